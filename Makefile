@@ -1,0 +1,49 @@
+# Targets are thin: what they do is in scripts/, and runs by hand just as well.
+GO       ?= go
+VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+ROUNDS   ?= 5
+SIZE     ?= 1G
+FUZZTIME ?= 30s
+UNIT      = $(shell $(GO) list ./... | grep -v '/integration')
+BENCH     = CKPTFS_PYTHON="$$(scripts/setup)" && export CKPTFS_PYTHON && \
+            $(GO) run ./integration/bench -size $(SIZE) -rounds $(ROUNDS) $(BENCHFLAGS)
+
+.PHONY: build test unit integration race lint demo bench bench-io bench-dedup fuzz clean
+
+build:
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/ckptfs ./cmd/ckptfs
+
+# Everything the tests need is set up first; on a fresh machine that installs fuse3 and torch.
+test:
+	CKPTFS_PYTHON="$$(scripts/setup)" && export CKPTFS_PYTHON && scripts/gotest -timeout 15m ./...
+
+unit:
+	scripts/gotest $(UNIT)
+
+integration:
+	CKPTFS_PYTHON="$$(scripts/setup)" && export CKPTFS_PYTHON && scripts/gotest -timeout 15m ./integration/...
+
+race:
+	CGO_ENABLED=1 scripts/gotest -race $(UNIT)
+
+lint:
+	scripts/lint
+
+demo: build
+	scripts/demo
+
+bench: build
+	$(BENCH)
+
+bench-io: build
+	$(BENCH) -only write,read,torch
+
+bench-dedup: build
+	$(BENCH) -only dedup,resnet
+
+fuzz:
+	FUZZTIME=$(FUZZTIME) scripts/fuzz
+
+clean:
+	rm -rf bin
+	$(GO) clean -testcache

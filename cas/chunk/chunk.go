@@ -1,0 +1,51 @@
+// Package chunk cuts bytes into chunks.
+//
+// Where the cuts fall decides what deduplicates against what, for as long as a store lives: change a parameter here and
+// nothing that is stored already is ever found again. There are two ways to cut.
+//
+// Tensor data is cut on a fixed grid, counted from the tensor's first byte:
+//
+//	0            256 KiB       512 KiB       768 KiB    n
+//	├─ chunk 0 ──┼─ chunk 1 ───┼─ chunk 2 ───┼─ chunk 3 ┤     chunks = ceil(n / 256 KiB)
+//
+// Values inside a tensor change in place and never shift, so a grid finds what content-defined cuts would find, and
+// costs nothing.
+//
+// Everything else is cut where its content says so, by FastCDC (Xia et al., "FastCDC: a Fast and Efficient
+// Content-Defined Chunking Approach for Data Deduplication", USENIX ATC 2016, with normalised chunking at level 2):
+//
+//	minimum 16 KiB   no cut is looked for before it
+//	normal  64 KiB   up to here a cut needs 18 zero bits of the gear hash, from here on 14
+//	maximum 256 KiB  a cut is made
+//
+// The gear table and the masks are those of go-cdc-chunkers' "fastcdc-v1.0.0", unkeyed. A golden test holds the cuts.
+package chunk
+
+import (
+	"sync"
+
+	"ckptfs/cas"
+)
+
+// MaxLen bounds the length of every chunk that this package cuts.
+const MaxLen = cas.ChunkSize
+
+// A Cutter hands out a stream's chunks in order.
+type Cutter interface {
+	// Next returns the next chunk, at least 1 and at most MaxLen bytes, valid until the next call; io.EOF after the last
+	// one; or the reader's error, after which the cutter is of no more use.
+	Next() ([]byte, error)
+	// Close gives the cutter's buffer back. The last chunk is then no longer valid.
+	Close()
+}
+
+// Buffer holds one chunk.
+type Buffer [MaxLen]byte
+
+var buffers = sync.Pool{New: func() any { return new(Buffer) }}
+
+// NewBuffer takes a buffer, whose content is arbitrary, from the pool.
+func NewBuffer() *Buffer { return buffers.Get().(*Buffer) }
+
+// Free gives a buffer back to the pool.
+func (b *Buffer) Free() { buffers.Put(b) }

@@ -1,0 +1,172 @@
+package chunk
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"ckptfs/cas"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// noise is the same for ever: ChaCha8 is specified.
+func noise(n int) []byte {
+	p := make([]byte, n)
+	_, _ = rand.NewChaCha8([32]byte{'c', 'd', 'c'}).Read(p)
+	return p
+}
+
+func cut(t *testing.T, c Cutter) (chunks [][]byte) {
+	t.Helper()
+	defer c.Close()
+	for {
+		p, err := c.Next()
+		if err == io.EOF {
+			if _, err := c.Next(); err != io.EOF {
+				t.Errorf("after the end: %v", err)
+			}
+			return chunks
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(p) == 0 || len(p) > MaxLen {
+			t.Fatalf("chunk of %d bytes", len(p))
+		}
+		chunks = append(chunks, bytes.Clone(p))
+	}
+}
+
+// A change of these cuts orphans everything stored.
+func TestGoldenCuts(t *testing.T) {
+	in := noise(4 << 20)
+	// Runs and text as well: most cuts there are at the maximum.
+	clear(in[1<<20 : 1<<20+700<<10])
+	for i := 2 << 20; i < 2<<20+300<<10; i++ {
+		in[i] = "training_step, loss, "[i%21]
+	}
+	var b strings.Builder
+	fmt.Fprintln(&b, "# offset length hash: FastCDC over 4 MiB, see chunk_test.go")
+	off := 0
+	for _, p := range cut(t, NewCDC(bytes.NewReader(in))) {
+		fmt.Fprintf(&b, "%7d %6d %s\n", off, len(p), cas.Sum(p).Short())
+		off += len(p)
+	}
+	const name = "testdata/cuts.golden"
+	if *update {
+		if err := os.WriteFile(name, []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b.String() != string(want) {
+		t.Errorf("cuts have moved:\n%s", b.String())
+	}
+}
+
+func TestCutsAreTheInput(t *testing.T) {
+	in := noise(1 << 20)
+	for _, n := range []int{0, 1, 63, MinCDC - 1, MinCDC, MinCDC + 1, NormalCDC, MaxLen - 1, MaxLen, MaxLen + 1, 2 * MaxLen, len(in)} {
+		for name, cutter := range map[string]func(io.Reader) Cutter{
+			"grid": func(r io.Reader) Cutter { return NewGrid(r) },
+			"cdc":  func(r io.Reader) Cutter { return NewCDC(r) },
+		} {
+			whole := cut(t, cutter(bytes.NewReader(in[:n])))
+			if !bytes.Equal(bytes.Join(whole, nil), in[:n]) {
+				t.Errorf("%s of %d bytes: chunks are not the input", name, n)
+			}
+			// However the reader deals its bytes out, and whether EOF comes with the last of them or after.
+			for _, r := range []io.Reader{
+				iotest.HalfReader(bytes.NewReader(in[:n])),
+				iotest.DataErrReader(bytes.NewReader(in[:n])),
+			} {
+				again := cut(t, cutter(r))
+				if len(again) != len(whole) {
+					t.Errorf("%s of %d bytes: %d chunks, then %d", name, n, len(whole), len(again))
+					continue
+				}
+				for i := range again {
+					if !bytes.Equal(again[i], whole[i]) {
+						t.Errorf("%s of %d bytes: chunk %d differs", name, n, i)
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestReadErrorIsPassedOn(t *testing.T) {
+	boom := errors.New("boom")
+	for name, cutter := range map[string]func(io.Reader) Cutter{
+		"grid": func(r io.Reader) Cutter { return NewGrid(r) },
+		"cdc":  func(r io.Reader) Cutter { return NewCDC(r) },
+	} {
+		c := cutter(io.MultiReader(bytes.NewReader(noise(MinCDC/2)), iotest.ErrReader(boom)))
+		if p, err := c.Next(); !errors.Is(err, boom) {
+			t.Errorf("%s: %d bytes, %v", name, len(p), err)
+		}
+		c.Close()
+		c.Close()
+	}
+}
+
+// What content-defined cutting is for: after an insertion the cuts fall where they fell.
+func TestCDCRealigns(t *testing.T) {
+	in := noise(4 << 20)
+	have := map[cas.Hash]bool{}
+	for _, p := range cut(t, NewCDC(bytes.NewReader(in))) {
+		have[cas.Sum(p)] = true
+	}
+	shifted := append([]byte("inserted"), in...)
+	var fresh int
+	for _, p := range cut(t, NewCDC(bytes.NewReader(shifted))) {
+		if !have[cas.Sum(p)] {
+			fresh += len(p)
+		}
+	}
+	if fresh > 2*MaxLen {
+		t.Errorf("%d bytes are new after an insertion of 8", fresh)
+	}
+}
+
+func TestGridSpan(t *testing.T) {
+	for _, n := range []int64{0, 1, cas.ChunkSize - 1, cas.ChunkSize, cas.ChunkSize + 1, 10*cas.ChunkSize + 7} {
+		var next int64
+		for i := range GridLen(n) {
+			off, length := GridSpan(n, i)
+			if off != next || length < 1 || length > cas.ChunkSize {
+				t.Errorf("%d bytes, chunk %d: %d+%d", n, i, off, length)
+			}
+			next = off + int64(length)
+		}
+		if next != n {
+			t.Errorf("%d bytes: chunks end at %d", n, next)
+		}
+	}
+}
+
+func BenchmarkCDC(b *testing.B) {
+	in := noise(16 << 20)
+	b.SetBytes(int64(len(in)))
+	b.ReportAllocs()
+	for b.Loop() {
+		c := NewCDC(bytes.NewReader(in))
+		for {
+			if _, err := c.Next(); err != nil {
+				break
+			}
+		}
+		c.Close()
+	}
+}

@@ -1,0 +1,347 @@
+package disk
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+)
+
+func TestOS(t *testing.T) { conformance(t, OS{}, t.TempDir()) }
+
+func TestMem(t *testing.T) {
+	m := NewMem()
+	if err := m.MkdirAll("/tmp/x", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	conformance(t, m, "/tmp/x")
+}
+
+// conformance is what every FS must do.
+func conformance(t *testing.T, fsys FS, root string) {
+	create := func(t *testing.T, name string) File {
+		t.Helper()
+		f, err := fsys.OpenFile(path.Join(root, name), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { f.Close() })
+		return f
+	}
+	write := func(t *testing.T, f File, off int64, p string) {
+		t.Helper()
+		if n, err := f.WriteAt([]byte(p), off); n != len(p) || err != nil {
+			t.Fatal(n, err)
+		}
+	}
+	content := func(t *testing.T, f File) string {
+		t.Helper()
+		n, err := f.Size()
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := make([]byte, n)
+		if _, err := f.ReadAt(p, 0); err != nil && err != io.EOF {
+			t.Fatal(err)
+		}
+		return string(p)
+	}
+	want := func(t *testing.T, err, is error) {
+		t.Helper()
+		if !errors.Is(err, is) {
+			t.Errorf("error %v, want %v", err, is)
+		}
+	}
+
+	t.Run("open", func(t *testing.T) {
+		_, err := fsys.OpenFile(path.Join(root, "none"), os.O_RDONLY, 0)
+		want(t, err, fs.ErrNotExist)
+		_, err = fsys.OpenFile(path.Join(root, "none/none"), os.O_RDWR|os.O_CREATE, 0o644)
+		want(t, err, fs.ErrNotExist)
+		f := create(t, "open")
+		write(t, f, 0, "abc")
+		_, err = fsys.OpenFile(path.Join(root, "open"), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644)
+		want(t, err, fs.ErrExist)
+		r, err := fsys.OpenFile(path.Join(root, "open"), os.O_RDONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		if got := content(t, r); got != "abc" {
+			t.Errorf("read %q", got)
+		}
+		if _, err := r.WriteAt([]byte("x"), 0); err == nil {
+			t.Error("wrote to a file opened for reading")
+		}
+		g, err := fsys.OpenFile(path.Join(root, "open"), os.O_RDWR|os.O_TRUNC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer g.Close()
+		if got := content(t, f); got != "" {
+			t.Errorf("after O_TRUNC %q", got)
+		}
+	})
+
+	t.Run("read and write", func(t *testing.T) {
+		f := create(t, "rw")
+		write(t, f, 4, "data")
+		write(t, f, 2, "xy")
+		if got := content(t, f); got != "\x00\x00xydata" {
+			t.Errorf("%q", got)
+		}
+		p := make([]byte, 4)
+		if n, err := f.ReadAt(p, 6); n != 2 || err != io.EOF {
+			t.Error(n, err)
+		}
+		if n, err := f.ReadAt(p, 100); n != 0 || err != io.EOF {
+			t.Error(n, err)
+		}
+		if _, err := f.ReadAt(p, -1); err == nil {
+			t.Error("read at -1")
+		}
+		if err := f.Sync(); err != nil {
+			t.Error(err)
+		}
+	})
+
+	t.Run("truncate", func(t *testing.T) {
+		f := create(t, "trunc")
+		write(t, f, 0, "abcdef")
+		for _, c := range []struct {
+			n    int64
+			want string
+		}{{3, "abc"}, {5, "abc\x00\x00"}, {0, ""}} {
+			if err := f.Truncate(c.n); err != nil {
+				t.Fatal(err)
+			}
+			if got := content(t, f); got != c.want {
+				t.Errorf("to %d: %q", c.n, got)
+			}
+		}
+	})
+
+	t.Run("punch", func(t *testing.T) {
+		f := create(t, "punch")
+		write(t, f, 0, "abcdef")
+		if err := f.PunchHole(1, 2); errors.Is(err, syscall.EOPNOTSUPP) {
+			t.Skip("this filesystem has no holes")
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range []Range{{4, 100}, {50, 10}, {0, 0}} {
+			if err := f.PunchHole(r.off, r.n); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := content(t, f); got != "a\x00\x00d\x00\x00" {
+			t.Errorf("%q", got)
+		}
+	})
+
+	t.Run("names", func(t *testing.T) {
+		dir := path.Join(root, "a/b")
+		for range 2 {
+			if err := fsys.MkdirAll(dir, 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		write(t, create(t, "a/b/two"), 0, "2")
+		write(t, create(t, "a/b/one"), 0, "1")
+		names, err := fsys.ReadDir(dir)
+		if err != nil || !slices.Equal(names, []string{"one", "two"}) {
+			t.Error(names, err)
+		}
+		if err := fsys.Rename(path.Join(dir, "one"), path.Join(dir, "two")); err != nil {
+			t.Fatal(err)
+		}
+		f, err := fsys.OpenFile(path.Join(dir, "two"), os.O_RDONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		want(t, fsys.Rename(path.Join(dir, "one"), path.Join(dir, "three")), fs.ErrNotExist)
+		want(t, fsys.Remove(dir), syscall.ENOTEMPTY)
+		if err := fsys.SyncDir(dir); err != nil {
+			t.Error(err)
+		}
+		if err := fsys.Remove(path.Join(dir, "two")); err != nil {
+			t.Fatal(err)
+		}
+		want(t, fsys.Remove(path.Join(dir, "two")), fs.ErrNotExist)
+		if got := content(t, f); got != "1" {
+			t.Errorf("unlinked while open: %q", got)
+		}
+		if err := fsys.Remove(dir); err != nil {
+			t.Error(err)
+		}
+		_, err = fsys.ReadDir(dir)
+		want(t, err, fs.ErrNotExist)
+		want(t, fsys.SyncDir(dir), fs.ErrNotExist)
+		want(t, fsys.MkdirAll(path.Join(root, "rw", "x"), 0o755), syscall.ENOTDIR)
+	})
+
+	t.Run("closed", func(t *testing.T) {
+		f := create(t, "closed")
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+		_, err := f.ReadAt(make([]byte, 1), 0)
+		want(t, err, os.ErrClosed)
+		want(t, f.Sync(), os.ErrClosed)
+	})
+
+	t.Run("concurrent", func(t *testing.T) {
+		f := create(t, "concurrent")
+		var wg sync.WaitGroup
+		for i := range 8 {
+			wg.Go(func() {
+				p := bytes.Repeat([]byte{byte(i)}, 1000)
+				if _, err := f.WriteAt(p, int64(i)*1000); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		got := content(t, f)
+		for i := range got {
+			if got[i] != byte(i/1000) {
+				t.Fatalf("byte %d is %d", i, got[i])
+			}
+		}
+	})
+}
+
+type Range struct{ off, n int64 }
+
+func memFileOf(t *testing.T, m *Mem, name string) File {
+	t.Helper()
+	f, err := m.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func memContent(t *testing.T, m *Mem, name string) string {
+	t.Helper()
+	f, err := m.OpenFile(name, os.O_RDONLY, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "(none)"
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, _ := f.Size()
+	p := make([]byte, n)
+	if _, err := f.ReadAt(p, 0); err != nil && err != io.EOF {
+		t.Fatal(err)
+	}
+	return string(p)
+}
+
+func TestCrashKeepsWhatWasSynced(t *testing.T) {
+	m := NewMem()
+	f := memFileOf(t, m, "/f")
+	f.WriteAt([]byte("synced"), 0)
+	f.Sync()
+	if got := memContent(t, m.CrashClone(nil), "/f"); got != "(none)" {
+		t.Errorf("the name was not synced, yet %q", got)
+	}
+	m.SyncDir("/")
+	f.WriteAt([]byte("SYN"), 0)
+	f.WriteAt([]byte("more"), 6)
+	if got := memContent(t, m.CrashClone(nil), "/f"); got != "synced" {
+		t.Errorf("%q", got)
+	}
+	f.Sync()
+	m.Rename("/f", "/g")
+	c := m.CrashClone(nil)
+	if got := memContent(t, c, "/f"); got != "SYNcedmore" || memContent(t, c, "/g") != "(none)" {
+		t.Errorf("%q", got)
+	}
+	m.SyncDir("/")
+	m.Remove("/g")
+	if got := memContent(t, m.CrashClone(nil), "/g"); got != "SYNcedmore" {
+		t.Errorf("%q", got)
+	}
+	// The clone is another disk.
+	memFileOf(t, c, "/f").WriteAt([]byte("other"), 0)
+	if got := memContent(t, m.CrashClone(nil), "/g"); got != "SYNcedmore" {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestCrashMayKeepAnything(t *testing.T) {
+	m := NewMem()
+	f := memFileOf(t, m, "/f")
+	f.Sync()
+	m.SyncDir("/")
+	f.WriteAt(bytes.Repeat([]byte("a"), 2*sector), 0)
+	f.WriteAt(bytes.Repeat([]byte("b"), sector), 2*sector)
+	seen := map[string]bool{}
+	for seed := range uint64(200) {
+		c := memContent(t, m.CrashClone(rand.New(rand.NewPCG(seed, 0))), "/f")
+		var s string
+		for i := 0; i < len(c); i += sector {
+			s += c[i : i+1]
+		}
+		seen[s] = true
+	}
+	for _, want := range []string{"", "a", "aa", "aab", "a\x00b", "\x00\x00b"} {
+		if !seen[want] {
+			t.Errorf("never %q", want)
+		}
+	}
+	if len(seen) != 6 {
+		t.Errorf("%q", seen)
+	}
+}
+
+func TestFailedSyncLosesForGood(t *testing.T) {
+	m := NewMem()
+	f := memFileOf(t, m, "/f")
+	m.SyncDir("/")
+	f.WriteAt([]byte("lost"), 0)
+	m.Inject(FailAt(m.Ops(), syscall.EIO))
+	if err := f.Sync(); !errors.Is(err, syscall.EIO) {
+		t.Fatal(err)
+	}
+	if got := memContent(t, m, "/f"); got != "lost" {
+		t.Errorf("the cache holds %q", got)
+	}
+	if err := f.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	if got := memContent(t, m.CrashClone(nil), "/f"); got != "" {
+		t.Errorf("the disk holds %q", got)
+	}
+}
+
+func TestInject(t *testing.T) {
+	m := NewMem()
+	f := memFileOf(t, m, "/f")
+	m.Inject(FailAt(m.Ops(), syscall.ENOSPC))
+	if n, err := f.WriteAt([]byte("abcd"), 0); n != 2 || !errors.Is(err, syscall.ENOSPC) {
+		t.Error(n, err)
+	}
+	if got := memContent(t, m, "/f"); got != "ab" {
+		t.Errorf("%q", got)
+	}
+	m.Inject(CrashAfter(m.Ops() + 1))
+	if err := f.Sync(); err != nil {
+		t.Error(err)
+	}
+	for range 2 {
+		if err := m.SyncDir("/"); !errors.Is(err, ErrCrashed) {
+			t.Error(err)
+		}
+	}
+}

@@ -1,0 +1,126 @@
+package disk
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"syscall"
+)
+
+// memFile is an open file of a Mem. It outlives its name, as an open file does.
+type memFile struct {
+	m      *Mem
+	n      *inode
+	name   string
+	write  bool
+	closed bool
+}
+
+func (f *memFile) begin(kind OpKind, off, n int64) (*Fault, error) {
+	if f.closed {
+		return nil, pathError(kind.String(), f.name, os.ErrClosed)
+	}
+	if ft := f.m.step(kind, f.name, off, n); ft != nil {
+		return ft, pathError(kind.String(), f.name, ft.Err)
+	}
+	if off < 0 || n < 0 {
+		return nil, pathError(kind.String(), f.name, syscall.EINVAL)
+	}
+	if !f.write && (kind == OpWrite || kind == OpTruncate || kind == OpPunch) {
+		return nil, pathError(kind.String(), f.name, syscall.EBADF)
+	}
+	return nil, nil
+}
+
+func (f *memFile) ReadAt(p []byte, off int64) (int, error) {
+	f.m.mu.Lock()
+	defer f.m.mu.Unlock()
+	if _, err := f.begin(OpRead, off, int64(len(p))); err != nil {
+		return 0, err
+	}
+	if off >= int64(len(f.n.data)) {
+		if len(p) == 0 {
+			return 0, nil
+		}
+		return 0, io.EOF
+	}
+	n := copy(p, f.n.data[off:])
+	if n < len(p) {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+func (f *memFile) WriteAt(p []byte, off int64) (int, error) {
+	f.m.mu.Lock()
+	defer f.m.mu.Unlock()
+	ft, err := f.begin(OpWrite, off, int64(len(p)))
+	n := len(p)
+	if err != nil {
+		if ft == nil || ft.Short <= 0 {
+			return 0, err
+		}
+		n = min(ft.Short, n)
+	}
+	if n > 0 {
+		f.n.apply(dataOp{off: off, p: bytes.Clone(p[:n])})
+	}
+	return n, err
+}
+
+func (f *memFile) Sync() error {
+	f.m.mu.Lock()
+	defer f.m.mu.Unlock()
+	if ft, err := f.begin(OpSync, 0, 0); err != nil {
+		if ft != nil {
+			f.n.pending = nil // gone for good: reads still see them, no later Sync writes them
+		}
+		return err
+	}
+	for _, op := range f.n.pending {
+		f.n.durable = op.apply(f.n.durable)
+	}
+	f.n.pending = nil
+	return nil
+}
+
+func (f *memFile) Truncate(size int64) error {
+	f.m.mu.Lock()
+	defer f.m.mu.Unlock()
+	if _, err := f.begin(OpTruncate, size, 0); err != nil {
+		return err
+	}
+	f.n.apply(dataOp{off: size})
+	return nil
+}
+
+func (f *memFile) PunchHole(off, n int64) error {
+	f.m.mu.Lock()
+	defer f.m.mu.Unlock()
+	if _, err := f.begin(OpPunch, off, n); err != nil {
+		return err
+	}
+	if n = min(n, int64(len(f.n.data))-off); n > 0 {
+		f.n.apply(dataOp{off: off, p: make([]byte, n)})
+	}
+	return nil
+}
+
+func (f *memFile) Size() (int64, error) {
+	f.m.mu.Lock()
+	defer f.m.mu.Unlock()
+	if f.closed {
+		return 0, pathError("stat", f.name, os.ErrClosed)
+	}
+	return int64(len(f.n.data)), nil
+}
+
+func (f *memFile) Close() error {
+	f.m.mu.Lock()
+	defer f.m.mu.Unlock()
+	if f.closed {
+		return pathError("close", f.name, os.ErrClosed)
+	}
+	f.closed = true
+	return nil
+}

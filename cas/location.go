@@ -1,0 +1,56 @@
+package cas
+
+// Kind says what a record in a segment is.
+type Kind uint8
+
+const (
+	// Chunk is tensor or blob data.
+	Chunk Kind = 1
+	// List is the chunk list of one object of more than one chunk (see package ckptfs/index/manifest).
+	List Kind = 2
+	// Manifest describes one file.
+	Manifest Kind = 3
+)
+
+func (k Kind) String() string {
+	switch k {
+	case Chunk:
+		return "chunk"
+	case List:
+		return "list"
+	case Manifest:
+		return "manifest"
+	}
+	return "unknown"
+}
+
+// Location is where a record lies.
+type Location struct {
+	Segment uint32 // number of the segment file
+	Off     int64  // byte offset of the record's header in the segment, a multiple of 8
+	Stored  uint32 // payload bytes as stored (encoded), without the header
+	Raw     uint32 // payload bytes once decoded, at most MaxChunk
+	Kind    Kind
+}
+
+// Entry is one line of the chunk index.
+type Entry struct {
+	Hash Hash
+	Location
+}
+
+// Watermark is a place in the sequence of all segments: every record before it is in the index. Segments are taken in
+// order of their numbers, records in order of their offsets; {n, 0} is "all of the segments below n". The zero
+// Watermark is that of an empty index.
+type Watermark struct {
+	Segment uint32
+	Off     int64
+}
+
+// Before reports whether w comes earlier than v.
+func (w Watermark) Before(v Watermark) bool {
+	if w.Segment != v.Segment {
+		return w.Segment < v.Segment
+	}
+	return w.Off < v.Off
+}

@@ -1,0 +1,150 @@
+package segment
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"ckptfs/cas"
+	"ckptfs/cas/disk"
+)
+
+// Reader reads one segment, also while it is being written. It may be used by several goroutines at once.
+type Reader struct {
+	f  disk.File
+	id ID
+}
+
+// Open opens a segment for reading, and looks at nothing yet.
+func Open(fsys disk.FS, dir string, id ID) (*Reader, error) {
+	f, err := fsys.OpenFile(Path(dir, id.Number), os.O_RDONLY, 0)
+	if err != nil {
+		return nil, err
+	}
+	return &Reader{f: f, id: id}, nil
+}
+
+// OpenRW opens a segment that a Reader may also Seal.
+func OpenRW(fsys disk.FS, dir string, id ID) (*Reader, error) {
+	f, err := fsys.OpenFile(Path(dir, id.Number), os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
+	}
+	return &Reader{f: f, id: id}, nil
+}
+
+// Number is the segment's number.
+func (r *Reader) Number() uint32 { return r.id.Number }
+
+// Size is the length of the file.
+func (r *Reader) Size() (int64, error) { return r.f.Size() }
+
+// CheckHeader reads the file header: nil, cas.ErrNewer, ErrForeign, or cas.ErrCorrupt, upon which records may still be
+// found by a scan, since each is tied to its place.
+func (r *Reader) CheckHeader() error {
+	p := make([]byte, FileHeaderSize)
+	if err := readFull(r.f, p, 0); err != nil {
+		if errors.Is(err, io.ErrUnexpectedEOF) {
+			return fmt.Errorf("file header: %w", cas.ErrCorrupt)
+		}
+		return err
+	}
+	return checkFileHeader(p, r.id)
+}
+
+// Footer reads the trailer; see ReadFooter.
+func (r *Reader) Footer() (*Footer, error) {
+	size, err := r.f.Size()
+	if err != nil {
+		return nil, err
+	}
+	return ReadFooter(r.f, size, r.id)
+}
+
+// Each calls fn with each entry of the footer.
+func (r *Reader) Each(t *Footer, fn func(*Record) error) error { return t.Each(r.f, fn) }
+
+// Scan scans the segment as it is now from off; see Scanner.
+func (r *Reader) Scan(off int64) (*Scanner, error) {
+	size, err := r.f.Size()
+	if err != nil {
+		return nil, err
+	}
+	return NewScanner(r.f, size, r.id, off), nil
+}
+
+// Sync makes durable whatever the file holds, by whichever process it was written.
+func (r *Reader) Sync() error { return r.f.Sync() }
+
+// Seal gives a segment that has been scanned the footer that it lacks, and syncs. Nothing of what the file holds is
+// overwritten.
+func (r *Reader) Seal(recs []Record) (Totals, error) {
+	size, err := r.f.Size()
+	if err != nil {
+		return Totals{}, err
+	}
+	t, _, err := writeFooter(r.f, r.id, size, recs)
+	if err != nil {
+		return t, err
+	}
+	return t, r.f.Sync()
+}
+
+// ReadHeader reads the header of the record at loc and compares it with h and loc; cas.ErrCorrupt when they disagree.
+func (r *Reader) ReadHeader(loc cas.Location, h cas.Hash, rec *Record) error {
+	var p [RecordHeaderSize]byte
+	if err := r.read(p[:], loc.Off); err != nil {
+		return err
+	}
+	return r.match(p[:], loc, h, rec)
+}
+
+// ReadPayload fills p, loc.Stored bytes long, with the payload of the record at loc as stored, and checks it against
+// rec, which ReadHeader gave.
+func (r *Reader) ReadPayload(loc cas.Location, rec *Record, p []byte) error {
+	if err := r.read(p, loc.Off+RecordHeaderSize); err != nil {
+		return err
+	}
+	return checkPayload(rec, p)
+}
+
+// ReadRecord reads header and payload in one go, into buf, which is RecordHeaderSize + loc.Stored bytes long. The
+// payload is the part of buf behind the header.
+func (r *Reader) ReadRecord(loc cas.Location, h cas.Hash, rec *Record, buf []byte) (payload []byte, err error) {
+	if err := r.read(buf, loc.Off); err != nil {
+		return nil, err
+	}
+	if err := r.match(buf, loc, h, rec); err != nil {
+		return nil, err
+	}
+	return buf[RecordHeaderSize:], checkPayload(rec, buf[RecordHeaderSize:])
+}
+
+func (r *Reader) read(p []byte, off int64) error {
+	err := readFull(r.f, p, off)
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return fmt.Errorf("record reaches past the segment's end: %w", cas.ErrCorrupt)
+	}
+	return err
+}
+
+func (r *Reader) match(p []byte, loc cas.Location, h cas.Hash, rec *Record) error {
+	if err := rec.parse(p, r.id, loc.Off); err != nil {
+		return err
+	}
+	if rec.Hash != h || rec.Stored != loc.Stored || rec.Raw != loc.Raw {
+		return fmt.Errorf("another record than the index says: %w", cas.ErrCorrupt)
+	}
+	return nil
+}
+
+func checkPayload(rec *Record, p []byte) error {
+	if crc(p) != rec.CRC {
+		return fmt.Errorf("payload checksum: %w", cas.ErrCorrupt)
+	}
+	return nil
+}
+
+// Close closes the file.
+func (r *Reader) Close() error { return r.f.Close() }

@@ -1,0 +1,71 @@
+package segment
+
+import (
+	"fmt"
+	"hash/crc32"
+
+	"ckptfs/cas"
+)
+
+// Record is what a record's header says.
+type Record struct {
+	Off    int64 // of the header, in the segment
+	Kind   cas.Kind
+	Codec  byte
+	Raw    uint32
+	Stored uint32
+	Hash   cas.Hash
+	CRC    uint32 // of the payload
+}
+
+// End is the offset behind the record and its padding.
+func (r *Record) End() int64 { return r.Off + Size(int(r.Stored)) }
+
+// Entry is the record's line in the index.
+func (r *Record) Entry(number uint32) cas.Entry {
+	return cas.Entry{Hash: r.Hash, Location: cas.Location{
+		Segment: number, Off: r.Off, Stored: r.Stored, Raw: r.Raw, Kind: r.Kind,
+	}}
+}
+
+// put writes the header to p[:RecordHeaderSize].
+func (r *Record) put(p []byte, id ID) {
+	p = p[:RecordHeaderSize]
+	copy(p, recordMagic[:])
+	p[4], p[5], p[6], p[7] = byte(r.Kind), r.Codec, 0, 0
+	le.PutUint32(p[8:], r.Raw)
+	le.PutUint32(p[12:], r.Stored)
+	copy(p[16:], r.Hash[:])
+	le.PutUint64(p[48:], uint64(r.Off))
+	le.PutUint32(p[56:], r.CRC)
+	le.PutUint32(p[60:], headerCRC(p, id))
+}
+
+// headerCRC covers the header's first 60 bytes and id.
+func headerCRC(p []byte, id ID) uint32 {
+	var tail [20]byte
+	copy(tail[:], id.Store[:])
+	le.PutUint32(tail[16:], id.Number)
+	return crc32.Update(crc(p[:60]), castagnoli, tail[:])
+}
+
+// parse reads the header at p, which lies at off. Whatever it accepts lies below 2^63 and within the bounds of the
+// format; whether it lies within the file is for the caller to see.
+func (r *Record) parse(p []byte, id ID, off int64) error {
+	if len(p) < RecordHeaderSize || [4]byte(p[:4]) != recordMagic {
+		return fmt.Errorf("no record: %w", cas.ErrCorrupt)
+	}
+	*r = Record{
+		Off:    int64(le.Uint64(p[48:])),
+		Kind:   cas.Kind(p[4]),
+		Codec:  p[5],
+		Raw:    le.Uint32(p[8:]),
+		Stored: le.Uint32(p[12:]),
+		Hash:   cas.Hash(p[16:48]),
+		CRC:    le.Uint32(p[56:]),
+	}
+	if r.Off != off || le.Uint32(p[60:]) != headerCRC(p, id) || r.Raw > cas.MaxChunk || r.Stored > cas.MaxChunk {
+		return fmt.Errorf("record header: %w", cas.ErrCorrupt)
+	}
+	return nil
+}

@@ -1,0 +1,169 @@
+// Package segment is the format of the files that hold everything packed: append-only files of checksummed records.
+//
+// A segment is called NNNNNNNN.seg after its number, decimal, at least 8 digits; number 0 is never used. Integers are
+// little-endian. Checksums are CRC-32C (Castagnoli). Bytes shown as 0 are written as zeros and not looked at, so that a
+// later version can use them where it need not keep this one from reading.
+//
+//	0                  64
+//	├── file header ───┼── record ──┼── record ──┼ … ┼── footer ──┼── trailer ──┤
+//	                   every record, the footer and the trailer start at a multiple of 8
+//
+// File header, 64 bytes:
+//
+//	 0  8  magic "ckptseg\n"
+//	 8  2  version: 1
+//	10  2  0
+//	12  4  segment number
+//	16 16  store id
+//	32 28  0
+//	60  4  CRC of bytes 0 to 59; it and the version keep their places in all versions
+//
+// Record, 64 bytes and the payload:
+//
+//	 0  4  magic "ckr\n"
+//	 4  1  kind (cas.Kind); a kind that a reader does not know it passes over
+//	 5  1  codec (package codec)
+//	 6  2  0
+//	 8  4  raw length R: of the payload once decoded, at most cas.MaxChunk
+//	12  4  stored length S: of the payload as it lies here, at most cas.MaxChunk
+//	16 32  hash: BLAKE3-256 of the raw payload
+//	48  8  offset of this record in the segment
+//	56  4  CRC of the payload as stored
+//	60  4  CRC of bytes 0 to 59, followed by the store id and the segment number (16 + 4 bytes)
+//	64  S  payload
+//	       0 to 7 zeros, up to a multiple of 8
+//
+// The offset, and the store's id and segment number in the checksum, tie a record to its place: what looks like a record
+// inside a payload (a segment that someone saved as a file, say) or in blocks that the disk used before is none.
+//
+// A segment that no more is appended to is sealed with a footer, so that the index can be rebuilt without reading the
+// payloads. The footer has one entry of 56 bytes for each record that was written in full, by ascending offset:
+//
+//	 0 32  hash
+//	32  8  offset of the record
+//	40  4  stored length
+//	44  4  raw length
+//	48  1  kind
+//	49  1  codec
+//	50  6  0
+//
+// Trailer, the last 160 bytes of the file:
+//
+//	  0  8  magic "ckptend\n"
+//	  8  2  version: 1
+//	 10  2  0
+//	 12  4  segment number
+//	 16 16  store id
+//	 32  8  offset of the footer
+//	 40  8  number of entries N; the footer has 56 N bytes and ends where the trailer starts
+//	 48 24  chunks: how many, their raw bytes, their stored bytes (8 each)
+//	 72 24  lists: likewise
+//	 96 24  manifests: likewise
+//	120 24  records of other kinds: likewise
+//	144  8  0
+//	152  4  CRC of the footer
+//	156  4  CRC of bytes 0 to 155
+//
+// # Writing
+//
+// Writers reserve a range, write it without a lock and report back (Writer). So a crash can leave a range that was never
+// written, or written in part, with whole records after it; and a write that failed leaves such a range in a segment that
+// goes on. Nothing lies about it: such ranges hold no valid record, and no footer has them. A file of which the trailer or
+// footer is missing or damaged is scanned (Scanner), with every payload checked, and may be sealed then. Bytes that a
+// crash left stay where they are, in front of the footer: recovery neither overwrites nor truncates.
+package segment
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"ckptfs/cas"
+)
+
+const (
+	// Version of the format that this package writes, and the newest that it reads.
+	Version = 1
+	// FileHeaderSize is the length of the file header; the first record lies behind it.
+	FileHeaderSize = 64
+	// RecordHeaderSize is the length of a record's header.
+	RecordHeaderSize = 64
+
+	entrySize   = 56
+	trailerSize = 160
+	align       = 8
+)
+
+var (
+	fileMagic    = [8]byte{'c', 'k', 'p', 't', 's', 'e', 'g', '\n'}
+	recordMagic  = [4]byte{'c', 'k', 'r', '\n'}
+	trailerMagic = [8]byte{'c', 'k', 'p', 't', 'e', 'n', 'd', '\n'}
+	castagnoli   = crc32.MakeTable(crc32.Castagnoli)
+	le           = binary.LittleEndian
+)
+
+// ID says which segment of which store.
+type ID struct {
+	Store  [16]byte
+	Number uint32
+}
+
+// Name is the name of a segment's file.
+func Name(number uint32) string { return fmt.Sprintf("%08d.seg", number) }
+
+// ParseName undoes Name. ok is false for every other name.
+func ParseName(name string) (number uint32, ok bool) {
+	n, err := strconv.ParseUint(strings.TrimSuffix(name, ".seg"), 10, 32)
+	if err != nil || n == 0 || Name(uint32(n)) != name {
+		return 0, false
+	}
+	return uint32(n), true
+}
+
+// Path is the path of a segment's file in dir.
+func Path(dir string, number uint32) string { return filepath.Join(dir, Name(number)) }
+
+// Size is the room that a record takes whose payload is stored bytes long.
+func Size(stored int) int64 { return roundUp(RecordHeaderSize + int64(stored)) }
+
+func roundUp(n int64) int64 { return (n + align - 1) &^ (align - 1) }
+
+func crc(p []byte) uint32 { return crc32.Checksum(p, castagnoli) }
+
+// appendFileHeader appends the file header.
+func appendFileHeader(dst []byte, id ID) []byte {
+	n := len(dst)
+	dst = append(dst, make([]byte, FileHeaderSize)...)
+	p := dst[n:]
+	copy(p, fileMagic[:])
+	le.PutUint16(p[8:], Version)
+	le.PutUint32(p[12:], id.Number)
+	copy(p[16:], id.Store[:])
+	le.PutUint32(p[60:], crc(p[:60]))
+	return dst
+}
+
+// checkFileHeader reads a file header; the file must be what id says it is.
+func checkFileHeader(p []byte, id ID) error {
+	if len(p) < FileHeaderSize || [8]byte(p[:8]) != fileMagic || le.Uint32(p[60:]) != crc(p[:60]) {
+		return fmt.Errorf("file header: %w", cas.ErrCorrupt)
+	}
+	if v := le.Uint16(p[8:]); v > Version {
+		return fmt.Errorf("version %d: %w", v, cas.ErrNewer)
+	}
+	return checkID(p[12:32], id)
+}
+
+// checkID compares 4 bytes of number and 16 of store id.
+func checkID(p []byte, id ID) error {
+	if [16]byte(p[4:20]) != id.Store {
+		return fmt.Errorf("of store %x, not of %x: %w", p[4:20], id.Store, ErrForeign)
+	}
+	if n := le.Uint32(p); n != id.Number {
+		return fmt.Errorf("is segment %d: %w", n, ErrForeign)
+	}
+	return nil
+}

@@ -1,0 +1,193 @@
+package segment
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+
+	"ckptfs/cas/disk"
+)
+
+// MaxRecords bounds the records of a segment, whose footer has to be kept in memory (18 MiB).
+const MaxRecords = 1 << 18
+
+// Writer appends to one segment, of which it is the only writer. Any number of goroutines may write at once: Reserve,
+// then Write without holding any lock, then Finish.
+type Writer struct {
+	f     disk.File
+	id    ID
+	limit int64
+
+	mu   sync.Mutex
+	off  int64   // next free byte; every range below is written, reserved or a hole
+	busy []Range // reserved and not finished
+	// holes are ranges whose write failed. None ends at off: such a range is given back instead. FileHeaderSize <= hole,
+	// hole.End <= off.
+	holes  []Range
+	failed bool     // a write failed, so the file may reach past off
+	recs   []Record // written in full, in order of Finish
+	sealed bool
+}
+
+// Range is [Off, End) of a segment.
+type Range struct{ Off, End int64 }
+
+// Slot is a reserved range of a segment.
+type Slot struct{ Range }
+
+// Create makes the file of a new segment in dir and writes its header. The name is not durable before dir is synced.
+// Records go in until the segment has reached limit bytes.
+func Create(fsys disk.FS, dir string, id ID, limit int64) (*Writer, error) {
+	f, err := fsys.OpenFile(Path(dir, id.Number), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := f.WriteAt(appendFileHeader(nil, id), 0); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return &Writer{f: f, id: id, limit: limit, off: FileHeaderSize}, nil
+}
+
+// Number is the segment's number.
+func (w *Writer) Number() uint32 { return w.id.Number }
+
+// Reserve takes the room of a record whose payload is stored bytes long. ErrFull when the segment has reached its limit;
+// an empty segment takes any one record. Every Slot must be finished.
+func (w *Writer) Reserve(stored int) (Slot, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := Size(stored)
+	if w.off > FileHeaderSize && w.off+n > w.limit || len(w.recs)+len(w.busy) >= MaxRecords {
+		return Slot{}, ErrFull
+	}
+	s := Slot{Range{w.off, w.off + n}}
+	w.off = s.End
+	w.busy = append(w.busy, s.Range)
+	return s, nil
+}
+
+// Write puts a record down in its slot. buf holds RecordHeaderSize bytes, which Write fills, and the payload as stored;
+// r has Kind, Codec, Raw and Hash, and gets the rest. What buf's array holds behind the payload may be overwritten.
+func (w *Writer) Write(s Slot, r *Record, buf []byte) error {
+	payload := buf[RecordHeaderSize:]
+	r.Off, r.Stored, r.CRC = s.Off, uint32(len(payload)), crc(payload)
+	if r.End() != s.End {
+		return fmt.Errorf("record of %d bytes in a slot of %d", len(buf), s.End-s.Off)
+	}
+	r.put(buf, w.id)
+	var zeros [align]byte
+	buf = append(buf, zeros[:s.End-s.Off-int64(len(buf))]...)
+	_, err := w.f.WriteAt(buf, s.Off)
+	return err
+}
+
+// Finish reports what became of a slot. Of a failed one the room is used again if nothing was reserved behind it.
+func (w *Writer) Finish(s Slot, r *Record, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.busy = slices.DeleteFunc(w.busy, func(b Range) bool { return b == s.Range })
+	if err == nil {
+		w.recs = append(w.recs, *r)
+		return
+	}
+	w.failed = true
+	w.holes = append(w.holes, s.Range)
+	w.off = skipHoles(w.holes, w.off)
+	w.holes = slices.DeleteFunc(w.holes, func(h Range) bool { return h.Off >= w.off })
+}
+
+// skipHoles moves end down over the holes that end there.
+func skipHoles(holes []Range, end int64) int64 {
+	for {
+		i := slices.IndexFunc(holes, func(h Range) bool { return h.End == end })
+		if i < 0 {
+			return end
+		}
+		end = holes[i].Off
+	}
+}
+
+// Settled is the offset below which nothing is being written. The file reaches that far at least.
+func (w *Writer) Settled() int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	end := w.off
+	for _, b := range w.busy {
+		end = min(end, b.Off)
+	}
+	return skipHoles(w.holes, end)
+}
+
+// Idle reports whether every slot is finished.
+func (w *Writer) Idle() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.busy) == 0
+}
+
+// Size is the length of the segment so far.
+func (w *Writer) Size() int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.off
+}
+
+// Totals counts the records that were written in full.
+func (w *Writer) Totals() Totals {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var t Totals
+	for i := range w.recs {
+		t.Count(&w.recs[i])
+	}
+	return t
+}
+
+// Sync makes what was finished durable. When it fails the segment must not be trusted any more: neither what was written
+// since the last Sync that succeeded, nor a later Sync.
+func (w *Writer) Sync() error { return w.f.Sync() }
+
+// Seal writes the footer and syncs. The Writer must be idle, and takes nothing more.
+func (w *Writer) Seal() (Totals, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.sealed || len(w.busy) > 0 {
+		return Totals{}, fmt.Errorf("segment %d cannot be sealed now", w.id.Number)
+	}
+	w.sealed, w.limit = true, 0
+	if w.failed {
+		if err := w.f.Truncate(w.off); err != nil {
+			return Totals{}, err
+		}
+	}
+	slices.SortFunc(w.recs, func(a, b Record) int { return int(a.Off - b.Off) })
+	t, end, err := writeFooter(w.f, w.id, w.off, w.recs)
+	if err != nil {
+		return t, err
+	}
+	w.off = end
+	w.recs = nil
+	return t, w.f.Sync()
+}
+
+// Abandon takes lost, and everything from off on, out of the file and closes it: these bytes were never made durable and
+// must not come back from the page cache. The Writer must be idle.
+func (w *Writer) Abandon(off int64, lost []Range) error {
+	err := w.f.Truncate(off)
+	for _, r := range lost {
+		if r.Off < off {
+			if perr := w.f.PunchHole(r.Off, min(r.End, off)-r.Off); err == nil {
+				err = perr
+			}
+		}
+	}
+	if cerr := w.f.Close(); err == nil {
+		err = cerr
+	}
+	return err
+}
+
+// Close closes the file and leaves it as it is.
+func (w *Writer) Close() error { return w.f.Close() }

@@ -1,0 +1,289 @@
+package store
+
+import (
+	"fmt"
+	"sync"
+
+	"ckptfs/cas"
+	"ckptfs/cas/codec"
+	"ckptfs/cas/segment"
+)
+
+// Batch is a set of chunks that become durable together. End it with Commit or Abort.
+type Batch struct {
+	s *Store
+
+	// Under Store.mu:
+	done   bool
+	pinned map[cas.Hash]struct{}
+	deps   map[cas.Hash]*record // what it needs that was not in the index when last looked at
+	prune  int                  // deps is gone through when it has grown to this
+}
+
+// Begin starts a batch.
+func (s *Store) Begin() *Batch {
+	return &Batch{s: s, pinned: make(map[cas.Hash]struct{}), deps: make(map[cas.Hash]*record), prune: 1024}
+}
+
+// Put adds a chunk. h must be cas.Sum(raw); raw is not kept. fresh reports whether the chunk was not held and no other Put
+// was storing it already. A Put that failed makes Commit fail, unless the same chunk is put again with success.
+func (b *Batch) Put(kind cas.Kind, h cas.Hash, raw []byte, hint codec.Hint) (fresh bool, err error) {
+	if len(raw) > cas.MaxChunk {
+		return false, fmt.Errorf("chunk %s: %d bytes: %w", h.Short(), len(raw), cas.ErrTooLarge)
+	}
+	if !known(kind) {
+		return false, fmt.Errorf("chunk %s: records of kind %d are not indexed", h.Short(), kind)
+	}
+	s := b.s
+	r, err := b.claim(kind, h)
+	if r == nil || err != nil {
+		return false, err
+	}
+	held, err := s.held(kind, h)
+	if held || err != nil {
+		st := indexed
+		if err != nil {
+			st = failed
+		}
+		s.mu.Lock()
+		s.settle(r, st, err)
+		s.mu.Unlock()
+		return false, err
+	}
+	full, err := s.store(r, raw, hint)
+	if full && err == nil {
+		// This Put found the segment full and sees to its sealing: whoever writes fast pays for it.
+		// What fails here fails the batches that it concerns, at their Commit.
+		_ = s.Flush()
+	}
+	return err == nil, err
+}
+
+// claim makes b depend on h. It returns a new record if the caller is to store h, nil if someone else is about to or
+// has.
+func (b *Batch) claim(kind cas.Kind, h cas.Hash) (*record, error) {
+	s := b.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for {
+		if s.closed {
+			return nil, ErrClosed
+		}
+		if b.done {
+			return nil, ErrBatchDone
+		}
+		r := s.pending[h]
+		if r == nil || r.state != claimed && !serves(r.kind, kind) {
+			r = &record{hash: h, kind: kind, done: make(chan struct{})}
+			s.pending[h] = r
+			b.hold(r)
+			return r, nil
+		}
+		if serves(r.kind, kind) {
+			b.hold(r)
+			return nil, nil
+		}
+		// Being stored as another kind, of which ours must come after.
+		s.mu.Unlock()
+		<-r.done
+		s.mu.Lock()
+	}
+}
+
+// hold pins r and makes b depend on it. s.mu is held.
+func (b *Batch) hold(r *record) {
+	if _, ok := b.pinned[r.hash]; !ok {
+		b.pinned[r.hash] = struct{}{}
+		b.s.pins[r.hash]++
+	}
+	b.deps[r.hash] = r
+	if len(b.deps) >= b.prune {
+		for h, r := range b.deps {
+			if r.state == indexed {
+				delete(b.deps, h)
+			}
+		}
+		b.prune = max(1024, 2*len(b.deps))
+	}
+}
+
+// held asks the index.
+func (s *Store) held(kind cas.Kind, h cas.Hash) (bool, error) {
+	hashes, locs := [1]cas.Hash{h}, [1]cas.Location{}
+	if err := s.index.Locate(hashes[:], locs[:]); err != nil {
+		return false, err
+	}
+	if locs[0].Segment == 0 || !serves(locs[0].Kind, kind) {
+		return false, nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, suspect := s.suspect[h]
+	return !suspect, nil
+}
+
+// maxPooled is the capacity up to which buffers are kept: a rare big manifest should not stay in memory.
+const maxPooled = 1 << 20
+
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
+
+func freeBuffer(p *[]byte) {
+	if cap(*p) <= maxPooled {
+		buffers.Put(p)
+	}
+}
+
+// store encodes raw and appends it as r, which is claimed and is settled then. full: a segment was found full.
+func (s *Store) store(r *record, raw []byte, hint codec.Hint) (full bool, err error) {
+	p := buffers.Get().(*[]byte)
+	defer freeBuffer(p)
+	if need := int(segment.Size(len(raw))); cap(*p) < need {
+		*p = make([]byte, 0, need)
+	}
+	id, buf := codec.Encode((*p)[:segment.RecordHeaderSize], raw, hint)
+	*p = buf
+
+	rec := &segment.Record{Kind: r.kind, Codec: id, Raw: uint32(len(raw)), Hash: r.hash}
+	t, slot, full, err := s.reserve(len(buf) - segment.RecordHeaderSize)
+	if err == nil {
+		err = t.w.Write(slot, rec, buf)
+	}
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t != nil {
+		t.w.Finish(slot, rec, err)
+		s.finished.Broadcast()
+		if err == nil {
+			err = t.err
+		}
+	}
+	if err != nil {
+		s.settle(r, failed, err)
+		return full, err
+	}
+	r.entry, r.tail = rec.Entry(t.w.Number()), t
+	s.written = append(s.written, r)
+	s.settle(r, written, nil)
+	return full, nil
+}
+
+// reserve takes a slot in the active segment. With a segment comes the duty to finish the slot.
+func (s *Store) reserve(stored int) (t *tail, slot segment.Slot, full bool, err error) {
+	for {
+		s.mu.Lock()
+		if s.closed {
+			s.mu.Unlock()
+			return nil, slot, full, ErrClosed
+		}
+		if t = s.active; t != nil {
+			if slot, err = t.w.Reserve(stored); err == nil {
+				s.mu.Unlock()
+				return t, slot, full, nil
+			}
+			s.full = append(s.full, t)
+			s.active = nil
+			full = true
+		}
+		s.mu.Unlock()
+		if err := s.grow(); err != nil {
+			return nil, slot, full, err
+		}
+	}
+}
+
+// grow creates a segment unless there is one.
+func (s *Store) grow() error {
+	s.growing.Lock()
+	defer s.growing.Unlock()
+	s.mu.Lock()
+	if s.active != nil || s.closed {
+		s.mu.Unlock()
+		return nil
+	}
+	n := s.next
+	s.next++ // also when it fails: the name may be taken now
+	s.mu.Unlock()
+
+	w, err := segment.Create(s.fs, s.dir, s.segment(n), s.opt.SegmentSize)
+	if err != nil {
+		_ = s.fs.Remove(segment.Path(s.dir, n)) // holds nothing
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last = n
+	t := &tail{w: w, synced: segment.FileHeaderSize}
+	if s.closed {
+		return w.Close() // an empty segment stays
+	}
+	s.active = t
+	return nil
+}
+
+// Commit makes everything that was put durable, and ends the batch. When it fails some of the chunks may be held all the
+// same; put them again in another batch.
+func (b *Batch) Commit() error {
+	s := b.s
+	defer b.Abort()
+	s.mu.Lock()
+	if b.done {
+		s.mu.Unlock()
+		return ErrBatchDone
+	}
+	deps := make([]*record, 0, len(b.deps))
+	for _, r := range b.deps {
+		if r.state != indexed {
+			deps = append(deps, r)
+		}
+	}
+	s.mu.Unlock()
+	for _, r := range deps {
+		<-r.done
+	}
+	if ok, err := s.settled(deps); ok || err != nil {
+		return err
+	}
+	s.flushing.Lock()
+	defer s.flushing.Unlock()
+	// Whoever held the lock may have committed for us.
+	if ok, err := s.settled(deps); ok || err != nil {
+		return err
+	}
+	if err := s.flush(); err != nil {
+		return err
+	}
+	_, err := s.settled(deps)
+	return err
+}
+
+// settled reports whether all of deps are in the index, and the error of one that failed.
+func (s *Store) settled(deps []*record) (bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ok := true
+	for _, r := range deps {
+		if r.state == failed {
+			return false, r.err
+		}
+		ok = ok && r.state == indexed
+	}
+	return ok, nil
+}
+
+// Abort ends the batch without waiting for anything. After Commit it does nothing.
+func (b *Batch) Abort() {
+	s := b.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if b.done {
+		return
+	}
+	b.done = true
+	for h := range b.pinned {
+		if s.pins[h]--; s.pins[h] == 0 {
+			delete(s.pins, h)
+		}
+	}
+	b.pinned, b.deps = nil, nil
+}

@@ -1,0 +1,155 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+
+	"ckptfs/cas"
+	"ckptfs/cas/codec"
+	"ckptfs/cas/segment"
+)
+
+// Locate sets locs[i] to where hashes[i] lies, in the index or on its way there; Segment 0: not held. It waits for
+// chunks that are just being written.
+func (s *Store) Locate(hashes []cas.Hash, locs []cas.Location) error {
+	// First what is pending: a record goes into the index before it ceases to be.
+	var pend []*record
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return ErrClosed
+	}
+	if len(s.pending) > 0 {
+		for i, h := range hashes {
+			if r := s.pending[h]; r != nil {
+				if pend == nil {
+					pend = make([]*record, len(hashes))
+				}
+				pend[i] = r
+			}
+		}
+	}
+	s.mu.Unlock()
+	for _, r := range pend {
+		if r != nil {
+			<-r.done
+		}
+	}
+	if err := s.index.Locate(hashes, locs); err != nil {
+		return err
+	}
+	if pend == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, r := range pend {
+		// An indexed record without an entry was found held.
+		if r != nil && r.state != failed && r.entry.Segment != 0 {
+			locs[i] = r.entry.Location
+		}
+	}
+	return nil
+}
+
+// Has reports which chunks are held.
+func (s *Store) Has(hashes []cas.Hash) ([]bool, error) {
+	locs := make([]cas.Location, len(hashes))
+	if err := s.Locate(hashes, locs); err != nil {
+		return nil, err
+	}
+	has := make([]bool, len(hashes))
+	for i := range locs {
+		has[i] = locs[i].Segment != 0
+	}
+	return has, nil
+}
+
+// Get appends the raw bytes of chunk h to dst. Errors are *cas.ChunkError and wrap cas.ErrNotFound, cas.ErrCorrupt,
+// cas.ErrNewer (stored in a way that this version does not know) or the error of the disk; dst is returned as it was.
+func (s *Store) Get(h cas.Hash, dst []byte) ([]byte, error) {
+	var loc [1]cas.Location
+	if err := s.Locate([]cas.Hash{h}, loc[:]); err != nil {
+		return dst, &cas.ChunkError{Hash: h, Err: err}
+	}
+	if loc[0].Segment == 0 {
+		return dst, &cas.ChunkError{Hash: h, Err: cas.ErrNotFound}
+	}
+	if loc[0].Raw > cas.MaxChunk {
+		return dst, &cas.ChunkError{Hash: h, Loc: loc[0], Err: cas.ErrTooLarge}
+	}
+	n, raw := len(dst), int(loc[0].Raw)
+	out := slices.Grow(dst, raw)[:n+raw]
+	if err := s.ReadInto(loc[0], h, out[n:]); err != nil {
+		return dst, err
+	}
+	return out, nil
+}
+
+// ReadInto fills dst, which must be loc.Raw bytes long, with the raw bytes of chunk h, which Locate found at loc. Errors
+// are as for Get; dst's bytes are arbitrary then.
+func (s *Store) ReadInto(loc cas.Location, h cas.Hash, dst []byte) error {
+	err := s.read(loc, h, dst)
+	if err == nil {
+		return nil
+	}
+	if errors.Is(err, cas.ErrCorrupt) {
+		s.mu.Lock()
+		if len(s.suspect) < maxSuspects {
+			s.suspect[h] = struct{}{}
+		}
+		s.mu.Unlock()
+	}
+	return &cas.ChunkError{Hash: h, Loc: loc, Err: err}
+}
+
+func (s *Store) read(loc cas.Location, h cas.Hash, dst []byte) error {
+	if len(dst) != int(loc.Raw) {
+		return fmt.Errorf("buffer of %d bytes for a chunk of %d", len(dst), loc.Raw)
+	}
+	if loc.Raw > cas.MaxChunk || loc.Stored > cas.MaxChunk {
+		return cas.ErrTooLarge
+	}
+	f, err := s.files.get(loc.Segment)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w: %w", cas.ErrCorrupt, err)
+	}
+	if err != nil {
+		return err
+	}
+	defer s.files.put(f)
+
+	var rec segment.Record
+	if loc.Stored == loc.Raw {
+		// Stored raw, in all likelihood: read the payload to where it is wanted.
+		if err := f.ReadHeader(loc, h, &rec); err != nil {
+			return err
+		}
+		if rec.Codec == codec.Raw {
+			if err := f.ReadPayload(loc, &rec, dst); err != nil {
+				return err
+			}
+			return check(dst, h)
+		}
+	}
+	p := buffers.Get().(*[]byte)
+	defer freeBuffer(p)
+	*p = slices.Grow((*p)[:0], segment.RecordHeaderSize+int(loc.Stored))
+	payload, err := f.ReadRecord(loc, h, &rec, (*p)[:segment.RecordHeaderSize+int(loc.Stored)])
+	if err != nil {
+		return err
+	}
+	if _, err := codec.Decode(dst[:0:len(dst)], rec.Codec, payload, len(dst)); err != nil {
+		return err
+	}
+	return check(dst, h)
+}
+
+func check(raw []byte, h cas.Hash) error {
+	if cas.Sum(raw) != h {
+		return fmt.Errorf("content does not match its hash: %w", cas.ErrCorrupt)
+	}
+	return nil
+}

@@ -1,0 +1,207 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"ckptfs/cas"
+	"ckptfs/cas/segment"
+)
+
+// recover looks at every segment, brings the index up to date and seals what a crash left open.
+func (s *Store) recover() error {
+	mark, err := s.index.Watermark()
+	if err != nil {
+		return err
+	}
+	// A process that was killed leaves names that no disk has.
+	if err := s.fs.SyncDir(s.dir); err != nil {
+		return err
+	}
+	names, err := s.fs.ReadDir(s.dir)
+	if err != nil {
+		return err
+	}
+	var numbers []uint32
+	for _, name := range names {
+		if n, ok := segment.ParseName(name); ok {
+			numbers = append(numbers, n)
+		}
+	}
+	slices.Sort(numbers)
+	if len(numbers) > 0 {
+		s.last = numbers[len(numbers)-1]
+	}
+	s.next = s.last + 1
+	if mark.Segment > s.next || mark.Off > 0 && !slices.Contains(numbers, mark.Segment) {
+		return fmt.Errorf("segment %d is missing: %w", mark.Segment, ErrIndexAhead)
+	}
+	rp := replay{s: s, from: mark, mark: mark}
+	for _, n := range numbers {
+		if err := rp.segment(n); err != nil {
+			return fmt.Errorf("%s: %w", segment.Path(s.dir, n), err)
+		}
+	}
+	return rp.commit()
+}
+
+// replay takes records that lie behind a watermark into the index.
+type replay struct {
+	s       *Store
+	from    cas.Watermark
+	entries []cas.Entry
+	mark    cas.Watermark
+}
+
+func (rp *replay) segment(n uint32) error {
+	s := rp.s
+	r, err := segment.Open(s.fs, s.dir, s.segment(n))
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	size, err := r.Size()
+	if err != nil {
+		return err
+	}
+	if n == rp.from.Segment && size < rp.from.Off {
+		return fmt.Errorf("%d bytes, the index knows of %d: %w", size, rp.from.Off, ErrIndexAhead)
+	}
+	s.stats.Segments++
+	s.stats.Bytes += size
+	// A damaged header does not keep records from being found; a crash may leave none.
+	intact := r.CheckHeader()
+	if intact != nil && !errors.Is(intact, cas.ErrCorrupt) {
+		return intact
+	}
+	switch err := rp.footer(r); {
+	case err == nil:
+	case !errors.Is(err, segment.ErrUnsealed):
+		return err
+	default:
+		return rp.scan(r, size)
+	}
+	return nil
+}
+
+// footer replays a sealed segment.
+func (rp *replay) footer(r *segment.Reader) error {
+	t, err := r.Footer()
+	if err != nil {
+		return err
+	}
+	if r.Number() >= rp.from.Segment {
+		err = r.Each(t, func(rec *segment.Record) error { return rp.add(r.Number(), rec) })
+	}
+	if err == nil {
+		rp.s.stats.Totals.Add(t.Totals)
+	}
+	return err
+}
+
+// scan replays a segment without a footer, and seals it.
+func (rp *replay) scan(r *segment.Reader, size int64) error {
+	s, n := rp.s, r.Number()
+	// Before anything is looked at: what reads find may be in the page cache only.
+	if err := r.Sync(); err != nil {
+		return err
+	}
+	sc, err := r.Scan(0)
+	if err != nil {
+		return err
+	}
+	seal := true
+	var recs []segment.Record
+	for sc.Next() {
+		if sc.Gap() {
+			if gap, zero := sc.Range(); !zero {
+				rp.gap(n, gap)
+			}
+			continue
+		}
+		rec := sc.Record()
+		if err := rp.add(n, rec); err != nil {
+			return err
+		}
+		s.stats.Count(rec)
+		if len(recs) < segment.MaxRecords {
+			recs = append(recs, *rec)
+		} else {
+			seal = false
+		}
+	}
+	if err := sc.Err(); err != nil {
+		return err
+	}
+	if tail := sc.Tail(); size > tail {
+		known := rp.from.Off
+		if n != rp.from.Segment || known < tail {
+			known = tail
+		} else {
+			rp.gap(n, segment.Range{Off: tail, End: known})
+		}
+		s.stats.Leftover += max(0, size-known)
+	}
+	if size < segment.FileHeaderSize {
+		return nil // created by a crash's last breath
+	}
+	if !seal || s.sealOld(n, recs) != nil {
+		s.stats.Unsealed++ // nothing hangs on it: the records are in the index
+	}
+	return nil
+}
+
+func (s *Store) sealOld(n uint32, recs []segment.Record) error {
+	w, err := segment.OpenRW(s.fs, s.dir, s.segment(n))
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	before, err := w.Size()
+	if err != nil {
+		return err
+	}
+	if _, err = w.Seal(recs); err != nil {
+		return err
+	}
+	after, err := w.Size()
+	s.stats.Bytes += after - before
+	return err
+}
+
+// gap counts a range without a valid record. Behind the watermark it is a write that a crash cut short.
+func (rp *replay) gap(n uint32, g segment.Range) {
+	st := &rp.s.stats
+	if rp.from.Segment != 0 && rp.from.Before(cas.Watermark{Segment: n, Off: g.End}) {
+		st.Leftover += g.End - g.Off
+		return
+	}
+	st.Damaged++
+	st.DamagedBytes += g.End - g.Off
+}
+
+// add takes a record into the index if it lies behind the watermark and is of a kind that belongs there.
+func (rp *replay) add(n uint32, rec *segment.Record) error {
+	if (cas.Watermark{Segment: n, Off: rec.Off}).Before(rp.from) {
+		return nil
+	}
+	if !known(rec.Kind) {
+		return nil
+	}
+	rp.entries = append(rp.entries, rec.Entry(n))
+	rp.mark = cas.Watermark{Segment: n, Off: rec.End()}
+	if len(rp.entries) < rp.s.opt.ReplayBatch {
+		return nil
+	}
+	return rp.commit()
+}
+
+func (rp *replay) commit() error {
+	if len(rp.entries) == 0 {
+		return nil
+	}
+	err := rp.s.index.Commit(rp.entries, rp.mark)
+	rp.entries = rp.entries[:0]
+	return err
+}

@@ -1,0 +1,34 @@
+package store
+
+import "ckptfs/cas/segment"
+
+// Stats is what a store holds. Records count once they are in the index; a chunk that was found corrupt and stored afresh
+// counts twice.
+type Stats struct {
+	segment.Totals
+	Segments  int
+	Bytes     int64 // length of all segments
+	Unsealed  int   // segments that should have a footer and got none; the next Open tries again
+	Abandoned int   // segments given up since Open because of a failed fsync
+
+	// Found by Open in segments that it had to scan:
+	Damaged      int   // ranges that held committed records and do not any more, as far as can be told
+	DamagedBytes int64 // their length
+	Leftover     int64 // bytes of writes that a crash cut short
+}
+
+// Stats returns the present figures.
+func (s *Store) Stats() Stats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := s.stats
+	for _, t := range s.full {
+		st.Segments++
+		st.Bytes += t.w.Size()
+	}
+	if s.active != nil {
+		st.Segments++
+		st.Bytes += s.active.w.Size()
+	}
+	return st
+}

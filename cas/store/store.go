@@ -1,0 +1,171 @@
+// Package store is the content-addressed store: it takes chunks by their hash, holds each once, and gives them back
+// checked.
+//
+// # Life of a chunk
+//
+// A caller opens a Batch and puts chunks, from as many goroutines as it likes. Put pins the hash, so that no sweep takes
+// it while the batch is open, and claims it; whoever puts the same chunk meanwhile, in this batch or another, depends on
+// that claim. The claimer asks the index. If the chunk is not held it is encoded, a slot in the active segment is reserved
+// under the lock, the record is written without it and finished under it. From then on the chunk can be read.
+//
+// Commit waits for the records that the batch depends on, its own and others', and makes them durable: fsync of the
+// segments, then one transaction of the index. Commits that come while one is under way share the next one.
+//
+//	claimed ──────────> written ──────────> indexed
+//	   │ held already      │ fsync fails
+//	   ├──> indexed        └──> failed: every batch that depends on it fails
+//	   └──> failed (ENOSPC, EIO): likewise; the store goes on
+//
+// An aborted batch leaves its records: others may depend on them, else they are garbage for a sweep.
+//
+// # What a crash leaves
+//
+// The index has a watermark: every record before it is in the index, or failed. It never passes a slot that is being
+// written. Open replays what lies behind it: a sealed segment's footer, or a scan of a segment that was being written,
+// after an fsync, since a killed process leaves records in the page cache that are on no disk. A segment is appended to
+// only by the process that created it.
+//
+// After an fsync that failed nothing that was written to the segment since the last good one is believed, whatever later
+// reads or fsyncs say: the records fail, the file is cut back and abandoned, and writing goes on in a new one.
+package store
+
+import (
+	"path/filepath"
+	"sync"
+
+	"ckptfs/cas"
+	"ckptfs/cas/disk"
+	"ckptfs/cas/segment"
+)
+
+// Locator is the index of the chunks.
+type Locator interface {
+	// Locate sets locs[i] to where hashes[i] lies; Segment 0: not held.
+	Locate(hashes []cas.Hash, locs []cas.Location) error
+	// Commit adds entries, of which a later one replaces an earlier one of the same hash, and sets the watermark, in one
+	// step that is durable when it returns. It does not keep entries.
+	Commit(entries []cas.Entry, mark cas.Watermark) error
+	// Watermark is the mark of the last Commit; zero: the index is empty.
+	Watermark() (cas.Watermark, error)
+}
+
+// Options of a store; the zero value has the defaults.
+type Options struct {
+	SegmentSize int64 // segments are sealed about there; 1 GiB
+	OpenFiles   int   // segments kept open for reading; 128
+	ReplayBatch int   // entries in one commit of a replay; 65536
+}
+
+func (o *Options) defaults() {
+	if o.SegmentSize <= 0 {
+		o.SegmentSize = 1 << 30
+	}
+	if o.OpenFiles <= 0 {
+		o.OpenFiles = 128
+	}
+	if o.ReplayBatch <= 0 {
+		o.ReplayBatch = 1 << 16
+	}
+}
+
+// Store is a directory of segments and an index. All methods may be called by several goroutines at once.
+type Store struct {
+	fs    disk.FS
+	dir   string
+	id    [16]byte
+	index Locator
+	opt   Options
+	files *files
+
+	// Locks are taken in this order: flushing, growing, mu. No I/O happens under mu.
+	flushing sync.Mutex // held by the one commit that is under way
+	growing  sync.Mutex // held while a segment is created
+
+	mu       sync.Mutex
+	finished sync.Cond // on mu: a slot was finished
+	closed   bool
+	active   *tail   // takes the records; nil until there is one to take
+	full     []*tail // not yet sealed
+	last     uint32  // highest number of a segment that exists
+	next     uint32  // > last
+	pending  map[cas.Hash]*record
+	written  []*record // in state written, by order of finishing
+	pins     map[cas.Hash]int
+	suspect  map[cas.Hash]struct{} // found corrupt: the next Put stores them afresh
+	stats    Stats                 // without what the tails hold
+}
+
+// maxSuspects bounds Store.suspect.
+const maxSuspects = 1 << 16
+
+// A tail is a segment that this process appends to, or has filled and not yet sealed.
+type tail struct {
+	w *segment.Writer
+	// Of the committer alone:
+	named  bool  // its name is durable
+	synced int64 // end of the last record that is durable
+	// Under Store.mu:
+	err error // fsync failed; nothing more is written to it
+}
+
+// Open opens the store in dir (STORE/segments), which it creates if there is none, and brings the index up to date.
+func Open(fs disk.FS, dir string, id [16]byte, index Locator, opt Options) (*Store, error) {
+	opt.defaults()
+	s := &Store{
+		fs: fs, dir: dir, id: id, index: index, opt: opt,
+		pending: make(map[cas.Hash]*record),
+		pins:    make(map[cas.Hash]int),
+		suspect: make(map[cas.Hash]struct{}),
+	}
+	s.finished.L = &s.mu
+	s.files = newFiles(opt.OpenFiles, func(n uint32) (*segment.Reader, error) {
+		return segment.Open(fs, dir, s.segment(n))
+	})
+	if err := fs.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	if err := fs.SyncDir(filepath.Dir(dir)); err != nil {
+		return nil, err
+	}
+	if err := s.recover(); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Close commits what was written, seals the active segment and closes all files. Batches that are still open can only be
+// aborted.
+func (s *Store) Close() error {
+	s.flushing.Lock()
+	defer s.flushing.Unlock()
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return nil
+	}
+	s.closed = true
+	if s.active != nil {
+		s.full = append(s.full, s.active)
+		s.active = nil
+	}
+	s.mu.Unlock()
+	err := s.flush()
+	s.mu.Lock()
+	full := s.full // only if the flush failed
+	s.full = nil
+	s.mu.Unlock()
+	for _, t := range full {
+		t.w.Close()
+	}
+	s.files.close()
+	return err
+}
+
+func (s *Store) segment(n uint32) segment.ID { return segment.ID{Store: s.id, Number: n} }
+
+// Pinned reports whether an open batch has put h: no sweep may take it.
+func (s *Store) Pinned(h cas.Hash) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.pins[h] > 0
+}

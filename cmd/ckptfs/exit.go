@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"ckptfs/cas"
+	"ckptfs/fs/control"
+	"ckptfs/fs/tree"
+)
+
+// The exit codes; exitCodesTopic documents them.
+const (
+	exitOK          = 0
+	exitFailure     = 1
+	exitUsage       = 2
+	exitNotStore    = 3
+	exitBusy        = 4
+	exitNewer       = 5
+	exitDamaged     = 6
+	exitPartial     = 7
+	exitInterrupted = 130
+)
+
+func exitCodesTopic() *cobra.Command {
+	return &cobra.Command{
+		Use:   "exit-codes",
+		Short: "What the exit codes mean",
+		Long: `Exit codes, the same for every command, mounted or not:
+
+    0    done
+    1    failed; the message says why
+    2    wrong command line
+    3    the path is in no ckptfs mount and no store, or the store is not mounted
+    4    in use: the store is locked by another process, or the mount is busy
+    5    the store was written by a newer version of ckptfs
+    6    damaged data was met
+    7    done in part: some files were left as they were, each is named
+    130  interrupted
+
+With --json a failure prints {"error":{"code","message","errno"},"exit_code"} on standard error.`,
+	}
+}
+
+// usageError is a command line that makes no sense.
+type usageError struct {
+	msg string
+	cmd *cobra.Command
+}
+
+func (e *usageError) Error() string { return e.msg }
+
+// exitError gives an error an exit code of its own.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string { return e.err.Error() }
+func (e *exitError) Unwrap() error { return e.err }
+
+// errPartial: the files that were skipped have been named already.
+var errPartial = errors.New("some files were left as they were")
+
+// exitCode maps an error, from here or from a daemon, to the exit code.
+func exitCode(err error) int {
+	var (
+		usage  *usageError
+		own    *exitError
+		locked *tree.LockedError
+		told   *control.Error
+	)
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &usage):
+		return exitUsage
+	case errors.As(err, &own):
+		return own.code
+	case errors.Is(err, errPartial):
+		return exitPartial
+	case errors.Is(err, tree.ErrNotStore):
+		return exitNotStore
+	case errors.Is(err, cas.ErrNewer):
+		return exitNewer
+	case errors.Is(err, cas.ErrCorrupt):
+		return exitDamaged
+	case errors.Is(err, context.Canceled):
+		return exitInterrupted
+	case errors.As(err, &locked), errors.Is(err, syscall.EBUSY):
+		return exitBusy
+	case errors.As(err, &told) && told.Code == control.CodeBusy:
+		return exitBusy
+	case errors.As(err, &told) && told.Code == control.CodeUnsupported:
+		return exitNotStore
+	}
+	return exitFailure
+}
+
+// codes are the words that --json gives for failures that have none from the control protocol.
+var codes = map[int]control.Code{exitUsage: "usage", exitNotStore: "not_store", exitBusy: control.CodeBusy, exitPartial: "partial"}

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+
+	"ckptfs/cas"
+	"ckptfs/fs/control"
+	"ckptfs/fs/tree"
+)
+
+// Every failure has the same code here as when it came from a daemon.
+func TestExitCodes(t *testing.T) {
+	for _, tc := range []struct {
+		err  error
+		code int
+	}{
+		{nil, exitOK},
+		{errors.New("odd"), exitFailure},
+		{syscall.ENOSPC, exitFailure},
+		{syscall.ENOENT, exitFailure},
+		{syscall.EBUSY, exitBusy},
+		{cas.ErrNewer, exitNewer},
+		{&cas.ChunkError{Err: cas.ErrCorrupt}, exitDamaged},
+		{context.Canceled, exitInterrupted},
+		{&control.Error{Code: control.CodeBusy, Message: "m"}, exitBusy},
+		{&control.Error{Code: control.CodeUnsupported, Message: "m"}, exitNotStore},
+		{&control.Error{Code: control.CodeUnavailable, Message: "m"}, exitFailure},
+	} {
+		if got := exitCode(tc.err); got != tc.code {
+			t.Errorf("%v: %d, want %d", tc.err, got, tc.code)
+		}
+		if tc.err == nil {
+			continue
+		}
+		if got := exitCode(control.AsError(fmt.Errorf("wrapped: %w", tc.err))); got != tc.code {
+			t.Errorf("%v from a daemon: %d, want %d", tc.err, got, tc.code)
+		}
+	}
+	for _, tc := range []struct {
+		err  error
+		code int
+	}{
+		{&tree.LockedError{}, exitBusy},
+		{fmt.Errorf("x: %w", tree.ErrNotStore), exitNotStore},
+		{&usageError{}, exitUsage},
+		{errPartial, exitPartial},
+		{&exitError{42, cas.ErrCorrupt}, 42},
+	} {
+		if got := exitCode(tc.err); got != tc.code {
+			t.Errorf("%v: %d, want %d", tc.err, got, tc.code)
+		}
+	}
+	text := exitCodesTopic().Long
+	for _, code := range []int{exitOK, exitFailure, exitUsage, exitNotStore, exitBusy, exitNewer, exitDamaged, exitPartial, exitInterrupted} {
+		if !strings.Contains(text, fmt.Sprintf("\n    %d ", code)) {
+			t.Errorf("exit code %d is not documented", code)
+		}
+	}
+}

@@ -1,0 +1,27 @@
+// Command ckptfs mounts a store of deduplicated machine-learning checkpoints, and asks and steers it.
+//
+// Every command but mount takes a path: inside a mount, a store's folder, or a file below its tree. It is answered by
+// the daemon that has the store, over the store's control socket, or, when there is none, by this process on the
+// opened store; both run the same handler (package ckptfs/fs/control), so no command knows the difference.
+//
+//	where.go    path -> store, mountpoint, path inside
+//	session.go  store -> client
+//	open.go     opens a store in this process
+//	serve.go    the daemon
+//	the rest    one command or one thing a file
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // the second signal kills
+	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}

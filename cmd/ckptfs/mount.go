@@ -1,0 +1,157 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// defaultCache is the default of --cache-size.
+const defaultCache = 256 << 20
+
+// mountConfig is the mount command's line, checked.
+type mountConfig struct {
+	store      string // absolute
+	mountpoint string // absolute, without symlinks
+
+	hotSize       sizeFlag
+	cacheSize     sizeFlag
+	packCPUs      int
+	noPassthrough bool
+	noViews       bool
+	allowOther    bool
+
+	foreground bool
+	logFile    string
+	logFormat  string
+	logLevel   string
+	options    []string // -o, as given
+}
+
+func (a *app) mountCmd() *cobra.Command {
+	c := &mountConfig{
+		hotSize:   sizeFlag{size: size{text: "auto"}, disk: true},
+		cacheSize: sizeFlag{size: size{text: "256MiB", bytes: defaultCache, set: true}},
+	}
+	cmd := &cobra.Command{
+		Use:   "mount [flags] STORE MOUNTPOINT",
+		Short: "Mount a store; make it if there is none",
+		Long: `Mounts STORE at MOUNTPOINT and goes to the background once it is mounted. STORE is made if it does not exist (its
+parent folder must) or is an empty folder.
+
+With the right to do so (root, or CAP_SYS_ADMIN) reads and writes of files with a raw copy go past the daemon
+(passthrough), else through it (served); which of them, and why, is printed and shown by ` + "`ckptfs status`" + `.
+
+SIGTERM and SIGINT unmount, as soon as no file is open; the second detaches the mount at once.
+
+mount(8)'s way of giving options is understood: -o hot_size=10%,no_views,allow_other`,
+		Args: func(cmd *cobra.Command, args []string) error { return wantArgs(cmd, args, 2) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := c.applyOptions(cmd.Flags()); err != nil {
+				return &usageError{msg: err.Error(), cmd: cmd}
+			}
+			if err := c.check(cmd); err != nil {
+				return err
+			}
+			if err := c.setPlaces(args[0], args[1]); err != nil {
+				return err
+			}
+			return a.mount(cmd.Context(), c)
+		},
+	}
+	f := cmd.Flags()
+	f.Var(&c.hotSize, "hot-size", "bound on raw copies of packed files: a size, N% of the disk, 0 for none; auto is 5% of the disk, at most 32GiB")
+	f.Var(&c.cacheSize, "cache-size", "memory for decoded chunks, at least 1MiB")
+	f.IntVar(&c.packCPUs, "pack-cpus", 0, "processors that packing may use; 0 for all")
+	f.BoolVar(&c.noPassthrough, "no-passthrough", false, "serve every read and write through the daemon")
+	f.BoolVar(&c.noViews, "no-views", false, "do not show X.safetensors beside X.pt")
+	f.BoolVar(&c.allowOther, "allow-other", false, "let other users see the mount (unless root: user_allow_other in /etc/fuse.conf)")
+	f.BoolVarP(&c.foreground, "foreground", "f", false, "stay in the foreground and log to standard error")
+	f.StringVar(&c.logFile, "log-file", "", "where the daemon logs (default STORE/log; with -f standard error)")
+	f.StringVar(&c.logFormat, "log-format", "text", "text or json")
+	f.StringVar(&c.logLevel, "log-level", "info", "debug, info, warn or error")
+	f.StringArrayVarP(&c.options, "options", "o", nil, "options as mount(8) gives them: name[=value],…")
+	return cmd
+}
+
+func (c *mountConfig) check(cmd *cobra.Command) error {
+	bad := func(format string, args ...any) error {
+		return &usageError{msg: fmt.Sprintf(format, args...), cmd: cmd}
+	}
+	if c.packCPUs < 0 || c.packCPUs > 4096 {
+		return bad("--pack-cpus %d: there are %d", c.packCPUs, runtime.NumCPU())
+	}
+	if c.logFormat != "text" && c.logFormat != "json" {
+		return bad("--log-format %q: it is text or json", c.logFormat)
+	}
+	if _, err := parseLevel(c.logLevel); err != nil {
+		return bad("--log-level %q: it is debug, info, warn or error", c.logLevel)
+	}
+	return nil
+}
+
+// setPlaces makes all paths absolute: the daemon does not keep the folder it was started in.
+func (c *mountConfig) setPlaces(store, mountpoint string) error {
+	var err error
+	if c.store, err = filepath.Abs(store); err != nil {
+		return err
+	}
+	if resolved, err := filepath.EvalSymlinks(c.store); err == nil {
+		c.store = resolved
+	}
+	if c.mountpoint, err = filepath.Abs(mountpoint); err != nil {
+		return err
+	}
+	// Not the mountpoint itself: it may be a dead mount.
+	if dir, err := filepath.EvalSymlinks(filepath.Dir(c.mountpoint)); err == nil {
+		c.mountpoint = filepath.Join(dir, filepath.Base(c.mountpoint))
+	}
+	if c.logFile != "" {
+		if c.logFile, err = filepath.Abs(c.logFile); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mounted is what the daemon says once it is.
+type mounted struct {
+	Store      string `json:"store"`
+	Mountpoint string `json:"mountpoint"`
+	Mode       string `json:"mode"`
+	ModeReason string `json:"mode_reason,omitempty"`
+	PID        int    `json:"pid"`
+	Log        string `json:"log,omitempty"`
+	Recovery   string `json:"recovery,omitempty"`
+}
+
+func (a *app) mount(ctx context.Context, c *mountConfig) error {
+	if pipe := readyPipe(); pipe != nil {
+		return a.daemon(ctx, c, pipe)
+	}
+	if err := a.checkMount(ctx, c); err != nil {
+		return err
+	}
+	if c.foreground {
+		return a.serve(ctx, c, a.sayMounted)
+	}
+	m, err := a.spawn(ctx)
+	if err != nil {
+		return err
+	}
+	return a.sayMounted(m)
+}
+
+func (a *app) sayMounted(m *mounted) error {
+	return a.show(m, func(w io.Writer) {
+		fmt.Fprintf(w, "%s mounted on %s, %s\n", printable(m.Store), printable(m.Mountpoint), withReason(m.Mode, m.ModeReason))
+		if m.Recovery != "" {
+			fmt.Fprintf(w, "repaired after an unclean end: %s\n", printable(strings.TrimSpace(m.Recovery)))
+		}
+	})
+}

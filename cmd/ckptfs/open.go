@@ -1,0 +1,22 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+
+	"ckptfs/fs/volume"
+)
+
+// openVolume opens a store that no daemon holds, for the time of one command.
+func (a *app) openVolume(store string, how access) (*volume.Volume, error) {
+	log := newLogger(a.err, "text", "warn")
+	return volume.Open(volume.Options{
+		Dir:        store,
+		HotSize:    -1,
+		CacheBytes: defaultCache,
+		ReadOnly:   how == readOnly,
+		Log: func(level slog.Level, msg string, args ...any) {
+			log.Log(context.Background(), level, msg, args...)
+		},
+	})
+}

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"bytes"
+	"flag"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"ckptfs/fs/control"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.MkdirAll("testdata", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s: got\n%s\nwant\n%s", name, got, want)
+	}
+}
+
+var sampleStats = &control.Stats{
+	Files: 21, Packed: 20, Tensors: 2440, Chunks: 3391, Manifests: 20,
+	LogicalBytes: 937_800_000, PackedBytes: 937_799_000, UniqueBytes: 44_700_000, StoredBytes: 41_300_000, SegmentBytes: 41_000_000,
+	IndexBytes: 300_000, DeadBytes: 0, ResidentBytes: 234_000_000, PlainBytes: 1000, Ratio: 22.7,
+	Runs: []control.RunStats{
+		{Run: "a", Steps: 20, Files: 20, LogicalBytes: 900_000_000, UniqueBytes: 44_700_000, NewBytes: 44_700_000},
+		{Run: "fine-tune \x1b[31m", Steps: 1, Files: 1, LogicalBytes: 37_800_000, UniqueBytes: 37_000_000, NewBytes: 12},
+	},
+}
+
+var sampleFile = &control.File{
+	Path: "runs/a/3/model.pt", Format: "torch-zip", State: control.StateBoth, Size: 46_830_571, Stored: 41_000_000, Manifest: "6f0c2a…",
+	Tensors: []control.Tensor{
+		{Name: "conv1.weight", DType: "F32", Shape: []int64{64, 3, 7, 7}, Bytes: 37632, Shared: 19, SharedWith: []string{"runs/a/1/model.pt", "runs/a/2/model.pt"}},
+		{Name: "bn1.num_batches_tracked", DType: "I64", Bytes: 8, Shape: []int64{}},
+		{Name: "größe", DType: "BF16", Bytes: 0, Shape: []int64{0}, Shared: 1, SharedWith: []string{"runs/b/1/model.safetensors"}},
+		{Name: "fc.weight\n", DType: "F32", Shape: []int64{1000, 512}, Bytes: 2048000, Shared: 3},
+	},
+}
+
+func TestGoldens(t *testing.T) {
+	at := time.Date(2026, 3, 1, 12, 30, 0, 0, time.UTC)
+	status := &control.Status{
+		Version: "0.1.0", Store: "/data/store", Mountpoint: "/mnt/ckpt", Mode: control.ModeServed, ModeReason: "no CAP_SYS_ADMIN", PID: 4711,
+		Started: at, Queue: control.Queue{Files: 2, Bytes: 90 << 20}, Packing: []string{"runs/a/19/model.pt"}, UnpackedBytes: 135 << 20,
+		ResidentBytes: 3 << 30, HotSize: 32 << 30, OpenFiles: 1,
+		Failures: []control.Failure{{Path: "runs/a/7/model.pt", Reason: "no space left on device", Since: at, Attempts: 3}},
+		Recovery: "2 files queued again",
+	}
+	unmounted := &control.Status{Store: "/data/store", Mode: control.ModeUnmounted, HotSize: -1}
+	for name, print := range map[string]func(io.Writer){
+		"stats.golden":       func(w io.Writer) { printStats(w, sampleStats) },
+		"stats-empty.golden": func(w io.Writer) { printStats(w, &control.Stats{}) },
+		"show.golden":        func(w io.Writer) { printFile(w, sampleFile) },
+		"show-plain.golden": func(w io.Writer) {
+			printFile(w, &control.File{Path: "notes.txt", Format: "blob", State: control.StateResident, Size: 12})
+		},
+		"show-view.golden": func(w io.Writer) {
+			printFile(w, &control.File{Path: "m.safetensors", Format: "safetensors", State: control.StatePacked, View: true, Size: 1 << 20, Stored: 9})
+		},
+		"status.golden":           func(w io.Writer) { printStatus(w, status) },
+		"status-unmounted.golden": func(w io.Writer) { printStatus(w, unmounted) },
+	} {
+		var b bytes.Buffer
+		print(&b)
+		golden(t, name, b.Bytes())
+	}
+}
+
+func TestPrintable(t *testing.T) {
+	for in, want := range map[string]string{
+		"runs/a": "runs/a", "größe": "größe", "": "", "a\x1b[2J": `"a\x1b[2J"`, "a\nb": `"a\nb"`, "\xff": `"\xff"`, "a\u202eb": `"a\u202eb"`,
+	} {
+		if got := printable(in); got != want {
+			t.Errorf("%q prints as %s, want %s", in, got, want)
+		}
+	}
+}

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"ckptfs/fs/control"
+)
+
+// app is what all commands share.
+type app struct {
+	out, err io.Writer
+	args     []string // of the whole command line, without the program's name
+	json     bool
+	tty      bool // err is a terminal
+}
+
+// run executes one command line and returns the exit code.
+func run(ctx context.Context, args []string, out, errw io.Writer) int {
+	a := &app{out: out, err: errw, args: args}
+	if f, ok := errw.(*os.File); ok {
+		a.tty = term.IsTerminal(int(f.Fd()))
+	}
+	root := a.root()
+	root.SetArgs(args)
+	root.SetOut(out)
+	root.SetErr(errw)
+	err := root.ExecuteContext(ctx)
+	if err != nil {
+		a.complain(err)
+	}
+	return exitCode(err)
+}
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "ckptfs",
+		Short: "Store machine-learning checkpoints once, see them as files",
+		Long: `ckptfs mounts a store of checkpoints as an ordinary file system. Programs save and load as on any disk;
+underneath, every tensor is stored once, compressed.
+
+    ckptfs mount ./store /mnt/ckpt
+    ckptfs stats /mnt/ckpt
+    ckptfs umount /mnt/ckpt
+
+Commands take a path inside a mount or a store's folder and work mounted and unmounted.`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return cmd.Help()
+			}
+			msg := fmt.Sprintf("no command %q", args[0])
+			if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+				msg += "; is it " + strings.Join(near, " or ") + "?"
+			}
+			return &usageError{msg: msg, cmd: cmd}
+		},
+	}
+	root.SuggestionsMinimumDistance = 2
+	root.PersistentFlags().BoolVar(&a.json, "json", false, "print the result as one JSON object, and errors too")
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return &usageError{msg: err.Error(), cmd: cmd} })
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.AddCommand(a.mountCmd(), a.umountCmd(), a.syncCmd(), a.evictCmd(), a.hydrateCmd(), a.statsCmd(), a.statusCmd(),
+		a.showCmd(), a.versionCmd(), exitCodesTopic())
+	return root
+}
+
+// complain prints an error as the user asked to have it.
+func (a *app) complain(err error) {
+	if a.json {
+		e, exit := control.AsError(err), exitCode(err)
+		if word, ok := codes[exit]; ok && e.Code == control.CodeInternal {
+			e.Code = word
+		}
+		_ = json.NewEncoder(a.err).Encode(map[string]any{"error": e, "exit_code": exit})
+		return
+	}
+	fmt.Fprintf(a.err, "ckptfs: %s\n", printable(err.Error()))
+	var usage *usageError
+	if errors.As(err, &usage) {
+		fmt.Fprintf(a.err, "Usage: %s\nSee %s --help.\n", usage.cmd.UseLine(), usage.cmd.CommandPath())
+	}
+}
+
+// onePath is the Args of a command with one path.
+func onePath(cmd *cobra.Command, args []string) error { return wantArgs(cmd, args, 1) }
+
+func wantArgs(cmd *cobra.Command, args []string, n int) error {
+	if len(args) == n {
+		return nil
+	}
+	return &usageError{msg: fmt.Sprintf("%s takes %s, not %d", cmd.Name(), plural(int64(n), "argument"), len(args)), cmd: cmd}
+}

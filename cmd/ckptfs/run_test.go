@@ -1,0 +1,179 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"strings"
+	"syscall"
+	"testing"
+
+	"ckptfs/cas"
+	"ckptfs/fs/control"
+)
+
+// shelf is a volume that answers with samples.
+type shelf struct {
+	fail    error
+	skipped []control.Skip
+	path    string // of the last question
+}
+
+func (s *shelf) Stats(context.Context) (*control.Stats, error)   { return sampleStats, s.fail }
+func (s *shelf) Status(context.Context) (*control.Status, error) { return &control.Status{}, s.fail }
+
+func (s *shelf) Sync(_ context.Context, progress func(control.Progress)) error {
+	progress(control.Progress{DoneBytes: 1, TotalBytes: 2, TotalFiles: 1})
+	return s.fail
+}
+
+func (s *shelf) Evict(_ context.Context, path string, progress func(control.Progress)) (*control.Moved, error) {
+	s.path = path
+	return &control.Moved{Files: 3, Bytes: 5 << 20, Skipped: s.skipped}, s.fail
+}
+
+func (s *shelf) Hydrate(ctx context.Context, path string, progress func(control.Progress)) (*control.Moved, error) {
+	return s.Evict(ctx, path, progress)
+}
+
+func (s *shelf) Show(_ context.Context, path string) (*control.File, error) {
+	s.path = path
+	if path != sampleFile.Path {
+		return nil, &fs.PathError{Op: "show", Path: path, Err: syscall.ENOENT}
+	}
+	return sampleFile, s.fail
+}
+
+// serveShelf makes a store whose daemon answers with s, and returns its folder.
+func serveShelf(t *testing.T, s *shelf) string {
+	t.Helper()
+	store := makeStore(t)
+	srv, err := control.Serve(store, control.NewHandler(s, control.Mount{Version: "1", Store: store, Mode: control.ModeServed, Mountpoint: "/mnt/x"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := srv.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return store
+}
+
+func command(t *testing.T, args ...string) (code int, out, errs string) {
+	t.Helper()
+	var o, e bytes.Buffer
+	code = run(t.Context(), args, &o, &e)
+	return code, o.String(), e.String()
+}
+
+func TestCommandsThroughTheSocket(t *testing.T) {
+	s := &shelf{}
+	store := serveShelf(t, s)
+	makeFile(t, store+"/tree/runs/a/3/model.pt", "")
+	for _, tc := range []struct {
+		args []string
+		says string
+		path string
+	}{
+		{[]string{"stats", store}, "21, 20 packed", ""},
+		{[]string{"status", store}, "/mnt/x", ""},
+		{[]string{"sync", store}, "everything is packed", ""},
+		{[]string{"evict", store + "/tree/runs"}, "evicted 3 files, 5.00 MiB freed", "runs"},
+		{[]string{"hydrate", store}, "hydrated 3 files, 5.00 MiB copied", ""},
+		{[]string{"show", store + "/tree/runs/a/3/model.pt"}, "conv1.weight", "runs/a/3/model.pt"},
+		{[]string{"version"}, "ckptfs dev", ""},
+		{[]string{"help", "exit-codes"}, "Exit codes", ""},
+	} {
+		s.path = ""
+		code, out, errs := command(t, tc.args...)
+		if code != exitOK || !strings.Contains(out, tc.says) || errs != "" || s.path != tc.path {
+			t.Errorf("%v: exit %d, asked %q\n%s%s", tc.args, code, s.path, out, errs)
+		}
+	}
+}
+
+func TestJSON(t *testing.T) {
+	store := serveShelf(t, &shelf{skipped: []control.Skip{{Path: "x", Reason: "open"}}})
+	for _, tc := range []struct {
+		args []string
+		code int
+		keys []string
+	}{
+		{[]string{"stats", store}, exitOK, []string{"files", "tensors", "chunks", "logical_bytes", "unique_bytes", "stored_bytes", "resident_bytes", "ratio", "runs"}},
+		{[]string{"status", store}, exitOK, []string{"version", "store", "mountpoint", "mode", "queue", "packing", "failures"}},
+		{[]string{"sync", store}, exitOK, []string{"store"}},
+		{[]string{"evict", store}, exitPartial, []string{"files", "bytes", "skipped"}},
+		{[]string{"hydrate", store}, exitPartial, []string{"files", "bytes", "skipped"}},
+		{[]string{"version"}, exitOK, []string{"version", "store_format", "go", "platform"}},
+	} {
+		code, out, _ := command(t, append(tc.args, "--json")...)
+		var v map[string]any
+		if err := json.Unmarshal([]byte(out), &v); err != nil || code != tc.code {
+			t.Errorf("%v: exit %d, %v in %s", tc.args, code, err, out)
+		}
+		for _, k := range tc.keys {
+			if _, ok := v[k]; !ok {
+				t.Errorf("%v: no %q in %s", tc.args, k, out)
+			}
+		}
+	}
+}
+
+func TestFailures(t *testing.T) {
+	s := &shelf{}
+	store := serveShelf(t, s)
+	makeFile(t, store+"/tree/f", "")
+	for _, tc := range []struct {
+		name string
+		fail error
+		args []string
+		code int
+		says string
+	}{
+		{"usage", nil, []string{"stats"}, exitUsage, "stats takes 1 argument, not 0\nUsage: ckptfs stats PATH"},
+		{"no such command", nil, []string{"stat"}, exitUsage, `no command "stat"; is it stats`},
+		{"no such flag", nil, []string{"stats", "--fast", store}, exitUsage, "unknown flag: --fast"},
+		{"bad size", nil, []string{"mount", "--hot-size=much", store, "/"}, exitUsage, `"much" is not a size`},
+		{"bad level", nil, []string{"mount", "--log-level=loud", store, "/"}, exitUsage, `"loud": it is debug`},
+		{"no such path", nil, []string{"stats", store + "/gone"}, exitNotStore, "no such file or directory"},
+		{"no store", nil, []string{"stats", t.TempDir()}, exitNotStore, "not a ckptfs store"},
+		{"file unknown to the volume", nil, []string{"show", store + "/tree/f"}, exitFailure, "show f: no such file"},
+		{"corrupt", &cas.ChunkError{Err: cas.ErrCorrupt}, []string{"stats", store}, exitDamaged, "corrupt"},
+		{"in a stream", syscall.ENOSPC, []string{"sync", store}, exitFailure, "no space left"},
+		{"unexpected", errors.New("bang\x1b[0m"), []string{"evict", store}, exitFailure, `"bang\x1b[0m"`},
+		{"unmount inside", nil, []string{"umount", store + "/tree/f"}, exitUsage, "name the mountpoint or the store"},
+	} {
+		s.fail = tc.fail
+		code, out, errs := command(t, tc.args...)
+		if code != tc.code || !strings.Contains(errs, tc.says) || out != "" {
+			t.Errorf("%s: exit %d\n%s%s", tc.name, code, out, errs)
+		}
+		code, _, errs = command(t, append([]string{"--json"}, tc.args...)...)
+		var v struct {
+			Error control.Error
+			Exit  int `json:"exit_code"`
+		}
+		if err := json.Unmarshal([]byte(errs), &v); err != nil || code != tc.code || v.Exit != tc.code || v.Error.Message == "" ||
+			(tc.code == exitUsage) != (v.Error.Code == "usage") || (tc.code == exitNotStore) != (v.Error.Code == "not_store") {
+			t.Errorf("%s --json: exit %d, %v\n%s", tc.name, code, err, errs)
+		}
+	}
+}
+
+func TestSkippedFilesAreNamed(t *testing.T) {
+	store := serveShelf(t, &shelf{skipped: []control.Skip{{Path: "a\nb", Reason: "open"}}})
+	code, out, errs := command(t, "evict", store)
+	if code != exitPartial || !strings.Contains(out, "evicted 3 files") || !strings.Contains(errs, `"a\nb": left as it is: open`) {
+		t.Errorf("exit %d\n%s%s", code, out, errs)
+	}
+}
+
+func TestUmountOfWhatIsNotMounted(t *testing.T) {
+	store := makeStore(t)
+	if code, _, errs := command(t, "umount", store); code != exitNotStore || !strings.Contains(errs, "is not mounted") {
+		t.Errorf("exit %d\n%s", code, errs)
+	}
+}

@@ -1,0 +1,172 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"ckptfs/fs/control"
+	"ckptfs/fs/fusefs"
+	"ckptfs/fs/tree"
+	"ckptfs/fs/volume"
+)
+
+// serve opens the store, mounts it, calls ready, and returns when the mount is gone and the store is closed. ctx ends
+// at the first signal, and counts until ready; after that see onSignals.
+func (a *app) serve(ctx context.Context, c *mountConfig, ready func(*mounted) error) (err error) {
+	lw := &logWriter{}
+	if c.foreground && c.logFile == "" {
+		lw.attach(a.err)
+	}
+	log := newLogger(lw, c.logFormat, c.logLevel)
+	started := time.Now()
+
+	hot, err := c.hotSize.of(filepath.Dir(c.store))
+	if err != nil {
+		return err
+	}
+	v, err := volume.Open(volume.Options{
+		Dir:         c.store,
+		Create:      true,
+		HotSize:     hot,
+		CacheBytes:  max(c.cacheSize.bytes, 1<<20),
+		PackWorkers: c.packCPUs,
+		NoViews:     c.noViews,
+		Log: func(level slog.Level, msg string, args ...any) {
+			log.Log(context.Background(), level, msg, args...)
+		},
+	})
+	if err != nil {
+		return err
+	}
+	closing, hurry := context.WithCancel(context.Background())
+	defer hurry()
+	defer func() {
+		cerr := v.Close(closing)
+		if cerr != nil {
+			log.Error("the store was not closed in order", "err", cerr)
+		} else {
+			log.Info("closed", "store", c.store)
+		}
+		if err == nil {
+			err = cerr
+		}
+	}()
+
+	logFile := c.logFile
+	if logFile == "" && !c.foreground {
+		logFile = filepath.Join(c.store, tree.LogFile)
+	}
+	var logTo *os.File
+	if logFile != "" {
+		if logTo, err = openLog(logFile); err != nil {
+			return fmt.Errorf("log file: %w", err)
+		}
+		lw.attach(logTo)
+	}
+
+	srv, err := fusefs.Mount(v, c.mountpoint, fusefs.Options{
+		AllowOther:    c.allowOther,
+		NoPassthrough: c.noPassthrough,
+		FsName:        c.store,
+	})
+	if err != nil {
+		return fmt.Errorf("mount on %s: %w", c.mountpoint, err)
+	}
+	mode, reason := srv.Mode()
+	unmount := func(lazy bool) error {
+		if lazy {
+			return detach(c.mountpoint, true)
+		}
+		return asBusy(srv.Unmount())
+	}
+	ctl, err := control.Serve(c.store, control.NewHandler(v, control.Mount{
+		Version: version, Store: c.store, Mountpoint: c.mountpoint, Mode: mode, ModeReason: reason,
+		PID: os.Getpid(), Started: started,
+		Unmount: func(_ context.Context, lazy bool) error { return unmount(lazy) },
+	}))
+	if err != nil {
+		return errors.Join(err, unmount(true))
+	}
+
+	stopSignals := onSignals(log, unmount, hurry)
+	defer stopSignals()
+	if ctx.Err() != nil { // a signal that came before onSignals
+		return errors.Join(ctx.Err(), unmount(true))
+	}
+	log.Info("mounted", "store", c.store, "mountpoint", c.mountpoint, "mode", mode, "reason", reason, "version", version, "pid", os.Getpid())
+	m := &mounted{Store: c.store, Mountpoint: c.mountpoint, Mode: mode, ModeReason: reason, PID: os.Getpid(), Log: logFile}
+	if st, serr := v.Status(closing); serr == nil {
+		m.Recovery = st.Recovery
+	}
+	if logTo != nil && !c.foreground {
+		err = redirect(logTo)
+	}
+	if err == nil {
+		err = ready(m)
+	}
+	if err != nil {
+		err = errors.Join(err, unmount(true))
+	}
+
+	srv.Wait()
+	log.Info("unmounted", "mountpoint", c.mountpoint)
+	grace, cancel := context.WithTimeout(closing, 5*time.Second)
+	defer cancel()
+	if cerr := ctl.Close(grace); cerr != nil {
+		log.Warn("control socket", "err", cerr)
+	}
+	return err
+}
+
+// onSignals unmounts on the first SIGTERM or SIGINT, as soon as the mount is not in use. The second detaches it with
+// whatever is open, and lets the closing of the store wait for nothing; the third ends the process, as a crash would.
+func onSignals(log *slog.Logger, unmount func(lazy bool) error, hurry func()) (stop func()) {
+	sigs := make(chan os.Signal, 3)
+	signal.Notify(sigs, syscall.SIGTERM, syscall.SIGINT)
+	signal.Ignore(syscall.SIGHUP)
+	done := make(chan struct{})
+	go func() {
+		retry := time.NewTicker(250 * time.Millisecond)
+		defer retry.Stop()
+		wanted, free, told := 0, false, false
+		for {
+			select {
+			case <-done:
+				return
+			case s := <-sigs:
+				wanted++
+				log.Info("signal", "signal", s.String(), "count", wanted)
+				switch {
+				case wanted == 2:
+					if !free {
+						free = unmount(true) == nil
+					}
+					hurry()
+				case wanted > 2:
+					os.Exit(exitInterrupted)
+				}
+			case <-retry.C:
+			}
+			if wanted == 0 || free {
+				continue
+			}
+			if err := unmount(false); err == nil {
+				free = true
+			} else if !told {
+				told = true
+				log.Warn("cannot unmount yet, trying on; a second signal detaches the mount", "err", err)
+			}
+		}
+	}()
+	return func() {
+		signal.Stop(sigs)
+		close(done)
+	}
+}

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"ckptfs/fs/control"
+)
+
+// session is a client, and what has to be closed after it.
+type session struct {
+	*control.Client
+	place *place
+	close func() error // of the store, when this process opened it
+}
+
+// access says what a command does to a store that it opens itself.
+type access bool
+
+const (
+	readOnly  access = true
+	readWrite access = false
+)
+
+// with finds the path, connects to the volume behind it, runs do and gives everything back.
+func (a *app) with(ctx context.Context, path string, how access, do func(*session) error) error {
+	p, err := find(path)
+	if err != nil {
+		return err
+	}
+	s, err := a.connect(ctx, p, how)
+	if err != nil {
+		return err
+	}
+	err = do(s)
+	s.Client.Close()
+	if cerr := s.close(); err == nil {
+		err = cerr
+	}
+	return err
+}
+
+// connect asks the daemon; without one it opens the store here.
+func (a *app) connect(ctx context.Context, p *place, how access) (*session, error) {
+	c, err := control.Dial(ctx, p.store)
+	if err == nil {
+		return &session{Client: c, place: p, close: func() error { return nil }}, nil
+	}
+	if !errors.Is(err, control.ErrNoDaemon) {
+		return nil, err
+	}
+	if p.mount != nil {
+		return nil, fmt.Errorf("the daemon of the mount %s does not answer: it died, or is just ending; `ckptfs umount %[1]s` clears the mountpoint", p.mount.Mountpoint)
+	}
+	v, err := a.openVolume(p.store, how)
+	if err != nil {
+		return nil, err
+	}
+	h := control.NewHandler(v, control.Mount{Version: version, Store: p.store, PID: os.Getpid(), Started: time.Now()})
+	return &session{
+		Client: control.InProcess(h),
+		place:  p,
+		close:  func() error { return v.Close(context.WithoutCancel(ctx)) },
+	}, nil
+}

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+
+	"ckptfs/fs/control"
+)
+
+func (a *app) statsCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "stats PATH",
+		Short: "What is stored and what it costs",
+		Long: `Prints what the store of PATH holds and what that costs on the disk:
+
+    logical   the sizes of all files
+    unique    the distinct chunks of what is packed, before compression
+    stored    segments (live and dead chunks, manifests) and index, as they lie on the disk
+    resident  raw copies: a cache of what is packed, and the only copy of what is not
+    ratio     logical bytes of what is packed, divided by stored
+
+and the same for each run, a folder below runs/: NEW is what it added to the runs listed above it.`,
+		Args: onePath,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.with(cmd.Context(), args[0], readOnly, func(s *session) error {
+				st, err := s.Stats(cmd.Context())
+				if err != nil {
+					return err
+				}
+				if st.Runs == nil {
+					st.Runs = []control.RunStats{}
+				}
+				return a.show(st, func(w io.Writer) { printStats(w, st) })
+			})
+		},
+	}
+}
+
+func printStats(w io.Writer, st *control.Stats) {
+	ratio := ""
+	if st.Ratio > 0 {
+		ratio = fmt.Sprintf("%.2fx", st.Ratio)
+	}
+	pairs(w,
+		"files", fmt.Sprintf("%s, %s packed", humanize.Comma(st.Files), humanize.Comma(st.Packed)),
+		"tensors", humanize.Comma(st.Tensors),
+		"chunks", humanize.Comma(st.Chunks),
+		"logical", fmt.Sprintf("%s, %s packed", bytesText(st.LogicalBytes), bytesText(st.PackedBytes)),
+		"unique", bytesText(st.UniqueBytes),
+		"stored", fmt.Sprintf("%s (segments %s, of it dead %s; index %s)", bytesText(st.StoredBytes), bytesText(st.SegmentBytes),
+			bytesText(st.DeadBytes), bytesText(st.IndexBytes)),
+		"resident", fmt.Sprintf("%s, of it not packed %s", bytesText(st.ResidentBytes), bytesText(st.PlainBytes)),
+		"ratio", ratio,
+	)
+	if len(st.Runs) == 0 {
+		return
+	}
+	rows := make([][]string, 0, len(st.Runs))
+	for _, r := range st.Runs {
+		rows = append(rows, []string{printable(r.Run), humanize.Comma(r.Steps), humanize.Comma(r.Files), bytesText(r.LogicalBytes),
+			bytesText(r.UniqueBytes), bytesText(r.NewBytes)})
+	}
+	fmt.Fprintln(w)
+	table(w, []string{"RUN", ">STEPS", ">FILES", ">LOGICAL", ">UNIQUE", ">NEW"}, rows)
+}

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"ckptfs/fs/control"
+)
+
+func (a *app) statusCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "status PATH",
+		Short: "What the daemon is doing: mode, queue, failures",
+		Long: `Prints where and how the store of PATH is mounted, what waits to be packed, how much of --hot-size is in use, what
+failed and is tried again, and what the start had to repair.`,
+		Args: onePath,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.with(cmd.Context(), args[0], readOnly, func(s *session) error {
+				st, err := s.Status(cmd.Context())
+				if err != nil {
+					return err
+				}
+				return a.show(st, func(w io.Writer) { printStatus(w, st) })
+			})
+		},
+	}
+}
+
+func printStatus(w io.Writer, st *control.Status) {
+	mounted := "no"
+	mode := ""
+	process := ""
+	if st.Mode != control.ModeUnmounted {
+		mounted = printable(st.Mountpoint)
+		mode = withReason(st.Mode, st.ModeReason)
+		process = fmt.Sprintf("%d since %s, ckptfs %s", st.PID, st.Started.Format(time.DateTime), st.Version)
+	}
+	packing := make([]string, len(st.Packing))
+	for i, p := range st.Packing {
+		packing[i] = printable(p)
+	}
+	hot := bytesText(st.HotSize)
+	if st.HotSize < 0 {
+		hot = "not bounded"
+	}
+	pairs(w,
+		"store", printable(st.Store),
+		"mounted", mounted,
+		"mode", mode,
+		"process", process,
+		"queue", fmt.Sprintf("%s, %s", plural(int64(st.Queue.Files), "file"), bytesText(st.Queue.Bytes)),
+		"packing", strings.Join(packing, ", "),
+		"not packed", bytesText(st.UnpackedBytes),
+		"resident", fmt.Sprintf("%s of %s", bytesText(st.ResidentBytes), hot),
+		"open files", fmt.Sprint(st.OpenFiles),
+		"recovery", printable(st.Recovery),
+	)
+	for _, f := range st.Failures {
+		fmt.Fprintf(w, "failed: %s: %s (%s since %s)\n", printable(f.Path), printable(f.Reason), plural(int64(f.Attempts), "attempt"),
+			f.Since.Format(time.DateTime))
+	}
+}
+
+func withReason(mode, reason string) string {
+	if reason == "" {
+		return mode
+	}
+	return fmt.Sprintf("%s (%s)", mode, printable(reason))
+}

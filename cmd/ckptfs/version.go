@@ -1,0 +1,49 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+
+	"ckptfs/fs/tree"
+)
+
+// version is set by the build: -ldflags "-X main.version=…".
+var version = "dev"
+
+func (a *app) versionCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "The program's version, and the store format it writes",
+		Args:  func(cmd *cobra.Command, args []string) error { return wantArgs(cmd, args, 0) },
+		RunE: func(*cobra.Command, []string) error {
+			v := struct {
+				Version  string `json:"version"`
+				Revision string `json:"revision,omitempty"`
+				Store    int    `json:"store_format"`
+				Go       string `json:"go"`
+				Platform string `json:"platform"`
+			}{version, revision(), tree.Version, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
+			return a.show(v, func(w io.Writer) {
+				fmt.Fprintf(w, "ckptfs %s, store format %d, %s, %s\n", v.Version, v.Store, v.Go, v.Platform)
+			})
+		},
+	}
+}
+
+// revision is the commit that the program was built from, if the build recorded it.
+func revision() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			return s.Value
+		}
+	}
+	return ""
+}

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"ckptfs/fs/control"
+)
+
+// ending is a daemon whose end is waited for. It is made before the daemon is told to end: a process id says nothing
+// afterwards.
+type ending struct {
+	store string
+	pidfd int // -1 when the process cannot be seen from here (another pid namespace)
+}
+
+func watch(store string, pid int) *ending {
+	e := &ending{store: store, pidfd: -1}
+	if pid > 0 {
+		if fd, err := unix.PidfdOpen(pid, 0); err == nil {
+			e.pidfd = fd
+		}
+	}
+	return e
+}
+
+func (e *ending) close() {
+	if e.pidfd >= 0 {
+		unix.Close(e.pidfd)
+	}
+}
+
+// wait returns once the daemon has ended, and with it the store's lock. Of a daemon that cannot be seen it is the
+// socket's end that is waited for, which comes a little before the lock's.
+func (e *ending) wait(ctx context.Context) error {
+	const look = 50 * time.Millisecond
+	for ctx.Err() == nil {
+		if e.pidfd < 0 {
+			c, err := control.Dial(ctx, e.store)
+			if errors.Is(err, control.ErrNoDaemon) {
+				return nil
+			}
+			if err == nil {
+				c.Close()
+			}
+			time.Sleep(look)
+			continue
+		}
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(e.pidfd), Events: unix.POLLIN}}, int(look.Milliseconds()))
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			return fmt.Errorf("wait for the daemon: %w", err)
+		}
+		if n > 0 {
+			return nil
+		}
+	}
+	return ctx.Err()
+}

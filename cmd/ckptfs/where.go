@@ -1,0 +1,121 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/moby/sys/mountinfo"
+
+	"ckptfs/fs/tree"
+)
+
+// fsType is the type that mountinfo shows for our mounts.
+const fsType = "fuse.ckptfs"
+
+// place is what a path on the command line means.
+type place struct {
+	store string          // absolute
+	mount *mountinfo.Info // the mount that the path lies in; nil when it was found through the store's folder
+	path  string          // relative to the mount's root, "" is the root
+}
+
+// find says what path means, in this process's mounts.
+func find(path string) (*place, error) {
+	mounts, err := mountinfo.GetMounts(nil)
+	if err != nil {
+		return nil, fmt.Errorf("read the list of mounts: %w", err)
+	}
+	return findIn(path, mounts)
+}
+
+// findIn touches as little as it can on the way: a mount whose daemon died or hangs must still be found. A path that
+// spells a mountpoint is taken as that without asking anybody.
+func findIn(path string, mounts []*mountinfo.Info) (*place, error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return nil, err
+	}
+	spelt := inMount(abs, mounts)
+	if spelt != nil && spelt.mount.Mountpoint == abs {
+		return spelt, nil
+	}
+	resolved, err := filepath.EvalSymlinks(abs)
+	if err != nil {
+		if spelt != nil {
+			return spelt, nil // the daemon will say what is wrong with it, if it lives
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, &exitError{exitNotStore, fmt.Errorf("%s: no such file or directory; give a path inside a ckptfs mount, or a store's folder", path)}
+		}
+		return nil, err
+	}
+	if p := inMount(resolved, mounts); p != nil {
+		return p, nil
+	}
+	p, err := inStore(resolved)
+	if err == nil && p == nil {
+		err = fmt.Errorf("%s: in no ckptfs mount, and %w; `ckptfs mount STORE MOUNTPOINT` mounts (and makes) one", path, tree.ErrNotStore)
+	}
+	return p, err
+}
+
+// inMount is the place of an absolute path if the mount it lies in is one of ours, else nil. Of mounts on one
+// mountpoint the last covers the others.
+func inMount(abs string, mounts []*mountinfo.Info) *place {
+	var top *mountinfo.Info
+	for _, m := range mounts {
+		if within(abs, m.Mountpoint) && (top == nil || len(m.Mountpoint) >= len(top.Mountpoint)) {
+			top = m
+		}
+	}
+	if top == nil || top.FSType != fsType {
+		return nil
+	}
+	// Root is not "/" for a bind mount of a folder of the mount.
+	inside := filepath.Join(top.Root, strings.TrimPrefix(abs, strings.TrimSuffix(top.Mountpoint, "/")))
+	return &place{store: top.Source, mount: top, path: strings.TrimPrefix(inside, "/")}
+}
+
+// inStore is the place of an absolute path in a store's folder: the folder itself, or a name below its tree. nil when
+// there is no store up to the root.
+func inStore(abs string) (*place, error) {
+	for dir := abs; ; dir = filepath.Dir(dir) {
+		if isStore(dir) {
+			if dir == abs {
+				return &place{store: dir}, nil
+			}
+			names := filepath.Join(dir, tree.TreeDir)
+			if !within(abs, names) {
+				return nil, &exitError{exitNotStore, fmt.Errorf("%s is one of the store's own files; name the store, %s, or a file below %s", abs, dir, names)}
+			}
+			return &place{store: dir, path: strings.TrimPrefix(strings.TrimPrefix(abs, names), "/")}, nil
+		}
+		if dir == filepath.Dir(dir) {
+			return nil, nil
+		}
+	}
+}
+
+// isStore looks whether the folder says it is a store, of whatever version. (A user's file of the same name in a
+// store's tree is a stub and reads as zeros.)
+func isStore(dir string) bool {
+	f, err := os.Open(filepath.Join(dir, tree.FormatFile))
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	const magic = "ckptfs "
+	head := make([]byte, len(magic))
+	_, err = f.Read(head)
+	return err == nil && string(head) == magic
+}
+
+// within says whether an absolute path is dir or below it.
+func within(path, dir string) bool {
+	dir = strings.TrimSuffix(dir, "/")
+	return path == dir || strings.HasPrefix(path, dir+"/")
+}

@@ -1,0 +1,210 @@
+package torchzip
+
+import (
+	"ckptfs/formats"
+	"ckptfs/formats/pickle"
+)
+
+// maxRank is the most dimensions that torch gives a tensor.
+const maxRank = 64
+
+// untyped is the storage class whose tensors state their own dtype.
+const untyped = "UntypedStorage"
+
+// storageTypes has the classes of torch/storage.py, _storage_type_to_dtype_map. Quantised elements are their integers;
+// the two packed 4- and 2-bit types are left out.
+var storageTypes = map[string]formats.DType{
+	"DoubleStorage": formats.F64, "FloatStorage": formats.F32, "HalfStorage": formats.F16, "BFloat16Storage": formats.BF16,
+	"LongStorage": formats.I64, "IntStorage": formats.I32, "ShortStorage": formats.I16, "CharStorage": formats.I8,
+	"ByteStorage": formats.U8, "BoolStorage": formats.Bool, untyped: formats.U8,
+	"ComplexFloatStorage": formats.C64, "ComplexDoubleStorage": formats.C128,
+	"QInt8Storage": formats.I8, "QUInt8Storage": formats.U8, "QInt32Storage": formats.I32,
+}
+
+// torchTypes has the dtypes of _rebuild_tensor_v3 that the formats know. float4_e2m1fn_x2 holds two elements a byte and
+// is handled by unpackF4.
+var torchTypes = map[string]formats.DType{
+	"float8_e5m2": formats.F8E5M2, "float8_e4m3fn": formats.F8E4M3, "float8_e8m0fnu": formats.F8E8M0,
+	"float8_e5m2fnuz": formats.F8E5M2FZ, "float8_e4m3fnuz": formats.F8E4M3FZ,
+	"uint16": formats.U16, "uint32": formats.U32, "uint64": formats.U64,
+	"bool": formats.Bool, "uint8": formats.U8, "int8": formats.I8, "int16": formats.I16, "int32": formats.I32,
+	"int64": formats.I64, "float16": formats.F16, "bfloat16": formats.BF16, "float32": formats.F32,
+	"float64": formats.F64, "complex64": formats.C64, "complex128": formats.C128,
+}
+
+// call is a function and the arguments it would be called with.
+type call struct{ fn, args pickle.Value }
+
+// asCall returns the call that v stands for, looked at through the wrappers of parameters and subclasses. It refuses
+// calls whose result the pickle changes afterwards.
+func asCall(v pickle.Value) (call, bool) {
+	for range 8 {
+		fn, args, ok := v.Call()
+		_, built := v.State()
+		if !ok || v.Kind() != pickle.Call || built || v.NumPairs() > 0 || v.Len() > 0 || args.Kind() != pickle.Tuple {
+			return call{}, false
+		}
+		c := call{fn, args}
+		if fn.IsGlobal("torch._tensor", "_rebuild_from_type_v2") && args.Len() == 4 { // func, type, args, state
+			c = call{args.At(0), args.At(2)}
+			if c.args.Kind() != pickle.Tuple {
+				return call{}, false
+			}
+		}
+		if n := c.args.Len(); c.fn.IsGlobal("torch._utils", "_rebuild_parameter") && n == 3 ||
+			c.fn.IsGlobal("torch._utils", "_rebuild_parameter_with_state") && n == 4 { // data, requires_grad, hooks, state
+			v = c.args.At(0)
+			continue
+		}
+		return c, true
+	}
+	return call{}, false
+}
+
+// rebuild is a function of torch/_utils.py that makes a tensor of a storage. All begin with storage, offset, size and
+// stride.
+type rebuild struct {
+	name     string
+	min, max int // arguments
+	dtype    int // the argument that has the dtype; 0 where the storage's type is it
+	metadata int // the argument that says whether the view is conjugated or negated; 0 for none
+}
+
+var rebuilds = [...]rebuild{
+	{name: "_rebuild_tensor", min: 4, max: 4},
+	{name: "_rebuild_tensor_v2", min: 6, max: 7, metadata: 6},
+	{name: "_rebuild_tensor_v3", min: 7, max: 8, dtype: 6, metadata: 7},
+	{name: "_rebuild_qtensor", min: 7, max: 7},
+}
+
+// tensor returns the tensor that c makes, without a name, and the index of its storage. It returns false when c makes
+// none, or none that is certain.
+func (a *archive) tensor(c call) (formats.Tensor, int, bool) {
+	none := func() (formats.Tensor, int, bool) { return formats.Tensor{}, 0, false }
+	module, name := c.fn.Global()
+	if string(module) != "torch._utils" {
+		return none()
+	}
+	for _, r := range rebuilds {
+		if r.name != string(name) {
+			continue
+		}
+		n := c.args.Len()
+		if n < r.min || n > r.max {
+			return none()
+		}
+		if r.metadata > 0 && r.metadata < n {
+			if m := c.args.At(r.metadata); m.Kind() != pickle.None && (m.Kind() != pickle.Dict || m.NumPairs() > 0) {
+				return none()
+			}
+		}
+		i, ok := a.storage(c.args.At(0))
+		if !ok {
+			return none()
+		}
+		s := &a.storages[i]
+		t := formats.Tensor{DType: storageTypes[s.class], Region: s.region}
+		packed := false
+		if r.dtype > 0 {
+			mod, dt := c.args.At(r.dtype).Global()
+			if string(mod) != "torch" || s.class != untyped {
+				return none()
+			}
+			t.DType = torchTypes[string(dt)]
+			if packed = string(dt) == "float4_e2m1fn_x2"; packed {
+				t.DType = formats.U8
+			}
+		}
+		if !place(&t, s.len, c.args.At(1), c.args.At(2), c.args.At(3)) || packed && !unpackF4(&t) {
+			return none()
+		}
+		return t, i, true
+	}
+	return none()
+}
+
+// place sets the tensor's shape, strides and offset, given in elements of a storage of n bytes.
+func place(t *formats.Tensor, n int64, offset, size, stride pickle.Value) bool {
+	width := int64(t.DType.Bits() / 8)
+	off, ok := offset.Int()
+	if !ok || width == 0 || off < 0 || off > n/width {
+		return false
+	}
+	if t.Shape, ok = integers(size); !ok {
+		return false
+	}
+	if t.Stride, ok = integers(stride); !ok || len(t.Stride) != len(t.Shape) {
+		return false
+	}
+	t.Offset = off * width
+	if t.CheckBounds(n) != nil {
+		return false
+	}
+	if t.NumElements() == 0 {
+		t.Region, t.Offset, t.Stride = -1, 0, nil
+	}
+	if t.Contiguous() {
+		t.Stride = nil
+	}
+	return true
+}
+
+// integers returns the elements of a tuple of integers. Torch writes tuples, and nothing later in the pickle can change
+// one, as it could a list.
+func integers(v pickle.Value) ([]int64, bool) {
+	if v.Kind() != pickle.Tuple || v.Len() > maxRank {
+		return nil, false
+	}
+	out := make([]int64, v.Len())
+	for i := range out {
+		n, ok := v.At(i).Int()
+		if !ok {
+			return nil, false
+		}
+		out[i] = n
+	}
+	return out, true
+}
+
+// unpackF4 turns a tensor of bytes into one of twice as many 4-bit elements, as the safetensors library does.
+func unpackF4(t *formats.Tensor) bool {
+	if t.Stride != nil || len(t.Shape) == 0 {
+		return false
+	}
+	t.DType = formats.F4
+	t.Shape[len(t.Shape)-1] *= 2
+	return true
+}
+
+// storage returns the index of the storage that a persistent id names:
+//
+//	('storage', torch.FloatStorage, '0', 'cpu', 1024)    key, location, elements
+func (a *archive) storage(v pickle.Value) (int, bool) {
+	id, ok := v.PersID()
+	if !ok || id.Kind() != pickle.Tuple || id.Len() != 5 || id.At(0).Kind() != pickle.Text ||
+		string(id.At(0).Text()) != "storage" || id.At(2).Kind() != pickle.Text || id.At(3).Kind() != pickle.Text ||
+		string(id.At(3).Text()) == "meta" {
+		return 0, false
+	}
+	module, name := id.At(1).Global()
+	if m := string(module); m != "torch" && m != "torch.storage" {
+		return 0, false
+	}
+	class := string(name)
+	width := int64(storageTypes[class].Bits() / 8)
+	i, known := a.byKey[string(id.At(2).Text())]
+	numel, ok := id.At(4).Int()
+	if !known || !ok || width == 0 {
+		return 0, false
+	}
+	s := &a.storages[i]
+	if s.class == "" {
+		s.class = class
+	}
+	// Torch caches the storage that it loads first. Empty ones may be met under several types.
+	if numel < 0 || numel != s.len/width || s.len%width != 0 || class != s.class && s.len > 0 {
+		s.disputed = true
+	}
+	s.class = class
+	return i, !s.disputed
+}

@@ -1,0 +1,189 @@
+package assemble
+
+import (
+	"sync"
+
+	"ckptfs/index/manifest"
+)
+
+const (
+	// maxStreams is how many readers in order one file tells apart.
+	maxStreams = 8
+	// firstWindow is read ahead once two reads have followed each other; it doubles with each one more.
+	firstWindow = 512 << 10
+	// maxSlack bounds how far from its stream a read may lie: the kernel's requests overtake each other.
+	maxSlack = 2 << 20
+)
+
+// streams recognises readers in order, several of them interleaved, by where their next read should begin. A read of n
+// bytes belongs to a stream when it begins within 4n of that place, so small reads at random rarely look like one.
+type streams struct {
+	mu   sync.Mutex
+	tick int64
+	s    [maxStreams]stream
+}
+
+// stream is one reader. Read ahead is [next, ahead).
+type stream struct {
+	used   int64 // tick of the last read; 0: free
+	reads  int
+	next   int64
+	ahead  int64
+	window int64
+}
+
+// advance notes a read and returns what to read ahead now, if anything.
+func (t *streams) advance(off, n, size, limit int64) (from, to int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.tick++
+	slack := min(4*n, maxSlack)
+	var s *stream
+	for i := range t.s {
+		c := &t.s[i]
+		if c.used > 0 && off >= c.next-slack && off <= c.next+slack && (s == nil || c.used > s.used) {
+			s = c
+		}
+	}
+	if s == nil {
+		s = &t.s[0]
+		for i := range t.s {
+			if t.s[i].used < s.used {
+				s = &t.s[i]
+			}
+		}
+		*s = stream{used: t.tick, reads: 1, next: off + n}
+		return 0, 0
+	}
+	s.used = t.tick
+	s.reads++
+	s.next = max(s.next, off+n)
+	if s.window == 0 {
+		s.window = max(firstWindow, 2*n)
+	} else {
+		s.window *= 2
+	}
+	s.window = min(s.window, limit)
+	from, to = max(s.ahead, s.next), min(s.next+s.window, size)
+	if to-from < s.window/4 && to < size || to <= from {
+		return 0, 0 // not worth the walk yet
+	}
+	s.ahead = to
+	return from, to
+}
+
+// readAhead notes a read and queues what should be read ahead of it.
+func (f *File) readAhead(off, n int64) {
+	if f.closed.Load() || f.r.readAhead <= 0 {
+		return
+	}
+	if from, to := f.streams.advance(off, n, f.doc.Size, f.r.readAhead); to > from {
+		f.r.ahead.push(job{f: f, from: from, to: to})
+	}
+}
+
+// job is a range of a file to be cut into chunks, or one chunk to be fetched.
+type job struct {
+	f        *File
+	from, to int64
+	e        *entry
+}
+
+// maxQueue bounds the jobs that wait. What is not read ahead is read when it is wanted.
+const maxQueue = 4096
+
+// queue is the work ahead of readers. Its goroutines live while there is some.
+type queue struct {
+	r       *Reader
+	max     int
+	mu      sync.Mutex
+	idle    sync.Cond // running is 0
+	closed  bool
+	running int
+	jobs    []job
+}
+
+func (q *queue) init(r *Reader, max int) {
+	q.r, q.max = r, max
+	q.idle.L = &q.mu
+}
+
+// push adds jobs, unless there are too many. It takes over their entries.
+func (q *queue) push(jobs ...job) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, j := range jobs {
+		if q.closed || len(q.jobs) >= maxQueue {
+			q.drop(j)
+			continue
+		}
+		q.jobs = append(q.jobs, j)
+		if q.running < q.max {
+			q.running++
+			go q.run()
+		}
+	}
+}
+
+func (q *queue) drop(j job) {
+	if j.e != nil {
+		q.r.chunks.release(j.e)
+	}
+}
+
+func (q *queue) run() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for len(q.jobs) > 0 {
+		j := q.jobs[0]
+		q.jobs[0] = job{}
+		if q.jobs = q.jobs[1:]; len(q.jobs) == 0 {
+			q.jobs = nil
+		}
+		q.mu.Unlock()
+		q.do(j)
+		q.mu.Lock()
+	}
+	if q.running--; q.running == 0 {
+		q.idle.Broadcast()
+	}
+}
+
+// do fetches a chunk, or cuts a range into jobs of a chunk each.
+func (q *queue) do(j job) {
+	c := q.r.chunks
+	switch {
+	case j.f.closed.Load():
+	case j.e != nil:
+		if c.claim(j.e) {
+			q.r.load(j.e)
+		}
+	default:
+		var jobs []job
+		// A list that cannot be read will be met again by the reader, who has someone to tell.
+		_ = j.f.doc.walk(q.r, j.from, j.to, func(s manifest.Span, _, _, _ int64) bool {
+			if s.Len > 0 {
+				if e := c.expect(s); e != nil {
+					jobs = append(jobs, job{f: j.f, e: e})
+				}
+			}
+			return true
+		})
+		q.push(jobs...)
+	}
+	q.drop(j)
+}
+
+// close drops what waits and waits for what is under way.
+func (q *queue) close() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.closed = true
+	for _, j := range q.jobs {
+		q.drop(j)
+	}
+	q.jobs = nil
+	for q.running > 0 {
+		q.idle.Wait()
+	}
+}

@@ -1,0 +1,291 @@
+package assemble
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"sort"
+	"sync"
+	"sync/atomic"
+
+	"ckptfs/cas"
+	"ckptfs/index/manifest"
+)
+
+const (
+	// maxPieces bounds the chunks that one read has in hand.
+	maxPieces = 32
+	// directRead is the length from which a read takes whole chunks past the cache, straight into the caller's bytes: it is
+	// long enough to keep all workers busy and would only push other chunks out.
+	directRead = 2 << 20
+)
+
+// File is a packed file. It is safe for concurrent use.
+type File struct {
+	r       *Reader
+	doc     *doc
+	closed  atomic.Bool
+	streams streams
+}
+
+var _ io.ReaderAt = (*File)(nil)
+
+// Open opens the file whose manifest is record h.
+func (r *Reader) Open(h cas.Hash) (*File, error) {
+	d, err := r.doc(h)
+	if err != nil {
+		return nil, err
+	}
+	return &File{r: r, doc: d}, nil
+}
+
+// Size is the file's length in bytes.
+func (f *File) Size() int64 { return f.doc.Size }
+
+// Manifest is the file's manifest, which is shared and must not be changed.
+func (f *File) Manifest() *manifest.Manifest { return f.doc.Manifest }
+
+// Close ends the file's read-ahead.
+func (f *File) Close() error {
+	f.closed.Store(true)
+	return nil
+}
+
+// piece is a part of a read that one chunk serves.
+type piece struct {
+	dst  []byte
+	off  int64 // in the file
+	span manifest.Span
+	skip int    // bytes of the chunk before dst
+	e    *entry // nil: fetched straight into dst
+	err  error  // of that
+}
+
+// ReadAt is io.ReaderAt's. Its errors but io.EOF are of type *Error; the bytes before the error's place have been read.
+func (f *File) ReadAt(p []byte, off int64) (int, error) {
+	if off < 0 {
+		return 0, errors.New("assemble: negative offset")
+	}
+	if off >= f.doc.Size {
+		if len(p) == 0 {
+			return 0, nil
+		}
+		return 0, io.EOF
+	}
+	var eof error
+	if left := f.doc.Size - off; int64(len(p)) > left {
+		p, eof = p[:left], io.EOF
+	}
+	direct := len(p) >= directRead
+	if !direct {
+		f.readAhead(off, int64(len(p)))
+	}
+	var room [maxPieces]piece
+	n := 0
+	for n < len(p) {
+		pieces, m, err := f.collect(room[:0], p[n:], off+int64(n))
+		if bad := f.fill(pieces, direct); bad != nil {
+			return int(bad.Off - off), bad
+		}
+		if n += m; err != nil {
+			return n, err
+		}
+	}
+	return n, eof
+}
+
+// collect finds the pieces of p, up to cap(pieces) of them, and the length they cover; zeros are written at once. An
+// error is that of the piece after those returned.
+func (f *File) collect(pieces []piece, p []byte, off int64) ([]piece, int, error) {
+	n := 0
+	err := f.doc.walk(f.r, off, off+int64(len(p)), func(s manifest.Span, skip, at, length int64) bool {
+		dst := p[n : n+int(length)]
+		if s.Len == 0 {
+			clear(dst)
+		} else if len(pieces) == cap(pieces) {
+			return false
+		} else {
+			pieces = append(pieces, piece{dst: dst, off: at, span: s, skip: int(skip)})
+		}
+		n += int(length)
+		return true
+	})
+	if err != nil {
+		err = f.doc.tell(off+int64(n), err)
+	}
+	return pieces, n, err
+}
+
+// walk calls visit with the chunks that the bytes [off, end) of the file lie in, in order, until it returns false: the
+// chunk, how many of its bytes come before, where in the file the part begins and how long it is. Zeros are a chunk of
+// length 0.
+func (d *doc) walk(r *Reader, off, end int64, visit func(s manifest.Span, skip, at, length int64) bool) error {
+	for i := sort.Search(len(d.ends), func(i int) bool { return d.ends[i] > off }); i < len(d.ends) && off < end; i++ {
+		x := d.Extents[i]
+		stop := min(end, d.ends[i])
+		if x.Object < 0 {
+			if !visit(manifest.Span{}, 0, off, stop-off) {
+				return nil
+			}
+			off = stop
+			continue
+		}
+		o := d.Objects[x.Object]
+		pos := x.ObjOff + off - (d.ends[i] - x.Len) // in the object
+		if !o.List {
+			if !visit(manifest.Span{Hash: o.Digest, Len: uint32(o.Len)}, pos, off, stop-off) {
+				return nil
+			}
+			off = stop
+			continue
+		}
+		l, err := r.list(o)
+		if err != nil {
+			return err
+		}
+		for k := l.find(pos); off < stop; k++ {
+			start := l.start(k)
+			s := l.spans[k]
+			n := min(stop-off, start+int64(s.Len)-pos)
+			if !visit(s, pos-start, off, n) {
+				return nil
+			}
+			off, pos = off+n, pos+n
+		}
+	}
+	return nil
+}
+
+// find is the number of the chunk that has the object's byte pos.
+func (l *list) find(pos int64) int {
+	if l.ends == nil {
+		return int(pos / cas.ChunkSize)
+	}
+	return sort.Search(len(l.ends), func(i int) bool { return l.ends[i] > pos })
+}
+
+func (l *list) start(k int) int64 {
+	switch {
+	case l.ends == nil:
+		return int64(k) * cas.ChunkSize
+	case k == 0:
+		return 0
+	}
+	return l.ends[k-1]
+}
+
+// fill reads the pieces, several at a time, and returns the first one's error.
+func (f *File) fill(pieces []piece, direct bool) (first *Error) {
+	var mine [maxPieces]int // pieces that this call loads
+	n := 0
+	for i := range pieces {
+		q := &pieces[i]
+		queued := true
+		if direct && len(q.dst) == int(q.span.Len) {
+			if q.e = f.r.chunks.peek(q.span.Hash); q.e != nil {
+				queued = false
+			}
+		} else {
+			q.e, queued = f.r.chunks.acquire(q.span)
+		}
+		if queued {
+			mine[n] = i
+			n++
+		}
+	}
+	switch n {
+	case 0:
+	case 1:
+		f.load(&pieces[mine[0]])
+	default:
+		f.loadAll(pieces, mine[:n])
+	}
+	for i := range pieces {
+		q := &pieces[i]
+		err := q.err
+		if q.e != nil {
+			<-q.e.done
+			if err = q.e.err; err == nil {
+				copy(q.dst, q.e.data[q.skip:])
+			}
+			f.r.chunks.release(q.e)
+		}
+		if err != nil && first == nil {
+			first = f.doc.tell(q.off, err)
+		}
+	}
+	return first
+}
+
+// loadAll loads pieces[i] for all i of mine.
+func (f *File) loadAll(pieces []piece, mine []int) {
+	ps := make([]*piece, len(mine))
+	own := make([]piece, len(mine)) // the caller's stay on its stack
+	for k, i := range mine {
+		own[k] = pieces[i]
+		ps[k] = &own[k]
+	}
+	var wg sync.WaitGroup
+	for _, q := range ps[1:] {
+		f.r.slots <- struct{}{}
+		wg.Go(func() {
+			f.load(q)
+			<-f.r.slots
+		})
+	}
+	f.load(ps[0])
+	wg.Wait()
+	for k, i := range mine {
+		pieces[i].err = own[k].err
+	}
+}
+
+// load fetches a piece's chunk unless someone else does by now.
+func (f *File) load(q *piece) {
+	if q.e != nil {
+		if f.r.chunks.claim(q.e) {
+			f.r.load(q.e)
+		}
+		return
+	}
+	p, err := f.r.fetch(q.span, q.dst[:0:len(q.dst)])
+	if q.err = err; err == nil && &p[0] != &q.dst[0] {
+		copy(q.dst, p)
+	}
+}
+
+// Error is a failed read.
+type Error struct {
+	Off    int64  // byte of the file that could not be read
+	Tensor string // a tensor that has it; empty when none has
+	Err    error
+}
+
+func (e *Error) Error() string {
+	if e.Tensor == "" {
+		return fmt.Sprintf("byte %d: %v", e.Off, e.Err)
+	}
+	return fmt.Sprintf("byte %d, tensor %q: %v", e.Off, e.Tensor, e.Err)
+}
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// tell makes the error of a read that failed at off.
+func (d *doc) tell(off int64, err error) *Error {
+	e := &Error{Off: off, Err: err}
+	k := sort.Search(len(d.Regions), func(i int) bool { return d.Regions[i].Off+d.Regions[i].Len > off })
+	if k == len(d.Regions) {
+		return e
+	}
+	in := off - d.Regions[k].Off
+	for i := range d.Tensors {
+		t := &d.Tensors[i]
+		if t.Region != k {
+			continue
+		}
+		if e.Tensor == "" || t.Contiguous() && in >= t.Offset && in < t.Offset+t.NumBytes() {
+			e.Tensor = t.Name
+		}
+	}
+	return e
+}

@@ -1,0 +1,250 @@
+// Package assemble puts packed files back together: an io.ReaderAt over a manifest's extents.
+//
+// A read goes down like this:
+//
+//	file offset   → extent           binary search
+//	extent        → object, offset   zeros end here
+//	object        → list of chunks   loaded when first needed, kept in an LRU
+//	chunk         → bytes            the LRU of decoded chunks, else fetched; several at a time, each by one goroutine only
+//
+// Memory is bounded. Decoded chunks lie in pooled buffers and are counted by the bytes of their buffers; an evicted buffer
+// goes back to the pool when its last reader has let go of it. Only chunks being copied or fetched are beyond the bound.
+//
+// A file that is read in order is read ahead; see streams. Chunks read ahead wait in a queue; a reader who needs one that
+// waits fetches it himself.
+package assemble
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sync/singleflight"
+
+	"ckptfs/cas"
+	"ckptfs/index/manifest"
+)
+
+// Store is what a Reader asks of *store.Store.
+type Store interface {
+	// Get returns the verified bytes of a record, in dst[:0] when they fit its capacity.
+	Get(h cas.Hash, dst []byte) ([]byte, error)
+}
+
+// Options configures a Reader. Zero values take the defaults.
+type Options struct {
+	CacheBytes int64 // decoded chunks kept; 256 MiB
+	Workers    int   // chunks fetched at a time for readers, and as many again ahead of them; the processors
+	ReadAhead  int64 // bytes at most that are read ahead of one stream; 16 MiB, at most a quarter of CacheBytes
+}
+
+const (
+	defaultCache     = 256 << 20
+	defaultReadAhead = 16 << 20
+
+	// Bounds of what is kept besides chunks, in bytes.
+	keepManifests = 64 << 20
+	keepLists     = 64 << 20
+)
+
+// Reader reads the packed files of one store. It is safe for concurrent use.
+type Reader struct {
+	store     Store
+	readAhead int64
+	slots     chan struct{} // one in it for each chunk that a reader fetches
+	chunks    *cache
+	docs      *kept[*doc]
+	lists     *kept[*list]
+	loads     singleflight.Group // of docs and lists
+	ahead     queue
+
+	fetched, fetchedBytes atomic.Int64
+}
+
+// Stats counts since New.
+type Stats struct {
+	Hits, Misses int64 // chunks wanted that were, were not in the cache
+	Fetched      int64 // chunks read from the store, ahead or not
+	FetchedBytes int64 // their decoded bytes
+	CacheBytes   int64 // in the cache now
+}
+
+// New returns a Reader of st.
+func New(st Store, opt Options) *Reader {
+	if opt.CacheBytes <= 0 {
+		opt.CacheBytes = defaultCache
+	}
+	if opt.Workers <= 0 {
+		opt.Workers = runtime.GOMAXPROCS(0)
+	}
+	if opt.ReadAhead <= 0 {
+		opt.ReadAhead = defaultReadAhead
+	}
+	r := &Reader{
+		store:     st,
+		readAhead: min(opt.ReadAhead, opt.CacheBytes/4),
+		slots:     make(chan struct{}, opt.Workers),
+		chunks:    newCache(opt.CacheBytes),
+		docs:      newKept[*doc](keepManifests),
+		lists:     newKept[*list](keepLists),
+	}
+	r.ahead.init(r, opt.Workers)
+	return r
+}
+
+// Close ends all read-ahead and waits for what is under way. Open files stay readable, without read-ahead.
+func (r *Reader) Close() error {
+	r.ahead.close()
+	return nil
+}
+
+// Stats is what the Reader has done so far.
+func (r *Reader) Stats() Stats {
+	s := Stats{Fetched: r.fetched.Load(), FetchedBytes: r.fetchedBytes.Load()}
+	s.Hits, s.Misses, s.CacheBytes = r.chunks.stats()
+	return s
+}
+
+// doc is a manifest and what finds its way in it.
+type doc struct {
+	*manifest.Manifest
+	ends []int64 // of the extents, in the file
+}
+
+// Manifest reads the manifest record h. The manifest is shared and must not be changed.
+func (r *Reader) Manifest(h cas.Hash) (*manifest.Manifest, error) {
+	d, err := r.doc(h)
+	if err != nil {
+		return nil, err
+	}
+	return d.Manifest, nil
+}
+
+func (r *Reader) doc(h cas.Hash) (*doc, error) {
+	if d, ok := r.docs.get(h); ok {
+		return d, nil
+	}
+	v, err, _ := r.loads.Do("m"+string(h[:]), func() (any, error) {
+		p, err := r.store.Get(h, nil)
+		if err != nil {
+			return nil, err
+		}
+		m, err := manifest.Decode(p)
+		if err != nil {
+			return nil, &cas.ChunkError{Hash: h, Err: err}
+		}
+		d := &doc{Manifest: m, ends: make([]int64, len(m.Extents))}
+		var end int64
+		for i, e := range m.Extents {
+			end += e.Len
+			d.ends[i] = end
+		}
+		r.docs.add(h, d, int64(len(p))*4+4096)
+		return d, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return v.(*doc), nil
+}
+
+// list is the chunks of an object that has a list.
+type list struct {
+	spans []manifest.Span
+	ends  []int64 // of the chunks, in the object; nil when they lie on the grid
+}
+
+func (r *Reader) list(o manifest.Object) (*list, error) {
+	if l, ok := r.lists.get(o.Digest); ok {
+		return l, nil
+	}
+	v, err, _ := r.loads.Do("l"+string(o.Digest[:]), func() (any, error) {
+		p, err := r.store.Get(o.Digest, nil)
+		if err != nil {
+			return nil, err
+		}
+		l := &list{}
+		if l.spans, err = manifest.DecodeList(p); err != nil {
+			return nil, &cas.ChunkError{Hash: o.Digest, Err: err}
+		}
+		ends, grid := make([]int64, len(l.spans)), true
+		var end int64
+		for i, s := range l.spans {
+			end += int64(s.Len)
+			ends[i] = end
+			grid = grid && (s.Len == cas.ChunkSize || i == len(l.spans)-1 && s.Len < cas.ChunkSize)
+		}
+		if end != o.Len {
+			err := fmt.Errorf("list of %d bytes for an object of %d: %w", end, o.Len, cas.ErrCorrupt)
+			return nil, &cas.ChunkError{Hash: o.Digest, Err: err}
+		}
+		if !grid {
+			l.ends = ends
+		}
+		r.lists.add(o.Digest, l, int64(len(l.spans))*48+256)
+		return l, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return v.(*list), nil
+}
+
+// fetch reads a chunk from the store into buf.
+func (r *Reader) fetch(s manifest.Span, buf []byte) ([]byte, error) {
+	p, err := r.store.Get(s.Hash, buf)
+	if err != nil {
+		return nil, err
+	}
+	if len(p) != int(s.Len) {
+		err := fmt.Errorf("%d bytes, want %d: %w", len(p), s.Len, cas.ErrCorrupt)
+		return nil, &cas.ChunkError{Hash: s.Hash, Err: err}
+	}
+	r.fetched.Add(1)
+	r.fetchedBytes.Add(int64(len(p)))
+	return p, nil
+}
+
+// load fetches the chunk of an entry that the caller has claimed.
+func (r *Reader) load(e *entry) {
+	b := newBuffer(int(e.span.Len))
+	p, err := r.fetch(e.span, b.bytes[:0])
+	r.chunks.loaded(e, b, p, err)
+}
+
+// kept is an LRU bounded in bytes.
+type kept[V any] struct {
+	mu    sync.Mutex
+	lru   *lru[weighed[V]]
+	bytes int64
+	max   int64
+}
+
+type weighed[V any] struct {
+	v     V
+	bytes int64
+}
+
+func newKept[V any](max int64) *kept[V] { return &kept[V]{lru: newLRU[weighed[V]](), max: max} }
+
+func (k *kept[V]) get(h cas.Hash) (V, bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	w, ok := k.lru.Get(h)
+	return w.v, ok
+}
+
+// add keeps v, even one that is alone past the bound: it is in use now.
+func (k *kept[V]) add(h cas.Hash, v V, bytes int64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if w, ok := k.lru.Peek(h); ok {
+		k.bytes -= w.bytes
+	}
+	k.lru.Add(h, weighed[V]{v, bytes})
+	for k.bytes += bytes; k.bytes > k.max && k.lru.Len() > 1; {
+		_, w, _ := k.lru.RemoveOldest()
+		k.bytes -= w.bytes
+	}
+}

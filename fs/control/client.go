@@ -1,0 +1,204 @@
+package control
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"syscall"
+)
+
+// ErrNoDaemon: no daemon answers on the store's socket.
+var ErrNoDaemon = errors.New("no daemon holds this store")
+
+// Client asks a volume, wherever it lives.
+type Client struct {
+	http  *http.Client
+	pid   int
+	conns chan net.Conn // the connection of Dial until a request takes it
+	dir   *os.File      // the store's folder; nil in process
+}
+
+// Dial connects to the daemon that holds the store. The error is ErrNoDaemon when there is none, also when one died
+// and left its socket.
+func Dial(ctx context.Context, store string) (*Client, error) {
+	dir, err := os.Open(store)
+	if err != nil {
+		return nil, err
+	}
+	dial := func(ctx context.Context) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", in(dir, SocketName))
+	}
+	first, err := dial(ctx)
+	if err != nil {
+		dir.Close()
+	}
+	switch {
+	case errors.Is(err, syscall.ENOENT), errors.Is(err, syscall.ECONNREFUSED):
+		return nil, fmt.Errorf("%s: %w", store, ErrNoDaemon)
+	case err != nil:
+		var op *net.OpError // it names the socket by a descriptor, which tells nobody anything
+		if errors.As(err, &op) {
+			err = op.Err
+		}
+		return nil, fmt.Errorf("%s/%s: %w", store, SocketName, err)
+	}
+	c := &Client{dir: dir}
+	if cred, err := peerOf(first); err == nil {
+		c.pid = int(cred.Pid)
+	}
+	c.conns = make(chan net.Conn, 1)
+	c.conns <- first
+	c.http = &http.Client{Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			select {
+			case conn := <-c.conns:
+				return conn, nil
+			default:
+				return dial(ctx)
+			}
+		},
+	}}
+	return c, nil
+}
+
+// InProcess asks h directly: the store is opened by this process.
+func InProcess(h http.Handler) *Client {
+	return &Client{http: &http.Client{Transport: transport{h}}, pid: os.Getpid()}
+}
+
+// PID is the process that answers, as this process sees it, or 0 when it cannot.
+func (c *Client) PID() int { return c.pid }
+
+// Close gives the connections back. The volume is not touched.
+func (c *Client) Close() {
+	select {
+	case conn := <-c.conns:
+		conn.Close()
+	default:
+	}
+	c.http.CloseIdleConnections()
+	if c.dir != nil {
+		c.dir.Close()
+	}
+}
+
+// Stats is Volume.Stats.
+func (c *Client) Stats(ctx context.Context) (*Stats, error) {
+	return ask[Stats](ctx, c, http.MethodGet, "stats", nil)
+}
+
+// Status is Volume.Status, with the mount's side filled in.
+func (c *Client) Status(ctx context.Context) (*Status, error) {
+	return ask[Status](ctx, c, http.MethodGet, "status", nil)
+}
+
+// Show is Volume.Show.
+func (c *Client) Show(ctx context.Context, path string) (*File, error) {
+	return ask[File](ctx, c, http.MethodGet, "show", url.Values{"path": {path}})
+}
+
+// Unmount asks the daemon to free the mountpoint; see Mount.Unmount.
+func (c *Client) Unmount(ctx context.Context, lazy bool) error {
+	q := url.Values{}
+	if lazy {
+		q.Set("lazy", "1")
+	}
+	_, err := ask[struct{}](ctx, c, http.MethodPost, "unmount", q)
+	return err
+}
+
+// Sync is Volume.Sync.
+func (c *Client) Sync(ctx context.Context, progress func(Progress)) error {
+	_, err := follow[struct{}](ctx, c, "sync", nil, progress)
+	return err
+}
+
+// Evict is Volume.Evict.
+func (c *Client) Evict(ctx context.Context, path string, progress func(Progress)) (*Moved, error) {
+	return follow[Moved](ctx, c, "evict", url.Values{"path": {path}}, progress)
+}
+
+// Hydrate is Volume.Hydrate.
+func (c *Client) Hydrate(ctx context.Context, path string, progress func(Progress)) (*Moved, error) {
+	return follow[Moved](ctx, c, "hydrate", url.Values{"path": {path}}, progress)
+}
+
+var _ Volume = (*Client)(nil)
+
+// send does one request. An answer that is not 200 comes back as an error.
+func (c *Client) send(ctx context.Context, method, verb string, query url.Values) (io.ReadCloser, error) {
+	u := url.URL{Scheme: "http", Host: "ckptfs", Path: "/v1/" + verb, RawQuery: query.Encode()}
+	req, err := http.NewRequestWithContext(ctx, method, u.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return nil, gone(ctx, err)
+	}
+	if resp.StatusCode == http.StatusOK {
+		return resp.Body, nil
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, 1<<16))
+	if err != nil {
+		return nil, gone(ctx, err)
+	}
+	e := &Error{}
+	if json.Unmarshal(body, e) != nil || e.Message == "" {
+		e = &Error{Code: CodeInternal, Message: fmt.Sprintf("%s: %s: %q", verb, resp.Status, bytes.TrimSpace(body))}
+	}
+	return nil, e
+}
+
+func ask[T any](ctx context.Context, c *Client, method, verb string, query url.Values) (*T, error) {
+	body, err := c.send(ctx, method, verb, query)
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close()
+	v := new(T)
+	if err := json.NewDecoder(body).Decode(v); err != nil {
+		return nil, gone(ctx, err)
+	}
+	return v, nil
+}
+
+func follow[T any](ctx context.Context, c *Client, verb string, query url.Values, progress func(Progress)) (*T, error) {
+	body, err := c.send(ctx, http.MethodPost, verb, query)
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close()
+	dec := json.NewDecoder(body)
+	for {
+		v := new(T)
+		l := line{Result: v}
+		if err := dec.Decode(&l); err != nil {
+			return nil, gone(ctx, err)
+		}
+		switch {
+		case l.Error != nil:
+			return nil, l.Error
+		case l.Progress == nil:
+			return v, nil
+		case progress != nil:
+			progress(*l.Progress)
+		}
+	}
+}
+
+// gone is the error for an answer that did not come whole.
+func gone(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return &Error{Code: CodeUnavailable, Message: fmt.Sprintf("the daemon went away before it answered: %v", err)}
+}

@@ -1,0 +1,141 @@
+package control
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"path"
+	"strings"
+	"time"
+)
+
+// Mount is what a volume does not know about itself: where it is mounted, how, and by which program.
+// The zero value is a volume that is not mounted.
+type Mount struct {
+	Version    string
+	Store      string // absolute
+	Mountpoint string // absolute; "" when not mounted
+	Mode       string // ModePassthrough, ModeServed; "" is ModeUnmounted
+	ModeReason string
+	PID        int
+	Started    time.Time
+
+	// Unmount frees the mountpoint and returns; the process ends on its own after that. lazy detaches a mount
+	// that is in use. nil when not mounted.
+	Unmount func(ctx context.Context, lazy bool) error
+}
+
+// Handler serves the protocol for one volume.
+type Handler struct {
+	vol   Volume
+	mount Mount
+	mux   *http.ServeMux
+}
+
+// NewHandler returns the handler for v, mounted as m says.
+func NewHandler(v Volume, m Mount) *Handler {
+	m.Mode = cmp.Or(m.Mode, ModeUnmounted)
+	h := &Handler{vol: v, mount: m, mux: http.NewServeMux()}
+	h.mux.HandleFunc("GET /v1/stats", plain(func(r *http.Request) (any, error) { return v.Stats(r.Context()) }))
+	h.mux.HandleFunc("GET /v1/status", plain(h.status))
+	h.mux.HandleFunc("GET /v1/show", plain(h.show))
+	h.mux.HandleFunc("POST /v1/unmount", plain(h.unmount))
+	h.mux.HandleFunc("POST /v1/sync", stream(h.sync))
+	h.mux.HandleFunc("POST /v1/evict", stream(moving(v.Evict)))
+	h.mux.HandleFunc("POST /v1/hydrate", stream(moving(v.Hydrate)))
+	h.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		writeError(w, &Error{Code: CodeInvalid, Message: fmt.Sprintf(
+			"%s %s is not known to ckptfs %s, which runs there: it is of another version than the one that asks", r.Method, r.URL.Path, m.Version)})
+	})
+	return h
+}
+
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.mux.ServeHTTP(w, r) }
+
+func (h *Handler) status(r *http.Request) (any, error) {
+	st, err := h.vol.Status(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	out := *st
+	m := h.mount
+	out.Version = cmp.Or(m.Version, out.Version)
+	out.Store = cmp.Or(m.Store, out.Store)
+	out.Mountpoint = cmp.Or(m.Mountpoint, out.Mountpoint)
+	out.Mode = cmp.Or(m.Mode, out.Mode)
+	out.ModeReason = cmp.Or(m.ModeReason, out.ModeReason)
+	out.PID = cmp.Or(m.PID, out.PID)
+	if !m.Started.IsZero() {
+		out.Started = m.Started
+	}
+	if out.Packing == nil {
+		out.Packing = []string{}
+	}
+	if out.Failures == nil {
+		out.Failures = []Failure{}
+	}
+	return &out, nil
+}
+
+func (h *Handler) show(r *http.Request) (any, error) {
+	p, err := pathOf(r)
+	if err != nil {
+		return nil, err
+	}
+	return h.vol.Show(r.Context(), p)
+}
+
+func (h *Handler) unmount(r *http.Request) (any, error) {
+	if h.mount.Unmount == nil {
+		return nil, &Error{Code: CodeUnsupported, Message: fmt.Sprintf("%s is not mounted", h.mount.Store)}
+	}
+	return struct{}{}, h.mount.Unmount(r.Context(), r.URL.Query().Get("lazy") == "1")
+}
+
+func (h *Handler) sync(r *http.Request, progress func(Progress)) (any, error) {
+	return struct{}{}, h.vol.Sync(r.Context(), progress)
+}
+
+func moving(move func(context.Context, string, func(Progress)) (*Moved, error)) func(*http.Request, func(Progress)) (any, error) {
+	return func(r *http.Request, progress func(Progress)) (any, error) {
+		p, err := pathOf(r)
+		if err != nil {
+			return nil, err
+		}
+		m, err := move(r.Context(), p, progress)
+		if err == nil && m.Skipped == nil {
+			m.Skipped = []Skip{}
+		}
+		return m, err
+	}
+}
+
+// pathOf is the request's path, made relative and cleaned; it cannot climb above the root.
+func pathOf(r *http.Request) (string, error) {
+	p := r.URL.Query().Get("path")
+	if strings.ContainsRune(p, 0) {
+		return "", &Error{Code: CodeInvalid, Message: "a path holds a zero byte", Errno: "EINVAL"}
+	}
+	return path.Clean("/" + p)[1:], nil
+}
+
+func plain(do func(*http.Request) (any, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		v, err := do(r)
+		if err != nil {
+			writeError(w, AsError(err))
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		// A failed write means that the caller has gone; there is nobody left to tell.
+		_ = json.NewEncoder(w).Encode(v)
+	}
+}
+
+func writeError(w http.ResponseWriter, e *Error) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(e.status())
+	_ = json.NewEncoder(w).Encode(e)
+}

@@ -1,0 +1,59 @@
+package control
+
+import (
+	"encoding/json"
+	"net/http"
+	"time"
+)
+
+// progressInterval is the shortest time between two progress lines.
+const progressInterval = 50 * time.Millisecond
+
+// stream runs do and writes its progress as it comes, then its result. do is never held up by a slow reader: a
+// progress that could not be written yet gives way to the next.
+func stream(do func(*http.Request, func(Progress)) (any, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/x-ndjson")
+		enc := json.NewEncoder(w)
+		flush := http.NewResponseController(w)
+
+		latest := make(chan Progress, 1)
+		finished := make(chan line)
+		go func() {
+			v, err := do(r, func(p Progress) {
+				select { // take back what was not written; there is one sender, so the send then succeeds
+				case <-latest:
+				default:
+				}
+				latest <- p
+			})
+			close(latest)
+			if err != nil {
+				finished <- line{Error: AsError(err)}
+				return
+			}
+			finished <- line{Result: v}
+		}()
+
+		// Write errors are not looked at: they mean that the caller has gone, and then r's context ends do.
+		for p := range latest {
+			_ = enc.Encode(line{Progress: &p})
+			_ = flush.Flush()
+			select {
+			case l := <-finished:
+				writeLast(enc, latest, l)
+				return
+			case <-time.After(progressInterval):
+			}
+		}
+		_ = enc.Encode(<-finished)
+	}
+}
+
+// writeLast writes the progress that was still waiting, if any, and the line that ends the stream.
+func writeLast(enc *json.Encoder, latest <-chan Progress, l line) {
+	if p, ok := <-latest; ok {
+		_ = enc.Encode(line{Progress: &p})
+	}
+	_ = enc.Encode(l)
+}

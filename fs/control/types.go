@@ -1,0 +1,140 @@
+package control
+
+import "time"
+
+// Progress is one line of a long operation's stream: how much is done of how much, and with what.
+// A total of 0 means that it is not known yet.
+type Progress struct {
+	DoneBytes  int64  `json:"done_bytes"`
+	TotalBytes int64  `json:"total_bytes"`
+	DoneFiles  int    `json:"done_files"`
+	TotalFiles int    `json:"total_files"`
+	Current    string `json:"current,omitempty"` // path relative to the mount's root
+}
+
+// Moved is what Evict or Hydrate did: the files whose state changed, the raw bytes that went or came,
+// and those that stayed as they were although they were asked for.
+type Moved struct {
+	Files   int    `json:"files"`
+	Bytes   int64  `json:"bytes"`
+	Skipped []Skip `json:"skipped"`
+}
+
+// Skip is a file that was left alone, and why: "open", "not packed", "mapped for writing", ….
+type Skip struct {
+	Path   string `json:"path"`
+	Reason string `json:"reason"`
+}
+
+// Stats is what the store holds and what it costs.
+//
+//	LogicalBytes   sum of the sizes of all files, hard links counted once
+//	UniqueBytes    raw bytes of the distinct chunks
+//	StoredBytes    SegmentBytes + IndexBytes: live and dead chunks, manifests and index, as allocated on the disk
+//	ResidentBytes  raw copies in content/; a cache for what is packed, so never part of StoredBytes
+//	PlainBytes     the part of ResidentBytes that is the only copy: not packed (yet, or ever)
+//	Ratio          PackedBytes / StoredBytes, 0 when nothing is stored
+type Stats struct {
+	Files     int64 `json:"files"`
+	Packed    int64 `json:"packed_files"`
+	Tensors   int64 `json:"tensors"`
+	Chunks    int64 `json:"chunks"`
+	Manifests int64 `json:"manifests"`
+
+	LogicalBytes  int64 `json:"logical_bytes"`
+	PackedBytes   int64 `json:"packed_bytes"` // the part of LogicalBytes that is packed
+	UniqueBytes   int64 `json:"unique_bytes"`
+	StoredBytes   int64 `json:"stored_bytes"`
+	SegmentBytes  int64 `json:"segment_bytes"`
+	IndexBytes    int64 `json:"index_bytes"`
+	DeadBytes     int64 `json:"dead_bytes"` // the part of SegmentBytes that no file refers to
+	ResidentBytes int64 `json:"resident_bytes"`
+	PlainBytes    int64 `json:"plain_bytes"`
+
+	Ratio float64    `json:"ratio"`
+	Runs  []RunStats `json:"runs"`
+}
+
+// RunStats is one directory below runs/: its steps are the directories in it that hold files.
+type RunStats struct {
+	Run          string `json:"run"`
+	Steps        int64  `json:"steps"`
+	Files        int64  `json:"files"`
+	LogicalBytes int64  `json:"logical_bytes"`
+	UniqueBytes  int64  `json:"unique_bytes"` // raw bytes of the distinct chunks that the run's files use
+	NewBytes     int64  `json:"new_bytes"`    // the part of UniqueBytes that no run listed before this one uses
+}
+
+// The values of Status.Mode.
+const (
+	ModePassthrough = "passthrough" // reads and writes of resident files go straight to the backing file
+	ModeServed      = "served"      // every read and write goes through the daemon
+	ModeUnmounted   = "unmounted"   // no daemon: the store was opened for this one command
+)
+
+// Status is what the daemon is doing now.
+type Status struct {
+	Version    string    `json:"version"`
+	Store      string    `json:"store"`
+	Mountpoint string    `json:"mountpoint,omitempty"`
+	Mode       string    `json:"mode"`
+	ModeReason string    `json:"mode_reason,omitempty"`
+	PID        int       `json:"pid"`
+	Started    time.Time `json:"started"`
+
+	Queue         Queue    `json:"queue"`
+	Packing       []string `json:"packing"` // paths being packed at this moment
+	UnpackedBytes int64    `json:"unpacked_bytes"`
+	ResidentBytes int64    `json:"resident_bytes"`
+	HotSize       int64    `json:"hot_size"` // the bound on ResidentBytes
+	OpenFiles     int      `json:"open_files"`
+
+	Failures []Failure `json:"failures"`
+	Recovery string    `json:"recovery,omitempty"` // what the start had to repair, empty after a clean end
+}
+
+// Queue is what waits to be packed.
+type Queue struct {
+	Files int   `json:"files"`
+	Bytes int64 `json:"bytes"`
+}
+
+// Failure is a file that could not be packed or read back, and is tried again.
+type Failure struct {
+	Path     string    `json:"path"`
+	Reason   string    `json:"reason"`
+	Since    time.Time `json:"since"`
+	Attempts int       `json:"attempts"`
+}
+
+// The values of File.State.
+const (
+	StateResident = "resident"        // raw copy only
+	StateBoth     = "resident+packed" // raw copy and chunks
+	StatePacked   = "packed"          // chunks only
+)
+
+// File is one file and its tensors, in the order of their offsets in the file.
+type File struct {
+	Path     string   `json:"path"` // relative to the mount's root
+	Format   string   `json:"format"`
+	State    string   `json:"state"`
+	View     bool     `json:"view"` // synthesised from another file
+	Size     int64    `json:"size"`
+	Stored   int64    `json:"stored_bytes"` // what its chunks and manifest take in segments, shared ones included
+	Manifest string   `json:"manifest,omitempty"`
+	Artifact string   `json:"artifact,omitempty"`
+	Tensors  []Tensor `json:"tensors"`
+}
+
+// Tensor is one named array of a File.
+type Tensor struct {
+	Name       string   `json:"name"`
+	DType      string   `json:"dtype"`
+	Shape      []int64  `json:"shape"`
+	Bytes      int64    `json:"bytes"`
+	Offset     int64    `json:"offset"` // of its region in the file
+	Hash       string   `json:"hash,omitempty"`
+	SharedWith []string `json:"shared_with"` // other files that hold the same bytes, relative to the mount's root; sorted
+	Shared     int      `json:"shared"`      // how many there are; SharedWith may be cut short
+}

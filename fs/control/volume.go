@@ -1,0 +1,20 @@
+package control
+
+import "context"
+
+// Volume is what the protocol needs of a filesystem; *volume.Volume is one. Every path is relative to
+// the mount's root, cleaned, without a leading slash; "" is the root itself.
+//
+// progress may be nil, is called from one goroutine at a time, and must not block for long.
+// Errors that carry a syscall.Errno (fs.ErrNotExist and the like) keep it over the wire.
+type Volume interface {
+	Stats(ctx context.Context) (*Stats, error)
+	Status(ctx context.Context) (*Status, error)
+	// Sync packs everything that waits, and returns when it is packed and durable.
+	Sync(ctx context.Context, progress func(Progress)) error
+	// Evict drops the raw copies of the packed files at or below path.
+	Evict(ctx context.Context, path string, progress func(Progress)) (*Moved, error)
+	// Hydrate makes raw copies of the packed files at or below path.
+	Hydrate(ctx context.Context, path string, progress func(Progress)) (*Moved, error)
+	Show(ctx context.Context, path string) (*File, error)
+}

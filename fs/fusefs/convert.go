@@ -1,0 +1,102 @@
+package fusefs
+
+import (
+	"errors"
+	"log/slog"
+	"syscall"
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+
+	"ckptfs/cas"
+	"ckptfs/fs/volume"
+)
+
+// Everything that changes a name or a settled attribute passes through the kernel, so it may keep them.
+const forever = time.Hour
+
+// status is the one place where an error becomes an errno.
+func (s *Server) status(err error) fuse.Status {
+	if err == nil {
+		return fuse.OK
+	}
+	var errno syscall.Errno
+	if errors.As(err, &errno) {
+		return fuse.Status(errno)
+	}
+	switch {
+	case errors.Is(err, cas.ErrNotFound), errors.Is(err, cas.ErrCorrupt), errors.Is(err, cas.ErrTooLarge):
+	default:
+		s.log(slog.LevelError, "request failed", "reason", err)
+	}
+	return fuse.EIO
+}
+
+func fillAttr(out *fuse.Attr, a *volume.Attr) {
+	*out = fuse.Attr{
+		Ino: a.Ino, Size: uint64(a.Size), Blocks: uint64(a.Blocks), Mode: a.Mode, Nlink: a.Nlink,
+		Owner: fuse.Owner{Uid: a.UID, Gid: a.GID}, Rdev: a.Rdev, Blksize: 4096,
+		Atime: uint64(a.Atime.Sec), Atimensec: uint32(a.Atime.Nsec),
+		Mtime: uint64(a.Mtime.Sec), Mtimensec: uint32(a.Mtime.Nsec),
+		Ctime: uint64(a.Ctime.Sec), Ctimensec: uint32(a.Ctime.Nsec),
+	}
+}
+
+func attrTimeout(a *volume.Attr) time.Duration {
+	if a.Settled {
+		return forever
+	}
+	return 0
+}
+
+func (s *Server) fillEntry(out *fuse.EntryOut, n *volume.Node, a *volume.Attr) {
+	out.NodeId = uint64(n.ID())
+	out.Generation = 1
+	if !n.IsView() { // a view goes when its source changes
+		out.SetEntryTimeout(forever)
+	}
+	out.SetAttrTimeout(attrTimeout(a))
+	fillAttr(&out.Attr, a)
+}
+
+func fillAttrOut(out *fuse.AttrOut, a *volume.Attr) {
+	out.SetTimeout(attrTimeout(a))
+	fillAttr(&out.Attr, a)
+}
+
+// setAttrOf is the kernel's request in the volume's words.
+func setAttrOf(in *fuse.SetAttrIn) *volume.SetAttr {
+	s := &volume.SetAttr{KillSUID: in.Valid&fuse.FATTR_KILL_SUIDGID != 0}
+	if in.Valid&fuse.FATTR_MODE != 0 {
+		mode := in.Mode
+		s.Mode = &mode
+	}
+	if in.Valid&fuse.FATTR_UID != 0 {
+		uid := in.Uid
+		s.UID = &uid
+	}
+	if in.Valid&fuse.FATTR_GID != 0 {
+		gid := in.Gid
+		s.GID = &gid
+	}
+	if in.Valid&fuse.FATTR_SIZE != 0 {
+		size := int64(in.Size)
+		s.Size = &size
+	}
+	s.Atime = timeOf(in.Valid, fuse.FATTR_ATIME, fuse.FATTR_ATIME_NOW, in.Atime, in.Atimensec)
+	s.Mtime = timeOf(in.Valid, fuse.FATTR_MTIME, fuse.FATTR_MTIME_NOW, in.Mtime, in.Mtimensec)
+	return s
+}
+
+func timeOf(valid, set, now uint32, sec uint64, nsec uint32) *unix.Timespec {
+	switch {
+	case valid&now != 0:
+		return &unix.Timespec{Nsec: unix.UTIME_NOW}
+	case valid&set != 0:
+		return &unix.Timespec{Sec: int64(sec), Nsec: int64(nsec)}
+	}
+	return nil
+}
+
+func caller(h *fuse.InHeader) volume.Caller { return volume.Caller{UID: h.Uid, GID: h.Gid} }

@@ -1,0 +1,152 @@
+package fusefs
+
+import (
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+
+	"ckptfs/fs/volume"
+)
+
+// opened answers an operation that opened a file.
+func (s *Server) opened(out *fuse.OpenOut, h *volume.Handle) {
+	out.Fh = s.handles.add(h)
+	switch h.Mode {
+	case volume.Passthrough:
+		out.OpenFlags |= fuse.FOPEN_PASSTHROUGH
+		out.BackingID = h.Backing
+	case volume.Direct:
+		out.OpenFlags |= fuse.FOPEN_DIRECT_IO | fuse.FOPEN_PARALLEL_DIRECT_WRITES
+	case volume.Cached:
+		if h.KeepCache {
+			out.OpenFlags |= fuse.FOPEN_KEEP_CACHE
+		}
+	}
+}
+
+// Open opens a file.
+func (s *Server) Open(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fuse.Status {
+	n := s.node(in.NodeId)
+	if n == nil {
+		return fuse.Status(unix.ESTALE)
+	}
+	h, err := s.v.Open(n, in.Flags)
+	if err != nil {
+		return s.status(err)
+	}
+	if in.Mode&fuse.OPEN_KILL_SUIDGID != 0 {
+		if _, err := s.v.Setattr(n, &volume.SetAttr{KillSUID: true}); err != nil {
+			s.v.Release(h)
+			return s.status(err)
+		}
+	}
+	s.opened(out, h)
+	return fuse.OK
+}
+
+// Create makes a file and opens it.
+func (s *Server) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out *fuse.CreateOut) fuse.Status {
+	dir := s.node(in.NodeId)
+	n, a, h, err := s.v.Create(dir, name, in.Mode, in.Flags, caller(&in.InHeader))
+	if err == unix.EEXIST && in.Flags&unix.O_EXCL == 0 {
+		// Made behind the kernel's back, as when a view became a file: what it wants is to open that.
+		return fuse.Status(unix.ESTALE)
+	}
+	return s.created(out, n, a, h, err)
+}
+
+// Tmpfile makes a file without a name and opens it.
+func (s *Server) Tmpfile(_ <-chan struct{}, in *fuse.CreateIn, out *fuse.CreateOut) fuse.Status {
+	n, a, h, err := s.v.Tmpfile(s.node(in.NodeId), in.Mode, in.Flags, caller(&in.InHeader))
+	return s.created(out, n, a, h, err)
+}
+
+func (s *Server) created(out *fuse.CreateOut, n *volume.Node, a volume.Attr, h *volume.Handle, err error) fuse.Status {
+	if err != nil {
+		return s.status(err)
+	}
+	s.fillEntry(&out.EntryOut, n, &a)
+	s.opened(&out.OpenOut, h)
+	return fuse.OK
+}
+
+// Read reads what is not read by passthrough.
+func (s *Server) Read(_ <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.ReadResult, fuse.Status) {
+	h := s.handles.file(in.Fh)
+	if h == nil {
+		return nil, fuse.EBADF
+	}
+	n, err := s.v.Read(h, buf[:min(int(in.Size), len(buf))], int64(in.Offset))
+	if err != nil {
+		return nil, s.status(err)
+	}
+	return fuse.ReadResultData(buf[:n]), fuse.OK
+}
+
+// Write writes what is not written by passthrough.
+func (s *Server) Write(_ <-chan struct{}, in *fuse.WriteIn, data []byte) (uint32, fuse.Status) {
+	h := s.handles.file(in.Fh)
+	if h == nil {
+		return 0, fuse.EBADF
+	}
+	if in.WriteFlags&fuse.WRITE_KILL_SUIDGID != 0 {
+		if _, err := s.v.Setattr(h.Node, &volume.SetAttr{KillSUID: true}); err != nil {
+			return 0, s.status(err)
+		}
+	}
+	n, err := s.v.Write(h, data, int64(in.Offset))
+	return uint32(n), s.status(err)
+}
+
+// CopyFileRange copies between two files of the mount.
+func (s *Server) CopyFileRange(_ <-chan struct{}, in *fuse.CopyFileRangeIn) (uint32, fuse.Status) {
+	src, dst := s.handles.file(in.FhIn), s.handles.file(in.FhOut)
+	if src == nil || dst == nil {
+		return 0, fuse.EBADF
+	}
+	n, err := s.v.CopyRange(src, int64(in.OffIn), dst, int64(in.OffOut), int64(min(in.Len, 1<<30)))
+	return uint32(n), s.status(err)
+}
+
+// Lseek finds data and holes.
+func (s *Server) Lseek(_ <-chan struct{}, in *fuse.LseekIn, out *fuse.LseekOut) fuse.Status {
+	h := s.handles.file(in.Fh)
+	if h == nil {
+		return fuse.EBADF
+	}
+	off, err := s.v.Seek(h, int64(in.Offset), int(in.Whence))
+	out.Offset = uint64(max(off, 0))
+	return s.status(err)
+}
+
+// Flush is a close of one of a file's descriptors.
+func (s *Server) Flush(_ <-chan struct{}, in *fuse.FlushIn) fuse.Status {
+	if h := s.handles.file(in.Fh); h != nil {
+		s.v.Flush(h)
+	}
+	return fuse.OK
+}
+
+// Fsync makes a file durable.
+func (s *Server) Fsync(_ <-chan struct{}, in *fuse.FsyncIn) fuse.Status {
+	h := s.handles.file(in.Fh)
+	if h == nil {
+		return fuse.EBADF
+	}
+	return s.status(s.v.Fsync(h))
+}
+
+// Fallocate reserves or frees space.
+func (s *Server) Fallocate(_ <-chan struct{}, in *fuse.FallocateIn) fuse.Status {
+	h := s.handles.file(in.Fh)
+	if h == nil {
+		return fuse.EBADF
+	}
+	return s.status(s.v.Fallocate(h, in.Mode, int64(in.Offset), int64(in.Length)))
+}
+
+// Release ends a handle; nobody waits for it.
+func (s *Server) Release(_ <-chan struct{}, in *fuse.ReleaseIn) {
+	if h, ok := s.handles.remove(in.Fh).(*volume.Handle); ok {
+		s.v.Release(h)
+	}
+}

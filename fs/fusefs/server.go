@@ -1,0 +1,211 @@
+// Package fusefs puts a volume under a mountpoint. It is the only package that knows of FUSE: it turns the kernel's
+// requests into calls of package volume and errors into errnos, keeps the kernel's handles, and holds no state of files.
+//
+// Two modes, chosen at the mount:
+//
+//	passthrough  resident files are read, written and mapped by the kernel directly. Needs CAP_SYS_ADMIN in the
+//	             initial user namespace and a store that is not on a stacked filesystem.
+//	served       every read and write comes here. Write-only handles bypass the page cache, which is faster; all
+//	             others go through it, so that mmap works.
+//
+// Packed files are served in both modes, through the page cache.
+package fusefs
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+
+	"ckptfs/fs/control"
+	"ckptfs/fs/volume"
+)
+
+const (
+	maxRequest  = 1 << 20 // the kernel's limit
+	readAheadKB = 4096    // the kernel caps what FUSE asks for at 128; raised afterwards through sysfs
+	background  = 64      // read-ahead requests at a time
+
+	overlayfsMagic = 0x794c7630
+)
+
+// Options say how a volume is mounted.
+type Options struct {
+	AllowOther    bool   // other users may use the mount, under its permissions
+	NoPassthrough bool   // serve everything
+	FsName        string // the first column of mount(8): the store's absolute path
+	Log           func(level slog.Level, msg string, args ...any)
+}
+
+// Server is a mounted volume.
+type Server struct {
+	fuse.RawFileSystem // answers ENOSYS to what is not implemented
+
+	v       *volume.Volume
+	server  *fuse.Server
+	log     func(level slog.Level, msg string, args ...any)
+	mode    string
+	reason  string
+	served  sync.WaitGroup
+	handles handles
+}
+
+// Mount mounts v. It returns once the mount answers.
+func Mount(v *volume.Volume, mountpoint string, o Options) (*Server, error) {
+	s := &Server{RawFileSystem: fuse.NewDefaultRawFileSystem(), v: v, log: o.Log}
+	if s.log == nil {
+		s.log = func(slog.Level, string, ...any) {}
+	}
+	s.handles.init()
+	unix.Umask(0) // modes come from the kernel, masked by the caller's umask already
+	srv, err := fuse.NewServer(s, mountpoint, &fuse.MountOptions{
+		AllowOther:               o.AllowOther,
+		Options:                  []string{"default_permissions"},
+		FsName:                   o.FsName,
+		Name:                     "ckptfs",
+		MaxWrite:                 maxRequest,
+		MaxBackground:            background,
+		DirectMount:              os.Geteuid() == 0,
+		DisableSplice:            true, // a reply of 1 MiB does not fit into a pipe of 1 MiB with its header
+		ExplicitDataCacheControl: true,
+		MaxStackDepth:            stackDepth(v.Dir()),
+		ExtraCapabilities: fuse.CAP_ATOMIC_O_TRUNC | fuse.CAP_HANDLE_KILLPRIV_V2 | fuse.CAP_READDIRPLUS_AUTO |
+			fuse.CAP_DIRECT_IO_ALLOW_MMAP,
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.server = srv
+	s.mode, s.reason = s.probe(o.NoPassthrough)
+	v.Attach(kernel{srv}, mountpoint, s.mode == control.ModePassthrough, s.mode, s.reason)
+	s.served.Add(1)
+	go func() {
+		defer s.served.Done()
+		srv.Serve()
+	}()
+	if err := srv.WaitMount(); err != nil {
+		srv.Unmount()
+		return nil, err
+	}
+	s.raiseReadAhead(mountpoint)
+	return s, nil
+}
+
+// stackDepth is how deep the store's filesystem may lie over others for passthrough to be allowed.
+func stackDepth(dir string) int {
+	var st unix.Statfs_t
+	if unix.Statfs(dir, &st) == nil && st.Type == overlayfsMagic {
+		return 2
+	}
+	return 1
+}
+
+// probe asks the kernel whether it takes a raw file of this store, rather than to learn it at the first open.
+func (s *Server) probe(off bool) (mode, reason string) {
+	if off {
+		return control.ModeServed, "asked for"
+	}
+	f, err := os.CreateTemp(filepath.Join(s.v.Dir(), "content"), ".probe")
+	if err != nil {
+		return control.ModeServed, err.Error()
+	}
+	defer f.Close()
+	defer os.Remove(f.Name())
+	id, errno := s.server.RegisterBackingFd(&fuse.BackingMap{Fd: int32(f.Fd())})
+	switch errno {
+	case 0:
+		s.server.UnregisterBackingFd(id)
+		return control.ModePassthrough, "the kernel reads and writes resident files itself"
+	case unix.EPERM:
+		return control.ModeServed, "passthrough needs CAP_SYS_ADMIN (root) in the initial user namespace"
+	case unix.ELOOP:
+		return control.ModeServed, "the store lies on a stacked filesystem"
+	case unix.ENOTTY, unix.EOPNOTSUPP, unix.EINVAL:
+		return control.ModeServed, "this kernel has no FUSE passthrough (Linux 6.9 has)"
+	}
+	return control.ModeServed, fmt.Sprintf("the kernel refused passthrough: %v", errno)
+}
+
+// raiseReadAhead lets the kernel read further ahead in packed files than it lets FUSE ask for. Only root may.
+func (s *Server) raiseReadAhead(mountpoint string) {
+	var st unix.Stat_t
+	if err := unix.Stat(mountpoint, &st); err != nil {
+		return
+	}
+	path := fmt.Sprintf("/sys/class/bdi/%d:%d/read_ahead_kb", unix.Major(st.Dev), unix.Minor(st.Dev))
+	if err := os.WriteFile(path, fmt.Appendf(nil, "%d\n", readAheadKB), 0); err != nil {
+		s.log(slog.LevelInfo, "read-ahead stays at the kernel's 128 KiB", "reason", err)
+	}
+}
+
+// Mode says how resident files are served, control.ModePassthrough or control.ModeServed, and why.
+func (s *Server) Mode() (mode, reason string) { return s.mode, s.reason }
+
+// Wait returns when the mount is gone, however it went.
+func (s *Server) Wait() { s.served.Wait() }
+
+// Unmount takes the mount away. It fails with EBUSY while the mount is in use, and may be tried again.
+func (s *Server) Unmount() error { return s.server.Unmount() }
+
+// String names the filesystem.
+func (s *Server) String() string { return "ckptfs" }
+
+// kernel is the volume's way to the kernel.
+type kernel struct{ srv *fuse.Server }
+
+func (k kernel) RegisterBacking(fd int) (int32, error) {
+	id, errno := k.srv.RegisterBackingFd(&fuse.BackingMap{Fd: int32(fd)})
+	if errno != 0 {
+		return 0, errno
+	}
+	return id, nil
+}
+
+func (k kernel) UnregisterBacking(id int32) { k.srv.UnregisterBackingFd(id) }
+
+func (k kernel) InvalidateData(id volume.NodeID, off, n int64) {
+	k.srv.InodeNotify(uint64(id), off, n)
+}
+
+// handles gives numbers to open files and directories.
+type handles struct {
+	mu   sync.Mutex
+	next uint64
+	open map[uint64]any // *volume.Handle or *volume.DirHandle
+}
+
+func (t *handles) init() { t.open = map[uint64]any{} }
+
+func (t *handles) add(h any) uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.next++
+	t.open[t.next] = h
+	return t.next
+}
+
+func (t *handles) file(fh uint64) *volume.Handle {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	h, _ := t.open[fh].(*volume.Handle)
+	return h
+}
+
+func (t *handles) dir(fh uint64) *volume.DirHandle {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	h, _ := t.open[fh].(*volume.DirHandle)
+	return h
+}
+
+func (t *handles) remove(fh uint64) any {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	h := t.open[fh]
+	delete(t.open, fh)
+	return h
+}

@@ -1,0 +1,177 @@
+package pack
+
+import (
+	"context"
+	"io"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+
+	"ckptfs/cas"
+	"ckptfs/cas/codec"
+	"ckptfs/index/manifest"
+)
+
+const (
+	batchBytes  = 1 << 20 // read at once, so that hashing finds the bytes in the processor's cache
+	batchChunks = 1 << 10
+)
+
+// batch is some chunks of a file whose bytes lie near each other.
+type batch struct {
+	buf    []byte // batchBytes long
+	off    int64  // place of buf in the file
+	held   bool   // buf has the bytes already
+	n      int    // bytes of buf in use
+	pieces []piece
+	fresh  []cas.Hash // chunks that the store did not hold
+	locs   []cas.Location
+}
+
+// piece is one chunk.
+type piece struct {
+	o       *object
+	span    *manifest.Span
+	at, len int // in buf
+}
+
+var batches = sync.Pool{New: func() any { return &batch{buf: make([]byte, batchBytes)} }}
+
+func newBatch(off int64) *batch {
+	b := batches.Get().(*batch)
+	b.off, b.held, b.n = off, false, 0
+	return b
+}
+
+func (b *batch) free() {
+	clear(b.pieces)
+	b.pieces = b.pieces[:0]
+	batches.Put(b)
+}
+
+func (b *batch) end() int64 { return b.off + int64(b.n) }
+
+// full reports whether a batch of n bytes and one chunk more is too large.
+func (b *batch) full(n int64) bool { return n > batchBytes || len(b.pieces) == batchChunks }
+
+func (b *batch) add(o *object, at, n int) {
+	atomic.AddInt64(&o.open, 1)
+	b.pieces = append(b.pieces, piece{o: o, span: o.add(n), at: at, len: n})
+	b.n = at + n
+}
+
+// job is the packing of one file.
+type job struct {
+	*Packer
+	ctx   context.Context
+	batch Batch
+	r     io.ReaderAt
+	group *errgroup.Group
+
+	fresh, freshRaw, freshStored atomic.Int64
+}
+
+func newJob(ctx context.Context, p *Packer, b Batch, r io.ReaderAt) *job {
+	g, ctx := errgroup.WithContext(ctx)
+	return &job{Packer: p, ctx: ctx, batch: b, r: r, group: g}
+}
+
+// start runs b on a worker as soon as one is free.
+func (j *job) start(b *batch) error {
+	select {
+	case <-j.ctx.Done():
+		b.free()
+		return j.ctx.Err()
+	case j.slots <- struct{}{}:
+	}
+	j.group.Go(func() error {
+		defer func() { <-j.slots; b.free() }()
+		return j.work(b)
+	})
+	return nil
+}
+
+func (j *job) wait() error { return j.group.Wait() }
+
+// work reads, hashes and puts a batch.
+func (j *job) work(b *batch) error {
+	if !b.held {
+		if err := readFull(j.r, b.buf[:b.n], b.off); err != nil {
+			return err
+		}
+	}
+	// Put is asked about every chunk, held or not: it is what makes this batch depend on chunks of others that are not
+	// durable yet, and what keeps a sweep off.
+	b.fresh = b.fresh[:0]
+	for _, p := range b.pieces {
+		if err := j.ctx.Err(); err != nil {
+			return err
+		}
+		raw := b.buf[p.at : p.at+p.len]
+		p.span.Hash = cas.Sum(raw)
+		ok, err := j.batch.Put(cas.Chunk, p.span.Hash, raw, p.o.hint)
+		if err != nil {
+			return err
+		}
+		if ok {
+			b.fresh = append(b.fresh, p.span.Hash)
+			j.freshRaw.Add(int64(p.len))
+		}
+	}
+	var err error
+	if b.locs, err = j.count(b.fresh, b.locs); err != nil {
+		return err
+	}
+	for _, p := range b.pieces {
+		if atomic.AddInt64(&p.o.open, -1) == 0 {
+			if err := j.name(p.o); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// name gives an object, all of whose chunks are in the store, its digest.
+func (j *job) name(o *object) error {
+	spans := o.list()
+	o.spans = nil
+	if len(spans) == 1 {
+		o.named.Digest = spans[0].Hash
+		return nil
+	}
+	enc := manifest.EncodeList(spans)
+	o.named.Digest, o.named.List = cas.Sum(enc), true
+	return j.put(cas.List, o.named.Digest, enc, codec.Hint{})
+}
+
+// put stores one record and counts it.
+func (j *job) put(kind cas.Kind, h cas.Hash, p []byte, hint codec.Hint) error {
+	ok, err := j.batch.Put(kind, h, p, hint)
+	if err != nil || !ok {
+		return err
+	}
+	j.freshRaw.Add(int64(len(p)))
+	_, err = j.count([]cas.Hash{h}, nil)
+	return err
+}
+
+// count adds up what the records just put take in the store.
+func (j *job) count(fresh []cas.Hash, locs []cas.Location) ([]cas.Location, error) {
+	if len(fresh) == 0 {
+		return locs, nil
+	}
+	if cap(locs) < len(fresh) {
+		locs = make([]cas.Location, max(len(fresh), 16))
+	}
+	locs = locs[:len(fresh)]
+	if err := j.store.Locate(fresh, locs); err != nil {
+		return locs, err
+	}
+	j.fresh.Add(int64(len(fresh)))
+	for _, l := range locs {
+		j.freshStored.Add(int64(l.Stored))
+	}
+	return locs, nil
+}

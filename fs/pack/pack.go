@@ -1,0 +1,135 @@
+// Package pack turns a file into records: chunks, the lists of objects of several chunks, and the manifest.
+//
+// A file is packed in one pass:
+//
+//	detect  which format, which regions (package formats/detect)
+//	plan    data regions become objects of their own, cut on the grid of cas.ChunkSize; blobs of at least 64 KiB become
+//	        objects of their own, cut by content; the smaller ones are joined in file order into one object, the
+//	        skeleton, cut by content; pads become extents of zeros, after they were seen to be zeros
+//	cut     one goroutine walks the plan and makes batches of chunks: about 1 MiB of the file each
+//	hash    workers read and hash batches and put the chunks, which costs next to nothing for those that are held
+//	name    the last chunk of an object to be hashed makes its list and its digest
+//	write   the manifest goes in last
+//
+// Memory is bounded by the batches in flight and by 36 bytes a chunk of the objects in flight.
+//
+// The manifest describes the bytes that were read and hashed, never those that a parser saw: if the file changes on the
+// way, what comes out is a manifest of some mixture that was read, or an error, and it is the caller's part to notice the
+// change and throw it away.
+package pack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+
+	"ckptfs/cas"
+	"ckptfs/cas/codec"
+	"ckptfs/formats"
+	"ckptfs/formats/detect"
+	"ckptfs/index/manifest"
+)
+
+// Store is what a Packer asks of *store.Store.
+type Store interface {
+	Locate(hashes []cas.Hash, locs []cas.Location) error
+}
+
+// Batch is what a Packer asks of *store.Batch.
+type Batch interface {
+	Put(kind cas.Kind, h cas.Hash, raw []byte, hint codec.Hint) (fresh bool, err error)
+}
+
+// Options configures a Packer.
+type Options struct {
+	Workers int // batches hashed at a time, over all files; 0: as many as processors
+}
+
+// Packer packs files into one store. It is safe for concurrent use.
+type Packer struct {
+	store Store
+	slots chan struct{} // one in it for each batch at work
+}
+
+// New returns a Packer for st.
+func New(st Store, opt Options) *Packer {
+	if opt.Workers <= 0 {
+		opt.Workers = runtime.GOMAXPROCS(0)
+	}
+	return &Packer{store: st, slots: make(chan struct{}, opt.Workers)}
+}
+
+// Result is a packed file.
+type Result struct {
+	Hash     cas.Hash // of the manifest record
+	Manifest *manifest.Manifest
+
+	// What this file added to the store: records of all kinds, their bytes before and after encoding.
+	Fresh, FreshRaw, FreshStored int64
+}
+
+// File packs the size bytes of r into b. The caller commits b, and must do so before it relies on the result. An error of
+// r's comes back as it is; a file that ends early is io.ErrUnexpectedEOF, wrapped.
+func (p *Packer) File(ctx context.Context, b Batch, r io.ReaderAt, size int64) (*Result, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	l, err := detect.Detect(r, size)
+	if err != nil {
+		return nil, err
+	}
+	return p.Layout(ctx, b, r, size, l)
+}
+
+// errLayout: the manifest of this layout cannot be written.
+var errLayout = errors.New("layout cannot be kept")
+
+// Layout packs as File does, by a layout that is known already.
+func (p *Packer) Layout(ctx context.Context, b Batch, r io.ReaderAt, size int64, l *formats.Layout) (*Result, error) {
+	res := &Result{}
+	err := p.pack(ctx, b, r, size, l, res)
+	if errors.Is(err, errLayout) {
+		// The file matters more than what is known of it.
+		err = p.pack(ctx, b, r, size, formats.BlobLayout(size), res)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return res, nil
+}
+
+// pack adds to res, so that a second try counts what the first one added.
+func (p *Packer) pack(ctx context.Context, b Batch, r io.ReaderAt, size int64, l *formats.Layout, res *Result) error {
+	if err := l.Check(size); err != nil {
+		return fmt.Errorf("%w: %w", errLayout, err)
+	}
+	j := newJob(ctx, p, b, r)
+	defer func() {
+		res.Fresh += j.fresh.Load()
+		res.FreshRaw += j.freshRaw.Load()
+		res.FreshStored += j.freshStored.Load()
+	}()
+	plan, err := j.plan(l)
+	if err != nil {
+		return err
+	}
+	err = j.cut(plan)
+	if werr := j.wait(); werr != nil {
+		err = werr // the first; what the cutter saw may follow from it
+	}
+	if err != nil {
+		return err
+	}
+	m := plan.manifest(l, size)
+	enc, err := m.Encode()
+	if err != nil {
+		return fmt.Errorf("%w: %w", errLayout, err)
+	}
+	if len(enc) > cas.MaxChunk {
+		return fmt.Errorf("%w: manifest of %d bytes: %w", errLayout, len(enc), cas.ErrTooLarge)
+	}
+	res.Hash, res.Manifest = cas.Sum(enc), m
+	return j.put(cas.Manifest, res.Hash, enc, codec.Hint{})
+}

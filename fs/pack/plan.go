@@ -1,0 +1,203 @@
+package pack
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+
+	"ckptfs/cas/codec"
+	"ckptfs/formats"
+	"ckptfs/index/manifest"
+)
+
+// smallBlob is the length from which on a blob is an object of its own.
+const smallBlob = 64 << 10
+
+// plan is what each region of a file is made of. The objects appear in it as they are cut.
+type plan struct {
+	regions  []region
+	skeleton []*object // the small blobs, joined in file order
+}
+
+type region struct {
+	formats.Region
+	hint    codec.Hint
+	small   bool      // lies in the skeleton
+	objects []*object // of data and of large blobs, in order
+}
+
+// plan prepares l, and looks at its pads: a parser's mistake must not cost bytes, so a pad that is not zero is a blob.
+func (j *job) plan(l *formats.Layout) (*plan, error) {
+	p := &plan{regions: make([]region, len(l.Regions))}
+	for i, r := range l.Regions {
+		if r.Kind == formats.Pad {
+			zero, err := isZero(j.r, r.Off, r.Len)
+			if err != nil {
+				return nil, err
+			}
+			if !zero {
+				r.Kind = formats.Blob
+			}
+		}
+		p.regions[i] = region{Region: r, small: r.Kind == formats.Blob && r.Len < smallBlob}
+	}
+	for i := range l.Tensors {
+		t := &l.Tensors[i]
+		if t.Region >= 0 && p.regions[t.Region].hint == (codec.Hint{}) {
+			p.regions[t.Region].hint = codec.Hint{DType: string(t.DType), Elem: t.DType.Bits() / 8}
+		}
+	}
+	return p, nil
+}
+
+// manifest puts the plan's objects, which all have their digests now, into file order.
+func (p *plan) manifest(l *formats.Layout, size int64) *manifest.Manifest {
+	m := &manifest.Manifest{Format: l.Format, Size: size, Tensors: l.Tensors}
+	number := map[manifest.Object]int32{} // equal content is one object
+	add := func(o *object, off, n int64) {
+		k, ok := number[o.named]
+		if !ok {
+			k = int32(len(m.Objects))
+			number[o.named] = k
+			m.Objects = append(m.Objects, o.named)
+		}
+		m.Extents = append(m.Extents, manifest.Extent{Len: n, Object: k, ObjOff: off})
+	}
+	sk, skOff := 0, int64(0) // where the next small blob begins in the skeleton
+	for i := range p.regions {
+		r := &p.regions[i]
+		m.Regions = append(m.Regions, r.Region)
+		switch {
+		case r.Kind == formats.Pad:
+			m.Extents = append(m.Extents, manifest.Extent{Len: r.Len, Object: -1})
+		case r.small:
+			for left := r.Len; left > 0; {
+				o := p.skeleton[sk]
+				n := min(left, o.named.Len-skOff)
+				add(o, skOff, n)
+				left -= n
+				if skOff += n; skOff == o.named.Len {
+					sk, skOff = sk+1, 0
+				}
+			}
+		default:
+			for _, o := range r.objects {
+				add(o, 0, o.named.Len)
+			}
+		}
+	}
+	return m
+}
+
+// joined reads the small blobs, one after the other.
+type joined struct {
+	r    io.ReaderAt
+	rest []region
+	done int64 // bytes read of rest[0]
+}
+
+func (s *joined) Read(p []byte) (n int, err error) {
+	for n < len(p) {
+		for len(s.rest) > 0 && (!s.rest[0].small || s.done == s.rest[0].Len) {
+			s.rest, s.done = s.rest[1:], 0
+		}
+		if len(s.rest) == 0 {
+			return n, io.EOF
+		}
+		m := int(min(int64(len(p)-n), s.rest[0].Len-s.done))
+		if err := readFull(s.r, p[n:n+m], s.rest[0].Off+s.done); err != nil {
+			return n, err
+		}
+		n += m
+		s.done += int64(m)
+	}
+	return n, nil
+}
+
+// section reads one region. Unlike io.SectionReader it does not take the file's end for its own.
+type section struct {
+	r        io.ReaderAt
+	off, end int64
+}
+
+func (s *section) Read(p []byte) (int, error) {
+	n := int(min(int64(len(p)), s.end-s.off))
+	if n == 0 {
+		return 0, io.EOF
+	}
+	if err := readFull(s.r, p[:n], s.off); err != nil {
+		return 0, err
+	}
+	s.off += int64(n)
+	return n, nil
+}
+
+// readFull fills p from off on.
+func readFull(r io.ReaderAt, p []byte, off int64) error {
+	n, err := r.ReadAt(p, off)
+	if n == len(p) {
+		return nil
+	}
+	if err == nil || err == io.EOF {
+		return fmt.Errorf("pack: file ends at %d while it is read: %w", off+int64(n), io.ErrUnexpectedEOF)
+	}
+	return err
+}
+
+var zeros [64 << 10]byte
+
+func isZero(r io.ReaderAt, off, n int64) (bool, error) {
+	buf := make([]byte, min(n, int64(len(zeros))))
+	for n > 0 {
+		p := buf[:min(n, int64(len(buf)))]
+		if err := readFull(r, p, off); err != nil {
+			return false, err
+		}
+		if !bytes.Equal(p, zeros[:len(p)]) {
+			return false, nil
+		}
+		off, n = off+int64(len(p)), n-int64(len(p))
+	}
+	return true, nil
+}
+
+// object is content on its way to a digest.
+type object struct {
+	hint  codec.Hint
+	named manifest.Object // Digest and List once all of it is hashed
+	spans [][]manifest.Span
+	count int   // spans in all
+	open  int64 // spans not hashed yet, and one while the cutter may add more; atomic
+}
+
+const (
+	spanBlock = 256 // spans stay where they are while more are added, since workers fill them in
+	// maxSpans keeps the list of an object, at most 36 bytes a span, within a record.
+	maxSpans = 400_000
+)
+
+// full reports whether n more bytes belong to another object.
+func (o *object) full(n int) bool {
+	return o.named.Len+int64(n) > manifest.MaxObject || o.count == maxSpans
+}
+
+// add appends a span of n bytes for a worker to fill in.
+func (o *object) add(n int) *manifest.Span {
+	k := len(o.spans) - 1
+	if k < 0 || len(o.spans[k]) == cap(o.spans[k]) {
+		o.spans = append(o.spans, make([]manifest.Span, 0, min(spanBlock, max(4, 4*o.count))))
+		k++
+	}
+	o.spans[k] = append(o.spans[k], manifest.Span{Len: uint32(n)})
+	o.named.Len += int64(n)
+	o.count++
+	return &o.spans[k][len(o.spans[k])-1]
+}
+
+func (o *object) list() []manifest.Span {
+	all := make([]manifest.Span, 0, o.count)
+	for _, s := range o.spans {
+		all = append(all, s...)
+	}
+	return all
+}

@@ -1,0 +1,167 @@
+package tree
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"ckptfs/cas"
+)
+
+// Version is the version of the store's layout that this program writes.
+const Version = 1
+
+// ErrNotStore: the folder is no ckptfs store.
+var ErrNotStore = errors.New("not a ckptfs store")
+
+// Format is the content of the file `format`: lines of a key, a space and a value.
+//
+//	ckptfs 1
+//	id 6f0c…  (32 hex characters)
+//	created 2026-11-21T12:00:00Z
+type Format struct {
+	Version int
+	ID      [16]byte
+	Created time.Time
+}
+
+func (f *Format) encode() []byte {
+	return fmt.Appendf(nil, "ckptfs %d\nid %s\ncreated %s\n", f.Version, hex.EncodeToString(f.ID[:]),
+		f.Created.UTC().Format(time.RFC3339))
+}
+
+func parseFormat(b []byte) (*Format, error) {
+	f := &Format{}
+	for line := range strings.Lines(string(b)) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		var err error
+		switch key {
+		case "ckptfs":
+			f.Version, err = strconv.Atoi(value)
+			if err == nil && f.Version > Version {
+				return nil, fmt.Errorf("store format %d, this program reads up to %d: %w", f.Version, Version, cas.ErrNewer)
+			}
+		case "id":
+			var n int
+			if n, err = hex.Decode(f.ID[:], []byte(value[:min(len(value), 32)])); err == nil && n != 16 {
+				err = errors.New("short id")
+			}
+		case "created":
+			f.Created, err = time.Parse(time.RFC3339, value)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("line %q: %w", strings.TrimSpace(line), cas.ErrCorrupt)
+		}
+	}
+	if f.Version < 1 || f.ID == [16]byte{} {
+		return nil, fmt.Errorf("no version or id in it: %w", cas.ErrCorrupt)
+	}
+	return f, nil
+}
+
+// ReadFormat reads and checks STORE/format. ErrNotStore when there is none; cas.ErrNewer when a newer program wrote it.
+func ReadFormat(dir string) (*Format, error) {
+	path := filepath.Join(dir, FormatFile)
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s: %w (no file %q in it)", dir, ErrNotStore, FormatFile)
+	}
+	if err != nil {
+		return nil, err
+	}
+	f, err := parseFormat(b)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return f, nil
+}
+
+// Create makes a store in dir, which may exist if it is empty or holds what an interrupted Create left. The file
+// `format` comes last: a folder with it is a whole store.
+func Create(dir string, now time.Time) error {
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	if err := refuseForeign(dir); err != nil {
+		return err
+	}
+	for _, sub := range []string{TreeDir, ContentDir, SegmentsDir, LostFound} {
+		mode := fs.FileMode(0o700)
+		if sub == TreeDir {
+			mode = 0o755 // the mount's root: its mode is the user's to see and change
+		}
+		if err := os.Mkdir(filepath.Join(dir, sub), mode); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	}
+	for i := range 256 {
+		if err := os.Mkdir(filepath.Join(dir, ContentDir, fmt.Sprintf("%02x", i)), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	}
+	f := Format{Version: Version, Created: now}
+	if _, err := rand.Read(f.ID[:]); err != nil {
+		return err
+	}
+	return writeSynced(filepath.Join(dir, FormatFile), f.encode())
+}
+
+// refuseForeign keeps Create from turning somebody's folder into a store.
+func refuseForeign(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		switch e.Name() {
+		case TreeDir, ContentDir, SegmentsDir, LostFound:
+			if e.IsDir() {
+				continue
+			}
+		case FormatFile + ".new", LogFile, LockFile:
+			continue
+		}
+		return fmt.Errorf("%s: %w, and not empty (%q is in it): give an empty or a new folder", dir, ErrNotStore, e.Name())
+	}
+	return nil
+}
+
+// writeSynced replaces path by a file that is durable before it has its name.
+func writeSynced(path string, data []byte) error {
+	tmp := path + ".new"
+	f, err := os.OpenFile(tmp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Sync()
+	}
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err == nil {
+		err = os.Rename(tmp, path)
+	}
+	if err == nil {
+		err = SyncDir(filepath.Dir(path))
+	}
+	return err
+}
+
+// SyncDir makes the names in a directory durable.
+func SyncDir(path string) error {
+	d, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}

@@ -1,0 +1,105 @@
+package tree
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Holder is who has a store open.
+type Holder struct {
+	Host    string    `json:"host"`
+	PID     int       `json:"pid"`
+	Started time.Time `json:"started"`
+	Boot    string    `json:"boot"`  // see BootID
+	Clean   bool      `json:"clean"` // set when the store was closed in order
+}
+
+// LockedError says that another process has the store open.
+type LockedError struct {
+	Dir    string
+	Holder Holder
+}
+
+func (e *LockedError) Error() string {
+	if e.Holder.PID == 0 {
+		return fmt.Sprintf("store %s is in use by another process", e.Dir)
+	}
+	return fmt.Sprintf("store %s is in use by process %d on %s since %s", e.Dir, e.Holder.PID, e.Holder.Host,
+		e.Holder.Started.Local().Format(time.DateTime))
+}
+
+// Lock is the store's flock, held from Open to Close and given up by the kernel when the process dies.
+type Lock struct {
+	f    *os.File
+	self Holder
+
+	// Before is who held the store last; zero when nobody did.
+	Before Holder
+}
+
+// Acquire takes the store's lock. *LockedError when somebody has it.
+func Acquire(dir string, now time.Time) (*Lock, error) {
+	path := filepath.Join(dir, LockFile)
+	_, err := os.Lstat(path)
+	fresh := errors.Is(err, fs.ErrNotExist)
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	var before Holder
+	dec := json.NewDecoder(f)
+	decErr := dec.Decode(&before)
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		f.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, &LockedError{Dir: dir, Holder: before}
+		}
+		return nil, fmt.Errorf("lock %s: %w", dir, err)
+	}
+	if decErr != nil {
+		before = Holder{PID: -1} // a torn line: not known to be clean
+		if fresh {
+			before = Holder{}
+		}
+	}
+	host, _ := os.Hostname()
+	l := &Lock{f: f, Before: before, self: Holder{Host: host, PID: os.Getpid(), Started: now, Boot: BootID()}}
+	if err := l.write(); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return l, nil
+}
+
+// write records the holder durably: an unclean end must be seen by the next start.
+func (l *Lock) write() error {
+	b, err := json.Marshal(&l.self)
+	if err != nil {
+		return err
+	}
+	b = append(b, '\n')
+	if _, err := l.f.WriteAt(b, 0); err != nil {
+		return err
+	}
+	if err := l.f.Truncate(int64(len(b))); err != nil {
+		return err
+	}
+	return l.f.Sync()
+}
+
+// Release gives the store up; clean says that everything is in order, so that the next start need not look.
+func (l *Lock) Release(clean bool) error {
+	l.self.Clean = clean
+	err := l.write()
+	if cerr := l.f.Close(); err == nil {
+		err = cerr
+	}
+	return err
+}

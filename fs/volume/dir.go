@@ -1,0 +1,114 @@
+package volume
+
+import (
+	"bytes"
+	"encoding/binary"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// DirEntry is one name in a directory.
+type DirEntry struct {
+	Name string
+	Ino  uint64
+	Mode uint32 // S_IFMT bits
+	View bool
+}
+
+// DirHandle is an open directory: a list of its names as of the last read from the start.
+type DirHandle struct {
+	Node *Node
+
+	mu      sync.Mutex
+	loaded  bool
+	entries []DirEntry
+}
+
+// OpenDir opens a directory.
+func (v *Volume) OpenDir(n *Node) (*DirHandle, error) {
+	if n.mode != unix.S_IFDIR {
+		return nil, unix.ENOTDIR
+	}
+	v.ref(n)
+	return &DirHandle{Node: n}, nil
+}
+
+// ReleaseDir closes it.
+func (v *Volume) ReleaseDir(d *DirHandle) { v.unref(d.Node, 1) }
+
+// Entries returns the names from position pos on; position 0 reads the directory anew. Views come before everything
+// else, so that `rm -r` meets a view before the file it is made of.
+func (v *Volume) Entries(d *DirHandle, pos uint64) ([]DirEntry, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if pos == 0 || !d.loaded {
+		real, err := v.list(d.Node)
+		if err != nil {
+			return nil, err
+		}
+		d.entries = append(v.viewsIn(d.Node, real), real...)
+		d.loaded = true
+	}
+	if pos >= uint64(len(d.entries)) {
+		return nil, nil
+	}
+	return d.entries[pos:], nil
+}
+
+// list reads the names of a directory of the tree, "." and ".." among them.
+func (v *Volume) list(n *Node) ([]DirEntry, error) {
+	fd, err := v.openDirFd(n)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	return readNames(fd)
+}
+
+func (v *Volume) openDirFd(n *Node) (int, error) {
+	v.ns.RLock()
+	defer v.ns.RUnlock()
+	dirfd, err := v.dirFd(n)
+	if err != nil {
+		return -1, err
+	}
+	defer v.releaseDir(n)
+	return unix.Openat(dirfd, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+}
+
+// readNames reads a directory from its start. The kernel's records are
+//
+//	ino u64 | off u64 | reclen u16 | type u8 | name, zero-terminated
+func readNames(fd int) ([]DirEntry, error) {
+	buf := make([]byte, 256<<10)
+	var out []DirEntry
+	for {
+		n, err := unix.Getdents(fd, buf)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil || n == 0 {
+			return out, err
+		}
+		for b := buf[:n]; len(b) > 19; {
+			reclen := int(binary.NativeEndian.Uint16(b[16:]))
+			name := b[19:reclen]
+			if i := bytes.IndexByte(name, 0); i >= 0 {
+				name = name[:i]
+			}
+			out = append(out, DirEntry{Name: string(name), Ino: binary.NativeEndian.Uint64(b), Mode: uint32(b[18]) << 12})
+			b = b[reclen:]
+		}
+	}
+}
+
+// FsyncDir makes the names in a directory durable.
+func (v *Volume) FsyncDir(d *DirHandle) error {
+	fd, err := v.openDirFd(d.Node)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return unix.Fsync(fd)
+}

@@ -1,0 +1,443 @@
+package volume
+
+import (
+	"io"
+	"log/slog"
+	"os"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+)
+
+// Mode is how the kernel serves a handle's reads and writes.
+type Mode int
+
+const (
+	// Cached: through the kernel's page cache, from this process.
+	Cached Mode = iota
+	// Direct: from this process, past the page cache.
+	Direct
+	// Passthrough: by the kernel from the raw file, without this process.
+	Passthrough
+)
+
+// Kernel is what a volume asks of the side that mounts it. A volume without one serves every handle itself.
+type Kernel interface {
+	// RegisterBacking lets the kernel read and write the open file fd by itself.
+	RegisterBacking(fd int) (int32, error)
+	UnregisterBacking(id int32)
+	// InvalidateData drops the kernel's cached bytes [off, off+n) of a node, all of them for n = 0, and its attributes.
+	InvalidateData(id NodeID, off, n int64)
+}
+
+// Handle is an open file.
+type Handle struct {
+	Node      *Node
+	Mode      Mode
+	Backing   int32 // in Passthrough
+	KeepCache bool  // in Cached: what the kernel has of the file is still right
+
+	write   bool
+	append  bool
+	flushed bool         // guarded by file.mu
+	read    atomic.Int64 // bytes
+}
+
+// Open opens a regular file or a view. flags are open(2)'s; the kernel has checked the permissions.
+func (v *Volume) Open(n *Node, flags uint32) (*Handle, error) {
+	if n.view != nil {
+		return v.openView(n, flags)
+	}
+	if n.file == nil {
+		return nil, unix.ENXIO
+	}
+	f := n.file
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := v.load(n); err != nil {
+		return nil, err
+	}
+	if f.damaged != nil && flags&unix.O_TRUNC == 0 {
+		v.report(slog.LevelError, "damaged file", "path", v.Path(n), "reason", f.damaged)
+		return nil, unix.EIO
+	}
+	write := flags&unix.O_ACCMODE != unix.O_RDONLY
+	if write || flags&unix.O_TRUNC != 0 {
+		if v.readOnly {
+			return nil, unix.EROFS
+		}
+		if err := v.makeWritable(n, flags&unix.O_TRUNC != 0); err != nil {
+			return nil, err
+		}
+	}
+	return v.attach(n, flags)
+}
+
+// makeWritable prepares a file for a writer. f.mu is held.
+func (v *Volume) makeWritable(n *Node, truncate bool) error {
+	f := n.file
+	if err := v.unpack(n, truncate); err != nil {
+		return err
+	}
+	f.damaged = nil
+	f.changed()
+	if truncate {
+		return v.truncateRaw(n, 0)
+	}
+	return nil
+}
+
+// truncateRaw sets the raw file's length. f.mu is held.
+func (v *Volume) truncateRaw(n *Node, size int64) error {
+	w, done, err := v.writable(n)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if err := w.Truncate(size); err != nil {
+		return err
+	}
+	n.file.stale = n.file.stale || n.file.pass > 0
+	return nil
+}
+
+// writable returns the raw file open for writing, until done is called. f.mu is held.
+func (v *Volume) writable(n *Node) (w *os.File, done func(), err error) {
+	f := n.file
+	if f.rawW != nil {
+		return f.rawW, func() {}, nil
+	}
+	if f.raw != nil {
+		w, err = reopen(f.raw)
+	} else {
+		w, err = v.content.Open(f.rec.ID, true)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return w, func() { w.Close() }, nil
+}
+
+// attach makes a handle of a file whose state fits flags. f.mu is held.
+func (v *Volume) attach(n *Node, flags uint32) (*Handle, error) {
+	f := n.file
+	access := flags & unix.O_ACCMODE
+	h := &Handle{Node: n, write: access != unix.O_RDONLY, append: flags&unix.O_APPEND != 0}
+	if err := v.openSource(f); err != nil {
+		v.closeSources(n)
+		return nil, err
+	}
+	h.Mode = v.chooseMode(f, access)
+	if h.Mode == Passthrough && f.pass == 0 {
+		id, err := v.kernel.RegisterBacking(int(f.raw.Fd()))
+		if err != nil {
+			v.report(slog.LevelWarn, "passthrough refused for one file; the daemon serves it", "path", v.Path(n), "reason", err)
+			h.Mode = Cached
+		} else {
+			f.backing = id
+		}
+	}
+	if h.Mode != Passthrough && h.write && f.rawW == nil {
+		w, err := reopen(f.raw)
+		if err != nil {
+			v.closeSources(n)
+			return nil, err
+		}
+		f.io.Lock()
+		f.rawW = w
+		f.io.Unlock()
+	}
+	switch h.Mode {
+	case Passthrough:
+		f.pass++
+		h.Backing = f.backing
+	case Cached:
+		f.cached++
+		h.KeepCache = !f.stale
+		f.stale = false
+	case Direct:
+		f.direct++
+	}
+	if h.write {
+		f.writers++
+		if h.Mode == Passthrough {
+			f.stale = true
+		}
+	}
+	v.opened(n)
+	v.ref(n)
+	return h, nil
+}
+
+// chooseMode keeps to the kernel's rule: an inode is either in passthrough with one backing file, or cached.
+func (v *Volume) chooseMode(f *file, access uint32) Mode {
+	switch {
+	case f.pass > 0:
+		return Passthrough
+	case f.cached > 0:
+		return Cached
+	case f.direct == 0 && f.raw != nil && v.passthrough.Load():
+		return Passthrough
+	case access == unix.O_WRONLY && !v.passthrough.Load():
+		return Direct // a handle that can't be mapped; half as fast again as through the page cache
+	}
+	return Cached
+}
+
+// Release ends a handle.
+func (v *Volume) Release(h *Handle) {
+	n := h.Node
+	if n.view != nil {
+		v.releaseView(h)
+		return
+	}
+	f := n.file
+	f.mu.Lock()
+	switch h.Mode {
+	case Passthrough:
+		if f.pass--; f.pass == 0 {
+			v.kernel.UnregisterBacking(f.backing)
+		}
+	case Cached:
+		f.cached--
+	case Direct:
+		f.direct--
+	}
+	if h.write {
+		if h.flushed {
+			f.flushed--
+		}
+		if f.writers--; f.writers == 0 {
+			v.writersGone(n)
+		}
+		f.cond.Broadcast()
+	}
+	v.closed(n, h)
+	v.closeSources(n)
+	f.mu.Unlock()
+	v.unref(n, 1)
+}
+
+// writersGone brings the stub up to date and has the file packed. f.mu is held.
+func (v *Volume) writersGone(n *Node) {
+	f := n.file
+	if f.rawW != nil {
+		f.io.Lock()
+		f.rawW.Close()
+		f.rawW = nil
+		f.io.Unlock()
+	}
+	if v.isDead(n) {
+		return
+	}
+	v.settleStub(n)
+	v.packer.add(n)
+}
+
+// Read reads into p at off. Fewer bytes than asked for mean the end of the file.
+func (v *Volume) Read(h *Handle, p []byte, off int64) (int, error) {
+	if h.Node.view != nil {
+		return v.readView(h, p, off)
+	}
+	k, err := h.Node.file.read(p, off)
+	h.read.Add(int64(k))
+	if err != nil {
+		return 0, v.readFailed(h.Node, off, err)
+	}
+	return k, nil
+}
+
+// Write writes p at off; the kernel has resolved O_APPEND.
+func (v *Volume) Write(h *Handle, p []byte, off int64) (int, error) {
+	f := h.Node.file
+	if f == nil || !h.write {
+		// A shared mapping is written back through any handle the kernel finds.
+		if f == nil {
+			return 0, unix.EBADF
+		}
+	}
+	f.io.RLock()
+	w := f.rawW
+	if w == nil {
+		f.io.RUnlock()
+		return 0, unix.EBADF
+	}
+	k, err := w.WriteAt(p, off)
+	f.io.RUnlock()
+	if h.Mode == Direct && k > 0 {
+		f.mu.Lock()
+		shared := f.cached > 0
+		f.stale = true
+		f.mu.Unlock()
+		if shared {
+			v.kernel.InvalidateData(h.Node.id, off, int64(k))
+		}
+	}
+	if k > 0 {
+		return k, nil
+	}
+	return k, err
+}
+
+// Flush is a close(2) of one of the handle's descriptors. Its RELEASE may come later.
+func (v *Volume) Flush(h *Handle) {
+	f := h.Node.file
+	if f == nil || !h.write {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !h.flushed {
+		h.flushed = true
+		f.flushed++
+	}
+}
+
+// Fsync makes the file's bytes, attributes and name durable, as fsync(2) on ext4 does.
+func (v *Volume) Fsync(h *Handle) error {
+	n := h.Node
+	if n.view != nil {
+		return nil
+	}
+	f := n.file
+	f.mu.Lock()
+	var raw *os.File
+	if f.raw != nil && !f.rec.Packed() {
+		dup, err := unix.FcntlInt(f.raw.Fd(), unix.F_DUPFD_CLOEXEC, 3)
+		if err != nil {
+			f.mu.Unlock()
+			return err
+		}
+		raw = os.NewFile(uintptr(dup), f.raw.Name())
+	}
+	id := f.rec.ID
+	f.mu.Unlock()
+	dead := v.isDead(n)
+	if raw != nil {
+		defer raw.Close()
+		if err := raw.Sync(); err != nil {
+			return err
+		}
+		if !dead {
+			if err := v.content.SyncName(id); err != nil {
+				return err
+			}
+		}
+	}
+	if dead {
+		return nil
+	}
+	return v.syncStub(n)
+}
+
+// Fallocate is fallocate(2) on the raw file.
+func (v *Volume) Fallocate(h *Handle, mode uint32, off, n int64) error {
+	if !h.write {
+		return unix.EBADF
+	}
+	f := h.Node.file
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	w, done, err := v.writable(h.Node)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if err := unix.Fallocate(int(w.Fd()), mode, off, n); err != nil {
+		return err
+	}
+	if f.pass > 0 {
+		f.stale = true
+	} else if mode&^unix.FALLOC_FL_KEEP_SIZE != 0 {
+		f.stale = true // what the kernel has of a punched or shifted range is dropped by it, not beyond
+	}
+	return nil
+}
+
+// Seek answers SEEK_DATA and SEEK_HOLE. What is packed counts as data throughout.
+func (v *Volume) Seek(h *Handle, off int64, whence int) (int64, error) {
+	n := h.Node
+	if n.view != nil {
+		return seekDense(off, whence, n.view.size)
+	}
+	f := n.file
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.raw != nil {
+		// The descriptor's own position is never used: reads and writes give their offsets.
+		return unix.Seek(int(f.raw.Fd()), off, whence)
+	}
+	size := int64(0)
+	if f.asm != nil {
+		size = f.asm.Size()
+	}
+	return seekDense(off, whence, size)
+}
+
+func seekDense(off int64, whence int, size int64) (int64, error) {
+	if off < 0 || off >= size {
+		return 0, unix.ENXIO
+	}
+	switch whence {
+	case unix.SEEK_DATA:
+		return off, nil
+	case unix.SEEK_HOLE:
+		return size, nil
+	}
+	return 0, unix.EINVAL
+}
+
+// CopyRange copies up to n bytes between two open files and returns how many it did; fewer than n is no error.
+func (v *Volume) CopyRange(src *Handle, srcOff int64, dst *Handle, dstOff, n int64) (int64, error) {
+	if dst.Node.file == nil || !dst.write {
+		return 0, unix.EBADF
+	}
+	const most = 64 << 20 // an answer within a fraction of a second; the kernel asks again
+	n = min(n, most)
+	df := dst.Node.file
+	df.mu.Lock()
+	w, done, err := v.writable(dst.Node)
+	if err != nil {
+		df.mu.Unlock()
+		return 0, err
+	}
+	if done != nil && w == df.rawW { // closed by the last writer's release, which this handle holds back
+		done = func() {}
+	}
+	if df.cached > 0 || df.direct > 0 {
+		df.stale = true
+	}
+	df.mu.Unlock()
+	defer done()
+	buf := make([]byte, min(n, 1<<20))
+	var copied int64
+	for copied < n {
+		k, err := v.Read(src, buf[:min(int64(len(buf)), n-copied)], srcOff+copied)
+		if err != nil && copied == 0 {
+			return 0, err
+		}
+		if k == 0 || err != nil {
+			break
+		}
+		k, err = w.WriteAt(buf[:k], dstOff+copied)
+		copied += int64(k)
+		if err != nil {
+			if copied == 0 {
+				return 0, err
+			}
+			break
+		}
+	}
+	if df.cachedNow() && copied > 0 {
+		v.kernel.InvalidateData(dst.Node.id, dstOff, copied)
+	}
+	return copied, nil
+}
+
+func (f *file) cachedNow() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.cached > 0
+}
+
+var _ io.ReaderAt = (*file)(nil)

@@ -1,0 +1,256 @@
+package volume
+
+import (
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"ckptfs/fs/tree"
+)
+
+// NodeID is the kernel's name for a node while it knows it. The root is 1. A node id is never used twice.
+type NodeID uint64
+
+// RootID is the mount's root.
+const RootID NodeID = 1
+
+// alias is one name of a node.
+type alias struct {
+	dir  *Node
+	name string
+}
+
+// Node is a file, directory or anything else that has a name in the tree, or a view of one.
+//
+// The fields in the first block never change. names, dead and keep are guarded by Volume.ns (written only under its
+// exclusive lock, or under the shared one plus table.mu while the node is new); refs by table.mu; the rest of a regular
+// file's state is in file, which has a lock of its own.
+type Node struct {
+	id   NodeID
+	ino  uint64 // the stub's inode number; for a view the source's with viewIno set
+	mode uint32 // S_IFMT bits only
+	file *file  // regular files
+	view *viewNode
+
+	names []alias // where the stub is; empty once dead
+	keep  int     // O_PATH descriptor of the stub of a dead node, else -1
+	dead  bool    // no name leads here
+
+	// refs counts what keeps the node in the table: one per lookup that the kernel has not forgotten, one per
+	// handle, one per name of a child in the table, one per pin (queue, hot list, view of it).
+	refs int64
+
+	viewNode *Node // the last view made of this file; guarded by table.mu, no reference
+
+	dirfd cachedFd // directories: guarded by fdCache.mu
+}
+
+// IsDir reports whether the node is a directory.
+func (n *Node) IsDir() bool { return n.mode == unix.S_IFDIR }
+
+// IsView reports whether the node is synthesised from another.
+func (n *Node) IsView() bool { return n.view != nil }
+
+// ID is the node's id in the kernel.
+func (n *Node) ID() NodeID { return n.id }
+
+// Ino is the inode number that programs see.
+func (n *Node) Ino() uint64 { return n.ino }
+
+// inoKey tells inodes of the tree apart. The tree is one filesystem: nothing is mounted in it.
+type inoKey uint64
+
+// table finds nodes by the kernel's id and by inode number.
+type table struct {
+	mu    sync.Mutex
+	byID  map[NodeID]*Node
+	byIno map[inoKey]*Node
+	next  NodeID
+}
+
+func newTable() *table {
+	return &table{byID: map[NodeID]*Node{}, byIno: map[inoKey]*Node{}, next: RootID}
+}
+
+// get returns the node of a kernel id, or nil.
+func (t *table) get(id NodeID) *Node {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.byID[id]
+}
+
+// findIno returns the node of an inode of the tree if it is known, without a reference.
+func (t *table) findIno(ino uint64) *Node {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.byIno[inoKey(ino)]
+}
+
+// each calls f with every node, outside the table's lock; each node is pinned while f runs.
+func (v *Volume) eachNode(f func(*Node)) {
+	v.tab.mu.Lock()
+	nodes := make([]*Node, 0, len(v.tab.byID))
+	for _, n := range v.tab.byID {
+		n.refs++
+		nodes = append(nodes, n)
+	}
+	v.tab.mu.Unlock()
+	for _, n := range nodes {
+		f(n)
+		v.unref(n, 1)
+	}
+}
+
+// intern returns the node of the inode that st describes and that dir/name leads to, with one reference more. The
+// caller holds v.ns, shared or exclusive.
+func (v *Volume) intern(dir *Node, name string, st *unix.Stat_t) *Node {
+	t := v.tab
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if n := t.byIno[inoKey(st.Ino)]; n != nil {
+		n.refs++
+		v.addAlias(n, dir, name)
+		return n
+	}
+	n := t.insert(st)
+	v.addAlias(n, dir, name)
+	return n
+}
+
+// insert adds a node with one reference. t.mu is held.
+func (t *table) insert(st *unix.Stat_t) *Node {
+	n := &Node{id: t.next, ino: st.Ino, mode: st.Mode & unix.S_IFMT, keep: -1, refs: 1, dirfd: cachedFd{fd: -1}}
+	t.next++
+	if n.mode == unix.S_IFREG {
+		n.file = newFile()
+	}
+	t.byID[n.id] = n
+	t.byIno[inoKey(n.ino)] = n
+	return n
+}
+
+// addAlias records a name. table.mu is held.
+func (v *Volume) addAlias(n, dir *Node, name string) {
+	for _, a := range n.names {
+		if a.dir == dir && a.name == name {
+			return
+		}
+	}
+	if dir != nil {
+		dir.refs++
+	}
+	n.names = append(n.names, alias{dir, name})
+	n.dead = false // another name of a node that had lost all that were known
+}
+
+// dropAlias forgets a name. v.ns is held exclusively.
+func (v *Volume) dropAlias(n, dir *Node, name string) {
+	v.tab.mu.Lock()
+	defer v.tab.mu.Unlock()
+	for i, a := range n.names {
+		if a.dir == dir && a.name == name {
+			n.names = append(n.names[:i], n.names[i+1:]...)
+			v.tab.unref(dir, 1)
+			return
+		}
+	}
+}
+
+// ref adds a reference to a node that has one already.
+func (v *Volume) ref(n *Node) {
+	v.tab.mu.Lock()
+	n.refs++
+	v.tab.mu.Unlock()
+}
+
+// unref takes k references; the last one removes the node.
+func (v *Volume) unref(n *Node, k int64) {
+	v.tab.mu.Lock()
+	gone := v.tab.unref(n, k)
+	v.tab.mu.Unlock()
+	for _, n := range gone {
+		v.fds.drop(n)
+		if n.keep >= 0 {
+			unix.Close(n.keep)
+			n.keep = -1
+		}
+		if n.view != nil {
+			v.unref(n.view.src, 1)
+		}
+	}
+}
+
+// unref returns the nodes that went, the node itself and parents that only its names held. t.mu is held.
+func (t *table) unref(n *Node, k int64) (gone []*Node) {
+	for n != nil {
+		n.refs -= k
+		if n.refs > 0 {
+			return gone
+		}
+		delete(t.byID, n.id)
+		if t.byIno[inoKey(n.ino)] == n {
+			delete(t.byIno, inoKey(n.ino))
+		}
+		if n.view != nil && n.view.src.viewNode == n {
+			n.view.src.viewNode = nil
+		}
+		gone = append(gone, n)
+		names := n.names
+		n.names = nil
+		n.dead = true
+		if len(names) == 0 {
+			return gone
+		}
+		for _, a := range names[1:] {
+			gone = append(gone, t.unref(a.dir, 1)...)
+		}
+		n, k = names[0].dir, 1
+	}
+	return gone
+}
+
+// Forget takes nlookup of the kernel's references to a node.
+func (v *Volume) Forget(id NodeID, nlookup uint64) {
+	if n := v.tab.get(id); n != nil && n != v.root {
+		v.unref(n, int64(nlookup))
+	}
+}
+
+// newID is the id of a new node that has no inode of its own: a view.
+func (t *table) newID() NodeID {
+	id := t.next
+	t.next++
+	return id
+}
+
+// path is the node's path below the mount's root, for messages; "" for the root. v.ns is held.
+func (n *Node) path() string {
+	if len(n.names) == 0 || n.names[0].dir == nil {
+		if n.dead {
+			return "(unlinked)"
+		}
+		return ""
+	}
+	a := n.names[0]
+	if p := a.dir.path(); p != "" {
+		return p + "/" + a.name
+	}
+	return a.name
+}
+
+// Path is the node's path below the mount's root, by one of its names.
+func (v *Volume) Path(n *Node) string {
+	v.ns.RLock()
+	defer v.ns.RUnlock()
+	if n.view != nil {
+		return n.view.src.path() + " (view)"
+	}
+	return n.path()
+}
+
+// idOf is the content id that a node is known by; zero until its record was read.
+func (n *Node) idOf() tree.ID {
+	n.file.mu.Lock()
+	defer n.file.mu.Unlock()
+	return n.file.rec.ID
+}

@@ -1,0 +1,76 @@
+package volume
+
+import (
+	"context"
+	"os"
+	"sort"
+
+	"golang.org/x/sys/unix"
+
+	"ckptfs/fs/control"
+)
+
+// Status is what the volume is doing now.
+func (v *Volume) Status(context.Context) (*control.Status, error) {
+	s := &control.Status{
+		Store: v.dir, Mountpoint: v.mountpoint, Mode: v.mode, ModeReason: v.modeReason, PID: os.Getpid(),
+		Started: v.started, HotSize: v.hot.max, Recovery: v.recovery, Packing: []string{}, Failures: v.failures(),
+	}
+	if s.Mode == "" {
+		s.Mode = control.ModeUnmounted
+	}
+	v.packer.mu.Lock()
+	var busy []*Node
+	for n := range v.packer.busy {
+		v.ref(n)
+		busy = append(busy, n)
+	}
+	waiting := append([]*Node(nil), v.packer.queue...)
+	for _, n := range waiting {
+		v.ref(n)
+	}
+	v.packer.mu.Unlock()
+	for _, n := range busy {
+		s.Packing = append(s.Packing, v.Path(n))
+		s.UnpackedBytes += v.rawSize(n)
+		v.unref(n, 1)
+	}
+	sort.Strings(s.Packing)
+	for _, n := range waiting {
+		s.Queue.Files++
+		s.Queue.Bytes += v.rawSize(n)
+		v.unref(n, 1)
+	}
+	s.UnpackedBytes += s.Queue.Bytes
+	v.eachNode(func(n *Node) {
+		if f := n.file; f != nil {
+			f.mu.Lock()
+			if f.pass+f.cached+f.direct > 0 {
+				s.OpenFiles++
+			}
+			if f.writers > 0 {
+				s.UnpackedBytes += v.rawSizeLocked(n)
+			}
+			f.mu.Unlock()
+		}
+	})
+	v.hot.mu.Lock()
+	s.ResidentBytes = v.hot.bytes
+	v.hot.mu.Unlock()
+	return s, nil
+}
+
+// rawSize is the size of a raw copy in bytes, 0 without one.
+func (v *Volume) rawSize(n *Node) int64 {
+	n.file.mu.Lock()
+	defer n.file.mu.Unlock()
+	return v.rawSizeLocked(n)
+}
+
+func (v *Volume) rawSizeLocked(n *Node) int64 {
+	var st unix.Stat_t
+	if !n.file.resident || v.content.Stat(n.file.rec.ID, &st) != nil {
+		return 0
+	}
+	return st.Size
+}

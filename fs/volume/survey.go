@@ -1,0 +1,121 @@
+package volume
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"ckptfs/fs/tree"
+)
+
+// survey looks at every stub once after a start. It queues what is not packed and counts the raw copies of what is.
+//
+// After an unclean end it runs before the first request and repairs: sizes and times of stubs whose writers were cut
+// off; caches that may not have reached the disk, when the host was started anew since; raw files whose stub is gone,
+// which it moves to lost+found. After a clean end it runs beside the requests and has nothing to repair.
+type survey struct {
+	v       *Volume
+	repair  bool
+	newBoot bool
+	seen    map[tree.ID]bool
+	stop    func() bool
+
+	files, unpacked, dropped, lost int
+}
+
+func (s *survey) run() error {
+	if s.repair {
+		if err := s.v.content.DropParts(); err != nil {
+			return err
+		}
+	}
+	if err := s.dir(s.v.root); err != nil || !s.repair {
+		return err
+	}
+	return s.v.content.Each(func(id tree.ID, _ int64) error {
+		if s.seen[id] {
+			return nil
+		}
+		s.lost++
+		return os.Rename(s.v.content.Path(id), filepath.Join(s.v.dir, tree.LostFound, id.String()))
+	}, nil)
+}
+
+func (s *survey) dir(dir *Node) error {
+	names, err := s.v.list(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range names {
+		if s.stop() {
+			return nil
+		}
+		if e.Name == "." || e.Name == ".." || e.Mode != unix.S_IFDIR && e.Mode != unix.S_IFREG {
+			continue
+		}
+		n, _, err := s.v.child(dir, e.Name)
+		if err == unix.ENOENT {
+			continue // gone meanwhile
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", s.v.Path(dir)+"/"+e.Name, err)
+		}
+		if n.IsDir() {
+			err = s.dir(n)
+		} else if n.file != nil {
+			err = s.file(n)
+		}
+		s.v.unref(n, 1)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *survey) file(n *Node) error {
+	f := n.file
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s.files++
+	if err := s.v.load(n); err != nil {
+		return fmt.Errorf("%s: %w", s.v.Path(n), err)
+	}
+	if s.repair && !f.rec.ID.IsZero() {
+		s.seen[f.rec.ID] = true
+	}
+	switch {
+	case f.damaged != nil || !f.resident:
+	case !f.rec.Packed():
+		if f.writers > 0 || f.dirty {
+			return nil // somebody is at it already
+		}
+		if s.repair {
+			s.v.settleStub(n)
+		}
+		s.unpacked++
+		f.dirty = true
+		s.v.packer.add(n)
+	case s.repair && s.newBoot:
+		s.dropped++
+		f.resident = false
+		return s.v.content.Remove(f.rec.ID)
+	default:
+		var st unix.Stat_t
+		if s.v.content.Stat(f.rec.ID, &st) == nil && f.hot == nil {
+			s.v.hot.add(n, st.Size)
+		}
+	}
+	return nil
+}
+
+// report says in a line what was repaired, "" for nothing.
+func (s *survey) report() string {
+	if !s.repair {
+		return ""
+	}
+	return fmt.Sprintf("the store was not closed in order: %d files looked at, %d not packed yet, %d caches dropped, %d raw files without a name moved to %s",
+		s.files, s.unpacked, s.dropped, s.lost, tree.LostFound)
+}

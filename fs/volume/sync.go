@@ -1,0 +1,124 @@
+package volume
+
+import (
+	"context"
+	"fmt"
+	"sort"
+	"time"
+
+	"ckptfs/fs/control"
+)
+
+// releaseGrace is how long Sync waits for the kernel's RELEASE of a file that a program has closed already.
+const releaseGrace = 2 * time.Second
+
+// Sync packs everything that waits, and returns when it is packed and durable. Files that are open or mapped for
+// writing are left out: their turn comes when they are closed. The error names the first file that could not be packed.
+func (v *Volume) Sync(ctx context.Context, report func(control.Progress)) error {
+	if v.readOnly {
+		return nil
+	}
+	v.awaitReleases(ctx)
+	p := v.packer
+	p.retryAll()
+
+	stop := context.AfterFunc(ctx, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.cond.Broadcast()
+	})
+	defer stop()
+	start := p.snapshot()
+	p.mu.Lock()
+	for (len(p.queue) > 0 || len(p.busy) > 0) && ctx.Err() == nil && !p.stopping {
+		if report != nil {
+			pr := v.progress(start)
+			p.mu.Unlock()
+			report(pr)
+			p.mu.Lock()
+			if len(p.queue) == 0 && len(p.busy) == 0 {
+				break
+			}
+		}
+		p.cond.Wait()
+	}
+	pr := v.progress(start)
+	p.mu.Unlock()
+	if report != nil {
+		report(pr)
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	for _, f := range v.failures() {
+		return fmt.Errorf("%s could not be packed: %s (its bytes are safe where they are; it is tried again)", f.Path, f.Reason)
+	}
+	return v.syncTree()
+}
+
+// awaitReleases waits, for a bounded time, until every writer that was closed is released.
+func (v *Volume) awaitReleases(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, releaseGrace)
+	defer cancel()
+	v.eachNode(func(n *Node) {
+		f := n.file
+		if f == nil {
+			return
+		}
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if f.writers == 0 || f.flushed < f.writers {
+			return
+		}
+		stop := context.AfterFunc(ctx, func() {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.cond.Broadcast()
+		})
+		defer stop()
+		for f.writers > 0 && f.flushed >= f.writers && ctx.Err() == nil {
+			f.cond.Wait()
+		}
+	})
+}
+
+func (p *packer) snapshot() progress {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.done
+}
+
+// progress since start; packer.mu is held. Sizes of what waits are not known yet: files count.
+func (v *Volume) progress(start progress) control.Progress {
+	p := v.packer
+	done := p.done.files - start.files
+	return control.Progress{
+		DoneBytes: p.done.bytes - start.bytes,
+		DoneFiles: done, TotalFiles: done + len(p.queue) + len(p.busy),
+	}
+}
+
+// failures lists the files that could not be packed, by path.
+func (v *Volume) failures() []control.Failure {
+	p := v.packer
+	p.mu.Lock()
+	type failed struct {
+		n *Node
+		d delay
+	}
+	var all []failed
+	for n, d := range p.delayed {
+		if d.err != nil {
+			v.ref(n)
+			all = append(all, failed{n, *d})
+		}
+	}
+	p.mu.Unlock()
+	out := []control.Failure{}
+	for _, f := range all {
+		out = append(out, control.Failure{Path: v.Path(f.n), Reason: f.d.err.Error(), Since: f.d.since, Attempts: f.d.attempts})
+		v.unref(f.n, 1)
+	}
+	sort.Slice(out, func(i, j int) bool { return out[i].Path < out[j].Path })
+	return out
+}

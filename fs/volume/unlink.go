@@ -1,0 +1,234 @@
+package volume
+
+import (
+	"golang.org/x/sys/unix"
+
+	"ckptfs/fs/tree"
+)
+
+// victim is a name that is about to go.
+type victim struct {
+	node *Node // nil when nobody knows it
+	st   unix.Stat_t
+	rec  tree.Record // of a regular file's last name
+	last bool
+}
+
+// prepare looks at dir/name before it goes and, if it is the last name of a node that somebody knows, takes hold of the
+// stub, so that open files and directories stay what they are. v.ns is held exclusively.
+func (v *Volume) prepare(dirfd int, name string) (victim, error) {
+	var t victim
+	if err := unix.Fstatat(dirfd, name, &t.st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return t, err
+	}
+	t.node = v.tab.findIno(t.st.Ino)
+	isDir := t.st.Mode&unix.S_IFMT == unix.S_IFDIR
+	t.last = isDir || t.st.Nlink <= 1
+	if !t.last {
+		if n := t.node; n != nil && len(n.names) == 1 {
+			// Another name exists that nobody has looked up: the node lives on by its descriptor.
+			return t, v.keepOpen(n, dirfd, name)
+		}
+		return t, nil
+	}
+	if t.st.Mode&unix.S_IFMT == unix.S_IFREG {
+		rec, err := tree.ReadRecord(procPath(dirfd, name))
+		if err == nil {
+			t.rec = rec
+		}
+	}
+	if t.node != nil {
+		return t, v.keepOpen(t.node, dirfd, name)
+	}
+	return t, nil
+}
+
+func (v *Volume) keepOpen(n *Node, dirfd int, name string) error {
+	if n.keep >= 0 {
+		return nil
+	}
+	fd, err := unix.Openat(dirfd, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err == nil {
+		n.keep = fd
+	}
+	return err
+}
+
+// gone updates the table after dir/name went. v.ns is held exclusively.
+func (v *Volume) gone(t *victim, dir *Node, name string) {
+	n := t.node
+	if n == nil {
+		return
+	}
+	v.dropAlias(n, dir, name)
+	v.tab.mu.Lock()
+	defer v.tab.mu.Unlock()
+	if len(n.names) == 0 {
+		n.dead = true
+		if t.last {
+			delete(v.tab.byIno, inoKey(n.ino))
+		}
+		n.refs++ // until bury
+	} else {
+		t.node = nil
+	}
+}
+
+// bury removes the raw copy of a file that lost its last name; who has it open keeps it. No lock is held.
+func (v *Volume) bury(t *victim) {
+	n := t.node
+	if n == nil {
+		if t.last && !t.rec.ID.IsZero() {
+			v.content.Remove(t.rec.ID)
+		}
+		return
+	}
+	if f := n.file; f != nil && t.last {
+		f.mu.Lock()
+		v.hot.remove(n)
+		if f.loaded && f.resident && f.raw == nil && f.users() > 0 {
+			v.openRaw(f)
+		}
+		if f.loaded {
+			t.rec = f.rec
+		}
+		if !t.rec.ID.IsZero() {
+			v.content.Remove(t.rec.ID)
+		}
+		if f.raw == nil {
+			f.resident = false
+		}
+		f.mu.Unlock()
+	}
+	v.unref(n, 1)
+}
+
+// Unlink removes a name that is no directory's.
+func (v *Volume) Unlink(dir *Node, name string) error { return v.remove(dir, name, 0) }
+
+// Rmdir removes an empty directory.
+func (v *Volume) Rmdir(dir *Node, name string) error { return v.remove(dir, name, unix.AT_REMOVEDIR) }
+
+func (v *Volume) remove(dir *Node, name string, flag int) error {
+	if v.readOnly {
+		return unix.EROFS
+	}
+	t, err := v.removeName(dir, name, flag)
+	if err == unix.ENOENT && flag == 0 {
+		return v.hideView(dir, name)
+	}
+	if err != nil {
+		return err
+	}
+	v.bury(&t)
+	return nil
+}
+
+func (v *Volume) removeName(dir *Node, name string, flag int) (victim, error) {
+	v.ns.Lock()
+	defer v.ns.Unlock()
+	dirfd, err := v.dirFd(dir)
+	if err != nil {
+		return victim{}, err
+	}
+	defer v.releaseDir(dir)
+	t, err := v.prepare(dirfd, name)
+	if err != nil {
+		return t, err
+	}
+	if err := unix.Unlinkat(dirfd, name, flag); err != nil {
+		v.unkeep(&t)
+		return t, err
+	}
+	v.gone(&t, dir, name)
+	return t, nil
+}
+
+// unkeep undoes keepOpen for a name that stayed.
+func (v *Volume) unkeep(t *victim) {
+	if n := t.node; n != nil && n.keep >= 0 && !n.dead {
+		unix.Close(n.keep)
+		n.keep = -1
+	}
+}
+
+// Rename moves a name. flags are renameat2(2)'s.
+func (v *Volume) Rename(oldDir *Node, oldName string, newDir *Node, newName string, flags uint32) error {
+	if v.readOnly {
+		return unix.EROFS
+	}
+	if flags&^(unix.RENAME_NOREPLACE|unix.RENAME_EXCHANGE) != 0 {
+		return unix.EINVAL
+	}
+	t, err := v.rename(oldDir, oldName, newDir, newName, flags)
+	if err == unix.ENOENT && v.isView(oldDir, oldName) {
+		return unix.EXDEV // mv copies it then, which makes a real file of it
+	}
+	if err != nil {
+		return err
+	}
+	v.bury(&t)
+	return nil
+}
+
+func (v *Volume) rename(oldDir *Node, oldName string, newDir *Node, newName string, flags uint32) (victim, error) {
+	var t victim
+	v.ns.Lock()
+	defer v.ns.Unlock()
+	oldFd, err := v.dirFd(oldDir)
+	if err != nil {
+		return t, err
+	}
+	defer v.releaseDir(oldDir)
+	newFd, err := v.dirFd(newDir)
+	if err != nil {
+		return t, err
+	}
+	defer v.releaseDir(newDir)
+
+	var st unix.Stat_t
+	if err := unix.Fstatat(oldFd, oldName, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return t, err
+	}
+	moved := v.tab.findIno(st.Ino)
+	if flags&unix.RENAME_NOREPLACE == 0 {
+		t, err = v.prepare(newFd, newName)
+		if err != nil && err != unix.ENOENT {
+			return t, err
+		}
+	}
+	if t.st.Ino == st.Ino && t.st.Ino != 0 { // two names of one file: rename(2) does nothing
+		v.unkeep(&t)
+		return victim{}, unix.Renameat2(oldFd, oldName, newFd, newName, uint(flags))
+	}
+	if err := unix.Renameat2(oldFd, oldName, newFd, newName, uint(flags)); err != nil {
+		v.unkeep(&t)
+		return t, err
+	}
+	if flags&unix.RENAME_EXCHANGE != 0 {
+		v.unkeep(&t)
+		v.moveAlias(moved, oldDir, oldName, newDir, newName)
+		v.moveAlias(t.node, newDir, newName, oldDir, oldName)
+		return victim{}, nil
+	}
+	v.gone(&t, newDir, newName)
+	v.moveAlias(moved, oldDir, oldName, newDir, newName)
+	return t, nil
+}
+
+// moveAlias renames a node in the table. v.ns is held exclusively.
+func (v *Volume) moveAlias(n, oldDir *Node, oldName string, newDir *Node, newName string) {
+	if n == nil {
+		return
+	}
+	v.tab.mu.Lock()
+	defer v.tab.mu.Unlock()
+	for i, a := range n.names {
+		if a.dir == oldDir && a.name == oldName {
+			newDir.refs++
+			n.names[i] = alias{newDir, newName}
+			v.tab.unref(oldDir, 1)
+			return
+		}
+	}
+}

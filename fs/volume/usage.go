@@ -1,0 +1,225 @@
+package volume
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"ckptfs/cas"
+	"ckptfs/fs/control"
+	"ckptfs/fs/tree"
+	"ckptfs/index/manifest"
+)
+
+// usage adds up what the files of a store refer to. It is the mark of mark-and-sweep: every manifest is looked at, so
+// its cost grows with the store; nothing is counted while files are saved.
+type usage struct {
+	v         *Volume
+	stats     control.Stats
+	inodes    map[uint64]bool
+	manifests map[cas.Hash]bool
+	objects   map[cas.Hash]bool
+	chunks    map[cas.Hash]bool
+	runs      map[string]*runUsage
+	order     []*runUsage
+}
+
+type runUsage struct {
+	control.RunStats
+	steps   map[string]bool
+	objects map[cas.Hash]bool
+	chunks  map[cas.Hash]bool
+}
+
+// Stats counts what the store holds and what it costs.
+func (v *Volume) Stats(ctx context.Context) (*control.Stats, error) {
+	u := &usage{
+		v: v, inodes: map[uint64]bool{}, manifests: map[cas.Hash]bool{}, objects: map[cas.Hash]bool{},
+		chunks: map[cas.Hash]bool{}, runs: map[string]*runUsage{},
+	}
+	if err := v.walk(ctx, "", u.file); err != nil {
+		return nil, err
+	}
+	s := &u.stats
+	var err error
+	if s.SegmentBytes, err = allocated(filepath.Join(v.dir, tree.SegmentsDir)); err != nil {
+		return nil, err
+	}
+	if s.IndexBytes, err = allocated(filepath.Join(v.dir, tree.IndexFile)); err != nil {
+		return nil, err
+	}
+	if s.ResidentBytes, err = v.residentBytes(); err != nil {
+		return nil, err
+	}
+	s.Chunks, s.Manifests = int64(len(u.chunks)), int64(len(u.manifests))
+	s.StoredBytes = s.SegmentBytes + s.IndexBytes
+	if s.DeadBytes, err = u.dead(); err != nil {
+		return nil, err
+	}
+	if s.StoredBytes > 0 {
+		s.Ratio = float64(s.PackedBytes) / float64(s.StoredBytes)
+	}
+	s.Runs = []control.RunStats{}
+	for _, r := range u.order {
+		r.Steps = int64(len(r.steps))
+		s.Runs = append(s.Runs, r.RunStats)
+	}
+	return s, nil
+}
+
+func (u *usage) file(path string, n *Node) error {
+	a, err := u.v.Stat(n)
+	if err == unix.ENOENT {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	run := u.run(path)
+	if u.inodes[n.ino] {
+		return nil // another hard link
+	}
+	u.inodes[n.ino] = true
+	s := &u.stats
+	s.Files++
+	s.LogicalBytes += a.Size
+	if run != nil {
+		run.Files++
+		run.LogicalBytes += a.Size
+	}
+	n.file.mu.Lock()
+	rec := n.file.rec
+	n.file.mu.Unlock()
+	if !rec.Packed() {
+		s.PlainBytes += a.Size
+		return nil
+	}
+	s.Packed++
+	s.PackedBytes += a.Size
+	return u.manifest(rec.Manifest, run)
+}
+
+func (u *usage) run(path string) *runUsage {
+	parts := strings.Split(path, "/")
+	if len(parts) < 3 || parts[0] != "runs" {
+		return nil
+	}
+	r := u.runs[parts[1]]
+	if r == nil {
+		r = &runUsage{steps: map[string]bool{}, objects: map[cas.Hash]bool{}, chunks: map[cas.Hash]bool{}}
+		r.Run = parts[1]
+		u.runs[parts[1]] = r
+		u.order = append(u.order, r)
+	}
+	if len(parts) > 3 {
+		r.steps[parts[2]] = true
+	}
+	return r
+}
+
+func (u *usage) manifest(h cas.Hash, run *runUsage) error {
+	m, err := u.v.asm.Manifest(h)
+	if err != nil {
+		return err
+	}
+	if !u.manifests[h] {
+		u.manifests[h] = true
+		u.stats.Tensors += int64(len(m.Tensors))
+	}
+	for _, o := range m.Objects {
+		if u.objects[o.Digest] && (run == nil || run.objects[o.Digest]) {
+			continue
+		}
+		u.objects[o.Digest] = true
+		if run != nil {
+			run.objects[o.Digest] = true
+		}
+		spans, err := u.v.spans(o)
+		if err != nil {
+			return err
+		}
+		for _, s := range spans {
+			u.chunk(s, run)
+		}
+	}
+	return nil
+}
+
+func (u *usage) chunk(s manifest.Span, run *runUsage) {
+	fresh := !u.chunks[s.Hash]
+	if fresh {
+		u.chunks[s.Hash] = true
+		u.stats.UniqueBytes += int64(s.Len)
+	}
+	if run != nil && !run.chunks[s.Hash] {
+		run.chunks[s.Hash] = true
+		run.UniqueBytes += int64(s.Len)
+		if fresh {
+			run.NewBytes += int64(s.Len)
+		}
+	}
+}
+
+// dead is what lies in the segments and no file refers to.
+func (u *usage) dead() (int64, error) {
+	hashes := make([]cas.Hash, 0, len(u.chunks)+len(u.objects)+len(u.manifests))
+	for _, set := range []map[cas.Hash]bool{u.chunks, u.objects, u.manifests} {
+		for h := range set {
+			hashes = append(hashes, h)
+		}
+	}
+	locs := make([]cas.Location, len(hashes))
+	if err := u.v.store.Locate(hashes, locs); err != nil {
+		return 0, err
+	}
+	live := map[cas.Location]bool{}
+	var bytes int64
+	for _, l := range locs {
+		if l.Segment != 0 && !live[l] {
+			live[l] = true
+			bytes += recordSize(l)
+		}
+	}
+	return max(u.stats.SegmentBytes-bytes, 0), nil
+}
+
+// recordSize is what a record takes in its segment, header and padding included, to within a few bytes.
+func recordSize(l cas.Location) int64 { return (int64(l.Stored) + 64 + 7) &^ 7 }
+
+// spans lists the chunks of an object.
+func (v *Volume) spans(o manifest.Object) ([]manifest.Span, error) {
+	if !o.List {
+		return []manifest.Span{{Hash: o.Digest, Len: uint32(o.Len)}}, nil
+	}
+	b, err := v.store.Get(o.Digest, nil)
+	if err != nil {
+		return nil, err
+	}
+	return manifest.DecodeList(b)
+}
+
+func (v *Volume) residentBytes() (int64, error) {
+	var sum int64
+	err := v.content.Each(func(_ tree.ID, bytes int64) error { sum += bytes; return nil }, nil)
+	return sum, err
+}
+
+// allocated is what a file, or the files of a folder, take on the disk.
+func allocated(path string) (int64, error) {
+	var sum int64
+	err := filepath.WalkDir(path, func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		var st unix.Stat_t
+		if err := unix.Lstat(path, &st); err != nil && err != unix.ENOENT {
+			return err
+		}
+		sum += st.Blocks * 512
+		return nil
+	})
+	return sum, err
+}

@@ -1,0 +1,385 @@
+package volume
+
+import (
+	"errors"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"ckptfs/formats"
+	"ckptfs/formats/detect"
+	"ckptfs/fs/view"
+)
+
+// viewSuffix is the name's end of a view; viewSources are the ends of the names it may stand beside, best first.
+const viewSuffix = ".safetensors"
+
+var viewSources = []string{".pt", ".pth", ".bin", ".ckpt"}
+
+// viewIno marks the inode numbers of views. The source's number is below it on every filesystem in use.
+const viewIno = 1 << 62
+
+// viewNode is the safetensors file beside a checkpoint. It belongs to one generation of its source's bytes: when those
+// change, the name leads to a new node.
+type viewNode struct {
+	src  *Node
+	gen  uint64
+	size int64
+
+	mu   sync.Mutex
+	plan *view.View // made at the first open
+}
+
+// underRuns reports whether dir is below runs/, where views appear. v.ns is held.
+func (n *Node) underRuns() bool {
+	for len(n.names) > 0 && n.names[0].dir != nil {
+		a := n.names[0]
+		if len(a.dir.names) == 0 || a.dir.names[0].dir == nil {
+			return a.name == "runs"
+		}
+		n = a.dir
+	}
+	return false
+}
+
+func (v *Volume) viewsHere(dir *Node) bool {
+	if v.noViews {
+		return false
+	}
+	v.ns.RLock()
+	defer v.ns.RUnlock()
+	return dir.underRuns()
+}
+
+// lookupView finds the view that dir/name is, with one reference more. ENOENT when it is none.
+func (v *Volume) lookupView(dir *Node, name string) (*Node, Attr, error) {
+	stem, ok := strings.CutSuffix(name, viewSuffix)
+	if !ok || stem == "" || !v.viewsHere(dir) {
+		return nil, Attr{}, unix.ENOENT
+	}
+	for _, ext := range viewSources {
+		src, _, err := v.child(dir, stem+ext)
+		if err != nil {
+			continue
+		}
+		n := v.viewOf(src)
+		v.unref(src, 1)
+		if n == nil {
+			continue
+		}
+		a, err := v.statView(n)
+		if err != nil {
+			v.unref(n, 1)
+			return nil, Attr{}, err
+		}
+		return n, a, nil
+	}
+	return nil, Attr{}, unix.ENOENT
+}
+
+// isView reports whether dir/name is a view's name.
+func (v *Volume) isView(dir *Node, name string) bool {
+	n, _, err := v.lookupView(dir, name)
+	if err == nil {
+		v.unref(n, 1)
+	}
+	return err == nil
+}
+
+// viewsIn lists the views in dir, given its real names.
+func (v *Volume) viewsIn(dir *Node, real []DirEntry) []DirEntry {
+	if !v.viewsHere(dir) {
+		return nil
+	}
+	taken := map[string]bool{}
+	for _, e := range real {
+		if strings.HasSuffix(e.Name, viewSuffix) {
+			taken[e.Name] = true
+		}
+	}
+	var out []DirEntry
+	for _, ext := range viewSources {
+		for _, e := range real {
+			stem, ok := strings.CutSuffix(e.Name, ext)
+			if !ok || stem == "" || e.Mode != unix.S_IFREG || taken[stem+viewSuffix] {
+				continue
+			}
+			src, _, err := v.child(dir, e.Name)
+			if err != nil {
+				continue
+			}
+			if n := v.viewOf(src); n != nil {
+				taken[stem+viewSuffix] = true
+				out = append(out, DirEntry{Name: stem + viewSuffix, Ino: n.ino, Mode: unix.S_IFREG, View: true})
+				v.unref(n, 1)
+			}
+			v.unref(src, 1)
+		}
+	}
+	return out
+}
+
+// viewOf returns the view of src with one reference more, or nil if it has none: it holds no tensors, somebody writes
+// it, or the view was unlinked.
+func (v *Volume) viewOf(src *Node) *Node {
+	f := src.file
+	if f == nil {
+		return nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if v.load(src) != nil || f.damaged != nil || f.writers > 0 || f.rec.ViewHidden {
+		return nil
+	}
+	size := f.rec.ViewSize
+	if !f.rec.Packed() {
+		size = v.measureView(src)
+	}
+	if size == 0 {
+		return nil
+	}
+	t := v.tab
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if n := src.viewNode; n != nil && n.view.gen == f.gen {
+		n.refs++
+		return n
+	}
+	n := &Node{id: t.newID(), ino: src.ino | viewIno, mode: unix.S_IFREG, keep: -1, refs: 1, dirfd: cachedFd{fd: -1}}
+	n.view = &viewNode{src: src, gen: f.gen, size: size}
+	src.refs++
+	src.viewNode = n
+	t.byID[n.id] = n
+	return n
+}
+
+// measureView is the size of the view of a file that is not packed yet, or 0. f.mu is held.
+func (v *Volume) measureView(n *Node) int64 {
+	f := n.file
+	if f.viewGen == f.gen+1 { // measured
+		return f.viewSize
+	}
+	f.viewGen, f.viewSize = f.gen+1, 0
+	if !f.resident {
+		return 0
+	}
+	if err := v.openRaw(f); err != nil {
+		return 0
+	}
+	defer v.closeSources(n)
+	st, err := f.raw.Stat()
+	if err != nil {
+		return 0
+	}
+	layout, err := detect.Detect(f.raw, st.Size())
+	if err != nil {
+		return 0
+	}
+	f.viewSize = ViewSize(layout.Format, layout.Regions, layout.Tensors)
+	return f.viewSize
+}
+
+// ViewSize is the size of the view of a file of these tensors, 0 if it has none.
+func ViewSize(format string, regions []formats.Region, tensors []formats.Tensor) int64 {
+	if format == "safetensors" || len(tensors) == 0 {
+		return 0
+	}
+	plan, err := view.Safetensors(regions, tensors)
+	if err != nil {
+		return 0
+	}
+	return plan.Size()
+}
+
+// statView describes a view: its source's owner, mode and times, and its own size.
+func (v *Volume) statView(n *Node) (Attr, error) {
+	a, err := v.Stat(n.view.src)
+	if err != nil {
+		return a, err
+	}
+	a.Ino, a.Size, a.Nlink = n.ino, n.view.size, 1
+	a.Blocks = (a.Size + 511) / 512
+	a.Settled = false
+	return a, nil
+}
+
+// openView opens a view. For writing, it becomes a real file first, and the caller looks the name up again: ESTALE
+// makes the kernel do that by itself.
+func (v *Volume) openView(n *Node, flags uint32) (*Handle, error) {
+	if flags&unix.O_ACCMODE != unix.O_RDONLY || flags&unix.O_TRUNC != 0 {
+		if err := v.materialise(n, flags&unix.O_TRUNC != 0); err != nil {
+			return nil, err
+		}
+		return nil, unix.ESTALE
+	}
+	if err := v.useView(n); err != nil {
+		return nil, err
+	}
+	v.ref(n)
+	return &Handle{Node: n, Mode: Cached, KeepCache: true}, nil
+}
+
+// useView makes a view readable; closeView ends it.
+func (v *Volume) useView(n *Node) error {
+	w := n.view
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f := w.src.file
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.gen != w.gen {
+		return unix.ESTALE
+	}
+	if err := v.openSource(f); err != nil {
+		return err
+	}
+	f.inside++
+	if w.plan == nil {
+		plan, err := v.planView(f)
+		if err == nil && plan.Size() != w.size {
+			err = errDamaged("the view's size is not what the record says")
+		}
+		if err != nil {
+			f.inside--
+			v.closeSources(w.src)
+			return err
+		}
+		w.plan = plan
+	}
+	return nil
+}
+
+// planView plans the view of an open source. f.mu is held.
+func (v *Volume) planView(f *file) (*view.View, error) {
+	if f.rec.Packed() {
+		m, err := v.asm.Manifest(f.rec.Manifest)
+		if err != nil {
+			return nil, err
+		}
+		return view.Safetensors(m.Regions, m.Tensors)
+	}
+	st, err := f.raw.Stat()
+	if err != nil {
+		return nil, err
+	}
+	layout, err := detect.Detect(f.raw, st.Size())
+	if err != nil {
+		return nil, err
+	}
+	return view.Safetensors(layout.Regions, layout.Tensors)
+}
+
+func (v *Volume) closeView(n *Node) {
+	f := n.view.src.file
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.inside--
+	v.closeSources(n.view.src)
+	if f.inside == 0 {
+		n.view.plan.Drop()
+	}
+}
+
+func (v *Volume) releaseView(h *Handle) {
+	v.closeView(h.Node)
+	v.unref(h.Node, 1)
+}
+
+func (v *Volume) readView(h *Handle, p []byte, off int64) (int, error) {
+	w := h.Node.view
+	f := w.src.file
+	f.mu.Lock()
+	same := f.gen == w.gen
+	f.mu.Unlock()
+	if !same {
+		v.report(slog.LevelWarn, "a view was read whose source has changed", "path", v.Path(w.src))
+		return 0, unix.ESTALE
+	}
+	k, err := w.plan.ReadAt(f, p, off)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return 0, v.readFailed(w.src, off, err)
+	}
+	return k, nil
+}
+
+// materialise makes a real file of a view, in its place.
+func (v *Volume) materialise(n *Node, empty bool) error {
+	if v.readOnly {
+		return unix.EROFS
+	}
+	src := n.view.src
+	v.ns.RLock()
+	if len(src.names) == 0 {
+		v.ns.RUnlock()
+		return unix.ESTALE
+	}
+	a := src.names[0]
+	v.ns.RUnlock()
+	st, err := v.Stat(src)
+	if err != nil {
+		return err
+	}
+	stem := a.name
+	for _, ext := range viewSources {
+		stem = strings.TrimSuffix(stem, ext)
+	}
+	name := stem + viewSuffix
+	node, _, h, err := v.Create(a.dir, name, st.Mode, unix.O_WRONLY, Caller{st.UID, st.GID})
+	if err == unix.EEXIST {
+		return nil // somebody was faster
+	}
+	if err != nil {
+		return err
+	}
+	defer v.unref(node, 1)
+	defer v.Release(h)
+	if empty {
+		return nil
+	}
+	if err := v.copyView(n, node); err != nil {
+		v.Unlink(a.dir, name)
+		return err
+	}
+	return nil
+}
+
+func (v *Volume) copyView(n, dst *Node) error {
+	if err := v.useView(n); err != nil {
+		return err
+	}
+	defer v.closeView(n)
+	dst.file.mu.Lock()
+	w, done, err := v.writable(dst)
+	dst.file.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	defer done()
+	src := io.NewSectionReader(viewReader{n.view}, 0, n.view.size)
+	_, err = io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{src}, make([]byte, 1<<20))
+	return err
+}
+
+type viewReader struct{ w *viewNode }
+
+func (r viewReader) ReadAt(p []byte, off int64) (int, error) {
+	return r.w.plan.ReadAt(r.w.src.file, p, off)
+}
+
+// hideView is unlink of a view: the record remembers it. ENOENT when dir/name is no view.
+func (v *Volume) hideView(dir *Node, name string) error {
+	n, _, err := v.lookupView(dir, name)
+	if err != nil {
+		return unix.ENOENT
+	}
+	defer v.unref(n, 1)
+	f := n.view.src.file
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	rec := f.rec
+	rec.ViewHidden = true
+	return v.writeRecord(n.view.src, rec)
+}

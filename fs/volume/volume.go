@@ -1,0 +1,297 @@
+// Package volume is the filesystem without FUSE: nodes, handles, the states of a file and the background work that
+// moves files between them.
+//
+//	resident            just written; truth is content/ID
+//	resident + packed   the raw copy is a cache; reads pass through it
+//	packed              no raw copy; reads are put together from chunks
+//
+//	          last close, packed             evicted (hot list, by hand)
+//	resident ───────────────────▶ resident + packed ─────────────────▶ packed
+//	    ▲                              │         ▲                       │
+//	    └──── opened for writing ──────┘         └─ hydrated (proved hot) ┤
+//	    ▲                                                                │
+//	    └───────────────── opened for writing: hydrated and synced first ┘
+//
+// The names are the host filesystem's: every operation on a name is the same operation on the stub in STORE/tree, under
+// ns, relative to a descriptor of its directory. The bytes being written are the host filesystem's too: content/ID.
+// Package ckptfs/fs/tree says which copy is true when; this package keeps to it.
+//
+// Locks, in the order in which they may be taken: file.mu, ns, then any of table.mu, fdCache.mu, packer.mu, hotList.mu,
+// file.io. ns is held shared by whatever resolves a name, exclusively by what takes one away; not over fsync or data.
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"ckptfs/cas/disk"
+	"ckptfs/cas/store"
+	"ckptfs/fs/assemble"
+	"ckptfs/fs/pack"
+	"ckptfs/fs/tree"
+	"ckptfs/index"
+)
+
+// ErrNotStore: the folder is no ckptfs store.
+var ErrNotStore = tree.ErrNotStore
+
+// LockedError says that another process has the store open.
+type LockedError = tree.LockedError
+
+// Options say how a store is opened.
+type Options struct {
+	Dir         string // the store's folder, absolute
+	Create      bool   // make a store if there is none
+	ReadOnly    bool   // refuse changes; nothing is packed
+	NoViews     bool   // no synthesised files
+	HotSize     int64  // bytes of raw copies to keep of packed files; -1: DefaultHotSize
+	CacheBytes  int64  // bytes of decoded chunks to keep in memory; 0: a default
+	PackWorkers int    // cores that packing may use; 0: all
+	Now         func() time.Time
+	Log         func(level slog.Level, msg string, args ...any) // nil: silent
+}
+
+// Volume is an open store.
+type Volume struct {
+	dir        string
+	readOnly   bool
+	noViews    bool
+	privileged bool // files may be given to others
+	now        func() time.Time
+	report     func(level slog.Level, msg string, args ...any)
+	started    time.Time
+
+	lock    *tree.Lock
+	content *tree.Content
+	index   *index.DB
+	store   *store.Store
+	asm     *assemble.Reader
+	pack    *pack.Packer
+
+	ns     sync.RWMutex
+	tab    *table
+	fds    *fdCache
+	root   *Node
+	rootFd int
+
+	kernel      Kernel
+	passthrough atomic.Bool
+	packer      *packer
+	hot         *hotList
+	hydrator    *hydrator
+	copyBufs    sync.Pool
+
+	mode, modeReason string // see Attach
+	mountpoint       string
+	recovery         string
+	closing          atomic.Bool
+	background       sync.WaitGroup
+}
+
+const (
+	maxHotSize   = 32 << 30
+	defaultCache = 256 << 20
+	openDirs     = 2048
+)
+
+// DefaultHotSize is 5 % of the disk that dir lies on, at most 32 GiB.
+func DefaultHotSize(dir string) int64 {
+	var st unix.Statfs_t
+	if unix.Statfs(dir, &st) != nil {
+		return maxHotSize
+	}
+	return min(int64(st.Blocks)*st.Bsize/20, maxHotSize)
+}
+
+// Open opens a store. The error is a *LockedError when another process has it, wraps ErrNotStore when there is none,
+// and cas.ErrNewer when a newer program wrote it.
+func Open(o Options) (*Volume, error) {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Log == nil {
+		o.Log = func(slog.Level, string, ...any) {}
+	}
+	format, err := tree.ReadFormat(o.Dir)
+	if errors.Is(err, ErrNotStore) && o.Create {
+		if err := tree.Create(o.Dir, o.Now()); err != nil {
+			return nil, fmt.Errorf("make a store: %w", err)
+		}
+		format, err = tree.ReadFormat(o.Dir)
+	}
+	if err != nil {
+		return nil, err
+	}
+	lock, err := tree.Acquire(o.Dir, o.Now())
+	if err != nil {
+		return nil, err
+	}
+	v := &Volume{
+		dir: o.Dir, readOnly: o.ReadOnly, noViews: o.NoViews, privileged: os.Geteuid() == 0, now: o.Now, report: o.Log,
+		started: o.Now(), lock: lock, content: tree.NewContent(o.Dir), tab: newTable(), fds: newFdCache(openDirs), rootFd: -1,
+	}
+	v.copyBufs.New = func() any { return make([]byte, 4<<20) }
+	if err := v.open(o, format); err != nil {
+		v.shut(false)
+		return nil, err
+	}
+	return v, nil
+}
+
+func (v *Volume) open(o Options, format *tree.Format) error {
+	if o.HotSize < 0 {
+		o.HotSize = DefaultHotSize(o.Dir)
+	}
+	if o.CacheBytes == 0 {
+		o.CacheBytes = defaultCache
+	}
+	v.kernel = noKernel{}
+	v.packer = newPacker(v)
+	v.hot = newHotList(v, o.HotSize)
+	v.hydrator = newHydrator(v)
+
+	var err error
+	v.index, err = index.Open(filepath.Join(v.dir, tree.IndexFile), index.Options{StoreID: format.ID})
+	if err != nil {
+		return err
+	}
+	if r := v.index.Recovered; r != "" {
+		v.report(slog.LevelWarn, "index made anew from the segments", "reason", r)
+	}
+	v.store, err = store.Open(disk.OS{}, filepath.Join(v.dir, tree.SegmentsDir), format.ID, v.index, store.Options{})
+	if err != nil {
+		return err
+	}
+	v.asm = assemble.New(v.store, assemble.Options{CacheBytes: o.CacheBytes})
+	v.pack = pack.New(v.store, pack.Options{Workers: o.PackWorkers})
+
+	if v.rootFd, err = unix.Open(v.treePath(), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil {
+		return fmt.Errorf("%s: %w", v.treePath(), err)
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(v.rootFd, &st); err != nil {
+		return err
+	}
+	v.root = v.tab.insert(&st)
+	v.root.names = []alias{{}}
+	return v.recover()
+}
+
+// recover brings the store in order after an unclean end, and starts the background work.
+func (v *Volume) recover() error {
+	before := v.lock.Before
+	s := &survey{v: v, repair: !before.Clean && before.PID != 0, stop: v.closing.Load}
+	if s.repair {
+		s.newBoot = before.Boot != tree.BootID()
+		s.seen = map[tree.ID]bool{}
+		if err := s.run(); err != nil {
+			return fmt.Errorf("recovery: %w", err)
+		}
+		v.recovery = s.report()
+		v.report(slog.LevelWarn, v.recovery)
+	}
+	if !v.readOnly {
+		v.packer.start()
+	}
+	v.hot.start()
+	v.hydrator.start()
+	if !s.repair && before.PID != 0 {
+		v.background.Add(1)
+		go func() {
+			defer v.background.Done()
+			if err := s.run(); err != nil {
+				v.report(slog.LevelError, "looking through the store failed", "reason", err)
+			}
+		}()
+	}
+	return nil
+}
+
+func (v *Volume) treePath() string { return filepath.Join(v.dir, tree.TreeDir) }
+
+// Dir is the store's folder.
+func (v *Volume) Dir() string { return v.dir }
+
+// Root is the mount's root.
+func (v *Volume) Root() *Node { return v.root }
+
+// Node returns the node of an id that the kernel holds, or nil.
+func (v *Volume) Node(id NodeID) *Node { return v.tab.get(id) }
+
+// Attach tells the volume who mounts it, how, and whether raw files may be read and written by the kernel itself.
+func (v *Volume) Attach(k Kernel, mountpoint string, passthrough bool, mode, reason string) {
+	v.kernel = k
+	v.mountpoint, v.mode, v.modeReason = mountpoint, mode, reason
+	v.passthrough.Store(passthrough)
+}
+
+// Close ends the background work and gives the store up. What was not packed stays resident. ctx bounds nothing yet
+// that could take long: packing stops between chunks.
+func (v *Volume) Close(context.Context) error {
+	v.closing.Store(true)
+	v.background.Wait()
+	if !v.readOnly {
+		v.packer.stop()
+	}
+	v.hydrator.stop()
+	v.hot.stop()
+	return v.shut(v.idle())
+}
+
+// idle reports whether no handle is left that could still write.
+func (v *Volume) idle() bool {
+	idle := true
+	v.eachNode(func(n *Node) {
+		if f := n.file; f != nil {
+			f.mu.Lock()
+			idle = idle && f.writers == 0
+			f.mu.Unlock()
+		}
+	})
+	return idle
+}
+
+func (v *Volume) shut(clean bool) error {
+	var errs []error
+	if v.asm != nil {
+		v.asm.Close()
+	}
+	if v.store != nil {
+		errs = append(errs, v.store.Close())
+	}
+	if v.index != nil {
+		errs = append(errs, v.index.Close())
+	}
+	if v.rootFd >= 0 {
+		unix.Close(v.rootFd)
+	}
+	err := errors.Join(errs...)
+	return errors.Join(err, v.lock.Release(clean && err == nil))
+}
+
+// readFailed logs a failed read with what it struck, and returns what the program gets.
+func (v *Volume) readFailed(n *Node, off int64, err error) error {
+	args := []any{"path", v.Path(n), "offset", off, "reason", err}
+	var ae *assemble.Error
+	if errors.As(err, &ae) {
+		args = append(args, "tensor", ae.Tensor)
+	}
+	v.report(slog.LevelError, "read failed", args...)
+	return unix.EIO
+}
+
+// noKernel is for a volume that nobody mounted.
+type noKernel struct{}
+
+func (noKernel) RegisterBacking(int) (int32, error)     { return 0, unix.ENOTSUP }
+func (noKernel) UnregisterBacking(int32)                {}
+func (noKernel) InvalidateData(id NodeID, off, n int64) {}

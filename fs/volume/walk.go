@@ -1,0 +1,72 @@
+package volume
+
+import (
+	"context"
+	"path"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// resolve finds the node of a path below the mount's root, with one reference more. Symlinks are not followed.
+func (v *Volume) resolve(p string) (*Node, error) {
+	n := v.root
+	v.ref(n)
+	for name := range strings.SplitSeq(strings.Trim(path.Clean("/"+p), "/"), "/") {
+		if name == "" {
+			continue
+		}
+		next, _, err := v.Lookup(n, name)
+		v.unref(n, 1)
+		if err != nil {
+			return nil, err
+		}
+		n = next
+	}
+	return n, nil
+}
+
+// walk calls f with every regular file at or below the node of p, each with its path. Names that go meanwhile are
+// passed over.
+func (v *Volume) walk(ctx context.Context, p string, f func(path string, n *Node) error) error {
+	n, err := v.resolve(p)
+	if err != nil {
+		return err
+	}
+	defer v.unref(n, 1)
+	return v.walkNode(ctx, strings.Trim(path.Clean("/"+p), "/"), n, f)
+}
+
+func (v *Volume) walkNode(ctx context.Context, p string, n *Node, f func(string, *Node) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if !n.IsDir() {
+		if n.file == nil {
+			return nil
+		}
+		return f(p, n)
+	}
+	names, err := v.list(n)
+	if err != nil {
+		return err
+	}
+	for _, e := range names {
+		if e.Name == "." || e.Name == ".." {
+			continue
+		}
+		c, _, err := v.child(n, e.Name)
+		if err == unix.ENOENT {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		err = v.walkNode(ctx, path.Join(p, e.Name), c, f)
+		v.unref(c, 1)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,121 @@
+package volume
+
+import (
+	"bytes"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// hiddenXattr: the store's own attributes are not shown and cannot be set.
+func hiddenXattr(name string) bool {
+	return name == "user.ckptfs" || strings.HasPrefix(name, "user.ckptfs.") || strings.HasPrefix(name, "trusted.ckptfs")
+}
+
+// unsupportedXattr: answered without a look, since `ls -l` asks for them once a file.
+func unsupportedXattr(name string) bool {
+	return strings.HasPrefix(name, "security.") || strings.HasPrefix(name, "system.posix_acl_")
+}
+
+// GetXattr reads an attribute into dest and returns its length; dest of length 0 asks for the length only.
+func (v *Volume) GetXattr(n *Node, name string, dest []byte) (int, error) {
+	switch {
+	case unsupportedXattr(name):
+		return 0, unix.EOPNOTSUPP
+	case hiddenXattr(name), n.view != nil:
+		return 0, unix.ENODATA
+	}
+	var k int
+	err := v.onStub(n, func(path string, follow bool) (err error) {
+		if follow {
+			k, err = unix.Getxattr(path, name, dest)
+		} else {
+			k, err = unix.Lgetxattr(path, name, dest)
+		}
+		return err
+	})
+	return k, err
+}
+
+// ListXattr lists names, each ended by a zero byte.
+func (v *Volume) ListXattr(n *Node, dest []byte) (int, error) {
+	if n.view != nil {
+		return 0, nil
+	}
+	buf := make([]byte, 64<<10)
+	var k int
+	err := v.onStub(n, func(path string, follow bool) (err error) {
+		if follow {
+			k, err = unix.Listxattr(path, buf)
+		} else {
+			k, err = unix.Llistxattr(path, buf)
+		}
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	var out []byte
+	for name := range bytes.SplitSeq(buf[:k], []byte{0}) {
+		if s := string(name); s != "" && !hiddenXattr(s) && !unsupportedXattr(s) {
+			out = append(append(out, name...), 0)
+		}
+	}
+	if len(dest) == 0 {
+		return len(out), nil
+	}
+	if len(out) > len(dest) {
+		return len(out), unix.ERANGE
+	}
+	return copy(dest, out), nil
+}
+
+// SetXattr sets an attribute. flags are setxattr(2)'s.
+func (v *Volume) SetXattr(n *Node, name string, value []byte, flags int) error {
+	if err := v.mayChangeXattr(n, name); err != nil {
+		return err
+	}
+	return v.onStub(n, func(path string, follow bool) error {
+		if follow {
+			return unix.Setxattr(path, name, value, flags)
+		}
+		return unix.Lsetxattr(path, name, value, flags)
+	})
+}
+
+// RemoveXattr removes an attribute.
+func (v *Volume) RemoveXattr(n *Node, name string) error {
+	if err := v.mayChangeXattr(n, name); err != nil {
+		return err
+	}
+	return v.onStub(n, func(path string, follow bool) error {
+		if follow {
+			return unix.Removexattr(path, name)
+		}
+		return unix.Lremovexattr(path, name)
+	})
+}
+
+func (v *Volume) mayChangeXattr(n *Node, name string) error {
+	switch {
+	case v.readOnly:
+		return unix.EROFS
+	case unsupportedXattr(name):
+		return unix.EOPNOTSUPP
+	case hiddenXattr(name), n.view != nil:
+		return unix.EPERM
+	}
+	return nil
+}
+
+// onStub calls f with a path to the node's stub, and whether the path is a link that f has to follow.
+func (v *Volume) onStub(n *Node, f func(path string, follow bool) error) error {
+	v.ns.RLock()
+	defer v.ns.RUnlock()
+	p, err := v.locate(n)
+	if err != nil {
+		return err
+	}
+	defer v.release(p)
+	return f(p.path(), p.magic)
+}

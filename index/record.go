@@ -1,0 +1,95 @@
+package index
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+
+	"ckptfs/cas"
+)
+
+const (
+	prefixLen = 2
+	tailLen   = 14
+	recordLen = tailLen + 4 + 4 + 3 + 3 + 1
+
+	// keyLen is how much of a hash the index holds.
+	keyLen = prefixLen + tailLen
+)
+
+// checkLocation returns an error for what a record has no room for.
+func checkLocation(l cas.Location) error {
+	if l.Segment == 0 || l.Off < 0 || l.Off%8 != 0 || l.Off/8 > 1<<32-1 || l.Stored > cas.MaxChunk || l.Raw > cas.MaxChunk || l.Kind == 0 {
+		return fmt.Errorf("index: location %+v cannot be held", l)
+	}
+	return nil
+}
+
+func appendRecord(p []byte, e *cas.Entry) []byte {
+	p = append(p, e.Hash[prefixLen:keyLen]...)
+	p = binary.BigEndian.AppendUint32(p, e.Segment)
+	p = binary.BigEndian.AppendUint32(p, uint32(e.Off/8))
+	p = append(p, byte(e.Stored>>16), byte(e.Stored>>8), byte(e.Stored))
+	p = append(p, byte(e.Raw>>16), byte(e.Raw>>8), byte(e.Raw))
+	return append(p, byte(e.Kind))
+}
+
+// location reads the record at the start of r.
+func location(r []byte) cas.Location {
+	_ = r[recordLen-1]
+	return cas.Location{
+		Segment: binary.BigEndian.Uint32(r[14:]),
+		Off:     int64(binary.BigEndian.Uint32(r[18:])) * 8,
+		Stored:  uint32(r[22])<<16 | uint32(r[23])<<8 | uint32(r[24]),
+		Raw:     uint32(r[25])<<16 | uint32(r[26])<<8 | uint32(r[27]),
+		Kind:    cas.Kind(r[28]),
+	}
+}
+
+// find is the record of tail in blob, or nil.
+func find(blob, tail []byte) []byte {
+	lo, hi := 0, len(blob)/recordLen
+	for lo < hi {
+		mid := int(uint(lo+hi) >> 1)
+		r := blob[mid*recordLen:]
+		switch bytes.Compare(r[:tailLen], tail) {
+		case 0:
+			return r[:recordLen]
+		case -1:
+			lo = mid + 1
+		default:
+			hi = mid
+		}
+	}
+	return nil
+}
+
+func checkBlob(key, blob []byte) error {
+	if len(key) != prefixLen || len(blob) == 0 || len(blob)%recordLen != 0 {
+		return fmt.Errorf("index: value of %d bytes at prefix %x: %w", len(blob), key, cas.ErrCorrupt)
+	}
+	return nil
+}
+
+// merge returns blob with the entries in it, which are ascending, of one prefix and of different hashes. The entry
+// replaces a record of its hash. It tells t of all that changes.
+func merge(blob []byte, entries []cas.Entry, t totals) []byte {
+	out := make([]byte, 0, len(blob)+len(entries)*recordLen)
+	for i := range entries {
+		e := &entries[i]
+		tail := e.Hash[prefixLen:keyLen]
+		n := 0
+		for n < len(blob) && bytes.Compare(blob[n:n+tailLen], tail) < 0 {
+			n += recordLen
+		}
+		out = append(out, blob[:n]...)
+		blob = blob[n:]
+		if len(blob) > 0 && bytes.Equal(blob[:tailLen], tail) {
+			t.add(location(blob), -1)
+			blob = blob[recordLen:]
+		}
+		out = appendRecord(out, e)
+		t.add(e.Location, 1)
+	}
+	return append(out, blob...)
+}

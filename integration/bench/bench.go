@@ -1,0 +1,208 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"ckptfs/integration/daemon"
+
+	"golang.org/x/sys/unix"
+)
+
+// bench is a plain folder and a mounted store beside each other on one filesystem.
+type bench struct {
+	options
+	plain  string // folder of the native side
+	daemon *daemon.Daemon
+	// syncCost is what `ckptfs sync` takes when there is nothing to do: the start of a process, mostly.
+	syncCost time.Duration
+}
+
+func newBench(o options) (*bench, error) {
+	bin, err := filepath.Abs(o.bin)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(bin); err != nil {
+		return nil, fmt.Errorf("%w (make builds it)", err)
+	}
+	if o.dir, err = os.MkdirTemp(o.dir, "ckptfs-bench-"); err != nil {
+		return nil, err
+	}
+	if o.dir, err = filepath.Abs(o.dir); err != nil {
+		return nil, err
+	}
+	b := &bench{options: o, plain: filepath.Join(o.dir, "plain")}
+	b.daemon = &daemon.Daemon{
+		Bin: bin, Store: filepath.Join(o.dir, "store"), Dir: filepath.Join(o.dir, "mnt"), Log: filepath.Join(o.dir, "log"),
+	}
+	err = errors.Join(os.Mkdir(b.plain, 0o755), os.Mkdir(b.daemon.Dir, 0o755), b.mount())
+	if err == nil {
+		err = b.introduce()
+	}
+	if err != nil {
+		err = fmt.Errorf("%w\n%s", err, b.logTail())
+		b.close()
+		return nil, err
+	}
+	return b, nil
+}
+
+// introduce prints what is measured on what.
+func (b *bench) introduce() error {
+	var st unix.Statfs_t
+	if err := unix.Statfs(b.plain, &st); err != nil {
+		return err
+	}
+	fsName := map[int64]string{0xef53: "ext4", 0x58465342: "xfs", 0x9123683e: "btrfs", 0x01021994: "tmpfs", 0x794c7630: "overlayfs"}[st.Type]
+	if fsName == "" {
+		fsName = fmt.Sprintf("filesystem %#x", st.Type)
+	}
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		return err
+	}
+	var status struct {
+		Mode   string `json:"mode"`
+		Reason string `json:"mode_reason"`
+	}
+	if err := b.json(&status, "status", "--json", b.daemon.Dir); err != nil {
+		return err
+	}
+	var costs sample
+	for range 5 {
+		start := time.Now()
+		if err := b.sync(); err != nil {
+			return err
+		}
+		costs.add(time.Since(start).Seconds())
+	}
+	b.syncCost = time.Duration(costs.median() * 1e9)
+	mode := status.Mode
+	if status.Reason != "" {
+		mode += " (" + status.Reason + ")"
+	}
+	fmt.Printf("%d cores, kernel %s, %s; mode %s; files of %s, %d pairs a figure; median (lowest–highest); ratio to the plain folder\n",
+		runtime.NumCPU(), unix.ByteSliceToString(u.Release[:]), fsName, mode, bytesText(b.size), b.rounds)
+	return nil
+}
+
+// mount starts the daemon with these flags beside those of the whole run.
+func (b *bench) mount(flags ...string) error {
+	b.daemon.Flags = append(flags, b.flags...)
+	return b.daemon.Start()
+}
+
+func (b *bench) remount(flags ...string) error {
+	return errors.Join(b.daemon.Stop(), b.mount(flags...))
+}
+
+func (b *bench) close() {
+	_ = b.daemon.Clean()
+	_ = os.RemoveAll(b.dir)
+}
+
+func (b *bench) logTail() string {
+	log, _ := os.ReadFile(b.daemon.Log)
+	lines := strings.Split(strings.TrimSpace(string(log)), "\n")
+	return "the daemon's log ends:\n" + strings.Join(lines[max(0, len(lines)-20):], "\n")
+}
+
+func (b *bench) sync() error {
+	_, err := b.daemon.CLI("sync", b.daemon.Dir)
+	return err
+}
+
+func (b *bench) json(v any, args ...string) error {
+	out, err := b.daemon.CLI(args...)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal([]byte(out), v)
+}
+
+func (b *bench) pythonRun(program string, args ...string) (string, error) {
+	cmd := exec.Command(b.python, append([]string{filepath.Join(b.programs, program)}, args...)...)
+	cmd.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1")
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", program, err)
+	}
+	return string(out), nil
+}
+
+// settle waits until the disk has nothing left to write, so that no figure pays for the one before it.
+func (b *bench) settle() error {
+	d, err := os.Open(b.plain)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return unix.Syncfs(int(d.Fd()))
+}
+
+// memory is the daemon's resident set now and at its highest, in bytes.
+func (b *bench) memory() (now, peak int64) {
+	for _, pid := range b.daemon.PIDs() {
+		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+		for line := range strings.Lines(string(text)) {
+			f := strings.Fields(line)
+			if len(f) == 3 {
+				n, _ := strconv.ParseInt(f[1], 10, 64)
+				switch f[0] {
+				case "VmRSS:":
+					now += n << 10
+				case "VmHWM:":
+					peak += n << 10
+				}
+			}
+		}
+	}
+	return now, peak
+}
+
+// resetPeak starts a new highest value. It needs leave to write to the daemon's /proc; without it the peak is that
+// of the daemon's whole life.
+func (b *bench) resetPeak() {
+	for _, pid := range b.daemon.PIDs() {
+		_ = os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0)
+	}
+}
+
+// cool drops a file's pages from the kernel's cache.
+func cool(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	return unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED)
+}
+
+// coolStore drops what the kernel caches of the store's segments and content.
+func (b *bench) coolStore() error {
+	for _, sub := range []string{"segments", "content"} {
+		err := filepath.WalkDir(filepath.Join(b.daemon.Store, sub), func(path string, d os.DirEntry, err error) error {
+			if err != nil || !d.Type().IsRegular() {
+				return err
+			}
+			return cool(path)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,112 @@
+// Command bench measures ckptfs against the filesystem that its store lies on, in the same run: each figure is
+// taken in pairs, now one first and now the other, and is told as the median with the lowest and the highest.
+//
+//	go run ./integration/bench [-size 1G] [-rounds 5] [-only write,read,torch,dedup,resnet] [-dir FOLDER] [-served]
+//
+// It needs a built bin/ckptfs and, in CKPTFS_PYTHON, a Python with torch and safetensors; `make bench` sees to both.
+// Run it on a quiet machine, with some 10 times -size free in FOLDER (default: the folder for temporary files).
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+type options struct {
+	bin, python, programs, dir string
+	size                       int64
+	rounds                     int
+	only                       []string
+	flags                      []string // of ckptfs mount
+}
+
+type section struct {
+	name string
+	run  func(*bench) error
+}
+
+var sections = []section{
+	{"write", (*bench).writes},
+	{"read", (*bench).reads},
+	{"torch", (*bench).torch},
+	{"dedup", (*bench).dedup},
+	{"resnet", (*bench).resnet},
+}
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	var o options
+	var size, only string
+	var served bool
+	flag.StringVar(&size, "size", "1G", "bytes of the files that are written and read, with K, M or G")
+	flag.IntVar(&o.rounds, "rounds", 5, "pairs per figure")
+	flag.StringVar(&only, "only", "", "sections: write,read,torch,dedup,resnet (default all; dedup is a part of write)")
+	flag.StringVar(&o.dir, "dir", "", "where the store and the plain folder are made")
+	flag.StringVar(&o.bin, "bin", "bin/ckptfs", "the program")
+	flag.StringVar(&o.programs, "programs", "integration/programs", "the Python programs")
+	flag.BoolVar(&served, "served", false, "mount with --no-passthrough")
+	flag.Parse()
+	var err error
+	if o.size, err = parseSize(size); err != nil {
+		return err
+	}
+	if o.python = os.Getenv("CKPTFS_PYTHON"); o.python == "" {
+		o.python = "python3"
+	}
+	if served {
+		o.flags = append(o.flags, "--no-passthrough")
+	}
+	for _, name := range strings.FieldsFunc(only, func(r rune) bool { return r == ',' }) {
+		if !slices.ContainsFunc(sections, func(s section) bool { return s.name == name }) {
+			return fmt.Errorf("-only %s: no such section", name)
+		}
+		o.only = append(o.only, name)
+	}
+
+	b, err := newBench(o)
+	if err != nil {
+		return err
+	}
+	defer b.close()
+	interrupted := make(chan os.Signal, 1)
+	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-interrupted
+		b.close()
+		os.Exit(130)
+	}()
+	for _, s := range sections {
+		if len(o.only) == 0 && s.name == "dedup" || len(o.only) > 0 && !slices.Contains(o.only, s.name) {
+			continue
+		}
+		if err := s.run(b); err != nil {
+			return fmt.Errorf("%s: %w\n%s", s.name, err, b.logTail())
+		}
+	}
+	return nil
+}
+
+func parseSize(s string) (int64, error) {
+	shift := 0
+	if i := strings.IndexAny(s, "KMG"); i >= 0 && i == len(s)-1 {
+		shift = map[byte]int{'K': 10, 'M': 20, 'G': 30}[s[i]]
+		s = s[:i]
+	}
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil || n <= 0 {
+		return 0, fmt.Errorf("-size %q: want a number and K, M or G", s)
+	}
+	return n << shift, nil
+}

@@ -1,0 +1,139 @@
+package integration
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"ckptfs/integration/daemon"
+
+	"golang.org/x/sys/unix"
+)
+
+// safetensorsOf builds a file of U8 tensors in the given order, each of the same size, and the data's offset.
+func safetensorsOf(names []string, data [][]byte) (file []byte, start int) {
+	type entry struct {
+		DType   string `json:"dtype"`
+		Shape   [1]int `json:"shape"`
+		Offsets [2]int `json:"data_offsets"`
+	}
+	header := map[string]entry{}
+	off := 0
+	for i, name := range names {
+		header[name] = entry{"U8", [1]int{len(data[i])}, [2]int{off, off + len(data[i])}}
+		off += len(data[i])
+	}
+	h, err := json.Marshal(header)
+	if err != nil {
+		panic(err)
+	}
+	h = append(h, bytes.Repeat([]byte(" "), (8-len(h)%8)%8)...)
+	file = append(binary.LittleEndian.AppendUint64(nil, uint64(len(h))), h...)
+	return append(file, bytes.Join(data, nil)...), 8 + len(h)
+}
+
+// damage flips a bit where the segments hold the bytes of needle, which does not compress and so is there as it is.
+func (m *mount) damage(needle []byte) {
+	m.t.Helper()
+	segments, err := filepath.Glob(filepath.Join(m.Store, "segments", "*"))
+	m.must(err)
+	for _, path := range segments {
+		b, err := os.ReadFile(path)
+		m.must(err)
+		if i := bytes.Index(b, needle); i >= 0 {
+			f, err := os.OpenFile(path, os.O_WRONLY, 0)
+			m.must(err)
+			_, err = f.WriteAt([]byte{b[i] ^ 1}, int64(i))
+			m.must(errors.Join(err, f.Close()))
+			return
+		}
+	}
+	m.t.Fatal("the bytes to damage are in no segment")
+}
+
+// TestCorruptChunk: reads that need a damaged chunk fail with EIO and are logged by file and tensor; nothing else is
+// touched.
+func TestCorruptChunk(t *testing.T) {
+	t.Parallel()
+	modes(t, func(t *testing.T, m *mount) {
+		const n = 2 * mib
+		names := []string{"layer.0.weight", "layer.1.weight", "layer.2.weight"}
+		data := [][]byte{noise(1, n), noise(2, n), noise(3, n)}
+		whole, start := safetensorsOf(names, data)
+		m.write("runs/a/1/x.safetensors", whole)
+		m.write("other", noise(4, 3*mib))
+		m.evict("runs/a/1/x.safetensors", "other")
+		m.must(m.Stop())
+		m.damage(data[1][mib+1000 : mib+1064]) // in the 1 MiB chunk grid: at 256 KiB × 4 of the second tensor
+		m.must(m.Start())
+
+		read := func(off, n int) ([]byte, error) {
+			f, err := os.Open(m.path("runs/a/1/x.safetensors"))
+			m.must(err)
+			defer f.Close()
+			_ = unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_RANDOM)
+			p := make([]byte, n)
+			_, err = f.ReadAt(p, int64(off))
+			return p, err
+		}
+		if _, err := read(start+n+mib, 4096); !errors.Is(err, unix.EIO) {
+			t.Errorf("reading the damaged chunk: %v, want EIO", err)
+		}
+		if _, err := os.ReadFile(m.path("runs/a/1/x.safetensors")); !errors.Is(err, unix.EIO) {
+			t.Errorf("reading the whole damaged file: %v, want EIO", err)
+		}
+		for _, r := range []struct{ off, n int }{{0, start + n}, {start + n, mib}, {start + n + mib + 256<<10, mib - 256<<10}, {start + 2*n, n}} {
+			p, err := read(r.off, r.n)
+			if err != nil {
+				t.Errorf("reading [%d, %d), which is not damaged: %v", r.off, r.off+r.n, err)
+			} else if !bytes.Equal(p, whole[r.off:r.off+r.n]) {
+				t.Errorf("[%d, %d): %s", r.off, r.off+r.n, difference(whole[r.off:r.off+r.n], p))
+			}
+		}
+		m.want("other", noise(4, 3*mib))
+		m.must(daemon.Until("the log to tell of the damage", func() bool {
+			log := m.logText()
+			return bytes.Contains([]byte(log), []byte("runs/a/1/x.safetensors")) && bytes.Contains([]byte(log), []byte(names[1]))
+		}))
+		// The daemon serves on; hydrating what cannot be whole fails and leaves no half copy.
+		said, code := m.cliOutcome("hydrate", m.path("runs/a/1/x.safetensors"))
+		if state := m.show("runs/a/1/x.safetensors").State; state != packed {
+			t.Errorf("hydrating a damaged file: exit status %d (%s), and it is %q", code, said, state)
+		}
+		m.write("fresh", []byte("fresh"))
+		m.want("fresh", []byte("fresh"))
+	}, "--hot-size", "0")
+}
+
+// cliOutcome runs a command that may fail.
+func (m *mount) cliOutcome(args ...string) (said string, code int) {
+	m.t.Helper()
+	out, err := m.CLI(args...)
+	var exit *daemon.ExitError
+	if errors.As(err, &exit) {
+		return exit.Stderr, exit.Code
+	}
+	return out, 0
+}
+
+// TestDamagedIndex: an index.db that is not one any more is as good as none.
+func TestDamagedIndex(t *testing.T) {
+	t.Parallel()
+	m := newMount(t)
+	for i := range 4 {
+		m.write(fmt.Sprintf("f%d", i), noise(uint64(i), mib))
+	}
+	m.sync()
+	m.cli("evict", m.Dir)
+	m.must(m.Stop())
+	m.must(os.WriteFile(filepath.Join(m.Store, "index.db"), noise(9, 64<<10), 0o600))
+	m.must(m.Start())
+	for i := range 4 {
+		m.want(fmt.Sprintf("f%d", i), noise(uint64(i), mib))
+	}
+}

@@ -1,0 +1,114 @@
+package integration
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// smallDisk mounts an ext4 of n MiB and returns its folder.
+func smallDisk(t *testing.T, n int) string {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: makes a small filesystem")
+	}
+	dir, image := t.TempDir(), filepath.Join(t.TempDir(), "image")
+	script := `truncate -s "$2"M "$1" && mkfs.ext4 -q -m 0 "$1" && mount -o loop "$1" "$3"`
+	if out, err := exec.Command("sh", "-c", script, "sh", image, fmt.Sprint(n), dir).CombinedOutput(); err != nil {
+		t.Logf("no loop device here, tmpfs instead: %s", out)
+		if err := unix.Mount("none", dir, "tmpfs", 0, fmt.Sprintf("size=%dm,mode=755", n)); err != nil {
+			missing(t, "neither an ext4 image nor a tmpfs can be mounted here: %v", err)
+		}
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, 0); err != nil {
+			t.Errorf("unmounting the small disk: %v", err)
+			_ = unix.Unmount(dir, unix.MNT_DETACH)
+		}
+	})
+	return dir
+}
+
+// TestFullDisk: the writer gets ENOSPC, what was closed before stays whole, and packing goes on when there is
+// space again.
+func TestFullDisk(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []string{"passthrough", "served"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			disk := smallDisk(t, 256)
+			ballast := filepath.Join(disk, "ballast")
+			m := prepare(t, disk, map[string][]string{"served": {"--no-passthrough"}}[mode]...)
+			m.Log = filepath.Join(t.TempDir(), "log") // on another disk
+			m.must(m.Start())
+			b, err := os.Create(ballast)
+			m.must(err)
+			m.must(unix.Fallocate(int(b.Fd()), 0, 0, 120*mib))
+			m.must(b.Close())
+
+			const n = 6 * mib
+			closed := 0
+			var full error
+			for i := 0; full == nil && i < 100; i++ {
+				if full = os.WriteFile(m.path(fmt.Sprint(i)), noise(uint64(i), n), 0o644); full == nil {
+					closed++
+				}
+			}
+			t.Logf("%d files of 6 MiB closed, then: %v", closed, full)
+			if !errors.Is(full, unix.ENOSPC) {
+				t.Fatalf("writing to a full disk: %v, want ENOSPC", full)
+			}
+			if closed < 5 {
+				t.Errorf("only %d files fitted into 120 MiB", closed)
+			}
+			for i := range closed {
+				m.want(fmt.Sprint(i), noise(uint64(i), n))
+			}
+			m.cli("stats", m.Dir)
+			m.cli("status", m.Dir)
+
+			m.must(os.Remove(ballast))
+			m.must(os.Remove(m.path(fmt.Sprint(closed)))) // what did not fit
+			m.sync()
+			for i := range closed {
+				m.wantState(fmt.Sprint(i), packed, both)
+			}
+			if s := m.status(); len(s.Failures) > 0 {
+				t.Errorf("failures are still told of: %+v", s.Failures)
+			}
+			m.write("after", noise(200, n))
+			m.sync()
+			m.cli("evict", m.Dir)
+			m.want("after", noise(200, n))
+			m.remount()
+			for i := range closed {
+				m.want(fmt.Sprint(i), noise(uint64(i), n))
+			}
+		})
+	}
+}
+
+// TestFullDiskKilled: killed on a full disk, the store mounts again and has all that was closed.
+func TestFullDiskKilled(t *testing.T) {
+	t.Parallel()
+	disk := smallDisk(t, 192)
+	m := prepare(t, disk)
+	m.Log = filepath.Join(t.TempDir(), "log")
+	m.must(m.Start())
+	closed := 0
+	for ; closed < 100; closed++ {
+		if os.WriteFile(m.path(fmt.Sprint(closed)), noise(uint64(closed), 5*mib), 0o644) != nil {
+			break
+		}
+	}
+	m.kill9()
+	m.must(m.Start())
+	for i := range closed {
+		m.want(fmt.Sprint(i), noise(uint64(i), 5*mib))
+	}
+}
