@@ -50,7 +50,7 @@ func TestContiguous(t *testing.T) {
 		{[]int64{2, 3}, []int64{4, 1}, false},
 		{[]int64{2, 3}, []int64{0, 1}, false},
 		{[]int64{1, 3}, []int64{99, 1}, true}, // the stride of a single element doesn't matter
-		{[]int64{0, 3}, []int64{7, 7}, true}, // nor do those of none
+		{[]int64{0, 3}, []int64{7, 7}, true},  // nor do those of none
 		{[]int64{3, 0}, []int64{7, 7}, true},
 	} {
 		x := Tensor{DType: F32, Shape: c.shape, Stride: c.stride}

@@ -222,7 +222,7 @@ func (m *mount) hydrate(names ...string) {
 func (m *mount) wantState(name string, states ...string) {
 	m.t.Helper()
 	var got string
-	err := daemon.Until("", func() bool {
+	err := daemon.Within(daemon.Patience/4, "", func() bool {
 		got = m.show(name).State
 		return slices.Contains(states, got)
 	})

@@ -219,6 +219,7 @@ func startSession(t *testing.T, name string, args ...string) *session {
 		select {
 		case pid := <-s.p.pid:
 			_ = syscall.Kill(pid, syscall.SIGKILL) // hold.py never sees an end of file: this side holds both ends
+			<-s.p.rc                               // its mappings are gone then, and nothing is busy with them
 		default:
 		}
 		s.stdin.Close()

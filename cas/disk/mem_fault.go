@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"math/rand/v2"
+	"path"
 	"slices"
 )
 
@@ -117,8 +118,11 @@ func (m *Mem) CrashClone(rng *rand.Rand) *Mem {
 		names = append(names, name)
 	}
 	slices.Sort(names)
-	for _, name := range names {
+	for _, name := range names { // parents before their children
 		n := t[name]
+		if d, ok := c.live[path.Dir(name)]; !ok || d != nil {
+			continue // in a directory that is gone
+		}
 		if n != nil {
 			data := n.crash(rng)
 			n = &inode{data: data, durable: bytes.Clone(data)}

@@ -38,9 +38,6 @@ func (s *Store) flush() error {
 		}
 		if err := s.sync(t); err != nil {
 			s.abandon(t, group[:n], err)
-			if mark.Segment == t.w.Number() { // the index must not claim to know more of it than is left
-				mark.Off = min(mark.Off, t.synced)
-			}
 		} else {
 			t.synced = max(t.synced, end(group[n-1].entry))
 			durable = append(durable, group[:n]...)
@@ -53,7 +50,8 @@ func (s *Store) flush() error {
 		for i, r := range durable {
 			entries[i] = r.entry
 		}
-		// The mark must lie in what is durable: of an active segment in which nothing is, a crash may leave no file.
+		// The mark must lie in what is durable: of a segment in which nothing is, a crash may leave no file, and of one
+		// that was just abandoned less is left.
 		last := entries[len(entries)-1]
 		if m := (cas.Watermark{Segment: last.Segment, Off: end(last)}); m.Before(mark) {
 			mark = m

@@ -170,15 +170,21 @@ func (s *Store) sealOld(n uint32, recs []segment.Record) error {
 	return err
 }
 
-// gap counts a range without a valid record. Behind the watermark it is a write that a crash cut short.
+// gap counts a range without a valid record. What lies behind the watermark is a write that a crash cut short.
 func (rp *replay) gap(n uint32, g segment.Range) {
 	st := &rp.s.stats
+	known := g.End
 	if rp.from.Segment != 0 && rp.from.Before(cas.Watermark{Segment: n, Off: g.End}) {
-		st.Leftover += g.End - g.Off
-		return
+		known = g.Off
+		if n == rp.from.Segment {
+			known = max(g.Off, rp.from.Off)
+		}
 	}
-	st.Damaged++
-	st.DamagedBytes += g.End - g.Off
+	if known > g.Off {
+		st.Damaged++
+		st.DamagedBytes += known - g.Off
+	}
+	st.Leftover += g.End - known
 }
 
 // add takes a record into the index if it lies behind the watermark and is of a kind that belongs there.

@@ -16,7 +16,7 @@ import (
 	"ckptfs/formats/torchzip"
 )
 
-// parsers has each known format once. Their first bytes exclude each other, so the order does not matter.
+// parsers has each known format once, in the order in which they are asked.
 var parsers = []formats.Parser{
 	safetensors.Parser{},
 	torchzip.Parser{},
@@ -58,25 +58,26 @@ func parse(p formats.Parser, r io.ReaderAt, size int64) (l *formats.Layout, err 
 const SniffLen = 4096
 
 // Sniff reports whether a file of size bytes that starts with prefix may be of a known format. It is quick and errs
-// towards yes: only a file that it says no to may be taken for none without Detect.
+// towards yes: a file that it says no to is none.
 func Sniff(prefix []byte, size int64) bool {
-	if name, ok := zipName(prefix); ok {
-		return bytes.IndexByte(name, '/') > 0
-	}
-	if len(prefix) < 8 || size < 8 {
-		return false
-	}
-	n := binary.LittleEndian.Uint64(prefix)
-	return n <= safetensors.MaxHeader && int64(n) <= size-8 && safetensors.StartsObject(prefix[8:])
+	return sniffSafetensors(prefix, size) || sniffZip(prefix)
 }
 
-// zipName is the name in the zip local header that p starts with, as far as p has it. Torch names its records
-// <stem>/data.pkl and so on, a stem being a file's name and at most 255 bytes; a zip of plain files has no folder.
-func zipName(p []byte) (name []byte, ok bool) {
+func sniffSafetensors(p []byte, size int64) bool {
+	if len(p) < 8 || size < 8 {
+		return false
+	}
+	n := binary.LittleEndian.Uint64(p)
+	return n <= safetensors.MaxHeader && int64(n) <= size-8 && safetensors.StartsObject(p[8:])
+}
+
+// sniffZip looks at the name in the local header that p starts with. Torch names its records <stem>/data.pkl and so on;
+// a zip of plain files has no folder.
+func sniffZip(p []byte) bool {
 	const sig, nameLen, header = "PK\x03\x04", 26, 30
 	if len(p) < header || string(p[:4]) != sig {
-		return nil, false
+		return false
 	}
-	n := int(binary.LittleEndian.Uint16(p[nameLen:]))
-	return p[header:min(len(p), header+n)], true
+	end := header + int(binary.LittleEndian.Uint16(p[nameLen:]))
+	return end > len(p) || bytes.IndexByte(p[header:end], '/') >= 0
 }

@@ -3,6 +3,7 @@ package pickle
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"math"
 	"strconv"
 )
@@ -204,7 +205,10 @@ func (m *machine) stepNumber(op byte) error {
 		return m.pushNode(node{kind: Opaque, a: uint64(s)})
 	}
 	v, err := strconv.ParseInt(string(p), 10, 64)
-	if err != nil {
+	switch {
+	case errors.Is(err, strconv.ErrRange):
+		return m.pushNode(node{kind: Opaque, a: uint64(s)})
+	case err != nil:
 		return syntax("integer in text")
 	}
 	return m.pushInt(v)

@@ -206,7 +206,9 @@ func (f *File) fill(pieces []piece, direct bool) (first *Error) {
 		if q.e != nil {
 			<-q.e.done
 			if err = q.e.err; err == nil {
-				copy(q.dst, q.e.data[q.skip:])
+				if err = fits(q.span, q.e.data); err == nil {
+					copy(q.dst, q.e.data[q.skip:])
+				}
 			}
 			f.r.chunks.release(q.e)
 		}

@@ -197,13 +197,21 @@ func (r *Reader) fetch(s manifest.Span, buf []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(p) != int(s.Len) {
-		err := fmt.Errorf("%d bytes, want %d: %w", len(p), s.Len, cas.ErrCorrupt)
-		return nil, &cas.ChunkError{Hash: s.Hash, Err: err}
+	if err := fits(s, p); err != nil {
+		return nil, err
 	}
 	r.fetched.Add(1)
 	r.fetchedBytes.Add(int64(len(p)))
 	return p, nil
+}
+
+// fits returns an error unless p has the length that a manifest or a list says.
+func fits(s manifest.Span, p []byte) error {
+	if len(p) == int(s.Len) {
+		return nil
+	}
+	err := fmt.Errorf("%d bytes, want %d: %w", len(p), s.Len, cas.ErrCorrupt)
+	return &cas.ChunkError{Hash: s.Hash, Err: err}
 }
 
 // load fetches the chunk of an entry that the caller has claimed.

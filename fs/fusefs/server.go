@@ -72,6 +72,7 @@ func Mount(v *volume.Volume, mountpoint string, o Options) (*Server, error) {
 		DirectMount:              os.Geteuid() == 0,
 		DisableSplice:            true, // a reply of 1 MiB does not fit into a pipe of 1 MiB with its header
 		ExplicitDataCacheControl: true,
+		PanicHandler:             crash,
 		MaxStackDepth:            stackDepth(v.Dir()),
 		ExtraCapabilities: fuse.CAP_ATOMIC_O_TRUNC | fuse.CAP_HANDLE_KILLPRIV_V2 | fuse.CAP_READDIRPLUS_AUTO |
 			fuse.CAP_DIRECT_IO_ALLOW_MMAP,
@@ -93,6 +94,12 @@ func Mount(v *volume.Volume, mountpoint string, o Options) (*Server, error) {
 	}
 	s.raiseReadAhead(mountpoint)
 	return s, nil
+}
+
+// crash ends the process. A request that panicked may have left a lock held, and a mount that hangs is worse than one
+// that is gone: what was closed is safe, and open resident files go on without the daemon.
+func crash(v any) fuse.Status {
+	panic(v)
 }
 
 // stackDepth is how deep the store's filesystem may lie over others for passthrough to be allowed.

@@ -2,6 +2,7 @@ package pack
 
 import (
 	"io"
+	"slices"
 	"sync/atomic"
 
 	"ckptfs/cas/chunk"
@@ -13,17 +14,17 @@ import (
 func (j *job) cut(p *plan) error {
 	c := &cutter{job: j}
 	defer c.drop()
-	var err error
-	if p.skeleton, err = c.byContent(&joined{r: j.r, rest: p.regions}, codec.Hint{}); err != nil {
+	if err := c.skeleton(p); err != nil {
 		return err
 	}
 	for i := range p.regions {
 		r := &p.regions[i]
+		var err error
 		switch {
 		case r.Kind == formats.Data:
 			err = c.onGrid(r)
 		case r.Kind == formats.Blob && !r.small:
-			r.objects, err = c.byContent(&section{j.r, r.Off, r.Off + r.Len}, r.hint)
+			err = c.byContent(r)
 		}
 		if err != nil {
 			return err
@@ -38,80 +39,88 @@ type cutter struct {
 	b *batch
 }
 
-// onGrid cuts a data region. The batch only says where the bytes are; a worker reads them.
+// onGrid cuts a data region.
 func (c *cutter) onGrid(r *region) error {
-	var o *object
 	for i := range chunk.GridLen(r.Len) {
 		off, n := chunk.GridSpan(r.Len, i)
-		off += r.Off
-		if b := c.b; b != nil && (b.full(off-b.off+int64(n)) || off-b.end() > smallBlob) {
-			if err := c.flush(); err != nil {
-				return err
-			}
+		if err := c.take(r, r.Off+off, n); err != nil {
+			return err
 		}
-		if c.b == nil {
-			c.b = newBatch(off)
-		}
-		if o == nil || o.full(n) {
-			if err := c.close(o); err != nil {
-				return err
-			}
-			o = c.open(r.hint)
-			r.objects = append(r.objects, o)
-		}
-		c.b.add(o, int(off-c.b.off), n)
 	}
-	return c.close(o)
+	return c.end(r.objects)
 }
 
-// byContent cuts a stream, whose bytes it copies into batches of its own, and returns the objects.
-func (c *cutter) byContent(stream io.Reader, hint codec.Hint) (objects []*object, err error) {
-	if err := c.flush(); err != nil {
-		return nil, err
+// take makes the next n bytes of r, which are at off, a chunk. The batch only says where they are; a worker reads them.
+func (c *cutter) take(r *region, off int64, n int) (err error) {
+	if b := c.b; b != nil && (b.full(off-b.off+int64(n)) || off-b.end() > smallBlob) {
+		if err := c.flush(); err != nil {
+			return err
+		}
 	}
-	cdc := chunk.NewCDC(stream)
+	if c.b == nil {
+		c.b = newBatch(off)
+	}
+	if r.objects, err = c.room(r.objects, n, r.hint); err != nil {
+		return err
+	}
+	c.b.add(last(r.objects), int(off-c.b.off), n)
+	return nil
+}
+
+// skeleton joins the small blobs. Its batches hold their bytes already, since these lie all over the file.
+func (c *cutter) skeleton(p *plan) error {
+	if !slices.ContainsFunc(p.regions, func(r region) bool { return r.small }) {
+		return nil
+	}
+	cdc := chunk.NewCDC(&joined{r: c.r, rest: p.regions})
 	defer cdc.Close()
-	var o *object
 	for {
-		p, err := cdc.Next()
+		q, err := cdc.Next()
 		if err == io.EOF {
 			break
 		}
 		if err != nil {
-			return nil, err
+			return err
 		}
-		if c.b != nil && c.b.full(int64(c.b.n+len(p))) {
+		if c.b != nil && c.b.full(int64(c.b.n+len(q))) {
 			if err := c.flush(); err != nil {
-				return nil, err
+				return err
 			}
 		}
 		if c.b == nil {
 			c.b = newBatch(0)
 			c.b.held = true
 		}
-		if o == nil || o.full(len(p)) {
-			if err := c.close(o); err != nil {
-				return nil, err
-			}
-			o = c.open(hint)
-			objects = append(objects, o)
+		if p.skeleton, err = c.room(p.skeleton, len(q), codec.Hint{}); err != nil {
+			return err
 		}
 		at := c.b.n
-		copy(c.b.buf[at:], p)
-		c.b.add(o, at, len(p))
+		copy(c.b.buf[at:], q)
+		c.b.add(last(p.skeleton), at, len(q))
 	}
-	if err := c.close(o); err != nil {
-		return nil, err
+	if err := c.end(p.skeleton); err != nil {
+		return err
 	}
-	return objects, c.flush()
+	return c.flush()
 }
 
-func (c *cutter) open(hint codec.Hint) *object { return &object{hint: hint, open: 1} }
+func last(o []*object) *object { return o[len(o)-1] }
 
-// close says that the cutter adds no more to o, if any. Whoever finds that nothing is left to hash names it.
-func (c *cutter) close(o *object) error {
-	if o != nil && atomic.AddInt64(&o.open, -1) == 0 {
-		return c.name(o)
+// room sees to it that n more bytes belong to the last of objects.
+func (c *cutter) room(objects []*object, n int, hint codec.Hint) ([]*object, error) {
+	if len(objects) > 0 && !last(objects).full(n, c.object) {
+		return objects, nil
+	}
+	if err := c.end(objects); err != nil {
+		return nil, err
+	}
+	return append(objects, &object{hint: hint, open: 1}), nil
+}
+
+// end says that the last of objects, if any, is complete. Whoever finds that nothing of it is left to hash names it.
+func (c *cutter) end(objects []*object) error {
+	if len(objects) > 0 && atomic.AddInt64(&last(objects).open, -1) == 0 {
+		return c.name(last(objects))
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package pack
 
 import (
 	"context"
+	"errors"
 	"io"
 	"sync"
 	"sync/atomic"
@@ -64,35 +65,58 @@ func (b *batch) add(o *object, at, n int) {
 // job is the packing of one file.
 type job struct {
 	*Packer
-	ctx   context.Context
-	batch Batch
-	r     io.ReaderAt
-	group *errgroup.Group
+	ctx    context.Context
+	cancel context.CancelFunc
+	batch  Batch
+	r      io.ReaderAt
+	group  *errgroup.Group
 
 	fresh, freshRaw, freshStored atomic.Int64
 }
 
 func newJob(ctx context.Context, p *Packer, b Batch, r io.ReaderAt) *job {
+	ctx, cancel := context.WithCancel(ctx)
 	g, ctx := errgroup.WithContext(ctx)
-	return &job{Packer: p, ctx: ctx, batch: b, r: r, group: g}
+	return &job{Packer: p, ctx: ctx, cancel: cancel, batch: b, r: r, group: g}
 }
 
-// start runs b on a worker as soon as one is free.
-func (j *job) start(b *batch) error {
+// do runs f on a worker as soon as one is free.
+func (j *job) do(f func() error) error {
 	select {
 	case <-j.ctx.Done():
-		b.free()
 		return j.ctx.Err()
 	case j.slots <- struct{}{}:
 	}
 	j.group.Go(func() error {
-		defer func() { <-j.slots; b.free() }()
-		return j.work(b)
+		defer func() { <-j.slots }()
+		return f()
 	})
 	return nil
 }
 
-func (j *job) wait() error { return j.group.Wait() }
+func (j *job) start(b *batch) error {
+	err := j.do(func() error {
+		defer b.free()
+		return j.work(b)
+	})
+	if err != nil {
+		b.free()
+	}
+	return err
+}
+
+// finish waits for the workers and returns the error that came first; err is the cutter's.
+func (j *job) finish(err error) error {
+	if err != nil {
+		j.cancel()
+	}
+	werr := j.group.Wait()
+	j.cancel()
+	if err == nil || werr != nil && errors.Is(err, context.Canceled) {
+		return werr // the cutter may only have seen that a worker failed
+	}
+	return err
+}
 
 // work reads, hashes and puts a batch.
 func (j *job) work(b *batch) error {

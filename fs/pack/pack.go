@@ -6,7 +6,8 @@
 //	plan    data regions become objects of their own, cut on the grid of cas.ChunkSize; blobs of at least 64 KiB become
 //	        objects of their own, cut by content; the smaller ones are joined in file order into one object, the
 //	        skeleton, cut by content; pads become extents of zeros, after they were seen to be zeros
-//	cut     one goroutine walks the plan and makes batches of chunks: about 1 MiB of the file each
+//	cut     one goroutine walks the plan and makes batches of chunks, about 1 MiB of the file each; workers help it find the
+//	        cuts of large blobs
 //	hash    workers read and hash batches and put the chunks, which costs next to nothing for those that are held
 //	name    the last chunk of an object to be hashed makes its list and its digest
 //	write   the manifest goes in last
@@ -51,6 +52,9 @@ type Options struct {
 type Packer struct {
 	store Store
 	slots chan struct{} // one in it for each batch at work
+
+	object limits
+	record int // longest manifest
 }
 
 // New returns a Packer for st.
@@ -58,7 +62,12 @@ func New(st Store, opt Options) *Packer {
 	if opt.Workers <= 0 {
 		opt.Workers = runtime.GOMAXPROCS(0)
 	}
-	return &Packer{store: st, slots: make(chan struct{}, opt.Workers)}
+	return &Packer{
+		store:  st,
+		slots:  make(chan struct{}, opt.Workers),
+		object: limits{manifest.MaxObject, maxSpans},
+		record: cas.MaxChunk,
+	}
 }
 
 // Result is a packed file.
@@ -111,15 +120,12 @@ func (p *Packer) pack(ctx context.Context, b Batch, r io.ReaderAt, size int64, l
 		res.FreshRaw += j.freshRaw.Load()
 		res.FreshStored += j.freshStored.Load()
 	}()
+	defer j.cancel()
 	plan, err := j.plan(l)
 	if err != nil {
 		return err
 	}
-	err = j.cut(plan)
-	if werr := j.wait(); werr != nil {
-		err = werr // the first; what the cutter saw may follow from it
-	}
-	if err != nil {
+	if err := j.finish(j.cut(plan)); err != nil {
 		return err
 	}
 	m := plan.manifest(l, size)
@@ -127,7 +133,7 @@ func (p *Packer) pack(ctx context.Context, b Batch, r io.ReaderAt, size int64, l
 	if err != nil {
 		return fmt.Errorf("%w: %w", errLayout, err)
 	}
-	if len(enc) > cas.MaxChunk {
+	if len(enc) > j.record {
 		return fmt.Errorf("%w: manifest of %d bytes: %w", errLayout, len(enc), cas.ErrTooLarge)
 	}
 	res.Hash, res.Manifest = cas.Sum(enc), m

@@ -176,9 +176,15 @@ const (
 	maxSpans = 400_000
 )
 
+// limits bound an object; what is longer is several.
+type limits struct {
+	bytes int64
+	spans int
+}
+
 // full reports whether n more bytes belong to another object.
-func (o *object) full(n int) bool {
-	return o.named.Len+int64(n) > manifest.MaxObject || o.count == maxSpans
+func (o *object) full(n int, l limits) bool {
+	return o.named.Len+int64(n) > l.bytes || o.count >= l.spans
 }
 
 // add appends a span of n bytes for a worker to fill in.

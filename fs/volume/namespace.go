@@ -60,20 +60,13 @@ func (v *Volume) attrFrom(n *Node, st *unix.Stat_t) (Attr, error) {
 
 // dirFd is the descriptor of a directory until releaseDir. v.ns is held.
 func (v *Volume) dirFd(dir *Node) (int, error) {
-	if dir == v.root {
-		return v.rootFd, nil
-	}
 	if dir.mode != unix.S_IFDIR {
 		return -1, unix.ENOTDIR
 	}
 	return v.fds.acquire(dir)
 }
 
-func (v *Volume) releaseDir(dir *Node) {
-	if dir != v.root {
-		v.fds.release(dir)
-	}
-}
+func (v *Volume) releaseDir(dir *Node) { v.fds.release(dir) }
 
 // give hands a new name to its owner. A directory with the set-group-id bit passes its group on, as on ext4.
 func (v *Volume) give(dirfd int, name string, c Caller) error {

@@ -183,6 +183,7 @@ func (v *Volume) open(o Options, format *tree.Format) error {
 	}
 	v.root = v.tab.insert(&st)
 	v.root.names = []alias{{}}
+	v.root.dirfd = cachedFd{fd: v.rootFd, users: 1} // one user too many, so that it stays
 	return v.recover()
 }
 

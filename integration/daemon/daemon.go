@@ -141,11 +141,14 @@ func (d *Daemon) PIDs() []int {
 
 // Kill9 kills the daemon where it stands. The mountpoint stays behind, dead.
 func (d *Daemon) Kill9() error {
-	pids := d.PIDs()
-	if len(pids) == 0 {
+	if len(d.PIDs()) == 0 {
 		return fmt.Errorf("no daemon of %s to kill", d.Store)
 	}
-	for _, pid := range pids {
+	return d.end()
+}
+
+func (d *Daemon) end() error {
+	for _, pid := range d.PIDs() {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}
 	return Until("a killed daemon to end", func() bool { return len(d.PIDs()) == 0 })
@@ -160,18 +163,18 @@ func (d *Daemon) Clean() error {
 		}
 		_ = cmd.Run()
 	}
-	if len(d.PIDs()) == 0 {
-		return nil
-	}
-	return d.Kill9()
+	return d.end()
 }
 
 // Until polls cond until it holds, for as long as Patience.
-func Until(what string, cond func() bool) error {
-	deadline := time.Now().Add(Patience)
+func Until(what string, cond func() bool) error { return Within(Patience, what, cond) }
+
+// Within is Until with another bound.
+func Within(patience time.Duration, what string, cond func() bool) error {
+	deadline := time.Now().Add(patience)
 	for pause := time.Millisecond; !cond(); pause = min(2*pause, 50*time.Millisecond) {
 		if time.Now().After(deadline) {
-			return fmt.Errorf("waited %v for %s", Patience, what)
+			return fmt.Errorf("waited %v for %s", patience, what)
 		}
 		time.Sleep(pause)
 	}

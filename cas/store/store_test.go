@@ -1,0 +1,542 @@
+package store
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"ckptfs/cas"
+	"ckptfs/cas/codec"
+	"ckptfs/cas/disk"
+	"ckptfs/cas/segment"
+)
+
+var storeID = [16]byte{1, 2, 3}
+
+const dir = "/store/segments"
+
+// newMem is an empty disk with a durable /store.
+func newMem() *disk.Mem {
+	m := disk.NewMem()
+	if err := m.MkdirAll("/store", 0o755); err != nil {
+		panic(err)
+	}
+	if err := m.SyncDir("/"); err != nil {
+		panic(err)
+	}
+	return m
+}
+
+// memIndex is a Locator in memory. What Commit took is durable: clone is the index after a crash.
+type memIndex struct {
+	mu      sync.Mutex
+	m       map[cas.Hash]cas.Location
+	mark    cas.Watermark
+	commits int
+	fail    func() error // asked before each Commit
+	see     func([]cas.Entry)
+}
+
+func newIndex() *memIndex { return &memIndex{m: map[cas.Hash]cas.Location{}} }
+
+func (x *memIndex) Locate(hashes []cas.Hash, locs []cas.Location) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for i, h := range hashes {
+		locs[i] = x.m[h]
+	}
+	return nil
+}
+
+func (x *memIndex) Commit(entries []cas.Entry, mark cas.Watermark) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.fail != nil {
+		if err := x.fail(); err != nil {
+			return err
+		}
+	}
+	if mark.Before(x.mark) {
+		return fmt.Errorf("the watermark went back from %v to %v", x.mark, mark)
+	}
+	if x.see != nil {
+		x.see(entries)
+	}
+	x.commits++
+	for _, e := range entries {
+		x.m[e.Hash] = e.Location
+	}
+	x.mark = mark
+	return nil
+}
+
+func (x *memIndex) Watermark() (cas.Watermark, error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.mark, nil
+}
+
+func (x *memIndex) clone() *memIndex {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	c := newIndex()
+	for h, l := range x.m {
+		c.m[h] = l
+	}
+	c.mark = x.mark
+	return c
+}
+
+func open(t testing.TB, fsys disk.FS, x Locator, opt Options) *Store {
+	t.Helper()
+	s, err := Open(fsys, dir, storeID, x, opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// chunk i of some bytes; every third compresses.
+func chunk(i int) []byte {
+	if i%3 == 0 {
+		return []byte(strings.Repeat(fmt.Sprint("chunk ", i, "; "), 30+i%50))
+	}
+	p := make([]byte, 100+i*37%900)
+	_, _ = rand.NewChaCha8([32]byte{byte(i), byte(i >> 8)}).Read(p)
+	return p
+}
+
+func put(t testing.TB, b *Batch, kind cas.Kind, raw []byte) (fresh bool) {
+	t.Helper()
+	fresh, err := b.Put(kind, cas.Sum(raw), raw, codec.Hint{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fresh
+}
+
+func commit(t testing.TB, b *Batch) {
+	t.Helper()
+	if err := b.Commit(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wantGet(t testing.TB, s *Store, raw []byte) {
+	t.Helper()
+	got, err := s.Get(cas.Sum(raw), []byte("pre"))
+	if err != nil || string(got[:3]) != "pre" || !bytes.Equal(got[3:], raw) {
+		t.Fatalf("%d bytes of %d, %v", len(got)-3, len(raw), err)
+	}
+}
+
+func wantErr(t testing.TB, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Fatalf("error %v, want %v", err, want)
+	}
+}
+
+func TestPutGet(t *testing.T) {
+	m, x := newMem(), newIndex()
+	s := open(t, m, x, Options{SegmentSize: 8 << 10})
+	chunks := [][]byte{{}, {7}, make([]byte, cas.ChunkSize), make([]byte, cas.MaxChunk)}
+	for i := range 100 {
+		chunks = append(chunks, chunk(i))
+	}
+	b := s.Begin()
+	for _, raw := range chunks {
+		if !put(t, b, cas.Chunk, raw) {
+			t.Error("not fresh")
+		}
+		wantGet(t, s, raw) // before the commit as well
+		if put(t, b, cas.Chunk, raw) {
+			t.Error("fresh twice")
+		}
+	}
+	commit(t, b)
+	b = s.Begin()
+	for _, raw := range chunks {
+		if put(t, b, cas.Chunk, raw) {
+			t.Error("fresh though committed")
+		}
+	}
+	b.Abort()
+	check := func(s *Store) {
+		t.Helper()
+		for _, raw := range chunks {
+			wantGet(t, s, raw)
+		}
+		st := s.Stats()
+		if st.Chunks.Records != int64(len(chunks)) || st.Segments < 5 || st.Damaged+st.Unsealed > 0 || st.Leftover > 0 {
+			t.Errorf("%+v", st)
+		}
+	}
+	check(s)
+	before := s.Stats()
+	none := cas.Sum([]byte("none"))
+	has, err := s.Has([]cas.Hash{cas.Sum(chunks[5]), none})
+	if err != nil || !has[0] || has[1] {
+		t.Error(has, err)
+	}
+	_, err = s.Get(none, nil)
+	wantErr(t, err, cas.ErrNotFound)
+	var ce *cas.ChunkError
+	if !errors.As(err, &ce) || ce.Hash != none {
+		t.Errorf("%#v", err)
+	}
+	big := make([]byte, cas.MaxChunk+1)
+	_, err = s.Begin().Put(cas.Chunk, cas.Sum(big), big, codec.Hint{})
+	wantErr(t, err, cas.ErrTooLarge)
+
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.Get(none, nil)
+	wantErr(t, err, ErrClosed)
+	_, err = s.Begin().Put(cas.Chunk, none, nil, codec.Hint{})
+	wantErr(t, err, ErrClosed)
+
+	// With its index, and with one that is rebuilt, in small steps.
+	commits := x.commits
+	s = open(t, m, x, Options{})
+	check(s)
+	if x.commits != commits {
+		t.Error("a clean close left something to replay")
+	}
+	if got := s.Stats(); got.Totals != before.Totals {
+		t.Errorf("%+v, was %+v", got, before)
+	}
+	s.Close()
+	x = newIndex()
+	s = open(t, m, x, Options{ReplayBatch: 7})
+	check(s)
+	if x.commits < len(chunks)/7 {
+		t.Errorf("%d commits", x.commits)
+	}
+}
+
+func TestKinds(t *testing.T) {
+	m, x := newMem(), newIndex()
+	s := open(t, m, x, Options{})
+	raw := chunk(1)
+	for i, step := range []struct {
+		kind  cas.Kind
+		fresh bool
+		found cas.Kind
+	}{
+		{cas.Chunk, true, cas.Chunk},
+		{cas.Manifest, true, cas.Manifest}, // a rebuild must find it as a manifest
+		{cas.Chunk, false, cas.Manifest},
+		{cas.Manifest, false, cas.Manifest},
+	} {
+		b := s.Begin()
+		if got := put(t, b, step.kind, raw); got != step.fresh {
+			t.Errorf("step %d: fresh %v", i, got)
+		}
+		if i > 0 { // the first two share a commit
+			commit(t, b)
+		}
+		var loc [1]cas.Location
+		if err := s.Locate([]cas.Hash{cas.Sum(raw)}, loc[:]); err != nil || loc[0].Kind != step.found {
+			t.Errorf("step %d: %v, %v", i, loc[0], err)
+		}
+		wantGet(t, s, raw)
+	}
+	s.Close()
+	x = newIndex()
+	open(t, m, x, Options{})
+	if x.m[cas.Sum(raw)].Kind != cas.Manifest {
+		t.Error("rebuilt as", x.m[cas.Sum(raw)].Kind)
+	}
+	if _, err := s.Begin().Put(99, cas.Sum(raw), raw, codec.Hint{}); err == nil {
+		t.Error("a kind that no replay would index was stored")
+	}
+}
+
+func TestPins(t *testing.T) {
+	s := open(t, newMem(), newIndex(), Options{})
+	old, fresh := chunk(1), chunk(2)
+	b := s.Begin()
+	put(t, b, cas.Chunk, old)
+	commit(t, b)
+	pinned := func(want bool) {
+		t.Helper()
+		if s.Pinned(cas.Sum(old)) != want || s.Pinned(cas.Sum(fresh)) != want {
+			t.Errorf("pinned %v %v, want %v", s.Pinned(cas.Sum(old)), s.Pinned(cas.Sum(fresh)), want)
+		}
+	}
+	pinned(false)
+	b1, b2 := s.Begin(), s.Begin()
+	for range 2 {
+		put(t, b1, cas.Chunk, old)
+		put(t, b1, cas.Chunk, fresh)
+		put(t, b2, cas.Chunk, old)
+		put(t, b2, cas.Chunk, fresh)
+	}
+	pinned(true)
+	commit(t, b1)
+	pinned(true)
+	b2.Abort()
+	b2.Abort()
+	pinned(false)
+	wantErr(t, b1.Commit(), ErrBatchDone)
+	_, err := b2.Put(cas.Chunk, cas.Sum(old), old, codec.Hint{})
+	wantErr(t, err, ErrBatchDone)
+}
+
+// A chunk found corrupt is stored afresh by whoever puts it next, and found there, also by a rebuild.
+func TestCorruptChunkHeals(t *testing.T) {
+	m, x := newMem(), newIndex()
+	s := open(t, m, x, Options{})
+	good, bad := chunk(1), chunk(2)
+	b := s.Begin()
+	put(t, b, cas.Chunk, bad)
+	put(t, b, cas.Chunk, good)
+	commit(t, b)
+	loc := x.m[cas.Sum(bad)]
+	flip := func(off int64) {
+		t.Helper()
+		f, err := m.OpenFile(segment.Path(dir, loc.Segment), os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := make([]byte, 1)
+		if _, err := f.ReadAt(p, off); err != nil {
+			t.Fatal(err)
+		}
+		p[0] ^= 1
+		if _, err := f.WriteAt(p, off); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, off := range []int64{0, 16, 50, 58, 62, 64, 64 + int64(loc.Stored) - 1} {
+		flip(loc.Off + off)
+		_, err := s.Get(cas.Sum(bad), nil)
+		wantErr(t, err, cas.ErrCorrupt)
+		var ce *cas.ChunkError
+		if !errors.As(err, &ce) || ce.Loc != loc {
+			t.Errorf("%#v", err)
+		}
+		wantGet(t, s, good)
+		flip(loc.Off + off)
+		wantGet(t, s, bad)
+	}
+	flip(loc.Off + 64)
+	_, err := s.Get(cas.Sum(bad), nil)
+	wantErr(t, err, cas.ErrCorrupt)
+	b = s.Begin()
+	if !put(t, b, cas.Chunk, bad) {
+		t.Fatal("believed to be held")
+	}
+	commit(t, b)
+	wantGet(t, s, bad)
+	if put(t, s.Begin(), cas.Chunk, bad) {
+		t.Error("stored a third time")
+	}
+	s.Close()
+	s = open(t, m, newIndex(), Options{})
+	wantGet(t, s, bad)
+	wantGet(t, s, good)
+}
+
+func TestSegmentMissing(t *testing.T) {
+	m, x := newMem(), newIndex()
+	s := open(t, m, x, Options{SegmentSize: 1})
+	for i := range 3 {
+		b := s.Begin()
+		put(t, b, cas.Chunk, chunk(i))
+		commit(t, b)
+	}
+	s.Close()
+	if err := m.Remove(segment.Path(dir, 1)); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, m, x, Options{})
+	_, err := s.Get(cas.Sum(chunk(0)), nil)
+	wantErr(t, err, cas.ErrCorrupt)
+	wantErr(t, err, fs.ErrNotExist)
+	wantGet(t, s, chunk(1))
+	s.Close()
+	// The last one: the index knows too much.
+	if err := m.Remove(segment.Path(dir, 3)); err != nil {
+		t.Fatal(err)
+	}
+	_, err = Open(m, dir, storeID, x, Options{})
+	wantErr(t, err, ErrIndexAhead)
+	s = open(t, m, newIndex(), Options{})
+	wantGet(t, s, chunk(1))
+}
+
+func TestOpenRefuses(t *testing.T) {
+	m, x := newMem(), newIndex()
+	s := open(t, m, x, Options{})
+	b := s.Begin()
+	put(t, b, cas.Chunk, chunk(1))
+	commit(t, b)
+	s.Close()
+	_, err := Open(m, dir, [16]byte{9}, x, Options{})
+	wantErr(t, err, segment.ErrForeign)
+	if err := m.Rename(segment.Path(dir, 1), segment.Path(dir, 2)); err != nil {
+		t.Fatal(err)
+	}
+	_, err = Open(m, dir, storeID, newIndex(), Options{})
+	wantErr(t, err, segment.ErrForeign)
+	boom := errors.New("boom")
+	x = newIndex()
+	x.fail = func() error { return boom }
+	if err := m.Rename(segment.Path(dir, 2), segment.Path(dir, 1)); err != nil {
+		t.Fatal(err)
+	}
+	_, err = Open(m, dir, storeID, x, Options{})
+	wantErr(t, err, boom)
+}
+
+// Readers of more segments than may be open at once.
+func TestOpenFiles(t *testing.T) {
+	m := newMem()
+	s := open(t, m, newIndex(), Options{SegmentSize: 1, OpenFiles: 2})
+	b := s.Begin()
+	for i := range 20 {
+		put(t, b, cas.Chunk, chunk(i))
+	}
+	commit(t, b)
+	var wg sync.WaitGroup
+	for g := range 8 {
+		wg.Go(func() {
+			r := rand.New(rand.NewPCG(uint64(g), 0))
+			for range 500 {
+				raw := chunk(r.IntN(20))
+				if got, err := s.Get(cas.Sum(raw), nil); err != nil || !bytes.Equal(got, raw) {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if n := s.files.lru.Len(); n > 2 {
+		t.Errorf("%d files open", n)
+	}
+}
+
+func TestIndexFailure(t *testing.T) {
+	m, x := newMem(), newIndex()
+	s := open(t, m, x, Options{})
+	x.fail = func() error { return syscall.ENOSPC }
+	b := s.Begin()
+	put(t, b, cas.Chunk, chunk(1))
+	wantErr(t, b.Commit(), syscall.ENOSPC)
+	x.fail = nil
+	// The record is in its segment; the next commit takes it along.
+	b = s.Begin()
+	if put(t, b, cas.Chunk, chunk(1)) {
+		t.Error("written again")
+	}
+	commit(t, b)
+	if len(x.m) != 1 {
+		t.Error("not committed")
+	}
+	wantGet(t, s, chunk(1))
+}
+
+func TestConcurrent(t *testing.T) {
+	m, x := newMem(), newIndex()
+	s := open(t, m, x, Options{SegmentSize: 64 << 10})
+	const workers, batches, each, distinct = 8, 20, 20, 600
+	var fresh [workers]int
+	var wg sync.WaitGroup
+	for g := range workers {
+		wg.Go(func() {
+			r := rand.New(rand.NewPCG(uint64(g), 1))
+			for n := range batches {
+				b := s.Begin()
+				var in sync.WaitGroup
+				var mu sync.Mutex
+				var mine [][]byte
+				for range 2 {
+					ids := make([]int, each/2)
+					for i := range ids {
+						ids[i] = r.IntN(distinct)
+					}
+					in.Go(func() {
+						for _, i := range ids {
+							raw := chunk(i)
+							f, err := b.Put(cas.Chunk, cas.Sum(raw), raw, codec.Hint{})
+							if err != nil {
+								t.Error(err)
+								return
+							}
+							mu.Lock()
+							if f {
+								fresh[g]++
+							}
+							mine = append(mine, raw)
+							mu.Unlock()
+						}
+					})
+				}
+				in.Wait()
+				if n%7 == 3 {
+					b.Abort()
+					continue
+				}
+				if err := b.Commit(); err != nil {
+					t.Error(err)
+					return
+				}
+				hs := make([]cas.Hash, len(mine))
+				locs := make([]cas.Location, len(mine))
+				for i := range mine {
+					hs[i] = cas.Sum(mine[i])
+				}
+				if err := x.Locate(hs, locs); err != nil {
+					t.Error(err)
+				}
+				for i := range locs {
+					if locs[i].Segment == 0 {
+						t.Error("committed and not in the index")
+						return
+					}
+				}
+				raw := mine[r.IntN(len(mine))]
+				if got, err := s.Get(cas.Sum(raw), nil); err != nil || !bytes.Equal(got, raw) {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if err := s.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	var total int
+	for _, n := range fresh {
+		total += n
+	}
+	if st := s.Stats(); st.Chunks.Records != int64(total) || len(x.m) != total {
+		t.Errorf("%d fresh, %d records, %d in the index", total, st.Chunks.Records, len(x.m))
+	}
+	if len(s.pending)+len(s.pins)+len(s.written) > 0 {
+		t.Errorf("left: %d pending, %d pinned, %d written", len(s.pending), len(s.pins), len(s.written))
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	y := newIndex()
+	open(t, m, y, Options{})
+	if len(y.m) != total {
+		t.Errorf("rebuilt %d of %d", len(y.m), total)
+	}
+}

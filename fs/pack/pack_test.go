@@ -1,0 +1,580 @@
+package pack
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"ckptfs/cas"
+	"ckptfs/cas/chunk"
+	"ckptfs/cas/codec"
+	"ckptfs/cas/disk"
+	"ckptfs/cas/store"
+	"ckptfs/formats"
+	"ckptfs/formats/safetensors"
+	"ckptfs/fs/assemble"
+	"ckptfs/index"
+	"ckptfs/index/manifest"
+)
+
+var id = [16]byte{7}
+
+// bench is a store with what packs into it and reads from it.
+type bench struct {
+	st  *store.Store
+	db  *index.DB
+	p   *Packer
+	asm *assemble.Reader
+}
+
+func newBench(t testing.TB, fs disk.FS, dir string) *bench {
+	t.Helper()
+	db, err := index.Open(filepath.Join(t.TempDir(), "index.db"), index.Options{StoreID: id, NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	st, err := store.Open(fs, dir, id, db, store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bench{st, db, New(st, Options{}), assemble.New(st, assemble.Options{CacheBytes: 32 << 20})}
+	t.Cleanup(func() {
+		b.asm.Close()
+		st.Close()
+		db.Close()
+	})
+	return b
+}
+
+func memBench(t testing.TB) *bench { return newBench(t, disk.NewMem(), "/s/segments") }
+
+// file packs src as File does and commits.
+func (b *bench) file(t testing.TB, src []byte) *Result {
+	t.Helper()
+	batch := b.st.Begin()
+	defer batch.Abort()
+	res, err := b.p.File(t.Context(), batch, bytes.NewReader(src), int64(len(src)))
+	if err == nil {
+		err = batch.Commit()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.same(t, res, src)
+	return res
+}
+
+func (b *bench) layout(t testing.TB, src []byte, l *formats.Layout) *Result {
+	t.Helper()
+	batch := b.st.Begin()
+	defer batch.Abort()
+	res, err := b.p.Layout(context.Background(), batch, bytes.NewReader(src), int64(len(src)), l)
+	if err == nil {
+		err = batch.Commit()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.same(t, res, src)
+	return res
+}
+
+// same reads the whole file back.
+func (b *bench) same(t testing.TB, res *Result, src []byte) {
+	t.Helper()
+	f, err := b.asm.Open(res.Hash)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	got, err := io.ReadAll(io.NewSectionReader(f, 0, f.Size()))
+	if err != nil || !bytes.Equal(got, src) {
+		t.Fatalf("%d bytes come back as %d others (%v)", len(src), len(got), err)
+	}
+}
+
+func random(n int, seed byte) []byte {
+	p := make([]byte, n)
+	rand.NewChaCha8([32]byte{seed}).Read(p)
+	return p
+}
+
+type named struct {
+	name string
+	data []byte
+}
+
+// tensors is a safetensors file of bytes.
+func tensors(t testing.TB, ts ...named) []byte {
+	var es []safetensors.Entry
+	for _, n := range ts {
+		es = append(es, safetensors.Entry{Name: n.name, DType: formats.U8, Shape: []int64{int64(len(n.data))}})
+	}
+	p, err := safetensors.AppendHeader(nil, es, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range ts {
+		p = append(p, n.data...)
+	}
+	return p
+}
+
+func TestSafetensors(t *testing.T) {
+	b := memBench(t)
+	big, small := random(700_000, 1), random(1000, 2)
+	src := tensors(t, named{"a", small}, named{"b", big}, named{"c", small})
+	first := b.file(t, src)
+	m := first.Manifest
+	if m.Format != "safetensors" || len(m.Tensors) != 3 || len(m.Regions) != 4 {
+		t.Fatalf("%+v", m)
+	}
+	if len(m.Objects) != 3 { // the header, small, big
+		t.Errorf("%d objects", len(m.Objects))
+	}
+	spans := []manifest.Span{
+		{Hash: cas.Sum(big[:cas.ChunkSize]), Len: cas.ChunkSize},
+		{Hash: cas.Sum(big[cas.ChunkSize : 2*cas.ChunkSize]), Len: cas.ChunkSize},
+		{Hash: cas.Sum(big[2*cas.ChunkSize:]), Len: 700_000 - 2*cas.ChunkSize},
+	}
+	if want := (manifest.Object{Digest: cas.Sum(manifest.EncodeList(spans)), Len: 700_000, List: true}); m.Objects[m.Extents[2].Object] != want {
+		t.Errorf("object of b: %+v", m.Objects)
+	}
+	if want := (manifest.Object{Digest: cas.Sum(small), Len: 1000}); m.Objects[m.Extents[1].Object] != want {
+		t.Errorf("object of a: %+v", m.Objects)
+	}
+	// Three chunks, their list, the small tensor, the header, the manifest.
+	if first.Fresh != 7 {
+		t.Errorf("%d records", first.Fresh)
+	}
+	totals, err := b.db.Totals()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sum index.Total
+	for _, s := range totals {
+		sum.Count, sum.Raw, sum.Stored = sum.Count+s.Count, sum.Raw+s.Raw, sum.Stored+s.Stored
+	}
+	if got := (index.Total{Count: first.Fresh, Raw: first.FreshRaw, Stored: first.FreshStored}); got != sum {
+		t.Errorf("counted %+v, the index has %+v", got, sum)
+	}
+	// The same once more adds nothing; a file with one tensor changed adds that.
+	if again := b.file(t, src); again.Hash != first.Hash || again.Fresh != 0 || again.FreshRaw != 0 || again.FreshStored != 0 {
+		t.Errorf("again: %+v", again)
+	}
+	second := b.file(t, tensors(t, named{"a", random(1000, 3)}, named{"b", big}, named{"c", small}))
+	if second.Fresh != 2 || second.FreshRaw > 1500 {
+		t.Errorf("one tensor changed: %d records, %d bytes", second.Fresh, second.FreshRaw)
+	}
+	// In a blob around it the tensors' chunks are where they were.
+	if len(b.file(t, nil).Manifest.Extents) != 0 {
+		t.Error("empty file")
+	}
+}
+
+// Bytes that move within an unknown file are found again.
+func TestBlobShift(t *testing.T) {
+	b := memBench(t)
+	src := random(5<<20, 4)
+	first := b.file(t, src)
+	if first.Manifest.Format != "blob" || first.FreshRaw < 5<<20 {
+		t.Errorf("%+v", first)
+	}
+	moved := append([]byte("something new at the front"), src...)
+	if res := b.file(t, moved); res.FreshRaw > 600_000 {
+		t.Errorf("%d bytes stored for 26 new ones", res.FreshRaw)
+	}
+}
+
+// Windows cut side by side give the chunks that one cutter gives, and keep to the file's offsets.
+func TestCutsAreTheCutters(t *testing.T) {
+	b := memBench(t)
+	text := bytes.Repeat([]byte("all work and no play makes jack a dull boy\n"), 400_000)
+	for name, src := range map[string][]byte{
+		"random":   random(5*window+12_345, 21),
+		"zeros":    make([]byte, 3*window+1),
+		"periodic": text[:3*window],
+		"mixed":    append(append(text[1000:window+4321:window+4321], random(window, 22)...), make([]byte, window)...),
+		"short":    random(smallBlob, 23),
+	} {
+		for _, front := range []int{0, 1000} {
+			whole := append(make([]byte, front), src...)
+			l := &formats.Layout{Regions: []formats.Region{{Off: int64(front), Len: int64(len(src))}}}
+			if front > 0 {
+				l.Regions = append([]formats.Region{{Len: int64(front), Kind: formats.Pad}}, l.Regions...)
+			}
+			m := b.layout(t, whole, l).Manifest
+			var want []manifest.Span
+			cdc := chunk.NewCDC(bytes.NewReader(src))
+			for {
+				p, err := cdc.Next()
+				if err == io.EOF {
+					break
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				want = append(want, manifest.Span{Hash: cas.Sum(p), Len: uint32(len(p))})
+			}
+			cdc.Close()
+			digest := want[0].Hash
+			if len(want) > 1 {
+				digest = cas.Sum(manifest.EncodeList(want))
+			}
+			if len(m.Objects) != 1 || m.Objects[0].Digest != digest {
+				t.Errorf("%s at %d: other chunks than one cutter's", name, front)
+			}
+		}
+	}
+}
+
+// Whatever the layout, the file comes back, and the manifest says what the layout said.
+func TestLayoutProperty(t *testing.T) {
+	b := memBench(t)
+	source := random(4<<20, 5)
+	rapid.Check(t, func(rt *rapid.T) {
+		l := &formats.Layout{Format: "test"}
+		var src []byte
+		for range rapid.IntRange(0, 12).Draw(rt, "regions") {
+			kind := formats.Kind(rapid.IntRange(0, 2).Draw(rt, "kind"))
+			n := rapid.IntRange(1, rapid.SampledFrom([]int{10, 1000, 70_000, 600_000}).Draw(rt, "scale")).Draw(rt, "length")
+			l.Regions = append(l.Regions, formats.Region{Off: int64(len(src)), Len: int64(n), Kind: kind})
+			if kind == formats.Pad {
+				src = append(src, make([]byte, n)...)
+			} else {
+				at := rapid.IntRange(0, len(source)-n).Draw(rt, "source")
+				src = append(src, source[at:at+n]...)
+			}
+			if kind == formats.Data {
+				l.Tensors = append(l.Tensors, formats.Tensor{Name: fmt.Sprint(len(l.Tensors)), DType: formats.U8, Shape: []int64{int64(n)}, Region: len(l.Regions) - 1})
+			}
+		}
+		p := *b.p
+		p.object = limits{rapid.SampledFrom([]int64{manifest.MaxObject, cas.ChunkSize, 3 * cas.ChunkSize}).Draw(rt, "longest object"),
+			rapid.SampledFrom([]int{maxSpans, 2, 1}).Draw(rt, "most spans")}
+		c := *b
+		c.p = &p
+		res := c.layout(t, src, l)
+		m := res.Manifest
+		if m.Format != l.Format || len(m.Regions) != len(l.Regions) || len(m.Tensors) != len(l.Tensors) {
+			rt.Fatalf("%+v", m)
+		}
+		for i, r := range m.Regions {
+			if r != l.Regions[i] {
+				rt.Fatalf("region %d: %+v, want %+v", i, r, l.Regions[i])
+			}
+		}
+		for _, o := range m.Objects {
+			if o.Len > p.object.bytes {
+				rt.Fatalf("object of %d bytes", o.Len)
+			}
+		}
+		stored, err := b.st.Get(res.Hash, nil)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		if _, err := manifest.Decode(stored); err != nil {
+			rt.Fatal(err)
+		}
+	})
+}
+
+// A parser that takes bytes for padding is wrong, but costs none.
+func TestPadThatIsNot(t *testing.T) {
+	b := memBench(t)
+	src := make([]byte, 200_000)
+	src[150_000] = 1
+	l := &formats.Layout{Format: "test", Regions: []formats.Region{
+		{Off: 0, Len: 1000, Kind: formats.Pad},
+		{Off: 1000, Len: 199_000, Kind: formats.Pad},
+	}}
+	res := b.layout(t, src, l)
+	if k := res.Manifest.Regions; k[0].Kind != formats.Pad || k[1].Kind != formats.Blob {
+		t.Errorf("%+v", k)
+	}
+}
+
+// A layout that no manifest can hold does not keep the file out.
+func TestManifestTooLarge(t *testing.T) {
+	b := memBench(t)
+	b.p.record = 1000
+	src := tensors(t, named{"a", random(5000, 1)}, named{string(bytes.Repeat([]byte("b"), 2000)), random(5000, 2)})
+	res := b.file(t, src)
+	if res.Manifest.Format != "blob" || len(res.Manifest.Tensors) != 0 {
+		t.Errorf("%+v", res.Manifest)
+	}
+	bad := &formats.Layout{Format: "bad", Regions: []formats.Region{{Len: int64(len(src)) - 1}}}
+	if res := b.layout(t, src, bad); res.Manifest.Format != "blob" {
+		t.Errorf("%+v", res.Manifest)
+	}
+}
+
+// shrinking is a file that is cut to n bytes once it has been looked at.
+type shrinking struct {
+	mu   sync.Mutex
+	p    []byte
+	n    int64
+	when int // reads before
+	err  error
+}
+
+func (s *shrinking) ReadAt(p []byte, off int64) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.when--; s.when < 0 {
+		if s.err != nil {
+			return 0, s.err
+		}
+		return bytes.NewReader(s.p[:s.n]).ReadAt(p, off)
+	}
+	return bytes.NewReader(s.p).ReadAt(p, off)
+}
+
+func TestSourceFails(t *testing.T) {
+	b := memBench(t)
+	broken := errors.New("input/output error")
+	big := tensors(t, named{"a", random(3<<20, 6)}, named{"b", random(100, 1)})
+	pads := make([]byte, 100_000)
+	for name, src := range map[string][]byte{"tensors": big, "blob": random(3<<20, 7), "pads": pads} {
+		l := formats.BlobLayout(int64(len(src)))
+		switch name {
+		case "tensors":
+			var err error
+			if l, err = (safetensors.Parser{}).Parse(bytes.NewReader(src), int64(len(src))); err != nil {
+				t.Fatal(err)
+			}
+		case "pads":
+			l.Regions[0].Kind = formats.Pad
+		}
+		for when := range 3 {
+			for _, fault := range []error{nil, broken} {
+				batch := b.st.Begin()
+				r := &shrinking{p: src, n: int64(len(src)) / 2, when: when, err: fault}
+				_, err := b.p.Layout(t.Context(), batch, r, int64(len(src)), l)
+				batch.Abort()
+				if fault == nil && !errors.Is(err, io.ErrUnexpectedEOF) && (err != nil || when < 1) || fault != nil && err != broken && (err != nil || when < 2) {
+					t.Errorf("%s, read %d: %v, want %v", name, when, err, fault)
+				}
+			}
+		}
+	}
+	// Through File, where the first to read is detect.
+	batch := b.st.Begin()
+	defer batch.Abort()
+	if _, err := b.p.File(t.Context(), batch, &shrinking{err: broken}, 1000); err != broken {
+		t.Error(err)
+	}
+}
+
+// failingBatch refuses the nth Put.
+type failingBatch struct {
+	Batch
+	mu sync.Mutex
+	n  int
+}
+
+var errFull = errors.New("no space left")
+
+func (f *failingBatch) Put(kind cas.Kind, h cas.Hash, raw []byte, hint codec.Hint) (bool, error) {
+	f.mu.Lock()
+	f.n--
+	n := f.n
+	f.mu.Unlock()
+	if n == -1 {
+		return false, errFull
+	}
+	return f.Batch.Put(kind, h, raw, hint)
+}
+
+// endless is a large file, and tells of each read.
+type endless struct{ read func() }
+
+func (e endless) ReadAt(p []byte, off int64) (int, error) {
+	e.read()
+	for i := range p {
+		p[i] = byte(i) * byte(off>>18)
+	}
+	return len(p), nil
+}
+
+func TestCancel(t *testing.T) {
+	b := memBench(t)
+	for name, kind := range map[string]formats.Kind{"data": formats.Data, "blob": formats.Blob} {
+		ctx, cancel := context.WithCancel(t.Context())
+		var mu sync.Mutex
+		n := 0
+		r := endless{func() {
+			mu.Lock()
+			defer mu.Unlock()
+			if n++; n == 3 {
+				cancel()
+			}
+		}}
+		batch := b.st.Begin()
+		const size = 1 << 40
+		_, err := b.p.Layout(ctx, batch, r, size, &formats.Layout{Regions: []formats.Region{{Len: size, Kind: kind}}})
+		batch.Abort()
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if n > 100 {
+			t.Errorf("%s: %d reads", name, n)
+		}
+		if len(b.p.slots) != 0 {
+			t.Errorf("%s: %d workers left", name, len(b.p.slots))
+		}
+		if _, err := b.p.File(ctx, nil, r, size); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A disk that fails fails the file.
+func TestStoreFails(t *testing.T) {
+	src := tensors(t, named{"a", random(3<<20, 6)}, named{"b", random(100, 1)})
+	b := memBench(t)
+	if _, err := b.p.File(t.Context(), &failingBatch{Batch: b.st.Begin(), n: 1 << 30}, bytes.NewReader(src), int64(len(src))); err != nil {
+		t.Fatal(err)
+	}
+	for n := range 16 { // 12 chunks, a list, a tensor, the header, the manifest
+		f := &failingBatch{Batch: memBench(t).st.Begin(), n: n}
+		if _, err := b.p.File(t.Context(), f, bytes.NewReader(src), int64(len(src))); !errors.Is(err, errFull) {
+			t.Errorf("put %d: %v", n, err)
+		}
+	}
+}
+
+// Files packed side by side, with much in common, all come back.
+func TestConcurrent(t *testing.T) {
+	b := memBench(t)
+	common := random(1<<20, 8)
+	var wg sync.WaitGroup
+	for i := range 6 {
+		wg.Go(func() {
+			src := tensors(t, named{"a", common}, named{"b", random(200_000, byte(100+i))}, named{"c", common[:300_000]})
+			batch := b.st.Begin()
+			defer batch.Abort()
+			res, err := b.p.File(context.Background(), batch, bytes.NewReader(src), int64(len(src)))
+			if err == nil {
+				err = batch.Commit()
+			}
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			f, err := b.asm.Open(res.Hash)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			got := make([]byte, len(src))
+			if _, err := f.ReadAt(got, 0); err != nil || !bytes.Equal(got, src) {
+				t.Errorf("file %d differs (%v)", i, err)
+			}
+		})
+	}
+	wg.Wait()
+	totals, err := b.db.Totals()
+	if err != nil || totals[cas.Chunk].Raw > 1<<20+300_000+6*201_000 {
+		t.Errorf("%+v, %v", totals, err)
+	}
+}
+
+// What packing takes does not grow with the file.
+func TestMemory(t *testing.T) {
+	b := memBench(t)
+	src := make([]byte, 0, 64<<20)
+	part := random(1<<20, 9)
+	for i := range 64 {
+		binary.LittleEndian.PutUint64(part, uint64(i%2)) // little to store, much to hash
+		src = append(src, part...)
+	}
+	data := tensors(t, named{"w", src})
+	b.file(t, data)
+	batch := b.st.Begin()
+	defer batch.Abort()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	if _, err := b.p.File(t.Context(), batch, bytes.NewReader(data), int64(len(data))); err != nil {
+		t.Fatal(err)
+	}
+	runtime.ReadMemStats(&after)
+	if n := after.TotalAlloc - before.TotalAlloc; n > 16<<20 {
+		t.Errorf("%d MiB allocated to pack 64 held ones", n>>20)
+	}
+}
+
+const benchSize = 256 << 20
+
+func BenchmarkHashAlone(b *testing.B) {
+	src := random(benchSize, 1)
+	b.SetBytes(benchSize)
+	for b.Loop() {
+		var wg sync.WaitGroup
+		n := runtime.GOMAXPROCS(0)
+		for g := range n {
+			wg.Go(func() {
+				for off := g * cas.ChunkSize; off < benchSize; off += n * cas.ChunkSize {
+					cas.Sum(src[off : off+cas.ChunkSize])
+				}
+			})
+		}
+		wg.Wait()
+	}
+}
+
+func BenchmarkPack(b *testing.B) {
+	data := random(benchSize, 1)
+	for _, c := range []struct {
+		name string
+		src  []byte
+	}{{"tensors", tensors(b, named{"w", data})}, {"unknown", data}} {
+		path := filepath.Join(b.TempDir(), "file")
+		if err := os.WriteFile(path, c.src, 0o600); err != nil {
+			b.Fatal(err)
+		}
+		f, err := os.Open(path)
+		if err != nil {
+			b.Fatal(err)
+		}
+		pack := func(b *testing.B, w *bench) {
+			batch := w.st.Begin()
+			defer batch.Abort()
+			if _, err := w.p.File(b.Context(), batch, f, int64(len(c.src))); err != nil {
+				b.Fatal(err)
+			}
+			if err := batch.Commit(); err != nil {
+				b.Fatal(err)
+			}
+		}
+		b.Run(c.name+"/new", func(b *testing.B) {
+			b.SetBytes(benchSize)
+			for b.Loop() {
+				b.StopTimer()
+				w := newBench(b, disk.OS{}, filepath.Join(b.TempDir(), "segments"))
+				b.StartTimer()
+				pack(b, w)
+			}
+		})
+		b.Run(c.name+"/held", func(b *testing.B) {
+			w := newBench(b, disk.OS{}, filepath.Join(b.TempDir(), "segments"))
+			pack(b, w)
+			b.SetBytes(benchSize)
+			for b.Loop() {
+				pack(b, w)
+			}
+		})
+		f.Close()
+	}
+}

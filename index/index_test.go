@@ -1,0 +1,507 @@
+package index
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	bolt "go.etcd.io/bbolt"
+	"pgregory.net/rapid"
+
+	"ckptfs/cas"
+	"ckptfs/cas/store"
+)
+
+var _ store.Locator = (*DB)(nil)
+
+var opts = Options{StoreID: [16]byte{1, 2, 3}, NoSync: true}
+
+func open(t testing.TB, path string) *DB {
+	t.Helper()
+	db, err := Open(path, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.shut() })
+	return db
+}
+
+func newDB(t testing.TB) *DB { return open(t, filepath.Join(t.TempDir(), "index.db")) }
+
+// entries makes n entries with the hashes of a generator.
+func entries(seed byte, n int) []cas.Entry {
+	r := rand.NewChaCha8([32]byte{seed})
+	es := make([]cas.Entry, n)
+	for i := range es {
+		r.Read(es[i].Hash[:])
+		es[i].Location = cas.Location{Segment: 1 + uint32(i/4000), Off: int64(i%4000) * 262_200, Stored: uint32(i % 262_144), Raw: 262_144, Kind: cas.Chunk}
+	}
+	return es
+}
+
+func all(t testing.TB, db *DB) (es []cas.Entry) {
+	t.Helper()
+	err := db.ForEach(0, 0xffff, func(e cas.Entry) error {
+		es = append(es, e)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return es
+}
+
+func expect(t testing.TB, db *DB, es []cas.Entry) {
+	t.Helper()
+	hashes, locs := make([]cas.Hash, len(es)), make([]cas.Location, len(es))
+	for i := range es {
+		hashes[i] = es[i].Hash
+	}
+	if err := db.Locate(hashes, locs); err != nil {
+		t.Fatal(err)
+	}
+	for i := range es {
+		if locs[i] != es[i].Location {
+			t.Fatalf("entry %d at %+v, want %+v", i, locs[i], es[i].Location)
+		}
+	}
+}
+
+func TestCommitLocate(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "index.db")
+	db := open(t, path)
+	if m, err := db.Watermark(); err != nil || m != (cas.Watermark{}) || db.Recovered != "" {
+		t.Fatalf("new index: %+v, %v, %q", m, err, db.Recovered)
+	}
+	es := entries(1, 5000)
+	for i := 0; i < len(es); i += 700 {
+		if err := db.Commit(es[i:min(i+700, len(es))], cas.Watermark{Segment: 1, Off: int64(i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := db.SetMeta("k", []byte("v")); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	db = open(t, path)
+	expect(t, db, es)
+	unknown := entries(2, 100)
+	for i := range unknown {
+		unknown[i].Location = cas.Location{}
+	}
+	copy(unknown[0].Hash[:], es[0].Hash[:15]) // differs in the last byte that the index holds
+	expect(t, db, unknown)
+	if m, _ := db.Watermark(); m != (cas.Watermark{Segment: 1, Off: 4900}) {
+		t.Errorf("watermark %+v", m)
+	}
+	if v, err := db.GetMeta("k"); err != nil || string(v) != "v" {
+		t.Errorf("meta %q, %v", v, err)
+	}
+	if err := db.SetMeta("k", nil); err != nil {
+		t.Error(err)
+	}
+	if v, err := db.GetMeta("k"); err != nil || v != nil {
+		t.Errorf("meta %q, %v", v, err)
+	}
+	if err := db.Check(); err != nil {
+		t.Error(err)
+	}
+	if n, err := db.Size(); err != nil || n <= 0 {
+		t.Error(n, err)
+	}
+	n := 0
+	if err := db.ForEach(0x10, 0x20ff, func(e cas.Entry) error {
+		if p := binary.BigEndian.Uint16(e.Hash[:]); p < 0x10 || p > 0x20ff {
+			return fmt.Errorf("prefix %#x", p)
+		}
+		n++
+		return nil
+	}); err != nil || n < 400 || n > 900 {
+		t.Errorf("%d entries, %v", n, err)
+	}
+	stop := errors.New("stop")
+	if err := db.ForEach(0, 0xffff, func(cas.Entry) error { return stop }); err != stop {
+		t.Error(err)
+	}
+}
+
+func TestRefused(t *testing.T) {
+	db := newDB(t)
+	for _, l := range []cas.Location{
+		{},
+		{Segment: 1, Off: 4, Kind: cas.Chunk},
+		{Segment: 1, Off: -8, Kind: cas.Chunk},
+		{Segment: 1, Off: 8 << 32, Kind: cas.Chunk},
+		{Segment: 1, Raw: cas.MaxChunk + 1, Kind: cas.Chunk},
+		{Segment: 1, Stored: cas.MaxChunk + 1, Kind: cas.Chunk},
+		{Segment: 1},
+	} {
+		if err := db.Commit([]cas.Entry{{Location: l}}, cas.Watermark{}); err == nil {
+			t.Errorf("%+v taken", l)
+		}
+	}
+}
+
+// Any sequence of commits is like a map, its totals like the map's, and one commit of the end result makes the same index.
+func TestModel(t *testing.T) {
+	dir := t.TempDir()
+	run := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		run++
+		db := open(t, filepath.Join(dir, fmt.Sprint(run)))
+		defer db.Close()
+		model := map[cas.Hash]cas.Location{}
+		for range rapid.IntRange(1, 8).Draw(rt, "commits") {
+			var es []cas.Entry
+			for range rapid.IntRange(0, 30).Draw(rt, "entries") {
+				e := cas.Entry{Location: cas.Location{
+					Segment: rapid.Uint32Range(1, 3).Draw(rt, "segment"),
+					Off:     rapid.Int64Range(0, 1<<30).Draw(rt, "offset") * 8,
+					Stored:  rapid.Uint32Range(0, cas.MaxChunk).Draw(rt, "stored"),
+					Raw:     rapid.Uint32Range(0, cas.MaxChunk).Draw(rt, "raw"),
+					Kind:    cas.Kind(rapid.IntRange(1, 3).Draw(rt, "kind")),
+				}}
+				// Few hashes, so that prefixes are shared and entries replaced.
+				e.Hash[1] = rapid.ByteRange(0, 2).Draw(rt, "prefix")
+				e.Hash[15] = rapid.ByteRange(0, 9).Draw(rt, "tail")
+				es = append(es, e)
+				model[e.Hash] = e.Location
+			}
+			mark := cas.Watermark{Segment: 1, Off: rapid.Int64Range(0, 1<<40).Draw(rt, "mark")}
+			if err := db.Commit(es, mark); err != nil {
+				rt.Fatal(err)
+			}
+			if m, err := db.Watermark(); err != nil || m != mark {
+				rt.Fatalf("watermark %+v, want %+v (%v)", m, mark, err)
+			}
+		}
+		var want []cas.Entry
+		sum := totals{}
+		for _, h := range slices.SortedFunc(maps.Keys(model), func(a, b cas.Hash) int { return bytes.Compare(a[:], b[:]) }) {
+			want = append(want, cas.Entry{Hash: h, Location: model[h]})
+			sum.add(model[h], 1)
+		}
+		got, err := db.Totals()
+		if err != nil {
+			rt.Fatal(err)
+		}
+		for k, s := range sum {
+			if got[k] != *s {
+				rt.Fatalf("totals of %v: %+v, want %+v", k, got[k], *s)
+			}
+		}
+		if len(got) != len(sum) {
+			rt.Fatalf("totals %+v", got)
+		}
+		if err := db.Check(); err != nil {
+			rt.Fatal(err)
+		}
+		if es := all(t, db); !slices.Equal(es, want) {
+			rt.Fatalf("entries %+v, want %+v", es, want)
+		}
+		expect(t, db, want)
+		again := open(t, filepath.Join(dir, fmt.Sprint(run, "again")))
+		defer again.Close()
+		if err := again.Commit(want, cas.Watermark{}); err != nil {
+			rt.Fatal(err)
+		}
+		if !slices.Equal(all(t, again), want) {
+			rt.Fatal("the rebuilt index differs")
+		}
+	})
+}
+
+func TestConcurrent(t *testing.T) {
+	db := newDB(t)
+	es := entries(3, 4000)
+	var wg sync.WaitGroup
+	for g := range 4 {
+		wg.Go(func() {
+			part := es[g*1000:][:1000]
+			for i := 0; i < 1000; i += 100 {
+				if err := db.Commit(part[i:i+100], cas.Watermark{Segment: 1}); err != nil {
+					t.Error(err)
+				}
+				expect(t, db, part[:i+100])
+			}
+		})
+	}
+	wg.Wait()
+	expect(t, db, es)
+	if err := db.Check(); err != nil {
+		t.Error(err)
+	}
+}
+
+// damage makes an index with entries, closes it, lets f at the file and opens it again.
+func damage(t *testing.T, f func(t *testing.T, path string)) (*DB, error) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "index.db")
+	db := open(t, path)
+	if err := db.Commit(entries(1, 20_000), cas.Watermark{Segment: 9, Off: 8}); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	f(t, path)
+	return Open(path, opts)
+}
+
+func edit(f func(tx *bolt.Tx) error) func(t *testing.T, path string) {
+	return func(t *testing.T, path string) {
+		b, err := bolt.Open(path, 0o600, nil)
+		if err == nil {
+			err = errors.Join(b.Update(f), b.Close())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func overwrite(from, to int64) func(t *testing.T, path string) {
+	return func(t *testing.T, path string) {
+		f, err := os.OpenFile(path, os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		st, _ := f.Stat()
+		junk := bytes.Repeat([]byte{0xa5}, int(min(to, st.Size())-from))
+		if _, err := f.WriteAt(junk, from); err != nil {
+			t.Fatal(err)
+		}
+		f.Close()
+	}
+}
+
+func put(key, value []byte) func(t *testing.T, path string) {
+	return edit(func(tx *bolt.Tx) error { return tx.Bucket(bucketMeta).Put(key, value) })
+}
+
+func TestPutAside(t *testing.T) {
+	for name, f := range map[string]func(t *testing.T, path string){
+		"empty":         func(t *testing.T, path string) { os.Truncate(path, 0) },
+		"short":         func(t *testing.T, path string) { os.Truncate(path, 100) },
+		"cut":           func(t *testing.T, path string) { os.Truncate(path, 64<<10) },
+		"text":          func(t *testing.T, path string) { os.WriteFile(path, bytes.Repeat([]byte("no index\n"), 9999), 0o600) },
+		"metas":         overwrite(0, 8192),
+		"junk":          overwrite(8192, 1<<40),
+		"another store": put(keyStore, make([]byte, 16)),
+		"older":         put(keyFormat, append([]byte(formatName), 0, 0, 0, 0)),
+		"no format":     put(keyFormat, []byte("something")),
+		"bad mark":      put(keyMark, []byte("x")),
+		"bad totals":    put(keyTotals, []byte("x")),
+		"no chunks":     edit(func(tx *bolt.Tx) error { return tx.DeleteBucket(bucketChunks) }),
+	} {
+		t.Run(name, func(t *testing.T) {
+			db, err := damage(t, f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer db.Close()
+			if db.Recovered == "" {
+				t.Error("nothing said")
+			}
+			if !strings.Contains(db.Recovered, "index.db.corrupt-1") {
+				t.Errorf("%q does not name the copy", db.Recovered)
+			}
+			if m, err := db.Watermark(); err != nil || m != (cas.Watermark{}) {
+				t.Errorf("watermark %+v, %v", m, err)
+			}
+			if _, err := os.Stat(db.path + ".corrupt-1"); err != nil {
+				t.Error(err)
+			}
+			es := entries(1, 10)
+			if err := db.Commit(es, cas.Watermark{Segment: 1}); err != nil {
+				t.Fatal(err)
+			}
+			expect(t, db, es)
+		})
+	}
+}
+
+func TestNewer(t *testing.T) {
+	var path string
+	_, err := damage(t, func(t *testing.T, p string) {
+		path = p
+		put(keyFormat, append([]byte(formatName), 0, 0, 0, 9))(t, p)
+	})
+	if !errors.Is(err, cas.ErrNewer) {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Error(err)
+	}
+	// The file was closed, so its lock is free.
+	put(keyFormat, binary.BigEndian.AppendUint32([]byte(formatName), formatVersion))(t, path)
+	expect(t, open(t, path), entries(1, 20_000))
+}
+
+func TestLocked(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "index.db")
+	open(t, path)
+	if _, err := Open(path, opts); err == nil || errors.Is(err, cas.ErrCorrupt) {
+		t.Fatal(err)
+	}
+	if names, _ := filepath.Glob(path + "*"); len(names) != 1 {
+		t.Errorf("left %v", names)
+	}
+}
+
+func TestUnreadable(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "index.db")
+	if err := os.Mkdir(path, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(path, opts); err == nil || errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	if st, err := os.Stat(path); err != nil || !st.IsDir() {
+		t.Error("the directory was touched")
+	}
+}
+
+// A half-made index from a crash is no obstacle, and is not taken for one.
+func TestHalfMade(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "index.db")
+	if err := os.WriteFile(path+".new", []byte("half"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if db := open(t, path); db.Recovered != "" {
+		t.Error(db.Recovered)
+	}
+	if _, err := os.Stat(path + ".new"); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+}
+
+// Damage met after Open is an error and no crash; the next Open has a new index.
+func TestDamageInUse(t *testing.T) {
+	for name, f := range map[string]func(t *testing.T, path string){
+		"junk": overwrite(8192, 1<<40),
+		"cut":  func(t *testing.T, path string) { os.Truncate(path, 64<<10) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "index.db")
+			db := open(t, path)
+			es := entries(1, 20_000)
+			if err := db.Commit(es, cas.Watermark{Segment: 1}); err != nil {
+				t.Fatal(err)
+			}
+			f(t, path)
+			bad := 0
+			for i := range es {
+				var loc [1]cas.Location
+				if err := db.Locate([]cas.Hash{es[i].Hash}, loc[:]); err != nil {
+					if !errors.Is(err, cas.ErrCorrupt) {
+						t.Fatal(err)
+					}
+					bad++
+				}
+			}
+			if bad == 0 {
+				t.Fatal("no error")
+			}
+			if err := db.Commit(es[:1], cas.Watermark{}); !errors.Is(err, cas.ErrCorrupt) {
+				t.Error(err)
+			}
+			if err := db.Close(); err != nil {
+				t.Fatal(err)
+			}
+			db = open(t, path)
+			if m, err := db.Watermark(); err != nil || m != (cas.Watermark{}) {
+				t.Errorf("watermark %+v, %v", m, err)
+			}
+		})
+	}
+}
+
+func TestCheckFindsDamage(t *testing.T) {
+	for name, f := range map[string]func(b *bolt.Bucket, key, blob []byte) error{
+		"order": func(b *bolt.Bucket, key, blob []byte) error {
+			return b.Put(key, append(blob[recordLen:], blob[:recordLen]...))
+		},
+		"length":   func(b *bolt.Bucket, key, blob []byte) error { return b.Put(key, blob[1:]) },
+		"totals":   func(b *bolt.Bucket, key, blob []byte) error { return b.Put(key, blob[recordLen:]) },
+		"location": func(b *bolt.Bucket, key, blob []byte) error { clear(blob[14:18]); return b.Put(key, blob) },
+		"key":      func(b *bolt.Bucket, key, blob []byte) error { return b.Put([]byte("xyz"), blob) },
+	} {
+		db := newDB(t)
+		es := entries(4, 100)
+		for i := range es {
+			es[i].Hash[0], es[i].Hash[1] = 0, byte(i%3)
+		}
+		if err := db.Commit(es, cas.Watermark{}); err != nil {
+			t.Fatal(err)
+		}
+		err := db.update(func(tx *bolt.Tx) error {
+			b := tx.Bucket(bucketChunks)
+			key := []byte{0, 1}
+			return f(b, key, bytes.Clone(b.Get(key)))
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := db.Check(); !errors.Is(err, cas.ErrCorrupt) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+const million = 1_000_000
+
+func BenchmarkPut(b *testing.B) {
+	es := entries(5, million)
+	for _, per := range []int{10_000, million} {
+		b.Run(fmt.Sprintf("commits of %d", per), func(b *testing.B) {
+			var size int64
+			for b.Loop() {
+				db := newDB(b)
+				for i := 0; i < million; i += per {
+					if err := db.Commit(es[i:i+per], cas.Watermark{Segment: 1}); err != nil {
+						b.Fatal(err)
+					}
+				}
+				size, _ = db.Size()
+				db.Close()
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/million, "ns/put")
+			b.ReportMetric(float64(size)/million, "bytes/entry")
+		})
+	}
+}
+
+func BenchmarkGet(b *testing.B) {
+	db := newDB(b)
+	es := entries(5, million)
+	if err := db.Commit(es, cas.Watermark{Segment: 1}); err != nil {
+		b.Fatal(err)
+	}
+	for _, per := range []int{1, 64} {
+		b.Run(fmt.Sprintf("%d at a time", per), func(b *testing.B) {
+			hashes, locs := make([]cas.Hash, per), make([]cas.Location, per)
+			for n := 0; b.Loop(); n++ {
+				for i := range hashes {
+					hashes[i] = es[(n*per+i)*7919%million].Hash
+				}
+				if err := db.Locate(hashes, locs); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(per), "ns/get")
+		})
+	}
+}
