@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"ckptfs/integration/daemon"
 )
@@ -71,6 +72,9 @@ type file struct {
 	} `json:"tensors"`
 }
 
+// maxLife bounds the life of one test's mount.
+const maxLife = 4 * time.Minute
+
 const (
 	resident = "resident"
 	both     = "resident+packed"
@@ -95,7 +99,14 @@ func prepare(t *testing.T, dir string, flags ...string) *mount {
 		Store: filepath.Join(dir, "store"), Dir: filepath.Join(dir, "mnt"), Log: filepath.Join(dir, "log"),
 	}}
 	m.must(os.Mkdir(m.Dir, 0o755))
+	// Who waits for a daemon that hangs cannot be killed, go test's own timeout included. The daemon can.
+	watchdog := time.AfterFunc(maxLife, func() {
+		t.Errorf("the mount is still in use after %v: the daemon is taken to hang, and killed", maxLife)
+		m.Dump()
+		_ = m.Clean()
+	})
 	t.Cleanup(func() {
+		watchdog.Stop()
 		if !t.Failed() && m.Mounted() {
 			if err := m.Stop(); err != nil {
 				t.Errorf("unmounting at the test's end: %v", err)

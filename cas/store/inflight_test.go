@@ -262,6 +262,11 @@ func TestKindsInFlight(t *testing.T) {
 			second <- err
 		}()
 		synctest.Wait()
+		select {
+		case <-g.writes:
+			t.Fatal("it did not wait")
+		default:
+		}
 		w.pass <- nil
 		wantErr(t, <-done, nil)
 		w = <-g.writes

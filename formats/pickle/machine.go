@@ -36,10 +36,12 @@ const (
 )
 
 func (m *machine) intern() {
-	m.nodes = make([]node, 0, refInt0+256+uint32(min(len(m.data)/8, 1<<12)))
-	m.nodes = append(m.nodes, node{kind: None}, node{kind: Bool}, node{kind: Bool, a: 1}, node{kind: Tuple})
+	m.append(node{kind: None})
+	m.append(node{kind: Bool})
+	m.append(node{kind: Bool, a: 1})
+	m.append(node{kind: Tuple})
 	for i := range 256 {
-		m.nodes = append(m.nodes, node{kind: Int, a: uint64(i)})
+		m.append(node{kind: Int, a: uint64(i)})
 	}
 }
 
@@ -115,11 +117,24 @@ func (m *machine) push(ref uint32) error {
 
 // add makes a node.
 func (m *machine) add(n node) (uint32, error) {
-	if len(m.nodes) >= m.lim.Nodes {
+	if m.count >= m.lim.Nodes {
 		return 0, limit("nodes", m.lim.Nodes)
 	}
-	m.nodes = append(m.nodes, n)
-	return uint32(len(m.nodes) - 1), nil
+	return m.append(n), nil
+}
+
+func (m *machine) append(n node) uint32 {
+	if m.count%blockNodes == 0 {
+		size := blockNodes
+		if m.count == 0 { // room for as many as a small pickle has
+			size = int(refInt0) + 256 + min(len(m.data)/4, blockNodes)
+		}
+		m.blocks = append(m.blocks, make([]node, 0, min(size, blockNodes)))
+	}
+	last := &m.blocks[len(m.blocks)-1]
+	*last = append(*last, n)
+	m.count++
+	return uint32(m.count - 1)
 }
 
 func (m *machine) pushNode(n node) error {
@@ -186,7 +201,7 @@ func (m *machine) extend(k Kind, items []uint32) error {
 	if err != nil {
 		return err
 	}
-	switch n := &m.nodes[ref]; n.kind {
+	switch n := m.node(ref); n.kind {
 	case k:
 		n.items = append(n.items, items...)
 	case Call, New:
@@ -206,7 +221,7 @@ func (m *machine) setItems(items []uint32) error {
 	if err != nil {
 		return err
 	}
-	n := &m.nodes[ref]
+	n := m.node(ref)
 	if n.kind != Dict && n.kind != Call && n.kind != New {
 		return syntax("items set on a %v", n.kind)
 	}
@@ -226,7 +241,7 @@ func (m *machine) build() error {
 	if err != nil {
 		return err
 	}
-	n := &m.nodes[ref]
+	n := m.node(ref)
 	if (n.kind != Call && n.kind != New) || n.b != 0 {
 		return syntax("state set on a %v, or twice", n.kind)
 	}

@@ -14,7 +14,7 @@ func (m *machine) stepObject(op byte) error {
 		if err != nil {
 			return err
 		}
-		mod, name := &m.nodes[items[0]], &m.nodes[items[1]]
+		mod, name := m.node(items[0]), m.node(items[1])
 		if mod.kind != Text || name.kind != Text {
 			return syntax("global named by a %v and a %v", mod.kind, name.kind)
 		}

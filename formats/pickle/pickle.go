@@ -49,12 +49,17 @@ var DefaultLimits = Limits{Nodes: 1 << 22, Pushes: 1 << 24, Marks: 1 << 16, Memo
 
 // Pickle is the graph of one pickle.
 type Pickle struct {
-	data  []byte
-	nodes []node
-	elems map[uint32][]uint32 // elements appended to Call and New nodes
-	root  uint32
-	size  int
+	data   []byte
+	blocks [][]node            // of blockNodes each but the last; growing copies none of the others
+	count  int                 // nodes in all
+	elems  map[uint32][]uint32 // elements appended to Call and New nodes
+	root   uint32
+	size   int
 }
+
+const blockNodes = 1 << 10
+
+func (p *Pickle) node(ref uint32) *node { return &p.blocks[ref/blockNodes][ref%blockNodes] }
 
 // Parse reads the one pickle at the start of p, up to its STOP. The result aliases p. Errors wrap ErrSyntax or ErrLimit
 // and give the offset of the opcode.
@@ -89,4 +94,4 @@ func (p *Pickle) Root() Value { return Value{p, p.root} }
 func (p *Pickle) Size() int { return p.size }
 
 // NumNodes is the number of nodes in the graph, at most a small multiple of the input's bytes.
-func (p *Pickle) NumNodes() int { return len(p.nodes) }
+func (p *Pickle) NumNodes() int { return p.count }

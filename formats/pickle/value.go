@@ -58,7 +58,7 @@ type Value struct {
 	i uint32
 }
 
-func (v Value) node() *node { return &v.p.nodes[v.i] }
+func (v Value) node() *node { return v.p.node(v.i) }
 
 func (v Value) text(s span) []byte {
 	off, n := uint64(s)>>32, uint64(s)&(1<<32-1)

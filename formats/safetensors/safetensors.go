@@ -27,9 +27,10 @@
 //
 // Nothing is asked of the order of the entries, of the padding, or of alignment. A name may be empty.
 //
-// Three kinds of headers are refused that the crate accepts, because a hostile one must not take memory without bound:
-// more than 1,048,576 tensors, more than 4,194,304 dimensions in all, and a dimension of 2^62 or more in a tensor
-// without elements. The parser takes the header's n bytes, and about 200 bytes a tensor.
+// Three kinds of headers are refused that the crate accepts. Two because a hostile one must not take memory without
+// bound: more than 1,048,576 tensors, and more than 4,194,304 dimensions in all. One because formats.Tensor can't state
+// it: a tensor without elements whose other dimensions multiply to more than 2^62. The parser takes the header's n
+// bytes, and about 200 bytes a tensor.
 package safetensors
 
 import (

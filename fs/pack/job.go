@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	batchBytes  = 1 << 20 // read at once, so that hashing finds the bytes in the processor's cache
+	batchBytes  = 512 << 10 // read at once, so that hashing finds the bytes in the processor's cache
 	batchChunks = 1 << 10
 )
 

@@ -4,7 +4,11 @@ import (
 	"container/list"
 	"log/slog"
 	"sync"
+	"time"
 )
+
+// diskWatch is how often the free space is looked at while there is something to evict.
+const diskWatch = time.Second
 
 // hotList bounds the raw copies of packed files, which are a cache: the least recently opened goes first.
 type hotList struct {
@@ -35,11 +39,15 @@ func (l *hotList) start() {
 	l.end.Add(1)
 	go func() {
 		defer l.end.Done()
+		tick := time.NewTicker(diskWatch)
+		defer tick.Stop()
 		for {
 			select {
 			case <-l.quit:
 				return
 			case <-l.kick:
+				l.shrink()
+			case <-tick.C: // others fill the disk too
 				l.shrink()
 			}
 		}
@@ -109,6 +117,9 @@ func (l *hotList) room() int64 {
 
 // shrink evicts until the bound holds and the disk is not short. Files that are in use are passed over.
 func (l *hotList) shrink() {
+	if l.room() == l.max {
+		return // nothing to evict
+	}
 	short := l.v.diskShort()
 	for _, n := range l.candidates(short) {
 		l.mu.Lock()

@@ -265,6 +265,7 @@ func (v *Volume) packed(n *Node, size int64, err error) {
 	default:
 		v.report(slog.LevelError, "packing failed; the file stays as it is and is tried again", "path", v.Path(n), "reason", err)
 		v.packer.finish(n, 0, true, err)
+		v.hot.wake() // the disk may be full
 	}
 }
 

@@ -34,9 +34,12 @@ func (s *survey) run() error {
 	if err := s.dir(s.v.root); err != nil || !s.repair {
 		return err
 	}
-	return s.v.content.Each(func(id tree.ID, _ int64) error {
+	return s.v.content.Each(func(id tree.ID, bytes int64) error {
 		if s.seen[id] {
 			return nil
+		}
+		if bytes == 0 {
+			return s.v.content.Remove(id) // made for a stub that never came, or came with another
 		}
 		s.lost++
 		return os.Rename(s.v.content.Path(id), filepath.Join(s.v.dir, tree.LostFound, id.String()))

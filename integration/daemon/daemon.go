@@ -154,6 +154,14 @@ func (d *Daemon) end() error {
 	return Until("a killed daemon to end", func() bool { return len(d.PIDs()) == 0 })
 }
 
+// Dump ends the daemon with the stacks of all its goroutines in the log.
+func (d *Daemon) Dump() {
+	for _, pid := range d.PIDs() {
+		_ = syscall.Kill(pid, syscall.SIGQUIT)
+	}
+	_ = Within(5*time.Second, "", func() bool { return len(d.PIDs()) == 0 })
+}
+
 // Clean ends whatever is left, without asking: the mount, even a dead one, and the daemon.
 func (d *Daemon) Clean() error {
 	if err := unix.Unmount(d.Dir, unix.MNT_DETACH); errors.Is(err, unix.EPERM) {

@@ -1,0 +1,138 @@
+package store
+
+import (
+	"math/rand/v2"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"ckptfs/cas"
+	"ckptfs/cas/codec"
+	"ckptfs/cas/disk"
+)
+
+// dataset is n chunks: random bytes, or bytes that zstd takes to a half.
+func dataset(n int, random bool) ([][]byte, []cas.Hash) {
+	src := rand.NewChaCha8([32]byte{5})
+	chunks, hashes := make([][]byte, n), make([]cas.Hash, n)
+	for i := range chunks {
+		p := make([]byte, cas.ChunkSize)
+		_, _ = src.Read(p)
+		if !random {
+			for j := range p {
+				p[j] &= 0x0f
+			}
+		}
+		chunks[i], hashes[i] = p, cas.Sum(p)
+	}
+	return chunks, hashes
+}
+
+func benchStore(b *testing.B, dir string) *Store {
+	b.Helper()
+	s, err := Open(disk.OS{}, filepath.Join(dir, "segments"), storeID, newIndex(), Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return s
+}
+
+// putAll puts all chunks with four workers, hashing included, and commits.
+func putAll(b *testing.B, s *Store, chunks [][]byte) {
+	b.Helper()
+	batch := s.Begin()
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for {
+				i := int(next.Add(1)) - 1
+				if i >= len(chunks) {
+					return
+				}
+				if _, err := batch.Put(cas.Chunk, cas.Sum(chunks[i]), chunks[i], codec.Hint{}); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if err := batch.Commit(); err != nil {
+		b.Error(err)
+	}
+}
+
+const benchChunks = 512 // 128 MiB
+
+func BenchmarkPutFresh(b *testing.B) {
+	for _, c := range []struct {
+		name   string
+		random bool
+	}{{"random", true}, {"compressible", false}} {
+		b.Run(c.name, func(b *testing.B) {
+			chunks, _ := dataset(benchChunks, c.random)
+			b.SetBytes(benchChunks * cas.ChunkSize)
+			b.ReportAllocs()
+			for b.Loop() {
+				b.StopTimer()
+				s := benchStore(b, b.TempDir())
+				b.StartTimer()
+				putAll(b, s, chunks)
+				b.StopTimer()
+				s.Close()
+				b.StartTimer()
+			}
+		})
+	}
+}
+
+func BenchmarkPutDuplicate(b *testing.B) {
+	chunks, _ := dataset(benchChunks, true)
+	s := benchStore(b, b.TempDir())
+	defer s.Close()
+	putAll(b, s, chunks)
+	b.SetBytes(benchChunks * cas.ChunkSize)
+	b.ReportAllocs()
+	for b.Loop() {
+		putAll(b, s, chunks)
+	}
+}
+
+func BenchmarkGet(b *testing.B) {
+	for _, c := range []struct {
+		name   string
+		random bool
+	}{{"raw", true}, {"zstd", false}} {
+		chunks, hashes := dataset(benchChunks, c.random)
+		s := benchStore(b, b.TempDir())
+		putAll(b, s, chunks)
+		get := func(b *testing.B, i int, dst []byte) []byte {
+			dst, err := s.Get(hashes[i%benchChunks], dst[:0])
+			if err != nil {
+				b.Error(err)
+			}
+			return dst
+		}
+		b.Run(c.name+"/one", func(b *testing.B) {
+			b.SetBytes(cas.ChunkSize)
+			b.ReportAllocs()
+			var dst []byte
+			for i := 0; b.Loop(); i++ {
+				dst = get(b, i, dst)
+			}
+		})
+		b.Run(c.name+"/parallel", func(b *testing.B) {
+			b.SetBytes(cas.ChunkSize)
+			b.ReportAllocs()
+			b.RunParallel(func(pb *testing.PB) {
+				var dst []byte
+				for i := 0; pb.Next(); i++ {
+					dst = get(b, i, dst)
+				}
+			})
+		})
+		s.Close()
+	}
+}
