@@ -47,6 +47,10 @@ type Layout struct {
 	Format  string // the parser's Name
 	Regions []Region
 	Tensors []Tensor // in the order of the file's own directory (header, pickle)
+
+	// Partial: the file holds tensors that Tensors lacks, or shows only by their parts. What is made from Tensors
+	// would then not be the file in another form.
+	Partial bool
 }
 
 // Parser recognises one format.

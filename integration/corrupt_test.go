@@ -69,7 +69,7 @@ func TestCorruptChunk(t *testing.T) {
 		m.write("other", noise(4, 3*mib))
 		m.evict("runs/a/1/x.safetensors", "other")
 		m.must(m.Stop())
-		m.damage(data[1][mib+1000 : mib+1064]) // in the 1 MiB chunk grid: at 256 KiB × 4 of the second tensor
+		m.damage(data[1][mib+1000 : mib+1064]) // tensors are cut every 256 KiB: the fifth chunk of the second
 		m.must(m.Start())
 
 		read := func(off, n int) ([]byte, error) {
@@ -87,12 +87,17 @@ func TestCorruptChunk(t *testing.T) {
 		if _, err := os.ReadFile(m.path("runs/a/1/x.safetensors")); !errors.Is(err, unix.EIO) {
 			t.Errorf("reading the whole damaged file: %v, want EIO", err)
 		}
-		for _, r := range []struct{ off, n int }{{0, start + n}, {start + n, mib}, {start + n + mib + 256<<10, mib - 256<<10}, {start + 2*n, n}} {
-			p, err := read(r.off, r.n)
+		// The kernel reads pages: those at the edges of the damaged chunk have bytes of it.
+		const page = 4096
+		first, last := start+n+mib, start+n+mib+256<<10
+		for _, r := range []struct{ from, to int }{
+			{0, start + n}, {start + n, first &^ (page - 1)}, {(last + page) &^ (page - 1), start + 2*n}, {start + 2*n, start + 3*n},
+		} {
+			p, err := read(r.from, r.to-r.from)
 			if err != nil {
-				t.Errorf("reading [%d, %d), which is not damaged: %v", r.off, r.off+r.n, err)
-			} else if !bytes.Equal(p, whole[r.off:r.off+r.n]) {
-				t.Errorf("[%d, %d): %s", r.off, r.off+r.n, difference(whole[r.off:r.off+r.n], p))
+				t.Errorf("reading [%d, %d), which is not damaged: %v", r.from, r.to, err)
+			} else if !bytes.Equal(p, whole[r.from:r.to]) {
+				t.Errorf("[%d, %d): %s", r.from, r.to, difference(whole[r.from:r.to], p))
 			}
 		}
 		m.want("other", noise(4, 3*mib))

@@ -101,9 +101,7 @@ func TestSmallFiles(t *testing.T) {
 		for _, f := range []string{"over.dat", "runs/a/1/small.pt", "runs/a/1/small.safetensors"} {
 			m.wantState(f, packed, both)
 		}
-		if said, code := m.cliOutcome("evict", m.Dir); code != exitPartial {
-			t.Errorf("evicting a folder with small files in it: exit status %d, want %d: %s", code, exitPartial, said)
-		}
+		m.cli("evict", m.Dir) // all that can go goes; in a folder the small ones are no failure
 		m.want("runs/a/1/config.json", []byte(`{"lr": 0.1}`))
 		m.want("empty", nil)
 		m.want("under.dat", noise(1, 64<<10-1))

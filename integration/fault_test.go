@@ -75,10 +75,7 @@ func TestStoreIsMountedAlready(t *testing.T) {
 	m := newMount(t)
 	second := prepare(t, t.TempDir())
 	second.Store = m.Store
-	host, err := os.Hostname()
-	m.must(err)
-	said := second.mountFails()
-	wantSaid(t, said, host, fmt.Sprint(m.status().PID))
+	wantSaid(t, second.mountFails(), m.Store, m.Dir, fmt.Sprint(m.status().PID))
 	if second.Mounted() {
 		t.Error("the store is mounted twice")
 	}

@@ -9,9 +9,13 @@ import (
 // scanBuffer is how much of a segment a Scanner holds. It bounds its memory whatever the file says.
 const scanBuffer = 1 << 20
 
-// maxWaste bounds, in sizes of the segment, what is read for payloads that prove damaged, each of which is then searched
-// for records again. Past it a damaged record's length is believed. A crash comes nowhere near; a forged file does.
-const maxWaste = 4
+// A damaged payload is searched for records from its header on, since the header may be what is left of a write that
+// failed, with good records behind it. A crash leaves few of these; a forged file might be made of them, and each costs
+// its length. When that adds up to maxWaste, or to so many times the segment, headers are believed.
+const (
+	maxWaste      = 256 << 20
+	maxWasteTimes = 4
+)
 
 // Scanner finds the records of a segment by reading it, payloads and all. Where there is no valid record it looks for the
 // next one, at every multiple of 8: a record ties itself to its place, so none is found that was not written there.
@@ -75,7 +79,7 @@ func (s *Scanner) Next() bool {
 			return s.err == nil
 		}
 		next := off + align
-		if s.rec.Off == off && s.waste > maxWaste*s.size {
+		if s.rec.Off == off && s.waste > max(maxWaste, maxWasteTimes*s.size) {
 			next = s.rec.End()
 		}
 		if off = s.candidate(next); off < 0 {
@@ -126,7 +130,7 @@ func (s *Scanner) valid(off int64) (bool, error) {
 		left -= int64(len(p))
 	}
 	if sum != s.rec.CRC {
-		s.waste += int64(s.rec.Stored) + scanBuffer
+		s.waste += int64(s.rec.Stored) + int64(cap(s.buf))
 		return false, nil
 	}
 	return true, nil

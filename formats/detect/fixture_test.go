@@ -97,7 +97,7 @@ func render(l *formats.Layout) []byte {
 		}
 		fmt.Fprintf(&b, "  %s%s\n", p, map[bool]string{false: ","}[last])
 	}
-	fmt.Fprintf(&b, "{\n \"format\": %q,\n \"regions\": [\n", l.Format)
+	fmt.Fprintf(&b, "{\n \"format\": %q,\n \"partial\": %t,\n \"regions\": [\n", l.Format, l.Partial)
 	for i, r := range l.Regions {
 		line(i == len(l.Regions)-1, map[string]any{"off": r.Off, "len": r.Len, "kind": r.Kind.String()})
 	}

@@ -87,6 +87,8 @@ func (p Parser) Parse(r io.ReaderAt, size int64) (*formats.Layout, error) {
 	}
 	l := &formats.Layout{Format: p.Name()}
 	a.addRegions(l, size)
-	l.Tensors, err = a.readTensors(r)
+	all := false
+	l.Tensors, all, err = a.readTensors(r)
+	l.Partial = !all
 	return l, err
 }

@@ -19,18 +19,19 @@ const (
 	maxName    = 1 << 12 // bytes; a tensor with a longer name has none
 )
 
-// readTensors reads data.pkl and returns the tensors it names, or none when it can't be understood as a whole.
-func (a *archive) readTensors(r io.ReaderAt) ([]formats.Tensor, error) {
+// readTensors reads data.pkl and returns the tensors it names, or none when it can't be understood as a whole. all
+// reports whether those are all that the file holds, as they are.
+func (a *archive) readTensors(r io.ReaderAt) (tensors []formats.Tensor, all bool, err error) {
 	if a.pickle.len > maxPickle {
-		return nil, nil
+		return nil, false, nil
 	}
 	p := make([]byte, a.pickle.len)
 	if err := formats.ReadFull(r, p, a.pickle.off); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	g, err := pickle.Parse(p, pickle.DefaultLimits)
 	if err != nil || g.Size() != len(p) {
-		return nil, nil
+		return nil, false, nil
 	}
 	w := walker{
 		archive: a,
@@ -40,9 +41,24 @@ func (a *archive) readTensors(r io.ReaderAt) ([]formats.Tensor, error) {
 		open:    make(map[int]bool),
 	}
 	if w.value(g.Root(), 0); w.steps < 0 || w.names < 0 || len(w.found) > maxTensors {
-		return nil, nil
+		return nil, false, nil
 	}
-	return w.tensors(), nil
+	tensors = w.tensors()
+	return tensors, !w.partial && a.named(tensors), nil
+}
+
+// named reports whether some tensor lies in each storage.
+func (a *archive) named(tensors []formats.Tensor) bool {
+	in := make(map[int]bool, len(a.storages))
+	for i := range tensors {
+		in[tensors[i].Region] = true
+	}
+	for i := range a.storages {
+		if s := &a.storages[i]; s.len > 0 && !in[s.region] {
+			return false
+		}
+	}
+	return true
 }
 
 // walker goes through the graph from the root, depth first, and notes the tensors it meets.
@@ -53,6 +69,8 @@ type walker struct {
 	path  []byte       // of the value being visited
 	open  map[int]bool // containers being visited; meeting one of them again is a cycle
 	found []candidate
+
+	partial bool // a tensor was met that has no name, or is shown by its parts
 }
 
 // candidate is a tensor with the name it asks for.
@@ -192,8 +210,10 @@ func (w *walker) call(c call, depth int) bool {
 		t.Name = string(w.path)
 		w.names -= len(t.Name)
 		w.found = append(w.found, candidate{t, storage, depth})
+		w.partial = w.partial || string(name) == "_rebuild_qtensor"
 		return true
 	}
+	w.partial = true
 	args, kind := c.args, string(name)
 	if kind == "_rebuild_sparse_tensor" && args.Len() == 2 && args.At(1).Kind() == pickle.Tuple {
 		args, kind = args.At(1), sparseLayout(args.At(0))
@@ -219,6 +239,7 @@ func sparseLayout(v pickle.Value) string {
 // tensors gives the candidates their names and drops those of disputed storages.
 func (w *walker) tensors() []formats.Tensor {
 	found := slices.DeleteFunc(w.found, func(c candidate) bool { return w.storages[c.storage].disputed })
+	w.partial = w.partial || len(found) < len(w.found)
 	order := make([]int, len(found)) // shortest way first
 	for i := range order {
 		order[i] = i

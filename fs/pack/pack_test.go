@@ -510,7 +510,7 @@ func TestMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	runtime.ReadMemStats(&after)
-	if n := after.TotalAlloc - before.TotalAlloc; n > 16<<20 {
+	if n := after.TotalAlloc - before.TotalAlloc; n > 40<<20 { // under the race detector pools forget much
 		t.Errorf("%d MiB allocated to pack 64 held ones", n>>20)
 	}
 }

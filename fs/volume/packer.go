@@ -222,6 +222,8 @@ type job struct {
 	id   tree.ID
 	size int64
 	res  *pack.Result
+
+	viewSize int64
 }
 
 var errMapped = errors.New("mapped for writing")
@@ -291,7 +293,12 @@ func (v *Volume) packFile(ctx context.Context, b *store.Batch, n *Node) (job, er
 		v.staysAsIs(&j)
 		return j, nil
 	}
-	j.res, err = v.pack.File(ctx, b, raw, j.size)
+	layout, err := detect.Detect(raw, j.size)
+	if err != nil {
+		return j, err
+	}
+	j.viewSize = viewSize(layout)
+	j.res, err = v.pack.Layout(ctx, b, raw, j.size, layout)
 	return j, err
 }
 
@@ -362,8 +369,9 @@ func (v *Volume) publish(j *job) error {
 	v.settleStub(j.node)
 	rec := f.rec
 	rec.Manifest = j.res.Hash
-	m := j.res.Manifest
-	rec.ViewSize = ViewSize(m.Format, m.Regions, m.Tensors)
+	if j.res.Manifest.Format != "blob" { // the layout was kept
+		rec.ViewSize = j.viewSize
+	}
 	if err := v.writeRecord(j.node, rec); err != nil {
 		return err
 	}

@@ -178,16 +178,17 @@ func (v *Volume) measureView(n *Node) int64 {
 	if err != nil {
 		return 0
 	}
-	f.viewSize = ViewSize(layout.Format, layout.Regions, layout.Tensors)
+	f.viewSize = viewSize(layout)
 	return f.viewSize
 }
 
-// ViewSize is the size of the view of a file of these tensors, 0 if it has none.
-func ViewSize(format string, regions []formats.Region, tensors []formats.Tensor) int64 {
-	if format == "safetensors" || len(tensors) == 0 {
+// viewSize is the size of the view of a file of this layout, 0 if it has none: there are no tensors, it is itself a
+// safetensors file, or the view would not hold all that the file holds.
+func viewSize(l *formats.Layout) int64 {
+	if l.Format == "safetensors" || l.Partial {
 		return 0
 	}
-	plan, err := view.Safetensors(regions, tensors)
+	plan, err := view.Safetensors(l.Regions, l.Tensors)
 	if err != nil {
 		return 0
 	}

@@ -147,11 +147,27 @@ func (d *Daemon) Kill9() error {
 	return d.end()
 }
 
+// end kills, and returns when the kernel has closed all that the daemon had open: its lock, and the mount.
 func (d *Daemon) end() error {
 	for _, pid := range d.PIDs() {
+		fd, err := unix.PidfdOpen(pid, 0)
+		if errors.Is(err, unix.ESRCH) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("pidfd_open: %w", err)
+		}
 		_ = syscall.Kill(pid, syscall.SIGKILL)
+		err = Until("a killed daemon to end", func() bool {
+			n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 100)
+			return n > 0 && err == nil
+		})
+		unix.Close(fd)
+		if err != nil {
+			return err
+		}
 	}
-	return Until("a killed daemon to end", func() bool { return len(d.PIDs()) == 0 })
+	return nil
 }
 
 // Dump ends the daemon with the stacks of all its goroutines in the log.
