@@ -44,17 +44,17 @@ func (a *archive) readTensors(r io.ReaderAt) (tensors []formats.Tensor, all bool
 		return nil, false, nil
 	}
 	tensors = w.tensors()
-	return tensors, !w.partial && a.named(tensors), nil
+	return tensors, !w.partial && w.reachAll(), nil
 }
 
-// named reports whether some tensor lies in each storage.
-func (a *archive) named(tensors []formats.Tensor) bool {
-	in := make(map[int]bool, len(a.storages))
-	for i := range tensors {
-		in[tensors[i].Region] = true
+// reachAll reports whether a tensor was found over each storage that has bytes.
+func (w *walker) reachAll() bool {
+	over := make([]bool, len(w.storages))
+	for i := range w.found {
+		over[w.found[i].storage] = true
 	}
-	for i := range a.storages {
-		if s := &a.storages[i]; s.len > 0 && !in[s.region] {
+	for i := range w.storages {
+		if w.storages[i].len > 0 && !over[i] {
 			return false
 		}
 	}
