@@ -25,7 +25,8 @@ func (c *cutter) byContent(r *region) error {
 	for off := r.Off; off < end; off += window {
 		for ; from < end && len(ahead) <= cap(c.slots); from += window {
 			w := &windowCuts{starts: []int64{from}, done: make(chan struct{})}
-			if err := c.do(func() error { w.cut(c.job, min(from+window, end), end); return nil }); err != nil {
+			until := min(from+window, end)
+			if err := c.do(func() error { w.cut(c.job, until, end); return nil }); err != nil {
 				return err
 			}
 			ahead = append(ahead, w)

@@ -1,0 +1,118 @@
+package segment
+
+import (
+	"bytes"
+	"encoding/hex"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"ckptfs/cas"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+func TestGoldenFormat(t *testing.T) {
+	m := newMem(t)
+	w := create(t, m)
+	mustPut(t, w, cas.Chunk, "some tensor data")
+	mustPut(t, w, cas.List, "a list!")
+	mustPut(t, w, cas.Manifest, "")
+	mustPut(t, w, 200, "of a later version")
+	if _, err := w.Seal(); err != nil {
+		t.Fatal(err)
+	}
+	got := dump(fileOf(t, m))
+	const name = "testdata/segment.golden"
+	if *update {
+		if err := os.WriteFile(name, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("the format has changed:\n%s", got)
+	}
+}
+
+func dump(p []byte) string {
+	var b strings.Builder
+	off := 0
+	field := func(n int, what string) []byte {
+		q := p[off : off+n]
+		for i := 0; i < n; i += 16 {
+			line := q[i:min(i+16, n)]
+			b.WriteString(strings.TrimRight(fmt.Sprintf("%06d  %-47s  %s", off+i, fmt.Sprintf("% x", line), what), " ") + "\n")
+			what = ""
+		}
+		off += n
+		return q
+	}
+	title := func(s string) { fmt.Fprintf(&b, "\n%s\n", s) }
+	num := func(n int, what string) uint64 {
+		q := append(bytes.Clone(p[off:off+n]), make([]byte, 8-n)...)
+		v := le.Uint64(q)
+		field(n, fmt.Sprintf("%s %d", what, v))
+		return v
+	}
+
+	title("file header")
+	field(8, fmt.Sprintf("magic %q", p[off:off+8]))
+	num(2, "version")
+	field(2, "0")
+	num(4, "segment number")
+	field(16, "store id")
+	field(28, "0")
+	field(4, "CRC of bytes 0 to 59")
+
+	trailer := len(p) - trailerSize
+	footer := int(le.Uint64(p[trailer+32:]))
+	for off < footer {
+		title("record")
+		field(4, fmt.Sprintf("magic %q", p[off:off+4]))
+		field(1, "kind: "+cas.Kind(p[off]).String())
+		num(1, "codec")
+		field(2, "0")
+		num(4, "raw length")
+		n := int(num(4, "stored length"))
+		field(32, "hash")
+		num(8, "offset")
+		field(4, "CRC of the payload")
+		field(4, "CRC of the header, the store id and the segment number")
+		field(n, fmt.Sprintf("payload %q", p[off:off+n]))
+		field((8-n%8)%8, "padding")
+	}
+	for off < trailer {
+		title("footer entry")
+		field(32, "hash")
+		num(8, "offset")
+		num(4, "stored length")
+		num(4, "raw length")
+		field(1, "kind: "+cas.Kind(p[off]).String())
+		num(1, "codec")
+		field(6, "0")
+	}
+	title("trailer")
+	field(8, fmt.Sprintf("magic %q", p[off:off+8]))
+	num(2, "version")
+	field(2, "0")
+	num(4, "segment number")
+	field(16, "store id")
+	num(8, "offset of the footer")
+	num(8, "entries")
+	for _, kind := range []string{"chunks", "lists", "manifests", "others"} {
+		num(8, kind+": records")
+		num(8, kind+": raw bytes")
+		num(8, kind+": stored bytes")
+	}
+	field(8, "0")
+	field(4, "CRC of the footer")
+	field(4, "CRC of bytes 0 to 155")
+	fmt.Fprintf(&b, "\n%d bytes, %s\n", len(p), hex.EncodeToString(p[len(p)-4:]))
+	return b.String()
+}

@@ -1,0 +1,182 @@
+package assemble
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"testing"
+
+	"ckptfs/cas"
+)
+
+// drain waits until nothing is read ahead any more.
+func (q *queue) drain() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for q.running > 0 {
+		q.idle.Wait()
+	}
+}
+
+// A file read in order, and several places of it interleaved, is read ahead; reads at random are not.
+func TestReadAhead(t *testing.T) {
+	s := newShelf()
+	want := random(32<<20, 6)
+	h := s.grid(t, want)
+	run := func(streams, size int) (missed float64) {
+		r := New(s, Options{ReadAhead: 4 << 20})
+		f := file(t, r, h)
+		p := make([]byte, size)
+		part := len(want) / streams
+		for off := 0; off+size <= part; off += size {
+			for i := range streams {
+				at := i*part + off
+				if _, err := f.ReadAt(p, int64(at)); err != nil || !bytes.Equal(p, want[at:at+size]) {
+					t.Fatal(at, err)
+				}
+				r.ahead.drain()
+			}
+		}
+		st := r.Stats()
+		if st.Fetched != int64(len(want)/cas.ChunkSize) {
+			t.Errorf("%d chunks fetched of %d", st.Fetched, len(want)/cas.ChunkSize)
+		}
+		return float64(st.Misses)
+	}
+	for _, streams := range []int{1, 4} {
+		for _, size := range []int{64 << 10, 1 << 20} {
+			if missed := run(streams, size); missed > float64(streams*(2*size/cas.ChunkSize+2)) {
+				t.Errorf("%d streams, %d bytes: %v chunks not read ahead", streams, size, missed)
+			}
+		}
+	}
+	r := New(s, Options{})
+	f := file(t, r, h)
+	p := make([]byte, 4096)
+	rng := rand.New(rand.NewPCG(1, 2))
+	chunks := map[int64]bool{}
+	for range 100 {
+		off := rng.Int64N(int64(len(want)) - 4096)
+		chunks[off/cas.ChunkSize] = true
+		chunks[(off+4095)/cas.ChunkSize] = true
+		if _, err := f.ReadAt(p, off); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.ahead.drain()
+	if n := r.Stats().Fetched; n > int64(len(chunks))*5/4 {
+		t.Errorf("%d chunks fetched for reads of %d", n, len(chunks))
+	}
+}
+
+// Close ends the read-ahead that is not under way; what waits is forgotten.
+func TestCloseEndsReadAhead(t *testing.T) {
+	s := newShelf()
+	want := random(16<<20, 7)
+	h := s.grid(t, want)
+	r := New(s, Options{Workers: 1})
+	f := file(t, r, h)
+	p := make([]byte, 128<<10)
+	if _, err := f.ReadAt(p, 0); err != nil {
+		t.Fatal(err)
+	}
+	gate := make(chan struct{})
+	s.gate = gate
+	if _, err := f.ReadAt(p, 128<<10); err != nil { // in the chunk that is there; queues more
+		t.Fatal(err)
+	}
+	f.Close()
+	close(gate)
+	r.ahead.drain()
+	if n := r.Stats().Fetched; n > 2 {
+		t.Errorf("%d chunks fetched", n)
+	}
+	if len(r.chunks.coming) != 0 {
+		t.Error("entries left")
+	}
+	r.Close()
+	if _, err := f.ReadAt(p, 8<<20); err != nil || !bytes.Equal(p, want[8<<20:8<<20+len(p)]) {
+		t.Error("read after Close:", err)
+	}
+}
+
+// What is read stays within the bound, and buffers are used again.
+func TestMemory(t *testing.T) {
+	s := newShelf()
+	want := random(64<<20, 8)
+	h := s.grid(t, want)
+	r := New(s, Options{CacheBytes: 4 << 20})
+	f := file(t, r, h)
+	p := make([]byte, 128<<10)
+	pass := func() {
+		for off := int64(0); off < f.Size(); off += int64(len(p)) {
+			if _, err := f.ReadAt(p, off); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r.ahead.drain()
+	}
+	pass()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	pass()
+	runtime.ReadMemStats(&after)
+	if n := after.TotalAlloc - before.TotalAlloc; n > 40<<20 { // under the race detector pools forget much
+		t.Errorf("%d MiB allocated to read 64", n>>20)
+	}
+	if st := r.Stats(); st.CacheBytes > 4<<20 {
+		t.Errorf("%d bytes cached", st.CacheBytes)
+	}
+}
+
+// Readers of all sorts at once, with a cache far too small, all see the right bytes.
+func TestConcurrent(t *testing.T) {
+	s := newShelf()
+	want := random(8<<20, 9)
+	h := s.grid(t, want)
+	r := New(s, Options{CacheBytes: 1 << 20, Workers: 3})
+	defer r.Close()
+	var wg sync.WaitGroup
+	for g := range 8 {
+		wg.Go(func() {
+			f, err := r.Open(h)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer f.Close()
+			rng := rand.New(rand.NewPCG(uint64(g), 0))
+			off := 0
+			for range 100 {
+				size := 1 + rng.IntN(300_000)
+				if g%2 == 0 {
+					off = rng.IntN(len(want) - size)
+				} else if off+size > len(want) {
+					off = 0
+				}
+				if g == 7 {
+					off, size = 0, 3<<20
+				}
+				p := make([]byte, size)
+				if _, err := f.ReadAt(p, int64(off)); err != nil || !bytes.Equal(p, want[off:off+size]) {
+					t.Error(g, off, size, err)
+					return
+				}
+				off += size
+			}
+		})
+	}
+	wg.Wait()
+	r.ahead.drain()
+	r.chunks.mu.Lock()
+	defer r.chunks.mu.Unlock()
+	if len(r.chunks.coming) != 0 {
+		t.Errorf("%d entries on their way", len(r.chunks.coming))
+	}
+	for _, h := range r.chunks.lru.Keys() {
+		if e, _ := r.chunks.lru.Peek(h); e.refs != 1 {
+			t.Errorf("entry with %d references", e.refs)
+		}
+	}
+}

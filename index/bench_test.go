@@ -1,0 +1,53 @@
+package index
+
+import (
+	"fmt"
+	"testing"
+
+	"ckptfs/cas"
+)
+
+const million = 1_000_000
+
+func BenchmarkPut(b *testing.B) {
+	es := entries(5, million)
+	for _, per := range []int{10_000, million} {
+		b.Run(fmt.Sprintf("commits of %d", per), func(b *testing.B) {
+			var size int64
+			for b.Loop() {
+				db := newDB(b)
+				for i := 0; i < million; i += per {
+					if err := db.Commit(es[i:i+per], cas.Watermark{Segment: 1}); err != nil {
+						b.Fatal(err)
+					}
+				}
+				size, _ = db.Size()
+				db.Close()
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/million, "ns/put")
+			b.ReportMetric(float64(size)/million, "bytes/entry")
+		})
+	}
+}
+
+func BenchmarkGet(b *testing.B) {
+	db := newDB(b)
+	es := entries(5, million)
+	if err := db.Commit(es, cas.Watermark{Segment: 1}); err != nil {
+		b.Fatal(err)
+	}
+	for _, per := range []int{1, 64} {
+		b.Run(fmt.Sprintf("%d at a time", per), func(b *testing.B) {
+			hashes, locs := make([]cas.Hash, per), make([]cas.Location, per)
+			for n := 0; b.Loop(); n++ {
+				for i := range hashes {
+					hashes[i] = es[(n*per+i)*7919%million].Hash
+				}
+				if err := db.Locate(hashes, locs); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(per), "ns/get")
+		})
+	}
+}

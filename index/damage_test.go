@@ -1,0 +1,193 @@
+package index
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	bolt "go.etcd.io/bbolt"
+
+	"ckptfs/cas"
+)
+
+// damage makes an index with entries, closes it, lets f at the file and opens it again.
+func damage(t *testing.T, f func(t *testing.T, path string)) (*DB, error) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "index.db")
+	db := open(t, path)
+	if err := db.Commit(entries(1, 20_000), cas.Watermark{Segment: 9, Off: 8}); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	f(t, path)
+	return Open(path, opts)
+}
+
+func edit(f func(tx *bolt.Tx) error) func(t *testing.T, path string) {
+	return func(t *testing.T, path string) {
+		b, err := bolt.Open(path, 0o600, nil)
+		if err == nil {
+			err = errors.Join(b.Update(f), b.Close())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func overwrite(from, to int64) func(t *testing.T, path string) {
+	return func(t *testing.T, path string) {
+		f, err := os.OpenFile(path, os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		st, _ := f.Stat()
+		junk := bytes.Repeat([]byte{0xa5}, int(min(to, st.Size())-from))
+		if _, err := f.WriteAt(junk, from); err != nil {
+			t.Fatal(err)
+		}
+		f.Close()
+	}
+}
+
+func put(key, value []byte) func(t *testing.T, path string) {
+	return edit(func(tx *bolt.Tx) error { return tx.Bucket(bucketMeta).Put(key, value) })
+}
+
+func TestPutAside(t *testing.T) {
+	for name, f := range map[string]func(t *testing.T, path string){
+		"empty":         func(t *testing.T, path string) { os.Truncate(path, 0) },
+		"short":         func(t *testing.T, path string) { os.Truncate(path, 100) },
+		"cut":           func(t *testing.T, path string) { os.Truncate(path, 64<<10) },
+		"text":          func(t *testing.T, path string) { os.WriteFile(path, bytes.Repeat([]byte("no index\n"), 9999), 0o600) },
+		"metas":         overwrite(0, 8192),
+		"junk":          overwrite(8192, 1<<40),
+		"another store": put(keyStore, make([]byte, 16)),
+		"older":         put(keyFormat, append([]byte(formatName), 0, 0, 0, 0)),
+		"no format":     put(keyFormat, []byte("something")),
+		"bad mark":      put(keyMark, []byte("x")),
+		"bad totals":    put(keyTotals, []byte("x")),
+		"no chunks":     edit(func(tx *bolt.Tx) error { return tx.DeleteBucket(bucketChunks) }),
+	} {
+		t.Run(name, func(t *testing.T) {
+			db, err := damage(t, f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer db.Close()
+			if db.Recovered == "" {
+				t.Error("nothing said")
+			}
+			if !strings.Contains(db.Recovered, "index.db.corrupt-1") {
+				t.Errorf("%q does not name the copy", db.Recovered)
+			}
+			if m, err := db.Watermark(); err != nil || m != (cas.Watermark{}) {
+				t.Errorf("watermark %+v, %v", m, err)
+			}
+			if _, err := os.Stat(db.path + ".corrupt-1"); err != nil {
+				t.Error(err)
+			}
+			es := entries(1, 10)
+			if err := db.Commit(es, cas.Watermark{Segment: 1}); err != nil {
+				t.Fatal(err)
+			}
+			expect(t, db, es)
+		})
+	}
+}
+
+func TestNewer(t *testing.T) {
+	var path string
+	_, err := damage(t, func(t *testing.T, p string) {
+		path = p
+		put(keyFormat, append([]byte(formatName), 0, 0, 0, 9))(t, p)
+	})
+	if !errors.Is(err, cas.ErrNewer) {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Error(err)
+	}
+	// The file was closed, so its lock is free.
+	put(keyFormat, binary.BigEndian.AppendUint32([]byte(formatName), formatVersion))(t, path)
+	expect(t, open(t, path), entries(1, 20_000))
+}
+
+// Damage met after Open is an error and no crash; the next Open has a new index.
+func TestDamageInUse(t *testing.T) {
+	for name, f := range map[string]func(t *testing.T, path string){
+		"junk": overwrite(8192, 1<<40),
+		"cut":  func(t *testing.T, path string) { os.Truncate(path, 64<<10) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "index.db")
+			db := open(t, path)
+			es := entries(1, 20_000)
+			if err := db.Commit(es, cas.Watermark{Segment: 1}); err != nil {
+				t.Fatal(err)
+			}
+			f(t, path)
+			bad := 0
+			for i := range es {
+				var loc [1]cas.Location
+				if err := db.Locate([]cas.Hash{es[i].Hash}, loc[:]); err != nil {
+					if !errors.Is(err, cas.ErrCorrupt) {
+						t.Fatal(err)
+					}
+					bad++
+				}
+			}
+			if bad == 0 {
+				t.Fatal("no error")
+			}
+			if err := db.Commit(es[:1], cas.Watermark{}); !errors.Is(err, cas.ErrCorrupt) {
+				t.Error(err)
+			}
+			if err := db.Close(); err != nil {
+				t.Fatal(err)
+			}
+			db = open(t, path)
+			if m, err := db.Watermark(); err != nil || m != (cas.Watermark{}) {
+				t.Errorf("watermark %+v, %v", m, err)
+			}
+		})
+	}
+}
+
+func TestCheckFindsDamage(t *testing.T) {
+	for name, f := range map[string]func(b *bolt.Bucket, key, blob []byte) error{
+		"order": func(b *bolt.Bucket, key, blob []byte) error {
+			return b.Put(key, append(blob[recordLen:], blob[:recordLen]...))
+		},
+		"length":   func(b *bolt.Bucket, key, blob []byte) error { return b.Put(key, blob[1:]) },
+		"totals":   func(b *bolt.Bucket, key, blob []byte) error { return b.Put(key, blob[recordLen:]) },
+		"location": func(b *bolt.Bucket, key, blob []byte) error { clear(blob[14:18]); return b.Put(key, blob) },
+		"key":      func(b *bolt.Bucket, key, blob []byte) error { return b.Put([]byte("xyz"), blob) },
+	} {
+		db := newDB(t)
+		es := entries(4, 100)
+		for i := range es {
+			es[i].Hash[0], es[i].Hash[1] = 0, byte(i%3)
+		}
+		if err := db.Commit(es, cas.Watermark{}); err != nil {
+			t.Fatal(err)
+		}
+		err := db.update(func(tx *bolt.Tx) error {
+			b := tx.Bucket(bucketChunks)
+			key := []byte{0, 1}
+			return f(b, key, bytes.Clone(b.Get(key)))
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := db.Check(); !errors.Is(err, cas.ErrCorrupt) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
