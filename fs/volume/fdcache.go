@@ -114,16 +114,6 @@ func (c *fdCache) drop(n *Node) {
 	}
 }
 
-// take gives the cached descriptor of a directory that is about to lose its name to the caller, or opens one.
-func (c *fdCache) take(dir *Node) (int, error) {
-	fd, err := c.acquire(dir)
-	if err != nil {
-		return -1, err
-	}
-	defer c.release(dir)
-	return unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
-}
-
 // place is where system calls find a node: a directory's descriptor and a name in it, or, for a node without a name, a
 // path through its own descriptor.
 type place struct {

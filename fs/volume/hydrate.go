@@ -183,9 +183,9 @@ func (v *Volume) copyParallel(dst *os.File, src io.ReaderAt, size int64) error {
 	g.SetLimit(4)
 	for off := int64(0); off < size; off += step {
 		g.Go(func() error {
-			buf := v.copyBufs.Get().([]byte)
-			defer v.copyBufs.Put(buf) //nolint:staticcheck // a slice header more is nothing beside 4 MiB
-			p := buf[:min(step, size-off)]
+			buf := v.copyBufs.Get().(*[]byte)
+			defer v.copyBufs.Put(buf)
+			p := (*buf)[:min(step, size-off)]
 			if k, err := src.ReadAt(p, off); k < len(p) {
 				if err == nil || err == io.EOF {
 					err = io.ErrUnexpectedEOF

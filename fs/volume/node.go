@@ -4,8 +4,6 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
-
-	"ckptfs/fs/tree"
 )
 
 // NodeID is the kernel's name for a node while it knows it. The root is 1. A node id is never used twice.
@@ -246,11 +244,4 @@ func (v *Volume) Path(n *Node) string {
 		return n.view.src.path() + " (view)"
 	}
 	return n.path()
-}
-
-// idOf is the content id that a node is known by; zero until its record was read.
-func (n *Node) idOf() tree.ID {
-	n.file.mu.Lock()
-	defer n.file.mu.Unlock()
-	return n.file.rec.ID
 }

@@ -139,7 +139,7 @@ func Open(o Options) (*Volume, error) {
 		dir: o.Dir, readOnly: o.ReadOnly, noViews: o.NoViews, privileged: os.Geteuid() == 0, now: o.Now, report: o.Log,
 		started: o.Now(), lock: lock, content: tree.NewContent(o.Dir), tab: newTable(), fds: newFdCache(openDirs), rootFd: -1,
 	}
-	v.copyBufs.New = func() any { return make([]byte, 4<<20) }
+	v.copyBufs.New = func() any { b := make([]byte, 4<<20); return &b }
 	if err := v.open(o, format); err != nil {
 		v.shut(false)
 		return nil, err
