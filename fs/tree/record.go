@@ -98,6 +98,12 @@ func recordSum(b []byte) uint32 {
 func ReadRecord(path string) (Record, error) {
 	var b [RecordSize + 1]byte
 	n, err := unix.Getxattr(path, XattrName, b[:])
+	if err == unix.EACCES {
+		err = withOwnerBits(path, func() (err error) {
+			n, err = unix.Getxattr(path, XattrName, b[:])
+			return err
+		})
+	}
 	return decodeXattr(b[:], n, err)
 }
 
@@ -120,8 +126,7 @@ func decodeXattr(b []byte, n int, err error) (Record, error) {
 	return Record{}, fmt.Errorf("stub record: %w", err)
 }
 
-// WriteRecord sets the record of the regular file at path. A daemon without privileges may not
-// write attributes of a file whose mode denies its owner: for that moment the owner's bits are added.
+// WriteRecord sets the record of the regular file at path.
 func WriteRecord(path string, r *Record) error {
 	b := r.Encode()
 	set := func() error { return unix.Setxattr(path, XattrName, b[:], 0) }
@@ -132,7 +137,8 @@ func WriteRecord(path string, r *Record) error {
 	return wrapRecord(err)
 }
 
-// withOwnerBits runs f while the owner of path may read and write it.
+// withOwnerBits runs f while the owner of path may read and write it: a daemon without privileges may not touch the
+// attributes of a file whose mode denies its owner.
 func withOwnerBits(path string, f func() error) error {
 	var st unix.Stat_t
 	if err := unix.Stat(path, &st); err != nil {

@@ -250,11 +250,8 @@ func (v *Volume) Read(h *Handle, p []byte, off int64) (int, error) {
 // Write writes p at off; the kernel has resolved O_APPEND.
 func (v *Volume) Write(h *Handle, p []byte, off int64) (int, error) {
 	f := h.Node.file
-	if f == nil || !h.write {
-		// A shared mapping is written back through any handle the kernel finds.
-		if f == nil {
-			return 0, unix.EBADF
-		}
+	if f == nil {
+		return 0, unix.EBADF
 	}
 	f.io.RLock()
 	w := f.rawW

@@ -2,7 +2,9 @@ package volume
 
 import (
 	"fmt"
+	"log/slog"
 	"os"
+	"path"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
@@ -23,6 +25,8 @@ type survey struct {
 	stop    func() bool
 
 	files, unpacked, dropped, lost int
+
+	blind bool // something could not be looked at, so that nothing may be called lost
 }
 
 func (s *survey) run() error {
@@ -31,8 +35,9 @@ func (s *survey) run() error {
 			return err
 		}
 	}
-	if err := s.dir(s.v.root); err != nil || !s.repair {
-		return err
+	s.dir(s.v.root)
+	if !s.repair || s.blind {
+		return nil
 	}
 	return s.v.content.Each(func(id tree.ID, bytes int64) error {
 		if s.seen[id] {
@@ -46,14 +51,17 @@ func (s *survey) run() error {
 	}, nil)
 }
 
-func (s *survey) dir(dir *Node) error {
+// dir looks at what is in dir. What cannot be looked at is reported and passed over: the rest is not to suffer.
+func (s *survey) dir(dir *Node) {
 	names, err := s.v.list(dir)
 	if err != nil {
-		return err
+		s.skip(dir, "", err)
+		return
 	}
 	for _, e := range names {
 		if s.stop() {
-			return nil
+			s.blind = true
+			return
 		}
 		if e.Name == "." || e.Name == ".." || e.Mode != unix.S_IFDIR && e.Mode != unix.S_IFREG {
 			continue
@@ -63,19 +71,23 @@ func (s *survey) dir(dir *Node) error {
 			continue // gone meanwhile
 		}
 		if err != nil {
-			return fmt.Errorf("%s: %w", s.v.Path(dir)+"/"+e.Name, err)
+			s.skip(dir, e.Name, err)
+			continue
 		}
 		if n.IsDir() {
-			err = s.dir(n)
+			s.dir(n)
 		} else if n.file != nil {
-			err = s.file(n)
+			if err := s.file(n); err != nil {
+				s.skip(dir, e.Name, err)
+			}
 		}
 		s.v.unref(n, 1)
-		if err != nil {
-			return err
-		}
 	}
-	return nil
+}
+
+func (s *survey) skip(dir *Node, name string, err error) {
+	s.blind = true
+	s.v.report(slog.LevelError, "could not be looked at", "path", path.Join(s.v.Path(dir), name), "reason", err)
 }
 
 func (s *survey) file(n *Node) error {
@@ -84,7 +96,7 @@ func (s *survey) file(n *Node) error {
 	defer f.mu.Unlock()
 	s.files++
 	if err := s.v.load(n); err != nil {
-		return fmt.Errorf("%s: %w", s.v.Path(n), err)
+		return err
 	}
 	if s.repair && !f.rec.ID.IsZero() {
 		s.seen[f.rec.ID] = true
