@@ -119,7 +119,7 @@ func (c *fdCache) drop(n *Node) {
 type place struct {
 	dirfd int
 	name  string // relative to dirfd
-	dir   *Node  // to be released; nil for a dead node
+	dir   *Node  // to be released; nil for a node without a name
 	magic bool   // name is a link in /proc that has to be followed
 }
 
@@ -129,7 +129,7 @@ func (v *Volume) locate(n *Node) (place, error) {
 		return place{dirfd: v.rootFd, name: "."}, nil
 	}
 	v.tab.mu.Lock() // a hard link's other name may be added just now
-	if n.dead || len(n.names) == 0 {
+	if len(n.names) == 0 {
 		keep := n.keep
 		v.tab.mu.Unlock()
 		if keep < 0 {

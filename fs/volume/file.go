@@ -196,6 +196,22 @@ func (v *Volume) closeSources(n *Node) {
 	}
 }
 
+// closeAll ends what a node that leaves the table had open; nobody else has the file any more.
+func (f *file) closeAll() {
+	f.io.Lock()
+	defer f.io.Unlock()
+	for _, o := range []*os.File{f.raw, f.rawW} {
+		if o != nil {
+			o.Close()
+		}
+	}
+	f.raw, f.rawW = nil, nil
+	if f.asm != nil {
+		f.asm.Close()
+		f.asm = nil
+	}
+}
+
 func (v *Volume) isDead(n *Node) bool {
 	v.tab.mu.Lock()
 	defer v.tab.mu.Unlock()
@@ -220,6 +236,8 @@ func (f *file) read(p []byte, off int64) (int, error) {
 	return n, err
 }
 
+var _ io.ReaderAt = (*file)(nil)
+
 // ReadAt makes the file's present bytes an io.ReaderAt for this process.
 func (f *file) ReadAt(p []byte, off int64) (int, error) {
 	n, err := f.read(p, off)
@@ -243,16 +261,27 @@ func (v *Volume) ensureRaw(n *Node) error {
 	rec := f.rec
 	rec.ID = tree.NewID()
 	rec.Manifest, rec.ViewSize = [32]byte{}, 0
-	raw, err := v.content.Create(rec.ID)
+	dead := v.isDead(n)
+	create := v.content.Create
+	if dead {
+		create = v.content.CreateUnnamed
+	}
+	raw, err := create(rec.ID)
 	if err != nil {
 		return err
 	}
-	raw.Close()
 	if err := v.writeRecord(n, rec); err != nil {
+		raw.Close()
 		v.content.Remove(rec.ID)
 		return err
 	}
 	f.resident = true
+	if !dead {
+		return raw.Close()
+	}
+	f.io.Lock()
+	f.raw = raw
+	f.io.Unlock()
 	return nil
 }
 
@@ -280,7 +309,7 @@ func (v *Volume) unpack(n *Node, empty bool) error {
 			return err
 		}
 	}
-	if !empty {
+	if !empty && !v.isDead(n) {
 		// The record must not lose the manifest before the copy that replaces it is durable.
 		if err := v.syncContent(f); err != nil {
 			return err

@@ -84,10 +84,10 @@ func (v *Volume) hydrate(n *Node) (int64, error) {
 	if err := v.load(n); err != nil {
 		return 0, err
 	}
-	if !f.rec.Packed() || f.resident {
+	if !f.rec.Packed() || f.resident || v.isDead(n) {
 		return 0, nil
 	}
-	if err := v.hydrateLocked(n); err != nil {
+	if err := v.hydrateLocked(n); err != nil || v.isDead(n) {
 		return 0, err
 	}
 	var st unix.Stat_t

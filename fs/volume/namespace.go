@@ -332,17 +332,17 @@ func (v *Volume) link(n, dir *Node, name string) error {
 		return err
 	}
 	defer v.release(p)
-	if !n.dead {
-		if err := unix.Linkat(p.dirfd, p.name, dirfd, name, 0); err != nil {
-			return err
-		}
-	} else {
-		if n.file == nil || n.file.raw == nil {
-			return unix.ENOENT
-		}
-		if err := unix.Linkat(unix.AT_FDCWD, p.name, dirfd, name, unix.AT_SYMLINK_FOLLOW); err != nil {
-			return err // ENOENT for a file that had a name and lost it
-		}
+	flag := 0
+	if p.magic {
+		flag = unix.AT_SYMLINK_FOLLOW
+	}
+	if n.dead && (n.file == nil || n.file.raw == nil) {
+		return unix.ENOENT
+	}
+	if err := unix.Linkat(p.dirfd, p.name, dirfd, name, flag); err != nil {
+		return err // ENOENT for a file that had a name and lost it
+	}
+	if n.dead {
 		if err := v.content.Name(n.file.raw, n.file.rec.ID); err != nil {
 			unix.Unlinkat(dirfd, name, 0)
 			return err
@@ -352,8 +352,7 @@ func (v *Volume) link(n, dir *Node, name string) error {
 	v.addAlias(n, dir, name)
 	if n.dead {
 		n.dead = false
-		unix.Close(n.keep)
-		n.keep = -1
+		v.tab.byIno[inoKey(n.ino)] = n
 	}
 	v.tab.mu.Unlock()
 	return nil

@@ -30,9 +30,9 @@ type Node struct {
 	file *file  // regular files
 	view *viewNode
 
-	names []alias // where the stub is; empty once dead
-	keep  int     // O_PATH descriptor of the stub of a dead node, else -1
-	dead  bool    // no name leads here
+	names []alias // the names that are known; a hard link may have others
+	keep  int     // O_PATH descriptor of the stub of a node without a known name, else -1
+	dead  bool    // no name leads here, and only Link of an O_TMPFILE can change that
 
 	// refs counts what keeps the node in the table: one per lookup that the kernel has not forgotten, one per
 	// handle, one per name of a child in the table, one per pin (queue, hot list, view of it).
@@ -138,7 +138,6 @@ func (v *Volume) addAlias(n, dir *Node, name string) {
 		dir.refs++
 	}
 	n.names = append(n.names, alias{dir, name})
-	n.dead = false // another name of a node that had lost all that were known
 }
 
 // dropAlias forgets a name. v.ns is held exclusively.
@@ -172,6 +171,9 @@ func (v *Volume) unref(n *Node, k int64) {
 			unix.Close(n.keep)
 			n.keep = -1
 		}
+		if n.file != nil {
+			n.file.closeAll()
+		}
 		if n.view != nil {
 			v.unref(n.view.src, 1)
 		}
@@ -195,7 +197,6 @@ func (t *table) unref(n *Node, k int64) (gone []*Node) {
 		gone = append(gone, n)
 		names := n.names
 		n.names = nil
-		n.dead = true
 		if len(names) == 0 {
 			return gone
 		}
@@ -224,7 +225,7 @@ func (t *table) newID() NodeID {
 // path is the node's path below the mount's root, for messages; "" for the root. v.ns is held.
 func (n *Node) path() string {
 	if len(n.names) == 0 || n.names[0].dir == nil {
-		if n.dead {
+		if len(n.names) == 0 {
 			return "(unlinked)"
 		}
 		return ""

@@ -18,6 +18,11 @@ func (v *Volume) Sync(ctx context.Context, report func(control.Progress)) error 
 	if v.readOnly {
 		return nil
 	}
+	select { // it queues what the last session left
+	case <-v.surveyed:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	v.awaitReleases(ctx)
 	p := v.packer
 	p.retryAll()

@@ -63,18 +63,18 @@ func (v *Volume) gone(t *victim, dir *Node, name string) {
 	v.dropAlias(n, dir, name)
 	v.tab.mu.Lock()
 	defer v.tab.mu.Unlock()
-	if len(n.names) == 0 {
-		n.dead = true
-		if t.last {
-			delete(v.tab.byIno, inoKey(n.ino))
-		}
-		n.refs++ // until bury
-	} else {
+	if !t.last {
 		t.node = nil
+		return
 	}
+	n.dead = true
+	delete(v.tab.byIno, inoKey(n.ino))
+	n.refs++ // until bury
 }
 
-// bury removes the raw copy of a file that lost its last name; who has it open keeps it. No lock is held.
+// bury removes the raw copy of a file that lost its last name. Who knows the file keeps it, open or not: a program may
+// be between looking the name up and opening it, and has a right to the old file or the new, never to an empty one. No
+// lock is held.
 func (v *Volume) bury(t *victim) {
 	n := t.node
 	if n == nil {
@@ -83,14 +83,14 @@ func (v *Volume) bury(t *victim) {
 		}
 		return
 	}
-	if f := n.file; f != nil && t.last {
+	if f := n.file; f != nil {
 		f.mu.Lock()
 		v.hot.remove(n)
-		if f.loaded && f.resident && f.raw == nil && f.users() > 0 {
-			v.openRaw(f)
-		}
-		if f.loaded {
+		if v.load(n) == nil {
 			t.rec = f.rec
+		}
+		if f.resident {
+			v.openRaw(f)
 		}
 		if !t.rec.ID.IsZero() {
 			v.content.Remove(t.rec.ID)
@@ -146,7 +146,7 @@ func (v *Volume) removeName(dir *Node, name string, flag int) (victim, error) {
 
 // unkeep undoes keepOpen for a name that stayed.
 func (v *Volume) unkeep(t *victim) {
-	if n := t.node; n != nil && n.keep >= 0 && !n.dead {
+	if n := t.node; n != nil && n.keep >= 0 && len(n.names) > 0 {
 		unix.Close(n.keep)
 		n.keep = -1
 	}

@@ -94,7 +94,7 @@ type Volume struct {
 	mountpoint       string
 	recovery         string
 	closing          atomic.Bool
-	background       sync.WaitGroup
+	surveyed         chan struct{} // closed when the survey of the start is done
 }
 
 const (
@@ -205,10 +205,12 @@ func (v *Volume) recover() error {
 	}
 	v.hot.start()
 	v.hydrator.start()
-	if !s.repair && before.PID != 0 {
-		v.background.Add(1)
+	v.surveyed = make(chan struct{})
+	if s.repair || before.PID == 0 {
+		close(v.surveyed)
+	} else {
 		go func() {
-			defer v.background.Done()
+			defer close(v.surveyed)
 			if err := s.run(); err != nil {
 				v.report(slog.LevelError, "looking through the store failed", "reason", err)
 			}
@@ -239,7 +241,7 @@ func (v *Volume) Attach(k Kernel, mountpoint string, passthrough bool, mode, rea
 // that could take long: packing stops between chunks.
 func (v *Volume) Close(context.Context) error {
 	v.closing.Store(true)
-	v.background.Wait()
+	<-v.surveyed
 	if !v.readOnly {
 		v.packer.stop()
 	}

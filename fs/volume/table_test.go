@@ -1,0 +1,163 @@
+package volume
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// onlyRoot fails unless the table holds the root alone, once nothing is looked up, open, queued or cached any more.
+func (r *rig) onlyRoot() {
+	r.t.Helper()
+	r.sync()
+	r.evictAll()
+	for _, n := range r.nodes() {
+		if n != r.root {
+			r.t.Errorf("left in the table: %q, %d references", n.path(), n.refs)
+		}
+	}
+	r.fds.mu.Lock()
+	defer r.fds.mu.Unlock()
+	if r.fds.open != 0 || r.fds.idle.Len() != 0 {
+		r.t.Errorf("%d directories open, %d of them idle", r.fds.open, r.fds.idle.Len())
+	}
+}
+
+func (r *rig) nodes() []*Node {
+	r.tab.mu.Lock()
+	defer r.tab.mu.Unlock()
+	var out []*Node
+	for _, n := range r.tab.byID {
+		out = append(out, n)
+	}
+	if len(r.tab.byIno) > len(out) {
+		r.t.Errorf("%d inodes of %d nodes", len(r.tab.byIno), len(out))
+	}
+	return out
+}
+
+// What the kernel has forgotten and closed is gone, whatever was done with it.
+func TestForgotten(t *testing.T) {
+	r := newRig(t)
+	r.mkdir("runs/a/1")
+	r.mkdir("runs/a/2")
+	r.write("runs/a/1/model.pt", fixture(t, "flat.pt"))
+	r.write("runs/a/2/f", random(100<<10, 1))
+	r.link("runs/a/2/f", "runs/a/1/g")
+	r.sync()
+	r.same("runs/a/1/g", random(100<<10, 1))
+	r.names("runs/a/1")
+	r.read("runs/a/1/model.safetensors")
+	r.rename("runs/a/2/f", "runs/f")
+	r.rename("runs/a/2", "runs/two")
+	r.unlink("runs/a/1/g")
+	dir, name := r.dirOf("runs/two")
+	if err := r.Rmdir(dir, name); err != nil {
+		t.Fatal(err)
+	}
+	r.forget(dir)
+	r.write("runs/h", random(1000, 2))
+	if err := r.tryRename("runs/h", "runs/f", unix.RENAME_EXCHANGE); err != nil {
+		t.Fatal(err)
+	}
+	r.rename("runs/h", "runs/f")
+	if _, _, err := r.lookup("runs/none/x"); err != unix.ENOENT {
+		t.Errorf("%v", err)
+	}
+	r.onlyRoot()
+}
+
+// The kernel may count several lookups and forget them at once; a node that it holds stays the same node.
+func TestNodeIdentity(t *testing.T) {
+	r := newRig(t)
+	r.write("f", nil)
+	a, b := r.find("f"), r.find("f")
+	if a != b {
+		t.Fatal("two nodes of one file")
+	}
+	r.rename("f", "g")
+	if c := r.find("g"); c != a {
+		t.Error("a rename made another node")
+	}
+	if r.Node(a.id) != a {
+		t.Error("not found by its id")
+	}
+	id := a.id
+	r.Forget(id, 3)
+	r.sync()
+	if r.Node(id) != nil {
+		t.Error("still known")
+	}
+	r.Forget(id, 1) // late, and of nobody
+	if c := r.find("g"); c.id == id {
+		t.Error("a node id was used twice")
+	} else {
+		r.forget(c)
+	}
+	r.Forget(RootID, 1<<40)
+	if r.Node(RootID) != r.root {
+		t.Error("the root went")
+	}
+}
+
+// Paths longer than PATH_MAX, with room for two directories' descriptors.
+func TestDeep(t *testing.T) {
+	r := newRig(t)
+	r.fds.max = 2
+	const depth = 60
+	name := strings.Repeat("n", 100)
+	dirs := []*Node{r.root}
+	for range depth {
+		n, _, err := r.Mkdir(dirs[len(dirs)-1], name, 0o755, r.me)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dirs = append(dirs, n)
+	}
+	deep := strings.Repeat("/"+name, depth)[1:]
+	want := random(100<<10, 1)
+	r.write(deep+"/f", want)
+	r.packOut(deep + "/f")
+	r.same(deep+"/f", want)
+	r.fds.mu.Lock()
+	if r.fds.open > 2 {
+		t.Errorf("%d directories open", r.fds.open)
+	}
+	r.fds.mu.Unlock()
+	r.rename(name+"/"+name, "moved")
+	rest := "moved" + strings.TrimPrefix(deep, name+"/"+name)
+	r.same(rest+"/f", want)
+	if got := r.Path(dirs[depth]); got != rest {
+		t.Errorf("path %.40s…, want %.40s…", got, rest)
+	}
+	for _, n := range dirs[1:] {
+		r.forget(n)
+	}
+	r.onlyRoot()
+}
+
+// Many directories, few descriptors, every operation on a name.
+func TestFewDescriptors(t *testing.T) {
+	r := newRig(t)
+	r.fds.max = 2
+	for i := range 20 {
+		d := fmt.Sprintf("d%d/e", i)
+		r.mkdir(d)
+		r.write(d+"/f", []byte(d))
+	}
+	for i := range 20 {
+		j := (i + 7) % 20
+		r.rename(fmt.Sprintf("d%d/e/f", i), fmt.Sprintf("d%d/g", j))
+		r.link(fmt.Sprintf("d%d/g", j), fmt.Sprintf("d%d/e/h", i))
+		r.unlink(fmt.Sprintf("d%d/g", j))
+	}
+	for i := range 20 {
+		r.same(fmt.Sprintf("d%d/e/h", i), fmt.Appendf(nil, "d%d/e", i))
+		if n := r.names(fmt.Sprintf("d%d", i)); len(n) != 1 {
+			t.Errorf("names: %v", n)
+		}
+	}
+	r.onlyRoot()
+}
