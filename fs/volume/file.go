@@ -317,9 +317,6 @@ func (v *Volume) unpack(n *Node, empty bool) error {
 	}
 	rec := f.rec
 	rec.Manifest, rec.ViewSize = [32]byte{}, 0
-	if empty {
-		rec.ViewHidden = false // what comes is another checkpoint
-	}
 	if err := v.writeRecord(n, rec); err != nil {
 		return err
 	}

@@ -80,6 +80,11 @@ func (v *Volume) makeWritable(n *Node, truncate bool) error {
 	}
 	f.damaged = nil
 	f.changed()
+	if truncate { // what comes is another checkpoint
+		if err := v.showView(n, true); err != nil {
+			return err
+		}
+	}
 	if truncate {
 		return v.truncateRaw(n, 0)
 	}

@@ -176,6 +176,7 @@ func (v *Volume) unref(n *Node, k int64) {
 		}
 		if n.view != nil {
 			v.unref(n.view.src, 1)
+			v.unref(n.view.at.dir, 1)
 		}
 	}
 }

@@ -315,7 +315,7 @@ func (v *Volume) beginPack(n *Node, j *job) (*os.File, error) {
 		return nil, nil
 	}
 	j.gen, j.id = f.gen, f.rec.ID
-	return v.content.Open(f.rec.ID, false)
+	return v.content.OpenQuietly(f.rec.ID)
 }
 
 // mappedForWriting reports whether anybody can still write the raw file past this process: by a shared mapping that

@@ -97,7 +97,7 @@ func (v *Volume) layoutOf(n *Node, out *control.File) (*formats.Layout, *manifes
 	if !f.resident {
 		return formats.BlobLayout(0), nil, nil
 	}
-	raw, err := v.content.Open(f.rec.ID, false)
+	raw, err := v.content.OpenQuietly(f.rec.ID)
 	if err != nil {
 		return nil, nil, err
 	}

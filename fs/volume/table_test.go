@@ -4,36 +4,45 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// onlyRoot fails unless the table holds the root alone, once nothing is looked up, open, queued or cached any more.
+// onlyRoot fails unless the table comes to hold the root alone, once nothing is looked up, open or cached any more.
 func (r *rig) onlyRoot() {
 	r.t.Helper()
 	r.sync()
 	r.evictAll()
-	for _, n := range r.nodes() {
-		if n != r.root {
-			r.t.Errorf("left in the table: %q, %d references", n.path(), n.refs)
-		}
+	var left []string
+	empty := func() bool {
+		left = r.table()
+		r.fds.mu.Lock()
+		defer r.fds.mu.Unlock()
+		return len(left) == 0 && r.fds.open == 0 && r.fds.idle.Len() == 0
 	}
-	r.fds.mu.Lock()
-	defer r.fds.mu.Unlock()
-	if r.fds.open != 0 || r.fds.idle.Len() != 0 {
-		r.t.Errorf("%d directories open, %d of them idle", r.fds.open, r.fds.idle.Len())
+	for end := time.Now().Add(patience / 10); !empty(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			r.t.Errorf("left in the table: %q; %d directories open", left, r.fds.open)
+			return
+		}
 	}
 }
 
-func (r *rig) nodes() []*Node {
+// table describes what is in the table but the root.
+func (r *rig) table() []string {
+	r.ns.RLock()
+	defer r.ns.RUnlock()
 	r.tab.mu.Lock()
 	defer r.tab.mu.Unlock()
-	var out []*Node
+	var out []string
 	for _, n := range r.tab.byID {
-		out = append(out, n)
+		if n != r.root {
+			out = append(out, fmt.Sprintf("%s, %d references", n.path(), n.refs))
+		}
 	}
-	if len(r.tab.byIno) > len(out) {
-		r.t.Errorf("%d inodes of %d nodes", len(r.tab.byIno), len(out))
+	if len(r.tab.byIno) > len(r.tab.byID) {
+		out = append(out, fmt.Sprintf("%d inodes of %d nodes", len(r.tab.byIno), len(r.tab.byID)))
 	}
 	return out
 }

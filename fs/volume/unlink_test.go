@@ -322,6 +322,7 @@ func TestLinkAfterKnownNameWent(t *testing.T) {
 	r.write("a", want)
 	r.link("a", "b")
 	r = r.reopen()
+	r.sync()
 	h := r.open("a", unix.O_RDONLY)
 	r.unlink("a")
 	if _, err := r.Link(h.Node, r.root, "c"); err != nil {

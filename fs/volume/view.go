@@ -26,6 +26,7 @@ const viewIno = 1 << 62
 // change, the name leads to a new node.
 type viewNode struct {
 	src  *Node
+	at   alias // the view's own name; the source may have others
 	gen  uint64
 	size int64
 
@@ -65,7 +66,7 @@ func (v *Volume) lookupView(dir *Node, name string) (*Node, Attr, error) {
 		if err != nil {
 			continue
 		}
-		n := v.viewOf(src)
+		n := v.viewOf(src, alias{dir, name})
 		v.unref(src, 1)
 		if n == nil {
 			continue
@@ -111,9 +112,10 @@ func (v *Volume) viewsIn(dir *Node, real []DirEntry) []DirEntry {
 			if err != nil {
 				continue
 			}
-			if n := v.viewOf(src); n != nil {
-				taken[stem+viewSuffix] = true
-				out = append(out, DirEntry{Name: stem + viewSuffix, Ino: n.ino, Mode: unix.S_IFREG, View: true})
+			name := stem + viewSuffix
+			if n := v.viewOf(src, alias{dir, name}); n != nil {
+				taken[name] = true
+				out = append(out, DirEntry{Name: name, Ino: n.ino, Mode: unix.S_IFREG, View: true})
 				v.unref(n, 1)
 			}
 			v.unref(src, 1)
@@ -122,9 +124,9 @@ func (v *Volume) viewsIn(dir *Node, real []DirEntry) []DirEntry {
 	return out
 }
 
-// viewOf returns the view of src with one reference more, or nil if it has none: it holds no tensors, somebody writes
+// viewOf returns the view of src by the name at, with one reference more, or nil if it has none: it holds no tensors, somebody writes
 // it, or the view was unlinked.
-func (v *Volume) viewOf(src *Node) *Node {
+func (v *Volume) viewOf(src *Node, at alias) *Node {
 	f := src.file
 	if f == nil {
 		return nil
@@ -144,13 +146,14 @@ func (v *Volume) viewOf(src *Node) *Node {
 	t := v.tab
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if n := src.viewNode; n != nil && n.view.gen == f.gen {
+	if n := src.viewNode; n != nil && n.view.gen == f.gen && n.view.at == at {
 		n.refs++
 		return n
 	}
 	n := &Node{id: t.newID(), ino: src.ino | viewIno, mode: unix.S_IFREG, keep: -1, refs: 1, dirfd: cachedFd{fd: -1}}
-	n.view = &viewNode{src: src, gen: f.gen, size: size}
+	n.view = &viewNode{src: src, at: at, gen: f.gen, size: size}
 	src.refs++
+	at.dir.refs++
 	src.viewNode = n
 	t.byID[n.id] = n
 	return n
@@ -166,15 +169,16 @@ func (v *Volume) measureView(n *Node) int64 {
 	if !f.resident {
 		return 0
 	}
-	if err := v.openRaw(f); err != nil {
-		return 0
-	}
-	defer v.closeSources(n)
-	st, err := f.raw.Stat()
+	raw, err := v.content.OpenQuietly(f.rec.ID)
 	if err != nil {
 		return 0
 	}
-	layout, err := detect.Detect(f.raw, st.Size())
+	defer raw.Close()
+	st, err := raw.Stat()
+	if err != nil {
+		return 0
+	}
+	layout, err := detect.Detect(raw, st.Size())
 	if err != nil {
 		return 0
 	}
@@ -311,24 +315,12 @@ func (v *Volume) materialise(n *Node, empty bool) error {
 	if v.readOnly {
 		return unix.EROFS
 	}
-	src := n.view.src
-	v.ns.RLock()
-	if len(src.names) == 0 {
-		v.ns.RUnlock()
-		return unix.ESTALE
-	}
-	a := src.names[0]
-	v.ns.RUnlock()
-	st, err := v.Stat(src)
+	at := n.view.at
+	st, err := v.Stat(n.view.src)
 	if err != nil {
 		return err
 	}
-	stem := a.name
-	for _, ext := range viewSources {
-		stem = strings.TrimSuffix(stem, ext)
-	}
-	name := stem + viewSuffix
-	node, _, h, err := v.Create(a.dir, name, st.Mode, unix.O_WRONLY, Caller{st.UID, st.GID})
+	node, _, h, err := v.Create(at.dir, at.name, st.Mode, unix.O_WRONLY, Caller{st.UID, st.GID})
 	if err == unix.EEXIST {
 		return nil // somebody was faster
 	}
@@ -341,7 +333,7 @@ func (v *Volume) materialise(n *Node, empty bool) error {
 		return nil
 	}
 	if err := v.copyView(n, node); err != nil {
-		v.Unlink(a.dir, name)
+		v.Unlink(at.dir, at.name)
 		return err
 	}
 	return nil
@@ -370,17 +362,34 @@ func (r viewReader) ReadAt(p []byte, off int64) (int, error) {
 	return r.w.plan.ReadAt(r.w.src.file, p, off)
 }
 
-// hideView is unlink of a view: the record remembers it. ENOENT when dir/name is no view.
+// hideView is unlink of a view: the records of all files that it could be made of remember it. ENOENT when dir/name is
+// no view.
 func (v *Volume) hideView(dir *Node, name string) error {
-	n, _, err := v.lookupView(dir, name)
-	if err != nil {
-		return unix.ENOENT
+	for hidden := false; ; hidden = true {
+		n, _, err := v.lookupView(dir, name)
+		switch {
+		case err != nil && hidden:
+			return nil
+		case err != nil:
+			return unix.ENOENT
+		}
+		src := n.view.src
+		src.file.mu.Lock()
+		err = v.showView(src, false)
+		src.file.mu.Unlock()
+		v.unref(n, 1)
+		if err != nil {
+			return err
+		}
 	}
-	defer v.unref(n, 1)
-	f := n.view.src.file
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	rec := f.rec
-	rec.ViewHidden = true
-	return v.writeRecord(n.view.src, rec)
+}
+
+// showView sets whether a file has its view. f.mu is held.
+func (v *Volume) showView(n *Node, show bool) error {
+	rec := n.file.rec
+	if rec.ID.IsZero() || rec.ViewHidden == !show {
+		return nil
+	}
+	rec.ViewHidden = !show
+	return v.writeRecord(n, rec)
 }

@@ -1,0 +1,250 @@
+package volume
+
+import (
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// What stat(2) shows stays over packing, eviction, hydration, forgetting and a new start. Blocks may differ: there are
+// some as long as the file has bytes.
+func TestStatStays(t *testing.T) {
+	r := newRig(t)
+	r.write("f", random(300<<10, 1))
+	mtime := unix.Timespec{Sec: 1234567890, Nsec: 123456789}
+	r.setattr("f", &SetAttr{Mtime: &mtime, Atime: &mtime})
+	mode := uint32(0o640)
+	r.setattr("f", &SetAttr{Mode: &mode})
+	first := r.stat("f")
+	if first.Mtime != mtime || first.Atime != mtime || first.Mode != unix.S_IFREG|mode || first.Size != 300<<10 || first.Nlink != 1 {
+		t.Fatalf("%+v", first)
+	}
+	check := func(when string) {
+		t.Helper()
+		a := r.stat("f")
+		if a.Blocks == 0 {
+			t.Errorf("%s: no blocks", when)
+		}
+		if a.Ino != first.Ino || a.Size != first.Size || a.Mode != first.Mode || a.Nlink != first.Nlink ||
+			a.UID != first.UID || a.GID != first.GID || a.Mtime != first.Mtime || a.Atime != first.Atime {
+			t.Errorf("%s: %+v, was %+v", when, a, first)
+		}
+		if later(first.Ctime, a.Ctime) {
+			t.Errorf("%s: the ctime went back", when)
+		}
+	}
+	r.pack("f")
+	check("packed")
+	if !r.stat("f").Settled {
+		t.Error("a packed file is not settled")
+	}
+	r.evictAll()
+	check("evicted")
+	r.hydrateAll()
+	check("hydrated")
+	r.release(r.open("f", unix.O_RDWR))
+	check("opened for writing and not written")
+	r.packOut("f")
+	check("packed again")
+	r = r.reopen()
+	check("reopened")
+	r = r.crashed()
+	first.Ino = r.stat("f").Ino // of the copy
+	check("after a crash")
+}
+
+func (r *rig) setattr(p string, s *SetAttr) Attr {
+	r.t.Helper()
+	n := r.find(p)
+	defer r.forget(n)
+	a, err := r.Setattr(n, s)
+	if err != nil {
+		r.t.Fatalf("setattr %s: %v", p, err)
+	}
+	return a
+}
+
+// Times are kept to the nanosecond in every state, also once the file is written again.
+func TestTimes(t *testing.T) {
+	for _, state := range []string{resident, both, packed} {
+		t.Run(state, func(t *testing.T) {
+			r := newRig(t)
+			r.write("f", random(300<<10, 1))
+			done := r.bring("f", state)
+			ts := unix.Timespec{Sec: 987654321, Nsec: 987654321}
+			if a := r.setattr("f", &SetAttr{Mtime: &ts}); a.Mtime != ts {
+				t.Errorf("%+v", a)
+			}
+			done()
+			if a := r.stat("f"); a.Mtime != ts {
+				t.Errorf("%+v", a)
+			}
+			h := r.open("f", unix.O_RDWR)
+			if a := r.stat("f"); a.Mtime != ts {
+				t.Errorf("opened for writing: %+v", a)
+			}
+			before := time.Now().Add(-time.Second)
+			r.writeAt(h, []byte("x"), 0)
+			if a := r.stat("f"); time.Unix(a.Mtime.Unix()).Before(before) {
+				t.Errorf("written: %+v", a)
+			}
+			r.release(h)
+			now := unix.Timespec{Nsec: unix.UTIME_NOW}
+			r.setattr("f", &SetAttr{Mtime: &ts})
+			if a := r.setattr("f", &SetAttr{Atime: &now}); a.Mtime != ts || time.Unix(a.Atime.Unix()).Before(before) {
+				t.Errorf("%+v", a)
+			}
+			r.packOut("f")
+			if a := r.stat("f"); a.Mtime != ts {
+				t.Errorf("packed: %+v", a)
+			}
+		})
+	}
+}
+
+func TestModes(t *testing.T) {
+	r := newRig(t)
+	want := random(100<<10, 1)
+	for _, mode := range []uint32{0, 0o444, 0o200, 0o7777} {
+		h := r.open("f", unix.O_RDWR|unix.O_CREAT)
+		r.writeAt(h, want, 0)
+		r.setattr("f", &SetAttr{Mode: &mode}) // before it is packed
+		r.release(h)
+		r.packOut("f")
+		r.same("f", want)
+		if a := r.stat("f"); a.Mode != unix.S_IFREG|mode {
+			t.Errorf("mode %o, want %o", a.Mode, mode)
+		}
+		r = r.reopen()
+		r.same("f", want)
+		if a := r.stat("f"); a.Mode != unix.S_IFREG|mode {
+			t.Errorf("mode %o, want %o", a.Mode, mode)
+		}
+		r.unlink("f")
+	}
+}
+
+func TestKillSUID(t *testing.T) {
+	r := newRig(t)
+	r.write("f", nil)
+	for _, c := range []struct{ mode, want uint32 }{{0o6755, 0o755}, {0o6644, 0o2644}, {0o755, 0o755}} {
+		r.setattr("f", &SetAttr{Mode: &c.mode})
+		if a := r.setattr("f", &SetAttr{KillSUID: true}); a.Mode&0o7777 != c.want {
+			t.Errorf("%o becomes %o, want %o", c.mode, a.Mode&0o7777, c.want)
+		}
+	}
+}
+
+func TestChown(t *testing.T) {
+	r := newRig(t)
+	if !r.privileged {
+		t.Skip("only root can give files away")
+	}
+	want := random(100<<10, 1)
+	r.write("f", want)
+	uid, gid := uint32(1234), uint32(1235)
+	if a := r.setattr("f", &SetAttr{UID: &uid}); a.UID != uid || a.GID != r.me.GID {
+		t.Errorf("%+v", a)
+	}
+	r.packOut("f")
+	if a := r.setattr("f", &SetAttr{GID: &gid}); a.UID != uid || a.GID != gid {
+		t.Errorf("%+v", a)
+	}
+	r.same("f", want)
+}
+
+func TestAttributesOfDirectories(t *testing.T) {
+	r := newRig(t)
+	r.mkdir("d")
+	mode := uint32(0o1777)
+	ts := unix.Timespec{Sec: 5, Nsec: 7}
+	if a := r.setattr("d", &SetAttr{Mode: &mode, Mtime: &ts}); a.Mode != unix.S_IFDIR|mode || a.Mtime != ts || !a.Settled {
+		t.Errorf("%+v", a)
+	}
+	if a := r.setattr("", &SetAttr{Mode: &mode, Mtime: &ts}); a.Mode != unix.S_IFDIR|mode || a.Mtime != ts {
+		t.Errorf("the root: %+v", a)
+	}
+	size := int64(0)
+	n := r.find("d")
+	defer r.forget(n)
+	if _, err := r.Setattr(n, &SetAttr{Size: &size}); err == nil {
+		t.Error("a directory was truncated")
+	}
+	if st, err := r.StatFS(); err != nil || st.Blocks == 0 {
+		t.Errorf("%+v, %v", st, err)
+	}
+}
+
+func TestXattrs(t *testing.T) {
+	r := newRig(t)
+	r.mkdir("d")
+	r.write("f", random(100<<10, 1))
+	n := r.find("f")
+	set := func(name, value string, flags int) error { return r.SetXattr(n, name, []byte(value), flags) }
+	get := func(name string) string {
+		t.Helper()
+		var b [100]byte
+		k, err := r.GetXattr(n, name, b[:])
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		return string(b[:max(k, 0)])
+	}
+	if err := set("user.metric.loss", "0.31", 0); err != nil {
+		t.Fatal(err)
+	}
+	wantErr(t, "XATTR_CREATE", set("user.metric.loss", "", unix.XATTR_CREATE), unix.EEXIST)
+	wantErr(t, "XATTR_REPLACE", set("user.other", "", unix.XATTR_REPLACE), unix.ENODATA)
+	r.packOut("f")
+	if got := get("user.metric.loss"); got != "0.31" {
+		t.Errorf("%q", got)
+	}
+	if k, err := r.GetXattr(n, "user.metric.loss", nil); k != 4 || err != nil {
+		t.Errorf("length: %d, %v", k, err)
+	}
+	_, err := r.GetXattr(n, "user.metric.loss", make([]byte, 1))
+	wantErr(t, "too little room", err, unix.ERANGE)
+
+	var list [100]byte
+	k, err := r.ListXattr(n, list[:])
+	if got := string(list[:max(k, 0)]); err != nil || got != "user.metric.loss\x00" {
+		t.Errorf("%q, %v", got, err)
+	}
+	if k, err := r.ListXattr(n, nil); k != 17 || err != nil {
+		t.Errorf("length of the list: %d, %v", k, err)
+	}
+	_, err = r.ListXattr(n, list[:1])
+	wantErr(t, "too little room", err, unix.ERANGE)
+
+	for _, name := range []string{"user.ckptfs", "user.ckptfs.x", "trusted.ckptfs"} {
+		_, err := r.GetXattr(n, name, nil)
+		wantErr(t, name, err, unix.ENODATA)
+		wantErr(t, name, set(name, "x", 0), unix.EPERM)
+		wantErr(t, name, r.RemoveXattr(n, name), unix.EPERM)
+	}
+	for _, name := range []string{"security.selinux", "security.capability", "system.posix_acl_access"} {
+		_, err := r.GetXattr(n, name, nil)
+		wantErr(t, name, err, unix.EOPNOTSUPP)
+		wantErr(t, name, set(name, "x", 0), unix.EOPNOTSUPP)
+		wantErr(t, name, r.RemoveXattr(n, name), unix.EOPNOTSUPP)
+	}
+	h := r.open("f", unix.O_RDONLY)
+	r.unlink("f")
+	if got := get("user.metric.loss"); got != "0.31" {
+		t.Errorf("unlinked: %q", got)
+	}
+	if err := r.RemoveXattr(n, "user.metric.loss"); err != nil {
+		t.Error(err)
+	}
+	_, err = r.GetXattr(n, "user.metric.loss", nil)
+	wantErr(t, "removed", err, unix.ENODATA)
+	r.release(h)
+	r.forget(n)
+
+	n = r.find("d")
+	defer r.forget(n)
+	if err := set("user.parent", "runs/a/3", 0); err != nil || get("user.parent") != "runs/a/3" {
+		t.Errorf("a directory's: %v", err)
+	}
+}

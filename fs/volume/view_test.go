@@ -1,0 +1,422 @@
+package volume
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"slices"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"ckptfs/formats/detect"
+	"ckptfs/fs/view"
+)
+
+// viewBytes is what the view of a checkpoint must hold. Package view's own tests hold that against torch.
+func viewBytes(t testing.TB, src []byte) []byte {
+	t.Helper()
+	l, err := detect.Detect(bytes.NewReader(src), int64(len(src)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := view.Safetensors(l.Regions, l.Tensors)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := make([]byte, w.Size())
+	if n, err := w.ReadAt(bytes.NewReader(src), p, 0); n < len(p) {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func TestView(t *testing.T) {
+	for _, name := range []string{"flat.pt", "views.pt", "tied.pt", "adamw.pt", "unicode.pt"} {
+		r := newRig(t)
+		src := fixture(t, name)
+		want := viewBytes(t, src)
+		r.mkdir("runs/a/3")
+		const p = "runs/a/3/model.safetensors"
+		h := r.open("runs/a/3/model.pt", unix.O_WRONLY|unix.O_CREAT)
+		r.writeAt(h, src, 0)
+		if r.exists(p) {
+			t.Error("a view of a file that is being written")
+		}
+		r.release(h)
+		for _, state := range []string{resident, both, packed} {
+			if state == resident {
+				r.same(p, want)
+			} else {
+				r.bring("runs/a/3/model.pt", state)
+				r.same(p, want)
+			}
+			if got := r.names("runs/a/3"); !slices.Equal(got, []string{"model.safetensors", "model.pt"}) {
+				t.Errorf("%s: names: %v", state, got)
+			}
+		}
+		a, s := r.stat(p), r.stat("runs/a/3/model.pt")
+		if a.Mode != s.Mode || a.Mtime != s.Mtime || a.Ino == s.Ino || a.Nlink != 1 {
+			t.Errorf("%+v of %+v", a, s)
+		}
+		r = r.reopen()
+		r.same(p, want)
+		r.onlyRoot()
+		if t.Failed() {
+			t.Fatalf("%s", name)
+		}
+	}
+}
+
+// Where there are no views.
+func TestNoView(t *testing.T) {
+	r := newRig(t)
+	flat := fixture(t, "flat.pt")
+	r.mkdir("runs/a")
+	r.mkdir("other/runs")
+	for p, data := range map[string][]byte{
+		"model.pt":                 flat, // not below runs/
+		"other/runs/m.pt":          flat,
+		"runs/a/m.txt":             flat, // no checkpoint's name
+		"runs/a/.pt":               flat,
+		"runs/a/text.pt":           []byte("no checkpoint"),
+		"runs/a/empty.pt":          nil,
+		"runs/a/no_tensors.pt":     fixture(t, "no_tensors.pt"),
+		"runs/a/same.pt":           weights(t, []string{"a"}, []byte{1}), // a safetensors file under that name
+		"runs/a/big.pt":            random(100<<10, 1),
+		"runs/a/taken.pt":          flat,
+		"runs/a/taken.safetensors": []byte("real"),
+	} {
+		r.write(p, data)
+	}
+	check := func() {
+		t.Helper()
+		for _, dir := range []string{"", "other/runs", "runs/a"} {
+			names := r.names(dir)
+			n := 0
+			for _, name := range names {
+				if len(name) > 12 && name[len(name)-12:] == ".safetensors" {
+					n++
+				}
+			}
+			if want := map[string]int{"runs/a": 1}[dir]; n != want {
+				t.Errorf("%q lists %v", dir, names)
+			}
+		}
+		for _, p := range []string{"model", "other/runs/m", "runs/a/m", "runs/a/", "runs/a/text", "runs/a/empty", "runs/a/no_tensors", "runs/a/same", "runs/a/big"} {
+			if r.exists(p + ".safetensors") {
+				t.Errorf("%s.safetensors is there", p)
+			}
+		}
+		r.same("runs/a/taken.safetensors", []byte("real"))
+	}
+	check()
+	r.sync()
+	r.evictAll()
+	check()
+	r.write("runs/a/view.pt", flat)
+	r = r.reopen(func(o *Options) { o.NoViews = true })
+	if r.exists("runs/a/view.safetensors") {
+		t.Error("a view although they are off")
+	}
+}
+
+func TestViewHidden(t *testing.T) {
+	for _, state := range []string{resident, both, packed} {
+		t.Run(state, func(t *testing.T) {
+			r := newRig(t)
+			src := fixture(t, "flat.pt")
+			r.mkdir("runs/a")
+			if state == resident {
+				r.withoutPacking()
+			}
+			r.write("runs/a/m.pt", src)
+			if state != resident {
+				r.bring("runs/a/m.pt", state)
+			}
+			r.unlink("runs/a/m.safetensors")
+			dir := r.find("runs/a")
+			wantErr(t, "a second unlink", r.Unlink(dir, "m.safetensors"), unix.ENOENT)
+			r.forget(dir)
+			check := func() {
+				t.Helper()
+				if r.exists("runs/a/m.safetensors") {
+					t.Error("it is there")
+				}
+				if got := r.names("runs/a"); !slices.Equal(got, []string{"m.pt"}) {
+					t.Errorf("names: %v", got)
+				}
+			}
+			check()
+			r = r.reopen()
+			check()
+			r.pack("runs/a/m.pt")
+			check()
+			r.same("runs/a/m.pt", src)
+		})
+	}
+}
+
+// A checkpoint that is written anew, in whatever state the old one was, has its view again.
+func TestViewHiddenUntilRewritten(t *testing.T) {
+	for _, state := range []string{resident, both, packed} {
+		r := newRig(t)
+		r.mkdir("runs/a")
+		if state == resident {
+			r.withoutPacking()
+		}
+		r.write("runs/a/m.pt", fixture(t, "flat.pt"))
+		if state != resident {
+			r.bring("runs/a/m.pt", state)
+		}
+		r.unlink("runs/a/m.safetensors")
+		r.write("runs/a/m.pt", fixture(t, "tied.pt"))
+		if !r.exists("runs/a/m.safetensors") {
+			t.Errorf("%s: no view of the new checkpoint", state)
+		}
+	}
+}
+
+func TestRemoveTree(t *testing.T) {
+	r := newRig(t)
+	r.mkdir("runs/a/1")
+	r.write("runs/a/1/m.pt", fixture(t, "flat.pt"))
+	for _, name := range r.names("runs/a/1") { // as rm -r does
+		r.unlink("runs/a/1/" + name)
+	}
+	dir := r.find("runs/a")
+	defer r.forget(dir)
+	if err := r.Rmdir(dir, "1"); err != nil {
+		t.Error(err)
+	}
+}
+
+// A real file takes the view's place, and the view comes back when it goes.
+func TestViewReplaced(t *testing.T) {
+	r := newRig(t)
+	src := fixture(t, "flat.pt")
+	want := viewBytes(t, src)
+	const p = "runs/a/m.safetensors"
+	r.mkdir("runs/a")
+	r.write("runs/a/m.pt", src)
+	dir := r.find("runs/a")
+	defer r.forget(dir)
+	n, _, h, err := r.Create(dir, "m.safetensors", 0o644, unix.O_WRONLY, r.me)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.writeAt(h, []byte("real"), 0)
+	r.release(h)
+	r.forget(n)
+	r.same(p, []byte("real"))
+	if got := r.names("runs/a"); len(got) != 2 {
+		t.Errorf("names: %v", got)
+	}
+	r.unlink(p)
+	r.same(p, want)
+	r.write("x", []byte("moved"))
+	r.rename("x", p)
+	r.same(p, []byte("moved"))
+	r.rename(p, "x")
+	r.same(p, want)
+}
+
+// openWriting is open(2) for writing as the kernel does it: after ESTALE it looks the name up anew, once.
+func (r *rig) openWriting(p string, flags uint32) (*Handle, error) {
+	r.t.Helper()
+	h, err := r.openFile(p, flags)
+	if err == unix.ESTALE {
+		h, err = r.openFile(p, flags)
+	}
+	return h, err
+}
+
+// A view that is opened for writing becomes a real file, with the view's bytes unless it is truncated.
+func TestViewWritten(t *testing.T) {
+	for _, name := range []string{"m.pt", "m.v2.pth", "m.pth.pt", "m.bin.pt", "m.ckpt", "m.bin"} {
+		for _, flags := range []uint32{unix.O_RDWR, unix.O_WRONLY | unix.O_TRUNC} {
+			for _, state := range []string{resident, packed} {
+				t.Run(fmt.Sprintf("%s %#x %s", name, flags, state), func(t *testing.T) {
+					r := newRig(t)
+					src := fixture(t, "views.pt")
+					want := viewBytes(t, src)
+					r.mkdir("runs/a")
+					r.write("runs/a/"+name, src)
+					if state == packed {
+						r.packOut("runs/a/" + name)
+					}
+					p := "runs/a/" + r.names("runs/a")[0]
+					_, err := r.openFile(p, flags)
+					wantErr(t, "the first open", err, unix.ESTALE)
+					h, err := r.openWriting(p, flags)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if h.Node.IsView() {
+						t.Error("still a view")
+					}
+					r.writeAt(h, []byte("new"), 0)
+					r.release(h)
+					if flags&unix.O_TRUNC != 0 {
+						want = nil
+					}
+					r.same(p, append([]byte("new"), want[min(3, len(want)):]...))
+					r.same("runs/a/"+name, src)
+					if got := r.names("runs/a"); len(got) != 2 {
+						t.Errorf("names: %v", got)
+					}
+					r.onlyRoot()
+				})
+			}
+		}
+	}
+}
+
+// The source of a view has a second name in another directory, where the view is opened for writing.
+func TestViewOfHardLinkWritten(t *testing.T) {
+	r := newRig(t)
+	src := fixture(t, "flat.pt")
+	r.mkdir("runs/a")
+	r.mkdir("runs/b")
+	r.write("runs/a/m.pt", src)
+	r.link("runs/a/m.pt", "runs/b/n.pt")
+	r.same("runs/a/m.safetensors", viewBytes(t, src))
+	h, err := r.openWriting("runs/b/n.safetensors", unix.O_RDWR)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.writeAt(h, []byte("new"), 0)
+	r.release(h)
+	r.same("runs/a/m.safetensors", viewBytes(t, src))
+	if got := r.read("runs/b/n.safetensors"); string(got[:3]) != "new" {
+		t.Errorf("%q", got[:3])
+	}
+}
+
+func TestViewRefuses(t *testing.T) {
+	r := newRig(t)
+	r.mkdir("runs/a")
+	r.write("runs/a/m.pt", fixture(t, "flat.pt"))
+	wantErr(t, "rename", r.tryRename("runs/a/m.safetensors", "runs/a/n", 0), unix.EXDEV)
+	n := r.find("runs/a/m.safetensors")
+	defer r.forget(n)
+	_, err := r.Link(n, r.root, "x")
+	wantErr(t, "link", err, unix.EPERM)
+	mode := uint32(0o600)
+	_, err = r.Setattr(n, &SetAttr{Mode: &mode})
+	wantErr(t, "chmod", err, unix.EPERM)
+	wantErr(t, "setxattr", r.SetXattr(n, "user.a", nil, 0), unix.EPERM)
+	_, err = r.GetXattr(n, "user.a", nil)
+	wantErr(t, "getxattr", err, unix.ENODATA)
+	if k, err := r.ListXattr(n, make([]byte, 10)); k != 0 || err != nil {
+		t.Errorf("listxattr: %d, %v", k, err)
+	}
+	h := r.open("runs/a/m.safetensors", unix.O_RDONLY)
+	defer r.release(h)
+	_, err = r.Write(h, []byte("x"), 0)
+	wantErr(t, "write", err, unix.EBADF)
+	if err := r.Fsync(h); err != nil {
+		t.Errorf("fsync: %v", err)
+	}
+	if off, err := r.Seek(h, 1, unix.SEEK_DATA); off != 1 || err != nil {
+		t.Errorf("seek: %d, %v", off, err)
+	}
+}
+
+// A view belongs to one generation of its source's bytes.
+func TestViewOutdated(t *testing.T) {
+	for _, state := range []string{resident, packed} {
+		t.Run(state, func(t *testing.T) {
+			r := newRig(t)
+			first, second := fixture(t, "flat.pt"), fixture(t, "adamw.pt")
+			const p = "runs/a/m.safetensors"
+			r.mkdir("runs/a")
+			r.write("runs/a/m.pt", first)
+			if state == packed {
+				r.packOut("runs/a/m.pt")
+			}
+			old := r.find(p)
+			oh, err := r.Open(old, unix.O_RDONLY)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w := r.open("runs/a/m.pt", unix.O_WRONLY|unix.O_TRUNC)
+			if r.exists(p) {
+				t.Error("a view of a file that is being written")
+			}
+			_, err = r.Read(oh, make([]byte, 100), 0)
+			wantErr(t, "a read of the old view", err, unix.ESTALE)
+			_, err = r.Open(old, unix.O_RDONLY)
+			wantErr(t, "an open of the old view", err, unix.ESTALE)
+			r.writeAt(w, second, 0)
+			r.release(w)
+
+			now := r.find(p)
+			if now == old {
+				t.Error("the same node")
+			}
+			r.same(p, viewBytes(t, second))
+			_, err = r.Read(oh, make([]byte, 100), 0)
+			wantErr(t, "a read of the old view", err, unix.ESTALE)
+			r.release(oh)
+			r.forget(old)
+			r.packOut("runs/a/m.pt")
+			r.same(p, viewBytes(t, second))
+			r.forget(now)
+			r.onlyRoot()
+		})
+	}
+}
+
+// An open view reads on when its source is evicted, hydrated or unlinked.
+func TestViewOpen(t *testing.T) {
+	r := newRig(t)
+	src := fixture(t, "views.pt")
+	want := viewBytes(t, src)
+	r.mkdir("runs/a")
+	r.write("runs/a/m.pt", src)
+	r.pack("runs/a/m.pt")
+	h := r.open("runs/a/m.safetensors", unix.O_RDONLY)
+	check := func(when string) {
+		t.Helper()
+		got, err := r.readHandle(h)
+		if err != nil {
+			t.Fatalf("%s: %v", when, err)
+		}
+		r.equal(when, got, want)
+	}
+	check("resident")
+	r.evictAll()
+	check("evicted")
+	r.hydrateAll()
+	check("hydrated")
+	r.rename("runs/a/m.pt", "m.pt")
+	check("renamed")
+	if r.exists("runs/a/m.safetensors") {
+		t.Error("the view of a file that moved away")
+	}
+	r.evictAll()
+	r.unlink("m.pt")
+	check("unlinked")
+	r.release(h)
+	if _, err := os.Stat(r.at("tree", "m.pt")); err == nil {
+		t.Error("still there")
+	}
+	r.onlyRoot()
+}
+
+// Two checkpoints that would have a view of one name: the first kind is shown, and unlink means the name, not the kind.
+func TestViewOfTwo(t *testing.T) {
+	r := newRig(t)
+	r.mkdir("runs/a")
+	r.write("runs/a/m.bin", fixture(t, "tied.pt"))
+	r.write("runs/a/m.pt", fixture(t, "flat.pt"))
+	r.same("runs/a/m.safetensors", viewBytes(t, fixture(t, "flat.pt")))
+	if got := r.names("runs/a"); len(got) != 3 {
+		t.Errorf("names: %v", got)
+	}
+	r.unlink("runs/a/m.safetensors")
+	if r.exists("runs/a/m.safetensors") {
+		t.Error("another view stands in its place")
+	}
+}
