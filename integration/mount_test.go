@@ -115,8 +115,14 @@ func prepare(t *testing.T, dir string, flags ...string) *mount {
 		if err := m.Clean(); err != nil {
 			t.Error(err)
 		}
+		log := m.logText()
+		for _, bad := range []string{"panic", "DATA RACE", "fatal error"} {
+			if strings.Contains(log, bad) {
+				t.Errorf("the daemon's log has %q in it", bad)
+			}
+		}
 		if t.Failed() {
-			t.Logf("the daemon's log:\n%s", m.logText())
+			t.Logf("the daemon's log:\n%s", log)
 		}
 	})
 	return m

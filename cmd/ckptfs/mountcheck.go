@@ -34,7 +34,9 @@ func (a *app) checkMount(ctx context.Context, c *mountConfig) error {
 func (a *app) checkMountpoint(ctx context.Context, c *mountConfig, mounts []*mountinfo.Info) error {
 	// A dead mount may cover another.
 	for range mounts {
-		_, err := os.Lstat(c.mountpoint)
+		// stat(2) of a dead mount is answered from the kernel's cache; statfs(2) never is.
+		var dead syscall.Statfs_t
+		err := syscall.Statfs(c.mountpoint, &dead)
 		if !errors.Is(err, syscall.ENOTCONN) {
 			break
 		}

@@ -9,32 +9,39 @@ import (
 
 // Evict drops the raw copies of the packed files at or below path.
 func (v *Volume) Evict(ctx context.Context, path string, report func(control.Progress)) (*control.Moved, error) {
-	return v.move(ctx, "evict", path, report, func(n *Node) (int64, string, error) {
+	return v.move(ctx, "evict", path, report, func(p string, n *Node) (int64, string, error) {
 		size := v.rawSize(n)
 		skip, err := v.evict(n)
-		n.file.mu.Lock()
-		settled := n.file.rec.Packed() || size < smallFile && !n.file.dirty
-		n.file.mu.Unlock()
-		if settled && skip == skipNotPacked {
-			return 0, "", nil // a small plain file stays resident: nothing to tell
+		if skip == skipNotPacked && p != path && v.staysPlain(n, size) {
+			skip = "" // in a folder, small plain files are no news
+		}
+		if skip != "" || err != nil {
+			size = 0
 		}
 		return size, skip, err
 	})
 }
 
+// staysPlain reports whether a file is one of those that are never packed.
+func (v *Volume) staysPlain(n *Node, size int64) bool {
+	n.file.mu.Lock()
+	defer n.file.mu.Unlock()
+	return size < smallFile && !n.file.dirty
+}
+
 // Hydrate makes raw copies of the packed files at or below path.
 func (v *Volume) Hydrate(ctx context.Context, path string, report func(control.Progress)) (*control.Moved, error) {
-	return v.move(ctx, "hydrate", path, report, func(n *Node) (int64, string, error) {
+	return v.move(ctx, "hydrate", path, report, func(_ string, n *Node) (int64, string, error) {
 		size, err := v.hydrate(n)
 		return size, "", err
 	})
 }
 
-func (v *Volume) move(ctx context.Context, op, path string, report func(control.Progress), do func(*Node) (int64, string, error)) (*control.Moved, error) {
+func (v *Volume) move(ctx context.Context, op, path string, report func(control.Progress), do func(string, *Node) (int64, string, error)) (*control.Moved, error) {
 	m := &control.Moved{Skipped: []control.Skip{}}
 	done := 0
 	err := v.walk(ctx, path, func(p string, n *Node) error {
-		size, skip, err := do(n)
+		size, skip, err := do(p, n)
 		if err != nil {
 			return &fs.PathError{Op: op, Path: p, Err: err}
 		}

@@ -203,7 +203,7 @@ func (r *rig) mkdir(p string) {
 	r.forget(dir)
 }
 
-// openFile is open(2); the handle holds the node.
+// openFile is one try of open(2); the handle holds the node.
 func (r *rig) openFile(p string, flags uint32) (*Handle, error) {
 	r.t.Helper()
 	dir, name := r.dirOf(p)
@@ -223,9 +223,13 @@ func (r *rig) openFile(p string, flags uint32) (*Handle, error) {
 	return r.Open(n, flags)
 }
 
+// open is openFile; as the kernel does, it looks the name up anew, once, after ESTALE.
 func (r *rig) open(p string, flags uint32) *Handle {
 	r.t.Helper()
 	h, err := r.openFile(p, flags)
+	if err == unix.ESTALE {
+		h, err = r.openFile(p, flags)
+	}
 	if err != nil {
 		r.t.Fatalf("open %s: %v", p, err)
 	}
@@ -468,6 +472,16 @@ func (r *rig) names(p string) []string {
 		}
 	}
 	return out
+}
+
+// rawPath is where p's raw file lies if it is resident.
+func (r *rig) rawPath(p string) string {
+	r.t.Helper()
+	n := r.find(p)
+	defer r.forget(n)
+	n.file.mu.Lock()
+	defer n.file.mu.Unlock()
+	return r.content.Path(n.file.rec.ID)
 }
 
 // contents are the raw files in content/, by the path below it.

@@ -1,0 +1,241 @@
+package volume
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"ckptfs/fs/control"
+)
+
+// begin packs a file as the background would, up to the point where its manifest is published.
+func (r *rig) begin(p string) *job {
+	r.t.Helper()
+	n := r.find(p)
+	defer r.forget(n)
+	b := r.store.Begin()
+	j, err := r.packFile(context.Background(), b, n)
+	if err != nil || j.res == nil {
+		r.t.Fatalf("pack %s: %v", p, err)
+	}
+	if err := b.Commit(); err != nil {
+		r.t.Fatal(err)
+	}
+	return &j
+}
+
+// A manifest of bytes that changed meanwhile is never published.
+func TestChangedWhilePacking(t *testing.T) {
+	const size = 300 << 10
+	for name, change := range map[string]func(r *rig) (done func()){
+		"written and closed": func(r *rig) func() { r.patch("f", []byte("new"), 0); return func() {} },
+		"open for writing":   func(r *rig) func() { h := r.open("f", unix.O_RDWR); return func() { r.release(h) } },
+		"being written": func(r *rig) func() {
+			h := r.open("f", unix.O_RDWR)
+			r.writeAt(h, []byte("new"), 0)
+			return func() { r.release(h) }
+		},
+		"truncated": func(r *rig) func() { r.truncate("f", size/2); return func() {} },
+		"O_TRUNC":   func(r *rig) func() { r.release(r.open("f", unix.O_WRONLY|unix.O_TRUNC)); return func() {} },
+		"fallocated": func(r *rig) func() {
+			h := r.open("f", unix.O_RDWR)
+			if err := r.Fallocate(h, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, 4096); err != nil {
+				r.t.Fatal(err)
+			}
+			return func() { r.release(h) }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			r.withoutPacking()
+			r.write("f", random(size, 1))
+			j := r.begin("f")
+			done := change(r)
+			if err := r.publish(j); err != nil {
+				t.Fatal(err)
+			}
+			r.want("f", resident)
+			want := r.read("f")
+			done()
+			r.packer.start()
+			r.sync()
+			r.evictAll()
+			r.same("f", want)
+		})
+	}
+}
+
+// A file that was unlinked or renamed while it was packed.
+func TestMovedWhilePacking(t *testing.T) {
+	r := newRig(t)
+	r.withoutPacking()
+	want := random(300<<10, 1)
+	r.write("f", want)
+	r.write("g", want)
+	jf, jg := r.begin("f"), r.begin("g")
+	r.rename("f", "h")
+	r.unlink("g")
+	r.write("g", []byte("another"))
+	for _, j := range []*job{jf, jg} {
+		if err := r.publish(j); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.want("h", both)
+	r.same("h", want)
+	r.want("g", resident)
+	r.same("g", []byte("another"))
+}
+
+// What a file says of itself in the queue and after it.
+func TestQueue(t *testing.T) {
+	r := newRig(t)
+	r.withoutPacking()
+	for _, p := range []string{"a", "b", "c"} {
+		r.write(p, random(100<<10, 1))
+	}
+	r.patch("a", []byte("x"), 0) // queued once
+	s, err := r.Status(context.Background())
+	if err != nil || s.Queue.Files != 3 || s.Queue.Bytes != 300<<10 || s.UnpackedBytes != 300<<10 || s.OpenFiles != 0 {
+		t.Errorf("%+v, %v", s, err)
+	}
+	h := r.open("a", unix.O_RDWR)
+	if s, err = r.Status(context.Background()); err != nil || s.OpenFiles != 1 || len(s.Failures) != 0 || s.Mode != control.ModeUnmounted {
+		t.Errorf("%+v, %v", s, err)
+	}
+	r.release(h)
+	r.packer.start()
+	var last control.Progress
+	if err := r.Sync(context.Background(), func(p control.Progress) { last = p }); err != nil {
+		t.Fatal(err)
+	}
+	if last.DoneFiles != last.TotalFiles {
+		t.Errorf("%+v", last)
+	}
+	if s, err = r.Status(context.Background()); err != nil || s.Queue.Files != 0 || len(s.Packing) != 0 || s.UnpackedBytes != 0 || s.ResidentBytes != 300<<10 {
+		t.Errorf("%+v, %v", s, err)
+	}
+}
+
+// A file that is rewritten while a group packs it can be in two groups; Sync waits for both.
+func TestSyncWaitsForRepack(t *testing.T) {
+	r := newRig(t)
+	r.withoutPacking()
+	p := r.packer
+	r.write("f", random(100<<10, 1))
+	n := r.find("f")
+	defer r.forget(n)
+	first := p.take()
+	if _, err := r.beginPack(n, &job{}); err != nil {
+		t.Fatal(err)
+	}
+	r.patch("f", []byte("new"), 0)
+	synced := make(chan error, 1)
+	p.mu.Lock()
+	waiting := len(p.queue)
+	p.mu.Unlock()
+	if waiting > 0 {
+		second := p.take()
+		defer func() {
+			for _, n := range second {
+				p.finish(n, 0, false, nil)
+			}
+			if err := <-synced; err != nil {
+				t.Error(err)
+			}
+		}()
+	} else {
+		defer func() { <-synced }()
+		t.Log("a file is in one group at a time")
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go func() { synced <- r.Sync(ctx, nil) }()
+	p.finish(first[0], 0, false, nil)
+	select {
+	case err := <-synced:
+		synced <- err
+		t.Errorf("sync returned (%v) while the file was packed", err)
+	case <-time.After(50 * time.Millisecond): // long enough for a wrong answer; a right one takes no time here
+	}
+}
+
+// Sync waits for a writer that a program has closed and the kernel not yet released.
+func TestSyncAwaitsRelease(t *testing.T) {
+	r := newRig(t)
+	h := r.open("f", unix.O_WRONLY|unix.O_CREAT)
+	r.writeAt(h, random(100<<10, 1), 0)
+	r.Flush(h)
+	r.Flush(h) // a descriptor that was duplicated
+	before := r.refs(h.Node)
+	synced := make(chan error, 1)
+	go func() { synced <- r.Sync(context.Background(), nil) }()
+	r.eventually("Sync looks at the files", func() bool { return len(synced) > 0 || r.refs(h.Node) > before })
+	r.Release(h)
+	if err := <-synced; err != nil {
+		t.Fatal(err)
+	}
+	r.want("f", both)
+}
+
+func (r *rig) refs(n *Node) int64 {
+	r.tab.mu.Lock()
+	defer r.tab.mu.Unlock()
+	return n.refs
+}
+
+// An open writer holds nothing up.
+func TestSyncPassesOverWriters(t *testing.T) {
+	r := newRig(t)
+	h := r.open("f", unix.O_WRONLY|unix.O_CREAT)
+	r.writeAt(h, random(100<<10, 1), 0)
+	r.write("g", random(100<<10, 2))
+	r.sync()
+	r.want("f", resident)
+	r.want("g", both)
+	r.release(h)
+	r.sync()
+	r.want("f", both)
+}
+
+func TestSyncCancelled(t *testing.T) {
+	r := newRig(t)
+	r.withoutPacking()
+	r.write("f", random(100<<10, 1))
+	ctx, cancel := context.WithCancel(context.Background())
+	synced := make(chan error, 1)
+	go func() { synced <- r.Sync(ctx, nil) }()
+	cancel()
+	wantErr(t, "sync", <-synced, context.Canceled)
+}
+
+// A writable mapping keeps a file from being packed for as long as it lives; the kernel tells by refusing a lease.
+func TestMappedForWriting(t *testing.T) {
+	r := newRig(t)
+	want := random(300<<10, 1)
+	h := r.open("f", unix.O_RDWR|unix.O_CREAT)
+	r.writeAt(h, want, 0)
+	fd, err := unix.Open(r.rawPath("f"), unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := unix.Mmap(fd, 0, len(want), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		t.Fatal(err)
+	}
+	unix.Close(fd)
+	r.release(h)
+	r.sync()
+	r.want("f", resident)
+	copy(m[1000:], "by the mapping")
+	copy(want[1000:], "by the mapping")
+	if err := unix.Munmap(m); err != nil {
+		t.Fatal(err)
+	}
+	r.pack("f")
+	r.same("f", want)
+	r.evictAll()
+	r.same("f", want)
+}
