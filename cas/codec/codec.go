@@ -3,8 +3,9 @@
 // Each stored record names its codec by one byte. The numbers are part of the store's format: they are given out once and
 // what a number decodes to never changes; a better encoding gets a new number.
 //
-//	0  raw   the bytes themselves
-//	1  zstd  one Zstandard frame (RFC 8878), single segment, content size stated, no checksum, no dictionary
+//	0  raw     the bytes themselves
+//	1  zstd    one Zstandard frame (RFC 8878), single segment, content size stated, no checksum, no dictionary
+//	2  planes  the bytes of numbers, sorted by significance, each kind coded by itself: see planesCodec
 package codec
 
 import (
@@ -34,8 +35,9 @@ type Codec interface {
 
 // The codecs' numbers.
 const (
-	Raw  byte = 0
-	Zstd byte = 1
+	Raw    byte = 0
+	Zstd   byte = 1
+	Planes byte = 2
 )
 
 // ByID finds a codec. An unknown number is a newer version's: cas.ErrNewer.
@@ -45,6 +47,8 @@ func ByID(id byte) (Codec, error) {
 		return rawCodec{}, nil
 	case Zstd:
 		return zstdCodec{}, nil
+	case Planes:
+		return planesCodec{}, nil
 	}
 	return nil, fmt.Errorf("codec %d: %w", id, cas.ErrNewer)
 }
@@ -53,15 +57,23 @@ func ByID(id byte) (Codec, error) {
 // when it saves 1/32 of the bytes at least: less would cost every reader time and gain next to nothing. What was encoded
 // has been decoded again and compared.
 func Encode(dst, raw []byte, h Hint) (id byte, out []byte) {
-	if len(raw) >= minLen && !looksRandom(raw) {
-		out = zstdCodec{}.Encode(dst, raw, h)
-		if n := len(out) - len(dst); n <= len(raw)-len(raw)/32 && verify(zstdCodec{}, out[len(dst):], raw) {
+	if len(raw) < minLen {
+		return Raw, append(dst, raw...)
+	}
+	if w, kind := numbers(h); kind != notNumbers {
+		return encodeNumbers(dst, raw, h, w, kind)
+	}
+	if !looksRandom(raw) {
+		if out = (zstdCodec{}).Encode(dst, raw, h); pays(len(out)-len(dst), len(raw)) && verify(zstdCodec{}, out[len(dst):], raw) {
 			return Zstd, out
 		}
 		dst = out[:len(dst)] // keeps what Encode may have grown
 	}
 	return Raw, append(dst, raw...)
 }
+
+// pays reports whether storing n bytes instead of raw ones is worth a reader's time.
+func pays(n, raw int) bool { return n <= raw-raw/32 }
 
 // Decode undoes Encode: it appends the rawLen bytes that stored holds under codec id to dst.
 func Decode(dst []byte, id byte, stored []byte, rawLen int) ([]byte, error) {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"sync"
@@ -89,7 +88,7 @@ func TestWhatIsTaken(t *testing.T) {
 // Decoding writes to the rawLen bytes and to nothing else, in parallel into one array as well.
 func TestDecodeStaysInItsBytes(t *testing.T) {
 	raw := weights(10007, 4)
-	for _, id := range []byte{Raw, Zstd} {
+	for _, id := range []byte{Raw, Zstd, Planes} {
 		c, err := ByID(id)
 		if err != nil {
 			t.Fatal(err)
@@ -180,10 +179,13 @@ func FuzzDecode(f *testing.F) {
 	for _, raw := range inputs() {
 		if len(raw) <= cas.ChunkSize {
 			f.Add(zstdCodec{}.Encode(nil, raw, Hint{}), len(raw))
+			for _, h := range hints {
+				f.Add(planesCodec{}.Encode(nil, raw, h), len(raw))
+			}
 		}
 	}
 	f.Fuzz(func(t *testing.T, stored []byte, rawLen int) {
-		for _, id := range []byte{Raw, Zstd} {
+		for _, id := range []byte{Raw, Zstd, Planes} {
 			buf := []byte("before")
 			out, err := Decode(buf, id, stored, rawLen)
 			if err == nil && len(out) != len(buf)+rawLen || err != nil && len(out) != len(buf) {
@@ -194,46 +196,16 @@ func FuzzDecode(f *testing.F) {
 }
 
 func FuzzRoundTrip(f *testing.F) {
-	f.Add(weights(4096, 4))
-	f.Add(make([]byte, 3000))
-	f.Fuzz(func(t *testing.T, raw []byte) {
-		id, stored := Encode(nil, raw, Hint{})
+	for i := range hints {
+		f.Add(weights(4096, 4), i)
+		f.Add(make([]byte, 3000), i)
+	}
+	f.Fuzz(func(t *testing.T, raw []byte, i int) {
+		h := hints[uint(i)%uint(len(hints))]
+		id, stored := Encode(nil, raw, h)
 		got, err := Decode(nil, id, stored, len(raw))
 		if err != nil || !bytes.Equal(got, raw) {
 			t.Fatal(err)
 		}
 	})
-}
-
-func BenchmarkEncode(b *testing.B) {
-	for _, name := range []string{"random", "fp32", "bf16", "text", "zeros"} {
-		raw := inputs()[name]
-		b.Run(name, func(b *testing.B) {
-			b.SetBytes(int64(len(raw)))
-			b.ReportAllocs()
-			var dst []byte
-			for b.Loop() {
-				_, dst = Encode(dst[:0], raw, Hint{})
-			}
-			b.ReportMetric(100*float64(len(dst))/float64(len(raw)), "%size")
-		})
-	}
-}
-
-func BenchmarkDecode(b *testing.B) {
-	for _, name := range []string{"random", "fp32", "bf16", "text", "zeros"} {
-		raw := inputs()[name]
-		id, stored := Encode(nil, raw, Hint{})
-		b.Run(fmt.Sprintf("%s/codec %d", name, id), func(b *testing.B) {
-			b.SetBytes(int64(len(raw)))
-			b.ReportAllocs()
-			dst := make([]byte, 0, len(raw))
-			for b.Loop() {
-				var err error
-				if dst, err = Decode(dst[:0], id, stored, len(raw)); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
 }

@@ -1,0 +1,123 @@
+package codec
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"testing"
+
+	"ckptfs/cas"
+)
+
+// benchmarks are what is encoded with its hint and without, which is to say as planes and by zstd.
+var benchmarks = []struct {
+	name string
+	raw  []byte
+	hint Hint
+}{
+	{"fp32", weights(cas.ChunkSize, 4), Hint{"F32", 4}},
+	{"bf16", weights(cas.ChunkSize, 2), Hint{"BF16", 2}},
+	{"fp64", doubles(cas.ChunkSize), Hint{"F64", 8}},
+	{"adam", adam(cas.ChunkSize), Hint{"F32", 4}},
+	{"rows", rows(cas.ChunkSize), Hint{"F32", 4}},
+	{"ids", ids(cas.ChunkSize), Hint{"I64", 8}},
+	{"zeros", make([]byte, cas.ChunkSize), Hint{"F32", 4}},
+	{"random", random(cas.ChunkSize), Hint{"F32", 4}},
+	{"text", inputs()["text"], Hint{}},
+}
+
+func BenchmarkEncode(b *testing.B) {
+	for _, c := range benchmarks {
+		for _, h := range []Hint{c.hint, {}} {
+			id, dst := Encode(nil, c.raw, h)
+			b.Run(fmt.Sprintf("%s/hint=%s/codec=%d", c.name, h.DType, id), func(b *testing.B) {
+				b.SetBytes(int64(len(c.raw)))
+				b.ReportAllocs()
+				for b.Loop() {
+					_, dst = Encode(dst[:0], c.raw, h)
+				}
+				b.ReportMetric(100*float64(len(dst))/float64(len(c.raw)), "%size")
+			})
+			if c.hint == (Hint{}) {
+				break
+			}
+		}
+	}
+}
+
+func BenchmarkDecode(b *testing.B) {
+	for _, c := range benchmarks {
+		for _, h := range []Hint{c.hint, {}} {
+			id, stored := Encode(nil, c.raw, h)
+			b.Run(fmt.Sprintf("%s/hint=%s/codec=%d", c.name, h.DType, id), func(b *testing.B) {
+				b.SetBytes(int64(len(c.raw)))
+				b.ReportAllocs()
+				dst := make([]byte, 0, len(c.raw))
+				for b.Loop() {
+					var err error
+					if dst, err = Decode(dst[:0], id, stored, len(c.raw)); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+			if c.hint == (Hint{}) {
+				break
+			}
+		}
+	}
+}
+
+var model = flag.String("model", "", "a .safetensors file of fp32 tensors for BenchmarkModel")
+
+// BenchmarkModel encodes and decodes real weights: the file's own, and as the bf16 that a cast would make of them.
+func BenchmarkModel(b *testing.B) {
+	if *model == "" {
+		b.Skip("no -model")
+	}
+	p, err := os.ReadFile(*model)
+	if err != nil {
+		b.Fatal(err)
+	}
+	p = p[8+le.Uint64(p):]
+	var half []byte
+	for i := 0; i+4 <= len(p); i += 4 {
+		v := le.Uint32(p[i:])
+		half = le.AppendUint16(half, uint16((v+0x7fff+v>>16&1)>>16))
+	}
+	for _, c := range []struct {
+		raw  []byte
+		hint Hint
+	}{{p, Hint{"F32", 4}}, {p, Hint{}}, {half, Hint{"BF16", 2}}, {half, Hint{}}} {
+		name := c.hint.DType
+		if name == "" {
+			name = fmt.Sprintf("no hint, %d MB", len(c.raw)>>20)
+		}
+		var raws, stored [][]byte
+		var ids []byte
+		size := 0
+		for p := c.raw; len(p) >= cas.ChunkSize; p = p[cas.ChunkSize:] {
+			id, out := Encode(nil, p[:cas.ChunkSize], c.hint)
+			raws, stored, ids = append(raws, p[:cas.ChunkSize]), append(stored, out), append(ids, id)
+			size += len(out)
+		}
+		dst := make([]byte, 0, 2*cas.ChunkSize)
+		b.Run(name+"/encode", func(b *testing.B) {
+			b.SetBytes(cas.ChunkSize)
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				_, dst = Encode(dst[:0], raws[i%len(raws)], c.hint)
+			}
+			b.ReportMetric(100*float64(size)/float64(len(raws)*cas.ChunkSize), "%size")
+		})
+		b.Run(name+"/decode", func(b *testing.B) {
+			b.SetBytes(cas.ChunkSize)
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				k := i % len(raws)
+				if dst, err = Decode(dst[:0], ids[k], stored[k], cas.ChunkSize); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

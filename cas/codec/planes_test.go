@@ -1,0 +1,348 @@
+package codec
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"flag"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"ckptfs/cas"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// hints are one for each shape, and some that say nothing of use.
+var hints = []Hint{
+	{}, {"F32", 4}, {"BF16", 2}, {"F16", 2}, {"F64", 8}, {"C64", 8}, {"C128", 16}, {"F8_E4M3", 1}, {"I8", 1}, {"U8", 1},
+	{"I16", 2}, {"I32", 4}, {"I64", 8}, {"", 4}, {"BOOL", 1}, {"F4", 0}, {"X", 3}, {"F32", -1},
+}
+
+func doubles(n int) []byte {
+	r := rand.New(rand.NewPCG(3, 4))
+	var p []byte
+	for len(p) < n {
+		p = binary.LittleEndian.AppendUint64(p, math.Float64bits(r.NormFloat64()*0.02))
+	}
+	return p[:n]
+}
+
+// adam is a second moment, half of it never touched, here and there.
+func adam(n int) []byte {
+	r := rand.New(rand.NewPCG(5, 6))
+	p := make([]byte, n)
+	for i := 0; i+4 <= n; i += 4 {
+		if g := r.NormFloat64() * 1e-4; r.IntN(2) == 0 {
+			binary.LittleEndian.PutUint32(p[i:], math.Float32bits(float32(g*g)))
+		}
+	}
+	return p
+}
+
+// rows are a moment of an embedding of 384 numbers, of which one row in four was touched.
+func rows(n int) []byte {
+	p := weights(n, 4)
+	for i := range p {
+		if i/(4*384)%4 != 0 {
+			p[i] = 0
+		}
+	}
+	return p
+}
+
+// ids are tokens of a vocabulary of 30000, the rare ones rarer.
+func ids(n int) []byte {
+	r := rand.New(rand.NewPCG(7, 8))
+	var p []byte
+	for len(p) < n {
+		p = binary.LittleEndian.AppendUint64(p, uint64(r.ExpFloat64()*3000)%30000)
+	}
+	return p[:n]
+}
+
+// ramp is a table that says the same in every row.
+func ramp(n int) []byte {
+	var p []byte
+	for i := 0; len(p) < n; i++ {
+		p = binary.LittleEndian.AppendUint32(p, math.Float32bits(float32(math.Sin(float64(i%64)))))
+	}
+	return p[:n]
+}
+
+func TestWhatIsTakenForNumbers(t *testing.T) {
+	const n = cas.ChunkSize
+	f32 := Hint{"F32", 4}
+	for _, c := range []struct {
+		name   string
+		raw    []byte
+		hint   Hint
+		id     byte
+		lo, hi float64 // %
+	}{
+		{"fp32", weights(n, 4), f32, Planes, 78, 88},
+		{"bf16", weights(n, 2), Hint{"BF16", 2}, Planes, 60, 74},
+		{"fp64", doubles(n), Hint{"F64", 8}, Planes, 85, 95},
+		{"complex", weights(n, 4), Hint{"C64", 8}, Planes, 78, 88},
+		{"adam", adam(n), f32, Planes, 40, 55},
+		{"rows", rows(n), f32, Planes, 18, 28},
+		{"token ids", ids(n), Hint{"I64", 8}, Planes, 10, 30},
+		{"bf16 as fp32", widened(n), f32, Planes, 30, 37},
+		{"zeros", make([]byte, n), f32, Planes, 0, 0.1},
+		{"random", random(n), f32, Raw, 100, 100},
+		{"random bytes", random(n), Hint{"U8", 1}, Raw, 100, 100},
+		{"the same rows", ramp(n), f32, Zstd, 0, 5},
+		{"text", inputs()["text"], Hint{"U8", 1}, Zstd, 0, 5},
+		{"fp32 as bytes", weights(n, 4), Hint{"F8_E4M3", 1}, Planes, 90, 96},
+		{"less than a table", weights(100, 4), f32, Raw, 100, 100},
+	} {
+		id, stored := Encode(nil, c.raw, c.hint)
+		size := 100 * float64(len(stored)) / float64(len(c.raw))
+		if id != c.id || size < c.lo || size > c.hi {
+			t.Errorf("%s: codec %d, %.1f %%; want codec %d, %v to %v %%", c.name, id, size, c.id, c.lo, c.hi)
+		}
+		if got, err := Decode(nil, id, stored, len(c.raw)); err != nil || !bytes.Equal(got, c.raw) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+}
+
+// widened is bf16 stored as fp32.
+func widened(n int) []byte {
+	p := weights(n, 4)
+	for i := 0; i+4 <= n; i += 4 {
+		p[i], p[i+1] = 0, 0
+	}
+	return p
+}
+
+// What is cut short at every length: slabs of few elements, tails, more than one slab.
+func TestPlanesLengths(t *testing.T) {
+	all := weights(2*slabBytes+1000, 4)
+	var lengths []int
+	for n := range 300 {
+		lengths = append(lengths, n)
+	}
+	for n := -9; n <= 9; n++ {
+		lengths = append(lengths, slabBytes/2+n, slabBytes+n, 2*slabBytes+n)
+	}
+	for _, h := range hints {
+		for _, n := range lengths {
+			stored := planesCodec{}.Encode(nil, all[:n], h)
+			got, err := planesCodec{}.Decode(nil, stored, n)
+			if err != nil || !bytes.Equal(got, all[:n]) {
+				t.Fatalf("%v, %d bytes: %v", h, n, err)
+			}
+		}
+	}
+}
+
+// chunk draws bytes such as chunks have, and such as they do not.
+func chunk(t *rapid.T) []byte {
+	n := rapid.OneOf(rapid.IntRange(0, 300), rapid.IntRange(0, 3*slabBytes)).Draw(t, "length")
+	var p []byte
+	for len(p) < n {
+		k := rapid.IntRange(1, n).Draw(t, "part")
+		switch rapid.IntRange(0, 5).Draw(t, "kind") {
+		case 0:
+			p = append(p, random(k)...)
+		case 1:
+			p = append(p, weights(k, 4)...)
+		case 2:
+			p = append(p, adam(k)...)
+		case 3:
+			p = append(p, rows(k)...)
+		case 4:
+			p = append(p, bytes.Repeat([]byte{rapid.Byte().Draw(t, "value")}, k)...)
+		case 5:
+			p = append(p, rapid.SliceOfN(rapid.Byte(), 1, 50).Draw(t, "bytes")...)
+		}
+	}
+	return p[:n]
+}
+
+func TestAnyRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		raw := chunk(t)
+		h := rapid.OneOf(rapid.SampledFrom(hints), rapid.Custom(func(t *rapid.T) Hint {
+			return Hint{rapid.String().Draw(t, "dtype"), rapid.IntRange(-1, 17).Draw(t, "elem")}
+		})).Draw(t, "hint")
+		pre := []byte("kept")
+		id, stored := Encode(bytes.Clone(pre), raw, h)
+		got, err := Decode(bytes.Clone(pre), id, stored[len(pre):], len(raw))
+		if err != nil || !bytes.Equal(got[len(pre):], raw) || !bytes.HasPrefix(got, pre) || !bytes.HasPrefix(stored, pre) {
+			t.Fatalf("codec %d: %v", id, err)
+		}
+		stored = planesCodec{}.Encode(nil, raw, h) // whether it pays or not
+		if got, err = (planesCodec{}).Decode(nil, stored, len(raw)); err != nil || !bytes.Equal(got, raw) {
+			t.Fatalf("planes: %v", err)
+		}
+	})
+}
+
+// Damage is noticed or changes values; it never reaches past the bytes that were asked for.
+func TestDamagedPlanes(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		raw := chunk(t)
+		stored := planesCodec{}.Encode(nil, raw, rapid.SampledFrom(hints).Draw(t, "hint"))
+		for range rapid.IntRange(0, 5).Draw(t, "flips") {
+			at := rapid.OneOf(rapid.IntRange(0, len(stored)-1), rapid.IntRange(0, min(len(stored), 200)-1)).Draw(t, "at")
+			stored[at] ^= rapid.ByteRange(1, 255).Draw(t, "by")
+		}
+		stored = stored[:rapid.OneOf(rapid.Just(len(stored)), rapid.IntRange(0, len(stored))).Draw(t, "cut")]
+		n := max(0, rapid.OneOf(rapid.Just(len(raw)), rapid.IntRange(0, len(raw)+20)).Draw(t, "rawLen"))
+		const guard = 64
+		buf := bytes.Repeat([]byte{0xee}, n+2*guard)
+		out, err := planesCodec{}.Decode(buf[guard:guard], stored, n)
+		if err == nil && len(out) != n || err != nil && len(out) != 0 || err != nil && !errors.Is(err, cas.ErrCorrupt) {
+			t.Fatalf("%d bytes, %v", len(out), err)
+		}
+		want := bytes.Repeat([]byte{0xee}, guard)
+		if !bytes.Equal(buf[:guard], want) || !bytes.Equal(buf[guard+n:], want) {
+			t.Fatal("something else was written to")
+		}
+	})
+}
+
+func TestPlanesRefuse(t *testing.T) {
+	sparse := append(make([]byte, 90), random(38)...) // 128 bytes, one plane
+	good := planesCodec{}.Encode(nil, sparse, Hint{})
+	if good[1] != planeSparse {
+		t.Fatalf("% x", good)
+	}
+	for _, c := range []struct {
+		name   string
+		stored []byte
+		rawLen int
+	}{
+		{"nothing", nil, 0},
+		{"width 0", []byte{0}, 0},
+		{"width 3", []byte{3, 'a', 'b'}, 2},
+		{"width 16", []byte{0x10}, 0},
+		{"rotated bytes", []byte{0x11}, 0},
+		{"unknown bits", []byte{0x22}, 0},
+		{"no slab", []byte{2}, 2},
+		{"cut head", []byte{2, 0, 1, 0, 0, 0, 1, 0}, 2},
+		{"unknown code", []byte{1, 9, 1, 0, 0, 'a'}, 1},
+		{"raw, short", []byte{1, 0, 1, 0, 0, 'a'}, 2},
+		{"raw, long", []byte{1, 0, 2, 0, 0, 'a', 'b'}, 1},
+		{"plane past the end", []byte{1, 0, 2, 0, 0, 'a'}, 2},
+		{"const, empty", []byte{1, 1, 0, 0, 0}, 2},
+		{"const, long", []byte{1, 1, 2, 0, 0, 'a', 'b'}, 2},
+		{"huff, empty", []byte{1, 2, 0, 0, 0}, 2},
+		{"huff, no gain", []byte{1, 2, 2, 0, 0, 'a', 'b'}, 2},
+		{"huff, garbage", append([]byte{1, 2, 60, 0, 0}, random(60)...), 200},
+		{"sparse, empty", []byte{1, 3, 0, 0, 0}, 8},
+		{"sparse within sparse", []byte{1, 3, 9, 0, 0, 3, 1, 0, 0, 0, 0, 0, 0, 1}, 8},
+		{"sparse, all zero", []byte{1, 3, 9, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0}, 8},
+		{"sparse, bits past the end", []byte{1, 3, 10, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0x80, 'a'}, 7},
+		{"sparse, too many", []byte{1, 3, 11, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 1, 'a', 'b'}, 8},
+		{"sparse, more behind", []byte{1, 3, 11, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 1, 'a', 'b'}, 8},
+		{"tail, short", []byte{4, 'a', 'b'}, 3},
+		{"tail, long", []byte{4, 'a', 'b', 'c', 'd'}, 3},
+		{"of another length", good, len(sparse) - 1},
+		{"cut", good[:len(good)-1], len(sparse)},
+		{"more behind", append(bytes.Clone(good), 0), len(sparse)},
+	} {
+		out, err := Decode([]byte("kept"), Planes, c.stored, c.rawLen)
+		if !errors.Is(err, cas.ErrCorrupt) || string(out) != "kept" {
+			t.Errorf("%s: %q, %v", c.name, out, err)
+		}
+	}
+	if _, err := Decode(nil, Planes, good, cas.MaxChunk+1); !errors.Is(err, cas.ErrTooLarge) {
+		t.Error(err)
+	}
+}
+
+// One chunk with a plane of every kind. What the file holds must decode for ever; what is encoded may change with the
+// Huffman coder, and the file with it.
+func TestGoldenPlanes(t *testing.T) {
+	raw := make([]byte, 4*128+3)
+	r := rand.New(rand.NewPCG(9, 10))
+	for i := range 128 {
+		p := raw[4*i:]
+		p[0], p[1], p[2] = byte(r.Uint32()), 0x42, byte(100+3*r.NormFloat64())
+		if i%16 < 6 {
+			p[3] = byte(i)
+		}
+	}
+	copy(raw[4*128:], "end")
+	const name = "testdata/planes.golden"
+	if got := dumpPlanes(planesCodec{}.Encode(nil, raw, Hint{"I32", 4}), 128); *update {
+		if err := os.WriteFile(name, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	} else if want, err := os.ReadFile(name); err != nil || got != string(want) {
+		t.Errorf("the format has changed: %v\n%s", err, got)
+	}
+	file, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := Decode(nil, Planes, undump(t, string(file)), len(raw))
+	if err != nil || !bytes.Equal(got, raw) {
+		t.Errorf("%v, % x", err, got)
+	}
+}
+
+// dumpPlanes prints stored, one slab of n elements and a tail.
+func dumpPlanes(stored []byte, n int) string {
+	var b strings.Builder
+	off := 0
+	field := func(n int, what string) []byte {
+		q := stored[off : off+n]
+		for i := 0; i < n; i += 16 {
+			line := fmt.Sprintf("%04d  %-47s  %s", off+i, fmt.Sprintf("% x", q[i:min(i+16, n)]), what)
+			b.WriteString(strings.TrimRight(line, " ") + "\n")
+			what = ""
+		}
+		off += n
+		return q
+	}
+	names := []string{"raw", "const", "huff", "sparse"}
+	type part struct{ code, n int }
+	head := func(what string) part {
+		h := le.Uint32(stored[off:])
+		p := part{int(h & 0xff), int(h >> 8)}
+		field(4, fmt.Sprintf("%s: %s, %d bytes", what, names[p.code], p.n))
+		return p
+	}
+	w := int(stored[0] & 15)
+	field(1, fmt.Sprintf("elements of %d bytes, rotated: %v", w, stored[0]&rotated != 0))
+	var parts []part
+	for k := range w {
+		parts = append(parts, head(fmt.Sprintf("plane %d of %d", k, n)))
+	}
+	for k, p := range parts {
+		what := fmt.Sprintf("plane %d", k)
+		if p.code != planeSparse {
+			field(p.n, what)
+			continue
+		}
+		bitmap, rest := head(what+", bitmap"), head(what+", not zero")
+		field(bitmap.n, "bitmap")
+		field(rest.n, "not zero")
+	}
+	field(len(stored)-off, "tail")
+	return b.String()
+}
+
+func undump(t *testing.T, s string) []byte {
+	var p []byte
+	for line := range strings.Lines(s) {
+		for _, f := range strings.Fields(line[6:min(len(line), 53)]) {
+			var v byte
+			if _, err := fmt.Sscanf(f, "%02x", &v); err != nil {
+				t.Fatal(err)
+			}
+			p = append(p, v)
+		}
+	}
+	return p
+}

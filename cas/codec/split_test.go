@@ -1,0 +1,80 @@
+package codec
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+)
+
+// slowSplit is split, written as it is defined.
+func slowSplit(src []byte, w, rot int) [8][]byte {
+	var p [8][]byte
+	for ; len(src) > 0; src = src[w:] {
+		var v uint64
+		for k := w - 1; k >= 0; k-- {
+			v = v<<8 | uint64(src[k])
+		}
+		v = v<<rot | v>>(8*w-rot)&uint64(rot)
+		for k := range w {
+			p[k] = append(p[k], byte(v>>(8*k)))
+		}
+	}
+	return p
+}
+
+func shapes(f func(w, rot int)) {
+	for _, w := range []int{1, 2, 4, 8} {
+		for rot := range 2 {
+			if w > 1 || rot == 0 {
+				f(w, rot)
+			}
+		}
+	}
+}
+
+func TestSplitAndMerge(t *testing.T) {
+	shapes(func(w, rot int) {
+		for n := range 200 {
+			src := random(n * w)
+			want := slowSplit(src, w, rot)
+			var p [8][]byte
+			for k := range w {
+				p[k] = make([]byte, n, n+8)
+			}
+			split(&p, src, w, rot)
+			for k := range w {
+				if !bytes.Equal(p[k], want[k]) {
+					t.Fatalf("width %d, rotation %d, %d elements: plane %d is % x, want % x", w, rot, n, k, p[k], want[k])
+				}
+			}
+			dst := bytes.Repeat([]byte{0xee}, n*w+8)
+			merge(dst[:n*w], &p, w, rot)
+			if !bytes.Equal(dst[:n*w], src) || !bytes.Equal(dst[n*w:], bytes.Repeat([]byte{0xee}, 8)) {
+				t.Fatalf("width %d, rotation %d, %d elements: merged % x, want % x", w, rot, n, dst, src)
+			}
+		}
+	})
+}
+
+func BenchmarkSplit(b *testing.B) {
+	src := random(256 << 10)
+	dst := make([]byte, len(src))
+	shapes(func(w, rot int) {
+		var p [8][]byte
+		for k := range w {
+			p[k] = make([]byte, len(src)/w)
+		}
+		b.Run(fmt.Sprintf("split/%d-%d", w, rot), func(b *testing.B) {
+			b.SetBytes(int64(len(src)))
+			for b.Loop() {
+				split(&p, src, w, rot)
+			}
+		})
+		b.Run(fmt.Sprintf("merge/%d-%d", w, rot), func(b *testing.B) {
+			b.SetBytes(int64(len(src)))
+			for b.Loop() {
+				merge(dst, &p, w, rot)
+			}
+		})
+	})
+}
