@@ -42,4 +42,6 @@ type File interface {
 	Size() (int64, error)
 	// PunchHole gives the blocks of [off, off+n) back; that range then reads as zeros and the size stays.
 	PunchHole(off, n int64) error
+	// WillRead says that [off, off+n) is going to be read soon. It waits for nothing and promises nothing.
+	WillRead(off, n int64)
 }

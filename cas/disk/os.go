@@ -83,3 +83,9 @@ func (f osFile) PunchHole(off, n int64) error {
 	}
 	return nil
 }
+
+func (f osFile) WillRead(off, n int64) {
+	if c, err := f.SyscallConn(); err == nil {
+		c.Control(func(fd uintptr) { _ = unix.Fadvise(int(fd), off, n, unix.FADV_WILLNEED) })
+	}
+}

@@ -40,6 +40,9 @@ func (r *Reader) Number() uint32 { return r.id.Number }
 // Size is the length of the file.
 func (r *Reader) Size() (int64, error) { return r.f.Size() }
 
+// WillRead says that [off, off+n) of the file is going to be read soon.
+func (r *Reader) WillRead(off, n int64) { r.f.WillRead(off, n) }
+
 // CheckHeader reads the file header: nil, cas.ErrNewer, ErrForeign, or cas.ErrCorrupt, upon which records may still be
 // found by a scan, since each is tied to its place.
 func (r *Reader) CheckHeader() error {

@@ -3,6 +3,7 @@ package assemble
 import (
 	"sync"
 
+	"ckptfs/cas"
 	"ckptfs/index/manifest"
 )
 
@@ -160,15 +161,18 @@ func (q *queue) do(j job) {
 		}
 	default:
 		var jobs []job
+		var hashes []cas.Hash
 		// A list that cannot be read will be met again by the reader, who has someone to tell.
 		_ = j.f.doc.walk(q.r, j.from, j.to, func(s manifest.Span, _, _, _ int64) bool {
 			if s.Len > 0 {
 				if e := c.expect(s); e != nil {
 					jobs = append(jobs, job{f: j.f, e: e})
+					hashes = append(hashes, s.Hash)
 				}
 			}
 			return true
 		})
+		q.r.store.Expect(hashes)
 		q.push(jobs...)
 	}
 	q.drop(j)

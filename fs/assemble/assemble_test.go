@@ -39,6 +39,8 @@ func (s *shelf) put(p []byte) cas.Hash {
 	return h
 }
 
+func (s *shelf) Expect([]cas.Hash) {}
+
 func (s *shelf) Get(h cas.Hash, dst []byte) ([]byte, error) {
 	if s.gate != nil {
 		<-s.gate
@@ -252,6 +254,8 @@ type meeting struct {
 	want int
 	all  chan struct{}
 }
+
+func (m *meeting) Expect([]cas.Hash) {}
 
 func (m *meeting) Get(h cas.Hash, dst []byte) ([]byte, error) {
 	m.mu.Lock()

@@ -30,6 +30,8 @@ import (
 type Store interface {
 	// Get returns the verified bytes of a record, in dst[:0] when they fit its capacity.
 	Get(h cas.Hash, dst []byte) ([]byte, error)
+	// Expect says that these records will be asked for soon.
+	Expect(hashes []cas.Hash)
 }
 
 // Options configures a Reader. Zero values take the defaults.

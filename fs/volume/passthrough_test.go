@@ -1,0 +1,201 @@
+package volume
+
+import (
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// backings is the kernel's side of passthrough: it keeps what is registered, and reads and writes it by itself.
+type backings struct {
+	mu      sync.Mutex
+	next    int32
+	open    map[int32]*os.File
+	dropped []NodeID // InvalidateData
+	refuse  bool
+}
+
+func (b *backings) RegisterBacking(fd int) (int32, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.refuse {
+		return 0, unix.EMFILE
+	}
+	// The kernel opens the file anew, with the flags of the handle.
+	f, err := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", fd), os.O_RDWR, 0)
+	if err != nil {
+		return 0, err
+	}
+	b.next++
+	b.open[b.next] = f
+	return b.next, nil
+}
+
+func (b *backings) UnregisterBacking(id int32) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.open[id].Close()
+	delete(b.open, id)
+}
+
+func (b *backings) InvalidateData(id NodeID, off, n int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.dropped = append(b.dropped, id)
+}
+
+func (b *backings) file(h *Handle) *os.File {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.open[h.Backing]
+}
+
+func passthroughRig(t *testing.T) (*rig, *backings) {
+	r := newRig(t)
+	b := &backings{open: map[int32]*os.File{}}
+	r.Attach(b, "/mnt", true, "passthrough", "")
+	return r, b
+}
+
+func mode(t *testing.T, what string, h *Handle, want Mode) {
+	t.Helper()
+	if h.Mode != want {
+		t.Errorf("%s: mode %d, want %d", what, h.Mode, want)
+	}
+}
+
+// The kernel's rule: the handles of a node are all in passthrough with one backing file, or none is.
+func TestPassthrough(t *testing.T) {
+	r, b := passthroughRig(t)
+	want := random(300<<10, 1)
+	w := r.open("f", unix.O_RDWR|unix.O_CREAT)
+	mode(t, "a new file", w, Passthrough)
+	if _, err := b.file(w).WriteAt(want, 0); err != nil {
+		t.Fatal(err)
+	}
+	if a := r.stat("f"); a.Size != int64(len(want)) || a.Settled {
+		t.Errorf("%+v", a)
+	}
+	rd := r.open("f", unix.O_RDONLY)
+	mode(t, "a reader beside it", rd, Passthrough)
+	if rd.Backing != w.Backing {
+		t.Error("two backing files of one node")
+	}
+	r.release(w)
+	r.sync()
+	r.want("f", resident) // the kernel may still write: the backing file is open for writing
+	r.release(rd)
+	if len(b.open) != 0 {
+		t.Errorf("left registered: %v", b.open)
+	}
+	r.pack("f")
+	rd = r.open("f", unix.O_RDONLY)
+	mode(t, "a resident packed file", rd, Passthrough)
+	if skip, err := r.evict(rd.Node); skip != skipOpen || err != nil {
+		t.Errorf("evict: %q, %v", skip, err)
+	}
+	// A writer takes the file as it is.
+	w = r.open("f", unix.O_WRONLY)
+	mode(t, "a writer beside it", w, Passthrough)
+	b.file(w).WriteAt([]byte("new"), 0)
+	copy(want, "new")
+	r.release(w)
+	r.release(rd)
+	r.pack("f")
+	r.evictAll()
+	r.same("f", want)
+}
+
+// A packed file is served, and all handles stay served until the last one is closed.
+func TestPassthroughAfterServed(t *testing.T) {
+	r, b := passthroughRig(t)
+	want := random(300<<10, 1)
+	w := r.open("f", unix.O_RDWR|unix.O_CREAT)
+	b.file(w).WriteAt(want, 0)
+	n := r.find("f") // as the kernel keeps it
+	defer r.forget(n)
+	r.release(w)
+	r.packOut("f")
+
+	rd := r.open("f", unix.O_RDONLY)
+	mode(t, "a packed file", rd, Cached)
+	if rd.KeepCache {
+		t.Error("kept pages from before the writer's")
+	}
+	w = r.open("f", unix.O_RDWR) // unpacks it
+	mode(t, "a writer beside a served reader", w, Cached)
+	r.writeAt(w, []byte("new"), 0)
+	copy(want, "new")
+	got, err := r.readHandle(rd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.equal("the reader", got, want)
+	r.release(w)
+	rd2 := r.open("f", unix.O_RDONLY)
+	mode(t, "another reader", rd2, Cached)
+	r.release(rd2)
+	r.release(rd)
+	rd = r.open("f", unix.O_RDONLY)
+	mode(t, "once all are closed", rd, Passthrough)
+	r.release(rd)
+	if len(b.open) != 0 {
+		t.Errorf("left registered: %v", b.open)
+	}
+}
+
+// A file for which the kernel refuses passthrough is served.
+func TestPassthroughRefused(t *testing.T) {
+	r, b := passthroughRig(t)
+	b.refuse = true
+	want := random(100<<10, 1)
+	w := r.open("f", unix.O_RDWR|unix.O_CREAT)
+	mode(t, "refused", w, Cached)
+	r.writeAt(w, want, 0)
+	r.release(w)
+	r.packOut("f")
+	b.refuse = false
+	r.same("f", want)
+	if !r.log.has("passthrough refused", "path f ") {
+		t.Errorf("reported: %s", r.log)
+	}
+}
+
+// Without passthrough a handle that only writes bypasses the page cache; readers beside it lose what they have of what it writes.
+func TestServedModes(t *testing.T) {
+	r := newRig(t)
+	b := &backings{open: map[int32]*os.File{}}
+	r.Attach(b, "/mnt", false, "served", "asked for")
+	w := r.open("f", unix.O_WRONLY|unix.O_CREAT)
+	mode(t, "a writer", w, Direct)
+	rw := r.open("f", unix.O_RDWR)
+	mode(t, "a reader and writer", rw, Cached)
+	r.writeAt(w, []byte("abc"), 0)
+	if len(b.dropped) != 1 || b.dropped[0] != w.Node.id {
+		t.Errorf("dropped: %v", b.dropped)
+	}
+	w2 := r.open("f", unix.O_WRONLY)
+	r.release(w)
+	r.release(rw)
+	r.release(w2)
+	rd := r.open("f", unix.O_RDONLY)
+	mode(t, "a reader", rd, Cached)
+	r.release(rd)
+	rd = r.open("f", unix.O_RDONLY)
+	if !rd.KeepCache {
+		t.Error("nothing has changed, and the pages are dropped")
+	}
+	r.release(rd)
+	w = r.open("f", unix.O_WRONLY)
+	r.writeAt(w, []byte("xyz"), 0)
+	r.release(w)
+	rd = r.open("f", unix.O_RDONLY)
+	if rd.KeepCache {
+		t.Error("pages of older bytes are kept")
+	}
+	r.release(rd)
+	r.same("f", []byte("xyz"))
+}
