@@ -37,6 +37,7 @@ type Skip struct {
 type Stats struct {
 	Files     int64 `json:"files"`
 	Packed    int64 `json:"packed_files"`
+	Damaged   int64 `json:"damaged_files"` // packed files whose manifest or chunk lists cannot be read
 	Tensors   int64 `json:"tensors"`
 	Chunks    int64 `json:"chunks"`
 	Manifests int64 `json:"manifests"`

@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ckptfs/fs/control"
+	"ckptfs/fs/tree"
 	"ckptfs/fs/volume"
 )
 
@@ -116,7 +117,7 @@ func (s *Server) probe(off bool) (mode, reason string) {
 	if off {
 		return control.ModeServed, "asked for"
 	}
-	f, err := os.CreateTemp(filepath.Join(s.v.Dir(), "content"), ".probe")
+	f, err := os.CreateTemp(filepath.Join(s.v.Dir(), tree.ContentDir), "probe*.part") // which recovery removes
 	if err != nil {
 		return control.ModeServed, err.Error()
 	}

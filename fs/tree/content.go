@@ -99,35 +99,29 @@ func (c *Content) Remove(id ID) error {
 // SyncName makes the name of id's raw file durable.
 func (c *Content) SyncName(id ID) error { return SyncDir(c.shard(id)) }
 
-// Each calls f with every resident id and the bytes it takes on the disk. Files whose names are no ids are passed to
-// odd, which may be nil.
-func (c *Content) Each(f func(id ID, bytes int64) error, odd func(path string) error) error {
+// Each calls f with every resident id and its raw file. Whatever else is in the folder is passed to odd, which may be nil.
+func (c *Content) Each(f func(id ID, st *unix.Stat_t) error, odd func(path string) error) error {
+	if odd == nil {
+		odd = func(string) error { return nil }
+	}
 	shards, err := os.ReadDir(c.dir)
 	if err != nil {
 		return err
 	}
 	for _, s := range shards {
 		dir := filepath.Join(c.dir, s.Name())
+		if !s.IsDir() {
+			if err := odd(dir); err != nil {
+				return err
+			}
+			continue
+		}
 		names, err := os.ReadDir(dir)
 		if err != nil {
 			return err
 		}
 		for _, e := range names {
-			path := filepath.Join(dir, e.Name())
-			var st unix.Stat_t
-			if unix.Lstat(path, &st) != nil {
-				continue // removed meanwhile
-			}
-			id, err := parseID(e.Name())
-			switch {
-			case err == nil && s.Name() == e.Name()[:2]:
-				err = f(id, st.Blocks*512)
-			case odd != nil:
-				err = odd(path)
-			default:
-				err = nil
-			}
-			if err != nil {
+			if err := c.visit(s.Name(), e.Name(), f, odd); err != nil {
 				return err
 			}
 		}
@@ -135,9 +129,21 @@ func (c *Content) Each(f func(id ID, bytes int64) error, odd func(path string) e
 	return nil
 }
 
+func (c *Content) visit(shard, name string, f func(ID, *unix.Stat_t) error, odd func(string) error) error {
+	path := filepath.Join(c.dir, shard, name)
+	var st unix.Stat_t
+	if unix.Lstat(path, &st) != nil {
+		return nil // removed meanwhile
+	}
+	if id, err := parseID(name); err == nil && shard == name[:2] && st.Mode&unix.S_IFMT == unix.S_IFREG {
+		return f(id, &st)
+	}
+	return odd(path)
+}
+
 // DropParts removes incomplete copies that an earlier process left. Nobody may be making any.
 func (c *Content) DropParts() error {
-	return c.Each(func(ID, int64) error { return nil }, func(path string) error {
+	return c.Each(func(ID, *unix.Stat_t) error { return nil }, func(path string) error {
 		if strings.HasSuffix(path, partSuffix) {
 			return os.Remove(path)
 		}

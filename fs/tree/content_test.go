@@ -95,7 +95,7 @@ func TestContentParts(t *testing.T) {
 
 	list := func() (ids []ID, odd []string) {
 		t.Helper()
-		if err := c.Each(func(id ID, bytes int64) error { ids = append(ids, id); return nil },
+		if err := c.Each(func(id ID, _ *unix.Stat_t) error { ids = append(ids, id); return nil },
 			func(path string) error { odd = append(odd, path); return nil }); err != nil {
 			t.Fatal(err)
 		}
@@ -132,7 +132,7 @@ func TestContentOdd(t *testing.T) {
 		}
 	}
 	var ids []ID
-	if err := c.Each(func(id ID, bytes int64) error { ids = append(ids, id); return nil }, nil); err != nil {
+	if err := c.Each(func(id ID, _ *unix.Stat_t) error { ids = append(ids, id); return nil }, nil); err != nil {
 		t.Fatal(err)
 	}
 	if len(ids) != 1 || ids[0] != a {
@@ -145,7 +145,7 @@ func TestContentOdd(t *testing.T) {
 		t.Error(err)
 	}
 	stop := errors.New("stop")
-	if err := c.Each(func(ID, int64) error { return stop }, nil); err != stop {
+	if err := c.Each(func(ID, *unix.Stat_t) error { return stop }, nil); err != stop {
 		t.Errorf("%v", err)
 	}
 }

@@ -49,9 +49,10 @@ func parseFormat(b []byte) (*Format, error) {
 				return nil, fmt.Errorf("store format %d, this program reads up to %d: %w", f.Version, Version, cas.ErrNewer)
 			}
 		case "id":
-			var n int
-			if n, err = hex.Decode(f.ID[:], []byte(value[:min(len(value), 32)])); err == nil && n != 16 {
-				err = errors.New("short id")
+			if len(value) != 2*len(f.ID) {
+				err = errors.New("not 32 characters")
+			} else {
+				_, err = hex.Decode(f.ID[:], []byte(value))
 			}
 		case "created":
 			f.Created, err = time.Parse(time.RFC3339, value)
@@ -122,7 +123,7 @@ func refuseForeign(dir string) error {
 	for _, e := range entries {
 		switch e.Name() {
 		case TreeDir, ContentDir, SegmentsDir, LostFound:
-			if e.IsDir() {
+			if e.IsDir() && holdsNoFiles(filepath.Join(dir, e.Name())) {
 				continue
 			}
 		case FormatFile + ".new", LogFile, LockFile:
@@ -131,6 +132,19 @@ func refuseForeign(dir string) error {
 		return fmt.Errorf("%s: %w, and not empty (%q is in it): give an empty or a new folder", dir, ErrNotStore, e.Name())
 	}
 	return nil
+}
+
+// holdsNoFiles reports whether there are at most folders in dir, as an interrupted Create leaves them.
+func holdsNoFiles(dir string) bool {
+	none := true
+	err := filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			none = false
+			return fs.SkipAll
+		}
+		return err
+	})
+	return err == nil && none
 }
 
 // writeSynced replaces path by a file that is durable before it has its name.

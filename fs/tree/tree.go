@@ -37,9 +37,9 @@
 //	     yes       missing    the manifest is the file
 //	     yes       exists     the manifest is the file, content/ID is a cache of it
 //
-// A cache is complete once it has its name (it is renamed into place) but not durable: it is never synced. So it is
-// believed only within one boot of the host; after another boot every content/ID of a packed stub is dropped, and the
-// manifest speaks. The order that makes this safe:
+// A cache is complete once it has its name (it is renamed into place) but not durable. So after an unclean end it is
+// believed only within the same boot of the host; after another boot every content/ID of a packed stub is dropped, and the
+// manifest speaks. A clean end syncs the whole filesystem before it says so. The order that makes this safe:
 //
 //   - a packed file is opened for writing: content/ID is made complete and synced, its directory is synced, then the
 //     record loses its manifest, then the writer gets the file;

@@ -129,7 +129,7 @@ func (v *Volume) attach(n *Node, flags uint32) (*Handle, error) {
 	h := &Handle{Node: n, write: access != unix.O_RDONLY, append: flags&unix.O_APPEND != 0}
 	if err := v.openSource(f); err != nil {
 		v.closeSources(n)
-		return nil, err
+		return nil, v.openFailed(n, err)
 	}
 	h.Mode = v.chooseMode(f, access)
 	if h.Mode == Passthrough && f.pass == 0 {
@@ -263,7 +263,7 @@ func (v *Volume) Write(h *Handle, p []byte, off int64) (int, error) {
 		f.io.RUnlock()
 		return 0, unix.EBADF
 	}
-	k, err := w.WriteAt(p, off)
+	k, err := pwrite(w, p, off)
 	f.io.RUnlock()
 	if h.Mode == Direct && k > 0 {
 		f.mu.Lock()
@@ -278,6 +278,16 @@ func (v *Volume) Write(h *Handle, p []byte, off int64) (int, error) {
 		return k, nil
 	}
 	return k, err
+}
+
+// pwrite is pwrite(2): unlike WriteAt it tells how much was written before the disk was full.
+func pwrite(w *os.File, p []byte, off int64) (int, error) {
+	for {
+		k, err := unix.Pwrite(int(w.Fd()), p, off)
+		if err != unix.EINTR {
+			return max(k, 0), err
+		}
+	}
 }
 
 // Flush is a close(2) of one of the handle's descriptors. Its RELEASE may come later.

@@ -4,6 +4,7 @@ import (
 	"container/list"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -18,6 +19,8 @@ type hotList struct {
 	mu    sync.Mutex
 	lru   *list.List // of *hotEntry, least recently used first
 	bytes int64
+
+	grew atomic.Bool // a copy was added since the start
 
 	kick chan struct{}
 	quit chan struct{}
@@ -61,6 +64,7 @@ func (l *hotList) stop() {
 
 // add counts the raw copy of a packed file in, as the most recently used.
 func (l *hotList) add(n *Node, size int64) {
+	l.grew.Store(true)
 	l.mu.Lock()
 	if e := n.file.hot; e != nil {
 		l.bytes += size - e.size

@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -140,7 +141,7 @@ func (v *Volume) hydrateLocked(n *Node) error {
 func (v *Volume) copyOut(n *Node, rec tree.Record) (int64, error) {
 	src, err := v.asm.Open(rec.Manifest)
 	if err != nil {
-		return 0, err
+		return 0, v.openFailed(n, err)
 	}
 	defer src.Close()
 	dst, err := v.content.CreatePart(rec.ID)
@@ -149,7 +150,11 @@ func (v *Volume) copyOut(n *Node, rec tree.Record) (int64, error) {
 	}
 	defer dst.Close()
 	if err := v.copyParallel(dst, src, src.Size()); err != nil {
-		return 0, v.readFailed(n, 0, err)
+		var bad *sourceError
+		if errors.As(err, &bad) {
+			return 0, v.readFailed(n, bad.off, bad.err)
+		}
+		return 0, err
 	}
 	// The stub has the file's times; the raw copy speaks for them once the file is written again.
 	a, err := v.statStub(n)
@@ -173,6 +178,15 @@ func (v *Volume) statStub(n *Node) (Attr, error) {
 	return attrOf(&st), err
 }
 
+// sourceError tells a read that failed from a write that did.
+type sourceError struct {
+	off int64
+	err error
+}
+
+func (e *sourceError) Error() string { return fmt.Sprintf("at %d: %v", e.off, e.err) }
+func (e *sourceError) Unwrap() error { return e.err }
+
 // copyParallel copies size bytes by a few workers, each in steps of 4 MiB.
 func (v *Volume) copyParallel(dst *os.File, src io.ReaderAt, size int64) error {
 	const step = 4 << 20
@@ -190,7 +204,7 @@ func (v *Volume) copyParallel(dst *os.File, src io.ReaderAt, size int64) error {
 				if err == nil || err == io.EOF {
 					err = io.ErrUnexpectedEOF
 				}
-				return fmt.Errorf("at %d: %w", off, err)
+				return &sourceError{off, err}
 			}
 			_, err := dst.WriteAt(p, off)
 			return err

@@ -77,11 +77,15 @@ func (t *table) get(id NodeID) *Node {
 	return t.byID[id]
 }
 
-// findIno returns the node of an inode of the tree if it is known, without a reference.
+// findIno returns the node of an inode of the tree with one reference more, or nil.
 func (t *table) findIno(ino uint64) *Node {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.byIno[inoKey(ino)]
+	n := t.byIno[inoKey(ino)]
+	if n != nil {
+		n.refs++
+	}
+	return n
 }
 
 // each calls f with every node, outside the table's lock; each node is pinned while f runs.

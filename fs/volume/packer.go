@@ -26,6 +26,9 @@ const (
 	// packGroups are packed at the same time: one hashes while the other waits for the disk.
 	packGroups = 2
 
+	// maxPublished bounds the records that wait to be made durable; the kernel does that by itself in seconds.
+	maxPublished = 4096
+
 	mappedRetry = 500 * time.Millisecond // a writable mapping: look again
 	failedRetry = time.Second            // doubled for each attempt
 	maxRetry    = time.Minute
@@ -38,13 +41,14 @@ const (
 type packer struct {
 	v *Volume
 
-	mu       sync.Mutex
-	cond     sync.Cond // anything below changed
-	queue    []*Node
-	busy     map[*Node]bool
-	delayed  map[*Node]*delay
-	done     progress // since the start
-	stopping bool
+	mu        sync.Mutex
+	cond      sync.Cond // anything below changed
+	queue     []*Node
+	busy      map[*Node]bool
+	delayed   map[*Node]*delay
+	published map[*Node]bool // records not known to be durable, at most maxPublished; each with a reference
+	done      progress       // since the start
+	stopping  bool
 
 	workers sync.WaitGroup
 	ctx     context.Context
@@ -64,7 +68,7 @@ type delay struct {
 }
 
 func newPacker(v *Volume) *packer {
-	p := &packer{v: v, busy: map[*Node]bool{}, delayed: map[*Node]*delay{}}
+	p := &packer{v: v, busy: map[*Node]bool{}, delayed: map[*Node]*delay{}, published: map[*Node]bool{}}
 	p.cond.L = &p.mu
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	return p
@@ -96,6 +100,10 @@ func (p *packer) stop() {
 		p.v.unref(n, 1)
 	}
 	p.queue = nil
+	for n := range p.published {
+		delete(p.published, n)
+		p.v.unref(n, 1)
+	}
 }
 
 // add queues a file. f.mu is held.
@@ -127,19 +135,31 @@ func (p *packer) work() {
 func (p *packer) take() []*Node {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for len(p.queue) == 0 && !p.stopping {
+	for !p.stopping {
+		if group := p.next(); len(group) > 0 {
+			return group
+		}
 		p.cond.Wait()
 	}
-	if p.stopping {
-		return nil
-	}
-	// Half of what waits, so that the other group gets something too.
-	k := min(groupFiles, (len(p.queue)+packGroups-1)/packGroups)
-	group := append([]*Node(nil), p.queue[:k]...)
-	p.queue = append(p.queue[:0], p.queue[k:]...)
-	for _, n := range group {
+	return nil
+}
+
+// next moves files from the queue to busy: half of what waits, so that the other group gets something too. A file that
+// is busy, because it was written again meanwhile, waits for its next turn. mu is held.
+func (p *packer) next() []*Node {
+	most := min(groupFiles, (len(p.queue)+packGroups-1)/packGroups)
+	var group []*Node
+	wait := p.queue[:0]
+	for _, n := range p.queue {
+		if p.busy[n] || len(group) == most {
+			wait = append(wait, n)
+			continue
+		}
 		p.busy[n] = true
+		group = append(group, n)
 	}
+	clear(p.queue[len(wait):])
+	p.queue = wait
 	return group
 }
 
@@ -234,6 +254,9 @@ func (v *Volume) packGroup(ctx context.Context, group []*Node) {
 	b := v.store.Begin()
 	for _, n := range group {
 		j, err := v.packFile(ctx, b, n)
+		if err != nil && v.overtaken(&j) {
+			err, j.res = nil, nil // its last close has queued it again, or will
+		}
 		if err != nil || j.res == nil {
 			v.packed(n, 0, err)
 			continue
@@ -253,6 +276,19 @@ func (v *Volume) packGroup(ctx context.Context, group []*Node) {
 		}
 		v.packed(j.node, j.size, jerr)
 	}
+	if v.packer.tooManyPublished() {
+		if err := v.syncPublished(); err != nil {
+			v.report(slog.LevelWarn, "records could not be made durable", "reason", err)
+		}
+	}
+}
+
+// overtaken reports whether the file changed since beginPack: what went wrong with the old bytes is no news.
+func (v *Volume) overtaken(j *job) bool {
+	f := j.node.file
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.gen != j.gen || f.writers > 0
 }
 
 // packed reports the end of a file's turn.
@@ -378,5 +414,23 @@ func (v *Volume) publish(j *job) error {
 	f.dirty = false
 	f.opens = 0
 	v.hot.add(j.node, j.size)
+	v.packer.notePublished(j.node)
 	return nil
+}
+
+// notePublished has the next Sync make the node's record durable.
+func (p *packer) notePublished(n *Node) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.published[n] {
+		p.v.ref(n)
+		p.published[n] = true
+	}
+}
+
+// tooManyPublished reports whether it is time not to wait for a Sync.
+func (p *packer) tooManyPublished() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.published) >= maxPublished
 }

@@ -93,9 +93,10 @@ func (v *Volume) CopyRange(src *Handle, srcOff int64, dst *Handle, dstOff, n int
 		if k == 0 || err != nil {
 			break
 		}
-		k, err = w.WriteAt(buf[:k], dstOff+copied)
+		want := k
+		k, err = pwrite(w, buf[:k], dstOff+copied)
 		copied += int64(k)
-		if err != nil {
+		if err != nil || k < want {
 			if copied == 0 {
 				return 0, err
 			}

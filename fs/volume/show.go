@@ -168,7 +168,7 @@ func (v *Volume) findShared(ctx context.Context, self *Node, tensors []control.T
 			want[t.Hash] = append(want[t.Hash], i)
 		}
 	}
-	return v.walk(ctx, "", func(path string, n *Node) error {
+	err := v.walk(ctx, "", func(path string, n *Node) error {
 		if n == self {
 			return nil
 		}
@@ -185,13 +185,16 @@ func (v *Volume) findShared(ctx context.Context, self *Node, tensors []control.T
 		}
 		for _, o := range m.Objects {
 			for _, i := range want[o.Digest.String()] {
-				t := &tensors[i]
-				t.Shared++
-				if len(t.SharedWith) < maxShared {
-					t.SharedWith = append(t.SharedWith, path)
-				}
+				tensors[i].SharedWith = append(tensors[i].SharedWith, path)
 			}
 		}
 		return nil
 	})
+	for i := range tensors {
+		t := &tensors[i]
+		sort.Strings(t.SharedWith)
+		t.Shared = len(t.SharedWith)
+		t.SharedWith = t.SharedWith[:min(t.Shared, maxShared)]
+	}
+	return err
 }

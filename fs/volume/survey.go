@@ -39,11 +39,11 @@ func (s *survey) run() error {
 	if !s.repair || s.blind {
 		return nil
 	}
-	return s.v.content.Each(func(id tree.ID, bytes int64) error {
+	return s.v.content.Each(func(id tree.ID, st *unix.Stat_t) error {
 		if s.seen[id] {
 			return nil
 		}
-		if bytes == 0 {
+		if st.Size == 0 {
 			return s.v.content.Remove(id) // made for a stub that never came, or came with another
 		}
 		s.lost++

@@ -2,6 +2,7 @@ package volume
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sort"
 	"time"
@@ -58,7 +59,25 @@ func (v *Volume) Sync(ctx context.Context, report func(control.Progress)) error 
 	for _, f := range v.failures() {
 		return fmt.Errorf("%s could not be packed: %s (its bytes are safe where they are; it is tried again)", f.Path, f.Reason)
 	}
-	return v.syncTree()
+	return v.syncPublished()
+}
+
+// syncPublished makes the records durable that name manifests since the last time. A record that a power cut takes back
+// costs nothing but packing the file once more, so nobody waits for this but who asks.
+func (v *Volume) syncPublished() error {
+	p := v.packer
+	p.mu.Lock()
+	nodes := p.published
+	p.published = map[*Node]bool{}
+	p.mu.Unlock()
+	var errs []error
+	for n := range nodes {
+		if !v.isDead(n) {
+			errs = append(errs, v.syncStub(n))
+		}
+		v.unref(n, 1)
+	}
+	return errors.Join(errs...)
 }
 
 // awaitReleases waits, for a bounded time, until every writer that was closed is released.

@@ -6,12 +6,13 @@ import (
 	"ckptfs/fs/tree"
 )
 
-// victim is a name that is about to go.
+// victim is a name that is about to go. It holds a reference to its node until bury.
 type victim struct {
 	node *Node // nil when nobody knows it
 	st   unix.Stat_t
 	rec  tree.Record // of a regular file's last name
 	last bool
+	goes bool // the name went
 }
 
 // prepare looks at dir/name before it goes and, if it is the last name of a node that somebody knows, takes hold of the
@@ -56,6 +57,7 @@ func (v *Volume) keepOpen(n *Node, dirfd int, name string) error {
 
 // gone updates the table after dir/name went. v.ns is held exclusively.
 func (v *Volume) gone(t *victim, dir *Node, name string) {
+	t.goes = true
 	n := t.node
 	if n == nil {
 		return
@@ -63,13 +65,10 @@ func (v *Volume) gone(t *victim, dir *Node, name string) {
 	v.dropAlias(n, dir, name)
 	v.tab.mu.Lock()
 	defer v.tab.mu.Unlock()
-	if !t.last {
-		t.node = nil
-		return
+	if t.last {
+		n.dead = true
+		delete(v.tab.byIno, inoKey(n.ino))
 	}
-	n.dead = true
-	delete(v.tab.byIno, inoKey(n.ino))
-	n.refs++ // until bury
 }
 
 // bury removes the raw copy of a file that lost its last name. Who knows the file keeps it, open or not: a program may
@@ -83,7 +82,7 @@ func (v *Volume) bury(t *victim) {
 		}
 		return
 	}
-	if f := n.file; f != nil {
+	if f := n.file; f != nil && t.last {
 		f.mu.Lock()
 		v.hot.remove(n)
 		if v.load(n) == nil {
@@ -115,13 +114,22 @@ func (v *Volume) remove(dir *Node, name string, flag int) error {
 	}
 	t, err := v.removeName(dir, name, flag)
 	if err == unix.ENOENT && flag == 0 {
+		v.spare(&t)
 		return v.hideView(dir, name)
 	}
 	if err != nil {
+		v.spare(&t)
 		return err
 	}
 	v.bury(&t)
 	return nil
+}
+
+// spare ends what prepare began for a name that stays.
+func (v *Volume) spare(t *victim) {
+	if t.node != nil {
+		v.unref(t.node, 1)
+	}
 }
 
 func (v *Volume) removeName(dir *Node, name string, flag int) (victim, error) {
@@ -161,18 +169,25 @@ func (v *Volume) Rename(oldDir *Node, oldName string, newDir *Node, newName stri
 		return unix.EINVAL
 	}
 	t, err := v.rename(oldDir, oldName, newDir, newName, flags)
+	if err != nil || !t.goes {
+		v.spare(&t)
+	} else {
+		v.bury(&t)
+	}
 	if err == unix.ENOENT && v.isView(oldDir, oldName) {
 		return unix.EXDEV // mv copies it then, which makes a real file of it
 	}
-	if err != nil {
-		return err
-	}
-	v.bury(&t)
-	return nil
+	return err
 }
 
 func (v *Volume) rename(oldDir *Node, oldName string, newDir *Node, newName string, flags uint32) (victim, error) {
 	var t victim
+	var moved *Node
+	defer func() {
+		if moved != nil {
+			v.unref(moved, 1)
+		}
+	}()
 	v.ns.Lock()
 	defer v.ns.Unlock()
 	oldFd, err := v.dirFd(oldDir)
@@ -190,7 +205,7 @@ func (v *Volume) rename(oldDir *Node, oldName string, newDir *Node, newName stri
 	if err := unix.Fstatat(oldFd, oldName, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return t, err
 	}
-	moved := v.tab.findIno(st.Ino)
+	moved = v.tab.findIno(st.Ino)
 	if flags&unix.RENAME_NOREPLACE == 0 {
 		t, err = v.prepare(newFd, newName)
 		if err != nil && err != unix.ENOENT {
@@ -199,7 +214,7 @@ func (v *Volume) rename(oldDir *Node, oldName string, newDir *Node, newName stri
 	}
 	if t.st.Ino == st.Ino && t.st.Ino != 0 { // two names of one file: rename(2) does nothing
 		v.unkeep(&t)
-		return victim{}, unix.Renameat2(oldFd, oldName, newFd, newName, uint(flags))
+		return t, unix.Renameat2(oldFd, oldName, newFd, newName, uint(flags))
 	}
 	if err := unix.Renameat2(oldFd, oldName, newFd, newName, uint(flags)); err != nil {
 		v.unkeep(&t)
@@ -209,7 +224,7 @@ func (v *Volume) rename(oldDir *Node, oldName string, newDir *Node, newName stri
 		v.unkeep(&t)
 		v.moveAlias(moved, oldDir, oldName, newDir, newName)
 		v.moveAlias(t.node, newDir, newName, oldDir, oldName)
-		return victim{}, nil
+		return t, nil
 	}
 	v.gone(&t, newDir, newName)
 	v.moveAlias(moved, oldDir, oldName, newDir, newName)

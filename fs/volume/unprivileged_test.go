@@ -98,7 +98,7 @@ func TestUnreadableDirectory(t *testing.T) {
 }
 
 // reopenUnclean opens the store again as if it had not been closed in order.
-func (r *rig) reopenUnclean() *rig {
+func (r *rig) reopenUnclean(set ...func(*Options)) *rig {
 	r.t.Helper()
 	r.close()
 	path := r.at("lock")
@@ -109,7 +109,7 @@ func (r *rig) reopenUnclean() *rig {
 	if err := os.WriteFile(path, bytes.Replace(b, []byte(`"clean":true`), []byte(`"clean":false`), 1), 0o600); err != nil {
 		r.t.Fatal(err)
 	}
-	n := openRig(r.t, r.dir)
+	n := openRig(r.test, r.dir, set...)
 	if !n.log.has("not closed in order") {
 		r.t.Errorf("reported: %s", n.log)
 	}

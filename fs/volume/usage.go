@@ -2,6 +2,7 @@ package volume
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -123,7 +124,7 @@ func (u *usage) run(path string) *runUsage {
 func (u *usage) manifest(h cas.Hash, run *runUsage) error {
 	m, err := u.v.asm.Manifest(h)
 	if err != nil {
-		return err
+		return u.damaged(err)
 	}
 	if !u.manifests[h] {
 		u.manifests[h] = true
@@ -139,13 +140,22 @@ func (u *usage) manifest(h cas.Hash, run *runUsage) error {
 		}
 		spans, err := u.v.spans(o)
 		if err != nil {
-			return err
+			return u.damaged(err)
 		}
 		for _, s := range spans {
 			u.chunk(s, run)
 		}
 	}
 	return nil
+}
+
+// damaged counts a file whose manifest or lists cannot be read, and goes on with the others.
+func (u *usage) damaged(err error) error {
+	if errors.Is(err, cas.ErrCorrupt) || errors.Is(err, cas.ErrNotFound) {
+		u.stats.Damaged++
+		return nil
+	}
+	return err
 }
 
 func (u *usage) chunk(s manifest.Span, run *runUsage) {
@@ -203,7 +213,7 @@ func (v *Volume) spans(o manifest.Object) ([]manifest.Span, error) {
 
 func (v *Volume) residentBytes() (int64, error) {
 	var sum int64
-	err := v.content.Each(func(_ tree.ID, bytes int64) error { sum += bytes; return nil }, nil)
+	err := v.content.Each(func(_ tree.ID, st *unix.Stat_t) error { sum += st.Blocks * 512; return nil }, nil)
 	return sum, err
 }
 

@@ -239,7 +239,7 @@ func (v *Volume) useView(n *Node) error {
 		return unix.ESTALE
 	}
 	if err := v.openSource(f); err != nil {
-		return err
+		return v.openFailed(w.src, err)
 	}
 	f.inside++
 	if w.plan == nil {

@@ -33,6 +33,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ckptfs/cas"
 	"ckptfs/cas/disk"
 	"ckptfs/cas/store"
 	"ckptfs/fs/assemble"
@@ -247,7 +248,14 @@ func (v *Volume) Close(context.Context) error {
 	}
 	v.hydrator.stop()
 	v.hot.stop()
-	return v.shut(v.idle())
+	clean := v.idle()
+	if clean && v.hot.grew.Load() {
+		// A clean end says that the caches can be believed after a boot too.
+		if err := v.syncTree(); err != nil {
+			return errors.Join(err, v.shut(false))
+		}
+	}
+	return v.shut(clean)
 }
 
 // idle reports whether no handle is left that could still write.
@@ -290,6 +298,14 @@ func (v *Volume) readFailed(n *Node, off int64, err error) error {
 	}
 	v.report(slog.LevelError, "read failed", args...)
 	return unix.EIO
+}
+
+// openFailed is readFailed for what was damaged; other errors of an open are the caller's to see.
+func (v *Volume) openFailed(n *Node, err error) error {
+	if errors.Is(err, cas.ErrCorrupt) || errors.Is(err, cas.ErrNotFound) || errors.Is(err, cas.ErrNewer) {
+		return v.readFailed(n, 0, err)
+	}
+	return err
 }
 
 // noKernel is for a volume that nobody mounted.

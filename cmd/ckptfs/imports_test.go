@@ -1,0 +1,204 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// pkg is what go list tells of a package.
+type pkg struct {
+	ImportPath   string
+	Dir          string
+	GoFiles      []string
+	Imports      []string
+	TestImports  []string
+	XTestImports []string
+}
+
+// layers are the packages of the module, each with those of the module that it may import. A package imports only what
+// stands above it in this list.
+var layers = []struct {
+	pkg string
+	may []string
+}{
+	{"cas", nil},
+	{"cas/disk", nil},
+	{"cas/chunk", []string{"cas"}},
+	{"cas/codec", []string{"cas"}},
+	{"cas/segment", []string{"cas", "cas/disk", "cas/codec"}},
+	{"cas/store", []string{"cas", "cas/disk", "cas/codec", "cas/segment"}},
+	{"formats", nil},
+	{"formats/pickle", []string{"formats"}},
+	{"formats/safetensors", []string{"formats"}},
+	{"formats/torchzip", []string{"formats", "formats/pickle"}},
+	{"formats/detect", []string{"formats", "formats/safetensors", "formats/torchzip"}},
+	{"index/manifest", []string{"cas", "formats"}},
+	{"index", []string{"cas", "index/manifest"}},
+	{"fs/control", []string{"cas"}},
+	{"fs/tree", []string{"cas"}},
+	{"fs/view", []string{"formats", "formats/safetensors"}},
+	{"fs/assemble", []string{"cas", "formats", "index/manifest"}},
+	{"fs/pack", []string{"cas", "cas/chunk", "cas/codec", "formats", "formats/detect", "index/manifest"}},
+	{"fs/volume", []string{"cas", "cas/disk", "cas/store", "formats", "formats/detect", "index", "index/manifest",
+		"fs/control", "fs/tree", "fs/view", "fs/assemble", "fs/pack"}},
+	{"fs/fusefs", []string{"cas", "fs/control", "fs/volume"}},
+	{"cmd/ckptfs", []string{"cas", "formats", "fs/control", "fs/tree", "fs/volume", "fs/fusefs", "index"}},
+}
+
+// only are imports from outside of the module that one package keeps to itself, with those that may have them.
+var only = map[string][]string{
+	"github.com/hanwen/go-fuse/v2":  {"fs/fusefs"},
+	"go.etcd.io/bbolt":              {"index"},
+	"github.com/klauspost/compress": {"cas/codec"},
+	"github.com/zeebo/blake3":       {"cas"},
+	"github.com/spf13/cobra":        {"cmd/ckptfs"},
+	"log":                           {},
+	"log/slog":                      {"fs/volume", "fs/fusefs", "cmd/ckptfs"},
+	"net/http":                      {"fs/control", "cmd/ckptfs"},
+	"flag":                          {},
+}
+
+const module = "ckptfs"
+
+func list(t *testing.T) []pkg {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-json", module+"/...")
+	out, err := cmd.Output()
+	if err != nil {
+		var ee *exec.ExitError
+		if errors.As(err, &ee) {
+			t.Fatalf("go list: %v\n%s", err, ee.Stderr)
+		}
+		t.Skipf("go list: %v", err)
+	}
+	var all []pkg
+	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p pkg
+		if err := dec.Decode(&p); err == io.EOF {
+			return all
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p)
+	}
+}
+
+// inside is a package's path in the module, "" for one from outside.
+func inside(p string) string {
+	rest, ok := strings.CutPrefix(p, module+"/")
+	if !ok {
+		return ""
+	}
+	return rest
+}
+
+// Imports point downwards only.
+func TestImports(t *testing.T) {
+	place := map[string]int{}
+	for i, l := range layers {
+		place[l.pkg] = i
+		for _, m := range l.may {
+			if j, ok := place[m]; !ok || j >= i {
+				t.Errorf("the table lets %s import %s, which is not above it", l.pkg, m)
+			}
+		}
+	}
+	for _, p := range list(t) {
+		name := inside(p.ImportPath)
+		if strings.HasPrefix(name, "integration") || strings.HasPrefix(name, "scripts") {
+			checkOutside(t, p)
+			continue
+		}
+		i, ok := place[name]
+		if !ok {
+			t.Errorf("package %s has no place in the table of this test", name)
+			continue
+		}
+		for _, imp := range p.Imports {
+			if in := inside(imp); in != "" {
+				if !slices.Contains(layers[i].may, in) {
+					t.Errorf("%s imports %s", name, in)
+				}
+				continue
+			}
+			for prefix, who := range only {
+				if (imp == prefix || strings.HasPrefix(imp, prefix+"/") && strings.Contains(prefix, ".")) && !slices.Contains(who, name) {
+					t.Errorf("%s imports %s", name, imp)
+				}
+			}
+		}
+		for _, imp := range append(p.TestImports, p.XTestImports...) {
+			if in := inside(imp); strings.HasPrefix(in, "integration") || strings.HasPrefix(in, "cmd/") {
+				t.Errorf("the tests of %s import %s", name, in)
+			}
+		}
+		for _, bad := range []string{"util", "utils", "common", "helper", "helpers", "internal", "manager", "misc"} {
+			if slices.Contains(strings.Split(name, "/"), bad) {
+				t.Errorf("package %s is named %s, which says nothing", name, bad)
+			}
+		}
+	}
+}
+
+// checkOutside holds that the programs around the module use it from outside: by the binary, not by its packages below
+// the formats.
+func checkOutside(t *testing.T, p pkg) {
+	t.Helper()
+	for _, imp := range slices.Concat(p.Imports, p.TestImports, p.XTestImports) {
+		if strings.HasPrefix(imp, "github.com/hanwen/go-fuse") {
+			t.Errorf("%s imports %s", p.ImportPath, imp)
+		}
+	}
+}
+
+// Only the program and the FUSE adapter log: the volume knows the levels of log/slog and none of its functions. Nothing
+// runs by being imported.
+func TestNoLoggingNoInit(t *testing.T) {
+	for _, p := range list(t) {
+		name := inside(p.ImportPath)
+		mayLog := slices.Contains([]string{"fs/fusefs", "cmd/ckptfs"}, name) ||
+			strings.HasPrefix(name, "integration") || strings.HasPrefix(name, "scripts")
+		for _, file := range p.GoFiles {
+			fset := token.NewFileSet()
+			f, err := parser.ParseFile(fset, filepath.Join(p.Dir, file), nil, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, d := range f.Decls {
+				if fn, ok := d.(*ast.FuncDecl); ok && fn.Name.Name == "init" && fn.Recv == nil {
+					t.Errorf("%s: an init function", fset.Position(fn.Pos()))
+				}
+			}
+			if mayLog {
+				continue
+			}
+			ast.Inspect(f, func(n ast.Node) bool {
+				sel, ok := n.(*ast.SelectorExpr)
+				if !ok {
+					return true
+				}
+				x, ok := sel.X.(*ast.Ident)
+				if !ok || x.Obj != nil { // a local variable of that name
+					return true
+				}
+				switch {
+				case x.Name == "slog" && sel.Sel.Name != "Level" && !strings.HasPrefix(sel.Sel.Name, "Level"),
+					x.Name == "fmt" && strings.HasPrefix(sel.Sel.Name, "Print"),
+					x.Name == "os" && (sel.Sel.Name == "Stdout" || sel.Sel.Name == "Stderr" || sel.Sel.Name == "Exit"):
+					t.Errorf("%s: %s.%s in %s", fset.Position(sel.Pos()), x.Name, sel.Sel.Name, path.Join(name, file))
+				}
+				return true
+			})
+		}
+	}
+}

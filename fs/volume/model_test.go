@@ -1,0 +1,274 @@
+package volume
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	"golang.org/x/sys/unix"
+	"pgregory.net/rapid"
+)
+
+// content is what the model knows of a file: hard links and handles share it.
+type content struct{ data []byte }
+
+// model is what a directory of the volume must hold.
+type model struct {
+	r     *rig
+	dir   string
+	files map[string]*content
+	open  []opened
+	seed  uint64
+}
+
+type opened struct {
+	h *Handle
+	c *content
+}
+
+var sizes = []int{0, 1, 3000, 64<<10 - 1, 64 << 10, 100_000, 256 << 10, 300_000, 600_000}
+
+// The volume beside a model of it: whatever is done, in whatever order, every file and every open handle has the bytes
+// that the model has.
+func TestModel(t *testing.T) {
+	fewer := flag.Lookup("rapid.checks")
+	if fewer.Value.String() == fewer.DefValue { // each takes some 0.3 s
+		fewer.Value.Set("20")
+		defer fewer.Value.Set(fewer.DefValue)
+	}
+	flag.Set("rapid.nofailfile", "true")
+	r := newRig(t)
+	check := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		check++
+		r.t = rt
+		defer func() { r.t = t }()
+		m := &model{r: r, dir: fmt.Sprint("check", check), files: map[string]*content{}, seed: 1}
+		defer func() { // also if the check has failed
+			m.closeAll()
+			r = m.r
+		}()
+		m.r.mkdir(m.dir)
+		rt.Repeat(map[string]func(*rapid.T){
+			"":         func(rt *rapid.T) { m.compare() },
+			"write":    m.write,
+			"patch":    m.patch,
+			"truncate": m.truncate,
+			"unlink":   m.unlink,
+			"rename":   m.rename,
+			"link":     m.link,
+			"open":     m.openOne,
+			"through":  m.through,
+			"close":    m.closeOne,
+			"sync":     func(rt *rapid.T) { m.r.sync() },
+			"evict":    m.evict,
+			"hydrate":  m.hydrate,
+			"reopen":   m.reopen,
+		})
+		m.closeAll()
+		m.compare()
+	})
+	r.t = t
+	if lost := r.names(""); len(lost) != check {
+		t.Errorf("names: %v", lost)
+	}
+}
+
+var modelNames = rapid.SampledFrom([]string{"a", "b", "c", "d"})
+
+func (m *model) path(name string) string { return m.dir + "/" + name }
+
+// existing draws the name of a file that is there, or skips the action.
+func (m *model) existing(rt *rapid.T) string {
+	names := slices.Sorted(maps.Keys(m.files))
+	if len(names) == 0 {
+		rt.Skip("no files")
+	}
+	return rapid.SampledFrom(names).Draw(rt, "name")
+}
+
+func (m *model) data(rt *rapid.T, n int) []byte {
+	m.seed++
+	return random(n, m.seed)
+}
+
+func (m *model) write(rt *rapid.T) {
+	name := modelNames.Draw(rt, "name")
+	data := m.data(rt, rapid.SampledFrom(sizes).Draw(rt, "size"))
+	m.r.write(m.path(name), data)
+	c := m.files[name]
+	if c == nil {
+		c = &content{}
+		m.files[name] = c
+	}
+	c.data = data
+}
+
+// put writes data at off into what the model has.
+func (c *content) put(data []byte, off int) {
+	if end := off + len(data); end > len(c.data) {
+		c.resize(end)
+	}
+	c.data = slices.Clone(c.data) // random's slices are shared
+	copy(c.data[off:], data)
+}
+
+func (c *content) resize(n int) {
+	data := make([]byte, n)
+	copy(data, c.data)
+	c.data = data
+}
+
+func (m *model) patch(rt *rapid.T) {
+	name := m.existing(rt)
+	c := m.files[name]
+	off := rapid.IntRange(0, len(c.data)+5000).Draw(rt, "off")
+	data := m.data(rt, rapid.IntRange(1, 5000).Draw(rt, "length"))
+	m.r.patch(m.path(name), data, int64(off))
+	c.put(data, off)
+}
+
+func (m *model) truncate(rt *rapid.T) {
+	name := m.existing(rt)
+	c := m.files[name]
+	n := rapid.IntRange(0, len(c.data)+100_000).Draw(rt, "size")
+	m.r.truncate(m.path(name), int64(n))
+	c.resize(n)
+}
+
+func (m *model) unlink(rt *rapid.T) {
+	name := m.existing(rt)
+	m.r.unlink(m.path(name))
+	delete(m.files, name)
+}
+
+func (m *model) rename(rt *rapid.T) {
+	from, to := m.existing(rt), modelNames.Draw(rt, "to")
+	flags := uint32(0)
+	if m.files[to] != nil && rapid.Bool().Draw(rt, "exchange") {
+		flags = unix.RENAME_EXCHANGE
+	}
+	if err := m.r.tryRename(m.path(from), m.path(to), flags); err != nil {
+		rt.Fatalf("rename %s to %s: %v", from, to, err)
+	}
+	a, b := m.files[from], m.files[to]
+	switch {
+	case a == b: // rename(2) does nothing
+	case flags == unix.RENAME_EXCHANGE:
+		m.files[from], m.files[to] = b, a
+	default:
+		m.files[to] = a
+		delete(m.files, from)
+	}
+}
+
+func (m *model) link(rt *rapid.T) {
+	from, to := m.existing(rt), modelNames.Draw(rt, "to")
+	if m.files[to] != nil {
+		rt.Skip("the name is taken")
+	}
+	m.r.link(m.path(from), m.path(to))
+	m.files[to] = m.files[from]
+}
+
+func (m *model) openOne(rt *rapid.T) {
+	name := m.existing(rt)
+	flags := rapid.SampledFrom([]uint32{unix.O_RDONLY, unix.O_RDWR}).Draw(rt, "flags")
+	m.open = append(m.open, opened{m.r.open(m.path(name), flags), m.files[name]})
+}
+
+// through writes through a handle, or truncates the file by it.
+func (m *model) through(rt *rapid.T) {
+	i := slices.IndexFunc(m.open, func(o opened) bool { return o.h.write })
+	if i < 0 {
+		rt.Skip("no handle for writing")
+	}
+	o := m.open[i]
+	off := rapid.IntRange(0, len(o.c.data)+5000).Draw(rt, "off")
+	if rapid.Bool().Draw(rt, "truncate") {
+		n := int64(off)
+		if _, err := m.r.Setattr(o.h.Node, &SetAttr{Size: &n}); err != nil {
+			rt.Fatal(err)
+		}
+		o.c.resize(off)
+		return
+	}
+	data := m.data(rt, rapid.IntRange(1, 5000).Draw(rt, "length"))
+	m.r.writeAt(o.h, data, int64(off))
+	o.c.put(data, off)
+}
+
+func (m *model) closeOne(rt *rapid.T) {
+	if len(m.open) == 0 {
+		rt.Skip("no handles")
+	}
+	i := rapid.IntRange(0, len(m.open)-1).Draw(rt, "handle")
+	m.r.release(m.open[i].h)
+	m.open = slices.Delete(m.open, i, i+1)
+}
+
+func (m *model) closeAll() {
+	for _, o := range m.open {
+		m.r.release(o.h)
+	}
+	m.open = nil
+}
+
+func (m *model) evict(rt *rapid.T) {
+	if _, err := m.r.Evict(m.r.test.Context(), m.dir, nil); err != nil {
+		rt.Fatal(err)
+	}
+}
+
+func (m *model) hydrate(rt *rapid.T) {
+	if _, err := m.r.Hydrate(m.r.test.Context(), m.dir, nil); err != nil {
+		rt.Fatal(err)
+	}
+}
+
+// reopen closes the store, in order or not, packed or not, and opens it with another hot size.
+func (m *model) reopen(rt *rapid.T) {
+	m.closeAll()
+	hot := hotSize(rapid.SampledFrom([]int64{0, 700_000, 1 << 40}).Draw(rt, "hot size"))
+	if rapid.Bool().Draw(rt, "without packing") {
+		m.r.withoutPacking()
+	}
+	t := m.r.t
+	if rapid.Bool().Draw(rt, "clean") {
+		m.r = m.r.reopen(hot)
+	} else {
+		m.r = m.r.reopenUnclean(hot)
+	}
+	m.r.t = t
+}
+
+// compare reads everything.
+func (m *model) compare() {
+	m.r.t.Helper()
+	for name, c := range m.files {
+		m.r.same(m.path(name), c.data)
+		links := 0
+		for _, d := range m.files {
+			if d == c {
+				links++
+			}
+		}
+		if a := m.r.stat(m.path(name)); int(a.Nlink) != links {
+			m.r.t.Errorf("%s has %d links, want %d", name, a.Nlink, links)
+		}
+	}
+	for i, o := range m.open {
+		got, err := m.r.readHandle(o.h)
+		if err != nil {
+			m.r.t.Fatalf("handle %d: %v", i, err)
+		}
+		m.r.equal(fmt.Sprint("handle ", i), got, o.c.data)
+	}
+	names := m.r.names(m.dir)
+	slices.Sort(names)
+	if !slices.Equal(names, slices.Sorted(maps.Keys(m.files))) {
+		m.r.t.Errorf("names: %v", names)
+	}
+}

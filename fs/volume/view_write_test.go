@@ -1,0 +1,64 @@
+package volume
+
+import (
+	"fmt"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// A view that is opened for writing becomes a real file, with the view's bytes unless it is truncated.
+func TestViewWritten(t *testing.T) {
+	for _, name := range []string{"m.pt", "m.v2.pth", "m.pth.pt", "m.bin.pt", "m.ckpt", "m.bin"} {
+		for _, flags := range []uint32{unix.O_RDWR, unix.O_WRONLY | unix.O_TRUNC} {
+			for _, state := range []string{resident, packed} {
+				t.Run(fmt.Sprintf("%s %#x %s", name, flags, state), func(t *testing.T) {
+					r := newRig(t)
+					src := fixture(t, "views.pt")
+					want := viewBytes(t, src)
+					r.mkdir("runs/a")
+					r.write("runs/a/"+name, src)
+					if state == packed {
+						r.packOut("runs/a/" + name)
+					}
+					p := "runs/a/" + r.names("runs/a")[0]
+					_, err := r.openFile(p, flags)
+					wantErr(t, "the first open", err, unix.ESTALE)
+					h := r.open(p, flags)
+					if h.Node.IsView() {
+						t.Error("still a view")
+					}
+					r.writeAt(h, []byte("new"), 0)
+					r.release(h)
+					if flags&unix.O_TRUNC != 0 {
+						want = nil
+					}
+					r.same(p, append([]byte("new"), want[min(3, len(want)):]...))
+					r.same("runs/a/"+name, src)
+					if got := r.names("runs/a"); len(got) != 2 {
+						t.Errorf("names: %v", got)
+					}
+					r.onlyRoot()
+				})
+			}
+		}
+	}
+}
+
+// The source of a view has a second name in another directory, where the view is opened for writing.
+func TestViewOfHardLinkWritten(t *testing.T) {
+	r := newRig(t)
+	src := fixture(t, "flat.pt")
+	r.mkdir("runs/a")
+	r.mkdir("runs/b")
+	r.write("runs/a/m.pt", src)
+	r.link("runs/a/m.pt", "runs/b/n.pt")
+	r.same("runs/a/m.safetensors", viewBytes(t, src))
+	h := r.open("runs/b/n.safetensors", unix.O_RDWR)
+	r.writeAt(h, []byte("new"), 0)
+	r.release(h)
+	r.same("runs/a/m.safetensors", viewBytes(t, src))
+	if got := r.read("runs/b/n.safetensors"); string(got[:3]) != "new" {
+		t.Errorf("%q", got[:3])
+	}
+}
