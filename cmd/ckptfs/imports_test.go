@@ -51,7 +51,7 @@ var layers = []struct {
 	{"fs/pack", []string{"cas", "cas/chunk", "cas/codec", "formats", "formats/detect", "index/manifest"}},
 	{"fs/volume", []string{"cas", "cas/disk", "cas/store", "formats", "formats/detect", "index", "index/manifest",
 		"fs/control", "fs/tree", "fs/view", "fs/assemble", "fs/pack"}},
-	{"fs/fusefs", []string{"cas", "fs/control", "fs/volume"}},
+	{"fs/fusefs", []string{"cas", "fs/control", "fs/tree", "fs/volume"}},
 	{"cmd/ckptfs", []string{"cas", "formats", "fs/control", "fs/tree", "fs/volume", "fs/fusefs", "index"}},
 }
 

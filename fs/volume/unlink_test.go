@@ -5,6 +5,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -44,17 +45,28 @@ func TestUnlinkOpen(t *testing.T) {
 	}
 }
 
-// noDeletedFiles fails if the process holds the space of raw files without a name.
+// noDeletedFiles fails if the process goes on holding the space of raw files without a name.
 func (r *rig) noDeletedFiles() {
 	r.t.Helper()
-	fds, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		r.t.Fatal(err)
+	var held []string
+	none := func() bool {
+		held = nil
+		fds, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		for _, e := range fds {
+			to, _ := os.Readlink("/proc/self/fd/" + e.Name())
+			if strings.HasPrefix(to, r.dir+"/") && strings.HasSuffix(to, " (deleted)") {
+				held = append(held, to)
+			}
+		}
+		return len(held) == 0
 	}
-	for _, e := range fds {
-		to, _ := os.Readlink("/proc/self/fd/" + e.Name())
-		if strings.HasPrefix(to, r.dir+"/") && strings.HasSuffix(to, " (deleted)") {
-			r.t.Errorf("descriptor of %s", to)
+	for end := time.Now().Add(patience / 10); !none(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			r.t.Errorf("descriptors of %q", held)
+			return
 		}
 	}
 }
