@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -232,6 +233,29 @@ func TestRepairs(t *testing.T) {
 		replace(t, filepath.Join(dir, "lock"), tree.BootID(), "00000000-0000-0000-0000-000000000000")
 		c := openRig(t, dir)
 		c.want("f", packed)
+		c.same("f", want)
+	})
+	t.Run("a second crash in the repair after a boot", func(t *testing.T) {
+		r, want, _ := setup(t)
+		r.hydrateAll()
+		dir := r.copyStore()
+		id := filepath.Base(r.rawPath("f"))
+		write(t, filepath.Join(dir, "content", id[:2], id), make([]byte, len(want)))
+		replace(t, filepath.Join(dir, "lock"), tree.BootID(), "00000000-0000-0000-0000-000000000000")
+		// Killed before it had looked at anything: all that it did is to take the lock.
+		l, err := tree.Acquire(dir, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		left, err := os.ReadFile(filepath.Join(dir, "lock"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Release(false); err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(dir, "lock"), left)
+		c := openRig(t, dir)
 		c.same("f", want)
 	})
 	t.Run("a torn lock line", func(t *testing.T) {

@@ -3,6 +3,7 @@ package volume
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -109,6 +110,35 @@ func TestNodeIdentity(t *testing.T) {
 	if r.Node(RootID) != r.root {
 		t.Error("the root went")
 	}
+}
+
+// A node may get to be known by another of its names while somebody asks for its path.
+func TestPathOfLinks(t *testing.T) {
+	r := newRig(t)
+	r.write("a", nil)
+	r.mkdir("d")
+	for i := range 100 {
+		r.link("a", fmt.Sprint("d/", i))
+	}
+	r.sync()
+	r = r.reopen()
+	r.sync()
+	n := r.find("a")
+	defer r.forget(n)
+	var asked sync.WaitGroup
+	asked.Add(1)
+	go func() {
+		defer asked.Done()
+		for range 1000 {
+			if p := r.Path(n); p != "a" {
+				t.Errorf("path %q", p)
+			}
+		}
+	}()
+	for i := range 100 {
+		r.stat(fmt.Sprint("d/", i))
+	}
+	asked.Wait()
 }
 
 // Paths longer than PATH_MAX, with room for two directories' descriptors.

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"ckptfs/fs/tree"
 )
 
 // A daemon without privileges keeps files whose modes deny their owner, who it is. Root is denied nothing, so root runs
@@ -95,6 +97,31 @@ func TestUnreadableDirectory(t *testing.T) {
 			t.Errorf("lost+found: %v", lost)
 		}
 	}
+}
+
+// The same after a boot: what could not be looked at then is not believed later.
+func TestUnreadableCaches(t *testing.T) {
+	if os.Geteuid() == 0 {
+		asNobody(t, "^TestUnreadableCaches$")
+		return
+	}
+	r := newRig(t)
+	want := random(300<<10, 1)
+	r.mkdir("d")
+	r.write("d/f", want)
+	r.pack("d/f")
+	raw := r.rawPath("d/f")
+	none, all := uint32(0), uint32(0o755)
+	r.setattr("d", &SetAttr{Mode: &none})
+	r.close()
+	if err := os.WriteFile(raw, make([]byte, len(want)), 0o600); err != nil { // it had not reached the disk
+		t.Fatal(err)
+	}
+	replace(t, r.at("lock"), tree.BootID(), "00000000-0000-0000-0000-000000000000")
+	r = r.reopenUnclean()
+	r = r.reopen()
+	r.setattr("d", &SetAttr{Mode: &all})
+	r.same("d/f", want)
 }
 
 // reopenUnclean opens the store again as if it had not been closed in order.
