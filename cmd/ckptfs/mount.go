@@ -69,7 +69,7 @@ mount(8)'s way of giving options is understood: -o hot_size=10%,no_views,allow_o
 	f.Var(&c.cacheSize, "cache-size", "memory for decoded chunks, at least 1MiB")
 	f.IntVar(&c.packCPUs, "pack-cpus", 0, "processors that packing may use; 0 for all")
 	f.BoolVar(&c.noPassthrough, "no-passthrough", false, "serve every read and write through the daemon")
-	f.BoolVar(&c.noViews, "no-views", false, "do not show X.safetensors beside X.pt")
+	f.BoolVar(&c.noViews, "no-views", false, "do not show X.safetensors beside X.pt below runs/")
 	f.BoolVar(&c.allowOther, "allow-other", false, "let other users see the mount (unless root: user_allow_other in /etc/fuse.conf)")
 	f.BoolVarP(&c.foreground, "foreground", "f", false, "stay in the foreground and log to standard error")
 	f.StringVar(&c.logFile, "log-file", "", "where the daemon logs (default STORE/log; with -f standard error)")

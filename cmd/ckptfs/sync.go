@@ -22,10 +22,25 @@ open for writing are not waited for.`,
 				if err != nil {
 					return err
 				}
-				return a.show(map[string]string{"store": s.place.store}, func(w io.Writer) {
-					fmt.Fprintf(w, "%s: everything is packed\n", printable(s.place.store))
+				st, err := s.Status(cmd.Context())
+				if err != nil {
+					return err
+				}
+				out := synced{Store: s.place.store, UnpackedBytes: st.UnpackedBytes}
+				return a.show(out, func(w io.Writer) {
+					if out.UnpackedBytes > 0 {
+						fmt.Fprintf(w, "%s: all that is closed is packed; %s are open or mapped for writing\n", printable(out.Store), bytesText(out.UnpackedBytes))
+						return
+					}
+					fmt.Fprintf(w, "%s: everything is packed\n", printable(out.Store))
 				})
 			})
 		},
 	}
+}
+
+// synced is what sync prints.
+type synced struct {
+	Store         string `json:"store"`
+	UnpackedBytes int64  `json:"unpacked_bytes"` // of files that are open or mapped for writing
 }

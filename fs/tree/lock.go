@@ -17,7 +17,7 @@ type Holder struct {
 	Host    string    `json:"host"`
 	PID     int       `json:"pid"`
 	Started time.Time `json:"started"`
-	Boot    string    `json:"boot"`  // see BootID
+	Boot    string    `json:"boot"`  // the boot that caches can be believed in; see BootID
 	Clean   bool      `json:"clean"` // set when the store was closed in order
 }
 
@@ -71,11 +71,23 @@ func Acquire(dir string, now time.Time) (*Lock, error) {
 	}
 	host, _ := os.Hostname()
 	l := &Lock{f: f, Before: before, self: Holder{Host: host, PID: os.Getpid(), Started: now, Boot: BootID()}}
+	if !before.Clean && before.PID != 0 {
+		l.self.Boot = before.Boot // until Trust: what this process repairs, a crash may leave to the next
+	}
 	if err := l.write(); err != nil {
 		f.Close()
 		return nil, err
 	}
 	return l, nil
+}
+
+// Trust says that every cache in the store can be believed for as long as this boot lasts.
+func (l *Lock) Trust() error {
+	if l.self.Boot == BootID() {
+		return nil
+	}
+	l.self.Boot = BootID()
+	return l.write()
 }
 
 // write records the holder durably: an unclean end must be seen by the next start.

@@ -142,7 +142,7 @@ func TestLockOfKilled(t *testing.T) {
 func TestHoldLock(t *testing.T) {
 	dir := os.Getenv("CKPTFS_TEST_HOLD")
 	if dir == "" {
-		t.Skip("run by TestLockOfKilled")
+		return // run by itself it is nothing
 	}
 	l := acquire(t, dir)
 	fmt.Println("locked")

@@ -102,6 +102,11 @@ func (v *Volume) load(n *Node) error {
 		switch err := v.content.Stat(rec.ID, &cst); err {
 		case nil:
 			f.resident = true
+			if v.doubt && rec.Packed() {
+				// Recovery could not look here. Copies made since are in the hot list, whose nodes are loaded.
+				f.resident = false
+				return v.content.Remove(rec.ID)
+			}
 		case unix.ENOENT:
 			if !rec.Packed() && st.Size > 0 {
 				f.damaged = errDamaged("content/" + rec.ID.String() + " is missing and the file was not packed")

@@ -227,15 +227,15 @@ func (t *table) newID() NodeID {
 	return id
 }
 
-// path is the node's path below the mount's root, for messages; "" for the root. v.ns is held.
+// path is the node's path below the mount's root, for messages; "" for the root. v.ns and table.mu are held.
 func (n *Node) path() string {
-	if len(n.names) == 0 || n.names[0].dir == nil {
-		if len(n.names) == 0 {
-			return "(unlinked)"
-		}
-		return ""
+	if len(n.names) == 0 {
+		return "(unlinked)"
 	}
 	a := n.names[0]
+	if a.dir == nil {
+		return ""
+	}
 	if p := a.dir.path(); p != "" {
 		return p + "/" + a.name
 	}
@@ -246,6 +246,8 @@ func (n *Node) path() string {
 func (v *Volume) Path(n *Node) string {
 	v.ns.RLock()
 	defer v.ns.RUnlock()
+	v.tab.mu.Lock()
+	defer v.tab.mu.Unlock()
 	if n.view != nil {
 		return n.view.src.path() + " (view)"
 	}

@@ -83,7 +83,7 @@ func TestReopenAfterKill(t *testing.T) {
 func TestHoldStore(t *testing.T) {
 	dir := os.Getenv("CKPTFS_TEST_HOLD")
 	if dir == "" {
-		t.Skip("run by TestReopenAfterKill")
+		return // run by itself it is nothing
 	}
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		if _, err := Open(Options{Dir: dir}); err == nil {

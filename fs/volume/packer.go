@@ -35,7 +35,7 @@ type packer struct {
 	queue     []*Node
 	busy      map[*Node]bool
 	delayed   map[*Node]*delay
-	published map[*Node]bool // records not known to be durable, at most maxPublished; each with a reference
+	published map[*Node]bool // stubs, and raw files that stay, not known to be durable, at most maxPublished; each with a reference
 	done      progress       // since the start
 	stopping  bool
 

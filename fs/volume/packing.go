@@ -168,6 +168,7 @@ func (v *Volume) staysAsIs(j *job) {
 	if f.gen == j.gen && f.writers == 0 {
 		v.settleStub(j.node)
 		f.dirty = false
+		v.packer.notePublished(j.node)
 	}
 }
 

@@ -3,6 +3,7 @@ package volume
 import (
 	"context"
 	"os"
+	"slices"
 	"sort"
 
 	"golang.org/x/sys/unix"
@@ -29,7 +30,18 @@ func (v *Volume) Status(context.Context) (*control.Status, error) {
 	for _, n := range waiting {
 		v.ref(n)
 	}
+	var delayed []*Node // failed, or mapped for writing
+	for n := range v.packer.delayed {
+		if !slices.Contains(waiting, n) && !v.packer.busy[n] {
+			v.ref(n)
+			delayed = append(delayed, n)
+		}
+	}
 	v.packer.mu.Unlock()
+	for _, n := range delayed {
+		s.UnpackedBytes += v.rawSize(n)
+		v.unref(n, 1)
+	}
 	for _, n := range busy {
 		s.Packing = append(s.Packing, v.Path(n))
 		s.UnpackedBytes += v.rawSize(n)

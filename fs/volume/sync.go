@@ -4,10 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"sort"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"ckptfs/fs/control"
+	"ckptfs/fs/tree"
 )
 
 // releaseGrace is how long Sync waits for the kernel's RELEASE of a file that a program has closed already.
@@ -72,12 +77,45 @@ func (v *Volume) syncPublished() error {
 	p.mu.Unlock()
 	var errs []error
 	for n := range nodes {
-		if !v.isDead(n) {
-			errs = append(errs, v.syncStub(n))
-		}
+		errs = append(errs, v.syncNode(n))
 		v.unref(n, 1)
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, v.syncNames())...)
+}
+
+// syncNode makes a file's stub durable and, if it stays resident, its raw file.
+func (v *Volume) syncNode(n *Node) error {
+	f := n.file
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if v.isDead(n) {
+		return nil
+	}
+	if f.resident && !f.rec.Packed() {
+		if err := v.syncContent(f); err != nil {
+			return err
+		}
+	}
+	return v.syncStub(n)
+}
+
+// syncNames makes every name in the tree durable. The host's journal keeps the order of names, so that what was made
+// before a file that is synced is durable with it; where there is no such journal, everything is synced.
+func (v *Volume) syncNames() error {
+	var st unix.Statfs_t
+	if err := unix.Fstatfs(v.rootFd, &st); err != nil {
+		return err
+	}
+	if st.Type != unix.EXT4_SUPER_MAGIC && st.Type != unix.XFS_SUPER_MAGIC {
+		return v.syncTree()
+	}
+	f, err := os.CreateTemp(filepath.Join(v.dir, tree.ContentDir), "sync*.part") // which recovery removes
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	defer os.Remove(f.Name())
+	return f.Sync()
 }
 
 // awaitReleases waits, for a bounded time, until every writer that was closed is released.

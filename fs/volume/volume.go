@@ -94,6 +94,7 @@ type Volume struct {
 	mode, modeReason string // see Attach
 	mountpoint       string
 	recovery         string
+	doubt            bool // caches may be left that no boot can vouch for; see load
 	closing          atomic.Bool
 	surveyed         chan struct{} // closed when the survey of the start is done
 }
@@ -198,6 +199,11 @@ func (v *Volume) recover() error {
 		if err := s.run(); err != nil {
 			return fmt.Errorf("recovery: %w", err)
 		}
+		if s.newBoot && s.blind {
+			v.doubt = true
+		} else if err := v.lock.Trust(); err != nil {
+			return fmt.Errorf("recovery: %w", err)
+		}
 		v.recovery = s.report()
 		v.report(slog.LevelWarn, v.recovery)
 	}
@@ -248,7 +254,7 @@ func (v *Volume) Close(context.Context) error {
 	}
 	v.hydrator.stop()
 	v.hot.stop()
-	clean := v.idle()
+	clean := v.idle() && !v.doubt
 	if clean && v.hot.grew.Load() {
 		// A clean end says that the caches can be believed after a boot too.
 		if err := v.syncTree(); err != nil {
