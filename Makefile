@@ -15,13 +15,14 @@ build:
 
 # Everything the tests need is set up first; on a fresh machine that installs fuse3 and torch.
 test:
-	CKPTFS_PYTHON="$$(scripts/setup)" && export CKPTFS_PYTHON && scripts/gotest -timeout 15m ./...
+	CKPTFS_PYTHON="$$(scripts/setup)" && export CKPTFS_PYTHON && scripts/gotest $(UNIT) && scripts/gotest -count=1 -timeout 15m ./integration/...
 
 unit:
 	scripts/gotest $(UNIT)
 
+# -count=1: go test does not know that these tests are about the binary they build.
 integration:
-	CKPTFS_PYTHON="$$(scripts/setup)" && export CKPTFS_PYTHON && scripts/gotest -timeout 15m ./integration/...
+	CKPTFS_PYTHON="$$(scripts/setup)" && export CKPTFS_PYTHON && scripts/gotest -count=1 -timeout 15m ./integration/...
 
 race:
 	CGO_ENABLED=1 scripts/gotest -race $(UNIT)
