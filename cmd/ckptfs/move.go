@@ -12,50 +12,61 @@ import (
 
 func (a *app) evictCmd() *cobra.Command {
 	return &cobra.Command{
-		Use:   "evict PATH",
+		Use:   "evict PATH…",
 		Short: "Drop the raw copies of packed files",
 		Long: `Drops the raw copies of the packed files at or below PATH, so that they take only what their distinct tensors take.
 Reading them still gives the same bytes. Files that are not packed, or in use, are left as they are and named (exit
 code 7).`,
-		Args: onePath,
+		Args: somePaths,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.move(cmd.Context(), args[0], "evicting", "evicted", "freed", (*control.Client).Evict)
+			return a.move(cmd.Context(), args, "evicting", "evicted", "freed", (*control.Client).Evict)
 		},
 	}
 }
 
 func (a *app) hydrateCmd() *cobra.Command {
 	return &cobra.Command{
-		Use:   "hydrate PATH",
+		Use:   "hydrate PATH…",
 		Short: "Make raw copies of packed files, to read them at full speed",
 		Long: `Makes raw copies of the packed files at or below PATH, which are then read at the speed of the disk below. The
 copies count against --hot-size like any other: the least recently used go first.`,
-		Args: onePath,
+		Args: somePaths,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.move(cmd.Context(), args[0], "hydrating", "hydrated", "copied", (*control.Client).Hydrate)
+			return a.move(cmd.Context(), args, "hydrating", "hydrated", "copied", (*control.Client).Hydrate)
 		},
 	}
 }
 
 type mover func(*control.Client, context.Context, string, func(control.Progress)) (*control.Moved, error)
 
-func (a *app) move(ctx context.Context, path, doing, did, bytes string, move mover) error {
-	return a.with(ctx, path, readWrite, func(s *session) error {
-		update, done := a.progress(doing)
-		m, err := move(s.Client, ctx, s.place.path, update)
-		done()
+// move does so for each path; what it prints is the sum.
+func (a *app) move(ctx context.Context, paths []string, doing, did, bytes string, move mover) error {
+	sum := &control.Moved{Skipped: []control.Skip{}}
+	for _, path := range paths {
+		err := a.with(ctx, path, readWrite, func(s *session) error {
+			update, done := a.progress(doing)
+			m, err := move(s.Client, ctx, s.place.path, update)
+			done()
+			if err != nil {
+				return err
+			}
+			sum.Files += m.Files
+			sum.Bytes += m.Bytes
+			sum.Skipped = append(sum.Skipped, m.Skipped...)
+			return nil
+		})
 		if err != nil {
 			return err
 		}
-		err = a.show(m, func(w io.Writer) {
-			for _, k := range m.Skipped {
-				fmt.Fprintf(a.err, "ckptfs: %s: left as it is: %s\n", printable(k.Path), printable(k.Reason))
-			}
-			fmt.Fprintf(w, "%s %s, %s %s\n", did, plural(int64(m.Files), "file"), bytesText(m.Bytes), bytes)
-		})
-		if err == nil && len(m.Skipped) > 0 {
-			err = errPartial
+	}
+	err := a.show(sum, func(w io.Writer) {
+		for _, k := range sum.Skipped {
+			fmt.Fprintf(a.err, "ckptfs: %s: left as it is: %s\n", printable(k.Path), printable(k.Reason))
 		}
-		return err
+		fmt.Fprintf(w, "%s %s, %s %s\n", did, plural(int64(sum.Files), "file"), bytesText(sum.Bytes), bytes)
 	})
+	if err == nil && len(sum.Skipped) > 0 {
+		err = errPartial
+	}
+	return err
 }

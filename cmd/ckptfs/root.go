@@ -95,6 +95,14 @@ func (a *app) complain(err error) {
 // onePath is the Args of a command with one path.
 func onePath(cmd *cobra.Command, args []string) error { return wantArgs(cmd, args, 1) }
 
+// somePaths is the Args of a command with one path or more.
+func somePaths(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return nil
+	}
+	return &usageError{msg: cmd.Name() + " takes a path or more", cmd: cmd}
+}
+
 func wantArgs(cmd *cobra.Command, args []string, n int) error {
 	if len(args) == n {
 		return nil

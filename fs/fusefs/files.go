@@ -33,14 +33,28 @@ func (s *Server) Open(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fus
 	if err != nil {
 		return s.status(err)
 	}
-	if in.Mode&fuse.OPEN_KILL_SUIDGID != 0 {
-		if _, err := s.v.Setattr(n, &volume.SetAttr{KillSUID: true}); err != nil {
+	kill := in.Mode&fuse.OPEN_KILL_SUIDGID != 0
+	if h.Mode == volume.Passthrough && in.Flags&unix.O_ACCMODE != unix.O_RDONLY {
+		// ext4 clears set-user-id at the first write; of a write by passthrough nobody here hears.
+		kill = kill || in.Uid != 0
+	}
+	if kill {
+		if err := s.killSUID(h); err != nil {
 			s.v.Release(h)
 			return s.status(err)
 		}
 	}
 	s.opened(out, h)
 	return fuse.OK
+}
+
+// killSUID clears set-user-id and set-group-id, as a change of the bytes by anybody but root does.
+func (s *Server) killSUID(h *volume.Handle) error {
+	if h.Node.IsView() {
+		return nil
+	}
+	_, err := s.v.Setattr(h.Node, &volume.SetAttr{KillSUID: true})
+	return err
 }
 
 // Create makes a file and opens it.
@@ -89,7 +103,7 @@ func (s *Server) Write(_ <-chan struct{}, in *fuse.WriteIn, data []byte) (uint32
 		return 0, fuse.EBADF
 	}
 	if in.WriteFlags&fuse.WRITE_KILL_SUIDGID != 0 {
-		if _, err := s.v.Setattr(h.Node, &volume.SetAttr{KillSUID: true}); err != nil {
+		if err := s.killSUID(h); err != nil {
 			return 0, s.status(err)
 		}
 	}
@@ -102,6 +116,11 @@ func (s *Server) CopyFileRange(_ <-chan struct{}, in *fuse.CopyFileRangeIn) (uin
 	src, dst := s.handles.file(in.FhIn), s.handles.file(in.FhOut)
 	if src == nil || dst == nil {
 		return 0, fuse.EBADF
+	}
+	if in.Uid != 0 {
+		if err := s.killSUID(dst); err != nil {
+			return 0, s.status(err)
+		}
 	}
 	n, err := s.v.CopyRange(src, int64(in.OffIn), dst, int64(in.OffOut), int64(min(in.Len, 1<<30)))
 	return uint32(n), s.status(err)
@@ -140,6 +159,11 @@ func (s *Server) Fallocate(_ <-chan struct{}, in *fuse.FallocateIn) fuse.Status 
 	h := s.handles.file(in.Fh)
 	if h == nil {
 		return fuse.EBADF
+	}
+	if in.Uid != 0 {
+		if err := s.killSUID(h); err != nil {
+			return s.status(err)
+		}
 	}
 	return s.status(s.v.Fallocate(h, in.Mode, int64(in.Offset), int64(in.Length)))
 }

@@ -9,6 +9,8 @@ import (
 const (
 	// smallFile: a file below this size that is no checkpoint stays resident as it is.
 	smallFile = 64 << 10
+	// sparseFile: from this size on, files that are mostly holes stay resident.
+	sparseFile = 256 << 20
 	// A group of files is packed into one batch, so that small checkpoints share an fsync.
 	groupFiles = 64
 	groupBytes = 256 << 20

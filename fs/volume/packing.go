@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -103,6 +104,10 @@ func (v *Volume) packFile(ctx context.Context, b *store.Batch, n *Node) (job, er
 		return j, err
 	}
 	j.size = st.Size()
+	if mostlyHoles(st) {
+		v.staysAsIs(&j)
+		return j, nil
+	}
 	if small, err := staysResident(raw, j.size); err != nil {
 		return j, err
 	} else if small {
@@ -144,6 +149,13 @@ func (v *Volume) mappedForWriting(raw *os.File) bool {
 		return false
 	}
 	return err == unix.EAGAIN || v.passthrough.Load()
+}
+
+// mostlyHoles: a large file of little but holes stays resident. Packing it would read every hole, and a raw file holds
+// them for nothing.
+func mostlyHoles(st os.FileInfo) bool {
+	sys, ok := st.Sys().(*syscall.Stat_t)
+	return ok && st.Size() >= sparseFile && sys.Blocks*512 < st.Size()/16
 }
 
 func staysResident(raw *os.File, size int64) (bool, error) {
