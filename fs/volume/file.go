@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -36,10 +37,13 @@ type file struct {
 	direct  int // handles served by the daemon without it
 	inside  int // readers in this process: views, packing
 
-	flushed   int    // writing handles that saw a close(2); see Sync
-	gen       uint64 // counts everything that may change the bytes
-	dirty     bool   // changed since it was packed or found to stay resident
-	queued    bool   // in the packer's queue
+	flushed int    // writing handles that saw a close(2); see Sync
+	gen     uint64 // counts everything that may change the bytes
+	dirty   bool   // changed since it was packed or found to stay resident
+	queued  bool   // in the packer's queue
+
+	cancelPack context.CancelFunc // while a group packs the file
+
 	hydrating bool
 	stale     bool  // the kernel may have cached pages of older bytes
 	opens     int   // since it was packed; a second one makes it hot
@@ -336,6 +340,14 @@ func (f *file) changed() {
 	f.gen++
 	f.dirty = true
 	f.opens = 0
+	f.stopPacking()
+}
+
+// stopPacking ends a packing of bytes that nobody wants any more. f.mu is held.
+func (f *file) stopPacking() {
+	if f.cancelPack != nil {
+		f.cancelPack()
+	}
 }
 
 // swapSource lets readers that are at it read the raw copy from now on. f.mu is held.

@@ -69,7 +69,7 @@ func (v *Volume) overtaken(j *job) bool {
 	f := j.node.file
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.gen != j.gen || f.writers > 0
+	return f.gen != j.gen || f.writers > 0 || v.isDead(j.node)
 }
 
 // packed reports the end of a file's turn.
@@ -91,11 +91,14 @@ func (v *Volume) packed(n *Node, size int64, err error) {
 // packFile puts a file's chunks and manifest into b. A job without a result has nothing to pack.
 func (v *Volume) packFile(ctx context.Context, b *store.Batch, n *Node) (job, error) {
 	j := job{node: n}
-	raw, err := v.beginPack(n, &j)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	raw, err := v.beginPack(n, &j, cancel)
 	if err != nil || raw == nil {
 		return j, err
 	}
 	defer raw.Close()
+	defer v.endPack(n)
 	if v.mappedForWriting(raw) {
 		return j, errMapped
 	}
@@ -124,7 +127,7 @@ func (v *Volume) packFile(ctx context.Context, b *store.Batch, n *Node) (job, er
 }
 
 // beginPack opens the raw file of a node that is to be packed; nil when it is not, any more.
-func (v *Volume) beginPack(n *Node, j *job) (*os.File, error) {
+func (v *Volume) beginPack(n *Node, j *job, cancel context.CancelFunc) (*os.File, error) {
 	f := n.file
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -136,7 +139,17 @@ func (v *Volume) beginPack(n *Node, j *job) (*os.File, error) {
 		return nil, nil
 	}
 	j.gen, j.id = f.gen, f.rec.ID
-	return v.content.OpenQuietly(f.rec.ID)
+	raw, err := v.content.OpenQuietly(f.rec.ID)
+	if err == nil {
+		f.cancelPack = cancel
+	}
+	return raw, err
+}
+
+func (v *Volume) endPack(n *Node) {
+	n.file.mu.Lock()
+	defer n.file.mu.Unlock()
+	n.file.cancelPack = nil
 }
 
 // mappedForWriting reports whether anybody can still write the raw file past this process: by a shared mapping that

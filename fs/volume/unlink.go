@@ -85,6 +85,7 @@ func (v *Volume) bury(t *victim) {
 	if f := n.file; f != nil && t.last {
 		f.mu.Lock()
 		v.hot.remove(n)
+		f.stopPacking()
 		if v.load(n) == nil {
 			t.rec = f.rec
 		}
