@@ -108,8 +108,10 @@ func (v *Volume) load(n *Node) error {
 			f.resident = true
 			if v.doubt && rec.Packed() {
 				// Recovery could not look here. Copies made since are in the hot list, whose nodes are loaded.
+				if err := v.content.Remove(rec.ID); err != nil {
+					return err
+				}
 				f.resident = false
-				return v.content.Remove(rec.ID)
 			}
 		case unix.ENOENT:
 			if !rec.Packed() && st.Size > 0 {

@@ -68,17 +68,23 @@ func (v *Volume) dirFd(dir *Node) (int, error) {
 
 func (v *Volume) releaseDir(dir *Node) { v.fds.release(dir) }
 
-// give hands a new name to its owner. A directory with the set-group-id bit passes its group on, as on ext4.
+// owner is who a new name in a directory is given to. A directory with the set-group-id bit passes its group on, as on
+// ext4: gid is -1 then, since the host has seen to it.
+func owner(dirfd int, c Caller) (uid, gid int) {
+	var st unix.Stat_t
+	if err := unix.Fstat(dirfd, &st); err == nil && st.Mode&unix.S_ISGID != 0 {
+		return int(c.UID), -1
+	}
+	return int(c.UID), int(c.GID)
+}
+
+// give hands a new name to its owner.
 func (v *Volume) give(dirfd int, name string, c Caller) error {
 	if !v.privileged {
 		return nil
 	}
-	gid := int(c.GID)
-	var st unix.Stat_t
-	if err := unix.Fstat(dirfd, &st); err == nil && st.Mode&unix.S_ISGID != 0 {
-		gid = -1 // the host has given it the directory's
-	}
-	return unix.Fchownat(dirfd, name, int(c.UID), gid, unix.AT_SYMLINK_NOFOLLOW)
+	uid, gid := owner(dirfd, c)
+	return unix.Fchownat(dirfd, name, uid, gid, unix.AT_SYMLINK_NOFOLLOW)
 }
 
 // adopt makes a node of a name that was made just now. v.ns is held.
@@ -96,15 +102,28 @@ func (v *Volume) Create(dir *Node, name string, mode, flags uint32, c Caller) (*
 	if err != nil {
 		return nil, Attr{}, nil, err
 	}
-	n.file.mu.Lock()
-	defer n.file.mu.Unlock()
-	n.file.changed()
+	return v.openNew(n, flags)
+}
+
+// openNew opens a file made just now, and gives the caller's reference back if that fails.
+func (v *Volume) openNew(n *Node, flags uint32) (*Node, Attr, *Handle, error) {
+	f := n.file
+	f.mu.Lock()
+	f.changed()
+	var a Attr
 	h, err := v.attach(n, flags)
+	if err == nil {
+		a, err = v.statLocked(n)
+	}
+	f.mu.Unlock()
 	if err != nil {
+		if h != nil {
+			v.Release(h)
+		}
+		v.unref(n, 1)
 		return nil, Attr{}, nil, err
 	}
-	a, err := v.statLocked(n)
-	return n, a, h, err
+	return n, a, h, nil
 }
 
 // makeFile makes a stub and its raw file. The caller gets a reference to the node.
@@ -153,12 +172,8 @@ func (v *Volume) fillStub(fd, dirfd int, rec *tree.Record, mode uint32, c Caller
 		return err
 	}
 	if v.privileged {
-		gid := int(c.GID)
-		var st unix.Stat_t
-		if unix.Fstat(dirfd, &st) == nil && st.Mode&unix.S_ISGID != 0 {
-			gid = -1
-		}
-		if err := unix.Fchown(fd, int(c.UID), gid); err != nil {
+		uid, gid := owner(dirfd, c)
+		if err := unix.Fchown(fd, uid, gid); err != nil {
 			return err
 		}
 	}
@@ -183,6 +198,9 @@ func (v *Volume) Mknod(dir *Node, name string, mode, rdev uint32, c Caller) (*No
 			return nil, Attr{}, err
 		}
 		a, err := v.Stat(n)
+		if err != nil {
+			v.unref(n, 1)
+		}
 		return n, a, err
 	}
 	return v.make(dir, name, c, &mode, func(fd int) error {
@@ -246,14 +264,7 @@ func (v *Volume) Tmpfile(dir *Node, mode, flags uint32, c Caller) (*Node, Attr, 
 	if err != nil {
 		return nil, Attr{}, nil, err
 	}
-	n.file.mu.Lock()
-	defer n.file.mu.Unlock()
-	h, err := v.attach(n, flags)
-	if err != nil {
-		return nil, Attr{}, nil, err
-	}
-	a, err := v.statLocked(n)
-	return n, a, h, err
+	return v.openNew(n, flags)
 }
 
 func (v *Volume) makeUnnamed(dir *Node, mode uint32, c Caller) (*Node, error) {
@@ -284,7 +295,7 @@ func (v *Volume) makeUnnamed(dir *Node, mode uint32, c Caller) (*Node, error) {
 	n := v.tab.insert(&st)
 	n.keep, n.dead = fd, true
 	f := n.file
-	f.loaded, f.rec, f.resident, f.raw, f.dirty = true, rec, true, raw, true
+	f.loaded, f.rec, f.resident, f.raw = true, rec, true, raw
 	v.tab.mu.Unlock()
 	return n, nil
 }

@@ -13,14 +13,12 @@ import (
 	"ckptfs/cas/store"
 	"ckptfs/formats/detect"
 	"ckptfs/fs/pack"
-	"ckptfs/fs/tree"
 )
 
 // job is a file in a group.
 type job struct {
 	node *Node
 	gen  uint64
-	id   tree.ID
 	size int64
 	res  *pack.Result
 
@@ -35,8 +33,12 @@ func (v *Volume) packGroup(ctx context.Context, group []*Node) {
 	b := v.store.Begin()
 	for _, n := range group {
 		j, err := v.packFile(ctx, b, n)
-		if err != nil && v.overtaken(&j) {
-			err, j.res = nil, nil // its last close has queued it again, or will
+		if err != nil {
+			n.file.mu.Lock()
+			if v.overtaken(&j) {
+				err, j.res = nil, nil // its last close has queued it again, or will
+			}
+			n.file.mu.Unlock()
 		}
 		if err != nil || j.res == nil {
 			v.packed(n, 0, err)
@@ -64,11 +66,9 @@ func (v *Volume) packGroup(ctx context.Context, group []*Node) {
 	}
 }
 
-// overtaken reports whether the file changed since beginPack: what went wrong with the old bytes is no news.
+// overtaken reports whether the file changed since beginPack: what became of the old bytes is no news. f.mu is held.
 func (v *Volume) overtaken(j *job) bool {
 	f := j.node.file
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	return f.gen != j.gen || f.writers > 0 || v.isDead(j.node)
 }
 
@@ -107,13 +107,9 @@ func (v *Volume) packFile(ctx context.Context, b *store.Batch, n *Node) (job, er
 		return j, err
 	}
 	j.size = st.Size()
-	if mostlyHoles(st) {
-		v.staysAsIs(&j)
-		return j, nil
-	}
-	if small, err := staysResident(raw, j.size); err != nil {
+	if stays, err := staysResident(raw, st); err != nil {
 		return j, err
-	} else if small {
+	} else if stays {
 		v.staysAsIs(&j)
 		return j, nil
 	}
@@ -138,7 +134,7 @@ func (v *Volume) beginPack(n *Node, j *job, cancel context.CancelFunc) (*os.File
 	if !f.dirty || f.writers > 0 || !f.resident || f.rec.Packed() || v.isDead(n) {
 		return nil, nil
 	}
-	j.gen, j.id = f.gen, f.rec.ID
+	j.gen = f.gen
 	raw, err := v.content.OpenQuietly(f.rec.ID)
 	if err == nil {
 		f.cancelPack = cancel
@@ -171,8 +167,10 @@ func mostlyHoles(st os.FileInfo) bool {
 	return ok && st.Size() >= sparseFile && sys.Blocks*512 < st.Size()/16
 }
 
-func staysResident(raw *os.File, size int64) (bool, error) {
-	if size == 0 {
+// staysResident reports whether a file is left as it is: it is small and no checkpoint, or mostly holes.
+func staysResident(raw *os.File, st os.FileInfo) (bool, error) {
+	size := st.Size()
+	if size == 0 || mostlyHoles(st) {
 		return true, nil
 	}
 	if size >= smallFile {
@@ -185,12 +183,12 @@ func staysResident(raw *os.File, size int64) (bool, error) {
 	return !detect.Sniff(head, size), nil
 }
 
-// staysAsIs notes that a small file needs no packing.
+// staysAsIs notes that a file needs no packing.
 func (v *Volume) staysAsIs(j *job) {
 	f := j.node.file
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.gen == j.gen && f.writers == 0 {
+	if !v.overtaken(j) {
 		v.settleStub(j.node)
 		f.dirty = false
 		v.packer.notePublished(j.node)
@@ -202,7 +200,7 @@ func (v *Volume) publish(j *job) error {
 	f := j.node.file
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.gen != j.gen || f.writers > 0 || v.isDead(j.node) {
+	if v.overtaken(j) {
 		if f.writers == 0 {
 			v.packer.add(j.node)
 		}
