@@ -7,7 +7,7 @@ import (
 
 // Splitting and merging are transpositions of small byte matrices held in 64-bit words, by stages that exchange the upper
 // halves of one word's fields with the lower halves of another's, for fields of 8, 4 and 2 bytes. That is portable and
-// several times faster than a loop over bytes. The loops go through arrays of known size, which spares the compiler all
+// several times faster than a loop over bytes. Where there is more, in planes_amd64.s, these are its twins and take what is left of its blocks. The loops go through arrays of known size, which spares the compiler all
 // checks within; what makes no whole array is done one element after the other.
 
 var le = binary.LittleEndian
@@ -60,7 +60,7 @@ func exchangeBytes(a, b uint64) (uint64, uint64) {
 	return a ^ t<<8, b ^ t
 }
 
-func split2(p0, p1, src []byte, rot int) {
+func split2Portable(p0, p1, src []byte, rot int) {
 	for len(src) >= 2*block && len(p0) >= block && len(p1) >= block {
 		s, d0, d1 := (*[2 * block]byte)(src), (*[block]byte)(p0), (*[block]byte)(p1)
 		for i := 0; i < block; i += 8 {
@@ -83,7 +83,7 @@ func split2(p0, p1, src []byte, rot int) {
 	}
 }
 
-func merge2(dst, p0, p1 []byte, rot int) {
+func merge2Portable(dst, p0, p1 []byte, rot int) {
 	for len(dst) >= 2*block && len(p0) >= block && len(p1) >= block {
 		d, s0, s1 := (*[2 * block]byte)(dst), (*[block]byte)(p0), (*[block]byte)(p1)
 		for i := 0; i < block; i += 8 {
@@ -104,7 +104,7 @@ func merge2(dst, p0, p1 []byte, rot int) {
 	}
 }
 
-func split4(p0, p1, p2, p3, src []byte, rot int) {
+func split4Portable(p0, p1, p2, p3, src []byte, rot int) {
 	for len(src) >= 4*block && len(p0) >= block && len(p1) >= block && len(p2) >= block && len(p3) >= block {
 		s := (*[4 * block]byte)(src)
 		d0, d1, d2, d3 := (*[block]byte)(p0), (*[block]byte)(p1), (*[block]byte)(p2), (*[block]byte)(p3)
@@ -134,7 +134,7 @@ func two(lo, hi uint32, rot int) uint64 {
 	return uint64(bits.RotateLeft32(lo, rot)) | uint64(bits.RotateLeft32(hi, rot))<<32
 }
 
-func merge4(dst, p0, p1, p2, p3 []byte, rot int) {
+func merge4Portable(dst, p0, p1, p2, p3 []byte, rot int) {
 	for len(dst) >= 4*block && len(p0) >= block && len(p1) >= block && len(p2) >= block && len(p3) >= block {
 		o := (*[4 * block]byte)(dst)
 		s0, s1, s2, s3 := (*[block]byte)(p0), (*[block]byte)(p1), (*[block]byte)(p2), (*[block]byte)(p3)

@@ -78,3 +78,35 @@ func BenchmarkSplit(b *testing.B) {
 		})
 	})
 }
+
+// TestPortableTwins holds the portable code, which other processors run, to the kernels.
+func TestPortableTwins(t *testing.T) {
+	for n := range 200 {
+		for rot := range 2 {
+			for _, w := range []int{2, 4} {
+				src := random(n * w)
+				var p, q [8][]byte
+				for k := range w {
+					p[k], q[k] = make([]byte, n), make([]byte, n)
+				}
+				split(&p, src, w, rot)
+				dst := make([]byte, n*w)
+				if w == 2 {
+					split2Portable(q[0], q[1], src, rot)
+					merge2Portable(dst, q[0], q[1], rot)
+				} else {
+					split4Portable(q[0], q[1], q[2], q[3], src, rot)
+					merge4Portable(dst, q[0], q[1], q[2], q[3], rot)
+				}
+				for k := range w {
+					if !bytes.Equal(p[k], q[k]) {
+						t.Fatalf("width %d, rotation %d, %d elements: plane %d is % x, the twin's % x", w, rot, n, k, p[k], q[k])
+					}
+				}
+				if !bytes.Equal(dst, src) {
+					t.Fatalf("width %d, rotation %d, %d elements: the twin merges % x, want % x", w, rot, n, dst, src)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,11 @@
+//go:build !amd64
+
+package codec
+
+func split2(p0, p1, src []byte, rot int) { split2Portable(p0, p1, src, rot) }
+
+func merge2(dst, p0, p1 []byte, rot int) { merge2Portable(dst, p0, p1, rot) }
+
+func split4(p0, p1, p2, p3, src []byte, rot int) { split4Portable(p0, p1, p2, p3, src, rot) }
+
+func merge4(dst, p0, p1, p2, p3 []byte, rot int) { merge4Portable(dst, p0, p1, p2, p3, rot) }
