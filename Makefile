@@ -4,11 +4,12 @@ VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev
 ROUNDS   ?= 5
 SIZE     ?= 1G
 FUZZTIME ?= 30s
+TORTURE_TIME ?= 20m
 UNIT      = $(shell $(GO) list ./... | grep -v '/integration')
 BENCH     = CKPTFS_PYTHON="$$(scripts/setup)" && export CKPTFS_PYTHON && \
             $(GO) run ./integration/bench -size $(SIZE) -rounds $(ROUNDS) $(BENCHFLAGS)
 
-.PHONY: build test unit integration race lint demo bench bench-io bench-dedup fuzz clean
+.PHONY: build test unit integration race lint demo bench bench-io bench-dedup fuzz torture clean
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/ckptfs ./cmd/ckptfs
@@ -44,6 +45,10 @@ bench-dedup: build
 
 fuzz:
 	FUZZTIME=$(FUZZTIME) scripts/fuzz
+
+# Kills the daemon under real writers, over and over; prints cycles survived, files verified, losses.
+torture:
+	$(GO) run ./integration/torture -time $(TORTURE_TIME) $(TORTUREFLAGS)
 
 clean:
 	rm -rf bin

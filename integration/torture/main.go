@@ -1,0 +1,89 @@
+// Command torture looks for lost bytes. Several processes save, change, move and delete files on a real mount; commands
+// run beside them; the daemon is killed at random moments. What was acknowledged is kept in a log outside of the mount,
+// and after each death every file is compared with it: its bytes, size, mode, times, inode and links.
+//
+//	go run ./integration/torture -time 20m
+//
+// It ends with a count of what it did, and with exit status 1 if anything was lost; then the store, the log of operations
+// and the daemon's log are kept, and it says where.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+)
+
+// options say how long and how hard.
+type options struct {
+	bin      string
+	dir      string
+	seed     uint64
+	time     time.Duration
+	cycles   int // 0: until time is over
+	writers  int
+	files    int
+	size     int
+	maxStore int64
+}
+
+// asWriter in the environment makes the program one of its writer processes.
+const asWriter = "CKPTFS_TORTURE_WRITER"
+
+func main() {
+	if os.Getenv(asWriter) != "" {
+		os.Exit(writerMain())
+	}
+	var o options
+	flag.StringVar(&o.bin, "bin", "", "the program under test; built from the module if empty")
+	flag.StringVar(&o.dir, "dir", "", "folder to work in, on a plain filesystem; a temporary one if empty")
+	flag.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()), "what is done, and when, as far as the scheduler lets it")
+	flag.DurationVar(&o.time, "time", time.Minute, "how long")
+	flag.IntVar(&o.cycles, "cycles", 0, "at most so many lives of the daemon (0: no bound)")
+	flag.IntVar(&o.writers, "writers", 3, "writer processes")
+	flag.IntVar(&o.files, "files", 24, "files of each writer, at most")
+	flag.IntVar(&o.size, "size", 3<<20, "bytes of the biggest files")
+	flag.Int64Var(&o.maxStore, "max-store", 3<<30, "bytes of a store before it is given up for a new one")
+	flag.Parse()
+	if err := o.fill(); err != nil {
+		fmt.Fprintln(os.Stderr, "torture:", err)
+		os.Exit(2)
+	}
+	r := newRun(o)
+	err := r.run()
+	fmt.Println(r.summary())
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "torture:", err)
+		os.Exit(1)
+	}
+	os.RemoveAll(o.dir)
+}
+
+// fill makes what was left out.
+func (o *options) fill() (err error) {
+	if o.dir == "" {
+		o.dir, err = os.MkdirTemp("", "ckptfs-torture-")
+	} else {
+		err = os.MkdirAll(o.dir, 0o755)
+	}
+	if err != nil {
+		return err
+	}
+	if o.dir, err = filepath.Abs(o.dir); err != nil {
+		return err
+	}
+	if o.bin != "" {
+		o.bin, err = filepath.Abs(o.bin)
+		return err
+	}
+	o.bin = filepath.Join(o.dir, "ckptfs")
+	build := exec.Command("go", "build", "-o", o.bin, "ckptfs/cmd/ckptfs")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("building ckptfs: %v\n%s", err, out)
+	}
+	return nil
+}
