@@ -7,7 +7,7 @@ import (
 
 // Splitting and merging are transpositions of small byte matrices held in 64-bit words, by stages that exchange the upper
 // halves of one word's fields with the lower halves of another's, for fields of 8, 4 and 2 bytes. That is portable and
-// several times faster than a loop over bytes. Where there is more, in planes_amd64.s, these are its twins and take what is left of its blocks. The loops go through arrays of known size, which spares the compiler all
+// several times faster than a loop over bytes. Where there is more, in kernels_amd64.s, these are its twins and take what is left of its blocks. The loops go through arrays of known size, which spares the compiler all
 // checks within; what makes no whole array is done one element after the other.
 
 var le = binary.LittleEndian

@@ -1,8 +1,8 @@
-// Generates the SSE2 kernels that split and merge byte planes:
+// Generates the SSE2 kernels of byte planes and of deltas:
 //
-//	cd cas/codec/asm && go run . -out ../planes_amd64.s -stubs ../planes_stubs_amd64.go -pkg codec
+//	cd cas/codec/asm && go run . -out ../kernels_amd64.s -stubs ../kernels_stubs_amd64.go -pkg codec
 //
-// Each takes blocks of 16 elements. SSE2 is part of every amd64 processor, so nothing has to be asked at run time.
+// SSE2 is part of every amd64 processor, so nothing has to be asked at run time.
 package main
 
 import (
@@ -16,6 +16,10 @@ func main() {
 	merge(4)
 	split(2)
 	split(4)
+	for _, w := range []fields{2, 4} {
+		delta(w, true)
+		delta(w, false)
+	}
 	Generate()
 }
 

@@ -42,3 +42,40 @@ func merge4(dst, p0, p1, p2, p3 []byte, rot int) {
 	}
 	merge4Portable(dst, p0, p1, p2, p3, rot)
 }
+
+// diff is diffPortable.
+func diff(d, a, base []byte, w int, floats bool) {
+	n := len(a) / 16
+	if k := 16 * n; n > 0 && (w == 2 || w == 4) {
+		_, _ = d[:k], base[:k]
+		if w == 2 {
+			diff2SSE(&d[0], &a[0], &base[0], n, mask(floats))
+		} else {
+			diff4SSE(&d[0], &a[0], &base[0], n, mask(floats))
+		}
+		d, a, base = d[k:], a[k:], base[k:]
+	}
+	diffPortable(d, a, base, w, floats)
+}
+
+// undiff is undiffPortable.
+func undiff(d, base []byte, w int, floats bool) {
+	n := len(d) / 16
+	if k := 16 * n; n > 0 && (w == 2 || w == 4) {
+		_ = base[:k]
+		if w == 2 {
+			undiff2SSE(&d[0], &d[0], &base[0], n, mask(floats))
+		} else {
+			undiff4SSE(&d[0], &d[0], &base[0], n, mask(floats))
+		}
+		d, base = d[k:], base[k:]
+	}
+	undiffPortable(d, base, w, floats)
+}
+
+func mask(on bool) uint64 {
+	if on {
+		return ^uint64(0)
+	}
+	return 0
+}
