@@ -76,7 +76,7 @@ func TestDeltaPortableTwins(t *testing.T) {
 	for n := range 150 {
 		for _, w := range []int{1, 2, 4, 8} {
 			for _, floats := range []bool{false, true} {
-				a, base := random(n), random(n+1)[1:]
+				a, base := random(n), random(n + 1)[1:]
 				d, e := make([]byte, n), make([]byte, n)
 				diff(d, a, base, w, floats)
 				diffPortable(e, a, base, w, floats)

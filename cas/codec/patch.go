@@ -1,0 +1,100 @@
+package codec
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/klauspost/compress/zstd"
+
+	"ckptfs/cas"
+)
+
+// Patch is the number of what encodes text and structure against an earlier version: one Zstandard frame (RFC 8878) with
+// the base as a dictionary of raw content, of id 0, its length stated, without a checksum. Like Delta it needs its base.
+const Patch byte = 4
+
+// minPatch is the length of a base below which it is no use as a dictionary.
+const minPatch = 64
+
+// EncodeAgainst appends raw to dst encoded against base, an earlier version of it, by the codec that suits h. It returns
+// dst as it was and false unless that takes at most the given number of bytes. What was encoded has been decoded again
+// and compared.
+func EncodeAgainst(dst, raw, base []byte, h Hint, most int) (id byte, out []byte, ok bool) {
+	if _, kind := numbers(h); kind != notNumbers {
+		out, ok = EncodeDelta(dst, raw, base, h, most)
+		return Delta, out, ok
+	}
+	out, ok = encodePatch(dst, raw, base, most)
+	return Patch, out, ok
+}
+
+// DecodeAgainst undoes EncodeAgainst: it appends the rawLen bytes that stored holds under codec id to dst. Its errors and
+// bounds are those of Codec.Decode; memory for base is the caller's.
+func DecodeAgainst(dst []byte, id byte, stored, base []byte, rawLen int) ([]byte, error) {
+	switch id {
+	case Delta:
+		return DecodeDelta(dst, stored, base, rawLen)
+	case Patch:
+		return decodePatch(dst, stored, base, rawLen)
+	}
+	return dst, fmt.Errorf("codec %d with a base: %w", id, cas.ErrNewer)
+}
+
+// NeedsBase reports whether what codec id made can be decoded only by DecodeAgainst.
+func NeedsBase(id byte) bool { return id == Delta || id == Patch }
+
+func encodePatch(dst, raw, base []byte, most int) ([]byte, bool) {
+	if len(raw) < minLen || len(raw) > cas.MaxChunk || len(base) < minPatch || len(base) > cas.MaxChunk {
+		return dst, false
+	}
+	enc, err := zstd.NewWriter(nil, zstd.WithEncoderDictRaw(0, base), zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(false),
+		zstd.WithSingleSegment(true), zstd.WithEncoderLevel(zstd.SpeedBetterCompression), zstd.WithLowerEncoderMem(true),
+		zstd.WithWindowSize(window(len(raw)+len(base))))
+	if err != nil {
+		return dst, false
+	}
+	out := enc.EncodeAll(raw, dst)
+	if len(out)-len(dst) > most {
+		return dst, false
+	}
+	got, err := decodePatch(nil, out[len(dst):], base, len(raw))
+	if err != nil || !bytes.Equal(got, raw) {
+		return dst, false
+	}
+	return out, true
+}
+
+// window is the least power of two of n at least, within what the encoder takes.
+func window(n int) int {
+	w := zstd.MinWindowSize
+	for w < n {
+		w *= 2
+	}
+	return w
+}
+
+func decodePatch(dst, stored, base []byte, rawLen int) ([]byte, error) {
+	if len(base) > cas.MaxChunk {
+		return dst, fmt.Errorf("patch: base of %d bytes: %w", len(base), cas.ErrTooLarge)
+	}
+	d, err := grow(dst, rawLen)
+	if err != nil {
+		return dst, fmt.Errorf("patch: %w", err)
+	}
+	var head zstd.Header
+	if err := head.Decode(stored); err != nil || !head.HasFCS || head.FrameContentSize != uint64(rawLen) || head.Skippable {
+		return dst, fmt.Errorf("patch: no frame of %d bytes: %w", rawLen, cas.ErrCorrupt)
+	}
+	dec, err := zstd.NewReader(nil, zstd.WithDecoderDictRaw(0, base), zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
+		zstd.WithDecoderMaxMemory(cas.MaxChunk+1), zstd.WithDecodeAllCapLimit(true))
+	if err != nil {
+		return dst, fmt.Errorf("patch: %w", err)
+	}
+	defer dec.Close()
+	n := len(d)
+	out, err := dec.DecodeAll(stored, d[n:n:n+rawLen])
+	if err != nil || len(out) != rawLen {
+		return dst, fmt.Errorf("patch: %d bytes, want %d: %v: %w", len(out), rawLen, err, cas.ErrCorrupt)
+	}
+	return d[:n+rawLen], nil
+}
