@@ -5,25 +5,40 @@
 package detect
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 
 	"ckptfs/formats"
+	"ckptfs/formats/archive"
+	"ckptfs/formats/npy"
 	"ckptfs/formats/safetensors"
 	"ckptfs/formats/torchzip"
 )
 
-// parsers has each known format once, in the order in which they are asked.
-var parsers = []formats.Parser{
-	safetensors.Parser{},
-	torchzip.Parser{},
+// maxDepth is how deep archives in archives are followed.
+const maxDepth = 3
+
+// parsers returns each known format once, in the order in which they are asked. depth is how many archives the bytes lie in.
+func parsers(depth int) []formats.Parser {
+	all := []formats.Parser{
+		safetensors.Parser{},
+		torchzip.Parser{},
+		npy.Parser{},
+		npy.Zip{},
+	}
+	if depth < maxDepth {
+		inner := func(r io.ReaderAt, size int64) (*formats.Layout, error) { return detect(parsers(depth+1), r, size) }
+		all = append(all, archive.Zip{Detect: inner}, archive.Tar{Detect: inner})
+	}
+	return all
 }
 
+var top = parsers(0)
+
 // Detect returns the layout of the size bytes of r, which passes Check. Its errors are r's alone.
-func Detect(r io.ReaderAt, size int64) (*formats.Layout, error) { return detect(parsers, r, size) }
+func Detect(r io.ReaderAt, size int64) (*formats.Layout, error) { return detect(top, r, size) }
 
 func detect(parsers []formats.Parser, r io.ReaderAt, size int64) (*formats.Layout, error) {
 	for _, p := range parsers {
@@ -60,7 +75,7 @@ const SniffLen = 4096
 // Sniff reports whether a file of size bytes that starts with prefix may be of a known format. It is quick and errs
 // towards yes: a file that it says no to is none.
 func Sniff(prefix []byte, size int64) bool {
-	return sniffSafetensors(prefix, size) || sniffZip(prefix)
+	return sniffSafetensors(prefix, size) || sniffZip(prefix) || npy.Sniff(prefix) || archive.SniffTar(prefix, size)
 }
 
 func sniffSafetensors(p []byte, size int64) bool {
@@ -71,13 +86,5 @@ func sniffSafetensors(p []byte, size int64) bool {
 	return n <= safetensors.MaxHeader && int64(n) <= size-8 && safetensors.StartsObject(p[8:])
 }
 
-// sniffZip looks at the name in the local header that p starts with. Torch names its records <stem>/data.pkl and so on;
-// a zip of plain files has no folder.
-func sniffZip(p []byte) bool {
-	const sig, nameLen, header = "PK\x03\x04", 26, 30
-	if len(p) < header || string(p[:4]) != sig {
-		return false
-	}
-	end := header + int(binary.LittleEndian.Uint16(p[nameLen:]))
-	return end > len(p) || bytes.IndexByte(p[header:end], '/') >= 0
-}
+// sniffZip reports whether p starts with a local header.
+func sniffZip(p []byte) bool { return len(p) >= 30 && string(p[:4]) == "PK\x03\x04" }

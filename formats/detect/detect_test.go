@@ -97,7 +97,7 @@ func TestSniff(t *testing.T) {
 		{header(1<<64-1) + "{", 1 << 62, false},
 		{zip("archive/data.pkl"), 1000, true},
 		{zip("model/data/0"), 1000, true},
-		{zip("readme.txt"), 1000, false},
+		{zip("readme.txt"), 1000, true},
 		{zip("archive/data.pkl")[:30], 1000, true}, // the name was not read
 		{zip("archive/data.pkl")[:29], 1000, false},
 		{"PK\x05\x06", 22, false},
@@ -118,7 +118,7 @@ func FuzzDetect(f *testing.F) {
 	f.Fuzz(func(t *testing.T, p []byte) {
 		size := int64(len(p))
 		known := false
-		for _, parser := range parsers {
+		for _, parser := range top {
 			l, err := parser.Parse(bytes.NewReader(p), size)
 			if err != nil {
 				if !errors.Is(err, formats.ErrNotFormat) {
@@ -126,8 +126,8 @@ func FuzzDetect(f *testing.F) {
 				}
 				continue
 			}
-			if known {
-				t.Fatalf("%s: another parser knows the file too", parser.Name())
+			if name := parser.Name(); known && name != "zip" { // a torch-zip or npz may hold what a zip may hold
+				t.Fatalf("%s: another parser knows the file too", name)
 			}
 			known = true
 			if err := l.Check(size); err != nil {

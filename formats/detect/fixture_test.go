@@ -7,8 +7,10 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -23,7 +25,15 @@ const testdata = "../testdata"
 func fixtures(t testing.TB) map[string][]byte {
 	t.Helper()
 	files := make(map[string][]byte)
-	for _, dir := range []string{"torch", "safetensors", "pickle"} {
+	dirs, err := os.ReadDir(testdata)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range dirs {
+		if !d.IsDir() || d.Name() == "__pycache__" {
+			continue
+		}
+		dir := d.Name()
 		entries, err := os.ReadDir(filepath.Join(testdata, dir))
 		if err != nil {
 			t.Fatal(err)
@@ -45,7 +55,7 @@ func fixtures(t testing.TB) map[string][]byte {
 // TestFixtures compares the layout of each fixture with its golden.
 func TestFixtures(t *testing.T) {
 	for name, file := range fixtures(t) {
-		if strings.HasPrefix(name, "pickle/") {
+		if !strings.HasPrefix(name, "torch/") && !strings.HasPrefix(name, "safetensors/") {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
@@ -87,6 +97,54 @@ func TestFixtures(t *testing.T) {
 	}
 }
 
+// TestLayouts compares the layouts of the fixtures that have no golden of their own with layouts.txt, a line for each.
+func TestLayouts(t *testing.T) {
+	var b strings.Builder
+	files := fixtures(t)
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if strings.HasPrefix(name, "torch/") || strings.HasPrefix(name, "safetensors/") {
+			continue
+		}
+		file := files[name]
+		l, err := Detect(bytes.NewReader(file), int64(len(file)))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if l.Format != "blob" && !Sniff(file[:min(len(file), SniffLen)], int64(len(file))) {
+			t.Errorf("%s: Sniff says no", name)
+		}
+		fmt.Fprintf(&b, "%s: %s", name, l.Format)
+		if l.Partial {
+			b.WriteString(" (partial)")
+		}
+		for i, r := range l.Regions {
+			if i == 12 {
+				fmt.Fprintf(&b, " … %d regions", len(l.Regions))
+				break
+			}
+			fmt.Fprintf(&b, " %s %d", r.Kind, r.Len)
+		}
+		fmt.Fprintf(&b, "; %d tensors\n", len(l.Tensors))
+	}
+	golden := filepath.Join(testdata, "layouts.txt")
+	if *update {
+		if err := os.WriteFile(golden, []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := strings.Split(b.String(), "\n")
+	expected := strings.Split(string(want), "\n")
+	for i := range max(len(got), len(expected)) {
+		if i >= len(got) || i >= len(expected) || got[i] != expected[i] {
+			t.Fatalf("line %d of %s differs (-update if that is meant); have:\n%s", i+1, golden, b.String())
+		}
+	}
+}
+
 // render writes a layout as JSON, one region or tensor a line.
 func render(l *formats.Layout) []byte {
 	var b bytes.Buffer
@@ -124,13 +182,19 @@ func TestTruth(t *testing.T) {
 		Shape  []int64
 		SHA256 string
 	}
-	p, err := os.ReadFile(filepath.Join(testdata, "truth.json"))
-	if err != nil {
-		t.Fatal(err)
+	truth := make(map[string]map[string]tensor)
+	paths, err := filepath.Glob(filepath.Join(testdata, "truth*.json"))
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("no truth: %v", err)
 	}
-	var truth map[string]map[string]tensor
-	if err := json.Unmarshal(p, &truth); err != nil {
-		t.Fatal(err)
+	for _, path := range paths {
+		p, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal(p, &truth); err != nil {
+			t.Fatal(err)
+		}
 	}
 	files := fixtures(t)
 	for name, want := range truth {

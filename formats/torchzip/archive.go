@@ -8,64 +8,65 @@ import (
 	"strings"
 
 	"ckptfs/formats"
+	"ckptfs/formats/zipdir"
 )
 
 // archive is the records of a file by what they are to torch.
 type archive struct {
-	pickle    record
-	byteOrder *record
+	pickle    zipdir.Record
+	byteOrder *zipdir.Record
 	storages  []storage
 	byKey     map[string]int // index into storages
 }
 
 // storage is a record data/<key>.
 type storage struct {
-	record
+	zipdir.Record
 	region int // in the layout; -1 when the record is empty
 
 	class    string // the storage type of the persistent ids met so far; "" before the first
 	disputed bool   // persistent ids differ in type or length
 }
 
-// newArchive sorts the records by name, by rules 4, 6 and 7.
-func newArchive(records []record) (*archive, error) {
+// newArchive sorts the records by name, by its rules.
+func newArchive(records []zipdir.Record) (*archive, error) {
 	if len(records) == 0 {
 		return nil, reject("no records")
 	}
-	stem, _, ok := strings.Cut(records[0].name, "/")
+	stem, _, ok := strings.Cut(records[0].Name, "/")
 	if !ok {
-		return nil, reject("record %.64q: not in a folder", records[0].name)
+		return nil, reject("record %.64q: not in a folder", records[0].Name)
 	}
 	a := &archive{byKey: make(map[string]int)}
 	seen := make(map[string]bool, len(records))
-	var pickle *record
+	var pickle *zipdir.Record
 	for i := range records {
 		r := &records[i]
-		name, ok := strings.CutPrefix(r.name, stem+"/")
+		name, ok := strings.CutPrefix(r.Name, stem+"/")
 		if !ok {
-			return nil, reject("record %.64q: not in folder %.64q", r.name, stem)
+			return nil, reject("record %.64q: not in folder %.64q", r.Name, stem)
 		}
 		folded := strings.ToLower(name)
 		if seen[folded] {
-			return nil, reject("record %.64q: name used twice", r.name)
+			return nil, reject("record %.64q: name used twice", r.Name)
 		}
 		seen[folded] = true
 		key, isData := strings.CutPrefix(name, "data/")
 		switch {
 		case name == "constants.pkl" || strings.HasPrefix(name, "code/"):
-			return nil, reject("record %.64q: TorchScript", r.name)
+			return nil, reject("record %.64q: TorchScript", r.Name)
 		case name == "data.pkl":
 			pickle = r
 		case name == "byteorder":
 			a.byteOrder = r
 		case isData && key != "":
 			a.byKey[key] = len(a.storages)
-			a.storages = append(a.storages, storage{record: *r, region: -1})
+			a.storages = append(a.storages, storage{Record: *r, region: -1})
 		default:
 			continue
 		}
-		if r.method != zip.Store {
-			return nil, reject("record %.64q: compressed by method %d", r.name, r.method)
+		if r.Method != zip.Store {
+			return nil, reject("record %.64q: compressed by method %d", r.Name, r.Method)
 		}
 	}
 	if pickle == nil {
@@ -80,11 +81,11 @@ func (a *archive) checkByteOrder(r io.ReaderAt) error {
 		return nil
 	}
 	const want = "little"
-	if a.byteOrder.len > 16 {
-		return reject("byteorder: %d bytes", a.byteOrder.len)
+	if a.byteOrder.Len > 16 {
+		return reject("byteorder: %d bytes", a.byteOrder.Len)
 	}
-	p := make([]byte, a.byteOrder.len)
-	if err := formats.ReadFull(r, p, a.byteOrder.off); err != nil {
+	p := make([]byte, a.byteOrder.Len)
+	if err := formats.ReadFull(r, p, a.byteOrder.Off); err != nil {
 		return err
 	}
 	if string(p) != want {
@@ -99,7 +100,7 @@ func (a *archive) addRegions(l *formats.Layout, size int64) {
 	for i := range order {
 		order[i] = &a.storages[i]
 	}
-	slices.SortFunc(order, func(x, y *storage) int { return cmp.Compare(x.off, y.off) })
+	slices.SortFunc(order, func(x, y *storage) int { return cmp.Compare(x.Off, y.Off) })
 	var end int64
 	blob := func(to int64) {
 		if to > end {
@@ -107,13 +108,13 @@ func (a *archive) addRegions(l *formats.Layout, size int64) {
 		}
 	}
 	for _, s := range order {
-		if s.len == 0 {
+		if s.Len == 0 {
 			continue
 		}
-		blob(s.off)
+		blob(s.Off)
 		s.region = len(l.Regions)
-		l.Regions = append(l.Regions, formats.Region{Off: s.off, Len: s.len, Kind: formats.Data})
-		end = s.off + s.len
+		l.Regions = append(l.Regions, formats.Region{Off: s.Off, Len: s.Len, Kind: formats.Data})
+		end = s.Off + s.Len
 	}
 	blob(size)
 }

@@ -10,6 +10,20 @@ import (
 	"ckptfs/formats"
 )
 
+// Zip structures, APPNOTE.TXT 4.3.
+const (
+	localSig   = "PK\x03\x04"
+	endSig     = "PK\x05\x06"
+	end64Sig   = "PK\x06\x06"
+	locatorSig = "PK\x06\x07"
+
+	localLen   = 30
+	centralLen = 46
+	endLen     = 22
+	end64Len   = 56
+	locatorLen = 20
+)
+
 // A zip built by hand, so that every field can lie. The zero value of a field is the truth.
 
 type testRecord struct {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"ckptfs/formats"
+	"ckptfs/formats/zipdir"
 )
 
 // floats is the storage of the tests below: 12 floats under key 0.
@@ -246,12 +247,12 @@ func FuzzPickle(f *testing.F) {
 			f.Fatal(err)
 		}
 		r := bytes.NewReader(p)
-		records, err := readRecords(r, r.Size())
+		records, err := zipdir.Read(r, r.Size())
 		if err != nil {
 			continue // another format
 		}
 		if a, err := newArchive(records); err == nil {
-			f.Add(p[a.pickle.off : a.pickle.off+a.pickle.len])
+			f.Add(p[a.pickle.Off : a.pickle.Off+a.pickle.Len])
 		}
 	}
 	f.Fuzz(func(t *testing.T, p []byte) {

@@ -115,7 +115,7 @@ func (a *archive) tensor(c call) (formats.Tensor, int, bool) {
 				t.DType = formats.U8
 			}
 		}
-		if !place(&t, s.len, c.args.At(1), c.args.At(2), c.args.At(3)) || packed && !unpackF4(&t) {
+		if !place(&t, s.Len, c.args.At(1), c.args.At(2), c.args.At(3)) || packed && !unpackF4(&t) {
 			return none()
 		}
 		return t, i, true
@@ -202,7 +202,7 @@ func (a *archive) storage(v pickle.Value) (int, bool) {
 		s.class = class
 	}
 	// Torch caches the storage that it loads first. Empty ones may be met under several types.
-	if numel < 0 || numel != s.len/width || s.len%width != 0 || class != s.class && s.len > 0 {
+	if numel < 0 || numel != s.Len/width || s.Len%width != 0 || class != s.class && s.Len > 0 {
 		s.disputed = true
 	}
 	s.class = class

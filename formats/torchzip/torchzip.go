@@ -17,19 +17,11 @@
 //
 // # The container
 //
-// archive/zip reads the directory, after the end records have been checked here, since it takes memory by their word.
-// These rules hold, or the file is not of the format:
+// The zip is one that package zipdir knows, and besides:
 //
-//  1. The file starts with a local header, and the end record is its last 22 bytes: no comment, nothing after.
-//  2. The end records agree with each other, and the directory lies right before them; the file is one disk.
-//  3. At most 262,144 records in a directory of at most 64 MiB, exactly as many and as large as stated.
-//  4. All names are <stem>/…, with one stem, and differ, also when case is ignored (torch's reader ignores it).
-//  5. Each record has a local header at the directory's offset, with the same name and method, and the same size where
-//     it gives one. Records neither overlap nor reach into the directory. None is encrypted.
-//  6. <stem>/data.pkl, byteorder and data/… are stored (method 0). byteorder, when there, is "little".
-//  7. It is no TorchScript archive: no constants.pkl, no code/.
-//
-// CRCs are never asked for: torch can leave them 0. Dates, flags, extra fields and alignment don't matter.
+//  1. All names are <stem>/…, with one stem, and differ, also when case is ignored (torch's reader ignores it).
+//  2. <stem>/data.pkl, byteorder and data/… are stored (method 0). byteorder, when there, is "little".
+//  3. It is no TorchScript archive: no constants.pkl, no code/.
 //
 // # The pickle
 //
@@ -51,14 +43,11 @@ import (
 	"io"
 
 	"ckptfs/formats"
+	"ckptfs/formats/zipdir"
 )
 
-// Bounds on what Parse takes from the file. A record costs some 400 bytes of memory while Parse runs.
-const (
-	maxRecords   = 1 << 18
-	maxDirectory = 64 << 20
-	maxPickle    = 64 << 20
-)
+// maxPickle bounds data.pkl, in bytes; what is longer is not looked into.
+const maxPickle = 64 << 20
 
 // Parser is the parser of torch.save's zip files.
 type Parser struct{}
@@ -74,7 +63,7 @@ func reject(format string, args ...any) error {
 
 // Parse returns the layout of a torch-zip file. It reads the directory, the local headers and data.pkl.
 func (p Parser) Parse(r io.ReaderAt, size int64) (*formats.Layout, error) {
-	records, err := readRecords(r, size)
+	records, err := zipdir.Read(r, size)
 	if err != nil {
 		return nil, err
 	}

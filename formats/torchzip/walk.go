@@ -22,11 +22,11 @@ const (
 // readTensors reads data.pkl and returns the tensors it names, or none when it can't be understood as a whole. all
 // reports whether those are all that the file holds, as they are.
 func (a *archive) readTensors(r io.ReaderAt) (tensors []formats.Tensor, all bool, err error) {
-	if a.pickle.len > maxPickle {
+	if a.pickle.Len > maxPickle {
 		return nil, false, nil
 	}
-	p := make([]byte, a.pickle.len)
-	if err := formats.ReadFull(r, p, a.pickle.off); err != nil {
+	p := make([]byte, a.pickle.Len)
+	if err := formats.ReadFull(r, p, a.pickle.Off); err != nil {
 		return nil, false, err
 	}
 	g, err := pickle.Parse(p, pickle.DefaultLimits)
@@ -54,7 +54,7 @@ func (w *walker) reachAll() bool {
 		over[w.found[i].storage] = true
 	}
 	for i := range w.storages {
-		if w.storages[i].len > 0 && !over[i] {
+		if w.storages[i].Len > 0 && !over[i] {
 			return false
 		}
 	}

@@ -1,4 +1,4 @@
-package torchzip
+package zipdir
 
 import (
 	"encoding/binary"

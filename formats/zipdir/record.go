@@ -1,4 +1,4 @@
-package torchzip
+package zipdir
 
 import (
 	"archive/zip"
@@ -11,13 +11,16 @@ import (
 	"ckptfs/formats"
 )
 
-// record is one entry of the zip, checked against its local header.
-type record struct {
-	name     string
-	method   uint16
-	header   int64 // offset of the local header
-	off, len int64 // stored bytes
+// Record is one entry of the zip, checked against its local header.
+type Record struct {
+	Name     string
+	Method   uint16
+	Header   int64 // offset of the local header
+	Off, Len int64 // stored bytes
 }
+
+// Stored reports whether the bytes in the file are the entry's own.
+func (r *Record) Stored() bool { return r.Method == zip.Store }
 
 // source is the file as archive/zip sees it: bounded by its size, and remembering what archive/zip does not tell. That
 // is the file's own first error, and the offset and first bytes of the last read: File.DataOffset reads the local
@@ -59,8 +62,8 @@ func (s *source) ReadAt(p []byte, off int64) (int, error) {
 	return n, nil
 }
 
-// readRecords returns the zip's records, in the order of the directory, by rules 1 to 5.
-func readRecords(r io.ReaderAt, size int64) ([]record, error) {
+// Read returns the zip's records in the order of the directory. Errors that are not r's own wrap formats.ErrNotFormat.
+func Read(r io.ReaderAt, size int64) ([]Record, error) {
 	dir, err := findDirectory(r, size)
 	if err != nil {
 		return nil, err
@@ -83,7 +86,7 @@ func readRecords(r io.ReaderAt, size int64) ([]record, error) {
 	if left != 0 {
 		return nil, reject("directory: %d bytes that are no record", left)
 	}
-	records := make([]record, len(zr.File))
+	records := make([]Record, len(zr.File))
 	for i, f := range zr.File {
 		if records[i], err = readRecord(src, f, dir.off); err != nil {
 			return nil, err
@@ -93,15 +96,15 @@ func readRecords(r io.ReaderAt, size int64) ([]record, error) {
 }
 
 // readRecord checks a record's local header. limit is the end of what records may cover.
-func readRecord(src *source, f *zip.File, limit int64) (record, error) {
+func readRecord(src *source, f *zip.File, limit int64) (Record, error) {
 	body, err := f.DataOffset()
 	switch {
 	case src.err != nil:
-		return record{}, src.err
+		return Record{}, src.err
 	case err != nil:
-		return record{}, reject("record %.64q: no local header where the directory says", f.Name)
+		return Record{}, reject("record %.64q: no local header where the directory says", f.Name)
 	}
-	rec := record{name: f.Name, method: f.Method, header: src.off, off: body, len: int64(f.CompressedSize64)}
+	rec := Record{Name: f.Name, Method: f.Method, Header: src.off, Off: body, Len: int64(f.CompressedSize64)}
 	h := src.window[:src.filled]
 	flags, method := binary.LittleEndian.Uint16(h[6:]), binary.LittleEndian.Uint16(h[8:])
 	packed, unpacked := binary.LittleEndian.Uint32(h[18:]), binary.LittleEndian.Uint32(h[22:])
@@ -110,10 +113,10 @@ func readRecord(src *source, f *zip.File, limit int64) (record, error) {
 	if nameLen > len(name) {
 		name = make([]byte, nameLen)
 		if body > limit {
-			return record{}, reject("record %.64q: reaches into the directory", f.Name)
+			return Record{}, reject("record %.64q: reaches into the directory", f.Name)
 		}
-		if err := formats.ReadFull(src.r, name, rec.header+localLen); err != nil {
-			return record{}, err
+		if err := formats.ReadFull(src.r, name, rec.Header+localLen); err != nil {
+			return Record{}, err
 		}
 	}
 	// 0xffffffff says that the size stands in the zip64 extra field, where torch leaves one of the two 0.
@@ -121,37 +124,37 @@ func readRecord(src *source, f *zip.File, limit int64) (record, error) {
 	const encrypted, descriptor = 1, 8
 	switch {
 	case string(name[:nameLen]) != f.Name:
-		return record{}, reject("record %.64q: local header has another name", f.Name)
+		return Record{}, reject("record %.64q: local header has another name", f.Name)
 	case method != f.Method:
-		return record{}, reject("record %.64q: local header has another method", f.Name)
+		return Record{}, reject("record %.64q: local header has another method", f.Name)
 	case (flags|f.Flags)&encrypted != 0:
-		return record{}, reject("record %.64q: encrypted", f.Name)
+		return Record{}, reject("record %.64q: encrypted", f.Name)
 	case flags&descriptor == 0 && !(stated(packed, f.CompressedSize64) && stated(unpacked, f.UncompressedSize64)):
-		return record{}, reject("record %.64q: local header has another size", f.Name)
+		return Record{}, reject("record %.64q: local header has another size", f.Name)
 	case f.Method == zip.Store && f.CompressedSize64 != f.UncompressedSize64:
-		return record{}, reject("record %.64q: stored, but its sizes differ", f.Name)
+		return Record{}, reject("record %.64q: stored, but its sizes differ", f.Name)
 	case body > limit || f.CompressedSize64 > uint64(limit-body):
-		return record{}, reject("record %.64q: reaches into the directory", f.Name)
+		return Record{}, reject("record %.64q: reaches into the directory", f.Name)
 	}
 	return rec, nil
 }
 
 // checkOverlap checks that the records lie one after another and that the first starts the file.
-func checkOverlap(records []record) error {
-	order := make([]*record, len(records))
+func checkOverlap(records []Record) error {
+	order := make([]*Record, len(records))
 	for i := range records {
 		order[i] = &records[i]
 	}
-	slices.SortFunc(order, func(a, b *record) int { return cmp.Compare(a.header, b.header) })
+	slices.SortFunc(order, func(a, b *Record) int { return cmp.Compare(a.Header, b.Header) })
 	var end int64
 	for i, r := range order {
-		if i == 0 && r.header != 0 {
-			return reject("first record at %d", r.header)
+		if i == 0 && r.Header != 0 {
+			return reject("first record at %d", r.Header)
 		}
-		if r.header < end {
-			return reject("record %.64q: overlaps %.64q", r.name, order[i-1].name)
+		if r.Header < end {
+			return reject("record %.64q: overlaps %.64q", r.Name, order[i-1].Name)
 		}
-		end = r.off + r.len
+		end = r.Off + r.Len
 	}
 	return nil
 }
