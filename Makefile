@@ -9,7 +9,7 @@ UNIT      = $(shell $(GO) list ./... | grep -v '/integration')
 BENCH     = CKPTFS_PYTHON="$$(scripts/setup)" && export CKPTFS_PYTHON && \
             $(GO) run ./integration/bench -size $(SIZE) -rounds $(ROUNDS) $(BENCHFLAGS)
 
-.PHONY: build test unit integration race lint demo bench bench-io bench-dedup fuzz torture clean
+.PHONY: build test unit integration race lint demo bench bench-io bench-dedup fuzz torture clean install uninstall
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/ckptfs ./cmd/ckptfs
@@ -49,6 +49,13 @@ fuzz:
 # Kills the daemon under real writers, over and over; prints cycles survived, files verified, losses.
 torture:
 	$(GO) run ./integration/torture -time $(TORTURE_TIME) $(TORTUREFLAGS)
+
+# PREFIX (/usr/local), DESTDIR and HELPERDIR say where to.
+install: build
+	scripts/install
+
+uninstall:
+	scripts/install --uninstall
 
 clean:
 	rm -rf bin

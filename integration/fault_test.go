@@ -169,8 +169,7 @@ func TestNoFUSE(t *testing.T) {
 		t.Skip("needs root: makes a mount namespace with another /dev")
 	}
 	m := prepare(t, t.TempDir())
-	script := `set -e
-mount --make-rprivate /
+	script := "set -e\n" + alone + `
 mkdir "$1/dev" && mount -t tmpfs -o mode=755 none "$1/dev"
 for f in null zero urandom random tty; do touch "$1/dev/$f"; mount --bind /dev/$f "$1/dev/$f"; done
 mount --rbind "$1/dev" /dev

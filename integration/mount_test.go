@@ -44,6 +44,7 @@ type stats struct {
 }
 
 type status struct {
+	Mountpoint string `json:"mountpoint"`
 	Mode       string `json:"mode"`
 	ModeReason string `json:"mode_reason"`
 	PID        int    `json:"pid"`

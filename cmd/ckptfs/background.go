@@ -34,7 +34,7 @@ func (a *app) spawn(ctx context.Context) (*mounted, error) {
 	}
 	defer r.Close()
 	cmd := exec.Command("/proc/self/exe", a.args...)
-	cmd.Args[0] = os.Args[0]
+	cmd.Args[0] = "ckptfs" // not the name of a helper: a.args are our own words
 	cmd.Env = append(os.Environ(), readyEnv+"=3")
 	cmd.ExtraFiles = []*os.File{w}
 	cmd.Stderr = os.Stderr // until it is mounted: what fusermount3 says, or a crash

@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
+	"time"
 
+	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 )
 
@@ -34,6 +37,45 @@ func detach(mountpoint string, lazy bool) error {
 	cmd.Stderr = &msg
 	if err := cmd.Run(); err != nil {
 		return asBusy(fmt.Errorf("unmount %s: %w: %s", mountpoint, err, bytes.TrimSpace(msg.Bytes())))
+	}
+	return nil
+}
+
+// release unmounts a store's mount from its daemon. Whoever has just closed a file may still be about to leave, so a mount
+// in use is tried a few times.
+func release(mountpoint, store string, lazy bool) error {
+	var err error
+	for pause := 5 * time.Millisecond; pause < 200*time.Millisecond; pause *= 2 {
+		mounts, merr := mountinfo.GetMounts(nil)
+		if merr != nil {
+			return fmt.Errorf("read the list of mounts: %w", merr)
+		}
+		ours := func(m *mountinfo.Info) bool {
+			return m.FSType == fsType && m.Source == store && m.Mountpoint == mountpoint
+		}
+		if !slices.ContainsFunc(mounts, ours) {
+			return nil // somebody else did it
+		}
+		if p := inMount(mountpoint, mounts); p == nil || !ours(p.mount) {
+			return fmt.Errorf("%s: another file system is mounted over it: %w", mountpoint, syscall.EBUSY)
+		}
+		if err = detach(mountpoint, lazy); !errors.Is(err, syscall.EBUSY) {
+			break
+		}
+		time.Sleep(pause)
+	}
+	return err
+}
+
+// abort takes the mount out of the tree and from those who use it: what they ask of it fails from then on. Without the
+// right to do that it is only detached, and the end of the daemon does the rest.
+func abort(mountpoint string) error {
+	err := unix.Unmount(mountpoint, unix.MNT_FORCE|unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
+	if errors.Is(err, syscall.EPERM) {
+		return detach(mountpoint, true)
+	}
+	if err != nil {
+		return fmt.Errorf("unmount %s: %w", mountpoint, err)
 	}
 	return nil
 }

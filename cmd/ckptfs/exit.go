@@ -22,6 +22,8 @@ const (
 	exitNewer       = 5
 	exitDamaged     = 6
 	exitPartial     = 7
+	exitMountpoint  = 8
+	exitNoFUSE      = 9
 	exitInterrupted = 130
 )
 
@@ -39,9 +41,14 @@ func exitCodesTopic() *cobra.Command {
     5    the store was written by a newer version of ckptfs
     6    damaged data was met
     7    done in part: some files were left as they were, each is named
+    8    the mountpoint cannot be one: missing, no folder, not empty, in the store or above it
+    9    nothing can be mounted here: no /dev/fuse, no fusermount3, or no permission
     130  interrupted
 
-With --json a failure prints {"error":{"code","message","errno"},"exit_code"} on standard error.`,
+With --json a failure prints {"error":{"code","message","errno"},"exit_code"} on standard error.
+
+Called by mount(8) or umount(8), as mount.fuse.ckptfs or umount.fuse.ckptfs, it is their codes that it gives: 0 done,
+1 wrong options, 8 interrupted, 32 failed.`,
 	}
 }
 
@@ -101,4 +108,5 @@ func exitCode(err error) int {
 }
 
 // codes are the words that --json gives for failures that have none from the control protocol.
-var codes = map[int]control.Code{exitUsage: "usage", exitNotStore: "not_store", exitBusy: control.CodeBusy, exitPartial: "partial"}
+var codes = map[int]control.Code{exitUsage: "usage", exitNotStore: "not_store", exitBusy: control.CodeBusy, exitPartial: "partial",
+	exitMountpoint: "mountpoint", exitNoFUSE: "no_fuse"}

@@ -7,47 +7,241 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/moby/sys/mountinfo"
 )
 
-// holders lists the processes that use something at or below dir, as far as this user may see them: "python3 (812)".
-// It reads links in proc only and never asks the mount.
-func holders(proc, dir string) []string {
+// device is a mounted filesystem's number, the same in every mount namespace.
+type device struct{ major, minor int }
+
+// deviceOf is the device of the filesystem that is mounted there, in this process's mounts.
+func deviceOf(mountpoint string) (device, bool) {
+	mounts, err := mountinfo.GetMounts(nil)
+	if err != nil {
+		return device{}, false
+	}
+	p := inMount(mountpoint, mounts)
+	if p == nil || p.mount.Mountpoint != mountpoint {
+		return device{}, false
+	}
+	return device{p.mount.Major, p.mount.Minor}, true
+}
+
+// finder finds who uses a mount, in /proc alone: it never asks the mount, which may not answer.
+type finder struct {
+	proc   string
+	dev    device
+	spaces map[string]*space // by namespace
+}
+
+// space is what one mount namespace shows of the mount.
+type space struct {
+	ids    map[int]bool // of its mounts there
+	points []string     // where they are
+	nested []string     // what else is mounted below them
+}
+
+// holders lists the processes that keep the mount from going, as far as this user may see them, of all mount
+// namespaces: "python3 (812: open runs/a/model.pt)". Then what is mounted below it.
+func holders(proc string, dev device) []string {
+	f := &finder{proc: proc, dev: dev, spaces: map[string]*space{}}
 	entries, err := os.ReadDir(proc)
 	if err != nil {
 		return nil
 	}
 	var out []string
 	for _, e := range entries {
-		if _, err := strconv.Atoi(e.Name()); err != nil {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil || pid == os.Getpid() {
 			continue
 		}
 		p := filepath.Join(proc, e.Name())
-		if how := holds(p, dir); how != "" {
-			comm, _ := os.ReadFile(filepath.Join(p, "comm"))
-			out = append(out, fmt.Sprintf("%s (%s: %s)", printable(string(bytes.TrimSpace(comm))), e.Name(), how))
+		sp := f.space(p)
+		if sp == nil || len(sp.points) == 0 {
+			continue
+		}
+		if how := f.uses(p, sp); how != "" {
+			out = append(out, fmt.Sprintf("%s (%s: %s)", commandOf(p), e.Name(), how))
+		}
+	}
+	if own := f.space(filepath.Join(proc, "self")); own != nil {
+		for _, point := range own.nested {
+			out = append(out, "what is mounted on "+printable(point))
 		}
 	}
 	return out
 }
 
-// holds says how a process uses dir, or "".
-func holds(proc, dir string) string {
-	for _, link := range []string{"cwd", "root", "exe"} {
-		if to, err := os.Readlink(filepath.Join(proc, link)); err == nil && within(to, dir) {
-			return link
+// elsewhere lists a process for each other mount namespace that still has the mount.
+func elsewhere(proc string, dev device) []string {
+	f := &finder{proc: proc, dev: dev, spaces: map[string]*space{}}
+	entries, err := os.ReadDir(proc)
+	if err != nil {
+		return nil
+	}
+	mine, _ := os.Readlink(filepath.Join(proc, "self", "ns", "mnt"))
+	seen := map[string]bool{mine: true}
+	var out []string
+	for _, e := range entries {
+		if _, err := strconv.Atoi(e.Name()); err != nil {
+			continue
+		}
+		p := filepath.Join(proc, e.Name())
+		ns, err := os.Readlink(filepath.Join(p, "ns", "mnt"))
+		if err != nil || seen[ns] {
+			continue
+		}
+		seen[ns] = true
+		if sp := f.space(p); sp != nil && len(sp.points) > 0 {
+			out = append(out, fmt.Sprintf("%s (%s), on %s", commandOf(p), e.Name(), printable(sp.points[0])))
 		}
 	}
+	return out
+}
+
+func commandOf(proc string) string {
+	comm, _ := os.ReadFile(filepath.Join(proc, "comm"))
+	return printable(string(bytes.TrimSpace(comm)))
+}
+
+// space reads the mounts that a process has; nil when this user may not see them.
+func (f *finder) space(proc string) *space {
+	ns, err := os.Readlink(filepath.Join(proc, "ns", "mnt"))
+	if err != nil {
+		return nil
+	}
+	if sp, ok := f.spaces[ns]; ok {
+		return sp
+	}
+	file, err := os.Open(filepath.Join(proc, "mountinfo"))
+	if err != nil {
+		return nil
+	}
+	defer file.Close()
+	mounts, err := mountinfo.GetMountsFromReader(file, nil)
+	if err != nil {
+		return nil
+	}
+	sp := &space{ids: map[int]bool{}}
+	for _, m := range mounts {
+		if m.Major == f.dev.major && m.Minor == f.dev.minor {
+			sp.ids[m.ID] = true
+			sp.points = append(sp.points, m.Mountpoint)
+		}
+	}
+	for _, m := range mounts {
+		if sp.ids[m.Parent] && !sp.ids[m.ID] {
+			sp.nested = append(sp.nested, m.Mountpoint)
+		}
+	}
+	f.spaces[ns] = sp
+	return sp
+}
+
+// uses says how a process uses the mount, or "".
+func (f *finder) uses(proc string, sp *space) string {
+	var how []string
+	for _, link := range []string{"cwd", "root", "exe"} {
+		to, err := os.Readlink(filepath.Join(proc, link))
+		if err != nil {
+			continue
+		}
+		if name, ok := sp.inside(to); ok {
+			how = append(how, strings.TrimSpace(link+" "+name))
+		}
+	}
+	if names := f.open(proc, sp); len(names) > 0 {
+		how = append(how, "open "+some(names))
+	}
+	if names := f.mapped(proc, sp); len(names) > 0 {
+		how = append(how, "mapped "+some(names))
+	}
+	return strings.Join(how, "; ")
+}
+
+// some is the first name, and how many more there are.
+func some(names []string) string {
+	if len(names) == 1 {
+		return names[0]
+	}
+	return fmt.Sprintf("%s and %d more", names[0], len(names)-1)
+}
+
+// inside is the path within the mount of one that the kernel told, if it is in one.
+func (sp *space) inside(path string) (string, bool) {
+	for _, point := range sp.points {
+		if within(path, point) {
+			return printable(strings.TrimPrefix(strings.TrimPrefix(path, strings.TrimSuffix(point, "/")), "/")), true
+		}
+	}
+	return "", false
+}
+
+// open lists the files of the mount that a process has open, by the mount that each descriptor came through.
+func (f *finder) open(proc string, sp *space) []string {
+	var names []string
 	fds, _ := os.ReadDir(filepath.Join(proc, "fd"))
 	for _, fd := range fds {
-		if to, err := os.Readlink(filepath.Join(proc, "fd", fd.Name())); err == nil && within(to, dir) {
-			return "open " + printable(strings.TrimPrefix(to, dir+"/"))
+		to, err := os.Readlink(filepath.Join(proc, "fd", fd.Name()))
+		if err != nil {
+			continue
+		}
+		id := mountID(filepath.Join(proc, "fdinfo", fd.Name()))
+		name, ok := sp.inside(to)
+		switch {
+		case id != 0 && !sp.ids[id], id == 0 && !ok:
+			continue
+		case !ok:
+			name = printable(to)
+		case name == "":
+			name = "its root"
+		}
+		names = append(names, name)
+	}
+	return names
+}
+
+// mountID is the mount of an open file, 0 if it cannot be known.
+func mountID(fdinfo string) int {
+	b, err := os.ReadFile(fdinfo)
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(b)) {
+		if v, ok := strings.CutPrefix(line, "mnt_id:"); ok {
+			id, _ := strconv.Atoi(strings.TrimSpace(v))
+			return id
 		}
 	}
-	maps, _ := os.ReadFile(filepath.Join(proc, "maps"))
+	return 0
+}
+
+// mapped lists the files of the mount that a process maps. A line is
+//
+//	address perms offset major:minor inode   path
+func (f *finder) mapped(proc string, sp *space) []string {
+	maps, err := os.ReadFile(filepath.Join(proc, "maps"))
+	if err != nil {
+		return nil
+	}
+	dev := fmt.Sprintf("%02x:%02x", f.dev.major, f.dev.minor)
+	var names []string
+	seen := map[string]bool{}
 	for line := range strings.Lines(string(maps)) {
-		if _, to, ok := strings.Cut(strings.TrimSpace(line), " /"); ok && within("/"+to, dir) {
-			return "mapped " + printable(strings.TrimPrefix("/"+to, dir+"/"))
+		fields := strings.Fields(line)
+		if len(fields) < 6 || fields[3] != dev {
+			continue
+		}
+		_, path, _ := strings.Cut(line, " /")
+		path = "/" + strings.TrimSpace(path)
+		name, ok := sp.inside(path)
+		if !ok {
+			name = printable(path)
+		}
+		if !seen[name] {
+			seen[name] = true
+			names = append(names, name)
 		}
 	}
-	return ""
+	return names
 }

@@ -8,6 +8,7 @@
 //	session.go  store -> client
 //	open.go     opens a store in this process
 //	serve.go    the daemon
+//	helper.go   called by mount(8), umount(8), mount.fuse3(8)
 //	the rest    one command or one thing a file
 package main
 
@@ -21,7 +22,7 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // the second signal kills
-	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	code := start(ctx, os.Args, os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)
 }

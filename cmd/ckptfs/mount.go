@@ -25,12 +25,16 @@ type mountConfig struct {
 	noPassthrough bool
 	noViews       bool
 	allowOther    bool
+	nonEmpty      bool
 
 	foreground bool
 	logFile    string
 	logFormat  string
 	logLevel   string
 	options    []string // -o, as given
+	kernel     []string // those of them that the kernel keeps, in order
+	sloppy     bool     // an option that nobody knows is no error
+	fake       bool     // everything but the mount
 }
 
 func (a *app) mountCmd() *cobra.Command {
@@ -49,7 +53,10 @@ With the right to do so (root, or CAP_SYS_ADMIN) reads and writes of files with 
 
 SIGTERM and SIGINT unmount, as soon as no file is open; the second detaches the mount at once.
 
-mount(8)'s way of giving options is understood: -o hot_size=10%,no_views,allow_other`,
+mount(8)'s way of giving options is understood, -o hot_size=10%,no_views,allow_other, and so is its way of calling:
+after ` + "`make install`" + ` a line of /etc/fstab mounts at boot,
+
+    /data/store  /mnt/ckpt  fuse.ckptfs  hot_size=10%,allow_other,_netdev  0  0`,
 		Args: func(cmd *cobra.Command, args []string) error { return wantArgs(cmd, args, 2) },
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := c.applyOptions(cmd.Flags()); err != nil {
@@ -71,11 +78,17 @@ mount(8)'s way of giving options is understood: -o hot_size=10%,no_views,allow_o
 	f.BoolVar(&c.noPassthrough, "no-passthrough", false, "serve every read and write through the daemon")
 	f.BoolVar(&c.noViews, "no-views", false, "do not show X.safetensors beside X.pt below runs/")
 	f.BoolVar(&c.allowOther, "allow-other", false, "let other users see the mount (unless root: user_allow_other in /etc/fuse.conf)")
+	f.BoolVar(&c.nonEmpty, "non-empty", false, "mount over a folder that holds something, which is then covered")
 	f.BoolVarP(&c.foreground, "foreground", "f", false, "stay in the foreground and log to standard error")
 	f.StringVar(&c.logFile, "log-file", "", "where the daemon logs (default STORE/log; with -f standard error)")
 	f.StringVar(&c.logFormat, "log-format", "text", "text or json")
 	f.StringVar(&c.logLevel, "log-level", "info", "debug, info, warn or error")
 	f.StringArrayVarP(&c.options, "options", "o", nil, "options as mount(8) gives them: name[=value],…")
+	f.BoolVar(&c.sloppy, "sloppy", false, "")
+	f.BoolVar(&c.fake, "fake", false, "")
+	for _, hidden := range []string{"sloppy", "fake"} { // mount(8)'s -s and -f
+		f.Lookup(hidden).Hidden = true
+	}
 	return cmd
 }
 
@@ -101,9 +114,7 @@ func (c *mountConfig) setPlaces(store, mountpoint string) error {
 	if c.store, err = filepath.Abs(store); err != nil {
 		return err
 	}
-	if resolved, err := filepath.EvalSymlinks(c.store); err == nil {
-		c.store = resolved
-	}
+	c.store = resolve(c.store)
 	if c.mountpoint, err = filepath.Abs(mountpoint); err != nil {
 		return err
 	}
@@ -119,6 +130,17 @@ func (c *mountConfig) setPlaces(store, mountpoint string) error {
 	return nil
 }
 
+// resolve is a path without symlinks, of which the last name need not exist yet.
+func resolve(path string) string {
+	if resolved, err := filepath.EvalSymlinks(path); err == nil {
+		return resolved
+	}
+	if dir, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
+		return filepath.Join(dir, filepath.Base(path))
+	}
+	return path
+}
+
 // mounted is what the daemon says once it is.
 type mounted struct {
 	Store      string `json:"store"`
@@ -132,10 +154,14 @@ type mounted struct {
 
 func (a *app) mount(ctx context.Context, c *mountConfig) error {
 	if pipe := readyPipe(); pipe != nil {
+		c.mountpoint = resolve(c.mountpoint) // it is no dead mount any more
 		return a.daemon(ctx, c, pipe)
 	}
 	if err := a.checkMount(ctx, c); err != nil {
 		return err
+	}
+	if c.fake {
+		return nil
 	}
 	if c.foreground {
 		return a.serve(ctx, c, a.sayMounted)

@@ -17,6 +17,7 @@ func parseMount(args ...string) (*cobra.Command, error) {
 		return cmd, err
 	}
 	c.options, _ = cmd.Flags().GetStringArray("options")
+	c.sloppy, _ = cmd.Flags().GetBool("sloppy")
 	return cmd, c.applyOptions(cmd.Flags())
 }
 
@@ -33,6 +34,9 @@ func TestMountOptions(t *testing.T) {
 			t.Errorf("%s is %s, want %s", flag, got, want)
 		}
 	}
+	if _, err := parseMount("-o", "speed=11", "--sloppy"); err != nil {
+		t.Errorf("--sloppy: %v", err)
+	}
 	for _, bad := range []string{"speed=11", "hot_size", "hot_size=much", "foreground", "ro"} {
 		if _, err := parseMount("-o", bad); err == nil || !strings.Contains(err.Error(), bad) {
 			t.Errorf("-o %s: %v", bad, err)
@@ -43,7 +47,7 @@ func TestMountOptions(t *testing.T) {
 func TestCheckMountpoint(t *testing.T) {
 	dir := realDir(t)
 	store := filepath.Join(dir, "store")
-	for _, d := range []string{"mnt", "taken", "full", "store/inside", "above"} {
+	for _, d := range []string{"mnt", "taken", "store/inside", "above"} {
 		if err := os.MkdirAll(filepath.Join(dir, d), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -56,13 +60,13 @@ func TestCheckMountpoint(t *testing.T) {
 		code             int
 	}{
 		{"mnt", "", exitOK},
-		{"full", "", exitOK},
-		{"missing", "does not exist: `mkdir -p ", exitFailure},
-		{"file", "is not a directory", exitFailure},
+		{"full", `"x" is in it`, exitMountpoint},
+		{"missing", "does not exist: `mkdir -p ", exitMountpoint},
+		{"file", "is not a directory", exitMountpoint},
 		{"taken", "/other/store is mounted there already", exitBusy},
-		{"store", "lies in the store", exitFailure},
-		{"store/inside", "lies in the store", exitFailure},
-		{".", "which would cover it", exitFailure},
+		{"store", "lies in the store", exitMountpoint},
+		{"store/inside", "lies in the store", exitMountpoint},
+		{".", "which would cover it", exitMountpoint},
 	} {
 		c := &mountConfig{}
 		if err := c.setPlaces(store, filepath.Join(dir, tc.mountpoint)); err != nil {
@@ -72,6 +76,13 @@ func TestCheckMountpoint(t *testing.T) {
 		if exitCode(err) != tc.code || err != nil && !strings.Contains(err.Error(), tc.says) {
 			t.Errorf("%s: %v (%d)", tc.mountpoint, err, exitCode(err))
 		}
+	}
+	c := &mountConfig{nonEmpty: true}
+	if err := c.setPlaces(store, dir+"/full"); err != nil {
+		t.Fatal(err)
+	}
+	if err := (&app{}).checkMountpoint(t.Context(), c, mounts); err != nil {
+		t.Errorf("--non-empty: %v", err)
 	}
 }
 
@@ -105,39 +116,16 @@ func TestCheckStore(t *testing.T) {
 }
 
 func TestCheckFUSE(t *testing.T) {
-	err := checkFUSE(filepath.Join(t.TempDir(), "fuse"))
-	if err == nil || !strings.Contains(err.Error(), "modprobe fuse") || !strings.Contains(err.Error(), "--device /dev/fuse") {
-		t.Errorf("%v", err)
+	dir := t.TempDir()
+	err := checkFUSE(filepath.Join(dir, "fuse"), "", false)
+	if exitCode(err) != exitNoFUSE || !strings.Contains(err.Error(), "modprobe fuse") || !strings.Contains(err.Error(), "--device /dev/fuse") {
+		t.Errorf("%v (%d)", err, exitCode(err))
 	}
-}
-
-func TestHolders(t *testing.T) {
-	proc := t.TempDir()
-	link := func(name, to string) {
-		t.Helper()
-		path := filepath.Join(proc, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
+	for conf, want := range map[string]bool{"": false, "#user_allow_other\n": false, "mount_max = 10\n user_allow_other\n": true} {
+		makeFile(t, dir+"/fuse.conf", conf)
+		if got := allowsOthers(dir + "/fuse.conf"); got != want {
+			t.Errorf("%q allows others: %v", conf, got)
 		}
-		if err := os.Symlink(to, path); err != nil {
-			t.Fatal(err)
-		}
-	}
-	makeFile(t, proc+"/10/comm", "bash\n")
-	link("10/cwd", "/mnt/ckpt/runs")
-	makeFile(t, proc+"/11/comm", "python3\n")
-	link("11/cwd", "/mnt/ckpt2")
-	link("11/fd/0", "/dev/null")
-	link("11/fd/3", "/mnt/ckpt/runs/a/model.pt")
-	makeFile(t, proc+"/12/comm", "reader\n")
-	makeFile(t, proc+"/12/maps", "7f00-7f01 r--p 00000000 00:2a 12   /mnt/ckpt/model.pt\n")
-	makeFile(t, proc+"/13/comm", "idle\n")
-	makeFile(t, proc+"/13/maps", "7f00-7f01 r--p 00000000 00:2a 12   /usr/lib/libc.so\n7f02-7f03 rw-p 0 00:00 0\n")
-	makeFile(t, proc+"/self/comm", "not a number\n")
-
-	got := strings.Join(holders(proc, "/mnt/ckpt"), ", ")
-	if want := "bash (10: cwd), python3 (11: open runs/a/model.pt), reader (12: mapped model.pt)"; got != want {
-		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }
 

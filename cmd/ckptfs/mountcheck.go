@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
 
 	"ckptfs/fs/control"
 	"ckptfs/fs/tree"
@@ -28,7 +31,7 @@ func (a *app) checkMount(ctx context.Context, c *mountConfig) error {
 	if err := checkStore(ctx, c, mounts); err != nil {
 		return err
 	}
-	return checkFUSE("/dev/fuse")
+	return checkFUSE("/dev/fuse", "/etc/fuse.conf", c.allowOther)
 }
 
 func (a *app) checkMountpoint(ctx context.Context, c *mountConfig, mounts []*mountinfo.Info) error {
@@ -52,28 +55,54 @@ func (a *app) checkMountpoint(ctx context.Context, c *mountConfig, mounts []*mou
 			return fmt.Errorf("read the list of mounts: %w", err)
 		}
 	}
+	unfit := func(format string, args ...any) error { return &exitError{exitMountpoint, fmt.Errorf(format, args...)} }
 	st, err := os.Stat(c.mountpoint)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("mountpoint %s does not exist: `mkdir -p %[1]s` makes it", c.mountpoint)
+		return unfit("mountpoint %s does not exist: `mkdir -p %[1]s` makes it", c.mountpoint)
 	case err != nil:
-		return fmt.Errorf("mountpoint: %w", err)
+		return unfit("mountpoint: %w", err)
 	case !st.IsDir():
-		return fmt.Errorf("mountpoint %s is not a directory", c.mountpoint)
+		return unfit("mountpoint %s is not a directory: give an empty one", c.mountpoint)
 	}
-	if resolved, err := filepath.EvalSymlinks(c.mountpoint); err == nil {
-		c.mountpoint = resolved
-	}
+	c.mountpoint = resolve(c.mountpoint)
 	if p := inMount(c.mountpoint, mounts); p != nil && p.mount.Mountpoint == c.mountpoint {
-		return &exitError{exitBusy, fmt.Errorf("%s: %s is mounted there already%s", c.mountpoint, p.store, by(ctx, p.store))}
+		return &exitError{exitBusy, fmt.Errorf("%s: %s is mounted there already%s; `ckptfs umount %[1]s` ends that", c.mountpoint, p.store, by(ctx, p.store))}
 	}
 	switch {
 	case within(c.mountpoint, c.store):
-		return fmt.Errorf("mountpoint %s lies in the store %s: give one outside", c.mountpoint, c.store)
+		return unfit("mountpoint %s lies in the store %s: give one outside", c.mountpoint, c.store)
 	case within(c.store, c.mountpoint):
-		return fmt.Errorf("the store %s lies below the mountpoint %s, which would cover it", c.store, c.mountpoint)
+		return unfit("the store %s lies below the mountpoint %s, which would cover it: give another mountpoint", c.store, c.mountpoint)
+	}
+	if os.Geteuid() != 0 && unix.Access(c.mountpoint, unix.W_OK) != nil {
+		return &exitError{exitNoFUSE, fmt.Errorf("mountpoint %s: user %d may not write there, and only root may mount on such: `chown %[2]d %[1]s`, or give another", c.mountpoint, os.Geteuid())}
+	}
+	if c.nonEmpty {
+		return nil
+	}
+	names, err := namesIn(c.mountpoint)
+	if err != nil {
+		return unfit("mountpoint: %w", err)
+	}
+	if len(names) > 0 {
+		return unfit("mountpoint %s is not empty, %q is in it and would be covered: move it away (a program may have written there while nothing was mounted), or give --non-empty", c.mountpoint, names[0])
 	}
 	return nil
+}
+
+// namesIn is one of the names in a folder, if there is one.
+func namesIn(dir string) ([]string, error) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	names, err := f.Readdirnames(1)
+	if err == io.EOF {
+		err = nil
+	}
+	return names, err
 }
 
 func checkStore(ctx context.Context, c *mountConfig, mounts []*mountinfo.Info) error {
@@ -88,6 +117,13 @@ func checkStore(ctx context.Context, c *mountConfig, mounts []*mountinfo.Info) e
 	if err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
+	if st.IsDir() && unix.Access(c.store, unix.R_OK|unix.W_OK|unix.X_OK) == unix.EACCES {
+		owner := ""
+		if sys, ok := st.Sys().(*syscall.Stat_t); ok {
+			owner = fmt.Sprintf("; it is user %d's, who can mount it, as can root", sys.Uid)
+		}
+		return &exitError{exitNoFUSE, fmt.Errorf("store %s: user %d may not use it%s", c.store, os.Geteuid(), owner)}
+	}
 	if !st.IsDir() {
 		return &exitError{exitNotStore, fmt.Errorf("store %s is not a directory", c.store)}
 	}
@@ -97,7 +133,7 @@ func checkStore(ctx context.Context, c *mountConfig, mounts []*mountinfo.Info) e
 			if who == "" { // its daemon is gone: the lock decides
 				continue
 			}
-			return &exitError{exitBusy, fmt.Errorf("store %s is mounted on %s already%s", c.store, m.Mountpoint, who)}
+			return &exitError{exitBusy, fmt.Errorf("store %s is mounted on %s already%s; `ckptfs umount %[2]s` ends that", c.store, m.Mountpoint, who)}
 		}
 	}
 	if _, err := tree.ReadFormat(c.store); err != nil && !errors.Is(err, tree.ErrNotStore) {
@@ -119,23 +155,55 @@ func by(ctx context.Context, store string) string {
 	return fmt.Sprintf(", by process %d", c.PID())
 }
 
-// checkFUSE says what is missing on this machine to mount at all.
-func checkFUSE(device string) error {
+// checkFUSE says what is missing on this machine, or to this user, to mount at all.
+func checkFUSE(device, conf string, allowOther bool) error {
+	cannot := func(format string, args ...any) error { return &exitError{exitNoFUSE, fmt.Errorf(format, args...)} }
 	f, err := os.OpenFile(device, os.O_RDWR, 0)
 	switch {
 	case err == nil:
 		f.Close()
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENODEV), errors.Is(err, syscall.ENXIO):
-		return fmt.Errorf("there is no %s: `modprobe fuse` loads the module; a container needs --device /dev/fuse --cap-add SYS_ADMIN (%w)", device, err)
+		return cannot("there is no %s: `modprobe fuse` loads the module; a container needs --device /dev/fuse --cap-add SYS_ADMIN (%w)", device, err)
 	case errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("%s may not be opened: a container needs --device /dev/fuse --cap-add SYS_ADMIN; elsewhere the device's mode is 0666 (%w)", device, err)
+		return cannot("%s may not be opened: a container needs --device /dev/fuse --cap-add SYS_ADMIN; elsewhere the device's mode is 0666 (%w)", device, err)
 	default:
-		return err
+		return cannot("%w", err)
 	}
-	if os.Geteuid() != 0 {
-		if _, err := exec.LookPath("fusermount3"); err != nil {
-			return fmt.Errorf("there is no fusermount3, which mounts for users other than root: install the package fuse3 (%w)", err)
-		}
+	if os.Geteuid() == 0 {
+		return nil
+	}
+	program, err := exec.LookPath("fusermount3")
+	if err != nil {
+		return cannot("there is no fusermount3, which mounts for users other than root: install the package fuse3 (%w)", err)
+	}
+	if st, err := os.Stat(program); err == nil && st.Mode()&fs.ModeSetuid == 0 {
+		return cannot("%s does not run as root, and so cannot mount: `chmod u+s %[1]s` as root (the package fuse3 does so)", program)
+	}
+	if allowOther && !allowsOthers(conf) {
+		return cannot("--allow-other is for root, unless %s has a line user_allow_other: add it as root, or mount without", conf)
 	}
 	return nil
+}
+
+// allowsOthers says whether fuse.conf lets users give their mounts to others.
+func allowsOthers(conf string) bool {
+	b, err := os.ReadFile(conf)
+	if err != nil {
+		return false
+	}
+	for line := range strings.Lines(string(b)) {
+		if strings.TrimSpace(line) == "user_allow_other" {
+			return true
+		}
+	}
+	return false
+}
+
+// mountRefused says what to do about a mount that the kernel or fusermount3 refused.
+func mountRefused(mountpoint string, err error) error {
+	err = fmt.Errorf("mount on %s: %w", mountpoint, err)
+	if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EACCES) || os.Geteuid() == 0 {
+		err = fmt.Errorf("%w (mounting needs CAP_SYS_ADMIN: a container needs --device /dev/fuse --cap-add SYS_ADMIN, and often --security-opt apparmor=unconfined)", err)
+	}
+	return &exitError{exitNoFUSE, err}
 }

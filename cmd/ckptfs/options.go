@@ -10,14 +10,31 @@ import (
 // settable are the flags that -o may name, with '_' or '-' between words.
 var settable = map[string]bool{
 	"hot-size": true, "cache-size": true, "pack-cpus": true, "no-passthrough": true, "no-views": true, "allow-other": true,
-	"log-file": true, "log-format": true, "log-level": true,
+	"non-empty": true, "log-file": true, "log-format": true, "log-level": true,
 }
 
-// ignored are mount(8)'s own words in an fstab line, and defaults that are so anyway.
+// spellings are other programs' words for flags of ours.
+var spellings = map[string]string{"nonempty": "non-empty"}
+
+// kernelWords are the options that the kernel, or fusermount3, keeps for a mount. Later ones go before earlier ones.
+var kernelWords = map[string]bool{
+	"suid": true, "nosuid": true, "dev": true, "nodev": true, "exec": true, "noexec": true, "atime": true, "noatime": true,
+	"diratime": true, "nodiratime": true, "relatime": true, "norelatime": true, "strictatime": true, "nostrictatime": true,
+	"sync": true, "async": true, "dirsync": true,
+}
+
+// ignored are the words of an fstab line that are for mount(8), systemd or nobody, and defaults that are so anyway.
 var ignored = map[string]bool{
-	"": true, "defaults": true, "rw": true, "auto": true, "noauto": true, "nofail": true, "_netdev": true, "user": true, "nouser": true,
-	"users": true, "nodev": true, "nosuid": true, "dev": true, "suid": true, "exec": true, "noatime": true, "relatime": true,
-	"default_permissions": true,
+	"": true, "defaults": true, "rw": true, "auto": true, "noauto": true, "nofail": true, "_netdev": true,
+	"user": true, "nouser": true, "users": true, "owner": true, "group": true, "silent": true, "loud": true,
+	"iversion": true, "noiversion": true, "mand": true, "nomand": true, "lazytime": true, "nolazytime": true,
+	"default_permissions": true, "fsname": true, "subtype": true, "blkdev": true,
+}
+
+// isIgnored says whether an option is for others: x-… is user space's own, X-… is so and is not kept.
+func isIgnored(name string) bool {
+	return ignored[name] || strings.HasPrefix(name, "x-") || strings.HasPrefix(name, "X-") || name == "comment" ||
+		name == "helper" || name == "uhelper"
 }
 
 // applyOptions sets the flags that -o names. A flag given by itself goes before.
@@ -27,12 +44,22 @@ func (c *mountConfig) applyOptions(flags *pflag.FlagSet) error {
 	for _, opt := range strings.Split(strings.Join(c.options, ","), ",") {
 		name, value, hasValue := strings.Cut(opt, "=")
 		flag := strings.ReplaceAll(name, "_", "-")
+		if own, ok := spellings[name]; ok {
+			flag = own
+		}
 		switch {
 		case settable[flag]:
-		case ignored[name], strings.HasPrefix(name, "x-"), strings.HasPrefix(name, "comment"):
+		case kernelWords[name] && !hasValue:
+			c.kernel = append(c.kernel, name)
+			continue
+		case isIgnored(name):
+			continue
+		case name == "remount":
+			return fmt.Errorf("-o remount: a mount's options cannot be changed while it is there; unmount it and mount it anew")
+		case c.sloppy:
 			continue
 		default:
-			return fmt.Errorf("-o %s: no such option", opt)
+			return fmt.Errorf("-o %s: no such option; `ckptfs mount --help` lists them", opt)
 		}
 		if given[flag] {
 			continue

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -21,6 +22,24 @@ type app struct {
 	args     []string // of the whole command line, without the program's name
 	json     bool
 	tty      bool // err is a terminal
+}
+
+// start executes the command line of a person or of mount(8), and returns the exit code that either expects. argv
+// begins with the name that the program was called by.
+func start(ctx context.Context, argv []string, out, errw io.Writer) int {
+	a := &app{err: errw}
+	h, err := asHelper(argv[0], argv[1:], a.root().Commands())
+	if err != nil {
+		fmt.Fprintf(errw, "%s: %v\n", filepath.Base(argv[0]), err)
+		return mountUsage
+	}
+	if h == nil {
+		return run(ctx, argv[1:], out, errw)
+	}
+	if !h.verbose {
+		out = io.Discard
+	}
+	return helperCode(run(ctx, h.args, out, errw))
 }
 
 // run executes one command line and returns the exit code.

@@ -26,6 +26,7 @@ func (a *app) serve(ctx context.Context, c *mountConfig, ready func(*mounted) er
 	}
 	log := newLogger(lw, c.logFormat, c.logLevel)
 	started := time.Now()
+	notify("STATUS=opening " + c.store)
 
 	hot, err := c.hotSize.of(filepath.Dir(c.store))
 	if err != nil {
@@ -77,15 +78,10 @@ func (a *app) serve(ctx context.Context, c *mountConfig, ready func(*mounted) er
 		FsName:        c.store,
 	})
 	if err != nil {
-		return fmt.Errorf("mount on %s: %w", c.mountpoint, err)
+		return mountRefused(c.mountpoint, err)
 	}
 	mode, reason := srv.Mode()
-	unmount := func(lazy bool) error {
-		if lazy {
-			return detach(c.mountpoint, true)
-		}
-		return asBusy(srv.Unmount())
-	}
+	unmount := func(lazy bool) error { return release(c.mountpoint, c.store, lazy) }
 	ctl, err := control.Serve(c.store, control.NewHandler(v, control.Mount{
 		Version: version, Store: c.store, Mountpoint: c.mountpoint, Mode: mode, ModeReason: reason,
 		PID: os.Getpid(), Started: started,
@@ -111,11 +107,14 @@ func (a *app) serve(ctx context.Context, c *mountConfig, ready func(*mounted) er
 	if err == nil {
 		err = ready(m)
 	}
-	if err != nil {
+	if err == nil {
+		notify("READY=1", "STATUS="+c.store+" on "+c.mountpoint+", "+mode)
+	} else {
 		err = errors.Join(err, unmount(true))
 	}
 
 	srv.Wait()
+	notify("STOPPING=1", "STATUS=closing "+c.store)
 	log.Info("unmounted", "mountpoint", c.mountpoint)
 	grace, cancel := context.WithTimeout(closing, 5*time.Second)
 	defer cancel()

@@ -5,34 +5,55 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"ckptfs/fs/control"
 )
 
+// umountConfig is the umount command's line.
+type umountConfig struct {
+	noWait, lazy, force bool
+	timeout             time.Duration // 0: as long as it takes, but for a mount that is in use
+}
+
+// forceGrace is how long a daemon whose mount was taken away may take to close the store before --force kills it.
+const forceGrace = 30 * time.Second
+
 func (a *app) umountCmd() *cobra.Command {
-	var noWait, lazy bool
+	var c umountConfig
 	cmd := &cobra.Command{
 		Use:     "umount [flags] MOUNTPOINT|STORE",
 		Aliases: []string{"unmount"},
 		Short:   "Pack what waits, unmount, wait until the store is closed",
 		Long: `Waits until everything is packed, with a progress bar on a terminal, unmounts, and returns when the daemon has closed
-the store. A mount that is in use stays (exit code 4); who uses it is printed as far as it can be known. A mount whose
-daemon is gone is cleared.`,
+the store. A mount that is in use stays (exit code 4), and who uses it is said: process, command, and what it has open,
+in all mount namespaces as far as it can be known. Interrupted at any point before the mount is gone, it leaves it as it
+was, working. A mount whose daemon is gone is cleared.
+
+--timeout bounds the whole, and until then a mount in use is tried again. --lazy takes the mount out of the tree at once
+and lets those who use it go on. --force takes it from them: their reads and writes fail from then on; a daemon that
+does not end is killed. What they had closed is safe.`,
 		Args: onePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.umount(cmd.Context(), args[0], noWait, lazy)
+			if c.lazy && c.force || c.timeout < 0 {
+				return &usageError{msg: "--lazy and --force are two ways, and --timeout is a time such as 30s", cmd: cmd}
+			}
+			return a.umount(cmd.Context(), args[0], &c)
 		},
 	}
-	cmd.Flags().BoolVar(&noWait, "no-wait", false, "do not wait for the packing: the next mount goes on with it")
-	cmd.Flags().BoolVar(&lazy, "lazy", false, "detach at once; the daemon ends when the last open file is closed, which is not waited for")
+	cmd.Flags().BoolVar(&c.noWait, "no-wait", false, "do not wait for the packing: the next mount goes on with it")
+	cmd.Flags().BoolVar(&c.lazy, "lazy", false, "detach at once; the daemon ends when the last open file is closed, which is not waited for")
+	cmd.Flags().BoolVar(&c.force, "force", false, "take the mount away from those who use it; no packing")
+	cmd.Flags().DurationVar(&c.timeout, "timeout", 0, "give up after so long, such as 30s, 5m; until then a mount in use is tried again")
 	return cmd
 }
 
-func (a *app) umount(ctx context.Context, arg string, noWait, lazy bool) error {
+func (a *app) umount(ctx context.Context, arg string, c *umountConfig) error {
 	p, err := find(arg)
 	if err != nil {
 		return err
@@ -44,44 +65,159 @@ func (a *app) umount(ctx context.Context, arg string, noWait, lazy bool) error {
 			return &exitError{exitUsage, fmt.Errorf("%s is a bind mount of a part of %s: umount(8) undoes it", mountpoint, p.store)}
 		}
 	}
+	if mountpoint == "" {
+		mountpoint = mountpointOf(p.store)
+	}
 	if p.path != "" {
 		return &exitError{exitUsage, fmt.Errorf("%s is inside: name the mountpoint or the store itself", arg)}
 	}
+	if wd, err := os.Readlink("/proc/self/cwd"); err == nil && mountpoint != "" && within(wd, mountpoint) {
+		_ = os.Chdir("/") // this process must not be the one that is in the way
+	}
 
-	c, err := control.Dial(ctx, p.store)
-	if errors.Is(err, control.ErrNoDaemon) || err != nil && lazy && mountpoint != "" {
-		return a.clear(p, mountpoint, lazy)
+	if c.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, c.timeout, errTimeout)
+		defer cancel()
+	}
+	cl, err := control.Dial(ctx, p.store)
+	if errors.Is(err, control.ErrNoDaemon) || err != nil && (c.lazy || c.force) && mountpoint != "" {
+		return a.clear(p, mountpoint, c.lazy)
 	}
 	if err != nil {
 		return err
 	}
-	defer c.Close()
-	if mountpoint == "" {
-		st, err := c.Status(ctx)
+	defer cl.Close()
+	if mountpoint == "" { // it is in another container, or this is another user
+		st, err := cl.Status(ctx)
 		if err != nil {
-			return err
+			return late(ctx, err, "the daemon of "+p.store+" does not answer", device{})
 		}
 		mountpoint = st.Mountpoint
 	}
-	if !noWait && !lazy {
+	end := watch(p.store, cl.PID())
+	defer end.close()
+	dev, _ := deviceOf(mountpoint)
+	if c.force {
+		cl.Close() // the daemon would wait for it
+		return a.forceUnmount(ctx, p.store, mountpoint, end)
+	}
+	if !c.noWait && !c.lazy {
 		update, done := a.progress("packing")
-		err := c.Sync(ctx, update)
+		err := cl.Sync(ctx, update)
 		done()
 		if err != nil {
-			return fmt.Errorf("not unmounted, for not everything is packed (--no-wait unmounts all the same): %w", err)
+			return late(ctx, err, mountpoint+" not unmounted, for not everything is packed (--no-wait unmounts all the same)", dev)
 		}
 	}
-	end := watch(p.store, c.PID())
-	defer end.close()
-	if err := c.Unmount(ctx, lazy); err != nil {
-		return inUse(ctx, c, mountpoint, err)
+	if err := a.tryUnmount(ctx, cl, mountpoint, dev, c); err != nil {
+		return err
 	}
-	if !lazy {
-		if err := end.wait(ctx); err != nil {
+	if !c.lazy {
+		if err := a.awaitEnd(ctx, end, mountpoint, dev); err != nil {
 			return err
 		}
 	}
-	return a.sayUnmounted(p.store, mountpoint, lazy, "")
+	return a.sayUnmounted(p.store, mountpoint, c.lazy, "")
+}
+
+var errTimeout = errors.New("the time of --timeout is over")
+
+// late makes of an error that is only that time ran out one that says who is in the way, if anybody is.
+func late(ctx context.Context, err error, what string, dev device) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(context.Cause(ctx), errTimeout):
+		msg := what + ": " + errTimeout.Error()
+		if who := users(dev); who != "" {
+			msg += "; in use by " + who
+		}
+		return &control.Error{Code: control.CodeBusy, Errno: "EBUSY", Message: msg}
+	case ctx.Err() != nil:
+		return err
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+// tryUnmount asks the daemon to unmount: once, or until --timeout.
+func (a *app) tryUnmount(ctx context.Context, cl *control.Client, mountpoint string, dev device, c *umountConfig) error {
+	told := false
+	for {
+		err := cl.Unmount(ctx, c.lazy)
+		if err != nil && ctx.Err() != nil {
+			return late(ctx, err, mountpoint+" not unmounted", dev)
+		}
+		if !errors.Is(err, syscall.EBUSY) {
+			return err
+		}
+		busy := inUse(ctx, cl, mountpoint, dev)
+		if c.timeout == 0 {
+			return busy
+		}
+		if !told {
+			told = true
+			fmt.Fprintf(a.err, "ckptfs: %s; trying on for %v\n", printable(busy.Error()), c.timeout)
+		}
+		select {
+		case <-time.After(200 * time.Millisecond):
+		case <-ctx.Done():
+			if errors.Is(context.Cause(ctx), errTimeout) {
+				return busy
+			}
+			return ctx.Err()
+		}
+	}
+}
+
+// awaitEnd waits for the daemon, and says why it takes long when that is known: the mount lives on in another
+// container.
+func (a *app) awaitEnd(ctx context.Context, end *ending, mountpoint string, dev device) error {
+	quick, cancel := context.WithTimeout(ctx, 3*time.Second)
+	err := end.wait(quick)
+	cancel()
+	if err == nil || !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
+		return late(ctx, err, mountpoint+" is unmounted, and its daemon has not closed the store yet", device{})
+	}
+	who := elsewhere("/proc", dev)
+	if len(who) > 0 {
+		fmt.Fprintf(a.err, "ckptfs: %s is unmounted here, and still mounted elsewhere, by %s: the daemon serves on until that ends\n",
+			printable(mountpoint), strings.Join(who, ", "))
+	}
+	if err := end.wait(ctx); err != nil {
+		what := mountpoint + " is unmounted, and its daemon has not closed the store yet"
+		if len(who) > 0 {
+			what = mountpoint + " is unmounted here, and still mounted by " + strings.Join(who, ", ")
+		}
+		return late(ctx, err, what, device{})
+	}
+	return nil
+}
+
+// forceUnmount takes the mount away whoever uses it, and ends the daemon.
+func (a *app) forceUnmount(ctx context.Context, store, mountpoint string, end *ending) error {
+	if err := abort(mountpoint); err != nil {
+		return err
+	}
+	_ = end.signal(syscall.SIGTERM)
+	grace, cancel := context.WithTimeout(ctx, forceGrace)
+	defer cancel()
+	note := "taken from those who used it"
+	if err := end.wait(grace); err != nil {
+		if ctx.Err() != nil && !errors.Is(context.Cause(ctx), errTimeout) {
+			return ctx.Err()
+		}
+		if err := end.signal(syscall.SIGKILL); err != nil {
+			return fmt.Errorf("%s is detached, but its daemon does not end: %w", mountpoint, err)
+		}
+		note = "its daemon did not end, and was killed"
+		dead, cancel := context.WithTimeout(context.WithoutCancel(ctx), forceGrace)
+		defer cancel()
+		if err := end.wait(dead); err != nil {
+			return fmt.Errorf("%s is detached, but its daemon does not die: %w", mountpoint, err)
+		}
+	}
+	return a.sayUnmounted(store, mountpoint, false, note)
 }
 
 // clear unmounts what no daemon answers for.
@@ -110,23 +246,29 @@ func (a *app) sayUnmounted(store, mountpoint string, lazy bool, note string) err
 	})
 }
 
-// inUse adds to a refusal who is in the way.
-func inUse(ctx context.Context, c *control.Client, mountpoint string, err error) error {
-	if !errors.Is(err, syscall.EBUSY) {
-		return err
-	}
+// inUse is EBUSY, with who is in the way.
+func inUse(ctx context.Context, c *control.Client, mountpoint string, dev device) error {
 	msg := fmt.Sprintf("%s is in use", mountpoint)
-	if st, serr := c.Status(ctx); serr == nil && st.OpenFiles > 0 {
+	if st, err := c.Status(ctx); err == nil && st.OpenFiles > 0 {
 		msg += ", with " + plural(int64(st.OpenFiles), "open file")
 	}
-	if who := holders("/proc", mountpoint); len(who) > 0 {
-		const most = 5
-		more := ""
-		if len(who) > most {
-			more = fmt.Sprintf(" and %d more", len(who)-most)
-			who = who[:most]
-		}
-		msg += ", by " + strings.Join(who, ", ") + more
+	if who := users(dev); who != "" {
+		msg += ", by " + who
 	}
-	return &control.Error{Code: control.CodeBusy, Errno: "EBUSY", Message: msg + "; --lazy detaches it all the same"}
+	return &control.Error{Code: control.CodeBusy, Errno: "EBUSY", Message: msg + "; --lazy detaches it all the same, --timeout waits for them"}
+}
+
+// users lists those who are in the way, in words; "" when nobody is seen.
+func users(dev device) string {
+	if dev == (device{}) {
+		return ""
+	}
+	who := holders("/proc", dev)
+	const most = 5
+	more := ""
+	if len(who) > most {
+		more = fmt.Sprintf(" and %d more", len(who)-most)
+		who = who[:most]
+	}
+	return strings.Join(who, ", ") + more
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -32,6 +33,14 @@ func (e *ending) close() {
 	if e.pidfd >= 0 {
 		unix.Close(e.pidfd)
 	}
+}
+
+// signal sends a signal to the daemon, and to no other process that may have got its number.
+func (e *ending) signal(s syscall.Signal) error {
+	if e.pidfd < 0 {
+		return errors.New("it runs where it cannot be seen from here, in another container")
+	}
+	return unix.PidfdSendSignal(e.pidfd, s, nil, 0)
 }
 
 // wait returns once the daemon has ended, and with it the store's lock. Of a daemon that cannot be seen it is the

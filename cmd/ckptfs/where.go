@@ -80,6 +80,20 @@ func inMount(abs string, mounts []*mountinfo.Info) *place {
 	return &place{store: top.Source, mount: top, path: strings.TrimPrefix(inside, "/")}
 }
 
+// mountpointOf is where this process sees a store mounted, "" if nowhere. It asks nobody.
+func mountpointOf(store string) string {
+	mounts, err := mountinfo.GetMounts(nil)
+	if err != nil {
+		return ""
+	}
+	for _, m := range mounts {
+		if m.FSType == fsType && m.Source == store && m.Root == "/" {
+			return m.Mountpoint
+		}
+	}
+	return ""
+}
+
 // inStore is the place of an absolute path in a store's folder: the folder itself, or a name below its tree. nil when
 // there is no store up to the root.
 func inStore(abs string) (*place, error) {

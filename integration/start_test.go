@@ -1,0 +1,422 @@
+package integration
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"ckptfs/integration/daemon"
+)
+
+// More exit codes, see control_test.go.
+const (
+	exitMountpoint  = 8
+	exitNoFUSE      = 9
+	exitInterrupted = 130
+)
+
+func needRoot(t *testing.T, why string) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skipf("needs root: %s", why)
+	}
+}
+
+// process is a program that runs beside the test.
+type process struct {
+	*exec.Cmd
+	t     *testing.T
+	mu    sync.Mutex
+	said  bytes.Buffer
+	ended chan struct{}
+	err   error
+}
+
+func (p *process) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.said.Write(b)
+}
+
+func (p *process) text() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.said.String()
+}
+
+// begin starts a program, and kills it when the test is over.
+func begin(t *testing.T, dir, name string, args ...string) *process {
+	t.Helper()
+	p := &process{Cmd: exec.Command(name, args...), t: t, ended: make(chan struct{})}
+	p.Stdout, p.Stderr, p.Dir = p, p, dir
+	p.WaitDelay = time.Second
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		p.err = p.Wait()
+		close(p.ended)
+	}()
+	t.Cleanup(p.kill)
+	return p
+}
+
+func (p *process) kill() {
+	_ = p.Process.Kill()
+	<-p.ended
+}
+
+// awaits returns once the program has said so.
+func (p *process) awaits(what string) {
+	p.t.Helper()
+	err := daemon.Until("", func() bool { return strings.Contains(p.text(), what) })
+	if err != nil {
+		p.t.Fatalf("%v never said %q, but: %s", p.Args, what, p.text())
+	}
+}
+
+// code is the exit status of the program, once it has ended.
+func (p *process) code() int {
+	p.t.Helper()
+	select {
+	case <-p.ended:
+	case <-time.After(daemon.Patience):
+		p.t.Fatalf("%v does not end; it said: %s", p.Args, p.text())
+	}
+	var exit *exec.ExitError
+	if errors.As(p.err, &exit) {
+		return exit.ExitCode()
+	}
+	return 0
+}
+
+// alone is shell that, in a new mount namespace, lets go of the mounts of all other tests, which would live on in it. $dir
+// is kept.
+const alone = `mount --make-rprivate /
+sed -n 's/^[^ ]* [^ ]* [^ ]* [^ ]* \([^ ]*\) .* - fuse.ckptfs .*/\1/p' /proc/self/mountinfo | while read -r other; do
+    [ "$other" = "${dir:-}" ] || umount -i -l "$(printf %b "$other")" || true
+done`
+
+// TestMountHelpers mounts as mount(8), an fstab and mount.fuse3 do, and unmounts as umount(8) does, with the files that
+// scripts/install puts where they look; in a mount namespace of its own, where those are the only ones to see it.
+func TestMountHelpers(t *testing.T) {
+	t.Parallel()
+	needRoot(t, "lays an overlay over /sbin")
+	m := prepare(t, t.TempDir())
+	script := `set -eu
+work=$1 bin=$2 store=$3 dir=$4
+` + alone + `
+sbin=$(readlink -f /sbin)
+mkdir -p /run/mount; mount -t tmpfs none /run/mount
+mkdir "$work/ov"; mount -t tmpfs none "$work/ov"; mkdir "$work/ov/up" "$work/ov/work"
+mount -t overlay overlay -o "lowerdir=$sbin,upperdir=$work/ov/up,workdir=$work/ov/work" "$sbin" || { echo no overlay here; exit 77; }
+CKPTFS="$bin" PREFIX="$work/usr" ../scripts/install
+unmounted() { umount "$@" "$dir"; ! mountpoint -q "$dir"; }
+ended() { until "$bin" stats --json "$store" >/dev/null 2>&1; do sleep 0.05; done; }
+
+# With uhelper, umount has waited until the store is free.
+mount -t fuse.ckptfs -o hot_size=1G,no_views,noatime,x-systemd.automount,_netdev,uhelper=ckptfs "$store" "$dir"
+echo one >"$dir/one"
+unmounted; "$bin" stats --json "$store" >/dev/null
+echo "$store $dir fuse.ckptfs hot_size=10%,nofail 0 0" >"$work/fstab"
+mount -T "$work/fstab" "$dir"
+grep -q one "$dir/one"
+unmounted; ended
+mount -t ckptfs "$store" "$dir"
+unmounted -l; ended
+PATH="$work/usr/bin:$PATH" mount.fuse3 "ckptfs#$store" "$dir" -o rw,log_level=debug
+grep -q one "$dir/one"
+unmounted; ended
+if mount -t fuse.ckptfs -o speed=11 "$store" "$dir" 2>"$work/err"; then exit 1; fi
+grep -q speed=11 "$work/err"
+mount -s -t fuse.ckptfs -o speed=11 "$store" "$dir"
+rc=0; mount -t fuse.ckptfs "$store" "$dir" 2>"$work/err" || rc=$?
+[ $rc = 32 ]; grep -q "already" "$work/err"
+unmounted; ended
+CKPTFS="$bin" PREFIX="$work/usr" ../scripts/install --uninstall
+[ ! -e "$sbin/mount.fuse.ckptfs" ]; [ -z "$(find "$work/usr" -type f)" ]
+echo all is well`
+	cmd := exec.Command("unshare", "--mount", "sh", "-c", script, "sh", t.TempDir(), m.Bin, m.Store, m.Dir)
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.ExitCode() == 77 {
+		t.Skipf("overlayfs cannot be mounted here: %s", out)
+	}
+	if err != nil || !strings.HasSuffix(strings.TrimSpace(string(out)), "all is well") {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+func TestSystemdUnit(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("systemd-analyze"); err != nil {
+		t.Skip("no systemd-analyze here")
+	}
+	unit, err := os.ReadFile("../scripts/ckptfs@.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	unit = bytes.ReplaceAll(unit, []byte("/usr/local/bin/ckptfs"), []byte("/bin/true")) // it has to be there
+	path := filepath.Join(t.TempDir(), "ckptfs@data.service")
+	if err := os.WriteFile(path, unit, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command("systemd-analyze", "verify", "--man=no", path).CombinedOutput()
+	if err != nil || len(bytes.TrimSpace(out)) > 0 {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// TestServiceNotification: the service manager is told when the mount is there, and when it goes.
+func TestServiceNotification(t *testing.T) {
+	t.Parallel()
+	m := prepare(t, t.TempDir())
+	path := filepath.Join(t.TempDir(), "notify")
+	c, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	m.must(err)
+	defer c.Close()
+	m.must(c.SetReadDeadline(time.Now().Add(daemon.Patience)))
+	p := begin(t, "/", "env", "NOTIFY_SOCKET="+path, m.Bin, "mount", "-f", m.Store, m.Dir)
+	next := func(want string) {
+		t.Helper()
+		b := make([]byte, 1000)
+		for {
+			n, err := c.Read(b)
+			if err != nil {
+				t.Fatalf("waiting for %s: %v; the daemon says: %s", want, err, p.text())
+			}
+			if strings.HasPrefix(string(b[:n]), want+"\n") {
+				return
+			}
+		}
+	}
+	next("READY=1")
+	if !m.Mounted() {
+		t.Error("it says that it is ready, and nothing is mounted")
+	}
+	m.cli("umount", m.Dir)
+	next("STOPPING=1")
+	if code := p.code(); code != 0 {
+		t.Errorf("exit status %d: %s", code, p.text())
+	}
+}
+
+// TestUmountSaysWho: a refusal names the processes in the way.
+func TestUmountSaysWho(t *testing.T) {
+	t.Parallel()
+	m := newMount(t)
+	m.write("runs/a/model.pt", noise(1, mib))
+	m.write("lib.bin", noise(2, mib))
+	reader := begin(t, "/", "sh", "-c", "exec 3<"+m.path("runs/a/model.pt")+"; echo there; exec sleep 600")
+	reader.awaits("there")
+	inside := begin(t, m.path("runs"), "sh", "-c", "echo there; exec sleep 600")
+	inside.awaits("there")
+	said, code := m.cliFails("umount", m.Dir)
+	if code != exitBusy {
+		t.Errorf("exit status %d", code)
+	}
+	wantSaid(t, said, m.Dir, "in use",
+		fmt.Sprintf("sleep (%d: open runs/a/model.pt)", reader.Process.Pid),
+		fmt.Sprintf("sleep (%d: cwd runs)", inside.Process.Pid))
+	reader.kill()
+	inside.kill()
+
+	// A mapping without a descriptor.
+	f, err := os.Open(m.path("lib.bin"))
+	m.must(err)
+	mapped, err := syscall.Mmap(int(f.Fd()), 0, mib, syscall.PROT_READ, syscall.MAP_SHARED)
+	m.must(err)
+	m.must(f.Close())
+	said, _ = m.cliFails("umount", m.Dir)
+	wantSaid(t, said, fmt.Sprintf("(%d: mapped lib.bin)", os.Getpid()))
+	m.must(syscall.Munmap(mapped))
+
+	// From within: the command itself is not in the way.
+	p := begin(t, m.Dir, m.Bin, "umount", ".")
+	if code := p.code(); code != 0 {
+		t.Errorf("umount . from the mount's root: exit status %d: %s", code, p.text())
+	}
+}
+
+// TestUmountTimeout: until the time is over a mount in use is tried again, and Ctrl-C leaves it as it is.
+func TestUmountTimeout(t *testing.T) {
+	t.Parallel()
+	m := newMount(t)
+	m.write("x", noise(1, mib))
+	f, err := os.Open(m.path("x"))
+	m.must(err)
+	defer f.Close()
+	said, code := m.cliFails("umount", "--timeout", "300ms", m.Dir)
+	if code != exitBusy {
+		t.Errorf("exit status %d", code)
+	}
+	wantSaid(t, said, "in use", "open x")
+
+	p := begin(t, "/", m.Bin, "umount", "--timeout", "10m", m.Dir)
+	p.awaits("trying on")
+	m.must(p.Process.Signal(os.Interrupt))
+	if code := p.code(); code != exitInterrupted {
+		t.Errorf("interrupted: exit status %d: %s", code, p.text())
+	}
+	m.want("x", noise(1, mib))
+	m.write("y", []byte("y"))
+	m.sync()
+
+	p = begin(t, "/", m.Bin, "umount", "--timeout", "10m", m.Dir)
+	p.awaits("trying on")
+	m.must(f.Close())
+	if code := p.code(); code != 0 {
+		t.Errorf("exit status %d: %s", code, p.text())
+	}
+	if m.Mounted() || len(m.PIDs()) > 0 {
+		t.Error("still there")
+	}
+}
+
+// TestUmountForce takes a mount from those who use it, and a daemon that hangs with it.
+func TestUmountForce(t *testing.T) {
+	t.Parallel()
+	m := newMount(t)
+	m.write("x", noise(1, mib))
+	m.sync()
+	f, err := os.Open(m.path("x"))
+	m.must(err)
+	defer f.Close()
+	m.cli("umount", "--force", m.Dir)
+	if m.Mounted() || len(m.PIDs()) > 0 {
+		t.Fatal("still there")
+	}
+	m.must(m.Start())
+	m.want("x", noise(1, mib))
+
+	m.write("y", noise(2, mib))
+	m.must(syscall.Kill(m.PIDs()[0], syscall.SIGSTOP))
+	m.cli("umount", "--force", "--timeout", "1s", m.Dir)
+	if m.Mounted() || len(m.PIDs()) > 0 {
+		t.Fatal("still there")
+	}
+	m.must(m.Start())
+	m.want("x", noise(1, mib))
+	m.want("y", noise(2, mib))
+	if _, code := m.cliFails("umount", "--force", "--lazy", m.Dir); code != exitUsage {
+		t.Errorf("--force --lazy: exit status %d", code)
+	}
+}
+
+// TestUmountLazy: who has a file open keeps it, and the daemon ends with the last one.
+func TestUmountLazy(t *testing.T) {
+	t.Parallel()
+	m := newMount(t)
+	m.write("x", noise(1, mib))
+	m.evict("x")
+	f, err := os.Open(m.path("x"))
+	m.must(err)
+	defer f.Close()
+	m.cli("umount", "--lazy", m.Dir)
+	if m.Mounted() {
+		t.Error("still mounted")
+	}
+	got := make([]byte, mib)
+	if _, err := f.ReadAt(got, 0); err != nil || !bytes.Equal(got, noise(1, mib)) {
+		t.Errorf("an open file after umount --lazy: %v", err)
+	}
+	if len(m.PIDs()) != 1 {
+		t.Errorf("daemons: %v", m.PIDs())
+	}
+	m.must(f.Close())
+	m.must(daemon.Until("the daemon to end with the last file", func() bool { return len(m.PIDs()) == 0 }))
+}
+
+// TestMountedElsewhere: another container keeps its copy of the mount, and umount says so instead of hanging.
+func TestMountedElsewhere(t *testing.T) {
+	t.Parallel()
+	needRoot(t, "makes a mount namespace")
+	m := newMount(t)
+	m.write("x", noise(1, mib))
+	other := begin(t, "/", "unshare", "--mount", "sh", "-c", "dir=$1\n"+alone+"\necho there; exec sleep 600", "sh", m.Dir)
+	other.awaits("there")
+	p := begin(t, "/", m.Bin, "umount", m.Dir)
+	p.awaits("still mounted elsewhere")
+	wantSaid(t, p.text(), m.Dir, fmt.Sprintf("sleep (%d)", other.Process.Pid))
+	m.must(p.Process.Signal(os.Interrupt))
+	if code := p.code(); code != exitInterrupted {
+		t.Errorf("exit status %d: %s", code, p.text())
+	}
+	if m.Mounted() {
+		t.Error("still mounted here")
+	}
+	said, code := m.cliFails("mount", m.Store, m.Dir)
+	if code != exitBusy {
+		t.Errorf("mounted while the other daemon has the store: exit status %d", code)
+	}
+	host, _ := os.Hostname()
+	wantSaid(t, said, m.Store, "in use by process", fmt.Sprint(m.PIDs()[0]), host, "since")
+	other.kill()
+	m.must(daemon.Until("the daemon to end with the last mount", func() bool { return len(m.PIDs()) == 0 }))
+	m.must(m.Start())
+	m.want("x", noise(1, mib))
+}
+
+// TestNoMountpoint: each reason why a folder cannot be mounted on has its words and its exit code.
+func TestNoMountpoint(t *testing.T) {
+	t.Parallel()
+	m := newMount(t)
+	dir := t.TempDir()
+	for _, d := range []string{"full/x", "above/store", "empty", "unused"} {
+		m.must(os.MkdirAll(filepath.Join(dir, d), 0o755))
+	}
+	m.must(os.WriteFile(filepath.Join(dir, "file"), nil, 0o644))
+	m.must(os.Symlink("empty", filepath.Join(dir, "link")))
+	fresh := filepath.Join(dir, "fresh")
+	for _, c := range []struct {
+		store, dir string
+		code       int
+		words      []string
+	}{
+		{fresh, "full", exitMountpoint, []string{"not empty", `"x"`, "--non-empty"}},
+		{fresh, "file", exitMountpoint, []string{"not a directory"}},
+		{fresh, "none", exitMountpoint, []string{"does not exist", "mkdir -p"}},
+		{m.Store, "unused", exitBusy, []string{m.Dir, "already", fmt.Sprintf("process %d", m.PIDs()[0])}},
+		{fresh, m.Dir, exitBusy, []string{m.Store, "already", fmt.Sprintf("process %d", m.PIDs()[0])}},
+		{filepath.Join(dir, "above/store"), "above", exitMountpoint, []string{"would cover"}},
+		{filepath.Join(dir, "above/store"), "above/store", exitMountpoint, []string{"lies in the store"}},
+		{filepath.Join(dir, "none/store"), "empty", exitNotStore, []string{"there is no folder"}},
+		{filepath.Join(dir, "file"), "empty", exitNotStore, []string{"not a directory"}},
+	} {
+		at := c.dir
+		if !filepath.IsAbs(at) {
+			at = filepath.Join(dir, at)
+		}
+		said, code := m.cliFails("mount", c.store, at)
+		if code != c.code {
+			t.Errorf("%s on %s: exit status %d, want %d: %s", c.store, c.dir, code, c.code, said)
+		}
+		wantSaid(t, said, c.words...)
+	}
+	if _, err := os.Stat(fresh); err == nil {
+		t.Error("a mount that was refused made a store")
+	}
+	second := prepare(t, t.TempDir(), "--non-empty")
+	m.must(os.WriteFile(filepath.Join(second.Dir, "covered"), nil, 0o644))
+	m.must(second.Start())
+	second.wantNames("")
+	m.must(second.Stop())
+	m.must(os.Remove(second.Dir + "/covered"))
+	m.must(os.Remove(second.Dir))
+	m.must(os.Symlink(filepath.Join(dir, "empty"), second.Dir)) // a mountpoint by a symlink
+	m.must(second.Start())
+	if where := second.status().Mountpoint; where != filepath.Join(dir, "empty") {
+		t.Errorf("mounted on %q", where)
+	}
+	second.write("x", []byte("x"))
+	m.cli("umount", filepath.Join(dir, "empty"))
+}
