@@ -45,6 +45,7 @@ var layers = []struct {
 	{"formats/torchzip", []string{"formats", "formats/pickle", "formats/zipdir"}},
 	{"formats/npy", []string{"formats", "formats/zipdir"}},
 	{"formats/archive", []string{"formats", "formats/zipdir"}},
+	{"formats/canonical", []string{"formats"}},
 	{"formats/detect", []string{"formats", "formats/archive", "formats/npy", "formats/safetensors", "formats/torchzip"}},
 	{"index/manifest", []string{"cas", "formats"}},
 	{"index", []string{"cas", "index/manifest"}},

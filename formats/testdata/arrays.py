@@ -5,15 +5,19 @@
 
   numpy/*            np.save, np.savez, np.savez_compressed
   archive/*          tarfile and zipfile over files of other formats
+  same/*             one set of tensors in several formats and orders
+  ids.json           the artifact ids of these and of a large tensor, by an implementation of its own
   truth_arrays.json  what lies in each file, as in truth.json
 
 All files are deterministic.
 """
 
+import base64
 import hashlib
 import io
 import json
 import os
+import struct
 import sys
 import tarfile
 import zipfile
@@ -116,9 +120,98 @@ def archive_files():
     write("archive/text.zip", zipped({"readme.txt": b"x" * 100}), {})
 
 
+def multihash(digest):
+    return "b" + base64.b32encode(b"\x12\x20" + digest).decode().lower().rstrip("=")
+
+
+def tree(stream):
+    """The root over leaves of 4 MiB, halved while more than 512 KiB and there are fewer than 4096."""
+    leaf = 4 << 20
+    while leaf > 512 << 10 and -(-len(stream) // leaf) < 4096:
+        leaf //= 2
+    level = [hashlib.sha256(stream[i:i + leaf]).digest() for i in range(0, len(stream), leaf)]
+    while len(level) > 1:
+        level = [hashlib.sha256(b"".join(level[i:i + 2])).digest() if i + 1 < len(level) else level[i]
+                 for i in range(0, len(level), 2)]
+    return level[0] if level else hashlib.sha256(b"").digest()
+
+
+def artifact_id(views):
+    """views: name -> (key of the storage, its bytes, shape, strides, dtype, storage offset in bytes)."""
+    index, placed, stream = {}, {}, b""
+    for name in sorted(views, key=lambda n: n.encode()):
+        key, raw, shape, stride, dtype, offset = views[name]
+        if 0 in shape:
+            index[name] = [len(stream), 0, shape, stride, dtype, 0]
+            continue
+        if key not in placed:
+            stream += b"\0" * (-len(stream) % 8)
+            placed[key] = len(stream)
+            stream += raw
+        index[name] = [placed[key], len(raw), shape, stride, dtype, offset]
+    text = json.dumps(index, ensure_ascii=False, separators=(",", ":"))
+    return "mi2:%s:%s" % (multihash(hashlib.sha256(text.encode()).digest()), multihash(tree(stream))), text
+
+
+def row_major(shape):
+    out, n = [], 1
+    for d in reversed(shape):
+        out.insert(0, n)
+        n *= max(d, 1)
+    return out
+
+
+def same_files():
+    import safetensors.numpy
+    import torch
+
+    arrays = {
+        "b": ramp(3, dtype="float16"), "a": ramp(2, 3), "größe": ramp(5, dtype="uint8"), "empty": ramp(2, 0, 3), "z": ramp(7, dtype="int64"),
+        "scalar": np.array(2.5, dtype="float64"), "tab\t\"q\"\\\x01": ramp(1, dtype="bool"), "\x7f": ramp(1),
+    }
+    plain, text = artifact_id({
+        n: (n, a.tobytes(), list(a.shape), row_major(a.shape), "torch." + a.dtype.name, 0) for n, a in arrays.items()})
+    ids = {"same": {"id": plain, "index": text}}
+
+    write("same/model.safetensors", safetensors.numpy.save(arrays), arrays)
+    buf = io.BytesIO()
+    torch.save({n: torch.from_numpy(a.copy()) for n, a in arrays.items()}, buf)
+    write("same/model.pt", buf.getvalue(), arrays)
+    write("same/model.npz", npz(**arrays), arrays)
+    for name, order in ("reversed", list(arrays)[::-1]), ("shuffled", sorted(arrays, key=lambda n: hashlib.md5(n.encode()).digest())):
+        header, data = {}, b""
+        for n in order:
+            a = arrays[n]
+            header[n] = {"dtype": CODES[a.dtype.name], "shape": list(a.shape), "data_offsets": [len(data), len(data) + a.nbytes]}
+            data += a.tobytes()
+        text = json.dumps(header).encode()
+        write("same/%s.safetensors" % name, struct.pack("<Q", len(text)) + text + data, arrays)
+
+    base = torch.arange(24, dtype=torch.float32).reshape(4, 6)
+    views = {"z.base": base, "a.rows": base[1:3], "t": base.t(), "none": base[:0], "own": torch.arange(3, dtype=torch.int16)}
+    buf = io.BytesIO()
+    torch.save(views, buf)
+    raw = base.numpy().tobytes()
+    write("same/views.pt", buf.getvalue(), {n: t.numpy() for n, t in views.items()})
+    ids["views"] = dict(zip(("id", "index"), artifact_id({
+        "z.base": ("0", raw, [4, 6], [6, 1], "torch.float32", 0), "a.rows": ("0", raw, [2, 6], [6, 1], "torch.float32", 24),
+        "t": ("0", raw, [6, 4], [1, 6], "torch.float32", 0), "none": ("0", raw, [0, 6], [6, 1], "torch.float32", 0),
+        "own": ("1", views["own"].numpy().tobytes(), [3], [1], "torch.int16", 0)})))
+
+    large = ((np.arange(2_600_000, dtype=np.uint64) ** 2) % 251).astype(np.uint8).tobytes()
+    small = bytes([1, 2, 3])
+    ids["large"] = dict(zip(("id", "index"), artifact_id({
+        "large": ("l", large, [len(large)], [1], "torch.uint8", 0), "a": ("a", small, [3], [1], "torch.uint8", 0)})))
+    ids["nothing"] = dict(zip(("id", "index"), artifact_id({"e": ("e", b"", [2, 0, 3], [3, 3, 1], "torch.float32", 0)})))
+    with open(os.path.join(OUT, "ids.json"), "w", encoding="utf-8") as f:
+        json.dump(ids, f, indent=1, sort_keys=True, ensure_ascii=False)
+        f.write("\n")
+
+
 if __name__ == "__main__":
     numpy_files()
     archive_files()
+    same_files()
     with open(os.path.join(OUT, "truth_arrays.json"), "w", encoding="utf-8") as f:
         json.dump(truth, f, indent=1, sort_keys=True, ensure_ascii=False)
         f.write("\n")

@@ -52,7 +52,7 @@ func (j *job) plan(l *formats.Layout) (*plan, error) {
 
 // manifest puts the plan's objects, which all have their digests now, into file order.
 func (p *plan) manifest(l *formats.Layout, size int64) *manifest.Manifest {
-	m := &manifest.Manifest{Format: l.Format, Size: size, Tensors: l.Tensors}
+	m := &manifest.Manifest{Format: l.Format, Size: size, Tensors: l.Tensors, Partial: l.Partial}
 	number := map[manifest.Object]int32{} // equal content is one object
 	add := func(o *object, off, n int64) {
 		k, ok := number[o.named]

@@ -19,9 +19,11 @@ func Decode(p []byte) (*Manifest, error) {
 	}
 	m := &Manifest{}
 	flags := d.num()
-	if flags > flagRegions {
+	if flags > flagRegions|flagPartial {
 		d.fail("flags %#x", flags)
 	}
+	m.Partial = flags&flagPartial != 0
+	flags &= flagRegions
 	m.Format = d.str()
 	m.Size = d.num()
 	d.objects(m)

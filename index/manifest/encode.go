@@ -10,6 +10,7 @@ const (
 	magic = "CKM1"
 
 	flagRegions = 1 // the regions are written out
+	flagPartial = 2 // the layout is partial
 
 	regionGoesOn = 3 // region bits of an op at which no region starts
 
@@ -31,11 +32,14 @@ func (m *Manifest) Encode() ([]byte, error) {
 	p := make([]byte, 0, 64+len(m.Objects)*38+len(m.Extents)*4+len(m.Tensors)*24)
 	p = append(p, magic...)
 	implied := m.regionsImplied()
-	if implied {
-		p = num(p, 0)
-	} else {
-		p = num(p, flagRegions)
+	flags := int64(0)
+	if !implied {
+		flags |= flagRegions
 	}
+	if m.Partial {
+		flags |= flagPartial
+	}
+	p = num(p, flags)
 	p = str(p, m.Format)
 	p = num(p, m.Size)
 	p = num(p, int64(len(m.Objects)))

@@ -15,7 +15,7 @@
 // A string is its length in bytes and the bytes. There is one encoding of a manifest: a reader refuses every other.
 //
 //	"CKM1"                        magic and version
-//	flags                         number: bit 0 set: the regions are written out; the other bits are 0
+//	flags                         number: bit 0 set: the regions are written out; bit 1: the layout is partial; the others are 0
 //	format                        string: the name of the layout's parser
 //	size                          number: bytes of the file
 //	objects                       number n, then n times
@@ -97,11 +97,12 @@ type Manifest struct {
 	Extents []Extent // in file order; gapless; cover [0, Size)
 	Regions []formats.Region
 	Tensors []formats.Tensor
+	Partial bool // formats.Layout.Partial
 }
 
 // Layout is the manifest's regions and tensors as the parser gave them.
 func (m *Manifest) Layout() *formats.Layout {
-	return &formats.Layout{Format: m.Format, Regions: m.Regions, Tensors: m.Tensors}
+	return &formats.Layout{Format: m.Format, Regions: m.Regions, Tensors: m.Tensors, Partial: m.Partial}
 }
 
 // Check returns an error unless the extents cover the file, lie in their objects, and the layout is sound.

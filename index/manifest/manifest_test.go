@@ -69,6 +69,7 @@ func unaligned() *Manifest {
 		Objects: []Object{{Digest: hash(0x11), Len: 20}},
 		Extents: []Extent{{Len: 20, Object: 0}, {Len: 10, Object: -1}},
 		Regions: []formats.Region{{Off: 0, Len: 25, Kind: formats.Blob}, {Off: 25, Len: 5, Kind: formats.Pad}},
+		Partial: true,
 	}
 }
 

@@ -38,7 +38,7 @@ func Splice(parts []Part, l *formats.Layout) (*Manifest, error) {
 	if l == nil {
 		l = formats.BlobLayout(m.Size)
 	}
-	m.Format, m.Regions, m.Tensors = l.Format, l.Regions, l.Tensors
+	m.Format, m.Regions, m.Tensors, m.Partial = l.Format, l.Regions, l.Tensors, l.Partial
 	return m, m.Check()
 }
 
