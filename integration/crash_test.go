@@ -5,9 +5,14 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"sync"
 	"testing"
 	"time"
+
+	"ckptfs/integration/daemon"
+
+	"golang.org/x/sys/unix"
 )
 
 // TestKilledInTheMiddle kills the daemon at random moments, of writing and of packing, over and over. Every file
@@ -116,4 +121,34 @@ func TestHandlesOfTheDead(t *testing.T) {
 		m.evict("b")
 		m.want("b", data)
 	})
+}
+
+// TestKilledAtTheStart kills mounts as soon as the kernel knows of them. A daemon with a file of its own mount open could
+// not die: the kernel would wait for it to answer the close.
+func TestKilledAtTheStart(t *testing.T) {
+	t.Parallel()
+	m := newMount(t)
+	data := noise(1, mib)
+	m.write("x", data)
+	m.must(m.Stop())
+	for i := range 30 {
+		cmd := exec.Command(m.Bin, "mount", "-f", m.Store, m.Dir)
+		m.must(cmd.Start())
+		m.must(daemon.Until("the kernel to know of the mount", func() bool {
+			mounts, err := os.ReadFile("/proc/self/mounts")
+			return err != nil || bytes.Contains(mounts, []byte(" "+m.Dir+" fuse"))
+		}))
+		time.Sleep(time.Duration(i) * 60 * time.Microsecond)
+		m.must(cmd.Process.Kill())
+		ended := make(chan error, 1)
+		go func() { ended <- cmd.Wait() }()
+		select {
+		case <-ended:
+		case <-time.After(daemon.Patience):
+			t.Fatalf("killed %d µs after its mount, the daemon does not end (abort it: /sys/fs/fuse/connections)", i*60)
+		}
+		m.must(unix.Unmount(m.Dir, unix.MNT_DETACH))
+	}
+	m.must(m.Start())
+	m.want("x", data)
 }

@@ -89,10 +89,8 @@ func Mount(v *volume.Volume, mountpoint string, o Options) (*Server, error) {
 		defer s.served.Done()
 		srv.Serve()
 	}()
-	if err := srv.WaitMount(); err != nil {
-		srv.Unmount()
-		return nil, err
-	}
+	// Not srv.WaitMount: the kernel has shaken hands already, and this process never asks anything of its own mount. Killed
+	// before it had answered itself it could not end: the kernel waits for the answer, and then closes /dev/fuse.
 	s.raiseReadAhead(mountpoint)
 	return s, nil
 }
@@ -140,11 +138,11 @@ func (s *Server) probe(off bool) (mode, reason string) {
 
 // raiseReadAhead lets the kernel read further ahead in packed files than it lets FUSE ask for. Only root may.
 func (s *Server) raiseReadAhead(mountpoint string) {
-	var st unix.Stat_t
-	if err := unix.Stat(mountpoint, &st); err != nil {
+	var st unix.Statx_t // without a request to ourselves
+	if err := unix.Statx(unix.AT_FDCWD, mountpoint, unix.AT_STATX_DONT_SYNC|unix.AT_NO_AUTOMOUNT, unix.STATX_TYPE, &st); err != nil {
 		return
 	}
-	path := fmt.Sprintf("/sys/class/bdi/%d:%d/read_ahead_kb", unix.Major(st.Dev), unix.Minor(st.Dev))
+	path := fmt.Sprintf("/sys/class/bdi/%d:%d/read_ahead_kb", st.Dev_major, st.Dev_minor)
 	if err := os.WriteFile(path, fmt.Appendf(nil, "%d\n", readAheadKB), 0); err != nil {
 		s.log(slog.LevelInfo, "read-ahead stays at the kernel's 128 KiB", "reason", err)
 	}

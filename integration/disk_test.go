@@ -1,0 +1,128 @@
+package integration
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"unsafe"
+
+	"ckptfs/integration/daemon"
+
+	"golang.org/x/sys/unix"
+)
+
+// disk is a filesystem of its own on a loop device, so that its power can be cut and its space can run out.
+type disk struct {
+	t     *testing.T
+	image string
+	dir   string // where it is mounted
+}
+
+// newDisk makes and mounts one. It skips the test where that cannot be done; with CI=true it fails if there are loop
+// devices at all.
+func newDisk(t *testing.T, fstype string, size int64) *disk {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("-short: no mounts")
+	}
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: mounts a filesystem image")
+	}
+	if _, err := os.Stat("/dev/loop-control"); err != nil {
+		t.Skip("no loop devices here (no /dev/loop-control)")
+	}
+	mkfs := "mkfs." + fstype
+	if _, err := exec.LookPath(mkfs); err != nil {
+		t.Skipf("no %s here (apt-get install e2fsprogs xfsprogs)", mkfs)
+	}
+	tmp := t.TempDir()
+	d := &disk{t: t, image: filepath.Join(tmp, fstype+".img"), dir: filepath.Join(tmp, "disk")}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			missing(t, "%v", err)
+		}
+	}
+	must(os.Mkdir(d.dir, 0o755))
+	must(os.WriteFile(d.image, nil, 0o600))
+	must(os.Truncate(d.image, size))
+	out, err := exec.Command(mkfs, "-q", d.image).CombinedOutput()
+	if err != nil {
+		must(fmt.Errorf("%s: %w: %s", mkfs, err, out))
+	}
+	t.Cleanup(func() { _ = unix.Unmount(d.dir, unix.MNT_DETACH) })
+	must(d.mount())
+	return d
+}
+
+func (d *disk) mount() error {
+	out, err := exec.Command("mount", "-o", "loop", d.image, d.dir).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("mount: %w: %s", err, out)
+	}
+	return nil
+}
+
+// unmount waits until nobody uses it any more.
+func (d *disk) unmount() error {
+	return daemon.Until("the disk to be unused", func() bool { return unix.Unmount(d.dir, 0) == nil })
+}
+
+// What of a filesystem's journal still reaches the disk when the power is cut.
+const (
+	journalFlushed = 1 // FSOP_GOING_FLAGS_LOGFLUSH
+	journalLost    = 2 // FSOP_GOING_FLAGS_NOLOGFLUSH
+)
+
+// cut cuts the power: nothing that is in memory alone reaches the disk any more.
+func (d *disk) cut(how uint32) error {
+	const fsIocShutdown = 0x8004587d // _IOR('X', 125, __u32)
+	f, err := os.Open(d.dir)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), fsIocShutdown, uintptr(unsafe.Pointer(&how))); errno != 0 {
+		return fmt.Errorf("FS_IOC_SHUTDOWN: %w", errno)
+	}
+	return nil
+}
+
+// prepareOn is prepare with the store on d.
+func prepareOn(d *disk, flags ...string) *mount {
+	d.t.Helper()
+	m := prepare(d.t, d.t.TempDir(), flags...)
+	m.Store = filepath.Join(d.dir, "store")
+	return m
+}
+
+// endOfPower kills the daemon of a store whose disk has lost its power, and brings the disk back.
+func (m *mount) endOfPower(d *disk) {
+	m.t.Helper()
+	m.must(m.Clean())
+	m.must(d.unmount())
+	m.must(d.mount())
+}
+
+// anotherBoot makes the store believe that the host was started anew since it was last open.
+func (m *mount) anotherBoot() {
+	m.t.Helper()
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	m.must(err)
+	path := filepath.Join(m.Store, "lock")
+	p, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return
+	}
+	m.must(err)
+	const id = 36
+	for i := 0; i+id <= len(p); i++ {
+		if string(p[i:i+id]) == string(boot[:id]) {
+			copy(p[i:], "00000000-0000-0000-0000-000000000000")
+		}
+	}
+	m.must(os.WriteFile(path, p, 0o600))
+}
