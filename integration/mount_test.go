@@ -45,6 +45,7 @@ type stats struct {
 
 type status struct {
 	Mountpoint string `json:"mountpoint"`
+	Metrics    string `json:"metrics"`
 	Mode       string `json:"mode"`
 	ModeReason string `json:"mode_reason"`
 	PID        int    `json:"pid"`

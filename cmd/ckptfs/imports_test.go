@@ -56,8 +56,9 @@ var layers = []struct {
 	{"fs/pack", []string{"cas", "cas/chunk", "cas/codec", "formats", "formats/detect", "index/manifest"}},
 	{"fs/volume", []string{"cas", "cas/disk", "cas/store", "formats", "formats/detect", "index", "index/manifest",
 		"fs/control", "fs/tree", "fs/view", "fs/assemble", "fs/pack"}},
+	{"fs/metrics", []string{"fs/control"}},
 	{"fs/fusefs", []string{"cas", "fs/control", "fs/tree", "fs/volume"}},
-	{"cmd/ckptfs", []string{"cas", "formats", "fs/control", "fs/tree", "fs/volume", "fs/fusefs", "index"}},
+	{"cmd/ckptfs", []string{"cas", "formats", "fs/control", "fs/metrics", "fs/tree", "fs/volume", "fs/fusefs", "index"}},
 }
 
 // only are imports from outside of the module that one package keeps to itself, with those that may have them.
@@ -69,7 +70,8 @@ var only = map[string][]string{
 	"github.com/spf13/cobra":        {"cmd/ckptfs"},
 	"log":                           {},
 	"log/slog":                      {"fs/volume", "fs/fusefs", "cmd/ckptfs"},
-	"net/http":                      {"fs/control", "cmd/ckptfs"},
+	"net/http":                      {"fs/control", "fs/metrics", "cmd/ckptfs"},
+	"github.com/prometheus":         {"fs/metrics"},
 	"flag":                          {},
 }
 

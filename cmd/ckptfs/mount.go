@@ -26,6 +26,7 @@ type mountConfig struct {
 	noViews       bool
 	allowOther    bool
 	nonEmpty      bool
+	metrics       string // address, "" for none
 
 	foreground bool
 	logFile    string
@@ -79,6 +80,7 @@ after ` + "`make install`" + ` a line of /etc/fstab mounts at boot,
 	f.BoolVar(&c.noViews, "no-views", false, "do not show X.safetensors beside X.pt below runs/")
 	f.BoolVar(&c.allowOther, "allow-other", false, "let other users see the mount (unless root: user_allow_other in /etc/fuse.conf)")
 	f.BoolVar(&c.nonEmpty, "non-empty", false, "mount over a folder that holds something, which is then covered")
+	f.StringVar(&c.metrics, "metrics-listen", "", "answer Prometheus at http://ADDRESS/metrics, such as 127.0.0.1:9464")
 	f.BoolVarP(&c.foreground, "foreground", "f", false, "stay in the foreground and log to standard error")
 	f.StringVar(&c.logFile, "log-file", "", "where the daemon logs (default STORE/log; with -f standard error)")
 	f.StringVar(&c.logFormat, "log-format", "text", "text or json")

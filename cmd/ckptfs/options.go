@@ -10,7 +10,7 @@ import (
 // settable are the flags that -o may name, with '_' or '-' between words.
 var settable = map[string]bool{
 	"hot-size": true, "cache-size": true, "pack-cpus": true, "no-passthrough": true, "no-views": true, "allow-other": true,
-	"non-empty": true, "log-file": true, "log-format": true, "log-level": true,
+	"non-empty": true, "log-file": true, "log-format": true, "log-level": true, "metrics-listen": true,
 }
 
 // spellings are other programs' words for flags of ours.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -28,6 +29,13 @@ func (a *app) serve(ctx context.Context, c *mountConfig, ready func(*mounted) er
 	started := time.Now()
 	notify("STATUS=opening " + c.store)
 
+	var ln net.Listener
+	if c.metrics != "" {
+		if ln, err = listenMetrics(c.metrics); err != nil {
+			return err
+		}
+		defer ln.Close()
+	}
 	hot, err := c.hotSize.of(filepath.Dir(c.store))
 	if err != nil {
 		return err
@@ -82,9 +90,14 @@ func (a *app) serve(ctx context.Context, c *mountConfig, ready func(*mounted) er
 	}
 	mode, reason := srv.Mode()
 	unmount := func(lazy bool) error { return release(c.mountpoint, c.store, lazy) }
+	metricsAt := ""
+	if ln != nil {
+		defer serveMetrics(ln, v)()
+		metricsAt = ln.Addr().String()
+	}
 	ctl, err := control.Serve(c.store, control.NewHandler(v, control.Mount{
 		Version: version, Store: c.store, Mountpoint: c.mountpoint, Mode: mode, ModeReason: reason,
-		PID: os.Getpid(), Started: started,
+		PID: os.Getpid(), Started: started, Metrics: metricsAt,
 		Unmount: func(_ context.Context, lazy bool) error { return unmount(lazy) },
 	}))
 	if err != nil {

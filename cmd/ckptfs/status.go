@@ -39,6 +39,10 @@ func printStatus(w io.Writer, st *control.Status) {
 		mode = withReason(st.Mode, st.ModeReason)
 		process = fmt.Sprintf("%d since %s, ckptfs %s", st.PID, st.Started.Format(time.DateTime), st.Version)
 	}
+	metrics := ""
+	if st.Metrics != "" {
+		metrics = "http://" + st.Metrics + "/metrics"
+	}
 	packing := make([]string, len(st.Packing))
 	for i, p := range st.Packing {
 		packing[i] = printable(p)
@@ -52,6 +56,7 @@ func printStatus(w io.Writer, st *control.Status) {
 		"mounted", mounted,
 		"mode", mode,
 		"process", process,
+		"metrics", metrics,
 		"queue", fmt.Sprintf("%s, %s", plural(int64(st.Queue.Files), "file"), bytesText(st.Queue.Bytes)),
 		"packing", strings.Join(packing, ", "),
 		"not packed", bytesText(st.UnpackedBytes),

@@ -21,6 +21,7 @@ type Mount struct {
 	ModeReason string
 	PID        int
 	Started    time.Time
+	Metrics    string // the address of the metrics' listener; "" without one
 
 	// Unmount frees the mountpoint and returns; the process ends on its own after that. lazy detaches a mount
 	// that is in use. nil when not mounted.
@@ -67,6 +68,7 @@ func (h *Handler) status(r *http.Request) (any, error) {
 	out.Mode = cmp.Or(m.Mode, out.Mode)
 	out.ModeReason = cmp.Or(m.ModeReason, out.ModeReason)
 	out.PID = cmp.Or(m.PID, out.PID)
+	out.Metrics = m.Metrics
 	if !m.Started.IsZero() {
 		out.Started = m.Started
 	}

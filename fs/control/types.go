@@ -82,6 +82,7 @@ type Status struct {
 	ModeReason string    `json:"mode_reason,omitempty"`
 	PID        int       `json:"pid"`
 	Started    time.Time `json:"started"`
+	Metrics    string    `json:"metrics,omitempty"` // address that answers Prometheus
 
 	Queue         Queue    `json:"queue"`
 	Packing       []string `json:"packing"` // paths being packed at this moment
