@@ -14,6 +14,7 @@ import (
 	"ckptfs/formats/archive"
 	"ckptfs/formats/npy"
 	"ckptfs/formats/safetensors"
+	"ckptfs/formats/torchlegacy"
 	"ckptfs/formats/torchzip"
 )
 
@@ -25,6 +26,7 @@ func parsers(depth int) []formats.Parser {
 	all := []formats.Parser{
 		safetensors.Parser{},
 		torchzip.Parser{},
+		torchlegacy.Parser{},
 		npy.Parser{},
 		npy.Zip{},
 	}
@@ -75,7 +77,7 @@ const SniffLen = 4096
 // Sniff reports whether a file of size bytes that starts with prefix may be of a known format. It is quick and errs
 // towards yes: a file that it says no to is none.
 func Sniff(prefix []byte, size int64) bool {
-	return sniffSafetensors(prefix, size) || sniffZip(prefix) || npy.Sniff(prefix) || archive.SniffTar(prefix, size)
+	return sniffSafetensors(prefix, size) || sniffZip(prefix) || npy.Sniff(prefix) || torchlegacy.Sniff(prefix) || archive.SniffTar(prefix, size)
 }
 
 func sniffSafetensors(p []byte, size int64) bool {

@@ -70,8 +70,12 @@ func TestFixtures(t *testing.T) {
 			switch {
 			case strings.HasSuffix(name, ".safetensors"):
 				want = "safetensors"
-			case strings.Contains(name, "legacy") || strings.Contains(name, "script"):
-				want = "blob"
+			case strings.Contains(name, "legacy"):
+				want = "torch-legacy"
+			case strings.Contains(name, "script"):
+				want = "torchscript"
+			case strings.HasSuffix(name, ".pt2"):
+				want = "pt2"
 			}
 			if l.Format != want {
 				t.Errorf("format %q, want %q", l.Format, want)

@@ -51,11 +51,12 @@ func syntax(format string, args ...any) error {
 
 func limit(what string, n int) error { return fmt.Errorf("%w: more than %d %s", ErrLimit, n, what) }
 
-var errShort = syntax("input ends early")
+// ErrShort says that the input ends before the pickle does. It wraps ErrSyntax.
+var ErrShort = syntax("input ends early")
 
 func (m *machine) byte() (byte, error) {
 	if m.pos >= len(m.data) {
-		return 0, errShort
+		return 0, ErrShort
 	}
 	m.pos++
 	return m.data[m.pos-1], nil
@@ -64,7 +65,7 @@ func (m *machine) byte() (byte, error) {
 // take returns the next n bytes.
 func (m *machine) take(n int) ([]byte, error) {
 	if n > len(m.data)-m.pos {
-		return nil, errShort
+		return nil, ErrShort
 	}
 	m.pos += n
 	return m.data[m.pos-n : m.pos], nil
@@ -88,7 +89,7 @@ func (m *machine) counted(width int) (span, error) {
 		return 0, err
 	}
 	if n > uint64(len(m.data)-m.pos) {
-		return 0, errShort
+		return 0, ErrShort
 	}
 	m.pos += int(n)
 	return makeSpan(m.pos-int(n), int(n)), nil
@@ -98,7 +99,7 @@ func (m *machine) counted(width int) (span, error) {
 func (m *machine) line() (span, error) {
 	n := bytes.IndexByte(m.data[m.pos:], '\n')
 	if n < 0 {
-		return 0, errShort
+		return 0, ErrShort
 	}
 	s := makeSpan(m.pos, n)
 	m.pos += n + 1

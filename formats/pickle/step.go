@@ -20,7 +20,7 @@ func (m *machine) step(op byte) error {
 	case opFrame:
 		n, err := m.number(8)
 		if err == nil && n > uint64(len(m.data)-m.pos) {
-			err = errShort
+			err = ErrShort
 		}
 		return err
 	case opMark:

@@ -172,3 +172,12 @@ func (v Value) PersID() (Value, bool) {
 	}
 	return Value{v.p, uint32(n.a)}, true
 }
+
+// PersIDs calls f with every persistent id of the pickle, in the order of the file, until f returns false.
+func (p *Pickle) PersIDs(f func(Value) bool) {
+	for i := range p.count {
+		if v := (Value{p, uint32(i)}); v.Kind() == PersID && !f(v) {
+			return
+		}
+	}
+}

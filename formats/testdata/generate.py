@@ -10,8 +10,8 @@
                      in row-major order. The Go tests gather the same bytes through the layout and compare.
 
 The layouts expected of the parsers (*.layout.json, *.tree.txt) are written by the Go tests with -update, not here.
-All files are deterministic but torch/legacy.pt, whose keys are memory addresses, and torch/script.pt; these two are kept
-when they exist.
+All files are deterministic but torch/legacy*.pt, whose keys are memory addresses, torch/script.pt and torch/exported.pt2; these
+are kept when they exist.
 """
 
 import collections
@@ -78,6 +78,14 @@ def save(name, obj, stem=None, names=None, **kwargs):
         shutil.move(path, os.path.join(OUT, "torch", name))
     tensors = dict(flatten(obj)) if names is None else names
     truth["torch/" + name] = {n: describe(t) for n, t in tensors.items()}
+
+
+def once(name, obj):
+    """torch.save in the old format, whose bytes differ from run to run: kept when it is there."""
+    path = os.path.join(OUT, "torch", name)
+    if not os.path.exists(path):
+        torch.save(obj, path, _use_new_zipfile_serialization=False)
+    truth["torch/" + name] = {n: describe(t) for n, t in flatten(obj)}
 
 
 def ramp(*shape, dtype=torch.float32):
@@ -183,12 +191,56 @@ def torch_files():
     write("torch/file_object.pt", buf.getvalue())
     truth["torch/file_object.pt"] = {n: describe(t) for n, t in flatten(net.state_dict())}
 
-    legacy = os.path.join(OUT, "torch/legacy.pt")
-    if not os.path.exists(legacy):
-        torch.save({"a": ramp(3)}, legacy, _use_new_zipfile_serialization=False)
+    class Wrapper(torch.Tensor):
+        """A subclass without a storage of its own, as DTensor and torchao have them."""
+
+        @staticmethod
+        def __new__(cls, inner):
+            return torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)
+
+        def __init__(self, inner):
+            self.inner = inner
+
+        @classmethod
+        def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+            return func(*(a.inner if isinstance(a, cls) else a for a in args), **(kwargs or {}))
+
+    Wrapper.__module__, Wrapper.__qualname__ = "wrapper", "Wrapper"
+    sys.modules["wrapper"] = type(sys)("wrapper")
+    sys.modules["wrapper"].Wrapper = Wrapper
+    inner = ramp(2, 3)
+    save("subclass.pt", {"w": Wrapper(inner), "plain": ramp(2)}, names={"w.inner": inner, "plain": ramp(2)})
+
+    shared = ramp(6, 2)
+    once("legacy.pt", {"a": ramp(3)})
+    objects = {
+        "model": net.state_dict(), "shared": shared, "row": shared[2], "t": shared.t(), "empty": torch.empty(0),
+        "types": {str(d): of_type(d) for d in CODES if not str(d).startswith("torch.q")}, "epoch": 3,
+    }
+    once("legacy_all.pt", objects)
+
     script = os.path.join(OUT, "torch/script.pt")
+    module = nn.Linear(2, 2)
     if not os.path.exists(script):
-        torch.jit.save(torch.jit.script(nn.Linear(2, 2)), script)
+        torch.jit.save(torch.jit.script(module), script)
+    loaded = torch.jit.load(script).state_dict()
+    truth["torch/script.pt"] = {n: describe(t) for n, t in loaded.items()}
+
+    class Exported(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = nn.Linear(3, 2)
+            self.register_buffer("mean", ramp(3))
+            self.lifted = ramp(2)
+
+        def forward(self, x):
+            return self.fc(x - self.mean) + self.lifted
+
+    path = os.path.join(OUT, "torch/exported.pt2")
+    if not os.path.exists(path):
+        torch.export.save(torch.export.export(Exported(), (ramp(1, 3),)), path)
+    program = torch.export.load(path)
+    truth["torch/exported.pt2"] = {n: describe(t) for n, t in {**program.state_dict, **program.constants}.items()}
 
 
 def safetensors_files():

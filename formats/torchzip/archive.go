@@ -2,31 +2,33 @@ package torchzip
 
 import (
 	"archive/zip"
-	"cmp"
 	"io"
-	"slices"
 	"strings"
 
 	"ckptfs/formats"
+	"ckptfs/formats/pickle"
+	"ckptfs/formats/torch"
 	"ckptfs/formats/zipdir"
 )
 
 // archive is the records of a file by what they are to torch.
 type archive struct {
-	pickle    zipdir.Record
+	stem      string
+	format    string
+	pickle    zipdir.Record // data.pkl; a .pt2 has none
 	byteOrder *zipdir.Record
-	storages  []storage
-	byKey     map[string]int // index into storages
+	configs   []zipdir.Record // of a .pt2
+	storages  []zipdir.Record // in the order of the directory
+	regions   []int           // of each, -1 when it is empty
+	others    bool            // storages that data.pkl doesn't speak of
 }
 
-// storage is a record data/<key>.
-type storage struct {
-	zipdir.Record
-	region int // in the layout; -1 when the record is empty
-
-	class    string // the storage type of the persistent ids met so far; "" before the first
-	disputed bool   // persistent ids differ in type or length
-}
+// The names of the formats.
+const (
+	saved    = "torch-zip"
+	scripted = "torchscript"
+	exported = "pt2"
+)
 
 // newArchive sorts the records by name, by its rules.
 func newArchive(records []zipdir.Record) (*archive, error) {
@@ -37,7 +39,7 @@ func newArchive(records []zipdir.Record) (*archive, error) {
 	if !ok {
 		return nil, reject("record %.64q: not in a folder", records[0].Name)
 	}
-	a := &archive{byKey: make(map[string]int)}
+	a := &archive{stem: stem, format: saved}
 	seen := make(map[string]bool, len(records))
 	var pickle *zipdir.Record
 	for i := range records {
@@ -53,15 +55,23 @@ func newArchive(records []zipdir.Record) (*archive, error) {
 		seen[folded] = true
 		key, isData := strings.CutPrefix(name, "data/")
 		switch {
-		case name == "constants.pkl" || strings.HasPrefix(name, "code/"):
-			return nil, reject("record %.64q: TorchScript", r.Name)
+		case strings.HasPrefix(name, "constants/") && r.Len > 0:
+			a.others = true
+			a.storages = append(a.storages, *r)
+		case name == "constants.pkl":
+			a.format = scripted
+			continue
+		case name == "archive_format":
+			a.format = exported
+			continue
 		case name == "data.pkl":
 			pickle = r
 		case name == "byteorder":
 			a.byteOrder = r
-		case isData && key != "":
-			a.byKey[key] = len(a.storages)
-			a.storages = append(a.storages, storage{Record: *r, region: -1})
+		case isData && strings.HasSuffix(name, configSuffix):
+			a.configs = append(a.configs, *r)
+		case isData && key != "" && !strings.HasSuffix(name, ".pt"):
+			a.storages = append(a.storages, *r)
 		default:
 			continue
 		}
@@ -69,10 +79,12 @@ func newArchive(records []zipdir.Record) (*archive, error) {
 			return nil, reject("record %.64q: compressed by method %d", r.Name, r.Method)
 		}
 	}
-	if pickle == nil {
-		return nil, reject("no record data.pkl")
+	switch {
+	case pickle != nil && a.format != exported:
+		a.pickle = *pickle
+	case pickle != nil || a.format != exported:
+		return nil, reject("no record data.pkl, or one in an exported program")
 	}
-	a.pickle = *pickle
 	return a, nil
 }
 
@@ -95,26 +107,37 @@ func (a *archive) checkByteOrder(r io.ReaderAt) error {
 }
 
 // addRegions fills l.Regions, and sets each storage's region.
-func (a *archive) addRegions(l *formats.Layout, size int64) {
-	order := make([]*storage, len(a.storages))
-	for i := range order {
-		order[i] = &a.storages[i]
+func (a *archive) addRegions(l *formats.Layout, size int64) error {
+	data := make([]formats.Range, len(a.storages))
+	for i := range data {
+		data[i] = formats.Range{Off: a.storages[i].Off, Len: a.storages[i].Len}
 	}
-	slices.SortFunc(order, func(x, y *storage) int { return cmp.Compare(x.Off, y.Off) })
-	var end int64
-	blob := func(to int64) {
-		if to > end {
-			l.Regions = append(l.Regions, formats.Region{Off: end, Len: to - end, Kind: formats.Blob})
+	var err error
+	if l.Regions, a.regions, err = formats.Cover(size, data); err != nil {
+		return reject("%v", err)
+	}
+	return nil
+}
+
+// readTensors reads data.pkl and returns the tensors it names. all reports whether those are all that the file holds.
+func (a *archive) readTensors(r io.ReaderAt) (tensors []formats.Tensor, all bool, err error) {
+	if a.pickle.Len > maxPickle {
+		return nil, false, nil
+	}
+	p := make([]byte, a.pickle.Len)
+	if err := formats.ReadFull(r, p, a.pickle.Off); err != nil {
+		return nil, false, err
+	}
+	g, err := pickle.Parse(p, pickle.DefaultLimits)
+	if err != nil || g.Size() != len(p) {
+		return nil, false, nil
+	}
+	var storages []torch.Storage
+	for i := range a.storages {
+		if key, ok := strings.CutPrefix(a.storages[i].Name, a.stem+"/data/"); ok {
+			storages = append(storages, torch.Storage{Key: key, Len: a.storages[i].Len, Region: a.regions[i]})
 		}
 	}
-	for _, s := range order {
-		if s.Len == 0 {
-			continue
-		}
-		blob(s.Off)
-		s.region = len(l.Regions)
-		l.Regions = append(l.Regions, formats.Region{Off: s.Off, Len: s.Len, Kind: formats.Data})
-		end = s.Off + s.Len
-	}
-	blob(size)
+	tensors, all = torch.Tensors(g, storages)
+	return tensors, all && !a.others, nil
 }

@@ -10,6 +10,13 @@ import (
 	"ckptfs/formats"
 )
 
+// As in package torch.
+const (
+	untyped  = "UntypedStorage"
+	maxName  = 1 << 12
+	maxDepth = 400
+)
+
 // Zip structures, APPNOTE.TXT 4.3.
 const (
 	localSig   = "PK\x03\x04"

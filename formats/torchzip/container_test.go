@@ -113,8 +113,6 @@ func TestRejects(t *testing.T) {
 		{"a name twice", func(z *testZip) { z.records[3].name = "m/data/0" }, "name used twice"},
 		{"a name twice but for its case", func(z *testZip) { z.records[3].name = "m/DATA/0" }, "name used twice"},
 		{"no pickle", func(z *testZip) { z.records[0].name = "m/other.pkl" }, "no record data.pkl"},
-		{"TorchScript's constants", func(z *testZip) { z.records[3].name = "m/constants.pkl" }, "TorchScript"},
-		{"TorchScript's code", func(z *testZip) { z.records[3].name = "m/code/__torch__.py" }, "TorchScript"},
 
 		{"another name in the local header", func(z *testZip) { z.records[2].localName = "m/data/1" }, "another name"},
 		{"a longer name in the local header", func(z *testZip) { z.records[2].localName = strings.Repeat("n", 300) }, "another name"},

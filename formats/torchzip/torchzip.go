@@ -21,21 +21,25 @@
 //
 //  1. All names are <stem>/…, with one stem, and differ, also when case is ignored (torch's reader ignores it).
 //  2. <stem>/data.pkl, byteorder and data/… are stored (method 0). byteorder, when there, is "little".
-//  3. It is no TorchScript archive: no constants.pkl, no code/.
+//
+// # TorchScript and torch.export
+//
+// A file with <stem>/constants.pkl is TorchScript's (Format "torchscript"): data.pkl is the module, whose attributes are
+// found as any other object's, and data/… are its storages. What constants/… hold is Data without tensors.
+//
+// A file with <stem>/archive_format is torch.export's (Format "pt2"). It has no data.pkl; data/weights/… and data/constants/… are
+// storages, which two JSON records describe:
+//
+//	data/weights/model_weights_config.json
+//	{"config": {"fc.weight": {"path_name": "weight_0", "use_pickle": false, "tensor_meta": {"dtype": 7, "sizes":
+//	    [{"as_int": 3}, …], "strides": [{"as_int": 2}, …], "storage_offset": {"as_int": 0}, "layout": 7, …}}}}
+//
+// The tensors are called as the configurations call them; one of the same name in both, one that is pickled, of an unknown
+// type, not strided, or outside of its record has no name, and the layout is then partial.
 //
 // # The pickle
 //
-// A tensor is a call of one of torch's _rebuild functions, found below nested dicts, lists, tuples, OrderedDicts and
-// other objects' items and state. Its name is the keys and indices on the way, joined by dots: in a flat state dict
-// exactly the key. What can't be named with certainty has no name, and its bytes are still in a Data region:
-//
-//   - A key that is neither text nor an integer ends the way. Of equal keys the last one counts, as in Python.
-//   - Of several tensors that would have one name, the first with the shortest way has it; the next is name#2.
-//   - A tensor must lie inside its record, whose length must be what its persistent id says.
-//   - Conjugated and negated views, meta tensors, 4-bit quantised, complex32, bits and unknown types have no name.
-//   - The wrappers _rebuild_parameter, …_with_state and _rebuild_from_type_v2 are looked through.
-//   - A quantised tensor is one of its integer type. Sparse and nested tensors are their parts: name.indices,
-//     name.values, name.crow_indices, name.buffer …
+// What is said of tensors in package torch holds; the storages are the records data/<key>.
 package torchzip
 
 import (
@@ -74,10 +78,16 @@ func (p Parser) Parse(r io.ReaderAt, size int64) (*formats.Layout, error) {
 	if err := a.checkByteOrder(r); err != nil {
 		return nil, err
 	}
-	l := &formats.Layout{Format: p.Name()}
-	a.addRegions(l, size)
+	l := &formats.Layout{Format: a.format}
+	if err := a.addRegions(l, size); err != nil {
+		return nil, err
+	}
 	all := false
-	l.Tensors, all, err = a.readTensors(r)
+	if a.format == exported {
+		l.Tensors, all, err = a.readExported(r)
+	} else {
+		l.Tensors, all, err = a.readTensors(r)
+	}
 	l.Partial = !all
 	return l, err
 }

@@ -1,4 +1,4 @@
-package torchzip
+package torch
 
 import (
 	"ckptfs/formats"
@@ -45,6 +45,9 @@ func asCall(v pickle.Value) (call, bool) {
 			return call{}, false
 		}
 		c := call{fn, args}
+		if isWrapper(c) {
+			return c, true
+		}
 		if fn.IsGlobal("torch._tensor", "_rebuild_from_type_v2") && args.Len() == 4 { // func, type, args, state
 			c = call{args.At(0), args.At(2)}
 			if c.args.Kind() != pickle.Tuple {
@@ -59,6 +62,12 @@ func asCall(v pickle.Value) (call, bool) {
 		return c, true
 	}
 	return call{}, false
+}
+
+// isWrapper reports whether c makes a tensor that has no storage but holds other tensors as attributes.
+func isWrapper(c call) bool {
+	return c.fn.IsGlobal("torch._tensor", "_rebuild_from_type_v2") && c.args.Len() == 4 &&
+		c.args.At(0).IsGlobal("torch._utils", "_rebuild_wrapper_subclass")
 }
 
 // rebuild is a function of torch/_utils.py that makes a tensor of a storage. All begin with storage, offset, size and
@@ -79,7 +88,7 @@ var rebuilds = [...]rebuild{
 
 // tensor returns the tensor that c makes, without a name, and the index of its storage. It returns false when c makes
 // none, or none that is certain.
-func (a *archive) tensor(c call) (formats.Tensor, int, bool) {
+func (w *walker) tensor(c call) (formats.Tensor, int, bool) {
 	none := func() (formats.Tensor, int, bool) { return formats.Tensor{}, 0, false }
 	module, name := c.fn.Global()
 	if string(module) != "torch._utils" {
@@ -98,12 +107,12 @@ func (a *archive) tensor(c call) (formats.Tensor, int, bool) {
 				return none()
 			}
 		}
-		i, ok := a.storage(c.args.At(0))
+		i, ok := w.storage(c.args.At(0))
 		if !ok {
 			return none()
 		}
-		s := &a.storages[i]
-		t := formats.Tensor{DType: storageTypes[s.class], Region: s.region}
+		s := &w.storages[i]
+		t := formats.Tensor{DType: storageTypes[s.class], Region: s.Region}
 		packed := false
 		if r.dtype > 0 {
 			mod, dt := c.args.At(r.dtype).Global()
@@ -176,35 +185,63 @@ func unpackF4(t *formats.Tensor) bool {
 	return true
 }
 
-// storage returns the index of the storage that a persistent id names:
+// Storage is a run of bytes that a pickle's persistent ids name.
+type Storage struct {
+	Key    string
+	Len    int64 // bytes
+	Region int   // in the layout; -1 when it is empty
+
+	class    string // the storage type of the persistent ids met so far; "" before the first
+	disputed bool   // persistent ids differ in type or length
+}
+
+// ID is what a persistent id says of a storage:
 //
 //	('storage', torch.FloatStorage, '0', 'cpu', 1024)    key, location, elements
-func (a *archive) storage(v pickle.Value) (int, bool) {
-	id, ok := v.PersID()
-	if !ok || id.Kind() != pickle.Tuple || id.Len() != 5 || id.At(0).Kind() != pickle.Text ||
-		string(id.At(0).Text()) != "storage" || id.At(2).Kind() != pickle.Text || id.At(3).Kind() != pickle.Text ||
-		string(id.At(3).Text()) == "meta" {
-		return 0, false
+//
+// Files that are not zips have a sixth field, the view, which is None.
+type ID struct {
+	Class, Key string
+	Width      int64 // bytes of an element
+	Numel      int64
+}
+
+// ParseID reads a persistent id. It returns false for any but a storage's of a known type.
+func ParseID(v pickle.Value) (id ID, ok bool) {
+	t, ok := v.PersID()
+	if !ok || t.Kind() != pickle.Tuple || t.Len() != 5 && (t.Len() != 6 || t.At(5).Kind() != pickle.None) ||
+		t.At(0).Kind() != pickle.Text || string(t.At(0).Text()) != "storage" || t.At(2).Kind() != pickle.Text ||
+		t.At(3).Kind() != pickle.Text || string(t.At(3).Text()) == "meta" {
+		return ID{}, false
 	}
-	module, name := id.At(1).Global()
+	module, name := t.At(1).Global()
 	if m := string(module); m != "torch" && m != "torch.storage" {
+		return ID{}, false
+	}
+	id.Class, id.Key = string(name), string(t.At(2).Text())
+	id.Width = int64(storageTypes[id.Class].Bits() / 8)
+	id.Numel, ok = t.At(4).Int()
+	return id, ok && id.Width > 0 && id.Numel >= 0
+}
+
+// storage returns the index of the storage that a persistent id names.
+func (w *walker) storage(v pickle.Value) (int, bool) {
+	id, ok := ParseID(v)
+	if !ok {
 		return 0, false
 	}
-	class := string(name)
-	width := int64(storageTypes[class].Bits() / 8)
-	i, known := a.byKey[string(id.At(2).Text())]
-	numel, ok := id.At(4).Int()
-	if !known || !ok || width == 0 {
+	i, known := w.byKey[id.Key]
+	if !known {
 		return 0, false
 	}
-	s := &a.storages[i]
+	s := &w.storages[i]
 	if s.class == "" {
-		s.class = class
+		s.class = id.Class
 	}
 	// Torch caches the storage that it loads first. Empty ones may be met under several types.
-	if numel < 0 || numel != s.Len/width || s.Len%width != 0 || class != s.class && s.Len > 0 {
+	if id.Numel != s.Len/id.Width || s.Len%id.Width != 0 || id.Class != s.class && s.Len > 0 {
 		s.disputed = true
 	}
-	s.class = class
+	s.class = id.Class
 	return i, !s.disputed
 }

@@ -1,8 +1,7 @@
-package torchzip
+package torch
 
 import (
 	"bytes"
-	"io"
 	"math"
 	"slices"
 	"strconv"
@@ -19,32 +18,25 @@ const (
 	maxName    = 1 << 12 // bytes; a tensor with a longer name has none
 )
 
-// readTensors reads data.pkl and returns the tensors it names, or none when it can't be understood as a whole. all
+// Tensors returns the tensors that the pickle g names, in storages, or none when it can't be understood as a whole. all
 // reports whether those are all that the file holds, as they are.
-func (a *archive) readTensors(r io.ReaderAt) (tensors []formats.Tensor, all bool, err error) {
-	if a.pickle.Len > maxPickle {
-		return nil, false, nil
-	}
-	p := make([]byte, a.pickle.Len)
-	if err := formats.ReadFull(r, p, a.pickle.Off); err != nil {
-		return nil, false, err
-	}
-	g, err := pickle.Parse(p, pickle.DefaultLimits)
-	if err != nil || g.Size() != len(p) {
-		return nil, false, nil
-	}
+func Tensors(g *pickle.Pickle, storages []Storage) (tensors []formats.Tensor, all bool) {
 	w := walker{
-		archive: a,
-		steps:   2*len(p) + 1<<16,
-		names:   2*len(p) + 1<<16,
-		path:    make([]byte, 0, 256),
-		open:    make(map[int]bool),
+		storages: storages,
+		byKey:    make(map[string]int, len(storages)),
+		steps:    2*g.Size() + 1<<16,
+		names:    2*g.Size() + 1<<16,
+		path:     make([]byte, 0, 256),
+		open:     make(map[int]bool),
+	}
+	for i := range storages {
+		w.byKey[storages[i].Key] = i
 	}
 	if w.value(g.Root(), 0); w.steps < 0 || w.names < 0 || len(w.found) > maxTensors {
-		return nil, false, nil
+		return nil, false
 	}
 	tensors = w.tensors()
-	return tensors, !w.partial && w.reachAll(), nil
+	return tensors, !w.partial && w.reachAll()
 }
 
 // reachAll reports whether a tensor was found over each storage that has bytes.
@@ -63,7 +55,9 @@ func (w *walker) reachAll() bool {
 
 // walker goes through the graph from the root, depth first, and notes the tensors it meets.
 type walker struct {
-	*archive
+	storages []Storage
+	byKey    map[string]int // index into storages
+
 	steps int          // values that may still be visited
 	names int          // bytes of names that may still be kept
 	path  []byte       // of the value being visited
@@ -214,6 +208,9 @@ func (w *walker) call(c call, depth int) bool {
 		return true
 	}
 	w.partial = true
+	if w.subclass(c, depth) {
+		return true
+	}
 	args, kind := c.args, string(name)
 	if kind == "_rebuild_sparse_tensor" && args.Len() == 2 && args.At(1).Kind() == pickle.Tuple {
 		args, kind = args.At(1), sparseLayout(args.At(0))
@@ -223,6 +220,17 @@ func (w *walker) call(c call, depth int) bool {
 			w.child([]byte(part), args.At(i), depth)
 		}
 	}
+	return true
+}
+
+// subclass visits the tensors inside of one of a class that wraps others, which are its attributes:
+//
+//	_rebuild_from_type_v2(_rebuild_wrapper_subclass, Class, (…), {"inner": …})
+func (w *walker) subclass(c call, depth int) bool {
+	if !isWrapper(c) || depth >= maxDepth {
+		return false
+	}
+	w.state(c.args.At(3), depth)
 	return true
 }
 
