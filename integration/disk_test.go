@@ -25,6 +25,12 @@ type disk struct {
 // devices at all.
 func newDisk(t *testing.T, fstype string, size int64) *disk {
 	t.Helper()
+	return newDiskIn(t, fstype, t.TempDir(), size)
+}
+
+// newDiskIn keeps the image, which is thin, in a folder of the caller's.
+func newDiskIn(t *testing.T, fstype, dir string, size int64) *disk {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("-short: no mounts")
 	}
@@ -39,7 +45,7 @@ func newDisk(t *testing.T, fstype string, size int64) *disk {
 		t.Skipf("no %s here (apt-get install e2fsprogs xfsprogs)", mkfs)
 	}
 	tmp := t.TempDir()
-	d := &disk{t: t, image: filepath.Join(tmp, fstype+".img"), dir: filepath.Join(tmp, "disk")}
+	d := &disk{t: t, image: filepath.Join(dir, fstype+".img"), dir: filepath.Join(tmp, "disk")}
 	must := func(err error) {
 		t.Helper()
 		if err != nil {
