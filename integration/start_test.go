@@ -19,6 +19,7 @@ import (
 
 // More exit codes, see control_test.go.
 const (
+	exitDamaged     = 6
 	exitMountpoint  = 8
 	exitNoFUSE      = 9
 	exitInterrupted = 130

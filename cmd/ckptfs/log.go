@@ -50,9 +50,9 @@ func parseLevel(s string) (slog.Level, error) {
 	return l, err
 }
 
-// openLog opens a log file to append to.
+// openLog opens a log file to append to. It follows no link: the store's folder may be another user's.
 func openLog(path string) (*os.File, error) {
-	return os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	return os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY|unix.O_NOFOLLOW, 0o600)
 }
 
 // redirect lets standard error, where the runtime writes a crash, go to f, and gives the terminal back.

@@ -9,6 +9,9 @@ import (
 
 // openVolume opens a store that no daemon holds, for the time of one command.
 func (a *app) openVolume(store string, how access) (*volume.Volume, error) {
+	if err := checkOwnNames(store); err != nil {
+		return nil, err
+	}
 	log := newLogger(a.err, "text", "warn")
 	return volume.Open(volume.Options{
 		Dir:        store,

@@ -40,6 +40,9 @@ func (a *app) serve(ctx context.Context, c *mountConfig, ready func(*mounted) er
 	if err != nil {
 		return err
 	}
+	if err := checkOwnNames(c.store); err != nil {
+		return err
+	}
 	v, err := volume.Open(volume.Options{
 		Dir:         c.store,
 		Create:      true,
@@ -53,6 +56,11 @@ func (a *app) serve(ctx context.Context, c *mountConfig, ready func(*mounted) er
 	})
 	if err != nil {
 		return err
+	}
+	if changed, err := closeToOthers(c.store); err != nil {
+		log.Warn("the store's folder is open to other users, who can reach its files around the mount", "store", c.store, "err", err)
+	} else if changed {
+		log.Warn("the store's folder was open to other users; it is its owner's alone now", "store", c.store)
 	}
 	closing, hurry := context.WithCancel(context.Background())
 	defer hurry()

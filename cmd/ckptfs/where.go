@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
 
 	"ckptfs/fs/tree"
 )
@@ -55,6 +56,9 @@ func findIn(path string, mounts []*mountinfo.Info) (*place, error) {
 	}
 	if p := inMount(resolved, mounts); p != nil {
 		return p, nil
+	}
+	if err := unix.Access(resolved, unix.X_OK); err == unix.EACCES && isDir(resolved) {
+		return nil, fmt.Errorf("%s: %w; a store is its owner's alone, and only they and root may ask for it", path, err)
 	}
 	p, err := inStore(resolved)
 	if err == nil && p == nil {
@@ -117,7 +121,12 @@ func inStore(abs string) (*place, error) {
 // isStore looks whether the folder says it is a store, of whatever version. (A user's file of the same name in a
 // store's tree is a stub and reads as zeros.)
 func isStore(dir string) bool {
-	f, err := os.Open(filepath.Join(dir, tree.FormatFile))
+	path := filepath.Join(dir, tree.FormatFile)
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrPermission) {
+		st, err := os.Lstat(path)
+		return err == nil && st.Mode().IsRegular() // another user's; its daemon will say so
+	}
 	if err != nil {
 		return false
 	}
@@ -126,6 +135,11 @@ func isStore(dir string) bool {
 	head := make([]byte, len(magic))
 	_, err = f.Read(head)
 	return err == nil && string(head) == magic
+}
+
+func isDir(path string) bool {
+	st, err := os.Stat(path)
+	return err == nil && st.IsDir()
 }
 
 // within says whether an absolute path is dir or below it.
