@@ -9,7 +9,11 @@ UNIT      = $(shell $(GO) list ./... | grep -v '/integration')
 BENCH     = CKPTFS_PYTHON="$$(scripts/setup)" && export CKPTFS_PYTHON && \
             $(GO) run ./integration/bench -size $(SIZE) -rounds $(ROUNDS) $(BENCHFLAGS)
 
+<<<<<<< HEAD
 .PHONY: build test unit integration race lint demo bench bench-io bench-dedup fuzz torture clean install uninstall
+=======
+.PHONY: build test unit integration clients race lint demo bench bench-io bench-dedup fuzz clean
+>>>>>>> 597fc8f (clients: twenty programs driven on the mount and in a plain folder, through every condition)
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/ckptfs ./cmd/ckptfs
@@ -24,6 +28,10 @@ unit:
 # -count=1: go test does not know that these tests are about the binary they build.
 integration:
 	CKPTFS_PYTHON="$$(scripts/setup)" && export CKPTFS_PYTHON && scripts/gotest -count=1 -timeout 15m ./integration/...
+
+# Every client in every condition, on every kind of mount; CKPTFS_CLIENT_SIZE is the bytes that each saves.
+clients:
+	CKPTFS_PYTHON="$$(scripts/setup)" && export CKPTFS_PYTHON && CKPTFS_CLIENTS=all scripts/gotest -count=1 -timeout 60m -run 'Client|DVC|View|Cachex|Server|CutOff' ./integration
 
 race:
 	CGO_ENABLED=1 scripts/gotest -race $(UNIT)

@@ -29,6 +29,7 @@ type mount struct {
 // stats, status and file are what the commands print with --json, as far as the tests look.
 type stats struct {
 	Files         int64 `json:"files"`
+	PackedFiles   int64 `json:"packed_files"`
 	Tensors       int64 `json:"tensors"`
 	Chunks        int64 `json:"chunks"`
 	LogicalBytes  int64 `json:"logical_bytes"`

@@ -231,7 +231,7 @@ func startSession(t *testing.T, name string, args ...string) *session {
 func (s *session) answer() string {
 	s.t.Helper()
 	var lines []string
-	err := daemon.Until("a line of "+s.p.name, func() bool {
+	err := daemon.Within(2*daemon.Patience, "a line of "+s.p.name, func() bool { // its imports are in it
 		select {
 		case rc := <-s.p.rc:
 			said, _ := os.ReadFile(s.p.err)
@@ -251,7 +251,13 @@ func (s *session) answer() string {
 
 func (s *session) ask() string {
 	s.t.Helper()
-	if _, err := s.stdin.WriteString("\n"); err != nil {
+	return s.tell("")
+}
+
+// tell sends a line and returns the answer.
+func (s *session) tell(line string) string {
+	s.t.Helper()
+	if _, err := s.stdin.WriteString(line + "\n"); err != nil {
 		s.t.Fatal(err)
 	}
 	return s.answer()
