@@ -51,6 +51,10 @@ type Layout struct {
 	// Partial: the file holds tensors that Tensors lacks, or shows only by their parts. What is made from Tensors
 	// would then not be the file in another form.
 	Partial bool
+
+	// Fine: the file is a document that grows from save to save, or changes in a few places: its blobs are worth being cut
+	// finely. It says how to store the file, not what it is, and no manifest keeps it.
+	Fine bool
 }
 
 // Parser recognises one format.

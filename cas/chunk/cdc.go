@@ -3,6 +3,7 @@ package chunk
 import (
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"sync"
 
@@ -15,6 +16,10 @@ const (
 	MinCDC    = 16 << 10
 	NormalCDC = 64 << 10
 	MaxCDC    = MaxLen
+
+	MinFine    = 1 << 10
+	NormalFine = 4 << 10
+	MaxFine    = 16 << 10
 
 	algorithm = "fastcdc-v1.0.0"
 )
@@ -34,9 +39,21 @@ type window [2 * MaxCDC]byte
 var windows = sync.Pool{New: func() any { return new(window) }}
 
 // NewCDC returns a CDC over r.
-func NewCDC(r io.Reader) *CDC {
+func NewCDC(r io.Reader) *CDC { return newCDC(r, MinCDC, NormalCDC, MaxCDC) }
+
+// NewFineCDC returns a CDC over r that cuts finely.
+func NewFineCDC(r io.Reader) *CDC { return newCDC(r, MinFine, NormalFine, MaxFine) }
+
+// EndsList reports whether the list of a document that is cut finely ends after chunk p.
+func EndsList(p []byte) bool {
+	return crc32.Checksum(p[max(0, len(p)-64):], castagnoli)%32 == 0
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+func newCDC(r io.Reader, minimum, normal, maximum int) *CDC {
 	c := &CDC{buf: windows.Get().(*window)}
-	opts := &chunkers.ChunkerOpts{MinSize: MinCDC, NormalSize: NormalCDC, MaxSize: MaxCDC}
+	opts := &chunkers.ChunkerOpts{MinSize: minimum, NormalSize: normal, MaxSize: maximum}
 	var err error
 	if c.c, err = chunkers.NewChunkerBuffer(algorithm, r, opts, c.buf[:]); err != nil {
 		panic(fmt.Sprintf("chunk: the library refuses constant parameters: %v", err))

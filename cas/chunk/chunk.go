@@ -18,6 +18,10 @@
 //	normal  64 KiB   up to here a cut needs 18 zero bits of the gear hash, from here on 14
 //	maximum 256 KiB  a cut is made
 //
+// Documents that grow (tree ensembles, see formats.Layout.Fine) are cut finely, so that what a save adds costs little more
+// than itself: minimum 1 KiB, normal 4 KiB (14 zero bits before, 10 after), maximum 16 KiB. Their chunks are grouped into lists
+// where the content says so: after a chunk whose last 64 bytes have a CRC-32C that is a multiple of 32.
+//
 // The gear table and the masks are those of go-cdc-chunkers' "fastcdc-v1.0.0", unkeyed. A golden test holds the cuts.
 package chunk
 

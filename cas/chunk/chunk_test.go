@@ -60,6 +60,13 @@ func TestGoldenCuts(t *testing.T) {
 		fmt.Fprintf(&b, "%7d %6d %s\n", off, len(p), cas.Sum(p).Short())
 		off += len(p)
 	}
+	fmt.Fprintln(&b, "# finely, the first 512 KiB; '|' where a list ends")
+	off = 0
+	for _, p := range cut(t, NewFineCDC(bytes.NewReader(in[:512<<10]))) {
+		end := map[bool]string{true: " |"}[EndsList(p)]
+		fmt.Fprintf(&b, "%7d %6d %s%s\n", off, len(p), cas.Sum(p).Short(), end)
+		off += len(p)
+	}
 	const name = "testdata/cuts.golden"
 	if *update {
 		if err := os.WriteFile(name, []byte(b.String()), 0o644); err != nil {

@@ -16,6 +16,7 @@ import (
 	"ckptfs/formats/safetensors"
 	"ckptfs/formats/torchlegacy"
 	"ckptfs/formats/torchzip"
+	"ckptfs/formats/trees"
 )
 
 // maxDepth is how deep archives in archives are followed.
@@ -29,6 +30,7 @@ func parsers(depth int) []formats.Parser {
 		torchlegacy.Parser{},
 		npy.Parser{},
 		npy.Zip{},
+		trees.Parser{},
 	}
 	if depth < maxDepth {
 		inner := func(r io.ReaderAt, size int64) (*formats.Layout, error) { return detect(parsers(depth+1), r, size) }
@@ -77,7 +79,7 @@ const SniffLen = 4096
 // Sniff reports whether a file of size bytes that starts with prefix may be of a known format. It is quick and errs
 // towards yes: a file that it says no to is none.
 func Sniff(prefix []byte, size int64) bool {
-	return sniffSafetensors(prefix, size) || sniffZip(prefix) || npy.Sniff(prefix) || torchlegacy.Sniff(prefix) || archive.SniffTar(prefix, size)
+	return sniffSafetensors(prefix, size) || sniffZip(prefix) || npy.Sniff(prefix) || torchlegacy.Sniff(prefix) || trees.Sniff(prefix) || archive.SniffTar(prefix, size)
 }
 
 func sniffSafetensors(p []byte, size int64) bool {

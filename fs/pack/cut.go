@@ -72,8 +72,13 @@ func (c *cutter) skeleton(p *plan) error {
 	if !slices.ContainsFunc(p.regions, func(r region) bool { return r.small }) {
 		return nil
 	}
-	cdc := chunk.NewCDC(&joined{r: c.r, rest: p.regions})
+	cutter := chunk.NewCDC
+	if p.fine {
+		cutter = chunk.NewFineCDC
+	}
+	cdc := cutter(&joined{r: c.r, rest: p.regions})
 	defer cdc.Close()
+	ended := false
 	for {
 		q, err := cdc.Next()
 		if err == io.EOF {
@@ -91,9 +96,15 @@ func (c *cutter) skeleton(p *plan) error {
 			c.b = newBatch(0)
 			c.b.held = true
 		}
-		if p.skeleton, err = c.room(p.skeleton, len(q), codec.Hint{}); err != nil {
+		if ended {
+			if err := c.end(p.skeleton); err != nil {
+				return err
+			}
+			p.skeleton = append(p.skeleton, &object{open: 1})
+		} else if p.skeleton, err = c.room(p.skeleton, len(q), codec.Hint{}); err != nil {
 			return err
 		}
+		ended = p.fine && chunk.EndsList(q)
 		at := c.b.n
 		copy(c.b.buf[at:], q)
 		c.b.add(last(p.skeleton), at, len(q))

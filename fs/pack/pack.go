@@ -5,7 +5,9 @@
 //	detect  which format, which regions (package formats/detect)
 //	plan    data regions become objects of their own, cut on the grid of cas.ChunkSize; blobs of at least 64 KiB become
 //	        objects of their own, cut by content; the smaller ones are joined in file order into one object, the
-//	        skeleton, cut by content; pads become extents of zeros, after they were seen to be zeros
+//	        skeleton, cut by content; in a fine layout all blobs are, cut finely, in several objects that end where the
+//	        content says so, so that a document that grows shares the lists of what was there before; pads become extents
+//	        of zeros, after they were seen to be zeros
 //	cut     one goroutine walks the plan and makes batches of chunks, about 512 KiB of the file each; workers help it find the
 //	        cuts of large blobs
 //	hash    workers read and hash batches and put the chunks, which costs next to nothing for those that are held

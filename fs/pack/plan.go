@@ -16,7 +16,8 @@ const smallBlob = 64 << 10
 // plan is what each region of a file is made of. The objects appear in it as they are cut.
 type plan struct {
 	regions  []region
-	skeleton []*object // the small blobs, joined in file order
+	fine     bool
+	skeleton []*object // the small blobs, or all of a fine layout, joined in file order
 }
 
 type region struct {
@@ -28,7 +29,7 @@ type region struct {
 
 // plan prepares l, and looks at its pads: a parser's mistake must not cost bytes, so a pad that is not zero is a blob.
 func (j *job) plan(l *formats.Layout) (*plan, error) {
-	p := &plan{regions: make([]region, len(l.Regions))}
+	p := &plan{regions: make([]region, len(l.Regions)), fine: l.Fine}
 	for i, r := range l.Regions {
 		if r.Kind == formats.Pad {
 			zero, err := isZero(j.r, r.Off, r.Len)
@@ -39,7 +40,7 @@ func (j *job) plan(l *formats.Layout) (*plan, error) {
 				r.Kind = formats.Blob
 			}
 		}
-		p.regions[i] = region{Region: r, small: r.Kind == formats.Blob && r.Len < smallBlob}
+		p.regions[i] = region{Region: r, small: r.Kind == formats.Blob && (l.Fine || r.Len < smallBlob)}
 	}
 	for i := range l.Tensors {
 		t := &l.Tensors[i]
