@@ -1,0 +1,429 @@
+package graph
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"math/big"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+const maxDepth = 64
+
+// reader reads one JSON document token by token, so that it takes memory only in proportion to what is kept of it.
+type reader struct {
+	dec   *json.Decoder
+	depth int
+}
+
+func newReader(p []byte) (*reader, error) {
+	if len(p) > MaxSource {
+		return nil, fmt.Errorf("%d bytes, of at most %d: %w", len(p), MaxSource, ErrInvalid)
+	}
+	if !utf8.Valid(p) {
+		return nil, fmt.Errorf("not UTF-8: %w", ErrInvalid)
+	}
+	if !json.Valid(p) { // Token alone lets some errors pass, and a document that is cut short
+		var v json.RawMessage
+		err := json.Unmarshal(p, &v)
+		return nil, fmt.Errorf("%v: %w", err, ErrInvalid)
+	}
+	dec := json.NewDecoder(bytes.NewReader(p))
+	dec.UseNumber()
+	return &reader{dec: dec}, nil
+}
+
+func (r *reader) errorf(format string, args ...any) error {
+	return fmt.Errorf("%s at byte %d: %w", fmt.Sprintf(format, args...), r.dec.InputOffset(), ErrInvalid)
+}
+
+func (r *reader) token() (json.Token, error) {
+	t, err := r.dec.Token()
+	if err == io.EOF {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		return nil, r.errorf("%v", err)
+	}
+	return t, nil
+}
+
+func (r *reader) open(want json.Delim, what string) error {
+	t, err := r.token()
+	if err != nil {
+		return err
+	}
+	if t != want {
+		return r.errorf("%s is not %s", what, map[json.Delim]string{'{': "an object", '[': "an array"}[want])
+	}
+	return r.deeper()
+}
+
+func (r *reader) deeper() error {
+	if r.depth++; r.depth > maxDepth {
+		return r.errorf("nested deeper than %d", maxDepth)
+	}
+	return nil
+}
+
+// members calls member for each of the object that comes next.
+func (r *reader) members(what string, member func(key string) error) error {
+	if err := r.open('{', what); err != nil {
+		return err
+	}
+	return r.restOfObject(member)
+}
+
+func (r *reader) restOfObject(member func(key string) error) error {
+	var few [8]string
+	seen := few[:0]
+	var many map[string]bool
+	for r.dec.More() {
+		t, err := r.token()
+		if err != nil {
+			return err
+		}
+		key := t.(string)
+		twice := many[key] || many == nil && slices.Contains(seen, key)
+		if twice {
+			return r.errorf("member %q twice", key)
+		}
+		if many != nil {
+			many[key] = true
+		} else if seen = append(seen, key); len(seen) > 16 {
+			many = make(map[string]bool, 64)
+			for _, k := range seen {
+				many[k] = true
+			}
+		}
+		if err := member(key); err != nil {
+			return err
+		}
+	}
+	r.depth--
+	_, err := r.token()
+	return err
+}
+
+// items calls item for each of the array that comes next.
+func (r *reader) items(what string, item func() error) error {
+	if err := r.open('[', what); err != nil {
+		return err
+	}
+	return r.restOfArray(item)
+}
+
+func (r *reader) restOfArray(item func() error) error {
+	for r.dec.More() {
+		if err := item(); err != nil {
+			return err
+		}
+	}
+	r.depth--
+	_, err := r.token()
+	return err
+}
+
+func (r *reader) string(what string) (string, error) {
+	t, err := r.token()
+	if err != nil {
+		return "", err
+	}
+	s, ok := t.(string)
+	if !ok {
+		return "", r.errorf("%s is not a string", what)
+	}
+	return s, nil
+}
+
+func (r *reader) bool(what string) (bool, error) {
+	t, err := r.token()
+	if err != nil {
+		return false, err
+	}
+	b, ok := t.(bool)
+	if !ok {
+		return false, r.errorf("%s is not true or false", what)
+	}
+	return b, nil
+}
+
+// int reads an integer from 0 to limit.
+func (r *reader) int(what string, limit int64) (int64, error) {
+	t, err := r.token()
+	if err != nil {
+		return 0, err
+	}
+	n, ok := t.(json.Number)
+	if !ok {
+		return 0, r.errorf("%s is not a number", what)
+	}
+	v, err := strconv.ParseInt(string(n), 10, 64)
+	if err != nil || v < 0 || v > limit {
+		return 0, r.errorf("%s is %.32s, not an integer from 0 to %d", what, n, limit)
+	}
+	return v, nil
+}
+
+// skip reads any value.
+func (r *reader) skip() error {
+	_, err := r.value(nil)
+	return err
+}
+
+// place says which members of an object are left out.
+type place int
+
+const (
+	inside place = iota // in a cfg: seed
+	layer               // a cfg: also name, trainable, dtype policy
+)
+
+func dropped(key string, at place) bool {
+	switch key {
+	case "seed":
+		return true
+	case "name", "trainable", "dtype_policy", "dtype-policy":
+		return at == layer
+	}
+	return false
+}
+
+// config reads an object and returns its canonical form.
+func (r *reader) config(what string) (string, error) {
+	if err := r.open('{', what); err != nil {
+		return "", err
+	}
+	p, err := r.object(nil, layer)
+	return string(p), err
+}
+
+// value appends the canonical form of the value that comes next.
+func (r *reader) value(dst []byte) ([]byte, error) {
+	t, err := r.token()
+	if err != nil {
+		return nil, err
+	}
+	switch t := t.(type) {
+	case json.Delim:
+		if err := r.deeper(); err != nil {
+			return nil, err
+		}
+		if t == '{' {
+			return r.object(dst, inside)
+		}
+		dst = append(dst, '[')
+		first := true
+		err := r.restOfArray(func() error {
+			if !first {
+				dst = append(dst, ',')
+			}
+			first = false
+			var err error
+			dst, err = r.value(dst)
+			return err
+		})
+		return append(dst, ']'), err
+	case string:
+		return appendJSONString(dst, t), nil
+	case json.Number:
+		dst, ok := appendNumber(dst, string(t))
+		if !ok {
+			return nil, r.errorf("number %.32s out of range", t)
+		}
+		return dst, nil
+	case bool:
+		return strconv.AppendBool(dst, t), nil
+	}
+	return append(dst, "null"...), nil
+}
+
+// object appends the canonical form of the object whose brace was read.
+func (r *reader) object(dst []byte, at place) ([]byte, error) {
+	type member struct {
+		key   string
+		units []uint16 // nil when the key is ASCII
+		from  int      // in text
+		to    int
+	}
+	var all []member
+	var text []byte
+	class, config := -1, -1
+	err := r.restOfObject(func(key string) error {
+		m := member{key: key, from: len(text)}
+		var err error
+		if text, err = r.value(text); err != nil {
+			return err
+		}
+		m.to = len(text)
+		if dropped(key, at) {
+			text = text[:m.from]
+			return nil
+		}
+		if strings.IndexFunc(key, func(c rune) bool { return c >= utf8.RuneSelf }) >= 0 {
+			m.units = utf16.Encode([]rune(key))
+		}
+		switch key {
+		case "class_name":
+			class = len(all)
+		case "config":
+			config = len(all)
+		}
+		all = append(all, m)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	order := make([]int, len(all))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(i, j int) int {
+		a, b := &all[i], &all[j]
+		if a.units == nil && b.units == nil {
+			return strings.Compare(a.key, b.key)
+		}
+		return slices.Compare(unitsOf(a.key, a.units), unitsOf(b.key, b.units))
+	})
+	dst = append(dst, '{')
+	for n, i := range order {
+		if n > 0 {
+			dst = append(dst, ',')
+		}
+		dst = append(appendJSONString(dst, all[i].key), ':')
+		value := text[all[i].from:all[i].to]
+		if i == config && class >= 0 && value[0] == '{' {
+			value = withoutLayerNames(value)
+		}
+		dst = append(dst, value...)
+	}
+	return append(dst, '}'), nil
+}
+
+func unitsOf(key string, units []uint16) []uint16 {
+	if units != nil {
+		return units
+	}
+	return utf16.Encode([]rune(key))
+}
+
+// withoutLayerNames takes from a canonical object the members that a layer's cfg goes without. Which of an object's
+// members come first is not known when a nested config is read, so this is done afterwards.
+func withoutLayerNames(p []byte) []byte {
+	out := append(make([]byte, 0, len(p)), '{')
+	for i := 1; p[i] != '}'; {
+		if p[i] == ',' {
+			i++
+		}
+		from := i
+		i = endOfValue(p, i)
+		key := p[from+1 : i-1]
+		i = endOfValue(p, i+1)
+		if dropped(string(key), layer) {
+			continue
+		}
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = append(out, p[from:i]...)
+	}
+	return append(out, '}')
+}
+
+// endOfValue is where the value of canonical JSON that starts at i ends.
+func endOfValue(p []byte, i int) int {
+	for depth := 0; ; {
+		switch p[i] {
+		case '"':
+			for i++; p[i] != '"'; i++ {
+				if p[i] == '\\' {
+					i++
+				}
+			}
+			i++
+		case '{', '[':
+			depth++
+			i++
+			continue
+		case '}', ']':
+			depth--
+			i++
+		case ',', ':':
+			i++
+			continue
+		default:
+			for i < len(p) && p[i] != ',' && p[i] != '}' && p[i] != ']' {
+				i++
+			}
+		}
+		if depth == 0 {
+			return i
+		}
+	}
+}
+
+// appendJSONString appends s as RFC 8785, section 3.2.2.2, has it.
+func appendJSONString(dst []byte, s string) []byte {
+	dst = append(dst, '"')
+	for i := 0; i < len(s); i++ {
+		switch c := s[i]; c {
+		case '"', '\\':
+			dst = append(dst, '\\', c)
+		case '\b':
+			dst = append(dst, `\b`...)
+		case '\f':
+			dst = append(dst, `\f`...)
+		case '\n':
+			dst = append(dst, `\n`...)
+		case '\r':
+			dst = append(dst, `\r`...)
+		case '\t':
+			dst = append(dst, `\t`...)
+		default:
+			if c < 0x20 {
+				dst = fmt.Appendf(dst, `\u%04x`, c)
+			} else {
+				dst = append(dst, c)
+			}
+		}
+	}
+	return append(dst, '"')
+}
+
+// appendNumber appends a JSON number as ECMAScript prints it; integers that no float64 holds keep their digits. False
+// when it is past the range of float64.
+func appendNumber(dst []byte, s string) ([]byte, bool) {
+	f, err := strconv.ParseFloat(s, 64)
+	if err != nil || math.IsInf(f, 0) {
+		return nil, false
+	}
+	if f == 0 {
+		return append(dst, '0'), true // -0 too
+	}
+	if math.Abs(f) >= 1<<53 && !strings.ContainsAny(s, ".eE") {
+		n, ok := new(big.Int).SetString(s, 10)
+		if !ok {
+			return nil, false
+		}
+		if v, _ := new(big.Float).SetFloat64(f).Int(nil); v.Cmp(n) != 0 {
+			return append(dst, s...), true
+		}
+	}
+	if a := math.Abs(f); a >= 1e-6 && a < 1e21 {
+		return strconv.AppendFloat(dst, f, 'f', -1, 64), true
+	}
+	from := len(dst)
+	dst = strconv.AppendFloat(dst, f, 'e', -1, 64)
+	if n := len(dst); n-from >= 4 && dst[n-2] == '0' && (dst[n-3] == '-' || dst[n-3] == '+') { // e-07
+		dst[n-2] = dst[n-1]
+		dst = dst[:n-1]
+	}
+	return dst, true
+}

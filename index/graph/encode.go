@@ -1,0 +1,276 @@
+package graph
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"ckptfs/cas"
+	"ckptfs/formats"
+)
+
+const magic = "CKG1"
+
+// Encode is the record of g.
+func (g *Graph) Encode() ([]byte, error) {
+	if err := g.Check(); err != nil {
+		return nil, err
+	}
+	e := encoder{strings: map[string]int{}}
+	var last string
+	for i := range g.Vertices {
+		v := &g.Vertices[i]
+		last = e.name(last, v.Name)
+		e.ref(v.Op)
+		e.ref(v.Config)
+		comm := 0
+		if v.Commutative {
+			comm = 1
+		}
+		e.num(len(v.Inputs)<<1 | comm)
+		for _, in := range v.Inputs {
+			if in.Output == 0 {
+				e.num((i - in.Vertex) << 1)
+			} else {
+				e.num((i-in.Vertex)<<1 | 1)
+				e.num(in.Output)
+			}
+		}
+		e.num(len(v.Params))
+		for j := range v.Params {
+			p := &v.Params[j]
+			last = e.name(last, p.Tensor)
+			e.ref(p.Slot)
+			e.ref(string(p.DType))
+			if p.DType != "" {
+				e.num(len(p.Shape))
+				for _, d := range p.Shape {
+					e.num(int(d))
+				}
+			}
+		}
+	}
+	out := append([]byte(magic), byte(g.Kind))
+	out = binary.AppendUvarint(out, uint64(len(e.order)))
+	for _, s := range e.order {
+		out = appendString(out, s)
+	}
+	out = binary.AppendUvarint(out, uint64(len(g.Vertices)))
+	return append(out, e.p...), nil
+}
+
+type encoder struct {
+	p       []byte
+	strings map[string]int
+	order   []string
+}
+
+func (e *encoder) num(n int) { e.p = binary.AppendUvarint(e.p, uint64(n)) }
+
+func (e *encoder) ref(s string) {
+	i, ok := e.strings[s]
+	if !ok {
+		i = len(e.order)
+		e.strings[s] = i
+		e.order = append(e.order, s)
+	}
+	e.num(i)
+}
+
+func (e *encoder) name(last, s string) string {
+	n := shared(last, s)
+	e.p = appendString(append(e.p, byte(n)), s[n:])
+	return s
+}
+
+func shared(a, b string) int {
+	n := min(len(a), len(b), 255)
+	for i := range n {
+		if a[i] != b[i] {
+			return i
+		}
+	}
+	return n
+}
+
+// Decode reads what Encode wrote and nothing else. The error wraps cas.ErrCorrupt, or cas.ErrNewer for a later version.
+// It takes at most 256 bytes of memory for each of p.
+func Decode(p []byte) (*Graph, error) {
+	d := decoder{p: p}
+	switch got := string(d.take(len(magic))); {
+	case got == magic:
+	case len(got) == len(magic) && got[:3] == magic[:3] && got[3] > magic[3] && got[3] <= '9':
+		return nil, fmt.Errorf("graph: version %q: %w", got, cas.ErrNewer)
+	default:
+		return nil, fmt.Errorf("graph: no %s: %w", magic, cas.ErrCorrupt)
+	}
+	g := &Graph{Kind: Kind(d.byte())}
+	d.strings = make([]string, d.count(1))
+	known := make(map[string]bool, len(d.strings))
+	for i := range d.strings {
+		s := string(d.take(d.count(1)))
+		if known[s] {
+			d.fail("string %q twice", s)
+		}
+		known[s] = true
+		d.strings[i] = s
+	}
+	if n := d.count(6); n > MaxVertices {
+		d.fail("%d vertices", n)
+	} else if n > 0 {
+		g.Vertices = make([]Vertex, n)
+	}
+	var last string
+	for i := range g.Vertices {
+		if d.err != nil {
+			return nil, d.err
+		}
+		last = d.vertex(&g.Vertices[i], i, last)
+	}
+	switch {
+	case d.err == nil && d.used != len(d.strings):
+		d.fail("%d strings, %d used", len(d.strings), d.used)
+	case d.err == nil && len(d.p) > 0:
+		d.fail("%d bytes after the end", len(d.p))
+	}
+	if d.err != nil {
+		return nil, d.err
+	}
+	if err := g.Check(); err != nil {
+		return nil, fmt.Errorf("graph: %w: %w", err, cas.ErrCorrupt)
+	}
+	return g, nil
+}
+
+func (d *decoder) vertex(v *Vertex, i int, last string) string {
+	v.Name = d.name(last)
+	last = v.Name
+	v.Op, v.Config = d.ref(), d.ref()
+	n := d.num()
+	v.Commutative = n&1 != 0
+	if n>>1 > int64(len(d.p)) {
+		d.fail("%d inputs in %d bytes", n>>1, len(d.p))
+		return ""
+	}
+	if n>>1 > 0 {
+		v.Inputs = make([]Input, n>>1)
+	}
+	for j := range v.Inputs {
+		from := d.num()
+		if from>>1 > int64(i) {
+			d.fail("input of vertex %d, %d before it", i, from>>1)
+			return ""
+		}
+		in := Input{Vertex: i - int(from>>1)}
+		if from&1 != 0 {
+			out := d.num()
+			if out == 0 || out > maxOutput {
+				d.fail("output %d", out)
+				return ""
+			}
+			in.Output = int(out)
+		}
+		v.Inputs[j] = in
+	}
+	if n := d.count(4); n > 0 {
+		v.Params = make([]Param, n)
+	}
+	for j := range v.Params {
+		p := &v.Params[j]
+		p.Tensor = d.name(last)
+		last = p.Tensor
+		p.Slot, p.DType = d.ref(), formats.DType(d.ref())
+		if p.DType != "" {
+			if n := d.count(1); n > 0 {
+				p.Shape = make([]int64, n)
+			}
+			for k := range p.Shape {
+				p.Shape[k] = d.num()
+			}
+		}
+		if d.err != nil {
+			return ""
+		}
+	}
+	return last
+}
+
+// decoder eats p. After the first error all reads return zero values.
+type decoder struct {
+	p       []byte
+	err     error
+	strings []string
+	used    int // of strings, in order of first use
+}
+
+func (d *decoder) fail(format string, args ...any) {
+	if d.err == nil {
+		d.err = fmt.Errorf("graph: %s: %w", fmt.Sprintf(format, args...), cas.ErrCorrupt)
+		d.p = nil
+	}
+}
+
+func (d *decoder) take(n int) []byte {
+	if n > len(d.p) {
+		d.fail("cut short")
+		return nil
+	}
+	q := d.p[:n]
+	d.p = d.p[n:]
+	return q
+}
+
+func (d *decoder) byte() byte {
+	if q := d.take(1); q != nil {
+		return q[0]
+	}
+	return 0
+}
+
+func (d *decoder) num() int64 {
+	v, n := binary.Uvarint(d.p)
+	if n <= 0 || n > 1 && d.p[n-1] == 0 || v > math.MaxInt64 {
+		d.fail("bad number")
+		return 0
+	}
+	d.p = d.p[n:]
+	return int64(v)
+}
+
+// count reads how many items of at least size bytes follow.
+func (d *decoder) count(size int) int {
+	n := d.num()
+	if n > int64(len(d.p)/size) {
+		d.fail("count %d in %d bytes", n, len(d.p))
+		return 0
+	}
+	return int(n)
+}
+
+func (d *decoder) ref() string {
+	i := d.num()
+	switch {
+	case i > int64(d.used) || i >= int64(len(d.strings)):
+		d.fail("string %d of %d", i, len(d.strings))
+		return ""
+	case i == int64(d.used):
+		d.used++
+	}
+	return d.strings[i]
+}
+
+func (d *decoder) name(last string) string {
+	n := int(d.byte())
+	rest := d.take(d.count(1))
+	if d.err != nil {
+		return ""
+	}
+	if n > len(last) || n < min(len(last), 255) && len(rest) > 0 && rest[0] == last[n] {
+		d.fail("name shares %d bytes of %d", n, len(last))
+		return ""
+	}
+	if len(rest) == 0 {
+		return last[:n]
+	}
+	return last[:n] + string(rest)
+}

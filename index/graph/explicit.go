@@ -1,0 +1,211 @@
+package graph
+
+import (
+	"strconv"
+	"strings"
+
+	"ckptfs/formats"
+)
+
+// Tensors tells a source what the file beside it holds: the tensor of a name, or nil when there is none.
+type Tensors func(name string) *formats.Tensor
+
+// ByName is the Tensors of a layout.
+func ByName(all []formats.Tensor) Tensors {
+	m := make(map[string]*formats.Tensor, len(all))
+	for i := range all {
+		m[all[i].Name] = &all[i]
+	}
+	return func(name string) *formats.Tensor { return m[name] }
+}
+
+// ParseExplicit reads a GRAPH.json, as the package comment draws it. With tensors every parameter has to be there, with the type
+// and the shape that the source states; without (a query) any will do. The error wraps ErrInvalid. Memory is at most
+// 64 times p.
+func ParseExplicit(p []byte, tensors Tensors) (*Graph, error) {
+	r, err := newReader(p)
+	if err != nil {
+		return nil, err
+	}
+	e := explicit{reader: r, tensors: tensors, ids: map[string]int{}, g: &Graph{Kind: Explicit}}
+	version, nodes := false, false
+	err = r.members("the document", func(key string) error {
+		switch key {
+		case "v":
+			version = true
+			v, err := r.int("v", 1<<31)
+			if err == nil && v != 1 {
+				err = r.errorf("version %d, this program reads 1", v)
+			}
+			return err
+		case "nodes":
+			nodes = true
+			return r.items("nodes", e.node)
+		}
+		return r.errorf("unknown member %q", key)
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case !version || !nodes:
+		return nil, r.errorf("no %s", map[bool]string{true: `"nodes"`, false: `"v"`}[version])
+	}
+	return e.g, nil
+}
+
+type explicit struct {
+	*reader
+	tensors Tensors
+	ids     map[string]int
+	g       *Graph
+}
+
+func (e *explicit) node() error {
+	if len(e.g.Vertices) == MaxVertices {
+		return tooMany()
+	}
+	v := Vertex{Config: "{}"}
+	err := e.members("a node", func(key string) (err error) {
+		switch key {
+		case "id":
+			v.Name, err = e.string("id")
+		case "op":
+			v.Op, err = e.string("op")
+		case "cfg":
+			v.Config, err = e.config("cfg")
+		case "comm":
+			v.Commutative, err = e.bool("comm")
+		case "in":
+			err = e.items("in", func() error {
+				s, err := e.string("an input")
+				if err != nil {
+					return err
+				}
+				in, ok := e.input(s)
+				if !ok {
+					return e.errorf("input %q of node %q is no output of a node before it: unknown, out of order, or a cycle", s, v.Name)
+				}
+				v.Inputs = append(v.Inputs, in)
+				return nil
+			})
+		case "params":
+			err = e.items("params", func() error {
+				p, err := e.param()
+				v.Params = append(v.Params, p)
+				return err
+			})
+		default:
+			err = e.errorf("unknown member %q of node %q", key, v.Name)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	_, twice := e.ids[v.Name]
+	switch {
+	case v.Name == "" || v.Op == "":
+		return e.errorf("node %d (%q) without id or op", len(e.g.Vertices), v.Name)
+	case twice:
+		return e.errorf("node %q twice", v.Name)
+	case v.Commutative && !MayCommute(v.Op):
+		return e.errorf("node %q: the inputs of %s do not commute", v.Name, v.Op)
+	}
+	slots(v.Params)
+	e.ids[v.Name] = len(e.g.Vertices)
+	e.g.Vertices = append(e.g.Vertices, v)
+	return nil
+}
+
+// input finds "id" or "id:k".
+func (e *explicit) input(s string) (Input, bool) {
+	if i, ok := e.ids[s]; ok {
+		return Input{Vertex: i}, true
+	}
+	colon := strings.LastIndexByte(s, ':')
+	if colon < 0 {
+		return Input{}, false
+	}
+	k, err := strconv.ParseUint(s[colon+1:], 10, 16)
+	i, ok := e.ids[s[:colon]]
+	return Input{Vertex: i, Output: int(k)}, ok && err == nil && strconv.FormatUint(k, 10) == s[colon+1:]
+}
+
+// param reads a name or an object.
+func (e *explicit) param() (Param, error) {
+	var p Param
+	t, err := e.token()
+	if err != nil {
+		return p, err
+	}
+	shape := false
+	switch t := t.(type) {
+	case string:
+		p.Tensor = t
+	default:
+		if d, ok := t.(interface{ String() string }); !ok || d.String() != "{" {
+			return p, e.errorf("a parameter is neither a name nor an object")
+		}
+		if err := e.deeper(); err != nil {
+			return p, err
+		}
+		err := e.restOfObject(func(key string) (err error) {
+			switch key {
+			case "name":
+				p.Tensor, err = e.string("name")
+			case "dtype":
+				var s string
+				s, err = e.string("dtype")
+				if p.DType = formats.DType(s); err == nil && p.DType.Bits() == 0 {
+					err = e.errorf("dtype %q is none of safetensors'", s)
+				}
+			case "shape":
+				shape = true
+				err = e.items("shape", func() error {
+					d, err := e.int("a dimension", maxDim)
+					p.Shape = append(p.Shape, d)
+					return err
+				})
+			default:
+				err = e.errorf("unknown member %q of a parameter", key)
+			}
+			return err
+		})
+		if err != nil {
+			return p, err
+		}
+		if shape != (p.DType != "") {
+			return p, e.errorf("parameter %q: dtype and shape go together", p.Tensor)
+		}
+	}
+	if p.Tensor == "" {
+		return p, e.errorf("a parameter without name")
+	}
+	return p, e.checkParam(&p)
+}
+
+func (e *explicit) checkParam(p *Param) error {
+	if e.tensors == nil {
+		return nil
+	}
+	t := e.tensors(p.Tensor)
+	if t == nil {
+		return e.errorf("no tensor %q in the file", p.Tensor)
+	}
+	if p.DType != "" && (p.DType != t.DType || !equalShapes(p.Shape, t.Shape)) {
+		return e.errorf("tensor %q is %s %v in the file, not %s %v", p.Tensor, t.DType, t.Shape, p.DType, p.Shape)
+	}
+	return nil
+}
+
+func equalShapes(a, b []int64) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if a[i] != b[i] {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,218 @@
+// Package graph holds architecture graphs: what a model computes, without its weights. A graph is read from what lies
+// beside the weights, best source first, or guessed from the tensors' names; index/prefix compares graphs.
+//
+// A graph is acyclic. Its vertices are leaf layers, in topological order; containers are flattened away. A vertex without
+// inputs is a root, and there may be several. A layer that is called twice is two vertices that name the same tensors.
+//
+// # Kinds, first that applies
+//
+//	explicit  GRAPH.json, see below                                                         exact
+//	onnx      nodes of a model's graph, initializers as parameters                          exact, one vertex an operator
+//	export    the graph of a torch.export archive                                           exact, one vertex an operator
+//	keras     config.json of a .keras file, attribute model_config of an HDF5 file          exact
+//	seq       the tensors of a torch file in their order: one vertex a module, a chain      approximate
+//	bag       the tensors of a safetensors file: one vertex a module, no edges              similarity only
+//
+// Graphs of different kinds are never compared. For seq and bag a module is what stands before the last dot or slash of
+// a tensor's name. In a seq the module's name is no part of its identity, in a bag it is. A bag has no vertex for
+// the virtual root that lcp speaks of: it would match in every pair of bags and turn "none" into a match of length 1.
+//
+// # GRAPH.json
+//
+// At most 16 MiB and 65,535 vertices, nested at most 64 deep; a member that stands nowhere below is refused, so that a
+// misspelt one is not an empty one.
+//
+//	{"v": 1, "nodes": [
+//	  {"id": "x",     "op": "Input",  "cfg": {"shape": [null, 3, 32, 32]}},
+//	  {"id": "conv1", "op": "Conv2d", "cfg": {"out": 16}, "in": ["x"], "params": ["conv1.weight", "conv1.bias"]},
+//	  {"id": "sum",   "op": "Add",    "in": ["conv1", "x:1"], "comm": true}]}
+//
+//	id      not empty, one for each vertex
+//	op      not empty: the layer's class
+//	cfg     object, default {}
+//	in      ids of vertices further up, in argument order; "id:k" is output k (an id that is spelt so comes first)
+//	comm    the order of the inputs does not matter: only for Add, Mul, Multiply, Average, Max, Maximum, Min, Minimum
+//	params  tensors of the file, each a name or {"name": …, "dtype": "F32", "shape": [16, 3, 3, 3]}
+//
+// # Identity
+//
+// A vertex's configuration is its op, its canonical cfg, and for each parameter the slot and, where the source states them,
+// element type and shape. A slot is the tensor's name less the components that all of the vertex's tensors begin with ("weight"
+// of "conv1.weight"); onnx names mean nothing and have no slots. Only what the source states counts, so that a query
+// and the sidecar of a stored model, written by the same program, agree whether or not there are weights yet.
+//
+// The canonical cfg is JSON as RFC 8785 has it (members sorted by UTF-16 units, shortest numbers, no white space), less the
+// members name, trainable, dtype_policy and dtype-policy of cfg itself, and seed at any depth. An object with members
+// class_name and config nests a layer's cfg, and the same members are left out of that config. Integers that no
+// float64 holds keep their digits: rounding them, as the RFC would, makes different layers equal.
+//
+//	C(v) = BLAKE3-128 of "CKV1", string op, string cfg, number of parameters, for each:
+//	           string slot, string dtype, and, unless dtype is "": number of dimensions, dimensions
+//	T(v) = BLAKE3-128 of C(v), 1 byte comm, u32 number of inputs, for each: T(input), u32 output
+//	       inputs in argument order; those of a commutative vertex ascending by their 20 bytes
+//	key  = first 8 bytes of T(v), little-endian, plus k times 0x9e3779b97f4a7c15, mixed when k > 0
+//
+// where k counts the vertices before v with the same T(v): the keys of two graphs then intersect as their bags of T do.
+// u32 is little-endian, a number an unsigned LEB128 varint, a string its length as a number and the bytes.
+//
+// # Record, version 1
+//
+// A graph is kept as bytes in the index. There is one encoding of a graph: a reader refuses every other.
+//
+//	"CKG1"
+//	kind                1 byte
+//	strings             number n, then n strings: ops, configurations, slots, types, in the order of first use
+//	vertices            number n, then n times
+//	    name            1 byte: bytes shared with the name before (as many as there are, at most 255), string: the rest
+//	    op, cfg         number, number: indices into strings
+//	    inputs          number: inputs << 1 | comm, then for each
+//	        from        number: (own position - input's position) << 1 | 1 when the output is not 0
+//	        output      number, only with bit 0 of from
+//	    parameters      number n, then n times
+//	        tensor      as name; the name before is the last one of either sort
+//	        slot        number: index into strings
+//	        dtype       number: index into strings
+//	        shape       unless dtype is "": number of dimensions, dimensions
+package graph
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"ckptfs/formats"
+)
+
+// Bounds of a graph and of what it is read from.
+const (
+	MaxSource   = 16 << 20 // bytes of a sidecar or config
+	MaxVertices = 65_535
+	maxOutput   = 65_535
+	maxDim      = 1<<63 - 1
+)
+
+// ErrInvalid says that a source is no graph. The error's text says what is wrong with it and where.
+var ErrInvalid = errors.New("no architecture graph")
+
+// Kind says where a graph came from. Graphs of different kinds are not comparable.
+type Kind uint8
+
+// The kinds, best first.
+const (
+	Explicit Kind = 1 + iota
+	ONNX
+	Export
+	Keras
+	Seq
+	Bag
+)
+
+var kindNames = [...]string{"", "explicit", "onnx", "export", "keras", "seq", "bag"}
+
+func (k Kind) String() string {
+	if k.valid() {
+		return kindNames[k]
+	}
+	return fmt.Sprintf("kind %d", uint8(k))
+}
+
+func (k Kind) valid() bool { return k >= Explicit && k <= Bag }
+
+// Graph is one architecture.
+type Graph struct {
+	Kind     Kind
+	Vertices []Vertex // inputs before those that take them
+}
+
+// Vertex is one call of one leaf layer.
+type Vertex struct {
+	Name        string // in its source; no part of the identity
+	Op          string // class of the layer
+	Config      string // canonical JSON
+	Commutative bool   // the order of the inputs does not matter
+	Inputs      []Input
+	Params      []Param
+}
+
+// Input is output Output of vertex Vertex.
+type Input struct {
+	Vertex, Output int
+}
+
+// Param is a tensor of a vertex.
+type Param struct {
+	Tensor string        // name in the file
+	Slot   string        // what the layer calls it; "" unknown
+	DType  formats.DType // "" unknown, then Shape says nothing
+	Shape  []int64       // elements per dimension
+}
+
+// Check returns an error unless g is acyclic, in order and within bounds.
+func (g *Graph) Check() error {
+	if !g.Kind.valid() {
+		return fmt.Errorf("%s: %w", g.Kind, ErrInvalid)
+	}
+	if len(g.Vertices) > MaxVertices {
+		return tooMany()
+	}
+	for i := range g.Vertices {
+		v := &g.Vertices[i]
+		if v.Commutative && !MayCommute(v.Op) {
+			return fmt.Errorf("vertex %q: the inputs of %s do not commute: %w", v.Name, v.Op, ErrInvalid)
+		}
+		for _, in := range v.Inputs {
+			if in.Vertex < 0 || in.Vertex >= i || in.Output < 0 || in.Output > maxOutput {
+				return fmt.Errorf("vertex %q: input %d:%d of vertex %d: %w", v.Name, in.Vertex, in.Output, i, ErrInvalid)
+			}
+		}
+		for _, p := range v.Params {
+			if p.DType == "" && p.Shape != nil {
+				return fmt.Errorf("vertex %q: tensor %q has a shape and no type: %w", v.Name, p.Tensor, ErrInvalid)
+			}
+			for _, d := range p.Shape {
+				if d < 0 {
+					return fmt.Errorf("vertex %q: tensor %q of shape %v: %w", v.Name, p.Tensor, p.Shape, ErrInvalid)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func tooMany() error { return fmt.Errorf("more than %d vertices: %w", MaxVertices, ErrInvalid) }
+
+// MayCommute reports whether op is one whose inputs may come in any order.
+func MayCommute(op string) bool {
+	switch strings.ToLower(op) {
+	case "add", "mul", "multiply", "average", "max", "maximum", "min", "minimum":
+		return true
+	}
+	return false
+}
+
+// slots names the parameters of one vertex by their tensors: the names less the components that all begin with.
+func slots(params []Param) {
+	if len(params) == 0 {
+		return
+	}
+	prefix := module(params[0].Tensor)
+	for _, p := range params[1:] {
+		for !inModule(p.Tensor, prefix) {
+			prefix = module(prefix)
+		}
+	}
+	for i := range params {
+		if p := &params[i]; prefix == "" {
+			p.Slot = p.Tensor
+		} else {
+			p.Slot = p.Tensor[len(prefix)+1:]
+		}
+	}
+}
+
+// module is what stands before the last dot or slash of a tensor's name, "" without one.
+func module(name string) string { return name[:max(strings.LastIndexAny(name, "./"), 0)] }
+
+func inModule(name, prefix string) bool {
+	return prefix == "" || len(name) > len(prefix) && name[:len(prefix)] == prefix && (name[len(prefix)] == '.' || name[len(prefix)] == '/')
+}

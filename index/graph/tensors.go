@@ -1,0 +1,44 @@
+package graph
+
+import (
+	"slices"
+	"strings"
+
+	"ckptfs/formats"
+)
+
+// FromTensors guesses a graph of kind Seq or Bag from a file's tensors in the file's order: one vertex for each module, with
+// the tensors' names, types and shapes as configuration.
+func FromTensors(kind Kind, all []formats.Tensor) (*Graph, error) {
+	g := &Graph{Kind: kind}
+	at := make(map[string]int)
+	for i := range all {
+		t := &all[i]
+		name := module(t.Name)
+		n, ok := at[name]
+		if !ok {
+			if n = len(g.Vertices); n == MaxVertices {
+				return nil, tooMany()
+			}
+			at[name] = n
+			v := Vertex{Name: name, Op: "module", Config: "{}"}
+			switch {
+			case kind == Bag:
+				v.Config = `{"module":` + string(appendJSONString(nil, name)) + `}`
+			case n > 0:
+				v.Inputs = []Input{{Vertex: n - 1}}
+			}
+			g.Vertices = append(g.Vertices, v)
+		}
+		slot := t.Name
+		if name != "" {
+			slot = t.Name[len(name)+1:]
+		}
+		v := &g.Vertices[n]
+		v.Params = append(v.Params, Param{Tensor: t.Name, Slot: slot, DType: t.DType, Shape: slices.Clone(t.Shape)})
+	}
+	for i := range g.Vertices { // torch saves a layer's tensors as they were registered, safetensors by width and name
+		slices.SortFunc(g.Vertices[i].Params, func(a, b Param) int { return strings.Compare(a.Tensor, b.Tensor) })
+	}
+	return g, g.Check()
+}

@@ -1,0 +1,63 @@
+package prefix
+
+import "ckptfs/index/graph"
+
+// Common is the longest common prefix of two graphs. It visits at most budget nodes of the search among twins (0:
+// DefaultBudget) and reports whether that sufficed to know that there is no longer one. Graphs of different kinds have
+// none.
+func Common(g, a *graph.Graph, budget int) (pairs []Pair, exact bool) {
+	if g.Kind != a.Kind || g.Check() != nil || a.Check() != nil {
+		return nil, true
+	}
+	if budget == 0 {
+		budget = DefaultBudget
+	}
+	labels := map[string]config{}
+	var text []byte
+	number := func(n *net, g *graph.Graph) {
+		n.reset()
+		for i := range g.Vertices {
+			v := &g.Vertices[i]
+			text = appendConfig(text[:0], v)
+			c, ok := labels[string(text)]
+			if !ok {
+				c.label = uint32(len(labels))
+				labels[string(text)] = c
+			}
+			n.label = append(n.label, label(c, v))
+			n.addInputs(v)
+		}
+	}
+	var x, y net
+	number(&x, g)
+	number(&y, a)
+	s := solver{g: &x}
+	s.build(&x)
+	exact = s.solve(&y, budget)
+	for v, u := range s.best {
+		if u >= 0 {
+			pairs = append(pairs, Pair{v, int(u)})
+		}
+	}
+	return pairs, exact
+}
+
+// Tensor says which tensor of the stored model is to be read for which of the new one.
+type Tensor struct{ New, Stored string }
+
+// Tensors lists what a transfer along pairs reads, each new tensor once: of a layer that is called twice, by its first
+// call. The graphs are those that the pairs are of.
+func Tensors(g, a *graph.Graph, pairs []Pair) []Tensor {
+	var out []Tensor
+	seen := map[string]bool{}
+	for _, p := range pairs {
+		to, from := g.Vertices[p.New].Params, a.Vertices[p.Stored].Params
+		for i := range min(len(to), len(from)) {
+			if !seen[to[i].Tensor] {
+				seen[to[i].Tensor] = true
+				out = append(out, Tensor{to[i].Tensor, from[i].Tensor})
+			}
+		}
+	}
+	return out
+}

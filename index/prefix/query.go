@@ -1,0 +1,398 @@
+package prefix
+
+import (
+	"slices"
+	"sync"
+
+	"ckptfs/index/graph"
+)
+
+// DefaultBudget bounds the search among twins: nodes of the search in one query, about a microsecond each for a
+// hundred layers.
+const DefaultBudget = 10_000
+
+// Query says what to leave out and how long to search.
+type Query struct {
+	Budget  int                   // nodes of the search among twins; 0: DefaultBudget
+	Exclude func(seq uint64) bool // nil: nothing; called under the catalogue's lock
+	Pin     bool                  // pin the model found
+}
+
+// Match is the answer to a query.
+type Match struct {
+	Model  Model
+	Length int    // vertices in common
+	Pairs  []Pair // which they are, ascending by New
+	Exact  bool   // no live model wins over this one; false: the budget ended before that was sure
+
+	unpin func()
+}
+
+// Pair is a vertex of the new graph and its counterpart in the stored one.
+type Pair struct{ New, Stored int }
+
+// Release drops the pin. A second call does nothing.
+func (m *Match) Release() {
+	if m.unpin != nil {
+		m.unpin()
+		m.unpin = nil
+	}
+}
+
+// Find answers a query. False when no live model of g's kind has a root in common with g.
+func (c *Catalogue) Find(g *graph.Graph, opt Query) (Match, bool) {
+	if g.Check() != nil {
+		return Match{}, false
+	}
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	x := c.kinds[g.Kind]
+	if x == nil {
+		return Match{}, false
+	}
+	f := finders.Get().(*finder)
+	defer finders.Put(f)
+	m, ok := f.find(x, g, opt)
+	f.x, f.opt = nil, Query{}
+	if ok && opt.Pin {
+		seq := m.Model.Seq
+		c.pin(seq, 1)
+		m.unpin = sync.OnceFunc(func() { c.pin(seq, -1) })
+	}
+	return m, ok
+}
+
+var finders = sync.Pool{New: func() any { return new(finder) }}
+
+// finder is one query's working memory.
+type finder struct {
+	x      *index
+	opt    Query
+	budget int
+	solver solver
+	built  bool // the solver knows g
+
+	net    net
+	ids    []graph.ID
+	trees  []graph.ID
+	hasher graph.Hasher
+	text   []byte
+	stored net
+
+	seen    weights // first half of T → how often in g
+	weights weights // class → keys of g in it
+	lists   []list
+	rest    []int // weight of lists[i:]
+	twins   bool  // some T that is known occurs twice in g
+	shared  bool  // some T that is known occurs twice in an architecture
+	verify  bool  // trust no key
+
+	partial []uint16 // by arch: weight of the lists read
+	touched []uint32
+
+	best   found
+	solved []found // of doubtful archs
+	cut    []found // where the budget ended a search: length is what is possible
+}
+
+type list struct {
+	class  uint32
+	weight int
+}
+
+// found is a candidate. The zero value is beaten by all.
+type found struct {
+	arch   uint32
+	length int
+	model  Model
+	exact  bool
+	budget int // of the search that found length
+}
+
+func (a *found) better(b *found) bool {
+	return a.length > b.length || a.length == b.length && a.length > 0 && a.model.better(b.model)
+}
+
+func (f *finder) find(x *index, g *graph.Graph, opt Query) (Match, bool) {
+	f.x, f.opt, f.budget = x, opt, opt.Budget
+	if f.budget == 0 {
+		f.budget = DefaultBudget
+	}
+	f.built, f.verify = false, false
+	f.hash(g)
+	if len(f.lists) == 0 {
+		return Match{}, false
+	}
+	f.search()
+	m, ok := f.answer()
+	if ok && m.Length != f.best.length { // two keys collided
+		f.verify = true
+		f.search()
+		m, ok = f.answer()
+	}
+	return m, ok
+}
+
+// hash finds what of g is known, and where.
+func (f *finder) hash(g *graph.Graph) {
+	x := f.x
+	f.net.reset()
+	f.ids, f.trees = f.ids[:0], f.trees[:0]
+	f.seen.reset(len(g.Vertices))
+	f.weights.reset(len(g.Vertices))
+	f.twins, f.shared = false, false
+	for i := range g.Vertices {
+		v := &g.Vertices[i]
+		l, t := none, graph.ID{}
+		if f.known(v) {
+			f.text = appendConfig(f.text[:0], v)
+			if c, ok := x.labels[string(f.text)]; ok {
+				t = f.hasher.Vertex(v, c.id, f.trees)
+				key := graph.Key(t, 0)
+				if s := x.dict.find(key); s != nil {
+					l = label(c, v)
+					f.shared = f.shared || s.val&1 != 0
+					if k := f.seen.add(key, 1) - 1; k > 0 {
+						f.twins = true
+						s = x.dict.find(graph.Key(t, k))
+					}
+					if s != nil {
+						f.weights.add(uint64(s.class()), 1)
+					}
+				}
+			}
+		}
+		f.net.label = append(f.net.label, l)
+		f.net.addInputs(v)
+		f.trees = append(f.trees, t)
+	}
+	f.lists = f.lists[:0]
+	for _, e := range f.weights.entries {
+		f.lists = append(f.lists, list{uint32(e.key), e.n})
+	}
+	slices.SortFunc(f.lists, func(a, b list) int { return len(x.classes[a.class].post) - len(x.classes[b.class].post) })
+	f.rest = resize(f.rest, len(f.lists)+1)
+	for i := len(f.lists) - 1; i >= 0; i-- {
+		f.rest[i] = f.rest[i+1] + f.lists[i].weight
+	}
+}
+
+// known reports whether all inputs of v are.
+func (f *finder) known(v *graph.Vertex) bool {
+	for _, in := range v.Inputs {
+		if f.net.label[in.Vertex] == none {
+			return false
+		}
+	}
+	return true
+}
+
+// search sets f.best.
+func (f *finder) search() {
+	f.best, f.cut, f.solved = found{}, f.cut[:0], f.solved[:0]
+	if n := len(f.x.archs); cap(f.partial) < n {
+		f.partial = make([]uint16, n+n/4)
+	}
+	f.partial = f.partial[:cap(f.partial)]
+	f.touched = f.touched[:0]
+	i := 0
+	for ; i < len(f.lists) && f.rest[i] >= f.best.length; i++ {
+		c := f.lists[i].class
+		if a := f.x.champion(c); a == none {
+			continue
+		} else if m, ok := f.model(a); ok && m.Seq == f.x.archs[a].models[0].Seq {
+			// Among those in the list that were not met before, none weighs more than rest[i], and none is better.
+			if n, exact := f.consider(a); n >= f.rest[i] && exact {
+				break
+			}
+		}
+		f.read(i)
+	}
+	var doubtful []found
+	for _, a := range f.touched {
+		possible := int(f.partial[a]) + f.rest[i]
+		f.partial[a] = 0
+		if possible < f.best.length {
+			continue
+		}
+		m, ok := f.model(a)
+		if !ok {
+			continue
+		}
+		p := found{arch: a, length: f.weight(a), model: m, exact: true}
+		switch {
+		case !p.better(&f.best):
+		case f.doubtful(a):
+			doubtful = append(doubtful, p)
+		default:
+			f.best = p
+		}
+	}
+	slices.SortFunc(doubtful, func(a, b found) int {
+		if a.better(&b) {
+			return -1
+		}
+		return 1
+	})
+	for i := range doubtful {
+		if p := &doubtful[i]; p.better(&f.best) {
+			f.consider(p.arch)
+		} else {
+			break
+		}
+	}
+}
+
+// read adds list i to the partial weights, and considers the arch that then weighs most.
+func (f *finder) read(i int) {
+	w := uint16(f.lists[i].weight)
+	most, top := uint16(0), none
+	for _, a := range f.x.classes[f.lists[i].class].post {
+		p := f.partial[a]
+		if p == 0 {
+			f.touched = append(f.touched, a)
+		}
+		p += w
+		f.partial[a] = p
+		if p > most {
+			most, top = p, a
+		}
+	}
+	if int(most)+f.rest[i+1] > f.best.length {
+		f.consider(top)
+	}
+}
+
+// model is the best model of an arch that is not excluded.
+func (f *finder) model(a uint32) (Model, bool) {
+	for _, m := range f.x.archs[a].models {
+		if f.opt.Exclude == nil || !f.opt.Exclude(m.Seq) {
+			return m, true
+		}
+	}
+	return Model{}, false
+}
+
+// weight is how many keys of g the arch holds.
+func (f *finder) weight(a uint32) int {
+	n := 0
+	for _, c := range f.x.archs[a].classes {
+		n += f.weights.get(uint64(c))
+	}
+	return n
+}
+
+// doubtful reports whether the arch may have less in common with g than it has keys.
+func (f *finder) doubtful(a uint32) bool {
+	return f.verify || f.twins || f.shared && f.x.archs[a].twins
+}
+
+// consider weighs an arch, and takes it if it is better than the best. It returns the length, and whether that is exact.
+func (f *finder) consider(a uint32) (int, bool) {
+	m, ok := f.model(a)
+	if !ok {
+		return 0, true
+	}
+	p := found{arch: a, length: f.weight(a), model: m, exact: true}
+	if f.doubtful(a) {
+		if !p.better(&f.best) {
+			return p.length, false
+		}
+		for i := range f.solved {
+			if s := &f.solved[i]; s.arch == a {
+				return s.length, s.exact
+			}
+		}
+		f.load(a)
+		before := f.solver.visited
+		p.budget = f.budget
+		p.exact = f.solver.solve(&f.stored, f.budget)
+		f.budget = max(0, f.budget-(f.solver.visited-before))
+		p.length = f.solver.len
+		f.solved = append(f.solved, p)
+		if !p.exact {
+			f.cut = append(f.cut, found{arch: a, length: f.solver.ceil, model: m})
+		}
+	}
+	if p.better(&f.best) {
+		f.best = p
+	}
+	return p.length, p.exact
+}
+
+// load readies the solver for an arch.
+func (f *finder) load(a uint32) {
+	if !f.built {
+		f.solver.g = &f.net
+		f.solver.build(&f.net)
+		f.built = true
+	}
+	f.stored.read(f.x.archs[a].shape)
+}
+
+// answer reads the pairs off the two graphs.
+func (f *finder) answer() (Match, bool) {
+	if f.best.length == 0 {
+		return Match{}, false
+	}
+	f.load(f.best.arch)
+	f.solver.solve(&f.stored, f.best.budget)
+	m := Match{Model: f.best.model, Length: f.solver.len, Exact: true, Pairs: make([]Pair, 0, f.solver.len)}
+	for _, c := range f.cut {
+		m.Exact = m.Exact && !c.better(&f.best)
+	}
+	for v, u := range f.solver.best {
+		if u >= 0 {
+			m.Pairs = append(m.Pairs, Pair{v, int(u)})
+		}
+	}
+	return m, true
+}
+
+// weights counts by key, in a table that stays in the nearest cache.
+type weights struct {
+	slots   []uint16 // 1 + index into entries
+	entries []weighed
+}
+
+type weighed struct {
+	key uint64
+	n   int
+}
+
+func (w *weights) reset(n int) {
+	size := 32
+	for size < 2*n {
+		size *= 2
+	}
+	w.slots = resize(w.slots, size)
+	w.entries = w.entries[:0]
+}
+
+func (w *weights) at(key uint64) int {
+	mask := len(w.slots) - 1
+	for i := int(key*0x9e3779b97f4a7c15>>40) & mask; ; i = (i + 1) & mask {
+		if s := w.slots[i]; s == 0 || w.entries[s-1].key == key {
+			return i
+		}
+	}
+}
+
+// add adds n to the count of key and returns it.
+func (w *weights) add(key uint64, n int) int {
+	i := w.at(key)
+	if w.slots[i] == 0 {
+		w.entries = append(w.entries, weighed{key: key})
+		w.slots[i] = uint16(len(w.entries))
+	}
+	e := &w.entries[w.slots[i]-1]
+	e.n += n
+	return e.n
+}
+
+func (w *weights) get(key uint64) int {
+	if s := w.slots[w.at(key)]; s != 0 {
+		return w.entries[s-1].n
+	}
+	return 0
+}

@@ -1,0 +1,380 @@
+package prefix
+
+import "slices"
+
+// solver finds the longest common prefix of two graphs. Where no tree that both hold occurs twice in either, there is one
+// such prefix and it is read off; else it is searched for by branch and bound.
+type solver struct {
+	trees       // of g
+	g, a   *net // g is the new graph, a the stored one
+	ofA    []int32
+	countG []int32 // by tree
+	countA []int32
+
+	phi  []int32 // g's vertex → a's, -1 for none
+	best []int32 // the longest phi found
+	len  int     // of best
+
+	// The search, in what the two have in common.
+	ofG     []int32   // of, less what a has not
+	used    []bool    // a's vertices that phi reaches
+	group   [][]int32 // by tree: a's vertices
+	twins   [][]int32 // by tree: g's vertices
+	outG    [][]int32 // consumers
+	outA    [][]int32
+	downG   []uint64 // what follows from a vertex, as a hash
+	downA   []uint64
+	aliveG  []bool
+	aliveA  []bool
+	treeA   []bool  // what follows from the vertex is a tree: each has one input
+	left    []int32 // by tree
+	budget  int
+	visited int // nodes of all searches
+	ceil    int // no prefix is longer
+}
+
+func resize[T any](s []T, n int) []T {
+	if cap(s) < n {
+		return make([]T, n)
+	}
+	s = s[:n]
+	clear(s)
+	return s
+}
+
+// solve sets s.best and s.len for a, with s.build(s.g) called before. It visits at most budget nodes of the search, of which
+// the first descent is always made, and reports whether that sufficed to know that no prefix is longer.
+func (s *solver) solve(a *net, budget int) (exact bool) {
+	s.a = a
+	s.ofA = s.match(a, s.ofA[:0])
+	n := len(s.label)
+	s.countG, s.countA = resize(s.countG, n), resize(s.countA, n)
+	for _, t := range s.of {
+		if t >= 0 {
+			s.countG[t]++
+		}
+	}
+	for _, t := range s.ofA {
+		if t >= 0 {
+			s.countA[t]++
+		}
+	}
+	ambiguous := false
+	s.ceil = 0
+	for t := range n {
+		g, a := s.countG[t], s.countA[t]
+		s.ceil += int(min(g, a))
+		ambiguous = ambiguous || a > 0 && (a > 1 || g > 1)
+	}
+	s.phi = resize(s.phi, len(s.g.label))
+	if ambiguous && s.same() {
+		s.len = s.ceil
+		for v := range s.phi {
+			s.phi[v] = int32(v)
+		}
+		s.best = append(s.best[:0], s.phi...)
+		return true
+	}
+	if ambiguous {
+		s.budget = budget
+		s.prepare()
+		s.len = -1
+		done := s.search(0, 0)
+		return done || s.len == s.ceil
+	}
+	at := s.countA // tree → a's vertex + 1
+	clear(at)
+	for u, t := range s.ofA {
+		if t >= 0 {
+			at[t] = int32(u) + 1
+		}
+	}
+	s.len = s.ceil
+	for v, t := range s.of {
+		s.phi[v] = -1
+		if t >= 0 {
+			s.phi[v] = at[t] - 1
+		}
+	}
+	s.best = append(s.best[:0], s.phi...)
+	return true
+}
+
+// same reports whether the graphs are one, in one order: a model saved again.
+func (s *solver) same() bool {
+	return s.ceil == len(s.g.label) && slices.Equal(s.g.label, s.a.label) && slices.Equal(s.g.first, s.a.first) && slices.Equal(s.g.in, s.a.in)
+}
+
+func (s *solver) prepare() {
+	n, ng, na := len(s.label), len(s.of), len(s.ofA)
+	s.group, s.twins = lists(s.group, n), lists(s.twins, n)
+	s.outG, s.outA = lists(s.outG, ng), lists(s.outA, na)
+	s.ofG = append(s.ofG[:0], s.of...)
+	for v, t := range s.of {
+		if t >= 0 && s.countA[t] > 0 {
+			s.twins[t] = append(s.twins[t], int32(v))
+			for _, e := range s.g.inputs(v) {
+				s.outG[e>>16] = append(s.outG[e>>16], int32(v))
+			}
+		} else {
+			s.ofG[v] = -1
+		}
+	}
+	for u, t := range s.ofA {
+		if t >= 0 {
+			s.group[t] = append(s.group[t], int32(u))
+			for _, e := range s.a.inputs(u) {
+				s.outA[e>>16] = append(s.outA[e>>16], int32(u))
+			}
+		}
+	}
+	s.used = resize(s.used, na)
+	s.aliveG, s.aliveA = resize(s.aliveG, ng), resize(s.aliveA, na)
+	s.left = resize(s.left, n)
+	s.downG, s.downA = down(s.downG, s.ofG, s.outG), down(s.downA, s.ofA, s.outA)
+	s.treeA = resize(s.treeA, na)
+	for u := na - 1; u >= 0; u-- {
+		s.treeA[u] = true
+		for _, x := range s.outA[u] {
+			s.treeA[u] = s.treeA[u] && s.treeA[x] && len(s.a.inputs(int(x))) == 1
+		}
+	}
+}
+
+func lists(s [][]int32, n int) [][]int32 {
+	if cap(s) < n {
+		s = append(s[:cap(s)], make([][]int32, n-cap(s))...)
+	}
+	s = s[:n]
+	for i := range s {
+		s[i] = s[i][:0]
+	}
+	return s
+}
+
+// down hashes for each vertex what follows from it, in any order.
+func down(h []uint64, of []int32, out [][]int32) []uint64 {
+	h = resize(h, len(of))
+	for v := len(of) - 1; v >= 0; v-- {
+		x := uint64(of[v]) + 1
+		sum := uint64(0)
+		for _, w := range out[v] {
+			sum += mix(h[w])
+		}
+		h[v] = mix(x) + sum*0x9e3779b97f4a7c15
+	}
+	return h
+}
+
+func mix(x uint64) uint64 {
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+// search maps the vertices from v on, where mapped are. False when the budget ended it.
+//
+// Where a vertex has one counterpart left and no other vertex could want that, mapping it is right: it takes nothing from
+// anyone. So there are choices only among twins: vertices of equal configuration whose inputs are the same vertices.
+func (s *solver) search(v, mapped int) bool {
+	from := v
+	defer func() {
+		for ; from < v; from++ {
+			if u := s.phi[from]; u >= 0 {
+				s.used[u] = false
+			}
+		}
+	}()
+	var free []int32
+	rivals := 0
+	for ; v < len(s.ofG); v++ {
+		s.phi[v] = -1
+		t := s.ofG[v]
+		if t < 0 || !s.ready(v) {
+			continue
+		}
+		free = free[:0]
+		for _, u := range s.group[t] {
+			if !s.used[u] && s.fits(v, int(u)) {
+				free = append(free, u)
+			}
+		}
+		if len(free) == 0 {
+			continue
+		}
+		rivals = 0
+		for _, w := range s.twins[t] {
+			if int(w) > v && s.strictTwins(v, int(w)) {
+				rivals++
+			}
+		}
+		if rivals > 0 || len(free) > 1 && len(s.outG[v]) > 0 {
+			break
+		}
+		s.phi[v] = free[0]
+		s.used[free[0]] = true
+		mapped++
+	}
+	if v == len(s.ofG) {
+		if mapped > s.len {
+			s.len = mapped
+			s.best = append(s.best[:0], s.phi...)
+		}
+		return true
+	}
+	if s.len >= 0 && mapped+s.bound(v) <= s.len {
+		return true
+	}
+	skip := rivals >= len(free)
+	for _, u := range s.order(v, free) {
+		if s.len == s.ceil {
+			return true
+		}
+		s.visited++
+		if s.budget--; s.budget < 0 && s.len >= 0 {
+			return false
+		}
+		s.phi[v] = u
+		s.used[u] = true
+		done := s.search(v+1, mapped+1)
+		s.used[u] = false
+		if !done {
+			s.phi[v] = -1
+			return false
+		}
+	}
+	s.phi[v] = -1
+	return !skip || s.search(v+1, mapped)
+}
+
+// ready reports whether all inputs of v are mapped.
+func (s *solver) ready(v int) bool {
+	for _, e := range s.g.inputs(v) {
+		if s.phi[e>>16] < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// fits reports whether the inputs of u are the counterparts of those of v.
+func (s *solver) fits(v, u int) bool {
+	in, want := s.g.inputs(v), s.a.inputs(u)
+	if len(in) > 1 && s.g.commutes(v) {
+		return sameBag(len(in), func(i int) uint32 { return uint32(s.phi[in[i]>>16])<<16 | in[i]&0xffff }, want)
+	}
+	for i, e := range in {
+		if uint32(s.phi[e>>16])<<16|e&0xffff != want[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// strictTwins reports whether two vertices of g of one tree have the same inputs.
+func (s *solver) strictTwins(v, w int) bool {
+	a, b := s.g.inputs(v), s.g.inputs(w)
+	if len(a) > 1 && s.g.commutes(v) {
+		return sameBag(len(a), func(i int) uint32 { return a[i] }, b)
+	}
+	return slices.Equal(a, b)
+}
+
+func sameBag(n int, a func(int) uint32, b []uint32) bool {
+	if n == 2 {
+		x, y := a(0), a(1)
+		return x == b[0] && y == b[1] || x == b[1] && y == b[0]
+	}
+	x := make([]uint32, n)
+	for i := range x {
+		x[i] = a(i)
+	}
+	y := slices.Clone(b)
+	slices.Sort(x)
+	slices.Sort(y)
+	return slices.Equal(x, y)
+}
+
+// order sorts the free counterparts of v, the most alike first. Twins from which equal trees grow are interchangeable:
+// one is enough.
+func (s *solver) order(v int, free []int32) []int32 {
+	type scored struct {
+		u     int32
+		score int
+	}
+	all := make([]scored, 0, len(free))
+next:
+	for i, u := range free {
+		if s.treeA[u] {
+			for _, w := range free[:i] {
+				if s.treeA[w] && s.downA[w] == s.downA[u] {
+					continue next
+				}
+			}
+		}
+		fuel := 64
+		all = append(all, scored{u, s.alike(int32(v), u, &fuel)})
+	}
+	slices.SortStableFunc(all, func(a, b scored) int { return b.score - a.score })
+	out := make([]int32, len(all))
+	for i := range all {
+		out[i] = all[i].u
+	}
+	return out
+}
+
+// alike guesses how much of what follows from v also follows from u.
+func (s *solver) alike(v, u int32, fuel *int) int {
+	if s.downG[v] == s.downA[u] {
+		return 1 << 16
+	}
+	score := 0
+	for _, w := range s.outG[v] {
+		for _, x := range s.outA[u] {
+			if s.ofG[w] == s.ofA[x] {
+				score++
+				if *fuel--; *fuel > 0 {
+					score += s.alike(w, x, fuel)
+				}
+				break
+			}
+		}
+	}
+	return score
+}
+
+// bound is how many of the vertices from v on can still be mapped at most.
+func (s *solver) bound(v int) int {
+	clear(s.left)
+	for w, t := range s.ofG {
+		if w < v {
+			s.aliveG[w] = s.phi[w] >= 0
+			continue
+		}
+		alive := t >= 0
+		for _, e := range s.g.inputs(w) {
+			alive = alive && s.aliveG[e>>16]
+		}
+		s.aliveG[w] = alive
+		if alive {
+			s.left[t]++
+		}
+	}
+	n := 0
+	for u, t := range s.ofA {
+		if s.used[u] {
+			s.aliveA[u] = true
+			continue
+		}
+		alive := t >= 0
+		for _, e := range s.a.inputs(u) {
+			alive = alive && s.aliveA[e>>16]
+		}
+		s.aliveA[u] = alive
+		if alive && s.left[t] > 0 {
+			s.left[t]--
+			n++
+		}
+	}
+	return n
+}
