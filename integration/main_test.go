@@ -19,6 +19,9 @@ var ckptfsBin string
 
 func TestMain(m *testing.M) {
 	flag.Parse()
+	if dir := os.Getenv(posixChildEnv); dir != "" {
+		os.Exit(posixChild(dir))
+	}
 	os.Exit(run(m))
 }
 
