@@ -96,6 +96,12 @@ func newMount(t *testing.T, flags ...string) *mount {
 // prepare is newMount in a folder of the caller's, without mounting.
 func prepare(t *testing.T, dir string, flags ...string) *mount {
 	t.Helper()
+	return prepareFor(t, dir, maxLife, flags...)
+}
+
+// prepareFor is prepare for a test whose mount may live longer.
+func prepareFor(t *testing.T, dir string, life time.Duration, flags ...string) *mount {
+	t.Helper()
 	needFUSE(t)
 	m := &mount{t: t, Daemon: &daemon.Daemon{
 		Bin: ckptfsBin, Flags: flags,
@@ -103,8 +109,8 @@ func prepare(t *testing.T, dir string, flags ...string) *mount {
 	}}
 	m.must(os.Mkdir(m.Dir, 0o755))
 	// Who waits for a daemon that hangs cannot be killed, go test's own timeout included. The daemon can.
-	watchdog := time.AfterFunc(maxLife, func() {
-		t.Errorf("the mount is still in use after %v: the daemon is taken to hang, and killed", maxLife)
+	watchdog := time.AfterFunc(life, func() {
+		t.Errorf("the mount is still in use after %v: the daemon is taken to hang, and killed", life)
 		m.Dump()
 		_ = m.Clean()
 	})
