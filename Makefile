@@ -10,10 +10,10 @@ BENCH     = CKPTFS_PYTHON="$$(scripts/setup)" && export CKPTFS_PYTHON && \
             $(GO) run ./integration/bench -size $(SIZE) -rounds $(ROUNDS) $(BENCHFLAGS)
 
 <<<<<<< HEAD
-.PHONY: build test unit integration race lint demo bench bench-io bench-dedup fuzz torture clean install uninstall
+.PHONY: build test unit integration posix race lint demo bench bench-io bench-dedup fuzz torture clean install uninstall
 =======
-.PHONY: build test unit integration clients race lint demo bench bench-io bench-dedup fuzz clean
->>>>>>> 597fc8f (clients: twenty programs driven on the mount and in a plain folder, through every condition)
+.PHONY: build test unit integration posix race lint demo bench bench-io bench-dedup fuzz torture clean install uninstall
+>>>>>>> 62fe463 (make posix: the suites in full, and what they need; directories of many names)
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/ckptfs ./cmd/ckptfs

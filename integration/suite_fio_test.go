@@ -2,7 +2,9 @@ package integration
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 )
@@ -20,29 +22,33 @@ func TestSuiteFio(t *testing.T) {
 				{"mmap", "randwrite", "0"}, {"libaio", "randwrite", "1"}, {"libaio", "write", "0"}, {"vsync", "randwrite", "0"},
 				{"splice", "write", "0"}, {"io_uring", "randwrite", "0"}, {"pvsync2", "rw", "0"},
 			}
+			var config strings.Builder
+			fmt.Fprintf(&config, "[global]\ndirectory=%s\nsize=%s\nbs=%s\nverify=crc32c\nverify_fatal=1\niodepth=8\nthread=1\nverify_state_save=0\n",
+				m.Dir, sized("2M", "256M"), sized("16k", "4k,64k"))
+			for i, j := range jobs {
+				fmt.Fprintf(&config, "[job%d]\nioengine=%s\nrw=%s\ndirect=%s\nrandseed=%d\nfallocate=%s\nend_fsync=%d\n",
+					i, j.engine, j.pattern, j.direct, i+1, []string{"none", "posix"}[i%2], i&1)
+				if full() {
+					config.WriteString("stonewall\n") // one after the other
+				}
+			}
+			file := filepath.Join(filepath.Dir(m.Store), "jobs.fio")
+			m.must(os.WriteFile(file, []byte(config.String()), 0o644))
 			run := func(phase string, more ...string) {
-				for i, j := range jobs {
-					args := append([]string{
-						"--name", fmt.Sprint("job", i), "--directory", m.Dir, "--ioengine", j.engine, "--rw", j.pattern, "--direct", j.direct,
-						"--size", sized("3M", "256M"), "--bs", sized("16k", "4k,64k"), "--verify", "crc32c", "--verify_fatal", "1", "--randseed", fmt.Sprint(i + 1),
-						"--iodepth", "8", "--numjobs", "1", "--thread", "--fallocate", []string{"none", "posix"}[i%2], "--end_fsync", fmt.Sprint(i & 1),
-						"--verify_state_save", "0", "--group_reporting",
-					}, more...)
-					out, err := suiteRun(t, filepath.Dir(m.Store), sized(2*time.Minute, 20*time.Minute), program, args...)
-					if err != nil {
-						t.Errorf("%s: %s %s: %v\n%s", phase, j.engine, j.pattern, err, tail(out, 30))
-					}
+				out, err := suiteRun(t, filepath.Dir(m.Store), sized(3*time.Minute, time.Hour), program, append(more, file)...)
+				if err != nil {
+					t.Errorf("%s: %v\n%s", phase, err, tail(out, 40))
 				}
 			}
 			run("written and verified")
 			m.sync()
 			_, _ = m.CLI("evict", m.Dir)
-			run("verified after eviction", "--verify_only")
+			run("verified after eviction", "--verify_only=1")
 			m.sync()
 			_, _ = m.CLI("evict", m.Dir)
-			run("written again, over packed files", "--overwrite", "1")
+			run("written again, over packed files", "--overwrite=1")
 			m.remount()
-			run("verified after a remount", "--verify_only")
+			run("verified after a remount", "--verify_only=1")
 		})
 	}
 }
