@@ -9,11 +9,7 @@ UNIT      = $(shell $(GO) list ./... | grep -v '/integration')
 BENCH     = CKPTFS_PYTHON="$$(scripts/setup)" && export CKPTFS_PYTHON && \
             $(GO) run ./integration/bench -size $(SIZE) -rounds $(ROUNDS) $(BENCHFLAGS)
 
-<<<<<<< HEAD
-.PHONY: build test unit integration posix race lint demo bench bench-io bench-dedup fuzz torture clean install uninstall
-=======
-.PHONY: build test unit integration posix race lint demo bench bench-io bench-dedup fuzz torture clean install uninstall
->>>>>>> 62fe463 (make posix: the suites in full, and what they need; directories of many names)
+.PHONY: build test unit integration posix clients race lint demo bench bench-io bench-dedup fuzz torture clean install uninstall
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/ckptfs ./cmd/ckptfs
@@ -32,6 +28,10 @@ integration:
 # Every client in every condition, on every kind of mount; CKPTFS_CLIENT_SIZE is the bytes that each saves.
 clients:
 	CKPTFS_PYTHON="$$(scripts/setup)" && export CKPTFS_PYTHON && CKPTFS_CLIENTS=all scripts/gotest -count=1 -timeout 60m -run 'Client|DVC|View|Cachex|Server|CutOff' ./integration
+
+# The POSIX suites in full size; those of the tests are small.
+posix:
+	scripts/posix
 
 race:
 	CGO_ENABLED=1 scripts/gotest -race $(UNIT)
