@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"ckptfs/formats"
+	"ckptfs/formats/fixture"
 )
 
 // stub is a parser that does what a test wants.
@@ -108,6 +109,9 @@ func TestSniff(t *testing.T) {
 	}
 }
 
+// bound is what a file may take in all parsers together.
+var bound = fixture.Bound{Fixed: 16 << 20, PerByte: 2500}
+
 // FuzzDetect runs the parsers as Detect does, but lets their panics through and takes no layout that fails Check.
 func FuzzDetect(f *testing.F) {
 	for _, p := range fixtures(f) {
@@ -137,7 +141,9 @@ func FuzzDetect(f *testing.F) {
 		if known && !Sniff(p[:min(len(p), SniffLen)], size) {
 			t.Fatal("Sniff says no")
 		}
-		l, err := Detect(bytes.NewReader(p), size)
+		var l *formats.Layout
+		var err error
+		fixture.Within(t, bound, len(p), func() { l, err = Detect(bytes.NewReader(p), size) })
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"ckptfs/formats/fixture"
 )
 
 var update = flag.Bool("update", false, "write the expected trees anew")
@@ -280,6 +282,9 @@ func scatteredPuts(n int) []byte {
 	return p
 }
 
+// bound is what a pickle may take.
+var bound = fixture.Bound{Fixed: 1 << 20, PerByte: 100}
+
 // FuzzParse checks that any input ends without a panic in a graph that is linear in it and refers to itself alone.
 func FuzzParse(f *testing.F) {
 	for _, p := range fixtures(f) {
@@ -287,7 +292,9 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Add([]byte("(cm\nC\nK\x01oNb."))
 	f.Fuzz(func(t *testing.T, p []byte) {
-		g, err := Parse(p, DefaultLimits)
+		var g *Pickle
+		var err error
+		fixture.Within(t, bound, len(p), func() { g, err = Parse(p, DefaultLimits) })
 		if err != nil {
 			if !errors.Is(err, ErrSyntax) && !errors.Is(err, ErrLimit) {
 				t.Fatal(err)

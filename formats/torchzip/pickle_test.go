@@ -2,7 +2,6 @@ package torchzip
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"ckptfs/formats"
+	"ckptfs/formats/fixture"
 	"ckptfs/formats/zipdir"
 )
 
@@ -205,6 +205,9 @@ func BenchmarkParse100kTensors(b *testing.B) {
 	}
 }
 
+// bound is what a file may take.
+var bound = fixture.Bound{Fixed: 4 << 20, PerByte: 500}
+
 // FuzzParse checks that what is accepted covers the file.
 func FuzzParse(f *testing.F) {
 	paths, err := filepath.Glob("../testdata/torch/*")
@@ -221,18 +224,7 @@ func FuzzParse(f *testing.F) {
 		}
 	}
 	f.Add(simple().build().bytes())
-	f.Fuzz(func(t *testing.T, p []byte) {
-		l, err := Parser{}.Parse(bytes.NewReader(p), int64(len(p)))
-		if err != nil {
-			if !errors.Is(err, formats.ErrNotFormat) {
-				t.Fatal(err)
-			}
-			return
-		}
-		if err := l.Check(int64(len(p))); err != nil {
-			t.Fatal(err)
-		}
-	})
+	f.Fuzz(func(t *testing.T, p []byte) { fixture.Check(t, Parser{}, p, bound) })
 }
 
 // FuzzPickle puts a pickle into a sound zip: the container's checks let no mutation of it through otherwise.
@@ -259,7 +251,8 @@ func FuzzPickle(f *testing.F) {
 		z := checkpoint("N", 48, 0, 4, 64)
 		z.records[0].data = p
 		seen := make(map[string]bool)
-		l := mustParse(t, z)
+		var l *formats.Layout
+		fixture.Within(t, bound, len(p), func() { l = mustParse(t, z) })
 		for _, x := range l.Tensors {
 			if seen[x.Name] {
 				t.Fatalf("name %q twice", x.Name)
