@@ -74,6 +74,11 @@ var (
 type Options struct {
 	StoreID [16]byte // an index of another store is put aside
 	NoSync  bool     // commits are not durable: for tests
+	// ReadOnly opens an index that is there, and changes nothing, whatever it finds: one that is missing or damaged is an
+	// error (fs.ErrNotExist, cas.ErrCorrupt).
+	ReadOnly bool
+	// Aside is the directory that an index goes to that is put aside; "": it stays beside the new one.
+	Aside string
 }
 
 // DB is the index of one store. It is safe for concurrent use.
@@ -83,6 +88,7 @@ type DB struct {
 	Recovered string
 
 	path   string
+	opt    Options
 	bolt   *bolt.DB
 	file   *os.File    // bolt's own
 	broken atomic.Bool // bolt panicked: its locks are in no known state and nothing calls it any more
@@ -91,16 +97,18 @@ type DB struct {
 // Open opens the index at path, or makes an empty one. The error is cas.ErrNewer for an index of a later version, and
 // the system's when the file cannot be read or another process has it open; neither touches the file.
 func Open(path string, opt Options) (*DB, error) {
-	db := &DB{path: path}
+	db := &DB{path: path, opt: opt}
 	err := db.open(opt)
 	switch {
+	case err != nil && opt.ReadOnly:
+		return nil, fmt.Errorf("index %s: %w", path, err)
 	case errors.Is(err, fs.ErrNotExist):
 	case errors.Is(err, cas.ErrCorrupt):
-		aside, aerr := moveAside(path)
+		aside, aerr := MoveAside(path, opt.Aside)
 		if aerr != nil {
 			return nil, fmt.Errorf("index: %w", errors.Join(err, aerr))
 		}
-		db.Recovered = fmt.Sprintf("%v; kept as %s", err, filepath.Base(aside))
+		db.Recovered = fmt.Sprintf("%v; kept as %s", err, aside)
 	case err != nil:
 		return nil, fmt.Errorf("index %s: %w", path, err)
 	default:
@@ -213,6 +221,7 @@ func openBolt(path string, opt Options, file **os.File) (*bolt.DB, error) {
 		FreelistType:    bolt.FreelistMapType,
 		InitialMmapSize: mapSize,
 		NoSync:          opt.NoSync,
+		ReadOnly:        opt.ReadOnly,
 		NoStatistics:    true,
 		OpenFile: func(name string, flag int, perm os.FileMode) (*os.File, error) {
 			f, err := os.OpenFile(name, flag, perm)
@@ -222,10 +231,16 @@ func openBolt(path string, opt Options, file **os.File) (*bolt.DB, error) {
 	})
 }
 
-// moveAside renames a file to the first free of path.corrupt-1, -2, …
-func moveAside(path string) (string, error) {
+// MoveAside renames the file of an index that is not open to the first free of NAME.corrupt-1, -2, … in dir, or beside it
+// when dir is empty, and returns its new path. Nothing that is there is replaced.
+func MoveAside(path, dir string) (string, error) {
+	if dir == "" {
+		dir = filepath.Dir(path)
+	} else if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", err
+	}
 	for i := 1; ; i++ {
-		aside := fmt.Sprintf("%s.corrupt-%d", path, i)
+		aside := filepath.Join(dir, fmt.Sprintf("%s.corrupt-%d", filepath.Base(path), i))
 		if _, err := os.Lstat(aside); err == nil {
 			continue
 		} else if !errors.Is(err, fs.ErrNotExist) {
@@ -234,7 +249,7 @@ func moveAside(path string) (string, error) {
 		if err := os.Rename(path, aside); err != nil {
 			return "", err
 		}
-		return aside, syncDir(filepath.Dir(path))
+		return aside, errors.Join(syncDir(dir), syncDir(filepath.Dir(path)))
 	}
 }
 
@@ -242,8 +257,8 @@ func moveAside(path string) (string, error) {
 func (db *DB) Close() error {
 	broken := db.broken.Load()
 	err := db.shut()
-	if broken {
-		_, aerr := moveAside(db.path)
+	if broken && !db.opt.ReadOnly {
+		_, aerr := MoveAside(db.path, db.opt.Aside)
 		err = errors.Join(err, aerr)
 	}
 	return err

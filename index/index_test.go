@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -278,5 +279,116 @@ func TestHalfMade(t *testing.T) {
 	}
 	if _, err := os.Stat(path + ".new"); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
+	}
+}
+
+func TestRemove(t *testing.T) {
+	db := newDB(t)
+	es := entries(1, 5000)
+	mark := cas.Watermark{Segment: 9, Off: 64}
+	if err := db.Commit(es, mark); err != nil {
+		t.Fatal(err)
+	}
+	moved := es[3]
+	moved.Off += 8
+	gone := slices.Clone(es[:1000])
+	gone[3] = moved                          // the index has another place
+	gone = append(gone, entries(2, 1000)...) // not there
+	if err := db.Remove(gone); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 1000 {
+		if i != 3 {
+			es[i].Location = cas.Location{}
+		}
+	}
+	expect(t, db, es)
+	if n := len(all(t, db)); n != 4001 {
+		t.Errorf("%d entries", n)
+	}
+	if err := db.Check(); err != nil {
+		t.Error(err)
+	}
+	if m, err := db.Watermark(); err != nil || m != mark {
+		t.Error(m, err)
+	}
+	if err := db.Remove(es[1000:]); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Remove(es[3:4]); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(all(t, db)); n != 0 {
+		t.Errorf("%d entries", n)
+	}
+	if sum, err := db.Totals(); err != nil || len(sum) != 0 {
+		t.Errorf("%v, %v", sum, err)
+	}
+	if err := db.Check(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestReadOnly(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "index.db")
+	ro := opts
+	ro.ReadOnly = true
+	if _, err := Open(path, ro); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("missing: %v", err)
+	}
+	db := open(t, path)
+	es := entries(1, 1000)
+	if err := db.Commit(es, cas.Watermark{Segment: 1}); err != nil {
+		t.Fatal(err)
+	}
+	db.Close()
+	if err := os.Chmod(path, 0o400); err != nil {
+		t.Fatal(err)
+	}
+	db, err := Open(path, ro)
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect(t, db, es)
+	if err := db.Check(); err != nil {
+		t.Error(err)
+	}
+	if err := db.Commit(es[:1], cas.Watermark{}); err == nil {
+		t.Error("committed")
+	}
+	if err := db.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := os.WriteFile(path, []byte("not an index at all"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(path, ro); !errors.Is(err, cas.ErrCorrupt) {
+		t.Errorf("damaged: %v", err)
+	}
+	if names, err := os.ReadDir(filepath.Dir(path)); err != nil || len(names) != 1 {
+		t.Errorf("%v, %v", names, err)
+	}
+}
+
+func TestAside(t *testing.T) {
+	dir := t.TempDir()
+	path, o := filepath.Join(dir, "index.db"), opts
+	o.Aside = filepath.Join(dir, "lost+found")
+	for i := range 2 {
+		if err := os.WriteFile(path, []byte("not an index at all"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		db, err := Open(path, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		db.Close()
+		aside := filepath.Join(o.Aside, fmt.Sprintf("index.db.corrupt-%d", i+1))
+		if !strings.Contains(db.Recovered, aside) {
+			t.Error(db.Recovered)
+		}
+		if p, err := os.ReadFile(aside); err != nil || !strings.HasPrefix(string(p), "not an index") {
+			t.Error(string(p), err)
+		}
 	}
 }

@@ -93,3 +93,29 @@ func merge(blob []byte, entries []cas.Entry, t totals) []byte {
 	}
 	return append(out, blob...)
 }
+
+// without returns blob, or a copy of it, without the records that entries name, hash and place. The entries are
+// ascending, of one prefix and of different hashes. It tells t of all that goes.
+func without(blob []byte, entries []cas.Entry, t totals) []byte {
+	out := make([]byte, 0, len(blob))
+	for i := range entries {
+		e := &entries[i]
+		tail := e.Hash[prefixLen:keyLen]
+		n := 0
+		for n < len(blob) && bytes.Compare(blob[n:n+tailLen], tail) < 0 {
+			n += recordLen
+		}
+		out = append(out, blob[:n]...)
+		blob = blob[n:]
+		if len(blob) == 0 || !bytes.Equal(blob[:tailLen], tail) {
+			continue
+		}
+		if l := location(blob); l.Segment == e.Segment && l.Off == e.Off {
+			t.add(l, -1)
+		} else {
+			out = append(out, blob[:recordLen]...)
+		}
+		blob = blob[recordLen:]
+	}
+	return append(out, blob...)
+}

@@ -51,10 +51,7 @@ func (db *DB) Commit(entries []cas.Entry, mark cas.Watermark) error {
 		}
 		for len(sorted) > 0 {
 			key := sorted[0].Hash[:prefixLen]
-			n := 1
-			for n < len(sorted) && bytes.Equal(sorted[n].Hash[:prefixLen], key) {
-				n++
-			}
+			n := samePrefix(sorted)
 			old := chunks.Get(key)
 			if old != nil {
 				if err := checkBlob(key, old); err != nil {
@@ -72,6 +69,54 @@ func (db *DB) Commit(entries []cas.Entry, mark cas.Watermark) error {
 		m := binary.BigEndian.AppendUint32(nil, mark.Segment)
 		return meta.Put(keyMark, binary.BigEndian.AppendUint64(m, uint64(mark.Off)))
 	})
+}
+
+// Remove takes the entries out, each only if its hash still has that very location, so that a record that was stored
+// afresh meanwhile stays; all or nothing, and durable when it returns. The watermark stays.
+func (db *DB) Remove(entries []cas.Entry) error {
+	if len(entries) == 0 {
+		return nil
+	}
+	sorted := sortEntries(entries)
+	return db.update(func(tx *bolt.Tx) error {
+		meta, chunks := tx.Bucket(bucketMeta), tx.Bucket(bucketChunks)
+		chunks.FillPercent = 1
+		t, err := readTotals(meta)
+		if err != nil {
+			return err
+		}
+		for len(sorted) > 0 {
+			key := sorted[0].Hash[:prefixLen]
+			n := samePrefix(sorted)
+			old := chunks.Get(key)
+			if old != nil {
+				if err := checkBlob(key, old); err != nil {
+					return err
+				}
+			}
+			switch left := without(old, sorted[:n], t); {
+			case len(left) == len(old):
+			case len(left) == 0:
+				err = chunks.Delete(key)
+			default:
+				err = chunks.Put(key, left)
+			}
+			if err != nil {
+				return err
+			}
+			sorted = sorted[n:]
+		}
+		return meta.Put(keyTotals, t.encode())
+	})
+}
+
+// samePrefix is how many entries, from the first on, have its prefix.
+func samePrefix(sorted []cas.Entry) int {
+	n := 1
+	for n < len(sorted) && bytes.Equal(sorted[n].Hash[:prefixLen], sorted[0].Hash[:prefixLen]) {
+		n++
+	}
+	return n
 }
 
 // sortEntries copies entries into ascending order, keeping the last of each hash.

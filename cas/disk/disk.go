@@ -17,6 +17,10 @@ import (
 	"os"
 )
 
+// BlockSize is the unit, in bytes, in which a disk gives room out and takes it back, as far as the store reckons with it.
+// A hole that holds no whole block frees nothing.
+const BlockSize = 4096
+
 // FS is a filesystem. Names are paths as package os takes them. Errors are those of package os: errors.Is with
 // fs.ErrNotExist, fs.ErrExist, syscall.ENOSPC, syscall.EIO works on every implementation.
 type FS interface {
@@ -42,6 +46,8 @@ type File interface {
 	Size() (int64, error)
 	// PunchHole gives the blocks of [off, off+n) back; that range then reads as zeros and the size stays.
 	PunchHole(off, n int64) error
+	// Allocated is how many bytes the file takes on the disk, which is less than Size where it has holes.
+	Allocated() (int64, error)
 	// WillRead says that [off, off+n) is going to be read soon. It waits for nothing and promises nothing.
 	WillRead(off, n int64)
 }

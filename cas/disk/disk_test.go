@@ -60,6 +60,29 @@ func conformance(t *testing.T, fsys FS, root string) {
 		}
 	}
 
+	t.Run("allocated", func(t *testing.T) {
+		f := create(t, "allocated")
+		p := bytes.Repeat([]byte("x"), 64<<10)
+		write(t, f, 0, string(p))
+		if err := f.Sync(); err != nil {
+			t.Fatal(err)
+		}
+		before, err := f.Allocated()
+		if err != nil || before < 64<<10 {
+			t.Fatal(before, err)
+		}
+		if err := f.PunchHole(100, 32<<10); err != nil {
+			t.Fatal(err)
+		}
+		after, err := f.Allocated()
+		if err != nil || after > before-28<<10 {
+			t.Errorf("%d bytes after, %d before, %v", after, before, err)
+		}
+		if n, err := f.Size(); n != 64<<10 || err != nil {
+			t.Error(n, err)
+		}
+	})
+
 	t.Run("open", func(t *testing.T) {
 		_, err := fsys.OpenFile(path.Join(root, "none"), os.O_RDONLY, 0)
 		want(t, err, fs.ErrNotExist)

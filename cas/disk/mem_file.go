@@ -115,6 +115,22 @@ func (f *memFile) Size() (int64, error) {
 	return int64(len(f.n.data)), nil
 }
 
+// Allocated counts the blocks that are not all zeros.
+func (f *memFile) Allocated() (int64, error) {
+	f.m.mu.Lock()
+	defer f.m.mu.Unlock()
+	if f.closed {
+		return 0, pathError("stat", f.name, os.ErrClosed)
+	}
+	var n int64
+	for p := f.n.data; len(p) > 0; p = p[min(BlockSize, len(p)):] {
+		if len(bytes.Trim(p[:min(BlockSize, len(p))], "\x00")) > 0 {
+			n += BlockSize
+		}
+	}
+	return n, nil
+}
+
 func (f *memFile) Close() error {
 	f.m.mu.Lock()
 	defer f.m.mu.Unlock()

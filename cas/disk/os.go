@@ -3,6 +3,7 @@ package disk
 import (
 	"os"
 	"sort"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -54,6 +55,17 @@ func (f osFile) Size() (int64, error) {
 	fi, err := f.Stat()
 	if err != nil {
 		return 0, err
+	}
+	return fi.Size(), nil
+}
+
+func (f osFile) Allocated() (int64, error) {
+	fi, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
+		return st.Blocks * 512, nil
 	}
 	return fi.Size(), nil
 }

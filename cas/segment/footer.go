@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"time"
 
 	"ckptfs/cas"
 )
@@ -13,7 +14,7 @@ import (
 const footerBuffer = 4096 * entrySize
 
 // writeFooter writes footer and trailer at off or the next multiple of 8, and returns where they end.
-func writeFooter(w io.WriterAt, id ID, off int64, recs []Record) (t Totals, end int64, err error) {
+func writeFooter(w io.WriterAt, id ID, off int64, recs []Record, sealed time.Time) (t Totals, end int64, err error) {
 	start := roundUp(off)
 	off = start
 	sum := uint32(0)
@@ -56,6 +57,9 @@ func writeFooter(w io.WriterAt, id ID, off int64, recs []Record) (t Totals, end 
 		le.PutUint64(p[56+24*i:], uint64(c.Raw))
 		le.PutUint64(p[64+24*i:], uint64(c.Stored))
 	}
+	if !sealed.IsZero() {
+		le.PutUint64(p[144:], uint64(sealed.Unix()))
+	}
 	le.PutUint32(p[152:], sum)
 	le.PutUint32(p[156:], crc(p[:156]))
 	_, err = w.WriteAt(p, off)
@@ -66,7 +70,8 @@ func writeFooter(w io.WriterAt, id ID, off int64, recs []Record) (t Totals, end 
 type Footer struct {
 	Totals
 	Records int64
-	off     int64 // of the first entry: FileHeaderSize <= off, off + Records*entrySize + trailerSize == size of the file
+	Sealed  time.Time // zero: not known
+	off     int64     // of the first entry: FileHeaderSize <= off, off + Records*entrySize + trailerSize == size of the file
 	sum     uint32
 }
 
@@ -90,6 +95,9 @@ func ReadFooter(f io.ReaderAt, size int64, id ID) (*Footer, error) {
 		return nil, err
 	}
 	t := &Footer{off: int64(le.Uint64(p[32:])), Records: int64(le.Uint64(p[40:])), sum: le.Uint32(p[152:])}
+	if at := int64(le.Uint64(p[144:])); at > 0 {
+		t.Sealed = time.Unix(at, 0)
+	}
 	for i, c := range []*Tally{&t.Chunks, &t.Lists, &t.Manifests, &t.Others} {
 		c.Records = int64(le.Uint64(p[48+24*i:]))
 		c.Raw = int64(le.Uint64(p[56+24*i:]))
@@ -101,6 +109,9 @@ func ReadFooter(f io.ReaderAt, size int64, id ID) (*Footer, error) {
 	}
 	return t, nil
 }
+
+// Start is the offset at which the footer begins: all records lie before it.
+func (t *Footer) Start() int64 { return t.off }
 
 // Each calls fn with the entry of each record, by ascending offset. ErrUnsealed when the footer is damaged: as a rule with
 // no call made. An error of fn ends it.

@@ -21,7 +21,7 @@ func TestGoldenFormat(t *testing.T) {
 	mustPut(t, w, cas.List, "a list!")
 	mustPut(t, w, cas.Manifest, "")
 	mustPut(t, w, 200, "of a later version")
-	if _, err := w.Seal(); err != nil {
+	if _, err := w.Seal(sealTime); err != nil {
 		t.Fatal(err)
 	}
 	got := dump(fileOf(t, m))
@@ -110,7 +110,7 @@ func dump(p []byte) string {
 		num(8, kind+": raw bytes")
 		num(8, kind+": stored bytes")
 	}
-	field(8, "0")
+	num(8, "sealed at")
 	field(4, "CRC of the footer")
 	field(4, "CRC of bytes 0 to 155")
 	fmt.Fprintf(&b, "\n%d bytes, %s\n", len(p), hex.EncodeToString(p[len(p)-4:]))

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
 
 	"ckptfs/cas"
 	"ckptfs/cas/disk"
@@ -80,19 +81,27 @@ func (r *Reader) Scan(off int64) (*Scanner, error) {
 // Sync makes durable whatever the file holds, by whichever process it was written.
 func (r *Reader) Sync() error { return r.f.Sync() }
 
-// Seal gives a segment that has been scanned the footer that it lacks, and syncs. Nothing of what the file holds is
-// overwritten.
-func (r *Reader) Seal(recs []Record) (Totals, error) {
+// Seal gives a segment a footer, which lists recs, by ascending offset, and syncs. Nothing of what the file holds is
+// overwritten: a segment that was sealed has a new footer behind the old one then. When the footer cannot be written the
+// file is cut back to what it was; when only the sync fails nothing is known of the footer, and the segment must not be
+// changed any more.
+func (r *Reader) Seal(recs []Record, sealed time.Time) (Totals, error) {
 	size, err := r.f.Size()
 	if err != nil {
 		return Totals{}, err
 	}
-	t, _, err := writeFooter(r.f, r.id, size, recs)
+	t, _, err := writeFooter(r.f, r.id, size, recs, sealed)
 	if err != nil {
-		return t, err
+		return t, errors.Join(err, r.f.Truncate(size))
 	}
 	return t, r.f.Sync()
 }
+
+// Allocated is how many bytes the file takes on the disk.
+func (r *Reader) Allocated() (int64, error) { return r.f.Allocated() }
+
+// Punch gives a range back to the disk; it reads as zeros then. The footer must not list records in it.
+func (r *Reader) Punch(g Range) error { return r.f.PunchHole(g.Off, g.End-g.Off) }
 
 // ReadHeader reads the header of the record at loc and compares it with h and loc; cas.ErrCorrupt when they disagree.
 func (r *Reader) ReadHeader(loc cas.Location, h cas.Hash, rec *Record) error {

@@ -167,7 +167,7 @@ func FuzzScan(f *testing.F) {
 	mustPut(f, w, cas.Chunk, "first")
 	mustPut(f, w, cas.List, strings.Repeat("second", 20))
 	f.Add(fileOf(f, m))
-	if _, err := w.Seal(); err != nil {
+	if _, err := w.Seal(sealTime); err != nil {
 		f.Fatal(err)
 	}
 	f.Add(fileOf(f, m))

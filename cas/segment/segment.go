@@ -60,7 +60,7 @@
 //	 72 24  lists: likewise
 //	 96 24  manifests: likewise
 //	120 24  records of other kinds: likewise
-//	144  8  0
+//	144  8  when it was sealed, in seconds since 1970: every record is older; 0: not known
 //	152  4  CRC of the footer
 //	156  4  CRC of bytes 0 to 155
 //
@@ -71,6 +71,12 @@
 // goes on. Nothing lies about it: such ranges hold no valid record, and no footer has them. A file of which the trailer or
 // footer is missing or damaged is scanned (Scanner), with every payload checked, and may be sealed then. Bytes that a
 // crash left stay where they are, in front of the footer: recovery neither overwrites nor truncates.
+//
+// # Records that go
+//
+// Of a sealed segment single records can be dropped: a footer without them, with the time of the one before, is appended
+// behind the trailer and synced, and only then are their bytes, and those of the footer before, given back to the disk as
+// holes, which read as zeros. Should the new footer be damaged later, a scan finds the same records.
 package segment
 
 import (

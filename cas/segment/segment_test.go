@@ -11,10 +11,13 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"ckptfs/cas"
 	"ckptfs/cas/disk"
 )
+
+var sealTime = time.Unix(1_700_000_000, 0)
 
 var testID = ID{Store: [16]byte([]byte("store-id-16bytes")), Number: 3}
 
@@ -148,7 +151,7 @@ func TestReadBack(t *testing.T) {
 		}
 	}
 	check()
-	total, err := w.Seal()
+	total, err := w.Seal(sealTime)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +174,7 @@ func TestFooter(t *testing.T) {
 		want = append(want, r)
 	}
 	unsealed := fileOf(t, m)
-	if _, err := w.Seal(); err != nil {
+	if _, err := w.Seal(sealTime); err != nil {
 		t.Fatal(err)
 	}
 	sealed := fileOf(t, m)
@@ -246,7 +249,7 @@ func TestNewerAndForeign(t *testing.T) {
 	}
 	m := newMem(t)
 	w := create(t, m)
-	if _, err := w.Seal(); err != nil {
+	if _, err := w.Seal(sealTime); err != nil {
 		t.Fatal(err)
 	}
 	f := fileOf(t, m)
@@ -287,7 +290,7 @@ func TestConcurrentWriters(t *testing.T) {
 	if got, tail := scanned(t, fileOf(t, m)); len(got) != 400 || tail != w.Size() {
 		t.Errorf("%d records to %d", len(got), tail)
 	}
-	if _, err := w.Seal(); err != nil {
+	if _, err := w.Seal(sealTime); err != nil {
 		t.Error(err)
 	}
 }
@@ -337,7 +340,7 @@ func TestFailedWrites(t *testing.T) {
 	}
 	m.Inject(nil)
 	fail(s1)
-	if _, err := w.Seal(); err != nil {
+	if _, err := w.Seal(sealTime); err != nil {
 		t.Fatal(err)
 	}
 	p := fileOf(t, m)
@@ -376,6 +379,64 @@ func TestLimit(t *testing.T) {
 	}
 }
 
+// A segment is sealed again without some of its records, whose bytes then go.
+func TestDropRecords(t *testing.T) {
+	m := newMem(t)
+	w := create(t, m)
+	for i := range 4 {
+		mustPut(t, w, cas.Chunk, strings.Repeat(fmt.Sprint(i), 10_000))
+	}
+	if _, err := w.Seal(sealTime); err != nil {
+		t.Fatal(err)
+	}
+	r, err := OpenRW(m, dir, testID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	old, err := r.Footer()
+	if err != nil || !old.Sealed.Equal(sealTime) {
+		t.Fatal(old, err)
+	}
+	var recs []Record
+	if err := r.Each(old, func(r *Record) error { recs = append(recs, *r); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	kept := []Record{recs[0], recs[3]}
+	if _, err := r.Seal(kept, old.Sealed); err != nil {
+		t.Fatal(err)
+	}
+	ft, err := r.Footer()
+	if err != nil || ft.Records != 2 || !ft.Sealed.Equal(sealTime) {
+		t.Fatalf("%+v, %v", ft, err)
+	}
+	before, _ := r.Allocated()
+	for _, g := range []Range{{recs[1].Off, recs[2].End()}, {recs[3].End(), ft.Start()}} {
+		if err := r.Punch(g); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if after, _ := r.Allocated(); after > before-16<<10 {
+		t.Errorf("%d bytes on the disk, %d before", after, before)
+	}
+	p := fileOf(t, m)
+	got, _ := scanned(t, p[:len(p)-10]) // without a footer
+	want := []string{"chunk at 64", fmt.Sprintf("gap %d-%d zero=true", recs[1].Off, recs[2].End()), fmt.Sprintf("chunk at %d", recs[3].Off)}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+	// A footer for which there is no room leaves the one before in force.
+	size := len(p)
+	m.Inject(disk.FailAt(m.Ops()+1, syscall.ENOSPC))
+	if _, err := r.Seal(kept[:1], old.Sealed); !errors.Is(err, syscall.ENOSPC) {
+		t.Fatal(err)
+	}
+	m.Inject(nil)
+	if ft, err := r.Footer(); err != nil || ft.Records != 2 || len(fileOf(t, m)) != size {
+		t.Errorf("%+v, %v", ft, err)
+	}
+}
+
 func TestSealAfterCrash(t *testing.T) {
 	m := newMem(t)
 	w := create(t, m)
@@ -398,7 +459,7 @@ func TestSealAfterCrash(t *testing.T) {
 	for s.Next() {
 		recs = append(recs, *s.Record())
 	}
-	if _, err := r.Seal(recs); err != nil {
+	if _, err := r.Seal(recs, sealTime); err != nil {
 		t.Fatal(err)
 	}
 	p := fileOf(t, m)

@@ -9,17 +9,21 @@ type Totals struct{ Chunks, Lists, Manifests, Others Tally }
 type Tally struct{ Records, Raw, Stored int64 }
 
 // Count counts a record.
-func (t *Totals) Count(r *Record) {
-	c := &t.Others
-	switch r.Kind {
+func (t *Totals) Count(r *Record) { t.of(r.Kind).Add(Tally{1, int64(r.Raw), int64(r.Stored)}) }
+
+// Discount undoes Count.
+func (t *Totals) Discount(r *Record) { t.of(r.Kind).Add(Tally{-1, -int64(r.Raw), -int64(r.Stored)}) }
+
+func (t *Totals) of(k cas.Kind) *Tally {
+	switch k {
 	case cas.Chunk:
-		c = &t.Chunks
+		return &t.Chunks
 	case cas.List:
-		c = &t.Lists
+		return &t.Lists
 	case cas.Manifest:
-		c = &t.Manifests
+		return &t.Manifests
 	}
-	c.Add(Tally{1, int64(r.Raw), int64(r.Stored)})
+	return &t.Others
 }
 
 // Add adds u to t.

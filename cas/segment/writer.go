@@ -1,10 +1,12 @@
 package segment
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"slices"
 	"sync"
+	"time"
 
 	"ckptfs/cas/disk"
 )
@@ -145,12 +147,23 @@ func (w *Writer) Totals() Totals {
 	return t
 }
 
+// Records lists what was written in full, by ascending offset.
+func (w *Writer) Records() []Record {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	recs := slices.Clone(w.recs)
+	slices.SortFunc(recs, byOffset)
+	return recs
+}
+
+func byOffset(a, b Record) int { return cmp.Compare(a.Off, b.Off) }
+
 // Sync makes what was finished durable. When it fails the segment must not be trusted any more: neither what was written
 // since the last Sync that succeeded, nor a later Sync.
 func (w *Writer) Sync() error { return w.f.Sync() }
 
-// Seal writes the footer and syncs. The Writer must be idle, and takes nothing more.
-func (w *Writer) Seal() (Totals, error) {
+// Seal writes the footer and syncs. The Writer must be idle, and takes nothing more. now goes into the footer.
+func (w *Writer) Seal(now time.Time) (Totals, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.sealed || len(w.busy) > 0 {
@@ -162,8 +175,8 @@ func (w *Writer) Seal() (Totals, error) {
 			return Totals{}, err
 		}
 	}
-	slices.SortFunc(w.recs, func(a, b Record) int { return int(a.Off - b.Off) })
-	t, end, err := writeFooter(w.f, w.id, w.off, w.recs)
+	slices.SortFunc(w.recs, byOffset)
+	t, end, err := writeFooter(w.f, w.id, w.off, w.recs, now)
 	if err != nil {
 		return t, err
 	}

@@ -9,20 +9,20 @@ import (
 	"ckptfs/cas/segment"
 )
 
-// Batch is a set of chunks that become durable together. End it with Commit or Abort.
+// Batch is a set of chunks that become durable together, by Commit, and that no sweep takes before Release.
 type Batch struct {
 	s *Store
 
 	// Under Store.mu:
-	done   bool
-	pinned map[cas.Hash]struct{}
+	done   bool // takes no more
+	pinned map[key]struct{}
 	deps   map[cas.Hash]*record // what it needs that was not in the index when last looked at
 	prune  int                  // deps is gone through when it has grown to this
 }
 
 // Begin starts a batch.
 func (s *Store) Begin() *Batch {
-	return &Batch{s: s, pinned: make(map[cas.Hash]struct{}), deps: make(map[cas.Hash]*record), prune: 1024}
+	return &Batch{s: s, pinned: make(map[key]struct{}), deps: make(map[cas.Hash]*record), prune: 1024}
 }
 
 // Put adds a chunk. h must be cas.Sum(raw); raw is not kept. fresh reports whether the chunk was not held and no other Put
@@ -39,7 +39,7 @@ func (b *Batch) Put(kind cas.Kind, h cas.Hash, raw []byte, hint codec.Hint) (fre
 	if r == nil || err != nil {
 		return false, err
 	}
-	held, err := s.held(kind, h)
+	held, err := s.held(r)
 	if held || err != nil {
 		st := indexed
 		if err != nil {
@@ -77,6 +77,7 @@ func (b *Batch) claim(kind cas.Kind, h cas.Hash) (*record, error) {
 			r = &record{hash: h, kind: kind, done: make(chan struct{})}
 			s.pending[h] = r
 			b.hold(r)
+			_, r.doomed = s.doomed[keyOf(h)]
 			return r, nil
 		}
 		if serves(r.kind, kind) {
@@ -92,9 +93,13 @@ func (b *Batch) claim(kind cas.Kind, h cas.Hash) (*record, error) {
 
 // hold pins r and makes b depend on it. s.mu is held.
 func (b *Batch) hold(r *record) {
-	if _, ok := b.pinned[r.hash]; !ok {
-		b.pinned[r.hash] = struct{}{}
-		b.s.pins[r.hash]++
+	s, k := b.s, keyOf(r.hash)
+	if _, ok := b.pinned[k]; !ok {
+		b.pinned[k] = struct{}{}
+		s.pins[k]++
+	}
+	if s.touched != nil {
+		s.touched[k] = struct{}{}
 	}
 	b.deps[r.hash] = r
 	if len(b.deps) >= b.prune {
@@ -107,18 +112,21 @@ func (b *Batch) hold(r *record) {
 	}
 }
 
-// held asks the index.
-func (s *Store) held(kind cas.Kind, h cas.Hash) (bool, error) {
-	hashes, locs := [1]cas.Hash{h}, [1]cas.Location{}
+// held asks the index for r, which is claimed.
+func (s *Store) held(r *record) (bool, error) {
+	if r.doomed {
+		return false, nil
+	}
+	hashes, locs := [1]cas.Hash{r.hash}, [1]cas.Location{}
 	if err := s.index.Locate(hashes[:], locs[:]); err != nil {
 		return false, err
 	}
-	if locs[0].Segment == 0 || !serves(locs[0].Kind, kind) {
+	if locs[0].Segment == 0 || !serves(locs[0].Kind, r.kind) {
 		return false, nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, suspect := s.suspect[h]
+	_, suspect := s.suspect[r.hash]
 	return !suspect, nil
 }
 
@@ -142,8 +150,11 @@ func (s *Store) store(r *record, raw []byte, hint codec.Hint) (full bool, err er
 	}
 	id, buf := codec.Encode((*p)[:segment.RecordHeaderSize], raw, hint)
 	*p = buf
+	return s.append(r, &segment.Record{Kind: r.kind, Codec: id, Raw: uint32(len(raw)), Hash: r.hash}, buf)
+}
 
-	rec := &segment.Record{Kind: r.kind, Codec: id, Raw: uint32(len(raw)), Hash: r.hash}
+// append appends rec as r, which is claimed and is settled then. buf is as segment.Writer.Write takes it.
+func (s *Store) append(r *record, rec *segment.Record, buf []byte) (full bool, err error) {
 	t, slot, full, err := s.reserve(len(buf) - segment.RecordHeaderSize)
 	if err == nil {
 		err = t.w.Write(slot, rec, buf)
@@ -221,23 +232,29 @@ func (s *Store) grow() error {
 	return nil
 }
 
-// Commit makes everything that was put durable, and ends the batch. When it fails some of the chunks may be held all the
-// same; put them again in another batch.
+// Commit makes everything that was put durable; the batch takes nothing more. When it fails some of the chunks may be held
+// all the same; put them again in another batch.
 func (b *Batch) Commit() error {
 	s := b.s
-	defer b.Abort()
 	s.mu.Lock()
 	if b.done {
 		s.mu.Unlock()
 		return ErrBatchDone
 	}
+	b.done = true
 	deps := make([]*record, 0, len(b.deps))
 	for _, r := range b.deps {
 		if r.state != indexed {
 			deps = append(deps, r)
 		}
 	}
+	b.deps = nil
 	s.mu.Unlock()
+	return s.commit(deps)
+}
+
+// commit waits until all of deps are in the index.
+func (s *Store) commit(deps []*record) error {
 	for _, r := range deps {
 		<-r.done
 	}
@@ -271,18 +288,16 @@ func (s *Store) settled(deps []*record) (bool, error) {
 	return ok, nil
 }
 
-// Abort ends the batch without waiting for anything. After Commit it does nothing.
-func (b *Batch) Abort() {
+// Release lets sweeps have what the batch pinned. Call it when what was put is named by something that a sweep's mark
+// finds, or was given up. Without a Commit before it ends the batch, and waits for nothing. A second call does nothing.
+func (b *Batch) Release() {
 	s := b.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if b.done {
-		return
-	}
 	b.done = true
-	for h := range b.pinned {
-		if s.pins[h]--; s.pins[h] == 0 {
-			delete(s.pins, h)
+	for k := range b.pinned {
+		if s.pins[k]--; s.pins[k] == 0 {
+			delete(s.pins, k)
 		}
 	}
 	b.pinned, b.deps = nil, nil

@@ -150,7 +150,7 @@ func (s *Store) seal() {
 	})
 	s.mu.Unlock()
 	for _, t := range ready {
-		_, err := t.w.Seal()
+		_, err := t.w.Seal(s.opt.Now())
 		t.w.Close()
 		s.mu.Lock()
 		s.stats.Segments++

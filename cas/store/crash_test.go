@@ -40,6 +40,7 @@ func workload(s *Store) (committed [][]byte) {
 		}
 	}
 	end := func(o *open) {
+		defer o.b.Release()
 		if err := o.b.Commit(); err == nil && o.err == nil {
 			committed = append(committed, o.raw...)
 		} else if err == nil {
@@ -57,7 +58,7 @@ func workload(s *Store) (committed [][]byte) {
 	end(a)
 	a = &open{b: s.Begin()}
 	add(a, 9, 10)
-	a.b.Abort()
+	a.b.Release()
 	a = &open{b: s.Begin()}
 	add(a, 10, 11, 12, 13, 14, 15, 16)
 	end(a)

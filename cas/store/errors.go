@@ -6,8 +6,13 @@ var (
 	// ErrIndexAhead: the index knows of more than the segments hold, so it belongs to a later state of them. It must be
 	// deleted and built again: chunks that it claims to be held are not.
 	ErrIndexAhead = errors.New("the index is ahead of the segments")
+	// ErrSweeping: another sweep is under way.
+	ErrSweeping = errors.New("another sweep is under way")
 	// ErrClosed: the store was closed.
 	ErrClosed = errors.New("the store is closed")
-	// ErrBatchDone: the batch was committed or aborted.
+	// ErrBatchDone: the batch was committed or released.
 	ErrBatchDone = errors.New("the batch is done")
+
+	// errIndexCorrupt marks what the index itself found damaged in it.
+	errIndexCorrupt = errors.New("the index is damaged")
 )

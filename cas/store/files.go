@@ -15,6 +15,7 @@ type files struct {
 	mu     sync.Mutex
 	closed bool
 	lru    *simplelru.LRU[uint32, *file]
+	gone   map[uint32]bool // retired
 }
 
 // file is an open segment. refs counts its users, and one more while it is in the LRU.
@@ -24,7 +25,7 @@ type file struct {
 }
 
 func newFiles(n int, open func(uint32) (*segment.Reader, error)) *files {
-	fs := &files{open: open}
+	fs := &files{open: open, gone: make(map[uint32]bool)}
 	var err error
 	if fs.lru, err = simplelru.NewLRU(n, func(_ uint32, f *file) { fs.drop(f) }); err != nil {
 		panic(err) // n is positive
@@ -56,6 +57,9 @@ func (fs *files) get(n uint32) (*file, error) {
 		f.refs++
 		return f, nil
 	}
+	if fs.gone[n] {
+		return &file{Reader: r, refs: 1}, nil
+	}
 	f := &file{Reader: r, refs: 2}
 	fs.lru.Add(n, f)
 	return f, nil
@@ -72,6 +76,15 @@ func (fs *files) drop(f *file) {
 	if f.refs--; f.refs == 0 {
 		f.Close()
 	}
+}
+
+// retire closes segment n, once nobody reads it, for good: its file is about to be removed, and an open descriptor would
+// keep its bytes on the disk.
+func (fs *files) retire(n uint32) {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	fs.gone[n] = true
+	fs.lru.Remove(n)
 }
 
 func (fs *files) close() {

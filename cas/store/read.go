@@ -89,9 +89,18 @@ func (s *Store) Get(h cas.Hash, dst []byte) ([]byte, error) {
 }
 
 // ReadInto fills dst, which must be loc.Raw bytes long, with the raw bytes of chunk h, which Locate found at loc. Errors
-// are as for Get; dst's bytes are arbitrary then.
+// are as for Get; dst's bytes are arbitrary then. A chunk that was moved since is found again.
 func (s *Store) ReadInto(loc cas.Location, h cas.Hash, dst []byte) error {
 	err := s.read(loc, h, dst)
+	for err != nil {
+		var now [1]cas.Location
+		if s.Locate([]cas.Hash{h}, now[:]) != nil || now[0].Segment == 0 || now[0].Raw != loc.Raw ||
+			now[0].Segment == loc.Segment && now[0].Off == loc.Off {
+			break
+		}
+		loc = now[0]
+		err = s.read(loc, h, dst)
+	}
 	if err == nil {
 		return nil
 	}

@@ -19,6 +19,8 @@ type record struct {
 	hash cas.Hash
 	kind cas.Kind
 	done chan struct{} // closed when it is no longer claimed
+	// doomed: a sweep is just taking what the index has of it. Set by claim.
+	doomed bool
 
 	// Under Store.mu; entry and tail are set once, before done is closed.
 	state state

@@ -13,23 +13,16 @@ import (
 func (s *Store) recover() error {
 	mark, err := s.index.Watermark()
 	if err != nil {
-		return err
+		return indexError(err)
 	}
 	// A process that was killed leaves names that no disk has.
 	if err := s.fs.SyncDir(s.dir); err != nil {
 		return err
 	}
-	names, err := s.fs.ReadDir(s.dir)
+	numbers, err := s.numbers()
 	if err != nil {
 		return err
 	}
-	var numbers []uint32
-	for _, name := range names {
-		if n, ok := segment.ParseName(name); ok {
-			numbers = append(numbers, n)
-		}
-	}
-	slices.Sort(numbers)
 	if len(numbers) > 0 {
 		s.last = numbers[len(numbers)-1]
 	}
@@ -69,7 +62,7 @@ func (rp *replay) segment(n uint32) error {
 		return fmt.Errorf("%d bytes, the index knows of %d: %w", size, rp.from.Off, ErrIndexAhead)
 	}
 	s.stats.Segments++
-	s.stats.Bytes += size
+	s.stats.Bytes += taken(r, size)
 	// A damaged header does not keep records from being found; a crash may leave none.
 	intact := r.CheckHeader()
 	if intact != nil && !errors.Is(intact, cas.ErrCorrupt) {
@@ -146,28 +139,34 @@ func (rp *replay) scan(r *segment.Reader, size int64) error {
 	if size < segment.FileHeaderSize {
 		return nil // created by a crash's last breath
 	}
-	if !seal || s.sealOld(n, recs) != nil {
+	if !seal || s.sealOld(n, size, recs) != nil {
 		s.stats.Unsealed++ // nothing hangs on it: the records are in the index
 	}
 	return nil
 }
 
-func (s *Store) sealOld(n uint32, recs []segment.Record) error {
+func (s *Store) sealOld(n uint32, before int64, recs []segment.Record) error {
 	w, err := segment.OpenRW(s.fs, s.dir, s.segment(n))
 	if err != nil {
 		return err
 	}
 	defer w.Close()
-	before, err := w.Size()
-	if err != nil {
+	if _, err = w.Seal(recs, s.opt.Now()); err != nil {
 		return err
 	}
-	if _, err = w.Seal(recs); err != nil {
-		return err
+	size, err := w.Size()
+	if err == nil {
+		s.stats.Bytes += size - before
 	}
-	after, err := w.Size()
-	s.stats.Bytes += after - before
 	return err
+}
+
+// taken is what a segment takes on the disk: holes count for nothing. Unlike the blocks it is exact for one without holes.
+func taken(r *segment.Reader, size int64) int64 {
+	if n, err := r.Allocated(); err == nil && n < size {
+		return n
+	}
+	return size
 }
 
 // gap counts a range without a valid record. What lies behind the watermark is a write that a crash cut short.
@@ -209,5 +208,13 @@ func (rp *replay) commit() error {
 	}
 	err := rp.s.index.Commit(rp.entries, rp.mark)
 	rp.entries = rp.entries[:0]
+	return indexError(err)
+}
+
+// indexError marks an error of the index's that tells of damage.
+func indexError(err error) error {
+	if errors.Is(err, cas.ErrCorrupt) {
+		return fmt.Errorf("%w: %w", errIndexCorrupt, err)
+	}
 	return err
 }

@@ -7,7 +7,7 @@ import "ckptfs/cas/segment"
 type Stats struct {
 	segment.Totals
 	Segments  int
-	Bytes     int64 // length of all segments
+	Bytes     int64 // that all segments take on the disk
 	Unsealed  int   // segments that should have a footer and got none; the next Open tries again
 	Abandoned int   // segments given up since Open because of a failed fsync
 

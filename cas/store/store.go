@@ -4,7 +4,7 @@
 // # Life of a chunk
 //
 // A caller opens a Batch and puts chunks, from as many goroutines as it likes. Put pins the hash, so that no sweep takes
-// it while the batch is open, and claims it; whoever puts the same chunk meanwhile, in this batch or another, depends on
+// it before the batch is released, and claims it; whoever puts the same chunk meanwhile, in this batch or another, depends on
 // that claim. The claimer asks the index. If the chunk is not held it is encoded, a slot in the active segment is reserved
 // under the lock, the record is written without it and finished under it. From then on the chunk can be read.
 //
@@ -16,7 +16,8 @@
 //	   ├──> indexed        └──> failed: every batch that depends on it fails
 //	   └──> failed (ENOSPC, EIO): likewise; the store goes on
 //
-// An aborted batch leaves its records: others may depend on them, else they are garbage for a sweep.
+// A batch is released when something that a sweep's mark finds names its chunks: after the manifest was published. One that
+// is released without a commit leaves its records: others may depend on them, else they are garbage for a sweep.
 //
 // # What a crash leaves
 //
@@ -30,8 +31,10 @@
 package store
 
 import (
+	"errors"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"ckptfs/cas"
 	"ckptfs/cas/disk"
@@ -47,6 +50,12 @@ type Locator interface {
 	Commit(entries []cas.Entry, mark cas.Watermark) error
 	// Watermark is the mark of the last Commit; zero: the index is empty.
 	Watermark() (cas.Watermark, error)
+	// Remove takes entries out, each only if its hash still has that very location. When it returns nil, that and every
+	// Commit before are durable.
+	Remove(entries []cas.Entry) error
+	// ForEach calls f with the entries whose hashes begin with a 16-bit prefix in [from, to]. Of a hash the first 16
+	// bytes are sure to be there. f calls no method of the Locator.
+	ForEach(from, to uint16, f func(cas.Entry) error) error
 }
 
 // Options of a store; the zero value has the defaults.
@@ -54,6 +63,11 @@ type Options struct {
 	SegmentSize int64 // segments are sealed about there; 1 GiB
 	OpenFiles   int   // segments kept open for reading; 128
 	ReplayBatch int   // entries in one commit of a replay; 65536
+	Now         func() time.Time
+	// NewIndex puts the index aside and returns an empty one, into which Open replays all segments, when what the index
+	// says cannot be right, which is what reason says. nil: Open fails with reason, which is ErrIndexAhead or
+	// cas.ErrCorrupt.
+	NewIndex func(reason error) (Locator, error)
 }
 
 func (o *Options) defaults() {
@@ -66,6 +80,9 @@ func (o *Options) defaults() {
 	if o.ReplayBatch <= 0 {
 		o.ReplayBatch = 1 << 16
 	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
 }
 
 // Store is a directory of segments and an index. All methods may be called by several goroutines at once.
@@ -77,9 +94,11 @@ type Store struct {
 	opt   Options
 	files *files
 
-	// Locks are taken in this order: flushing, growing, mu. No I/O happens under mu.
-	flushing sync.Mutex // held by the one commit that is under way
-	growing  sync.Mutex // held while a segment is created
+	// Locks are taken in this order: sweeping, reshaping, flushing, growing, mu. No I/O happens under mu.
+	sweeping  sync.Mutex   // held by the one sweep that is under way
+	reshaping sync.RWMutex // held while a sealed segment is changed; shared by who looks at one as a whole
+	flushing  sync.Mutex   // held by the one commit that is under way
+	growing   sync.Mutex   // held while a segment is created
 
 	mu       sync.Mutex
 	finished sync.Cond // on mu: a slot was finished
@@ -90,10 +109,18 @@ type Store struct {
 	next     uint32  // > last
 	pending  map[cas.Hash]*record
 	written  []*record // in state written, by order of finishing
-	pins     map[cas.Hash]int
+	pins     map[key]int
 	suspect  map[cas.Hash]struct{} // found corrupt: the next Put stores them afresh
 	stats    Stats                 // without what the tails hold
+	// Of the sweep under way; see Sweep:
+	touched map[key]struct{} // put since it began, or pinned then; nil when there is none
+	doomed  map[key]struct{} // about to leave the index: whoever puts one of these stores it afresh
 }
+
+// key is as much of a hash as the index tells apart.
+type key [16]byte
+
+func keyOf(h cas.Hash) key { return key(h[:16]) }
 
 // maxSuspects bounds Store.suspect.
 const maxSuspects = 1 << 16
@@ -114,7 +141,7 @@ func Open(fs disk.FS, dir string, id [16]byte, index Locator, opt Options) (*Sto
 	s := &Store{
 		fs: fs, dir: dir, id: id, index: index, opt: opt,
 		pending: make(map[cas.Hash]*record),
-		pins:    make(map[cas.Hash]int),
+		pins:    make(map[key]int),
 		suspect: make(map[cas.Hash]struct{}),
 	}
 	s.finished.L = &s.mu
@@ -127,14 +154,21 @@ func Open(fs disk.FS, dir string, id [16]byte, index Locator, opt Options) (*Sto
 	if err := fs.SyncDir(filepath.Dir(dir)); err != nil {
 		return nil, err
 	}
-	if err := s.recover(); err != nil {
+	err := s.recover()
+	if err != nil && opt.NewIndex != nil && (errors.Is(err, ErrIndexAhead) || errors.Is(err, errIndexCorrupt)) {
+		if s.index, err = opt.NewIndex(err); err == nil {
+			s.stats = Stats{}
+			err = s.recover()
+		}
+	}
+	if err != nil {
 		return nil, err
 	}
 	return s, nil
 }
 
 // Close commits what was written, seals the active segment and closes all files. Batches that are still open can only be
-// aborted.
+// released.
 func (s *Store) Close() error {
 	s.flushing.Lock()
 	defer s.flushing.Unlock()
@@ -167,5 +201,5 @@ func (s *Store) segment(n uint32) segment.ID { return segment.ID{Store: s.id, Nu
 func (s *Store) Pinned(h cas.Hash) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.pins[h] > 0
+	return s.pins[keyOf(h)] > 0
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"strings"
@@ -42,11 +43,19 @@ type memIndex struct {
 	commits int
 	fail    func() error // asked before each Commit
 	see     func([]cas.Entry)
+	before  func(op string) // called before each operation, without a lock
+}
+
+func (x *memIndex) begin(op string) {
+	if x.before != nil {
+		x.before(op)
+	}
 }
 
 func newIndex() *memIndex { return &memIndex{m: map[cas.Hash]cas.Location{}} }
 
 func (x *memIndex) Locate(hashes []cas.Hash, locs []cas.Location) error {
+	x.begin("Locate")
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for i, h := range hashes {
@@ -56,6 +65,7 @@ func (x *memIndex) Locate(hashes []cas.Hash, locs []cas.Location) error {
 }
 
 func (x *memIndex) Commit(entries []cas.Entry, mark cas.Watermark) error {
+	x.begin("Commit")
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.fail != nil {
@@ -81,6 +91,37 @@ func (x *memIndex) Watermark() (cas.Watermark, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.mark, nil
+}
+
+func (x *memIndex) Remove(entries []cas.Entry) error {
+	x.begin("Remove")
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.fail != nil {
+		if err := x.fail(); err != nil {
+			return err
+		}
+	}
+	for _, e := range entries {
+		if l := x.m[e.Hash]; l.Segment == e.Segment && l.Off == e.Off {
+			delete(x.m, e.Hash)
+		}
+	}
+	return nil
+}
+
+func (x *memIndex) ForEach(from, to uint16, f func(cas.Entry) error) error {
+	x.mu.Lock()
+	m := maps.Clone(x.m)
+	x.mu.Unlock()
+	for h, l := range m {
+		if p := uint16(h[0])<<8 | uint16(h[1]); from <= p && p <= to {
+			if err := f(cas.Entry{Hash: h, Location: l}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 func (x *memIndex) clone() *memIndex {
@@ -125,6 +166,7 @@ func put(t testing.TB, b *Batch, kind cas.Kind, raw []byte) (fresh bool) {
 
 func commit(t testing.TB, b *Batch) {
 	t.Helper()
+	defer b.Release()
 	if err := b.Commit(); err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +211,7 @@ func TestPutGet(t *testing.T) {
 			t.Error("fresh though committed")
 		}
 	}
-	b.Abort()
+	b.Release()
 	check := func(s *Store) {
 		t.Helper()
 		for _, raw := range chunks {
@@ -286,10 +328,14 @@ func TestPins(t *testing.T) {
 		put(t, b2, cas.Chunk, fresh)
 	}
 	pinned(true)
-	commit(t, b1)
+	if err := b1.Commit(); err != nil {
+		t.Fatal(err)
+	}
 	pinned(true)
-	b2.Abort()
-	b2.Abort()
+	b2.Release()
+	b2.Release()
+	pinned(true) // committed, and not yet published
+	b1.Release()
 	pinned(false)
 	wantErr(t, b1.Commit(), ErrBatchDone)
 	_, err := b2.Put(cas.Chunk, cas.Sum(old), old, codec.Hint{})
@@ -489,7 +535,7 @@ func TestConcurrent(t *testing.T) {
 				}
 				in.Wait()
 				if n%7 == 3 {
-					b.Abort()
+					b.Release()
 					continue
 				}
 				if err := b.Commit(); err != nil {
@@ -510,6 +556,7 @@ func TestConcurrent(t *testing.T) {
 						return
 					}
 				}
+				b.Release()
 				raw := mine[r.IntN(len(mine))]
 				if got, err := s.Get(cas.Sum(raw), nil); err != nil || !bytes.Equal(got, raw) {
 					t.Error(err)

@@ -46,7 +46,7 @@ func BenchmarkPack(b *testing.B) {
 		}
 		pack := func(b *testing.B, w *bench) {
 			batch := w.st.Begin()
-			defer batch.Abort()
+			defer batch.Release()
 			if _, err := w.p.File(b.Context(), batch, f, int64(len(c.src))); err != nil {
 				b.Fatal(err)
 			}

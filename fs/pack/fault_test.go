@@ -56,7 +56,7 @@ func TestSourceFails(t *testing.T) {
 				batch := b.st.Begin()
 				r := &shrinking{p: src, n: int64(len(src)) / 2, when: when, err: fault}
 				_, err := b.p.Layout(t.Context(), batch, r, int64(len(src)), l)
-				batch.Abort()
+				batch.Release()
 				if fault == nil && !errors.Is(err, io.ErrUnexpectedEOF) && (err != nil || when < 1) || fault != nil && err != broken && (err != nil || when < 2) {
 					t.Errorf("%s, read %d: %v, want %v", name, when, err, fault)
 				}
@@ -65,7 +65,7 @@ func TestSourceFails(t *testing.T) {
 	}
 	// Through File, where the first to read is detect.
 	batch := b.st.Begin()
-	defer batch.Abort()
+	defer batch.Release()
 	if _, err := b.p.File(t.Context(), batch, &shrinking{err: broken}, 1000); err != broken {
 		t.Error(err)
 	}
@@ -118,7 +118,7 @@ func TestCancel(t *testing.T) {
 		batch := b.st.Begin()
 		const size = 1 << 40
 		_, err := b.p.Layout(ctx, batch, r, size, &formats.Layout{Regions: []formats.Region{{Len: size, Kind: kind}}})
-		batch.Abort()
+		batch.Release()
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -60,7 +60,7 @@ func memBench(t testing.TB) *bench { return newBench(t, disk.NewMem(), "/s/segme
 func (b *bench) file(t testing.TB, src []byte) *Result {
 	t.Helper()
 	batch := b.st.Begin()
-	defer batch.Abort()
+	defer batch.Release()
 	res, err := b.p.File(t.Context(), batch, bytes.NewReader(src), int64(len(src)))
 	if err == nil {
 		err = batch.Commit()
@@ -75,7 +75,7 @@ func (b *bench) file(t testing.TB, src []byte) *Result {
 func (b *bench) layout(t testing.TB, src []byte, l *formats.Layout) *Result {
 	t.Helper()
 	batch := b.st.Begin()
-	defer batch.Abort()
+	defer batch.Release()
 	res, err := b.p.Layout(context.Background(), batch, bytes.NewReader(src), int64(len(src)), l)
 	if err == nil {
 		err = batch.Commit()
@@ -326,7 +326,7 @@ func TestConcurrent(t *testing.T) {
 		wg.Go(func() {
 			src := tensors(t, named{"a", common}, named{"b", random(200_000, byte(100+i))}, named{"c", common[:300_000]})
 			batch := b.st.Begin()
-			defer batch.Abort()
+			defer batch.Release()
 			res, err := b.p.File(context.Background(), batch, bytes.NewReader(src), int64(len(src)))
 			if err == nil {
 				err = batch.Commit()
@@ -365,7 +365,7 @@ func TestMemory(t *testing.T) {
 	data := tensors(t, named{"w", src})
 	b.file(t, data)
 	batch := b.st.Begin()
-	defer batch.Abort()
+	defer batch.Release()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	if _, err := b.p.File(t.Context(), batch, bytes.NewReader(data), int64(len(data))); err != nil {

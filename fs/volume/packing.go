@@ -31,6 +31,7 @@ var errMapped = errors.New("mapped for writing")
 func (v *Volume) packGroup(ctx context.Context, group []*Node) {
 	var jobs []job
 	b := v.store.Begin()
+	defer b.Release()
 	for _, n := range group {
 		j, err := v.packFile(ctx, b, n)
 		if err != nil {
@@ -47,7 +48,6 @@ func (v *Volume) packGroup(ctx context.Context, group []*Node) {
 		jobs = append(jobs, j)
 	}
 	if len(jobs) == 0 {
-		b.Abort()
 		return
 	}
 	err := b.Commit()

@@ -1,0 +1,289 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"sync"
+	"time"
+
+	"ckptfs/cas"
+	"ckptfs/cas/segment"
+)
+
+// Defaults of a sweep.
+const (
+	DefaultGrace     = 24 * time.Hour
+	DefaultMaxUnused = 0.5
+)
+
+// SweepOptions say what a sweep may take.
+type SweepOptions struct {
+	// Grace: segments sealed less than this ago are left alone, and so is the one being written. With none that one is
+	// sealed first.
+	Grace time.Duration
+	// MaxUnused is the share of a segment, 0 to 1, that may lie unused in it before the rest is moved and the file removed.
+	// Up to that, what is unused is given back as holes.
+	MaxUnused float64
+	DryRun    bool // change nothing, and count what would go
+	// Progress is called after each segment, and may be nil.
+	Progress func(SweepStats)
+}
+
+// SweepStats is what a sweep did, or would do.
+type SweepStats struct {
+	Segments int // there were, sealed
+	Looked   int // at which it looked so far
+	Young    int // within the grace period
+	Skipped  int // without an intact footer, or unreadable: see Check
+
+	Live segment.Tally // records that are wanted, in the segments that it looked at
+	Dead segment.Tally // records that are not, and went
+	// Freed is how many bytes the disk got back, Copied how many were written to that end. Of a dry run Freed is what the
+	// records take.
+	Freed, Copied int64
+	Punched       int // segments in which holes were made
+	Removed       int // segments that went, what was wanted of them moved
+	NotPunched    int // segments in which the disk makes no holes
+	Rescued       int // records that were put again just before they went
+	Reindexed     int // wanted records that the index had lost, or had damaged elsewhere
+	Failed        int // segments that could not be dealt with; the error is the first one's
+}
+
+// A Mark tells keep of every record that is wanted: manifests, and whatever these name. It may do so from several
+// goroutines, until it returns.
+type Mark func(ctx context.Context, keep func(cas.Hash)) error
+
+// Sweep removes the records that mark does not name. Batches go on meanwhile: what a batch puts, even if it is held
+// already, is wanted from then on, by this sweep and until the batch is released; see Batch.Release.
+//
+// It goes from segment to segment. Of each it takes the unwanted records out of the index, then out of the footer, and
+// then gives their bytes back to the disk; or, when little is left in it, it first moves the rest to the segment that is
+// being written, and removes the file. It may end after any step, and the next one goes on.
+func (s *Store) Sweep(ctx context.Context, opt SweepOptions, mark Mark) (SweepStats, error) {
+	if !s.sweeping.TryLock() {
+		return SweepStats{}, ErrSweeping
+	}
+	defer s.sweeping.Unlock()
+	w := sweep{s: s, opt: opt, marked: map[key]struct{}{}}
+
+	// From here on what is put is wanted: the mark may have been where it is named already.
+	s.mu.Lock()
+	s.touched = make(map[key]struct{}, len(s.pins))
+	for k := range s.pins {
+		s.touched[k] = struct{}{}
+	}
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		s.touched = nil
+		s.mu.Unlock()
+	}()
+
+	var mu sync.Mutex
+	err := mark(ctx, func(h cas.Hash) {
+		mu.Lock()
+		w.marked[keyOf(h)] = struct{}{}
+		mu.Unlock()
+	})
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		return w.st, err
+	}
+	if opt.Grace <= 0 && !opt.DryRun {
+		if err := s.roll(); err != nil {
+			return w.st, err
+		}
+	}
+	numbers, err := s.sealed()
+	if err != nil {
+		return w.st, err
+	}
+	w.st.Segments = len(numbers)
+	w.deadline = s.opt.Now().Add(-opt.Grace)
+	for _, n := range numbers {
+		if err := ctx.Err(); err != nil {
+			return w.st, err
+		}
+		if err := w.segment(ctx, n); err != nil {
+			w.st.Failed++
+			if w.err == nil {
+				w.err = fmt.Errorf("segment %08d: %w", n, err)
+			}
+			if errors.Is(err, errStop) {
+				break
+			}
+		}
+		w.st.Looked++
+		if opt.Progress != nil {
+			opt.Progress(w.st)
+		}
+	}
+	if opt.DryRun && opt.Grace <= 0 {
+		w.tails()
+	}
+	return w.st, w.err
+}
+
+// errStop: it makes no sense to go on with the next segment.
+var errStop = errors.New("the sweep ends here")
+
+// roll seals the segment that is being written, if there is one.
+func (s *Store) roll() error {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return ErrClosed
+	}
+	if s.active != nil && s.active.w.Size() > segment.FileHeaderSize {
+		s.full = append(s.full, s.active)
+		s.active = nil
+	}
+	s.mu.Unlock()
+	return s.Flush()
+}
+
+// sealed lists the segments that nobody appends to, ascending.
+func (s *Store) sealed() ([]uint32, error) {
+	s.mu.Lock()
+	last := s.last
+	var busy []uint32
+	for _, t := range s.full {
+		busy = append(busy, t.w.Number())
+	}
+	if s.active != nil {
+		busy = append(busy, s.active.w.Number())
+	}
+	s.mu.Unlock()
+	numbers, err := s.numbers()
+	return slices.DeleteFunc(numbers, func(n uint32) bool { return n > last || slices.Contains(busy, n) }), err
+}
+
+// numbers lists the segments in the directory, ascending.
+func (s *Store) numbers() ([]uint32, error) {
+	names, err := s.fs.ReadDir(s.dir)
+	if err != nil {
+		return nil, err
+	}
+	var numbers []uint32
+	for _, name := range names {
+		if n, ok := segment.ParseName(name); ok {
+			numbers = append(numbers, n)
+		}
+	}
+	slices.Sort(numbers)
+	return numbers, nil
+}
+
+// sweep is one under way.
+type sweep struct {
+	s        *Store
+	opt      SweepOptions
+	deadline time.Time
+	marked   map[key]struct{}
+	st       SweepStats
+	err      error // the first segment's
+}
+
+// segment sweeps one segment.
+func (w *sweep) segment(ctx context.Context, n uint32) error {
+	s := w.s
+	r, err := segment.OpenRW(s.fs, s.dir, s.segment(n))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	ft, recs, err := contents(r)
+	if err != nil {
+		w.st.Skipped++
+		return nil
+	}
+	if ft.Sealed.After(w.deadline) {
+		w.st.Young++
+		return nil
+	}
+	p := &part{sweep: w, n: n, r: r, footer: ft, recs: recs}
+	if err := p.judge(); err != nil {
+		return err
+	}
+	live, liveRoom := p.tally(true)
+	dead, deadRoom := p.tally(false)
+	w.st.Live.Add(live)
+	if w.opt.DryRun {
+		w.st.Dead.Add(dead)
+		w.st.Freed += deadRoom
+		return nil
+	}
+	body := ft.Start() - segment.FileHeaderSize
+	idle := body - liveRoom
+	switch {
+	case live.Records == 0:
+		if dead.Records == 0 && n == s.newest() {
+			return nil
+		}
+	case idle > 0 && float64(idle) > w.opt.MaxUnused*float64(body):
+		p.move(ctx)
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	case dead.Records == 0 && !p.lacksHoles():
+		return nil
+	}
+	return p.reshape()
+}
+
+// contents reads the footer of a sealed segment, and the header.
+func contents(r *segment.Reader) (*segment.Footer, []segment.Record, error) {
+	if err := r.CheckHeader(); err != nil {
+		return nil, nil, err
+	}
+	ft, err := r.Footer()
+	if err != nil {
+		return nil, nil, err
+	}
+	if ft.Records > segment.MaxRecords {
+		return nil, nil, fmt.Errorf("%d records: %w", ft.Records, cas.ErrTooLarge)
+	}
+	recs := make([]segment.Record, 0, ft.Records)
+	err = r.Each(ft, func(rec *segment.Record) error {
+		recs = append(recs, *rec)
+		return nil
+	})
+	return ft, recs, err
+}
+
+// tails counts what of the segments that are being written would go once they are sealed.
+func (w *sweep) tails() {
+	s := w.s
+	s.mu.Lock()
+	tails := slices.Clone(s.full)
+	if s.active != nil {
+		tails = append(tails, s.active)
+	}
+	s.mu.Unlock()
+	for _, t := range tails {
+		p := &part{sweep: w, n: t.w.Number(), recs: t.w.Records()}
+		if p.judge() != nil {
+			continue
+		}
+		live, _ := p.tally(true)
+		dead, room := p.tally(false)
+		w.st.Live.Add(live)
+		w.st.Dead.Add(dead)
+		w.st.Freed += room
+	}
+}
+
+// newest is the highest number of a segment.
+func (s *Store) newest() uint32 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.last
+}

@@ -1,0 +1,361 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"syscall"
+
+	"ckptfs/cas"
+	"ckptfs/cas/codec"
+	"ckptfs/cas/disk"
+	"ckptfs/cas/segment"
+)
+
+// fate of a record.
+type fate uint8
+
+const (
+	stays fate = iota
+	idle       // nothing needs it: not wanted, or in the index elsewhere
+	goes       // not wanted, and in the index here
+)
+
+// part is the sweep of one segment.
+type part struct {
+	*sweep
+	n      uint32
+	r      *segment.Reader
+	footer *segment.Footer
+	recs   []segment.Record // by ascending offset
+	fates  []fate           // of recs
+}
+
+// step is how many records are looked at under Store.mu at a time.
+const step = 4096
+
+// judge settles the records' fates. Whoever puts one that goes rescues it, until it is doomed.
+func (p *part) judge() error {
+	s := p.s
+	p.fates = make([]fate, len(p.recs))
+	hashes, locs := make([]cas.Hash, step), make([]cas.Location, step)
+	var found []cas.Entry // wanted, and not where the index says
+	for at := 0; at < len(p.recs); at += step {
+		recs := p.recs[at:min(at+step, len(p.recs))]
+		for i := range recs {
+			hashes[i] = recs[i].Hash
+		}
+		if err := s.Locate(hashes[:len(recs)], locs[:len(recs)]); err != nil {
+			return err
+		}
+		var doubtful []int
+		s.mu.Lock()
+		for i := range recs {
+			rec, loc, k := &recs[i], &locs[i], keyOf(recs[i].Hash)
+			_, wanted := p.marked[k]
+			wanted = wanted || s.inUse(k)
+			here := loc.Segment == p.n && loc.Off == rec.Off
+			switch {
+			case !known(rec.Kind) || here && wanted:
+			case here:
+				p.fates[at+i] = goes
+			case wanted:
+				doubtful = append(doubtful, i)
+			default:
+				p.fates[at+i] = idle
+			}
+		}
+		s.mu.Unlock()
+		for _, i := range doubtful {
+			rec, loc := &recs[i], locs[i]
+			switch {
+			case loc.Segment != 0 && serves(loc.Kind, rec.Kind) && s.intact(loc, rec.Hash):
+				p.fates[at+i] = idle // there is a better copy
+			case p.opt.DryRun:
+			case s.intact(rec.Entry(p.n).Location, rec.Hash):
+				found = append(found, rec.Entry(p.n))
+			}
+		}
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	p.st.Reindexed += len(found)
+	s.flushing.Lock()
+	defer s.flushing.Unlock()
+	mark, err := s.index.Watermark()
+	if err != nil {
+		return err
+	}
+	return s.index.Commit(found, mark)
+}
+
+// inUse reports whether a batch has put k since the sweep began, or holds it. s.mu is held.
+func (s *Store) inUse(k key) bool {
+	_, touched := s.touched[k]
+	return touched || s.pins[k] > 0
+}
+
+// intact reports whether the record at loc can be read.
+func (s *Store) intact(loc cas.Location, h cas.Hash) bool {
+	p := buffers.Get().(*[]byte)
+	defer freeBuffer(p)
+	if loc.Raw > cas.MaxChunk {
+		return false
+	}
+	*p = slices.Grow((*p)[:0], int(loc.Raw))
+	return s.read(loc, h, (*p)[:loc.Raw]) == nil
+}
+
+// tally counts the records that stay, or those that do not, and the room that they take.
+func (p *part) tally(stay bool) (t segment.Tally, room int64) {
+	for i := range p.recs {
+		if (p.fates[i] == stays) == stay {
+			room += segment.Size(int(p.recs[i].Stored))
+			t.Add(segment.Tally{Records: 1, Raw: int64(p.recs[i].Raw), Stored: int64(p.recs[i].Stored)})
+		}
+	}
+	return t, room
+}
+
+// move copies the records that stay to the segment that is being written, as long as there is room on the disk. What
+// cannot be read stays.
+func (p *part) move(ctx context.Context) {
+	s := p.s
+	var at []int
+	var copies []*record
+	for i := range p.recs {
+		if p.fates[i] != stays || !known(p.recs[i].Kind) {
+			continue
+		}
+		if ctx.Err() != nil {
+			break
+		}
+		c, err := p.copy(&p.recs[i])
+		if errors.Is(err, syscall.ENOSPC) || errors.Is(err, ErrClosed) {
+			break
+		}
+		if err == nil && c != nil {
+			at, copies = append(at, i), append(copies, c)
+		}
+	}
+	_ = s.commit(copies) // some may have made it: see below
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, c := range copies {
+		if c.state == indexed {
+			p.fates[at[i]] = idle
+			p.st.Copied += segment.Size(int(c.entry.Stored))
+		}
+	}
+}
+
+// copy appends a record, as it is stored, to the segment that is being written. Nil: somebody is just storing it.
+func (p *part) copy(rec *segment.Record) (*record, error) {
+	s := p.s
+	buf, raw := buffers.Get().(*[]byte), buffers.Get().(*[]byte)
+	defer freeBuffer(buf)
+	defer freeBuffer(raw)
+	*buf = slices.Grow((*buf)[:0], int(segment.Size(int(rec.Stored))))
+	var head segment.Record
+	whole := (*buf)[:segment.RecordHeaderSize+int(rec.Stored)]
+	payload, err := p.r.ReadRecord(rec.Entry(p.n).Location, rec.Hash, &head, whole)
+	if err != nil {
+		return nil, err
+	}
+	// What is not what its name says is not spread.
+	*raw = slices.Grow((*raw)[:0], int(head.Raw))
+	got, err := codec.Decode((*raw)[:0], head.Codec, payload, int(head.Raw))
+	if err == nil {
+		err = check(got, rec.Hash)
+	}
+	if err != nil {
+		return nil, err
+	}
+
+	c := &record{hash: rec.Hash, kind: head.Kind, done: make(chan struct{})}
+	s.mu.Lock()
+	if s.closed || s.pending[rec.Hash] != nil {
+		defer s.mu.Unlock()
+		if s.closed {
+			return nil, ErrClosed
+		}
+		return nil, nil
+	}
+	s.pending[rec.Hash] = c
+	s.mu.Unlock()
+	_, err = s.append(c, &segment.Record{Kind: head.Kind, Codec: head.Codec, Raw: head.Raw, Hash: rec.Hash}, whole)
+	return c, err
+}
+
+// reshape takes the records that go out of the index, then drops whatever does not stay from the segment: all of it by
+// removing the file, else by a footer without them and holes in their place.
+func (p *part) reshape() error {
+	s := p.s
+	s.reshaping.Lock()
+	defer s.reshaping.Unlock()
+	size, err := p.r.Size()
+	if err != nil {
+		return err
+	}
+	before := taken(p.r, size)
+
+	entries := p.doom()
+	left := slices.Contains(p.fates, stays)
+	if !left {
+		err = s.leave(p.n)
+	}
+	if err == nil {
+		// With nothing to remove this still sees to it that the index has on the disk where what was moved is now.
+		err = s.index.Remove(entries)
+	}
+	s.mu.Lock()
+	s.doomed = nil
+	s.mu.Unlock()
+	if err != nil {
+		return errors.Join(errStop, err)
+	}
+
+	if !left {
+		s.files.retire(p.n)
+		if err := s.fs.Remove(segment.Path(s.dir, p.n)); err != nil {
+			return err
+		}
+		p.drop(before, -1)
+		p.st.Removed++
+		return s.fs.SyncDir(s.dir)
+	}
+	var kept []segment.Record
+	for i := range p.recs {
+		if p.fates[i] == stays {
+			kept = append(kept, p.recs[i])
+		}
+	}
+	// Also when the footer lists no more than these: whether the disk has that footer is not known.
+	if _, err := p.r.Seal(kept, p.footer.Sealed); err != nil {
+		return err
+	}
+	ft, err := p.r.Footer()
+	if err != nil {
+		return err
+	}
+	punched := true
+	for _, g := range gaps(kept, ft.Start()) {
+		err := p.r.Punch(g)
+		if errors.Is(err, syscall.ENOTSUP) || errors.Is(err, syscall.ENOSYS) {
+			punched = false
+			p.st.NotPunched++
+			break
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if size, err = p.r.Size(); err != nil {
+		return err
+	}
+	p.drop(before-taken(p.r, size), 0)
+	if punched {
+		p.st.Punched++
+	}
+	return nil
+}
+
+// doom puts the records that go past rescue, and returns their entries. Those that were rescued stay.
+func (p *part) doom() (entries []cas.Entry) {
+	s := p.s
+	s.mu.Lock()
+	s.doomed = make(map[key]struct{})
+	s.mu.Unlock()
+	for at := 0; at < len(p.recs); at += step {
+		s.mu.Lock()
+		for i := at; i < min(at+step, len(p.recs)); i++ {
+			if p.fates[i] != goes {
+				continue
+			}
+			rec := &p.recs[i]
+			k := keyOf(rec.Hash)
+			if s.inUse(k) || s.pending[rec.Hash] != nil { // rescued
+				p.fates[i] = stays
+				p.st.Rescued++
+				continue
+			}
+			s.doomed[k] = struct{}{}
+			entries = append(entries, rec.Entry(p.n))
+		}
+		s.mu.Unlock()
+	}
+	return entries
+}
+
+// leave prepares for segment n to go: there is a newer one, so that its number is not given out again, and the watermark
+// does not lie in it.
+func (s *Store) leave(n uint32) error {
+	if s.newest() == n {
+		if err := s.grow(); err != nil {
+			return err
+		}
+		if s.newest() == n {
+			return ErrClosed
+		}
+		if err := s.fs.SyncDir(s.dir); err != nil {
+			return err
+		}
+	}
+	s.flushing.Lock()
+	defer s.flushing.Unlock()
+	mark, err := s.index.Watermark()
+	if err != nil || mark.Segment != n {
+		return err
+	}
+	return s.index.Commit(nil, cas.Watermark{Segment: n + 1})
+}
+
+// drop counts what went.
+func (p *part) drop(freed int64, segments int) {
+	s := p.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range p.recs {
+		if p.fates[i] != stays {
+			s.stats.Totals.Discount(&p.recs[i])
+			p.st.Dead.Add(segment.Tally{Records: 1, Raw: int64(p.recs[i].Raw), Stored: int64(p.recs[i].Stored)})
+		}
+	}
+	s.stats.Segments += segments
+	s.stats.Bytes -= freed
+	p.st.Freed += freed
+}
+
+// gaps are the ranges before end in which no record lies.
+func gaps(recs []segment.Record, end int64) (gs []segment.Range) {
+	at := int64(segment.FileHeaderSize)
+	for i := range recs {
+		if recs[i].Off > at {
+			gs = append(gs, segment.Range{Off: at, End: recs[i].Off})
+		}
+		at = recs[i].End()
+	}
+	if end > at {
+		gs = append(gs, segment.Range{Off: at, End: end})
+	}
+	return gs
+}
+
+// lacksHoles reports whether the segment takes more of the disk than it need, since a sweep was cut short.
+func (p *part) lacksHoles() bool {
+	size, err := p.r.Size()
+	if err != nil {
+		return false
+	}
+	need := (size + disk.BlockSize - 1) / disk.BlockSize
+	gs := gaps(p.recs, p.footer.Start())
+	for _, g := range gs {
+		need -= max(0, g.End/disk.BlockSize-(g.Off+disk.BlockSize-1)/disk.BlockSize)
+	}
+	if len(gs) > 2 { // what the disk needs to know where they are
+		need += int64(1 + len(gs)/64)
+	}
+	got, err := p.r.Allocated()
+	return err == nil && got > need*disk.BlockSize
+}

@@ -1,0 +1,545 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"ckptfs/cas"
+	"ckptfs/cas/codec"
+	"ckptfs/cas/disk"
+	"ckptfs/cas/segment"
+)
+
+// marking is a Mark of the chunks with these numbers.
+func marking(ids ...int) Mark {
+	return func(_ context.Context, keep func(cas.Hash)) error {
+		for _, i := range ids {
+			keep(cas.Sum(chunk(i)))
+		}
+		return nil
+	}
+}
+
+func sweepNow(t testing.TB, s *Store, opt SweepOptions, mark Mark) SweepStats {
+	t.Helper()
+	st, err := s.Sweep(t.Context(), opt, mark)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return st
+}
+
+func upTo(n int) (ids []int) {
+	for i := range n {
+		ids = append(ids, i)
+	}
+	return ids
+}
+
+func has(t testing.TB, s *Store, i int) bool {
+	t.Helper()
+	h, err := s.Has([]cas.Hash{cas.Sum(chunk(i))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h[0]
+}
+
+// taking is what all segments take on the disk.
+func taking(t testing.TB, m *disk.Mem) (n int64) {
+	t.Helper()
+	names, err := m.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		f, err := m.OpenFile(dir+"/"+name, 0, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, err := f.Allocated()
+		if err != nil {
+			t.Fatal(err)
+		}
+		n += a
+		f.Close()
+	}
+	return n
+}
+
+// filled is a store with chunks 0 to n-1 in several segments.
+func filled(t testing.TB, m *disk.Mem, x *memIndex, n int, opt Options) *Store {
+	t.Helper()
+	s := open(t, m, x, opt)
+	b := s.Begin()
+	for i := range n {
+		kind := cas.Chunk
+		if i%5 == 0 {
+			kind = cas.Manifest
+		}
+		put(t, b, kind, chunk(i))
+	}
+	commit(t, b)
+	return s
+}
+
+func TestSweep(t *testing.T) {
+	const n = 400
+	for name, c := range map[string]struct {
+		wanted    func(i int) bool
+		maxUnused float64
+		punched   bool
+		removed   bool
+	}{
+		"few dead":          {func(i int) bool { return i%100 >= 40 }, 0.6, true, false},
+		"many dead":         {func(i int) bool { return i%20 == 5 }, 0.5, false, true},
+		"many dead, punch":  {func(i int) bool { return i%40 == 5 }, 1, true, false},
+		"few dead, no rest": {func(i int) bool { return i%20 != 5 }, 0, false, true},
+		"all dead":          {func(i int) bool { return false }, 0.5, false, true},
+		"half":              {func(i int) bool { return i < n/2 }, 0.5, false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, x := newMem(), newIndex()
+			s := filled(t, m, x, n, Options{SegmentSize: 64 << 10})
+			live := slices.DeleteFunc(upTo(n), func(i int) bool { return !c.wanted(i) })
+			before := taking(t, m)
+			dry := sweepNow(t, s, SweepOptions{DryRun: true, MaxUnused: c.maxUnused}, marking(live...))
+			if dry.Dead.Records != int64(n-len(live)) || dry.Live.Records != int64(len(live)) || taking(t, m) != before || len(x.m) != n {
+				t.Errorf("dry run: %+v", dry)
+			}
+			st := sweepNow(t, s, SweepOptions{MaxUnused: c.maxUnused}, marking(live...))
+			if st.Punched > 0 != c.punched || st.Removed > 0 != c.removed || st.Skipped+st.Young+st.Failed+st.Reindexed > 0 {
+				t.Errorf("%+v", st)
+			}
+			after := taking(t, m)
+			if got := before - after; st.Freed-st.Copied > got+64<<10 || got < dry.Freed/2 {
+				t.Errorf("freed %d, copied %d, dry run %d, the disk got %d", st.Freed, st.Copied, dry.Freed, got)
+			}
+			check := func(s *Store) {
+				t.Helper()
+				for i := range n {
+					if c.wanted(i) {
+						wantGet(t, s, chunk(i))
+					} else if has(t, s, i) {
+						t.Errorf("chunk %d is still there", i)
+					}
+				}
+				if st := s.Stats(); st.Chunks.Records+st.Manifests.Records != int64(len(live)) {
+					t.Errorf("%+v, want %d records", st, len(live))
+				}
+			}
+			check(s)
+			if again := sweepNow(t, s, SweepOptions{MaxUnused: c.maxUnused}, marking(live...)); again.Dead.Records+again.Copied+int64(again.Punched) > 0 {
+				t.Errorf("again: %+v", again)
+			}
+			check(s)
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			check(open(t, m, x, Options{}))
+			check(open(t, m.CrashClone(nil), newIndex(), Options{})) // nothing comes back by a rebuild
+			s = open(t, m, x, Options{})
+			b := s.Begin()
+			for i := range n {
+				if fresh := put(t, b, cas.Chunk, chunk(i)); fresh == c.wanted(i) {
+					t.Errorf("chunk %d: fresh %v", i, fresh)
+				}
+			}
+			commit(t, b)
+			for i := range n {
+				wantGet(t, s, chunk(i))
+			}
+		})
+	}
+}
+
+func TestSweepGrace(t *testing.T) {
+	m, x := newMem(), newIndex()
+	now := time.Unix(1_700_000_000, 0)
+	s := filled(t, m, x, 100, Options{SegmentSize: 8 << 10, Now: func() time.Time { return now }})
+	day := SweepOptions{Grace: 24 * time.Hour, MaxUnused: 0.5}
+	now = now.Add(23 * time.Hour)
+	if st := sweepNow(t, s, day, marking()); st.Young != st.Segments || st.Dead.Records > 0 || len(x.m) != 100 {
+		t.Errorf("%+v", st)
+	}
+	now = now.Add(2 * time.Hour)
+	st := sweepNow(t, s, day, marking())
+	if st.Young != 0 || len(x.m) == 0 || len(x.m) > 20 {
+		t.Errorf("%+v, %d left", st, len(x.m)) // those in the segment that is being written
+	}
+	if st := sweepNow(t, s, SweepOptions{}, marking()); len(x.m) != 0 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// What is put while the mark is under way is wanted, wherever the mark has been, also if it was held already and dead.
+func TestSweepSparesWhatIsPut(t *testing.T) {
+	m, x := newMem(), newIndex()
+	s := filled(t, m, x, 60, Options{SegmentSize: 4 << 10})
+	held := s.Begin() // from before the sweep, released after it
+	put(t, held, cas.Chunk, chunk(1))
+	early := s.Begin() // released while the mark is under way
+	put(t, early, cas.Chunk, chunk(2))
+	sweepNow(t, s, SweepOptions{MaxUnused: 0.5}, func(_ context.Context, keep func(cas.Hash)) error {
+		b := s.Begin()
+		put(t, b, cas.Chunk, chunk(3))
+		commit(t, b)
+		early.Release()
+		return nil
+	})
+	for i := range 60 {
+		if got := has(t, s, i); got != (1 <= i && i <= 3) {
+			t.Errorf("chunk %d: %v", i, got)
+		}
+	}
+	commit(t, held)
+	sweepNow(t, s, SweepOptions{}, marking(3))
+	for i := range 60 {
+		if got := has(t, s, i); got != (i == 3) {
+			t.Errorf("chunk %d: %v", i, got)
+		}
+	}
+}
+
+// A chunk is put at any moment of a sweep that wants to take it.
+func TestSweepRescue(t *testing.T) {
+	for _, maxUnused := range []float64{0, 1} {
+		for at := 0; ; at++ {
+			m, x := newMem(), newIndex()
+			s := filled(t, m, x, 40, Options{SegmentSize: 64 << 10})
+			var live []int
+			for i := 0; i < 40; i += 2 {
+				live = append(live, i)
+			}
+			n, done := 0, false
+			var b *Batch
+			x.before = func(string) {
+				if n++; n <= at || done {
+					return
+				}
+				done = true
+				b = s.Begin()
+				for i := range 40 {
+					put(t, b, cas.Chunk, chunk(i))
+				}
+			}
+			sweepNow(t, s, SweepOptions{MaxUnused: maxUnused}, marking(live...))
+			x.before = nil
+			if !done {
+				if at < 2 {
+					t.Fatalf("%d operations of the index", at)
+				}
+				break
+			}
+			commit(t, b)
+			for i := range 40 {
+				wantGet(t, s, chunk(i))
+			}
+			s.Close()
+			for _, y := range []*memIndex{x, newIndex()} {
+				s := open(t, m.CrashClone(nil), y, Options{})
+				for i := range 40 {
+					wantGet(t, s, chunk(i))
+				}
+			}
+		}
+	}
+}
+
+// The index has lost what is wanted, or believes in a worse copy: a sweep does not take that for a reason to destroy it.
+func TestSweepDistrustsTheIndex(t *testing.T) {
+	m, x := newMem(), newIndex()
+	s := filled(t, m, x, 40, Options{SegmentSize: 4 << 10})
+	x.mu.Lock()
+	delete(x.m, cas.Sum(chunk(3)))
+	wrong := x.m[cas.Sum(chunk(4))]
+	wrong.Off += 8
+	x.m[cas.Sum(chunk(4))] = wrong
+	x.mu.Unlock()
+	st := sweepNow(t, s, SweepOptions{}, marking(3, 4, 5))
+	if st.Reindexed != 2 {
+		t.Errorf("%+v", st)
+	}
+	for i := range 40 {
+		if i >= 3 && i <= 5 {
+			wantGet(t, s, chunk(i))
+		} else if has(t, s, i) {
+			t.Errorf("chunk %d is there", i)
+		}
+	}
+}
+
+// What cannot be read is neither moved nor destroyed.
+func TestSweepLeavesDamage(t *testing.T) {
+	m, x := newMem(), newIndex()
+	s := filled(t, m, x, 40, Options{SegmentSize: 64 << 10})
+	loc := x.m[cas.Sum(chunk(7))]
+	if err := s.roll(); err != nil {
+		t.Fatal(err)
+	}
+	f, err := m.OpenFile(segment.Path(dir, loc.Segment), 2, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteAt([]byte{0xff, 0xfe, 0xfd}, loc.Off+segment.RecordHeaderSize+9); err != nil {
+		t.Fatal(err)
+	}
+	before := make([]byte, segment.Size(int(loc.Stored)))
+	if _, err := f.ReadAt(before, loc.Off); err != nil {
+		t.Fatal(err)
+	}
+	st := sweepNow(t, s, SweepOptions{MaxUnused: 0}, marking(7, 8, 9))
+	if st.Removed != 0 || st.Punched != 1 || st.Copied == 0 {
+		t.Errorf("%+v", st)
+	}
+	wantGet(t, s, chunk(8))
+	wantGet(t, s, chunk(9))
+	_, err = s.Get(cas.Sum(chunk(7)), nil)
+	wantErr(t, err, cas.ErrCorrupt)
+	after := make([]byte, len(before))
+	if _, err := f.ReadAt(after, loc.Off); err != nil || !bytes.Equal(before, after) {
+		t.Error("the damaged record was changed", err)
+	}
+}
+
+func TestSweepsExclude(t *testing.T) {
+	s := filled(t, newMem(), newIndex(), 10, Options{})
+	sweepNow(t, s, SweepOptions{}, func(ctx context.Context, _ func(cas.Hash)) error {
+		_, err := s.Sweep(ctx, SweepOptions{}, marking())
+		wantErr(t, err, ErrSweeping)
+		return nil
+	})
+	failed := errors.New("unreadable manifest")
+	_, err := s.Sweep(t.Context(), SweepOptions{}, func(context.Context, func(cas.Hash)) error { return failed })
+	wantErr(t, err, failed)
+}
+
+// For every n: the machine crashes, or an operation fails, after operation n of a sweep.
+func TestSweepCrash(t *testing.T) {
+	for _, maxUnused := range []float64{0, 0.5, 1} {
+		for _, fault := range []error{nil, syscall.EIO, syscall.ENOSPC} {
+			for n := 0; ; n++ {
+				what := fmt.Sprintf("max unused %v, fault %v at %d", maxUnused, fault, n)
+				m, x := newMem(), newIndex()
+				s := open(t, m, x, small)
+				committed := workload(s)
+				live := slices.DeleteFunc(slices.Clone(committed), func(raw []byte) bool { return cas.Sum(raw)[0]%2 == 0 })
+				mark := func(_ context.Context, keep func(cas.Hash)) error {
+					for _, raw := range live {
+						keep(cas.Sum(raw))
+					}
+					return nil
+				}
+				start := m.Ops()
+				if fault == nil {
+					m.Inject(disk.CrashAfter(start + n))
+					x.fail = func() error {
+						if m.Ops() > start+n {
+							return disk.ErrCrashed
+						}
+						return nil
+					}
+				} else {
+					m.Inject(disk.FailAt(start+n, fault))
+				}
+				_, err := s.Sweep(t.Context(), SweepOptions{MaxUnused: maxUnused}, mark)
+				done := m.Ops() <= start+n
+				if fault != nil {
+					m.Inject(nil)
+				}
+				if done && err != nil {
+					t.Fatalf("%s: %v", what, err)
+				}
+				if fault != nil {
+					for _, raw := range live {
+						if got, err := s.Get(cas.Sum(raw), nil); err != nil || !bytes.Equal(got, raw) {
+							t.Fatalf("%s: %v", what, err)
+						}
+					}
+				}
+				for seed := range uint64(3) {
+					var rng *rand.Rand
+					if seed > 0 {
+						rng = rand.New(rand.NewPCG(uint64(n), seed))
+					}
+					c := m.CrashClone(rng)
+					what := fmt.Sprintf("%s, seed %d", what, seed)
+					verify(t, what+", index lost", c.CrashClone(nil), newIndex(), live)
+					verify(t, what, c.CrashClone(nil), x.clone(), live)
+					// A second sweep finishes the work.
+					d, y := c.CrashClone(nil), x.clone()
+					s := open(t, d, y, small)
+					if st, err := s.Sweep(t.Context(), SweepOptions{MaxUnused: maxUnused}, mark); err != nil {
+						t.Fatalf("%s: again: %+v, %v", what, st, err)
+					}
+					if st := s.Stats(); st.Chunks.Records+st.Manifests.Records != int64(distinct(live)) || len(y.m) != distinct(live) {
+						t.Fatalf("%s: again: %+v, %d in the index, want %d\n%s", what, st, len(y.m), distinct(live), d)
+					}
+					if err := s.Close(); err != nil {
+						t.Fatalf("%s: %v", what, err)
+					}
+					z := newIndex()
+					open(t, d.CrashClone(nil), z, small)
+					if len(z.m) != distinct(live) {
+						t.Fatalf("%s: again, then rebuilt: %d in the index, want %d", what, len(z.m), distinct(live))
+					}
+					verify(t, what+", swept again", d, y, live)
+				}
+				s.Close()
+				if done {
+					t.Logf("max unused %v, %v: %d operations", maxUnused, fault, n)
+					break
+				}
+			}
+		}
+	}
+}
+
+func distinct(raw [][]byte) int {
+	seen := map[cas.Hash]bool{}
+	for _, p := range raw {
+		seen[cas.Sum(p)] = true
+	}
+	return len(seen)
+}
+
+// Files come and go and are read, by many at once, while one sweep follows the other. A file is what has a name in a
+// directory; it is read whole or, once it has lost its name, perhaps not.
+func TestSweepUnderLoad(t *testing.T) {
+	m, x := newMem(), newIndex()
+	s := open(t, m, x, Options{SegmentSize: 16 << 10})
+	var mu sync.Mutex
+	names := map[string][]int{}
+	snapshot := func() map[string][]int {
+		mu.Lock()
+		defer mu.Unlock()
+		return maps.Clone(names)
+	}
+	var writers, others sync.WaitGroup
+	stop := make(chan struct{})
+	rounds := 120
+	if testing.Short() {
+		rounds = 40
+	}
+	for g := range 4 {
+		writers.Go(func() {
+			r := rand.New(rand.NewPCG(uint64(g), 3))
+			for n := range rounds {
+				b := s.Begin()
+				var ids []int
+				for range 1 + r.IntN(12) {
+					ids = append(ids, r.IntN(300))
+					raw := chunk(ids[len(ids)-1])
+					if _, err := b.Put(cas.Chunk, cas.Sum(raw), raw, codec.Hint{}); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+				if err := b.Commit(); err != nil {
+					t.Error(err)
+					return
+				}
+				name := fmt.Sprint(g, "/", n%10)
+				mu.Lock()
+				if n%4 == 3 {
+					delete(names, fmt.Sprint(g, "/", r.IntN(10)))
+				} else {
+					names[name] = ids
+				}
+				mu.Unlock()
+				b.Release()
+			}
+		})
+	}
+	for range 2 {
+		others.Go(func() {
+			for {
+				for name, ids := range snapshot() {
+					for _, i := range ids {
+						got, err := s.Get(cas.Sum(chunk(i)), nil)
+						if err == nil && bytes.Equal(got, chunk(i)) {
+							continue
+						}
+						mu.Lock()
+						gone := !slices.Equal(names[name], ids)
+						mu.Unlock()
+						if !gone {
+							t.Errorf("%s, chunk %d: %v", name, i, err)
+						}
+					}
+				}
+				select {
+				case <-stop:
+					return
+				default:
+				}
+			}
+		})
+	}
+	var total SweepStats
+	others.Go(func() {
+		for i := 0; ; i++ {
+			st, err := s.Sweep(t.Context(), SweepOptions{MaxUnused: []float64{0, 0.3, 1}[i%3]}, func(_ context.Context, keep func(cas.Hash)) error {
+				for _, ids := range snapshot() {
+					for _, i := range ids {
+						keep(cas.Sum(chunk(i)))
+					}
+				}
+				return nil
+			})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			total.Removed += st.Removed
+			total.Punched += st.Punched
+			total.Rescued += st.Rescued
+			select {
+			case <-stop:
+				return
+			default:
+			}
+		}
+	})
+	writers.Wait()
+	close(stop)
+	others.Wait()
+	t.Logf("%d removed, %d punched, %d rescued", total.Removed, total.Punched, total.Rescued)
+	if total.Removed == 0 || total.Punched == 0 {
+		t.Errorf("nothing was swept: %+v", total)
+	}
+	sweepNow(t, s, SweepOptions{}, func(_ context.Context, keep func(cas.Hash)) error {
+		for _, ids := range names {
+			for _, i := range ids {
+				keep(cas.Sum(chunk(i)))
+			}
+		}
+		return nil
+	})
+	want := map[int]bool{}
+	for _, ids := range names {
+		for _, i := range ids {
+			want[i] = true
+			wantGet(t, s, chunk(i))
+		}
+	}
+	if len(x.m) != len(want) {
+		t.Errorf("%d in the index, want %d", len(x.m), len(want))
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, m, newIndex(), Options{})
+	for i := range want {
+		wantGet(t, s, chunk(i))
+	}
+}

@@ -1,0 +1,144 @@
+package index
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"ckptfs/cas"
+	"ckptfs/cas/store"
+)
+
+var _ store.Locator = (*Deferring)(nil)
+
+func TestDeferring(t *testing.T) {
+	db := newDB(t)
+	d := Defer(db)
+	full := true
+	d.commit = func(es []cas.Entry, m cas.Watermark) error {
+		if full {
+			return fmt.Errorf("file resize error: %s", syscall.ENOSPC)
+		}
+		return db.Commit(es, m)
+	}
+	a, b := entries(1, 100), entries(2, 100)
+	for i, es := range [][]cas.Entry{a, b} {
+		if err := d.Commit(es, cas.Watermark{Segment: uint32(i + 1)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	moved := a[7]
+	moved.Segment, moved.Off = 99, 64
+	if err := d.Commit([]cas.Entry{moved}, cas.Watermark{Segment: 3, Off: 8}); err != nil {
+		t.Fatal(err)
+	}
+	a[7] = moved
+	check := func() {
+		t.Helper()
+		locs, hashes := make([]cas.Location, 200), make([]cas.Hash, 200)
+		want := map[key]cas.Location{}
+		for i, e := range append(slices.Clone(a), b...) {
+			hashes[i] = e.Hash
+			want[keyOf(&e.Hash)] = e.Location
+		}
+		if err := d.Locate(hashes, locs); err != nil {
+			t.Fatal(err)
+		}
+		for i := range hashes {
+			if locs[i] != want[keyOf(&hashes[i])] {
+				t.Fatalf("%d: %+v", i, locs[i])
+			}
+		}
+		got := map[key]cas.Location{}
+		if err := d.ForEach(0, 0xffff, func(e cas.Entry) error { got[keyOf(&e.Hash)] = e.Location; return nil }); err != nil {
+			t.Fatal(err)
+		}
+		if !maps.Equal(got, want) {
+			t.Fatalf("walked %d entries, want %d", len(got), len(want))
+		}
+		if m, err := d.Watermark(); err != nil || m != (cas.Watermark{Segment: 3, Off: 8}) {
+			t.Fatal(m, err)
+		}
+	}
+	check()
+	if m, err := db.Watermark(); err != nil || m != (cas.Watermark{}) {
+		t.Errorf("the watermark on the disk is at %v, %v", m, err)
+	}
+	if err := d.Remove(a[:1]); !noSpace(err) {
+		t.Errorf("removed without the disk: %v", err)
+	}
+	full = false
+	if err := d.Flush(); err != nil || d.Late() != 0 {
+		t.Fatal(err, d.Late())
+	}
+	check()
+	expect(t, db, append(a, b...))
+	if err := db.Check(); err != nil {
+		t.Error(err)
+	}
+	if err := d.Remove(a[:1]); err != nil {
+		t.Error(err)
+	}
+	a[0].Location = cas.Location{}
+	expect(t, db, append(a, b...))
+
+	d.commit = func([]cas.Entry, cas.Watermark) error { return syscall.EIO }
+	if err := d.Commit(a[1:2], cas.Watermark{Segment: 4}); !errors.Is(err, syscall.EIO) {
+		t.Error(err)
+	}
+}
+
+// A disk that is really full: the index takes what it is told, and has it on the disk once there is room again.
+func TestDeferringOnFullDisk(t *testing.T) {
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=2m"); err != nil {
+		t.Skipf("no tmpfs can be mounted here: %v", err)
+	}
+	t.Cleanup(func() { unix.Unmount(dir, unix.MNT_DETACH) })
+	path := filepath.Join(dir, "index.db")
+	db := open(t, path)
+	fill := filepath.Join(dir, "fill")
+	if err := os.WriteFile(fill, make([]byte, 2<<20), 0o600); !errors.Is(err, syscall.ENOSPC) {
+		t.Fatal(err)
+	}
+	d := Defer(db)
+	es := entries(1, 20_000)
+	for i := range 20 {
+		if err := d.Commit(es[i*1000:(i+1)*1000], cas.Watermark{Segment: uint32(i + 1)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if d.Late() == 0 {
+		t.Skip("there was room")
+	}
+	if err := d.Flush(); !noSpace(err) {
+		t.Fatal(err)
+	}
+	if err := os.Remove(fill); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	db = open(t, path)
+	if db.Recovered != "" {
+		t.Error(db.Recovered)
+	}
+	expect(t, db, es)
+	if m, err := db.Watermark(); err != nil || m.Segment != 20 {
+		t.Error(m, err)
+	}
+	if err := db.Check(); err != nil {
+		t.Error(err)
+	}
+}
