@@ -35,7 +35,7 @@ func TestSeries(t *testing.T) {
 			err = batch.Commit()
 		}
 		took := time.Since(start)
-		batch.Abort()
+		batch.Release()
 		if err != nil {
 			t.Fatal(err)
 		}
