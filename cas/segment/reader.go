@@ -112,6 +112,15 @@ func (r *Reader) ReadHeader(loc cas.Location, h cas.Hash, rec *Record) error {
 	return r.match(p[:], loc, h, rec)
 }
 
+// HeaderAt reads the header of the record at off, whichever it is; cas.ErrCorrupt when there is none.
+func (r *Reader) HeaderAt(off int64, rec *Record) error {
+	var p [RecordHeaderSize]byte
+	if err := r.read(p[:], off); err != nil {
+		return err
+	}
+	return rec.parse(p[:], r.id, off)
+}
+
 // ReadPayload fills p, loc.Stored bytes long, with the payload of the record at loc as stored, and checks it against
 // rec, which ReadHeader gave.
 func (r *Reader) ReadPayload(loc cas.Location, rec *Record, p []byte) error {

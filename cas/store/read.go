@@ -129,7 +129,11 @@ func (s *Store) read(loc cas.Location, h cas.Hash, dst []byte) error {
 		return err
 	}
 	defer s.files.put(f)
+	return readRecord(f.Reader, loc, h, dst)
+}
 
+// readRecord fills dst, loc.Raw bytes long, with the content of the record at loc, which must be h.
+func readRecord(f *segment.Reader, loc cas.Location, h cas.Hash, dst []byte) error {
 	var rec segment.Record
 	if loc.Stored == loc.Raw {
 		// Stored raw, in all likelihood: read the payload to where it is wanted.

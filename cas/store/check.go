@@ -1,0 +1,497 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"ckptfs/cas"
+	"ckptfs/cas/segment"
+)
+
+// Problem says what a check found.
+type Problem uint8
+
+const (
+	BadSegment Problem = iota + 1 // header or footer damaged, or it belongs to another store; Off says nothing
+	BadRecord                     // a record's header is not what was written
+	BadChunk                      // a record's content is not what was written
+	Unreadable                    // the disk refused to read
+	BadEntry                      // the index names a place where no such record lies
+	BadIndex                      // the index itself is damaged
+	// These two are no damage by themselves.
+	NotIndexed // a record that the index does not have: what a sweep that was cut short leaves, or a loss of the index's
+	Unsealed   // a segment without a footer that nobody writes: the next start makes one
+)
+
+func (p Problem) String() string {
+	switch p {
+	case BadSegment:
+		return "segment damaged"
+	case BadRecord:
+		return "record damaged"
+	case BadChunk:
+		return "chunk damaged"
+	case Unreadable:
+		return "unreadable"
+	case BadEntry:
+		return "index names a wrong place"
+	case BadIndex:
+		return "index damaged"
+	case NotIndexed:
+		return "not in the index"
+	case Unsealed:
+		return "segment without footer"
+	}
+	return "unknown problem"
+}
+
+// Harmless reports whether the problem is none as long as nothing needs the record.
+func (p Problem) Harmless() bool { return p == NotIndexed || p == Unsealed }
+
+// Repair is what mends the problem, as far as it can be: "segments" (Salvage), "index" (built anew), or "" (nothing here:
+// the disk itself, or no need).
+func (p Problem) Repair() string {
+	switch p {
+	case BadSegment, BadRecord, BadChunk:
+		return "segments"
+	case BadEntry, BadIndex, NotIndexed:
+		return "index"
+	}
+	return ""
+}
+
+// Finding is one thing that a check found.
+type Finding struct {
+	Problem Problem
+	Segment uint32   // 0: of no segment
+	Off     int64    // bytes
+	Hash    cas.Hash // zero: of no record; of a BadEntry the first 16 bytes are sure
+	Kind    cas.Kind
+	Err     error // why
+}
+
+func (f Finding) String() string {
+	s := f.Problem.String()
+	if f.Segment != 0 {
+		s += " in " + segment.Name(f.Segment)
+	}
+	if !f.Hash.IsZero() {
+		s += fmt.Sprintf(" at %d (%s %s)", f.Off, f.Kind, f.Hash.Short())
+	}
+	if f.Err != nil {
+		s += ": " + f.Err.Error()
+	}
+	return s
+}
+
+// CheckOptions say how far a check goes.
+type CheckOptions struct {
+	ReadData bool    // read, decode and hash every record that is in use, not its header alone
+	Subset   float64 // with ReadData: that share of them, 0 to 1, chosen by Seed; 0 is all
+	Seed     uint64
+	Workers  int // 0: as many as processors
+	// Found is called with each finding, one at a time.
+	Found func(Finding)
+	// Progress is called now and then, one at a time; may be nil.
+	Progress func(CheckStats)
+}
+
+// CheckStats is how far a check has come.
+type CheckStats struct {
+	Segments, SegmentsLooked int
+	Records                  int64 // in the segments
+	Entries                  int64 // of the index
+	Read                     int64 // records whose content was read
+	ReadStored, ReadRaw      int64 // their bytes, as stored and decoded
+	Findings                 int64 // that are not harmless
+	Elapsed                  time.Duration
+}
+
+// Check looks at all segments and at the index, and changes nothing. It may run while the store is in use. What is written
+// or removed meanwhile it may pass over. The error is the context's, or what kept the check from going on; damage is none.
+func (s *Store) Check(ctx context.Context, opt CheckOptions) (CheckStats, error) {
+	if opt.Workers <= 0 {
+		opt.Workers = runtime.GOMAXPROCS(0)
+	}
+	c := &checker{s: s, opt: opt, began: s.opt.Now(), segs: map[uint32]*checked{}}
+	// Under flushing no segment is between being written and being sealed.
+	s.flushing.Lock()
+	s.mu.Lock()
+	closed := s.closed
+	tails := slices.Clone(s.full)
+	if s.active != nil {
+		tails = append(tails, s.active)
+	}
+	c.last = s.last
+	s.mu.Unlock()
+	numbers, err := s.numbers()
+	s.flushing.Unlock()
+	if closed {
+		return c.st, ErrClosed
+	}
+	if err != nil {
+		return c.st, err
+	}
+	numbers = slices.DeleteFunc(numbers, func(n uint32) bool {
+		return n > c.last || slices.ContainsFunc(tails, func(t *tail) bool { return t.w.Number() == n })
+	})
+	c.st.Segments = len(numbers) + len(tails)
+	for _, n := range numbers {
+		if err := c.sealed(ctx, n); err != nil {
+			return c.stats(), err
+		}
+	}
+	for _, t := range tails {
+		if err := c.tail(ctx, t); err != nil {
+			return c.stats(), err
+		}
+	}
+	err = c.index(ctx)
+	return c.stats(), err
+}
+
+type checker struct {
+	s     *Store
+	opt   CheckOptions
+	began time.Time
+	last  uint32 // newer segments are passed over
+	segs  map[uint32]*checked
+
+	mu sync.Mutex
+	st CheckStats
+}
+
+// checked is what a segment holds: of each record offset/8 and the first four bytes of its hash, ascending.
+type checked struct {
+	recs []uint64
+	end  int64 // entries past it are newer than the check
+}
+
+func mark64(off int64, h cas.Hash) uint64 {
+	return uint64(off/8)<<32 | uint64(binary.BigEndian.Uint32(h[:]))
+}
+
+func (c *checker) stats() CheckStats {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.st.Elapsed = c.s.opt.Now().Sub(c.began)
+	return c.st
+}
+
+func (c *checker) found(f Finding) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !f.Problem.Harmless() {
+		c.st.Findings++
+	}
+	if c.opt.Found != nil {
+		c.opt.Found(f)
+	}
+}
+
+func (c *checker) progress() {
+	if c.opt.Progress != nil {
+		st := c.stats()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.opt.Progress(st)
+	}
+}
+
+// sealed checks a segment that nobody appends to.
+func (c *checker) sealed(ctx context.Context, n uint32) error {
+	s := c.s
+	s.reshaping.RLock()
+	defer s.reshaping.RUnlock()
+	r, err := segment.Open(s.fs, s.dir, s.segment(n))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // swept meanwhile
+	}
+	seen := &checked{end: 1 << 62}
+	c.segs[n] = seen
+	if err != nil {
+		c.found(Finding{Problem: Unreadable, Segment: n, Err: err})
+		return nil
+	}
+	defer r.Close()
+	var recs []segment.Record
+	if size, err := r.Size(); err == nil && size < segment.FileHeaderSize {
+		return c.records(ctx, r, nil, false) // made by the last breath of a process; holds nothing
+	}
+	herr := r.CheckHeader()
+	ft, err := r.Footer()
+	if err == nil {
+		var sum segment.Totals
+		err = r.Each(ft, func(rec *segment.Record) error {
+			recs = append(recs, *rec)
+			sum.Count(rec)
+			return nil
+		})
+		if err == nil && sum != ft.Totals {
+			err = fmt.Errorf("totals differ from the sum of the entries: %w", cas.ErrCorrupt)
+		}
+	}
+	if herr != nil {
+		c.found(Finding{Problem: problem(herr, BadSegment), Segment: n, Err: herr})
+	}
+	switch {
+	case errors.Is(err, segment.ErrUnsealed):
+		if recs, err = c.scan(ctx, r, n); err != nil {
+			return err
+		}
+		c.found(Finding{Problem: Unsealed, Segment: n})
+	case err != nil:
+		c.found(Finding{Problem: problem(err, BadSegment), Segment: n, Err: err})
+	}
+	for i := range recs {
+		seen.recs = append(seen.recs, mark64(recs[i].Off, recs[i].Hash))
+	}
+	return c.records(ctx, r, recs, false)
+}
+
+// problem is what an error tells: damage, or a disk that does not read.
+func problem(err error, damage Problem) Problem {
+	if errors.Is(err, cas.ErrCorrupt) || errors.Is(err, cas.ErrNewer) || errors.Is(err, cas.ErrTooLarge) || errors.Is(err, segment.ErrForeign) {
+		return damage
+	}
+	return Unreadable
+}
+
+// scan finds the records of a segment without a footer. Ranges between them that hold something are damage.
+func (c *checker) scan(ctx context.Context, r *segment.Reader, n uint32) (recs []segment.Record, err error) {
+	sc, err := r.Scan(0)
+	if err != nil {
+		c.found(Finding{Problem: Unreadable, Segment: n, Err: err})
+		return nil, nil
+	}
+	for sc.Next() {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		if !sc.Gap() {
+			recs = append(recs, *sc.Record())
+		} else if g, zero := sc.Range(); !zero {
+			c.found(Finding{Problem: BadSegment, Segment: n, Off: g.Off, Err: fmt.Errorf("%d bytes at %d hold no record: %w", g.End-g.Off, g.Off, cas.ErrCorrupt)})
+		}
+	}
+	if err := sc.Err(); err != nil {
+		c.found(Finding{Problem: Unreadable, Segment: n, Err: err})
+	}
+	return recs, nil
+}
+
+// tail checks what is in the index of a segment that is being written.
+func (c *checker) tail(ctx context.Context, t *tail) error {
+	s, n := c.s, t.w.Number()
+	s.reshaping.RLock()
+	defer s.reshaping.RUnlock()
+	seen := &checked{}
+	c.segs[n] = seen
+	recs := t.w.Records()
+	if len(recs) > 0 {
+		seen.end = recs[len(recs)-1].Off + 1
+	}
+	for i := range recs {
+		seen.recs = append(seen.recs, mark64(recs[i].Off, recs[i].Hash))
+	}
+	r, err := segment.Open(s.fs, s.dir, s.segment(n))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		c.found(Finding{Problem: Unreadable, Segment: n, Err: err})
+		return nil
+	}
+	defer r.Close()
+	return c.records(ctx, r, recs, true)
+}
+
+// records checks records against the index and against what their place holds. Of a tail those that are not in the index
+// are passed over.
+func (c *checker) records(ctx context.Context, r *segment.Reader, recs []segment.Record, tail bool) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(c.opt.Workers)
+	const some = 256
+	for at := 0; at < len(recs) && ctx.Err() == nil; at += some {
+		part := recs[at:min(at+some, len(recs))]
+		g.Go(func() error { return c.some(ctx, r, part, tail) })
+	}
+	err := g.Wait()
+	c.mu.Lock()
+	c.st.SegmentsLooked++
+	c.mu.Unlock()
+	c.progress()
+	return err
+}
+
+func (c *checker) some(ctx context.Context, r *segment.Reader, recs []segment.Record, tail bool) error {
+	s, n := c.s, r.Number()
+	hashes, locs := make([]cas.Hash, len(recs)), make([]cas.Location, len(recs))
+	for i := range recs {
+		hashes[i] = recs[i].Hash
+	}
+	blind := s.Locate(hashes, locs) != nil // which index tells of
+	var st CheckStats
+	for i := range recs {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		rec, loc := &recs[i], locs[i]
+		here := loc.Segment == n && loc.Off == rec.Off
+		if tail && !here {
+			continue
+		}
+		st.Records++
+		if !blind && loc.Segment == 0 && known(rec.Kind) {
+			c.found(Finding{Problem: NotIndexed, Segment: n, Off: rec.Off, Hash: rec.Hash, Kind: rec.Kind})
+		}
+		want := c.opt.ReadData && known(rec.Kind) && (here || blind || loc.Segment == 0) && c.chosen(rec.Hash)
+		err, what := c.record(r, rec, want)
+		if want {
+			st.Read++
+			st.ReadStored += int64(rec.Stored)
+			st.ReadRaw += int64(rec.Raw)
+		}
+		if err != nil && !(tail && c.overtaken(rec, n)) {
+			c.found(Finding{Problem: problem(err, what), Segment: n, Off: rec.Off, Hash: rec.Hash, Kind: rec.Kind, Err: err})
+		}
+	}
+	c.mu.Lock()
+	c.st.Records += st.Records
+	c.st.Read += st.Read
+	c.st.ReadStored += st.ReadStored
+	c.st.ReadRaw += st.ReadRaw
+	c.mu.Unlock()
+	if st.Read > 0 {
+		c.progress()
+	}
+	return nil
+}
+
+// overtaken reports whether a record of a tail is no longer in the index: its segment was given up meanwhile.
+func (c *checker) overtaken(rec *segment.Record, n uint32) bool {
+	var loc [1]cas.Location
+	return c.s.Locate([]cas.Hash{rec.Hash}, loc[:]) == nil && (loc[0].Segment != n || loc[0].Off != rec.Off)
+}
+
+// record looks at one record, all of it or its header.
+func (c *checker) record(r *segment.Reader, rec *segment.Record, all bool) (error, Problem) {
+	loc := rec.Entry(r.Number()).Location
+	var head segment.Record
+	if err := r.ReadHeader(loc, rec.Hash, &head); err != nil {
+		return err, BadRecord
+	}
+	if head.Kind != rec.Kind || head.Codec != rec.Codec {
+		return fmt.Errorf("kind or codec differ from the footer's: %w", cas.ErrCorrupt), BadRecord
+	}
+	if !all {
+		return nil, 0
+	}
+	return readWhole(r, loc, rec.Hash), BadChunk
+}
+
+// chosen reports whether h is in the subset.
+func (c *checker) chosen(h cas.Hash) bool {
+	if c.opt.Subset <= 0 || c.opt.Subset >= 1 {
+		return true
+	}
+	x := (binary.BigEndian.Uint64(h[8:]) ^ c.opt.Seed) * 0x9e3779b97f4a7c15
+	return float64(x>>11)/(1<<53) < c.opt.Subset
+}
+
+// index checks that every entry names a record.
+func (c *checker) index(ctx context.Context) error {
+	s := c.s
+	if x, ok := s.index.(interface{ Check() error }); ok {
+		if err := x.Check(); err != nil {
+			c.found(Finding{Problem: BadIndex, Err: err})
+		}
+	}
+	const prefixes = 64 // at a time: a long look keeps bbolt from using room again
+	for p := 0; p <= 0xffff; p += prefixes {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		var odd []cas.Entry
+		err := s.index.ForEach(uint16(p), uint16(p+prefixes-1), func(e cas.Entry) error {
+			c.st.Entries++
+			if !c.knows(e) {
+				odd = append(odd, e)
+			}
+			return nil
+		})
+		if err != nil {
+			c.found(Finding{Problem: BadIndex, Err: err})
+			return nil
+		}
+		for _, e := range odd {
+			if err := c.wrong(e); err != nil {
+				c.found(Finding{Problem: problem(err, BadEntry), Segment: e.Segment, Off: e.Off, Hash: e.Hash, Kind: e.Kind, Err: err})
+			}
+		}
+	}
+	return nil
+}
+
+func (c *checker) knows(e cas.Entry) bool {
+	if e.Segment > c.last {
+		return true
+	}
+	seen := c.segs[e.Segment]
+	if seen == nil {
+		return false
+	}
+	if e.Off >= seen.end {
+		return true
+	}
+	_, ok := slices.BinarySearch(seen.recs, mark64(e.Off, e.Hash))
+	return ok
+}
+
+// wrong looks again at an entry that seems to name no record: it may have been moved or removed meanwhile.
+func (c *checker) wrong(e cas.Entry) error {
+	s := c.s
+	s.reshaping.RLock()
+	defer s.reshaping.RUnlock()
+	var now [1]cas.Location
+	if err := s.Locate([]cas.Hash{e.Hash}, now[:]); err != nil {
+		return err
+	}
+	if now[0] != e.Location {
+		return nil
+	}
+	r, err := segment.Open(s.fs, s.dir, s.segment(e.Segment))
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s is missing: %w", segment.Name(e.Segment), cas.ErrCorrupt)
+	}
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	var rec segment.Record
+	if err := r.HeaderAt(e.Off, &rec); err != nil {
+		return err
+	}
+	if !bytes.Equal(rec.Hash[:16], e.Hash[:16]) || rec.Stored != e.Stored || rec.Raw != e.Raw {
+		return fmt.Errorf("another record lies there: %w", cas.ErrCorrupt)
+	}
+	return nil
+}
+
+// readWhole reads, decodes and hashes a record.
+func readWhole(r *segment.Reader, loc cas.Location, h cas.Hash) error {
+	raw := buffers.Get().(*[]byte)
+	defer freeBuffer(raw)
+	*raw = slices.Grow((*raw)[:0], int(loc.Raw))
+	return readRecord(r, loc, h, (*raw)[:loc.Raw])
+}

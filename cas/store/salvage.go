@@ -1,0 +1,245 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"ckptfs/cas"
+	"ckptfs/cas/disk"
+	"ckptfs/cas/segment"
+)
+
+// SalvageOptions say where things go.
+type SalvageOptions struct {
+	Aside string // the directory that damaged segments are moved to
+	// DropIndex puts the index aside, which is about to be wrong. It is called once, before the first segment is moved.
+	DropIndex func() error
+	Now       func() time.Time
+	Progress  func(SalvageStats) // after each segment; may be nil
+}
+
+// SalvageStats is what a salvage did.
+type SalvageStats struct {
+	Segments, Looked int
+	Kept             segment.Tally // whole records of damaged segments, now in new ones
+	Moved            []Salvaged
+}
+
+// Salvaged is a damaged segment.
+type Salvaged struct {
+	Segment uint32
+	Aside   string // where it is now
+	New     uint32 // holds its whole records; 0: there were none
+	Records int    // how many
+	Lost    int    // records that its footer lists and that could not be read
+	Reason  error
+}
+
+// Salvage looks at every record of every segment of a store that is not open. Of a segment that is damaged the whole
+// records are copied to a new one, and the file is moved aside as it is: nothing is deleted. The index must be made anew
+// then. It may be cut short at any time, and be called again.
+func Salvage(fsys disk.FS, dir string, id [16]byte, opt SalvageOptions) (SalvageStats, error) {
+	if opt.Now == nil {
+		opt.Now = time.Now
+	}
+	v := &salvage{fs: fsys, dir: dir, id: id, opt: opt}
+	names, err := fsys.ReadDir(dir)
+	if err != nil {
+		return v.st, err
+	}
+	var numbers []uint32
+	for _, name := range names {
+		if n, ok := segment.ParseName(name); ok {
+			numbers = append(numbers, n)
+			v.next = max(v.next, n+1)
+		}
+	}
+	v.st.Segments = len(numbers)
+	for _, n := range numbers {
+		if err := v.segment(n); err != nil {
+			return v.st, fmt.Errorf("%s: %w", segment.Path(dir, n), err)
+		}
+		v.st.Looked++
+		if opt.Progress != nil {
+			opt.Progress(v.st)
+		}
+	}
+	return v.st, nil
+}
+
+type salvage struct {
+	fs      disk.FS
+	dir     string
+	id      [16]byte
+	opt     SalvageOptions
+	next    uint32
+	dropped bool
+	st      SalvageStats
+}
+
+func (v *salvage) segment(n uint32) error {
+	r, err := segment.Open(v.fs, v.dir, segment.ID{Store: v.id, Number: n})
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	whole, lost, reason, err := examine(r)
+	if err != nil || reason == nil {
+		return err
+	}
+	s := Salvaged{Segment: n, Records: len(whole), Lost: lost, Reason: reason}
+	if len(whole) > 0 {
+		if s.New, err = v.copy(r, whole); err != nil {
+			return err
+		}
+	}
+	if !v.dropped && v.opt.DropIndex != nil {
+		if err := v.opt.DropIndex(); err != nil {
+			return err
+		}
+	}
+	v.dropped = true
+	if s.Aside, err = v.aside(n); err != nil {
+		return err
+	}
+	v.st.Moved = append(v.st.Moved, s)
+	return nil
+}
+
+// examine reads every record. reason says what is damaged; nil: nothing. whole are the records that are intact, lost is
+// how many of those that the footer lists are not.
+func examine(r *segment.Reader) (whole []segment.Record, lost int, reason, err error) {
+	size, err := r.Size()
+	if err != nil || size < segment.FileHeaderSize {
+		return nil, 0, nil, err
+	}
+	switch herr := r.CheckHeader(); {
+	case errors.Is(herr, segment.ErrForeign):
+		return nil, 0, herr, nil
+	case errors.Is(herr, cas.ErrCorrupt):
+		reason = herr
+	case herr != nil:
+		return nil, 0, nil, herr
+	}
+	_, recs, ferr := contents(r)
+	if ferr != nil {
+		if ft, err := r.Footer(); err == nil {
+			recs = nil
+			ferr = r.Each(ft, func(rec *segment.Record) error {
+				recs = append(recs, *rec)
+				return nil
+			})
+		} else {
+			ferr = err
+		}
+	}
+	if errors.Is(ferr, cas.ErrNewer) {
+		return nil, 0, nil, ferr
+	}
+	if ferr != nil {
+		sc, err := r.Scan(0)
+		if err != nil {
+			return nil, 0, nil, err
+		}
+		for recs = nil; sc.Next(); {
+			if !sc.Gap() {
+				recs = append(recs, *sc.Record())
+			} else if g, zero := sc.Range(); !zero && reason == nil {
+				reason = fmt.Errorf("%d bytes at %d hold no record: %w", g.End-g.Off, g.Off, cas.ErrCorrupt)
+			}
+		}
+		if err := sc.Err(); errors.Is(err, syscall.EIO) {
+			reason = errors.Join(reason, err)
+		} else if err != nil {
+			return nil, 0, nil, err
+		}
+	}
+	for i := range recs {
+		loc := recs[i].Entry(r.Number()).Location
+		rerr := readWhole(r, loc, recs[i].Hash)
+		if errors.Is(rerr, syscall.EIO) {
+			rerr = readWhole(r, loc, recs[i].Hash) // disks have been known to think better of it
+		}
+		switch {
+		case rerr == nil || errors.Is(rerr, cas.ErrNewer):
+			whole = append(whole, recs[i])
+			continue
+		case !errors.Is(rerr, syscall.EIO) && problem(rerr, BadChunk) == Unreadable:
+			return nil, 0, nil, rerr
+		}
+		lost++
+		if reason == nil {
+			reason = &cas.ChunkError{Hash: recs[i].Hash, Loc: loc, Err: rerr}
+		}
+	}
+	return whole, lost, reason, nil
+}
+
+// copy makes a new segment of whole records, durable, and returns its number.
+func (v *salvage) copy(r *segment.Reader, whole []segment.Record) (number uint32, err error) {
+	number = v.next
+	v.next++
+	w, err := segment.Create(v.fs, v.dir, segment.ID{Store: v.id, Number: number}, 1<<62)
+	defer func() {
+		if err != nil && !errors.Is(err, fs.ErrExist) {
+			_ = v.fs.Remove(segment.Path(v.dir, number)) // ours, and a copy
+		}
+	}()
+	if err != nil {
+		return 0, err
+	}
+	defer w.Close()
+	for i := range whole {
+		rec := &whole[i]
+		buf := make([]byte, segment.RecordHeaderSize+int(rec.Stored), segment.Size(int(rec.Stored)))
+		var head segment.Record
+		if _, err := r.ReadRecord(rec.Entry(r.Number()).Location, rec.Hash, &head, buf); err != nil {
+			return 0, err
+		}
+		slot, err := w.Reserve(int(rec.Stored))
+		if err != nil {
+			return 0, err
+		}
+		out := &segment.Record{Kind: head.Kind, Codec: head.Codec, Raw: head.Raw, Hash: head.Hash}
+		err = w.Write(slot, out, buf)
+		w.Finish(slot, out, err)
+		if err != nil {
+			return 0, err
+		}
+		v.st.Kept.Add(segment.Tally{Records: 1, Raw: int64(head.Raw), Stored: int64(head.Stored)})
+	}
+	if _, err := w.Seal(v.opt.Now()); err != nil {
+		return 0, err
+	}
+	return number, v.fs.SyncDir(v.dir)
+}
+
+// aside moves a segment's file to the first free name.
+func (v *salvage) aside(n uint32) (string, error) {
+	if err := v.fs.MkdirAll(v.opt.Aside, 0o700); err != nil {
+		return "", err
+	}
+	if err := v.fs.SyncDir(filepath.Dir(v.opt.Aside)); err != nil {
+		return "", err
+	}
+	to := filepath.Join(v.opt.Aside, segment.Name(n))
+	for i := 1; ; i++ {
+		f, err := v.fs.OpenFile(to, 0, 0)
+		if errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		if err != nil {
+			return "", err
+		}
+		f.Close()
+		to = filepath.Join(v.opt.Aside, fmt.Sprintf("%s.%d", segment.Name(n), i))
+	}
+	if err := v.fs.Rename(segment.Path(v.dir, n), to); err != nil {
+		return "", err
+	}
+	return to, errors.Join(v.fs.SyncDir(v.opt.Aside), v.fs.SyncDir(v.dir))
+}
