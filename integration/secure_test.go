@@ -248,6 +248,25 @@ func TestLinksOutOfTheStore(t *testing.T) {
 	m.want("x", noise(1, mib))
 }
 
+// asker returns a function that asks the daemon, by its socket, about a path, whatever the path.
+func (m *mount) asker() func(method, verb, path string) (int, string) {
+	client := &http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
+		return net.Dial("unix", filepath.Join(m.Store, "control.sock"))
+	}}}
+	m.t.Cleanup(client.CloseIdleConnections)
+	return func(method, verb, path string) (int, string) {
+		m.t.Helper()
+		req, err := http.NewRequest(method, "http://ckptfs/v1/"+verb+"?path="+url.QueryEscape(path), nil)
+		m.must(err)
+		resp, err := client.Do(req)
+		m.must(err)
+		defer resp.Body.Close()
+		b, err := io.ReadAll(resp.Body)
+		m.must(err)
+		return resp.StatusCode, string(b)
+	}
+}
+
 // TestPathsOfRequests: no path of a request leads out of the mount.
 func TestPathsOfRequests(t *testing.T) {
 	t.Parallel()
@@ -259,21 +278,7 @@ func TestPathsOfRequests(t *testing.T) {
 	m.must(os.Symlink(filepath.Join(outside, "secret"), m.path("dir/secret")))
 	m.must(os.Symlink("dir", m.path("in")))
 	m.sync()
-	client := &http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
-		return net.Dial("unix", filepath.Join(m.Store, "control.sock"))
-	}}}
-	defer client.CloseIdleConnections()
-	ask := func(method, verb, path string) (int, string) {
-		t.Helper()
-		req, err := http.NewRequest(method, "http://ckptfs/v1/"+verb+"?path="+url.QueryEscape(path), nil)
-		m.must(err)
-		resp, err := client.Do(req)
-		m.must(err)
-		defer resp.Body.Close()
-		b, err := io.ReadAll(resp.Body)
-		m.must(err)
-		return resp.StatusCode, string(b)
-	}
+	ask := m.asker()
 	for _, path := range []string{"out/secret", "dir/secret", "../../../../../../../../" + outside + "/secret", outside + "/secret", "dir/../out/secret", "\x00", strings.Repeat("x/", 5000)} {
 		if code, body := ask("GET", "show", path); code == http.StatusOK {
 			var f struct {

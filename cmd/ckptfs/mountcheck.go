@@ -8,7 +8,9 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"os/user"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -201,9 +203,12 @@ func allowsOthers(conf string) bool {
 
 // mountRefused says what to do about a mount that the kernel or fusermount3 refused.
 func mountRefused(mountpoint string, err error) error {
-	err = fmt.Errorf("mount on %s: %w", mountpoint, err)
-	if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EACCES) || os.Geteuid() == 0 {
-		err = fmt.Errorf("%w (mounting needs CAP_SYS_ADMIN: a container needs --device /dev/fuse --cap-add SYS_ADMIN, and often --security-opt apparmor=unconfined)", err)
+	hint := "; mounting needs CAP_SYS_ADMIN: a container needs --device /dev/fuse --cap-add SYS_ADMIN, and often --security-opt apparmor=unconfined"
+	if uid := os.Geteuid(); uid != 0 {
+		hint = ""
+		if _, uerr := user.LookupId(strconv.Itoa(uid)); uerr != nil {
+			hint = fmt.Sprintf("; fusermount3 mounts only for users with a name, and user %d has none in /etc/passwd", uid)
+		}
 	}
-	return &exitError{exitNoFUSE, err}
+	return &exitError{exitNoFUSE, fmt.Errorf("mount on %s: %s%s", mountpoint, strings.TrimSpace(err.Error()), hint)}
 }
