@@ -261,12 +261,12 @@ func TestRudeWriters(t *testing.T) {
 		both := func(what string, do func(dir string) error) {
 			t.Helper()
 			got, want := do(m.Dir), do(plain)
-			if errnoOf(got) != errnoOf(want) {
+			if seenErrno(got) != seenErrno(want) {
 				t.Errorf("%s: %v, on a plain folder %v", what, got, want)
 			}
 			a, errA := os.ReadFile(m.path("x"))
 			b, errB := os.ReadFile(filepath.Join(plain, "x"))
-			if errnoOf(errA) != errnoOf(errB) || !bytes.Equal(a, b) {
+			if seenErrno(errA) != seenErrno(errB) || !bytes.Equal(a, b) {
 				t.Fatalf("after %s: %s (%v, %v)", what, difference(b, a), errA, errB)
 			}
 		}
@@ -349,8 +349,8 @@ func TestRudeWriters(t *testing.T) {
 	})
 }
 
-// errnoOf is what a program sees of an error, 0 for none.
-func errnoOf(err error) syscall.Errno {
+// seenErrno is what a program sees of an error, 0 for none.
+func seenErrno(err error) syscall.Errno {
 	var n syscall.Errno
 	if err != nil && !errors.As(err, &n) {
 		return 9999 // of Go, no errno
@@ -436,7 +436,7 @@ func TestFullDiskErrnos(t *testing.T) {
 					{"remove", func(dir string) error { return os.Remove(at("renamed")(dir)) }, ""},
 				} {
 					got, want := c.do(m.Dir), c.do(plain)
-					if errnoOf(got) != errnoOf(want) {
+					if seenErrno(got) != seenErrno(want) {
 						t.Errorf("%s: %v, in a plain folder %v", c.what, got, want)
 					}
 					for _, dir := range []string{m.Dir, plain} {
