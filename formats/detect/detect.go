@@ -13,6 +13,7 @@ import (
 	"ckptfs/formats"
 	"ckptfs/formats/archive"
 	"ckptfs/formats/npy"
+	"ckptfs/formats/pyobject"
 	"ckptfs/formats/safetensors"
 	"ckptfs/formats/torchlegacy"
 	"ckptfs/formats/torchzip"
@@ -31,6 +32,7 @@ func parsers(depth int) []formats.Parser {
 		npy.Parser{},
 		npy.Zip{},
 		trees.Parser{},
+		pyobject.Parser{},
 	}
 	if depth < maxDepth {
 		inner := func(r io.ReaderAt, size int64) (*formats.Layout, error) { return detect(parsers(depth+1), r, size) }
@@ -79,7 +81,7 @@ const SniffLen = 4096
 // Sniff reports whether a file of size bytes that starts with prefix may be of a known format. It is quick and errs
 // towards yes: a file that it says no to is none.
 func Sniff(prefix []byte, size int64) bool {
-	return sniffSafetensors(prefix, size) || sniffZip(prefix) || npy.Sniff(prefix) || torchlegacy.Sniff(prefix) || trees.Sniff(prefix) || archive.SniffTar(prefix, size)
+	return sniffSafetensors(prefix, size) || sniffZip(prefix) || npy.Sniff(prefix) || torchlegacy.Sniff(prefix) || trees.Sniff(prefix) || pyobject.Sniff(prefix) || archive.SniffTar(prefix, size)
 }
 
 func sniffSafetensors(p []byte, size int64) bool {

@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"math"
 )
 
 // machine is the unpickler's state: the position in the input, the stack, the open marks and the memo.
 type machine struct {
 	*Pickle
 	lim    Limits
+	in     *input // nil: data is the whole input
 	pos    int
 	stack  []uint32
 	marks  []int // stack heights; nothing below the last may be popped
@@ -55,8 +57,8 @@ func limit(what string, n int) error { return fmt.Errorf("%w: more than %d %s", 
 var ErrShort = syntax("input ends early")
 
 func (m *machine) byte() (byte, error) {
-	if m.pos >= len(m.data) {
-		return 0, ErrShort
+	if err := m.need(1); err != nil {
+		return 0, err
 	}
 	m.pos++
 	return m.data[m.pos-1], nil
@@ -64,8 +66,8 @@ func (m *machine) byte() (byte, error) {
 
 // take returns the next n bytes.
 func (m *machine) take(n int) ([]byte, error) {
-	if n > len(m.data)-m.pos {
-		return nil, ErrShort
+	if err := m.need(n); err != nil {
+		return nil, err
 	}
 	m.pos += n
 	return m.data[m.pos-n : m.pos], nil
@@ -88,8 +90,11 @@ func (m *machine) counted(width int) (span, error) {
 	if err != nil {
 		return 0, err
 	}
-	if n > uint64(len(m.data)-m.pos) {
+	if n > math.MaxUint32 {
 		return 0, ErrShort
+	}
+	if err := m.need(int(n)); err != nil {
+		return 0, err
 	}
 	m.pos += int(n)
 	return makeSpan(m.pos-int(n), int(n)), nil
@@ -97,9 +102,16 @@ func (m *machine) counted(width int) (span, error) {
 
 // line reads up to a newline and returns the span before it.
 func (m *machine) line() (span, error) {
-	n := bytes.IndexByte(m.data[m.pos:], '\n')
-	if n < 0 {
-		return 0, ErrShort
+	n := -1
+	for looked := 0; n < 0; {
+		if n = bytes.IndexByte(m.data[m.pos+looked:], '\n'); n >= 0 {
+			n += looked
+			break
+		}
+		looked = len(m.data) - m.pos
+		if err := m.need(looked + 1); err != nil {
+			return 0, err
+		}
 	}
 	s := makeSpan(m.pos, n)
 	m.pos += n + 1

@@ -57,7 +57,10 @@ func (m *machine) stepObject(op byte) error {
 		}
 		return m.pushCallOf(items[0], items[1:])
 	case opBuild:
-		return m.build()
+		if err := m.build(); err != nil {
+			return err
+		}
+		return m.built()
 
 	case opPersID:
 		s, err := m.line()

@@ -13,6 +13,7 @@
 //	SETITEMS, APPENDS, BUILD on a Call or New     its pairs, elements and state
 //	BINPERSID                                     PersID: the persistent id, never resolved
 //	LONG1 of more than 8 bytes, EXT1, NEXT_BUFFER Opaque
+//	BINBYTES of many bytes, by ParseFile          Raw: where they lie
 //
 // Opcodes of protocols 0 to 5 are known. Any other byte, a pop from an empty stack or past a mark, a GET of what was
 // never put, an operation on a node that cannot take it, and input that ends early are errors.
@@ -68,6 +69,10 @@ func Parse(p []byte, lim Limits) (*Pickle, error) {
 		return nil, fmt.Errorf("%w: input of %d bytes", ErrLimit, len(p))
 	}
 	m := machine{Pickle: &Pickle{data: p}, lim: lim}
+	return m.run()
+}
+
+func (m *machine) run() (*Pickle, error) {
 	m.intern()
 	for {
 		at := m.pos

@@ -19,7 +19,7 @@ func (m *machine) step(op byte) error {
 		return err
 	case opFrame:
 		n, err := m.number(8)
-		if err == nil && n > uint64(len(m.data)-m.pos) {
+		if err == nil && n > uint64(m.left()) {
 			err = ErrShort
 		}
 		return err
@@ -259,6 +259,9 @@ func (m *machine) stepText(op byte) error {
 		kind, width = Bytes, 4
 	case opBinBytes8, opByteArray8:
 		kind, width = Bytes, 8
+	}
+	if kind == Bytes && m.in != nil {
+		return m.pushBytes(width)
 	}
 	s, err := m.counted(width)
 	if err != nil {

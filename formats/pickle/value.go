@@ -21,6 +21,8 @@ const (
 	Call
 	New
 	PersID
+	// Raw is bytes that ParseFile has left in the file.
+	Raw
 	// Opaque is a value that the pickle has and this package does not model: an integer beyond 64 bits, text with
 	// escapes, an extension code, an out-of-band buffer.
 	Opaque
@@ -28,7 +30,7 @@ const (
 
 func (k Kind) String() string {
 	return [...]string{"none", "bool", "int", "float", "text", "bytes", "list", "tuple", "set", "frozenset", "dict",
-		"global", "call", "new", "persid", "opaque"}[k]
+		"global", "call", "new", "persid", "raw", "opaque"}[k]
 }
 
 // span is a range of the input: offset in the high half, length in the low one.
@@ -44,6 +46,7 @@ func makeSpan(off, n int) span { return span(uint64(off)<<32 | uint64(n)) }
 //	Global         a = span of the module, b = span of the name
 //	Call, New      a = callable<<32 | arguments, b = state+1 or 0, items = pairs
 //	PersID         a = id
+//	Raw            a = offset in the file, b = length
 //	Dict           items = key, value, key, value …
 //	List, Tuple, Set, FrozenSet    items = elements
 type node struct {
@@ -171,6 +174,19 @@ func (v Value) PersID() (Value, bool) {
 		return Value{}, false
 	}
 	return Value{v.p, uint32(n.a)}, true
+}
+
+// Raw is where a Raw's bytes lie in the file.
+func (v Value) Raw() (off, n int64, ok bool) {
+	x := v.node()
+	return int64(x.a), int64(x.b), x.kind == Raw
+}
+
+// Each calls f with every value of the pickle, in the order of the file.
+func (p *Pickle) Each(f func(Value)) {
+	for i := range p.count {
+		f(Value{p, uint32(i)})
+	}
 }
 
 // PersIDs calls f with every persistent id of the pickle, in the order of the file, until f returns false.
