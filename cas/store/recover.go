@@ -139,7 +139,7 @@ func (rp *replay) scan(r *segment.Reader, size int64) error {
 	if size < segment.FileHeaderSize {
 		return nil // created by a crash's last breath
 	}
-	if !seal || s.sealOld(n, size, recs) != nil {
+	if !seal || s.opt.ReadOnly || s.sealOld(n, size, recs) != nil {
 		s.stats.Unsealed++ // nothing hangs on it: the records are in the index
 	}
 	return nil
@@ -205,6 +205,9 @@ func (rp *replay) add(n uint32, rec *segment.Record) error {
 func (rp *replay) commit() error {
 	if len(rp.entries) == 0 {
 		return nil
+	}
+	if rp.s.opt.ReadOnly {
+		return ErrNeedsRecovery
 	}
 	err := rp.s.index.Commit(rp.entries, rp.mark)
 	rp.entries = rp.entries[:0]

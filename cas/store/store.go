@@ -63,7 +63,10 @@ type Options struct {
 	SegmentSize int64 // segments are sealed about there; 1 GiB
 	OpenFiles   int   // segments kept open for reading; 128
 	ReplayBatch int   // entries in one commit of a replay; 65536
-	Now         func() time.Time
+	// ReadOnly opens a store that was closed in order, and changes nothing; the disk.FS should be a disk.ReadOnly. Open fails
+	// with ErrNeedsRecovery when the index lacks records that the segments have.
+	ReadOnly bool
+	Now      func() time.Time
 	// NewIndex puts the index aside and returns an empty one, into which Open replays all segments, when what the index
 	// says cannot be right, which is what reason says. nil: Open fails with reason, which is ErrIndexAhead or
 	// cas.ErrCorrupt.
@@ -148,11 +151,13 @@ func Open(fs disk.FS, dir string, id [16]byte, index Locator, opt Options) (*Sto
 	s.files = newFiles(opt.OpenFiles, func(n uint32) (*segment.Reader, error) {
 		return segment.Open(fs, dir, s.segment(n))
 	})
-	if err := fs.MkdirAll(dir, 0o755); err != nil {
-		return nil, err
-	}
-	if err := fs.SyncDir(filepath.Dir(dir)); err != nil {
-		return nil, err
+	if !opt.ReadOnly {
+		if err := fs.MkdirAll(dir, 0o755); err != nil {
+			return nil, err
+		}
+		if err := fs.SyncDir(filepath.Dir(dir)); err != nil {
+			return nil, err
+		}
 	}
 	err := s.recover()
 	if err != nil && opt.NewIndex != nil && (errors.Is(err, ErrIndexAhead) || errors.Is(err, errIndexCorrupt)) {

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"path/filepath"
 	"syscall"
 )
 
@@ -21,6 +22,7 @@ var ErrNoDaemon = errors.New("no daemon holds this store")
 type Client struct {
 	http  *http.Client
 	pid   int
+	uid   uint32
 	conns chan net.Conn // the connection of Dial until a request takes it
 	dir   *os.File      // the store's folder; nil in process
 }
@@ -28,12 +30,18 @@ type Client struct {
 // Dial connects to the daemon that holds the store. The error is ErrNoDaemon when there is none, also when one died
 // and left its socket.
 func Dial(ctx context.Context, store string) (*Client, error) {
-	dir, err := os.Open(store)
+	return DialAt(ctx, filepath.Join(store, SocketName))
+}
+
+// DialAt is Dial for a daemon whose socket is elsewhere: one that may not write to the store.
+func DialAt(ctx context.Context, socket string) (*Client, error) {
+	folder, name := filepath.Split(socket)
+	dir, err := os.Open(folder)
 	if err != nil {
 		return nil, err
 	}
 	dial := func(ctx context.Context) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", in(dir, SocketName))
+		return (&net.Dialer{}).DialContext(ctx, "unix", in(dir, name))
 	}
 	first, err := dial(ctx)
 	if err != nil {
@@ -41,17 +49,17 @@ func Dial(ctx context.Context, store string) (*Client, error) {
 	}
 	switch {
 	case errors.Is(err, syscall.ENOENT), errors.Is(err, syscall.ECONNREFUSED):
-		return nil, fmt.Errorf("%s: %w", store, ErrNoDaemon)
+		return nil, fmt.Errorf("%s: %w", filepath.Dir(socket), ErrNoDaemon)
 	case err != nil:
 		var op *net.OpError // it names the socket by a descriptor, which tells nobody anything
 		if errors.As(err, &op) {
 			err = op.Err
 		}
-		return nil, fmt.Errorf("%s/%s: %w", store, SocketName, err)
+		return nil, fmt.Errorf("%s: %w", socket, err)
 	}
 	c := &Client{dir: dir}
 	if cred, err := peerOf(first); err == nil {
-		c.pid = int(cred.Pid)
+		c.pid, c.uid = int(cred.Pid), cred.Uid
 	}
 	c.conns = make(chan net.Conn, 1)
 	c.conns <- first
@@ -75,6 +83,9 @@ func InProcess(h http.Handler) *Client {
 
 // PID is the process that answers, as this process sees it, or 0 when it cannot.
 func (c *Client) PID() int { return c.pid }
+
+// UID is the user that the daemon runs as, as the kernel tells it.
+func (c *Client) UID() uint32 { return c.uid }
 
 // Close gives the connections back. The volume is not touched.
 func (c *Client) Close() {

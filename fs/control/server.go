@@ -13,7 +13,8 @@ import (
 // Server answers on a store's socket.
 type Server struct {
 	http *http.Server
-	dir  *os.File // the store's folder
+	dir  *os.File // the socket's folder
+	name string
 	done chan struct{}
 }
 
@@ -22,16 +23,22 @@ type peerKey struct{}
 // Serve makes the socket in the store's folder and answers on it with h until Close. The caller holds the store's
 // lock, so a socket that is there already is a dead daemon's, and is replaced.
 func Serve(store string, h http.Handler) (*Server, error) {
-	dir, err := os.Open(store)
+	return ServeAt(filepath.Join(store, SocketName), h)
+}
+
+// ServeAt is Serve on a socket elsewhere. Nobody else may use its name.
+func ServeAt(socket string, h http.Handler) (*Server, error) {
+	folder, name := filepath.Split(socket)
+	dir, err := os.Open(folder)
 	if err != nil {
 		return nil, err
 	}
-	ln, err := listen(dir)
+	ln, err := listen(dir, name)
 	if err != nil {
 		dir.Close()
-		return nil, fmt.Errorf("control socket %s: %w", filepath.Join(store, SocketName), err)
+		return nil, fmt.Errorf("control socket %s: %w", socket, err)
 	}
-	s := &Server{dir: dir, done: make(chan struct{})}
+	s := &Server{dir: dir, name: name, done: make(chan struct{})}
 	s.http = &http.Server{
 		Handler: allowed(h, uint32(os.Geteuid())),
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
@@ -50,8 +57,8 @@ func Serve(store string, h http.Handler) (*Server, error) {
 
 // listen binds under another name and renames, so that the socket never exists with a wider mode and replaces a
 // stale one at once.
-func listen(dir *os.File) (*net.UnixListener, error) {
-	fresh := in(dir, SocketName+".new")
+func listen(dir *os.File, name string) (*net.UnixListener, error) {
+	fresh := in(dir, name+".new")
 	if err := os.Remove(fresh); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
@@ -61,7 +68,7 @@ func listen(dir *os.File) (*net.UnixListener, error) {
 	}
 	ln.SetUnlinkOnClose(false)
 	if err = os.Chmod(fresh, 0o600); err == nil {
-		err = os.Rename(fresh, in(dir, SocketName))
+		err = os.Rename(fresh, in(dir, name))
 	}
 	if err != nil {
 		ln.Close()
@@ -90,7 +97,7 @@ func allowed(h http.Handler, uid uint32) http.Handler {
 
 // Close removes the socket, lets the requests in progress end until ctx does, and then cuts them off.
 func (s *Server) Close(ctx context.Context) error {
-	err := os.Remove(in(s.dir, SocketName))
+	err := os.Remove(in(s.dir, s.name))
 	if s.http.Shutdown(ctx) != nil {
 		s.http.Close()
 	}

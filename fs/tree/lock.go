@@ -23,11 +23,19 @@ type Holder struct {
 
 // LockedError says that another process has the store open.
 type LockedError struct {
-	Dir    string
-	Holder Holder
+	Dir     string
+	Holder  Holder
+	Readers []int // processes that have it open to read it only, if that is what is in the way; those that can be seen
 }
 
 func (e *LockedError) Error() string {
+	if e.Holder.Clean { // nobody who writes
+		who := ""
+		for i, pid := range e.Readers {
+			who += fmt.Sprintf("%s process %d", []string{", by", " and"}[min(i, 1)], pid)
+		}
+		return fmt.Sprintf("store %s is mounted read-only%s: unmount that first, or mount read-only too", e.Dir, who)
+	}
 	if e.Holder.PID == 0 {
 		return fmt.Sprintf("store %s is in use by another process", e.Dir)
 	}
@@ -37,8 +45,9 @@ func (e *LockedError) Error() string {
 
 // Lock is the store's flock, held from Open to Close and given up by the kernel when the process dies.
 type Lock struct {
-	f    *os.File
-	self Holder
+	f      *os.File
+	self   Holder
+	shared bool // held beside others; nothing is written
 
 	// Before is who held the store last; zero when nobody did.
 	Before Holder
@@ -57,9 +66,10 @@ func Acquire(dir string, now time.Time) (*Lock, error) {
 	dec := json.NewDecoder(f)
 	decErr := dec.Decode(&before)
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		readers := readersOf(f)
 		f.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, &LockedError{Dir: dir, Holder: before}
+			return nil, &LockedError{Dir: dir, Holder: before, Readers: readers}
 		}
 		return nil, fmt.Errorf("lock %s: %w", dir, err)
 	}
@@ -83,7 +93,7 @@ func Acquire(dir string, now time.Time) (*Lock, error) {
 
 // Trust says that every cache in the store can be believed for as long as this boot lasts.
 func (l *Lock) Trust() error {
-	if l.self.Boot == BootID() {
+	if l.shared || l.self.Boot == BootID() {
 		return nil
 	}
 	l.self.Boot = BootID()
@@ -108,6 +118,9 @@ func (l *Lock) write() error {
 
 // Release gives the store up; clean says that everything is in order, so that the next start need not look.
 func (l *Lock) Release(clean bool) error {
+	if l.shared {
+		return l.f.Close()
+	}
 	l.self.Clean = clean
 	err := l.write()
 	if cerr := l.f.Close(); err == nil {

@@ -1,0 +1,79 @@
+package tree
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrNeedsRecovery: the store was not closed in order, and this opening may not repair it.
+var ErrNeedsRecovery = errors.New("the store was not closed in order: mount it once for writing, which repairs it")
+
+// AcquireShared takes the store's lock beside other readers, and writes nothing. *LockedError while somebody has the
+// store for writing; ErrNeedsRecovery when whoever had it last did not close it.
+func AcquireShared(dir string) (*Lock, error) {
+	f, err := os.Open(filepath.Join(dir, LockFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s: nobody has mounted it yet: %w", dir, ErrNeedsRecovery)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var before Holder
+	decErr := json.NewDecoder(f).Decode(&before)
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB); err != nil {
+		f.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, &LockedError{Dir: dir, Holder: before}
+		}
+		return nil, fmt.Errorf("lock %s: %w", dir, err)
+	}
+	if _, err := f.Seek(0, 0); err == nil { // what a writer left that has just gone
+		before = Holder{}
+		decErr = json.NewDecoder(f).Decode(&before)
+	}
+	if decErr != nil || !before.Clean {
+		f.Close()
+		return nil, fmt.Errorf("%s: %w", dir, ErrNeedsRecovery)
+	}
+	return &Lock{f: f, Before: before, shared: true}, nil
+}
+
+// readersOf lists the processes that hold a shared lock on a file, as far as this process can see them.
+func readersOf(f *os.File) []int {
+	var st unix.Stat_t
+	if unix.Fstat(int(f.Fd()), &st) != nil {
+		return nil
+	}
+	locks, err := os.Open("/proc/locks")
+	if err != nil {
+		return nil
+	}
+	defer locks.Close()
+	return sharedLocks(bufio.NewScanner(locks), st.Ino)
+}
+
+// sharedLocks reads lines of /proc/locks:
+//
+//	1: FLOCK  ADVISORY  READ 4711 08:01:1234 0 EOF
+func sharedLocks(lines *bufio.Scanner, ino uint64) []int {
+	var pids []int
+	for lines.Scan() {
+		f := strings.Fields(lines.Text())
+		if len(f) < 6 || f[1] != "FLOCK" || f[3] != "READ" || !strings.HasSuffix(f[5], ":"+strconv.FormatUint(ino, 10)) {
+			continue
+		}
+		if pid, err := strconv.Atoi(f[4]); err == nil && pid > 0 {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}

@@ -1,0 +1,81 @@
+package tree
+
+import (
+	"bufio"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestSharedLock(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := AcquireShared(dir); !errors.Is(err, ErrNeedsRecovery) {
+		t.Errorf("a store that nobody had: %v", err)
+	}
+	w, err := Acquire(dir, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var locked *LockedError
+	if _, err := AcquireShared(dir); !errors.As(err, &locked) || locked.Holder.PID != os.Getpid() || !strings.Contains(err.Error(), "in use by process") {
+		t.Errorf("beside a writer: %v", err)
+	}
+	if err := w.Release(false); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := AcquireShared(dir); !errors.Is(err, ErrNeedsRecovery) {
+		t.Errorf("after a writer that did not close it: %v", err)
+	}
+	if w, err = Acquire(dir, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Release(true); err != nil {
+		t.Fatal(err)
+	}
+
+	before, err := os.Stat(filepath.Join(dir, LockFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := AcquireShared(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := AcquireShared(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Acquire(dir, time.Now()); !errors.As(err, &locked) || !strings.Contains(err.Error(), "mounted read-only") {
+		t.Errorf("a writer beside readers: %v", err)
+	}
+	if err := errors.Join(a.Trust(), a.Release(true), b.Release(false)); err != nil {
+		t.Error(err)
+	}
+	after, err := os.Stat(filepath.Join(dir, LockFile))
+	if err != nil || !after.ModTime().Equal(before.ModTime()) {
+		t.Errorf("a reader wrote the lock: %v", err)
+	}
+	if w, err = Acquire(dir, time.Now()); err != nil || !w.Before.Clean {
+		t.Fatalf("after readers: %v", err)
+	}
+	if err := w.Release(true); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestSharedLocksInProc(t *testing.T) {
+	const locks = `1: FLOCK  ADVISORY  READ 4711 08:01:1234 0 EOF
+2: FLOCK  ADVISORY  WRITE 4712 08:01:1234 0 EOF
+3: POSIX  ADVISORY  READ 4713 08:01:1234 0 EOF
+4: FLOCK  ADVISORY  READ 4714 00:2d:1234 0 EOF
+5: FLOCK  ADVISORY  READ 4715 08:01:91234 0 EOF
+5: -> FLOCK  ADVISORY  READ 4716 08:01:1234 0 EOF
+`
+	if got := sharedLocks(bufio.NewScanner(strings.NewReader(locks)), 1234); !slices.Equal(got, []int{4711, 4714}) {
+		t.Errorf("%v", got)
+	}
+}
