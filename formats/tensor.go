@@ -40,7 +40,24 @@ var dtypeBits = map[DType]int{
 	I16: 16, U16: 16, F16: 16, BF16: 16, I32: 32, U32: 32, F32: 32, C64: 64, F64: 64, I64: 64, U64: 64, C128: 128,
 }
 
-// Bits is the width of one element, or 0 for a type that is not known.
+// block is how a quantised type packs elements, by the names and sizes of ggml (ggml-common.h).
+type block struct{ elements, bytes int64 }
+
+var dtypeBlocks = map[DType]block{
+	"Q4_0": {32, 18}, "Q4_1": {32, 20}, "Q5_0": {32, 22}, "Q5_1": {32, 24}, "Q8_0": {32, 34}, "Q2_K": {256, 84},
+	"Q3_K": {256, 110}, "Q4_K": {256, 144}, "Q5_K": {256, 176}, "Q6_K": {256, 210}, "IQ2_XXS": {256, 66}, "IQ2_XS": {256, 74},
+	"IQ3_XXS": {256, 98}, "IQ1_S": {256, 50}, "IQ4_NL": {32, 18}, "IQ3_S": {256, 110}, "IQ2_S": {256, 82},
+	"IQ4_XS": {256, 136}, "IQ1_M": {256, 56}, "TQ1_0": {256, 54}, "TQ2_0": {256, 66}, "MXFP4": {32, 17}, "NVFP4": {64, 36},
+	"Q1_0": {128, 18},
+}
+
+// Block is how many elements of a row a quantised type packs into how many bytes; 0, 0 for other types.
+func (d DType) Block() (elements, bytes int64) {
+	b := dtypeBlocks[d]
+	return b.elements, b.bytes
+}
+
+// Bits is the width of one element, or 0 for a type that is not known or packs its elements in blocks.
 func (d DType) Bits() int { return dtypeBits[d] }
 
 // Tensor is a named array in a file.
@@ -78,9 +95,15 @@ func (t *Tensor) NumElements() int64 {
 }
 
 // NumBytes is the size of the tensor's elements laid out contiguously, or -1 when that overflows, is no whole number of
-// bytes, or the type is unknown.
+// bytes or of blocks, or the type is unknown.
 func (t *Tensor) NumBytes() int64 {
 	n, b := t.NumElements(), int64(t.DType.Bits())
+	if per, size := t.DType.Block(); per > 0 {
+		if last := len(t.Shape) - 1; n < 0 || last < 0 || t.Shape[last]%per != 0 || n/per > (1<<62)/size {
+			return -1
+		}
+		return n / per * size
+	}
 	if n < 0 || b == 0 || n > (1<<62)/b || n*b%8 != 0 {
 		return -1
 	}

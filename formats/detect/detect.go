@@ -12,6 +12,7 @@ import (
 
 	"ckptfs/formats"
 	"ckptfs/formats/archive"
+	"ckptfs/formats/gguf"
 	"ckptfs/formats/npy"
 	"ckptfs/formats/pyobject"
 	"ckptfs/formats/safetensors"
@@ -29,6 +30,7 @@ func parsers(depth int) []formats.Parser {
 		safetensors.Parser{},
 		torchzip.Parser{},
 		torchlegacy.Parser{},
+		gguf.Parser{},
 		npy.Parser{},
 		npy.Zip{},
 		trees.Parser{},
@@ -81,7 +83,7 @@ const SniffLen = 4096
 // Sniff reports whether a file of size bytes that starts with prefix may be of a known format. It is quick and errs
 // towards yes: a file that it says no to is none.
 func Sniff(prefix []byte, size int64) bool {
-	return sniffSafetensors(prefix, size) || sniffZip(prefix) || npy.Sniff(prefix) || torchlegacy.Sniff(prefix) || trees.Sniff(prefix) || pyobject.Sniff(prefix) || archive.SniffTar(prefix, size)
+	return sniffSafetensors(prefix, size) || sniffZip(prefix) || npy.Sniff(prefix) || torchlegacy.Sniff(prefix) || trees.Sniff(prefix) || gguf.Sniff(prefix) || pyobject.Sniff(prefix) || archive.SniffTar(prefix, size)
 }
 
 func sniffSafetensors(p []byte, size int64) bool {

@@ -120,6 +120,40 @@ def archive_files():
     write("archive/text.zip", zipped({"readme.txt": b"x" * 100}), {})
 
 
+def gguf_files():
+    import gguf
+
+    def model(name, tensors, align=None, **kwargs):
+        path = os.path.join(OUT, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        w = gguf.GGUFWriter(path, "llama", **kwargs)
+        if align:
+            w.add_custom_alignment(align)
+        w.add_context_length(8)
+        w.add_token_list(["<s>", "größe", ""])
+        w.add_token_scores([0.5, 1.0, -1.0])
+        w.add_bool("flag", True)
+        for n, (a, q) in tensors.items():
+            w.add_tensor(n, a if q is None else gguf.quants.quantize(a, q), raw_dtype=q)
+        w.write_header_to_file()
+        w.write_kv_data_to_file()
+        w.write_tensors_to_file()
+        w.close()
+        truth[name] = {}
+        for n, (a, q) in tensors.items():
+            raw = a if q is None else gguf.quants.quantize(a, q)
+            truth[name][n] = {"dtype": CODES[a.dtype.name] if q is None else q.name, "shape": list(a.shape),
+                              "sha256": hashlib.sha256(raw.tobytes()).hexdigest()}
+
+    t = gguf.GGMLQuantizationType
+    plain = {"a.weight": (ramp(3, 4), None), "b": (ramp(5, dtype="float16"), None), "i": (ramp(7, dtype="int32"), None),
+             "wide": (ramp(2, 3, 2, dtype="float64"), None)}
+    model("gguf/plain.gguf", plain)
+    model("gguf/aligned.gguf", plain, align=256)
+    model("gguf/quantised.gguf", {q.name: (ramp(2, 256), q) for q in (
+        t.Q4_0, t.Q4_1, t.Q5_0, t.Q5_1, t.Q8_0, t.BF16, t.TQ1_0, t.TQ2_0)} | {"norm": (ramp(8), None)})
+
+
 def multihash(digest):
     return "b" + base64.b32encode(b"\x12\x20" + digest).decode().lower().rstrip("=")
 
@@ -211,6 +245,7 @@ def same_files():
 if __name__ == "__main__":
     numpy_files()
     archive_files()
+    gguf_files()
     same_files()
     with open(os.path.join(OUT, "truth_arrays.json"), "w", encoding="utf-8") as f:
         json.dump(truth, f, indent=1, sort_keys=True, ensure_ascii=False)
