@@ -109,6 +109,9 @@ type index struct {
 	hasher graph.Hasher
 	trees  []graph.ID
 	ids    []graph.ID
+	seen   weights // as a finder's
+	held   weights // class → keys of the new arch in it
+	hits   []*slot
 }
 
 // config is a vertex's configuration: its number and its C.
@@ -286,31 +289,35 @@ func (x *index) add(m Model, g *graph.Graph) uint32 {
 
 // insert makes the classes of a new arch from its T.
 func (x *index) insert(a uint32, trees []graph.ID) {
-	seen := make(map[graph.ID]int, len(trees))
-	hit := make(map[uint32][]*slot) // by class
-	var order []uint32
+	x.seen.reset(len(trees))
+	x.held.reset(len(trees))
+	x.hits = x.hits[:0]
 	var fresh, repeated []uint64
 	for _, t := range trees {
-		k := seen[t]
-		seen[t]++
-		key := graph.Key(t, k)
-		if k == 1 {
-			repeated = append(repeated, graph.Key(t, 0))
+		key := graph.Key(t, 0)
+		if k := x.seen.add(key, 1) - 1; k > 0 {
+			if k == 1 {
+				repeated = append(repeated, key)
+			}
+			key = graph.Key(t, k)
 		}
-		s := x.dict.find(key)
-		if s == nil {
+		if s := x.dict.find(key); s == nil {
 			fresh = append(fresh, key)
-			continue
+		} else {
+			x.hits = append(x.hits, s)
+			x.held.add(uint64(s.class()), 1)
 		}
-		if len(hit[s.class()]) == 0 {
-			order = append(order, s.class())
-		}
-		hit[s.class()] = append(hit[s.class()], s)
 	}
-	mine := make([]uint32, 0, len(order)+1)
-	for _, c := range order {
-		slots := hit[c]
-		if len(slots) < int(x.classes[c].size) {
+	mine := make([]uint32, 0, len(x.held.entries)+1)
+	for _, e := range x.held.entries {
+		c := uint32(e.key)
+		if e.n < int(x.classes[c].size) {
+			var slots []*slot
+			for _, s := range x.hits {
+				if s.class() == c {
+					slots = append(slots, s)
+				}
+			}
 			c = x.split(c, slots)
 		}
 		x.classes[c].post = append(x.classes[c].post, a)

@@ -33,7 +33,7 @@ func Common(g, a *graph.Graph, budget int) (pairs []Pair, exact bool) {
 	number(&y, a)
 	s := solver{g: &x}
 	s.build(&x)
-	exact = s.solve(&y, budget)
+	exact = s.solve(&y, budget, -1)
 	for v, u := range s.best {
 		if u >= 0 {
 			pairs = append(pairs, Pair{v, int(u)})

@@ -9,7 +9,7 @@ import (
 
 // DefaultBudget bounds the search among twins: nodes of the search in one query, about a microsecond each for a
 // hundred layers.
-const DefaultBudget = 10_000
+const DefaultBudget = 2_000
 
 // Query says what to leave out and how long to search.
 type Query struct {
@@ -89,6 +89,7 @@ type finder struct {
 
 	partial []uint16 // by arch: weight of the lists read
 	touched []uint32
+	left    []uint32
 
 	best   found
 	solved []found // of doubtful archs
@@ -106,7 +107,8 @@ type found struct {
 	length int
 	model  Model
 	exact  bool
-	budget int // of the search that found length
+	// The search that found length had this budget, and looked for no less than one more than floor.
+	budget, floor int
 }
 
 func (a *found) better(b *found) bool {
@@ -187,6 +189,12 @@ func (f *finder) known(v *graph.Vertex) bool {
 	return true
 }
 
+// newest is how many of a list's latest are weighed before the list is read. What was stored lately is most like what is
+// asked for now, and the better the best known, the less has to be read.
+const newest = 4
+
+const weighing = 40
+
 // search sets f.best.
 func (f *finder) search() {
 	f.best, f.cut, f.solved = found{}, f.cut[:0], f.solved[:0]
@@ -206,20 +214,39 @@ func (f *finder) search() {
 				break
 			}
 		}
+		post := f.x.classes[c].post
+		for _, a := range post[max(0, len(post)-newest):] {
+			f.consider(a)
+		}
+		if f.rest[i] < f.best.length {
+			break
+		}
 		f.read(i)
 	}
+	// No other arch can win now. Reading on narrows those that can; weighing one costs as much as reading weighing entries.
+	left := f.possible(f.touched, f.rest[i])
+	for ; i < len(f.lists) && len(left)*weighing > len(f.x.classes[f.lists[i].class].post); i++ {
+		w := uint16(f.lists[i].weight)
+		for _, a := range f.x.classes[f.lists[i].class].post {
+			if p := f.partial[a]; p != 0 {
+				f.partial[a] = p + w
+			}
+		}
+		left = f.possible(left, f.rest[i+1])
+	}
 	var doubtful []found
-	for _, a := range f.touched {
-		possible := int(f.partial[a]) + f.rest[i]
-		f.partial[a] = 0
-		if possible < f.best.length {
+	for _, a := range left {
+		if int(f.partial[a])+f.rest[i] < f.best.length {
 			continue
 		}
 		m, ok := f.model(a)
 		if !ok {
 			continue
 		}
-		p := found{arch: a, length: f.weight(a), model: m, exact: true}
+		p := found{arch: a, length: int(f.partial[a]), model: m, exact: true}
+		if f.rest[i] > 0 {
+			p.length = f.weight(a)
+		}
 		switch {
 		case !p.better(&f.best):
 		case f.doubtful(a):
@@ -227,6 +254,9 @@ func (f *finder) search() {
 		default:
 			f.best = p
 		}
+	}
+	for _, a := range f.touched {
+		f.partial[a] = 0
 	}
 	slices.SortFunc(doubtful, func(a, b found) int {
 		if a.better(&b) {
@@ -241,6 +271,26 @@ func (f *finder) search() {
 			break
 		}
 	}
+}
+
+// possible keeps of archs those that weigh as much as the best, or could with what is not read. It writes to f.left.
+func (f *finder) possible(archs []uint32, rest int) []uint32 {
+	f.left = resizeTo(f.left, len(archs))
+	n := 0
+	for _, a := range archs {
+		f.left[n] = a
+		if int(f.partial[a])+rest >= f.best.length {
+			n++
+		}
+	}
+	return f.left[:n]
+}
+
+func resizeTo(s []uint32, n int) []uint32 {
+	if cap(s) < n {
+		return make([]uint32, n, n+n/4)
+	}
+	return s[:n]
 }
 
 // read adds list i to the partial weights, and considers the arch that then weighs most.
@@ -303,12 +353,21 @@ func (f *finder) consider(a uint32) (int, bool) {
 				return s.length, s.exact
 			}
 		}
+		if f.budget == 0 {
+			f.cut = append(f.cut, p)
+			return 0, false
+		}
 		f.load(a)
 		before := f.solver.visited
-		p.budget = f.budget
-		p.exact = f.solver.solve(&f.stored, f.budget)
+		p.budget, p.floor = f.budget, f.best.length
+		if p.floor == 0 || p.model.better(f.best.model) {
+			p.floor--
+		}
+		p.exact = f.solver.solve(&f.stored, p.budget, p.floor)
 		f.budget = max(0, f.budget-(f.solver.visited-before))
-		p.length = f.solver.len
+		if p.length = f.solver.len; p.length == p.floor {
+			p.length = 0
+		}
 		f.solved = append(f.solved, p)
 		if !p.exact {
 			f.cut = append(f.cut, found{arch: a, length: f.solver.ceil, model: m})
@@ -336,7 +395,7 @@ func (f *finder) answer() (Match, bool) {
 		return Match{}, false
 	}
 	f.load(f.best.arch)
-	f.solver.solve(&f.stored, f.best.budget)
+	f.solver.solve(&f.stored, f.best.budget, f.best.floor)
 	m := Match{Model: f.best.model, Length: f.solver.len, Exact: true, Pairs: make([]Pair, 0, f.solver.len)}
 	for _, c := range f.cut {
 		m.Exact = m.Exact && !c.better(&f.best)

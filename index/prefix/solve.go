@@ -42,9 +42,10 @@ func resize[T any](s []T, n int) []T {
 	return s
 }
 
-// solve sets s.best and s.len for a, with s.build(s.g) called before. It visits at most budget nodes of the search, of which
-// the first descent is always made, and reports whether that sufficed to know that no prefix is longer.
-func (s *solver) solve(a *net, budget int) (exact bool) {
+// solve looks for a prefix of g and a that is longer than floor, with s.build(s.g) called before, and sets s.best and s.len
+// to the longest it found; s.len is floor when it found none. It visits at most budget nodes of the search, of which with
+// floor -1 the first descent is always made, and reports whether that sufficed to know that no prefix is longer.
+func (s *solver) solve(a *net, budget, floor int) (exact bool) {
 	s.a = a
 	s.ofA = s.match(a, s.ofA[:0])
 	n := len(s.label)
@@ -67,7 +68,7 @@ func (s *solver) solve(a *net, budget int) (exact bool) {
 		ambiguous = ambiguous || a > 0 && (a > 1 || g > 1)
 	}
 	s.phi = resize(s.phi, len(s.g.label))
-	if ambiguous && s.same() {
+	if ambiguous && s.identical() {
 		s.len = s.ceil
 		for v := range s.phi {
 			s.phi[v] = int32(v)
@@ -77,8 +78,12 @@ func (s *solver) solve(a *net, budget int) (exact bool) {
 	}
 	if ambiguous {
 		s.budget = budget
+		if s.ceil <= floor {
+			s.len = floor
+			return true
+		}
+		s.len = floor
 		s.prepare()
-		s.len = -1
 		done := s.search(0, 0)
 		return done || s.len == s.ceil
 	}
@@ -100,8 +105,8 @@ func (s *solver) solve(a *net, budget int) (exact bool) {
 	return true
 }
 
-// same reports whether the graphs are one, in one order: a model saved again.
-func (s *solver) same() bool {
+// identical reports whether the graphs are one, in one order: a model saved again.
+func (s *solver) identical() bool {
 	return s.ceil == len(s.g.label) && slices.Equal(s.g.label, s.a.label) && slices.Equal(s.g.first, s.a.first) && slices.Equal(s.g.in, s.a.in)
 }
 
@@ -131,7 +136,7 @@ func (s *solver) prepare() {
 	s.used = resize(s.used, na)
 	s.aliveG, s.aliveA = resize(s.aliveG, ng), resize(s.aliveA, na)
 	s.left = resize(s.left, n)
-	s.downG, s.downA = down(s.downG, s.ofG, s.outG), down(s.downA, s.ofA, s.outA)
+	s.downG, s.downA = down(s.downG, s.g, s.ofG), down(s.downA, s.a, s.ofA)
 	s.treeA = resize(s.treeA, na)
 	for u := na - 1; u >= 0; u-- {
 		s.treeA[u] = true
@@ -152,16 +157,21 @@ func lists(s [][]int32, n int) [][]int32 {
 	return s
 }
 
-// down hashes for each vertex what follows from it, in any order.
-func down(h []uint64, of []int32, out [][]int32) []uint64 {
+// down hashes for each vertex what follows from it, and as which input.
+func down(h []uint64, n *net, of []int32) []uint64 {
 	h = resize(h, len(of))
-	for v := len(of) - 1; v >= 0; v-- {
-		x := uint64(of[v]) + 1
-		sum := uint64(0)
-		for _, w := range out[v] {
-			sum += mix(h[w])
+	for w := len(of) - 1; w >= 0; w-- {
+		if of[w] < 0 {
+			continue
 		}
-		h[v] = mix(x) + sum*0x9e3779b97f4a7c15
+		h[w] = mix(h[w] + uint64(of[w]) + 1)
+		for i, e := range n.inputs(w) {
+			as := uint64(e&0xffff) << 17
+			if !n.commutes(w) {
+				as += uint64(i) + 1
+			}
+			h[e>>16] += mix(h[w] + as*0x9e3779b97f4a7c15)
+		}
 	}
 	return h
 }
@@ -185,8 +195,7 @@ func (s *solver) search(v, mapped int) bool {
 			}
 		}
 	}()
-	var free []int32
-	rivals := 0
+	var free, rivals []int32
 	for ; v < len(s.ofG); v++ {
 		s.phi[v] = -1
 		t := s.ofG[v]
@@ -202,13 +211,13 @@ func (s *solver) search(v, mapped int) bool {
 		if len(free) == 0 {
 			continue
 		}
-		rivals = 0
+		rivals = rivals[:0]
 		for _, w := range s.twins[t] {
 			if int(w) > v && s.strictTwins(v, int(w)) {
-				rivals++
+				rivals = append(rivals, w)
 			}
 		}
-		if rivals > 0 || len(free) > 1 && len(s.outG[v]) > 0 {
+		if len(rivals) > 0 || len(free) > 1 && len(s.outG[v]) > 0 {
 			break
 		}
 		s.phi[v] = free[0]
@@ -225,8 +234,7 @@ func (s *solver) search(v, mapped int) bool {
 	if s.len >= 0 && mapped+s.bound(v) <= s.len {
 		return true
 	}
-	skip := rivals >= len(free)
-	for _, u := range s.order(v, free) {
+	for _, u := range s.order(v, free, rivals) {
 		if s.len == s.ceil {
 			return true
 		}
@@ -235,6 +243,12 @@ func (s *solver) search(v, mapped int) bool {
 			return false
 		}
 		s.phi[v] = u
+		if u < 0 {
+			if !s.search(v+1, mapped) {
+				return false
+			}
+			continue
+		}
 		s.used[u] = true
 		done := s.search(v+1, mapped+1)
 		s.used[u] = false
@@ -244,7 +258,7 @@ func (s *solver) search(v, mapped int) bool {
 		}
 	}
 	s.phi[v] = -1
-	return !skip || s.search(v+1, mapped)
+	return true
 }
 
 // ready reports whether all inputs of v are mapped.
@@ -295,9 +309,10 @@ func sameBag(n int, a func(int) uint32, b []uint32) bool {
 	return slices.Equal(x, y)
 }
 
-// order sorts the free counterparts of v, the most alike first. Twins from which equal trees grow are interchangeable:
-// one is enough.
-func (s *solver) order(v int, free []int32) []int32 {
+// order sorts the free counterparts of v: the most alike first, and those last that a rival would rather have. Twins from
+// which equal trees grow are interchangeable: one is enough. With more rivals than counterparts v may go without, -1, and
+// does so before it takes one that a rival would rather have.
+func (s *solver) order(v int, free, rivals []int32) []int32 {
 	type scored struct {
 		u     int32
 		score int
@@ -312,8 +327,20 @@ next:
 				}
 			}
 		}
-		fuel := 64
-		all = append(all, scored{u, s.alike(int32(v), u, &fuel)})
+		score, fuel := same, 64
+		if s.downG[v] != s.downA[u] {
+			score = s.alike(int32(v), u, &fuel)
+			for _, w := range rivals {
+				if s.downG[w] == s.downA[u] {
+					score -= same
+					break
+				}
+			}
+		}
+		all = append(all, scored{u, score})
+	}
+	if len(rivals) >= len(free) {
+		all = append(all, scored{-1, -1})
 	}
 	slices.SortStableFunc(all, func(a, b scored) int { return b.score - a.score })
 	out := make([]int32, len(all))
@@ -323,17 +350,19 @@ next:
 	return out
 }
 
+// same is more than alike gives where there is a difference.
+const same = 1 << 16
+
 // alike guesses how much of what follows from v also follows from u.
 func (s *solver) alike(v, u int32, fuel *int) int {
-	if s.downG[v] == s.downA[u] {
-		return 1 << 16
-	}
 	score := 0
 	for _, w := range s.outG[v] {
 		for _, x := range s.outA[u] {
 			if s.ofG[w] == s.ofA[x] {
 				score++
-				if *fuel--; *fuel > 0 {
+				if s.downG[w] == s.downA[x] {
+					score += 4
+				} else if *fuel--; *fuel > 0 {
 					score += s.alike(w, x, fuel)
 				}
 				break
