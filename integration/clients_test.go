@@ -20,7 +20,7 @@ var clients = []struct {
 	{"torch_save", false}, {"safetensors_", false}, {"numpy_", false}, {"h5py_", false}, {"arrow_", false}, {"gguf_", false},
 	{"onnx_", false}, {"sqlite_", false}, {"tools", false}, {"git_", false}, {"sklearn_", false}, {"xgboost_", false},
 	{"tensorstore_", false}, {"orbax_", false}, {"dcp", false}, {"transformers_", true}, {"accelerate_", true},
-	{"lightning_", true}, {"keras_", true}, {"mlflow_", true},
+	{"lightning_", true}, {"keras_", true}, {"mlflow_", true}, {"dvc_", true},
 }
 
 // fewClients are those that also run where the daemon serves every byte and as another user, unless CKPTFS_CLIENTS=all

@@ -76,7 +76,7 @@ type file struct {
 }
 
 // maxLife bounds the life of one test's mount.
-const maxLife = 4 * time.Minute
+const maxLife = 8 * time.Minute
 
 const (
 	resident = "resident"

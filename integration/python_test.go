@@ -231,7 +231,7 @@ func startSession(t *testing.T, name string, args ...string) *session {
 func (s *session) answer() string {
 	s.t.Helper()
 	var lines []string
-	err := daemon.Within(2*daemon.Patience, "a line of "+s.p.name, func() bool { // its imports are in it
+	err := daemon.Within(4*daemon.Patience, "a line of "+s.p.name, func() bool { // its imports are in it
 		select {
 		case rc := <-s.p.rc:
 			said, _ := os.ReadFile(s.p.err)

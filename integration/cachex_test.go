@@ -1,0 +1,66 @@
+package integration
+
+import (
+	"encoding/json"
+	"os"
+	"testing"
+)
+
+// cachexReply is what programs/clients/cachex.py answers.
+type cachexReply struct {
+	Bad     string
+	Flush   []float64 // seconds
+	Samples int
+	Index   int64 // bytes
+	Segment int64 // bytes
+}
+
+// TestCachex runs torchcachex's pattern: segments that are only added, and an index that each flush writes anew beside itself and
+// renames into place. A flush has to cost the store what is new in it, however long the index has become.
+func TestCachex(t *testing.T) {
+	t.Parallel()
+	modes(t, func(t *testing.T, m *mount) {
+		m.must(os.Mkdir(m.path("cache"), 0o755))
+		s := startSession(t, "clients/cachex.py", m.path("cache"), "1000")
+		if said := s.answer(); said != "ready" {
+			missing(t, "%s", said)
+		}
+		do := func(command string) (r cachexReply) {
+			t.Helper()
+			said := s.tell(command)
+			if err := json.Unmarshal([]byte(said), &r); err != nil || r.Bad != "" {
+				t.Fatalf("%s: %s", command, said)
+			}
+			return r
+		}
+		do("fill 40") // 40,000 samples
+		m.evictAll()
+		do("read")
+		const rounds = 8
+		before := m.stats()
+		var wrote cachexReply
+		var segments int64
+		for i := range rounds {
+			wrote = do("fill 1")
+			segments += wrote.Segment
+			m.sync() // each index reaches the store
+			if i == rounds/2 {
+				m.evictAll()
+			}
+		}
+		grown := m.stats().StoredBytes - before.StoredBytes
+		rewritten := rounds * wrote.Index
+		t.Logf("index %d bytes, written %d times; segments %d; the store grew by %d", wrote.Index, rounds, segments, grown)
+		// Of an index only what stands after the old end is new, and the chunk that the old end lies in.
+		if limit := segments + rewritten/4; grown > limit {
+			t.Errorf("%d flushes grew the store by %d bytes: %d of segments, %d of an index that is mostly stored already", rounds, grown, segments, rewritten)
+		}
+		do("read")
+		m.kill9()
+		m.must(m.Start())
+		do("rebuild")
+		m.evictAll()
+		do("rebuild")
+		do("read")
+	})
+}

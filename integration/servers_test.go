@@ -1,0 +1,110 @@
+package integration
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"ckptfs/integration/daemon"
+)
+
+type serverReply struct {
+	Sum      int64
+	Pss, Rss int64 // bytes
+}
+
+// TestServers: several processes that map one packed file share one copy of it in memory, and ask the daemon for nothing once it
+// is there.
+func TestServers(t *testing.T) {
+	t.Parallel()
+	modes(t, func(t *testing.T, m *mount) {
+		const name = "model.safetensors"
+		runPython(t, "payload.py", fmt.Sprint(48*mib), m.path("model.pt"), m.path(name))
+		m.evictAll()
+		m.wantState(name, packed)
+		st, err := os.Stat(m.path(name))
+		m.must(err)
+		size := st.Size()
+
+		servers := make([]*session, 3)
+		for i := range servers {
+			servers[i] = startSession(t, "clients/server.py", m.path(name))
+			if said := servers[i].answer(); said != "ready" {
+				missing(t, "%s", said)
+			}
+		}
+		ask := func(command string) (all []serverReply) {
+			t.Helper()
+			for _, s := range servers {
+				var r serverReply
+				said := s.tell(command)
+				if err := json.Unmarshal([]byte(said), &r); err != nil {
+					t.Fatalf("%s: %s", command, said)
+				}
+				all = append(all, r)
+			}
+			return all
+		}
+		sums := ask("load")
+		for _, s := range sums {
+			if s.Sum != sums[0].Sum || s.Sum == 0 {
+				t.Errorf("the servers read different numbers: %v", sums)
+			}
+		}
+		var pss, rss int64
+		for _, r := range ask("pss") {
+			pss += r.Pss
+			rss += r.Rss
+		}
+		t.Logf("%d servers: %d bytes of the file mapped, %d taken", len(servers), rss, pss)
+		if rss < int64(len(servers))*size*9/10 {
+			t.Errorf("%d of %d bytes are mapped: this is no mapping", rss, int64(len(servers))*size)
+		}
+		if pss > size*11/10 {
+			t.Errorf("%d processes that map %d bytes take %d: they do not share them", len(servers), size, pss)
+		}
+
+		// What the reads set going, hydration above all, has to be over before the daemon's time is looked at.
+		quiet, at := m.cpu(), time.Now()
+		m.must(daemon.Until("the daemon to be idle", func() bool {
+			if now := m.cpu(); now != quiet {
+				quiet, at = now, time.Now()
+			}
+			return time.Since(at) > 500*time.Millisecond
+		}))
+		for range 10 {
+			ask("again")
+		}
+		// 30 times the file through the daemon would be seconds.
+		if used := m.cpu() - quiet; used > 200*time.Millisecond {
+			t.Errorf("reading what is mapped and warm took %v of the daemon's time", used)
+		}
+		for _, s := range ask("again") {
+			if s.Sum != sums[0].Sum {
+				t.Errorf("read again it is %v, was %v", s.Sum, sums[0].Sum)
+			}
+		}
+	})
+}
+
+// cpu is the processor time that the daemon has used, of its own and of the kernel for it.
+func (m *mount) cpu() time.Duration {
+	m.t.Helper()
+	var ticks int64
+	for _, pid := range m.PIDs() {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		m.must(err)
+		_, rest, _ := strings.Cut(string(stat), ") ")
+		f := strings.Fields(rest)
+		for _, v := range f[11:13] { // utime, stime, in hundredths of a second
+			n, err := strconv.ParseInt(v, 10, 64)
+			m.must(err)
+			ticks += n
+		}
+	}
+	return time.Duration(ticks) * 10 * time.Millisecond
+}
