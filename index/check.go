@@ -16,8 +16,9 @@ func (db *DB) Check() error {
 	return db.view(func(tx *bolt.Tx) error {
 		sum := totals{}
 		var last []byte
-		err := tx.Bucket(bucketChunks).ForEach(func(key, blob []byte) error {
-			if err := checkBlob(key, blob); err != nil {
+		err := tx.Bucket(bucketChunks).ForEach(func(key, value []byte) error {
+			blob, err := openBlob(key, value)
+			if err != nil {
 				return err
 			}
 			if last != nil && bytes.Compare(last, key) >= 0 {

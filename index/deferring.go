@@ -3,6 +3,8 @@ package index
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"strings"
 	"sync"
 	"syscall"
@@ -13,20 +15,28 @@ import (
 // maxDeferred bounds the entries that a Deferring keeps, at some 100 bytes each.
 const maxDeferred = 4 << 20
 
-// Deferring is an index on a disk that may be full. A commit for which there is no room is kept in memory and written
-// with the next one that succeeds. Nothing is lost by that: the records are durable in their segments, and the watermark
-// on the disk stays before them, so that the next start replays them. It is safe for concurrent use.
+// Deferring is an index that outlives a full disk and its own damage. It is safe for concurrent use.
 //
-// Only Remove, upon which a sweep destroys records, insists on the disk.
+// A commit for which there is no room is kept in memory and written with the next one that succeeds. Nothing is lost by
+// that: the records are durable in their segments, and the watermark on the disk stays before them, so that the next start
+// replays them. Only Remove, upon which a sweep destroys records, insists on the disk.
+//
+// Renew puts the file aside and goes on with an empty one.
 type Deferring struct {
-	db     *DB
-	commit func([]cas.Entry, cas.Watermark) error // db's
+	path string
+	opt  Options
 
-	writing sync.Mutex // held over commits
+	writing sync.Mutex // held over commits; taken before the others
+
+	swap sync.RWMutex // held to change db
+	db   *DB          // nil: there is no room for a file
+	// commit is db.Commit, but for tests.
+	commit func(db *DB, entries []cas.Entry, mark cas.Watermark) error
+	reason string
 
 	mu   sync.RWMutex
 	late map[key]cas.Entry // not on the disk
-	mark cas.Watermark     // theirs, when there are any or behind
+	mark cas.Watermark     // that of the last Commit, when behind
 	// behind: the watermark on the disk is not that of the last Commit.
 	behind bool
 }
@@ -36,14 +46,71 @@ type key [keyLen]byte
 
 func keyOf(h *cas.Hash) key { return key(h[:keyLen]) }
 
-// Defer returns db as a Deferring. Close db, and not before Flush was called.
-func Defer(db *DB) *Deferring {
-	return &Deferring{db: db, commit: db.Commit, late: map[key]cas.Entry{}}
+// OpenDeferring is Open, but for a disk that has no room for a new file: then all is kept in memory.
+func OpenDeferring(path string, opt Options) (*Deferring, error) {
+	d := &Deferring{path: path, opt: opt, commit: (*DB).Commit, late: map[key]cas.Entry{}}
+	if err := d.open(); err != nil {
+		return nil, err
+	}
+	if d.db != nil {
+		d.reason = d.db.Recovered
+	}
+	return d, nil
+}
+
+// open sets db.
+func (d *Deferring) open() error {
+	db, err := Open(d.path, d.opt)
+	if err != nil && (d.opt.ReadOnly || !noSpace(err)) {
+		return err
+	}
+	d.db = db // nil when there is no room
+	return nil
+}
+
+// Recovered says in a sentence why the index was made anew, by the last Open or Renew; empty when it was not.
+func (d *Deferring) Recovered() string {
+	d.swap.RLock()
+	defer d.swap.RUnlock()
+	return d.reason
+}
+
+// Renew puts the file aside, whatever is in it, and makes an empty one. What is late is dropped.
+func (d *Deferring) Renew(reason error) error {
+	d.writing.Lock()
+	defer d.writing.Unlock()
+	d.swap.Lock()
+	defer d.swap.Unlock()
+	if d.db != nil {
+		_ = d.db.shut() // whatever it says, it is given up
+		d.db = nil
+	}
+	aside, err := MoveAside(d.path, d.opt.Aside)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("index: %w", err)
+	}
+	d.reason = fmt.Sprintf("%v; kept as %s", reason, aside)
+	d.mu.Lock()
+	clear(d.late)
+	d.behind = false
+	d.mu.Unlock()
+	return d.open()
+}
+
+// view calls f with the index, if there is a file.
+func (d *Deferring) view(f func(db *DB) error) error {
+	d.swap.RLock()
+	defer d.swap.RUnlock()
+	if d.db == nil {
+		return nil
+	}
+	return f(d.db)
 }
 
 // Locate is DB.Locate.
 func (d *Deferring) Locate(hashes []cas.Hash, locs []cas.Location) error {
-	if err := d.db.Locate(hashes, locs); err != nil {
+	clear(locs[:len(hashes)])
+	if err := d.view(func(db *DB) error { return db.Locate(hashes, locs) }); err != nil {
 		return err
 	}
 	d.mu.RLock()
@@ -86,6 +153,17 @@ func (d *Deferring) Commit(entries []cas.Entry, mark cas.Watermark) error {
 
 // write commits what is late together with entries. d.writing is held.
 func (d *Deferring) write(entries []cas.Entry, mark cas.Watermark) error {
+	if d.db == nil { // changed only under writing
+		d.swap.Lock()
+		err := d.open()
+		d.swap.Unlock()
+		if err == nil && d.db == nil {
+			err = syscall.ENOSPC
+		}
+		if err != nil {
+			return err
+		}
+	}
 	d.mu.RLock()
 	if len(d.late) > 0 {
 		all := make([]cas.Entry, 0, len(d.late)+len(entries))
@@ -95,7 +173,7 @@ func (d *Deferring) write(entries []cas.Entry, mark cas.Watermark) error {
 		entries = append(all, entries...)
 	}
 	d.mu.RUnlock()
-	if err := d.commit(entries, mark); err != nil {
+	if err := d.commit(d.db, entries, mark); err != nil {
 		return err
 	}
 	d.mu.Lock()
@@ -137,18 +215,23 @@ func (d *Deferring) Remove(entries []cas.Entry) error {
 	if err := d.flush(); err != nil {
 		return err
 	}
-	return d.db.Remove(entries)
+	return d.view(func(db *DB) error { return db.Remove(entries) })
 }
 
 // Watermark is the mark of the last Commit.
-func (d *Deferring) Watermark() (cas.Watermark, error) {
+func (d *Deferring) Watermark() (mark cas.Watermark, err error) {
 	d.mu.RLock()
 	mark, behind := d.mark, d.behind
 	d.mu.RUnlock()
 	if behind {
 		return mark, nil
 	}
-	return d.db.Watermark()
+	mark = cas.Watermark{}
+	err = d.view(func(db *DB) (err error) {
+		mark, err = db.Watermark()
+		return err
+	})
+	return mark, err
 }
 
 // ForEach is DB.ForEach, but for the order; entries that are late may come with their full hash.
@@ -161,11 +244,13 @@ func (d *Deferring) ForEach(from, to uint16, f func(e cas.Entry) error) error {
 		}
 	}
 	d.mu.RUnlock()
-	err := d.db.ForEach(from, to, func(e cas.Entry) error {
-		if _, ok := late[keyOf(&e.Hash)]; ok {
-			return nil
-		}
-		return f(e)
+	err := d.view(func(db *DB) error {
+		return db.ForEach(from, to, func(e cas.Entry) error {
+			if _, ok := late[keyOf(&e.Hash)]; ok {
+				return nil
+			}
+			return f(e)
+		})
 	})
 	for _, e := range late {
 		if err != nil {
@@ -174,6 +259,64 @@ func (d *Deferring) ForEach(from, to uint16, f func(e cas.Entry) error) error {
 		err = f(e)
 	}
 	return err
+}
+
+// Check is DB.Check.
+func (d *Deferring) Check() error { return d.view((*DB).Check) }
+
+// Totals is DB.Totals, without what is late.
+func (d *Deferring) Totals() (sum map[cas.Kind]Total, err error) {
+	err = d.view(func(db *DB) (err error) {
+		sum, err = db.Totals()
+		return err
+	})
+	return sum, err
+}
+
+// GetMeta is DB.GetMeta.
+func (d *Deferring) GetMeta(key string) (value []byte, err error) {
+	err = d.view(func(db *DB) (err error) {
+		value, err = db.GetMeta(key)
+		return err
+	})
+	return value, err
+}
+
+// SetMeta is DB.SetMeta.
+func (d *Deferring) SetMeta(key string, value []byte) error {
+	d.writing.Lock()
+	defer d.writing.Unlock()
+	if d.db == nil {
+		return &os.PathError{Op: "write", Path: d.path, Err: syscall.ENOSPC}
+	}
+	return d.view(func(db *DB) error { return db.SetMeta(key, value) })
+}
+
+// Size is DB.Size.
+func (d *Deferring) Size() (size int64, err error) {
+	err = d.view(func(db *DB) (err error) {
+		size, err = db.Size()
+		return err
+	})
+	return size, err
+}
+
+// Close writes what is late, if there is room, and closes the index.
+func (d *Deferring) Close() error {
+	d.writing.Lock()
+	defer d.writing.Unlock()
+	err := d.flush()
+	if noSpace(err) {
+		err = nil // the next start replays it
+	}
+	d.swap.Lock()
+	defer d.swap.Unlock()
+	if d.db == nil {
+		return err
+	}
+	cerr := d.db.Close()
+	d.db = nil
+	return errors.Join(err, cerr)
 }
 
 // noSpace knows a full disk also by its text: where bbolt makes its file longer it keeps no more of the error.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -19,10 +20,14 @@ import (
 var _ store.Locator = (*Deferring)(nil)
 
 func TestDeferring(t *testing.T) {
-	db := newDB(t)
-	d := Defer(db)
+	d, err := OpenDeferring(filepath.Join(t.TempDir(), "index.db"), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Close() })
+	db := d.db
 	full := true
-	d.commit = func(es []cas.Entry, m cas.Watermark) error {
+	d.commit = func(db *DB, es []cas.Entry, m cas.Watermark) error {
 		if full {
 			return fmt.Errorf("file resize error: %s", syscall.ENOSPC)
 		}
@@ -89,7 +94,7 @@ func TestDeferring(t *testing.T) {
 	a[0].Location = cas.Location{}
 	expect(t, db, append(a, b...))
 
-	d.commit = func([]cas.Entry, cas.Watermark) error { return syscall.EIO }
+	d.commit = func(*DB, []cas.Entry, cas.Watermark) error { return syscall.EIO }
 	if err := d.Commit(a[1:2], cas.Watermark{Segment: 4}); !errors.Is(err, syscall.EIO) {
 		t.Error(err)
 	}
@@ -103,42 +108,90 @@ func TestDeferringOnFullDisk(t *testing.T) {
 	}
 	t.Cleanup(func() { unix.Unmount(dir, unix.MNT_DETACH) })
 	path := filepath.Join(dir, "index.db")
-	db := open(t, path)
 	fill := filepath.Join(dir, "fill")
-	if err := os.WriteFile(fill, make([]byte, 2<<20), 0o600); !errors.Is(err, syscall.ENOSPC) {
-		t.Fatal(err)
-	}
-	d := Defer(db)
-	es := entries(1, 20_000)
-	for i := range 20 {
-		if err := d.Commit(es[i*1000:(i+1)*1000], cas.Watermark{Segment: uint32(i + 1)}); err != nil {
+	fillUp := func() {
+		t.Helper()
+		if err := os.WriteFile(fill, make([]byte, 3<<20), 0o600); !errors.Is(err, syscall.ENOSPC) {
 			t.Fatal(err)
 		}
 	}
-	if d.Late() == 0 {
-		t.Skip("there was room")
+	es := entries(1, 20_000)
+	commit := func(d *Deferring, es []cas.Entry) {
+		t.Helper()
+		for i := range 20 {
+			if err := d.Commit(es[i*1000:(i+1)*1000], cas.Watermark{Segment: uint32(i + 1)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if d.Late() == 0 {
+			t.Skip("there was room")
+		}
+		if err := d.Flush(); !noSpace(err) {
+			t.Fatal(err)
+		}
+		locs, hashes := make([]cas.Location, len(es)), make([]cas.Hash, len(es))
+		for i := range es {
+			hashes[i] = es[i].Hash
+		}
+		if err := d.Locate(hashes, locs); err != nil {
+			t.Fatal(err)
+		}
+		for i := range es {
+			if locs[i] != es[i].Location {
+				t.Fatalf("%d: %+v", i, locs[i])
+			}
+		}
 	}
-	if err := d.Flush(); !noSpace(err) {
+	onDisk := func(d *Deferring) {
+		t.Helper()
+		if err := os.Remove(fill); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+		db := open(t, path)
+		if db.Recovered != "" {
+			t.Error(db.Recovered)
+		}
+		expect(t, db, es)
+		if m, err := db.Watermark(); err != nil || m.Segment != 20 {
+			t.Error(m, err)
+		}
+		if err := db.Check(); err != nil {
+			t.Error(err)
+		}
+		db.Close()
+	}
+	deferring := func() *Deferring {
+		t.Helper()
+		d, err := OpenDeferring(path, opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	d := deferring()
+	fillUp()
+	commit(d, es)
+	onDisk(d)
+
+	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Remove(fill); err != nil {
-		t.Fatal(err)
+	fillUp()
+	d = deferring() // there is not even room for an empty one
+	commit(d, es)
+	onDisk(d)
+
+	d = deferring()
+	fillUp()
+	if err := d.Renew(cas.ErrCorrupt); err != nil || !strings.Contains(d.Recovered(), "index.db.corrupt-1") {
+		t.Fatal(err, d.Recovered())
 	}
-	if err := d.Flush(); err != nil {
-		t.Fatal(err)
-	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
-	db = open(t, path)
-	if db.Recovered != "" {
-		t.Error(db.Recovered)
-	}
-	expect(t, db, es)
-	if m, err := db.Watermark(); err != nil || m.Segment != 20 {
+	if m, err := d.Watermark(); err != nil || m != (cas.Watermark{}) {
 		t.Error(m, err)
 	}
-	if err := db.Check(); err != nil {
-		t.Error(err)
-	}
+	commit(d, es)
+	onDisk(d)
 }

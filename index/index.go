@@ -2,19 +2,19 @@
 // that is missing, damaged or of another store is put aside and replaced by an empty one, and the store replays its
 // segments into that.
 //
-// # Format, version 1
+// # Format, version 2
 //
 // A bbolt file with three buckets. All integers are big-endian.
 //
 //	meta     "format"  "ckptfs-index" u32 version
 //	         "store"   16 bytes: the id of the store
-//	         "mark"    u32 segment, u64 offset: every record below is in the index
-//	         "totals"  for each kind of record present: u8 kind, u64 records, u64 raw bytes, u64 stored bytes
+//	         "mark"    u32 segment, u64 offset: every record below is in the index; u32 checksum
+//	         "totals"  for each kind of record present: u8 kind, u64 records, u64 raw bytes, u64 stored bytes; u32 checksum
 //	state    keys and values of the layers above (GetMeta, SetMeta)
 //	chunks   one pair for every 16-bit prefix in use:
 //
 //	key      2 bytes   the first 16 bits of the hashes
-//	value    n × 29 bytes, ascending by tail
+//	value    n × 29 bytes, ascending by tail; u32 checksum
 //
 //	         0        14         18          22       25    28  29
 //	         +---------+---------+-----------+--------+-----+----+
@@ -23,7 +23,8 @@
 //	         14 bytes    u32       u32         u24      u24   u8
 //
 // The tail is bits 16 to 127 of the hash, so the index tells hashes apart by 128 bits; the record's header in the segment
-// holds all 256, and the store compares them whenever it reads.
+// holds all 256, and the store compares them whenever it reads. A checksum is the CRC-32C of the key and of what stands
+// before it in the value: bbolt has none, and an entry that names a wrong place would make a sound chunk unreadable.
 //
 // Prefix blobs rather than one key a chunk, because what costs in bbolt is keys: a commit sorts its entries and rewrites
 // one value a prefix, pages are filled to the brim, and an entry takes 31 to 34 bytes on disk instead of 112 to 202.
@@ -51,7 +52,7 @@ import (
 
 const (
 	formatName    = "ckptfs-index"
-	formatVersion = 1
+	formatVersion = 2
 
 	// lockTimeout bounds the wait for another process's lock on the file.
 	lockTimeout = time.Second

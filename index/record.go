@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"hash/crc32"
 
 	"ckptfs/cas"
 )
@@ -64,11 +65,36 @@ func find(blob, tail []byte) []byte {
 	return nil
 }
 
-func checkBlob(key, blob []byte) error {
-	if len(key) != prefixLen || len(blob) == 0 || len(blob)%recordLen != 0 {
-		return fmt.Errorf("index: value of %d bytes at prefix %x: %w", len(blob), key, cas.ErrCorrupt)
+// seal appends the checksum to a value.
+func seal(key, blob []byte) []byte {
+	return binary.BigEndian.AppendUint32(blob, checksum(key, blob))
+}
+
+// unseal checks a value and returns what seal was given.
+func unseal(key, value []byte) ([]byte, error) {
+	n := len(value) - 4
+	if n < 0 || binary.BigEndian.Uint32(value[n:]) != checksum(key, value[:n]) {
+		return nil, fmt.Errorf("index: value of %d bytes at %x: checksum: %w", len(value), key, cas.ErrCorrupt)
 	}
-	return nil
+	return value[:n:n], nil
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+func checksum(key, blob []byte) uint32 {
+	return crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, blob)
+}
+
+// openBlob checks the value of a prefix and returns its records; none for a prefix without a value.
+func openBlob(key, value []byte) ([]byte, error) {
+	if value == nil {
+		return nil, nil
+	}
+	blob, err := unseal(key, value)
+	if err == nil && (len(key) != prefixLen || len(blob) == 0 || len(blob)%recordLen != 0) {
+		err = fmt.Errorf("index: value of %d bytes at prefix %x: %w", len(value), key, cas.ErrCorrupt)
+	}
+	return blob, err
 }
 
 // merge returns blob with the entries in it, which are ascending, of one prefix and of different hashes. The entry

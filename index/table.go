@@ -18,11 +18,12 @@ func (db *DB) Locate(hashes []cas.Hash, locs []cas.Location) error {
 		for i := range hashes {
 			h := &hashes[i]
 			locs[i] = cas.Location{}
-			key, blob := c.Seek(h[:prefixLen])
+			key, value := c.Seek(h[:prefixLen])
 			if !bytes.Equal(key, h[:prefixLen]) {
 				continue
 			}
-			if err := checkBlob(key, blob); err != nil {
+			blob, err := openBlob(key, value)
+			if err != nil {
 				return err
 			}
 			if r := find(blob, h[prefixLen:keyLen]); r != nil {
@@ -52,22 +53,20 @@ func (db *DB) Commit(entries []cas.Entry, mark cas.Watermark) error {
 		for len(sorted) > 0 {
 			key := sorted[0].Hash[:prefixLen]
 			n := samePrefix(sorted)
-			old := chunks.Get(key)
-			if old != nil {
-				if err := checkBlob(key, old); err != nil {
-					return err
-				}
+			old, err := openBlob(key, chunks.Get(key))
+			if err != nil {
+				return err
 			}
-			if err := chunks.Put(key, merge(old, sorted[:n], t)); err != nil {
+			if err := chunks.Put(key, seal(key, merge(old, sorted[:n], t))); err != nil {
 				return err
 			}
 			sorted = sorted[n:]
 		}
-		if err := meta.Put(keyTotals, t.encode()); err != nil {
+		if err := meta.Put(keyTotals, seal(keyTotals, t.encode())); err != nil {
 			return err
 		}
 		m := binary.BigEndian.AppendUint32(nil, mark.Segment)
-		return meta.Put(keyMark, binary.BigEndian.AppendUint64(m, uint64(mark.Off)))
+		return meta.Put(keyMark, seal(keyMark, binary.BigEndian.AppendUint64(m, uint64(mark.Off))))
 	})
 }
 
@@ -88,25 +87,23 @@ func (db *DB) Remove(entries []cas.Entry) error {
 		for len(sorted) > 0 {
 			key := sorted[0].Hash[:prefixLen]
 			n := samePrefix(sorted)
-			old := chunks.Get(key)
-			if old != nil {
-				if err := checkBlob(key, old); err != nil {
-					return err
-				}
+			old, err := openBlob(key, chunks.Get(key))
+			if err != nil {
+				return err
 			}
 			switch left := without(old, sorted[:n], t); {
 			case len(left) == len(old):
 			case len(left) == 0:
 				err = chunks.Delete(key)
 			default:
-				err = chunks.Put(key, left)
+				err = chunks.Put(key, seal(key, left))
 			}
 			if err != nil {
 				return err
 			}
 			sorted = sorted[n:]
 		}
-		return meta.Put(keyTotals, t.encode())
+		return meta.Put(keyTotals, seal(keyTotals, t.encode()))
 	})
 }
 
@@ -148,6 +145,10 @@ func readMark(meta *bolt.Bucket) (cas.Watermark, error) {
 	if p == nil {
 		return cas.Watermark{}, nil
 	}
+	p, err := unseal(keyMark, p)
+	if err != nil {
+		return cas.Watermark{}, err
+	}
 	if len(p) != 12 {
 		return cas.Watermark{}, fmt.Errorf("index: watermark of %d bytes: %w", len(p), cas.ErrCorrupt)
 	}
@@ -160,8 +161,9 @@ func (db *DB) ForEach(from, to uint16, f func(e cas.Entry) error) error {
 	return db.view(func(tx *bolt.Tx) error {
 		c := tx.Bucket(bucketChunks).Cursor()
 		first, last := binary.BigEndian.AppendUint16(nil, from), binary.BigEndian.AppendUint16(nil, to)
-		for key, blob := c.Seek(first); key != nil && bytes.Compare(key, last) <= 0; key, blob = c.Next() {
-			if err := checkBlob(key, blob); err != nil {
+		for key, value := c.Seek(first); key != nil && bytes.Compare(key, last) <= 0; key, value = c.Next() {
+			blob, err := openBlob(key, value)
+			if err != nil {
 				return err
 			}
 			for ; len(blob) > 0; blob = blob[recordLen:] {

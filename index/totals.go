@@ -50,6 +50,13 @@ func (t totals) encode() []byte {
 func readTotals(meta *bolt.Bucket) (totals, error) {
 	t := totals{}
 	p := meta.Get(keyTotals)
+	if p == nil {
+		return t, nil
+	}
+	p, err := unseal(keyTotals, p)
+	if err != nil {
+		return nil, err
+	}
 	if len(p)%totalLen != 0 {
 		return nil, fmt.Errorf("index: totals of %d bytes: %w", len(p), cas.ErrCorrupt)
 	}

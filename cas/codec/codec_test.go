@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"testing"
 
@@ -175,6 +176,9 @@ func TestDecodeAllocatesWhatIsAskedFor(t *testing.T) {
 	}
 }
 
+// decodeBound is what Decode may allocate besides its result, for states that are pooled afterwards.
+const decodeBound = 8 << 20
+
 func FuzzDecode(f *testing.F) {
 	for _, raw := range inputs() {
 		if len(raw) <= cas.ChunkSize {
@@ -187,7 +191,13 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, stored []byte, rawLen int) {
 		for _, id := range []byte{Raw, Zstd, Planes} {
 			buf := []byte("before")
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
 			out, err := Decode(buf, id, stored, rawLen)
+			runtime.ReadMemStats(&after)
+			if took := after.TotalAlloc - before.TotalAlloc; took > decodeBound+uint64(min(max(rawLen, 0), cas.MaxChunk)) {
+				t.Fatalf("codec %d: %d bytes of memory for %d", id, took, rawLen)
+			}
 			if err == nil && len(out) != len(buf)+rawLen || err != nil && len(out) != len(buf) {
 				t.Fatalf("codec %d: %d bytes, %v", id, len(out), err)
 			}

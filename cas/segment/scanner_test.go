@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -173,6 +174,14 @@ func FuzzScan(f *testing.F) {
 	f.Add(fileOf(f, m))
 	f.Fuzz(func(t *testing.T, p []byte) {
 		_ = checkFileHeader(p, testID)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		defer func() {
+			runtime.ReadMemStats(&after)
+			if took := after.TotalAlloc - before.TotalAlloc; took > 4*scanBuffer+4*uint64(len(p)) {
+				t.Fatalf("%d bytes of memory for %d", took, len(p))
+			}
+		}()
 		s := NewScanner(bytes.NewReader(p), int64(len(p)), testID, 0)
 		end := int64(FileHeaderSize)
 		for s.Next() {

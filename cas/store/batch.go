@@ -118,7 +118,7 @@ func (s *Store) held(r *record) (bool, error) {
 		return false, nil
 	}
 	hashes, locs := [1]cas.Hash{r.hash}, [1]cas.Location{}
-	if err := s.index.Locate(hashes[:], locs[:]); err != nil {
+	if err := s.locate(hashes[:], locs[:]); err != nil {
 		return false, err
 	}
 	if locs[0].Segment == 0 || !serves(locs[0].Kind, r.kind) {
@@ -261,16 +261,13 @@ func (s *Store) commit(deps []*record) error {
 	if ok, err := s.settled(deps); ok || err != nil {
 		return err
 	}
-	s.flushing.Lock()
-	defer s.flushing.Unlock()
-	// Whoever held the lock may have committed for us.
-	if ok, err := s.settled(deps); ok || err != nil {
-		return err
+	err := s.flushed(func() (bool, error) {
+		// Whoever held the lock may have committed for us.
+		return s.settled(deps)
+	})
+	if err == nil {
+		_, err = s.settled(deps)
 	}
-	if err := s.flush(); err != nil {
-		return err
-	}
-	_, err := s.settled(deps)
 	return err
 }
 

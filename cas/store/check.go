@@ -340,7 +340,7 @@ func (c *checker) some(ctx context.Context, r *segment.Reader, recs []segment.Re
 	for i := range recs {
 		hashes[i] = recs[i].Hash
 	}
-	blind := s.Locate(hashes, locs) != nil // which index tells of
+	blind := s.locateHere(hashes, locs) != nil // which index tells of
 	var st CheckStats
 	for i := range recs {
 		if err := ctx.Err(); err != nil {
@@ -381,7 +381,7 @@ func (c *checker) some(ctx context.Context, r *segment.Reader, recs []segment.Re
 // overtaken reports whether a record of a tail is no longer in the index: its segment was given up meanwhile.
 func (c *checker) overtaken(rec *segment.Record, n uint32) bool {
 	var loc [1]cas.Location
-	return c.s.Locate([]cas.Hash{rec.Hash}, loc[:]) == nil && (loc[0].Segment != n || loc[0].Off != rec.Off)
+	return c.s.locateHere([]cas.Hash{rec.Hash}, loc[:]) == nil && (loc[0].Segment != n || loc[0].Off != rec.Off)
 }
 
 // record looks at one record, all of it or its header.
@@ -412,7 +412,10 @@ func (c *checker) chosen(h cas.Hash) bool {
 // index checks that every entry names a record.
 func (c *checker) index(ctx context.Context) error {
 	s := c.s
-	if x, ok := s.index.(interface{ Check() error }); ok {
+	s.indexing.RLock()
+	index := s.index // the next one, should there be one, has no damage yet
+	s.indexing.RUnlock()
+	if x, ok := index.(interface{ Check() error }); ok {
 		if err := x.Check(); err != nil {
 			c.found(Finding{Problem: BadIndex, Err: err})
 		}
@@ -423,7 +426,7 @@ func (c *checker) index(ctx context.Context) error {
 			return err
 		}
 		var odd []cas.Entry
-		err := s.index.ForEach(uint16(p), uint16(p+prefixes-1), func(e cas.Entry) error {
+		err := index.ForEach(uint16(p), uint16(p+prefixes-1), func(e cas.Entry) error {
 			c.st.Entries++
 			if !c.knows(e) {
 				odd = append(odd, e)
@@ -464,7 +467,7 @@ func (c *checker) wrong(e cas.Entry) error {
 	s.reshaping.RLock()
 	defer s.reshaping.RUnlock()
 	var now [1]cas.Location
-	if err := s.Locate([]cas.Hash{e.Hash}, now[:]); err != nil {
+	if err := s.locateHere([]cas.Hash{e.Hash}, now[:]); err != nil {
 		return err
 	}
 	if now[0] != e.Location {

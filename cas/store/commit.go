@@ -9,10 +9,29 @@ import (
 )
 
 // Flush makes durable whatever was written, of open and aborted batches too.
-func (s *Store) Flush() error {
-	s.flushing.Lock()
-	defer s.flushing.Unlock()
-	return s.flush()
+func (s *Store) Flush() error { return s.flushed(nil) }
+
+// flushed flushes, unless done says that there is no need. An index that proves damaged is replaced on the way.
+func (s *Store) flushed(done func() (bool, error)) error {
+	once := func() (gen int, err error) {
+		s.flushing.Lock()
+		defer s.flushing.Unlock()
+		if done != nil {
+			if ok, err := done(); ok || err != nil {
+				return -1, err
+			}
+		}
+		return s.renewals, s.flush() // renewals changes under flushing
+	}
+	gen, err := once()
+	if gen < 0 || !s.renewable(err) {
+		return err
+	}
+	if err := s.renew(gen, err); err != nil {
+		return err
+	}
+	_, err = once()
+	return err
 }
 
 // flush syncs the segments that hold written records, commits these to the index and seals what is full. It returns the

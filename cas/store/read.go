@@ -14,6 +14,18 @@ import (
 // Locate sets locs[i] to where hashes[i] lies, in the index or on its way there; Segment 0: not held. It waits for
 // chunks that are just being written.
 func (s *Store) Locate(hashes []cas.Hash, locs []cas.Location) error {
+	return s.locateWith(s.locate, hashes, locs)
+}
+
+// locateHere is Locate without the power to replace a damaged index, for who holds a lock.
+func (s *Store) locateHere(hashes []cas.Hash, locs []cas.Location) error {
+	return s.locateWith(func(hashes []cas.Hash, locs []cas.Location) error {
+		_, err := s.locateOnce(hashes, locs)
+		return err
+	}, hashes, locs)
+}
+
+func (s *Store) locateWith(ask func([]cas.Hash, []cas.Location) error, hashes []cas.Hash, locs []cas.Location) error {
 	// First what is pending: a record goes into the index before it ceases to be.
 	var pend []*record
 	s.mu.Lock()
@@ -37,7 +49,7 @@ func (s *Store) Locate(hashes []cas.Hash, locs []cas.Location) error {
 			<-r.done
 		}
 	}
-	if err := s.index.Locate(hashes, locs); err != nil {
+	if err := ask(hashes, locs); err != nil {
 		return err
 	}
 	if pend == nil {
@@ -73,6 +85,11 @@ func (s *Store) Get(h cas.Hash, dst []byte) ([]byte, error) {
 	var loc [1]cas.Location
 	if err := s.Locate([]cas.Hash{h}, loc[:]); err != nil {
 		return dst, &cas.ChunkError{Hash: h, Err: err}
+	}
+	if loc[0].Segment == 0 && s.doubted() {
+		if err := s.Locate([]cas.Hash{h}, loc[:]); err != nil {
+			return dst, &cas.ChunkError{Hash: h, Err: err}
+		}
 	}
 	if loc[0].Segment == 0 {
 		return dst, &cas.ChunkError{Hash: h, Err: cas.ErrNotFound}

@@ -67,9 +67,9 @@ type Options struct {
 	// with ErrNeedsRecovery when the index lacks records that the segments have.
 	ReadOnly bool
 	Now      func() time.Time
-	// NewIndex puts the index aside and returns an empty one, into which Open replays all segments, when what the index
-	// says cannot be right, which is what reason says. nil: Open fails with reason, which is ErrIndexAhead or
-	// cas.ErrCorrupt.
+	// NewIndex puts the index aside and returns an empty one, into which all segments are replayed. It is called when the
+	// index proves damaged (cas.ErrCorrupt), by Open or later, or by Open when it knows of more than there is
+	// (ErrIndexAhead). nil: whatever struck this fails with reason.
 	NewIndex func(reason error) (Locator, error)
 }
 
@@ -97,11 +97,18 @@ type Store struct {
 	opt   Options
 	files *files
 
-	// Locks are taken in this order: sweeping, reshaping, flushing, growing, mu. No I/O happens under mu.
+	// Locks are taken in this order: sweeping, reshaping, flushing, indexing, growing, mu. No I/O happens under mu.
 	sweeping  sync.Mutex   // held by the one sweep that is under way
 	reshaping sync.RWMutex // held while a sealed segment is changed; shared by who looks at one as a whole
 	flushing  sync.Mutex   // held by the one commit that is under way
 	growing   sync.Mutex   // held while a segment is created
+
+	indexing sync.RWMutex // held while the index is made anew, shared over Locator.Locate
+	renewals int          // how often it was
+	indexErr error        // the last time failed
+
+	doubting sync.Mutex
+	sound    time.Time // when the index was last looked through
 
 	mu       sync.Mutex
 	finished sync.Cond // on mu: a slot was finished

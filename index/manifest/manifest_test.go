@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -270,6 +271,18 @@ func TestRoundTrip(t *testing.T) {
 	})
 }
 
+// decodeBound is what Decode may allocate for n bytes: structures of up to 200 bytes a byte, and names that share their
+// beginnings.
+func decodeBound(n int) uint64 { return 256<<10 + 200*uint64(n) + 2*maxNames }
+
+func allocated(f func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}
+
 // Whatever is accepted is sound and encodes to the same bytes.
 func FuzzDecode(f *testing.F) {
 	for _, m := range []*Manifest{example(), unaligned(), {Format: "blob"}} {
@@ -280,7 +293,11 @@ func FuzzDecode(f *testing.F) {
 		f.Add(p)
 	}
 	f.Fuzz(func(t *testing.T, p []byte) {
-		m, err := Decode(p)
+		var m *Manifest
+		var err error
+		if took := allocated(func() { m, err = Decode(p) }); took > decodeBound(len(p)) {
+			t.Fatalf("%d bytes of memory for %d", took, len(p))
+		}
 		if err != nil {
 			if !errors.Is(err, cas.ErrCorrupt) && !errors.Is(err, cas.ErrNewer) && !errors.Is(err, cas.ErrTooLarge) {
 				t.Fatalf("untyped error: %v", err)
@@ -301,7 +318,11 @@ func FuzzDecodeList(f *testing.F) {
 	f.Add(EncodeList([]Span{{hash(1), cas.ChunkSize}, {hash(2), 5}}))
 	f.Add(EncodeList([]Span{{hash(1), 5}, {hash(2), 5}}))
 	f.Fuzz(func(t *testing.T, p []byte) {
-		spans, err := DecodeList(p)
+		var spans []Span
+		var err error
+		if took := allocated(func() { spans, err = DecodeList(p) }); took > 64<<10+8*uint64(len(p)) {
+			t.Fatalf("%d bytes of memory for %d", took, len(p))
+		}
 		if err != nil {
 			return
 		}
