@@ -13,6 +13,7 @@ import (
 	"ckptfs/formats"
 	"ckptfs/formats/archive"
 	"ckptfs/formats/gguf"
+	"ckptfs/formats/hdf5"
 	"ckptfs/formats/npy"
 	"ckptfs/formats/pyobject"
 	"ckptfs/formats/safetensors"
@@ -31,6 +32,7 @@ func parsers(depth int) []formats.Parser {
 		torchzip.Parser{},
 		torchlegacy.Parser{},
 		gguf.Parser{},
+		hdf5.Parser{},
 		npy.Parser{},
 		npy.Zip{},
 		trees.Parser{},
@@ -83,7 +85,7 @@ const SniffLen = 4096
 // Sniff reports whether a file of size bytes that starts with prefix may be of a known format. It is quick and errs
 // towards yes: a file that it says no to is none.
 func Sniff(prefix []byte, size int64) bool {
-	return sniffSafetensors(prefix, size) || sniffZip(prefix) || npy.Sniff(prefix) || torchlegacy.Sniff(prefix) || trees.Sniff(prefix) || gguf.Sniff(prefix) || pyobject.Sniff(prefix) || archive.SniffTar(prefix, size)
+	return sniffSafetensors(prefix, size) || sniffZip(prefix) || npy.Sniff(prefix) || torchlegacy.Sniff(prefix) || trees.Sniff(prefix) || hdf5.Sniff(prefix) || gguf.Sniff(prefix) || pyobject.Sniff(prefix) || archive.SniffTar(prefix, size)
 }
 
 func sniffSafetensors(p []byte, size int64) bool {

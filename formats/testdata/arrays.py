@@ -154,6 +154,69 @@ def gguf_files():
         t.Q4_0, t.Q4_1, t.Q5_0, t.Q5_1, t.Q8_0, t.BF16, t.TQ1_0, t.TQ2_0)} | {"norm": (ramp(8), None)})
 
 
+def hdf5_files():
+    import h5py
+
+    x = ramp(3, 4)
+    types = {t: ramp(2, 3, dtype=t) for t in CODES if t not in ("bfloat16", "complex64", "complex128")}
+    big = ramp(64, 64)
+
+    def model(name, fill, names, **kwargs):
+        buf = io.BytesIO()
+        with h5py.File(buf, "w", **kwargs) as f:
+            fill(f)
+        write(name, buf.getvalue(), names)
+
+    def groups(f):
+        g = f.create_group("model_weights")
+        g.attrs["backend"] = "torch"
+        for i in range(12):
+            g.create_group("dense_%d" % i)["kernel:0"] = x + i
+        f["top"] = x
+        f["linked"] = f["top"]
+        f["soft"] = h5py.SoftLink("/top")
+        f["scalar"] = np.float64(2.5)
+        f["empty"] = ramp(0, 3)
+
+    names = {"model_weights/dense_%d/kernel:0" % i: x + i for i in range(12)}
+    names.update({"top": x, "linked": x, "scalar": np.float64(2.5), "empty": ramp(0, 3)})
+    model("hdf5/groups.h5", groups, names)
+    # Twelve links make a fractal heap there.
+    model("hdf5/groups_latest.h5", groups, {n: a for n, a in names.items() if "/" not in n}, libver="latest")
+    model("hdf5/types.h5", lambda f: [f.create_dataset(n, data=a) for n, a in types.items()], types)
+
+    def chunked(f):
+        f.create_dataset("one", data=big, chunks=big.shape)
+        f.create_dataset("many", data=big, chunks=(20, 64))
+        f.create_dataset("packed", data=big, chunks=(64, 64), compression="gzip")
+        f.create_dataset("unwritten", shape=(5,), dtype="f4")
+        f.create_dataset("complex", data=ramp(3, dtype="complex64"))
+        f.create_dataset("text", data="hello")
+        f.create_dataset("swapped", data=ramp(3).astype(">f4"))
+        f.create_dataset("plain", data=big)
+
+    model("hdf5/chunked.h5", chunked, {"one": big, "plain": big})
+    model("hdf5/chunked_latest.h5", chunked, {"plain": big}, libver="latest")
+
+
+def keras_files():
+    import os
+    os.environ["KERAS_BACKEND"] = "torch"
+    import keras
+
+    model = keras.Sequential([keras.layers.Input((3,)), keras.layers.Dense(2, name="a"), keras.layers.Dense(1, name="b")])
+    for i, w in enumerate(model.weights):
+        w.assign(ramp(*w.shape) + i)
+    w = [np.asarray(v) for v in model.get_weights()]
+    plain = {"layers/dense/vars/0": w[0], "layers/dense/vars/1": w[1], "layers/dense_1/vars/0": w[2], "layers/dense_1/vars/1": w[3]}
+    for name, names in ("hdf5/model.keras", {"model.weights.h5/" + n: a for n, a in plain.items()}), ("hdf5/model.weights.h5", plain):
+        path = os.path.join(OUT, name)
+        if not os.path.exists(path):  # has the time in it
+            (model.save_weights if name.endswith("weights.h5") else model.save)(path)
+        with open(path, "rb") as f:
+            write(name, f.read(), names)
+
+
 def multihash(digest):
     return "b" + base64.b32encode(b"\x12\x20" + digest).decode().lower().rstrip("=")
 
@@ -246,6 +309,8 @@ if __name__ == "__main__":
     numpy_files()
     archive_files()
     gguf_files()
+    hdf5_files()
+    keras_files()
     same_files()
     with open(os.path.join(OUT, "truth_arrays.json"), "w", encoding="utf-8") as f:
         json.dump(truth, f, indent=1, sort_keys=True, ensure_ascii=False)

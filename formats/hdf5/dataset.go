@@ -1,0 +1,174 @@
+package hdf5
+
+import (
+	"bytes"
+
+	"ckptfs/formats"
+)
+
+// dataset notes the data of a dataset, and its tensor.
+func (f *file) dataset(o *object, name string) error {
+	t := formats.Tensor{Name: name, Region: -1}
+	shape, shaped := readSpace(o.space)
+	t.Shape = shape
+	dtype, width := readType(o.typ)
+	t.DType = dtype
+	n := t.NumElements()
+	if !shaped || o.external || n < 0 || width > 0 && n > f.size/width || len(o.layout) < 2 || o.layout[0] != 3 && o.layout[0] != 4 {
+		f.layout.Partial = true
+		return nil
+	}
+	const contiguous, chunked = 1, 2
+	switch p := o.layout; {
+	case width == 0: // of no fixed size, or shared
+		f.layout.Partial = true
+	case n == 0:
+		f.tensor(t)
+	case p[1] == contiguous:
+		if len(p) < 18 {
+			return reject("a layout of %d bytes", len(p))
+		}
+		at, size := le.Uint64(p[2:]), le.Uint64(p[10:])
+		if at == undefined || size != uint64(n*width) || o.filters { // nothing written, or not what was said
+			f.layout.Partial = true
+			return nil
+		}
+		return f.place(t, at, n*width)
+	case p[1] == chunked && p[0] == 3:
+		return f.chunked(o, t, width)
+	default:
+		f.layout.Partial = true
+	}
+	return nil
+}
+
+// tensor adds t, unless it has no type.
+func (f *file) tensor(t formats.Tensor) {
+	if t.DType == "" {
+		f.layout.Partial = true
+		return
+	}
+	f.layout.Tensors = append(f.layout.Tensors, t)
+}
+
+// place adds a tensor whose n bytes are at address at.
+func (f *file) place(t formats.Tensor, at uint64, n int64) error {
+	if at > uint64(f.size) || n > f.size-int64(at) {
+		return reject("dataset %.64q: past the file", t.Name)
+	}
+	t.Region = len(f.data)
+	f.data = append(f.data, formats.Range{Off: int64(at), Len: n})
+	f.tensor(t)
+	return nil
+}
+
+// chunked adds the chunks of a dataset of layout version 3: dimensions and one more, the B-tree, the chunks' dimensions, the
+// element's size.
+func (f *file) chunked(o *object, t formats.Tensor, width int64) error {
+	p := o.layout
+	rank := len(t.Shape)
+	if len(p) < 3+8+4*(rank+1) || int(p[2]) != rank+1 {
+		return reject("dataset %.64q: a layout of %d bytes", t.Name, len(p))
+	}
+	tree := le.Uint64(p[3:])
+	whole := !o.filters // can one chunk be the whole of it, as it is?
+	for i, d := range t.Shape {
+		whole = whole && int64(le.Uint32(p[11+4*i:])) == d
+	}
+	if tree == undefined {
+		f.layout.Partial = true
+		return nil
+	}
+	var found []formats.Range
+	err := f.chunks(tree, rank, 0, func(at uint64, n int64, origin bool) error {
+		if at > uint64(f.size) || n > f.size-int64(at) {
+			return reject("dataset %.64q: a chunk past the file", t.Name)
+		}
+		whole = whole && origin
+		found = append(found, formats.Range{Off: int64(at), Len: n})
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if whole && len(found) == 1 && found[0].Len == t.NumElements()*width {
+		return f.place(t, uint64(found[0].Off), found[0].Len)
+	}
+	for _, c := range found {
+		if c.Len >= smallest {
+			f.data = append(f.data, c)
+		}
+	}
+	f.layout.Partial = true
+	return nil
+}
+
+// readSpace reads a dataspace.
+func readSpace(p []byte) (shape []int64, ok bool) {
+	if len(p) < 4 {
+		return nil, false
+	}
+	const simple, null = 1, 2
+	rank, at := int(p[1]), 4
+	switch {
+	case p[0] == 1:
+		at = 8
+	case p[0] != 2 || p[3] == null || p[3] > null || p[3] != simple && rank > 0:
+		return nil, false
+	}
+	if rank > maxRank || len(p) < at+8*rank {
+		return nil, false
+	}
+	shape = make([]int64, rank)
+	for i := range shape {
+		if shape[i] = int64(le.Uint64(p[at+8*i:])); shape[i] < 0 {
+			return nil, false
+		}
+	}
+	return shape, true
+}
+
+// readType reads a datatype: version and class, bits, size, properties. width is 0 where the bytes are not the values.
+func readType(p []byte) (d formats.DType, width int64) {
+	const fixed, float, text, opaque, compound, enum, array = 0, 1, 3, 5, 6, 8, 10
+	if len(p) < 8 {
+		return "", 0
+	}
+	class, bits, size := p[0]&15, p[1], int64(le.Uint32(p[4:]))
+	switch class {
+	case fixed:
+		if bits&1 != 0 || len(p) < 12 || le.Uint16(p[8:]) != 0 || int64(le.Uint16(p[10:])) != 8*size {
+			return "", size
+		}
+		unsigned := map[int64]formats.DType{1: formats.U8, 2: formats.U16, 4: formats.U32, 8: formats.U64}
+		signed := map[int64]formats.DType{1: formats.I8, 2: formats.I16, 4: formats.I32, 8: formats.I64}
+		if bits&8 != 0 {
+			return signed[size], size
+		}
+		return unsigned[size], size
+	case float:
+		if bits&1 != 0 || bits&0x40 != 0 || len(p) < 20 || le.Uint16(p[8:]) != 0 || int64(le.Uint16(p[10:])) != 8*size {
+			return "", size
+		}
+		known := map[string]formats.DType{ // exponent's place and width, mantissa's place and width
+			"\x0a\x05\x00\x0a": formats.F16, "\x07\x08\x00\x07": formats.BF16, "\x17\x08\x00\x17": formats.F32,
+			"\x34\x0b\x00\x34": formats.F64,
+		}
+		if d = known[string(p[12:16])]; int64(d.Bits()) != 8*size {
+			d = ""
+		}
+		return d, size
+	case enum:
+		if size == 1 && bits == 2 && bytes.Contains(p, []byte("FALSE\x00")) && bytes.Contains(p, []byte("TRUE\x00")) &&
+			bytes.HasSuffix(bytes.TrimRight(p, "\x00"), []byte{1}) {
+			return formats.Bool, 1
+		}
+		return "", size
+	case text, opaque, array:
+		return "", size
+	case compound:
+		// A member may be a reference to elsewhere; then its bytes are still bytes, and there is no tensor.
+		return "", size
+	}
+	return "", 0
+}
