@@ -110,18 +110,17 @@ func stackDepth(dir string) int {
 	return 1
 }
 
-// probe asks the kernel whether it takes a raw file of this store, rather than to learn it at the first open.
+// probe asks the kernel whether it takes a file of this store, rather than to learn it at the first open.
 func (s *Server) probe(off bool) (mode, reason string) {
 	if off {
 		return control.ModeServed, "asked for"
 	}
-	f, err := os.CreateTemp(filepath.Join(s.v.Dir(), tree.ContentDir), "probe*.part") // which recovery removes
+	fd, err := unix.Open(filepath.Join(s.v.Dir(), tree.TreeDir), unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return control.ModeServed, err.Error()
 	}
-	defer f.Close()
-	defer os.Remove(f.Name())
-	id, errno := s.server.RegisterBackingFd(&fuse.BackingMap{Fd: int32(f.Fd())})
+	defer unix.Close(fd)
+	id, errno := s.server.RegisterBackingFd(&fuse.BackingMap{Fd: int32(fd)})
 	switch errno {
 	case 0:
 		s.server.UnregisterBackingFd(id)

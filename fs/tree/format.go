@@ -15,15 +15,19 @@ import (
 	"ckptfs/cas"
 )
 
-// Version is the version of the store's layout that this program writes.
-const Version = 1
+// Version is the version of the store's layout that this program writes, and the only one that it reads: no release
+// wrote version 1, which kept the bytes of files in a folder of their own.
+const Version = 2
 
 // ErrNotStore: the folder is no ckptfs store.
 var ErrNotStore = errors.New("not a ckptfs store")
 
+// ErrOlder: a program before the first release wrote the store.
+var ErrOlder = fmt.Errorf("this program reads format %d only: copy the files out with the program that wrote them", Version)
+
 // Format is the content of the file `format`: lines of a key, a space and a value.
 //
-//	ckptfs 1
+//	ckptfs 2
 //	id 6f0c…  (32 hex characters)
 //	created 2026-11-21T12:00:00Z
 type Format struct {
@@ -48,6 +52,9 @@ func parseFormat(b []byte) (*Format, error) {
 			if err == nil && f.Version > Version {
 				return nil, fmt.Errorf("store format %d, this program reads up to %d: %w", f.Version, Version, cas.ErrNewer)
 			}
+			if err == nil && f.Version > 0 && f.Version < Version {
+				return nil, fmt.Errorf("store format %d: %w", f.Version, ErrOlder)
+			}
 		case "id":
 			if len(value) != 2*len(f.ID) {
 				err = errors.New("not 32 characters")
@@ -67,7 +74,8 @@ func parseFormat(b []byte) (*Format, error) {
 	return f, nil
 }
 
-// ReadFormat reads and checks STORE/format. ErrNotStore when there is none; cas.ErrNewer when a newer program wrote it.
+// ReadFormat reads and checks STORE/format. ErrNotStore when there is none; cas.ErrNewer when a newer program wrote it,
+// ErrOlder when an older one did.
 func ReadFormat(dir string) (*Format, error) {
 	path := filepath.Join(dir, FormatFile)
 	b, err := os.ReadFile(path)
@@ -93,17 +101,12 @@ func Create(dir string, now time.Time) error {
 	if err := refuseForeign(dir); err != nil {
 		return err
 	}
-	for _, sub := range []string{TreeDir, ContentDir, SegmentsDir, LostFound} {
+	for _, sub := range []string{TreeDir, SegmentsDir, LostFound} {
 		mode := fs.FileMode(0o700)
 		if sub == TreeDir {
 			mode = 0o755 // the mount's root: its mode is the user's to see and change
 		}
 		if err := os.Mkdir(filepath.Join(dir, sub), mode); err != nil && !errors.Is(err, fs.ErrExist) {
-			return err
-		}
-	}
-	for i := range 256 {
-		if err := os.Mkdir(filepath.Join(dir, ContentDir, fmt.Sprintf("%02x", i)), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
 	}
@@ -122,7 +125,7 @@ func refuseForeign(dir string) error {
 	}
 	for _, e := range entries {
 		switch e.Name() {
-		case TreeDir, ContentDir, SegmentsDir, LostFound:
+		case TreeDir, SegmentsDir, LostFound:
 			if e.IsDir() && holdsNoFiles(filepath.Join(dir, e.Name())) {
 				continue
 			}

@@ -26,7 +26,7 @@ func TestCreate(t *testing.T) {
 		t.Fatalf("%+v, %v", f, err)
 	}
 	for p, mode := range map[string]os.FileMode{
-		"": 0o700, "tree": 0o755, "content": 0o700, "content/00": 0o700, "content/ff": 0o700, "segments": 0o700, "lost+found": 0o700,
+		"": 0o700, "tree": 0o755, "segments": 0o700, "lost+found": 0o700,
 	} {
 		if st, err := os.Stat(filepath.Join(dir, p)); err != nil || !st.IsDir() || st.Mode().Perm() != mode {
 			t.Errorf("%s: %v, %v", p, st, err)
@@ -51,36 +51,37 @@ func TestCreate(t *testing.T) {
 }
 
 func TestFormatText(t *testing.T) {
-	f := Format{Version: 1, ID: id(0xa0), Created: born}
-	want := "ckptfs 1\nid a0a1a2a3a4a5a6a7a8a9aaabacadaeaf\ncreated 2026-11-21T11:00:00Z\n"
+	f := Format{Version: 2, ID: id(0xa0), Created: born}
+	want := "ckptfs 2\nid a0a1a2a3a4a5a6a7a8a9aaabacadaeaf\ncreated 2026-11-21T11:00:00Z\n"
 	if got := string(f.encode()); got != want {
 		t.Errorf("%q", got)
 	}
 	g, err := parseFormat([]byte(want + "later something\n"))
-	if err != nil || g.Version != 1 || g.ID != f.ID || !g.Created.Equal(born) {
+	if err != nil || g.Version != 2 || g.ID != f.ID || !g.Created.Equal(born) {
 		t.Errorf("%+v, %v", g, err)
 	}
 }
 
 func TestFormatRefused(t *testing.T) {
-	good := "ckptfs 1\nid a0a1a2a3a4a5a6a7a8a9aaabacadaeaf\ncreated 2026-11-21T11:00:00Z\n"
+	good := "ckptfs 2\nid a0a1a2a3a4a5a6a7a8a9aaabacadaeaf\ncreated 2026-11-21T11:00:00Z\n"
 	for _, c := range []struct {
 		what, text string
 		want       error
 	}{
-		{"newer", strings.Replace(good, "ckptfs 1", "ckptfs 2", 1), cas.ErrNewer},
+		{"newer", strings.Replace(good, "ckptfs 2", "ckptfs 3", 1), cas.ErrNewer},
+		{"older", strings.Replace(good, "ckptfs 2", "ckptfs 1", 1), ErrOlder},
 		{"much newer, of another form", "ckptfs 99\n{\"id\": 7}\n", cas.ErrNewer},
 		{"empty", "", cas.ErrCorrupt},
 		{"binary", "\x00\xff\x00\n\n\n", cas.ErrCorrupt},
 		{"no version", good[9:], cas.ErrCorrupt},
-		{"no id", "ckptfs 1\n", cas.ErrCorrupt},
-		{"version 0", strings.Replace(good, "ckptfs 1", "ckptfs 0", 1), cas.ErrCorrupt},
-		{"version -1", strings.Replace(good, "ckptfs 1", "ckptfs -1", 1), cas.ErrCorrupt},
-		{"no number", strings.Replace(good, "ckptfs 1", "ckptfs one", 1), cas.ErrCorrupt},
+		{"no id", "ckptfs 2\n", cas.ErrCorrupt},
+		{"version 0", strings.Replace(good, "ckptfs 2", "ckptfs 0", 1), cas.ErrCorrupt},
+		{"version -1", strings.Replace(good, "ckptfs 2", "ckptfs -1", 1), cas.ErrCorrupt},
+		{"no number", strings.Replace(good, "ckptfs 2", "ckptfs one", 1), cas.ErrCorrupt},
 		{"a short id", strings.Replace(good, "aeaf", "", 1), cas.ErrCorrupt},
 		{"a long id", strings.Replace(good, "aeaf", "aeaf00", 1), cas.ErrCorrupt},
 		{"an id that is no hex", strings.Replace(good, "a0a1", "g0a1", 1), cas.ErrCorrupt},
-		{"an id of zeros", "ckptfs 1\nid " + strings.Repeat("0", 32) + "\n", cas.ErrCorrupt},
+		{"an id of zeros", "ckptfs 2\nid " + strings.Repeat("0", 32) + "\n", cas.ErrCorrupt},
 		{"a date that is none", strings.Replace(good, "2026-11-21", "yesterday", 1), cas.ErrCorrupt},
 		{"cut short", good[:len(good)/2], cas.ErrCorrupt},
 	} {
@@ -102,7 +103,7 @@ func TestFormatRefused(t *testing.T) {
 
 // Somebody's folder is no place for a store.
 func TestCreateRefuses(t *testing.T) {
-	for _, name := range []string{"thesis.tex", ".hidden", "format.txt", "index.db", "tree/photo.jpg", "content/00/photo.jpg", "segments/00000001.seg", "lost+found/x"} {
+	for _, name := range []string{"thesis.tex", ".hidden", "format.txt", "index.db", "tree/photo.jpg", "content/00/photo.jpg", "tree/00/photo.jpg", "segments/00000001.seg", "lost+found/x"} {
 		dir := t.TempDir()
 		p := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(p), 0o700); err != nil {
@@ -130,8 +131,8 @@ func TestCreateRefuses(t *testing.T) {
 // What an interrupted Create leaves, after any number of its steps, becomes a store.
 func TestCreateInterrupted(t *testing.T) {
 	for _, left := range [][]string{
-		{}, {"tree/"}, {"tree/", "content/"}, {"tree/", "content/00/", "content/01/", "segments/", "lost+found/"},
-		{"tree/", "content/00/", "format.new"}, {"lock", "log"},
+		{}, {"tree/"}, {"tree/", "segments/"}, {"tree/", "segments/", "lost+found/"},
+		{"tree/", "segments/", "format.new"}, {"lock", "log"},
 	} {
 		dir := t.TempDir()
 		for _, name := range left {
@@ -140,7 +141,7 @@ func TestCreateInterrupted(t *testing.T) {
 			if strings.HasSuffix(name, "/") {
 				err = os.MkdirAll(p, 0o700)
 			} else {
-				err = os.WriteFile(p, []byte("ckptfs 1\nid a0"), 0o600)
+				err = os.WriteFile(p, []byte("ckptfs 2\nid a0"), 0o600)
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -156,7 +157,7 @@ func TestCreateInterrupted(t *testing.T) {
 		if _, err := os.Stat(filepath.Join(dir, "format.new")); err == nil {
 			t.Errorf("%v: format.new is left", left)
 		}
-		if _, err := os.Stat(filepath.Join(dir, "content", "ff")); err != nil {
+		if _, err := os.Stat(filepath.Join(dir, "lost+found")); err != nil {
 			t.Error(err)
 		}
 	}

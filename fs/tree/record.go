@@ -2,10 +2,10 @@ package tree
 
 import (
 	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"math"
 
 	"golang.org/x/sys/unix"
 
@@ -15,28 +15,27 @@ import (
 // RecordSize is the length in bytes of an encoded Record.
 const RecordSize = 64
 
-const recordVersion = 1
+const recordVersion = 2
 
 const (
 	flagPacked     = 1
 	flagViewHidden = 2
+	flagHollow     = 4
+	flagEmptying   = 8
+	flagLiteral    = 16
+	flagsKnown     = 31
 )
 
-// ID names a content file. It is random, never reused, and no part of the file's identity.
-type ID [16]byte
-
-// String is the id in hex, 32 characters, as content files are named.
-func (id ID) String() string { return hex.EncodeToString(id[:]) }
-
-// IsZero reports whether id names nothing.
-func (id ID) IsZero() bool { return id == ID{} }
-
-// Record is what a stub's attribute holds.
+// Record is what the store knows of a file. The zero Record is that of a plain file, which has none.
 type Record struct {
-	ID         ID
 	Manifest   cas.Hash // zero unless packed
-	ViewSize   int64    // bytes of the safetensors view, 0 without one
+	Mtime      int64    // of a packed file, nanoseconds since 1970
+	Ctime      int64    // likewise; 0: the inode's own
+	ViewSize   int64    // bytes of the safetensors view of a packed file, 0 without one
 	ViewHidden bool     // the view's name was unlinked
+	Hollow     bool     // a packed file's bytes are not in place
+	Emptying   bool     // the file is empty, whatever its bytes
+	Literal    bool     // a plain file that looks like a hollow one
 }
 
 // Packed reports whether the file's bytes are in the segments.
@@ -47,17 +46,44 @@ var ErrNoRecord = errors.New("no ckptfs record")
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
+// Nanoseconds is a time as records keep it; false when it is out of their range, the years 1678 to 2261.
+func Nanoseconds(t unix.Timespec) (int64, bool) {
+	const most = math.MaxInt64/1_000_000_000 - 1
+	if t.Sec > most || t.Sec < -most {
+		return 0, false
+	}
+	return t.Sec*1_000_000_000 + t.Nsec, true
+}
+
+func (r *Record) flags() byte {
+	var b byte
+	for _, f := range []struct {
+		set bool
+		bit byte
+	}{
+		{r.Packed(), flagPacked}, {r.ViewHidden, flagViewHidden}, {r.Hollow, flagHollow}, {r.Emptying, flagEmptying}, {r.Literal, flagLiteral},
+	} {
+		if f.set {
+			b |= f.bit
+		}
+	}
+	return b
+}
+
+// valid reports whether the fields fit together.
+func (r *Record) valid() bool {
+	if r.Packed() {
+		return r.ViewSize >= 0 && !r.Emptying && !r.Literal
+	}
+	return r.Mtime == 0 && r.Ctime == 0 && r.ViewSize == 0 && !r.Hollow && *r != Record{}
+}
+
 // Encode writes the record in the form that the package comment draws.
 func (r *Record) Encode() [RecordSize]byte {
 	var b [RecordSize]byte
-	b[0] = recordVersion
-	if r.Packed() {
-		b[1] |= flagPacked
-	}
-	if r.ViewHidden {
-		b[1] |= flagViewHidden
-	}
-	copy(b[8:24], r.ID[:])
+	b[0], b[1] = recordVersion, r.flags()
+	binary.LittleEndian.PutUint64(b[8:], uint64(r.Mtime))
+	binary.LittleEndian.PutUint64(b[16:], uint64(r.Ctime))
 	copy(b[24:56], r.Manifest[:])
 	binary.LittleEndian.PutUint64(b[56:], uint64(r.ViewSize))
 	binary.LittleEndian.PutUint32(b[4:], recordSum(b[:]))
@@ -68,23 +94,30 @@ func (r *Record) Encode() [RecordSize]byte {
 func DecodeRecord(b []byte) (Record, error) {
 	var r Record
 	if len(b) == 0 {
-		return r, fmt.Errorf("stub record: empty: %w", cas.ErrCorrupt)
+		return r, fmt.Errorf("record: empty: %w", cas.ErrCorrupt)
 	}
 	if b[0] > recordVersion {
-		return r, fmt.Errorf("stub record: version %d: %w", b[0], cas.ErrNewer)
+		return r, fmt.Errorf("record: version %d: %w", b[0], cas.ErrNewer)
 	}
 	if len(b) != RecordSize || b[0] != recordVersion {
-		return r, fmt.Errorf("stub record: version %d, %d bytes: %w", b[0], len(b), cas.ErrCorrupt)
+		return r, fmt.Errorf("record: version %d, %d bytes: %w", b[0], len(b), cas.ErrCorrupt)
 	}
 	if binary.LittleEndian.Uint32(b[4:]) != recordSum(b) {
-		return r, fmt.Errorf("stub record: checksum: %w", cas.ErrCorrupt)
+		return r, fmt.Errorf("record: checksum: %w", cas.ErrCorrupt)
 	}
-	copy(r.ID[:], b[8:24])
+	if b[1]&^flagsKnown != 0 {
+		return r, fmt.Errorf("record: flags %#x: %w", b[1], cas.ErrNewer)
+	}
+	r.Mtime = int64(binary.LittleEndian.Uint64(b[8:]))
+	r.Ctime = int64(binary.LittleEndian.Uint64(b[16:]))
 	copy(r.Manifest[:], b[24:56])
 	r.ViewSize = int64(binary.LittleEndian.Uint64(b[56:]))
 	r.ViewHidden = b[1]&flagViewHidden != 0
-	if r.Packed() != (b[1]&flagPacked != 0) || r.ViewSize < 0 || r.ID.IsZero() || b[1]&^3 != 0 || b[2]|b[3] != 0 {
-		return Record{}, fmt.Errorf("stub record: contradicts itself: %w", cas.ErrCorrupt)
+	r.Hollow = b[1]&flagHollow != 0
+	r.Emptying = b[1]&flagEmptying != 0
+	r.Literal = b[1]&flagLiteral != 0
+	if r.flags() != b[1] || !r.valid() || b[2]|b[3] != 0 {
+		return Record{}, fmt.Errorf("record: contradicts itself: %w", cas.ErrCorrupt)
 	}
 	return r, nil
 }
@@ -99,83 +132,40 @@ func ReadRecord(path string) (Record, error) {
 	var b [RecordSize + 1]byte
 	n, err := unix.Getxattr(path, XattrName, b[:])
 	if err == unix.EACCES {
-		err = withOwnerBits(path, func() (err error) {
+		err = WithOwnerBits(path, func() (err error) {
 			n, err = unix.Getxattr(path, XattrName, b[:])
 			return err
 		})
 	}
-	return decodeXattr(b[:], n, err)
-}
-
-// ReadRecordFd is ReadRecord on an open file.
-func ReadRecordFd(fd int) (Record, error) {
-	var b [RecordSize + 1]byte
-	n, err := unix.Fgetxattr(fd, XattrName, b[:])
-	return decodeXattr(b[:], n, err)
-}
-
-func decodeXattr(b []byte, n int, err error) (Record, error) {
 	switch err {
 	case nil:
 		return DecodeRecord(b[:n])
 	case unix.ENODATA:
 		return Record{}, ErrNoRecord
 	case unix.ERANGE:
-		return Record{}, fmt.Errorf("stub record: over %d bytes: %w", RecordSize, cas.ErrNewer)
+		return Record{}, fmt.Errorf("record: over %d bytes: %w", RecordSize, cas.ErrNewer)
 	}
-	return Record{}, fmt.Errorf("stub record: %w", err)
+	return Record{}, fmt.Errorf("record: %w", err)
 }
 
-// WriteRecord sets the record of the regular file at path.
+// WriteRecord sets the record of the regular file at path; that of a plain file is taken away.
 func WriteRecord(path string, r *Record) error {
-	b := r.Encode()
-	set := func() error { return unix.Setxattr(path, XattrName, b[:], 0) }
+	set := func() error {
+		if *r == (Record{}) {
+			if err := unix.Removexattr(path, XattrName); err != unix.ENODATA {
+				return err
+			}
+			return nil
+		}
+		b := r.Encode()
+		return unix.Setxattr(path, XattrName, b[:], 0)
+	}
 	err := set()
 	if err == unix.EACCES {
-		err = withOwnerBits(path, set)
+		err = WithOwnerBits(path, set)
 	}
-	return wrapRecord(err)
-}
-
-// withOwnerBits runs f while the owner of path may read and write it: a daemon without privileges may not touch the
-// attributes of a file whose mode denies its owner.
-func withOwnerBits(path string, f func() error) error {
-	var st unix.Stat_t
-	if err := unix.Stat(path, &st); err != nil {
-		return err
+	if err != nil {
+		return fmt.Errorf("write record: %w", err)
 	}
-	mode := st.Mode & 0o7777
-	if mode&0o600 == 0o600 {
-		return unix.EACCES
-	}
-	if err := unix.Chmod(path, mode|0o600); err != nil {
-		return err
-	}
-	err := f()
-	if cerr := unix.Chmod(path, mode); err == nil {
-		err = cerr
-	}
-	return err
-}
-
-// WriteRecordFd is WriteRecord on a file just made and still open.
-func WriteRecordFd(fd int, r *Record) error {
-	b := r.Encode()
-	return wrapRecord(unix.Fsetxattr(fd, XattrName, b[:], 0))
-}
-
-func wrapRecord(err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("write stub record: %w", err)
-}
-
-func parseID(s string) (ID, error) {
-	var id ID
-	if len(s) != 2*len(id) {
-		return id, fmt.Errorf("%q is no id", s)
-	}
-	_, err := hex.Decode(id[:], []byte(s))
-	return id, err
+	return nil
 }

@@ -18,7 +18,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-func id(b byte) (id ID) {
+func id(b byte) (id [16]byte) {
 	for i := range id {
 		id[i] = b + byte(i)
 	}
@@ -29,9 +29,12 @@ var records = []struct {
 	what string
 	rec  Record
 }{
-	{"resident", Record{ID: id(0x10)}},
-	{"packed, with a view", Record{ID: id(0x20), Manifest: cas.Sum([]byte("manifest")), ViewSize: 0x0102030405}},
-	{"packed, view hidden", Record{ID: id(0x30), Manifest: cas.Sum([]byte("manifest")), ViewSize: 1, ViewHidden: true}},
+	{"plain, view hidden", Record{ViewHidden: true}},
+	{"packed, with a view", Record{Manifest: cas.Sum([]byte("manifest")), Mtime: 0x1122334455667788, Ctime: -2, ViewSize: 0x0102030405}},
+	{"packed, view hidden", Record{Manifest: cas.Sum([]byte("manifest")), ViewSize: 1, ViewHidden: true}},
+	{"hollow", Record{Manifest: cas.Sum([]byte("manifest")), Mtime: 1, Ctime: 2, Hollow: true}},
+	{"emptying", Record{Emptying: true}},
+	{"literal", Record{Literal: true}},
 }
 
 // recordFields are the parts that the package comment draws.
@@ -39,7 +42,8 @@ var recordFields = []struct {
 	off, size int
 	name      string
 }{
-	{0, 1, "version"}, {1, 1, "flags"}, {2, 2, "zero"}, {4, 4, "CRC-32C"}, {8, 16, "id"}, {24, 32, "manifest"}, {56, 8, "view size"},
+	{0, 1, "version"}, {1, 1, "flags"}, {2, 2, "zero"}, {4, 4, "CRC-32C"}, {8, 8, "modification time"}, {16, 8, "change time"},
+	{24, 32, "manifest"}, {56, 8, "view size"},
 }
 
 func TestRecordGolden(t *testing.T) {
@@ -125,13 +129,19 @@ func TestRecordRefused(t *testing.T) {
 		{"longer", append(good[:], 0), cas.ErrCorrupt},
 		{"zeros", make([]byte, RecordSize), cas.ErrCorrupt},
 		{"version 0", change(func(b *[RecordSize]byte) { b[0] = 0 }), cas.ErrCorrupt},
-		{"version 2", change(func(b *[RecordSize]byte) { b[0] = 2 }), cas.ErrNewer},
-		{"version 2, longer", append([]byte{2}, make([]byte, 200)...), cas.ErrNewer},
+		{"version 1", change(func(b *[RecordSize]byte) { b[0] = 1 }), cas.ErrCorrupt},
+		{"version 3", change(func(b *[RecordSize]byte) { b[0] = 3 }), cas.ErrNewer},
+		{"version 3, longer", append([]byte{3}, make([]byte, 200)...), cas.ErrNewer},
 		{"packed and no manifest", change(func(b *[RecordSize]byte) { clear(b[24:56]) }), cas.ErrCorrupt},
 		{"a manifest and not packed", change(func(b *[RecordSize]byte) { b[1] = 0 }), cas.ErrCorrupt},
-		{"an unknown flag", change(func(b *[RecordSize]byte) { b[1] |= 4 }), cas.ErrCorrupt},
+		{"an unknown flag", change(func(b *[RecordSize]byte) { b[1] |= 128 }), cas.ErrNewer},
+		{"a flag of a later program", change(func(b *[RecordSize]byte) { b[1] |= 32 }), cas.ErrNewer},
+		{"emptying and packed", change(func(b *[RecordSize]byte) { b[1] |= 8 }), cas.ErrCorrupt},
+		{"literal and packed", change(func(b *[RecordSize]byte) { b[1] |= 16 }), cas.ErrCorrupt},
+		{"hollow and not packed", change(func(b *[RecordSize]byte) { clear(b[8:]); b[1] = 4 }), cas.ErrCorrupt},
+		{"times and not packed", change(func(b *[RecordSize]byte) { clear(b[24:]); b[1] = 2 }), cas.ErrCorrupt},
+		{"plain, which has none", change(func(b *[RecordSize]byte) { clear(b[1:]) }), cas.ErrCorrupt},
 		{"bytes that are zero", change(func(b *[RecordSize]byte) { b[3] = 1 }), cas.ErrCorrupt},
-		{"no id", change(func(b *[RecordSize]byte) { clear(b[8:24]) }), cas.ErrCorrupt},
 		{"a negative view", change(func(b *[RecordSize]byte) { b[63] = 0x80 }), cas.ErrCorrupt},
 	} {
 		if got, err := DecodeRecord(c.b); !errors.Is(err, c.want) || got != (Record{}) {
@@ -148,7 +158,7 @@ func FuzzDecodeRecord(f *testing.F) {
 		b[1] ^= 3
 		f.Add(sealed(b))
 	}
-	f.Add([]byte{2})
+	f.Add([]byte{3})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if len(b) == RecordSize { // a checksum is not found by guessing
 			b = sealed([RecordSize]byte(b))
@@ -195,16 +205,13 @@ func TestReadWriteRecord(t *testing.T) {
 			t.Errorf("%s: %+v, %v", r.what, got, err)
 		}
 	}
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	if err := WriteRecordFd(int(f.Fd()), &records[0].rec); err != nil {
-		t.Fatal(err)
-	}
-	if got, err := ReadRecordFd(int(f.Fd())); err != nil || got != records[0].rec {
-		t.Errorf("%+v, %v", got, err)
+	for range 2 { // the second time there is none to take away
+		if err := WriteRecord(path, &Record{}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ReadRecord(path); !errors.Is(err, ErrNoRecord) {
+			t.Errorf("that of a plain file: %v", err)
+		}
 	}
 	if err := unix.Setxattr(path, XattrName, make([]byte, 1000), 0); err != nil {
 		t.Fatal(err)

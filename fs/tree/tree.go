@@ -1,57 +1,90 @@
-// Package tree is the store's folder: the names and the raw bytes, both left to the host's filesystem.
+// Package tree is the store's folder: the names and the bytes of files, both left to the host's filesystem.
 //
 //	STORE/
 //	  format              what this is, written last when a store is made (see Format)
 //	  lock                flock, and who holds it (see Lock)
 //	  control.sock        while a daemon runs
-//	  tree/…              the mount's names: directories, symlinks, special files as they are, regular files as stubs
-//	  content/xx/ID       raw bytes of resident files; xx is the first byte of the ID
-//	  content/xx/ID.part  a raw copy that is being made; removed at the next start
+//	  tree/…              the mount's names: directories, symlinks, special and regular files, each as it is
 //	  segments/*.seg      everything packed (package ckptfs/cas/segment)
 //	  index.db            derived, may be deleted (package ckptfs/index)
-//	  lost+found/         what recovery could not place
+//	  lost+found/         what repairs could not place
 //
-// # Stubs
+// # Files
 //
-// A regular file in tree/ is a stub: it has the right name, mode, owner, times, links, inode number and (while nobody
-// writes the file) size, and no blocks. What else is to be known lies in one extended attribute, user.ckptfs, so that
-// it changes in one step:
+// A regular file in tree/ is the file that the mount shows: its name, mode, owner, links, inode number and size are the
+// host's. As long as it was never packed it is a plain file, with its bytes and times, and nothing tells it from any
+// other. What the store knows of a file lies in one extended attribute, user.ckptfs, the record, so that it changes in
+// one step. Numbers are little-endian:
 //
 //	offset size
-//	     0    1  version, 1
-//	     1    1  flags: 1 packed, 2 view hidden
+//	     0    1  version, 2
+//	     1    1  flags, below
 //	     2    2  zero
-//	     4    4  CRC-32C of the other 60 bytes, little-endian
-//	     8   16  id: names content/xx/ID
+//	     4    4  CRC-32C of the other 60 bytes
+//	     8    8  modification time, signed nanoseconds since 1970, if packed, else zero
+//	    16    8  change time likewise; 0: the inode's own
 //	    24   32  manifest's hash if packed, else zero
-//	    56    8  size in bytes of the safetensors view of a packed file, little-endian; 0: it has none
+//	    56    8  size in bytes of the safetensors view of a packed file; 0: it has none
+//
+//	flag   1  packed: the segments hold the file, by the manifest
+//	       2  view hidden: the name of the file's view was unlinked
+//	       4  hollow: the bytes in place were given up; only with packed
+//	       8  emptying: the file is empty, and about to become a plain file; not with packed
+//	      16  literal: a plain file whose first bytes look like those of a hollow one
+//	      32  reserved: holes that have to be kept
+//	      64  reserved: a plain file with checksums
 //
 // 64 bytes fit into the free part of a 256-byte ext4 inode beside the attribute's name, so that reading a record costs
 // no block.
 //
 // # Which copy is true
 //
-//	flags.packed  content/ID
-//	     no        exists     content/ID is the file
-//	     no        missing    the file is empty if the stub's size is 0, else damaged
-//	     yes       missing    the manifest is the file
-//	     yes       exists     the manifest is the file, content/ID is a cache of it
+//	record              the file is
+//	none                the bytes in place
+//	literal, hidden     the bytes in place
+//	packed              the manifest; the bytes in place are a cache of it, and read as long as they can be believed
+//	packed, hollow      the manifest; the bytes in place are a header and holes, or anything while they are filled in
+//	emptying            empty, whatever the bytes in place
 //
-// A cache is complete once it has its name (it is renamed into place) but not durable. So after an unclean end it is
-// believed only within the same boot of the host; after another boot every content/ID of a packed stub is dropped, and the
-// manifest speaks. A clean end syncs the whole filesystem before it says so. The order that makes this safe:
+// The times of a packed file are the record's, since the host moves the inode's when bytes are filled in or given up,
+// and at each change of the record. Its size is the inode's, which no transition changes.
 //
-//   - a packed file is opened for writing: content/ID is made complete and synced, its directory is synced, then the
-//     record loses its manifest, then the writer gets the file;
-//   - a file is packed: segment synced, index committed, then the record gets the manifest;
-//   - a cache is dropped: the stub is synced, then content/ID is unlinked. It is never truncated: somebody may map it.
+// A cache is complete, but not durable. So after an unclean end it is believed only within the same boot of the host;
+// after another boot every packed file is made hollow, with the manifest's size, and the manifest speaks. A clean end
+// syncs the whole filesystem before it says so.
 //
-// A stub without the attribute and of size 0 is a file whose creation was cut short: an empty file.
+// The order of writes makes each transition safe under kill -9, at any moment, and under power cuts, since the host's
+// journal keeps the order of what is done to one inode. Nothing but a program's write changes bytes while no record is
+// there:
+//
+//   - packed: segments synced, index committed, then the record;
+//   - given up: nobody else has the file open or mapped, which an exclusive lease makes sure of; the flag hollow, then
+//     the blocks go, then the header is written, then the inode's modification time is set to the record's;
+//   - filled in: the bytes, then the inode's modification time, then the flag hollow goes;
+//   - opened for writing: filled in, the bytes are synced, the inode's modification time, then the record goes, then the writer
+//     gets the file;
+//   - truncated to nothing: a record that says emptying replaces the other, the file is truncated, then the record goes.
+//
+// # Hollow files
+//
+// A hollow file begins with a header, so that a store that was copied without its attributes is recognised, and its
+// files are not taken for the zeros that they would hold. A file shorter than a header is not packed.
+//
+//	offset size
+//	     0   64  text: `ckptfs: packed, read it through the mount of its store` and spaces, the last byte a line feed
+//	    64   16  the store's id
+//	    80   64  the record
+//	   144    8  the file's size
+//	   152    4  zero
+//	   156    4  CRC-32C of the 156 bytes before
+//
+// A plain file without a record that begins with a header of this store is damaged: its record was lost, and can be
+// made again from the header. One that a program wrote so gets the record literal when it is closed.
 package tree
 
 import "golang.org/x/sys/unix"
 
-// XattrName is the attribute that makes a regular file a stub.
+// XattrName is the attribute that holds a file's record.
 const XattrName = "user.ckptfs"
 
 // Names in the store's folder.
@@ -60,7 +93,6 @@ const (
 	LockFile    = "lock"
 	SocketFile  = "control.sock"
 	TreeDir     = "tree"
-	ContentDir  = "content"
 	SegmentsDir = "segments"
 	IndexFile   = "index.db"
 	LostFound   = "lost+found"

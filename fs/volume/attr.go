@@ -68,52 +68,22 @@ func (v *Volume) statLocked(n *Node) (Attr, error) {
 	return a, v.fileAttr(n, &a)
 }
 
-// fileAttr replaces in a, which is the stub's, what the file's bytes decide. f.mu is held.
+// fileAttr replaces in a, which is the inode's, what the record decides. f.mu is held.
 func (v *Volume) fileAttr(n *Node, a *Attr) error {
 	f := n.file
 	if err := v.load(n); err != nil {
 		return err
 	}
-	a.Blocks = (a.Size + 511) / 512 // tools take fewer blocks for holes
-	if f.rec.Packed() || !f.resident {
+	if !f.rec.Packed() {
+		a.Settled = f.writers == 0 && !f.dirty
 		return nil
 	}
-	var c unix.Stat_t
-	var err error
-	if f.raw != nil {
-		err = unix.Fstat(int(f.raw.Fd()), &c)
-	} else {
-		err = v.content.Stat(f.rec.ID, &c)
+	a.Blocks = (a.Size + 511) / 512 // tools take fewer blocks for holes
+	a.Mtime = unix.NsecToTimespec(f.rec.Mtime)
+	if f.rec.Ctime != 0 {
+		a.Ctime = unix.NsecToTimespec(f.rec.Ctime)
 	}
-	if err != nil {
-		return err
-	}
-	a.Size, a.Blocks, a.Mtime, a.Atime = c.Size, c.Blocks, c.Mtim, c.Atim
-	if later(c.Ctim, a.Ctime) {
-		a.Ctime = c.Ctim
-	}
-	a.Settled = f.writers == 0 && !f.dirty
 	return nil
-}
-
-func later(a, b unix.Timespec) bool { return a.Sec > b.Sec || a.Sec == b.Sec && a.Nsec > b.Nsec }
-
-// settleStub gives the stub the size and times of the raw file. f.mu is held. An error costs nothing but that the next
-// unclean start looks at the raw file again.
-func (v *Volume) settleStub(n *Node) {
-	f := n.file
-	var c unix.Stat_t
-	if v.content.Stat(f.rec.ID, &c) != nil {
-		return
-	}
-	v.ns.RLock()
-	defer v.ns.RUnlock()
-	p, err := v.locate(n)
-	if err != nil {
-		return
-	}
-	defer v.release(p)
-	tree.SettleStub(p.path(), c.Size, c.Atim, c.Mtim)
 }
 
 // SetAttr is a change of attributes; nil fields stay as they are.
@@ -146,7 +116,7 @@ func (v *Volume) Setattr(n *Node, s *SetAttr) (Attr, error) {
 			return Attr{}, err
 		}
 	}
-	if err := v.setStub(n, s); err != nil {
+	if err := v.setInode(n, s); err != nil {
 		return Attr{}, err
 	}
 	return v.statLocked(n)
@@ -158,28 +128,64 @@ func (v *Volume) resize(n *Node, size int64) error {
 		return unix.EINVAL
 	}
 	f := n.file
-	if f.damaged != nil && size != 0 {
-		return unix.EIO
+	if size != 0 {
+		if err := v.vet(n); err != nil {
+			return err
+		}
+		if f.damaged != nil {
+			return unix.EIO
+		}
 	}
 	if err := v.makeWritable(n, size == 0); err != nil {
-		return err
-	}
-	if err := v.openSource(f); err != nil {
 		return err
 	}
 	var err error
 	if size != 0 {
 		err = v.truncateRaw(n, size)
 	}
-	v.closeSources(n)
 	if f.writers == 0 {
 		v.writersGone(n)
 	}
 	return err
 }
 
-// setStub applies everything but the size. f.mu is held if n is a file.
-func (v *Volume) setStub(n *Node, s *SetAttr) error {
+// setInode applies everything but the size. f.mu is held if n is a file.
+func (v *Volume) setInode(n *Node, s *SetAttr) error {
+	if n.file == nil || !n.file.rec.Packed() {
+		return v.setHost(n, s)
+	}
+	f := n.file
+	mtime := f.rec.Mtime
+	if s.Mtime != nil {
+		if s.Mtime.Nsec == unix.UTIME_NOW { // the host's hand may not stay where it is put
+			c := *s
+			now := TimespecOf(v.now())
+			c.Mtime = &now
+			s = &c
+		}
+		var ok bool
+		if mtime, ok = tree.Nanoseconds(*s.Mtime); !ok { // no record holds it
+			if err := v.makeWritable(n, false); err != nil {
+				return err
+			}
+			err := v.setHost(n, s)
+			if f.writers == 0 {
+				v.writersGone(n)
+			}
+			return err
+		}
+	}
+	if err := v.setHost(n, s); err != nil {
+		return err
+	}
+	rec := f.rec
+	rec.Mtime = mtime
+	rec.Ctime = v.now().UnixNano()
+	return v.writeRecord(n, rec)
+}
+
+// setHost does what setInode says to the host's inode.
+func (v *Volume) setHost(n *Node, s *SetAttr) error {
 	v.ns.RLock()
 	defer v.ns.RUnlock()
 	p, err := v.locate(n)
@@ -240,16 +246,7 @@ func (v *Volume) setStub(n *Node, s *SetAttr) error {
 	if p.magic {
 		flag = 0
 	}
-	if err := unix.UtimesNanoAt(p.dirfd, p.name, ts[:], flag); err != nil {
-		return err
-	}
-	if f := n.file; f != nil && f.resident {
-		if f.raw != nil {
-			return unix.UtimesNanoAt(unix.AT_FDCWD, procFd(f.raw), ts[:], 0)
-		}
-		return unix.UtimesNanoAt(unix.AT_FDCWD, v.content.Path(f.rec.ID), ts[:], unix.AT_SYMLINK_NOFOLLOW)
-	}
-	return nil
+	return unix.UtimesNanoAt(p.dirfd, p.name, ts[:], flag)
 }
 
 // StatFS describes the disk that the store lies on.

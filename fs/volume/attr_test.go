@@ -27,11 +27,8 @@ func TestStatStays(t *testing.T) {
 			t.Errorf("%s: no blocks", when)
 		}
 		if a.Ino != first.Ino || a.Size != first.Size || a.Mode != first.Mode || a.Nlink != first.Nlink ||
-			a.UID != first.UID || a.GID != first.GID || a.Mtime != first.Mtime || a.Atime != first.Atime {
+			a.UID != first.UID || a.GID != first.GID || a.Mtime != first.Mtime || a.Atime != first.Atime || a.Ctime != first.Ctime {
 			t.Errorf("%s: %+v, was %+v", when, a, first)
-		}
-		if later(first.Ctime, a.Ctime) {
-			t.Errorf("%s: the ctime went back", when)
 		}
 	}
 	r.pack("f")
@@ -44,6 +41,7 @@ func TestStatStays(t *testing.T) {
 	r.hydrateAll()
 	check("hydrated")
 	r.release(r.open("f", unix.O_RDWR))
+	first.Ctime = r.stat("f").Ctime // the record went
 	check("opened for writing and not written")
 	r.packOut("f")
 	check("packed again")

@@ -2,7 +2,6 @@ package volume
 
 import (
 	"container/list"
-	"fmt"
 	"strconv"
 	"sync"
 
@@ -160,8 +159,13 @@ func (p place) path() string {
 	return procPath(p.dirfd, p.name)
 }
 
+// procPath is a path to name in the directory dirfd, or with no name to what dirfd is open on.
 func procPath(dirfd int, name string) string {
-	return fmt.Sprintf("/proc/self/fd/%d/%s", dirfd, name)
+	p := "/proc/self/fd/" + strconv.Itoa(dirfd)
+	if name == "" {
+		return p
+	}
+	return p + "/" + name
 }
 
 // stat describes the node at p.

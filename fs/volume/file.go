@@ -18,18 +18,20 @@ import (
 //
 // Invariants, under mu:
 //
-//	writers > 0        implies !rec.Packed() && resident
-//	!rec.Packed()      implies resident, or the file is empty, or damaged != nil
+//	writers > 0        implies !rec.Packed()
 //	pass > 0           implies cached == 0 and direct == 0, and backing is registered
-//	raw != nil         while resident and users() > 0, and for as long as a dead file lives
+//	raw != nil         implies !rec.Hollow and users() > 0
+//	rw                 implies raw != nil
+//	moved              if the inode's times were ever not those that programs see
 type file struct {
 	mu   sync.Mutex
 	cond sync.Cond // hydrating ended, writers changed
 
-	loaded   bool // rec, resident and damaged are known
-	rec      tree.Record
-	resident bool  // content/ID exists (for a dead file: raw is it)
-	damaged  error // why the file cannot be opened
+	loaded  bool // rec and damaged are known
+	rec     tree.Record
+	damaged error // why the file cannot be opened
+	vetted  bool  // known not to be a hollow file that lost its record
+	moved   bool  // a transition was made of it
 
 	writers int // handles that may write
 	pass    int // handles in passthrough
@@ -39,7 +41,7 @@ type file struct {
 
 	flushed int    // writing handles that saw a close(2); see Sync
 	gen     uint64 // counts everything that may change the bytes
-	dirty   bool   // changed since it was packed or found to stay resident
+	dirty   bool   // changed since it was packed or found to stay as it is
 	queued  bool   // in the packer's queue
 
 	cancelPack context.CancelFunc // while a group packs the file
@@ -47,7 +49,7 @@ type file struct {
 	hydrating bool
 	stale     bool  // the kernel may have cached pages of older bytes
 	opens     int   // since it was packed; a second one makes it hot
-	backing   int32 // the kernel's id of the raw file while pass > 0
+	backing   int32 // the kernel's id of raw while pass > 0
 
 	viewGen  uint64 // gen + 1 of the bytes that viewSize was measured on; see measureView
 	viewSize int64
@@ -55,10 +57,10 @@ type file struct {
 	hot *hotEntry // guarded by hotList.mu
 
 	// io guards what reads go to. It is taken shared around a read and exclusively, shortly, for a change.
-	io   sync.RWMutex
-	raw  *os.File // read-only
-	rawW *os.File // while the daemon itself has to write
-	asm  *assemble.File
+	io  sync.RWMutex
+	raw *os.File // the bytes in place
+	rw  bool     // raw is open for writing too
+	asm *assemble.File
 }
 
 func newFile() *file {
@@ -69,63 +71,49 @@ func newFile() *file {
 
 func (f *file) users() int { return f.pass + f.cached + f.direct + f.inside }
 
-// errDamaged is what a file gets whose bytes are gone; check tells more.
-func errDamaged(why string) error { return fmt.Errorf("%s: %w", why, unix.EIO) }
-
-// load reads the stub's record once. f.mu is held.
+// load reads the file's record once. f.mu is held.
 func (v *Volume) load(n *Node) error {
 	f := n.file
 	if f.loaded {
 		return nil
 	}
-	v.ns.RLock()
-	p, err := v.locate(n)
-	if err != nil {
-		v.ns.RUnlock()
-		return err
-	}
-	rec, err := tree.ReadRecord(p.path())
-	var st unix.Stat_t
-	serr := p.stat(&st)
-	v.release(p)
-	v.ns.RUnlock()
-	if serr != nil {
-		return serr
-	}
+	rec, err := v.readRecord(n)
 	switch {
-	case errors.Is(err, tree.ErrNoRecord) && st.Size == 0: // its creation was cut short
 	case errors.Is(err, tree.ErrNoRecord):
-		f.damaged = errDamaged("the stub lost its attribute " + tree.XattrName + " (was the store copied without xattrs?)")
 	case err != nil && errors.As(err, new(unix.Errno)):
 		return err
 	case err != nil:
 		f.damaged = fmt.Errorf("%w: %w", err, unix.EIO)
 	default:
-		f.rec = rec
-		var cst unix.Stat_t
-		switch err := v.content.Stat(rec.ID, &cst); err {
-		case nil:
-			f.resident = true
-			if v.doubt && rec.Packed() {
-				// Recovery could not look here. Copies made since are in the hot list, whose nodes are loaded.
-				if err := v.content.Remove(rec.ID); err != nil {
-					return err
-				}
-				f.resident = false
+		f.rec, f.vetted = rec, true
+		if rec.Emptying { // it was cut off
+			if err := v.finishEmptying(n); err != nil {
+				return err
 			}
-		case unix.ENOENT:
-			if !rec.Packed() && st.Size > 0 {
-				f.damaged = errDamaged("content/" + rec.ID.String() + " is missing and the file was not packed")
+		}
+		if v.doubt && rec.Packed() && !rec.Hollow {
+			// Recovery could not look here. Bytes put in place since are in the hot list, whose nodes are loaded.
+			if err := v.disbelieve(n); err != nil {
+				return err
 			}
-		default:
-			return err
 		}
 	}
 	f.loaded = true
 	return nil
 }
 
-// writeRecord stores rec in the stub and, if that went well, here. f.mu is held.
+func (v *Volume) readRecord(n *Node) (tree.Record, error) {
+	v.ns.RLock()
+	defer v.ns.RUnlock()
+	p, err := v.locate(n)
+	if err != nil {
+		return tree.Record{}, err
+	}
+	defer v.release(p)
+	return tree.ReadRecord(p.path())
+}
+
+// writeRecord stores rec in the inode and, if that went well, here. f.mu is held.
 func (v *Volume) writeRecord(n *Node, rec tree.Record) error {
 	v.ns.RLock()
 	defer v.ns.RUnlock()
@@ -141,20 +129,100 @@ func (v *Volume) writeRecord(n *Node, rec tree.Record) error {
 	return nil
 }
 
-// openRaw makes f.raw the resident file. f.mu is held.
-func (v *Volume) openRaw(f *file) error {
-	if f.raw != nil {
+// touch moves the change time that programs see of a packed file to now: something was done to its inode. f.mu is held.
+func (v *Volume) touch(n *Node) error {
+	f := n.file
+	if err := v.load(n); err != nil || !f.rec.Packed() {
+		return err
+	}
+	rec := f.rec
+	rec.Ctime = v.now().UnixNano()
+	return v.writeRecord(n, rec)
+}
+
+// openInode opens the file's inode. A daemon without privileges opens one too whose mode denies its owner.
+func (v *Volume) openInode(n *Node, flags int) (*os.File, error) {
+	v.ns.RLock()
+	defer v.ns.RUnlock()
+	p, err := v.locate(n)
+	if err != nil {
+		return nil, err
+	}
+	defer v.release(p)
+	fd, err := p.open(flags)
+	if err == unix.EACCES && !v.privileged {
+		err = tree.WithOwnerBits(p.path(), func() (err error) {
+			fd, err = p.open(flags)
+			return err
+		})
+	}
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), p.name), nil
+}
+
+// openQuietly opens the inode for reading on the daemon's own account: the file's access time is the user's.
+func (v *Volume) openQuietly(n *Node) (*os.File, error) {
+	f, err := v.openInode(n, unix.O_RDONLY|unix.O_NOATIME)
+	if err == unix.EPERM { // a file of another owner, and no privileges
+		return v.openInode(n, unix.O_RDONLY)
+	}
+	return f, err
+}
+
+// openRaw makes f.raw the bytes in place, for writing too if write is set. f.mu is held.
+func (v *Volume) openRaw(n *Node, write bool) error {
+	f := n.file
+	if f.raw != nil && (f.rw || !write) {
 		return nil
 	}
-	raw, err := v.content.Open(f.rec.ID, false)
+	flags := unix.O_RDONLY
+	if write {
+		flags = unix.O_RDWR
+	}
+	raw, err := v.openInode(n, flags)
 	if err != nil {
 		return err
 	}
-	f.io.Lock()
-	f.raw = raw
-	f.io.Unlock()
+	f.setRaw(raw, write)
 	return nil
 }
+
+// setRaw replaces f.raw, which may be nil before and after. f.mu is held.
+func (f *file) setRaw(raw *os.File, rw bool) {
+	f.io.Lock()
+	defer f.io.Unlock()
+	if f.raw != nil {
+		f.raw.Close()
+	}
+	f.raw, f.rw = raw, rw
+}
+
+// vet finds a hollow file that lost its record: the store was copied without attributes. f.mu is held.
+func (v *Volume) vet(n *Node) error {
+	f := n.file
+	if f.vetted || f.damaged != nil {
+		return nil
+	}
+	raw, err := v.openQuietly(n)
+	if err != nil {
+		return err
+	}
+	defer raw.Close()
+	head := make([]byte, tree.HeaderSize)
+	if k, err := raw.ReadAt(head, 0); err != nil && err != io.EOF {
+		return err
+	} else if tree.LooksHollow(head[:k], v.id) {
+		f.damaged = errUnrecorded
+		return nil
+	}
+	f.vetted = true
+	return nil
+}
+
+// errUnrecorded: the file is hollow and nothing says of what.
+var errUnrecorded = fmt.Errorf("the bytes are packed and the file lost its attribute %s (was the store copied without xattrs?): %w", tree.XattrName, unix.EIO)
 
 // openAsm makes f.asm the packed file. f.mu is held.
 func (v *Volume) openAsm(f *file) error {
@@ -172,51 +240,33 @@ func (v *Volume) openAsm(f *file) error {
 }
 
 // openSource makes the file readable through read. f.mu is held.
-func (v *Volume) openSource(f *file) error {
+func (v *Volume) openSource(n *Node) error {
+	f := n.file
 	if f.damaged != nil {
 		return f.damaged
 	}
-	if f.resident {
-		return v.openRaw(f)
-	}
-	if f.rec.Packed() {
+	if f.rec.Hollow {
 		return v.openAsm(f)
 	}
-	return nil // empty
+	return v.openRaw(n, false)
 }
 
 // closeSources ends what openSource began once nobody reads. f.mu is held.
 func (v *Volume) closeSources(n *Node) {
-	f := n.file
-	if f.users() > 0 {
-		return
-	}
-	f.io.Lock()
-	defer f.io.Unlock()
-	if f.asm != nil {
-		f.asm.Close()
-		f.asm = nil
-	}
-	if f.rawW != nil {
-		f.rawW.Close()
-		f.rawW = nil
-	}
-	if f.raw != nil && !v.isDead(n) {
-		f.raw.Close()
-		f.raw = nil
+	if n.file.users() == 0 {
+		n.file.closeAll()
 	}
 }
 
-// closeAll ends what a node that leaves the table had open; nobody else has the file any more.
+// closeAll closes what reads go to.
 func (f *file) closeAll() {
+	f.setRaw(nil, false)
+	f.closeAsm()
+}
+
+func (f *file) closeAsm() {
 	f.io.Lock()
 	defer f.io.Unlock()
-	for _, o := range []*os.File{f.raw, f.rawW} {
-		if o != nil {
-			o.Close()
-		}
-	}
-	f.raw, f.rawW = nil, nil
 	if f.asm != nil {
 		f.asm.Close()
 		f.asm = nil
@@ -229,7 +279,7 @@ func (v *Volume) isDead(n *Node) bool {
 	return n.dead
 }
 
-// read fills p from the file at off: from the raw copy if there is one, else from the manifest.
+// read fills p from the file at off: from the bytes in place if they are open, else from the manifest.
 func (f *file) read(p []byte, off int64) (int, error) {
 	f.io.RLock()
 	defer f.io.RUnlock()
@@ -258,85 +308,6 @@ func (f *file) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// reopen opens the raw file again for writing, whether it has a name or not.
-func reopen(raw *os.File) (*os.File, error) {
-	return os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", raw.Fd()), os.O_RDWR, 0)
-}
-
-// ensureID gives a file its id and its raw file if it has none. f.mu is held.
-func (v *Volume) ensureRaw(n *Node) error {
-	f := n.file
-	if f.resident {
-		return nil
-	}
-	rec := f.rec
-	rec.ID = tree.NewID()
-	rec.Manifest, rec.ViewSize = [32]byte{}, 0
-	dead := v.isDead(n)
-	create := v.content.Create
-	if dead {
-		create = v.content.CreateUnnamed
-	}
-	raw, err := create(rec.ID)
-	if err != nil {
-		return err
-	}
-	if err := v.writeRecord(n, rec); err != nil {
-		raw.Close()
-		v.content.Remove(rec.ID)
-		return err
-	}
-	f.resident = true
-	if !dead {
-		return raw.Close()
-	}
-	f.io.Lock()
-	f.raw = raw
-	f.io.Unlock()
-	return nil
-}
-
-// unpack makes the raw copy the file: afterwards the file is resident and its record names no manifest. With empty
-// set, the bytes are not wanted. f.mu is held; it is given up while a copy is made.
-func (v *Volume) unpack(n *Node, empty bool) error {
-	f := n.file
-	for f.hydrating {
-		f.cond.Wait()
-	}
-	if !f.rec.Packed() {
-		return v.ensureRaw(n)
-	}
-	if empty && !f.resident {
-		// The old id's bytes stay with the old record until the new one is written.
-		if err := v.ensureRaw(n); err != nil {
-			return err
-		}
-		f.changed()
-		v.swapSource(n)
-		return nil
-	}
-	if !f.resident {
-		if err := v.hydrateLocked(n); err != nil {
-			return err
-		}
-	}
-	if !empty && !v.isDead(n) {
-		// The record must not lose the manifest before the copy that replaces it is durable.
-		if err := v.syncContent(f); err != nil {
-			return err
-		}
-	}
-	rec := f.rec
-	rec.Manifest, rec.ViewSize = [32]byte{}, 0
-	if err := v.writeRecord(n, rec); err != nil {
-		return err
-	}
-	v.hot.remove(n)
-	f.changed()
-	v.swapSource(n)
-	return nil
-}
-
 // changed notes that the bytes may differ from now on from what was packed. f.mu is held.
 func (f *file) changed() {
 	f.gen++
@@ -352,60 +323,26 @@ func (f *file) stopPacking() {
 	}
 }
 
-// swapSource lets readers that are at it read the raw copy from now on. f.mu is held.
-func (v *Volume) swapSource(n *Node) error {
-	f := n.file
-	if f.asm == nil {
-		return nil
-	}
-	if f.resident {
-		if err := v.openRaw(f); err != nil {
-			return err
-		}
-	}
-	f.io.Lock()
-	f.asm.Close()
-	f.asm = nil
-	f.io.Unlock()
-	return nil
-}
-
-// syncContent makes the raw copy and its name durable. f.mu is held.
-func (v *Volume) syncContent(f *file) error {
-	raw, err := v.content.Open(f.rec.ID, false)
-	if err != nil {
-		return err
-	}
-	defer raw.Close()
-	if err := raw.Sync(); err != nil {
-		return err
-	}
-	return v.content.SyncName(f.rec.ID)
-}
-
-// openStub opens the stub itself, for fsync.
-func (v *Volume) openStub(n *Node) (int, error) {
+// statInode describes the inode itself.
+func (v *Volume) statInode(n *Node, st *unix.Stat_t) error {
 	v.ns.RLock()
 	defer v.ns.RUnlock()
 	p, err := v.locate(n)
 	if err != nil {
-		return -1, err
+		return err
 	}
 	defer v.release(p)
-	return p.open(unix.O_RDONLY)
+	return p.stat(st)
 }
 
-// syncStub makes the stub durable: its record, its attributes and, on the filesystems in use, its name.
-func (v *Volume) syncStub(n *Node) error {
-	fd, err := v.openStub(n)
-	if err == unix.EACCES {
-		return v.syncTree() // a stub that its owner may not read, and no privileges
-	}
+// syncInode makes the inode durable: bytes, record, attributes and, on the filesystems in use, its name.
+func (v *Volume) syncInode(n *Node) error {
+	f, err := v.openInode(n, unix.O_RDONLY)
 	if err != nil {
 		return err
 	}
-	defer unix.Close(fd)
-	return unix.Fsync(fd)
+	defer f.Close()
+	return f.Sync()
 }
 
 func (v *Volume) syncTree() error {

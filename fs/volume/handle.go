@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
+
+	"ckptfs/fs/tree"
 )
 
 // Mode is how the kernel serves a handle's reads and writes.
@@ -16,7 +18,7 @@ const (
 	Cached Mode = iota
 	// Direct: from this process, past the page cache.
 	Direct
-	// Passthrough: by the kernel from the raw file, without this process.
+	// Passthrough: by the kernel from the inode in the tree, without this process.
 	Passthrough
 )
 
@@ -37,7 +39,7 @@ type Handle struct {
 	KeepCache bool  // in Cached: what the kernel has of the file is still right
 
 	write   bool
-	append  bool
+	sync    uint32       // O_SYNC or O_DSYNC: what this process writes is durable before it answers
 	flushed bool         // guarded by file.mu
 	read    atomic.Int64 // bytes
 }
@@ -55,6 +57,11 @@ func (v *Volume) Open(n *Node, flags uint32) (*Handle, error) {
 	defer f.mu.Unlock()
 	if err := v.load(n); err != nil {
 		return nil, err
+	}
+	if flags&unix.O_TRUNC == 0 {
+		if err := v.vet(n); err != nil {
+			return nil, err
+		}
 	}
 	if f.damaged != nil && flags&unix.O_TRUNC == 0 {
 		v.report(slog.LevelError, "damaged file", "path", v.Path(n), "reason", f.damaged)
@@ -78,20 +85,23 @@ func (v *Volume) makeWritable(n *Node, truncate bool) error {
 	if err := v.unpack(n, truncate); err != nil {
 		return err
 	}
-	f.damaged = nil
-	f.changed()
-	if truncate { // what comes is another checkpoint
-		if err := v.showView(n, true); err != nil {
+	if truncate {
+		if err := v.truncateRaw(n, 0); err != nil {
 			return err
 		}
+		// What comes is another checkpoint, and the old one's damage is gone with it.
+		if f.damaged != nil || f.rec != (tree.Record{}) {
+			if err := v.writeRecord(n, tree.Record{}); err != nil {
+				return err
+			}
+		}
+		f.damaged, f.vetted = nil, true
 	}
-	if truncate {
-		return v.truncateRaw(n, 0)
-	}
+	f.changed()
 	return nil
 }
 
-// truncateRaw sets the raw file's length. f.mu is held.
+// truncateRaw sets the length of a plain file. f.mu is held.
 func (v *Volume) truncateRaw(n *Node, size int64) error {
 	w, done, err := v.writable(n)
 	if err != nil {
@@ -105,17 +115,12 @@ func (v *Volume) truncateRaw(n *Node, size int64) error {
 	return nil
 }
 
-// writable returns the raw file open for writing, until done is called. f.mu is held.
+// writable returns the inode open for writing, until done is called. f.mu is held.
 func (v *Volume) writable(n *Node) (w *os.File, done func(), err error) {
-	f := n.file
-	if f.rawW != nil {
-		return f.rawW, func() {}, nil
+	if f := n.file; f.rw {
+		return f.raw, func() {}, nil
 	}
-	if f.raw != nil {
-		w, err = reopen(f.raw)
-	} else {
-		w, err = v.content.Open(f.rec.ID, true)
-	}
+	w, err = v.openInode(n, unix.O_RDWR)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -126,8 +131,8 @@ func (v *Volume) writable(n *Node) (w *os.File, done func(), err error) {
 func (v *Volume) attach(n *Node, flags uint32) (*Handle, error) {
 	f := n.file
 	access := flags & unix.O_ACCMODE
-	h := &Handle{Node: n, write: access != unix.O_RDONLY, append: flags&unix.O_APPEND != 0}
-	if err := v.openSource(f); err != nil {
+	h := &Handle{Node: n, write: access != unix.O_RDONLY, sync: flags & (unix.O_SYNC | unix.O_DSYNC)}
+	if err := v.openSource(n); err != nil {
 		v.closeSources(n)
 		return nil, v.openFailed(n, err)
 	}
@@ -141,15 +146,11 @@ func (v *Volume) attach(n *Node, flags uint32) (*Handle, error) {
 			f.backing = id
 		}
 	}
-	if h.Mode != Passthrough && h.write && f.rawW == nil {
-		w, err := reopen(f.raw)
-		if err != nil {
+	if h.Mode != Passthrough && h.write {
+		if err := v.openRaw(n, true); err != nil {
 			v.closeSources(n)
 			return nil, err
 		}
-		f.io.Lock()
-		f.rawW = w
-		f.io.Unlock()
 	}
 	switch h.Mode {
 	case Passthrough:
@@ -218,24 +219,27 @@ func (v *Volume) Release(h *Handle) {
 	}
 	v.closed(n, h)
 	v.closeSources(n)
+	if f.users() == 0 {
+		v.hot.released(n)
+	}
 	f.mu.Unlock()
 	v.unref(n, 1)
 }
 
-// writersGone brings the stub up to date and has the file packed. f.mu is held.
+// writersGone has the file packed, or finds that it stays as it is. f.mu is held.
 func (v *Volume) writersGone(n *Node) {
 	f := n.file
-	if f.rawW != nil {
-		f.io.Lock()
-		f.rawW.Close()
-		f.rawW = nil
-		f.io.Unlock()
-	}
 	if v.isDead(n) {
 		return
 	}
-	v.settleStub(n)
-	v.packer.add(n)
+	if !v.settleSmall(n) {
+		v.packer.add(n)
+	}
+	if f.rw && f.users() > 0 { // who reads on must not look like a writer
+		if raw, err := v.openInode(n, unix.O_RDONLY); err == nil {
+			f.setRaw(raw, false)
+		}
+	}
 }
 
 // Read reads into p at off. Fewer bytes than asked for mean the end of the file.
@@ -257,14 +261,7 @@ func (v *Volume) Write(h *Handle, p []byte, off int64) (int, error) {
 	if f == nil {
 		return 0, unix.EBADF
 	}
-	f.io.RLock()
-	w := f.rawW
-	if w == nil {
-		f.io.RUnlock()
-		return 0, unix.EBADF
-	}
-	k, err := pwrite(w, p, off)
-	f.io.RUnlock()
+	k, err := f.write(p, off, h.sync)
 	if h.Mode == Direct && k > 0 {
 		f.mu.Lock()
 		shared := f.cached > 0
@@ -276,6 +273,27 @@ func (v *Volume) Write(h *Handle, p []byte, off int64) (int, error) {
 	}
 	if k > 0 {
 		return k, nil
+	}
+	return k, err
+}
+
+// write writes p at off, durably if sync has O_SYNC or O_DSYNC.
+func (f *file) write(p []byte, off int64, sync uint32) (int, error) {
+	f.io.RLock()
+	defer f.io.RUnlock()
+	if !f.rw {
+		return 0, unix.EBADF
+	}
+	k, err := pwrite(f.raw, p, off)
+	if k > 0 && sync != 0 {
+		if sync&unix.O_SYNC == unix.O_SYNC {
+			err = unix.Fsync(int(f.raw.Fd()))
+		} else {
+			err = unix.Fdatasync(int(f.raw.Fd()))
+		}
+		if err != nil {
+			return 0, err
+		}
 	}
 	return k, err
 }
@@ -304,7 +322,7 @@ func (v *Volume) Flush(h *Handle) {
 	}
 }
 
-// Fsync makes the file's bytes, attributes and name durable, as fsync(2) on ext4 does.
+// Fsync makes the file's bytes, attributes and name durable, as fsync(2) on the host does.
 func (v *Volume) Fsync(h *Handle) error {
 	n := h.Node
 	if n.view != nil {
@@ -312,31 +330,15 @@ func (v *Volume) Fsync(h *Handle) error {
 	}
 	f := n.file
 	f.mu.Lock()
-	var raw *os.File
-	if f.raw != nil && !f.rec.Packed() {
-		dup, err := unix.FcntlInt(f.raw.Fd(), unix.F_DUPFD_CLOEXEC, 3)
-		if err != nil {
-			f.mu.Unlock()
-			return err
-		}
-		raw = os.NewFile(uintptr(dup), f.raw.Name())
+	if f.raw == nil {
+		f.mu.Unlock()
+		return v.syncInode(n)
 	}
-	id := f.rec.ID
+	fd, err := unix.FcntlInt(f.raw.Fd(), unix.F_DUPFD_CLOEXEC, 3)
 	f.mu.Unlock()
-	dead := v.isDead(n)
-	if raw != nil {
-		defer raw.Close()
-		if err := raw.Sync(); err != nil {
-			return err
-		}
-		if !dead {
-			if err := v.content.SyncName(id); err != nil {
-				return err
-			}
-		}
+	if err != nil {
+		return err
 	}
-	if dead {
-		return nil
-	}
-	return v.syncStub(n)
+	defer unix.Close(fd)
+	return unix.Fsync(fd)
 }

@@ -11,16 +11,17 @@ import (
 // diskWatch is how often the free space is looked at while there is something to evict.
 const diskWatch = time.Second
 
-// hotList bounds the raw copies of packed files, which are a cache: the least recently opened goes first.
+// hotList bounds the bytes in place of packed files, which are a cache: the least recently opened goes first.
 type hotList struct {
 	v   *Volume
 	max int64 // bytes
 
-	mu    sync.Mutex
-	lru   *list.List // of *hotEntry, least recently used first
-	bytes int64
+	mu     sync.Mutex
+	lru    *list.List // of *hotEntry, least recently used first
+	bytes  int64
+	wanted bool // some entry is
 
-	grew atomic.Bool // a copy was added since the start
+	grew atomic.Bool // bytes were added since the start
 
 	kick chan struct{}
 	quit chan struct{}
@@ -29,9 +30,10 @@ type hotList struct {
 
 // hotEntry holds a reference to its node.
 type hotEntry struct {
-	node *Node
-	size int64
-	elem *list.Element
+	node   *Node
+	size   int64
+	elem   *list.Element
+	wanted bool // to be evicted as soon as nobody uses it, whatever room there is
 }
 
 func newHotList(v *Volume, max int64) *hotList {
@@ -62,13 +64,18 @@ func (l *hotList) stop() {
 	l.end.Wait()
 }
 
-// add counts the raw copy of a packed file in, as the most recently used.
+// add counts the bytes put in place of a packed file in, as the most recently used.
 func (l *hotList) add(n *Node, size int64) {
 	l.grew.Store(true)
+	l.found(n, size)
+}
+
+// found is add of bytes that an earlier process put in place.
+func (l *hotList) found(n *Node, size int64) {
 	l.mu.Lock()
 	if e := n.file.hot; e != nil {
 		l.bytes += size - e.size
-		e.size = size
+		e.size, e.wanted = size, false
 		l.lru.MoveToBack(e.elem)
 	} else {
 		l.v.ref(n)
@@ -88,7 +95,7 @@ func (l *hotList) wake() {
 	}
 }
 
-// remove forgets a copy that is no cache any more.
+// remove forgets bytes that are no cache any more.
 func (l *hotList) remove(n *Node) {
 	l.mu.Lock()
 	e := n.file.hot
@@ -103,7 +110,7 @@ func (l *hotList) remove(n *Node) {
 	}
 }
 
-// touch makes a copy the most recently used.
+// touch makes a file the most recently used.
 func (l *hotList) touch(n *Node) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -119,37 +126,62 @@ func (l *hotList) room() int64 {
 	return l.max - l.bytes
 }
 
+// want has a file evicted that is in use now.
+func (l *hotList) want(n *Node) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if e := n.file.hot; e != nil {
+		e.wanted = true
+		l.wanted = true
+	}
+}
+
+// released is told of the end of a file's last use.
+func (l *hotList) released(n *Node) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if e := n.file.hot; e != nil && (e.wanted || l.bytes > l.max) {
+		l.wake()
+	}
+}
+
 // shrink evicts until the bound holds and the disk is not short. Files that are in use are passed over.
 func (l *hotList) shrink() {
 	if l.room() == l.max {
 		return // nothing to evict
 	}
 	short := l.v.diskShort()
-	for _, n := range l.candidates(short) {
+	for _, c := range l.candidates(short) {
 		l.mu.Lock()
 		over := l.bytes > l.max
 		l.mu.Unlock()
-		if over || short {
-			if _, err := l.v.evict(n); err != nil {
-				l.v.report(slog.LevelWarn, "eviction failed", "path", l.v.Path(n), "reason", err)
+		if over || short || c.wanted {
+			if _, err := l.v.evict(c.node); err != nil {
+				l.v.report(slog.LevelWarn, "eviction failed", "path", l.v.Path(c.node), "reason", err)
 			}
 		}
-		l.v.unref(n, 1)
+		l.v.unref(c.node, 1)
 	}
 }
 
-// candidates are nodes, oldest first, that hold what is over the bound; each with a reference.
-func (l *hotList) candidates(all bool) []*Node {
+// candidates are files, oldest first, if the bound does not hold or all is set, else those that are wanted; each with a
+// reference to its node.
+func (l *hotList) candidates(all bool) []hotEntry {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.bytes <= l.max && !all {
+	all = all || l.bytes > l.max
+	if !all && !l.wanted {
 		return nil
 	}
-	var out []*Node
+	var out []hotEntry
+	l.wanted = false
 	for e := l.lru.Front(); e != nil; e = e.Next() {
-		n := e.Value.(*hotEntry).node
-		l.v.ref(n)
-		out = append(out, n)
+		h := e.Value.(*hotEntry)
+		l.wanted = l.wanted || h.wanted
+		if all || h.wanted {
+			l.v.ref(h.node)
+			out = append(out, *h)
+		}
 	}
 	return out
 }
@@ -160,55 +192,6 @@ func (v *Volume) diskShort() bool {
 	return err == nil && st.Blocks > 0 && st.Bavail < st.Blocks/50
 }
 
-// Reasons for which evict leaves a file as it is.
-const (
-	skipNotPacked = "not packed"
-	skipOpen      = "open"
-	skipBusy      = "being hydrated"
-)
-
-// evict drops the raw copy of a packed file. A reason says why it was kept; "" and nil also when there was none.
-func (v *Volume) evict(n *Node) (skip string, err error) {
-	f := n.file
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if err := v.load(n); err != nil {
-		return "", err
-	}
-	switch {
-	case !f.rec.Packed():
-		return skipNotPacked, nil
-	case !f.resident || v.isDead(n):
-		return "", nil
-	case f.pass > 0:
-		return skipOpen, nil
-	case f.hydrating:
-		return skipBusy, nil
-	}
-	// The record that names the manifest must be durable before the copy goes.
-	if err := v.syncStub(n); err != nil {
-		return "", err
-	}
-	if f.users() > 0 {
-		if err := v.openAsm(f); err != nil {
-			return "", err
-		}
-	}
-	f.io.Lock()
-	if f.raw != nil {
-		f.raw.Close()
-		f.raw = nil
-	}
-	f.io.Unlock()
-	// Unlinked, never truncated: a reader may still map it.
-	if err := v.content.Remove(f.rec.ID); err != nil {
-		return "", err
-	}
-	f.resident = false
-	v.hot.remove(n)
-	return "", nil
-}
-
 // opened notes an open; a packed file that is opened a second time is hydrated. f.mu is held.
 func (v *Volume) opened(n *Node) {
 	f := n.file
@@ -216,7 +199,7 @@ func (v *Volume) opened(n *Node) {
 		return
 	}
 	f.opens++
-	if f.resident {
+	if !f.rec.Hollow {
 		v.hot.touch(n)
 	} else if f.opens > 1 {
 		v.hydrator.add(n)
@@ -226,7 +209,7 @@ func (v *Volume) opened(n *Node) {
 // closed notes the end of a handle; a packed file most of which was read is hydrated. f.mu is held.
 func (v *Volume) closed(n *Node, h *Handle) {
 	f := n.file
-	if h.Mode == Cached && f.rec.Packed() && !f.resident && f.asm != nil && h.read.Load() > f.asm.Size()/2 {
+	if h.Mode == Cached && f.rec.Hollow && f.asm != nil && h.read.Load() > f.asm.Size()/2 {
 		v.hydrator.add(n)
 	}
 }

@@ -14,7 +14,7 @@ func (r *rig) states(n int) string {
 	r.t.Helper()
 	s := ""
 	for i := range n {
-		s += map[string]string{resident: "r", both: "b", packed: "p", nothing: "-"}[r.state(fmt.Sprint("f", i))]
+		s += map[string]string{resident: "r", both: "b", packed: "p"}[r.state(fmt.Sprint("f", i))]
 	}
 	return s
 }
@@ -130,7 +130,7 @@ func TestEvictUnderReader(t *testing.T) {
 	r.release(h)
 }
 
-// A raw copy is unlinked, never truncated: who maps it keeps its bytes.
+// The bytes of a file that somebody maps are not given up: eviction is put off, and done once the mapping is gone.
 func TestEvictUnderMapping(t *testing.T) {
 	r := newRig(t)
 	want := random(300<<10, 1)
@@ -145,11 +145,39 @@ func TestEvictUnderMapping(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer unix.Munmap(m)
-	r.evictAll()
-	r.patch("f", []byte("new"), 0)
-	r.packOut("f")
+	moved, err := r.Evict(context.Background(), "f", nil)
+	if err != nil || moved.Files != 0 || len(moved.Skipped) != 1 || moved.Skipped[0].Reason != skipInUse {
+		t.Errorf("%+v, %v", moved, err)
+	}
+	r.want("f", both)
 	r.equal("the mapping", m, want)
+	r.same("f", want)
+	if err := unix.Munmap(m); err != nil {
+		t.Fatal(err)
+	}
+	r.eventually("f is evicted", func() bool { return r.state("f") == packed })
+	r.same("f", want)
+}
+
+// A file that is open in passthrough is evicted once it is closed.
+func TestEvictWhenClosed(t *testing.T) {
+	r, b := passthroughRig(t)
+	want := random(300<<10, 1)
+	w := r.open("f", unix.O_RDWR|unix.O_CREAT)
+	if _, err := b.file(w).WriteAt(want, 0); err != nil {
+		t.Fatal(err)
+	}
+	r.release(w)
+	r.pack("f")
+	h := r.open("f", unix.O_RDONLY)
+	moved, err := r.Evict(context.Background(), "", nil)
+	if err != nil || moved.Files != 0 || len(moved.Skipped) != 1 || moved.Skipped[0].Reason != skipOpen {
+		t.Errorf("%+v, %v", moved, err)
+	}
+	r.want("f", both)
+	r.release(h)
+	r.eventually("f is evicted", func() bool { return r.state("f") == packed })
+	r.same("f", want)
 }
 
 // A file that is open for writing is not evicted; evict says why.

@@ -9,12 +9,11 @@ import (
 	"sync"
 
 	"golang.org/x/sync/errgroup"
-	"golang.org/x/sys/unix"
 
 	"ckptfs/fs/tree"
 )
 
-// hydrator makes raw copies of packed files that proved hot, one after the other.
+// hydrator fills in the bytes of packed files that proved hot, one after the other.
 type hydrator struct {
 	v     *Volume
 	queue chan *Node
@@ -54,7 +53,7 @@ func (h *hydrator) stop() {
 	h.end.Wait()
 }
 
-// add asks for a copy if it fits into the hot size. f.mu is held.
+// add asks for the bytes if they fit into the hot size. f.mu is held.
 func (h *hydrator) add(n *Node) {
 	size := int64(0)
 	if n.file.asm != nil {
@@ -77,7 +76,7 @@ func (h *hydrator) add(n *Node) {
 	}
 }
 
-// hydrate makes a raw copy of a packed file, if it has none, and returns its size.
+// hydrate fills in the bytes of a packed file, if they are not in place, and returns its size.
 func (v *Volume) hydrate(n *Node) (int64, error) {
 	f := n.file
 	f.mu.Lock()
@@ -85,97 +84,97 @@ func (v *Volume) hydrate(n *Node) (int64, error) {
 	if err := v.load(n); err != nil {
 		return 0, err
 	}
-	if !f.rec.Packed() || f.resident || v.isDead(n) {
+	if !f.rec.Hollow || v.isDead(n) {
 		return 0, nil
 	}
-	if err := v.hydrateLocked(n); err != nil || v.isDead(n) {
+	if err := v.hydrateLocked(n); err != nil {
 		return 0, err
 	}
-	var st unix.Stat_t
-	if err := v.content.Stat(f.rec.ID, &st); err != nil {
-		return 0, err
-	}
-	return st.Size, nil
+	return v.rawSizeLocked(n), nil
 }
 
-// hydrateLocked is hydrate with f.mu held; it is given up while the copy is made. The copy is a cache: it is whole when
-// it gets its name, and not durable.
+// hydrateLocked is hydrate with f.mu held; it is given up while the bytes are written. Until the flag hollow goes, the
+// manifest is read. The bytes are a cache: whole when the flag goes, and not durable.
 func (v *Volume) hydrateLocked(n *Node) error {
 	f := n.file
 	for f.hydrating {
 		f.cond.Wait()
 	}
-	if f.resident || !f.rec.Packed() {
+	if !f.rec.Hollow {
 		return nil
 	}
-	f.hydrating = true
+	own, err := v.openInode(n, os.O_RDWR)
+	if err != nil {
+		return err
+	}
+	defer own.Close()
+	f.hydrating, f.moved = true, true
 	rec := f.rec
 	f.mu.Unlock()
-	size, err := v.copyOut(n, rec)
+	size, err := v.fill(n, own, rec)
 	f.mu.Lock()
 	f.hydrating = false
 	f.cond.Broadcast()
+	if err == nil {
+		err = v.hydrated(n, own)
+	}
 	if err != nil {
-		v.content.DropPart(rec.ID)
+		if !v.isDead(n) {
+			v.giveUp(n, own, size)
+		}
 		return err
 	}
-	if err := v.content.Publish(rec.ID); err != nil {
-		return err
-	}
-	f.resident = true
-	if v.isDead(n) { // its name went meanwhile: the copy lives as long as it is open
-		err := v.openRaw(f)
-		v.content.Remove(rec.ID)
-		return err
+	if !v.isDead(n) {
+		v.hot.add(n, size)
 	}
 	if f.users() > 0 {
-		if err := v.openRaw(f); err != nil {
-			return err
-		}
+		return v.openRaw(n, false)
 	}
-	v.hot.add(n, size)
 	return nil
 }
 
-// copyOut writes a packed file's bytes and times into content/ID.part.
-func (v *Volume) copyOut(n *Node, rec tree.Record) (int64, error) {
-	src, err := v.asm.Open(rec.Manifest)
-	if err != nil {
-		return 0, v.openFailed(n, err)
+// hydrated ends a hydration. f.mu is held.
+func (v *Volume) hydrated(n *Node, own *os.File) error {
+	f := n.file
+	if err := v.step("hydrate: mtime"); err != nil {
+		return err
 	}
-	defer src.Close()
-	dst, err := v.content.CreatePart(rec.ID)
-	if err != nil {
-		return 0, err
+	if err := tree.SetMtime(int(own.Fd()), f.rec.Mtime); err != nil {
+		return err
 	}
-	defer dst.Close()
-	if err := v.copyParallel(dst, src, src.Size()); err != nil {
-		var bad *sourceError
-		if errors.As(err, &bad) {
-			return 0, v.readFailed(n, bad.off, bad.err)
-		}
-		return 0, err
+	if err := v.step("hydrate: record"); err != nil {
+		return err
 	}
-	// The stub has the file's times; the raw copy speaks for them once the file is written again.
-	a, err := v.statStub(n)
-	if err != nil {
-		return 0, err
-	}
-	ts := []unix.Timespec{a.Atime, a.Mtime}
-	return src.Size(), unix.UtimesNanoAt(unix.AT_FDCWD, procFd(dst), ts, 0)
+	rec := f.rec
+	rec.Hollow = false
+	return v.writeRecord(n, rec)
 }
 
-func (v *Volume) statStub(n *Node) (Attr, error) {
-	var st unix.Stat_t
-	v.ns.RLock()
-	defer v.ns.RUnlock()
-	p, err := v.locate(n)
+// fill writes a packed file's bytes into its inode, and returns their number, which is right after a failure too.
+func (v *Volume) fill(n *Node, own *os.File, rec tree.Record) (int64, error) {
+	st, err := own.Stat()
 	if err != nil {
-		return Attr{}, err
+		return 0, err
 	}
-	defer v.release(p)
-	err = p.stat(&st)
-	return attrOf(&st), err
+	src, err := v.asm.Open(rec.Manifest)
+	if err != nil {
+		return st.Size(), v.openFailed(n, err)
+	}
+	defer src.Close()
+	if err := v.step("hydrate: bytes"); err != nil {
+		return st.Size(), err
+	}
+	if err := v.copyParallel(own, src, src.Size()); err != nil {
+		var bad *sourceError
+		if errors.As(err, &bad) {
+			return src.Size(), v.readFailed(n, bad.off, bad.err)
+		}
+		return src.Size(), err
+	}
+	if st.Size() != src.Size() { // somebody was at the store
+		return src.Size(), own.Truncate(src.Size())
+	}
+	return src.Size(), nil
 }
 
 // sourceError tells a read that failed from a write that did.
@@ -190,9 +189,6 @@ func (e *sourceError) Unwrap() error { return e.err }
 // copyParallel copies size bytes by a few workers, each in steps of 4 MiB.
 func (v *Volume) copyParallel(dst *os.File, src io.ReaderAt, size int64) error {
 	const step = 4 << 20
-	if err := dst.Truncate(size); err != nil {
-		return err
-	}
 	var g errgroup.Group
 	g.SetLimit(4)
 	for off := int64(0); off < size; off += step {

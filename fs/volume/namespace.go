@@ -1,18 +1,13 @@
 package volume
 
 import (
-	"fmt"
 	"os"
 
 	"golang.org/x/sys/unix"
-
-	"ckptfs/fs/tree"
 )
 
 // Caller is who asked for something new, which is to belong to them.
 type Caller struct{ UID, GID uint32 }
-
-func procFd(f *os.File) string { return fmt.Sprintf("/proc/self/fd/%d", f.Fd()) }
 
 // Lookup finds name in dir and takes a reference to it for the kernel.
 func (v *Volume) Lookup(dir *Node, name string) (*Node, Attr, error) {
@@ -47,7 +42,7 @@ func (v *Volume) child(dir *Node, name string) (*Node, unix.Stat_t, error) {
 	return v.intern(dir, name, &st), st, nil
 }
 
-// attrFrom is Stat of a node whose stub was looked at just now.
+// attrFrom is Stat of a node whose inode was looked at just now.
 func (v *Volume) attrFrom(n *Node, st *unix.Stat_t) (Attr, error) {
 	a := attrOf(st)
 	if n.file == nil {
@@ -55,6 +50,9 @@ func (v *Volume) attrFrom(n *Node, st *unix.Stat_t) (Attr, error) {
 	}
 	n.file.mu.Lock()
 	defer n.file.mu.Unlock()
+	if n.file.moved { // perhaps between the look and the lock
+		return v.statLocked(n)
+	}
 	return a, v.fileAttr(n, &a)
 }
 
@@ -98,93 +96,109 @@ func (v *Volume) adopt(dirfd int, dir *Node, name string) (*Node, Attr, error) {
 
 // Create makes a regular file and opens it. EEXIST when the name is taken.
 func (v *Volume) Create(dir *Node, name string, mode, flags uint32, c Caller) (*Node, Attr, *Handle, error) {
-	n, err := v.makeFile(dir, name, mode, c)
+	made, err := v.makeFile(dir, name, mode, flags, c)
 	if err != nil {
 		return nil, Attr{}, nil, err
 	}
-	return v.openNew(n, flags)
+	return v.openNew(made, flags)
 }
 
-// openNew opens a file made just now, and gives the caller's reference back if that fails.
-func (v *Volume) openNew(n *Node, flags uint32) (*Node, Attr, *Handle, error) {
-	f := n.file
+// made is a regular file just made, with a reference to its node.
+type made struct {
+	node *Node
+	raw  *os.File
+	rw   bool
+	attr Attr
+}
+
+// openNew opens a file made just now, and gives the reference back if that fails.
+func (v *Volume) openNew(m made, flags uint32) (*Node, Attr, *Handle, error) {
+	f := m.node.file
 	f.mu.Lock()
-	f.changed()
-	var a Attr
-	h, err := v.attach(n, flags)
-	if err == nil {
-		a, err = v.statLocked(n)
+	if f.raw == nil {
+		f.setRaw(m.raw, m.rw)
+	} else { // somebody has opened it already
+		m.raw.Close()
 	}
+	f.changed()
+	h, err := v.attach(m.node, flags)
 	f.mu.Unlock()
 	if err != nil {
-		if h != nil {
-			v.Release(h)
-		}
-		v.unref(n, 1)
+		v.unref(m.node, 1)
 		return nil, Attr{}, nil, err
 	}
-	return n, a, h, nil
+	m.attr.Settled = false
+	return m.node, m.attr, h, nil
 }
 
-// makeFile makes a stub and its raw file. The caller gets a reference to the node.
-func (v *Volume) makeFile(dir *Node, name string, mode uint32, c Caller) (*Node, error) {
+// creating are the flags to make a file with that is opened with flags. In passthrough the kernel opens it for writing
+// itself; a descriptor for writing here would look like a writer.
+func (v *Volume) creating(flags uint32) (int, bool) {
+	if flags&unix.O_ACCMODE == unix.O_RDONLY || v.passthrough.Load() {
+		return unix.O_RDONLY | unix.O_CLOEXEC, false
+	}
+	return unix.O_RDWR | unix.O_CLOEXEC, true
+}
+
+// makeFile makes a regular file.
+func (v *Volume) makeFile(dir *Node, name string, mode, flags uint32, c Caller) (m made, err error) {
 	if v.readOnly {
-		return nil, unix.EROFS
+		return m, unix.EROFS
 	}
-	rec := tree.Record{ID: tree.NewID()}
-	n, err := v.makeStub(dir, name, &rec, mode, c)
-	if err != nil {
-		return nil, err
-	}
-	n.file.mu.Lock()
-	n.file.loaded, n.file.rec, n.file.resident = true, rec, true
-	n.file.mu.Unlock()
-	return n, nil
-}
-
-func (v *Volume) makeStub(dir *Node, name string, rec *tree.Record, mode uint32, c Caller) (*Node, error) {
 	v.ns.RLock()
 	defer v.ns.RUnlock()
 	dirfd, err := v.dirFd(dir)
 	if err != nil {
-		return nil, err
+		return m, err
 	}
 	defer v.releaseDir(dir)
-	fd, err := unix.Openat(dirfd, name, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	open, rw := v.creating(flags)
+	fd, err := unix.Openat(dirfd, name, open|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, mode&0o7777)
 	if err != nil {
-		return nil, err
-	}
-	defer unix.Close(fd)
-	if err := v.fillStub(fd, dirfd, rec, mode, c); err != nil {
-		unix.Unlinkat(dirfd, name, 0)
-		return nil, err
+		return m, err
 	}
 	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return nil, err
+	if err := v.adjust(fd, dirfd, mode, c, &st); err != nil {
+		unix.Unlinkat(dirfd, name, 0)
+		unix.Close(fd)
+		return m, err
 	}
-	return v.intern(dir, name, &st), nil
+	m = made{node: v.intern(dir, name, &st), raw: os.NewFile(uintptr(fd), name), rw: rw, attr: attrOf(&st)}
+	m.node.file.mu.Lock()
+	m.node.file.loaded, m.node.file.vetted = true, true
+	m.node.file.mu.Unlock()
+	return m, nil
 }
 
-// fillStub makes a stub of the empty file fd.
-func (v *Volume) fillStub(fd, dirfd int, rec *tree.Record, mode uint32, c Caller) error {
-	if err := tree.WriteRecordFd(fd, rec); err != nil {
+// adjust gives a file made just now its owner and mode, where they are not what they should be, and describes it. dirfd is
+// -1 for a file without a name.
+func (v *Volume) adjust(fd, dirfd int, mode uint32, c Caller, st *unix.Stat_t) error {
+	if err := unix.Fstat(fd, st); err != nil {
 		return err
 	}
-	if v.privileged {
-		uid, gid := owner(dirfd, c)
+	uid, gid := int(st.Uid), int(st.Gid)
+	if v.privileged && (st.Uid != c.UID || st.Gid != c.GID) {
+		uid, gid = int(c.UID), int(c.GID)
+		if dirfd >= 0 {
+			uid, gid = owner(dirfd, c)
+		}
+		if gid < 0 {
+			gid = int(st.Gid)
+		}
+	}
+	same := uid == int(st.Uid) && gid == int(st.Gid)
+	if !same {
 		if err := unix.Fchown(fd, uid, gid); err != nil {
 			return err
 		}
 	}
-	if err := unix.Fchmod(fd, mode&0o7777); err != nil {
+	if same && st.Mode&0o7777 == mode&0o7777 {
+		return nil
+	}
+	if err := unix.Fchmod(fd, mode&0o7777); err != nil { // a change of the owner clears bits of it
 		return err
 	}
-	raw, err := v.content.Create(rec.ID)
-	if err != nil {
-		return err
-	}
-	return raw.Close()
+	return unix.Fstat(fd, st)
 }
 
 // Mknod makes a regular file, a fifo, a socket or a device.
@@ -193,15 +207,12 @@ func (v *Volume) Mknod(dir *Node, name string, mode, rdev uint32, c Caller) (*No
 		return nil, Attr{}, unix.EROFS
 	}
 	if t := mode & unix.S_IFMT; t == unix.S_IFREG || t == 0 {
-		n, err := v.makeFile(dir, name, mode, c)
+		m, err := v.makeFile(dir, name, mode, unix.O_RDONLY, c)
 		if err != nil {
 			return nil, Attr{}, err
 		}
-		a, err := v.Stat(n)
-		if err != nil {
-			v.unref(n, 1)
-		}
-		return n, a, err
+		m.raw.Close()
+		return m.node, m.attr, nil
 	}
 	return v.make(dir, name, c, &mode, func(fd int) error {
 		return unix.Mknodat(fd, name, mode&unix.S_IFMT|0o600, int(rdev))
@@ -260,44 +271,39 @@ func (v *Volume) Tmpfile(dir *Node, mode, flags uint32, c Caller) (*Node, Attr, 
 	if v.readOnly {
 		return nil, Attr{}, nil, unix.EROFS
 	}
-	n, err := v.makeUnnamed(dir, mode, c)
+	m, err := v.makeUnnamed(dir, mode, flags, c)
 	if err != nil {
 		return nil, Attr{}, nil, err
 	}
-	return v.openNew(n, flags)
+	return v.openNew(m, flags)
 }
 
-func (v *Volume) makeUnnamed(dir *Node, mode uint32, c Caller) (*Node, error) {
-	rec := tree.Record{ID: tree.NewID()}
-	fd, err := v.openUnnamed(dir)
+func (v *Volume) makeUnnamed(dir *Node, mode, flags uint32, c Caller) (m made, err error) {
+	fd, err := v.openUnnamed(dir) // the host wants such a file to be open for writing
 	if err != nil {
-		return nil, err
+		return m, err
 	}
-	if err = tree.WriteRecordFd(fd, &rec); err == nil && v.privileged {
-		err = unix.Fchown(fd, int(c.UID), int(c.GID))
-	}
-	if err == nil {
-		err = unix.Fchmod(fd, mode&0o7777)
-	}
-	var raw *os.File
-	if err == nil {
-		raw, err = v.content.CreateUnnamed(rec.ID)
-	}
+	defer unix.Close(fd)
 	var st unix.Stat_t
-	if err == nil {
-		err = unix.Fstat(fd, &st)
+	if err := v.adjust(fd, -1, mode, c, &st); err != nil {
+		return m, err
 	}
+	keep, err := unix.Open(procPath(fd, ""), unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
-		unix.Close(fd)
-		return nil, err
+		return m, err
 	}
 	v.tab.mu.Lock()
 	n := v.tab.insert(&st)
-	n.keep, n.dead = fd, true
-	f := n.file
-	f.loaded, f.rec, f.resident, f.raw = true, rec, true, raw
+	n.keep, n.dead = keep, true
+	n.file.loaded, n.file.vetted = true, true
 	v.tab.mu.Unlock()
-	return n, nil
+	open, rw := v.creating(flags)
+	raw, err := v.openInode(n, open)
+	if err != nil {
+		v.unref(n, 1)
+		return m, err
+	}
+	return made{node: n, raw: raw, rw: rw, attr: attrOf(&st)}, nil
 }
 
 func (v *Volume) openUnnamed(dir *Node) (int, error) {
@@ -327,6 +333,9 @@ func (v *Volume) Link(n, dir *Node, name string) (Attr, error) {
 		return Attr{}, err
 	}
 	v.ref(n)
+	if n.file != nil {
+		v.touched(n)
+	}
 	return v.statLocked(n)
 }
 
@@ -347,17 +356,8 @@ func (v *Volume) link(n, dir *Node, name string) error {
 	if p.magic {
 		flag = unix.AT_SYMLINK_FOLLOW
 	}
-	if n.dead && (n.file == nil || n.file.raw == nil) {
-		return unix.ENOENT
-	}
 	if err := unix.Linkat(p.dirfd, p.name, dirfd, name, flag); err != nil {
 		return err // ENOENT for a file that had a name and lost it
-	}
-	if n.dead {
-		if err := v.content.Name(n.file.raw, n.file.rec.ID); err != nil {
-			unix.Unlinkat(dirfd, name, 0)
-			return err
-		}
 	}
 	v.tab.mu.Lock()
 	v.addAlias(n, dir, name)

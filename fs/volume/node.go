@@ -25,13 +25,13 @@ type alias struct {
 // file's state is in file, which has a lock of its own.
 type Node struct {
 	id   NodeID
-	ino  uint64 // the stub's inode number; for a view the source's with viewIno set
+	ino  uint64 // the inode's number; for a view the source's with viewIno set
 	mode uint32 // S_IFMT bits only
 	file *file  // regular files
 	view *viewNode
 
 	names []alias // the names that are known; a hard link may have others
-	keep  int     // O_PATH descriptor of the stub of a node without a known name, else -1
+	keep  int     // O_PATH descriptor of the inode of a node without a known name, else -1
 	dead  bool    // no name leads here, and only Link of an O_TMPFILE can change that
 
 	// refs counts what keeps the node in the table: one per lookup that the kernel has not forgotten, one per

@@ -30,10 +30,10 @@ func TestOpenRefuses(t *testing.T) {
 		t.Errorf("in the folder: %v", e)
 	}
 	r.close()
-	replace(t, r.at("format"), "ckptfs 1", "ckptfs 2")
+	replace(t, r.at("format"), "ckptfs 2", "ckptfs 3")
 	_, err = Open(Options{Dir: r.dir, Create: true})
 	wantErr(t, "a newer store", err, cas.ErrNewer)
-	replace(t, r.at("format"), "ckptfs 2", "ckptfs 1")
+	replace(t, r.at("format"), "ckptfs 3", "ckptfs 2")
 	r = openRig(t, r.dir)
 	r.same("f", []byte("x"))
 }

@@ -7,18 +7,16 @@ import (
 )
 
 const (
-	// smallFile: a file below this size that is no checkpoint stays resident as it is.
+	// smallFile: a file below this size that is no checkpoint stays as it is.
 	smallFile = 64 << 10
-	// sparseFile: from this size on, files that are mostly holes stay resident.
-	sparseFile = 256 << 20
 	// A group of files is packed into one batch, so that small checkpoints share an fsync.
 	groupFiles = 64
 	groupBytes = 256 << 20
 	// packGroups are packed at the same time: one hashes while the other waits for the disk.
 	packGroups = 2
 
-	// maxPublished bounds the records that wait to be made durable; the kernel does that by itself in seconds.
-	maxPublished = 4096
+	// maxPlain bounds the files that a Sync makes durable one by one; when there are more it syncs the filesystem.
+	maxPlain = 64
 
 	mappedRetry = 500 * time.Millisecond // a writable mapping: look again
 	failedRetry = time.Second            // doubled for each attempt
@@ -37,7 +35,9 @@ type packer struct {
 	queue     []*Node
 	busy      map[*Node]bool
 	delayed   map[*Node]*delay
-	published map[*Node]bool // stubs, and raw files that stay, not known to be durable, at most maxPublished; each with a reference
+	plain     map[*Node]bool // files that stay as they are, not known to be durable, at most maxPlain; each with a reference
+	morePlain bool           // others too
+	published bool           // records that name manifests are not known to be durable
 	done      progress       // since the start
 	stopping  bool
 
@@ -59,7 +59,7 @@ type delay struct {
 }
 
 func newPacker(v *Volume) *packer {
-	p := &packer{v: v, busy: map[*Node]bool{}, delayed: map[*Node]*delay{}, published: map[*Node]bool{}}
+	p := &packer{v: v, busy: map[*Node]bool{}, delayed: map[*Node]*delay{}, plain: map[*Node]bool{}}
 	p.cond.L = &p.mu
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	return p
@@ -91,10 +91,7 @@ func (p *packer) stop() {
 		p.v.unref(n, 1)
 	}
 	p.queue = nil
-	for n := range p.published {
-		delete(p.published, n)
-		p.v.unref(n, 1)
-	}
+	p.forgetPlain()
 }
 
 // add queues a file. f.mu is held.
@@ -223,5 +220,30 @@ func (p *packer) retryAll() {
 	p.mu.Unlock()
 	for _, n := range nodes {
 		p.retry(n)
+	}
+}
+
+// notePublished has the next Sync make durable that a file is packed, or the bytes of one that stays plain.
+func (p *packer) notePublished(n *Node, plain bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case !plain:
+		p.published = true
+	case p.morePlain || p.plain[n]:
+	case len(p.plain) == maxPlain:
+		p.morePlain = true
+		p.forgetPlain()
+	default:
+		p.v.ref(n)
+		p.plain[n] = true
+	}
+}
+
+// forgetPlain gives the references back. mu is held.
+func (p *packer) forgetPlain() {
+	for n := range p.plain {
+		delete(p.plain, n)
+		p.v.unref(n, 1)
 	}
 }

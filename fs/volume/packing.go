@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
 	"ckptfs/cas/store"
 	"ckptfs/formats/detect"
 	"ckptfs/fs/pack"
+	"ckptfs/fs/tree"
 )
 
 // job is a file in a group.
@@ -21,6 +21,10 @@ type job struct {
 	gen  uint64
 	size int64
 	res  *pack.Result
+
+	st      unix.Stat_t // when it was opened
+	ctime   unix.Timespec
+	literal bool // begins like a hollow file
 
 	viewSize int64
 }
@@ -59,11 +63,6 @@ func (v *Volume) packGroup(ctx context.Context, group []*Node) {
 		}
 		v.packed(j.node, j.size, jerr)
 	}
-	if v.packer.tooManyPublished() {
-		if err := v.syncPublished(); err != nil {
-			v.report(slog.LevelWarn, "records could not be made durable", "reason", err)
-		}
-	}
 }
 
 // overtaken reports whether the file changed since beginPack: what became of the old bytes is no news. f.mu is held.
@@ -99,19 +98,14 @@ func (v *Volume) packFile(ctx context.Context, b *store.Batch, n *Node) (job, er
 	}
 	defer raw.Close()
 	defer v.endPack(n)
-	if v.mappedForWriting(raw) {
+	if v.mayBeWritten(raw, false) {
 		return j, errMapped
 	}
-	st, err := raw.Stat()
-	if err != nil {
-		return j, err
-	}
-	j.size = st.Size()
-	if stays, err := staysResident(raw, st); err != nil {
+	j.size = j.st.Size
+	if stays, err := v.staysPlain(raw, &j); err != nil {
 		return j, err
 	} else if stays {
-		v.staysAsIs(&j)
-		return j, nil
+		return j, v.staysAsIs(&j)
 	}
 	layout, err := detect.Detect(raw, j.size)
 	if err != nil {
@@ -122,7 +116,7 @@ func (v *Volume) packFile(ctx context.Context, b *store.Batch, n *Node) (job, er
 	return j, err
 }
 
-// beginPack opens the raw file of a node that is to be packed; nil when it is not, any more.
+// beginPack opens a file that is to be packed; nil when it is not, any more.
 func (v *Volume) beginPack(n *Node, j *job, cancel context.CancelFunc) (*os.File, error) {
 	f := n.file
 	f.mu.Lock()
@@ -131,15 +125,25 @@ func (v *Volume) beginPack(n *Node, j *job, cancel context.CancelFunc) (*os.File
 	if err := v.load(n); err != nil {
 		return nil, err
 	}
-	if !f.dirty || f.writers > 0 || !f.resident || f.rec.Packed() || v.isDead(n) {
+	if !f.dirty || f.writers > 0 || f.rec.Packed() || f.damaged != nil || v.isDead(n) {
 		return nil, nil
 	}
 	j.gen = f.gen
-	raw, err := v.content.OpenQuietly(f.rec.ID)
-	if err == nil {
-		f.cancelPack = cancel
+	var before unix.Stat_t
+	if err := v.statInode(n, &before); err != nil {
+		return nil, err
 	}
-	return raw, err
+	raw, err := v.openQuietly(n)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Fstat(int(raw.Fd()), &j.st); err != nil {
+		raw.Close()
+		return nil, err
+	}
+	j.ctime = before.Ctim // opening it may have taken a change of its mode
+	f.cancelPack = cancel
+	return raw, nil
 }
 
 func (v *Volume) endPack(n *Node) {
@@ -148,93 +152,139 @@ func (v *Volume) endPack(n *Node) {
 	n.file.cancelPack = nil
 }
 
-// mappedForWriting reports whether anybody can still write the raw file past this process: by a shared mapping that
-// outlived its descriptor, or by a descriptor of an earlier daemon's mount. The kernel grants a read lease only when
-// nobody has the file open for writing; a filesystem without leases leaves only the mode without passthrough.
-func (v *Volume) mappedForWriting(raw *os.File) bool {
-	_, err := unix.FcntlInt(raw.Fd(), unix.F_SETLEASE, unix.F_RDLCK)
-	if err == nil {
-		unix.FcntlInt(raw.Fd(), unix.F_SETLEASE, unix.F_UNLCK)
-		return false
+// mayBeWritten reports whether anybody else can still write the open file past this process: by a shared mapping that
+// outlived its descriptor, or by a descriptor of an earlier daemon's mount. The kernel grants a lease only when nobody
+// can; a filesystem without leases leaves only the mode without passthrough. rw says how raw was opened.
+func (v *Volume) mayBeWritten(raw *os.File, rw bool) bool {
+	var err error
+	if rw {
+		var release func()
+		if release, err = tree.Alone(int(raw.Fd())); err == nil {
+			release()
+		}
+	} else {
+		err = tree.NoWriters(int(raw.Fd()))
 	}
-	return err == unix.EAGAIN || v.passthrough.Load()
+	return err != nil && (errors.Is(err, tree.ErrInUse) || v.passthrough.Load())
 }
 
-// mostlyHoles: a large file of little but holes stays resident. Packing it would read every hole, and a raw file holds
-// them for nothing.
-func mostlyHoles(st os.FileInfo) bool {
-	sys, ok := st.Sys().(*syscall.Stat_t)
-	return ok && st.Size() >= sparseFile && sys.Blocks*512 < st.Size()/16
-}
-
-// staysResident reports whether a file is left as it is: it is small and no checkpoint, or mostly holes.
-func staysResident(raw *os.File, st os.FileInfo) (bool, error) {
-	size := st.Size()
-	if size == 0 || mostlyHoles(st) {
+// staysPlain reports whether a file is left as it is: it is small and no checkpoint, or has holes, which the host keeps for
+// nothing, or its times are out of a record's range.
+func (v *Volume) staysPlain(raw *os.File, j *job) (bool, error) {
+	head, err := readHead(raw, j.size)
+	if err != nil {
+		return false, err
+	}
+	j.literal = tree.LooksHollow(head, v.id)
+	_, mok := tree.Nanoseconds(j.st.Mtim)
+	_, cok := tree.Nanoseconds(j.st.Ctim)
+	if !mok || !cok || j.size < smallFile && !isCheckpoint(head, j.size) {
 		return true, nil
 	}
-	if size >= smallFile {
-		return false, nil
+	return tree.HasHoles(int(raw.Fd()), j.size)
+}
+
+// sniffed is how much of a file's head is looked at to tell what it is.
+const sniffed = 4096
+
+// readHead reads the first bytes of a file; none of a file that is shorter than a header.
+func readHead(raw *os.File, size int64) ([]byte, error) {
+	if size < tree.HeaderSize {
+		return nil, nil
 	}
-	head := make([]byte, min(size, 4096))
+	head := make([]byte, min(size, sniffed))
 	if _, err := raw.ReadAt(head, 0); err != nil {
-		return false, fmt.Errorf("read: %w", err)
+		return nil, fmt.Errorf("read: %w", err)
 	}
-	return !detect.Sniff(head, size), nil
+	return head, nil
+}
+
+// isCheckpoint reports whether a file of this head and size is worth packing though it is small.
+func isCheckpoint(head []byte, size int64) bool {
+	return size >= tree.HeaderSize && detect.Sniff(head, size)
+}
+
+// settleSmall finds, at the last close, that a small file stays as it is: nothing is written for it, and it does not
+// wait for its turn. false when it has to. f.mu is held.
+func (v *Volume) settleSmall(n *Node) bool {
+	f := n.file
+	if f.raw == nil || !f.dirty || f.rec != (tree.Record{}) {
+		return false
+	}
+	var st unix.Stat_t
+	if unix.Fstat(int(f.raw.Fd()), &st) != nil || st.Size >= smallFile || v.mayBeWritten(f.raw, f.rw) {
+		return false
+	}
+	head, err := readHead(f.raw, st.Size)
+	if err != nil || isCheckpoint(head, st.Size) || tree.LooksHollow(head, v.id) {
+		return false
+	}
+	f.dirty = false
+	v.packer.notePublished(n, true)
+	return true
 }
 
 // staysAsIs notes that a file needs no packing.
-func (v *Volume) staysAsIs(j *job) {
-	f := j.node.file
+func (v *Volume) staysAsIs(j *job) error {
+	n, f := j.node, j.node.file
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if !v.overtaken(j) {
-		v.settleStub(j.node)
-		f.dirty = false
-		v.packer.notePublished(j.node)
+	if v.overtaken(j) {
+		return nil
 	}
+	if j.literal && f.gen == 0 && !f.rec.Literal { // nobody wrote it since the start
+		f.damaged = errUnrecorded
+		v.report(slog.LevelError, "damaged file", "path", v.Path(n), "reason", f.damaged)
+	} else if j.literal != f.rec.Literal {
+		rec := f.rec
+		rec.Literal = j.literal
+		if err := v.writeRecord(n, rec); err != nil {
+			return err
+		}
+	}
+	f.dirty = false
+	v.packer.notePublished(n, true)
+	return nil
 }
 
 // publish makes a committed manifest the file's, unless the file changed meanwhile.
 func (v *Volume) publish(j *job) error {
-	f := j.node.file
+	n, f := j.node, j.node.file
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if v.overtaken(j) {
+	var st unix.Stat_t
+	again := v.overtaken(j)
+	if !again {
+		if err := v.statInode(n, &st); err != nil {
+			return err
+		}
+		again = st.Size != j.st.Size || st.Mtim != j.st.Mtim
+	}
+	if again {
 		if f.writers == 0 {
-			v.packer.add(j.node)
+			v.packer.add(n)
 		}
 		return nil
 	}
-	v.settleStub(j.node)
-	rec := f.rec
-	rec.Manifest = j.res.Hash
+	if st.Ctim == j.st.Ctim {
+		st.Ctim = j.ctime
+	}
+	rec := tree.Record{Manifest: j.res.Hash, ViewHidden: f.rec.ViewHidden}
+	rec.Mtime, _ = tree.Nanoseconds(st.Mtim)
+	rec.Ctime, _ = tree.Nanoseconds(st.Ctim)
 	if j.res.Manifest.Format != "blob" { // the layout was kept
 		rec.ViewSize = j.viewSize
 	}
-	if err := v.writeRecord(j.node, rec); err != nil {
+	if err := v.step("pack: record"); err != nil {
 		return err
 	}
+	if err := v.writeRecord(n, rec); err != nil {
+		return err
+	}
+	f.vetted, f.moved = true, true
 	f.dirty = false
 	f.opens = 0
-	v.hot.add(j.node, j.size)
-	v.packer.notePublished(j.node)
+	v.hot.add(n, j.size)
+	v.packer.notePublished(n, false)
 	return nil
-}
-
-// notePublished has the next Sync make the node's record durable.
-func (p *packer) notePublished(n *Node) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !p.published[n] {
-		p.v.ref(n)
-		p.published[n] = true
-	}
-}
-
-// tooManyPublished reports whether it is time not to wait for a Sync.
-func (p *packer) tooManyPublished() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return len(p.published) >= maxPublished
 }

@@ -4,7 +4,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Fallocate is fallocate(2) on the raw file.
+// Fallocate is fallocate(2).
 func (v *Volume) Fallocate(h *Handle, mode uint32, off, n int64) error {
 	if !h.write {
 		return unix.EBADF
@@ -74,9 +74,6 @@ func (v *Volume) CopyRange(src *Handle, srcOff int64, dst *Handle, dstOff, n int
 	if err != nil {
 		df.mu.Unlock()
 		return 0, err
-	}
-	if done != nil && w == df.rawW { // closed by the last writer's release, which this handle holds back
-		done = func() {}
 	}
 	if df.cached > 0 || df.direct > 0 {
 		df.stale = true

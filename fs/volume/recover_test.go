@@ -2,10 +2,10 @@ package volume
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -59,11 +59,6 @@ func TestCrash(t *testing.T) {
 		}
 	}
 	check()
-	for _, p := range []string{"writing", "both"} { // the stubs say it too
-		if st, err := os.Stat(c.at("tree", p)); err != nil || st.Size() != int64(len(files[p])) {
-			t.Errorf("the stub of %s: %v, %v", p, st, err)
-		}
-	}
 	c.sync()
 	for _, p := range []string{"queued", "linked", "writing", "both", "runs/a/m.pt"} {
 		c.want(p, both)
@@ -136,7 +131,6 @@ func slicesReplace(p []byte, off int, s string) []byte {
 
 // Repairs after an unclean end, each on what a crash at its moment leaves.
 func TestRepairs(t *testing.T) {
-	content := func(dir string, id tree.ID) string { return tree.NewContent(dir).Path(id) }
 	write := func(t *testing.T, path string, p []byte) {
 		t.Helper()
 		if err := os.WriteFile(path, p, 0o600); err != nil {
@@ -151,7 +145,12 @@ func TestRepairs(t *testing.T) {
 		return r, want, r.copyStore()
 	}
 
-	t.Run("a stub that its creation left without an attribute", func(t *testing.T) {
+	otherBoot := func(t *testing.T, dir string) {
+		t.Helper()
+		replace(t, filepath.Join(dir, "lock"), tree.BootID(), "00000000-0000-0000-0000-000000000000")
+	}
+
+	t.Run("an empty file", func(t *testing.T) {
 		_, want, dir := setup(t)
 		write(t, filepath.Join(dir, "tree", "new"), nil)
 		r := openRig(t, dir)
@@ -161,87 +160,64 @@ func TestRepairs(t *testing.T) {
 		r.packOut("new")
 		r.same("new", want)
 	})
-	t.Run("a stub of an empty file whose content never came", func(t *testing.T) {
-		_, _, dir := setup(t)
+	t.Run("emptying was cut off", func(t *testing.T) {
+		_, want, dir := setup(t)
 		p := filepath.Join(dir, "tree", "new")
-		write(t, p, nil)
-		if err := tree.WriteRecord(p, &tree.Record{ID: tree.NewID()}); err != nil {
+		write(t, p, want)
+		if err := tree.WriteRecord(p, &tree.Record{Emptying: true}); err != nil {
 			t.Fatal(err)
 		}
 		r := openRig(t, dir)
 		r.same("new", nil)
 		r.patch("new", []byte("x"), 0)
 		r.same("new", []byte("x"))
+		r.reopen().same("new", []byte("x"))
 	})
-	t.Run("content without a stub", func(t *testing.T) {
-		_, want, dir := setup(t)
-		full, empty := tree.NewID(), tree.NewID()
-		write(t, content(dir, full), []byte("orphan"))
-		write(t, content(dir, empty), nil)
-		r := openRig(t, dir)
-		r.same("f", want)
-		if got, err := os.ReadFile(filepath.Join(dir, "lost+found", full.String())); string(got) != "orphan" {
-			t.Errorf("%q, %v", got, err)
+	t.Run("filling in was cut off", func(t *testing.T) {
+		r, want, dir := setup(t)
+		mtime := r.stat("f").Mtime
+		patchFile(t, filepath.Join(dir, "tree", "f"), make([]byte, 200<<10))
+		c := openRig(t, dir)
+		c.want("f", packed)
+		c.hollow("f")
+		c.same("f", want)
+		if got := c.stat("f").Mtime; got != mtime {
+			t.Errorf("mtime %v, want %v", got, mtime)
 		}
-		r.evictAll()
-		if c := r.contents(); len(c) != 0 {
-			t.Errorf("content: %v", c)
-		}
-		if lost, _ := os.ReadDir(filepath.Join(dir, "lost+found")); len(lost) != 1 {
-			t.Errorf("lost+found: %v", lost)
-		}
+		c.patch("f", []byte("x"), 0)
+		copy(want, "x")
+		c.same("f", want)
 	})
-	t.Run("a sparse content without a stub", func(t *testing.T) {
-		_, _, dir := setup(t)
-		id := tree.NewID()
-		write(t, content(dir, id), nil)
-		if err := os.Truncate(content(dir, id), 1<<20); err != nil {
-			t.Fatal(err)
-		}
-		openRig(t, dir)
-		if st, err := os.Stat(filepath.Join(dir, "lost+found", id.String())); err != nil || st.Size() != 1<<20 {
-			t.Errorf("a file of a megabyte is gone: %v", err)
-		}
-	})
-	t.Run("an incomplete copy", func(t *testing.T) {
-		r, want, _ := setup(t)
-		part := r.rawPath("f") + ".part"
-		write(t, part, []byte("half"))
-		r = r.crashed()
-		r.same("f", want)
-		r.awaitHydrator()
-		for _, c := range r.contents() {
-			if strings.HasSuffix(c, ".part") {
-				t.Errorf("content: %v", c)
-			}
-		}
-	})
-	t.Run("a packed file's content in the same boot", func(t *testing.T) {
+	t.Run("packed, in the same boot", func(t *testing.T) {
 		r, want, _ := setup(t)
 		r.hydrateAll()
 		c := r.crashed()
 		c.want("f", both)
 		c.same("f", want)
 	})
-	t.Run("a packed file's content of another boot", func(t *testing.T) {
-		r, want, _ := setup(t)
-		r.hydrateAll()
-		dir := r.copyStore()
-		id := filepath.Base(r.rawPath("f"))
-		// What the page cache had not written yet is zeros.
-		write(t, filepath.Join(dir, "content", id[:2], id), make([]byte, len(want)))
-		replace(t, filepath.Join(dir, "lock"), tree.BootID(), "00000000-0000-0000-0000-000000000000")
-		c := openRig(t, dir)
-		c.want("f", packed)
-		c.same("f", want)
-	})
+	for _, left := range []int{300 << 10, 100 << 10, 0} { // what the page cache had not written yet is zeros, or missing
+		t.Run(fmt.Sprintf("packed, in another boot, %d bytes left", left), func(t *testing.T) {
+			r, want, _ := setup(t)
+			r.hydrateAll()
+			mtime := r.stat("f").Mtime
+			dir := r.copyStore()
+			write(t, filepath.Join(dir, "tree", "f"), make([]byte, left))
+			otherBoot(t, dir)
+			c := openRig(t, dir)
+			c.want("f", packed)
+			c.hollow("f")
+			c.same("f", want)
+			if got := c.stat("f").Mtime; got != mtime {
+				t.Errorf("mtime %v, want %v", got, mtime)
+			}
+		})
+	}
 	t.Run("a second crash in the repair after a boot", func(t *testing.T) {
 		r, want, _ := setup(t)
 		r.hydrateAll()
 		dir := r.copyStore()
-		id := filepath.Base(r.rawPath("f"))
-		write(t, filepath.Join(dir, "content", id[:2], id), make([]byte, len(want)))
-		replace(t, filepath.Join(dir, "lock"), tree.BootID(), "00000000-0000-0000-0000-000000000000")
+		write(t, filepath.Join(dir, "tree", "f"), make([]byte, len(want)))
+		otherBoot(t, dir)
 		// Killed before it had looked at anything: all that it did is to take the lock.
 		l, err := tree.Acquire(dir, time.Now())
 		if err != nil {
@@ -272,25 +248,113 @@ func TestRepairs(t *testing.T) {
 	t.Run("a clean end in another boot", func(t *testing.T) {
 		r, want, _ := setup(t)
 		r.hydrateAll()
-		raw := r.rawPath("f")
-		r.close() // syncs the filesystem before it calls the end clean, so that the cache outlives the boot
-		replace(t, filepath.Join(r.dir, "lock"), tree.BootID(), "00000000-0000-0000-0000-000000000000")
+		r.close() // syncs the filesystem before it calls the end clean, so that the bytes outlive the boot
+		otherBoot(t, r.dir)
 		c := openRig(t, r.dir)
 		c.same("f", want)
-		if _, err := os.Stat(raw); err != nil {
-			t.Errorf("the cache is gone: %v", err)
-		}
+		c.want("f", both)
 	})
-	t.Run("a stray file", func(t *testing.T) {
-		_, want, dir := setup(t)
-		write(t, filepath.Join(dir, "content", ".probe12345"), nil)
-		write(t, filepath.Join(dir, "content", "00", "stray"), []byte("x"))
-		r := openRig(t, dir)
+}
+
+// patchFile writes over the first bytes of a file past the volume.
+func patchFile(t *testing.T, path string, p []byte) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = f.Write(p)
+	if err := errors.Join(err, f.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A store that was copied without attributes has files that are not what they seem: they are errors for who opens
+// them, with a word in the log, and the header of each says what it was.
+func TestCopiedWithoutAttributes(t *testing.T) {
+	r := newRig(t)
+	want := random(300<<10, 1)
+	r.write("f", want)
+	r.write("whole", want)
+	r.packOut("f")
+	r.evictAll()
+	if _, err := r.Hydrate(t.Context(), "whole", nil); err != nil {
+		t.Fatal(err)
+	}
+	rec := r.recordOf("f")
+	r.close()
+	for _, p := range []string{"f", "whole"} {
+		if err := unix.Removexattr(r.at("tree", p), tree.XattrName); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 { // by the open, and by the packing that comes first
+		r = r.reopen()
+		r.same("whole", want) // its bytes are in place
+		for _, flags := range []uint32{unix.O_RDONLY, unix.O_RDWR} {
+			_, err := r.openFile("f", flags)
+			wantErr(t, "open", err, unix.EIO)
+		}
+		r.sync()
+		if !r.log.has("damaged", "path f ", "xattrs") {
+			t.Errorf("reported: %s", r.log)
+		}
+		if r.recordOf("f") != (tree.Record{}) {
+			t.Error("it has a record")
+		}
+	}
+	b, err := os.ReadFile(r.at("tree", "f"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := tree.DecodeHeader(b)
+	if err != nil || h.Record != rec || h.Size != int64(len(want)) || h.Store != r.id {
+		t.Fatalf("%+v, %v", h, err)
+	}
+	r.close()
+	if err := tree.WriteRecord(r.at("tree", "f"), &h.Record); err != nil {
+		t.Fatal(err)
+	}
+	r = r.reopen()
+	r.same("f", want)
+}
+
+// A program may write what a hollow file looks like.
+func TestLiteralHeader(t *testing.T) {
+	for _, size := range []int{tree.HeaderSize, 5000, 100 << 10, 300 << 10} {
+		r := newRig(t)
+		h := tree.Header{Store: r.id, Record: tree.Record{Manifest: [32]byte{1}, Hollow: true}, Size: int64(size)}
+		head := h.Encode()
+		want := append(head[:], random(size, 1)...)[:size]
+		r.write("f", want)
 		r.same("f", want)
-		if _, err := r.Stats(t.Context()); err != nil {
-			t.Error(err)
+		r.sync()
+		for range 2 {
+			r.same("f", want)
+			r = r.reopen()
+			r.sync()
 		}
-	})
+		r.evictAll()
+		r.same("f", want)
+		r.patch("f", []byte("other"), 0)
+		copy(want, "other")
+		r.sync()
+		r = r.reopen()
+		r.same("f", want)
+		if size < smallFile && r.recordOf("f") != (tree.Record{}) {
+			t.Errorf("%d bytes: %+v", size, r.recordOf("f"))
+		}
+	}
+}
+
+// recordOf is what the file's attribute says.
+func (r *rig) recordOf(p string) tree.Record {
+	r.t.Helper()
+	rec, err := tree.ReadRecord(r.at("tree", p))
+	if err != nil && !errors.Is(err, tree.ErrNoRecord) {
+		r.t.Fatal(err)
+	}
+	return rec
 }
 
 func replace(t *testing.T, path, old, new string) {

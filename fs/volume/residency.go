@@ -3,33 +3,53 @@ package volume
 import (
 	"context"
 	"io/fs"
+	"time"
 
 	"ckptfs/fs/control"
 )
 
-// Evict drops the raw copies of the packed files at or below path.
+// Evict gives up the bytes in place of the packed files at or below path. Of those in use it says so, and does it once
+// they are not.
 func (v *Volume) Evict(ctx context.Context, path string, report func(control.Progress)) (*control.Moved, error) {
 	return v.move(ctx, "evict", path, report, func(p string, n *Node) (int64, string, error) {
 		size := v.rawSize(n)
 		skip, err := v.evict(n)
-		if skip == skipNotPacked && p != path && v.staysPlain(n, size) {
-			skip = "" // in a folder, small plain files are no news
+		for end := time.Now().Add(closeGrace); skip == skipInUse && !v.isOpen(n) && time.Now().Before(end); {
+			time.Sleep(closeGrace / 50)
+			skip, err = v.evict(n)
 		}
 		if skip != "" || err != nil {
 			size = 0
+		}
+		switch skip {
+		case skipOpen, skipInUse:
+			v.hot.want(n)
+		case skipNotPacked:
+			if p != path && v.settledPlain(n) {
+				skip = "" // in a folder, plain files are no news
+			}
 		}
 		return size, skip, err
 	})
 }
 
-// staysPlain reports whether a file is one of those that are never packed.
-func (v *Volume) staysPlain(n *Node, size int64) bool {
+// closeGrace is how long Evict waits for the kernel to let go of a file that a program has closed already.
+const closeGrace = 500 * time.Millisecond
+
+func (v *Volume) isOpen(n *Node) bool {
 	n.file.mu.Lock()
 	defer n.file.mu.Unlock()
-	return size < smallFile && !n.file.dirty
+	return n.file.users() > 0
 }
 
-// Hydrate makes raw copies of the packed files at or below path.
+// settledPlain reports whether a file is one of those that are not to be packed.
+func (v *Volume) settledPlain(n *Node) bool {
+	n.file.mu.Lock()
+	defer n.file.mu.Unlock()
+	return !n.file.dirty && n.file.writers == 0
+}
+
+// Hydrate fills in the bytes of the packed files at or below path.
 func (v *Volume) Hydrate(ctx context.Context, path string, report func(control.Progress)) (*control.Moved, error) {
 	return v.move(ctx, "hydrate", path, report, func(_ string, n *Node) (int64, string, error) {
 		size, err := v.hydrate(n)

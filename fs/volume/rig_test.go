@@ -134,7 +134,6 @@ const (
 	resident = "resident"
 	both     = "resident+packed"
 	packed   = "packed"
-	nothing  = "empty"
 )
 
 func (r *rig) state(p string) string {
@@ -149,14 +148,12 @@ func stateOf(n *Node) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
-	case f.rec.Packed() && f.resident:
-		return both
-	case f.rec.Packed():
+	case f.rec.Hollow:
 		return packed
-	case f.resident:
-		return resident
+	case f.rec.Packed():
+		return both
 	}
-	return nothing
+	return resident
 }
 
 func (r *rig) want(p, state string) {

@@ -84,7 +84,7 @@ func (v *Volume) layoutOf(n *Node, out *control.File) (*formats.Layout, *manifes
 	}
 	if f.rec.Packed() {
 		out.State = control.StatePacked
-		if f.resident {
+		if !f.rec.Hollow {
 			out.State = control.StateBoth
 		}
 		out.Manifest = f.rec.Manifest.String()
@@ -94,10 +94,13 @@ func (v *Volume) layoutOf(n *Node, out *control.File) (*formats.Layout, *manifes
 		}
 		return m.Layout(), m, nil
 	}
-	if !f.resident {
-		return formats.BlobLayout(0), nil, nil
+	if err := v.vet(n); err != nil {
+		return nil, nil, err
 	}
-	raw, err := v.content.OpenQuietly(f.rec.ID)
+	if f.damaged != nil {
+		return nil, nil, f.damaged
+	}
+	raw, err := v.openQuietly(n)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -72,7 +72,7 @@ func (v *Volume) Status(context.Context) (*control.Status, error) {
 	return s, nil
 }
 
-// rawSize is the size of a raw copy in bytes, 0 without one.
+// rawSize is the number of a file's bytes that are in place.
 func (v *Volume) rawSize(n *Node) int64 {
 	n.file.mu.Lock()
 	defer n.file.mu.Unlock()
@@ -81,7 +81,7 @@ func (v *Volume) rawSize(n *Node) int64 {
 
 func (v *Volume) rawSizeLocked(n *Node) int64 {
 	var st unix.Stat_t
-	if !n.file.resident || v.content.Stat(n.file.rec.ID, &st) != nil {
+	if v.load(n) != nil || n.file.rec.Hollow || v.statInode(n, &st) != nil {
 		return 0
 	}
 	return st.Size

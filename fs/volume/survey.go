@@ -1,54 +1,55 @@
 package volume
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
-	"os"
 	"path"
-	"path/filepath"
+	"slices"
 
 	"golang.org/x/sys/unix"
-
-	"ckptfs/fs/tree"
 )
 
-// survey looks at every stub once after a start. It queues what is not packed and counts the raw copies of what is.
+// survey looks at every file once after a start. It queues what is not packed and finds the bytes in place of what is.
 //
-// After an unclean end it runs before the first request and repairs: sizes and times of stubs whose writers were cut
-// off; caches that may not have reached the disk, when the host was started anew since; raw files whose stub is gone,
-// which it moves to lost+found. After a clean end it runs beside the requests and has nothing to repair.
+// After an unclean end it runs before the first request and repairs: transitions that were cut off, and bytes that may
+// not have reached the disk, when the host was started anew since. After a clean end it runs beside the requests and has
+// nothing to repair.
 type survey struct {
 	v       *Volume
 	repair  bool
 	newBoot bool
-	seen    map[tree.ID]bool
 	stop    func() bool
 
-	files, unpacked, dropped, lost int
+	files, unpacked, dropped, finished int
 
-	blind bool // something could not be looked at, so that nothing may be called lost
+	hot []hotFile // with a reference each
+
+	blind bool // something could not be looked at
 }
 
-func (s *survey) run() error {
-	if s.repair {
-		if err := s.v.content.DropParts(); err != nil {
-			return err
-		}
-	}
+// hotFile is a packed file with its bytes in place.
+type hotFile struct {
+	node  *Node
+	size  int64
+	atime unix.Timespec
+}
+
+func (s *survey) run() {
 	s.dir(s.v.root)
-	if !s.repair || s.blind {
-		return nil
+	// The list is in the order of last use.
+	slices.SortStableFunc(s.hot, func(a, b hotFile) int {
+		return cmp.Or(cmp.Compare(a.atime.Sec, b.atime.Sec), cmp.Compare(a.atime.Nsec, b.atime.Nsec))
+	})
+	for _, h := range s.hot {
+		f := h.node.file
+		f.mu.Lock()
+		if f.rec.Packed() && !f.rec.Hollow && f.hot == nil && !s.v.isDead(h.node) {
+			s.v.hot.found(h.node, h.size)
+		}
+		f.mu.Unlock()
+		s.v.unref(h.node, 1)
 	}
-	return s.v.content.Each(func(id tree.ID, st *unix.Stat_t) error {
-		if s.seen[id] {
-			return nil
-		}
-		if st.Size == 0 {
-			return s.v.content.Remove(id) // made for a stub that never came, or came with another
-		}
-		s.lost++
-		return os.Rename(s.v.content.Path(id), filepath.Join(s.v.dir, tree.LostFound, id.String()))
-	}, nil)
 }
 
 // dir looks at what is in dir. What cannot be looked at is reported and passed over: the rest is not to suffer.
@@ -91,46 +92,53 @@ func (s *survey) skip(dir *Node, name string, err error) {
 }
 
 func (s *survey) file(n *Node) error {
-	f := n.file
+	v, f := s.v, n.file
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s.files++
-	if err := s.v.load(n); err != nil {
+	if err := v.load(n); err != nil {
 		return err
 	}
-	if s.repair && !f.rec.ID.IsZero() {
-		s.seen[f.rec.ID] = true
+	if f.damaged != nil {
+		return nil
+	}
+	var st unix.Stat_t
+	if err := v.statInode(n, &st); err != nil {
+		return err
 	}
 	switch {
-	case f.damaged != nil || !f.resident:
 	case !f.rec.Packed():
-		if f.writers > 0 || f.dirty {
-			return nil // somebody is at it already
-		}
-		if s.repair {
-			s.v.settleStub(n)
+		if f.writers > 0 || f.dirty || st.Size == 0 {
+			return nil // somebody is at it already, or nothing is to be done
 		}
 		s.unpacked++
 		f.dirty = true
-		s.v.packer.add(n)
-	case s.repair && s.newBoot:
-		s.dropped++
-		f.resident = false
-		return s.v.content.Remove(f.rec.ID)
-	default:
-		var st unix.Stat_t
-		if s.v.content.Stat(f.rec.ID, &st) == nil && f.hot == nil {
-			s.v.hot.add(n, st.Size)
+		v.packer.add(n)
+	case s.newBoot:
+		if !f.rec.Hollow {
+			s.dropped++
 		}
+		return v.disbelieve(n)
+	case f.rec.Hollow:
+		if s.repair && st.Blocks*512 > maxHeader {
+			s.finished++
+			return v.disbelieve(n)
+		}
+	default:
+		v.ref(n)
+		s.hot = append(s.hot, hotFile{n, st.Size, st.Atim})
 	}
 	return nil
 }
+
+// maxHeader is what a hollow file may take on the disk: a block for its header, of whatever size blocks have.
+const maxHeader = 64 << 10
 
 // report says in a line what was repaired, "" for nothing.
 func (s *survey) report() string {
 	if !s.repair {
 		return ""
 	}
-	return fmt.Sprintf("the store was not closed in order: %d files looked at, %d not packed yet, %d caches dropped, %d raw files without a name moved to %s",
-		s.files, s.unpacked, s.dropped, s.lost, tree.LostFound)
+	return fmt.Sprintf("the store was not closed in order: %d files looked at, %d not packed yet, %d caches dropped, %d half-made caches removed",
+		s.files, s.unpacked, s.dropped, s.finished)
 }

@@ -4,15 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"sort"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"ckptfs/fs/control"
-	"ckptfs/fs/tree"
 )
 
 // releaseGrace is how long Sync waits for the kernel's RELEASE of a file that a program has closed already.
@@ -67,40 +64,32 @@ func (v *Volume) Sync(ctx context.Context, report func(control.Progress)) error 
 	return v.syncPublished()
 }
 
-// syncPublished makes the records durable that name manifests since the last time. A record that a power cut takes back
-// costs nothing but packing the file once more, so nobody waits for this but who asks.
+// syncPublished makes durable what was packed or found to stay plain since the last time. A record that a power cut
+// takes back costs nothing but packing the file once more, so nobody waits for this but who asks.
 func (v *Volume) syncPublished() error {
 	p := v.packer
 	p.mu.Lock()
-	nodes := p.published
-	p.published = map[*Node]bool{}
+	nodes, all, any := p.plain, p.morePlain, p.published || p.morePlain || len(p.plain) > 0
+	p.plain, p.morePlain, p.published = map[*Node]bool{}, false, false
 	p.mu.Unlock()
 	var errs []error
 	for n := range nodes {
-		errs = append(errs, v.syncNode(n))
+		if !all && !v.isDead(n) {
+			errs = append(errs, v.syncInode(n))
+		}
 		v.unref(n, 1)
 	}
-	return errors.Join(append(errs, v.syncNames())...)
+	switch {
+	case all:
+		errs = append(errs, v.syncTree())
+	case any:
+		errs = append(errs, v.syncNames())
+	}
+	return errors.Join(errs...)
 }
 
-// syncNode makes a file's stub durable and, if it stays resident, its raw file.
-func (v *Volume) syncNode(n *Node) error {
-	f := n.file
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if v.isDead(n) {
-		return nil
-	}
-	if f.resident && !f.rec.Packed() {
-		if err := v.syncContent(f); err != nil {
-			return err
-		}
-	}
-	return v.syncStub(n)
-}
-
-// syncNames makes every name in the tree durable. The host's journal keeps the order of names, so that what was made
-// before a file that is synced is durable with it; where there is no such journal, everything is synced.
+// syncNames makes every name and record in the tree durable. The host's journal keeps their order, so that what was done
+// before a file is made that is synced is durable with it; where there is no such journal, everything is synced.
 func (v *Volume) syncNames() error {
 	var st unix.Statfs_t
 	if err := unix.Fstatfs(v.rootFd, &st); err != nil {
@@ -109,13 +98,12 @@ func (v *Volume) syncNames() error {
 	if st.Type != unix.EXT4_SUPER_MAGIC && st.Type != unix.XFS_SUPER_MAGIC {
 		return v.syncTree()
 	}
-	f, err := os.CreateTemp(filepath.Join(v.dir, tree.ContentDir), "sync*.part") // which recovery removes
+	fd, err := unix.Open(v.dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
 	if err != nil {
-		return err
+		return v.syncTree()
 	}
-	defer f.Close()
-	defer os.Remove(f.Name())
-	return f.Sync()
+	defer unix.Close(fd)
+	return unix.Fsync(fd)
 }
 
 // awaitReleases waits, for a bounded time, until every writer that was closed is released.

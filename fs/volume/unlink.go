@@ -1,22 +1,22 @@
 package volume
 
 import (
-	"golang.org/x/sys/unix"
+	"log/slog"
 
-	"ckptfs/fs/tree"
+	"golang.org/x/sys/unix"
 )
 
 // victim is a name that is about to go. It holds a reference to its node until bury.
 type victim struct {
 	node *Node // nil when nobody knows it
 	st   unix.Stat_t
-	rec  tree.Record // of a regular file's last name
 	last bool
 	goes bool // the name went
+	done bool // a rename changed something
 }
 
 // prepare looks at dir/name before it goes and, if it is the last name of a node that somebody knows, takes hold of the
-// stub, so that open files and directories stay what they are. v.ns is held exclusively.
+// inode, so that open files and directories stay what they are. v.ns is held exclusively.
 func (v *Volume) prepare(dirfd int, name string) (victim, error) {
 	var t victim
 	if err := unix.Fstatat(dirfd, name, &t.st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
@@ -31,12 +31,6 @@ func (v *Volume) prepare(dirfd int, name string) (victim, error) {
 			return t, v.keepOpen(n, dirfd, name)
 		}
 		return t, nil
-	}
-	if t.st.Mode&unix.S_IFMT == unix.S_IFREG {
-		rec, err := tree.ReadRecord(procPath(dirfd, name))
-		if err == nil {
-			t.rec = rec
-		}
 	}
 	if t.node != nil {
 		return t, v.keepOpen(t.node, dirfd, name)
@@ -71,36 +65,39 @@ func (v *Volume) gone(t *victim, dir *Node, name string) {
 	}
 }
 
-// bury removes the raw copy of a file that lost its last name. Who knows the file keeps it, open or not: a program may
-// be between looking the name up and opening it, and has a right to the old file or the new, never to an empty one. No
-// lock is held.
+// bury ends the background work on a file that lost its last name. Who knows the file keeps it, open or not: a program
+// may be between looking the name up and opening it, and has a right to the old file or the new. No lock is held.
 func (v *Volume) bury(t *victim) {
 	n := t.node
 	if n == nil {
-		if t.last && !t.rec.ID.IsZero() {
-			v.content.Remove(t.rec.ID)
-		}
 		return
 	}
-	if f := n.file; f != nil && t.last {
+	if f := n.file; f != nil {
 		f.mu.Lock()
-		v.hot.remove(n)
-		f.stopPacking()
-		if v.load(n) == nil {
-			t.rec = f.rec
+		if t.last {
+			v.hot.remove(n)
+			f.stopPacking()
 		}
-		if f.resident {
-			v.openRaw(f)
-		}
-		if !t.rec.ID.IsZero() {
-			v.content.Remove(t.rec.ID)
-		}
-		if f.raw == nil {
-			f.resident = false
-		}
+		v.touched(n)
 		f.mu.Unlock()
 	}
 	v.unref(n, 1)
+}
+
+// touched is touch after something that succeeded. f.mu is held.
+func (v *Volume) touched(n *Node) {
+	if err := v.touch(n); err != nil {
+		v.report(slog.LevelWarn, "the change time of a file was not kept", "path", v.Path(n), "reason", err)
+	}
+}
+
+// touchMoved is touched of a node that has another name now. No lock is held.
+func (v *Volume) touchMoved(n *Node) {
+	if n != nil && n.file != nil {
+		n.file.mu.Lock()
+		defer n.file.mu.Unlock()
+		v.touched(n)
+	}
 }
 
 // Unlink removes a name that is no directory's.
@@ -169,10 +166,16 @@ func (v *Volume) Rename(oldDir *Node, oldName string, newDir *Node, newName stri
 	if flags&^(unix.RENAME_NOREPLACE|unix.RENAME_EXCHANGE) != 0 {
 		return unix.EINVAL
 	}
-	if flags == 0 {
-		v.flushBeforeReplace(oldDir, oldName, newDir, newName)
+	t, moved, err := v.rename(oldDir, oldName, newDir, newName, flags)
+	if t.done {
+		v.touchMoved(moved)
+		if !t.goes {
+			v.touchMoved(t.node) // exchanged
+		}
 	}
-	t, err := v.rename(oldDir, oldName, newDir, newName, flags)
+	if moved != nil {
+		v.unref(moved, 1)
+	}
 	if err != nil || !t.goes {
 		v.spare(&t)
 	} else {
@@ -184,82 +187,51 @@ func (v *Volume) Rename(oldDir *Node, oldName string, newDir *Node, newName stri
 	return err
 }
 
-// flushBeforeReplace begins to write the bytes of a file that is about to take another's name. Programs that replace a
-// file without fsync rely on ext4 doing so: after a power cut the name leads to the old bytes or the new, not to none.
-func (v *Volume) flushBeforeReplace(oldDir *Node, oldName string, newDir *Node, newName string) {
-	n, _, err := v.child(newDir, newName)
-	if err != nil {
-		return
-	}
-	v.unref(n, 1)
-	if n, _, err = v.child(oldDir, oldName); err != nil {
-		return
-	}
-	defer v.unref(n, 1)
-	f := n.file
-	if f == nil {
-		return
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if v.load(n) != nil || !f.resident || f.rec.Packed() {
-		return
-	}
-	if raw, err := v.content.OpenQuietly(f.rec.ID); err == nil {
-		unix.SyncFileRange(int(raw.Fd()), 0, 0, unix.SYNC_FILE_RANGE_WRITE)
-		raw.Close()
-	}
-}
-
-func (v *Volume) rename(oldDir *Node, oldName string, newDir *Node, newName string, flags uint32) (victim, error) {
-	var t victim
-	var moved *Node
-	defer func() {
-		if moved != nil {
-			v.unref(moved, 1)
-		}
-	}()
+// rename returns what lost its name to the moved one, or was exchanged with it, and the moved node with a reference if
+// anybody knows it.
+func (v *Volume) rename(oldDir *Node, oldName string, newDir *Node, newName string, flags uint32) (t victim, moved *Node, err error) {
 	v.ns.Lock()
 	defer v.ns.Unlock()
 	oldFd, err := v.dirFd(oldDir)
 	if err != nil {
-		return t, err
+		return t, moved, err
 	}
 	defer v.releaseDir(oldDir)
 	newFd, err := v.dirFd(newDir)
 	if err != nil {
-		return t, err
+		return t, moved, err
 	}
 	defer v.releaseDir(newDir)
 
 	var st unix.Stat_t
 	if err := unix.Fstatat(oldFd, oldName, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-		return t, err
+		return t, moved, err
 	}
 	moved = v.tab.findIno(st.Ino)
 	if flags&unix.RENAME_NOREPLACE == 0 {
 		t, err = v.prepare(newFd, newName)
 		if err != nil && err != unix.ENOENT {
-			return t, err
+			return t, moved, err
 		}
 	}
 	if t.st.Ino == st.Ino && t.st.Ino != 0 { // two names of one file: rename(2) does nothing
 		v.unkeep(&t)
-		return t, unix.Renameat2(oldFd, oldName, newFd, newName, uint(flags))
+		return t, moved, unix.Renameat2(oldFd, oldName, newFd, newName, uint(flags))
 	}
 	if err := unix.Renameat2(oldFd, oldName, newFd, newName, uint(flags)); err != nil {
 		v.unkeep(&t)
-		return t, err
+		return t, moved, err
 	}
+	t.done = true
 	if flags&unix.RENAME_EXCHANGE != 0 {
 		v.unkeep(&t)
 		v.moveAlias(moved, oldDir, oldName, newDir, newName)
 		v.moveAlias(t.node, newDir, newName, oldDir, oldName)
-		return t, nil
+		return t, moved, nil
 	}
 	v.gone(&t, newDir, newName)
 	v.moveAlias(moved, oldDir, oldName, newDir, newName)
-	return t, nil
+	return t, moved, nil
 }
 
 // moveAlias renames a node in the table. v.ns is held exclusively.

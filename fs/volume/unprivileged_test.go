@@ -110,11 +110,12 @@ func TestUnreadableCaches(t *testing.T) {
 	r.mkdir("d")
 	r.write("d/f", want)
 	r.pack("d/f")
-	raw := r.rawPath("d/f")
-	none, all := uint32(0), uint32(0o755)
-	r.setattr("d", &SetAttr{Mode: &none})
+	all := uint32(0o755)
 	r.close()
-	if err := os.WriteFile(raw, make([]byte, len(want)), 0o600); err != nil { // it had not reached the disk
+	if err := os.WriteFile(r.rawPath("d/f"), make([]byte, len(want)), 0o600); err != nil { // it had not reached the disk
+		t.Fatal(err)
+	}
+	if err := os.Chmod(r.rawPath("d"), 0); err != nil {
 		t.Fatal(err)
 	}
 	replace(t, r.at("lock"), tree.BootID(), "00000000-0000-0000-0000-000000000000")

@@ -52,9 +52,6 @@ func (v *Volume) Stats(ctx context.Context) (*control.Stats, error) {
 	if s.IndexBytes, err = allocated(filepath.Join(v.dir, tree.IndexFile)); err != nil {
 		return nil, err
 	}
-	if s.ResidentBytes, err = v.residentBytes(); err != nil {
-		return nil, err
-	}
 	s.Chunks, s.Manifests = int64(len(u.chunks)), int64(len(u.manifests))
 	s.StoredBytes = s.SegmentBytes + s.IndexBytes
 	if s.DeadBytes, err = u.dead(); err != nil {
@@ -91,9 +88,14 @@ func (u *usage) file(path string, n *Node) error {
 		run.Files++
 		run.LogicalBytes += a.Size
 	}
+	var st unix.Stat_t
 	n.file.mu.Lock()
 	rec := n.file.rec
+	err = u.v.statInode(n, &st)
 	n.file.mu.Unlock()
+	if err == nil && !rec.Hollow {
+		s.ResidentBytes += st.Blocks * 512
+	}
 	if !rec.Packed() {
 		s.PlainBytes += a.Size
 		return nil
@@ -209,12 +211,6 @@ func (v *Volume) spans(o manifest.Object) ([]manifest.Span, error) {
 		return nil, err
 	}
 	return manifest.DecodeList(b)
-}
-
-func (v *Volume) residentBytes() (int64, error) {
-	var sum int64
-	err := v.content.Each(func(_ tree.ID, st *unix.Stat_t) error { sum += st.Blocks * 512; return nil }, nil)
-	return sum, err
 }
 
 // allocated is what a file, or the files of a folder, take on the disk.

@@ -2,6 +2,7 @@ package volume
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"strings"
@@ -166,10 +167,7 @@ func (v *Volume) measureView(n *Node) int64 {
 		return f.viewSize
 	}
 	f.viewGen, f.viewSize = f.gen+1, 0
-	if !f.resident {
-		return 0
-	}
-	raw, err := v.content.OpenQuietly(f.rec.ID)
+	raw, err := v.openQuietly(n)
 	if err != nil {
 		return 0
 	}
@@ -238,14 +236,14 @@ func (v *Volume) useView(n *Node) error {
 	if f.gen != w.gen {
 		return unix.ESTALE
 	}
-	if err := v.openSource(f); err != nil {
+	if err := v.openSource(w.src); err != nil {
 		return v.openFailed(w.src, err)
 	}
 	f.inside++
 	if w.plan == nil {
 		plan, err := v.planView(f)
 		if err == nil && plan.Size() != w.size {
-			err = errDamaged("the view's size is not what the record says")
+			err = fmt.Errorf("the view's size is not what the record says: %w", unix.EIO)
 		}
 		if err != nil {
 			f.inside--
@@ -387,7 +385,7 @@ func (v *Volume) hideView(dir *Node, name string) error {
 // showView sets whether a file has its view. f.mu is held.
 func (v *Volume) showView(n *Node, show bool) error {
 	rec := n.file.rec
-	if rec.ID.IsZero() || rec.ViewHidden == !show {
+	if rec.ViewHidden == !show {
 		return nil
 	}
 	rec.ViewHidden = !show

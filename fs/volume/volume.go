@@ -1,19 +1,19 @@
 // Package volume is the filesystem without FUSE: nodes, handles, the states of a file and the background work that
 // moves files between them.
 //
-//	resident            just written; truth is content/ID
-//	resident + packed   the raw copy is a cache; reads pass through it
-//	packed              no raw copy; reads are put together from chunks
+//	plain               just written, or never packed: a file of the host as any other
+//	resident + packed   the bytes in place are a cache; reads pass through them
+//	packed              hollow: reads are put together from chunks
 //
-//	          last close, packed             evicted (hot list, by hand)
-//	resident ───────────────────▶ resident + packed ─────────────────▶ packed
+//	       last close, packed             evicted (hot list, by hand)
+//	plain ───────────────────▶ resident + packed ─────────────────▶ packed
 //	    ▲                              │         ▲                       │
 //	    └──── opened for writing ──────┘         └─ hydrated (proved hot) ┤
 //	    ▲                                                                │
 //	    └───────────────── opened for writing: hydrated and synced first ┘
 //
-// The names are the host filesystem's: every operation on a name is the same operation on the stub in STORE/tree, under
-// ns, relative to a descriptor of its directory. The bytes being written are the host filesystem's too: content/ID.
+// The names and the bytes being written are the host filesystem's: every operation on a file is the same operation on
+// the inode in STORE/tree, under ns, relative to a descriptor of its directory.
 // Package ckptfs/fs/tree says which copy is true when; this package keeps to it.
 //
 // Locks, in the order in which they may be taken: file.mu, ns, then any of table.mu, fdCache.mu, packer.mu, hotList.mu,
@@ -54,7 +54,7 @@ type Options struct {
 	Create      bool   // make a store if there is none
 	ReadOnly    bool   // refuse changes; nothing is packed
 	NoViews     bool   // no synthesised files
-	HotSize     int64  // bytes of raw copies to keep of packed files; -1: DefaultHotSize
+	HotSize     int64  // bytes of packed files to keep in place; -1: DefaultHotSize
 	CacheBytes  int64  // bytes of decoded chunks to keep in memory; 0: a default
 	PackWorkers int    // cores that packing may use; 0: all
 	Now         func() time.Time
@@ -71,12 +71,12 @@ type Volume struct {
 	report     func(level slog.Level, msg string, args ...any)
 	started    time.Time
 
-	lock    *tree.Lock
-	content *tree.Content
-	index   *index.DB
-	store   *store.Store
-	asm     *assemble.Reader
-	pack    *pack.Packer
+	lock  *tree.Lock
+	id    [16]byte // the store's
+	index *index.DB
+	store *store.Store
+	asm   *assemble.Reader
+	pack  *pack.Packer
 
 	ns     sync.RWMutex
 	tab    *table
@@ -94,9 +94,10 @@ type Volume struct {
 	mode, modeReason string // see Attach
 	mountpoint       string
 	recovery         string
-	doubt            bool // caches may be left that no boot can vouch for; see load
+	doubt            bool // bytes may be in place that no boot can vouch for; see load
 	closing          atomic.Bool
-	surveyed         chan struct{} // closed when the survey of the start is done
+	step             func(what string) error // called before each change on the disk that a transition makes; for tests
+	surveyed         chan struct{}           // closed when the survey of the start is done
 }
 
 const (
@@ -139,8 +140,9 @@ func Open(o Options) (*Volume, error) {
 	}
 	v := &Volume{
 		dir: o.Dir, readOnly: o.ReadOnly, noViews: o.NoViews, privileged: os.Geteuid() == 0, now: o.Now, report: o.Log,
-		started: o.Now(), lock: lock, content: tree.NewContent(o.Dir), tab: newTable(), fds: newFdCache(openDirs), rootFd: -1,
+		started: o.Now(), lock: lock, id: format.ID, tab: newTable(), fds: newFdCache(openDirs), rootFd: -1,
 	}
+	v.step = func(string) error { return nil }
 	v.copyBufs.New = func() any { b := make([]byte, 4<<20); return &b }
 	if err := v.open(o, format); err != nil {
 		v.shut(false)
@@ -195,10 +197,7 @@ func (v *Volume) recover() error {
 	s := &survey{v: v, repair: !before.Clean && before.PID != 0, stop: v.closing.Load}
 	if s.repair {
 		s.newBoot = before.Boot != tree.BootID()
-		s.seen = map[tree.ID]bool{}
-		if err := s.run(); err != nil {
-			return fmt.Errorf("recovery: %w", err)
-		}
+		s.run()
 		if s.newBoot && s.blind {
 			v.doubt = true
 		} else if err := v.lock.Trust(); err != nil {
@@ -218,9 +217,7 @@ func (v *Volume) recover() error {
 	} else {
 		go func() {
 			defer close(v.surveyed)
-			if err := s.run(); err != nil {
-				v.report(slog.LevelError, "looking through the store failed", "reason", err)
-			}
+			s.run()
 		}()
 	}
 	return nil
@@ -237,7 +234,7 @@ func (v *Volume) Root() *Node { return v.root }
 // Node returns the node of an id that the kernel holds, or nil.
 func (v *Volume) Node(id NodeID) *Node { return v.tab.get(id) }
 
-// Attach tells the volume who mounts it, how, and whether raw files may be read and written by the kernel itself.
+// Attach tells the volume who mounts it, how, and whether files in place may be read and written by the kernel itself.
 func (v *Volume) Attach(k Kernel, mountpoint string, passthrough bool, mode, reason string) {
 	v.kernel = k
 	v.mountpoint, v.mode, v.modeReason = mountpoint, mode, reason

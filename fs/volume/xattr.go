@@ -26,7 +26,7 @@ func (v *Volume) GetXattr(n *Node, name string, dest []byte) (int, error) {
 		return 0, unix.ENODATA
 	}
 	var k int
-	err := v.onStub(n, func(path string, follow bool) (err error) {
+	err := v.onInode(n, func(path string, follow bool) (err error) {
 		if follow {
 			k, err = unix.Getxattr(path, name, dest)
 		} else {
@@ -44,7 +44,7 @@ func (v *Volume) ListXattr(n *Node, dest []byte) (int, error) {
 	}
 	buf := make([]byte, 64<<10)
 	var k int
-	err := v.onStub(n, func(path string, follow bool) (err error) {
+	err := v.onInode(n, func(path string, follow bool) (err error) {
 		if follow {
 			k, err = unix.Listxattr(path, buf)
 		} else {
@@ -75,7 +75,7 @@ func (v *Volume) SetXattr(n *Node, name string, value []byte, flags int) error {
 	if err := v.mayChangeXattr(n, name); err != nil {
 		return err
 	}
-	return v.onStub(n, func(path string, follow bool) error {
+	return v.changeXattr(n, func(path string, follow bool) error {
 		if follow {
 			return unix.Setxattr(path, name, value, flags)
 		}
@@ -88,7 +88,7 @@ func (v *Volume) RemoveXattr(n *Node, name string) error {
 	if err := v.mayChangeXattr(n, name); err != nil {
 		return err
 	}
-	return v.onStub(n, func(path string, follow bool) error {
+	return v.changeXattr(n, func(path string, follow bool) error {
 		if follow {
 			return unix.Removexattr(path, name)
 		}
@@ -108,8 +108,22 @@ func (v *Volume) mayChangeXattr(n *Node, name string) error {
 	return nil
 }
 
-// onStub calls f with a path to the node's stub, and whether the path is a link that f has to follow.
-func (v *Volume) onStub(n *Node, f func(path string, follow bool) error) error {
+// changeXattr is onInode of a change.
+func (v *Volume) changeXattr(n *Node, f func(path string, follow bool) error) error {
+	if n.file == nil {
+		return v.onInode(n, f)
+	}
+	n.file.mu.Lock()
+	defer n.file.mu.Unlock()
+	err := v.onInode(n, f)
+	if err == nil {
+		v.touched(n)
+	}
+	return err
+}
+
+// onInode calls f with a path to the node's inode, and whether the path is a link that f has to follow.
+func (v *Volume) onInode(n *Node, f func(path string, follow bool) error) error {
 	v.ns.RLock()
 	defer v.ns.RUnlock()
 	p, err := v.locate(n)

@@ -1,0 +1,97 @@
+package tree
+
+import (
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrInUse: somebody else has the file open or mapped.
+var ErrInUse = errors.New("open or mapped")
+
+// ErrNoLease: the filesystem, or the process's privileges, do not allow to find out who uses a file.
+var ErrNoLease = errors.New("no leases here")
+
+// Alone takes an exclusive lease on the open file fd, which must be open for writing, and gives it back by release. ErrInUse when
+// any other descriptor or mapping of the file lives, in this process or another. While the lease is held nobody gets one.
+func Alone(fd int) (release func(), err error) { return lease(fd, unix.F_WRLCK) }
+
+// NoWriters takes a shared lease on the open file fd, which must be open for reading only, and gives it back at once. ErrInUse
+// when anybody has the file open or mapped for writing.
+func NoWriters(fd int) error {
+	release, err := lease(fd, unix.F_RDLCK)
+	if err == nil {
+		release()
+	}
+	return err
+}
+
+func lease(fd, kind int) (release func(), err error) {
+	switch _, err := unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, kind); err {
+	case nil:
+		return func() { unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, unix.F_UNLCK) }, nil
+	case unix.EAGAIN:
+		return nil, ErrInUse
+	default:
+		return nil, fmt.Errorf("%w: %w", ErrNoLease, err)
+	}
+}
+
+// HollowOut gives up the bytes of the open file fd and writes the header in their place. The record says hollow already;
+// nobody else uses the file. The inode's times move.
+func HollowOut(fd int, h *Header) error {
+	err := unix.Fallocate(fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, h.Size)
+	if err == unix.EOPNOTSUPP || err == unix.ENOSYS {
+		if err = unix.Ftruncate(fd, 0); err == nil {
+			err = unix.Ftruncate(fd, h.Size)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("punch: %w", err)
+	}
+	b := h.Encode()
+	if n, err := unix.Pwrite(fd, b[:], 0); err != nil || n < len(b) {
+		return fmt.Errorf("write header: %d bytes: %w", n, err)
+	}
+	return nil
+}
+
+// HasHoles reports whether the open file fd of size bytes has holes. It moves the descriptor's position.
+func HasHoles(fd int, size int64) (bool, error) {
+	if size == 0 {
+		return false, nil
+	}
+	off, err := unix.Seek(fd, 0, unix.SEEK_HOLE)
+	if err == unix.EINVAL { // unknown here: no holes
+		return false, nil
+	}
+	return off < size, err
+}
+
+// SetMtime sets the modification time of the open file fd, to the nanosecond, and leaves the access time.
+func SetMtime(fd int, ns int64) error {
+	ts := [2]unix.Timespec{{Nsec: unix.UTIME_OMIT}, unix.NsecToTimespec(ns)}
+	return unix.UtimesNanoAt(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", fd), ts[:], 0)
+}
+
+// WithOwnerBits runs f while the owner of path may read and write it: a daemon without privileges may not touch the
+// bytes and attributes of a file whose mode denies its owner. EACCES, and f is not run, when that is not the reason.
+func WithOwnerBits(path string, f func() error) error {
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
+		return err
+	}
+	mode := st.Mode & 0o7777
+	if mode&0o600 == 0o600 {
+		return unix.EACCES
+	}
+	if err := unix.Chmod(path, mode|0o600); err != nil {
+		return err
+	}
+	err := f()
+	if cerr := unix.Chmod(path, mode); err == nil {
+		err = cerr
+	}
+	return err
+}

@@ -1,0 +1,236 @@
+package volume
+
+import (
+	"errors"
+	"log/slog"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"ckptfs/fs/tree"
+)
+
+// Reasons for which evict leaves a file as it is.
+const (
+	skipNotPacked = "not packed"
+	skipOpen      = "open"
+	skipInUse     = "in use: open or mapped; it is evicted once it is not"
+	skipBusy      = "being hydrated"
+)
+
+// evict gives up the bytes in place of a packed file. A reason says why they were kept; "" and nil also when there are
+// none.
+func (v *Volume) evict(n *Node) (skip string, err error) {
+	f := n.file
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := v.load(n); err != nil {
+		return "", err
+	}
+	switch {
+	case !f.rec.Packed():
+		return skipNotPacked, nil
+	case f.rec.Hollow || v.isDead(n):
+		return "", nil
+	case f.pass > 0:
+		return skipOpen, nil
+	case f.hydrating:
+		return skipBusy, nil
+	}
+	if f.users() > 0 {
+		if err := v.openAsm(f); err != nil {
+			return "", err
+		}
+	}
+	f.setRaw(nil, false)
+	own, err := v.openInode(n, unix.O_RDWR)
+	if err != nil {
+		return "", err
+	}
+	defer own.Close()
+	release, err := tree.Alone(int(own.Fd()))
+	switch {
+	case err == nil:
+		defer release()
+	case errors.Is(err, tree.ErrInUse) || v.passthrough.Load():
+		// Somebody maps it. Readers here go on by the manifest, until the next open.
+		return skipInUse, nil
+	}
+	if err := v.hollow(n, own); err != nil {
+		return "", err
+	}
+	v.hot.remove(n)
+	return "", nil
+}
+
+// hollow makes a packed file that nobody else has open hollow. own is open for writing. An error says that the record
+// stays as it was; if the bytes cannot be given up, that is reported. f.mu is held.
+func (v *Volume) hollow(n *Node, own *os.File) error {
+	f := n.file
+	st, err := own.Stat()
+	if err != nil {
+		return err
+	}
+	rec := f.rec
+	rec.Hollow = true
+	if err := v.step("hollow: record"); err != nil {
+		return err
+	}
+	if err := v.writeRecord(n, rec); err != nil {
+		return err
+	}
+	f.moved = true
+	v.giveUp(n, own, st.Size())
+	return nil
+}
+
+// giveUp makes holes of the bytes of a hollow file. A failure costs only space. f.mu is held.
+func (v *Volume) giveUp(n *Node, own *os.File, size int64) {
+	f := n.file
+	err := v.step("hollow: punch")
+	if err == nil {
+		err = tree.HollowOut(int(own.Fd()), &tree.Header{Store: v.id, Record: f.rec, Size: size})
+	}
+	if err == nil {
+		err = v.step("hollow: mtime")
+	}
+	if err == nil {
+		err = tree.SetMtime(int(own.Fd()), f.rec.Mtime)
+	}
+	if err != nil {
+		v.report(slog.LevelWarn, "the bytes of a packed file stay in place", "path", v.Path(n), "reason", err)
+	}
+}
+
+// disbelieve makes a packed file hollow whose bytes in place nobody can vouch for, or that was cut off on its way to
+// be hollow, and gives it the manifest's size. f.mu is held.
+func (v *Volume) disbelieve(n *Node) error {
+	f := n.file
+	own, err := v.openInode(n, unix.O_RDWR)
+	if err != nil {
+		return err
+	}
+	defer own.Close()
+	if !f.rec.Hollow {
+		rec := f.rec
+		rec.Hollow = true
+		if err := v.writeRecord(n, rec); err != nil {
+			return err
+		}
+	}
+	f.moved = true
+	st, err := own.Stat()
+	if err != nil {
+		return err
+	}
+	size := st.Size()
+	if m, err := v.asm.Manifest(f.rec.Manifest); err == nil && m.Size != size {
+		if err := own.Truncate(m.Size); err != nil {
+			return err
+		}
+		size = m.Size
+	}
+	v.giveUp(n, own, size)
+	return nil
+}
+
+// finishEmptying ends what empty began. f.mu is held.
+func (v *Volume) finishEmptying(n *Node) error {
+	own, err := v.openInode(n, unix.O_RDWR)
+	if err != nil {
+		return err
+	}
+	defer own.Close()
+	if err := v.step("empty: truncate"); err != nil {
+		return err
+	}
+	if err := own.Truncate(0); err != nil {
+		return err
+	}
+	if err := v.step("empty: record"); err != nil {
+		return err
+	}
+	return v.writeRecord(n, tree.Record{})
+}
+
+// unpack makes a file plain: afterwards the bytes in place are the file, and it has no manifest. With empty set, it is
+// empty. f.mu is held; it is given up while the file is filled in.
+func (v *Volume) unpack(n *Node, empty bool) error {
+	f := n.file
+	for f.hydrating {
+		f.cond.Wait()
+	}
+	if !f.rec.Packed() {
+		return nil
+	}
+	if empty {
+		if err := v.step("empty: begin"); err != nil {
+			return err
+		}
+		if err := v.writeRecord(n, tree.Record{Emptying: true}); err != nil {
+			return err
+		}
+		if err := v.finishEmptying(n); err != nil {
+			f.loaded = false // the next to come tries again
+			return err
+		}
+		return v.unpacked(n)
+	}
+	if f.rec.Hollow {
+		if err := v.hydrateLocked(n); err != nil {
+			return err
+		}
+	}
+	if err := v.makeWhole(n); err != nil {
+		return err
+	}
+	if err := v.step("unpack: record"); err != nil {
+		return err
+	}
+	if err := v.writeRecord(n, tree.Record{ViewHidden: f.rec.ViewHidden}); err != nil {
+		return err
+	}
+	return v.unpacked(n)
+}
+
+// makeWhole gives the inode of a packed file that is not hollow the file's times, and makes its bytes durable: the record
+// must not lose the manifest before. f.mu is held.
+func (v *Volume) makeWhole(n *Node) error {
+	own, err := v.openInode(n, unix.O_RDONLY)
+	if err != nil {
+		return err
+	}
+	defer own.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(own.Fd()), &st); err != nil {
+		return err
+	}
+	if ns, ok := tree.Nanoseconds(st.Mtim); !ok || ns != n.file.rec.Mtime {
+		if err := tree.SetMtime(int(own.Fd()), n.file.rec.Mtime); err != nil {
+			return err
+		}
+	}
+	if err := v.step("unpack: sync"); err != nil {
+		return err
+	}
+	if v.isDead(n) {
+		return nil
+	}
+	return own.Sync()
+}
+
+// unpacked ends unpack: readers that are at it read the bytes in place from now on. f.mu is held.
+func (v *Volume) unpacked(n *Node) error {
+	f := n.file
+	f.moved = true
+	v.hot.remove(n)
+	f.changed()
+	if f.asm == nil {
+		return nil
+	}
+	if err := v.openRaw(n, false); err != nil {
+		return err
+	}
+	f.closeAsm()
+	return nil
+}
