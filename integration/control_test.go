@@ -152,7 +152,7 @@ func TestExitCodes(t *testing.T) {
 	m.must(m.Stop())
 	b, err := os.ReadFile(format)
 	m.must(err)
-	m.must(os.WriteFile(format, []byte(strings.Replace(string(b), "ckptfs 1\n", "ckptfs 2\n", 1)), 0o600))
+	m.must(os.WriteFile(format, []byte(strings.Replace(string(b), "ckptfs 2\n", "ckptfs 3\n", 1)), 0o600))
 	if said, code := m.cliFails("stats", m.Store); code != exitNewer {
 		t.Errorf("stats of a newer store: exit status %d, want %d: %s", code, exitNewer, said)
 	}

@@ -110,7 +110,7 @@ func TestHandlesOfTheDead(t *testing.T) {
 		m.kill9()
 		m.must(m.Start())
 		m.want("a", data)
-		// Through passthrough this still reaches the content file; either way b stays readable.
+		// Through passthrough this still reaches the file; either way b stays readable.
 		_, werr := b.WriteAt([]byte("late"), 10)
 		b.Close()
 		if werr == nil {
@@ -118,6 +118,7 @@ func TestHandlesOfTheDead(t *testing.T) {
 		}
 		m.sync()
 		m.want("b", data)
+		a.Close() // the dead daemon's mount goes with it, and what that holds open
 		m.evict("b")
 		m.want("b", data)
 	})

@@ -40,7 +40,7 @@ func TestNewerStore(t *testing.T) {
 	format := filepath.Join(m.Store, "format")
 	b, err := os.ReadFile(format)
 	m.must(err)
-	newer := regexp.MustCompile(`\b1\b`).ReplaceAll(b[:strings.IndexByte(string(b), '\n')], []byte("999"))
+	newer := regexp.MustCompile(`\b[0-9]+\b`).ReplaceAll(b[:strings.IndexByte(string(b), '\n')], []byte("999"))
 	m.must(os.WriteFile(format, append(newer, b[strings.IndexByte(string(b), '\n'):]...), 0o600))
 	wantSaid(t, m.mountFails(), m.Store, "newer", "999")
 	if m.Mounted() || len(m.PIDs()) > 0 {

@@ -226,13 +226,20 @@ func (m *mount) sync() {
 	m.cli("sync", m.Dir)
 }
 
-// evict syncs first: what is not packed cannot go. It checks that the raw copies went.
+// evict syncs first: what is not packed cannot go. It checks that the bytes in place went, and gives the kernel time to
+// let go of a file that was closed just now.
 func (m *mount) evict(names ...string) {
 	m.t.Helper()
 	m.sync()
 	for _, n := range names {
-		m.cli("evict", m.path(n))
-		m.wantState(n, packed)
+		var said string
+		err := daemon.Until(n+" to be evicted", func() bool {
+			said, _ = m.cliOutcome("evict", m.path(n))
+			return m.show(n).State == packed
+		})
+		if err != nil {
+			m.t.Fatalf("%v; evict said: %s", err, said)
+		}
 	}
 }
 

@@ -31,7 +31,7 @@ type Skip struct {
 //	LogicalBytes   sum of the sizes of all files, hard links counted once
 //	UniqueBytes    raw bytes of the distinct chunks
 //	StoredBytes    SegmentBytes + IndexBytes: live and dead chunks, manifests and index, as allocated on the disk
-//	ResidentBytes  raw copies in content/; a cache for what is packed, so never part of StoredBytes
+//	ResidentBytes  what files take in place; a cache for what is packed, so never part of StoredBytes
 //	PlainBytes     the part of ResidentBytes that is the only copy: not packed (yet, or ever)
 //	Ratio          PackedBytes / StoredBytes, 0 when nothing is stored
 type Stats struct {
