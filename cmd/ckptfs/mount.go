@@ -49,7 +49,7 @@ func (a *app) mountCmd() *cobra.Command {
 		Long: `Mounts STORE at MOUNTPOINT and goes to the background once it is mounted. STORE is made if it does not exist (its
 parent folder must) or is an empty folder.
 
-With the right to do so (root, or CAP_SYS_ADMIN) reads and writes of files with a raw copy go past the daemon
+With the right to do so (root, or CAP_SYS_ADMIN) reads and writes of files whose bytes are in place go past the daemon
 (passthrough), else through it (served); which of them, and why, is printed and shown by ` + "`ckptfs status`" + `.
 
 SIGTERM and SIGINT unmount, as soon as no file is open; the second detaches the mount at once.
@@ -73,7 +73,7 @@ after ` + "`make install`" + ` a line of /etc/fstab mounts at boot,
 		},
 	}
 	f := cmd.Flags()
-	f.Var(&c.hotSize, "hot-size", "bound on raw copies of packed files: a size, N% of the disk, 0 for none; auto is 5% of the disk, at most 32GiB")
+	f.Var(&c.hotSize, "hot-size", "bound on the bytes that packed files keep in place: a size, N% of the disk, 0 for none; auto is 5% of the disk, at most 32GiB")
 	f.Var(&c.cacheSize, "cache-size", "memory for decoded chunks, at least 1MiB")
 	f.IntVar(&c.packCPUs, "pack-cpus", 0, "processors that packing may use; 0 for all")
 	f.BoolVar(&c.noPassthrough, "no-passthrough", false, "serve every read and write through the daemon")

@@ -13,8 +13,8 @@ import (
 func (a *app) evictCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "evict PATH…",
-		Short: "Drop the raw copies of packed files",
-		Long: `Drops the raw copies of the packed files at or below PATH, so that they take only what their distinct tensors take.
+		Short: "Give up the bytes in place of packed files",
+		Long: `Gives up the bytes in place of the packed files at or below PATH, so that they take only what their distinct tensors take.
 Reading them still gives the same bytes. Files that are not packed, or in use, are left as they are and named (exit
 code 7).`,
 		Args: somePaths,
@@ -27,8 +27,8 @@ code 7).`,
 func (a *app) hydrateCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "hydrate PATH…",
-		Short: "Make raw copies of packed files, to read them at full speed",
-		Long: `Makes raw copies of the packed files at or below PATH, which are then read at the speed of the disk below. The
+		Short: "Fill in the bytes of packed files, to read them at full speed",
+		Long: `Fills in the bytes of the packed files at or below PATH, which are then read at the speed of the disk below. The
 copies count against --hot-size like any other: the least recently used go first.`,
 		Args: somePaths,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -19,7 +19,7 @@ func (a *app) statsCmd() *cobra.Command {
     logical   the sizes of all files
     unique    the distinct chunks of what is packed, before compression
     stored    segments (live and dead chunks, manifests) and index, as they lie on the disk
-    resident  raw copies: a cache of what is packed, and the only copy of what is not
+    resident  bytes in place: a cache of what is packed, and the only copy of what is not
     ratio     logical bytes of what is packed, divided by stored
 
 and the same for each run, a folder below runs/: NEW is what it added to the runs listed above it.`,

@@ -99,27 +99,34 @@ func mountpointOf(store string) string {
 }
 
 // inStore is the place of an absolute path in a store's folder: the folder itself, or a name below its tree. nil when
-// there is no store up to the root.
+// there is no store up to the root. What lies in the tree of a store is a user's, though it may look like another store.
 func inStore(abs string) (*place, error) {
+	var found *place
+	var own error
 	for dir := abs; ; dir = filepath.Dir(dir) {
 		if isStore(dir) {
-			if dir == abs {
-				return &place{store: dir}, nil
-			}
 			names := filepath.Join(dir, tree.TreeDir)
-			if !within(abs, names) {
-				return nil, &exitError{exitNotStore, fmt.Errorf("%s is one of the store's own files; name the store, %s, or a file below %s", abs, dir, names)}
+			switch {
+			case within(abs, names):
+				found = &place{store: dir, path: strings.TrimPrefix(strings.TrimPrefix(abs, names), "/")}
+			case found != nil || own != nil:
+			case dir == abs:
+				found = &place{store: dir}
+			default:
+				own = &exitError{exitNotStore, fmt.Errorf("%s is one of the store's own files; name the store, %s, or a file below %s", abs, dir, names)}
 			}
-			return &place{store: dir, path: strings.TrimPrefix(strings.TrimPrefix(abs, names), "/")}, nil
 		}
-		if dir == filepath.Dir(dir) {
-			return nil, nil
+		if dir != filepath.Dir(dir) {
+			continue
 		}
+		if found != nil {
+			return found, nil
+		}
+		return nil, own
 	}
 }
 
-// isStore looks whether the folder says it is a store, of whatever version. (A user's file of the same name in a
-// store's tree is a stub and reads as zeros.)
+// isStore looks whether the folder says it is a store, of whatever version.
 func isStore(dir string) bool {
 	path := filepath.Join(dir, tree.FormatFile)
 	f, err := os.Open(path)

@@ -123,8 +123,8 @@ func TestFindInRelative(t *testing.T) {
 func TestFindInStore(t *testing.T) {
 	store := makeStore(t)
 	makeFile(t, store+"/tree/runs/a/model.pt", "")
-	// A user's files that look like a store: stubs are empty or zeros.
-	makeFile(t, store+"/tree/fake/format", "\x00\x00\x00\x00\x00\x00\x00\x00\x00")
+	// A user's files that look like a store: a copy of one, say.
+	makeFile(t, store+"/tree/fake/format", "ckptfs 2\n")
 	makeFile(t, store+"/tree/fake/tree/x", "")
 	none := mountTable(t, "/ / ext4 /dev/sda")
 	for path, inside := range map[string]string{
@@ -134,6 +134,7 @@ func TestFindInStore(t *testing.T) {
 		"/tree/runs":              "runs",
 		"/tree/fake":              "fake",
 		"/tree/fake/tree/x":       "fake/tree/x",
+		"/tree/fake/format":       "fake/format",
 		"/tree/../tree/runs/../.": "",
 	} {
 		p, err := findIn(store+path, none)

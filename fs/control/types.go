@@ -111,8 +111,8 @@ type Failure struct {
 
 // The values of File.State.
 const (
-	StateResident = "resident"        // raw copy only
-	StateBoth     = "resident+packed" // raw copy and chunks
+	StateResident = "resident"        // the bytes in place only
+	StateBoth     = "resident+packed" // bytes in place and chunks
 	StatePacked   = "packed"          // chunks only
 )
 

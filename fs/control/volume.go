@@ -12,9 +12,9 @@ type Volume interface {
 	Status(ctx context.Context) (*Status, error)
 	// Sync packs everything that waits, and returns when it is packed and durable.
 	Sync(ctx context.Context, progress func(Progress)) error
-	// Evict drops the raw copies of the packed files at or below path.
+	// Evict gives up the bytes in place of the packed files at or below path.
 	Evict(ctx context.Context, path string, progress func(Progress)) (*Moved, error)
-	// Hydrate makes raw copies of the packed files at or below path.
+	// Hydrate fills in the bytes of the packed files at or below path.
 	Hydrate(ctx context.Context, path string, progress func(Progress)) (*Moved, error)
 	Show(ctx context.Context, path string) (*File, error)
 }

@@ -65,7 +65,7 @@ func TestHotSizeZero(t *testing.T) {
 	r.onlyRoot()
 }
 
-// A packed file of which most is read, or that is opened again, gets its raw copy back.
+// A packed file of which most is read, or that is opened again, is filled in.
 func TestHydratedWhenHot(t *testing.T) {
 	t.Run("read", func(t *testing.T) {
 		r := newRig(t)

@@ -181,7 +181,7 @@ func (r *rig) pack(p string) {
 	}
 }
 
-// evictAll drops the raw copies of all packed files, those too that are being made of files that were read.
+// evictAll gives up the bytes in place of all packed files, those too that are being filled in since they were read.
 func (r *rig) evictAll() {
 	r.t.Helper()
 	r.awaitHydrator()
@@ -194,7 +194,7 @@ func (r *rig) evictAll() {
 	}
 }
 
-// packOut packs p and drops its raw copy.
+// packOut packs p and gives up its bytes in place.
 func (r *rig) packOut(p string) {
 	r.t.Helper()
 	r.pack(p)

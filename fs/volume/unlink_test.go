@@ -42,7 +42,7 @@ func TestUnlinkOpen(t *testing.T) {
 	}
 }
 
-// noDeletedFiles fails if the process goes on holding the space of raw files without a name.
+// noDeletedFiles fails if the process goes on holding the space of files without a name.
 func (r *rig) noDeletedFiles() {
 	r.t.Helper()
 	var held []string
@@ -293,7 +293,7 @@ func TestWriterLosesKnownName(t *testing.T) {
 	}
 }
 
-// A hydration that ends after the known name went must not take the raw copy from the other name.
+// A hydration that ends after the known name went must not take the bytes from the other name.
 func TestHydratedAfterKnownNameWent(t *testing.T) {
 	r := newRig(t)
 	want := random(300<<10, 1)
