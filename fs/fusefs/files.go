@@ -10,6 +10,9 @@ import (
 // opened answers an operation that opened a file.
 func (s *Server) opened(out *fuse.OpenOut, h *volume.Handle) {
 	out.Fh = s.handles.add(h)
+	if !h.Writes() { // nothing is done at its close
+		out.OpenFlags |= fuse.FOPEN_NOFLUSH
+	}
 	switch h.Mode {
 	case volume.Passthrough:
 		out.OpenFlags |= fuse.FOPEN_PASSTHROUGH
@@ -79,6 +82,9 @@ func (s *Server) created(out *fuse.CreateOut, n *volume.Node, a volume.Attr, h *
 		return s.status(err)
 	}
 	s.fillEntry(&out.EntryOut, n, &a)
+	if !a.Settled { // the kernel asks once more at once, to check permissions
+		out.SetAttrTimeout(justMade)
+	}
 	s.opened(&out.OpenOut, h)
 	return fuse.OK
 }

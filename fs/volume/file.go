@@ -140,7 +140,8 @@ func (v *Volume) touch(n *Node) error {
 	return v.writeRecord(n, rec)
 }
 
-// openInode opens the file's inode. A daemon without privileges opens one too whose mode denies its owner.
+// openInode opens the file's inode. A daemon without privileges opens one too whose mode denies its owner. f.mu is held:
+// with a lease taken under it the open would wait, with ns held.
 func (v *Volume) openInode(n *Node, flags int) (*os.File, error) {
 	v.ns.RLock()
 	defer v.ns.RUnlock()
@@ -335,14 +336,27 @@ func (v *Volume) statInode(n *Node, st *unix.Stat_t) error {
 	return p.stat(st)
 }
 
-// syncInode makes the inode durable: bytes, record, attributes and, on the filesystems in use, its name.
+// syncInode makes the inode durable: bytes, record, attributes and, on the filesystems in use, its name. No lock is held.
 func (v *Volume) syncInode(n *Node) error {
-	f, err := v.openInode(n, unix.O_RDONLY)
+	f := n.file
+	f.mu.Lock()
+	raw := f.raw
+	if raw == nil {
+		own, err := v.openInode(n, unix.O_RDONLY)
+		if err != nil {
+			f.mu.Unlock()
+			return err
+		}
+		defer own.Close()
+		raw = own
+	}
+	fd, err := unix.FcntlInt(raw.Fd(), unix.F_DUPFD_CLOEXEC, 3)
+	f.mu.Unlock()
 	if err != nil {
 		return err
 	}
-	defer f.Close()
-	return f.Sync()
+	defer unix.Close(fd)
+	return unix.Fsync(fd)
 }
 
 func (v *Volume) syncTree() error {

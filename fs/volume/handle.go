@@ -44,6 +44,9 @@ type Handle struct {
 	read    atomic.Int64 // bytes
 }
 
+// Writes reports whether the handle may write.
+func (h *Handle) Writes() bool { return h.write }
+
 // Open opens a regular file or a view. flags are open(2)'s; the kernel has checked the permissions.
 func (v *Volume) Open(n *Node, flags uint32) (*Handle, error) {
 	if n.view != nil {
@@ -328,17 +331,5 @@ func (v *Volume) Fsync(h *Handle) error {
 	if n.view != nil {
 		return nil
 	}
-	f := n.file
-	f.mu.Lock()
-	if f.raw == nil {
-		f.mu.Unlock()
-		return v.syncInode(n)
-	}
-	fd, err := unix.FcntlInt(f.raw.Fd(), unix.F_DUPFD_CLOEXEC, 3)
-	f.mu.Unlock()
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd)
-	return unix.Fsync(fd)
+	return v.syncInode(n)
 }

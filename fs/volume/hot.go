@@ -128,6 +128,18 @@ func (l *hotList) room() int64 {
 
 // want has a file evicted that is in use now.
 func (l *hotList) want(n *Node) {
+	f := n.file
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.rec.Packed() || f.rec.Hollow || l.v.isDead(n) {
+		return
+	}
+	l.mu.Lock()
+	known := f.hot != nil
+	l.mu.Unlock()
+	if !known { // the survey has not come to it
+		l.found(n, l.v.rawSizeLocked(n))
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if e := n.file.hot; e != nil {

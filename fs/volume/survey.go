@@ -8,6 +8,8 @@ import (
 	"slices"
 
 	"golang.org/x/sys/unix"
+
+	"ckptfs/fs/tree"
 )
 
 // survey looks at every file once after a start. It queues what is not packed and finds the bytes in place of what is.
@@ -108,22 +110,24 @@ func (s *survey) file(n *Node) error {
 	}
 	switch {
 	case !f.rec.Packed():
-		if f.writers > 0 || f.dirty || st.Size == 0 {
+		if f.writers > 0 || f.dirty || st.Size < tree.HeaderSize {
 			return nil // somebody is at it already, or nothing is to be done
 		}
 		s.unpacked++
 		f.dirty = true
 		v.packer.add(n)
-	case s.newBoot:
-		if !f.rec.Hollow {
-			s.dropped++
-		}
-		return v.disbelieve(n)
 	case f.rec.Hollow:
-		if s.repair && st.Blocks*512 > maxHeader {
+		switch {
+		case !s.repair:
+		case st.Blocks*512 > maxHeader:
 			s.finished++
 			return v.disbelieve(n)
+		case s.newBoot && !v.headed(n, st.Size): // its size may not have reached the disk
+			return v.disbelieve(n)
 		}
+	case s.newBoot:
+		s.dropped++
+		return v.disbelieve(n)
 	default:
 		v.ref(n)
 		s.hot = append(s.hot, hotFile{n, st.Size, st.Atim})

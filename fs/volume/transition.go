@@ -134,6 +134,21 @@ func (v *Volume) disbelieve(n *Node) error {
 	return nil
 }
 
+// headed reports whether a hollow file of this size has the header that says so. f.mu is held.
+func (v *Volume) headed(n *Node, size int64) bool {
+	raw, err := v.openQuietly(n)
+	if err != nil {
+		return false
+	}
+	defer raw.Close()
+	head, err := readHead(raw, size)
+	if err != nil {
+		return false
+	}
+	h, err := tree.DecodeHeader(head)
+	return err == nil && h.Size == size && h.Record.Manifest == n.file.rec.Manifest
+}
+
 // finishEmptying ends what empty began. f.mu is held.
 func (v *Volume) finishEmptying(n *Node) error {
 	own, err := v.openInode(n, unix.O_RDWR)
