@@ -1,0 +1,489 @@
+// Package lineage knows which model came from which, and which model owns each tensor.
+//
+// # Models and parents
+//
+// Every commit of a checkpoint is a model of its own, named by its sequence number; a path that is written again is another
+// model. A model has at most one parent, committed before it, so that models are a forest in which numbers rise from the
+// roots. A merge has a primary parent, and the others in MergedFrom; those are no ancestors, but keep their records. Where the
+// parent was learnt is kept (How), and shown: a parent that was only inferred is never shown as a fact.
+//
+// The chain of parents answers ancestor queries. Each model keeps its parent, its depth, and one jump pointer to an
+// ancestor further up, whose distance follows the skew-binary numbers (Myers 1983): adding a model takes O(1) time, finding
+// an ancestor or the most recent common one O(log depth).
+//
+// # Owners
+//
+// A tensor's owner is the model that first stored it: the parent's tensor keeps its owner if the child's maps to it (by the
+// prefix that a transfer matched, else by equal name) and type, shape and bytes are the same; otherwise the child owns it.
+// Nothing else counts, no flag "frozen" and no equality with a model further up. Names of one storage have one owner: the
+// earliest that any of them inherits. So owners are always the model itself or ancestors. They are kept for each tensor,
+// expanded, in the order of the manifest's tensors, and as sums (Share) with the model.
+//
+// Two questions that sound alike differ: the most recent common ancestor (MRCA) is a matter of parents, the most recent
+// common owner (MRCO) of tensors. When two children retrain all that P owned, their MRCA is P and their MRCO older than P, or
+// nobody.
+//
+// # Retiring
+//
+// A retired model is a tombstone: its number, its parent and the time. It stays a valid answer, marked, for as long
+// as it has a live descendant, or a live model was merged from it or a descendant of it, or it owns a tensor of a live
+// model. Sweep then forgets it. Retiring touches no other model's record, and retiring again does nothing.
+//
+// # Records, version 1
+//
+// A number is an unsigned LEB128 varint of the fewest bytes, at most 2^63-1. There is one encoding of each record; a reader refuses
+// every other. A model's record, kept under its number seq:
+//
+//	"CKN1"
+//	flags         1 byte: bits 0 to 2 how the parent was learnt (0 none … 4 inferred), bit 3 retired
+//	parent        number: seq - parent; 0 without one
+//	merged from   number n, then n times seq - model, in the order given
+//	retired at    only with bit 3: i64 little-endian, ns since 1970
+//	shares        number n, then n times, ascending by owner (a tombstone has none)
+//	    owner     number: owner - the owner before (the first: owner)
+//	    tensors   number, at least 1
+//	    bytes     number
+//
+// The owners of its tensors:
+//
+//	"CKO1"
+//	runs          number n, then n times, in the order of the tensors
+//	    tensors   number, at least 1
+//	    owner     number: seq - owner; another one than in the run before
+package lineage
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"sync"
+)
+
+// What Add and Reparent refuse.
+var (
+	ErrOrder  = errors.New("lineage: models come in the order of their numbers")
+	ErrParent = errors.New("lineage: parent is not a committed model before the child")
+	ErrOwner  = errors.New("lineage: owner is neither the model nor an ancestor")
+)
+
+// How says where a model's parent was learnt.
+type How uint8
+
+// The sources, best first.
+const (
+	None     How = iota // no parent
+	Declared            // by the writer: lineage.json or user.parent
+	Transfer            // by a prefix query of the same run, whose answer was read
+	Previous            // the step before in the same run
+	Inferred            // guessed from likeness
+)
+
+func (h How) String() string {
+	if int(h) < len(howNames) {
+		return howNames[h]
+	}
+	return fmt.Sprintf("how %d", uint8(h))
+}
+
+var howNames = [...]string{"none", "declared", "transfer", "previous step", "inferred"}
+
+// Model is one node.
+type Model struct {
+	Seq        uint64   // from 1
+	Parent     uint64   // 0: a root
+	How        How      // where Parent was learnt; None exactly if it is 0
+	MergedFrom []uint64 // further parents
+	RetiredAt  int64    // ns since 1970; 0: live
+	Owned      []Share  // whose the model's tensors are, ascending by owner; nil once retired
+}
+
+// Share is what one model owns of another's tensors.
+type Share struct {
+	Owner   uint64
+	Tensors int64
+	Bytes   int64
+}
+
+// Forest holds all models. It is safe for concurrent use.
+type Forest struct {
+	mu    sync.RWMutex
+	seqs  []uint64 // ascending
+	links []link   // by position in seqs
+	info  []info
+}
+
+// link is what ancestor queries read. A root is its own parent and jump.
+type link struct{ parent, jump, depth uint32 }
+
+type info struct {
+	how       How
+	retiredAt int64
+	merged    []uint64
+	owned     []Share
+	kids      uint32 // models here that have it as parent or were merged from it
+	refs      uint32 // live models that hold a tensor it owns
+}
+
+// New returns an empty forest.
+func New() *Forest { return &Forest{} }
+
+// at is the position of seq.
+func (f *Forest) at(seq uint64) (uint32, bool) {
+	if n := uint64(len(f.seqs)); n > 0 {
+		if i := seq - f.seqs[0]; i < n && f.seqs[i] == seq { // no gaps so far
+			return uint32(i), true
+		}
+	}
+	i, ok := slices.BinarySearch(f.seqs, seq)
+	return uint32(i), ok
+}
+
+// Add adds a model, which has a greater number than all before. Its parent and those it was merged from are here, and its
+// owners are it or its ancestors.
+func (f *Forest) Add(m Model) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if m.Seq == 0 || len(f.seqs) > 0 && m.Seq <= f.seqs[len(f.seqs)-1] {
+		return fmt.Errorf("model %d: %w", m.Seq, ErrOrder)
+	}
+	if err := m.check(); err != nil {
+		return err
+	}
+	i := uint32(len(f.seqs))
+	l := link{i, i, 0}
+	if m.Parent != 0 {
+		p, ok := f.at(m.Parent)
+		if !ok {
+			return fmt.Errorf("model %d: parent %d: %w", m.Seq, m.Parent, ErrParent)
+		}
+		l = child(f.links, p)
+	}
+	for _, s := range m.MergedFrom {
+		if _, ok := f.at(s); !ok {
+			return fmt.Errorf("model %d: merged from %d: %w", m.Seq, s, ErrParent)
+		}
+	}
+	if err := f.checkOwners(m.Seq, l, f.links, m.Owned); err != nil {
+		return err
+	}
+	f.seqs = append(f.seqs, m.Seq)
+	f.links = append(f.links, l)
+	f.info = append(f.info, info{how: m.How, retiredAt: m.RetiredAt, merged: slices.Clone(m.MergedFrom), owned: slices.Clone(m.Owned)})
+	f.count(i, +1)
+	f.countOwners(i, +1)
+	return nil
+}
+
+// check holds what a model can be checked for by itself.
+func (m *Model) check() error {
+	if (m.Parent == 0) != (m.How == None) || m.How > Inferred || m.Parent >= m.Seq {
+		return fmt.Errorf("model %d: parent %d, %s: %w", m.Seq, m.Parent, m.How, ErrParent)
+	}
+	for _, s := range m.MergedFrom {
+		if s == 0 || s >= m.Seq {
+			return fmt.Errorf("model %d: merged from %d: %w", m.Seq, s, ErrParent)
+		}
+	}
+	last := uint64(0)
+	for _, s := range m.Owned {
+		if s.Owner <= last || s.Owner > m.Seq || s.Tensors < 1 || s.Bytes < 0 || m.RetiredAt != 0 {
+			return fmt.Errorf("model %d: share %+v: %w", m.Seq, s, ErrOwner)
+		}
+		last = s.Owner
+	}
+	return nil
+}
+
+// child is the link of a child of p.
+func child(links []link, p uint32) link {
+	l := link{parent: p, jump: p, depth: links[p].depth + 1}
+	j := links[p].jump
+	if jj := links[j].jump; links[p].depth-links[j].depth == links[j].depth-links[jj].depth && j != p {
+		l.jump = jj
+	}
+	return l
+}
+
+// checkOwners holds that the owners of a model with link l are it or ancestors.
+func (f *Forest) checkOwners(seq uint64, l link, links []link, owned []Share) error {
+	for _, s := range owned {
+		if s.Owner == seq {
+			continue
+		}
+		o, ok := f.at(s.Owner)
+		if !ok || l.depth == 0 || links[o].depth >= l.depth || up(links, l.parent, links[o].depth) != o {
+			return fmt.Errorf("model %d: owner %d: %w", seq, s.Owner, ErrOwner)
+		}
+	}
+	return nil
+}
+
+// count adds n to the kids of those that i names.
+func (f *Forest) count(i uint32, n int) {
+	if p := f.links[i].parent; p != i {
+		f.info[p].kids += uint32(n)
+	}
+	for _, s := range f.info[i].merged {
+		if m, ok := f.at(s); ok {
+			f.info[m].kids += uint32(n)
+		}
+	}
+}
+
+// countOwners adds n to the refs of i's owners.
+func (f *Forest) countOwners(i uint32, n int) {
+	for _, s := range f.info[i].owned {
+		if o, ok := f.at(s.Owner); ok && o != i {
+			f.info[o].refs += uint32(n)
+		}
+	}
+}
+
+// Get is the model of a number.
+func (f *Forest) Get(seq uint64) (Model, bool) {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	i, ok := f.at(seq)
+	if !ok {
+		return Model{}, false
+	}
+	in := &f.info[i]
+	m := Model{Seq: seq, How: in.how, MergedFrom: slices.Clone(in.merged), RetiredAt: in.retiredAt, Owned: slices.Clone(in.owned)}
+	if p := f.links[i].parent; p != i {
+		m.Parent = f.seqs[p]
+	}
+	return m, true
+}
+
+// Len is the number of models, and how many of them are tombstones.
+func (f *Forest) Len() (models, retired int) {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	for i := range f.info {
+		if f.info[i].retiredAt != 0 {
+			retired++
+		}
+	}
+	return len(f.seqs), retired
+}
+
+// Retire makes a model a tombstone. It reports whether it was live; retiring again changes nothing, not even the time.
+func (f *Forest) Retire(seq uint64, at int64) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	i, ok := f.at(seq)
+	if !ok || f.info[i].retiredAt != 0 || at == 0 {
+		return false
+	}
+	f.countOwners(i, -1)
+	f.info[i].retiredAt, f.info[i].owned = at, nil
+	return true
+}
+
+// Reparent gives a model another parent (0: none) and the shares that follow from it: a sidecar came late. It is refused when
+// an owner of it or of a descendant would no longer be an ancestor. It takes time in proportion to the models after it.
+func (f *Forest) Reparent(seq, parent uint64, how How, owned []Share) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	i, ok := f.at(seq)
+	if !ok {
+		return fmt.Errorf("model %d is not known: %w", seq, ErrParent)
+	}
+	m := Model{Seq: seq, Parent: parent, How: how, RetiredAt: f.info[i].retiredAt, Owned: owned}
+	if err := m.check(); err != nil {
+		return err
+	}
+	links := slices.Clone(f.links)
+	links[i] = link{i, i, 0}
+	if parent != 0 {
+		p, ok := f.at(parent)
+		if !ok {
+			return fmt.Errorf("model %d: parent %d: %w", seq, parent, ErrParent)
+		}
+		links[i] = child(links, p)
+	}
+	if err := f.checkOwners(seq, links[i], links, owned); err != nil {
+		return err
+	}
+	for j := i + 1; int(j) < len(links); j++ {
+		if p := links[j].parent; p != j {
+			links[j] = child(links, p)
+			if err := f.checkOwners(f.seqs[j], links[j], links, f.info[j].owned); err != nil {
+				return err
+			}
+		}
+	}
+	f.count(i, -1)
+	f.countOwners(i, -1)
+	f.links = links
+	f.info[i].how, f.info[i].owned = how, slices.Clone(owned)
+	f.count(i, +1)
+	f.countOwners(i, +1)
+	return nil
+}
+
+// Sweep forgets the tombstones that nothing needs any more, and returns their numbers, descending. Their records may go.
+func (f *Forest) Sweep() []uint64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var gone []uint64
+	dead := make([]bool, len(f.seqs))
+	for i := len(f.seqs) - 1; i >= 0; i-- {
+		if in := &f.info[i]; in.retiredAt != 0 && in.kids == 0 && in.refs == 0 {
+			f.count(uint32(i), -1)
+			dead[i] = true
+			gone = append(gone, f.seqs[i])
+		}
+	}
+	if gone == nil {
+		return nil
+	}
+	to := make([]uint32, len(f.seqs)) // only leaves go, so parents and jumps stay
+	n := uint32(0)
+	for i := range f.seqs {
+		to[i] = n
+		if dead[i] {
+			continue
+		}
+		l := f.links[i]
+		f.seqs[n], f.info[n] = f.seqs[i], f.info[i]
+		f.links[n] = link{to[l.parent], to[l.jump], l.depth}
+		n++
+	}
+	clear(f.info[n:])
+	f.seqs, f.links, f.info = f.seqs[:n], f.links[:n], f.info[:n]
+	return gone
+}
+
+// up is the ancestor of i, or i, at a depth that is not greater than its own.
+func up(links []link, i, depth uint32) uint32 {
+	for links[i].depth > depth {
+		if j := links[i].jump; links[j].depth >= depth {
+			i = j
+		} else {
+			i = links[i].parent
+		}
+	}
+	return i
+}
+
+// Ancestor is a model on the chain of parents.
+type Ancestor struct {
+	Seq     uint64
+	Depth   int  // of its tree's root: 0
+	How     How  // where its parent was learnt
+	Retired bool // a tombstone
+}
+
+func (f *Forest) ancestor(i uint32) Ancestor {
+	return Ancestor{f.seqs[i], int(f.links[i].depth), f.info[i].how, f.info[i].retiredAt != 0}
+}
+
+// At is the ancestor of a model, or the model, at a depth. False when the model is not known or not that deep.
+func (f *Forest) At(seq uint64, depth int) (Ancestor, bool) {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	i, ok := f.at(seq)
+	if !ok || depth < 0 || depth > int(f.links[i].depth) {
+		return Ancestor{}, false
+	}
+	return f.ancestor(up(f.links, i, uint32(depth))), true
+}
+
+// MRCA is the most recent common ancestor of two models, which may be one of them. False when they are of different trees, or
+// not known.
+func (f *Forest) MRCA(a, b uint64) (Ancestor, bool) {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	i, ok := f.at(a)
+	j, ok2 := f.at(b)
+	if !ok || !ok2 {
+		return Ancestor{}, false
+	}
+	depth := min(f.links[i].depth, f.links[j].depth)
+	i, j = up(f.links, i, depth), up(f.links, j, depth)
+	for i != j {
+		li, lj := f.links[i], f.links[j]
+		switch {
+		case li.depth == 0:
+			return Ancestor{}, false
+		case li.jump != lj.jump: // equal depths have jumps of equal length
+			i, j = li.jump, lj.jump
+		default:
+			i, j = li.parent, lj.parent
+		}
+	}
+	return f.ancestor(i), true
+}
+
+// MRCO is the latest model that owns tensors of both. False when there is none, or one of the two is not known or retired.
+func (f *Forest) MRCO(a, b uint64) (uint64, bool) {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	i, ok := f.at(a)
+	j, ok2 := f.at(b)
+	if !ok || !ok2 {
+		return 0, false
+	}
+	x, y := f.info[i].owned, f.info[j].owned
+	for len(x) > 0 && len(y) > 0 {
+		p, q := x[len(x)-1].Owner, y[len(y)-1].Owner
+		switch {
+		case p == q:
+			return p, true
+		case p > q:
+			x = x[:len(x)-1]
+		default:
+			y = y[:len(y)-1]
+		}
+	}
+	return 0, false
+}
+
+// Chain goes from a model to its root, with what each owns of the model's tensors. The forest is locked for writers until it
+// ends.
+func (f *Forest) Chain(seq uint64) iter.Seq2[Ancestor, Share] {
+	return func(yield func(Ancestor, Share) bool) {
+		f.mu.RLock()
+		defer f.mu.RUnlock()
+		i, ok := f.at(seq)
+		if !ok {
+			return
+		}
+		owned := f.info[i].owned
+		for {
+			s := Share{Owner: f.seqs[i]}
+			if n := len(owned); n > 0 && owned[n-1].Owner == s.Owner {
+				s, owned = owned[n-1], owned[:n-1]
+			}
+			if !yield(f.ancestor(i), s) || f.links[i].parent == i {
+				return
+			}
+			i = f.links[i].parent
+		}
+	}
+}
+
+// Candidate is a possible parent.
+type Candidate struct {
+	Seq uint64
+	How How
+}
+
+// Choose picks the parent of a model to be: of the candidates that are committed before it, the first by source. What was refused,
+// and why, is in refused: a declared parent that is none must not be passed over in silence.
+func (f *Forest) Choose(seq uint64, candidates []Candidate) (parent Candidate, refused []error) {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	sorted := slices.Clone(candidates)
+	slices.SortStableFunc(sorted, func(a, b Candidate) int { return int(a.How) - int(b.How) })
+	for _, c := range sorted {
+		if _, ok := f.at(c.Seq); !ok || c.Seq >= seq || c.How == None || c.How > Inferred {
+			refused = append(refused, fmt.Errorf("model %d: parent %d (%s): %w", seq, c.Seq, c.How, ErrParent))
+		} else if parent.Seq == 0 {
+			parent = c
+		}
+	}
+	return parent, refused
+}
