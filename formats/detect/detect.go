@@ -15,6 +15,7 @@ import (
 	"ckptfs/formats/gguf"
 	"ckptfs/formats/hdf5"
 	"ckptfs/formats/npy"
+	"ckptfs/formats/onnx"
 	"ckptfs/formats/pyobject"
 	"ckptfs/formats/safetensors"
 	"ckptfs/formats/torchlegacy"
@@ -35,6 +36,7 @@ func parsers(depth int) []formats.Parser {
 		hdf5.Parser{},
 		npy.Parser{},
 		npy.Zip{},
+		onnx.Parser{},
 		trees.Parser{},
 		pyobject.Parser{},
 	}
@@ -85,7 +87,7 @@ const SniffLen = 4096
 // Sniff reports whether a file of size bytes that starts with prefix may be of a known format. It is quick and errs
 // towards yes: a file that it says no to is none.
 func Sniff(prefix []byte, size int64) bool {
-	return sniffSafetensors(prefix, size) || sniffZip(prefix) || npy.Sniff(prefix) || torchlegacy.Sniff(prefix) || trees.Sniff(prefix) || hdf5.Sniff(prefix) || gguf.Sniff(prefix) || pyobject.Sniff(prefix) || archive.SniffTar(prefix, size)
+	return sniffSafetensors(prefix, size) || sniffZip(prefix) || npy.Sniff(prefix) || torchlegacy.Sniff(prefix) || trees.Sniff(prefix) || onnx.Sniff(prefix) || hdf5.Sniff(prefix) || gguf.Sniff(prefix) || pyobject.Sniff(prefix) || archive.SniffTar(prefix, size)
 }
 
 func sniffSafetensors(p []byte, size int64) bool {

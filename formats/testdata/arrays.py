@@ -217,6 +217,31 @@ def keras_files():
             write(name, f.read(), names)
 
 
+def onnx_files():
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+
+    arrays = {t: ramp(2, 3, dtype=t) for t in CODES}
+    arrays["größe"] = ramp(0, 4)
+    floats = helper.make_tensor("floats", TensorProto.FLOAT, [3], [1.0, 2.0, 3.0])
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 3])
+
+    def model(name, initializers, names, nodes=(), **kwargs):
+        graph = helper.make_graph([helper.make_node("Add", ["x", "x"], ["y"]), *nodes], "g", [x], [y], initializers)
+        path = os.path.join(OUT, "onnx", name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        onnx.save(helper.make_model(graph, producer_name="ckptfs"), path, **kwargs)
+        with open(path, "rb") as f:
+            write("onnx/" + name, f.read(), names)
+
+    model("types.onnx", [numpy_helper.from_array(a, n) for n, a in arrays.items()] + [floats],
+          {**arrays, "floats": np.array([1, 2, 3], dtype="float32")})
+    constant = helper.make_node("Constant", [], ["c"], value=numpy_helper.from_array(ramp(3), "k"))
+    model("constant.onnx", [numpy_helper.from_array(ramp(4), "w")], {"w": ramp(4)}, [constant])
+    model("external.onnx", [numpy_helper.from_array(ramp(600), "w")], {}, save_as_external_data=True, location="external.bin")
+
+
 def multihash(digest):
     return "b" + base64.b32encode(b"\x12\x20" + digest).decode().lower().rstrip("=")
 
@@ -311,6 +336,7 @@ if __name__ == "__main__":
     gguf_files()
     hdf5_files()
     keras_files()
+    onnx_files()
     same_files()
     with open(os.path.join(OUT, "truth_arrays.json"), "w", encoding="utf-8") as f:
         json.dump(truth, f, indent=1, sort_keys=True, ensure_ascii=False)

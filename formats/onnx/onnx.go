@@ -1,0 +1,241 @@
+// Package onnx lays out ONNX models: the initializers of the graph.
+//
+// A model is one protobuf message. What matters of it:
+//
+//	ModelProto   1 ir_version, 7 graph, 8 opset_import
+//	GraphProto   5 initializer, 15 sparse_initializer, 1 node
+//	TensorProto  1 dims, 2 data_type, 8 name, 9 raw_data, 4 float_data, 10 double_data, 13 external_data, 14 data_location
+//	NodeProto    5 attribute { 5 t, 6 g, 10 tensors, 11 graphs }
+//
+//	08 08 12 .. producer  3A .. graph { … 2A .. initializer { 08 03 08 04 10 01 42 01 'w' 4A 30 | 48 bytes | } … } 42 .. opset
+//
+// The bytes of an initializer, raw_data or packed floats, are a Data region, and a tensor called by its name. All else is Blob.
+//
+// # What is recognised
+//
+// Files that start with ir_version (1 to 64), as all libraries write them, have one graph and one opset_import or more, and in which every
+// field that is looked into is well formed to the last byte. Types: all that formats.DType has; of others (INT4, UINT4,
+// INT2, UINT2) the bytes are Data without a tensor, and strings and packed integers are Blob; the layout is then partial, as it is
+// when a tensor lies in another file (external data), in a node's attributes, or is sparse. A file of external data is itself raw bytes
+// that nothing names, and is cut by content as any Blob.
+//
+// At most 262,144 initializers, and 64 MiB of names; a window of 64 KiB and some 250 bytes an initializer are taken. What lies between is
+// passed over, not read.
+package onnx
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"unicode/utf8"
+
+	"ckptfs/formats"
+)
+
+const (
+	maxTensors = 1 << 18
+	maxNames   = 64 << 20
+	maxName    = 1 << 15
+	maxRank    = 64
+	maxVersion = 64
+	window     = 64 << 10
+)
+
+// types has the numbers of TensorProto.DataType.
+var types = map[uint64]formats.DType{
+	1: formats.F32, 2: formats.U8, 3: formats.I8, 4: formats.U16, 5: formats.I16, 6: formats.I32, 7: formats.I64, 9: formats.Bool,
+	10: formats.F16, 11: formats.F64, 12: formats.U32, 13: formats.U64, 14: formats.C64, 15: formats.C128, 16: formats.BF16,
+	17: formats.F8E4M3, 18: formats.F8E4M3FZ, 19: formats.F8E5M2, 20: formats.F8E5M2FZ, 23: formats.F4, 24: formats.F8E8M0,
+	27: formats.F6E2M3, 28: formats.F6E3M2,
+}
+
+// Parser is the parser of ONNX models.
+type Parser struct{}
+
+// Name returns "onnx".
+func (Parser) Name() string { return "onnx" }
+
+var _ formats.Parser = Parser{}
+
+func reject(format string, args ...any) error {
+	return fmt.Errorf("onnx: %w: %s", formats.ErrNotFormat, fmt.Sprintf(format, args...))
+}
+
+// Sniff reports whether a file that starts with p may be one: ir_version, and the tag of a field of the model.
+func Sniff(p []byte) bool {
+	if len(p) < 3 || p[0] != 0x08 || p[1] == 0 || p[1] > maxVersion {
+		return false
+	}
+	switch p[2] {
+	case 0x12, 0x1a, 0x22, 0x28, 0x32, 0x3a, 0x42, 0x72:
+		return true
+	}
+	return false
+}
+
+// model is what has been read.
+type model struct {
+	*formats.Cursor
+	layout *formats.Layout
+	data   []formats.Range // of each tensor, and of those without a name
+	names  int
+	seen   map[string]bool
+}
+
+// Parse returns the layout of a model.
+func (p Parser) Parse(r io.ReaderAt, size int64) (*formats.Layout, error) {
+	m := &model{Cursor: formats.NewCursor(r, size, window), layout: &formats.Layout{Format: p.Name()}, seen: make(map[string]bool)}
+	head, err := m.Peek(3)
+	if err != nil && err != io.EOF {
+		return nil, err
+	}
+	if !Sniff(head) {
+		return nil, reject("no ir_version")
+	}
+	graphs, opsets := 0, 0
+	err = m.fields(size, func(f field) error {
+		switch f.number {
+		case 7:
+			graphs++
+			return m.in(f, m.graph)
+		case 8:
+			opsets++
+		case 20: // training_info has graphs of its own
+			m.layout.Partial = true
+		case 1, 2, 3, 4, 5, 6, 14, 25, 26:
+		default:
+			return reject("field %d", f.number)
+		}
+		return nil
+	})
+	switch {
+	case errors.Is(err, io.EOF):
+		return nil, reject("cut short")
+	case err != nil:
+		return nil, err
+	case graphs != 1 || opsets == 0:
+		return nil, reject("%d graphs, %d opsets", graphs, opsets)
+	}
+	l := m.layout
+	var index []int
+	if l.Regions, index, err = formats.Cover(size, m.data); err != nil {
+		return nil, reject("%v", err)
+	}
+	for i := range l.Tensors {
+		if k := l.Tensors[i].Region; k >= 0 {
+			l.Tensors[i].Region = index[k]
+		}
+	}
+	return l, nil
+}
+
+// graph looks at a field of the graph.
+func (m *model) graph(f field) error {
+	switch f.number {
+	case 1:
+		return m.in(f, func(f field) error {
+			if f.number != 5 {
+				return nil
+			}
+			return m.in(f, func(f field) error {
+				if n := f.number; n == 5 || n == 6 || n == 10 || n == 11 {
+					m.layout.Partial = true
+				}
+				return nil
+			})
+		})
+	case 5:
+		return m.initializer(f)
+	case 15:
+		m.layout.Partial = true
+	}
+	return nil
+}
+
+// initializer notes a tensor.
+func (m *model) initializer(whole field) error {
+	t := formats.Tensor{Shape: []int64{}, Region: -1}
+	var typ uint64
+	var raw formats.Range
+	var has, elsewhere bool
+	packed := uint64(0) // the field that has the elements, when it is not raw_data
+	err := m.in(whole, func(f field) error {
+		switch {
+		case f.number == 1 && f.wire == wireVarint:
+			t.Shape = append(t.Shape, int64(f.value))
+		case f.number == 1 && f.wire == wireBytes:
+			return m.dims(&t, f)
+		case f.number == 2 && f.wire == wireVarint:
+			typ = f.value
+		case f.number == 8 && f.wire == wireBytes:
+			if f.len > maxName {
+				return reject("a name of %d bytes", f.len)
+			}
+			p, err := m.Peek(int(f.len))
+			if err != nil {
+				return err
+			}
+			t.Name = string(p[:f.len])
+		case (f.number == 9 || f.number == 4 || f.number == 10) && f.wire == wireBytes:
+			if has {
+				return reject("tensor %.64q: data twice", t.Name)
+			}
+			has, raw, packed = true, formats.Range{Off: m.Offset(), Len: f.len}, f.number
+		case f.number == 13 || f.number == 14 && f.value != 0:
+			elsewhere = true
+		}
+		if len(t.Shape) > maxRank {
+			return reject("tensor %.64q: more than %d dimensions", t.Name, maxRank)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if m.names += len(t.Name); m.names > maxNames || len(m.data) >= maxTensors {
+		return reject("more than %d tensors, or %d bytes of names", maxTensors, maxNames)
+	}
+	t.DType = types[typ]
+	n := t.NumBytes()
+	floats := packed == 4 && (t.DType == formats.F32 || t.DType == formats.C64) || packed == 10 && (t.DType == formats.F64 || t.DType == formats.C128)
+	switch {
+	case elsewhere, !has && n != 0, has && packed != 9 && !floats, n < 0 && t.DType != "":
+		m.layout.Partial = true
+		return nil
+	case t.DType == "" || m.seen[t.Name] || !utf8.ValidString(t.Name):
+		m.layout.Partial = true
+	case n != raw.Len:
+		return reject("tensor %.64q: %v of %s in %d bytes", t.Name, t.Shape, t.DType, raw.Len)
+	default:
+		m.seen[t.Name] = true
+		if n > 0 {
+			t.Region = len(m.data)
+		}
+		m.layout.Tensors = append(m.layout.Tensors, t)
+	}
+	if raw.Len > 0 {
+		m.data = append(m.data, raw)
+	}
+	return nil
+}
+
+// dims reads packed dimensions.
+func (m *model) dims(t *formats.Tensor, f field) error {
+	if f.len > maxRank*binary.MaxVarintLen64 {
+		return reject("more than %d dimensions", maxRank)
+	}
+	p, err := m.Peek(int(f.len))
+	if err != nil {
+		return err
+	}
+	for p = p[:f.len]; len(p) > 0; {
+		v, n := binary.Uvarint(p)
+		if n <= 0 {
+			return reject("a dimension")
+		}
+		t.Shape = append(t.Shape, int64(v))
+		p = p[n:]
+	}
+	return nil
+}
