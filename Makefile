@@ -9,7 +9,7 @@ UNIT      = $(shell $(GO) list ./... | grep -v '/integration')
 BENCH     = CKPTFS_PYTHON="$$(scripts/setup)" && export CKPTFS_PYTHON && \
             $(GO) run ./integration/bench -size $(SIZE) -rounds $(ROUNDS) $(BENCHFLAGS)
 
-.PHONY: build test unit integration posix clients race lint demo bench bench-io bench-dedup fuzz torture clean install uninstall
+.PHONY: build test unit integration posix clients race lint demo bench bench-io bench-dedup bench-clients bench-small fuzz torture clean install uninstall
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/ckptfs ./cmd/ckptfs
@@ -47,6 +47,13 @@ bench: build
 
 bench-io: build
 	$(BENCH) -only write,read,torch
+
+# Real programs' save and load, small and at the size of checkpoints, torchcachex's pattern, inference servers.
+bench-clients: build
+	$(BENCH) -only clients,cachex,servers
+
+bench-small: build
+	$(BENCH) -only small
 
 bench-dedup: build
 	$(BENCH) -only dedup,resnet

@@ -1,7 +1,7 @@
 // Command bench measures ckptfs against the filesystem that its store lies on, in the same run: each figure is
 // taken in pairs, now one first and now the other, and is told as the median with the lowest and the highest.
 //
-//	go run ./integration/bench [-size 1G] [-rounds 5] [-only write,read,torch,dedup,resnet] [-dir FOLDER] [-served]
+//	go run ./integration/bench [-size 1G] [-rounds 5] [-only write,read,torch,dedup,resnet,clients,small,cachex,servers] [-dir FOLDER] [-served]
 //
 // It needs a built bin/ckptfs and, in CKPTFS_PYTHON, a Python with torch and safetensors; `make bench` sees to both.
 // Run it on a quiet machine, with some 10 times -size free in FOLDER (default: the folder for temporary files).
@@ -22,7 +22,7 @@ type options struct {
 	bin, python, programs, dir string
 	size                       int64
 	rounds                     int
-	only                       []string
+	only, named                []string
 	flags                      []string // of ckptfs mount
 }
 
@@ -37,6 +37,10 @@ var sections = []section{
 	{"torch", (*bench).torch},
 	{"dedup", (*bench).dedup},
 	{"resnet", (*bench).resnet},
+	{"clients", (*bench).clients},
+	{"small", (*bench).small},
+	{"cachex", (*bench).cachex},
+	{"servers", (*bench).servers},
 }
 
 func main() {
@@ -48,11 +52,12 @@ func main() {
 
 func run() error {
 	var o options
-	var size, only string
+	var size, only, named string
 	var served bool
 	flag.StringVar(&size, "size", "1G", "bytes of the files that are written and read, with K, M or G")
 	flag.IntVar(&o.rounds, "rounds", 5, "pairs per figure")
-	flag.StringVar(&only, "only", "", "sections: write,read,torch,dedup,resnet (default all; dedup is a part of write)")
+	flag.StringVar(&only, "only", "", "sections: write,read,torch,dedup,resnet,clients,small,cachex,servers (default all; dedup is a part of write)")
+	flag.StringVar(&named, "clients", "", "which programs the section clients times, as torch_save,numpy (default all)")
 	flag.StringVar(&o.dir, "dir", "", "where the store and the plain folder are made")
 	flag.StringVar(&o.bin, "bin", "bin/ckptfs", "the program")
 	flag.StringVar(&o.programs, "programs", "integration/programs", "the Python programs")
@@ -74,6 +79,8 @@ func run() error {
 		}
 		o.only = append(o.only, name)
 	}
+
+	o.named = strings.FieldsFunc(named, func(r rune) bool { return r == ',' })
 
 	b, err := newBench(o)
 	if err != nil {

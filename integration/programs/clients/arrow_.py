@@ -25,6 +25,11 @@ def save(dir, version, size):
         w.write_table(t)
 
 
+def saver(dir, version, size):
+    t = table(version, size)
+    return lambda: pa.feather.write_feather(t, os.path.join(dir, "t.feather"), compression="uncompressed")
+
+
 def columns(t):
     return {k: t[k].combine_chunks().to_numpy(zero_copy_only=False) for k in t.column_names} | {"v": t.schema.metadata[b"v"]}
 

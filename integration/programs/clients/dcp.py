@@ -18,6 +18,11 @@ def save(dir, version, size):
     f.result()
 
 
+def saver(dir, version, size):
+    sd = tensors(version, size)
+    return lambda: dcp.save({"model": sd, "step": version}, checkpoint_id=os.path.join(dir, "step"))
+
+
 def read(dir):
     # No tensors to load into: whatever the metadata lists.
     reader = dcp.FileSystemReader(dir)

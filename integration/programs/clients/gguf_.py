@@ -26,6 +26,11 @@ def save(dir, version, size):
     w.close()
 
 
+def saver(dir, version, size):
+    arrays(version, size)
+    return lambda: save(dir, version, size)
+
+
 def load(dir):
     r = gguf.GGUFReader(os.path.join(dir, "model.gguf"))
     return {t.name: np.array(t.data) for t in r.tensors} | {

@@ -1,4 +1,5 @@
 """Keras on torch: .keras, .h5 and .weights.h5."""
+import functools
 import os
 
 os.environ["KERAS_BACKEND"] = "torch"
@@ -6,6 +7,7 @@ import keras  # noqa: E402
 import numpy as np  # noqa: E402
 
 
+@functools.lru_cache(maxsize=2)
 def model(version, size):
     width = max(32, int((size / 4 / 2) ** 0.5))
     keras.utils.set_random_seed(7)
@@ -20,6 +22,11 @@ def save(dir, version, size):
     m.save(os.path.join(dir, "model.keras"))
     m.save(os.path.join(dir, "model.h5"))
     m.save_weights(os.path.join(dir, "model.weights.h5"))
+
+
+def saver(dir, version, size):
+    m = model(version, size)
+    return lambda: m.save(os.path.join(dir, "model.keras"))
 
 
 def load(dir):

@@ -56,6 +56,11 @@ def change(dir, version, size):
     fit(dir, 4 + version, size, os.path.join(dir, "checkpoints", "last.ckpt"))
 
 
+def saver(dir, version, size):
+    t, _ = fit(dir, 1, size)
+    return lambda: t.save_checkpoint(os.path.join(dir, "checkpoints", "last.ckpt"))
+
+
 def load(dir):
     return torch.load(os.path.join(dir, "checkpoints", "last.ckpt"), weights_only=False)["state_dict"]
 

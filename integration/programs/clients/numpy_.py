@@ -18,6 +18,15 @@ def save(dir, version, size):
     m.flush()
 
 
+def saver(dir, version, size):
+    a = arrays(version, size)
+
+    def run():
+        np.save(os.path.join(dir, "one.npy"), a["layer3/weight"])
+        np.savez(os.path.join(dir, "all.npz"), **{k.replace("/", "_"): v for k, v in a.items()})
+    return run
+
+
 def load(dir):
     with np.load(os.path.join(dir, "all.npz")) as z:
         return {"npz": dict(z), "npy": np.load(os.path.join(dir, "one.npy"))}

@@ -23,6 +23,11 @@ def save(dir, version, size):
                     location="model.onnx.data", size_threshold=1024)
 
 
+def saver(dir, version, size):
+    arrays(version, size)
+    return lambda: save(dir, version, size)
+
+
 def load(dir):
     m = onnx.load(os.path.join(dir, "model.onnx"))
     return {w.name: np.array(numpy_helper.to_array(w)) for w in m.graph.initializer}

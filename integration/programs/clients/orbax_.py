@@ -25,6 +25,16 @@ def save(dir, version, size):
         m.wait_until_finished()
 
 
+def saver(dir, version, size):
+    made = tree(version, size)
+
+    def run():
+        with manager(dir) as m:
+            m.save(version, args=ocp.args.StandardSave(made))
+            m.wait_until_finished()
+    return run
+
+
 def load(dir):
     with manager(dir) as m:
         return m.restore(m.latest_step(), args=ocp.args.StandardRestore())

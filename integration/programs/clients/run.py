@@ -10,6 +10,7 @@ CLIENT is a module beside this file:
     SAME_NAMES                  False where the files' names are not
     UNSTABLE                    parts of the names of files that loading itself writes: their bytes and times may move
     setup()                     optional: once, before everything
+    saver(dir, version, size)   optional: what save() is without making what it saves, for timing.py
 
 Reads a command a line and answers one line, "ok …" or what is wrong:
     save V | change V   in both folders; loaded and compared at once

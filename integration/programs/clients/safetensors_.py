@@ -14,6 +14,11 @@ def save(dir, version, size):
     safetensors.numpy.save_file(arrays(version, size), os.path.join(dir, "numpy.safetensors"))
 
 
+def saver(dir, version, size):
+    sd = tensors(version, size)
+    return lambda: safetensors.torch.save_file(sd, os.path.join(dir, "model.safetensors"))
+
+
 def load(dir):
     return safetensors.torch.load_file(os.path.join(dir, "model.safetensors"))
 

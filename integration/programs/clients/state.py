@@ -1,15 +1,17 @@
 """What the clients save, made from a version and a size alone, and how two loaded things are compared."""
 import collections.abc
 import dataclasses
+import functools
 import hashlib
 import os
 
 import numpy as np
 
 
+@functools.lru_cache(maxsize=2)
 def arrays(version, size, tensors=4):
     """fp32 arrays by name, size bytes in all. Only the last one differs from version to version, as in a model
-    whose last layer is trained."""
+    whose last layer is trained. Not to be changed: the next who asks gets the same ones."""
     n = max(1, size // 4 // tensors)
     made = {}
     for i in range(tensors):
@@ -20,6 +22,7 @@ def arrays(version, size, tensors=4):
     return made
 
 
+@functools.lru_cache(maxsize=2)
 def tensors(version, size, count=4):
     """arrays() as torch tensors, dots in their names."""
     import torch

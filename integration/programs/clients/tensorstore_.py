@@ -28,6 +28,12 @@ def save(dir, version, size):
         store.write(a).result()
 
 
+def saver(dir, version, size):
+    a = data(version, size)
+    store = ts.open(spec(dir, "zarr3"), create=True, dtype=ts.float32, shape=a.shape).result()
+    return lambda: store.write(a).result()
+
+
 def load(dir):
     return ts.open(spec(dir, "zarr3")).result().read().result()
 

@@ -21,6 +21,11 @@ def save(dir, version, size):
     torch.save(sd, path(dir, "legacy.pth"), _use_new_zipfile_serialization=False)
 
 
+def saver(dir, version, size):
+    sd, to = tensors(version, size), path(dir, "model.pt")
+    return lambda: torch.save(sd, to)
+
+
 def load(dir):
     return torch.load(path(dir, "model.pt"))
 

@@ -1,4 +1,5 @@
 """transformers: a small random GPT-2, saved in shards; from_pretrained maps them."""
+import functools
 import os
 
 import torch
@@ -10,6 +11,7 @@ logging.disable_progress_bar()
 os.environ["HF_HUB_OFFLINE"] = "1"
 
 
+@functools.lru_cache(maxsize=2)
 def model(version, size):
     width, layers = 64, 2
     while 12 * width * width * layers * 4 < size and width < 1024:
@@ -25,6 +27,11 @@ def model(version, size):
 
 def save(dir, version, size):
     model(version, size).save_pretrained(os.path.join(dir, "gpt2"), max_shard_size=max(size // 3, 100_000))
+
+
+def saver(dir, version, size):
+    m = model(version, size)
+    return lambda: m.save_pretrained(os.path.join(dir, "gpt2"), max_shard_size=max(size // 3, 100_000))
 
 
 def load(dir):

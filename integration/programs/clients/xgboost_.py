@@ -27,6 +27,11 @@ def save(dir, version, size):
         pickle.dump(b, f)
 
 
+def saver(dir, version, size):
+    b = booster(version, size)
+    return lambda: b.save_model(os.path.join(dir, "model.ubj"))
+
+
 def predict(b):
     return b.predict(xgb.DMatrix(np.random.default_rng(0).standard_normal((50, 16)), nthread=1))
 
