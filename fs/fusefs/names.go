@@ -12,7 +12,7 @@ import (
 // node is the node of an id that the kernel gave; it holds a reference, so the node is there.
 func (s *Server) node(id uint64) *volume.Node { return s.v.Node(volume.NodeID(id)) }
 
-// Lookup finds a name. That there is none is cached too, but for names that a view may get.
+// Lookup finds a name. That there is none is cached too, but for names that a view may get. Who makes something new finds no view.
 func (s *Server) Lookup(_ <-chan struct{}, in *fuse.InHeader, name string, out *fuse.EntryOut) fuse.Status {
 	dir := s.node(in.NodeId)
 	if dir == nil {
@@ -27,6 +27,10 @@ func (s *Server) Lookup(_ <-chan struct{}, in *fuse.InHeader, name string, out *
 			return fuse.OK
 		}
 		return st
+	}
+	if n.IsView() && makesNew("/proc", in.Pid) {
+		s.v.Forget(n.ID(), 1)
+		return fuse.ENOENT
 	}
 	s.fillEntry(out, n, &a)
 	return fuse.OK

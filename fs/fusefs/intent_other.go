@@ -1,0 +1,5 @@
+//go:build !amd64
+
+package fusefs
+
+func oldMakesNew(int, func(int) uint64) bool { return false }
