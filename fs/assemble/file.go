@@ -39,6 +39,9 @@ func (r *Reader) Open(h cas.Hash) (*File, error) {
 	return &File{r: r, doc: d}, nil
 }
 
+// Of opens the file of a manifest that need not be stored, whose objects are.
+func (r *Reader) Of(m *manifest.Manifest) *File { return &File{r: r, doc: newDoc(m)} }
+
 // Size is the file's length in bytes.
 func (f *File) Size() int64 { return f.doc.Size }
 

@@ -114,6 +114,16 @@ type doc struct {
 	ends []int64 // of the extents, in the file
 }
 
+func newDoc(m *manifest.Manifest) *doc {
+	d := &doc{Manifest: m, ends: make([]int64, len(m.Extents))}
+	var end int64
+	for i, e := range m.Extents {
+		end += e.Len
+		d.ends[i] = end
+	}
+	return d
+}
+
 // Manifest reads the manifest record h. The manifest is shared and must not be changed.
 func (r *Reader) Manifest(h cas.Hash) (*manifest.Manifest, error) {
 	d, err := r.doc(h)
@@ -136,12 +146,7 @@ func (r *Reader) doc(h cas.Hash) (*doc, error) {
 		if err != nil {
 			return nil, &cas.ChunkError{Hash: h, Err: err}
 		}
-		d := &doc{Manifest: m, ends: make([]int64, len(m.Extents))}
-		var end int64
-		for i, e := range m.Extents {
-			end += e.Len
-			d.ends[i] = end
-		}
+		d := newDoc(m)
 		r.docs.add(h, d, int64(len(p))*4+4096)
 		return d, nil
 	})

@@ -32,7 +32,7 @@ func (s *Server) Open(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fus
 	if n == nil {
 		return fuse.Status(unix.ESTALE)
 	}
-	h, err := s.v.Open(n, in.Flags)
+	h, err := s.v.OpenBy(n, in.Flags, in.Pid)
 	if err != nil {
 		return s.status(err)
 	}
@@ -117,6 +117,9 @@ func (s *Server) Write(_ <-chan struct{}, in *fuse.WriteIn, data []byte) (uint32
 	return uint32(n), s.status(err)
 }
 
+// maxCopied is the most bytes that an answer can state, in whole pages.
+const maxCopied = 1<<32 - 4096
+
 // CopyFileRange copies between two files of the mount.
 func (s *Server) CopyFileRange(_ <-chan struct{}, in *fuse.CopyFileRangeIn) (uint32, fuse.Status) {
 	src, dst := s.handles.file(in.FhIn), s.handles.file(in.FhOut)
@@ -128,7 +131,7 @@ func (s *Server) CopyFileRange(_ <-chan struct{}, in *fuse.CopyFileRangeIn) (uin
 			return 0, s.status(err)
 		}
 	}
-	n, err := s.v.CopyRange(src, int64(in.OffIn), dst, int64(in.OffOut), int64(min(in.Len, 1<<30)))
+	n, err := s.v.CopyRange(src, int64(in.OffIn), dst, int64(in.OffOut), int64(min(in.Len, maxCopied)), in.Pid)
 	return uint32(n), s.status(err)
 }
 

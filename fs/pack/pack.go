@@ -111,6 +111,21 @@ func (p *Packer) Layout(ctx context.Context, b Batch, r io.ReaderAt, size int64,
 	return res, nil
 }
 
+// Manifest puts a manifest of objects that the store holds into b, and returns its hash. The error wraps cas.ErrTooLarge
+// when it is longer than a record may be.
+func (p *Packer) Manifest(b Batch, m *manifest.Manifest) (cas.Hash, error) {
+	enc, err := m.Encode()
+	if err != nil {
+		return cas.Hash{}, err
+	}
+	if len(enc) > p.record {
+		return cas.Hash{}, fmt.Errorf("manifest of %d bytes: %w", len(enc), cas.ErrTooLarge)
+	}
+	h := cas.Sum(enc)
+	_, err = b.Put(cas.Manifest, h, enc, codec.Hint{})
+	return h, err
+}
+
 // pack adds to res, so that a second try counts what the first one added.
 func (p *Packer) pack(ctx context.Context, b Batch, r io.ReaderAt, size int64, l *formats.Layout, res *Result) error {
 	if err := l.Check(size); err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ckptfs/cas"
 	"ckptfs/fs/assemble"
 	"ckptfs/fs/tree"
 )
@@ -18,7 +19,7 @@ import (
 //
 // Invariants, under mu:
 //
-//	writers > 0        implies !rec.Packed()
+//	writers > 0        implies !rec.Packed(), but for the target of a copy, whose writers are all served: see beginWrite
 //	pass > 0           implies cached == 0 and direct == 0, and backing is registered
 //	raw != nil         implies !rec.Hollow and users() > 0
 //	rw                 implies raw != nil
@@ -43,6 +44,8 @@ type file struct {
 	gen     uint64 // counts everything that may change the bytes
 	dirty   bool   // changed since it was packed or found to stay as it is
 	queued  bool   // in the packer's queue
+
+	copied cas.Hash // the packed file that a copy to this one goes on from, at the same offset
 
 	cancelPack context.CancelFunc // while a group packs the file
 

@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"errors"
 	"log/slog"
 	"os"
 	"sync/atomic"
@@ -48,7 +49,10 @@ type Handle struct {
 func (h *Handle) Writes() bool { return h.write }
 
 // Open opens a regular file or a view. flags are open(2)'s; the kernel has checked the permissions.
-func (v *Volume) Open(n *Node, flags uint32) (*Handle, error) {
+func (v *Volume) Open(n *Node, flags uint32) (*Handle, error) { return v.OpenBy(n, flags, 0) }
+
+// OpenBy is Open by a thread, as the kernel tells it.
+func (v *Volume) OpenBy(n *Node, flags, thread uint32) (*Handle, error) {
 	if n.view != nil {
 		return v.openView(n, flags)
 	}
@@ -79,7 +83,7 @@ func (v *Volume) Open(n *Node, flags uint32) (*Handle, error) {
 			return nil, err
 		}
 	}
-	return v.attach(n, flags)
+	return v.attach(n, flags, v.noteOpen(f, flags, thread))
 }
 
 // makeWritable prepares a file for a writer. f.mu is held.
@@ -130,8 +134,9 @@ func (v *Volume) writable(n *Node) (w *os.File, done func(), err error) {
 	return w, func() { w.Close() }, nil
 }
 
-// attach makes a handle of a file whose state fits flags. f.mu is held.
-func (v *Volume) attach(n *Node, flags uint32) (*Handle, error) {
+// attach makes a handle of a file whose state fits flags. With served set it is not in passthrough, if it can be. f.mu is
+// held.
+func (v *Volume) attach(n *Node, flags uint32, served bool) (*Handle, error) {
 	f := n.file
 	access := flags & unix.O_ACCMODE
 	h := &Handle{Node: n, write: access != unix.O_RDONLY, sync: flags & (unix.O_SYNC | unix.O_DSYNC)}
@@ -139,7 +144,7 @@ func (v *Volume) attach(n *Node, flags uint32) (*Handle, error) {
 		v.closeSources(n)
 		return nil, v.openFailed(n, err)
 	}
-	h.Mode = v.chooseMode(f, access)
+	h.Mode = v.chooseMode(f, access, served)
 	if h.Mode == Passthrough && f.pass == 0 {
 		id, err := v.kernel.RegisterBacking(int(f.raw.Fd()))
 		if err != nil {
@@ -178,15 +183,16 @@ func (v *Volume) attach(n *Node, flags uint32) (*Handle, error) {
 }
 
 // chooseMode keeps to the kernel's rule: an inode is either in passthrough with one backing file, or cached.
-func (v *Volume) chooseMode(f *file, access uint32) Mode {
+func (v *Volume) chooseMode(f *file, access uint32, served bool) Mode {
+	passthrough := v.passthrough.Load() && !served
 	switch {
 	case f.pass > 0:
 		return Passthrough
 	case f.cached > 0:
 		return Cached
-	case f.direct == 0 && f.raw != nil && v.passthrough.Load():
+	case f.direct == 0 && f.raw != nil && passthrough:
 		return Passthrough
-	case access == unix.O_WRONLY && !v.passthrough.Load():
+	case access == unix.O_WRONLY && !passthrough:
 		return Direct // a handle that can't be mapped; half as fast again as through the page cache
 	}
 	return Cached
@@ -265,6 +271,9 @@ func (v *Volume) Write(h *Handle, p []byte, off int64) (int, error) {
 		return 0, unix.EBADF
 	}
 	k, err := f.write(p, off, h.sync)
+	if err == errNotPlain {
+		k, err = v.writePacked(h, p, off)
+	}
 	if h.Mode == Direct && k > 0 {
 		f.mu.Lock()
 		shared := f.cached > 0
@@ -280,12 +289,35 @@ func (v *Volume) Write(h *Handle, p []byte, off int64) (int, error) {
 	return k, err
 }
 
+// errNotPlain: the file is not open here for writing.
+var errNotPlain = errors.New("not plain")
+
+// writePacked writes to a file that a copy has packed since the handle was opened.
+func (v *Volume) writePacked(h *Handle, p []byte, off int64) (int, error) {
+	f := h.Node.file
+	for h.write {
+		f.mu.Lock()
+		err := v.beginWrite(h.Node)
+		if err == nil {
+			err = v.openRaw(h.Node, true)
+		}
+		f.mu.Unlock()
+		if err != nil {
+			return 0, err
+		}
+		if k, err := f.write(p, off, h.sync); err != errNotPlain {
+			return k, err
+		}
+	}
+	return 0, unix.EBADF
+}
+
 // write writes p at off, durably if sync has O_SYNC or O_DSYNC.
 func (f *file) write(p []byte, off int64, sync uint32) (int, error) {
 	f.io.RLock()
 	defer f.io.RUnlock()
 	if !f.rw {
-		return 0, unix.EBADF
+		return 0, errNotPlain
 	}
 	k, err := pwrite(f.raw, p, off)
 	if k > 0 && sync != 0 {

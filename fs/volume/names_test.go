@@ -233,7 +233,7 @@ func TestSetGroupID(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.forget(n)
-	r.me = Caller{1234, 1235}
+	r.me = Caller{UID: 1234, GID: 1235}
 	r.write("d/f", nil)
 	r.mkdir("d/e")
 	r.write("g", nil)

@@ -7,7 +7,10 @@ import (
 )
 
 // Caller is who asked for something new, which is to belong to them.
-type Caller struct{ UID, GID uint32 }
+type Caller struct {
+	UID, GID uint32
+	Thread   uint32 // 0 when unknown
+}
 
 // Lookup finds name in dir and takes a reference to it for the kernel.
 func (v *Volume) Lookup(dir *Node, name string) (*Node, Attr, error) {
@@ -100,7 +103,7 @@ func (v *Volume) Create(dir *Node, name string, mode, flags uint32, c Caller) (*
 	if err != nil {
 		return nil, Attr{}, nil, err
 	}
-	return v.openNew(made, flags)
+	return v.openNew(made, flags, c)
 }
 
 // made is a regular file just made, with a reference to its node.
@@ -112,7 +115,7 @@ type made struct {
 }
 
 // openNew opens a file made just now, and gives the reference back if that fails.
-func (v *Volume) openNew(m made, flags uint32) (*Node, Attr, *Handle, error) {
+func (v *Volume) openNew(m made, flags uint32, c Caller) (*Node, Attr, *Handle, error) {
 	f := m.node.file
 	f.mu.Lock()
 	if f.raw == nil {
@@ -121,7 +124,7 @@ func (v *Volume) openNew(m made, flags uint32) (*Node, Attr, *Handle, error) {
 		m.raw.Close()
 	}
 	f.changed()
-	h, err := v.attach(m.node, flags)
+	h, err := v.attach(m.node, flags, v.noteOpen(f, flags, c.Thread))
 	f.mu.Unlock()
 	if err != nil {
 		v.unref(m.node, 1)
@@ -275,7 +278,7 @@ func (v *Volume) Tmpfile(dir *Node, mode, flags uint32, c Caller) (*Node, Attr, 
 	if err != nil {
 		return nil, Attr{}, nil, err
 	}
-	return v.openNew(m, flags)
+	return v.openNew(m, flags, c)
 }
 
 func (v *Volume) makeUnnamed(dir *Node, mode, flags uint32, c Caller) (m made, err error) {

@@ -12,6 +12,9 @@ func (v *Volume) Fallocate(h *Handle, mode uint32, off, n int64) error {
 	f := h.Node.file
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if err := v.beginWrite(h.Node); err != nil {
+		return err
+	}
 	w, done, err := v.writable(h.Node)
 	if err != nil {
 		return err
@@ -59,55 +62,4 @@ func seekDense(off int64, whence int, size int64) (int64, error) {
 		return size, nil
 	}
 	return 0, unix.EINVAL
-}
-
-// CopyRange copies up to n bytes between two open files and returns how many it did; fewer than n is no error.
-func (v *Volume) CopyRange(src *Handle, srcOff int64, dst *Handle, dstOff, n int64) (int64, error) {
-	if dst.Node.file == nil || !dst.write {
-		return 0, unix.EBADF
-	}
-	const most = 64 << 20 // an answer within a fraction of a second; the kernel asks again
-	n = min(n, most)
-	df := dst.Node.file
-	df.mu.Lock()
-	w, done, err := v.writable(dst.Node)
-	if err != nil {
-		df.mu.Unlock()
-		return 0, err
-	}
-	if df.cached > 0 || df.direct > 0 {
-		df.stale = true
-	}
-	df.mu.Unlock()
-	defer done()
-	buf := make([]byte, min(n, 1<<20))
-	var copied int64
-	for copied < n {
-		k, err := v.Read(src, buf[:min(int64(len(buf)), n-copied)], srcOff+copied)
-		if err != nil && copied == 0 {
-			return 0, err
-		}
-		if k == 0 || err != nil {
-			break
-		}
-		want := k
-		k, err = pwrite(w, buf[:k], dstOff+copied)
-		copied += int64(k)
-		if err != nil || k < want {
-			if copied == 0 {
-				return 0, err
-			}
-			break
-		}
-	}
-	if df.cachedNow() && copied > 0 {
-		v.kernel.InvalidateData(dst.Node.id, dstOff, copied)
-	}
-	return copied, nil
-}
-
-func (f *file) cachedNow() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.cached > 0
 }

@@ -267,7 +267,7 @@ func TestCopyRange(t *testing.T) {
 	defer r.release(src)
 	dst := r.open("to", unix.O_WRONLY|unix.O_CREAT)
 	for off := int64(0); ; {
-		n, err := r.CopyRange(src, off, dst, off, 1<<30)
+		n, err := r.CopyRange(src, off, dst, off, 1<<30, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -282,7 +282,7 @@ func TestCopyRange(t *testing.T) {
 	r.same("to", data)
 	ro := r.open("to", unix.O_RDONLY)
 	defer r.release(ro)
-	_, err := r.CopyRange(src, 0, ro, 0, 1)
+	_, err := r.CopyRange(src, 0, ro, 0, 1, 0)
 	wantErr(t, "into a handle for reading", err, unix.EBADF)
 }
 

@@ -122,7 +122,7 @@ func (s *survey) file(n *Node) error {
 		case st.Blocks*512 > maxHeader:
 			s.finished++
 			return v.disbelieve(n)
-		case s.newBoot && !v.headed(n, st.Size): // its size may not have reached the disk
+		case !v.headed(n, st.Size): // its size has not reached the disk, or a copy was cut off
 			return v.disbelieve(n)
 		}
 	case s.newBoot:

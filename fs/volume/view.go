@@ -318,7 +318,7 @@ func (v *Volume) materialise(n *Node, empty bool) error {
 	if err != nil {
 		return err
 	}
-	node, _, h, err := v.Create(at.dir, at.name, st.Mode, unix.O_WRONLY, Caller{st.UID, st.GID})
+	node, _, h, err := v.Create(at.dir, at.name, st.Mode, unix.O_WRONLY, Caller{UID: st.UID, GID: st.GID})
 	if err == unix.EEXIST {
 		return nil // somebody was faster
 	}

@@ -89,6 +89,8 @@ type Volume struct {
 	packer      *packer
 	hot         *hotList
 	hydrator    *hydrator
+	copiers     *copiers
+	cloning     sync.RWMutex // held shared while a manifest goes from one file to another; see clone
 	copyBufs    sync.Pool
 
 	mode, modeReason string // see Attach
@@ -162,6 +164,7 @@ func (v *Volume) open(o Options, format *tree.Format) error {
 	v.packer = newPacker(v)
 	v.hot = newHotList(v, o.HotSize)
 	v.hydrator = newHydrator(v)
+	v.copiers = newCopiers()
 
 	var err error
 	v.index, err = index.Open(filepath.Join(v.dir, tree.IndexFile), index.Options{StoreID: format.ID})

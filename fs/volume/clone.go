@@ -1,0 +1,294 @@
+package volume
+
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"ckptfs/cas"
+	"ckptfs/cas/store"
+	"ckptfs/formats"
+	"ckptfs/formats/detect"
+	"ckptfs/fs/tree"
+	"ckptfs/index/manifest"
+)
+
+const (
+	// minClone is the length from which on a part of a packed file is shared, not copied: a manifest of its own costs a sync
+	// of the segment. The whole of a file costs none, whatever its length.
+	minClone = 16 << 20
+	// maxCopy is an answer's worth of bytes, within a fraction of a second; the kernel asks again.
+	maxCopy = 64 << 20
+)
+
+// CopyRange copies up to n bytes between two open files and returns how many it did; fewer than n is no error. thread is who
+// asks, as the kernel tells it, or 0.
+//
+// Of a packed file the bytes are not copied but the manifest, or its part: the target is packed at once, and hollow. That
+// needs a target that is empty or packed, to whose end the bytes go, and whose writers this process serves: a later write
+// makes it a plain file first.
+func (v *Volume) CopyRange(src *Handle, srcOff int64, dst *Handle, dstOff, n int64, thread uint32) (int64, error) {
+	if dst.Node.file == nil || !dst.write {
+		return 0, unix.EBADF
+	}
+	if srcOff < 0 || dstOff < 0 || n < 0 {
+		return 0, unix.EINVAL
+	}
+	if done, err := v.clone(src, srcOff, dst, dstOff, n, thread); done > 0 || err != nil {
+		return done, err
+	}
+	return v.copyBytes(src, srcOff, dst, dstOff, min(n, maxCopy))
+}
+
+// clone is CopyRange by manifest; 0 when that is not possible.
+func (v *Volume) clone(src *Handle, srcOff int64, dst *Handle, dstOff, n int64, thread uint32) (int64, error) {
+	if src.Node.file == nil || src.Node == dst.Node {
+		return 0, nil
+	}
+	// A prune that begins waits for this to end, and learns of the target's record from then on: between the look at the
+	// source's record and the target's nobody else may refer to the chunks.
+	v.cloning.RLock()
+	defer v.cloning.RUnlock()
+	from := v.packedAs(src.Node)
+	if !from.Packed() {
+		return 0, nil
+	}
+	m, err := v.asm.Manifest(from.Manifest)
+	if err != nil || srcOff >= m.Size {
+		return 0, nil // the copy of bytes meets the damage, if it needs what is damaged
+	}
+	n = min(n, m.Size-srcOff)
+	if dst.Mode == Passthrough {
+		v.copiers.learn(thread)
+		return 0, nil
+	}
+	f := dst.Node.file
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for f.hydrating {
+		f.cond.Wait()
+	}
+	if v.isDead(dst.Node) || f.pass > 0 || f.damaged != nil || f.rec.ViewHidden {
+		return 0, nil
+	}
+	first, last := srcOff == 0, srcOff+n == m.Size
+	goesOn := f.copied == from.Manifest && srcOff == dstOff
+	if n < minClone && !(first && last) && !(goesOn && last) {
+		return 0, nil
+	}
+	ok, err := v.share(dst.Node, dstOff, from, m, manifest.Part{From: m, Off: srcOff, Len: n})
+	if !ok || err != nil {
+		return 0, err
+	}
+	return n, nil
+}
+
+// packedAs is the record of a packed file, zero for any other.
+func (v *Volume) packedAs(n *Node) tree.Record {
+	n.file.mu.Lock()
+	defer n.file.mu.Unlock()
+	if v.load(n) != nil || n.file.damaged != nil || !n.file.rec.Packed() {
+		return tree.Record{}
+	}
+	return n.file.rec
+}
+
+// share appends a part of a packed file, whose record is from, to a file of at bytes. false when that is not the file's
+// length or somebody may write it past this process. f.mu is held.
+func (v *Volume) share(n *Node, at int64, from tree.Record, m *manifest.Manifest, part manifest.Part) (bool, error) {
+	f := n.file
+	f.setRaw(nil, false) // from here on every write waits for f.mu
+	own, err := v.openInode(n, unix.O_RDWR)
+	if err != nil {
+		return false, v.writableAgain(n)
+	}
+	defer own.Close()
+	st, err := own.Stat()
+	if err != nil || st.Size() != at || at > 0 && !f.rec.Packed() || v.mayBeWritten(own, true) {
+		own.Close() // it would be one reader too many for whoever asks next
+		return false, v.writableAgain(n)
+	}
+	parts := []manifest.Part{part}
+	if at > 0 {
+		held, err := v.asm.Manifest(f.rec.Manifest)
+		if err != nil || held.Size != at {
+			return false, v.writableAgain(n)
+		}
+		parts = []manifest.Part{{From: held, Len: at}, part}
+		// A long file is copied in several parts: with the last one it is the source again.
+		if f.copied == from.Manifest && part.Off == at && part.Off+part.Len == m.Size {
+			parts = []manifest.Part{{From: m, Len: m.Size}}
+		}
+	}
+	rec := tree.Record{Hollow: true, Mtime: v.now().UnixNano()}
+	rec.Ctime = rec.Mtime
+	size := at + part.Len
+	b := v.store.Begin()
+	defer b.Release()
+	if len(parts) == 1 && parts[0].From == m && parts[0].Len == m.Size {
+		rec.Manifest, rec.ViewSize = from.Manifest, from.ViewSize
+	} else if rec.Manifest, rec.ViewSize, err = v.splice(b, parts); err != nil {
+		return false, v.writableAgain(n)
+	}
+	if err := b.Commit(); err != nil {
+		return false, v.writableAgain(n)
+	}
+	if err := v.step("clone: record"); err != nil {
+		return false, err
+	}
+	if err := v.writeRecord(n, rec); err != nil {
+		return false, err
+	}
+	f.changed()
+	f.dirty, f.moved, f.vetted, f.stale = false, true, true, true
+	f.copied = cas.Hash{}
+	if part.Off == at {
+		f.copied = from.Manifest
+	}
+	v.hot.remove(n)
+	f.closeAsm()
+	if err := v.step("clone: size"); err != nil {
+		return false, err
+	}
+	if err := own.Truncate(size); err != nil {
+		return false, err
+	}
+	v.giveUp(n, own, size)
+	return true, v.openAsm(f)
+}
+
+// writableAgain opens what share closed. f.mu is held.
+func (v *Volume) writableAgain(n *Node) error {
+	if n.file.rec.Hollow {
+		return v.openAsm(n.file)
+	}
+	return v.openRaw(n, true)
+}
+
+// splice puts the manifest of a file of parts into b, with what a parser finds in the bytes.
+func (v *Volume) splice(b *store.Batch, parts []manifest.Part) (h cas.Hash, view int64, err error) {
+	m, err := manifest.Splice(parts, nil)
+	if err != nil {
+		return h, 0, err
+	}
+	if l, err := detect.Detect(v.asm.Of(m), m.Size); err == nil && l.Format != formats.BlobLayout(0).Format {
+		if known, err := manifest.Splice(parts, l); err == nil {
+			m, view = known, viewSize(l)
+		}
+	}
+	h, err = v.pack.Manifest(b, m)
+	return h, view, err
+}
+
+// copyBytes copies bytes, in the kernel where both files are plain.
+func (v *Volume) copyBytes(src *Handle, srcOff int64, dst *Handle, dstOff, n int64) (int64, error) {
+	if size, err := v.sizeOf(src); err != nil || srcOff >= size {
+		return 0, err
+	}
+	f := dst.Node.file
+	f.mu.Lock()
+	if err := v.beginWrite(dst.Node); err != nil {
+		f.mu.Unlock()
+		return 0, err
+	}
+	w, done, err := v.writable(dst.Node)
+	if err != nil {
+		f.mu.Unlock()
+		return 0, err
+	}
+	defer done()
+	if f.cached > 0 || f.direct > 0 {
+		f.stale = true
+	}
+	f.mu.Unlock()
+	copied, err := v.hostCopy(src, srcOff, w, dstOff, n)
+	if copied == 0 && err == nil {
+		copied, err = v.readAndWrite(src, srcOff, w, dstOff, n)
+	}
+	if copied > 0 && f.cachedNow() {
+		v.kernel.InvalidateData(dst.Node.id, dstOff, copied)
+	}
+	return copied, err
+}
+
+// sizeOf is the present length of an open file.
+func (v *Volume) sizeOf(h *Handle) (int64, error) {
+	if h.Node.view != nil {
+		return h.Node.view.size, nil
+	}
+	f := h.Node.file
+	f.io.RLock()
+	defer f.io.RUnlock()
+	switch {
+	case f.raw != nil:
+		st, err := f.raw.Stat()
+		if err != nil {
+			return 0, err
+		}
+		return st.Size(), nil
+	case f.asm != nil:
+		return f.asm.Size(), nil
+	}
+	return 0, nil
+}
+
+// hostCopy is copy_file_range(2) on the host; 0 and nil where that cannot be.
+func (v *Volume) hostCopy(src *Handle, srcOff int64, w *os.File, dstOff, n int64) (int64, error) {
+	f := src.Node.file
+	if f == nil {
+		return 0, nil
+	}
+	f.io.RLock()
+	defer f.io.RUnlock()
+	if f.raw == nil {
+		return 0, nil
+	}
+	k, err := unix.CopyFileRange(int(f.raw.Fd()), &srcOff, int(w.Fd()), &dstOff, int(n), 0)
+	switch err {
+	case nil, unix.ENOSPC, unix.EDQUOT, unix.EFBIG, unix.EIO:
+		return int64(max(k, 0)), err
+	}
+	return 0, nil
+}
+
+func (v *Volume) readAndWrite(src *Handle, srcOff int64, w *os.File, dstOff, n int64) (copied int64, err error) {
+	buf := make([]byte, min(n, 1<<20))
+	for copied < n {
+		k, err := v.Read(src, buf[:min(int64(len(buf)), n-copied)], srcOff+copied)
+		if err != nil && copied == 0 {
+			return 0, err
+		}
+		if k == 0 || err != nil {
+			break
+		}
+		want := k
+		k, err = pwrite(w, buf[:k], dstOff+copied)
+		copied += int64(k)
+		if err != nil || k < want {
+			if copied == 0 {
+				return 0, err
+			}
+			break
+		}
+	}
+	return copied, nil
+}
+
+func (f *file) cachedNow() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.cached > 0
+}
+
+// beginWrite makes a file plain that became packed by a copy while its writers had it open. f.mu is held.
+func (v *Volume) beginWrite(n *Node) error {
+	f := n.file
+	if !f.rec.Packed() {
+		return nil
+	}
+	if err := v.unpack(n, false); err != nil {
+		return err
+	}
+	return v.openRaw(n, true)
+}
+

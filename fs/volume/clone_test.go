@@ -1,0 +1,308 @@
+package volume
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// copyTo copies all of a file into an open one, at once or in parts of so many bytes.
+func (r *rig) copyTo(from string, dst *Handle, part int64) {
+	r.t.Helper()
+	src := r.open(from, unix.O_RDONLY)
+	defer r.release(src)
+	for off := int64(0); ; {
+		n, err := r.CopyRange(src, off, dst, off, part, 0)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		if n == 0 {
+			return
+		}
+		off += n
+	}
+}
+
+func (r *rig) stored() int64 {
+	r.t.Helper()
+	return r.store.Stats().Bytes
+}
+
+func TestCloneOfAPackedFile(t *testing.T) {
+	for _, from := range []string{both, packed} {
+		t.Run(from, func(t *testing.T) {
+			r := newRig(t)
+			data := random(3<<20+5, 1)
+			r.write("from", data)
+			r.pack("from")
+			if from == packed {
+				r.evictAll()
+			}
+			before := r.stored()
+			dst := r.open("to", unix.O_RDWR|unix.O_CREAT|unix.O_EXCL)
+			r.copyTo("from", dst, 1<<40)
+			r.want("to", packed) // before it is closed
+			if got, err := r.readHandle(dst); err != nil || !bytes.Equal(got, data) {
+				t.Fatalf("through the target's handle: %v", err)
+			}
+			if now := r.stored(); now != before {
+				t.Errorf("a copy took %d bytes of segments", now-before)
+			}
+			if err := r.Fsync(dst); err != nil {
+				t.Error(err)
+			}
+			r.release(dst)
+			r.same("to", data)
+			if a, b := r.recordOf("from"), r.recordOf("to"); a.Manifest != b.Manifest {
+				t.Error("another manifest")
+			}
+			r.patch("to", []byte("new"), 7)
+			r.same("from", data)
+			r.unlink("from")
+			r.pack("to")
+			r.evictAll()
+			r.same("to", append(append(bytes.Clone(data[:7]), "new"...), data[10:]...))
+		})
+	}
+}
+
+// What is done to the target while its writer has it open finds the bytes there.
+func TestCloneIsWrittenOn(t *testing.T) {
+	data := random(1<<20+5, 1)
+	for name, c := range map[string]struct {
+		do   func(r *rig, h *Handle) error
+		want func(p []byte) []byte
+	}{
+		"write":  {func(r *rig, h *Handle) error { _, err := r.Write(h, []byte("new"), 100); return err }, func(p []byte) []byte { copy(p[100:], "new"); return p }},
+		"append": {func(r *rig, h *Handle) error { _, err := r.Write(h, []byte("new"), int64(len(data))); return err }, func(p []byte) []byte { return append(p, "new"...) }},
+		"truncate": {func(r *rig, h *Handle) error {
+			n := int64(1000)
+			_, err := r.Setattr(h.Node, &SetAttr{Size: &n})
+			return err
+		}, func(p []byte) []byte { return p[:1000] }},
+		"grow": {func(r *rig, h *Handle) error {
+			n := int64(len(data) + 9)
+			_, err := r.Setattr(h.Node, &SetAttr{Size: &n})
+			return err
+		}, func(p []byte) []byte { return append(p, make([]byte, 9)...) }},
+		"empty": {func(r *rig, h *Handle) error {
+			n := int64(0)
+			_, err := r.Setattr(h.Node, &SetAttr{Size: &n})
+			return err
+		}, func(p []byte) []byte { return nil }},
+		"fallocate": {func(r *rig, h *Handle) error { return r.Fallocate(h, unix.FALLOC_FL_ZERO_RANGE, 10, 10) }, func(p []byte) []byte { clear(p[10:20]); return p }},
+		"small copy": {func(r *rig, h *Handle) error {
+			src := r.open("from", unix.O_RDONLY)
+			defer r.release(src)
+			_, err := r.CopyRange(src, 50, h, 5, 10, 0)
+			return err
+		}, func(p []byte) []byte { copy(p[5:15], data[50:60]); return p }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			r.write("from", data)
+			r.packOut("from")
+			h := r.open("to", unix.O_RDWR|unix.O_CREAT)
+			r.copyTo("from", h, 1<<40)
+			r.want("to", packed)
+			other := r.open("to", unix.O_RDONLY) // who reads on through the manifest
+			if err := c.do(r, h); err != nil {
+				t.Fatal(err)
+			}
+			want := c.want(bytes.Clone(data))
+			for what, h := range map[string]*Handle{"the writer": h, "a reader": other} {
+				if got, err := r.readHandle(h); err != nil || !bytes.Equal(got, want) {
+					t.Fatalf("%s reads %d bytes, want %d: %v", what, len(got), len(want), err)
+				}
+			}
+			if _, err := r.Write(h, []byte("!"), 0); err != nil && len(want) > 0 {
+				t.Fatal(err)
+			} else if len(want) > 0 {
+				want[0] = '!'
+			} else {
+				want = []byte("!")
+			}
+			r.release(h)
+			r.release(other)
+			r.same("to", want)
+			r.same("from", data)
+			r.sync()
+			r.evictAll()
+			r.same("to", want)
+		})
+	}
+}
+
+func TestCloneInParts(t *testing.T) {
+	r := newRig(t)
+	data := random(2*minClone+300<<10+11, 1)
+	r.write("from", data)
+	r.write("other", random(minClone, 2))
+	r.sync()
+	r.evictAll()
+	// All of it in parts ends as the source's own manifest.
+	dst := r.open("to", unix.O_WRONLY|unix.O_CREAT)
+	r.copyTo("from", dst, minClone)
+	r.release(dst)
+	r.same("to", data)
+	r.want("to", packed)
+	if a, b := r.recordOf("from"), r.recordOf("to"); a.Manifest != b.Manifest {
+		t.Error("another manifest")
+	}
+	dst = r.open("to2", unix.O_WRONLY|unix.O_CREAT)
+	r.copyTo("from", dst, minClone+200<<10)
+	r.release(dst)
+	r.same("to2", data)
+	dst = r.open("to3", unix.O_WRONLY|unix.O_CREAT)
+	src, other := r.open("from", unix.O_RDONLY), r.open("other", unix.O_RDONLY)
+	before := r.stored()
+	for _, p := range []struct {
+		from    *Handle
+		off, at int64
+	}{{src, 12345, 0}, {other, 0, minClone}, {src, 0, 2 * minClone}} {
+		if n, err := r.CopyRange(p.from, p.off, dst, p.at, minClone, 0); n != minClone || err != nil {
+			t.Fatalf("%d, %v", n, err)
+		}
+	}
+	if now := r.stored() - before; now > 64<<10 {
+		t.Errorf("three shared parts took %d bytes", now)
+	}
+	r.want("to3", packed)
+	r.release(dst)
+	r.release(src)
+	r.release(other)
+	want := bytes.Join([][]byte{data[12345:][:minClone], random(minClone, 2), data[:minClone]}, nil)
+	r.same("to3", want)
+	r = r.reopen()
+	r.same("to3", want)
+	r.same("to2", data)
+}
+
+// A checkpoint stays one when it is copied in parts.
+func TestCloneInPartsKeepsTensors(t *testing.T) {
+	r := newRig(t)
+	m := random(2*minClone, 3)
+	file := torchLike(t, map[string][]byte{"a": m[:minClone+4], "b": m[minClone+4:]})
+	r.write("from.safetensors", file)
+	r.packOut("from.safetensors")
+	dst := r.open("to.safetensors", unix.O_WRONLY|unix.O_CREAT)
+	r.copyTo("from.safetensors", dst, minClone+1<<20)
+	r.release(dst)
+	r.want("to.safetensors", packed)
+	if a, b := r.recordOf("from.safetensors"), r.recordOf("to.safetensors"); a.Manifest != b.Manifest {
+		t.Error("another manifest")
+	}
+}
+
+// torchLike is a safetensors file of bytes.
+func torchLike(t *testing.T, tensors map[string][]byte) []byte {
+	t.Helper()
+	head, body := "{", []byte(nil)
+	for _, name := range []string{"a", "b"} {
+		if head != "{" {
+			head += ","
+		}
+		head += fmt.Sprintf(`"%s":{"dtype":"U8","shape":[%d],"data_offsets":[%d,%d]}`, name, len(tensors[name]), len(body), len(body)+len(tensors[name]))
+		body = append(body, tensors[name]...)
+	}
+	head += "}"
+	n := uint64(len(head))
+	p := []byte{byte(n), byte(n >> 8), 0, 0, 0, 0, 0, 0}
+	return append(append(p, head...), body...)
+}
+
+func TestCopyThatCannotBeShared(t *testing.T) {
+	r, b := passthroughRig(t)
+	data := random(1<<20, 1)
+	r.write("from", data)
+	r.packOut("from")
+	check := func(what string, dst *Handle, at int64, want []byte) {
+		t.Helper()
+		src := r.open("from", unix.O_RDONLY)
+		defer r.release(src)
+		for done := int64(0); done < int64(len(data)); {
+			n, err := r.CopyRange(src, done, dst, at+done, int64(len(data))-done, uint32(os.Getpid()))
+			if err != nil || n == 0 {
+				t.Fatalf("%s: %d, %v", what, n, err)
+			}
+			done += n
+		}
+		p := r.Path(dst.Node)
+		r.release(dst)
+		r.same(p, want)
+	}
+	dst := r.open("passed", unix.O_WRONLY|unix.O_CREAT)
+	mode(t, "an unknown program's", dst, Passthrough)
+	check("into a file in passthrough", dst, 0, data)
+	// From now on it is known to copy: what it opens after a packed file is served.
+	from := r.find("from")
+	h, err := r.OpenBy(from, unix.O_RDONLY, uint32(os.Getpid()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _, dst, err = r.Create(r.root, "served", 0o644, unix.O_WRONLY, Caller{UID: r.me.UID, GID: r.me.GID, Thread: uint32(os.Getpid())})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mode(t, "a known copier's", dst, Direct)
+	r.release(h)
+	r.forget(from)
+	check("into a served file", dst, 0, data)
+	r.want("served", packed)
+	dst = r.open("plain", unix.O_WRONLY|unix.O_CREAT)
+	b.file(dst).WriteAt([]byte("before"), 0)
+	check("behind what is there", dst, 6, append([]byte("before"), data...))
+	if r.copiers.target(uint32(os.Getpid())) {
+		t.Error("a second target after one source")
+	}
+	// Plain to plain is the host's to copy.
+	r.write("small", []byte("plain as it is"))
+	src, dst := r.open("small", unix.O_RDONLY), r.open("small2", unix.O_WRONLY|unix.O_CREAT)
+	if n, err := r.CopyRange(src, 0, dst, 0, 100, 0); n != 14 || err != nil {
+		t.Errorf("%d, %v", n, err)
+	}
+	r.release(src)
+	r.release(dst)
+	r.same("small2", []byte("plain as it is"))
+}
+
+// Cut off at any of its changes on the disk, a copy leaves the source as it is, and the target empty or whole.
+func TestCloneCutOff(t *testing.T) {
+	data := random(1<<20, 1)
+	for k := 0; ; k++ {
+		steps := 0
+		r := newRig(t)
+		r.write("from", data)
+		r.packOut("from")
+		h := r.open("to", unix.O_WRONLY|unix.O_CREAT)
+		src := r.open("from", unix.O_RDONLY)
+		r.step = func(string) error {
+			if steps++; steps > k {
+				return errStop
+			}
+			return nil
+		}
+		_, err := r.CopyRange(src, 0, h, 0, int64(len(data)), 0)
+		r.step = func(string) error { return nil }
+		if err != nil && !errors.Is(err, errStop) {
+			t.Fatal(err)
+		}
+		c := r.crashed()
+		<-c.surveyed
+		if got := c.read("to"); len(got) > 0 && !bytes.Equal(got, data) {
+			t.Errorf("step %d: %d bytes that are not the source's", k, len(got))
+		} else if a := c.stat("to"); a.Size != int64(len(got)) {
+			t.Errorf("step %d: size %d of %d bytes", k, a.Size, len(got))
+		}
+		c.same("from", data)
+		r.release(src)
+		r.release(h)
+		if steps <= k {
+			break
+		}
+	}
+}
