@@ -103,4 +103,6 @@ func timeOf(valid, set, now uint32, sec uint64, nsec uint32) *unix.Timespec {
 	return nil
 }
 
-func caller(h *fuse.InHeader) volume.Caller { return volume.Caller{UID: h.Uid, GID: h.Gid, Thread: h.Pid} }
+func caller(h *fuse.InHeader) volume.Caller {
+	return volume.Caller{UID: h.Uid, GID: h.Gid, Thread: h.Pid}
+}

@@ -45,10 +45,6 @@ func (v *Volume) clone(src *Handle, srcOff int64, dst *Handle, dstOff, n int64, 
 	if src.Node.file == nil || src.Node == dst.Node {
 		return 0, nil
 	}
-	// A prune that begins waits for this to end, and learns of the target's record from then on: between the look at the
-	// source's record and the target's nobody else may refer to the chunks.
-	v.cloning.RLock()
-	defer v.cloning.RUnlock()
 	from := v.packedAs(src.Node)
 	if !from.Packed() {
 		return 0, nil
@@ -125,9 +121,14 @@ func (v *Volume) share(n *Node, at int64, from tree.Record, m *manifest.Manifest
 	size := at + part.Len
 	b := v.store.Begin()
 	defer b.Release()
+	// The batch names the manifest until the target does: the source may lose its name meanwhile, and a prune begin.
 	if len(parts) == 1 && parts[0].From == m && parts[0].Len == m.Size {
-		rec.Manifest, rec.ViewSize = from.Manifest, from.ViewSize
-	} else if rec.Manifest, rec.ViewSize, err = v.splice(b, parts); err != nil {
+		rec.ViewSize = from.ViewSize
+		rec.Manifest, err = v.pack.Manifest(b, m)
+	} else {
+		rec.Manifest, rec.ViewSize, err = v.splice(b, parts)
+	}
+	if err != nil {
 		return false, v.writableAgain(n)
 	}
 	if err := b.Commit(); err != nil {
@@ -291,4 +292,3 @@ func (v *Volume) beginWrite(n *Node) error {
 	}
 	return v.openRaw(n, true)
 }
-

@@ -117,7 +117,8 @@ type made struct {
 // openNew opens a file made just now, and gives the reference back if that fails.
 func (v *Volume) openNew(m made, flags uint32, c Caller) (*Node, Attr, *Handle, error) {
 	f := m.node.file
-	f.mu.Lock()
+	f.mu.Lock() // not before: ns comes after it
+	f.loaded, f.vetted = true, true
 	if f.raw == nil {
 		f.setRaw(m.raw, m.rw)
 	} else { // somebody has opened it already
@@ -166,11 +167,7 @@ func (v *Volume) makeFile(dir *Node, name string, mode, flags uint32, c Caller) 
 		unix.Close(fd)
 		return m, err
 	}
-	m = made{node: v.intern(dir, name, &st), raw: os.NewFile(uintptr(fd), name), rw: rw, attr: attrOf(&st)}
-	m.node.file.mu.Lock()
-	m.node.file.loaded, m.node.file.vetted = true, true
-	m.node.file.mu.Unlock()
-	return m, nil
+	return made{node: v.intern(dir, name, &st), raw: os.NewFile(uintptr(fd), name), rw: rw, attr: attrOf(&st)}, nil
 }
 
 // adjust gives a file made just now its owner and mode, where they are not what they should be, and describes it. dirfd is

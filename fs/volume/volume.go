@@ -90,7 +90,6 @@ type Volume struct {
 	hot         *hotList
 	hydrator    *hydrator
 	copiers     *copiers
-	cloning     sync.RWMutex // held shared while a manifest goes from one file to another; see clone
 	copyBufs    sync.Pool
 
 	mode, modeReason string // see Attach
