@@ -178,6 +178,13 @@ func (v *Volume) setInode(n *Node, s *SetAttr) error {
 	if err := v.setHost(n, s); err != nil {
 		return err
 	}
+	if s.Mtime != nil && !f.hydrating { // the host may have rounded it
+		var st unix.Stat_t
+		if err := v.statInode(n, &st); err != nil {
+			return err
+		}
+		mtime, _ = tree.Nanoseconds(st.Mtim)
+	}
 	rec := f.rec
 	rec.Mtime = mtime
 	rec.Ctime = v.now().UnixNano()
