@@ -22,13 +22,9 @@ var posixKnown = []posixDifference{
 	{"*/*/chown", "chown(-1, -1) moves ctime"},
 	{"*/*/rename leaving a whiteout", "RENAME_WHITEOUT"},
 	{"*/*/same number for ever", "ctime moves by packing"},
-	{"*/*/times last", "ctime moves by packing"},
-	{"*/*/what moves times", "ctime moves by packing"},
 	{"*/*/map and times", "atime moves by a write"},
 	{"*/*/set-group-id folders", "O_TMPFILE in a set-group-id folder"},
 	{"*/*/set-user-id", "set-group-id without x, write by somebody else"},
-	{"unprivileged/*/open flags", "close takes set-user-id away"},
-	{"unprivileged/*/umask", "close takes set-user-id away"},
 	{"*/*/xattrs by other users", "trusted.* is listed for everybody"},
 }
 
