@@ -181,8 +181,9 @@ func (r *reader) skip() error {
 type place int
 
 const (
-	inside place = iota // in a cfg: seed
-	layer               // a cfg: also name, trainable, dtype policy
+	inside     place = iota // in a cfg: seed
+	layer                   // a cfg: also name, trainable, dtype policy
+	kerasLayer              // a Keras layer's: also dtype, which is the policy's name there
 )
 
 func dropped(key string, at place) bool {
@@ -190,17 +191,19 @@ func dropped(key string, at place) bool {
 	case "seed":
 		return true
 	case "name", "trainable", "dtype_policy", "dtype-policy":
-		return at == layer
+		return at != inside
+	case "dtype":
+		return at == kerasLayer
 	}
 	return false
 }
 
 // config reads an object and returns its canonical form.
-func (r *reader) config(what string) (string, error) {
+func (r *reader) config(what string, at place) (string, error) {
 	if err := r.open('{', what); err != nil {
 		return "", err
 	}
-	p, err := r.object(nil, layer)
+	p, err := r.object(nil, at)
 	return string(p), err
 }
 

@@ -40,7 +40,7 @@ func (g *Graph) Encode() ([]byte, error) {
 		for j := range v.Params {
 			p := &v.Params[j]
 			last = e.name(last, p.Tensor)
-			e.ref(p.Slot)
+			e.slot(p)
 			e.ref(string(p.DType))
 			if p.DType != "" {
 				e.num(len(p.Shape))
@@ -67,14 +67,24 @@ type encoder struct {
 
 func (e *encoder) num(n int) { e.p = binary.AppendUvarint(e.p, uint64(n)) }
 
-func (e *encoder) ref(s string) {
+func (e *encoder) ref(s string) { e.num(e.index(s)) }
+
+func (e *encoder) slot(p *Param) {
+	n := e.index(p.Slot) << 1
+	if p.Attached {
+		n |= 1
+	}
+	e.num(n)
+}
+
+func (e *encoder) index(s string) int {
 	i, ok := e.strings[s]
 	if !ok {
 		i = len(e.order)
 		e.strings[s] = i
 		e.order = append(e.order, s)
 	}
-	e.num(i)
+	return i
 }
 
 func (e *encoder) name(last, s string) string {
@@ -179,7 +189,9 @@ func (d *decoder) vertex(v *Vertex, i int, last string) string {
 		p := &v.Params[j]
 		p.Tensor = d.name(last)
 		last = p.Tensor
-		p.Slot, p.DType = d.ref(), formats.DType(d.ref())
+		slot := d.num()
+		p.Slot, p.Attached = d.string(slot>>1), slot&1 != 0
+		p.DType = formats.DType(d.ref())
 		if p.DType != "" {
 			if n := d.count(1); n > 0 {
 				p.Shape = make([]int64, n)
@@ -247,8 +259,9 @@ func (d *decoder) count(size int) int {
 	return int(n)
 }
 
-func (d *decoder) ref() string {
-	i := d.num()
+func (d *decoder) ref() string { return d.string(d.num()) }
+
+func (d *decoder) string(i int64) string {
 	switch {
 	case i > int64(d.used) || i >= int64(len(d.strings)):
 		d.fail("string %d of %d", i, len(d.strings))

@@ -72,7 +72,7 @@ func (e *explicit) node() error {
 		case "op":
 			v.Op, err = e.string("op")
 		case "cfg":
-			v.Config, err = e.config("cfg")
+			v.Config, err = e.config("cfg", layer)
 		case "comm":
 			v.Commutative, err = e.bool("comm")
 		case "in":

@@ -39,14 +39,15 @@
 // A vertex's configuration is its op, its canonical cfg, and for each parameter the slot and, where the source states them,
 // element type and shape. A slot is the tensor's name less the components that all of the vertex's tensors begin with ("weight"
 // of "conv1.weight"); onnx names mean nothing and have no slots. Only what the source states counts, so that a query
-// and the sidecar of a stored model, written by the same program, agree whether or not there are weights yet.
+// and the sidecar of a stored model, written by the same program, agree whether or not there are weights yet. Parameters
+// that Attach finds by name, for a source that names none, are no part of the identity.
 //
 // The canonical cfg is JSON as RFC 8785 has it (members sorted by UTF-16 units, shortest numbers, no white space), less the
 // members name, trainable, dtype_policy and dtype-policy of cfg itself, and seed at any depth. An object with members
 // class_name and config nests a layer's cfg, and the same members are left out of that config. Integers that no
 // float64 holds keep their digits: rounding them, as the RFC would, makes different layers equal.
 //
-//	C(v) = BLAKE3-128 of "CKV1", string op, string cfg, number of parameters, for each:
+//	C(v) = BLAKE3-128 of "CKV1", string op, string cfg, number of parameters not attached, for each:
 //	           string slot, string dtype, and, unless dtype is "": number of dimensions, dimensions
 //	T(v) = BLAKE3-128 of C(v), 1 byte comm, u32 number of inputs, for each: T(input), u32 output
 //	       inputs in argument order; those of a commutative vertex ascending by their 20 bytes
@@ -70,7 +71,7 @@
 //	        output      number, only with bit 0 of from
 //	    parameters      number n, then n times
 //	        tensor      as name; the name before is the last one of either sort
-//	        slot        number: index into strings
+//	        slot        number: index into strings << 1 | 1 when attached
 //	        dtype       number: index into strings
 //	        shape       unless dtype is "": number of dimensions, dimensions
 package graph
@@ -145,6 +146,8 @@ type Param struct {
 	Slot   string        // what the layer calls it; "" unknown
 	DType  formats.DType // "" unknown, then Shape says nothing
 	Shape  []int64       // elements per dimension
+
+	Attached bool // by name (Attach), and no part of the vertex's identity
 }
 
 // Check returns an error unless g is acyclic, in order and within bounds.

@@ -36,7 +36,7 @@ func TestExplicit(t *testing.T) {
 	want := &Graph{Kind: Explicit, Vertices: []Vertex{
 		{Name: "x", Op: "Input", Config: `{"shape":[null,3,32,32]}`},
 		{Name: "conv1", Op: "Conv2d", Config: `{"bias":true,"out":16}`, Inputs: []Input{{0, 0}}, Params: []Param{
-			{"conv1.weight", "weight", formats.F32, []int64{16, 3, 3, 3}}, {Tensor: "conv1.bias", Slot: "bias"}}},
+			{Tensor: "conv1.weight", Slot: "weight", DType: formats.F32, Shape: []int64{16, 3, 3, 3}}, {Tensor: "conv1.bias", Slot: "bias"}}},
 		{Name: "sum", Op: "Add", Config: "{}", Commutative: true, Inputs: []Input{{1, 0}, {0, 1}}},
 	}}
 	if got := parse(t, example); !reflect.DeepEqual(got, want) {
@@ -133,12 +133,12 @@ func TestCanonicalConfig(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := r.config("cfg")
+		got, err := r.config("cfg", layer)
 		if err != nil || got != want {
 			t.Errorf("%s\n got %s, %v\nwant %s", in, got, err, want)
 		}
 		r, _ = newReader([]byte(got))
-		if again, err := r.config("cfg"); err != nil || again != got {
+		if again, err := r.config("cfg", layer); err != nil || again != got {
 			t.Errorf("%s: again %s, %v", got, again, err)
 		}
 	}
@@ -278,7 +278,7 @@ func randomGraph(r *rand.Rand) *Graph {
 			v.Inputs = append(v.Inputs, Input{r.IntN(i), r.IntN(3) / 2 * r.IntN(300)})
 		}
 		for j := range r.IntN(3) {
-			p := Param{Tensor: fmt.Sprintf("%s.w%d", v.Name, j), Slot: fmt.Sprintf("w%d", j)}
+			p := Param{Tensor: fmt.Sprintf("%s.w%d", v.Name, j), Slot: fmt.Sprintf("w%d", j), Attached: r.IntN(4) == 0}
 			if r.IntN(2) == 0 {
 				p.DType = formats.BF16
 				for range r.IntN(3) {

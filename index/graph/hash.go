@@ -30,9 +30,18 @@ func (h *Hasher) Config(v *Vertex) ID {
 	b := append(h.buf[:0], "CKV1"...)
 	b = appendString(b, v.Op)
 	b = appendString(b, v.Config)
-	b = binary.AppendUvarint(b, uint64(len(v.Params)))
+	n := 0
+	for i := range v.Params {
+		if !v.Params[i].Attached {
+			n++
+		}
+	}
+	b = binary.AppendUvarint(b, uint64(n))
 	for i := range v.Params {
 		p := &v.Params[i]
+		if p.Attached {
+			continue
+		}
 		b = appendString(b, p.Slot)
 		b = appendString(b, string(p.DType))
 		if p.DType != "" {

@@ -219,6 +219,9 @@ func appendConfig(p []byte, v *graph.Vertex) []byte {
 	str(v.Config)
 	for i := range v.Params {
 		t := &v.Params[i]
+		if t.Attached {
+			continue
+		}
 		str(t.Slot)
 		str(string(t.DType))
 		if t.DType != "" {

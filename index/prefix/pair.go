@@ -1,6 +1,10 @@
 package prefix
 
-import "ckptfs/index/graph"
+import (
+	"slices"
+
+	"ckptfs/index/graph"
+)
 
 // Common is the longest common prefix of two graphs. It visits at most budget nodes of the search among twins (0:
 // DefaultBudget) and reports whether that sufficed to know that there is no longer one. Graphs of different kinds have
@@ -52,10 +56,14 @@ func Tensors(g, a *graph.Graph, pairs []Pair) []Tensor {
 	seen := map[string]bool{}
 	for _, p := range pairs {
 		to, from := g.Vertices[p.New].Params, a.Vertices[p.Stored].Params
-		for i := range min(len(to), len(from)) {
-			if !seen[to[i].Tensor] {
+		for i := range to {
+			j := i // the parameters that identity is made of agree one by one
+			if to[i].Attached || i >= len(from) || from[i].Attached {
+				j = slices.IndexFunc(from, func(f graph.Param) bool { return f.Attached && f.Slot == to[i].Slot })
+			}
+			if j >= 0 && !seen[to[i].Tensor] {
 				seen[to[i].Tensor] = true
-				out = append(out, Tensor{to[i].Tensor, from[i].Tensor})
+				out = append(out, Tensor{to[i].Tensor, from[j].Tensor})
 			}
 		}
 	}

@@ -1,0 +1,420 @@
+package graph
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+)
+
+// MaxKeras bounds the bytes of a Keras configuration.
+const MaxKeras = 4 << 20
+
+// callMark stands in the name of a vertex between the layer and the number of its call, from the second on.
+const callMark = "#"
+
+// ParseKeras reads the configuration of a Keras model: config.json of a .keras file (Keras 3), or the attribute
+// model_config of an HDF5 file (Keras 2). A Sequential model is a chain; models within models are flattened; each call of
+// a layer is a vertex, with all its inputs. What a call gets besides tensors is part of the vertex's configuration. The
+// source names no tensors: Attach does. The error wraps ErrInvalid. Memory is at most 64 times p.
+func ParseKeras(p []byte) (*Graph, error) {
+	if len(p) > MaxKeras {
+		return nil, fmt.Errorf("%d bytes, of at most %d: %w", len(p), MaxKeras, ErrInvalid)
+	}
+	r, err := newReader(p)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.skip(); err != nil { // depth, members that come twice
+		return nil, err
+	}
+	var top kerasLayerJSON
+	if err := json.Unmarshal(p, &top); err != nil {
+		return nil, fmt.Errorf("%v: %w", err, ErrInvalid)
+	}
+	k := keras{g: &Graph{Kind: Keras}}
+	m, err := k.model(&top)
+	if err != nil {
+		return nil, err
+	}
+	if m == nil {
+		return nil, fmt.Errorf("class %q has no layers: %w", top.ClassName, ErrInvalid)
+	}
+	if _, err := k.expand(m, nil, ""); err != nil {
+		return nil, err
+	}
+	return k.g, k.g.Check()
+}
+
+type kerasLayerJSON struct {
+	ClassName string            `json:"class_name"`
+	Name      string            `json:"name"`
+	Config    json.RawMessage   `json:"config"`
+	Inbound   []json.RawMessage `json:"inbound_nodes"`
+
+	model *kerasModel // what k.model found, once it was asked
+	asked bool
+}
+
+type kerasModelJSON struct {
+	Name    string           `json:"name"`
+	Layers  []kerasLayerJSON `json:"layers"`
+	Inputs  any              `json:"input_layers"`
+	Outputs any              `json:"output_layers"`
+}
+
+type keras struct {
+	g        *Graph
+	expanded int // calls so far, of models too
+}
+
+// kerasModel is a Sequential or Functional model, not yet expanded.
+type kerasModel struct {
+	sequential bool
+	layers     []kerasLayerJSON
+	byName     map[string]int
+	inputs     []kerasRef
+	outputs    []kerasRef
+}
+
+// kerasRef is an output of a call: keras_history.
+type kerasRef struct {
+	layer        string
+	call, output int
+}
+
+// model is the model that a layer is, nil for a leaf.
+func (k *keras) model(l *kerasLayerJSON) (*kerasModel, error) {
+	if l.asked {
+		return l.model, nil
+	}
+	m, err := k.readModel(l)
+	l.model, l.asked = m, err == nil
+	return m, err
+}
+
+func (k *keras) readModel(l *kerasLayerJSON) (*kerasModel, error) {
+	switch l.ClassName {
+	case "Sequential", "Functional", "Model":
+	default:
+		return nil, nil
+	}
+	m := &kerasModel{sequential: l.ClassName == "Sequential", byName: map[string]int{}}
+	var c kerasModelJSON
+	if json.Unmarshal(l.Config, &m.layers) != nil { // once, a Sequential's config was its layers
+		if err := json.Unmarshal(l.Config, &c); err != nil {
+			return nil, fmt.Errorf("model %q: %v: %w", l.Name, err, ErrInvalid)
+		}
+		m.layers = c.Layers
+	}
+	if m.layers == nil {
+		return nil, nil
+	}
+	for i := range m.layers {
+		l := &m.layers[i]
+		if l.Name == "" {
+			var n struct {
+				Name string `json:"name"`
+			}
+			if json.Unmarshal(l.Config, &n) == nil {
+				l.Name = n.Name
+			}
+		}
+		if _, twice := m.byName[l.Name]; twice && !m.sequential {
+			return nil, fmt.Errorf("layer %q twice: %w", l.Name, ErrInvalid)
+		}
+		m.byName[l.Name] = i
+	}
+	if !m.sequential {
+		m.inputs, m.outputs = refs(c.Inputs), refs(c.Outputs)
+	}
+	return m, nil
+}
+
+// refs finds [layer, call, output] in lists and objects, objects by key.
+func refs(v any) []kerasRef {
+	if r, ok := asRef(v); ok {
+		return []kerasRef{r}
+	}
+	var out []kerasRef
+	switch v := v.(type) {
+	case []any:
+		for _, x := range v {
+			out = append(out, refs(x)...)
+		}
+	case map[string]any:
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			out = append(out, refs(v[key])...)
+		}
+	}
+	return out
+}
+
+// asRef reads [layer, call, output] with or without arguments behind.
+func asRef(v any) (r kerasRef, ok bool) {
+	l, _ := v.([]any)
+	if len(l) != 3 && len(l) != 4 {
+		return r, false
+	}
+	r.layer, ok = l[0].(string)
+	call, ok1 := asIndex(l[1])
+	output, ok2 := asIndex(l[2])
+	r.call, r.output = call, output
+	return r, ok && ok1 && ok2
+}
+
+func asIndex(v any) (int, bool) {
+	f, ok := v.(float64)
+	if !ok || f < 0 || f > maxOutput || f != float64(int(f)) {
+		return 0, false
+	}
+	return int(f), true
+}
+
+// expand adds a call of a model with these inputs, nil for the outermost, and returns its outputs.
+func (k *keras) expand(m *kerasModel, args []Input, path string) ([]Input, error) {
+	if k.expanded++; k.expanded > MaxVertices {
+		return nil, tooMany()
+	}
+	if m.sequential {
+		return k.chain(m, args, path)
+	}
+	e := &kerasCall{keras: k, m: m, args: args, path: path, done: map[[2]int][]Input{}}
+	for i := range m.layers {
+		if isInput(&m.layers[i]) && args == nil {
+			if _, err := e.call(i, 0); err != nil {
+				return nil, err
+			}
+		}
+	}
+	for i := range m.layers {
+		for c := range max(1, len(m.layers[i].Inbound)) {
+			if isInput(&m.layers[i]) && args != nil {
+				continue
+			}
+			if _, err := e.call(i, c); err != nil {
+				return nil, err
+			}
+		}
+	}
+	var out []Input
+	for _, r := range m.outputs {
+		in, err := e.ref(r)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, in)
+	}
+	return out, nil
+}
+
+func isInput(l *kerasLayerJSON) bool { return l.ClassName == "InputLayer" }
+
+func (k *keras) chain(m *kerasModel, args []Input, path string) ([]Input, error) {
+	last := args
+	for i := range m.layers {
+		l := &m.layers[i]
+		if isInput(l) && args != nil {
+			continue
+		}
+		var err error
+		if last, err = k.layer(l, 0, last, "", path); err != nil {
+			return nil, err
+		}
+	}
+	return last, nil
+}
+
+// layer adds one call of a layer or a model, and returns its outputs: of a leaf one, which stands for all.
+func (k *keras) layer(l *kerasLayerJSON, call int, in []Input, how, path string) ([]Input, error) {
+	m, err := k.model(l)
+	if err != nil {
+		return nil, err
+	}
+	if m != nil {
+		if in == nil {
+			return nil, fmt.Errorf("model %q within a model has no inputs: %w", l.Name, ErrInvalid)
+		}
+		return k.expand(m, in, path+l.Name+"/")
+	}
+	if len(k.g.Vertices) == MaxVertices {
+		return nil, tooMany()
+	}
+	v := Vertex{Name: path + l.Name, Op: l.ClassName, Config: "{}", Inputs: in}
+	if call > 0 {
+		v.Name += callMark + strconv.Itoa(call)
+	}
+	if v.Op == "" {
+		return nil, fmt.Errorf("layer %q without class: %w", l.Name, ErrInvalid)
+	}
+	if l.Config != nil && string(l.Config) != "null" {
+		r, err := newReader(l.Config)
+		if err != nil {
+			return nil, err
+		}
+		at := kerasLayer
+		if isInput(l) {
+			at = layer // its dtype is the tensor's
+		}
+		if v.Config, err = r.config("config", at); err != nil {
+			return nil, fmt.Errorf("layer %q: %w", l.Name, err)
+		}
+	}
+	if how != "" {
+		v.Config = `{"call":` + how + `,"config":` + v.Config + `}`
+	}
+	v.Commutative = MayCommute(v.Op) && len(in) > 1
+	k.g.Vertices = append(k.g.Vertices, v)
+	return []Input{{Vertex: len(k.g.Vertices) - 1}}, nil
+}
+
+// kerasCall is one expansion of a Functional model.
+type kerasCall struct {
+	*keras
+	m    *kerasModel
+	args []Input
+	path string
+	done map[[2]int][]Input // by layer and call; nil while it is being expanded
+}
+
+// ref is the tensor that r names.
+func (e *kerasCall) ref(r kerasRef) (Input, error) {
+	i, ok := e.m.byName[r.layer]
+	if !ok || r.call >= max(1, len(e.m.layers[i].Inbound)) {
+		return Input{}, fmt.Errorf("no call %d of layer %q: %w", r.call, r.layer, ErrInvalid)
+	}
+	out, err := e.call(i, r.call)
+	if err != nil {
+		return Input{}, err
+	}
+	if m, err := e.model(&e.m.layers[i]); m == nil && err == nil && !(isInput(&e.m.layers[i]) && e.args != nil) {
+		return Input{out[0].Vertex, r.output}, nil
+	}
+	if r.output >= len(out) {
+		return Input{}, fmt.Errorf("no output %d of %q: %w", r.output, r.layer, ErrInvalid)
+	}
+	return out[r.output], nil
+}
+
+// call expands a call of a layer, after those that it takes tensors from.
+func (e *kerasCall) call(i, n int) ([]Input, error) {
+	l := &e.m.layers[i]
+	key := [2]int{i, n}
+	if out, ok := e.done[key]; ok {
+		if out == nil {
+			return nil, fmt.Errorf("layer %q: a cycle: %w", l.Name, ErrInvalid)
+		}
+		return out, nil
+	}
+	e.done[key] = nil
+	if isInput(l) && e.args != nil {
+		at := slices.IndexFunc(e.m.inputs, func(r kerasRef) bool { return r.layer == l.Name })
+		if at < 0 || at >= len(e.args) {
+			return nil, fmt.Errorf("layer %q: no argument for it: %w", l.Name, ErrInvalid)
+		}
+		e.done[key] = e.args[at : at+1]
+		return e.done[key], nil
+	}
+	var in []Input
+	how := ""
+	if n < len(l.Inbound) {
+		var v any
+		if err := json.Unmarshal(l.Inbound[n], &v); err != nil {
+			return nil, fmt.Errorf("layer %q: %v: %w", l.Name, err, ErrInvalid)
+		}
+		a := kerasArgs{e: e}
+		text, plain, err := a.walk(nil, v)
+		if err != nil {
+			return nil, fmt.Errorf("layer %q: %w", l.Name, err)
+		}
+		if in = a.in; !plain {
+			how = string(text)
+		}
+	}
+	out, err := e.layer(l, n, in, how, e.path)
+	if err != nil {
+		return nil, err
+	}
+	if out == nil {
+		out = []Input{}
+	}
+	e.done[key] = out
+	return out, nil
+}
+
+// kerasArgs reads the arguments of a call, of either version.
+type kerasArgs struct {
+	e  *kerasCall
+	in []Input
+}
+
+// walk gathers the tensors in v, and appends what is left, with null for tensors. It is plain when there are only lists of
+// tensors: then it says nothing.
+func (a *kerasArgs) walk(dst []byte, v any) (text []byte, plain bool, err error) {
+	switch v := v.(type) {
+	case []any:
+		if r, ok := asRef(v); ok {
+			if err := a.take(r); err != nil {
+				return nil, false, err
+			}
+			if kw, ok := v[len(v)-1].(map[string]any); ok && len(kw) > 0 {
+				return a.walk(dst, map[string]any{"kwargs": kw})
+			}
+			return append(dst, "null"...), true, nil
+		}
+		dst, plain = append(dst, '['), true
+		for i, x := range v {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			var p bool
+			if dst, p, err = a.walk(dst, x); err != nil {
+				return nil, false, err
+			}
+			plain = plain && p
+		}
+		return append(dst, ']'), plain, nil
+	case map[string]any:
+		if v["class_name"] == "__keras_tensor__" {
+			c, _ := v["config"].(map[string]any)
+			r, ok := asRef(c["keras_history"])
+			if !ok {
+				return nil, false, fmt.Errorf("a tensor without keras_history: %w", ErrInvalid)
+			}
+			return append(dst, "null"...), true, a.take(r)
+		}
+		dst, plain = append(dst, '{'), true
+		first := true
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			x := v[key]
+			if kw, ok := x.(map[string]any); x == nil || ok && len(kw) == 0 {
+				continue
+			}
+			if !first {
+				dst = append(dst, ',')
+			}
+			first = false
+			var p bool
+			if dst, p, err = a.walk(append(appendJSONString(dst, key), ':'), x); err != nil {
+				return nil, false, err
+			}
+			plain = plain && p && key == "args"
+		}
+		return append(dst, '}'), plain, nil
+	case string:
+		return appendJSONString(dst, v), false, nil
+	case float64:
+		dst, _ = appendNumber(dst, strconv.FormatFloat(v, 'g', -1, 64))
+		return dst, false, nil
+	case bool:
+		return strconv.AppendBool(dst, v), false, nil
+	}
+	return append(dst, "null"...), false, nil
+}
+
+func (a *kerasArgs) take(r kerasRef) error {
+	in, err := a.e.ref(r)
+	a.in = append(a.in, in)
+	return err
+}
