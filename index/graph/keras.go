@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+
+	"ckptfs/formats"
 )
 
 // MaxKeras bounds the bytes of a Keras configuration.
@@ -16,9 +18,14 @@ const callMark = "#"
 
 // ParseKeras reads the configuration of a Keras model: config.json of a .keras file (Keras 3), or the attribute
 // model_config of an HDF5 file (Keras 2). A Sequential model is a chain; models within models are flattened; each call of
-// a layer is a vertex, with all its inputs. What a call gets besides tensors is part of the vertex's configuration. The
-// source names no tensors: Attach does. The error wraps ErrInvalid. Memory is at most 64 times p.
-func ParseKeras(p []byte) (*Graph, error) {
+// a layer is a vertex, with all its inputs. What a call gets besides tensors is part of the vertex's configuration.
+//
+// The source names no tensors. Those of the file, if there are any, are attached by name: as Keras 3 saves them, layers/dense_1/vars/0
+// being the first variable of the second Dense of its container, or as HDF5 files of both versions have them,
+// model_weights/head/head/kernel:0 being a variable of the layer named head. All calls of a layer get them.
+//
+// The error wraps ErrInvalid. Memory is at most 64 times p.
+func ParseKeras(p []byte, all []formats.Tensor) (*Graph, error) {
 	if len(p) > MaxKeras {
 		return nil, fmt.Errorf("%d bytes, of at most %d: %w", len(p), MaxKeras, ErrInvalid)
 	}
@@ -41,9 +48,10 @@ func ParseKeras(p []byte) (*Graph, error) {
 	if m == nil {
 		return nil, fmt.Errorf("class %q has no layers: %w", top.ClassName, ErrInvalid)
 	}
-	if _, err := k.expand(m, nil, ""); err != nil {
+	if _, err := k.expand(m, nil, kerasPath{}); err != nil {
 		return nil, err
 	}
+	k.attach(all)
 	return k.g, k.g.Check()
 }
 
@@ -53,6 +61,7 @@ type kerasLayerJSON struct {
 	Config    json.RawMessage   `json:"config"`
 	Inbound   []json.RawMessage `json:"inbound_nodes"`
 
+	saved string      // the part of saved that is the layer's
 	model *kerasModel // what k.model found, once it was asked
 	asked bool
 }
@@ -66,8 +75,12 @@ type kerasModelJSON struct {
 
 type keras struct {
 	g        *Graph
-	expanded int // calls so far, of models too
+	saved    []string // by vertex: where Keras 3 saves its variables
+	expanded int      // calls so far, of models too
 }
+
+// kerasPath is what the names of a model's layers begin with.
+type kerasPath struct{ names, saved string }
 
 // kerasModel is a Sequential or Functional model, not yet expanded.
 type kerasModel struct {
@@ -111,8 +124,16 @@ func (k *keras) readModel(l *kerasLayerJSON) (*kerasModel, error) {
 	if m.layers == nil {
 		return nil, nil
 	}
+	used := map[string]int{}
 	for i := range m.layers {
 		l := &m.layers[i]
+		l.saved = snakeCase(l.ClassName)
+		if n := used[l.saved]; n > 0 {
+			used[l.saved]++
+			l.saved += "_" + strconv.Itoa(n)
+		} else {
+			used[l.saved] = 1
+		}
 		if l.Name == "" {
 			var n struct {
 				Name string `json:"name"`
@@ -173,7 +194,7 @@ func asIndex(v any) (int, bool) {
 }
 
 // expand adds a call of a model with these inputs, nil for the outermost, and returns its outputs.
-func (k *keras) expand(m *kerasModel, args []Input, path string) ([]Input, error) {
+func (k *keras) expand(m *kerasModel, args []Input, path kerasPath) ([]Input, error) {
 	if k.expanded++; k.expanded > MaxVertices {
 		return nil, tooMany()
 	}
@@ -211,7 +232,7 @@ func (k *keras) expand(m *kerasModel, args []Input, path string) ([]Input, error
 
 func isInput(l *kerasLayerJSON) bool { return l.ClassName == "InputLayer" }
 
-func (k *keras) chain(m *kerasModel, args []Input, path string) ([]Input, error) {
+func (k *keras) chain(m *kerasModel, args []Input, path kerasPath) ([]Input, error) {
 	last := args
 	for i := range m.layers {
 		l := &m.layers[i]
@@ -227,7 +248,7 @@ func (k *keras) chain(m *kerasModel, args []Input, path string) ([]Input, error)
 }
 
 // layer adds one call of a layer or a model, and returns its outputs: of a leaf one, which stands for all.
-func (k *keras) layer(l *kerasLayerJSON, call int, in []Input, how, path string) ([]Input, error) {
+func (k *keras) layer(l *kerasLayerJSON, call int, in []Input, how string, path kerasPath) ([]Input, error) {
 	m, err := k.model(l)
 	if err != nil {
 		return nil, err
@@ -236,12 +257,12 @@ func (k *keras) layer(l *kerasLayerJSON, call int, in []Input, how, path string)
 		if in == nil {
 			return nil, fmt.Errorf("model %q within a model has no inputs: %w", l.Name, ErrInvalid)
 		}
-		return k.expand(m, in, path+l.Name+"/")
+		return k.expand(m, in, kerasPath{path.names + l.Name + "/", path.saved + "layers/" + l.saved + "/"})
 	}
 	if len(k.g.Vertices) == MaxVertices {
 		return nil, tooMany()
 	}
-	v := Vertex{Name: path + l.Name, Op: l.ClassName, Config: "{}", Inputs: in}
+	v := Vertex{Name: path.names + l.Name, Op: l.ClassName, Config: "{}", Inputs: in}
 	if call > 0 {
 		v.Name += callMark + strconv.Itoa(call)
 	}
@@ -266,6 +287,7 @@ func (k *keras) layer(l *kerasLayerJSON, call int, in []Input, how, path string)
 	}
 	v.Commutative = MayCommute(v.Op) && len(in) > 1
 	k.g.Vertices = append(k.g.Vertices, v)
+	k.saved = append(k.saved, path.saved+"layers/"+l.saved+"/")
 	return []Input{{Vertex: len(k.g.Vertices) - 1}}, nil
 }
 
@@ -274,7 +296,7 @@ type kerasCall struct {
 	*keras
 	m    *kerasModel
 	args []Input
-	path string
+	path kerasPath
 	done map[[2]int][]Input // by layer and call; nil while it is being expanded
 }
 
