@@ -187,7 +187,8 @@ func tooMany() error { return fmt.Errorf("more than %d vertices: %w", MaxVertice
 // MayCommute reports whether op is one whose inputs may come in any order.
 func MayCommute(op string) bool {
 	switch strings.ToLower(op) {
-	case "add", "mul", "multiply", "average", "max", "maximum", "min", "minimum":
+	case "add", "mul", "multiply", "average", "max", "maximum", "min", "minimum",
+		"torch.ops.aten.add.tensor", "torch.ops.aten.mul.tensor", "torch.ops.aten.maximum.default", "torch.ops.aten.minimum.default":
 		return true
 	}
 	return false

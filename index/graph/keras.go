@@ -424,15 +424,8 @@ func (a *kerasArgs) walk(dst []byte, v any) (text []byte, plain bool, err error)
 			plain = plain && p && key == "args"
 		}
 		return append(dst, '}'), plain, nil
-	case string:
-		return appendJSONString(dst, v), false, nil
-	case float64:
-		dst, _ = appendNumber(dst, strconv.FormatFloat(v, 'g', -1, 64))
-		return dst, false, nil
-	case bool:
-		return strconv.AppendBool(dst, v), false, nil
 	}
-	return append(dst, "null"...), false, nil
+	return appendScalar(dst, v), false, nil
 }
 
 func (a *kerasArgs) take(r kerasRef) error {
