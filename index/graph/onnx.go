@@ -1,0 +1,415 @@
+package graph
+
+import (
+	"encoding/hex"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"unicode/utf8"
+
+	"ckptfs/cas"
+	"ckptfs/formats"
+)
+
+// maxConstant bounds the bytes of an initializer that is a constant, not a parameter.
+const maxConstant = 1 << 10
+
+// ParseONNX reads the graph of an ONNX model of size bytes. Each operator is a vertex; its attributes are its
+// configuration. Initializers are parameters, by type and shape: their names mean nothing across files. Constant
+// operators, and initializers of integers of at most 1 KiB (shapes, axes), are folded into the configuration of whoever
+// takes them, Identity operators away. Graphs within the graph (control flow) are refused. The weights are not read.
+//
+// The error wraps ErrInvalid, or is r's. At most 16 MiB are read; memory is at most 64 times what is read.
+func ParseONNX(r io.ReaderAt, size int64) (*Graph, error) {
+	o := onnx{p: &proto{r: r, left: MaxSource}, g: &Graph{Kind: ONNX}, at: map[string]onnxValue{"": {text: "_"}}}
+	graph := protoSpan{off: -1}
+	err := o.p.fields(protoSpan{0, size}, func(f protoField) error {
+		if f.number == 7 && f.bytes() {
+			graph = f.span
+		}
+		return nil
+	})
+	if err == nil && graph.off < 0 {
+		err = fmt.Errorf("no graph: %w", ErrInvalid)
+	}
+	if err == nil {
+		err = o.graph(graph)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("onnx: %w", err)
+	}
+	return o.g, o.g.Check()
+}
+
+// onnxTypes are the element types by TensorProto.DataType.
+var onnxTypes = map[uint64]formats.DType{1: formats.F32, 2: formats.U8, 3: formats.I8, 4: formats.U16, 5: formats.I16, 6: formats.I32, 7: formats.I64,
+	9: formats.Bool, 10: formats.F16, 11: formats.F64, 12: formats.U32, 13: formats.U64, 14: formats.C64, 15: formats.C128, 16: formats.BF16,
+	17: formats.F8E4M3, 19: formats.F8E5M2}
+
+type onnx struct {
+	p  *proto
+	g  *Graph
+	at map[string]onnxValue
+}
+
+// onnxValue is what a name stands for: a vertex's output (text is empty), a parameter ("p"), or a constant.
+type onnxValue struct {
+	in    Input
+	param Param
+	text  string
+}
+
+func (o *onnx) graph(s protoSpan) error {
+	var nodes []protoSpan
+	var inputs []protoSpan
+	err := o.p.fields(s, func(f protoField) error {
+		switch {
+		case !f.bytes():
+		case f.number == 1:
+			if nodes = append(nodes, f.span); len(nodes) > 2*MaxVertices {
+				return tooMany()
+			}
+		case f.number == 5:
+			t, err := o.tensor(f.span)
+			if err != nil {
+				return err
+			}
+			v := onnxValue{text: "p", param: Param{Tensor: t.name, DType: onnxTypes[t.dtype], Shape: t.dims}}
+			if v.param.DType == "" {
+				v.param.Shape = nil
+			}
+			if t.size <= maxConstant && t.integer() {
+				if v.text, err = o.constant(&t); err != nil {
+					return err
+				}
+			}
+			if t.name != "" {
+				o.at[t.name] = v
+			}
+		case f.number == 11:
+			inputs = append(inputs, f.span)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, s := range inputs {
+		if err := o.input(s); err != nil {
+			return err
+		}
+	}
+	for _, s := range nodes {
+		if err := o.node(s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// input reads a ValueInfoProto: a vertex, unless it only gives the type of an initializer.
+func (o *onnx) input(s protoSpan) error {
+	name, elem, sizes := "", uint64(0), []byte{}
+	err := o.p.fields(s, func(f protoField) (err error) {
+		switch {
+		case f.number == 1 && f.bytes():
+			name, err = o.p.string(f.span)
+		case f.number == 2 && f.bytes():
+			return o.p.path(f.span, 1, func(f protoField) error {
+				if f.number == 1 && !f.bytes() {
+					elem = f.value
+				} else if f.number == 2 && f.bytes() {
+					return o.p.path(f.span, 1, func(f protoField) error {
+						if len(sizes) > 0 {
+							sizes = append(sizes, ',')
+						}
+						switch {
+						case f.number == 1 && !f.bytes():
+							sizes = strconv.AppendInt(sizes, int64(f.value), 10)
+						case f.number == 2 && f.bytes():
+							s, err := o.p.string(f.span)
+							sizes = appendJSONString(sizes, s)
+							return err
+						default:
+							sizes = append(sizes, "null"...)
+						}
+						return nil
+					})
+				}
+				return nil
+			})
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if _, ok := o.at[name]; ok {
+		return nil
+	}
+	return o.add(Vertex{Name: name, Op: "Input", Config: fmt.Sprintf(`{"dtype":%d,"shape":[%s]}`, elem, sizes)}, []string{name})
+}
+
+func (o *onnx) add(v Vertex, outputs []string) error {
+	if len(o.g.Vertices) == MaxVertices {
+		return tooMany()
+	}
+	o.g.Vertices = append(o.g.Vertices, v)
+	for i, name := range outputs {
+		if name != "" {
+			o.at[name] = onnxValue{in: Input{len(o.g.Vertices) - 1, i}}
+		}
+	}
+	return nil
+}
+
+// node reads a NodeProto.
+func (o *onnx) node(s protoSpan) error {
+	var inputs, outputs []string
+	var name, op, domain string
+	attrs := map[string]string{}
+	err := o.p.fields(s, func(f protoField) (err error) {
+		if !f.bytes() {
+			return nil
+		}
+		var s string
+		if f.number != 5 && f.number <= 7 {
+			if s, err = o.p.string(f.span); err != nil {
+				return err
+			}
+		}
+		switch f.number {
+		case 1:
+			inputs = append(inputs, s)
+		case 2:
+			outputs = append(outputs, s)
+		case 3:
+			name = s
+		case 4:
+			op = s
+		case 5:
+			return o.attribute(f.span, attrs)
+		case 7:
+			domain = s
+		}
+		return nil
+	})
+	switch {
+	case err != nil:
+		return fmt.Errorf("node %q: %w", name, err)
+	case op == "" || len(outputs) == 0 || len(outputs) > maxOutput:
+		return fmt.Errorf("node %q (%q) with %d outputs: %w", name, op, len(outputs), ErrInvalid)
+	}
+	if domain != "" && domain != "ai.onnx" {
+		op = domain + "::" + op
+	}
+	var keys []string
+	for k := range attrs {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	var config []byte
+	for _, k := range keys {
+		config = append(append(appendJSONString(append(config, ','), k), ':'), attrs[k]...)
+	}
+	if op == "Constant" && len(inputs) == 0 {
+		o.at[outputs[0]] = onnxValue{text: "c" + string(config)}
+		return nil
+	}
+	v := Vertex{Name: name, Op: op}
+	if name == "" {
+		v.Name = outputs[0]
+	}
+	other := false
+	var places []byte
+	for i, s := range inputs {
+		x, ok := o.at[s]
+		if !ok {
+			return fmt.Errorf("node %q: input %q is made by no node before: %w", v.Name, s, ErrInvalid)
+		}
+		if op == "Identity" && len(inputs) == 1 && s != "" {
+			o.at[outputs[0]] = x
+			return nil
+		}
+		if i > 0 {
+			places = append(places, ',')
+		}
+		if places = appendJSONString(places, x.text); len(places) > MaxSource {
+			return fmt.Errorf("node %q: constants of more than %d bytes: %w", v.Name, MaxSource, ErrInvalid)
+		}
+		switch x.text {
+		case "":
+			v.Inputs = append(v.Inputs, x.in)
+			continue
+		case "p":
+			v.Params = append(v.Params, x.param)
+		}
+		other = true
+	}
+	if other { // which inputs are what
+		config = append(append(append(config, `,"in":[`...), places...), ']')
+	}
+	v.Config = "{}"
+	if len(config) > 0 {
+		config[0] = '{'
+		v.Config = string(append(config, '}'))
+	}
+	v.Commutative = MayCommute(op) && !other && len(v.Inputs) > 1
+	return o.add(v, outputs)
+}
+
+// attribute reads an AttributeProto.
+func (o *onnx) attribute(s protoSpan, attrs map[string]string) error {
+	name := ""
+	var value, list []byte
+	item := func(f func([]byte) []byte) {
+		if list == nil {
+			list = []byte{}
+		} else {
+			list = append(list, ',')
+		}
+		list = f(list)
+	}
+	float := func(bits uint32) func([]byte) []byte {
+		return func(p []byte) []byte {
+			return strconv.AppendQuote(p, strconv.FormatFloat(float64(math.Float32frombits(bits)), 'g', -1, 32))
+		}
+	}
+	integer := func(v uint64) func([]byte) []byte {
+		return func(p []byte) []byte { return strconv.AppendInt(p, int64(v), 10) }
+	}
+	err := o.p.fields(s, func(f protoField) error {
+		switch f.number {
+		case 1:
+			var err error
+			name, err = o.p.string(f.span)
+			return err
+		case 2:
+			value = float(uint32(f.value))(nil)
+		case 3:
+			value = integer(f.value)(nil)
+		case 4, 9:
+			p, err := o.p.read(f.span)
+			if f.number == 4 {
+				value = appendText(nil, p)
+			} else {
+				item(func(q []byte) []byte { return appendText(q, p) })
+			}
+			return err
+		case 5, 10:
+			t, err := o.tensor(f.span)
+			if err != nil {
+				return err
+			}
+			s, err := o.constant(&t)
+			if f.number == 5 {
+				value = []byte(s)
+			} else {
+				item(func(q []byte) []byte { return append(q, s...) })
+			}
+			return err
+		case 6, 11:
+			return fmt.Errorf("a graph within the graph: %w", ErrInvalid)
+		case 7:
+			return o.p.numbers(f, 5, func(v uint64) { item(float(uint32(v))) })
+		case 8:
+			return o.p.numbers(f, 0, func(v uint64) { item(integer(v)) })
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if list != nil {
+		value = append(append([]byte("["), list...), ']')
+	}
+	if value == nil { // an empty list, or the default, which is not written
+		value = []byte("null")
+	}
+	attrs[name] = string(value)
+	return nil
+}
+
+// appendText appends bytes as a JSON string, those that are no text in hex.
+func appendText(dst, p []byte) []byte {
+	if utf8.Valid(p) {
+		return appendJSONString(dst, string(p))
+	}
+	return appendJSONString(dst, "hex:"+hex.EncodeToString(p))
+}
+
+// onnxTensor is a TensorProto.
+type onnxTensor struct {
+	name  string
+	dtype uint64
+	dims  []int64
+	data  []protoField // where the elements are
+	size  int64        // bytes of those
+}
+
+func (t *onnxTensor) integer() bool {
+	return t.dtype >= 2 && t.dtype <= 9 && t.dtype != 8 || t.dtype == 12 || t.dtype == 13
+}
+
+func (o *onnx) tensor(s protoSpan) (t onnxTensor, err error) {
+	err = o.p.fields(s, func(f protoField) (err error) {
+		switch f.number {
+		case 1:
+			return o.p.numbers(f, 0, func(v uint64) { t.dims = append(t.dims, int64(v)) })
+		case 2:
+			t.dtype = f.value
+		case 4, 5, 6, 7, 9, 10, 11:
+			t.data = append(t.data, f)
+			t.size += 8
+			if f.bytes() {
+				t.size += f.span.end - f.span.off
+			}
+		case 8:
+			t.name, err = o.p.string(f.span)
+		case 13, 14: // elements in another file
+			if f.number == 14 && f.value == 0 {
+				return nil
+			}
+			t.size = math.MaxInt32
+		}
+		return err
+	})
+	for _, d := range t.dims {
+		if d < 0 && err == nil {
+			err = fmt.Errorf("tensor %q: shape %d: %w", t.name, t.dims, ErrInvalid)
+		}
+	}
+	return t, err
+}
+
+// constant is a tensor's type, shape and hash, as JSON.
+func (o *onnx) constant(t *onnxTensor) (string, error) {
+	if t.size == math.MaxInt32 {
+		return "", fmt.Errorf("constant %q: its elements are in another file: %w", t.name, ErrInvalid)
+	}
+	var all []byte
+	for _, f := range t.data {
+		all = strconv.AppendUint(all, uint64(f.number), 10)
+		if !f.bytes() {
+			all = append(strconv.AppendUint(append(all, '='), f.value, 10), ';')
+			continue
+		}
+		p, err := o.p.read(f.span)
+		if err != nil {
+			return "", err
+		}
+		all = append(strconv.AppendInt(append(all, ':'), int64(len(p)), 10), ':')
+		all = append(all, p...)
+	}
+	h := cas.Sum(all)
+	dims := []byte{}
+	for i, d := range t.dims {
+		if i > 0 {
+			dims = append(dims, ',')
+		}
+		dims = strconv.AppendInt(dims, d, 10)
+	}
+	return fmt.Sprintf(`{"dtype":%d,"hash":"%x","shape":[%s]}`, t.dtype, h[:16], dims), nil
+}
