@@ -32,6 +32,7 @@ func parsers(depth int) []formats.Parser {
 	all := []formats.Parser{
 		safetensors.Parser{},
 		torchzip.Parser{},
+		torchzip.Sequence{},
 		torchlegacy.Parser{},
 		gguf.Parser{},
 		hdf5.Parser{},

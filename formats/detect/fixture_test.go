@@ -75,6 +75,8 @@ func TestFixtures(t *testing.T) {
 				want = "safetensors"
 			case strings.Contains(name, "legacy"):
 				want = "torch-legacy"
+			case strings.HasSuffix(name, ".distcp"):
+				want = "distcp"
 			case strings.Contains(name, "script"):
 				want = "torchscript"
 			case strings.HasSuffix(name, ".pt2"):

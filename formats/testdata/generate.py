@@ -219,6 +219,15 @@ def torch_files():
     }
     once("legacy_all.pt", objects)
 
+    import torch.distributed.checkpoint as dcp
+
+    with tempfile.TemporaryDirectory() as tmp:
+        state = {"model": {"w": ramp(3, 4), "b": ramp(3, dtype=torch.bfloat16)}, "epoch": 3, "opt": {"m": torch.ones(2, 2)}}
+        dcp.save(state, checkpoint_id=tmp, no_dist=True)
+        shutil.move(os.path.join(tmp, "__0_0.distcp"), os.path.join(OUT, "torch/dcp.distcp"))
+    # In the order in which the planner put them; the number of each is its name.
+    truth["torch/dcp.distcp"] = {"1": describe(ramp(3, 4)), "2": describe(ramp(3, dtype=torch.bfloat16)), "3": describe(torch.ones(2, 2))}
+
     script = os.path.join(OUT, "torch/script.pt")
     module = nn.Linear(2, 2)
     if not os.path.exists(script):

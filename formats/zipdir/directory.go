@@ -107,3 +107,24 @@ func readEnd64(p []byte, stop int64) (directoryFields, error) {
 		uint64(u32(end[16:])), uint64(u32(end[20:])), u64(end[24:]), u64(end[32:]), u64(end[40:]), u64(end[48:]),
 	}, nil
 }
+
+// StartOf returns where the zip begins that ends at offset end of r, which other bytes may precede: by its zip64 end
+// record, whose place in the zip its locator states. It returns formats.ErrNotFormat, wrapped, when there is none.
+func StartOf(r io.ReaderAt, end int64) (int64, error) {
+	const tailLen = end64Len + locatorLen + endLen
+	if end < tailLen {
+		return 0, reject("%d bytes", end)
+	}
+	p := make([]byte, tailLen)
+	if err := formats.ReadFull(r, p, end-tailLen); err != nil {
+		return 0, err
+	}
+	if string(p[:4]) != end64Sig || string(p[end64Len:end64Len+4]) != locatorSig || string(p[end64Len+locatorLen:][:4]) != endSig {
+		return 0, reject("no zip64 end before %d", end)
+	}
+	off := binary.LittleEndian.Uint64(p[end64Len+8:])
+	if off > uint64(end-tailLen) {
+		return 0, reject("a zip of %d bytes before %d", off, end)
+	}
+	return end - tailLen - int64(off), nil
+}
