@@ -29,8 +29,8 @@
 //
 // # Bounds
 //
-// A first pass over the opcodes takes 64 KiB. Only when it finds long byte strings, or can't be finished (joblib), a
-// second pass builds the graph: at most 524,288 values, 32 MiB of opcodes and 262,144 arrays, some 128 MiB in all. A pickle
+// A first pass over the opcodes takes 64 KiB. Only when it finds that a 16th of the file or more is long byte strings, or can't
+// be finished (joblib), a second pass builds the graph: at most 524,288 values, 32 MiB of opcodes and 262,144 arrays, some 128 MiB in all. A pickle
 // that is larger is one Blob. Blobs of more than 256 MiB together are not cut finely.
 package pyobject
 
@@ -49,6 +49,8 @@ const (
 	maxArrays = 1 << 18
 	maxBuffer = 32 << 20
 	maxFine   = 256 << 20 // bytes of blobs that are cut finely
+
+	worthwhile = 16
 
 	formatPickle = "pickle"
 	formatJoblib = "joblib"
@@ -80,13 +82,13 @@ func (Parser) Parse(r io.ReaderAt, size int64) (*formats.Layout, error) {
 	if !Sniff(head) {
 		return nil, reject("no protocol")
 	}
-	large := 0
+	large := int64(0)
 	plain, err := scan(r, size, &large)
 	if err != nil {
 		return nil, err
 	}
 	b := &builder{r: r, size: size, byID: make(map[int]int)}
-	if !plain || large > 0 {
+	if !plain || large > size/worthwhile {
 		err := b.parse()
 		if err != nil && !pickle.IsParse(err) && !errors.Is(err, formats.ErrNotFormat) {
 			return nil, err
@@ -101,9 +103,9 @@ func (Parser) Parse(r io.ReaderAt, size int64) (*formats.Layout, error) {
 	return b.layout()
 }
 
-// scan reports whether the file is pickles and nothing else. It counts long byte strings.
-func scan(r io.ReaderAt, size int64, large *int) (bool, error) {
-	count := func(off, n int64) error { *large++; return nil }
+// scan reports whether the file is pickles and nothing else. It adds up the long byte strings.
+func scan(r io.ReaderAt, size int64, large *int64) (bool, error) {
+	count := func(off, n int64) error { *large += n; return nil }
 	for off := int64(0); off < size; {
 		end, err := pickle.Scan(r, off, size, smallest, count)
 		if err != nil {
