@@ -2,14 +2,11 @@ package fusefs
 
 import "golang.org/x/sys/unix"
 
-// oldMakesNew knows the system calls that came before those relative to a directory, and that newer architectures lack.
-func oldMakesNew(number int, arg func(int) uint64) bool {
-	switch number {
-	case unix.SYS_OPEN:
-		const exclusive = unix.O_CREAT | unix.O_EXCL
-		return arg(1)&exclusive == exclusive
-	case unix.SYS_MKDIR, unix.SYS_MKNOD, unix.SYS_SYMLINK:
-		return true
-	}
-	return false
+func withOld(calls map[uint64]newName) map[uint64]newName {
+	calls[unix.SYS_OPEN] = newName{path: 0, flags: 1, need: openExclusive}
+	calls[unix.SYS_MKDIR] = newName{path: 0, flags: -1}
+	calls[unix.SYS_MKNOD] = newName{path: 0, flags: -1}
+	calls[unix.SYS_SYMLINK] = newName{path: 1, flags: -1}
+	calls[unix.SYS_LINK] = newName{path: 1, flags: -1}
+	return calls
 }

@@ -1,49 +1,52 @@
 package fusefs
 
 import (
-	"fmt"
 	"os"
-	"path/filepath"
+	"runtime"
 	"testing"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
-func TestMakesNew(t *testing.T) {
-	line := func(number, a, b, c int) string {
-		return fmt.Sprintf("%d 0x%x 0x%x 0x%x 0x0 0x0 0x0 0x7ffc5e8f 0x7f2a5c\n", number, a, b, c)
+func TestParseSyscall(t *testing.T) {
+	for _, bad := range []string{"", "running", "-1 0x7ffd 0x7f2a", "257 0x1", "x 0x1 0x2 0x3 0x4 0x5 0x6", "257 1 2 3 4 5 z"} {
+		if _, _, ok := parseSyscall(bad); ok {
+			t.Errorf("%q was taken", bad)
+		}
 	}
-	const excl = unix.O_CREAT | unix.O_EXCL | unix.O_WRONLY
+	number, args, ok := parseSyscall("257 0xffffff9c 0x7ffd0b7e0420 0xc1 0x1a4 0x0 0x0 0x7ffd0b7dfb68 0x7f2a4c0f9a3b\n")
+	if !ok || number != 257 || args != [6]uint64{0xffffff9c, 0x7ffd0b7e0420, 0xc1, 0x1a4, 0, 0} {
+		t.Errorf("%d %x %v", number, args, ok)
+	}
+}
+
+// A path is read from memory up to its end, also across pages, and never past what is there.
+func TestLastName(t *testing.T) {
+	pid := uint32(os.Getpid())
+	mem, err := unix.Mmap(-1, 0, 3*4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Munmap(mem)
+	if err := unix.Mprotect(mem[2*4096:], unix.PROT_NONE); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
-		text string
-		want bool
+		at         int
+		path, want string
 	}{
-		{line(unix.SYS_OPENAT, -unix.AT_FDCWD, 1, excl), true},
-		{line(unix.SYS_OPENAT, 3, 1, unix.O_CREAT|unix.O_TRUNC), false},
-		{line(unix.SYS_OPENAT, 3, excl, unix.O_RDONLY), false},
-		{line(unix.SYS_MKDIRAT, 3, 1, 0o755), true},
-		{line(unix.SYS_SYMLINKAT, 1, 3, 1), true},
-		{line(unix.SYS_STATX, 3, 1, excl), false},
-		{line(unix.SYS_LINKAT, 3, excl, excl), false}, // the name looked up may be the old one
-		{"running\n", false},
-		{"-1 0x7ffc 0x7f2a\n", false},
-		{"", false},
-		{"x y z a b c d e f\n", false},
-		{fmt.Sprintf("%d 0x\n", unix.SYS_OPENAT), false},
+		{0, "a\x00", "a"}, {4090, "folder/model.safetensors\x00", "model.safetensors"}, {100, "folder//x///\x00", "x"}, {7, "\x00", ""},
+		{8190, "xy", ""}, // no end before the memory's
 	} {
-		proc := t.TempDir()
-		dir := filepath.Join(proc, "17")
-		if err := os.Mkdir(dir, 0o755); err != nil {
-			t.Fatal(err)
+		copy(mem[c.at:], c.path)
+		addr := uint64(uintptr(unsafe.Pointer(&mem[c.at])))
+		if got := lastName(pid, addr); got != c.want {
+			t.Errorf("%q at %d: %q, want %q", c.path, c.at, got, c.want)
 		}
-		if err := os.WriteFile(filepath.Join(dir, "syscall"), []byte(c.text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		if got := makesNew(proc, 17); got != c.want {
-			t.Errorf("%q: %v, want %v", c.text, got, c.want)
-		}
-		if makesNew(proc, 18) {
-			t.Error("a thread that is gone makes something")
-		}
+	}
+	runtime.KeepAlive(mem)
+	if lastName(pid, 0) != "" || makes(0, "x") || makes(1<<30, "x") {
+		t.Error("something was read where nothing is")
 	}
 }

@@ -28,7 +28,7 @@ func (s *Server) Lookup(_ <-chan struct{}, in *fuse.InHeader, name string, out *
 		}
 		return st
 	}
-	if n.IsView() && makesNew("/proc", in.Pid) {
+	if n.IsView() && makes(in.Pid, name) {
 		s.v.Forget(n.ID(), 1)
 		return fuse.ENOENT
 	}

@@ -1,0 +1,126 @@
+package integration
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestViewsAreOutOfTheWay: what makes a name is not kept from it by a view of that name, as it would not be on a folder
+// without views; what looks for the view finds it.
+func TestViewsAreOutOfTheWay(t *testing.T) {
+	t.Parallel()
+	modes(t, func(t *testing.T, m *mount) {
+		m.must(os.MkdirAll(m.path("runs/first"), 0o755))
+		runPython(t, "save.py", "plain", "1", m.path("runs/first/model.pt"))
+		saved, err := os.ReadFile(m.path("runs/first/model.pt"))
+		m.must(err)
+		m.write("f", []byte("a file"))
+		n := 0
+		try := func(what string, make func(name string) error, want string) {
+			t.Helper()
+			n++
+			dir := fmt.Sprint("runs/", n)
+			m.write(dir+"/model.pt", saved)
+			m.sync()
+			name := dir + "/model.safetensors"
+			if _, err := os.Lstat(m.path(name)); err != nil {
+				t.Fatalf("there is no view: %v", err)
+			}
+			if err := make(m.path(name)); err != nil {
+				t.Errorf("%s onto a view: %v", what, err)
+				return
+			}
+			if got := m.sh("stat -c %F " + name); got != want {
+				t.Errorf("%s: a %s, want a %s", what, got, want)
+			}
+			if err := make(m.path(name)); !errors.Is(err, unix.EEXIST) && !errors.Is(err, unix.ENOENT) {
+				t.Errorf("%s again: %v", what, err)
+			}
+			m.wantNames(dir, "model.pt", "model.safetensors")
+			// What is removed is gone, the view does not come back.
+			m.must(unix.Rename(m.path(name), m.path("elsewhere", fmt.Sprint(n))))
+			m.wantNames(dir, "model.pt")
+		}
+		m.must(os.Mkdir(m.path("elsewhere"), 0o755))
+		try("open with O_EXCL", func(name string) error {
+			fd, err := unix.Open(name, unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY, 0o644)
+			if err == nil {
+				_, err = unix.Write(fd, []byte("x"))
+				unix.Close(fd)
+			}
+			return err
+		}, "regular file")
+		try("openat2 with O_EXCL", func(name string) error {
+			fd, err := unix.Openat2(unix.AT_FDCWD, name, &unix.OpenHow{Flags: unix.O_CREAT | unix.O_EXCL | unix.O_WRONLY, Mode: 0o644})
+			if err == nil {
+				_, err = unix.Write(fd, []byte("x"))
+				unix.Close(fd)
+			}
+			return err
+		}, "regular file")
+		try("link", func(name string) error { return unix.Link(m.path("f"), name) }, "regular file")
+		try("symlink", func(name string) error { return unix.Symlink("f", name) }, "symbolic link")
+		try("mkdir", func(name string) error { return unix.Mkdir(name, 0o755) }, "directory")
+		try("mknod", func(name string) error { return unix.Mknod(name, unix.S_IFIFO|0o644, 0) }, "fifo")
+		try("mkfifoat", func(name string) error { return unix.Mknodat(unix.AT_FDCWD, name, unix.S_IFIFO|0o644, 0) }, "fifo")
+		try("rename with RENAME_NOREPLACE", func(name string) error {
+			if _, err := os.Lstat(m.path("f2")); err != nil {
+				m.write("f2", []byte("another"))
+			}
+			return unix.Renameat2(unix.AT_FDCWD, m.path("f2"), unix.AT_FDCWD, name, unix.RENAME_NOREPLACE)
+		}, "regular file")
+		renamed := 0
+		try("rename", func(name string) error {
+			if renamed++; renamed > 1 {
+				return unix.EEXIST
+			}
+			m.write("f3", []byte("a third"))
+			return unix.Rename(m.path("f3"), name)
+		}, "regular file")
+
+
+		// Who looks for the view finds it, in whatever call.
+		m.write("runs/last/model.pt", saved)
+		m.sync()
+		view := m.path("runs/last/model.safetensors")
+		want, err := os.ReadFile(view)
+		m.must(err)
+		if _, err := os.OpenFile(view, os.O_RDONLY, 0); err != nil {
+			t.Error(err)
+		}
+		m.must(unix.Symlink("model.safetensors", m.path("runs/last/link")))
+		got, err := os.ReadFile(m.path("runs/last/link"))
+		m.must(err)
+		if !bytes.Equal(got, want) {
+			t.Error("by a symbolic link: other bytes")
+		}
+	})
+}
+
+// TestViewAttributes: what is done to a view's attributes is done to its source, as chmod -R and chown -R of a run do.
+func TestViewAttributes(t *testing.T) {
+	t.Parallel()
+	m := newMount(t)
+	m.must(os.MkdirAll(m.path("runs/a"), 0o755))
+	runPython(t, "save.py", "plain", "1", m.path("runs/a/model.pt"))
+	m.sync()
+	m.sh("chmod -R g+w runs; test \"$(stat -c %a runs/a/model.safetensors runs/a/model.pt | uniq)\" = 664")
+	m.must(unix.UtimesNanoAt(unix.AT_FDCWD, m.path("runs/a/model.safetensors"), []unix.Timespec{{Sec: 5}, {Sec: 1_000_000_000}}, 0))
+	m.sh("test $(stat -c %Y runs/a/model.pt) = 1000000000")
+	if os.Geteuid() == 0 {
+		m.sh("chown -R 1000:1000 runs; test \"$(stat -c %u:%g runs/a/model.safetensors runs/a/model.pt | uniq)\" = 1000:1000")
+	}
+	// A real file that hides the view, removed: the name is gone.
+	m.sh("cp runs/a/model.safetensors copy; cp copy runs/a/model.safetensors; cmp copy runs/a/model.safetensors; rm runs/a/model.safetensors")
+	m.wantNames("runs/a", "model.pt")
+	m.remount()
+	m.wantNames("runs/a", "model.pt")
+	// Truncated like any file, it is one.
+	runPython(t, "save.py", "plain", "1", m.path("runs/b.pt"))
+	m.sh("cp runs/b.safetensors whole; truncate -s 100 runs/b.safetensors; head -c 100 whole | cmp - runs/b.safetensors")
+}
