@@ -83,7 +83,6 @@ func TestViewsAreOutOfTheWay(t *testing.T) {
 			return unix.Rename(m.path("f3"), name)
 		}, "regular file")
 
-
 		// Who looks for the view finds it, in whatever call.
 		m.write("runs/last/model.pt", saved)
 		m.sync()

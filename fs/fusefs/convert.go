@@ -72,6 +72,10 @@ func fillAttrOut(out *fuse.AttrOut, a *volume.Attr) {
 // setAttrOf is the kernel's request in the volume's words.
 func setAttrOf(in *fuse.SetAttrIn) *volume.SetAttr {
 	s := &volume.SetAttr{KillSUID: in.Valid&fuse.FATTR_KILL_SUIDGID != 0}
+	if in.InHeader.Uid != 0 { // in.Uid is the new owner
+		c := caller(&in.InHeader)
+		s.By = &c
+	}
 	if in.Valid&fuse.FATTR_MODE != 0 {
 		mode := in.Mode
 		s.Mode = &mode

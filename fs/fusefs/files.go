@@ -36,13 +36,8 @@ func (s *Server) Open(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fus
 	if err != nil {
 		return s.status(err)
 	}
-	kill := in.Mode&fuse.OPEN_KILL_SUIDGID != 0
-	if h.Mode == volume.Passthrough && in.Flags&unix.O_ACCMODE != unix.O_RDONLY {
-		// ext4 clears set-user-id at the first write; of a write by passthrough nobody here hears.
-		kill = kill || in.Uid != 0
-	}
-	if kill {
-		if err := s.killSUID(h); err != nil {
+	if in.Mode&fuse.OPEN_KILL_SUIDGID != 0 {
+		if err := s.killSUID(h, &in.InHeader); err != nil {
 			s.v.Release(h)
 			return s.status(err)
 		}
@@ -52,11 +47,13 @@ func (s *Server) Open(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fus
 }
 
 // killSUID clears set-user-id and set-group-id, as a change of the bytes by anybody but root does.
-func (s *Server) killSUID(h *volume.Handle) error {
+// Before a write by passthrough the kernel asks for it by a SETATTR of nothing.
+func (s *Server) killSUID(h *volume.Handle, by *fuse.InHeader) error {
 	if h.Node.IsView() {
 		return nil
 	}
-	_, err := s.v.Setattr(h.Node, &volume.SetAttr{KillSUID: true})
+	c := caller(by)
+	_, err := s.v.Setattr(h.Node, &volume.SetAttr{KillSUID: true, By: &c})
 	return err
 }
 
@@ -109,7 +106,7 @@ func (s *Server) Write(_ <-chan struct{}, in *fuse.WriteIn, data []byte) (uint32
 		return 0, fuse.EBADF
 	}
 	if in.WriteFlags&fuse.WRITE_KILL_SUIDGID != 0 {
-		if err := s.killSUID(h); err != nil {
+		if err := s.killSUID(h, &in.InHeader); err != nil {
 			return 0, s.status(err)
 		}
 	}
@@ -127,7 +124,7 @@ func (s *Server) CopyFileRange(_ <-chan struct{}, in *fuse.CopyFileRangeIn) (uin
 		return 0, fuse.EBADF
 	}
 	if in.Uid != 0 {
-		if err := s.killSUID(dst); err != nil {
+		if err := s.killSUID(dst, &in.InHeader); err != nil {
 			return 0, s.status(err)
 		}
 	}
@@ -170,7 +167,7 @@ func (s *Server) Fallocate(_ <-chan struct{}, in *fuse.FallocateIn) fuse.Status 
 		return fuse.EBADF
 	}
 	if in.Uid != 0 {
-		if err := s.killSUID(h); err != nil {
+		if err := s.killSUID(h, &in.InHeader); err != nil {
 			return s.status(err)
 		}
 	}

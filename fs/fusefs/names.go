@@ -130,7 +130,7 @@ func (s *Server) GetXAttr(_ <-chan struct{}, in *fuse.InHeader, name string, des
 
 // ListXAttr lists attributes.
 func (s *Server) ListXAttr(_ <-chan struct{}, in *fuse.InHeader, dest []byte) (uint32, fuse.Status) {
-	k, err := s.v.ListXattr(s.node(in.NodeId), dest)
+	k, err := s.v.ListXattr(s.node(in.NodeId), dest, in.Uid == 0)
 	return uint32(max(k, 0)), s.status(err)
 }
 

@@ -94,6 +94,15 @@ type SetAttr struct {
 	Atime    *unix.Timespec // Nsec may be UTIME_NOW
 	Mtime    *unix.Timespec
 	KillSUID bool // clear set-user-id and, for an executable, set-group-id
+
+	// By is who changed the bytes, if that is known: one outside of the file's group loses set-group-id of what is no
+	// executable, too.
+	By *Caller
+}
+
+// nothing reports whether no field is set: chown(2) of neither, which moves the change time.
+func (s *SetAttr) nothing() bool {
+	return s.Mode == nil && s.UID == nil && s.GID == nil && s.Size == nil && s.Atime == nil && s.Mtime == nil && !s.KillSUID
 }
 
 // Setattr changes a node's attributes and returns the new ones. h may be nil.
@@ -102,7 +111,7 @@ func (v *Volume) Setattr(n *Node, s *SetAttr) (Attr, error) {
 		return Attr{}, unix.EROFS
 	}
 	if n.view != nil {
-		return Attr{}, unix.EPERM
+		return v.setView(n, s)
 	}
 	if n.file != nil {
 		n.file.mu.Lock()
@@ -191,6 +200,23 @@ func (v *Volume) setInode(n *Node, s *SetAttr) error {
 	return v.writeRecord(n, rec)
 }
 
+// accessed moves the access time of a hollow file that was read: the host does it for what it reads itself. As on a
+// filesystem mounted with relatime, it moves once a day, or after a change. A failure is nobody's loss.
+func (v *Volume) accessed(n *Node) {
+	f := n.file
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var st unix.Stat_t
+	if !f.rec.Hollow || f.rec.Ctime == 0 || v.readOnly || v.statInode(n, &st) != nil {
+		return
+	}
+	at := st.Atim.Nano()
+	if now := v.now(); at > f.rec.Mtime && at > f.rec.Ctime && now.Sub(time.Unix(0, at)) < 24*time.Hour {
+		return
+	}
+	v.setHost(n, &SetAttr{Atime: &unix.Timespec{Nsec: unix.UTIME_NOW}})
+}
+
 // setHost does what setInode says to the host's inode.
 func (v *Volume) setHost(n *Node, s *SetAttr) error {
 	v.ns.RLock()
@@ -201,7 +227,7 @@ func (v *Volume) setHost(n *Node, s *SetAttr) error {
 	}
 	defer v.release(p)
 	path := p.path()
-	if s.UID != nil || s.GID != nil {
+	if s.UID != nil || s.GID != nil || s.nothing() {
 		uid, gid := -1, -1
 		if s.UID != nil {
 			uid = int(*s.UID)
@@ -218,13 +244,13 @@ func (v *Volume) setHost(n *Node, s *SetAttr) error {
 		}
 	}
 	mode := s.Mode
-	if s.KillSUID && mode == nil && n.file != nil {
+	if (s.KillSUID || s.nothing() && s.By != nil) && mode == nil && n.file != nil {
 		var st unix.Stat_t
 		if err := p.stat(&st); err != nil {
 			return err
 		}
 		m := st.Mode & 0o7777 &^ unix.S_ISUID
-		if m&unix.S_IXGRP != 0 {
+		if m&unix.S_IXGRP != 0 || s.By != nil && s.By.GID != st.Gid {
 			m &^= unix.S_ISGID
 		}
 		if m != st.Mode&0o7777 {

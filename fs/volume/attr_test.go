@@ -205,14 +205,14 @@ func TestXattrs(t *testing.T) {
 	wantErr(t, "too little room", err, unix.ERANGE)
 
 	var list [100]byte
-	k, err := r.ListXattr(n, list[:])
+	k, err := r.ListXattr(n, list[:], true)
 	if got := string(list[:max(k, 0)]); err != nil || got != "user.metric.loss\x00" {
 		t.Errorf("%q, %v", got, err)
 	}
-	if k, err := r.ListXattr(n, nil); k != 17 || err != nil {
+	if k, err := r.ListXattr(n, nil, true); k != 17 || err != nil {
 		t.Errorf("length of the list: %d, %v", k, err)
 	}
-	_, err = r.ListXattr(n, list[:1])
+	_, err = r.ListXattr(n, list[:1], true)
 	wantErr(t, "too little room", err, unix.ERANGE)
 
 	for _, name := range []string{"user.ckptfs", "user.ckptfs.x", "trusted.ckptfs"} {

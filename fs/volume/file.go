@@ -40,6 +40,8 @@ type file struct {
 	direct  int // handles served by the daemon without it
 	inside  int // readers in this process: views, packing
 
+	programs int // handles of processes that execute the file
+
 	flushed int    // writing handles that saw a close(2); see Sync
 	gen     uint64 // counts everything that may change the bytes
 	dirty   bool   // changed since it was packed or found to stay as it is

@@ -32,6 +32,9 @@ type Kernel interface {
 	InvalidateData(id NodeID, off, n int64)
 }
 
+// openedToExecute is the flag that the kernel opens a program with; open(2) has none for it.
+const openedToExecute = 0x20
+
 // Handle is an open file.
 type Handle struct {
 	Node      *Node
@@ -40,6 +43,8 @@ type Handle struct {
 	KeepCache bool  // in Cached: what the kernel has of the file is still right
 
 	write   bool
+	program bool         // a process executes the file
+	noatime bool         // O_NOATIME
 	sync    uint32       // O_SYNC or O_DSYNC: what this process writes is durable before it answers
 	flushed bool         // guarded by file.mu
 	read    atomic.Int64 // bytes
@@ -78,6 +83,9 @@ func (v *Volume) OpenBy(n *Node, flags, thread uint32) (*Handle, error) {
 	if write || flags&unix.O_TRUNC != 0 {
 		if v.readOnly {
 			return nil, unix.EROFS
+		}
+		if f.programs > 0 && !write { // who opens it for writing is refused by the kernel; who only truncates is not
+			return nil, unix.ETXTBSY
 		}
 		if err := v.makeWritable(n, flags&unix.O_TRUNC != 0); err != nil {
 			return nil, err
@@ -139,7 +147,10 @@ func (v *Volume) writable(n *Node) (w *os.File, done func(), err error) {
 func (v *Volume) attach(n *Node, flags uint32, served bool) (*Handle, error) {
 	f := n.file
 	access := flags & unix.O_ACCMODE
-	h := &Handle{Node: n, write: access != unix.O_RDONLY, sync: flags & (unix.O_SYNC | unix.O_DSYNC)}
+	h := &Handle{
+		Node: n, write: access != unix.O_RDONLY, sync: flags & (unix.O_SYNC | unix.O_DSYNC),
+		program: flags&openedToExecute != 0, noatime: flags&unix.O_NOATIME != 0,
+	}
 	if err := v.openSource(n); err != nil {
 		v.closeSources(n)
 		return nil, v.openFailed(n, err)
@@ -170,6 +181,9 @@ func (v *Volume) attach(n *Node, flags uint32, served bool) (*Handle, error) {
 		f.stale = false
 	case Direct:
 		f.direct++
+	}
+	if h.program {
+		f.programs++
 	}
 	if h.write {
 		f.writers++
@@ -217,6 +231,9 @@ func (v *Volume) Release(h *Handle) {
 	case Direct:
 		f.direct--
 	}
+	if h.program {
+		f.programs--
+	}
 	if h.write {
 		if h.flushed {
 			f.flushed--
@@ -257,9 +274,12 @@ func (v *Volume) Read(h *Handle, p []byte, off int64) (int, error) {
 		return v.readView(h, p, off)
 	}
 	k, err := h.Node.file.read(p, off)
-	h.read.Add(int64(k))
+	first := h.read.Add(int64(k)) == int64(k)
 	if err != nil {
 		return 0, v.readFailed(h.Node, off, err)
+	}
+	if first && k > 0 && !h.noatime {
+		v.accessed(h.Node)
 	}
 	return k, nil
 }

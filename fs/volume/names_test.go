@@ -19,7 +19,8 @@ func TestRenameFlags(t *testing.T) {
 	defer r.release(ha)
 
 	wantErr(t, "NOREPLACE onto a name", r.tryRename("a", "d/b", unix.RENAME_NOREPLACE), unix.EEXIST)
-	wantErr(t, "WHITEOUT", r.tryRename("a", "c", unix.RENAME_WHITEOUT), unix.EINVAL)
+	wantErr(t, "WHITEOUT and EXCHANGE", r.tryRename("a", "d/b", unix.RENAME_WHITEOUT|unix.RENAME_EXCHANGE), unix.EINVAL)
+	wantErr(t, "unknown", r.tryRename("a", "c", 1<<10), unix.EINVAL)
 	wantErr(t, "EXCHANGE with nothing", r.tryRename("a", "c", unix.RENAME_EXCHANGE), unix.ENOENT)
 	wantErr(t, "of nothing", r.tryRename("c", "a", 0), unix.ENOENT)
 	r.same("a", a)

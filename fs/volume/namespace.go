@@ -170,18 +170,15 @@ func (v *Volume) makeFile(dir *Node, name string, mode, flags uint32, c Caller) 
 	return made{node: v.intern(dir, name, &st), raw: os.NewFile(uintptr(fd), name), rw: rw, attr: attrOf(&st)}, nil
 }
 
-// adjust gives a file made just now its owner and mode, where they are not what they should be, and describes it. dirfd is
-// -1 for a file without a name.
+// adjust gives a file made just now in the directory dirfd its owner and mode, where they are not what they should be,
+// and describes it.
 func (v *Volume) adjust(fd, dirfd int, mode uint32, c Caller, st *unix.Stat_t) error {
 	if err := unix.Fstat(fd, st); err != nil {
 		return err
 	}
 	uid, gid := int(st.Uid), int(st.Gid)
 	if v.privileged && (st.Uid != c.UID || st.Gid != c.GID) {
-		uid, gid = int(c.UID), int(c.GID)
-		if dirfd >= 0 {
-			uid, gid = owner(dirfd, c)
-		}
+		uid, gid = owner(dirfd, c)
 		if gid < 0 {
 			gid = int(st.Gid)
 		}
@@ -279,15 +276,12 @@ func (v *Volume) Tmpfile(dir *Node, mode, flags uint32, c Caller) (*Node, Attr, 
 }
 
 func (v *Volume) makeUnnamed(dir *Node, mode, flags uint32, c Caller) (m made, err error) {
-	fd, err := v.openUnnamed(dir) // the host wants such a file to be open for writing
+	var st unix.Stat_t
+	fd, err := v.openUnnamed(dir, mode, c, &st) // the host wants such a file to be open for writing
 	if err != nil {
 		return m, err
 	}
 	defer unix.Close(fd)
-	var st unix.Stat_t
-	if err := v.adjust(fd, -1, mode, c, &st); err != nil {
-		return m, err
-	}
 	keep, err := unix.Open(procPath(fd, ""), unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return m, err
@@ -306,7 +300,7 @@ func (v *Volume) makeUnnamed(dir *Node, mode, flags uint32, c Caller) (m made, e
 	return made{node: n, raw: raw, rw: rw, attr: attrOf(&st)}, nil
 }
 
-func (v *Volume) openUnnamed(dir *Node) (int, error) {
+func (v *Volume) openUnnamed(dir *Node, mode uint32, c Caller, st *unix.Stat_t) (int, error) {
 	v.ns.RLock()
 	defer v.ns.RUnlock()
 	dirfd, err := v.dirFd(dir)
@@ -314,7 +308,15 @@ func (v *Volume) openUnnamed(dir *Node) (int, error) {
 		return -1, err
 	}
 	defer v.releaseDir(dir)
-	return unix.Openat(dirfd, ".", unix.O_RDWR|unix.O_TMPFILE|unix.O_CLOEXEC, 0o600)
+	fd, err := unix.Openat(dirfd, ".", unix.O_RDWR|unix.O_TMPFILE|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return -1, err
+	}
+	if err := v.adjust(fd, dirfd, mode, c, st); err != nil {
+		unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
 }
 
 // Link gives a node one more name.

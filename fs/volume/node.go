@@ -131,12 +131,18 @@ func (t *table) insert(st *unix.Stat_t) *Node {
 	return n
 }
 
-// addAlias records a name. table.mu is held.
+// maxNames is how many names of a node are kept: any leads to it, and each new one is looked for among them.
+const maxNames = 32
+
+// addAlias records a name, unless enough are known. table.mu is held.
 func (v *Volume) addAlias(n, dir *Node, name string) {
 	for _, a := range n.names {
 		if a.dir == dir && a.name == name {
 			return
 		}
+	}
+	if len(n.names) >= maxNames {
+		return
 	}
 	if dir != nil {
 		dir.refs++

@@ -56,7 +56,7 @@ func (s *survey) run() {
 
 // dir looks at what is in dir. What cannot be looked at is reported and passed over: the rest is not to suffer.
 func (s *survey) dir(dir *Node) {
-	names, err := s.v.list(dir)
+	names, err := s.v.listQuietly(dir)
 	if err != nil {
 		s.skip(dir, "", err)
 		return

@@ -2,6 +2,7 @@ package volume
 
 import (
 	"log/slog"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -120,7 +121,18 @@ func (v *Volume) remove(dir *Node, name string, flag int) error {
 		return err
 	}
 	v.bury(&t)
+	v.leaveNoView(dir, name)
 	return nil
+}
+
+// leaveNoView keeps a view from appearing where a name was taken away: who removed model.safetensors wants it gone.
+func (v *Volume) leaveNoView(dir *Node, name string) {
+	if !strings.HasSuffix(name, viewSuffix) {
+		return
+	}
+	if err := v.hideView(dir, name); err != nil && err != unix.ENOENT {
+		v.report(slog.LevelWarn, "a view stays where a file was removed", "name", name, "reason", err)
+	}
 }
 
 // spare ends what prepare began for a name that stays.
@@ -163,7 +175,7 @@ func (v *Volume) Rename(oldDir *Node, oldName string, newDir *Node, newName stri
 	if v.readOnly {
 		return unix.EROFS
 	}
-	if flags&^(unix.RENAME_NOREPLACE|unix.RENAME_EXCHANGE) != 0 {
+	if flags&^(unix.RENAME_NOREPLACE|unix.RENAME_EXCHANGE|unix.RENAME_WHITEOUT) != 0 {
 		return unix.EINVAL
 	}
 	t, moved, err := v.rename(oldDir, oldName, newDir, newName, flags)
@@ -175,6 +187,9 @@ func (v *Volume) Rename(oldDir *Node, oldName string, newDir *Node, newName stri
 	}
 	if moved != nil {
 		v.unref(moved, 1)
+	}
+	if err == nil && flags&(unix.RENAME_EXCHANGE|unix.RENAME_WHITEOUT) == 0 {
+		v.leaveNoView(oldDir, oldName)
 	}
 	if err != nil || !t.goes {
 		v.spare(&t)

@@ -209,6 +209,24 @@ func (v *Volume) statView(n *Node) (Attr, error) {
 	return a, nil
 }
 
+// setView changes a view's attributes: its source's, but for the size. What is cut is a file: ESTALE makes the kernel look
+// the name up again.
+func (v *Volume) setView(n *Node, s *SetAttr) (Attr, error) {
+	if s.Size != nil {
+		if err := v.materialise(n, *s.Size == 0); err != nil {
+			return Attr{}, err
+		}
+		return Attr{}, unix.ESTALE
+	}
+	if s.KillSUID {
+		return v.statView(n)
+	}
+	if _, err := v.Setattr(n.view.src, s); err != nil {
+		return Attr{}, err
+	}
+	return v.statView(n)
+}
+
 // openView opens a view. For writing, it becomes a real file first, and the caller looks the name up again: ESTALE
 // makes the kernel do that by itself.
 func (v *Volume) openView(n *Node, flags uint32) (*Handle, error) {

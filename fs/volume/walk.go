@@ -2,6 +2,7 @@ package volume
 
 import (
 	"context"
+	"log/slog"
 	"path"
 	"strings"
 
@@ -27,7 +28,7 @@ func (v *Volume) resolve(p string) (*Node, error) {
 }
 
 // walk calls f with every regular file at or below the node of p, each with its path. Names that go meanwhile are
-// passed over.
+// passed over, and so are, without privileges, folders below it that their owner has locked.
 func (v *Volume) walk(ctx context.Context, p string, f func(path string, n *Node) error) error {
 	n, err := v.resolve(p)
 	if err != nil {
@@ -47,7 +48,7 @@ func (v *Volume) walkNode(ctx context.Context, p string, n *Node, f func(string,
 		}
 		return f(p, n)
 	}
-	names, err := v.list(n)
+	names, err := v.listQuietly(n)
 	if err != nil {
 		return err
 	}
@@ -63,6 +64,10 @@ func (v *Volume) walkNode(ctx context.Context, p string, n *Node, f func(string,
 			return err
 		}
 		err = v.walkNode(ctx, path.Join(p, e.Name), c, f)
+		if err == unix.EACCES && c.IsDir() && !v.privileged {
+			v.report(slog.LevelWarn, "a locked folder is left out", "path", v.Path(c))
+			err = nil
+		}
 		v.unref(c, 1)
 		if err != nil {
 			return err

@@ -37,8 +37,8 @@ func (v *Volume) GetXattr(n *Node, name string, dest []byte) (int, error) {
 	return k, err
 }
 
-// ListXattr lists names, each ended by a zero byte.
-func (v *Volume) ListXattr(n *Node, dest []byte) (int, error) {
+// ListXattr lists names, each ended by a zero byte; those of trusted.* for privileged callers only.
+func (v *Volume) ListXattr(n *Node, dest []byte, privileged bool) (int, error) {
 	if n.view != nil {
 		return 0, nil
 	}
@@ -57,7 +57,8 @@ func (v *Volume) ListXattr(n *Node, dest []byte) (int, error) {
 	}
 	var out []byte
 	for name := range bytes.SplitSeq(buf[:k], []byte{0}) {
-		if s := string(name); s != "" && !hiddenXattr(s) && !unsupportedXattr(s) {
+		s := string(name)
+		if s != "" && !hiddenXattr(s) && !unsupportedXattr(s) && (privileged || !strings.HasPrefix(s, "trusted.")) {
 			out = append(append(out, name...), 0)
 		}
 	}

@@ -1,0 +1,219 @@
+package volume
+
+import (
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// What an unprivileged open with O_RDONLY|O_TRUNC would do to a running program.
+func TestRunningProgramIsNotTruncated(t *testing.T) {
+	r := newRig(t)
+	r.write("prog", random(100<<10, 1))
+	for _, state := range []string{"resident", "packed"} {
+		t.Run(state, func(t *testing.T) {
+			if state == "packed" {
+				r.packOut("prog")
+			}
+			runs := r.open("prog", unix.O_RDONLY|openedToExecute)
+			_, err := r.openFile("prog", unix.O_RDONLY|unix.O_TRUNC)
+			wantErr(t, "truncate", err, unix.ETXTBSY)
+			r.same("prog", random(100<<10, 1))
+			r.release(runs)
+		})
+	}
+	r.release(r.open("prog", unix.O_RDONLY|unix.O_TRUNC))
+	r.same("prog", nil)
+}
+
+func TestWhiteout(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, to make a device")
+	}
+	r := newRig(t)
+	r.write("a", random(100<<10, 1))
+	r.packOut("a")
+	if err := r.tryRename("a", "b", unix.RENAME_WHITEOUT); err != nil {
+		t.Fatal(err)
+	}
+	r.same("b", random(100<<10, 1))
+	if a := r.stat("a"); a.Mode&unix.S_IFMT != unix.S_IFCHR || a.Rdev != 0 {
+		t.Errorf("what is left is %o %x", a.Mode, a.Rdev)
+	}
+}
+
+// A file without a name gets the group that a named one would.
+func TestTmpfileInSetGroupIDDirectory(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, to be others")
+	}
+	r := newRig(t)
+	r.mkdir("d")
+	gid, mode := uint32(3000), uint32(0o2777)
+	r.setattr("d", &SetAttr{GID: &gid})
+	r.setattr("d", &SetAttr{Mode: &mode})
+	dir := r.find("d")
+	defer r.forget(dir)
+	n, a, h, err := r.Tmpfile(dir, 0o640, unix.O_RDWR, Caller{1000, 2000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.forget(n)
+	defer r.release(h)
+	if a.UID != 1000 || a.GID != 3000 || a.Mode&0o7777 != 0o640 {
+		t.Errorf("%d:%d %o", a.UID, a.GID, a.Mode)
+	}
+}
+
+// chown(2) of neither moves the change time and takes set-user-id away; a write by somebody outside of the group takes
+// set-group-id of what is no executable.
+func TestSetattrOfNothing(t *testing.T) {
+	r := newRig(t)
+	for _, packed := range []bool{false, true} {
+		p := fmt.Sprint("f", packed)
+		r.write(p, random(100<<10, 1))
+		mode := uint32(0o6745)
+		r.setattr(p, &SetAttr{Mode: &mode})
+		if packed {
+			r.packOut(p)
+		}
+		before := r.stat(p)
+		time.Sleep(20 * time.Millisecond) // a tick of the host's clock
+		after := r.setattr(p, &SetAttr{})
+		if after.Ctime == before.Ctime || after.Mtime != before.Mtime || after.Mode&unix.S_ISUID != 0 {
+			t.Errorf("packed %v: mode %o, ctime %v, before %v", packed, after.Mode, after.Ctime, before.Ctime)
+		}
+		if os.Geteuid() == 0 && after.Mode&unix.S_ISGID == 0 {
+			t.Errorf("packed %v: root lost set-group-id: %o", packed, after.Mode)
+		}
+		a := r.setattr(p, &SetAttr{KillSUID: true, By: &Caller{1000, before.GID + 1}})
+		if a.Mode&unix.S_ISGID != 0 {
+			t.Errorf("packed %v: after a write by another: %o", packed, a.Mode)
+		}
+	}
+}
+
+// Reading a hollow file moves its access time as the host's mount with relatime would: not twice, and not for O_NOATIME.
+func TestAccessTime(t *testing.T) {
+	r := newRig(t)
+	r.write("f", random(100<<10, 1))
+	old := unix.Timespec{Sec: 1_000_000_000}
+	r.setattr("f", &SetAttr{Atime: &old, Mtime: &unix.Timespec{Sec: 1_100_000_000}})
+	r.packOut("f")
+	before := r.stat("f")
+	buf := make([]byte, 1000)
+	read := func(flags uint32) unix.Timespec {
+		t.Helper()
+		h := r.open("f", flags)
+		defer r.release(h)
+		if _, err := r.Read(h, buf, 0); err != nil {
+			t.Fatal(err)
+		}
+		return r.stat("f").Atime
+	}
+	if at := read(unix.O_NOATIME); at != old {
+		t.Errorf("with O_NOATIME it moved to %v", at)
+	}
+	first := read(unix.O_RDONLY)
+	if first == old {
+		t.Error("it stays")
+	}
+	after := r.stat("f")
+	if after.Mtime != before.Mtime || after.Ctime != before.Ctime {
+		t.Errorf("other times moved: %v %v, before %v %v", after.Mtime, after.Ctime, before.Mtime, before.Ctime)
+	}
+	time.Sleep(20 * time.Millisecond)
+	r.evictAll()
+	if at := read(unix.O_RDONLY); at != first {
+		t.Errorf("the next read moved it again, from %v to %v", first, at)
+	}
+}
+
+// A time that the host cannot hold is shown as the host holds it, packed or not.
+func TestTimesAreTheHosts(t *testing.T) {
+	r := newRig(t)
+	r.write("a", random(100<<10, 1))
+	r.write("b", random(100<<10, 1))
+	r.packOut("b")
+	for _, ts := range []unix.Timespec{{Sec: -1 << 31, Nsec: 5}, {Sec: -1<<31 - 5, Nsec: 5}, {Sec: -1, Nsec: 5}, {Sec: 1 << 32, Nsec: 7}, {Sec: 8 << 30, Nsec: 999_999_999}} {
+		a, b := r.setattr("a", &SetAttr{Mtime: &ts}), r.setattr("b", &SetAttr{Mtime: &ts})
+		if a.Mtime != b.Mtime {
+			t.Errorf("%v is %v, packed %v", ts, a.Mtime, b.Mtime)
+		}
+	}
+}
+
+// Who removes or moves model.safetensors wants it gone: the view that it hid does not come back.
+func TestRemovedFileLeavesNoView(t *testing.T) {
+	r := newRig(t)
+	for i, take := range []func(p string){
+		r.unlink,
+		func(p string) { r.rename(p, "elsewhere") },
+	} {
+		dir := fmt.Sprint("runs/", i)
+		r.mkdir(dir)
+		r.write(dir+"/m.safetensors", []byte("mine"))
+		r.write(dir+"/m.pt", fixture(t, "flat.pt"))
+		take(dir + "/m.safetensors")
+		if r.exists(dir + "/m.safetensors") {
+			t.Errorf("%d: the view came back", i)
+		}
+		r.write(dir+"/m.pt", fixture(t, "flat.pt")) // another checkpoint has its view
+		if !r.exists(dir + "/m.safetensors") {
+			t.Errorf("%d: the next file has no view", i)
+		}
+	}
+}
+
+// Some of very many names are enough, whichever of them go.
+func TestManyNames(t *testing.T) {
+	r := newRig(t)
+	r.write("f", random(100<<10, 1))
+	for i := range 3 * maxNames {
+		r.link("f", fmt.Sprint("l", i))
+	}
+	n := r.find("f")
+	if len(n.names) != maxNames {
+		t.Errorf("%d names are kept", len(n.names))
+	}
+	r.packOut("f")
+	h := r.open("f", unix.O_RDONLY)
+	r.unlink("f")
+	for i := range 3*maxNames - 1 {
+		r.unlink(fmt.Sprint("l", i))
+		if a, err := r.Stat(n); err != nil || int(a.Nlink) != 3*maxNames-1-i {
+			t.Fatalf("after %d: %d names, %v", i, a.Nlink, err)
+		}
+	}
+	last := fmt.Sprint("l", 3*maxNames-1)
+	r.rename(last, "x")
+	r.same("x", random(100<<10, 1))
+	r.unlink("x")
+	got, err := r.readHandle(h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.equal("what has no name", got, random(100<<10, 1))
+	r.release(h)
+	r.forget(n)
+	r.onlyRoot()
+}
+
+// The daemon's own looking around leaves directories' access times alone.
+func TestWalkIsQuiet(t *testing.T) {
+	r := newRig(t)
+	r.mkdir("d")
+	r.write("d/f", random(100<<10, 1))
+	old := unix.Timespec{Sec: 1_000_000_000}
+	r.setattr("d", &SetAttr{Atime: &old})
+	r.sync()
+	r.evictAll()
+	r = r.reopen()
+	r.stats()
+	if at := r.stat("d").Atime; at != old {
+		t.Errorf("it moved to %v", at)
+	}
+}
