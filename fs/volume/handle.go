@@ -28,7 +28,8 @@ type Kernel interface {
 	// RegisterBacking lets the kernel read and write the open file fd by itself.
 	RegisterBacking(fd int) (int32, error)
 	UnregisterBacking(id int32)
-	// InvalidateData drops the kernel's cached bytes [off, off+n) of a node, all of them for n = 0, and its attributes.
+	// InvalidateData drops the kernel's cached bytes [off, off+n) of a node, all of them for n = 0, none for off < 0, and
+	// its attributes.
 	InvalidateData(id NodeID, off, n int64)
 }
 

@@ -224,6 +224,7 @@ func (v *Volume) setView(n *Node, s *SetAttr) (Attr, error) {
 	if _, err := v.Setattr(n.view.src, s); err != nil {
 		return Attr{}, err
 	}
+	v.kernel.InvalidateData(n.view.src.id, -1, 0) // it knows of the view only
 	return v.statView(n)
 }
 
