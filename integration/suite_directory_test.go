@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"ckptfs/integration/daemon"
 )
 
 // TestSuiteDirectory: a directory of many names is listed by the usual programs as on a plain folder. In full it prints
@@ -105,4 +107,32 @@ func TestManyLinks(t *testing.T) {
 	m.want("m04999", noise(1, 300<<10))
 	m.sh(`rm m*; test "$(stat -c %h f)" = 1`)
 	m.want("f", noise(1, 300<<10))
+}
+
+// TestRemovedFilesPinNothing: what is removed does not keep descriptors of the daemon open, whether it was looked at,
+// packed or evicted before.
+func TestRemovedFilesPinNothing(t *testing.T) {
+	t.Parallel()
+	m := newMount(t)
+	fds := func() int {
+		entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", m.PIDs()[0]))
+		m.must(err)
+		return len(entries)
+	}
+	m.write("d/first", noise(1, 100))
+	before := fds()
+	for i := range 300 {
+		m.write(fmt.Sprintf("d/f%d", i), noise(uint64(i), 70<<10))
+	}
+	m.sync()
+	m.sh("ls -l d >/dev/null; cat d/* >/dev/null")
+	m.cli("evict", m.path("d"))
+	m.sh("cat d/* >/dev/null; rm d/f*")
+	for i := range 300 {
+		m.write(fmt.Sprintf("d/g%d", i), noise(uint64(i), 100))
+		m.must(os.Remove(m.path(fmt.Sprintf("d/g%d", i))))
+	}
+	if err := daemon.Until("removed files to be let go", func() bool { return fds() < before+60 }); err != nil {
+		t.Errorf("%d descriptors, %d before: %v", fds(), before, err)
+	}
 }
