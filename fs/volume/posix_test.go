@@ -57,7 +57,7 @@ func TestTmpfileInSetGroupIDDirectory(t *testing.T) {
 	r.setattr("d", &SetAttr{Mode: &mode})
 	dir := r.find("d")
 	defer r.forget(dir)
-	n, a, h, err := r.Tmpfile(dir, 0o640, unix.O_RDWR, Caller{1000, 2000})
+	n, a, h, err := r.Tmpfile(dir, 0o640, unix.O_RDWR, Caller{UID: 1000, GID: 2000})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +89,7 @@ func TestSetattrOfNothing(t *testing.T) {
 		if os.Geteuid() == 0 && after.Mode&unix.S_ISGID == 0 {
 			t.Errorf("packed %v: root lost set-group-id: %o", packed, after.Mode)
 		}
-		a := r.setattr(p, &SetAttr{KillSUID: true, By: &Caller{1000, before.GID + 1}})
+		a := r.setattr(p, &SetAttr{KillSUID: true, By: &Caller{UID: 1000, GID: before.GID + 1}})
 		if a.Mode&unix.S_ISGID != 0 {
 			t.Errorf("packed %v: after a write by another: %o", packed, a.Mode)
 		}
