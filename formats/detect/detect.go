@@ -12,6 +12,7 @@ import (
 
 	"ckptfs/formats"
 	"ckptfs/formats/archive"
+	"ckptfs/formats/arrow"
 	"ckptfs/formats/frames"
 	"ckptfs/formats/gguf"
 	"ckptfs/formats/hdf5"
@@ -42,6 +43,7 @@ func parsers(depth int) []formats.Parser {
 		trees.Parser{},
 		pyobject.Parser{},
 		frames.Parser{},
+		arrow.Parser{},
 	}
 	if depth < maxDepth {
 		inner := func(r io.ReaderAt, size int64) (*formats.Layout, error) { return detect(parsers(depth+1), r, size) }
@@ -90,7 +92,7 @@ const SniffLen = 4096
 // Sniff reports whether a file of size bytes that starts with prefix may be of a known format. It is quick and errs
 // towards yes: a file that it says no to is none.
 func Sniff(prefix []byte, size int64) bool {
-	return sniffSafetensors(prefix, size) || sniffZip(prefix) || npy.Sniff(prefix) || torchlegacy.Sniff(prefix) || trees.Sniff(prefix) || frames.Sniff(prefix) || onnx.Sniff(prefix) || hdf5.Sniff(prefix) || gguf.Sniff(prefix) || pyobject.Sniff(prefix) || archive.SniffTar(prefix, size)
+	return sniffSafetensors(prefix, size) || sniffZip(prefix) || npy.Sniff(prefix) || torchlegacy.Sniff(prefix) || trees.Sniff(prefix) || arrow.Sniff(prefix) || frames.Sniff(prefix) || onnx.Sniff(prefix) || hdf5.Sniff(prefix) || gguf.Sniff(prefix) || pyobject.Sniff(prefix) || archive.SniffTar(prefix, size)
 }
 
 func sniffSafetensors(p []byte, size int64) bool {

@@ -242,6 +242,32 @@ def onnx_files():
     model("external.onnx", [numpy_helper.from_array(ramp(600), "w")], {}, save_as_external_data=True, location="external.bin")
 
 
+def arrow_files():
+    import pyarrow as pa
+    from pyarrow import feather, ipc
+
+    table = pa.table({"a": np.random.RandomState(0).rand(1000), "b": np.arange(1000) * 7, "text": [str(i) * 3 for i in range(1100)][:1000]})
+
+    def saved(how):
+        buf = io.BytesIO()
+        how(buf)
+        return buf.getvalue()
+
+    def stream(new, t):
+        def how(buf):
+            with new(buf, t.schema) as w:
+                w.write_table(t)
+        return how
+
+    write("arrow/plain.feather", saved(lambda b: feather.write_feather(table, b, compression="uncompressed")), {})
+    write("arrow/lz4.feather", saved(lambda b: feather.write_feather(table, b, compression="lz4")), {})
+    write("arrow/table.arrow", saved(stream(ipc.new_file, table)), {})
+    write("arrow/stream.arrow", saved(stream(ipc.new_stream, table)), {})
+    write("arrow/reordered.arrow", saved(stream(ipc.new_stream, table.select(["text", "b", "a"]))), {})
+    coded = pa.table({"d": table["text"].combine_chunks().dictionary_encode(), "a": table["a"]})
+    write("arrow/dictionary.arrow", saved(stream(ipc.new_file, coded)), {})
+
+
 def multihash(digest):
     return "b" + base64.b32encode(b"\x12\x20" + digest).decode().lower().rstrip("=")
 
@@ -337,6 +363,7 @@ if __name__ == "__main__":
     hdf5_files()
     keras_files()
     onnx_files()
+    arrow_files()
     same_files()
     with open(os.path.join(OUT, "truth_arrays.json"), "w", encoding="utf-8") as f:
         json.dump(truth, f, indent=1, sort_keys=True, ensure_ascii=False)
