@@ -40,7 +40,7 @@
 // element type and shape. A slot is the tensor's name less the components that all of the vertex's tensors begin with ("weight"
 // of "conv1.weight"); onnx names mean nothing and have no slots. Only what the source states counts, so that a query
 // and the sidecar of a stored model, written by the same program, agree whether or not there are weights yet. Parameters
-// that Attach finds by name, for a source that names none, are no part of the identity.
+// that are found by name, for a source that names none (keras), are no part of the identity.
 //
 // The canonical cfg is JSON as RFC 8785 has it (members sorted by UTF-16 units, shortest numbers, no white space), less the
 // members name, trainable, dtype_policy and dtype-policy of cfg itself, and seed at any depth. An object with members
@@ -147,7 +147,7 @@ type Param struct {
 	DType  formats.DType // "" unknown, then Shape says nothing
 	Shape  []int64       // elements per dimension
 
-	Attached bool // by name (Attach), and no part of the vertex's identity
+	Attached bool // found by name, and no part of the vertex's identity
 }
 
 // Check returns an error unless g is acyclic, in order and within bounds.

@@ -42,7 +42,7 @@ func (n *net) append(p []byte) []byte {
 		in := n.inputs(v)
 		switch {
 		case len(in) == 0:
-			p = binary.AppendUvarint(p, uint64(l)<<2|formRoot)
+			p = binary.AppendUvarint(p, uint64(l)<<2) // formRoot
 			continue
 		case len(in) == 1 && v > 0 && in[0] == uint32(v-1)<<16:
 			p = binary.AppendUvarint(p, uint64(l)<<2|formChain)

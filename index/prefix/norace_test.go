@@ -1,0 +1,5 @@
+//go:build !race
+
+package prefix
+
+const slow = 1
