@@ -16,8 +16,9 @@ type Batch struct {
 	// Under Store.mu:
 	done   bool // takes no more
 	pinned map[key]struct{}
-	deps   map[cas.Hash]*record // what it needs that was not in the index when last looked at
-	prune  int                  // deps is gone through when it has grown to this
+	naming map[cas.Hash]struct{} // those that are no chunks
+	deps   map[cas.Hash]*record  // what it needs that was not in the index when last looked at
+	prune  int                   // deps is gone through when it has grown to this
 }
 
 // Begin starts a batch.
@@ -100,6 +101,18 @@ func (b *Batch) hold(r *record) {
 	}
 	if s.touched != nil {
 		s.touched[k] = struct{}{}
+	}
+	if r.kind != cas.Chunk {
+		if _, ok := b.naming[r.hash]; !ok {
+			if b.naming == nil {
+				b.naming = make(map[cas.Hash]struct{})
+			}
+			b.naming[r.hash] = struct{}{}
+			s.naming[r.hash]++
+		}
+		if s.named != nil {
+			s.named[r.hash] = struct{}{}
+		}
 	}
 	b.deps[r.hash] = r
 	if len(b.deps) >= b.prune {
@@ -297,5 +310,10 @@ func (b *Batch) Release() {
 			delete(s.pins, k)
 		}
 	}
-	b.pinned, b.deps = nil, nil
+	for h := range b.naming {
+		if s.naming[h]--; s.naming[h] == 0 {
+			delete(s.naming, h)
+		}
+	}
+	b.pinned, b.naming, b.deps = nil, nil, nil
 }

@@ -120,11 +120,13 @@ type Store struct {
 	pending  map[cas.Hash]*record
 	written  []*record // in state written, by order of finishing
 	pins     map[key]int
+	naming   map[cas.Hash]int      // those of the pins that are no chunks
 	suspect  map[cas.Hash]struct{} // found corrupt: the next Put stores them afresh
 	stats    Stats                 // without what the tails hold
 	// Of the sweep under way; see Sweep:
-	touched map[key]struct{} // put since it began, or pinned then; nil when there is none
-	doomed  map[key]struct{} // about to leave the index: whoever puts one of these stores it afresh
+	touched map[key]struct{}      // put since it began, or pinned then; nil when there is none
+	named   map[cas.Hash]struct{} // those that are no chunks
+	doomed  map[key]struct{}      // about to leave the index: whoever puts one of these stores it afresh
 }
 
 // key is as much of a hash as the index tells apart.
@@ -152,6 +154,7 @@ func Open(fs disk.FS, dir string, id [16]byte, index Locator, opt Options) (*Sto
 		fs: fs, dir: dir, id: id, index: index, opt: opt,
 		pending: make(map[cas.Hash]*record),
 		pins:    make(map[key]int),
+		naming:  make(map[cas.Hash]int),
 		suspect: make(map[cas.Hash]struct{}),
 	}
 	s.finished.L = &s.mu

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -52,9 +53,31 @@ type SweepStats struct {
 	Failed        int // segments that could not be dealt with; the error is the first one's
 }
 
-// A Mark tells keep of every record that is wanted: manifests, and whatever these name. It may do so from several
-// goroutines, until it returns.
-type Mark func(ctx context.Context, keep func(cas.Hash)) error
+// A Mark tells m of every record that is wanted: manifests, and whatever these name.
+type Mark func(ctx context.Context, m *Marking) error
+
+// Marking is what a Mark reports to, from any number of goroutines, until it returns.
+type Marking struct {
+	s  *Store
+	mu sync.Mutex
+	// marked is what is wanted.
+	marked map[key]struct{}
+}
+
+// Keep says that a record is wanted.
+func (m *Marking) Keep(h cas.Hash) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.marked[keyOf(h)] = struct{}{}
+}
+
+// Named lists the manifests and lists that batches have put since the sweep began, or had put before and not released.
+// They are wanted themselves; what they name may not be, if it was not put with them.
+func (m *Marking) Named() []cas.Hash {
+	m.s.mu.Lock()
+	defer m.s.mu.Unlock()
+	return slices.Collect(maps.Keys(m.s.named))
+}
 
 // Sweep removes the records that mark does not name. Batches go on meanwhile: what a batch puts, even if it is held
 // already, is wanted from then on, by this sweep and until the batch is released; see Batch.Release.
@@ -67,7 +90,8 @@ func (s *Store) Sweep(ctx context.Context, opt SweepOptions, mark Mark) (SweepSt
 		return SweepStats{}, ErrSweeping
 	}
 	defer s.sweeping.Unlock()
-	w := sweep{s: s, opt: opt, marked: map[key]struct{}{}}
+	m := &Marking{s: s, marked: map[key]struct{}{}}
+	w := sweep{s: s, opt: opt, marked: m.marked}
 
 	// From here on what is put is wanted: the mark may have been where it is named already.
 	s.mu.Lock()
@@ -75,19 +99,18 @@ func (s *Store) Sweep(ctx context.Context, opt SweepOptions, mark Mark) (SweepSt
 	for k := range s.pins {
 		s.touched[k] = struct{}{}
 	}
+	s.named = make(map[cas.Hash]struct{}, len(s.naming))
+	for h := range s.naming {
+		s.named[h] = struct{}{}
+	}
 	s.mu.Unlock()
 	defer func() {
 		s.mu.Lock()
-		s.touched = nil
+		s.touched, s.named = nil, nil
 		s.mu.Unlock()
 	}()
 
-	var mu sync.Mutex
-	err := mark(ctx, func(h cas.Hash) {
-		mu.Lock()
-		w.marked[keyOf(h)] = struct{}{}
-		mu.Unlock()
-	})
+	err := mark(ctx, m)
 	if err == nil {
 		err = ctx.Err()
 	}

@@ -22,9 +22,9 @@ import (
 
 // marking is a Mark of the chunks with these numbers.
 func marking(ids ...int) Mark {
-	return func(_ context.Context, keep func(cas.Hash)) error {
+	return func(_ context.Context, keep *Marking) error {
 		for _, i := range ids {
-			keep(cas.Sum(chunk(i)))
+			keep.Keep(cas.Sum(chunk(i)))
 		}
 		return nil
 	}
@@ -188,17 +188,26 @@ func TestSweepSparesWhatIsPut(t *testing.T) {
 	s := filled(t, m, x, 60, Options{SegmentSize: 4 << 10})
 	held := s.Begin() // from before the sweep, released after it
 	put(t, held, cas.Chunk, chunk(1))
+	put(t, held, cas.Manifest, chunk(0))
 	early := s.Begin() // released while the mark is under way
 	put(t, early, cas.Chunk, chunk(2))
-	sweepNow(t, s, SweepOptions{MaxUnused: 0.5}, func(_ context.Context, keep func(cas.Hash)) error {
+	sweepNow(t, s, SweepOptions{MaxUnused: 0.5}, func(_ context.Context, keep *Marking) error {
 		b := s.Begin()
 		put(t, b, cas.Chunk, chunk(3))
+		put(t, b, cas.Manifest, chunk(5))
 		commit(t, b)
 		early.Release()
+		got := keep.Named()
+		slices.SortFunc(got, func(a, b cas.Hash) int { return bytes.Compare(a[:], b[:]) })
+		want := []cas.Hash{cas.Sum(chunk(0)), cas.Sum(chunk(5))}
+		slices.SortFunc(want, func(a, b cas.Hash) int { return bytes.Compare(a[:], b[:]) })
+		if !slices.Equal(got, want) {
+			t.Errorf("named %v, want %v", got, want)
+		}
 		return nil
 	})
 	for i := range 60 {
-		if got := has(t, s, i); got != (1 <= i && i <= 3) {
+		if got := has(t, s, i); got != (i <= 3 || i == 5) {
 			t.Errorf("chunk %d: %v", i, got)
 		}
 	}
@@ -314,13 +323,13 @@ func TestSweepLeavesDamage(t *testing.T) {
 
 func TestSweepsExclude(t *testing.T) {
 	s := filled(t, newMem(), newIndex(), 10, Options{})
-	sweepNow(t, s, SweepOptions{}, func(ctx context.Context, _ func(cas.Hash)) error {
+	sweepNow(t, s, SweepOptions{}, func(ctx context.Context, _ *Marking) error {
 		_, err := s.Sweep(ctx, SweepOptions{}, marking())
 		wantErr(t, err, ErrSweeping)
 		return nil
 	})
 	failed := errors.New("unreadable manifest")
-	_, err := s.Sweep(t.Context(), SweepOptions{}, func(context.Context, func(cas.Hash)) error { return failed })
+	_, err := s.Sweep(t.Context(), SweepOptions{}, func(context.Context, *Marking) error { return failed })
 	wantErr(t, err, failed)
 }
 
@@ -334,9 +343,9 @@ func TestSweepCrash(t *testing.T) {
 				s := open(t, m, x, small)
 				committed := workload(s)
 				live := slices.DeleteFunc(slices.Clone(committed), func(raw []byte) bool { return cas.Sum(raw)[0]%2 == 0 })
-				mark := func(_ context.Context, keep func(cas.Hash)) error {
+				mark := func(_ context.Context, keep *Marking) error {
 					for _, raw := range live {
-						keep(cas.Sum(raw))
+						keep.Keep(cas.Sum(raw))
 					}
 					return nil
 				}
@@ -490,10 +499,10 @@ func TestSweepUnderLoad(t *testing.T) {
 	var total SweepStats
 	others.Go(func() {
 		for i := 0; ; i++ {
-			st, err := s.Sweep(t.Context(), SweepOptions{MaxUnused: []float64{0, 0.3, 1}[i%3]}, func(_ context.Context, keep func(cas.Hash)) error {
+			st, err := s.Sweep(t.Context(), SweepOptions{MaxUnused: []float64{0, 0.3, 1}[i%3]}, func(_ context.Context, keep *Marking) error {
 				for _, ids := range snapshot() {
 					for _, i := range ids {
-						keep(cas.Sum(chunk(i)))
+						keep.Keep(cas.Sum(chunk(i)))
 					}
 				}
 				return nil
@@ -518,10 +527,10 @@ func TestSweepUnderLoad(t *testing.T) {
 	close(stop)
 	others.Wait()
 	t.Logf("%d removed, %d punched, %d rescued", total.Removed, total.Punched, total.Rescued)
-	sweepNow(t, s, SweepOptions{}, func(_ context.Context, keep func(cas.Hash)) error {
+	sweepNow(t, s, SweepOptions{}, func(_ context.Context, keep *Marking) error {
 		for _, ids := range names {
 			for _, i := range ids {
-				keep(cas.Sum(chunk(i)))
+				keep.Keep(cas.Sum(chunk(i)))
 			}
 		}
 		return nil
