@@ -19,6 +19,7 @@ const (
 	stays fate = iota
 	idle       // nothing needs it: not wanted, or in the index elsewhere
 	goes       // not wanted, and in the index here
+	moved      // wanted, and copied to where the index says now
 )
 
 // part is the sweep of one segment.
@@ -144,7 +145,7 @@ func (p *part) move(ctx context.Context) {
 	defer s.mu.Unlock()
 	for i, c := range copies {
 		if c.state == indexed {
-			p.fates[at[i]] = idle
+			p.fates[at[i]] = moved
 			p.st.Copied += segment.Size(int(c.entry.Stored))
 		}
 	}
@@ -319,6 +320,8 @@ func (p *part) drop(freed int64, segments int) {
 	for i := range p.recs {
 		if p.fates[i] != stays {
 			s.stats.Totals.Discount(&p.recs[i])
+		}
+		if f := p.fates[i]; f == idle || f == goes {
 			p.st.Dead.Add(segment.Tally{Records: 1, Raw: int64(p.recs[i].Raw), Stored: int64(p.recs[i].Stored)})
 		}
 	}

@@ -38,6 +38,14 @@ func (s *shelf) Hydrate(ctx context.Context, path string, progress func(control.
 	return s.Evict(ctx, path, progress)
 }
 
+func (s *shelf) Prune(_ context.Context, o control.PruneOptions, _ func(control.Progress)) (*control.Pruned, error) {
+	return &control.Pruned{DryRun: o.DryRun}, s.fail
+}
+
+func (s *shelf) Check(context.Context, control.CheckOptions, func(control.Progress)) (*control.Checked, error) {
+	return &control.Checked{}, s.fail
+}
+
 func (s *shelf) Show(_ context.Context, path string) (*control.File, error) {
 	s.path = path
 	if path != sampleFile.Path {

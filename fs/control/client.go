@@ -141,6 +141,16 @@ func (c *Client) Hydrate(ctx context.Context, path string, progress func(Progres
 	return follow[Moved](ctx, c, "hydrate", url.Values{"path": {path}}, progress)
 }
 
+// Prune is Volume.Prune.
+func (c *Client) Prune(ctx context.Context, o PruneOptions, progress func(Progress)) (*Pruned, error) {
+	return follow[Pruned](ctx, c, "prune", o.query(), progress)
+}
+
+// Check is Volume.Check.
+func (c *Client) Check(ctx context.Context, o CheckOptions, progress func(Progress)) (*Checked, error) {
+	return follow[Checked](ctx, c, "check", o.query(), progress)
+}
+
 var _ Volume = (*Client)(nil)
 
 // send does one request. An answer that is not 200 comes back as an error.

@@ -46,6 +46,8 @@ func NewHandler(v Volume, m Mount) *Handler {
 	h.mux.HandleFunc("POST /v1/sync", stream(h.sync))
 	h.mux.HandleFunc("POST /v1/evict", stream(moving(v.Evict)))
 	h.mux.HandleFunc("POST /v1/hydrate", stream(moving(v.Hydrate)))
+	h.mux.HandleFunc("POST /v1/prune", stream(h.prune))
+	h.mux.HandleFunc("POST /v1/check", stream(h.check))
 	h.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		writeError(w, &Error{Code: CodeInvalid, Message: fmt.Sprintf(
 			"%s %s is not known to ckptfs %s, which runs there: it is of another version than the one that asks", r.Method, r.URL.Path, m.Version)})
@@ -98,6 +100,22 @@ func (h *Handler) unmount(r *http.Request) (any, error) {
 
 func (h *Handler) sync(r *http.Request, progress func(Progress)) (any, error) {
 	return struct{}{}, h.vol.Sync(r.Context(), progress)
+}
+
+func (h *Handler) prune(r *http.Request, progress func(Progress)) (any, error) {
+	o, err := pruneOptions(r.URL.Query())
+	if err != nil {
+		return nil, err
+	}
+	return h.vol.Prune(r.Context(), o, progress)
+}
+
+func (h *Handler) check(r *http.Request, progress func(Progress)) (any, error) {
+	o, err := checkOptions(r.URL.Query())
+	if err != nil {
+		return nil, err
+	}
+	return h.vol.Check(r.Context(), o, progress)
 }
 
 func moving(move func(context.Context, string, func(Progress)) (*Moved, error)) func(*http.Request, func(Progress)) (any, error) {

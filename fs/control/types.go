@@ -140,3 +140,71 @@ type Tensor struct {
 	SharedWith []string `json:"shared_with"` // other files that hold the same bytes, relative to the mount's root; sorted
 	Shared     int      `json:"shared"`      // how many there are; SharedWith may be cut short
 }
+
+// PruneOptions say what Prune may take.
+type PruneOptions struct {
+	Grace     time.Duration // what was written less than this ago stays
+	MaxUnused float64       // share of a segment, 0 to 1, that may lie unused before the rest is moved and the file removed
+	DryRun    bool
+}
+
+// Pruned is what Prune did, or would do.
+type Pruned struct {
+	DryRun      bool  `json:"dry_run"`
+	Segments    int   `json:"segments"`
+	Young       int   `json:"young_segments"`   // left alone: written within the grace period
+	Damaged     int   `json:"damaged_segments"` // left alone: see check
+	LiveRecords int64 `json:"live_records"`     // chunks, lists and manifests in use, in the segments looked at
+	LiveBytes   int64 `json:"live_bytes"`
+	DeadRecords int64 `json:"dead_records"` // not in use, and removed
+	DeadBytes   int64 `json:"dead_bytes"`
+	FreedBytes  int64 `json:"freed_bytes"`  // the disk got back; of a dry run, about what it would get
+	CopiedBytes int64 `json:"copied_bytes"` // written to that end
+	Punched     int   `json:"punched_segments"`
+	Removed     int   `json:"removed_segments"`
+	NotPunched  int   `json:"unpunched_segments"` // in which this disk makes no holes
+}
+
+// CheckOptions say how far Check goes.
+type CheckOptions struct {
+	ReadData bool    // read and hash the content of what is stored
+	Subset   float64 // with ReadData: that share of it, 0 to 1; 0 is all
+}
+
+// Checked is what Check found.
+type Checked struct {
+	Files       int64     `json:"files"`
+	Packed      int64     `json:"packed_files"`
+	Segments    int64     `json:"segments"`
+	Records     int64     `json:"records"`       // chunks, lists and manifests in the segments
+	Entries     int64     `json:"index_entries"` // of the index
+	ReadRecords int64     `json:"read_records"`  // whose content was read
+	ReadBytes   int64     `json:"read_bytes"`    // theirs, as stored
+	ReadSeconds float64   `json:"read_seconds"`  // for all that concerns segments
+	Seconds     float64   `json:"seconds"`
+	LostFound   int64     `json:"lost_found"` // files in lost+found, which repairs moved there
+	Damaged     int64     `json:"problem_count"`
+	Problems    []Problem `json:"problems"` // cut short when there are many
+}
+
+// Problem is one thing that is wrong.
+type Problem struct {
+	Path        string   `json:"path,omitempty"` // of the file that suffers, relative to the mount's root; "" when it is no file's
+	What        string   `json:"what"`
+	Tensors     []string `json:"tensors,omitempty"` // of the file that cannot be read whole; cut short
+	TensorCount int      `json:"tensor_count,omitempty"`
+	Repair      string   `json:"repair,omitempty"` // the part that is to be repaired: "index", "segments", "tree"
+}
+
+// Repaired is what a repair did.
+type Repaired struct {
+	Part    string   `json:"part"`
+	Actions []Action `json:"actions"`
+	Records int64    `json:"records"` // in the store now
+}
+
+// Action is one thing that was done to a file of the tree, or of the store.
+type Action struct {
+	Path string `json:"path"`
+	Did  string `json:"did"`
+}

@@ -16,5 +16,9 @@ type Volume interface {
 	Evict(ctx context.Context, path string, progress func(Progress)) (*Moved, error)
 	// Hydrate fills in the bytes of the packed files at or below path.
 	Hydrate(ctx context.Context, path string, progress func(Progress)) (*Moved, error)
+	// Prune gives back what no file needs any more.
+	Prune(ctx context.Context, o PruneOptions, progress func(Progress)) (*Pruned, error)
+	// Check looks for damage and changes nothing. Damage is no error.
+	Check(ctx context.Context, o CheckOptions, progress func(Progress)) (*Checked, error)
 	Show(ctx context.Context, path string) (*File, error)
 }

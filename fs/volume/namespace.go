@@ -361,6 +361,7 @@ func (v *Volume) link(n, dir *Node, name string) error {
 	if err := unix.Linkat(p.dirfd, p.name, dirfd, name, flag); err != nil {
 		return err // ENOENT for a file that had a name and lost it
 	}
+	v.noteMove(dir, name)
 	v.tab.mu.Lock()
 	v.addAlias(n, dir, name)
 	if n.dead {

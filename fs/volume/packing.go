@@ -175,7 +175,9 @@ func (v *Volume) staysPlain(raw *os.File, j *job) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	j.literal = tree.LooksHollow(head, v.id)
+	if j.literal = tree.LooksHollow(head, v.id); j.literal {
+		return true, nil // whether it was written so or lost its record: staysAsIs
+	}
 	_, mok := tree.Nanoseconds(j.st.Mtim)
 	_, cok := tree.Nanoseconds(j.st.Ctim)
 	if !mok || !cok || j.size < smallFile && !isCheckpoint(head, j.size) {

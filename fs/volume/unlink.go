@@ -238,7 +238,9 @@ func (v *Volume) rename(oldDir *Node, oldName string, newDir *Node, newName stri
 		return t, moved, err
 	}
 	t.done = true
+	v.noteMove(newDir, newName)
 	if flags&unix.RENAME_EXCHANGE != 0 {
+		v.noteMove(oldDir, oldName)
 		v.unkeep(&t)
 		v.moveAlias(moved, oldDir, oldName, newDir, newName)
 		v.moveAlias(t.node, newDir, newName, oldDir, oldName)

@@ -73,7 +73,7 @@ type Volume struct {
 
 	lock  *tree.Lock
 	id    [16]byte // the store's
-	index *index.DB
+	index *index.Deferring
 	store *store.Store
 	asm   *assemble.Reader
 	pack  *pack.Packer
@@ -97,6 +97,8 @@ type Volume struct {
 	recovery         string
 	doubt            bool // bytes may be in place that no boot can vouch for; see load
 	closing          atomic.Bool
+	moves            *movesLog               // while a marker walks; guarded by ns
+	walked           func(path string)       // called by a marker behind each directory; for tests
 	step             func(what string) error // called before each change on the disk that a transition makes; for tests
 	surveyed         chan struct{}           // closed when the survey of the start is done
 }
@@ -166,14 +168,15 @@ func (v *Volume) open(o Options, format *tree.Format) error {
 	v.copiers = newCopiers()
 
 	var err error
-	v.index, err = index.Open(filepath.Join(v.dir, tree.IndexFile), index.Options{StoreID: format.ID})
+	v.index, err = index.OpenDeferring(filepath.Join(v.dir, tree.IndexFile),
+		index.Options{StoreID: format.ID, Aside: filepath.Join(v.dir, tree.LostFound)})
 	if err != nil {
 		return err
 	}
-	if r := v.index.Recovered; r != "" {
+	if r := v.index.Recovered(); r != "" {
 		v.report(slog.LevelWarn, "index made anew from the segments", "reason", r)
 	}
-	v.store, err = store.Open(disk.OS{}, filepath.Join(v.dir, tree.SegmentsDir), format.ID, v.index, store.Options{})
+	v.store, err = store.Open(disk.OS{}, filepath.Join(v.dir, tree.SegmentsDir), format.ID, v.index, store.Options{NewIndex: v.newIndex, Now: v.now})
 	if err != nil {
 		return err
 	}
@@ -191,6 +194,13 @@ func (v *Volume) open(o Options, format *tree.Format) error {
 	v.root.names = []alias{{}}
 	v.root.dirfd = cachedFd{fd: v.rootFd, users: 1} // one user too many, so that it stays
 	return v.recover()
+}
+
+// newIndex puts a damaged index aside; the store fills the new one.
+func (v *Volume) newIndex(reason error) (store.Locator, error) {
+	err := v.index.Renew(reason)
+	v.report(slog.LevelWarn, "index made anew from the segments", "reason", v.index.Recovered())
+	return v.index, err
 }
 
 // recover brings the store in order after an unclean end, and starts the background work.

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+
+	"ckptfs/fs/control"
+)
+
+func (a *app) checkCmd() *cobra.Command {
+	o := control.CheckOptions{}
+	subset := percentFlag{share: 1}
+	cmd := &cobra.Command{
+		Use:     "check PATH",
+		Aliases: []string{"fsck"},
+		Short:   "Look for damage",
+		Long: `Looks whether the store of PATH is sound: every file's record, manifest, size and chunks; every segment's header,
+records and footer; the index against the segments. With --read-data everything stored is read, decoded and compared with
+its hash; --read-data-subset 5% does that with a share chosen at random. Nothing is changed, and the store may be in use.
+
+Damage is printed with the files and tensors that it touches and the command that repairs what can be repaired, and gives
+the exit code 6.`,
+		Args: onePath,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("read-data-subset") {
+				if subset.share == 0 {
+					return &usageError{msg: "--read-data-subset is a share above 0%", cmd: cmd}
+				}
+				o.ReadData, o.Subset = true, subset.share
+			}
+			return a.with(cmd.Context(), args[0], readOnly, func(s *session) error {
+				update, done := a.progress("checking")
+				c, err := s.Check(cmd.Context(), o, update)
+				done()
+				if err != nil {
+					return err
+				}
+				if err := a.show(c, func(w io.Writer) { printChecked(w, c, repairs(c, s.place)) }); err != nil || c.Damaged == 0 {
+					return err
+				}
+				return errFoundDamage
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVar(&o.ReadData, "read-data", false, "read everything stored and compare it with its hash")
+	f.Var(&subset, "read-data-subset", "do that with a share of it")
+	return cmd
+}
+
+// errFoundDamage: it has been printed already.
+var errFoundDamage = &exitError{exitDamaged, errors.New("the store is damaged")}
+
+func printChecked(w io.Writer, c *control.Checked, todo []string) {
+	fmt.Fprintf(w, "checked %s, %s packed; %s, %s, %s in the index\n", plural(c.Files, "file"), humanize.Comma(c.Packed),
+		plural(c.Segments, "segment"), plural(c.Records, "record"), humanize.Comma(c.Entries))
+	if c.ReadRecords > 0 {
+		fmt.Fprintf(w, "read %s, %s, %s/s\n", plural(c.ReadRecords, "record"), bytesText(c.ReadBytes), bytesText(int64(float64(c.ReadBytes)/max(c.ReadSeconds, 1e-3))))
+	}
+	if c.LostFound > 0 {
+		fmt.Fprintf(w, "%s in lost+found, moved there by repairs\n", plural(c.LostFound, "file"))
+	}
+	for _, p := range c.Problems {
+		s := p.What
+		if p.Path != "" {
+			s = p.Path + ": " + s
+		}
+		fmt.Fprintln(w, printable(s))
+		if p.TensorCount > 0 {
+			more := ""
+			if n := p.TensorCount - len(p.Tensors); n > 0 {
+				more = fmt.Sprintf(" and %s more", humanize.Comma(int64(n)))
+			}
+			fmt.Fprintf(w, "    tensors: %s%s\n", printable(strings.Join(p.Tensors, ", ")), more)
+		}
+	}
+	switch {
+	case c.Damaged == 0:
+		fmt.Fprintln(w, "no damage found")
+	case c.Damaged > int64(len(c.Problems)):
+		fmt.Fprintf(w, "and %s more\n", humanize.Comma(c.Damaged-int64(len(c.Problems))))
+	}
+	if len(todo) > 0 {
+		fmt.Fprintf(w, "to repair:\n")
+		for _, t := range todo {
+			fmt.Fprintf(w, "    %s\n", t)
+		}
+	}
+}
+
+// repairs are the commands that repair what a check found, in their order.
+func repairs(c *control.Checked, p *place) (todo []string) {
+	want := map[string]bool{}
+	for _, pr := range c.Problems {
+		want[pr.Repair] = true
+	}
+	for _, part := range []string{"segments", "index", "tree"} {
+		if want[part] {
+			todo = append(todo, fmt.Sprintf("ckptfs repair %s %s", part, quoted(p.store)))
+		}
+	}
+	if len(todo) > 0 {
+		if m := mountpointOf(p.store); m != "" {
+			todo = append([]string{"ckptfs umount " + quoted(m)}, todo...)
+		}
+		todo = append(todo, "ckptfs check "+quoted(p.store))
+	}
+	return todo
+}
+
+// quoted is a word for a shell.
+func quoted(s string) string {
+	if strings.IndexFunc(s, func(r rune) bool {
+		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("/._-+@:,", r))
+	}) < 0 && s != "" {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}

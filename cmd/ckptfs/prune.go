@@ -1,0 +1,94 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+
+	"ckptfs/fs/control"
+)
+
+// defaultGrace is how old what prune takes must be.
+const defaultGrace = 24 * time.Hour
+
+func (a *app) pruneCmd() *cobra.Command {
+	o := control.PruneOptions{}
+	unused := percentFlag{share: 0.5}
+	cmd := &cobra.Command{
+		Use:     "prune PATH",
+		Aliases: []string{"gc"},
+		Short:   "Give back the room that removed files took",
+		Long: `Removes the chunks that no file of the store needs any more, and gives their room back to the disk: as holes in
+the segments they lie in, or, of a segment in which little is left, by moving the rest and removing the file. Programs may
+save, load and remove files meanwhile. It may be interrupted at any time, and goes on where it was when it is run again.
+
+What was written within the grace period stays; --grace 0 takes all. A segment's age counts from when it was filled up,
+or the store was unmounted. Chunks of files that lie in lost+found are kept.`,
+		Args: onePath,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.MaxUnused = unused.share
+			if o.Grace < 0 {
+				return &usageError{msg: "--grace is a time span such as 24h, or 0", cmd: cmd}
+			}
+			return a.with(cmd.Context(), args[0], readWrite, func(s *session) error {
+				update, done := a.progress("pruning")
+				p, err := s.Prune(cmd.Context(), o, update)
+				done()
+				if err != nil {
+					return err
+				}
+				return a.show(p, func(w io.Writer) { printPruned(w, p) })
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.DurationVar(&o.Grace, "grace", defaultGrace, "leave alone what was written less than this ago")
+	f.Var(&unused, "max-unused", "share of a segment that may lie unused before the rest of it is moved")
+	f.BoolVar(&o.DryRun, "dry-run", false, "remove nothing, and say what would go")
+	return cmd
+}
+
+func printPruned(w io.Writer, p *control.Pruned) {
+	if p.DryRun {
+		fmt.Fprintf(w, "would remove %s, about %s\n", plural(p.DeadRecords, "chunk"), bytesText(p.FreedBytes))
+	} else {
+		fmt.Fprintf(w, "removed %s, %s freed", plural(p.DeadRecords, "chunk"), bytesText(max(0, p.FreedBytes-p.CopiedBytes)))
+		if p.CopiedBytes > 0 {
+			fmt.Fprintf(w, " (%s moved)", bytesText(p.CopiedBytes))
+		}
+		fmt.Fprintln(w)
+	}
+	fmt.Fprintf(w, "%s in use, %s, in %s looked at\n", plural(p.LiveRecords, "chunk"), bytesText(p.LiveBytes), plural(int64(p.Segments-p.Young-p.Damaged), "segment"))
+	if p.Young > 0 {
+		fmt.Fprintf(w, "%s left alone: written within the grace period\n", plural(int64(p.Young), "segment"))
+	}
+	if p.Damaged > 0 {
+		fmt.Fprintf(w, "%s left alone: damaged or unfinished; `ckptfs check` says more\n", plural(int64(p.Damaged), "segment"))
+	}
+	if p.NotPunched > 0 {
+		fmt.Fprintf(w, "%s: this disk makes no holes; --max-unused 0 moves what is in use instead\n", plural(int64(p.NotPunched), "segment"))
+	}
+}
+
+// percentFlag is a share as a pflag.Value: "50%", "0.5".
+type percentFlag struct{ share float64 }
+
+func (f *percentFlag) String() string { return humanize.Ftoa(f.share*100) + "%" }
+func (f *percentFlag) Type() string   { return "percent" }
+func (f *percentFlag) Set(s string) error {
+	t, percent := strings.CutSuffix(strings.TrimSpace(s), "%")
+	v, err := strconv.ParseFloat(strings.TrimSpace(t), 64)
+	if percent {
+		v /= 100
+	}
+	if err != nil || !(v >= 0 && v <= 1) {
+		return fmt.Errorf("%q is not a share from 0%% to 100%%", s)
+	}
+	f.share = v
+	return nil
+}

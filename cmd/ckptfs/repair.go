@@ -1,0 +1,74 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+
+	"github.com/spf13/cobra"
+
+	"ckptfs/fs/control"
+	"ckptfs/fs/tree"
+	"ckptfs/fs/volume"
+)
+
+func (a *app) repairCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "repair index|segments|tree STORE",
+		Short: "Mend a damaged store",
+		Long: `Mends one part of a store that is not mounted. ` + "`ckptfs check`" + ` says which:
+
+    index     made anew from the segments; the old one is moved aside
+    segments  every record is read; of a damaged segment the whole records are kept in a new one, and the file is moved
+              aside; then the index is made anew
+    tree      records that were lost, when the store was copied without extended attributes, are restored; sizes that are
+              not the manifest's are set right; files whose bytes are not to be had any more are moved aside, unless their
+              bytes are still in place
+
+Aside is the store's folder lost+found. Nothing is deleted. It may be interrupted and repeated.`,
+		Args: func(cmd *cobra.Command, args []string) error { return wantArgs(cmd, args, 2) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			part := args[0]
+			switch part {
+			case volume.RepairIndex, volume.RepairSegments, volume.RepairTree:
+			default:
+				return &usageError{msg: fmt.Sprintf("%q is no part of a store: index, segments or tree", part), cmd: cmd}
+			}
+			p, err := find(args[1])
+			if err != nil {
+				return err
+			}
+			update, done := a.progress("repairing")
+			log := newLogger(a.err, "text", "warn")
+			r, err := volume.Repair(cmd.Context(), part, volume.Options{
+				Dir: p.store, HotSize: -1, CacheBytes: defaultCache,
+				Log: func(level slog.Level, msg string, args ...any) { log.Log(context.Background(), level, msg, args...) },
+			}, update)
+			done()
+			var locked *tree.LockedError
+			if errors.As(err, &locked) {
+				how := ""
+				if m := mountpointOf(p.store); m != "" {
+					how = ": `ckptfs umount " + quoted(m) + "` first"
+				}
+				return fmt.Errorf("%w, and a repair needs it for itself%s", err, how)
+			}
+			if err != nil {
+				return err
+			}
+			return a.show(r, func(w io.Writer) { printRepaired(w, r) })
+		},
+	}
+}
+
+func printRepaired(w io.Writer, r *control.Repaired) {
+	for _, x := range r.Actions {
+		fmt.Fprintf(w, "%s: %s\n", printable(x.Path), printable(x.Did))
+	}
+	if len(r.Actions) == 0 {
+		fmt.Fprintf(w, "%s: nothing to repair\n", r.Part)
+	}
+	fmt.Fprintf(w, "the store holds %s\n", plural(r.Records, "record"))
+}

@@ -1,0 +1,282 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"ckptfs/cas"
+	"ckptfs/cas/store"
+	"ckptfs/fs/control"
+	"ckptfs/fs/tree"
+	"ckptfs/index/manifest"
+)
+
+const (
+	maxProblems     = 1000 // that a check lists; the rest is counted
+	maxNamedTensors = 8    // of one file
+)
+
+// Check looks for damage and changes nothing. It works while files are saved and removed.
+func (v *Volume) Check(ctx context.Context, o control.CheckOptions, report func(control.Progress)) (*control.Checked, error) {
+	c := &check{v: v, out: &control.Checked{Problems: []control.Problem{}}, bad: map[[16]byte]store.Finding{},
+		unindexed: map[[16]byte]bool{}, objects: map[cas.Hash]*objectState{}}
+	began := time.Now()
+	total := v.store.Stats().Bytes
+	opt := store.CheckOptions{ReadData: o.ReadData, Subset: o.Subset, Seed: uint64(v.now().UnixNano()), Found: c.found}
+	if o.Subset > 0 && o.Subset < 1 {
+		total = int64(float64(total) * o.Subset)
+	}
+	if report != nil {
+		opt.Progress = func(st store.CheckStats) {
+			p := control.Progress{DoneBytes: st.ReadStored, TotalBytes: total, DoneFiles: st.SegmentsLooked, TotalFiles: st.Segments, Current: "segments"}
+			if !o.ReadData {
+				p.TotalBytes, p.DoneBytes = int64(st.Segments), int64(st.SegmentsLooked)
+			}
+			report(p)
+		}
+	}
+	st, err := v.store.Check(ctx, opt)
+	if err != nil {
+		return nil, err
+	}
+	c.out.Segments, c.out.Records, c.out.Entries = int64(st.Segments), st.Records, st.Entries
+	c.out.ReadRecords, c.out.ReadBytes = st.Read, st.ReadStored
+	c.out.ReadSeconds = st.Elapsed.Seconds()
+	err = v.walk(ctx, "", func(p string, n *Node) error {
+		c.out.Files++
+		c.file(p, n)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	c.out.LostFound = countFiles(filepath.Join(v.dir, tree.LostFound))
+	c.out.Seconds = time.Since(began).Seconds()
+	return c.out, nil
+}
+
+// check is one under way.
+type check struct {
+	v   *Volume
+	out *control.Checked
+
+	mu        sync.Mutex
+	bad       map[[16]byte]store.Finding
+	unindexed map[[16]byte]bool
+	objects   map[cas.Hash]*objectState
+}
+
+// objectState is what is wrong with an object; nil err: nothing.
+type objectState struct {
+	err    error
+	repair string
+}
+
+func short(h cas.Hash) [16]byte { return [16]byte(h[:16]) }
+
+func (c *check) problem(p control.Problem) {
+	c.out.Damaged++
+	if len(c.out.Problems) < maxProblems {
+		c.out.Problems = append(c.out.Problems, p)
+	}
+}
+
+// found takes what the store's check found.
+func (c *check) found(f store.Finding) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case f.Problem == store.NotIndexed:
+		c.unindexed[short(f.Hash)] = true
+		return
+	case f.Problem.Harmless():
+		return
+	case !f.Hash.IsZero():
+		c.bad[short(f.Hash)] = f
+	}
+	c.problem(control.Problem{What: f.String(), Repair: f.Problem.Repair()})
+}
+
+// file checks one file.
+func (c *check) file(p string, n *Node) {
+	v, f := c.v, n.file
+	tell := func(repair string, err error) {
+		c.problem(control.Problem{Path: p, What: err.Error(), Repair: repair})
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	err := v.load(n)
+	if err == nil && !f.rec.Packed() {
+		err = v.vet(n)
+	}
+	if err == nil {
+		err = f.damaged
+	}
+	var st unix.Stat_t
+	if err == nil {
+		err = v.statInode(n, &st)
+	}
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		return // gone meanwhile
+	case errors.Is(err, cas.ErrNewer):
+		tell("", err)
+		return
+	case err != nil:
+		tell("tree", err)
+		return
+	case !f.rec.Packed():
+		return
+	}
+	c.out.Packed++
+	m, err := c.manifest(f.rec.Manifest)
+	if err != nil {
+		tell(c.repairOf(f.rec.Manifest), err)
+		return
+	}
+	if st.Size != m.Size {
+		tell("tree", fmt.Errorf("it has %d bytes, and its manifest says %d", st.Size, m.Size))
+	}
+	if f.rec.Hollow && !f.hydrating {
+		if err := c.header(n, &f.rec, st.Size); err != nil {
+			tell("tree", err)
+		}
+	}
+	c.extents(p, m)
+}
+
+// header looks whether a hollow file would be recognised without its record. The bytes of a file that could not be given
+// up may be in place still.
+func (c *check) header(n *Node, rec *tree.Record, size int64) error {
+	raw, err := c.v.openQuietly(n)
+	if err != nil {
+		return err
+	}
+	defer raw.Close()
+	head := make([]byte, tree.HeaderSize)
+	if _, err := raw.ReadAt(head, 0); err != nil && err != io.EOF {
+		return err
+	}
+	if !tree.LooksHollow(head, c.v.id) {
+		return nil
+	}
+	h, err := tree.DecodeHeader(head)
+	if err == nil && (h.Record.Manifest != rec.Manifest || h.Size != size) {
+		err = fmt.Errorf("the header in its place is not that of its record: %w", cas.ErrCorrupt)
+	}
+	return err
+}
+
+func (c *check) manifest(h cas.Hash) (*manifest.Manifest, error) {
+	p, err := c.v.store.Get(h, nil)
+	if err != nil {
+		return nil, fmt.Errorf("manifest: %w", err)
+	}
+	return manifest.Decode(p)
+}
+
+// repairOf is what brings a record back, if anything does.
+func (c *check) repairOf(h cas.Hash) string {
+	if c.unindexed[short(h)] {
+		return "index"
+	}
+	if f, ok := c.bad[short(h)]; ok && f.Problem.Repair() == "index" {
+		return "index"
+	}
+	return "tree"
+}
+
+// extents looks whether everything is there that a file is made of, and names what is not.
+func (c *check) extents(p string, m *manifest.Manifest) {
+	var first *objectState
+	var lost []int32
+	for i, o := range m.Objects {
+		if st := c.object(o); st.err != nil {
+			if first == nil {
+				first = st
+			}
+			lost = append(lost, int32(i))
+		}
+	}
+	if first == nil {
+		return
+	}
+	pr := control.Problem{Path: p, What: first.err.Error(), Repair: first.repair}
+	var off int64
+	var ranges [][2]int64 // that cannot be read
+	for _, e := range m.Extents {
+		if e.Object >= 0 && slices.Contains(lost, e.Object) {
+			ranges = append(ranges, [2]int64{off, off + e.Len})
+		}
+		off += e.Len
+	}
+	for i := range m.Tensors {
+		t := &m.Tensors[i]
+		if t.Region < 0 {
+			continue
+		}
+		from := m.Regions[t.Region].Off + t.Offset
+		to := from + t.NumBytes()
+		if slices.ContainsFunc(ranges, func(r [2]int64) bool { return r[0] < to && from < r[1] }) {
+			pr.TensorCount++
+			if len(pr.Tensors) < maxNamedTensors {
+				pr.Tensors = append(pr.Tensors, t.Name)
+			}
+		}
+	}
+	c.problem(pr)
+}
+
+// object looks whether an object's list can be read, its chunks are in the index, and none was found damaged.
+func (c *check) object(o manifest.Object) *objectState {
+	if st := c.objects[o.Digest]; st != nil {
+		return st
+	}
+	st := &objectState{}
+	c.objects[o.Digest] = st
+	spans, err := c.v.spans(o)
+	if err != nil {
+		st.err, st.repair = fmt.Errorf("chunk list: %w", err), c.repairOf(o.Digest)
+		return st
+	}
+	hashes, locs := make([]cas.Hash, len(spans)), make([]cas.Location, len(spans))
+	for i := range spans {
+		hashes[i] = spans[i].Hash
+	}
+	if err := c.v.store.Locate(hashes, locs); err != nil {
+		st.err = err
+		return st
+	}
+	for i, h := range hashes {
+		f, bad := c.bad[short(h)]
+		switch {
+		case locs[i].Segment == 0:
+			st.err, st.repair = &cas.ChunkError{Hash: h, Err: cas.ErrNotFound}, c.repairOf(h)
+		case bad && f.Segment == locs[i].Segment && f.Off == locs[i].Off:
+			st.err, st.repair = &cas.ChunkError{Hash: h, Loc: locs[i], Err: f.Err}, f.Problem.Repair()
+		default:
+			continue
+		}
+		return st
+	}
+	return st
+}
+
+func countFiles(dir string) (n int64) {
+	_ = filepath.WalkDir(dir, func(_ string, d os.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() {
+			n++
+		}
+		return nil
+	})
+	return n
+}

@@ -1,0 +1,294 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"runtime"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+
+	"ckptfs/cas"
+	"ckptfs/cas/store"
+	"ckptfs/fs/tree"
+	"ckptfs/index/manifest"
+)
+
+// marker finds everything in the store that files need: the mark of mark-and-sweep.
+//
+// First the names are walked and the manifests collected, then the manifests are read. A file may be renamed or linked
+// meanwhile from a directory that the walk has not reached to one that it has left, so what gets a new name is written
+// down (Volume.moves) and looked at afterwards. What is packed meanwhile the sweep sees to itself.
+type marker struct {
+	v *Volume
+	m *store.Marking
+
+	manifests map[cas.Hash]string // and a path of each
+
+	mu    sync.Mutex
+	lists map[cas.Hash]bool // read already
+}
+
+// movesLog is what got a new name while a marker walks. Volume.ns guards it.
+type movesLog struct{ names []alias }
+
+// noteMove writes a new name down, if anybody wants to know. v.ns is held exclusively.
+func (v *Volume) noteMove(dir *Node, name string) {
+	if v.moves != nil {
+		v.ref(dir)
+		v.moves.names = append(v.moves.names, alias{dir, name})
+	}
+}
+
+// mark is the Mark of a sweep. An error says that what some file needs cannot be told.
+func (v *Volume) mark(ctx context.Context, m *store.Marking) error {
+	k := &marker{v: v, m: m, manifests: map[cas.Hash]string{}, lists: map[cas.Hash]bool{}}
+	if err := k.names(ctx); err != nil {
+		return err
+	}
+	if err := k.read(ctx, k.manifests, false); err != nil {
+		return err
+	}
+	// Manifests on their way, which may be made of others without a chunk being put.
+	named := map[cas.Hash]string{}
+	for _, h := range m.Named() {
+		named[h] = "a file being packed"
+	}
+	if err := k.read(ctx, named, true); err != nil {
+		return err
+	}
+	return k.read(ctx, v.lostManifests(), true)
+}
+
+// names collects the manifests of all files: with a name, and open without one.
+func (k *marker) names(ctx context.Context) error {
+	v := k.v
+	v.ns.Lock()
+	v.moves = &movesLog{}
+	v.ns.Unlock()
+	defer func() {
+		v.ns.Lock()
+		left := v.moves
+		v.moves = nil
+		v.ns.Unlock()
+		if left != nil {
+			for _, a := range left.names {
+				v.unref(a.dir, 1)
+			}
+		}
+	}()
+	if err := k.node(ctx, v.root, ""); err != nil {
+		return err
+	}
+	var err error
+	v.eachNode(func(n *Node) {
+		if n.file != nil && err == nil {
+			err = k.file(n, v.Path(n))
+		}
+	})
+	for err == nil {
+		v.ns.Lock()
+		names := v.moves.names
+		v.moves.names = nil
+		if len(names) == 0 {
+			v.moves = nil
+		}
+		v.ns.Unlock()
+		if len(names) == 0 {
+			return nil
+		}
+		for _, a := range names {
+			n, _, cerr := v.child(a.dir, a.name)
+			if cerr == nil {
+				if err == nil {
+					err = k.node(ctx, n, path.Join(v.Path(a.dir), a.name))
+				}
+				v.unref(n, 1)
+			} else if cerr != unix.ENOENT && err == nil {
+				err = cerr
+			}
+			v.unref(a.dir, 1)
+		}
+	}
+	return err
+}
+
+// node looks at a file, or at all below a directory.
+func (k *marker) node(ctx context.Context, n *Node, p string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if !n.IsDir() {
+		if n.file == nil {
+			return nil
+		}
+		return k.file(n, p)
+	}
+	names, err := k.v.list(n)
+	if err == unix.ENOENT {
+		return nil // gone meanwhile
+	}
+	if err != nil {
+		return &fs.PathError{Op: "list", Path: p, Err: err}
+	}
+	for _, e := range names {
+		if e.Name == "." || e.Name == ".." || e.Mode != unix.S_IFDIR && e.Mode != unix.S_IFREG {
+			continue
+		}
+		c, _, err := k.v.child(n, e.Name)
+		if err == unix.ENOENT {
+			continue
+		}
+		if err != nil {
+			return &fs.PathError{Op: "stat", Path: path.Join(p, e.Name), Err: err}
+		}
+		err = k.node(ctx, c, path.Join(p, e.Name))
+		k.v.unref(c, 1)
+		if err != nil {
+			return err
+		}
+	}
+	if k.v.walked != nil {
+		k.v.walked(p)
+	}
+	return nil
+}
+
+// file notes what a file needs.
+func (k *marker) file(n *Node, p string) error {
+	v, f := k.v, n.file
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	err := v.load(n)
+	if err == nil && !f.rec.Packed() {
+		err = v.vet(n)
+	}
+	if err == unix.ENOENT || errors.Is(err, fs.ErrNotExist) {
+		return nil // gone meanwhile
+	}
+	if err == nil && f.damaged != nil {
+		// The header of a hollow file says what its lost record said.
+		var h tree.Header
+		if h, err = v.header(n); err == nil {
+			k.manifests[h.Record.Manifest] = p
+		} else {
+			err = f.damaged
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("%s: what it needs cannot be told: %w", p, err)
+	}
+	if f.rec.Packed() {
+		k.manifests[f.rec.Manifest] = p
+	}
+	return nil
+}
+
+// header reads the header of a hollow file. f.mu is held.
+func (v *Volume) header(n *Node) (tree.Header, error) {
+	raw, err := v.openQuietly(n)
+	if err != nil {
+		return tree.Header{}, err
+	}
+	defer raw.Close()
+	head := make([]byte, tree.HeaderSize)
+	if _, err := raw.ReadAt(head, 0); err != nil && err != io.EOF {
+		return tree.Header{}, err
+	}
+	h, err := tree.DecodeHeader(head)
+	if err == nil && h.Store != v.id {
+		err = fmt.Errorf("header of a hollow file: of another store: %w", cas.ErrCorrupt)
+	}
+	return h, err
+}
+
+// read keeps manifests and all that they name. If lenient, what cannot be read is passed over.
+func (k *marker) read(ctx context.Context, manifests map[cas.Hash]string, lenient bool) error {
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(runtime.GOMAXPROCS(0))
+	for h, p := range manifests {
+		if gctx.Err() != nil {
+			break
+		}
+		g.Go(func() error {
+			err := k.manifest(h)
+			if err == nil || lenient && (errors.Is(err, cas.ErrNotFound) || errors.Is(err, cas.ErrCorrupt)) {
+				return nil
+			}
+			return fmt.Errorf("%s: what it needs cannot be told: %w", p, err)
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	return ctx.Err()
+}
+
+func (k *marker) manifest(h cas.Hash) error {
+	k.m.Keep(h)
+	p, err := k.v.store.Get(h, nil)
+	if err != nil {
+		return err
+	}
+	m, err := manifest.Decode(p)
+	if err != nil {
+		return err
+	}
+	for _, o := range m.Objects {
+		k.m.Keep(o.Digest)
+		if !o.List {
+			continue
+		}
+		k.mu.Lock()
+		seen := k.lists[o.Digest]
+		k.lists[o.Digest] = true
+		k.mu.Unlock()
+		if seen {
+			continue
+		}
+		spans, err := k.v.spans(o)
+		if err != nil {
+			return err
+		}
+		for _, s := range spans {
+			k.m.Keep(s.Hash)
+		}
+	}
+	return nil
+}
+
+// lostManifests are those of files that a repair moved aside: as long as these lie there, what is left of them is kept.
+func (v *Volume) lostManifests() map[cas.Hash]string {
+	found := map[cas.Hash]string{}
+	_ = filepath.WalkDir(filepath.Join(v.dir, tree.LostFound), func(p string, d os.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return nil
+		}
+		if rec, err := tree.ReadRecord(p); err == nil {
+			if rec.Packed() {
+				found[rec.Manifest] = p
+			}
+			return nil
+		}
+		f, err := os.Open(p)
+		if err != nil {
+			return nil
+		}
+		defer f.Close()
+		head := make([]byte, tree.HeaderSize)
+		if _, err := f.ReadAt(head, 0); err == nil {
+			if h, err := tree.DecodeHeader(head); err == nil {
+				found[h.Record.Manifest] = p
+			}
+		}
+		return nil
+	})
+	return found
+}

@@ -1,0 +1,300 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"ckptfs/cas"
+	"ckptfs/cas/disk"
+	"ckptfs/cas/store"
+	"ckptfs/fs/control"
+	"ckptfs/fs/tree"
+	"ckptfs/index"
+	"ckptfs/index/manifest"
+)
+
+// The parts of a store that Repair mends.
+const (
+	RepairIndex    = "index"
+	RepairSegments = "segments"
+	RepairTree     = "tree"
+)
+
+// Repair mends one part of a store that nobody has open. What it cannot use it moves to lost+found; it deletes nothing. It
+// may be interrupted and repeated. The error is a *LockedError when the store is mounted.
+func Repair(ctx context.Context, part string, o Options, report func(control.Progress)) (*control.Repaired, error) {
+	out := &control.Repaired{Part: part, Actions: []control.Action{}}
+	do := map[string]func(*Options, *control.Repaired, func(control.Progress)) error{
+		RepairIndex: repairIndex, RepairSegments: repairSegments, RepairTree: func(*Options, *control.Repaired, func(control.Progress)) error { return nil },
+	}[part]
+	if do == nil {
+		return nil, fmt.Errorf("there is no %q to repair: index, segments or tree", part)
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	lock, err := tree.Acquire(o.Dir, o.Now())
+	if err != nil {
+		return nil, err
+	}
+	// As it was found: recovery is Open's.
+	err = errors.Join(do(&o, out, report), lock.Release(lock.Before.Clean))
+	if err != nil {
+		return out, err
+	}
+	v, err := Open(o)
+	if err != nil {
+		return out, err
+	}
+	if part == RepairTree {
+		err = v.repairTree(ctx, out, report)
+	}
+	st := v.store.Stats()
+	out.Records = st.Chunks.Records + st.Lists.Records + st.Manifests.Records
+	return out, errors.Join(err, v.Close(context.WithoutCancel(ctx)))
+}
+
+func dropIndex(o *Options, out *control.Repaired) error {
+	aside, err := index.MoveAside(filepath.Join(o.Dir, tree.IndexFile), filepath.Join(o.Dir, tree.LostFound))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		out.Actions = append(out.Actions, control.Action{Path: tree.IndexFile, Did: "moved to " + rel(o.Dir, aside) + ", and made anew"})
+	}
+	return err
+}
+
+func rel(dir, p string) string {
+	if r, err := filepath.Rel(dir, p); err == nil {
+		return r
+	}
+	return p
+}
+
+func repairIndex(o *Options, out *control.Repaired, _ func(control.Progress)) error {
+	return dropIndex(o, out)
+}
+
+func repairSegments(o *Options, out *control.Repaired, report func(control.Progress)) error {
+	format, err := tree.ReadFormat(o.Dir)
+	if err != nil {
+		return err
+	}
+	opt := store.SalvageOptions{
+		Aside:     filepath.Join(o.Dir, tree.LostFound),
+		DropIndex: func() error { return dropIndex(o, out) },
+		Now:       o.Now,
+	}
+	if report != nil {
+		opt.Progress = func(st store.SalvageStats) {
+			report(control.Progress{DoneBytes: int64(st.Looked), TotalBytes: int64(st.Segments), DoneFiles: st.Looked, TotalFiles: st.Segments})
+		}
+	}
+	st, err := store.Salvage(disk.OS{}, filepath.Join(o.Dir, tree.SegmentsDir), format.ID, opt)
+	for _, m := range st.Moved {
+		did := fmt.Sprintf("moved to %s: %v", rel(o.Dir, m.Aside), m.Reason)
+		if m.New != 0 {
+			did += fmt.Sprintf("; its %d whole records are kept", m.Records)
+		}
+		if m.Lost > 0 {
+			did += fmt.Sprintf("; %d could not be read", m.Lost)
+		}
+		out.Actions = append(out.Actions, control.Action{Path: fmt.Sprintf("%s/%08d.seg", tree.SegmentsDir, m.Segment), Did: did})
+	}
+	return err
+}
+
+// repairTree mends the files of an open store.
+func (v *Volume) repairTree(ctx context.Context, out *control.Repaired, report func(control.Progress)) error {
+	r := &treeRepair{v: v, out: out, objects: map[cas.Hash]error{}}
+	done := 0
+	err := v.walk(ctx, "", func(p string, n *Node) error {
+		did, lost, err := r.file(n)
+		if err != nil {
+			return &fs.PathError{Op: "repair", Path: p, Err: err}
+		}
+		if lost != nil {
+			r.lost = append(r.lost, lostFile{p, lost})
+		}
+		if did != "" {
+			out.Actions = append(out.Actions, control.Action{Path: p, Did: did})
+		}
+		if done++; report != nil {
+			report(control.Progress{DoneFiles: done, Current: p})
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	// Not while the directories are read.
+	for _, l := range r.lost {
+		to, err := v.moveAside(l.path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		out.Actions = append(out.Actions, control.Action{Path: l.path, Did: fmt.Sprintf("moved to %s: %v", rel(v.dir, to), l.err)})
+		v.report(slog.LevelWarn, "a file was moved to lost+found", "path", l.path, "reason", l.err)
+	}
+	return nil
+}
+
+type lostFile struct {
+	path string
+	err  error
+}
+
+type treeRepair struct {
+	v       *Volume
+	out     *control.Repaired
+	objects map[cas.Hash]error
+	lost    []lostFile
+}
+
+// file mends a file and says what it did. lost says why its bytes are not to be had, so that it is to be moved aside.
+func (r *treeRepair) file(n *Node) (did string, lost, err error) {
+	v, f := r.v, n.file
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	err = v.load(n)
+	if err == nil && !f.rec.Packed() {
+		err = v.vet(n)
+	}
+	if errors.Is(err, unix.ENOENT) {
+		return "", nil, nil
+	}
+	if err != nil {
+		return "", nil, err
+	}
+	if errors.Is(f.damaged, cas.ErrNewer) {
+		return "", nil, nil
+	}
+	if f.damaged != nil {
+		why := f.damaged
+		h, err := v.header(n)
+		if err != nil {
+			return "", why, nil
+		}
+		// Whatever lies behind the header is to be holes again, of the right size.
+		if err := v.writeRecord(n, h.Record); err != nil {
+			return "", nil, err
+		}
+		f.damaged, f.vetted, f.loaded = nil, true, true
+		if err := v.disbelieve(n); err != nil {
+			return "", nil, err
+		}
+		did = "record restored from the file's header"
+	}
+	if !f.rec.Packed() {
+		return did, nil, nil
+	}
+	m, missing := r.whole(f.rec.Manifest)
+	if missing != nil && !f.rec.Hollow && !f.hydrating {
+		// The bytes in place are believed, and now they are all there is.
+		if err := v.unpack(n, false); err != nil {
+			return did, nil, err
+		}
+		v.packer.add(n)
+		return "kept by its bytes in place, and packed again: " + missing.Error(), nil, nil
+	}
+	if missing != nil {
+		return "", missing, nil
+	}
+	var st unix.Stat_t
+	if err := v.statInode(n, &st); err != nil {
+		return did, nil, err
+	}
+	if st.Size != m.Size {
+		if err := v.disbelieve(n); err != nil {
+			return did, nil, err
+		}
+		return fmt.Sprintf("%d bytes long again, not %d", m.Size, st.Size), nil, nil
+	}
+	if f.rec.Hollow && !f.hydrating {
+		if h, err := v.header(n); err != nil || h.Record.Manifest != f.rec.Manifest || h.Size != st.Size {
+			if err := v.disbelieve(n); err != nil {
+				return did, nil, err
+			}
+			if did == "" {
+				did = "header written anew"
+			}
+		}
+	}
+	return did, nil, nil
+}
+
+// whole reads a manifest and looks whether the index has all that it names.
+func (r *treeRepair) whole(h cas.Hash) (*manifest.Manifest, error) {
+	p, err := r.v.store.Get(h, nil)
+	if err != nil {
+		return nil, fmt.Errorf("manifest: %w", err)
+	}
+	m, err := manifest.Decode(p)
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range m.Objects {
+		err, known := r.objects[o.Digest]
+		if !known {
+			err = r.object(o)
+			r.objects[o.Digest] = err
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+func (r *treeRepair) object(o manifest.Object) error {
+	spans, err := r.v.spans(o)
+	if err != nil {
+		return fmt.Errorf("chunk list: %w", err)
+	}
+	hashes, locs := make([]cas.Hash, len(spans)), make([]cas.Location, len(spans))
+	for i := range spans {
+		hashes[i] = spans[i].Hash
+	}
+	if err := r.v.store.Locate(hashes, locs); err != nil {
+		return err
+	}
+	for i, l := range locs {
+		if l.Segment == 0 {
+			return &cas.ChunkError{Hash: hashes[i], Err: cas.ErrNotFound}
+		}
+	}
+	return nil
+}
+
+// moveAside moves a file of the tree to the same path below lost+found/tree, or to the first free name beside that.
+func (v *Volume) moveAside(p string) (string, error) {
+	from := filepath.Join(v.treePath(), p)
+	base := filepath.Join(v.dir, tree.LostFound, tree.TreeDir, p)
+	if err := os.MkdirAll(path.Dir(base), 0o700); err != nil {
+		return "", err
+	}
+	to := base
+	for i := 1; ; i++ {
+		err := unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)
+		if err == nil {
+			return to, v.syncNames()
+		}
+		if err != unix.EEXIST {
+			return "", &fs.PathError{Op: "move to " + tree.LostFound, Path: p, Err: err}
+		}
+		to = fmt.Sprintf("%s.%d", base, i)
+	}
+}
