@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"strings"
 
 	"github.com/dustin/go-humanize"
@@ -104,10 +105,20 @@ func repairs(c *control.Checked, p *place) (todo []string) {
 			todo = append(todo, fmt.Sprintf("ckptfs repair %s %s", part, quoted(p.store)))
 		}
 	}
-	if len(todo) > 0 {
-		if m := mountpointOf(p.store); m != "" {
-			todo = append([]string{"ckptfs umount " + quoted(m)}, todo...)
+	mountpoint := mountpointOf(p.store)
+	if len(todo) > 0 && mountpoint != "" {
+		todo = append([]string{"ckptfs umount " + quoted(mountpoint)}, todo...)
+	}
+	for _, pr := range c.Problems {
+		if pr.Repair == "evict" {
+			root := filepath.Join(p.store, "tree")
+			if mountpoint != "" {
+				root = mountpoint
+			}
+			todo = append([]string{"ckptfs evict " + quoted(filepath.Join(root, pr.Path))}, todo...)
 		}
+	}
+	if len(todo) > 0 {
 		todo = append(todo, "ckptfs check "+quoted(p.store))
 	}
 	return todo

@@ -39,7 +39,7 @@ func exitCodesTopic() *cobra.Command {
     3    the path is in no ckptfs mount and no store, or the store is not mounted
     4    in use: the store is locked by another process, or the mount is busy
     5    the store was written by a newer version of ckptfs
-    6    damaged data was met
+    6    damaged data was met, or found by check
     7    done in part: some files were left as they were, each is named
     8    the mountpoint cannot be one: missing, no folder, not empty, in the store or above it
     9    nothing can be mounted here: no /dev/fuse, no fusermount3, or no permission

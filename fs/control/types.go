@@ -180,7 +180,7 @@ type Checked struct {
 	Entries     int64     `json:"index_entries"` // of the index
 	ReadRecords int64     `json:"read_records"`  // whose content was read
 	ReadBytes   int64     `json:"read_bytes"`    // theirs, as stored
-	ReadSeconds float64   `json:"read_seconds"`  // for all that concerns segments
+	ReadSeconds float64   `json:"read_seconds"`
 	Seconds     float64   `json:"seconds"`
 	LostFound   int64     `json:"lost_found"` // files in lost+found, which repairs moved there
 	Damaged     int64     `json:"problem_count"`
@@ -193,7 +193,7 @@ type Problem struct {
 	What        string   `json:"what"`
 	Tensors     []string `json:"tensors,omitempty"` // of the file that cannot be read whole; cut short
 	TensorCount int      `json:"tensor_count,omitempty"`
-	Repair      string   `json:"repair,omitempty"` // the part that is to be repaired: "index", "segments", "tree"
+	Repair      string   `json:"repair,omitempty"` // "index", "segments", "tree": the part that is to be repaired; "evict": the copy in place is to be given up
 }
 
 // Repaired is what a repair did.

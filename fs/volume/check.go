@@ -27,7 +27,7 @@ const (
 
 // Check looks for damage and changes nothing. It works while files are saved and removed.
 func (v *Volume) Check(ctx context.Context, o control.CheckOptions, report func(control.Progress)) (*control.Checked, error) {
-	c := &check{v: v, out: &control.Checked{Problems: []control.Problem{}}, bad: map[[16]byte]store.Finding{},
+	c := &check{v: v, o: o, out: &control.Checked{Problems: []control.Problem{}}, bad: map[[16]byte]store.Finding{},
 		unindexed: map[[16]byte]bool{}, objects: map[cas.Hash]*objectState{}}
 	began := time.Now()
 	total := v.store.Stats().Bytes
@@ -50,10 +50,14 @@ func (v *Volume) Check(ctx context.Context, o control.CheckOptions, report func(
 	}
 	c.out.Segments, c.out.Records, c.out.Entries = int64(st.Segments), st.Records, st.Entries
 	c.out.ReadRecords, c.out.ReadBytes = st.Read, st.ReadStored
-	c.out.ReadSeconds = st.Elapsed.Seconds()
 	err = v.walk(ctx, "", func(p string, n *Node) error {
 		c.out.Files++
-		c.file(p, n)
+		if report != nil && c.out.Files%64 == 1 {
+			report(control.Progress{DoneBytes: total, TotalBytes: total, DoneFiles: int(c.out.Files), Current: p})
+		}
+		if c.file(p, n) {
+			return c.inPlace(ctx, p, n)
+		}
 		return nil
 	})
 	if err != nil {
@@ -61,12 +65,14 @@ func (v *Volume) Check(ctx context.Context, o control.CheckOptions, report func(
 	}
 	c.out.LostFound = countFiles(filepath.Join(v.dir, tree.LostFound))
 	c.out.Seconds = time.Since(began).Seconds()
+	c.out.ReadSeconds = c.out.Seconds
 	return c.out, nil
 }
 
 // check is one under way.
 type check struct {
 	v   *Volume
+	o   control.CheckOptions
 	out *control.Checked
 
 	mu        sync.Mutex
@@ -106,8 +112,8 @@ func (c *check) found(f store.Finding) {
 	c.problem(control.Problem{What: f.String(), Repair: f.Problem.Repair()})
 }
 
-// file checks one file.
-func (c *check) file(p string, n *Node) {
+// file checks one file, and reports whether its bytes in place are worth a look.
+func (c *check) file(p string, n *Node) bool {
 	v, f := c.v, n.file
 	tell := func(repair string, err error) {
 		c.problem(control.Problem{Path: p, What: err.Error(), Repair: repair})
@@ -127,21 +133,21 @@ func (c *check) file(p string, n *Node) {
 	}
 	switch {
 	case errors.Is(err, unix.ENOENT):
-		return // gone meanwhile
+		return false // gone meanwhile
 	case errors.Is(err, cas.ErrNewer):
 		tell("", err)
-		return
+		return false
 	case err != nil:
 		tell("tree", err)
-		return
+		return false
 	case !f.rec.Packed():
-		return
+		return false
 	}
 	c.out.Packed++
 	m, err := c.manifest(f.rec.Manifest)
 	if err != nil {
 		tell(c.repairOf(f.rec.Manifest), err)
-		return
+		return false
 	}
 	if st.Size != m.Size {
 		tell("tree", fmt.Errorf("it has %d bytes, and its manifest says %d", st.Size, m.Size))
@@ -152,6 +158,7 @@ func (c *check) file(p string, n *Node) {
 		}
 	}
 	c.extents(p, m)
+	return c.o.ReadData && !f.rec.Hollow && !f.hydrating
 }
 
 // header looks whether a hollow file would be recognised without its record. The bytes of a file that could not be given

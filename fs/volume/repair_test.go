@@ -133,6 +133,38 @@ func (r *rig) hydrateFile(p string) {
 	r.want(p, both)
 }
 
+// Bytes in place are read without being checked; a check that reads everything finds what rots in them, and giving them
+// up mends it.
+func TestCheckBytesInPlace(t *testing.T) {
+	r := newRig(t)
+	data := weights(t, []string{"a", "b"}, random(600<<10, 1), make([]byte, 300<<10))
+	r.write("f", data)
+	r.write("fine", data)
+	r.sync()
+	r.sound()
+	f, err := os.OpenFile(r.rawPath("f"), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteAt([]byte{^data[500<<10]}, 500<<10); err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	c := r.check()
+	if ps := about(c, "f"); len(ps) != 1 || ps[0].Repair != "evict" || len(c.Problems) != 1 {
+		t.Errorf("%+v", c.Problems)
+	}
+	if quick, err := r.Check(context.Background(), control.CheckOptions{}, nil); err != nil || len(quick.Problems) > 0 {
+		t.Errorf("%+v, %v", quick, err)
+	}
+	if _, err := r.Evict(context.Background(), "f", nil); err != nil {
+		t.Fatal(err)
+	}
+	r.want("f", packed)
+	r.sound()
+	r.same("f", data)
+}
+
 func TestRepairIndex(t *testing.T) {
 	r := newRig(t)
 	data := random(600<<10, 1)

@@ -1,0 +1,120 @@
+package volume
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+
+	"ckptfs/cas"
+	"ckptfs/fs/control"
+	"ckptfs/index/manifest"
+)
+
+// repairEvict is the mend of bytes in place that are not the manifest's: they are given up.
+const repairEvict = "evict"
+
+// inPlace compares the bytes in place of a packed file, which reads trust, with its manifest. A file that is changed or
+// given up meanwhile is passed over.
+func (c *check) inPlace(ctx context.Context, p string, n *Node) error {
+	v, f := c.v, n.file
+	f.mu.Lock()
+	rec, gen := f.rec, f.gen
+	var raw *os.File
+	var err error
+	if rec.Packed() && !rec.Hollow && !f.hydrating {
+		raw, err = v.openQuietly(n)
+	}
+	f.mu.Unlock()
+	if err != nil || raw == nil {
+		return nil // the file was looked at just now
+	}
+	defer raw.Close()
+	m, err := v.asm.Manifest(rec.Manifest)
+	if err != nil {
+		return nil // told of already
+	}
+	at, err := c.compare(ctx, raw, m)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err == nil {
+		return nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.rec.Manifest == rec.Manifest && !f.rec.Hollow && f.gen == gen {
+		c.problem(control.Problem{Path: p, What: fmt.Sprintf("the copy in place is damaged at %d: %v", at, err), Repair: repairEvict})
+	}
+	return nil
+}
+
+// compare reads every chunk that lies whole in raw, and zeros where the manifest has zeros. It returns where the first
+// difference is.
+func (c *check) compare(ctx context.Context, raw io.ReaderAt, m *manifest.Manifest) (int64, error) {
+	var buf []byte
+	read := func(off, size int64) ([]byte, error) {
+		if int64(cap(buf)) < size {
+			buf = make([]byte, size)
+		}
+		k, err := raw.ReadAt(buf[:size], off)
+		if int64(k) == size {
+			return buf[:size], nil
+		}
+		if err == nil || errors.Is(err, io.EOF) {
+			err = io.ErrUnexpectedEOF
+		}
+		return nil, err
+	}
+	zeros := make([]byte, cas.ChunkSize)
+	var off int64
+	for _, e := range m.Extents {
+		start := off
+		off += e.Len
+		if e.Object < 0 {
+			for at := start; at < off; at += cas.ChunkSize {
+				if err := ctx.Err(); err != nil {
+					return at, err
+				}
+				size := min(off-at, cas.ChunkSize)
+				b, err := read(at, size)
+				if err != nil {
+					return at, err
+				}
+				if !bytes.Equal(b, zeros[:size]) {
+					return at, cas.ErrCorrupt
+				}
+			}
+			continue
+		}
+		spans, err := c.v.spans(m.Objects[e.Object])
+		if err != nil {
+			continue // told of already
+		}
+		var in int64 // in the object
+		for _, s := range spans {
+			from, size := in, int64(s.Len)
+			in += size
+			if from < e.ObjOff || from+size > e.ObjOff+e.Len || c.o.Subset > 0 && c.o.Subset < 1 && rand.Float64() >= c.o.Subset {
+				continue
+			}
+			if err := ctx.Err(); err != nil {
+				return start, err
+			}
+			at := start + from - e.ObjOff
+			b, err := read(at, size)
+			if err != nil {
+				return at, err
+			}
+			if cas.Sum(b) != s.Hash {
+				return at, cas.ErrCorrupt
+			}
+			c.out.ReadRecords++
+			c.out.ReadBytes += size
+		}
+	}
+	return 0, nil
+}
