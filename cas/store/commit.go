@@ -23,15 +23,15 @@ func (s *Store) flushed(done func() (bool, error)) error {
 		}
 		return s.renewals, s.flush() // renewals changes under flushing
 	}
-	gen, err := once()
-	if gen < 0 || !s.renewable(err) {
-		return err
+	for try := 0; ; try++ {
+		gen, err := once()
+		if gen < 0 || !s.renewable(err) || try == maxRenewals {
+			return err
+		}
+		if err := s.renew(gen, err); err != nil {
+			return err
+		}
 	}
-	if err := s.renew(gen, err); err != nil {
-		return err
-	}
-	_, err = once()
-	return err
 }
 
 // flush syncs the segments that hold written records, commits these to the index and seals what is full. It returns the

@@ -13,15 +13,25 @@ import (
 
 // locate asks the index. One that proves damaged is replaced on the way; then, too, the answer is right.
 func (s *Store) locate(hashes []cas.Hash, locs []cas.Location) error {
-	gen, err := s.locateOnce(hashes, locs)
-	if !s.renewable(err) {
-		return err
+	for try := 0; ; try++ {
+		gen, err := s.locateOnce(hashes, locs)
+		if !s.renewable(err) || try == maxRenewals {
+			return err
+		}
+		if err := s.renew(gen, err); err != nil {
+			return err
+		}
 	}
-	if err := s.renew(gen, err); err != nil {
-		return err
-	}
-	_, err = s.locateOnce(hashes, locs)
-	return err
+}
+
+// maxRenewals is how many damaged indexes in a row one operation puts up with.
+const maxRenewals = 3
+
+// generation counts the indexes.
+func (s *Store) generation() int {
+	s.indexing.RLock()
+	defer s.indexing.RUnlock()
+	return s.renewals
 }
 
 // locateOnce also says which index it asked.

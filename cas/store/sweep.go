@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"ckptfs/cas"
@@ -128,28 +130,46 @@ func (s *Store) Sweep(ctx context.Context, opt SweepOptions, mark Mark) (SweepSt
 	}
 	w.st.Segments = len(numbers)
 	w.deadline = s.opt.Now().Add(-opt.Grace)
-	for _, n := range numbers {
-		if err := ctx.Err(); err != nil {
-			return w.st, err
-		}
-		if err := w.segment(ctx, n); err != nil {
-			w.st.Failed++
-			if w.err == nil {
-				w.err = fmt.Errorf("segment %08d: %w", n, err)
-			}
-			if errors.Is(err, errStop) {
-				break
-			}
-		}
-		w.st.Looked++
-		if opt.Progress != nil {
-			opt.Progress(w.st)
-		}
+	again, err := w.segments(ctx, numbers)
+	if err == nil && len(again) > 0 && w.st.Freed > 0 {
+		// What was short of room on a full disk may have it now.
+		w.st.Failed, w.st.Looked, w.err = w.st.Failed-len(again), w.st.Looked-len(again), nil
+		_, err = w.segments(ctx, again)
 	}
 	if opt.DryRun && opt.Grace <= 0 {
 		w.tails()
 	}
-	return w.st, w.err
+	return w.st, cmp.Or(err, w.err)
+}
+
+// segments sweeps some segments, and returns those for which there was no room on the disk.
+func (w *sweep) segments(ctx context.Context, numbers []uint32) (again []uint32, err error) {
+	for _, n := range numbers {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		err := w.segment(ctx, n)
+		if errors.Is(err, errRenewed) {
+			err = w.segment(ctx, n)
+		}
+		if err != nil {
+			w.st.Failed++
+			if errors.Is(err, syscall.ENOSPC) {
+				again = append(again, n)
+			}
+			if w.err == nil {
+				w.err = fmt.Errorf("segment %08d: %w", n, err)
+			}
+			if errors.Is(err, errStop) {
+				return nil, w.err
+			}
+		}
+		w.st.Looked++
+		if w.opt.Progress != nil {
+			w.opt.Progress(w.st)
+		}
+	}
+	return again, nil
 }
 
 // errStop: it makes no sense to go on with the next segment.
@@ -225,6 +245,13 @@ func (w *sweep) segment(ctx context.Context, n uint32) error {
 	defer r.Close()
 	ft, recs, err := contents(r)
 	if err != nil {
+		if size, serr := r.Size(); serr == nil && size < segment.FileHeaderSize && n != s.newest() {
+			// Made by the last breath of a process; never had anything in it.
+			if !w.opt.DryRun {
+				return s.fs.Remove(segment.Path(s.dir, n))
+			}
+			return nil
+		}
 		w.st.Skipped++
 		return nil
 	}

@@ -30,6 +30,7 @@ type part struct {
 	footer *segment.Footer
 	recs   []segment.Record // by ascending offset
 	fates  []fate           // of recs
+	gen    int              // of the index by which they were judged
 }
 
 // step is how many records are looked at under Store.mu at a time.
@@ -39,6 +40,7 @@ const step = 4096
 func (p *part) judge() error {
 	s := p.s
 	p.fates = make([]fate, len(p.recs))
+	p.gen = s.generation()
 	hashes, locs := make([]cas.Hash, step), make([]cas.Location, step)
 	var found []cas.Entry // wanted, and not where the index says
 	for at := 0; at < len(p.recs); at += step {
@@ -195,6 +197,9 @@ func (p *part) reshape() error {
 	s := p.s
 	s.reshaping.Lock()
 	defer s.reshaping.Unlock()
+	if p.gen != s.generation() {
+		return errRenewed
+	}
 	size, err := p.r.Size()
 	if err != nil {
 		return err
@@ -261,6 +266,9 @@ func (p *part) reshape() error {
 	}
 	return nil
 }
+
+// errRenewed: there is a new index, which may say something else of the segment: it is judged again.
+var errRenewed = errors.New("the index was made anew meanwhile")
 
 // doom puts the records that go past rescue, and returns their entries. Those that were rescued stay.
 func (p *part) doom() (entries []cas.Entry) {

@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -552,4 +553,182 @@ func TestSweepUnderLoad(t *testing.T) {
 	for i := range want {
 		wantGet(t, s, chunk(i))
 	}
+}
+
+// On a full disk a sweep begins with what needs no room, and goes on with what it got.
+func TestSweepOnFullDisk(t *testing.T) {
+	m, x := newMem(), newIndex()
+	s := filled(t, m, x, 100, Options{SegmentSize: 16 << 10})
+	numbers, err := s.numbers()
+	if err != nil || len(numbers) < 3 {
+		t.Fatal(numbers, err)
+	}
+	// All but the last segment keep some; of that one nothing is wanted.
+	last := numbers[len(numbers)-1]
+	var live []int
+	for i := range 100 {
+		if x.m[cas.Sum(chunk(i))].Segment != last && i%3 == 1 {
+			live = append(live, i)
+		}
+	}
+	freed := false
+	if err := s.roll(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.grow(); err != nil { // the next segment is there
+		t.Fatal(err)
+	}
+	m.Inject(func(op disk.Op) *disk.Fault {
+		switch {
+		case op.Kind == disk.OpRemove:
+			freed = true
+		case op.Kind == disk.OpWrite && !freed:
+			return &disk.Fault{Err: syscall.ENOSPC, Short: int(op.Len / 2)}
+		}
+		return nil
+	})
+	st := sweepNow(t, s, SweepOptions{MaxUnused: 1}, marking(live...))
+	m.Inject(nil)
+	if st.Failed > 0 || st.Punched != len(numbers)-1 || st.Removed != 1 {
+		t.Errorf("%+v", st)
+	}
+	for i := range 100 {
+		if slices.Contains(live, i) {
+			wantGet(t, s, chunk(i))
+		} else if has(t, s, i) {
+			t.Errorf("chunk %d is there", i)
+		}
+	}
+}
+
+// rotting is an index that proves damaged when it is told to.
+type rotting struct {
+	*memIndex
+	rotten atomic.Bool
+}
+
+func (x *rotting) ask() error {
+	if x.rotten.Load() {
+		return fmt.Errorf("index: %w", cas.ErrCorrupt)
+	}
+	return nil
+}
+
+func (x *rotting) Locate(hashes []cas.Hash, locs []cas.Location) error {
+	return cmp.Or(x.ask(), x.memIndex.Locate(hashes, locs))
+}
+
+func (x *rotting) Commit(entries []cas.Entry, mark cas.Watermark) error {
+	return cmp.Or(x.ask(), x.memIndex.Commit(entries, mark))
+}
+
+func (x *rotting) Remove(entries []cas.Entry) error {
+	return cmp.Or(x.ask(), x.memIndex.Remove(entries))
+}
+
+func (x *rotting) Watermark() (cas.Watermark, error) {
+	m, err := x.memIndex.Watermark()
+	return m, cmp.Or(x.ask(), err)
+}
+
+func (x *rotting) ForEach(from, to uint16, f func(cas.Entry) error) error {
+	return cmp.Or(x.ask(), x.memIndex.ForEach(from, to, f))
+}
+
+// The index proves damaged again and again while chunks are put, read and swept: nobody but a sweep notices.
+func TestIndexRotsUnderLoad(t *testing.T) {
+	m := newMem()
+	var mu sync.Mutex
+	index := &rotting{memIndex: newIndex()}
+	renewed := 0
+	s := open(t, m, index, Options{SegmentSize: 16 << 10, NewIndex: func(error) (Locator, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		renewed++
+		index = &rotting{memIndex: newIndex()}
+		return index, nil
+	}})
+	stop := make(chan struct{})
+	var writers, others sync.WaitGroup
+	committed := make([]map[int]bool, 3)
+	for g := range committed {
+		committed[g] = map[int]bool{}
+		writers.Go(func() {
+			r := rand.New(rand.NewPCG(uint64(g), 1))
+			for n := range 60 {
+				b := s.Begin()
+				var ids []int
+				for range 8 {
+					i := r.IntN(250)
+					raw := chunk(i)
+					if _, err := b.Put(cas.Chunk, cas.Sum(raw), raw, codec.Hint{}); err != nil {
+						t.Error(err)
+					}
+					ids = append(ids, i)
+				}
+				if err := b.Commit(); err != nil {
+					t.Error(err)
+				}
+				for _, i := range ids {
+					if got, err := s.Get(cas.Sum(chunk(i)), nil); err != nil || !bytes.Equal(got, chunk(i)) {
+						t.Errorf("chunk %d: %v", i, err)
+					}
+					if i%2 == 0 {
+						committed[g][i] = true
+					}
+				}
+				b.Release()
+				if n%10 == g {
+					mu.Lock()
+					index.rotten.Store(true)
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	others.Go(func() {
+		for i := 0; ; i++ {
+			_, err := s.Sweep(t.Context(), SweepOptions{MaxUnused: float64(i%3) / 2}, func(_ context.Context, m *Marking) error {
+				for i := 0; i < 250; i += 2 { // more than there are
+					m.Keep(cas.Sum(chunk(i)))
+				}
+				return nil
+			})
+			if err != nil && !errors.Is(err, cas.ErrCorrupt) && !errors.Is(err, errRenewed) {
+				t.Error(err)
+			}
+			select {
+			case <-stop:
+				return
+			default:
+			}
+		}
+	})
+	writers.Wait()
+	close(stop)
+	others.Wait()
+	mu.Lock()
+	index.rotten.Store(false)
+	mu.Unlock()
+	t.Logf("renewed %d times", renewed)
+	if renewed == 0 {
+		t.Error("never renewed")
+	}
+	check := func(s *Store) {
+		t.Helper()
+		for _, ids := range committed {
+			for i := range ids {
+				wantGet(t, s, chunk(i))
+			}
+		}
+		if _, fs := checkAll(t, s, CheckOptions{ReadData: true}); slices.ContainsFunc(fs, func(f Finding) bool { return !f.Problem.Harmless() }) {
+			t.Errorf("%v", fs)
+		}
+	}
+	check(s)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	check(open(t, m, index.memIndex, Options{}))
+	check(open(t, m.CrashClone(nil), newIndex(), Options{}))
 }
