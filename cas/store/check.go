@@ -356,7 +356,7 @@ func (c *checker) some(ctx context.Context, r *segment.Reader, recs []segment.Re
 			c.found(Finding{Problem: NotIndexed, Segment: n, Off: rec.Off, Hash: rec.Hash, Kind: rec.Kind})
 		}
 		want := c.opt.ReadData && known(rec.Kind) && (here || blind || loc.Segment == 0) && c.chosen(rec.Hash)
-		err, what := c.record(r, rec, want)
+		what, err := c.record(r, rec, want)
 		if want {
 			st.Read++
 			st.ReadStored += int64(rec.Stored)
@@ -385,19 +385,19 @@ func (c *checker) overtaken(rec *segment.Record, n uint32) bool {
 }
 
 // record looks at one record, all of it or its header.
-func (c *checker) record(r *segment.Reader, rec *segment.Record, all bool) (error, Problem) {
+func (c *checker) record(r *segment.Reader, rec *segment.Record, all bool) (Problem, error) {
 	loc := rec.Entry(r.Number()).Location
 	var head segment.Record
 	if err := r.ReadHeader(loc, rec.Hash, &head); err != nil {
-		return err, BadRecord
+		return BadRecord, err
 	}
 	if head.Kind != rec.Kind || head.Codec != rec.Codec {
-		return fmt.Errorf("kind or codec differ from the footer's: %w", cas.ErrCorrupt), BadRecord
+		return BadRecord, fmt.Errorf("kind or codec differ from the footer's: %w", cas.ErrCorrupt)
 	}
 	if !all {
-		return nil, 0
+		return 0, nil
 	}
-	return readWhole(r, loc, rec.Hash), BadChunk
+	return BadChunk, readWhole(r, loc, rec.Hash)
 }
 
 // chosen reports whether h is in the subset.

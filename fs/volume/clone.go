@@ -45,6 +45,8 @@ func (v *Volume) clone(src *Handle, srcOff int64, dst *Handle, dstOff, n int64, 
 	if src.Node.file == nil || src.Node == dst.Node {
 		return 0, nil
 	}
+	v.cloning.RLock()
+	defer v.cloning.RUnlock()
 	from := v.packedAs(src.Node)
 	if !from.Packed() {
 		return 0, nil

@@ -56,7 +56,12 @@ func (v *Volume) mark(ctx context.Context, m *store.Marking) error {
 	if err := k.read(ctx, k.manifests, false); err != nil {
 		return err
 	}
-	// Manifests on their way, which may be made of others without a chunk being put.
+	// Manifests on their way, which may be made of others without a chunk being put. Whoever took one from a file that the
+	// walk has not seen, since it is gone or was changed, has put it when this lock is free. What is taken from now on is
+	// known.
+	v.cloning.Lock()
+	//lint:ignore SA2001 it is waited for, nothing else
+	v.cloning.Unlock()
 	named := map[cas.Hash]string{}
 	for _, h := range m.Named() {
 		named[h] = "a file being packed"

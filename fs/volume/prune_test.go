@@ -213,6 +213,46 @@ func TestPruneOvertaken(t *testing.T) {
 	}
 }
 
+// A copy by manifest that is under way when its source goes.
+func TestPruneWaitsForCopies(t *testing.T) {
+	r := newRig(t)
+	r.write("f", random(600<<10, 1))
+	r.packOut("f")
+	_, m := r.manifestOf("f")
+	spans, err := r.spans(m.Objects[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.cloning.RLock() // the copy has looked at its source
+	r.unlink("f")
+	batch := r.store.Begin()
+	walked := make(chan struct{})
+	r.walked = func(p string) {
+		if p == "" {
+			close(walked)
+		}
+	}
+	go func() {
+		defer r.cloning.RUnlock()
+		<-walked
+		time.Sleep(20 * time.Millisecond) // for a prune that does not wait
+		_, err := r.Volume.pack.Manifest(batch, m)
+		if err = errors.Join(err, batch.Commit()); err != nil {
+			t.Error(err)
+		}
+	}()
+	r.prune(now)
+	locs := make([]cas.Location, 1)
+	for _, s := range spans {
+		if err := r.store.Locate([]cas.Hash{s.Hash}, locs); err != nil || locs[0].Segment == 0 {
+			t.Fatalf("a chunk of the copy is gone: %v", err)
+		}
+	}
+	batch.Release()
+	r.walked = nil
+	r.eventually("the chunks to go", func() bool { return r.prune(now).DeadRecords > 0 })
+}
+
 // What a file needs cannot be told: nothing is removed.
 func TestPruneStopsAtDamage(t *testing.T) {
 	r := newRig(t)

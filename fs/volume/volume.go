@@ -90,6 +90,7 @@ type Volume struct {
 	hot         *hotList
 	hydrator    *hydrator
 	copiers     *copiers
+	cloning     sync.RWMutex // held shared from the look at a manifest until another file has it; see marker
 	copyBufs    sync.Pool
 
 	mode, modeReason string // see Attach
