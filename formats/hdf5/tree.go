@@ -34,7 +34,6 @@ func (f *file) node(at uint64, typ byte, keyLen int64) (entries []byte, level in
 
 // symbols calls each with the names of a symbol table's group.
 func (f *file) symbols(at, heap uint64, above int, each func(name string, at uint64) error) error {
-	const keyLen = 8
 	names, size, err := f.heap(heap)
 	if err != nil {
 		return err
