@@ -92,7 +92,7 @@ def snapshot(root):
         with open(path, "rb") as f:
             data = hashlib.file_digest(f, "blake2b").hexdigest()[:24]
         st = os.stat(path)
-        seen[name] = dict(size=st.st_size, ino=st.st_ino, mtime=st.st_mtime_ns, mode=oct(st.st_mode),
+        seen[name] = dict(size=st.st_size, ino=st.st_ino, mtime=st.st_mtime_ns, ctime=st.st_ctime_ns, mode=oct(st.st_mode),
                           uid=st.st_uid, nlink=st.st_nlink, data=data)
     return seen
 
