@@ -18,6 +18,7 @@ type Holder struct {
 	PID     int       `json:"pid"`
 	Started time.Time `json:"started"`
 	Boot    string    `json:"boot"`  // the boot that caches can be believed in; see BootID
+	Mount   uint64    `json:"mount"` // and the mount of the store's filesystem; see MountID
 	Clean   bool      `json:"clean"` // set when the store was closed in order
 }
 
@@ -47,7 +48,8 @@ func (e *LockedError) Error() string {
 type Lock struct {
 	f      *os.File
 	self   Holder
-	shared bool // held beside others; nothing is written
+	here   Holder // Boot and Mount as they are now
+	shared bool   // held beside others; nothing is written
 
 	// Before is who held the store last; zero when nobody did.
 	Before Holder
@@ -80,9 +82,10 @@ func Acquire(dir string, now time.Time) (*Lock, error) {
 		}
 	}
 	host, _ := os.Hostname()
-	l := &Lock{f: f, Before: before, self: Holder{Host: host, PID: os.Getpid(), Started: now, Boot: BootID()}}
+	here := Holder{Boot: BootID(), Mount: MountID(dir)}
+	l := &Lock{f: f, Before: before, here: here, self: Holder{Host: host, PID: os.Getpid(), Started: now, Boot: here.Boot, Mount: here.Mount}}
 	if !before.Clean && before.PID != 0 {
-		l.self.Boot = before.Boot // until Trust: what this process repairs, a crash may leave to the next
+		l.self.Boot, l.self.Mount = before.Boot, before.Mount // until Trust: what this process repairs, a crash may leave to the next
 	}
 	if err := l.write(); err != nil {
 		f.Close()
@@ -91,12 +94,16 @@ func Acquire(dir string, now time.Time) (*Lock, error) {
 	return l, nil
 }
 
-// Trust says that every cache in the store can be believed for as long as this boot lasts.
+// Same reports whether the host has not been started, nor the store's filesystem mounted, since the holder before: what
+// its page cache held, it holds.
+func (l *Lock) Same() bool { return l.Before.Boot == l.here.Boot && l.Before.Mount == l.here.Mount }
+
+// Trust says that every cache in the store can be believed for as long as this boot and this mount last.
 func (l *Lock) Trust() error {
-	if l.shared || l.self.Boot == BootID() {
+	if l.shared || l.self.Boot == l.here.Boot && l.self.Mount == l.here.Mount {
 		return nil
 	}
-	l.self.Boot = BootID()
+	l.self.Boot, l.self.Mount = l.here.Boot, l.here.Mount
 	return l.write()
 }
 

@@ -49,8 +49,9 @@
 // The times of a packed file are the record's, since the host moves the inode's when bytes are filled in or given up,
 // and at each change of the record. Its size is the inode's, which no transition changes.
 //
-// A cache is complete, but not durable. So after an unclean end it is believed only within the same boot of the host;
-// after another boot every packed file is made hollow, with the manifest's size, and the manifest speaks. A clean end
+// A cache is complete, but not durable. So after an unclean end it is believed only within the same boot of the host and
+// mount of its filesystem;
+// after another boot, or another mount of that filesystem, every packed file is made hollow, with the manifest's size, and the manifest speaks. A clean end
 // syncs the whole filesystem before it says so.
 //
 // The order of writes makes each transition safe under kill -9, at any moment, and under power cuts, since the host's
@@ -98,6 +99,19 @@ const (
 	LostFound   = "lost+found"
 	LogFile     = "log"
 )
+
+// MountID names the mount that dir lies on, 0 where the kernel does not tell: a filesystem that was shut down by an error
+// and mounted again has lost what was not on the disk, within one boot.
+func MountID(dir string) uint64 {
+	const unique = 0x4000 // STATX_MNT_ID_UNIQUE, since Linux 6.8
+	var st unix.Statx_t
+	for _, mask := range []int{unique, unix.STATX_MNT_ID} {
+		if unix.Statx(unix.AT_FDCWD, dir, 0, mask, &st) == nil && st.Mask&uint32(mask) != 0 {
+			return st.Mnt_id
+		}
+	}
+	return 0
+}
 
 // BootID names the running boot of this host; page caches do not outlive it.
 func BootID() string {

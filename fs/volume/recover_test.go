@@ -212,6 +212,16 @@ func TestRepairs(t *testing.T) {
 			}
 		})
 	}
+	t.Run("packed, after another mount", func(t *testing.T) {
+		r, want, _ := setup(t)
+		r.hydrateAll()
+		dir := r.copyStore()
+		write(t, filepath.Join(dir, "tree", "f"), make([]byte, len(want)))
+		replace(t, filepath.Join(dir, "lock"), fmt.Sprintf(`"mount":%d`, tree.MountID(dir)), `"mount":7`)
+		c := openRig(t, dir)
+		c.want("f", packed)
+		c.same("f", want)
+	})
 	t.Run("a second crash in the repair after a boot", func(t *testing.T) {
 		r, want, _ := setup(t)
 		r.hydrateAll()

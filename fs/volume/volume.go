@@ -209,7 +209,7 @@ func (v *Volume) recover() error {
 	before := v.lock.Before
 	s := &survey{v: v, repair: !before.Clean && before.PID != 0, stop: v.closing.Load}
 	if s.repair {
-		s.newBoot = before.Boot != tree.BootID()
+		s.newBoot = !v.lock.Same()
 		s.run()
 		if s.newBoot && s.blind {
 			v.doubt = true
