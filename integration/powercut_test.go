@@ -154,7 +154,7 @@ func (p *powerCut) round(round int) {
 	p.kill9() // which gives errors to the writers
 	all.Wait()
 	p.endOfPower(p.d)
-	p.anotherBoot()
+	p.reboot()
 }
 
 func (p *powerCut) blow() {
@@ -162,7 +162,14 @@ func (p *powerCut) blow() {
 	p.must(p.d.cut([]uint32{journalFlushed, journalLost}[p.rng.IntN(2)]))
 	p.kill9()
 	p.endOfPower(p.d)
-	p.anotherBoot()
+	p.reboot()
+}
+
+// reboot lets the store find another boot; or the same one, as after an error that shut the disk down.
+func (p *powerCut) reboot() {
+	if p.rng.IntN(3) > 0 {
+		p.anotherBoot()
+	}
 }
 
 // startOver makes what is there now durable, and forgets it.

@@ -7,6 +7,7 @@
 //	  tree/…              the mount's names: directories, symlinks, special and regular files, each as it is
 //	  segments/*.seg      everything packed (package ckptfs/cas/segment)
 //	  index.db            derived, may be deleted (package ckptfs/index)
+//	  reserve             room that a start on a full disk needs; may be missing
 //	  lost+found/         what repairs could not place
 //
 // # Files
@@ -49,10 +50,9 @@
 // The times of a packed file are the record's, since the host moves the inode's when bytes are filled in or given up,
 // and at each change of the record. Its size is the inode's, which no transition changes.
 //
-// A cache is complete, but not durable. So after an unclean end it is believed only within the same boot of the host and
-// mount of its filesystem;
-// after another boot, or another mount of that filesystem, every packed file is made hollow, with the manifest's size, and the manifest speaks. A clean end
-// syncs the whole filesystem before it says so.
+// A cache is complete, but not durable. So after an unclean end it is believed only within the same boot of the host and the
+// same mount of its filesystem; after another boot or mount every packed file is made hollow, with the manifest's size, and
+// the manifest speaks. A clean end syncs the whole filesystem before it says so.
 //
 // The order of writes makes each transition safe under kill -9, at any moment, and under power cuts, since the host's
 // journal keeps the order of what is done to one inode. Nothing but a program's write changes bytes while no record is

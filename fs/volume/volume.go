@@ -147,12 +147,25 @@ func Open(o Options) (*Volume, error) {
 		started: o.Now(), lock: lock, id: format.ID, tab: newTable(), fds: newFdCache(openDirs), rootFd: -1,
 	}
 	v.step = func(string) error { return nil }
+	if !o.ReadOnly {
+		v.keepReserve()
+	}
 	v.copyBufs.New = func() any { b := make([]byte, 4<<20); return &b }
 	if err := v.open(o, format); err != nil {
 		v.shut(false)
 		return nil, err
 	}
 	return v, nil
+}
+
+// keepReserve sees to it that there is room to start in.
+func (v *Volume) keepReserve() {
+	full, err := tree.Reserve(v.dir)
+	if err != nil {
+		v.report(slog.LevelWarn, "the store's reserve is not to be had", "reason", err)
+	} else if full {
+		v.report(slog.LevelWarn, "the disk is full: what the store keeps for its own start was given up", "store", v.dir)
+	}
 }
 
 func (v *Volume) open(o Options, format *tree.Format) error {
