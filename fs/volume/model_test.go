@@ -1,18 +1,26 @@
 package volume
 
 import (
+	"bytes"
 	"flag"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
+
+	"ckptfs/fs/tree"
 )
 
 // content is what the model knows of a file: hard links and handles share it.
-type content struct{ data []byte }
+type content struct {
+	data []byte
+	attr Attr // as stat had it after the last change; what goes on in the background moves none of it
+}
 
 // model is what a directory of the volume must hold.
 type model struct {
@@ -65,13 +73,17 @@ func TestModel(t *testing.T) {
 			"sync":     func(rt *rapid.T) { m.r.sync() },
 			"evict":    m.evict,
 			"hydrate":  m.hydrate,
+			"copy":     m.copyRange,
+			"utimes":   m.utimes,
+			"chmod":    m.chmod,
 			"reopen":   m.reopen,
+			"crash":    m.crash,
 		})
 		m.closeAll()
 		m.compare()
 	})
 	r.t = t
-	if lost := r.names(""); len(lost) != check {
+	if lost := r.names(""); len(lost) != check && !t.Failed() {
 		t.Errorf("names: %v", lost)
 	}
 }
@@ -104,6 +116,92 @@ func (m *model) write(rt *rapid.T) {
 		m.files[name] = c
 	}
 	c.data = data
+	m.look(name)
+}
+
+// look notes the attributes of a file that was changed.
+func (m *model) look(name string) { m.files[name].attr = m.r.stat(m.path(name)) }
+
+// lookAt is look for a handle's file, which may have no name any more.
+func (m *model) lookAt(c *content) {
+	for name, d := range m.files {
+		if c == d {
+			m.look(name)
+			return
+		}
+	}
+}
+
+// copyRange copies a part of a file over a part of another, or of a new one.
+func (m *model) copyRange(rt *rapid.T) {
+	from, to := m.existing(rt), modelNames.Draw(rt, "to")
+	src, dst := m.files[from], m.files[to]
+	if src == dst {
+		rt.Skip("the same file")
+	}
+	if dst == nil {
+		dst = &content{}
+		m.files[to] = dst
+	}
+	off := rapid.IntRange(0, len(src.data)).Draw(rt, "off")
+	n := rapid.IntRange(0, len(src.data)-off).Draw(rt, "length")
+	at := rapid.IntRange(0, len(dst.data)+1000).Draw(rt, "at")
+	in, out := m.r.open(m.path(from), unix.O_RDONLY), m.r.open(m.path(to), unix.O_WRONLY|unix.O_CREAT)
+	data := src.data[off : off+n]
+	for done := 0; done < n; {
+		k, err := m.r.CopyRange(in, int64(off+done), out, int64(at+done), int64(n-done))
+		if err != nil || k == 0 {
+			rt.Fatalf("copied %d of %d: %v", done, n, err)
+		}
+		done += int(k)
+	}
+	m.r.release(in)
+	m.r.release(out)
+	if n > 0 {
+		dst.put(data, at)
+	}
+	m.look(to)
+}
+
+func (m *model) utimes(rt *rapid.T) {
+	name := m.existing(rt)
+	when := unix.Timespec{Sec: rapid.Int64Range(0, 4e9).Draw(rt, "s"), Nsec: rapid.Int64Range(0, 999_999_999).Draw(rt, "ns")}
+	m.r.setattr(m.path(name), &SetAttr{Mtime: &when})
+	m.look(name)
+	if got := m.files[name].attr.Mtime; got != when {
+		rt.Fatalf("mtime %v, set to %v", got, when)
+	}
+}
+
+func (m *model) chmod(rt *rapid.T) {
+	name := m.existing(rt)
+	mode := rapid.SampledFrom([]uint32{0o600, 0o644, 0o444, 0o755}).Draw(rt, "mode")
+	m.r.setattr(m.path(name), &SetAttr{Mode: &mode})
+	m.look(name)
+}
+
+// crash goes on with what a kill -9 leaves now, in this boot of the host or another.
+func (m *model) crash(rt *rapid.T) {
+	dir := m.r.copyStore()
+	if rapid.Bool().Draw(rt, "boot") {
+		lock := filepath.Join(dir, "lock")
+		b, err := os.ReadFile(lock)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		b = bytes.ReplaceAll(b, []byte(tree.BootID()), []byte("00000000-0000-0000-0000-000000000000"))
+		if err := os.WriteFile(lock, b, 0o600); err != nil {
+			rt.Fatal(err)
+		}
+	}
+	m.closeAll()
+	t := m.r.t
+	m.r.close()
+	m.r = openRig(m.r.test, dir, hotSize(rapid.SampledFrom([]int64{0, 1 << 40}).Draw(rt, "hot size")))
+	m.r.t = t
+	for name := range m.files {
+		m.files[name].attr.Ino = m.r.stat(m.path(name)).Ino // of a copy
+	}
 }
 
 // put writes data at off into what the model has.
@@ -128,6 +226,7 @@ func (m *model) patch(rt *rapid.T) {
 	data := m.data(rt, rapid.IntRange(1, 5000).Draw(rt, "length"))
 	m.r.patch(m.path(name), data, int64(off))
 	c.put(data, off)
+	m.look(name)
 }
 
 func (m *model) truncate(rt *rapid.T) {
@@ -136,6 +235,7 @@ func (m *model) truncate(rt *rapid.T) {
 	n := rapid.IntRange(0, len(c.data)+100_000).Draw(rt, "size")
 	m.r.truncate(m.path(name), int64(n))
 	c.resize(n)
+	m.look(name)
 }
 
 func (m *model) unlink(rt *rapid.T) {
@@ -193,11 +293,13 @@ func (m *model) through(rt *rapid.T) {
 			rt.Fatal(err)
 		}
 		o.c.resize(off)
+		m.lookAt(o.c)
 		return
 	}
 	data := m.data(rt, rapid.IntRange(1, 5000).Draw(rt, "length"))
 	m.r.writeAt(o.h, data, int64(off))
 	o.c.put(data, off)
+	m.lookAt(o.c)
 }
 
 func (m *model) closeOne(rt *rapid.T) {
@@ -255,8 +357,12 @@ func (m *model) compare() {
 				links++
 			}
 		}
-		if a := m.r.stat(m.path(name)); int(a.Nlink) != links {
+		a := m.r.stat(m.path(name))
+		if int(a.Nlink) != links {
 			m.r.t.Errorf("%s has %d links, want %d", name, a.Nlink, links)
+		}
+		if b := c.attr; a.Mtime != b.Mtime || a.Mode != b.Mode || a.Ino != b.Ino || a.Size != int64(len(c.data)) {
+			m.r.t.Errorf("%s: %+v, it was %+v", name, a, b)
 		}
 	}
 	for i, o := range m.open {
