@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -78,7 +79,7 @@ func parseFormat(b []byte) (*Format, error) {
 // ErrOlder when an older one did.
 func ReadFormat(dir string) (*Format, error) {
 	path := filepath.Join(dir, FormatFile)
-	b, err := os.ReadFile(path)
+	b, err := readBounded(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%s: %w (no file %q in it)", dir, ErrNotStore, FormatFile)
 	}
@@ -90,6 +91,21 @@ func ReadFormat(dir string) (*Format, error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return f, nil
+}
+
+// readBounded reads a file of a few lines.
+func readBounded(path string) ([]byte, error) {
+	const most = 64 << 10
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err == nil && len(b) > most {
+		err = fmt.Errorf("%s: over %d bytes: %w", path, most, cas.ErrCorrupt)
+	}
+	return b, err
 }
 
 // Create makes a store in dir, which may exist if it is empty or holds what an interrupted Create left. The file

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -65,7 +66,7 @@ func Acquire(dir string, now time.Time) (*Lock, error) {
 		return nil, err
 	}
 	var before Holder
-	dec := json.NewDecoder(f)
+	dec := json.NewDecoder(io.LimitReader(f, 64<<10))
 	decErr := dec.Decode(&before)
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		readers := readersOf(f)
@@ -75,8 +76,8 @@ func Acquire(dir string, now time.Time) (*Lock, error) {
 		}
 		return nil, fmt.Errorf("lock %s: %w", dir, err)
 	}
-	if decErr != nil {
-		before = Holder{PID: -1} // a torn line: not known to be clean
+	if decErr != nil || before.PID == 0 {
+		before = Holder{PID: -1} // a torn line, or one that names nobody: not known to be clean
 		if fresh {
 			before = Holder{}
 		}

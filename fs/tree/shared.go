@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -28,7 +29,7 @@ func AcquireShared(dir string) (*Lock, error) {
 		return nil, err
 	}
 	var before Holder
-	decErr := json.NewDecoder(f).Decode(&before)
+	decErr := json.NewDecoder(io.LimitReader(f, 64<<10)).Decode(&before)
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB); err != nil {
 		f.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
@@ -38,7 +39,7 @@ func AcquireShared(dir string) (*Lock, error) {
 	}
 	if _, err := f.Seek(0, 0); err == nil { // what a writer left that has just gone
 		before = Holder{}
-		decErr = json.NewDecoder(f).Decode(&before)
+		decErr = json.NewDecoder(io.LimitReader(f, 64<<10)).Decode(&before)
 	}
 	if decErr != nil || !before.Clean {
 		f.Close()
