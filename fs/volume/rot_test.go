@@ -345,7 +345,7 @@ func TestRotWhileOpen(t *testing.T) {
 		}
 	}
 	t.Logf("seed %d: %s", seed, &o)
-	if o.detected == 0 || o.harmless == 0 {
+	if o.flips > 300 && (o.detected == 0 || o.harmless == 0) {
 		t.Error("that cannot be")
 	}
 }
@@ -366,7 +366,7 @@ func TestRotBeforeOpen(t *testing.T) {
 		}
 	}
 	t.Logf("seed %d: %s", seed, &o)
-	if o.detected == 0 || o.harmless == 0 || o.refused == 0 {
+	if o.flips > 300 && (o.detected == 0 || o.harmless == 0 || o.refused == 0) {
 		t.Error("that cannot be")
 	}
 }
