@@ -120,7 +120,14 @@ func (r *rig) crashed(set ...func(*Options)) *rig {
 func (r *rig) copyStore() string {
 	r.t.Helper()
 	to := filepath.Join(r.test.TempDir(), "store")
-	if out, err := exec.Command("cp", "-a", r.dir, to).CombinedOutput(); err != nil {
+	if err := os.Mkdir(to, 0o700); err != nil {
+		r.t.Fatal(err)
+	}
+	// The background goes on meanwhile, and a copy is not made in one moment: what refers comes before what it refers to, and
+	// nothing is being filled in.
+	r.awaitHydrator()
+	script := `cd "$1" && { [ ! -e index.db ] || cp -a index.db "$2"; } && cp -a tree "$2" && for f in *; do [ -e "$2/$f" ] || cp -a "$f" "$2" || exit 1; done`
+	if out, err := exec.Command("sh", "-c", script, "sh", r.dir, to).CombinedOutput(); err != nil {
 		r.t.Fatalf("cp -a: %v\n%s", err, out)
 	}
 	return to
