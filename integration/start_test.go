@@ -22,6 +22,7 @@ const (
 	exitDamaged     = 6
 	exitMountpoint  = 8
 	exitNoFUSE      = 9
+	exitRecovery    = 10
 	exitInterrupted = 130
 )
 

@@ -24,6 +24,7 @@ const (
 	exitPartial     = 7
 	exitMountpoint  = 8
 	exitNoFUSE      = 9
+	exitRecovery    = 10
 	exitInterrupted = 130
 )
 
@@ -43,6 +44,7 @@ func exitCodesTopic() *cobra.Command {
     7    done in part: some files were left as they were, each is named
     8    the mountpoint cannot be one: missing, no folder, not empty, in the store or above it
     9    nothing can be mounted here: no /dev/fuse, no fusermount3, or no permission
+    10   the store was not closed in order, and may only be read: mount it once for writing
     130  interrupted
 
 With --json a failure prints {"error":{"code","message","errno"},"exit_code"} on standard error.
@@ -93,6 +95,8 @@ func exitCode(err error) int {
 		return exitNotStore
 	case errors.Is(err, cas.ErrNewer):
 		return exitNewer
+	case errors.Is(err, tree.ErrNeedsRecovery): // before what is wrong with it
+		return exitRecovery
 	case errors.Is(err, cas.ErrCorrupt):
 		return exitDamaged
 	case errors.Is(err, context.Canceled):
@@ -109,4 +113,4 @@ func exitCode(err error) int {
 
 // codes are the words that --json gives for failures that have none from the control protocol.
 var codes = map[int]control.Code{exitUsage: "usage", exitNotStore: "not_store", exitBusy: control.CodeBusy, exitPartial: "partial",
-	exitMountpoint: "mountpoint", exitNoFUSE: "no_fuse"}
+	exitMountpoint: "mountpoint", exitNoFUSE: "no_fuse", exitRecovery: "needs_recovery"}

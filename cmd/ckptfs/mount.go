@@ -26,6 +26,7 @@ type mountConfig struct {
 	noViews       bool
 	allowOther    bool
 	nonEmpty      bool
+	readOnly      bool
 	metrics       string // address, "" for none
 
 	foreground bool
@@ -51,6 +52,9 @@ parent folder must) or is an empty folder.
 
 With the right to do so (root, or CAP_SYS_ADMIN) reads and writes of files whose bytes are in place go past the daemon
 (passthrough), else through it (served); which of them, and why, is printed and shown by ` + "`ckptfs status`" + `.
+
+With --read-only nothing is written to the store's folder, which may be on a read-only disk: nothing is packed, made
+ready or evicted, there is no log unless --log-file names one, and the store must have been closed in order.
 
 SIGTERM and SIGINT unmount, as soon as no file is open; the second detaches the mount at once.
 
@@ -79,6 +83,7 @@ after ` + "`make install`" + ` a line of /etc/fstab mounts at boot,
 	f.BoolVar(&c.noPassthrough, "no-passthrough", false, "serve every read and write through the daemon")
 	f.BoolVar(&c.noViews, "no-views", false, "do not show X.safetensors beside X.pt below runs/")
 	f.BoolVar(&c.allowOther, "allow-other", false, "let other users see the mount (unless root: user_allow_other in /etc/fuse.conf)")
+	f.BoolVarP(&c.readOnly, "read-only", "r", false, "change nothing in the store, and mount it beside others who only read it")
 	f.BoolVar(&c.nonEmpty, "non-empty", false, "mount over a folder that holds something, which is then covered")
 	f.StringVar(&c.metrics, "metrics-listen", "", "answer Prometheus at http://ADDRESS/metrics, such as 127.0.0.1:9464")
 	f.BoolVarP(&c.foreground, "foreground", "f", false, "stay in the foreground and log to standard error")

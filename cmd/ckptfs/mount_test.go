@@ -37,7 +37,7 @@ func TestMountOptions(t *testing.T) {
 	if _, err := parseMount("-o", "speed=11", "--sloppy"); err != nil {
 		t.Errorf("--sloppy: %v", err)
 	}
-	for _, bad := range []string{"speed=11", "hot_size", "hot_size=much", "foreground", "ro"} {
+	for _, bad := range []string{"speed=11", "hot_size", "hot_size=much", "foreground", "remount"} {
 		if _, err := parseMount("-o", bad); err == nil || !strings.Contains(err.Error(), bad) {
 			t.Errorf("-o %s: %v", bad, err)
 		}

@@ -109,6 +109,9 @@ func namesIn(dir string) ([]string, error) {
 
 func checkStore(ctx context.Context, c *mountConfig, mounts []*mountinfo.Info) error {
 	st, err := os.Stat(c.store)
+	if errors.Is(err, fs.ErrNotExist) && c.readOnly {
+		return &exitError{exitNotStore, fmt.Errorf("store %s does not exist", c.store)}
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		parent := filepath.Dir(c.store)
 		if st, err := os.Stat(parent); err != nil || !st.IsDir() {
@@ -119,7 +122,11 @@ func checkStore(ctx context.Context, c *mountConfig, mounts []*mountinfo.Info) e
 	if err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
-	if st.IsDir() && unix.Access(c.store, unix.R_OK|unix.W_OK|unix.X_OK) == unix.EACCES {
+	access := uint32(unix.R_OK | unix.W_OK | unix.X_OK)
+	if c.readOnly {
+		access &^= unix.W_OK
+	}
+	if st.IsDir() && unix.Access(c.store, access) == unix.EACCES {
 		owner := ""
 		if sys, ok := st.Sys().(*syscall.Stat_t); ok {
 			owner = fmt.Sprintf("; it is user %d's, who can mount it, as can root", sys.Uid)
@@ -132,7 +139,7 @@ func checkStore(ctx context.Context, c *mountConfig, mounts []*mountinfo.Info) e
 	for _, m := range mounts {
 		if m.FSType == fsType && m.Source == c.store && m.Root == "/" {
 			who := by(ctx, c.store)
-			if who == "" { // its daemon is gone: the lock decides
+			if who == "" { // its daemon is gone, or a reader: the lock decides
 				continue
 			}
 			return &exitError{exitBusy, fmt.Errorf("store %s is mounted on %s already%s; `ckptfs umount %[2]s` ends that", c.store, m.Mountpoint, who)}

@@ -10,11 +10,11 @@ import (
 // settable are the flags that -o may name, with '_' or '-' between words.
 var settable = map[string]bool{
 	"hot-size": true, "cache-size": true, "pack-cpus": true, "no-passthrough": true, "no-views": true, "allow-other": true,
-	"non-empty": true, "log-file": true, "log-format": true, "log-level": true, "metrics-listen": true,
+	"non-empty": true, "read-only": true, "log-file": true, "log-format": true, "log-level": true, "metrics-listen": true,
 }
 
 // spellings are other programs' words for flags of ours.
-var spellings = map[string]string{"nonempty": "non-empty"}
+var spellings = map[string]string{"nonempty": "non-empty", "ro": "read-only"}
 
 // kernelWords are the options that the kernel, or fusermount3, keeps for a mount. Later ones go before earlier ones.
 var kernelWords = map[string]bool{

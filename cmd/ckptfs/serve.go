@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -45,7 +46,8 @@ func (a *app) serve(ctx context.Context, c *mountConfig, ready func(*mounted) er
 	}
 	v, err := volume.Open(volume.Options{
 		Dir:         c.store,
-		Create:      true,
+		Create:      !c.readOnly,
+		ReadOnly:    c.readOnly,
 		HotSize:     hot,
 		CacheBytes:  max(c.cacheSize.bytes, 1<<20),
 		PackWorkers: c.packCPUs,
@@ -57,7 +59,9 @@ func (a *app) serve(ctx context.Context, c *mountConfig, ready func(*mounted) er
 	if err != nil {
 		return err
 	}
-	if changed, err := closeToOthers(c.store); err != nil {
+	if c.readOnly {
+		log.Debug("read-only: the store's folder stays as it is")
+	} else if changed, err := closeToOthers(c.store); err != nil {
 		log.Warn("the store's folder is open to other users, who can reach its files around the mount", "store", c.store, "err", err)
 	} else if changed {
 		log.Warn("the store's folder was open to other users; it is its owner's alone now", "store", c.store)
@@ -77,7 +81,7 @@ func (a *app) serve(ctx context.Context, c *mountConfig, ready func(*mounted) er
 	}()
 
 	logFile := c.logFile
-	if logFile == "" && !c.foreground {
+	if logFile == "" && !c.foreground && !c.readOnly {
 		logFile = filepath.Join(c.store, tree.LogFile)
 	}
 	var logTo *os.File
@@ -90,6 +94,8 @@ func (a *app) serve(ctx context.Context, c *mountConfig, ready func(*mounted) er
 
 	srv, err := fusefs.Mount(v, c.mountpoint, fusefs.Options{
 		AllowOther:    c.allowOther,
+		ReadOnly:      c.readOnly,
+		Words:         c.kernel,
 		NoPassthrough: c.noPassthrough,
 		FsName:        c.store,
 	})
@@ -103,7 +109,11 @@ func (a *app) serve(ctx context.Context, c *mountConfig, ready func(*mounted) er
 		defer serveMetrics(ln, v)()
 		metricsAt = ln.Addr().String()
 	}
-	ctl, err := control.Serve(c.store, control.NewHandler(v, control.Mount{
+	socket, err := c.socket()
+	if err != nil {
+		return errors.Join(err, unmount(true))
+	}
+	ctl, err := control.ServeAt(socket, control.NewHandler(v, control.Mount{
 		Version: version, Store: c.store, Mountpoint: c.mountpoint, Mode: mode, ModeReason: reason,
 		PID: os.Getpid(), Started: started, Metrics: metricsAt,
 		Unmount: func(_ context.Context, lazy bool) error { return unmount(lazy) },
@@ -122,7 +132,11 @@ func (a *app) serve(ctx context.Context, c *mountConfig, ready func(*mounted) er
 	if st, serr := v.Status(closing); serr == nil {
 		m.Recovery = st.Recovery
 	}
-	if logTo != nil && !c.foreground {
+	if logTo == nil && !c.foreground {
+		lw.attach(io.Discard)
+		logTo, err = os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	}
+	if err == nil && logTo != nil && !c.foreground {
 		err = redirect(logTo)
 	}
 	if err == nil {
@@ -143,6 +157,18 @@ func (a *app) serve(ctx context.Context, c *mountConfig, ready func(*mounted) er
 		log.Warn("control socket", "err", cerr)
 	}
 	return err
+}
+
+// socket is where the daemon is to be asked. The store is mounted.
+func (c *mountConfig) socket() (string, error) {
+	if !c.readOnly {
+		return filepath.Join(c.store, control.SocketName), nil
+	}
+	dev, ok := deviceOf(c.mountpoint)
+	if !ok {
+		return "", fmt.Errorf("the mount on %s went away", c.mountpoint)
+	}
+	return deviceSocket(os.Geteuid(), dev), makeRuntimeDir()
 }
 
 // onSignals unmounts on the first SIGTERM or SIGINT, as soon as the mount is not in use. The second detaches it with

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"syscall"
 	"time"
 
 	"ckptfs/fs/control"
+	"ckptfs/fs/volume"
 )
 
 // session is a client, and what has to be closed after it.
@@ -45,7 +47,7 @@ func (a *app) with(ctx context.Context, path string, how access, do func(*sessio
 
 // connect asks the daemon; without one it opens the store here.
 func (a *app) connect(ctx context.Context, p *place, how access) (*session, error) {
-	c, err := control.Dial(ctx, p.store)
+	c, err := dial(ctx, p)
 	if err == nil {
 		return &session{Client: c, place: p, close: func() error { return nil }}, nil
 	}
@@ -56,6 +58,12 @@ func (a *app) connect(ctx context.Context, p *place, how access) (*session, erro
 		return nil, fmt.Errorf("the daemon of the mount %s does not answer: it died, or is just ending; `ckptfs umount %[1]s` clears the mountpoint", p.mount.Mountpoint)
 	}
 	v, err := a.openVolume(p.store, how)
+	if how == readOnly && errors.Is(err, volume.ErrNeedsRecovery) {
+		v, err = a.openVolume(p.store, readWrite) // which repairs it
+		if errors.Is(err, syscall.EROFS) {
+			err = fmt.Errorf("%s: %w (%w)", p.store, volume.ErrNeedsRecovery, err)
+		}
+	}
 	if err != nil {
 		return nil, err
 	}

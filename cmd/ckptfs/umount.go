@@ -66,7 +66,9 @@ func (a *app) umount(ctx context.Context, arg string, c *umountConfig) error {
 		}
 	}
 	if mountpoint == "" {
-		mountpoint = mountpointOf(p.store)
+		if m := mountOf(p.store); m != nil {
+			mountpoint, p.mount = m.Mountpoint, m
+		}
 	}
 	if p.path != "" {
 		return &exitError{exitUsage, fmt.Errorf("%s is inside: name the mountpoint or the store itself", arg)}
@@ -80,7 +82,7 @@ func (a *app) umount(ctx context.Context, arg string, c *umountConfig) error {
 		ctx, cancel = context.WithTimeoutCause(ctx, c.timeout, errTimeout)
 		defer cancel()
 	}
-	cl, err := control.Dial(ctx, p.store)
+	cl, err := dial(ctx, p)
 	if errors.Is(err, control.ErrNoDaemon) || err != nil && (c.lazy || c.force) && mountpoint != "" {
 		return a.clear(p, mountpoint, c.lazy)
 	}
@@ -95,7 +97,7 @@ func (a *app) umount(ctx context.Context, arg string, c *umountConfig) error {
 		}
 		mountpoint = st.Mountpoint
 	}
-	end := watch(p.store, cl.PID())
+	end := watch(p, cl.PID())
 	defer end.close()
 	dev, _ := deviceOf(mountpoint)
 	if c.force {

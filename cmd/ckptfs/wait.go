@@ -15,12 +15,12 @@ import (
 // ending is a daemon whose end is waited for. It is made before the daemon is told to end: a process id says nothing
 // afterwards.
 type ending struct {
-	store string
+	place *place
 	pidfd int // -1 when the process cannot be seen from here (another pid namespace)
 }
 
-func watch(store string, pid int) *ending {
-	e := &ending{store: store, pidfd: -1}
+func watch(p *place, pid int) *ending {
+	e := &ending{place: p, pidfd: -1}
 	if pid > 0 {
 		if fd, err := unix.PidfdOpen(pid, 0); err == nil {
 			e.pidfd = fd
@@ -49,7 +49,7 @@ func (e *ending) wait(ctx context.Context) error {
 	const look = 50 * time.Millisecond
 	for ctx.Err() == nil {
 		if e.pidfd < 0 {
-			c, err := control.Dial(ctx, e.store)
+			c, err := dial(ctx, e.place)
 			if errors.Is(err, control.ErrNoDaemon) {
 				return nil
 			}

@@ -84,18 +84,18 @@ func inMount(abs string, mounts []*mountinfo.Info) *place {
 	return &place{store: top.Source, mount: top, path: strings.TrimPrefix(inside, "/")}
 }
 
-// mountpointOf is where this process sees a store mounted, "" if nowhere. It asks nobody.
-func mountpointOf(store string) string {
+// mountOf is the first mount of a store that this process sees, nil if there is none. It asks nobody.
+func mountOf(store string) *mountinfo.Info {
 	mounts, err := mountinfo.GetMounts(nil)
 	if err != nil {
-		return ""
+		return nil
 	}
 	for _, m := range mounts {
 		if m.FSType == fsType && m.Source == store && m.Root == "/" {
-			return m.Mountpoint
+			return m
 		}
 	}
-	return ""
+	return nil
 }
 
 // inStore is the place of an absolute path in a store's folder: the folder itself, or a name below its tree. nil when

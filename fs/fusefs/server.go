@@ -36,9 +36,11 @@ const (
 
 // Options say how a volume is mounted.
 type Options struct {
-	AllowOther    bool   // other users may use the mount, under its permissions
-	NoPassthrough bool   // serve everything
-	FsName        string // the first column of mount(8): the store's absolute path
+	AllowOther    bool // other users may use the mount, under its permissions
+	NoPassthrough bool // serve everything
+	ReadOnly      bool
+	Words         []string // mount(8)'s words for the kernel, such as noexec; later ones go before earlier ones
+	FsName        string   // the first column of mount(8): the store's absolute path
 	Log           func(level slog.Level, msg string, args ...any)
 }
 
@@ -63,9 +65,11 @@ func Mount(v *volume.Volume, mountpoint string, o Options) (*Server, error) {
 	}
 	s.handles.init()
 	unix.Umask(0) // modes come from the kernel, masked by the caller's umask already
+	words, flags := mountWords(o)
 	srv, err := fuse.NewServer(s, mountpoint, &fuse.MountOptions{
 		AllowOther:               o.AllowOther,
-		Options:                  []string{"default_permissions"},
+		Options:                  append([]string{"default_permissions"}, words...),
+		DirectMountFlags:         flags,
 		FsName:                   o.FsName,
 		Name:                     "ckptfs",
 		MaxWrite:                 maxRequest,
@@ -82,7 +86,7 @@ func Mount(v *volume.Volume, mountpoint string, o Options) (*Server, error) {
 		return nil, err
 	}
 	s.server = srv
-	s.mode, s.reason = s.probe(o.NoPassthrough)
+	s.mode, s.reason = s.probe(o.NoPassthrough, o.ReadOnly)
 	v.Attach(kernel{srv}, mountpoint, s.mode == control.ModePassthrough, s.mode, s.reason)
 	s.served.Add(1)
 	go func() {
@@ -111,11 +115,15 @@ func stackDepth(dir string) int {
 }
 
 // probe asks the kernel whether it takes a file of this store, rather than to learn it at the first open.
-func (s *Server) probe(off bool) (mode, reason string) {
+func (s *Server) probe(off, readOnly bool) (mode, reason string) {
 	if off {
 		return control.ModeServed, "asked for"
 	}
-	fd, err := unix.Open(filepath.Join(s.v.Dir(), tree.TreeDir), unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
+	path, flags := filepath.Join(s.v.Dir(), tree.TreeDir), unix.O_TMPFILE|unix.O_RDWR
+	if readOnly {
+		path, flags = filepath.Join(s.v.Dir(), tree.FormatFile), unix.O_RDONLY
+	}
+	fd, err := unix.Open(path, flags|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return control.ModeServed, err.Error()
 	}

@@ -91,7 +91,7 @@ func (v *Volume) load(n *Node) error {
 		f.damaged = fmt.Errorf("%w: %w", err, unix.EIO)
 	default:
 		f.rec, f.vetted = rec, true
-		if rec.Emptying { // it was cut off
+		if rec.Emptying && !v.readOnly { // it was cut off
 			if err := v.finishEmptying(n); err != nil {
 				return err
 			}
@@ -183,11 +183,16 @@ func (v *Volume) openRaw(n *Node, write bool) error {
 	if f.raw != nil && (f.rw || !write) {
 		return nil
 	}
-	flags := unix.O_RDONLY
-	if write {
-		flags = unix.O_RDWR
+	var raw *os.File
+	var err error
+	switch {
+	case write:
+		raw, err = v.openInode(n, unix.O_RDWR)
+	case v.readOnly:
+		raw, err = v.openQuietly(n)
+	default:
+		raw, err = v.openInode(n, unix.O_RDONLY)
 	}
-	raw, err := v.openInode(n, flags)
 	if err != nil {
 		return err
 	}

@@ -207,7 +207,7 @@ func (v *Volume) diskShort() bool {
 // opened notes an open; a packed file that is opened a second time is hydrated. f.mu is held.
 func (v *Volume) opened(n *Node) {
 	f := n.file
-	if !f.rec.Packed() {
+	if !f.rec.Packed() || v.readOnly {
 		return
 	}
 	f.opens++
@@ -221,7 +221,7 @@ func (v *Volume) opened(n *Node) {
 // closed notes the end of a handle; a packed file most of which was read is hydrated. f.mu is held.
 func (v *Volume) closed(n *Node, h *Handle) {
 	f := n.file
-	if h.Mode == Cached && f.rec.Hollow && f.asm != nil && h.read.Load() > f.asm.Size()/2 {
+	if !v.readOnly && h.Mode == Cached && f.rec.Hollow && f.asm != nil && h.read.Load() > f.asm.Size()/2 {
 		v.hydrator.add(n)
 	}
 }

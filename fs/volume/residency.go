@@ -5,6 +5,8 @@ import (
 	"io/fs"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"ckptfs/fs/control"
 )
 
@@ -58,6 +60,9 @@ func (v *Volume) Hydrate(ctx context.Context, path string, report func(control.P
 }
 
 func (v *Volume) move(ctx context.Context, op, path string, report func(control.Progress), do func(string, *Node) (int64, string, error)) (*control.Moved, error) {
+	if v.readOnly {
+		return nil, &fs.PathError{Op: op, Path: path, Err: unix.EROFS}
+	}
 	m := &control.Moved{Skipped: []control.Skip{}}
 	done := 0
 	err := v.walk(ctx, path, func(p string, n *Node) error {

@@ -114,6 +114,9 @@ func (s *survey) file(n *Node) error {
 			return nil // somebody is at it already, or nothing is to be done
 		}
 		s.unpacked++
+		if v.readOnly {
+			return nil
+		}
 		f.dirty = true
 		v.packer.add(n)
 	case f.rec.Hollow:

@@ -24,6 +24,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -45,6 +46,9 @@ import (
 // ErrNotStore: the folder is no ckptfs store.
 var ErrNotStore = tree.ErrNotStore
 
+// ErrNeedsRecovery: the store was not closed in order, and is to be opened without changing it.
+var ErrNeedsRecovery = tree.ErrNeedsRecovery
+
 // LockedError says that another process has the store open.
 type LockedError = tree.LockedError
 
@@ -52,7 +56,7 @@ type LockedError = tree.LockedError
 type Options struct {
 	Dir         string // the store's folder, absolute
 	Create      bool   // make a store if there is none
-	ReadOnly    bool   // refuse changes; nothing is packed
+	ReadOnly    bool   // change nothing at all, beside other readers; ErrNeedsRecovery if the store is not in order
 	NoViews     bool   // no synthesised files
 	HotSize     int64  // bytes of packed files to keep in place; -1: DefaultHotSize
 	CacheBytes  int64  // bytes of decoded chunks to keep in memory; 0: a default
@@ -138,7 +142,7 @@ func Open(o Options) (*Volume, error) {
 	if err != nil {
 		return nil, err
 	}
-	lock, err := tree.Acquire(o.Dir, o.Now())
+	lock, err := acquire(o)
 	if err != nil {
 		return nil, err
 	}
@@ -168,6 +172,13 @@ func (v *Volume) keepReserve() {
 	}
 }
 
+func acquire(o Options) (*tree.Lock, error) {
+	if o.ReadOnly {
+		return tree.AcquireShared(o.Dir)
+	}
+	return tree.Acquire(o.Dir, o.Now())
+}
+
 func (v *Volume) open(o Options, format *tree.Format) error {
 	if o.HotSize < 0 {
 		o.HotSize = DefaultHotSize(o.Dir)
@@ -183,16 +194,22 @@ func (v *Volume) open(o Options, format *tree.Format) error {
 
 	var err error
 	v.index, err = index.OpenDeferring(filepath.Join(v.dir, tree.IndexFile),
-		index.Options{StoreID: format.ID, Aside: filepath.Join(v.dir, tree.LostFound)})
+		index.Options{StoreID: format.ID, ReadOnly: o.ReadOnly, Aside: filepath.Join(v.dir, tree.LostFound)})
 	if err != nil {
-		return err
+		return v.unready(err)
 	}
 	if r := v.index.Recovered(); r != "" {
 		v.report(slog.LevelWarn, "index made anew from the segments", "reason", r)
 	}
-	v.store, err = store.Open(disk.OS{}, filepath.Join(v.dir, tree.SegmentsDir), format.ID, v.index, store.Options{NewIndex: v.newIndex, Now: v.now})
+	var files disk.FS = disk.OS{}
+	opt := store.Options{NewIndex: v.newIndex, Now: v.now}
+	if o.ReadOnly {
+		files = disk.ReadOnly{FS: files}
+		opt = store.Options{ReadOnly: true, Now: v.now}
+	}
+	v.store, err = store.Open(files, filepath.Join(v.dir, tree.SegmentsDir), format.ID, v.index, opt)
 	if err != nil {
-		return err
+		return v.unready(err)
 	}
 	v.asm = assemble.New(v.store, assemble.Options{CacheBytes: o.CacheBytes})
 	v.pack = pack.New(v.store, pack.Options{Workers: o.PackWorkers})
@@ -217,6 +234,19 @@ func (v *Volume) newIndex(reason error) (store.Locator, error) {
 	return v.index, err
 }
 
+// unready says of what keeps a store from being opened whether an opening for writing would mend it.
+func (v *Volume) unready(err error) error {
+	if !v.readOnly {
+		return err
+	}
+	for _, mends := range []error{store.ErrNeedsRecovery, store.ErrIndexAhead, cas.ErrCorrupt, fs.ErrNotExist} {
+		if errors.Is(err, mends) {
+			return fmt.Errorf("%s: %w (%w)", v.dir, ErrNeedsRecovery, err)
+		}
+	}
+	return err
+}
+
 // recover brings the store in order after an unclean end, and starts the background work.
 func (v *Volume) recover() error {
 	before := v.lock.Before
@@ -234,9 +264,9 @@ func (v *Volume) recover() error {
 	}
 	if !v.readOnly {
 		v.packer.start()
+		v.hot.start()
+		v.hydrator.start()
 	}
-	v.hot.start()
-	v.hydrator.start()
 	v.surveyed = make(chan struct{})
 	if s.repair || before.PID == 0 {
 		close(v.surveyed)
@@ -274,9 +304,9 @@ func (v *Volume) Close(context.Context) error {
 	<-v.surveyed
 	if !v.readOnly {
 		v.packer.stop()
+		v.hydrator.stop()
+		v.hot.stop()
 	}
-	v.hydrator.stop()
-	v.hot.stop()
 	clean := v.idle() && !v.doubt
 	if clean && v.hot.grew.Load() {
 		// A clean end says that the caches can be believed after a boot too.
