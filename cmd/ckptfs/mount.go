@@ -11,8 +11,11 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// defaultCache is the default of --cache-size.
-const defaultCache = 256 << 20
+// defaultMemory is the default of --memory, leastMemory what the daemon cannot do without.
+const (
+	defaultMemory = 512 << 20
+	leastMemory   = 64 << 20
+)
 
 // mountConfig is the mount command's line, checked.
 type mountConfig struct {
@@ -20,7 +23,8 @@ type mountConfig struct {
 	mountpoint string // absolute, without symlinks
 
 	hotSize       sizeFlag
-	cacheSize     sizeFlag
+	memory        sizeFlag
+	cacheSize     sizeFlag // of it; not set: half
 	packCPUs      int
 	noPassthrough bool
 	noViews       bool
@@ -42,7 +46,8 @@ type mountConfig struct {
 func (a *app) mountCmd() *cobra.Command {
 	c := &mountConfig{
 		hotSize:   sizeFlag{size: size{text: "auto"}, disk: true},
-		cacheSize: sizeFlag{size: size{text: "256MiB", bytes: defaultCache, set: true}},
+		memory:    sizeFlag{size: size{text: "512MiB", bytes: defaultMemory, set: true}},
+		cacheSize: sizeFlag{size: size{text: "auto"}},
 	}
 	cmd := &cobra.Command{
 		Use:   "mount [flags] STORE MOUNTPOINT",
@@ -78,7 +83,8 @@ after ` + "`make install`" + ` a line of /etc/fstab mounts at boot,
 	}
 	f := cmd.Flags()
 	f.Var(&c.hotSize, "hot-size", "bound on the bytes that packed files keep in place: a size, N% of the disk, 0 for none; auto is 5% of the disk, at most 32GiB")
-	f.Var(&c.cacheSize, "cache-size", "memory for decoded chunks, at least 1MiB")
+	f.Var(&c.memory, "memory", "bound on the daemon's memory, at least 64MiB")
+	f.Var(&c.cacheSize, "cache-size", "the part of --memory that decoded chunks may take: about half, or a size of at least 1MiB")
 	f.IntVar(&c.packCPUs, "pack-cpus", 0, "processors that packing may use; 0 for all")
 	f.BoolVar(&c.noPassthrough, "no-passthrough", false, "serve every read and write through the daemon")
 	f.BoolVar(&c.noViews, "no-views", false, "do not show X.safetensors beside X.pt below runs/")
@@ -105,6 +111,12 @@ func (c *mountConfig) check(cmd *cobra.Command) error {
 	}
 	if c.packCPUs < 0 || c.packCPUs > 4096 {
 		return bad("--pack-cpus %d: there are %d", c.packCPUs, runtime.NumCPU())
+	}
+	if c.memory.bytes < leastMemory {
+		return bad("--memory %s: the daemon needs 64MiB", c.memory.text)
+	}
+	if c.cacheSize.bytes > c.memory.bytes/4*3 {
+		return bad("--cache-size %s does not fit into --memory %s: give three quarters of it at most", c.cacheSize.text, c.memory.text)
 	}
 	if c.logFormat != "text" && c.logFormat != "json" {
 		return bad("--log-format %q: it is text or json", c.logFormat)

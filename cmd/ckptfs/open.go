@@ -16,7 +16,7 @@ func (a *app) openVolume(store string, how access) (*volume.Volume, error) {
 	return volume.Open(volume.Options{
 		Dir:        store,
 		HotSize:    -1,
-		CacheBytes: defaultCache,
+		CacheBytes: defaultMemory / 2,
 		ReadOnly:   how == readOnly,
 		Log: func(level slog.Level, msg string, args ...any) {
 			log.Log(context.Background(), level, msg, args...)

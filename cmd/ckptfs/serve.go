@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime/debug"
 	"syscall"
 	"time"
 
@@ -41,6 +42,7 @@ func (a *app) serve(ctx context.Context, c *mountConfig, ready func(*mounted) er
 	if err != nil {
 		return err
 	}
+	debug.SetMemoryLimit(c.memoryLimit())
 	if err := checkOwnNames(c.store); err != nil {
 		return err
 	}
@@ -49,7 +51,7 @@ func (a *app) serve(ctx context.Context, c *mountConfig, ready func(*mounted) er
 		Create:      !c.readOnly,
 		ReadOnly:    c.readOnly,
 		HotSize:     hot,
-		CacheBytes:  max(c.cacheSize.bytes, 1<<20),
+		CacheBytes:  c.cacheBytes(),
 		PackWorkers: c.packCPUs,
 		NoViews:     c.noViews,
 		Log: func(level slog.Level, msg string, args ...any) {
@@ -98,6 +100,7 @@ func (a *app) serve(ctx context.Context, c *mountConfig, ready func(*mounted) er
 		Words:         c.kernel,
 		NoPassthrough: c.noPassthrough,
 		FsName:        c.store,
+		Background:    int(c.memory.bytes >> 23),
 	})
 	if err != nil {
 		return mountRefused(c.mountpoint, err)

@@ -36,7 +36,7 @@ type Store interface {
 
 // Options configures a Reader. Zero values take the defaults.
 type Options struct {
-	CacheBytes int64 // decoded chunks kept; 256 MiB
+	CacheBytes int64 // decoded chunks kept; 256 MiB. Manifests and lists of chunks take up to a quarter of that more
 	Workers    int   // chunks fetched at a time for readers, and as many again ahead of them; the processors
 	ReadAhead  int64 // bytes at most that are read ahead of one stream; 16 MiB, at most a quarter of CacheBytes
 }
@@ -45,9 +45,9 @@ const (
 	defaultCache     = 256 << 20
 	defaultReadAhead = 16 << 20
 
-	// Bounds of what is kept besides chunks, in bytes.
-	keepManifests = 64 << 20
-	keepLists     = 64 << 20
+	// keepShare is the part of CacheBytes that manifests, and lists as much again, may take besides, and maxKeep its bound.
+	keepShare = 8
+	maxKeep   = 64 << 20
 )
 
 // Reader reads the packed files of one store. It is safe for concurrent use.
@@ -88,8 +88,8 @@ func New(st Store, opt Options) *Reader {
 		readAhead: min(opt.ReadAhead, opt.CacheBytes/4),
 		slots:     make(chan struct{}, opt.Workers),
 		chunks:    newCache(opt.CacheBytes),
-		docs:      newKept[*doc](keepManifests),
-		lists:     newKept[*list](keepLists),
+		docs:      newKept[*doc](min(opt.CacheBytes/keepShare, maxKeep)),
+		lists:     newKept[*list](min(opt.CacheBytes/keepShare, maxKeep)),
 	}
 	r.ahead.init(r, opt.Workers)
 	return r

@@ -29,7 +29,7 @@ import (
 const (
 	maxRequest  = 1 << 20 // the kernel's limit
 	readAheadKB = 4096    // the kernel caps what FUSE asks for at 128; raised afterwards through sysfs
-	background  = 64      // read-ahead requests at a time
+	background  = 64      // read-ahead requests at a time, each with a buffer of maxRequest
 
 	overlayfsMagic = 0x794c7630
 )
@@ -40,6 +40,7 @@ type Options struct {
 	NoPassthrough bool // serve everything
 	ReadOnly      bool
 	Words         []string // mount(8)'s words for the kernel, such as noexec; later ones go before earlier ones
+	Background    int      // requests that the kernel may send ahead at a time; at most, and by default, 64
 	FsName        string   // the first column of mount(8): the store's absolute path
 	Log           func(level slog.Level, msg string, args ...any)
 }
@@ -73,7 +74,7 @@ func Mount(v *volume.Volume, mountpoint string, o Options) (*Server, error) {
 		FsName:                   o.FsName,
 		Name:                     "ckptfs",
 		MaxWrite:                 maxRequest,
-		MaxBackground:            background,
+		MaxBackground:            ahead(o.Background),
 		DirectMount:              os.Geteuid() == 0,
 		DisableSplice:            true, // a reply of 1 MiB does not fit into a pipe of 1 MiB with its header
 		ExplicitDataCacheControl: true,
@@ -97,6 +98,14 @@ func Mount(v *volume.Volume, mountpoint string, o Options) (*Server, error) {
 	// before it had answered itself it could not end: the kernel waits for the answer, and then closes /dev/fuse.
 	s.raiseReadAhead(mountpoint)
 	return s, nil
+}
+
+// ahead is how many requests the kernel may send ahead.
+func ahead(n int) int {
+	if n <= 0 {
+		return background
+	}
+	return min(n, background)
 }
 
 // crash ends the process. A request that panicked may have left a lock held, and a mount that hangs is worse than one

@@ -1,0 +1,26 @@
+package main
+
+// How --memory is spent, of 512 MiB:
+//
+//	255  decoded chunks (--cache-size)
+//	 64  manifests and lists of chunks, a quarter of that
+//	 48  what the Go runtime does not count: the program itself, and the index's mapped pages that were touched
+//	145  requests, packing, the table of files, and what waits for the garbage collector, which is held to the rest
+//
+// What the kernel keeps of files, and of the index beyond that, is its page cache, and goes when somebody needs it.
+
+// fixed is what the daemon takes whatever it keeps.
+const fixed = 48 << 20
+
+// cacheBytes is what decoded chunks may take.
+func (c *mountConfig) cacheBytes() int64 {
+	if c.cacheSize.set {
+		return max(c.cacheSize.bytes, 1<<20)
+	}
+	return (c.memory.bytes - fixed) / 20 * 11
+}
+
+// memoryLimit is what the Go runtime is held to.
+func (c *mountConfig) memoryLimit() int64 {
+	return c.memory.bytes - c.memory.bytes/16 - 16<<20
+}
