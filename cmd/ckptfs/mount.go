@@ -23,6 +23,7 @@ type mountConfig struct {
 	mountpoint string // absolute, without symlinks
 
 	hotSize       sizeFlag
+	maxUnpacked   sizeFlag
 	memory        sizeFlag
 	cacheSize     sizeFlag // of it; not set: half
 	packCPUs      int
@@ -45,9 +46,10 @@ type mountConfig struct {
 
 func (a *app) mountCmd() *cobra.Command {
 	c := &mountConfig{
-		hotSize:   sizeFlag{size: size{text: "auto"}, disk: true},
-		memory:    sizeFlag{size: size{text: "512MiB", bytes: defaultMemory, set: true}},
-		cacheSize: sizeFlag{size: size{text: "auto"}},
+		hotSize:     sizeFlag{size: size{text: "auto"}, disk: true},
+		maxUnpacked: sizeFlag{size: size{text: "auto"}, disk: true},
+		memory:      sizeFlag{size: size{text: "512MiB", bytes: defaultMemory, set: true}},
+		cacheSize:   sizeFlag{size: size{text: "auto"}},
 	}
 	cmd := &cobra.Command{
 		Use:   "mount [flags] STORE MOUNTPOINT",
@@ -83,6 +85,7 @@ after ` + "`make install`" + ` a line of /etc/fstab mounts at boot,
 	}
 	f := cmd.Flags()
 	f.Var(&c.hotSize, "hot-size", "bound on the bytes that packed files keep in place: a size, N% of the disk, 0 for none; auto is 5% of the disk, at most 32GiB")
+	f.Var(&c.maxUnpacked, "max-unpacked", "closes of written files wait while more than that waits to be packed: a size, N% of the disk; auto is a quarter of what is free")
 	f.Var(&c.memory, "memory", "bound on the daemon's memory, at least 64MiB")
 	f.Var(&c.cacheSize, "cache-size", "the part of --memory that decoded chunks may take: about half, or a size of at least 1MiB")
 	f.IntVar(&c.packCPUs, "pack-cpus", 0, "processors that packing may use; 0 for all")

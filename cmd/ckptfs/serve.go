@@ -46,11 +46,22 @@ func (a *app) serve(ctx context.Context, c *mountConfig, ready func(*mounted) er
 	if err := checkOwnNames(c.store); err != nil {
 		return err
 	}
+	unpacked, err := c.maxUnpacked.of(filepath.Dir(c.store))
+	if err != nil {
+		return err
+	}
+	switch {
+	case !c.maxUnpacked.set:
+		unpacked = 0 // the volume's default
+	case unpacked == 0:
+		unpacked = 1
+	}
 	v, err := volume.Open(volume.Options{
 		Dir:         c.store,
 		Create:      !c.readOnly,
 		ReadOnly:    c.readOnly,
 		HotSize:     hot,
+		MaxUnpacked: unpacked,
 		CacheBytes:  c.cacheBytes(),
 		PackWorkers: c.packCPUs,
 		NoViews:     c.noViews,

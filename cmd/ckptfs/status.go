@@ -43,6 +43,13 @@ func printStatus(w io.Writer, st *control.Status) {
 	if st.Metrics != "" {
 		metrics = "http://" + st.Metrics + "/metrics"
 	}
+	unpacked := bytesText(st.UnpackedBytes)
+	if st.MaxUnpacked > 0 {
+		unpacked += ", closes wait from " + bytesText(st.MaxUnpacked)
+	}
+	if st.WaitingCloses > 0 {
+		unpacked += fmt.Sprintf(", %s waiting", plural(int64(st.WaitingCloses), "close"))
+	}
 	packing := make([]string, len(st.Packing))
 	for i, p := range st.Packing {
 		packing[i] = printable(p)
@@ -59,7 +66,7 @@ func printStatus(w io.Writer, st *control.Status) {
 		"metrics", metrics,
 		"queue", fmt.Sprintf("%s, %s", plural(int64(st.Queue.Files), "file"), bytesText(st.Queue.Bytes)),
 		"packing", strings.Join(packing, ", "),
-		"not packed", bytesText(st.UnpackedBytes),
+		"not packed", unpacked,
 		"resident", fmt.Sprintf("%s of %s", bytesText(st.ResidentBytes), hot),
 		"open files", fmt.Sprint(st.OpenFiles),
 		"recovery", printable(st.Recovery),

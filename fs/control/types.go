@@ -87,6 +87,8 @@ type Status struct {
 	Queue         Queue    `json:"queue"`
 	Packing       []string `json:"packing"` // paths being packed at this moment
 	UnpackedBytes int64    `json:"unpacked_bytes"`
+	MaxUnpacked   int64    `json:"max_unpacked"`   // bytes that may wait to be packed before closes wait; negative: no bound
+	WaitingCloses int      `json:"waiting_closes"` // closes that wait for packing now
 	ResidentBytes int64    `json:"resident_bytes"`
 	HotSize       int64    `json:"hot_size"` // the bound on ResidentBytes
 	OpenFiles     int      `json:"open_files"`

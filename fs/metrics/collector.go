@@ -20,6 +20,7 @@ type collector struct {
 	survey *survey
 
 	up, start, mode                                                          *prometheus.Desc
+	maxUnpacked, closes                                                      *prometheus.Desc
 	queueFiles, queueBytes, unpacked, resident, hotSize, failing, open       *prometheus.Desc
 	surveyAge, files, packedFiles, damagedFiles, chunks, tensors             *prometheus.Desc
 	logical, unique, stored, dead, plain                                     *prometheus.Desc
@@ -36,13 +37,15 @@ func newCollector(ctx context.Context, src Source) *collector {
 		start: desc("start_time_seconds", "When the daemon started, in seconds since the epoch."),
 		mode:  desc("mount_info", "1; the label says how resident files are served.", "mode"),
 
-		queueFiles: desc("queue_files", "Closed files that wait to be packed."),
-		queueBytes: desc("queue_bytes", "Bytes of the closed files that wait to be packed."),
-		unpacked:   desc("unpacked_bytes", "Bytes of files that are to be packed and are not yet, open ones included."),
-		resident:   desc("cache_bytes", "Bytes of packed files in place, a cache on the disk."),
-		hotSize:    desc("cache_limit_bytes", "The bound on ckptfs_cache_bytes (--hot-size)."),
-		failing:    desc("failing_files", "Files whose packing failed, and is tried again."),
-		open:       desc("open_files", "Distinct files that programs have open."),
+		queueFiles:  desc("queue_files", "Closed files that wait to be packed."),
+		queueBytes:  desc("queue_bytes", "Bytes of the closed files that wait to be packed."),
+		unpacked:    desc("unpacked_bytes", "Bytes of files that are to be packed and are not yet, open ones included."),
+		maxUnpacked: desc("unpacked_limit_bytes", "The bound on what waits to be packed (--max-unpacked); negative for none."),
+		closes:      desc("waiting_closes", "Closes of files that wait for packing."),
+		resident:    desc("cache_bytes", "Bytes of packed files in place, a cache on the disk."),
+		hotSize:     desc("cache_limit_bytes", "The bound on ckptfs_cache_bytes (--hot-size)."),
+		failing:     desc("failing_files", "Files whose packing failed, and is tried again."),
+		open:        desc("open_files", "Distinct files that programs have open."),
 
 		surveyAge:    desc("survey_age_seconds", "Age of the count that the metrics of the whole store are from."),
 		files:        desc("files", "Files in the store."),
@@ -92,6 +95,8 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		gauge(c.queueFiles, float64(st.Queue.Files))
 		gauge(c.queueBytes, float64(st.Queue.Bytes))
 		gauge(c.unpacked, float64(st.UnpackedBytes))
+		gauge(c.maxUnpacked, float64(st.MaxUnpacked))
+		gauge(c.closes, float64(st.WaitingCloses))
 		gauge(c.resident, float64(st.ResidentBytes))
 		gauge(c.hotSize, float64(st.HotSize))
 		gauge(c.failing, float64(len(st.Failures)))

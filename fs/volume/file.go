@@ -290,29 +290,28 @@ func (v *Volume) isDead(n *Node) bool {
 	return n.dead
 }
 
-// read fills p from the file at off: from the bytes in place if they are open, else from the manifest.
-func (f *file) read(p []byte, off int64) (int, error) {
+// read fills p from the file at off: from the bytes in place if they are open, else from the manifest, as packed says.
+func (f *file) read(p []byte, off int64) (n int, packed bool, err error) {
 	f.io.RLock()
 	defer f.io.RUnlock()
-	var n int
-	var err error
 	switch {
 	case f.raw != nil:
 		n, err = f.raw.ReadAt(p, off)
 	case f.asm != nil:
+		packed = true
 		n, err = f.asm.ReadAt(p, off)
 	}
 	if err == io.EOF {
 		err = nil
 	}
-	return n, err
+	return n, packed, err
 }
 
 var _ io.ReaderAt = (*file)(nil)
 
 // ReadAt makes the file's present bytes an io.ReaderAt for this process.
 func (f *file) ReadAt(p []byte, off int64) (int, error) {
-	n, err := f.read(p, off)
+	n, _, err := f.read(p, off)
 	if err == nil && n < len(p) {
 		err = io.EOF
 	}

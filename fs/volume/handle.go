@@ -194,6 +194,8 @@ func (v *Volume) attach(n *Node, flags uint32, served bool) (*Handle, error) {
 	}
 	v.opened(n)
 	v.ref(n)
+	v.count.opens[h.Mode].Add(1)
+	v.count.handles.Add(1)
 	return h, nil
 }
 
@@ -216,6 +218,7 @@ func (v *Volume) chooseMode(f *file, access uint32, served bool) Mode {
 // Release ends a handle.
 func (v *Volume) Release(h *Handle) {
 	n := h.Node
+	v.count.handles.Add(-1)
 	if n.view != nil {
 		v.releaseView(h)
 		return
@@ -274,8 +277,13 @@ func (v *Volume) Read(h *Handle, p []byte, off int64) (int, error) {
 	if h.Node.view != nil {
 		return v.readView(h, p, off)
 	}
-	k, err := h.Node.file.read(p, off)
+	k, packed, err := h.Node.file.read(p, off)
 	first := h.read.Add(int64(k)) == int64(k)
+	if packed {
+		v.count.readPacked.add(k)
+	} else {
+		v.count.readPlace.add(k)
+	}
 	if err != nil {
 		return 0, v.readFailed(h.Node, off, err)
 	}
@@ -364,18 +372,21 @@ func pwrite(w *os.File, p []byte, off int64) (int, error) {
 	}
 }
 
-// Flush is a close(2) of one of the handle's descriptors. Its RELEASE may come later.
+// Flush is a close(2) of one of the handle's descriptors. Its RELEASE may come later. A writer's waits while more than
+// Options.MaxUnpacked waits to be packed.
 func (v *Volume) Flush(h *Handle) {
 	f := h.Node.file
 	if f == nil || !h.write {
 		return
 	}
 	f.mu.Lock()
-	defer f.mu.Unlock()
 	if !h.flushed {
 		h.flushed = true
 		f.flushed++
 	}
+	own := v.rawSizeLocked(h.Node)
+	f.mu.Unlock()
+	v.packer.makeRoom(own)
 }
 
 // Fsync makes the file's bytes, attributes and name durable, as fsync(2) on the host does.

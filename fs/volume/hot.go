@@ -169,6 +169,7 @@ func (l *hotList) shrink() {
 		l.mu.Unlock()
 		if over || short || c.wanted {
 			if _, err := l.v.evict(c.node); err != nil {
+				l.v.count.evictErrs.Add(1)
 				l.v.report(slog.LevelWarn, "eviction failed", "path", l.v.Path(c.node), "reason", err)
 			}
 		}

@@ -37,6 +37,7 @@ func (h *hydrator) start() {
 				return
 			case n := <-h.queue:
 				if _, err := h.v.hydrate(n); err != nil {
+					h.v.count.hydrateErrs.Add(1)
 					h.v.report(slog.LevelWarn, "hydration failed", "path", h.v.Path(n), "reason", err)
 				}
 				h.mu.Lock()
@@ -126,6 +127,8 @@ func (v *Volume) hydrateLocked(n *Node) error {
 	}
 	if !v.isDead(n) {
 		v.hot.add(n, size)
+		v.count.hydratedFiles.Add(1)
+		v.count.hydratedBytes.Add(size)
 	}
 	if f.users() > 0 {
 		return v.openRaw(n, false)

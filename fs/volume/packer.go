@@ -39,6 +39,7 @@ type packer struct {
 	morePlain bool           // others too
 	published bool           // records that name manifests are not known to be durable
 	done      progress       // since the start
+	backlog   backlog
 	stopping  bool
 
 	workers sync.WaitGroup
@@ -58,8 +59,8 @@ type delay struct {
 	attempts int
 }
 
-func newPacker(v *Volume) *packer {
-	p := &packer{v: v, busy: map[*Node]bool{}, delayed: map[*Node]*delay{}, plain: map[*Node]bool{}}
+func newPacker(v *Volume, maxUnpacked int64) *packer {
+	p := &packer{v: v, backlog: newBacklog(maxUnpacked), busy: map[*Node]bool{}, delayed: map[*Node]*delay{}, plain: map[*Node]bool{}}
 	p.cond.L = &p.mu
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	return p
@@ -102,8 +103,10 @@ func (p *packer) add(n *Node) {
 	}
 	f.queued = true
 	p.v.ref(n)
+	size := p.v.rawSizeLocked(n)
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.backlog.add(n, size)
 	p.queue = append(p.queue, n)
 	p.cond.Broadcast()
 }
@@ -144,6 +147,7 @@ func (p *packer) next() []*Node {
 			continue
 		}
 		p.busy[n] = true
+		p.backlog.begin(n)
 		group = append(group, n)
 	}
 	clear(p.queue[len(wait):])
@@ -155,6 +159,7 @@ func (p *packer) next() []*Node {
 func (p *packer) finish(n *Node, bytes int64, again bool, err error) {
 	p.mu.Lock()
 	delete(p.busy, n)
+	p.backlog.end(n)
 	p.done.files++
 	p.done.bytes += bytes
 	if again && !p.stopping {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -33,6 +34,7 @@ var errMapped = errors.New("mapped for writing")
 
 // packGroup packs files into one batch and publishes them.
 func (v *Volume) packGroup(ctx context.Context, group []*Node) {
+	defer v.count.tookSince(time.Now())
 	var jobs []job
 	b := v.store.Begin()
 	defer b.Release()
@@ -75,12 +77,17 @@ func (v *Volume) overtaken(j *job) bool {
 func (v *Volume) packed(n *Node, size int64, err error) {
 	switch {
 	case err == nil:
+		if size > 0 {
+			v.count.packedFiles.Add(1)
+			v.count.packedBytes.Add(size)
+		}
 		v.packer.finish(n, size, false, nil)
 	case errors.Is(err, errMapped):
 		v.packer.finish(n, 0, true, nil)
 	case errors.Is(err, context.Canceled):
 		v.packer.finish(n, 0, false, nil)
 	default:
+		v.count.packErrs.Add(1)
 		v.report(slog.LevelError, "packing failed; the file stays as it is and is tried again", "path", v.Path(n), "reason", err)
 		v.packer.finish(n, 0, true, err)
 		v.hot.wake() // the disk may be full
@@ -112,7 +119,7 @@ func (v *Volume) packFile(ctx context.Context, b *store.Batch, n *Node) (job, er
 		return j, err
 	}
 	j.viewSize = viewSize(layout)
-	j.res, err = v.pack.Layout(ctx, b, raw, j.size, layout)
+	j.res, err = v.pack.Layout(ctx, b, &guarded{v: v, r: raw}, j.size, layout)
 	return j, err
 }
 

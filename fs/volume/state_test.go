@@ -317,7 +317,7 @@ func TestReadOnly(t *testing.T) {
 // withoutPacking stops the background packing: what is written from now on stays resident.
 func (r *rig) withoutPacking() {
 	r.packer.stop()
-	r.packer = newPacker(r.Volume)
+	r.packer = newPacker(r.Volume, -1)
 }
 
 // What was not packed when the store was closed is packed by the next sync, however soon it comes.

@@ -21,6 +21,7 @@ func (v *Volume) Status(context.Context) (*control.Status, error) {
 		s.Mode = control.ModeUnmounted
 	}
 	v.packer.mu.Lock()
+	s.MaxUnpacked, s.WaitingCloses = v.packer.backlog.max, v.packer.backlog.waiting
 	var busy []*Node
 	for n := range v.packer.busy {
 		v.ref(n)

@@ -61,7 +61,11 @@ func (v *Volume) Sync(ctx context.Context, report func(control.Progress)) error 
 	for _, f := range v.failures() {
 		return fmt.Errorf("%s could not be packed: %s (its bytes are safe where they are; it is tried again)", f.Path, f.Reason)
 	}
-	return v.syncPublished()
+	err := v.syncPublished()
+	if err != nil {
+		v.count.syncErrs.Add(1)
+	}
+	return err
 }
 
 // syncPublished makes durable what was packed or found to stay plain since the last time. A record that a power cut

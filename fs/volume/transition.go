@@ -56,9 +56,12 @@ func (v *Volume) evict(n *Node) (skip string, err error) {
 		// Somebody maps it. Readers here go on by the manifest, until the next open.
 		return skipInUse, nil
 	}
+	size := v.rawSizeLocked(n)
 	if err := v.hollow(n, own); err != nil {
 		return "", err
 	}
+	v.count.evictedFiles.Add(1)
+	v.count.evictedBytes.Add(size)
 	v.hot.remove(n)
 	return "", nil
 }

@@ -324,6 +324,7 @@ func (v *Volume) readView(h *Handle, p []byte, off int64) (int, error) {
 	if err != nil && !errors.Is(err, io.EOF) {
 		return 0, v.readFailed(w.src, off, err)
 	}
+	v.count.views.add(k)
 	return k, nil
 }
 

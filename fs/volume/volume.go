@@ -59,6 +59,7 @@ type Options struct {
 	ReadOnly    bool   // change nothing at all, beside other readers; ErrNeedsRecovery if the store is not in order
 	NoViews     bool   // no synthesised files
 	HotSize     int64  // bytes of packed files to keep in place; -1: DefaultHotSize
+	MaxUnpacked int64  // bytes that may wait to be packed before closes wait; 0: a quarter of the free disk; -1: no bound
 	CacheBytes  int64  // bytes of decoded chunks to keep in memory; 0: a default
 	PackWorkers int    // cores that packing may use; 0: all
 	Now         func() time.Time
@@ -96,6 +97,7 @@ type Volume struct {
 	copiers     *copiers
 	cloning     sync.RWMutex // held shared from the look at a manifest until another file has it; see marker
 	copyBufs    sync.Pool
+	count       counters
 
 	mode, modeReason string // see Attach
 	mountpoint       string
@@ -187,7 +189,10 @@ func (v *Volume) open(o Options, format *tree.Format) error {
 		o.CacheBytes = defaultCache
 	}
 	v.kernel = noKernel{}
-	v.packer = newPacker(v)
+	if o.MaxUnpacked == 0 {
+		o.MaxUnpacked = defaultMaxUnpacked(o.Dir)
+	}
+	v.packer = newPacker(v, o.MaxUnpacked)
 	v.hot = newHotList(v, o.HotSize)
 	v.hydrator = newHydrator(v)
 	v.copiers = newCopiers()
@@ -350,6 +355,7 @@ func (v *Volume) shut(clean bool) error {
 
 // readFailed logs a failed read with what it struck, and returns what the program gets.
 func (v *Volume) readFailed(n *Node, off int64, err error) error {
+	v.count.readErrs.Add(1)
 	args := []any{"path", v.Path(n), "offset", off, "reason", err}
 	var ae *assemble.Error
 	if errors.As(err, &ae) {

@@ -1,0 +1,137 @@
+package volume
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"golang.org/x/sys/unix"
+)
+
+// backlog is what waits to be packed or is being packed, and the bound on it. Whoever closes a file that it has written
+// waits until the bound holds, so that writers do not fill the disk faster than packing makes it smaller.
+//
+// Nobody waits for what makes no progress: a file that failed or is mapped for writing is put off and is not in here,
+// and a packing that stands still is not waited for longer than patience. So a close always ends.
+//
+// All is guarded by packer.mu but passed.
+type backlog struct {
+	max     int64           // bytes; negative: no bound
+	queued  map[*Node]int64 // bytes of the files in the queue
+	busy    map[*Node]int64 // bytes of those with a group
+	bytes   int64           // sum of both
+	waiting int             // closes that wait
+
+	patience time.Duration
+	passed   atomic.Int64 // bytes that packing has read
+}
+
+// standstill is how long a close waits for a packing that reads nothing.
+const standstill = 20 * time.Second
+
+func newBacklog(max int64) backlog {
+	return backlog{max: max, queued: map[*Node]int64{}, busy: map[*Node]int64{}, patience: standstill}
+}
+
+func (b *backlog) add(n *Node, size int64) {
+	b.bytes += size - b.queued[n]
+	b.queued[n] = size
+}
+
+func (b *backlog) begin(n *Node) {
+	b.bytes -= b.busy[n]
+	b.busy[n] = b.queued[n]
+	delete(b.queued, n)
+}
+
+func (b *backlog) end(n *Node) {
+	b.bytes -= b.busy[n]
+	delete(b.busy, n)
+}
+
+// full reports whether own bytes more are too many. A file larger than the bound has only to wait until it is alone.
+func (b *backlog) full(own int64) bool { return b.max >= 0 && b.bytes > 0 && b.bytes+own > b.max }
+
+// makeRoom waits until own bytes more keep to the bound.
+func (p *packer) makeRoom(own int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	b := &p.backlog
+	if !b.full(own) {
+		return
+	}
+	b.waiting++
+	defer func() { b.waiting-- }()
+	last, since := b.passed.Load(), time.Now()
+	tick := time.AfterFunc(b.patience/4, func() {})
+	defer tick.Stop()
+	for b.full(own) && !p.stopping {
+		if now := b.passed.Load(); now != last {
+			last, since = now, time.Now()
+		} else if time.Since(since) > b.patience {
+			p.v.report(slog.LevelWarn, "packing stands still; a close waits for it no longer", "waiting bytes", b.bytes)
+			return
+		}
+		tick.Stop()
+		tick = time.AfterFunc(b.patience/4, func() {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.cond.Broadcast()
+		})
+		p.cond.Wait()
+	}
+}
+
+// defaultMaxUnpacked is a quarter of what is free on the disk of dir.
+func defaultMaxUnpacked(dir string) int64 {
+	var st unix.Statfs_t
+	if unix.Statfs(dir, &st) != nil {
+		return -1
+	}
+	return int64(st.Bavail) * st.Bsize / 4
+}
+
+const (
+	// maxReserve bounds what packing leaves free of the disk, which is a hundredth of it.
+	maxReserve = 64 << 20
+	// leastStep bounds how few bytes packing reads before it looks at the disk again; it is an eighth of the reserve.
+	leastStep = 128 << 10
+)
+
+// guarded reads a file for packing as long as the disk is not about to be full: its last bytes are for those who write
+// files, and for the little that has to be written to free some.
+type guarded struct {
+	v    *Volume
+	r    io.ReaderAt
+	left atomic.Int64 // to be read before the next look
+}
+
+func (g *guarded) ReadAt(p []byte, off int64) (int, error) {
+	if g.left.Add(-int64(len(p))) < 0 {
+		reserve, err := g.v.checkReserve()
+		if err != nil {
+			return 0, err
+		}
+		g.left.Store(max(reserve/8, leastStep))
+	}
+	n, err := g.r.ReadAt(p, off)
+	g.v.packer.backlog.passed.Add(int64(n))
+	return n, err
+}
+
+// checkReserve is how many bytes of the disk packing leaves free; ENOSPC when fewer are.
+func (v *Volume) checkReserve() (reserve int64, err error) {
+	st, err := v.StatFS()
+	if err != nil {
+		return 0, err
+	}
+	reserve = min(int64(st.Blocks)*st.Bsize/100, maxReserve)
+	if free := int64(st.Bavail) * st.Bsize; free < reserve {
+		return 0, fmt.Errorf("the disk has %s free, and packing leaves the last %s alone: %w", humanize.IBytes(uint64(free)),
+			humanize.IBytes(uint64(reserve)), unix.ENOSPC)
+	}
+	return reserve, nil
+}

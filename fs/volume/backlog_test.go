@@ -1,0 +1,102 @@
+package volume
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestBacklogCounts(t *testing.T) {
+	b := newBacklog(10)
+	x, y := &Node{}, &Node{}
+	if b.full(100) {
+		t.Error("a file that is alone waits, however large")
+	}
+	b.add(x, 4)
+	b.add(y, 5)
+	b.begin(x)
+	b.add(x, 6) // written again while it is packed
+	if b.bytes != 15 || !b.full(0) {
+		t.Errorf("%d bytes", b.bytes)
+	}
+	b.end(x)
+	if b.bytes != 11 || !b.full(0) {
+		t.Errorf("%d bytes", b.bytes)
+	}
+	b.begin(x)
+	b.end(x)
+	if b.bytes != 5 || b.full(5) || !b.full(6) {
+		t.Errorf("%d bytes", b.bytes)
+	}
+	b.begin(y)
+	b.end(y)
+	if b.bytes != 0 || len(b.queued)+len(b.busy) > 0 {
+		t.Errorf("%+v", &b)
+	}
+	if b = newBacklog(-1); b.full(1 << 60) {
+		t.Error("no bound is one")
+	}
+}
+
+// waits reports whether p has a close waiting, in time.
+func waits(t *testing.T, p *packer) {
+	t.Helper()
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		p.mu.Lock()
+		n := p.backlog.waiting
+		p.mu.Unlock()
+		if n > 0 {
+			return
+		}
+	}
+	t.Fatal("nobody waits")
+}
+
+func TestMakeRoom(t *testing.T) {
+	r := newRig(t)
+	p := newPacker(r.Volume, 10)
+	n := &Node{file: newFile()}
+	p.busy[n] = true
+	p.backlog.add(n, 8)
+	p.backlog.begin(n)
+	done := make(chan struct{})
+	go func() { p.makeRoom(3); close(done) }()
+	waits(t, p)
+	select {
+	case <-done:
+		t.Fatal("it did not wait")
+	default:
+	}
+	r.ref(n)
+	p.finish(n, 8, true, errMapped) // put off: nobody can say when it will be packed
+	<-done
+	p.stop()
+
+	// One that stands still.
+	p = newPacker(r.Volume, 10)
+	p.backlog.patience = 50 * time.Millisecond
+	p.backlog.add(n, 8)
+	p.makeRoom(3)
+	if !r.log.has("packing stands still") {
+		t.Errorf("not a word about it: %s", r.log)
+	}
+}
+
+func TestReserve(t *testing.T) {
+	r := newRig(t)
+	g := &guarded{v: r.Volume, r: bytes.NewReader([]byte("hello"))}
+	b := make([]byte, 5)
+	if _, err := g.ReadAt(b, 0); err != nil && err != io.EOF || string(b) != "hello" {
+		t.Errorf("%q, %v", b, err)
+	}
+	if r.packer.backlog.passed.Load() != 5 {
+		t.Error("what packing reads is not counted")
+	}
+	if _, err := r.checkReserve(); err != nil && !errors.Is(err, unix.ENOSPC) {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,72 @@
+package integration
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// TestMaxUnpacked: closes wait for packing, so that what is not packed keeps to its bound; and for nothing that cannot be
+// packed.
+func TestMaxUnpacked(t *testing.T) {
+	t.Parallel()
+	m := newMount(t, "--max-unpacked", "8MiB", "--pack-cpus", "1")
+	m.write("mapped", noise(99, 6*mib))
+	f, err := os.OpenFile(m.path("mapped"), os.O_RDWR, 0)
+	m.must(err)
+	p, err := syscall.Mmap(int(f.Fd()), 0, 6*mib, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
+	m.must(err)
+	m.must(f.Close())
+	p[0]++
+	const n = 24
+	for i := range n {
+		m.write(fmt.Sprint(i), noise(uint64(i), 4*mib))
+		// One more file or two may be closed and not yet released by the kernel.
+		if s := m.status(); s.UnpackedBytes > (8+6+8)*mib {
+			t.Errorf("%d MiB are not packed after %d files", s.UnpackedBytes/mib, i+1)
+		}
+	}
+	m.write("large", noise(77, 20*mib)) // more than the bound, alone
+	m.must(syscall.Munmap(p))
+	m.sync()
+	for i := range n {
+		m.want(fmt.Sprint(i), noise(uint64(i), 4*mib))
+	}
+	if out := m.cli("status", m.Dir); !strings.Contains(out, "closes wait from 8.00 MiB") {
+		t.Errorf("status does not tell the bound: %s", out)
+	}
+}
+
+// TestPackingLeavesSpace: the last hundredth of a disk is not for packing.
+func TestPackingLeavesSpace(t *testing.T) {
+	t.Parallel()
+	disk := mountDisk(t, "tmpfs", 128)
+	m := prepare(t, disk)
+	m.Log = t.TempDir() + "/log"
+	m.must(m.Start())
+	m.write("small", noise(1, mib))
+	m.evict("small") // a cache would give way
+	ballast, err := os.Create(disk + "/ballast")
+	m.must(err)
+	defer ballast.Close()
+	var st syscall.Statfs_t
+	m.must(syscall.Statfs(disk, &st))
+	m.must(syscall.Fallocate(int(ballast.Fd()), 0, 0, int64(st.Bavail)*st.Bsize-6*mib))
+	m.write("large", noise(2, 5*mib)) // 1 MiB is left, and 1.28 MiB are not to be touched
+	said, code := m.cliFails("sync", m.Dir)
+	if code != exitFailure {
+		t.Errorf("exit status %d", code)
+	}
+	wantSaid(t, said, "large", "packing leaves the last")
+	if s := m.status(); len(s.Failures) != 1 || !strings.Contains(s.Failures[0].Reason, "packing leaves the last") {
+		t.Errorf("%+v", s.Failures)
+	}
+	m.must(os.WriteFile(m.path("more"), noise(3, mib/2), 0o644)) // programs may
+	m.want("large", noise(2, 5*mib))
+	m.must(ballast.Truncate(0))
+	m.sync()
+	m.wantState("large", both)
+	m.want("large", noise(2, 5*mib))
+}
