@@ -98,6 +98,14 @@ func mountOf(store string) *mountinfo.Info {
 	return nil
 }
 
+// mountpointOf is where this process sees a store mounted, "" if nowhere.
+func mountpointOf(store string) string {
+	if m := mountOf(store); m != nil {
+		return m.Mountpoint
+	}
+	return ""
+}
+
 // inStore is the place of an absolute path in a store's folder: the folder itself, or a name below its tree. nil when
 // there is no store up to the root. What lies in the tree of a store is a user's, though it may look like another store.
 func inStore(abs string) (*place, error) {
