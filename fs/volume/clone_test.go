@@ -238,6 +238,13 @@ func TestCopyThatCannotBeShared(t *testing.T) {
 	dst := r.open("passed", unix.O_WRONLY|unix.O_CREAT)
 	mode(t, "an unknown program's", dst, Passthrough)
 	check("into a file in passthrough", dst, 0, data)
+	r.copiers.source(uint32(os.Getpid()))
+	_, _, rw, err := r.Create(r.root, "mapped", 0o644, unix.O_RDWR, Caller{UID: r.me.UID, GID: r.me.GID, Thread: uint32(os.Getpid())})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mode(t, "one that is read and written", rw, Passthrough)
+	r.release(rw)
 	// From now on it is known to copy: what it opens after a packed file is served.
 	from := r.find("from")
 	h, err := r.OpenBy(from, unix.O_RDONLY, uint32(os.Getpid()))

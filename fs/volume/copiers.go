@@ -81,8 +81,9 @@ func (v *Volume) noteOpen(f *file, flags, thread uint32) bool {
 	switch {
 	case thread == 0 || !v.passthrough.Load():
 		return false
-	case flags&unix.O_ACCMODE != unix.O_RDONLY:
+	case flags&unix.O_ACCMODE == unix.O_WRONLY: // who maps or reads what it writes is no copier
 		return v.copiers.target(thread)
+	case flags&unix.O_ACCMODE == unix.O_RDWR:
 	case f.rec.Packed():
 		v.copiers.source(thread)
 	}
