@@ -8,6 +8,7 @@ from state import arrays
 
 os.environ.update(DVC_NO_ANALYTICS="1", DVC_TEST="true", DVC_IGNORE_ISATTY="true")
 SAME_NAMES = False  # what DVC keeps for itself
+CTIME = False  # `dvc add` of what is cached already makes it read-only once more
 UNSTABLE = ("/.dvc/", "data.dvc", ".dvcignore")
 LINKS = ("reflink", "hardlink", "symlink", "copy")
 PLACES = ("both inside", "cache inside", "workspace inside")

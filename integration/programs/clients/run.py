@@ -9,6 +9,7 @@ CLIENT is a module beside this file:
     INEXACT                     suffixes of those that are none all the same
     SAME_NAMES                  False where the files' names are not
     UNSTABLE                    parts of the names of files that loading itself writes: their bytes and times may move
+    CTIME                       False where loading changes modes, so that ctime moves
     setup()                     optional: once, before everything
     saver(dir, version, size)   optional: what save() is without making what it saves, for timing.py
 
@@ -101,7 +102,8 @@ def check():
     # Stat and bytes first: a load may write.
     unstable = getattr(client, "UNSTABLE", ())
     now = snapshot(mount)
-    keep = lambda seen: {k: v for k, v in seen.items() if not any(part in k for part in unstable)}
+    forget = {} if getattr(client, "CTIME", True) else {"ctime": None}
+    keep = lambda seen: {k: v | forget for k, v in seen.items() if not any(part in k for part in unstable)}
     if bad := differences(keep(state["snapshot"]), keep(now)):
         raise Bad("files: " + "; ".join(bad))
     check_loaded()
