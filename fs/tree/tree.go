@@ -62,8 +62,8 @@
 //   - given up: nobody else has the file open or mapped, which an exclusive lease makes sure of; the flag hollow, then
 //     the blocks go, then the header is written, then the inode's modification time is set to the record's;
 //   - filled in: the bytes, then the inode's modification time, then the flag hollow goes;
-//   - opened for writing: filled in, the bytes are synced, the inode's modification time, then the record goes, then the writer
-//     gets the file;
+//   - opened for writing: filled in, the bytes are synced, the inode's modification time, then the record goes and that is
+//     synced, since fdatasync would not see to it, then the writer gets the file;
 //   - truncated to nothing: a record that says emptying replaces the other, the file is truncated, then the record goes.
 //
 // # Hollow files

@@ -144,8 +144,9 @@ func (v *Volume) share(n *Node, at int64, from tree.Record, m *manifest.Manifest
 	}
 	f.changed()
 	f.dirty, f.moved, f.vetted, f.stale = false, true, true, true
-	f.copied = cas.Hash{}
-	if part.Off == at {
+	if part.Off != at || at > 0 && f.copied != from.Manifest { // what lies before is not the source's
+		f.copied = cas.Hash{}
+	} else {
 		f.copied = from.Manifest
 	}
 	v.hot.remove(n)
@@ -194,12 +195,13 @@ func (v *Volume) copyBytes(src *Handle, srcOff int64, dst *Handle, dstOff, n int
 		f.mu.Unlock()
 		return 0, err
 	}
-	w, done, err := v.writable(dst.Node)
+	// Of its own: f.raw may be closed once f.mu is free.
+	w, err := v.openInode(dst.Node, unix.O_RDWR)
 	if err != nil {
 		f.mu.Unlock()
 		return 0, err
 	}
-	defer done()
+	defer w.Close()
 	if f.cached > 0 || f.direct > 0 {
 		f.stale = true
 	}

@@ -315,3 +315,50 @@ func TestCloneCutOff(t *testing.T) {
 		}
 	}
 }
+
+// A part of a file that is appended to another's copy at its own offset does not make that copy the file's beginning.
+func TestCloneOfTwoFilesAtTheirOffsets(t *testing.T) {
+	r := newRig(t)
+	a, b := random(1<<20, 1), random(2*minClone+1<<20, 2)
+	r.write("a", a)
+	r.write("b", b)
+	r.sync()
+	r.evictAll()
+	dst := r.open("to", unix.O_RDWR|unix.O_CREAT)
+	r.copyTo("a", dst, 1<<40)
+	src := r.open("b", unix.O_RDONLY)
+	for _, off := range []int64{1 << 20, 1<<20 + minClone} {
+		if n, err := r.CopyRange(src, off, dst, off, minClone, 0); n != minClone || err != nil {
+			t.Fatalf("%d, %v", n, err)
+		}
+	}
+	r.release(src)
+	r.release(dst)
+	r.same("to", append(bytes.Clone(a), b[1<<20:]...))
+}
+
+// A reader of a copy that is gone on with and fails meets no end of the file before its time.
+func TestCloneThatFailsIsRead(t *testing.T) {
+	r := newRig(t)
+	a := random(1<<20, 1)
+	r.write("a", a)
+	r.packOut("a")
+	dst := r.open("to", unix.O_RDWR|unix.O_CREAT)
+	defer r.release(dst)
+	r.copyTo("a", dst, 1<<40)
+	r.step = func(what string) error {
+		if what == "clone: size" {
+			return errStop
+		}
+		return nil
+	}
+	src := r.open("a", unix.O_RDONLY)
+	defer r.release(src)
+	if _, err := r.CopyRange(src, 0, dst, int64(len(a)), int64(len(a)), 0); !errors.Is(err, errStop) {
+		t.Fatal(err)
+	}
+	got := make([]byte, len(a))
+	if n, err := r.Read(dst, got, 0); n != len(a) || err != nil || !bytes.Equal(got, a) {
+		t.Errorf("%d bytes, %v", n, err)
+	}
+}

@@ -47,7 +47,7 @@ type file struct {
 	dirty   bool   // changed since it was packed or found to stay as it is
 	queued  bool   // in the packer's queue
 
-	copied cas.Hash // the packed file that a copy to this one goes on from, at the same offset
+	copied cas.Hash // the packed file of which this one is the beginning, by a copy that may go on
 
 	cancelPack context.CancelFunc // while a group packs the file
 
@@ -290,6 +290,9 @@ func (v *Volume) isDead(n *Node) bool {
 	return n.dead
 }
 
+// errNoSource: what reads go to is not open, for the moment or since a transition failed; see readAgain.
+var errNoSource = errors.New("no source")
+
 // read fills p from the file at off: from the bytes in place if they are open, else from the manifest, as packed says.
 func (f *file) read(p []byte, off int64) (n int, packed bool, err error) {
 	f.io.RLock()
@@ -300,6 +303,8 @@ func (f *file) read(p []byte, off int64) (n int, packed bool, err error) {
 	case f.asm != nil:
 		packed = true
 		n, err = f.asm.ReadAt(p, off)
+	default:
+		err = errNoSource
 	}
 	if err == io.EOF {
 		err = nil

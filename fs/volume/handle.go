@@ -278,6 +278,9 @@ func (v *Volume) Read(h *Handle, p []byte, off int64) (int, error) {
 		return v.readView(h, p, off)
 	}
 	k, packed, err := h.Node.file.read(p, off)
+	if err == errNoSource {
+		k, packed, err = v.readAgain(h.Node, p, off)
+	}
 	first := h.read.Add(int64(k)) == int64(k)
 	if packed {
 		v.count.readPacked.add(k)
@@ -291,6 +294,22 @@ func (v *Volume) Read(h *Handle, p []byte, off int64) (int, error) {
 		v.accessed(h.Node)
 	}
 	return k, nil
+}
+
+// readAgain is read of a file that is being made another's copy: afterwards there is something to read.
+func (v *Volume) readAgain(n *Node, p []byte, off int64) (k int, packed bool, err error) {
+	f := n.file
+	for {
+		f.mu.Lock()
+		err := v.openSource(n)
+		f.mu.Unlock()
+		if err != nil {
+			return 0, false, err
+		}
+		if k, packed, err = f.read(p, off); err != errNoSource {
+			return k, packed, err
+		}
+	}
 }
 
 // Write writes p at off; the kernel has resolved O_APPEND.

@@ -199,7 +199,12 @@ func (v *Volume) unpack(n *Node, empty bool) error {
 			return err
 		}
 	}
-	if err := v.makeWhole(n); err != nil {
+	own, err := v.openInode(n, unix.O_RDONLY)
+	if err != nil {
+		return err
+	}
+	defer own.Close()
+	if err := v.makeWhole(n, own); err != nil {
 		return err
 	}
 	if err := v.step("unpack: record"); err != nil {
@@ -208,17 +213,20 @@ func (v *Volume) unpack(n *Node, empty bool) error {
 	if err := v.writeRecord(n, tree.Record{ViewHidden: f.rec.ViewHidden}); err != nil {
 		return err
 	}
-	return v.unpacked(n)
-}
-
-// makeWhole gives the inode of a packed file that is not hollow the file's times, and makes its bytes durable: the record
-// must not lose the manifest before. f.mu is held.
-func (v *Volume) makeWhole(n *Node) error {
-	own, err := v.openInode(n, unix.O_RDONLY)
-	if err != nil {
+	if err := v.unpacked(n); err != nil || v.isDead(n) {
 		return err
 	}
-	defer own.Close()
+	if err := v.step("unpack: sync record"); err != nil {
+		return err
+	}
+	// What a program writes over the bytes and makes durable by fdatasync(2), O_DSYNC or msync(2) would be lost to the
+	// manifest by a power cut: of the inode these wait for the size alone.
+	return own.Sync()
+}
+
+// makeWhole gives the inode of a packed file that is not hollow, which own is open on, the file's times, and makes its
+// bytes durable: the record must not lose the manifest before. f.mu is held.
+func (v *Volume) makeWhole(n *Node, own *os.File) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(own.Fd()), &st); err != nil {
 		return err

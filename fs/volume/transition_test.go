@@ -255,3 +255,26 @@ func TestSmallFilesHaveNoRecord(t *testing.T) {
 		}
 	}
 }
+
+// A writer gets a file when the disk knows that no manifest speaks for it any more: what it overwrites and makes durable by
+// fdatasync would be lost else.
+func TestRecordGoesDurably(t *testing.T) {
+	r := newRig(t)
+	r.write("f", random(300<<10, 1))
+	r.packOut("f")
+	var steps []string
+	r.step = func(what string) error {
+		if what == "unpack: sync record" {
+			if rec := r.recordOf("f"); rec.Packed() {
+				t.Error("the record is there")
+			}
+		}
+		steps = append(steps, what)
+		return nil
+	}
+	h := r.open("f", unix.O_RDWR)
+	defer r.release(h)
+	if len(steps) == 0 || steps[len(steps)-1] != "unpack: sync record" {
+		t.Errorf("%q", steps)
+	}
+}

@@ -312,20 +312,29 @@ func (v *Volume) releaseView(h *Handle) {
 
 func (v *Volume) readView(h *Handle, p []byte, off int64) (int, error) {
 	w := h.Node.view
-	f := w.src.file
-	f.mu.Lock()
-	same := f.gen == w.gen
-	f.mu.Unlock()
-	if !same {
+	k, err := w.ReadAt(p, off)
+	if err == errViewOvertaken {
 		v.report(slog.LevelWarn, "a view was read whose source has changed", "path", v.Path(w.src))
 		return 0, unix.ESTALE
 	}
-	k, err := w.plan.ReadAt(f, p, off)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return 0, v.readFailed(w.src, off, err)
 	}
 	v.count.views.add(k)
 	return k, nil
+}
+
+var errViewOvertaken = fmt.Errorf("the view's source has changed: %w", unix.ESTALE)
+
+// ReadAt reads a view that is in use; errViewOvertaken when what was read may be of newer bytes than the view.
+func (w *viewNode) ReadAt(p []byte, off int64) (int, error) {
+	k, err := w.plan.ReadAt(w.src.file, p, off)
+	w.src.file.mu.Lock()
+	defer w.src.file.mu.Unlock()
+	if w.src.file.gen != w.gen { // noted before a writer gets the file
+		return 0, errViewOvertaken
+	}
+	return k, err
 }
 
 // materialise makes a real file of a view, in its place.
@@ -369,15 +378,9 @@ func (v *Volume) copyView(n, dst *Node) error {
 		return err
 	}
 	defer done()
-	src := io.NewSectionReader(viewReader{n.view}, 0, n.view.size)
+	src := io.NewSectionReader(n.view, 0, n.view.size)
 	_, err = io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{src}, make([]byte, 1<<20))
 	return err
-}
-
-type viewReader struct{ w *viewNode }
-
-func (r viewReader) ReadAt(p []byte, off int64) (int, error) {
-	return r.w.plan.ReadAt(r.w.src.file, p, off)
 }
 
 // hideView is unlink of a view: the records of all files that it could be made of remember it. ENOENT when dir/name is

@@ -62,3 +62,25 @@ func TestViewOfHardLinkWritten(t *testing.T) {
 		t.Errorf("%q", got[:3])
 	}
 }
+
+// What was read of a view while its source got a writer is not given out.
+func TestViewReadBesideAWriter(t *testing.T) {
+	r := newRig(t)
+	src := fixture(t, "flat.pt")
+	r.mkdir("runs/a")
+	r.write("runs/a/m.pt", src)
+	h := r.open("runs/a/m.safetensors", unix.O_RDONLY)
+	defer r.release(h)
+	w := h.Node.view
+	p := make([]byte, 16)
+	if _, err := w.ReadAt(p, 0); err != nil {
+		t.Fatal(err)
+	}
+	r.patch("runs/a/m.pt", []byte("new"), 7)
+	if _, err := w.ReadAt(p, 0); err != errViewOvertaken {
+		t.Errorf("%v", err)
+	}
+	if err := r.copyView(h.Node, h.Node.view.src); err == nil {
+		t.Error("copied")
+	}
+}

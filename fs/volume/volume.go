@@ -259,6 +259,7 @@ func (v *Volume) recover() error {
 	if s.repair {
 		s.newBoot = !v.lock.Same()
 		s.run()
+		v.hot.grew.Store(true) // what was made hollow has to be durable, too, before an end is called clean
 		if s.newBoot && s.blind {
 			v.doubt = true
 		} else if err := v.lock.Trust(); err != nil {
