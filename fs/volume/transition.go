@@ -126,8 +126,13 @@ func (v *Volume) disbelieve(n *Node) error {
 	if err != nil {
 		return err
 	}
+	m, err := v.asm.Manifest(f.rec.Manifest)
+	if err != nil { // what lies in place may be all there is, for a repair to move aside
+		v.report(slog.LevelError, "the manifest of a packed file cannot be read; its bytes stay in place and are not believed", "path", v.Path(n), "reason", err)
+		return nil
+	}
 	size := st.Size()
-	if m, err := v.asm.Manifest(f.rec.Manifest); err == nil && m.Size != size {
+	if m.Size != size {
 		if err := own.Truncate(m.Size); err != nil {
 			return err
 		}

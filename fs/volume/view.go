@@ -337,7 +337,8 @@ func (w *viewNode) ReadAt(p []byte, off int64) (int, error) {
 	return k, err
 }
 
-// materialise makes a real file of a view, in its place.
+// materialise makes a real file of a view, in its place. It gets the name when it is whole: a kill or a power cut must not
+// leave a part of it where the view was.
 func (v *Volume) materialise(n *Node, empty bool) error {
 	if v.readOnly {
 		return unix.EROFS
@@ -347,7 +348,12 @@ func (v *Volume) materialise(n *Node, empty bool) error {
 	if err != nil {
 		return err
 	}
-	node, _, h, err := v.Create(at.dir, at.name, st.Mode, unix.O_WRONLY, Caller{UID: st.UID, GID: st.GID})
+	by := Caller{UID: st.UID, GID: st.GID}
+	node, _, h, err := v.Tmpfile(at.dir, st.Mode, unix.O_WRONLY, by)
+	named := err == unix.EOPNOTSUPP
+	if named { // the host makes none without a name
+		node, _, h, err = v.Create(at.dir, at.name, st.Mode, unix.O_WRONLY, by)
+	}
 	if err == unix.EEXIST {
 		return nil // somebody was faster
 	}
@@ -356,14 +362,25 @@ func (v *Volume) materialise(n *Node, empty bool) error {
 	}
 	defer v.unref(node, 1)
 	defer v.Release(h)
-	if empty {
-		return nil
+	if !empty {
+		if err = v.copyView(n, node); err == nil {
+			err = v.syncInode(node)
+		}
+		if err == nil {
+			err = v.step("view: name")
+		}
 	}
-	if err := v.copyView(n, node); err != nil {
+	switch {
+	case named && err != nil:
 		v.Unlink(at.dir, at.name)
-		return err
+	case !named && err == nil:
+		if _, err = v.Link(node, at.dir, at.name); err == nil {
+			v.unref(node, 1) // nobody looked it up
+		} else if err == unix.EEXIST {
+			err = nil
+		}
 	}
-	return nil
+	return err
 }
 
 func (v *Volume) copyView(n, dst *Node) error {

@@ -1,7 +1,9 @@
 package volume
 
 import (
+	"errors"
 	"fmt"
+	"os"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -83,4 +85,28 @@ func TestViewReadBesideAWriter(t *testing.T) {
 	if err := r.copyView(h.Node, h.Node.view.src); err == nil {
 		t.Error("copied")
 	}
+}
+
+// A view that becomes a file is whole before it has its name, and stays the view when it does not get that far.
+func TestViewWrittenCutOff(t *testing.T) {
+	r := newRig(t)
+	src := fixture(t, "flat.pt")
+	r.mkdir("runs/a")
+	r.write("runs/a/m.pt", src)
+	met := false
+	r.step = func(what string) error {
+		if what != "view: name" {
+			return nil
+		}
+		met = true
+		if _, err := os.Lstat(r.at("tree/runs/a/m.safetensors")); err == nil {
+			t.Error("named already")
+		}
+		return errStop
+	}
+	if _, err := r.openFile("runs/a/m.safetensors", unix.O_RDWR); !errors.Is(err, errStop) || !met {
+		t.Errorf("%v, %v", err, met)
+	}
+	r.same("runs/a/m.safetensors", viewBytes(t, src))
+	r.onlyRoot()
 }
