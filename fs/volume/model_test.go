@@ -195,8 +195,9 @@ func (m *model) crash(rt *rapid.T) {
 		}
 	}
 	m.closeAll()
-	t := m.r.t
+	t, old := m.r.t, m.r.dir
 	m.r.close()
+	os.RemoveAll(old) // a check makes many copies
 	m.r = openRig(m.r.test, dir, hotSize(rapid.SampledFrom([]int64{0, 1 << 40}).Draw(rt, "hot size")))
 	m.r.t = t
 	for name := range m.files {
