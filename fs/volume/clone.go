@@ -222,19 +222,21 @@ func (v *Volume) sizeOf(h *Handle) (int64, error) {
 		return h.Node.view.size, nil
 	}
 	f := h.Node.file
-	f.io.RLock()
-	defer f.io.RUnlock()
-	switch {
-	case f.raw != nil:
-		st, err := f.raw.Stat()
-		if err != nil {
-			return 0, err
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.raw == nil {
+		if err := v.openSource(h.Node); err != nil {
+			return 0, v.openFailed(h.Node, err)
 		}
-		return st.Size(), nil
-	case f.asm != nil:
+	}
+	if f.raw == nil {
 		return f.asm.Size(), nil
 	}
-	return 0, nil
+	st, err := f.raw.Stat()
+	if err != nil {
+		return 0, err
+	}
+	return st.Size(), nil
 }
 
 // hostCopy is copy_file_range(2) on the host; 0 and nil where that cannot be.

@@ -66,6 +66,8 @@ type file struct {
 	raw *os.File // the bytes in place
 	rw  bool     // raw is open for writing too
 	asm *assemble.File
+
+	asmOf cas.Hash // the manifest of asm; guarded by mu
 }
 
 func newFile() *file {
@@ -237,7 +239,7 @@ var errUnrecorded = fmt.Errorf("the bytes are packed and the file lost its attri
 
 // openAsm makes f.asm the packed file. f.mu is held.
 func (v *Volume) openAsm(f *file) error {
-	if f.asm != nil {
+	if f.asm != nil && f.asmOf == f.rec.Manifest { // else a transition failed halfway
 		return nil
 	}
 	asm, err := v.asm.Open(f.rec.Manifest)
@@ -245,8 +247,11 @@ func (v *Volume) openAsm(f *file) error {
 		return err
 	}
 	f.io.Lock()
-	f.asm = asm
-	f.io.Unlock()
+	defer f.io.Unlock()
+	if f.asm != nil {
+		f.asm.Close()
+	}
+	f.asm, f.asmOf = asm, f.rec.Manifest
 	return nil
 }
 

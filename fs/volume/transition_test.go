@@ -278,3 +278,34 @@ func TestRecordGoesDurably(t *testing.T) {
 		t.Errorf("%q", steps)
 	}
 }
+
+// A file that is emptied under its readers, at the second attempt, is read by its new bytes from then on, in whatever state.
+func TestEmptiedAtTheSecondAttempt(t *testing.T) {
+	r := newRig(t)
+	r.write("f", random(300<<10, 1))
+	r.packOut("f")
+	reader := r.open("f", unix.O_RDONLY)
+	defer r.release(reader)
+	r.step = func(what string) error {
+		if what == "empty: truncate" {
+			return errStop
+		}
+		return nil
+	}
+	if _, err := r.openFile("f", unix.O_WRONLY|unix.O_TRUNC); !errors.Is(err, errStop) {
+		t.Fatal(err)
+	}
+	r.step = func(string) error { return nil }
+	want := random(300<<10, 2)
+	h := r.open("f", unix.O_WRONLY|unix.O_TRUNC)
+	r.writeAt(h, want, 0)
+	r.release(h)
+	r.pack("f")
+	r.evictAll()
+	r.want("f", packed)
+	got, err := r.readHandle(reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.equal("the reader", got, want)
+}
