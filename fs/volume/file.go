@@ -87,6 +87,7 @@ func (v *Volume) load(n *Node) error {
 	rec, err := v.readRecord(n)
 	switch {
 	case errors.Is(err, tree.ErrNoRecord):
+		f.rec = tree.Record{} // what a transition that failed left here
 	case err != nil && errors.As(err, new(unix.Errno)):
 		return err
 	case err != nil:

@@ -116,11 +116,12 @@ func (v *Volume) hydrateLocked(n *Node) error {
 	f.mu.Lock()
 	f.hydrating = false
 	f.cond.Broadcast()
-	if err == nil {
+	filled := err == nil
+	if filled {
 		err = v.hydrated(n, own)
 	}
 	if err != nil {
-		if !v.isDead(n) {
+		if !filled && !v.isDead(n) { // a record that failed to be written may have been, all the same
 			v.giveUp(n, own, size)
 		}
 		return err
