@@ -31,9 +31,10 @@ func (a *app) forgetCmd() *cobra.Command {
 		best   []string
 		within string
 		dry    bool
+		drop   bool
 	)
 	cmd := &cobra.Command{
-		Use:   "forget [flags] RUN…",
+		Use:   "forget [flags] RUN… | --drop-optimizer FILE…",
 		Short: "Remove the steps of a run that no rule keeps",
 		Long: `Removes the directories of those steps of RUN, a folder below runs/ of a mount, that no rule keeps. Steps are in the order of
 their names, as people count; a step's metrics are those in its metrics.json, trainer_state.json or _CHECKPOINT_METADATA,
@@ -41,10 +42,27 @@ and its attributes user.metric.NAME. A step that was written to in the last minu
 
     ckptfs forget --keep-last 3 --keep-best val_loss=2 --keep-best acc:max=1 --keep-within 7d --dry-run /mnt/ckpt/runs/a
 
-It is the same as rm -r, chosen well: hard links and copies elsewhere stay, and the space comes back with the next prune.`,
+It is the same as rm -r, chosen well: hard links and copies elsewhere stay, and the space comes back with the next prune.
+
+    ckptfs forget --drop-optimizer /mnt/ckpt/runs/a/3/model.pt
+
+makes a new file of the checkpoint's weights, model.weights.safetensors, in which what an optimizer keeps for itself is
+missing (tensors below optimizer, optim_state and the like, or state.….exp_avg), and then removes model.pt. Whatever else was in it, such as
+numbers and settings, is gone with it; training cannot go on from the new file as from the old one.`,
 		Args: somePaths,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var err error
+			if drop {
+				if within != "" || len(best) > 0 || p.KeepLast != 0 || p.ForgetTorn {
+					return &usageError{msg: "--drop-optimizer takes files, and no rules of what is kept", cmd: cmd}
+				}
+				for _, file := range args {
+					if err := a.dropOptimizer(cmd.Context(), file, dry); err != nil {
+						return err
+					}
+				}
+				return nil
+			}
 			if within != "" {
 				if p.KeepWithin, err = runs.ParseAge(within); err != nil {
 					return &usageError{msg: "--keep-within: " + err.Error(), cmd: cmd}
@@ -73,6 +91,7 @@ It is the same as rm -r, chosen well: hard links and copies elsewhere stay, and 
 	f.StringArrayVar(&best, "keep-best", nil, "keep the N best by a metric: METRIC=N, of which less is better, or METRIC:max=N")
 	f.StringVar(&within, "keep-within", "", "keep what was written within 7d, 36h, 1w2d")
 	f.BoolVar(&p.ForgetTorn, "forget-torn", false, "also give up steps that never were complete, where a later one is")
+	f.BoolVar(&drop, "drop-optimizer", false, "make a file of a checkpoint's weights, without optimizer state, and remove the checkpoint")
 	f.BoolVarP(&dry, "dry-run", "n", false, "only say what would be done")
 	return cmd
 }

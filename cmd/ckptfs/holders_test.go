@@ -61,7 +61,7 @@ func TestHolders(t *testing.T) {
 	p.process("13", "idle", "1", ownMounts)
 	makeFile(t, p.dir+"/13/maps", "7f00-7f01 r--p 00000000 08:01 12   /usr/lib/libc.so\n7f02-7f03 rw-p 0 00:00 0\n")
 	p.process("14", "job", "2", otherMounts) // in a container
-	p.link("14/cwd", "/data/runs")
+	p.link("14/cwd", "/work/runs")
 	p.process("15", "other", "3", noMounts) // in one that has no such mount
 	p.link("15/cwd", "/mnt/ckpt")
 	p.process("16", "below", "1", ownMounts) // a file of another file system below it

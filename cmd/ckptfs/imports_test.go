@@ -72,7 +72,7 @@ var layers = []struct {
 		"fs/control", "fs/tree", "fs/view", "fs/assemble", "fs/pack"}},
 	{"fs/metrics", []string{"fs/control"}},
 	{"fs/fusefs", []string{"cas", "fs/control", "fs/tree", "fs/volume"}},
-	{"cmd/ckptfs", []string{"cas", "formats", "fs/control", "fs/metrics", "fs/tree", "fs/volume", "fs/fusefs", "index", "index/runs"}},
+	{"cmd/ckptfs", []string{"cas", "formats", "formats/detect", "fs/control", "fs/metrics", "fs/tree", "fs/view", "fs/volume", "fs/fusefs", "index", "index/runs"}},
 }
 
 // only are imports from outside of the module that one package keeps to itself, with those that may have them.
