@@ -20,7 +20,8 @@ def git(dir, *args):
 
 def save(dir, version, size):
     repo = os.path.join(dir, "repo")
-    if not os.path.exists(repo):
+    first = not os.path.exists(repo)
+    if first:
         os.mkdir(repo)
         git(repo, "init", "-q")
     for k, v in arrays(version, size).items():
@@ -30,12 +31,14 @@ def save(dir, version, size):
     git(repo, "add", "-A")
     git(repo, "commit", "-qm", f"version {version}")
     git(repo, "tag", "-f", f"v{version}")
+    if first:
+        git(repo, "tag", "first")
     git(repo, "repack", "-adq")
-    git(repo, "checkout", "-q", "v1")
+    git(repo, "checkout", "-q", "first")
     git(repo, "checkout", "-q", "main")
 
 
 def load(dir):
     repo = os.path.join(dir, "repo")
     return {"fsck": git(repo, "fsck", "--strict"), "status": git(repo, "status", "--porcelain"), "log": git(repo, "log", "--stat", "--all"),
-            "first": git(repo, "cat-file", "blob", "v1:layer3-weight"), "now": git(repo, "cat-file", "blob", "HEAD:layer3-weight")}
+            "first": git(repo, "cat-file", "blob", "first:layer3-weight"), "now": git(repo, "cat-file", "blob", "HEAD:layer3-weight")}
