@@ -245,6 +245,16 @@ func (p *packer) notePublished(n *Node, plain bool) {
 	}
 }
 
+// forget lets go of a file whose last name went: nothing of it has to be made durable. The caller has a reference.
+func (p *packer) forget(n *Node) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.plain[n] {
+		delete(p.plain, n)
+		p.v.unref(n, 1)
+	}
+}
+
 // forgetPlain gives the references back. mu is held.
 func (p *packer) forgetPlain() {
 	for n := range p.plain {

@@ -78,6 +78,7 @@ func (v *Volume) bury(t *victim) {
 		if t.last {
 			v.hot.remove(n)
 			f.stopPacking()
+			v.packer.forget(n)
 		}
 		v.touched(n)
 		f.mu.Unlock()
