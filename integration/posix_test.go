@@ -115,32 +115,6 @@ type posixMet struct {
 	modes    int
 }
 
-// newUserMount is newMount of somebody who is not root.
-func newUserMount(t *testing.T) *mount {
-	t.Helper()
-	needFUSE(t)
-	if os.Geteuid() != 0 {
-		t.Skip("needs root, to become somebody else (without root every test here runs unprivileged)")
-	}
-	if st, err := os.Stat("/dev/fuse"); err != nil || st.Mode().Perm()&6 != 6 {
-		missing(t, "/dev/fuse is for root alone here (chmod 666 /dev/fuse, as fuse3's udev rule does)")
-	}
-	const nobody = 65534
-	dir, err := os.MkdirTemp("", "ckptfs-nobody-") // t.TempDir lies below a folder that is root's alone
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	m := prepare(t, dir)
-	m.Credential = &syscall.Credential{Uid: nobody, Gid: nobody}
-	for _, d := range []string{dir, m.Dir} {
-		m.must(os.Chmod(d, 0o755))
-		m.must(os.Chown(d, nobody, nobody))
-	}
-	m.must(m.Start())
-	return m
-}
-
 func posixStatesOf(t *testing.T, m *mount, mode string, met *posixMet) {
 	plain := filepath.Join(filepath.Dir(m.Store), "plain")
 	m.must(os.Mkdir(plain, 0o755))

@@ -11,9 +11,9 @@ import (
 
 func writeFile(path string, data []byte) error { return os.WriteFile(path, data, 0o644) }
 
-// TestUnprivilegedUser: somebody who is not root mounts through fusermount3, and has it all but passthrough.
-func TestUnprivilegedUser(t *testing.T) {
-	t.Parallel()
+// newUserMount is newMount of somebody who is not root.
+func newUserMount(t *testing.T) *mount {
+	t.Helper()
 	needFUSE(t)
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, to become somebody else (without root every test here runs unprivileged)")
@@ -33,6 +33,14 @@ func TestUnprivilegedUser(t *testing.T) {
 		m.must(os.Chmod(d, 0o755))
 		m.must(os.Chown(d, nobody, nobody))
 	}
+	m.must(m.Start())
+	return m
+}
+
+// TestUnprivilegedUser: somebody who is not root mounts through fusermount3, and has it all but passthrough.
+func TestUnprivilegedUser(t *testing.T) {
+	t.Parallel()
+	m := newUserMount(t)
 	as := func(command string) string {
 		t.Helper()
 		cmd := exec.Command("sh", "-ec", "cd \"$1\"; "+command, "sh", m.Dir)
@@ -44,7 +52,6 @@ func TestUnprivilegedUser(t *testing.T) {
 		}
 		return strings.TrimSpace(string(out))
 	}
-	m.must(m.Start())
 	s := m.status()
 	if s.Mode != "served" || s.ModeReason == "" {
 		t.Errorf("mode %q (%s), want served and why", s.Mode, s.ModeReason)
