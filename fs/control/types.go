@@ -103,7 +103,7 @@ type Queue struct {
 	Bytes int64 `json:"bytes"`
 }
 
-// Failure is a file that could not be packed or read back, and is tried again.
+// Failure is a file that could not be packed, or whose bytes in place could not be given up, and is tried again.
 type Failure struct {
 	Path     string    `json:"path"`
 	Reason   string    `json:"reason"`

@@ -59,8 +59,8 @@
 // there:
 //
 //   - packed: segments synced, index committed, then the record;
-//   - given up: nobody else has the file open or mapped, which an exclusive lease makes sure of; the flag hollow, then
-//     the blocks go, then the header is written, then the inode's modification time is set to the record's;
+//   - given up: nobody else has the file open or mapped, which an exclusive lease makes sure of; the manifest and its chunk
+//     lists are read and every chunk is found in the index, else the file becomes plain; the flag hollow, then the blocks go, then the header is written, then the inode's modification time is set to the record's;
 //   - filled in: the bytes, then the inode's modification time, then the flag hollow goes;
 //   - opened for writing: filled in, the bytes are synced, the inode's modification time, then the record goes and that is
 //     synced, since fdatasync would not see to it, then the writer gets the file;

@@ -74,6 +74,17 @@ func (v *Volume) clone(src *Handle, srcOff int64, dst *Handle, dstOff, n int64, 
 	if n < minClone && !(first && last) && !(goesOn && last) {
 		return 0, nil
 	}
+	// Bytes in place serve where the manifest does not: they are not left behind, and not given up.
+	if !from.Hollow && !goesOn {
+		if _, err := v.whole(from.Manifest); err != nil {
+			return 0, nil
+		}
+	}
+	if f.rec.Packed() && !f.rec.Hollow {
+		if _, err := v.whole(f.rec.Manifest); err != nil {
+			return 0, nil
+		}
+	}
 	ok, err := v.share(dst.Node, dstOff, from, m, manifest.Part{From: m, Off: srcOff, Len: n})
 	if !ok || err != nil {
 		return 0, err

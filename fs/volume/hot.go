@@ -2,6 +2,7 @@ package volume
 
 import (
 	"container/list"
+	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -34,6 +35,8 @@ type hotEntry struct {
 	size   int64
 	elem   *list.Element
 	wanted bool // to be evicted as soon as nobody uses it, whatever room there is
+	failed *delay
+	retry  time.Time // not before, if failed
 }
 
 func newHotList(v *Volume, max int64) *hotList {
@@ -169,12 +172,29 @@ func (l *hotList) shrink() {
 		l.mu.Unlock()
 		if over || short || c.wanted {
 			if _, err := l.v.evict(c.node); err != nil {
-				l.v.count.evictErrs.Add(1)
-				l.v.report(slog.LevelWarn, "eviction failed", "path", l.v.Path(c.node), "reason", err)
+				l.failed(c.node, err)
 			}
 		}
 		l.v.unref(c.node, 1)
 	}
+}
+
+// failed notes that the bytes of a file cannot be given up, and puts the next attempt off.
+func (l *hotList) failed(n *Node, err error) {
+	l.v.count.evictErrs.Add(1)
+	l.v.report(slog.LevelWarn, "eviction failed; it is tried again", "path", l.v.Path(n), "reason", err)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := n.file.hot
+	if e == nil {
+		return
+	}
+	if e.failed == nil {
+		e.failed = &delay{since: l.v.now()}
+	}
+	e.failed.err = fmt.Errorf("its bytes in place could not be given up: %w", err)
+	e.retry = l.v.now().Add(min(failedRetry<<min(e.failed.attempts, 10), maxRetry))
+	e.failed.attempts++
 }
 
 // candidates are files, oldest first, if the bound does not hold or all is set, else those that are wanted; each with a
@@ -188,10 +208,11 @@ func (l *hotList) candidates(all bool) []hotEntry {
 	}
 	var out []hotEntry
 	l.wanted = false
+	now := l.v.now()
 	for e := l.lru.Front(); e != nil; e = e.Next() {
 		h := e.Value.(*hotEntry)
 		l.wanted = l.wanted || h.wanted
-		if all || h.wanted {
+		if (all || h.wanted) && !(h.failed != nil && now.Before(h.retry)) {
 			l.v.ref(h.node)
 			out = append(out, *h)
 		}

@@ -19,7 +19,6 @@ import (
 	"ckptfs/fs/control"
 	"ckptfs/fs/tree"
 	"ckptfs/index"
-	"ckptfs/index/manifest"
 )
 
 // The parts of a store that Repair mends.
@@ -116,7 +115,7 @@ func repairSegments(o *Options, out *control.Repaired, report func(control.Progr
 
 // repairTree mends the files of an open store.
 func (v *Volume) repairTree(ctx context.Context, out *control.Repaired, report func(control.Progress)) error {
-	r := &treeRepair{v: v, out: out, objects: map[cas.Hash]error{}}
+	r := &treeRepair{v: v, out: out}
 	done := 0
 	err := v.walk(ctx, "", func(p string, n *Node) error {
 		did, lost, err := r.file(n)
@@ -158,10 +157,9 @@ type lostFile struct {
 }
 
 type treeRepair struct {
-	v       *Volume
-	out     *control.Repaired
-	objects map[cas.Hash]error
-	lost    []lostFile
+	v    *Volume
+	out  *control.Repaired
+	lost []lostFile
 }
 
 // file mends a file and says what it did. lost says why its bytes are not to be had, so that it is to be moved aside.
@@ -201,7 +199,7 @@ func (r *treeRepair) file(n *Node) (did string, lost, err error) {
 	if !f.rec.Packed() {
 		return did, nil, nil
 	}
-	m, missing := r.whole(f.rec.Manifest)
+	m, missing := v.whole(f.rec.Manifest)
 	if missing != nil && !f.rec.Hollow && !f.hydrating {
 		// The bytes in place are believed, and now they are all there is.
 		if err := v.unpack(n, false); err != nil {
@@ -234,49 +232,6 @@ func (r *treeRepair) file(n *Node) (did string, lost, err error) {
 		}
 	}
 	return did, nil, nil
-}
-
-// whole reads a manifest and looks whether the index has all that it names.
-func (r *treeRepair) whole(h cas.Hash) (*manifest.Manifest, error) {
-	p, err := r.v.store.Get(h, nil)
-	if err != nil {
-		return nil, fmt.Errorf("manifest: %w", err)
-	}
-	m, err := manifest.Decode(p)
-	if err != nil {
-		return nil, err
-	}
-	for _, o := range m.Objects {
-		err, known := r.objects[o.Digest]
-		if !known {
-			err = r.object(o)
-			r.objects[o.Digest] = err
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
-	return m, nil
-}
-
-func (r *treeRepair) object(o manifest.Object) error {
-	spans, err := r.v.spans(o)
-	if err != nil {
-		return fmt.Errorf("chunk list: %w", err)
-	}
-	hashes, locs := make([]cas.Hash, len(spans)), make([]cas.Location, len(spans))
-	for i := range spans {
-		hashes[i] = spans[i].Hash
-	}
-	if err := r.v.store.Locate(hashes, locs); err != nil {
-		return err
-	}
-	for i, l := range locs {
-		if l.Segment == 0 {
-			return &cas.ChunkError{Hash: hashes[i], Err: cas.ErrNotFound}
-		}
-	}
-	return nil
 }
 
 // moveAside moves a file of the tree to the same path below lost+found/tree, or to the first free name beside that.

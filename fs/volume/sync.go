@@ -152,22 +152,31 @@ func (v *Volume) progress(start progress) control.Progress {
 	}
 }
 
-// failures lists the files that could not be packed, by path.
+// failures lists the files that could not be packed, or whose bytes in place could not be given up, by path.
 func (v *Volume) failures() []control.Failure {
-	p := v.packer
-	p.mu.Lock()
 	type failed struct {
 		n *Node
 		d delay
 	}
 	var all []failed
-	for n, d := range p.delayed {
-		if d.err != nil {
+	add := func(n *Node, d *delay) {
+		if d != nil && d.err != nil {
 			v.ref(n)
 			all = append(all, failed{n, *d})
 		}
 	}
+	p, l := v.packer, v.hot
+	p.mu.Lock()
+	for n, d := range p.delayed {
+		add(n, d)
+	}
 	p.mu.Unlock()
+	l.mu.Lock()
+	for e := l.lru.Front(); e != nil; e = e.Next() {
+		h := e.Value.(*hotEntry)
+		add(h.node, h.failed)
+	}
+	l.mu.Unlock()
 	out := []control.Failure{}
 	for _, f := range all {
 		out = append(out, control.Failure{Path: v.Path(f.n), Reason: f.d.err.Error(), Since: f.d.since, Attempts: f.d.attempts})

@@ -2,11 +2,13 @@ package volume
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 
 	"golang.org/x/sys/unix"
 
+	"ckptfs/cas"
 	"ckptfs/fs/tree"
 )
 
@@ -37,15 +39,35 @@ func (v *Volume) evict(n *Node) (skip string, err error) {
 	case f.hydrating:
 		return skipBusy, nil
 	}
-	if f.users() > 0 {
+	if f.users() > 0 { // they will go on by the manifest
+		if _, err := v.whole(f.rec.Manifest); err != nil {
+			return v.keep(n, err)
+		}
 		if err := v.openAsm(f); err != nil {
 			return "", err
 		}
 	}
 	f.setRaw(nil, false)
+	size, skip, lost, err := v.evictAlone(n)
+	if lost != nil {
+		return v.keep(n, lost)
+	}
+	if skip != "" || err != nil {
+		return skip, err
+	}
+	v.count.evictedFiles.Add(1)
+	v.count.evictedBytes.Add(size)
+	v.hot.remove(n)
+	return "", nil
+}
+
+// evictAlone makes a packed file hollow if nobody else has it open. lost says why it cannot be read by its manifest. f.mu is
+// held.
+func (v *Volume) evictAlone(n *Node) (size int64, skip string, lost, err error) {
+	f := n.file
 	own, err := v.openInode(n, unix.O_RDWR)
 	if err != nil {
-		return "", err
+		return 0, "", nil, err
 	}
 	defer own.Close()
 	release, err := tree.Alone(int(own.Fd()))
@@ -54,16 +76,39 @@ func (v *Volume) evict(n *Node) (skip string, err error) {
 		defer release()
 	case errors.Is(err, tree.ErrInUse) || v.passthrough.Load():
 		// Somebody maps it. Readers here go on by the manifest, until the next open.
-		return skipInUse, nil
+		return 0, skipInUse, nil, nil
 	}
-	size := v.rawSizeLocked(n)
-	if err := v.hollow(n, own); err != nil {
-		return "", err
+	if f.users() == 0 { // else that was looked at
+		if _, lost := v.whole(f.rec.Manifest); lost != nil {
+			return 0, "", lost, nil
+		}
 	}
-	v.count.evictedFiles.Add(1)
-	v.count.evictedBytes.Add(size)
-	v.hot.remove(n)
-	return "", nil
+	size = v.rawSizeLocked(n)
+	return size, "", nil, v.hollow(n, own)
+}
+
+// keep has a packed file whose manifest does not serve, as lost says, go on by its bytes in place: they become the file again,
+// and it is packed anew, which stores afresh what is lost. f.mu is held.
+func (v *Volume) keep(n *Node, lost error) (skip string, err error) {
+	f := n.file
+	lost = fmt.Errorf("it cannot be read by its manifest: %w", lost)
+	if !errors.Is(lost, cas.ErrCorrupt) && !errors.Is(lost, cas.ErrNotFound) || f.pass > 0 {
+		return "", lost
+	}
+	v.count.evictErrs.Add(1)
+	v.report(slog.LevelError, "the manifest of a packed file is damaged; the file is kept by its bytes in place, and packed again",
+		"path", v.Path(n), "reason", lost)
+	if err := v.unpack(n, false); err != nil {
+		return "", fmt.Errorf("%w; its bytes in place could not be made the file again: %w", lost, err)
+	}
+	if f.users() > 0 {
+		if err := v.openRaw(n, false); err != nil {
+			return "", err
+		}
+		f.closeAsm()
+	}
+	v.packer.add(n)
+	return fmt.Sprintf("%v; it is kept by its bytes in place, and packed again", lost), nil
 }
 
 // hollow makes a packed file that nobody else has open hollow. own is open for writing. An error says that the record

@@ -1,0 +1,186 @@
+package volume
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"ckptfs/cas"
+	"ckptfs/fs/control"
+	"ckptfs/index/manifest"
+)
+
+// listOf is the first object that has a list.
+func listOf(r *rig, objects []manifest.Object) manifest.Object {
+	r.t.Helper()
+	for _, o := range objects {
+		if o.List {
+			return o
+		}
+	}
+	r.t.Fatal("no object has a list")
+	return manifest.Object{}
+}
+
+// dropEntry takes the entry of a record out of the index.
+func (r *rig) dropEntry(h cas.Hash) {
+	r.t.Helper()
+	var loc [1]cas.Location
+	if err := r.store.Locate([]cas.Hash{h}, loc[:]); err != nil || loc[0].Segment == 0 {
+		r.t.Fatalf("%s: %v, %v", h, loc, err)
+	}
+	if err := r.index.Remove([]cas.Entry{{Hash: h, Location: loc[0]}}); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// losses are what a file may lose of what is needed to read it by its manifest, and be noticed before its bytes in place
+// are given up.
+var losses = map[string]func(r *rig, p string){
+	"the manifest": func(r *rig, p string) {
+		h, _ := r.manifestOf(p)
+		r.damage(h)
+	},
+	"the manifest's entry": func(r *rig, p string) {
+		h, _ := r.manifestOf(p)
+		r.dropEntry(h)
+	},
+	"a chunk list": func(r *rig, p string) {
+		_, m := r.manifestOf(p)
+		r.damage(listOf(r, m.Objects).Digest)
+	},
+	"a chunk's entry": func(r *rig, p string) {
+		_, m := r.manifestOf(p)
+		spans, err := r.spans(listOf(r, m.Objects))
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		r.dropEntry(spans[1].Hash)
+	},
+}
+
+// Before bytes in place are given up it is made sure that they can be had without them. Else the file is kept by them, and
+// packed again.
+func TestEvictKeepsWhatIsLost(t *testing.T) {
+	for name, lose := range losses {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			want := weights(t, []string{"a", "b"}, random(1<<20, 1), random(300<<10, 2))
+			r.write("f.safetensors", want)
+			r.write("g", random(300<<10, 3))
+			r.sync()
+			reader := r.open("f.safetensors", unix.O_RDONLY)
+			lose(r, "f.safetensors")
+			m, err := r.Evict(context.Background(), "", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(m.Skipped) != 1 || m.Skipped[0].Path != "f.safetensors" || !strings.Contains(m.Skipped[0].Reason, "packed again") {
+				t.Errorf("%+v", m)
+			}
+			r.want("g", packed)
+			if got, err := r.readHandle(reader); err != nil {
+				t.Error(err)
+			} else {
+				r.equal("who has it open", got, want)
+			}
+			r.release(reader)
+			if !r.log.has("ERROR", "path f.safetensors ") || r.Counters().Errors["evict"] != 1 {
+				t.Errorf("reported: %s", r.log)
+			}
+			r.packOut("f.safetensors")
+			r.same("f.safetensors", want)
+			r.unhurt()
+		})
+	}
+}
+
+// unhurt fails if a check finds a file to suffer. The record that was damaged lies where it lay.
+func (r *rig) unhurt() {
+	r.t.Helper()
+	for _, p := range r.check().Problems {
+		if p.Path != "" {
+			r.t.Errorf("check: %+v", p)
+		}
+	}
+}
+
+// So it is when room is needed.
+func TestRoomIsNotMadeOfWhatIsLost(t *testing.T) {
+	for name, lose := range losses {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			want := weights(t, []string{"a", "b"}, random(1<<20, 1), random(300<<10, 2))
+			r.write("f.safetensors", want)
+			r.sync()
+			lose(r, "f.safetensors")
+			r = r.reopen(hotSize(0))
+			r.eventually("f is evicted", func() bool { return r.state("f.safetensors") == packed })
+			if !r.log.has("ERROR", "path f.safetensors ") {
+				t.Errorf("reported: %s", r.log)
+			}
+			r.same("f.safetensors", want)
+		})
+	}
+}
+
+// An eviction that fails is told of as long as it does, and is not tried all the time.
+func TestFailingEvictionIsTold(t *testing.T) {
+	r := newRig(t)
+	want := random(300<<10, 1)
+	r.write("f", want)
+	r.sync()
+	var broken atomic.Bool
+	broken.Store(true)
+	r.step = func(what string) error {
+		if what == "hollow: record" && broken.Load() {
+			return unix.EIO
+		}
+		return nil
+	}
+	n := r.find("f")
+	r.hot.want(n)
+	r.hot.wake()
+	failures := func() []control.Failure {
+		s, err := r.Status(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.Failures
+	}
+	r.eventually("the failure is told of", func() bool { return len(failures()) == 1 })
+	for range 20 {
+		r.hot.shrink()
+	}
+	if f := failures()[0]; f.Path != "f" || f.Attempts > 3 || !strings.Contains(f.Reason, "given up") {
+		t.Errorf("%+v", f)
+	}
+	broken.Store(false)
+	r.evictAll()
+	if f := failures(); len(f) != 0 {
+		t.Errorf("%+v", f)
+	}
+	r.forget(n)
+	r.same("f", want)
+}
+
+// A copy is made by the manifest when that can be read, else of the bytes in place.
+func TestCloneOfWhatIsLost(t *testing.T) {
+	for name, lose := range losses {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			want := weights(t, []string{"a", "b"}, random(1<<20, 1), random(300<<10, 2))
+			r.write("f.safetensors", want)
+			r.sync()
+			lose(r, "f.safetensors")
+			dst := r.open("g", unix.O_RDWR|unix.O_CREAT)
+			r.copyTo("f.safetensors", dst, int64(len(want)))
+			r.release(dst)
+			r.same("g", want)
+			r.same("f.safetensors", want)
+		})
+	}
+}
