@@ -72,6 +72,23 @@ func TestView(t *testing.T) {
 	})
 }
 
+// TestViewFormats: the views of other formats' files hold what those formats' own libraries read.
+func TestViewFormats(t *testing.T) {
+	t.Parallel()
+	m := newMount(t)
+	const dir = "runs/a/7"
+	m.must(os.MkdirAll(m.path(dir), 0o755))
+	runPython(t, "views.py", "save", m.path(dir))
+	runPython(t, "views.py", "check", m.path(dir))
+	m.sync()
+	files := []string{"arrays.npz", "llama.gguf", "model.keras", "net.onnx", "one.npy", "plain.h5", "w.weights.h5"}
+	for i, f := range files {
+		files[i] = dir + "/" + f
+	}
+	m.evict(files...)
+	runPython(t, "views.py", "check", m.path(dir))
+}
+
 // TestViewGivesWay: a real file of the view's name takes its place, unlink hides it, and rm -r is not held up.
 func TestViewGivesWay(t *testing.T) {
 	t.Parallel()

@@ -7,6 +7,8 @@
 //	tar   | header 512 | entry's bytes, to a multiple of 512 with zeros | header | … | zeros |
 //	zip   see package zipdir
 //
+// The layout is partial, since nobody knows what else an archive holds, but for Keras's .keras: model.weights.h5 between two texts.
+//
 // An archive in which no parser knows any entry is none for this package: it is better off as one Blob. Archives in
 // archives are followed three deep.
 //
@@ -103,7 +105,7 @@ func (z Zip) Parse(r io.ReaderAt, size int64) (*formats.Layout, error) {
 	}
 	zipdir.SortByOffset(records)
 	seen := make(map[string]bool, len(records))
-	b := builder{r: r, detect: z.Detect, layout: &formats.Layout{Format: z.Name(), Partial: true}}
+	b := builder{r: r, detect: z.Detect, layout: &formats.Layout{Format: z.Name(), Partial: !keras(records)}}
 	for i := range records {
 		rec := &records[i]
 		if seen[rec.Name] {
@@ -117,6 +119,22 @@ func (z Zip) Parse(r io.ReaderAt, size int64) (*formats.Layout, error) {
 		}
 	}
 	return b.finish(size)
+}
+
+// keras reports whether the entries are those of Keras's model.save: weights and two texts, so that all tensors are the
+// weights'.
+func keras(records []zipdir.Record) bool {
+	weights := false
+	for i := range records {
+		switch records[i].Name {
+		case "model.weights.h5":
+			weights = records[i].Stored()
+		case "config.json", "metadata.json":
+		default:
+			return false
+		}
+	}
+	return weights
 }
 
 // Tar is the parser of tar files.

@@ -7,6 +7,7 @@ import (
 
 	"ckptfs/formats"
 	"ckptfs/formats/fixture"
+	"ckptfs/formats/hdf5"
 	"ckptfs/formats/npy"
 )
 
@@ -29,6 +30,24 @@ func TestRefusesWhatHoldsNothingKnown(t *testing.T) {
 		if l := fixture.Check(t, p, fixture.Read(t, name), bound); l != nil {
 			t.Errorf("%s: %+v", name, l)
 		}
+	}
+}
+
+// TestKeras: all tensors of a .keras are those of its weights; of any other zip nobody knows.
+func TestKeras(t *testing.T) {
+	whole := func(r io.ReaderAt, size int64) (*formats.Layout, error) {
+		if l, err := (hdf5.Parser{}).Parse(r, size); err == nil {
+			return l, nil
+		}
+		return formats.BlobLayout(size), nil
+	}
+	p := fixture.Read(t, "hdf5/model.keras")
+	if l := fixture.Check(t, Zip{whole}, p, bound); l == nil || l.Partial || len(l.Tensors) != 4 {
+		t.Errorf("%+v", l)
+	}
+	p = bytes.ReplaceAll(p, []byte("metadata.json"), []byte("metadata.json"[:12]+"x"))
+	if l := fixture.Check(t, Zip{whole}, p, bound); l == nil || !l.Partial {
+		t.Errorf("with another entry: %+v", l)
 	}
 }
 

@@ -18,7 +18,9 @@ import (
 // viewSuffix is the name's end of a view; viewSources are the ends of the names it may stand beside, best first.
 const viewSuffix = ".safetensors"
 
-var viewSources = []string{".pt", ".pth", ".bin", ".ckpt"}
+var viewSources = []string{
+	".pt", ".pth", ".bin", ".ckpt", ".pt2", ".npz", ".npy", ".h5", ".hdf5", ".keras", ".onnx", ".gguf",
+}
 
 // viewIno marks the inode numbers of views. The source's number is below it on every filesystem in use.
 const viewIno = 1 << 62

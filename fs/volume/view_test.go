@@ -3,7 +3,9 @@ package volume
 import (
 	"bytes"
 	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -64,6 +66,61 @@ func TestView(t *testing.T) {
 		if t.Failed() {
 			t.Fatalf("%s", name)
 		}
+	}
+}
+
+// Formats other than torch's have views, too, when all that they hold is a tensor that safetensors has a type for.
+func TestViewFormats(t *testing.T) {
+	r := newRig(t)
+	r.mkdir("runs/a")
+	has := map[string]bool{
+		"numpy/several.npz": true, "numpy/fortran.npy": true, "numpy/two.npy": true, "hdf5/model.weights.h5": true,
+		"hdf5/model.keras": true, "hdf5/groups.h5": true, "gguf/plain.gguf": true, "hdf5/types.h5": true, "onnx/types.onnx": false,
+		"numpy/big_endian.npy": false, "numpy/mixed.npz": false, "numpy/complex128.npy": false, "hdf5/chunked.h5": false,
+		"gguf/quantised.gguf": false, "onnx/external.onnx": false, "archive/files.zip": false, "sklearn/arrays.joblib": false,
+	}
+	names := map[string]string{} // of the views
+	for name := range has {
+		base := filepath.Base(name)
+		stem := strings.TrimSuffix(base, filepath.Ext(base))
+		names[name] = "runs/a/" + strings.ReplaceAll(filepath.Dir(name), "/", "_") + "_" + stem + viewSuffix
+		r.write(strings.TrimSuffix(names[name], viewSuffix)+filepath.Ext(base), sample(t, name))
+	}
+	check := func() {
+		t.Helper()
+		listed := r.names("runs/a")
+		for name, want := range has {
+			p := names[name]
+			if !want {
+				if r.exists(p) {
+					t.Errorf("%s has a view", name)
+				}
+				continue
+			}
+			r.same(p, viewBytes(t, sample(t, name)))
+			if !slices.Contains(listed, filepath.Base(p)) {
+				t.Errorf("%s is not listed", p)
+			}
+		}
+	}
+	check()
+	r.sync()
+	r.evictAll()
+	check()
+}
+
+// A listing parses a file once while it is not packed, and never once it is.
+func TestViewListing(t *testing.T) {
+	r := newRig(t)
+	r.mkdir("runs/a")
+	r.withoutPacking()
+	r.write("runs/a/m.npz", sample(t, "numpy/several.npz"))
+	r.names("runs/a")
+	if err := os.Truncate(r.at("tree/runs/a/m.npz"), 100); err != nil { // behind the volume's back
+		t.Fatal(err)
+	}
+	if got := r.names("runs/a"); !slices.Equal(got, []string{"m.safetensors", "m.npz"}) {
+		t.Errorf("names: %v", got)
 	}
 }
 
@@ -344,13 +401,24 @@ func TestViewOfTwo(t *testing.T) {
 	r := newRig(t)
 	r.mkdir("runs/a")
 	r.write("runs/a/m.bin", fixture(t, "tied.pt"))
+	r.write("runs/a/m.npz", sample(t, "numpy/several.npz"))
 	r.write("runs/a/m.pt", fixture(t, "flat.pt"))
 	r.same("runs/a/m.safetensors", viewBytes(t, fixture(t, "flat.pt")))
-	if got := r.names("runs/a"); len(got) != 3 {
+	if got := r.names("runs/a"); len(got) != 4 {
 		t.Errorf("names: %v", got)
 	}
 	r.unlink("runs/a/m.safetensors")
 	if r.exists("runs/a/m.safetensors") {
 		t.Error("another view stands in its place")
 	}
+}
+
+// sample is a file of formats/testdata.
+func sample(t testing.TB, name string) []byte {
+	t.Helper()
+	p, err := os.ReadFile(filepath.Join("../../formats/testdata", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
 }
