@@ -33,8 +33,8 @@ type stream struct {
 	window int64
 }
 
-// advance notes a read and returns what to read ahead now, if anything.
-func (t *streams) advance(off, n, size, limit int64) (from, to int64) {
+// advance notes a read and returns what to read ahead now, if anything, and whether the read is in order.
+func (t *streams) advance(off, n, size, limit int64) (from, to int64, inOrder bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.tick++
@@ -54,7 +54,7 @@ func (t *streams) advance(off, n, size, limit int64) (from, to int64) {
 			}
 		}
 		*s = stream{used: t.tick, reads: 1, next: off + n}
-		return 0, 0
+		return 0, 0, false
 	}
 	s.used = t.tick
 	s.reads++
@@ -67,20 +67,22 @@ func (t *streams) advance(off, n, size, limit int64) (from, to int64) {
 	s.window = min(s.window, limit)
 	from, to = max(s.ahead, s.next), min(s.next+s.window, size)
 	if to-from < s.window/4 && to < size || to <= from {
-		return 0, 0 // not worth the walk yet
+		return 0, 0, true // not worth the walk yet
 	}
 	s.ahead = to
-	return from, to
+	return from, to, true
 }
 
-// readAhead notes a read and queues what should be read ahead of it.
-func (f *File) readAhead(off, n int64) {
+// readAhead notes a read and queues what should be read ahead of it. It reports whether the read is one of several in order.
+func (f *File) readAhead(off, n int64) (inOrder bool) {
 	if f.closed.Load() || f.r.readAhead <= 0 {
-		return
+		return false
 	}
-	if from, to := f.streams.advance(off, n, f.doc.Size, f.r.readAhead); to > from {
+	from, to, inOrder := f.streams.advance(off, n, f.doc.Size, f.r.readAhead)
+	if to > from {
 		f.r.ahead.push(job{f: f, from: from, to: to})
 	}
+	return inOrder
 }
 
 // job is a range of a file to be cut into chunks, or one chunk to be fetched.

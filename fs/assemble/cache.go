@@ -29,13 +29,22 @@ func newLRU[V any]() *lru[V] {
 //	an entry is in coming while queued or running, in lru while held and not evicted, in neither once failed or evicted
 //	bytes = sum of the buffers of the entries in lru
 //	bytes <= max once loaded returns
+//	gone has those of lru that readers in order have passed by, oldest first, and passed the sum of their buffers
+//	passed <= maxPassed once pass returns
 type cache struct {
 	mu           sync.Mutex
 	coming       map[cas.Hash]*entry
 	lru          *lru[*entry]
 	bytes, max   int64
+	gone         *lru[*entry]
+	passed       int64
 	hits, misses int64
 }
+
+// maxPassed bounds the chunks kept that readers in order have passed by. Their bytes lie in the kernel's cache by then, and
+// new chunks are better decoded into warm buffers than into memory that has to be faulted in. Some are kept, since the
+// kernel's requests overtake each other.
+const maxPassed = 4 << 20
 
 type entry struct {
 	span manifest.Span
@@ -49,7 +58,7 @@ type entry struct {
 }
 
 func newCache(max int64) *cache {
-	return &cache{coming: map[cas.Hash]*entry{}, lru: newLRU[*entry](), max: max}
+	return &cache{coming: map[cas.Hash]*entry{}, lru: newLRU[*entry](), gone: newLRU[*entry](), max: max}
 }
 
 // acquire returns the entry of a chunk, a new one if there is none, and whether it needs to be claimed and loaded.
@@ -59,6 +68,7 @@ func (c *cache) acquire(s manifest.Span) (e *entry, queued bool) {
 	if e, ok := c.lru.Get(s.Hash); ok {
 		c.hits++
 		e.refs++
+		c.recall(e)
 		return e, false
 	}
 	c.misses++
@@ -82,7 +92,32 @@ func (c *cache) peek(h cas.Hash) *entry {
 	}
 	c.hits++
 	e.refs++
+	c.recall(e)
 	return e
+}
+
+// recall takes back that e was passed by.
+func (c *cache) recall(e *entry) {
+	if c.gone.Remove(e.span.Hash) {
+		c.passed -= e.size()
+	}
+}
+
+// pass says that a reader in order is past e, which the caller has acquired.
+func (c *cache) pass(e *entry) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if held, ok := c.lru.Peek(e.span.Hash); !ok || held != e || c.gone.Contains(e.span.Hash) {
+		return
+	}
+	c.gone.Add(e.span.Hash, e)
+	for c.passed += e.size(); c.passed > maxPassed; {
+		h, old, _ := c.gone.RemoveOldest()
+		c.passed -= old.size()
+		c.lru.Remove(h)
+		c.bytes -= old.size()
+		c.unref(old)
+	}
 }
 
 // expect returns an entry to be loaded ahead of its readers, acquired, or nil when the chunk is held or on its way.
@@ -120,6 +155,7 @@ func (c *cache) loaded(e *entry, b *buffer, data []byte, err error) {
 		c.lru.Add(e.span.Hash, e)
 		for c.bytes += e.size(); c.bytes > c.max; {
 			_, old, _ := c.lru.RemoveOldest()
+			c.recall(old)
 			c.bytes -= old.size()
 			c.unref(old)
 		}

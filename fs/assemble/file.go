@@ -79,15 +79,17 @@ func (f *File) ReadAt(p []byte, off int64) (int, error) {
 	if left := f.doc.Size - off; int64(len(p)) > left {
 		p, eof = p[:left], io.EOF
 	}
-	direct := len(p) >= directRead
-	if !direct {
-		f.readAhead(off, int64(len(p)))
+	way := readCached
+	if len(p) >= directRead {
+		way = readDirect
+	} else if f.readAhead(off, int64(len(p))) {
+		way = readPassing
 	}
 	var room [maxPieces]piece
 	n := 0
 	for n < len(p) {
 		pieces, m, err := f.collect(room[:0], p[n:], off+int64(n))
-		if bad := f.fill(pieces, direct); bad != nil {
+		if bad := f.fill(pieces, way); bad != nil {
 			return int(bad.Off - off), bad
 		}
 		if n += m; err != nil {
@@ -177,14 +179,23 @@ func (l *list) start(k int) int64 {
 	return l.ends[k-1]
 }
 
+// way is what a read does with the cache of chunks.
+type way int
+
+const (
+	readCached  way = iota // chunks are kept
+	readPassing            // chunks whose end has been read are not likely to be wanted again
+	readDirect             // whole chunks are not kept at all
+)
+
 // fill reads the pieces, several at a time, and returns the first one's error.
-func (f *File) fill(pieces []piece, direct bool) (first *Error) {
+func (f *File) fill(pieces []piece, how way) (first *Error) {
 	var mine [maxPieces]int // pieces that this call loads
 	n := 0
 	for i := range pieces {
 		q := &pieces[i]
 		queued := true
-		if direct && len(q.dst) == int(q.span.Len) {
+		if how == readDirect && len(q.dst) == int(q.span.Len) {
 			if q.e = f.r.chunks.peek(q.span.Hash); q.e != nil {
 				queued = false
 			}
@@ -211,6 +222,9 @@ func (f *File) fill(pieces []piece, direct bool) (first *Error) {
 			if err = q.e.err; err == nil {
 				if err = fits(q.span, q.e.data); err == nil {
 					copy(q.dst, q.e.data[q.skip:])
+					if how == readPassing && q.skip+len(q.dst) == int(q.span.Len) {
+						f.r.chunks.pass(q.e)
+					}
 				}
 			}
 			f.r.chunks.release(q.e)
