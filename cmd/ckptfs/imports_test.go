@@ -31,7 +31,8 @@ var layers = []struct {
 	pkg string
 	may []string
 }{
-	{"cas", nil},
+	{"cas/blake3", nil},
+	{"cas", []string{"cas/blake3"}},
 	{"cas/disk", nil},
 	{"cas/chunk", []string{"cas"}},
 	{"cas/codec", []string{"cas"}},
@@ -80,7 +81,7 @@ var only = map[string][]string{
 	"github.com/hanwen/go-fuse/v2":  {"fs/fusefs"},
 	"go.etcd.io/bbolt":              {"index"},
 	"github.com/klauspost/compress": {"cas/codec"},
-	"github.com/zeebo/blake3":       {"cas"},
+	"github.com/zeebo/blake3":       {"cas/blake3"},
 	"github.com/spf13/cobra":        {"cmd/ckptfs"},
 	"log":                           {},
 	"log/slog":                      {"fs/volume", "fs/fusefs", "cmd/ckptfs"},
