@@ -66,7 +66,7 @@ var layers = []struct {
 	{"index/runs", nil},
 	{"fs/control", []string{"cas"}},
 	{"fs/tree", []string{"cas"}},
-	{"fs/view", []string{"formats", "formats/safetensors"}},
+	{"fs/view", []string{"formats", "formats/npy", "formats/safetensors"}},
 	{"fs/assemble", []string{"cas", "formats", "index/manifest"}},
 	{"fs/pack", []string{"cas", "cas/chunk", "cas/codec", "formats", "formats/detect", "index/manifest"}},
 	{"fs/volume", []string{"cas", "cas/disk", "cas/store", "formats", "formats/detect", "index", "index/manifest",

@@ -57,7 +57,7 @@ func attrTimeout(a *volume.Attr) time.Duration {
 func (s *Server) fillEntry(out *fuse.EntryOut, n *volume.Node, a *volume.Attr) {
 	out.NodeId = uint64(n.ID())
 	out.Generation = 1
-	if !n.IsView() { // a view goes when its source changes
+	if !n.IsView() && !n.IsVirtual() { // a view goes when its source changes
 		out.SetEntryTimeout(forever)
 	}
 	out.SetAttrTimeout(attrTimeout(a))

@@ -12,7 +12,7 @@ import (
 // node is the node of an id that the kernel gave; it holds a reference, so the node is there.
 func (s *Server) node(id uint64) *volume.Node { return s.v.Node(volume.NodeID(id)) }
 
-// Lookup finds a name. That there is none is cached too, but for names that a view may get. Who makes something new finds no view.
+// Lookup finds a name. That there is none is cached too, but for names that a view may get, and below .ckptfs. Who makes something new finds no view.
 func (s *Server) Lookup(_ <-chan struct{}, in *fuse.InHeader, name string, out *fuse.EntryOut) fuse.Status {
 	dir := s.node(in.NodeId)
 	if dir == nil {
@@ -21,7 +21,7 @@ func (s *Server) Lookup(_ <-chan struct{}, in *fuse.InHeader, name string, out *
 	n, a, err := s.v.Lookup(dir, name)
 	if err != nil {
 		st := s.status(err)
-		if st == fuse.ENOENT && !strings.HasSuffix(name, ".safetensors") {
+		if st == fuse.ENOENT && !strings.HasSuffix(name, ".safetensors") && !dir.IsVirtual() {
 			out.NodeId = 0
 			out.SetEntryTimeout(forever)
 			return fuse.OK

@@ -1,10 +1,14 @@
-// Package view synthesises files that nobody wrote: here the safetensors file beside a checkpoint in another format.
+// Package view synthesises files that nobody wrote: the safetensors file beside a checkpoint in another format, and the .npy
+// of one tensor.
 //
 // A View is a header and a plan. The header is built once; the data is gathered from the source file's bytes when it is
 // read, so opening costs nothing and holds no data.
 //
 //	0        8                    8+n
 //	| u64 n  | JSON, then spaces  | tensor | tensor | …   by name, ascending bytewise, without gaps; 8+n is a multiple of 8
+//
+//	0             64 m
+//	| .npy header | the one tensor, row-major |      see npy.AppendHeader
 //
 // Most tensors lie in the source as they must lie here, and a read of them is one read of the source. The others (strided,
 // transposed, expanded) are gathered element by element, or run by run where the innermost elements are adjacent: see
@@ -26,7 +30,7 @@ import (
 // ErrNoView: the tensors cannot be expressed in a safetensors file.
 var ErrNoView = errors.New("no safetensors view")
 
-// View is a synthesised safetensors file. It is safe for concurrent use.
+// View is a synthesised file. It is safe for concurrent use.
 type View struct {
 	header  []byte
 	size    int64
@@ -67,24 +71,32 @@ func Safetensors(regions []formats.Region, tensors []formats.Tensor) (*View, err
 	}
 	v := &View{header: header, size: int64(len(header))}
 	for _, t := range order {
-		n := t.NumBytes()
-		if n == 0 {
-			continue
+		if err := v.add(regions, t); err != nil {
+			return nil, err
 		}
-		if t.Region < 0 || t.Region >= len(regions) {
-			return nil, fmt.Errorf("%w: tensor %q names no region", ErrNoView, t.Name)
-		}
-		if n > 1<<62-v.size {
-			return nil, fmt.Errorf("%w: too large", ErrNoView)
-		}
-		p := tensor{start: v.size, end: v.size + n, base: regions[t.Region].Off + t.Offset}
-		if !t.Contiguous() {
-			p.strided = newShape(t)
-		}
-		v.tensors = append(v.tensors, p)
-		v.size += n
 	}
 	return v, nil
+}
+
+// add appends a tensor's elements.
+func (v *View) add(regions []formats.Region, t *formats.Tensor) error {
+	n := t.NumBytes()
+	if n == 0 {
+		return nil
+	}
+	if t.Region < 0 || t.Region >= len(regions) {
+		return fmt.Errorf("%w: tensor %q names no region", ErrNoView, t.Name)
+	}
+	if n < 0 || n > 1<<62-v.size {
+		return fmt.Errorf("%w: too large", ErrNoView)
+	}
+	p := tensor{start: v.size, end: v.size + n, base: regions[t.Region].Off + t.Offset}
+	if !t.Contiguous() {
+		p.strided = newShape(t)
+	}
+	v.tensors = append(v.tensors, p)
+	v.size += n
+	return nil
 }
 
 // Size is the length of the file in bytes.

@@ -36,6 +36,9 @@ func attrOf(st *unix.Stat_t) Attr {
 
 // Stat describes a node.
 func (v *Volume) Stat(n *Node) (Attr, error) {
+	if n.virt != nil {
+		return v.statVirtual(n)
+	}
 	if n.view != nil {
 		return v.statView(n)
 	}
@@ -107,7 +110,7 @@ func (s *SetAttr) nothing() bool {
 
 // Setattr changes a node's attributes and returns the new ones. h may be nil.
 func (v *Volume) Setattr(n *Node, s *SetAttr) (Attr, error) {
-	if v.readOnly {
+	if v.readOnly || n.virt != nil {
 		return Attr{}, unix.EROFS
 	}
 	if n.view != nil {

@@ -232,6 +232,9 @@ func (v *Volume) sizeOf(h *Handle) (int64, error) {
 	if h.Node.view != nil {
 		return h.Node.view.size, nil
 	}
+	if h.Node.virt != nil {
+		return h.Node.virt.size(), nil
+	}
 	f := h.Node.file
 	f.mu.Lock()
 	defer f.mu.Unlock()

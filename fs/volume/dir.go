@@ -42,7 +42,14 @@ func (v *Volume) ReleaseDir(d *DirHandle) { v.unref(d.Node, 1) }
 func (v *Volume) Entries(d *DirHandle, pos uint64) ([]DirEntry, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if pos == 0 || !d.loaded {
+	if (pos == 0 || !d.loaded) && d.Node.virt != nil {
+		names, err := v.listVirtual(d.Node)
+		if err != nil {
+			return nil, err
+		}
+		d.entries, d.loaded = names, true
+	}
+	if pos == 0 && d.Node.virt == nil || !d.loaded {
 		real, err := v.list(d.Node)
 		if err != nil {
 			return nil, err
@@ -118,6 +125,9 @@ func readNames(fd int) ([]DirEntry, error) {
 
 // FsyncDir makes the names in a directory durable.
 func (v *Volume) FsyncDir(d *DirHandle) error {
+	if d.Node.virt != nil {
+		return nil
+	}
 	fd, err := v.openDirFd(d.Node, 0)
 	if err != nil {
 		return err

@@ -62,6 +62,9 @@ func (v *Volume) OpenBy(n *Node, flags, thread uint32) (*Handle, error) {
 	if n.view != nil {
 		return v.openView(n, flags)
 	}
+	if n.virt != nil {
+		return v.openVirtual(n, flags)
+	}
 	if n.file == nil {
 		return nil, unix.ENXIO
 	}
@@ -223,6 +226,10 @@ func (v *Volume) Release(h *Handle) {
 		v.releaseView(h)
 		return
 	}
+	if n.virt != nil {
+		v.unref(n, 1)
+		return
+	}
 	f := n.file
 	f.mu.Lock()
 	switch h.Mode {
@@ -276,6 +283,9 @@ func (v *Volume) writersGone(n *Node) {
 func (v *Volume) Read(h *Handle, p []byte, off int64) (int, error) {
 	if h.Node.view != nil {
 		return v.readView(h, p, off)
+	}
+	if h.Node.virt != nil {
+		return readVirtual(h.Node, p, off), nil
 	}
 	k, packed, err := h.Node.file.read(p, off)
 	if err == errNoSource {
@@ -411,7 +421,7 @@ func (v *Volume) Flush(h *Handle) {
 // Fsync makes the file's bytes, attributes and name durable, as fsync(2) on the host does.
 func (v *Volume) Fsync(h *Handle) error {
 	n := h.Node
-	if n.view != nil {
+	if n.view != nil || n.virt != nil {
 		return nil
 	}
 	return v.syncInode(n)

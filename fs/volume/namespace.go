@@ -14,8 +14,14 @@ type Caller struct {
 
 // Lookup finds name in dir and takes a reference to it for the kernel.
 func (v *Volume) Lookup(dir *Node, name string) (*Node, Attr, error) {
+	if dir.virt != nil {
+		return v.lookupVirtual(dir, name)
+	}
 	n, st, err := v.child(dir, name)
 	if err == unix.ENOENT {
+		if v.isVirtualRoot(dir, name) {
+			return v.lookupVirtual(dir, name)
+		}
 		return v.lookupView(dir, name)
 	}
 	if err != nil {
@@ -63,6 +69,9 @@ func (v *Volume) attrFrom(n *Node, st *unix.Stat_t) (Attr, error) {
 func (v *Volume) dirFd(dir *Node) (int, error) {
 	if dir.mode != unix.S_IFDIR {
 		return -1, unix.ENOTDIR
+	}
+	if dir.virt != nil {
+		return -1, unix.EROFS
 	}
 	return v.fds.acquire(dir)
 }
@@ -156,6 +165,9 @@ func (v *Volume) makeFile(dir *Node, name string, mode, flags uint32, c Caller) 
 		return m, err
 	}
 	defer v.releaseDir(dir)
+	if v.isVirtualRoot(dir, name) {
+		return m, unix.EEXIST
+	}
 	open, rw := v.creating(flags)
 	fd, err := unix.Openat(dirfd, name, open|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, mode&0o7777)
 	if err != nil {
@@ -238,6 +250,9 @@ func (v *Volume) make(dir *Node, name string, c Caller, mode *uint32, do func(di
 		return nil, Attr{}, err
 	}
 	defer v.releaseDir(dir)
+	if v.isVirtualRoot(dir, name) {
+		return nil, Attr{}, unix.EEXIST
+	}
 	if err := do(dirfd); err != nil {
 		return nil, Attr{}, err
 	}
@@ -324,7 +339,7 @@ func (v *Volume) Link(n, dir *Node, name string) (Attr, error) {
 	if v.readOnly {
 		return Attr{}, unix.EROFS
 	}
-	if n.view != nil {
+	if n.view != nil || n.virt != nil {
 		return Attr{}, unix.EPERM
 	}
 	if n.file != nil {
@@ -349,6 +364,9 @@ func (v *Volume) link(n, dir *Node, name string) error {
 		return err
 	}
 	defer v.releaseDir(dir)
+	if v.isVirtualRoot(dir, name) {
+		return unix.EEXIST
+	}
 	p, err := v.locate(n)
 	if err != nil {
 		return err
@@ -374,6 +392,12 @@ func (v *Volume) link(n, dir *Node, name string) error {
 
 // Readlink is the target of a symbolic link.
 func (v *Volume) Readlink(n *Node) (string, error) {
+	if n.virt != nil {
+		if n.virt.link == nil {
+			return "", unix.EINVAL
+		}
+		return n.virt.link(v)
+	}
 	v.ns.RLock()
 	defer v.ns.RUnlock()
 	p, err := v.locate(n)

@@ -18,7 +18,7 @@ type alias struct {
 	name string
 }
 
-// Node is a file, directory or anything else that has a name in the tree, or a view of one.
+// Node is a file, directory or anything else that has a name in the tree, a view of one, or a virtual file.
 //
 // The fields in the first block never change. names, dead and keep are guarded by Volume.ns (written only under its
 // exclusive lock, or under the shared one plus table.mu while the node is new); refs by table.mu; the rest of a regular
@@ -29,6 +29,7 @@ type Node struct {
 	mode uint32 // S_IFMT bits only
 	file *file  // regular files
 	view *viewNode
+	virt *virtualNode // below .ckptfs; a view too if it is made of a file's bytes
 
 	names []alias // the names that are known; a hard link may have others
 	keep  int     // O_PATH descriptor of the inode of a node without a known name, else -1
@@ -49,6 +50,9 @@ func (n *Node) IsDir() bool { return n.mode == unix.S_IFDIR }
 // IsView reports whether the node is synthesised from another.
 func (n *Node) IsView() bool { return n.view != nil }
 
+// IsVirtual reports whether the node is below .ckptfs: it may go, or be another, without a request of the kernel's.
+func (n *Node) IsVirtual() bool { return n.virt != nil }
+
 // ID is the node's id in the kernel.
 func (n *Node) ID() NodeID { return n.id }
 
@@ -64,10 +68,12 @@ type table struct {
 	byID  map[NodeID]*Node
 	byIno map[inoKey]*Node
 	next  NodeID
+
+	virtual map[alias]*Node // the nodes below .ckptfs, without references
 }
 
 func newTable() *table {
-	return &table{byID: map[NodeID]*Node{}, byIno: map[inoKey]*Node{}, next: RootID}
+	return &table{byID: map[NodeID]*Node{}, byIno: map[inoKey]*Node{}, next: RootID, virtual: map[alias]*Node{}}
 }
 
 // get returns the node of a kernel id, or nil.
@@ -184,7 +190,13 @@ func (v *Volume) unref(n *Node, k int64) {
 		if n.file != nil {
 			n.file.closeAll()
 		}
-		if n.view != nil {
+		switch {
+		case n.virt != nil:
+			if n.virt.src != nil {
+				v.unref(n.virt.src, 1)
+			}
+			v.unref(n.virt.at.dir, 1)
+		case n.view != nil:
 			v.unref(n.view.src, 1)
 			v.unref(n.view.at.dir, 1)
 		}
@@ -204,6 +216,9 @@ func (t *table) unref(n *Node, k int64) (gone []*Node) {
 		}
 		if n.view != nil && n.view.src.viewNode == n {
 			n.view.src.viewNode = nil
+		}
+		if n.virt != nil && t.virtual[n.virt.at] == n {
+			delete(t.virtual, n.virt.at)
 		}
 		gone = append(gone, n)
 		names := n.names
@@ -226,7 +241,7 @@ func (v *Volume) Forget(id NodeID, nlookup uint64) {
 	}
 }
 
-// newID is the id of a new node that has no inode of its own: a view.
+// newID is the id of a new node that has no inode of its own: a view, a virtual file.
 func (t *table) newID() NodeID {
 	id := t.next
 	t.next++
@@ -235,6 +250,12 @@ func (t *table) newID() NodeID {
 
 // path is the node's path below the mount's root, for messages; "" for the root. v.ns and table.mu are held.
 func (n *Node) path() string {
+	if n.virt != nil {
+		if n.virt.at.dir.virt == nil {
+			return n.virt.at.name
+		}
+		return n.virt.at.dir.path() + "/" + n.virt.at.name
+	}
 	if len(n.names) == 0 {
 		return "(unlinked)"
 	}
@@ -254,7 +275,7 @@ func (v *Volume) Path(n *Node) string {
 	defer v.ns.RUnlock()
 	v.tab.mu.Lock()
 	defer v.tab.mu.Unlock()
-	if n.view != nil {
+	if n.view != nil && n.virt == nil {
 		return n.view.src.path() + " (view)"
 	}
 	return n.path()

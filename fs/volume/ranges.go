@@ -37,6 +37,9 @@ func (v *Volume) Seek(h *Handle, off int64, whence int) (int64, error) {
 	if n.view != nil {
 		return seekDense(off, whence, n.view.size)
 	}
+	if n.virt != nil {
+		return seekDense(off, whence, n.virt.size())
+	}
 	f := n.file
 	f.mu.Lock()
 	defer f.mu.Unlock()

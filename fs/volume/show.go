@@ -76,41 +76,51 @@ func (v *Volume) layoutOf(n *Node, out *control.File) (*formats.Layout, *manifes
 	f := n.file
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	l, err := v.layoutNow(n)
+	if err != nil || !f.rec.Packed() {
+		return l, nil, err
+	}
+	out.State = control.StatePacked
+	if !f.rec.Hollow {
+		out.State = control.StateBoth
+	}
+	out.Manifest = f.rec.Manifest.String()
+	m, err := v.asm.Manifest(f.rec.Manifest)
+	return l, m, err
+}
+
+// layoutNow is the layout of a file's present bytes. f.mu is held.
+func (v *Volume) layoutNow(n *Node) (*formats.Layout, error) {
+	f := n.file
 	if err := v.load(n); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if f.damaged != nil {
-		return nil, nil, f.damaged
+		return nil, f.damaged
 	}
 	if f.rec.Packed() {
-		out.State = control.StatePacked
-		if !f.rec.Hollow {
-			out.State = control.StateBoth
-		}
-		out.Manifest = f.rec.Manifest.String()
 		m, err := v.asm.Manifest(f.rec.Manifest)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		return m.Layout(), m, nil
+		return m.Layout(), nil
 	}
 	if err := v.vet(n); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if f.damaged != nil {
-		return nil, nil, f.damaged
+		return nil, f.damaged
 	}
 	raw, err := v.openQuietly(n)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	defer raw.Close()
 	st, err := raw.Stat()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	l, err := detect.Detect(raw, st.Size())
-	return l, nil, err
+	return detect.Detect(raw, st.Size())
 }
 
 // tensorDigests is each tensor's storage by the object it lies in; zero for one without bytes, or with several objects.

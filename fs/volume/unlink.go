@@ -113,6 +113,9 @@ func (v *Volume) remove(dir *Node, name string, flag int) error {
 		return unix.EROFS
 	}
 	t, err := v.removeName(dir, name, flag)
+	if err == unix.ENOENT && v.isVirtualRoot(dir, name) {
+		err = unix.EROFS
+	}
 	if err == unix.ENOENT && flag == 0 {
 		v.spare(&t)
 		return v.hideView(dir, name)
@@ -179,6 +182,9 @@ func (v *Volume) Rename(oldDir *Node, oldName string, newDir *Node, newName stri
 	if flags&^(unix.RENAME_NOREPLACE|unix.RENAME_EXCHANGE|unix.RENAME_WHITEOUT) != 0 {
 		return unix.EINVAL
 	}
+	if v.isVirtualRoot(newDir, newName) {
+		return unix.EROFS
+	}
 	t, moved, err := v.rename(oldDir, oldName, newDir, newName, flags)
 	if t.done {
 		v.touchMoved(moved)
@@ -196,6 +202,9 @@ func (v *Volume) Rename(oldDir *Node, oldName string, newDir *Node, newName stri
 		v.spare(&t)
 	} else {
 		v.bury(&t)
+	}
+	if err == unix.ENOENT && v.isVirtualRoot(oldDir, oldName) {
+		return unix.EROFS
 	}
 	if err == unix.ENOENT && v.isView(oldDir, oldName) {
 		return unix.EXDEV // mv copies it then, which makes a real file of it

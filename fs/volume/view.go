@@ -234,6 +234,9 @@ func (v *Volume) setView(n *Node, s *SetAttr) (Attr, error) {
 // makes the kernel do that by itself.
 func (v *Volume) openView(n *Node, flags uint32) (*Handle, error) {
 	if flags&unix.O_ACCMODE != unix.O_RDONLY || flags&unix.O_TRUNC != 0 {
+		if n.virt != nil {
+			return nil, unix.EROFS
+		}
 		if err := v.materialise(n, flags&unix.O_TRUNC != 0); err != nil {
 			return nil, err
 		}
@@ -243,6 +246,7 @@ func (v *Volume) openView(n *Node, flags uint32) (*Handle, error) {
 		return nil, err
 	}
 	v.ref(n)
+	v.count.handles.Add(1)
 	return &Handle{Node: n, Mode: Cached, KeepCache: true}, nil
 }
 

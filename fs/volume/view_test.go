@@ -376,6 +376,9 @@ func TestViewOpen(t *testing.T) {
 		}
 		r.equal(when, got, want)
 	}
+	if n := r.count.handles.Load(); n != 1 {
+		t.Errorf("%d open files", n)
+	}
 	check("resident")
 	r.evictAll()
 	check("evicted")

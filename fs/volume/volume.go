@@ -13,7 +13,8 @@
 //	    └───────────────── opened for writing: hydrated and synced first ┘
 //
 // The names and the bytes being written are the host filesystem's: every operation on a file is the same operation on
-// the inode in STORE/tree, under ns, relative to a descriptor of its directory.
+// the inode in STORE/tree, under ns, relative to a descriptor of its directory. Two kinds of names are nobody's: views (view.go), each
+// beside the file that it is made of, and virtual files (virtual.go), below .ckptfs.
 // Package ckptfs/fs/tree says which copy is true when; this package keeps to it.
 //
 // Locks, in the order in which they may be taken: file.mu, ns, then any of table.mu, fdCache.mu, packer.mu, hotList.mu,
@@ -95,6 +96,7 @@ type Volume struct {
 	hot         *hotList
 	hydrator    *hydrator
 	copiers     *copiers
+	tensors     tensorIndexes
 	cloning     sync.RWMutex // held shared from the look at a manifest until another file has it; see marker
 	copyBufs    sync.Pool
 	count       counters

@@ -42,6 +42,9 @@ func (v *Volume) walkNode(ctx context.Context, p string, n *Node, f func(string,
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	if n.virt != nil {
+		return nil
+	}
 	if !n.IsDir() {
 		if n.file == nil {
 			return nil

@@ -22,7 +22,7 @@ func (v *Volume) GetXattr(n *Node, name string, dest []byte) (int, error) {
 	switch {
 	case unsupportedXattr(name):
 		return 0, unix.EOPNOTSUPP
-	case hiddenXattr(name), n.view != nil:
+	case hiddenXattr(name), n.view != nil, n.virt != nil:
 		return 0, unix.ENODATA
 	}
 	var k int
@@ -39,7 +39,7 @@ func (v *Volume) GetXattr(n *Node, name string, dest []byte) (int, error) {
 
 // ListXattr lists names, each ended by a zero byte; those of trusted.* for privileged callers only.
 func (v *Volume) ListXattr(n *Node, dest []byte, privileged bool) (int, error) {
-	if n.view != nil {
+	if n.view != nil || n.virt != nil {
 		return 0, nil
 	}
 	buf := make([]byte, 64<<10)
@@ -99,7 +99,7 @@ func (v *Volume) RemoveXattr(n *Node, name string) error {
 
 func (v *Volume) mayChangeXattr(n *Node, name string) error {
 	switch {
-	case v.readOnly:
+	case v.readOnly, n.virt != nil:
 		return unix.EROFS
 	case unsupportedXattr(name):
 		return unix.EOPNOTSUPP

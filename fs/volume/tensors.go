@@ -1,0 +1,230 @@
+package volume
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"strings"
+	"sync"
+	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
+
+	"ckptfs/formats"
+	"ckptfs/fs/view"
+)
+
+// tensorTree is a directory of the tree as it is below .ckptfs/tensors: its directories and symbolic links are here too, and
+// each regular file (and view) is a directory that holds a file TENSOR.npy for each of its tensors.
+//
+//	.ckptfs/tensors/runs/a/7/model.pt/layer1.weight.npy
+//
+// NumPy maps these (np.load(path, mmap_mode="r")); package npy says how types are written that NumPy lacks. A read fetches the
+// tensor's own bytes and no others, of an evicted file too. A tensor is called as `ckptfs show` prints it, with what a name
+// cannot hold escaped: '/', '%', bytes below 0x20, 0x7f and what is no UTF-8 are %XX, upper-case. What is longer than 255 bytes
+// then, with its suffix, is its first 200 bytes or fewer, "%~", the first 8 bytes of the SHA-256 of the tensor's name in
+// hexadecimal, and the suffix. A file that is being written has no tensors, one that no parser knows neither.
+//
+// Permissions are the tree's, without those to write; who may read a file may enter the directory.
+type tensorTree struct{ src *Node }
+
+// tensorRoot is the tree's root, whatever volume it is.
+type tensorRoot struct{}
+
+func (tensorRoot) lookup(v *Volume, name string) (virtual, error) {
+	return tensorTree{v.root}.lookup(v, name)
+}
+
+func (tensorRoot) list(v *Volume) ([]DirEntry, error) { return tensorTree{v.root}.list(v) }
+
+func (d tensorTree) lookup(v *Volume, name string) (virtual, error) {
+	src, _, err := v.child(d.src, name)
+	if err == unix.ENOENT {
+		var w *Node
+		if w, _, err = v.lookupView(d.src, name); err == nil {
+			src = w.view.src
+			v.ref(src)
+			v.unref(w, 1)
+		}
+	}
+	if err != nil {
+		return virtual{}, err
+	}
+	out := virtual{key: src, src: src}
+	switch src.mode {
+	case unix.S_IFDIR:
+		out.dir = tensorTree{src}
+	case unix.S_IFREG:
+		out.dir = tensorsOf{src}
+	case unix.S_IFLNK:
+		out.link = func(v *Volume) (string, error) { return v.Readlink(src) }
+	default:
+		v.unref(src, 1)
+		return virtual{}, unix.ENOENT
+	}
+	return out, nil
+}
+
+func (d tensorTree) list(v *Volume) ([]DirEntry, error) {
+	real, err := v.listQuietly(d.src)
+	if err != nil {
+		return nil, err
+	}
+	var out []DirEntry
+	for _, e := range real {
+		switch {
+		case e.Name == "." || e.Name == "..":
+			continue
+		case e.Mode == unix.S_IFREG:
+			e.Mode = unix.S_IFDIR
+		case e.Mode != unix.S_IFDIR && e.Mode != unix.S_IFLNK:
+			continue
+		}
+		out = append(out, DirEntry{Name: e.Name, Mode: e.Mode})
+	}
+	return out, nil
+}
+
+// tensorsOf is the tensors of a file.
+type tensorsOf struct{ src *Node }
+
+// tensorKey tells what a tensor's name leads to: the bytes of one generation of its file.
+type tensorKey struct {
+	src *Node
+	gen uint64
+}
+
+const npySuffix = ".npy"
+
+func (d tensorsOf) lookup(v *Volume, name string) (virtual, error) {
+	x, err := v.tensorsOf(d.src)
+	if err != nil {
+		return virtual{}, err
+	}
+	i, ok := x.names[name]
+	if !ok {
+		return virtual{}, unix.ENOENT
+	}
+	plan, err := view.Npy(x.layout.Regions, &x.layout.Tensors[i])
+	if err != nil {
+		return virtual{}, unix.ENOENT
+	}
+	v.ref(d.src)
+	return virtual{
+		key: tensorKey{d.src, x.gen}, src: d.src,
+		view: &viewNode{src: d.src, gen: x.gen, size: plan.Size(), plan: plan},
+	}, nil
+}
+
+func (d tensorsOf) list(v *Volume) ([]DirEntry, error) {
+	x, err := v.tensorsOf(d.src)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]DirEntry, 0, len(x.names))
+	for i := range x.layout.Tensors {
+		name := tensorFile(x.layout.Tensors[i].Name)
+		if x.names[name] == i {
+			out = append(out, DirEntry{Name: name, Mode: unix.S_IFREG})
+		}
+	}
+	return out, nil
+}
+
+// tensorFile is the name of a tensor's file.
+func tensorFile(tensor string) string {
+	var b strings.Builder
+	for i := 0; i < len(tensor); {
+		r, n := utf8.DecodeRuneInString(tensor[i:])
+		if c := tensor[i]; r == utf8.RuneError && n == 1 || c < 0x20 || c == '/' || c == '%' || c == 0x7f {
+			fmt.Fprintf(&b, "%%%02X", c)
+			n = 1
+		} else {
+			b.WriteString(tensor[i : i+n])
+		}
+		i += n
+	}
+	name := b.String()
+	if len(name)+len(npySuffix) <= maxNameLen {
+		return name + npySuffix
+	}
+	cut := 200 // not within a character, nor an escape
+	for !utf8.RuneStart(name[cut]) {
+		cut--
+	}
+	if i := strings.LastIndexByte(name[:cut], '%'); i >= 0 && cut-i < 3 {
+		cut = i
+	}
+	sum := sha256.Sum256([]byte(tensor))
+	return fmt.Sprintf("%s%%~%x%s", name[:cut], sum[:8], npySuffix)
+}
+
+// maxNameLen is the host's bound on a name, in bytes.
+const maxNameLen = 255
+
+// tensorIndex finds the tensors of a file by their files' names.
+type tensorIndex struct {
+	src    *Node // not to be used: only its identity counts
+	gen    uint64
+	layout *formats.Layout
+	names  map[string]int // into layout.Tensors
+}
+
+// tensorIndexes keeps the last few.
+type tensorIndexes struct {
+	mu   sync.Mutex
+	last []*tensorIndex // the latest used last
+}
+
+const maxTensorIndexes = 4
+
+func (s *tensorIndexes) get(src *Node, gen uint64) *tensorIndex {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, x := range s.last {
+		if x.src == src && x.gen == gen {
+			copy(s.last[i:], s.last[i+1:])
+			s.last[len(s.last)-1] = x
+			return x
+		}
+	}
+	return nil
+}
+
+func (s *tensorIndexes) put(x *tensorIndex) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.last) == maxTensorIndexes {
+		s.last = s.last[:copy(s.last, s.last[1:])]
+	}
+	s.last = append(s.last, x)
+}
+
+// tensorsOf is the tensors of a file as it is now; of one that is being written, none.
+func (v *Volume) tensorsOf(src *Node) (*tensorIndex, error) {
+	f := src.file
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.writers > 0 {
+		return &tensorIndex{layout: &formats.Layout{}}, nil
+	}
+	if x := v.tensors.get(src, f.gen); x != nil {
+		return x, nil
+	}
+	l, err := v.layoutNow(src)
+	if err != nil {
+		return nil, v.openFailed(src, err)
+	}
+	x := &tensorIndex{src: src, gen: f.gen, layout: l, names: make(map[string]int, len(l.Tensors))}
+	for i := range l.Tensors {
+		t := &l.Tensors[i]
+		name := tensorFile(t.Name)
+		if _, twice := x.names[name]; twice {
+			continue
+		}
+		if _, err := view.Npy(l.Regions, t); err == nil {
+			x.names[name] = i
+		}
+	}
+	v.tensors.put(x)
+	return x, nil
+}

@@ -1,0 +1,341 @@
+package volume
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"ckptfs/formats"
+	"ckptfs/formats/detect"
+	"ckptfs/formats/npy"
+)
+
+const tensors = ".ckptfs/tensors/"
+
+// npyBytes is what the .npy file of a tensor must hold.
+func npyBytes(t testing.TB, src []byte, name string) []byte {
+	t.Helper()
+	l, err := detect.Detect(bytes.NewReader(src), int64(len(src)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range l.Tensors {
+		x := &l.Tensors[i]
+		if x.Name != name {
+			continue
+		}
+		p, err := npy.AppendHeader(nil, x)
+		if err != nil || len(p)%64 != 0 {
+			t.Fatalf("header of %d bytes, %v", len(p), err)
+		}
+		return append(p, elements(src, l, x)...)
+	}
+	t.Fatalf("no tensor %q", name)
+	return nil
+}
+
+// elements is a tensor's elements, row-major.
+func elements(src []byte, l *formats.Layout, x *formats.Tensor) []byte {
+	var out []byte
+	width := int64(x.DType.Bits() / 8)
+	index := make([]int64, len(x.Shape))
+	stride := x.Stride
+	if stride == nil {
+		stride = make([]int64, len(x.Shape))
+		n := int64(1)
+		for i := len(stride) - 1; i >= 0; i-- {
+			stride[i] = n
+			n *= x.Shape[i]
+		}
+	}
+	for range x.NumElements() {
+		at := l.Regions[x.Region].Off + x.Offset
+		for i, k := range index {
+			at += k * stride[i] * width
+		}
+		out = append(out, src[at:at+width]...)
+		for i := len(index) - 1; i >= 0; i-- {
+			if index[i]++; index[i] < x.Shape[i] {
+				break
+			}
+			index[i] = 0
+		}
+	}
+	return out
+}
+
+func TestTensors(t *testing.T) {
+	for _, name := range []string{"torch/flat.pt", "torch/views.pt", "torch/unicode.pt", "numpy/several.npz", "numpy/fortran.npy", "same/model.safetensors",
+		"hdf5/model.keras", "sklearn/arrays.joblib", "torch/empty_and_scalar.pt"} {
+		if _, err := os.Stat("../../formats/testdata/" + name); err != nil {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			src := sample(t, name)
+			l, err := detect.Detect(bytes.NewReader(src), int64(len(src)))
+			if err != nil || len(l.Tensors) == 0 {
+				t.Fatal(err, len(l.Tensors))
+			}
+			r.mkdir("a")
+			p := "a/x" + filepath.Ext(name)
+			check := func() {
+				t.Helper()
+				var want []string
+				for i := range l.Tensors {
+					x := &l.Tensors[i]
+					file := tensorFile(x.Name)
+					want = append(want, file)
+					r.same(tensors+p+"/"+file, npyBytes(t, src, x.Name))
+				}
+				got := r.names(tensors + p)
+				slices.Sort(got)
+				slices.Sort(want)
+				if !slices.Equal(got, want) {
+					t.Errorf("names %q, want %q", got, want)
+				}
+			}
+			r.withoutPacking()
+			r.write(p, src)
+			check()
+			r = r.reopen()
+			r.bring(p, both)
+			check()
+			r.bring(p, packed)
+			check()
+			r.onlyRoot()
+		})
+	}
+}
+
+// The directory is not listed, mirrors the tree, and shows what its files may show.
+func TestVirtualTree(t *testing.T) {
+	r := newRig(t)
+	r.mkdir("runs/a")
+	r.write("runs/a/m.pt", fixture(t, "flat.pt"))
+	r.write("runs/note.txt", []byte("no tensors"))
+	dir := r.find("runs")
+	n, _, err := r.Symlink(dir, "latest", "a", r.me)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.forget(n)
+	r.forget(dir)
+
+	if got := r.names(""); !slices.Equal(got, []string{"runs"}) {
+		t.Errorf("the root lists %q", got)
+	}
+	if got := r.names(".ckptfs"); !slices.Contains(got, "tensors") {
+		t.Errorf(".ckptfs lists %q", got)
+	}
+	inFile := r.names(tensors + "runs/a/m.pt")
+	slices.Sort(inFile)
+	for dir, want := range map[string][]string{
+		"": {"runs"}, "runs": {"a", "latest", "note.txt"}, "runs/a": {"m.pt"}, "runs/note.txt": nil, "runs/a/m.safetensors": inFile,
+	} {
+		got := r.names(tensors + dir)
+		slices.Sort(got)
+		if !slices.Equal(got, want) {
+			t.Errorf("tensors/%s lists %q, want %q", dir, got, want)
+		}
+	}
+	link := r.find(tensors + "runs/latest")
+	if to, err := r.Readlink(link); to != "a" || err != nil {
+		t.Errorf("the link leads to %q, %v", to, err)
+	}
+	r.forget(link)
+
+	f := r.find("runs/a/m.pt")
+	mode := uint32(0o640)
+	if _, err := r.Setattr(f, &SetAttr{Mode: &mode}); err != nil {
+		t.Fatal(err)
+	}
+	r.forget(f)
+	first := r.names(tensors + "runs/a/m.pt")[0]
+	for p, want := range map[string]uint32{
+		".ckptfs": unix.S_IFDIR | 0o555, tensors: unix.S_IFDIR | 0o555, tensors + "runs": unix.S_IFDIR | 0o555, tensors + "runs/latest": unix.S_IFLNK | 0o777,
+		tensors + "runs/a/m.pt": unix.S_IFDIR | 0o550, tensors + "runs/a/m.pt/" + first: unix.S_IFREG | 0o440,
+	} {
+		if a := r.stat(p); a.Mode != want {
+			t.Errorf("%s has mode %o, want %o", p, a.Mode, want)
+		}
+	}
+	if a := r.stat(tensors + "runs/a/m.pt/" + first); a.Mtime != r.stat("runs/a/m.pt").Mtime || a.Nlink != 1 || a.Settled {
+		t.Errorf("%+v", a)
+	}
+	for _, p := range []string{".ckptfs/x", tensors + "x", tensors + "runs/a/m.pt/x.npy", tensors + "runs/a/m.pt/" + strings.TrimSuffix(first, ".npy"), "runs/.ckptfs"} {
+		if r.exists(p) {
+			t.Errorf("%s is there", p)
+		}
+	}
+	a, b := r.find(tensors+"runs/a/m.pt/"+first), r.find(tensors+"runs/a/m.pt/"+first)
+	if a != b {
+		t.Error("two nodes of one tensor")
+	}
+	r.forget(a)
+	r.forget(b)
+	r.onlyRoot()
+	if r.reopen(func(o *Options) { o.NoViews = true }).exists(".ckptfs") {
+		t.Error("it is there although views are off")
+	}
+}
+
+// Nothing below .ckptfs can be changed, nor can it be made, but a real one is real.
+func TestVirtualRefuses(t *testing.T) {
+	r := newRig(t)
+	r.write("m.pt", fixture(t, "flat.pt"))
+	first := r.names(tensors + "m.pt")[0]
+	for _, p := range []string{".ckptfs", ".ckptfs/tensors", tensors + "m.pt"} {
+		dir := r.find(p)
+		_, _, _, err := r.Create(dir, "x", 0o644, unix.O_WRONLY, r.me)
+		wantErr(t, "create", err, unix.EROFS)
+		_, _, err = r.Mkdir(dir, "x", 0o755, r.me)
+		wantErr(t, "mkdir", err, unix.EROFS)
+		_, _, err = r.Symlink(dir, "x", "y", r.me)
+		wantErr(t, "symlink", err, unix.EROFS)
+		_, _, _, err = r.Tmpfile(dir, 0o644, unix.O_RDWR, r.me)
+		wantErr(t, "tmpfile", err, unix.EROFS)
+		wantErr(t, "unlink", r.Unlink(dir, first), unix.EROFS)
+		wantErr(t, "rmdir", r.Rmdir(dir, "tensors"), unix.EROFS)
+		wantErr(t, "rename into", r.Rename(r.root, "m.pt", dir, "x", 0), unix.EROFS)
+		wantErr(t, "rename from", r.Rename(dir, first, r.root, "x", 0), unix.EROFS)
+		_, err = r.Setattr(dir, &SetAttr{})
+		wantErr(t, "setattr", err, unix.EROFS)
+		wantErr(t, "setxattr", r.SetXattr(dir, "user.x", nil, 0), unix.EROFS)
+		_, err = r.GetXattr(dir, "user.x", nil)
+		wantErr(t, "getxattr", err, unix.ENODATA)
+		_, err = r.Open(dir, unix.O_RDONLY)
+		if err == nil {
+			t.Errorf("%s was opened as a file", p)
+		}
+		r.forget(dir)
+	}
+	n := r.find(tensors + "m.pt/" + first)
+	for _, flags := range []uint32{unix.O_WRONLY, unix.O_RDWR, unix.O_RDONLY | unix.O_TRUNC} {
+		_, err := r.Open(n, flags)
+		wantErr(t, "open", err, unix.EROFS)
+	}
+	size := int64(0)
+	_, err := r.Setattr(n, &SetAttr{Size: &size})
+	wantErr(t, "truncate", err, unix.EROFS)
+	_, err = r.Link(n, r.root, "x")
+	wantErr(t, "link", err, unix.EPERM)
+	r.forget(n)
+
+	_, _, err = r.Mkdir(r.root, ".ckptfs", 0o755, r.me)
+	wantErr(t, "mkdir .ckptfs", err, unix.EEXIST)
+	_, _, _, err = r.Create(r.root, ".ckptfs", 0o644, unix.O_WRONLY, r.me)
+	wantErr(t, "create .ckptfs", err, unix.EEXIST)
+	wantErr(t, "rename to .ckptfs", r.Rename(r.root, "m.pt", r.root, ".ckptfs", 0), unix.EROFS)
+	wantErr(t, "rename .ckptfs", r.Rename(r.root, ".ckptfs", r.root, "x", 0), unix.EROFS)
+	wantErr(t, "rmdir .ckptfs", r.Rmdir(r.root, ".ckptfs"), unix.EROFS)
+	wantErr(t, "unlink .ckptfs", r.Unlink(r.root, ".ckptfs"), unix.EROFS)
+	r.onlyRoot()
+
+	if err := os.WriteFile(r.at("tree/.ckptfs"), []byte("real"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	r.same(".ckptfs", []byte("real"))
+	r.unlink(".ckptfs")
+	if !r.exists(".ckptfs/tensors") {
+		t.Error("gone with the real one")
+	}
+}
+
+// A tensor's file belongs to one generation of its file's bytes, and reads on when that is evicted, hydrated or unlinked.
+func TestTensorFollowsItsFile(t *testing.T) {
+	r := newRig(t)
+	src := fixture(t, "flat.pt")
+	r.write("m.pt", src)
+	r.pack("m.pt")
+	l, _ := detect.Detect(bytes.NewReader(src), int64(len(src)))
+	name := l.Tensors[0].Name
+	p := tensors + "m.pt/" + name + ".npy"
+	want := npyBytes(t, src, name)
+	h := r.open(p, unix.O_RDONLY)
+	check := func(when string) {
+		t.Helper()
+		got, err := r.readHandle(h)
+		if err != nil {
+			t.Fatalf("%s: %v", when, err)
+		}
+		r.equal(when, got, want)
+	}
+	check("resident")
+	r.evictAll()
+	check("evicted")
+	r.hydrateAll()
+	check("hydrated")
+	w := r.open("m.pt", unix.O_WRONLY|unix.O_TRUNC)
+	if r.exists(p) {
+		t.Error("a tensor of a file that is being written")
+	}
+	_, err := r.Read(h, make([]byte, 10), 0)
+	wantErr(t, "a read of old bytes", err, unix.ESTALE)
+	r.writeAt(w, src, 0)
+	r.release(w)
+	r.same(p, want)
+	r.release(h)
+	h = r.open(p, unix.O_RDONLY)
+	r.unlink("m.pt")
+	check("unlinked")
+	r.release(h)
+	r.onlyRoot()
+}
+
+// A read of one tensor needs its own chunks: damage to the others does not matter.
+func TestTensorAlone(t *testing.T) {
+	r := newRig(t)
+	const n = 600 << 10
+	a, b, c := random(n, 1), random(n, 2), random(n, 3)
+	r.write("m.safetensors", weights(t, []string{"a", "b", "c"}, a, b, c))
+	r.packOut("m.safetensors")
+	before := r.asm.Stats()
+	head, err := npy.AppendHeader(nil, &formats.Tensor{DType: formats.U8, Shape: []int64{n}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.same(tensors+"m.safetensors/b.npy", append(head, b...))
+	if got := r.asm.Stats().FetchedBytes - before.FetchedBytes; got > n+2*256<<10 {
+		t.Errorf("%d bytes fetched for a tensor of %d", got, n)
+	}
+}
+
+func TestTensorFile(t *testing.T) {
+	long := strings.Repeat("ä", 300)
+	for name, want := range map[string]string{
+		"": ".npy", "a.b": "a.b.npy", "a/b": "a%2Fb.npy", "100%": "100%25.npy", "größe": "größe.npy", "a\x00\n\x7f": "a%00%0A%7F.npy", "\xff": "%FF.npy",
+		".": "..npy", "..": "...npy", strings.Repeat("x", 251): strings.Repeat("x", 251) + ".npy",
+	} {
+		if got := tensorFile(name); got != want {
+			t.Errorf("%q is called %q, want %q", name, got, want)
+		}
+	}
+	seen := map[string]bool{}
+	for _, name := range []string{long, long + "x", strings.Repeat("x", 252), strings.Repeat("%", 100), strings.Repeat("x", 199) + strings.Repeat("%", 99), "y" + strings.Repeat("%", 99)} {
+		got := tensorFile(name)
+		if len(got) > 255 || !strings.Contains(got, "%~") || seen[got] || strings.ToValidUTF8(got, "?") != got {
+			t.Errorf("%q is called %q", name, got)
+		}
+		seen[got] = true
+	}
+}
+
+// The control commands leave virtual files alone.
+func TestVirtualCommands(t *testing.T) {
+	r := newRig(t)
+	r.write("m.pt", fixture(t, "flat.pt"))
+	r.pack("m.pt")
+	if m, err := r.Evict(t.Context(), ".ckptfs/tensors", nil); err != nil || m.Files != 0 {
+		t.Errorf("%+v, %v", m, err)
+	}
+	if _, err := r.Show(t.Context(), ".ckptfs/tensors"); !errors.Is(err, errNotRegular) {
+		t.Error(err)
+	}
+}

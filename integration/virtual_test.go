@@ -1,0 +1,45 @@
+package integration
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestTensorFiles: each tensor of a file is a .npy file that NumPy opens and maps, whatever state the file is in.
+func TestTensorFiles(t *testing.T) {
+	t.Parallel()
+	modes(t, func(t *testing.T, m *mount) {
+		const dir = "runs/a/7"
+		m.must(os.MkdirAll(m.path(dir), 0o755))
+		var names []string
+		for i, kind := range []string{"plain", "nested", "zoo"} {
+			names = append(names, dir+"/"+kind+".pt")
+			runPython(t, "save.py", kind, "5", m.path(names[i]))
+		}
+		runPython(t, "save.py", "plain", "6", m.path(dir, "other.safetensors"))
+		names = append(names, dir+"/other.safetensors")
+		mirror := m.path(".ckptfs/tensors", dir)
+		runPython(t, "tensors.py", m.path(dir), mirror)
+		m.sync()
+		m.evict(names...)
+		runPython(t, "tensors.py", m.path(dir), mirror)
+
+		entries, err := os.ReadDir(m.Dir)
+		m.must(err)
+		if len(entries) != 1 {
+			t.Errorf("the root lists %v", entries)
+		}
+		if got := m.names(".ckptfs"); !slices.Contains(got, "tensors") {
+			t.Errorf(".ckptfs lists %q", got)
+		}
+		out := m.sh("find .ckptfs/tensors -name '*.npy' | wc -l")
+		if strings.TrimSpace(out) == "0" {
+			t.Error("find finds nothing")
+		}
+		m.sh("cp -r .ckptfs/tensors/" + dir + "/plain.pt copy && chmod -R u+w copy && rm -r copy")
+		m.sh("rm -r runs")
+		m.wantNames("")
+	})
+}
