@@ -24,6 +24,14 @@ type place struct {
 	path  string          // relative to the mount's root, "" is the root
 }
 
+// full is where this process finds a path of the place's store: in its mount, else in the store's folder.
+func (p *place) full(path string) string {
+	if p.mount != nil {
+		return filepath.Join(p.mount.Mountpoint, path)
+	}
+	return filepath.Join(p.store, tree.TreeDir, path)
+}
+
 // find says what path means, in this process's mounts.
 func find(path string) (*place, error) {
 	mounts, err := mountinfo.GetMounts(nil)

@@ -48,6 +48,9 @@ func NewHandler(v Volume, m Mount) *Handler {
 	h.mux.HandleFunc("POST /v1/hydrate", stream(moving(v.Hydrate)))
 	h.mux.HandleFunc("POST /v1/prune", stream(h.prune))
 	h.mux.HandleFunc("POST /v1/check", stream(h.check))
+	if models, ok := v.(Models); ok {
+		h.models(models)
+	}
 	h.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		writeError(w, &Error{Code: CodeInvalid, Message: fmt.Sprintf(
 			"%s %s is not known to ckptfs %s, which runs there: it is of another version than the one that asks", r.Method, r.URL.Path, m.Version)})

@@ -156,6 +156,7 @@ func (v *Volume) resize(n *Node, size int64) error {
 		err = v.truncateRaw(n, size)
 	}
 	if f.writers == 0 {
+		v.steps.wrote(n.ino)
 		v.writersGone(n)
 	}
 	return err

@@ -190,7 +190,9 @@ func (v *Volume) attach(n *Node, flags uint32, served bool) (*Handle, error) {
 		f.programs++
 	}
 	if h.write {
-		f.writers++
+		if f.writers++; f.writers == 1 {
+			v.writing.Begin(n.ino)
+		}
 		if h.Mode == Passthrough {
 			f.stale = true
 		}
@@ -250,6 +252,8 @@ func (v *Volume) Release(h *Handle) {
 			f.flushed--
 		}
 		if f.writers--; f.writers == 0 {
+			v.writing.End(n.ino)
+			v.steps.wrote(n.ino)
 			v.writersGone(n)
 		}
 		f.cond.Broadcast()

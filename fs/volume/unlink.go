@@ -69,6 +69,9 @@ func (v *Volume) gone(t *victim, dir *Node, name string) {
 // bury ends the background work on a file that lost its last name. Who knows the file keeps it, open or not: a program
 // may be between looking the name up and opening it, and has a right to the old file or the new. No lock is held.
 func (v *Volume) bury(t *victim) {
+	if t.last {
+		v.writing.Gone(t.st.Ino)
+	}
 	n := t.node
 	if n == nil {
 		return

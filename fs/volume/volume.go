@@ -90,6 +90,9 @@ type Volume struct {
 	root   *Node
 	rootFd int
 
+	writing *tree.Writing
+	steps   *steps
+
 	kernel      Kernel
 	passthrough atomic.Bool
 	packer      *packer
@@ -191,6 +194,7 @@ func (v *Volume) open(o Options, format *tree.Format) error {
 		o.CacheBytes = defaultCache
 	}
 	v.kernel = noKernel{}
+	v.openSteps()
 	if o.MaxUnpacked == 0 {
 		o.MaxUnpacked = defaultMaxUnpacked(o.Dir)
 	}
@@ -351,6 +355,9 @@ func (v *Volume) shut(clean bool) error {
 	}
 	if v.rootFd >= 0 {
 		unix.Close(v.rootFd)
+	}
+	if v.writing != nil {
+		errs = append(errs, v.writing.Close())
 	}
 	err := errors.Join(errs...)
 	return errors.Join(err, v.lock.Release(clean && err == nil))

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+
+	"ckptfs/fs/control"
+	"ckptfs/index/runs"
+)
+
+func (a *app) runsCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "runs PATH",
+		Short: "The training runs of a store: their steps, sizes and metrics",
+		Long: `Lists the directories below runs/ of the store of PATH. The steps of a run are the directories in it that hold files.
+
+A step is complete when all its files were closed. It is torn when one of them was open for writing as a daemon died, until
+that file is written again or removed. Names such as tmp-checkpoint-500 are those of steps that are being written.`,
+		Args: onePath,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.with(cmd.Context(), args[0], readOnly, func(s *session) error {
+				r, err := s.Runs(cmd.Context())
+				if err != nil {
+					return err
+				}
+				return a.show(r, func(w io.Writer) { printRuns(w, r) })
+			})
+		},
+	}
+}
+
+func printRuns(w io.Writer, l *control.RunList) {
+	rows := make([][]string, len(l.Runs))
+	for i := range l.Runs {
+		r := &l.Runs[i]
+		var not []string
+		if r.Torn > 0 {
+			not = append(not, fmt.Sprintf("%d torn", r.Torn))
+		}
+		if r.Writing > 0 {
+			not = append(not, fmt.Sprintf("%d being written", r.Writing))
+		}
+		rows[i] = []string{printable(r.Run), humanize.Comma(int64(r.Steps)), strings.Join(not, ", "), bytesText(r.LogicalBytes),
+			timeText(r.Last), printable(strings.Join(r.Metrics, ", "))}
+	}
+	table(w, []string{"RUN", ">STEPS", "NOT COMPLETE", ">SIZE", "LAST WRITTEN", "METRICS"}, rows)
+}
+
+func timeText(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.Local().Format(time.DateTime)
+}
+
+func (a *app) logCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "log RUN",
+		Short: "The steps of a run: metrics, size, and what each added",
+		Long: `Lists the steps of RUN, a folder below runs/, in the order of their names, as people count: what each takes, how much of that
+no step before it has (raw, before compression), with which step it shares most of the rest, and its metrics.
+
+Metrics are read from metrics.json, trainer_state.json and _CHECKPOINT_METADATA in the step's directory, and from its
+extended attributes user.metric.NAME, which win:
+
+    setfattr -n user.metric.val_loss -v 0.31 /mnt/ckpt/runs/a/3`,
+		Args: onePath,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.with(cmd.Context(), args[0], readOnly, func(s *session) error {
+				l, err := s.Log(cmd.Context(), s.place.path)
+				if err != nil {
+					return err
+				}
+				return a.show(l, func(w io.Writer) { printLog(w, l) })
+			})
+		},
+	}
+}
+
+func printLog(w io.Writer, l *control.RunLog) {
+	rows := make([][]string, len(l.Steps))
+	for i := range l.Steps {
+		s := &l.Steps[i]
+		fresh := bytesText(s.NewBytes)
+		if s.PlainBytes > 0 {
+			fresh += " + " + bytesText(s.PlainBytes) + " not packed"
+		}
+		shared := ""
+		if s.SharedWith != "" {
+			shared = fmt.Sprintf("%s with %s", bytesText(s.SharedBytes), s.SharedWith)
+		}
+		metrics := make([]string, 0, len(s.Metrics))
+		for _, name := range slices.Sorted(maps.Keys(s.Metrics)) {
+			metrics = append(metrics, fmt.Sprintf("%s=%s", name, s.Metrics[name]))
+		}
+		rows[i] = []string{printable(s.Step), s.State, timeText(s.Time), bytesText(s.LogicalBytes), fresh, printable(shared),
+			printable(strings.Join(metrics, " "))}
+	}
+	table(w, []string{"STEP", "STATE", "WRITTEN", ">SIZE", ">NEW", "SHARED", "METRICS"}, rows)
+	for i := range l.Steps {
+		if s := &l.Steps[i]; s.Problem != "" {
+			fmt.Fprintf(w, "%s: %s\n", printable(s.Step), printable(s.Problem))
+		}
+	}
+}
+
+func (a *app) bestCmd() *cobra.Command {
+	mode := ""
+	cmd := &cobra.Command{
+		Use:   "best RUN METRIC",
+		Short: "The complete step of a run with the best value of a metric",
+		Long: `Prints the directory of the complete step of RUN that has the least value of METRIC, or with --mode max the greatest, and the
+value. NaN never wins; of equal values the earlier step does. ckptfs log RUN shows the metrics.`,
+		Args: func(cmd *cobra.Command, args []string) error { return wantArgs(cmd, args, 2) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			m, err := runs.ParseMode(mode)
+			if err != nil {
+				return &usageError{msg: "--mode: " + err.Error(), cmd: cmd}
+			}
+			return a.with(cmd.Context(), args[0], readOnly, func(s *session) error {
+				b, err := s.Best(cmd.Context(), s.place.path, args[1], m.String())
+				if err != nil {
+					return err
+				}
+				return a.show(b, func(w io.Writer) {
+					fmt.Fprintf(w, "%s  %s=%s\n", printable(s.place.full(b.Path)), printable(b.Metric), b.Value)
+				})
+			})
+		},
+	}
+	cmd.Flags().StringVar(&mode, "mode", "min", "min or max: which end is good")
+	return cmd
+}

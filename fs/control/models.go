@@ -1,0 +1,151 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"math"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+)
+
+// Models is what a volume knows of runs and models, besides files. Paths are as Volume has them.
+type Models interface {
+	// Runs lists the directories below runs/.
+	Runs(ctx context.Context) (*RunList, error)
+	// Log lists the steps of a run, in their order.
+	Log(ctx context.Context, run string) (*RunLog, error)
+	// Best is the complete step of a run with the least (mode "min") or greatest ("max") value of a metric.
+	Best(ctx context.Context, run, metric, mode string) (*BestStep, error)
+}
+
+// RunList is the answer of Runs.
+type RunList struct {
+	Runs []Run `json:"runs"`
+}
+
+// Run is one directory below runs/.
+type Run struct {
+	Run          string    `json:"run"`   // its name
+	Steps        int       `json:"steps"` // the directories in it that hold files
+	Complete     int       `json:"complete"`
+	Torn         int       `json:"torn"`
+	Writing      int       `json:"writing"`
+	LogicalBytes int64     `json:"logical_bytes"` // of the files in its steps
+	Last         time.Time `json:"last"`          // when a file of them was written last
+	Metrics      []string  `json:"metrics"`       // that any complete step has
+}
+
+// The values of Step.State.
+const (
+	StepComplete = "complete" // all its files were closed
+	StepWriting  = "writing"  // a file of it is open for writing, or it has a name that says so
+	StepTorn     = "torn"     // a file of it was open for writing when a daemon died
+)
+
+// RunLog is the answer of Log.
+type RunLog struct {
+	Run   string `json:"run"`
+	Steps []Step `json:"steps"`
+}
+
+// Step is one directory of a run.
+//
+//	LogicalBytes  sum of the sizes of its files
+//	NewBytes      raw bytes of the distinct chunks that no step before it has
+//	PlainBytes    the part of LogicalBytes that is not packed: nothing is known of what it shares
+type Step struct {
+	Step         string            `json:"step"`
+	State        string            `json:"state"`
+	Time         time.Time         `json:"time"` // when a file of it was written last
+	Files        int               `json:"files"`
+	LogicalBytes int64             `json:"logical_bytes"`
+	NewBytes     int64             `json:"new_bytes"`
+	PlainBytes   int64             `json:"plain_bytes"`
+	SharedWith   string            `json:"shared_with,omitempty"`  // the step before it that has most of its bytes
+	SharedBytes  int64             `json:"shared_bytes,omitempty"` // how many
+	Metrics      map[string]Number `json:"metrics"`
+	Problem      string            `json:"problem,omitempty"` // why metrics are missing
+}
+
+// BestStep is the answer of Best.
+type BestStep struct {
+	Run    string `json:"run"`
+	Step   string `json:"step"`
+	Path   string `json:"path"` // relative to the mount's root
+	Metric string `json:"metric"`
+	Mode   string `json:"mode"`
+	Value  Number `json:"value"`
+}
+
+// Number is a float64 in JSON. What JSON has no number for is a string: "nan", "inf", "-inf".
+type Number float64
+
+func (n Number) String() string {
+	switch f := float64(n); {
+	case math.IsNaN(f):
+		return "nan"
+	case math.IsInf(f, 1):
+		return "inf"
+	case math.IsInf(f, -1):
+		return "-inf"
+	default:
+		return strconv.FormatFloat(f, 'g', -1, 64)
+	}
+}
+
+// MarshalJSON writes n.
+func (n Number) MarshalJSON() ([]byte, error) {
+	if f := float64(n); math.IsNaN(f) || math.IsInf(f, 0) {
+		return json.Marshal(n.String())
+	}
+	return json.Marshal(float64(n))
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote.
+func (n *Number) UnmarshalJSON(p []byte) error {
+	if len(p) > 0 && p[0] == '"' {
+		f, err := strconv.ParseFloat(string(p[1:len(p)-1]), 64)
+		*n = Number(f)
+		return err
+	}
+	return json.Unmarshal(p, (*float64)(n))
+}
+
+// models adds what Models answers.
+func (h *Handler) models(m Models) {
+	h.mux.HandleFunc("GET /v1/runs", plain(func(r *http.Request) (any, error) { return m.Runs(r.Context()) }))
+	h.mux.HandleFunc("GET /v1/log", plain(func(r *http.Request) (any, error) {
+		p, err := pathOf(r)
+		if err != nil {
+			return nil, err
+		}
+		return m.Log(r.Context(), p)
+	}))
+	h.mux.HandleFunc("GET /v1/best", plain(func(r *http.Request) (any, error) {
+		p, err := pathOf(r)
+		if err != nil {
+			return nil, err
+		}
+		q := r.URL.Query()
+		return m.Best(r.Context(), p, q.Get("metric"), q.Get("mode"))
+	}))
+}
+
+// Runs is Models.Runs.
+func (c *Client) Runs(ctx context.Context) (*RunList, error) {
+	return ask[RunList](ctx, c, http.MethodGet, "runs", nil)
+}
+
+// Log is Models.Log.
+func (c *Client) Log(ctx context.Context, run string) (*RunLog, error) {
+	return ask[RunLog](ctx, c, http.MethodGet, "log", url.Values{"path": {run}})
+}
+
+// Best is Models.Best.
+func (c *Client) Best(ctx context.Context, run, metric, mode string) (*BestStep, error) {
+	return ask[BestStep](ctx, c, http.MethodGet, "best", url.Values{"path": {run}, "metric": {metric}, "mode": {mode}})
+}
+
+var _ Models = (*Client)(nil)

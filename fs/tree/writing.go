@@ -1,0 +1,203 @@
+package tree
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// WritingFile is the file of Writing, in the store's folder.
+const WritingFile = "writing"
+
+// Writing knows which files have writers, and which had one when a daemon died: those are torn, until somebody writes them
+// to an end or they go. It is a file that is written to and never synced: what a killed process wrote is there. After a power cut it may
+// lack names, and a file may pass for whole that is not.
+//
+//	offset size
+//	     0    8  "ckptopen"
+//	     8    8  inode number of tree/
+//	    16    8  time of birth of tree/, ns since 1970; 0: not known
+//	    24   40  zero
+//	    64   8n  slots: an inode number, 0: free; the highest bit set: torn
+//
+// A file that belongs to another tree/, since the store was copied, says nothing. Without the file, or without room in it, files are not
+// torn.
+type Writing struct {
+	mu    sync.Mutex
+	f     *os.File // nil: nothing is kept
+	slots map[uint64]int
+	torn  map[uint64]bool
+	free  []int
+	next  int // slots from here on were never used
+}
+
+const (
+	writingHeader = 64
+	writingSlots  = 8192
+	writingTorn   = 1 << 63
+	writingMagic  = "ckptopen"
+)
+
+// OpenWriting reads what the last process left in dir. clean says that it ended in order, so that what it was writing
+// was written. With readOnly set nothing is changed.
+func OpenWriting(dir string, clean, readOnly bool) (*Writing, error) {
+	w := &Writing{slots: map[uint64]int{}, torn: map[uint64]bool{}}
+	flags := unix.O_RDWR | unix.O_CREAT
+	if readOnly {
+		flags = unix.O_RDONLY
+	}
+	f, err := os.OpenFile(filepath.Join(dir, WritingFile), flags|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		if readOnly && errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+		return w, err
+	}
+	head, err := writingHead(dir)
+	if err != nil {
+		f.Close()
+		return w, err
+	}
+	p := make([]byte, writingHeader+8*writingSlots)
+	n, _ := f.ReadAt(p, 0)
+	p = p[:n]
+	var left []uint64
+	if len(p) >= writingHeader && [writingHeader]byte(p) == head {
+		for p = p[writingHeader:]; len(p) >= 8; p = p[8:] {
+			if ino := binary.LittleEndian.Uint64(p); ino != 0 && (!clean || ino&writingTorn != 0) {
+				left = append(left, ino&^writingTorn)
+			}
+		}
+	}
+	for _, ino := range left {
+		w.torn[ino] = true
+	}
+	if readOnly {
+		return w, f.Close()
+	}
+	// Written anew in one piece: a kill leaves the old or the new.
+	out := append([]byte(nil), head[:]...)
+	for ino := range w.torn {
+		w.slots[ino] = w.next
+		w.next++
+		out = binary.LittleEndian.AppendUint64(out, ino|writingTorn)
+	}
+	tmp := filepath.Join(dir, WritingFile+".new")
+	f.Close()
+	if err := os.WriteFile(tmp, out, 0o600); err != nil {
+		os.Remove(tmp)
+		return w, err
+	}
+	if err := os.Rename(tmp, filepath.Join(dir, WritingFile)); err != nil {
+		return w, err
+	}
+	w.f, err = os.OpenFile(filepath.Join(dir, WritingFile), unix.O_WRONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+	return w, err
+}
+
+func writingHead(dir string) (head [writingHeader]byte, err error) {
+	var st unix.Statx_t
+	if err := unix.Statx(unix.AT_FDCWD, filepath.Join(dir, TreeDir), 0, unix.STATX_INO|unix.STATX_BTIME, &st); err != nil {
+		return head, fmt.Errorf("%s: %w", TreeDir, err)
+	}
+	copy(head[:], writingMagic)
+	binary.LittleEndian.PutUint64(head[8:], st.Ino)
+	if st.Mask&unix.STATX_BTIME != 0 {
+		binary.LittleEndian.PutUint64(head[16:], uint64(st.Btime.Sec*1e9+int64(st.Btime.Nsec)))
+	}
+	return head, nil
+}
+
+// Begin notes that a file has a writer.
+func (w *Writing) Begin(ino uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.torn, ino)
+	at, ok := w.slots[ino]
+	if !ok {
+		switch n := len(w.free); {
+		case n > 0:
+			at = w.free[n-1]
+			w.free = w.free[:n-1]
+		case w.next < writingSlots:
+			at = w.next
+			w.next++
+		default:
+			at = -1
+		}
+		w.slots[ino] = at
+	}
+	w.set(at, ino)
+}
+
+// Gone notes that a file has no name any more. Writers keep it.
+func (w *Writing) Gone(ino uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.torn[ino] {
+		w.end(ino)
+	}
+}
+
+// End notes that a file has no writer any more.
+func (w *Writing) End(ino uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.end(ino)
+}
+
+func (w *Writing) end(ino uint64) {
+	delete(w.torn, ino)
+	at, ok := w.slots[ino]
+	if !ok {
+		return
+	}
+	delete(w.slots, ino)
+	w.set(at, 0)
+	if at >= 0 {
+		w.free = append(w.free, at)
+	}
+}
+
+// set writes a slot. A disk that is full, or fails, costs the knowledge. w.mu is held.
+func (w *Writing) set(at int, ino uint64) {
+	if w.f == nil || at < 0 {
+		return
+	}
+	var p [8]byte
+	binary.LittleEndian.PutUint64(p[:], ino)
+	_, _ = w.f.WriteAt(p[:], writingHeader+8*int64(at))
+}
+
+// State reports whether a file has a writer now, and whether it had one when a daemon died.
+func (w *Writing) State(ino uint64) (open, torn bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_, slot := w.slots[ino]
+	return slot && !w.torn[ino], w.torn[ino]
+}
+
+// Torn is how many files are torn.
+func (w *Writing) Torn() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.torn)
+}
+
+// Close closes the file.
+func (w *Writing) Close() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.f == nil {
+		return nil
+	}
+	f := w.f
+	w.f = nil
+	return f.Close()
+}

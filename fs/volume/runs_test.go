@@ -1,0 +1,309 @@
+package volume
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"ckptfs/fs/control"
+	"ckptfs/fs/tree"
+)
+
+func (r *rig) runLog(run string) map[string]control.Step {
+	r.t.Helper()
+	l, err := r.Log(context.Background(), run)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	out := map[string]control.Step{}
+	for _, s := range l.Steps {
+		out[s.Step] = s
+	}
+	return out
+}
+
+func (r *rig) best(run, metric, mode string) string {
+	r.t.Helper()
+	b, err := r.Best(context.Background(), run, metric, mode)
+	if err != nil {
+		return err.Error()
+	}
+	return b.Step
+}
+
+func (r *rig) setMetric(dir, name, value string) {
+	r.t.Helper()
+	n := r.find(dir)
+	defer r.forget(n)
+	if err := r.SetXattr(n, "user.metric."+name, []byte(value), 0); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// Steps are in the order of people; metrics come from all sources; NaN never wins; what changes is seen.
+func TestRuns(t *testing.T) {
+	r := newRig(t)
+	for _, step := range []string{"9", "10", "100"} {
+		r.mkdir("runs/a/" + step)
+		r.write("runs/a/"+step+"/model.bin", random(100<<10, uint64(len(step))))
+	}
+	r.mkdir("runs/a/empty")
+	r.mkdir("runs/b")
+	r.mkdir("runs/.hidden/1")
+	r.write("runs/stray", nil)
+	r.write("runs/a/9/metrics.json", []byte(`{"val": {"loss": 0.5}, "acc": 1, "note": "x"}`))
+	r.write("runs/a/10/metrics.json", []byte(`{"val": {"loss": NaN}, "acc": 3}`))
+	r.write("runs/a/100/metrics.json", []byte(`{"val": {"loss": 0.25}}`))
+	r.setMetric("runs/a/100", "acc", "2")
+	r.setMetric("runs/a/100", "val/loss", "0.75")
+
+	l, err := r.Runs(context.Background())
+	if err != nil || len(l.Runs) != 2 || l.Runs[0].Run != "a" || l.Runs[0].Steps != 3 || l.Runs[0].Complete != 3 || l.Runs[1].Steps != 0 ||
+		strings.Join(l.Runs[0].Metrics, " ") != "acc val/loss" {
+		t.Fatalf("%+v, %v", l, err)
+	}
+	full, err := r.Log(context.Background(), "runs/a")
+	if err != nil || len(full.Steps) != 3 || full.Steps[0].Step != "9" || full.Steps[1].Step != "10" || full.Steps[2].Step != "100" {
+		t.Fatalf("%+v, %v", full, err)
+	}
+	if v := float64(full.Steps[1].Metrics["val/loss"]); !math.IsNaN(v) {
+		t.Errorf("val/loss of 10 is %v", v)
+	}
+	for _, tc := range [][3]string{{"val/loss", "min", "9"}, {"val/loss", "max", "100"}, {"acc", "max", "10"}, {"acc", "min", "9"}} {
+		if got := r.best("runs/a", tc[0], tc[1]); got != tc[2] {
+			t.Errorf("best %s %s is %s, want %s", tc[0], tc[1], got, tc[2])
+		}
+	}
+	// Written again in place, which no directory's time shows; an attribute that goes; a step that moves.
+	r.write("runs/a/9/metrics.json", []byte(`{"val": {"loss": 5}, "acc": 1}`))
+	if got := r.best("runs/a", "val/loss", "min"); got != "100" {
+		t.Errorf("best is %s", got)
+	}
+	n := r.find("runs/a/100")
+	if err := r.RemoveXattr(n, "user.metric.val/loss"); err != nil {
+		t.Fatal(err)
+	}
+	r.forget(n)
+	if b, err := r.Best(context.Background(), "runs/a", "val/loss", "min"); err != nil || b.Value != 0.25 || b.Path != "runs/a/100" {
+		t.Errorf("%+v, %v", b, err)
+	}
+	r.rename("runs/a/100", "runs/a/.gone")
+	if got := r.best("runs/a", "val/loss", "min"); got != "9" {
+		t.Errorf("best is %s", got)
+	}
+	for _, tc := range [][2]string{{"runs/none", "acc"}, {"runs/a", "speed"}, {"elsewhere", "acc"}, {"runs/a/9", "acc"}, {"", "acc"}} {
+		if b, err := r.Best(context.Background(), tc[0], tc[1], "min"); err == nil {
+			t.Errorf("%s %s: %+v", tc[0], tc[1], b)
+		}
+	}
+	if err := r.best("runs/a", "speed", "min"); !strings.Contains(err, "acc, val/loss") {
+		t.Errorf("it does not name the metrics: %s", err)
+	}
+	// A source that is none is its step's problem.
+	r.write("runs/a/9/metrics.json", []byte(`{"acc": `))
+	if s := r.runLog("runs/a"); s["9"].Problem == "" || len(s["9"].Metrics) != 0 || s["10"].Problem != "" {
+		t.Errorf("%+v", s)
+	}
+	if got := r.best("runs/a", "acc", "min"); got != "10" {
+		t.Errorf("best is %s", got)
+	}
+}
+
+// What a step adds is counted by chunks, packed or hollow.
+func TestLogCountsWhatIsNew(t *testing.T) {
+	r := newRig(t)
+	frozen, a, b := random(600<<10, 1), random(300<<10, 2), random(300<<10, 3)
+	for i, w := range [][]byte{a, b, a} {
+		dir := fmt.Sprintf("runs/a/%d", i+1)
+		r.mkdir(dir)
+		r.write(dir+"/m.safetensors", weights(t, []string{"frozen", "head"}, frozen, w))
+	}
+	r.sync()
+	for range 2 {
+		s := r.runLog("runs/a")
+		if n := s["1"].NewBytes; n < 900<<10 || n > 902<<10 || s["1"].SharedWith != "" {
+			t.Errorf("%+v", s["1"])
+		}
+		if n := s["2"].NewBytes; n < 300<<10 || n > 302<<10 || s["2"].SharedWith != "1" || s["2"].SharedBytes < 600<<10 {
+			t.Errorf("%+v", s["2"])
+		}
+		if n := s["3"].NewBytes; n > 2<<10 || s["3"].SharedWith != "2" || s["3"].PlainBytes != 0 {
+			t.Errorf("%+v", s["3"])
+		}
+		r.evictAll()
+	}
+}
+
+// A step is not complete while a file of it is written. One that a killed daemon left so is torn, until it is written again.
+func TestTornSteps(t *testing.T) {
+	r := newRig(t)
+	r.mkdir("runs/a/1/deep")
+	r.mkdir("runs/a/2")
+	r.write("runs/a/1/model.bin", random(100<<10, 1))
+	r.write("runs/a/1/metrics.json", []byte(`{"loss": 1}`))
+	r.write("runs/a/2/metrics.json", []byte(`{"loss": 2}`))
+	state := func(r *rig, step, want string) {
+		t.Helper()
+		if got := r.runLog("runs/a")[step].State; got != want {
+			t.Errorf("step %s is %q, want %q", step, got, want)
+		}
+	}
+	h := r.open("runs/a/1/deep/opt.bin", unix.O_WRONLY|unix.O_CREAT)
+	r.writeAt(h, random(10<<10, 2), 0)
+	state(r, "1", control.StepWriting)
+	if got := r.best("runs/a", "loss", "min"); got != "2" {
+		t.Errorf("best is %s", got)
+	}
+	c := r.killed()
+	state(c, "1", control.StepTorn)
+	state(c, "2", control.StepComplete)
+	if got := c.best("runs/a", "loss", "min"); got != "2" {
+		t.Errorf("best is %s", got)
+	}
+	c.sync()
+	c = c.reopen() // an end in order makes it no better
+	state(c, "1", control.StepTorn)
+	c.write("runs/a/1/deep/opt.bin", random(20<<10, 2))
+	state(c, "1", control.StepComplete)
+	r.release(h)
+	state(r, "1", control.StepComplete)
+
+	// What was removed is no longer torn, whoever gets its inode.
+	h = r.open("runs/a/2/opt.bin", unix.O_WRONLY|unix.O_CREAT)
+	c = r.killed()
+	state(c, "2", control.StepTorn)
+	if err := c.remove(c.dirNode("runs/a/2"), "opt.bin", 0); err != nil {
+		t.Fatal(err)
+	}
+	c.write("runs/a/2/fresh.bin", random(1000, 1))
+	state(c, "2", control.StepComplete)
+	r.release(h)
+
+	r.rename("runs/a/2", "runs/a/tmp-checkpoint-2")
+	state(r, "tmp-checkpoint-2", control.StepWriting)
+}
+
+// dirNode finds a directory; it stays known.
+func (r *rig) dirNode(p string) *Node {
+	r.t.Helper()
+	n := r.find(p)
+	r.test.Cleanup(func() { r.forget(n) })
+	return n
+}
+
+// killed is what a kill -9 leaves, in its place: the inodes are those that they were. The rig must not go on but to let go of
+// what it has.
+func (r *rig) killed() *rig {
+	r.t.Helper()
+	to := r.copyStore()
+	// A copy has other inodes: the file of those that were written is told of them.
+	translateWriting(r.test, r.dir, to)
+	return openRig(r.test, to)
+}
+
+// Many runs are answered from what is known: see BenchmarkRuns for how fast.
+func TestRunsAreRemembered(t *testing.T) {
+	r := newRig(t)
+	top := r.at("tree", "runs")
+	manyRuns(t, top, 20, 10)
+	for range 2 {
+		l, err := r.Runs(context.Background())
+		if err != nil || len(l.Runs) != 20 || l.Runs[7].Steps != 10 {
+			t.Fatalf("%v, %v", l, err)
+		}
+		if got := r.best("runs/r7", "loss", "min"); got != "10" {
+			t.Errorf("best is %s", got)
+		}
+	}
+	if len(r.steps.known) != 20 {
+		t.Errorf("%d runs are known", len(r.steps.known))
+	}
+	if err := os.RemoveAll(filepath.Join(top, "r3")); err != nil {
+		t.Fatal(err)
+	}
+	if l, err := r.Runs(context.Background()); err != nil || len(l.Runs) != 19 || len(r.steps.known) != 19 {
+		t.Errorf("%v, %v", l, err)
+	}
+}
+
+func manyRuns(t testing.TB, top string, n, steps int) {
+	t.Helper()
+	for i := range n {
+		for j := range steps {
+			dir := filepath.Join(top, fmt.Sprintf("r%d", i), fmt.Sprint(j+1))
+			if err := os.MkdirAll(dir, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			for name, s := range map[string]string{"model.bin": "weights", "metrics.json": fmt.Sprintf(`{"loss": %d}`, steps-j)} {
+				if err := os.WriteFile(filepath.Join(dir, name), []byte(s), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+}
+
+// BenchmarkRuns: 1,000 runs of 100 steps, warm.
+func BenchmarkRuns(b *testing.B) {
+	r := newRig(b)
+	manyRuns(b, r.at("tree", "runs"), 1000, 100)
+	if _, err := r.Runs(context.Background()); err != nil {
+		b.Fatal(err)
+	}
+	b.Run("runs", func(b *testing.B) {
+		for b.Loop() {
+			if _, err := r.Runs(context.Background()); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("best", func(b *testing.B) {
+		for b.Loop() {
+			if _, err := r.Best(context.Background(), "runs/r77", "loss", "min"); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
+
+// translateWriting tells a copy of a store which of its files had writers.
+func translateWriting(t testing.TB, from, to string) {
+	t.Helper()
+	p, err := os.ReadFile(filepath.Join(from, tree.WritingFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	had := map[uint64]bool{}
+	for p = p[64:]; len(p) >= 8; p = p[8:] {
+		had[binary.LittleEndian.Uint64(p)] = true
+	}
+	w, err := tree.OpenWriting(to, true, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	top := filepath.Join(from, tree.TreeDir)
+	err = filepath.WalkDir(top, func(path string, _ os.DirEntry, err error) error {
+		var was, is unix.Stat_t
+		if err == nil {
+			err = unix.Lstat(path, &was)
+		}
+		if err == nil {
+			err = unix.Lstat(filepath.Join(to, tree.TreeDir, strings.TrimPrefix(path, top)), &is)
+		}
+		if had[was.Ino] {
+			w.Begin(is.Ino)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

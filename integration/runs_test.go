@@ -1,0 +1,153 @@
+package integration
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+type loggedStep struct {
+	Step       string         `json:"step"`
+	State      string         `json:"state"`
+	Files      int            `json:"files"`
+	Logical    int64          `json:"logical_bytes"`
+	New        int64          `json:"new_bytes"`
+	SharedWith string         `json:"shared_with"`
+	Metrics    map[string]any `json:"metrics"`
+}
+
+// runLog is what `ckptfs log` says, by step.
+func (m *mount) runLog(run string) map[string]loggedStep {
+	m.t.Helper()
+	var l struct {
+		Steps []loggedStep `json:"steps"`
+	}
+	m.json(&l, "log", "--json", run)
+	out := map[string]loggedStep{}
+	for _, s := range l.Steps {
+		out[s.Step] = s
+	}
+	return out
+}
+
+// TestRunsAndMetrics: programs save steps and metrics as files and attributes; the commands know them at once, mounted, by the
+// store's folder, and unmounted.
+func TestRunsAndMetrics(t *testing.T) {
+	t.Parallel()
+	modes(t, func(t *testing.T, m *mount) {
+		frozen := noise(1, 2*mib)
+		for i, loss := range []string{"0.5", "NaN", "0.25"} {
+			step := fmt.Sprintf("runs/a/checkpoint-%d", 90+10*i)
+			m.must(os.MkdirAll(m.path(step), 0o755))
+			b, _ := safetensorsOf([]string{"frozen", "head"}, [][]byte{frozen, noise(uint64(10+i), mib)})
+			m.write(step+"/model.safetensors", b)
+			m.write(step+"/metrics.json", []byte(`{"loss": `+loss+`}`))
+			m.must(unix.Setxattr(m.path(step), "user.metric.acc", []byte(fmt.Sprint(i)), 0))
+		}
+		b, err := json.Marshal(map[string]any{"global_step": 7, "log_history": []any{
+			map[string]any{"step": 3, "eval_loss": 9}, map[string]any{"step": 7, "eval_loss": 0.125}}})
+		m.must(err)
+		m.must(os.MkdirAll(m.path("runs/hf/checkpoint-7"), 0o755))
+		m.write("runs/hf/checkpoint-7/trainer_state.json", b)
+		var best struct {
+			Step  string `json:"step"`
+			Path  string `json:"path"`
+			Value float64
+		}
+		m.json(&best, "best", "--json", m.path("runs/a"), "loss") // right after the last close
+		if best.Step != "checkpoint-110" || best.Value != 0.25 {
+			t.Errorf("%+v", best)
+		}
+		m.sync()
+		check := func(where, tree string) {
+			t.Helper()
+			var l struct {
+				Runs []struct {
+					Run      string
+					Steps    int
+					Complete int
+				}
+			}
+			m.json(&l, "runs", "--json", filepath.Dir(tree))
+			if len(l.Runs) != 2 || l.Runs[0].Run != "a" || l.Runs[0].Steps != 3 || l.Runs[0].Complete != 3 || l.Runs[1].Run != "hf" {
+				t.Errorf("%s: %+v", where, l)
+			}
+			steps := m.runLog(tree + "/a")
+			first, second := steps["checkpoint-90"], steps["checkpoint-100"]
+			if first.New < 3*mib || second.New < mib || second.New > mib+64<<10 || second.SharedWith != "checkpoint-90" || second.Metrics["loss"] != "nan" {
+				t.Errorf("%s: %+v", where, steps)
+			}
+			m.json(&best, "best", "--json", tree+"/a", "acc", "--mode", "max")
+			if best.Step != "checkpoint-110" || best.Path != "runs/a/checkpoint-110" {
+				t.Errorf("%s: %+v", where, best)
+			}
+			m.json(&best, "best", "--json", tree+"/hf", "eval_loss")
+			if best.Step != "checkpoint-7" || best.Value != 0.125 {
+				t.Errorf("%s: %+v", where, best)
+			}
+			if said := m.cli("best", tree+"/a", "loss"); !strings.HasPrefix(said, tree+"/a/checkpoint-110  loss=0.25") {
+				t.Errorf("%s: best said %q", where, said)
+			}
+			for _, bad := range [][]string{{"best", tree + "/a", "speed"}, {"log", tree + "/none"}, {"log", tree + "/a/checkpoint-90"}} {
+				if said, code := m.cliFails(bad...); code == 0 || code == exitUsage && bad[0] != "log" {
+					t.Errorf("%s: %v: %d, %s", where, bad, code, said)
+				}
+			}
+		}
+		check("mounted", m.path("runs"))
+		check("by the store", filepath.Join(m.Store, "tree", "runs"))
+		m.must(m.Stop())
+		check("unmounted", filepath.Join(m.Store, "tree", "runs"))
+		m.must(m.Start())
+		check("mounted again", m.path("runs"))
+	})
+}
+
+// TestTornStep: a step that a killed daemon left unfinished is listed as that, and is not the best of its run.
+func TestTornStep(t *testing.T) {
+	t.Parallel()
+	modes(t, func(t *testing.T, m *mount) {
+		for i := range 2 {
+			step := fmt.Sprintf("runs/a/%d", i)
+			m.must(os.MkdirAll(m.path(step), 0o755))
+			m.write(step+"/model.bin", noise(uint64(i), mib))
+			m.write(step+"/metrics.json", fmt.Appendf(nil, `{"loss": %d}`, 9-i))
+		}
+		f, err := os.Create(m.path("runs/a/1/optimizer.bin"))
+		m.must(err)
+		defer f.Close()
+		_, err = f.Write(noise(5, mib))
+		m.must(err)
+		state := func(want string) {
+			t.Helper()
+			if s := m.runLog(m.path("runs/a")); s["1"].State != want || s["0"].State != "complete" {
+				t.Errorf("want %s: %+v", want, s)
+			}
+		}
+		state("writing")
+		m.kill9()
+		f.Close()
+		m.must(m.Start())
+		state("torn")
+		if said := m.cli("best", m.path("runs/a"), "loss"); !strings.Contains(said, "runs/a/0 ") {
+			t.Errorf("best said %q", said)
+		}
+		if said := m.cli("runs", m.Dir); !strings.Contains(said, "1 torn") {
+			t.Errorf("runs said %q", said)
+		}
+		m.sync()
+		m.must(m.Stop())
+		m.must(m.Start())
+		state("torn")
+		m.write("runs/a/1/optimizer.bin", noise(6, mib))
+		state("complete")
+		if said := m.cli("best", m.path("runs/a"), "loss"); !strings.Contains(said, "runs/a/1 ") {
+			t.Errorf("best said %q", said)
+		}
+	})
+}
