@@ -8,6 +8,7 @@ package cas
 import (
 	"encoding/hex"
 	"fmt"
+	"io"
 
 	"ckptfs/cas/blake3"
 )
@@ -28,6 +29,12 @@ type Hash [HashSize]byte
 
 // Sum is the BLAKE3-256 of p.
 func Sum(p []byte) Hash { return blake3.Sum(p) }
+
+// SumReader is Sum of all that r gives, and how many bytes that is.
+func SumReader(r io.Reader) (h Hash, n int64, err error) {
+	sum, n, err := blake3.SumReader(r)
+	return sum, n, err
+}
 
 // String is the hash in lower-case hex, 64 characters.
 func (h Hash) String() string { return hex.EncodeToString(h[:]) }

@@ -8,7 +8,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"ckptfs/integration/daemon"
 
@@ -113,6 +116,42 @@ func TestCorruptChunk(t *testing.T) {
 		m.write("fresh", []byte("fresh"))
 		m.want("fresh", []byte("fresh"))
 	}, "--hot-size", "0")
+}
+
+// TestRotInASmallFile: a file that is not packed gets a checksum when it has rested, and check names it when a byte of it has
+// changed.
+func TestRotInASmallFile(t *testing.T) {
+	t.Parallel()
+	m := newMount(t)
+	m.write("config.json", []byte(`{"hidden_size": 768}`))
+	before, err := os.Stat(m.path("config.json"))
+	m.must(err)
+	inode := filepath.Join(m.Store, "tree", "config.json")
+	m.must(daemon.Until("the file to have a checksum", func() bool {
+		n, err := unix.Getxattr(inode, "user.ckptfs", nil)
+		return err == nil && n > 0
+	}))
+	after, err := os.Stat(m.path("config.json"))
+	m.must(err)
+	if a, b := after.Sys().(*syscall.Stat_t), before.Sys().(*syscall.Stat_t); a.Ctim != b.Ctim || a.Mtim != b.Mtim {
+		t.Errorf("its times were %v and %v, and are %v and %v", b.Mtim, b.Ctim, a.Mtim, a.Ctim)
+	}
+	m.cli("check", "--read-data", m.Store)
+	m.must(m.Stop())
+	f, err := os.OpenFile(inode, os.O_RDWR, 0)
+	m.must(err)
+	_, err = f.WriteAt([]byte("9"), 17)
+	m.must(err)
+	m.must(f.Close())
+	m.must(os.Chtimes(inode, time.Time{}, before.ModTime()))
+	m.must(m.Start())
+	out, err := m.CLI("check", "--read-data", m.Store)
+	var exit *daemon.ExitError
+	if !errors.As(err, &exit) || exit.Code != 6 || !strings.Contains(out, "config.json") || !strings.Contains(out, "checksum") {
+		t.Errorf("%v: %s", err, out)
+	}
+	m.write("config.json", []byte(`{"hidden_size": 768}`))
+	m.cli("check", "--read-data", m.Store)
 }
 
 // cliOutcome runs a command that may fail.

@@ -1,4 +1,4 @@
-// Package blake3 is BLAKE3-256, without key, of bytes in memory.
+// Package blake3 is BLAKE3-256, without key.
 //
 // The library does it eight blocks at a time (AVX2). Where the processor has AVX-512 inputs of 16 KiB times a power of two,
 // and a full chunk of the grid is one, are hashed sixteen blocks at a time; what is specified is the same. BLAKE3 cuts its
@@ -11,7 +11,11 @@
 // Source: J. O'Connor, J.-P. Aumasson, S. Neves, Z. Wilcox-O'Hearn: BLAKE3, one function, fast everywhere (2020).
 package blake3
 
-import "github.com/zeebo/blake3"
+import (
+	"io"
+
+	"github.com/zeebo/blake3"
+)
 
 // Sum is the hash of p.
 func Sum(p []byte) (sum [32]byte) {
@@ -19,4 +23,12 @@ func Sum(p []byte) (sum [32]byte) {
 		return sum
 	}
 	return blake3.Sum256(p)
+}
+
+// SumReader is the hash of all that r gives, and how many bytes that is.
+func SumReader(r io.Reader) (sum [32]byte, n int64, err error) {
+	b := blake3.New()
+	n, err = io.CopyBuffer(struct{ io.Writer }{b}, struct{ io.Reader }{r}, make([]byte, 64<<10))
+	b.Sum(sum[:0])
+	return sum, n, err
 }

@@ -1,9 +1,11 @@
 package blake3
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"testing"
+	"testing/iotest"
 
 	"github.com/zeebo/blake3"
 )
@@ -36,6 +38,17 @@ func TestSum(t *testing.T) {
 		check(rng.IntN(1<<16), 16<<10<<rng.IntN(7))
 	}
 	check(0, 0)
+}
+
+// A stream, in whatever pieces it comes, has the sum of its bytes.
+func TestSumReader(t *testing.T) {
+	p := random(1<<20, 3)
+	for _, n := range []int{0, 1, 16 << 10, 64<<10 - 1, 64 << 10, len(p)} {
+		got, read, err := SumReader(iotest.HalfReader(bytes.NewReader(p[:n])))
+		if err != nil || read != int64(n) || got != Sum(p[:n]) {
+			t.Errorf("%d bytes: %x of %d, %v", n, got, read, err)
+		}
+	}
 }
 
 // Each bit of a full chunk counts.

@@ -63,6 +63,9 @@ func printChecked(w io.Writer, c *control.Checked, todo []string) {
 	if c.ReadRecords > 0 {
 		fmt.Fprintf(w, "read %s, %s, %s/s\n", plural(c.ReadRecords, "record"), bytesText(c.ReadBytes), bytesText(int64(float64(c.ReadBytes)/max(c.ReadSeconds, 1e-3))))
 	}
+	if c.Verified > 0 {
+		fmt.Fprintf(w, "%s of %s compared with their checksums\n", humanize.Comma(c.Verified), plural(c.PlainFiles, "plain file"))
+	}
 	if c.LostFound > 0 {
 		fmt.Fprintf(w, "%s in lost+found, moved there by repairs\n", plural(c.LostFound, "file"))
 	}

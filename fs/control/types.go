@@ -184,7 +184,9 @@ type Checked struct {
 	ReadBytes   int64     `json:"read_bytes"`    // theirs, as stored
 	ReadSeconds float64   `json:"read_seconds"`
 	Seconds     float64   `json:"seconds"`
-	LostFound   int64     `json:"lost_found"` // files in lost+found, which repairs moved there
+	PlainFiles  int64     `json:"plain_files"`    // that are not packed
+	Verified    int64     `json:"verified_files"` // of those: were compared with their checksums
+	LostFound   int64     `json:"lost_found"`     // files in lost+found, which repairs moved there
 	Damaged     int64     `json:"problem_count"`
 	Problems    []Problem `json:"problems"` // cut short when there are many
 }

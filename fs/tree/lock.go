@@ -1,6 +1,8 @@
 package tree
 
 import (
+	"crypto/rand"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,6 +23,7 @@ type Holder struct {
 	Boot    string    `json:"boot"`  // the boot that caches can be believed in; see BootID
 	Mount   uint64    `json:"mount"` // and the mount of the store's filesystem; see MountID
 	Clean   bool      `json:"clean"` // set when the store was closed in order
+	Epoch   uint32    `json:"epoch"` // see Lock.Epoch
 }
 
 // LockedError says that another process has the store open.
@@ -85,6 +88,10 @@ func Acquire(dir string, now time.Time) (*Lock, error) {
 	host, _ := os.Hostname()
 	here := Holder{Boot: BootID(), Mount: MountID(dir)}
 	l := &Lock{f: f, Before: before, here: here, self: Holder{Host: host, PID: os.Getpid(), Started: now, Boot: here.Boot, Mount: here.Mount}}
+	l.self.Epoch = before.Epoch
+	if before.Epoch == 0 || !before.Clean && !l.Same() {
+		l.self.Epoch = newEpoch()
+	}
 	if !before.Clean && before.PID != 0 {
 		l.self.Boot, l.self.Mount = before.Boot, before.Mount // until Trust: what this process repairs, a crash may leave to the next
 	}
@@ -98,6 +105,24 @@ func Acquire(dir string, now time.Time) (*Lock, error) {
 // Same reports whether the host has not been started, nor the store's filesystem mounted, since the holder before: what
 // its page cache held, it holds.
 func (l *Lock) Same() bool { return l.Before.Boot == l.here.Boot && l.Before.Mount == l.here.Mount }
+
+// Epoch names the time since the host last went down with the store open, or the store's filesystem was mounted anew: what
+// happened to one file since then happened in one order. Never 0, but for a reader of a store that an older program wrote.
+func (l *Lock) Epoch() uint32 {
+	if l.shared {
+		return l.Before.Epoch
+	}
+	return l.self.Epoch
+}
+
+// newEpoch is drawn, not counted: nothing has to be known of the last one.
+func newEpoch() uint32 {
+	var b [4]byte
+	for binary.LittleEndian.Uint32(b[:]) == 0 {
+		rand.Read(b[:])
+	}
+	return binary.LittleEndian.Uint32(b[:])
+}
 
 // Trust says that every cache in the store can be believed for as long as this boot and this mount last.
 func (l *Lock) Trust() error {

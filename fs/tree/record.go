@@ -23,19 +23,24 @@ const (
 	flagHollow     = 4
 	flagEmptying   = 8
 	flagLiteral    = 16
-	flagsKnown     = 31
+	flagSummed     = 64
+	flagsKnown     = 31 | flagSummed
 )
 
 // Record is what the store knows of a file. The zero Record is that of a plain file, which has none.
 type Record struct {
 	Manifest   cas.Hash // zero unless packed
-	Mtime      int64    // of a packed file, nanoseconds since 1970
+	Mtime      int64    // of a packed file or one with a checksum, nanoseconds since 1970
 	Ctime      int64    // likewise; 0: the inode's own
 	ViewSize   int64    // bytes of the safetensors view of a packed file, 0 without one
 	ViewHidden bool     // the view's name was unlinked
 	Hollow     bool     // a packed file's bytes are not in place
 	Emptying   bool     // the file is empty, whatever its bytes
 	Literal    bool     // a plain file that looks like a hollow one
+	Summed     bool     // a plain file with a checksum; else the next three are zero
+	Sum        cas.Hash // of its bytes
+	Size       uint32   // their number
+	Epoch      uint32   // of the store when it was made; see Lock.Epoch
 }
 
 // Packed reports whether the file's bytes are in the segments.
@@ -61,7 +66,7 @@ func (r *Record) flags() byte {
 		set bool
 		bit byte
 	}{
-		{r.Packed(), flagPacked}, {r.ViewHidden, flagViewHidden}, {r.Hollow, flagHollow}, {r.Emptying, flagEmptying}, {r.Literal, flagLiteral},
+		{r.Packed(), flagPacked}, {r.ViewHidden, flagViewHidden}, {r.Hollow, flagHollow}, {r.Emptying, flagEmptying}, {r.Literal, flagLiteral}, {r.Summed, flagSummed},
 	} {
 		if f.set {
 			b |= f.bit
@@ -73,7 +78,10 @@ func (r *Record) flags() byte {
 // valid reports whether the fields fit together.
 func (r *Record) valid() bool {
 	if r.Packed() {
-		return r.ViewSize >= 0 && !r.Emptying && !r.Literal
+		return r.ViewSize >= 0 && !r.Emptying && !r.Literal && !r.Summed
+	}
+	if r.Summed {
+		return !r.Hollow && !r.Emptying
 	}
 	return r.Mtime == 0 && r.Ctime == 0 && r.ViewSize == 0 && !r.Hollow && *r != Record{}
 }
@@ -84,8 +92,14 @@ func (r *Record) Encode() [RecordSize]byte {
 	b[0], b[1] = recordVersion, r.flags()
 	binary.LittleEndian.PutUint64(b[8:], uint64(r.Mtime))
 	binary.LittleEndian.PutUint64(b[16:], uint64(r.Ctime))
-	copy(b[24:56], r.Manifest[:])
-	binary.LittleEndian.PutUint64(b[56:], uint64(r.ViewSize))
+	if r.Summed {
+		copy(b[24:56], r.Sum[:])
+		binary.LittleEndian.PutUint32(b[56:], r.Size)
+		binary.LittleEndian.PutUint32(b[60:], r.Epoch)
+	} else {
+		copy(b[24:56], r.Manifest[:])
+		binary.LittleEndian.PutUint64(b[56:], uint64(r.ViewSize))
+	}
 	binary.LittleEndian.PutUint32(b[4:], recordSum(b[:]))
 	return b
 }
@@ -110,8 +124,14 @@ func DecodeRecord(b []byte) (Record, error) {
 	}
 	r.Mtime = int64(binary.LittleEndian.Uint64(b[8:]))
 	r.Ctime = int64(binary.LittleEndian.Uint64(b[16:]))
-	copy(r.Manifest[:], b[24:56])
-	r.ViewSize = int64(binary.LittleEndian.Uint64(b[56:]))
+	if r.Summed = b[1]&flagSummed != 0; r.Summed {
+		copy(r.Sum[:], b[24:56])
+		r.Size = binary.LittleEndian.Uint32(b[56:])
+		r.Epoch = binary.LittleEndian.Uint32(b[60:])
+	} else {
+		copy(r.Manifest[:], b[24:56])
+		r.ViewSize = int64(binary.LittleEndian.Uint64(b[56:]))
+	}
 	r.ViewHidden = b[1]&flagViewHidden != 0
 	r.Hollow = b[1]&flagHollow != 0
 	r.Emptying = b[1]&flagEmptying != 0

@@ -35,6 +35,8 @@ var records = []struct {
 	{"hollow", Record{Manifest: cas.Sum([]byte("manifest")), Mtime: 1, Ctime: 2, Hollow: true}},
 	{"emptying", Record{Emptying: true}},
 	{"literal", Record{Literal: true}},
+	{"with a checksum", Record{Summed: true, Sum: cas.Sum([]byte("bytes")), Mtime: 0x1122334455667788, Ctime: -2, Size: 5, Epoch: 0xa1b2c3d4}},
+	{"with a checksum, literal, view hidden", Record{Summed: true, Sum: cas.Sum(nil), Literal: true, ViewHidden: true, Epoch: 1}},
 }
 
 // recordFields are the parts that the package comment draws.

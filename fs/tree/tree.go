@@ -13,8 +13,8 @@
 // # Files
 //
 // A regular file in tree/ is the file that the mount shows: its name, mode, owner, links, inode number and size are the
-// host's. As long as it was never packed it is a plain file, with its bytes and times, and nothing tells it from any
-// other. What the store knows of a file lies in one extended attribute, user.ckptfs, the record, so that it changes in
+// host's. As long as it was never packed it is a plain file, with its bytes and times, and at most a checksum tells it from
+// any other. What the store knows of a file lies in one extended attribute, user.ckptfs, the record, so that it changes in
 // one step. Numbers are little-endian:
 //
 //	offset size
@@ -33,7 +33,18 @@
 //	       8  emptying: the file is empty, and about to become a plain file; not with packed
 //	      16  literal: a plain file whose first bytes look like those of a hollow one
 //	      32  reserved: holes that have to be kept
-//	      64  reserved: a plain file with checksums
+//	      64  summed: a plain file with a checksum; not with packed or emptying
+//
+// Of a summed file the same bytes hold:
+//
+//	 8    8  the inode's modification time when the checksum was made
+//	16    8  change time that programs see, since the record moved the inode's
+//	24   32  BLAKE3 of the file's bytes
+//	56    4  their number
+//	60    4  the store's epoch, from the lock file: drawn anew at each start that finds that the host went down, or the
+//	         filesystem was mounted anew, with the store open
+//
+// A program that does not know a flag refuses the file.
 //
 // 64 bytes fit into the free part of a 256-byte ext4 inode beside the attribute's name, so that reading a record costs
 // no block.
@@ -43,6 +54,7 @@
 //	record              the file is
 //	none                the bytes in place
 //	literal, hidden     the bytes in place
+//	summed              the bytes in place
 //	packed              the manifest; the bytes in place are a cache of it, and read as long as they can be believed
 //	packed, hollow      the manifest; the bytes in place are a header and holes, or anything while they are filled in
 //	emptying            empty, whatever the bytes in place
@@ -65,6 +77,18 @@
 //   - opened for writing: filled in, the bytes are synced, the inode's modification time, then the record goes and that is
 //     synced, since fdatasync would not see to it, then the writer gets the file;
 //   - truncated to nothing: a record that says emptying replaces the other, the file is truncated, then the record goes.
+//
+// # Checksums of plain files
+//
+// A plain file that rests, and that nobody has open for writing, gets the checksum of its bytes. The record loses it before
+// anybody gets the file to write or truncate it, and with every change of its inode, whose change time speaks then. So within one
+// epoch bytes that are not what the record says are damaged, in whatever order the daemon was killed. Exempt are files whose size
+// or modification time is not the record's: somebody wrote them past the mount.
+//
+// Neither the bytes nor the record are synced when a checksum is made, nor its going when a file is opened: that would cost
+// writers a sync. After a power cut, therefore, a record may speak of bytes that never reached the disk, or stay though the bytes
+// did that came after it. It is of an epoch that ended then: bytes that fit it are vouched for anew, bytes that do not are
+// reported once, and called changed, not damaged. A clean end syncs the filesystem if any checksum was made or taken away.
 //
 // # Hollow files
 //

@@ -79,6 +79,9 @@ func (v *Volume) fileAttr(n *Node, a *Attr) error {
 	}
 	if !f.rec.Packed() {
 		a.Settled = f.writers == 0 && !f.dirty
+		if f.rec.Summed {
+			a.Ctime = unix.NsecToTimespec(f.rec.Ctime)
+		}
 		return nil
 	}
 	a.Blocks = (a.Size + 511) / 512 // tools take fewer blocks for holes
@@ -165,6 +168,11 @@ func (v *Volume) resize(n *Node, size int64) error {
 // setInode applies everything but the size. f.mu is held if n is a file.
 func (v *Volume) setInode(n *Node, s *SetAttr) error {
 	if n.file == nil || !n.file.rec.Packed() {
+		if n.file != nil {
+			if err := v.unsum(n); err != nil {
+				return err
+			}
+		}
 		return v.setHost(n, s)
 	}
 	f := n.file

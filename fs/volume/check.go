@@ -141,7 +141,8 @@ func (c *check) file(p string, n *Node) bool {
 		tell("tree", err)
 		return false
 	case !f.rec.Packed():
-		return false
+		c.out.PlainFiles++
+		return c.o.ReadData && f.rec.Summed
 	}
 	c.out.Packed++
 	m, err := c.manifest(f.rec.Manifest)

@@ -137,11 +137,18 @@ func (v *Volume) writeRecord(n *Node, rec tree.Record) error {
 	return nil
 }
 
-// touch moves the change time that programs see of a packed file to now: something was done to its inode. f.mu is held.
+// touch moves the change time that programs see to now, of a file whose record keeps it: something was done to its inode. f.mu
+// is held.
 func (v *Volume) touch(n *Node) error {
 	f := n.file
-	if err := v.load(n); err != nil || !f.rec.Packed() {
+	if err := v.load(n); err != nil {
 		return err
+	}
+	if !f.rec.Packed() {
+		if v.isDead(n) {
+			return nil
+		}
+		return v.unsum(n) // which moves the inode's
 	}
 	rec := f.rec
 	rec.Ctime = v.now().UnixNano()

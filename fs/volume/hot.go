@@ -22,7 +22,7 @@ type hotList struct {
 	bytes  int64
 	wanted bool // some entry is
 
-	grew atomic.Bool // bytes were added since the start
+	grew atomic.Bool // since the start bytes were added, or checksums made or taken away: a clean end syncs them
 
 	kick chan struct{}
 	quit chan struct{}

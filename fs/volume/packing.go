@@ -230,6 +230,7 @@ func (v *Volume) settleSmall(n *Node) bool {
 	}
 	f.dirty = false
 	v.packer.notePublished(n, true)
+	v.sums.add(n)
 	return true
 }
 
@@ -253,6 +254,7 @@ func (v *Volume) staysAsIs(j *job) error {
 	}
 	f.dirty = false
 	v.packer.notePublished(n, true)
+	v.sums.add(n)
 	return nil
 }
 

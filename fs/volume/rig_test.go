@@ -76,7 +76,7 @@ func hotSize(n int64) func(*Options) { return func(o *Options) { o.HotSize = n }
 func openRig(t testing.TB, dir string, set ...func(*Options)) *rig {
 	t.Helper()
 	log := &logbook{}
-	o := Options{Dir: dir, Create: true, HotSize: 1 << 40, CacheBytes: 8 << 20, Log: log.report}
+	o := Options{Dir: dir, Create: true, HotSize: 1 << 40, CacheBytes: 8 << 20, SumAfter: -1, Log: log.report}
 	for _, f := range set {
 		f(&o)
 	}

@@ -26,7 +26,7 @@ type rotting struct {
 	t     *testing.T
 	dir   string
 	files map[string][]byte // by path; views too
-	plain map[string]bool   // files that no checksum covers
+	plain map[string]bool   // files whose reads are not checked
 	owner map[string][]span // of each file of the store: which ranges are whose
 }
 
@@ -62,10 +62,28 @@ func newRotting(t *testing.T) *rotting {
 	add("resident", random(66<<10, 4))
 	r.sync()
 	add("small", random(3000, 5))
+	add("tiny", []byte("x"))
 	add("empty", nil)
-	s.plain["small"] = true
+	holes := make([]byte, 90<<10)
+	copy(holes[70<<10:], "behind a hole")
+	h := r.open("holes", unix.O_WRONLY|unix.O_CREAT)
+	r.writeAt(h, holes[70<<10:], 70<<10)
+	r.release(h)
+	s.files["holes"] = holes
+	add("literal", headerOf(r, "evicted"))
+	for _, p := range []string{"small", "tiny", "holes", "literal"} {
+		s.plain[p] = true
+	}
 	s.plain["resident"] = true // as long as its cache is believed
 	r.sync()
+	if err := r.sumAll(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for p := range s.plain {
+		if want := p != "resident"; r.recordOf(p).Summed != want {
+			t.Fatalf("%s: %+v", p, r.recordOf(p))
+		}
+	}
 	for p := range s.files {
 		if !strings.HasSuffix(p, "m.safetensors") {
 			r.own(s, p)
@@ -196,7 +214,14 @@ func (f flip) apply(t *testing.T, dir string) {
 		t.Fatal(err)
 	}
 	b[0] ^= 1 << f.bit
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := unix.Pwrite(fd, b[:], f.off); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.UtimesNanoAt(unix.AT_FDCWD, path, []unix.Timespec{st.Atim, st.Mtim}, 0); err != nil { // rot moves no times
 		t.Fatal(err)
 	}
 }
@@ -253,11 +278,11 @@ func draw(g *rand.Rand, places []spot) flip {
 }
 
 // outcome counts what became of flips.
-type outcome struct{ flips, harmless, detected, refused, silent int }
+type outcome struct{ flips, harmless, detected, refused, checked int }
 
 func (o *outcome) String() string {
-	return fmt.Sprintf("%d flips: %d harmless, %d detected by a read, %d by a refusal to open, %d in bytes without a checksum",
-		o.flips, o.harmless, o.detected, o.refused, o.silent)
+	return fmt.Sprintf("%d flips: %d harmless, %d detected by a read, %d by a refusal to open, %d by a check",
+		o.flips, o.harmless, o.detected, o.refused, o.checked)
 }
 
 // look reads everything, or only what the flip may take with it, and judges it.
@@ -288,7 +313,10 @@ func (s *rotting) look(r *rig, f flip, o *outcome, everything bool) {
 	}
 	switch {
 	case silent:
-		o.silent++
+		o.checked++
+		if c := r.check(); !slices.ContainsFunc(may, func(p string) bool { return len(about(c, p)) > 0 }) {
+			s.t.Errorf("%s: a check of %v finds %+v", f, may, c.Problems)
+		}
 	case detected:
 		o.detected++
 	default:
@@ -347,6 +375,9 @@ func TestRotWhileOpen(t *testing.T) {
 	t.Logf("seed %d: %s", seed, &o)
 	if o.flips > 300 && (o.detected == 0 || o.harmless == 0) {
 		t.Error("that cannot be")
+	}
+	if o.flips > 2000 && o.checked == 0 {
+		t.Error("no flip in a file without packed content")
 	}
 }
 

@@ -110,8 +110,15 @@ func (s *survey) file(n *Node) error {
 	}
 	switch {
 	case !f.rec.Packed():
-		if f.writers > 0 || f.dirty || st.Size < tree.HeaderSize {
-			return nil // somebody is at it already, or nothing is to be done
+		if f.writers > 0 || f.dirty {
+			return nil // somebody is at it already
+		}
+		settled := sumHolds(&f.rec, &st)
+		if !v.readOnly && st.Size > 0 && (!settled && st.Size < tree.HeaderSize || settled && f.rec.Epoch != v.lock.Epoch()) {
+			v.sums.add(n)
+		}
+		if settled || st.Size < tree.HeaderSize {
+			return nil
 		}
 		s.unpacked++
 		if v.readOnly {

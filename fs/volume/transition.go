@@ -229,7 +229,7 @@ func (v *Volume) unpack(n *Node, empty bool) error {
 		f.cond.Wait()
 	}
 	if !f.rec.Packed() {
-		return nil
+		return v.unsum(n)
 	}
 	if empty {
 		if err := v.step("empty: begin"); err != nil {

@@ -82,6 +82,7 @@ func (v *Volume) bury(t *victim) {
 			v.hot.remove(n)
 			f.stopPacking()
 			v.packer.forget(n)
+			v.sums.forget(n)
 		}
 		v.touched(n)
 		f.mu.Unlock()

@@ -55,14 +55,15 @@ type LockedError = tree.LockedError
 
 // Options say how a store is opened.
 type Options struct {
-	Dir         string // the store's folder, absolute
-	Create      bool   // make a store if there is none
-	ReadOnly    bool   // change nothing at all, beside other readers; ErrNeedsRecovery if the store is not in order
-	NoViews     bool   // no synthesised files
-	HotSize     int64  // bytes of packed files to keep in place; -1: DefaultHotSize
-	MaxUnpacked int64  // bytes that may wait to be packed before closes wait; 0: a quarter of the free disk; -1: no bound
-	CacheBytes  int64  // bytes of decoded chunks to keep in memory; 0: a default
-	PackWorkers int    // cores that packing may use; 0: all
+	Dir         string        // the store's folder, absolute
+	Create      bool          // make a store if there is none
+	ReadOnly    bool          // change nothing at all, beside other readers; ErrNeedsRecovery if the store is not in order
+	NoViews     bool          // no synthesised files
+	HotSize     int64         // bytes of packed files to keep in place; -1: DefaultHotSize
+	MaxUnpacked int64         // bytes that may wait to be packed before closes wait; 0: a quarter of the free disk; -1: no bound
+	CacheBytes  int64         // bytes of decoded chunks to keep in memory; 0: a default
+	PackWorkers int           // cores that packing may use; 0: all
+	SumAfter    time.Duration // for how long a plain file rests before its checksum is made; 0: a default; negative: it is not
 	Now         func() time.Time
 	Log         func(level slog.Level, msg string, args ...any) // nil: silent
 }
@@ -98,6 +99,7 @@ type Volume struct {
 	packer      *packer
 	hot         *hotList
 	hydrator    *hydrator
+	sums        *summer
 	copiers     *copiers
 	tensors     tensorIndexes
 	cloning     sync.RWMutex // held shared from the look at a manifest until another file has it; see marker
@@ -202,6 +204,7 @@ func (v *Volume) open(o Options, format *tree.Format) error {
 	v.hot = newHotList(v, o.HotSize)
 	v.hydrator = newHydrator(v)
 	v.copiers = newCopiers()
+	v.sums = newSummer(v, o.SumAfter)
 
 	var err error
 	v.index, err = index.OpenDeferring(filepath.Join(v.dir, tree.IndexFile),
@@ -274,12 +277,13 @@ func (v *Volume) recover() error {
 		v.recovery = s.report()
 		v.report(slog.LevelWarn, v.recovery)
 	}
+	v.surveyed = make(chan struct{})
 	if !v.readOnly {
 		v.packer.start()
 		v.hot.start()
 		v.hydrator.start()
+		v.sums.start()
 	}
-	v.surveyed = make(chan struct{})
 	if s.repair || before.PID == 0 {
 		close(v.surveyed)
 	} else {
@@ -315,6 +319,7 @@ func (v *Volume) Close(context.Context) error {
 	v.closing.Store(true)
 	<-v.surveyed
 	if !v.readOnly {
+		v.sums.stop()
 		v.packer.stop()
 		v.hydrator.stop()
 		v.hot.stop()
