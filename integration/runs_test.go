@@ -151,3 +151,66 @@ func TestTornStep(t *testing.T) {
 		}
 	})
 }
+
+// TestDiffAndFind: a checkpoint that torch changed differs from the first in the tensor that changed, whatever the format, mounted and not; what is
+// equal is not read. Links lead to the best step.
+func TestDiffAndFind(t *testing.T) {
+	t.Parallel()
+	m := newMount(t)
+	for _, d := range []string{"runs/a/1", "runs/a/2", "runs/b/1"} {
+		m.must(os.MkdirAll(m.path(d), 0o755))
+	}
+	runPython(t, "save.py", "plain", "1", m.path("runs/a/1/model.pt"), m.path("runs/b/1/other.safetensors"))
+	runPython(t, "change.py", m.path("runs/a/1/model.pt"), m.path("runs/a/2/model.pt"), "layers.3.weight")
+	m.write("runs/a/1/metrics.json", []byte(`{"loss": 2}`))
+	m.write("runs/a/2/metrics.json", []byte(`{"loss": 1}`))
+	m.sync()
+	for mode, want := range map[string]string{"min": "../../../runs/a/2", "max": "../../../runs/a/1"} {
+		if to, err := os.Readlink(m.path(".ckptfs/best/a/loss." + mode)); to != want || err != nil {
+			t.Errorf("%s: %q, %v", mode, to, err)
+		}
+	}
+	if _, err := os.Stat(m.path(".ckptfs/best/a/loss.min/model.pt")); err != nil {
+		t.Error(err)
+	}
+	check := func(where, tree string) {
+		t.Helper()
+		var d struct {
+			Equal   int
+			Changed []struct {
+				Name  string
+				Share float64
+				Max   float64 `json:"max_abs"`
+			}
+			Added, Removed, Reshaped []struct{ Name string }
+			Read                     int64 `json:"read_bytes"`
+		}
+		for _, pair := range [][2]string{{"a/1/model.pt", "a/2/model.pt"}, {"b/1", "a/2"}, {"b", "a"}, {"b/1/other.safetensors", "a/2/model.pt"}} {
+			m.json(&d, "diff", "--json", tree+"/"+pair[0], tree+"/"+pair[1])
+			if d.Equal != 7 || len(d.Changed) != 1 || d.Changed[0].Name != "layers.3.weight" || d.Changed[0].Max == 0 ||
+				len(d.Added)+len(d.Removed)+len(d.Reshaped) != 0 || d.Read != 2*mib {
+				t.Errorf("%s: %v: %+v", where, pair, d)
+			}
+		}
+		if said := m.cli("diff", tree+"/a/1", tree+"/a/2"); !strings.Contains(said, "layers.3.weight") || !strings.Contains(said, "7 tensors equal") {
+			t.Errorf("%s: diff said %s", where, said)
+		}
+		said := m.cli("find", "--like", tree+"/a/1/model.pt:layers.0.weight")
+		for _, holder := range []string{"runs/a/1/model.pt:layers.0.weight", "runs/a/2/model.pt:layers.0.weight", "runs/b/1/other.safetensors:layers.0.weight"} {
+			if !strings.Contains(said, holder) {
+				t.Errorf("%s: find said %s", where, said)
+			}
+		}
+		for _, bad := range [][]string{{"find", "--like", tree + "/a/1/model.pt:nothing"}, {"find", tree, "--tensor", "12"}, {"diff", tree + "/a/1", tree + "/none"}} {
+			if said, code := m.cliFails(bad...); code == 0 {
+				t.Errorf("%s: %v: %s", where, bad, said)
+			}
+		}
+	}
+	check("mounted", m.path("runs"))
+	m.evictAll()
+	check("evicted", m.path("runs"))
+	m.must(m.Stop())
+	check("unmounted", filepath.Join(m.Store, "tree", "runs"))
+	m.must(m.Start())
+}

@@ -137,7 +137,10 @@ func moving(move func(context.Context, string, func(Progress)) (*Moved, error)) 
 
 // pathOf is the request's path, made relative and cleaned; it cannot climb above the root.
 func pathOf(r *http.Request) (string, error) {
-	p := r.URL.Query().Get("path")
+	return cleanPath(r.URL.Query().Get("path"))
+}
+
+func cleanPath(p string) (string, error) {
 	if strings.ContainsRune(p, 0) {
 		return "", &Error{Code: CodeInvalid, Message: "a path holds a zero byte", Errno: "EINVAL"}
 	}

@@ -18,6 +18,10 @@ type Models interface {
 	Log(ctx context.Context, run string) (*RunLog, error)
 	// Best is the complete step of a run with the least (mode "min") or greatest ("max") value of a metric.
 	Best(ctx context.Context, run, metric, mode string) (*BestStep, error)
+	// Diff compares the tensors of two files, steps or runs.
+	Diff(ctx context.Context, a, b string, progress func(Progress)) (*Diff, error)
+	// Find lists who holds a tensor's content.
+	Find(ctx context.Context, o FindOptions) (*Found, error)
 }
 
 // RunList is the answer of Runs.
@@ -115,6 +119,7 @@ func (n *Number) UnmarshalJSON(p []byte) error {
 
 // models adds what Models answers.
 func (h *Handler) models(m Models) {
+	h.comparing(m)
 	h.mux.HandleFunc("GET /v1/runs", plain(func(r *http.Request) (any, error) { return m.Runs(r.Context()) }))
 	h.mux.HandleFunc("GET /v1/log", plain(func(r *http.Request) (any, error) {
 		p, err := pathOf(r)

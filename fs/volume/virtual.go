@@ -13,6 +13,7 @@ import (
 // changed (EROFS), and a real .ckptfs in the tree comes before them. Options.NoViews turns them off.
 //
 //	.ckptfs/tensors/PATH/TENSOR.npy     one tensor of a file; see tensorTree
+//	.ckptfs/best/RUN/METRIC.min         a symbolic link to a run's best step; .max likewise; see bestRoot
 //
 // A kind of them is an entry of virtualKinds: a virtualDir, which says what its names lead to. Nothing is kept but the nodes
 // that the kernel knows. A name is looked up anew each time, and leads to the node that it led to before as long as it means
@@ -23,6 +24,7 @@ const virtualName = ".ckptfs"
 
 // virtualKinds are the directories in it.
 var virtualKinds = map[string]virtualDir{
+	"best":    bestRoot{},
 	"tensors": tensorRoot{},
 }
 

@@ -1,0 +1,198 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"ckptfs/fs/control"
+)
+
+func (a *app) diffCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "diff A B",
+		Short: "Which tensors of two files, steps or runs differ, and by how much",
+		Long: `Compares the tensors of A and B, two files, steps or folders of one store; of a run, it is the last complete step. Files are compared with
+those of the same name, else of the same name with another ending: formats may differ. Tensors of equal hashes are not read.
+
+Of a tensor that changed it prints the share of elements that differ, the greatest difference, and the norm of the difference over that of
+A's tensor. Files that hold no tensors are compared as bytes.`,
+		Args: func(cmd *cobra.Command, args []string) error { return wantArgs(cmd, args, 2) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			other, err := find(args[1])
+			if err != nil {
+				return err
+			}
+			return a.with(cmd.Context(), args[0], readOnly, func(s *session) error {
+				if s.place.store != other.store {
+					return fmt.Errorf("%s and %s are in different stores, %s and %s", args[0], args[1], s.place.store, other.store)
+				}
+				d, err := s.Diff(cmd.Context(), s.place.path, other.path, nil)
+				if err != nil {
+					return err
+				}
+				return a.show(d, func(w io.Writer) { printDiff(w, d) })
+			})
+		},
+	}
+}
+
+func printDiff(w io.Writer, d *control.Diff) {
+	for _, p := range d.Files {
+		fmt.Fprintf(w, "%s  %s\n", printable(p.A), printable(p.B))
+	}
+	many := len(d.Files) > 1
+	name := func(n, file string) string {
+		if many {
+			return printable(file + ":" + n)
+		}
+		return printable(n)
+	}
+	if len(d.Changed) > 0 {
+		rows := make([][]string, len(d.Changed))
+		for i := range d.Changed {
+			c := &d.Changed[i]
+			row := []string{name(c.Name, c.File), typeChange(c), shapeText(c.Shape), "", "", ""}
+			if c.MaxAbs != nil {
+				row[3] = fmt.Sprintf("%.3g %%", 100*c.Share)
+				row[4], row[5] = short(*c.MaxAbs), short(*c.RelNorm)
+				if c.Special > 0 {
+					row[5] += fmt.Sprintf(", %d not finite", c.Special)
+				}
+			}
+			rows[i] = row
+		}
+		fmt.Fprintln(w)
+		table(w, []string{"CHANGED", "DTYPE", "SHAPE", ">ELEMENTS", ">MAX |Δ|", "|Δ|/|A|"}, rows)
+	}
+	if len(d.Reshaped) > 0 {
+		rows := make([][]string, len(d.Reshaped))
+		for i := range d.Reshaped {
+			c := &d.Reshaped[i]
+			note := ""
+			if c.SameBytes {
+				note = "the same bytes"
+			}
+			rows[i] = []string{name(c.Name, c.File), typeChange(c), shapeText(c.ShapeA), shapeText(c.Shape), note}
+		}
+		fmt.Fprintln(w)
+		table(w, []string{"RESHAPED", "DTYPE", "FROM", "TO", ""}, rows)
+	}
+	for _, part := range []struct {
+		head string
+		refs []control.TensorRef
+	}{{"REMOVED", d.Removed}, {"ADDED", d.Added}} {
+		if len(part.refs) > 0 {
+			fmt.Fprintln(w)
+			printRefs(w, part.head, part.refs, many)
+		}
+	}
+	if len(d.Others) > 0 {
+		rows := make([][]string, len(d.Others))
+		for i, o := range d.Others {
+			rows[i] = []string{printable(o.Path), o.What}
+		}
+		fmt.Fprintln(w)
+		table(w, []string{"OTHER FILES", ""}, rows)
+	}
+	fmt.Fprintf(w, "\n%s equal (%s), %d changed, %d reshaped, %d added, %d removed; %s read\n", plural(int64(d.Equal), "tensor"), bytesText(d.EqualBytes),
+		len(d.Changed), len(d.Reshaped), len(d.Added), len(d.Removed), bytesText(d.ReadBytes))
+}
+
+func typeChange(c *control.TensorChange) string {
+	if c.DTypeA == c.DType {
+		return c.DType
+	}
+	return c.DTypeA + " → " + c.DType
+}
+
+// short is a number to three digits.
+func short(n control.Number) string {
+	if s := n.String(); strings.Trim(s, "0123456789.e+-") != "" {
+		return s
+	}
+	return fmt.Sprintf("%.3g", float64(n))
+}
+
+func printRefs(w io.Writer, head string, refs []control.TensorRef, files bool) {
+	rows := make([][]string, len(refs))
+	for i := range refs {
+		r := &refs[i]
+		name := r.Name
+		if files {
+			name = r.File + ":" + name
+		}
+		rows[i] = []string{printable(name), r.DType, shapeText(r.Shape), bytesText(r.Bytes)}
+	}
+	table(w, []string{head, "DTYPE", "SHAPE", ">BYTES"}, rows)
+}
+
+func (a *app) findCmd() *cobra.Command {
+	hash, like := "", ""
+	cmd := &cobra.Command{
+		Use:   "find (PATH --tensor HASH | --like FILE:TENSOR)",
+		Short: "Who holds a tensor",
+		Long: `Lists the tensors of the store whose content has HASH, as ckptfs show prints with --json (8 digits of it will do), or
+the content of TENSOR of FILE; names, types and shapes may differ. Only what is packed has hashes.
+
+    ckptfs find --like /mnt/ckpt/runs/a/3/model.pt:encoder.0.weight
+    ckptfs find /mnt/ckpt --tensor 1f2e3d4c`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o := control.FindOptions{Hash: hash}
+			var where string
+			switch {
+			case hash != "" && like == "" && len(args) == 1:
+				where = args[0]
+			case hash == "" && like != "" && len(args) == 0:
+				var err error
+				if where, o.Tensor, err = splitTensor(like); err != nil {
+					return &usageError{msg: "--like: " + err.Error(), cmd: cmd}
+				}
+			default:
+				return &usageError{msg: "find takes a path with --tensor HASH, or --like FILE:TENSOR alone", cmd: cmd}
+			}
+			return a.with(cmd.Context(), where, readOnly, func(s *session) error {
+				if o.Tensor != "" {
+					o.Path = s.place.path
+				}
+				f, err := s.Find(cmd.Context(), o)
+				if err != nil {
+					return err
+				}
+				return a.show(f, func(w io.Writer) {
+					slices.SortStableFunc(f.Tensors, func(a, b control.TensorRef) int { return strings.Compare(a.File, b.File) })
+					printRefs(w, "TENSOR", f.Tensors, true)
+				})
+			})
+		},
+	}
+	cmd.Flags().StringVar(&hash, "tensor", "", "the content's hash, at least 8 hexadecimal digits")
+	cmd.Flags().StringVar(&like, "like", "", "FILE:TENSOR, whose content is looked for")
+	return cmd
+}
+
+// splitTensor reads FILE:TENSOR. A tensor's name may hold colons; a file's, too, if there is such a file.
+func splitTensor(s string) (file, tensor string, err error) {
+	for i := 0; i < len(s); i++ {
+		if s[i] == ':' && i > 0 && i+1 < len(s) {
+			if file == "" || exists(s[:i]) {
+				file, tensor = s[:i], s[i+1:]
+			}
+		}
+	}
+	if file == "" {
+		return "", "", errors.New("it is to be FILE:TENSOR")
+	}
+	return file, tensor, nil
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}

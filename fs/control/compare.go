@@ -1,0 +1,111 @@
+package control
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+)
+
+// Diff is what differs between the tensors of A and B.
+type Diff struct {
+	A          string         `json:"a"` // of a run: its last complete step
+	B          string         `json:"b"`
+	Files      []FilePair     `json:"files"` // which were compared with which
+	Equal      int            `json:"equal"`
+	EqualBytes int64          `json:"equal_bytes"`
+	Changed    []TensorChange `json:"changed"`  // elements differ, or their type does
+	Reshaped   []TensorChange `json:"reshaped"` // of another shape
+	Added      []TensorRef    `json:"added"`    // in B only
+	Removed    []TensorRef    `json:"removed"`  // in A only
+	Others     []OtherFile    `json:"others"`   // files without tensors that differ
+	ReadBytes  int64          `json:"read_bytes"`
+}
+
+// FilePair is two files that were compared.
+type FilePair struct {
+	A string `json:"a"`
+	B string `json:"b"`
+}
+
+// TensorRef is a tensor of a file.
+type TensorRef struct {
+	File  string  `json:"file"`
+	Name  string  `json:"name"`
+	DType string  `json:"dtype"`
+	Shape []int64 `json:"shape"`
+	Bytes int64   `json:"bytes"`
+	Hash  string  `json:"hash,omitempty"`
+}
+
+// TensorChange is a tensor that both sides have, and that differs.
+type TensorChange struct {
+	Name   string  `json:"name"`
+	File   string  `json:"file"` // of B
+	DTypeA string  `json:"dtype_a"`
+	DType  string  `json:"dtype"`
+	ShapeA []int64 `json:"shape_a"`
+	Shape  []int64 `json:"shape"`
+	Bytes  int64   `json:"bytes"` // of B
+
+	SameBytes bool `json:"same_bytes,omitempty"` // reshaped, and nothing else
+
+	// Of one that has changed, where its type is of numbers; MaxAbs and RelNorm are nil where it is not.
+	Elements        int64   `json:"elements,omitempty"`
+	ChangedElements int64   `json:"changed_elements,omitempty"`
+	Special         int64   `json:"special,omitempty"`  // of those, the ones that are no finite number on one side
+	Share           float64 `json:"share,omitempty"`    // ChangedElements / Elements
+	MaxAbs          *Number `json:"max_abs,omitempty"`  // greatest |B-A|
+	RelNorm         *Number `json:"rel_norm,omitempty"` // |B-A| / |A|
+}
+
+// OtherFile is a file without tensors.
+type OtherFile struct {
+	Path string `json:"path"` // below A or B
+	What string `json:"what"` // "added", "removed", "changed", or why it was not compared
+}
+
+// FindOptions say what to look for: a hash, at least its first 8 digits, or the content of a file's tensor.
+type FindOptions struct {
+	Hash   string
+	Path   string
+	Tensor string
+}
+
+// Found is where tensors of one content are.
+type Found struct {
+	Hash    string      `json:"hash"` // as it was asked for
+	Tensors []TensorRef `json:"tensors"`
+}
+
+func (h *Handler) comparing(m Models) {
+	h.mux.HandleFunc("POST /v1/diff", stream(func(r *http.Request, progress func(Progress)) (any, error) {
+		q := r.URL.Query()
+		a, err := cleanPath(q.Get("a"))
+		if err != nil {
+			return nil, err
+		}
+		b, err := cleanPath(q.Get("b"))
+		if err != nil {
+			return nil, err
+		}
+		return m.Diff(r.Context(), a, b, progress)
+	}))
+	h.mux.HandleFunc("GET /v1/find", plain(func(r *http.Request) (any, error) {
+		p, err := pathOf(r)
+		if err != nil {
+			return nil, err
+		}
+		q := r.URL.Query()
+		return m.Find(r.Context(), FindOptions{Hash: q.Get("hash"), Path: p, Tensor: q.Get("tensor")})
+	}))
+}
+
+// Diff is Models.Diff.
+func (c *Client) Diff(ctx context.Context, a, b string, progress func(Progress)) (*Diff, error) {
+	return follow[Diff](ctx, c, "diff", url.Values{"a": {a}, "b": {b}}, progress)
+}
+
+// Find is Models.Find.
+func (c *Client) Find(ctx context.Context, o FindOptions) (*Found, error) {
+	return ask[Found](ctx, c, http.MethodGet, "find", url.Values{"hash": {o.Hash}, "path": {o.Path}, "tensor": {o.Tensor}})
+}

@@ -1,0 +1,85 @@
+package volume
+
+import (
+	"path"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"ckptfs/index/runs"
+)
+
+// bestRoot is .ckptfs/best: a directory for each run, and in it for each metric the symbolic links METRIC.min and METRIC.max to
+// the best complete step. A metric's name is written as runs.FileName does.
+type bestRoot struct{}
+
+func (bestRoot) lookup(v *Volume, name string) (virtual, error) {
+	found, err := v.stepsOf(name)
+	if err != nil || found[name] == nil {
+		return virtual{}, missing(err)
+	}
+	return virtual{dir: bestRun(name), key: bestRun(name)}, nil
+}
+
+// missing is ENOENT unless there is another error.
+func missing(err error) error {
+	if err == nil {
+		return unix.ENOENT
+	}
+	return err
+}
+
+func (bestRoot) list(v *Volume) ([]DirEntry, error) {
+	names, err := v.runNames()
+	out := make([]DirEntry, len(names))
+	for i, name := range names {
+		out[i] = DirEntry{Name: name, Mode: unix.S_IFDIR}
+	}
+	return out, err
+}
+
+// bestRun is .ckptfs/best/RUN.
+type bestRun string
+
+func (run bestRun) lookup(v *Volume, name string) (virtual, error) {
+	if _, err := run.target(v, name); err != nil {
+		return virtual{}, err
+	}
+	return virtual{key: [2]string{string(run), name}, link: func(v *Volume) (string, error) { return run.target(v, name) }}, nil
+}
+
+func (run bestRun) list(v *Volume) (out []DirEntry, err error) {
+	found, err := v.stepsOf(string(run))
+	all := v.judged(found[string(run)])
+	for _, metric := range runs.Names(all) {
+		for _, mode := range []runs.Mode{runs.Min, runs.Max} {
+			if _, ok := runs.Best(all, metric, mode); ok {
+				out = append(out, DirEntry{Name: runs.FileName(metric) + "." + mode.String(), Mode: unix.S_IFLNK})
+			}
+		}
+	}
+	return out, err
+}
+
+// target is where a link leads, from its place.
+func (run bestRun) target(v *Volume, name string) (string, error) {
+	dot := strings.LastIndexByte(name, '.')
+	if dot < 0 {
+		return "", unix.ENOENT
+	}
+	mode, err := runs.ParseMode(name[dot+1:])
+	metric, ok := runs.MetricOf(name[:dot])
+	if err != nil || !ok {
+		return "", unix.ENOENT
+	}
+	found, err := v.stepsOf(string(run))
+	if err != nil {
+		return "", err
+	}
+	all := v.judged(found[string(run)])
+	i, ok := runs.Best(all, metric, mode)
+	if !ok {
+		return "", unix.ENOENT
+	}
+	return path.Join("../../..", runsDir, string(run), all[i].Name), nil
+}
