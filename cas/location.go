@@ -31,6 +31,7 @@ type Location struct {
 	Stored  uint32 // payload bytes as stored (encoded), without the header
 	Raw     uint32 // payload bytes once decoded, at most MaxChunk
 	Kind    Kind
+	Delta   bool // it is decoded with the help of another record, its base
 }
 
 // Entry is one line of the chunk index.

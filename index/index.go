@@ -22,6 +22,8 @@
 //	         +---------+---------+-----------+--------+-----+----+
 //	         14 bytes    u32       u32         u24      u24   u8
 //
+// The highest bit of the kind is set when the record is a delta (cas.Location).
+//
 // The tail is bits 16 to 127 of the hash, so the index tells hashes apart by 128 bits; the record's header in the segment
 // holds all 256, and the store compares them whenever it reads. A checksum is the CRC-32C of the key and of what stands
 // before it in the value: bbolt has none, and an entry that names a wrong place would make a sound chunk unreadable.

@@ -16,11 +16,13 @@ const (
 
 	// keyLen is how much of a hash the index holds.
 	keyLen = prefixLen + tailLen
+
+	deltaBit = 0x80 // in the byte of the kind
 )
 
 // checkLocation returns an error for what a record has no room for.
 func checkLocation(l cas.Location) error {
-	if l.Segment == 0 || l.Off < 0 || l.Off%8 != 0 || l.Off/8 > 1<<32-1 || l.Stored > cas.MaxChunk || l.Raw > cas.MaxChunk || l.Kind == 0 {
+	if l.Segment == 0 || l.Kind >= deltaBit || l.Off < 0 || l.Off%8 != 0 || l.Off/8 > 1<<32-1 || l.Stored > cas.MaxChunk || l.Raw > cas.MaxChunk || l.Kind == 0 {
 		return fmt.Errorf("index: location %+v cannot be held", l)
 	}
 	return nil
@@ -32,7 +34,11 @@ func appendRecord(p []byte, e *cas.Entry) []byte {
 	p = binary.BigEndian.AppendUint32(p, uint32(e.Off/8))
 	p = append(p, byte(e.Stored>>16), byte(e.Stored>>8), byte(e.Stored))
 	p = append(p, byte(e.Raw>>16), byte(e.Raw>>8), byte(e.Raw))
-	return append(p, byte(e.Kind))
+	kind := byte(e.Kind)
+	if e.Delta {
+		kind |= deltaBit
+	}
+	return append(p, kind)
 }
 
 // location reads the record at the start of r.
@@ -43,7 +49,8 @@ func location(r []byte) cas.Location {
 		Off:     int64(binary.BigEndian.Uint32(r[18:])) * 8,
 		Stored:  uint32(r[22])<<16 | uint32(r[23])<<8 | uint32(r[24]),
 		Raw:     uint32(r[25])<<16 | uint32(r[26])<<8 | uint32(r[27]),
-		Kind:    cas.Kind(r[28]),
+		Kind:    cas.Kind(r[28] &^ deltaBit),
+		Delta:   r[28]&deltaBit != 0,
 	}
 }
 

@@ -6,8 +6,8 @@
 //	0  raw     the bytes themselves
 //	1  zstd    one Zstandard frame (RFC 8878), single segment, content size stated, no checksum, no dictionary
 //	2  planes  the bytes of numbers, sorted by significance, each kind coded by itself: see planesCodec
-//	3  delta   the difference of numbers from a base, which has to be at hand: see Delta. No record has it yet
-//	4  patch   text and structure with an earlier version as dictionary: see Patch. No record has it yet
+//	3  delta   the difference of numbers from a base, which the record names (package segment): see Delta
+//	4  patch   text and structure with an earlier version as dictionary, which the record names: see Patch
 package codec
 
 import (

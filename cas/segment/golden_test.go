@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"ckptfs/cas"
+	"ckptfs/cas/codec"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -21,6 +22,16 @@ func TestGoldenFormat(t *testing.T) {
 	mustPut(t, w, cas.List, "a list!")
 	mustPut(t, w, cas.Manifest, "")
 	mustPut(t, w, 200, "of a later version")
+	delta := make([]byte, BaseSize)
+	Base{Hash: cas.Sum([]byte("some tensor data")), Number: 1}.Put(delta)
+	buf := append(make([]byte, RecordHeaderSize), append(delta, "difference"...)...)
+	slot, err := w.Reserve(len(buf) - RecordHeaderSize)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec := &Record{Kind: cas.Chunk, Codec: codec.Delta, Raw: 16, Hash: cas.Sum([]byte("more tensor data"))}
+	err = w.Write(slot, rec, buf)
+	w.Finish(slot, rec, err)
 	if _, err := w.Seal(sealTime); err != nil {
 		t.Fatal(err)
 	}
@@ -84,8 +95,13 @@ func dump(p []byte) string {
 		num(8, "offset")
 		field(4, "CRC of the payload")
 		field(4, "CRC of the header, the store id and the segment number")
+		if n > BaseSize {
+			field(32, "payload: hash of the base")
+			num(1, "number")
+			n -= BaseSize
+		}
 		field(n, fmt.Sprintf("payload %q", p[off:off+n]))
-		field((8-n%8)%8, "padding")
+		field((8-off%8)%8, "padding")
 	}
 	for off < trailer {
 		title("footer entry")

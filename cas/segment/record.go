@@ -5,6 +5,7 @@ import (
 	"hash/crc32"
 
 	"ckptfs/cas"
+	"ckptfs/cas/codec"
 )
 
 // Record is what a record's header says.
@@ -24,7 +25,7 @@ func (r *Record) End() int64 { return r.Off + Size(int(r.Stored)) }
 // Entry is the record's line in the index.
 func (r *Record) Entry(number uint32) cas.Entry {
 	return cas.Entry{Hash: r.Hash, Location: cas.Location{
-		Segment: number, Off: r.Off, Stored: r.Stored, Raw: r.Raw, Kind: r.Kind,
+		Segment: number, Off: r.Off, Stored: r.Stored, Raw: r.Raw, Kind: r.Kind, Delta: codec.NeedsBase(r.Codec),
 	}}
 }
 

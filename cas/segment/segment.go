@@ -11,7 +11,7 @@
 // File header, 64 bytes:
 //
 //	 0  8  magic "ckptseg\n"
-//	 8  2  version: 1
+//	 8  2  version: 2; 1: a segment without deltas, of a program that knew of none
 //	10  2  0
 //	12  4  segment number
 //	16 16  store id
@@ -36,6 +36,29 @@
 // The offset, and the store's id and segment number in the checksum, tie a record to its place: what looks like a record
 // inside a payload (a segment that someone saved as a file, say) or in blocks that the disk used before is none.
 //
+// # Deltas
+//
+// A record whose codec needs a base (codec.NeedsBase) holds the difference of its content from that of another record, by
+// whatever location the index has of it. Its payload is
+//
+//	 0 32  hash of the base
+//	32  1  number i: 1 to 7
+//	33     what the codec made
+//
+// A record that needs none has number 0, and is the key of those that lead back to it. Number i is written against number
+// i & (i-1), i with its lowest set bit cleared, which is among what number i-1 leads back to (Fenwick, 1994): so whoever
+// knows the version before can find the base, and no record leads back by more than 3 steps:
+//
+//	0 ← 1    0 ← 2 ← 3    0 ← 4 ← 5    4 ← 6 ← 7
+//
+// A base may have been stored anew since, with another number. What a reader insists on is that it is less than i, so that
+// there are no circles and no long chains, whatever a damaged or hostile store says; and that neither the record nor any of
+// its bases is longer than MaxBased once decoded, so that it knows what memory it takes.
+//
+// An earlier program would read what it can, and its sweep would take the bases away: version 2 keeps it out.
+//
+// # Footer
+//
 // A segment that no more is appended to is sealed with a footer, so that the index can be rebuilt without reading the
 // payloads. The footer has one entry of 56 bytes for each record that was written in full, by ascending offset:
 //
@@ -50,7 +73,7 @@
 // Trailer, the last 160 bytes of the file:
 //
 //	  0  8  magic "ckptend\n"
-//	  8  2  version: 1
+//	  8  2  version: 2, or 1
 //	 10  2  0
 //	 12  4  segment number
 //	 16 16  store id
@@ -92,7 +115,7 @@ import (
 
 const (
 	// Version of the format that this package writes, and the newest that it reads.
-	Version = 1
+	Version = 2
 	// FileHeaderSize is the length of the file header; the first record lies behind it.
 	FileHeaderSize = 64
 	// RecordHeaderSize is the length of a record's header.

@@ -230,7 +230,7 @@ func TestNewerAndForeign(t *testing.T) {
 	}
 	resum := func(p []byte) []byte { le.PutUint32(p[60:], crc(p[:60])); return p }
 	newer := bytes.Clone(p)
-	newer[8] = 2
+	newer[8] = Version + 1
 	if err := checkFileHeader(newer, testID); !errors.Is(err, cas.ErrCorrupt) {
 		t.Error("a flipped bit in the version is no newer version:", err)
 	}
@@ -254,7 +254,7 @@ func TestNewerAndForeign(t *testing.T) {
 	}
 	f := fileOf(t, m)
 	q := f[len(f)-trailerSize:]
-	q[8] = 2
+	q[8] = Version + 1
 	le.PutUint32(q[156:], crc(q[:156]))
 	if _, err := ReadFooter(bytes.NewReader(f), int64(len(f)), testID); !errors.Is(err, cas.ErrNewer) {
 		t.Error(err)

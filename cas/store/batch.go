@@ -29,16 +29,29 @@ func (s *Store) Begin() *Batch {
 // Put adds a chunk. h must be cas.Sum(raw); raw is not kept. fresh reports whether the chunk was not held and no other Put
 // was storing it already. A Put that failed makes Commit fail, unless the same chunk is put again with success.
 func (b *Batch) Put(kind cas.Kind, h cas.Hash, raw []byte, hint codec.Hint) (fresh bool, err error) {
+	fresh, _, err = b.put(kind, h, raw, hint, cas.Hash{})
+	return fresh, err
+}
+
+// PutAgainst is Put of a new version of the record prev, against which, or one that prev leads back to, it is stored if that
+// pays: delta reports whether it was. Whatever is wrong with prev does not matter. What was encoded has been decoded again
+// and compared.
+func (b *Batch) PutAgainst(kind cas.Kind, h cas.Hash, raw []byte, hint codec.Hint, prev cas.Hash) (fresh, delta bool, err error) {
+	return b.put(kind, h, raw, hint, prev)
+}
+
+// put is PutAgainst; a zero prev is none.
+func (b *Batch) put(kind cas.Kind, h cas.Hash, raw []byte, hint codec.Hint, prev cas.Hash) (fresh, delta bool, err error) {
 	if len(raw) > cas.MaxChunk {
-		return false, fmt.Errorf("chunk %s: %d bytes: %w", h.Short(), len(raw), cas.ErrTooLarge)
+		return false, false, fmt.Errorf("chunk %s: %d bytes: %w", h.Short(), len(raw), cas.ErrTooLarge)
 	}
 	if !known(kind) {
-		return false, fmt.Errorf("chunk %s: records of kind %d are not indexed", h.Short(), kind)
+		return false, false, fmt.Errorf("chunk %s: records of kind %d are not indexed", h.Short(), kind)
 	}
 	s := b.s
 	r, err := b.claim(kind, h)
 	if r == nil || err != nil {
-		return false, err
+		return false, false, err
 	}
 	held, err := s.held(r)
 	if held || err != nil {
@@ -49,15 +62,15 @@ func (b *Batch) Put(kind cas.Kind, h cas.Hash, raw []byte, hint codec.Hint) (fre
 		s.mu.Lock()
 		s.settle(r, st, err)
 		s.mu.Unlock()
-		return false, err
+		return false, false, err
 	}
-	full, err := s.store(r, raw, hint)
+	delta, full, err := s.store(r, raw, hint, prev)
 	if full && err == nil {
 		// This Put found the segment full and sees to its sealing: whoever writes fast pays for it.
 		// What fails here fails the batches that it concerns, at their Commit.
 		_ = s.Flush()
 	}
-	return err == nil, err
+	return err == nil, delta, err
 }
 
 // claim makes b depend on h. It returns a new record if the caller is to store h, nil if someone else is about to or
@@ -117,7 +130,7 @@ func (b *Batch) hold(r *record) {
 	b.deps[r.hash] = r
 	if len(b.deps) >= b.prune {
 		for h, r := range b.deps {
-			if r.state == indexed {
+			if ok, _ := r.fate(); ok {
 				delete(b.deps, h)
 			}
 		}
@@ -138,9 +151,20 @@ func (s *Store) held(r *record) (bool, error) {
 		return false, nil
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	_, suspect := s.suspect[r.hash]
-	return !suspect, nil
+	_, r.alone = s.suspect[r.hash]
+	s.mu.Unlock()
+	if r.alone || !locs[0].Delta {
+		return !r.alone, nil
+	}
+	// A delta that nothing needed may have outlived its bases. One whose bases are there, and pinned now, is held.
+	_, on, err := s.secure(r.hash, locs[0])
+	if r.alone = err != nil; r.alone {
+		return false, nil
+	}
+	s.mu.Lock()
+	r.on = on
+	s.mu.Unlock()
+	return true, nil
 }
 
 // maxPooled is the capacity up to which buffers are kept: a rare big manifest should not stay in memory.
@@ -154,16 +178,56 @@ func freeBuffer(p *[]byte) {
 	}
 }
 
-// store encodes raw and appends it as r, which is claimed and is settled then. full: a segment was found full.
-func (s *Store) store(r *record, raw []byte, hint codec.Hint) (full bool, err error) {
+// store encodes raw and appends it as r, which is claimed and is settled then. prev, if not zero, is the version before it.
+// full: a segment was found full.
+func (s *Store) store(r *record, raw []byte, hint codec.Hint, prev cas.Hash) (delta, full bool, err error) {
 	p := buffers.Get().(*[]byte)
 	defer freeBuffer(p)
-	if need := int(segment.Size(len(raw))); cap(*p) < need {
+	if need := int(segment.Size(len(raw) + segment.BaseSize)); cap(*p) < need {
 		*p = make([]byte, 0, need)
 	}
-	id, buf := codec.Encode((*p)[:segment.RecordHeaderSize], raw, hint)
-	*p = buf
-	return s.append(r, &segment.Record{Kind: r.kind, Codec: id, Raw: uint32(len(raw)), Hash: r.hash}, buf)
+	var id byte
+	if !prev.IsZero() && !r.alone && len(raw) <= segment.MaxBased {
+		id, delta = s.encodeAgainst(r, raw, hint, prev, p)
+	}
+	if !delta {
+		id, *p = codec.Encode((*p)[:segment.RecordHeaderSize], raw, hint)
+	}
+	full, err = s.append(r, &segment.Record{Kind: r.kind, Codec: id, Raw: uint32(len(raw)), Hash: r.hash}, *p)
+	return delta && err == nil, full, err
+}
+
+// gain is the share of what a chunk takes alone below which a delta of it is worth its readers' time.
+const gain = 0.9
+
+// encodeAgainst sets p to room for a record's header and the payload of r as a delta, if that pays.
+func (s *Store) encodeAgainst(r *record, raw []byte, hint codec.Hint, prev cas.Hash, p *[]byte) (id byte, ok bool) {
+	a := s.choose(r.hash, prev)
+	if a == nil {
+		return 0, false
+	}
+	defer freeBuffer(a.raw)
+	const head = segment.RecordHeaderSize
+	alone, delta := codec.Estimate(raw, *a.raw, hint)
+	if delta > gain*alone && delta < 1 {
+		return 0, false
+	}
+	most := int(gain * min(alone, 1) * float64(len(raw)))
+	if alone >= 1 && delta >= 1 {
+		// Too short for a sample, or no numbers: both are tried.
+		_, *p = codec.Encode((*p)[:head], raw, hint)
+		most = int(gain * float64(len(*p)-head))
+	}
+	out := (*p)[:head+segment.BaseSize]
+	a.Put(out[head:])
+	id, out, ok = codec.EncodeAgainst(out, raw, *a.raw, hint, most-segment.BaseSize)
+	*p = out
+	if ok {
+		s.mu.Lock()
+		r.on = a.on
+		s.mu.Unlock()
+	}
+	return id, ok
 }
 
 // append appends rec as r, which is claimed and is settled then. buf is as segment.Writer.Write takes it.
@@ -257,7 +321,7 @@ func (b *Batch) Commit() error {
 	b.done = true
 	deps := make([]*record, 0, len(b.deps))
 	for _, r := range b.deps {
-		if r.state != indexed {
+		if ok, _ := r.fate(); !ok {
 			deps = append(deps, r)
 		}
 	}
@@ -268,8 +332,11 @@ func (b *Batch) Commit() error {
 
 // commit waits until all of deps are in the index.
 func (s *Store) commit(deps []*record) error {
-	for _, r := range deps {
-		<-r.done
+	for i := 0; i < len(deps); i++ {
+		<-deps[i].done
+		s.mu.Lock()
+		deps = append(deps, deps[i].on...)
+		s.mu.Unlock()
 	}
 	if ok, err := s.settled(deps); ok || err != nil {
 		return err
@@ -290,10 +357,11 @@ func (s *Store) settled(deps []*record) (bool, error) {
 	defer s.mu.Unlock()
 	ok := true
 	for _, r := range deps {
-		if r.state == failed {
-			return false, r.err
+		in, err := r.fate()
+		if err != nil {
+			return false, err
 		}
-		ok = ok && r.state == indexed
+		ok = ok && in
 	}
 	return ok, nil
 }
@@ -306,9 +374,7 @@ func (b *Batch) Release() {
 	defer s.mu.Unlock()
 	b.done = true
 	for k := range b.pinned {
-		if s.pins[k]--; s.pins[k] == 0 {
-			delete(s.pins, k)
-		}
+		s.unpin(k)
 	}
 	for h := range b.naming {
 		if s.naming[h]--; s.naming[h] == 0 {

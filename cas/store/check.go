@@ -28,7 +28,8 @@ const (
 	Unreadable                    // the disk refused to read
 	BadEntry                      // the index names a place where no such record lies
 	BadIndex                      // the index itself is damaged
-	// These two are no damage by themselves.
+	// These are no damage by themselves.
+	BadBase    // a delta whose base is lost or damaged: one that nothing needs may outlive its base
 	NotIndexed // a record that the index does not have: what a sweep that was cut short leaves, or a loss of the index's
 	Unsealed   // a segment without a footer that nobody writes: the next start makes one
 )
@@ -47,6 +48,8 @@ func (p Problem) String() string {
 		return "index names a wrong place"
 	case BadIndex:
 		return "index damaged"
+	case BadBase:
+		return "base lost"
 	case NotIndexed:
 		return "not in the index"
 	case Unsealed:
@@ -56,7 +59,7 @@ func (p Problem) String() string {
 }
 
 // Harmless reports whether the problem is none as long as nothing needs the record.
-func (p Problem) Harmless() bool { return p == NotIndexed || p == Unsealed }
+func (p Problem) Harmless() bool { return p == BadBase || p == NotIndexed || p == Unsealed }
 
 // Repair is what mends the problem, as far as it can be: "segments" (Salvage), "index" (built anew), or "" (nothing here:
 // the disk itself, or no need).
@@ -397,7 +400,18 @@ func (c *checker) record(r *segment.Reader, rec *segment.Record, all bool) (Prob
 	if !all {
 		return 0, nil
 	}
-	return BadChunk, readWhole(r, loc, rec.Hash)
+	raw := buffers.Get().(*[]byte)
+	defer freeBuffer(raw)
+	*raw = slices.Grow((*raw)[:0], int(loc.Raw))[:loc.Raw]
+	err := c.s.contentIn(true, r, loc, rec.Hash, *raw, anyNumber)
+	if err == nil {
+		err = check(*raw, rec.Hash)
+	}
+	var base *cas.ChunkError
+	if loc.Delta && errors.As(err, &base) {
+		return BadBase, err
+	}
+	return BadChunk, err
 }
 
 // chosen reports whether h is in the subset.
@@ -489,12 +503,4 @@ func (c *checker) wrong(e cas.Entry) error {
 		return fmt.Errorf("another record lies there: %w", cas.ErrCorrupt)
 	}
 	return nil
-}
-
-// readWhole reads, decodes and hashes a record.
-func readWhole(r *segment.Reader, loc cas.Location, h cas.Hash) error {
-	raw := buffers.Get().(*[]byte)
-	defer freeBuffer(raw)
-	*raw = slices.Grow((*raw)[:0], int(loc.Raw))
-	return readRecord(r, loc, h, (*raw)[:loc.Raw])
 }

@@ -64,6 +64,17 @@ func (s *Store) flush() error {
 		group = group[n:]
 	}
 
+	// What is a delta of something that was just lost is lost too.
+	s.mu.Lock()
+	durable = slices.DeleteFunc(durable, func(r *record) bool {
+		_, err := r.fate()
+		if err != nil {
+			s.settle(r, failed, err)
+		}
+		return err != nil
+	})
+	s.mu.Unlock()
+
 	if len(durable) > 0 {
 		entries := make([]cas.Entry, len(durable))
 		for i, r := range durable {

@@ -3,12 +3,9 @@ package store
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"slices"
 
 	"ckptfs/cas"
-	"ckptfs/cas/codec"
-	"ckptfs/cas/segment"
 )
 
 // Locate sets locs[i] to where hashes[i] lies, in the index or on its way there; Segment 0: not held. It waits for
@@ -122,56 +119,14 @@ func (s *Store) ReadInto(loc cas.Location, h cas.Hash, dst []byte) error {
 		return nil
 	}
 	if errors.Is(err, cas.ErrCorrupt) {
-		s.mu.Lock()
-		if len(s.suspect) < maxSuspects {
-			s.suspect[h] = struct{}{}
-		}
-		s.mu.Unlock()
+		s.suspects(h)
 	}
 	return &cas.ChunkError{Hash: h, Loc: loc, Err: err}
 }
 
+// read fills dst, loc.Raw bytes long, with the content of the record of h at loc.
 func (s *Store) read(loc cas.Location, h cas.Hash, dst []byte) error {
-	if len(dst) != int(loc.Raw) {
-		return fmt.Errorf("buffer of %d bytes for a chunk of %d", len(dst), loc.Raw)
-	}
-	if loc.Raw > cas.MaxChunk || loc.Stored > cas.MaxChunk {
-		return cas.ErrTooLarge
-	}
-	f, err := s.files.get(loc.Segment)
-	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%w: %w", cas.ErrCorrupt, err)
-	}
-	if err != nil {
-		return err
-	}
-	defer s.files.put(f)
-	return readRecord(f.Reader, loc, h, dst)
-}
-
-// readRecord fills dst, loc.Raw bytes long, with the content of the record at loc, which must be h.
-func readRecord(f *segment.Reader, loc cas.Location, h cas.Hash, dst []byte) error {
-	var rec segment.Record
-	if loc.Stored == loc.Raw {
-		// Stored raw, in all likelihood: read the payload to where it is wanted.
-		if err := f.ReadHeader(loc, h, &rec); err != nil {
-			return err
-		}
-		if rec.Codec == codec.Raw {
-			if err := f.ReadPayload(loc, &rec, dst); err != nil {
-				return err
-			}
-			return check(dst, h)
-		}
-	}
-	p := buffers.Get().(*[]byte)
-	defer freeBuffer(p)
-	*p = slices.Grow((*p)[:0], segment.RecordHeaderSize+int(loc.Stored))
-	payload, err := f.ReadRecord(loc, h, &rec, (*p)[:segment.RecordHeaderSize+int(loc.Stored)])
-	if err != nil {
-		return err
-	}
-	if _, err := codec.Decode(dst[:0:len(dst)], rec.Codec, payload, len(dst)); err != nil {
+	if err := s.content(false, loc, h, dst, anyNumber); err != nil {
 		return err
 	}
 	return check(dst, h)

@@ -21,12 +21,31 @@ type record struct {
 	done chan struct{} // closed when it is no longer claimed
 	// doomed: a sweep is just taking what the index has of it. Set by claim.
 	doomed bool
+	// alone: it is stored without a base: what others may need it for is at stake. Set by who claimed it.
+	alone bool
 
 	// Under Store.mu; entry and tail are set once, before done is closed.
 	state state
 	err   error // when failed
 	entry cas.Entry
 	tail  *tail
+	on    []*record // of its bases: what was pending when it was looked for; set before done is closed
+}
+
+// fate reports whether r and what it leads back to are in the index, and the error of one that failed. Store.mu is held.
+func (r *record) fate() (ok bool, err error) {
+	if r.state == failed {
+		return false, r.err
+	}
+	ok = r.state == indexed
+	for _, on := range r.on {
+		o, err := on.fate()
+		if err != nil {
+			return false, err
+		}
+		ok = ok && o
+	}
+	return ok, nil
 }
 
 // settle moves r on. s.mu is held.

@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
 	"ckptfs/cas"
+	"ckptfs/cas/codec"
 	"ckptfs/cas/disk"
 	"ckptfs/cas/segment"
 )
@@ -177,6 +179,30 @@ func examine(r *segment.Reader) (whole []segment.Record, lost int, reason, err e
 		}
 	}
 	return whole, lost, reason, nil
+}
+
+// readWhole reads a record, decodes it and holds it against its hash. A delta is whole when it is what was written: its base
+// may lie anywhere.
+func readWhole(r *segment.Reader, loc cas.Location, h cas.Hash) error {
+	buf, raw := buffers.Get().(*[]byte), buffers.Get().(*[]byte)
+	defer freeBuffer(buf)
+	defer freeBuffer(raw)
+	*buf = slices.Grow((*buf)[:0], segment.RecordHeaderSize+int(loc.Stored))
+	var rec segment.Record
+	payload, err := r.ReadRecord(loc, h, &rec, (*buf)[:segment.RecordHeaderSize+int(loc.Stored)])
+	if err != nil {
+		return err
+	}
+	if codec.NeedsBase(rec.Codec) {
+		_, err := segment.ParseBase(payload)
+		return err
+	}
+	*raw = slices.Grow((*raw)[:0], int(loc.Raw))
+	got, err := codec.Decode((*raw)[:0:loc.Raw], rec.Codec, payload, int(loc.Raw))
+	if err != nil {
+		return err
+	}
+	return check(got, h)
 }
 
 // copy makes a new segment of whole records, durable, and returns its number.

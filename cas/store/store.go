@@ -19,6 +19,16 @@
 // A batch is released when something that a sweep's mark finds names its chunks: after the manifest was published. One that
 // is released without a commit leaves its records: others may depend on them, else they are garbage for a sweep.
 //
+// # Deltas
+//
+// PutAgainst stores a record as its difference from one before it (package segment says how). Then
+//
+//	put       its bases are pinned as long as it is, and for a sweep they were put with it. A base that is on its way takes
+//	          with it, when it fails, what was encoded against it
+//	put again a delta is held only when its bases are: what nothing needs any more may have outlived them
+//	got       is decoded through its bases; their records' checksums are looked at, and the hash of what comes out
+//	swept     see Sweep
+//
 // # What a crash leaves
 //
 // The index has a watermark: every record before it is in the index, or failed. It never passes a slot that is being
@@ -120,6 +130,7 @@ type Store struct {
 	pending  map[cas.Hash]*record
 	written  []*record // in state written, by order of finishing
 	pins     map[key]int
+	needs    map[key][]key         // of pinned deltas: their bases, which have a pin for it
 	naming   map[cas.Hash]int      // those of the pins that are no chunks
 	suspect  map[cas.Hash]struct{} // found corrupt: the next Put stores them afresh
 	stats    Stats                 // without what the tails hold
@@ -154,6 +165,7 @@ func Open(fs disk.FS, dir string, id [16]byte, index Locator, opt Options) (*Sto
 		fs: fs, dir: dir, id: id, index: index, opt: opt,
 		pending: make(map[cas.Hash]*record),
 		pins:    make(map[key]int),
+		needs:   make(map[key][]key),
 		naming:  make(map[cas.Hash]int),
 		suspect: make(map[cas.Hash]struct{}),
 	}

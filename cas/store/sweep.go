@@ -84,6 +84,9 @@ func (m *Marking) Named() []cas.Hash {
 // Sweep removes the records that mark does not name. Batches go on meanwhile: what a batch puts, even if it is held
 // already, is wanted from then on, by this sweep and until the batch is released; see Batch.Release.
 //
+// A base is wanted as long as a delta is that leads to it, or one that is too young to go; what is put pins its bases with
+// it. So no delta that anything needs outlives its base. One that nothing needs may, for a while: Put sees to that.
+//
 // It goes from segment to segment. Of each it takes the unwanted records out of the index, then out of the footer, and
 // then gives their bytes back to the disk; or, when little is left in it, it first moves the rest to the segment that is
 // being written, and removes the file. It may end after any step, and the next one goes on.
@@ -130,6 +133,9 @@ func (s *Store) Sweep(ctx context.Context, opt SweepOptions, mark Mark) (SweepSt
 	}
 	w.st.Segments = len(numbers)
 	w.deadline = s.opt.Now().Add(-opt.Grace)
+	if err := w.bases(ctx); err != nil {
+		return w.st, err
+	}
 	again, err := w.segments(ctx, numbers)
 	if err == nil && len(again) > 0 && w.st.Freed > 0 {
 		// What was short of room on a full disk may have it now.

@@ -7,7 +7,6 @@ import (
 	"syscall"
 
 	"ckptfs/cas"
-	"ckptfs/cas/codec"
 	"ckptfs/cas/disk"
 	"ckptfs/cas/segment"
 )
@@ -168,8 +167,8 @@ func (p *part) copy(rec *segment.Record) (*record, error) {
 	}
 	// What is not what its name says is not spread.
 	*raw = slices.Grow((*raw)[:0], int(head.Raw))
-	got, err := codec.Decode((*raw)[:0], head.Codec, payload, int(head.Raw))
-	if err == nil {
+	got := (*raw)[:head.Raw]
+	if err = s.decode(false, &head, payload, got, anyNumber); err == nil {
 		err = check(got, rec.Hash)
 	}
 	if err != nil {

@@ -104,6 +104,9 @@ func (c *check) found(f store.Finding) {
 	case f.Problem == store.NotIndexed:
 		c.unindexed[short(f.Hash)] = true
 		return
+	case f.Problem == store.BadBase:
+		c.bad[short(f.Hash)] = f // a file that needs it is damaged
+		return
 	case f.Problem.Harmless():
 		return
 	case !f.Hash.IsZero():
@@ -271,12 +274,31 @@ func (c *check) object(o manifest.Object) *objectState {
 			st.err, st.repair = &cas.ChunkError{Hash: h, Err: cas.ErrNotFound}, c.repairOf(h)
 		case bad && f.Segment == locs[i].Segment && f.Off == locs[i].Off:
 			st.err, st.repair = &cas.ChunkError{Hash: h, Loc: locs[i], Err: f.Err}, f.Problem.Repair()
+		case locs[i].Delta:
+			if st.err = c.bases(h, locs[i]); st.err == nil {
+				continue
+			}
+			st.repair = c.repairOf(h)
 		default:
 			continue
 		}
 		return st
 	}
 	return st
+}
+
+// bases looks whether what a delta needs is there, and was not found damaged.
+func (c *check) bases(h cas.Hash, loc cas.Location) error {
+	links, err := c.v.store.Bases(h, loc)
+	if err != nil {
+		return &cas.ChunkError{Hash: h, Loc: loc, Err: err}
+	}
+	for _, l := range links {
+		if f, bad := c.bad[short(l.Hash)]; bad && f.Segment == l.Loc.Segment && f.Off == l.Loc.Off {
+			return &cas.ChunkError{Hash: h, Loc: loc, Err: &cas.ChunkError{Hash: l.Hash, Loc: l.Loc, Err: f.Err}}
+		}
+	}
+	return nil
 }
 
 func countFiles(dir string) (n int64) {

@@ -7,8 +7,8 @@ import (
 	"ckptfs/index/manifest"
 )
 
-// whole reads a manifest and its chunk lists, from the segments, and looks whether the index has every chunk. It decodes no
-// chunk: what rots in one is found by check. An error that wraps cas.ErrCorrupt or cas.ErrNotFound says that the file cannot
+// whole reads a manifest and its chunk lists, from the segments, and looks whether the index has every chunk, and every
+// base of a delta. It decodes no chunk: what rots in one is found by check. An error that wraps cas.ErrCorrupt or cas.ErrNotFound says that the file cannot
 // be read by its manifest.
 func (v *Volume) whole(h cas.Hash) (*manifest.Manifest, error) {
 	p, err := v.store.Get(h, nil)
@@ -32,6 +32,9 @@ func (v *Volume) whole(h cas.Hash) (*manifest.Manifest, error) {
 		for i, h := range hashes {
 			if locs[i].Segment == 0 {
 				return &cas.ChunkError{Hash: h, Err: cas.ErrNotFound}
+			}
+			if _, err := v.store.Bases(h, locs[i]); err != nil {
+				return err
 			}
 		}
 		hashes = hashes[:0]

@@ -1,0 +1,340 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+
+	"ckptfs/cas"
+	"ckptfs/cas/codec"
+	"ckptfs/cas/segment"
+)
+
+// errNoBase: a delta's base is gone.
+var errNoBase = fmt.Errorf("the base of another chunk is not in the store: %w", cas.ErrCorrupt)
+
+// locateNow is Locate for one record, without waiting for anybody: whoever stores a delta looks for its base with it, and
+// two who wait for each other would wait for ever. locked: the caller holds one of the store's locks, so that a damaged
+// index stays.
+func (s *Store) locateNow(locked bool, h cas.Hash) (cas.Location, error) {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return cas.Location{}, ErrClosed
+	}
+	if r := s.pending[h]; r != nil && r.state == written {
+		defer s.mu.Unlock()
+		return r.entry.Location, nil
+	}
+	s.mu.Unlock()
+	hashes, locs := [1]cas.Hash{h}, [1]cas.Location{}
+	if locked {
+		_, err := s.locateOnce(hashes[:], locs[:])
+		return locs[0], err
+	}
+	err := s.locate(hashes[:], locs[:])
+	return locs[0], err
+}
+
+// with calls f with the segment that loc lies in.
+func (s *Store) with(loc cas.Location, f func(*segment.Reader) error) error {
+	file, err := s.files.get(loc.Segment)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w: %w", cas.ErrCorrupt, err)
+	}
+	if err != nil {
+		return err
+	}
+	defer s.files.put(file)
+	return f(file.Reader)
+}
+
+// chase calls f with loc, and again with where h lies now as long as it fails and the record is moved meanwhile.
+func (s *Store) chase(locked bool, h cas.Hash, loc cas.Location, f func(cas.Location) error) error {
+	for {
+		err := f(loc)
+		if err == nil {
+			return nil
+		}
+		now, lerr := s.locateNow(locked, h)
+		if lerr != nil || now.Segment == 0 || now.Segment == loc.Segment && now.Off == loc.Off {
+			return err
+		}
+		loc = now
+	}
+}
+
+// decode fills dst with the content of the record rec, whose payload is at hand; a delta's number must be below the given
+// one. The content is not held against the hash.
+func (s *Store) decode(locked bool, rec *segment.Record, payload, dst []byte, below uint8) error {
+	if !codec.NeedsBase(rec.Codec) {
+		_, err := codec.Decode(dst[:0:len(dst)], rec.Codec, payload, len(dst))
+		return err
+	}
+	b, err := segment.ParseBase(payload)
+	if err != nil {
+		return err
+	}
+	if b.Number >= below {
+		return fmt.Errorf("delta of number %d, want less than %d: %w", b.Number, below, cas.ErrCorrupt)
+	}
+	if len(dst) > segment.MaxBased {
+		return fmt.Errorf("delta of %d bytes: %w", len(dst), cas.ErrTooLarge)
+	}
+	base := buffers.Get().(*[]byte)
+	defer freeBuffer(base)
+	if err := s.base(locked, b, base); err != nil {
+		return err
+	}
+	_, err = codec.DecodeAgainst(dst[:0:len(dst)], rec.Codec, payload[segment.BaseSize:], *base, len(dst))
+	return err
+}
+
+// base fills buf with the content of a delta's base, which is not held against its hash. A base that is not there is
+// corruption: cas.ErrCorrupt and errNoBase.
+func (s *Store) base(locked bool, b segment.Base, buf *[]byte) error {
+	loc, err := s.locateNow(locked, b.Hash)
+	if err == nil && loc.Segment == 0 && !locked && s.doubted() {
+		loc, err = s.locateNow(locked, b.Hash)
+	}
+	if err != nil {
+		return err
+	}
+	if loc.Segment == 0 {
+		return &cas.ChunkError{Hash: b.Hash, Err: errNoBase}
+	}
+	err = s.chase(locked, b.Hash, loc, func(at cas.Location) error {
+		loc = at
+		if at.Raw > segment.MaxBased {
+			return fmt.Errorf("base of %d bytes: %w: %w", at.Raw, cas.ErrTooLarge, cas.ErrCorrupt)
+		}
+		*buf = slices.Grow((*buf)[:0], int(at.Raw))[:at.Raw]
+		return s.content(locked, at, b.Hash, *buf, b.Number)
+	})
+	if err == nil {
+		return nil
+	}
+	if errors.Is(err, cas.ErrCorrupt) {
+		s.suspects(b.Hash)
+	}
+	return &cas.ChunkError{Hash: b.Hash, Loc: loc, Err: fmt.Errorf("another chunk's base: %w", err)}
+}
+
+// suspects notes that the record of h cannot be read: the next Put stores it afresh.
+func (s *Store) suspects(h cas.Hash) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.suspect) < maxSuspects {
+		s.suspect[h] = struct{}{}
+	}
+}
+
+// content fills dst, loc.Raw bytes long, with the content of the record of h at loc, not held against h.
+func (s *Store) content(locked bool, loc cas.Location, h cas.Hash, dst []byte, below uint8) error {
+	if len(dst) != int(loc.Raw) {
+		return fmt.Errorf("buffer of %d bytes for a chunk of %d", len(dst), loc.Raw)
+	}
+	if loc.Raw > cas.MaxChunk || loc.Stored > cas.MaxChunk {
+		return cas.ErrTooLarge
+	}
+	return s.with(loc, func(f *segment.Reader) error { return s.contentIn(locked, f, loc, h, dst, below) })
+}
+
+// contentIn is content with the segment open.
+func (s *Store) contentIn(locked bool, f *segment.Reader, loc cas.Location, h cas.Hash, dst []byte, below uint8) error {
+	var rec segment.Record
+	if loc.Stored == loc.Raw {
+		// Stored raw, in all likelihood: read the payload to where it is wanted.
+		if err := f.ReadHeader(loc, h, &rec); err != nil {
+			return err
+		}
+		if rec.Codec == codec.Raw {
+			return f.ReadPayload(loc, &rec, dst)
+		}
+	}
+	p := buffers.Get().(*[]byte)
+	defer freeBuffer(p)
+	*p = slices.Grow((*p)[:0], segment.RecordHeaderSize+int(loc.Stored))
+	payload, err := f.ReadRecord(loc, h, &rec, (*p)[:segment.RecordHeaderSize+int(loc.Stored)])
+	if err != nil {
+		return err
+	}
+	return s.decode(locked, &rec, payload, dst, below)
+}
+
+// anyNumber is above the numbers of all deltas.
+const anyNumber = segment.MaxNumber + 1
+
+// Link is a record and where it lies.
+type Link struct {
+	Hash cas.Hash
+	Loc  cas.Location
+}
+
+// Bases lists the records that are needed to decode the one of h, which Locate found at loc, besides itself: none unless
+// it is a delta. It looks at headers alone. A base that is not there is cas.ErrCorrupt.
+func (s *Store) Bases(h cas.Hash, loc cas.Location) (links []Link, err error) {
+	err = s.lead(h, loc, func(_ uint8, base cas.Hash) (cas.Location, error) {
+		at, err := s.locateNow(false, base)
+		if err == nil && at.Segment == 0 {
+			err = &cas.ChunkError{Hash: base, Err: errNoBase}
+		}
+		links = append(links, Link{base, at})
+		return at, err
+	})
+	return links, err
+}
+
+// lead follows the record of h at loc to its base, to that one's, and so on. step is told the number of the one and the
+// hash of the other, and says where that lies.
+func (s *Store) lead(h cas.Hash, loc cas.Location, step func(number uint8, base cas.Hash) (cas.Location, error)) error {
+	for below := uint8(anyNumber); ; {
+		b, at, err := s.baseOf(h, loc)
+		if err == nil && b.Number >= below {
+			err = fmt.Errorf("delta of number %d, want less than %d: %w", b.Number, below, cas.ErrCorrupt)
+		}
+		if err != nil {
+			return &cas.ChunkError{Hash: h, Loc: at, Err: err}
+		}
+		if b.Number == 0 {
+			return nil
+		}
+		below = b.Number
+		if loc, err = step(b.Number, b.Hash); err != nil {
+			return err
+		}
+		h = b.Hash
+	}
+}
+
+// baseOf reads what the record of h at loc says of its base; at is where it was found. Number 0: it is no delta.
+func (s *Store) baseOf(h cas.Hash, loc cas.Location) (b segment.Base, at cas.Location, err error) {
+	at = loc
+	if !loc.Delta {
+		return b, at, nil
+	}
+	err = s.chase(false, h, loc, func(now cas.Location) error {
+		b, at = segment.Base{}, now
+		if !now.Delta {
+			return nil
+		}
+		return s.with(now, func(f *segment.Reader) (err error) {
+			b, err = f.ReadBase(now, h)
+			return err
+		})
+	})
+	return b, at, err
+}
+
+// link pins base as long as the record of h is pinned, and returns the base's record if it is pending. false: h is not
+// pinned, or a sweep is just taking the base.
+func (s *Store) link(h, base cas.Hash) (on *record, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k, kb := keyOf(h), keyOf(base)
+	if _, doomed := s.doomed[kb]; doomed || s.pins[k] == 0 || k == kb {
+		return nil, false
+	}
+	if !slices.Contains(s.needs[k], kb) {
+		s.needs[k] = append(s.needs[k], kb)
+		s.pins[kb]++
+	}
+	if s.touched != nil {
+		s.touched[kb] = struct{}{}
+	}
+	return s.pending[base], true
+}
+
+// unpin takes one pin off k, and with the last one those that it has on its bases. s.mu is held.
+func (s *Store) unpin(k key) {
+	if s.pins[k]--; s.pins[k] > 0 {
+		return
+	}
+	delete(s.pins, k)
+	bases := s.needs[k]
+	delete(s.needs, k)
+	for _, b := range bases {
+		s.unpin(b)
+	}
+}
+
+// secure pins all that the record of h at loc needs, and sees that it is there. h is pinned. number is that of the record;
+// on are the records of its bases that are pending.
+func (s *Store) secure(h cas.Hash, loc cas.Location) (number uint8, on []*record, err error) {
+	from := h
+	err = s.lead(h, loc, func(i uint8, base cas.Hash) (cas.Location, error) {
+		rec, ok := s.link(from, base)
+		if !ok {
+			return cas.Location{}, errNoBase
+		}
+		if rec != nil {
+			on = append(on, rec)
+		}
+		if from == h {
+			number = i
+		}
+		from = base
+		at, err := s.locateNow(false, base)
+		if err == nil && at.Segment == 0 {
+			err = errNoBase
+		}
+		return at, err
+	})
+	return number, on, err
+}
+
+// against is what a delta is encoded against.
+type against struct {
+	segment.Base // of the delta
+	raw          *[]byte
+	on           []*record
+}
+
+// choose finds the base for the record of h, which is claimed, from prev, the version before it, and reads it. All that it
+// needs is pinned. nil: there is none, for whatever reason. buffers takes raw back.
+func (s *Store) choose(h, prev cas.Hash) *against {
+	loc, err := s.locateNow(false, prev)
+	if err != nil || loc.Segment == 0 || prev == h {
+		return nil
+	}
+	// What number the record gets, and which of those before it is its base.
+	b, _, err := s.baseOf(prev, loc)
+	if err != nil || b.Number >= segment.MaxNumber {
+		return nil
+	}
+	a := &against{Base: segment.Base{Hash: prev, Number: b.Number + 1}}
+	most := segment.BaseNumber(a.Number)
+	for b.Number > most {
+		below := b.Number
+		a.Hash = b.Hash
+		if loc, err = s.locateNow(false, a.Hash); err != nil || loc.Segment == 0 {
+			return nil
+		}
+		if b, _, err = s.baseOf(a.Hash, loc); err != nil || b.Number >= below {
+			return nil
+		}
+	}
+	// Nothing of that was pinned: from here on it is.
+	on, ok := s.link(h, a.Hash)
+	if !ok {
+		return nil
+	}
+	if on != nil {
+		a.on = append(a.on, on)
+	}
+	if loc, err = s.locateNow(false, a.Hash); err != nil || loc.Segment == 0 || loc.Raw > segment.MaxBased {
+		return nil
+	}
+	number, more, err := s.secure(a.Hash, loc)
+	if err != nil || number >= a.Number {
+		return nil
+	}
+	a.on = append(a.on, more...)
+	a.raw = buffers.Get().(*[]byte)
+	if s.base(false, a.Base, a.raw) != nil || check(*a.raw, a.Hash) != nil {
+		freeBuffer(a.raw)
+		return nil
+	}
+	return a
+}

@@ -1,0 +1,127 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+
+	"ckptfs/cas"
+	"ckptfs/cas/codec"
+	"ckptfs/cas/segment"
+)
+
+// delta is a delta that a segment holds.
+type delta struct {
+	hash cas.Hash
+	loc  cas.Location
+	kept bool // whether it is wanted or not
+	done bool // its base is marked
+}
+
+// bases marks what the deltas need that stay: those that are marked, wherever the index has them, and those in segments
+// that are too young to be swept, or have no footer. Those of deltas that were put since the sweep began are in use.
+//
+// An error says that it cannot be told which bases are needed. A delta whose own record is damaged needs none.
+func (w *sweep) bases(ctx context.Context) error {
+	var ds []delta
+	for _, sealed := range []bool{false, true} {
+		// First those that are being written: one that is sealed meanwhile is looked at twice, not never.
+		recs, err := w.s.deltasIn(ctx, sealed, w.deadline.Unix())
+		if err != nil {
+			return err
+		}
+		ds = append(ds, recs...)
+	}
+	for again := true; again; {
+		again = false
+		for i := range ds {
+			d := &ds[i]
+			if _, marked := w.marked[keyOf(d.hash)]; d.done || !d.kept && !marked {
+				continue
+			}
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			d.done, again = true, true
+			b, _, err := w.s.baseOf(d.hash, d.loc)
+			if errors.Is(err, cas.ErrCorrupt) {
+				continue
+			}
+			if err != nil {
+				return fmt.Errorf("segment %08d: which chunks are needed cannot be told: %w", d.loc.Segment, err)
+			}
+			if b.Number > 0 {
+				w.marked[keyOf(b.Hash)] = struct{}{}
+			}
+		}
+	}
+	return nil
+}
+
+// deltasIn lists the deltas of the segments that are sealed, or of those that are being written. All are kept of those
+// that were sealed after the deadline.
+func (s *Store) deltasIn(ctx context.Context, sealed bool, deadline int64) (ds []delta, err error) {
+	add := func(n uint32, recs []segment.Record, kept bool) {
+		for i := range recs {
+			if rec := &recs[i]; known(rec.Kind) && codec.NeedsBase(rec.Codec) {
+				ds = append(ds, delta{hash: rec.Hash, loc: rec.Entry(n).Location, kept: kept})
+			}
+		}
+	}
+	if !sealed {
+		s.mu.Lock()
+		tails := slices.Clone(s.full)
+		if s.active != nil {
+			tails = append(tails, s.active)
+		}
+		s.mu.Unlock()
+		for _, t := range tails {
+			add(t.w.Number(), t.w.Records(), true)
+		}
+		return ds, nil
+	}
+	numbers, err := s.sealed()
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range numbers {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		recs, young, err := s.listed(n, deadline)
+		if err != nil {
+			return nil, fmt.Errorf("segment %08d: which chunks are needed cannot be told: %w", n, err)
+		}
+		add(n, recs, young)
+	}
+	return ds, nil
+}
+
+// listed reads the records of a segment that nobody writes, from its footer or, where that is not intact, from all of it.
+// young: it was sealed after the deadline, or has no footer, so that no sweep changes it.
+func (s *Store) listed(n uint32, deadline int64) (recs []segment.Record, young bool, err error) {
+	r, err := segment.Open(s.fs, s.dir, s.segment(n))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	defer r.Close()
+	ft, recs, err := contents(r)
+	if err == nil {
+		return recs, ft.Sealed.Unix() > deadline, nil
+	}
+	sc, err := r.Scan(0)
+	if err != nil {
+		return nil, false, err
+	}
+	for recs = nil; sc.Next(); {
+		if !sc.Gap() && codec.NeedsBase(sc.Record().Codec) {
+			recs = append(recs, *sc.Record())
+		}
+	}
+	return recs, true, sc.Err()
+}
