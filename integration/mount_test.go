@@ -62,11 +62,12 @@ type status struct {
 }
 
 type file struct {
-	Format  string `json:"format"`
-	Size    int64  `json:"size"`
-	State   string `json:"state"`
-	View    bool   `json:"view"`
-	Tensors []struct {
+	Format   string `json:"format"`
+	Size     int64  `json:"size"`
+	State    string `json:"state"`
+	View     bool   `json:"view"`
+	Artifact string `json:"artifact"`
+	Tensors  []struct {
 		Name       string   `json:"name"`
 		DType      string   `json:"dtype"`
 		Shape      []int64  `json:"shape"`

@@ -43,3 +43,27 @@ func TestTensorFiles(t *testing.T) {
 		m.wantNames("")
 	})
 }
+
+// TestArtifactID: the same tensors have one id whatever library wrote them, in every state of the files, and it leads to them.
+func TestArtifactID(t *testing.T) {
+	t.Parallel()
+	m := newMount(t)
+	const dir = "models"
+	first := runPython(t, "artifact.py", m.Dir, m.path(dir))
+	m.sync()
+	var names []string
+	for _, f := range []string{"m.npz", "m.pt", "m.safetensors", "other.pt", "shuffled.pt"} {
+		names = append(names, dir+"/"+f)
+	}
+	m.evict(names...)
+	m.remount()
+	if again := runPython(t, "artifact.py", m.Dir, m.path(dir)); again != first {
+		t.Errorf("the id was %s and is %s", first, again)
+	}
+	if f := m.show(dir + "/m.npz"); f.Artifact != strings.TrimSpace(first) {
+		t.Errorf("show says %q, want %q", f.Artifact, first)
+	}
+	m.sh("mv models/m.pt models/moved.pt && rm models/m.npz models/m.safetensors models/shuffled.pt")
+	m.sh("test -s .ckptfs/artifacts/" + strings.TrimSpace(first) + ".safetensors")
+	m.sh("rm models/moved.pt && ! test -e .ckptfs/artifacts/" + strings.TrimSpace(first) + ".safetensors")
+}

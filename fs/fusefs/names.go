@@ -1,6 +1,7 @@
 package fusefs
 
 import (
+	"context"
 	"strings"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -123,8 +124,21 @@ func (s *Server) Readlink(_ <-chan struct{}, in *fuse.InHeader) ([]byte, fuse.St
 }
 
 // GetXAttr reads an attribute.
-func (s *Server) GetXAttr(_ <-chan struct{}, in *fuse.InHeader, name string, dest []byte) (uint32, fuse.Status) {
-	k, err := s.v.GetXattr(s.node(in.NodeId), name, dest)
+func (s *Server) GetXAttr(cancel <-chan struct{}, in *fuse.InHeader, name string, dest []byte) (uint32, fuse.Status) {
+	ctx := context.Background()
+	if name == volume.XattrArtifact { // may take a while
+		var stop context.CancelFunc
+		ctx, stop = context.WithCancel(ctx)
+		defer stop()
+		go func() {
+			select {
+			case <-cancel:
+				stop()
+			case <-ctx.Done():
+			}
+		}()
+	}
+	k, err := s.v.GetXattr(ctx, s.node(in.NodeId), name, dest)
 	return uint32(max(k, 0)), s.status(err)
 }
 

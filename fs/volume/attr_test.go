@@ -183,7 +183,7 @@ func TestXattrs(t *testing.T) {
 	get := func(name string) string {
 		t.Helper()
 		var b [100]byte
-		k, err := r.GetXattr(n, name, b[:])
+		k, err := r.GetXattr(t.Context(), n, name, b[:])
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -198,10 +198,10 @@ func TestXattrs(t *testing.T) {
 	if got := get("user.metric.loss"); got != "0.31" {
 		t.Errorf("%q", got)
 	}
-	if k, err := r.GetXattr(n, "user.metric.loss", nil); k != 4 || err != nil {
+	if k, err := r.GetXattr(t.Context(), n, "user.metric.loss", nil); k != 4 || err != nil {
 		t.Errorf("length: %d, %v", k, err)
 	}
-	_, err := r.GetXattr(n, "user.metric.loss", make([]byte, 1))
+	_, err := r.GetXattr(t.Context(), n, "user.metric.loss", make([]byte, 1))
 	wantErr(t, "too little room", err, unix.ERANGE)
 
 	var list [100]byte
@@ -216,13 +216,13 @@ func TestXattrs(t *testing.T) {
 	wantErr(t, "too little room", err, unix.ERANGE)
 
 	for _, name := range []string{"user.ckptfs", "user.ckptfs.x", "trusted.ckptfs"} {
-		_, err := r.GetXattr(n, name, nil)
+		_, err := r.GetXattr(t.Context(), n, name, nil)
 		wantErr(t, name, err, unix.ENODATA)
 		wantErr(t, name, set(name, "x", 0), unix.EPERM)
 		wantErr(t, name, r.RemoveXattr(n, name), unix.EPERM)
 	}
 	for _, name := range []string{"security.selinux", "security.capability", "system.posix_acl_access"} {
-		_, err := r.GetXattr(n, name, nil)
+		_, err := r.GetXattr(t.Context(), n, name, nil)
 		wantErr(t, name, err, unix.EOPNOTSUPP)
 		wantErr(t, name, set(name, "x", 0), unix.EOPNOTSUPP)
 		wantErr(t, name, r.RemoveXattr(n, name), unix.EOPNOTSUPP)
@@ -235,7 +235,7 @@ func TestXattrs(t *testing.T) {
 	if err := r.RemoveXattr(n, "user.metric.loss"); err != nil {
 		t.Error(err)
 	}
-	_, err = r.GetXattr(n, "user.metric.loss", nil)
+	_, err = r.GetXattr(t.Context(), n, "user.metric.loss", nil)
 	wantErr(t, "removed", err, unix.ENODATA)
 	r.release(h)
 	r.forget(n)

@@ -83,6 +83,17 @@ func (t *table) get(id NodeID) *Node {
 	return t.byID[id]
 }
 
+// getRef is get with one reference more.
+func (t *table) getRef(id NodeID) *Node {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := t.byID[id]
+	if n != nil {
+		n.refs++
+	}
+	return n
+}
+
 // findIno returns the node of an inode of the tree with one reference more, or nil.
 func (t *table) findIno(ino uint64) *Node {
 	t.mu.Lock()

@@ -63,6 +63,9 @@ func (v *Volume) packGroup(ctx context.Context, group []*Node) {
 		if jerr == nil {
 			jerr = v.publish(j)
 		}
+		if jerr == nil {
+			v.keepArtifact(j.node)
+		}
 		v.packed(j.node, j.size, jerr)
 	}
 }

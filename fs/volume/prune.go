@@ -33,6 +33,9 @@ func (v *Volume) Prune(ctx context.Context, o control.PruneOptions, report func(
 		LiveRecords: st.Live.Records, LiveBytes: st.Live.Stored, DeadRecords: st.Dead.Records, DeadBytes: st.Dead.Stored,
 		FreedBytes: st.Freed, CopiedBytes: st.Copied, Punched: st.Punched, Removed: st.Removed, NotPunched: st.NotPunched,
 	}
+	if err == nil && !o.DryRun {
+		err = v.forgetArtifacts()
+	}
 	if err != nil && st.Looked == 0 {
 		err = fmt.Errorf("nothing was removed: %w", err)
 	}

@@ -42,6 +42,7 @@ func (v *Volume) Show(ctx context.Context, path string) (*control.File, error) {
 	}
 	if out.Format == "" {
 		out.Format = layout.Format
+		out.Artifact = v.showArtifact(ctx, n, layout)
 	}
 	var digests []cas.Hash
 	if m != nil {
@@ -69,6 +70,28 @@ func (v *Volume) Show(ctx context.Context, path string) (*control.File, error) {
 		err = v.findShared(ctx, n, out.Tensors)
 	}
 	return out, err
+}
+
+// quickArtifact bounds the tensors that Show reads for an artifact id that is not known, in bytes.
+const quickArtifact = 256 << 20
+
+// showArtifact is the artifact id that Show prints: one that is known or found quickly.
+func (v *Volume) showArtifact(ctx context.Context, n *Node, l *formats.Layout) string {
+	id, ok, err := v.knownArtifact(n)
+	if !ok && err == nil {
+		var size int64
+		for i := range l.Tensors {
+			size += l.Tensors[i].NumBytes()
+		}
+		if size > quickArtifact {
+			return ""
+		}
+		id, err = v.Artifact(ctx, n)
+	}
+	if err != nil {
+		return ""
+	}
+	return id.String()
 }
 
 // layoutOf is the file's layout, and its manifest if it is packed.

@@ -87,8 +87,8 @@ func (d tensorTree) list(v *Volume) ([]DirEntry, error) {
 // tensorsOf is the tensors of a file.
 type tensorsOf struct{ src *Node }
 
-// tensorKey tells what a tensor's name leads to: the bytes of one generation of its file.
-type tensorKey struct {
+// fileKey tells what the name of a file made of another's bytes leads to: one generation of them.
+type fileKey struct {
 	src *Node
 	gen uint64
 }
@@ -110,7 +110,7 @@ func (d tensorsOf) lookup(v *Volume, name string) (virtual, error) {
 	}
 	v.ref(d.src)
 	return virtual{
-		key: tensorKey{d.src, x.gen}, src: d.src,
+		key: fileKey{d.src, x.gen}, src: d.src,
 		view: &viewNode{src: d.src, gen: x.gen, size: plan.Size(), plan: plan},
 	}, nil
 }

@@ -297,7 +297,7 @@ func TestViewRefuses(t *testing.T) {
 		t.Errorf("chmod: %o, source %o, %v", a.Mode, r.stat("runs/a/m.pt").Mode, err)
 	}
 	wantErr(t, "setxattr", r.SetXattr(n, "user.a", nil, 0), unix.EPERM)
-	_, err = r.GetXattr(n, "user.a", nil)
+	_, err = r.GetXattr(t.Context(), n, "user.a", nil)
 	wantErr(t, "getxattr", err, unix.ENODATA)
 	if k, err := r.ListXattr(n, make([]byte, 10), true); k != 0 || err != nil {
 		t.Errorf("listxattr: %d, %v", k, err)

@@ -14,6 +14,7 @@ import (
 //
 //	.ckptfs/tensors/PATH/TENSOR.npy     one tensor of a file; see tensorTree
 //	.ckptfs/best/RUN/METRIC.min         a symbolic link to a run's best step; .max likewise; see bestRoot
+//	.ckptfs/artifacts/ID.safetensors    the tensors of an artifact id; see XattrArtifact
 //
 // A kind of them is an entry of virtualKinds: a virtualDir, which says what its names lead to. Nothing is kept but the nodes
 // that the kernel knows. A name is looked up anew each time, and leads to the node that it led to before as long as it means
@@ -24,8 +25,9 @@ const virtualName = ".ckptfs"
 
 // virtualKinds are the directories in it.
 var virtualKinds = map[string]virtualDir{
-	"best":    bestRoot{},
-	"tensors": tensorRoot{},
+	"artifacts": artifactDir{},
+	"best":      bestRoot{},
+	"tensors":   tensorRoot{},
 }
 
 // virtualDir is a directory of names that the daemon answers for. No lock is held when its methods are called.

@@ -208,7 +208,7 @@ func TestVirtualRefuses(t *testing.T) {
 		_, err = r.Setattr(dir, &SetAttr{})
 		wantErr(t, "setattr", err, unix.EROFS)
 		wantErr(t, "setxattr", r.SetXattr(dir, "user.x", nil, 0), unix.EROFS)
-		_, err = r.GetXattr(dir, "user.x", nil)
+		_, err = r.GetXattr(t.Context(), dir, "user.x", nil)
 		wantErr(t, "getxattr", err, unix.ENODATA)
 		_, err = r.Open(dir, unix.O_RDONLY)
 		if err == nil {

@@ -33,6 +33,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/singleflight"
 	"golang.org/x/sys/unix"
 
 	"ckptfs/cas"
@@ -102,6 +103,8 @@ type Volume struct {
 	sums        *summer
 	copiers     *copiers
 	tensors     tensorIndexes
+	identify    singleflight.Group // computes artifact ids, by node
+	unpackedIDs unpackedIDs
 	cloning     sync.RWMutex // held shared from the look at a manifest until another file has it; see marker
 	copyBufs    sync.Pool
 	count       counters

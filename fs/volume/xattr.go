@@ -2,12 +2,13 @@ package volume
 
 import (
 	"bytes"
+	"context"
 	"strings"
 
 	"golang.org/x/sys/unix"
 )
 
-// hiddenXattr: the store's own attributes are not shown and cannot be set.
+// hiddenXattr: the store's own attributes are not listed and cannot be set; none but XattrArtifact can be read.
 func hiddenXattr(name string) bool {
 	return name == "user.ckptfs" || strings.HasPrefix(name, "user.ckptfs.") || strings.HasPrefix(name, "trusted.ckptfs")
 }
@@ -17,9 +18,12 @@ func unsupportedXattr(name string) bool {
 	return strings.HasPrefix(name, "security.") || strings.HasPrefix(name, "system.posix_acl_")
 }
 
-// GetXattr reads an attribute into dest and returns its length; dest of length 0 asks for the length only.
-func (v *Volume) GetXattr(n *Node, name string, dest []byte) (int, error) {
+// GetXattr reads an attribute into dest and returns its length; dest of length 0 asks for the length only. ctx bounds what has to be
+// computed.
+func (v *Volume) GetXattr(ctx context.Context, n *Node, name string, dest []byte) (int, error) {
 	switch {
+	case name == XattrArtifact:
+		return v.artifactXattr(ctx, n, dest)
 	case unsupportedXattr(name):
 		return 0, unix.EOPNOTSUPP
 	case hiddenXattr(name), n.view != nil, n.virt != nil:

@@ -1,0 +1,429 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"ckptfs/cas"
+	"ckptfs/formats/canonical"
+	"ckptfs/fs/view"
+	"ckptfs/index"
+)
+
+// An artifact id (package canonical) names the tensors of a file, whatever its format. It takes a reading of all of them, so it is
+// computed when somebody first asks: for the attribute XattrArtifact, or Show. It is kept with the file's node, and in the index by the
+// manifest, so that it outlives the mount and holds for all files of equal bytes. The index also leads from an id to the manifests that
+// have it and to a path where one was; both are looked at again before they are believed.
+//
+//	.ckptfs/artifacts/ID.safetensors     the tensors of an id, by name, row-major; equal ids have equal bytes
+//
+// It is there for the ids that were asked for, of files that are still there and whose tensors safetensors can express. Who may read
+// that file, by the permissions of its folders too, may read it.
+
+// XattrArtifact is the extended attribute that a file's artifact id is read from. It is not listed and cannot be set.
+const XattrArtifact = "user.ckptfs.artifact"
+
+const artifactLen = 117
+
+// fileID is a file's artifact id. It is guarded by file.mu.
+type fileID struct {
+	id   canonical.ID
+	gen  uint64   // gen + 1 of the bytes that have it
+	kept cas.Hash // the manifest by which the index has it
+}
+
+var errBeingWritten = fmt.Errorf("%w: the file is being written", canonical.ErrNoID)
+
+// Artifact is the artifact id of a file, computed if it is not known. The error is canonical.ErrNoID, wrapped, when it has none.
+func (v *Volume) Artifact(ctx context.Context, n *Node) (canonical.ID, error) {
+	if n.file == nil {
+		return canonical.ID{}, fmt.Errorf("%w: no regular file", canonical.ErrNoID)
+	}
+	for {
+		if id, ok, err := v.knownArtifact(n); ok || err != nil {
+			return id, err
+		}
+		got, err, _ := v.identify.Do(strconv.FormatUint(uint64(n.id), 10), func() (any, error) { return v.computeArtifact(ctx, n) })
+		if errors.Is(err, context.Canceled) && ctx.Err() == nil {
+			continue // who waited with us gave up
+		}
+		id, _ := got.(canonical.ID)
+		return id, err
+	}
+}
+
+// knownArtifact is Artifact without computing; false when that is needed.
+func (v *Volume) knownArtifact(n *Node) (canonical.ID, bool, error) {
+	f := n.file
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := v.load(n); err != nil {
+		return canonical.ID{}, false, err
+	}
+	switch {
+	case f.damaged != nil:
+		return canonical.ID{}, false, f.damaged
+	case f.writers > 0:
+		return canonical.ID{}, false, errBeingWritten
+	case f.id.gen == f.gen+1:
+		return f.id.id, true, nil
+	case !f.rec.Packed():
+		return canonical.ID{}, false, nil
+	}
+	raw, ok, err := v.index.ArtifactOf(f.rec.Manifest)
+	if err != nil || !ok {
+		return canonical.ID{}, false, nil // a damaged index is somebody else's news
+	}
+	f.id = fileID{id: idOf(raw), gen: f.gen + 1, kept: f.rec.Manifest}
+	return f.id.id, true, nil
+}
+
+// computeArtifact reads the file's tensors.
+func (v *Volume) computeArtifact(ctx context.Context, n *Node) (canonical.ID, error) {
+	f := n.file
+	f.mu.Lock()
+	l, err := v.layoutNow(n)
+	if err == nil {
+		_, err = canonical.Build(l)
+	}
+	if err == nil && f.writers > 0 {
+		err = errBeingWritten
+	}
+	if err == nil {
+		err = v.openSource(n)
+	}
+	if err != nil {
+		f.mu.Unlock()
+		return canonical.ID{}, err
+	}
+	f.inside++
+	gen := f.gen
+	f.mu.Unlock()
+
+	id, err := canonical.Identify(ctx, f, l, runtime.GOMAXPROCS(0))
+
+	f.mu.Lock()
+	f.inside--
+	v.closeSources(n)
+	if f.gen != gen {
+		err = errBeingWritten
+	}
+	if err == nil {
+		f.id = fileID{id: id, gen: gen + 1}
+		if !f.rec.Packed() {
+			v.unpackedIDs.put(id, n.id)
+		}
+	}
+	f.mu.Unlock()
+	if err == nil {
+		v.keepArtifact(n)
+	}
+	return id, err
+}
+
+// keepArtifact puts the id of a packed file into the index, if it is known and not there. No lock is held.
+func (v *Volume) keepArtifact(n *Node) {
+	f := n.file
+	f.mu.Lock()
+	rec, id := f.rec, f.id
+	todo := !v.readOnly && rec.Packed() && id.gen == f.gen+1 && id.kept != rec.Manifest
+	if todo {
+		f.id.kept = rec.Manifest
+	}
+	f.mu.Unlock()
+	if !todo {
+		return
+	}
+	path := v.Path(n)
+	if err := v.index.PutArtifact(&index.Artifact{ID: rawID(id.id), Manifest: rec.Manifest, Path: path}); err != nil {
+		v.report(slog.LevelWarn, "an artifact id was not kept", "path", path, "reason", err)
+	}
+}
+
+func rawID(id canonical.ID) (raw [64]byte) {
+	copy(raw[copy(raw[:], id.Index[:]):], id.Data[:])
+	return raw
+}
+
+func idOf(raw [64]byte) (id canonical.ID) {
+	copy(id.Data[:], raw[copy(id.Index[:], raw[:]):])
+	return id
+}
+
+// artifactXattr reads XattrArtifact into dest and returns its length; with dest of length 0 nothing is computed.
+func (v *Volume) artifactXattr(ctx context.Context, n *Node, dest []byte) (int, error) {
+	if n.file == nil {
+		return 0, unix.ENODATA
+	}
+	if len(dest) == 0 {
+		n.file.mu.Lock()
+		l, err := v.layoutNow(n)
+		n.file.mu.Unlock()
+		if err == nil {
+			_, err = canonical.Build(l)
+		}
+		return artifactLen, v.noArtifact(n, err)
+	}
+	id, err := v.Artifact(ctx, n)
+	if err != nil {
+		return 0, v.noArtifact(n, err)
+	}
+	if len(dest) < artifactLen {
+		return 0, unix.ERANGE
+	}
+	return copy(dest, id.String()), nil
+}
+
+// noArtifact is what getxattr answers when Artifact failed.
+func (v *Volume) noArtifact(n *Node, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, canonical.ErrNoID):
+		return unix.ENODATA
+	case errors.Is(err, context.Canceled):
+		return unix.EINTR
+	}
+	return v.openFailed(n, err)
+}
+
+// unpackedIDs finds files that are not packed yet by their id: the last few that were asked for.
+type unpackedIDs struct {
+	mu   sync.Mutex
+	last []unpackedID
+}
+
+type unpackedID struct {
+	id   canonical.ID
+	node NodeID
+}
+
+const maxUnpackedIDs = 64
+
+func (u *unpackedIDs) put(id canonical.ID, n NodeID) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.last = slices.DeleteFunc(u.last, func(x unpackedID) bool { return x.node == n })
+	if len(u.last) == maxUnpackedIDs {
+		u.last = slices.Delete(u.last, 0, 1)
+	}
+	u.last = append(u.last, unpackedID{id, n})
+}
+
+func (u *unpackedIDs) get(id canonical.ID) []NodeID {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	var out []NodeID
+	for _, x := range u.last {
+		if x.id == id {
+			out = append(out, x.node)
+		}
+	}
+	return out
+}
+
+// withArtifact finds a file of an id, with one reference more; ENOENT when there is none, or it was never asked for.
+func (v *Volume) withArtifact(ctx context.Context, id canonical.ID) (*Node, error) {
+	for _, nid := range v.unpackedIDs.get(id) {
+		n := v.tab.getRef(nid)
+		if n == nil {
+			continue
+		}
+		n.file.mu.Lock()
+		ok := n.file.id.gen == n.file.gen+1 && n.file.id.id == id && n.file.writers == 0 && !v.isDead(n)
+		n.file.mu.Unlock()
+		if ok {
+			return n, nil
+		}
+		v.unref(n, 1)
+	}
+	raw := rawID(id)
+	var known []index.Artifact
+	if err := v.index.Artifacts(&raw, func(a index.Artifact) error { known = append(known, a); return nil }); err != nil {
+		return nil, err
+	}
+	for _, a := range known {
+		n, err := v.resolve(a.Path)
+		if err != nil {
+			continue
+		}
+		if n.file != nil && v.manifestOf(n) == a.Manifest {
+			return n, nil
+		}
+		v.unref(n, 1)
+	}
+	if len(known) == 0 {
+		return nil, unix.ENOENT
+	}
+	return v.searchArtifact(ctx, known)
+}
+
+var errFound = errors.New("found")
+
+// searchArtifact looks at all files for one with a manifest of known, whose paths are wrong, and mends the index.
+func (v *Volume) searchArtifact(ctx context.Context, known []index.Artifact) (*Node, error) {
+	var found *Node
+	err := v.walk(ctx, "", func(path string, n *Node) error {
+		m := v.manifestOf(n)
+		i := slices.IndexFunc(known, func(a index.Artifact) bool { return a.Manifest == m })
+		if i < 0 {
+			return nil
+		}
+		v.ref(n)
+		found = n
+		known[i].Path = path
+		if !v.readOnly {
+			_ = v.index.PutArtifact(&known[i]) // else the next one searches, too
+		}
+		return errFound
+	})
+	switch {
+	case found != nil:
+		return found, nil
+	case err != nil:
+		return nil, err
+	case !v.readOnly:
+		for i := range known {
+			_ = v.index.DropArtifact(&known[i])
+		}
+	}
+	return nil, unix.ENOENT
+}
+
+// manifestOf is a file's manifest; zero unless it is packed.
+func (v *Volume) manifestOf(n *Node) cas.Hash {
+	n.file.mu.Lock()
+	defer n.file.mu.Unlock()
+	if v.load(n) != nil {
+		return cas.Hash{}
+	}
+	return n.file.rec.Manifest
+}
+
+// artifactDir is .ckptfs/artifacts.
+type artifactDir struct{}
+
+func (artifactDir) lookup(v *Volume, name string) (virtual, error) {
+	stem, _ := strings.CutSuffix(name, viewSuffix)
+	id, err := canonical.ParseID(stem)
+	if err != nil || len(stem) == len(name) {
+		return virtual{}, unix.ENOENT
+	}
+	n, err := v.withArtifact(context.Background(), id)
+	if err != nil {
+		return virtual{}, err
+	}
+	f := n.file
+	f.mu.Lock()
+	l, err := v.layoutNow(n)
+	gen := f.gen
+	if f.id.gen != gen+1 && f.writers > 0 || f.id.gen == gen+1 && f.id.id != id {
+		err = unix.ENOENT // written just now
+	}
+	f.mu.Unlock()
+	var plan *view.View
+	if err == nil {
+		plan, err = view.Safetensors(l.Regions, l.Tensors)
+	}
+	if err != nil {
+		v.unref(n, 1)
+		if errors.Is(err, view.ErrNoView) {
+			err = unix.ENOENT
+		}
+		return virtual{}, err
+	}
+	return virtual{
+		key: fileKey{n, gen}, src: n, view: &viewNode{src: n, gen: gen, size: plan.Size(), plan: plan},
+		stat: func(v *Volume) (Attr, error) { return v.statReachable(n) },
+	}, nil
+}
+
+func (artifactDir) list(v *Volume) ([]DirEntry, error) {
+	var out []DirEntry
+	last := ""
+	err := v.index.Artifacts(nil, func(a index.Artifact) error {
+		if name := idOf(a.ID).String() + viewSuffix; name != last {
+			out = append(out, DirEntry{Name: name, Mode: unix.S_IFREG})
+			last = name
+		}
+		return nil
+	})
+	return out, err
+}
+
+// statReachable describes a file for a name outside of its folder: it may be read by whom the folders above it let through, too.
+func (v *Volume) statReachable(n *Node) (Attr, error) {
+	a, err := v.Stat(n)
+	if err != nil {
+		return a, err
+	}
+	mode := a.Mode & 0o444
+	for _, dir := range v.foldersOf(n) {
+		d, err := v.Stat(dir)
+		v.unref(dir, 1)
+		if err != nil {
+			mode = 0
+			continue
+		}
+		all := d.Mode&0o011 == 0o011
+		if !all {
+			mode &^= 0o004
+		}
+		if !all && (d.GID != a.GID || d.Mode&0o010 == 0) {
+			mode &^= 0o040
+		}
+		if !all && d.UID != a.UID {
+			mode &^= 0o400
+		}
+	}
+	a.Mode = unix.S_IFREG | mode
+	return a, nil
+}
+
+// foldersOf is the directories above a node, by one of its names, with a reference to each; not the root.
+func (v *Volume) foldersOf(n *Node) []*Node {
+	v.ns.RLock()
+	defer v.ns.RUnlock()
+	v.tab.mu.Lock()
+	defer v.tab.mu.Unlock()
+	var out []*Node
+	for len(n.names) > 0 && n.names[0].dir != nil && n.names[0].dir != v.root {
+		n = n.names[0].dir
+		n.refs++
+		out = append(out, n)
+	}
+	return out
+}
+
+// forgetArtifacts takes from the index what is known of manifests that are gone.
+func (v *Volume) forgetArtifacts() error {
+	var all []index.Artifact
+	if err := v.index.Artifacts(nil, func(a index.Artifact) error { all = append(all, a); return nil }); err != nil {
+		return err
+	}
+	hashes := make([]cas.Hash, len(all))
+	for i := range all {
+		hashes[i] = all[i].Manifest
+	}
+	locs := make([]cas.Location, len(all))
+	if err := v.store.Locate(hashes, locs); err != nil {
+		return err
+	}
+	for i := range all {
+		if locs[i] == (cas.Location{}) {
+			if err := v.index.DropArtifact(&all[i]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,251 @@
+package volume
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"ckptfs/formats/detect"
+	"ckptfs/fs/control"
+	"ckptfs/fs/view"
+)
+
+// sameID is the id of the files of formats/testdata/same, by another implementation.
+func sameID(t testing.TB) string {
+	t.Helper()
+	var ids map[string]struct{ ID string }
+	if err := json.Unmarshal(sample(t, "ids.json"), &ids); err != nil {
+		t.Fatal(err)
+	}
+	return ids["same"].ID
+}
+
+// artifact reads the attribute.
+func (r *rig) artifact(p string) (string, error) {
+	r.t.Helper()
+	n := r.find(p)
+	defer r.forget(n)
+	buf := make([]byte, 200)
+	k, err := r.GetXattr(r.test.Context(), n, XattrArtifact, buf)
+	if err != nil {
+		return "", err
+	}
+	if long, err := r.GetXattr(r.test.Context(), n, XattrArtifact, nil); long != k || err != nil {
+		r.t.Errorf("%s: the attribute has %d bytes, stated are %d, %v", p, k, long, err)
+	}
+	_, err = r.GetXattr(r.test.Context(), n, XattrArtifact, buf[:k-1])
+	wantErr(r.test, "into too little", err, unix.ERANGE)
+	return string(buf[:k]), nil
+}
+
+const artifacts = ".ckptfs/artifacts/"
+
+func TestArtifact(t *testing.T) {
+	want := sameID(t)
+	src := sample(t, "same/model.safetensors")
+	l, err := detect.Detect(bytes.NewReader(src), int64(len(src)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := view.Safetensors(l.Regions, l.Tensors)
+	if err != nil {
+		t.Fatal(err)
+	}
+	canon := make([]byte, plan.Size())
+	if _, err := plan.ReadAt(bytes.NewReader(src), canon, 0); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"model.safetensors", "model.pt", "model.npz", "reversed.safetensors", "shuffled.safetensors"} {
+		for _, state := range []string{resident, both, packed} {
+			t.Run(name+" "+state, func(t *testing.T) {
+				r := newRig(t)
+				r.mkdir("runs/a")
+				p := "runs/a/" + name
+				if state == resident {
+					r.withoutPacking()
+				}
+				r.write(p, sample(t, "same/"+name))
+				if state != resident {
+					r.bring(p, state)
+				}
+				if r.exists(artifacts + want + ".safetensors") {
+					t.Error("there before anybody asked")
+				}
+				if got, err := r.artifact(p); got != want || err != nil {
+					t.Fatalf("%q, %v, want %q", got, err, want)
+				}
+				r.same(artifacts+want+".safetensors", canon)
+				r = r.reopen()
+				if state == resident { // nothing was kept, but packing goes on
+					if got, err := r.artifact(p); got != want || err != nil {
+						t.Errorf("again: %q, %v", got, err)
+					}
+					r.pack(p)
+					r = r.reopen()
+				}
+				before := r.asm.Stats().Fetched
+				r.rename(p, "moved")
+				if got := r.names(artifacts); !slices.Equal(got, []string{want + ".safetensors"}) {
+					t.Errorf("artifacts lists %q", got)
+				}
+				r.same(artifacts+want+".safetensors", canon)
+				if state == packed {
+					before = r.asm.Stats().Fetched
+				}
+				if got, err := r.artifact("moved"); got != want || err != nil || r.asm.Stats().Fetched != before {
+					t.Errorf("%q, %v; or computed again", got, err)
+				}
+				if f, err := r.Show(t.Context(), "moved"); err != nil || f.Artifact != want {
+					t.Errorf("show: %+v, %v", f, err)
+				}
+				r.unlink("moved")
+				if r.exists(artifacts + want + ".safetensors") {
+					t.Error("there though the file is gone")
+				}
+				if got := r.names(artifacts); len(got) > 0 {
+					t.Errorf("artifacts still lists %q", got)
+				}
+				r.onlyRoot()
+			})
+		}
+	}
+}
+
+// Of two files of one id the other is found when one goes.
+func TestArtifactOfTwo(t *testing.T) {
+	r := newRig(t)
+	id := sameID(t)
+	r.write("a.pt", sample(t, "same/model.pt"))
+	r.write("b.npz", sample(t, "same/model.npz"))
+	r.sync()
+	for _, p := range []string{"a.pt", "b.npz"} {
+		if got, err := r.artifact(p); got != id || err != nil {
+			t.Fatal(got, err)
+		}
+	}
+	h := r.open(artifacts+id+".safetensors", unix.O_RDONLY)
+	want, err := r.readHandle(h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.release(h)
+	r.unlink("a.pt")
+	r.same(artifacts+id+".safetensors", want)
+	r.write("b.npz", sample(t, "numpy/several.npz"))
+	if r.exists(artifacts + id + ".safetensors") {
+		t.Error("there though its tensors are gone")
+	}
+}
+
+// What has no id, and who may not set it.
+func TestNoArtifact(t *testing.T) {
+	r := newRig(t)
+	for p, data := range map[string][]byte{
+		"text": []byte("no tensors"), "mixed.npz": sample(t, "numpy/mixed.npz"), "empty": nil, "noise": random(100<<10, 1),
+	} {
+		r.write(p, data)
+		_, err := r.artifact(p)
+		wantErr(t, p, err, unix.ENODATA)
+		n := r.find(p)
+		_, err = r.GetXattr(t.Context(), n, XattrArtifact, nil)
+		wantErr(t, p+": length", err, unix.ENODATA)
+		r.forget(n)
+	}
+	_, err := r.artifact("")
+	wantErr(t, "a folder", err, unix.ENODATA)
+	r.write("m.pt", sample(t, "same/model.pt"))
+	n := r.find("m.pt")
+	defer r.forget(n)
+	wantErr(t, "set", r.SetXattr(n, XattrArtifact, []byte("x"), 0), unix.EPERM)
+	wantErr(t, "remove", r.RemoveXattr(n, XattrArtifact), unix.EPERM)
+	buf := make([]byte, 1000)
+	if k, err := r.ListXattr(n, buf, true); err != nil || strings.Contains(string(buf[:k]), "ckptfs") {
+		t.Errorf("%q, %v", buf[:k], err)
+	}
+	w := r.open("m.pt", unix.O_WRONLY)
+	_, err = r.artifact("m.pt")
+	wantErr(t, "while it is written", err, unix.ENODATA)
+	r.writeAt(w, []byte{'P'}, 0)
+	r.release(w)
+	if got, err := r.artifact("m.pt"); got != sameID(t) || err != nil {
+		t.Error(got, err)
+	}
+}
+
+// Who cannot reach a file by its folders cannot read it by its id.
+func TestArtifactPermissions(t *testing.T) {
+	r := newRig(t)
+	r.mkdir("a/b")
+	r.write("a/b/m.pt", sample(t, "same/model.pt"))
+	id, err := r.artifact("a/b/m.pt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	mine := r.stat("a/b/m.pt")
+	for _, c := range []struct{ a, b, file, want uint32 }{
+		{0o755, 0o755, 0o644, 0o444}, {0o755, 0o755, 0o600, 0o400}, {0o755, 0o700, 0o644, 0o400}, {0o700, 0o755, 0o666, 0o400},
+		{0o750, 0o755, 0o664, 0o440}, {0o711, 0o755, 0o644, 0o444}, {0o755, 0o705, 0o644, 0o400}, {0o755, 0o755, 0o222, 0},
+	} {
+		for p, mode := range map[string]uint32{"a": c.a, "a/b": c.b, "a/b/m.pt": c.file} {
+			n := r.find(p)
+			if _, err := r.Setattr(n, &SetAttr{Mode: &mode}); err != nil {
+				t.Fatal(err)
+			}
+			r.forget(n)
+		}
+		if a := r.stat(artifacts + id + ".safetensors"); a.Mode != unix.S_IFREG|c.want || a.UID != mine.UID || a.GID != mine.GID {
+			t.Errorf("%o/%o/%o has mode %o, want %o", c.a, c.b, c.file, a.Mode, c.want)
+		}
+	}
+}
+
+// A prune forgets the ids of manifests that are gone.
+func TestArtifactPruned(t *testing.T) {
+	r := newRig(t)
+	r.write("a", sample(t, "same/model.pt"))
+	r.write("b", sample(t, "numpy/several.npz"))
+	r.sync()
+	for _, p := range []string{"a", "b"} {
+		if _, err := r.artifact(p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.unlink("a")
+	r = r.reopen(func(o *Options) { o.Now = func() time.Time { return time.Now().Add(100 * time.Hour) } })
+	if _, err := r.Prune(t.Context(), control.PruneOptions{}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.names(artifacts); len(got) != 1 {
+		t.Errorf("artifacts lists %q", got)
+	}
+}
+
+// An index that is lost takes nothing with it: the id is computed again.
+func TestArtifactWithoutIndex(t *testing.T) {
+	r := newRig(t)
+	r.write("m.pt", sample(t, "same/model.pt"))
+	r.packOut("m.pt")
+	want, err := r.artifact("m.pt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.close()
+	if err := os.Remove(r.at("index.db")); err != nil {
+		t.Fatal(err)
+	}
+	r = r.reopen()
+	if got, err := r.artifact("m.pt"); got != want || err != nil {
+		t.Error(got, err)
+	}
+	r = r.reopen(func(o *Options) { o.ReadOnly, o.Create = true, false })
+	if got, err := r.artifact("m.pt"); got != want || err != nil {
+		t.Error(got, err)
+	}
+	r.exists(artifacts + want + ".safetensors")
+}

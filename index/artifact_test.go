@@ -1,0 +1,80 @@
+package index
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	bolt "go.etcd.io/bbolt"
+
+	"ckptfs/cas"
+)
+
+func TestArtifacts(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "index.db")
+	open := func() *Deferring {
+		d, err := OpenDeferring(path, Options{NoSync: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	d := open()
+	id := func(n byte) (h [64]byte) { h[0], h[63] = n, n; return h }
+	m := func(n byte) (h cas.Hash) { h[31] = n; return h }
+	all := []Artifact{{id(1), m(1), "a"}, {id(1), m(2), "b/ü"}, {id(2), m(3), ""}}
+	for i := range all {
+		if err := d.PutArtifact(&all[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	d = open()
+	defer func() { d.Close() }()
+	list := func(id *[64]byte) (out []Artifact) {
+		if err := d.Artifacts(id, func(a Artifact) error { out = append(out, a); return nil }); err != nil {
+			t.Error(err)
+		}
+		return out
+	}
+	one, none := id(1), id(3)
+	for what, got := range map[string][2][]Artifact{
+		"all": {list(nil), all}, "one": {list(&one), all[:2]}, "none": {list(&none), nil},
+	} {
+		if !slices.Equal(got[0], got[1]) {
+			t.Errorf("%s: %v, want %v", what, got[0], got[1])
+		}
+	}
+	if got, ok, err := d.ArtifactOf(m(2)); got != id(1) || !ok || err != nil {
+		t.Error(got, ok, err)
+	}
+	if _, ok, err := d.ArtifactOf(m(9)); ok || err != nil {
+		t.Error(ok, err)
+	}
+	if err := d.Artifacts(nil, func(Artifact) error { return fmt.Errorf("stop") }); err == nil {
+		t.Error("f's error is lost")
+	}
+	if err := d.DropArtifact(&all[0]); err != nil || len(list(&one)) != 1 {
+		t.Error(err, list(&one))
+	}
+	// What is damaged is not known.
+	if err := d.db.bolt.Update(func(tx *bolt.Tx) error {
+		of, by := artifactKeys(&all[1])
+		b := tx.Bucket(bucketState)
+		if err := b.Put(of, append(make([]byte, 67), 1)); err != nil {
+			return err
+		}
+		return b.Put(by, nil)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok, err := d.ArtifactOf(m(2)); ok || err != nil || len(list(&one)) != 0 {
+		t.Error(ok, err, list(&one))
+	}
+	if err := d.Check(); err != nil {
+		t.Error(err)
+	}
+}
