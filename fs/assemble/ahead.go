@@ -73,12 +73,12 @@ func (t *streams) advance(off, n, size, limit int64) (from, to int64, inOrder bo
 	return from, to, true
 }
 
-// readAhead notes a read and queues what should be read ahead of it. It reports whether the read is one of several in order.
-func (f *File) readAhead(off, n int64) (inOrder bool) {
+// readAhead notes a read and queues what should be read ahead of it, up to end. It reports whether the read is one of several in order.
+func (f *File) readAhead(off, n, end int64) (inOrder bool) {
 	if f.closed.Load() || f.r.readAhead <= 0 {
 		return false
 	}
-	from, to, inOrder := f.streams.advance(off, n, f.doc.Size, f.r.readAhead)
+	from, to, inOrder := f.streams.advance(off, n, end, f.r.readAhead)
 	if to > from {
 		f.r.ahead.push(job{f: f, from: from, to: to})
 	}

@@ -65,7 +65,10 @@ type piece struct {
 }
 
 // ReadAt is io.ReaderAt's. Its errors but io.EOF are of type *Error; the bytes before the error's place have been read.
-func (f *File) ReadAt(p []byte, off int64) (int, error) {
+func (f *File) ReadAt(p []byte, off int64) (int, error) { return f.ReadWithin(p, off, f.doc.Size) }
+
+// ReadWithin is ReadAt for who reads no further than end: nothing is read ahead beyond it.
+func (f *File) ReadWithin(p []byte, off, end int64) (int, error) {
 	if off < 0 {
 		return 0, errors.New("assemble: negative offset")
 	}
@@ -82,7 +85,7 @@ func (f *File) ReadAt(p []byte, off int64) (int, error) {
 	way := readCached
 	if len(p) >= directRead {
 		way = readDirect
-	} else if f.readAhead(off, int64(len(p))) {
+	} else if f.readAhead(off, int64(len(p)), min(end, f.doc.Size)) {
 		way = readPassing
 	}
 	var room [maxPieces]piece

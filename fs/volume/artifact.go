@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"runtime"
 	"slices"
 	"strconv"
@@ -342,7 +343,7 @@ func (artifactDir) lookup(v *Volume, name string) (virtual, error) {
 		return virtual{}, err
 	}
 	return virtual{
-		key: fileKey{n, gen}, src: n, view: &viewNode{src: n, gen: gen, size: plan.Size(), plan: plan},
+		key: fileKey{n, gen}, src: n, view: &viewNode{src: n, gen: gen, size: plan.Size(), end: math.MaxInt64, plan: plan},
 		stat: func(v *Volume) (Attr, error) { return v.statReachable(n) },
 	}, nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"sync"
 
@@ -310,6 +311,11 @@ var errNoSource = errors.New("no source")
 
 // read fills p from the file at off: from the bytes in place if they are open, else from the manifest, as packed says.
 func (f *file) read(p []byte, off int64) (n int, packed bool, err error) {
+	return f.readWithin(p, off, math.MaxInt64)
+}
+
+// readWithin is read for who reads no further than end.
+func (f *file) readWithin(p []byte, off, end int64) (n int, packed bool, err error) {
 	f.io.RLock()
 	defer f.io.RUnlock()
 	switch {
@@ -317,7 +323,7 @@ func (f *file) read(p []byte, off int64) (n int, packed bool, err error) {
 		n, err = f.raw.ReadAt(p, off)
 	case f.asm != nil:
 		packed = true
-		n, err = f.asm.ReadAt(p, off)
+		n, err = f.asm.ReadWithin(p, off, end)
 	default:
 		err = errNoSource
 	}
@@ -330,8 +336,16 @@ func (f *file) read(p []byte, off int64) (n int, packed bool, err error) {
 var _ io.ReaderAt = (*file)(nil)
 
 // ReadAt makes the file's present bytes an io.ReaderAt for this process.
-func (f *file) ReadAt(p []byte, off int64) (int, error) {
-	n, _, err := f.read(p, off)
+func (f *file) ReadAt(p []byte, off int64) (int, error) { return upTo{f, math.MaxInt64}.ReadAt(p, off) }
+
+// upTo is a file that is read no further than end.
+type upTo struct {
+	f   *file
+	end int64
+}
+
+func (u upTo) ReadAt(p []byte, off int64) (int, error) {
+	n, _, err := u.f.readWithin(p, off, u.end)
 	if err == nil && n < len(p) {
 		err = io.EOF
 	}

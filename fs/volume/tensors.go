@@ -104,14 +104,19 @@ func (d tensorsOf) lookup(v *Volume, name string) (virtual, error) {
 	if !ok {
 		return virtual{}, unix.ENOENT
 	}
-	plan, err := view.Npy(x.layout.Regions, &x.layout.Tensors[i])
+	t := &x.layout.Tensors[i]
+	end := int64(0)
+	if t.Region >= 0 {
+		end = x.layout.Regions[t.Region].Off + x.layout.Regions[t.Region].Len
+	}
+	plan, err := view.Npy(x.layout.Regions, t)
 	if err != nil {
 		return virtual{}, unix.ENOENT
 	}
 	v.ref(d.src)
 	return virtual{
 		key: fileKey{d.src, x.gen}, src: d.src,
-		view: &viewNode{src: d.src, gen: x.gen, size: plan.Size(), plan: plan},
+		view: &viewNode{src: d.src, gen: x.gen, size: plan.Size(), end: end, plan: plan},
 	}, nil
 }
 

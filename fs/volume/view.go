@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"strings"
 	"sync"
 
@@ -32,6 +33,7 @@ type viewNode struct {
 	at   alias // the view's own name; the source may have others
 	gen  uint64
 	size int64
+	end  int64 // nothing of the source lies behind it that is wanted
 
 	mu   sync.Mutex
 	plan *view.View // made at the first open
@@ -154,7 +156,7 @@ func (v *Volume) viewOf(src *Node, at alias) *Node {
 		return n
 	}
 	n := &Node{id: t.newID(), ino: src.ino | viewIno, mode: unix.S_IFREG, keep: -1, refs: 1, dirfd: cachedFd{fd: -1}}
-	n.view = &viewNode{src: src, at: at, gen: f.gen, size: size}
+	n.view = &viewNode{src: src, at: at, gen: f.gen, size: size, end: math.MaxInt64}
 	src.refs++
 	at.dir.refs++
 	src.viewNode = n
@@ -334,7 +336,7 @@ var errViewOvertaken = fmt.Errorf("the view's source has changed: %w", unix.ESTA
 
 // ReadAt reads a view that is in use; errViewOvertaken when what was read may be of newer bytes than the view.
 func (w *viewNode) ReadAt(p []byte, off int64) (int, error) {
-	k, err := w.plan.ReadAt(w.src.file, p, off)
+	k, err := w.plan.ReadAt(upTo{w.src.file, w.end}, p, off)
 	w.src.file.mu.Lock()
 	defer w.src.file.mu.Unlock()
 	if w.src.file.gen != w.gen { // noted before a writer gets the file
