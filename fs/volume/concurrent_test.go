@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"ckptfs/cas/store"
 )
 
 // A file that is cut short while the background packs it is no failure: it is packed when it is closed.
@@ -150,7 +152,7 @@ func TestConcurrent(t *testing.T) {
 		func(w *rig, g *rand.Rand, id int) { // commands
 			ctx := context.Background()
 			var err error
-			switch g.IntN(6) {
+			switch g.IntN(8) {
 			case 0:
 				_, err = w.Evict(ctx, "", nil)
 			case 1:
@@ -163,6 +165,12 @@ func TestConcurrent(t *testing.T) {
 				_, err = w.Show(ctx, file(g))
 			case 5:
 				err = w.Sync(ctx, nil)
+			case 6:
+				if err = w.sweep(ctx); errors.Is(err, store.ErrSweeping) {
+					err = nil
+				}
+			case 7:
+				err = w.sumAll(ctx)
 			}
 			if !gone(err) {
 				t.Errorf("command: %v", err)
@@ -189,4 +197,5 @@ func TestConcurrent(t *testing.T) {
 	}
 	r.onlyRoot()
 	r.noDeletedFiles()
+	r.sound()
 }

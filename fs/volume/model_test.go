@@ -9,10 +9,12 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 
+	"ckptfs/fs/control"
 	"ckptfs/fs/tree"
 )
 
@@ -73,6 +75,8 @@ func TestModel(t *testing.T) {
 			"sync":     func(rt *rapid.T) { m.r.sync() },
 			"evict":    m.evict,
 			"hydrate":  m.hydrate,
+			"prune":    m.prune,
+			"sum":      m.sum,
 			"copy":     m.copyRange,
 			"utimes":   m.utimes,
 			"chmod":    m.chmod,
@@ -321,6 +325,33 @@ func (m *model) closeAll() {
 
 func (m *model) evict(rt *rapid.T) {
 	if _, err := m.r.Evict(m.r.test.Context(), m.dir, nil); err != nil {
+		rt.Fatal(err)
+	}
+	m.unhurt(rt)
+}
+
+// prune takes what nothing needs, whatever is open, packed or not, and nothing else.
+func (m *model) prune(rt *rapid.T) {
+	m.r.prune(control.PruneOptions{
+		Grace:     rapid.SampledFrom([]time.Duration{0, 0, time.Hour}).Draw(rt, "grace"),
+		MaxUnused: rapid.SampledFrom([]float64{0, 0.5, 1}).Draw(rt, "max unused"),
+	})
+	m.unhurt(rt)
+	for _, p := range m.r.check().Problems {
+		rt.Errorf("check: %+v", p)
+	}
+}
+
+// unhurt fails if the store has found anything amiss by itself: it mends some of it without a word to who reads.
+func (m *model) unhurt(rt *rapid.T) {
+	if m.r.log.has("ERROR") {
+		rt.Errorf("reported:\n%s", m.r.log)
+	}
+}
+
+// sum makes the checksums of the files that are not packed.
+func (m *model) sum(rt *rapid.T) {
+	if err := m.r.sumAll(m.r.test.Context()); err != nil {
 		rt.Fatal(err)
 	}
 }

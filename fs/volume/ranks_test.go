@@ -94,6 +94,10 @@ func TestRanks(t *testing.T) {
 		}
 	}
 	r.noDeletedFiles()
+	r.sound()
+	if r.log.has("ERROR") {
+		t.Error("something was found amiss")
+	}
 }
 
 // each runs f for every number below n, all at once.
@@ -163,6 +167,9 @@ func TestSamePath(t *testing.T) {
 			if _, err := r.Evict(t.Context(), "", nil); err != nil {
 				t.Errorf("evict: %v", err)
 			}
+			if err := r.sweep(t.Context()); err != nil {
+				t.Errorf("prune: %v", err)
+			}
 		}
 	})
 	writers.Wait()
@@ -179,4 +186,8 @@ func TestSamePath(t *testing.T) {
 	}
 }
 
-func (r *rig) sweep(context.Context) error { return nil }
+// sweep removes at once what nothing needs.
+func (r *rig) sweep(ctx context.Context) error {
+	_, err := r.Prune(ctx, now, nil)
+	return err
+}
