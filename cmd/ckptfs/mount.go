@@ -28,6 +28,7 @@ type mountConfig struct {
 	cacheSize     sizeFlag // of it; not set: half
 	packCPUs      int
 	noPassthrough bool
+	noDelta       bool
 	noViews       bool
 	allowOther    bool
 	nonEmpty      bool
@@ -90,6 +91,7 @@ after ` + "`make install`" + ` a line of /etc/fstab mounts at boot,
 	f.Var(&c.cacheSize, "cache-size", "the part of --memory that decoded chunks may take: about half, or a size of at least 1MiB")
 	f.IntVar(&c.packCPUs, "pack-cpus", 0, "processors that packing may use; 0 for all")
 	f.BoolVar(&c.noPassthrough, "no-passthrough", false, "serve every read and write through the daemon")
+	f.BoolVar(&c.noDelta, "no-delta", false, "store every changed tensor whole, not as its difference from an earlier checkpoint's")
 	f.BoolVar(&c.noViews, "no-views", false, "do not show X.safetensors beside X.pt (X.npz, X.h5, …) below runs/")
 	f.BoolVar(&c.allowOther, "allow-other", false, "let other users see the mount (unless root: user_allow_other in /etc/fuse.conf)")
 	f.BoolVarP(&c.readOnly, "read-only", "r", false, "change nothing in the store, and mount it beside others who only read it")

@@ -64,6 +64,7 @@ func (a *app) serve(ctx context.Context, c *mountConfig, ready func(*mounted) er
 		MaxUnpacked: unpacked,
 		CacheBytes:  c.cacheBytes(),
 		PackWorkers: c.packCPUs,
+		NoDelta:     c.noDelta,
 		NoViews:     c.noViews,
 		Log: func(level slog.Level, msg string, args ...any) {
 			log.Log(context.Background(), level, msg, args...)

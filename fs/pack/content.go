@@ -3,6 +3,7 @@ package pack
 import (
 	"io"
 
+	"ckptfs/cas"
 	"ckptfs/cas/chunk"
 )
 
@@ -94,7 +95,7 @@ func (c *cutter) follow(r *region, starts []int64, pos, until int64) (int64, err
 			}
 			n = len(p)
 		}
-		if err := c.take(r, pos, n); err != nil {
+		if err := c.take(r, pos, n, cas.Hash{}); err != nil {
 			return 0, err
 		}
 		pos += int64(n)

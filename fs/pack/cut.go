@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"ckptfs/cas"
 	"ckptfs/cas/chunk"
 	"ckptfs/cas/codec"
 	"ckptfs/formats"
@@ -41,17 +42,23 @@ type cutter struct {
 
 // onGrid cuts a data region.
 func (c *cutter) onGrid(r *region) error {
+	r.odds = &odds{}
+	prev := c.before.chunks(&r.Region, r.tensor)
 	for i := range chunk.GridLen(r.Len) {
 		off, n := chunk.GridSpan(r.Len, i)
-		if err := c.take(r, r.Off+off, n); err != nil {
+		var h cas.Hash
+		if i < int64(len(prev)) {
+			h = prev[i].Hash
+		}
+		if err := c.take(r, r.Off+off, n, h); err != nil {
 			return err
 		}
 	}
 	return c.end(r.objects)
 }
 
-// take makes the next n bytes of r, which are at off, a chunk. The batch only says where they are; a worker reads them.
-func (c *cutter) take(r *region, off int64, n int) (err error) {
+// take makes the next n bytes of r, which are at off, a chunk, whose earlier version is prev, if not zero. The batch only says where they are; a worker reads them.
+func (c *cutter) take(r *region, off int64, n int, prev cas.Hash) (err error) {
 	if b := c.b; b != nil && (b.full(off-b.off+int64(n)) || off-b.end() > smallBlob) {
 		if err := c.flush(); err != nil {
 			return err
@@ -63,7 +70,7 @@ func (c *cutter) take(r *region, off int64, n int) (err error) {
 	if r.objects, err = c.room(r.objects, n, r.hint); err != nil {
 		return err
 	}
-	c.b.add(last(r.objects), int(off-c.b.off), n)
+	c.b.add(last(r.objects), int(off-c.b.off), n, prev, r.odds)
 	return nil
 }
 
@@ -79,6 +86,8 @@ func (c *cutter) skeleton(p *plan) error {
 	cdc := cutter(&joined{r: c.r, rest: p.regions})
 	defer cdc.Close()
 	ended := false
+	prev := c.before.skeleton()
+	var odds odds
 	for {
 		q, err := cdc.Next()
 		if err == io.EOF {
@@ -107,7 +116,7 @@ func (c *cutter) skeleton(p *plan) error {
 		ended = p.fine && chunk.EndsList(q)
 		at := c.b.n
 		copy(c.b.buf[at:], q)
-		c.b.add(last(p.skeleton), at, len(q))
+		c.b.add(last(p.skeleton), at, len(q), prev.next(q), &odds)
 	}
 	if err := c.end(p.skeleton); err != nil {
 		return err

@@ -55,7 +55,7 @@ func TestSourceFails(t *testing.T) {
 			for _, fault := range []error{nil, broken} {
 				batch := b.st.Begin()
 				r := &shrinking{p: src, n: int64(len(src)) / 2, when: when, err: fault}
-				_, err := b.p.Layout(t.Context(), batch, r, int64(len(src)), l)
+				_, err := b.p.Layout(t.Context(), batch, r, int64(len(src)), l, nil)
 				batch.Release()
 				if fault == nil && !errors.Is(err, io.ErrUnexpectedEOF) && (err != nil || when < 1) || fault != nil && err != broken && (err != nil || when < 2) {
 					t.Errorf("%s, read %d: %v, want %v", name, when, err, fault)
@@ -117,7 +117,7 @@ func TestCancel(t *testing.T) {
 		}}
 		batch := b.st.Begin()
 		const size = 1 << 40
-		_, err := b.p.Layout(ctx, batch, r, size, &formats.Layout{Regions: []formats.Region{{Len: size, Kind: kind}}})
+		_, err := b.p.Layout(ctx, batch, r, size, &formats.Layout{Regions: []formats.Region{{Len: size, Kind: kind}}}, nil)
 		batch.Release()
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("%s: %v", name, err)

@@ -34,7 +34,9 @@ type batch struct {
 type piece struct {
 	o       *object
 	span    *manifest.Span
-	at, len int // in buf
+	at, len int      // in buf
+	prev    cas.Hash // its earlier version; zero: none
+	odds    *odds    // of prev's being of use
 }
 
 var batches = sync.Pool{New: func() any { return &batch{buf: make([]byte, batchBytes)} }}
@@ -56,9 +58,9 @@ func (b *batch) end() int64 { return b.off + int64(b.n) }
 // full reports whether a batch of n bytes and one chunk more is too large.
 func (b *batch) full(n int64) bool { return n > batchBytes || len(b.pieces) == batchChunks }
 
-func (b *batch) add(o *object, at, n int) {
+func (b *batch) add(o *object, at, n int, prev cas.Hash, odds *odds) {
 	atomic.AddInt64(&o.open, 1)
-	b.pieces = append(b.pieces, piece{o: o, span: o.add(n), at: at, len: n})
+	b.pieces = append(b.pieces, piece{o: o, span: o.add(n), at: at, len: n, prev: prev, odds: odds})
 	b.n = at + n
 }
 
@@ -71,7 +73,9 @@ type job struct {
 	r      io.ReaderAt
 	group  *errgroup.Group
 
-	fresh, freshRaw, freshStored atomic.Int64
+	before *earlier // nil: not known
+
+	fresh, freshRaw, freshStored, deltas atomic.Int64
 }
 
 func newJob(ctx context.Context, p *Packer, b Batch, r io.ReaderAt) *job {
@@ -134,7 +138,16 @@ func (j *job) work(b *batch) error {
 		}
 		raw := b.buf[p.at : p.at+p.len]
 		p.span.Hash = cas.Sum(raw)
-		ok, err := j.batch.Put(cas.Chunk, p.span.Hash, raw, p.o.hint)
+		var ok, delta bool
+		var err error
+		if p.prev.IsZero() || !p.odds.good() {
+			ok, err = j.batch.Put(cas.Chunk, p.span.Hash, raw, p.o.hint)
+		} else if ok, delta, err = j.batch.PutAgainst(cas.Chunk, p.span.Hash, raw, p.o.hint, p.prev); ok {
+			p.odds.tell(delta)
+		}
+		if delta {
+			j.deltas.Add(1)
+		}
 		if err != nil {
 			return err
 		}

@@ -14,6 +14,10 @@
 //	name    the last chunk of an object to be hashed makes its list and its digest
 //	write   the manifest goes in last
 //
+// When an earlier version of the file is known, chunk k of a tensor is put against chunk k of the tensor that had its name,
+// type and shape then, and what changed in the skeleton against what stood there. The store tells from samples whether that
+// pays; of a region where it mostly does not, only now and then a chunk is tried.
+//
 // Memory is bounded by the batches in flight and by 36 bytes a chunk of the objects in flight.
 //
 // The manifest describes the bytes that were read and hashed, never those that a parser saw: if the file changes on the
@@ -38,11 +42,13 @@ import (
 // Store is what a Packer asks of *store.Store.
 type Store interface {
 	Locate(hashes []cas.Hash, locs []cas.Location) error
+	Get(h cas.Hash, dst []byte) ([]byte, error)
 }
 
 // Batch is what a Packer asks of *store.Batch.
 type Batch interface {
 	Put(kind cas.Kind, h cas.Hash, raw []byte, hint codec.Hint) (fresh bool, err error)
+	PutAgainst(kind cas.Kind, h cas.Hash, raw []byte, hint codec.Hint, prev cas.Hash) (fresh, delta bool, err error)
 }
 
 // Options configures a Packer.
@@ -79,6 +85,7 @@ type Result struct {
 
 	// What this file added to the store: records of all kinds, their bytes before and after encoding.
 	Fresh, FreshRaw, FreshStored int64
+	Deltas                       int64 // of the records: how many are stored against an earlier one
 }
 
 // File packs the size bytes of r into b. The caller commits b, and must do so before it relies on the result. An error of
@@ -91,19 +98,20 @@ func (p *Packer) File(ctx context.Context, b Batch, r io.ReaderAt, size int64) (
 	if err != nil {
 		return nil, err
 	}
-	return p.Layout(ctx, b, r, size, l)
+	return p.Layout(ctx, b, r, size, l, nil)
 }
 
 // errLayout: the manifest of this layout cannot be written.
 var errLayout = errors.New("layout cannot be kept")
 
-// Layout packs as File does, by a layout that is known already.
-func (p *Packer) Layout(ctx context.Context, b Batch, r io.ReaderAt, size int64, l *formats.Layout) (*Result, error) {
+// Layout packs as File does, by a layout that is known already. before, if not nil, is an earlier version of the file, whose
+// chunks may be gone: what changed since is stored against it where that pays.
+func (p *Packer) Layout(ctx context.Context, b Batch, r io.ReaderAt, size int64, l *formats.Layout, before *manifest.Manifest) (*Result, error) {
 	res := &Result{}
-	err := p.pack(ctx, b, r, size, l, res)
+	err := p.pack(ctx, b, r, size, l, before, res)
 	if errors.Is(err, errLayout) {
 		// The file matters more than what is known of it.
-		err = p.pack(ctx, b, r, size, formats.BlobLayout(size), res)
+		err = p.pack(ctx, b, r, size, formats.BlobLayout(size), nil, res)
 	}
 	if err != nil {
 		return nil, err
@@ -127,7 +135,7 @@ func (p *Packer) Manifest(b Batch, m *manifest.Manifest) (cas.Hash, error) {
 }
 
 // pack adds to res, so that a second try counts what the first one added.
-func (p *Packer) pack(ctx context.Context, b Batch, r io.ReaderAt, size int64, l *formats.Layout, res *Result) error {
+func (p *Packer) pack(ctx context.Context, b Batch, r io.ReaderAt, size int64, l *formats.Layout, before *manifest.Manifest, res *Result) error {
 	if err := l.Check(size); err != nil {
 		return fmt.Errorf("%w: %w", errLayout, err)
 	}
@@ -136,11 +144,15 @@ func (p *Packer) pack(ctx context.Context, b Batch, r io.ReaderAt, size int64, l
 		res.Fresh += j.fresh.Load()
 		res.FreshRaw += j.freshRaw.Load()
 		res.FreshStored += j.freshStored.Load()
+		res.Deltas += j.deltas.Load()
 	}()
 	defer j.cancel()
 	plan, err := j.plan(l)
 	if err != nil {
 		return err
+	}
+	if before != nil {
+		j.before = newEarlier(p.store, before)
 	}
 	if err := j.finish(j.cut(plan)); err != nil {
 		return err

@@ -23,8 +23,10 @@ type plan struct {
 type region struct {
 	formats.Region
 	hint    codec.Hint
-	small   bool      // lies in the skeleton
-	objects []*object // of data and of large blobs, in order
+	small   bool            // lies in the skeleton
+	objects []*object       // of data and of large blobs, in order
+	tensor  *formats.Tensor // the first that lies in it; nil: none
+	odds    *odds           // of deltas of data
 }
 
 // plan prepares l, and looks at its pads: a parser's mistake must not cost bytes, so a pad that is not zero is a blob.
@@ -44,6 +46,9 @@ func (j *job) plan(l *formats.Layout) (*plan, error) {
 	}
 	for i := range l.Tensors {
 		t := &l.Tensors[i]
+		if t.Region >= 0 && p.regions[t.Region].tensor == nil {
+			p.regions[t.Region].tensor = t
+		}
 		if t.Region >= 0 && p.regions[t.Region].hint == (codec.Hint{}) {
 			p.regions[t.Region].hint = codec.Hint{DType: string(t.DType), Elem: t.DType.Bits() / 8}
 		}

@@ -231,6 +231,7 @@ func (v *Volume) unpack(n *Node, empty bool) error {
 	if !f.rec.Packed() {
 		return v.unsum(n)
 	}
+	v.noteVersion(n, f.rec.Manifest, nil)
 	if empty {
 		if err := v.step("empty: begin"); err != nil {
 			return err

@@ -64,6 +64,7 @@ type Options struct {
 	MaxUnpacked int64         // bytes that may wait to be packed before closes wait; 0: a quarter of the free disk; -1: no bound
 	CacheBytes  int64         // bytes of decoded chunks to keep in memory; 0: a default
 	PackWorkers int           // cores that packing may use; 0: all
+	NoDelta     bool          // store every chunk alone, not against an earlier version of it
 	SumAfter    time.Duration // for how long a plain file rests before its checksum is made; 0: a default; negative: it is not
 	Now         func() time.Time
 	Log         func(level slog.Level, msg string, args ...any) // nil: silent
@@ -98,6 +99,7 @@ type Volume struct {
 	kernel      Kernel
 	passthrough atomic.Bool
 	packer      *packer
+	versions    *versions // nil: nothing is stored against an earlier version
 	hot         *hotList
 	hydrator    *hydrator
 	sums        *summer
@@ -230,6 +232,9 @@ func (v *Volume) open(o Options, format *tree.Format) error {
 	}
 	v.asm = assemble.New(v.store, assemble.Options{CacheBytes: o.CacheBytes})
 	v.pack = pack.New(v.store, pack.Options{Workers: o.PackWorkers})
+	if !o.NoDelta {
+		v.versions = newVersions()
+	}
 
 	if v.rootFd, err = unix.Open(v.treePath(), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil {
 		return fmt.Errorf("%s: %w", v.treePath(), err)

@@ -1,0 +1,152 @@
+package pack
+
+import (
+	"slices"
+	"sync/atomic"
+
+	"ckptfs/cas"
+	"ckptfs/formats"
+	"ckptfs/index/manifest"
+)
+
+// earlier is an earlier version of a file. What cannot be read of it is as if it had not been there.
+type earlier struct {
+	store   Store
+	m       *manifest.Manifest
+	tensors map[string]*formats.Tensor // by name; the first of each
+	starts  []int64                    // of the extents, in the file
+}
+
+func newEarlier(st Store, m *manifest.Manifest) *earlier {
+	e := &earlier{store: st, m: m, tensors: make(map[string]*formats.Tensor, len(m.Tensors)), starts: make([]int64, len(m.Extents))}
+	for i := range m.Tensors {
+		if t := &m.Tensors[i]; e.tensors[t.Name] == nil {
+			e.tensors[t.Name] = t
+		}
+	}
+	var off int64
+	for i := range m.Extents {
+		e.starts[i] = off
+		off += m.Extents[i].Len
+	}
+	return e
+}
+
+// chunks are those of the region that e had for r, whose first tensor is t: of a tensor of the same name, type, shape and
+// place, in a region as long. They lie on the grid then, as do r's.
+func (e *earlier) chunks(r *formats.Region, t *formats.Tensor) []manifest.Span {
+	if e == nil || t == nil {
+		return nil
+	}
+	was := e.tensors[t.Name]
+	if was == nil || was.Region < 0 || was.DType != t.DType || was.Offset != t.Offset || !slices.Equal(was.Shape, t.Shape) {
+		return nil
+	}
+	old := &e.m.Regions[was.Region]
+	if old.Len != r.Len || old.Kind != r.Kind {
+		return nil
+	}
+	var spans []manifest.Span
+	i, found := slices.BinarySearch(e.starts, old.Off)
+	for end := old.Off + old.Len; found && i < len(e.starts) && e.starts[i] < end; i++ {
+		x := e.m.Extents[i]
+		if x.Object < 0 || x.ObjOff != 0 || e.m.Objects[x.Object].Len != x.Len {
+			return nil
+		}
+		part, ok := e.list(e.m.Objects[x.Object])
+		if !ok || len(spans) > 0 && spans[len(spans)-1].Len != cas.ChunkSize {
+			return nil
+		}
+		for k, s := range part {
+			if s.Len != cas.ChunkSize && k < len(part)-1 {
+				return nil
+			}
+		}
+		spans = append(spans, part...)
+	}
+	return spans
+}
+
+func (e *earlier) list(o manifest.Object) ([]manifest.Span, bool) {
+	if !o.List {
+		return []manifest.Span{{Hash: o.Digest, Len: uint32(o.Len)}}, true
+	}
+	p, err := e.store.Get(o.Digest, nil)
+	if err != nil {
+		return nil, false
+	}
+	spans, err := manifest.DecodeList(p)
+	return spans, err == nil
+}
+
+// skeleton is the chunks of e's blobs, in order: the skeleton, and large ones, which do no harm; nil when they are not to be
+// had.
+func (e *earlier) skeleton() *trail {
+	if e == nil {
+		return nil
+	}
+	t := &trail{at: map[cas.Hash]int{}}
+	seen := map[int32]bool{}
+	for i := range e.m.Regions {
+		r := &e.m.Regions[i]
+		if r.Kind != formats.Blob {
+			continue
+		}
+		for k, found := slices.BinarySearch(e.starts, r.Off); found && k < len(e.starts) && e.starts[k] < r.Off+r.Len; k++ {
+			o := e.m.Extents[k].Object
+			if o < 0 || seen[o] {
+				continue
+			}
+			seen[o] = true
+			spans, ok := e.list(e.m.Objects[o])
+			if !ok || len(t.chunks)+len(spans) > maxTrail {
+				return nil
+			}
+			for _, s := range spans {
+				t.at[s.Hash] = len(t.chunks)
+				t.chunks = append(t.chunks, s.Hash)
+			}
+		}
+	}
+	return t
+}
+
+// maxTrail bounds the chunks of a trail.
+const maxTrail = 1 << 16
+
+// trail walks along the chunks that a document had before.
+type trail struct {
+	chunks []cas.Hash
+	at     map[cas.Hash]int
+	pos    int
+}
+
+// next is the chunk that stood where p stands now: the one behind what came before p.
+func (t *trail) next(p []byte) (h cas.Hash) {
+	if t == nil || len(t.chunks) == 0 {
+		return h
+	}
+	if i, ok := t.at[cas.Sum(p)]; ok {
+		t.pos = i + 1
+		return h
+	}
+	h = t.chunks[min(t.pos, len(t.chunks)-1)]
+	t.pos++
+	return h
+}
+
+// odds tell of a region whether deltas have paid in it so far.
+type odds struct{ tried, paid, asked atomic.Int32 }
+
+// good reports whether to try: always at first, and then as long as every fourth pays; else now and then.
+func (o *odds) good() bool {
+	n, tried := o.asked.Add(1), o.tried.Load()
+	return tried < 4 || 4*o.paid.Load() >= tried || n%32 == 0
+}
+
+func (o *odds) tell(paid bool) {
+	if paid {
+		o.paid.Add(1)
+	}
+	o.tried.Add(1)
+}
