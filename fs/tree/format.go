@@ -1,10 +1,12 @@
 package tree
 
 import (
+	"bytes"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"io/fs"
 	"os"
@@ -31,6 +33,10 @@ var ErrOlder = fmt.Errorf("this program reads format %d only: copy the files out
 //	ckptfs 2
 //	id 6f0c…  (32 hex characters)
 //	created 2026-11-21T12:00:00Z
+//	sum 1c291ca3  (CRC-32C of all before this line, 8 hex characters)
+//
+// The sum comes last. Stores that earlier programs made have none, and who mends the file by hand may leave it out. Lines with other
+// keys are passed over.
 type Format struct {
 	Version int
 	ID      [16]byte
@@ -38,12 +44,24 @@ type Format struct {
 }
 
 func (f *Format) encode() []byte {
-	return fmt.Appendf(nil, "ckptfs %d\nid %s\ncreated %s\n", f.Version, hex.EncodeToString(f.ID[:]),
+	b := fmt.Appendf(nil, "ckptfs %d\nid %s\ncreated %s\n", f.Version, hex.EncodeToString(f.ID[:]),
 		f.Created.UTC().Format(time.RFC3339))
+	return append(b, sumLine(b)...)
+}
+
+func sumLine(before []byte) []byte {
+	return fmt.Appendf(nil, "sum %08x\n", crc32.Checksum(before, castagnoli))
 }
 
 func parseFormat(b []byte) (*Format, error) {
 	f := &Format{}
+	var damaged error
+	doubt := ""
+	if i := bytes.LastIndex(b, []byte("\nsum ")) + 1; i > 0 && !bytes.Equal(b[i:], sumLine(b[:i])) {
+		damaged = fmt.Errorf("its checksum is not that of its lines: restore it from a copy of the store, or mend it "+
+			"(the id stands in every segment's header, and the line %q may be left out): %w", bytes.TrimSpace(b[i:]), cas.ErrCorrupt)
+		doubt = " (or the file is damaged: its checksum does not fit)"
+	}
 	for line := range strings.Lines(string(b)) {
 		key, value, _ := strings.Cut(strings.TrimSpace(line), " ")
 		var err error
@@ -51,7 +69,7 @@ func parseFormat(b []byte) (*Format, error) {
 		case "ckptfs":
 			f.Version, err = strconv.Atoi(value)
 			if err == nil && f.Version > Version {
-				return nil, fmt.Errorf("store format %d, this program reads up to %d: %w", f.Version, Version, cas.ErrNewer)
+				return nil, fmt.Errorf("store format %d, this program reads up to %d%s: %w", f.Version, Version, doubt, cas.ErrNewer)
 			}
 			if err == nil && f.Version > 0 && f.Version < Version {
 				return nil, fmt.Errorf("store format %d: %w", f.Version, ErrOlder)
@@ -68,6 +86,9 @@ func parseFormat(b []byte) (*Format, error) {
 		if err != nil {
 			return nil, fmt.Errorf("line %q: %w", strings.TrimSpace(line), cas.ErrCorrupt)
 		}
+	}
+	if damaged != nil {
+		return nil, damaged
 	}
 	if f.Version < 1 || f.ID == [16]byte{} {
 		return nil, fmt.Errorf("no version or id in it: %w", cas.ErrCorrupt)

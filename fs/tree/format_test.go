@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -52,13 +53,42 @@ func TestCreate(t *testing.T) {
 
 func TestFormatText(t *testing.T) {
 	f := Format{Version: 2, ID: id(0xa0), Created: born}
-	want := "ckptfs 2\nid a0a1a2a3a4a5a6a7a8a9aaabacadaeaf\ncreated 2026-11-21T11:00:00Z\n"
+	want := "ckptfs 2\nid a0a1a2a3a4a5a6a7a8a9aaabacadaeaf\ncreated 2026-11-21T11:00:00Z\nsum 47f6f557\n"
 	if got := string(f.encode()); got != want {
 		t.Errorf("%q", got)
 	}
-	g, err := parseFormat([]byte(want + "later something\n"))
-	if err != nil || g.Version != 2 || g.ID != f.ID || !g.Created.Equal(born) {
-		t.Errorf("%+v, %v", g, err)
+	lines := strings.SplitAfter(want, "\n")
+	for what, text := range map[string]string{
+		"as it is": want, "by an earlier program": strings.Join(lines[:3], ""), "with a line more": lines[0] + "later something\n" + lines[1],
+	} {
+		g, err := parseFormat([]byte(text))
+		if err != nil || g.Version != 2 || g.ID != f.ID || strings.Contains(text, "created") && !g.Created.Equal(born) {
+			t.Errorf("%s: %+v, %v", what, g, err)
+		}
+	}
+}
+
+// A flipped bit changes nothing that the file says, or is found.
+func TestFormatRot(t *testing.T) {
+	f := Format{Version: Version, ID: id(0xa0), Created: born.UTC()}
+	good := f.encode()
+	found := 0
+	for bit := range 8 * len(good) {
+		b := slices.Clone(good)
+		b[bit/8] ^= 1 << (bit % 8)
+		got, err := parseFormat(b)
+		if err == nil && *got != f {
+			t.Errorf("bit %d: %q is read as %+v", bit, b, got)
+		}
+		if err != nil {
+			found++
+			if !errors.Is(err, cas.ErrCorrupt) && !errors.Is(err, cas.ErrNewer) && !errors.Is(err, ErrOlder) {
+				t.Errorf("bit %d: %v", bit, err)
+			}
+		}
+	}
+	if least := 8 * (len(good) - len("sum ")); found < least-8 {
+		t.Errorf("%d bits of %d were found", found, 8*len(good))
 	}
 }
 
