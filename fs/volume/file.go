@@ -55,6 +55,7 @@ type file struct {
 	hydrating bool
 	stale     bool  // the kernel may have cached pages of older bytes
 	opens     int   // since it was packed; a second one makes it hot
+	kept      int   // times that its bytes in place were kept, and it was packed again, since it was last given up
 	backing   int32 // the kernel's id of raw while pass > 0
 
 	viewGen  uint64 // gen + 1 of the bytes that viewSize was measured on; see measureView

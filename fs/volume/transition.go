@@ -58,6 +58,7 @@ func (v *Volume) evict(n *Node) (skip string, err error) {
 	v.count.evictedFiles.Add(1)
 	v.count.evictedBytes.Add(size)
 	v.hot.remove(n)
+	f.kept = 0
 	return "", nil
 }
 
@@ -87,14 +88,18 @@ func (v *Volume) evictAlone(n *Node) (size int64, skip string, lost, err error) 
 	return size, "", nil, v.hollow(n, own)
 }
 
+// maxKept bounds how often a file is packed again in vain.
+const maxKept = 3
+
 // keep has a packed file whose manifest does not serve, as lost says, go on by its bytes in place: they become the file again,
 // and it is packed anew, which stores afresh what is lost. f.mu is held.
 func (v *Volume) keep(n *Node, lost error) (skip string, err error) {
 	f := n.file
 	lost = fmt.Errorf("it cannot be read by its manifest: %w", lost)
-	if !errors.Is(lost, cas.ErrCorrupt) && !errors.Is(lost, cas.ErrNotFound) || f.pass > 0 {
+	if !errors.Is(lost, cas.ErrCorrupt) && !errors.Is(lost, cas.ErrNotFound) || f.pass > 0 || f.kept == maxKept {
 		return "", lost
 	}
+	f.kept++
 	v.count.evictErrs.Add(1)
 	v.report(slog.LevelError, "the manifest of a packed file is damaged; the file is kept by its bytes in place, and packed again",
 		"path", v.Path(n), "reason", lost)
