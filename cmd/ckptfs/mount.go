@@ -87,7 +87,7 @@ after ` + "`make install`" + ` a line of /etc/fstab mounts at boot,
 	f := cmd.Flags()
 	f.Var(&c.hotSize, "hot-size", "bound on the bytes that packed files keep in place: a size, N% of the disk, 0 for none; auto is 5% of the disk, at most 32GiB")
 	f.Var(&c.maxUnpacked, "max-unpacked", "closes of written files wait while more than that waits to be packed: a size, N% of the disk; auto is a quarter of what is free")
-	f.Var(&c.memory, "memory", "bound on the daemon's memory, at least 64MiB")
+	f.Var(&c.memory, "memory", "bound on the daemon's own memory (RssAnon), at least 64MiB; pages of the mapped index are the kernel's cache (RssFile), and come on top")
 	f.Var(&c.cacheSize, "cache-size", "the part of --memory that decoded chunks may take: about half, or a size of at least 1MiB")
 	f.IntVar(&c.packCPUs, "pack-cpus", 0, "processors that packing may use; 0 for all")
 	f.BoolVar(&c.noPassthrough, "no-passthrough", false, "serve every read and write through the daemon")
