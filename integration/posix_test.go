@@ -96,7 +96,7 @@ func TestPOSIX(t *testing.T) {
 		})
 		t.Run("unprivileged", func(t *testing.T) {
 			t.Parallel()
-			posixStatesOf(t, newUserMount(t), "unprivileged", met)
+			posixStatesOf(t, newUserMount(t, nobody), "unprivileged", met)
 		})
 	})
 	if met.modes == 3 && os.Getenv("CKPTFS_POSIX_ONLY") == "" {

@@ -1,18 +1,27 @@
 package integration
 
 import (
+	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
+	"os/user"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"ckptfs/integration/daemon"
 )
 
 func writeFile(path string, data []byte) error { return os.WriteFile(path, data, 0o644) }
 
 // newUserMount is newMount of somebody who is not root.
-func newUserMount(t *testing.T) *mount {
+func newUserMount(t *testing.T, uid uint32) *mount {
 	t.Helper()
 	needFUSE(t)
 	if os.Geteuid() != 0 {
@@ -21,37 +30,39 @@ func newUserMount(t *testing.T) *mount {
 	if st, err := os.Stat("/dev/fuse"); err != nil || st.Mode().Perm()&6 != 6 {
 		missing(t, "/dev/fuse is for root alone here (chmod 666 /dev/fuse, as fuse3's udev rule does)")
 	}
-	const nobody = 65534
 	dir, err := os.MkdirTemp("", "ckptfs-nobody-") // t.TempDir lies below a folder that is root's alone
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	m := prepare(t, dir)
-	m.Credential = &syscall.Credential{Uid: nobody, Gid: nobody}
+	m.Credential = &syscall.Credential{Uid: uid, Gid: uid}
 	for _, d := range []string{dir, m.Dir} {
 		m.must(os.Chmod(d, 0o755))
-		m.must(os.Chown(d, nobody, nobody))
+		m.must(os.Chown(d, int(uid), int(uid)))
 	}
 	m.must(m.Start())
 	return m
 }
 
+// as runs a command in the mount as the user who mounted it.
+func (m *mount) as(command string) string {
+	m.t.Helper()
+	cmd := exec.Command("sh", "-ec", "cd \"$1\"; "+command, "sh", m.Dir)
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: m.Credential}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		m.t.Fatalf("as user %d: %s: %v\n%s", m.Credential.Uid, command, err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
 // TestUnprivilegedUser: somebody who is not root mounts through fusermount3, and has it all but passthrough.
 func TestUnprivilegedUser(t *testing.T) {
 	t.Parallel()
-	m := newUserMount(t)
-	as := func(command string) string {
-		t.Helper()
-		cmd := exec.Command("sh", "-ec", "cd \"$1\"; "+command, "sh", m.Dir)
-		cmd.Dir = "/"
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: m.Credential}
-		out, err := cmd.CombinedOutput()
-		if err != nil {
-			t.Fatalf("as nobody: %s: %v\n%s", command, err, out)
-		}
-		return strings.TrimSpace(string(out))
-	}
+	m := newUserMount(t, nobody)
+	as := m.as
 	s := m.status()
 	if s.Mode != "served" || s.ModeReason == "" {
 		t.Errorf("mode %q (%s), want served and why", s.Mode, s.ModeReason)
@@ -83,4 +94,78 @@ func TestUnprivilegedUser(t *testing.T) {
 	if !strings.Contains(want, "65534") {
 		t.Errorf("not run as nobody: %s", want)
 	}
+}
+
+// TestReaderOfAnotherUser: the control socket of somebody's read-only mount is in a folder of theirs alone, answers them and
+// root, and nobody else; who is first in a folder for all keeps nobody's place.
+func TestReaderOfAnotherUser(t *testing.T) {
+	t.Parallel()
+	const uid = 2 // whose name every host knows, as fusermount3 wants it, and who mounts nothing else here
+	if u, err := user.LookupId("2"); err != nil || u == nil {
+		t.Skip("no user 2 here")
+	}
+	m := newUserMount(t, uid)
+	want := m.as("dd if=/dev/urandom of=x bs=100k count=20 status=none; sha256sum x")
+	m.must(m.Stop())
+	dir := "/tmp/ckptfs-2"
+	if st, err := os.Stat("/run/user/2"); err == nil && st.IsDir() {
+		dir = "/run/user/2/ckptfs"
+	}
+	if _, err := os.Lstat(dir); err == nil {
+		t.Skipf("%s is there", dir)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+
+	m.must(os.Mkdir(dir, 0o777))
+	m.must(os.Chmod(dir, 0o777))
+	if out, err := m.CLI("mount", "--read-only", m.Store, m.Dir); err == nil {
+		t.Errorf("mounted with its socket in a folder for all: %s", out)
+	} else if !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), "user 2 alone") {
+		t.Errorf("%v", err)
+	}
+	m.must(os.Remove(dir))
+
+	socket := func() string { // of the mount that is there now
+		t.Helper()
+		dev, err := strconv.ParseUint(m.as("stat -c %d ."), 10, 64)
+		m.must(err)
+		return filepath.Join(dir, fmt.Sprintf("%d-%d.sock", unix.Major(dev), unix.Minor(dev)))
+	}
+	m.Flags = append(m.Flags, "--read-only")
+	for range 2 { // the second time after a kill, which leaves a socket
+		m.must(m.CLIStart())
+		st, err := os.Lstat(dir)
+		m.must(err)
+		if st.Mode().Perm() != 0o700 || st.Sys().(*syscall.Stat_t).Uid != uid {
+			t.Errorf("%s: %+v", dir, st)
+		}
+		if s, err := os.Lstat(socket()); err != nil || s.Mode().Perm() != 0o600 || s.Sys().(*syscall.Stat_t).Uid != uid {
+			t.Errorf("%v, %v", s, err)
+		}
+		if got := m.as("sha256sum x"); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+		if s := m.status(); s.Mountpoint != m.Dir || s.PID == 0 {
+			t.Errorf("status: %+v", s)
+		}
+		self := m.Credential
+		m.Credential = nil // root, by the store: the mount is theirs alone
+		if out, err := m.CLI("status", m.Store); err != nil || !strings.Contains(out, m.Dir) {
+			t.Errorf("root: %s, %v", out, err)
+		}
+		m.Credential = &syscall.Credential{Uid: nobody, Gid: nobody}
+		if out, err := m.CLI("status", m.Store); err == nil {
+			t.Errorf("somebody else is told: %s", out)
+		}
+		m.Credential = self
+		m.kill9()
+		m.cli("umount", m.Dir)
+	}
+	m.must(m.CLIStart())
+	left := socket()
+	m.cli("umount", m.Dir)
+	m.must(daemon.Until("the socket to go", func() bool {
+		_, err := os.Lstat(left)
+		return errors.Is(err, fs.ErrNotExist)
+	}))
 }
