@@ -1,0 +1,94 @@
+package integration
+
+import (
+	"bufio"
+	"crypto/sha256"
+	"encoding/hex"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// savedBy maps what a program says that it has saved to the sums of it.
+func savedBy(t *testing.T, run, out string) map[string]string {
+	t.Helper()
+	sums := map[string]string{}
+	for s := bufio.NewScanner(strings.NewReader(out)); s.Scan(); {
+		name, sum, ok := strings.Cut(s.Text(), " ")
+		if !ok {
+			t.Fatalf("adamw.py says %q", s.Text())
+		}
+		sums[filepath.Join(run, name)] = sum
+	}
+	return sums
+}
+
+// sameSums evicts what is there and compares it with what was written.
+func (m *mount) sameSums(sums map[string]string) {
+	m.t.Helper()
+	for name, want := range sums {
+		m.evict(name)
+		m.wantState(name, packed)
+		p, err := os.ReadFile(m.path(name))
+		m.must(err)
+		if sum := sha256.Sum256(p); hex.EncodeToString(sum[:]) != want {
+			m.t.Errorf("%s is not what was written", name)
+		}
+	}
+}
+
+// TestDeltas: the checkpoints of a fine-tune, with the optimizer's state, are stored against each other, whatever becomes of
+// those in between.
+func TestDeltas(t *testing.T) {
+	t.Parallel()
+	const steps = 12
+	m, alone := newMount(t), newMount(t, "--no-delta")
+	out := runPython(t, "adamw.py", alone.path("runs/a"), "12")
+	alone.sync()
+	alone.sameSums(savedBy(t, "runs/a", out))
+	sums := savedBy(t, "runs/a", runPython(t, "adamw.py", m.path("runs/a"), "12"))
+	if len(sums) != steps {
+		t.Fatalf("%d checkpoints", len(sums))
+	}
+	m.sync()
+	with, without := m.stats().StoredBytes, alone.stats().StoredBytes
+	t.Logf("%d checkpoints: %d bytes, %d without deltas", steps, with, without)
+	if with > without*4/5 {
+		t.Errorf("%d bytes with deltas, %d without", with, without)
+	}
+	m.sameSums(sums)
+	m.cli("check", "--read-data", m.Dir)
+	for _, gone := range [][]string{{"100", "300"}, {"200", "400", "800"}, {"900", "1200"}} {
+		for _, step := range gone {
+			m.must(os.RemoveAll(m.path("runs/a", step)))
+			delete(sums, filepath.Join("runs/a", step, "model.pt"))
+		}
+		m.cli("prune", "--grace", "0s", m.Dir)
+		m.cli("check", "--read-data", m.Dir)
+		m.sameSums(sums)
+		m.remount()
+	}
+	// Another run of the same, killed while it is packed, is there after that.
+	more := savedBy(t, "runs/b", runPython(t, "adamw.py", m.path("runs/b"), "12"))
+	m.kill9()
+	m.remount()
+	m.sync()
+	for name, sum := range more {
+		sums[name] = sum
+	}
+	m.sameSums(sums)
+	m.cli("forget", "--keep-last", "1", m.path("runs/a"))
+	m.cli("forget", "--keep-last", "3", m.path("runs/b"))
+	m.cli("prune", "--grace", "0s", m.Dir)
+	m.cli("check", "--read-data", m.Dir)
+	for name := range sums {
+		if _, err := os.Stat(m.path(name)); err != nil {
+			delete(sums, name)
+		}
+	}
+	if len(sums) < 4 {
+		t.Errorf("%d files are left", len(sums))
+	}
+	m.sameSums(sums)
+}
