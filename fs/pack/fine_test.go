@@ -1,10 +1,13 @@
 package pack
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
+
+	"ckptfs/formats/detect"
 )
 
 // boosted is a model of n trees, as XGBoost's JSON has them.
@@ -46,5 +49,32 @@ func TestGrowingModel(t *testing.T) {
 			t.Errorf("%d trees, %d bytes: %d bytes new for 10 trees of %d, manifest of %d", n, len(src), res.FreshStored, step, len(enc))
 		}
 		t.Logf("%d trees: %d new, manifest %d of %d objects", n, res.FreshStored, len(enc), len(res.Manifest.Objects))
+	}
+}
+
+// TestGrowingModelAgainst: against the version before, a save costs its new trees alone.
+func TestGrowingModelAgainst(t *testing.T) {
+	step := len(boosted(110)) - len(boosted(100))
+	for _, n := range []int{500, 3000} {
+		b := memBench(t)
+		before := b.file(t, boosted(n))
+		src := boosted(n + 10)
+		l, err := detect.Detect(bytes.NewReader(src), int64(len(src)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		batch := b.st.Begin()
+		defer batch.Release()
+		res, err := b.p.Layout(t.Context(), batch, bytes.NewReader(src), int64(len(src)), l, before.Manifest)
+		if err == nil {
+			err = batch.Commit()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.same(t, res, src)
+		if res.Deltas == 0 || res.FreshStored > int64(step)+2<<10 {
+			t.Errorf("%d trees: %d bytes new in %d records for 10 trees of %d, %d deltas", n, res.FreshStored, res.Fresh, step, res.Deltas)
+		}
 	}
 }
