@@ -9,7 +9,7 @@ UNIT      = $(shell $(GO) list ./... | grep -v '/integration')
 BENCH     = CKPTFS_PYTHON="$$(scripts/setup)" && export CKPTFS_PYTHON && \
             $(GO) run ./integration/bench -size $(SIZE) -rounds $(ROUNDS) $(BENCHFLAGS)
 
-.PHONY: build test unit integration posix clients race lint demo bench bench-io bench-dedup bench-clients bench-small fuzz torture clean install uninstall
+.PHONY: build test unit integration posix clients race lint demo bench bench-io bench-dedup bench-clients bench-small bench-codec fuzz torture clean install uninstall
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/ckptfs ./cmd/ckptfs
@@ -55,6 +55,13 @@ bench-clients: build
 
 bench-small: build
 	$(BENCH) -only small
+
+# Sizes and speeds of coding chunks, beside other programs; what the data are is trained first, once, in minutes.
+bench-codec:
+	CKPTFS_PYTHON="$$(scripts/setup)" && export CKPTFS_PYTHON && PYTHONPATH="$$(scripts/setup-peers)" && export PYTHONPATH && \
+	data="$$(dirname "$$PYTHONPATH")/codec-data" && \
+	if [ ! -e "$$data/sets.json" ]; then $$CKPTFS_PYTHON integration/programs/codec_data.py "$$data"; fi && \
+	$(GO) run ./integration/bench/codec -data "$$data" -rounds $(ROUNDS)
 
 bench-dedup: build
 	$(BENCH) -only dedup,resnet

@@ -23,8 +23,8 @@ func TestSuiteFio(t *testing.T) {
 				{"splice", "write", "0"}, {"io_uring", "randwrite", "0"}, {"pvsync2", "rw", "0"},
 			}
 			var config strings.Builder
-			fmt.Fprintf(&config, "[global]\ndirectory=%s\nsize=%s\nbs=%s\nverify=crc32c\nverify_fatal=1\niodepth=8\nthread=1\nverify_state_save=0\n",
-				m.Dir, sized("2M", "256M"), sized("16k", "4k,64k"))
+			fmt.Fprintf(&config, "[global]\ndirectory=%s\nsize=%s\nbsrange=%s\nverify=crc32c\nverify_fatal=1\niodepth=8\nthread=1\nverify_state_save=0\n",
+				m.Dir, sized("2M", "256M"), sized("16k-16k", "4k-64k"))
 			for i, j := range jobs {
 				fmt.Fprintf(&config, "[job%d]\nioengine=%s\nrw=%s\ndirect=%s\nrandseed=%d\nfallocate=%s\nend_fsync=%d\n",
 					i, j.engine, j.pattern, j.direct, i+1, []string{"none", "posix"}[i%2], i&1)

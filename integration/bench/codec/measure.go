@@ -1,0 +1,178 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"ckptfs/cas"
+	"ckptfs/cas/codec"
+)
+
+// refOverhead is what a chunk that has a base stores besides: the base's hash, and its number.
+const refOverhead = cas.HashSize + 1
+
+// piece is a chunk and what it was encoded to.
+type piece struct {
+	raw, base []byte
+	hint      codec.Hint
+	id        byte
+	stored    []byte
+}
+
+// result is one set, encoded.
+type result struct {
+	raw           int64
+	size, limit   float64 // shares of raw
+	deltas        float64 // share of the chunks that were stored as deltas
+	encode, dec   float64 // GB/s of raw, one core
+	encodeAll, da float64 // on all
+}
+
+func measure(ts []tensor, rounds int) (result, error) {
+	var pieces []piece
+	var r result
+	for _, t := range ts {
+		r.raw += int64(len(t.raw))
+		for off := 0; off < len(t.raw); off += cas.ChunkSize {
+			end := min(off+cas.ChunkSize, len(t.raw))
+			p := piece{raw: t.raw[off:end], hint: t.hint}
+			if t.base != nil {
+				p.base = t.base[off:end]
+			}
+			pieces = append(pieces, p)
+		}
+	}
+	r.limit = limit(ts)
+	all := runtime.GOMAXPROCS(0)
+	gb := float64(r.raw) / 1e9
+	for range rounds {
+		r.encode = max(r.encode, gb/each(pieces, 1, (*piece).encode))
+		r.encodeAll = max(r.encodeAll, gb/each(pieces, all, (*piece).encode))
+	}
+	var stored, deltas int64
+	for i := range pieces {
+		stored += int64(len(pieces[i].stored))
+		if codec.NeedsBase(pieces[i].id) {
+			stored += refOverhead
+			deltas++
+		}
+	}
+	r.size, r.deltas = float64(stored)/float64(r.raw), float64(deltas)/float64(len(pieces))
+	var wrong atomic.Int64
+	check := func(p *piece, buf []byte) []byte {
+		got, err := p.decode(buf)
+		if err != nil || !bytes.Equal(got, p.raw) {
+			wrong.Add(1)
+		}
+		return got[:0]
+	}
+	each(pieces, all, check)
+	if n := wrong.Load(); n > 0 {
+		return r, fmt.Errorf("%d chunks do not decode to what they were", n)
+	}
+	decode := func(p *piece, buf []byte) []byte {
+		got, _ := p.decode(buf)
+		return got[:0]
+	}
+	for range rounds {
+		r.dec = max(r.dec, gb/each(pieces, 1, decode))
+		r.da = max(r.da, gb/each(pieces, all, decode))
+	}
+	return r, nil
+}
+
+// each calls do with every piece from so many goroutines and returns the seconds that took.
+func each(pieces []piece, workers int, do func(p *piece, buf []byte) []byte) float64 {
+	start := time.Now()
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range workers {
+		wg.Go(func() {
+			var buf []byte
+			for i := next.Add(1) - 1; i < int64(len(pieces)); i = next.Add(1) - 1 {
+				buf = do(&pieces[i], buf)
+			}
+		})
+	}
+	wg.Wait()
+	return time.Since(start).Seconds()
+}
+
+// encode does what packing does: against the base when the sample says that it pays.
+func (p *piece) encode(buf []byte) []byte {
+	if p.base != nil {
+		if alone, delta := codec.Estimate(p.raw, p.base, p.hint); delta < 0.9*alone || alone == 1 {
+			most := int(alone*float64(len(p.raw))) - refOverhead
+			if id, out, ok := codec.EncodeAgainst(p.stored[:0], p.raw, p.base, p.hint, most); ok {
+				p.id, p.stored = id, out
+				return buf
+			}
+		}
+	}
+	p.id, p.stored = codec.Encode(p.stored[:0], p.raw, p.hint)
+	return buf
+}
+
+func (p *piece) decode(buf []byte) ([]byte, error) {
+	if codec.NeedsBase(p.id) {
+		return codec.DecodeAgainst(buf, p.id, p.stored, p.base, len(p.raw))
+	}
+	return codec.Decode(buf, p.id, p.stored, len(p.raw))
+}
+
+// limit is the order-0 entropy of the byte planes, as a share of raw: of the values, rotated by a bit so that the sign is at
+// the bottom, or of their differences from the base as ordered integers, zigzag-coded.
+func limit(ts []tensor) float64 {
+	var counts [8][256]float64
+	var bytes, bitsSum float64
+	for _, t := range ts {
+		w := t.hint.Elem
+		for i := 0; i+w <= len(t.raw); i += w {
+			x := load(t.raw[i:], w)
+			n := 8 * w
+			if t.base == nil {
+				x = x<<1 | x>>(n-1)
+			} else {
+				d := order(x, n) - order(load(t.base[i:], w), n)
+				d <<= 64 - n
+				x = (d<<1 ^ uint64(int64(d)>>63)) >> (64 - n)
+			}
+			for k := range w {
+				counts[k][byte(x>>(8*k))]++
+			}
+			bytes += float64(w)
+		}
+	}
+	for k := range counts {
+		var total float64
+		for _, c := range counts[k] {
+			total += c
+		}
+		for _, c := range counts[k] {
+			if c > 0 {
+				bitsSum -= c * math.Log2(c/total)
+			}
+		}
+	}
+	return bitsSum / 8 / bytes
+}
+
+func load(p []byte, w int) (x uint64) {
+	for k := range w {
+		x |= uint64(p[k]) << (8 * k)
+	}
+	return x
+}
+
+// order maps a float's bits to an integer of the same order.
+func order(x uint64, n int) uint64 {
+	if x>>(n-1) != 0 {
+		return ^x & (1<<n - 1)
+	}
+	return x | 1<<(n-1)
+}
