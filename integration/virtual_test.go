@@ -1,7 +1,10 @@
 package integration
 
 import (
+	"encoding/json"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -66,4 +69,40 @@ func TestArtifactID(t *testing.T) {
 	m.sh("mv models/m.pt models/moved.pt && rm models/m.npz models/m.safetensors models/shuffled.pt")
 	m.sh("test -s .ckptfs/artifacts/" + strings.TrimSpace(first) + ".safetensors")
 	m.sh("rm models/moved.pt && ! test -e .ckptfs/artifacts/" + strings.TrimSpace(first) + ".safetensors")
+}
+
+// TestShowStats: what show --stats says is what torch says, and cat-tensor writes what torch loads, through the daemon and without it.
+func TestShowStats(t *testing.T) {
+	t.Parallel()
+	m := newMount(t)
+	dir := t.TempDir()
+	runPython(t, "save.py", "zoo", "5", m.path("m.pt"))
+	check := func(file string) {
+		t.Helper()
+		shown := m.cli("show", "--stats", "--json", file)
+		m.must(os.WriteFile(filepath.Join(dir, "shown"), []byte(shown), 0o644))
+		var f struct {
+			Tensors []struct {
+				Name  string `json:"name"`
+				Bytes int64  `json:"bytes"`
+			} `json:"tensors"`
+		}
+		m.must(json.Unmarshal([]byte(shown), &f))
+		name := ""
+		for _, x := range f.Tensors {
+			if x.Bytes > 0 {
+				name = x.Name
+			}
+		}
+		raw, err := exec.Command(ckptfsBin, "cat-tensor", "--npy", file, name).Output()
+		m.must(err)
+		m.must(os.WriteFile(filepath.Join(dir, "npy"), raw, 0o644))
+		runPython(t, "stats.py", filepath.Join(dir, "plain.pt"), filepath.Join(dir, "shown"), name, filepath.Join(dir, "npy"))
+	}
+	m.sh("cp m.pt " + dir + "/plain.pt")
+	check(m.path("m.pt"))
+	m.evict("m.pt")
+	check(m.path("m.pt"))
+	m.must(m.Stop())
+	check(filepath.Join(m.Store, "tree", "m.pt"))
 }

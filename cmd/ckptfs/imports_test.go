@@ -70,7 +70,7 @@ var layers = []struct {
 	{"fs/view", []string{"formats", "formats/npy", "formats/safetensors"}},
 	{"fs/assemble", []string{"cas", "formats", "index/manifest"}},
 	{"fs/pack", []string{"cas", "cas/chunk", "cas/codec", "formats", "formats/detect", "index/manifest"}},
-	{"fs/volume", []string{"cas", "cas/disk", "cas/store", "formats", "formats/canonical", "formats/detect", "formats/numbers", "index", "index/manifest", "index/runs",
+	{"fs/volume", []string{"cas", "cas/disk", "cas/store", "formats", "formats/canonical", "formats/detect", "formats/npy", "formats/numbers", "index", "index/manifest", "index/runs",
 		"fs/control", "fs/tree", "fs/view", "fs/assemble", "fs/pack"}},
 	{"fs/metrics", []string{"fs/control"}},
 	{"fs/fusefs", []string{"cas", "fs/control", "fs/tree", "fs/volume"}},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"strconv"
@@ -13,15 +14,20 @@ import (
 )
 
 func (a *app) showCmd() *cobra.Command {
-	return &cobra.Command{
+	var o control.InspectOptions
+	c := &cobra.Command{
 		Use:   "show FILE",
 		Short: "The tensors of a file, and where else they are",
 		Long: `Prints what is known of one file, and its tensors in the order in which they lie in it: name, element type, shape,
-bytes, and the other files that hold the same tensor.`,
+bytes, and the other files that hold the same tensor. The artifact id names the tensors, whatever the format; it is computed of files with
+up to 256 MiB of them, and of any with --artifact.
+
+With --stats all tensors are read, on all cores, and their least, greatest and mean element is printed (of the finite ones), and how many are
+no number or infinite.`,
 		Args: onePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.with(cmd.Context(), args[0], readOnly, func(s *session) error {
-				f, err := s.Show(cmd.Context(), s.place.path)
+				f, err := a.inspect(cmd.Context(), s, o)
 				if err != nil {
 					return err
 				}
@@ -32,6 +38,19 @@ bytes, and the other files that hold the same tensor.`,
 			})
 		},
 	}
+	c.Flags().BoolVar(&o.Stats, "stats", false, "read the tensors, and print the range and mean of their elements")
+	c.Flags().BoolVar(&o.Artifact, "artifact", false, "compute the artifact id, however large the file is")
+	return c
+}
+
+// inspect asks a daemon of any version when nothing has to be read.
+func (a *app) inspect(ctx context.Context, s *session, o control.InspectOptions) (*control.File, error) {
+	if o == (control.InspectOptions{}) {
+		return s.Show(ctx, s.place.path)
+	}
+	update, done := a.progress("reading")
+	defer done()
+	return s.Inspect(ctx, s.place.path, o, update)
 }
 
 func printFile(w io.Writer, f *control.File) {
@@ -56,13 +75,33 @@ func printFile(w io.Writer, f *control.File) {
 	if len(f.Tensors) == 0 {
 		return
 	}
+	stats := false
+	for i := range f.Tensors {
+		stats = stats || f.Tensors[i].Stats != nil
+	}
+	head := []string{"NAME", "DTYPE", "SHAPE", ">BYTES"}
+	if stats {
+		head = append(head, ">MIN", ">MAX", ">MEAN", ">NAN", ">INF")
+	}
 	rows := make([][]string, 0, len(f.Tensors))
 	for i := range f.Tensors {
 		t := &f.Tensors[i]
-		rows = append(rows, []string{printable(t.Name), t.DType, shapeText(t.Shape), bytesText(t.Bytes), sharedText(t)})
+		row := []string{printable(t.Name), t.DType, shapeText(t.Shape), bytesText(t.Bytes)}
+		if stats {
+			row = append(row, statsText(t.Stats)...)
+		}
+		rows = append(rows, append(row, sharedText(t)))
 	}
 	fmt.Fprintln(w)
-	table(w, []string{"NAME", "DTYPE", "SHAPE", ">BYTES", "SHARED WITH"}, rows)
+	table(w, append(head, "SHARED WITH"), rows)
+}
+
+// statsText is a tensor's columns of --stats.
+func statsText(s *control.TensorStats) []string {
+	if s == nil || s.Count == 0 {
+		return []string{"", "", "", "", ""}
+	}
+	return []string{short(s.Min), short(s.Max), short(s.Mean), humanize.Comma(s.NaN), humanize.Comma(s.Inf)}
 }
 
 func shapeText(shape []int64) string {

@@ -153,8 +153,17 @@ func (c *Client) Check(ctx context.Context, o CheckOptions, progress func(Progre
 
 var _ Volume = (*Client)(nil)
 
-// send does one request. An answer that is not 200 comes back as an error.
+// send is request, of which the body is wanted.
 func (c *Client) send(ctx context.Context, method, verb string, query url.Values) (io.ReadCloser, error) {
+	resp, err := c.request(ctx, method, verb, query)
+	if err != nil {
+		return nil, err
+	}
+	return resp.Body, nil
+}
+
+// request does one request. An answer that is not 200 comes back as an error.
+func (c *Client) request(ctx context.Context, method, verb string, query url.Values) (*http.Response, error) {
 	u := url.URL{Scheme: "http", Host: "ckptfs", Path: "/v1/" + verb, RawQuery: query.Encode()}
 	req, err := http.NewRequestWithContext(ctx, method, u.String(), nil)
 	if err != nil {
@@ -165,7 +174,7 @@ func (c *Client) send(ctx context.Context, method, verb string, query url.Values
 		return nil, gone(ctx, err)
 	}
 	if resp.StatusCode == http.StatusOK {
-		return resp.Body, nil
+		return resp, nil
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, 1<<16))

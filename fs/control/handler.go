@@ -51,6 +51,9 @@ func NewHandler(v Volume, m Mount) *Handler {
 	if models, ok := v.(Models); ok {
 		h.models(models)
 	}
+	if tensors, ok := v.(Tensors); ok {
+		h.tensors(tensors)
+	}
 	h.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		writeError(w, &Error{Code: CodeInvalid, Message: fmt.Sprintf(
 			"%s %s is not known to ckptfs %s, which runs there: it is of another version than the one that asks", r.Method, r.URL.Path, m.Version)})

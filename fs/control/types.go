@@ -141,6 +141,8 @@ type Tensor struct {
 	Hash       string   `json:"hash,omitempty"`
 	SharedWith []string `json:"shared_with"` // other files that hold the same bytes, relative to the mount's root; sorted
 	Shared     int      `json:"shared"`      // how many there are; SharedWith may be cut short
+
+	Stats *TensorStats `json:"stats,omitempty"` // by Inspect; nil where the elements are no numbers of whole bytes
 }
 
 // PruneOptions say what Prune may take.

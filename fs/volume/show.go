@@ -2,11 +2,13 @@ package volume
 
 import (
 	"context"
+	"errors"
 	"io/fs"
 	"sort"
 
 	"ckptfs/cas"
 	"ckptfs/formats"
+	"ckptfs/formats/canonical"
 	"ckptfs/formats/detect"
 	"ckptfs/fs/control"
 	"ckptfs/index/manifest"
@@ -17,6 +19,11 @@ const maxShared = 16
 
 // Show describes one file and its tensors.
 func (v *Volume) Show(ctx context.Context, path string) (*control.File, error) {
+	return v.Inspect(ctx, path, control.InspectOptions{}, nil)
+}
+
+// Inspect is Show, and what it takes a reading of the tensors to say. progress may be nil.
+func (v *Volume) Inspect(ctx context.Context, path string, o control.InspectOptions, progress func(control.Progress)) (*control.File, error) {
 	n, err := v.resolve(path)
 	if err != nil {
 		return nil, &fs.PathError{Op: "show", Path: path, Err: err}
@@ -28,9 +35,10 @@ func (v *Volume) Show(ctx context.Context, path string) (*control.File, error) {
 		return nil, err
 	}
 	out.Size = a.Size
+	var only *formats.Tensor
 	if n.view != nil {
 		out.View = true
-		out.Format = "safetensors"
+		out.Format, only = n.view.format(), n.view.npy
 		n = n.view.src
 	}
 	if n.file == nil {
@@ -42,7 +50,9 @@ func (v *Volume) Show(ctx context.Context, path string) (*control.File, error) {
 	}
 	if out.Format == "" {
 		out.Format = layout.Format
-		out.Artifact = v.showArtifact(ctx, n, layout)
+		if out.Artifact, err = v.showArtifact(ctx, n, layout, o.Artifact); err != nil {
+			return nil, &fs.PathError{Op: "show", Path: path, Err: err}
+		}
 	}
 	var digests []cas.Hash
 	if m != nil {
@@ -51,47 +61,69 @@ func (v *Volume) Show(ctx context.Context, path string) (*control.File, error) {
 			return nil, err
 		}
 	}
+	order := make([]int, 0, len(layout.Tensors))
 	for i := range layout.Tensors {
+		if only == nil || layout.Tensors[i].Name == only.Name {
+			order = append(order, i)
+		}
+	}
+	sort.SliceStable(order, func(i, j int) bool { return tensorOffset(layout, order[i]) < tensorOffset(layout, order[j]) })
+	for _, i := range order {
 		t := &layout.Tensors[i]
 		ct := control.Tensor{Name: t.Name, DType: string(t.DType), Shape: t.Shape, Bytes: t.NumBytes(), SharedWith: []string{}}
 		if ct.Shape == nil {
 			ct.Shape = []int64{}
 		}
 		if t.Region >= 0 {
-			ct.Offset = layout.Regions[t.Region].Off + t.Offset
+			ct.Offset = tensorOffset(layout, i)
 			if digests != nil && !digests[i].IsZero() {
 				ct.Hash = digests[i].String()
 			}
 		}
 		out.Tensors = append(out.Tensors, ct)
 	}
-	sort.SliceStable(out.Tensors, func(i, j int) bool { return out.Tensors[i].Offset < out.Tensors[j].Offset })
 	if m != nil {
 		err = v.findShared(ctx, n, out.Tensors)
 	}
+	if err == nil && o.Stats {
+		err = v.tensorStats(ctx, &comparand{path: path, node: n, layout: layout}, order, out.Tensors, progress)
+	}
 	return out, err
+}
+
+// tensorOffset is where a tensor's element 0 lies in the file; 0 for one without bytes.
+func tensorOffset(l *formats.Layout, i int) int64 {
+	t := &l.Tensors[i]
+	if t.Region < 0 {
+		return 0
+	}
+	return l.Regions[t.Region].Off + t.Offset
 }
 
 // quickArtifact bounds the tensors that Show reads for an artifact id that is not known, in bytes.
 const quickArtifact = 256 << 20
 
-// showArtifact is the artifact id that Show prints: one that is known or found quickly.
-func (v *Volume) showArtifact(ctx context.Context, n *Node, l *formats.Layout) string {
+// showArtifact is the artifact id that Show prints: one that is known or found quickly, unless it must be there. "" when there is
+// none.
+func (v *Volume) showArtifact(ctx context.Context, n *Node, l *formats.Layout, must bool) (string, error) {
 	id, ok, err := v.knownArtifact(n)
 	if !ok && err == nil {
 		var size int64
 		for i := range l.Tensors {
 			size += l.Tensors[i].NumBytes()
 		}
-		if size > quickArtifact {
-			return ""
+		if size > quickArtifact && !must {
+			return "", nil
 		}
 		id, err = v.Artifact(ctx, n)
 	}
-	if err != nil {
-		return ""
+	switch {
+	case errors.Is(err, canonical.ErrNoID), err != nil && !must: // what is damaged is not what was asked about
+		return "", nil
+	case err != nil:
+		return "", err
 	}
-	return id.String()
+	return id.String(), nil
 }
 
 // layoutOf is the file's layout, and its manifest if it is packed.

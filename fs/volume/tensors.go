@@ -116,7 +116,7 @@ func (d tensorsOf) lookup(v *Volume, name string) (virtual, error) {
 	v.ref(d.src)
 	return virtual{
 		key: fileKey{d.src, x.gen}, src: d.src,
-		view: &viewNode{src: d.src, gen: x.gen, size: plan.Size(), end: end, plan: plan},
+		view: &viewNode{src: d.src, gen: x.gen, size: plan.Size(), end: end, npy: t, plan: plan},
 	}, nil
 }
 

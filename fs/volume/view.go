@@ -33,10 +33,19 @@ type viewNode struct {
 	at   alias // the view's own name; the source may have others
 	gen  uint64
 	size int64
-	end  int64 // nothing of the source lies behind it that is wanted
+	npy  *formats.Tensor // of a .npy: its tensor; nil otherwise
+	end  int64           // nothing of the source lies behind it that is wanted
 
 	mu   sync.Mutex
 	plan *view.View // made at the first open
+}
+
+// format is a view's.
+func (w *viewNode) format() string {
+	if w.npy != nil {
+		return "npy"
+	}
+	return "safetensors"
 }
 
 // underRuns reports whether dir is below runs/, where views appear. v.ns is held.

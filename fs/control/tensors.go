@@ -1,0 +1,130 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+)
+
+// Tensors is what a volume knows of files' tensors, besides where they are.
+type Tensors interface {
+	// Inspect is Volume.Show, and what it has to read the tensors for.
+	Inspect(ctx context.Context, path string, o InspectOptions, progress func(Progress)) (*File, error)
+	// Tensor opens one tensor of a file: its elements, row-major and without gaps, with the header of a .npy file before them if
+	// npy is set.
+	Tensor(ctx context.Context, path, name string, npy bool) (*TensorData, error)
+}
+
+// InspectOptions say what Inspect reads tensors for.
+type InspectOptions struct {
+	Stats    bool // Tensor.Stats
+	Artifact bool // File.Artifact, however large the file is
+}
+
+// TensorStats describes the elements of a tensor, of a complex one both components. Min, Max and Mean are of the finite ones, and
+// NaN when there is none.
+type TensorStats struct {
+	Count int64  `json:"count"`
+	NaN   int64  `json:"nan"`
+	Inf   int64  `json:"inf"`
+	Zero  int64  `json:"zero"`
+	Min   Number `json:"min"`
+	Max   Number `json:"max"`
+	Mean  Number `json:"mean"`
+}
+
+// TensorData is an open tensor.
+type TensorData struct {
+	Size int64 // bytes
+	io.ReadCloser
+}
+
+func (o InspectOptions) query(path string) url.Values {
+	q := url.Values{"path": {path}}
+	if o.Stats {
+		q.Set("stats", "1")
+	}
+	if o.Artifact {
+		q.Set("artifact", "1")
+	}
+	return q
+}
+
+// tensors adds what Tensors answers.
+func (h *Handler) tensors(t Tensors) {
+	h.mux.HandleFunc("POST /v1/inspect", stream(func(r *http.Request, progress func(Progress)) (any, error) {
+		p, err := pathOf(r)
+		if err != nil {
+			return nil, err
+		}
+		q := r.URL.Query()
+		return t.Inspect(r.Context(), p, InspectOptions{Stats: q.Get("stats") == "1", Artifact: q.Get("artifact") == "1"}, progress)
+	}))
+	h.mux.HandleFunc("GET /v1/tensor", func(w http.ResponseWriter, r *http.Request) {
+		p, err := pathOf(r)
+		var d *TensorData
+		if err == nil {
+			q := r.URL.Query()
+			d, err = t.Tensor(r.Context(), p, q.Get("name"), q.Get("npy") == "1")
+		}
+		if err != nil {
+			writeError(w, AsError(err))
+			return
+		}
+		defer d.Close()
+		w.Header().Set("Content-Type", "application/octet-stream")
+		w.Header().Set("Content-Length", strconv.FormatInt(d.Size, 10))
+		w.WriteHeader(http.StatusOK)
+		// What is missing tells the caller that it failed; the volume has reported why.
+		_, _ = io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{d}, make([]byte, 1<<20))
+	})
+}
+
+// Inspect is Tensors.Inspect.
+func (c *Client) Inspect(ctx context.Context, path string, o InspectOptions, progress func(Progress)) (*File, error) {
+	return follow[File](ctx, c, "inspect", o.query(path), progress)
+}
+
+// Tensor is Tensors.Tensor. A read of it that cannot go on is an error, and no end.
+func (c *Client) Tensor(ctx context.Context, path, name string, npy bool) (*TensorData, error) {
+	q := url.Values{"path": {path}, "name": {name}}
+	if npy {
+		q.Set("npy", "1")
+	}
+	resp, err := c.request(ctx, http.MethodGet, "tensor", q)
+	if err != nil {
+		return nil, err
+	}
+	size, err := strconv.ParseInt(resp.Header.Get("Content-Length"), 10, 64)
+	if err != nil {
+		resp.Body.Close()
+		return nil, gone(ctx, err)
+	}
+	return &TensorData{Size: size, ReadCloser: &wholeBody{ReadCloser: resp.Body, ctx: ctx, left: size,
+		what: fmt.Sprintf("tensor %s of %s", name, path)}}, nil
+}
+
+// wholeBody reads an answer of a known length.
+type wholeBody struct {
+	io.ReadCloser
+	ctx  context.Context
+	left int64
+	what string
+}
+
+func (b *wholeBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if b.left -= int64(n); err != nil && b.left > 0 {
+		if cerr := b.ctx.Err(); cerr != nil {
+			return n, cerr
+		}
+		err = &Error{Code: CodeCorrupt, Message: fmt.Sprintf(
+			"%s: its last %d bytes could not be read: the daemon's log says why, or `ckptfs check --read-data`", b.what, b.left)}
+	}
+	return n, err
+}
+
+var _ Tensors = (*Client)(nil)

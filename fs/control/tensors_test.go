@@ -1,0 +1,90 @@
+package control
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"testing"
+
+	"ckptfs/cas"
+)
+
+// loom is a shelf with tensors. One called "torn" ends early.
+type loom struct{ *shelf }
+
+func (l loom) Inspect(ctx context.Context, path string, o InspectOptions, progress func(Progress)) (*File, error) {
+	f, err := l.Show(ctx, path)
+	if err == nil && o.Stats {
+		progress(Progress{DoneBytes: 1, TotalBytes: 1})
+		f.Tensors[0].Stats = &TensorStats{Count: 6, Min: -1, Max: 2, Mean: Number(0.5)}
+	}
+	if err == nil && o.Artifact {
+		f.Artifact = "mi2"
+	}
+	return f, err
+}
+
+func (l loom) Tensor(_ context.Context, path, name string, npy bool) (*TensorData, error) {
+	p := bytes.Repeat([]byte(name), 1<<18)
+	if npy {
+		p = append([]byte("head"), p...)
+	}
+	d := &TensorData{Size: int64(len(p)), ReadCloser: io.NopCloser(bytes.NewReader(p))}
+	switch name {
+	case "none":
+		return nil, &fs.PathError{Op: "cat-tensor", Path: path, Err: fs.ErrNotExist}
+	case "torn":
+		d.Size++
+	}
+	return d, nil
+}
+
+func TestTensors(t *testing.T) {
+	test := func(t *testing.T, c *Client) {
+		f, err := c.Inspect(t.Context(), "runs/a/1/model.pt", InspectOptions{Stats: true, Artifact: true}, nil)
+		if err != nil || f.Tensors[0].Stats == nil || f.Tensors[0].Stats.Mean != 0.5 || f.Artifact != "mi2" {
+			t.Errorf("%+v, %v", f, err)
+		}
+		for _, npy := range []bool{false, true} {
+			d, err := c.Tensor(t.Context(), "x:y", "wäf/1", npy)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p, err := io.ReadAll(d)
+			d.Close()
+			if err != nil || int64(len(p)) != d.Size || bytes.HasPrefix(p, []byte("head")) != npy || !bytes.HasSuffix(p, []byte("wäf/1")) {
+				t.Errorf("%d bytes of %d, %v", len(p), d.Size, err)
+			}
+		}
+		if _, err := c.Tensor(t.Context(), "x", "none", false); !errors.Is(err, fs.ErrNotExist) {
+			t.Error(err)
+		}
+		d, err := c.Tensor(t.Context(), "x", "torn", false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close()
+		if n, err := io.Copy(io.Discard, d); !errors.Is(err, cas.ErrCorrupt) || n != d.Size-1 {
+			t.Errorf("a tensor that ends early: %d bytes, %v", n, err)
+		}
+	}
+	t.Run("socket", func(t *testing.T) {
+		store := t.TempDir()
+		srv, err := Serve(store, NewHandler(loom{newShelf()}, Mount{}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := Dial(t.Context(), store)
+		if err != nil {
+			t.Fatal(err)
+		}
+		test(t, c)
+		c.Close()
+		if err := srv.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("in process", func(t *testing.T) { test(t, InProcess(NewHandler(loom{newShelf()}, Mount{}))) })
+}
