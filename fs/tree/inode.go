@@ -76,7 +76,8 @@ func SetMtime(fd int, ns int64) error {
 }
 
 // WithOwnerBits runs f while the owner of path may read and write it: a daemon without privileges may not touch the
-// bytes and attributes of a file whose mode denies its owner. EACCES, and f is not run, when that is not the reason.
+// bytes and attributes of a file whose mode denies its owner. EACCES, and f is not run, when that is not the reason. An error
+// of another kind than f's says that the mode stays as f needed it; so does a kill in the middle.
 func WithOwnerBits(path string, f func() error) error {
 	var st unix.Stat_t
 	if err := unix.Stat(path, &st); err != nil {
@@ -90,8 +91,12 @@ func WithOwnerBits(path string, f func() error) error {
 		return err
 	}
 	err := f()
-	if cerr := unix.Chmod(path, mode); err == nil {
-		err = cerr
+	cerr := unix.Chmod(path, mode)
+	if cerr != nil { // perhaps it was interrupted
+		cerr = unix.Chmod(path, mode)
+	}
+	if cerr != nil {
+		return errors.Join(err, fmt.Errorf("its mode is %o, and could not be made %o again: %w", mode|0o600, mode, cerr))
 	}
 	return err
 }

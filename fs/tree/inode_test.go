@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -140,5 +141,37 @@ func TestAlone(t *testing.T) {
 	own.Close()
 	if err := NoWriters(int(ro.Fd())); err != nil {
 		t.Errorf("without a writer: %v", err)
+	}
+}
+
+// A mode that cannot be put back is told of.
+func TestOwnerBitsStay(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f")
+	if err := os.WriteFile(path, []byte("x"), 0o400); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	const immutable = 0x10
+	flags := func(v int) error { return unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, v) }
+	if err := flags(immutable); err != nil {
+		t.Skip("nothing is immutable here: ", err)
+	}
+	if err := flags(0); err != nil {
+		t.Fatal(err)
+	}
+	defer flags(0)
+	failed := errors.New("f failed")
+	err = WithOwnerBits(path, func() error {
+		if err := flags(immutable); err != nil {
+			t.Fatal(err)
+		}
+		return failed
+	})
+	if !errors.Is(err, failed) || !errors.Is(err, unix.EPERM) || !strings.Contains(err.Error(), "could not be made 400 again") {
+		t.Errorf("%v", err)
 	}
 }

@@ -52,6 +52,11 @@ func (v *Volume) Stat(n *Node) (Attr, error) {
 // statLocked is Stat of a node that is no view; a file's mu is held.
 func (v *Volume) statLocked(n *Node) (Attr, error) {
 	var st unix.Stat_t
+	if n.file != nil {
+		if err := v.load(n); err != nil { // which may have to end what was cut off
+			return Attr{}, err
+		}
+	}
 	v.ns.RLock()
 	p, err := v.locate(n)
 	if err != nil {
@@ -78,6 +83,9 @@ func (v *Volume) fileAttr(n *Node, a *Attr) error {
 		return err
 	}
 	if !f.rec.Packed() {
+		if f.rec.Emptying { // the store may not be changed
+			a.Size, a.Blocks = 0, 0
+		}
 		a.Settled = f.writers == 0 && !f.dirty
 		if f.rec.Summed {
 			a.Ctime = unix.NsecToTimespec(f.rec.Ctime)

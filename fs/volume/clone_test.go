@@ -362,3 +362,43 @@ func TestCloneThatFailsIsRead(t *testing.T) {
 		t.Errorf("%d bytes, %v", n, err)
 	}
 }
+
+// A part of a packed file that is copied by its manifest may begin like a hollow file of this store: it is no lost record,
+// whatever happens to it.
+func TestCloneOfAHeader(t *testing.T) {
+	r := newRig(t)
+	r.write("some", random(100<<10, 1))
+	r.packOut("some")
+	const at = 256 << 10
+	data := random(at+minClone+1000, 2)
+	copy(data[at:], headerOf(r, "some"))
+	r.write("from", data)
+	r.pack("from")
+	want := data[at:]
+	src, dst := r.open("from", unix.O_RDONLY), r.open("to", unix.O_RDWR|unix.O_CREAT)
+	if k, err := r.CopyRange(src, at, dst, 0, int64(len(want)), 0); err != nil || k != int64(len(want)) {
+		t.Fatalf("%d, %v", k, err)
+	}
+	r.release(src)
+	r.release(dst)
+	r.want("to", packed)
+	r.same("to", want)
+	h := r.open("to", unix.O_RDWR)
+	c := r.crashed()
+	c.same("to", want)
+	c.sync()
+	c.same("to", want)
+	c.reopen().same("to", want)
+	r.writeAt(h, []byte("x"), int64(len(want)))
+	r.release(h)
+	r.sync()
+	want = append(want[:len(want):len(want)], 'x')
+	r.same("to", want)
+	r.crashed().same("to", want)
+	r.patch("to", []byte("no header"), 0)
+	copy(want, "no header")
+	r.pack("to")
+	r.evictAll()
+	r.same("to", want)
+	r.sound()
+}

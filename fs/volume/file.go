@@ -202,6 +202,8 @@ func (v *Volume) openRaw(n *Node, write bool) error {
 	switch {
 	case write:
 		raw, err = v.openInode(n, unix.O_RDWR)
+	case f.rec.Emptying: // and the store may not be changed
+		raw, err = emptyFile()
 	case v.readOnly:
 		raw, err = v.openQuietly(n)
 	default:
@@ -212,6 +214,14 @@ func (v *Volume) openRaw(n *Node, write bool) error {
 	}
 	f.setRaw(raw, write)
 	return nil
+}
+
+func emptyFile() (*os.File, error) {
+	fd, err := unix.MemfdCreate("empty", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), "empty"), nil
 }
 
 // setRaw replaces f.raw, which may be nil before and after. f.mu is held.

@@ -59,6 +59,9 @@ func (v *Volume) attrFrom(n *Node, st *unix.Stat_t) (Attr, error) {
 	}
 	n.file.mu.Lock()
 	defer n.file.mu.Unlock()
+	if err := v.load(n); err != nil { // which may have to end what was cut off
+		return Attr{}, err
+	}
 	if n.file.moved { // perhaps between the look and the lock
 		return v.statLocked(n)
 	}

@@ -449,3 +449,39 @@ func TestBytesWithoutManifestStay(t *testing.T) {
 		t.Errorf("the bytes went: %v", err)
 	}
 }
+
+// A file that was cut off on its way to be empty is empty for readers who may not finish that.
+func TestEmptyingReadOnly(t *testing.T) {
+	r := newRig(t)
+	r.write("f", random(300<<10, 1))
+	r.packOut("f")
+	fail := true
+	r.step = func(what string) error {
+		if what == "empty: truncate" && fail {
+			return errStop
+		}
+		return nil
+	}
+	_, err := r.openFile("f", unix.O_WRONLY|unix.O_TRUNC)
+	wantErr(t, "open", err, errStop)
+	r.close()
+	if rec := r.recordOf("f"); !rec.Emptying {
+		t.Fatalf("%+v", rec)
+	}
+	ro := openRig(t, r.dir, func(o *Options) { o.ReadOnly, o.Create = true, false })
+	<-ro.surveyed
+	if a := ro.stat("f"); a.Size != 0 || a.Blocks != 0 {
+		t.Errorf("%+v", a)
+	}
+	ro.same("f", nil)
+	ro.close()
+	if rec := r.recordOf("f"); !rec.Emptying {
+		t.Errorf("a reader finished it: %+v", rec)
+	}
+	w := openRig(t, r.dir)
+	w.same("f", nil)
+	w.sync()
+	if rec := w.recordOf("f"); rec != (tree.Record{}) {
+		t.Errorf("%+v", rec)
+	}
+}

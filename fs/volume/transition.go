@@ -3,6 +3,7 @@ package volume
 import (
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 
@@ -220,6 +221,7 @@ func (v *Volume) finishEmptying(n *Node) error {
 	if err := own.Truncate(0); err != nil {
 		return err
 	}
+	n.file.moved = true
 	if err := v.step("empty: record"); err != nil {
 		return err
 	}
@@ -255,7 +257,7 @@ func (v *Volume) unpack(n *Node, empty bool) error {
 			return err
 		}
 	}
-	own, err := v.openInode(n, unix.O_RDONLY)
+	own, err := v.openQuietly(n)
 	if err != nil {
 		return err
 	}
@@ -263,10 +265,14 @@ func (v *Volume) unpack(n *Node, empty bool) error {
 	if err := v.makeWhole(n, own); err != nil {
 		return err
 	}
+	literal, err := v.looksHollow(own)
+	if err != nil {
+		return err
+	}
 	if err := v.step("unpack: record"); err != nil {
 		return err
 	}
-	if err := v.writeRecord(n, tree.Record{ViewHidden: f.rec.ViewHidden}); err != nil {
+	if err := v.writeRecord(n, tree.Record{ViewHidden: f.rec.ViewHidden, Literal: literal}); err != nil {
 		return err
 	}
 	if err := v.unpacked(n); err != nil || v.isDead(n) {
@@ -278,6 +284,17 @@ func (v *Volume) unpack(n *Node, empty bool) error {
 	// What a program writes over the bytes and makes durable by fdatasync(2), O_DSYNC or msync(2) would be lost to the
 	// manifest by a power cut: of the inode these wait for the size alone.
 	return own.Sync()
+}
+
+// looksHollow reports whether a file with its bytes in place begins like a hollow one: a part of a packed file that was copied by
+// its manifest may.
+func (v *Volume) looksHollow(own *os.File) (bool, error) {
+	var head [tree.HeaderSize]byte
+	k, err := own.ReadAt(head[:], 0)
+	if err == io.EOF {
+		err = nil
+	}
+	return tree.LooksHollow(head[:k], v.id), err
 }
 
 // makeWhole gives the inode of a packed file that is not hollow, which own is open on, the file's times, and makes its
