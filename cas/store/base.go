@@ -208,7 +208,16 @@ func (s *Store) lead(h cas.Hash, loc cas.Location, step func(number uint8, base 
 	}
 }
 
-// baseOf reads what the record of h at loc says of its base; at is where it was found. Number 0: it is no delta.
+// place is where a record lies, which always says the same: numbers of segments are given out once.
+type place struct {
+	segment uint32
+	off     int64
+}
+
+// knownBases bounds Store.known, some 3 MiB.
+const knownBases = 1 << 15
+
+// baseOf finds out what the record of h at loc says of its base; at is where it was found. Number 0: it is no delta.
 func (s *Store) baseOf(h cas.Hash, loc cas.Location) (b segment.Base, at cas.Location, err error) {
 	at = loc
 	if !loc.Delta {
@@ -219,10 +228,18 @@ func (s *Store) baseOf(h cas.Hash, loc cas.Location) (b segment.Base, at cas.Loc
 		if !now.Delta {
 			return nil
 		}
-		return s.with(now, func(f *segment.Reader) (err error) {
+		p, ok := place{now.Segment, now.Off}, false
+		if b, ok = s.known.Get(p); ok {
+			return nil
+		}
+		err := s.with(now, func(f *segment.Reader) (err error) {
 			b, err = f.ReadBase(now, h)
 			return err
 		})
+		if err == nil {
+			s.known.Add(p, b)
+		}
+		return err
 	})
 	return b, at, err
 }

@@ -829,3 +829,27 @@ func TestDeltaConcurrent(t *testing.T) {
 		wantGet(t, s, version(id[0], id[1]))
 	}
 }
+
+// Expect looks for bases in the background, and Close waits for it.
+func TestDeltaExpect(t *testing.T) {
+	m, x := newMem(), newIndex()
+	s := open(t, m, x, Options{SegmentSize: 1 << 10})
+	b := s.Begin()
+	var hashes []cas.Hash
+	for v := range 8 {
+		evolve(t, b, 1, v)
+		hashes = append(hashes, cas.Sum(version(1, v)))
+	}
+	commit(t, b)
+	for range 20 {
+		s.Expect(hashes)
+		wantGet(t, s, version(1, 7))
+	}
+	s.Expect(hashes)
+	for range 2 {
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.Expect(hashes)
+}

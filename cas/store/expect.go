@@ -12,12 +12,63 @@ import (
 const maxSkip = 64 << 10
 
 // Expect has the disk begin to read chunks that Get will be asked for soon, in few large requests: chunks of one file
-// mostly lie one after the other. It returns before they are read. What cannot be located is passed over.
+// mostly lie one after the other. It returns before they are read. What cannot be located is passed over. The bases of
+// deltas are looked for in the background.
 func (s *Store) Expect(hashes []cas.Hash) {
 	locs := make([]cas.Location, len(hashes))
 	if s.Locate(hashes, locs) != nil {
 		return
 	}
+	var deltas []Link
+	for i, l := range locs {
+		if l.Delta {
+			deltas = append(deltas, Link{hashes[i], l})
+		}
+	}
+	s.willRead(locs)
+	if len(deltas) == 0 {
+		return
+	}
+	select {
+	case s.ahead <- struct{}{}:
+		go func() {
+			s.expectBases(deltas)
+			<-s.ahead
+		}()
+	default: // they are read when they are needed
+	}
+}
+
+// expectBases is Expect for the bases of deltas, and for theirs.
+func (s *Store) expectBases(deltas []Link) {
+	for range segment.MaxNumber {
+		seen := map[cas.Hash]bool{}
+		var locs []cas.Location
+		var next []Link
+		for _, d := range deltas {
+			b, _, err := s.baseOf(d.Hash, d.Loc)
+			if err != nil || b.Number == 0 || seen[b.Hash] {
+				continue
+			}
+			seen[b.Hash] = true
+			loc, err := s.locateNow(false, b.Hash)
+			if err != nil || loc.Segment == 0 {
+				continue
+			}
+			locs = append(locs, loc)
+			if loc.Delta {
+				next = append(next, Link{b.Hash, loc})
+			}
+		}
+		s.willRead(locs)
+		if deltas = next; len(deltas) == 0 {
+			return
+		}
+	}
+}
+
+// willRead has the disk begin to read records. It changes the order of locs.
+func (s *Store) willRead(locs []cas.Location) {
 	slices.SortFunc(locs, func(a, b cas.Location) int {
 		return cmp.Or(cmp.Compare(a.Segment, b.Segment), cmp.Compare(a.Off, b.Off))
 	})

@@ -46,6 +46,8 @@ import (
 	"sync"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
+
 	"ckptfs/cas"
 	"ckptfs/cas/disk"
 	"ckptfs/cas/segment"
@@ -100,12 +102,15 @@ func (o *Options) defaults() {
 
 // Store is a directory of segments and an index. All methods may be called by several goroutines at once.
 type Store struct {
-	fs    disk.FS
-	dir   string
-	id    [16]byte
-	index Locator
-	opt   Options
-	files *files
+	fs      disk.FS
+	dir     string
+	id      [16]byte
+	index   Locator
+	opt     Options
+	files   *files
+	known   *lru.Cache[place, segment.Base] // what deltas say of their bases
+	ahead   chan struct{}                   // one in it for each Expect that looks for bases
+	closing sync.Once
 
 	// Locks are taken in this order: sweeping, reshaping, flushing, indexing, growing, mu. No I/O happens under mu.
 	sweeping  sync.Mutex   // held by the one sweep that is under way
@@ -170,6 +175,8 @@ func Open(fs disk.FS, dir string, id [16]byte, index Locator, opt Options) (*Sto
 		suspect: make(map[cas.Hash]struct{}),
 	}
 	s.finished.L = &s.mu
+	s.known, _ = lru.New[place, segment.Base](knownBases) // the size is positive
+	s.ahead = make(chan struct{}, 2)
 	s.files = newFiles(opt.OpenFiles, func(n uint32) (*segment.Reader, error) {
 		return segment.Open(fs, dir, s.segment(n))
 	})
@@ -197,6 +204,11 @@ func Open(fs disk.FS, dir string, id [16]byte, index Locator, opt Options) (*Sto
 // Close commits what was written, seals the active segment and closes all files. Batches that are still open can only be
 // released.
 func (s *Store) Close() error {
+	s.closing.Do(func() {
+		for range cap(s.ahead) { // no Expect looks for anything any more
+			s.ahead <- struct{}{}
+		}
+	})
 	s.flushing.Lock()
 	defer s.flushing.Unlock()
 	s.mu.Lock()
