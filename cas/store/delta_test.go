@@ -853,3 +853,35 @@ func TestDeltaExpect(t *testing.T) {
 	}
 	s.Expect(hashes)
 }
+
+// What a batch gave up, and another put again while it was on its way to the index, keeps its base.
+func TestDeltaTakenOverPins(t *testing.T) {
+	m, x := newMem(), newIndex()
+	s := open(t, m, x, Options{})
+	a := s.Begin()
+	evolve(t, a, 1, 0)
+	commit(t, a)
+	if err := s.roll(); err != nil {
+		t.Fatal(err)
+	}
+	a = s.Begin()
+	if _, delta := evolve(t, a, 1, 1); !delta {
+		t.Fatal("no delta")
+	}
+	a.Release()
+	b := s.Begin()
+	if fresh, _ := evolve(t, b, 1, 1); fresh {
+		t.Fatal("not on its way")
+	}
+	for range 2 {
+		sweepNow(t, s, SweepOptions{}, marking())
+		wantGet(t, s, version(1, 1))
+	}
+	commit(t, b)
+	sweepNow(t, s, SweepOptions{}, keeping(map[[2]int]bool{{1, 1}: true}))
+	wantGet(t, s, version(1, 1))
+	sweepNow(t, s, SweepOptions{}, marking())
+	if len(x.m) > 0 {
+		t.Errorf("%d left", len(x.m))
+	}
+}

@@ -20,8 +20,9 @@ type delta struct {
 	done bool // its base is marked
 }
 
-// bases marks what the deltas need that stay: those that are marked, wherever the index has them, and those in segments
-// that are too young to be swept, or have no footer. Those of deltas that were put since the sweep began are in use.
+// bases marks what the deltas need that stay: those that are marked, wherever the index has them, those that a batch has,
+// and those in segments that are too young to be swept, or have no footer. Those of deltas that are put from here on are in
+// use: who depends on one that somebody else is storing has no pins on its bases, but then the record was looked at here.
 //
 // An error says that it cannot be told which bases are needed. A delta whose own record is damaged needs none.
 func (w *sweep) bases(ctx context.Context) error {
@@ -38,7 +39,7 @@ func (w *sweep) bases(ctx context.Context) error {
 		again = false
 		for i := range ds {
 			d := &ds[i]
-			if _, marked := w.marked[keyOf(d.hash)]; d.done || !d.kept && !marked {
+			if _, marked := w.marked[keyOf(d.hash)]; d.done || !d.kept && !marked && !w.s.used(keyOf(d.hash)) {
 				continue
 			}
 			if err := ctx.Err(); err != nil {

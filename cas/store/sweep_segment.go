@@ -109,6 +109,13 @@ func (s *Store) intact(loc cas.Location, h cas.Hash) bool {
 	return s.read(loc, h, (*p)[:loc.Raw]) == nil
 }
 
+// used is inUse for who does not hold s.mu.
+func (s *Store) used(k key) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.inUse(k)
+}
+
 // tally counts the records that stay, or those that do not, and the room that they take.
 func (p *part) tally(stay bool) (t segment.Tally, room int64) {
 	for i := range p.recs {
