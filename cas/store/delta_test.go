@@ -885,3 +885,54 @@ func TestDeltaTakenOverPins(t *testing.T) {
 		t.Errorf("%d left", len(x.m))
 	}
 }
+
+// What was stored afresh since a base of it was damaged, and became a base itself, stays one when the segment of the old
+// copy, which is whole, is salvaged into a newer one.
+func TestDeltaSalvageOfOldCopies(t *testing.T) {
+	m, x := newMem(), newIndex()
+	s := open(t, m, x, Options{})
+	b := s.Begin()
+	for v := range 3 {
+		evolve(t, b, 1, v)
+	}
+	commit(t, b)
+	if err := s.roll(); err != nil {
+		t.Fatal(err)
+	}
+	patch(t, m, segment.Path(dir, 1), x.m[cas.Sum(version(1, 0))].Off+segment.RecordHeaderSize+40, 'X', 'X', 'X', 'X')
+	_, err := s.Get(cas.Sum(version(1, 2)), nil)
+	wantErr(t, err, cas.ErrCorrupt)
+	b = s.Begin()
+	for _, v := range []int{0, 2} {
+		if fresh, delta := evolve(t, b, 1, v); !fresh || delta {
+			t.Fatal("not stored afresh, whole:", fresh, delta)
+		}
+	}
+	if _, delta := evolve(t, b, 1, 3); !delta {
+		t.Fatal("no delta")
+	}
+	commit(t, b)
+	for v := range 4 {
+		wantGet(t, s, version(1, v))
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	st, err := Salvage(m, dir, storeID, SalvageOptions{Aside: "/store/lost", Now: time.Now})
+	if err != nil || len(st.Moved) != 1 || st.Moved[0].Records != 2 {
+		t.Fatalf("%+v, %v", st, err)
+	}
+	for _, batch := range []int{1, 100} {
+		s = open(t, m, newIndex(), Options{ReplayBatch: batch})
+		for v := range 4 {
+			wantGet(t, s, version(1, v))
+		}
+		if batch == 100 {
+			sweepNow(t, s, SweepOptions{}, keeping(map[[2]int]bool{{1, 3}: true}))
+			wantGet(t, s, version(1, 3))
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

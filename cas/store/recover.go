@@ -209,9 +209,45 @@ func (rp *replay) commit() error {
 	if rp.s.opt.ReadOnly {
 		return ErrNeedsRecovery
 	}
-	err := rp.s.index.Commit(rp.entries, rp.mark)
+	err := rp.keepWhole()
+	if err == nil {
+		err = rp.s.index.Commit(rp.entries, rp.mark)
+	}
 	rp.entries = rp.entries[:0]
 	return indexError(err)
+}
+
+// keepWhole drops the deltas of which there is a copy before that is none: what was stored afresh since may be written
+// against that one. A later copy is a delta only if a salvage made it, out of an older segment.
+func (rp *replay) keepWhole() error {
+	var hashes []cas.Hash
+	for i := range rp.entries {
+		if rp.entries[i].Delta {
+			hashes = append(hashes, rp.entries[i].Hash)
+		}
+	}
+	if len(hashes) == 0 {
+		return nil
+	}
+	locs := make([]cas.Location, len(hashes))
+	if err := rp.s.index.Locate(hashes, locs); err != nil {
+		return err
+	}
+	whole := map[key]cas.Kind{}
+	for i, l := range locs {
+		if l.Segment != 0 && !l.Delta {
+			whole[keyOf(hashes[i])] = l.Kind
+		}
+	}
+	rp.entries = slices.DeleteFunc(rp.entries, func(e cas.Entry) bool {
+		if !e.Delta {
+			whole[keyOf(e.Hash)] = e.Kind
+			return false
+		}
+		kind, ok := whole[keyOf(e.Hash)]
+		return ok && serves(kind, e.Kind)
+	})
+	return nil
 }
 
 // indexError marks an error of the index's that tells of damage.
