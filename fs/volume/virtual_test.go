@@ -7,11 +7,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"ckptfs/formats"
+	"ckptfs/formats/canonical"
 	"ckptfs/formats/detect"
 	"ckptfs/formats/npy"
 )
@@ -338,4 +340,127 @@ func TestVirtualCommands(t *testing.T) {
 	if _, err := r.Show(t.Context(), ".ckptfs/tensors"); !errors.Is(err, errNotRegular) {
 		t.Error(err)
 	}
+}
+
+// Files are replaced, rewritten, packed, evicted and removed while their tensors and ids are looked up and read: what is read is of one
+// version, whole, or nothing.
+func TestVirtualConcurrent(t *testing.T) {
+	r := newRig(t, hotSize(1<<20))
+	const n = 300 << 10
+	save := func(p string, version byte) {
+		r.write(p, weights(t, []string{"a", "b"}, bytes.Repeat([]byte{version}, n), []byte{version}))
+	}
+	gone := func(err error) bool {
+		return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESTALE) || errors.Is(err, unix.ENODATA)
+	}
+	// read reads a virtual file; nil when it is not there, or went.
+	read := func(p string) []byte {
+		node, _, err := r.lookup(p)
+		if err != nil {
+			if !gone(err) {
+				t.Errorf("look up %s: %v", p, err)
+			}
+			return nil
+		}
+		defer r.forget(node)
+		h, err := r.Open(node, unix.O_RDONLY)
+		if err != nil {
+			if !gone(err) {
+				t.Errorf("open %s: %v", p, err)
+			}
+			return nil
+		}
+		defer r.release(h)
+		got, err := r.readHandle(h)
+		if err != nil {
+			if !gone(err) {
+				t.Errorf("read %s: %v", p, err)
+			}
+			return nil
+		}
+		return got
+	}
+	ids := make(chan string, 64)
+	rounds := 40
+	var wg sync.WaitGroup
+	wg.Go(func() { // the writer
+		for i := range rounds {
+			v := byte(i)
+			switch i % 4 {
+			case 0:
+				save("m", v) // in place
+			case 1:
+				save("tmp", v)
+				r.rename("tmp", "m")
+			case 2:
+				r.sync()
+				r.Evict(t.Context(), "", nil)
+				save("tmp", v)
+				r.rename("tmp", "m")
+			case 3:
+				r.unlink("m")
+				save("m", v)
+			}
+		}
+	})
+	for range 2 {
+		wg.Go(func() { // tensors
+			for range 5 * rounds {
+				if got := read(tensors + "m/a.npy"); got != nil {
+					p := got[len(got)-n:]
+					if bytes.Count(p, p[:1]) != n {
+						t.Error("a tensor of two versions")
+					}
+				}
+				if d, _, err := r.lookup(tensors + "m"); err == nil {
+					if h, err := r.OpenDir(d); err == nil {
+						if _, err := r.Entries(h, 0); err != nil && !gone(err) {
+							t.Errorf("list: %v", err)
+						}
+						r.ReleaseDir(h)
+					}
+					r.forget(d)
+				}
+			}
+		})
+	}
+	wg.Go(func() { // ids
+		defer close(ids)
+		buf := make([]byte, 200)
+		for range 3 * rounds {
+			node, _, err := r.lookup("m")
+			if err != nil {
+				continue
+			}
+			k, err := r.GetXattr(t.Context(), node, XattrArtifact, buf)
+			r.forget(node)
+			if err == nil {
+				select {
+				case ids <- string(buf[:k]):
+				default:
+				}
+			} else if !gone(err) {
+				t.Errorf("id: %v", err)
+			}
+		}
+	})
+	wg.Go(func() { // what they lead to
+		for id := range ids {
+			if got := read(artifacts + id + ".safetensors"); got != nil {
+				l, err := detect.Detect(bytes.NewReader(got), int64(len(got)))
+				if err != nil {
+					t.Error(err)
+					continue
+				}
+				if back, err := canonical.Identify(t.Context(), bytes.NewReader(got), l, 1); err != nil || back.String() != id {
+					t.Errorf("%s leads to the tensors of %s, %v", id, back, err)
+				}
+			}
+		}
+	})
+	wg.Wait()
+	r.sync()
+	r.awaitHydrator()
+	r.unlink("m")
+	r.onlyRoot()
 }
