@@ -14,7 +14,7 @@ func (f *file) dataset(o *object, name string) error {
 	dtype, width := readType(o.typ)
 	t.DType = dtype
 	n := t.NumElements()
-	if !shaped || o.external || n < 0 || width > 0 && n > f.size/width || len(o.layout) < 2 || o.layout[0] != 3 && o.layout[0] != 4 {
+	if !shaped || o.external || n < 0 || width > 0 && n > f.size/width || len(o.layout) < 2 || o.layout[0] < 3 || o.layout[0] > 5 {
 		f.layout.Partial = true
 		return nil
 	}
@@ -24,7 +24,7 @@ func (f *file) dataset(o *object, name string) error {
 		f.layout.Partial = true
 	case n == 0:
 		f.tensor(t)
-	case p[1] == contiguous:
+	case p[1] == contiguous && p[0] < 5:
 		if len(p) < 18 {
 			return reject("a layout of %d bytes", len(p))
 		}
@@ -36,6 +36,8 @@ func (f *file) dataset(o *object, name string) error {
 		return f.place(t, at, n*width)
 	case p[1] == chunked && p[0] == 3:
 		return f.chunked(o, t, width)
+	case p[1] == chunked: // versions 4 and 5
+		return f.chunked4(o, t, width)
 	default:
 		f.layout.Partial = true
 	}
@@ -94,13 +96,18 @@ func (f *file) chunked(o *object, t formats.Tensor, width int64) error {
 	if whole && len(found) == 1 && found[0].Len == t.NumElements()*width {
 		return f.place(t, uint64(found[0].Off), found[0].Len)
 	}
-	for _, c := range found {
-		if c.Len >= smallest {
+	f.pieces(found)
+	return nil
+}
+
+// pieces adds the chunks of a dataset that has no tensor.
+func (f *file) pieces(chunks []formats.Range) {
+	for _, c := range chunks {
+		if c.Len >= f.smallest {
 			f.data = append(f.data, c)
 		}
 	}
 	f.layout.Partial = true
-	return nil
 }
 
 // readSpace reads a dataspace.

@@ -10,8 +10,9 @@
 //
 // # What is recognised
 //
-//	layout      contiguous: a tensor. Chunked, version 3 (B-tree version 1): a tensor if there is one chunk, which is not filtered;
-//	            else Data alone. Compact, virtual, external, chunked by the indexes of version 4: Blob.
+//	layout      contiguous: a tensor. Chunked, by a B-tree of version 1 or (libver="latest") a single address, a fixed array or
+//	            none at all: a tensor if there is one chunk, which is not filtered; else Data alone. Chunked by an extensible array or a
+//	            B-tree of version 2 (dimensions that grow), compact, virtual, external: Blob.
 //	type        integers and floats of 1 to 8 bytes, little-endian, in their full width; bfloat16; h5py's bool (an enum of FALSE and
 //	            TRUE). Others, compounds (h5py's complex) among them: Data alone, if their size is fixed.
 //	groups      old (symbol tables) and new with few links; those with many (a fractal heap) are not followed
@@ -64,7 +65,12 @@ func Sniff(p []byte) bool { return len(p) >= len(magic) && string(p[:len(magic)]
 
 // Parse returns the layout of an HDF5 file. It reads the groups and the object headers.
 func (p Parser) Parse(r io.ReaderAt, size int64) (*formats.Layout, error) {
-	f := &file{r: r, size: size, visits: maxVisits, budget: min(4*size+1<<20, maxRead), open: make(map[uint64]bool), layout: &formats.Layout{Format: p.Name()}}
+	return parse(r, size, smallest)
+}
+
+// parse is Parse with another bound on the chunks that are regions.
+func parse(r io.ReaderAt, size, smallest int64) (*formats.Layout, error) {
+	f := &file{smallest: smallest, r: r, size: size, visits: maxVisits, budget: min(4*size+1<<20, maxRead), open: make(map[uint64]bool), layout: &formats.Layout{Format: Parser{}.Name()}}
 	root, err := f.superblock()
 	if err != nil {
 		return nil, err
@@ -88,6 +94,8 @@ func (p Parser) Parse(r io.ReaderAt, size int64) (*formats.Layout, error) {
 
 // file is what is known while the groups are walked.
 type file struct {
+	smallest int64
+
 	r      io.ReaderAt
 	size   int64
 	visits int

@@ -3,6 +3,7 @@ package hdf5
 import (
 	"bytes"
 	"encoding/binary"
+	"maps"
 	"testing"
 
 	"ckptfs/formats"
@@ -55,6 +56,55 @@ func TestRefuses(t *testing.T) {
 	} {
 		if l := fixture.Check(t, Parser{}, p, bound); l != nil {
 			t.Errorf("%s: %+v", name, l)
+		}
+	}
+}
+
+// TestIndexes: chunks are found by a fixed array, in pages too, by a single address and implicitly; those of datasets that grow are not.
+func TestIndexes(t *testing.T) {
+	p := fixture.Read(t, "hdf5/indexes.h5")
+	l, err := parse(bytes.NewReader(p), int64(len(p)), 1)
+	if err != nil || !l.Partial || l.Check(int64(len(p))) != nil {
+		t.Fatalf("%+v, %v", l, err)
+	}
+	sizes := map[int64]int{}
+	for _, r := range l.Regions {
+		if r.Kind == formats.Data {
+			sizes[r.Len]++
+		}
+	}
+	want := map[int64]int{64: 899, 1290: 1, 969: 1, 1026: 1, 1043: 1, 5120: 4}
+	if !maps.Equal(sizes, want) {
+		t.Errorf("chunks %v, want %v", sizes, want)
+	}
+	fixture.Check(t, Parser{}, p, bound)
+
+	latest := fixture.Check(t, Parser{}, fixture.Read(t, "hdf5/chunked_latest.h5"), bound)
+	clear(sizes)
+	for _, r := range latest.Regions {
+		sizes[r.Len]++
+	}
+	if sizes[64*64*4] != 2 || sizes[20*64*4] != 4 || sizes[4566] != 1 || len(latest.Tensors) != 2 {
+		t.Errorf("%v, %d tensors", sizes, len(latest.Tensors))
+	}
+}
+
+// TestIndexesRefused: whatever of a fixed array lies, the file is a blob, in bounded time.
+func TestIndexesRefused(t *testing.T) {
+	whole := fixture.Read(t, "hdf5/indexes.h5")
+	for _, sign := range []string{"FAHD", "FADB"} {
+		at := bytes.Index(whole, []byte(sign))
+		for i := range 24 {
+			for _, v := range []byte{0, 1, 2, 9, 64, 0xff} {
+				p := bytes.Clone(whole)
+				p[at+i] = v
+				fixture.Check(t, Parser{}, p, bound)
+			}
+		}
+		p := bytes.Clone(whole)
+		p[at] ^= 1
+		if l := fixture.Check(t, Parser{}, p, bound); l != nil {
+			t.Errorf("without a %s: %+v", sign, l)
 		}
 	}
 }

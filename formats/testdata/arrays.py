@@ -196,7 +196,21 @@ def hdf5_files():
         f.create_dataset("plain", data=big)
 
     model("hdf5/chunked.h5", chunked, {"one": big, "plain": big})
-    model("hdf5/chunked_latest.h5", chunked, {"plain": big}, libver="latest")
+    model("hdf5/chunked_latest.h5", chunked, {"one": big, "plain": big}, libver="latest")
+
+    def indexes(f):
+        f.create_dataset("pages", shape=(1030 * 16,), dtype="f4", chunks=(16,))[16:16 * 900] = 1
+        f.create_dataset("gz", data=big, chunks=(16, 64), compression="gzip")
+        f.create_dataset("grows", data=big, chunks=(20, 64), maxshape=(None, 64))
+        f.create_dataset("grows2", data=big, chunks=(20, 64), maxshape=(None, None))
+        early = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        early.set_chunk((20, 64))
+        early.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
+        space = h5py.h5s.create_simple((64, 64))
+        d = h5py.Dataset(h5py.h5d.create(f.id, b"implicit", h5py.h5t.IEEE_F32LE, space, dcpl=early))
+        d[:] = big
+
+    model("hdf5/indexes.h5", indexes, {}, libver="latest")
 
 
 def keras_files():
