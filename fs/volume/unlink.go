@@ -128,6 +128,10 @@ func (v *Volume) remove(dir *Node, name string, flag int) error {
 		v.spare(&t)
 		return err
 	}
+	v.unhide(dir, name)
+	if flag != 0 && t.node != nil {
+		v.unhide(t.node, "")
+	}
 	v.bury(&t)
 	v.leaveNoView(dir, name)
 	return nil
@@ -191,6 +195,11 @@ func (v *Volume) Rename(oldDir *Node, oldName string, newDir *Node, newName stri
 	}
 	t, moved, err := v.rename(oldDir, oldName, newDir, newName, flags)
 	if t.done {
+		v.unhide(oldDir, oldName)
+		v.unhide(newDir, newName)
+		if t.goes && t.node != nil && t.node.IsDir() {
+			v.unhide(t.node, "")
+		}
 		v.touchMoved(moved)
 		if !t.goes {
 			v.touchMoved(t.node) // exchanged

@@ -142,7 +142,7 @@ func (v *Volume) viewsIn(dir *Node, real []DirEntry) []DirEntry {
 // it, or the view was unlinked.
 func (v *Volume) viewOf(src *Node, at alias) *Node {
 	f := src.file
-	if f == nil {
+	if f == nil || v.hidden.has(at) {
 		return nil
 	}
 	f.mu.Lock()
@@ -415,28 +415,6 @@ func (v *Volume) copyView(n, dst *Node) error {
 	src := io.NewSectionReader(n.view, 0, n.view.size)
 	_, err = io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{src}, make([]byte, 1<<20))
 	return err
-}
-
-// hideView is unlink of a view: the records of all files that it could be made of remember it. ENOENT when dir/name is
-// no view.
-func (v *Volume) hideView(dir *Node, name string) error {
-	for hidden := false; ; hidden = true {
-		n, _, err := v.lookupView(dir, name)
-		switch {
-		case err != nil && hidden:
-			return nil
-		case err != nil:
-			return unix.ENOENT
-		}
-		src := n.view.src
-		src.file.mu.Lock()
-		err = v.showView(src, false)
-		src.file.mu.Unlock()
-		v.unref(n, 1)
-		if err != nil {
-			return err
-		}
-	}
 }
 
 // showView sets whether a file has its view. f.mu is held.

@@ -104,6 +104,7 @@ type Volume struct {
 	hydrator    *hydrator
 	sums        *summer
 	copiers     *copiers
+	hidden      hiddenViews
 	tensors     tensorIndexes
 	identify    singleflight.Group // computes artifact ids, by node
 	unpackedIDs unpackedIDs

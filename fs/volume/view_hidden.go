@@ -1,0 +1,120 @@
+package volume
+
+import (
+	"slices"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// hiddenViews are the views that were unlinked beside files with several names. The flag in the record is the inode's and
+// would hide the views beside the other names, too; so these are remembered as long as the store is open, and come back with
+// the next start. Each holds a reference to its directory.
+type hiddenViews struct {
+	mu sync.Mutex
+	at map[alias]bool
+}
+
+// maxHiddenViews bounds them; beyond it the flag is set.
+const maxHiddenViews = 4096
+
+func (h *hiddenViews) has(at alias) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.at[at]
+}
+
+// hide remembers a view.
+func (v *Volume) hide(at alias) {
+	h := &v.hidden
+	v.ref(at.dir)
+	h.mu.Lock()
+	known := h.at[at]
+	if h.at == nil {
+		h.at = map[alias]bool{}
+	}
+	h.at[at] = true
+	h.mu.Unlock()
+	if known {
+		v.unref(at.dir, 1)
+	}
+}
+
+// unhide forgets the view beside dir/source, which went or came; with source "" all of a directory that went.
+func (v *Volume) unhide(dir *Node, source string) {
+	h := &v.hidden
+	var gone []alias
+	h.mu.Lock()
+	switch stem, ok := viewStem(source); {
+	case len(h.at) == 0:
+	case source == "":
+		for a := range h.at {
+			if a.dir == dir {
+				gone = append(gone, a)
+			}
+		}
+	case ok && h.at[alias{dir, stem + viewSuffix}]:
+		gone = []alias{{dir, stem + viewSuffix}}
+	}
+	for _, a := range gone {
+		delete(h.at, a)
+	}
+	h.mu.Unlock()
+	for _, a := range gone {
+		v.unref(a.dir, 1)
+	}
+}
+
+// viewStem is the name of a possible source without its end.
+func viewStem(source string) (string, bool) {
+	i := strings.LastIndexByte(source, '.')
+	if i <= 0 || !slices.Contains(viewSources, source[i:]) {
+		return "", false
+	}
+	return source[:i], true
+}
+
+// hideView is unlink of a view: all files that it could be made of remember it. ENOENT when dir/name is no view.
+func (v *Volume) hideView(dir *Node, name string) error {
+	stem, ok := strings.CutSuffix(name, viewSuffix)
+	if !ok || stem == "" || !v.viewsHere(dir) {
+		return unix.ENOENT
+	}
+	at := alias{dir, name}
+	found, shared := false, false
+	for _, ext := range viewSources {
+		src, st, err := v.child(dir, stem+ext)
+		if err != nil {
+			continue
+		}
+		if n := v.viewOf(src, at); n != nil {
+			found = true
+			if st.Nlink > 1 && !v.hidden.full() {
+				shared = true
+			} else {
+				src.file.mu.Lock()
+				err = v.showView(src, false)
+				src.file.mu.Unlock()
+			}
+			v.unref(n, 1)
+		}
+		v.unref(src, 1)
+		if err != nil {
+			return err
+		}
+	}
+	if shared {
+		v.hide(at)
+	}
+	if !found {
+		return unix.ENOENT
+	}
+	return nil
+}
+
+func (h *hiddenViews) full() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.at) >= maxHiddenViews
+}
