@@ -20,14 +20,15 @@ var clients = []struct {
 	{"torch_save", false}, {"safetensors_", false}, {"numpy_", false}, {"h5py_", false}, {"arrow_", false}, {"gguf_", false},
 	{"onnx_", false}, {"sqlite_", false}, {"tools", false}, {"git_", false}, {"sklearn_", false}, {"xgboost_", false},
 	{"tensorstore_", false}, {"orbax_", false}, {"dcp", false}, {"transformers_", true}, {"accelerate_", true},
-	{"lightning_", true}, {"keras_", true}, {"mlflow_", true}, {"dvc_", true},
+	{"lightning_", true}, {"keras_", true}, {"mlflow_", true}, {"dvc_", true}, {"dvc_few", true},
 }
 
-// fewClients are those that also run where the daemon serves every byte and as another user, unless CKPTFS_CLIENTS=all
-// asks for every one of them everywhere.
+// fewClients are those that also run where the daemon serves every byte, as somebody else with a daemon of their own (nobody),
+// and as somebody else beside root's daemon (other), unless CKPTFS_CLIENTS=all asks for every one of them everywhere.
 var fewClients = map[string][]string{
-	"served": {"torch_save", "numpy_", "h5py_", "sqlite_", "arrow_"},
+	"served": {"torch_save", "numpy_", "h5py_", "sqlite_", "arrow_", "dvc_few"},
 	"nobody": {"torch_save", "numpy_", "h5py_", "sqlite_", "git_"},
+	"other":  {"torch_save", "dvc_few"},
 }
 
 const nobody = 65534
@@ -53,17 +54,22 @@ func newClient(t *testing.T, name, size, how string) *client {
 		t.Fatal(err)
 	}
 	var flags []string
-	var who *syscall.Credential
+	var who *syscall.Credential // of the daemon
 	switch how {
 	case "served":
 		flags = []string{"--no-passthrough"}
 	case "nobody":
 		who = &syscall.Credential{Uid: nobody, Gid: nobody}
+	case "other":
+		flags = []string{"--allow-other"}
+	}
+	root := how != "nobody" && how != "other"
+	if !root {
 		args = append(args, "65534")
 	}
 	own := func(path string) {
 		t.Helper()
-		if who == nil {
+		if root {
 			return
 		}
 		if err := os.Chmod(path, 0o755); err != nil {
@@ -83,6 +89,9 @@ func newClient(t *testing.T, name, size, how string) *client {
 	own(c.Dir)
 	c.Credential = who
 	c.must(c.Start())
+	if how == "other" {
+		own(c.Dir)
+	}
 	if mode := c.status().Mode; how == "passthrough" && mode != "passthrough" {
 		t.Skipf("no passthrough here: mode %q", mode)
 	}
@@ -156,13 +165,16 @@ func TestClients(t *testing.T) {
 	if size == "" {
 		size = "600000"
 	}
-	for _, how := range []string{"passthrough", "served", "nobody"} {
+	for _, how := range []string{"passthrough", "served", "nobody", "other"} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
-			if how == "nobody" && os.Geteuid() != 0 {
+			if (how == "nobody" || how == "other") && os.Geteuid() != 0 {
 				t.Skip("needs root, to become somebody else (without root every test here runs unprivileged)")
 			}
 			for _, p := range clients {
+				if p.name == "dvc_few" && (all || how == "passthrough") {
+					continue // dvc_ has its cases
+				}
 				if how != "passthrough" && !all && !slices.Contains(fewClients[how], p.name) {
 					continue
 				}
