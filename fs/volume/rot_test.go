@@ -352,6 +352,7 @@ func TestRotWhileOpen(t *testing.T) {
 	s := newRotting(t)
 	r := openRig(t, s.dir, hotSize(0), func(o *Options) { o.CacheBytes = 1 }) // nothing is hydrated
 	<-r.surveyed
+	r.eventually("no cache is left to be given up under a flip", func() bool { return r.state("resident") == packed })
 	var places []spot
 	for _, p := range s.spots() {
 		if strings.HasPrefix(p.file, tree.SegmentsDir) || strings.HasPrefix(p.file, tree.TreeDir) && !p.xattr {
