@@ -46,7 +46,7 @@ func NewFineCDC(r io.Reader) *CDC { return newCDC(r, MinFine, NormalFine, MaxFin
 
 // EndsList reports whether the list of a document that is cut finely ends after chunk p.
 func EndsList(p []byte) bool {
-	return crc32.Checksum(p[max(0, len(p)-64):], castagnoli)%32 == 0
+	return crc32.Checksum(p[max(0, len(p)-64):], castagnoli)%16 == 0
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)

@@ -113,7 +113,7 @@ func (c *cutter) skeleton(p *plan) error {
 		} else if p.skeleton, err = c.room(p.skeleton, len(q), codec.Hint{}); err != nil {
 			return err
 		}
-		ended = p.fine && chunk.EndsList(q)
+		ended = p.fine && (chunk.EndsList(q) || last(p.skeleton).count+1 >= maxFineList)
 		at := c.b.n
 		copy(c.b.buf[at:], q)
 		c.b.add(last(p.skeleton), at, len(q), prev.next(q), &odds)
@@ -123,6 +123,10 @@ func (c *cutter) skeleton(p *plan) error {
 	}
 	return c.flush()
 }
+
+// maxFineList bounds the chunks in a list of a fine layout. A save rewrites the lists of its head and its end, whatever their length:
+// by content they have 16 chunks on average, and some have many more.
+const maxFineList = 48
 
 func last(o []*object) *object { return o[len(o)-1] }
 
