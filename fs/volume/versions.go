@@ -168,9 +168,12 @@ func (v *Volume) stepsBefore(names []string, k int) (rels []string) {
 		rels = append(rels, path.Join(dir, s.name, rest))
 		other := rest
 		for i := range number {
-			other = strings.ReplaceAll(other, number[i], s.number[i])
+			// Names are anybody's, and may make it longer each time; zero has no digits to look for.
+			if number[i] != "" && len(other) < unix.PathMax {
+				other = strings.ReplaceAll(other, number[i], cmp.Or(s.number[i], "0"))
+			}
 		}
-		if other != rest {
+		if other != rest && len(other) < unix.PathMax {
 			rels = append(rels, path.Join(dir, s.name, other))
 		}
 	}

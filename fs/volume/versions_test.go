@@ -83,6 +83,27 @@ func TestNumbersIn(t *testing.T) {
 }
 
 // What is saved as whatever users call their steps is stored against the step before.
+// Names that would make each other longer and longer do not.
+func TestStepsBeforeOfHostileNames(t *testing.T) {
+	r := newRig(t)
+	for own, before := range map[string]string{
+		"a9" + strings.Repeat("-1", 24): "a8" + strings.Repeat("-11", 24),
+		"b9" + strings.Repeat("-0", 24): "b8" + strings.Repeat("-1", 24),
+	} {
+		r.mkdir(own)
+		r.mkdir(before)
+		got := r.stepsBefore([]string{own, "model-1.pt"}, 0)
+		if len(got) == 0 || got[0] != before+"/model-1.pt" {
+			t.Errorf("%.200q", got)
+		}
+		for _, p := range got {
+			if len(p) > 4096 {
+				t.Errorf("%s: a path of %d bytes", own, len(p))
+			}
+		}
+	}
+}
+
 func TestVersionBefore(t *testing.T) {
 	for name, files := range map[string][]string{
 		"step dirs":         {"runs/r/100/model.safetensors", "runs/r/200/model.safetensors"},
