@@ -10,15 +10,39 @@ import (
 )
 
 // bestRoot is .ckptfs/best: a directory for each run, and in it for each metric the symbolic links METRIC.min and METRIC.max to
-// the best complete step. A metric's name is written as runs.FileName does.
+// the best complete step. A metric's name is written as runs.FileName does. Who may list runs/ and a run may list these.
 type bestRoot struct{}
+
+// attrs is the node of runs/ or a folder in it, whose permissions and times are those of what is shown of it here; with a
+// reference, nil when it is not there.
+func (bestRoot) attrs(v *Volume, run string) *Node {
+	n, err := v.resolve(path.Join(runsDir, run))
+	if err != nil {
+		return nil
+	}
+	if !n.IsDir() {
+		v.unref(n, 1)
+		return nil
+	}
+	return n
+}
+
+// bestKey tells what the name of a run leads to.
+type bestKey struct {
+	run string
+	src *Node
+}
 
 func (bestRoot) lookup(v *Volume, name string) (virtual, error) {
 	found, err := v.stepsOf(name)
 	if err != nil || found[name] == nil {
 		return virtual{}, missing(err)
 	}
-	return virtual{dir: bestRun(name), key: bestRun(name)}, nil
+	src := bestRoot{}.attrs(v, name)
+	if src == nil {
+		return virtual{}, unix.ENOENT
+	}
+	return virtual{dir: bestRun(name), key: bestKey{name, src}, src: src}, nil
 }
 
 // missing is ENOENT unless there is another error.

@@ -64,10 +64,14 @@ type virtualNode struct {
 // virtualRoot is .ckptfs.
 type virtualRoot struct{}
 
-func (virtualRoot) lookup(_ *Volume, name string) (virtual, error) {
+func (virtualRoot) lookup(v *Volume, name string) (virtual, error) {
 	d, ok := virtualKinds[name]
 	if !ok {
 		return virtual{}, unix.ENOENT
+	}
+	if best, ok := d.(bestRoot); ok {
+		src := best.attrs(v, "")
+		return virtual{dir: d, key: bestKey{"", src}, src: src}, nil
 	}
 	return virtual{dir: d, key: name}, nil
 }

@@ -462,5 +462,32 @@ func TestVirtualConcurrent(t *testing.T) {
 	r.sync()
 	r.awaitHydrator()
 	r.unlink("m")
+}
+
+// Who may not look into runs/, or into a run, learns nothing of it below best.
+func TestBestPermissions(t *testing.T) {
+	r := newRig(t)
+	if a := r.stat(".ckptfs/best"); a.Mode != unix.S_IFDIR|0o555 {
+		t.Errorf("without runs: mode %o", a.Mode)
+	}
+	r.mkdir("runs/a/1")
+	r.write("runs/a/1/metrics.json", []byte(`{"loss": 1}`))
+	for _, c := range []struct{ runs, run uint32 }{{0o755, 0o755}, {0o700, 0o755}, {0o755, 0o700}, {0o751, 0o710}} {
+		for p, mode := range map[string]uint32{"runs": c.runs, "runs/a": c.run} {
+			n := r.find(p)
+			if _, err := r.Setattr(n, &SetAttr{Mode: &mode}); err != nil {
+				t.Fatal(err)
+			}
+			r.forget(n)
+		}
+		for p, mode := range map[string]uint32{".ckptfs/best": c.runs, ".ckptfs/best/a": c.run} {
+			if a := r.stat(p); a.Mode != unix.S_IFDIR|mode&0o555 {
+				t.Errorf("%o/%o: %s has mode %o", c.runs, c.run, p, a.Mode)
+			}
+		}
+		if got := r.names(".ckptfs/best/a"); !slices.Equal(got, []string{"loss.max", "loss.min"}) && !slices.Equal(got, []string{"loss.min", "loss.max"}) {
+			t.Errorf("%q", got)
+		}
+	}
 	r.onlyRoot()
 }
