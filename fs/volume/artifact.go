@@ -96,7 +96,7 @@ func (v *Volume) computeArtifact(ctx context.Context, n *Node) (canonical.ID, er
 	if err == nil {
 		_, err = canonical.Build(l)
 	}
-	if err == nil && f.writers > 0 {
+	if err == nil && (f.writers > 0 || v.mapped(n)) {
 		err = errBeingWritten
 	}
 	if err == nil {
@@ -129,6 +129,20 @@ func (v *Volume) computeArtifact(ctx context.Context, n *Node) (canonical.ID, er
 		v.keepArtifact(n)
 	}
 	return id, err
+}
+
+// mapped reports whether somebody may write a plain file without having it open: a mapping outlives its descriptor. f.mu is
+// held.
+func (v *Volume) mapped(n *Node) bool {
+	if n.file.rec.Packed() {
+		return false
+	}
+	raw, err := v.openQuietly(n)
+	if err != nil {
+		return false // told by who reads
+	}
+	defer raw.Close()
+	return v.mayBeWritten(raw, false)
 }
 
 // keepArtifact puts the id of a packed file into the index, if it is known and not there. No lock is held.
@@ -300,6 +314,18 @@ func (v *Volume) searchArtifact(ctx context.Context, known []index.Artifact) (*N
 	return nil, unix.ENOENT
 }
 
+// hasArtifact reports whether the bytes that a file has now are known to have an id. f.mu is held.
+func (v *Volume) hasArtifact(f *file, id canonical.ID) bool {
+	if f.id.gen == f.gen+1 {
+		return f.id.id == id
+	}
+	if !f.rec.Packed() {
+		return false
+	}
+	raw, ok, err := v.index.ArtifactOf(f.rec.Manifest)
+	return err == nil && ok && raw == rawID(id)
+}
+
 // manifestOf is a file's manifest; zero unless it is packed.
 func (v *Volume) manifestOf(n *Node) cas.Hash {
 	n.file.mu.Lock()
@@ -327,7 +353,7 @@ func (artifactDir) lookup(v *Volume, name string) (virtual, error) {
 	f.mu.Lock()
 	l, err := v.layoutNow(n)
 	gen := f.gen
-	if f.id.gen != gen+1 && f.writers > 0 || f.id.gen == gen+1 && f.id.id != id {
+	if err == nil && !v.hasArtifact(f, id) {
 		err = unix.ENOENT // written just now
 	}
 	f.mu.Unlock()

@@ -3,6 +3,7 @@ package volume
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"os"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 
 	"ckptfs/formats/detect"
 	"ckptfs/fs/control"
+	"ckptfs/fs/tree"
 	"ckptfs/fs/view"
 )
 
@@ -248,4 +250,28 @@ func TestArtifactWithoutIndex(t *testing.T) {
 		t.Error(got, err)
 	}
 	r.exists(artifacts + want + ".safetensors")
+}
+
+// A file that somebody may still write, by a mapping that outlived its descriptor, has no id: it would be another's bytes'.
+func TestArtifactOfMapped(t *testing.T) {
+	r := newRig(t)
+	r.write("m.pt", sample(t, "same/model.pt"))
+	f, err := os.OpenFile(r.at("tree", "m.pt"), os.O_RDWR, 0) // as the kernel has it for a mapping
+	if err != nil {
+		t.Fatal(err)
+	}
+	ro, err := os.Open(f.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	leases := errors.Is(tree.NoWriters(int(ro.Fd())), tree.ErrInUse)
+	ro.Close()
+	_, err = r.artifact("m.pt")
+	if leases {
+		wantErr(r.test, "mapped", err, unix.ENODATA)
+	}
+	f.Close()
+	if id, err := r.artifact("m.pt"); err != nil || id != sameID(t) {
+		t.Errorf("%q, %v", id, err)
+	}
 }
