@@ -12,7 +12,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -104,6 +106,8 @@ func prepare(t *testing.T, dir string, flags ...string) *mount {
 func prepareFor(t *testing.T, dir string, life time.Duration, flags ...string) *mount {
 	t.Helper()
 	needFUSE(t)
+	// Said, so that packing does not keep out of the way of the tests beside this one.
+	flags = append([]string{"--pack-cpus", strconv.Itoa(runtime.NumCPU())}, flags...)
 	m := &mount{t: t, Daemon: &daemon.Daemon{
 		Bin: ckptfsBin, Flags: flags,
 		Store: filepath.Join(dir, "store"), Dir: filepath.Join(dir, "mnt"), Log: filepath.Join(dir, "log"),

@@ -6,6 +6,7 @@ import (
 	"io"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -93,7 +94,12 @@ func (j *job) do(f func() error) error {
 	}
 	j.group.Go(func() error {
 		defer func() { <-j.slots }()
-		return f()
+		start := time.Now()
+		err := f()
+		if j.rest != nil {
+			j.rest(j.ctx, time.Since(start))
+		}
+		return err
 	})
 	return nil
 }

@@ -31,6 +31,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"time"
 
 	"ckptfs/cas"
 	"ckptfs/cas/codec"
@@ -54,12 +55,15 @@ type Batch interface {
 // Options configures a Packer.
 type Options struct {
 	Workers int // batches hashed at a time, over all files; 0: as many as processors
+	// Rest is called by a worker after a batch, which took so long; it may wait. nil: workers do not rest.
+	Rest func(ctx context.Context, worked time.Duration)
 }
 
 // Packer packs files into one store. It is safe for concurrent use.
 type Packer struct {
 	store Store
 	slots chan struct{} // one in it for each batch at work
+	rest  func(ctx context.Context, worked time.Duration)
 
 	object limits
 	record int // longest manifest
@@ -73,6 +77,7 @@ func New(st Store, opt Options) *Packer {
 	return &Packer{
 		store:  st,
 		slots:  make(chan struct{}, opt.Workers),
+		rest:   opt.Rest,
 		object: limits{manifest.MaxObject, maxSpans},
 		record: cas.MaxChunk,
 	}

@@ -1,0 +1,34 @@
+"""training.py: trains a small model on all processors and prints, after each word on standard input, the seconds a step took
+since the word before: the median, and the steps, as JSON. Ends with its input."""
+import json
+import statistics
+import sys
+import threading
+import time
+
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(512, 1024), nn.GELU(), nn.Linear(1024, 512))
+opt = torch.optim.AdamW(model.parameters())
+x = torch.randn(256, 512)
+steps, over = [], threading.Event()
+
+
+def answer():
+    for _ in sys.stdin:
+        taken = steps[:]
+        del steps[:len(taken)]
+        print(json.dumps({"median": statistics.median(taken) if taken else 0, "steps": len(taken)}), flush=True)
+    over.set()
+
+
+threading.Thread(target=answer, daemon=True).start()
+print("ready", flush=True)
+while not over.is_set():
+    start = time.perf_counter()
+    opt.zero_grad()
+    (model(x) - x).square().mean().backward()
+    opt.step()
+    steps.append(time.perf_counter() - start)
