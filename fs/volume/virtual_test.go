@@ -462,6 +462,7 @@ func TestVirtualConcurrent(t *testing.T) {
 	r.sync()
 	r.awaitHydrator()
 	r.unlink("m")
+	r.onlyRoot()
 }
 
 // Who may not look into runs/, or into a run, learns nothing of it below best.
