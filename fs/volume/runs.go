@@ -2,6 +2,7 @@ package volume
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -118,7 +119,7 @@ func (v *Volume) Log(ctx context.Context, p string) (*control.RunLog, error) {
 		return nil, err
 	}
 	out := &control.RunLog{Run: run, Steps: []control.Step{}}
-	l := &logger{v: v, objects: map[cas.Hash]int{}, chunks: map[cas.Hash]int{}}
+	l := &logger{v: v, objects: map[cas.Hash]int{}, chunks: map[uint64]int32{}}
 	for i, s := range steps {
 		st := control.Step{Step: s.name, State: v.stepState(s), Time: s.time, Files: len(s.files), LogicalBytes: s.size,
 			Metrics: map[string]control.Number{}, Problem: s.problem}
@@ -146,13 +147,12 @@ func (v *Volume) Log(ctx context.Context, p string) (*control.RunLog, error) {
 type logger struct {
 	v       *Volume
 	objects map[cas.Hash]int // digest → the last step that had it, known to be whole
-	chunks  map[cas.Hash]int
-	shared  map[int]int64 // of the step at hand: bytes by the step that had them last
+	chunks  map[uint64]int32 // by the first 8 bytes of their hashes, as good as all for a sum: a run may have many millions
+	shared  map[int]int64    // of the step at hand: bytes by the step that had them last
 }
 
 func (l *logger) step(ctx context.Context, i int, p string, st *control.Step) error {
 	l.shared = map[int]int64{}
-	seen := map[cas.Hash]bool{}
 	err := l.v.walk(ctx, p, func(_ string, n *Node) error {
 		a, err := l.v.Stat(n)
 		if err == unix.ENOENT {
@@ -197,18 +197,13 @@ func (l *logger) step(ctx context.Context, i int, p string, st *control.Step) er
 				return err
 			}
 			for _, s := range spans {
-				if seen[s.Hash] {
-					continue
-				}
-				seen[s.Hash] = true
-				if j, ok := l.chunks[s.Hash]; ok {
-					if j != i {
-						l.shared[j] += int64(s.Len)
-					}
-				} else {
+				k := binary.LittleEndian.Uint64(s.Hash[:])
+				if j, ok := l.chunks[k]; !ok {
 					st.NewBytes += int64(s.Len)
+				} else if int(j) != i {
+					l.shared[int(j)] += int64(s.Len)
 				}
-				l.chunks[s.Hash] = i
+				l.chunks[k] = int32(i)
 			}
 			l.objects[o.Digest] = i
 		}
