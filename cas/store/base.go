@@ -102,6 +102,7 @@ func (s *Store) base(locked bool, b segment.Base, buf *[]byte) error {
 		return err
 	}
 	if loc.Segment == 0 {
+		s.suspects(b.Hash) // as another's delta its number may be too high
 		return &cas.ChunkError{Hash: b.Hash, Err: errNoBase}
 	}
 	err = s.chase(locked, b.Hash, loc, func(at cas.Location) error {
@@ -121,7 +122,7 @@ func (s *Store) base(locked bool, b segment.Base, buf *[]byte) error {
 	return &cas.ChunkError{Hash: b.Hash, Loc: loc, Err: fmt.Errorf("another chunk's base: %w", err)}
 }
 
-// suspects notes that the record of h cannot be read: the next Put stores it afresh.
+// suspects notes that the record of h cannot be read, or is gone: the next Put stores it afresh, without a base.
 func (s *Store) suspects(h cas.Hash) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

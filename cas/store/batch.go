@@ -147,12 +147,12 @@ func (s *Store) held(r *record) (bool, error) {
 	if err := s.locate(hashes[:], locs[:]); err != nil {
 		return false, err
 	}
-	if locs[0].Segment == 0 || !serves(locs[0].Kind, r.kind) {
-		return false, nil
-	}
 	s.mu.Lock()
 	_, r.alone = s.suspect[r.hash]
 	s.mu.Unlock()
+	if locs[0].Segment == 0 || !serves(locs[0].Kind, r.kind) {
+		return false, nil
+	}
 	if r.alone || !locs[0].Delta {
 		return !r.alone, nil
 	}

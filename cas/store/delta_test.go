@@ -936,3 +936,27 @@ func TestDeltaSalvageOfOldCopies(t *testing.T) {
 		}
 	}
 }
+
+// A base that was lost comes back alone when it is put again as a version of something else: what was written against it can
+// be read then.
+func TestDeltaLostBaseComesBack(t *testing.T) {
+	m, x := newMem(), newIndex()
+	s := open(t, m, x, Options{})
+	b := s.Begin()
+	for v := range 6 {
+		evolve(t, b, 1, v)
+	}
+	commit(t, b)
+	lost := cas.Sum(version(1, 2)) // the base of 3
+	delete(x.m, lost)
+	_, err := s.Get(cas.Sum(version(1, 3)), nil)
+	wantErr(t, err, cas.ErrCorrupt)
+	b = s.Begin()
+	if _, delta, err := b.PutAgainst(cas.Chunk, lost, version(1, 2), fp32, cas.Sum(version(1, 5))); delta || err != nil {
+		t.Error("stored as a delta", err)
+	}
+	commit(t, b)
+	for v := range 6 {
+		wantGet(t, s, version(1, v))
+	}
+}
