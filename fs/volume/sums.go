@@ -20,7 +20,7 @@ const (
 	// written again and again cost nothing.
 	restBefore = 10 * time.Second
 	// maxResting bounds the files that are remembered one by one; when there are more the tree is walked.
-	maxResting = 4096
+	maxResting = 1024
 	// maxSummed bounds the files that get a checksum, in bytes: only files with holes are that long.
 	maxSummed = 1 << 30
 	// walkPause is the least time between two walks, and walkShare bounds their share of all time.
