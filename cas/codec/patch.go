@@ -16,6 +16,9 @@ const Patch byte = 4
 // minPatch is the length of a base below which it is no use as a dictionary.
 const minPatch = 64
 
+// shortPatch is the length of a text up to which the fastest level serves.
+const shortPatch = 64 << 10
+
 // EncodeAgainst appends raw to dst encoded against base, an earlier version of it, by the codec that suits h. It returns
 // dst as it was and false unless that takes at most the given number of bytes. What was encoded has been decoded again
 // and compared.
@@ -47,8 +50,13 @@ func encodePatch(dst, raw, base []byte, most int) ([]byte, bool) {
 	if len(raw) < minLen || len(raw) > cas.MaxChunk || len(base) < minPatch || len(base) > cas.MaxChunk {
 		return dst, false
 	}
+	// Tables of the better levels take longer to make than a short text to encode, and find no more in it.
+	level := zstd.SpeedFastest
+	if len(raw) > shortPatch {
+		level = zstd.SpeedBetterCompression
+	}
 	enc, err := zstd.NewWriter(nil, zstd.WithEncoderDictRaw(0, base), zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(false),
-		zstd.WithSingleSegment(true), zstd.WithEncoderLevel(zstd.SpeedBetterCompression), zstd.WithLowerEncoderMem(true),
+		zstd.WithSingleSegment(true), zstd.WithEncoderLevel(level), zstd.WithAllLitEntropyCompression(true), zstd.WithLowerEncoderMem(true),
 		zstd.WithWindowSize(window(len(raw)+len(base))))
 	if err != nil {
 		return dst, false

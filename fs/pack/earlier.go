@@ -114,16 +114,20 @@ func (e *earlier) skeleton() *trail {
 // maxTrail bounds the chunks of a trail.
 const maxTrail = 1 << 16
 
+// maxPatches bounds the chunks of a skeleton that are put against others: text takes about a millisecond each.
+const maxPatches = 512
+
 // trail walks along the chunks that a document had before.
 type trail struct {
 	chunks []cas.Hash
 	at     map[cas.Hash]int
 	pos    int
+	given  int
 }
 
 // next is the chunk that stood where p stands now: the one behind what came before p.
 func (t *trail) next(p []byte) (h cas.Hash) {
-	if t == nil || len(t.chunks) == 0 {
+	if t == nil || len(t.chunks) == 0 || t.given == maxPatches {
 		return h
 	}
 	if i, ok := t.at[cas.Sum(p)]; ok {
@@ -132,6 +136,7 @@ func (t *trail) next(p []byte) (h cas.Hash) {
 	}
 	h = t.chunks[min(t.pos, len(t.chunks)-1)]
 	t.pos++
+	t.given++
 	return h
 }
 
