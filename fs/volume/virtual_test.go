@@ -304,7 +304,7 @@ func TestTensorAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.same(tensors+"m.safetensors/b.npy", append(head, b...))
-	if got := r.asm.Stats().FetchedBytes - before.FetchedBytes; got > n+n/4 {
+	if got := r.asm.Stats().FetchedBytes - before.FetchedBytes; got > 2*n { // of 3n; read ahead may fetch what was just let go
 		t.Errorf("%d bytes fetched for a tensor of %d", got, n)
 	}
 }
