@@ -10,6 +10,9 @@ const (
 	List Kind = 2
 	// Manifest describes one file.
 	Manifest Kind = 3
+	// Event is something that only an index would know else: a model's parents and owners, its architecture, a tombstone (see
+	// package ckptfs/index/ledger).
+	Event Kind = 4
 )
 
 func (k Kind) String() string {
@@ -20,6 +23,8 @@ func (k Kind) String() string {
 		return "list"
 	case Manifest:
 		return "manifest"
+	case Event:
+		return "event"
 	}
 	return "unknown"
 }

@@ -71,6 +71,9 @@ func printStatus(w io.Writer, st *control.Status) {
 		"open files", fmt.Sprint(st.OpenFiles),
 		"recovery", printable(st.Recovery),
 	)
+	for _, s := range st.Sidecars {
+		fmt.Fprintf(w, "refused: %s\n", printable(s))
+	}
 	for _, f := range st.Failures {
 		fmt.Fprintf(w, "failed: %s: %s (%s since %s)\n", printable(f.Path), printable(f.Reason), plural(int64(f.Attempts), "attempt"),
 			f.Since.Format(time.DateTime))

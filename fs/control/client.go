@@ -155,7 +155,16 @@ var _ Volume = (*Client)(nil)
 
 // send is request, of which the body is wanted.
 func (c *Client) send(ctx context.Context, method, verb string, query url.Values) (io.ReadCloser, error) {
-	resp, err := c.request(ctx, method, verb, query)
+	resp, err := c.request(ctx, method, verb, query, nil)
+	if err != nil {
+		return nil, err
+	}
+	return resp.Body, nil
+}
+
+// post is send of a POST with a body.
+func (c *Client) post(ctx context.Context, verb string, query url.Values, content io.Reader) (io.ReadCloser, error) {
+	resp, err := c.request(ctx, http.MethodPost, verb, query, content)
 	if err != nil {
 		return nil, err
 	}
@@ -163,9 +172,9 @@ func (c *Client) send(ctx context.Context, method, verb string, query url.Values
 }
 
 // request does one request. An answer that is not 200 comes back as an error.
-func (c *Client) request(ctx context.Context, method, verb string, query url.Values) (*http.Response, error) {
+func (c *Client) request(ctx context.Context, method, verb string, query url.Values, content io.Reader) (*http.Response, error) {
 	u := url.URL{Scheme: "http", Host: "ckptfs", Path: "/v1/" + verb, RawQuery: query.Encode()}
-	req, err := http.NewRequestWithContext(ctx, method, u.String(), nil)
+	req, err := http.NewRequestWithContext(ctx, method, u.String(), content)
 	if err != nil {
 		return nil, err
 	}

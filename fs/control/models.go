@@ -22,6 +22,16 @@ type Models interface {
 	Diff(ctx context.Context, a, b string, progress func(Progress)) (*Diff, error)
 	// Find lists who holds a tensor's content.
 	Find(ctx context.Context, o FindOptions) (*Found, error)
+	// Lineage tells which models those at or below a path come from.
+	Lineage(ctx context.Context, path string) (*Lineage, error)
+	// Ancestor finds the most recent model that both of two come from.
+	Ancestor(ctx context.Context, a, b string) (*CommonAncestor, error)
+	// Owner tells which model first stored a tensor of a file.
+	Owner(ctx context.Context, path, tensor string) (*Ownership, error)
+	// Retire records durably that what was at a path, and was removed, is retired.
+	Retire(ctx context.Context, path string) (*Retired, error)
+	// Match finds the stored model with the longest prefix in common with an architecture.
+	Match(ctx context.Context, o MatchOptions) (*MatchAnswer, error)
 }
 
 // RunList is the answer of Runs.
@@ -120,6 +130,8 @@ func (n *Number) UnmarshalJSON(p []byte) error {
 // models adds what Models answers.
 func (h *Handler) models(m Models) {
 	h.comparing(m)
+	h.lineage(m)
+	h.matching(m)
 	h.mux.HandleFunc("GET /v1/runs", plain(func(r *http.Request) (any, error) { return m.Runs(r.Context()) }))
 	h.mux.HandleFunc("GET /v1/log", plain(func(r *http.Request) (any, error) {
 		p, err := pathOf(r)

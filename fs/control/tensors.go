@@ -94,7 +94,7 @@ func (c *Client) Tensor(ctx context.Context, path, name string, npy bool) (*Tens
 	if npy {
 		q.Set("npy", "1")
 	}
-	resp, err := c.request(ctx, http.MethodGet, "tensor", q)
+	resp, err := c.request(ctx, http.MethodGet, "tensor", q, nil)
 	if err != nil {
 		return nil, err
 	}

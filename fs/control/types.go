@@ -94,6 +94,7 @@ type Status struct {
 	OpenFiles     int      `json:"open_files"`
 
 	Failures []Failure `json:"failures"`
+	Sidecars []string  `json:"sidecars,omitempty"` // what is wrong with what steps say of their models, as last looked at
 	Recovery string    `json:"recovery,omitempty"` // what the start had to repair, empty after a clean end
 }
 

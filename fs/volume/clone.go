@@ -155,6 +155,7 @@ func (v *Volume) share(n *Node, at int64, from tree.Record, m *manifest.Manifest
 	}
 	f.changed()
 	f.dirty, f.moved, f.vetted, f.stale = false, true, true, true
+	v.notePacked(n)
 	if part.Off != at || at > 0 && f.copied != from.Manifest { // what lies before is not the source's
 		f.copied = cas.Hash{}
 	} else {

@@ -53,6 +53,9 @@ func (v *Volume) mark(ctx context.Context, m *store.Marking) error {
 	if err := k.names(ctx); err != nil {
 		return err
 	}
+	if err := v.markModels(true, m.Keep); err != nil {
+		return fmt.Errorf("lineage: %w", err)
+	}
 	if err := k.read(ctx, k.manifests, false); err != nil {
 		return err
 	}

@@ -303,5 +303,6 @@ func (v *Volume) publish(j *job) error {
 	f.opens = 0
 	v.hot.add(n, j.size)
 	v.packer.notePublished(n, false)
+	v.notePacked(n)
 	return nil
 }

@@ -17,6 +17,9 @@ func (v *Volume) Status(context.Context) (*control.Status, error) {
 		Store: v.dir, Mountpoint: v.mountpoint, Mode: v.mode, ModeReason: v.modeReason, PID: os.Getpid(),
 		Started: v.started, HotSize: v.hot.max, Recovery: v.recovery, Packing: []string{}, Failures: v.failures(),
 	}
+	if said := v.models.said.Load(); said != nil {
+		s.Sidecars = (*said)[:min(len(*said), maxShared)]
+	}
 	if s.Mode == "" {
 		s.Mode = control.ModeUnmounted
 	}

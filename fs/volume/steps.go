@@ -16,6 +16,7 @@ import (
 
 	"ckptfs/fs/control"
 	"ckptfs/fs/tree"
+	"ckptfs/index/ledger"
 	"ckptfs/index/runs"
 )
 
@@ -43,7 +44,11 @@ type step struct {
 	time    time.Time // when a file was written last
 	metrics map[string]float64
 	problem string
-	racy    bool // it changed just when it was looked at
+
+	declared        ledger.Declared
+	declaredProblem string
+
+	racy bool // it changed just when it was looked at
 }
 
 // stamp is what a directory looked like.
@@ -55,9 +60,10 @@ type stamp struct {
 }
 
 type stepFile struct {
-	rel  string
-	ino  uint64
-	size int64
+	rel   string
+	ino   uint64
+	size  int64
+	mtime int64
 }
 
 // Bounds of one step: what goes beyond them is left out, and said.
@@ -73,6 +79,7 @@ const (
 // openSteps begins to follow what is written.
 func (v *Volume) openSteps() {
 	v.steps = &steps{known: map[string]map[string]*step{}, dirty: map[uint64]bool{}}
+	v.models = newModels()
 	var err error
 	if v.writing, err = tree.OpenWriting(v.dir, v.lock.Before.Clean || v.lock.Before.PID == 0, v.readOnly); err != nil {
 		v.report(slog.LevelWarn, "which checkpoints a crash leaves torn will not be known", "reason", err)
@@ -296,6 +303,7 @@ func (v *Volume) lookAtStep(run int, runName, name string) (*step, error) {
 	}
 	if len(s.files) > 0 {
 		v.readMetrics(run, runName, s)
+		v.readDeclared(run, runName, s)
 	}
 	return s, nil
 }
@@ -335,7 +343,7 @@ func (v *Volume) lookInto(dir int, name, rel string, s *step, depth int) error {
 				s.problem = fmt.Sprintf("more than %d files: the others are left out", maxStepFiles)
 				return nil
 			}
-			s.files = append(s.files, stepFile{at, st.Ino, st.Size})
+			s.files = append(s.files, stepFile{at, st.Ino, st.Size, st.Mtim.Nano()})
 			s.size += st.Size
 			if t := time.Unix(0, st.Mtim.Nano()); t.After(s.time) {
 				s.time = t
@@ -428,6 +436,42 @@ func (v *Volume) readMetrics(run int, runName string, s *step) {
 	}
 	if len(all) > 0 {
 		s.metrics = all
+	}
+}
+
+// lineageFile and parentXattr say of a step which it came from; the attribute wins.
+const (
+	lineageFile = "lineage.json"
+	parentXattr = "user.parent"
+)
+
+// readDeclared reads what a step says of its parents.
+func (v *Volume) readDeclared(run int, runName string, s *step) {
+	if slices.ContainsFunc(s.files, func(f stepFile) bool { return f.rel == lineageFile }) {
+		b, err := v.readSmall(path.Join(runsDir, runName, s.name, lineageFile), ledger.MaxDeclared)
+		if err == nil {
+			s.declared, err = ledger.ParseDeclared(b)
+		}
+		switch {
+		case errors.Is(err, unix.ENOENT):
+			s.racy = true
+		case err != nil:
+			s.declaredProblem = fmt.Sprintf("%s: %v", lineageFile, err)
+		}
+	}
+	fd, err := openDirAt(run, s.name)
+	if err != nil {
+		s.racy = true
+		return
+	}
+	defer unix.Close(fd)
+	value := make([]byte, 4096)
+	n, err := unix.Fgetxattr(fd, parentXattr, value)
+	switch {
+	case err == nil:
+		s.declared.Parent = strings.TrimRight(string(value[:n]), "\x00\n")
+	case err != unix.ENODATA && err != unix.EOPNOTSUPP:
+		s.declaredProblem = fmt.Sprintf("attribute %s: %v", parentXattr, err)
 	}
 }
 

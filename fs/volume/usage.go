@@ -183,6 +183,9 @@ func (u *usage) dead() (int64, error) {
 			hashes = append(hashes, h)
 		}
 	}
+	if err := u.v.markModels(false, func(h cas.Hash) { hashes = append(hashes, h) }); err != nil {
+		return 0, err
+	}
 	locs := make([]cas.Location, len(hashes))
 	if err := u.v.store.Locate(hashes, locs); err != nil {
 		return 0, err

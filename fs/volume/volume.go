@@ -95,6 +95,7 @@ type Volume struct {
 
 	writing *tree.Writing
 	steps   *steps
+	models  *models
 
 	kernel      Kernel
 	passthrough atomic.Bool
@@ -295,6 +296,7 @@ func (v *Volume) recover() error {
 	v.surveyed = make(chan struct{})
 	if !v.readOnly {
 		v.packer.start()
+		v.models.start(v)
 		v.hot.start()
 		v.hydrator.start()
 		v.sums.start()
@@ -336,6 +338,7 @@ func (v *Volume) Close(context.Context) error {
 	if !v.readOnly {
 		v.sums.stop()
 		v.packer.stop()
+		v.models.end(v)
 		v.hydrator.stop()
 		v.hot.stop()
 	}

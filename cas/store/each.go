@@ -1,0 +1,63 @@
+package store
+
+import (
+	"slices"
+
+	"ckptfs/cas"
+	"ckptfs/cas/segment"
+)
+
+// Each calls f with the content of every record of a kind that is in the index, in the order in which they lie in the segments. What
+// cannot be read is counted in bad, and passed over. f keeps nothing of raw. Records that no Commit has made durable may be missing.
+func (s *Store) Each(kind cas.Kind, f func(h cas.Hash, raw []byte) error) (bad int, err error) {
+	var locs []cas.Location
+	s.indexing.RLock()
+	err = s.index.ForEach(0, 0xffff, func(e cas.Entry) error {
+		if e.Kind == kind {
+			locs = append(locs, e.Location)
+		}
+		return nil
+	})
+	s.indexing.RUnlock()
+	if err != nil {
+		return 0, err
+	}
+	slices.SortFunc(locs, func(a, b cas.Location) int {
+		if (cas.Watermark{Segment: a.Segment, Off: a.Off}).Before(cas.Watermark{Segment: b.Segment, Off: b.Off}) {
+			return -1
+		}
+		return 1
+	})
+	var buf []byte
+	for _, loc := range locs {
+		if loc.Raw > cas.MaxChunk {
+			bad++
+			continue
+		}
+		h, err := s.hashAt(loc)
+		if err == nil {
+			buf = slices.Grow(buf[:0], int(loc.Raw))[:loc.Raw]
+			err = s.ReadInto(loc, h, buf)
+		}
+		if err != nil {
+			bad++
+			continue
+		}
+		if err := f(h, buf); err != nil {
+			return bad, err
+		}
+	}
+	return bad, nil
+}
+
+// hashAt is the whole hash of the record at loc, of which the index has a part.
+func (s *Store) hashAt(loc cas.Location) (cas.Hash, error) {
+	f, err := s.files.get(loc.Segment)
+	if err != nil {
+		return cas.Hash{}, err
+	}
+	defer s.files.put(f)
+	var rec segment.Record
+	err = f.HeaderAt(loc.Off, &rec)
+	return rec.Hash, err
+}

@@ -1,0 +1,251 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"ckptfs/fs/control"
+)
+
+func (a *app) lineageCmd() *cobra.Command {
+	dot := false
+	cmd := &cobra.Command{
+		Use:   "lineage PATH",
+		Short: "Which checkpoints a checkpoint comes from, and what is still theirs",
+		Long: `Prints for each model at or below PATH, a file or a step below runs/, its chain of parents, and how many of its tensors and bytes each
+of them owns: first stored, and never changed since. A model is a packed file with tensors in a step that is complete.
+
+The parent is what lineage.json in the step's directory says ({"parent": "runs/a/3"}) or its attribute user.parent, else what the file was
+before it was written again, else the step before in its run, else, marked as inferred, the model with the same large tensors. A model that
+was removed stays in the chain, marked as retired.`,
+		Args: onePath,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.with(cmd.Context(), args[0], readOnly, func(s *session) error {
+				l, err := s.Lineage(cmd.Context(), s.place.path)
+				if err != nil {
+					return err
+				}
+				if dot && !a.json {
+					printDot(a.out, l)
+					return nil
+				}
+				return a.show(l, func(w io.Writer) { printLineage(w, l) })
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&dot, "dot", false, "print a graph for Graphviz")
+	return cmd
+}
+
+func printLineage(w io.Writer, l *control.Lineage) {
+	for i := range l.Models {
+		m := &l.Models[i]
+		for j := range m.Chain {
+			c := &m.Chain[j]
+			indent := ""
+			if j > 0 {
+				indent = strings.Repeat("   ", j-1) + "└─ "
+			}
+			fmt.Fprintf(w, "%s%s: %s, %s%s\n", indent, modelText(&c.Model), plural(c.OwnedTensors, "tensor"), bytesText(c.OwnedBytes), howText(m.Chain, j))
+		}
+		for j := range m.Merged {
+			fmt.Fprintf(w, "   merged from %s\n", modelText(&m.Merged[j]))
+		}
+	}
+	if l.Problem != "" {
+		fmt.Fprintf(w, "%s: %s\n", printable(l.Path), printable(l.Problem))
+	}
+}
+
+func modelText(m *control.Model) string {
+	s := fmt.Sprintf("%s (%d)", printable(m.Path), m.Seq)
+	if m.Retired {
+		s += ", retired " + timeText(m.RetiredAt)
+	}
+	return s
+}
+
+// howText says where it was learnt that a model of a chain is the parent of the one before.
+func howText(chain []control.Ancestor, i int) string {
+	if i == 0 {
+		return ""
+	}
+	return "; parent: " + chain[i-1].How
+}
+
+func printDot(w io.Writer, l *control.Lineage) {
+	fmt.Fprintln(w, "digraph lineage {\n\trankdir=BT; node [shape=box];")
+	seen := map[string]bool{}
+	line := func(format string, args ...any) {
+		if s := fmt.Sprintf(format, args...); !seen[s] {
+			seen[s] = true
+			fmt.Fprintln(w, s)
+		}
+	}
+	node := func(m *control.Model) {
+		style := ""
+		if m.Retired {
+			style = ", style=dashed"
+		}
+		line("\t%d [label=%s%s];", m.Seq, dotText(m.Path), style)
+	}
+	for i := range l.Models {
+		m := &l.Models[i]
+		for j := range m.Chain {
+			node(&m.Chain[j].Model)
+			if j > 0 {
+				style := ""
+				if m.Chain[j-1].How == "inferred" {
+					style = ", style=dotted"
+				}
+				line("\t%d -> %d [label=%s%s];", m.Chain[j-1].Seq, m.Chain[j].Seq, dotText(m.Chain[j-1].How), style)
+			}
+		}
+		for j := range m.Merged {
+			node(&m.Merged[j])
+			line("\t%d -> %d [label=\"merged from\", style=dashed];", m.Seq, m.Merged[j].Seq)
+		}
+	}
+	fmt.Fprintln(w, "}")
+}
+
+// dotText is a string in Graphviz' language.
+func dotText(s string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(printable(s)) + `"`
+}
+
+func (a *app) ancestorCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "ancestor A B",
+		Short: "The most recent checkpoint that two come from",
+		Long: `Prints the most recent common ancestor of two models, by their parents, and the latest model that owns tensors of both; the two may
+differ. A and B are files, or steps with one model each.`,
+		Args: func(cmd *cobra.Command, args []string) error { return wantArgs(cmd, args, 2) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			other, err := find(args[1])
+			if err != nil {
+				return err
+			}
+			return a.with(cmd.Context(), args[0], readOnly, func(s *session) error {
+				if s.place.store != other.store {
+					return fmt.Errorf("%s and %s are in different stores, %s and %s", args[0], args[1], s.place.store, other.store)
+				}
+				c, err := s.Ancestor(cmd.Context(), s.place.path, other.path)
+				if err != nil {
+					return err
+				}
+				return a.show(c, func(w io.Writer) {
+					ancestor, owner := "none", "none"
+					if c.Ancestor != nil {
+						ancestor = modelText(c.Ancestor)
+					}
+					if c.Owner != nil {
+						owner = modelText(c.Owner)
+					}
+					pairs(w, "ancestor", ancestor, "common owner", owner)
+				})
+			})
+		},
+	}
+}
+
+func (a *app) ownerCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "owner FILE:TENSOR",
+		Short: "Which checkpoint first stored a tensor",
+		Args:  onePath,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			file, tensor, err := splitTensor(args[0])
+			if err != nil {
+				return &usageError{msg: err.Error(), cmd: cmd}
+			}
+			return a.with(cmd.Context(), file, readOnly, func(s *session) error {
+				o, err := s.Owner(cmd.Context(), s.place.path, tensor)
+				if err != nil {
+					return err
+				}
+				return a.show(o, func(w io.Writer) { fmt.Fprintln(w, modelText(&o.Owner)) })
+			})
+		},
+	}
+}
+
+func (a *app) retireCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "retire STEP…",
+		Short: "Remove a step, and remember that it was",
+		Long: `Removes the folder of STEP, in a run of a mount, and records durably that its models are retired. What other checkpoints share
+with it stays readable, programs that have its files open keep them, and it stays in the lineage of those that come from it. The space comes back with the
+next prune. rm -r does the same, and is recorded a little later. Retiring a step again does nothing.`,
+		Args: somePaths,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			for _, step := range args {
+				if err := a.retire(cmd, step); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+}
+
+func (a *app) retire(cmd *cobra.Command, arg string) error {
+	abs, err := filepath.Abs(arg)
+	if err != nil {
+		return err
+	}
+	// The step may be gone: its run is looked for then.
+	at, err := find(filepath.Dir(abs))
+	if err != nil {
+		return err
+	}
+	run, step := at.path, filepath.Base(abs)
+	if at.mount == nil {
+		return &exitError{exitNotStore, fmt.Errorf("%s: store %s is not mounted: retire works on a mount", arg, at.store)}
+	}
+	if name, ok := strings.CutPrefix(run, "runs/"); !ok || name == "" || strings.Contains(name, "/") || strings.HasPrefix(step, ".") {
+		return &exitError{exitUsage, fmt.Errorf("%s: no step: it is to be a folder in a run, in a folder below %s", arg, filepath.Join(at.mount.Mountpoint, "runs"))}
+	}
+	dir, err := filepath.EvalSymlinks(filepath.Dir(abs))
+	if err != nil {
+		return err
+	}
+	st, err := os.Lstat(filepath.Join(dir, step))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err == nil && !st.IsDir() {
+		return &exitError{exitUsage, fmt.Errorf("%s is no folder", arg)}
+	}
+	was := err == nil
+	return a.with(cmd.Context(), dir, readWrite, func(s *session) error {
+		if was {
+			// What was just saved is to be known before it goes.
+			_, _ = s.Lineage(cmd.Context(), s.place.path+"/"+step)
+			if err := removeStep(dir, step); err != nil {
+				return err
+			}
+		}
+		r, err := s.Retire(cmd.Context(), s.place.path+"/"+step)
+		if err != nil {
+			return err
+		}
+		return a.show(r, func(w io.Writer) {
+			switch {
+			case was:
+				fmt.Fprintf(w, "%s: removed; %s retired\n", printable(r.Path), plural(int64(len(r.Models)), "model"))
+			case len(r.Models) > 0:
+				fmt.Fprintf(w, "%s: retired already\n", printable(r.Path))
+			default:
+				fmt.Fprintf(w, "%s: nothing is there\n", printable(r.Path))
+			}
+		})
+	})
+}

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"ckptfs/fs/control"
+)
+
+func (a *app) matchCmd() *cobra.Command {
+	in, like, exclude, full := "", "", "", false
+	cmd := &cobra.Command{
+		Use:   "match (GRAPH.json [--in PATH] | --like FILE)",
+		Short: "The stored model that a new architecture has most in common with",
+		Long: `Finds among all models the one whose architecture has the longest prefix in common with that of GRAPH.json: layers that are the same, with
+all that leads to them. Prints its path, how many layers that is, and with --full which, and the tensors to read for them.
+
+The architecture of a stored model is read from MODEL.arch.json, arch.json or graph.json beside it, a model.onnx, .pt2 or .keras file, or guessed
+from its tensors; only those of one kind are compared, and a GRAPH.json with those that have one. docs/match.md has its format.
+Of models with equally much in common the one with the greatest metric "quality" is printed, then the latest.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o := control.MatchOptions{ExcludeRun: exclude}
+			where := in
+			switch {
+			case like != "" && len(args) == 0:
+				where = like
+			case like == "" && len(args) == 1:
+				var err error
+				if o.Graph, err = readGraph(args[0]); err != nil {
+					return err
+				}
+				if where == "" {
+					where = filepath.Dir(args[0])
+				}
+			default:
+				return &usageError{msg: "match takes a GRAPH.json, or --like FILE alone", cmd: cmd}
+			}
+			return a.with(cmd.Context(), where, readOnly, func(s *session) error {
+				if like != "" {
+					o.Like = s.place.path
+				}
+				m, err := s.Match(cmd.Context(), o)
+				if err != nil {
+					return err
+				}
+				return a.show(m, func(w io.Writer) { printMatch(w, s.place, m, full) })
+			})
+		},
+	}
+	cmd.Flags().StringVar(&in, "in", "", "a path in the mount, or the store, to look in; default: where GRAPH.json is")
+	cmd.Flags().StringVar(&like, "like", "", "a stored model, whose architecture is asked about")
+	cmd.Flags().StringVar(&exclude, "exclude-run", "", "pass over the models of this run")
+	cmd.Flags().BoolVar(&full, "full", false, "print the layers and the tensors")
+	return cmd
+}
+
+// readGraph reads a file that may be too large.
+func readGraph(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	p, err := io.ReadAll(io.LimitReader(f, control.MaxGraph+1))
+	if err == nil && len(p) > control.MaxGraph {
+		err = fmt.Errorf("%s is over %s: it is no graph", path, bytesText(control.MaxGraph))
+	}
+	return p, err
+}
+
+func printMatch(w io.Writer, p *place, a *control.MatchAnswer, full bool) {
+	m := a.Match
+	if m == nil {
+		fmt.Fprintf(w, "none: no model of kind %s has a root in common\n", a.GraphKind)
+		return
+	}
+	exact := ""
+	if !m.Exact {
+		exact = ", at least: the search was cut short"
+	}
+	pairs(w,
+		"model", printable(p.full(m.Path)),
+		"layers", fmt.Sprintf("%d of %d%s", m.Length, a.Vertices, exact),
+		"tensors", fmt.Sprintf("%d, %s", len(m.Tensors), bytesText(m.Bytes)),
+		"kind", a.GraphKind,
+	)
+	if !full {
+		return
+	}
+	rows := make([][]string, len(m.Pairs))
+	for i, pair := range m.Pairs {
+		rows[i] = []string{printable(pair[0]), printable(pair[1])}
+	}
+	fmt.Fprintln(w)
+	table(w, []string{"LAYER", "STORED"}, rows)
+	if len(m.Tensors) > 0 {
+		rows = rows[:0]
+		for _, t := range m.Tensors {
+			rows = append(rows, []string{printable(t.New), printable(t.Stored), bytesText(t.Bytes)})
+		}
+		fmt.Fprintln(w)
+		table(w, []string{"TENSOR", "STORED", ">BYTES"}, rows)
+	}
+}

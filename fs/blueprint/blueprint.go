@@ -1,0 +1,219 @@
+// Package blueprint finds the architecture graph of a model among the files of its step: which file it is to be read from, and how.
+//
+//	explicit  MODEL.arch.json beside the model MODEL; arch.json or graph.json in its folder, or in the step's; member "ckptfs.arch" of the
+//	          __metadata__ of a safetensors file
+//	onnx      the model itself; model.onnx in its folder
+//	export    the model itself, a .pt2 file; the only .pt2 file in its folder
+//	keras     the model itself, a .keras file; the only .keras file in its folder
+//	seq       the tensors of a torch file
+//	bag       the tensors of any other file
+//
+// The first that applies counts. Nothing of a source is executed; its bytes are bounded by graph.MaxSource.
+package blueprint
+
+import (
+	"archive/zip"
+	"bytes"
+	"compress/flate"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+
+	"ckptfs/formats"
+	"ckptfs/formats/zipdir"
+	"ckptfs/index/graph"
+)
+
+// File is a file of a step.
+type File struct {
+	Rel   string // below the step's folder
+	Stamp string // changes with its bytes
+}
+
+// Source is where a model's graph is to be read from.
+type Source struct {
+	Kind graph.Kind
+	Rel  string // of the file; "": the model's tensors
+	Key  string // changes with the source
+}
+
+// metadataKey is the member of a safetensors file's __metadata__.
+const metadataKey = "ckptfs.arch"
+
+// Sources lists where the graph of the model rel, of a format, may be read from, best first. The last one is the model's tensors.
+func Sources(files []File, rel, format string) []Source {
+	at := make(map[string]*File, len(files))
+	var pt2, keras []*File
+	dir := path.Dir(rel)
+	for i := range files {
+		f := &files[i]
+		at[f.Rel] = f
+		if path.Dir(f.Rel) == dir {
+			switch path.Ext(f.Rel) {
+			case ".pt2":
+				pt2 = append(pt2, f)
+			case ".keras":
+				keras = append(keras, f)
+			}
+		}
+	}
+	var out []Source
+	add := func(kind graph.Kind, f *File) {
+		if f != nil {
+			out = append(out, Source{kind, f.Rel, fmt.Sprintf("%s %s %s", kind, f.Rel, f.Stamp)})
+		}
+	}
+	for _, name := range []string{rel + ".arch.json", path.Join(dir, "arch.json"), path.Join(dir, "graph.json"), "arch.json", "graph.json"} {
+		if f := at[name]; f != nil && (len(out) == 0 || out[len(out)-1].Rel != name) {
+			add(graph.Explicit, f)
+		}
+	}
+	self := at[rel]
+	if self == nil {
+		self = &File{Rel: rel}
+	}
+	if format == "safetensors" {
+		add(graph.Explicit, self)
+	}
+	if path.Ext(rel) == ".onnx" || format == "onnx" {
+		add(graph.ONNX, self)
+	} else {
+		add(graph.ONNX, at[path.Join(dir, "model.onnx")])
+	}
+	if path.Ext(rel) == ".pt2" {
+		add(graph.Export, self)
+	} else if len(pt2) == 1 {
+		add(graph.Export, pt2[0])
+	}
+	if path.Ext(rel) == ".keras" {
+		add(graph.Keras, self)
+	} else if len(keras) == 1 {
+		add(graph.Keras, keras[0])
+	}
+	if format == "torch-zip" || format == "torch-legacy" {
+		return append(out, Source{Kind: graph.Seq, Key: graph.Seq.String()})
+	}
+	return append(out, Source{Kind: graph.Bag, Key: graph.Bag.String()})
+}
+
+// Sidecar reports whether the source is a file that somebody wrote only to say what the graph is: what is wrong with it is news.
+func (s *Source) Sidecar() bool { return s.Kind == graph.Explicit && strings.HasSuffix(s.Rel, ".json") }
+
+// Open opens a file of the step until done is called.
+type Open func(rel string) (r io.ReaderAt, size int64, done func(), err error)
+
+// Read reads the graph from a source. tensors are the model's. The error wraps graph.ErrInvalid when the source is none.
+func Read(src *Source, open Open, tensors []formats.Tensor) (*graph.Graph, error) {
+	if src.Rel == "" {
+		return graph.FromTensors(src.Kind, tensors)
+	}
+	r, size, done, err := open(src.Rel)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	switch src.Kind {
+	case graph.ONNX:
+		return graph.ParseONNX(r, size)
+	case graph.Export:
+		p, err := member(r, size, func(name string) bool {
+			return strings.HasSuffix(name, ".json") && strings.HasPrefix(path.Base(path.Dir(name)), "models")
+		}, graph.MaxSource)
+		if err != nil {
+			return nil, err
+		}
+		return graph.ParseExport(p)
+	case graph.Keras:
+		p, err := member(r, size, func(name string) bool { return name == "config.json" }, graph.MaxKeras)
+		if err != nil {
+			return nil, err
+		}
+		return graph.ParseKeras(p, tensors)
+	}
+	var p []byte
+	if src.Sidecar() {
+		p, err = whole(r, size)
+	} else {
+		p, err = metadata(r, size)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return graph.ParseExplicit(p, graph.ByName(tensors))
+}
+
+// whole reads a sidecar.
+func whole(r io.ReaderAt, size int64) ([]byte, error) {
+	if size > graph.MaxSource {
+		return nil, fmt.Errorf("%d bytes, of at most %d: %w", size, graph.MaxSource, graph.ErrInvalid)
+	}
+	p := make([]byte, size)
+	n, err := r.ReadAt(p, 0)
+	if err == io.EOF {
+		err = nil
+	}
+	return p[:n], err
+}
+
+// metadata is what a safetensors file says of its graph.
+func metadata(r io.ReaderAt, size int64) ([]byte, error) {
+	none := fmt.Errorf("no %s in its metadata: %w", metadataKey, graph.ErrInvalid)
+	var head [8]byte
+	if size < 8 || formats.ReadFull(r, head[:], 0) != nil {
+		return nil, none
+	}
+	n := binary.LittleEndian.Uint64(head[:])
+	if n > graph.MaxSource || int64(n) > size-8 {
+		return nil, none
+	}
+	p := make([]byte, n)
+	if err := formats.ReadFull(r, p, 8); err != nil {
+		return nil, err
+	}
+	if !bytes.Contains(p, []byte(metadataKey)) {
+		return nil, none
+	}
+	var doc struct {
+		Metadata map[string]string `json:"__metadata__"`
+	}
+	if json.Unmarshal(p, &doc) != nil || doc.Metadata[metadataKey] == "" {
+		return nil, none
+	}
+	return []byte(doc.Metadata[metadataKey]), nil
+}
+
+// member reads the first member of a zip whose name is wanted.
+func member(r io.ReaderAt, size int64, wanted func(string) bool, most int64) ([]byte, error) {
+	records, err := zipdir.Read(r, size)
+	if err != nil {
+		return nil, fmt.Errorf("%v: %w", err, graph.ErrInvalid)
+	}
+	for i := range records {
+		rec := &records[i]
+		if !wanted(rec.Name) {
+			continue
+		}
+		var in io.Reader = io.NewSectionReader(r, rec.Off, rec.Len)
+		switch {
+		case rec.Stored():
+		case rec.Method == zip.Deflate:
+			f := flate.NewReader(in)
+			defer f.Close()
+			in = f
+		default:
+			return nil, fmt.Errorf("%s: compression %d: %w", rec.Name, rec.Method, graph.ErrInvalid)
+		}
+		p, err := io.ReadAll(io.LimitReader(in, most+1))
+		if err == nil && int64(len(p)) > most {
+			err = fmt.Errorf("over %d bytes", most)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %v: %w", rec.Name, err, graph.ErrInvalid)
+		}
+		return p, nil
+	}
+	return nil, fmt.Errorf("no description of the model in it: %w", graph.ErrInvalid)
+}

@@ -1,0 +1,120 @@
+package control
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// Model is a file with tensors, as it was committed once.
+type Model struct {
+	Seq        uint64    `json:"seq"` // its place in the order of commits
+	Path       string    `json:"path"`
+	Time       time.Time `json:"time"`
+	Size       int64     `json:"size"`
+	Tensors    int       `json:"tensors"`
+	Retired    bool      `json:"retired"`
+	RetiredAt  time.Time `json:"retired_at,omitzero"`
+	Parent     uint64    `json:"parent,omitempty"` // 0: none
+	How        string    `json:"how"`              // where the parent was learnt: "none", "declared", "transfer", "previous step", "inferred"
+	MergedFrom []uint64  `json:"merged_from,omitempty"`
+}
+
+// Ancestor is a model in another's chain of parents, and what it owns of it.
+type Ancestor struct {
+	Model
+	OwnedTensors int64 `json:"owned_tensors"`
+	OwnedBytes   int64 `json:"owned_bytes"`
+}
+
+// ModelLineage is a model and its chain of parents, itself first.
+type ModelLineage struct {
+	Model
+	Chain  []Ancestor `json:"chain"`
+	Merged []Model    `json:"merged,omitempty"` // of MergedFrom
+}
+
+// Lineage is the answer of Models.Lineage: the models at or below a path; the retired ones only if there is no other.
+type Lineage struct {
+	Path    string         `json:"path"`
+	Models  []ModelLineage `json:"models"`
+	Problem string         `json:"problem,omitempty"` // what is wrong with what the step says of its parent
+}
+
+// CommonAncestor is the answer of Models.Ancestor.
+type CommonAncestor struct {
+	A        Model  `json:"a"`
+	B        Model  `json:"b"`
+	Ancestor *Model `json:"ancestor"`     // the most recent model that both come from; null when there is none
+	Owner    *Model `json:"common_owner"` // the latest that owns tensors of both; null when there is none
+}
+
+// Ownership is the answer of Models.Owner.
+type Ownership struct {
+	Path   string `json:"path"`
+	Tensor string `json:"tensor"`
+	Owner  Model  `json:"owner"` // the model that first stored the tensor
+}
+
+// Retired is the answer of Models.Retire.
+type Retired struct {
+	Path   string  `json:"path"`
+	Models []Model `json:"models"` // the tombstones
+}
+
+func (h *Handler) lineage(m Models) {
+	h.mux.HandleFunc("GET /v1/lineage", plain(func(r *http.Request) (any, error) {
+		p, err := pathOf(r)
+		if err != nil {
+			return nil, err
+		}
+		return m.Lineage(r.Context(), p)
+	}))
+	h.mux.HandleFunc("GET /v1/ancestor", plain(func(r *http.Request) (any, error) {
+		q := r.URL.Query()
+		a, err := cleanPath(q.Get("a"))
+		if err != nil {
+			return nil, err
+		}
+		b, err := cleanPath(q.Get("b"))
+		if err != nil {
+			return nil, err
+		}
+		return m.Ancestor(r.Context(), a, b)
+	}))
+	h.mux.HandleFunc("GET /v1/owner", plain(func(r *http.Request) (any, error) {
+		p, err := pathOf(r)
+		if err != nil {
+			return nil, err
+		}
+		return m.Owner(r.Context(), p, r.URL.Query().Get("tensor"))
+	}))
+	h.mux.HandleFunc("POST /v1/retire", plain(func(r *http.Request) (any, error) {
+		p, err := pathOf(r)
+		if err != nil {
+			return nil, err
+		}
+		return m.Retire(r.Context(), p)
+	}))
+}
+
+// Lineage is Models.Lineage.
+func (c *Client) Lineage(ctx context.Context, path string) (*Lineage, error) {
+	return ask[Lineage](ctx, c, http.MethodGet, "lineage", url.Values{"path": {path}})
+}
+
+// Ancestor is Models.Ancestor.
+func (c *Client) Ancestor(ctx context.Context, a, b string) (*CommonAncestor, error) {
+	return ask[CommonAncestor](ctx, c, http.MethodGet, "ancestor", url.Values{"a": {a}, "b": {b}})
+}
+
+// Owner is Models.Owner.
+func (c *Client) Owner(ctx context.Context, path, tensor string) (*Ownership, error) {
+	return ask[Ownership](ctx, c, http.MethodGet, "owner", url.Values{"path": {path}, "tensor": {tensor}})
+}
+
+// Retire is Models.Retire.
+func (c *Client) Retire(ctx context.Context, path string) (*Retired, error) {
+	return ask[Retired](ctx, c, http.MethodPost, "retire", url.Values{"path": {path}})
+}

@@ -1,0 +1,150 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"ckptfs/fs/control"
+	"ckptfs/fs/tree"
+)
+
+// chainGraph is the GRAPH.json of a chain of layers, a letter each; parameters are those of modelFile when params is set.
+func chainGraph(layers string, params bool) []byte {
+	var nodes []string
+	for i, l := range layers {
+		in, p := "", ""
+		if i > 0 {
+			in = fmt.Sprintf(`,"in":["n%d"]`, i-1)
+		}
+		if params {
+			p = fmt.Sprintf(`,"params":["%c"]`, 'a'+i)
+		}
+		nodes = append(nodes, fmt.Sprintf(`{"id":"n%d","op":"%c"%s%s}`, i, l, in, p))
+	}
+	return []byte(`{"v":1,"nodes":[` + strings.Join(nodes, ",") + `]}`)
+}
+
+// saveGraph makes a step with a checkpoint of as many tensors as layers, and a sidecar.
+func (r *rig) saveGraph(step, layers string) {
+	r.t.Helper()
+	r.mkdir("runs/" + step)
+	r.write("runs/"+step+"/arch.json", chainGraph(layers, true))
+	r.save(step, "ABCDEFGH"[:len(layers)])
+}
+
+func (r *rig) match(o control.MatchOptions) *control.Match {
+	r.t.Helper()
+	a, err := r.Match(context.Background(), o)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return a.Match
+}
+
+// matched is the step that matches a chain best, and how long; "" for none.
+func (r *rig) matched(layers string) string {
+	r.t.Helper()
+	m := r.match(control.MatchOptions{Graph: chainGraph(layers, true)})
+	if m == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s %d", strings.TrimSuffix(strings.TrimPrefix(m.Path, "runs/"), "/m.safetensors"), m.Length)
+}
+
+func TestMatch(t *testing.T) {
+	r := newRig(t)
+	r.saveGraph("a/1", "xyz")
+	r.saveGraph("a/2", "xyw")
+	r.saveGraph("b/1", "xqqq")
+	r.save("plain/1", "AB")
+	check := func(r *rig, when string, want ...string) {
+		t.Helper()
+		for i, layers := range []string{"xyzz", "xyw", "xqqx", "xy", "k"} {
+			if got := r.matched(layers); got != want[i] {
+				t.Errorf("%s: %s: %q, want %q", when, layers, got, want[i])
+			}
+		}
+	}
+	want := []string{"a/1 3", "a/2 3", "b/1 3", "a/2 2", ""}
+	check(r, "saved", want...)
+	m := r.match(control.MatchOptions{Graph: chainGraph("xyzz", true)})
+	if !m.Exact || len(m.Pairs) != 3 || m.Pairs[2] != [2]string{"n2", "n2"} || len(m.Tensors) != 3 || m.Tensors[1] != (control.TransferTensor{New: "b", Stored: "b", Bytes: 70 << 10}) || m.Bytes != 3*70<<10 {
+		t.Errorf("%+v", m)
+	}
+	if m := r.match(control.MatchOptions{Like: "runs/a/1"}); m == nil || m.Path != "runs/a/2/m.safetensors" || m.Length != 2 {
+		t.Errorf("%+v", m)
+	}
+	if m := r.match(control.MatchOptions{Graph: chainGraph("xyzz", true), ExcludeRun: "a"}); m == nil || m.Path != "runs/b/1/m.safetensors" {
+		t.Errorf("%+v", m)
+	}
+	if a, err := r.Match(context.Background(), control.MatchOptions{Like: "runs/plain/1/m.safetensors"}); err != nil || a.GraphKind != "bag" || a.Match != nil {
+		t.Errorf("%+v, %v", a, err)
+	}
+	// Quality decides between equals, also when it comes late.
+	r.setMetric("runs/a/1", "quality", "0.5")
+	if got := r.matched("xy"); got != "a/1 2" {
+		t.Errorf("%q", got)
+	}
+	want[3] = "a/1 2"
+	r.evictAll()
+	r = r.reopen()
+	check(r, "opened again", want...)
+	r.close()
+	if err := os.Remove(r.at(tree.IndexFile)); err != nil {
+		t.Fatal(err)
+	}
+	r = r.reopen()
+	r.prune(now)
+	check(r, "without its index", want...)
+	r.prune(now)
+	r = r.reopen()
+	check(r, "swept", want...)
+	// A sidecar that changes, and a model that goes.
+	r.write("runs/a/1/arch.json", chainGraph("kkk", true))
+	check(r, "another sidecar", "a/2 2", "a/2 3", "b/1 3", "a/2 2", "a/1 1")
+	r.unlink("runs/a/2/arch.json")
+	r.removeStep("runs/a/2")
+	check(r, "retired", "b/1 1", "b/1 1", "b/1 3", "b/1 1", "a/1 1")
+	r.unlink("runs/b/1/arch.json")
+	check(r, "no sidecar", "", "", "", "", "a/1 1")
+}
+
+// A sidecar that is none is refused, with a line in the status, and has no effect on anything else.
+func TestBadSidecars(t *testing.T) {
+	r := newRig(t)
+	r.saveGraph("a/1", "xyz")
+	for sidecar, word := range map[string]string{
+		`{"v":1,"nodes":[`: "arch.json",
+		`{"v":1,"nodes":[{"id":"x","op":"X","in":["y"]},{"id":"y","op":"Y","in":["x"]}]}`: "cycle",
+		`{"v":1,"nodes":[{"id":"x","op":"X","params":["nothing"]}]}`:                      "nothing",
+		strings.Repeat(" ", 16<<20+1):                                                     "at most",
+		`{"v":9,"nodes":[]}`:                                                              "version",
+	} {
+		r.write("runs/a/1/arch.json", []byte(sidecar))
+		if got := r.matched("xyz"); got != "" {
+			t.Errorf("%.40s: %q", sidecar, got)
+		}
+		st, err := r.Status(context.Background())
+		if err != nil || len(st.Sidecars) != 1 || !strings.Contains(st.Sidecars[0], word) || !strings.Contains(st.Sidecars[0], "runs/a/1") {
+			t.Errorf("%.40s: %q, %v", sidecar, st.Sidecars, err)
+		}
+		r.same("runs/a/1/m.safetensors", modelFile(t, "ABC"))
+		_, err = r.Match(context.Background(), control.MatchOptions{Graph: []byte(strings.TrimLeft(sidecar, " "))})
+		if !errors.Is(err, unix.EINVAL) && word != "nothing" {
+			t.Errorf("%.40s: as a query: %v", sidecar, err)
+		}
+	}
+	r.write("runs/a/1/arch.json", chainGraph("xyz", true))
+	if got := r.matched("xyz"); got != "a/1 3" {
+		t.Errorf("%q", got)
+	}
+	if st, err := r.Status(context.Background()); err != nil || len(st.Sidecars) != 0 {
+		t.Errorf("%q, %v", st.Sidecars, err)
+	}
+}

@@ -1,0 +1,523 @@
+package volume
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"ckptfs/cas"
+	"ckptfs/fs/control"
+	"ckptfs/index/ledger"
+	"ckptfs/index/lineage"
+	"ckptfs/index/manifest"
+	"ckptfs/index/runs"
+)
+
+// stepPlace is a file in a step, in what was found at one moment.
+type stepPlace struct {
+	run   string
+	index int // of its step
+	step  *step
+	rel   string
+	ino   uint64
+	path  string
+
+	manifest cas.Hash
+	mtime    int64
+	before   *ledger.Entry // what this inode was
+	state    int           // of a new model: 0 not entered, 1 about to be, 2 done
+}
+
+// settling is one settle.
+type settling struct {
+	*models
+	v     *Volume
+	found map[string][]*step
+	fresh map[uint64]*stepPlace // files to be entered, by inode
+
+	// Sidecars, by path. One that no model of its step can take is a problem.
+	refused map[string]error
+	taken   map[string]bool
+}
+
+// settle brings the ledger up to date with the tree. m.mu is held.
+func (m *models) settle(ctx context.Context, v *Volume) error {
+	m.stale.Store(false)
+	err := m.settleNow(ctx, v)
+	said := make([]string, 0, len(m.problems))
+	for _, at := range slices.Sorted(maps.Keys(m.problems)) {
+		said = append(said, at+": "+m.problems[at])
+	}
+	m.said.Store(&said)
+	if err != nil {
+		m.stale.Store(true)
+	}
+	return err
+}
+
+func (m *models) settleNow(ctx context.Context, v *Volume) error {
+	if err := m.load(v); err != nil {
+		return err
+	}
+	found, err := v.stepsOf()
+	if err != nil {
+		return err
+	}
+	s := &settling{models: m, v: v, found: found, fresh: map[uint64]*stepPlace{}, refused: map[string]error{}, taken: map[string]bool{}}
+	there := map[string]bool{}
+	present := map[uint64]string{} // inode → path; of several the first
+	var places []*stepPlace
+	changed := false
+	names := slices.SortedFunc(maps.Keys(found), runs.Compare)
+	for _, run := range names {
+		for i, st := range found[run] {
+			key := run + "/" + st.name
+			there[key] = true
+			for _, f := range st.files {
+				if p := path.Join(runsDir, key, f.rel); present[f.ino] == "" {
+					present[f.ino] = p
+				}
+			}
+			if m.seen[key] == st {
+				continue
+			}
+			changed = true
+			if v.stepState(st) != control.StepComplete {
+				continue
+			}
+			for _, f := range st.files {
+				places = append(places, &stepPlace{run: run, index: i, step: st, rel: f.rel, ino: f.ino, path: path.Join(runsDir, key, f.rel)})
+			}
+		}
+	}
+	for key := range m.seen {
+		if !there[key] {
+			changed = true
+			delete(m.seen, key)
+			delete(m.problems, path.Join(runsDir, key))
+		}
+	}
+	if !changed {
+		return nil
+	}
+	m.recheck = true
+	if err := s.files(ctx, places, present); err != nil {
+		return err
+	}
+	for _, run := range names {
+		for _, st := range found[run] {
+			if v.stepState(st) == control.StepComplete {
+				m.seen[run+"/"+st.name] = st
+			}
+		}
+	}
+	return nil
+}
+
+// files enters what is new among places, and makes tombstones of what is gone.
+func (s *settling) files(ctx context.Context, places []*stepPlace, present map[uint64]string) error {
+	v, book := s.v, s.book
+	now := v.now().UnixNano()
+	var known, open, order []*stepPlace
+	looked, claimed := map[uint64]bool{}, map[*ledger.Entry]bool{}
+	for _, p := range places {
+		delete(s.problems, path.Join(runsDir, p.run, p.step.name))
+	}
+	for _, p := range places {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if present[p.ino] != p.path || looked[p.ino] { // a further hard link
+			continue
+		}
+		looked[p.ino] = true
+		ok, err := s.look(p)
+		if err != nil {
+			return err
+		}
+		e := book.ByIno(p.ino)
+		switch {
+		case e != nil && (!ok || e.Manifest == p.manifest):
+			claimed[e] = true
+			if ok {
+				known = append(known, p)
+			}
+		case e != nil && e.Path == p.path: // written again
+			claimed[e] = true
+			p.before = e
+			order = append(order, p)
+		case ok:
+			open = append(open, p)
+		}
+	}
+	// What has no file any more. Its inode may be another file's by now; in a store that was copied every inode is another. So
+	// a file that is new is first looked for among these, by its manifest.
+	var lost []*ledger.Entry
+	for _, e := range book.Live() {
+		if !claimed[e] && (present[e.Ino] == "" || looked[e.Ino]) {
+			lost = append(lost, e)
+		}
+	}
+	slices.SortFunc(lost, func(a, b *ledger.Entry) int { return cmp.Compare(a.Seq, b.Seq) })
+	take := func(is func(e *ledger.Entry) bool) *ledger.Entry {
+		i := slices.IndexFunc(lost, is)
+		if i < 0 {
+			return nil
+		}
+		e := lost[i]
+		lost = slices.Delete(lost, i, i+1)
+		return e
+	}
+	moved := map[*stepPlace]*ledger.Entry{}
+	for _, anywhere := range []bool{false, true} {
+		for _, p := range open {
+			if moved[p] == nil {
+				if e := take(func(e *ledger.Entry) bool { return e.Manifest == p.manifest && (anywhere || e.Path == p.path) }); e != nil {
+					moved[p] = e
+				}
+			}
+		}
+	}
+	for _, p := range open {
+		if moved[p] == nil {
+			p.before = take(func(e *ledger.Entry) bool { return e.Path == p.path }) // another file in its place
+			order = append(order, p)
+		}
+	}
+	for _, e := range lost {
+		book.Retire(e.Seq, now)
+	}
+	for _, e := range moved {
+		book.Detach(e)
+	}
+	for _, p := range order {
+		if p.before != nil {
+			book.Detach(p.before)
+		}
+		s.fresh[p.ino] = p
+	}
+	for p, e := range moved {
+		book.Move(e, p.ino, p.path)
+		known = append(known, p)
+	}
+	for _, e := range slices.Collect(maps.Values(book.Live())) {
+		if at := present[e.Ino]; at != "" {
+			book.Move(e, e.Ino, at)
+		}
+	}
+	slices.SortStableFunc(order, func(a, b *stepPlace) int {
+		return cmp.Or(cmp.Compare(a.mtime, b.mtime), runs.Compare(a.path, b.path))
+	})
+	for _, p := range order {
+		if err := s.enter(p); err != nil {
+			return err
+		}
+	}
+	for _, p := range known { // a sidecar may have come late
+		if err := s.again(p); err != nil {
+			return err
+		}
+	}
+	for _, p := range places {
+		at := path.Join(runsDir, p.run, p.step.name)
+		if err := s.refused[at+"/"+p.rel]; err != nil && !s.taken[at+"/"+p.rel] {
+			s.problems[at] = fmt.Sprintf("%s: %v", p.rel, err)
+		}
+	}
+	return nil
+}
+
+// look reads a file's record. False when the file is no model: not packed, or gone.
+func (s *settling) look(p *stepPlace) (bool, error) {
+	v := s.v
+	n, err := v.resolve(p.path)
+	if err == unix.ENOENT || err == unix.ENOTDIR {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer v.unref(n, 1)
+	if n.file == nil || n.ino != p.ino {
+		return false, nil
+	}
+	n.file.mu.Lock()
+	defer n.file.mu.Unlock()
+	if err := v.load(n); err != nil {
+		return false, err
+	}
+	p.manifest, p.mtime = n.file.rec.Manifest, n.file.rec.Mtime
+	return n.file.rec.Packed(), nil
+}
+
+// manifestOf reads a manifest; nil when it cannot be read or names no tensors.
+func (v *Volume) modelManifest(h cas.Hash) *manifest.Manifest {
+	m, err := v.asm.Manifest(h)
+	if err != nil || len(m.Tensors) == 0 {
+		return nil
+	}
+	return m
+}
+
+// enter makes a model of a file.
+func (s *settling) enter(p *stepPlace) error {
+	if p.state != 0 {
+		return nil
+	}
+	p.state = 1
+	defer func() { p.state = 2 }()
+	v, book := s.v, s.book
+	m := v.modelManifest(p.manifest)
+	if m == nil {
+		if p.before != nil {
+			book.Retire(p.before.Seq, v.now().UnixNano())
+		}
+		return nil
+	}
+	tensors, bytes, marks := modelTensors(m)
+	parent, merged, err := s.parentOf(p, marks)
+	if err != nil {
+		return err
+	}
+	e := &ledger.Entry{Ino: p.ino, Manifest: p.manifest, Path: p.path, Time: p.mtime, Size: m.Size, Tensors: len(tensors), Marks: marks}
+	e.Seq = book.Next()
+	e.Parent, e.How, e.MergedFrom = parent.Seq, parent.How, merged
+	if e.Parent == 0 {
+		e.How = lineage.None
+	}
+	e.Owners = s.owners(e.Seq, tensors, e.Parent)
+	e.Owned = lineage.Shares(e.Owners, bytes)
+	g, from, _ := s.blueprintOf(p, m, "")
+	s.keepGraph(e, g, from)
+	if p.before != nil { // written again: what it was is no more, and its parent
+		book.Retire(p.before.Seq, v.now().UnixNano())
+	}
+	if err := book.Add(e); err != nil {
+		// No owner but an ancestor is ever named; should it be, the model stands alone.
+		e.Parent, e.How, e.MergedFrom = 0, lineage.None, nil
+		e.Owners = lineage.Inherit(e.Seq, tensors, nil)
+		e.Owned = lineage.Shares(e.Owners, bytes)
+		return book.Add(e)
+	}
+	return nil
+}
+
+// owners is who owns each tensor of a child of parent.
+func (s *settling) owners(seq uint64, tensors []lineage.Tensor, parent uint64) []uint64 {
+	pe := s.book.Get(parent)
+	if pe == nil {
+		return lineage.Inherit(seq, tensors, nil)
+	}
+	owners := pe.Owners
+	if pm := s.v.modelManifest(pe.Manifest); pm != nil && (len(owners) == len(pm.Tensors) || owners == nil) {
+		theirs, _, _ := modelTensors(pm)
+		if owners == nil { // retired: what it had of others is forgotten, what the child has of it is not
+			owners = lineage.Inherit(parent, theirs, nil)
+		}
+		return lineage.Inherit(seq, tensors, &lineage.Parent{Tensors: theirs, Owners: owners})
+	}
+	return lineage.Inherit(seq, tensors, nil)
+}
+
+// parentOf chooses a parent: what the step declares, what the file was before it was written again, the step before, the likest.
+func (s *settling) parentOf(p *stepPlace, marks []uint64) (parent lineage.Candidate, merged []uint64, err error) {
+	at := path.Join(runsDir, p.run, p.step.name)
+	var all []lineage.Candidate
+	if d := p.step.declared; d.Parent != "" {
+		seq, err := s.declared(p, at, d.Parent)
+		if err != nil {
+			s.problems[at] = err.Error()
+		} else {
+			all = append(all, lineage.Candidate{Seq: seq, How: lineage.Declared})
+		}
+	}
+	for _, said := range p.step.declared.MergedFrom {
+		seq, err := s.declared(p, at, said)
+		if err != nil {
+			s.problems[at] = err.Error()
+			continue
+		}
+		if !slices.Contains(merged, seq) {
+			merged = append(merged, seq)
+		}
+	}
+	if p.step.declaredProblem != "" {
+		s.problems[at] = p.step.declaredProblem
+	}
+	if p.before != nil {
+		all = append(all, lineage.Candidate{Seq: p.before.Seq, How: lineage.Previous})
+	}
+	steps := s.found[p.run]
+	for i := p.index - 1; i >= 0 && len(all) == 0; i-- {
+		if s.v.stepState(steps[i]) != control.StepComplete {
+			continue
+		}
+		if seq := s.counterpart(p.run, steps[i], p.rel); seq != 0 {
+			all = append(all, lineage.Candidate{Seq: seq, How: lineage.Previous})
+		}
+	}
+	if len(all) == 0 {
+		if seq := s.book.Like(marks); seq != 0 {
+			all = append(all, lineage.Candidate{Seq: seq, How: lineage.Inferred})
+		}
+	}
+	parent, refused := s.book.Forest.Choose(s.book.Next(), all)
+	for _, err := range refused {
+		s.problems[at] = err.Error()
+	}
+	return parent, merged, nil
+}
+
+// declared finds the model that a step names as a parent.
+func (s *settling) declared(p *stepPlace, at, said string) (uint64, error) {
+	to, err := ledger.Resolve(said, at, s.v.mountpoint)
+	if err != nil {
+		return 0, err
+	}
+	parts := strings.SplitN(to, "/", 4)
+	if len(parts) >= 3 {
+		if i := slices.IndexFunc(s.found[parts[1]], func(st *step) bool { return st.name == parts[2] }); i >= 0 {
+			rel := p.rel
+			if len(parts) == 4 {
+				rel = parts[3]
+			}
+			if seq := s.counterpart(parts[1], s.found[parts[1]][i], rel); seq != 0 {
+				return seq, nil
+			}
+		}
+	}
+	if e := s.tombstone(to, p.rel); e != nil {
+		return e.Seq, nil
+	}
+	return 0, fmt.Errorf("parent %q: %w", said, ledger.ErrUnknown)
+}
+
+// tombstone is the last retired model that was at a path, or below it and called rel.
+func (s *settling) tombstone(p, rel string) (last *ledger.Entry) {
+	for _, e := range s.book.All() {
+		if e.RetiredAt != 0 && (e.Path == p || e.Path == path.Join(p, rel)) {
+			last = e
+		}
+	}
+	if last == nil {
+		for _, e := range s.book.All() {
+			if e.RetiredAt != 0 && strings.HasPrefix(e.Path, p+"/") {
+				last = e
+			}
+		}
+	}
+	return last
+}
+
+// counterpart is the model of a step that corresponds to a file called rel: of the same name, else of the same name with another
+// ending, else the only one that there is. 0 when there is none.
+func (s *settling) counterpart(run string, st *step, rel string) uint64 {
+	stem := func(p string) string { return strings.TrimSuffix(p, path.Ext(p)) }
+	var models []stepFile
+	for _, f := range st.files {
+		if p := s.fresh[f.ino]; p != nil && p.state == 0 {
+			_ = s.enter(p) // a parent comes before its children; who cannot be entered has none
+		}
+		if e := s.book.ByIno(f.ino); e != nil {
+			models = append(models, f)
+		}
+	}
+	for _, same := range []func(f stepFile) bool{
+		func(f stepFile) bool { return f.rel == rel }, func(f stepFile) bool { return stem(f.rel) == stem(rel) },
+		func(stepFile) bool { return len(models) == 1 },
+	} {
+		if i := slices.IndexFunc(models, same); i >= 0 {
+			return s.book.ByIno(models[i].ino).Seq
+		}
+	}
+	return 0
+}
+
+// again looks whether a model's step says something else of its architecture or its parent now.
+func (s *settling) again(p *stepPlace) error {
+	e := s.book.ByIno(p.ino)
+	at := path.Join(runsDir, p.run, p.step.name)
+	d := p.step.declared
+	if e != nil {
+		if m := s.v.modelManifest(e.Manifest); m != nil {
+			if g, from, same := s.blueprintOf(p, m, e.GraphFrom); !same {
+				s.keepGraph(e, g, from)
+				s.book.Change(e)
+			}
+		}
+	}
+	if p.step.declaredProblem != "" {
+		s.problems[at] = p.step.declaredProblem
+		return nil
+	}
+	if e == nil || d.Parent == "" {
+		return nil
+	}
+	seq, err := s.declared(p, at, d.Parent)
+	if err == nil && seq == e.Parent && e.How == lineage.Declared {
+		return nil
+	}
+	if err == nil && seq >= e.Seq {
+		err = fmt.Errorf("parent %q was saved after its child: %w", d.Parent, lineage.ErrParent)
+	}
+	if err != nil {
+		s.problems[at] = err.Error()
+		return nil
+	}
+	m := s.v.modelManifest(e.Manifest)
+	if m == nil {
+		return nil
+	}
+	tensors, bytes, _ := modelTensors(m)
+	owners := s.owners(e.Seq, tensors, seq)
+	if err := s.book.Reparent(e, seq, lineage.Declared, owners, lineage.Shares(owners, bytes)); err != nil {
+		s.problems[at] = err.Error()
+	}
+	return nil
+}
+
+// modelTensors is what the lineage knows tensors by: in the manifest's order, with their bytes, and the marks of the largest.
+func modelTensors(m *manifest.Manifest) (tensors []lineage.Tensor, bytes []int64, marks []uint64) {
+	objects := tensorDigests(m)
+	users := map[int]int{}
+	for i := range m.Tensors {
+		users[m.Tensors[i].Region]++
+	}
+	tensors, bytes = make([]lineage.Tensor, len(m.Tensors)), make([]int64, len(m.Tensors))
+	order := make([]int, 0, len(m.Tensors))
+	for i := range m.Tensors {
+		t := &m.Tensors[i]
+		content := objects[i]
+		switch {
+		case t.NumBytes() == 0:
+			content = cas.Hash{}
+		case content.IsZero(): // of several objects: like no other
+			content = cas.Sum(fmt.Appendf(nil, "%d of %d tensors of %d bytes", i, len(m.Tensors), m.Size))
+			for _, o := range m.Objects {
+				content = cas.Sum(append(content[:], o.Digest[:]...))
+			}
+		case t.Offset != 0 || !t.Contiguous() || t.NumBytes() != m.Regions[t.Region].Len:
+			content = cas.Sum(fmt.Appendf(nil, "%s at %d by %v", content, t.Offset, t.Stride))
+		}
+		tensors[i] = lineage.Tensor{Name: t.Name, Digest: lineage.Digest(string(t.DType), t.Shape, content)}
+		if t.Region >= 0 && users[t.Region] > 1 {
+			tensors[i].Tie = t.Region + 1
+		}
+		if bytes[i] = t.NumBytes(); bytes[i] > 0 {
+			order = append(order, i)
+		}
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(bytes[b], bytes[a]) })
+	for _, i := range order[:min(len(order), ledger.MaxMarks)] {
+		if mark := ledger.Mark(tensors[i].Digest); !slices.Contains(marks, mark) {
+			marks = append(marks, mark)
+		}
+	}
+	return tensors, bytes, marks
+}

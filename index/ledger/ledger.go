@@ -1,0 +1,425 @@
+// Package ledger is the list of the models of a store: which file each commit of a checkpoint was, and where it stands in the
+// lineage (package lineage). An entry is a record in a segment, of kind cas.Event, so that it outlives the index; an entry that
+// changes is another record with a higher version, and the one before may be swept.
+//
+// # Record, version 1
+//
+// A number is an unsigned LEB128 varint of the fewest bytes, at most 2^63-1; a string is its length as a number and the bytes.
+//
+//	"CKE1"
+//	seq         number, from 1: the model's place in the order of commits
+//	version     number, from 1: of the records of one seq the highest counts
+//	ino         number: the file's inode in tree/; 0 for a tombstone
+//	manifest    32 bytes: the file's manifest
+//	path        string: where the file was last, relative to the mount's root
+//	time        number: when it was written, ns since 1970
+//	size        number: bytes of the file
+//	tensors     number: how many the manifest has
+//	marks       number n, at most 16, then n times 8 bytes: the first of the digests of the largest tensors
+//	model       string: the record of lineage.Model
+//	owners      string: the record of lineage.EncodeOwners; empty for a tombstone
+//	graph       number of parts, then 32 bytes for each: records that hold an architecture; see Graph
+//	graph from  string: the file that it was read from, relative to the model's directory
+//
+// A graph is kept as the bytes of graph.Encode, cut into records of at most cas.MaxChunk, each behind "CKGP" so that it is told from an entry.
+package ledger
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"ckptfs/cas"
+	"ckptfs/index/lineage"
+)
+
+const (
+	magic = "CKE1"
+	// GraphMagic begins a record that holds a part of a graph.
+	GraphMagic = "CKGP"
+	// MaxMarks bounds Entry.Marks.
+	MaxMarks = 16
+	maxParts = 1 << 10
+)
+
+// Entry is one model.
+type Entry struct {
+	lineage.Model
+	Version   uint64
+	Ino       uint64 // 0: retired
+	Manifest  cas.Hash
+	Path      string
+	Time      int64
+	Size      int64
+	Marks     []uint64 // Mark of the digests of the largest tensors
+	Owners    []uint64 // of the manifest's tensors
+	Tensors   int      // how many the manifest has
+	Graph     []cas.Hash
+	GraphFrom string
+
+	Record cas.Hash // of the record that holds the entry as it is; zero: none does
+}
+
+// Mark is what Entry.Marks keeps of a digest.
+func Mark(digest cas.Hash) uint64 { return binary.LittleEndian.Uint64(digest[:]) }
+
+// Encode is the record of e.
+func (e *Entry) Encode() ([]byte, error) {
+	m, err := e.Model.Encode()
+	if err != nil {
+		return nil, err
+	}
+	p := []byte(magic)
+	for _, n := range []uint64{e.Seq, e.Version, e.Ino} {
+		p = binary.AppendUvarint(p, n)
+	}
+	p = append(p, e.Manifest[:]...)
+	p = appendString(p, e.Path)
+	for _, n := range []int64{e.Time, e.Size, int64(e.Tensors)} {
+		p = binary.AppendUvarint(p, uint64(max(n, 0)))
+	}
+	p = binary.AppendUvarint(p, uint64(len(e.Marks)))
+	for _, m := range e.Marks {
+		p = binary.LittleEndian.AppendUint64(p, m)
+	}
+	p = appendString(p, string(m))
+	owners := ""
+	if e.Owners != nil {
+		owners = string(lineage.EncodeOwners(e.Seq, e.Owners))
+	}
+	p = appendString(p, owners)
+	p = binary.AppendUvarint(p, uint64(len(e.Graph)))
+	for _, h := range e.Graph {
+		p = append(p, h[:]...)
+	}
+	p = appendString(p, e.GraphFrom)
+	if len(p) > cas.MaxChunk {
+		return nil, fmt.Errorf("ledger: model %d: %w", e.Seq, cas.ErrTooLarge)
+	}
+	return p, nil
+}
+
+func appendString(p []byte, s string) []byte {
+	return append(binary.AppendUvarint(p, uint64(len(s))), s...)
+}
+
+// Decode reads what Encode wrote. The error wraps cas.ErrCorrupt, or cas.ErrNewer for a later version. Memory is bounded by p's
+// and 8 bytes for each tensor, of which there are at most 2^20.
+func Decode(p []byte) (*Entry, error) {
+	d := decoder{p: p}
+	if m := d.take(len(magic)); string(m) != magic {
+		if len(m) == len(magic) && string(m[:3]) == magic[:3] && m[3] > magic[3] && m[3] <= '9' {
+			return nil, fmt.Errorf("ledger: version %q: %w", m, cas.ErrNewer)
+		}
+		return nil, fmt.Errorf("ledger: no %s: %w", magic, cas.ErrCorrupt)
+	}
+	e := &Entry{}
+	seq := d.number()
+	e.Version, e.Ino = d.number(), d.number()
+	copy(e.Manifest[:], d.take(len(e.Manifest)))
+	e.Path = d.string()
+	e.Time, e.Size = int64(d.number()), int64(d.number())
+	tensors := d.number()
+	for n := d.count(8, MaxMarks); n > 0; n-- {
+		e.Marks = append(e.Marks, binary.LittleEndian.Uint64(d.take(8)))
+	}
+	model, owners := d.string(), d.string()
+	for n := d.count(len(cas.Hash{}), maxParts); n > 0; n-- {
+		e.Graph = append(e.Graph, cas.Hash(d.take(len(cas.Hash{}))))
+	}
+	e.GraphFrom = d.string()
+	if d.bad || len(d.p) > 0 || seq == 0 || e.Version == 0 || tensors > 1<<20 || strings.Contains(e.Path, "\x00") {
+		return nil, fmt.Errorf("ledger: damaged entry: %w", cas.ErrCorrupt)
+	}
+	e.Tensors = int(tensors)
+	var err error
+	if e.Model, err = lineage.DecodeModel(seq, []byte(model)); err != nil {
+		return nil, err
+	}
+	if owners != "" {
+		if e.Owners, err = lineage.DecodeOwners(seq, e.Tensors, []byte(owners)); err != nil {
+			return nil, err
+		}
+	}
+	return e, nil
+}
+
+// decoder eats p.
+type decoder struct {
+	p   []byte
+	bad bool
+}
+
+func (d *decoder) take(n int) []byte {
+	if n > len(d.p) {
+		d.bad, d.p = true, nil
+		return make([]byte, min(n, 64))
+	}
+	q := d.p[:n]
+	d.p = d.p[n:]
+	return q
+}
+
+func (d *decoder) number() uint64 {
+	v, n := binary.Uvarint(d.p)
+	if n <= 0 || n > 1 && d.p[n-1] == 0 || v > math.MaxInt64 {
+		d.bad, d.p = true, nil
+		return 0
+	}
+	d.p = d.p[n:]
+	return v
+}
+
+func (d *decoder) count(size, most int) int {
+	n := d.number()
+	if n > uint64(most) || n > uint64(len(d.p)/size) {
+		d.bad, d.p = true, nil
+		return 0
+	}
+	return int(n)
+}
+
+func (d *decoder) string() string {
+	n := d.number()
+	if n > uint64(len(d.p)) {
+		d.bad, d.p = true, nil
+		return ""
+	}
+	return string(d.take(int(n)))
+}
+
+// Ledger is all models. It is not safe for concurrent use.
+type Ledger struct {
+	Forest *lineage.Forest
+	Gen    uint64 // counts what changes
+
+	entries map[uint64]*Entry
+	byIno   map[uint64]*Entry   // live ones
+	marks   map[uint64][]uint64 // mark → live models that have it, ascending
+	last    uint64
+	changed map[uint64]bool // entries that no record holds as they are
+}
+
+// New is the ledger that entries say, in any order; of one seq the highest version counts. What is wrong with one is in problems: it is left out, or
+// loses its parent.
+func New(entries []*Entry) (l *Ledger, problems []error) {
+	l = &Ledger{Forest: lineage.New(), entries: map[uint64]*Entry{}, byIno: map[uint64]*Entry{}, marks: map[uint64][]uint64{}, changed: map[uint64]bool{}}
+	for _, e := range entries {
+		if old := l.entries[e.Seq]; old == nil || old.Version < e.Version {
+			l.entries[e.Seq] = e
+		}
+	}
+	for _, e := range l.sorted() {
+		l.last = max(l.last, e.Seq)
+		if err := l.Forest.Add(e.Model); err != nil {
+			problems = append(problems, err)
+			// Its parent's entry is lost. The model is there.
+			l.orphan(e)
+			if err := l.Forest.Add(e.Model); err != nil {
+				delete(l.entries, e.Seq)
+				continue
+			}
+			l.changed[e.Seq] = true
+		}
+		if e.RetiredAt == 0 {
+			if other := l.byIno[e.Ino]; other != nil {
+				problems = append(problems, fmt.Errorf("ledger: models %d and %d of one file: %w", other.Seq, e.Seq, cas.ErrCorrupt))
+				l.retire(other, e.Time)
+			}
+			l.byIno[e.Ino] = e
+			l.addMarks(e)
+		}
+	}
+	return l, problems
+}
+
+// orphan makes a model own all that it has.
+func (l *Ledger) orphan(e *Entry) {
+	var all lineage.Share
+	for _, s := range e.Owned {
+		all.Tensors += s.Tensors
+		all.Bytes += s.Bytes
+	}
+	e.Parent, e.How, e.MergedFrom, e.Owned = 0, lineage.None, nil, nil
+	if all.Tensors > 0 {
+		all.Owner = e.Seq
+		e.Owned = []lineage.Share{all}
+	}
+	for i := range e.Owners {
+		e.Owners[i] = e.Seq
+	}
+}
+
+func (l *Ledger) sorted() []*Entry {
+	out := make([]*Entry, 0, len(l.entries))
+	for _, e := range l.entries {
+		out = append(out, e)
+	}
+	slices.SortFunc(out, func(a, b *Entry) int {
+		if a.Seq < b.Seq {
+			return -1
+		}
+		return 1
+	})
+	return out
+}
+
+// All lists the entries by number.
+func (l *Ledger) All() []*Entry { return l.sorted() }
+
+// Get is the entry of a number, nil when there is none.
+func (l *Ledger) Get(seq uint64) *Entry { return l.entries[seq] }
+
+// ByIno is the live model that a file is, nil when it is none.
+func (l *Ledger) ByIno(ino uint64) *Entry { return l.byIno[ino] }
+
+// Next is the number of the next model.
+func (l *Ledger) Next() uint64 { return l.last + 1 }
+
+// Live lists the live models' files.
+func (l *Ledger) Live() map[uint64]*Entry { return l.byIno }
+
+// Add adds a model, whose number is Next, and whose file is no other's.
+func (l *Ledger) Add(e *Entry) error {
+	if e.Seq != l.Next() || e.Ino == 0 || l.byIno[e.Ino] != nil {
+		return fmt.Errorf("ledger: model %d, file %d: %w", e.Seq, e.Ino, lineage.ErrOrder)
+	}
+	if err := l.Forest.Add(e.Model); err != nil {
+		return err
+	}
+	e.Version = 1
+	l.last = e.Seq
+	l.entries[e.Seq], l.byIno[e.Ino] = e, e
+	l.addMarks(e)
+	l.changed[e.Seq] = true
+	l.Gen++
+	return nil
+}
+
+// Move notes that a model's file is elsewhere, or another inode.
+func (l *Ledger) Move(e *Entry, ino uint64, path string) {
+	if e.Ino == ino && e.Path == path && l.byIno[ino] == e {
+		return
+	}
+	l.Detach(e)
+	e.Ino, e.Path = ino, path
+	l.byIno[ino] = e
+	l.Change(e)
+}
+
+// Detach takes a live model from its file, which may become another's. Move or Retire has to follow.
+func (l *Ledger) Detach(e *Entry) {
+	if l.byIno[e.Ino] == e {
+		delete(l.byIno, e.Ino)
+	}
+}
+
+// Change notes that an entry is another now.
+func (l *Ledger) Change(e *Entry) {
+	l.Gen++
+	if !l.changed[e.Seq] {
+		e.Version++
+		l.changed[e.Seq] = true
+	}
+}
+
+// Retire makes a model a tombstone; a second time nothing happens.
+func (l *Ledger) Retire(seq uint64, at int64) bool {
+	e := l.entries[seq]
+	if e == nil || e.RetiredAt != 0 || at == 0 {
+		return false
+	}
+	l.retire(e, at)
+	return true
+}
+
+func (l *Ledger) retire(e *Entry, at int64) {
+	l.Forest.Retire(e.Seq, max(at, 1))
+	if l.byIno[e.Ino] == e {
+		delete(l.byIno, e.Ino)
+	}
+	for _, m := range e.Marks {
+		l.marks[m] = slices.DeleteFunc(l.marks[m], func(s uint64) bool { return s == e.Seq })
+		if len(l.marks[m]) == 0 {
+			delete(l.marks, m)
+		}
+	}
+	e.RetiredAt, e.Owned, e.Owners, e.Ino, e.Marks, e.Graph, e.GraphFrom = max(at, 1), nil, nil, 0, nil, nil, ""
+	l.Change(e)
+}
+
+// Reparent gives a model another parent, and the owners that follow from it.
+func (l *Ledger) Reparent(e *Entry, parent uint64, how lineage.How, owners []uint64, owned []lineage.Share) error {
+	if err := l.Forest.Reparent(e.Seq, parent, how, owned); err != nil {
+		return err
+	}
+	e.Parent, e.How, e.Owners, e.Owned = parent, how, owners, owned
+	l.Change(e)
+	return nil
+}
+
+func (l *Ledger) addMarks(e *Entry) {
+	for _, m := range e.Marks {
+		l.marks[m] = append(l.marks[m], e.Seq)
+	}
+}
+
+// Like is the live model that shares most marks with these, the latest of several; 0 when none shares any.
+func (l *Ledger) Like(marks []uint64) uint64 {
+	n := map[uint64]int{}
+	best := uint64(0)
+	for _, m := range marks {
+		for _, s := range l.marks[m] {
+			if n[s]++; n[s] > n[best] || n[s] == n[best] && s > best {
+				best = s
+			}
+		}
+	}
+	return best
+}
+
+// Sweep forgets tombstones that nothing needs.
+func (l *Ledger) Sweep() int {
+	gone := l.Forest.Sweep()
+	for _, seq := range gone {
+		delete(l.entries, seq)
+		delete(l.changed, seq)
+	}
+	return len(gone)
+}
+
+// Changed lists the entries that have to be recorded, by number.
+func (l *Ledger) Changed() []*Entry {
+	var out []*Entry
+	for seq := range l.changed {
+		if e := l.entries[seq]; e != nil {
+			out = append(out, e)
+		}
+	}
+	slices.SortFunc(out, func(a, b *Entry) int { return int(min(max(int64(a.Seq)-int64(b.Seq), -1), 1)) })
+	return out
+}
+
+// Recorded notes that a record holds an entry as it is.
+func (l *Ledger) Recorded(e *Entry, record cas.Hash) {
+	e.Record = record
+	delete(l.changed, e.Seq)
+}
+
+// Records are the hashes of the records in use.
+func (l *Ledger) Records(keep func(cas.Hash)) {
+	for _, e := range l.entries {
+		if !e.Record.IsZero() {
+			keep(e.Record)
+		}
+		for _, h := range e.Graph {
+			keep(h)
+		}
+	}
+}
+
+// ErrUnknown: a file is no model.
+var ErrUnknown = errors.New("no model: only packed files with tensors below runs/ are, once their step is complete")
