@@ -217,6 +217,21 @@ func TestMatch(t *testing.T) {
 	if said := m.cli("match", "--like", m.path("runs/a/2/m.safetensors")); !strings.Contains(said, "runs/a/1/m.safetensors") {
 		t.Errorf("match said %s", said)
 	}
+	// By files alone.
+	name := m.path(".ckptfs/query/new")
+	for range 2 {
+		m.must(os.WriteFile(name, graph("xywk"), 0o644))
+		answer, err := os.ReadFile(name)
+		m.must(err)
+		if !strings.Contains(string(answer), `"path": "runs/a/2/m.safetensors"`) || !strings.Contains(string(answer), `"length": 3`) {
+			t.Errorf("%s", answer)
+		}
+	}
+	m.sh("cp " + query + " " + m.path(".ckptfs/query/copied") + " && grep -q runs/a/2 " + m.path(".ckptfs/query/copied"))
+	if err := os.WriteFile(m.path(".ckptfs/query/bad"), []byte(`{"v":2}`), 0o644); err == nil || !strings.Contains(err.Error(), "invalid argument") {
+		t.Errorf("no graph: %v", err)
+	}
+	m.must(os.Remove(m.path(".ckptfs/query/bad")))
 	m.must(os.WriteFile(query, []byte(`{"v":1,"nodes":[{"id":"x"`), 0o644))
 	if said, code := m.cliFails("match", query, "--in", m.Dir); code == 0 {
 		t.Errorf("match said %s", said)
@@ -226,4 +241,20 @@ func TestMatch(t *testing.T) {
 	if said := m.cli("status", m.Dir); !strings.Contains(said, "refused: runs/a/2: arch.json") {
 		t.Errorf("status said %s", said)
 	}
+}
+
+// TestPythonPackage uses scripts/python with real torch.
+func TestPythonPackage(t *testing.T) {
+	t.Parallel()
+	modes(t, func(t *testing.T, m *mount) {
+		pkg, err := filepath.Abs("../scripts/python")
+		m.must(err)
+		m.must(os.MkdirAll(m.path("runs"), 0o755))
+		if out := runPython(t, "knowing.py", pkg, m.Dir, m.Bin); !strings.Contains(out, "ok") {
+			t.Errorf("it said %s", out)
+		}
+		if got := m.chain(m.path("runs/net/3")); !strings.HasPrefix(got, "net/3 declared ") || !strings.Contains(got, "; net/1 ") {
+			t.Errorf("%s", got)
+		}
+	})
 }

@@ -1,6 +1,8 @@
 package fusefs
 
 import (
+	"context"
+
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
@@ -147,6 +149,7 @@ func (s *Server) Lseek(_ <-chan struct{}, in *fuse.LseekIn, out *fuse.LseekOut) 
 func (s *Server) Flush(_ <-chan struct{}, in *fuse.FlushIn) fuse.Status {
 	if h := s.handles.file(in.Fh); h != nil {
 		s.v.Flush(h)
+		return s.status(s.v.Answer(context.Background(), h))
 	}
 	return fuse.OK
 }

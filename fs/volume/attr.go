@@ -121,6 +121,14 @@ func (s *SetAttr) nothing() bool {
 
 // Setattr changes a node's attributes and returns the new ones. h may be nil.
 func (v *Volume) Setattr(n *Node, s *SetAttr) (Attr, error) {
+	if n.virt != nil && n.virt.query != nil {
+		if q := n.virt.query; s.Size != nil {
+			q.mu.Lock()
+			q.truncate(*s.Size)
+			q.mu.Unlock()
+		}
+		return v.statVirtual(n)
+	}
 	if v.readOnly || n.virt != nil {
 		return Attr{}, unix.EROFS
 	}

@@ -28,6 +28,9 @@ const (
 // needs a target that is empty or packed, to whose end the bytes go, and whose writers this process serves: a later write
 // makes it a plain file first.
 func (v *Volume) CopyRange(src *Handle, srcOff int64, dst *Handle, dstOff, n int64, thread uint32) (int64, error) {
+	if dst.Node.virt != nil && dst.write {
+		return 0, unix.EOPNOTSUPP
+	}
 	if dst.Node.file == nil || !dst.write {
 		return 0, unix.EBADF
 	}

@@ -2,6 +2,7 @@ package volume
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -147,4 +148,60 @@ func TestBadSidecars(t *testing.T) {
 	if st, err := r.Status(context.Background()); err != nil || len(st.Sidecars) != 0 {
 		t.Errorf("%q, %v", st.Sidecars, err)
 	}
+}
+
+// A graph that is written below .ckptfs/query is answered there.
+func TestQueryFiles(t *testing.T) {
+	r := newRig(t)
+	r.saveGraph("a/1", "xyz")
+	ask := func(name string, graph []byte) error {
+		t.Helper()
+		h := r.open(".ckptfs/query/"+name, unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC)
+		for len(graph) > 0 { // in pieces, as programs do
+			n := min(len(graph), 20)
+			r.writeAt(h, graph[:n], int64(h.Node.virt.query.size()))
+			graph = graph[n:]
+		}
+		err := r.Answer(context.Background(), h)
+		r.release(h)
+		return err
+	}
+	for range 2 {
+		if err := ask("new", chainGraph("xyw", true)); err != nil {
+			t.Fatal(err)
+		}
+		var a control.MatchAnswer
+		if err := json.Unmarshal(r.read(".ckptfs/query/new"), &a); err != nil || a.Match == nil || a.Match.Path != "runs/a/1/m.safetensors" || a.Match.Length != 2 {
+			t.Errorf("%+v, %v", a, err)
+		}
+	}
+	if got := r.names(".ckptfs/query"); len(got) != 1 || got[0] != "new" {
+		t.Errorf("%q", got)
+	}
+	wantErr(t, "no graph", ask("bad", []byte(`{"v":1,"nodes":[{}]}`)), unix.EINVAL)
+	_, err := r.openFile(".ckptfs/query/bad", unix.O_RDONLY)
+	wantErr(t, "an answer to none", err, unix.EINVAL)
+	if st, err := r.Status(context.Background()); err != nil || len(st.Sidecars) != 1 || !strings.Contains(st.Sidecars[0], "query/bad") {
+		t.Errorf("%q, %v", st.Sidecars, err)
+	}
+	h := r.open(".ckptfs/query/bad", unix.O_WRONLY|unix.O_TRUNC)
+	if _, err := r.Write(h, []byte("x"), 16<<20); err != unix.EFBIG {
+		t.Errorf("beyond what a graph may be: %v", err)
+	}
+	_, err = r.CopyRange(h, 0, h, 0, 1, 0)
+	wantErr(t, "copy_file_range", err, unix.EOPNOTSUPP)
+	r.release(h)
+	r.unlink(".ckptfs/query/bad")
+	if r.exists(".ckptfs/query/bad") {
+		t.Error("it was removed")
+	}
+	for i := range maxQueries + 5 {
+		if err := ask(fmt.Sprint(i), chainGraph("q", false)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := r.names(".ckptfs/query"); len(got) != maxQueries {
+		t.Errorf("%d names", len(got))
+	}
+	r.onlyRoot()
 }

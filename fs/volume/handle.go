@@ -329,6 +329,9 @@ func (v *Volume) readAgain(n *Node, p []byte, off int64) (k int, packed bool, er
 // Write writes p at off; the kernel has resolved O_APPEND.
 func (v *Volume) Write(h *Handle, p []byte, off int64) (int, error) {
 	f := h.Node.file
+	if h.Node.virt != nil && h.Node.virt.query != nil && h.write {
+		return h.Node.virt.query.write(p, off)
+	}
 	if f == nil {
 		return 0, unix.EBADF
 	}

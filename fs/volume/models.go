@@ -30,6 +30,7 @@ type models struct {
 	foreign  []cas.Hash
 	problems map[string]string        // of steps: what was wrong with what they say of themselves
 	said     atomic.Pointer[[]string] // the problems, for Status
+	query    atomic.Pointer[string]   // why the last query that was none was refused
 
 	parts     map[cas.Hash][]byte // records of graphs that are not durable yet
 	catalogue *catalogue          // nil: nobody has asked yet
@@ -78,6 +79,12 @@ func (m *models) end(v *Volume) {
 	<-m.ended
 	m.stop = nil
 	v.keepModels(context.Background())
+}
+
+// refuseQuery notes why a query was refused.
+func (m *models) refuseQuery(name string, err error) {
+	s := virtualName + "/query/" + name + ": " + err.Error()
+	m.query.Store(&s)
 }
 
 // notePacked notes that a file got a manifest. f.mu is held.

@@ -111,6 +111,9 @@ func (v *Volume) adopt(dirfd int, dir *Node, name string) (*Node, Attr, error) {
 
 // Create makes a regular file and opens it. EEXIST when the name is taken.
 func (v *Volume) Create(dir *Node, name string, mode, flags uint32, c Caller) (*Node, Attr, *Handle, error) {
+	if dir.isQueries() {
+		return v.createQuery(dir, name, flags)
+	}
 	made, err := v.makeFile(dir, name, mode, flags, c)
 	if err != nil {
 		return nil, Attr{}, nil, err

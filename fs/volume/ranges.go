@@ -10,6 +10,9 @@ func (v *Volume) Fallocate(h *Handle, mode uint32, off, n int64) error {
 		return unix.EBADF
 	}
 	f := h.Node.file
+	if f == nil {
+		return unix.EOPNOTSUPP
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err := v.beginWrite(h.Node); err != nil {

@@ -116,6 +116,12 @@ func (v *Volume) remove(dir *Node, name string, flag int) error {
 	if v.readOnly {
 		return unix.EROFS
 	}
+	if flag == 0 && dir.isQueries() {
+		if !v.queries.remove(name) {
+			return unix.ENOENT
+		}
+		return nil
+	}
 	t, err := v.removeName(dir, name, flag)
 	if err == unix.ENOENT && v.isVirtualRoot(dir, name) {
 		err = unix.EROFS

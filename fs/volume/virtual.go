@@ -13,6 +13,7 @@ import (
 // changed (EROFS), and a real .ckptfs in the tree comes before them. Options.NoViews turns them off.
 //
 //	.ckptfs/tensors/PATH/TENSOR.npy     one tensor of a file; see tensorTree
+//	.ckptfs/query/NAME                  write a GRAPH.json, read the match; see queryRoot
 //	.ckptfs/best/RUN/METRIC.min         a symbolic link to a run's best step; .max likewise; see bestRoot
 //	.ckptfs/artifacts/ID.safetensors    the tensors of an artifact id; see XattrArtifact
 //
@@ -25,6 +26,7 @@ const virtualName = ".ckptfs"
 
 // virtualKinds are the directories in it.
 var virtualKinds = map[string]virtualDir{
+	"query":     queryRoot{},
 	"artifacts": artifactDir{},
 	"best":      bestRoot{},
 	"tensors":   tensorRoot{},
@@ -50,6 +52,8 @@ type virtual struct {
 	data []byte                          // a file's bytes
 	view *viewNode                       // a file over src's bytes; at is set by who gets it
 
+	query *query // a file that may be written; see queryRoot
+
 	// stat describes it: owner, times, and the permissions and S_IFMT bits of Mode; the rest is filled in. nil: src's
 	// (without write permission), or, without one, the store's folder's, readable by all.
 	stat func(v *Volume) (Attr, error)
@@ -73,7 +77,15 @@ func (virtualRoot) lookup(v *Volume, name string) (virtual, error) {
 		src := best.attrs(v, "")
 		return virtual{dir: d, key: bestKey{"", src}, src: src}, nil
 	}
-	return virtual{dir: d, key: name}, nil
+	w := virtual{dir: d, key: name}
+	if _, ok := d.(queryRoot); ok { // an answer names models: it is for whom the mount's root belongs to
+		w.stat = func(v *Volume) (Attr, error) {
+			a, err := v.Stat(v.root)
+			a.Mode = unix.S_IFDIR | 0o700
+			return a, err
+		}
+	}
+	return w, nil
 }
 
 func (virtualRoot) list(*Volume) ([]DirEntry, error) {
@@ -159,6 +171,9 @@ func (w *virtual) size() int64 {
 	if w.view != nil {
 		return w.view.size
 	}
+	if w.query != nil {
+		return w.query.size()
+	}
 	return int64(len(w.data))
 }
 
@@ -216,6 +231,9 @@ func (v *Volume) listVirtual(n *Node) ([]DirEntry, error) {
 
 // openVirtual opens a virtual file that is no view.
 func (v *Volume) openVirtual(n *Node, flags uint32) (*Handle, error) {
+	if n.virt.query != nil {
+		return v.openQuery(n, flags)
+	}
 	switch {
 	case flags&unix.O_ACCMODE != unix.O_RDONLY || flags&unix.O_TRUNC != 0:
 		return nil, unix.EROFS
@@ -229,6 +247,9 @@ func (v *Volume) openVirtual(n *Node, flags uint32) (*Handle, error) {
 
 // readVirtual reads a virtual file that is no view.
 func readVirtual(n *Node, p []byte, off int64) int {
+	if n.virt.query != nil {
+		return n.virt.query.read(p, off)
+	}
 	if off >= int64(len(n.virt.data)) {
 		return 0
 	}

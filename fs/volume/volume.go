@@ -96,6 +96,7 @@ type Volume struct {
 	writing *tree.Writing
 	steps   *steps
 	models  *models
+	queries queries
 
 	kernel      Kernel
 	passthrough atomic.Bool

@@ -1,0 +1,103 @@
+"""knowing.py PACKAGE MOUNT: saves models by torch, and uses the Python package on them."""
+import subprocess
+import sys
+from pathlib import Path
+
+import torch
+from torch import nn
+
+sys.path.insert(0, sys.argv[1])
+import ckptfs
+
+root = Path(sys.argv[2])
+
+
+class Net(nn.Module):
+    """Two branches that are added; the head is as wide as one likes."""
+
+    def __init__(self, width, deep=False):
+        super().__init__()
+        self.stem = nn.Linear(32, 64)
+        self.norm = nn.BatchNorm1d(64)
+        self.left = nn.Linear(64, 64)
+        self.right = nn.Linear(64, 64)
+        self.extra = nn.Linear(64, 64) if deep else None
+        self.head = nn.Linear(64, width)
+
+    def forward(self, x):
+        x = torch.relu(self.norm(self.stem(x)))
+        x = self.left(x) + self.right(x)
+        if self.extra is not None:
+            x = self.extra(x)
+        return self.head(x)
+
+
+class Loop(nn.Module):
+    """Cannot be traced."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(8, 8), nn.Linear(8, 8)
+
+    def forward(self, x):
+        while x.sum() > 0:
+            x = self.a(x) - 1
+        return self.b(x)
+
+
+def same(a, b, names):
+    x, y = a.state_dict(), b.state_dict()
+    return all(torch.equal(x[n], y[n]) for n in names)
+
+
+torch.manual_seed(1)
+saved = []
+for i, loss in enumerate([0.5, float("nan"), 0.25, 0.75]):
+    step = root / "runs" / "net" / str(i + 1)
+    net = Net(10)
+    ckptfs.record(step, metrics={"val/loss": loss}, parent=f"../{i}" if i else None, model=net)
+    ckptfs.record(step, metrics={"epoch": i})
+    torch.save(net.state_dict(), step / "model.pt")
+    saved.append(net)
+ckptfs.record(root / "runs" / "loop" / "1", model=Loop())
+torch.save(Loop().state_dict(), root / "runs" / "loop" / "1" / "model.pt")
+
+assert ckptfs.mount_of(root / "runs") == root
+assert ckptfs.best(root / "runs" / "net", "val/loss") == root / "runs" / "net" / "3"
+assert ckptfs.best(root / "runs" / "net", "val/loss", mode="max") == root / "runs" / "net" / "4"
+assert ckptfs.best(str(root / "runs/net"), "epoch", "max").name == "4"
+torch.load(ckptfs.best(root / "runs" / "net", "val/loss") / "model.pt", weights_only=True)
+for bad in (lambda: ckptfs.best(root / "runs" / "net", "speed"), lambda: ckptfs.best(root / "runs" / "none", "epoch")):
+    try:
+        bad()
+        raise SystemExit("an unknown metric has a best step")
+    except FileNotFoundError:
+        pass
+
+subprocess.run([sys.argv[3], "sync", str(root)], check=True)
+
+# The same but for its head, and with a layer more.
+ckptfs.record(root / "runs" / "net" / "2", metrics={"quality": 1})
+for new, tensors in ((Net(7), 11), (Net(7, deep=True), 11)):
+    m = ckptfs.match(new, at=root)
+    assert m is not None and m.path == root / "runs" / "net" / "2" / "model.pt" and m.exact, m
+    assert len(m.tensors) == tensors, (len(m.tensors), m.answer)
+    before = new.head.weight.clone()
+    loaded = ckptfs.transfer(new, m, freeze=True)
+    assert len(loaded) == tensors and "norm.running_mean" in loaded and "head.weight" not in loaded, loaded
+    assert same(new, saved[1], loaded) and torch.equal(new.head.weight, before)
+    assert not new.stem.weight.requires_grad and new.head.weight.requires_grad
+whole = Net(10)
+assert len(ckptfs.transfer(whole, ckptfs.match(whole, at=root))) == len(whole.state_dict())
+assert same(whole, saved[1], whole.state_dict())
+
+m = ckptfs.match(Loop(), at=root)
+assert m is not None and m.path.parent.parent.name == "loop" and len(m.tensors) == 4, m
+assert ckptfs.match({"v": 1, "nodes": [{"id": "x", "op": "Nothing"}]}, at=root) is None
+assert ckptfs.transfer(whole, None) == []
+try:
+    ckptfs.match({"v": 1, "nodes": [{"id": "x"}]}, at=root)
+    raise SystemExit("no graph is answered")
+except OSError as e:
+    assert e.errno == 22, e
+print("ok")

@@ -1,0 +1,298 @@
+"""What files in a ckptfs mount cannot say in one line. Pure Python, over the mount's own files; torch is needed by graph, match and transfer alone.
+
+    import ckptfs
+
+    ckptfs.record("/mnt/ckpt/runs/a/3", metrics={"val_loss": 0.31}, parent="runs/a/2", model=net)
+    torch.load(ckptfs.best("/mnt/ckpt/runs/a", "val_loss") / "model.pt")
+
+    m = ckptfs.match(net)                  # the stored model that net has most in common with, or None
+    frozen = ckptfs.transfer(net, m)       # its weights, where they fit; the names of what was loaded
+"""
+
+import json
+import os
+import re
+import uuid
+from pathlib import Path
+
+__all__ = ["Match", "best", "graph", "match", "mount_of", "record", "transfer"]
+
+
+def mount_of(path=None):
+    """The root of the ckptfs mount that path lies in; without a path, of the only one that there is."""
+    mounts = []
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as f:
+        for line in f:
+            left, right = line.split(" - ", 1)
+            if right.split()[0] == "fuse.ckptfs":
+                mounts.append(Path(re.sub(r"\\([0-7]{3})", lambda m: chr(int(m[1], 8)), left.split()[4])))
+    if path is not None:
+        path = Path(os.path.realpath(path))
+        inside = [m for m in mounts if m == path or m in path.parents]
+        if not inside:
+            raise ValueError(f"{path} is in no ckptfs mount")
+        return max(inside, key=lambda m: len(m.parts))
+    if len(mounts) != 1:
+        raise ValueError(f"there are {len(mounts)} ckptfs mounts: say which, by a path in it")
+    return mounts[0]
+
+
+def best(run, metric, mode="min"):
+    """The directory of the complete step of a run (a folder below runs/) with the least value of a metric, or with mode "max" the greatest.
+    FileNotFoundError when no complete step has the metric."""
+    if mode not in ("min", "max"):
+        raise ValueError(f"mode {mode!r} is neither min nor max")
+    run = Path(os.path.realpath(run))
+    root = mount_of(run)
+    name = metric.replace("%", "%25").replace("/", "%2F")
+    if name.startswith("."):
+        name = "%2E" + name[1:]
+    links = root / ".ckptfs" / "best" / run.name
+    try:
+        return Path(os.path.normpath(links / os.readlink(links / f"{name}.{mode}")))
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{run}: no complete step has metric {metric!r}; `ckptfs log {run}` shows those that there are") from None
+
+
+def record(step, metrics=None, parent=None, merged_from=None, model=None):
+    """Writes beside a checkpoint what is known of it: metrics (added to those of metrics.json), where it came from (a step or a file, relative to the
+    mount's root or, with a dot in front, to the step), and the architecture of a torch module whose state_dict it is."""
+    step = Path(step)
+    step.mkdir(parents=True, exist_ok=True)
+    if metrics is not None:
+        all_metrics = _read_json(step / "metrics.json")
+        all_metrics.update({k: float(v) for k, v in metrics.items()})
+        _write_json(step / "metrics.json", all_metrics)
+    if parent is not None or merged_from is not None:
+        lineage = _read_json(step / "lineage.json")
+        if parent is not None:
+            lineage["parent"] = os.fspath(parent)
+        if merged_from is not None:
+            lineage["merged_from"] = [os.fspath(p) for p in merged_from]
+        _write_json(step / "lineage.json", lineage)
+    if model is not None:
+        _write_json(step / "arch.json", graph(model))
+
+
+def _read_json(path):
+    try:
+        with open(path, encoding="utf-8") as f:
+            return json.load(f)
+    except FileNotFoundError:
+        return {}
+
+
+def _write_json(path, value):
+    """Whole or not at all."""
+    tmp = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    try:
+        with open(tmp, "w", encoding="utf-8") as f:
+            json.dump(value, f)
+        os.replace(tmp, path)
+    finally:
+        tmp.unlink(missing_ok=True)
+
+
+_DTYPES = {
+    "bool": "BOOL", "uint8": "U8", "int8": "I8", "int16": "I16", "uint16": "U16", "int32": "I32", "uint32": "U32", "int64": "I64", "uint64": "U64",
+    "float16": "F16", "bfloat16": "BF16", "float32": "F32", "float64": "F64", "complex64": "C64",
+    "float8_e4m3fn": "F8_E4M3", "float8_e5m2": "F8_E5M2", "float8_e4m3fnuz": "F8_E4M3FNUZ", "float8_e5m2fnuz": "F8_E5M2FNUZ",
+}
+
+
+def _code(dtype):
+    return _DTYPES.get(str(dtype).removeprefix("torch."))
+
+
+def graph(model):
+    """The architecture of a torch module as a GRAPH.json (docs/match.md). The module is traced (torch.fx); one that cannot be, because its control flow depends on
+    data, is taken for the chain of its leaf layers in the order in which they were registered."""
+    import torch.fx
+
+    try:
+        traced = torch.fx.symbolic_trace(model)
+    except Exception:  # whatever the module's own code raises when it meets a proxy
+        return _chain(model)
+    return _traced(model, traced)
+
+
+def _params(module, prefix):
+    out = []
+    for name, t in module.state_dict(keep_vars=True).items():
+        full = f"{prefix}.{name}" if prefix else name
+        code = _code(t.dtype)
+        out.append(full if code is None else {"name": full, "dtype": code, "shape": list(t.shape)})
+    return out
+
+
+def _layer(ident, module, prefix, inputs):
+    node = {"id": ident, "op": type(module).__name__, "cfg": {"repr": module.extra_repr()}, "in": inputs}
+    params = _params(module, prefix)
+    if params:
+        node["params"] = params
+    return node
+
+
+def _chain(model):
+    nodes = []
+    for name, module in model.named_modules():
+        if next(module.children(), None) is None:
+            nodes.append(_layer(name or "model", module, name, [nodes[-1]["id"]] if nodes else []))
+    return {"v": 1, "nodes": nodes}
+
+
+_COMMUTING = {"add": "Add", "mul": "Mul", "iadd": "Add", "imul": "Mul"}
+
+
+def _traced(model, traced):
+    import torch.fx
+
+    nodes = []
+    for n in traced.graph.nodes:
+        if n.op == "output":
+            continue
+        inputs = [i.name for i in _inputs(n)]
+        if n.op == "placeholder":
+            nodes.append({"id": n.name, "op": "Input"})
+        elif n.op == "call_module":
+            nodes.append(_layer(n.name, traced.get_submodule(n.target), n.target, inputs))
+        elif n.op == "get_attr":
+            nodes.append({"id": n.name, "op": "Parameter", "params": [_attribute(model, n.target)]})
+        else:
+            op = n.target if isinstance(n.target, str) else getattr(n.target, "__name__", str(n.target))
+            fixed = torch.fx.node.map_arg((n.args, n.kwargs), lambda _: "@")
+            node = {"id": n.name, "op": op, "cfg": {"args": repr(fixed)}, "in": inputs}
+            if op in _COMMUTING and len(n.args) == 2 and len(inputs) == 2:
+                node.update(op=_COMMUTING[op], comm=True)
+            nodes.append(node)
+    return {"v": 1, "nodes": nodes}
+
+
+def _attribute(model, target):
+    t = model
+    for part in target.split("."):
+        t = getattr(t, part)
+    code = _code(getattr(t, "dtype", None))
+    return target if code is None else {"name": target, "dtype": code, "shape": list(t.shape)}
+
+
+def _inputs(node):
+    """The nodes that a node takes, in the order of its arguments; one that comes twice is there twice."""
+    import torch.fx
+
+    out = []
+    torch.fx.node.map_arg((node.args, node.kwargs), lambda n: out.append(n) or n)
+    return out
+
+
+class Match:
+    """The stored model with the longest prefix in common with an architecture.
+
+    path     of its file
+    length   layers in common
+    exact    no stored model has more in common; False: the search was cut short
+    tensors  {name in the new model: name in the file}
+    answer   all that ckptfs said
+    """
+
+    def __init__(self, root, answer):
+        m = answer["match"]
+        self.path = root / m["path"]
+        self.length, self.exact = m["length"], m["exact"]
+        self.tensors = {t["new"]: t["stored"] for t in m["tensors"]}
+        self.answer = answer
+
+    def __repr__(self):
+        return f"Match({str(self.path)!r}, length={self.length}, tensors={len(self.tensors)})"
+
+
+def match(model, at=None):
+    """The stored model that a torch module, or a GRAPH.json as a dict, has most in common with: a Match, or None when none has a root in common. at is a
+    path in the mount to look in; without it there has to be one mount."""
+    root = mount_of(at)
+    query = root / ".ckptfs" / "query" / uuid.uuid4().hex
+    try:
+        with open(query, "w", encoding="utf-8") as f:
+            json.dump(model if isinstance(model, dict) else graph(model), f)
+        with open(query, encoding="utf-8") as f:
+            answer = json.load(f)
+    finally:
+        query.unlink(missing_ok=True)
+    return Match(root, answer) if answer["match"] else None
+
+
+def transfer(model, match, freeze=False):
+    """Loads the tensors that a match names into a torch module and returns their names in it, sorted; with freeze, those that are parameters are not trained.
+    Only these tensors are read. A tensor of another shape is left out."""
+    import torch
+
+    if match is None:
+        return []
+    state = model.state_dict(keep_vars=True)
+    loaded = []
+    with _Tensors(match.path) as stored, torch.no_grad():
+        for new, old in match.tensors.items():
+            target = state.get(new)
+            if target is None or not stored.has(old):
+                continue
+            t = stored.get(old)
+            if t.shape != target.shape:
+                continue
+            target.copy_(t)
+            loaded.append(new)
+            if freeze and isinstance(target, torch.nn.Parameter):
+                target.requires_grad_(False)
+    return sorted(loaded)
+
+
+class _Tensors:
+    """The tensors of a file, read one by one: of a safetensors file, or of the one that the mount shows beside a torch file."""
+
+    def __init__(self, path):
+        view = path.with_suffix(".safetensors")
+        self.path = view if view.exists() else path
+        self.file = self.state = None
+
+    def __enter__(self):
+        import torch
+
+        if self.path.suffix != ".safetensors":
+            self.state = torch.load(self.path, map_location="cpu", weights_only=True, mmap=True)
+            return self
+        self.file = open(self.path, "rb", buffering=0)
+        n = int.from_bytes(self.file.read(8), "little")
+        if n > 100 << 20:
+            raise ValueError(f"{self.path}: a header of {n} bytes")
+        self.header = json.loads(self._read(n))
+        self.start = 8 + n
+        self.types = {code: getattr(torch, name) for name, code in _DTYPES.items() if hasattr(torch, name)}
+        return self
+
+    def __exit__(self, *_):
+        if self.file:
+            self.file.close()
+
+    def _read(self, n):
+        out = bytearray(n)
+        at = 0
+        while at < n:
+            k = self.file.readinto(memoryview(out)[at:])
+            if not k:
+                raise ValueError(f"{self.path} is cut short")
+            at += k
+        return out
+
+    def has(self, name):
+        return name in (self.header if self.file else self.state) and name != "__metadata__"
+
+    def get(self, name):
+        import torch
+
+        if not self.file:
+            return self.state[name]
+        entry = self.header[name]
+        begin, end = entry["data_offsets"]
+        self.file.seek(self.start + begin)
+        if begin == end:
+            return torch.empty(entry["shape"], dtype=self.types[entry["dtype"]])
+        return torch.frombuffer(self._read(end - begin), dtype=self.types[entry["dtype"]]).reshape(entry["shape"])
