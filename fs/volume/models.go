@@ -36,14 +36,17 @@ type models struct {
 	catalogue *catalogue          // nil: nobody has asked yet
 	recheck   bool                // a step was looked at since the catalogue was: its quality may be another
 
-	stale atomic.Bool // something was packed below runs/ since the last settle began
-	wake  chan struct{}
-	stop  chan struct{}
-	ended chan struct{}
+	stale  atomic.Bool // something was packed below runs/ since the last settle began
+	wake   chan struct{}
+	stop   chan struct{}
+	cancel context.CancelFunc
+	ended  chan struct{}
 }
 
-// settleDelay lets a save end before it is looked at.
-const settleDelay = time.Second
+const (
+	settleDelay = time.Second      // lets a save end before it is looked at
+	lastSettle  = 10 * time.Second // bounds what is done at the end
+)
 
 func newModels() *models {
 	return &models{seen: map[string]*step{}, problems: map[string]string{}, parts: map[cas.Hash][]byte{}, wake: make(chan struct{}, 1)}
@@ -52,6 +55,8 @@ func newModels() *models {
 // start begins the work in the background.
 func (m *models) start(v *Volume) {
 	m.stop, m.ended = make(chan struct{}), make(chan struct{})
+	ctx, cancel := context.WithCancel(context.Background())
+	m.cancel = cancel
 	go func() {
 		defer close(m.ended)
 		for {
@@ -65,7 +70,7 @@ func (m *models) start(v *Volume) {
 				return
 			case <-time.After(settleDelay):
 			}
-			v.keepModels(context.Background())
+			v.keepModels(ctx)
 		}
 	}()
 }
@@ -76,9 +81,13 @@ func (m *models) end(v *Volume) {
 		return
 	}
 	close(m.stop)
+	m.cancel()
 	<-m.ended
 	m.stop = nil
-	v.keepModels(context.Background())
+	// What there is no time for is found by the next start.
+	ctx, cancel := context.WithTimeout(context.Background(), lastSettle)
+	defer cancel()
+	v.keepModels(ctx)
 }
 
 // refuseQuery notes why a query was refused.
@@ -112,8 +121,8 @@ func (v *Volume) keepModels(ctx context.Context) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	err := m.settle(ctx, v)
-	if err == nil {
-		err = m.record(v)
+	if m.book != nil { // also what was entered before it was cut short
+		err = errors.Join(err, m.record(v))
 	}
 	if err != nil {
 		m.stale.Store(true)

@@ -215,6 +215,9 @@ func (s *settling) files(ctx context.Context, places []*stepPlace, present map[u
 		return cmp.Or(cmp.Compare(a.mtime, b.mtime), runs.Compare(a.path, b.path))
 	})
 	for _, p := range order {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		if err := s.enter(p); err != nil {
 			return err
 		}
