@@ -44,6 +44,13 @@ func printStats(w io.Writer, st *control.Stats) {
 	if st.Ratio > 0 {
 		ratio = fmt.Sprintf("%.2fx", st.Ratio)
 	}
+	deltas := ""
+	if st.Deltas > 0 {
+		deltas = fmt.Sprintf("%s, %s stored as %s", plural(st.Deltas, "chunk"), bytesText(st.DeltaRawBytes), bytesText(st.DeltaBytes))
+		if st.BaseBytes > 0 {
+			deltas += fmt.Sprintf("; kept for them alone: %s", bytesText(st.BaseBytes))
+		}
+	}
 	pairs(w,
 		"files", fmt.Sprintf("%s, %s packed", humanize.Comma(st.Files), humanize.Comma(st.Packed)),
 		"tensors", humanize.Comma(st.Tensors),
@@ -52,6 +59,7 @@ func printStats(w io.Writer, st *control.Stats) {
 		"unique", bytesText(st.UniqueBytes),
 		"stored", fmt.Sprintf("%s (segments %s, of it dead %s; index %s)", bytesText(st.StoredBytes), bytesText(st.SegmentBytes),
 			bytesText(st.DeadBytes), bytesText(st.IndexBytes)),
+		"deltas", deltas,
 		"resident", fmt.Sprintf("%s, of it not packed %s", bytesText(st.ResidentBytes), bytesText(st.PlainBytes)),
 		"ratio", ratio,
 	)

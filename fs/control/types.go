@@ -48,9 +48,16 @@ type Stats struct {
 	StoredBytes   int64 `json:"stored_bytes"`
 	SegmentBytes  int64 `json:"segment_bytes"`
 	IndexBytes    int64 `json:"index_bytes"`
-	DeadBytes     int64 `json:"dead_bytes"` // the part of SegmentBytes that no file refers to
+	DeadBytes     int64 `json:"dead_bytes"` // the part of SegmentBytes that no file needs
 	ResidentBytes int64 `json:"resident_bytes"`
 	PlainBytes    int64 `json:"plain_bytes"`
+
+	// Chunks that are stored as their difference from another: how many, their bytes raw and stored; and the bytes of what is
+	// kept for their sake alone, since no file refers to it.
+	Deltas        int64 `json:"deltas"`
+	DeltaRawBytes int64 `json:"delta_raw_bytes"`
+	DeltaBytes    int64 `json:"delta_bytes"`
+	BaseBytes     int64 `json:"base_bytes"`
 
 	Ratio float64    `json:"ratio"`
 	Runs  []RunStats `json:"runs"`

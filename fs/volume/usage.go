@@ -175,7 +175,7 @@ func (u *usage) chunk(s manifest.Span, run *runUsage) {
 	}
 }
 
-// dead is what lies in the segments and no file refers to.
+// dead is what lies in the segments and no file needs. It counts the deltas on the way.
 func (u *usage) dead() (int64, error) {
 	hashes := make([]cas.Hash, 0, len(u.chunks)+len(u.objects)+len(u.manifests))
 	for _, set := range []map[cas.Hash]bool{u.chunks, u.objects, u.manifests} {
@@ -196,6 +196,23 @@ func (u *usage) dead() (int64, error) {
 		if l.Segment != 0 && !live[l] {
 			live[l] = true
 			bytes += recordSize(l)
+		}
+	}
+	st := &u.stats
+	for i, l := range locs {
+		if !l.Delta {
+			continue
+		}
+		st.Deltas++
+		st.DeltaRawBytes += int64(l.Raw)
+		st.DeltaBytes += recordSize(l)
+		links, _ := u.v.store.Bases(hashes[i], l) // what is lost of them takes nothing
+		for _, b := range links {
+			if b.Loc.Segment != 0 && !live[b.Loc] {
+				live[b.Loc] = true
+				bytes += recordSize(b.Loc)
+				st.BaseBytes += recordSize(b.Loc)
+			}
 		}
 	}
 	return max(u.stats.SegmentBytes-bytes, 0), nil

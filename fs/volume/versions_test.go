@@ -212,6 +212,11 @@ func TestDeltasOfARun(t *testing.T) {
 		}
 		r.prune(now)
 		same(fmt.Sprint("without ", gone))
+		// What is kept as a base alone is not called dead: no prune would free it.
+		st, err := r.Stats(t.Context())
+		if err != nil || st.Deltas == 0 || st.BaseBytes == 0 || st.DeltaBytes > st.DeltaRawBytes/2 || st.DeadBytes > 200<<10 {
+			t.Errorf("%+v, %v", st, err)
+		}
 	}
 	r = r.crashed()
 	same("after a crash")
