@@ -209,11 +209,12 @@ func (s *Store) encodeAgainst(r *record, raw []byte, hint codec.Hint, prev cas.H
 	defer freeBuffer(a.raw)
 	const head = segment.RecordHeaderSize
 	alone, delta := codec.Estimate(raw, *a.raw, hint)
-	if delta > gain*alone && delta < 1 {
+	told := alone < 1 || delta < 1
+	if told && delta > gain*alone {
 		return 0, false
 	}
-	most := int(gain * min(alone, 1) * float64(len(raw)))
-	if alone >= 1 && delta >= 1 {
+	most := int(gain * alone * float64(len(raw)))
+	if !told {
 		// Too short for a sample, or no numbers: both are tried.
 		_, *p = codec.Encode((*p)[:head], raw, hint)
 		most = int(gain * float64(len(*p)-head))
