@@ -338,6 +338,29 @@ func TestUmountLazy(t *testing.T) {
 	m.must(daemon.Until("the daemon to end with the last file", func() bool { return len(m.PIDs()) == 0 }))
 }
 
+// TestNothingInherited: the daemon does not keep what whoever mounts has open, such as a lock of flock(1).
+func TestNothingInherited(t *testing.T) {
+	t.Parallel()
+	m := prepare(t, t.TempDir())
+	held := filepath.Join(filepath.Dir(m.Store), "held")
+	p := begin(t, "/", "sh", "-c", `exec 9>"$1"; shift; exec "$@"`, "sh", held, m.Bin, "mount", "--log-file", m.Log, m.Store, m.Dir)
+	if code := p.code(); code != 0 {
+		t.Fatalf("exit status %d: %s", code, p.text())
+	}
+	for _, pid := range m.PIDs() {
+		fds, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+		m.must(err)
+		for _, fd := range fds {
+			if to, _ := os.Readlink(fd); to == held {
+				t.Errorf("the daemon has %s open", to)
+			}
+		}
+	}
+	if len(m.PIDs()) != 1 {
+		t.Errorf("daemons: %v", m.PIDs())
+	}
+}
+
 // TestMountedElsewhere: another container keeps its copy of the mount, and umount says so instead of hanging.
 func TestMountedElsewhere(t *testing.T) {
 	t.Parallel()
