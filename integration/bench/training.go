@@ -15,8 +15,8 @@ import (
 func (b *bench) training() error {
 	const window = 10 * time.Second
 	var step struct {
-		Median float64
-		Steps  int
+		Mean  float64
+		Steps int
 	}
 	data := make([]byte, b.size)
 	if _, err := rand.Read(data); err != nil {
@@ -60,7 +60,7 @@ func (b *bench) training() error {
 			if err := c.ask(&step, "step"); err != nil {
 				return err
 			}
-			taken.add(1e3 * step.Median)
+			taken.add(1e3 * step.Mean)
 			if way.pack {
 				packed.add(float64(b.segments()-before) / 1e6 / window.Seconds())
 			}
@@ -70,7 +70,7 @@ func (b *bench) training() error {
 		}
 		rows = append(rows, []string{way.name, taken.text(), packed.text()})
 	}
-	table("a training loop on all cores, beside packing", []string{"", "ms a step", "packed meanwhile, MB/s"}, rows)
+	table("a training loop on all cores, beside packing", []string{"", "ms a step, mean", "packed meanwhile, MB/s"}, rows)
 	return b.remount()
 }
 

@@ -176,4 +176,5 @@ def main():
             print(f"bigsmall, {s['name']}: {e}", file=sys.stderr)
 
 
-main()
+if __name__ == "__main__":  # bigsmall starts processes that read this file
+    main()

@@ -1,5 +1,5 @@
 """training.py: trains a small model on all processors and prints, after each word on standard input, the seconds a step took
-since the word before: the median, and the steps, as JSON. Ends with its input."""
+since the word before: the mean, and the steps, as JSON. Ends with its input."""
 import json
 import statistics
 import sys
@@ -20,7 +20,7 @@ def answer():
     for _ in sys.stdin:
         taken = steps[:]
         del steps[:len(taken)]
-        print(json.dumps({"median": statistics.median(taken) if taken else 0, "steps": len(taken)}), flush=True)
+        print(json.dumps({"mean": statistics.fmean(taken) if taken else 0, "steps": len(taken)}), flush=True)
     over.set()
 
 
