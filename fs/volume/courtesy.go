@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// courtesy keeps packing out of the way of who computes on the same processors. While others use most of them, each of
+// courtesy keeps packing out of the way of who computes on the same processors. While others want them, each of
 // packing's workers rests nine times as long as it worked, so all of them take a tenth of the machine; a training that
 // runs on the processors goes on at its pace, and one that runs on accelerators leaves them idle and is not asked.
 //
@@ -44,10 +44,12 @@ type cpuTime struct {
 const (
 	sampleEvery = 200 * time.Millisecond
 	sampleOld   = 5 * sampleEvery // says nothing of now
-	// Others are many when they use the first share, and few again below the second.
-	crowdedAbove, crowdedBelow = 0.7, 0.5
-	restPerWork                = 9
-	maxRest                    = time.Second
+	// Others want the processors when hardly any is idle and they have a share of them that counts; packing alone can keep all
+	// of them busy, so what others would use does not show. They want them no longer once some are idle while packing rests.
+	hardlyIdle, someIdle = 0.1, 0.4
+	shareThatCounts      = 0.25
+	restPerWork          = 9
+	maxRest              = time.Second
 )
 
 func newCourtesy() *courtesy {
@@ -102,8 +104,9 @@ func (c *courtesy) look() {
 		c.crowded = false
 		return
 	}
-	others := float64(u.busy-before.busy-(u.own-before.own)) / float64(all)
-	c.crowded = others > crowdedAbove || c.crowded && others > crowdedBelow
+	busy, own := float64(u.busy-before.busy)/float64(all), float64(u.own-before.own)/float64(all)
+	idle := 1 - busy
+	c.crowded = busy-own > shareThatCounts && (idle < hardlyIdle || c.crowded && idle < someIdle)
 }
 
 // readCPUTime asks the kernel. What runs at a low priority does not count as busy.
