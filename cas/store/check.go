@@ -131,10 +131,7 @@ func (s *Store) Check(ctx context.Context, opt CheckOptions) (CheckStats, error)
 	s.flushing.Lock()
 	s.mu.Lock()
 	closed := s.closed
-	tails := slices.Clone(s.full)
-	if s.active != nil {
-		tails = append(tails, s.active)
-	}
+	tails := s.tails()
 	c.last = s.last
 	s.mu.Unlock()
 	numbers, err := s.numbers()

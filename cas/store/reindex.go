@@ -77,10 +77,7 @@ func (s *Store) renew(gen int, reason error) error {
 // index.
 func (s *Store) refill() error {
 	s.mu.Lock()
-	tails := slices.Clone(s.full)
-	if s.active != nil {
-		tails = append(tails, s.active)
-	}
+	tails := s.tails()
 	last := s.last
 	var volatile []cas.Entry // written and perhaps not durable
 	for _, r := range s.written {

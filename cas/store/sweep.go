@@ -317,13 +317,9 @@ func contents(r *segment.Reader) (*segment.Footer, []segment.Record, error) {
 
 // tails counts what of the segments that are being written would go once they are sealed.
 func (w *sweep) tails() {
-	s := w.s
-	s.mu.Lock()
-	tails := slices.Clone(s.full)
-	if s.active != nil {
-		tails = append(tails, s.active)
-	}
-	s.mu.Unlock()
+	w.s.mu.Lock()
+	tails := w.s.tails()
+	w.s.mu.Unlock()
 	for _, t := range tails {
 		p := &part{sweep: w, n: t.w.Number(), recs: t.w.Records()}
 		if p.judge() != nil {
@@ -335,6 +331,15 @@ func (w *sweep) tails() {
 		w.st.Dead.Add(dead)
 		w.st.Freed += room
 	}
+}
+
+// tails lists the segments that are being written, by number. s.mu is held.
+func (s *Store) tails() []*tail {
+	tails := slices.Clone(s.full)
+	if s.active != nil {
+		tails = append(tails, s.active)
+	}
+	return tails
 }
 
 // newest is the highest number of a segment.

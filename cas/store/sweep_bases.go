@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
 
 	"ckptfs/cas"
 	"ckptfs/cas/codec"
@@ -73,10 +72,7 @@ func (s *Store) deltasIn(ctx context.Context, sealed bool, deadline int64) (ds [
 	}
 	if !sealed {
 		s.mu.Lock()
-		tails := slices.Clone(s.full)
-		if s.active != nil {
-			tails = append(tails, s.active)
-		}
+		tails := s.tails()
 		s.mu.Unlock()
 		for _, t := range tails {
 			add(t.w.Number(), t.w.Records(), true)

@@ -24,15 +24,8 @@ Of a tensor that changed it prints the share of elements that differ, the greate
 A's tensor. Files that hold no tensors are compared as bytes.`,
 		Args: func(cmd *cobra.Command, args []string) error { return wantArgs(cmd, args, 2) },
 		RunE: func(cmd *cobra.Command, args []string) error {
-			other, err := find(args[1])
-			if err != nil {
-				return err
-			}
-			return a.with(cmd.Context(), args[0], readOnly, func(s *session) error {
-				if s.place.store != other.store {
-					return fmt.Errorf("%s and %s are in different stores, %s and %s", args[0], args[1], s.place.store, other.store)
-				}
-				d, err := s.Diff(cmd.Context(), s.place.path, other.path, nil)
+			return a.withTwo(cmd.Context(), args[0], args[1], func(s *session, other string) error {
+				d, err := s.Diff(cmd.Context(), s.place.path, other, nil)
 				if err != nil {
 					return err
 				}

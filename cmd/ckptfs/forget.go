@@ -261,21 +261,13 @@ func lastWritten(dir string) (time.Time, error) {
 // metricsOf reads the metrics of a step, in the order in which a later source wins.
 func metricsOf(dir string) (map[string]float64, error) {
 	all := map[string]float64{}
-	for _, src := range []struct {
-		name  string
-		max   int64
-		parse func([]byte) (map[string]float64, error)
-	}{
-		{"_CHECKPOINT_METADATA", runs.MaxStateFile, runs.ParseOrbax},
-		{"trainer_state.json", runs.MaxStateFile, runs.ParseTrainerState},
-		{"metrics.json", runs.MaxMetricsFile, runs.ParseMetrics},
-	} {
-		path := filepath.Join(dir, src.name)
+	for _, src := range runs.Sources {
+		path := filepath.Join(dir, src.Name)
 		st, err := os.Lstat(path)
 		if errors.Is(err, fs.ErrNotExist) || err == nil && !st.Mode().IsRegular() {
 			continue
 		}
-		if err == nil && st.Size() > src.max {
+		if err == nil && st.Size() > src.Max {
 			err = fmt.Errorf("%s: %s is too large for metrics", path, bytesText(st.Size()))
 		}
 		var b []byte
@@ -285,7 +277,7 @@ func metricsOf(dir string) (map[string]float64, error) {
 		if err != nil {
 			return nil, err
 		}
-		found, err := src.parse(b)
+		found, err := src.Parse(b)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}

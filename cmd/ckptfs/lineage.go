@@ -129,15 +129,8 @@ func (a *app) ancestorCmd() *cobra.Command {
 differ. A and B are files, or steps with one model each.`,
 		Args: func(cmd *cobra.Command, args []string) error { return wantArgs(cmd, args, 2) },
 		RunE: func(cmd *cobra.Command, args []string) error {
-			other, err := find(args[1])
-			if err != nil {
-				return err
-			}
-			return a.with(cmd.Context(), args[0], readOnly, func(s *session) error {
-				if s.place.store != other.store {
-					return fmt.Errorf("%s and %s are in different stores, %s and %s", args[0], args[1], s.place.store, other.store)
-				}
-				c, err := s.Ancestor(cmd.Context(), s.place.path, other.path)
+			return a.withTwo(cmd.Context(), args[0], args[1], func(s *session, other string) error {
+				c, err := s.Ancestor(cmd.Context(), s.place.path, other)
 				if err != nil {
 					return err
 				}

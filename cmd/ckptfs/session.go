@@ -45,6 +45,20 @@ func (a *app) with(ctx context.Context, path string, how access, do func(*sessio
 	return err
 }
 
+// withTwo is with, to look at two paths of one store; do is told the other one's place in it.
+func (a *app) withTwo(ctx context.Context, path, otherPath string, do func(s *session, other string) error) error {
+	other, err := find(otherPath)
+	if err != nil {
+		return err
+	}
+	return a.with(ctx, path, readOnly, func(s *session) error {
+		if s.place.store != other.store {
+			return fmt.Errorf("%s and %s are in different stores, %s and %s", path, otherPath, s.place.store, other.store)
+		}
+		return do(s, other.path)
+	})
+}
+
 // connect asks the daemon; without one it opens the store here.
 func (a *app) connect(ctx context.Context, p *place, how access) (*session, error) {
 	c, err := dial(ctx, p)

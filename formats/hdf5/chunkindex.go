@@ -97,11 +97,7 @@ func (f *file) chunked4(o *object, t formats.Tensor, width int64) error {
 	if err != nil {
 		return err
 	}
-	if whole && len(found) == 1 && found[0].Len == t.NumElements()*width {
-		return f.place(t, uint64(found[0].Off), found[0].Len)
-	}
-	f.pieces(found)
-	return nil
+	return f.wholeOrPieces(t, found, whole, width)
 }
 
 // maxChunk bounds a chunk, in bytes; HDF5's own bound.

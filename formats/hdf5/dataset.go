@@ -93,6 +93,11 @@ func (f *file) chunked(o *object, t formats.Tensor, width int64) error {
 	if err != nil {
 		return err
 	}
+	return f.wholeOrPieces(t, found, whole, width)
+}
+
+// wholeOrPieces adds a dataset of these chunks: a tensor if the only one is all of it, as it is.
+func (f *file) wholeOrPieces(t formats.Tensor, found []formats.Range, whole bool, width int64) error {
 	if whole && len(found) == 1 && found[0].Len == t.NumElements()*width {
 		return f.place(t, uint64(found[0].Off), found[0].Len)
 	}

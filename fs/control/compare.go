@@ -79,12 +79,7 @@ type Found struct {
 
 func (h *Handler) comparing(m Models) {
 	h.mux.HandleFunc("POST /v1/diff", stream(func(r *http.Request, progress func(Progress)) (any, error) {
-		q := r.URL.Query()
-		a, err := cleanPath(q.Get("a"))
-		if err != nil {
-			return nil, err
-		}
-		b, err := cleanPath(q.Get("b"))
+		a, b, err := pathsOf(r)
 		if err != nil {
 			return nil, err
 		}

@@ -143,6 +143,15 @@ func pathOf(r *http.Request) (string, error) {
 	return cleanPath(r.URL.Query().Get("path"))
 }
 
+// pathsOf is the two paths of a request that is about two places.
+func pathsOf(r *http.Request) (a, b string, err error) {
+	q := r.URL.Query()
+	if a, err = cleanPath(q.Get("a")); err == nil {
+		b, err = cleanPath(q.Get("b"))
+	}
+	return a, b, err
+}
+
 func cleanPath(p string) (string, error) {
 	if strings.ContainsRune(p, 0) {
 		return "", &Error{Code: CodeInvalid, Message: "a path holds a zero byte", Errno: "EINVAL"}

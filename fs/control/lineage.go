@@ -72,12 +72,7 @@ func (h *Handler) lineage(m Models) {
 		return m.Lineage(r.Context(), p)
 	}))
 	h.mux.HandleFunc("GET /v1/ancestor", plain(func(r *http.Request) (any, error) {
-		q := r.URL.Query()
-		a, err := cleanPath(q.Get("a"))
-		if err != nil {
-			return nil, err
-		}
-		b, err := cleanPath(q.Get("b"))
+		a, b, err := pathsOf(r)
 		if err != nil {
 			return nil, err
 		}

@@ -33,6 +33,11 @@ type bestKey struct {
 	src *Node
 }
 
+func (r bestRoot) virtual(v *Volume) virtual {
+	src := r.attrs(v, "")
+	return virtual{dir: r, key: bestKey{"", src}, src: src}
+}
+
 func (bestRoot) lookup(v *Volume, name string) (virtual, error) {
 	found, err := v.stepsOf(name)
 	if err != nil || found[name] == nil {

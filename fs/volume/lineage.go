@@ -25,11 +25,7 @@ func (v *Volume) settled(ctx context.Context, f func(m *models) error) error {
 		return err
 	}
 	if len(m.book.Changed()) > 0 {
-		m.stale.Store(true) // to be recorded
-		select {
-		case m.wake <- struct{}{}:
-		default:
-		}
+		m.rouse()
 	}
 	return f(m)
 }

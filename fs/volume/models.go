@@ -105,9 +105,14 @@ func (v *Volume) notePacked(n *Node) {
 		return
 	}
 	v.steps.wrote(n.ino)
-	v.models.stale.Store(true)
+	v.models.rouse()
+}
+
+// rouse has the ledger brought up to date, and recorded, in the background.
+func (m *models) rouse() {
+	m.stale.Store(true)
 	select {
-	case v.models.wake <- struct{}{}:
+	case m.wake <- struct{}{}:
 	default:
 	}
 }

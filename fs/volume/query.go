@@ -63,6 +63,15 @@ func (q *queries) remove(name string) bool {
 	return len(q.all) < n
 }
 
+// An answer names models: it is for whom the mount's root belongs to.
+func (r queryRoot) virtual(*Volume) virtual {
+	return virtual{dir: r, key: "query", stat: func(v *Volume) (Attr, error) {
+		a, err := v.Stat(v.root)
+		a.Mode = unix.S_IFDIR | 0o700
+		return a, err
+	}}
+}
+
 func (queryRoot) lookup(v *Volume, name string) (virtual, error) {
 	if q := v.queries.find(name); q != nil {
 		return q.virtual(), nil

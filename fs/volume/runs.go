@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -18,26 +20,16 @@ import (
 
 // Runs lists the runs and how far their steps are.
 func (v *Volume) Runs(ctx context.Context) (*control.RunList, error) {
-	names, err := v.runNames()
-	if err != nil {
-		return nil, err
-	}
-	out := &control.RunList{Runs: []control.Run{}}
-	if len(names) == 0 {
-		return out, nil
-	}
 	found, err := v.stepsOf()
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range names {
+	out := &control.RunList{Runs: []control.Run{}}
+	for _, name := range slices.SortedFunc(maps.Keys(found), runs.Compare) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		steps, ok := found[name]
-		if !ok {
-			continue
-		}
+		steps := found[name]
 		r := control.Run{Run: name, Steps: len(steps), Metrics: []string{}}
 		for _, s := range steps {
 			r.LogicalBytes += s.size

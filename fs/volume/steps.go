@@ -6,7 +6,6 @@ import (
 	"io"
 	"log/slog"
 	"path"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -135,7 +134,7 @@ func (v *Volume) beingWritten(steps []*step) bool {
 // runNames lists the runs.
 func (v *Volume) runNames() ([]string, error) {
 	fd, err := openDirAt(v.rootFd, runsDir)
-	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
+	if noFolder(err) {
 		return nil, nil
 	}
 	if err != nil {
@@ -179,6 +178,9 @@ func openDirAt(dir int, name string) (int, error) {
 	return fd, err
 }
 
+// noFolder reports whether openDirAt found no directory by the name.
+func noFolder(err error) bool { return err == unix.ENOENT || err == unix.ENOTDIR || err == unix.ELOOP }
+
 // stepsOf looks at the steps of runs, in their order; of all runs for no names. A run that is none is not in the answer.
 func (v *Volume) stepsOf(names ...string) (map[string][]*step, error) {
 	s := v.steps
@@ -200,7 +202,7 @@ func (v *Volume) stepsOf(names ...string) (map[string][]*step, error) {
 	}
 	out := map[string][]*step{}
 	fd, err := openDirAt(v.rootFd, runsDir)
-	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
+	if noFolder(err) {
 		clear(s.known)
 		return out, nil
 	}
@@ -243,7 +245,7 @@ func (s *steps) forget(inodes map[uint64]bool) {
 // lookAtRun looks at the steps of one run; nil when it is none. s.mu is held.
 func (v *Volume) lookAtRun(top int, run string) ([]*step, error) {
 	fd, err := openDirAt(top, run)
-	if err == unix.ENOENT || err == unix.ENOTDIR || err == unix.ELOOP {
+	if noFolder(err) {
 		return nil, nil
 	}
 	if err != nil {
@@ -259,7 +261,7 @@ func (v *Volume) lookAtRun(top int, run string) ([]*step, error) {
 	for _, name := range names {
 		st := known[name]
 		if st == nil || st.racy || !st.holds(fd) {
-			if st, err = v.lookAtStep(fd, run, name); err == unix.ENOENT || err == unix.ENOTDIR || err == unix.ELOOP {
+			if st, err = v.lookAtStep(fd, run, name); noFolder(err) {
 				continue
 			}
 			if err != nil {
@@ -301,10 +303,17 @@ func (v *Volume) lookAtStep(run int, runName, name string) (*step, error) {
 		last := max(d.mtime.Nano(), d.ctime.Nano())
 		s.racy = s.racy || start.UnixNano()-last < int64(racyTime)
 	}
-	if len(s.files) > 0 {
-		v.readMetrics(run, runName, s)
-		v.readDeclared(run, runName, s)
+	if len(s.files) == 0 {
+		return s, nil
 	}
+	fd, err := openDirAt(run, name)
+	if err != nil {
+		s.racy = true
+		return s, nil
+	}
+	defer unix.Close(fd)
+	v.readMetrics(fd, runName, s)
+	v.readDeclared(fd, runName, s)
 	return s, nil
 }
 
@@ -353,7 +362,7 @@ func (v *Volume) lookInto(dir int, name, rel string, s *step, depth int) error {
 				s.problem = fmt.Sprintf("folders nested deeper than %d are left out", maxStepDepth)
 				continue
 			}
-			if err := v.lookInto(fd, e.Name, at, s, depth+1); err != nil && err != unix.ENOENT && err != unix.ENOTDIR && err != unix.ELOOP {
+			if err := v.lookInto(fd, e.Name, at, s, depth+1); err != nil && !noFolder(err) {
 				return err
 			}
 		}
@@ -361,53 +370,35 @@ func (v *Volume) lookInto(dir int, name, rel string, s *step, depth int) error {
 	return nil
 }
 
-// metricFiles are the sources of metrics in a step's directory, of which a later one wins.
-var metricFiles = []struct {
-	name  string
-	max   int64
-	parse func([]byte) (map[string]float64, error)
-}{
-	{"_CHECKPOINT_METADATA", runs.MaxStateFile, runs.ParseOrbax},
-	{"trainer_state.json", runs.MaxStateFile, runs.ParseTrainerState},
-	{"metrics.json", runs.MaxMetricsFile, runs.ParseMetrics},
-}
-
-// readMetrics reads a step's metrics. What cannot be read is the step's problem and nobody else's.
-func (v *Volume) readMetrics(run int, runName string, s *step) {
+// readMetrics reads the metrics of a step, whose directory is open. What cannot be read is the step's problem and nobody else's.
+func (v *Volume) readMetrics(fd int, runName string, s *step) {
 	all := map[string]float64{}
 	note := func(what string, err error) {
 		if s.problem == "" {
 			s.problem = fmt.Sprintf("%s: %v", what, err)
 		}
 	}
-	for _, src := range metricFiles {
-		i := slices.IndexFunc(s.files, func(f stepFile) bool { return f.rel == src.name })
-		if i < 0 {
+	for _, src := range runs.Sources {
+		if !slices.ContainsFunc(s.files, func(f stepFile) bool { return f.rel == src.Name }) {
 			continue
 		}
-		b, err := v.readSmall(path.Join(runsDir, runName, s.name, src.name), src.max)
+		b, err := v.readSmall(path.Join(runsDir, runName, s.name, src.Name), src.Max)
 		if errors.Is(err, unix.ENOENT) {
 			s.racy = true
 			continue
 		}
 		var found map[string]float64
 		if err == nil {
-			found, err = src.parse(b)
+			found, err = src.Parse(b)
 		}
 		if err != nil {
-			note(src.name, err)
+			note(src.Name, err)
 			continue
 		}
 		for k, m := range found {
 			all[k] = m
 		}
 	}
-	fd, err := openDirAt(run, s.name)
-	if err != nil {
-		s.racy = true
-		return
-	}
-	defer unix.Close(fd)
 	list := make([]byte, 64<<10)
 	n, err := unix.Flistxattr(fd, list)
 	if err != nil && err != unix.EOPNOTSUPP {
@@ -445,8 +436,8 @@ const (
 	parentXattr = "user.parent"
 )
 
-// readDeclared reads what a step says of its parents.
-func (v *Volume) readDeclared(run int, runName string, s *step) {
+// readDeclared reads what a step, whose directory is open, says of its parents.
+func (v *Volume) readDeclared(fd int, runName string, s *step) {
 	if slices.ContainsFunc(s.files, func(f stepFile) bool { return f.rel == lineageFile }) {
 		b, err := v.readSmall(path.Join(runsDir, runName, s.name, lineageFile), ledger.MaxDeclared)
 		if err == nil {
@@ -459,12 +450,6 @@ func (v *Volume) readDeclared(run int, runName string, s *step) {
 			s.declaredProblem = fmt.Sprintf("%s: %v", lineageFile, err)
 		}
 	}
-	fd, err := openDirAt(run, s.name)
-	if err != nil {
-		s.racy = true
-		return
-	}
-	defer unix.Close(fd)
 	value := make([]byte, 4096)
 	n, err := unix.Fgetxattr(fd, parentXattr, value)
 	switch {
@@ -536,11 +521,11 @@ func (v *Volume) peruse(n *Node) (r io.ReaderAt, size int64, done func(), err er
 	}, nil
 }
 
-// runOf is the run that a path names: runs/NAME, or NAME alone.
+// runOf is the run that a path names: runs/NAME.
 func runOf(p string) (string, error) {
 	name, ok := strings.CutPrefix(p, runsDir+"/")
 	if !ok || name == "" || strings.Contains(name, "/") {
 		return "", fmt.Errorf("%s: no run: it is to be a folder in %s/: %w", p, runsDir, unix.EINVAL)
 	}
-	return filepath.Base(name), nil
+	return name, nil
 }

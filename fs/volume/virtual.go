@@ -24,12 +24,12 @@ import (
 // virtualName is the directory of the virtual files.
 const virtualName = ".ckptfs"
 
-// virtualKinds are the directories in it.
-var virtualKinds = map[string]virtualDir{
-	"query":     queryRoot{},
-	"artifacts": artifactDir{},
-	"best":      bestRoot{},
-	"tensors":   tensorRoot{},
+// virtualKinds are the directories in it, and what each name leads to.
+var virtualKinds = map[string]func(v *Volume) virtual{
+	"query":     queryRoot{}.virtual,
+	"artifacts": func(*Volume) virtual { return virtual{dir: artifactDir{}, key: "artifacts"} },
+	"best":      bestRoot{}.virtual,
+	"tensors":   func(*Volume) virtual { return virtual{dir: tensorRoot{}, key: "tensors"} },
 }
 
 // virtualDir is a directory of names that the daemon answers for. No lock is held when its methods are called.
@@ -69,23 +69,11 @@ type virtualNode struct {
 type virtualRoot struct{}
 
 func (virtualRoot) lookup(v *Volume, name string) (virtual, error) {
-	d, ok := virtualKinds[name]
+	kind, ok := virtualKinds[name]
 	if !ok {
 		return virtual{}, unix.ENOENT
 	}
-	if best, ok := d.(bestRoot); ok {
-		src := best.attrs(v, "")
-		return virtual{dir: d, key: bestKey{"", src}, src: src}, nil
-	}
-	w := virtual{dir: d, key: name}
-	if _, ok := d.(queryRoot); ok { // an answer names models: it is for whom the mount's root belongs to
-		w.stat = func(v *Volume) (Attr, error) {
-			a, err := v.Stat(v.root)
-			a.Mode = unix.S_IFDIR | 0o700
-			return a, err
-		}
-	}
-	return w, nil
+	return kind(v), nil
 }
 
 func (virtualRoot) list(*Volume) ([]DirEntry, error) {

@@ -30,6 +30,20 @@ func ParseValue(p []byte) (float64, error) {
 	return v, nil
 }
 
+// Source is a file in a step's directory that has metrics.
+type Source struct {
+	Name  string
+	Max   int64 // bytes
+	Parse func([]byte) (map[string]float64, error)
+}
+
+// Sources are all of them, of which a later one wins, and the attributes of FromXattr over all.
+var Sources = []Source{
+	{"_CHECKPOINT_METADATA", MaxStateFile, ParseOrbax},
+	{"trainer_state.json", MaxStateFile, ParseTrainerState},
+	{"metrics.json", MaxMetricsFile, ParseMetrics},
+}
+
 // ParseMetrics reads a metrics.json. It takes memory only in proportion to p.
 func ParseMetrics(p []byte) (map[string]float64, error) {
 	r, err := newReader(p, MaxMetricsFile)
