@@ -81,14 +81,19 @@ type failingBatch struct {
 var errFull = errors.New("no space left")
 
 func (f *failingBatch) Put(kind cas.Kind, h cas.Hash, raw []byte, hint codec.Hint) (bool, error) {
+	fresh, _, err := f.PutAgainst(kind, h, raw, hint, cas.Hash{})
+	return fresh, err
+}
+
+func (f *failingBatch) PutAgainst(kind cas.Kind, h cas.Hash, raw []byte, hint codec.Hint, prev cas.Hash) (bool, bool, error) {
 	f.mu.Lock()
 	f.n--
 	n := f.n
 	f.mu.Unlock()
 	if n == -1 {
-		return false, errFull
+		return false, false, errFull
 	}
-	return f.Batch.Put(kind, h, raw, hint)
+	return f.Batch.PutAgainst(kind, h, raw, hint, prev)
 }
 
 // endless is a large file, and tells of each read.

@@ -186,14 +186,17 @@ func (j *job) name(o *object) error {
 	}
 	enc := manifest.EncodeList(spans)
 	o.named.Digest, o.named.List = cas.Sum(enc), true
-	return j.put(cas.List, o.named.Digest, enc, codec.Hint{})
+	return j.putAgainst(cas.List, o.named.Digest, enc, cas.Hash{})
 }
 
-// put stores one record and counts it.
-func (j *job) put(kind cas.Kind, h cas.Hash, p []byte, hint codec.Hint) error {
-	ok, err := j.batch.Put(kind, h, p, hint)
+// putAgainst stores one record, against prev if that is not zero, and counts it.
+func (j *job) putAgainst(kind cas.Kind, h cas.Hash, p []byte, prev cas.Hash) error {
+	ok, delta, err := j.batch.PutAgainst(kind, h, p, codec.Hint{}, prev)
 	if err != nil || !ok {
 		return err
+	}
+	if delta {
+		j.deltas.Add(1)
 	}
 	j.freshRaw.Add(int64(len(p)))
 	_, err = j.count([]cas.Hash{h}, nil)

@@ -15,8 +15,9 @@
 //	write   the manifest goes in last
 //
 // When an earlier version of the file is known, chunk k of a tensor is put against chunk k of the tensor that had its name,
-// type and shape then, and what changed in the skeleton against what stood there. The store tells from samples whether that
-// pays; of a region where it mostly does not, only now and then a chunk is tried.
+// type and shape then, what changed in the skeleton against what stood there, and the manifest against the manifest, most of
+// which is the digests of what did not change. The store tells from samples whether that pays; of a region where it mostly
+// does not, only now and then a chunk is tried.
 //
 // Memory is bounded by the batches in flight and by 36 bytes a chunk of the objects in flight.
 //
@@ -171,5 +172,17 @@ func (p *Packer) pack(ctx context.Context, b Batch, r io.ReaderAt, size int64, l
 		return fmt.Errorf("%w: manifest of %d bytes: %w", errLayout, len(enc), cas.ErrTooLarge)
 	}
 	res.Hash, res.Manifest = cas.Sum(enc), m
-	return j.put(cas.Manifest, res.Hash, enc, codec.Hint{})
+	return j.putAgainst(cas.Manifest, res.Hash, enc, hashOf(before))
+}
+
+// hashOf is the hash of m's record; zero when there is none. A manifest has one encoding.
+func hashOf(m *manifest.Manifest) (h cas.Hash) {
+	if m == nil {
+		return h
+	}
+	enc, err := m.Encode()
+	if err != nil {
+		return h
+	}
+	return cas.Sum(enc)
 }
