@@ -131,20 +131,6 @@ func (v *Volume) computeArtifact(ctx context.Context, n *Node) (canonical.ID, er
 	return id, err
 }
 
-// mapped reports whether somebody may write a plain file without having it open: a mapping outlives its descriptor. f.mu is
-// held.
-func (v *Volume) mapped(n *Node) bool {
-	if n.file.rec.Packed() {
-		return false
-	}
-	raw, err := v.openQuietly(n)
-	if err != nil {
-		return false // told by who reads
-	}
-	defer raw.Close()
-	return v.mayBeWritten(raw, false)
-}
-
 // keepArtifact puts the id of a packed file into the index, if it is known and not there. No lock is held.
 func (v *Volume) keepArtifact(n *Node) {
 	f := n.file

@@ -58,6 +58,7 @@ type file struct {
 	kept      int   // times that its bytes in place were kept, and it was packed again, since it was last given up
 	backing   int32 // the kernel's id of raw while pass > 0
 
+	quiet    uint64 // gen + 1 of bytes that nobody writes; see mapped
 	viewGen  uint64 // gen + 1 of the bytes that viewSize was measured on; see measureView
 	viewSize int64
 

@@ -181,6 +181,27 @@ func (v *Volume) mayBeWritten(raw *os.File, rw bool) bool {
 	return err != nil && (errors.Is(err, tree.ErrInUse) || v.passthrough.Load())
 }
 
+// mapped reports whether somebody may write a plain file that nobody has open for that: a mapping outlives its descriptor, and
+// what it writes does not count as a change. Once nobody can, somebody has to open the file first. f.mu is held.
+func (v *Volume) mapped(n *Node) bool {
+	f := n.file
+	if f.rec.Packed() || f.quiet == f.gen+1 {
+		return false
+	}
+	raw, err := v.openQuietly(n)
+	if err != nil {
+		return false // told by who reads
+	}
+	defer raw.Close()
+	if v.mayBeWritten(raw, false) {
+		return true
+	}
+	if f.writers == 0 {
+		f.quiet = f.gen + 1
+	}
+	return false
+}
+
 // staysPlain reports whether a file is left as it is: it is small and no checkpoint, or has holes, which the host keeps for
 // nothing, or its times are out of a record's range.
 func (v *Volume) staysPlain(raw *os.File, j *job) (bool, error) {

@@ -22,7 +22,7 @@ import (
 // tensor's own bytes and no others, of an evicted file too. A tensor is called as `ckptfs show` prints it, with what a name
 // cannot hold escaped: '/', '%', bytes below 0x20, 0x7f and what is no UTF-8 are %XX, upper-case. What is longer than 255 bytes
 // then, with its suffix, is its first 200 bytes or fewer, "%~", the first 8 bytes of the SHA-256 of the tensor's name in
-// hexadecimal, and the suffix. A file that is being written has no tensors, one that no parser knows neither.
+// hexadecimal, and the suffix. A file that is being written, or may be by a mapping, has no tensors, one that no parser knows neither.
 //
 // Permissions are the tree's, without those to write; who may read a file may enter the directory.
 type tensorTree struct{ src *Node }
@@ -209,7 +209,10 @@ func (v *Volume) tensorsOf(src *Node) (*tensorIndex, error) {
 	f := src.file
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.writers > 0 {
+	if err := v.load(src); err != nil {
+		return nil, v.openFailed(src, err)
+	}
+	if f.writers > 0 || v.mapped(src) {
 		return &tensorIndex{layout: &formats.Layout{}}, nil
 	}
 	if x := v.tensors.get(src, f.gen); x != nil {

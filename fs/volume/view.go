@@ -139,7 +139,7 @@ func (v *Volume) viewsIn(dir *Node, real []DirEntry) []DirEntry {
 }
 
 // viewOf returns the view of src by the name at, with one reference more, or nil if it has none: it holds no tensors, somebody writes
-// it, or the view was unlinked.
+// it, or may by a mapping, or the view was unlinked.
 func (v *Volume) viewOf(src *Node, at alias) *Node {
 	f := src.file
 	if f == nil || v.hidden.has(at) {
@@ -147,7 +147,7 @@ func (v *Volume) viewOf(src *Node, at alias) *Node {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if v.load(src) != nil || f.damaged != nil || f.writers > 0 || f.rec.ViewHidden {
+	if v.load(src) != nil || f.damaged != nil || f.writers > 0 || f.rec.ViewHidden || v.mapped(src) {
 		return nil
 	}
 	size := f.rec.ViewSize

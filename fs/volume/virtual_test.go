@@ -291,6 +291,42 @@ func TestTensorFollowsItsFile(t *testing.T) {
 	r.onlyRoot()
 }
 
+// What a mapping writes that outlived its descriptor is no change that anybody is told of: until it is gone there is nothing
+// whose pages the kernel could keep.
+func TestTensorOfMapped(t *testing.T) {
+	r := newRig(t)
+	r.mkdir("runs")
+	src := fixture(t, "flat.pt")
+	h := r.open("runs/m.pt", unix.O_RDWR|unix.O_CREAT)
+	r.writeAt(h, src, 0)
+	fd, err := unix.Open(r.rawPath("runs/m.pt"), unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := unix.Mmap(fd, 0, len(src), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		t.Fatal(err)
+	}
+	unix.Close(fd)
+	r.release(h)
+	l, _ := detect.Detect(bytes.NewReader(src), int64(len(src)))
+	x := &l.Tensors[0]
+	of := tensors + "runs/m.pt/" + tensorFile(x.Name)
+	for _, p := range []string{of, "runs/m.safetensors"} {
+		if r.exists(p) {
+			t.Errorf("%s is there while the file may change", p)
+		}
+	}
+	at := l.Regions[x.Region].Off + x.Offset
+	copy(m[at:], "four")
+	copy(src[at:], "four")
+	if err := unix.Munmap(m); err != nil {
+		t.Fatal(err)
+	}
+	r.same(of, npyBytes(t, src, x.Name))
+	r.same("runs/m.safetensors", viewBytes(t, src))
+}
+
 // A read of one tensor needs its own chunks, and nothing is read ahead beyond them.
 func TestTensorAlone(t *testing.T) {
 	r := newRig(t)
