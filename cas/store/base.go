@@ -229,20 +229,27 @@ func (s *Store) baseOf(h cas.Hash, loc cas.Location) (b segment.Base, at cas.Loc
 		if !now.Delta {
 			return nil
 		}
-		p, ok := place{now.Segment, now.Off}, false
-		if b, ok = s.known.Get(p); ok {
-			return nil
-		}
-		err := s.with(now, func(f *segment.Reader) (err error) {
-			b, err = f.ReadBase(now, h)
-			return err
-		})
-		if err == nil {
-			s.known.Add(p, b)
-		}
+		b, err = s.baseAt(now, h)
 		return err
 	})
 	return b, at, err
+}
+
+// baseAt is baseOf for a delta's record at this very place.
+func (s *Store) baseAt(loc cas.Location, h cas.Hash) (b segment.Base, err error) {
+	p := place{loc.Segment, loc.Off}
+	b, ok := s.known.Get(p)
+	if ok {
+		return b, nil
+	}
+	err = s.with(loc, func(f *segment.Reader) (err error) {
+		b, err = f.ReadBase(loc, h)
+		return err
+	})
+	if err == nil {
+		s.known.Add(p, b)
+	}
+	return b, err
 }
 
 // link pins base as long as the record of h is pinned, and returns the base's record if it is pending. false: h is not
@@ -251,7 +258,8 @@ func (s *Store) link(h, base cas.Hash) (on *record, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k, kb := keyOf(h), keyOf(base)
-	if _, doomed := s.doomed[kb]; doomed || s.pins[k] == 0 || k == kb {
+	on = s.pending[base]
+	if _, doomed := s.doomed[kb]; doomed || s.pins[k] == 0 || k == kb || on != nil && on.rising && on.state == claimed {
 		return nil, false
 	}
 	if !slices.Contains(s.needs[k], kb) {
@@ -261,7 +269,10 @@ func (s *Store) link(h, base cas.Hash) (on *record, ok bool) {
 	if s.touched != nil {
 		s.touched[kb] = struct{}{}
 	}
-	return s.pending[base], true
+	if s.linked != nil {
+		s.linked[kb] = struct{}{}
+	}
+	return on, true
 }
 
 // unpin takes one pin off k, and with the last one those that it has on its bases. s.mu is held.
@@ -321,7 +332,7 @@ func (s *Store) choose(h, prev cas.Hash) *against {
 	if err != nil || b.Number >= segment.MaxNumber {
 		return nil
 	}
-	a := &against{Base: segment.Base{Hash: prev, Number: b.Number + 1}}
+	a := against{Base: segment.Base{Hash: prev, Number: b.Number + 1}}
 	most := segment.BaseNumber(a.Number)
 	for b.Number > most {
 		below := b.Number
@@ -333,7 +344,14 @@ func (s *Store) choose(h, prev cas.Hash) *against {
 			return nil
 		}
 	}
-	// Nothing of that was pinned: from here on it is.
+	return s.take(h, a.Base)
+}
+
+// take pins the base b for the record of h, which is pinned, and all that the base needs, and reads it. nil: it is not to be
+// had.
+func (s *Store) take(h cas.Hash, b segment.Base) *against {
+	// Nothing of it was pinned: from here on it is.
+	a := &against{Base: b}
 	on, ok := s.link(h, a.Hash)
 	if !ok {
 		return nil
@@ -341,7 +359,8 @@ func (s *Store) choose(h, prev cas.Hash) *against {
 	if on != nil {
 		a.on = append(a.on, on)
 	}
-	if loc, err = s.locateNow(false, a.Hash); err != nil || loc.Segment == 0 || loc.Raw > segment.MaxBased {
+	loc, err := s.locateNow(false, a.Hash)
+	if err != nil || loc.Segment == 0 || loc.Raw > segment.MaxBased {
 		return nil
 	}
 	number, more, err := s.secure(a.Hash, loc)

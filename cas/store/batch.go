@@ -188,7 +188,10 @@ func (s *Store) store(r *record, raw []byte, hint codec.Hint, prev cas.Hash) (de
 	}
 	var id byte
 	if !prev.IsZero() && !r.alone && len(raw) <= segment.MaxBased {
-		id, delta = s.encodeAgainst(r, raw, hint, prev, p)
+		if a := s.choose(r.hash, prev); a != nil {
+			id, delta = s.encodeAgainst(r, raw, hint, a, p)
+			freeBuffer(a.raw)
+		}
 	}
 	if !delta {
 		id, *p = codec.Encode((*p)[:segment.RecordHeaderSize], raw, hint)
@@ -200,13 +203,8 @@ func (s *Store) store(r *record, raw []byte, hint codec.Hint, prev cas.Hash) (de
 // gain is the share of what a chunk takes alone below which a delta of it is worth its readers' time.
 const gain = 0.9
 
-// encodeAgainst sets p to room for a record's header and the payload of r as a delta, if that pays.
-func (s *Store) encodeAgainst(r *record, raw []byte, hint codec.Hint, prev cas.Hash, p *[]byte) (id byte, ok bool) {
-	a := s.choose(r.hash, prev)
-	if a == nil {
-		return 0, false
-	}
-	defer freeBuffer(a.raw)
+// encodeAgainst sets p to room for a record's header and the payload of r as a delta of a, if that pays.
+func (s *Store) encodeAgainst(r *record, raw []byte, hint codec.Hint, a *against, p *[]byte) (id byte, ok bool) {
 	const head = segment.RecordHeaderSize
 	alone, delta := codec.Estimate(raw, *a.raw, hint)
 	told := alone < 1 || delta < 1

@@ -540,6 +540,7 @@ func TestDeltaModel(t *testing.T) {
 	if testing.Short() {
 		rounds = 15
 	}
+	var recoded int64
 	for seed := range uint64(rounds) {
 		r := rand.New(rand.NewPCG(seed, 3))
 		m, x := newMem(), newIndex()
@@ -608,6 +609,24 @@ func TestDeltaModel(t *testing.T) {
 					t.Fatalf("seed %d: %v", seed, err)
 				}
 				what = fmt.Sprintf("sweep %+v %v", o, err)
+			case k < 19:
+				var ids [][2]int
+				for range 1 + r.IntN(12) {
+					ids = append(ids, [2]int{r.IntN(3), r.IntN(12)})
+				}
+				back := 1 + r.IntN(3)
+				ctx, cancel := context.WithCancel(t.Context())
+				if r.IntN(3) == 0 {
+					x.before = func(string) { cancel() } // nothing is retired, as a rule
+				}
+				st, err := recode(ctx, s, ids, func(v int) int { return v - back })
+				x.before = nil
+				cancel()
+				if err != nil && !errors.Is(err, context.Canceled) {
+					t.Fatalf("seed %d: %v", seed, err)
+				}
+				recoded += st.Records
+				what = fmt.Sprintf("compact %v by %d: %+v %v", ids, back, st, err)
 			default:
 				for b := range held {
 					b.Release()
@@ -645,6 +664,9 @@ func TestDeltaModel(t *testing.T) {
 			t.Errorf("seed %d: %d records, %d pins left", seed, len(x.m), len(s.pins))
 		}
 		s.Close()
+	}
+	if recoded == 0 {
+		t.Error("no compaction did anything")
 	}
 }
 
@@ -761,7 +783,7 @@ func TestDeltaCrash(t *testing.T) {
 	}
 }
 
-// Many writers of chains that have much in common, beside sweeps.
+// Many writers of chains that have much in common, beside sweeps and compactions.
 func TestDeltaConcurrent(t *testing.T) {
 	m, x := newMem(), newIndex()
 	s := open(t, m, x, Options{SegmentSize: 8 << 10})
@@ -784,6 +806,25 @@ func TestDeltaConcurrent(t *testing.T) {
 				return keeping(ids)(ctx, k)
 			})
 			if err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	}()
+	compacted := make(chan struct{})
+	go func() {
+		defer close(compacted)
+		r := rand.New(rand.NewPCG(9, 9))
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			ids := append(line(0, 12), line(1, 12)...)
+			r.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
+			back := 1 + r.IntN(3)
+			if _, err := recode(context.Background(), s, ids, func(v int) int { return v - back }); err != nil {
 				t.Error(err)
 				return
 			}
@@ -825,7 +866,16 @@ func TestDeltaConcurrent(t *testing.T) {
 	}
 	close(stop)
 	<-swept
-	for id := range <-live {
+	<-compacted
+	named := <-live
+	for id := range named {
+		wantGet(t, s, version(id[0], id[1]))
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, m, newIndex(), Options{})
+	for id := range named {
 		wantGet(t, s, version(id[0], id[1]))
 	}
 }

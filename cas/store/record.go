@@ -23,6 +23,8 @@ type record struct {
 	doomed bool
 	// alone: it is stored without a base: what others may need it for is at stake. Set by who claimed it.
 	alone bool
+	// rising: it replaces a record of a lower number: nothing may be written against it until it is written.
+	rising bool
 
 	// Under Store.mu; entry and tail are set once, before done is closed.
 	state state

@@ -209,45 +209,55 @@ func (rp *replay) commit() error {
 	if rp.s.opt.ReadOnly {
 		return ErrNeedsRecovery
 	}
-	err := rp.keepWhole()
+	entries, err := rp.s.lowest(rp.entries)
 	if err == nil {
-		err = rp.s.index.Commit(rp.entries, rp.mark)
+		err = rp.s.index.Commit(entries, rp.mark)
 	}
 	rp.entries = rp.entries[:0]
 	return indexError(err)
 }
 
-// keepWhole drops the deltas of which there is a copy before that is none: what was stored afresh since may be written
-// against that one. A later copy is a delta only if a salvage made it, out of an older segment.
-func (rp *replay) keepWhole() error {
+// lowest takes out of entries, which lie behind what the index has, the records of which there is one of a lower number: what
+// was stored since may be written against that one. Of equals the last one is as good. Mostly there is one record of a chunk;
+// more are left by a Compaction that was cut short, by a chunk that was stored afresh, and by a salvage, behind later ones.
+func (s *Store) lowest(entries []cas.Entry) ([]cas.Entry, error) {
 	var hashes []cas.Hash
-	for i := range rp.entries {
-		if rp.entries[i].Delta {
-			hashes = append(hashes, rp.entries[i].Hash)
+	for i := range entries {
+		if entries[i].Delta {
+			hashes = append(hashes, entries[i].Hash)
 		}
 	}
 	if len(hashes) == 0 {
-		return nil
+		return entries, nil
 	}
 	locs := make([]cas.Location, len(hashes))
-	if err := rp.s.index.Locate(hashes, locs); err != nil {
-		return err
+	if err := s.index.Locate(hashes, locs); err != nil {
+		return nil, err
 	}
-	whole := map[key]cas.Kind{}
+	have := map[key]cas.Location{}
 	for i, l := range locs {
-		if l.Segment != 0 && !l.Delta {
-			whole[keyOf(hashes[i])] = l.Kind
+		if l.Segment != 0 {
+			have[keyOf(hashes[i])] = l
 		}
 	}
-	rp.entries = slices.DeleteFunc(rp.entries, func(e cas.Entry) bool {
-		if !e.Delta {
-			whole[keyOf(e.Hash)] = e.Kind
-			return false
+	number := func(h cas.Hash, l cas.Location) uint8 {
+		if !l.Delta {
+			return 0
 		}
-		kind, ok := whole[keyOf(e.Hash)]
-		return ok && serves(kind, e.Kind)
-	})
-	return nil
+		b, err := s.baseAt(l, h)
+		if err != nil {
+			return anyNumber
+		}
+		return b.Number
+	}
+	return slices.DeleteFunc(entries, func(e cas.Entry) bool {
+		l, ok := have[keyOf(e.Hash)]
+		if ok && e.Delta && serves(l.Kind, e.Kind) && number(e.Hash, l) < number(e.Hash, e.Location) {
+			return true
+		}
+		have[keyOf(e.Hash)] = e.Location
+		return false
+	}), nil
 }
 
 // indexError marks an error of the index's that tells of damage.

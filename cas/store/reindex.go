@@ -169,7 +169,10 @@ func (f *filler) add(n uint32, rec *segment.Record) error {
 
 // commit keeps the watermark at zero until the end, so that a start goes on where this was cut short: at the beginning.
 func (f *filler) commit() error {
-	err := f.s.index.Commit(f.entries, f.mark)
+	entries, err := f.s.lowest(f.entries)
+	if err == nil {
+		err = f.s.index.Commit(entries, f.mark)
+	}
 	f.entries = f.entries[:0]
 	return err
 }

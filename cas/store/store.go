@@ -28,6 +28,7 @@
 //	put again a delta is held only when its bases are: what nothing needs any more may have outlived them
 //	got       is decoded through its bases; their records' checksums are looked at, and the hash of what comes out
 //	swept     see Sweep
+//	anew      see Compaction, which gives a record a number that its own deltas allow
 //
 // # What a crash leaves
 //
@@ -112,8 +113,10 @@ type Store struct {
 	ahead   chan struct{}                   // one in it for each Expect that looks for bases
 	closing sync.Once
 
-	// Locks are taken in this order: sweeping, reshaping, flushing, indexing, growing, mu. No I/O happens under mu.
-	sweeping  sync.Mutex   // held by the one sweep that is under way
+	// Locks are taken in this order: pruning, sweeping, reshaping, flushing, indexing, growing, mu. No I/O happens under mu.
+	pruning   sync.Mutex   // held by the one Sweep that is under way
+	sweeping  sync.Mutex   // held by who goes through segments to reshape them
+	compacts  sync.Mutex   // held by the one Compaction that is under way
 	reshaping sync.RWMutex // held while a sealed segment is changed; shared by who looks at one as a whole
 	flushing  sync.Mutex   // held by the one commit that is under way
 	growing   sync.Mutex   // held while a segment is created
@@ -143,6 +146,7 @@ type Store struct {
 	touched map[key]struct{}      // put since it began, or pinned then; nil when there is none
 	named   map[cas.Hash]struct{} // those that are no chunks
 	doomed  map[key]struct{}      // about to leave the index: whoever puts one of these stores it afresh
+	linked  map[key]struct{}      // bases that something was written against since the Compaction under way began, or pinned then
 }
 
 // key is as much of a hash as the index tells apart.

@@ -91,9 +91,11 @@ func (m *Marking) Named() []cas.Hash {
 // then gives their bytes back to the disk; or, when little is left in it, it first moves the rest to the segment that is
 // being written, and removes the file. It may end after any step, and the next one goes on.
 func (s *Store) Sweep(ctx context.Context, opt SweepOptions, mark Mark) (SweepStats, error) {
-	if !s.sweeping.TryLock() {
+	if !s.pruning.TryLock() {
 		return SweepStats{}, ErrSweeping
 	}
+	defer s.pruning.Unlock()
+	s.sweeping.Lock() // of a compaction a moment at a time
 	defer s.sweeping.Unlock()
 	m := &Marking{s: s, marked: map[key]struct{}{}}
 	w := sweep{s: s, opt: opt, marked: m.marked}
@@ -234,6 +236,7 @@ type sweep struct {
 	opt      SweepOptions
 	deadline time.Time
 	marked   map[key]struct{}
+	keep     bool // whatever is in the index is wanted
 	st       SweepStats
 	err      error // the first segment's
 }

@@ -55,10 +55,10 @@ func (p *part) judge() error {
 		for i := range recs {
 			rec, loc, k := &recs[i], &locs[i], keyOf(recs[i].Hash)
 			_, wanted := p.marked[k]
-			wanted = wanted || s.inUse(k)
+			wanted = wanted || p.keep || s.inUse(k)
 			here := loc.Segment == p.n && loc.Off == rec.Off
 			switch {
-			case !known(rec.Kind) || here && wanted:
+			case !known(rec.Kind) || here && wanted || p.keep && loc.Segment == 0:
 			case here:
 				p.fates[at+i] = goes
 			case wanted:
@@ -73,7 +73,7 @@ func (p *part) judge() error {
 			switch {
 			case loc.Segment != 0 && serves(loc.Kind, rec.Kind) && s.intact(loc, rec.Hash):
 				p.fates[at+i] = idle // there is a better copy
-			case p.opt.DryRun:
+			case p.opt.DryRun || p.keep:
 			case s.intact(rec.Entry(p.n).Location, rec.Hash):
 				found = append(found, rec.Entry(p.n))
 			}

@@ -90,7 +90,7 @@ Commands take a path inside a mount or a store's folder and work mounted and unm
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return &usageError{msg: err.Error(), cmd: cmd} })
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(a.mountCmd(), a.umountCmd(), a.syncCmd(), a.evictCmd(), a.hydrateCmd(), a.statsCmd(), a.statusCmd(),
-		a.showCmd(), a.catTensorCmd(), a.runsCmd(), a.logCmd(), a.bestCmd(), a.diffCmd(), a.findCmd(), a.forgetCmd(), a.pruneCmd(), a.checkCmd(), a.repairCmd(), a.versionCmd(), exitCodesTopic())
+		a.showCmd(), a.catTensorCmd(), a.runsCmd(), a.logCmd(), a.bestCmd(), a.diffCmd(), a.findCmd(), a.forgetCmd(), a.pruneCmd(), a.compactCmd(), a.checkCmd(), a.repairCmd(), a.versionCmd(), exitCodesTopic())
 	root.AddCommand(a.lineageCmd(), a.ancestorCmd(), a.ownerCmd(), a.retireCmd(), a.matchCmd())
 	return root
 }

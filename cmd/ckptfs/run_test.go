@@ -38,6 +38,10 @@ func (s *shelf) Hydrate(ctx context.Context, path string, progress func(control.
 	return s.Evict(ctx, path, progress)
 }
 
+func (s *shelf) Compact(_ context.Context, o control.CompactOptions, _ func(control.Progress)) (*control.Compacted, error) {
+	return &control.Compacted{DryRun: o.DryRun}, s.fail
+}
+
 func (s *shelf) Prune(_ context.Context, o control.PruneOptions, _ func(control.Progress)) (*control.Pruned, error) {
 	return &control.Pruned{DryRun: o.DryRun}, s.fail
 }

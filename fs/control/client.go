@@ -146,6 +146,11 @@ func (c *Client) Prune(ctx context.Context, o PruneOptions, progress func(Progre
 	return follow[Pruned](ctx, c, "prune", o.query(), progress)
 }
 
+// Compact is Volume.Compact.
+func (c *Client) Compact(ctx context.Context, o CompactOptions, progress func(Progress)) (*Compacted, error) {
+	return follow[Compacted](ctx, c, "compact", o.query(), progress)
+}
+
 // Check is Volume.Check.
 func (c *Client) Check(ctx context.Context, o CheckOptions, progress func(Progress)) (*Checked, error) {
 	return follow[Checked](ctx, c, "check", o.query(), progress)

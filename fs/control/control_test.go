@@ -83,6 +83,10 @@ func (s *shelf) Hydrate(_ context.Context, path string, progress func(Progress))
 	return s.move(path, "hydrated", progress)
 }
 
+func (s *shelf) Compact(_ context.Context, o CompactOptions, _ func(Progress)) (*Compacted, error) {
+	return &Compacted{DryRun: o.DryRun}, s.fail
+}
+
 func (s *shelf) Prune(_ context.Context, o PruneOptions, progress func(Progress)) (*Pruned, error) {
 	progress(Progress{DoneFiles: 1, TotalFiles: 1})
 	return &Pruned{DryRun: o.DryRun, Young: int(o.Grace / time.Hour), FreedBytes: int64(o.MaxUnused * 100)}, s.fail

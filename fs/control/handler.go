@@ -47,6 +47,7 @@ func NewHandler(v Volume, m Mount) *Handler {
 	h.mux.HandleFunc("POST /v1/evict", stream(moving(v.Evict)))
 	h.mux.HandleFunc("POST /v1/hydrate", stream(moving(v.Hydrate)))
 	h.mux.HandleFunc("POST /v1/prune", stream(h.prune))
+	h.mux.HandleFunc("POST /v1/compact", stream(h.compact))
 	h.mux.HandleFunc("POST /v1/check", stream(h.check))
 	if models, ok := v.(Models); ok {
 		h.models(models)
@@ -114,6 +115,10 @@ func (h *Handler) prune(r *http.Request, progress func(Progress)) (any, error) {
 		return nil, err
 	}
 	return h.vol.Prune(r.Context(), o, progress)
+}
+
+func (h *Handler) compact(r *http.Request, progress func(Progress)) (any, error) {
+	return h.vol.Compact(r.Context(), CompactOptions{DryRun: r.URL.Query().Get("dry_run") == "1"}, progress)
 }
 
 func (h *Handler) check(r *http.Request, progress func(Progress)) (any, error) {

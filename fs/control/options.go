@@ -27,6 +27,14 @@ func pruneOptions(q url.Values) (o PruneOptions, err error) {
 	return o, nil
 }
 
+func (o CompactOptions) query() url.Values {
+	q := url.Values{}
+	if o.DryRun {
+		q.Set("dry_run", "1")
+	}
+	return q
+}
+
 func (o CheckOptions) query() url.Values {
 	q := url.Values{}
 	if o.ReadData {

@@ -177,6 +177,23 @@ type Pruned struct {
 	NotPunched  int   `json:"unpunched_segments"` // in which this disk makes no holes
 }
 
+// CompactOptions say what Compact may do.
+type CompactOptions struct{ DryRun bool }
+
+// Compacted is what Compact did, or would do.
+type Compacted struct {
+	DryRun       bool  `json:"dry_run"`
+	Files        int   `json:"files"`         // packed ones, that were looked at
+	Passed       int   `json:"passed_files"`  // of which something could not be read: see check
+	Looked       int64 `json:"looked_chunks"` // that were read and encoded; of a tensor where it does not pay only some are
+	Chunks       int64 `json:"chunks"`        // that were stored anew
+	BytesBefore  int64 `json:"bytes_before"`  // what these took
+	BytesAfter   int64 `json:"bytes_after"`   // what they take
+	FreedBytes   int64 `json:"freed_bytes"`   // the disk got back
+	CopiedBytes  int64 `json:"copied_bytes"`  // written to that end
+	SegmentBytes int64 `json:"segment_bytes"` // what all segments take now
+}
+
 // CheckOptions say how far Check goes.
 type CheckOptions struct {
 	ReadData bool    // read and hash the content of what is stored

@@ -18,6 +18,8 @@ type Volume interface {
 	Hydrate(ctx context.Context, path string, progress func(Progress)) (*Moved, error)
 	// Prune gives back what no file needs any more.
 	Prune(ctx context.Context, o PruneOptions, progress func(Progress)) (*Pruned, error)
+	// Compact stores anew, in less room, what can be.
+	Compact(ctx context.Context, o CompactOptions, progress func(Progress)) (*Compacted, error)
 	// Check looks for damage and changes nothing. Damage is no error.
 	Check(ctx context.Context, o CheckOptions, progress func(Progress)) (*Checked, error)
 	Show(ctx context.Context, path string) (*File, error)

@@ -50,10 +50,15 @@ func (j *job) plan(l *formats.Layout) (*plan, error) {
 			p.regions[t.Region].tensor = t
 		}
 		if t.Region >= 0 && p.regions[t.Region].hint == (codec.Hint{}) {
-			p.regions[t.Region].hint = codec.Hint{DType: string(t.DType), Elem: t.DType.Bits() / 8}
+			p.regions[t.Region].hint = hintOf(t)
 		}
 	}
 	return p, nil
+}
+
+// hintOf is what a tensor tells of its bytes.
+func hintOf(t *formats.Tensor) codec.Hint {
+	return codec.Hint{DType: string(t.DType), Elem: t.DType.Bits() / 8}
 }
 
 // manifest puts the plan's objects, which all have their digests now, into file order.

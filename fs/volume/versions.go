@@ -58,8 +58,9 @@ func (v *Volume) noteVersion(n *Node, h cas.Hash, l *formats.Layout) {
 	}
 }
 
-// versionBefore is the manifest of a version before the one that n has now, by a layout l; nil when there is none.
-func (v *Volume) versionBefore(n *Node, l *formats.Layout) *manifest.Manifest {
+// versionBefore is the manifest of a version before the one that the file at p has now, by a layout l; nil when there is none.
+// not, if not nil, says of a manifest that it is none.
+func (v *Volume) versionBefore(p string, l *formats.Layout, not func(cas.Hash) bool) *manifest.Manifest {
 	if v.versions == nil || len(l.Tensors) == 0 && !l.Fine {
 		return nil
 	}
@@ -67,7 +68,7 @@ func (v *Volume) versionBefore(n *Node, l *formats.Layout) *manifest.Manifest {
 	var most float64
 	seen := map[cas.Hash]bool{}
 	enough := func(h cas.Hash, ok bool) bool {
-		if !ok || seen[h] {
+		if !ok || seen[h] || not != nil && not(h) {
 			return false
 		}
 		seen[h] = true
@@ -80,7 +81,6 @@ func (v *Volume) versionBefore(n *Node, l *formats.Layout) *manifest.Manifest {
 		}
 		return most >= enoughAlike
 	}
-	p := v.Path(n)
 	if enough(v.versions.paths.Get(p)) {
 		return best
 	}

@@ -24,7 +24,7 @@ func known(bin string) map[string]bool {
 // runCommands runs commands on the mount until stop, some of them killed in the middle.
 func (r *run) runCommands(rng *rand.Rand, stop <-chan struct{}) {
 	all := [][]string{{"sync"}, {"sync"}, {"evict"}, {"evict"}, {"hydrate"}, {"stats"}, {"status"}}
-	for _, more := range [][]string{{"prune", "--grace", "0"}, {"check"}} {
+	for _, more := range [][]string{{"prune", "--grace", "0"}, {"compact"}, {"check"}} {
 		if r.commands[more[0]] {
 			all = append(all, more)
 		}

@@ -1,0 +1,314 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"syscall"
+
+	"ckptfs/cas"
+	"ckptfs/cas/codec"
+	"ckptfs/cas/segment"
+)
+
+// ErrCompacting: another compaction is under way.
+var ErrCompacting = errors.New("another compaction is under way")
+
+// Compaction stores chunks anew, in less room, while the store is in use. Recode appends a chunk as it would be stored today
+// if that takes less; from the batch's Commit on the index names that record, and Retire takes the one before out of its
+// segment, once the new one was read, decoded and held against its hash. It may end after any step: what it leaves of
+// replaced records goes with the next one, or with the next sweep.
+//
+// A record may get any lower number than it had, since whatever is written against it has a higher one. It may get a higher
+// one only when no segment holds a delta of that number or a lower one that is written against it, needed or not: a start
+// without an index takes of several records of a chunk the one of the lowest number, and each of them must be of use then.
+type Compaction struct {
+	s      *Store
+	dryRun bool
+	lowest map[key]uint8 // of bases: the lowest number of what is written against them, when it began
+
+	mu  sync.Mutex
+	old map[uint32]bool // segments that hold what was replaced
+	st  CompactStats
+}
+
+// CompactStats is what a compaction did, or would do.
+type CompactStats struct {
+	Looked        int64 // chunks at which it looked
+	Records       int64 // that were stored anew
+	Before, After int64 // what these took, and take
+	Freed, Copied int64 // bytes that the disk got back, and that were written to that end
+}
+
+// Compact begins a compaction, which must be ended. With dryRun it changes nothing.
+func (s *Store) Compact(ctx context.Context, dryRun bool) (*Compaction, error) {
+	if !s.compacts.TryLock() {
+		return nil, ErrCompacting
+	}
+	c := &Compaction{s: s, dryRun: dryRun, lowest: map[key]uint8{}, old: map[uint32]bool{}}
+	s.mu.Lock()
+	s.linked = make(map[key]struct{}, len(s.pins))
+	for k := range s.pins {
+		s.linked[k] = struct{}{}
+	}
+	s.mu.Unlock()
+	if err := c.begin(ctx); err != nil {
+		c.End()
+		return nil, err
+	}
+	return c, nil
+}
+
+// begin finds out what is written against what.
+func (c *Compaction) begin(ctx context.Context) error {
+	s := c.s
+	if !c.dryRun {
+		if err := s.roll(); err != nil {
+			return err
+		}
+	}
+	for _, sealed := range []bool{false, true} {
+		ds, err := s.deltasIn(ctx, sealed, 0)
+		if err != nil {
+			return err
+		}
+		for _, d := range ds {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			b, err := s.baseAt(d.loc, d.hash)
+			if errors.Is(err, cas.ErrCorrupt) {
+				continue
+			}
+			if err != nil {
+				return fmt.Errorf("segment %08d: what is stored against what cannot be told: %w", d.loc.Segment, err)
+			}
+			k := keyOf(b.Hash)
+			if low, ok := c.lowest[k]; !ok || b.Number < low {
+				c.lowest[k] = b.Number
+			}
+		}
+	}
+	return nil
+}
+
+// End ends the compaction.
+func (c *Compaction) End() {
+	c.s.mu.Lock()
+	c.s.linked = nil
+	c.s.mu.Unlock()
+	c.s.compacts.Unlock()
+}
+
+// Stats is what was done so far.
+func (c *Compaction) Stats() CompactStats {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.st
+}
+
+// Recode stores chunk h, if it is held, as it would be stored today, when that takes less; prev, if not zero, is the version
+// before it. saved reports whether it did. What is wrong with the chunk is not its business, and it stays as it is. The error
+// is one of writing.
+func (c *Compaction) Recode(b *Batch, h cas.Hash, hint codec.Hint, prev cas.Hash) (saved bool, err error) {
+	s := c.s
+	if ok, err := b.pin(h); !ok || err != nil {
+		return false, err
+	}
+	at, err := s.locateNow(false, h)
+	if err != nil || at.Segment == 0 || at.Kind != cas.Chunk || at.Raw > cas.MaxChunk {
+		return false, err
+	}
+	was, at, err := s.baseOf(h, at)
+	if err != nil {
+		return false, nil
+	}
+	raw, buf := buffers.Get().(*[]byte), buffers.Get().(*[]byte)
+	defer freeBuffer(raw)
+	defer freeBuffer(buf)
+	*raw = slices.Grow((*raw)[:0], int(at.Raw))[:at.Raw]
+	if err := s.read(at, h, *raw); err != nil {
+		return false, nil
+	}
+	c.mu.Lock()
+	c.st.Looked++
+	c.mu.Unlock()
+	r := &record{hash: h, kind: cas.Chunk, done: make(chan struct{})}
+	id, number := c.encode(r, *raw, hint, prev, was, buf)
+	if now := len(*buf) - segment.RecordHeaderSize; !better(now, number > 0, int(at.Stored), was.Number > 0) {
+		return false, nil
+	}
+	if !c.dryRun {
+		if ok, err := c.claim(b, r, at, number, was.Number); !ok || err != nil {
+			return false, err
+		}
+		full, err := s.append(r, &segment.Record{Kind: cas.Chunk, Codec: id, Raw: at.Raw, Hash: h}, *buf)
+		if err != nil {
+			return false, err
+		}
+		if full {
+			_ = s.Flush() // as in Put
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.old[at.Segment] = true
+	c.st.Records++
+	c.st.Before += segment.Size(int(at.Stored))
+	c.st.After += segment.Size(len(*buf) - segment.RecordHeaderSize)
+	return true, nil
+}
+
+// better reports whether a record of now bytes is worth replacing one of was bytes. A delta that is no longer worth its
+// readers' time gives way to a record that is none.
+func better(now int, delta bool, was int, wasDelta bool) bool {
+	if wasDelta && !delta && float64(was) > gain*float64(now) {
+		return true
+	}
+	return now <= was-was/32 && now < was && (wasDelta || !delta || float64(now) <= gain*float64(was))
+}
+
+// encode sets buf to room for a record's header and the payload of r, which is not claimed yet, as it would be stored today.
+// number is the record's. was is that of the record that there is.
+func (c *Compaction) encode(r *record, raw []byte, hint codec.Hint, prev cas.Hash, was segment.Base, buf *[]byte) (id byte, number uint8) {
+	s := c.s
+	if need := int(segment.Size(len(raw) + segment.BaseSize)); cap(*buf) < need {
+		*buf = make([]byte, 0, need)
+	}
+	if len(raw) <= segment.MaxBased {
+		a := (*against)(nil)
+		if !prev.IsZero() {
+			if a = s.choose(r.hash, prev); a != nil && a.Number > was.Number && !c.mayRise(r.hash, a.Number) {
+				freeBuffer(a.raw)
+				a = nil
+			}
+		}
+		if a == nil && was.Number > 0 {
+			a = s.take(r.hash, was)
+		}
+		if a != nil {
+			id, ok := s.encodeAgainst(r, raw, hint, a, buf)
+			freeBuffer(a.raw)
+			if ok {
+				return id, a.Number
+			}
+		}
+	}
+	id, *buf = codec.Encode((*buf)[:segment.RecordHeaderSize], raw, hint)
+	return id, 0
+}
+
+// mayRise reports whether the record of h may get a number that is higher than the one that it has.
+func (c *Compaction) mayRise(h cas.Hash, number uint8) bool {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	return c.rises(keyOf(h), number)
+}
+
+// rises is mayRise; s.mu is held.
+func (c *Compaction) rises(k key, number uint8) bool {
+	low, based := c.lowest[k]
+	_, linked := c.s.linked[k]
+	return !linked && (!based || low > number)
+}
+
+// claim has r take the place of the record at a location, if it still is in the index. With true it must be appended.
+func (c *Compaction) claim(b *Batch, r *record, at cas.Location, number, was uint8) (bool, error) {
+	s := c.s
+	s.mu.Lock()
+	switch _, doomed := s.doomed[keyOf(r.hash)]; {
+	case s.closed:
+		s.mu.Unlock()
+		return false, ErrClosed
+	case b.done:
+		s.mu.Unlock()
+		return false, ErrBatchDone
+	case doomed || s.pending[r.hash] != nil || number > was && !c.rises(keyOf(r.hash), number):
+		s.mu.Unlock()
+		return false, nil
+	}
+	r.rising = number > was
+	s.pending[r.hash] = r
+	b.hold(r)
+	s.mu.Unlock()
+
+	hashes, now := [1]cas.Hash{r.hash}, [1]cas.Location{}
+	err := s.locate(hashes[:], now[:])
+	if err == nil && now[0].Segment == at.Segment && now[0].Off == at.Off {
+		return true, nil
+	}
+	st := indexed // it was moved, or stored anew, just now
+	if err == nil && now[0].Segment == 0 {
+		err = &cas.ChunkError{Hash: r.hash, Loc: at, Err: cas.ErrNotFound}
+	}
+	if err != nil {
+		st = failed
+	}
+	s.mu.Lock()
+	s.settle(r, st, err)
+	s.mu.Unlock()
+	return false, err
+}
+
+// pin keeps h from sweeps until b is released. false: one is just taking it.
+func (b *Batch) pin(h cas.Hash) (bool, error) {
+	s, k := b.s, keyOf(h)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return false, ErrClosed
+	}
+	if b.done {
+		return false, ErrBatchDone
+	}
+	if _, doomed := s.doomed[k]; doomed {
+		return false, nil
+	}
+	if _, ok := b.pinned[k]; !ok {
+		b.pinned[k] = struct{}{}
+		s.pins[k]++
+	}
+	if s.touched != nil {
+		s.touched[k] = struct{}{}
+	}
+	return true, nil
+}
+
+// Retire takes what was replaced, by batches that were committed, out of the segments.
+func (c *Compaction) Retire(ctx context.Context) error {
+	if c.dryRun {
+		return nil
+	}
+	s := c.s
+	s.sweeping.Lock()
+	defer s.sweeping.Unlock()
+	numbers, err := s.sealed()
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	numbers = slices.DeleteFunc(numbers, func(n uint32) bool { return !c.old[n] })
+	for _, n := range numbers {
+		delete(c.old, n)
+	}
+	c.mu.Unlock()
+	w := sweep{s: s, opt: SweepOptions{MaxUnused: DefaultMaxUnused}, deadline: s.opt.Now(), keep: true}
+	again, err := w.segments(ctx, numbers)
+	if err == nil && len(again) > 0 && w.st.Freed > 0 {
+		w.err = nil
+		_, err = w.segments(ctx, again)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.st.Freed += w.st.Freed
+	c.st.Copied += w.st.Copied
+	if err == nil && errors.Is(w.err, syscall.ENOSPC) {
+		return nil // a later sweep gets it
+	}
+	if err == nil {
+		err = w.err
+	}
+	return err
+}

@@ -1,0 +1,152 @@
+package volume
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"ckptfs/cas"
+	"ckptfs/cas/codec"
+	"ckptfs/cas/store"
+	"ckptfs/fs/control"
+	"ckptfs/fs/tree"
+)
+
+// retireBytes is how much is stored anew before what it replaces is given back: a compaction needs that much more room.
+const retireBytes = 1 << 30
+
+// compacted is a file as a compaction found it.
+type compacted struct {
+	path     string
+	manifest cas.Hash
+	size     int64
+	mtime    int64
+}
+
+// Compact stores anew what takes less room by today's encodings, or against versions that are known by now: file by file,
+// the oldest first, so that each finds the ones before it as they will stay. Files may be saved, read, renamed and removed
+// meanwhile. It may be interrupted at any time.
+func (v *Volume) Compact(ctx context.Context, o control.CompactOptions, report func(control.Progress)) (*control.Compacted, error) {
+	if v.readOnly && !o.DryRun {
+		return nil, unix.EROFS
+	}
+	c, err := v.store.Compact(ctx, o.DryRun)
+	if errors.Is(err, store.ErrCompacting) {
+		return nil, fmt.Errorf("%w: %w", err, unix.EBUSY)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer c.End()
+	k := &compaction{Compaction: c, v: v, out: &control.Compacted{DryRun: o.DryRun}, to: map[cas.Hash]bool{}, seen: map[cas.Hash]bool{}}
+	err = k.files(ctx, report)
+	if err != nil && ctx.Err() == nil {
+		// A full disk, say: what was stored anew until here must not take room twice.
+		err = errors.Join(err, v.store.Flush())
+	}
+	if ctx.Err() == nil {
+		err = errors.Join(err, c.Retire(ctx))
+	}
+	st := c.Stats()
+	k.out.Looked, k.out.Chunks, k.out.BytesBefore, k.out.BytesAfter = st.Looked, st.Records, st.Before, st.After
+	k.out.FreedBytes, k.out.CopiedBytes, k.out.SegmentBytes = st.Freed, st.Copied, v.store.Stats().Bytes
+	return k.out, err
+}
+
+type compaction struct {
+	*store.Compaction
+	v       *Volume
+	out     *control.Compacted
+	to      map[cas.Hash]bool // manifests of the files to come
+	retired int64             // bytes that were stored anew when Retire was called last
+
+	mu   sync.Mutex
+	seen map[cas.Hash]bool // chunks
+}
+
+func (k *compaction) files(ctx context.Context, report func(control.Progress)) error {
+	var files []compacted
+	var total, done int64
+	err := k.v.walk(ctx, "", func(p string, n *Node) error {
+		rec, size, err := k.v.packedFile(n)
+		if err != nil || !rec.Packed() || k.to[rec.Manifest] {
+			return nil // gone meanwhile, damaged, or plain
+		}
+		k.to[rec.Manifest] = true
+		total += size
+		files = append(files, compacted{p, rec.Manifest, size, rec.Mtime})
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(files, func(a, b compacted) int { return cmp.Or(cmp.Compare(a.mtime, b.mtime), cmp.Compare(a.path, b.path)) })
+	for i, f := range files {
+		if report != nil {
+			report(control.Progress{DoneBytes: done, TotalBytes: total, DoneFiles: i, TotalFiles: len(files), Current: f.path})
+		}
+		if err := k.file(ctx, f); err != nil {
+			return err
+		}
+		done += f.size
+		k.out.Files++
+	}
+	return nil
+}
+
+// packedFile is the record of a file, packed or not, and its size.
+func (v *Volume) packedFile(n *Node) (tree.Record, int64, error) {
+	f := n.file
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := v.load(n); err != nil {
+		return tree.Record{}, 0, err
+	}
+	var st unix.Stat_t
+	err := v.statInode(n, &st)
+	return f.rec, st.Size, err
+}
+
+func (k *compaction) file(ctx context.Context, f compacted) error {
+	v := k.v
+	m, err := v.asm.Manifest(f.manifest)
+	if err != nil {
+		k.out.Passed++
+		return nil
+	}
+	before := v.versionBefore(f.path, m.Layout(), func(h cas.Hash) bool { return k.to[h] })
+	delete(k.to, f.manifest)
+	b := v.store.Begin()
+	defer b.Release()
+	err = v.pack.Recode(ctx, m, before, func(h cas.Hash, hint codec.Hint, prev cas.Hash) (tried, saved bool, err error) {
+		if err := ctx.Err(); err != nil {
+			return false, false, err
+		}
+		k.mu.Lock()
+		seen := k.seen[h]
+		k.seen[h] = true
+		k.mu.Unlock()
+		if seen {
+			return false, false, nil
+		}
+		saved, err = k.Recode(b, h, hint, prev)
+		return true, saved, err
+	})
+	if err != nil {
+		return err
+	}
+	if err := b.Commit(); err != nil {
+		return err
+	}
+	b.Release()
+	if st := k.Stats(); st.After-k.retired >= retireBytes {
+		k.retired = st.After
+		return k.Retire(ctx)
+	}
+	return nil
+}

@@ -1,0 +1,132 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"ckptfs/fs/control"
+)
+
+func (r *rig) compact(o control.CompactOptions) *control.Compacted {
+	r.t.Helper()
+	c, err := r.Compact(context.Background(), o, nil)
+	if err != nil {
+		r.t.Fatalf("compact: %v", err)
+	}
+	return c
+}
+
+// What was stored without deltas takes as much less afterwards as if it had been stored with them, and nothing is lost by it: evicted,
+// after a crash, without the index, and when steps are removed.
+func TestCompact(t *testing.T) {
+	r := newRig(t, func(o *Options) { o.NoDelta = true })
+	const steps = 10
+	step := func(i int) string { return fmt.Sprintf("%d.safetensors", 10*i) }
+	text := random(300<<10, 7)
+	r.write("text", text)
+	for i := range steps {
+		r.write(step(i), trained(t, 1, i))
+		r.pack(step(i))
+	}
+	r.pack("text")
+	r.close()
+	r = openRig(t, r.dir)
+	same := func(what string) {
+		t.Helper()
+		r.evictAll()
+		for i := range steps {
+			if r.exists(step(i)) {
+				r.same(step(i), trained(t, 1, i))
+			}
+		}
+		r.same("text", text)
+		if r.sound(); t.Failed() {
+			t.Fatal(what)
+		}
+	}
+	full := r.segmentBytes()
+	dry := r.compact(control.CompactOptions{DryRun: true})
+	if dry.Chunks == 0 || dry.BytesAfter >= dry.BytesBefore || r.segmentBytes() != full {
+		t.Errorf("dry run: %+v", dry)
+	}
+	var last control.Progress
+	c, err := r.Compact(context.Background(), control.CompactOptions{}, func(p control.Progress) { last = p })
+	if err != nil || c.Chunks < 2*(steps-2) || c.Files != steps+1 || c.Passed > 0 || last.TotalFiles != c.Files || last.DoneFiles != c.Files-1 {
+		t.Errorf("%+v, %v; %+v", c, err, last)
+	}
+	if now := r.segmentBytes(); now > full*2/3 || full-now < c.BytesBefore-c.BytesAfter-64<<10 {
+		t.Errorf("%d bytes before, %d after: %+v", full, now, c)
+	}
+	same("compacted")
+	if again := r.compact(control.CompactOptions{}); again.Chunks > 0 {
+		t.Errorf("again: %+v", again)
+	}
+	for _, i := range []int{0, 3, 4, 8} {
+		r.unlink(step(i))
+	}
+	r.prune(now)
+	same("pruned")
+	r = r.crashed()
+	same("after a crash")
+	r.close()
+	if err := os.Remove(r.at("index.db")); err != nil {
+		t.Fatal(err)
+	}
+	r = openRig(t, r.dir)
+	same("without index")
+	r.write("new.safetensors", trained(t, 1, steps))
+	r.pack("new.safetensors")
+	r.same("new.safetensors", trained(t, 1, steps))
+	same("goes on")
+}
+
+// One that is cut short anywhere loses nothing, and the next one finishes.
+func TestCompactCutShort(t *testing.T) {
+	r := newRig(t, func(o *Options) { o.NoDelta = true })
+	const steps = 4
+	step := func(i int) string { return fmt.Sprintf("%d.safetensors", 10*i) }
+	for i := range steps {
+		r.write(step(i), trained(t, 1, i))
+		r.pack(step(i))
+	}
+	r.evictAll()
+	r.close()
+	r = openRig(t, r.dir)
+	for k := range steps {
+		ctx, cancel := context.WithCancel(context.Background())
+		_, err := r.Compact(ctx, control.CompactOptions{}, func(p control.Progress) {
+			if p.DoneFiles == k {
+				cancel()
+			}
+		})
+		cancel()
+		if !errors.Is(err, context.Canceled) {
+			t.Fatalf("at file %d: %v", k, err)
+		}
+		r = r.crashed()
+		r.evictAll()
+		for i := range steps {
+			r.same(step(i), trained(t, 1, i))
+		}
+		r.sound()
+	}
+	r.compact(control.CompactOptions{})
+	for i := 1; i < steps; i++ {
+		if n := r.deltas(step(i)); n < 2 {
+			t.Errorf("step %d: %d deltas", i, n)
+		}
+	}
+	c, err := r.store.Compact(t.Context(), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Compact(t.Context(), control.CompactOptions{}, nil); !errors.Is(err, unix.EBUSY) {
+		t.Errorf("two at a time: %v", err)
+	}
+	c.End()
+}

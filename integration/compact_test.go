@@ -1,0 +1,161 @@
+package integration
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// steps is what a tensor of single precision is after each step of slow training.
+func steps(seed uint64, n, size int) (values [][]byte) {
+	r := rand.New(rand.NewPCG(seed, 5))
+	w := make([]float32, size/4)
+	for i := range w {
+		w[i] = float32(r.NormFloat64())
+	}
+	for range n {
+		p := make([]byte, 0, size)
+		for i := range w {
+			w[i] *= 1 + float32(1e-6*r.NormFloat64())
+			p = binary.LittleEndian.AppendUint32(p, math.Float32bits(w[i]))
+		}
+		values = append(values, p)
+	}
+	return values
+}
+
+type compacted struct {
+	Files  int   `json:"files"`
+	Chunks int64 `json:"chunks"`
+	Before int64 `json:"bytes_before"`
+	After  int64 `json:"bytes_after"`
+}
+
+// TestCompact: what was stored without deltas is stored with them, while it is read and more is saved and removed, with
+// compactions killed and the daemon killed in the middle of one.
+func TestCompact(t *testing.T) {
+	t.Parallel()
+	m := newMount(t, "--hot-size", "0", "--no-delta")
+	const n = 12
+	var want [n][]byte
+	name := func(i int) string { return fmt.Sprintf("runs/a/%d/model.safetensors", i+1) }
+	values := steps(1, n, 3*mib)
+	save := func(i int) {
+		m.must(os.MkdirAll(filepath.Dir(m.path(name(i))), 0o755))
+		want[i], _ = safetensorsOf([]string{"a", "b"}, [][]byte{values[i][:mib], values[i][mib:]})
+		m.write(name(i), want[i])
+	}
+	for i := range n - 2 {
+		save(i)
+	}
+	m.sync()
+	m.must(m.Stop())
+	m.Flags = []string{"--hot-size", "0"}
+	m.must(m.Start())
+	full := m.taken()
+	var dry, c compacted
+	m.json(&dry, "compact", "--json", "--dry-run", m.Dir)
+	if dry.Chunks == 0 || dry.After >= dry.Before || m.taken() < full {
+		t.Errorf("dry run: %+v", dry)
+	}
+
+	read := func() (stop func()) {
+		quit := make(chan struct{})
+		var readers sync.WaitGroup
+		for g := range 2 {
+			readers.Go(func() {
+				for i := g; ; i++ {
+					select {
+					case <-quit:
+						return
+					default:
+					}
+					got, err := os.ReadFile(m.path(name(i % (n - 2))))
+					if err != nil || !bytes.Equal(got, want[i%(n-2)]) {
+						t.Errorf("%s beside a compaction: %v, %d bytes", name(i%(n-2)), err, len(got))
+						return
+					}
+				}
+			})
+		}
+		return func() {
+			close(quit)
+			readers.Wait()
+		}
+	}
+	stop := read()
+	start := func() *exec.Cmd {
+		cmd := exec.Command(m.Bin, "compact", m.Dir)
+		m.must(cmd.Start())
+		return cmd
+	}
+	for i := range 4 { // killed at the command line
+		cmd := start()
+		time.Sleep(time.Duration(i*20) * time.Millisecond)
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}
+	save(n - 2)
+	stop()
+	cmd := start()
+	time.Sleep(30 * time.Millisecond)
+	m.kill9()
+	_ = cmd.Wait()
+	m.remount()
+	for i := range n - 1 {
+		m.want(name(i), want[i])
+	}
+	m.cli("check", "--read-data", m.Dir)
+
+	stop = read()
+	var beside sync.WaitGroup
+	beside.Go(func() {
+		for range 10 {
+			if _, err := m.CLI("prune", "--grace", "0", m.Dir); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	save(n - 1)
+	m.json(&c, "compact", "--json", m.Dir)
+	stop()
+	beside.Wait()
+	m.sync()
+	said := m.cli("compact", m.Dir)
+	m.cli("prune", "--grace", "0", m.Dir)
+	t.Logf("%d bytes before, %d after; %+v; then %s", full, m.taken(), c, said)
+	if now := m.taken(); now > full*2/3 {
+		t.Errorf("%d bytes before, %d after", full, now)
+	}
+	if strings.Contains(said, "\r") {
+		t.Errorf("a progress bar off a terminal: %q", said)
+	}
+	for i := range n {
+		m.want(name(i), want[i])
+	}
+	for i := range n {
+		if i%3 == 0 {
+			m.must(os.RemoveAll(filepath.Dir(m.path(name(i)))))
+		}
+	}
+	m.cli("prune", "--grace", "0", m.Dir)
+	m.cli("check", "--read-data", m.Dir)
+	m.must(m.Stop())
+	m.cli("compact", m.Store)
+	m.must(os.Remove(filepath.Join(m.Store, "index.db")))
+	m.must(m.Start())
+	for i := range n {
+		if i%3 != 0 {
+			m.want(name(i), want[i])
+		}
+	}
+}
