@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -13,8 +12,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
+	"ckptfs/fs/control"
 	"ckptfs/index/runs"
 )
 
@@ -37,8 +36,8 @@ func (a *app) forgetCmd() *cobra.Command {
 		Use:   "forget [flags] RUN… | --drop-optimizer FILE…",
 		Short: "Remove the steps of a run that no rule keeps",
 		Long: `Removes the directories of those steps of RUN, a folder below runs/ of a mount, that no rule keeps. Steps are in the order of
-their names, as people count; a step's metrics are those in its metrics.json, trainer_state.json or _CHECKPOINT_METADATA,
-and its attributes user.metric.NAME. A step that was written to in the last minute is kept, whatever the rules say.
+their names, as people count, with the metrics that ckptfs log shows. Rules choose among complete steps. One that is being written, was
+written to in the last minute or is torn is kept, whatever the rules say; with --forget-torn not where a later one is complete.
 
     ckptfs forget --keep-last 3 --keep-best val_loss=2 --keep-best acc:max=1 --keep-within 7d --dry-run /mnt/ckpt/runs/a
 
@@ -141,9 +140,17 @@ func (a *app) forget(ctx context.Context, arg string, p runs.Policy, dry bool) e
 	if err != nil {
 		return err
 	}
-	steps, err := stepsOf(dir)
+	var l *control.RunLog
+	err = a.with(ctx, arg, readOnly, func(s *session) error {
+		l, err = s.Steps(ctx, s.place.path)
+		return err
+	})
 	if err != nil {
 		return err
+	}
+	steps, err := judged(l, len(p.KeepBest) > 0)
+	if err != nil {
+		return fmt.Errorf("%s: %w", arg, err)
 	}
 	decisions, err := p.Decide(steps, time.Now())
 	if err != nil {
@@ -167,6 +174,25 @@ func (a *app) forget(ctx context.Context, arg string, p runs.Policy, dry bool) e
 		}
 	}
 	return a.show(out, func(w io.Writer) { printForgotten(w, &out) })
+}
+
+// judged is what a policy decides by. When metrics are to choose, those of a step that cannot be read are an error: it may be
+// the best.
+func judged(l *control.RunLog, metrics bool) ([]runs.Step, error) {
+	out := make([]runs.Step, len(l.Steps))
+	for i := range l.Steps {
+		s := &l.Steps[i]
+		if metrics && s.Problem != "" {
+			return nil, fmt.Errorf("step %s: its metrics cannot be read: %s", s.Step, s.Problem)
+		}
+		// A save of several files has closed all that there are, for a moment, before it makes the next.
+		out[i] = runs.Step{Name: s.Step, Time: s.Time, Complete: s.State == control.StepComplete && time.Since(s.Time) > settled,
+			Metrics: map[string]float64{}}
+		for name, v := range s.Metrics {
+			out[i].Metrics[name] = float64(v)
+		}
+	}
+	return out, nil
 }
 
 func printForgotten(w io.Writer, out *forgotten) {
@@ -212,104 +238,4 @@ func removeLeft(run string) error {
 		}
 	}
 	return err
-}
-
-// stepsOf reads the steps of a run: the directories in it that hold a file, at whatever depth.
-func stepsOf(run string) ([]runs.Step, error) {
-	entries, err := os.ReadDir(run)
-	if err != nil {
-		return nil, err
-	}
-	var steps []runs.Step
-	for _, e := range entries {
-		if !e.IsDir() || strings.HasPrefix(e.Name(), forgottenPrefix) { // a link to a step is none
-			continue
-		}
-		s := runs.Step{Name: e.Name()}
-		dir := filepath.Join(run, e.Name())
-		if s.Time, err = lastWritten(dir); err != nil {
-			return nil, err
-		}
-		if s.Time.IsZero() {
-			continue
-		}
-		s.Complete = time.Since(s.Time) > settled
-		if s.Metrics, err = metricsOf(dir); err != nil {
-			return nil, err
-		}
-		steps = append(steps, s)
-	}
-	return steps, nil
-}
-
-// lastWritten is when a file at or below dir was written last; zero when there is none.
-func lastWritten(dir string) (time.Time, error) {
-	var last time.Time
-	err := filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
-		if err != nil || !d.Type().IsRegular() {
-			return err
-		}
-		st, err := d.Info()
-		if err == nil && st.ModTime().After(last) {
-			last = st.ModTime()
-		}
-		return err
-	})
-	return last, err
-}
-
-// metricsOf reads the metrics of a step, in the order in which a later source wins.
-func metricsOf(dir string) (map[string]float64, error) {
-	all := map[string]float64{}
-	for _, src := range runs.Sources {
-		path := filepath.Join(dir, src.Name)
-		st, err := os.Lstat(path)
-		if errors.Is(err, fs.ErrNotExist) || err == nil && !st.Mode().IsRegular() {
-			continue
-		}
-		if err == nil && st.Size() > src.Max {
-			err = fmt.Errorf("%s: %s is too large for metrics", path, bytesText(st.Size()))
-		}
-		var b []byte
-		if err == nil {
-			b, err = os.ReadFile(path)
-		}
-		if err != nil {
-			return nil, err
-		}
-		found, err := src.Parse(b)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
-		}
-		for k, v := range found {
-			all[k] = v
-		}
-	}
-	return all, attributeMetrics(dir, all)
-}
-
-// attributeMetrics adds the attributes user.metric.NAME of a step's directory.
-func attributeMetrics(dir string, all map[string]float64) error {
-	list := make([]byte, 64<<10)
-	n, err := unix.Listxattr(dir, list)
-	if err != nil {
-		return &fs.PathError{Op: "listxattr", Path: dir, Err: err}
-	}
-	for _, name := range strings.Split(strings.TrimSuffix(string(list[:n]), "\x00"), "\x00") {
-		metric, ok := runs.FromXattr(name)
-		if !ok {
-			continue
-		}
-		value := make([]byte, 256)
-		k, err := unix.Getxattr(dir, name, value)
-		if err != nil {
-			return &fs.PathError{Op: "getxattr " + name, Path: dir, Err: err}
-		}
-		v, err := runs.ParseValue(value[:k])
-		if err != nil {
-			return fmt.Errorf("%s: attribute %s: %w", dir, name, err)
-		}
-		all[metric] = v
-	}
-	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"ckptfs/fs/control"
 	"ckptfs/index/runs"
 )
 
@@ -26,32 +27,10 @@ func TestParseBest(t *testing.T) {
 	}
 }
 
-func TestStepsOf(t *testing.T) {
+func TestRemoveStep(t *testing.T) {
 	run := t.TempDir()
-	old := time.Now().Add(-time.Hour)
-	for name, content := range map[string]string{
-		"10/model.pt": "x", "10/metrics.json": `{"loss": 0.5}`, "9/deep/model.pt": "y", "new/model.pt": "z", "notes.txt": "n",
-		forgottenPrefix + "8/model.pt": "left",
-	} {
+	for name, content := range map[string]string{"9/deep/model.pt": "y", "10/model.pt": "x", "notes.txt": "n", forgottenPrefix + "8/model.pt": "left"} {
 		makeFile(t, filepath.Join(run, name), content)
-		if filepath.Dir(name) != "new" {
-			if err := os.Chtimes(filepath.Join(run, name), old, old); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	for _, err := range []error{os.Mkdir(filepath.Join(run, "empty"), 0o755), os.Symlink("10", filepath.Join(run, "latest"))} {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	steps, err := stepsOf(run)
-	if err != nil || len(steps) != 3 {
-		t.Fatalf("%+v, %v", steps, err)
-	}
-	runs.Sort(steps)
-	if steps[0].Name != "9" || !steps[0].Complete || steps[1].Name != "10" || steps[1].Metrics["loss"] != 0.5 || steps[2].Name != "new" || steps[2].Complete {
-		t.Errorf("%+v", steps)
 	}
 	if err := removeStep(run, "9"); err != nil {
 		t.Fatal(err)
@@ -59,15 +38,31 @@ func TestStepsOf(t *testing.T) {
 	if err := removeLeft(run); err != nil {
 		t.Fatal(err)
 	}
-	left, err := filepath.Glob(run + "/*")
-	if err != nil || len(left) != 5 {
+	left, err := os.ReadDir(run)
+	if err != nil || len(left) != 2 || left[0].Name() != "10" || left[1].Name() != "notes.txt" {
 		t.Errorf("%q", left)
 	}
-	if hidden, _ := filepath.Glob(run + "/.*"); len(hidden) > 0 {
-		t.Errorf("%q", hidden)
+}
+
+// Complete is what is closed and at rest; metrics that cannot be read choose nothing.
+func TestJudged(t *testing.T) {
+	old := time.Now().Add(-time.Hour)
+	l := &control.RunLog{Steps: []control.Step{
+		{Step: "1", State: control.StepComplete, Time: old, Metrics: map[string]control.Number{"loss": 0.5}},
+		{Step: "2", State: control.StepTorn, Time: old},
+		{Step: "3", State: control.StepWriting, Time: old, Problem: "metrics.json: cut off"},
+		{Step: "4", State: control.StepComplete, Time: time.Now()},
+	}}
+	steps, err := judged(l, false)
+	if err != nil || !steps[0].Complete || steps[0].Metrics["loss"] != 0.5 {
+		t.Errorf("%+v, %v", steps, err)
 	}
-	makeFile(t, filepath.Join(run, "10/metrics.json"), `{"loss": `)
-	if _, err := stepsOf(run); err == nil {
+	for _, s := range steps[1:] {
+		if s.Complete {
+			t.Errorf("%s is complete", s.Name)
+		}
+	}
+	if _, err := judged(l, true); err == nil {
 		t.Error("metrics that cannot be read are none")
 	}
 }

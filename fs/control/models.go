@@ -16,6 +16,8 @@ type Models interface {
 	Runs(ctx context.Context) (*RunList, error)
 	// Log lists the steps of a run, in their order.
 	Log(ctx context.Context, run string) (*RunLog, error)
+	// Steps is Log without what each step added to those before it: no manifest is read.
+	Steps(ctx context.Context, run string) (*RunLog, error)
 	// Best is the complete step of a run with the least (mode "min") or greatest ("max") value of a metric.
 	Best(ctx context.Context, run, metric, mode string) (*BestStep, error)
 	// Diff compares the tensors of two files, steps or runs.
@@ -133,13 +135,15 @@ func (h *Handler) models(m Models) {
 	h.lineage(m)
 	h.matching(m)
 	h.mux.HandleFunc("GET /v1/runs", plain(func(r *http.Request) (any, error) { return m.Runs(r.Context()) }))
-	h.mux.HandleFunc("GET /v1/log", plain(func(r *http.Request) (any, error) {
-		p, err := pathOf(r)
-		if err != nil {
-			return nil, err
-		}
-		return m.Log(r.Context(), p)
-	}))
+	for name, list := range map[string]func(context.Context, string) (*RunLog, error){"log": m.Log, "steps": m.Steps} {
+		h.mux.HandleFunc("GET /v1/"+name, plain(func(r *http.Request) (any, error) {
+			p, err := pathOf(r)
+			if err != nil {
+				return nil, err
+			}
+			return list(r.Context(), p)
+		}))
+	}
 	h.mux.HandleFunc("GET /v1/best", plain(func(r *http.Request) (any, error) {
 		p, err := pathOf(r)
 		if err != nil {
@@ -158,6 +162,11 @@ func (c *Client) Runs(ctx context.Context) (*RunList, error) {
 // Log is Models.Log.
 func (c *Client) Log(ctx context.Context, run string) (*RunLog, error) {
 	return ask[RunLog](ctx, c, http.MethodGet, "log", url.Values{"path": {run}})
+}
+
+// Steps is Models.Steps.
+func (c *Client) Steps(ctx context.Context, run string) (*RunLog, error) {
+	return ask[RunLog](ctx, c, http.MethodGet, "steps", url.Values{"path": {run}})
 }
 
 // Best is Models.Best.

@@ -135,6 +135,7 @@ func (v *Volume) Setattr(n *Node, s *SetAttr) (Attr, error) {
 	if n.view != nil {
 		return v.setView(n, s)
 	}
+	defer v.steps.changed(n.ino)
 	if n.file != nil {
 		n.file.mu.Lock()
 		defer n.file.mu.Unlock()
@@ -175,7 +176,6 @@ func (v *Volume) resize(n *Node, size int64) error {
 		err = v.truncateRaw(n, size)
 	}
 	if f.writers == 0 {
-		v.steps.wrote(n.ino)
 		v.writersGone(n)
 	}
 	return err

@@ -2,6 +2,7 @@ package volume
 
 import (
 	"path"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -10,7 +11,8 @@ import (
 )
 
 // bestRoot is .ckptfs/best: a directory for each run, and in it for each metric the symbolic links METRIC.min and METRIC.max to
-// the best complete step. A metric's name is written as runs.FileName does. Who may list runs/ and a run may list these.
+// the best complete step. A metric's name is written as runs.FileName does. Who may list runs/ and a run may list these; a step that
+// not all of them may list takes no part.
 type bestRoot struct{}
 
 // attrs is the node of runs/ or a folder in it, whose permissions and times are those of what is shown of it here; with a
@@ -78,8 +80,7 @@ func (run bestRun) lookup(v *Volume, name string) (virtual, error) {
 }
 
 func (run bestRun) list(v *Volume) (out []DirEntry, err error) {
-	found, err := v.stepsOf(string(run))
-	all := v.judged(found[string(run)])
+	all, err := run.judged(v)
 	for _, metric := range runs.Names(all) {
 		for _, mode := range []runs.Mode{runs.Min, runs.Max} {
 			if _, ok := runs.Best(all, metric, mode); ok {
@@ -88,6 +89,12 @@ func (run bestRun) list(v *Volume) (out []DirEntry, err error) {
 		}
 	}
 	return out, err
+}
+
+// judged are the steps that take part: those that everybody may see who may see the run.
+func (run bestRun) judged(v *Volume) ([]runs.Step, error) {
+	found, err := v.stepsOf(string(run))
+	return v.judged(slices.DeleteFunc(slices.Clone(found[string(run)]), func(s *step) bool { return s.private })), err
 }
 
 // target is where a link leads, from its place.
@@ -101,11 +108,10 @@ func (run bestRun) target(v *Volume, name string) (string, error) {
 	if err != nil || !ok {
 		return "", unix.ENOENT
 	}
-	found, err := v.stepsOf(string(run))
+	all, err := run.judged(v)
 	if err != nil {
 		return "", err
 	}
-	all := v.judged(found[string(run)])
 	i, ok := runs.Best(all, metric, mode)
 	if !ok {
 		return "", unix.ENOENT

@@ -101,7 +101,9 @@ func (v *Volume) openDirFd(n *Node, flags int) (int, error) {
 //
 //	ino u64 | off u64 | reclen u16 | type u8 | name, zero-terminated
 func readNames(fd int) ([]DirEntry, error) {
-	buf := make([]byte, 256<<10)
+	p := dirBufs.Get().(*[256 << 10]byte)
+	defer dirBufs.Put(p)
+	buf := p[:]
 	var out []DirEntry
 	for {
 		n, err := unix.Getdents(fd, buf)
@@ -122,6 +124,8 @@ func readNames(fd int) ([]DirEntry, error) {
 		}
 	}
 }
+
+var dirBufs = sync.Pool{New: func() any { return new([256 << 10]byte) }}
 
 // FsyncDir makes the names in a directory durable.
 func (v *Volume) FsyncDir(d *DirHandle) error {

@@ -253,7 +253,7 @@ func (v *Volume) Release(h *Handle) {
 		}
 		if f.writers--; f.writers == 0 {
 			v.writing.End(n.ino)
-			v.steps.wrote(n.ino)
+			v.steps.changed(n.ino)
 			v.writersGone(n)
 		}
 		f.cond.Broadcast()

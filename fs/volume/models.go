@@ -104,7 +104,7 @@ func (v *Volume) notePacked(n *Node) {
 	if !below {
 		return
 	}
-	v.steps.wrote(n.ino)
+	v.steps.changed(n.ino)
 	v.models.rouse()
 }
 

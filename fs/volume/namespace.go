@@ -185,6 +185,7 @@ func (v *Volume) makeFile(dir *Node, name string, mode, flags uint32, c Caller) 
 		unix.Close(fd)
 		return m, err
 	}
+	v.steps.changed(dir.ino)
 	return made{node: v.intern(dir, name, &st), raw: os.NewFile(uintptr(fd), name), rw: rw, attr: attrOf(&st)}, nil
 }
 
@@ -262,6 +263,7 @@ func (v *Volume) make(dir *Node, name string, c Caller, mode *uint32, do func(di
 	if err := do(dirfd); err != nil {
 		return nil, Attr{}, err
 	}
+	defer v.steps.changed(dir.ino)
 	err = v.give(dirfd, name, c)
 	if err == nil && mode != nil {
 		err = v.chmodNew(dirfd, name, *mode)
@@ -386,6 +388,7 @@ func (v *Volume) link(n, dir *Node, name string) error {
 		return err // ENOENT for a file that had a name and lost it
 	}
 	v.noteMove(dir, name)
+	v.steps.changed(dir.ino)
 	v.tab.mu.Lock()
 	v.addAlias(n, dir, name)
 	if n.dead {

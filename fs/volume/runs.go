@@ -31,21 +31,22 @@ func (v *Volume) Runs(ctx context.Context) (*control.RunList, error) {
 		}
 		steps := found[name]
 		r := control.Run{Run: name, Steps: len(steps), Metrics: []string{}}
-		for _, s := range steps {
+		all := v.judged(steps)
+		for i, s := range steps {
 			r.LogicalBytes += s.size
 			if s.time.After(r.Last) {
 				r.Last = s.time
 			}
-			switch v.stepState(s) {
-			case control.StepComplete:
+			switch {
+			case all[i].Complete:
 				r.Complete++
-			case control.StepTorn:
+			case v.stepState(s) == control.StepTorn:
 				r.Torn++
 			default:
 				r.Writing++
 			}
 		}
-		r.Metrics = append(r.Metrics, runs.Names(v.judged(steps))...)
+		r.Metrics = append(r.Metrics, runs.Names(all)...)
 		out.Runs = append(out.Runs, r)
 	}
 	return out, nil
@@ -104,21 +105,34 @@ func (v *Volume) Best(ctx context.Context, p, metric, mode string) (*control.Bes
 		Value: control.Number(all[i].Metrics[metric])}, nil
 }
 
-// Log lists the steps of a run, with what each added to those before it.
-func (v *Volume) Log(ctx context.Context, p string) (*control.RunLog, error) {
+// Steps lists the steps of a run.
+func (v *Volume) Steps(ctx context.Context, p string) (*control.RunLog, error) {
 	run, steps, err := v.oneRun(ctx, "log", p)
 	if err != nil {
 		return nil, err
 	}
-	out := &control.RunLog{Run: run, Steps: []control.Step{}}
-	l := &logger{v: v, objects: map[cas.Hash]int{}, chunks: map[uint64]int32{}}
+	out := &control.RunLog{Run: run, Steps: make([]control.Step, len(steps))}
 	for i, s := range steps {
 		st := control.Step{Step: s.name, State: v.stepState(s), Time: s.time, Files: len(s.files), LogicalBytes: s.size,
 			Metrics: map[string]control.Number{}, Problem: s.problem}
 		for name, m := range s.metrics {
 			st.Metrics[name] = control.Number(m)
 		}
-		if err := l.step(ctx, i, path.Join(runsDir, run, s.name), &st); err != nil {
+		out.Steps[i] = st
+	}
+	return out, nil
+}
+
+// Log lists the steps of a run, with what each added to those before it.
+func (v *Volume) Log(ctx context.Context, p string) (*control.RunLog, error) {
+	out, err := v.Steps(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	l := &logger{v: v, objects: map[cas.Hash]int{}, chunks: map[uint64]int32{}}
+	for i := range out.Steps {
+		st := &out.Steps[i]
+		if err := l.step(ctx, i, path.Join(p, st.Step), st); err != nil {
 			return nil, err
 		}
 		best, bytes := -1, int64(0)
@@ -128,9 +142,8 @@ func (v *Volume) Log(ctx context.Context, p string) (*control.RunLog, error) {
 			}
 		}
 		if best >= 0 {
-			st.SharedWith, st.SharedBytes = steps[best].name, bytes
+			st.SharedWith, st.SharedBytes = out.Steps[best].Step, bytes
 		}
-		out.Steps = append(out.Steps, st)
 	}
 	return out, nil
 }

@@ -3,9 +3,7 @@ package volume
 import (
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -19,25 +17,39 @@ import (
 	"ckptfs/index/runs"
 )
 
-// steps is what was found below runs/: the directories of the host, looked through once and again when they changed. It holds
-// nothing that the directories do not say.
-//
-// A step that was looked through is believed as long as each directory in it is the inode that it was, with the times that it
-// had, and no file of it was written. Times are coarse: those of the last moment are not believed.
+// steps is what was found below runs/. The host's directories are looked through once, and again where they changed; nothing is
+// held that they do not say. Whoever changes a file or a directory says so (changed): after it was done, and before the caller is told.
 type steps struct {
 	mu     sync.Mutex // held over a look, so that many askers look once
-	known  map[string]map[string]*step
-	dirty  map[uint64]bool // inodes written since a step that holds them was looked at
-	dirtyM sync.Mutex
+	known  map[string]*run
+	listed bool // known are all runs
+
+	note    sync.Mutex // guards what is below; no lock is taken under it
+	looking bool       // what is looked at is not watched yet
+	changes map[uint64]bool
+	watched map[uint64]*step   // by the inodes of its files and directories
+	shared  map[uint64][]*step // those of hard links that watched has no room for
+	runDirs map[uint64]*run
+	tops    [2]uint64 // the inodes of the root and of runs/
 }
 
 // runsDir is where runs are.
 const runsDir = "runs"
 
-// step is one directory of a run.
+// run is one directory of runs/.
+type run struct {
+	who    access
+	ino    uint64
+	listed bool             // steps are all its steps, and sorted are those with files, as people count
+	steps  map[string]*step // by their names
+	sorted []*step
+}
+
+// step is one directory of a run. It never changes: when the directory does, it is another one.
 type step struct {
+	of      *run
 	name    string
-	dirs    []stamp // the step's own first
+	dirs    []uint64 // inodes, the step's own first
 	files   []stepFile
 	size    int64
 	time    time.Time // when a file was written last
@@ -47,15 +59,26 @@ type step struct {
 	declared        ledger.Declared
 	declaredProblem string
 
-	racy bool // it changed just when it was looked at
+	private bool // there are people who may list the run, and not this
 }
 
-// stamp is what a directory looked like.
-type stamp struct {
-	rel   string // of the step
-	ino   uint64
-	mtime unix.Timespec
-	ctime unix.Timespec
+// access is who may do what with an inode.
+type access struct{ mode, uid, gid uint32 }
+
+func accessOf(st *unix.Stat_t) access { return access{st.Mode & 0o777, st.Uid, st.Gid} }
+
+// withholds reports whether somebody whom b lets read is not let by a: as group or as others, for the owner can help himself.
+func (a access) withholds(b access, bits uint32) bool {
+	for _, class := range []uint32{3, 0} {
+		want := b.mode & (bits << class)
+		if class == 3 && a.gid != b.gid {
+			want >>= 3
+		}
+		if a.mode&want != want {
+			return true
+		}
+	}
+	return a.uid != b.uid && a.mode&bits != bits
 }
 
 type stepFile struct {
@@ -69,15 +92,16 @@ type stepFile struct {
 const (
 	maxStepFiles = 1 << 20
 	maxStepDepth = 32
-	// racyTime is how coarse the times of a filesystem may be.
-	racyTime = 100 * time.Millisecond
-	// maxDirty bounds steps.dirty; beyond it all is looked through anew.
-	maxDirty = 1 << 16
 )
+
+func newSteps() *steps {
+	return &steps{known: map[string]*run{}, changes: map[uint64]bool{}, watched: map[uint64]*step{}, shared: map[uint64][]*step{},
+		runDirs: map[uint64]*run{}}
+}
 
 // openSteps begins to follow what is written.
 func (v *Volume) openSteps() {
-	v.steps = &steps{known: map[string]map[string]*step{}, dirty: map[uint64]bool{}}
+	v.steps = newSteps()
 	v.models = newModels()
 	var err error
 	if v.writing, err = tree.OpenWriting(v.dir, v.lock.Before.Clean || v.lock.Before.PID == 0, v.readOnly); err != nil {
@@ -85,25 +109,109 @@ func (v *Volume) openSteps() {
 	}
 }
 
-// wrote notes that a file may have other bytes.
-func (s *steps) wrote(ino uint64) {
-	s.dirtyM.Lock()
-	defer s.dirtyM.Unlock()
-	if len(s.dirty) < maxDirty {
-		s.dirty[ino] = true
+// changed notes that a file may have other bytes, or a directory other names or attributes.
+func (s *steps) changed(ino uint64) {
+	s.note.Lock()
+	defer s.note.Unlock()
+	if s.looking || s.watched[ino] != nil || s.runDirs[ino] != nil || slices.Contains(s.tops[:], ino) {
+		s.changes[ino] = true
 	}
 }
 
-// takeDirty hands out what was written since, and reports whether that is all.
-func (s *steps) takeDirty() (map[uint64]bool, bool) {
-	s.dirtyM.Lock()
-	defer s.dirtyM.Unlock()
-	d := s.dirty
-	s.dirty = map[uint64]bool{}
-	return d, len(d) < maxDirty
+// begin drops what changed since the last look. s.mu is held until end was called.
+func (s *steps) begin() {
+	s.note.Lock()
+	defer s.note.Unlock()
+	s.looking = true
+	for ino := range s.changes {
+		if slices.Contains(s.tops[:], ino) {
+			s.listed = false
+			for _, r := range s.known { // another directory may have its name
+				r.listed = false
+			}
+		}
+		if r := s.runDirs[ino]; r != nil {
+			r.listed = false
+		}
+		for st := s.watched[ino]; st != nil; st = s.watched[ino] {
+			s.drop(st)
+		}
+	}
+	clear(s.changes)
 }
 
-// state says how far a step is.
+func (s *steps) end() {
+	s.note.Lock()
+	defer s.note.Unlock()
+	s.looking = false
+}
+
+// drop has a step looked at again. s.note is held.
+func (s *steps) drop(st *step) {
+	delete(st.of.steps, st.name)
+	st.of.listed = false
+	for ino := range st.inodes {
+		if s.watched[ino] != st {
+			s.shared[ino] = slices.DeleteFunc(s.shared[ino], func(o *step) bool { return o == st })
+		} else if rest := s.shared[ino]; len(rest) > 0 {
+			s.watched[ino], s.shared[ino] = rest[0], rest[1:]
+		} else {
+			delete(s.watched, ino)
+		}
+		if len(s.shared[ino]) == 0 {
+			delete(s.shared, ino)
+		}
+	}
+}
+
+// dropRun forgets a run. s.mu is held.
+func (s *steps) dropRun(name string) {
+	r := s.known[name]
+	if r == nil {
+		return
+	}
+	s.note.Lock()
+	defer s.note.Unlock()
+	for _, st := range r.steps {
+		s.drop(st)
+	}
+	delete(s.runDirs, r.ino)
+	delete(s.known, name)
+}
+
+// keep has a step watched. s.mu is held.
+func (s *steps) keep(st *step) {
+	s.note.Lock()
+	defer s.note.Unlock()
+	st.of.steps[st.name] = st
+	for ino := range st.inodes {
+		switch s.watched[ino] {
+		case nil:
+			s.watched[ino] = st
+		case st: // two names in one step
+		default:
+			if !slices.Contains(s.shared[ino], st) {
+				s.shared[ino] = append(s.shared[ino], st)
+			}
+		}
+	}
+}
+
+// inodes are those of all that a step is made of, some of them more than once.
+func (st *step) inodes(yield func(uint64) bool) {
+	for _, ino := range st.dirs {
+		if !yield(ino) {
+			return
+		}
+	}
+	for i := range st.files {
+		if !yield(st.files[i].ino) {
+			return
+		}
+	}
+}
+
+// stepState says how far a step is.
 func (v *Volume) stepState(s *step) string {
 	if strings.HasPrefix(s.name, "tmp-") || strings.Contains(s.name, ".orbax-checkpoint-tmp") || strings.HasPrefix(s.name, "tmp_") {
 		return control.StepWriting
@@ -131,120 +239,99 @@ func (v *Volume) beingWritten(steps []*step) bool {
 	})
 }
 
-// runNames lists the runs.
-func (v *Volume) runNames() ([]string, error) {
-	fd, err := openDirAt(v.rootFd, runsDir)
-	if noFolder(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer unix.Close(fd)
-	names, err := dirsIn(fd)
-	slices.SortFunc(names, runs.Compare)
-	return names, err
-}
-
-// dirsIn lists the directories in a directory. Names that begin with a dot are nobody's runs or steps.
-func dirsIn(fd int) ([]string, error) {
-	entries, err := readNames(fd)
-	var names []string
-	for _, e := range entries {
-		if strings.HasPrefix(e.Name, ".") {
-			continue
-		}
-		mode := e.Mode
-		if mode == 0 { // a filesystem that does not tell
-			var st unix.Stat_t
-			if unix.Fstatat(fd, e.Name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil {
-				mode = st.Mode & unix.S_IFMT
-			}
-		}
-		if mode == unix.S_IFDIR {
-			names = append(names, e.Name)
-		}
-	}
-	return names, err
-}
-
-// openDirAt opens a directory on the daemon's own account.
-func openDirAt(dir int, name string) (int, error) {
-	const flags = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
-	fd, err := unix.Openat(dir, name, flags|unix.O_NOATIME, 0)
-	if err == unix.EPERM {
-		fd, err = unix.Openat(dir, name, flags, 0)
-	}
-	return fd, err
-}
-
-// noFolder reports whether openDirAt found no directory by the name.
-func noFolder(err error) bool { return err == unix.ENOENT || err == unix.ENOTDIR || err == unix.ELOOP }
-
 // stepsOf looks at the steps of runs, in their order; of all runs for no names. A run that is none is not in the answer.
 func (v *Volume) stepsOf(names ...string) (map[string][]*step, error) {
 	s := v.steps
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	dirty, all := s.takeDirty()
-	if !all {
-		clear(s.known)
-	}
-	if len(dirty) > 0 {
-		s.forget(dirty)
-	}
+	s.begin()
+	defer s.end()
 	every := len(names) == 0
-	if every {
-		var err error
-		if names, err = v.runNames(); err != nil {
-			return nil, err
+	out := make(map[string][]*step, max(len(names), len(s.known)))
+	known := func(name string) bool {
+		r := s.known[name]
+		if r != nil && r.listed {
+			out[name] = r.sorted
 		}
+		return r != nil && r.listed
 	}
-	out := map[string][]*step{}
-	fd, err := openDirAt(v.rootFd, runsDir)
+	if every && s.listed {
+		for name := range s.known {
+			if !known(name) {
+				names = append(names, name)
+			}
+		}
+	} else {
+		names = slices.DeleteFunc(slices.Clone(names), known)
+	}
+	if len(names) == 0 && (s.listed || !every) {
+		return out, nil
+	}
+	fd, err := v.openRuns()
 	if noFolder(err) {
-		clear(s.known)
+		for name := range s.known {
+			s.dropRun(name)
+		}
+		s.listed = true
 		return out, nil
 	}
 	if err != nil {
 		return nil, err
 	}
 	defer unix.Close(fd)
+	if every && !s.listed {
+		entries, err := dirsIn(fd)
+		if err != nil {
+			return nil, err
+		}
+		names = make([]string, len(entries))
+		there := make(map[string]bool, len(entries))
+		for i, e := range entries {
+			names[i], there[e.Name] = e.Name, true
+		}
+		for name := range s.known {
+			if !there[name] {
+				s.dropRun(name)
+			}
+		}
+	}
 	for _, name := range names {
-		found, err := v.lookAtRun(fd, name)
-		if found == nil || err != nil {
-			delete(s.known, name)
+		r, err := v.lookAtRun(fd, name)
+		if r == nil || err != nil {
+			s.dropRun(name)
 			if err != nil && !errors.Is(err, unix.EACCES) {
 				return nil, fmt.Errorf("%s/%s: %w", runsDir, name, err)
 			}
 			continue
 		}
-		out[name] = found
+		out[name] = r.sorted
 	}
-	if every {
-		for name := range s.known {
-			if out[name] == nil {
-				delete(s.known, name)
-			}
-		}
-	}
+	s.listed = s.listed || every
 	return out, nil
 }
 
-// forget drops what is known of the steps that hold one of these files. s.mu is held.
-func (s *steps) forget(inodes map[uint64]bool) {
-	for _, run := range s.known {
-		for name, st := range run {
-			if slices.ContainsFunc(st.files, func(f stepFile) bool { return inodes[f.ino] }) {
-				delete(run, name)
-			}
+// openRuns opens runs/, and has it watched. s.mu is held.
+func (v *Volume) openRuns() (int, error) {
+	var root, top unix.Stat_t
+	if err := unix.Fstat(v.rootFd, &root); err != nil {
+		return -1, err
+	}
+	fd, err := openDirAt(v.rootFd, runsDir)
+	if err == nil {
+		if err = unix.Fstat(fd, &top); err != nil {
+			unix.Close(fd)
 		}
 	}
+	v.steps.note.Lock()
+	v.steps.tops = [2]uint64{root.Ino, top.Ino}
+	v.steps.note.Unlock()
+	return fd, err
 }
 
-// lookAtRun looks at the steps of one run; nil when it is none. s.mu is held.
-func (v *Volume) lookAtRun(top int, run string) ([]*step, error) {
-	fd, err := openDirAt(top, run)
+// lookAtRun looks at what is not known of one run; nil when it is none. s.mu is held.
+func (v *Volume) lookAtRun(top int, name string) (*run, error) {
+	s := v.steps
+	fd, err := openDirAt(top, name)
 	if noFolder(err) {
 		return nil, nil
 	}
@@ -252,273 +339,53 @@ func (v *Volume) lookAtRun(top int, run string) ([]*step, error) {
 		return nil, err
 	}
 	defer unix.Close(fd)
-	names, err := dirsIn(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, err
+	}
+	r := s.known[name]
+	if who := accessOf(&st); r == nil || r.ino != st.Ino || r.who != who {
+		s.dropRun(name)
+		r = &run{who: who, ino: st.Ino, steps: map[string]*step{}}
+		s.known[name] = r
+		s.note.Lock()
+		s.runDirs[r.ino] = r
+		s.note.Unlock()
+	}
+	entries, err := dirsIn(fd)
 	if err != nil {
 		return nil, err
 	}
-	known, now := v.steps.known[run], map[string]*step{}
-	out := []*step{}
-	for _, name := range names {
-		st := known[name]
-		if st == nil || st.racy || !st.holds(fd) {
-			if st, err = v.lookAtStep(fd, run, name); noFolder(err) {
+	there := make(map[string]uint64, len(entries))
+	for _, e := range entries {
+		there[e.Name] = e.Ino
+	}
+	s.note.Lock()
+	for name, st := range r.steps {
+		if there[name] != st.dirs[0] {
+			s.drop(st)
+		}
+	}
+	s.note.Unlock()
+	r.sorted = make([]*step, 0, len(entries))
+	for _, e := range entries {
+		st := r.steps[e.Name]
+		if st == nil {
+			if st, err = v.lookAtStep(fd, r, name, e.Name); noFolder(err) {
 				continue
 			}
 			if err != nil {
-				return nil, fmt.Errorf("%s: %w", name, err)
+				return nil, fmt.Errorf("%s: %w", e.Name, err)
 			}
+			s.keep(st)
 		}
-		now[name] = st
 		if len(st.files) > 0 {
-			out = append(out, st)
+			r.sorted = append(r.sorted, st)
 		}
 	}
-	v.steps.known[run] = now
-	slices.SortFunc(out, func(a, b *step) int { return runs.Compare(a.name, b.name) })
-	return out, nil
-}
-
-// holds reports whether a step's directories are as they were.
-func (s *step) holds(run int) bool {
-	for i := range s.dirs {
-		d := &s.dirs[i]
-		var st unix.Stat_t
-		if unix.Fstatat(run, path.Join(s.name, d.rel), &st, unix.AT_SYMLINK_NOFOLLOW) != nil || stampOf(d.rel, &st) != *d {
-			return false
-		}
-	}
-	return true
-}
-
-func stampOf(rel string, st *unix.Stat_t) stamp { return stamp{rel, st.Ino, st.Mtim, st.Ctim} }
-
-// lookAtStep looks through a step. Its metrics are read, too.
-func (v *Volume) lookAtStep(run int, runName, name string) (*step, error) {
-	s := &step{name: name}
-	start := time.Now()
-	if err := v.lookInto(run, name, "", s, 0); err != nil {
-		return nil, err
-	}
-	for _, d := range s.dirs {
-		last := max(d.mtime.Nano(), d.ctime.Nano())
-		s.racy = s.racy || start.UnixNano()-last < int64(racyTime)
-	}
-	if len(s.files) == 0 {
-		return s, nil
-	}
-	fd, err := openDirAt(run, name)
-	if err != nil {
-		s.racy = true
-		return s, nil
-	}
-	defer unix.Close(fd)
-	v.readMetrics(fd, runName, s)
-	v.readDeclared(fd, runName, s)
-	return s, nil
-}
-
-func (v *Volume) lookInto(dir int, name, rel string, s *step, depth int) error {
-	fd, err := openDirAt(dir, name)
-	if err == unix.EACCES && depth > 0 {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd)
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return err
-	}
-	s.dirs = append(s.dirs, stampOf(rel, &st))
-	entries, err := readNames(fd)
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		if e.Name == "." || e.Name == ".." || e.Mode != 0 && e.Mode != unix.S_IFREG && e.Mode != unix.S_IFDIR {
-			continue
-		}
-		if err := unix.Fstatat(fd, e.Name, &st, unix.AT_SYMLINK_NOFOLLOW); err == unix.ENOENT {
-			s.racy = true
-			continue
-		} else if err != nil {
-			return err
-		}
-		at := path.Join(rel, e.Name)
-		switch st.Mode & unix.S_IFMT {
-		case unix.S_IFREG:
-			if len(s.files) == maxStepFiles {
-				s.problem = fmt.Sprintf("more than %d files: the others are left out", maxStepFiles)
-				return nil
-			}
-			s.files = append(s.files, stepFile{at, st.Ino, st.Size, st.Mtim.Nano()})
-			s.size += st.Size
-			if t := time.Unix(0, st.Mtim.Nano()); t.After(s.time) {
-				s.time = t
-			}
-		case unix.S_IFDIR:
-			if depth == maxStepDepth {
-				s.problem = fmt.Sprintf("folders nested deeper than %d are left out", maxStepDepth)
-				continue
-			}
-			if err := v.lookInto(fd, e.Name, at, s, depth+1); err != nil && !noFolder(err) {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// readMetrics reads the metrics of a step, whose directory is open. What cannot be read is the step's problem and nobody else's.
-func (v *Volume) readMetrics(fd int, runName string, s *step) {
-	all := map[string]float64{}
-	note := func(what string, err error) {
-		if s.problem == "" {
-			s.problem = fmt.Sprintf("%s: %v", what, err)
-		}
-	}
-	for _, src := range runs.Sources {
-		if !slices.ContainsFunc(s.files, func(f stepFile) bool { return f.rel == src.Name }) {
-			continue
-		}
-		b, err := v.readSmall(path.Join(runsDir, runName, s.name, src.Name), src.Max)
-		if errors.Is(err, unix.ENOENT) {
-			s.racy = true
-			continue
-		}
-		var found map[string]float64
-		if err == nil {
-			found, err = src.Parse(b)
-		}
-		if err != nil {
-			note(src.Name, err)
-			continue
-		}
-		for k, m := range found {
-			all[k] = m
-		}
-	}
-	list := make([]byte, 64<<10)
-	n, err := unix.Flistxattr(fd, list)
-	if err != nil && err != unix.EOPNOTSUPP {
-		note("extended attributes", err)
-	}
-	for name := range strings.SplitSeq(string(list[:max(n, 0)]), "\x00") {
-		metric, ok := runs.FromXattr(name)
-		if !ok {
-			continue
-		}
-		value := make([]byte, 256)
-		k, err := unix.Fgetxattr(fd, name, value)
-		if err == unix.ENODATA {
-			s.racy = true
-			continue
-		}
-		var m float64
-		if err == nil {
-			m, err = runs.ParseValue(value[:k])
-		}
-		if err != nil {
-			note("attribute "+name, err)
-			continue
-		}
-		all[metric] = m
-	}
-	if len(all) > 0 {
-		s.metrics = all
-	}
-}
-
-// lineageFile and parentXattr say of a step which it came from; the attribute wins.
-const (
-	lineageFile = "lineage.json"
-	parentXattr = "user.parent"
-)
-
-// readDeclared reads what a step, whose directory is open, says of its parents.
-func (v *Volume) readDeclared(fd int, runName string, s *step) {
-	if slices.ContainsFunc(s.files, func(f stepFile) bool { return f.rel == lineageFile }) {
-		b, err := v.readSmall(path.Join(runsDir, runName, s.name, lineageFile), ledger.MaxDeclared)
-		if err == nil {
-			s.declared, err = ledger.ParseDeclared(b)
-		}
-		switch {
-		case errors.Is(err, unix.ENOENT):
-			s.racy = true
-		case err != nil:
-			s.declaredProblem = fmt.Sprintf("%s: %v", lineageFile, err)
-		}
-	}
-	value := make([]byte, 4096)
-	n, err := unix.Fgetxattr(fd, parentXattr, value)
-	switch {
-	case err == nil:
-		s.declared.Parent = strings.TrimRight(string(value[:n]), "\x00\n")
-	case err != unix.ENODATA && err != unix.EOPNOTSUPP:
-		s.declaredProblem = fmt.Sprintf("attribute %s: %v", parentXattr, err)
-	}
-}
-
-// readSmall reads a file of at most max bytes, packed or not, on the daemon's own account.
-func (v *Volume) readSmall(p string, most int64) ([]byte, error) {
-	n, err := v.resolve(p)
-	if err != nil {
-		return nil, err
-	}
-	defer v.unref(n, 1)
-	r, size, done, err := v.peruse(n)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
-	if size > most {
-		return nil, fmt.Errorf("%d bytes, of at most %d: %w", size, most, runs.ErrInvalid)
-	}
-	b := make([]byte, size)
-	k, err := r.ReadAt(b, 0)
-	if err == io.EOF {
-		err = nil
-	}
-	return b[:k], err
-}
-
-// peruse makes the bytes of a file or a view readable to this process until done is called. size is what it had when it was
-// opened.
-func (v *Volume) peruse(n *Node) (r io.ReaderAt, size int64, done func(), err error) {
-	if n.view != nil {
-		if err := v.useView(n); err != nil {
-			return nil, 0, nil, err
-		}
-		return n.view, n.view.size, func() { v.closeView(n) }, nil
-	}
-	f := n.file
-	if f == nil {
-		return nil, 0, nil, errNotRegular
-	}
-	a, err := v.Stat(n)
-	if err != nil {
-		return nil, 0, nil, err
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if err := v.load(n); err != nil {
-		return nil, 0, nil, err
-	}
-	if err := v.vet(n); err != nil {
-		return nil, 0, nil, err
-	}
-	if err := v.openSource(n); err != nil {
-		v.closeSources(n)
-		return nil, 0, nil, err
-	}
-	f.inside++
-	return f, a.Size, func() {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		f.inside--
-		v.closeSources(n)
-	}, nil
+	slices.SortFunc(r.sorted, func(a, b *step) int { return runs.Compare(a.name, b.name) })
+	r.listed = true
+	return r, nil
 }
 
 // runOf is the run that a path names: runs/NAME.

@@ -176,6 +176,7 @@ func (v *Volume) removeName(dir *Node, name string, flag int) (victim, error) {
 		v.unkeep(&t)
 		return t, err
 	}
+	v.steps.changed(dir.ino)
 	v.gone(&t, dir, name)
 	return t, nil
 }
@@ -267,6 +268,8 @@ func (v *Volume) rename(oldDir *Node, oldName string, newDir *Node, newName stri
 		return t, moved, err
 	}
 	t.done = true
+	v.steps.changed(oldDir.ino)
+	v.steps.changed(newDir.ino)
 	v.noteMove(newDir, newName)
 	if flags&unix.RENAME_EXCHANGE != 0 {
 		v.noteMove(oldDir, oldName)

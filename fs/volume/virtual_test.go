@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -499,6 +500,46 @@ func TestVirtualConcurrent(t *testing.T) {
 	r.awaitHydrator()
 	r.unlink("m")
 	r.onlyRoot()
+}
+
+// A step that not everybody may see who may see its run is no best, and tells no metric.
+func TestBestOfPrivateSteps(t *testing.T) {
+	r := newRig(t)
+	for step, metrics := range map[string]string{"1": `{"loss": 3}`, "2": `{"loss": 2, "secret": 1}`, "3": `{"loss": 1, "secret": 2}`} {
+		r.mkdir("runs/a/" + step)
+		r.write("runs/a/"+step+"/metrics.json", []byte(metrics))
+	}
+	chmod := func(p string, mode uint32) {
+		t.Helper()
+		r.setattr(p, &SetAttr{Mode: &mode})
+	}
+	want := func(target string, names ...string) {
+		t.Helper()
+		got := r.names(".ckptfs/best/a")
+		slices.Sort(got)
+		if !slices.Equal(got, names) {
+			t.Errorf("%q, want %q", got, names)
+		}
+		n := r.find(".ckptfs/best/a/loss.min")
+		defer r.forget(n)
+		if to, err := r.Readlink(n); err != nil || path.Base(to) != target {
+			t.Errorf("%s, %v; want %s", to, err, target)
+		}
+	}
+	want("3", "loss.max", "loss.min", "secret.max", "secret.min")
+	chmod("runs/a/3", 0o700)
+	want("2", "loss.max", "loss.min", "secret.max", "secret.min")
+	chmod("runs/a/2/metrics.json", 0o600)
+	want("1", "loss.max", "loss.min")
+	if got := r.best("runs/a", "loss", "min"); got != "3" { // who asks the daemon may see all
+		t.Errorf("best is %s", got)
+	}
+	chmod("runs/a", 0o700)
+	want("3", "loss.max", "loss.min", "secret.max", "secret.min")
+	chmod("runs/a", 0o755)
+	chmod("runs/a/3", 0o711)
+	chmod("runs/a/2/metrics.json", 0o644)
+	want("2", "loss.max", "loss.min", "secret.max", "secret.min")
 }
 
 // Who may not look into runs/, or into a run, learns nothing of it below best.

@@ -116,6 +116,7 @@ func (v *Volume) mayChangeXattr(n *Node, name string) error {
 // changeXattr is onInode of a change.
 func (v *Volume) changeXattr(n *Node, f func(path string, follow bool) error) error {
 	if n.file == nil {
+		defer v.steps.changed(n.ino)
 		return v.onInode(n, f)
 	}
 	n.file.mu.Lock()

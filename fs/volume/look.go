@@ -1,0 +1,289 @@
+package volume
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"ckptfs/index/ledger"
+	"ckptfs/index/runs"
+)
+
+// runNames lists the runs.
+func (v *Volume) runNames() ([]string, error) {
+	fd, err := openDirAt(v.rootFd, runsDir)
+	if noFolder(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	entries, err := dirsIn(fd)
+	names := make([]string, len(entries))
+	for i, e := range entries {
+		names[i] = e.Name
+	}
+	slices.SortFunc(names, runs.Compare)
+	return names, err
+}
+
+// dirsIn lists the directories in a directory. Names that begin with a dot are nobody's runs or steps.
+func dirsIn(fd int) ([]DirEntry, error) {
+	entries, err := readNames(fd)
+	return slices.DeleteFunc(entries, func(e DirEntry) bool {
+		if strings.HasPrefix(e.Name, ".") {
+			return true
+		}
+		mode := e.Mode
+		if mode == 0 { // a filesystem that does not tell
+			var st unix.Stat_t
+			if unix.Fstatat(fd, e.Name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil {
+				mode = st.Mode & unix.S_IFMT
+			}
+		}
+		return mode != unix.S_IFDIR
+	}), err
+}
+
+// openDirAt opens a directory on the daemon's own account.
+func openDirAt(dir int, name string) (int, error) {
+	const flags = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
+	fd, err := unix.Openat(dir, name, flags|unix.O_NOATIME, 0)
+	if err == unix.EPERM {
+		fd, err = unix.Openat(dir, name, flags, 0)
+	}
+	return fd, err
+}
+
+// noFolder reports whether openDirAt found no directory by the name.
+func noFolder(err error) bool { return err == unix.ENOENT || err == unix.ENOTDIR || err == unix.ELOOP }
+
+// lookAtStep looks through a step. Its metrics are read, too. What changes meanwhile is looked at again.
+func (v *Volume) lookAtStep(dir int, of *run, runName, name string) (*step, error) {
+	s := &step{of: of, name: name}
+	fd, err := openDirAt(dir, name)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, err
+	}
+	s.dirs = []uint64{st.Ino}
+	s.private = accessOf(&st).withholds(of.who, 5)
+	if err := s.lookInto(fd, "", 0); err != nil || len(s.files) == 0 {
+		return s, err
+	}
+	v.readMetrics(fd, runName, s)
+	v.readDeclared(fd, runName, s)
+	return s, nil
+}
+
+// lookInto looks through a directory of the step.
+func (s *step) lookInto(fd int, rel string, depth int) error {
+	var st unix.Stat_t
+	entries, err := readNames(fd)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.Name == "." || e.Name == ".." || e.Mode != 0 && e.Mode != unix.S_IFREG && e.Mode != unix.S_IFDIR {
+			continue
+		}
+		if err := unix.Fstatat(fd, e.Name, &st, unix.AT_SYMLINK_NOFOLLOW); err == unix.ENOENT {
+			continue
+		} else if err != nil {
+			return err
+		}
+		at := path.Join(rel, e.Name)
+		switch st.Mode & unix.S_IFMT {
+		case unix.S_IFREG:
+			if slices.ContainsFunc(runs.Sources, func(src runs.Source) bool { return src.Name == at }) && accessOf(&st).withholds(s.of.who, 4) {
+				s.private = true
+			}
+			if len(s.files) == maxStepFiles {
+				s.problem = fmt.Sprintf("more than %d files: the others are left out", maxStepFiles)
+				return nil
+			}
+			s.files = append(s.files, stepFile{at, st.Ino, st.Size, st.Mtim.Nano()})
+			s.size += st.Size
+			if t := time.Unix(0, st.Mtim.Nano()); t.After(s.time) {
+				s.time = t
+			}
+		case unix.S_IFDIR:
+			if depth == maxStepDepth {
+				s.problem = fmt.Sprintf("folders nested deeper than %d are left out", maxStepDepth)
+				continue
+			}
+			s.dirs = append(s.dirs, st.Ino)
+			sub, err := openDirAt(fd, e.Name)
+			if err == unix.EACCES || noFolder(err) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			err = s.lookInto(sub, at, depth+1)
+			unix.Close(sub)
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// readMetrics reads the metrics of a step, whose directory is open. What cannot be read is the step's problem and nobody else's.
+func (v *Volume) readMetrics(fd int, runName string, s *step) {
+	all := map[string]float64{}
+	note := func(what string, err error) {
+		if s.problem == "" {
+			s.problem = fmt.Sprintf("%s: %v", what, err)
+		}
+	}
+	for _, src := range runs.Sources {
+		if !slices.ContainsFunc(s.files, func(f stepFile) bool { return f.rel == src.Name }) {
+			continue
+		}
+		b, err := v.readSmall(path.Join(runsDir, runName, s.name, src.Name), src.Max)
+		if errors.Is(err, unix.ENOENT) {
+			continue
+		}
+		var found map[string]float64
+		if err == nil {
+			found, err = src.Parse(b)
+		}
+		if err != nil {
+			note(src.Name, err)
+			continue
+		}
+		for k, m := range found {
+			all[k] = m
+		}
+	}
+	list := make([]byte, 64<<10)
+	n, err := unix.Flistxattr(fd, list)
+	if err != nil && err != unix.EOPNOTSUPP {
+		note("extended attributes", err)
+	}
+	for name := range strings.SplitSeq(string(list[:max(n, 0)]), "\x00") {
+		metric, ok := runs.FromXattr(name)
+		if !ok {
+			continue
+		}
+		value := make([]byte, 256)
+		k, err := unix.Fgetxattr(fd, name, value)
+		if err == unix.ENODATA {
+			continue
+		}
+		var m float64
+		if err == nil {
+			m, err = runs.ParseValue(value[:k])
+		}
+		if err != nil {
+			note("attribute "+name, err)
+			continue
+		}
+		all[metric] = m
+	}
+	if len(all) > 0 {
+		s.metrics = all
+	}
+}
+
+// lineageFile and parentXattr say of a step which it came from; the attribute wins.
+const (
+	lineageFile = "lineage.json"
+	parentXattr = "user.parent"
+)
+
+// readDeclared reads what a step, whose directory is open, says of its parents.
+func (v *Volume) readDeclared(fd int, runName string, s *step) {
+	if slices.ContainsFunc(s.files, func(f stepFile) bool { return f.rel == lineageFile }) {
+		b, err := v.readSmall(path.Join(runsDir, runName, s.name, lineageFile), ledger.MaxDeclared)
+		if err == nil {
+			s.declared, err = ledger.ParseDeclared(b)
+		}
+		switch {
+		case err != nil && !errors.Is(err, unix.ENOENT):
+			s.declaredProblem = fmt.Sprintf("%s: %v", lineageFile, err)
+		}
+	}
+	value := make([]byte, 4096)
+	n, err := unix.Fgetxattr(fd, parentXattr, value)
+	switch {
+	case err == nil:
+		s.declared.Parent = strings.TrimRight(string(value[:n]), "\x00\n")
+	case err != unix.ENODATA && err != unix.EOPNOTSUPP:
+		s.declaredProblem = fmt.Sprintf("attribute %s: %v", parentXattr, err)
+	}
+}
+
+// readSmall reads a file of at most max bytes, packed or not, on the daemon's own account.
+func (v *Volume) readSmall(p string, most int64) ([]byte, error) {
+	n, err := v.resolve(p)
+	if err != nil {
+		return nil, err
+	}
+	defer v.unref(n, 1)
+	r, size, done, err := v.peruse(n)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	if size > most {
+		return nil, fmt.Errorf("%d bytes, of at most %d: %w", size, most, runs.ErrInvalid)
+	}
+	b := make([]byte, size)
+	k, err := r.ReadAt(b, 0)
+	if err == io.EOF {
+		err = nil
+	}
+	return b[:k], err
+}
+
+// peruse makes the bytes of a file or a view readable to this process until done is called. size is what it had when it was
+// opened.
+func (v *Volume) peruse(n *Node) (r io.ReaderAt, size int64, done func(), err error) {
+	if n.view != nil {
+		if err := v.useView(n); err != nil {
+			return nil, 0, nil, err
+		}
+		return n.view, n.view.size, func() { v.closeView(n) }, nil
+	}
+	f := n.file
+	if f == nil {
+		return nil, 0, nil, errNotRegular
+	}
+	a, err := v.Stat(n)
+	if err != nil {
+		return nil, 0, nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := v.load(n); err != nil {
+		return nil, 0, nil, err
+	}
+	if err := v.vet(n); err != nil {
+		return nil, 0, nil, err
+	}
+	if err := v.openSource(n); err != nil {
+		v.closeSources(n)
+		return nil, 0, nil, err
+	}
+	f.inside++
+	return f, a.Size, func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.inside--
+		v.closeSources(n)
+	}, nil
+}
