@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -23,7 +24,8 @@ import (
 // An artifact id (package canonical) names the tensors of a file, whatever its format. It takes a reading of all of them, so it is
 // computed when somebody first asks: for the attribute XattrArtifact, or Show. It is kept with the file's node, and in the index by the
 // manifest, so that it outlives the mount and holds for all files of equal bytes. The index also leads from an id to the manifests that
-// have it and to a path where one was; both are looked at again before they are believed.
+// have it and to a path where one was; both are looked at again before they are believed. When that path is wrong all files are looked at,
+// one search at a time and for a sixteenth of the time at most: who asks meanwhile gets EAGAIN.
 //
 //	.ckptfs/artifacts/ID.safetensors     the tensors of an id, by name, row-major; equal ids have equal bytes
 //
@@ -247,10 +249,22 @@ func (v *Volume) withArtifact(ctx context.Context, id canonical.ID) (*Node, erro
 		}
 		v.unref(n, 1)
 	}
+	n, known, err := v.byKnownPath(id)
+	if n != nil || err != nil {
+		return n, err
+	}
+	if len(known) == 0 {
+		return nil, unix.ENOENT
+	}
+	return v.searchArtifact(ctx, id)
+}
+
+// byKnownPath finds a file of an id by the paths that the index has, with one reference more. nil: what the index has is wrong, or
+// known is empty.
+func (v *Volume) byKnownPath(id canonical.ID) (n *Node, known []index.Artifact, err error) {
 	raw := rawID(id)
-	var known []index.Artifact
 	if err := v.index.Artifacts(&raw, func(a index.Artifact) error { known = append(known, a); return nil }); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for _, a := range known {
 		n, err := v.resolve(a.Path)
@@ -258,22 +272,50 @@ func (v *Volume) withArtifact(ctx context.Context, id canonical.ID) (*Node, erro
 			continue
 		}
 		if n.file != nil && v.manifestOf(n) == a.Manifest {
-			return n, nil
+			return n, known, nil
 		}
 		v.unref(n, 1)
 	}
-	if len(known) == 0 {
-		return nil, unix.ENOENT
-	}
-	return v.searchArtifact(ctx, known)
+	return nil, known, nil
 }
 
 var errFound = errors.New("found")
 
-// searchArtifact looks at all files for one with a manifest of known, whose paths are wrong, and mends the index.
-func (v *Volume) searchArtifact(ctx context.Context, known []index.Artifact) (*Node, error) {
+// artifactSearch bounds what searches cost: anybody may cause them, by renaming a file of a known id.
+type artifactSearch struct {
+	mu   sync.Mutex // held by the one that is under way
+	next time.Time  // not before that
+}
+
+const (
+	searchRest  = 15                    // times as long as a search took none follows
+	shortSearch = 10 * time.Millisecond // a search that does not count
+)
+
+// searchArtifact looks at all files for one of an id whose known paths are wrong, and mends the index. EAGAIN: there was a search a
+// short while ago.
+func (v *Volume) searchArtifact(ctx context.Context, id canonical.ID) (*Node, error) {
+	s := &v.artifactSearch
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n, known, err := v.byKnownPath(id) // whom we waited for may have mended it
+	if n != nil || err != nil {
+		return n, err
+	}
+	if len(known) == 0 {
+		return nil, unix.ENOENT
+	}
+	start := v.now()
+	if start.Before(s.next) {
+		return nil, unix.EAGAIN
+	}
+	defer func() {
+		if took := v.now().Sub(start); took > shortSearch {
+			s.next = v.now().Add(searchRest * took)
+		}
+	}()
 	var found *Node
-	err := v.walk(ctx, "", func(path string, n *Node) error {
+	err = v.walk(ctx, "", func(path string, n *Node) error {
 		m := v.manifestOf(n)
 		i := slices.IndexFunc(known, func(a index.Artifact) bool { return a.Manifest == m })
 		if i < 0 {

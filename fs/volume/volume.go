@@ -111,9 +111,11 @@ type Volume struct {
 	tensors     tensorIndexes
 	identify    singleflight.Group // computes artifact ids, by node
 	unpackedIDs unpackedIDs
-	cloning     sync.RWMutex // held shared from the look at a manifest until another file has it; see marker
-	copyBufs    sync.Pool
-	count       counters
+
+	artifactSearch artifactSearch
+	cloning        sync.RWMutex // held shared from the look at a manifest until another file has it; see marker
+	copyBufs       sync.Pool
+	count          counters
 
 	mode, modeReason string // see Attach
 	mountpoint       string
