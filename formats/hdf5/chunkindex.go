@@ -6,12 +6,13 @@ import (
 	"ckptfs/formats"
 )
 
-// The indexes of chunks that layout version 4 has, by their number in the layout message. The others (4 extensible array, 5
-// B-tree version 2: datasets that can grow) are not read.
+// The indexes of chunks that layout version 4 has, by their number in the layout message.
 const (
 	singleChunk = 1 // the layout has the chunk's address
 	implicit    = 2 // all chunks, one after the other
 	fixedArray  = 3 // "FAHD", which leads to "FADB": an address each, and of filtered ones a size
+	growsInOne  = 4 // a dimension: an extensible array
+	growsInMany = 5 // dimensions: a B-tree of version 2
 )
 
 // chunked4 adds the chunks of a dataset of layout version 4, or 5 (HDF5 2.0), where chunks may be longer:
@@ -50,7 +51,7 @@ func (f *file) chunked4(o *object, t formats.Tensor, width int64) error {
 	var found []formats.Range
 	add := func(at uint64, n int64) error {
 		if at == undefined { // not written
-			whole = false
+			whole = whole && len(found) > 0
 			return nil
 		}
 		if n < 0 || at > uint64(f.size) || n > f.size-int64(at) {
@@ -82,14 +83,25 @@ func (f *file) chunked4(o *object, t formats.Tensor, width int64) error {
 			err = add(base+uint64(i*size), size)
 		}
 		whole = whole && base != undefined
-	case fixedArray:
-		if len(p) < 9 {
+	case fixedArray, growsInOne, growsInMany:
+		skip := map[byte]int{fixedArray: 1, growsInOne: 5, growsInMany: 6}[index] // what the head of the index says, too
+		if len(p) < skip+8 {
 			return reject("dataset %.64q: a layout that ends", t.Name)
 		}
-		if head := le.Uint64(p[1:]); head == undefined {
+		e := chunkElem{size, add}
+		if o.filters {
+			e.size = 0
+		}
+		head := le.Uint64(p[skip:])
+		switch {
+		case head == undefined:
 			whole = false
-		} else {
-			err = f.fixedArray(head, count, size, o.filters, add)
+		case index == fixedArray:
+			err = f.fixedArray(head, count, e)
+		case index == growsInOne:
+			err = f.extensibleArray(head, e)
+		default:
+			err = f.chunkTree(head, rank, e, &whole)
 		}
 	default:
 		whole = false
@@ -111,26 +123,20 @@ func littleEndian(p []byte) (v uint64) {
 	return v
 }
 
-// fixedArray calls add with the place of each of count chunks; those that are not filtered have size bytes.
+// fixedArray takes count chunks.
 //
 //	"FAHD"  version 0, client (1: filtered), bytes of an element, page bits, u64 elements, u64 address of the block, checksum
 //	"FADB"  version 0, client, u64 address of the head
 //	        up to 2^(page bits) elements: the elements, checksum
 //	        more: a bit for each page that says whether it was written, checksum; then the pages, each followed by its checksum
-//
-// An element is an address, and of a filtered chunk its size and u32 filter mask.
-func (f *file) fixedArray(at uint64, count, size int64, filtered bool, add func(at uint64, n int64) error) error {
+func (f *file) fixedArray(at uint64, count int64, e chunkElem) error {
 	p, err := f.read(at, 24)
 	if err != nil {
 		return err
 	}
 	elem, pageBits := int64(p[6]), p[7]
-	block := le.Uint64(p[16:])
-	least := int64(8)
-	if filtered {
-		least = 8 + 1 + 4
-	}
-	if string(p[:4]) != "FAHD" || p[4] != 0 || p[5] > 1 || (p[5] == 1) != filtered || elem < least || elem > 8+8+4 || !filtered && elem != 8 ||
+	block, filtered := le.Uint64(p[16:]), e.size == 0
+	if string(p[:4]) != "FAHD" || p[4] != 0 || p[5] > 1 || (p[5] == 1) != filtered || !e.fits(elem) ||
 		int64(le.Uint64(p[8:])) != count || pageBits > 30 {
 		return reject("no fixed array at %d", at)
 	}
@@ -140,11 +146,7 @@ func (f *file) fixedArray(at uint64, count, size int64, filtered bool, add func(
 	elements := func(at uint64, n int64) error {
 		p, err := f.read(at, n*elem)
 		for ; err == nil && len(p) > 0; p = p[elem:] {
-			n := size
-			if filtered {
-				n = int64(littleEndian(p[8 : elem-4]))
-			}
-			err = add(le.Uint64(p), n)
+			err = e.take(p[:elem])
 		}
 		return err
 	}

@@ -2,6 +2,7 @@ package hdf5
 
 import (
 	"bytes"
+	"math"
 
 	"ckptfs/formats"
 )
@@ -14,7 +15,7 @@ func (f *file) dataset(o *object, name string) error {
 	dtype, width := readType(o.typ)
 	t.DType = dtype
 	n := t.NumElements()
-	if !shaped || o.external || n < 0 || width > 0 && n > f.size/width || len(o.layout) < 2 || o.layout[0] < 3 || o.layout[0] > 5 {
+	if !shaped || o.external || n < 0 || width > 0 && n > math.MaxInt64/width || len(o.layout) < 2 || o.layout[0] < 3 || o.layout[0] > 5 {
 		f.layout.Partial = true
 		return nil
 	}

@@ -10,12 +10,12 @@
 //
 // # What is recognised
 //
-//	layout      contiguous: a tensor. Chunked, by a B-tree of version 1 or (libver="latest") a single address, a fixed array or
-//	            none at all: a tensor if there is one chunk, which is not filtered; else Data alone. Chunked by an extensible array or a
-//	            B-tree of version 2 (dimensions that grow), compact, virtual, external: Blob.
+//	layout      contiguous: a tensor. Chunked, by a B-tree of version 1 or (libver="latest") a single address, a fixed array, none at
+//	            all or, of dimensions that grow, an extensible array or a B-tree of version 2: a tensor if there is one chunk, which is
+//	            not filtered; else Data alone. Compact, virtual, external: Blob.
 //	type        integers and floats of 1 to 8 bytes, little-endian, in their full width; bfloat16; h5py's bool (an enum of FALSE and
 //	            TRUE). Others, compounds (h5py's complex) among them: Data alone, if their size is fixed.
-//	groups      old (symbol tables) and new with few links; those with many (a fractal heap) are not followed
+//	groups      old (symbol tables) and new: with few links in the object header, or many in a fractal heap
 //
 // What is not a tensor makes the layout partial. Attributes, and links that are not hard, do not matter. Addresses and lengths have 8
 // bytes, and the superblock is at the file's start; else the file is a Blob, as is one that is shorter than its
@@ -192,9 +192,6 @@ func (f *file) object(at uint64, path string, depth int) error {
 	}
 	if o.layout != nil {
 		return f.dataset(o, path)
-	}
-	if o.dense {
-		f.layout.Partial = true
 	}
 	for _, l := range o.links {
 		if err := f.object(l.at, join(l.name), depth+1); err != nil {

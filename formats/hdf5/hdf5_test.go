@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"maps"
+	"slices"
 	"testing"
 
 	"ckptfs/formats"
@@ -60,7 +61,7 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
-// TestIndexes: chunks are found by a fixed array, in pages too, by a single address and implicitly; those of datasets that grow are not.
+// TestIndexes: chunks are found by a fixed array, in pages too, by a single address and implicitly, and those of datasets that grow.
 func TestIndexes(t *testing.T) {
 	p := fixture.Read(t, "hdf5/indexes.h5")
 	l, err := parse(bytes.NewReader(p), int64(len(p)), 1)
@@ -73,7 +74,7 @@ func TestIndexes(t *testing.T) {
 			sizes[r.Len]++
 		}
 	}
-	want := map[int64]int{64: 899, 1290: 1, 969: 1, 1026: 1, 1043: 1, 5120: 4}
+	want := map[int64]int{64: 899, 1290: 1, 969: 1, 1026: 1, 1043: 1, 5120: 12}
 	if !maps.Equal(sizes, want) {
 		t.Errorf("chunks %v, want %v", sizes, want)
 	}
@@ -89,12 +90,54 @@ func TestIndexes(t *testing.T) {
 	}
 }
 
-// TestIndexesRefused: whatever of a fixed array lies, the file is a blob, in bounded time.
+// TestGrowing: all chunks of datasets that grow are found, where the index keeps them in blocks, in pages and in nodes.
+func TestGrowing(t *testing.T) {
+	const whole, packed, blocks, tree, far = 2, 2 * 4, 100, 150, 9
+	for name, want := range map[string]struct {
+		chunks  map[int64]int
+		all     int
+		tensors []string
+	}{
+		"growing.h5": {map[int64]int{8 * 8 * 4: whole, 4: blocks + tree}, whole + packed + blocks + tree, []string{"one", "many"}},
+		"far.h5":     {map[int64]int{64: far}, far, nil},
+	} {
+		p := fixture.Read(t, "hdf5/"+name)
+		l, err := parse(bytes.NewReader(p), int64(len(p)), 1)
+		if err != nil || l.Check(int64(len(p))) != nil {
+			t.Fatalf("%s: %+v, %v", name, l, err)
+		}
+		sizes, all := map[int64]int{}, 0
+		for _, r := range l.Regions {
+			if r.Kind == formats.Data {
+				sizes[r.Len]++
+				all++
+			}
+		}
+		for n, count := range want.chunks {
+			if sizes[n] != count || all != want.all {
+				t.Errorf("%s: chunks %v, want %v of %d", name, sizes, want.chunks, want.all)
+			}
+		}
+		var tensors []string
+		for _, x := range l.Tensors {
+			tensors = append(tensors, x.Name)
+		}
+		if !slices.Equal(tensors, want.tensors) {
+			t.Errorf("%s: tensors %q", name, tensors)
+		}
+	}
+}
+
+// TestIndexesRefused: whatever of an index lies, the file is a blob, in bounded time.
 func TestIndexesRefused(t *testing.T) {
-	whole := fixture.Read(t, "hdf5/indexes.h5")
-	for _, sign := range []string{"FAHD", "FADB"} {
-		at := bytes.Index(whole, []byte(sign))
-		for i := range 24 {
+	for _, c := range []struct{ file, sign string }{
+		{"indexes.h5", "FAHD"}, {"indexes.h5", "FADB"}, {"growing.h5", "EAHD"}, {"growing.h5", "EAIB"}, {"far.h5", "EASB"},
+		{"far.h5", "EADB"}, {"growing.h5", "EADB"}, {"growing.h5", "BTHD"}, {"growing.h5", "BTLF"}, {"growing.h5", "BTIN"},
+		{"groups_latest.h5", "FRHP"}, {"wide_latest.h5", "FRHP"}, {"wide_latest.h5", "FHIB"},
+	} {
+		whole := fixture.Read(t, "hdf5/"+c.file)
+		at := bytes.Index(whole, []byte(c.sign))
+		for i := range 72 {
 			for _, v := range []byte{0, 1, 2, 9, 64, 0xff} {
 				p := bytes.Clone(whole)
 				p[at+i] = v
@@ -104,7 +147,7 @@ func TestIndexesRefused(t *testing.T) {
 		p := bytes.Clone(whole)
 		p[at] ^= 1
 		if l := fixture.Check(t, Parser{}, p, bound); l != nil {
-			t.Errorf("without a %s: %+v", sign, l)
+			t.Errorf("without %s: %+v", c.sign, l)
 		}
 	}
 }

@@ -22,7 +22,6 @@ type object struct {
 	space, typ, layout []byte // messages; nil where there is none
 	filters, external  bool
 	links              []link
-	dense              bool   // links in a fractal heap
 	tree, heap         uint64 // of a symbol table
 	bytes              int    // read so far
 }
@@ -185,10 +184,12 @@ func (f *file) message(o *object, typ int, flags byte, p []byte, next func(*obje
 		if len(p) >= 2 && p[1]&1 != 0 {
 			at += 8
 		}
-		if len(p) < at+8 {
+		if len(p) < at+16 {
 			return reject("a link info of %d bytes", len(p))
 		}
-		o.dense = le.Uint64(p[at:]) != undefined
+		if heap := le.Uint64(p[at:]); heap != undefined {
+			return f.denseLinks(o, heap, le.Uint64(p[at+8:]))
+		}
 	case msgLink:
 		return o.addLink(p)
 	}

@@ -181,8 +181,11 @@ def hdf5_files():
     names = {"model_weights/dense_%d/kernel:0" % i: x + i for i in range(12)}
     names.update({"top": x, "linked": x, "scalar": np.float64(2.5), "empty": ramp(0, 3)})
     model("hdf5/groups.h5", groups, names)
-    # Twelve links make a fractal heap there.
-    model("hdf5/groups_latest.h5", groups, {n: a for n, a in names.items() if "/" not in n}, libver="latest")
+    # Twelve links make a fractal heap there: one direct block.
+    model("hdf5/groups_latest.h5", groups, names, libver="latest")
+    # Here it has rows, and the tree of names levels.
+    wide = {"%s%d" % ("n" * 60, i): ramp(1) + i for i in range(250)}
+    model("hdf5/wide_latest.h5", lambda f: [f.create_dataset(n, data=a) for n, a in wide.items()], wide, libver="latest")
     model("hdf5/types.h5", lambda f: [f.create_dataset(n, data=a) for n, a in types.items()], types)
 
     def chunked(f):
@@ -211,6 +214,24 @@ def hdf5_files():
         d[:] = big
 
     model("hdf5/indexes.h5", indexes, {}, libver="latest")
+
+    small = ramp(8, 8)
+
+    def growing(f):
+        f.create_dataset("one", data=small, chunks=small.shape, maxshape=(None, 8))
+        f.create_dataset("many", data=small + 1, chunks=small.shape, maxshape=(None, None))
+        f.create_dataset("gz", data=small, chunks=(2, 8), maxshape=(None, 8), compression="gzip")
+        f.create_dataset("gz2", data=small, chunks=(2, 8), maxshape=(None, None), compression="gzip")
+        f.create_dataset("blocks", data=ramp(100), chunks=(1,), maxshape=(None,))
+        f.create_dataset("tree", data=ramp(3, 50), chunks=(1, 1), maxshape=(None, None))
+
+    def far(f):  # in the index block, data blocks, those of super blocks, and those that have pages
+        far = f.create_dataset("far", shape=(200000 * 16,), dtype="f4", chunks=(16,), maxshape=(None,))
+        for chunk in 0, 3, 4, 30, 100, 3000, 150000, 150001, 199999:
+            far[16 * chunk:16 * chunk + 16] = chunk
+
+    model("hdf5/growing.h5", growing, {"one": small, "many": small + 1}, libver="latest")
+    model("hdf5/far.h5", far, {}, libver="latest")
 
 
 def keras_files():
