@@ -67,7 +67,7 @@ func (a *app) logCmd() *cobra.Command {
 		Long: `Lists the steps of RUN, a folder below runs/, in the order of their names, as people count: what each takes, how much of that
 no step before it has (raw, before compression), with which step it shares most of the rest, and its metrics.
 
-Metrics are read from metrics.json, trainer_state.json and _CHECKPOINT_METADATA in the step's directory, and from its
+Metrics are read from metrics.json, trainer_state.json, _CHECKPOINT_METADATA and Lightning's *.ckpt in the step's directory, and from its
 extended attributes user.metric.NAME, which win:
 
     setfattr -n user.metric.val_loss -v 0.31 /mnt/ckpt/runs/a/3`,

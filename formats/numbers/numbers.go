@@ -16,6 +16,9 @@ import (
 // Known reports whether elements of a type can be read as numbers.
 func Known(d formats.DType) bool { return decoders[d] != nil }
 
+// Value reads one element of a type that is Known, of a complex one the first component.
+func Value(d formats.DType, p []byte) float64 { return decoders[d](p) }
+
 var le = binary.LittleEndian
 
 // decoders decode one element, the first component of a complex one.

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Write the fixtures of the format parsers with the real libraries.
 
-    python3 generate.py [FOLDER]        # needs torch, safetensors and numpy; FOLDER is this one by default
+    python3 generate.py [FOLDER]        # needs torch, safetensors, numpy and lightning; FOLDER is this one by default
 
   torch/*            torch.save, as a program would call it, one file for each thing that a parser can get wrong
   safetensors/*      safetensors.torch.save_file and safetensors.numpy.save_file
@@ -106,6 +106,18 @@ def attribute(name):
     return "_modules.%s.%s.%s" % (layer, kind, leaf)
 
 
+def lightning_checkpoint(net):
+    """What a Trainer saves, with the states that Lightning's own callbacks give."""
+    from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
+
+    callbacks = [ModelCheckpoint(dirpath=".", monitor=name) for name in ("val_loss", "val/acc", None, "text")]
+    for callback, score in zip(callbacks, (torch.tensor(0.3125), torch.tensor(7, dtype=torch.int64), None, torch.ones(2))):
+        callback.dirpath, callback.current_score, callback.best_model_score = "checkpoints", score, torch.tensor(0.25)
+    callbacks.append(EarlyStopping(monitor="train_loss"))
+    return {"epoch": 3, "global_step": 12, "pytorch-lightning_version": "2.6.6", "state_dict": net.state_dict(),
+            "callbacks": {c.state_key: c.state_dict() for c in callbacks}, "optimizer_states": [], "lr_schedulers": []}
+
+
 def torch_files():
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 2, bias=False))
@@ -173,6 +185,7 @@ def torch_files():
     save("list.pt", [ramp(1), (ramp(2), {"k": ramp(3)}), []])
     save("tensor.pt", ramp(2, 3))
     save("no_tensors.pt", {"lr": 0.1})
+    save("lightning.ckpt", lightning_checkpoint(net))
     save("default_dict.pt", collections.defaultdict(list, {"a": [ramp(2)]}), names={"a.0": ramp(2)})
     save("storage.pt", {"raw": ramp(4).untyped_storage()}, names={})
     save("protocol4.pt", net.state_dict(), pickle_protocol=4)

@@ -14,16 +14,26 @@ const maxTensors = 1 << 20
 // Tensors returns the tensors that the pickle g names, in storages, or none when it can't be understood as a whole. all
 // reports whether those are all that the file holds, as they are.
 func Tensors(g *pickle.Pickle, storages []Storage) (tensors []formats.Tensor, all bool) {
-	w := walker{storages: storages, byKey: make(map[string]int, len(storages))}
+	w := newWalker(storages)
 	w.Steps, w.Names, w.Visit = 2*g.Size()+1<<16, 2*g.Size()+1<<16, w.visit
-	for i := range storages {
-		w.byKey[storages[i].Key] = i
-	}
 	if w.Walk(g.Root(), 0); w.Exhausted() || len(w.found) > maxTensors {
 		return nil, false
 	}
 	tensors = w.tensors()
 	return tensors, !w.partial && w.reachAll()
+}
+
+// Tensor returns the tensor that one value of a pickle is, without a name. It returns false for any other value.
+func Tensor(v pickle.Value, storages []Storage) (formats.Tensor, bool) {
+	if v.Kind() != pickle.Call {
+		return formats.Tensor{}, false
+	}
+	c, ok := asCall(v)
+	if !ok {
+		return formats.Tensor{}, false
+	}
+	t, _, ok := newWalker(storages).tensor(c)
+	return t, ok
 }
 
 // reachAll reports whether a tensor was found over each storage that has bytes.
@@ -48,6 +58,14 @@ type walker struct {
 	found    []candidate
 
 	partial bool // a tensor was met that has no name, or is shown by its parts
+}
+
+func newWalker(storages []Storage) *walker {
+	w := &walker{storages: storages, byKey: make(map[string]int, len(storages))}
+	for i := range storages {
+		w.byKey[storages[i].Key] = i
+	}
+	return w
 }
 
 // candidate is a tensor with the name it asks for.

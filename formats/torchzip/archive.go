@@ -121,23 +121,36 @@ func (a *archive) addRegions(l *formats.Layout, size int64) error {
 
 // readTensors reads data.pkl and returns the tensors it names. all reports whether those are all that the file holds.
 func (a *archive) readTensors(r io.ReaderAt) (tensors []formats.Tensor, all bool, err error) {
+	g, err := a.readPickle(r)
+	if g == nil || err != nil {
+		return nil, false, err
+	}
+	tensors, all = torch.Tensors(g, a.torchStorages())
+	return tensors, all && !a.others, nil
+}
+
+// readPickle parses data.pkl; nil when it is too long, or cannot be understood.
+func (a *archive) readPickle(r io.ReaderAt) (*pickle.Pickle, error) {
 	if a.pickle.Len > maxPickle {
-		return nil, false, nil
+		return nil, nil
 	}
 	p := make([]byte, a.pickle.Len)
 	if err := formats.ReadFull(r, p, a.pickle.Off); err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	g, err := pickle.Parse(p, pickle.DefaultLimits)
 	if err != nil || g.Size() != len(p) {
-		return nil, false, nil
+		return nil, nil
 	}
-	var storages []torch.Storage
+	return g, nil
+}
+
+// torchStorages are the storages that data.pkl may name.
+func (a *archive) torchStorages() (storages []torch.Storage) {
 	for i := range a.storages {
 		if key, ok := strings.CutPrefix(a.storages[i].Name, a.stem+"/data/"); ok {
 			storages = append(storages, torch.Storage{Key: key, Len: a.storages[i].Len, Region: a.regions[i]})
 		}
 	}
-	tensors, all = torch.Tensors(g, storages)
-	return tensors, all && !a.others, nil
+	return storages
 }

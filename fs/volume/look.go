@@ -11,6 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ckptfs/formats"
+	"ckptfs/formats/torchzip"
 	"ckptfs/index/ledger"
 	"ckptfs/index/runs"
 )
@@ -106,7 +108,7 @@ func (s *step) lookInto(fd int, rel string, depth int) error {
 		at := path.Join(rel, e.Name)
 		switch st.Mode & unix.S_IFMT {
 		case unix.S_IFREG:
-			if slices.ContainsFunc(runs.Sources, func(src runs.Source) bool { return src.Name == at }) && accessOf(&st).withholds(s.of.who, 4) {
+			if hasMetrics(at) && accessOf(&st).withholds(s.of.who, 4) {
 				s.private = true
 			}
 			if len(s.files) == maxStepFiles {
@@ -148,6 +150,9 @@ func (v *Volume) readMetrics(fd int, runName string, s *step) {
 		if s.problem == "" {
 			s.problem = fmt.Sprintf("%s: %v", what, err)
 		}
+	}
+	if err := v.readScores(runName, s, all); err != nil {
+		note("*"+lightningSuffix, err)
 	}
 	for _, src := range runs.Sources {
 		if !slices.ContainsFunc(s.files, func(f stepFile) bool { return f.rel == src.Name }) {
@@ -197,6 +202,55 @@ func (v *Volume) readMetrics(fd int, runName string, s *step) {
 	if len(all) > 0 {
 		s.metrics = all
 	}
+}
+
+// lightningSuffix ends the names of Lightning's checkpoints, which have metrics in them.
+const lightningSuffix = ".ckpt"
+
+// hasMetrics reports whether metrics may be read from a file of a step.
+func hasMetrics(rel string) bool {
+	return strings.HasSuffix(rel, lightningSuffix) || slices.ContainsFunc(runs.Sources, func(src runs.Source) bool { return src.Name == rel })
+}
+
+// readScores adds what Lightning's checkpoint in a step says of itself; of several, that which was written last.
+func (v *Volume) readScores(runName string, s *step, all map[string]float64) error {
+	var last *stepFile
+	for i := range s.files {
+		if f := &s.files[i]; strings.HasSuffix(f.rel, lightningSuffix) && (last == nil || f.mtime > last.mtime || f.mtime == last.mtime && f.rel > last.rel) {
+			last = f
+		}
+	}
+	if last == nil {
+		return nil
+	}
+	n, err := v.resolve(path.Join(runsDir, runName, s.name, last.rel))
+	if err != nil {
+		return gone(err)
+	}
+	defer v.unref(n, 1)
+	r, size, done, err := v.peruse(n)
+	if err != nil {
+		return gone(err)
+	}
+	defer done()
+	scores, err := torchzip.Scores(r, size)
+	if errors.Is(err, formats.ErrNotFormat) {
+		return nil
+	}
+	for name, score := range scores {
+		if runs.CheckName(name) == nil {
+			all[name] = score
+		}
+	}
+	return err
+}
+
+// gone is no error when a file went away meanwhile, of which we hear.
+func gone(err error) error {
+	if errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	return err
 }
 
 // lineageFile and parentXattr say of a step which it came from; the attribute wins.

@@ -305,3 +305,36 @@ func translateWriting(t testing.TB, from, to string) {
 		t.Fatal(err)
 	}
 }
+
+// Lightning's checkpoints say how good they are, packed or not; what stands beside them wins.
+func TestLightningScores(t *testing.T) {
+	p, err := os.ReadFile("../../formats/testdata/torch/lightning.ckpt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newRig(t)
+	r.mkdir("runs/a/1/checkpoints")
+	r.write("runs/a/1/checkpoints/epoch=3.ckpt", p)
+	r.mkdir("runs/a/2")
+	r.write("runs/a/2/model.ckpt", p)
+	r.write("runs/a/2/metrics.json", []byte(`{"val_loss": 0.25}`))
+	r.mkdir("runs/a/3")
+	r.write("runs/a/3/model.ckpt", p[:len(p)-1000]) // no zip at all: some other program's
+	for range 2 {
+		s := r.runLog("runs/a")
+		if m := s["1"].Metrics; m["val_loss"] != 0.3125 || m["val/acc"] != 7 || len(m) != 2 {
+			t.Errorf("%+v", s["1"])
+		}
+		if m := s["2"].Metrics; m["val_loss"] != 0.25 || len(m) != 2 || len(s["3"].Metrics) != 0 || s["3"].Problem != "" {
+			t.Errorf("%+v %+v", s["2"], s["3"])
+		}
+		r.sync()
+		r.evictAll()
+		r.setMetric("runs/a/1", "other", "1")
+		n := r.find("runs/a/1")
+		if err := r.RemoveXattr(n, "user.metric.other"); err != nil {
+			t.Fatal(err)
+		}
+		r.forget(n)
+	}
+}
