@@ -239,9 +239,15 @@ func TestLateLineage(t *testing.T) {
 	r.wantChain("runs/y/2", "y/2 previous step 1; y/1 inferred 1; x/1 none 2")
 	r.write("runs/y/2/lineage.json", []byte(`{"parent": "runs/x/1"}`))
 	r.wantChain("runs/y/2", "y/2 declared 2; x/1 none 2")
-	r.sync()
-	r = r.reopen()
-	r.wantChain("runs/y/2", "y/2 declared 2; x/1 none 2")
+	r.write("runs/y/2/lineage.json", []byte(`{"parent": "runs/x/1", "merged_from": ["../1"]}`))
+	for range 2 {
+		r.wantChain("runs/y/2", "y/2 declared 2; x/1 none 2")
+		if l := r.lineage("runs/y/2"); len(l.Merged) != 1 || l.Merged[0].Path != "runs/y/1/m.safetensors" {
+			t.Errorf("merged from %+v", l.Merged)
+		}
+		r.sync()
+		r = r.reopen()
+	}
 	for sidecar, word := range map[string]string{
 		`{"parent": "runs/y/3"}`:       "no model",
 		`{"parent": "runs/y/2"}`:       "no other step",

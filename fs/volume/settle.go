@@ -340,16 +340,7 @@ func (s *settling) parentOf(p *stepPlace, marks []uint64) (parent lineage.Candid
 			all = append(all, lineage.Candidate{Seq: seq, How: lineage.Declared})
 		}
 	}
-	for _, said := range p.step.declared.MergedFrom {
-		seq, err := s.declared(p, at, said)
-		if err != nil {
-			s.problems[at] = err.Error()
-			continue
-		}
-		if !slices.Contains(merged, seq) {
-			merged = append(merged, seq)
-		}
-	}
+	merged = s.mergedFrom(p, at)
 	if p.step.declaredProblem != "" {
 		s.problems[at] = p.step.declaredProblem
 	}
@@ -375,6 +366,21 @@ func (s *settling) parentOf(p *stepPlace, marks []uint64) (parent lineage.Candid
 		s.problems[at] = err.Error()
 	}
 	return parent, merged, nil
+}
+
+// mergedFrom are the further parents that a step declares.
+func (s *settling) mergedFrom(p *stepPlace, at string) (merged []uint64) {
+	for _, said := range p.step.declared.MergedFrom {
+		seq, err := s.declared(p, at, said)
+		if err != nil {
+			s.problems[at] = err.Error()
+			continue
+		}
+		if !slices.Contains(merged, seq) {
+			merged = append(merged, seq)
+		}
+	}
+	return merged
 }
 
 // declared finds the model that a step names as a parent.
@@ -459,7 +465,15 @@ func (s *settling) again(p *stepPlace) error {
 		s.problems[at] = p.step.declaredProblem
 		return nil
 	}
-	if e == nil || d.Parent == "" {
+	if e == nil || d.IsZero() {
+		return nil
+	}
+	if merged := s.mergedFrom(p, at); len(merged) > 0 && !slices.Equal(merged, e.MergedFrom) {
+		if err := s.book.Merge(e, merged); err != nil {
+			s.problems[at] = err.Error()
+		}
+	}
+	if d.Parent == "" {
 		return nil
 	}
 	seq, err := s.declared(p, at, d.Parent)

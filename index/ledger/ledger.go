@@ -361,6 +361,16 @@ func (l *Ledger) Reparent(e *Entry, parent uint64, how lineage.How, owners []uin
 	return nil
 }
 
+// Merge names the further parents of a model anew.
+func (l *Ledger) Merge(e *Entry, from []uint64) error {
+	if err := l.Forest.Merge(e.Seq, from); err != nil {
+		return err
+	}
+	e.MergedFrom = from
+	l.Change(e)
+	return nil
+}
+
 func (l *Ledger) addMarks(e *Entry) {
 	for _, m := range e.Marks {
 		l.marks[m] = append(l.marks[m], e.Seq)

@@ -281,6 +281,25 @@ func (f *Forest) Retire(seq uint64, at int64) bool {
 	return true
 }
 
+// Merge names the further parents of a model anew: a sidecar came late.
+func (f *Forest) Merge(seq uint64, from []uint64) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	i, ok := f.at(seq)
+	if !ok {
+		return fmt.Errorf("model %d is not known: %w", seq, ErrParent)
+	}
+	for _, s := range from {
+		if _, ok := f.at(s); !ok || s >= seq {
+			return fmt.Errorf("model %d: merged from %d: %w", seq, s, ErrParent)
+		}
+	}
+	f.count(i, -1)
+	f.info[i].merged = slices.Clone(from)
+	f.count(i, +1)
+	return nil
+}
+
 // Reparent gives a model another parent (0: none) and the shares that follow from it: a sidecar came late. It is refused when
 // an owner of it or of a descendant would no longer be an ancestor. It takes time in proportion to the models after it.
 func (f *Forest) Reparent(seq, parent uint64, how How, owned []Share) error {

@@ -342,6 +342,17 @@ func TestForestIsNaive(t *testing.T) {
 					n[s].RetiredAt, n[s].Owned = 5, nil
 				}
 			},
+			"merge": func(t *rapid.T) {
+				seq, from := pick("which"), pick("from")
+				if seq == 0 {
+					return
+				}
+				if err := f.Merge(seq, []uint64{from}); (err == nil) != (from < seq) {
+					t.Fatalf("merge %d from %d: %v", seq, from, err)
+				} else if err == nil {
+					n[seq].MergedFrom = []uint64{from}
+				}
+			},
 			"reparent": func(t *rapid.T) {
 				s, p := pick("which"), pick("parent")
 				if s == 0 || p >= s || n[s].RetiredAt != 0 {
