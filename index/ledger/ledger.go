@@ -28,11 +28,11 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 
 	"ckptfs/cas"
+	"ckptfs/index/document"
 	"ckptfs/index/lineage"
 )
 
@@ -109,29 +109,35 @@ func appendString(p []byte, s string) []byte {
 // Decode reads what Encode wrote. The error wraps cas.ErrCorrupt, or cas.ErrNewer for a later version. Memory is bounded by p's
 // and 8 bytes for each tensor, of which there are at most 2^20.
 func Decode(p []byte) (*Entry, error) {
-	d := decoder{p: p}
-	if m := d.take(len(magic)); string(m) != magic {
-		if len(m) == len(magic) && string(m[:3]) == magic[:3] && m[3] > magic[3] && m[3] <= '9' {
-			return nil, fmt.Errorf("ledger: version %q: %w", m, cas.ErrNewer)
-		}
-		return nil, fmt.Errorf("ledger: no %s: %w", magic, cas.ErrCorrupt)
-	}
+	d := document.Reader{P: p, Of: "ledger"}
+	d.Magic(magic)
 	e := &Entry{}
-	seq := d.number()
-	e.Version, e.Ino = d.number(), d.number()
-	copy(e.Manifest[:], d.take(len(e.Manifest)))
-	e.Path = d.string()
-	e.Time, e.Size = int64(d.number()), int64(d.number())
-	tensors := d.number()
-	for n := d.count(8, MaxMarks); n > 0; n-- {
-		e.Marks = append(e.Marks, binary.LittleEndian.Uint64(d.take(8)))
+	seq := uint64(d.Num())
+	e.Version, e.Ino = uint64(d.Num()), uint64(d.Num())
+	copy(e.Manifest[:], d.Take(len(e.Manifest)))
+	e.Path = d.String()
+	e.Time, e.Size = d.Num(), d.Num()
+	tensors := d.Num()
+	count := func(size, most int) int {
+		n := d.Count(size)
+		if n > most {
+			d.Fail("%d of at most %d", n, most)
+			return 0
+		}
+		return n
 	}
-	model, owners := d.string(), d.string()
-	for n := d.count(len(cas.Hash{}), maxParts); n > 0; n-- {
-		e.Graph = append(e.Graph, cas.Hash(d.take(len(cas.Hash{}))))
+	for n := count(8, MaxMarks); n > 0; n-- {
+		e.Marks = append(e.Marks, binary.LittleEndian.Uint64(d.Take(8)))
 	}
-	e.GraphFrom = d.string()
-	if d.bad || len(d.p) > 0 || seq == 0 || e.Version == 0 || tensors > 1<<20 || strings.Contains(e.Path, "\x00") {
+	model, owners := d.String(), d.String()
+	for n := count(len(cas.Hash{}), maxParts); n > 0; n-- {
+		e.Graph = append(e.Graph, cas.Hash(d.Take(len(cas.Hash{}))))
+	}
+	e.GraphFrom = d.String()
+	if err := d.End(); err != nil {
+		return nil, err
+	}
+	if seq == 0 || e.Version == 0 || tensors > 1<<20 || strings.Contains(e.Path, "\x00") {
 		return nil, fmt.Errorf("ledger: damaged entry: %w", cas.ErrCorrupt)
 	}
 	e.Tensors = int(tensors)
@@ -145,50 +151,6 @@ func Decode(p []byte) (*Entry, error) {
 		}
 	}
 	return e, nil
-}
-
-// decoder eats p.
-type decoder struct {
-	p   []byte
-	bad bool
-}
-
-func (d *decoder) take(n int) []byte {
-	if n > len(d.p) {
-		d.bad, d.p = true, nil
-		return make([]byte, min(n, 64))
-	}
-	q := d.p[:n]
-	d.p = d.p[n:]
-	return q
-}
-
-func (d *decoder) number() uint64 {
-	v, n := binary.Uvarint(d.p)
-	if n <= 0 || n > 1 && d.p[n-1] == 0 || v > math.MaxInt64 {
-		d.bad, d.p = true, nil
-		return 0
-	}
-	d.p = d.p[n:]
-	return v
-}
-
-func (d *decoder) count(size, most int) int {
-	n := d.number()
-	if n > uint64(most) || n > uint64(len(d.p)/size) {
-		d.bad, d.p = true, nil
-		return 0
-	}
-	return int(n)
-}
-
-func (d *decoder) string() string {
-	n := d.number()
-	if n > uint64(len(d.p)) {
-		d.bad, d.p = true, nil
-		return ""
-	}
-	return string(d.take(int(n)))
 }
 
 // Ledger is all models. It is not safe for concurrent use.

@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"ckptfs/cas"
+	"ckptfs/index/document"
 )
 
 const (
@@ -52,18 +53,18 @@ func (m *Model) Encode() ([]byte, error) {
 // DecodeModel reads what Encode wrote for the model of a number, and nothing else. The error wraps cas.ErrCorrupt, or cas.ErrNewer for
 // a later version. It takes at most 16 bytes of memory for each of p.
 func DecodeModel(seq uint64, p []byte) (Model, error) {
-	d := decoder{p: p}
+	d := document.Reader{P: p, Of: "lineage"}
 	m := Model{Seq: seq}
-	d.magic(magicModel)
-	flags := d.byte()
+	d.Magic(magicModel)
+	flags := d.Byte()
 	m.How = How(flags & 7)
 	if flags > 15 || seq > math.MaxInt64 {
-		d.fail("flags %#x", flags)
+		d.Fail("flags %#x", flags)
 	}
 	back := func() uint64 {
-		n := d.number()
+		n := uint64(d.Num())
 		if n >= seq {
-			d.fail("model %d before %d", n, seq)
+			d.Fail("model %d before %d", n, seq)
 			return 0
 		}
 		return seq - n
@@ -71,29 +72,29 @@ func DecodeModel(seq uint64, p []byte) (Model, error) {
 	if p := back(); p != seq {
 		m.Parent = p
 	}
-	if n := d.count(1); n > 0 {
+	if n := d.Count(1); n > 0 {
 		m.MergedFrom = make([]uint64, n)
 		for i := range m.MergedFrom {
 			m.MergedFrom[i] = back()
 		}
 	}
 	if flags&flagRetired != 0 {
-		if q := d.take(8); q != nil {
+		if q := d.Take(8); q != nil {
 			m.RetiredAt = int64(binary.LittleEndian.Uint64(q))
 		}
 		if m.RetiredAt == 0 {
-			d.fail("retired at 0")
+			d.Fail("retired at 0")
 		}
 	}
-	if n := d.count(3); n > 0 {
+	if n := d.Count(3); n > 0 {
 		m.Owned = make([]Share, n)
 		last := uint64(0)
 		for i := range m.Owned {
-			last += d.number()
-			m.Owned[i] = Share{last, int64(d.number()), int64(d.number())}
+			last += uint64(d.Num())
+			m.Owned[i] = Share{last, d.Num(), d.Num()}
 		}
 	}
-	if err := d.end(); err != nil {
+	if err := d.End(); err != nil {
 		return Model{}, err
 	}
 	if err := m.check(); err != nil {
@@ -122,15 +123,15 @@ func EncodeOwners(seq uint64, owners []uint64) []byte {
 // DecodeOwners reads what EncodeOwners wrote for a model with that many tensors, and nothing else. Errors are as DecodeModel's.
 // It takes 8 bytes of memory for each tensor, and none before the record is seen to be of so many.
 func DecodeOwners(seq uint64, tensors int, p []byte) ([]uint64, error) {
-	d := decoder{p: p}
-	d.magic(magicOwners)
-	n := d.count(2)
-	body := d.p
+	d := document.Reader{P: p, Of: "lineage"}
+	d.Magic(magicOwners)
+	n := d.Count(2)
+	body := d.P
 	sum, last := uint64(0), seq+1
 	run := func() (uint64, uint64) {
-		count, back := d.number(), d.number()
+		count, back := uint64(d.Num()), uint64(d.Num())
 		if count == 0 || count > uint64(tensors) || back >= seq {
-			d.fail("run of %d, owner %d before %d", count, back, seq)
+			d.Fail("run of %d, owner %d before %d", count, back, seq)
 			return 0, 0
 		}
 		return count, seq - back
@@ -138,7 +139,7 @@ func DecodeOwners(seq uint64, tensors int, p []byte) ([]uint64, error) {
 	for range n {
 		count, owner := run()
 		if owner == last {
-			d.fail("two runs of owner %d", owner)
+			d.Fail("two runs of owner %d", owner)
 		}
 		sum += count
 		if last = owner; sum > uint64(tensors) {
@@ -146,13 +147,13 @@ func DecodeOwners(seq uint64, tensors int, p []byte) ([]uint64, error) {
 		}
 	}
 	if sum != uint64(tensors) {
-		d.fail("%d tensors, want %d", sum, tensors)
+		d.Fail("%d tensors, want %d", sum, tensors)
 	}
-	if err := d.end(); err != nil {
+	if err := d.End(); err != nil {
 		return nil, err
 	}
 	out := make([]uint64, 0, tensors)
-	d.p = body
+	d.P = body
 	for range n {
 		count, owner := run()
 		for range count {
@@ -160,72 +161,4 @@ func DecodeOwners(seq uint64, tensors int, p []byte) ([]uint64, error) {
 		}
 	}
 	return out, nil
-}
-
-// decoder eats p. After the first error all reads return zero.
-type decoder struct {
-	p   []byte
-	err error
-}
-
-func (d *decoder) fail(format string, args ...any) {
-	if d.err == nil {
-		d.err = fmt.Errorf("lineage: %s: %w", fmt.Sprintf(format, args...), cas.ErrCorrupt)
-		d.p = nil
-	}
-}
-
-func (d *decoder) magic(want string) {
-	switch got := string(d.take(len(want))); {
-	case d.err != nil || got == want:
-	case got[:3] == want[:3] && got[3] > want[3] && got[3] <= '9':
-		d.err = fmt.Errorf("lineage: version %q: %w", got, cas.ErrNewer)
-		d.p = nil
-	default:
-		d.fail("no %s", want)
-	}
-}
-
-func (d *decoder) take(n int) []byte {
-	if n > len(d.p) {
-		d.fail("cut short")
-		return nil
-	}
-	q := d.p[:n]
-	d.p = d.p[n:]
-	return q
-}
-
-func (d *decoder) byte() byte {
-	if q := d.take(1); q != nil {
-		return q[0]
-	}
-	return 0
-}
-
-func (d *decoder) number() uint64 {
-	v, n := binary.Uvarint(d.p)
-	if n <= 0 || n > 1 && d.p[n-1] == 0 || v > math.MaxInt64 {
-		d.fail("bad number")
-		return 0
-	}
-	d.p = d.p[n:]
-	return v
-}
-
-// count reads how many items of at least size bytes follow.
-func (d *decoder) count(size int) int {
-	n := d.number()
-	if n > uint64(len(d.p)/size) {
-		d.fail("count %d in %d bytes", n, len(d.p))
-		return 0
-	}
-	return int(n)
-}
-
-func (d *decoder) end() error {
-	if d.err == nil && len(d.p) > 0 {
-		d.fail("%d bytes after the end", len(d.p))
-	}
-	return d.err
 }

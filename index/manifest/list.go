@@ -38,49 +38,49 @@ func EncodeList(spans []Span) []byte {
 
 // DecodeList reads what EncodeList wrote and nothing else. The error wraps cas.ErrCorrupt or cas.ErrNewer.
 func DecodeList(p []byte) ([]Span, error) {
-	d := decoder{p: p}
-	if err := d.magic(listMagic); err != nil {
-		return nil, err
+	d := newDecoder(p)
+	if d.Magic(listMagic); d.Err != nil {
+		return nil, d.Err
 	}
 	var spans []Span
-	switch form := d.byte(); {
-	case d.err != nil:
+	switch form := d.Byte(); {
+	case d.Err != nil:
 	case form == listGrid:
-		last := d.num()
-		if n := len(d.p) / cas.HashSize; d.err == nil && n > 0 {
+		last := d.Num()
+		if n := len(d.P) / cas.HashSize; d.Err == nil && n > 0 {
 			spans = make([]Span, n)
 			for i := range spans {
 				spans[i].Len = cas.ChunkSize
 			}
 			if last < 1 || last > cas.ChunkSize {
-				d.fail("last chunk of %d bytes", last)
+				d.Fail("last chunk of %d bytes", last)
 			}
 			spans[n-1].Len = uint32(last)
 		}
 	case form == listAny:
-		spans = make([]Span, d.count(cas.HashSize+1))
+		spans = make([]Span, d.Count(cas.HashSize+1))
 		for i := range spans {
-			n := d.num()
+			n := d.Num()
 			if n < 1 || n > cas.MaxChunk {
-				d.fail("chunk of %d bytes", n)
+				d.Fail("chunk of %d bytes", n)
 				break
 			}
 			spans[i].Len = uint32(n)
 		}
-		if d.err == nil && isGrid(spans) {
-			d.fail("grid list written out")
+		if d.Err == nil && isGrid(spans) {
+			d.Fail("grid list written out")
 		}
 	default:
-		d.fail("list form %d", form)
+		d.Fail("list form %d", form)
 	}
 	for i := range spans {
-		copy(spans[i].Hash[:], d.take(cas.HashSize))
+		copy(spans[i].Hash[:], d.Take(cas.HashSize))
 	}
-	if d.err == nil && (len(d.p) > 0 || len(spans) == 0) {
-		d.fail("list of %d chunks, %d bytes left", len(spans), len(d.p))
+	if d.Err == nil && (len(d.P) > 0 || len(spans) == 0) {
+		d.Fail("list of %d chunks, %d bytes left", len(spans), len(d.P))
 	}
-	if d.err != nil {
-		return nil, fmt.Errorf("chunk list: %w", d.err)
+	if d.Err != nil {
+		return nil, fmt.Errorf("chunk list: %w", d.Err)
 	}
 	return spans, nil
 }
