@@ -1,6 +1,6 @@
 // Package blueprint finds the architecture graph of a model among the files of its step: which file it is to be read from, and how.
 //
-//	explicit  MODEL.arch.json beside the model MODEL; arch.json or graph.json in its folder, or in the step's; member "ckptfs.arch" of the
+//	explicit  attribute user.ckptfs.arch of the model; MODEL.arch.json beside the model MODEL; arch.json or graph.json in its folder, or in the step's; member "ckptfs.arch" of the
 //	          __metadata__ of a safetensors file
 //	onnx      the model itself; model.onnx in its folder
 //	export    the model itself, a .pt2 file; the only .pt2 file in its folder
@@ -22,6 +22,7 @@ import (
 	"path"
 	"strings"
 
+	"ckptfs/cas"
 	"ckptfs/formats"
 	"ckptfs/formats/zipdir"
 	"ckptfs/index/graph"
@@ -31,13 +32,18 @@ import (
 type File struct {
 	Rel   string // below the step's folder
 	Stamp string // changes with its bytes
+	Attr  []byte // its attribute Xattr; nil when it has none
 }
+
+// Xattr is the extended attribute of a model that has its graph.
+const Xattr = "user.ckptfs.arch"
 
 // Source is where a model's graph is to be read from.
 type Source struct {
 	Kind graph.Kind
 	Rel  string // of the file; "": the model's tensors
 	Key  string // changes with the source
+	attr []byte // it has been read: the attribute
 }
 
 // metadataKey is the member of a safetensors file's __metadata__.
@@ -63,17 +69,20 @@ func Sources(files []File, rel, format string) []Source {
 	var out []Source
 	add := func(kind graph.Kind, f *File) {
 		if f != nil {
-			out = append(out, Source{kind, f.Rel, fmt.Sprintf("%s %s %s", kind, f.Rel, f.Stamp)})
-		}
-	}
-	for _, name := range []string{rel + ".arch.json", path.Join(dir, "arch.json"), path.Join(dir, "graph.json"), "arch.json", "graph.json"} {
-		if f := at[name]; f != nil && (len(out) == 0 || out[len(out)-1].Rel != name) {
-			add(graph.Explicit, f)
+			out = append(out, Source{Kind: kind, Rel: f.Rel, Key: fmt.Sprintf("%s %s %s", kind, f.Rel, f.Stamp)})
 		}
 	}
 	self := at[rel]
 	if self == nil {
 		self = &File{Rel: rel}
+	}
+	if self.Attr != nil {
+		out = append(out, Source{Kind: graph.Explicit, Rel: rel, Key: fmt.Sprintf("%s @%s", graph.Explicit, cas.Sum(self.Attr)), attr: self.Attr})
+	}
+	for _, name := range []string{rel + ".arch.json", path.Join(dir, "arch.json"), path.Join(dir, "graph.json"), "arch.json", "graph.json"} {
+		if f := at[name]; f != nil && (len(out) == 0 || out[len(out)-1].Rel != name) {
+			add(graph.Explicit, f)
+		}
 	}
 	if format == "safetensors" {
 		add(graph.Explicit, self)
@@ -99,8 +108,20 @@ func Sources(files []File, rel, format string) []Source {
 	return append(out, Source{Kind: graph.Bag, Key: graph.Bag.String()})
 }
 
-// Sidecar reports whether the source is a file that somebody wrote only to say what the graph is: what is wrong with it is news.
-func (s *Source) Sidecar() bool { return s.Kind == graph.Explicit && strings.HasSuffix(s.Rel, ".json") }
+// Sidecar reports whether the source is a file, or an attribute, that somebody wrote only to say what the graph is: what is wrong
+// with it is news.
+func (s *Source) Sidecar() bool {
+	return s.Kind == graph.Explicit && (s.attr != nil || strings.HasSuffix(s.Rel, ".json"))
+}
+
+// Own reports whether the source is the model rel itself, whose bytes are those of its manifest.
+func (s *Source) Own(rel string) bool { return s.attr == nil && (s.Rel == "" || s.Rel == rel) }
+
+// CheckAttr checks what is to be an attribute Xattr, as far as it can be without the model. The error wraps graph.ErrInvalid.
+func CheckAttr(p []byte) error {
+	_, err := graph.ParseExplicit(p, nil)
+	return err
+}
 
 // Open opens a file of the step until done is called.
 type Open func(rel string) (r io.ReaderAt, size int64, done func(), err error)
@@ -109,6 +130,9 @@ type Open func(rel string) (r io.ReaderAt, size int64, done func(), err error)
 func Read(src *Source, open Open, tensors []formats.Tensor) (*graph.Graph, error) {
 	if src.Rel == "" {
 		return graph.FromTensors(src.Kind, tensors)
+	}
+	if src.attr != nil {
+		return graph.ParseExplicit(src.attr, graph.ByName(tensors))
 	}
 	r, size, done, err := open(src.Rel)
 	if err != nil {

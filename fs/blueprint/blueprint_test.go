@@ -42,8 +42,8 @@ func TestSources(t *testing.T) {
 			t.Errorf("%s of %s: %s; want %s", tc.rel, tc.files, got, tc.want)
 		}
 	}
-	a := Sources([]File{{"arch.json", "1"}}, "m.pt", "torch-zip")[0].Key
-	if b := Sources([]File{{"arch.json", "2"}}, "m.pt", "torch-zip")[0].Key; a == b {
+	a := Sources([]File{{Rel: "arch.json", Stamp: "1"}}, "m.pt", "torch-zip")[0].Key
+	if b := Sources([]File{{Rel: "arch.json", Stamp: "2"}}, "m.pt", "torch-zip")[0].Key; a == b {
 		t.Error("a sidecar that changed has the same key")
 	}
 }

@@ -39,9 +39,12 @@ func (s *settling) blueprintOf(p *stepPlace, m *manifest.Manifest, before string
 	files := make([]blueprint.File, len(p.step.files))
 	for i, f := range p.step.files {
 		files[i] = blueprint.File{Rel: f.rel, Stamp: fmt.Sprintf("%d:%d:%d", f.ino, f.mtime, f.size)}
+		if f.rel == p.rel {
+			files[i].Attr = s.v.graphAttr(p.path)
+		}
 	}
 	for _, src := range blueprint.Sources(files, p.rel, m.Format) {
-		if before != "" && (src.Key == before || ownSource(&src, p.rel) && ownKey(before, p.rel)) {
+		if before != "" && (src.Key == before || src.Own(p.rel) && ownKey(before, p.rel)) {
 			s.taken[path.Join(at, src.Rel)] = true
 			return nil, before, true
 		}
@@ -57,8 +60,20 @@ func (s *settling) blueprintOf(p *stepPlace, m *manifest.Manifest, before string
 	return nil, "", false
 }
 
-// ownSource reports whether a source is the model itself, whose bytes are those of its manifest.
-func ownSource(src *blueprint.Source, rel string) bool { return src.Rel == "" || src.Rel == rel }
+// graphAttr is the attribute of a model that has its graph; nil when there is none.
+func (v *Volume) graphAttr(p string) []byte {
+	n, err := v.resolve(p)
+	if err != nil {
+		return nil
+	}
+	defer v.unref(n, 1)
+	value := make([]byte, maxXattr)
+	k, err := v.GetXattr(context.Background(), n, blueprint.Xattr, value)
+	if err != nil {
+		return nil
+	}
+	return value[:k]
+}
 
 // ownKey reports whether a key is that of such a source.
 func ownKey(key, rel string) bool {

@@ -150,6 +150,60 @@ func TestBadSidecars(t *testing.T) {
 	}
 }
 
+// An attribute of the model is a sidecar, and goes before the others. What is none is refused at once.
+func TestGraphAttribute(t *testing.T) {
+	r := newRig(t)
+	r.saveGraph("a/1", "xyz")
+	const file = "runs/a/1/m.safetensors"
+	set := func(graph []byte) error {
+		n := r.find(file)
+		defer r.forget(n)
+		return r.SetXattr(n, "user.ckptfs.arch", graph, 0)
+	}
+	if err := set([]byte(`{"v":1,"nodes":[`)); !errors.Is(err, unix.EINVAL) {
+		t.Errorf("no graph: %v", err)
+	}
+	if st, err := r.Status(context.Background()); err != nil || len(st.Sidecars) != 1 || !strings.HasPrefix(st.Sidecars[0], file+" user.ckptfs.arch: ") {
+		t.Errorf("%q, %v", st.Sidecars, err)
+	}
+	if err := set(chainGraph("uvw", true)); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if got := r.matched("uvw"); got != "a/1 3" {
+			t.Errorf("%q", got)
+		}
+		if got := r.matched("xyz"); got != "" {
+			t.Errorf("%q", got)
+		}
+		r.same(file, modelFile(t, "ABC"))
+		r.sync()
+		r.evictAll()
+		r = r.reopen()
+	}
+	n := r.find(file)
+	list := make([]byte, 1000)
+	if k, err := r.ListXattr(n, list, false); err != nil || string(list[:k]) != "user.ckptfs.arch\x00" {
+		t.Errorf("%q, %v", list[:k], err)
+	}
+	if err := r.RemoveXattr(n, "user.ckptfs.arch"); err != nil {
+		t.Fatal(err)
+	}
+	r.forget(n)
+	if got := r.matched("xyz"); got != "a/1 3" {
+		t.Errorf("%q", got)
+	}
+	if err := set([]byte(`{"v":1,"nodes":[{"id":"u","op":"U","params":["nothing"]}]}`)); err != nil {
+		t.Fatal(err) // nobody has looked what the file holds
+	}
+	if got := r.matched("xyz"); got != "a/1 3" {
+		t.Errorf("%q", got)
+	}
+	if st, err := r.Status(context.Background()); err != nil || !strings.Contains(strings.Join(st.Sidecars, " "), "nothing") {
+		t.Errorf("%q, %v", st.Sidecars, err)
+	}
+}
+
 // A graph that is written below .ckptfs/query is answered there.
 func TestQueryFiles(t *testing.T) {
 	r := newRig(t)

@@ -30,7 +30,7 @@ type models struct {
 	foreign  []cas.Hash
 	problems map[string]string        // of steps: what was wrong with what they say of themselves
 	said     atomic.Pointer[[]string] // the problems, for Status
-	query    atomic.Pointer[string]   // why the last query that was none was refused
+	refused  atomic.Pointer[string]   // the last query or attribute that was none, and why
 
 	parts     map[cas.Hash][]byte // records of graphs that are not durable yet
 	catalogue *catalogue          // nil: nobody has asked yet
@@ -90,10 +90,10 @@ func (m *models) end(v *Volume) {
 	v.keepModels(ctx)
 }
 
-// refuseQuery notes why a query was refused.
-func (m *models) refuseQuery(name string, err error) {
-	s := virtualName + "/query/" + name + ": " + err.Error()
-	m.query.Store(&s)
+// refuse notes why a query, or an attribute, was refused.
+func (m *models) refuse(what string, err error) {
+	s := what + ": " + err.Error()
+	m.refused.Store(&s)
 }
 
 // notePacked notes that a file got a manifest. f.mu is held.

@@ -201,7 +201,7 @@ func (v *Volume) Answer(ctx context.Context, h *Handle) error {
 	}
 	q.err = err
 	if err != nil {
-		v.models.refuseQuery(cmp.Or(q.name, "query"), err)
+		v.models.refuse(virtualName+"/query/"+cmp.Or(q.name, "query"), err)
 	}
 	return err
 }

@@ -20,7 +20,7 @@ func (v *Volume) Status(context.Context) (*control.Status, error) {
 	if said := v.models.said.Load(); said != nil {
 		s.Sidecars = (*said)[:min(len(*said), maxShared)]
 	}
-	if q := v.models.query.Load(); q != nil {
+	if q := v.models.refused.Load(); q != nil {
 		s.Sidecars = append(slices.Clip(s.Sidecars), *q)
 	}
 	if s.Mode == "" {

@@ -6,11 +6,17 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"ckptfs/fs/blueprint"
 )
 
-// hiddenXattr: the store's own attributes are not listed and cannot be set; none but XattrArtifact can be read.
+// maxXattr is the most that an attribute's value has, in bytes: XATTR_SIZE_MAX of Linux.
+const maxXattr = 64 << 10
+
+// hiddenXattr: the store's own attributes are not listed and cannot be set; none but XattrArtifact can be read. blueprint.Xattr is
+// a user's.
 func hiddenXattr(name string) bool {
-	return name == "user.ckptfs" || strings.HasPrefix(name, "user.ckptfs.") || strings.HasPrefix(name, "trusted.ckptfs")
+	return name == "user.ckptfs" || strings.HasPrefix(name, "user.ckptfs.") && name != blueprint.Xattr || strings.HasPrefix(name, "trusted.ckptfs")
 }
 
 // unsupportedXattr: answered without a look, since `ls -l` asks for them once a file.
@@ -80,6 +86,12 @@ func (v *Volume) SetXattr(n *Node, name string, value []byte, flags int) error {
 	if err := v.mayChangeXattr(n, name); err != nil {
 		return err
 	}
+	if name == blueprint.Xattr {
+		if err := blueprint.CheckAttr(value); err != nil {
+			v.models.refuse(v.Path(n)+" "+name, err)
+			return unix.EINVAL
+		}
+	}
 	return v.changeXattr(n, func(path string, follow bool) error {
 		if follow {
 			return unix.Setxattr(path, name, value, flags)
@@ -115,8 +127,8 @@ func (v *Volume) mayChangeXattr(n *Node, name string) error {
 
 // changeXattr is onInode of a change.
 func (v *Volume) changeXattr(n *Node, f func(path string, follow bool) error) error {
+	defer v.steps.changed(n.ino)
 	if n.file == nil {
-		defer v.steps.changed(n.ino)
 		return v.onInode(n, f)
 	}
 	n.file.mu.Lock()
