@@ -9,7 +9,7 @@ UNIT      = $(shell $(GO) list ./... | grep -v '/integration')
 BENCH     = CKPTFS_PYTHON="$$(scripts/setup)" && export CKPTFS_PYTHON && \
             $(GO) run ./integration/bench -size $(SIZE) -rounds $(ROUNDS) $(BENCHFLAGS)
 
-.PHONY: build test unit integration posix clients race lint demo bench bench-io bench-dedup bench-clients bench-small bench-storage bench-training bench-codec fuzz torture clean install uninstall
+.PHONY: build test unit integration posix clients race lint demo bench bench-io bench-dedup bench-clients bench-small bench-storage bench-training bench-codec bench-lineage fuzz torture clean install uninstall
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/ckptfs ./cmd/ckptfs
@@ -71,6 +71,11 @@ bench-codec:
 	data="$$(dirname "$$PYTHONPATH")/codec-data" && \
 	if [ ! -e "$$data/sets.json" ]; then $$CKPTFS_PYTHON integration/programs/codec_data.py "$$data"; fi && \
 	$(GO) run ./integration/bench/codec -data "$$data" -rounds $(ROUNDS)
+
+# The longest common prefix among 60,000 architectures, beside a scan and Redis (Debian's); some minutes.
+bench-lineage: build
+	scripts/setup-peers >/dev/null
+	$(BENCH) -only lineage
 
 bench-dedup: build
 	$(BENCH) -only dedup,resnet

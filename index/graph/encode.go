@@ -106,34 +106,59 @@ func shared(a, b string) int {
 // Decode reads what Encode wrote and nothing else. The error wraps cas.ErrCorrupt, or cas.ErrNewer for a later version.
 // It takes at most 256 bytes of memory for each of p.
 func Decode(p []byte) (*Graph, error) {
-	d := decoder{p: p}
+	g := &Graph{}
+	d := decoder{p: p, strings: []string{}}
+	if err := d.graph(g); err != nil {
+		return nil, err
+	}
+	if err := g.Check(); err != nil {
+		return nil, fmt.Errorf("graph: %w: %w", err, cas.ErrCorrupt)
+	}
+	return g, nil
+}
+
+// Reader decodes many records, one after the other, for what their graphs are rather than for how they name it. The zero value is ready.
+type Reader struct {
+	d decoder
+	g Graph
+}
+
+// Read is Decode without the names of vertices and tensors and without Check. The graph is overwritten by the next Read.
+func (r *Reader) Read(p []byte) (*Graph, error) {
+	if len(r.d.interned) > 1<<16 {
+		r.d.interned = nil
+	}
+	if r.d.interned == nil {
+		r.d.interned = map[string]string{}
+	}
+	r.d.p, r.d.err, r.d.used = p, nil, 0
+	if err := r.d.graph(&r.g); err != nil {
+		return nil, err
+	}
+	return &r.g, nil
+}
+
+// graph reads a record into g, whose memory it uses.
+func (d *decoder) graph(g *Graph) error {
 	switch got := string(d.take(len(magic))); {
 	case got == magic:
 	case len(got) == len(magic) && got[:3] == magic[:3] && got[3] > magic[3] && got[3] <= '9':
-		return nil, fmt.Errorf("graph: version %q: %w", got, cas.ErrNewer)
+		return fmt.Errorf("graph: version %q: %w", got, cas.ErrNewer)
 	default:
-		return nil, fmt.Errorf("graph: no %s: %w", magic, cas.ErrCorrupt)
+		return fmt.Errorf("graph: no %s: %w", magic, cas.ErrCorrupt)
 	}
-	g := &Graph{Kind: Kind(d.byte())}
-	d.strings = make([]string, d.count(1))
-	known := make(map[string]bool, len(d.strings))
-	for i := range d.strings {
-		s := string(d.take(d.count(1)))
-		if known[s] {
-			d.fail("string %q twice", s)
-		}
-		known[s] = true
-		d.strings[i] = s
-	}
-	if n := d.count(6); n > MaxVertices {
+	g.Kind = Kind(d.byte())
+	d.table()
+	n := d.count(6)
+	if n > MaxVertices {
 		d.fail("%d vertices", n)
-	} else if n > 0 {
-		g.Vertices = make([]Vertex, n)
+		return d.err
 	}
+	g.Vertices = reuse(g.Vertices, n)
 	var last string
 	for i := range g.Vertices {
 		if d.err != nil {
-			return nil, d.err
+			return d.err
 		}
 		last = d.vertex(&g.Vertices[i], i, last)
 	}
@@ -143,13 +168,41 @@ func Decode(p []byte) (*Graph, error) {
 	case d.err == nil && len(d.p) > 0:
 		d.fail("%d bytes after the end", len(d.p))
 	}
-	if d.err != nil {
-		return nil, d.err
+	return d.err
+}
+
+// reuse is s with n items, of which those that it had are still there.
+func reuse[T any](s []T, n int) []T {
+	if n > cap(s) {
+		s = append(s[:cap(s)], make([]T, n-cap(s))...)
 	}
-	if err := g.Check(); err != nil {
-		return nil, fmt.Errorf("graph: %w: %w", err, cas.ErrCorrupt)
+	return s[:n]
+}
+
+// table reads the strings.
+func (d *decoder) table() {
+	d.strings = reuse(d.strings, d.count(1))
+	if d.interned != nil {
+		for i := range d.strings {
+			p := d.take(d.count(1))
+			s, ok := d.interned[string(p)]
+			if !ok {
+				s = string(p)
+				d.interned[s] = s
+			}
+			d.strings[i] = s
+		}
+		return
 	}
-	return g, nil
+	known := make(map[string]bool, len(d.strings))
+	for i := range d.strings {
+		s := string(d.take(d.count(1)))
+		if known[s] {
+			d.fail("string %q twice", s)
+		}
+		known[s] = true
+		d.strings[i] = s
+	}
 }
 
 func (d *decoder) vertex(v *Vertex, i int, last string) string {
@@ -162,9 +215,7 @@ func (d *decoder) vertex(v *Vertex, i int, last string) string {
 		d.fail("%d inputs in %d bytes", n>>1, len(d.p))
 		return ""
 	}
-	if n>>1 > 0 {
-		v.Inputs = make([]Input, n>>1)
-	}
+	v.Inputs = reuse(v.Inputs, int(n>>1))
 	for j := range v.Inputs {
 		from := d.num()
 		if from>>1 > int64(i) {
@@ -182,9 +233,7 @@ func (d *decoder) vertex(v *Vertex, i int, last string) string {
 		}
 		v.Inputs[j] = in
 	}
-	if n := d.count(4); n > 0 {
-		v.Params = make([]Param, n)
-	}
+	v.Params = reuse(v.Params, d.count(4))
 	for j := range v.Params {
 		p := &v.Params[j]
 		p.Tensor = d.name(last)
@@ -192,10 +241,10 @@ func (d *decoder) vertex(v *Vertex, i int, last string) string {
 		slot := d.num()
 		p.Slot, p.Attached = d.string(slot>>1), slot&1 != 0
 		p.DType = formats.DType(d.ref())
-		if p.DType != "" {
-			if n := d.count(1); n > 0 {
-				p.Shape = make([]int64, n)
-			}
+		if p.DType == "" {
+			p.Shape = nil
+		} else {
+			p.Shape = reuse(p.Shape, d.count(1))
 			for k := range p.Shape {
 				p.Shape[k] = d.num()
 			}
@@ -213,6 +262,8 @@ type decoder struct {
 	err     error
 	strings []string
 	used    int // of strings, in order of first use
+
+	interned map[string]string // nil: names are read, too
 }
 
 func (d *decoder) fail(format string, args ...any) {
@@ -275,7 +326,7 @@ func (d *decoder) string(i int64) string {
 func (d *decoder) name(last string) string {
 	n := int(d.byte())
 	rest := d.take(d.count(1))
-	if d.err != nil {
+	if d.err != nil || d.interned != nil {
 		return ""
 	}
 	if n > len(last) || n < min(len(last), 255) && len(rest) > 0 && rest[0] == last[n] {

@@ -53,7 +53,8 @@
 //	       inputs in argument order; those of a commutative vertex ascending by their 20 bytes
 //	key  = first 8 bytes of T(v), little-endian, plus k times 0x9e3779b97f4a7c15, mixed when k > 0
 //
-// where k counts the vertices before v with the same T(v): the keys of two graphs then intersect as their bags of T do.
+// where k counts the vertices before v with the same T(v): the keys of two graphs then intersect as their bags of T do. index/prefix has keys of its
+// own, cheaper ones that live as long as a process; these are the same everywhere.
 // u32 is little-endian, a number an unsigned LEB128 varint, a string its length as a number and the bytes.
 //
 // # Record, version 1

@@ -16,18 +16,25 @@
 // phi; choosing among them is NP-hard, so it is branch and bound with a budget: past it the answer is the best prefix found
 // and Exact is false.
 //
+// In memory a T is a key of 64 bits, made with a secret of the catalogue's own (hash.go).
 // The keys of all architectures are one dictionary. Keys that the same architectures hold are one class, with one posting
 // list: inserting an architecture that holds a part of a class splits it. A layer is held by whoever holds a layer
 // behind it, so that classes are few: long runs of layers that branched nowhere yet.
 //
 //	dict     key → class                     12 bytes a key, at most 4/5 full
 //	class    number of keys, architectures that hold them, and the champion among those: the best by (quality, seq)
+//	         architectures are a list of four bytes each, or a bitmap where that is smaller
 //	arch     the graph in two to five bytes a vertex, its classes, its models best first
 //
-// A query hashes G from the roots, no further than keys are known; weighs each class by the keys of G in it; and reads
-// the posting lists shortest first, adding up weights, while what is left unread could still make up a winner. An architecture
-// not met so far weighs at most what is left. So a list need not be read when its champion weighs that much already: for a chain that
-// ends the query at the first list, at the champion of the deepest layer known. Architectures met are then weighed in
+// What a new architecture has and none before it is one class, and most such classes never see another. So it is *folded*: only those of its keys are in
+// the dictionary whose inputs others have, too. Who has another of its keys has one of these. The first that comes to one
+// has all others entered; a query that comes to one reads them off the architecture.
+//
+// A query hashes G from the roots, no further than keys are known, and weighs each class by the keys of G in it. The champion of
+// the rarest class, and the latest in some others, give a good length to begin with; if the champion weighs all that is known of G, as it does for a chain, it
+// is the answer. Else the bitmaps say, of 64 architectures at once, which of them lack less than would make them shorter
+// than the best (sift.go). Where too little is in bitmaps the posting lists are read shortest first, adding up weights, while what is left unread
+// could still make up a winner. Architectures that are left are weighed in
 // full, and verified where twins are about. The map phi of the winner is read off the two graphs themselves, without
 // hashes: should two keys ever collide, its length shows it, and the query starts again, verifying everything.
 //
@@ -94,7 +101,8 @@ func New() *Catalogue {
 
 // index is the catalogue of one kind.
 type index struct {
-	labels  map[string]config
+	secret  secret
+	configs configs
 	dict    dict
 	classes []class
 	champ   []uint32 // by class: the best arch of its postings, none when that has to be looked for; atomic
@@ -104,25 +112,28 @@ type index struct {
 	free    []uint32 // archs swept
 	unused  []uint32 // classes swept
 
-	net    net // of Add
-	text   []byte
-	hasher graph.Hasher
-	trees  []graph.ID
-	ids    []graph.ID
-	seen   weights // as a finder's
-	held   weights // class → keys of the new arch in it
-	hits   []*slot
+	net     net // of Add
+	text    []byte
+	trees   []key
+	seen    weights // as a finder's
+	held    weights // class → keys of the new arch in it
+	hits    []hit
+	entries []key  // that no arch had, though the inputs are had
+	isNew   []bool // by vertex: no arch had its tree
+	members []uint32
+
+	unfolding keyring
 }
 
-// config is a vertex's configuration: its number and its C.
-type config struct {
-	label uint32
-	id    graph.ID
+type hit struct {
+	key   key
+	class uint32
 }
 
 type class struct {
-	size uint32   // keys
-	post []uint32 // archs
+	size   uint32 // keys
+	folded bool   // one arch has it, and of its keys only those are in the dictionary whose inputs are not among them
+	post   posting
 }
 
 type arch struct {
@@ -144,7 +155,7 @@ func (c *Catalogue) Add(m Model, g *graph.Graph) error {
 	}
 	x := c.kinds[g.Kind]
 	if x == nil {
-		x = &index{labels: map[string]config{}, byShape: map[string]uint32{}}
+		x = &index{secret: newSecret(), configs: newConfigs(), byShape: map[string]uint32{}}
 		c.kinds[g.Kind] = x
 	}
 	c.where[m.Seq] = place{g.Kind, x.add(m, g)}
@@ -203,44 +214,6 @@ func (c *Catalogue) pin(seq uint64, n int) {
 	}
 }
 
-// appendConfig appends what tells a vertex's configuration from others.
-func appendConfig(p []byte, v *graph.Vertex) []byte {
-	str := func(s string) {
-		for n := len(s); ; n >>= 7 {
-			if n < 0x80 {
-				p = append(p, byte(n))
-				break
-			}
-			p = append(p, byte(n)|0x80)
-		}
-		p = append(p, s...)
-	}
-	str(v.Op)
-	str(v.Config)
-	for i := range v.Params {
-		t := &v.Params[i]
-		if t.Attached {
-			continue
-		}
-		str(t.Slot)
-		str(string(t.DType))
-		if t.DType != "" {
-			p = append(p, byte(len(t.Shape)), byte(len(t.Shape)>>8), byte(len(t.Shape)>>16), byte(len(t.Shape)>>24))
-			for _, d := range t.Shape {
-				p = append(p, byte(d), byte(d>>8), byte(d>>16), byte(d>>24), byte(d>>32), byte(d>>40), byte(d>>48), byte(d>>56))
-			}
-		}
-	}
-	return p
-}
-
-func label(c config, v *graph.Vertex) uint32 {
-	if v.Commutative {
-		return c.label<<1 | 1
-	}
-	return c.label << 1
-}
-
 func (n *net) addInputs(v *graph.Vertex) {
 	for _, in := range v.Inputs {
 		n.in = append(n.in, uint32(in.Vertex)<<16|uint32(in.Output))
@@ -250,18 +223,13 @@ func (n *net) addInputs(v *graph.Vertex) {
 
 func (x *index) add(m Model, g *graph.Graph) uint32 {
 	x.net.reset()
-	x.ids = x.ids[:0]
+	x.trees = x.trees[:0]
 	for i := range g.Vertices {
 		v := &g.Vertices[i]
-		x.text = appendConfig(x.text[:0], v)
-		c, ok := x.labels[string(x.text)]
-		if !ok {
-			c = config{uint32(len(x.labels)), x.hasher.Config(v)}
-			x.labels[string(x.text)] = c
-		}
+		c, _ := x.configs.find(v, true)
 		x.net.label = append(x.net.label, label(c, v))
 		x.net.addInputs(v)
-		x.ids = append(x.ids, c.id)
+		x.trees = append(x.trees, x.tree(&x.net, i, x.trees))
 	}
 	x.text = x.net.append(x.text[:0])
 	if a, ok := x.byShape[string(x.text)]; ok {
@@ -281,63 +249,122 @@ func (x *index) add(m Model, g *graph.Graph) uint32 {
 	shape := string(x.text)
 	x.byShape[shape] = a
 	x.archs[a] = arch{shape: shape}
-	x.trees = x.trees[:0]
-	for i := range g.Vertices {
-		x.trees = append(x.trees, x.hasher.Vertex(&g.Vertices[i], x.ids[i], x.trees))
-	}
-	x.insert(a, x.trees)
+	x.insert(a)
 	x.place(a, m)
 	return a
 }
 
-// insert makes the classes of a new arch from its T.
-func (x *index) insert(a uint32, trees []graph.ID) {
-	x.seen.reset(len(trees))
-	x.held.reset(len(trees))
-	x.hits = x.hits[:0]
-	var fresh, repeated []uint64
-	for _, t := range trees {
-		key := graph.Key(t, 0)
-		if k := x.seen.add(key, 1) - 1; k > 0 {
-			if k == 1 {
-				repeated = append(repeated, key)
-			}
-			key = graph.Key(t, k)
+// tree is the key of a vertex of n.
+func (x *index) tree(n *net, v int, t []key) key {
+	l := n.label[v]
+	return x.secret.tree(x.configs.all[l>>1].id, l&1 != 0, n.inputs(v), t)
+}
+
+// insert makes the classes of a new arch, of the vertices in x.net and x.trees.
+func (x *index) insert(a uint32) {
+	x.seen.reset(len(x.trees))
+	x.held.reset(len(x.trees))
+	x.hits, x.entries = x.hits[:0], x.entries[:0]
+	x.isNew = resize(x.isNew, len(x.trees))
+	fresh := 0
+	var repeated []key
+	for v, t := range x.trees {
+		for _, in := range x.net.inputs(v) {
+			x.isNew[v] = x.isNew[v] || x.isNew[in>>16]
 		}
-		if s := x.dict.find(key); s == nil {
-			fresh = append(fresh, key)
-		} else {
-			x.hits = append(x.hits, s)
-			x.held.add(uint64(s.class()), 1)
+		k := x.seen.add(t, 1) - 1
+		if k == 1 {
+			repeated = append(repeated, t)
 		}
+		if x.isNew[v] { // what follows from a tree that nobody has, nobody has
+			fresh++
+			continue
+		}
+		key := x.secret.again(t, k)
+		s := x.dict.find(key)
+		if s == nil {
+			x.isNew[v] = k == 0 || x.dict.find(t) == nil
+			x.entries = append(x.entries, key)
+			fresh++
+			continue
+		}
+		c := s.class()
+		if x.classes[c].folded {
+			x.unfold(c)
+		}
+		x.hits = append(x.hits, hit{key, c})
+		x.held.add(uint64(c), 1)
 	}
 	mine := make([]uint32, 0, len(x.held.entries)+1)
 	for _, e := range x.held.entries {
 		c := uint32(e.key)
 		if e.n < int(x.classes[c].size) {
-			var slots []*slot
-			for _, s := range x.hits {
-				if s.class() == c {
-					slots = append(slots, s)
+			var keys []key
+			for _, h := range x.hits {
+				if h.class == c {
+					keys = append(keys, h.key)
 				}
 			}
-			c = x.split(c, slots)
+			c = x.split(c, keys)
 		}
-		x.classes[c].post = append(x.classes[c].post, a)
+		x.classes[c].post.add(a)
 		mine = append(mine, c)
 	}
-	if len(fresh) > 0 {
-		c := x.newClass(class{size: uint32(len(fresh)), post: []uint32{a}}, a)
-		for _, key := range fresh {
+	if fresh > 0 {
+		c := x.newClass(class{size: uint32(fresh), post: posting{list: []uint32{a}, n: 1}, folded: fresh > len(x.entries)}, a)
+		for _, key := range x.entries {
 			x.dict.insert(key, c<<1)
 		}
 		mine = append(mine, c)
 	}
-	for _, key := range repeated {
-		x.dict.find(key).val |= 1
-	}
+	x.markTwins(repeated)
 	x.archs[a].classes = slices.Clip(mine)
 	x.archs[a].twins = len(repeated) > 0
+}
+
+// markTwins notes that an arch holds these trees more than once.
+func (x *index) markTwins(repeated []key) {
+	for _, key := range repeated {
+		if s := x.dict.find(key); s != nil {
+			s.val |= 1
+		}
+	}
+}
+
+// unfold enters all keys of a class.
+func (x *index) unfold(c uint32) {
+	x.classes[c].folded = false
+	var repeated []key
+	u := &x.unfolding
+	u.keys(x, x.classes[c].post.list[0])
+	for i, key := range u.all {
+		if u.first[i] != key {
+			repeated = append(repeated, u.first[i])
+		}
+		if x.dict.find(key) == nil {
+			x.dict.insert(key, c<<1)
+		}
+	}
+	x.markTwins(repeated)
+}
+
+// keyring is the keys of an arch, read from its shape.
+type keyring struct {
+	net   net
+	first []key // by vertex: of its tree
+	all   []key // by vertex: with the occurrence
+	seen  weights
+}
+
+func (r *keyring) keys(x *index, a uint32) {
+	r.net.read(x.archs[a].shape)
+	r.first, r.all = r.first[:0], r.all[:0]
+	r.seen.reset(len(r.net.label))
+	for v := range r.net.label {
+		t := x.tree(&r.net, v, r.first)
+		r.first = append(r.first, t)
+		r.all = append(r.all, x.secret.again(t, r.seen.add(t, 1)-1))
+	}
 }
 
 func (x *index) newClass(c class, champ uint32) uint32 {
@@ -353,16 +380,16 @@ func (x *index) newClass(c class, champ uint32) uint32 {
 }
 
 // split takes keys out of a class into one of their own, which is returned. Both are held by those who held the class.
-func (x *index) split(c uint32, keys []*slot) uint32 {
+func (x *index) split(c uint32, keys []key) uint32 {
 	old := &x.classes[c]
 	old.size -= uint32(len(keys))
-	post := make([]uint32, len(old.post), len(old.post)+1)
-	copy(post, old.post)
-	n := x.newClass(class{size: uint32(len(keys)), post: post}, x.champ[c])
-	for _, s := range keys {
+	n := x.newClass(class{size: uint32(len(keys)), post: old.post.clone()}, x.champ[c])
+	for _, key := range keys {
+		s := x.dict.find(key)
 		s.val = n<<1 | s.val&1
 	}
-	for _, a := range post {
+	x.members = x.classes[n].post.all(x.members[:0])
+	for _, a := range x.members {
 		x.archs[a].classes = append(x.archs[a].classes, n)
 	}
 	return n
@@ -429,11 +456,8 @@ func (x *index) sweep() {
 		if c.size == 0 {
 			continue
 		}
-		c.post = slices.DeleteFunc(c.post, func(a uint32) bool { return len(x.archs[a].models) == 0 })
-		if len(c.post)*2 < cap(c.post) {
-			c.post = slices.Clip(slices.Clone(c.post))
-		}
-		if len(c.post) == 0 {
+		c.post.keep(func(a uint32) bool { return len(x.archs[a].models) > 0 })
+		if c.post.n == 0 {
 			*c = class{}
 			x.unused = append(x.unused, uint32(i))
 		}
@@ -447,7 +471,7 @@ func (x *index) champion(c uint32) uint32 {
 		return a
 	}
 	best := none
-	for _, a := range x.classes[c].post {
+	for _, a := range x.classes[c].post.all(nil) {
 		if m := x.archs[a].models; len(m) > 0 && (best == none || m[0].better(x.archs[best].models[0])) {
 			best = a
 		}

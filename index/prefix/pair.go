@@ -16,18 +16,12 @@ func Common(g, a *graph.Graph, budget int) (pairs []Pair, exact bool) {
 	if budget == 0 {
 		budget = DefaultBudget
 	}
-	labels := map[string]config{}
-	var text []byte
+	all := newConfigs()
 	number := func(n *net, g *graph.Graph) {
 		n.reset()
 		for i := range g.Vertices {
 			v := &g.Vertices[i]
-			text = appendConfig(text[:0], v)
-			c, ok := labels[string(text)]
-			if !ok {
-				c.label = uint32(len(labels))
-				labels[string(text)] = c
-			}
+			c, _ := all.find(v, true)
 			n.label = append(n.label, label(c, v))
 			n.addInputs(v)
 		}

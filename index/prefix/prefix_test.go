@@ -393,6 +393,107 @@ func TestCatalogueIsScan(t *testing.T) {
 	}
 }
 
+// In a catalogue that is large enough for bitmaps, too.
+func TestLargeCatalogueIsScan(t *testing.T) {
+	r := rand.New(rand.NewPCG(8, 6))
+	for _, branches := range []bool{false, true} {
+		c := New()
+		live := map[uint64]stored{}
+		make := func() *graph.Graph { return randomGraph(r, 8) }
+		if branches { // each vertex after the root is one of four, so that architectures have much in common in many ways
+			make = func() *graph.Graph {
+				g := build(l{"x", "x"})
+				for i := range 7 {
+					g.Vertices = append(g.Vertices, graph.Vertex{Op: fmt.Sprint(i, r.IntN(4)), Config: "{}", Inputs: []graph.Input{{Vertex: r.IntN(1 + i/6)}}})
+				}
+				return g
+			}
+		}
+		for seq := range uint64(4000 / slow) {
+			g, m := make(), Model{seq, float64(r.IntN(50))}
+			if err := c.Add(m, g); err != nil {
+				t.Fatal(err)
+			}
+			live[seq] = stored{m, g, map[*graph.Graph]int{}}
+			if seq%5 == 4 {
+				old := uint64(r.IntN(int(seq)))
+				if _, ok := live[old]; ok != c.Retire(old) {
+					t.Fatal("retire")
+				}
+				delete(live, old)
+			}
+		}
+		bitmaps := 0
+		for _, class := range c.kinds[graph.Explicit].classes {
+			if class.post.words != nil {
+				bitmaps++
+			}
+		}
+		if bitmaps < 10 {
+			t.Errorf("%d bitmaps", bitmaps)
+		}
+		for range 60 / slow {
+			g := make()
+			want, n := scan(live, g, nil)
+			m, ok := c.Find(g, Query{})
+			if ok != (n > 0) || m.Length != n || m.Model.Seq != want.Seq || ok && !m.Exact {
+				t.Fatalf("found %+v, want %+v of length %d", m, want, n)
+			}
+			if ok {
+				checkPairs(t, g, live[m.Model.Seq].g, m.Pairs)
+			}
+		}
+	}
+}
+
+func TestPosting(t *testing.T) {
+	r := rand.New(rand.NewPCG(8, 7))
+	for range 50 {
+		var p posting
+		have := map[uint32]bool{}
+		high := 1 + r.IntN(20_000)
+		for range r.IntN(3000) {
+			if a := uint32(r.IntN(high)); !have[a] {
+				have[a] = true
+				p.add(a)
+			}
+			if r.IntN(500) == 0 {
+				high += r.IntN(200_000)
+			}
+		}
+		check := func() {
+			t.Helper()
+			all := p.all(nil)
+			if p.n != len(have) || len(all) != len(have) || len(p.words) > 2*p.n {
+				t.Fatalf("%d, all %d of %d, %d words", p.n, len(all), len(have), len(p.words))
+			}
+			for _, a := range append(all, p.latest(4, nil)...) {
+				if !have[a] {
+					t.Fatalf("%d is not in it", a)
+				}
+			}
+			for first := uint32(0); p.words != nil && first < 300_000/64; first += block {
+				var buf [block]uint64
+				for k, w := range p.block(first, &buf) {
+					for i := range uint32(64) {
+						if w>>i&1 != 0 != have[(first+uint32(k))*64+i] {
+							t.Fatalf("bit %d of word %d", i, first+uint32(k))
+						}
+					}
+				}
+			}
+		}
+		check()
+		for a := range have {
+			if r.IntN(3) == 0 {
+				delete(have, a)
+			}
+		}
+		p.keep(func(a uint32) bool { return have[a] })
+		check()
+	}
+}
+
 // A catalogue from which everything was retired holds no keys.
 func TestSweep(t *testing.T) {
 	r := rand.New(rand.NewPCG(8, 3))
@@ -426,9 +527,24 @@ func TestCollision(t *testing.T) {
 	}
 	q := build(l{"x", "x"}, l{"y", "y", "x"}, l{"z", "z", "y"}, l{"x2", "x", "x"}, l{"z2", "z", "x"})
 	x := c.kinds[graph.Explicit]
-	class := x.dict.find(graph.Key(graph.Trees(short, graph.Configs(short))[0], 0)).class()
-	for _, tree := range graph.Trees(q, graph.Configs(q))[3:] {
-		x.dict.insert(graph.Key(tree, 0), class<<1)
+	for c := range x.classes {
+		if x.classes[c].folded {
+			x.unfold(uint32(c))
+		}
+	}
+	var n net
+	var keys []key
+	n.reset()
+	for i := range q.Vertices {
+		v := &q.Vertices[i]
+		c, _ := x.configs.find(v, false)
+		n.label = append(n.label, label(c, v))
+		n.addInputs(v)
+		keys = append(keys, x.tree(&n, i, keys))
+	}
+	class := x.dict.find(keys[0]).class()
+	for _, k := range keys[3:] {
+		x.dict.insert(k, class<<1)
 	}
 	m, ok := c.Find(q, Query{})
 	if !ok || m.Model.Seq != 1 || m.Length != 3 || !m.Exact {

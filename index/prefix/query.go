@@ -73,13 +73,15 @@ type finder struct {
 	built  bool // the solver knows g
 
 	net    net
-	ids    []graph.ID
-	trees  []graph.ID
-	hasher graph.Hasher
-	text   []byte
+	trees  []key
+	states []uint8
 	stored net
 
-	seen    weights // first half of T → how often in g
+	folded  []uint32 // folded classes of which g has a key
+	lacking []key    // of g that may be in one
+	ring    keyring
+
+	seen    weights // tree → how often in g
 	weights weights // class → keys of g in it
 	lists   []list
 	rest    []int // weight of lists[i:]
@@ -90,6 +92,9 @@ type finder struct {
 	partial []uint16 // by arch: weight of the lists read
 	touched []uint32
 	left    []uint32
+	members []uint32
+	doubts  []found
+	bitmaps []sifted
 
 	best   found
 	solved []found // of doubtful archs
@@ -139,65 +144,172 @@ func (f *finder) find(x *index, g *graph.Graph, opt Query) (Match, bool) {
 func (f *finder) hash(g *graph.Graph) {
 	x := f.x
 	f.net.reset()
-	f.ids, f.trees = f.ids[:0], f.trees[:0]
+	f.trees = f.trees[:0]
 	f.seen.reset(len(g.Vertices))
 	f.weights.reset(len(g.Vertices))
 	f.twins, f.shared = false, false
+	f.states = f.states[:0]
+	f.folded, f.lacking = f.folded[:0], f.lacking[:0]
 	for i := range g.Vertices {
 		v := &g.Vertices[i]
-		l, t := none, graph.ID{}
-		if f.known(v) {
-			f.text = appendConfig(f.text[:0], v)
-			if c, ok := x.labels[string(f.text)]; ok {
-				t = f.hasher.Vertex(v, c.id, f.trees)
-				key := graph.Key(t, 0)
-				if s := x.dict.find(key); s != nil {
-					l = label(c, v)
-					f.shared = f.shared || s.val&1 != 0
-					if k := f.seen.add(key, 1) - 1; k > 0 {
-						f.twins = true
-						s = x.dict.find(graph.Key(t, k))
-					}
-					if s != nil {
-						f.weights.add(uint64(s.class()), 1)
-					}
-				}
+		f.net.addInputs(v)
+		l, t, state := none, key(0), f.state(v)
+		if state != unknown {
+			c, ok := x.configs.find(v, false)
+			if !ok {
+				state = unknown
+			} else {
+				l = label(c, v)
+				t = x.secret.tree(x.configs.all[c].id, v.Commutative, f.net.inputs(i), f.trees)
+				state = f.look(t, state)
 			}
 		}
+		if state == unknown {
+			l = none
+		}
 		f.net.label = append(f.net.label, l)
-		f.net.addInputs(v)
 		f.trees = append(f.trees, t)
+		f.states = append(f.states, state)
 	}
 	f.lists = f.lists[:0]
 	for _, e := range f.weights.entries {
 		f.lists = append(f.lists, list{uint32(e.key), e.n})
 	}
-	slices.SortFunc(f.lists, func(a, b list) int { return len(x.classes[a.class].post) - len(x.classes[b.class].post) })
+	for _, c := range f.folded {
+		a := x.classes[c].post.list[0]
+		f.ring.keys(x, a)
+		f.seen.reset(len(f.ring.all))
+		for _, k := range f.ring.all {
+			f.seen.add(k, 1)
+		}
+		n := 0
+		for _, k := range f.lacking {
+			n += f.seen.get(k)
+		}
+		f.weights.add(uint64(c), n)
+		f.lists = append(f.lists, list{c, n})
+		f.shared = f.shared || x.archs[a].twins
+	}
+	slices.SortFunc(f.lists, func(a, b list) int { return x.classes[a.class].post.n - x.classes[b.class].post.n })
 	f.rest = resize(f.rest, len(f.lists)+1)
 	for i := len(f.lists) - 1; i >= 0; i-- {
 		f.rest[i] = f.rest[i+1] + f.lists[i].weight
 	}
 }
 
-// known reports whether all inputs of v are.
-func (f *finder) known(v *graph.Vertex) bool {
+// What is known of a vertex of g: its tree is in no arch; it follows from one in a folded class; it is in the dictionary.
+const (
+	unknown = iota
+	perhaps
+	known
+)
+
+// state is what is known of v by its inputs.
+func (f *finder) state(v *graph.Vertex) uint8 {
+	s := uint8(known)
 	for _, in := range v.Inputs {
-		if f.net.label[in.Vertex] == none {
-			return false
+		s = min(s, f.states[in.Vertex])
+	}
+	return s
+}
+
+// look finds a tree of g, and weighs its class. What follows from a tree in a folded class is in that class or nowhere: it is weighed when all are known.
+func (f *finder) look(t key, state uint8) uint8 {
+	if state == perhaps {
+		k := f.seen.add(t, 1) - 1
+		f.twins = f.twins || k > 0
+		f.lacking = append(f.lacking, f.x.secret.again(t, k))
+		return perhaps
+	}
+	s := f.x.dict.find(t)
+	if s == nil {
+		return unknown
+	}
+	c := s.class()
+	f.shared = f.shared || s.val&1 != 0
+	if k := f.seen.add(t, 1) - 1; k == 0 {
+		f.count(c, t)
+	} else {
+		f.twins = true
+		t = f.x.secret.again(t, k)
+		if s := f.x.dict.find(t); s != nil {
+			f.count(s.class(), t)
 		}
 	}
-	return true
+	if f.x.classes[c].folded {
+		return perhaps
+	}
+	return known
+}
+
+// count adds a key to the weight of its class, at once unless that is folded.
+func (f *finder) count(c uint32, k key) {
+	if !f.x.classes[c].folded {
+		f.weights.add(uint64(c), 1)
+		return
+	}
+	f.lacking = append(f.lacking, k)
+	if !slices.Contains(f.folded, c) {
+		f.folded = append(f.folded, c)
+	}
 }
 
 // newest is how many of a list's latest are weighed before the list is read. What was stored lately is most like what is
 // asked for now, and the better the best known, the less has to be read.
 const newest = 4
 
-const weighing = 40
+// probed is how many lists are sounded so before one is read.
+const probed = 8
 
 // search sets f.best.
 func (f *finder) search() {
-	f.best, f.cut, f.solved = found{}, f.cut[:0], f.solved[:0]
+	f.best, f.cut, f.solved, f.doubts = found{}, f.cut[:0], f.solved[:0], f.doubts[:0]
+	for i := range min(probed, len(f.lists)) {
+		if f.sound(i) && i == 0 {
+			return
+		}
+	}
+	if !f.sift() {
+		f.readLists()
+	}
+	slices.SortFunc(f.doubts, func(a, b found) int {
+		if a.better(&b) {
+			return -1
+		}
+		return 1
+	})
+	for i := range f.doubts {
+		if p := &f.doubts[i]; p.better(&f.best) {
+			f.consider(p.arch)
+		} else {
+			break
+		}
+	}
+}
+
+// sound considers the best of list i and the latest. It reports whether, among the archs in the list that are in none before it, none is better than
+// the best.
+func (f *finder) sound(i int) bool {
+	c := f.lists[i].class
+	a := f.x.champion(c)
+	if a == none {
+		return false
+	}
+	if m, ok := f.model(a); ok && m.Seq == f.x.archs[a].models[0].Seq {
+		// Among those none weighs more than rest[i], and no model is better.
+		if n, exact := f.consider(a); n >= f.rest[i] && exact {
+			return true
+		}
+	}
+	f.members = f.x.classes[c].post.latest(newest, f.members[:0])
+	for _, a := range f.members {
+		f.consider(a)
+	}
+	return false
+}
+
+// readLists reads the posting lists, shortest first, adding up weights.
+func (f *finder) readLists() {
 	if n := len(f.x.archs); cap(f.partial) < n {
 		f.partial = make([]uint16, n+n/4)
 	}
@@ -205,71 +317,54 @@ func (f *finder) search() {
 	f.touched = f.touched[:0]
 	i := 0
 	for ; i < len(f.lists) && f.rest[i] >= f.best.length; i++ {
-		c := f.lists[i].class
-		if a := f.x.champion(c); a == none {
+		if f.x.champion(f.lists[i].class) == none {
 			continue
-		} else if m, ok := f.model(a); ok && m.Seq == f.x.archs[a].models[0].Seq {
-			// Among those in the list that were not met before, none weighs more than rest[i], and none is better.
-			if n, exact := f.consider(a); n >= f.rest[i] && exact {
-				break
-			}
 		}
-		post := f.x.classes[c].post
-		for _, a := range post[max(0, len(post)-newest):] {
-			f.consider(a)
-		}
-		if f.rest[i] < f.best.length {
+		if f.sound(i) || f.rest[i] < f.best.length {
 			break
 		}
 		f.read(i)
 	}
 	// No other arch can win now. Reading on narrows those that can; weighing one costs as much as reading weighing entries.
 	left := f.possible(f.touched, f.rest[i])
-	for ; i < len(f.lists) && len(left)*weighing > len(f.x.classes[f.lists[i].class].post); i++ {
+	for ; i < len(f.lists) && len(left)*weighing > f.x.classes[f.lists[i].class].post.n; i++ {
 		w := uint16(f.lists[i].weight)
-		for _, a := range f.x.classes[f.lists[i].class].post {
+		f.members = f.x.classes[f.lists[i].class].post.all(f.members[:0])
+		for _, a := range f.members {
 			if p := f.partial[a]; p != 0 {
 				f.partial[a] = p + w
 			}
 		}
 		left = f.possible(left, f.rest[i+1])
 	}
-	var doubtful []found
 	for _, a := range left {
-		if int(f.partial[a])+f.rest[i] < f.best.length {
-			continue
-		}
-		m, ok := f.model(a)
-		if !ok {
-			continue
-		}
-		p := found{arch: a, length: int(f.partial[a]), model: m, exact: true}
-		if f.rest[i] > 0 {
-			p.length = f.weight(a)
-		}
-		switch {
-		case !p.better(&f.best):
-		case f.doubtful(a):
-			doubtful = append(doubtful, p)
-		default:
-			f.best = p
+		if n := int(f.partial[a]); n+f.rest[i] >= f.best.length {
+			f.weigh(a, n, f.rest[i] == 0)
 		}
 	}
 	for _, a := range f.touched {
 		f.partial[a] = 0
 	}
-	slices.SortFunc(doubtful, func(a, b found) int {
-		if a.better(&b) {
-			return -1
-		}
-		return 1
-	})
-	for i := range doubtful {
-		if p := &doubtful[i]; p.better(&f.best) {
-			f.consider(p.arch)
-		} else {
-			break
-		}
+}
+
+const weighing = 40
+
+// weigh takes an arch if it is better than the best, or notes that it may be. known: it weighs n; else that is found out.
+func (f *finder) weigh(a uint32, n int, known bool) {
+	m, ok := f.model(a)
+	if !ok {
+		return
+	}
+	if !known {
+		n = f.weight(a)
+	}
+	p := found{arch: a, length: n, model: m, exact: true}
+	switch {
+	case !p.better(&f.best):
+	case f.doubtful(a):
+		f.doubts = append(f.doubts, p)
+	default:
+		f.best = p
 	}
 }
 
@@ -297,7 +392,8 @@ func resizeTo(s []uint32, n int) []uint32 {
 func (f *finder) read(i int) {
 	w := uint16(f.lists[i].weight)
 	most, top := uint16(0), none
-	for _, a := range f.x.classes[f.lists[i].class].post {
+	f.members = f.x.classes[f.lists[i].class].post.all(f.members[:0])
+	for _, a := range f.members {
 		p := f.partial[a]
 		if p == 0 {
 			f.touched = append(f.touched, a)

@@ -1,0 +1,134 @@
+package prefix
+
+import "math/bits"
+
+// maxPlanes is how many bits the counters of sift have.
+const maxPlanes = 5
+
+// sift weighs all architectures at once, 64 in a word, by the bitmaps of the lists that have one. It reports whether it did: false when an architecture in none
+// of these could still win.
+//
+// An architecture that lacks lists of more weight than slack, what all lists weigh less the best length known, can't win. For each of 64 there is a counter, bit b
+// of which is in its word's count[b]. It begins at what slack leaves below its greatest value, and who overflows is out. Most are after few lists.
+// Lists without a bitmap count as held, until one of the few who are left is weighed.
+func (f *finder) sift() bool {
+	f.bitmaps = f.bitmaps[:0]
+	weight := 0
+	high := uint32(0)
+	for _, l := range f.lists {
+		if p := &f.x.classes[l.class].post; p.words != nil {
+			f.bitmaps = append(f.bitmaps, sifted{p, l.weight})
+			weight += l.weight
+			high = max(high, p.base+uint32(len(p.words)))
+		}
+	}
+	all := f.rest[0]
+	if weight <= all-f.best.length {
+		return false
+	}
+	known := weight == all // no list is without a bitmap
+	for first := high / block * block; ; first -= block {
+		f.siftBlock(first, known)
+		if first == 0 {
+			return true
+		}
+	}
+}
+
+// block is how many words are sifted at a time.
+const block = 32
+
+// siftBlock sifts the archs of the words from first on.
+func (f *finder) siftBlock(first uint32, known bool) {
+	all := f.rest[0]
+	slack := all - f.best.length
+	shift := 0
+	for slack>>shift >= 1<<maxPlanes {
+		shift++ // what is lacking is rounded down: some are weighed that need not be
+	}
+	most := slack >> shift
+	planes := bits.Len(uint(most))
+	begin := 1<<planes - 1 - most
+	var out [block]uint64
+	var live [block]uint8 // words in which some are not out
+	n := block
+	for k := range live {
+		live[k] = uint8(k)
+	}
+	var words [block]uint64
+	// First the lists that nobody can lack.
+	for i := range f.bitmaps {
+		l := &f.bitmaps[i]
+		if l.weight>>shift <= most {
+			continue
+		}
+		p := l.post.block(first, &words)
+		kept := 0
+		for _, k := range live[:n] {
+			k %= block
+			out[k] |= ^p[k]
+			live[kept%block] = k
+			if out[k] != ^uint64(0) {
+				kept++
+			}
+		}
+		if n = kept; n == 0 {
+			return
+		}
+	}
+	var count [block][maxPlanes]uint64
+	for _, k := range live[:n] {
+		for b := range planes {
+			count[k][b] = -uint64(begin >> b & 1)
+		}
+	}
+	for i := range f.bitmaps {
+		l := &f.bitmaps[i]
+		w := l.weight >> shift
+		if w == 0 || w > most {
+			continue
+		}
+		p := l.post.block(first, &words)
+		kept := 0
+		for _, k := range live[:n] {
+			k %= block
+			if lack := ^p[k] &^ out[k]; lack != 0 {
+				c := &count[k]
+				for b, x := 0, w; x != 0; b, x = b+1, x>>1 {
+					if x&1 != 0 {
+						carry := lack
+						for d := b; d < planes; d++ {
+							carry, c[d] = carry&c[d], c[d]^carry
+						}
+						out[k] |= carry
+					}
+				}
+			}
+			live[kept%block] = k
+			if out[k] != ^uint64(0) {
+				kept++
+			}
+		}
+		if n = kept; n == 0 {
+			return
+		}
+	}
+	for _, k := range live[:n] {
+		for left := ^out[k]; left != 0; left &= left - 1 {
+			i := bits.TrailingZeros64(left)
+			lacking := -begin
+			for b := range planes {
+				lacking += int(count[k][b]>>i&1) << b
+			}
+			a, most := (first+uint32(k))*64+uint32(i), all-lacking<<shift
+			if most >= f.best.length && int(a) < len(f.x.archs) {
+				f.weigh(a, most, known && shift == 0)
+			}
+		}
+	}
+}
+
+type sifted struct {
+	post   *posting
+	weight int
+}
