@@ -1,9 +1,14 @@
 package volume
 
 import (
+	"bytes"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"ckptfs/formats"
+	bound "ckptfs/formats/fixture"
+	"ckptfs/formats/npy"
 )
 
 // A file of a terabyte with nothing in it holds nobody up.
@@ -22,5 +27,49 @@ func TestMostlyHoles(t *testing.T) {
 	r.sync()
 	if n.file.rec.Packed() {
 		t.Error("it was packed")
+	}
+}
+
+// A view of 100 GB, and one of its tensors, are made from a header: opening them and reading their ends takes no memory for
+// what lies between, in the order of the file or across it.
+func TestViewOfHundredGigabytes(t *testing.T) {
+	const rows, columns = 25 << 20, 1 << 10 // of 4 bytes
+	for name, order := range map[string]string{"rows": "False", "columns": "True"} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			r.mkdir("runs")
+			head, err := npy.AppendHeader(nil, &formats.Tensor{DType: formats.F32, Shape: []int64{rows, columns}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if order == "True" {
+				head = bytes.Replace(head, []byte("False, "), []byte("True,  "), 1)
+			}
+			r.write("runs/huge.npy", head)
+			n := r.find("runs/huge.npy")
+			defer r.forget(n)
+			size := int64(len(head)) + rows*columns*4
+			if _, err := r.Setattr(n, &SetAttr{Size: &size}); err == unix.EFBIG {
+				t.Skip("the disk has no such files")
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			r.sync()
+			w := r.open("runs/huge.npy", unix.O_WRONLY)
+			r.writeAt(w, []byte("last"), size-4)
+			r.release(w)
+			r.sync()
+			bound.Within(t, bound.Bound{Fixed: 16 << 20}, 0, func() {
+				for _, p := range []string{"runs/huge.safetensors", tensors + "runs/huge.npy/arr_0.npy"} {
+					h := r.open(p, unix.O_RDONLY)
+					end := h.Node.view.size
+					buf := make([]byte, 8)
+					if k, err := r.Read(h, buf, end-8); k != 8 || err != nil || string(buf[4:]) != "last" {
+						t.Errorf("%s: %q, %v", p, buf[:k], err)
+					}
+					r.release(h)
+				}
+			})
+		})
 	}
 }
