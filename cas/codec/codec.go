@@ -5,9 +5,11 @@
 //
 //	0  raw     the bytes themselves
 //	1  zstd    one Zstandard frame (RFC 8878), single segment, content size stated, no checksum, no dictionary
-//	2  planes  the bytes of numbers, sorted by significance, each kind coded by itself: see planesCodec
-//	3  delta   the difference of numbers from a base, which the record names (package segment): see Delta
-//	4  patch   text and structure with an earlier version as dictionary, which the record names: see Patch
+//	2  planes  the bytes of numbers, sorted by significance, with Huffman codes: only read any more, see huffCodec
+//	3  delta   the difference of numbers from a base, as 2 stores them: only read any more, see huffDelta
+//	4  patch   text and structure with an earlier version as dictionary, which the record names (package segment): see Patch
+//	5  planes  the bytes of numbers, sorted by significance, each kind coded by itself: see planesCodec
+//	6  delta   the difference of numbers from a base, which the record names: see Delta
 package codec
 
 import (
@@ -27,8 +29,6 @@ type Hint struct {
 // Codec is one encoding.
 type Codec interface {
 	ID() byte
-	// Encode appends raw, encoded, to dst.
-	Encode(dst, raw []byte, h Hint) []byte
 	// Decode appends to dst the rawLen bytes that stored holds. It writes nothing past len(dst)+rawLen, takes no more
 	// memory than that, and checks what sizes stored states before it takes any. Errors wrap cas.ErrCorrupt, and
 	// cas.ErrTooLarge when rawLen is past cas.MaxChunk.
@@ -39,7 +39,9 @@ type Codec interface {
 const (
 	Raw    byte = 0
 	Zstd   byte = 1
-	Planes byte = 2
+	Planes byte = 5
+
+	huffPlanes byte = 2
 )
 
 // ByID finds a codec. An unknown number is a newer version's: cas.ErrNewer.
@@ -51,6 +53,8 @@ func ByID(id byte) (Codec, error) {
 		return zstdCodec{}, nil
 	case Planes:
 		return planesCodec{}, nil
+	case huffPlanes:
+		return huffCodec{}, nil
 	}
 	return nil, fmt.Errorf("codec %d: %w", id, cas.ErrNewer)
 }

@@ -89,12 +89,11 @@ func TestWhatIsTaken(t *testing.T) {
 // Decoding writes to the rawLen bytes and to nothing else, in parallel into one array as well.
 func TestDecodeStaysInItsBytes(t *testing.T) {
 	raw := weights(10007, 4)
-	for _, id := range []byte{Raw, Zstd, Planes} {
-		c, err := ByID(id)
-		if err != nil {
-			t.Fatal(err)
-		}
-		stored := c.Encode(nil, raw, Hint{})
+	for _, c := range []interface {
+		Codec
+		Encode(dst, raw []byte, h Hint) []byte
+	}{rawCodec{}, zstdCodec{}, planesCodec{}} {
+		id, stored := c.ID(), c.Encode(nil, raw, Hint{})
 		const n = 16
 		all := bytes.Repeat([]byte{0xee}, n*(len(raw)+1))
 		var wg sync.WaitGroup
@@ -188,8 +187,9 @@ func FuzzDecode(f *testing.F) {
 			}
 		}
 	}
+	f.Add(huffGolden(f), 4*128+3)
 	f.Fuzz(func(t *testing.T, stored []byte, rawLen int) {
-		for _, id := range []byte{Raw, Zstd, Planes} {
+		for _, id := range []byte{Raw, Zstd, Planes, huffPlanes} {
 			buf := []byte("before")
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)

@@ -15,9 +15,25 @@ import (
 // and stored as planes:
 //
 //	0  1  kind: 1 the elements are floats, 0 integers, which are subtracted as they are
-//	1     the differences as Planes stores them, not rotated; its width of an element is that of the differences. Bytes that
-//	      make no whole element are the raw ones
-const Delta byte = 3
+//	1  1  the width w of an element in bytes, 1, 2, 4 or 8
+//	2     slabs as in Planes, of the differences, not rotated
+//	   t  the rawLen mod w bytes that make no whole element, as they are
+//
+// Before each slab is said how its elements are sorted:
+//
+//	0  1  groups g, 1 to 6; more than 1 only where w is 2 or 4
+//	      where g > 1:
+//	1  1  s, from 8w-9 to 8w-2
+//	2  1  top
+//
+// By how many places a number moves hangs on its exponent most of all. Let e be the base's element without its sign bit,
+// shifted right by s bits: then the element is of group min(max(top - e, 0), g - 1). Of the slab, where g > 1, each plane is
+// its bytes of group 0, in order, followed by those of group 1, and so on, each as a part unless it is empty. But where the
+// code of the first part has its highest bit set, the plane is one part, not sorted, of which the code is in the other bits.
+const Delta byte = 6
+
+// huffDelta is what Delta was at first: the kind, and the differences as huffCodec stores them. It is only read any more.
+const huffDelta byte = 3
 
 // EncodeDelta appends raw to dst as its difference from base, which must be as long. It returns dst as it was and false
 // unless that takes at most the given number of bytes. What was encoded has been decoded again and compared.
@@ -26,57 +42,151 @@ func EncodeDelta(dst, raw, base []byte, h Hint, most int) ([]byte, bool) {
 	if kind == notNumbers || len(raw) != len(base) || len(raw) < minLen || len(raw) > cas.MaxChunk {
 		return dst, false
 	}
-	p := scratch.Get().(*[]byte)
-	defer scratch.Put(p)
-	d, err := grow((*p)[:0], len(raw))
-	if err != nil {
-		return dst, false
-	}
-	d = d[:len(raw)]
-	*p = d
-	diff(d, raw, base, w, kind == floats)
+	s := planeStates.Get().(*planeState)
+	defer planeStates.Put(s)
 	n := len(dst)
 	var flag byte
 	if kind == floats {
 		flag = 1
 	}
-	out := planesCodec{}.Encode(append(dst, flag), d, integersOf(w))
-	if len(out)-n > most {
+	out := append(dst, flag, byte(w))
+	for a, b := raw, base; len(a) > 0; {
+		k := min(len(a)/w, slabElems(w)) * w
+		if k == 0 {
+			out = append(out, a...)
+			break
+		}
+		d := s.diffs[:k]
+		diff(d, a[:k], b[:k], w, kind == floats)
+		out = s.encodeDeltas(out, d, b[:k], w, exponentAt(h))
+		a, b = a[k:], b[k:]
+		if len(out)-n > most {
+			return out[:n], false
+		}
+	}
+	p := scratch.Get().(*[]byte)
+	defer scratch.Put(p)
+	got, err := DecodeDelta((*p)[:0], out[n:], base, len(raw))
+	if err != nil || !bytes.Equal(got, raw) || len(out)-n > most {
 		return out[:n], false
 	}
-	got, err := DecodeDelta(d[:0], out[n:], base, len(raw))
-	if err != nil || !bytes.Equal(got, raw) {
-		return out[:n], false
-	}
+	*p = got
 	return out, true
 }
 
-// integersOf is the hint for integers of w bytes.
-func integersOf(w int) Hint {
-	if w == 1 {
-		return Hint{DType: "U8", Elem: 1}
+// encodeDeltas appends a slab of differences from base. shift is to where the exponent's lowest bit is; 0 when there is none.
+func (s *planeState) encodeDeltas(dst, d, base []byte, w, shift int) []byte {
+	if shift > 0 && len(d)/w >= minGrouped {
+		if shape := chooseGroups(base, w, shift); shape.n > 1 {
+			g := s.sortBy(shape, base, w)
+			return s.encodeSlab(append(dst, byte(shape.n), byte(shape.shift), byte(shape.top)), d, w, 0, g)
+		}
 	}
-	return Hint{Elem: w}
+	return s.encodeSlab(append(dst, 1), d, w, 0, nil)
+}
+
+// minGrouped is how many elements there must be for more frequencies to pay.
+const minGrouped = 4096
+
+// exponentAt is how many bits are below the exponent, of types that sort by it.
+func exponentAt(h Hint) int {
+	switch h.DType {
+	case "F32", "C64":
+		return 23
+	case "BF16":
+		return 7
+	case "F16":
+		return 10
+	}
+	return 0
 }
 
 // DecodeDelta undoes EncodeDelta: it appends the len(base) bytes that stored holds to dst, which must not lie in base.
 // Its errors and bounds are those of Codec.Decode; base of another length than rawLen is cas.ErrCorrupt.
 func DecodeDelta(dst, stored, base []byte, rawLen int) ([]byte, error) {
-	if len(base) != rawLen {
-		return dst, fmt.Errorf("delta: %d bytes against a base of %d: %w", rawLen, len(base), cas.ErrCorrupt)
+	w, floats, err := deltaHead(stored, base, rawLen)
+	if err != nil {
+		return dst, err
 	}
-	if len(stored) < 2 || stored[0] > 1 {
-		return dst, fmt.Errorf("delta: no kind: %w", cas.ErrCorrupt)
-	}
-	w := int(stored[1])
-	if w != 1 && w != 2 && w != 4 && w != 8 { // which excludes rotated ones
-		return dst, fmt.Errorf("delta: shape %#02x: %w", stored[1], cas.ErrCorrupt)
-	}
-	out, err := planesCodec{}.Decode(dst, stored[1:], rawLen)
+	d, err := grow(dst, rawLen)
 	if err != nil {
 		return dst, fmt.Errorf("delta: %w", err)
 	}
-	undiff(out[len(dst):], base, w, stored[0] == 1)
+	s := planeStates.Get().(*planeState)
+	defer planeStates.Put(s)
+	n := len(dst)
+	if err := s.fillFrom(d[n:n+rawLen:n+rawLen], stored[2:], base, w, floats); err != nil {
+		return dst, fmt.Errorf("delta: %w: %w", err, cas.ErrCorrupt)
+	}
+	return d[:n+rawLen], nil
+}
+
+// deltaHead reads the kind and the width that stored begins with.
+func deltaHead(stored, base []byte, rawLen int) (w int, floats bool, err error) {
+	if len(base) != rawLen {
+		return 0, false, fmt.Errorf("delta: %d bytes against a base of %d: %w", rawLen, len(base), cas.ErrCorrupt)
+	}
+	if len(stored) < 2 || stored[0] > 1 {
+		return 0, false, fmt.Errorf("delta: no kind: %w", cas.ErrCorrupt)
+	}
+	if w = int(stored[1]); w != 1 && w != 2 && w != 4 && w != 8 {
+		return 0, false, fmt.Errorf("delta: shape %#02x: %w", stored[1], cas.ErrCorrupt)
+	}
+	return w, stored[0] == 1, nil
+}
+
+// fillFrom sets dst to what stored holds as differences from base.
+func (s *planeState) fillFrom(dst, stored, base []byte, w int, floats bool) error {
+	for len(dst) >= w {
+		n := min(len(dst)/w, slabElems(w)) * w
+		var g *groups
+		var err error
+		if g, stored, err = s.openGroups(stored, base[:n], w); err != nil {
+			return err
+		}
+		if stored, err = s.decodeSlab(dst[:n:n], stored, w, 0, g); err != nil {
+			return err
+		}
+		undiff(dst[:n], base[:n], w, floats)
+		dst, base = dst[n:], base[n:]
+	}
+	if len(stored) != len(dst) {
+		return fmt.Errorf("%d bytes at the end, want %d", len(stored), len(dst))
+	}
+	copy(dst, stored)
+	return nil
+}
+
+// openGroups reads how the elements of a slab are sorted, and returns what is behind it.
+func (s *planeState) openGroups(stored, base []byte, w int) (*groups, []byte, error) {
+	if len(stored) == 0 {
+		return nil, nil, errEnds
+	}
+	n := int(stored[0])
+	if n == 1 {
+		return nil, stored[1:], nil
+	}
+	if len(stored) < 3 {
+		return nil, nil, errEnds
+	}
+	shape := groupShape{n: n, shift: int(stored[1]), top: int(stored[2])}
+	if n == 0 || n > maxGroups || w != 2 && w != 4 || shape.shift < 8*w-9 || shape.shift > 8*w-2 {
+		return nil, nil, fmt.Errorf("%d groups from bit %d on, of %d bytes", n, shape.shift, w)
+	}
+	return s.sortBy(shape, base, w), stored[3:], nil
+}
+
+// decodeHuffDelta is DecodeDelta for huffDelta.
+func decodeHuffDelta(dst, stored, base []byte, rawLen int) ([]byte, error) {
+	w, floats, err := deltaHead(stored, base, rawLen)
+	if err != nil {
+		return dst, err
+	}
+	out, err := huffCodec{}.Decode(dst, stored[1:], rawLen)
+	if err != nil {
+		return dst, fmt.Errorf("delta: %w", err)
+	}
+	undiff(out[len(dst):], base, w, floats)
 	return out, nil
 }
 
@@ -179,7 +289,7 @@ func Estimate(raw, base []byte, h Hint) (alone, delta float64) {
 		var sum float64
 		for k := range w {
 			bits := sampleBits(planes[k])
-			if bits > huffBits {
+			if bits > randomBits {
 				bits = 8
 			}
 			sum += bits

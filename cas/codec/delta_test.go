@@ -15,18 +15,27 @@ import (
 
 // step is raw after a step of training: every float moved by a share of itself of about size.
 func step(raw []byte, h Hint, size float64) []byte {
+	return moveAll(raw, h, func(v, by float64) float64 { return v * (1 + size*by) })
+}
+
+// drift is raw with every float moved by about size, as Adam does.
+func drift(raw []byte, h Hint, size float64) []byte {
+	return moveAll(raw, h, func(v, by float64) float64 { return v + size*by })
+}
+
+func moveAll(raw []byte, h Hint, move func(v, by float64) float64) []byte {
 	r := rand.New(rand.NewPCG(11, 12))
 	p := bytes.Clone(raw)
 	w, _ := numbers(h)
 	for i := 0; i+w <= len(p); i += w {
-		f := 1 + size*r.NormFloat64()
+		by := r.NormFloat64()
 		switch h.DType {
 		case "F32":
 			v := math.Float32frombits(le.Uint32(p[i:]))
-			le.PutUint32(p[i:], math.Float32bits(float32(float64(v)*f)))
+			le.PutUint32(p[i:], math.Float32bits(float32(move(float64(v), by))))
 		case "BF16":
 			v := math.Float32frombits(uint32(le.Uint16(p[i:])) << 16)
-			le.PutUint16(p[i:], uint16((math.Float32bits(float32(float64(v)*f))+0x8000)>>16))
+			le.PutUint16(p[i:], uint16((math.Float32bits(float32(move(float64(v), by)))+0x8000)>>16))
 		}
 	}
 	return p
@@ -49,6 +58,117 @@ func TestDeltaRoundTrip(t *testing.T) {
 			t.Fatalf("%v: % x, want % x", err, got, raw)
 		}
 	})
+}
+
+// TestGoldenDelta is of a slab that is sorted, by fewer elements than would pay, and in part.
+func TestGoldenDelta(t *testing.T) {
+	h := Hint{"F32", 4}
+	base := weights(4*400, 4)
+	for i := 0; i < len(base); i += 8 { // every other one is a thousandth of what it was
+		le.PutUint32(base[i:], le.Uint32(base[i:])-10<<23)
+	}
+	raw := drift(base, h, 3e-11)
+	d := make([]byte, len(raw))
+	diff(d, raw, base, 4, true)
+	s := new(planeState)
+	shape := groupShape{n: 2, shift: 23, top: 114}
+	stored := []byte{1, 4, byte(shape.n), byte(shape.shift), byte(shape.top)}
+	g := s.sortBy(shape, base, 4)
+	out := dump{raw: raw, base: base, stored: s.encodeSlab(stored, d, 4, 0, g)}
+	out.delta()
+	out.compare(t, "delta", func(stored []byte) ([]byte, error) { return DecodeDelta(nil, stored, base, len(raw)) })
+}
+
+// moved draws elements and a base of them, as long, with as many moved as a step of training might.
+func moved(t *rapid.T) (raw, base []byte, h Hint) {
+	h = rapid.SampledFrom([]Hint{{"F32", 4}, {"BF16", 2}, {"F16", 2}, {"C64", 8}, {"F64", 8}, {"I32", 4}}).Draw(t, "hint")
+	base = chunk(t)
+	by := rapid.SampledFrom([]func([]byte, Hint, float64) []byte{step, drift}).Draw(t, "how")
+	raw = by(base, h, rapid.SampledFrom([]float64{0, 1e-7, 1e-4, 1e-2, 1}).Draw(t, "size"))
+	return raw, base, h
+}
+
+func TestAnyDeltaRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		raw, base, h := moved(t)
+		var all [][]byte
+		portably(func(how string) {
+			out, ok := EncodeDelta([]byte("kept"), raw, base, h, 2*len(raw)+100)
+			if !ok && len(raw) >= minLen {
+				t.Fatal(how, "not encoded")
+			}
+			all = append(all, out)
+		})
+		if !bytes.Equal(all[0], all[len(all)-1]) {
+			t.Fatal("the twins encode differently")
+		}
+		if len(raw) < minLen {
+			return
+		}
+		portably(func(how string) {
+			if got, err := DecodeAgainst(nil, Delta, all[0][4:], base, len(raw)); err != nil || !bytes.Equal(got, raw) {
+				t.Fatal(how, err)
+			}
+		})
+	})
+}
+
+// Damage is noticed or changes values; it never reaches past the bytes that were asked for, and the twins agree on it.
+func TestDamagedDelta(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		raw, base, h := moved(t)
+		stored, ok := EncodeDelta(nil, raw, base, h, 2*len(raw)+100)
+		if !ok {
+			return
+		}
+		for range rapid.IntRange(1, 5).Draw(t, "flips") {
+			at := rapid.OneOf(rapid.IntRange(0, len(stored)-1), rapid.IntRange(0, min(len(stored), 200)-1)).Draw(t, "at")
+			stored[at] ^= rapid.ByteRange(1, 255).Draw(t, "by")
+		}
+		const guard = 64
+		var all [][]byte
+		portably(func(string) {
+			buf := bytes.Repeat([]byte{0xee}, len(raw)+2*guard)
+			out, err := DecodeDelta(buf[guard:guard], stored, base, len(raw))
+			if err == nil && len(out) != len(raw) || err != nil && (len(out) != 0 || !errors.Is(err, cas.ErrCorrupt)) {
+				t.Fatalf("%d bytes, %v", len(out), err)
+			}
+			want := bytes.Repeat([]byte{0xee}, guard)
+			if !bytes.Equal(buf[:guard], want) || !bytes.Equal(buf[guard+len(raw):], want) {
+				t.Fatal("something else was written to")
+			}
+			all = append(all, bytes.Clone(out))
+		})
+		if !bytes.Equal(all[0], all[len(all)-1]) {
+			t.Fatal("the twins decode differently")
+		}
+	})
+}
+
+func TestGroups(t *testing.T) {
+	for n := range 300 {
+		for _, w := range []int{2, 4} {
+			base := weights(n*w, w)
+			for groupCount := 2; groupCount <= maxGroups; groupCount++ {
+				shape := groupShape{n: groupCount, shift: map[int]int{2: 7, 4: 23}[w], top: 123}
+				var of, sorted, counts [][]byte
+				portably(func(how string) {
+					g := new(planeState).sortBy(shape, base, w)
+					p, s, back := random(n), make([]byte, n), make([]byte, n)
+					g.sort(s, p)
+					g.unsort(back, s)
+					if !bytes.Equal(back, p) {
+						t.Fatalf("%s: %d elements of %d bytes come back as % x, want % x", how, n, w, back, p)
+					}
+					of, sorted, counts = append(of, g.of), append(sorted, s), append(counts, fmt.Append(nil, g.counts))
+				})
+				last := len(of) - 1
+				if !bytes.Equal(of[0], of[last]) || !bytes.Equal(sorted[0], sorted[last]) || !bytes.Equal(counts[0], counts[last]) {
+					t.Fatalf("%d elements of %d bytes, %d groups: the twins differ", n, w, groupCount)
+				}
+			}
+		}
+	}
 }
 
 // TestOrder: what is next to each other among the floats is so among the integers; and what is no number survives.
@@ -136,6 +256,11 @@ func TestDeltaRefuses(t *testing.T) {
 	}{
 		"empty":        {nil, 1000, 1000},
 		"kind":         {append([]byte{2}, stored[1:]...), 1000, 1000},
+		"no groups":    {append([]byte{1, 4, 0, 23, 120}, stored[3:]...), 1000, 1000},
+		"many groups":  {append([]byte{1, 4, 7, 23, 120}, stored[3:]...), 1000, 1000},
+		"low exponent": {append([]byte{1, 4, 2, 22, 120}, stored[3:]...), 1000, 1000},
+		"no exponent":  {append([]byte{1, 4, 2, 31, 120}, stored[3:]...), 1000, 1000},
+		"wide groups":  {append([]byte{1, 8, 2, 55, 120}, stored[3:]...), 1000, 1000},
 		"rotated":      {append([]byte{1, 0x14}, stored[2:]...), 1000, 1000},
 		"width":        {append([]byte{1, 3}, stored[2:]...), 1000, 1000},
 		"other base":   {stored, 999, 1000},
@@ -153,11 +278,14 @@ func FuzzDecodeDelta(f *testing.F) {
 	stored, _ := EncodeDelta(nil, raw, step(raw, Hint{"F32", 4}, 1e-3), Hint{"F32", 4}, 2000)
 	f.Add(stored, 600)
 	f.Add([]byte{0, 2}, 5)
+	raw = weights(20000, 2)
+	stored, _ = EncodeDelta(nil, raw, step(raw, Hint{"BF16", 2}, 1e-2), Hint{"BF16", 2}, 20000)
+	f.Add(stored, 20000)
 	f.Fuzz(func(t *testing.T, stored []byte, n int) {
 		if n < 0 || n > 1<<20 {
 			return
 		}
-		base := make([]byte, n)
+		base := weights(n, 2)
 		if out, err := DecodeDelta(nil, stored, base, n); err == nil && len(out) != n {
 			t.Fatalf("%d bytes, want %d", len(out), n)
 		}

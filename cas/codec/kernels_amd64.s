@@ -388,3 +388,866 @@ loop:
 	DECQ  BX
 	JNZ   loop
 	RET
+
+// func tableAVX512(t *uint32, f *uint16)
+// Requires: AVX, AVX512F
+TEXT ·tableAVX512(SB), NOSPLIT, $0-16
+	MOVQ         t+0(FP), AX
+	MOVQ         f+8(FP), CX
+	MOVL         $0x00010000, DX
+	VPBROADCASTD DX, Z1
+	VMOVDQU32    places<>+0(SB), Z0
+	XORQ         DX, DX
+
+value:
+	MOVWQZX      (CX)(DX*2), BX
+	TESTQ        BX, BX
+	JZ           next
+	MOVL         DX, SI
+	SHLL         $0x18, SI
+	ORL          BX, SI
+	VPBROADCASTD SI, Z2
+	VPADDD       Z0, Z2, Z2
+	MOVQ         AX, SI
+	LEAQ         (AX)(BX*4), AX
+
+fill:
+	VMOVDQU32 Z2, (SI)
+	VPADDD    Z1, Z2, Z2
+	ADDQ      $0x40, SI
+	CMPQ      SI, AX
+	JCS       fill
+
+next:
+	INCQ DX
+	CMPQ DX, $0x00000100
+	JNE  value
+	VZEROUPPER
+	RET
+
+DATA places<>+0(SB)/4, $0x00000000
+DATA places<>+4(SB)/4, $0x00001000
+DATA places<>+8(SB)/4, $0x00002000
+DATA places<>+12(SB)/4, $0x00003000
+DATA places<>+16(SB)/4, $0x00004000
+DATA places<>+20(SB)/4, $0x00005000
+DATA places<>+24(SB)/4, $0x00006000
+DATA places<>+28(SB)/4, $0x00007000
+DATA places<>+32(SB)/4, $0x00008000
+DATA places<>+36(SB)/4, $0x00009000
+DATA places<>+40(SB)/4, $0x0000a000
+DATA places<>+44(SB)/4, $0x0000b000
+DATA places<>+48(SB)/4, $0x0000c000
+DATA places<>+52(SB)/4, $0x0000d000
+DATA places<>+56(SB)/4, $0x0000e000
+DATA places<>+60(SB)/4, $0x0000f000
+GLOBL places<>(SB), RODATA|NOPTR, $64
+
+// func decode16AVX512(dst *byte, steps int, t *uint32, x *uint32, words *byte, n int) (left int, used int)
+// Requires: AVX, AVX512F, POPCNT
+TEXT ·decode16AVX512(SB), NOSPLIT, $0-64
+	MOVQ         dst+0(FP), AX
+	MOVQ         steps+8(FP), CX
+	MOVQ         t+16(FP), DX
+	MOVQ         x+24(FP), BX
+	MOVQ         words+32(FP), SI
+	MOVQ         n+40(FP), DI
+	LEAQ         -32(SI)(DI*1), DI
+	MOVL         $0x00000fff, R8
+	VPBROADCASTD R8, Z0
+	MOVL         $0x00008000, R8
+	VPBROADCASTD R8, Z1
+	VMOVDQU32    (BX), Z2
+
+step:
+	CMPQ        SI, DI
+	JHI         done
+	TESTQ       CX, CX
+	JZ          done
+	VPANDD      Z0, Z2, Z3
+	KXNORW      K7, K7, K7
+	VPXORD      Z4, Z4, Z4
+	VPGATHERDD  (DX)(Z3*4), K7, Z4
+	VPANDD      Z0, Z4, Z3
+	VPSRLD      $0x0c, Z2, Z2
+	VPMULLD     Z3, Z2, Z2
+	VPSRLD      $0x0c, Z4, Z3
+	VPANDD      Z0, Z3, Z3
+	VPADDD      Z3, Z2, Z2
+	VPSRLD      $0x18, Z4, Z4
+	VPMOVDB     Z4, (AX)
+	VPCMPUD     $0x01, Z1, Z2, K1
+	KMOVW       K1, R8
+	VPMOVZXWD   (SI), Z3
+	VPEXPANDD.Z Z3, K1, Z3
+	VPSLLD      $0x10, Z2, K1, Z2
+	VPORD       Z3, Z2, Z2
+	POPCNTL     R8, R8
+	LEAQ        (SI)(R8*2), SI
+	ADDQ        $0x10, AX
+	DECQ        CX
+	JMP         step
+
+done:
+	VMOVDQU32 Z2, (BX)
+	MOVQ      CX, left+48(FP)
+	MOVQ      words+32(FP), AX
+	SUBQ      AX, SI
+	MOVQ      SI, used+56(FP)
+	VZEROUPPER
+	RET
+
+// func encode16AVX512(last *byte, src *byte, steps int, rcp *uint32, rest *uint32, x *uint32) (put int)
+// Requires: AVX, AVX512BW, AVX512F, AVX512VL, BMI2, POPCNT
+TEXT ·encode16AVX512(SB), NOSPLIT, $0-56
+	MOVQ         last+0(FP), AX
+	MOVQ         src+8(FP), CX
+	MOVQ         steps+16(FP), DX
+	MOVQ         x+40(FP), BX
+	MOVQ         rcp+24(FP), SI
+	MOVQ         rest+32(FP), DI
+	INCQ         AX
+	INCQ         CX
+	MOVL         $0x00000fff, R8
+	VPBROADCASTD R8, Z0
+	MOVL         $0x00001000, R8
+	VPBROADCASTD R8, Z1
+	MOVL         $0x00001fff, R8
+	VPBROADCASTD R8, Z2
+	MOVQ         $0x000000000000aaaa, R8
+	KMOVW        R8, K1
+	MOVQ         $-1, R8
+	VMOVDQU32    (BX), Z3
+
+step:
+	SUBQ          $0x10, CX
+	VPMOVZXBD     (CX), Z4
+	KXNORW        K7, K7, K7
+	VPXORD        Z5, Z5, Z5
+	VPGATHERDD    (SI)(Z4*4), K7, Z5
+	KXNORW        K7, K7, K7
+	VPXORD        Z6, Z6, Z6
+	VPGATHERDD    (DI)(Z4*4), K7, Z6
+	VPANDD        Z0, Z6, Z4
+	VPSLLD        $0x13, Z4, Z7
+	VPCMPUD       $0x05, Z7, Z3, K2
+	KMOVW         K2, R9
+	POPCNTL       R9, R9
+	VPCOMPRESSD.Z Z3, K2, Z7
+	VPMOVDW       Z7, Y7
+	ADDQ          R9, R9
+	SUBQ          R9, AX
+	SHRQ          $0x01, R9
+	BZHIQ         R9, R8, R9
+	KMOVD         R9, K3
+	VMOVDQU16     Y7, K3, (AX)
+	VPSRLD        $0x10, Z3, K2, Z3
+	VPMULUDQ      Z5, Z3, Z7
+	VPSRLQ        $0x20, Z7, Z7
+	VPSRLQ        $0x20, Z3, Z8
+	VPSRLQ        $0x20, Z5, Z9
+	VPMULUDQ      Z9, Z8, Z8
+	VMOVDQA32     Z8, K1, Z7
+	VPSRLD        $0x19, Z6, Z8
+	VPSRLVD       Z8, Z7, Z7
+	VPSUBD        Z4, Z1, Z4
+	VPMULLD       Z4, Z7, Z7
+	VPSRLD        $0x0c, Z6, Z4
+	VPANDD        Z2, Z4, Z4
+	VPADDD        Z4, Z3, Z3
+	VPADDD        Z7, Z3, Z3
+	DECQ          DX
+	JNZ           step
+	VMOVDQU32     Z3, (BX)
+	MOVQ          last+0(FP), CX
+	INCQ          CX
+	SUBQ          AX, CX
+	MOVQ          CX, put+48(FP)
+	VZEROUPPER
+	RET
+
+// func decode64AVX512(dst *byte, steps int, t *uint32, x *uint32, words *byte, n int) (left int, used int)
+// Requires: AVX, AVX512F, POPCNT
+TEXT ·decode64AVX512(SB), NOSPLIT, $0-64
+	MOVQ         dst+0(FP), AX
+	MOVQ         steps+8(FP), CX
+	MOVQ         t+16(FP), DX
+	MOVQ         x+24(FP), BX
+	MOVQ         words+32(FP), SI
+	MOVQ         n+40(FP), DI
+	LEAQ         -128(SI)(DI*1), DI
+	MOVL         $0x00000fff, R8
+	VPBROADCASTD R8, Z0
+	MOVL         $0x00008000, R8
+	VPBROADCASTD R8, Z1
+	VMOVDQU32    (BX), Z2
+	VMOVDQU32    64(BX), Z3
+	VMOVDQU32    128(BX), Z4
+	VMOVDQU32    192(BX), Z5
+
+step:
+	CMPQ        SI, DI
+	JHI         done
+	TESTQ       CX, CX
+	JZ          done
+	VPANDD      Z0, Z2, Z6
+	KXNORW      K7, K7, K7
+	VPXORD      Z7, Z7, Z7
+	VPGATHERDD  (DX)(Z6*4), K7, Z7
+	VPANDD      Z0, Z3, Z6
+	KXNORW      K7, K7, K7
+	VPXORD      Z8, Z8, Z8
+	VPGATHERDD  (DX)(Z6*4), K7, Z8
+	VPANDD      Z0, Z4, Z6
+	KXNORW      K7, K7, K7
+	VPXORD      Z9, Z9, Z9
+	VPGATHERDD  (DX)(Z6*4), K7, Z9
+	VPANDD      Z0, Z5, Z6
+	KXNORW      K7, K7, K7
+	VPXORD      Z10, Z10, Z10
+	VPGATHERDD  (DX)(Z6*4), K7, Z10
+	VPANDD      Z0, Z7, Z6
+	VPSRLD      $0x0c, Z2, Z2
+	VPMULLD     Z6, Z2, Z2
+	VPSRLD      $0x0c, Z7, Z6
+	VPANDD      Z0, Z6, Z6
+	VPADDD      Z6, Z2, Z2
+	VPSRLD      $0x18, Z7, Z7
+	VPMOVDB     Z7, (AX)
+	VPANDD      Z0, Z8, Z6
+	VPSRLD      $0x0c, Z3, Z3
+	VPMULLD     Z6, Z3, Z3
+	VPSRLD      $0x0c, Z8, Z6
+	VPANDD      Z0, Z6, Z6
+	VPADDD      Z6, Z3, Z3
+	VPSRLD      $0x18, Z8, Z8
+	VPMOVDB     Z8, 16(AX)
+	VPANDD      Z0, Z9, Z6
+	VPSRLD      $0x0c, Z4, Z4
+	VPMULLD     Z6, Z4, Z4
+	VPSRLD      $0x0c, Z9, Z6
+	VPANDD      Z0, Z6, Z6
+	VPADDD      Z6, Z4, Z4
+	VPSRLD      $0x18, Z9, Z9
+	VPMOVDB     Z9, 32(AX)
+	VPANDD      Z0, Z10, Z6
+	VPSRLD      $0x0c, Z5, Z5
+	VPMULLD     Z6, Z5, Z5
+	VPSRLD      $0x0c, Z10, Z6
+	VPANDD      Z0, Z6, Z6
+	VPADDD      Z6, Z5, Z5
+	VPSRLD      $0x18, Z10, Z10
+	VPMOVDB     Z10, 48(AX)
+	VPCMPUD     $0x01, Z1, Z2, K1
+	KMOVW       K1, R8
+	VPMOVZXWD   (SI), Z6
+	VPEXPANDD.Z Z6, K1, Z6
+	VPSLLD      $0x10, Z2, K1, Z2
+	VPORD       Z6, Z2, Z2
+	POPCNTL     R8, R8
+	LEAQ        (SI)(R8*2), SI
+	VPCMPUD     $0x01, Z1, Z3, K1
+	KMOVW       K1, R8
+	VPMOVZXWD   (SI), Z6
+	VPEXPANDD.Z Z6, K1, Z6
+	VPSLLD      $0x10, Z3, K1, Z3
+	VPORD       Z6, Z3, Z3
+	POPCNTL     R8, R8
+	LEAQ        (SI)(R8*2), SI
+	VPCMPUD     $0x01, Z1, Z4, K1
+	KMOVW       K1, R8
+	VPMOVZXWD   (SI), Z6
+	VPEXPANDD.Z Z6, K1, Z6
+	VPSLLD      $0x10, Z4, K1, Z4
+	VPORD       Z6, Z4, Z4
+	POPCNTL     R8, R8
+	LEAQ        (SI)(R8*2), SI
+	VPCMPUD     $0x01, Z1, Z5, K1
+	KMOVW       K1, R8
+	VPMOVZXWD   (SI), Z6
+	VPEXPANDD.Z Z6, K1, Z6
+	VPSLLD      $0x10, Z5, K1, Z5
+	VPORD       Z6, Z5, Z5
+	POPCNTL     R8, R8
+	LEAQ        (SI)(R8*2), SI
+	ADDQ        $0x40, AX
+	DECQ        CX
+	JMP         step
+
+done:
+	VMOVDQU32 Z2, (BX)
+	VMOVDQU32 Z3, 64(BX)
+	VMOVDQU32 Z4, 128(BX)
+	VMOVDQU32 Z5, 192(BX)
+	MOVQ      CX, left+48(FP)
+	MOVQ      words+32(FP), AX
+	SUBQ      AX, SI
+	MOVQ      SI, used+56(FP)
+	VZEROUPPER
+	RET
+
+// func encode64AVX512(last *byte, src *byte, steps int, rcp *uint32, rest *uint32, x *uint32) (put int)
+// Requires: AVX, AVX512BW, AVX512F, AVX512VL, BMI2, POPCNT
+TEXT ·encode64AVX512(SB), NOSPLIT, $0-56
+	MOVQ         last+0(FP), AX
+	MOVQ         src+8(FP), CX
+	MOVQ         steps+16(FP), DX
+	MOVQ         x+40(FP), BX
+	MOVQ         rcp+24(FP), SI
+	MOVQ         rest+32(FP), DI
+	INCQ         AX
+	INCQ         CX
+	MOVL         $0x00000fff, R8
+	VPBROADCASTD R8, Z0
+	MOVL         $0x00001000, R8
+	VPBROADCASTD R8, Z1
+	MOVL         $0x00001fff, R8
+	VPBROADCASTD R8, Z2
+	MOVQ         $0x000000000000aaaa, R8
+	KMOVW        R8, K1
+	MOVQ         $-1, R8
+	VMOVDQU32    (BX), Z3
+	VMOVDQU32    64(BX), Z4
+	VMOVDQU32    128(BX), Z5
+	VMOVDQU32    192(BX), Z6
+
+step:
+	SUBQ          $0x40, CX
+	VPMOVZXBD     48(CX), Z7
+	KXNORW        K7, K7, K7
+	VPXORD        Z8, Z8, Z8
+	VPGATHERDD    (SI)(Z7*4), K7, Z8
+	KXNORW        K7, K7, K7
+	VPXORD        Z9, Z9, Z9
+	VPGATHERDD    (DI)(Z7*4), K7, Z9
+	VPANDD        Z0, Z9, Z7
+	VPSLLD        $0x13, Z7, Z16
+	VPCMPUD       $0x05, Z16, Z6, K2
+	KMOVW         K2, R9
+	POPCNTL       R9, R9
+	VPCOMPRESSD.Z Z6, K2, Z16
+	VPMOVDW       Z16, Y16
+	ADDQ          R9, R9
+	SUBQ          R9, AX
+	SHRQ          $0x01, R9
+	BZHIQ         R9, R8, R9
+	KMOVD         R9, K3
+	VMOVDQU16     Y16, K3, (AX)
+	VPSRLD        $0x10, Z6, K2, Z6
+	VPMULUDQ      Z8, Z6, Z16
+	VPSRLQ        $0x20, Z16, Z16
+	VPSRLQ        $0x20, Z6, Z17
+	VPSRLQ        $0x20, Z8, Z18
+	VPMULUDQ      Z18, Z17, Z17
+	VMOVDQA32     Z17, K1, Z16
+	VPSRLD        $0x19, Z9, Z17
+	VPSRLVD       Z17, Z16, Z16
+	VPSUBD        Z7, Z1, Z7
+	VPMULLD       Z7, Z16, Z16
+	VPSRLD        $0x0c, Z9, Z7
+	VPANDD        Z2, Z7, Z7
+	VPADDD        Z7, Z6, Z6
+	VPADDD        Z16, Z6, Z6
+	VPMOVZXBD     32(CX), Z7
+	KXNORW        K7, K7, K7
+	VPXORD        Z10, Z10, Z10
+	VPGATHERDD    (SI)(Z7*4), K7, Z10
+	KXNORW        K7, K7, K7
+	VPXORD        Z11, Z11, Z11
+	VPGATHERDD    (DI)(Z7*4), K7, Z11
+	VPANDD        Z0, Z11, Z7
+	VPSLLD        $0x13, Z7, Z16
+	VPCMPUD       $0x05, Z16, Z5, K2
+	KMOVW         K2, R9
+	POPCNTL       R9, R9
+	VPCOMPRESSD.Z Z5, K2, Z16
+	VPMOVDW       Z16, Y16
+	ADDQ          R9, R9
+	SUBQ          R9, AX
+	SHRQ          $0x01, R9
+	BZHIQ         R9, R8, R9
+	KMOVD         R9, K3
+	VMOVDQU16     Y16, K3, (AX)
+	VPSRLD        $0x10, Z5, K2, Z5
+	VPMULUDQ      Z10, Z5, Z16
+	VPSRLQ        $0x20, Z16, Z16
+	VPSRLQ        $0x20, Z5, Z17
+	VPSRLQ        $0x20, Z10, Z18
+	VPMULUDQ      Z18, Z17, Z17
+	VMOVDQA32     Z17, K1, Z16
+	VPSRLD        $0x19, Z11, Z17
+	VPSRLVD       Z17, Z16, Z16
+	VPSUBD        Z7, Z1, Z7
+	VPMULLD       Z7, Z16, Z16
+	VPSRLD        $0x0c, Z11, Z7
+	VPANDD        Z2, Z7, Z7
+	VPADDD        Z7, Z5, Z5
+	VPADDD        Z16, Z5, Z5
+	VPMOVZXBD     16(CX), Z7
+	KXNORW        K7, K7, K7
+	VPXORD        Z12, Z12, Z12
+	VPGATHERDD    (SI)(Z7*4), K7, Z12
+	KXNORW        K7, K7, K7
+	VPXORD        Z13, Z13, Z13
+	VPGATHERDD    (DI)(Z7*4), K7, Z13
+	VPANDD        Z0, Z13, Z7
+	VPSLLD        $0x13, Z7, Z16
+	VPCMPUD       $0x05, Z16, Z4, K2
+	KMOVW         K2, R9
+	POPCNTL       R9, R9
+	VPCOMPRESSD.Z Z4, K2, Z16
+	VPMOVDW       Z16, Y16
+	ADDQ          R9, R9
+	SUBQ          R9, AX
+	SHRQ          $0x01, R9
+	BZHIQ         R9, R8, R9
+	KMOVD         R9, K3
+	VMOVDQU16     Y16, K3, (AX)
+	VPSRLD        $0x10, Z4, K2, Z4
+	VPMULUDQ      Z12, Z4, Z16
+	VPSRLQ        $0x20, Z16, Z16
+	VPSRLQ        $0x20, Z4, Z17
+	VPSRLQ        $0x20, Z12, Z18
+	VPMULUDQ      Z18, Z17, Z17
+	VMOVDQA32     Z17, K1, Z16
+	VPSRLD        $0x19, Z13, Z17
+	VPSRLVD       Z17, Z16, Z16
+	VPSUBD        Z7, Z1, Z7
+	VPMULLD       Z7, Z16, Z16
+	VPSRLD        $0x0c, Z13, Z7
+	VPANDD        Z2, Z7, Z7
+	VPADDD        Z7, Z4, Z4
+	VPADDD        Z16, Z4, Z4
+	VPMOVZXBD     (CX), Z7
+	KXNORW        K7, K7, K7
+	VPXORD        Z14, Z14, Z14
+	VPGATHERDD    (SI)(Z7*4), K7, Z14
+	KXNORW        K7, K7, K7
+	VPXORD        Z15, Z15, Z15
+	VPGATHERDD    (DI)(Z7*4), K7, Z15
+	VPANDD        Z0, Z15, Z7
+	VPSLLD        $0x13, Z7, Z16
+	VPCMPUD       $0x05, Z16, Z3, K2
+	KMOVW         K2, R9
+	POPCNTL       R9, R9
+	VPCOMPRESSD.Z Z3, K2, Z16
+	VPMOVDW       Z16, Y16
+	ADDQ          R9, R9
+	SUBQ          R9, AX
+	SHRQ          $0x01, R9
+	BZHIQ         R9, R8, R9
+	KMOVD         R9, K3
+	VMOVDQU16     Y16, K3, (AX)
+	VPSRLD        $0x10, Z3, K2, Z3
+	VPMULUDQ      Z14, Z3, Z16
+	VPSRLQ        $0x20, Z16, Z16
+	VPSRLQ        $0x20, Z3, Z17
+	VPSRLQ        $0x20, Z14, Z18
+	VPMULUDQ      Z18, Z17, Z17
+	VMOVDQA32     Z17, K1, Z16
+	VPSRLD        $0x19, Z15, Z17
+	VPSRLVD       Z17, Z16, Z16
+	VPSUBD        Z7, Z1, Z7
+	VPMULLD       Z7, Z16, Z16
+	VPSRLD        $0x0c, Z15, Z7
+	VPANDD        Z2, Z7, Z7
+	VPADDD        Z7, Z3, Z3
+	VPADDD        Z16, Z3, Z3
+	DECQ          DX
+	JNZ           step
+	VMOVDQU32     Z3, (BX)
+	VMOVDQU32     Z4, 64(BX)
+	VMOVDQU32     Z5, 128(BX)
+	VMOVDQU32     Z6, 192(BX)
+	MOVQ          last+0(FP), CX
+	INCQ          CX
+	SUBQ          AX, CX
+	MOVQ          CX, put+48(FP)
+	VZEROUPPER
+	RET
+
+// func spreadAVX512(dst *byte, bitmap *byte, src *byte, blocks int) (used int)
+// Requires: AVX, AVX512BW, AVX512_VBMI2, POPCNT
+TEXT ·spreadAVX512(SB), NOSPLIT, $0-40
+	MOVQ dst+0(FP), AX
+	MOVQ bitmap+8(FP), CX
+	MOVQ src+16(FP), DX
+	MOVQ blocks+24(FP), BX
+
+block:
+	MOVQ        (CX), SI
+	KMOVQ       SI, K1
+	VPEXPANDB.Z (DX), K1, Z0
+	VMOVDQU8    Z0, (AX)
+	POPCNTQ     SI, SI
+	ADDQ        SI, DX
+	ADDQ        $0x08, CX
+	ADDQ        $0x40, AX
+	DECQ        BX
+	JNZ         block
+	MOVQ        src+16(FP), AX
+	SUBQ        AX, DX
+	MOVQ        DX, used+32(FP)
+	VZEROUPPER
+	RET
+
+// func packAVX512(dst *byte, bitmap *byte, src *byte, blocks int) (put int)
+// Requires: AVX, AVX512BW, AVX512_VBMI2, POPCNT
+TEXT ·packAVX512(SB), NOSPLIT, $0-40
+	MOVQ dst+0(FP), AX
+	MOVQ bitmap+8(FP), CX
+	MOVQ src+16(FP), DX
+	MOVQ blocks+24(FP), BX
+
+block:
+	VMOVDQU8      (DX), Z0
+	VPTESTMB      Z0, Z0, K1
+	KMOVQ         K1, SI
+	MOVQ          SI, (CX)
+	VPCOMPRESSB.Z Z0, K1, Z0
+	VMOVDQU8      Z0, (AX)
+	POPCNTQ       SI, SI
+	ADDQ          SI, AX
+	ADDQ          $0x08, CX
+	ADDQ          $0x40, DX
+	DECQ          BX
+	JNZ           block
+	MOVQ          dst+0(FP), CX
+	SUBQ          CX, AX
+	MOVQ          AX, put+32(FP)
+	VZEROUPPER
+	RET
+
+// func groupOf2AVX512(dst *byte, base *byte, blocks int, shift uint64, top uint64, last uint64)
+// Requires: AVX, AVX512BW, AVX512F, SSE2
+TEXT ·groupOf2AVX512(SB), NOSPLIT, $0-48
+	MOVQ         dst+0(FP), AX
+	MOVQ         base+8(FP), CX
+	MOVQ         blocks+16(FP), DX
+	MOVQ         shift+24(FP), BX
+	MOVQ         top+32(FP), SI
+	MOVQ         last+40(FP), DI
+	INCQ         BX
+	MOVQ         BX, X0
+	VPXORD       Z1, Z1, Z1
+	VPBROADCASTW SI, Z1
+	VPBROADCASTW DI, Z2
+
+block:
+	VMOVDQU8 (CX), Z3
+	VPSLLW   $0x01, Z3, Z3
+	VPSRLW   X0, Z3, Z3
+	VPSUBUSW Z3, Z1, Z3
+	VPMINUW  Z2, Z3, Z3
+	VPMOVWB  Z3, (AX)
+	ADDQ     $0x40, CX
+	ADDQ     $0x20, AX
+	DECQ     DX
+	JNZ      block
+	VZEROUPPER
+	RET
+
+// func groupOf4AVX512(dst *byte, base *byte, blocks int, shift uint64, top uint64, last uint64)
+// Requires: AVX, AVX512BW, AVX512F, SSE2
+TEXT ·groupOf4AVX512(SB), NOSPLIT, $0-48
+	MOVQ         dst+0(FP), AX
+	MOVQ         base+8(FP), CX
+	MOVQ         blocks+16(FP), DX
+	MOVQ         shift+24(FP), BX
+	MOVQ         top+32(FP), SI
+	MOVQ         last+40(FP), DI
+	INCQ         BX
+	MOVQ         BX, X0
+	VPXORD       Z3, Z3, Z3
+	VPBROADCASTD SI, Z1
+	VPBROADCASTD DI, Z2
+
+block:
+	VMOVDQU8 (CX), Z4
+	VPSLLD   $0x01, Z4, Z4
+	VPSRLD   X0, Z4, Z4
+	VPSUBD   Z4, Z1, Z4
+	VPMAXSD  Z3, Z4, Z4
+	VPMINSD  Z2, Z4, Z4
+	VPMOVDB  Z4, (AX)
+	ADDQ     $0x40, CX
+	ADDQ     $0x10, AX
+	DECQ     DX
+	JNZ      block
+	VZEROUPPER
+	RET
+
+// func countGroupsAVX512(n *int, group *byte, blocks int, groups int)
+// Requires: AVX, AVX512BW, POPCNT
+TEXT ·countGroupsAVX512(SB), NOSPLIT, $0-32
+	MOVQ         n+0(FP), AX
+	MOVQ         group+8(FP), CX
+	MOVQ         blocks+16(FP), DX
+	MOVQ         groups+24(FP), BX
+	MOVQ         (AX), SI
+	MOVQ         8(AX), DI
+	MOVQ         16(AX), R8
+	MOVQ         24(AX), R9
+	MOVQ         32(AX), R10
+	MOVQ         40(AX), R11
+	MOVL         $0x00000000, R12
+	VPBROADCASTB R12, Z0
+	MOVL         $0x00000001, R12
+	VPBROADCASTB R12, Z1
+	MOVL         $0x00000002, R12
+	VPBROADCASTB R12, Z2
+	MOVL         $0x00000003, R12
+	VPBROADCASTB R12, Z3
+	MOVL         $0x00000004, R12
+	VPBROADCASTB R12, Z4
+	MOVL         $0x00000005, R12
+	VPBROADCASTB R12, Z5
+
+block:
+	VMOVDQU8 (CX), Z6
+	VPCMPEQB Z0, Z6, K1
+	KMOVQ    K1, R12
+	POPCNTQ  R12, R12
+	ADDQ     R12, SI
+	CMPQ     BX, $0x01
+	JE       end
+	VPCMPEQB Z1, Z6, K1
+	KMOVQ    K1, R12
+	POPCNTQ  R12, R12
+	ADDQ     R12, DI
+	CMPQ     BX, $0x02
+	JE       end
+	VPCMPEQB Z2, Z6, K1
+	KMOVQ    K1, R12
+	POPCNTQ  R12, R12
+	ADDQ     R12, R8
+	CMPQ     BX, $0x03
+	JE       end
+	VPCMPEQB Z3, Z6, K1
+	KMOVQ    K1, R12
+	POPCNTQ  R12, R12
+	ADDQ     R12, R9
+	CMPQ     BX, $0x04
+	JE       end
+	VPCMPEQB Z4, Z6, K1
+	KMOVQ    K1, R12
+	POPCNTQ  R12, R12
+	ADDQ     R12, R10
+	CMPQ     BX, $0x05
+	JE       end
+	VPCMPEQB Z5, Z6, K1
+	KMOVQ    K1, R12
+	POPCNTQ  R12, R12
+	ADDQ     R12, R11
+
+end:
+	ADDQ $0x40, CX
+	DECQ DX
+	JNZ  block
+	MOVQ SI, (AX)
+	MOVQ DI, 8(AX)
+	MOVQ R8, 16(AX)
+	MOVQ R9, 24(AX)
+	MOVQ R10, 32(AX)
+	MOVQ R11, 40(AX)
+	VZEROUPPER
+	RET
+
+// func ungroupAVX512(dst *byte, src *byte, group *byte, blocks int, groups int, at *int)
+// Requires: AVX, AVX512BW, AVX512F, AVX512_VBMI2, POPCNT
+TEXT ·ungroupAVX512(SB), NOSPLIT, $0-48
+	MOVQ         dst+0(FP), AX
+	MOVQ         src+8(FP), CX
+	MOVQ         group+16(FP), DX
+	MOVQ         blocks+24(FP), BX
+	MOVQ         groups+32(FP), SI
+	MOVQ         at+40(FP), DI
+	MOVQ         (DI), R8
+	MOVQ         8(DI), R9
+	MOVQ         16(DI), R10
+	MOVQ         24(DI), R11
+	MOVQ         32(DI), R12
+	MOVQ         40(DI), DI
+	MOVL         $0x00000000, R13
+	VPBROADCASTB R13, Z1
+	MOVL         $0x00000001, R13
+	VPBROADCASTB R13, Z2
+	MOVL         $0x00000002, R13
+	VPBROADCASTB R13, Z3
+	MOVL         $0x00000003, R13
+	VPBROADCASTB R13, Z4
+	MOVL         $0x00000004, R13
+	VPBROADCASTB R13, Z5
+	MOVL         $0x00000005, R13
+	VPBROADCASTB R13, Z6
+
+block:
+	VPXORD    Z0, Z0, Z0
+	VMOVDQU8  (DX), Z7
+	VPCMPEQB  Z1, Z7, K1
+	KMOVQ     K1, R13
+	VPEXPANDB (CX)(R8*1), K1, Z0
+	POPCNTQ   R13, R13
+	ADDQ      R13, R8
+	CMPQ      SI, $0x01
+	JE        end
+	VPCMPEQB  Z2, Z7, K1
+	KMOVQ     K1, R13
+	VPEXPANDB (CX)(R9*1), K1, Z0
+	POPCNTQ   R13, R13
+	ADDQ      R13, R9
+	CMPQ      SI, $0x02
+	JE        end
+	VPCMPEQB  Z3, Z7, K1
+	KMOVQ     K1, R13
+	VPEXPANDB (CX)(R10*1), K1, Z0
+	POPCNTQ   R13, R13
+	ADDQ      R13, R10
+	CMPQ      SI, $0x03
+	JE        end
+	VPCMPEQB  Z4, Z7, K1
+	KMOVQ     K1, R13
+	VPEXPANDB (CX)(R11*1), K1, Z0
+	POPCNTQ   R13, R13
+	ADDQ      R13, R11
+	CMPQ      SI, $0x04
+	JE        end
+	VPCMPEQB  Z5, Z7, K1
+	KMOVQ     K1, R13
+	VPEXPANDB (CX)(R12*1), K1, Z0
+	POPCNTQ   R13, R13
+	ADDQ      R13, R12
+	CMPQ      SI, $0x05
+	JE        end
+	VPCMPEQB  Z6, Z7, K1
+	KMOVQ     K1, R13
+	VPEXPANDB (CX)(DI*1), K1, Z0
+	POPCNTQ   R13, R13
+	ADDQ      R13, DI
+
+end:
+	VMOVDQU8 Z0, (AX)
+	ADDQ     $0x40, AX
+	ADDQ     $0x40, DX
+	DECQ     BX
+	JNZ      block
+	MOVQ     at+40(FP), AX
+	MOVQ     R8, (AX)
+	MOVQ     R9, 8(AX)
+	MOVQ     R10, 16(AX)
+	MOVQ     R11, 24(AX)
+	MOVQ     R12, 32(AX)
+	MOVQ     DI, 40(AX)
+	VZEROUPPER
+	RET
+
+// func groupAVX512(dst *byte, src *byte, group *byte, blocks int, groups int, at *int)
+// Requires: AVX, AVX512BW, AVX512_VBMI2, BMI2, POPCNT
+TEXT ·groupAVX512(SB), NOSPLIT, $0-48
+	MOVQ         dst+0(FP), AX
+	MOVQ         src+8(FP), CX
+	MOVQ         group+16(FP), DX
+	MOVQ         blocks+24(FP), BX
+	MOVQ         groups+32(FP), SI
+	MOVQ         at+40(FP), DI
+	MOVQ         (DI), R8
+	MOVQ         8(DI), R9
+	MOVQ         16(DI), R10
+	MOVQ         24(DI), R11
+	MOVQ         32(DI), R12
+	MOVQ         40(DI), DI
+	MOVL         $0x00000000, R13
+	VPBROADCASTB R13, Z1
+	MOVL         $0x00000001, R13
+	VPBROADCASTB R13, Z2
+	MOVL         $0x00000002, R13
+	VPBROADCASTB R13, Z3
+	MOVL         $0x00000003, R13
+	VPBROADCASTB R13, Z4
+	MOVL         $0x00000004, R13
+	VPBROADCASTB R13, Z5
+	MOVL         $0x00000005, R13
+	VPBROADCASTB R13, Z6
+
+block:
+	VMOVDQU8      (CX), Z0
+	ADDQ          $0x40, CX
+	VMOVDQU8      (DX), Z7
+	VPCMPEQB      Z1, Z7, K1
+	KMOVQ         K1, R13
+	VPCOMPRESSB.Z Z0, K1, Z8
+	POPCNTQ       R13, R13
+	MOVQ          $-1, R14
+	BZHIQ         R13, R14, R14
+	KMOVQ         R14, K1
+	VMOVDQU8      Z8, K1, (AX)(R8*1)
+	ADDQ          R13, R8
+	CMPQ          SI, $0x01
+	JE            end
+	VPCMPEQB      Z2, Z7, K1
+	KMOVQ         K1, R13
+	VPCOMPRESSB.Z Z0, K1, Z8
+	POPCNTQ       R13, R13
+	MOVQ          $-1, R14
+	BZHIQ         R13, R14, R14
+	KMOVQ         R14, K1
+	VMOVDQU8      Z8, K1, (AX)(R9*1)
+	ADDQ          R13, R9
+	CMPQ          SI, $0x02
+	JE            end
+	VPCMPEQB      Z3, Z7, K1
+	KMOVQ         K1, R13
+	VPCOMPRESSB.Z Z0, K1, Z8
+	POPCNTQ       R13, R13
+	MOVQ          $-1, R14
+	BZHIQ         R13, R14, R14
+	KMOVQ         R14, K1
+	VMOVDQU8      Z8, K1, (AX)(R10*1)
+	ADDQ          R13, R10
+	CMPQ          SI, $0x03
+	JE            end
+	VPCMPEQB      Z4, Z7, K1
+	KMOVQ         K1, R13
+	VPCOMPRESSB.Z Z0, K1, Z8
+	POPCNTQ       R13, R13
+	MOVQ          $-1, R14
+	BZHIQ         R13, R14, R14
+	KMOVQ         R14, K1
+	VMOVDQU8      Z8, K1, (AX)(R11*1)
+	ADDQ          R13, R11
+	CMPQ          SI, $0x04
+	JE            end
+	VPCMPEQB      Z5, Z7, K1
+	KMOVQ         K1, R13
+	VPCOMPRESSB.Z Z0, K1, Z8
+	POPCNTQ       R13, R13
+	MOVQ          $-1, R14
+	BZHIQ         R13, R14, R14
+	KMOVQ         R14, K1
+	VMOVDQU8      Z8, K1, (AX)(R12*1)
+	ADDQ          R13, R12
+	CMPQ          SI, $0x05
+	JE            end
+	VPCMPEQB      Z6, Z7, K1
+	KMOVQ         K1, R13
+	VPCOMPRESSB.Z Z0, K1, Z0
+	POPCNTQ       R13, R13
+	MOVQ          $-1, R14
+	BZHIQ         R13, R14, R14
+	KMOVQ         R14, K1
+	VMOVDQU8      Z0, K1, (AX)(DI*1)
+	ADDQ          R13, DI
+
+end:
+	ADDQ $0x40, DX
+	DECQ BX
+	JNZ  block
+	MOVQ at+40(FP), AX
+	MOVQ R8, (AX)
+	MOVQ R9, 8(AX)
+	MOVQ R10, 16(AX)
+	MOVQ R11, 24(AX)
+	MOVQ R12, 32(AX)
+	MOVQ DI, 40(AX)
+	VZEROUPPER
+	RET

@@ -41,3 +41,66 @@ func diff4SSE(dst *byte, a *byte, base *byte, blocks int, floats uint64)
 //
 //go:noescape
 func undiff4SSE(dst *byte, a *byte, base *byte, blocks int, floats uint64)
+
+// tableAVX512 is tablePortable; it writes up to 15 entries past the end.
+//
+//go:noescape
+func tableAVX512(t *uint32, f *uint16)
+
+// decode16AVX512 decodes so many steps of 16 bytes each, or fewer: it begins none when of the n bytes at words less
+// than 32 are left, which is what a step reads, and uses at most.
+//
+//go:noescape
+func decode16AVX512(dst *byte, steps int, t *uint32, x *uint32, words *byte, n int) (left int, used int)
+
+// encode16AVX512 codes steps times 16 bytes, of which the last is at src, and puts words up to the byte at last, so many bytes.
+//
+//go:noescape
+func encode16AVX512(last *byte, src *byte, steps int, rcp *uint32, rest *uint32, x *uint32) (put int)
+
+// decode64AVX512 decodes so many steps of 64 bytes each, or fewer: it begins none when of the n bytes at words less
+// than 128 are left, which is what a step reads, and uses at most.
+//
+//go:noescape
+func decode64AVX512(dst *byte, steps int, t *uint32, x *uint32, words *byte, n int) (left int, used int)
+
+// encode64AVX512 codes steps times 64 bytes, of which the last is at src, and puts words up to the byte at last, so many bytes.
+//
+//go:noescape
+func encode64AVX512(last *byte, src *byte, steps int, rcp *uint32, rest *uint32, x *uint32) (put int)
+
+// spreadAVX512 sets blocks times 64 bytes of dst to the next ones of src where bitmap has bits set, to zeros elsewhere.
+//
+//go:noescape
+func spreadAVX512(dst *byte, bitmap *byte, src *byte, blocks int) (used int)
+
+// packAVX512 undoes spreadAVX512, and makes the bitmap; it writes up to 63 bytes past what it puts.
+//
+//go:noescape
+func packAVX512(dst *byte, bitmap *byte, src *byte, blocks int) (put int)
+
+// groupOf2AVX512 is groupsPortable for blocks times 64 bytes of base.
+//
+//go:noescape
+func groupOf2AVX512(dst *byte, base *byte, blocks int, shift uint64, top uint64, last uint64)
+
+// groupOf4AVX512 is groupsPortable for blocks times 64 bytes of base.
+//
+//go:noescape
+func groupOf4AVX512(dst *byte, base *byte, blocks int, shift uint64, top uint64, last uint64)
+
+// countGroupsAVX512 adds to n[g] how many of blocks times 64 elements are of group g.
+//
+//go:noescape
+func countGroupsAVX512(n *int, group *byte, blocks int, groups int)
+
+// ungroupAVX512 sets blocks times 64 bytes of dst, each to the next one of its group, of which the next is at src[at[g]]; at is
+// set to what comes then.
+//
+//go:noescape
+func ungroupAVX512(dst *byte, src *byte, group *byte, blocks int, groups int, at *int)
+
+// groupAVX512 undoes ungroupAVX512.
+//
+//go:noescape
+func groupAVX512(dst *byte, src *byte, group *byte, blocks int, groups int, at *int)

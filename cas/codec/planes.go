@@ -5,8 +5,6 @@ import (
 	"math/bits"
 	"sync"
 
-	"github.com/klauspost/compress/huff0"
-
 	"ckptfs/cas"
 )
 
@@ -24,24 +22,24 @@ import (
 //
 // A slab of n elements is
 //
-//	 0 4w  for each plane, least significant first: 1 byte code, 3 bytes length of what is stored of it
-//	4w     the planes, in the same order, without gaps
+//	0  1  s: how many states the stream has: 16 or 64, or 0 where there is none
+//	1  3  l: the stream's length, 0 where there is none
+//	4  l  a stream (see rans.go); its runs belong to the parts below, in their order
+//	      for each plane, least significant first, its n bytes as a part
 //
-// A plane is n bytes, coded as one of
+// A part of n bytes, n > 0, is
 //
-//	0  raw     the n bytes
-//	1  const   1 byte, n times
-//	2  huff    a Huffman table and four streams: as the literals section of Zstandard, RFC 8878 section 4.2 and 3.1.1.3.1.6,
-//	           has them, table description and jump table included; of fewer than n bytes
-//	3  sparse  the bytes that are not zero, and where they are:
-//	            0  4  code and length of the bitmap: code 0, 1 or 2, as above
-//	            4  4  code and length of the others
-//	            8     the bitmap, ceil(n/8) bytes: bit i%8 of byte i/8 is set when byte i of the plane is not zero; the bits
-//	                  past n are zero
-//	                  the bytes that are not zero, in order; as many as the bitmap has bits set, which is one at least
+//	0  1  code:
+//	1     0  raw     the n bytes
+//	      1  const   1 byte, n times
+//	      2  rans    frequencies (see freqs.go) of the next run of the stream, of n bytes
+//	      3  sparse  the bytes that are not zero, and where they are: a bitmap of ceil(n/8) bytes as a part, of which bit i%8
+//	                 of byte i/8 is set when byte i is not zero, and the bits past n are not; and, if there are any, the bytes
+//	                 that are not zero as a part. Neither is sparse
 //
-// Slabs bound the memory that either side needs, and keep planes at 131072 bytes or less: a Huffman block holds 262143 at
-// most and states the lengths of its streams in 16 bits. Each plane of each slab has a table of its own. Nothing follows.
+// Slabs bound the memory that either side needs, and fit the processor's nearer caches. Nothing follows.
+//
+// Zeros are what sparse saves the time of: an eighth of a symbol each, and often they come in rows.
 type planesCodec struct{}
 
 func (planesCodec) ID() byte { return Planes }
@@ -55,19 +53,30 @@ const (
 // slabElems is how many elements of w bytes a slab holds.
 func slabElems(w int) int { return slabBytes / max(w, 2) }
 
-// planeState is what either direction needs besides dst: some 400 KiB and huff0's own, whatever is stored.
+// planeState is what either direction needs besides dst: some 2 MiB, whatever is stored.
 type planeState struct {
-	enc    huff0.Scratch
-	dec    huff0.Scratch // apart: reading a table drops buffers that writing one needs
-	bufs   [8][]byte     // planes of the slab at hand
+	dec    ransDecoder
+	bufs   [8][]byte // planes of the slab at hand
 	plane  [slabBytes]byte
-	bitmap [maxPlane/8 + 8]byte
-	rest   [maxPlane + 8]byte // of a sparse plane
+	sorted [slabBytes]byte // by group
+	group  [maxPlane]byte  // of each element
+	groups groups
+	diffs  [slabBytes]byte
+	bitmap [maxPlane / 8]byte
+	rest   [maxPlane + 8]byte // of a sparse part
+
+	enc    ransEncoder
+	parts  []part
+	tables []byte
+	coded  int                 // bytes of parts that the stream has
+	lanes  int                 // its states; 0 where there is none
+	flat   bool                // there is to be none
+	spare  [2 * slabBytes]byte // for bitmaps and what they leave
+	used   int                 // of spare
 }
 
-var planeStates = sync.Pool{New: func() any { return &planeState{enc: huff0.Scratch{Reuse: huff0.ReusePolicyNone}} }}
+var planeStates = sync.Pool{New: func() any { return new(planeState) }}
 
-// Encode splits each slab to where its planes would lie were they all raw, and codes them from there in place.
 func (planesCodec) Encode(dst, raw []byte, h Hint) []byte {
 	s := planeStates.Get().(*planeState)
 	defer planeStates.Put(s)
@@ -77,43 +86,13 @@ func (planesCodec) Encode(dst, raw []byte, h Hint) []byte {
 	if kind == floats && w > 1 {
 		rot = 1
 	}
-	slabs := (len(raw)/w + slabElems(w) - 1) / slabElems(w)
-	if need := len(dst) + 1 + slabs*4*w + len(raw); cap(dst) < need {
-		d := make([]byte, len(dst), need)
-		copy(d, dst)
-		dst = d
-	}
 	dst = append(dst, byte(w|rot*rotated))
 	for len(raw) >= w {
 		n := min(len(raw)/w, slabElems(w))
-		dst = s.encodeSlab(dst, raw[:n*w], w, rot)
+		dst = s.encodeSlab(dst, raw[:n*w], w, rot, nil)
 		raw = raw[n*w:]
 	}
 	return append(dst, raw...)
-}
-
-// encodeSlab appends the slab that raw makes to dst, which has room for it.
-func (s *planeState) encodeSlab(dst, raw []byte, w, rot int) []byte {
-	n := len(raw) / w
-	head := len(dst)
-	body := head + 4*w
-	dst = dst[:body+len(raw)]
-	for k := range w {
-		s.bufs[k] = dst[body+k*n:][:n:n]
-	}
-	split(&s.bufs, raw, w, rot)
-	at := body
-	for k := range w {
-		p := s.bufs[k]
-		code := s.choose(p)
-		q := s.encodePlane(code, p)
-		if q == nil {
-			code, q = planeRaw, p
-		}
-		putPlaneHead(dst[head+4*k:], code, len(q))
-		at += copy(dst[at:], q) // at most to where p ends: nothing grows
-	}
-	return dst[:at]
 }
 
 func (planesCodec) Decode(dst, stored []byte, rawLen int) ([]byte, error) {
@@ -123,14 +102,14 @@ func (planesCodec) Decode(dst, stored []byte, rawLen int) ([]byte, error) {
 	}
 	s := planeStates.Get().(*planeState)
 	defer planeStates.Put(s)
-	if err := s.decode(d[len(d):len(d)+rawLen:len(d)+rawLen], stored); err != nil {
+	if err := s.fill(d[len(d):len(d)+rawLen:len(d)+rawLen], stored); err != nil {
 		return dst, fmt.Errorf("planes: %w: %w", err, cas.ErrCorrupt)
 	}
 	return d[:len(d)+rawLen], nil
 }
 
-// decode fills dst.
-func (s *planeState) decode(dst, stored []byte) error {
+// fill sets dst to what stored holds.
+func (s *planeState) fill(dst, stored []byte) error {
 	if len(stored) == 0 {
 		return errEnds
 	}
@@ -142,7 +121,7 @@ func (s *planeState) decode(dst, stored []byte) error {
 	for len(dst) >= w {
 		n := min(len(dst)/w, slabElems(w))
 		var err error
-		if stored, err = s.decodeSlab(dst[:n*w:n*w], stored, w, rot); err != nil {
+		if stored, err = s.decodeSlab(dst[:n*w:n*w], stored, w, rot, nil); err != nil {
 			return err
 		}
 		dst = dst[n*w:]
@@ -154,31 +133,35 @@ func (s *planeState) decode(dst, stored []byte) error {
 	return nil
 }
 
-// decodeSlab fills dst and returns what of stored comes behind the slab.
-func (s *planeState) decodeSlab(dst, stored []byte, w, rot int) ([]byte, error) {
-	n := len(dst) / w
-	if len(stored) < 4*w {
-		return nil, errEnds
-	}
-	heads, stored := stored[:4*w], stored[4*w:]
+// encodeSlab appends the slab that raw makes to dst. Its elements are of the groups g, or of none.
+func (s *planeState) encodeSlab(dst, raw []byte, w, rot int, g *groups) []byte {
+	n := len(raw) / w
 	for k := range w {
-		code, q, rest, err := cutPlane(heads[4*k:], stored)
-		if err != nil {
-			return nil, err
-		}
-		stored = rest
-		buf := s.plane[k*n:][:n]
+		s.bufs[k] = s.plane[k*n:][:n:n]
+	}
+	split(&s.bufs, raw, w, rot)
+	s.choose(w, g)
+	return s.putSlab(dst)
+}
+
+// decodeSlab fills dst and returns what of stored comes behind the slab.
+func (s *planeState) decodeSlab(dst, stored []byte, w, rot int, g *groups) ([]byte, error) {
+	n := len(dst) / w
+	stored, err := s.open(stored)
+	if err != nil {
+		return nil, err
+	}
+	for k := range w {
+		buf := s.plane[k*n:][:n:n]
 		if w == 1 {
 			buf = dst
 		}
-		if code == planeSparse {
-			s.bufs[k], err = buf, s.decodeSparse(buf, q)
-		} else {
-			s.bufs[k], err = s.decodePlane(buf, code, q)
-		}
-		if err != nil {
+		if s.bufs[k], stored, err = s.decodePlane(buf, stored, g); err != nil {
 			return nil, fmt.Errorf("plane %d: %w", k, err)
 		}
+	}
+	if err := s.dec.end(); err != nil {
+		return nil, err
 	}
 	merge(dst, &s.bufs, w, rot)
 	return stored, nil

@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"math"
+	"math/bits"
 	"math/rand/v2"
 	"os"
 	"strings"
@@ -213,9 +214,15 @@ func TestDamagedPlanes(t *testing.T) {
 func TestPlanesRefuse(t *testing.T) {
 	sparse := append(make([]byte, 90), random(38)...) // 128 bytes, one plane
 	good := planesCodec{}.Encode(nil, sparse, Hint{})
-	if good[1] != planeSparse {
+	if good[5] != partSparse {
 		t.Fatalf("% x", good)
 	}
+	coded := planesCodec{}.Encode(nil, skewed(5000, 1), Hint{"U8", 1})
+	if coded[1] != fewLanes {
+		t.Fatalf("% x", coded)
+	}
+	none := []byte{0, 0, 0, 0} // no stream
+	head := func(w byte, parts ...byte) []byte { return append(append([]byte{w}, none...), parts...) }
 	for _, c := range []struct {
 		name   string
 		stored []byte
@@ -228,22 +235,26 @@ func TestPlanesRefuse(t *testing.T) {
 		{"rotated bytes", []byte{0x11}, 0},
 		{"unknown bits", []byte{0x22}, 0},
 		{"no slab", []byte{2}, 2},
-		{"cut head", []byte{2, 0, 1, 0, 0, 0, 1, 0}, 2},
-		{"unknown code", []byte{1, 9, 1, 0, 0, 'a'}, 1},
-		{"raw, short", []byte{1, 0, 1, 0, 0, 'a'}, 2},
-		{"raw, long", []byte{1, 0, 2, 0, 0, 'a', 'b'}, 1},
-		{"plane past the end", []byte{1, 0, 2, 0, 0, 'a'}, 2},
-		{"const, empty", []byte{1, 1, 0, 0, 0}, 2},
-		{"const, long", []byte{1, 1, 2, 0, 0, 'a', 'b'}, 2},
-		{"huff, empty", []byte{1, 2, 0, 0, 0}, 2},
-		{"huff, no gain", []byte{1, 2, 2, 0, 0, 'a', 'b'}, 2},
-		{"huff, garbage", append([]byte{1, 2, 60, 0, 0}, random(60)...), 200},
-		{"sparse, empty", []byte{1, 3, 0, 0, 0}, 8},
-		{"sparse within sparse", []byte{1, 3, 9, 0, 0, 3, 1, 0, 0, 0, 0, 0, 0, 1}, 8},
-		{"sparse, all zero", []byte{1, 3, 9, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0}, 8},
-		{"sparse, bits past the end", []byte{1, 3, 10, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0x80, 'a'}, 7},
-		{"sparse, too many", []byte{1, 3, 11, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 1, 'a', 'b'}, 8},
-		{"sparse, more behind", []byte{1, 3, 11, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 1, 'a', 'b'}, 8},
+		{"cut head", []byte{2, 0, 0, 0}, 2},
+		{"no part", head(1), 1},
+		{"unknown code", head(1, 9, 'a'), 1},
+		{"a whole part, nothing being sorted", head(1, partWhole|partRaw, 'a'), 1},
+		{"raw, short", head(1, partRaw, 'a'), 2},
+		{"raw, long", head(1, partRaw, 'a', 'b'), 1},
+		{"const, empty", head(1, partConst), 2},
+		{"const, long", head(1, partConst, 'a', 'b'), 2},
+		{"rans, no stream", head(1, partRans, 0, 0, 0, 0), 2},
+		{"states, no stream", []byte{1, 64, 0, 0, 0, partRaw, 'a'}, 1},
+		{"a stream, no states", append([]byte{1, 0, 64, 0, 0}, make([]byte, 64)...), 1},
+		{"7 states", append([]byte{1, 7, 28, 0, 0}, make([]byte, 28)...), 1},
+		{"a state of zero", append([]byte{1, 16, 64, 0, 0}, make([]byte, 66)...), 1},
+		{"a stream past the end", []byte{1, 16, 64, 0, 0, 1, 2}, 1},
+		{"a stream of another length", coded, 4999},
+		{"sparse, empty", head(1, partSparse), 8},
+		{"sparse within sparse", head(1, partSparse, partSparse, partRaw, 1, partRaw, 1, partRaw, 'a'), 8},
+		{"sparse, bits past the end", head(1, partSparse, partRaw, 0x80, partRaw, 'a'), 7},
+		{"sparse, too few", head(1, partSparse, partRaw, 3, partRaw, 'a'), 8},
+		{"sparse, too many", head(1, partSparse, partRaw, 1, partRaw, 'a', 'b'), 8},
 		{"tail, short", []byte{4, 'a', 'b'}, 3},
 		{"tail, long", []byte{4, 'a', 'b', 'c', 'd'}, 3},
 		{"of another length", good, len(sparse) - 1},
@@ -260,21 +271,36 @@ func TestPlanesRefuse(t *testing.T) {
 	}
 }
 
-// One chunk with a plane of every kind. What the file holds must decode for ever; what is encoded may change with the
-// Huffman coder, and the file with it.
-func TestGoldenPlanes(t *testing.T) {
-	raw := make([]byte, 4*128+3)
+// everyPart makes n elements of 4 bytes and a tail: planes that are random, constant, skewed and sparse.
+func everyPart(n int) []byte {
+	raw := make([]byte, 4*n+3)
 	r := rand.New(rand.NewPCG(9, 10))
-	for i := range 128 {
+	for i := range n {
 		p := raw[4*i:]
 		p[0], p[1], p[2] = byte(r.Uint32()), 0x42, byte(100+3*r.NormFloat64())
 		if i%16 < 6 {
 			p[3] = byte(i)
 		}
 	}
-	copy(raw[4*128:], "end")
-	const name = "testdata/planes.golden"
-	if got := dumpPlanes(planesCodec{}.Encode(nil, raw, Hint{"I32", 4}), 128); *update {
+	copy(raw[4*n:], "end")
+	return raw
+}
+
+// What the files hold must decode for ever; what is encoded may change with the choice of parts, and the files with it.
+func TestGoldenPlanes(t *testing.T) {
+	raw := everyPart(512)
+	d := dump{raw: raw, stored: planesCodec{}.Encode(nil, raw, Hint{"I32", 4})}
+	d.planes()
+	d.compare(t, "planes", func(stored []byte) ([]byte, error) {
+		return Decode(nil, Planes, stored, len(raw))
+	})
+}
+
+// compare compares with the file of that name, and decodes what the file holds.
+func (d *dump) compare(t *testing.T, name string, decode func([]byte) ([]byte, error)) {
+	got := d.b.String()
+	name = "testdata/" + name + ".golden"
+	if *update {
 		if err := os.WriteFile(name, []byte(got), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -285,55 +311,90 @@ func TestGoldenPlanes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := Decode(nil, Planes, undump(t, string(file)), len(raw))
-	if err != nil || !bytes.Equal(got, raw) {
-		t.Errorf("%v, % x", err, got)
+	if back, err := decode(undump(t, string(file))); err != nil || !bytes.Equal(back, d.raw) {
+		t.Errorf("%v, % x", err, back)
 	}
 }
 
-// dumpPlanes prints stored, one slab of n elements and a tail.
-func dumpPlanes(stored []byte, n int) string {
-	var b strings.Builder
-	off := 0
-	field := func(n int, what string) []byte {
-		q := stored[off : off+n]
-		for i := 0; i < n; i += 16 {
-			line := fmt.Sprintf("%04d  %-47s  %s", off+i, fmt.Sprintf("% x", q[i:min(i+16, n)]), what)
-			b.WriteString(strings.TrimRight(line, " ") + "\n")
-			what = ""
-		}
-		off += n
-		return q
+// dump prints stored, one slab.
+type dump struct {
+	b                 strings.Builder
+	stored, raw, base []byte
+	off               int
+}
+
+func (d *dump) field(n int, what string) []byte {
+	q := d.stored[d.off : d.off+n]
+	for i := 0; i < n; i += 16 {
+		line := fmt.Sprintf("%04d  %-47s  %s", d.off+i, fmt.Sprintf("% x", q[i:min(i+16, n)]), what)
+		d.b.WriteString(strings.TrimRight(line, " ") + "\n")
+		what = ""
 	}
-	names := []string{"raw", "const", "huff", "sparse"}
-	type part struct{ code, n int }
-	head := func(what string) part {
-		h := le.Uint32(stored[off:])
-		p := part{int(h & 0xff), int(h >> 8)}
-		field(4, fmt.Sprintf("%s: %s, %d bytes", what, names[p.code], p.n))
-		return p
-	}
-	w := int(stored[0] & 15)
-	field(1, fmt.Sprintf("elements of %d bytes, rotated: %v", w, stored[0]&rotated != 0))
-	var parts []part
+	d.off += n
+	return q
+}
+
+func (d *dump) planes() {
+	shape := d.stored[0]
+	w := int(shape & 15)
+	d.field(1, fmt.Sprintf("elements of %d bytes, rotated: %v", w, shape&rotated != 0))
+	d.stream()
 	for k := range w {
-		parts = append(parts, head(fmt.Sprintf("plane %d of %d", k, n)))
+		d.part(fmt.Sprintf("plane %d", k), len(d.raw)/w)
 	}
-	for k, p := range parts {
-		what := fmt.Sprintf("plane %d", k)
-		if p.code != planeSparse {
-			field(p.n, what)
+	d.field(len(d.stored)-d.off, "tail")
+}
+
+// delta prints what DecodeDelta decodes.
+func (d *dump) delta() {
+	w := int(d.stored[1])
+	d.field(2, fmt.Sprintf("kind, elements of %d bytes", w))
+	shape := groupShape{int(d.stored[2]), int(d.stored[3]), int(d.stored[4])}
+	d.field(3, fmt.Sprintf("%d groups, the exponent from bit %d on, at most %d", shape.n, shape.shift, shape.top))
+	g := new(planeState).sortBy(shape, d.base, w)
+	d.stream()
+	for k := range w {
+		if d.stored[d.off]&partWhole != 0 {
+			d.part(fmt.Sprintf("plane %d, not sorted", k), len(d.raw)/w)
 			continue
 		}
-		bitmap, rest := head(what+", bitmap"), head(what+", not zero")
-		field(bitmap.n, "bitmap")
-		field(rest.n, "not zero")
+		for i, n := range g.counts[:g.n] {
+			d.part(fmt.Sprintf("plane %d, group %d", k, i), n)
+		}
 	}
-	field(len(stored)-off, "tail")
-	return b.String()
+	d.field(len(d.stored)-d.off, "tail")
 }
 
-func undump(t *testing.T, s string) []byte {
+func (d *dump) stream() {
+	h := le.Uint32(d.stored[d.off:])
+	d.field(4, fmt.Sprintf("stream: %d bytes, %d states", h>>8, h&0xff))
+	d.field(4*int(h&0xff), "states")
+	d.field(int(h>>8)-4*int(h&0xff), "words")
+}
+
+// part prints a part of n bytes, and how many bits a bitmap has set, if it is one that is raw.
+func (d *dump) part(what string, n int) (ones int) {
+	code := d.stored[d.off]
+	d.field(1, fmt.Sprintf("%s: %s", what, []string{"raw", "const", "rans", "sparse"}[code&^partWhole]))
+	switch code &^ partWhole {
+	case partRaw:
+		for _, b := range d.field(n, "") {
+			ones += bits.OnesCount8(b)
+		}
+	case partConst:
+		d.field(1, "")
+	case partRans:
+		var f freqs
+		rest, _ := readFreqs(&f, d.stored[d.off:])
+		d.field(len(d.stored)-d.off-len(rest), "frequencies")
+	case partSparse:
+		ones = d.part(what+", bitmap", (n+7)/8)
+		d.part(what+", not zero", ones)
+	}
+	return ones
+}
+
+func undump(t testing.TB, s string) []byte {
 	var p []byte
 	for line := range strings.Lines(s) {
 		for _, f := range strings.Fields(line[6:min(len(line), 53)]) {

@@ -1,15 +1,14 @@
 package codec
 
 import (
-	"errors"
 	"math"
 	"math/bits"
 	"sync"
 )
 
-// encodeSparse codes p, or returns nil when that does not pay. The result is valid until the next call.
-func (s *planeState) encodeSparse(p []byte) []byte {
-	bitmap, rest := s.bitmap[:(len(p)+7)/8], s.rest[:]
+// packPortable sets bitmap to where p is not zero, and dst to the bytes there, which it returns. It may write 8 bytes of dst
+// more.
+func packPortable(dst, bitmap, p []byte) []byte {
 	table := moves()
 	j := 0
 	for i := range bitmap {
@@ -21,31 +20,15 @@ func (s *planeState) encodeSparse(p []byte) []byte {
 				v |= uint64(c) << (8 * k)
 			}
 		}
-		if v == 0 {
-			bitmap[i] = 0
-			continue
-		}
 		m := nonZero(v)
 		bitmap[i] = m
-		le.PutUint64(rest[j:], gather(v, &table[m]))
+		if v == 0 {
+			continue
+		}
+		le.PutUint64(dst[j:], gather(v, &table[m]))
 		j += bits.OnesCount8(m)
 	}
-	rest = rest[:j]
-
-	out := append(s.plane[:0], 0, 0, 0, 0, 0, 0, 0, 0)
-	for k, part := range [2][]byte{bitmap, rest} {
-		code := s.chooseDense(part)
-		q := s.encodePlane(code, part)
-		if q == nil {
-			code, q = planeRaw, part
-		}
-		putPlaneHead(out[4*k:], code, len(q))
-		out = append(out, q...)
-	}
-	if len(out) > len(p)-len(p)/minGain {
-		return nil
-	}
-	return out
+	return dst[:j]
 }
 
 // nonZero has bit i set when byte i of v is not zero.
@@ -55,56 +38,10 @@ func nonZero(v uint64) byte {
 	return byte(v >> 7 * 0x0102040810204080 >> 56)
 }
 
-var errBitmap = errors.New("sparse: the bitmap does not match")
-
-// decodeSparse fills p with the sparse plane that q holds.
-func (s *planeState) decodeSparse(p, q []byte) error {
-	if len(q) < 8 {
-		return errEnds
-	}
-	head, q := q[:8], q[8:]
-	code, part, q, err := cutPlane(head, q)
-	if err != nil {
-		return err
-	}
-	bitmap, err := s.decodePlane(s.bitmap[:(len(p)+7)/8], code, part)
-	if err != nil {
-		return err
-	}
-	var n int
-	b := bitmap
-	for ; len(b) >= 8; b = b[8:] {
-		n += bits.OnesCount64(le.Uint64(b))
-	}
-	for _, m := range b {
-		n += bits.OnesCount8(m)
-	}
-	if n == 0 || len(p)%8 != 0 && bitmap[len(bitmap)-1]>>(len(p)%8) != 0 {
-		return errBitmap
-	}
-	code, part, q, err = cutPlane(head[4:], q)
-	if err != nil {
-		return err
-	}
-	rest, err := s.decodePlane(s.rest[:n], code, part)
-	if err != nil {
-		return err
-	}
-	if len(q) != 0 {
-		return errBitmap
-	}
-	if code == planeRaw {
-		copy(s.rest[:], rest)
-	}
-	scatter(p, bitmap, &s.rest)
-	return nil
-}
-
-// scatter puts the bytes of rest where bitmap has bits set, and zeros elsewhere. The last 8 bytes of rest may be read but
-// count for nothing.
-func scatter(p, bitmap []byte, rest *[maxPlane + 8]byte) {
+// scatterPortable puts the bytes of rest from j on where bitmap has bits set, and zeros elsewhere. The last 8 bytes of rest
+// may be read but count for nothing.
+func scatterPortable(p, bitmap []byte, rest *[maxPlane + 8]byte, j int) {
 	table := moves()
-	j := 0
 	for len(bitmap) >= 8 && len(p) >= 64 { // rows of a matrix are often all there or not at all
 		ms, q := le.Uint64(bitmap), (*[64]byte)(p)
 		switch ms {

@@ -1,6 +1,35 @@
 package codec
 
-import "testing"
+import (
+	"bytes"
+	"testing"
+)
+
+func TestSparseTwins(t *testing.T) {
+	for n := range 300 {
+		p := random(n)
+		for i := range p {
+			if p[i]%4 < 3 {
+				p[i] = 0
+			}
+		}
+		var bitmaps, rests [][]byte
+		portably(func(how string) {
+			bitmap := make([]byte, (n+7)/8)
+			rest := pack(make([]byte, 2*n+128), bitmap, p)
+			var all [maxPlane + 8]byte
+			copy(all[:], rest)
+			back := bytes.Repeat([]byte{0xee}, n)
+			if scatter(back, bitmap, &all); !bytes.Equal(back, p) {
+				t.Fatalf("%s: %d bytes come back as % x, want % x", how, n, back, p)
+			}
+			bitmaps, rests = append(bitmaps, bitmap), append(rests, rest)
+		})
+		if last := len(rests) - 1; !bytes.Equal(bitmaps[0], bitmaps[last]) || !bytes.Equal(rests[0], rests[last]) {
+			t.Fatalf("%d bytes: the twins differ", n)
+		}
+	}
+}
 
 func TestSpreadAndGather(t *testing.T) {
 	for b, m := range moves() {

@@ -11,7 +11,7 @@
 // File header, 64 bytes:
 //
 //	 0  8  magic "ckptseg\n"
-//	 8  2  version: 2; 1: a segment without deltas, of a program that knew of none
+//	 8  2  version: 3; 2: of a program that knew of codecs 0 to 4; 1: of one that knew of no deltas
 //	10  2  0
 //	12  4  segment number
 //	16 16  store id
@@ -55,7 +55,8 @@
 // there are no circles and no long chains, whatever a damaged or hostile store says; and that neither the record nor any of
 // its bases is longer than MaxBased once decoded, so that it knows what memory it takes.
 //
-// An earlier program would read what it can, and its sweep would take the bases away: version 2 keeps it out.
+// A program that knows a codec not would not know either that it needs a base, and its sweep would take that away: so a
+// codec with a base comes with a new version, which keeps earlier programs out.
 //
 // # Footer
 //
@@ -73,7 +74,7 @@
 // Trailer, the last 160 bytes of the file:
 //
 //	  0  8  magic "ckptend\n"
-//	  8  2  version: 2, or 1
+//	  8  2  version: 3, 2 or 1
 //	 10  2  0
 //	 12  4  segment number
 //	 16 16  store id
@@ -115,7 +116,7 @@ import (
 
 const (
 	// Version of the format that this package writes, and the newest that it reads.
-	Version = 2
+	Version = 3
 	// FileHeaderSize is the length of the file header; the first record lies behind it.
 	FileHeaderSize = 64
 	// RecordHeaderSize is the length of a record's header.

@@ -1,8 +1,8 @@
-// Generates the SSE2 kernels of byte planes and of deltas:
+// Generates the kernels of byte planes, of deltas and of rANS:
 //
 //	cd cas/codec/asm && go run . -out ../kernels_amd64.s -stubs ../kernels_stubs_amd64.go -pkg codec
 //
-// SSE2 is part of every amd64 processor, so nothing has to be asked at run time.
+// Those in SSE2 run on every amd64 processor; whether those in AVX-512 can is asked at run time.
 package main
 
 import (
@@ -20,6 +20,15 @@ func main() {
 		delta(w, true)
 		delta(w, false)
 	}
+	ransTable()
+	for _, vectors := range []int{1, 4} {
+		ransDecode(vectors)
+		ransEncode(vectors)
+	}
+	sparse()
+	groupOf(2)
+	groupOf(4)
+	groups()
 	Generate()
 }
 

@@ -1,0 +1,221 @@
+package main
+
+import (
+	. "github.com/mmcloughlin/avo/build"
+	"github.com/mmcloughlin/avo/ir"
+	. "github.com/mmcloughlin/avo/operand"
+	. "github.com/mmcloughlin/avo/reg"
+)
+
+const maxGroups = 6 // as many as there are registers for
+
+// vbmi2 is an instruction of AVX-512 VBMI2, which avo does not know.
+func vbmi2(opcode string, zero bool, from Op, k, to Register) {
+	i := &ir.Instruction{Opcode: opcode, Operands: []Op{from, k, to}, Inputs: []Op{from, k}, Outputs: []Op{to}, ISA: []string{"AVX512_VBMI2"}}
+	if zero {
+		i.Suffixes = []string{"Z"}
+	} else {
+		i.Inputs = append(i.Inputs, to)
+	}
+	Instruction(i)
+}
+
+func sparse() {
+	TEXT("spreadAVX512", NOSPLIT, "func(dst, bitmap, src *byte, blocks int) (used int)")
+	Pragma("noescape")
+	Doc("spreadAVX512 sets blocks times 64 bytes of dst to the next ones of src where bitmap has bits set, to zeros elsewhere.")
+	dst, bitmap, src := Load(Param("dst"), GP64()), Load(Param("bitmap"), GP64()), Load(Param("src"), GP64())
+	blocks := Load(Param("blocks"), GP64())
+	Label("block")
+	bits, k, x := GP64(), K(), ZMM()
+	MOVQ(Mem{Base: bitmap}, bits)
+	KMOVQ(bits, k)
+	vbmi2("VPEXPANDB", true, Mem{Base: src}, k, x)
+	VMOVDQU8(x, Mem{Base: dst})
+	POPCNTQ(bits, bits)
+	ADDQ(bits, src)
+	ADDQ(Imm(8), bitmap)
+	ADDQ(Imm(64), dst)
+	DECQ(blocks)
+	JNZ(LabelRef("block"))
+	SUBQ(Load(Param("src"), GP64()), src)
+	Store(src, Return("used"))
+	VZEROUPPER()
+	RET()
+
+	TEXT("packAVX512", NOSPLIT, "func(dst, bitmap, src *byte, blocks int) (put int)")
+	Pragma("noescape")
+	Doc("packAVX512 undoes spreadAVX512, and makes the bitmap; it writes up to 63 bytes past what it puts.")
+	dst, bitmap, src = Load(Param("dst"), GP64()), Load(Param("bitmap"), GP64()), Load(Param("src"), GP64())
+	blocks = Load(Param("blocks"), GP64())
+	Label("block")
+	bits, k, x = GP64(), K(), ZMM()
+	VMOVDQU8(Mem{Base: src}, x)
+	VPTESTMB(x, x, k)
+	KMOVQ(k, bits)
+	MOVQ(bits, Mem{Base: bitmap})
+	vbmi2("VPCOMPRESSB", true, x, k, x)
+	VMOVDQU8(x, Mem{Base: dst})
+	POPCNTQ(bits, bits)
+	ADDQ(bits, dst)
+	ADDQ(Imm(8), bitmap)
+	ADDQ(Imm(64), src)
+	DECQ(blocks)
+	JNZ(LabelRef("block"))
+	SUBQ(Load(Param("dst"), GP64()), dst)
+	Store(dst, Return("put"))
+	VZEROUPPER()
+	RET()
+}
+
+// groupOf makes bytes that say in which group each element is.
+func groupOf(w int) {
+	name := map[int]string{2: "groupOf2AVX512", 4: "groupOf4AVX512"}[w]
+	TEXT(name, NOSPLIT, "func(dst, base *byte, blocks int, shift, top, last uint64)")
+	Pragma("noescape")
+	Doc(name + " is groupsPortable for blocks times 64 bytes of base.")
+	dst, base, blocks := Load(Param("dst"), GP64()), Load(Param("base"), GP64()), Load(Param("blocks"), GP64())
+	shift, top, last := Load(Param("shift"), GP64()), Load(Param("top"), GP64()), Load(Param("last"), GP64())
+	right, tops, lasts, zero := XMM(), ZMM(), ZMM(), ZMM()
+	INCQ(shift)
+	MOVQ(shift, right)
+	VPXORD(zero, zero, zero)
+	if w == 2 {
+		VPBROADCASTW(top.(GPVirtual).As32(), tops)
+		VPBROADCASTW(last.(GPVirtual).As32(), lasts)
+	} else {
+		VPBROADCASTD(top.(GPVirtual).As32(), tops)
+		VPBROADCASTD(last.(GPVirtual).As32(), lasts)
+	}
+	Label("block")
+	x := ZMM()
+	VMOVDQU8(Mem{Base: base}, x)
+	if w == 2 {
+		VPSLLW(Imm(1), x, x)
+		VPSRLW(right, x, x)
+		VPSUBUSW(x, tops, x)
+		VPMINUW(lasts, x, x)
+		VPMOVWB(x, Mem{Base: dst})
+	} else {
+		VPSLLD(Imm(1), x, x)
+		VPSRLD(right, x, x)
+		VPSUBD(x, tops, x)
+		VPMAXSD(zero, x, x)
+		VPMINSD(lasts, x, x)
+		VPMOVDB(x, Mem{Base: dst})
+	}
+	ADDQ(Imm(64), base)
+	ADDQ(Imm(uint64(64/w)), dst)
+	DECQ(blocks)
+	JNZ(LabelRef("block"))
+	VZEROUPPER()
+	RET()
+}
+
+// grouping begins a kernel that goes by the groups of 64 elements at a time: each is called with the mask of one group's
+// elements, and after the last the block ends.
+func grouping(group, blocks, groups Register, begin func(), each func(g int, k, mask Register), end func()) {
+	var numbers [maxGroups]VecVirtual
+	for g := range numbers {
+		r := GP32()
+		MOVL(U32(g), r)
+		numbers[g] = ZMM()
+		VPBROADCASTB(r, numbers[g])
+	}
+	Label("block")
+	begin()
+	x := ZMM()
+	VMOVDQU8(Mem{Base: group}, x)
+	for g := range numbers {
+		k, mask := K(), GP64()
+		VPCMPEQB(numbers[g], x, k)
+		KMOVQ(k, mask)
+		each(g, k, mask)
+		if g < maxGroups-1 {
+			CMPQ(groups, Imm(uint64(g+1)))
+			JE(LabelRef("end"))
+		}
+	}
+	Label("end")
+	end()
+	ADDQ(Imm(64), group)
+	DECQ(blocks)
+	JNZ(LabelRef("block"))
+}
+
+func loadAll(from Register) (at [maxGroups]Register) {
+	for g := range at {
+		at[g] = GP64()
+		MOVQ(Mem{Base: from, Disp: 8 * g}, at[g])
+	}
+	return at
+}
+
+func storeAll(at [maxGroups]Register) {
+	to := Load(Param("at"), GP64())
+	for g, r := range at {
+		MOVQ(r, Mem{Base: to, Disp: 8 * g})
+	}
+}
+
+func groups() {
+	TEXT("countGroupsAVX512", NOSPLIT, "func(n *int, group *byte, blocks, groups int)")
+	Pragma("noescape")
+	Doc("countGroupsAVX512 adds to n[g] how many of blocks times 64 elements are of group g.")
+	counts := Load(Param("n"), GP64())
+	group, blocks, groups := Load(Param("group"), GP64()), Load(Param("blocks"), GP64()), Load(Param("groups"), GP64())
+	n := loadAll(counts)
+	grouping(group, blocks, groups, func() {}, func(g int, _, mask Register) {
+		POPCNTQ(mask, mask)
+		ADDQ(mask, n[g])
+	}, func() {})
+	for g, n := range n {
+		MOVQ(n, Mem{Base: counts, Disp: 8 * g})
+	}
+	VZEROUPPER()
+	RET()
+
+	TEXT("ungroupAVX512", NOSPLIT, "func(dst, src, group *byte, blocks, groups int, at *int)")
+	Pragma("noescape")
+	Doc("ungroupAVX512 sets blocks times 64 bytes of dst, each to the next one of its group, of which the next is at src[at[g]]; at is",
+		"set to what comes then.")
+	dst, src := Load(Param("dst"), GP64()), Load(Param("src"), GP64())
+	group, blocks, groups = Load(Param("group"), GP64()), Load(Param("blocks"), GP64()), Load(Param("groups"), GP64())
+	next := loadAll(Load(Param("at"), GP64()))
+	out := ZMM()
+	grouping(group, blocks, groups, func() { VPXORD(out, out, out) }, func(g int, k, mask Register) {
+		vbmi2("VPEXPANDB", false, Mem{Base: src, Index: next[g], Scale: 1}, k, out)
+		POPCNTQ(mask, mask)
+		ADDQ(mask, next[g])
+	}, func() {
+		VMOVDQU8(out, Mem{Base: dst})
+		ADDQ(Imm(64), dst)
+	})
+	storeAll(next)
+	VZEROUPPER()
+	RET()
+
+	TEXT("groupAVX512", NOSPLIT, "func(dst, src, group *byte, blocks, groups int, at *int)")
+	Pragma("noescape")
+	Doc("groupAVX512 undoes ungroupAVX512.")
+	dst, src = Load(Param("dst"), GP64()), Load(Param("src"), GP64())
+	group, blocks, groups = Load(Param("group"), GP64()), Load(Param("blocks"), GP64()), Load(Param("groups"), GP64())
+	next = loadAll(Load(Param("at"), GP64()))
+	in := ZMM()
+	grouping(group, blocks, groups, func() {
+		VMOVDQU8(Mem{Base: src}, in)
+		ADDQ(Imm(64), src)
+	}, func(g int, k, mask Register) {
+		x, few, some := ZMM(), GP64(), K()
+		vbmi2("VPCOMPRESSB", true, in, k, x)
+		POPCNTQ(mask, mask)
+		MOVQ(I64(-1), few)
+		BZHIQ(mask, few, few)
+		KMOVQ(few, some)
+		VMOVDQU8(x, some, Mem{Base: dst, Index: next[g], Scale: 1})
+		ADDQ(mask, next[g])
+	}, func() {})
+	storeAll(next)
+	VZEROUPPER()
+	RET()
+}

@@ -1,0 +1,251 @@
+package codec
+
+import (
+	"errors"
+	"math"
+	"math/bits"
+	"sync"
+)
+
+// Frequencies are stored as bits, the lowest of a byte first:
+//
+//	3 bits   k
+//	         for each value from 0 on, until 4096 is reached: the frequency less that of the value before, zigzag-coded, as
+//	         a number of order k; and after a frequency of zero how many more zeros follow, as a number of order 0
+//	         zeros to the end of the byte
+//
+// A number n of order k is (Exp-Golomb coding; Teuhola 1978) as many zeros as n >> k plus 1 has bits below its highest, a
+// one, those bits, the lowest first, and the k lowest bits of n. Values that are next to each other mostly occur about as
+// often.
+
+// counts is how often each byte occurs in a plane.
+type counts [256]uint32
+
+// count adds p to c.
+func (c *counts) count(p []byte) {
+	// Four tables: increments of one counter in a row would wait for each other.
+	var t [4][256]uint32
+	for ; len(p) >= 8; p = p[8:] {
+		v := le.Uint64(p)
+		t[0][byte(v)]++
+		t[1][byte(v>>8)]++
+		t[2][byte(v>>16)]++
+		t[3][byte(v>>24)]++
+		t[0][byte(v>>32)]++
+		t[1][byte(v>>40)]++
+		t[2][byte(v>>48)]++
+		t[3][byte(v>>56)]++
+	}
+	for _, v := range p {
+		t[0][v]++
+	}
+	for v := range c {
+		c[v] += t[0][v] + t[1][v] + t[2][v] + t[3][v]
+	}
+}
+
+// normalize sets f to shares of c, which add up to 4096: each that is counted at all has one at least. n is the sum of c,
+// which has two values at least.
+func (f *freqs) normalize(c *counts, n int) {
+	scale := float64(probs) / float64(n)
+	left, top := probs, 0
+	for v, k := range c {
+		f[v] = 0
+		if k > 0 {
+			f[v] = uint16(max(1, min(probs-1, int(float64(k)*scale+0.5))))
+			left -= int(f[v])
+			if f[v] > f[top] {
+				top = v
+			}
+		}
+	}
+	// What rounding left over goes to the commonest value, or is spread over many where it would distort that one.
+	for least := uint16(16); left != 0; least = max(least/2, 2) {
+		if t := int(f[top]) + left; t >= int(f[top])/8*7 && t <= int(f[top])/8*9 && t < probs && t > 0 {
+			f[top] = uint16(t)
+			return
+		}
+		for v := range f {
+			switch {
+			case left > 0 && f[v] >= min(least, f[top]):
+				f[v]++
+				left--
+			case left < 0 && f[v] >= least:
+				f[v]--
+				left++
+			}
+		}
+	}
+}
+
+// cost is how many bits it takes to code what was counted with frequencies f.
+func (f *freqs) cost(c *counts) float64 {
+	logs := costTable()
+	var sum float64
+	for v, k := range c {
+		if k > 0 {
+			sum += float64(k) * float64(logs[f[v]])
+		}
+	}
+	return sum
+}
+
+// costTable is log2 of 4096/f.
+var costTable = sync.OnceValue(func() *[probs + 1]float32 {
+	var t [probs + 1]float32
+	for f := 1; f <= probs; f++ {
+		t[f] = float32(probBits - math.Log2(float64(f)))
+	}
+	return &t
+})
+
+// appendFreqs appends f, stored, to dst.
+func appendFreqs(dst []byte, f *freqs) []byte {
+	var sum, used int
+	p := 0
+	for _, n := range f {
+		if n > 0 || p > 0 {
+			sum += int(zigzag(int(n) - p))
+			used++
+		}
+		p = int(n)
+	}
+	k := uint(min(7, max(0, bits.Len(uint(sum/used))-1)))
+	w := bitWriter{dst: dst}
+	w.put(uint64(k), 3)
+	left := probs
+	for v, p := 0, 0; left > 0; v++ {
+		n := int(f[v])
+		w.number(zigzag(n-p), k)
+		p = n
+		left -= n
+		if n == 0 {
+			run := 0
+			for f[v+1] == 0 {
+				v++
+				run++
+			}
+			w.number(uint(run), 0)
+		}
+	}
+	return w.end()
+}
+
+var errFreqs = errors.New("rans: frequencies")
+
+// readFreqs sets f to what p begins with, and returns what is behind it.
+func readFreqs(f *freqs, p []byte) ([]byte, error) {
+	*f = freqs{}
+	r := bitReader{src: p}
+	k := uint(r.get(3))
+	left := probs
+	for v, p := 0, 0; left > 0; v++ {
+		if v > 255 {
+			return nil, errFreqs
+		}
+		n := p + unzigzag(r.number(k))
+		if n < 0 || n > left || n == probs {
+			return nil, errFreqs
+		}
+		f[v] = uint16(n)
+		p = n
+		left -= n
+		if n == 0 {
+			v += int(min(r.number(0), 256))
+		}
+	}
+	return r.end()
+}
+
+func zigzag(v int) uint   { return uint(v<<1 ^ v>>63) }
+func unzigzag(z uint) int { return int(z>>1) ^ -int(z&1) }
+
+type bitWriter struct {
+	dst []byte
+	acc uint64
+	n   uint
+}
+
+// put appends the lowest n bits of v, which has no others: 32 at most.
+func (w *bitWriter) put(v uint64, n uint) {
+	w.acc |= v << w.n
+	for w.n += n; w.n >= 8; w.n -= 8 {
+		w.dst = append(w.dst, byte(w.acc))
+		w.acc >>= 8
+	}
+}
+
+func (w *bitWriter) number(v, k uint) {
+	q := v>>k + 1
+	n := uint(bits.Len(q)) - 1
+	w.put(1<<n, n+1)
+	w.put(uint64(q&^(1<<n)), n)
+	w.put(uint64(v&(1<<k-1)), k)
+}
+
+func (w *bitWriter) end() []byte {
+	if w.n > 0 {
+		w.dst = append(w.dst, byte(w.acc))
+	}
+	return w.dst
+}
+
+// bitReader reads zeros past the end of src, and counts them.
+type bitReader struct {
+	src  []byte
+	at   int // of the next byte
+	acc  uint64
+	n    uint // bits in acc
+	past bool
+}
+
+// fill sees to 32 bits at least.
+func (r *bitReader) fill() {
+	if r.n >= 32 {
+		return
+	}
+	if len(r.src)-r.at >= 4 {
+		r.acc |= uint64(le.Uint32(r.src[r.at:])) << r.n
+		r.at += 4
+		r.n += 32
+		return
+	}
+	for r.n < 32 {
+		if r.at < len(r.src) {
+			r.acc |= uint64(r.src[r.at]) << r.n
+		}
+		r.at++
+		r.n += 8
+	}
+}
+
+func (r *bitReader) get(n uint) uint {
+	r.fill()
+	v := r.acc & (1<<n - 1)
+	r.acc >>= n
+	r.n -= n
+	return uint(v)
+}
+
+// number reads a number of order k: one below 2^16, or 2^16 for what is longer.
+func (r *bitReader) number(k uint) uint {
+	r.fill()
+	n := uint(bits.TrailingZeros64(r.acc | 1<<16))
+	r.acc >>= n + 1
+	r.n -= n + 1
+	if n >= 16 {
+		r.acc = 0
+		return 1 << 16
+	}
+	q := r.get(n) | 1<<n
+	return (q-1)<<k | r.get(k)
+}
+
+// end returns what is behind the byte that was read last, of which the bits that were not read are zero.
+func (r *bitReader) end() ([]byte, error) {
+	r.at -= int(r.n / 8)
+	if r.at > len(r.src) || r.acc&(1<<(r.n%8)-1) != 0 {
+		return nil, errFreqs
+	}
+	return r.src[r.at:], nil
+}

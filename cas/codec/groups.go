@@ -1,0 +1,92 @@
+package codec
+
+// groups are elements sorted by the exponents of a base: how much a number is moved by a step of training, in units of its
+// last place, hangs on its exponent most of all.
+type groups struct {
+	n      int
+	counts [maxGroups]int
+	of     []byte // each element's group
+}
+
+const maxGroups = 6
+
+// groupShape says which exponents make which group: the sign aside, top minus the bits from shift on is the group's number,
+// but 0 at least and n-1 at most.
+type groupShape struct{ n, shift, top int }
+
+// shapePortable sets of to the elements' groups. base has as many elements, of w bytes.
+func (g groupShape) ofPortable(of, base []byte, w int) {
+	for i := range of {
+		e := loadElem(base[i*w:], w) & (1<<(8*w-1) - 1) >> g.shift
+		of[i] = byte(min(max(g.top-int(e), 0), g.n-1))
+	}
+}
+
+// chooseGroups says how to sort elements of w bytes by the exponents of base; n is 1 when that is no use.
+func chooseGroups(base []byte, w, shift int) groupShape {
+	const sample = 2048
+	var t [256]int
+	n := len(base) / w
+	step := max(1, n/sample) * w
+	total := 0
+	for i := 0; i+w <= len(base); i += step {
+		t[loadElem(base[i:], w)&(1<<(8*w-1)-1)>>shift]++
+		total++
+	}
+	g := groupShape{n: 1, shift: shift, top: 255}
+	sum := 0
+	for ; g.top > 0; g.top-- {
+		if sum += t[g.top]; sum > total/64 {
+			break
+		}
+	}
+	for g.n < maxGroups && g.top-g.n > 0 && sum < total-total/32 {
+		sum += t[g.top-g.n]
+		g.n++
+	}
+	return g
+}
+
+// init sorts by shape g the elements of base.
+func (s *planeState) sortBy(shape groupShape, base []byte, w int) *groups {
+	g := &s.groups
+	*g = groups{n: shape.n, of: s.group[:len(base)/w]}
+	shape.groups(g.of, base, w)
+	g.count()
+	return g
+}
+
+// countPortable adds the elements from i on to counts.
+func (g *groups) countPortable(i int) {
+	for _, k := range g.of[i:] {
+		g.counts[k]++
+	}
+}
+
+// starts are where the groups' first elements are, sorted.
+func (g *groups) starts() (at [maxGroups]int) {
+	sum := 0
+	for k, n := range g.counts {
+		at[k] = sum
+		sum += n
+	}
+	return at
+}
+
+// sortPortable puts the bytes of p from i on to at and what follows, each by its group.
+func (g *groups) sortPortable(dst, p []byte, at *[maxGroups]int, i int) {
+	for ; i < len(p); i++ {
+		k := g.of[i]
+		dst[at[k]] = p[i]
+		at[k]++
+	}
+}
+
+// unsortPortable undoes sortPortable.
+func (g *groups) unsortPortable(p, sorted []byte, at *[maxGroups]int, i int) {
+	for ; i < len(p); i++ {
+		k := g.of[i]
+		p[i] = sorted[at[k]]
+		at[k]++
+	}
+}

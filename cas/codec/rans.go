@@ -1,0 +1,231 @@
+package codec
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+)
+
+// rANS: an entropy coder that spends log2(1/p) bits on a byte that has the share p of all, be that less than one: asymmetric
+// numeral systems of ranges (Duda 2013, arXiv 1311.2540), static, of order 0. Shares are counted in 4096ths. To use the width
+// of the processor, and since each step of a state waits for the one before, 64 states take turns (Giesen 2014, arXiv
+// 1402.3392), as 32 do in CRAM 3.1; or 16 where so little is coded that the states themselves count.
+//
+// A stream of s states is
+//
+//	 0 4s  the states that the decoder begins with, 4 bytes each, from 2^15 to 2^31 - 1
+//	4s     words of 2 bytes
+//
+// and holds runs of bytes, each of a length and with a frequency for each of the 256 values that the decoder knows from
+// elsewhere; the frequencies of one run add up to 4096. Byte i of a run is that of state i mod s. Of a state x it is the
+// value s of which start(s) <= x mod 4096 < start(s) + freq(s), where start(s) is the sum of the frequencies of lesser values.
+// The state is then set to freq(s) * (x / 4096) + x mod 4096 - start(s) and, if that is below 2^15, to 65536 times that plus
+// the next word. The states go from one run to the next as they are. After the last run every state is 2^15, and no word is
+// left: that much of a checksum comes for nothing.
+//
+// The encoder does all of it backwards.
+const (
+	manyLanes = 64
+	fewLanes  = 16
+
+	probBits = 12
+	probs    = 1 << probBits
+	minState = 1 << 15
+	endState = 1 << 31
+)
+
+// freqs are how often each value occurs among 4096.
+type freqs [256]uint16
+
+// ransTable says what a state stands for by its remainder modulo 4096: bits 0-11 the value's frequency, 12-23 by how much
+// the remainder is past the value's start, 24-31 the value.
+type ransTable [probs + 16]uint32 // the kernel that fills it writes up to 16 past the end
+
+var errRans = errors.New("rans: the stream does not end where it should")
+
+// tablePortable makes the table of f, which adds up to 4096. No frequency is 4096: that takes no coding.
+func tablePortable(t *ransTable, f *freqs) {
+	at := 0
+	for v, n := range f {
+		e := uint32(v)<<24 | uint32(n)
+		for i := range t[at : at+int(n)] {
+			t[at+i] = e + uint32(i)<<probBits
+		}
+		at += int(n)
+	}
+}
+
+// ransDecoder reads a stream.
+type ransDecoder struct {
+	x     []uint32
+	words []byte // what is left of them
+	table ransTable
+	xs    [manyLanes]uint32
+	tail  [4 * manyLanes]byte // words, and zeros behind them
+}
+
+// init begins a stream of so many states.
+func (d *ransDecoder) init(stream []byte, lanes int) error {
+	if len(stream) < 4*lanes || len(stream)%2 != 0 {
+		return errEnds
+	}
+	d.x = d.xs[:lanes]
+	for i := range d.x {
+		d.x[i] = le.Uint32(stream[4*i:])
+		if d.x[i] < minState || d.x[i] >= endState {
+			return fmt.Errorf("rans: state %#x", d.x[i])
+		}
+	}
+	d.words = stream[4*lanes:]
+	return nil
+}
+
+// end says whether the stream ended where its runs did.
+func (d *ransDecoder) end() error {
+	for _, x := range d.x {
+		if x != minState {
+			return errRans
+		}
+	}
+	if len(d.words) != 0 {
+		return errRans
+	}
+	return nil
+}
+
+// run fills dst with the next run, of frequencies f.
+func (d *ransDecoder) run(dst []byte, f *freqs) error {
+	makeTable(&d.table, f)
+	rest, err := d.steps(dst)
+	if err != nil {
+		return err
+	}
+	return d.runPortable(rest)
+}
+
+// runPortable decodes what is left of a run at a step of all states.
+func (d *ransDecoder) runPortable(dst []byte) error {
+	w, xs, t := d.words, d.x, (*[probs]uint32)(d.table[:])
+	for len(dst) > 0 {
+		o := dst[:min(len(dst), len(xs))]
+		dst = dst[len(o):]
+		xs := xs[:len(o)]
+		if len(w) < 2*len(o) { // it may still be enough
+			for i := range xs {
+				var word uint32
+				if len(w) >= 2 {
+					word = uint32(le.Uint16(w))
+				}
+				n := 0
+				if o[i], xs[i], n = decodeOne(t, xs[i], word); n > len(w) {
+					return errEnds
+				}
+				w = w[n:]
+			}
+			continue
+		}
+		at := 0
+		for i := range xs {
+			n := 0
+			o[i], xs[i], n = decodeOne(t, xs[i], uint32(le.Uint16(w[at:])))
+			at += n
+		}
+		w = w[at:]
+	}
+	d.words = w
+	return nil
+}
+
+// decodeOne returns the byte of state x, the next state, and how many bytes of word it took.
+func decodeOne(t *[probs]uint32, x, word uint32) (byte, uint32, int) {
+	e := t[x%probs]
+	x = e%probs*(x/probs) + e>>probBits%probs
+	n := (x - minState) >> 31 // 1 if below: asking would cost mispredictions
+	return byte(e >> 24), x<<(16*n&31) | word&-n, int(2 * n)
+}
+
+// ransCode is how the encoder divides by a frequency, by way of multiplication (Alverson 1991; Giesen's ryg_rans): the
+// quotient of x is x * rcp >> 32 >> shift, and the new state x + bias + quotient * (4096 - freq).
+type ransCode struct {
+	rcp  [256]uint32
+	rest [256]uint32 // bits 0-11 the frequency, 12-24 the bias, 25-29 the shift
+}
+
+func (c *ransCode) init(f *freqs) {
+	start := uint32(0)
+	for v, n := range f {
+		n := uint32(n)
+		switch {
+		case n == 0:
+		case n == 1: // x * (2^32 - 1) >> 32 is x - 1
+			c.rcp[v], c.rest[v] = 1<<32-1, n|(start+probs-1)<<12
+		default:
+			shift := uint32(bits.Len32(n - 1))
+			c.rcp[v] = uint32((1<<(shift+31) + uint64(n) - 1) / uint64(n))
+			c.rest[v] = n | start<<12 | (shift-1)<<25
+		}
+		start += n
+	}
+}
+
+// ransEncoder writes a stream, the last run first, and each from its end.
+type ransEncoder struct {
+	x    []uint32
+	buf  []byte // filled from the end
+	at   int    // in buf, of the word put last
+	code ransCode
+	xs   [manyLanes]uint32
+}
+
+// reset begins a stream of so many states and of n bytes coded at most.
+func (e *ransEncoder) reset(n, lanes int) {
+	if n = 4*lanes + 2*n + 2; len(e.buf) < n {
+		e.buf = make([]byte, n)
+	}
+	e.at = len(e.buf)
+	e.x = e.xs[:lanes]
+	for i := range e.x {
+		e.x[i] = minState
+	}
+}
+
+// run puts src, whose values all have frequencies above zero, before what was put already.
+func (e *ransEncoder) run(src []byte, f *freqs) {
+	e.code.init(f)
+	whole := len(src) / len(e.x) * len(e.x)
+	e.step(src[whole:])
+	e.steps(src[:whole])
+}
+
+// stepsPortable puts steps of all states.
+func (e *ransEncoder) stepsPortable(src []byte) {
+	for n := len(e.x); len(src) > 0; src = src[:len(src)-n] {
+		e.step(src[len(src)-n:])
+	}
+}
+
+// step puts a byte of each of the first states.
+func (e *ransEncoder) step(src []byte) {
+	at, buf, xs := e.at, e.buf, e.x[:len(src)]
+	for i := len(src) - 1; i >= 0; i-- {
+		x, v := xs[i], src[i]
+		rcp, c := e.code.rcp[v], e.code.rest[v]
+		n := c % probs
+		le.PutUint16(buf[at-2:], uint16(x))
+		out := (n<<(31-probBits) - 1 - x) >> 31 // 1 if x is that or above
+		at -= int(2 * out)
+		x >>= 16 * out & 31
+		q := uint32(uint64(x) * uint64(rcp) >> 32 >> (c >> 25))
+		xs[i] = x + c>>12%(2*probs) + q*(probs-n)
+	}
+	e.at = at
+}
+
+// end returns the stream, which is valid until the next reset.
+func (e *ransEncoder) end() []byte {
+	e.at -= 4 * len(e.x)
+	for i, x := range e.x {
+		le.PutUint32(e.buf[e.at+4*i:], x)
+	}
+	return e.buf[e.at:]
+}

@@ -1,0 +1,134 @@
+package codec
+
+import "golang.org/x/sys/cpu"
+
+// wide says that the kernels in AVX-512 can be used and pay: with VBMI2 come processors that do not clock down for them.
+var wide = cpu.X86.HasAVX512F && cpu.X86.HasAVX512BW && cpu.X86.HasAVX512VL && cpu.X86.HasAVX512VBMI2 && cpu.X86.HasBMI2 && cpu.X86.HasPOPCNT
+
+// makeTable is tablePortable.
+func makeTable(t *ransTable, f *freqs) {
+	if wide {
+		tableAVX512(&t[0], &f[0])
+	} else {
+		tablePortable(t, f)
+	}
+}
+
+// steps decodes steps of all states into dst, and returns what is left of it.
+func (d *ransDecoder) steps(dst []byte) ([]byte, error) {
+	lanes := len(d.x)
+	n := len(dst) / lanes
+	if !wide || n == 0 {
+		return dst, nil
+	}
+	kernel, read := decode64AVX512, 2*lanes
+	if lanes == fewLanes {
+		kernel = decode16AVX512
+	}
+	rest := dst[n*lanes:]
+	if len(d.words) >= read {
+		left, used := kernel(&dst[0], n, &d.table[0], &d.x[0], &d.words[0], len(d.words))
+		d.words = d.words[used:]
+		dst, n = dst[(n-left)*lanes:], left
+	}
+	if n > 0 { // with zeros behind the words it goes on as long as it took none of those
+		clear(d.tail[copy(d.tail[:], d.words):])
+		_, used := kernel(&dst[0], n, &d.table[0], &d.x[0], &d.tail[0], len(d.words)+read)
+		if used > len(d.words) {
+			return nil, errEnds
+		}
+		d.words = d.words[used:]
+	}
+	return rest, nil
+}
+
+// steps puts steps of all states.
+func (e *ransEncoder) steps(src []byte) {
+	n := len(src) / len(e.x)
+	if !wide || n == 0 {
+		e.stepsPortable(src)
+		return
+	}
+	kernel := encode64AVX512
+	if len(e.x) == fewLanes {
+		kernel = encode16AVX512
+	}
+	_ = e.buf[:e.at][2*len(src)-1] // the kernel checks nothing
+	e.at -= kernel(&e.buf[e.at-1], &src[len(src)-1], n, &e.code.rcp[0], &e.code.rest[0], &e.x[0])
+}
+
+// pack is packPortable; it may write 63 bytes of dst more.
+func pack(dst, bitmap, p []byte) []byte {
+	n := 0
+	if k := len(p) / 64; wide && k > 0 {
+		_, _ = dst[len(p)+64:], bitmap[8*k-1] // the kernel checks nothing
+		n = packAVX512(&dst[0], &bitmap[0], &p[0], k)
+		bitmap, p = bitmap[8*k:], p[64*k:]
+	}
+	return dst[:n+len(packPortable(dst[n:], bitmap, p))]
+}
+
+// scatter is scatterPortable.
+func scatter(p, bitmap []byte, rest *[maxPlane + 8]byte) {
+	n := 0
+	if k := len(p) / 64; wide && k > 0 {
+		_ = bitmap[8*k-1]
+		n = spreadAVX512(&p[0], &bitmap[0], &rest[0], k)
+		bitmap, p = bitmap[8*k:], p[64*k:]
+	}
+	scatterPortable(p, bitmap, rest, n)
+}
+
+// groups is ofPortable.
+func (g groupShape) groups(of, base []byte, w int) {
+	if k := len(of) * w / 64; wide && k > 0 && (w == 2 || w == 4) {
+		kernel := groupOf4AVX512
+		if w == 2 {
+			kernel = groupOf2AVX512
+		}
+		_ = base[64*k-1]
+		kernel(&of[0], &base[0], k, uint64(g.shift), uint64(g.top), uint64(g.n-1))
+		of, base = of[k*64/w:], base[64*k:]
+	}
+	g.ofPortable(of, base, w)
+}
+
+// count counts the groups' elements.
+func (g *groups) count() {
+	k := len(g.of) / 64
+	if !wide {
+		k = 0
+	}
+	if k > 0 {
+		countGroupsAVX512(&g.counts[0], &g.of[0], k, g.n)
+	}
+	g.countPortable(64 * k)
+}
+
+// sort sets dst to p, sorted by group.
+func (g *groups) sort(dst, p []byte) {
+	at := g.starts()
+	k := len(p) / 64
+	if !wide {
+		k = 0
+	}
+	if k > 0 {
+		_, _ = dst[:len(p)], g.of[:len(p)]
+		groupAVX512(&dst[0], &p[0], &g.of[0], k, g.n, &at[0])
+	}
+	g.sortPortable(dst, p, &at, 64*k)
+}
+
+// unsort undoes sort.
+func (g *groups) unsort(p, sorted []byte) {
+	at := g.starts()
+	k := len(p) / 64
+	if !wide {
+		k = 0
+	}
+	if k > 0 {
+		_, _ = sorted[:len(p)], g.of[:len(p)]
+		ungroupAVX512(&p[0], &sorted[0], &g.of[0], k, g.n, &at[0])
+	}
+	g.unsortPortable(p, sorted, &at, 64*k)
+}

@@ -1,0 +1,30 @@
+//go:build !amd64
+
+package codec
+
+// wide is for tests, which try both.
+var wide = false
+
+func makeTable(t *ransTable, f *freqs) { tablePortable(t, f) }
+
+func (d *ransDecoder) steps(dst []byte) ([]byte, error) { return dst, nil }
+
+func (e *ransEncoder) steps(src []byte) { e.stepsPortable(src) }
+
+func pack(dst, bitmap, p []byte) []byte { return packPortable(dst, bitmap, p) }
+
+func scatter(p, bitmap []byte, rest *[maxPlane + 8]byte) { scatterPortable(p, bitmap, rest, 0) }
+
+func (g groupShape) groups(of, base []byte, w int) { g.ofPortable(of, base, w) }
+
+func (g *groups) count() { g.countPortable(0) }
+
+func (g *groups) sort(dst, p []byte) {
+	at := g.starts()
+	g.sortPortable(dst, p, &at, 0)
+}
+
+func (g *groups) unsort(p, sorted []byte) {
+	at := g.starts()
+	g.unsortPortable(p, sorted, &at, 0)
+}
