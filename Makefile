@@ -47,7 +47,7 @@ bench: build
 	$(BENCH)
 
 bench-io: build
-	$(BENCH) -only write,read,torch
+	$(BENCH) -only write,read,torch,partial
 
 # Real programs' save and load, small and at the size of checkpoints, torchcachex's pattern, inference servers.
 bench-clients: build

@@ -144,6 +144,8 @@ func (s *Store) content(locked bool, loc cas.Location, h cas.Hash, dst []byte, b
 
 // contentIn is content with the segment open.
 func (s *Store) contentIn(locked bool, f *segment.Reader, loc cas.Location, h cas.Hash, dst []byte, below uint8) error {
+	s.reads.records.Add(1)
+	s.reads.bytes.Add(int64(loc.Stored))
 	var rec segment.Record
 	if loc.Stored == loc.Raw {
 		// Stored raw, in all likelihood: read the payload to where it is wanted.

@@ -76,6 +76,10 @@ func (s *Store) Has(hashes []cas.Hash) ([]bool, error) {
 	return has, nil
 }
 
+// Reads is how many records were read from segments since the store was opened, for readers, for packing, and as bases of others, and the
+// bytes of their payloads. A record that is read twice counts twice.
+func (s *Store) Reads() (records, bytes int64) { return s.reads.records.Load(), s.reads.bytes.Load() }
+
 // Get appends the raw bytes of chunk h to dst. Errors are *cas.ChunkError and wrap cas.ErrNotFound, cas.ErrCorrupt,
 // cas.ErrNewer (stored in a way that this version does not know) or the error of the disk; dst is returned as it was.
 func (s *Store) Get(h cas.Hash, dst []byte) ([]byte, error) {

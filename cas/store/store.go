@@ -45,6 +45,7 @@ import (
 	"errors"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -112,6 +113,7 @@ type Store struct {
 	known   *lru.Cache[place, segment.Base] // what deltas say of their bases
 	ahead   chan struct{}                   // one in it for each Expect that looks for bases
 	closing sync.Once
+	reads   struct{ records, bytes atomic.Int64 }
 
 	// Locks are taken in this order: pruning, sweeping, reshaping, flushing, indexing, growing, mu. No I/O happens under mu.
 	pruning   sync.Mutex   // held by the one Sweep that is under way

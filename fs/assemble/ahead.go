@@ -10,8 +10,11 @@ import (
 const (
 	// maxStreams is how many readers in order one file tells apart.
 	maxStreams = 8
-	// firstWindow is read ahead once two reads have followed each other; it doubles with each one more.
+	// firstWindow is read ahead once two reads have followed each other; it doubles with each one more, up to what was read
+	// beyond burst.
 	firstWindow = 512 << 10
+	// burst is what the kernel asks for at once around a page that was touched. A mapped tensor is often read no further.
+	burst = 4 << 20
 	// maxSlack bounds how far from its stream a read may lie: the kernel's requests overtake each other.
 	maxSlack = 2 << 20
 )
@@ -27,7 +30,7 @@ type streams struct {
 // stream is one reader. Read ahead is [next, ahead).
 type stream struct {
 	used   int64 // tick of the last read; 0: free
-	reads  int
+	read   int64 // bytes so far
 	next   int64
 	ahead  int64
 	window int64
@@ -53,18 +56,18 @@ func (t *streams) advance(off, n, size, limit int64) (from, to int64, inOrder bo
 				s = &t.s[i]
 			}
 		}
-		*s = stream{used: t.tick, reads: 1, next: off + n}
+		*s = stream{used: t.tick, read: n, next: off + n}
 		return 0, 0, false
 	}
 	s.used = t.tick
-	s.reads++
+	s.read += n
 	s.next = max(s.next, off+n)
 	if s.window == 0 {
 		s.window = max(firstWindow, 2*n)
 	} else {
 		s.window *= 2
 	}
-	s.window = min(s.window, limit)
+	s.window = min(s.window, limit, max(s.read-burst, firstWindow))
 	from, to = max(s.ahead, s.next), min(s.next+s.window, size)
 	if to-from < s.window/4 && to < size || to <= from {
 		return 0, 0, true // not worth the walk yet

@@ -14,6 +14,7 @@ type Counters struct {
 
 	Errors map[string]int64 // by what failed: pack, read, hydrate, evict, sync
 
+	Segments               Reads // records that were read from segments, also for packing and as bases of others
 	CacheHits, CacheMisses int64 // decoded chunks
 	CacheBytes             int64 // now
 	Handles                int64 // files and directories that programs hold open, now

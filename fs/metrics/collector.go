@@ -25,7 +25,8 @@ type collector struct {
 	surveyAge, files, packedFiles, damagedFiles, chunks, tensors             *prometheus.Desc
 	logical, unique, stored, dead, plain                                     *prometheus.Desc
 	packDone, packBytes, packSeconds, hydrated, hydratedB, evicted, evictedB *prometheus.Desc
-	opens, reads, readBytes, errors, hits, misses, cacheBytes, handles       *prometheus.Desc
+	opens, reads, readBytes, segReads, segBytes                              *prometheus.Desc
+	errors, hits, misses, cacheBytes, handles                                *prometheus.Desc
 }
 
 func newCollector(ctx context.Context, src Source) *collector {
@@ -69,6 +70,8 @@ func newCollector(ctx context.Context, src Source) *collector {
 		opens:       desc("opens_total", "Opens of files, by how they are served.", "mode"),
 		reads:       desc("reads_total", "Reads that the daemon answered, by where the bytes came from; passthrough and the page cache are not seen.", "source"),
 		readBytes:   desc("read_bytes_total", "Bytes of the reads that the daemon answered, by where they came from.", "source"),
+		segReads:    desc("segment_reads_total", "Records read from segments."),
+		segBytes:    desc("segment_read_bytes_total", "Bytes of the records read from segments, as stored."),
 		errors:      desc("errors_total", "Failures, by what failed.", "kind"),
 		hits:        desc("chunk_cache_hits_total", "Chunks wanted that were in memory."),
 		misses:      desc("chunk_cache_misses_total", "Chunks wanted that were not in memory."),
@@ -132,6 +135,8 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		count(c.reads, float64(v.Calls), source)
 		count(c.readBytes, float64(v.Bytes), source)
 	}
+	count(c.segReads, float64(n.Segments.Calls))
+	count(c.segBytes, float64(n.Segments.Bytes))
 	for kind, v := range n.Errors {
 		count(c.errors, float64(v), kind)
 	}

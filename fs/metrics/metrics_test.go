@@ -33,8 +33,8 @@ func (s *sample) Status(context.Context) (*control.Status, error) {
 func (s *sample) Counters() *control.Counters {
 	return &control.Counters{
 		PackedFiles: 4, PackSeconds: 1.5, CacheHits: 9,
-		Opens:  map[string]int64{"passthrough": 2},
-		Reads:  map[string]control.Reads{"packed": {Calls: 3, Bytes: 4096}},
+		Opens: map[string]int64{"passthrough": 2},
+		Reads: map[string]control.Reads{"packed": {Calls: 3, Bytes: 4096}}, Segments: control.Reads{Calls: 2, Bytes: 1000},
 		Errors: map[string]int64{"pack": 1},
 	}
 }
@@ -55,7 +55,7 @@ func TestValues(t *testing.T) {
 		`ckptfs_build_info{go="go`, `version="1.2.3"`, "ckptfs_up 1", "ckptfs_start_time_seconds 1000", `ckptfs_mount_info{mode="passthrough"} 1`,
 		"ckptfs_queue_files 3", "ckptfs_queue_bytes 5", "ckptfs_failing_files 1", "ckptfs_files 21", "ckptfs_logical_bytes 1.073741824e+09",
 		"ckptfs_plain_bytes 7", "ckptfs_packed_files_total 4", "ckptfs_pack_seconds_total 1.5", `ckptfs_opens_total{mode="passthrough"} 2`,
-		`ckptfs_reads_total{source="packed"} 3`, `ckptfs_read_bytes_total{source="packed"} 4096`, `ckptfs_errors_total{kind="pack"} 1`,
+		`ckptfs_reads_total{source="packed"} 3`, `ckptfs_read_bytes_total{source="packed"} 4096`, `ckptfs_errors_total{kind="pack"} 1`, "ckptfs_segment_read_bytes_total 1000",
 		"ckptfs_chunk_cache_hits_total 9", "process_resident_memory_bytes ",
 	} {
 		if !strings.Contains(out, "\n"+want) && !strings.Contains(out, want+"\n") && !strings.Contains(out, want) {

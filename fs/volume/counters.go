@@ -39,6 +39,7 @@ func (c *counters) tookSince(start time.Time) { c.packTime.Add(int64(time.Since(
 func (v *Volume) Counters() *control.Counters {
 	c := &v.count
 	st := v.asm.Stats()
+	records, recordBytes := v.store.Reads()
 	return &control.Counters{
 		PackedFiles: c.packedFiles.Load(), PackedBytes: c.packedBytes.Load(), PackSeconds: time.Duration(c.packTime.Load()).Seconds(),
 		HydratedFiles: c.hydratedFiles.Load(), HydratedBytes: c.hydratedBytes.Load(),
@@ -51,6 +52,7 @@ func (v *Volume) Counters() *control.Counters {
 			"pack": c.packErrs.Load(), "read": c.readErrs.Load(), "hydrate": c.hydrateErrs.Load(), "evict": c.evictErrs.Load(),
 			"sync": c.syncErrs.Load(),
 		},
+		Segments:  control.Reads{Calls: records, Bytes: recordBytes},
 		CacheHits: st.Hits, CacheMisses: st.Misses, CacheBytes: st.CacheBytes,
 		Handles: c.handles.Load(),
 	}

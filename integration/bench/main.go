@@ -44,6 +44,7 @@ var sections = []section{
 	{"servers", (*bench).servers},
 	{"storage", (*bench).storage},
 	{"training", (*bench).training},
+	{"partial", (*bench).partial},
 	{"lineage", (*bench).lineage},
 }
 
