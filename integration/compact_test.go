@@ -159,3 +159,29 @@ func TestCompact(t *testing.T) {
 		}
 	}
 }
+
+// TestRounded: a copy in bfloat16, made by PyTorch, takes nothing beside the original, saved after it or, once compacted, before it.
+func TestRounded(t *testing.T) {
+	t.Parallel()
+	m := newMount(t, "--hot-size", "0")
+	m.must(os.MkdirAll(m.path("runs/a/1"), 0o755))
+	out := runPython(t, "halves.py", m.path("runs/a/1"))
+	sums := savedBy(t, "runs/a/1", out)
+	m.sync()
+	m.sameSums(sums)
+	before := m.taken()
+	m.cli("compact", m.Dir)
+	m.cli("prune", "--grace", "0", m.Dir)
+	after := m.taken()
+	t.Logf("%d bytes, %d compacted", before, after)
+	if after > 9*mib { // 8 MiB in single precision, 4 MiB in half, twice
+		t.Errorf("%d bytes", after)
+	}
+	m.sameSums(sums)
+	m.cli("check", "--read-data", m.Dir)
+	m.must(os.Remove(m.path("runs/a/1/full.safetensors")))
+	delete(sums, "runs/a/1/full.safetensors")
+	m.remount()
+	m.sameSums(sums)
+	m.cli("check", "--read-data", m.Dir)
+}

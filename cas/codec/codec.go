@@ -10,6 +10,7 @@
 //	4  patch   text and structure with an earlier version as dictionary, which the record names (package segment): see Patch
 //	5  planes  the bytes of numbers, sorted by significance, each kind coded by itself: see planesCodec
 //	6  delta   the difference of numbers from a base, which the record names: see Delta
+//	7  rounded numbers that are others in twice the precision, rounded, which the record names: see Rounded
 package codec
 
 import (

@@ -46,7 +46,7 @@ func DecodeAgainst(dst []byte, id byte, stored, base []byte, rawLen int) ([]byte
 }
 
 // NeedsBase reports whether what codec id made can be decoded only by DecodeAgainst.
-func NeedsBase(id byte) bool { return id == Delta || id == huffDelta || id == Patch }
+func NeedsBase(id byte) bool { return id == Delta || id == huffDelta || id == Patch || id == Rounded }
 
 func encodePatch(dst, raw, base []byte, most int) ([]byte, bool) {
 	if len(raw) < minLen || len(raw) > cas.MaxChunk || len(base) < minPatch || len(base) > cas.MaxChunk {

@@ -4,52 +4,104 @@ import (
 	"fmt"
 
 	"ckptfs/cas"
+	"ckptfs/cas/codec"
 )
 
 const (
-	// BaseSize is how many bytes of a delta's payload name its base.
+	// BaseSize is how many bytes of a delta's payload name its base; Base.Size of others.
 	BaseSize = 33
+	// MaxBaseSize is the most bytes that name bases.
+	MaxBaseSize = 66
 	// MaxNumber is the highest number of a delta.
 	MaxNumber = 7
-	// MaxBased bounds the content of a delta and of its bases, in bytes.
+	// RoundedNumber is the number of what is rounded (codec.Rounded).
+	RoundedNumber = 8
+	// MaxBased bounds the content of a record that has a base, and of each of its bases, in bytes.
 	MaxBased = 1 << 20
 )
 
-// Base is what a delta says of its base.
+// Base is what a record says of its base.
 type Base struct {
 	Hash   cas.Hash // of the base
-	Number uint8    // of the delta, 1 to MaxNumber
+	Second cas.Hash // of another one, behind it; zero: there is none
+	Number uint8    // of the record: of a delta 1 to MaxNumber, of what is rounded RoundedNumber
 }
 
-// BaseNumber is the number of the record that number i is written against.
+// BaseNumber is the number of the record that number i, of a delta, is written against.
 func BaseNumber(i uint8) uint8 { return i & (i - 1) }
 
-// Put writes b to p[:BaseSize].
+// Hashes are those of the bases: none of a record of number 0.
+func (b *Base) Hashes() []cas.Hash {
+	switch {
+	case b.Number == 0:
+		return nil
+	case b.Second.IsZero():
+		return []cas.Hash{b.Hash}
+	}
+	return []cas.Hash{b.Hash, b.Second}
+}
+
+// Size is how many bytes of the payload name the bases.
+func (b *Base) Size() int {
+	switch {
+	case b.Number != RoundedNumber:
+		return BaseSize
+	case b.Second.IsZero():
+		return BaseSize + 1
+	}
+	return MaxBaseSize
+}
+
+// Put writes b to p[:b.Size()].
 func (b Base) Put(p []byte) {
 	copy(p[:32], b.Hash[:])
 	p[32] = b.Number
-}
-
-// ParseBase reads the start of a delta's payload; cas.ErrCorrupt when it cannot be one.
-func ParseBase(p []byte) (Base, error) {
-	if len(p) < BaseSize || p[32] == 0 || p[32] > MaxNumber {
-		return Base{}, fmt.Errorf("names no base: %w", cas.ErrCorrupt)
+	if b.Number != RoundedNumber {
+		return
 	}
-	return Base{Hash: cas.Hash(p[:32]), Number: p[32]}, nil
+	if p[33] = 1; !b.Second.IsZero() {
+		p[33] = 2
+		copy(p[34:66], b.Second[:])
+	}
 }
 
-// ReadBase reads what the delta at loc says of its base. The payload's checksum is not looked at.
+// ParseBase reads the start of the payload of a record that has a base; cas.ErrCorrupt when it cannot be one.
+func ParseBase(id byte, p []byte) (Base, error) {
+	bad := fmt.Errorf("names no base: %w", cas.ErrCorrupt)
+	if len(p) < BaseSize || p[32] == 0 {
+		return Base{}, bad
+	}
+	b := Base{Hash: cas.Hash(p[:32]), Number: p[32]}
+	if id != codec.Rounded {
+		if b.Number > MaxNumber {
+			return Base{}, bad
+		}
+		return b, nil
+	}
+	if b.Number != RoundedNumber || len(p) < BaseSize+1 || p[33] < 1 || p[33] > 2 {
+		return Base{}, bad
+	}
+	if p[33] == 2 {
+		if len(p) < MaxBaseSize {
+			return Base{}, bad
+		}
+		if b.Second = cas.Hash(p[34:66]); b.Second.IsZero() {
+			return Base{}, bad
+		}
+	}
+	return b, nil
+}
+
+// ReadBase reads what the record at loc, which has a base, says of it. The payload's checksum is not looked at.
 func (r *Reader) ReadBase(loc cas.Location, h cas.Hash) (Base, error) {
-	var p [RecordHeaderSize + BaseSize]byte
-	if loc.Stored < BaseSize {
-		return Base{}, fmt.Errorf("names no base: %w", cas.ErrCorrupt)
-	}
-	if err := r.read(p[:], loc.Off); err != nil {
+	var buf [RecordHeaderSize + MaxBaseSize]byte
+	p := buf[:RecordHeaderSize+min(MaxBaseSize, loc.Stored)]
+	if err := r.read(p, loc.Off); err != nil {
 		return Base{}, err
 	}
 	var rec Record
-	if err := r.match(p[:], loc, h, &rec); err != nil {
+	if err := r.match(p, loc, h, &rec); err != nil {
 		return Base{}, err
 	}
-	return ParseBase(p[RecordHeaderSize:])
+	return ParseBase(rec.Codec, p[RecordHeaderSize:])
 }

@@ -32,6 +32,16 @@ func TestGoldenFormat(t *testing.T) {
 	rec := &Record{Kind: cas.Chunk, Codec: codec.Delta, Raw: 16, Hash: cas.Sum([]byte("more tensor data"))}
 	err = w.Write(slot, rec, buf)
 	w.Finish(slot, rec, err)
+	base := Base{Hash: cas.Sum([]byte("some tensor data")), Second: cas.Sum([]byte("more tensor data")), Number: RoundedNumber}
+	buf = make([]byte, RecordHeaderSize+base.Size()+1)
+	base.Put(buf[RecordHeaderSize:])
+	buf[len(buf)-1] = 1
+	if slot, err = w.Reserve(len(buf) - RecordHeaderSize); err != nil {
+		t.Fatal(err)
+	}
+	rec = &Record{Kind: cas.Chunk, Codec: codec.Rounded, Raw: 16, Hash: cas.Sum([]byte("half as precise"))}
+	err = w.Write(slot, rec, buf)
+	w.Finish(slot, rec, err)
 	if _, err := w.Seal(sealTime); err != nil {
 		t.Fatal(err)
 	}
@@ -99,6 +109,11 @@ func dump(p []byte) string {
 			field(32, "payload: hash of the base")
 			num(1, "number")
 			n -= BaseSize
+		}
+		if n == MaxBaseSize-BaseSize+1 {
+			num(1, "bases")
+			field(32, "hash of the second")
+			n -= MaxBaseSize - BaseSize
 		}
 		field(n, fmt.Sprintf("payload %q", p[off:off+n]))
 		field((8-off%8)%8, "padding")

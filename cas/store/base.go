@@ -72,7 +72,7 @@ func (s *Store) decode(locked bool, rec *segment.Record, payload, dst []byte, be
 		_, err := codec.Decode(dst[:0:len(dst)], rec.Codec, payload, len(dst))
 		return err
 	}
-	b, err := segment.ParseBase(payload)
+	b, err := segment.ParseBase(rec.Codec, payload)
 	if err != nil {
 		return err
 	}
@@ -84,42 +84,50 @@ func (s *Store) decode(locked bool, rec *segment.Record, payload, dst []byte, be
 	}
 	base := buffers.Get().(*[]byte)
 	defer freeBuffer(base)
-	if err := s.base(locked, b, base); err != nil {
-		return err
+	*base = (*base)[:0]
+	for _, h := range b.Hashes() {
+		if err := s.base(locked, h, b.Number, base); err != nil {
+			return err
+		}
 	}
-	_, err = codec.DecodeAgainst(dst[:0:len(dst)], rec.Codec, payload[segment.BaseSize:], *base, len(dst))
+	if payload = payload[b.Size():]; rec.Codec == codec.Rounded {
+		_, err = codec.DecodeRounded(dst[:0:len(dst)], payload, *base, len(dst))
+	} else {
+		_, err = codec.DecodeAgainst(dst[:0:len(dst)], rec.Codec, payload, *base, len(dst))
+	}
 	return err
 }
 
-// base fills buf with the content of a delta's base, which is not held against its hash. A base that is not there is
-// corruption: cas.ErrCorrupt and errNoBase.
-func (s *Store) base(locked bool, b segment.Base, buf *[]byte) error {
-	loc, err := s.locateNow(locked, b.Hash)
+// base appends to buf the content of h, the base of a record of a number; it is not held against the hash. A base that is not
+// there is corruption: cas.ErrCorrupt and errNoBase.
+func (s *Store) base(locked bool, h cas.Hash, number uint8, buf *[]byte) error {
+	loc, err := s.locateNow(locked, h)
 	if err == nil && loc.Segment == 0 && !locked && s.doubted() {
-		loc, err = s.locateNow(locked, b.Hash)
+		loc, err = s.locateNow(locked, h)
 	}
 	if err != nil {
 		return err
 	}
 	if loc.Segment == 0 {
-		s.suspects(b.Hash) // as another's delta its number may be too high
-		return &cas.ChunkError{Hash: b.Hash, Err: errNoBase}
+		s.suspects(h) // as another's delta its number may be too high
+		return &cas.ChunkError{Hash: h, Err: errNoBase}
 	}
-	err = s.chase(locked, b.Hash, loc, func(at cas.Location) error {
+	n := len(*buf)
+	err = s.chase(locked, h, loc, func(at cas.Location) error {
 		loc = at
 		if at.Raw > segment.MaxBased {
 			return fmt.Errorf("base of %d bytes: %w: %w", at.Raw, cas.ErrTooLarge, cas.ErrCorrupt)
 		}
-		*buf = slices.Grow((*buf)[:0], int(at.Raw))[:at.Raw]
-		return s.content(locked, at, b.Hash, *buf, b.Number)
+		*buf = slices.Grow((*buf)[:n], int(at.Raw))[:n+int(at.Raw)]
+		return s.content(locked, at, h, (*buf)[n:], number)
 	})
 	if err == nil {
 		return nil
 	}
 	if errors.Is(err, cas.ErrCorrupt) {
-		s.suspects(b.Hash)
+		s.suspects(h)
 	}
-	return &cas.ChunkError{Hash: b.Hash, Loc: loc, Err: fmt.Errorf("another chunk's base: %w", err)}
+	return &cas.ChunkError{Hash: h, Loc: loc, Err: fmt.Errorf("another chunk's base: %w", err)}
 }
 
 // suspects notes that the record of h cannot be read, or is gone: the next Put stores it afresh, without a base.
@@ -166,8 +174,8 @@ func (s *Store) contentIn(locked bool, f *segment.Reader, loc cas.Location, h ca
 	return s.decode(locked, &rec, payload, dst, below)
 }
 
-// anyNumber is above the numbers of all deltas.
-const anyNumber = segment.MaxNumber + 1
+// anyNumber is above the numbers of all records.
+const anyNumber = segment.RoundedNumber + 1
 
 // Link is a record and where it lies.
 type Link struct {
@@ -178,7 +186,7 @@ type Link struct {
 // Bases lists the records that are needed to decode the one of h, which Locate found at loc, besides itself: none unless
 // it is a delta. It looks at headers alone. A base that is not there is cas.ErrCorrupt.
 func (s *Store) Bases(h cas.Hash, loc cas.Location) (links []Link, err error) {
-	err = s.lead(h, loc, func(_ uint8, base cas.Hash) (cas.Location, error) {
+	err = s.lead(h, loc, anyNumber, func(_, base cas.Hash, _ uint8) (cas.Location, error) {
 		at, err := s.locateNow(false, base)
 		if err == nil && at.Segment == 0 {
 			err = &cas.ChunkError{Hash: base, Err: errNoBase}
@@ -189,26 +197,25 @@ func (s *Store) Bases(h cas.Hash, loc cas.Location) (links []Link, err error) {
 	return links, err
 }
 
-// lead follows the record of h at loc to its base, to that one's, and so on. step is told the number of the one and the
-// hash of the other, and says where that lies.
-func (s *Store) lead(h cas.Hash, loc cas.Location, step func(number uint8, base cas.Hash) (cas.Location, error)) error {
-	for below := uint8(anyNumber); ; {
-		b, at, err := s.baseOf(h, loc)
-		if err == nil && b.Number >= below {
-			err = fmt.Errorf("delta of number %d, want less than %d: %w", b.Number, below, cas.ErrCorrupt)
-		}
-		if err != nil {
-			return &cas.ChunkError{Hash: h, Loc: at, Err: err}
-		}
-		if b.Number == 0 {
-			return nil
-		}
-		below = b.Number
-		if loc, err = step(b.Number, b.Hash); err != nil {
+// lead follows the record of h at loc, whose number must be below the given one, to its bases, to theirs, and so on. step is told the
+// hash of the one and of the other, and the number of the one, and says where the other lies.
+func (s *Store) lead(h cas.Hash, loc cas.Location, below uint8, step func(of, base cas.Hash, number uint8) (cas.Location, error)) error {
+	b, at, err := s.baseOf(h, loc)
+	if err == nil && b.Number >= below {
+		err = fmt.Errorf("delta of number %d, want less than %d: %w", b.Number, below, cas.ErrCorrupt)
+	}
+	if err != nil {
+		return &cas.ChunkError{Hash: h, Loc: at, Err: err}
+	}
+	for _, base := range b.Hashes() {
+		if loc, err = step(h, base, b.Number); err != nil {
 			return err
 		}
-		h = b.Hash
+		if err := s.lead(base, loc, b.Number, step); err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
 // place is where a record lies, which always says the same: numbers of segments are given out once.
@@ -293,19 +300,15 @@ func (s *Store) unpin(k key) {
 // secure pins all that the record of h at loc needs, and sees that it is there. h is pinned. number is that of the record;
 // on are the records of its bases that are pending.
 func (s *Store) secure(h cas.Hash, loc cas.Location) (number uint8, on []*record, err error) {
-	from := h
-	err = s.lead(h, loc, func(i uint8, base cas.Hash) (cas.Location, error) {
-		rec, ok := s.link(from, base)
+	err = s.lead(h, loc, anyNumber, func(of, base cas.Hash, i uint8) (cas.Location, error) {
+		rec, ok := s.link(of, base)
 		if !ok {
 			return cas.Location{}, errNoBase
 		}
 		if rec != nil {
 			on = append(on, rec)
 		}
-		if from == h {
-			number = i
-		}
-		from = base
+		number = max(number, i) // those of its bases are lower
 		at, err := s.locateNow(false, base)
 		if err == nil && at.Segment == 0 {
 			err = errNoBase
@@ -349,31 +352,39 @@ func (s *Store) choose(h, prev cas.Hash) *against {
 	return s.take(h, a.Base)
 }
 
-// take pins the base b for the record of h, which is pinned, and all that the base needs, and reads it. nil: it is not to be
+// take pins the bases of b for the record of h, which is pinned, and all that these need, and reads them. nil: they are not to be
 // had.
 func (s *Store) take(h cas.Hash, b segment.Base) *against {
+	a := &against{Base: b, raw: buffers.Get().(*[]byte)}
+	*a.raw = (*a.raw)[:0]
+	for _, base := range b.Hashes() {
+		n := len(*a.raw)
+		if !s.takeOne(h, base, a) || check((*a.raw)[n:], base) != nil {
+			freeBuffer(a.raw)
+			return nil
+		}
+	}
+	return a
+}
+
+// takeOne is take for one of the bases.
+func (s *Store) takeOne(h, base cas.Hash, a *against) bool {
 	// Nothing of it was pinned: from here on it is.
-	a := &against{Base: b}
-	on, ok := s.link(h, a.Hash)
+	on, ok := s.link(h, base)
 	if !ok {
-		return nil
+		return false
 	}
 	if on != nil {
 		a.on = append(a.on, on)
 	}
-	loc, err := s.locateNow(false, a.Hash)
+	loc, err := s.locateNow(false, base)
 	if err != nil || loc.Segment == 0 || loc.Raw > segment.MaxBased {
-		return nil
+		return false
 	}
-	number, more, err := s.secure(a.Hash, loc)
+	number, more, err := s.secure(base, loc)
 	if err != nil || number >= a.Number {
-		return nil
+		return false
 	}
 	a.on = append(a.on, more...)
-	a.raw = buffers.Get().(*[]byte)
-	if s.base(false, a.Base, a.raw) != nil || check(*a.raw, a.Hash) != nil {
-		freeBuffer(a.raw)
-		return nil
-	}
-	return a
+	return s.base(false, base, a.Number, a.raw) == nil
 }

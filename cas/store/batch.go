@@ -29,29 +29,30 @@ func (s *Store) Begin() *Batch {
 // Put adds a chunk. h must be cas.Sum(raw); raw is not kept. fresh reports whether the chunk was not held and no other Put
 // was storing it already. A Put that failed makes Commit fail, unless the same chunk is put again with success.
 func (b *Batch) Put(kind cas.Kind, h cas.Hash, raw []byte, hint codec.Hint) (fresh bool, err error) {
-	fresh, _, err = b.put(kind, h, raw, hint, cas.Hash{})
+	fresh, _, err = b.PutRelated(kind, h, raw, hint, cas.Related{})
 	return fresh, err
 }
 
-// PutAgainst is Put of a new version of the record prev, against which, or one that prev leads back to, it is stored if that
-// pays: delta reports whether it was. Whatever is wrong with prev does not matter. What was encoded has been decoded again
-// and compared.
+// PutAgainst is PutRelated of a new version of the record prev: delta reports whether it is stored as such.
 func (b *Batch) PutAgainst(kind cas.Kind, h cas.Hash, raw []byte, hint codec.Hint, prev cas.Hash) (fresh, delta bool, err error) {
-	return b.put(kind, h, raw, hint, prev)
+	fresh, id, err := b.PutRelated(kind, h, raw, hint, cas.Related{Prev: prev})
+	return fresh, fresh && codec.NeedsBase(id), err
 }
 
-// put is PutAgainst; a zero prev is none.
-func (b *Batch) put(kind cas.Kind, h cas.Hash, raw []byte, hint codec.Hint, prev cas.Hash) (fresh, delta bool, err error) {
+// PutRelated is Put of what is related to other records. It is stored as the rounding of its masters if it is that, else as
+// its difference from the version before it, or from one that this leads back to, if that pays. Whatever is wrong with these
+// does not matter. What was encoded has been decoded again and compared. Of what is fresh id is the codec.
+func (b *Batch) PutRelated(kind cas.Kind, h cas.Hash, raw []byte, hint codec.Hint, rel cas.Related) (fresh bool, id byte, err error) {
 	if len(raw) > cas.MaxChunk {
-		return false, false, fmt.Errorf("chunk %s: %d bytes: %w", h.Short(), len(raw), cas.ErrTooLarge)
+		return false, 0, fmt.Errorf("chunk %s: %d bytes: %w", h.Short(), len(raw), cas.ErrTooLarge)
 	}
 	if !known(kind) {
-		return false, false, fmt.Errorf("chunk %s: records of kind %d are not indexed", h.Short(), kind)
+		return false, 0, fmt.Errorf("chunk %s: records of kind %d are not indexed", h.Short(), kind)
 	}
 	s := b.s
 	r, err := b.claim(kind, h)
 	if r == nil || err != nil {
-		return false, false, err
+		return false, 0, err
 	}
 	held, err := s.held(r)
 	if held || err != nil {
@@ -62,15 +63,15 @@ func (b *Batch) put(kind cas.Kind, h cas.Hash, raw []byte, hint codec.Hint, prev
 		s.mu.Lock()
 		s.settle(r, st, err)
 		s.mu.Unlock()
-		return false, false, err
+		return false, 0, err
 	}
-	delta, full, err := s.store(r, raw, hint, prev)
+	id, full, err := s.store(r, raw, hint, rel)
 	if full && err == nil {
 		// This Put found the segment full and sees to its sealing: whoever writes fast pays for it.
 		// What fails here fails the batches that it concerns, at their Commit.
 		_ = s.Flush()
 	}
-	return err == nil, delta, err
+	return err == nil, id, err
 }
 
 // claim makes b depend on h. It returns a new record if the caller is to store h, nil if someone else is about to or
@@ -178,26 +179,56 @@ func freeBuffer(p *[]byte) {
 	}
 }
 
-// store encodes raw and appends it as r, which is claimed and is settled then. prev, if not zero, is the version before it.
-// full: a segment was found full.
-func (s *Store) store(r *record, raw []byte, hint codec.Hint, prev cas.Hash) (delta, full bool, err error) {
+// store encodes raw, to which rel is related, and appends it as r, which is claimed and is settled then. full: a segment was
+// found full.
+func (s *Store) store(r *record, raw []byte, hint codec.Hint, rel cas.Related) (id byte, full bool, err error) {
 	p := buffers.Get().(*[]byte)
 	defer freeBuffer(p)
-	if need := int(segment.Size(len(raw) + segment.BaseSize)); cap(*p) < need {
+	if need := int(segment.Size(len(raw) + segment.MaxBaseSize)); cap(*p) < need {
 		*p = make([]byte, 0, need)
 	}
-	var id byte
-	if !prev.IsZero() && !r.alone && len(raw) <= segment.MaxBased {
-		if a := s.choose(r.hash, prev); a != nil {
-			id, delta = s.encodeAgainst(r, raw, hint, a, p)
-			freeBuffer(a.raw)
+	ok := false
+	if !r.alone && len(raw) <= segment.MaxBased {
+		if id, ok = codec.Rounded, s.encodeRounded(r, raw, hint, rel.Masters, p); !ok && !rel.Prev.IsZero() {
+			if a := s.choose(r.hash, rel.Prev); a != nil {
+				id, ok = s.encodeAgainst(r, raw, hint, a, p)
+				freeBuffer(a.raw)
+			}
 		}
 	}
-	if !delta {
+	if !ok {
 		id, *p = codec.Encode((*p)[:segment.RecordHeaderSize], raw, hint)
 	}
 	full, err = s.append(r, &segment.Record{Kind: r.kind, Codec: id, Raw: uint32(len(raw)), Hash: r.hash}, *p)
-	return delta && err == nil, full, err
+	return id, full, err
+}
+
+// encodeRounded sets p to room for a record's header and the payload of r as the rounding of its masters, if it is that.
+func (s *Store) encodeRounded(r *record, raw []byte, hint codec.Hint, masters [2]cas.Hash, p *[]byte) bool {
+	if masters[0].IsZero() || !codec.MayBeRounded(hint) {
+		return false
+	}
+	a := s.take(r.hash, segment.Base{Hash: masters[0], Second: masters[1], Number: segment.RoundedNumber})
+	if a == nil {
+		return false
+	}
+	defer freeBuffer(a.raw)
+	const head = segment.RecordHeaderSize
+	out := (*p)[:head+a.Size()]
+	a.Put(out[head:])
+	out, ok := codec.EncodeRounded(out, raw, *a.raw, hint)
+	if ok {
+		*p = out
+		s.needing(r, a)
+	}
+	return ok
+}
+
+// needing notes what r is stored with the help of.
+func (s *Store) needing(r *record, a *against) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r.on = a.on
 }
 
 // gain is the share of what a chunk takes alone below which a delta of it is worth its readers' time.
@@ -222,9 +253,7 @@ func (s *Store) encodeAgainst(r *record, raw []byte, hint codec.Hint, a *against
 	id, out, ok = codec.EncodeAgainst(out, raw, *a.raw, hint, most-segment.BaseSize)
 	*p = out
 	if ok {
-		s.mu.Lock()
-		r.on = a.on
-		s.mu.Unlock()
+		s.needing(r, a)
 	}
 	return id, ok
 }

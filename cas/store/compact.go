@@ -85,9 +85,10 @@ func (c *Compaction) begin(ctx context.Context) error {
 			if err != nil {
 				return fmt.Errorf("segment %08d: what is stored against what cannot be told: %w", d.loc.Segment, err)
 			}
-			k := keyOf(b.Hash)
-			if low, ok := c.lowest[k]; !ok || b.Number < low {
-				c.lowest[k] = b.Number
+			for _, h := range b.Hashes() {
+				if low, ok := c.lowest[keyOf(h)]; !ok || b.Number < low {
+					c.lowest[keyOf(h)] = b.Number
+				}
 			}
 		}
 	}
@@ -109,10 +110,11 @@ func (c *Compaction) Stats() CompactStats {
 	return c.st
 }
 
-// Recode stores chunk h, if it is held, as it would be stored today, when that takes less; prev, if not zero, is the version
-// before it. saved reports whether it did. What is wrong with the chunk is not its business, and it stays as it is. The error
-// is one of writing.
-func (c *Compaction) Recode(b *Batch, h cas.Hash, hint codec.Hint, prev cas.Hash) (saved bool, err error) {
+// Recode stores chunk h, if it is held, as it would be stored today with the help of what it is related to, when that takes
+// less. What is the rounding of chunks that nobody wants for themselves, as wanted tells, is stored without them though that takes more:
+// without it they can go. saved reports whether it was stored anew. What is wrong with the chunk is not Recode's business, and it stays as it is. The
+// error is one of writing.
+func (c *Compaction) Recode(b *Batch, h cas.Hash, hint codec.Hint, rel cas.Related, wanted func(cas.Hash) bool) (saved bool, err error) {
 	s := c.s
 	if ok, err := b.pin(h); !ok || err != nil {
 		return false, err
@@ -125,6 +127,12 @@ func (c *Compaction) Recode(b *Batch, h cas.Hash, hint codec.Hint, prev cas.Hash
 	if err != nil {
 		return false, nil
 	}
+	apart := was.Number == segment.RoundedNumber && wanted != nil && !slices.ContainsFunc(was.Hashes(), wanted)
+	if apart {
+		rel.Masters = [2]cas.Hash{}
+	} else if was.Number == segment.RoundedNumber {
+		return false, nil // it takes next to nothing
+	}
 	raw, buf := buffers.Get().(*[]byte), buffers.Get().(*[]byte)
 	defer freeBuffer(raw)
 	defer freeBuffer(buf)
@@ -136,8 +144,8 @@ func (c *Compaction) Recode(b *Batch, h cas.Hash, hint codec.Hint, prev cas.Hash
 	c.st.Looked++
 	c.mu.Unlock()
 	r := &record{hash: h, kind: cas.Chunk, done: make(chan struct{})}
-	id, number := c.encode(r, *raw, hint, prev, was, buf)
-	if now := len(*buf) - segment.RecordHeaderSize; !better(now, number > 0, int(at.Stored), was.Number > 0) {
+	id, number := c.encode(r, *raw, hint, rel, was, buf)
+	if now := len(*buf) - segment.RecordHeaderSize; !apart && !better(now, number > 0, int(at.Stored), was.Number > 0) {
 		return false, nil
 	}
 	if !c.dryRun {
@@ -172,20 +180,23 @@ func better(now int, delta bool, was int, wasDelta bool) bool {
 
 // encode sets buf to room for a record's header and the payload of r, which is not claimed yet, as it would be stored today.
 // number is the record's. was is that of the record that there is.
-func (c *Compaction) encode(r *record, raw []byte, hint codec.Hint, prev cas.Hash, was segment.Base, buf *[]byte) (id byte, number uint8) {
+func (c *Compaction) encode(r *record, raw []byte, hint codec.Hint, rel cas.Related, was segment.Base, buf *[]byte) (id byte, number uint8) {
 	s := c.s
-	if need := int(segment.Size(len(raw) + segment.BaseSize)); cap(*buf) < need {
+	if need := int(segment.Size(len(raw) + segment.MaxBaseSize)); cap(*buf) < need {
 		*buf = make([]byte, 0, need)
 	}
 	if len(raw) <= segment.MaxBased {
+		if c.mayRise(r.hash, segment.RoundedNumber) && s.encodeRounded(r, raw, hint, rel.Masters, buf) {
+			return codec.Rounded, segment.RoundedNumber
+		}
 		a := (*against)(nil)
-		if !prev.IsZero() {
-			if a = s.choose(r.hash, prev); a != nil && a.Number > was.Number && !c.mayRise(r.hash, a.Number) {
+		if !rel.Prev.IsZero() {
+			if a = s.choose(r.hash, rel.Prev); a != nil && a.Number > was.Number && !c.mayRise(r.hash, a.Number) {
 				freeBuffer(a.raw)
 				a = nil
 			}
 		}
-		if a == nil && was.Number > 0 {
+		if a == nil && was.Number > 0 && was.Number <= segment.MaxNumber {
 			a = s.take(r.hash, was)
 		}
 		if a != nil {

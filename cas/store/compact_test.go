@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"ckptfs/cas"
@@ -16,7 +17,7 @@ import (
 )
 
 // recode stores versions of a line anew, each against the one before it.
-func recode(ctx context.Context, s *Store, ids [][2]int, prev func(v int) int) (CompactStats, error) {
+func recode(ctx context.Context, s *Store, ids [][2]int, prev func(v int) int, wanted func(cas.Hash) bool) (CompactStats, error) {
 	c, err := s.Compact(ctx, false)
 	if err != nil {
 		return CompactStats{}, err
@@ -25,11 +26,8 @@ func recode(ctx context.Context, s *Store, ids [][2]int, prev func(v int) int) (
 	b := s.Begin()
 	defer b.Release()
 	for _, id := range ids {
-		var before cas.Hash
-		if p := prev(id[1]); p >= 0 {
-			before = cas.Sum(version(id[0], p))
-		}
-		if _, err := c.Recode(b, cas.Sum(version(id[0], id[1])), fp32, before); err != nil {
+		hint, rel := relatedTo(id[0], id[1], prev(id[1]))
+		if _, err := c.Recode(b, cas.Sum(version(id[0], id[1])), hint, rel, wanted); err != nil {
 			return c.Stats(), err
 		}
 	}
@@ -75,7 +73,7 @@ func TestCompact(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := s.Begin()
-	if ok, err := dry.Recode(b, cas.Sum(version(1, 1)), fp32, cas.Sum(version(1, 0))); !ok || err != nil {
+	if ok, err := dry.Recode(b, cas.Sum(version(1, 1)), fp32, cas.Related{Prev: cas.Sum(version(1, 0))}, nil); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
 	if _, err := s.Compact(t.Context(), false); !errors.Is(err, ErrCompacting) {
@@ -86,7 +84,7 @@ func TestCompact(t *testing.T) {
 	if st := dry.Stats(); st.Records != 1 || st.After >= st.Before || s.Stats() != before {
 		t.Errorf("dry run: %+v", st)
 	}
-	st, err := recode(t.Context(), s, ids, stepBefore)
+	st, err := recode(t.Context(), s, ids, stepBefore, nil)
 	if err != nil || st.Records != 9 || st.Looked != 11 {
 		t.Fatalf("%+v, %v", st, err)
 	}
@@ -105,7 +103,7 @@ func TestCompact(t *testing.T) {
 		}
 	}
 	check(s)
-	if st, err := recode(t.Context(), s, ids, stepBefore); err != nil || st.Records != 0 {
+	if st, err := recode(t.Context(), s, ids, stepBefore, nil); err != nil || st.Records != 0 {
 		t.Errorf("again: %+v, %v", st, err)
 	}
 	sweepNow(t, s, SweepOptions{}, keeping(map[[2]int]bool{{1, 7}: true, {1, 10}: true}))
@@ -127,7 +125,7 @@ func TestCompactKeepsNumbers(t *testing.T) {
 	b := s.Begin()
 	evolve(t, b, 1, 2) // number 1, against version 1
 	commit(t, b)
-	if st, err := recode(t.Context(), s, [][2]int{{1, 1}}, stepBefore); err != nil || st.Records != 0 {
+	if st, err := recode(t.Context(), s, [][2]int{{1, 1}}, stepBefore, nil); err != nil || st.Records != 0 {
 		t.Errorf("%+v, %v", st, err)
 	}
 	wantGet(t, s, version(1, 2))
@@ -143,7 +141,7 @@ func TestCompactKeepsNumbers(t *testing.T) {
 		t.Fatal("no delta")
 	}
 	commit(t, other)
-	if ok, err := c.Recode(b, cas.Sum(version(2, 1)), fp32, cas.Sum(version(2, 0))); ok || err != nil {
+	if ok, err := c.Recode(b, cas.Sum(version(2, 1)), fp32, cas.Related{Prev: cas.Sum(version(2, 0))}, nil); ok || err != nil {
 		t.Error(ok, err)
 	}
 	// Nothing is written against what is about to rise.
@@ -189,7 +187,7 @@ func TestCompactMakesKeys(t *testing.T) {
 	}
 	commit(t, b)
 	wantGet(t, s, raw)
-	if st, err := recode(t.Context(), s, [][2]int{{2, 0}}, func(int) int { return -1 }); err != nil || st.Records != 1 {
+	if st, err := recode(t.Context(), s, [][2]int{{2, 0}}, func(int) int { return -1 }, nil); err != nil || st.Records != 1 {
 		t.Errorf("%+v, %v", st, err)
 	}
 	if got := numberOf(t, s, h); got.Number != 0 {
@@ -210,11 +208,11 @@ func TestCompactCrash(t *testing.T) {
 			defer b.Release()
 			for _, id := range ids {
 				raw := version(id[0], id[1])
-				var prev cas.Hash
-				if against {
-					prev = cas.Sum(version(id[0], id[1]-1))
+				hint, rel := relatedTo(id[0], id[1], id[1]-1)
+				if !against {
+					rel = cas.Related{}
 				}
-				if _, _, err := b.PutAgainst(cas.Chunk, cas.Sum(raw), raw, fp32, prev); err != nil {
+				if _, _, err := b.PutRelated(cas.Chunk, cas.Sum(raw), raw, hint, rel); err != nil {
 					return
 				}
 			}
@@ -225,17 +223,19 @@ func TestCompactCrash(t *testing.T) {
 			}
 		}
 		save(false, [2]int{0, 0}, [2]int{0, 1}, [2]int{0, 2}, [2]int{1, 0}, [2]int{1, 1})
-		save(true, [2]int{1, 2}, [2]int{1, 3})
-		_, _ = recode(ctx, s, append(line(0, 3), line(1, 4)...), stepBefore)
+		save(true, [2]int{1, 2}, [2]int{1, 3}, [2]int{halves, 0})
+		save(false, [2]int{halves, 1}, [2]int{halves, 2})
+		_, _ = recode(ctx, s, slices.Concat(line(0, 3), line(1, 4), line(halves, 3)), stepBefore, nil)
 		delete(named, [2]int{0, 0})
 		delete(named, [2]int{1, 2})
+		delete(named, [2]int{halves, 1})
 		save(true, [2]int{0, 3})
 		_, _ = s.Sweep(ctx, SweepOptions{MaxUnused: 0.4}, keeping(named))
 		save(false, [2]int{1, 4}, [2]int{1, 5})
-		_, _ = recode(ctx, s, append(line(0, 4), line(1, 6)...), stepBefore)
+		_, _ = recode(ctx, s, slices.Concat(line(0, 4), line(1, 6), line(halves, 3)), stepBefore, func(h cas.Hash) bool { return h == cas.Sum(version(0, 2)) })
 		return named
 	}
-	whole := map[[2]int]bool{{0, 1}: true, {0, 2}: true, {0, 3}: true, {1, 0}: true, {1, 1}: true, {1, 3}: true, {1, 4}: true, {1, 5}: true}
+	whole := map[[2]int]bool{{0, 1}: true, {0, 2}: true, {0, 3}: true, {1, 0}: true, {1, 1}: true, {1, 3}: true, {1, 4}: true, {1, 5}: true, {halves, 0}: true, {halves, 2}: true}
 	for n := 0; ; n++ {
 		m, x := newMem(), newIndex()
 		m.Inject(disk.CrashAfter(n))
@@ -306,5 +306,81 @@ func TestCompactCrash(t *testing.T) {
 			t.Logf("%d operations", n)
 			return
 		}
+	}
+}
+
+// What is the rounding of others takes next to nothing, also when it was there first; when nobody wants those for themselves
+// it is stored without them.
+func TestRounded(t *testing.T) {
+	m, x := newMem(), newIndex()
+	s := open(t, m, x, Options{SegmentSize: 8 << 10})
+	alone(t, s, [2]int{0, 0}, [2]int{1, 0})
+	b := s.Begin()
+	for v := 1; v < 8; v++ {
+		evolve(t, b, 0, v)
+		evolve(t, b, 1, v)
+	}
+	if fresh, id, err := putVersion(b, halves, 7, 6); !fresh || id != codec.Rounded || err != nil {
+		t.Fatal(fresh, id, err)
+	}
+	commit(t, b)
+	h := cas.Sum(version(halves, 7))
+	check := func(s *Store) {
+		t.Helper()
+		if b := numberOf(t, s, h); b.Number != segment.RoundedNumber || b.Hash != cas.Sum(version(0, 7)) || b.Second != cas.Sum(version(1, 7)) {
+			t.Error(b)
+		}
+		wantGet(t, s, version(halves, 7))
+	}
+	check(s)
+	if links, err := s.Bases(h, x.m[h]); err != nil || len(links) != 8 { // of each half 7, 6, 4 and 0
+		t.Error(links, err)
+	}
+	if x.m[h].Stored != segment.MaxBaseSize+1 {
+		t.Error(x.m[h])
+	}
+	// It is a version of nothing.
+	b = s.Begin()
+	raw := version(halves, 8)
+	if _, delta, err := b.PutAgainst(cas.Chunk, cas.Sum(raw), raw, bf16, h); delta || err != nil {
+		t.Error(delta, err)
+	}
+	// One that was there before its masters, one of a single master, one that is another's.
+	if _, err := b.Put(cas.Chunk, cas.Sum(version(halves, 3)), version(halves, 3), bf16); err != nil {
+		t.Fatal(err)
+	}
+	one, _ := codec.DecodeRounded(nil, []byte{1}, version(0, 2), 512)
+	if _, id, err := b.PutRelated(cas.Chunk, cas.Sum(one), one, bf16, cas.Related{Masters: [2]cas.Hash{cas.Sum(version(0, 2))}}); id != codec.Rounded || err != nil {
+		t.Error(id, err)
+	}
+	other, _ := codec.DecodeRounded(nil, []byte{1}, version(0, 4), 512)
+	if _, id, err := b.PutRelated(cas.Chunk, cas.Sum(other), other, bf16, cas.Related{Masters: [2]cas.Hash{cas.Sum(version(0, 5))}}); id == codec.Rounded || err != nil {
+		t.Error(id, err)
+	}
+	commit(t, b)
+	wantGet(t, s, one)
+	wantGet(t, s, other)
+	if st, err := recode(t.Context(), s, [][2]int{{halves, 3}, {halves, 7}}, stepBefore, func(cas.Hash) bool { return true }); err != nil || st.Records != 1 {
+		t.Errorf("%+v, %v", st, err)
+	}
+	if b := numberOf(t, s, cas.Sum(version(halves, 3))); b.Number != segment.RoundedNumber {
+		t.Error(b)
+	}
+	sweepNow(t, s, SweepOptions{}, keeping(map[[2]int]bool{{halves, 3}: true, {halves, 7}: true}))
+	check(s)
+	wantGet(t, s, version(halves, 3))
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, m, newIndex(), Options{})
+	check(s)
+	if st, err := recode(t.Context(), s, [][2]int{{halves, 3}, {halves, 7}}, stepBefore, func(cas.Hash) bool { return false }); err != nil || st.Records != 2 {
+		t.Errorf("%+v, %v", st, err)
+	}
+	sweepNow(t, s, SweepOptions{}, keeping(map[[2]int]bool{{halves, 3}: true, {halves, 7}: true}))
+	wantGet(t, s, version(halves, 3))
+	wantGet(t, s, version(halves, 7))
+	if st := s.Stats(); st.Chunks.Records != 2 {
+		t.Errorf("%+v", st.Chunks)
 	}
 }

@@ -23,8 +23,21 @@ import (
 
 var fp32 = codec.Hint{DType: "F32", Elem: 4}
 
+// halves is the line of tensors in half precision: the rounding of those of lines 0 and 1.
+const halves = 3
+
+var bf16 = codec.Hint{DType: "BF16", Elem: 2}
+
 // version is version v of a tensor of 256 elements that is being trained.
 func version(line, v int) []byte {
+	if line == halves {
+		base := append(version(0, v), version(1, v)...)
+		p, err := codec.DecodeRounded(nil, []byte{1}, base, len(base)/2)
+		if err != nil {
+			panic(err)
+		}
+		return p
+	}
 	r := rand.New(rand.NewPCG(uint64(line), 77))
 	x := make([]float64, 256)
 	for i := range x {
@@ -32,7 +45,7 @@ func version(line, v int) []byte {
 	}
 	for range v {
 		for i := range x {
-			x[i] *= 1 + 1e-6*r.NormFloat64()
+			x[i] *= 1 + 3e-5*r.NormFloat64()
 		}
 	}
 	var p []byte
@@ -45,16 +58,29 @@ func version(line, v int) []byte {
 // evolve puts a version against the one before it.
 func evolve(t testing.TB, b *Batch, line, v int) (fresh, delta bool) {
 	t.Helper()
-	raw := version(line, v)
-	var prev cas.Hash
-	if v > 0 {
-		prev = cas.Sum(version(line, v-1))
-	}
-	fresh, delta, err := b.PutAgainst(cas.Chunk, cas.Sum(raw), raw, fp32, prev)
+	fresh, id, err := putVersion(b, line, v, v-1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return fresh, delta
+	return fresh, fresh && codec.NeedsBase(id)
+}
+
+// putVersion puts a version against another one, if there is such.
+func putVersion(b *Batch, line, v, prev int) (fresh bool, id byte, err error) {
+	raw := version(line, v)
+	hint, rel := relatedTo(line, v, prev)
+	return b.PutRelated(cas.Chunk, cas.Sum(raw), raw, hint, rel)
+}
+
+func relatedTo(line, v, prev int) (hint codec.Hint, rel cas.Related) {
+	if prev >= 0 {
+		rel.Prev = cas.Sum(version(line, prev))
+	}
+	if line != halves {
+		return fp32, rel
+	}
+	rel.Masters = [2]cas.Hash{cas.Sum(version(0, v)), cas.Sum(version(1, v))}
+	return bf16, rel
 }
 
 // numberOf is the number of a record and its base.
@@ -392,7 +418,7 @@ func TestDeltaFailsWithItsBase(t *testing.T) {
 }
 
 // forge writes records as they come into a new segment.
-func forge(t testing.TB, m *disk.Mem, n uint32, recs map[cas.Hash][]byte, raw int) {
+func forge(t testing.TB, m *disk.Mem, n uint32, id byte, recs map[cas.Hash][]byte, raw int) {
 	t.Helper()
 	w, err := segment.Create(m, dir, segment.ID{Store: storeID, Number: n}, 1<<30)
 	if err != nil {
@@ -404,7 +430,7 @@ func forge(t testing.TB, m *disk.Mem, n uint32, recs map[cas.Hash][]byte, raw in
 		if err != nil {
 			t.Fatal(err)
 		}
-		rec := &segment.Record{Kind: cas.Chunk, Codec: codec.Delta, Raw: uint32(raw), Hash: h}
+		rec := &segment.Record{Kind: cas.Chunk, Codec: id, Raw: uint32(raw), Hash: h}
 		err = w.Write(slot, rec, buf)
 		w.Finish(slot, rec, err)
 	}
@@ -418,9 +444,9 @@ func forge(t testing.TB, m *disk.Mem, n uint32, recs map[cas.Hash][]byte, raw in
 func TestDeltaHostile(t *testing.T) {
 	name := func(i int) cas.Hash { return cas.Sum(fmt.Append(nil, i)) }
 	payload := func(base, number int) []byte {
-		p := make([]byte, segment.BaseSize, 100)
+		p := make([]byte, 100)
 		segment.Base{Hash: name(base), Number: uint8(number)}.Put(p)
-		return append(p, 1, 4, 0)
+		return append(p[:segment.BaseSize], 1, 4, 0)
 	}
 	for what, recs := range map[string]map[cas.Hash][]byte{
 		"itself":       {name(1): payload(1, 3)},
@@ -434,11 +460,16 @@ func TestDeltaHostile(t *testing.T) {
 		"only a base":  {name(1): payload(2, 1)[:33], name(2): payload(3, 1)},
 		"long chain":   {name(1): payload(2, 7), name(2): payload(3, 6), name(3): payload(4, 5), name(4): payload(5, 4), name(5): payload(6, 3), name(6): payload(7, 2), name(7): payload(8, 1)},
 		"nothing left": {name(1): payload(1, 1)},
+		"rounded":      {name(1): append(payload(2, 8)[:segment.BaseSize], 1, 1)},
+		"of itself":    {name(1): append(payload(1, 8)[:segment.BaseSize], 1, 1)},
+		"no second":    {name(1): append(payload(2, 8)[:segment.BaseSize], 2, 1)},
+		"zero second":  {name(1): append(payload(2, 8)[:segment.BaseSize], append([]byte{2}, make([]byte, 33)...)...)},
+		"three bases":  {name(1): append(payload(2, 8)[:segment.BaseSize], append([]byte{3}, make([]byte, 65)...)...)},
 	} {
-		for _, raw := range []int{1024, cas.MaxChunk} {
+		for i, raw := range []int{1024, cas.MaxChunk, 1024, cas.MaxChunk} {
 			m := newMem()
 			open(t, m, newIndex(), Options{}).Close()
-			forge(t, m, 1, recs, raw)
+			forge(t, m, 1, []byte{codec.Delta, codec.Rounded}[i/2], recs, raw)
 			s := open(t, m, newIndex(), Options{})
 			_, err := s.Get(name(1), nil)
 			if !errors.Is(err, cas.ErrCorrupt) && !(raw == cas.MaxChunk && errors.Is(err, cas.ErrTooLarge)) {
@@ -558,7 +589,7 @@ func TestDeltaModel(t *testing.T) {
 				b := s.Begin()
 				var ids [][2]int
 				for range 1 + r.IntN(4) {
-					id := [2]int{r.IntN(3), r.IntN(12)}
+					id := [2]int{r.IntN(4), r.IntN(12)}
 					evolve(t, b, id[0], id[1])
 					ids = append(ids, id)
 				}
@@ -612,14 +643,14 @@ func TestDeltaModel(t *testing.T) {
 			case k < 19:
 				var ids [][2]int
 				for range 1 + r.IntN(12) {
-					ids = append(ids, [2]int{r.IntN(3), r.IntN(12)})
+					ids = append(ids, [2]int{r.IntN(4), r.IntN(12)})
 				}
 				back := 1 + r.IntN(3)
 				ctx, cancel := context.WithCancel(t.Context())
 				if r.IntN(3) == 0 {
 					x.before = func(string) { cancel() } // nothing is retired, as a rule
 				}
-				st, err := recode(ctx, s, ids, func(v int) int { return v - back })
+				st, err := recode(ctx, s, ids, func(v int) int { return v - back }, func(h cas.Hash) bool { return h[0]&1 != 0 })
 				x.before = nil
 				cancel()
 				if err != nil && !errors.Is(err, context.Canceled) {
@@ -821,10 +852,10 @@ func TestDeltaConcurrent(t *testing.T) {
 				return
 			default:
 			}
-			ids := append(line(0, 12), line(1, 12)...)
+			ids := slices.Concat(line(0, 12), line(1, 12), line(halves, 12))
 			r.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
 			back := 1 + r.IntN(3)
-			if _, err := recode(context.Background(), s, ids, func(v int) int { return v - back }); err != nil {
+			if _, err := recode(context.Background(), s, ids, func(v int) int { return v - back }, func(h cas.Hash) bool { return h[0]&1 != 0 }); err != nil {
 				t.Error(err)
 				return
 			}
@@ -838,10 +869,8 @@ func TestDeltaConcurrent(t *testing.T) {
 			r := rand.New(rand.NewPCG(uint64(g), 8))
 			for range 60 {
 				b := s.Begin()
-				id := [2]int{r.IntN(2), r.IntN(12)}
-				raw := version(id[0], id[1])
-				prev := cas.Sum(version(id[0], max(0, id[1]-1+r.IntN(3))))
-				if _, _, err := b.PutAgainst(cas.Chunk, cas.Sum(raw), raw, fp32, prev); err != nil {
+				id := [2]int{[]int{0, 1, halves}[r.IntN(3)], r.IntN(12)}
+				if _, _, err := putVersion(b, id[0], id[1], max(0, id[1]-1+r.IntN(3))); err != nil {
 					t.Error(err)
 				}
 				if err := b.Commit(); err != nil {

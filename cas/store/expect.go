@@ -41,23 +41,28 @@ func (s *Store) Expect(hashes []cas.Hash) {
 
 // expectBases is Expect for the bases of deltas, and for theirs.
 func (s *Store) expectBases(deltas []Link) {
-	for range segment.MaxNumber {
+	for range segment.RoundedNumber {
 		seen := map[cas.Hash]bool{}
 		var locs []cas.Location
 		var next []Link
 		for _, d := range deltas {
 			b, _, err := s.baseOf(d.Hash, d.Loc)
-			if err != nil || b.Number == 0 || seen[b.Hash] {
+			if err != nil {
 				continue
 			}
-			seen[b.Hash] = true
-			loc, err := s.locateNow(false, b.Hash)
-			if err != nil || loc.Segment == 0 {
-				continue
-			}
-			locs = append(locs, loc)
-			if loc.Delta {
-				next = append(next, Link{b.Hash, loc})
+			for _, h := range b.Hashes() {
+				if seen[h] {
+					continue
+				}
+				seen[h] = true
+				loc, err := s.locateNow(false, h)
+				if err != nil || loc.Segment == 0 {
+					continue
+				}
+				locs = append(locs, loc)
+				if loc.Delta {
+					next = append(next, Link{h, loc})
+				}
 			}
 		}
 		s.willRead(locs)

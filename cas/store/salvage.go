@@ -194,7 +194,7 @@ func readWhole(r *segment.Reader, loc cas.Location, h cas.Hash) error {
 		return err
 	}
 	if codec.NeedsBase(rec.Codec) {
-		_, err := segment.ParseBase(payload)
+		_, err := segment.ParseBase(rec.Codec, payload)
 		return err
 	}
 	*raw = slices.Grow((*raw)[:0], int(loc.Raw))

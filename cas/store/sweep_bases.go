@@ -52,8 +52,8 @@ func (w *sweep) bases(ctx context.Context) error {
 			if err != nil {
 				return fmt.Errorf("segment %08d: which chunks are needed cannot be told: %w", d.loc.Segment, err)
 			}
-			if b.Number > 0 {
-				w.marked[keyOf(b.Hash)] = struct{}{}
+			for _, h := range b.Hashes() {
+				w.marked[keyOf(h)] = struct{}{}
 			}
 		}
 	}

@@ -16,8 +16,9 @@ func (a *app) compactCmd() *cobra.Command {
 		Short: "Store again, in less room, what older versions or other circumstances left large",
 		Long: `Goes through all packed files, the oldest first, and stores those chunks anew that take less room than they do: by an
 encoding that this version of ckptfs has and an earlier one had not, or against an earlier version of the file that was
-not known, or not there yet, when it was saved. What is stored against an earlier version and gains little by it is
-stored alone again. Every chunk is read, decoded and held against its hash where it lies now before the old one goes.
+not known, or not there yet, when it was saved, or as the rounding of a tensor in single precision that came later. What is
+stored against an earlier version and gains little by it is stored alone again, and so is the rounding of what no file
+names any more, which the next prune takes then. Every chunk is read, decoded and held against its hash where it lies now before the old one goes.
 
 Programs may save, load and remove files meanwhile, and so may prune; like packing it leaves the processors to others that
 want them. It may be interrupted at any time, and loses nothing: what it has done stays done. It needs up to 1 GiB of

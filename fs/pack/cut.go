@@ -18,10 +18,15 @@ func (j *job) cut(p *plan) error {
 	if err := c.skeleton(p); err != nil {
 		return err
 	}
+	late, err := c.relate(p)
+	if err != nil {
+		return err
+	}
 	for i := range p.regions {
 		r := &p.regions[i]
 		var err error
 		switch {
+		case r.master != nil:
 		case r.Kind == formats.Data:
 			err = c.onGrid(r)
 		case r.Kind == formats.Blob && !r.small:
@@ -31,7 +36,61 @@ func (j *job) cut(p *plan) error {
 			return err
 		}
 	}
+	if err := c.flush(); err != nil || len(late) == 0 {
+		return err
+	}
+	c.running.Wait()
+	if err := c.ctx.Err(); err != nil {
+		return err
+	}
+	for _, r := range late {
+		for _, o := range r.master.objects {
+			r.rel.masters = append(r.rel.masters, o.list()...)
+		}
+		if err := c.onGrid(r); err != nil {
+			return err
+		}
+	}
 	return c.flush()
+}
+
+// relate finds out what the chunks of data may be stored with the help of, and which regions have to wait for others.
+func (c *cutter) relate(p *plan) (late []*region, err error) {
+	for i := range p.regions {
+		if r := &p.regions[i]; r.tensor != nil {
+			c.masters.add(master{t: r.tensor, r: &r.Region, own: r})
+		}
+	}
+	for i := range p.regions {
+		r := &p.regions[i]
+		if r.Kind != formats.Data {
+			continue
+		}
+		r.rel.prev = c.before.chunks(&r.Region, r.tensor)
+		read := func(r *formats.Region, n int) ([]byte, error) {
+			q := make([]byte, n)
+			return q, readFull(c.r, q, r.Off)
+		}
+		m, err := c.masters.of(r.tensor, &r.Region,
+			func() ([]byte, error) { return read(&r.Region, int(min(r.Len, probe))) },
+			func(m *master, n int) ([]byte, error) {
+				if m.own != nil {
+					return read(m.r, n)
+				}
+				return m.of.begin(m.r, n), nil
+			})
+		switch {
+		case err != nil:
+			return nil, err
+		case m == nil:
+		case m.own != nil:
+			m.own.keep, r.master = true, m.own
+			late = append(late, r)
+		default:
+			r.rel.masters = m.of.grid(m.r)
+		}
+	}
+	return late, nil
 }
 
 // cutter fills one batch at a time.
@@ -43,22 +102,18 @@ type cutter struct {
 // onGrid cuts a data region.
 func (c *cutter) onGrid(r *region) error {
 	r.odds = &odds{}
-	prev := c.before.chunks(&r.Region, r.tensor)
 	for i := range chunk.GridLen(r.Len) {
 		off, n := chunk.GridSpan(r.Len, i)
-		var h cas.Hash
-		if i < int64(len(prev)) {
-			h = prev[i].Hash
-		}
-		if err := c.take(r, r.Off+off, n, h); err != nil {
+		if err := c.take(r, r.Off+off, n, r.rel.of(i)); err != nil {
 			return err
 		}
 	}
 	return c.end(r.objects)
 }
 
-// take makes the next n bytes of r, which are at off, a chunk, whose earlier version is prev, if not zero. The batch only says where they are; a worker reads them.
-func (c *cutter) take(r *region, off int64, n int, prev cas.Hash) (err error) {
+// take makes the next n bytes of r, which are at off, a chunk that is related to others. The batch only says where they are; a
+// worker reads them.
+func (c *cutter) take(r *region, off int64, n int, rel cas.Related) (err error) {
 	if b := c.b; b != nil && (b.full(off-b.off+int64(n)) || off-b.end() > smallBlob) {
 		if err := c.flush(); err != nil {
 			return err
@@ -67,10 +122,10 @@ func (c *cutter) take(r *region, off int64, n int, prev cas.Hash) (err error) {
 	if c.b == nil {
 		c.b = newBatch(off)
 	}
-	if r.objects, err = c.room(r.objects, n, r.hint); err != nil {
+	if r.objects, err = c.room(r.objects, n, r.hint, r.keep); err != nil {
 		return err
 	}
-	c.b.add(last(r.objects), int(off-c.b.off), n, prev, r.odds)
+	c.b.add(last(r.objects), int(off-c.b.off), n, rel, r.odds)
 	return nil
 }
 
@@ -110,13 +165,13 @@ func (c *cutter) skeleton(p *plan) error {
 				return err
 			}
 			p.skeleton = append(p.skeleton, &object{open: 1})
-		} else if p.skeleton, err = c.room(p.skeleton, len(q), codec.Hint{}); err != nil {
+		} else if p.skeleton, err = c.room(p.skeleton, len(q), codec.Hint{}, false); err != nil {
 			return err
 		}
 		ended = p.fine && (chunk.EndsList(q) || last(p.skeleton).count+1 >= maxFineList)
 		at := c.b.n
 		copy(c.b.buf[at:], q)
-		c.b.add(last(p.skeleton), at, len(q), prev.next(q), &odds)
+		c.b.add(last(p.skeleton), at, len(q), cas.Related{Prev: prev.next(q)}, &odds)
 	}
 	if err := c.end(p.skeleton); err != nil {
 		return err
@@ -131,14 +186,14 @@ const maxFineList = 48
 func last(o []*object) *object { return o[len(o)-1] }
 
 // room sees to it that n more bytes belong to the last of objects.
-func (c *cutter) room(objects []*object, n int, hint codec.Hint) ([]*object, error) {
+func (c *cutter) room(objects []*object, n int, hint codec.Hint, keep bool) ([]*object, error) {
 	if len(objects) > 0 && !last(objects).full(n, c.object) {
 		return objects, nil
 	}
 	if err := c.end(objects); err != nil {
 		return nil, err
 	}
-	return append(objects, &object{hint: hint, open: 1}), nil
+	return append(objects, &object{hint: hint, keep: keep, open: 1}), nil
 }
 
 // end says that the last of objects, if any, is complete. Whoever finds that nothing of it is left to hash names it.

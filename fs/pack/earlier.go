@@ -46,9 +46,13 @@ func (e *earlier) chunks(r *formats.Region, t *formats.Tensor) []manifest.Span {
 	if old.Len != r.Len || old.Kind != r.Kind {
 		return nil
 	}
-	var spans []manifest.Span
-	i, found := slices.BinarySearch(e.starts, old.Off)
-	for end := old.Off + old.Len; found && i < len(e.starts) && e.starts[i] < end; i++ {
+	return e.grid(old)
+}
+
+// grid is the chunks of one of e's regions; nil unless they lie on the grid.
+func (e *earlier) grid(r *formats.Region) (spans []manifest.Span) {
+	i, found := slices.BinarySearch(e.starts, r.Off)
+	for end := r.Off + r.Len; found && i < len(e.starts) && e.starts[i] < end; i++ {
 		x := e.m.Extents[i]
 		if x.Object < 0 || x.ObjOff != 0 || e.m.Objects[x.Object].Len != x.Len {
 			return nil

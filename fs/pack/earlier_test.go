@@ -50,7 +50,7 @@ func (b *bench) against(t testing.TB, src []byte, before *manifest.Manifest) *Re
 	if err != nil {
 		t.Fatal(err)
 	}
-	res, err := b.p.Layout(t.Context(), batch, f, int64(len(src)), l, before)
+	res, err := b.p.Layout(t.Context(), batch, f, int64(len(src)), l, Related{Before: before})
 	if err == nil {
 		err = batch.Commit()
 	}
@@ -158,7 +158,7 @@ func BenchmarkAgainst(b *testing.B) {
 					b.Fatal(err)
 				}
 				b.StartTimer()
-				res, err := x.p.Layout(b.Context(), batch, f, int64(len(src)), l, m)
+				res, err := x.p.Layout(b.Context(), batch, f, int64(len(src)), l, Related{Before: m})
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -55,7 +55,7 @@ func TestSourceFails(t *testing.T) {
 			for _, fault := range []error{nil, broken} {
 				batch := b.st.Begin()
 				r := &shrinking{p: src, n: int64(len(src)) / 2, when: when, err: fault}
-				_, err := b.p.Layout(t.Context(), batch, r, int64(len(src)), l, nil)
+				_, err := b.p.Layout(t.Context(), batch, r, int64(len(src)), l, Related{})
 				batch.Release()
 				if fault == nil && !errors.Is(err, io.ErrUnexpectedEOF) && (err != nil || when < 1) || fault != nil && err != broken && (err != nil || when < 2) {
 					t.Errorf("%s, read %d: %v, want %v", name, when, err, fault)
@@ -81,19 +81,19 @@ type failingBatch struct {
 var errFull = errors.New("no space left")
 
 func (f *failingBatch) Put(kind cas.Kind, h cas.Hash, raw []byte, hint codec.Hint) (bool, error) {
-	fresh, _, err := f.PutAgainst(kind, h, raw, hint, cas.Hash{})
+	fresh, _, err := f.PutRelated(kind, h, raw, hint, cas.Related{})
 	return fresh, err
 }
 
-func (f *failingBatch) PutAgainst(kind cas.Kind, h cas.Hash, raw []byte, hint codec.Hint, prev cas.Hash) (bool, bool, error) {
+func (f *failingBatch) PutRelated(kind cas.Kind, h cas.Hash, raw []byte, hint codec.Hint, rel cas.Related) (bool, byte, error) {
 	f.mu.Lock()
 	f.n--
 	n := f.n
 	f.mu.Unlock()
 	if n == -1 {
-		return false, false, errFull
+		return false, 0, errFull
 	}
-	return f.Batch.PutAgainst(kind, h, raw, hint, prev)
+	return f.Batch.PutRelated(kind, h, raw, hint, rel)
 }
 
 // endless is a large file, and tells of each read.
@@ -122,7 +122,7 @@ func TestCancel(t *testing.T) {
 		}}
 		batch := b.st.Begin()
 		const size = 1 << 40
-		_, err := b.p.Layout(ctx, batch, r, size, &formats.Layout{Regions: []formats.Region{{Len: size, Kind: kind}}}, nil)
+		_, err := b.p.Layout(ctx, batch, r, size, &formats.Layout{Regions: []formats.Region{{Len: size, Kind: kind}}}, Related{})
 		batch.Release()
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("%s: %v", name, err)

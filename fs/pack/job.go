@@ -35,9 +35,9 @@ type batch struct {
 type piece struct {
 	o       *object
 	span    *manifest.Span
-	at, len int      // in buf
-	prev    cas.Hash // its earlier version; zero: none
-	odds    *odds    // of prev's being of use
+	at, len int // in buf
+	rel     cas.Related
+	odds    *odds // of rel's being of use
 }
 
 var batches = sync.Pool{New: func() any { return &batch{buf: make([]byte, batchBytes)} }}
@@ -59,9 +59,9 @@ func (b *batch) end() int64 { return b.off + int64(b.n) }
 // full reports whether a batch of n bytes and one chunk more is too large.
 func (b *batch) full(n int64) bool { return n > batchBytes || len(b.pieces) == batchChunks }
 
-func (b *batch) add(o *object, at, n int, prev cas.Hash, odds *odds) {
+func (b *batch) add(o *object, at, n int, rel cas.Related, odds *odds) {
 	atomic.AddInt64(&o.open, 1)
-	b.pieces = append(b.pieces, piece{o: o, span: o.add(n), at: at, len: n, prev: prev, odds: odds})
+	b.pieces = append(b.pieces, piece{o: o, span: o.add(n), at: at, len: n, rel: rel, odds: odds})
 	b.n = at + n
 }
 
@@ -74,7 +74,9 @@ type job struct {
 	r      io.ReaderAt
 	group  *errgroup.Group
 
-	before *earlier // nil: not known
+	before  *earlier // nil: not known
+	masters masters
+	running sync.WaitGroup // batches
 
 	fresh, freshRaw, freshStored, deltas atomic.Int64
 }
@@ -105,12 +107,17 @@ func (j *job) do(f func() error) error {
 }
 
 func (j *job) start(b *batch) error {
+	j.running.Add(1)
+	done := func() {
+		b.free()
+		j.running.Done()
+	}
 	err := j.do(func() error {
-		defer b.free()
+		defer done()
 		return j.work(b)
 	})
 	if err != nil {
-		b.free()
+		done()
 	}
 	return err
 }
@@ -144,20 +151,21 @@ func (j *job) work(b *batch) error {
 		}
 		raw := b.buf[p.at : p.at+p.len]
 		p.span.Hash = cas.Sum(raw)
-		var ok, delta bool
+		var ok bool
+		var id byte
 		var err error
-		if p.prev.IsZero() || !p.odds.good() {
+		if p.rel.IsZero() || !p.odds.good() {
 			ok, err = j.batch.Put(cas.Chunk, p.span.Hash, raw, p.o.hint)
-		} else if ok, delta, err = j.batch.PutAgainst(cas.Chunk, p.span.Hash, raw, p.o.hint, p.prev); ok {
-			p.odds.tell(delta)
-		}
-		if delta {
-			j.deltas.Add(1)
+		} else if ok, id, err = j.batch.PutRelated(cas.Chunk, p.span.Hash, raw, p.o.hint, p.rel); ok {
+			p.odds.tell(codec.NeedsBase(id))
 		}
 		if err != nil {
 			return err
 		}
 		if ok {
+			if codec.NeedsBase(id) {
+				j.deltas.Add(1)
+			}
 			b.fresh = append(b.fresh, p.span.Hash)
 			j.freshRaw.Add(int64(p.len))
 		}
@@ -179,7 +187,9 @@ func (j *job) work(b *batch) error {
 // name gives an object, all of whose chunks are in the store, its digest.
 func (j *job) name(o *object) error {
 	spans := o.list()
-	o.spans = nil
+	if !o.keep {
+		o.spans = nil
+	}
 	if len(spans) == 1 {
 		o.named.Digest = spans[0].Hash
 		return nil
@@ -191,11 +201,11 @@ func (j *job) name(o *object) error {
 
 // putAgainst stores one record, against prev if that is not zero, and counts it.
 func (j *job) putAgainst(kind cas.Kind, h cas.Hash, p []byte, prev cas.Hash) error {
-	ok, delta, err := j.batch.PutAgainst(kind, h, p, codec.Hint{}, prev)
+	ok, id, err := j.batch.PutRelated(kind, h, p, codec.Hint{}, cas.Related{Prev: prev})
 	if err != nil || !ok {
 		return err
 	}
-	if delta {
+	if codec.NeedsBase(id) {
 		j.deltas.Add(1)
 	}
 	j.freshRaw.Add(int64(len(p)))

@@ -50,7 +50,7 @@ type Store interface {
 // Batch is what a Packer asks of *store.Batch.
 type Batch interface {
 	Put(kind cas.Kind, h cas.Hash, raw []byte, hint codec.Hint) (fresh bool, err error)
-	PutAgainst(kind cas.Kind, h cas.Hash, raw []byte, hint codec.Hint, prev cas.Hash) (fresh, delta bool, err error)
+	PutRelated(kind cas.Kind, h cas.Hash, raw []byte, hint codec.Hint, rel cas.Related) (fresh bool, id byte, err error)
 }
 
 // Options configures a Packer.
@@ -104,20 +104,28 @@ func (p *Packer) File(ctx context.Context, b Batch, r io.ReaderAt, size int64) (
 	if err != nil {
 		return nil, err
 	}
-	return p.Layout(ctx, b, r, size, l, nil)
+	return p.Layout(ctx, b, r, size, l, Related{})
 }
 
 // errLayout: the manifest of this layout cannot be written.
 var errLayout = errors.New("layout cannot be kept")
 
-// Layout packs as File does, by a layout that is known already. before, if not nil, is an earlier version of the file, whose
-// chunks may be gone: what changed since is stored against it where that pays.
-func (p *Packer) Layout(ctx context.Context, b Batch, r io.ReaderAt, size int64, l *formats.Layout, before *manifest.Manifest) (*Result, error) {
+// Related is what is known of the files around one. What lies in their chunks may be gone.
+type Related struct {
+	// Before is an earlier version of the file; nil: there is none. What changed since is stored against it where that pays.
+	Before *manifest.Manifest
+	// Masters are files in which tensors in single precision may be. What is the rounding of one of them is stored as that, and so is what
+	// is the rounding of one in the same file.
+	Masters []*manifest.Manifest
+}
+
+// Layout packs as File does, by a layout that is known already.
+func (p *Packer) Layout(ctx context.Context, b Batch, r io.ReaderAt, size int64, l *formats.Layout, rel Related) (*Result, error) {
 	res := &Result{}
-	err := p.pack(ctx, b, r, size, l, before, res)
+	err := p.pack(ctx, b, r, size, l, rel, res)
 	if errors.Is(err, errLayout) {
 		// The file matters more than what is known of it.
-		err = p.pack(ctx, b, r, size, formats.BlobLayout(size), nil, res)
+		err = p.pack(ctx, b, r, size, formats.BlobLayout(size), Related{}, res)
 	}
 	if err != nil {
 		return nil, err
@@ -140,8 +148,18 @@ func (p *Packer) Manifest(b Batch, m *manifest.Manifest) (cas.Hash, error) {
 	return h, err
 }
 
+// know makes use of what is related.
+func (j *job) know(rel Related) {
+	if rel.Before != nil {
+		j.before = newEarlier(j.store, rel.Before)
+	}
+	for _, m := range rel.Masters {
+		j.masters.addFile(newEarlier(j.store, m))
+	}
+}
+
 // pack adds to res, so that a second try counts what the first one added.
-func (p *Packer) pack(ctx context.Context, b Batch, r io.ReaderAt, size int64, l *formats.Layout, before *manifest.Manifest, res *Result) error {
+func (p *Packer) pack(ctx context.Context, b Batch, r io.ReaderAt, size int64, l *formats.Layout, rel Related, res *Result) error {
 	if err := l.Check(size); err != nil {
 		return fmt.Errorf("%w: %w", errLayout, err)
 	}
@@ -157,9 +175,7 @@ func (p *Packer) pack(ctx context.Context, b Batch, r io.ReaderAt, size int64, l
 	if err != nil {
 		return err
 	}
-	if before != nil {
-		j.before = newEarlier(p.store, before)
-	}
+	j.know(rel)
 	if err := j.finish(j.cut(plan)); err != nil {
 		return err
 	}
@@ -172,7 +188,7 @@ func (p *Packer) pack(ctx context.Context, b Batch, r io.ReaderAt, size int64, l
 		return fmt.Errorf("%w: manifest of %d bytes: %w", errLayout, len(enc), cas.ErrTooLarge)
 	}
 	res.Hash, res.Manifest = cas.Sum(enc), m
-	return j.putAgainst(cas.Manifest, res.Hash, enc, hashOf(before))
+	return j.putAgainst(cas.Manifest, res.Hash, enc, hashOf(rel.Before))
 }
 
 // hashOf is the hash of m's record; zero when there is none. A manifest has one encoding.

@@ -76,7 +76,7 @@ func (b *bench) layout(t testing.TB, src []byte, l *formats.Layout) *Result {
 	t.Helper()
 	batch := b.st.Begin()
 	defer batch.Release()
-	res, err := b.p.Layout(context.Background(), batch, bytes.NewReader(src), int64(len(src)), l, nil)
+	res, err := b.p.Layout(context.Background(), batch, bytes.NewReader(src), int64(len(src)), l, Related{})
 	if err == nil {
 		err = batch.Commit()
 	}

@@ -26,7 +26,10 @@ type region struct {
 	small   bool            // lies in the skeleton
 	objects []*object       // of data and of large blobs, in order
 	tensor  *formats.Tensor // the first that lies in it; nil: none
-	odds    *odds           // of deltas of data
+	odds    *odds           // of its relatives' being of use
+	master  *region         // of this file, of which it may be the rounding: it is cut after that one
+	rel     relatives
+	keep    bool // what its objects are made of is asked for later
 }
 
 // plan prepares l, and looks at its pads: a parser's mistake must not cost bytes, so a pad that is not zero is a blob.
@@ -177,6 +180,7 @@ type object struct {
 	hint  codec.Hint
 	named manifest.Object // Digest and List once all of it is hashed
 	spans [][]manifest.Span
+	keep  bool  // the spans too
 	count int   // spans in all
 	open  int64 // spans not hashed yet, and one while the cutter may add more; atomic
 }

@@ -11,19 +11,19 @@ import (
 )
 
 // Recode calls recode for the chunks of a packed file, on as many workers as packing has, each with what is known of its
-// numbers and, where before is not nil, with the chunk that stood there in that earlier version. recode reports whether it
+// numbers and with the chunks that it is related to. recode reports whether it
 // tried, and whether that paid: of a region where it mostly does not, only now and then a chunk is tried, as in packing. What cannot be read
 // of the file is passed over.
-func (p *Packer) Recode(ctx context.Context, m, before *manifest.Manifest, recode func(h cas.Hash, hint codec.Hint, prev cas.Hash) (tried, saved bool, err error)) error {
+func (p *Packer) Recode(ctx context.Context, m *manifest.Manifest, rel Related, recode func(h cas.Hash, hint codec.Hint, rel cas.Related) (tried, saved bool, err error)) error {
 	j := newJob(ctx, p, nil, nil)
 	defer j.cancel()
-	if before != nil {
-		j.before = newEarlier(p.store, before)
-	}
-	return j.finish(j.recode(newEarlier(p.store, m), recode))
+	own := newEarlier(p.store, m)
+	j.masters.addFile(own)
+	j.know(rel)
+	return j.finish(j.recode(own, recode))
 }
 
-func (j *job) recode(own *earlier, recode func(cas.Hash, codec.Hint, cas.Hash) (bool, bool, error)) error {
+func (j *job) recode(own *earlier, recode func(cas.Hash, codec.Hint, cas.Related) (bool, bool, error)) error {
 	first := make([]*formats.Tensor, len(own.m.Regions))
 	for i := range own.m.Tensors {
 		if t := &own.m.Tensors[i]; t.Region >= 0 && first[t.Region] == nil {
@@ -34,23 +34,23 @@ func (j *job) recode(own *earlier, recode func(cas.Hash, codec.Hint, cas.Hash) (
 	for i := range own.m.Regions {
 		r, t, chances := &own.m.Regions[i], first[i], blobs
 		var hint codec.Hint
-		spans, prev := own.chunks(r, t), j.before.chunks(r, t)
+		var kin relatives
+		spans := own.chunks(r, t)
 		if t != nil && r.Kind == formats.Data {
 			hint, chances = hintOf(t), &odds{}
 		}
 		if spans == nil {
-			spans, prev = own.within(r), nil
+			spans = own.within(r)
+		} else {
+			kin = j.kin(own, t, r)
 		}
 		for k, s := range spans {
-			var h cas.Hash
-			if k < len(prev) {
-				h = prev[k].Hash
-			}
+			rel := kin.of(int64(k))
 			if !chances.good() {
 				continue
 			}
 			if err := j.do(func() error {
-				tried, saved, err := recode(s.Hash, hint, h)
+				tried, saved, err := recode(s.Hash, hint, rel)
 				if tried {
 					chances.tell(saved)
 				}
@@ -61,6 +61,18 @@ func (j *job) recode(own *earlier, recode func(cas.Hash, codec.Hint, cas.Hash) (
 		}
 	}
 	return nil
+}
+
+// kin is what the chunks of a region of a packed file may be stored with the help of.
+func (j *job) kin(own *earlier, t *formats.Tensor, r *formats.Region) relatives {
+	kin := relatives{prev: j.before.chunks(r, t)}
+	m, err := j.masters.of(t, r,
+		func() ([]byte, error) { return own.begin(r, int(min(r.Len, probe))), nil },
+		func(m *master, n int) ([]byte, error) { return m.of.begin(m.r, n), nil })
+	if err == nil && m != nil {
+		kin.masters = m.of.grid(m.r)
+	}
+	return kin
 }
 
 // within are the chunks of all objects that have a part of the region.

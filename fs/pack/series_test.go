@@ -44,7 +44,7 @@ func TestSeries(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		res, err := b.p.Layout(t.Context(), counted, bytes.NewReader(src), int64(len(src)), layout, before)
+		res, err := b.p.Layout(t.Context(), counted, bytes.NewReader(src), int64(len(src)), layout, Related{Before: before})
 		if err == nil {
 			err = batch.Commit()
 		}
@@ -98,10 +98,10 @@ func (c *countedBatch) Put(kind cas.Kind, h cas.Hash, raw []byte, hint codec.Hin
 	return fresh, err
 }
 
-func (c *countedBatch) PutAgainst(kind cas.Kind, h cas.Hash, raw []byte, hint codec.Hint, prev cas.Hash) (bool, bool, error) {
-	fresh, delta, err := c.Batch.PutAgainst(kind, h, raw, hint, prev)
+func (c *countedBatch) PutRelated(kind cas.Kind, h cas.Hash, raw []byte, hint codec.Hint, rel cas.Related) (bool, byte, error) {
+	fresh, id, err := c.Batch.PutRelated(kind, h, raw, hint, rel)
 	c.note(kind, h, fresh)
-	return fresh, delta, err
+	return fresh, id, err
 }
 
 // cpuTime is what the process has used of the processors: the machine may be busy with other things.

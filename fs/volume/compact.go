@@ -43,7 +43,7 @@ func (v *Volume) Compact(ctx context.Context, o control.CompactOptions, report f
 		return nil, err
 	}
 	defer c.End()
-	k := &compaction{Compaction: c, v: v, out: &control.Compacted{DryRun: o.DryRun}, to: map[cas.Hash]bool{}, seen: map[cas.Hash]bool{}}
+	k := &compaction{Compaction: c, v: v, out: &control.Compacted{DryRun: o.DryRun}, to: map[cas.Hash]bool{}, seen: map[[16]byte]bool{}}
 	err = k.files(ctx, report)
 	if err != nil && ctx.Err() == nil {
 		// A full disk, say: what was stored anew until here must not take room twice.
@@ -62,15 +62,18 @@ type compaction struct {
 	*store.Compaction
 	v       *Volume
 	out     *control.Compacted
+	all     []compacted
 	to      map[cas.Hash]bool // manifests of the files to come
 	retired int64             // bytes that were stored anew when Retire was called last
 
 	mu   sync.Mutex
-	seen map[cas.Hash]bool // chunks
+	seen map[[16]byte]bool // chunks
+
+	naming sync.Once
+	named  map[[16]byte]bool // chunks that files name
 }
 
 func (k *compaction) files(ctx context.Context, report func(control.Progress)) error {
-	var files []compacted
 	var total, done int64
 	err := k.v.walk(ctx, "", func(p string, n *Node) error {
 		rec, size, err := k.v.packedFile(n)
@@ -79,16 +82,16 @@ func (k *compaction) files(ctx context.Context, report func(control.Progress)) e
 		}
 		k.to[rec.Manifest] = true
 		total += size
-		files = append(files, compacted{p, rec.Manifest, size, rec.Mtime})
+		k.all = append(k.all, compacted{p, rec.Manifest, size, rec.Mtime})
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	slices.SortFunc(files, func(a, b compacted) int { return cmp.Or(cmp.Compare(a.mtime, b.mtime), cmp.Compare(a.path, b.path)) })
-	for i, f := range files {
+	slices.SortFunc(k.all, func(a, b compacted) int { return cmp.Or(cmp.Compare(a.mtime, b.mtime), cmp.Compare(a.path, b.path)) })
+	for i, f := range k.all {
 		if report != nil {
-			report(control.Progress{DoneBytes: done, TotalBytes: total, DoneFiles: i, TotalFiles: len(files), Current: f.path})
+			report(control.Progress{DoneBytes: done, TotalBytes: total, DoneFiles: i, TotalFiles: len(k.all), Current: f.path})
 		}
 		if err := k.file(ctx, f); err != nil {
 			return err
@@ -97,6 +100,26 @@ func (k *compaction) files(ctx context.Context, report func(control.Progress)) e
 		k.out.Files++
 	}
 	return nil
+}
+
+// wanted reports whether a file names a chunk. It is asked only where there is something that is the rounding of another.
+func (k *compaction) wanted(h cas.Hash) bool {
+	k.naming.Do(func() {
+		k.named = map[[16]byte]bool{}
+		for _, f := range k.all {
+			m, err := k.v.asm.Manifest(f.manifest)
+			if err != nil {
+				continue
+			}
+			for _, o := range m.Objects {
+				spans, _ := k.v.spans(o)
+				for _, s := range spans {
+					k.named[short(s.Hash)] = true
+				}
+			}
+		}
+	})
+	return k.named[short(h)]
 }
 
 // packedFile is the record of a file, packed or not, and its size.
@@ -119,22 +142,22 @@ func (k *compaction) file(ctx context.Context, f compacted) error {
 		k.out.Passed++
 		return nil
 	}
-	before := v.versionBefore(f.path, m.Layout(), func(h cas.Hash) bool { return k.to[h] })
+	rel := v.related(f.path, m.Layout(), func(h cas.Hash) bool { return k.to[h] })
 	delete(k.to, f.manifest)
 	b := v.store.Begin()
 	defer b.Release()
-	err = v.pack.Recode(ctx, m, before, func(h cas.Hash, hint codec.Hint, prev cas.Hash) (tried, saved bool, err error) {
+	err = v.pack.Recode(ctx, m, rel, func(h cas.Hash, hint codec.Hint, rel cas.Related) (tried, saved bool, err error) {
 		if err := ctx.Err(); err != nil {
 			return false, false, err
 		}
 		k.mu.Lock()
-		seen := k.seen[h]
-		k.seen[h] = true
+		seen := k.seen[short(h)]
+		k.seen[short(h)] = true
 		k.mu.Unlock()
 		if seen {
 			return false, false, nil
 		}
-		saved, err = k.Recode(b, h, hint, prev)
+		saved, err = k.Recode(b, h, hint, rel, k.wanted)
 		return true, saved, err
 	})
 	if err != nil {

@@ -2,6 +2,7 @@ package volume
 
 import (
 	"log/slog"
+	"path"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -14,6 +15,7 @@ type victim struct {
 	last bool
 	goes bool // the name went
 	done bool // a rename changed something
+	path string
 }
 
 // prepare looks at dir/name before it goes and, if it is the last name of a node that somebody knows, takes hold of the
@@ -60,6 +62,7 @@ func (v *Volume) gone(t *victim, dir *Node, name string) {
 	v.dropAlias(n, dir, name)
 	v.tab.mu.Lock()
 	defer v.tab.mu.Unlock()
+	t.path = path.Join(dir.path(), name)
 	if t.last {
 		n.dead = true
 		delete(v.tab.byIno, inoKey(n.ino))
@@ -78,6 +81,9 @@ func (v *Volume) bury(t *victim) {
 	}
 	if f := n.file; f != nil {
 		f.mu.Lock()
+		if v.versions != nil && f.loaded && f.rec.Packed() {
+			v.versions.paths.Add(t.path, f.rec.Manifest) // what is saved there next is likely its next version
+		}
 		if t.last {
 			v.hot.remove(n)
 			f.stopPacking()

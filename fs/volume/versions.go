@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 	"golang.org/x/sys/unix"
@@ -24,15 +25,19 @@ import (
 //	the same path      as it was packed or opened for writing last
 //	the steps before   the same path with a lower number in one of its names, the closest first: model-100.pt beside
 //	                   model-200.pt, checkpoint-100/model.pt beside checkpoint-200/model.pt
-//	what is alike      the file packed last whose tensors have the same names, types and shapes: a run's base, say
+//	the parent         that the file's step says it has: what is called as the file is there, or what else is
+//	what is alike      a file packed before of whose tensors many have the same names, types and shapes: a run's base, say
+//
+// After a start the first two are found by the names as they are, and what is alike among the files that were packed last.
 type versions struct {
-	paths *lru.Cache[string, cas.Hash]
-	likes *lru.Cache[cas.Hash, cas.Hash] // by the hash of names, types and shapes
+	paths    *lru.Cache[string, cas.Hash]
+	likes    *lru.Cache[cas.Hash, cas.Hash] // by signs; see signsOf
+	recalled sync.Once
 }
 
 const (
 	rememberedPaths = 4096
-	rememberedLikes = 256
+	rememberedLikes = 256 * signs
 
 	maxSiblings = 4096 // names looked at in a directory
 	maxSteps    = 2    // of the steps before that are looked at for one name
@@ -53,15 +58,17 @@ func (v *Volume) noteVersion(n *Node, h cas.Hash, l *formats.Layout) {
 		return
 	}
 	v.versions.paths.Add(v.Path(n), h)
-	if l != nil && len(l.Tensors) > 0 {
-		v.versions.likes.Add(likeness(l), h)
+	if l != nil {
+		for _, s := range signsOf(l.Tensors, false) {
+			v.versions.likes.Add(s, h)
+		}
 	}
 }
 
 // versionBefore is the manifest of a version before the one that the file at p has now, by a layout l; nil when there is none.
 // not, if not nil, says of a manifest that it is none.
 func (v *Volume) versionBefore(p string, l *formats.Layout, not func(cas.Hash) bool) *manifest.Manifest {
-	if v.versions == nil || len(l.Tensors) == 0 && !l.Fine {
+	if len(l.Tensors) == 0 && !l.Fine {
 		return nil
 	}
 	var best *manifest.Manifest
@@ -73,7 +80,7 @@ func (v *Volume) versionBefore(p string, l *formats.Layout, not func(cas.Hash) b
 		}
 		seen[h] = true
 		m, err := v.asm.Manifest(h)
-		if err != nil || m.Format != l.Format {
+		if err != nil || m.Format != l.Format && len(l.Tensors) == 0 {
 			return false
 		}
 		if s := alike(m, l); s > most {
@@ -104,8 +111,13 @@ func (v *Volume) versionBefore(p string, l *formats.Layout, not func(cas.Hash) b
 			}
 		}
 	}
-	if len(l.Tensors) > 0 {
-		enough(v.versions.likes.Get(likeness(l)))
+	if len(l.Tensors) == 0 {
+		return best
+	}
+	for _, h := range slices.Concat(v.parents(p), v.alikeTo(l.Tensors, false)) {
+		if enough(h, true) {
+			break
+		}
 	}
 	return best
 }
@@ -208,22 +220,15 @@ func compareNumbers(a, b []string) int {
 	return 0
 }
 
-// likeness is the same for layouts whose tensors have the same names, types and shapes.
-func likeness(l *formats.Layout) cas.Hash {
+// signOf is the same for tensors of the same name, type and shape.
+func signOf(name, dtype string, shape []int64) cas.Hash {
 	var p []byte
-	text := func(s string) {
+	for _, s := range []string{name, dtype} {
 		p = binary.AppendUvarint(p, uint64(len(s)))
 		p = append(p, s...)
 	}
-	text(l.Format)
-	for i := range l.Tensors {
-		t := &l.Tensors[i]
-		text(t.Name)
-		text(string(t.DType))
-		p = binary.AppendUvarint(p, uint64(len(t.Shape)))
-		for _, d := range t.Shape {
-			p = binary.AppendVarint(p, d)
-		}
+	for _, d := range shape {
+		p = binary.AppendVarint(p, d)
 	}
 	return cas.Sum(p)
 }

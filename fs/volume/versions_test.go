@@ -126,6 +126,7 @@ func TestVersionBefore(t *testing.T) {
 					// Unlike ones that lie nearby, and what comes later.
 					r.write(path.Join(path.Dir(p), "other-150.safetensors"), trained(t, 9, 0))
 					r.sync()
+					r.versions.recalled.Do(func() {})
 					r.versions.likes.Purge()
 					if name != "overwritten" {
 						r.versions.paths.Purge()
