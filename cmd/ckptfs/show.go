@@ -23,7 +23,9 @@ bytes, and the other files that hold the same tensor. The artifact id names the 
 up to 256 MiB of them, and of any with --artifact.
 
 With --stats all tensors are read, on all cores, and their least, greatest and mean element is printed (of the finite ones), and how many are
-no number or infinite.`,
+no number or infinite.
+
+Of a folder that Orbax wrote, a step or an item of one, the arrays are listed, called by the keys of the tree.`,
 		Args: onePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.with(cmd.Context(), args[0], readOnly, func(s *session) error {
@@ -59,7 +61,7 @@ func printFile(w io.Writer, f *control.File) {
 		state += ", a view"
 	}
 	stored := ""
-	if f.State != control.StateResident {
+	if f.State == control.StatePacked || f.State == control.StateBoth {
 		stored = bytesText(f.Stored) + ", shared parts counted in full"
 	}
 	pairs(w,

@@ -130,8 +130,8 @@ const (
 type File struct {
 	Path     string   `json:"path"` // relative to the mount's root
 	Format   string   `json:"format"`
-	State    string   `json:"state"`
-	View     bool     `json:"view"` // synthesised from another file
+	State    string   `json:"state"` // empty for a folder
+	View     bool     `json:"view"`  // synthesised from another file
 	Size     int64    `json:"size"`
 	Stored   int64    `json:"stored_bytes"` // what its chunks and manifest take in segments, shared ones included
 	Manifest string   `json:"manifest,omitempty"`

@@ -17,7 +17,7 @@ import (
 // maxShared bounds the paths that Show names for one tensor.
 const maxShared = 16
 
-// Show describes one file and its tensors.
+// Show describes one file and its tensors, or the arrays of an Orbax checkpoint's folder.
 func (v *Volume) Show(ctx context.Context, path string) (*control.File, error) {
 	return v.Inspect(ctx, path, control.InspectOptions{}, nil)
 }
@@ -40,6 +40,13 @@ func (v *Volume) Inspect(ctx context.Context, path string, o control.InspectOpti
 		out.View = true
 		out.Format, only = n.view.format(), n.view.npy
 		n = n.view.src
+	}
+	if n.IsDir() && n.virt == nil {
+		out.State = ""
+		if err := v.showFolder(ctx, n, path, out); err != nil {
+			return nil, &fs.PathError{Op: "show", Path: path, Err: err}
+		}
+		return out, nil
 	}
 	if n.file == nil {
 		return nil, &fs.PathError{Op: "show", Path: path, Err: errNotRegular}
