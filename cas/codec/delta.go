@@ -56,9 +56,8 @@ func EncodeDelta(dst, raw, base []byte, h Hint, most int) ([]byte, bool) {
 			out = append(out, a...)
 			break
 		}
-		d := s.diffs[:k]
-		diff(d, a[:k], b[:k], w, kind == floats)
-		out = s.encodeDeltas(out, d, b[:k], w, exponentAt(h))
+		splitDiff(s.planes(k/w, w), s.diffs[:], a[:k], b[:k], w, kind == floats)
+		out = s.encodeDeltas(out, b[:k], w, exponentAt(h))
 		a, b = a[k:], b[k:]
 		if len(out)-n > most {
 			return out[:n], false
@@ -74,15 +73,15 @@ func EncodeDelta(dst, raw, base []byte, h Hint, most int) ([]byte, bool) {
 	return out, true
 }
 
-// encodeDeltas appends a slab of differences from base. shift is to where the exponent's lowest bit is; 0 when there is none.
-func (s *planeState) encodeDeltas(dst, d, base []byte, w, shift int) []byte {
-	if shift > 0 && len(d)/w >= minGrouped {
+// encodeDeltas appends the slab of differences from base whose planes s.bufs holds. shift is to where the exponent's lowest bit is; 0 when there is none.
+func (s *planeState) encodeDeltas(dst, base []byte, w, shift int) []byte {
+	if shift > 0 && len(base)/w >= minGrouped {
 		if shape := chooseGroups(base, w, shift); shape.n > 1 {
 			g := s.sortBy(shape, base, w)
-			return s.encodeSlab(append(dst, byte(shape.n), byte(shape.shift), byte(shape.top)), d, w, 0, g)
+			return s.encodeSlab(append(dst, byte(shape.n), byte(shape.shift), byte(shape.top)), w, g)
 		}
 	}
-	return s.encodeSlab(append(dst, 1), d, w, 0, nil)
+	return s.encodeSlab(append(dst, 1), w, nil)
 }
 
 // minGrouped is how many elements there must be for more frequencies to pay.
@@ -144,10 +143,10 @@ func (s *planeState) fillFrom(dst, stored, base []byte, w int, floats bool) erro
 		if g, stored, err = s.openGroups(stored, base[:n], w); err != nil {
 			return err
 		}
-		if stored, err = s.decodeSlab(dst[:n:n], stored, w, 0, g); err != nil {
+		if stored, err = s.decodeSlab(stored, n/w, w, g); err != nil {
 			return err
 		}
-		undiff(dst[:n], base[:n], w, floats)
+		mergeUndiff(dst[:n], &s.bufs, base[:n], w, floats)
 		dst, base = dst[n:], base[n:]
 	}
 	if len(stored) != len(dst) {
@@ -221,6 +220,35 @@ func undiffPortable(d, base []byte, w int, floats bool) {
 	}
 }
 
+// splitDiffPortable takes the differences of src and base from element i on, for which d has room, apart into planes.
+func splitDiffPortable(p *[8][]byte, d, src, base []byte, w, i int, floats bool) {
+	if i*w == len(src) {
+		return
+	}
+	d = d[:len(src)-i*w]
+	diff(d, src[i*w:], base[i*w:], w, floats)
+	rest := from(p, w, i)
+	split(&rest, d, w, 0)
+}
+
+// mergeUndiffPortable undoes splitDiffPortable.
+func mergeUndiffPortable(dst []byte, p *[8][]byte, base []byte, w, i int, floats bool) {
+	if i*w == len(dst) {
+		return
+	}
+	rest := from(p, w, i)
+	merge(dst[i*w:], &rest, w, 0)
+	undiff(dst[i*w:], base[i*w:], w, floats)
+}
+
+// from is w planes from element i on.
+func from(p *[8][]byte, w, i int) (rest [8][]byte) {
+	for k := range w {
+		rest[k] = p[k][i:]
+	}
+	return rest
+}
+
 // order maps the low bits of x, a float, to an integer of the same order; higher ones are not looked at or left well.
 func order(x uint64, bits uint) uint64 {
 	if x>>(bits-1)&1 != 0 {
@@ -261,7 +289,7 @@ func storeElem(p []byte, v uint64, w int) {
 	}
 }
 
-// Estimate tells from a sample of 8192 elements which share of raw's bytes would be stored of it alone, and of its
+// Estimate tells from a sample of 4096 elements which share of raw's bytes would be stored of it alone, and of its
 // difference from base: 1 for what cannot be told, or is shorter than the sample.
 func Estimate(raw, base []byte, h Hint) (alone, delta float64) {
 	w, kind := numbers(h)

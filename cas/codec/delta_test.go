@@ -68,13 +68,12 @@ func TestGoldenDelta(t *testing.T) {
 		le.PutUint32(base[i:], le.Uint32(base[i:])-10<<23)
 	}
 	raw := drift(base, h, 3e-11)
-	d := make([]byte, len(raw))
-	diff(d, raw, base, 4, true)
 	s := new(planeState)
+	splitDiff(s.planes(len(raw)/4, 4), s.diffs[:], raw, base, 4, true)
 	shape := groupShape{n: 2, shift: 23, top: 114}
 	stored := []byte{1, 4, byte(shape.n), byte(shape.shift), byte(shape.top)}
 	g := s.sortBy(shape, base, 4)
-	out := dump{raw: raw, base: base, stored: s.encodeSlab(stored, d, 4, 0, g)}
+	out := dump{raw: raw, base: base, stored: s.encodeSlab(stored, 4, g)}
 	out.delta()
 	out.compare(t, "delta", func(stored []byte) ([]byte, error) { return DecodeDelta(nil, stored, base, len(raw)) })
 }
@@ -193,7 +192,7 @@ func TestOrder(t *testing.T) {
 }
 
 func TestDeltaPortableTwins(t *testing.T) {
-	for n := range 150 {
+	for n := range 600 {
 		for _, w := range []int{1, 2, 4, 8} {
 			for _, floats := range []bool{false, true} {
 				a, base := random(n), random(n + 1)[1:]
@@ -203,6 +202,21 @@ func TestDeltaPortableTwins(t *testing.T) {
 				if !bytes.Equal(d, e) {
 					t.Fatalf("width %d, floats %v, %d bytes: % x, the twin's % x", w, floats, n, d, e)
 				}
+				var p [8][]byte
+				for k := range w {
+					p[k] = make([]byte, n/w)
+				}
+				whole := n / w * w
+				splitDiff(&p, make([]byte, n), a[:whole], base, w, floats)
+				merge(d[:whole], &p, w, 0)
+				if !bytes.Equal(d, e) {
+					t.Fatalf("width %d, floats %v, %d bytes: % x by planes, the twin's % x", w, floats, n, d, e)
+				}
+				mergeUndiff(d[:whole], &p, base, w, floats)
+				if !bytes.Equal(d, a) {
+					t.Fatalf("width %d, floats %v, %d bytes: % x from planes, want % x", w, floats, n, d, a)
+				}
+				copy(d, e)
 				undiff(d, base, w, floats)
 				undiffPortable(e, base, w, floats)
 				if !bytes.Equal(d, a) || !bytes.Equal(e, a) {

@@ -44,6 +44,29 @@ func (c *counts) count(p []byte) {
 	}
 }
 
+// estimate is in how many bytes n bytes of counts c can be stored, frequencies included.
+func (c *counts) estimate(n int) float64 {
+	logs := costTable()
+	var sum float64
+	used := 0
+	for _, k := range c {
+		if k > 0 {
+			used++
+			sum += float64(k) * log2(logs, k)
+		}
+	}
+	if n == 0 {
+		return 0
+	}
+	return min(float64(n), (float64(n)*log2(logs, uint32(n))-sum)/8+10+0.4*float64(used)) + 1
+}
+
+// log2 is rounded down by a thousandth at most.
+func log2(logs *[probs + 1]float32, n uint32) float64 {
+	shift := max(0, bits.Len32(n)-probBits)
+	return float64(probBits+shift) - float64(logs[n>>shift])
+}
+
 // normalize sets f to shares of c, which add up to 4096: each that is counted at all has one at least. n is the sum of c,
 // which has two values at least.
 func (f *freqs) normalize(c *counts, n int) {

@@ -1,12 +1,21 @@
 package codec
 
-// simdBlock is how many elements the kernels take at once.
-const simdBlock = 16
+// Each function takes as much as there is in the largest blocks, the rest in smaller ones, and what is left one by one.
+const (
+	simdBlock = 16 // elements of the kernels in SSE2
+	wideBlock = 64 // of those in AVX-512
+)
 
 func split2(p0, p1, src []byte, rot int) {
+	if n := len(src) / 2 / wideBlock; wide && n > 0 {
+		k := n * wideBlock
+		_, _ = p0[:k], p1[:k] // the kernels check nothing
+		split2AVX512(&src[0], &p0[0], &p1[0], n, uint64(rot))
+		src, p0, p1 = src[2*k:], p0[k:], p1[k:]
+	}
 	n := len(src) / 2 / simdBlock
 	if k := n * simdBlock; n > 0 {
-		_, _ = p0[:k], p1[:k] // the kernels check nothing
+		_, _ = p0[:k], p1[:k]
 		split2SSE(&src[0], &p0[0], &p1[0], n, rot)
 		src, p0, p1 = src[2*k:], p0[k:], p1[k:]
 	}
@@ -14,6 +23,12 @@ func split2(p0, p1, src []byte, rot int) {
 }
 
 func merge2(dst, p0, p1 []byte, rot int) {
+	if n := len(dst) / 2 / wideBlock; wide && n > 0 {
+		k := n * wideBlock
+		_, _ = p0[:k], p1[:k] // the kernels check nothing
+		merge2AVX512(&dst[0], &p0[0], &p1[0], n, uint64(rot))
+		dst, p0, p1 = dst[2*k:], p0[k:], p1[k:]
+	}
 	n := len(dst) / 2 / simdBlock
 	if k := n * simdBlock; n > 0 {
 		_, _ = p0[:k], p1[:k]
@@ -24,6 +39,12 @@ func merge2(dst, p0, p1 []byte, rot int) {
 }
 
 func split4(p0, p1, p2, p3, src []byte, rot int) {
+	if n := len(src) / 4 / wideBlock; wide && n > 0 {
+		k := n * wideBlock
+		_, _, _, _ = p0[:k], p1[:k], p2[:k], p3[:k] // the kernels check nothing
+		split4AVX512(&src[0], &p0[0], &p1[0], &p2[0], &p3[0], n, uint64(rot))
+		src, p0, p1, p2, p3 = src[4*k:], p0[k:], p1[k:], p2[k:], p3[k:]
+	}
 	n := len(src) / 4 / simdBlock
 	if k := n * simdBlock; n > 0 {
 		_, _, _, _ = p0[:k], p1[:k], p2[:k], p3[:k]
@@ -34,6 +55,12 @@ func split4(p0, p1, p2, p3, src []byte, rot int) {
 }
 
 func merge4(dst, p0, p1, p2, p3 []byte, rot int) {
+	if n := len(dst) / 4 / wideBlock; wide && n > 0 {
+		k := n * wideBlock
+		_, _, _, _ = p0[:k], p1[:k], p2[:k], p3[:k] // the kernels check nothing
+		merge4AVX512(&dst[0], &p0[0], &p1[0], &p2[0], &p3[0], n, uint64(rot))
+		dst, p0, p1, p2, p3 = dst[4*k:], p0[k:], p1[k:], p2[k:], p3[k:]
+	}
 	n := len(dst) / 4 / simdBlock
 	if k := n * simdBlock; n > 0 {
 		_, _, _, _ = p0[:k], p1[:k], p2[:k], p3[:k]
@@ -71,6 +98,46 @@ func undiff(d, base []byte, w int, floats bool) {
 		d, base = d[k:], base[k:]
 	}
 	undiffPortable(d, base, w, floats)
+}
+
+// splitDiff is split of what diff makes of src and base; d has room for it.
+func splitDiff(p *[8][]byte, d, src, base []byte, w int, floats bool) {
+	n := len(src) / w / wideBlock
+	if !wide || n == 0 || w != 2 && w != 4 {
+		n = 0
+	} else {
+		k := n * wideBlock
+		_ = base[:w*k]
+		for _, p := range p[:w] {
+			_ = p[:k]
+		}
+		if w == 2 {
+			splitDiff2AVX512(&src[0], &base[0], &p[0][0], &p[1][0], n, mask(floats))
+		} else {
+			splitDiff4AVX512(&src[0], &base[0], &p[0][0], &p[1][0], &p[2][0], &p[3][0], n, mask(floats))
+		}
+	}
+	splitDiffPortable(p, d, src, base, w, n*wideBlock, floats)
+}
+
+// mergeUndiff is merge and undiff.
+func mergeUndiff(dst []byte, p *[8][]byte, base []byte, w int, floats bool) {
+	n := len(dst) / w / wideBlock
+	if !wide || n == 0 || w != 2 && w != 4 {
+		n = 0
+	} else {
+		k := n * wideBlock
+		_ = base[:w*k]
+		for _, p := range p[:w] {
+			_ = p[:k]
+		}
+		if w == 2 {
+			mergeUndiff2AVX512(&dst[0], &base[0], &p[0][0], &p[1][0], n, mask(floats))
+		} else {
+			mergeUndiff4AVX512(&dst[0], &base[0], &p[0][0], &p[1][0], &p[2][0], &p[3][0], n, mask(floats))
+		}
+	}
+	mergeUndiffPortable(dst, p, base, w, n*wideBlock, floats)
 }
 
 func mask(on bool) uint64 {

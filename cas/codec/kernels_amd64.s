@@ -566,6 +566,188 @@ step:
 	VZEROUPPER
 	RET
 
+// func decode32AVX512(dst *byte, steps int, t *uint32, x *uint32, words *byte, n int) (left int, used int)
+// Requires: AVX, AVX512F, POPCNT
+TEXT ·decode32AVX512(SB), NOSPLIT, $0-64
+	MOVQ         dst+0(FP), AX
+	MOVQ         steps+8(FP), CX
+	MOVQ         t+16(FP), DX
+	MOVQ         x+24(FP), BX
+	MOVQ         words+32(FP), SI
+	MOVQ         n+40(FP), DI
+	LEAQ         -64(SI)(DI*1), DI
+	MOVL         $0x00000fff, R8
+	VPBROADCASTD R8, Z0
+	MOVL         $0x00008000, R8
+	VPBROADCASTD R8, Z1
+	VMOVDQU32    (BX), Z2
+	VMOVDQU32    64(BX), Z3
+
+step:
+	CMPQ        SI, DI
+	JHI         done
+	TESTQ       CX, CX
+	JZ          done
+	VPANDD      Z0, Z2, Z4
+	KXNORW      K7, K7, K7
+	VPXORD      Z5, Z5, Z5
+	VPGATHERDD  (DX)(Z4*4), K7, Z5
+	VPANDD      Z0, Z3, Z4
+	KXNORW      K7, K7, K7
+	VPXORD      Z6, Z6, Z6
+	VPGATHERDD  (DX)(Z4*4), K7, Z6
+	VPANDD      Z0, Z5, Z4
+	VPSRLD      $0x0c, Z2, Z2
+	VPMULLD     Z4, Z2, Z2
+	VPSRLD      $0x0c, Z5, Z4
+	VPANDD      Z0, Z4, Z4
+	VPADDD      Z4, Z2, Z2
+	VPSRLD      $0x18, Z5, Z5
+	VPMOVDB     Z5, (AX)
+	VPANDD      Z0, Z6, Z4
+	VPSRLD      $0x0c, Z3, Z3
+	VPMULLD     Z4, Z3, Z3
+	VPSRLD      $0x0c, Z6, Z4
+	VPANDD      Z0, Z4, Z4
+	VPADDD      Z4, Z3, Z3
+	VPSRLD      $0x18, Z6, Z6
+	VPMOVDB     Z6, 16(AX)
+	VPCMPUD     $0x01, Z1, Z2, K1
+	KMOVW       K1, R8
+	VPMOVZXWD   (SI), Z4
+	VPEXPANDD.Z Z4, K1, Z4
+	VPSLLD      $0x10, Z2, K1, Z2
+	VPORD       Z4, Z2, Z2
+	POPCNTL     R8, R8
+	LEAQ        (SI)(R8*2), SI
+	VPCMPUD     $0x01, Z1, Z3, K1
+	KMOVW       K1, R8
+	VPMOVZXWD   (SI), Z4
+	VPEXPANDD.Z Z4, K1, Z4
+	VPSLLD      $0x10, Z3, K1, Z3
+	VPORD       Z4, Z3, Z3
+	POPCNTL     R8, R8
+	LEAQ        (SI)(R8*2), SI
+	ADDQ        $0x20, AX
+	DECQ        CX
+	JMP         step
+
+done:
+	VMOVDQU32 Z2, (BX)
+	VMOVDQU32 Z3, 64(BX)
+	MOVQ      CX, left+48(FP)
+	MOVQ      words+32(FP), AX
+	SUBQ      AX, SI
+	MOVQ      SI, used+56(FP)
+	VZEROUPPER
+	RET
+
+// func encode32AVX512(last *byte, src *byte, steps int, rcp *uint32, rest *uint32, x *uint32) (put int)
+// Requires: AVX, AVX512BW, AVX512F, AVX512VL, BMI2, POPCNT
+TEXT ·encode32AVX512(SB), NOSPLIT, $0-56
+	MOVQ         last+0(FP), AX
+	MOVQ         src+8(FP), CX
+	MOVQ         steps+16(FP), DX
+	MOVQ         x+40(FP), BX
+	MOVQ         rcp+24(FP), SI
+	MOVQ         rest+32(FP), DI
+	INCQ         AX
+	INCQ         CX
+	MOVL         $0x00000fff, R8
+	VPBROADCASTD R8, Z0
+	MOVL         $0x00001000, R8
+	VPBROADCASTD R8, Z1
+	MOVL         $0x00001fff, R8
+	VPBROADCASTD R8, Z2
+	MOVQ         $0x000000000000aaaa, R8
+	KMOVW        R8, K1
+	MOVQ         $-1, R8
+	VMOVDQU32    (BX), Z3
+	VMOVDQU32    64(BX), Z4
+
+step:
+	SUBQ          $0x20, CX
+	VPMOVZXBD     16(CX), Z5
+	KXNORW        K7, K7, K7
+	VPXORD        Z6, Z6, Z6
+	VPGATHERDD    (SI)(Z5*4), K7, Z6
+	KXNORW        K7, K7, K7
+	VPXORD        Z7, Z7, Z7
+	VPGATHERDD    (DI)(Z5*4), K7, Z7
+	VPANDD        Z0, Z7, Z5
+	VPSLLD        $0x13, Z5, Z10
+	VPCMPUD       $0x05, Z10, Z4, K2
+	KMOVW         K2, R9
+	POPCNTL       R9, R9
+	VPCOMPRESSD.Z Z4, K2, Z10
+	VPMOVDW       Z10, Y10
+	ADDQ          R9, R9
+	SUBQ          R9, AX
+	SHRQ          $0x01, R9
+	BZHIQ         R9, R8, R9
+	KMOVD         R9, K3
+	VMOVDQU16     Y10, K3, (AX)
+	VPSRLD        $0x10, Z4, K2, Z4
+	VPMULUDQ      Z6, Z4, Z10
+	VPSRLQ        $0x20, Z10, Z10
+	VPSRLQ        $0x20, Z4, Z11
+	VPSRLQ        $0x20, Z6, Z12
+	VPMULUDQ      Z12, Z11, Z11
+	VMOVDQA32     Z11, K1, Z10
+	VPSRLD        $0x19, Z7, Z11
+	VPSRLVD       Z11, Z10, Z10
+	VPSUBD        Z5, Z1, Z5
+	VPMULLD       Z5, Z10, Z10
+	VPSRLD        $0x0c, Z7, Z5
+	VPANDD        Z2, Z5, Z5
+	VPADDD        Z5, Z4, Z4
+	VPADDD        Z10, Z4, Z4
+	VPMOVZXBD     (CX), Z5
+	KXNORW        K7, K7, K7
+	VPXORD        Z8, Z8, Z8
+	VPGATHERDD    (SI)(Z5*4), K7, Z8
+	KXNORW        K7, K7, K7
+	VPXORD        Z9, Z9, Z9
+	VPGATHERDD    (DI)(Z5*4), K7, Z9
+	VPANDD        Z0, Z9, Z5
+	VPSLLD        $0x13, Z5, Z10
+	VPCMPUD       $0x05, Z10, Z3, K2
+	KMOVW         K2, R9
+	POPCNTL       R9, R9
+	VPCOMPRESSD.Z Z3, K2, Z10
+	VPMOVDW       Z10, Y10
+	ADDQ          R9, R9
+	SUBQ          R9, AX
+	SHRQ          $0x01, R9
+	BZHIQ         R9, R8, R9
+	KMOVD         R9, K3
+	VMOVDQU16     Y10, K3, (AX)
+	VPSRLD        $0x10, Z3, K2, Z3
+	VPMULUDQ      Z8, Z3, Z10
+	VPSRLQ        $0x20, Z10, Z10
+	VPSRLQ        $0x20, Z3, Z11
+	VPSRLQ        $0x20, Z8, Z12
+	VPMULUDQ      Z12, Z11, Z11
+	VMOVDQA32     Z11, K1, Z10
+	VPSRLD        $0x19, Z9, Z11
+	VPSRLVD       Z11, Z10, Z10
+	VPSUBD        Z5, Z1, Z5
+	VPMULLD       Z5, Z10, Z10
+	VPSRLD        $0x0c, Z9, Z5
+	VPANDD        Z2, Z5, Z5
+	VPADDD        Z5, Z3, Z3
+	VPADDD        Z10, Z3, Z3
+	DECQ          DX
+	JNZ           step
+	VMOVDQU32     Z3, (BX)
+	VMOVDQU32     Z4, 64(BX)
+	MOVQ          last+0(FP), CX
+	INCQ          CX
+	SUBQ          AX, CX
+	MOVQ          CX, put+48(FP)
+	VZEROUPPER
+	RET
+
 // func decode64AVX512(dst *byte, steps int, t *uint32, x *uint32, words *byte, n int) (left int, used int)
 // Requires: AVX, AVX512F, POPCNT
 TEXT ·decode64AVX512(SB), NOSPLIT, $0-64
@@ -1249,5 +1431,789 @@ end:
 	MOVQ R11, 24(AX)
 	MOVQ R12, 32(AX)
 	MOVQ DI, 40(AX)
+	VZEROUPPER
+	RET
+
+DATA byPlane2<>+0(SB)/1, $0x00
+DATA byPlane2<>+1(SB)/1, $0x02
+DATA byPlane2<>+2(SB)/1, $0x04
+DATA byPlane2<>+3(SB)/1, $0x06
+DATA byPlane2<>+4(SB)/1, $0x08
+DATA byPlane2<>+5(SB)/1, $0x0a
+DATA byPlane2<>+6(SB)/1, $0x0c
+DATA byPlane2<>+7(SB)/1, $0x0e
+DATA byPlane2<>+8(SB)/1, $0x10
+DATA byPlane2<>+9(SB)/1, $0x12
+DATA byPlane2<>+10(SB)/1, $0x14
+DATA byPlane2<>+11(SB)/1, $0x16
+DATA byPlane2<>+12(SB)/1, $0x18
+DATA byPlane2<>+13(SB)/1, $0x1a
+DATA byPlane2<>+14(SB)/1, $0x1c
+DATA byPlane2<>+15(SB)/1, $0x1e
+DATA byPlane2<>+16(SB)/1, $0x20
+DATA byPlane2<>+17(SB)/1, $0x22
+DATA byPlane2<>+18(SB)/1, $0x24
+DATA byPlane2<>+19(SB)/1, $0x26
+DATA byPlane2<>+20(SB)/1, $0x28
+DATA byPlane2<>+21(SB)/1, $0x2a
+DATA byPlane2<>+22(SB)/1, $0x2c
+DATA byPlane2<>+23(SB)/1, $0x2e
+DATA byPlane2<>+24(SB)/1, $0x30
+DATA byPlane2<>+25(SB)/1, $0x32
+DATA byPlane2<>+26(SB)/1, $0x34
+DATA byPlane2<>+27(SB)/1, $0x36
+DATA byPlane2<>+28(SB)/1, $0x38
+DATA byPlane2<>+29(SB)/1, $0x3a
+DATA byPlane2<>+30(SB)/1, $0x3c
+DATA byPlane2<>+31(SB)/1, $0x3e
+DATA byPlane2<>+32(SB)/1, $0x01
+DATA byPlane2<>+33(SB)/1, $0x03
+DATA byPlane2<>+34(SB)/1, $0x05
+DATA byPlane2<>+35(SB)/1, $0x07
+DATA byPlane2<>+36(SB)/1, $0x09
+DATA byPlane2<>+37(SB)/1, $0x0b
+DATA byPlane2<>+38(SB)/1, $0x0d
+DATA byPlane2<>+39(SB)/1, $0x0f
+DATA byPlane2<>+40(SB)/1, $0x11
+DATA byPlane2<>+41(SB)/1, $0x13
+DATA byPlane2<>+42(SB)/1, $0x15
+DATA byPlane2<>+43(SB)/1, $0x17
+DATA byPlane2<>+44(SB)/1, $0x19
+DATA byPlane2<>+45(SB)/1, $0x1b
+DATA byPlane2<>+46(SB)/1, $0x1d
+DATA byPlane2<>+47(SB)/1, $0x1f
+DATA byPlane2<>+48(SB)/1, $0x21
+DATA byPlane2<>+49(SB)/1, $0x23
+DATA byPlane2<>+50(SB)/1, $0x25
+DATA byPlane2<>+51(SB)/1, $0x27
+DATA byPlane2<>+52(SB)/1, $0x29
+DATA byPlane2<>+53(SB)/1, $0x2b
+DATA byPlane2<>+54(SB)/1, $0x2d
+DATA byPlane2<>+55(SB)/1, $0x2f
+DATA byPlane2<>+56(SB)/1, $0x31
+DATA byPlane2<>+57(SB)/1, $0x33
+DATA byPlane2<>+58(SB)/1, $0x35
+DATA byPlane2<>+59(SB)/1, $0x37
+DATA byPlane2<>+60(SB)/1, $0x39
+DATA byPlane2<>+61(SB)/1, $0x3b
+DATA byPlane2<>+62(SB)/1, $0x3d
+DATA byPlane2<>+63(SB)/1, $0x3f
+GLOBL byPlane2<>(SB), RODATA|NOPTR, $64
+
+DATA byElement2<>+0(SB)/1, $0x00
+DATA byElement2<>+1(SB)/1, $0x20
+DATA byElement2<>+2(SB)/1, $0x01
+DATA byElement2<>+3(SB)/1, $0x21
+DATA byElement2<>+4(SB)/1, $0x02
+DATA byElement2<>+5(SB)/1, $0x22
+DATA byElement2<>+6(SB)/1, $0x03
+DATA byElement2<>+7(SB)/1, $0x23
+DATA byElement2<>+8(SB)/1, $0x04
+DATA byElement2<>+9(SB)/1, $0x24
+DATA byElement2<>+10(SB)/1, $0x05
+DATA byElement2<>+11(SB)/1, $0x25
+DATA byElement2<>+12(SB)/1, $0x06
+DATA byElement2<>+13(SB)/1, $0x26
+DATA byElement2<>+14(SB)/1, $0x07
+DATA byElement2<>+15(SB)/1, $0x27
+DATA byElement2<>+16(SB)/1, $0x08
+DATA byElement2<>+17(SB)/1, $0x28
+DATA byElement2<>+18(SB)/1, $0x09
+DATA byElement2<>+19(SB)/1, $0x29
+DATA byElement2<>+20(SB)/1, $0x0a
+DATA byElement2<>+21(SB)/1, $0x2a
+DATA byElement2<>+22(SB)/1, $0x0b
+DATA byElement2<>+23(SB)/1, $0x2b
+DATA byElement2<>+24(SB)/1, $0x0c
+DATA byElement2<>+25(SB)/1, $0x2c
+DATA byElement2<>+26(SB)/1, $0x0d
+DATA byElement2<>+27(SB)/1, $0x2d
+DATA byElement2<>+28(SB)/1, $0x0e
+DATA byElement2<>+29(SB)/1, $0x2e
+DATA byElement2<>+30(SB)/1, $0x0f
+DATA byElement2<>+31(SB)/1, $0x2f
+DATA byElement2<>+32(SB)/1, $0x10
+DATA byElement2<>+33(SB)/1, $0x30
+DATA byElement2<>+34(SB)/1, $0x11
+DATA byElement2<>+35(SB)/1, $0x31
+DATA byElement2<>+36(SB)/1, $0x12
+DATA byElement2<>+37(SB)/1, $0x32
+DATA byElement2<>+38(SB)/1, $0x13
+DATA byElement2<>+39(SB)/1, $0x33
+DATA byElement2<>+40(SB)/1, $0x14
+DATA byElement2<>+41(SB)/1, $0x34
+DATA byElement2<>+42(SB)/1, $0x15
+DATA byElement2<>+43(SB)/1, $0x35
+DATA byElement2<>+44(SB)/1, $0x16
+DATA byElement2<>+45(SB)/1, $0x36
+DATA byElement2<>+46(SB)/1, $0x17
+DATA byElement2<>+47(SB)/1, $0x37
+DATA byElement2<>+48(SB)/1, $0x18
+DATA byElement2<>+49(SB)/1, $0x38
+DATA byElement2<>+50(SB)/1, $0x19
+DATA byElement2<>+51(SB)/1, $0x39
+DATA byElement2<>+52(SB)/1, $0x1a
+DATA byElement2<>+53(SB)/1, $0x3a
+DATA byElement2<>+54(SB)/1, $0x1b
+DATA byElement2<>+55(SB)/1, $0x3b
+DATA byElement2<>+56(SB)/1, $0x1c
+DATA byElement2<>+57(SB)/1, $0x3c
+DATA byElement2<>+58(SB)/1, $0x1d
+DATA byElement2<>+59(SB)/1, $0x3d
+DATA byElement2<>+60(SB)/1, $0x1e
+DATA byElement2<>+61(SB)/1, $0x3e
+DATA byElement2<>+62(SB)/1, $0x1f
+DATA byElement2<>+63(SB)/1, $0x3f
+GLOBL byElement2<>(SB), RODATA|NOPTR, $64
+
+// func split2AVX512(src *byte, p0 *byte, p1 *byte, blocks int, rot uint64)
+// Requires: AVX, AVX512BW, AVX512F, AVX512VBMI, SSE2
+TEXT ·split2AVX512(SB), NOSPLIT, $0-40
+	MOVQ     src+0(FP), AX
+	MOVQ     p0+8(FP), CX
+	MOVQ     p1+16(FP), DX
+	MOVQ     blocks+24(FP), BX
+	MOVQ     rot+32(FP), SI
+	MOVQ     SI, X0
+	NEGQ     SI
+	ADDQ     $0x10, SI
+	MOVQ     SI, X1
+	VMOVDQU8 byPlane2<>+0(SB), Z2
+
+block:
+	VMOVDQU8   (AX), Z3
+	VPSRLW     X1, Z3, Z4
+	VPSLLW     X0, Z3, Z3
+	VPORD      Z4, Z3, Z3
+	VPERMB     Z3, Z2, Z3
+	VMOVDQU8   64(AX), Z4
+	VPSRLW     X1, Z4, Z5
+	VPSLLW     X0, Z4, Z4
+	VPORD      Z5, Z4, Z4
+	VPERMB     Z4, Z2, Z4
+	VSHUFI64X2 $0x44, Z4, Z3, Z5
+	VSHUFI64X2 $0xee, Z4, Z3, Z3
+	VMOVDQU8   Z5, (CX)
+	VMOVDQU8   Z3, (DX)
+	ADDQ       $0x00000080, AX
+	ADDQ       $0x40, CX
+	ADDQ       $0x40, DX
+	DECQ       BX
+	JNZ        block
+	VZEROUPPER
+	RET
+
+// func merge2AVX512(dst *byte, p0 *byte, p1 *byte, blocks int, rot uint64)
+// Requires: AVX, AVX512BW, AVX512F, AVX512VBMI, SSE2
+TEXT ·merge2AVX512(SB), NOSPLIT, $0-40
+	MOVQ     dst+0(FP), AX
+	MOVQ     p0+8(FP), CX
+	MOVQ     p1+16(FP), DX
+	MOVQ     blocks+24(FP), BX
+	MOVQ     rot+32(FP), SI
+	MOVQ     SI, X0
+	NEGQ     SI
+	ADDQ     $0x10, SI
+	MOVQ     SI, X1
+	VMOVDQU8 byElement2<>+0(SB), Z2
+
+block:
+	VMOVDQU8   (CX), Z3
+	VMOVDQU8   (DX), Z4
+	VSHUFI64X2 $0x44, Z4, Z3, Z5
+	VSHUFI64X2 $0xee, Z4, Z3, Z3
+	VPERMB     Z5, Z2, Z5
+	VPSRLW     X0, Z5, Z4
+	VPSLLW     X1, Z5, Z5
+	VPORD      Z4, Z5, Z5
+	VMOVDQU8   Z5, (AX)
+	VPERMB     Z3, Z2, Z3
+	VPSRLW     X0, Z3, Z4
+	VPSLLW     X1, Z3, Z3
+	VPORD      Z4, Z3, Z3
+	VMOVDQU8   Z3, 64(AX)
+	ADDQ       $0x00000080, AX
+	ADDQ       $0x40, CX
+	ADDQ       $0x40, DX
+	DECQ       BX
+	JNZ        block
+	VZEROUPPER
+	RET
+
+// func splitDiff2AVX512(src *byte, base *byte, p0 *byte, p1 *byte, blocks int, floats uint64)
+// Requires: AVX, AVX512BW, AVX512F, AVX512VBMI
+TEXT ·splitDiff2AVX512(SB), NOSPLIT, $0-48
+	MOVQ         src+0(FP), AX
+	MOVQ         base+8(FP), CX
+	MOVQ         p0+16(FP), DX
+	MOVQ         p1+24(FP), BX
+	MOVQ         blocks+32(FP), SI
+	MOVQ         floats+40(FP), DI
+	VPBROADCASTQ DI, Z0
+	VPTERNLOGD   $0xff, Z1, Z1, Z1
+	VPSLLW       $0x0f, Z1, Z1
+	VMOVDQU8     byPlane2<>+0(SB), Z2
+
+block:
+	VMOVDQU8   (AX), Z3
+	VMOVDQU8   (CX), Z4
+	VPSRAW     $0x0f, Z4, Z5
+	VPORD      Z1, Z5, Z5
+	VPANDD     Z0, Z5, Z5
+	VPXORD     Z5, Z4, Z4
+	VPSRAW     $0x0f, Z3, Z5
+	VPORD      Z1, Z5, Z5
+	VPANDD     Z0, Z5, Z5
+	VPXORD     Z5, Z3, Z3
+	VPSUBW     Z4, Z3, Z3
+	VPSRAW     $0x0f, Z3, Z4
+	VPADDW     Z3, Z3, Z3
+	VPXORD     Z4, Z3, Z3
+	VPERMB     Z3, Z2, Z3
+	VMOVDQU8   64(AX), Z4
+	VMOVDQU8   64(CX), Z5
+	VPSRAW     $0x0f, Z5, Z6
+	VPORD      Z1, Z6, Z6
+	VPANDD     Z0, Z6, Z6
+	VPXORD     Z6, Z5, Z5
+	VPSRAW     $0x0f, Z4, Z6
+	VPORD      Z1, Z6, Z6
+	VPANDD     Z0, Z6, Z6
+	VPXORD     Z6, Z4, Z4
+	VPSUBW     Z5, Z4, Z4
+	VPSRAW     $0x0f, Z4, Z5
+	VPADDW     Z4, Z4, Z4
+	VPXORD     Z5, Z4, Z4
+	VPERMB     Z4, Z2, Z4
+	VSHUFI64X2 $0x44, Z4, Z3, Z5
+	VSHUFI64X2 $0xee, Z4, Z3, Z3
+	VMOVDQU8   Z5, (DX)
+	VMOVDQU8   Z3, (BX)
+	ADDQ       $0x00000080, AX
+	ADDQ       $0x00000080, CX
+	ADDQ       $0x40, DX
+	ADDQ       $0x40, BX
+	DECQ       SI
+	JNZ        block
+	VZEROUPPER
+	RET
+
+// func mergeUndiff2AVX512(dst *byte, base *byte, p0 *byte, p1 *byte, blocks int, floats uint64)
+// Requires: AVX, AVX512BW, AVX512F, AVX512VBMI
+TEXT ·mergeUndiff2AVX512(SB), NOSPLIT, $0-48
+	MOVQ         dst+0(FP), AX
+	MOVQ         base+8(FP), CX
+	MOVQ         p0+16(FP), DX
+	MOVQ         p1+24(FP), BX
+	MOVQ         blocks+32(FP), SI
+	MOVQ         floats+40(FP), DI
+	VPBROADCASTQ DI, Z0
+	VPTERNLOGD   $0xff, Z2, Z2, Z2
+	VPSLLW       $0x0f, Z2, Z1
+	VMOVDQU8     byElement2<>+0(SB), Z3
+
+block:
+	VMOVDQU8   (DX), Z4
+	VMOVDQU8   (BX), Z5
+	VSHUFI64X2 $0x44, Z5, Z4, Z6
+	VSHUFI64X2 $0xee, Z5, Z4, Z4
+	VPERMB     Z6, Z3, Z6
+	VMOVDQU8   (CX), Z5
+	VPSRAW     $0x0f, Z5, Z7
+	VPORD      Z1, Z7, Z7
+	VPANDD     Z0, Z7, Z7
+	VPXORD     Z7, Z5, Z5
+	VPSLLW     $0x0f, Z6, Z7
+	VPSRAW     $0x0f, Z7, Z7
+	VPSRLW     $0x01, Z6, Z6
+	VPXORD     Z7, Z6, Z6
+	VPADDW     Z5, Z6, Z6
+	VPSRAW     $0x0f, Z6, Z5
+	VPXORD     Z2, Z5, Z5
+	VPORD      Z1, Z5, Z5
+	VPANDD     Z0, Z5, Z5
+	VPXORD     Z5, Z6, Z6
+	VMOVDQU8   Z6, (AX)
+	VPERMB     Z4, Z3, Z4
+	VMOVDQU8   64(CX), Z5
+	VPSRAW     $0x0f, Z5, Z6
+	VPORD      Z1, Z6, Z6
+	VPANDD     Z0, Z6, Z6
+	VPXORD     Z6, Z5, Z5
+	VPSLLW     $0x0f, Z4, Z6
+	VPSRAW     $0x0f, Z6, Z6
+	VPSRLW     $0x01, Z4, Z4
+	VPXORD     Z6, Z4, Z4
+	VPADDW     Z5, Z4, Z4
+	VPSRAW     $0x0f, Z4, Z5
+	VPXORD     Z2, Z5, Z5
+	VPORD      Z1, Z5, Z5
+	VPANDD     Z0, Z5, Z5
+	VPXORD     Z5, Z4, Z4
+	VMOVDQU8   Z4, 64(AX)
+	ADDQ       $0x00000080, AX
+	ADDQ       $0x00000080, CX
+	ADDQ       $0x40, DX
+	ADDQ       $0x40, BX
+	DECQ       SI
+	JNZ        block
+	VZEROUPPER
+	RET
+
+DATA byPlane4<>+0(SB)/1, $0x00
+DATA byPlane4<>+1(SB)/1, $0x04
+DATA byPlane4<>+2(SB)/1, $0x08
+DATA byPlane4<>+3(SB)/1, $0x0c
+DATA byPlane4<>+4(SB)/1, $0x10
+DATA byPlane4<>+5(SB)/1, $0x14
+DATA byPlane4<>+6(SB)/1, $0x18
+DATA byPlane4<>+7(SB)/1, $0x1c
+DATA byPlane4<>+8(SB)/1, $0x20
+DATA byPlane4<>+9(SB)/1, $0x24
+DATA byPlane4<>+10(SB)/1, $0x28
+DATA byPlane4<>+11(SB)/1, $0x2c
+DATA byPlane4<>+12(SB)/1, $0x30
+DATA byPlane4<>+13(SB)/1, $0x34
+DATA byPlane4<>+14(SB)/1, $0x38
+DATA byPlane4<>+15(SB)/1, $0x3c
+DATA byPlane4<>+16(SB)/1, $0x01
+DATA byPlane4<>+17(SB)/1, $0x05
+DATA byPlane4<>+18(SB)/1, $0x09
+DATA byPlane4<>+19(SB)/1, $0x0d
+DATA byPlane4<>+20(SB)/1, $0x11
+DATA byPlane4<>+21(SB)/1, $0x15
+DATA byPlane4<>+22(SB)/1, $0x19
+DATA byPlane4<>+23(SB)/1, $0x1d
+DATA byPlane4<>+24(SB)/1, $0x21
+DATA byPlane4<>+25(SB)/1, $0x25
+DATA byPlane4<>+26(SB)/1, $0x29
+DATA byPlane4<>+27(SB)/1, $0x2d
+DATA byPlane4<>+28(SB)/1, $0x31
+DATA byPlane4<>+29(SB)/1, $0x35
+DATA byPlane4<>+30(SB)/1, $0x39
+DATA byPlane4<>+31(SB)/1, $0x3d
+DATA byPlane4<>+32(SB)/1, $0x02
+DATA byPlane4<>+33(SB)/1, $0x06
+DATA byPlane4<>+34(SB)/1, $0x0a
+DATA byPlane4<>+35(SB)/1, $0x0e
+DATA byPlane4<>+36(SB)/1, $0x12
+DATA byPlane4<>+37(SB)/1, $0x16
+DATA byPlane4<>+38(SB)/1, $0x1a
+DATA byPlane4<>+39(SB)/1, $0x1e
+DATA byPlane4<>+40(SB)/1, $0x22
+DATA byPlane4<>+41(SB)/1, $0x26
+DATA byPlane4<>+42(SB)/1, $0x2a
+DATA byPlane4<>+43(SB)/1, $0x2e
+DATA byPlane4<>+44(SB)/1, $0x32
+DATA byPlane4<>+45(SB)/1, $0x36
+DATA byPlane4<>+46(SB)/1, $0x3a
+DATA byPlane4<>+47(SB)/1, $0x3e
+DATA byPlane4<>+48(SB)/1, $0x03
+DATA byPlane4<>+49(SB)/1, $0x07
+DATA byPlane4<>+50(SB)/1, $0x0b
+DATA byPlane4<>+51(SB)/1, $0x0f
+DATA byPlane4<>+52(SB)/1, $0x13
+DATA byPlane4<>+53(SB)/1, $0x17
+DATA byPlane4<>+54(SB)/1, $0x1b
+DATA byPlane4<>+55(SB)/1, $0x1f
+DATA byPlane4<>+56(SB)/1, $0x23
+DATA byPlane4<>+57(SB)/1, $0x27
+DATA byPlane4<>+58(SB)/1, $0x2b
+DATA byPlane4<>+59(SB)/1, $0x2f
+DATA byPlane4<>+60(SB)/1, $0x33
+DATA byPlane4<>+61(SB)/1, $0x37
+DATA byPlane4<>+62(SB)/1, $0x3b
+DATA byPlane4<>+63(SB)/1, $0x3f
+GLOBL byPlane4<>(SB), RODATA|NOPTR, $64
+
+DATA byElement4<>+0(SB)/1, $0x00
+DATA byElement4<>+1(SB)/1, $0x10
+DATA byElement4<>+2(SB)/1, $0x20
+DATA byElement4<>+3(SB)/1, $0x30
+DATA byElement4<>+4(SB)/1, $0x01
+DATA byElement4<>+5(SB)/1, $0x11
+DATA byElement4<>+6(SB)/1, $0x21
+DATA byElement4<>+7(SB)/1, $0x31
+DATA byElement4<>+8(SB)/1, $0x02
+DATA byElement4<>+9(SB)/1, $0x12
+DATA byElement4<>+10(SB)/1, $0x22
+DATA byElement4<>+11(SB)/1, $0x32
+DATA byElement4<>+12(SB)/1, $0x03
+DATA byElement4<>+13(SB)/1, $0x13
+DATA byElement4<>+14(SB)/1, $0x23
+DATA byElement4<>+15(SB)/1, $0x33
+DATA byElement4<>+16(SB)/1, $0x04
+DATA byElement4<>+17(SB)/1, $0x14
+DATA byElement4<>+18(SB)/1, $0x24
+DATA byElement4<>+19(SB)/1, $0x34
+DATA byElement4<>+20(SB)/1, $0x05
+DATA byElement4<>+21(SB)/1, $0x15
+DATA byElement4<>+22(SB)/1, $0x25
+DATA byElement4<>+23(SB)/1, $0x35
+DATA byElement4<>+24(SB)/1, $0x06
+DATA byElement4<>+25(SB)/1, $0x16
+DATA byElement4<>+26(SB)/1, $0x26
+DATA byElement4<>+27(SB)/1, $0x36
+DATA byElement4<>+28(SB)/1, $0x07
+DATA byElement4<>+29(SB)/1, $0x17
+DATA byElement4<>+30(SB)/1, $0x27
+DATA byElement4<>+31(SB)/1, $0x37
+DATA byElement4<>+32(SB)/1, $0x08
+DATA byElement4<>+33(SB)/1, $0x18
+DATA byElement4<>+34(SB)/1, $0x28
+DATA byElement4<>+35(SB)/1, $0x38
+DATA byElement4<>+36(SB)/1, $0x09
+DATA byElement4<>+37(SB)/1, $0x19
+DATA byElement4<>+38(SB)/1, $0x29
+DATA byElement4<>+39(SB)/1, $0x39
+DATA byElement4<>+40(SB)/1, $0x0a
+DATA byElement4<>+41(SB)/1, $0x1a
+DATA byElement4<>+42(SB)/1, $0x2a
+DATA byElement4<>+43(SB)/1, $0x3a
+DATA byElement4<>+44(SB)/1, $0x0b
+DATA byElement4<>+45(SB)/1, $0x1b
+DATA byElement4<>+46(SB)/1, $0x2b
+DATA byElement4<>+47(SB)/1, $0x3b
+DATA byElement4<>+48(SB)/1, $0x0c
+DATA byElement4<>+49(SB)/1, $0x1c
+DATA byElement4<>+50(SB)/1, $0x2c
+DATA byElement4<>+51(SB)/1, $0x3c
+DATA byElement4<>+52(SB)/1, $0x0d
+DATA byElement4<>+53(SB)/1, $0x1d
+DATA byElement4<>+54(SB)/1, $0x2d
+DATA byElement4<>+55(SB)/1, $0x3d
+DATA byElement4<>+56(SB)/1, $0x0e
+DATA byElement4<>+57(SB)/1, $0x1e
+DATA byElement4<>+58(SB)/1, $0x2e
+DATA byElement4<>+59(SB)/1, $0x3e
+DATA byElement4<>+60(SB)/1, $0x0f
+DATA byElement4<>+61(SB)/1, $0x1f
+DATA byElement4<>+62(SB)/1, $0x2f
+DATA byElement4<>+63(SB)/1, $0x3f
+GLOBL byElement4<>(SB), RODATA|NOPTR, $64
+
+// func split4AVX512(src *byte, p0 *byte, p1 *byte, p2 *byte, p3 *byte, blocks int, rot uint64)
+// Requires: AVX, AVX512BW, AVX512F, AVX512VBMI, SSE2
+TEXT ·split4AVX512(SB), NOSPLIT, $0-56
+	MOVQ     src+0(FP), AX
+	MOVQ     p0+8(FP), CX
+	MOVQ     p1+16(FP), DX
+	MOVQ     p2+24(FP), BX
+	MOVQ     p3+32(FP), SI
+	MOVQ     blocks+40(FP), DI
+	MOVQ     rot+48(FP), R8
+	MOVQ     R8, X0
+	NEGQ     R8
+	ADDQ     $0x20, R8
+	MOVQ     R8, X1
+	VMOVDQU8 byPlane4<>+0(SB), Z2
+
+block:
+	VMOVDQU8   (AX), Z3
+	VPSRLD     X1, Z3, Z4
+	VPSLLD     X0, Z3, Z3
+	VPORD      Z4, Z3, Z3
+	VPERMB     Z3, Z2, Z3
+	VMOVDQU8   64(AX), Z4
+	VPSRLD     X1, Z4, Z5
+	VPSLLD     X0, Z4, Z4
+	VPORD      Z5, Z4, Z4
+	VPERMB     Z4, Z2, Z4
+	VMOVDQU8   128(AX), Z5
+	VPSRLD     X1, Z5, Z6
+	VPSLLD     X0, Z5, Z5
+	VPORD      Z6, Z5, Z5
+	VPERMB     Z5, Z2, Z5
+	VMOVDQU8   192(AX), Z6
+	VPSRLD     X1, Z6, Z7
+	VPSLLD     X0, Z6, Z6
+	VPORD      Z7, Z6, Z6
+	VPERMB     Z6, Z2, Z6
+	VSHUFI64X2 $0x44, Z4, Z3, Z7
+	VSHUFI64X2 $0x44, Z6, Z5, Z8
+	VSHUFI64X2 $0xee, Z4, Z3, Z3
+	VSHUFI64X2 $0xee, Z6, Z5, Z4
+	VSHUFI64X2 $0x88, Z8, Z7, Z5
+	VSHUFI64X2 $0xdd, Z8, Z7, Z6
+	VSHUFI64X2 $0x88, Z4, Z3, Z7
+	VSHUFI64X2 $0xdd, Z4, Z3, Z3
+	VMOVDQU8   Z5, (CX)
+	VMOVDQU8   Z6, (DX)
+	VMOVDQU8   Z7, (BX)
+	VMOVDQU8   Z3, (SI)
+	ADDQ       $0x00000100, AX
+	ADDQ       $0x40, CX
+	ADDQ       $0x40, DX
+	ADDQ       $0x40, BX
+	ADDQ       $0x40, SI
+	DECQ       DI
+	JNZ        block
+	VZEROUPPER
+	RET
+
+// func merge4AVX512(dst *byte, p0 *byte, p1 *byte, p2 *byte, p3 *byte, blocks int, rot uint64)
+// Requires: AVX, AVX512BW, AVX512F, AVX512VBMI, SSE2
+TEXT ·merge4AVX512(SB), NOSPLIT, $0-56
+	MOVQ     dst+0(FP), AX
+	MOVQ     p0+8(FP), CX
+	MOVQ     p1+16(FP), DX
+	MOVQ     p2+24(FP), BX
+	MOVQ     p3+32(FP), SI
+	MOVQ     blocks+40(FP), DI
+	MOVQ     rot+48(FP), R8
+	MOVQ     R8, X0
+	NEGQ     R8
+	ADDQ     $0x20, R8
+	MOVQ     R8, X1
+	VMOVDQU8 byElement4<>+0(SB), Z2
+
+block:
+	VMOVDQU8   (CX), Z3
+	VMOVDQU8   (DX), Z4
+	VMOVDQU8   (BX), Z5
+	VMOVDQU8   (SI), Z6
+	VSHUFI64X2 $0x44, Z4, Z3, Z7
+	VSHUFI64X2 $0x44, Z6, Z5, Z8
+	VSHUFI64X2 $0xee, Z4, Z3, Z3
+	VSHUFI64X2 $0xee, Z6, Z5, Z4
+	VSHUFI64X2 $0x88, Z8, Z7, Z5
+	VSHUFI64X2 $0xdd, Z8, Z7, Z6
+	VSHUFI64X2 $0x88, Z4, Z3, Z7
+	VSHUFI64X2 $0xdd, Z4, Z3, Z3
+	VPERMB     Z5, Z2, Z5
+	VPSRLD     X0, Z5, Z4
+	VPSLLD     X1, Z5, Z5
+	VPORD      Z4, Z5, Z5
+	VMOVDQU8   Z5, (AX)
+	VPERMB     Z6, Z2, Z6
+	VPSRLD     X0, Z6, Z4
+	VPSLLD     X1, Z6, Z6
+	VPORD      Z4, Z6, Z6
+	VMOVDQU8   Z6, 64(AX)
+	VPERMB     Z7, Z2, Z7
+	VPSRLD     X0, Z7, Z4
+	VPSLLD     X1, Z7, Z7
+	VPORD      Z4, Z7, Z7
+	VMOVDQU8   Z7, 128(AX)
+	VPERMB     Z3, Z2, Z3
+	VPSRLD     X0, Z3, Z4
+	VPSLLD     X1, Z3, Z3
+	VPORD      Z4, Z3, Z3
+	VMOVDQU8   Z3, 192(AX)
+	ADDQ       $0x00000100, AX
+	ADDQ       $0x40, CX
+	ADDQ       $0x40, DX
+	ADDQ       $0x40, BX
+	ADDQ       $0x40, SI
+	DECQ       DI
+	JNZ        block
+	VZEROUPPER
+	RET
+
+// func splitDiff4AVX512(src *byte, base *byte, p0 *byte, p1 *byte, p2 *byte, p3 *byte, blocks int, floats uint64)
+// Requires: AVX, AVX512BW, AVX512F, AVX512VBMI
+TEXT ·splitDiff4AVX512(SB), NOSPLIT, $0-64
+	MOVQ         src+0(FP), AX
+	MOVQ         base+8(FP), CX
+	MOVQ         p0+16(FP), DX
+	MOVQ         p1+24(FP), BX
+	MOVQ         p2+32(FP), SI
+	MOVQ         p3+40(FP), DI
+	MOVQ         blocks+48(FP), R8
+	MOVQ         floats+56(FP), R9
+	VPBROADCASTQ R9, Z0
+	VPTERNLOGD   $0xff, Z1, Z1, Z1
+	VPSLLD       $0x1f, Z1, Z1
+	VMOVDQU8     byPlane4<>+0(SB), Z2
+
+block:
+	VMOVDQU8   (AX), Z3
+	VMOVDQU8   (CX), Z4
+	VPSRAD     $0x1f, Z4, Z5
+	VPORD      Z1, Z5, Z5
+	VPANDD     Z0, Z5, Z5
+	VPXORD     Z5, Z4, Z4
+	VPSRAD     $0x1f, Z3, Z5
+	VPORD      Z1, Z5, Z5
+	VPANDD     Z0, Z5, Z5
+	VPXORD     Z5, Z3, Z3
+	VPSUBD     Z4, Z3, Z3
+	VPSRAD     $0x1f, Z3, Z4
+	VPADDD     Z3, Z3, Z3
+	VPXORD     Z4, Z3, Z3
+	VPERMB     Z3, Z2, Z3
+	VMOVDQU8   64(AX), Z4
+	VMOVDQU8   64(CX), Z5
+	VPSRAD     $0x1f, Z5, Z6
+	VPORD      Z1, Z6, Z6
+	VPANDD     Z0, Z6, Z6
+	VPXORD     Z6, Z5, Z5
+	VPSRAD     $0x1f, Z4, Z6
+	VPORD      Z1, Z6, Z6
+	VPANDD     Z0, Z6, Z6
+	VPXORD     Z6, Z4, Z4
+	VPSUBD     Z5, Z4, Z4
+	VPSRAD     $0x1f, Z4, Z5
+	VPADDD     Z4, Z4, Z4
+	VPXORD     Z5, Z4, Z4
+	VPERMB     Z4, Z2, Z4
+	VMOVDQU8   128(AX), Z5
+	VMOVDQU8   128(CX), Z6
+	VPSRAD     $0x1f, Z6, Z7
+	VPORD      Z1, Z7, Z7
+	VPANDD     Z0, Z7, Z7
+	VPXORD     Z7, Z6, Z6
+	VPSRAD     $0x1f, Z5, Z7
+	VPORD      Z1, Z7, Z7
+	VPANDD     Z0, Z7, Z7
+	VPXORD     Z7, Z5, Z5
+	VPSUBD     Z6, Z5, Z5
+	VPSRAD     $0x1f, Z5, Z6
+	VPADDD     Z5, Z5, Z5
+	VPXORD     Z6, Z5, Z5
+	VPERMB     Z5, Z2, Z5
+	VMOVDQU8   192(AX), Z6
+	VMOVDQU8   192(CX), Z7
+	VPSRAD     $0x1f, Z7, Z8
+	VPORD      Z1, Z8, Z8
+	VPANDD     Z0, Z8, Z8
+	VPXORD     Z8, Z7, Z7
+	VPSRAD     $0x1f, Z6, Z8
+	VPORD      Z1, Z8, Z8
+	VPANDD     Z0, Z8, Z8
+	VPXORD     Z8, Z6, Z6
+	VPSUBD     Z7, Z6, Z6
+	VPSRAD     $0x1f, Z6, Z7
+	VPADDD     Z6, Z6, Z6
+	VPXORD     Z7, Z6, Z6
+	VPERMB     Z6, Z2, Z6
+	VSHUFI64X2 $0x44, Z4, Z3, Z7
+	VSHUFI64X2 $0x44, Z6, Z5, Z8
+	VSHUFI64X2 $0xee, Z4, Z3, Z3
+	VSHUFI64X2 $0xee, Z6, Z5, Z4
+	VSHUFI64X2 $0x88, Z8, Z7, Z5
+	VSHUFI64X2 $0xdd, Z8, Z7, Z6
+	VSHUFI64X2 $0x88, Z4, Z3, Z7
+	VSHUFI64X2 $0xdd, Z4, Z3, Z3
+	VMOVDQU8   Z5, (DX)
+	VMOVDQU8   Z6, (BX)
+	VMOVDQU8   Z7, (SI)
+	VMOVDQU8   Z3, (DI)
+	ADDQ       $0x00000100, AX
+	ADDQ       $0x00000100, CX
+	ADDQ       $0x40, DX
+	ADDQ       $0x40, BX
+	ADDQ       $0x40, SI
+	ADDQ       $0x40, DI
+	DECQ       R8
+	JNZ        block
+	VZEROUPPER
+	RET
+
+// func mergeUndiff4AVX512(dst *byte, base *byte, p0 *byte, p1 *byte, p2 *byte, p3 *byte, blocks int, floats uint64)
+// Requires: AVX, AVX512BW, AVX512F, AVX512VBMI
+TEXT ·mergeUndiff4AVX512(SB), NOSPLIT, $0-64
+	MOVQ         dst+0(FP), AX
+	MOVQ         base+8(FP), CX
+	MOVQ         p0+16(FP), DX
+	MOVQ         p1+24(FP), BX
+	MOVQ         p2+32(FP), SI
+	MOVQ         p3+40(FP), DI
+	MOVQ         blocks+48(FP), R8
+	MOVQ         floats+56(FP), R9
+	VPBROADCASTQ R9, Z0
+	VPTERNLOGD   $0xff, Z2, Z2, Z2
+	VPSLLD       $0x1f, Z2, Z1
+	VMOVDQU8     byElement4<>+0(SB), Z3
+
+block:
+	VMOVDQU8   (DX), Z4
+	VMOVDQU8   (BX), Z5
+	VMOVDQU8   (SI), Z6
+	VMOVDQU8   (DI), Z7
+	VSHUFI64X2 $0x44, Z5, Z4, Z8
+	VSHUFI64X2 $0x44, Z7, Z6, Z9
+	VSHUFI64X2 $0xee, Z5, Z4, Z4
+	VSHUFI64X2 $0xee, Z7, Z6, Z5
+	VSHUFI64X2 $0x88, Z9, Z8, Z6
+	VSHUFI64X2 $0xdd, Z9, Z8, Z7
+	VSHUFI64X2 $0x88, Z5, Z4, Z8
+	VSHUFI64X2 $0xdd, Z5, Z4, Z4
+	VPERMB     Z6, Z3, Z6
+	VMOVDQU8   (CX), Z5
+	VPSRAD     $0x1f, Z5, Z9
+	VPORD      Z1, Z9, Z9
+	VPANDD     Z0, Z9, Z9
+	VPXORD     Z9, Z5, Z5
+	VPSLLD     $0x1f, Z6, Z9
+	VPSRAD     $0x1f, Z9, Z9
+	VPSRLD     $0x01, Z6, Z6
+	VPXORD     Z9, Z6, Z6
+	VPADDD     Z5, Z6, Z6
+	VPSRAD     $0x1f, Z6, Z5
+	VPXORD     Z2, Z5, Z5
+	VPORD      Z1, Z5, Z5
+	VPANDD     Z0, Z5, Z5
+	VPXORD     Z5, Z6, Z6
+	VMOVDQU8   Z6, (AX)
+	VPERMB     Z7, Z3, Z7
+	VMOVDQU8   64(CX), Z5
+	VPSRAD     $0x1f, Z5, Z6
+	VPORD      Z1, Z6, Z6
+	VPANDD     Z0, Z6, Z6
+	VPXORD     Z6, Z5, Z5
+	VPSLLD     $0x1f, Z7, Z6
+	VPSRAD     $0x1f, Z6, Z6
+	VPSRLD     $0x01, Z7, Z7
+	VPXORD     Z6, Z7, Z7
+	VPADDD     Z5, Z7, Z7
+	VPSRAD     $0x1f, Z7, Z5
+	VPXORD     Z2, Z5, Z5
+	VPORD      Z1, Z5, Z5
+	VPANDD     Z0, Z5, Z5
+	VPXORD     Z5, Z7, Z7
+	VMOVDQU8   Z7, 64(AX)
+	VPERMB     Z8, Z3, Z8
+	VMOVDQU8   128(CX), Z5
+	VPSRAD     $0x1f, Z5, Z6
+	VPORD      Z1, Z6, Z6
+	VPANDD     Z0, Z6, Z6
+	VPXORD     Z6, Z5, Z5
+	VPSLLD     $0x1f, Z8, Z6
+	VPSRAD     $0x1f, Z6, Z6
+	VPSRLD     $0x01, Z8, Z8
+	VPXORD     Z6, Z8, Z8
+	VPADDD     Z5, Z8, Z8
+	VPSRAD     $0x1f, Z8, Z5
+	VPXORD     Z2, Z5, Z5
+	VPORD      Z1, Z5, Z5
+	VPANDD     Z0, Z5, Z5
+	VPXORD     Z5, Z8, Z8
+	VMOVDQU8   Z8, 128(AX)
+	VPERMB     Z4, Z3, Z4
+	VMOVDQU8   192(CX), Z5
+	VPSRAD     $0x1f, Z5, Z6
+	VPORD      Z1, Z6, Z6
+	VPANDD     Z0, Z6, Z6
+	VPXORD     Z6, Z5, Z5
+	VPSLLD     $0x1f, Z4, Z6
+	VPSRAD     $0x1f, Z6, Z6
+	VPSRLD     $0x01, Z4, Z4
+	VPXORD     Z6, Z4, Z4
+	VPADDD     Z5, Z4, Z4
+	VPSRAD     $0x1f, Z4, Z5
+	VPXORD     Z2, Z5, Z5
+	VPORD      Z1, Z5, Z5
+	VPANDD     Z0, Z5, Z5
+	VPXORD     Z5, Z4, Z4
+	VMOVDQU8   Z4, 192(AX)
+	ADDQ       $0x00000100, AX
+	ADDQ       $0x00000100, CX
+	ADDQ       $0x40, DX
+	ADDQ       $0x40, BX
+	ADDQ       $0x40, SI
+	ADDQ       $0x40, DI
+	DECQ       R8
+	JNZ        block
 	VZEROUPPER
 	RET

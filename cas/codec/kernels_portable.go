@@ -13,3 +13,11 @@ func merge4(dst, p0, p1, p2, p3 []byte, rot int) { merge4Portable(dst, p0, p1, p
 func diff(d, a, base []byte, w int, floats bool) { diffPortable(d, a, base, w, floats) }
 
 func undiff(d, base []byte, w int, floats bool) { undiffPortable(d, base, w, floats) }
+
+func splitDiff(p *[8][]byte, d, src, base []byte, w int, floats bool) {
+	splitDiffPortable(p, d, src, base, w, 0, floats)
+}
+
+func mergeUndiff(dst []byte, p *[8][]byte, base []byte, w int, floats bool) {
+	mergeUndiffPortable(dst, p, base, w, 0, floats)
+}

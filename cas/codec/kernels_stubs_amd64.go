@@ -58,6 +58,17 @@ func decode16AVX512(dst *byte, steps int, t *uint32, x *uint32, words *byte, n i
 //go:noescape
 func encode16AVX512(last *byte, src *byte, steps int, rcp *uint32, rest *uint32, x *uint32) (put int)
 
+// decode32AVX512 decodes so many steps of 32 bytes each, or fewer: it begins none when of the n bytes at words less
+// than 64 are left, which is what a step reads, and uses at most.
+//
+//go:noescape
+func decode32AVX512(dst *byte, steps int, t *uint32, x *uint32, words *byte, n int) (left int, used int)
+
+// encode32AVX512 codes steps times 32 bytes, of which the last is at src, and puts words up to the byte at last, so many bytes.
+//
+//go:noescape
+func encode32AVX512(last *byte, src *byte, steps int, rcp *uint32, rest *uint32, x *uint32) (put int)
+
 // decode64AVX512 decodes so many steps of 64 bytes each, or fewer: it begins none when of the n bytes at words less
 // than 128 are left, which is what a step reads, and uses at most.
 //
@@ -104,3 +115,43 @@ func ungroupAVX512(dst *byte, src *byte, group *byte, blocks int, groups int, at
 //
 //go:noescape
 func groupAVX512(dst *byte, src *byte, group *byte, blocks int, groups int, at *int)
+
+// split2AVX512 rotates blocks times 64 elements left by rot bits and takes them apart into planes.
+//
+//go:noescape
+func split2AVX512(src *byte, p0 *byte, p1 *byte, blocks int, rot uint64)
+
+// merge2AVX512 makes blocks times 64 elements of their planes and rotates each right by rot bits.
+//
+//go:noescape
+func merge2AVX512(dst *byte, p0 *byte, p1 *byte, blocks int, rot uint64)
+
+// splitDiff2AVX512 takes the differences, as diff makes them, of blocks times 64 elements from base apart into planes.
+//
+//go:noescape
+func splitDiff2AVX512(src *byte, base *byte, p0 *byte, p1 *byte, blocks int, floats uint64)
+
+// mergeUndiff2AVX512 makes blocks times 64 elements of base and of the planes of their differences.
+//
+//go:noescape
+func mergeUndiff2AVX512(dst *byte, base *byte, p0 *byte, p1 *byte, blocks int, floats uint64)
+
+// split4AVX512 rotates blocks times 64 elements left by rot bits and takes them apart into planes.
+//
+//go:noescape
+func split4AVX512(src *byte, p0 *byte, p1 *byte, p2 *byte, p3 *byte, blocks int, rot uint64)
+
+// merge4AVX512 makes blocks times 64 elements of their planes and rotates each right by rot bits.
+//
+//go:noescape
+func merge4AVX512(dst *byte, p0 *byte, p1 *byte, p2 *byte, p3 *byte, blocks int, rot uint64)
+
+// splitDiff4AVX512 takes the differences, as diff makes them, of blocks times 64 elements from base apart into planes.
+//
+//go:noescape
+func splitDiff4AVX512(src *byte, base *byte, p0 *byte, p1 *byte, p2 *byte, p3 *byte, blocks int, floats uint64)
+
+// mergeUndiff4AVX512 makes blocks times 64 elements of base and of the planes of their differences.
+//
+//go:noescape
+func mergeUndiff4AVX512(dst *byte, base *byte, p0 *byte, p1 *byte, p2 *byte, p3 *byte, blocks int, floats uint64)

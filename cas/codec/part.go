@@ -24,8 +24,9 @@ const (
 	randomBits = 7.9
 	// minGain: coding must save 1/minGain of a part, 1.5 %, to be worth a reader's time.
 	minGain = 66
-	// manyBytes is how long a stream must be for more states to make it longer by 1.2 % at most.
-	manyBytes = 16 << 10
+	// manyBytes and someBytes are how long a stream must be for more states to make it longer by 1.6 or 3 % at most.
+	manyBytes = 12 << 10
+	someBytes = 2 << 10
 )
 
 var errEnds = errors.New("ends early")
@@ -59,8 +60,11 @@ func (s *planeState) choose(w int, g *groups) {
 			s.lanes = 0
 			return
 		}
-		if size > manyBytes {
+		switch {
+		case size > manyBytes:
 			s.lanes = manyLanes
+		case size > someBytes:
+			s.lanes = someLanes
 		}
 		if saved > 4*fewLanes+minCoded {
 			return
@@ -68,96 +72,125 @@ func (s *planeState) choose(w int, g *groups) {
 	}
 }
 
+// source is bytes that are looked at.
+type source struct {
+	p            []byte
+	c            counts
+	bitmap, rest []byte // where zeros are many
+}
+
+// look sets src to what p is.
+func (s *planeState) look(src *source, p []byte) {
+	*src = source{p: p}
+	zeros := bytes.Count(p, []byte{0})
+	if 5*zeros <= 2*len(p) {
+		src.c.count(p)
+		return
+	}
+	s.pack(src)
+	src.c.count(src.rest)
+	src.c[0] = uint32(zeros)
+}
+
+// pack makes the bitmap and the rest of src.
+func (s *planeState) pack(src *source) {
+	src.bitmap = s.spare[s.used:][:(len(src.p)+7)/8]
+	s.used += len(src.bitmap)
+	src.rest = pack(s.spare[s.used:], src.bitmap, src.p)
+	s.used += len(src.rest)
+}
+
 // choosePlane adds the parts of plane k: as it is, or sorted by groups where that takes less.
 func (s *planeState) choosePlane(k int, g *groups) {
-	p, first := s.bufs[k], len(s.parts)
-	size := s.add(p, nil, true)
+	p := s.bufs[k]
+	whole := byte(partWhole)
 	if g == nil {
+		whole = 0
+	}
+	switch {
+	case bytes.Equal(p[1:], p[:len(p)-1]):
+		s.parts = append(s.parts, part{code: whole | partConst, p: p})
+		return
+	case s.flat || len(p) < minCoded || sampleBits(p) > randomBits:
+		s.parts = append(s.parts, part{code: whole | partRaw, p: p})
 		return
 	}
-	s.parts[first].code |= partWhole
-	if c := s.parts[first].code; c == partWhole|partRaw || c == partWhole|partConst {
+	first, all := len(s.parts), &s.sources[maxGroups]
+	if g == nil {
+		s.look(all, p)
+		s.add(all)
 		return
 	}
-	second := len(s.parts)
 	sorted := s.sorted[k*len(p):][:len(p)]
 	g.sort(sorted, p)
+	*all = source{p: p}
 	var sum float64
-	for _, n := range g.counts[:g.n] {
-		sum += s.add(sorted[:n:n], nil, true)
+	for i, n := range g.counts[:g.n] {
+		src := &s.sources[i]
+		s.look(src, sorted[:n:n])
 		sorted = sorted[n:]
-	}
-	if sum < size-size/256 {
-		s.parts = append(s.parts[:first], s.parts[second:]...)
-	} else {
-		s.parts = s.parts[:second]
-	}
-}
-
-// add adds the parts that code p, of which c, if not nil, are the counts, and returns how many bytes they take.
-func (s *planeState) add(p []byte, c *counts, sparse bool) float64 {
-	if len(p) == 0 {
-		return 0
-	}
-	s.parts = append(s.parts, part{code: partRaw, p: p})
-	at := len(s.parts) - 1
-	raw := float64(1 + len(p))
-	if bytes.Equal(p[1:], p[:len(p)-1]) {
-		s.parts[at].code = partConst
-		return 2
-	}
-	if len(p) < minCoded || s.flat || c == nil && sampleBits(p) > randomBits {
-		return raw
-	}
-	if c == nil {
-		c = new(counts)
-		c.count(p)
-	}
-	most := raw - raw/minGain
-	if zeros := int(c[0]); sparse && 5*zeros > 2*len(p) {
-		if size := s.addSparse(p, c); 4*zeros > 3*len(p) && size <= most {
-			return size
-		} else if one := s.coding(at, c); one < size || size > most {
-			s.parts = s.parts[:at+1]
-			if one <= most {
-				s.parts[at].code = partRans
-				return one
-			}
-			s.parts[at].code = partRaw
-			return raw
-		} else {
-			return size
+		sum += src.c.estimate(n)
+		for v, k := range src.c {
+			all.c[v] += k
 		}
 	}
-	if size := s.coding(at, c); size <= most {
-		s.parts[at].code = partRans
-		return size
+	if size := all.c.estimate(len(p)); sum < size-size/256 {
+		for i := range g.n {
+			s.add(&s.sources[i])
+		}
+		return
 	}
-	return raw
+	if 5*int(all.c[0]) > 2*len(p) {
+		s.pack(all)
+	}
+	s.add(all)
+	s.parts[first].code |= partWhole
 }
 
-// coding sets the frequencies of the part at, of counts c, and returns what it takes.
-func (s *planeState) coding(at int, c *counts) float64 {
-	p := &s.parts[at]
-	p.f.normalize(c, len(p.p))
-	p.table[0] = len(s.tables)
-	s.tables = appendFreqs(s.tables, &p.f)
-	p.table[1] = len(s.tables)
-	p.size = float64(1+p.table[1]-p.table[0]) + p.f.cost(c)/8
-	return p.size
+// add adds the parts that code src.
+func (s *planeState) add(src *source) {
+	if src.rest == nil || len(src.rest) == 0 {
+		s.addPart(src.p, &src.c)
+		return
+	}
+	var ones counts
+	ones.count(src.bitmap)
+	rest := src.c
+	rest[0] = 0
+	n, zeros := len(src.p), int(src.c[0])
+	size := ones.estimate(len(src.bitmap)) + rest.estimate(n-zeros) + 1
+	if size > src.c.estimate(n) && 4*zeros <= 3*n { // of many zeros sparse saves the time
+		s.addPart(src.p, &src.c)
+		return
+	}
+	s.parts = append(s.parts, part{code: partSparse})
+	s.addPart(src.bitmap, &ones)
+	s.addPart(src.rest, &rest)
 }
 
-// addSparse makes the part that was added last sparse, and adds its own.
-func (s *planeState) addSparse(p []byte, c *counts) float64 {
-	s.parts[len(s.parts)-1].code = partSparse
-	bitmap := s.spare[s.used:][:(len(p)+7)/8]
-	s.used += len(bitmap)
-	rest := pack(s.spare[s.used:], bitmap, p)
-	s.used += len(rest)
-	size := 1 + s.add(bitmap, nil, false)
-	others := *c
-	others[0] = 0
-	return size + s.add(rest, &others, false)
+// addPart adds a part that is p, of counts c, if there is any of it.
+func (s *planeState) addPart(p []byte, c *counts) {
+	n := len(p)
+	if n == 0 {
+		return
+	}
+	s.parts = append(s.parts, part{code: partRaw, p: p})
+	at := &s.parts[len(s.parts)-1]
+	if int(c[p[0]]) == n {
+		at.code = partConst
+		return
+	}
+	if n < minCoded {
+		return
+	}
+	at.f.normalize(c, n)
+	at.table[0] = len(s.tables)
+	s.tables = appendFreqs(s.tables, &at.f)
+	at.table[1] = len(s.tables)
+	at.size = float64(at.table[1]-at.table[0]) + at.f.cost(c)/8
+	if at.size <= float64(n-n/minGain) {
+		at.code = partRans
+	}
 }
 
 // putSlab appends the slab of which the parts were chosen.
@@ -201,7 +234,7 @@ func (s *planeState) open(stored []byte) ([]byte, error) {
 	if n > len(stored) {
 		return nil, errEnds
 	}
-	if lanes != fewLanes && lanes != manyLanes && v != 0 {
+	if lanes != fewLanes && lanes != someLanes && lanes != manyLanes && v != 0 {
 		return nil, fmt.Errorf("a stream of %d bytes, %d states", n, lanes)
 	}
 	return stored[n:], s.dec.init(stored[:n:n], lanes)

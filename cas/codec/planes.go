@@ -3,6 +3,7 @@ package codec
 import (
 	"fmt"
 	"math/bits"
+	"slices"
 	"sync"
 
 	"ckptfs/cas"
@@ -22,7 +23,7 @@ import (
 //
 // A slab of n elements is
 //
-//	0  1  s: how many states the stream has: 16 or 64, or 0 where there is none
+//	0  1  s: how many states the stream has: 16, 32 or 64, or 0 where there is none
 //	1  3  l: the stream's length, 0 where there is none
 //	4  l  a stream (see rans.go); its runs belong to the parts below, in their order
 //	      for each plane, least significant first, its n bytes as a part
@@ -65,14 +66,15 @@ type planeState struct {
 	bitmap [maxPlane / 8]byte
 	rest   [maxPlane + 8]byte // of a sparse part
 
-	enc    ransEncoder
-	parts  []part
-	tables []byte
-	coded  int                 // bytes of parts that the stream has
-	lanes  int                 // its states; 0 where there is none
-	flat   bool                // there is to be none
-	spare  [2 * slabBytes]byte // for bitmaps and what they leave
-	used   int                 // of spare
+	enc     ransEncoder
+	sources [maxGroups + 1]source
+	parts   []part
+	tables  []byte
+	coded   int                 // bytes of parts that the stream has
+	lanes   int                 // its states; 0 where there is none
+	flat    bool                // there is to be none
+	spare   [2 * slabBytes]byte // for bitmaps and what they leave
+	used    int                 // of spare
 }
 
 var planeStates = sync.Pool{New: func() any { return new(planeState) }}
@@ -86,10 +88,11 @@ func (planesCodec) Encode(dst, raw []byte, h Hint) []byte {
 	if kind == floats && w > 1 {
 		rot = 1
 	}
-	dst = append(dst, byte(w|rot*rotated))
+	dst = append(slices.Grow(dst, len(raw)+len(raw)/64), byte(w|rot*rotated))
 	for len(raw) >= w {
 		n := min(len(raw)/w, slabElems(w))
-		dst = s.encodeSlab(dst, raw[:n*w], w, rot, nil)
+		split(s.planes(n, w), raw[:n*w], w, rot)
+		dst = s.encodeSlab(dst, w, nil)
 		raw = raw[n*w:]
 	}
 	return append(dst, raw...)
@@ -121,9 +124,10 @@ func (s *planeState) fill(dst, stored []byte) error {
 	for len(dst) >= w {
 		n := min(len(dst)/w, slabElems(w))
 		var err error
-		if stored, err = s.decodeSlab(dst[:n*w:n*w], stored, w, rot, nil); err != nil {
+		if stored, err = s.decodeSlab(stored, n, w, nil); err != nil {
 			return err
 		}
+		merge(dst[:n*w], &s.bufs, w, rot)
 		dst = dst[n*w:]
 	}
 	if len(stored) != len(dst) {
@@ -133,36 +137,31 @@ func (s *planeState) fill(dst, stored []byte) error {
 	return nil
 }
 
-// encodeSlab appends the slab that raw makes to dst. Its elements are of the groups g, or of none.
-func (s *planeState) encodeSlab(dst, raw []byte, w, rot int, g *groups) []byte {
-	n := len(raw) / w
+// planes sets s.bufs to room for w planes of n bytes, and returns it.
+func (s *planeState) planes(n, w int) *[8][]byte {
 	for k := range w {
 		s.bufs[k] = s.plane[k*n:][:n:n]
 	}
-	split(&s.bufs, raw, w, rot)
+	return &s.bufs
+}
+
+// encodeSlab appends the slab of which s.bufs holds the planes. Its elements are of the groups g, or of none.
+func (s *planeState) encodeSlab(dst []byte, w int, g *groups) []byte {
 	s.choose(w, g)
 	return s.putSlab(dst)
 }
 
-// decodeSlab fills dst and returns what of stored comes behind the slab.
-func (s *planeState) decodeSlab(dst, stored []byte, w, rot int, g *groups) ([]byte, error) {
-	n := len(dst) / w
+// decodeSlab sets s.bufs to the planes of the slab of n elements that stored begins with, and returns what is behind it. They
+// are valid until the next call.
+func (s *planeState) decodeSlab(stored []byte, n, w int, g *groups) ([]byte, error) {
 	stored, err := s.open(stored)
 	if err != nil {
 		return nil, err
 	}
-	for k := range w {
-		buf := s.plane[k*n:][:n:n]
-		if w == 1 {
-			buf = dst
-		}
+	for k, buf := range s.planes(n, w)[:w] {
 		if s.bufs[k], stored, err = s.decodePlane(buf, stored, g); err != nil {
 			return nil, fmt.Errorf("plane %d: %w", k, err)
 		}
 	}
-	if err := s.dec.end(); err != nil {
-		return nil, err
-	}
-	merge(dst, &s.bufs, w, rot)
-	return stored, nil
+	return stored, s.dec.end()
 }

@@ -9,7 +9,7 @@ import (
 // rANS: an entropy coder that spends log2(1/p) bits on a byte that has the share p of all, be that less than one: asymmetric
 // numeral systems of ranges (Duda 2013, arXiv 1311.2540), static, of order 0. Shares are counted in 4096ths. To use the width
 // of the processor, and since each step of a state waits for the one before, 64 states take turns (Giesen 2014, arXiv
-// 1402.3392), as 32 do in CRAM 3.1; or 16 where so little is coded that the states themselves count.
+// 1402.3392), as 32 do in CRAM 3.1; or 32 or 16 where so little is coded that the states themselves count.
 //
 // A stream of s states is
 //
@@ -26,6 +26,7 @@ import (
 // The encoder does all of it backwards.
 const (
 	manyLanes = 64
+	someLanes = 32
 	fewLanes  = 16
 
 	probBits = 12

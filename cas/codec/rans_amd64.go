@@ -3,7 +3,8 @@ package codec
 import "golang.org/x/sys/cpu"
 
 // wide says that the kernels in AVX-512 can be used and pay: with VBMI2 come processors that do not clock down for them.
-var wide = cpu.X86.HasAVX512F && cpu.X86.HasAVX512BW && cpu.X86.HasAVX512VL && cpu.X86.HasAVX512VBMI2 && cpu.X86.HasBMI2 && cpu.X86.HasPOPCNT
+var wide = cpu.X86.HasAVX512F && cpu.X86.HasAVX512BW && cpu.X86.HasAVX512VL &&
+	cpu.X86.HasAVX512VBMI && cpu.X86.HasAVX512VBMI2 && cpu.X86.HasBMI2 && cpu.X86.HasPOPCNT
 
 // makeTable is tablePortable.
 func makeTable(t *ransTable, f *freqs) {
@@ -22,7 +23,10 @@ func (d *ransDecoder) steps(dst []byte) ([]byte, error) {
 		return dst, nil
 	}
 	kernel, read := decode64AVX512, 2*lanes
-	if lanes == fewLanes {
+	switch lanes {
+	case someLanes:
+		kernel = decode32AVX512
+	case fewLanes:
 		kernel = decode16AVX512
 	}
 	rest := dst[n*lanes:]
@@ -50,7 +54,10 @@ func (e *ransEncoder) steps(src []byte) {
 		return
 	}
 	kernel := encode64AVX512
-	if len(e.x) == fewLanes {
+	switch len(e.x) {
+	case someLanes:
+		kernel = encode32AVX512
+	case fewLanes:
 		kernel = encode16AVX512
 	}
 	_ = e.buf[:e.at][2*len(src)-1] // the kernel checks nothing

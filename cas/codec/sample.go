@@ -7,7 +7,7 @@ import (
 
 const (
 	samples   = 16
-	sampleLen = 512
+	sampleLen = 256
 	// flatBits is the order-0 entropy, in bits a byte, from which nothing is to be had: 1/32 of 8 bits is 0.25.
 	flatBits = 7.8
 )
@@ -17,7 +17,7 @@ const (
 // would cost many times this sample.
 func looksRandom(raw []byte) bool { return sampleBits(raw) > flatBits }
 
-// sampleBits estimates the order-0 entropy of p, in bits a byte, from a sample of 8 KiB spread over it. What is shorter
+// sampleBits estimates the order-0 entropy of p, in bits a byte, from a sample of 4 KiB spread over it. What is shorter
 // costs little to try and counts as 0.
 func sampleBits(p []byte) float64 {
 	if len(p) < samples*sampleLen {

@@ -21,7 +21,7 @@ func main() {
 		delta(w, false)
 	}
 	ransTable()
-	for _, vectors := range []int{1, 4} {
+	for _, vectors := range []int{1, 2, 4} {
 		ransDecode(vectors)
 		ransEncode(vectors)
 	}
@@ -29,6 +29,8 @@ func main() {
 	groupOf(2)
 	groupOf(4)
 	groups()
+	wide(2)
+	wide(4)
 	Generate()
 }
 
