@@ -62,8 +62,7 @@ bench-training: build
 
 # What series of checkpoints take: as files, in DVC's cache, in restic (Debian's), in a store. -clients names some of them.
 bench-storage: build
-	scripts/setup-peers >/dev/null
-	$(BENCH) -only storage
+	PYTHONPATH="$$(scripts/setup-peers)" && export PYTHONPATH && $(BENCH) -only storage
 
 # Sizes and speeds of coding chunks, beside other programs; what the data are is trained first, once, in minutes.
 bench-codec:

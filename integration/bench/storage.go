@@ -9,13 +9,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
 )
 
 // storage saves series of checkpoints with real libraries and tells what they take: as files, in DVC's cache, in a restic
-// repository, and in the store.
+// repository, in ZipLLM's scheme (the peers of scripts/setup-peers have to be in PYTHONPATH), and in the store.
 func (b *bench) storage() error {
 	out, err := b.pythonRun("storage.py")
 	if err != nil {
@@ -38,7 +39,7 @@ func (b *bench) storage() error {
 		fmt.Fprintln(os.Stderr, strings.Join(row, " | "))
 	}
 	table("series of checkpoints: MB stored; seconds a save (of DVC and restic: of adding it), median (lowest–highest)",
-		[]string{"", "saves", "files", "DVC", "restic", "ckptfs", "a save, files", "ckptfs", "ratio", "DVC", "restic", "packing a save"}, rows)
+		[]string{"", "saves", "files", "DVC", "restic", "ZipLLM's scheme", "ckptfs", "a save, files", "ckptfs", "ratio", "DVC", "restic", "packing a save"}, rows)
 	return nil
 }
 
@@ -70,6 +71,18 @@ func (b *bench) stored(name string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	zipllm := "–" // knows no other files than tensors'
+	if pt, err := filepath.Glob(filepath.Join(plain, "runs", "*", "*", "*.pt")); err == nil && len(pt) > 0 {
+		out, err := b.pythonRun("zipllm.py", filepath.Join(plain, "runs"))
+		if err != nil {
+			return nil, err
+		}
+		n, err := strconv.ParseFloat(strings.TrimSpace(out), 64)
+		if err != nil {
+			return nil, err
+		}
+		zipllm = digits(n / 1e6)
+	}
 	if err := os.RemoveAll(plain); err != nil {
 		return nil, err
 	}
@@ -99,7 +112,7 @@ func (b *bench) stored(name string) ([]string, error) {
 	}
 	mb := func(n int64) string { return digits(float64(n) / 1e6) }
 	each := func(d time.Duration) string { return digits(d.Seconds() / float64(saves)) }
-	return []string{name, fmt.Sprint(saves), mb(logical), mb(dvcBytes), mb(resticBytes), mb(segments), files.text(), mounted.text(),
+	return []string{name, fmt.Sprint(saves), mb(logical), mb(dvcBytes), mb(resticBytes), zipllm, mb(segments), files.text(), mounted.text(),
 		fmt.Sprintf("%.2fx", ratio.median()), each(dvcTime), each(resticTime), each(cpu)}, nil
 }
 

@@ -88,7 +88,7 @@ def full(out):
     model = ResNet18(10)
     opt = torch.optim.AdamW(model.parameters(), lr=2e-5)
     images, labels = torch.randn(64, 3, 32, 32), torch.randint(10, (64,))
-    for step in range(1, 11):
+    for step in range(1, 21):
         for _ in range(8):
             i = torch.randint(64, (8,))
             opt.zero_grad()
@@ -161,7 +161,7 @@ def orbax(out):
 
 SCENARIOS = {
     "ResNet-18, 20 checkpoints": resnet20, "4 seeds x 10": seeds, "HP sweep 8 x 10": sweep, "resume, 2": resume,
-    "LoRA, 10": lora, "full fine-tune with AdamW, 10": full, "GradientBoosting, joblib": joblib_, "GradientBoosting, pickle": pickle_,
+    "LoRA, 10": lora, "full fine-tune with AdamW, 20": full, "GradientBoosting, joblib": joblib_, "GradientBoosting, pickle": pickle_,
     "XGBoost, JSON": lambda out: xgb(out, "json"), "XGBoost, UBJ": lambda out: xgb(out, "ubj"), "Orbax, 10, frozen parts": orbax,
 }
 
