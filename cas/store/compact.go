@@ -169,13 +169,16 @@ func (c *Compaction) Recode(b *Batch, h cas.Hash, hint codec.Hint, rel cas.Relat
 	return true, nil
 }
 
+// worth is one over the share of a record that must be saved for it to be written again.
+const worth = 256
+
 // better reports whether a record of now bytes is worth replacing one of was bytes. A delta that is no longer worth its
 // readers' time gives way to a record that is none.
 func better(now int, delta bool, was int, wasDelta bool) bool {
 	if wasDelta && !delta && float64(was) > gain*float64(now) {
 		return true
 	}
-	return now <= was-was/32 && now < was && (wasDelta || !delta || float64(now) <= gain*float64(was))
+	return now < was-was/worth && (wasDelta || !delta || float64(now) <= gain*float64(was))
 }
 
 // encode sets buf to room for a record's header and the payload of r, which is not claimed yet, as it would be stored today.

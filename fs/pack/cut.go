@@ -56,8 +56,9 @@ func (j *job) cut(p *plan) error {
 
 // relate finds out what the chunks of data may be stored with the help of, and which regions have to wait for others.
 func (c *cutter) relate(p *plan) (late []*region, err error) {
+	half := slices.ContainsFunc(p.regions, func(r region) bool { return codec.MayBeRounded(r.hint) })
 	for i := range p.regions {
-		if r := &p.regions[i]; r.tensor != nil {
+		if r := &p.regions[i]; half && r.tensor != nil {
 			c.masters.add(master{t: r.tensor, r: &r.Region, own: r})
 		}
 	}

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ckptfs/cas"
+	"ckptfs/fs/control"
 	"ckptfs/fs/tree"
 )
 
@@ -38,7 +39,12 @@ type frozenFile struct {
 // would have left them, and without their index: every file is as it was.
 func TestFrozenStores(t *testing.T) {
 	if *update {
-		freeze(t, filepath.Join("testdata", fmt.Sprintf("store-v%d", tree.Version)))
+		for name, freeze := range map[string]func(*testing.T, string){"store-v2": freeze, "store-v2-related": freezeRelated} {
+			name = filepath.Join("testdata", name)
+			if _, err := os.Stat(name + ".json"); errors.Is(err, fs.ErrNotExist) { // what is frozen stays as it is
+				freeze(t, name)
+			}
+		}
 	}
 	stores, err := filepath.Glob(filepath.Join("testdata", "store-v*.tar.gz"))
 	if err != nil || len(stores) == 0 {
@@ -78,11 +84,22 @@ func TestFrozenStores(t *testing.T) {
 					}
 					r.isFrozen(want)
 					// It can be written to, and what is written finds what is there.
-					r.write("again", r.read("runs/a/1/m.safetensors"))
-					r.pack("again")
+					var first string
+					for p := range want {
+						if first == "" || p < first {
+							first = p
+						}
+					}
+					r.write("again", r.read(first))
+					r.sync()
 					r.evictAll()
 					r = r.reopen()
 					r.isFrozen(want)
+					r.compact(control.CompactOptions{})
+					r.prune(now)
+					r.evictAll()
+					r.isFrozen(want)
+					r.sound()
 				})
 			}
 		})
@@ -145,16 +162,56 @@ func freeze(t *testing.T, name string) {
 		"hidden.pt", "resident", "small", "empty", "like a hollow one",
 	} {
 		a := r.stat(p)
-		want[p] = frozenFile{Size: a.Size, Mode: a.Mode, Mtime: a.Mtime.Nano(), Blake3: cas.Sum(r.read(p)).String(), State: "view"}
+		want[p] = frozenFile{Size: a.Size, Mode: a.Mode, Mtime: a.Mtime.Nano(), Blake3: cas.Sum(r.read(p)).String()}
 	}
+	view := want["runs/a/1/m.safetensors"]
+	view.State = "view"
+	want["runs/a/1/m.safetensors"] = view
+	r.keep(name, want, "runs", "noise", "hidden.pt")
+}
+
+// freezeRelated makes a store with chunks that are stored with the help of others: against versions before, and as the rounding of
+// masters, in the same file and in another.
+func freezeRelated(t *testing.T, name string) {
+	t.Helper()
+	r := newRig(t)
+	r.mkdir("runs")
+	want := map[string]frozenFile{}
+	save := func(p string, data []byte) {
+		r.mkdir(filepath.Dir(p))
+		r.write(p, data)
+		r.packOut(p)
+		a := r.stat(p)
+		want[p] = frozenFile{Size: a.Size, Mode: a.Mode, Mtime: a.Mtime.Nano(), Blake3: cas.Sum(data).String()}
+	}
+	w := singles(1, 6000)
+	for i := range 4 {
+		save(fmt.Sprintf("runs/%d/m.safetensors", i+1), fileOf(t, tensor{"a.w", "F32", w}))
+		for k := 0; k < len(w); k += 4 {
+			x := binary.LittleEndian.Uint32(w[k:])
+			binary.LittleEndian.PutUint32(w[k:], x+uint32((i+1)*k)%16)
+		}
+	}
+	save("runs/5/m.safetensors", fileOf(t, tensor{"a.w", "BF16", halves(t, w)}, tensor{"master.a.w", "F32", w}))
+	save("half/m.safetensors", fileOf(t, tensor{"a.w", "BF16", halves(t, w)}))
+	if r.deltas("runs/4/m.safetensors") == 0 || r.rounded("runs/5/m.safetensors") == 0 {
+		t.Error("nothing is related")
+	}
+	r.keep(name, want, "runs", "half")
+}
+
+// keep keeps a store and the list of its files, in which the states are set once those at and below some paths were evicted.
+func (r *rig) keep(name string, want map[string]frozenFile, evict ...string) {
+	t := r.test
+	t.Helper()
 	r.awaitHydrator() // what was read
-	for _, p := range []string{"runs", "noise", "hidden.pt"} {
+	for _, p := range evict {
 		if _, err := r.Evict(t.Context(), p, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for p, f := range want {
-		if p != "runs/a/1/m.safetensors" {
+		if f.State != "view" {
 			f.State = r.state(p)
 			want[p] = f
 		}
@@ -195,7 +252,7 @@ func headerOf(r *rig, p string) []byte {
 const paxRecord = "SCHILY.xattr." + tree.XattrName
 
 // archive writes a store as a tar with its records, as `tar --xattrs` does.
-func archive(t *testing.T, dir string, to io.Writer) {
+func archive(t testing.TB, dir string, to io.Writer) {
 	t.Helper()
 	z, err := gzip.NewWriterLevel(to, gzip.BestCompression)
 	if err != nil {
