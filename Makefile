@@ -9,7 +9,7 @@ UNIT      = $(shell $(GO) list ./... | grep -v '/integration')
 BENCH     = CKPTFS_PYTHON="$$(scripts/setup)" && export CKPTFS_PYTHON && \
             $(GO) run ./integration/bench -size $(SIZE) -rounds $(ROUNDS) $(BENCHFLAGS)
 
-.PHONY: build test unit integration posix clients race lint demo bench bench-io bench-dedup bench-clients bench-small bench-storage bench-training bench-codec bench-lineage fuzz torture clean install uninstall
+.PHONY: build test unit integration posix clients race lint demo bench bench-io bench-dedup bench-clients bench-small bench-storage bench-training bench-codec bench-lineage bench-evostore fuzz torture clean install uninstall
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/ckptfs ./cmd/ckptfs
@@ -75,6 +75,12 @@ bench-codec:
 bench-lineage: build
 	scripts/setup-peers >/dev/null
 	$(BENCH) -only lineage
+
+# EvoStore's experiments in small: writes of models of which a part changed, by several writers (models are a tenth of SIZE); what 1,000 candidates
+# of a network architecture search take. EVOSTORE=evostore or nas runs one of the two.
+EVOSTORE ?= evostore,nas
+bench-evostore: build
+	$(BENCH) -only $(EVOSTORE)
 
 bench-dedup: build
 	$(BENCH) -only dedup,resnet

@@ -12,7 +12,7 @@ import (
 )
 
 func (a *app) matchCmd() *cobra.Command {
-	in, like, exclude, full := "", "", "", false
+	in, like, exclude, full, asKnown := "", "", "", false, false
 	cmd := &cobra.Command{
 		Use:   "match (GRAPH.json [--in PATH] | --like FILE)",
 		Short: "The stored model that a new architecture has most in common with",
@@ -24,7 +24,7 @@ from its tensors; only those of one kind are compared, and a GRAPH.json with tho
 Of models with equally much in common the one with the greatest metric "quality" is printed, then the latest.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o := control.MatchOptions{ExcludeRun: exclude}
+			o := control.MatchOptions{ExcludeRun: exclude, AsKnown: asKnown}
 			where := in
 			switch {
 			case like != "" && len(args) == 0:
@@ -55,6 +55,7 @@ Of models with equally much in common the one with the greatest metric "quality"
 	cmd.Flags().StringVar(&in, "in", "", "a path in the mount, or the store, to look in; default: where GRAPH.json is")
 	cmd.Flags().StringVar(&like, "like", "", "a stored model, whose architecture is asked about")
 	cmd.Flags().StringVar(&exclude, "exclude-run", "", "pass over the models of this run")
+	cmd.Flags().BoolVar(&asKnown, "as-known", false, "answer from what the daemon knows, without looking first what has changed")
 	cmd.Flags().BoolVar(&full, "full", false, "print the layers and the tensors")
 	return cmd
 }

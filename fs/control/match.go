@@ -19,6 +19,8 @@ type MatchOptions struct {
 	Graph      []byte
 	Like       string // path of a model
 	ExcludeRun string // a run whose models are passed over
+	// AsKnown answers from what is known, without looking first what has changed; the tree is looked at afterwards. A model that is gone is never the answer.
+	AsKnown bool
 }
 
 // MatchAnswer is the answer of Models.Match.
@@ -36,6 +38,8 @@ type Match struct {
 	Pairs   [][2]string      `json:"pairs"`   // names of the vertices: the new one's, the stored one's
 	Tensors []TransferTensor `json:"tensors"` // what a transfer reads
 	Bytes   int64            `json:"bytes"`   // of Tensors
+	// Pinned is where the model's tensors are readable, below the mount's root, as long as the query has its name, even if the model is removed.
+	Pinned string `json:"pinned,omitempty"`
 }
 
 // TransferTensor is a tensor of the stored model, and the name that it gets in the new one.
@@ -59,13 +63,16 @@ func (h *Handler) matching(m Models) {
 		if len(body) > MaxGraph {
 			return nil, &Error{Code: CodeInvalid, Message: fmt.Sprintf("match: the graph is over %d bytes", MaxGraph), Errno: "EINVAL"}
 		}
-		return m.Match(r.Context(), MatchOptions{Graph: body, Like: like, ExcludeRun: q.Get("exclude_run")})
+		return m.Match(r.Context(), MatchOptions{Graph: body, Like: like, ExcludeRun: q.Get("exclude_run"), AsKnown: q.Get("as_known") == "1"})
 	}))
 }
 
 // Match is Models.Match.
 func (c *Client) Match(ctx context.Context, o MatchOptions) (*MatchAnswer, error) {
 	q := url.Values{"like": {o.Like}, "exclude_run": {o.ExcludeRun}}
+	if o.AsKnown {
+		q.Set("as_known", "1")
+	}
 	body, err := c.post(ctx, "match", q, bytes.NewReader(o.Graph))
 	if err != nil {
 		return nil, err

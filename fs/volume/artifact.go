@@ -377,11 +377,18 @@ func (artifactDir) lookup(v *Volume, name string) (virtual, error) {
 	if err != nil {
 		return virtual{}, err
 	}
+	w, err := v.tensorView(n, func(f *file) bool { return v.hasArtifact(f, id) })
+	w.stat = func(v *Volume) (Attr, error) { return v.statReachable(n) }
+	return w, err
+}
+
+// tensorView is a safetensors file of the tensors of n, whose reference it takes; ENOENT when still says that n is not what it was, with f.mu held.
+func (v *Volume) tensorView(n *Node, still func(f *file) bool) (virtual, error) {
 	f := n.file
 	f.mu.Lock()
 	l, err := v.layoutNow(n)
 	gen := f.gen
-	if err == nil && !v.hasArtifact(f, id) {
+	if err == nil && !still(f) {
 		err = unix.ENOENT // written just now
 	}
 	f.mu.Unlock()
@@ -396,10 +403,7 @@ func (artifactDir) lookup(v *Volume, name string) (virtual, error) {
 		}
 		return virtual{}, err
 	}
-	return virtual{
-		key: fileKey{n, gen}, src: n, view: &viewNode{src: n, gen: gen, size: plan.Size(), end: math.MaxInt64, plan: plan},
-		stat: func(v *Volume) (Attr, error) { return v.statReachable(n) },
-	}, nil
+	return virtual{key: fileKey{n, gen}, src: n, view: &viewNode{src: n, gen: gen, size: plan.Size(), end: math.MaxInt64, plan: plan}}, nil
 }
 
 func (artifactDir) list(v *Volume) ([]DirEntry, error) {

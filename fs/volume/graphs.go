@@ -7,9 +7,11 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"math"
 	"path"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -25,12 +27,73 @@ import (
 // qualityMetric is the metric of a step by which matches of equal length are ranked; greater is better.
 const qualityMetric = "quality"
 
-// catalogue is the live models by their architectures, as of one moment of the ledger.
+// catalogue is the live models by their architectures, as of one moment of the ledger. Queries need no lock of models: they find in it all that an
+// answer is made of.
 type catalogue struct {
 	*prefix.Catalogue
-	in      map[uint64]string  // models that are in it: Entry.GraphFrom
-	quality map[uint64]float64 // theirs
-	gen     uint64             // of the ledger
+	gen uint64 // of the ledger
+
+	mu sync.RWMutex
+	in map[uint64]*known // models, by number
+}
+
+// known is a model in the catalogue. It is replaced, never changed.
+type known struct {
+	control.Model
+	ino      uint64
+	from     string // Entry.GraphFrom
+	graph    []cas.Hash
+	manifest cas.Hash
+	quality  float64
+}
+
+func (c *catalogue) get(seq uint64) *known {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.in[seq]
+}
+
+func (c *catalogue) set(seq uint64, k *known) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if k == nil {
+		delete(c.in, seq)
+	} else {
+		c.in[seq] = k
+	}
+}
+
+// graphParts are records of graphs that are not durable yet.
+type graphParts struct {
+	mu sync.Mutex
+	m  map[cas.Hash][]byte
+}
+
+func (g *graphParts) put(h cas.Hash, record []byte) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.m == nil {
+		g.m = map[cas.Hash][]byte{}
+	}
+	g.m[h] = record
+}
+
+func (g *graphParts) get(h cas.Hash) []byte {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.m[h]
+}
+
+func (g *graphParts) all() map[cas.Hash][]byte {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return maps.Clone(g.m)
+}
+
+func (g *graphParts) clear() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	clear(g.m)
 }
 
 // blueprintOf finds the graph of a model. same: it is read from what it was read from before (from).
@@ -110,18 +173,18 @@ func (m *models) keepGraph(e *ledger.Entry, g *graph.Graph, from string) {
 		n := min(len(p), part)
 		record := append([]byte(ledger.GraphMagic), p[:n]...)
 		h := cas.Sum(record)
-		m.parts[h] = record
+		m.parts.put(h, record)
 		e.Graph = append(e.Graph, h)
 		p = p[n:]
 	}
 }
 
-// graphOf is the graph of an entry.
-func (m *models) graphOf(v *Volume, e *ledger.Entry) (*graph.Graph, error) {
+// graphRecord is a graph's record, from its parts.
+func (v *Volume) graphRecord(parts []cas.Hash) ([]byte, error) {
 	var p []byte
-	for _, h := range e.Graph {
-		record, ok := m.parts[h]
-		if !ok {
+	for _, h := range parts {
+		record := v.models.parts.get(h)
+		if record == nil {
 			var err error
 			if record, err = v.store.Get(h, nil); err != nil {
 				return nil, err
@@ -129,57 +192,72 @@ func (m *models) graphOf(v *Volume, e *ledger.Entry) (*graph.Graph, error) {
 		}
 		p = append(p, strings.TrimPrefix(string(record), ledger.GraphMagic)...)
 	}
+	return p, nil
+}
+
+func (v *Volume) graphOf(parts []cas.Hash) (*graph.Graph, error) {
+	p, err := v.graphRecord(parts)
+	if err != nil {
+		return nil, err
+	}
 	return graph.Decode(p)
 }
 
 // upToDate brings the catalogue up to the ledger. m.mu is held, and the ledger settled.
 func (m *models) upToDate(v *Volume) *catalogue {
-	c := m.catalogue
+	c := m.catalogue.Load()
 	if c == nil {
-		c = &catalogue{Catalogue: prefix.New(), in: map[uint64]string{}, quality: map[uint64]float64{}}
-		m.catalogue = c
+		c = &catalogue{Catalogue: prefix.New(), in: map[uint64]*known{}}
 	} else if c.gen == m.book.Gen && !m.recheck {
 		return c
 	}
 	c.gen, m.recheck = m.book.Gen, false
-	decoded := map[cas.Hash]*graph.Graph{} // checkpoints of one architecture mostly have one record
 	live := map[uint64]bool{}
+	var fresh []*known
 	for _, e := range m.book.Live() {
 		live[e.Seq] = true
-		q := m.qualityOf(e)
-		if from, ok := c.in[e.Seq]; ok && from == e.GraphFrom {
-			if old := c.quality[e.Seq]; q != old && !(math.IsNaN(q) && math.IsNaN(old)) {
-				c.SetQuality(e.Seq, q)
-				c.quality[e.Seq] = q
+		k := &known{Model: describe(e), ino: e.Ino, from: e.GraphFrom, graph: e.Graph, manifest: e.Manifest, quality: m.qualityOf(e)}
+		old := c.get(e.Seq)
+		switch {
+		case old != nil && old.from == k.from:
+			if k.quality != old.quality && !(math.IsNaN(k.quality) && math.IsNaN(old.quality)) {
+				c.SetQuality(e.Seq, k.quality)
 			}
+			c.set(e.Seq, k)
 			continue
-		} else if ok {
+		case old != nil:
 			c.Retire(e.Seq)
-			delete(c.in, e.Seq)
+			c.set(e.Seq, nil)
 		}
-		if len(e.Graph) == 0 {
-			continue
-		}
-		g := decoded[e.Graph[0]]
-		if g == nil || len(e.Graph) > 1 {
-			var err error
-			if g, err = m.graphOf(v, e); err != nil {
-				v.report(slog.LevelWarn, "the architecture of a model cannot be read: it takes no part in matches", "path", e.Path, "reason", err)
-				continue
-			}
-			decoded[e.Graph[0]] = g
-		}
-		if c.Add(prefix.Model{Seq: e.Seq, Quality: q}, g) == nil {
-			c.in[e.Seq], c.quality[e.Seq] = e.GraphFrom, q
+		if len(e.Graph) > 0 {
+			fresh = append(fresh, k)
+			c.set(e.Seq, k) // before it is found
 		}
 	}
+	c.Fill(len(fresh), func(i int, r *graph.Reader) (prefix.Model, *graph.Graph, error) {
+		p, err := v.graphRecord(fresh[i].graph)
+		if err != nil {
+			return prefix.Model{}, nil, err
+		}
+		g, err := r.Read(p)
+		return prefix.Model{Seq: fresh[i].Seq, Quality: fresh[i].quality}, g, err
+	}, func(i int, err error) {
+		c.set(fresh[i].Seq, nil)
+		v.report(slog.LevelWarn, "the architecture of a model cannot be read: it takes no part in matches", "path", fresh[i].Path, "reason", err)
+	})
+	var gone []uint64
+	c.mu.RLock()
 	for seq := range c.in {
 		if !live[seq] {
-			c.Retire(seq)
-			delete(c.in, seq)
-			delete(c.quality, seq)
+			gone = append(gone, seq)
 		}
 	}
+	c.mu.RUnlock()
+	for _, seq := range gone {
+		c.Retire(seq)
+		c.set(seq, nil)
+	}
+	m.catalogue.Store(c)
 	return c
 }
 
@@ -198,18 +276,18 @@ func (m *models) qualityOf(e *ledger.Entry) float64 {
 
 // Match finds the stored model with the longest prefix in common with an architecture.
 func (v *Volume) Match(ctx context.Context, o control.MatchOptions) (*control.MatchAnswer, error) {
-	var g *graph.Graph
-	if o.Like == "" {
-		var err error
-		if g, err = graph.ParseExplicit(o.Graph, nil); err != nil {
-			return nil, fmt.Errorf("match: %w: %w", err, unix.EINVAL)
-		}
+	a, n, err := v.match(ctx, o)
+	if n != nil {
+		v.unref(n, 1)
 	}
-	like := v.source(o.Like)
-	out := &control.MatchAnswer{}
-	ask := func(m *models) error {
-		self := uint64(0)
-		if o.Like != "" {
+	return a, err
+}
+
+// match is Match, with a reference to the model's file, or nil.
+func (v *Volume) match(ctx context.Context, o control.MatchOptions) (out *control.MatchAnswer, n *Node, err error) {
+	if o.Like != "" {
+		like := v.source(o.Like)
+		err := v.settledAfterSave(ctx, func(m *models) error {
 			e, err := m.oneModel("match", like)
 			if err != nil {
 				return err
@@ -217,43 +295,94 @@ func (v *Volume) Match(ctx context.Context, o control.MatchOptions) (*control.Ma
 			if len(e.Graph) == 0 {
 				return &fs.PathError{Op: "match", Path: o.Like, Err: fmt.Errorf("its architecture is not known: %w", unix.ENODATA)}
 			}
-			if g, err = m.graphOf(v, e); err != nil {
+			g, err := v.graphOf(e.Graph)
+			if err != nil {
 				return &fs.PathError{Op: "match", Path: o.Like, Err: err}
 			}
-			self = e.Seq
-		}
-		*out = control.MatchAnswer{GraphKind: g.Kind.String(), Vertices: len(g.Vertices)}
-		c := m.upToDate(v)
-		found, ok := c.Find(g, prefix.Query{Exclude: func(seq uint64) bool {
-			return seq == self || o.ExcludeRun != "" && strings.HasPrefix(m.book.Get(seq).Path, path.Join(runsDir, o.ExcludeRun)+"/")
-		}})
-		if !ok {
-			return nil
-		}
-		e := m.book.Get(found.Model.Seq)
-		stored, err := m.graphOf(v, e)
-		if err != nil {
+			out, n, err = v.answerTo(m.upToDate(v), g, e.Seq, o.ExcludeRun)
 			return err
+		})
+		return out, n, err
+	}
+	g, err := graph.ParseExplicit(o.Graph, nil)
+	if err != nil {
+		return nil, nil, fmt.Errorf("match: %w: %w", err, unix.EINVAL)
+	}
+	if c := v.models.catalogue.Load(); o.AsKnown && c != nil {
+		if !v.readOnly {
+			v.models.rouse()
 		}
-		a := &control.Match{Model: describe(e), Length: found.Length, Exact: found.Exact, Pairs: [][2]string{}, Tensors: []control.TransferTensor{}}
-		for _, p := range found.Pairs {
-			a.Pairs = append(a.Pairs, [2]string{g.Vertices[p.New].Name, stored.Vertices[p.Stored].Name})
-		}
-		sizes := map[string]int64{}
-		if doc := v.modelManifest(e.Manifest); doc != nil {
-			for i := range doc.Tensors {
-				sizes[doc.Tensors[i].Name] = doc.Tensors[i].NumBytes()
+		return v.answerTo(c, g, 0, o.ExcludeRun)
+	}
+	err = v.settled(ctx, func(m *models) error {
+		out, n, err = v.answerTo(m.upToDate(v), g, 0, o.ExcludeRun)
+		return err
+	})
+	return out, n, err
+}
+
+// answerTo finds the best model for g but self, whose file is still there, and takes a reference to that.
+func (v *Volume) answerTo(c *catalogue, g *graph.Graph, self uint64, excludeRun string) (*control.MatchAnswer, *Node, error) {
+	out := &control.MatchAnswer{GraphKind: g.Kind.String(), Vertices: len(g.Vertices)}
+	gone := map[uint64]bool{self: true}
+	q := prefix.Query{}
+	if excludeRun != "" {
+		excludeRun = path.Join(runsDir, excludeRun) + "/"
+	}
+	for {
+		if self != 0 || excludeRun != "" || len(gone) > 1 {
+			q.Exclude = func(seq uint64) bool {
+				if gone[seq] || excludeRun == "" {
+					return gone[seq]
+				}
+				k := c.get(seq)
+				return k == nil || strings.HasPrefix(k.Path, excludeRun)
 			}
 		}
-		for _, t := range prefix.Tensors(g, stored, found.Pairs) {
-			a.Tensors = append(a.Tensors, control.TransferTensor{New: t.New, Stored: t.Stored, Bytes: sizes[t.Stored]})
-			a.Bytes += sizes[t.Stored]
+		found, ok := c.Find(g, q)
+		if !ok {
+			return out, nil, nil
 		}
-		out.Match = a
-		return nil
+		seq := found.Model.Seq
+		k := c.get(seq)
+		if k == nil {
+			gone[seq] = true
+			continue
+		}
+		n, err := v.resolve(k.Path)
+		if err == nil && n.ino != k.ino {
+			v.unref(n, 1)
+		}
+		if err != nil || n.ino != k.ino {
+			gone[seq] = true
+			continue
+		}
+		if out.Match, err = v.describeMatch(k, g, &found); err != nil {
+			v.unref(n, 1)
+			return nil, nil, err
+		}
+		return out, n, nil
 	}
-	if o.Like != "" {
-		return out, v.settledAfterSave(ctx, ask)
+}
+
+func (v *Volume) describeMatch(k *known, g *graph.Graph, found *prefix.Match) (*control.Match, error) {
+	stored, err := v.graphOf(k.graph)
+	if err != nil {
+		return nil, err
 	}
-	return out, v.settled(ctx, ask)
+	a := &control.Match{Model: k.Model, Length: found.Length, Exact: found.Exact, Pairs: [][2]string{}, Tensors: []control.TransferTensor{}}
+	for _, p := range found.Pairs {
+		a.Pairs = append(a.Pairs, [2]string{g.Vertices[p.New].Name, stored.Vertices[p.Stored].Name})
+	}
+	sizes := map[string]int64{}
+	if doc := v.modelManifest(k.manifest); doc != nil {
+		for i := range doc.Tensors {
+			sizes[doc.Tensors[i].Name] = doc.Tensors[i].NumBytes()
+		}
+	}
+	for _, t := range prefix.Tensors(g, stored, found.Pairs) {
+		a.Tensors = append(a.Tensors, control.TransferTensor{New: t.New, Stored: t.Stored, Bytes: sizes[t.Stored]})
+		a.Bytes += sizes[t.Stored]
+	}
+	return a, nil
 }

@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -202,6 +203,47 @@ func TestGraphAttribute(t *testing.T) {
 	if st, err := r.Status(context.Background()); err != nil || !strings.Contains(strings.Join(st.Sidecars, " "), "nothing") {
 		t.Errorf("%q, %v", st.Sidecars, err)
 	}
+}
+
+// What a query answers is readable as long as the query has its name, though the model be removed and swept; and no other query answers it any more.
+func TestPinned(t *testing.T) {
+	r := newRig(t)
+	r.saveGraph("a/1", "xyz")
+	r.saveGraph("a/2", "xqq")
+	ask := func() (a control.MatchAnswer) {
+		t.Helper()
+		h := r.open(".ckptfs/query/new", unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC)
+		r.writeAt(h, chainGraph("xyw", true), 0)
+		if err := r.Answer(context.Background(), h); err != nil {
+			t.Fatal(err)
+		}
+		r.release(h)
+		if err := json.Unmarshal(r.read(".ckptfs/query/new"), &a); err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	a := ask()
+	if a.Match == nil || a.Match.Path != "runs/a/1/m.safetensors" || a.Match.Pinned != ".ckptfs/query/new.safetensors" {
+		t.Fatalf("%+v", a.Match)
+	}
+	want := r.read(a.Match.Pinned)
+	r.evictAll()
+	r.unlink("runs/a/1/arch.json")
+	r.removeStep("runs/a/1")
+	r.prune(now)
+	if got := r.read(a.Match.Pinned); !bytes.Equal(got, want) || len(got) < 3*70<<10 {
+		t.Errorf("%d bytes, %d before", len(got), len(want))
+	}
+	r.unlink(".ckptfs/query/new")
+	if r.exists(a.Match.Pinned) {
+		t.Error("there without its query")
+	}
+	if b := ask(); b.Match == nil || b.Match.Path != "runs/a/2/m.safetensors" || b.Match.Length != 1 {
+		t.Errorf("%+v", b.Match)
+	}
+	r.unlink(".ckptfs/query/new")
+	r.onlyRoot()
 }
 
 // A graph that is written below .ckptfs/query is answered there.

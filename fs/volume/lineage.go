@@ -27,6 +27,9 @@ func (v *Volume) settled(ctx context.Context, f func(m *models) error) error {
 	if len(m.book.Changed()) > 0 {
 		m.rouse()
 	}
+	if m.catalogue.Load() != nil {
+		m.upToDate(v)
+	}
 	return f(m)
 }
 

@@ -275,7 +275,7 @@ func (v *Volume) readDeclared(fd int, runName string, s *step) {
 	n, err := unix.Fgetxattr(fd, parentXattr, value)
 	switch {
 	case err == nil:
-		s.declared.Parent = strings.TrimRight(string(value[:n]), "\x00\n")
+		s.declared.Parent, s.declared.Transfer = strings.TrimRight(string(value[:n]), "\x00\n"), false
 	case err != unix.ENODATA && err != unix.EOPNOTSUPP:
 		s.declaredProblem = fmt.Sprintf("attribute %s: %v", parentXattr, err)
 	}

@@ -32,9 +32,9 @@ type models struct {
 	said     atomic.Pointer[[]string] // the problems, for Status
 	refused  atomic.Pointer[string]   // the last query or attribute that was none, and why
 
-	parts     map[cas.Hash][]byte // records of graphs that are not durable yet
-	catalogue *catalogue          // nil: nobody has asked yet
-	recheck   bool                // a step was looked at since the catalogue was: its quality may be another
+	parts     graphParts
+	catalogue atomic.Pointer[catalogue] // nil: nobody has asked yet
+	recheck   bool                      // a step was looked at since the catalogue was: its quality may be another
 
 	stale  atomic.Bool // something was packed below runs/ since the last settle began
 	wake   chan struct{}
@@ -49,7 +49,7 @@ const (
 )
 
 func newModels() *models {
-	return &models{seen: map[string]*step{}, problems: map[string]string{}, parts: map[cas.Hash][]byte{}, wake: make(chan struct{}, 1)}
+	return &models{seen: map[string]*step{}, problems: map[string]string{}, wake: make(chan struct{}, 1)}
 }
 
 // start begins the work in the background.
@@ -84,6 +84,7 @@ func (m *models) end(v *Volume) {
 	m.cancel()
 	<-m.ended
 	m.stop = nil
+	v.queries.drop(v)
 	// What there is no time for is found by the next start.
 	ctx, cancel := context.WithTimeout(context.Background(), lastSettle)
 	defer cancel()
@@ -126,6 +127,9 @@ func (v *Volume) keepModels(ctx context.Context) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	err := m.settle(ctx, v)
+	if err == nil && m.catalogue.Load() != nil {
+		m.upToDate(v)
+	}
 	if m.book != nil { // also what was entered before it was cut short
 		err = errors.Join(err, m.record(v))
 	}
@@ -185,7 +189,7 @@ func (m *models) record(v *Volume) error {
 	}
 	b := v.store.Begin()
 	defer b.Release()
-	for h, p := range m.parts {
+	for h, p := range m.parts.all() {
 		if _, err := b.Put(cas.Event, h, p, codec.Hint{}); err != nil {
 			return err
 		}
@@ -204,7 +208,7 @@ func (m *models) record(v *Volume) error {
 	if err := b.Commit(); err != nil {
 		return err
 	}
-	clear(m.parts)
+	m.parts.clear()
 	for i, e := range changed {
 		m.book.Recorded(e, hashes[i])
 	}

@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"path"
 	"slices"
+	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -14,6 +16,9 @@ import (
 
 // queryRoot is .ckptfs/query: a GRAPH.json that is written to a name there is asked about when it is closed (EINVAL when it is none), and
 // what the name holds from then on is the answer, a control.MatchAnswer as JSON. The last maxQueries names are kept, in memory.
+//
+// The model that is the answer is pinned as long as the name is there and nothing else is asked by it: NAME.safetensors, which is not listed, is its
+// tensors, even if the model is removed meanwhile.
 type queryRoot struct{}
 
 const maxQueries = 64
@@ -33,6 +38,8 @@ type query struct {
 	answer []byte
 	err    error // of what was asked last
 	fresh  bool  // it was written since it was asked last
+	pin    *Handle
+	gen    uint64 // of the bytes of the pinned file
 }
 
 func (q *queries) find(name string) *query {
@@ -44,23 +51,53 @@ func (q *queries) find(name string) *query {
 	return nil
 }
 
-func (q *queries) make(name string) *query {
-	q.mu.Lock()
-	defer q.mu.Unlock()
+func (q *queries) make(v *Volume, name string) *query {
 	x := &query{name: name}
+	q.mu.Lock()
 	q.all = append(q.all, x)
+	var last *query
 	if len(q.all) > maxQueries {
+		last = q.all[0]
 		q.all = slices.Delete(q.all, 0, 1)
+	}
+	q.mu.Unlock()
+	if last != nil {
+		last.drop(v)
 	}
 	return x
 }
 
-func (q *queries) remove(name string) bool {
+func (q *queries) remove(v *Volume, name string) bool {
+	x := q.find(name)
+	if x == nil {
+		return false
+	}
 	q.mu.Lock()
-	defer q.mu.Unlock()
-	n := len(q.all)
-	q.all = slices.DeleteFunc(q.all, func(x *query) bool { return x.name == name })
-	return len(q.all) < n
+	q.all = slices.DeleteFunc(q.all, func(y *query) bool { return x == y })
+	q.mu.Unlock()
+	x.drop(v)
+	return true
+}
+
+// drop drops all pins.
+func (q *queries) drop(v *Volume) {
+	q.mu.Lock()
+	all := slices.Clone(q.all)
+	q.mu.Unlock()
+	for _, x := range all {
+		x.drop(v)
+	}
+}
+
+// drop drops the pin.
+func (q *query) drop(v *Volume) {
+	q.mu.Lock()
+	h := q.pin
+	q.pin = nil
+	q.mu.Unlock()
+	if h != nil {
+		v.Release(h)
+	}
 }
 
 // An answer names models: it is for whom the mount's root belongs to.
@@ -76,7 +113,27 @@ func (queryRoot) lookup(v *Volume, name string) (virtual, error) {
 	if q := v.queries.find(name); q != nil {
 		return q.virtual(), nil
 	}
-	return virtual{}, unix.ENOENT
+	stem, ok := strings.CutSuffix(name, viewSuffix)
+	q := v.queries.find(stem)
+	if !ok || q == nil {
+		return virtual{}, unix.ENOENT
+	}
+	q.mu.Lock()
+	h, gen := q.pin, q.gen
+	if h != nil {
+		v.ref(h.Node)
+	}
+	q.mu.Unlock()
+	if h == nil {
+		return virtual{}, unix.ENOENT
+	}
+	w, err := v.tensorView(h.Node, func(f *file) bool { return f.gen == gen })
+	w.stat = func(v *Volume) (Attr, error) {
+		a, err := v.Stat(v.root)
+		a.Mode = unix.S_IFREG | 0o400
+		return a, err
+	}
+	return w, err
 }
 
 func (q *query) virtual() virtual {
@@ -110,7 +167,7 @@ func (v *Volume) createQuery(dir *Node, name string, flags uint32) (*Node, Attr,
 	if v.queries.find(name) != nil {
 		return nil, Attr{}, nil, unix.EEXIST
 	}
-	n := v.internVirtual(dir, name, v.queries.make(name).virtual())
+	n := v.internVirtual(dir, name, v.queries.make(v, name).virtual())
 	a, err := v.statVirtual(n)
 	if err != nil {
 		v.unref(n, 1)
@@ -193,8 +250,22 @@ func (v *Volume) Answer(ctx context.Context, h *Handle) error {
 		return q.err
 	}
 	q.fresh = false
-	a, err := v.Match(ctx, control.MatchOptions{Graph: q.asked})
+	if q.pin != nil {
+		v.Release(q.pin)
+		q.pin = nil
+	}
+	a, n, err := v.match(ctx, control.MatchOptions{Graph: q.asked, AsKnown: true})
 	q.asked = nil
+	if n != nil {
+		if h, err := v.Open(n, unix.O_RDONLY); err == nil {
+			n.file.mu.Lock()
+			q.gen = n.file.gen
+			n.file.mu.Unlock()
+			q.pin = h
+			a.Match.Pinned = path.Join(virtualName, "query", q.name+viewSuffix)
+		}
+		v.unref(n, 1)
+	}
 	if err == nil {
 		q.answer, err = json.MarshalIndent(a, "", "  ")
 		q.answer = append(q.answer, '\n')

@@ -337,7 +337,7 @@ func (s *settling) parentOf(p *stepPlace, marks []uint64) (parent lineage.Candid
 		if err != nil {
 			s.problems[at] = err.Error()
 		} else {
-			all = append(all, lineage.Candidate{Seq: seq, How: lineage.Declared})
+			all = append(all, lineage.Candidate{Seq: seq, How: d.How()})
 		}
 	}
 	merged = s.mergedFrom(p, at)
@@ -477,7 +477,7 @@ func (s *settling) again(p *stepPlace) error {
 		return nil
 	}
 	seq, err := s.declared(p, at, d.Parent)
-	if err == nil && seq == e.Parent && e.How == lineage.Declared {
+	if err == nil && seq == e.Parent && e.How == d.How() {
 		return nil
 	}
 	if err == nil && seq >= e.Seq {
@@ -493,7 +493,7 @@ func (s *settling) again(p *stepPlace) error {
 	}
 	tensors, bytes, _ := modelTensors(m)
 	owners := s.owners(e.Seq, tensors, seq)
-	if err := s.book.Reparent(e, seq, lineage.Declared, owners, lineage.Shares(owners, bytes)); err != nil {
+	if err := s.book.Reparent(e, seq, d.How(), owners, lineage.Shares(owners, bytes)); err != nil {
 		s.problems[at] = err.Error()
 	}
 	return nil

@@ -123,7 +123,7 @@ func (v *Volume) remove(dir *Node, name string, flag int) error {
 		return unix.EROFS
 	}
 	if flag == 0 && dir.isQueries() {
-		if !v.queries.remove(name) {
+		if !v.queries.remove(v, name) {
 			return unix.ENOENT
 		}
 		return nil

@@ -7,6 +7,8 @@ import (
 	"path"
 	"strings"
 	"unicode/utf8"
+
+	"ckptfs/index/lineage"
 )
 
 // MaxDeclared bounds the bytes of a lineage.json.
@@ -22,24 +24,35 @@ var ErrInvalid = errors.New("not valid")
 type Declared struct {
 	Parent     string   // a step or a file: relative to the mount's root, or, beginning with a dot, to the step; "": not said
 	MergedFrom []string // further parents, likewise
+	Transfer   bool     // the parent is the answer to a query, whose weights the writer began with
+}
+
+// How is how Parent is known.
+func (d Declared) How() lineage.How {
+	if d.Transfer {
+		return lineage.Transfer
+	}
+	return lineage.Declared
 }
 
 // IsZero reports whether nothing is said.
 func (d Declared) IsZero() bool { return d.Parent == "" && len(d.MergedFrom) == 0 }
 
-// ParseDeclared reads a lineage.json: {"parent": "runs/a/3", "merged_from": ["runs/b/7"]}. Other members are passed over.
+// ParseDeclared reads a lineage.json: {"parent": "runs/a/3", "how": "transfer", "merged_from": ["runs/b/7"]}. "how" is "declared" or may be missing otherwise. Other
+// members are passed over.
 func ParseDeclared(p []byte) (Declared, error) {
 	if len(p) > MaxDeclared {
 		return Declared{}, fmt.Errorf("%d bytes, of at most %d: %w", len(p), MaxDeclared, ErrInvalid)
 	}
 	var doc struct {
 		Parent     *string  `json:"parent"`
+		How        string   `json:"how"`
 		MergedFrom []string `json:"merged_from"`
 	}
 	if err := json.Unmarshal(p, &doc); err != nil {
 		return Declared{}, fmt.Errorf("%v: %w", err, ErrInvalid)
 	}
-	d := Declared{MergedFrom: doc.MergedFrom}
+	d := Declared{MergedFrom: doc.MergedFrom, Transfer: doc.How == "transfer"}
 	if doc.Parent != nil {
 		d.Parent = *doc.Parent
 	}

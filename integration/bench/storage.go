@@ -87,12 +87,11 @@ func (b *bench) stored(name string) ([]string, error) {
 		return nil, err
 	}
 
-	fresh, own := *b, *b.daemon
-	own.Store, own.Dir = filepath.Join(dir, "store"), filepath.Join(dir, "mnt")
-	fresh.daemon = &own
-	if err := errors.Join(os.Mkdir(own.Dir, 0o755), fresh.mount()); err != nil {
+	fresh, err := b.fresh(dir)
+	if err != nil {
 		return nil, err
 	}
+	own := fresh.daemon
 	defer own.Clean()
 	mounted, err := fresh.series(name, own.Dir)
 	if err != nil {

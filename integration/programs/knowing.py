@@ -1,4 +1,5 @@
 """knowing.py PACKAGE MOUNT: saves models by torch, and uses the Python package on them."""
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -78,6 +79,7 @@ subprocess.run([sys.argv[3], "sync", str(root)], check=True)
 
 # The same but for its head, and with a layer more.
 ckptfs.record(root / "runs" / "net" / "2", metrics={"quality": 1})
+subprocess.run([sys.argv[3], "lineage", str(root / "runs")], check=True, stdout=subprocess.DEVNULL)  # it looks what there is
 for new, tensors in ((Net(7), 11), (Net(7, deep=True), 11)):
     m = ckptfs.match(new, at=root)
     assert m is not None and m.path == root / "runs" / "net" / "2" / "model.pt" and m.exact, m
@@ -100,4 +102,38 @@ try:
     raise SystemExit("no graph is answered")
 except OSError as e:
     assert e.errno == 22, e
+
+# A child that begins with what matched, and differs from it in one tensor: by whom it is known, and what it costs.
+import shutil
+from safetensors.torch import load_file, save_file
+
+first = root / "runs" / "derived" / "1"
+first.mkdir(parents=True)
+for part in ("a", "b"):
+    save_file({f"{part}{i}": torch.randn(64, 1024) for i in range(2)}, first / f"{part}.safetensors")
+subprocess.run([sys.argv[3], "sync", str(root)], check=True)
+child = root / "runs" / "derived" / "2"
+ckptfs.derive(first, child, {"b1": torch.zeros(64, 1024)})
+assert (child / "a.safetensors").read_bytes() == (first / "a.safetensors").read_bytes()
+old, new = load_file(first / "b.safetensors"), load_file(child / "b.safetensors")
+assert torch.equal(new["b0"], old["b0"]) and torch.equal(new["b1"], torch.zeros(64, 1024))
+for changed, error in (({"none": torch.zeros(1)}, KeyError), ({"b1": torch.zeros(64)}, ValueError)):
+    try:
+        ckptfs.derive(first, root / "runs" / "derived" / "3", changed)
+        raise SystemExit("what the parent has not was derived")
+    except error:
+        pass
+
+# The answer stays readable while its model is removed, and is the parent of what it was transferred to.
+with ckptfs.match(Net(7), at=root) as m:
+    ckptfs.record(root / "runs" / "next" / "1", parent=m, model=Net(7))
+    torch.save(Net(7).state_dict(), root / "runs" / "next" / "1" / "model.pt")
+    subprocess.run([sys.argv[3], "sync", str(root)], check=True)
+    said = json.loads(subprocess.run([sys.argv[3], "lineage", "--json", str(root / "runs" / "next" / "1")], check=True, stdout=subprocess.PIPE).stdout)
+    assert said["models"][0]["how"] == "transfer" and said["models"][0]["chain"][1]["path"] == m.path.relative_to(root).as_posix(), said
+    shutil.rmtree(m.path.parent)
+    late = Net(7)
+    assert len(ckptfs.transfer(late, m)) == 11 and same(late, saved[1], m.tensors)
+    pinned = m.pinned
+assert not pinned.exists()
 print("ok")

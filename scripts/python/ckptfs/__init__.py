@@ -15,7 +15,7 @@ import re
 import uuid
 from pathlib import Path
 
-__all__ = ["Match", "best", "graph", "match", "mount_of", "record", "transfer"]
+__all__ = ["Match", "best", "derive", "graph", "match", "mount_of", "record", "transfer"]
 
 
 def mount_of(path=None):
@@ -55,8 +55,8 @@ def best(run, metric, mode="min"):
 
 
 def record(step, metrics=None, parent=None, merged_from=None, model=None):
-    """Writes beside a checkpoint what is known of it: metrics (added to those of metrics.json), where it came from (a step or a file, relative to the
-    mount's root or, with a dot in front, to the step), and the architecture of a torch module whose state_dict it is."""
+    """Writes beside a checkpoint what is known of it: metrics (added to those of metrics.json), where it came from (the Match whose weights it began with; or a step or a
+    file, relative to the mount's root or, with a dot in front, to the step), and the architecture of a torch module whose state_dict it is."""
     step = Path(step)
     step.mkdir(parents=True, exist_ok=True)
     if metrics is not None:
@@ -67,6 +67,7 @@ def record(step, metrics=None, parent=None, merged_from=None, model=None):
         lineage = _read_json(step / "lineage.json")
         if parent is not None:
             lineage["parent"] = os.fspath(parent)
+            lineage["how"] = "transfer" if isinstance(parent, Match) else "declared"
         if merged_from is not None:
             lineage["merged_from"] = [os.fspath(p) for p in merged_from]
         _write_json(step / "lineage.json", lineage)
@@ -91,6 +92,85 @@ def _write_json(path, value):
         os.replace(tmp, path)
     finally:
         tmp.unlink(missing_ok=True)
+
+
+def derive(parent, step, changed):
+    """Writes a checkpoint that differs from its parent in some tensors: of each safetensors file in the directory parent a file of the same name in the directory
+    step, and that it comes from there. changed is {name: tensor}, of NumPy or torch, of the type and shape that the parent's has. A file in which
+    nothing changed is cloned, which costs no bytes on a mount: a checkpoint in several files, the layers in their order, is written as far as it changed. Other
+    files than safetensors are not looked at. KeyError when a tensor is in none of them."""
+    parent, step = Path(parent), Path(step)
+    step.mkdir(parents=True, exist_ok=True)
+    left = set(changed)
+    for source in sorted(parent.glob("*.safetensors")):
+        with open(source, "rb", buffering=0) as f:
+            head = _read_all(f, 8)
+            text = _read_all(f, _header_size(head, source))
+            header = json.loads(text)
+            header.pop("__metadata__", None)
+            ours = left & header.keys()
+            left -= ours
+            if not ours:
+                _clone(f, step / source.name)
+                continue
+            with open(step / source.name, "wb", buffering=0) as out:
+                _write_all(out, head + text)
+                for name, entry in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
+                    begin, end = entry["data_offsets"]
+                    if name in ours:
+                        data = _bytes(changed[name], entry, name)
+                    else:
+                        f.seek(8 + len(text) + begin)
+                        data = _read_all(f, end - begin)
+                    _write_all(out, data)
+    if left:
+        raise KeyError(f"{parent} has no tensor {sorted(left)[0]!r}")
+    record(step, parent=os.path.relpath(os.path.realpath(parent), mount_of(parent)))
+
+
+def _clone(f, path):
+    with open(path, "wb", buffering=0) as out:
+        at, size = 0, os.fstat(f.fileno()).st_size
+        while at < size:
+            n = os.copy_file_range(f.fileno(), out.fileno(), size - at, at, at)
+            if not n:
+                raise ValueError(f"{f.name} is cut short")
+            at += n
+
+
+def _header_size(head, path):
+    n = int.from_bytes(head, "little")
+    if n > 100 << 20:
+        raise ValueError(f"{path}: a header of {n} bytes")
+    return n
+
+
+def _bytes(t, entry, name):
+    """The bytes of a tensor, checked against what a safetensors header says of it."""
+    if _code(t.dtype) != entry["dtype"] or list(t.shape) != entry["shape"]:
+        raise ValueError(f"{name}: the parent's is {entry['dtype']} {entry['shape']}, this is {t.dtype} {list(t.shape)}")
+    if hasattr(t, "detach"):
+        import torch
+
+        t = t.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+    return memoryview(t if t.flags.c_contiguous else t.copy(order="C")).cast("B") if t.size else b""
+
+
+def _write_all(f, data):
+    data = memoryview(data)
+    while data:
+        data = data[f.write(data):]
+
+
+def _read_all(f, n):
+    out = bytearray(n)
+    at = 0
+    while at < n:
+        k = f.readinto(memoryview(out)[at:])
+        if not k:
+            raise ValueError(f"{f.name} is cut short")
+        at += k
+    return out
 
 
 _DTYPES = {
@@ -192,15 +272,39 @@ class Match:
     length   layers in common
     exact    no stored model has more in common; False: the search was cut short
     tensors  {name in the new model: name in the file}
+    pinned   a safetensors file of its tensors, which is there until the Match is closed or forgotten, even if the model is removed
     answer   all that ckptfs said
     """
 
-    def __init__(self, root, answer):
+    def __init__(self, root, answer, query=None):
         m = answer["match"]
         self.path = root / m["path"]
+        self.pinned = root / m["pinned"] if query and m.get("pinned") else None
+        self._query = query
         self.length, self.exact = m["length"], m["exact"]
         self.tensors = {t["new"]: t["stored"] for t in m["tensors"]}
         self.answer = answer
+
+    def __fspath__(self):
+        return os.fspath(self.path)
+
+    def close(self):
+        """Drops the pin."""
+        query, self._query, self.pinned = self._query, None, None
+        if query:
+            query.unlink(missing_ok=True)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def __del__(self):
+        try:
+            self.close()
+        except Exception:  # the mount is gone, or Python is
+            pass
 
     def __repr__(self):
         return f"Match({str(self.path)!r}, length={self.length}, tensors={len(self.tensors)})"
@@ -208,17 +312,20 @@ class Match:
 
 def match(model, at=None):
     """The stored model that a torch module, or a GRAPH.json as a dict, has most in common with: a Match, or None when none has a root in common. at is a
-    path in the mount to look in; without it there has to be one mount."""
+    path in the mount to look in; without it there has to be one mount. Models that were saved a moment ago may be passed over; `ckptfs sync` makes them known."""
     root = mount_of(at)
     query = root / ".ckptfs" / "query" / uuid.uuid4().hex
+    found = None
     try:
         with open(query, "w", encoding="utf-8") as f:
             json.dump(model if isinstance(model, dict) else graph(model), f)
         with open(query, encoding="utf-8") as f:
             answer = json.load(f)
+        found = Match(root, answer, query) if answer["match"] else None
     finally:
-        query.unlink(missing_ok=True)
-    return Match(root, answer) if answer["match"] else None
+        if found is None:
+            query.unlink(missing_ok=True)
+    return found
 
 
 def transfer(model, match, freeze=False):
@@ -230,7 +337,7 @@ def transfer(model, match, freeze=False):
         return []
     state = model.state_dict(keep_vars=True)
     loaded = []
-    with _Tensors(match.path) as stored, torch.no_grad():
+    with _Tensors(match.pinned or match.path) as stored, torch.no_grad():
         for new, old in match.tensors.items():
             target = state.get(new)
             if target is None or not stored.has(old):
@@ -260,10 +367,8 @@ class _Tensors:
             self.state = torch.load(self.path, map_location="cpu", weights_only=True, mmap=True)
             return self
         self.file = open(self.path, "rb", buffering=0)
-        n = int.from_bytes(self.file.read(8), "little")
-        if n > 100 << 20:
-            raise ValueError(f"{self.path}: a header of {n} bytes")
-        self.header = json.loads(self._read(n))
+        n = _header_size(_read_all(self.file, 8), self.path)
+        self.header = json.loads(_read_all(self.file, n))
         self.start = 8 + n
         self.types = {code: getattr(torch, name) for name, code in _DTYPES.items() if hasattr(torch, name)}
         return self
@@ -271,16 +376,6 @@ class _Tensors:
     def __exit__(self, *_):
         if self.file:
             self.file.close()
-
-    def _read(self, n):
-        out = bytearray(n)
-        at = 0
-        while at < n:
-            k = self.file.readinto(memoryview(out)[at:])
-            if not k:
-                raise ValueError(f"{self.path} is cut short")
-            at += k
-        return out
 
     def has(self, name):
         return name in (self.header if self.file else self.state) and name != "__metadata__"
@@ -295,4 +390,4 @@ class _Tensors:
         self.file.seek(self.start + begin)
         if begin == end:
             return torch.empty(entry["shape"], dtype=self.types[entry["dtype"]])
-        return torch.frombuffer(self._read(end - begin), dtype=self.types[entry["dtype"]]).reshape(entry["shape"])
+        return torch.frombuffer(_read_all(self.file, end - begin), dtype=self.types[entry["dtype"]]).reshape(entry["shape"])
