@@ -24,9 +24,6 @@ const (
 	randomBits = 7.9
 	// minGain: coding must save 1/minGain of a part, 1.5 %, to be worth a reader's time.
 	minGain = 66
-	// manyBytes and someBytes are how long a stream must be for more states to make it longer by 1.6 or 3 % at most.
-	manyBytes = 12 << 10
-	someBytes = 2 << 10
 )
 
 var errEnds = errors.New("ends early")
@@ -47,29 +44,36 @@ func (s *planeState) choose(w int, g *groups) {
 		for k := range w {
 			s.choosePlane(k, g)
 		}
-		s.coded, s.lanes = 0, fewLanes
-		var saved, size float64
+		s.coded = 0
+		var size float64
 		for i := range s.parts {
 			if p := &s.parts[i]; p.code&^partWhole == partRans {
 				s.coded += len(p.p)
 				size += p.size
-				saved += float64(len(p.p)) - p.size
 			}
 		}
 		if s.coded == 0 {
 			s.lanes = 0
 			return
 		}
-		switch {
-		case size > manyBytes:
-			s.lanes = manyLanes
-		case size > someBytes:
-			s.lanes = someLanes
-		}
-		if saved > 4*fewLanes+minCoded {
+		s.lanes = lanesFor(s.coded, size)
+		if size+float64(4*s.lanes+minCoded) < float64(s.coded) {
 			return
 		} // else a stream does not pay
 	}
+}
+
+// lanesFor says how many states are to code n bytes in size: more are faster, and take no more than some per cent.
+func lanesFor(n int, size float64) int {
+	switch {
+	case size > 12<<10:
+		return manyLanes
+	case size > 2<<10:
+		return someLanes
+	case n > 8<<10:
+		return fewLanes
+	}
+	return leastLanes
 }
 
 // source is bytes that are looked at.
@@ -234,7 +238,7 @@ func (s *planeState) open(stored []byte) ([]byte, error) {
 	if n > len(stored) {
 		return nil, errEnds
 	}
-	if lanes != fewLanes && lanes != someLanes && lanes != manyLanes && v != 0 {
+	if v != 0 && lanes != leastLanes && lanes != fewLanes && lanes != someLanes && lanes != manyLanes {
 		return nil, fmt.Errorf("a stream of %d bytes, %d states", n, lanes)
 	}
 	return stored[n:], s.dec.init(stored[:n:n], lanes)

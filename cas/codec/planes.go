@@ -23,7 +23,7 @@ import (
 //
 // A slab of n elements is
 //
-//	0  1  s: how many states the stream has: 16, 32 or 64, or 0 where there is none
+//	0  1  s: how many states the stream has: 4, 16, 32 or 64, or 0 where there is none
 //	1  3  l: the stream's length, 0 where there is none
 //	4  l  a stream (see rans.go); its runs belong to the parts below, in their order
 //	      for each plane, least significant first, its n bytes as a part

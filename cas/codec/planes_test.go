@@ -218,7 +218,7 @@ func TestPlanesRefuse(t *testing.T) {
 		t.Fatalf("% x", good)
 	}
 	coded := planesCodec{}.Encode(nil, skewed(5000, 1), Hint{"U8", 1})
-	if coded[1] != fewLanes {
+	if coded[1] != leastLanes {
 		t.Fatalf("% x", coded)
 	}
 	none := []byte{0, 0, 0, 0} // no stream
@@ -244,7 +244,7 @@ func TestPlanesRefuse(t *testing.T) {
 		{"const, empty", head(1, partConst), 2},
 		{"const, long", head(1, partConst, 'a', 'b'), 2},
 		{"rans, no stream", head(1, partRans, 0, 0, 0, 0), 2},
-		{"states, no stream", []byte{1, 64, 0, 0, 0, partRaw, 'a'}, 1},
+		{"states, no stream", []byte{1, 16, 0, 0, 0, partRaw, 'a'}, 1},
 		{"a stream, no states", append([]byte{1, 0, 64, 0, 0}, make([]byte, 64)...), 1},
 		{"7 states", append([]byte{1, 7, 28, 0, 0}, make([]byte, 28)...), 1},
 		{"a state of zero", append([]byte{1, 16, 64, 0, 0}, make([]byte, 66)...), 1},

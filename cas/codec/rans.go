@@ -9,7 +9,7 @@ import (
 // rANS: an entropy coder that spends log2(1/p) bits on a byte that has the share p of all, be that less than one: asymmetric
 // numeral systems of ranges (Duda 2013, arXiv 1311.2540), static, of order 0. Shares are counted in 4096ths. To use the width
 // of the processor, and since each step of a state waits for the one before, 64 states take turns (Giesen 2014, arXiv
-// 1402.3392), as 32 do in CRAM 3.1; or 32 or 16 where so little is coded that the states themselves count.
+// 1402.3392), as 32 do in CRAM 3.1; or 32, 16 or 4 where so little is coded that the states themselves count.
 //
 // A stream of s states is
 //
@@ -25,9 +25,10 @@ import (
 //
 // The encoder does all of it backwards.
 const (
-	manyLanes = 64
-	someLanes = 32
-	fewLanes  = 16
+	manyLanes  = 64
+	someLanes  = 32
+	fewLanes   = 16
+	leastLanes = 4 // no kernel has so few
 
 	probBits = 12
 	probs    = 1 << probBits
@@ -106,43 +107,45 @@ func (d *ransDecoder) run(dst []byte, f *freqs) error {
 
 // runPortable decodes what is left of a run at a step of all states.
 func (d *ransDecoder) runPortable(dst []byte) error {
-	w, xs, t := d.words, d.x, (*[probs]uint32)(d.table[:])
-	for len(dst) > 0 {
-		o := dst[:min(len(dst), len(xs))]
-		dst = dst[len(o):]
-		xs := xs[:len(o)]
-		if len(w) < 2*len(o) { // it may still be enough
-			for i := range xs {
-				var word uint32
-				if len(w) >= 2 {
-					word = uint32(le.Uint16(w))
-				}
-				n := 0
-				if o[i], xs[i], n = decodeOne(t, xs[i], word); n > len(w) {
-					return errEnds
-				}
-				w = w[n:]
-			}
-			continue
-		}
+	t := (*[probs]uint32)(d.table[:])
+	for lanes := len(d.x); len(dst) >= lanes && len(d.words) >= 2*lanes+8; dst = dst[lanes:] {
 		at := 0
-		for i := range xs {
-			n := 0
-			o[i], xs[i], n = decodeOne(t, xs[i], uint32(le.Uint16(w[at:])))
-			at += n
+		for i := 0; i+4 <= lanes; i += 4 { // their words with one load: the next one's place would be waited for
+			o, xs := (*[4]byte)(dst[i:]), (*[4]uint32)(d.x[i:])
+			words := le.Uint64(d.words[at:])
+			var n0, n1, n2, n3 uint32
+			o[0], xs[0], n0 = decodeOne(t, xs[0], uint32(words&0xffff))
+			words >>= 16 * n0 & 63
+			o[1], xs[1], n1 = decodeOne(t, xs[1], uint32(words&0xffff))
+			words >>= 16 * n1 & 63
+			o[2], xs[2], n2 = decodeOne(t, xs[2], uint32(words&0xffff))
+			words >>= 16 * n2 & 63
+			o[3], xs[3], n3 = decodeOne(t, xs[3], uint32(words&0xffff))
+			at += int(2 * (n0 + n1 + n2 + n3))
 		}
-		w = w[at:]
+		d.words = d.words[at:]
 	}
-	d.words = w
+	for i := range dst {
+		var word uint32
+		if len(d.words) >= 2 {
+			word = uint32(le.Uint16(d.words))
+		}
+		x := &d.x[i%len(d.x)]
+		var n uint32
+		if dst[i], *x, n = decodeOne(t, *x, word); 2*int(n) > len(d.words) {
+			return errEnds
+		}
+		d.words = d.words[2*n:]
+	}
 	return nil
 }
 
-// decodeOne returns the byte of state x, the next state, and how many bytes of word it took.
-func decodeOne(t *[probs]uint32, x, word uint32) (byte, uint32, int) {
+// decodeOne returns the byte of state x, the next state, and whether it took the word: 1 or 0.
+func decodeOne(t *[probs]uint32, x, word uint32) (byte, uint32, uint32) {
 	e := t[x%probs]
 	x = e%probs*(x/probs) + e>>probBits%probs
-	n := (x - minState) >> 31 // 1 if below: asking would cost mispredictions
-	return byte(e >> 24), x<<(16*n&31) | word&-n, int(2 * n)
+	n := (x - minState) >> 31 // asking would cost mispredictions
+	return byte(e >> 24), x<<(16*n&31) | word&-n, n
 }
 
 // ransCode is how the encoder divides by a frequency, by way of multiplication (Alverson 1991; Giesen's ryg_rans): the

@@ -19,7 +19,7 @@ func makeTable(t *ransTable, f *freqs) {
 func (d *ransDecoder) steps(dst []byte) ([]byte, error) {
 	lanes := len(d.x)
 	n := len(dst) / lanes
-	if !wide || n == 0 {
+	if !wide || n == 0 || lanes == leastLanes {
 		return dst, nil
 	}
 	kernel, read := decode64AVX512, 2*lanes
@@ -49,7 +49,7 @@ func (d *ransDecoder) steps(dst []byte) ([]byte, error) {
 // steps puts steps of all states.
 func (e *ransEncoder) steps(src []byte) {
 	n := len(src) / len(e.x)
-	if !wide || n == 0 {
+	if !wide || n == 0 || len(e.x) == leastLanes {
 		e.stepsPortable(src)
 		return
 	}
