@@ -16,8 +16,8 @@
 // Files that start with ir_version (1 to 64), as all libraries write them, have one graph and one opset_import or more, and in which every
 // field that is looked into is well formed to the last byte. Types: all that formats.DType has; of others (INT4, UINT4,
 // INT2, UINT2) the bytes are Data without a tensor, and strings and packed integers are Blob; the layout is then partial, as it is
-// when a tensor lies in another file (external data), in a node's attributes, or is sparse. A file of external data is itself raw bytes
-// that nothing names, and is cut by content as any Blob.
+// when a tensor lies in another file (external data), in a node's attributes, or is sparse. A file of external data is itself raw bytes;
+// External lays it out by the model: each initializer that says that it lies there is Data, and a tensor. That layout is partial always.
 //
 // At most 262,144 initializers, and 64 MiB of names; a window of 64 KiB and some 250 bytes an initializer are taken. What lies between is
 // passed over, not read.
@@ -81,11 +81,36 @@ type model struct {
 	data   []formats.Range // of each tensor, and of those without a name
 	names  int
 	seen   map[string]bool
+	far    []external
 }
 
 // Parse returns the layout of a model.
 func (p Parser) Parse(r io.ReaderAt, size int64) (*formats.Layout, error) {
-	m := &model{Cursor: formats.NewCursor(r, size, window), layout: &formats.Layout{Format: p.Name()}, seen: make(map[string]bool)}
+	m, err := read(r, size)
+	if err != nil {
+		return nil, err
+	}
+	l := m.layout
+	return l, place(l, m.data, size)
+}
+
+// place covers a file of size bytes, in which data are those that the tensors' Regions number.
+func place(l *formats.Layout, data []formats.Range, size int64) (err error) {
+	var index []int
+	if l.Regions, index, err = formats.Cover(size, data); err != nil {
+		return reject("%v", err)
+	}
+	for i := range l.Tensors {
+		if k := l.Tensors[i].Region; k >= 0 {
+			l.Tensors[i].Region = index[k]
+		}
+	}
+	return nil
+}
+
+// read reads a model; its layout has no regions yet.
+func read(r io.ReaderAt, size int64) (*model, error) {
+	m := &model{Cursor: formats.NewCursor(r, size, window), layout: &formats.Layout{Format: Parser{}.Name()}, seen: make(map[string]bool)}
 	head, err := m.Peek(3)
 	if err != nil && err != io.EOF {
 		return nil, err
@@ -117,17 +142,7 @@ func (p Parser) Parse(r io.ReaderAt, size int64) (*formats.Layout, error) {
 	case graphs != 1 || opsets == 0:
 		return nil, reject("%d graphs, %d opsets", graphs, opsets)
 	}
-	l := m.layout
-	var index []int
-	if l.Regions, index, err = formats.Cover(size, m.data); err != nil {
-		return nil, reject("%v", err)
-	}
-	for i := range l.Tensors {
-		if k := l.Tensors[i].Region; k >= 0 {
-			l.Tensors[i].Region = index[k]
-		}
-	}
-	return l, nil
+	return m, nil
 }
 
 // graph looks at a field of the graph.
@@ -159,6 +174,7 @@ func (m *model) initializer(whole field) error {
 	var typ uint64
 	var raw formats.Range
 	var has, elsewhere bool
+	far := external{length: -1}
 	packed := uint64(0) // the field that has the elements, when it is not raw_data
 	err := m.in(whole, func(f field) error {
 		switch {
@@ -182,7 +198,10 @@ func (m *model) initializer(whole field) error {
 				return reject("tensor %.64q: data twice", t.Name)
 			}
 			has, raw, packed = true, formats.Range{Off: m.Offset(), Len: f.len}, f.number
-		case f.number == 13 || f.number == 14 && f.value != 0:
+		case f.number == 13:
+			elsewhere = true
+			return m.externalData(f, &far)
+		case f.number == 14 && f.value != 0:
 			elsewhere = true
 		}
 		if len(t.Shape) > maxRank {
@@ -193,12 +212,16 @@ func (m *model) initializer(whole field) error {
 	if err != nil {
 		return err
 	}
-	if m.names += len(t.Name); m.names > maxNames || len(m.data) >= maxTensors {
+	if m.names += len(t.Name); m.names > maxNames || len(m.data)+len(m.far) >= maxTensors {
 		return reject("more than %d tensors, or %d bytes of names", maxTensors, maxNames)
 	}
 	t.DType = types[typ]
 	n := t.NumBytes()
 	floats := packed == 4 && (t.DType == formats.F32 || t.DType == formats.C64) || packed == 10 && (t.DType == formats.F64 || t.DType == formats.C128)
+	if elsewhere {
+		far.tensor = t
+		m.far = append(m.far, far)
+	}
 	switch {
 	case elsewhere, !has && n != 0, has && packed != 9 && !floats, n < 0 && t.DType != "":
 		m.layout.Partial = true

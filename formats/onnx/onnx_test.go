@@ -3,8 +3,10 @@ package onnx
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"testing"
 
+	"ckptfs/formats"
 	"ckptfs/formats/fixture"
 )
 
@@ -73,4 +75,40 @@ func TestParse(t *testing.T) {
 			t.Errorf("%s: %+v", name, l)
 		}
 	}
+}
+
+// TestExternal: the file that a model names is laid out by it.
+func TestExternal(t *testing.T) {
+	model, data := fixture.Read(t, "onnx/external.onnx"), fixture.Read(t, "onnx/external.bin")
+	r, n := bytes.NewReader(model), int64(len(model))
+	l, err := External(r, n, "external.bin", int64(len(data)))
+	if err != nil || !l.Partial || l.Check(int64(len(data))) != nil || len(l.Tensors) != 1 || l.Tensors[0].Name != "w" || l.Regions[0].Len != 2400 {
+		t.Errorf("%+v, %v", l, err)
+	}
+	for what, c := range map[string]struct {
+		file string
+		size int64
+	}{"another file": {"other.bin", 2400}, "a shorter file": {"external.bin", 2399}} {
+		if l, err := External(r, n, c.file, c.size); !errors.Is(err, formats.ErrNotFormat) {
+			t.Errorf("%s: %+v, %v", what, l, err)
+		}
+	}
+}
+
+func FuzzExternal(f *testing.F) {
+	f.Add(fixture.Read(f, "onnx/external.onnx"), int64(2400))
+	f.Fuzz(func(t *testing.T, model []byte, size int64) {
+		size &= 1<<40 - 1
+		fixture.Within(t, bound, len(model), func() {
+			l, err := External(bytes.NewReader(model), int64(len(model)), "external.bin", size)
+			if err == nil {
+				err = l.Check(size)
+			} else if errors.Is(err, formats.ErrNotFormat) {
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		})
+	})
 }

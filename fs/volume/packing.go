@@ -30,7 +30,10 @@ type job struct {
 	viewSize int64
 }
 
-var errMapped = errors.New("mapped for writing")
+var (
+	errMapped  = errors.New("mapped for writing")
+	errAwaited = errors.New("the file that describes it is not there yet")
+)
 
 // packGroup packs files into one batch and publishes them.
 func (v *Volume) packGroup(ctx context.Context, group []*Node) {
@@ -85,7 +88,7 @@ func (v *Volume) packed(n *Node, size int64, err error) {
 			v.count.packedBytes.Add(size)
 		}
 		v.packer.finish(n, size, false, nil)
-	case errors.Is(err, errMapped):
+	case errors.Is(err, errMapped), errors.Is(err, errAwaited):
 		v.packer.finish(n, 0, true, nil)
 	case errors.Is(err, context.Canceled):
 		v.packer.finish(n, 0, false, nil)
@@ -117,7 +120,10 @@ func (v *Volume) packFile(ctx context.Context, b *store.Batch, n *Node) (job, er
 	} else if stays {
 		return j, v.staysAsIs(&j)
 	}
-	layout, err := detect.Detect(raw, j.size)
+	if v.awaits(n, &j) {
+		return j, errAwaited
+	}
+	layout, err := v.detect(n, raw, j.size)
 	if err != nil {
 		return j, err
 	}

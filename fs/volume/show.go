@@ -9,7 +9,6 @@ import (
 	"ckptfs/cas"
 	"ckptfs/formats"
 	"ckptfs/formats/canonical"
-	"ckptfs/formats/detect"
 	"ckptfs/fs/control"
 	"ckptfs/index/manifest"
 )
@@ -182,7 +181,7 @@ func (v *Volume) layoutNow(n *Node) (*formats.Layout, error) {
 	if err != nil {
 		return nil, err
 	}
-	return detect.Detect(raw, st.Size())
+	return v.detect(n, raw, st.Size())
 }
 
 // tensorDigests is each tensor's storage by the object it lies in; zero for one without bytes, or with several objects.

@@ -12,7 +12,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ckptfs/formats"
-	"ckptfs/formats/detect"
 	"ckptfs/fs/view"
 )
 
@@ -189,7 +188,7 @@ func (v *Volume) measureView(n *Node) int64 {
 	if err != nil {
 		return 0
 	}
-	layout, err := detect.Detect(raw, st.Size())
+	layout, err := v.detect(n, raw, st.Size())
 	if err != nil {
 		return 0
 	}
@@ -277,7 +276,7 @@ func (v *Volume) useView(n *Node) error {
 	}
 	f.inside++
 	if w.plan == nil {
-		plan, err := v.planView(f)
+		plan, err := v.planView(w.src)
 		if err == nil && plan.Size() != w.size {
 			err = fmt.Errorf("the view's size is not what the record says: %w", unix.EIO)
 		}
@@ -292,7 +291,8 @@ func (v *Volume) useView(n *Node) error {
 }
 
 // planView plans the view of an open source. f.mu is held.
-func (v *Volume) planView(f *file) (*view.View, error) {
+func (v *Volume) planView(n *Node) (*view.View, error) {
+	f := n.file
 	if f.rec.Packed() {
 		m, err := v.asm.Manifest(f.rec.Manifest)
 		if err != nil {
@@ -304,7 +304,7 @@ func (v *Volume) planView(f *file) (*view.View, error) {
 	if err != nil {
 		return nil, err
 	}
-	layout, err := detect.Detect(f.raw, st.Size())
+	layout, err := v.detect(n, f.raw, st.Size())
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,91 @@
+package onnx
+
+import (
+	"io"
+	"strconv"
+	"unicode/utf8"
+
+	"ckptfs/formats"
+)
+
+// external is an initializer whose bytes are in another file.
+//
+//	TensorProto   13 external_data { 1 key, 2 value }, once for each of: location, offset, length, checksum
+type external struct {
+	tensor   formats.Tensor
+	location string // of the file, from the model's folder
+	offset   int64
+	length   int64 // -1: not stated, what the tensor takes
+	bad      bool
+}
+
+// maxText bounds a key or value, in bytes.
+const maxText = 4 << 10
+
+// externalData reads one pair of where an initializer's bytes are.
+func (m *model) externalData(whole field, e *external) error {
+	var pair [2]string
+	err := m.in(whole, func(f field) error {
+		if f.number < 1 || f.number > 2 || f.wire != wireBytes {
+			return nil
+		}
+		if f.len > maxText {
+			return reject("external data in %d bytes", f.len)
+		}
+		p, err := m.Peek(int(f.len))
+		if err != nil {
+			return err
+		}
+		pair[f.number-1] = string(p[:f.len])
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	m.names += len(pair[1])
+	switch pair[0] {
+	case "location":
+		e.location = pair[1]
+	case "offset":
+		e.offset, err = strconv.ParseInt(pair[1], 10, 64)
+	case "length":
+		e.length, err = strconv.ParseInt(pair[1], 10, 64)
+	}
+	e.bad = e.bad || err != nil || e.offset < 0
+	return nil
+}
+
+// External is the layout of a file of external data, of size bytes, which the model in r calls file. Errors are as Parse's.
+func External(r io.ReaderAt, modelSize int64, file string, size int64) (*formats.Layout, error) {
+	m, err := read(r, modelSize)
+	if err != nil {
+		return nil, err
+	}
+	l := &formats.Layout{Format: "onnx-data", Partial: true}
+	var data []formats.Range
+	seen := map[string]bool{}
+	for _, e := range m.far {
+		if e.location != file {
+			continue
+		}
+		t, n := e.tensor, e.tensor.NumBytes()
+		if e.length < 0 {
+			e.length = n
+		}
+		if e.bad || e.length < 0 || e.offset > size || e.length > size-e.offset {
+			return nil, reject("tensor %.64q: bytes %d+%d of %d", t.Name, e.offset, e.length, size)
+		}
+		if e.length > 0 {
+			t.Region = len(data)
+			data = append(data, formats.Range{Off: e.offset, Len: e.length})
+		}
+		if t.DType != "" && n == e.length && !seen[t.Name] && utf8.ValidString(t.Name) {
+			seen[t.Name] = true
+			l.Tensors = append(l.Tensors, t)
+		}
+	}
+	if len(data) == 0 {
+		return nil, reject("nothing is in %.64q", file)
+	}
+	return l, place(l, data, size)
+}

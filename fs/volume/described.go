@@ -1,0 +1,76 @@
+package volume
+
+import (
+	"io"
+	"os"
+	"path"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"ckptfs/formats"
+	"ckptfs/formats/detect"
+	"ckptfs/fs/tree"
+)
+
+// A file of raw bytes may be described by another in its folder, of the same owner (detect.Named). Programs write the data first: what is
+// only known by another is packed when that is there, or describedWait after it was written.
+const describedWait = 5 * time.Second
+
+// detect finds the layout of a file's present bytes.
+func (v *Volume) detect(n *Node, raw io.ReaderAt, size int64) (*formats.Layout, error) {
+	p := v.Path(n)
+	return detect.Named(path.Base(p), raw, size, func(name string) (io.ReaderAt, int64, func(), error) {
+		return v.beside(n, path.Join(path.Dir(p), name))
+	})
+}
+
+// beside opens another file of n's owner. It takes none of its locks, since who calls may have n's, and it may be n, or be described by
+// n: should a transition change it meanwhile, what is read is no description.
+func (v *Volume) beside(n *Node, p string) (r io.ReaderAt, size int64, done func(), err error) {
+	fd, err := v.openBelow(p, unix.O_RDONLY|unix.O_NONBLOCK)
+	if err != nil {
+		return nil, 0, nil, err
+	}
+	f := os.NewFile(uintptr(fd), p)
+	defer func() {
+		if err != nil {
+			f.Close()
+		}
+	}()
+	var own, other unix.Stat_t
+	if err := v.statInode(n, &own); err != nil {
+		return nil, 0, nil, err
+	}
+	if err := unix.Fstat(fd, &other); err != nil {
+		return nil, 0, nil, err
+	}
+	if other.Mode&unix.S_IFMT != unix.S_IFREG || other.Uid != own.Uid {
+		return nil, 0, nil, unix.ENOENT
+	}
+	var b [tree.RecordSize + 1]byte
+	if k, err := unix.Fgetxattr(fd, tree.XattrName, b[:]); err == nil {
+		if rec, err := tree.DecodeRecord(b[:k]); err == nil && rec.Hollow {
+			packed, err := v.asm.Open(rec.Manifest)
+			if err != nil {
+				return nil, 0, nil, err
+			}
+			return packed, other.Size, func() { packed.Close(); f.Close() }, nil
+		}
+	}
+	return f, other.Size, func() { f.Close() }, nil
+}
+
+// awaits reports whether the file that describes another may still come.
+func (v *Volume) awaits(n *Node, j *job) bool {
+	p := v.Path(n)
+	by := detect.Awaited(path.Base(p))
+	if by == "" || v.now().Sub(time.Unix(j.st.Mtim.Unix())) > describedWait {
+		return false
+	}
+	_, _, done, err := v.beside(n, path.Join(path.Dir(p), by))
+	if err == nil {
+		done()
+	}
+	return err != nil
+}
