@@ -94,7 +94,8 @@ func parse(r io.ReaderAt, size, smallest int64) (*formats.Layout, error) {
 
 // file is what is known while the groups are walked.
 type file struct {
-	smallest int64
+	smallest   int64
+	attributes bool // they are asked for
 
 	r      io.ReaderAt
 	size   int64

@@ -3,8 +3,11 @@ package hdf5
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"maps"
+	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"ckptfs/formats"
@@ -150,4 +153,43 @@ func TestIndexesRefused(t *testing.T) {
 			t.Errorf("without %s: %+v", c.sign, l)
 		}
 	}
+}
+
+func TestAttribute(t *testing.T) {
+	for _, name := range []string{"attributes-earliest.h5", "attributes-latest.h5"} {
+		p, err := os.ReadFile("testdata/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for attribute, want := range map[string]string{
+			"backend": "numpy", "fixed": `{"fixed": "é"}`, "bytes": `{"bytes": 1}`, "text": `{"text": "é"}`, "long": strings.Repeat("x", 70_000),
+			"number": "", "several": "", "none": "",
+		} {
+			got, found, err := Attribute(bytes.NewReader(p), int64(len(p)), attribute, 1<<20)
+			if err != nil || string(got) != want || found != (want != "") {
+				t.Errorf("%s, %s: %.40q, %v, %v", name, attribute, got, found, err)
+			}
+		}
+		if got, found, _ := Attribute(bytes.NewReader(p), int64(len(p)), "long", 1<<10); found {
+			t.Errorf("%s: %d bytes, of at most 1024", name, len(got))
+		}
+	}
+}
+
+func FuzzAttribute(f *testing.F) {
+	for _, name := range []string{"attributes-earliest.h5", "attributes-latest.h5"} {
+		p, err := os.ReadFile("testdata/" + name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(p)
+	}
+	f.Fuzz(func(t *testing.T, p []byte) {
+		for _, name := range []string{"text", "fixed"} {
+			got, _, err := Attribute(bytes.NewReader(p), int64(len(p)), name, 1<<10)
+			if len(got) > 1<<10 || err != nil && !errors.Is(err, formats.ErrNotFormat) {
+				t.Errorf("%d bytes, %v", len(got), err)
+			}
+		}
+	})
 }

@@ -11,6 +11,7 @@ const (
 	msgExternal     = 0x07
 	msgLayout       = 0x08
 	msgFilters      = 0x0b
+	msgAttribute    = 0x0c
 	msgContinuation = 0x10
 	msgSymbols      = 0x11
 
@@ -22,8 +23,9 @@ type object struct {
 	space, typ, layout []byte // messages; nil where there is none
 	filters, external  bool
 	links              []link
-	tree, heap         uint64 // of a symbol table
-	bytes              int    // read so far
+	attributes         [][]byte // messages, where they are asked for
+	tree, heap         uint64   // of a symbol table
+	bytes              int      // read so far
 }
 
 type link struct {
@@ -192,6 +194,10 @@ func (f *file) message(o *object, typ int, flags byte, p []byte, next func(*obje
 		}
 	case msgLink:
 		return o.addLink(p)
+	case msgAttribute:
+		if f.attributes && flags&flagShared == 0 {
+			o.attributes = append(o.attributes, p)
+		}
 	}
 	return nil
 }

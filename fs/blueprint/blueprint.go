@@ -4,7 +4,7 @@
 //	          __metadata__ of a safetensors file
 //	onnx      the model itself; model.onnx in its folder
 //	export    the model itself, a .pt2 file; the only .pt2 file in its folder
-//	keras     the model itself, a .keras file; the only .keras file in its folder
+//	keras     the model itself, a .keras file, or attribute model_config of an HDF5 file; the only .keras file in its folder
 //	seq       the tensors of a torch file
 //	bag       the tensors of any other file
 //
@@ -17,6 +17,7 @@ import (
 	"compress/flate"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"path"
@@ -24,6 +25,7 @@ import (
 
 	"ckptfs/cas"
 	"ckptfs/formats"
+	"ckptfs/formats/hdf5"
 	"ckptfs/formats/zipdir"
 	"ckptfs/index/graph"
 )
@@ -97,9 +99,10 @@ func Sources(files []File, rel, format string) []Source {
 	} else if len(pt2) == 1 {
 		add(graph.Export, pt2[0])
 	}
-	if path.Ext(rel) == ".keras" {
+	if path.Ext(rel) == ".keras" || format == "hdf5" {
 		add(graph.Keras, self)
-	} else if len(keras) == 1 {
+	}
+	if path.Ext(rel) != ".keras" && len(keras) == 1 {
 		add(graph.Keras, keras[0])
 	}
 	if format == "torch-zip" || format == "torch-legacy" {
@@ -151,6 +154,13 @@ func Read(src *Source, open Open, tensors []formats.Tensor) (*graph.Graph, error
 		}
 		return graph.ParseExport(p)
 	case graph.Keras:
+		if head := make([]byte, 8); formats.ReadFull(r, head, 0) == nil && hdf5.Sniff(head) {
+			p, found, err := hdf5.Attribute(r, size, "model_config", graph.MaxKeras)
+			if err != nil || !found {
+				return nil, errors.Join(err, fmt.Errorf("no attribute model_config: %w", graph.ErrInvalid))
+			}
+			return graph.ParseKeras(p, tensors)
+		}
 		p, err := member(r, size, func(name string) bool { return name == "config.json" }, graph.MaxKeras)
 		if err != nil {
 			return nil, err

@@ -33,6 +33,8 @@ func TestSources(t *testing.T) {
 		{"a.pt2 b.pt2", "b.pt2", "torch-zip", "export b.pt2, seq"},
 		{"net.onnx", "net.onnx", "onnx", "onnx net.onnx, bag"},
 		{"m.keras", "m.keras", "zip", "keras m.keras, bag"},
+		{"m.h5", "m.h5", "hdf5", "keras m.h5, bag"},
+		{"m.h5 n.keras", "m.h5", "hdf5", "keras m.h5, keras n.keras, bag"},
 	} {
 		var files []File
 		for _, f := range strings.Fields(tc.files) {
