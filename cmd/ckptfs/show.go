@@ -25,7 +25,8 @@ up to 256 MiB of them, and of any with --artifact.
 With --stats all tensors are read, on all cores, and their least, greatest and mean element is printed (of the finite ones), and how many are
 no number or infinite.
 
-Of a folder that Orbax wrote, a step or an item of one, the arrays are listed, called by the keys of the tree.`,
+Of a folder that Orbax wrote, a step or an item of one, the arrays are listed, called by the keys of the tree; of the index of a sharded set
+(.safetensors.index.json) the tensors of all its files.`,
 		Args: onePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.with(cmd.Context(), args[0], readOnly, func(s *session) error {

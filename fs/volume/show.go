@@ -50,6 +50,11 @@ func (v *Volume) Inspect(ctx context.Context, path string, o control.InspectOpti
 	if n.file == nil {
 		return nil, &fs.PathError{Op: "show", Path: path, Err: errNotRegular}
 	}
+	if set, err := v.showSharded(ctx, path, out); err != nil {
+		return nil, &fs.PathError{Op: "show", Path: path, Err: err}
+	} else if set {
+		return out, nil
+	}
 	layout, m, err := v.layoutOf(n, out)
 	if err != nil {
 		return nil, &fs.PathError{Op: "show", Path: path, Err: err}
@@ -75,18 +80,7 @@ func (v *Volume) Inspect(ctx context.Context, path string, o control.InspectOpti
 	}
 	sort.SliceStable(order, func(i, j int) bool { return tensorOffset(layout, order[i]) < tensorOffset(layout, order[j]) })
 	for _, i := range order {
-		t := &layout.Tensors[i]
-		ct := control.Tensor{Name: t.Name, DType: string(t.DType), Shape: t.Shape, Bytes: t.NumBytes(), SharedWith: []string{}}
-		if ct.Shape == nil {
-			ct.Shape = []int64{}
-		}
-		if t.Region >= 0 {
-			ct.Offset = tensorOffset(layout, i)
-			if digests != nil && !digests[i].IsZero() {
-				ct.Hash = digests[i].String()
-			}
-		}
-		out.Tensors = append(out.Tensors, ct)
+		out.Tensors = append(out.Tensors, tensorOf(layout, i, digests))
 	}
 	if m != nil {
 		err = v.findShared(ctx, n, out.Tensors)
@@ -95,6 +89,22 @@ func (v *Volume) Inspect(ctx context.Context, path string, o control.InspectOpti
 		err = v.tensorStats(ctx, &comparand{path: path, node: n, layout: layout}, order, out.Tensors, progress)
 	}
 	return out, err
+}
+
+// tensorOf describes a tensor. digests are those of the layout's tensors; nil: not known.
+func tensorOf(l *formats.Layout, i int, digests []cas.Hash) control.Tensor {
+	t := &l.Tensors[i]
+	ct := control.Tensor{Name: t.Name, DType: string(t.DType), Shape: t.Shape, Bytes: t.NumBytes(), SharedWith: []string{}}
+	if ct.Shape == nil {
+		ct.Shape = []int64{}
+	}
+	if t.Region >= 0 {
+		ct.Offset = tensorOffset(l, i)
+		if digests != nil && !digests[i].IsZero() {
+			ct.Hash = digests[i].String()
+		}
+	}
+	return ct
 }
 
 // tensorOffset is where a tensor's element 0 lies in the file; 0 for one without bytes.
