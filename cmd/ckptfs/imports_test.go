@@ -65,7 +65,7 @@ var layers = []struct {
 	{"index/document", []string{"cas"}},
 	{"index/manifest", []string{"cas", "formats", "index/document"}},
 	{"index", []string{"cas", "index/manifest"}},
-	{"index/graph", []string{"cas", "formats"}},
+	{"index/graph", []string{"cas", "formats", "index/document"}},
 	{"index/prefix", []string{"index/graph"}},
 	{"index/lineage", []string{"cas", "index/document"}},
 	{"index/ledger", []string{"cas", "index/document", "index/lineage"}},

@@ -3,10 +3,10 @@ package graph
 import (
 	"encoding/binary"
 	"fmt"
-	"math"
 
 	"ckptfs/cas"
 	"ckptfs/formats"
+	"ckptfs/index/document"
 )
 
 const magic = "CKG1"
@@ -107,7 +107,7 @@ func shared(a, b string) int {
 // It takes at most 256 bytes of memory for each of p.
 func Decode(p []byte) (*Graph, error) {
 	g := &Graph{}
-	d := decoder{p: p, strings: []string{}}
+	d := decoder{Reader: document.Reader{P: p, Of: "graph"}, strings: []string{}}
 	if err := d.graph(g); err != nil {
 		return nil, err
 	}
@@ -131,7 +131,7 @@ func (r *Reader) Read(p []byte) (*Graph, error) {
 	if r.d.interned == nil {
 		r.d.interned = map[string]string{}
 	}
-	r.d.p, r.d.err, r.d.used = p, nil, 0
+	r.d.Reader, r.d.used = document.Reader{P: p, Of: "graph"}, 0
 	if err := r.d.graph(&r.g); err != nil {
 		return nil, err
 	}
@@ -140,35 +140,28 @@ func (r *Reader) Read(p []byte) (*Graph, error) {
 
 // graph reads a record into g, whose memory it uses.
 func (d *decoder) graph(g *Graph) error {
-	switch got := string(d.take(len(magic))); {
-	case got == magic:
-	case len(got) == len(magic) && got[:3] == magic[:3] && got[3] > magic[3] && got[3] <= '9':
-		return fmt.Errorf("graph: version %q: %w", got, cas.ErrNewer)
-	default:
-		return fmt.Errorf("graph: no %s: %w", magic, cas.ErrCorrupt)
+	if d.Magic(magic); d.Err != nil {
+		return d.Err
 	}
-	g.Kind = Kind(d.byte())
+	g.Kind = Kind(d.Byte())
 	d.table()
-	n := d.count(6)
+	n := d.Count(6)
 	if n > MaxVertices {
-		d.fail("%d vertices", n)
-		return d.err
+		d.Fail("%d vertices", n)
+		return d.Err
 	}
 	g.Vertices = reuse(g.Vertices, n)
 	var last string
 	for i := range g.Vertices {
-		if d.err != nil {
-			return d.err
+		if d.Err != nil {
+			return d.Err
 		}
 		last = d.vertex(&g.Vertices[i], i, last)
 	}
-	switch {
-	case d.err == nil && d.used != len(d.strings):
-		d.fail("%d strings, %d used", len(d.strings), d.used)
-	case d.err == nil && len(d.p) > 0:
-		d.fail("%d bytes after the end", len(d.p))
+	if d.Err == nil && d.used != len(d.strings) {
+		d.Fail("%d strings, %d used", len(d.strings), d.used)
 	}
-	return d.err
+	return d.End()
 }
 
 // reuse is s with n items, of which those that it had are still there.
@@ -181,10 +174,10 @@ func reuse[T any](s []T, n int) []T {
 
 // table reads the strings.
 func (d *decoder) table() {
-	d.strings = reuse(d.strings, d.count(1))
+	d.strings = reuse(d.strings, d.Count(1))
 	if d.interned != nil {
 		for i := range d.strings {
-			p := d.take(d.count(1))
+			p := d.Take(d.Count(1))
 			s, ok := d.interned[string(p)]
 			if !ok {
 				s = string(p)
@@ -196,9 +189,9 @@ func (d *decoder) table() {
 	}
 	known := make(map[string]bool, len(d.strings))
 	for i := range d.strings {
-		s := string(d.take(d.count(1)))
+		s := string(d.Take(d.Count(1)))
 		if known[s] {
-			d.fail("string %q twice", s)
+			d.Fail("string %q twice", s)
 		}
 		known[s] = true
 		d.strings[i] = s
@@ -209,113 +202,69 @@ func (d *decoder) vertex(v *Vertex, i int, last string) string {
 	v.Name = d.name(last)
 	last = v.Name
 	v.Op, v.Config = d.ref(), d.ref()
-	n := d.num()
+	n := d.Num()
 	v.Commutative = n&1 != 0
-	if n>>1 > int64(len(d.p)) {
-		d.fail("%d inputs in %d bytes", n>>1, len(d.p))
+	if n>>1 > int64(len(d.P)) {
+		d.Fail("%d inputs in %d bytes", n>>1, len(d.P))
 		return ""
 	}
 	v.Inputs = reuse(v.Inputs, int(n>>1))
 	for j := range v.Inputs {
-		from := d.num()
+		from := d.Num()
 		if from>>1 > int64(i) {
-			d.fail("input of vertex %d, %d before it", i, from>>1)
+			d.Fail("input of vertex %d, %d before it", i, from>>1)
 			return ""
 		}
 		in := Input{Vertex: i - int(from>>1)}
 		if from&1 != 0 {
-			out := d.num()
+			out := d.Num()
 			if out == 0 || out > maxOutput {
-				d.fail("output %d", out)
+				d.Fail("output %d", out)
 				return ""
 			}
 			in.Output = int(out)
 		}
 		v.Inputs[j] = in
 	}
-	v.Params = reuse(v.Params, d.count(4))
+	v.Params = reuse(v.Params, d.Count(4))
 	for j := range v.Params {
 		p := &v.Params[j]
 		p.Tensor = d.name(last)
 		last = p.Tensor
-		slot := d.num()
+		slot := d.Num()
 		p.Slot, p.Attached = d.string(slot>>1), slot&1 != 0
 		p.DType = formats.DType(d.ref())
 		if p.DType == "" {
 			p.Shape = nil
 		} else {
-			p.Shape = reuse(p.Shape, d.count(1))
+			p.Shape = reuse(p.Shape, d.Count(1))
 			for k := range p.Shape {
-				p.Shape[k] = d.num()
+				p.Shape[k] = d.Num()
 			}
 		}
-		if d.err != nil {
+		if d.Err != nil {
 			return ""
 		}
 	}
 	return last
 }
 
-// decoder eats p. After the first error all reads return zero values.
+// decoder is a document.Reader with the strings of a record.
 type decoder struct {
-	p       []byte
-	err     error
+	document.Reader
+
 	strings []string
 	used    int // of strings, in order of first use
 
 	interned map[string]string // nil: names are read, too
 }
 
-func (d *decoder) fail(format string, args ...any) {
-	if d.err == nil {
-		d.err = fmt.Errorf("graph: %s: %w", fmt.Sprintf(format, args...), cas.ErrCorrupt)
-		d.p = nil
-	}
-}
-
-func (d *decoder) take(n int) []byte {
-	if n > len(d.p) {
-		d.fail("cut short")
-		return nil
-	}
-	q := d.p[:n]
-	d.p = d.p[n:]
-	return q
-}
-
-func (d *decoder) byte() byte {
-	if q := d.take(1); q != nil {
-		return q[0]
-	}
-	return 0
-}
-
-func (d *decoder) num() int64 {
-	v, n := binary.Uvarint(d.p)
-	if n <= 0 || n > 1 && d.p[n-1] == 0 || v > math.MaxInt64 {
-		d.fail("bad number")
-		return 0
-	}
-	d.p = d.p[n:]
-	return int64(v)
-}
-
-// count reads how many items of at least size bytes follow.
-func (d *decoder) count(size int) int {
-	n := d.num()
-	if n > int64(len(d.p)/size) {
-		d.fail("count %d in %d bytes", n, len(d.p))
-		return 0
-	}
-	return int(n)
-}
-
-func (d *decoder) ref() string { return d.string(d.num()) }
+func (d *decoder) ref() string { return d.string(d.Num()) }
 
 func (d *decoder) string(i int64) string {
 	switch {
 	case i > int64(d.used) || i >= int64(len(d.strings)):
-		d.fail("string %d of %d", i, len(d.strings))
+		d.Fail("string %d of %d", i, len(d.strings))
 		return ""
 	case i == int64(d.used):
 		d.used++
@@ -324,13 +273,13 @@ func (d *decoder) string(i int64) string {
 }
 
 func (d *decoder) name(last string) string {
-	n := int(d.byte())
-	rest := d.take(d.count(1))
-	if d.err != nil || d.interned != nil {
+	n := int(d.Byte())
+	rest := d.Take(d.Count(1))
+	if d.Err != nil || d.interned != nil {
 		return ""
 	}
 	if n > len(last) || n < min(len(last), 255) && len(rest) > 0 && rest[0] == last[n] {
-		d.fail("name shares %d bytes of %d", n, len(last))
+		d.Fail("name shares %d bytes of %d", n, len(last))
 		return ""
 	}
 	if len(rest) == 0 {
