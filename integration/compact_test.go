@@ -185,3 +185,28 @@ func TestRounded(t *testing.T) {
 	m.sameSums(sums)
 	m.cli("check", "--read-data", m.Dir)
 }
+
+// TestFirstSaveAfterAMount: it is stored against the step before, and against the model that it was tuned from, whether its step says so or it
+// only looks like it.
+func TestFirstSaveAfterAMount(t *testing.T) {
+	t.Parallel()
+	m := newMount(t, "--hot-size", "0")
+	values := steps(1, 4, 2*mib)
+	for i, name := range []string{"runs/base/1/pretrained.safetensors", "runs/tuned/1/model.safetensors", "runs/tuned/2/model.safetensors", "elsewhere/model.safetensors"} {
+		dir := filepath.Dir(m.path(name))
+		m.must(os.MkdirAll(dir, 0o755))
+		if i == 1 {
+			m.must(os.WriteFile(filepath.Join(dir, "lineage.json"), []byte(`{"parent": "runs/base/1"}`), 0o644))
+		}
+		before := m.taken()
+		data, _ := safetensorsOf([]string{"a", "b"}, [][]byte{values[i][:mib], values[i][mib:]})
+		m.write(name, data)
+		m.sync()
+		if took := m.taken() - before; i > 0 && took > int64(len(data))*2/3 {
+			t.Errorf("%s takes %d bytes of %d", name, took, len(data))
+		}
+		m.want(name, data)
+		m.remount()
+		m.want(name, data)
+	}
+}

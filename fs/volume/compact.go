@@ -13,7 +13,9 @@ import (
 	"ckptfs/cas"
 	"ckptfs/cas/codec"
 	"ckptfs/cas/store"
+	"ckptfs/formats"
 	"ckptfs/fs/control"
+	"ckptfs/fs/pack"
 	"ckptfs/fs/tree"
 )
 
@@ -43,7 +45,7 @@ func (v *Volume) Compact(ctx context.Context, o control.CompactOptions, report f
 		return nil, err
 	}
 	defer c.End()
-	k := &compaction{Compaction: c, v: v, out: &control.Compacted{DryRun: o.DryRun}, to: map[cas.Hash]bool{}, seen: map[[16]byte]bool{}}
+	k := &compaction{Compaction: c, v: v, out: &control.Compacted{DryRun: o.DryRun}, to: map[cas.Hash]bool{}, likes: newLikes(), seen: map[[16]byte]bool{}}
 	err = k.files(ctx, report)
 	if err != nil && ctx.Err() == nil {
 		// A full disk, say: what was stored anew until here must not take room twice.
@@ -64,6 +66,7 @@ type compaction struct {
 	out     *control.Compacted
 	all     []compacted
 	to      map[cas.Hash]bool // manifests of the files to come
+	likes   likes             // of the files that it was at
 	retired int64             // bytes that were stored anew when Retire was called last
 
 	mu   sync.Mutex
@@ -100,6 +103,18 @@ func (k *compaction) files(ctx context.Context, report func(control.Progress)) e
 		k.out.Files++
 	}
 	return nil
+}
+
+// related is what a file may be stored with the help of: versions before it are older.
+func (k *compaction) related(f compacted, l *formats.Layout) pack.Related {
+	if k.v.versions == nil {
+		return pack.Related{}
+	}
+	older := func(tensors []formats.Tensor) []cas.Hash { return k.likes.of(signsOf(tensors, false)) }
+	return pack.Related{
+		Before:  k.v.versionBefore(f.path, l, func(h cas.Hash) bool { return k.to[h] }, older),
+		Masters: k.v.mastersOf(f.path, l),
+	}
 }
 
 // wanted reports whether a file names a chunk. It is asked only where there is something that is the rounding of another.
@@ -142,8 +157,9 @@ func (k *compaction) file(ctx context.Context, f compacted) error {
 		k.out.Passed++
 		return nil
 	}
-	rel := v.related(f.path, m.Layout(), func(h cas.Hash) bool { return k.to[h] })
+	rel := k.related(f, m.Layout())
 	delete(k.to, f.manifest)
+	k.likes.note(m.Tensors, f.manifest)
 	b := v.store.Begin()
 	defer b.Release()
 	err = v.pack.Recode(ctx, m, rel, func(h cas.Hash, hint codec.Hint, rel cas.Related) (tried, saved bool, err error) {

@@ -130,3 +130,25 @@ func TestCompactCutShort(t *testing.T) {
 	}
 	c.End()
 }
+
+// A fine-tune of a model that lies elsewhere is stored against it, though more that are like it came later.
+func TestCompactAlike(t *testing.T) {
+	r := newRig(t, func(o *Options) { o.NoDelta = true })
+	names := []string{"base.safetensors", "one.safetensors", "two.safetensors", "three.safetensors"}
+	for i, p := range names {
+		r.write(p, trained(t, 1, i))
+		r.pack(p)
+	}
+	r.close()
+	r = openRig(t, r.dir)
+	r.compact(control.CompactOptions{})
+	for i, p := range names {
+		if n := r.deltas(p); (n < 2) != (i == 0) {
+			t.Errorf("%s: %d deltas", p, n)
+		}
+	}
+	r.evictAll()
+	for i, p := range names {
+		r.same(p, trained(t, 1, i))
+	}
+}

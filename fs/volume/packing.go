@@ -128,7 +128,7 @@ func (v *Volume) packFile(ctx context.Context, b *store.Batch, n *Node) (job, er
 		return j, err
 	}
 	j.viewSize = viewSize(layout)
-	j.res, err = v.pack.Layout(ctx, b, &guarded{v: v, r: raw}, j.size, layout, v.related(v.Path(n), layout, nil))
+	j.res, err = v.pack.Layout(ctx, b, &guarded{v: v, r: raw}, j.size, layout, v.related(v.Path(n), layout))
 	if err == nil {
 		v.noteVersion(n, j.res.Hash, layout)
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	lru "github.com/hashicorp/golang-lru/v2"
 	"golang.org/x/sys/unix"
 
 	"ckptfs/cas"
@@ -22,13 +23,37 @@ const (
 	maxNear   = 32  // packed files that are looked at in a folder
 )
 
-// related is what the file at p, of a layout l, may be stored with the help of. not, if not nil, says of a manifest that it is no version
-// before it.
-func (v *Volume) related(p string, l *formats.Layout, not func(cas.Hash) bool) pack.Related {
+// related is what the file at p, of a layout l, may be stored with the help of.
+func (v *Volume) related(p string, l *formats.Layout) pack.Related {
 	if v.versions == nil {
 		return pack.Related{}
 	}
-	return pack.Related{Before: v.versionBefore(p, l, not), Masters: v.mastersOf(p, l)}
+	return pack.Related{Before: v.versionBefore(p, l, nil, v.alikeTo), Masters: v.mastersOf(p, l)}
+}
+
+// likes finds, by their signs, files whose tensors are alike.
+type likes struct{ *lru.Cache[cas.Hash, cas.Hash] }
+
+func newLikes() likes {
+	c, _ := lru.New[cas.Hash, cas.Hash](rememberedLikes) // the size is positive
+	return likes{c}
+}
+
+// note remembers that a manifest has some tensors.
+func (l likes) note(tensors []formats.Tensor, h cas.Hash) {
+	for _, s := range signsOf(tensors, false) {
+		l.Add(s, h)
+	}
+}
+
+// of lists the manifests that were noted last of tensors of these signs.
+func (l likes) of(signs []cas.Hash) (hashes []cas.Hash) {
+	for _, s := range signs {
+		if h, ok := l.Get(s); ok && !slices.Contains(hashes, h) {
+			hashes = append(hashes, h)
+		}
+	}
+	return hashes
 }
 
 // signsOf are hashes of the names, types and shapes of tensors, of those the least: two files that have most of their tensors in common
@@ -52,15 +77,10 @@ func isHalf(t *formats.Tensor) bool {
 	return codec.MayBeRounded(codec.Hint{DType: string(t.DType)})
 }
 
-// alikeTo lists the manifests that were noted last of files with tensors of these signs.
-func (v *Volume) alikeTo(tensors []formats.Tensor, full bool) (hashes []cas.Hash) {
+// alikeTo lists the manifests that were noted last of files with tensors like these.
+func (v *Volume) alikeTo(tensors []formats.Tensor) []cas.Hash {
 	v.versions.recalled.Do(v.recall)
-	for _, s := range signsOf(tensors, full) {
-		if h, ok := v.versions.likes.Get(s); ok && !slices.Contains(hashes, h) {
-			hashes = append(hashes, h)
-		}
-	}
-	return hashes
+	return v.versions.likes.of(signsOf(tensors, false))
 }
 
 // recall notes the files that were packed last before the start.
@@ -106,7 +126,8 @@ func (v *Volume) mastersOf(p string, l *formats.Layout) (ms []*manifest.Manifest
 			}
 		}
 	}
-	for _, h := range v.alikeTo(l.Tensors, true) {
+	v.versions.recalled.Do(v.recall)
+	for _, h := range v.versions.likes.of(signsOf(l.Tensors, true)) {
 		add(h)
 	}
 	return ms

@@ -313,7 +313,7 @@ func TestReplaced(t *testing.T) {
 			r.versions.paths.Purge()
 			r.versions.likes.Purge()
 			replace(r)
-			if got := r.versionBefore("latest.safetensors", m.Layout(), nil); got == nil {
+			if got := r.versionBefore("latest.safetensors", m.Layout(), nil, r.alikeTo); got == nil {
 				t.Error("nothing before it")
 			} else if was, ok := r.versions.paths.Get("latest.safetensors"); !ok || was != h {
 				t.Error("another")

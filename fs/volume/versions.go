@@ -31,7 +31,7 @@ import (
 // After a start the first two are found by the names as they are, and what is alike among the files that were packed last.
 type versions struct {
 	paths    *lru.Cache[string, cas.Hash]
-	likes    *lru.Cache[cas.Hash, cas.Hash] // by signs; see signsOf
+	likes    likes
 	recalled sync.Once
 }
 
@@ -46,9 +46,8 @@ const (
 )
 
 func newVersions() *versions {
-	r := &versions{}
-	r.paths, _ = lru.New[string, cas.Hash](rememberedPaths) // sizes are positive
-	r.likes, _ = lru.New[cas.Hash, cas.Hash](rememberedLikes)
+	r := &versions{likes: newLikes()}
+	r.paths, _ = lru.New[string, cas.Hash](rememberedPaths) // the size is positive
 	return r
 }
 
@@ -59,15 +58,13 @@ func (v *Volume) noteVersion(n *Node, h cas.Hash, l *formats.Layout) {
 	}
 	v.versions.paths.Add(v.Path(n), h)
 	if l != nil {
-		for _, s := range signsOf(l.Tensors, false) {
-			v.versions.likes.Add(s, h)
-		}
+		v.versions.likes.note(l.Tensors, h)
 	}
 }
 
 // versionBefore is the manifest of a version before the one that the file at p has now, by a layout l; nil when there is none.
-// not, if not nil, says of a manifest that it is none.
-func (v *Volume) versionBefore(p string, l *formats.Layout, not func(cas.Hash) bool) *manifest.Manifest {
+// not, if not nil, says of a manifest that it is none; what is alike is looked for with alikeTo.
+func (v *Volume) versionBefore(p string, l *formats.Layout, not func(cas.Hash) bool, alikeTo func([]formats.Tensor) []cas.Hash) *manifest.Manifest {
 	if len(l.Tensors) == 0 && !l.Fine {
 		return nil
 	}
@@ -114,7 +111,7 @@ func (v *Volume) versionBefore(p string, l *formats.Layout, not func(cas.Hash) b
 	if len(l.Tensors) == 0 {
 		return best
 	}
-	for _, h := range slices.Concat(v.parents(p), v.alikeTo(l.Tensors, false)) {
+	for _, h := range slices.Concat(v.parents(p), alikeTo(l.Tensors)) {
 		if enough(h, true) {
 			break
 		}

@@ -1,0 +1,65 @@
+package pack
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"ckptfs/cas"
+	"ckptfs/cas/codec"
+)
+
+func TestEndings(t *testing.T) {
+	for name, want := range map[string][]string{
+		"w": {"w"}, "a.w": {"a.w"}, "m/a.w": {"m/a.w", "a.w"}, "": {""}, "model.layers.0.w": {"model.layers.0.w", "layers.0.w", "0.w"},
+	} {
+		if got := endings(name); !slices.Equal(got, want) {
+			t.Errorf("%q: %q", name, got)
+		}
+	}
+	long := make([]byte, 1<<20)
+	for i := range long {
+		long[i] = '.'
+	}
+	if got := endings(string(long)); len(got) != maxEndings {
+		t.Error(len(got))
+	}
+}
+
+// Each chunk is looked at with what stood there before; where it does not pay few are; and the workers rest.
+func TestRecode(t *testing.T) {
+	const n = 40 * cas.ChunkSize / 4
+	b := memBench(t)
+	old := b.against(t, trained(t, 2, n, 0, 1e-6), nil)
+	res := b.against(t, trained(t, 2, n, 1, 1e-6), old.Manifest)
+	for _, pays := range []bool{true, false} {
+		var rests atomic.Int64
+		p := New(b.st, Options{Workers: 2, Rest: func(context.Context, time.Duration) { rests.Add(1) }})
+		var mu sync.Mutex
+		seen := map[cas.Hash]cas.Related{}
+		err := p.Recode(t.Context(), res.Manifest, Related{Before: old.Manifest}, func(h cas.Hash, hint codec.Hint, rel cas.Related) (bool, bool, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			seen[h] = rel
+			if !rel.Prev.IsZero() && hint != (codec.Hint{DType: "F32", Elem: 4}) {
+				t.Error(hint)
+			}
+			return true, pays, nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		related := 0
+		for h, rel := range seen {
+			if !rel.Prev.IsZero() && rel.Prev != h {
+				related++
+			}
+		}
+		if rests.Load() < int64(len(seen)) || pays && related != 41 || !pays && related > 12 {
+			t.Errorf("pays %v: %d chunks, %d related, %d rests", pays, len(seen), related, rests.Load())
+		}
+	}
+}
