@@ -3,8 +3,8 @@ package main
 import (
 	"fmt"
 	"slices"
-	"strings"
-	"unicode/utf8"
+
+	"ckptfs/integration/bench/columns"
 )
 
 // sample is one figure, taken several times.
@@ -58,28 +58,7 @@ func (p *pair) ratio() string {
 	return fmt.Sprintf("%.2fx", r.median())
 }
 
-// table prints rows under heads in columns: the first to the left, the others to the right.
-func table(title string, heads []string, rows [][]string) {
-	width := make([]int, len(heads))
-	for _, row := range append([][]string{heads}, rows...) {
-		for i, cell := range row {
-			width[i] = max(width[i], utf8.RuneCountInString(cell))
-		}
-	}
-	fmt.Printf("\n%s\n", title)
-	for _, row := range append([][]string{heads}, rows...) {
-		var line strings.Builder
-		for i, cell := range row {
-			pad := strings.Repeat(" ", width[i]-utf8.RuneCountInString(cell))
-			if i == 0 {
-				line.WriteString("  " + cell + pad)
-			} else {
-				line.WriteString("   " + pad + cell)
-			}
-		}
-		fmt.Println(strings.TrimRight(line.String(), " "))
-	}
-}
+var table = columns.Print
 
 func bytesText(n int64) string {
 	switch {

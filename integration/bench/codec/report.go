@@ -2,8 +2,8 @@ package main
 
 import (
 	"fmt"
-	"strings"
-	"unicode/utf8"
+
+	"ckptfs/integration/bench/columns"
 )
 
 // report prints two tables: sizes of every set by every program, and speeds.
@@ -17,8 +17,8 @@ func report(sets []set, ours map[string]result, others []figure) {
 		}
 		return nil
 	}
-	sizes := [][]string{append([]string{"stored, % of raw", "MB", "order-0 limit", "ckptfs"}, peers...)}
-	speeds := [][]string{{"GB/s, encode / decode", "ckptfs, one core", "ckptfs, all", "zstd -1", "ZipNN", "z4ai", "BitX"}}
+	timed := []string{"zstd -1", "ZipNN", "z4ai", "BitX"}
+	var sizes, speeds [][]string
 	for _, s := range sets {
 		r := ours[s.Name]
 		row := []string{s.Name, fmt.Sprintf("%.1f", float64(r.raw)/1e6), percent(r.limit), percent(r.size)}
@@ -31,7 +31,7 @@ func report(sets []set, ours map[string]result, others []figure) {
 		}
 		sizes = append(sizes, row)
 		row = []string{s.Name, fmt.Sprintf("%.2f / %.2f", r.encode, r.dec), fmt.Sprintf("%.2f / %.2f", r.encodeAll, r.da)}
-		for _, p := range speeds[0][3:] {
+		for _, p := range timed {
 			if f := of(s.Name, p); f != nil && f.Encode != nil && f.Decode != nil {
 				row = append(row, fmt.Sprintf("%.2f / %.2f", *f.Encode, *f.Decode))
 			} else {
@@ -40,34 +40,8 @@ func report(sets []set, ours map[string]result, others []figure) {
 		}
 		speeds = append(speeds, row)
 	}
-	table(sizes)
-	table(speeds)
+	columns.Print("stored, % of raw", append([]string{"", "MB", "order-0 limit", "ckptfs"}, peers...), sizes)
+	columns.Print("GB/s, encode / decode", append([]string{"", "ckptfs, one core", "ckptfs, all"}, timed...), speeds)
 }
 
 func percent(share float64) string { return fmt.Sprintf("%.2f", 100*share) }
-
-// table prints rows in columns, the first row being the head: the first column to the left, the others to the right.
-func table(rows [][]string) {
-	var width []int
-	for _, row := range rows {
-		for i, cell := range row {
-			if i == len(width) {
-				width = append(width, 0)
-			}
-			width[i] = max(width[i], utf8.RuneCountInString(cell))
-		}
-	}
-	fmt.Println()
-	for _, row := range rows {
-		var line strings.Builder
-		for i, cell := range row {
-			pad := strings.Repeat(" ", width[i]-utf8.RuneCountInString(cell))
-			if i == 0 {
-				line.WriteString(cell + pad)
-			} else {
-				line.WriteString("   " + pad + cell)
-			}
-		}
-		fmt.Println(strings.TrimRight(line.String(), " "))
-	}
-}
