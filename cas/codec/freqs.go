@@ -23,24 +23,24 @@ type counts [256]uint32
 
 // count adds p to c.
 func (c *counts) count(p []byte) {
-	// Four tables: increments of one counter in a row would wait for each other.
-	var t [4][256]uint32
+	// Eight tables: increments of one counter in a row would wait for each other.
+	var t [8][256]uint32
 	for ; len(p) >= 8; p = p[8:] {
 		v := le.Uint64(p)
 		t[0][byte(v)]++
 		t[1][byte(v>>8)]++
 		t[2][byte(v>>16)]++
 		t[3][byte(v>>24)]++
-		t[0][byte(v>>32)]++
-		t[1][byte(v>>40)]++
-		t[2][byte(v>>48)]++
-		t[3][byte(v>>56)]++
+		t[4][byte(v>>32)]++
+		t[5][byte(v>>40)]++
+		t[6][byte(v>>48)]++
+		t[7][byte(v>>56)]++
 	}
 	for _, v := range p {
 		t[0][v]++
 	}
 	for v := range c {
-		c[v] += t[0][v] + t[1][v] + t[2][v] + t[3][v]
+		c[v] += t[0][v] + t[1][v] + t[2][v] + t[3][v] + t[4][v] + t[5][v] + t[6][v] + t[7][v]
 	}
 }
 
@@ -58,7 +58,7 @@ func (c *counts) estimate(n int) float64 {
 	if n == 0 {
 		return 0
 	}
-	return min(float64(n), (float64(n)*log2(logs, uint32(n))-sum)/8+10+0.4*float64(used)) + 1
+	return min(float64(n), (float64(n)*log2(logs, uint32(n))-sum)/8+12+0.3*float64(used)) + 1
 }
 
 // log2 is rounded down by a thousandth at most.

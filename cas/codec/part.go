@@ -81,20 +81,25 @@ type source struct {
 	p            []byte
 	c            counts
 	bitmap, rest []byte // where zeros are many
+	ones         counts // of bitmap
+	sparse       bool   // it is to be
+	size         float64
 }
 
 // look sets src to what p is.
 func (s *planeState) look(src *source, p []byte) {
 	*src = source{p: p}
-	zeros := bytes.Count(p, []byte{0})
-	if 5*zeros <= 2*len(p) {
+	if zeros := bytes.Count(p, []byte{0}); manyZeros(zeros, len(p)) {
+		s.pack(src)
+		src.c.count(src.rest)
+		src.c[0] = uint32(zeros)
+	} else {
 		src.c.count(p)
-		return
 	}
-	s.pack(src)
-	src.c.count(src.rest)
-	src.c[0] = uint32(zeros)
+	src.measure()
 }
+
+func manyZeros(zeros, n int) bool { return 5*zeros > 2*n }
 
 // pack makes the bitmap and the rest of src.
 func (s *planeState) pack(src *source) {
@@ -102,6 +107,23 @@ func (s *planeState) pack(src *source) {
 	s.used += len(src.bitmap)
 	src.rest = pack(s.spare[s.used:], src.bitmap, src.p)
 	s.used += len(src.rest)
+	src.ones.count(src.bitmap)
+}
+
+// measure estimates what src takes.
+func (src *source) measure() {
+	n := len(src.p)
+	src.size = src.c.estimate(n)
+	if src.bitmap == nil {
+		return
+	}
+	zeros := src.c[0]
+	src.c[0] = 0
+	size := src.ones.estimate(len(src.bitmap)) + src.c.estimate(n-int(zeros)) + 1
+	src.c[0] = zeros
+	if size < src.size || 4*int(zeros) > 3*n { // of many zeros sparse saves the time
+		src.sparse, src.size = true, size
+	}
 }
 
 // choosePlane adds the parts of plane k: as it is, or sorted by groups where that takes less.
@@ -133,19 +155,20 @@ func (s *planeState) choosePlane(k int, g *groups) {
 		src := &s.sources[i]
 		s.look(src, sorted[:n:n])
 		sorted = sorted[n:]
-		sum += src.c.estimate(n)
+		sum += src.size
 		for v, k := range src.c {
 			all.c[v] += k
 		}
 	}
-	if size := all.c.estimate(len(p)); sum < size-size/256 {
+	if manyZeros(int(all.c[0]), len(p)) {
+		s.pack(all)
+	}
+	all.measure()
+	if sum < all.size-all.size/1024 {
 		for i := range g.n {
 			s.add(&s.sources[i])
 		}
 		return
-	}
-	if 5*int(all.c[0]) > 2*len(p) {
-		s.pack(all)
 	}
 	s.add(all)
 	s.parts[first].code |= partWhole
@@ -153,23 +176,14 @@ func (s *planeState) choosePlane(k int, g *groups) {
 
 // add adds the parts that code src.
 func (s *planeState) add(src *source) {
-	if src.rest == nil || len(src.rest) == 0 {
-		s.addPart(src.p, &src.c)
-		return
-	}
-	var ones counts
-	ones.count(src.bitmap)
-	rest := src.c
-	rest[0] = 0
-	n, zeros := len(src.p), int(src.c[0])
-	size := ones.estimate(len(src.bitmap)) + rest.estimate(n-zeros) + 1
-	if size > src.c.estimate(n) && 4*zeros <= 3*n { // of many zeros sparse saves the time
+	if !src.sparse || len(src.rest) == 0 {
 		s.addPart(src.p, &src.c)
 		return
 	}
 	s.parts = append(s.parts, part{code: partSparse})
-	s.addPart(src.bitmap, &ones)
-	s.addPart(src.rest, &rest)
+	s.addPart(src.bitmap, &src.ones)
+	src.c[0] = 0
+	s.addPart(src.rest, &src.c)
 }
 
 // addPart adds a part that is p, of counts c, if there is any of it.
