@@ -36,12 +36,10 @@ func described(name string) (by string, sure bool) {
 	return "", false
 }
 
-// Awaited is the name of the file without which nothing is known of one of this name; "" when there is no such.
-func Awaited(name string) string {
-	if by, sure := described(name); sure {
-		return by
-	}
-	return ""
+// Awaited reports whether a file of this name is known only by another.
+func Awaited(name string) bool {
+	_, sure := described(name)
+	return sure
 }
 
 // Named is Detect of a file of a name, which another may describe. What is wrong with that one does not matter.

@@ -61,16 +61,7 @@ func (v *Volume) beside(n *Node, p string) (r io.ReaderAt, size int64, done func
 	return f, other.Size, func() { f.Close() }, nil
 }
 
-// awaits reports whether the file that describes another may still come.
-func (v *Volume) awaits(n *Node, j *job) bool {
-	p := v.Path(n)
-	by := detect.Awaited(path.Base(p))
-	if by == "" || v.now().Sub(time.Unix(j.st.Mtim.Unix())) > describedWait {
-		return false
-	}
-	_, _, done, err := v.beside(n, path.Join(path.Dir(p), by))
-	if err == nil {
-		done()
-	}
-	return err != nil
+// awaits reports whether the file that describes another may still come, or be written just now: nothing is known of that one by it.
+func (v *Volume) awaits(n *Node, j *job, l *formats.Layout) bool {
+	return l.Format == formats.BlobLayout(0).Format && detect.Awaited(path.Base(v.Path(n))) && v.now().Sub(time.Unix(j.st.Mtim.Unix())) <= describedWait
 }

@@ -31,6 +31,9 @@ func TestDescribed(t *testing.T) {
 	if got := r.tensorsOf(data); got != nil {
 		t.Errorf("without index: %q", got)
 	}
+	r.write(index, sample(t, "tensorflow/one.index")[:100])
+	r.sync()
+	r.want(data, resident) // a part of it is none
 	r.write(index, sample(t, "tensorflow/one.index"))
 	want := len(r.tensorsOf(data))
 	if want < 7 {

@@ -32,7 +32,7 @@ type job struct {
 
 var (
 	errMapped  = errors.New("mapped for writing")
-	errAwaited = errors.New("the file that describes it is not there yet")
+	errAwaited = errors.New("the file that describes it is not there yet, or not whole")
 )
 
 // packGroup packs files into one batch and publishes them.
@@ -120,12 +120,12 @@ func (v *Volume) packFile(ctx context.Context, b *store.Batch, n *Node) (job, er
 	} else if stays {
 		return j, v.staysAsIs(&j)
 	}
-	if v.awaits(n, &j) {
-		return j, errAwaited
-	}
 	layout, err := v.detect(n, raw, j.size)
 	if err != nil {
 		return j, err
+	}
+	if v.awaits(n, &j, layout) {
+		return j, errAwaited
 	}
 	j.viewSize = viewSize(layout)
 	j.res, err = v.pack.Layout(ctx, b, &guarded{v: v, r: raw}, j.size, layout, v.related(v.Path(n), layout))
