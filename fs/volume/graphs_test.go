@@ -301,3 +301,21 @@ func TestQueryFiles(t *testing.T) {
 	}
 	r.onlyRoot()
 }
+
+// BenchmarkMatch is a query as the control socket has it, of a hundred layers.
+func BenchmarkMatch(b *testing.B) {
+	r := newRig(b)
+	layers := strings.Repeat("xyzuv", 20)
+	r.mkdir("runs/a/1")
+	r.write("runs/a/1/arch.json", chainGraph(layers, false))
+	r.save("a/1", "ABC")
+	o := control.MatchOptions{Graph: chainGraph(layers, false), AsKnown: true}
+	if a, err := r.Match(context.Background(), o); err != nil || a.Match == nil || a.Match.Length != 100 {
+		b.Fatalf("%+v, %v", a, err)
+	}
+	for b.Loop() {
+		if _, err := r.Match(context.Background(), o); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,7 +1,6 @@
 package graph
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -18,7 +17,7 @@ const maxDepth = 64
 
 // reader reads one JSON document token by token, so that it takes memory only in proportion to what is kept of it.
 type reader struct {
-	dec   *json.Decoder
+	dec   tokens
 	depth int
 }
 
@@ -29,14 +28,12 @@ func newReader(p []byte) (*reader, error) {
 	if !utf8.Valid(p) {
 		return nil, fmt.Errorf("not UTF-8: %w", ErrInvalid)
 	}
-	if !json.Valid(p) { // Token alone lets some errors pass, and a document that is cut short
+	if !json.Valid(p) {
 		var v json.RawMessage
 		err := json.Unmarshal(p, &v)
 		return nil, fmt.Errorf("%v: %w", err, ErrInvalid)
 	}
-	dec := json.NewDecoder(bytes.NewReader(p))
-	dec.UseNumber()
-	return &reader{dec: dec}, nil
+	return &reader{dec: tokens{p: p}}, nil
 }
 
 func (r *reader) errorf(format string, args ...any) error {
