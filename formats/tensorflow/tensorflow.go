@@ -60,9 +60,10 @@ func reject(format string, args ...any) error {
 	return fmt.Errorf("tensorflow: %w: %s", formats.ErrNotFormat, fmt.Sprintf(format, args...))
 }
 
-var shardName = regexp.MustCompile(`^(.+)\.data-([0-9]{5})-of-([0-9]{5})$`)
+var shardName = regexp.MustCompile(`^(.+)\.data-([0-9]{5})-of-([0-9]{5})(?:\.tempstate[0-9]+)?$`)
 
-// Shard takes a data file's name apart: the index's name, the file's number and how many there are. false: it is not the name of one.
+// Shard takes a data file's name apart, or the one that it has while it is written: the index's name, the file's number and how many
+// there are. false: it is not the name of one.
 func Shard(name string) (index string, number, shards int, ok bool) {
 	m := shardName.FindStringSubmatch(name)
 	if m == nil {

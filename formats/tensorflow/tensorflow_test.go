@@ -93,6 +93,9 @@ func TestRefuses(t *testing.T) {
 			}
 		}
 	}
+	if by, _, _, ok := Shard("a.data-00000-of-00001.tempstate123"); !ok || by != "a.index" {
+		t.Errorf("while it is written: %q, %v", by, ok)
+	}
 	for _, name := range []string{"a.data-00001-of-00001", "a.data-0000-of-00001", ".data-00000-of-00001", "a.data-00000-of-00001.tmp"} {
 		if _, _, _, ok := Shard(name); ok {
 			t.Errorf("%s is a data file", name)
