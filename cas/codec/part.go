@@ -13,6 +13,7 @@ const (
 	partConst  = 1
 	partRans   = 2
 	partSparse = 3
+	partAgain  = 4
 	// partWhole is set in the code of a part that is a plane as it is, and not sorted by groups.
 	partWhole = 0x80
 )
@@ -41,8 +42,10 @@ type part struct {
 func (s *planeState) choose(w int, g *groups) {
 	for _, s.flat = range []bool{false, true} {
 		s.parts, s.tables, s.used = s.parts[:0], s.tables[:0], 0
-		for k := range w {
-			s.choosePlane(k, g)
+		if g != nil || s.flat || !s.chooseAgain(w) {
+			for k := range w {
+				s.choosePlane(k, g)
+			}
 		}
 		s.coded = 0
 		var size float64
@@ -124,6 +127,74 @@ func (src *source) measure() {
 	if size < src.size || 4*int(zeros) > 3*n { // of many zeros sparse saves the time
 		src.sparse, src.size = true, size
 	}
+}
+
+// chooseAgain adds the parts of all planes where what they have in common, the elements that are zero, is worth a bitmap of
+// theirs, and says whether it is.
+func (s *planeState) chooseAgain(w int) bool {
+	sparse, n := 0, len(s.bufs[0])
+	for _, p := range s.bufs[:w] {
+		if manyZeros(bytes.Count(p, []byte{0}), n) {
+			sparse++
+		}
+	}
+	if sparse < 2 || n < minGrouped {
+		return false
+	}
+	// What is not zero is sorted before what is.
+	g, any := &s.groups, s.sorted[:n]
+	*g = groups{n: 2, of: s.group[:n]}
+	union(any, g.of, s.bufs[:w])
+	g.count()
+	common := source{p: any}
+	s.pack(&common)
+	s.used -= len(common.rest)
+	var saved float64
+	sources := s.sources[:w]
+	var again [8]bool
+	last := 0
+	for k := range sources {
+		src, p := &sources[k], s.bufs[k]
+		if bytes.Equal(p[1:], p[:n-1]) || !manyZeros(bytes.Count(p, []byte{0}), n) && sampleBits(p) > randomBits {
+			*src = source{p: p}
+			continue
+		}
+		s.look(src, p)
+		zeros := src.c[0]
+		src.c[0] -= uint32(g.counts[1])
+		if size := src.c.estimate(g.counts[0]) + 1; size < src.size {
+			again[k], last = true, k
+			saved += src.size - size
+		}
+		src.c[0] = zeros
+	}
+	if saved <= common.ones.estimate(len(common.bitmap)) {
+		return false
+	}
+	code := byte(partSparse)
+	for k := range sources {
+		src := &sources[k]
+		switch {
+		case again[k]:
+			s.parts = append(s.parts, part{code: code})
+			if code == partSparse {
+				s.addPart(common.bitmap, &common.ones)
+			}
+			code = partAgain
+			sorted := s.spare[s.used:][:n]
+			s.used += g.counts[0]
+			g.sort(sorted, src.p)
+			src.c[0] -= uint32(g.counts[1])
+			s.addPart(sorted[:g.counts[0]], &src.c)
+		case src.size == 0:
+			s.choosePlane(k, nil)
+		case k < last: // a bitmap of its own would be taken for the common one
+			s.addPart(src.p, &src.c)
+		default:
+			s.add(src)
+		}
+	}
+	return true
 }
 
 // choosePlane adds the parts of plane k: as it is, or sorted by groups where that takes less.
@@ -255,6 +326,7 @@ func (s *planeState) open(stored []byte) ([]byte, error) {
 	if v != 0 && lanes != leastLanes && lanes != fewLanes && lanes != someLanes && lanes != manyLanes {
 		return nil, fmt.Errorf("a stream of %d bytes, %d states", n, lanes)
 	}
+	s.ones = nil
 	return stored[n:], s.dec.init(stored[:n:n], lanes)
 }
 
@@ -262,6 +334,10 @@ func (s *planeState) open(stored []byte) ([]byte, error) {
 // stored.
 func (s *planeState) decodePlane(buf, stored []byte, g *groups) (p, rest []byte, err error) {
 	if g == nil {
+		if len(stored) > 0 && stored[0] == partAgain && s.ones != nil {
+			stored, err = s.decodeRest(buf, stored[1:], s.ones)
+			return buf, stored, err
+		}
 		return s.decode(buf, stored, true)
 	}
 	if len(stored) == 0 {
@@ -338,6 +414,12 @@ func (s *planeState) decodeSparse(buf, stored []byte) ([]byte, error) {
 	if len(buf)%8 != 0 && bitmap[len(bitmap)-1]>>(len(buf)%8) != 0 {
 		return nil, errBitmap
 	}
+	s.ones = bitmap
+	return s.decodeRest(buf, stored, bitmap)
+}
+
+// decodeRest fills buf with the bytes of the part that stored begins with, where bitmap has bits set, and with zeros.
+func (s *planeState) decodeRest(buf, stored, bitmap []byte) ([]byte, error) {
 	n := 0
 	b := bitmap
 	for ; len(b) >= 8; b = b[8:] {

@@ -34,9 +34,11 @@ import (
 //	1     0  raw     the n bytes
 //	      1  const   1 byte, n times
 //	      2  rans    frequencies (see freqs.go) of the next run of the stream, of n bytes
-//	      3  sparse  the bytes that are not zero, and where they are: a bitmap of ceil(n/8) bytes as a part, of which bit i%8
-//	                 of byte i/8 is set when byte i is not zero, and the bits past n are not; and, if there are any, the bytes
-//	                 that are not zero as a part. Neither is sparse
+//	      3  sparse  a bitmap of ceil(n/8) bytes as a part, and, where it has any bits set, the bytes that it is about as a
+//	                 part: byte i of the plane is the next of them when bit i%8 of byte i/8 is set, else zero. Bits past n
+//	                 are not set. Neither part is sparse
+//	      4  again   only as a whole plane of a slab that is not sorted (see Delta), and after one that is sparse: as a part
+//	                 the bytes that the bitmap of the last such one is about. It is not sparse
 //
 // Slabs bound the memory that either side needs, and fit the processor's nearer caches. Nothing follows.
 //
@@ -64,10 +66,11 @@ type planeState struct {
 	groups groups
 	diffs  [slabBytes]byte
 	bitmap [maxPlane / 8]byte
+	ones   []byte             // the bitmap of the sparse part before
 	rest   [maxPlane + 8]byte // of a sparse part
 
 	enc     ransEncoder
-	sources [maxGroups + 1]source
+	sources [8]source // of groups and of all, or of planes
 	parts   []part
 	tables  []byte
 	coded   int                 // bytes of parts that the stream has

@@ -253,6 +253,11 @@ func TestPlanesRefuse(t *testing.T) {
 		{"sparse, empty", head(1, partSparse), 8},
 		{"sparse within sparse", head(1, partSparse, partSparse, partRaw, 1, partRaw, 1, partRaw, 'a'), 8},
 		{"sparse, bits past the end", head(1, partSparse, partRaw, 0x80, partRaw, 'a'), 7},
+		{"again, nothing before", head(2, partAgain, partRaw, 'a', 'b'), 4},
+		{"again within sparse", head(1, partSparse, partAgain, partRaw, 1, partRaw, 'a'), 8},
+		{"again, too few", head(2, partSparse, partRaw, 3, partRaw, 'a', 'b', partAgain, partRaw, 'c'), 16},
+		{"again, too many", head(2, partSparse, partRaw, 1, partRaw, 'a', partAgain, partRaw, 'b', 'c'), 16},
+		{"again, sparse", head(2, partSparse, partRaw, 1, partRaw, 'a', partAgain, partSparse, partRaw, 1, partRaw, 'b'), 16},
 		{"sparse, too few", head(1, partSparse, partRaw, 3, partRaw, 'a'), 8},
 		{"sparse, too many", head(1, partSparse, partRaw, 1, partRaw, 'a', 'b'), 8},
 		{"tail, short", []byte{4, 'a', 'b'}, 3},
@@ -269,6 +274,25 @@ func TestPlanesRefuse(t *testing.T) {
 	if _, err := Decode(nil, Planes, good, cas.MaxChunk+1); !errors.Is(err, cas.ErrTooLarge) {
 		t.Error(err)
 	}
+}
+
+// What has zeros in common stores once where they are.
+func TestPlanesAgain(t *testing.T) {
+	got, err := Decode(nil, Planes, append([]byte{2, 0, 0, 0, 0}, partSparse, partRaw, 0x11, partRaw, 'a', 'b', partAgain, partRaw, 0, 'd'), 16)
+	if want := "a\x00\x00\x00\x00\x00\x00\x00b" + "d\x00\x00\x00\x00\x00\x00"; err != nil || string(got) != want {
+		t.Errorf("%q, %v", got, err)
+	}
+	raw := adam(cas.ChunkSize)
+	portably(func(how string) {
+		stored := planesCodec{}.Encode(nil, raw, Hint{"F32", 4})
+		if got, err := Decode(nil, Planes, stored, len(raw)); err != nil || !bytes.Equal(got, raw) {
+			t.Error(how, err)
+		}
+		// Half are zero: a bit each says which. Of the others three planes are random, or nearly.
+		if most := len(raw)/32 + len(raw)/2*29/32; len(stored) > most {
+			t.Errorf("%s: %d bytes, want %d at most", how, len(stored), most)
+		}
+	})
 }
 
 // everyPart makes n elements of 4 bytes and a tail: planes that are random, constant, skewed and sparse.
@@ -375,7 +399,7 @@ func (d *dump) stream() {
 // part prints a part of n bytes, and how many bits a bitmap has set, if it is one that is raw.
 func (d *dump) part(what string, n int) (ones int) {
 	code := d.stored[d.off]
-	d.field(1, fmt.Sprintf("%s: %s", what, []string{"raw", "const", "rans", "sparse"}[code&^partWhole]))
+	d.field(1, fmt.Sprintf("%s: %s", what, []string{"raw", "const", "rans", "sparse", "again"}[code&^partWhole]))
 	switch code &^ partWhole {
 	case partRaw:
 		for _, b := range d.field(n, "") {

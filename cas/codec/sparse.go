@@ -31,6 +31,29 @@ func packPortable(dst, bitmap, p []byte) []byte {
 	return dst[:j]
 }
 
+// union sets any to all planes' bytes or-ed, and zero to 1 where that is zero, to 0 elsewhere.
+func union(any, zero []byte, planes [][]byte) {
+	const low7, ones = 0x7f7f7f7f7f7f7f7f, 0x0101010101010101
+	i := 0
+	for ; i+8 <= len(any); i += 8 {
+		var v uint64
+		for _, p := range planes {
+			v |= le.Uint64(p[i:])
+		}
+		le.PutUint64(any[i:], v)
+		le.PutUint64(zero[i:], (v&low7+low7|v)>>7&ones^ones)
+	}
+	for ; i < len(any); i++ {
+		any[i], zero[i] = 0, 0
+		for _, p := range planes {
+			any[i] |= p[i]
+		}
+		if any[i] == 0 {
+			zero[i] = 1
+		}
+	}
+}
+
 // nonZero has bit i set when byte i of v is not zero.
 func nonZero(v uint64) byte {
 	const low7 = 0x7f7f7f7f7f7f7f7f
