@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -17,8 +18,8 @@ import (
 	"ckptfs/index/runs"
 )
 
-// forgottenPrefix begins the name of a step's directory that is being removed. What an interruption leaves is removed by
-// the next forget of that run.
+// forgottenPrefix begins the name of a step's directory that is being removed; 16 hexadecimal digits follow. What an interruption
+// leaves is removed by the next forget or retire of that run, and by the next prune.
 const forgottenPrefix = ".forgotten-"
 
 // settled is how long nothing of a step must have been written for it to count as complete.
@@ -36,8 +37,8 @@ func (a *app) forgetCmd() *cobra.Command {
 		Use:   "forget [flags] RUN… | --drop-optimizer FILE…",
 		Short: "Remove the steps of a run that no rule keeps",
 		Long: `Removes the directories of those steps of RUN, a folder below runs/ of a mount, that no rule keeps. Steps are in the order of
-their names, as people count, with the metrics that ckptfs log shows. Rules choose among complete steps. One that is being written, was
-written to in the last minute or is torn is kept, whatever the rules say; with --forget-torn not where a later one is complete.
+their names, as people count, with the metrics that ckptfs log shows. Rules choose among complete steps. One that is being written, or was
+written to in the last minute, is kept, whatever the rules say; one that is torn, too, but with --forget-torn where a later one is complete.
 
     ckptfs forget --keep-last 3 --keep-best val_loss=2 --keep-best acc:max=1 --keep-within 7d --dry-run /mnt/ckpt/runs/a
 
@@ -89,7 +90,7 @@ numbers and settings, is gone with it; training cannot go on from the new file a
 	f.IntVar(&p.KeepLast, "keep-last", 0, "keep the last N complete steps")
 	f.StringArrayVar(&best, "keep-best", nil, "keep the N best by a metric: METRIC=N, of which less is better, or METRIC:max=N")
 	f.StringVar(&within, "keep-within", "", "keep what was written within 7d, 36h, 1w2d")
-	f.BoolVar(&p.ForgetTorn, "forget-torn", false, "also give up steps that never were complete, where a later one is")
+	f.BoolVar(&p.ForgetTorn, "forget-torn", false, "also give up torn steps, where a later one is complete")
 	f.BoolVar(&drop, "drop-optimizer", false, "make a file of a checkpoint's weights, without optimizer state, and remove the checkpoint")
 	f.BoolVarP(&dry, "dry-run", "n", false, "only say what would be done")
 	return cmd
@@ -186,8 +187,8 @@ func judged(l *control.RunLog, metrics bool) ([]runs.Step, error) {
 			return nil, fmt.Errorf("step %s: its metrics cannot be read: %s", s.Step, s.Problem)
 		}
 		// A save of several files has closed all that there are, for a moment, before it makes the next.
-		out[i] = runs.Step{Name: s.Step, Time: s.Time, Complete: s.State == control.StepComplete && time.Since(s.Time) > settled,
-			Metrics: map[string]float64{}}
+		writing := s.State == control.StepWriting || time.Since(s.Time) < settled
+		out[i] = runs.Step{Name: s.Step, Time: s.Time, Complete: s.State == control.StepComplete && !writing, Writing: writing, Metrics: map[string]float64{}}
 		for name, v := range s.Metrics {
 			out[i].Metrics[name] = float64(v)
 		}
@@ -216,26 +217,39 @@ func printForgotten(w io.Writer, out *forgotten) {
 
 // removeStep removes a step's directory: its name first, so that what is left by an interruption is no step.
 func removeStep(run, step string) error {
-	aside := filepath.Join(run, forgottenPrefix+step)
-	if err := os.RemoveAll(aside); err != nil {
-		return err
-	}
+	aside := filepath.Join(run, fmt.Sprintf("%s%016x", forgottenPrefix, rand.Uint64()))
 	if err := os.Rename(filepath.Join(run, step), aside); err != nil {
 		return err
 	}
-	return os.RemoveAll(aside)
+	if err := os.RemoveAll(aside); err != nil {
+		return fmt.Errorf("%s is no step any more, and could not be removed whole; the next forget, retire or prune tries again: %w", step, err)
+	}
+	return nil
 }
 
-// removeLeft removes what an interrupted forget left.
+// removeLeft removes what an interrupted removeStep left in a run.
 func removeLeft(run string) error {
 	entries, err := os.ReadDir(run)
 	if err != nil {
 		return err
 	}
 	for _, e := range entries {
-		if e.IsDir() && strings.HasPrefix(e.Name(), forgottenPrefix) {
+		digits, ok := strings.CutPrefix(e.Name(), forgottenPrefix)
+		if _, bad := strconv.ParseUint(digits, 16, 64); e.IsDir() && ok && bad == nil && len(digits) == 16 {
 			err = errors.Join(err, os.RemoveAll(filepath.Join(run, e.Name())))
 		}
+	}
+	return err
+}
+
+// removeLeftBelow is removeLeft for all runs of a mount.
+func removeLeftBelow(mountpoint string) error {
+	runs, err := filepath.Glob(filepath.Join(mountpoint, "runs", "*", forgottenPrefix+"*"))
+	if err != nil {
+		return err
+	}
+	for _, left := range runs {
+		err = errors.Join(err, removeLeft(filepath.Dir(left)))
 	}
 	return err
 }

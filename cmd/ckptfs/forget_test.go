@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -29,17 +30,22 @@ func TestParseBest(t *testing.T) {
 
 func TestRemoveStep(t *testing.T) {
 	run := t.TempDir()
-	for name, content := range map[string]string{"9/deep/model.pt": "y", "10/model.pt": "x", "notes.txt": "n", forgottenPrefix + "8/model.pt": "left"} {
+	for name, content := range map[string]string{"9/deep/model.pt": "y", "10/model.pt": "x", "notes.txt": "n", forgottenPrefix + "0123456789abcdef/model.pt": "left", forgottenPrefix + "notes/mine": "kept"} {
 		makeFile(t, filepath.Join(run, name), content)
 	}
 	if err := removeStep(run, "9"); err != nil {
+		t.Fatal(err)
+	}
+	long := strings.Repeat("s", 255)
+	makeFile(t, filepath.Join(run, long, "model.pt"), "z")
+	if err := removeStep(run, long); err != nil {
 		t.Fatal(err)
 	}
 	if err := removeLeft(run); err != nil {
 		t.Fatal(err)
 	}
 	left, err := os.ReadDir(run)
-	if err != nil || len(left) != 2 || left[0].Name() != "10" || left[1].Name() != "notes.txt" {
+	if err != nil || len(left) != 3 || left[0].Name() != forgottenPrefix+"notes" || left[1].Name() != "10" || left[2].Name() != "notes.txt" {
 		t.Errorf("%q", left)
 	}
 }
@@ -58,8 +64,8 @@ func TestJudged(t *testing.T) {
 		t.Errorf("%+v, %v", steps, err)
 	}
 	for _, s := range steps[1:] {
-		if s.Complete {
-			t.Errorf("%s is complete", s.Name)
+		if s.Complete || s.Writing != (s.Name != "2") {
+			t.Errorf("%+v", s)
 		}
 	}
 	if _, err := judged(l, true); err == nil {

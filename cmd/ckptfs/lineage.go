@@ -218,6 +218,9 @@ func (a *app) retire(cmd *cobra.Command, arg string) error {
 		return &exitError{exitUsage, fmt.Errorf("%s is no folder", arg)}
 	}
 	was := err == nil
+	if err := removeLeft(dir); err != nil {
+		return err
+	}
 	return a.with(cmd.Context(), dir, readWrite, func(s *session) error {
 		if was {
 			// What was just saved is to be known before it goes.

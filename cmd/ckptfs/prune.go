@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -36,6 +37,11 @@ or the store was unmounted. Chunks of files that lie in lost+found are kept.`,
 				return &usageError{msg: "--grace is a time span such as 24h, or 0", cmd: cmd}
 			}
 			return a.with(cmd.Context(), args[0], readWrite, func(s *session) error {
+				if m := s.place.mount; m != nil && !o.DryRun {
+					if err := removeLeftBelow(m.Mountpoint); err != nil {
+						fmt.Fprintf(os.Stderr, "ckptfs: what an interrupted forget left stays: %v\n", err)
+					}
+				}
 				update, done := a.progress("pruning")
 				p, err := s.Prune(cmd.Context(), o, update)
 				done()

@@ -253,7 +253,7 @@ func TestLateLineage(t *testing.T) {
 		`{"parent": "runs/y/2"}`:       "no other step",
 		`{"parent": 5}`:                "lineage.json",
 		`{"parent": "/etc"}`:           "outside",
-		strings.Repeat(" ", 2<<20):     "at most",
+		strings.Repeat(" ", 17<<20):    "at most",
 		`{"merged_from": ["runs/q/1"]`: "lineage.json",
 	} {
 		r.write("runs/y/2/lineage.json", []byte(sidecar))

@@ -379,7 +379,7 @@ func (v *Volume) lookAtRun(top int, name string) (*run, error) {
 			}
 			s.keep(st)
 		}
-		if len(st.files) > 0 {
+		if len(st.files) > 0 || st.problem != "" {
 			r.sorted = append(r.sorted, st)
 		}
 	}

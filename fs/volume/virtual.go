@@ -27,7 +27,7 @@ const virtualName = ".ckptfs"
 // virtualKinds are the directories in it, and what each name leads to.
 var virtualKinds = map[string]func(v *Volume) virtual{
 	"query":     queryRoot{}.virtual,
-	"artifacts": func(*Volume) virtual { return virtual{dir: artifactDir{}, key: "artifacts"} },
+	"artifacts": func(*Volume) virtual { return virtual{dir: artifactDir{}, key: "artifacts", stat: statArtifacts} },
 	"best":      bestRoot{}.virtual,
 	"tensors":   func(*Volume) virtual { return virtual{dir: tensorRoot{}, key: "tensors"} },
 }

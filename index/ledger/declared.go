@@ -12,7 +12,7 @@ import (
 )
 
 // MaxDeclared bounds the bytes of a lineage.json.
-const MaxDeclared = 1 << 20
+const MaxDeclared = 16 << 20
 
 // maxMerged bounds Declared.MergedFrom.
 const maxMerged = 1024
@@ -50,6 +50,9 @@ func ParseDeclared(p []byte) (Declared, error) {
 		MergedFrom []string `json:"merged_from"`
 	}
 	if err := json.Unmarshal(p, &doc); err != nil {
+		if wrong := (*json.UnmarshalTypeError)(nil); errors.As(err, &wrong) {
+			err = fmt.Errorf("%s %q: a parent is a text, and merged_from a list of texts", wrong.Value, wrong.Field)
+		}
 		return Declared{}, fmt.Errorf("%v: %w", err, ErrInvalid)
 	}
 	d := Declared{MergedFrom: doc.MergedFrom, Transfer: doc.How == "transfer"}

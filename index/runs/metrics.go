@@ -40,6 +40,7 @@ type Source struct {
 // Sources are all of them, of which a later one wins, and the attributes of FromXattr over all.
 var Sources = []Source{
 	{"_CHECKPOINT_METADATA", MaxStateFile, ParseOrbax},
+	{"metrics/metrics", MaxMetricsFile, ParseMetrics}, // of Orbax' CheckpointManager
 	{"trainer_state.json", MaxStateFile, ParseTrainerState},
 	{"metrics.json", MaxMetricsFile, ParseMetrics},
 }
@@ -94,6 +95,7 @@ func ParseTrainerState(p []byte) (map[string]float64, error) {
 	if r, err = newReader(p, MaxStateFile); err != nil {
 		return nil, err
 	}
+	r.loose = true // most of it is of other steps
 	out := map[string]float64{}
 	err = r.object(func(key string) error {
 		if key != "log_history" || !r.next('[') {
@@ -125,6 +127,7 @@ type reader struct {
 	token json.Token // the next one
 	err   error
 	depth int
+	loose bool // metrics with names that are none, or that came already, are passed over
 }
 
 // Python's numbers that JSON has not are read as strings that no writer of metrics would think of.
@@ -291,10 +294,13 @@ func (r *reader) metrics(prefix string, out map[string]float64) error {
 		if !ok {
 			return r.skip()
 		}
-		if err := CheckName(name); err != nil {
+		_, twice := out[name]
+		if err := CheckName(name); r.loose && (err != nil || twice) {
+			return nil
+		} else if err != nil {
 			return err
 		}
-		if _, twice := out[name]; twice {
+		if twice {
 			return fmt.Errorf("metric %q twice: %w", name, ErrInvalid)
 		}
 		if len(out) == MaxMetrics {

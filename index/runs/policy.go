@@ -13,8 +13,8 @@ type Policy struct {
 	KeepBest   []KeepBest    // the best by a metric
 	KeepWithin time.Duration // those complete no longer ago than this
 
-	// ForgetTorn gives up steps that are not complete, where a later one is: the writer has gone on without them. Without
-	// it they are kept, since they may be in the writing.
+	// ForgetTorn gives up steps that are not complete, and not being written, where a later one is complete: the writer has
+	// gone on without them.
 	ForgetTorn bool
 }
 
@@ -72,6 +72,8 @@ func (p Policy) Decide(steps []Step, now time.Time) ([]Decision, error) {
 	for i := range all {
 		d := &all[i]
 		switch t := d.Step.Time; {
+		case d.Step.Writing:
+			keep(i, "being written, or written to just now")
 		case !d.Step.Complete && (!p.ForgetTorn || i > newest):
 			keep(i, "not complete")
 		case !d.Step.Complete:

@@ -59,6 +59,7 @@ type Step struct {
 	Name     string             // of its directory
 	Time     time.Time          // when it was complete; zero when not known
 	Complete bool               // all its files are closed and safe; a torn one is not
+	Writing  bool               // it is not complete, and may become so
 	Metrics  map[string]float64 // nil when there are none
 }
 

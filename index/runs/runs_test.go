@@ -108,7 +108,7 @@ func TestParseOthers(t *testing.T) {
 	if got, err := ParseOrbax([]byte(`{"metrics": null}`)); err != nil || show(got) != "" {
 		t.Errorf("%v, %v", got, err)
 	}
-	hf := `{"best_metric": 0.1, "log_history": [{"epoch": 1.0, "loss": 2.5, "step": 10}, {"eval_loss": 2.0, "step": 10}, 7,
+	hf := `{"best_metric": 0.1, "log_history": [{"epoch": 1.0, "loss": 2.5, "step": 10, "": 1, "a/b": 1, "a": {"b": 2}}, {"eval_loss": 2.0, "step": 10}, 7,
 		{"epoch": 2.0, "loss": 1.5, "step": 20}, {"eval_loss": NaN, "epoch": 2.0, "step": 20}], "global_step": 20}`
 	if got, err := ParseTrainerState([]byte(hf)); err != nil || show(got) != "epoch=2 eval_loss=NaN loss=1.5" {
 		t.Errorf("%s, %v", show(got), err)
@@ -260,6 +260,7 @@ func TestDecide(t *testing.T) {
 
 func drawStep(t *rapid.T) Step {
 	s := Step{Name: rapid.StringMatching(`[0-9]{1,3}`).Draw(t, "name"), Complete: rapid.Bool().Draw(t, "complete")}
+	s.Writing = !s.Complete && rapid.Bool().Draw(t, "writing")
 	if rapid.Bool().Draw(t, "timed") {
 		s.Time = t0.Add(time.Duration(rapid.IntRange(-1000, 1000).Draw(t, "time")) * time.Minute)
 	}
@@ -287,7 +288,7 @@ func TestDecideTwice(t *testing.T) {
 			for _, d := range ds {
 				if d.Keep {
 					out[d.Step.Name] = true
-				} else if !d.Step.Complete && !p.ForgetTorn {
+				} else if !d.Step.Complete && !p.ForgetTorn || d.Step.Writing {
 					t.Fatalf("step %s in the writing was forgotten", d.Step.Name)
 				}
 			}

@@ -38,12 +38,15 @@ def mount_of(path=None):
 
 
 def best(run, metric, mode="min"):
-    """The directory of the complete step of a run (a folder below runs/) with the least value of a metric, or with mode "max" the greatest.
+    """The directory of the complete step of a run (a folder below runs/) with the least value of a metric, or with mode "max" the greatest. A step that not everybody
+    may read who may read the run takes no part, as with the links in .ckptfs/best; `ckptfs best` looks at all.
     FileNotFoundError when no complete step has the metric."""
     if mode not in ("min", "max"):
         raise ValueError(f"mode {mode!r} is neither min nor max")
     run = Path(os.path.realpath(run))
     root = mount_of(run)
+    if run.parent != root / "runs":
+        raise ValueError(f"{run} is no run: it is to be a folder in {root / 'runs'}")
     name = metric.replace("%", "%25").replace("/", "%2F")
     if name.startswith("."):
         name = "%2E" + name[1:]
@@ -78,9 +81,12 @@ def record(step, metrics=None, parent=None, merged_from=None, model=None):
 def _read_json(path):
     try:
         with open(path, encoding="utf-8") as f:
-            return json.load(f)
+            value = json.load(f)
     except FileNotFoundError:
         return {}
+    if not isinstance(value, dict):
+        raise ValueError(f"{path} holds no object, and stays as it is")
+    return value
 
 
 def _write_json(path, value):
