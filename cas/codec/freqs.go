@@ -215,11 +215,10 @@ func (w *bitWriter) end() []byte {
 
 // bitReader reads zeros past the end of src, and counts them.
 type bitReader struct {
-	src  []byte
-	at   int // of the next byte
-	acc  uint64
-	n    uint // bits in acc
-	past bool
+	src []byte
+	at  int // of the next byte
+	acc uint64
+	n   uint // bits in acc
 }
 
 // fill sees to 32 bits at least.

@@ -14,7 +14,7 @@ const maxGroups = 6
 // but 0 at least and n-1 at most.
 type groupShape struct{ n, shift, top int }
 
-// shapePortable sets of to the elements' groups. base has as many elements, of w bytes.
+// ofPortable sets of to the elements' groups. base has as many elements, of w bytes.
 func (g groupShape) ofPortable(of, base []byte, w int) {
 	for i := range of {
 		e := loadElem(base[i*w:], w) & (1<<(8*w-1) - 1) >> g.shift
@@ -47,7 +47,7 @@ func chooseGroups(base []byte, w, shift int) groupShape {
 	return g
 }
 
-// init sorts by shape g the elements of base.
+// sortBy sorts elements by their base's, of w bytes each. What it returns is valid until the next call.
 func (s *planeState) sortBy(shape groupShape, base []byte, w int) *groups {
 	g := &s.groups
 	*g = groups{n: shape.n, of: s.group[:len(base)/w]}
