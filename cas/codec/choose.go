@@ -1,0 +1,256 @@
+package codec
+
+import "bytes"
+
+const (
+	// minCoded is the length below which frequencies outweigh what they save.
+	minCoded = 32
+	// randomBits is the entropy, in bits a byte, from which a part stays raw: 1.5 % is 0.12 of 8 bits.
+	randomBits = 7.9
+	// minGain: coding must save 1/minGain of a part, 1.5 %, to be worth a reader's time.
+	minGain = 66
+)
+
+// choose sets parts to what codes the planes, which s.bufs holds, in the fewest bytes or nearly so.
+func (s *planeState) choose(w int, g *groups) {
+	for _, s.flat = range []bool{false, true} {
+		s.parts, s.tables, s.used = s.parts[:0], s.tables[:0], 0
+		if g != nil || s.flat || !s.chooseAgain(w) {
+			for k := range w {
+				s.choosePlane(k, g)
+			}
+		}
+		s.coded = 0
+		var size float64
+		for i := range s.parts {
+			if p := &s.parts[i]; p.code&^partWhole == partRans {
+				s.coded += len(p.p)
+				size += p.size
+			}
+		}
+		if s.coded == 0 {
+			s.lanes = 0
+			return
+		}
+		s.lanes = lanesFor(s.coded, size)
+		if size+float64(4*s.lanes+minCoded) < float64(s.coded) {
+			return
+		} // else a stream does not pay
+	}
+}
+
+// lanesFor says how many states are to code n bytes in size: more are faster, and take no more than some per cent.
+func lanesFor(n int, size float64) int {
+	switch {
+	case size > 12<<10:
+		return manyLanes
+	case size > 2<<10:
+		return someLanes
+	case n > 8<<10:
+		return fewLanes
+	}
+	return leastLanes
+}
+
+// source is bytes that are looked at.
+type source struct {
+	p            []byte
+	c            counts
+	bitmap, rest []byte // where zeros are many
+	ones         counts // of bitmap
+	sparse       bool   // it is to be
+	size         float64
+}
+
+// look sets src to what p is.
+func (s *planeState) look(src *source, p []byte) {
+	*src = source{p: p}
+	if zeros := bytes.Count(p, []byte{0}); manyZeros(zeros, len(p)) {
+		s.pack(src)
+		src.c.count(src.rest)
+		src.c[0] = uint32(zeros)
+	} else {
+		src.c.count(p)
+	}
+	src.measure()
+}
+
+func manyZeros(zeros, n int) bool { return 5*zeros > 2*n }
+
+// pack makes the bitmap and the rest of src.
+func (s *planeState) pack(src *source) {
+	src.bitmap = s.spare[s.used:][:(len(src.p)+7)/8]
+	s.used += len(src.bitmap)
+	src.rest = pack(s.spare[s.used:], src.bitmap, src.p)
+	s.used += len(src.rest)
+	src.ones.count(src.bitmap)
+}
+
+// measure estimates what src takes.
+func (src *source) measure() {
+	n := len(src.p)
+	src.size = src.c.estimate(n)
+	if src.bitmap == nil {
+		return
+	}
+	zeros := src.c[0]
+	src.c[0] = 0
+	size := src.ones.estimate(len(src.bitmap)) + src.c.estimate(n-int(zeros)) + 1
+	src.c[0] = zeros
+	if size < src.size || 4*int(zeros) > 3*n { // of many zeros sparse saves the time
+		src.sparse, src.size = true, size
+	}
+}
+
+// chooseAgain adds the parts of all planes where what they have in common, the elements that are zero, is worth a bitmap of
+// theirs, and says whether it is.
+func (s *planeState) chooseAgain(w int) bool {
+	sparse, n := 0, len(s.bufs[0])
+	for _, p := range s.bufs[:w] {
+		if manyZeros(bytes.Count(p, []byte{0}), n) {
+			sparse++
+		}
+	}
+	if sparse < 2 || n < minGrouped {
+		return false
+	}
+	// What is not zero is sorted before what is.
+	g, any := &s.groups, s.sorted[:n]
+	*g = groups{n: 2, of: s.group[:n]}
+	union(any, g.of, s.bufs[:w])
+	g.count()
+	common := source{p: any}
+	s.pack(&common)
+	s.used -= len(common.rest)
+	var saved float64
+	sources := s.sources[:w]
+	var again [8]bool
+	last := 0
+	for k := range sources {
+		src, p := &sources[k], s.bufs[k]
+		if bytes.Equal(p[1:], p[:n-1]) || !manyZeros(bytes.Count(p, []byte{0}), n) && sampleBits(p) > randomBits {
+			*src = source{p: p}
+			continue
+		}
+		s.look(src, p)
+		zeros := src.c[0]
+		src.c[0] -= uint32(g.counts[1])
+		if size := src.c.estimate(g.counts[0]) + 1; size < src.size {
+			again[k], last = true, k
+			saved += src.size - size
+		}
+		src.c[0] = zeros
+	}
+	if saved <= common.ones.estimate(len(common.bitmap)) {
+		return false
+	}
+	code := byte(partSparse)
+	for k := range sources {
+		src := &sources[k]
+		switch {
+		case again[k]:
+			s.parts = append(s.parts, part{code: code})
+			if code == partSparse {
+				s.addPart(common.bitmap, &common.ones)
+			}
+			code = partAgain
+			sorted := s.spare[s.used:][:n]
+			s.used += g.counts[0]
+			g.sort(sorted, src.p)
+			src.c[0] -= uint32(g.counts[1])
+			s.addPart(sorted[:g.counts[0]], &src.c)
+		case src.size == 0:
+			s.choosePlane(k, nil)
+		case k < last: // a bitmap of its own would be taken for the common one
+			s.addPart(src.p, &src.c)
+		default:
+			s.add(src)
+		}
+	}
+	return true
+}
+
+// choosePlane adds the parts of plane k: as it is, or sorted by groups where that takes less.
+func (s *planeState) choosePlane(k int, g *groups) {
+	p := s.bufs[k]
+	whole := byte(partWhole)
+	if g == nil {
+		whole = 0
+	}
+	switch {
+	case bytes.Equal(p[1:], p[:len(p)-1]):
+		s.parts = append(s.parts, part{code: whole | partConst, p: p})
+		return
+	case s.flat || len(p) < minCoded || sampleBits(p) > randomBits:
+		s.parts = append(s.parts, part{code: whole | partRaw, p: p})
+		return
+	}
+	first, all := len(s.parts), &s.sources[maxGroups]
+	if g == nil {
+		s.look(all, p)
+		s.add(all)
+		return
+	}
+	sorted := s.sorted[k*len(p):][:len(p)]
+	g.sort(sorted, p)
+	*all = source{p: p}
+	var sum float64
+	for i, n := range g.counts[:g.n] {
+		src := &s.sources[i]
+		s.look(src, sorted[:n:n])
+		sorted = sorted[n:]
+		sum += src.size
+		for v, k := range src.c {
+			all.c[v] += k
+		}
+	}
+	if manyZeros(int(all.c[0]), len(p)) {
+		s.pack(all)
+	}
+	all.measure()
+	if sum < all.size-all.size/1024 {
+		for i := range g.n {
+			s.add(&s.sources[i])
+		}
+		return
+	}
+	s.add(all)
+	s.parts[first].code |= partWhole
+}
+
+// add adds the parts that code src.
+func (s *planeState) add(src *source) {
+	if !src.sparse || len(src.rest) == 0 {
+		s.addPart(src.p, &src.c)
+		return
+	}
+	s.parts = append(s.parts, part{code: partSparse})
+	s.addPart(src.bitmap, &src.ones)
+	src.c[0] = 0
+	s.addPart(src.rest, &src.c)
+}
+
+// addPart adds a part that is p, of counts c, if there is any of it.
+func (s *planeState) addPart(p []byte, c *counts) {
+	n := len(p)
+	if n == 0 {
+		return
+	}
+	s.parts = append(s.parts, part{code: partRaw, p: p})
+	at := &s.parts[len(s.parts)-1]
+	if int(c[p[0]]) == n {
+		at.code = partConst
+		return
+	}
+	if n < minCoded {
+		return
+	}
+	at.f.normalize(c, n)
+	at.table[0] = len(s.tables)
+	s.tables = appendFreqs(s.tables, &at.f)
+	at.table[1] = len(s.tables)
+	at.size = float64(at.table[1]-at.table[0]) + at.f.cost(c)/8
+	if at.size <= float64(n-n/minGain) {
+		at.code = partRans
+	}
+}
