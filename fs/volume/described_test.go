@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -51,13 +52,13 @@ func TestDescribed(t *testing.T) {
 
 // One whose index does not come is packed all the same.
 func TestDescribedByNothing(t *testing.T) {
-	later := time.Duration(0)
-	r := newRig(t, func(o *Options) { o.Now = func() time.Time { return time.Now().Add(later) } })
+	var later atomic.Int64
+	r := newRig(t, func(o *Options) { o.Now = func() time.Time { return time.Now().Add(time.Duration(later.Load())) } })
 	src := random(200<<10, 1)
 	for _, p := range []string{"ck.data-00000-of-00001", "m.onnx.data"} {
 		r.write(p, src)
 	}
-	later = 2 * describedWait
+	later.Store(int64(2 * describedWait))
 	for _, p := range []string{"ck.data-00000-of-00001", "m.onnx.data"} {
 		r.pack(p)
 		r.same(p, src)
