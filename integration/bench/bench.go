@@ -131,7 +131,7 @@ func (b *bench) json(v any, args ...string) error {
 
 func (b *bench) pythonRun(program string, args ...string) (string, error) {
 	cmd := exec.Command(b.python, append([]string{filepath.Join(b.programs, program)}, args...)...)
-	cmd.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1", "PYTHONPATH=scripts/python")
+	cmd.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1", "PYTHONPATH=scripts/python:"+os.Getenv("PYTHONPATH"))
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
