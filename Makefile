@@ -64,7 +64,8 @@ bench-training: build
 bench-storage: build
 	PYTHONPATH="$$(scripts/setup-peers)" && export PYTHONPATH && $(BENCH) -only storage
 
-# Sizes and speeds of coding chunks, beside other programs; what the data are is trained first, once, in minutes.
+# Sizes and speeds of coding chunks, beside other programs; what the data are is trained first, once, in minutes. BIGSMALL=1 adds
+# BigSmall, which takes minutes by itself.
 bench-codec:
 	CKPTFS_PYTHON="$$(scripts/setup)" && export CKPTFS_PYTHON && PYTHONPATH="$$(scripts/setup-peers)" && export PYTHONPATH && \
 	data="$$(dirname "$$PYTHONPATH")/codec-data" && \

@@ -169,6 +169,8 @@ def main():
             tell(peer, len(z), slow, slow2)
         size, slow = timed(xet(raw, base), times=1)
         tell("xet", size)
+        if not os.environ.get("BIGSMALL"):
+            continue
         try:
             size, slow = timed(bigsmall(path, base and os.path.join(folder, s["base"])), times=1)
             tell("BigSmall", size, slow)
