@@ -6,6 +6,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -32,11 +33,7 @@ func makes(tid uint32, name string) bool {
 	if tid == 0 {
 		return false
 	}
-	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/syscall", tid))
-	if err != nil {
-		return false
-	}
-	number, args, ok := parseSyscall(string(line))
+	number, args, ok := parseSyscall(syscallOf(tid))
 	if !ok {
 		return false
 	}
@@ -57,6 +54,17 @@ func makes(tid uint32, name string) bool {
 	}
 	// Other names are looked up in the same call: of the folders above, of what is linked or renamed.
 	return lastName(tid, args[n.path]) == name
+}
+
+// syscallOf reads /proc/TID/syscall. The thread has asked and may not have gone to sleep yet; it will, for it waits for the answer.
+func syscallOf(tid uint32) string {
+	const patience = 10 * time.Millisecond
+	for start := time.Now(); ; time.Sleep(20 * time.Microsecond) {
+		line, err := os.ReadFile(fmt.Sprintf("/proc/%d/syscall", tid))
+		if err != nil || !bytes.HasPrefix(line, []byte("running")) || time.Since(start) > patience {
+			return string(line)
+		}
+	}
 }
 
 // parseSyscall reads a line of /proc/TID/syscall. Of a thread that runs, or is stopped elsewhere, there is nothing to

@@ -9,6 +9,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// A thread that is still running is asked again, and not for ever.
+func TestSyscallOf(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if line := syscallOf(uint32(unix.Gettid())); line == "" { // it reads its own: it runs
+		t.Error("nothing is said of a thread that runs")
+	}
+	if line := syscallOf(1 << 30); line != "" {
+		t.Errorf("of no thread: %q", line)
+	}
+}
+
 func TestParseSyscall(t *testing.T) {
 	for _, bad := range []string{"", "running", "-1 0x7ffd 0x7f2a", "257 0x1", "x 0x1 0x2 0x3 0x4 0x5 0x6", "257 1 2 3 4 5 z"} {
 		if _, _, ok := parseSyscall(bad); ok {
