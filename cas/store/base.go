@@ -262,13 +262,13 @@ func (s *Store) baseAt(loc cas.Location, h cas.Hash) (b segment.Base, err error)
 }
 
 // link pins base as long as the record of h is pinned, and returns the base's record if it is pending. false: h is not
-// pinned, or a sweep is just taking the base.
+// pinned, a sweep is just taking the base, or the base needs h, which an index that lost h does not know.
 func (s *Store) link(h, base cas.Hash) (on *record, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k, kb := keyOf(h), keyOf(base)
 	on = s.pending[base]
-	if _, doomed := s.doomed[kb]; doomed || s.pins[k] == 0 || k == kb || on != nil && on.rising && on.state == claimed {
+	if _, doomed := s.doomed[kb]; doomed || s.pins[k] == 0 || s.leads(kb, k) || on != nil && on.rising && on.state == claimed {
 		return nil, false
 	}
 	if !slices.Contains(s.needs[k], kb) {
@@ -282,6 +282,11 @@ func (s *Store) link(h, base cas.Hash) (on *record, ok bool) {
 		s.linked[kb] = struct{}{}
 	}
 	return on, true
+}
+
+// leads reports whether the pins of k reach those of to, which are perhaps its own. s.mu is held.
+func (s *Store) leads(k, to key) bool {
+	return k == to || slices.ContainsFunc(s.needs[k], func(b key) bool { return s.leads(b, to) })
 }
 
 // unpin takes one pin off k, and with the last one those that it has on its bases. s.mu is held.

@@ -1,18 +1,13 @@
 package store
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
-	"maps"
-	"math/rand/v2"
 	"slices"
 	"testing"
 
 	"ckptfs/cas"
 	"ckptfs/cas/codec"
-	"ckptfs/cas/disk"
 	"ckptfs/cas/segment"
 )
 
@@ -236,77 +231,7 @@ func TestCompactCrash(t *testing.T) {
 		return named
 	}
 	whole := map[[2]int]bool{{0, 1}: true, {0, 2}: true, {0, 3}: true, {1, 0}: true, {1, 1}: true, {1, 3}: true, {1, 4}: true, {1, 5}: true, {halves, 0}: true, {halves, 2}: true}
-	for n := 0; ; n++ {
-		m, x := newMem(), newIndex()
-		m.Inject(disk.CrashAfter(n))
-		x.fail = func() error {
-			if m.Ops() > n {
-				return disk.ErrCrashed
-			}
-			return nil
-		}
-		var named map[[2]int]bool
-		s, err := Open(m, dir, storeID, x, small)
-		if err == nil {
-			named = run(s)
-			err = s.Close()
-		}
-		over := m.Ops() <= n
-		if over && (err != nil || !maps.Equal(named, whole)) {
-			t.Fatalf("without a crash: %v, %v", named, err)
-		}
-		for seed := range uint64(3) {
-			if testing.Short() && !over && (n+int(seed))%3 != 0 {
-				continue
-			}
-			var rng *rand.Rand
-			if seed > 0 {
-				rng = rand.New(rand.NewPCG(uint64(n), seed))
-			}
-			c := m.CrashClone(rng)
-			for i, y := range []*memIndex{x.clone(), newIndex()} {
-				d := c.CrashClone(nil)
-				what := fmt.Sprintf("crash after %d, seed %d, index lost %v", n, seed, i == 1)
-				s, err := Open(d, dir, storeID, y, small)
-				if err != nil {
-					t.Fatalf("%s: %v", what, err)
-				}
-				read := func(ids map[[2]int]bool) {
-					t.Helper()
-					for id := range ids {
-						raw := version(id[0], id[1])
-						if got, err := s.Get(cas.Sum(raw), nil); err != nil || !bytes.Equal(got, raw) {
-							t.Fatalf("%s: %v: %v\n%s", what, id, err, d)
-						}
-					}
-				}
-				read(named)
-				if _, err := s.Check(t.Context(), CheckOptions{ReadData: true, Found: func(f Finding) {
-					if !f.Problem.Harmless() {
-						t.Errorf("%s: %s", what, f)
-					}
-				}}); err != nil {
-					t.Fatal(err)
-				}
-				if again := run(s); !maps.Equal(again, whole) {
-					t.Fatalf("%s: then %v", what, again)
-				}
-				read(whole)
-				if err := s.Close(); err != nil {
-					t.Fatal(err)
-				}
-				if s, err = Open(d, dir, storeID, newIndex(), small); err != nil {
-					t.Fatal(err)
-				}
-				read(whole)
-				s.Close()
-			}
-		}
-		if over {
-			t.Logf("%d operations", n)
-			return
-		}
-	}
+	crashAnywhere(t, small, run, whole)
 }
 
 // What is the rounding of others takes next to nothing, also when it was there first; when nobody wants those for themselves
