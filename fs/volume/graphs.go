@@ -111,7 +111,7 @@ func (s *settling) blueprintOf(p *stepPlace, m *manifest.Manifest, before string
 			s.taken[path.Join(at, src.Rel)] = true
 			return nil, before, true
 		}
-		g, err := blueprint.Read(&src, func(rel string) (io.ReaderAt, int64, func(), error) { return s.v.openPath(path.Join(at, rel)) }, m.Tensors)
+		g, err := blueprint.Read(&src, func(rel string) (io.ReaderAt, int64, func(), error) { return s.v.perusePath(path.Join(at, rel)) }, m.Tensors)
 		if err == nil {
 			s.taken[path.Join(at, src.Rel)] = true
 			return g, src.Key, false
@@ -142,20 +142,6 @@ func (v *Volume) graphAttr(p string) []byte {
 func ownKey(key, rel string) bool {
 	kind, rest, ok := strings.Cut(key, " ")
 	return !ok && kind == key || strings.HasPrefix(rest, rel+" ")
-}
-
-// openPath makes a file readable until done is called.
-func (v *Volume) openPath(p string) (io.ReaderAt, int64, func(), error) {
-	n, err := v.resolve(p)
-	if err != nil {
-		return nil, 0, nil, err
-	}
-	r, size, done, err := v.peruse(n)
-	if err != nil {
-		v.unref(n, 1)
-		return nil, 0, nil, err
-	}
-	return r, size, func() { done(); v.unref(n, 1) }, nil
 }
 
 // keepGraph makes a graph that of an entry, to be recorded with it. A graph that is too large is none.

@@ -223,12 +223,7 @@ func (v *Volume) readScores(runName string, s *step, all map[string]float64) err
 	if last == nil {
 		return nil
 	}
-	n, err := v.resolve(path.Join(runsDir, runName, s.name, last.rel))
-	if err != nil {
-		return gone(err)
-	}
-	defer v.unref(n, 1)
-	r, size, done, err := v.peruse(n)
+	r, size, done, err := v.perusePath(path.Join(runsDir, runName, s.name, last.rel))
 	if err != nil {
 		return gone(err)
 	}
@@ -266,8 +261,7 @@ func (v *Volume) readDeclared(fd int, runName string, s *step) {
 		if err == nil {
 			s.declared, err = ledger.ParseDeclared(b)
 		}
-		switch {
-		case err != nil && !errors.Is(err, unix.ENOENT):
+		if gone(err) != nil {
 			s.declaredProblem = fmt.Sprintf("%s: %v", lineageFile, err)
 		}
 	}
@@ -283,12 +277,7 @@ func (v *Volume) readDeclared(fd int, runName string, s *step) {
 
 // readSmall reads a file of at most max bytes, packed or not, on the daemon's own account.
 func (v *Volume) readSmall(p string, most int64) ([]byte, error) {
-	n, err := v.resolve(p)
-	if err != nil {
-		return nil, err
-	}
-	defer v.unref(n, 1)
-	r, size, done, err := v.peruse(n)
+	r, size, done, err := v.perusePath(p)
 	if err != nil {
 		return nil, err
 	}
@@ -340,4 +329,18 @@ func (v *Volume) peruse(n *Node) (r io.ReaderAt, size int64, done func(), err er
 		f.inside--
 		v.closeSources(n)
 	}, nil
+}
+
+// perusePath is peruse of the file at a path.
+func (v *Volume) perusePath(p string) (r io.ReaderAt, size int64, done func(), err error) {
+	n, err := v.resolve(p)
+	if err != nil {
+		return nil, 0, nil, err
+	}
+	r, size, closeIt, err := v.peruse(n)
+	if err != nil {
+		v.unref(n, 1)
+		return nil, 0, nil, err
+	}
+	return r, size, func() { closeIt(); v.unref(n, 1) }, nil
 }

@@ -74,12 +74,7 @@ func (v *Volume) orbaxArrays(dir string) ([]formats.Tensor, error) {
 	}
 	v.unref(meta, 1)
 	arrays, err := orbax.Arrays(func(p string, off, n, limit int64) ([]byte, error) {
-		src, err := v.resolve(path.Join(dir, p))
-		if err != nil {
-			return nil, err
-		}
-		defer v.unref(src, 1)
-		r, size, done, err := v.peruse(src)
+		r, size, done, err := v.perusePath(path.Join(dir, p))
 		if err != nil {
 			return nil, err
 		}
