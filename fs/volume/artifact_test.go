@@ -269,11 +269,7 @@ func TestArtifactWithoutIndex(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.close()
-	if err := os.Remove(r.at("index.db")); err != nil {
-		t.Fatal(err)
-	}
-	r = r.reopen()
+	r = r.withoutIndex()
 	if got, err := r.artifact("m.pt"); got != want || err != nil {
 		t.Error(got, err)
 	}

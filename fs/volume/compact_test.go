@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -73,11 +72,7 @@ func TestCompact(t *testing.T) {
 	same("pruned")
 	r = r.crashed()
 	same("after a crash")
-	r.close()
-	if err := os.Remove(r.at("index.db")); err != nil {
-		t.Fatal(err)
-	}
-	r = openRig(t, r.dir)
+	r = r.withoutIndex()
 	same("without index")
 	r.write("new.safetensors", trained(t, 1, steps))
 	r.pack("new.safetensors")

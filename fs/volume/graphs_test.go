@@ -6,14 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"ckptfs/fs/control"
-	"ckptfs/fs/tree"
 )
 
 // chainGraph is the GRAPH.json of a chain of layers, a letter each; parameters are those of modelFile when params is set.
@@ -97,11 +95,7 @@ func TestMatch(t *testing.T) {
 	r.evictAll()
 	r = r.reopen()
 	check(r, "opened again", want...)
-	r.close()
-	if err := os.Remove(r.at(tree.IndexFile)); err != nil {
-		t.Fatal(err)
-	}
-	r = r.reopen()
+	r = r.withoutIndex()
 	r.prune(now)
 	check(r, "without its index", want...)
 	r.prune(now)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -124,11 +123,7 @@ func TestLineage(t *testing.T) {
 	r.evictAll()
 	r = r.reopen()
 	check(r, "opened again")
-	r.close()
-	if err := os.Remove(r.at(tree.IndexFile)); err != nil {
-		t.Fatal(err)
-	}
-	r = r.reopen()
+	r = r.withoutIndex()
 	check(r, "without its index")
 	r.prune(control.PruneOptions{MaxUnused: 0.5})
 	check(r, "swept")
@@ -169,11 +164,7 @@ func TestRetire(t *testing.T) {
 	r = r.reopen()
 	r.wantChain("runs/a/3", want)
 	r.same("runs/a/3/m.safetensors", modelFile(t, "ABFE"))
-	r.close()
-	if err := os.Remove(r.at(tree.IndexFile)); err != nil {
-		t.Fatal(err)
-	}
-	r = r.reopen()
+	r = r.withoutIndex()
 	r.wantChain("runs/a/3", want)
 	// A child of a retired parent, by name.
 	r.mkdir("runs/b/1")

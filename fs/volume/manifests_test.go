@@ -2,12 +2,10 @@ package volume
 
 import (
 	"fmt"
-	"os"
 	"testing"
 
 	"ckptfs/cas"
 	"ckptfs/formats/safetensors"
-	"ckptfs/fs/tree"
 )
 
 // crowd is a safetensors file of n tensors of 64 bytes, of which every so manieth is another in each step.
@@ -73,19 +71,11 @@ func TestManifestsOfARun(t *testing.T) {
 	}
 	r = r.crashed()
 	same("after a crash")
-	r.close()
-	if err := os.Remove(r.at(tree.IndexFile)); err != nil {
-		t.Fatal(err)
-	}
-	r = openRig(t, r.dir)
+	r = r.withoutIndex()
 	same("without index")
 	for i := range live {
 		r.unlink(step(i))
 		delete(live, i)
 	}
-	r.prune(now)
-	r.prune(now)
-	if c := r.check(); c.Records > 0 {
-		t.Errorf("%d records of nothing", c.Records)
-	}
+	r.wantNothing()
 }

@@ -101,12 +101,7 @@ func TestPrune(t *testing.T) {
 	}
 	r = r.reopen()
 	check(r)
-	r.close()
-	if err := os.Remove(r.at(tree.IndexFile)); err != nil {
-		t.Fatal(err)
-	}
-	r = openRig(t, r.dir)
-	<-r.surveyed
+	r = r.withoutIndex()
 	check(r)
 	r.write("again", random(4<<20, 4))
 	r.packOut("again")
@@ -396,11 +391,7 @@ func TestPruneUnderLoad(t *testing.T) {
 		r.same(p, data)
 	}
 	r.sound()
-	r.close()
-	if err := os.Remove(r.at(tree.IndexFile)); err != nil {
-		t.Fatal(err)
-	}
-	r = openRig(t, r.dir)
+	r = r.withoutIndex()
 	for p, data := range want {
 		r.same(p, data)
 	}

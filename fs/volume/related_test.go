@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"os"
 	"path"
 	"slices"
 	"strings"
@@ -15,7 +14,6 @@ import (
 
 	"ckptfs/cas"
 	"ckptfs/cas/codec"
-	"ckptfs/cas/segment"
 	"ckptfs/formats"
 	"ckptfs/fs/control"
 )
@@ -67,28 +65,6 @@ func halves(t testing.TB, singles []byte) []byte {
 		t.Fatal(err)
 	}
 	return p
-}
-
-// rounded counts the chunks of a file that are stored as the rounding of others.
-func (r *rig) rounded(p string) (n int) {
-	r.t.Helper()
-	_, m := r.manifestOf(p)
-	for _, o := range m.Objects {
-		spans, err := r.spans(o)
-		if err != nil {
-			r.t.Fatal(err)
-		}
-		for _, s := range spans {
-			var loc [1]cas.Location
-			if err := r.store.Locate([]cas.Hash{s.Hash}, loc[:]); err != nil {
-				r.t.Fatal(err)
-			}
-			if loc[0].Delta && loc[0].Stored <= segment.MaxBaseSize+1 {
-				n++
-			}
-		}
-	}
-	return n
 }
 
 const elems = 300_000 // 3 chunks in half precision, 5 in single
@@ -151,11 +127,7 @@ func TestRounded(t *testing.T) {
 			r.prune(now)
 			r = r.crashed()
 			check()
-			r.close()
-			if err := os.Remove(r.at("index.db")); err != nil {
-				t.Fatal(err)
-			}
-			r = openRig(t, r.dir)
+			r = r.withoutIndex()
 			check()
 		})
 	}

@@ -13,6 +13,10 @@ import (
 	"testing"
 	"time"
 
+	"ckptfs/cas"
+	"ckptfs/cas/segment"
+	"ckptfs/fs/tree"
+
 	"pgregory.net/rapid"
 )
 
@@ -109,6 +113,57 @@ func (r *rig) reopen(set ...func(*Options)) *rig {
 	r = openRig(r.test, r.dir, set...)
 	<-r.surveyed
 	return r
+}
+
+// withoutIndex is reopen after the index was removed.
+func (r *rig) withoutIndex() *rig {
+	r.t.Helper()
+	r.close()
+	if err := os.Remove(r.at(tree.IndexFile)); err != nil {
+		r.t.Fatal(err)
+	}
+	return r.reopen()
+}
+
+// wantNothing prunes what removed files left, of which none is there any more.
+func (r *rig) wantNothing() {
+	r.t.Helper()
+	r.prune(now)
+	r.prune(now) // bases of what the first one took
+	if c := r.check(); c.Records > 0 {
+		r.t.Errorf("%d records of nothing", c.Records)
+	}
+}
+
+// deltas counts the chunks of a file that are stored against others.
+func (r *rig) deltas(p string) int {
+	return r.countChunks(p, func(loc cas.Location) bool { return loc.Delta })
+}
+
+// rounded counts the chunks of a file that are stored as the rounding of others.
+func (r *rig) rounded(p string) int {
+	return r.countChunks(p, func(loc cas.Location) bool { return loc.Delta && loc.Stored <= segment.MaxBaseSize+1 })
+}
+
+func (r *rig) countChunks(p string, which func(cas.Location) bool) (n int) {
+	r.t.Helper()
+	_, m := r.manifestOf(p)
+	for _, o := range m.Objects {
+		spans, err := r.spans(o)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		for _, s := range spans {
+			var loc [1]cas.Location
+			if err := r.store.Locate([]cas.Hash{s.Hash}, loc[:]); err != nil {
+				r.t.Fatal(err)
+			}
+			if which(loc[0]) {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // crashed opens what a kill -9 would leave now: a copy of the store's folder, with its attributes.

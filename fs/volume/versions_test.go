@@ -43,28 +43,6 @@ func trained(t testing.TB, model, steps int) []byte {
 	return p
 }
 
-// deltas counts the chunks of a file that are stored against others.
-func (r *rig) deltas(p string) (n int) {
-	r.t.Helper()
-	_, m := r.manifestOf(p)
-	for _, o := range m.Objects {
-		spans, err := r.spans(o)
-		if err != nil {
-			r.t.Fatal(err)
-		}
-		for _, s := range spans {
-			var loc [1]cas.Location
-			if err := r.store.Locate([]cas.Hash{s.Hash}, loc[:]); err != nil {
-				r.t.Fatal(err)
-			}
-			if loc[0].Delta {
-				n++
-			}
-		}
-	}
-	return n
-}
-
 func TestNumbersIn(t *testing.T) {
 	for _, c := range []struct {
 		name, pattern string
@@ -221,11 +199,7 @@ func TestDeltasOfARun(t *testing.T) {
 	}
 	r = r.crashed()
 	same("after a crash")
-	r.close()
-	if err := os.Remove(r.at("index.db")); err != nil {
-		t.Fatal(err)
-	}
-	r = openRig(t, r.dir)
+	r = r.withoutIndex()
 	same("without index")
 	// Saved again, among them what was a base all the time.
 	for i := range steps {
@@ -238,11 +212,7 @@ func TestDeltasOfARun(t *testing.T) {
 		r.unlink(step(i))
 		delete(live, i)
 	}
-	r.prune(now)
-	r.prune(now)
-	if c := r.check(); c.Records > 0 {
-		t.Errorf("%d records of nothing", c.Records)
-	}
+	r.wantNothing()
 }
 
 // A damaged chunk is damage of every file whose chunks were written against it, and of no other.
