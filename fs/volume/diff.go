@@ -1,11 +1,8 @@
 package volume
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"path"
 	"slices"
@@ -17,7 +14,6 @@ import (
 	"ckptfs/formats"
 	"ckptfs/formats/numbers"
 	"ckptfs/fs/control"
-	"ckptfs/fs/view"
 )
 
 // comparand is a file as diff and find see it.
@@ -292,21 +288,6 @@ func (d *differ) others(a, b *comparand) error {
 	return nil
 }
 
-// readFile reads the first size bytes of a file.
-func (v *Volume) readFile(n *Node, size int64) ([]byte, error) {
-	r, _, done, err := v.peruse(n)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
-	p := make([]byte, size)
-	k, err := r.ReadAt(p, 0)
-	if err == io.EOF {
-		err = nil
-	}
-	return p[:k], err
-}
-
 // tensors compares two tensors of one name.
 func (d *differ) tensors(ctx context.Context, a *comparand, i int, b *comparand, j int) error {
 	s, t := &a.layout.Tensors[i], &b.layout.Tensors[j]
@@ -400,127 +381,10 @@ func (d *differ) read(ctx context.Context, a *comparand, s *formats.Tensor, b *c
 	return sum, same, nil
 }
 
-// tensorReader reads the elements of one tensor, contiguous and row-major, whatever the file holds.
-type tensorReader struct {
-	path string
-	plan *view.View
-	head int64
-	src  io.ReaderAt
-	done func()
-}
-
 func (d *differ) open(f *comparand, t *formats.Tensor) (*tensorReader, error) {
 	r, err := d.v.openTensor(f, t)
 	if err != nil {
 		return nil, &fs.PathError{Op: "diff", Path: f.path, Err: fmt.Errorf("tensor %s: %w", t.Name, err)}
 	}
 	return r, nil
-}
-
-// openTensor makes a tensor readable until done is called.
-func (v *Volume) openTensor(f *comparand, t *formats.Tensor) (*tensorReader, error) {
-	one := *t
-	one.Name = "t"
-	switch _, size := t.DType.Block(); {
-	case t.DType == formats.C128: // which a header of safetensors cannot say
-		one.DType = formats.F64
-		one.Shape = append(slices.Clone(t.Shape), 2)
-		if t.Stride != nil {
-			one.Stride = nil
-			for _, s := range t.Stride {
-				one.Stride = append(one.Stride, 2*s)
-			}
-			one.Stride = append(one.Stride, 1)
-		}
-	case size > 0 || t.DType.Bits()%8 != 0: // its bytes will do
-		if !t.Contiguous() {
-			return nil, errors.New("its elements cannot be gathered")
-		}
-		one.DType, one.Shape, one.Stride = formats.U8, []int64{t.NumBytes()}, nil
-	}
-	plan, err := view.Safetensors(f.layout.Regions, []formats.Tensor{one})
-	if err != nil {
-		return nil, err
-	}
-	src, _, done, err := v.peruse(f.node)
-	if err != nil {
-		return nil, err
-	}
-	return &tensorReader{path: f.path, plan: plan, head: plan.Size() - t.NumBytes(), src: src, done: func() { plan.Drop(); done() }}, nil
-}
-
-func (r *tensorReader) read(p []byte, off int64) error {
-	n, err := r.plan.ReadAt(r.src, p, r.head+off)
-	if n == len(p) {
-		return nil
-	}
-	if err == nil || err == io.EOF {
-		err = io.ErrUnexpectedEOF
-	}
-	return &fs.PathError{Op: "read", Path: r.path, Err: err}
-}
-
-// Find lists the tensors of the store whose content has a hash that begins so, or that of a tensor of a file.
-func (v *Volume) Find(ctx context.Context, o control.FindOptions) (*control.Found, error) {
-	hash := strings.ToLower(o.Hash)
-	if o.Path != "" {
-		var err error
-		if hash, err = v.contentOf(o.Path, o.Tensor); err != nil {
-			return nil, err
-		}
-	} else if len(hash) < 8 || len(hash) > 64 || strings.Trim(hash, "0123456789abcdef") != "" {
-		return nil, fmt.Errorf("hash %q: 8 to 64 hexadecimal digits are needed: %w", o.Hash, unix.EINVAL)
-	}
-	out := &control.Found{Hash: hash, Tensors: []control.TensorRef{}}
-	err := v.walk(ctx, "", func(p string, n *Node) error {
-		n.file.mu.Lock()
-		err := v.load(n)
-		packed := n.file.rec.Packed()
-		n.file.mu.Unlock()
-		if err != nil || !packed {
-			return nil
-		}
-		f, err := v.comparandOf(p, n)
-		if err != nil {
-			return nil // damaged or gone, and not what was asked about
-		}
-		for i, d := range f.digests {
-			if !d.IsZero() && strings.HasPrefix(d.String(), hash) {
-				r := refOf(f, i)
-				r.Hash = d.String()
-				out.Tensors = append(out.Tensors, r)
-			}
-		}
-		return nil
-	})
-	slices.SortStableFunc(out.Tensors, func(a, b control.TensorRef) int { return cmp.Compare(a.File, b.File) })
-	return out, err
-}
-
-// contentOf is the hash of a tensor's content.
-func (v *Volume) contentOf(p, tensor string) (string, error) {
-	n, err := v.resolve(p)
-	if err != nil {
-		return "", &fs.PathError{Op: "find", Path: p, Err: err}
-	}
-	defer v.unref(n, 1)
-	f, err := v.comparandOf(p, n)
-	if err != nil {
-		return "", &fs.PathError{Op: "find", Path: p, Err: err}
-	}
-	for i := range f.layout.Tensors {
-		if f.layout.Tensors[i].Name != tensor {
-			continue
-		}
-		switch {
-		case f.digests == nil:
-			err = fmt.Errorf("it is not packed yet, and its tensors have no hashes; `ckptfs sync` packs: %w", unix.EAGAIN)
-		case f.digests[i].IsZero():
-			err = fmt.Errorf("tensor %s has no hash of its own: it is empty, or larger than an object: %w", tensor, unix.ENODATA)
-		default:
-			return f.digests[i].String(), nil
-		}
-		return "", &fs.PathError{Op: "find", Path: p, Err: err}
-	}
-	return "", &fs.PathError{Op: "find", Path: p, Err: fmt.Errorf("no tensor %q in it: %w", tensor, unix.ENOENT)}
 }
