@@ -220,7 +220,7 @@ func (m *models) upToDate(v *Volume) *catalogue {
 			c.set(e.Seq, k) // before it is found
 		}
 	}
-	c.Fill(len(fresh), func(i int, r *graph.Reader) (prefix.Model, *graph.Graph, error) {
+	c.Fill(len(fresh), func(i int, r *graph.OutlineReader) (prefix.Model, *graph.Outline, error) {
 		p, err := v.graphRecord(fresh[i].graph)
 		if err != nil {
 			return prefix.Model{}, nil, err

@@ -3,6 +3,7 @@ package graph
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"ckptfs/cas"
 	"ckptfs/formats"
@@ -93,6 +94,10 @@ func (e *encoder) name(last, s string) string {
 	return s
 }
 
+func appendString(b []byte, s string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
 func shared(a, b string) int {
 	n := min(len(a), len(b), 255)
 	for i := range n {
@@ -117,28 +122,6 @@ func Decode(p []byte) (*Graph, error) {
 	return g, nil
 }
 
-// Reader decodes many records, one after the other, for what their graphs are rather than for how they name it. The zero value is ready.
-type Reader struct {
-	d decoder
-	g Graph
-}
-
-// Read is Decode without the names of vertices and tensors and without Check. The graph is overwritten by the next Read.
-func (r *Reader) Read(p []byte) (*Graph, error) {
-	if len(r.d.interned) > 1<<16 {
-		r.d.interned = nil
-	}
-	if r.d.interned == nil {
-		r.d.interned = map[string]string{}
-	}
-	r.d.Reader, r.d.used = document.Reader{P: p, Of: "graph"}, 0
-	if err := r.d.graph(&r.g); err != nil {
-		return nil, err
-	}
-	return &r.g, nil
-}
-
-// graph reads a record into g, whose memory it uses.
 func (d *decoder) graph(g *Graph) error {
 	if d.Magic(magic); d.Err != nil {
 		return d.Err
@@ -150,7 +133,7 @@ func (d *decoder) graph(g *Graph) error {
 		d.Fail("%d vertices", n)
 		return d.Err
 	}
-	g.Vertices = reuse(g.Vertices, n)
+	g.Vertices = slices.Grow(g.Vertices, n)[:n]
 	var last string
 	for i := range g.Vertices {
 		if d.Err != nil {
@@ -164,29 +147,9 @@ func (d *decoder) graph(g *Graph) error {
 	return d.End()
 }
 
-// reuse is s with n items, of which those that it had are still there.
-func reuse[T any](s []T, n int) []T {
-	if n > cap(s) {
-		s = append(s[:cap(s)], make([]T, n-cap(s))...)
-	}
-	return s[:n]
-}
-
 // table reads the strings.
 func (d *decoder) table() {
-	d.strings = reuse(d.strings, d.Count(1))
-	if d.interned != nil {
-		for i := range d.strings {
-			p := d.Take(d.Count(1))
-			s, ok := d.interned[string(p)]
-			if !ok {
-				s = string(p)
-				d.interned[s] = s
-			}
-			d.strings[i] = s
-		}
-		return
-	}
+	d.strings = make([]string, d.Count(1))
 	known := make(map[string]bool, len(d.strings))
 	for i := range d.strings {
 		s := string(d.Take(d.Count(1)))
@@ -208,7 +171,7 @@ func (d *decoder) vertex(v *Vertex, i int, last string) string {
 		d.Fail("%d inputs in %d bytes", n>>1, len(d.P))
 		return ""
 	}
-	v.Inputs = reuse(v.Inputs, int(n>>1))
+	v.Inputs = slices.Grow(v.Inputs, int(n>>1))[:n>>1]
 	for j := range v.Inputs {
 		from := d.Num()
 		if from>>1 > int64(i) {
@@ -226,7 +189,8 @@ func (d *decoder) vertex(v *Vertex, i int, last string) string {
 		}
 		v.Inputs[j] = in
 	}
-	v.Params = reuse(v.Params, d.Count(4))
+	params := d.Count(4)
+	v.Params = slices.Grow(v.Params, params)[:params]
 	for j := range v.Params {
 		p := &v.Params[j]
 		p.Tensor = d.name(last)
@@ -234,10 +198,9 @@ func (d *decoder) vertex(v *Vertex, i int, last string) string {
 		slot := d.Num()
 		p.Slot, p.Attached = d.string(slot>>1), slot&1 != 0
 		p.DType = formats.DType(d.ref())
-		if p.DType == "" {
-			p.Shape = nil
-		} else {
-			p.Shape = reuse(p.Shape, d.Count(1))
+		if p.DType != "" {
+			dims := d.Count(1)
+			p.Shape = slices.Grow(p.Shape, dims)[:dims]
 			for k := range p.Shape {
 				p.Shape[k] = d.Num()
 			}
@@ -255,8 +218,6 @@ type decoder struct {
 
 	strings []string
 	used    int // of strings, in order of first use
-
-	interned map[string]string // nil: names are read, too
 }
 
 func (d *decoder) ref() string { return d.string(d.Num()) }
@@ -275,7 +236,7 @@ func (d *decoder) string(i int64) string {
 func (d *decoder) name(last string) string {
 	n := int(d.Byte())
 	rest := d.Take(d.Count(1))
-	if d.Err != nil || d.interned != nil {
+	if d.Err != nil {
 		return ""
 	}
 	if n > len(last) || n < min(len(last), 255) && len(rest) > 0 && rest[0] == last[n] {

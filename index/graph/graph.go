@@ -47,15 +47,7 @@
 // class_name and config nests a layer's cfg, and the same members are left out of that config. Integers that no
 // float64 holds keep their digits: rounding them, as the RFC would, makes different layers equal.
 //
-//	C(v) = BLAKE3-128 of "CKV1", string op, string cfg, number of parameters not attached, for each:
-//	           string slot, string dtype, and, unless dtype is "": number of dimensions, dimensions
-//	T(v) = BLAKE3-128 of C(v), 1 byte comm, u32 number of inputs, for each: T(input), u32 output
-//	       inputs in argument order; those of a commutative vertex ascending by their 20 bytes
-//	key  = first 8 bytes of T(v), little-endian, plus k times 0x9e3779b97f4a7c15, mixed when k > 0
-//
-// where k counts the vertices before v with the same T(v): the keys of two graphs then intersect as their bags of T do. index/prefix has keys of its
-// own, cheaper ones that live as long as a process; these are the same everywhere.
-// u32 is little-endian, a number an unsigned LEB128 varint, a string its length as a number and the bytes.
+// The numbers of a record are unsigned LEB128 varints of the fewest bytes; a string is its length as a number and the bytes.
 //
 // # Record, version 1
 //

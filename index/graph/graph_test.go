@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -199,37 +200,14 @@ func TestFromTensors(t *testing.T) {
 	}
 	seq2, _ := FromTensors(Seq, all)
 	bag2, _ := FromTensors(Bag, all)
-	if same := Trees(seq, Configs(seq))[1] == Trees(seq2, Configs(seq2))[1]; !same {
-		t.Error("seq: another prefix, another T")
+	o := identities{}
+	if !slices.Equal(o.trees(seq), o.trees(seq2)) {
+		t.Error("seq: under another module's name another chain")
 	}
-	if same := Trees(bag, Configs(bag))[1] == Trees(bag2, Configs(bag2))[1]; same {
-		t.Error("bag: another prefix, the same T")
-	}
-}
-
-func TestKeys(t *testing.T) {
-	g := parse(t, `{"v":1,"nodes":[{"id":"a","op":"A"},{"id":"b","op":"A"},{"id":"s","op":"Add","in":["a","b"],"comm":true},
-		{"id":"c","op":"Cat","in":["a","b:1"]},{"id":"d","op":"Cat","in":["b:1","a"]},{"id":"e","op":"Add","in":["a","b"]}]}`)
-	trees := Trees(g, Configs(g))
-	keys := Keys(trees)
-	if trees[0] != trees[1] || keys[0] == keys[1] || trees[3] == trees[4] || trees[2] == trees[5] {
-		t.Errorf("trees %x", trees)
-	}
-	if keys[1] != Key(trees[1], 1) || keys[0] != Key(trees[0], 0) {
-		t.Error("keys")
-	}
-	c := cas.Sum([]byte("CKV1\x01A\x02{}\x00"))
-	tree := cas.Sum(append(c[:16:16], 0, 0, 0, 0, 0))
-	if ID(tree[:16]) != trees[0] {
-		t.Error("T is not what the package comment says")
-	}
-	// What identity is made of is a format: these must never change.
-	if got := fmt.Sprintf("%x %x %016x", trees[0], trees[2], keys[1]); got != goldenTrees {
-		t.Errorf("identities changed:\n%s", got)
+	if o.trees(bag)[1] == o.trees(bag2)[1] {
+		t.Error("bag: under another module's name the same")
 	}
 }
-
-const goldenTrees = "e7da795ac5ca52ac12652015f2938d00 fea2216f03d818b2d70323e4fc8cdee2 7f370da43cee7723"
 
 func TestGolden(t *testing.T) {
 	g := parse(t, example)
@@ -308,16 +286,7 @@ func TestRecord(t *testing.T) {
 			t.Fatalf("%v\ngot  %+v\nwant %+v", err, got, g)
 		}
 		for range 5 {
-			q := append([]byte(nil), p...)
-			switch r.IntN(3) {
-			case 0:
-				q = q[:r.IntN(len(q))]
-			case 1:
-				q[r.IntN(len(q))] ^= 1 << r.IntN(8)
-			default:
-				q[r.IntN(len(q))] = byte(r.Uint32())
-			}
-			checkDecode(t, q)
+			checkDecode(t, damaged(r, p))
 		}
 	}
 	if _, err := Decode([]byte("CKG2")); !errors.Is(err, cas.ErrNewer) {
@@ -331,6 +300,81 @@ func TestRecord(t *testing.T) {
 	if got, err := Decode(p); err != nil || !reflect.DeepEqual(got, long) {
 		t.Errorf("long names: %v", err)
 	}
+}
+
+// An outline says what the graph is: layers have one number exactly if they are one layer, whichever record they are in.
+func TestOutline(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 3))
+	var reader, other OutlineReader
+	o, numbers := identities{}, map[uint32]int{}
+	for range 2000 {
+		g := randomGraph(r)
+		p, err := g.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := reader.Read(p)
+		if err != nil || out.Kind != g.Kind || len(out.Layer) != len(g.Vertices) {
+			t.Fatalf("%+v, %v\n%+v", out, err, g)
+		}
+		for i, layer := range o.layers(g) {
+			if n, ok := numbers[out.Layer[i]]; ok && n != layer {
+				t.Fatalf("vertex %d of %+v: two layers of one number", i, g)
+			}
+			numbers[out.Layer[i]] = layer
+			var in []uint32
+			for _, e := range g.Vertices[i].Inputs {
+				in = append(in, uint32(e.Vertex)<<16|uint32(e.Output))
+			}
+			if !slices.Equal(out.In[out.First[i]:out.First[i+1]], in) {
+				t.Fatalf("vertex %d of %+v: inputs %v", i, g, out.In)
+			}
+		}
+		for range 5 {
+			checkOutline(t, &other, damaged(r, p))
+		}
+	}
+	if len(numbers) != len(reader.Layers) {
+		t.Errorf("%d layers, %d numbers", len(reader.Layers), len(numbers))
+	}
+	seen := identities{}
+	for i := range reader.Layers {
+		v := reader.Layers[i]
+		if n := o.layers(&Graph{Vertices: []Vertex{v}})[0]; n != numbers[uint32(i)] || seen.number(fmt.Sprint(n)) != i {
+			t.Fatalf("layer %d is %+v", i, v)
+		}
+	}
+	if _, err := reader.Read([]byte("CKG2")); !errors.Is(err, cas.ErrNewer) {
+		t.Errorf("a later version: %v", err)
+	}
+}
+
+// checkOutline holds that of damaged bytes there is an outline where there is a graph, and else, unless names are all that is wrong, an error.
+func checkOutline(t *testing.T, r *OutlineReader, p []byte) {
+	t.Helper()
+	out, err := r.Read(p)
+	g, wrong := Decode(p)
+	switch {
+	case err != nil && !errors.Is(err, cas.ErrCorrupt) && !errors.Is(err, cas.ErrNewer):
+		t.Fatalf("error of no kind: %v", err)
+	case wrong == nil && (err != nil || len(out.Layer) != len(g.Vertices)):
+		t.Fatalf("%v, and decoded it is %+v", err, g)
+	case err == nil && wrong != nil && !strings.Contains(wrong.Error(), "name shares") && !strings.Contains(wrong.Error(), "twice"):
+		t.Fatalf("outlined, and decoded it is %v", wrong)
+	}
+}
+
+func damaged(r *rand.Rand, p []byte) []byte {
+	q := append([]byte(nil), p...)
+	switch r.IntN(3) {
+	case 0:
+		q = q[:r.IntN(len(q))]
+	case 1:
+		q[r.IntN(len(q))] ^= 1 << r.IntN(8)
+	default:
+		q[r.IntN(len(q))] = byte(r.Uint32())
+	}
+	return q
 }
 
 func checkDecode(t *testing.T, p []byte) {
@@ -384,7 +428,8 @@ func checkSource(t *testing.T, source func() (*Graph, error)) {
 	if err != nil {
 		t.Fatalf("accepted, not sound: %v", err)
 	}
-	if again, err := Decode(p); err != nil || !reflect.DeepEqual(Trees(again, Configs(again)), Trees(g, Configs(g))) {
+	o := identities{}
+	if again, err := Decode(p); err != nil || !slices.Equal(o.trees(again), o.trees(g)) {
 		t.Fatalf("the record is another graph: %v", err)
 	}
 }

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -86,7 +86,8 @@ tail/dropout_1 Dropout tail/s1
 			t.Errorf("no %q in\n%s", s, describe(h5))
 		}
 	}
-	if a, b := Trees(g, Configs(g)), Trees(h5, Configs(h5)); !reflect.DeepEqual(a, b) {
+	o := identities{}
+	if a, b := o.trees(g), o.trees(h5); !slices.Equal(a, b) {
 		for i := range a {
 			if a[i] != b[i] {
 				t.Fatalf("one model, two files, and not one graph: %s\n%s\n%s", g.Vertices[i].Name, g.Vertices[i].Config, h5.Vertices[i].Config)

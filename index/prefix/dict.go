@@ -2,32 +2,35 @@ package prefix
 
 import "math/bits"
 
-// dict maps keys to classes by open addressing. Keys are hashes already, so a key's place is its share of the table, and a
+// dict maps keys to spots by open addressing. Keys are hashes already, so a key's place is its share of the table, and a
 // table grows by a fifth in one sweep of memory.
 type dict struct {
 	slots []slot
 	used  int
 }
 
-// slot is 12 bytes. val is class << 1 | twins, where twins says that some architecture holds the tree of this key
-// more than once; none marks a free slot.
-type slot struct{ hi, lo, val uint32 }
+// slot is 16 bytes.
+type slot struct {
+	key   key
+	class uint32 // class + 1; 0 marks a free slot
+	pos   uint32
+}
 
-func (s *slot) class() uint32 { return s.val >> 1 }
-
-// find is the slot of key, or nil.
-func (d *dict) find(key uint64) *slot {
+// find is where key is, or nowhere.
+func (d *dict) find(k key) spot {
 	if d.used == 0 {
-		return nil
+		return nowhere
 	}
-	hi, lo := uint32(key>>32), uint32(key)
-	for i := d.place(key); ; {
-		s := &d.slots[i]
-		if s.val == none {
-			return nil
-		}
-		if s.hi == hi && s.lo == lo {
-			return s
+	s := &d.slots[d.slot(k)]
+	return spot{s.class - 1, s.pos} // of a free slot none
+}
+
+// slot is the place of a key, or the free one where it belongs.
+func (d *dict) slot(k key) int {
+	hi, _ := bits.Mul64(k, uint64(len(d.slots)))
+	for i := int(hi); ; {
+		if s := &d.slots[i]; s.class == 0 || s.key == k {
+			return i
 		}
 		if i++; i == len(d.slots) {
 			i = 0
@@ -35,39 +38,24 @@ func (d *dict) find(key uint64) *slot {
 	}
 }
 
-func (d *dict) place(key uint64) int {
-	hi, _ := bits.Mul64(key, uint64(len(d.slots)))
-	return int(hi)
-}
-
-// insert adds a key that is not there.
-func (d *dict) insert(key uint64, val uint32) {
+// set says where a key is.
+func (d *dict) set(k key, at spot) {
 	if d.used*5 >= len(d.slots)*4 {
 		d.resize(max(64, len(d.slots)+len(d.slots)/5))
 	}
-	d.put(key, val)
-	d.used++
-}
-
-func (d *dict) put(key uint64, val uint32) {
-	i := d.place(key)
-	for d.slots[i].val != none {
-		if i++; i == len(d.slots) {
-			i = 0
-		}
+	s := &d.slots[d.slot(k)]
+	if s.class == 0 {
+		d.used++
 	}
-	d.slots[i] = slot{uint32(key >> 32), uint32(key), val}
+	*s = slot{k, at.class + 1, at.pos}
 }
 
 func (d *dict) resize(n int) {
 	old := d.slots
 	d.slots = make([]slot, n)
-	for i := range d.slots {
-		d.slots[i].val = none
-	}
 	for i := range old {
-		if s := &old[i]; s.val != none {
-			d.put(uint64(s.hi)<<32|uint64(s.lo), s.val)
+		if s := &old[i]; s.class != 0 {
+			d.slots[d.slot(s.key)] = *s
 		}
 	}
 }
@@ -76,11 +64,11 @@ func (d *dict) resize(n int) {
 func (d *dict) keep(kept func(class uint32) bool) {
 	n := 0
 	for i := range d.slots {
-		if s := &d.slots[i]; s.val != none {
-			if kept(s.class()) {
+		if s := &d.slots[i]; s.class != 0 {
+			if kept(s.class - 1) {
 				n++
 			} else {
-				s.val = none
+				s.class = 0
 			}
 		}
 	}

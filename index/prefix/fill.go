@@ -8,42 +8,96 @@ import (
 	"ckptfs/index/graph"
 )
 
-// Fill adds n models, which read reads by all processors at once, in no order; the graph may be r's. A model that read or Add refuses is told to failed.
-func (c *Catalogue) Fill(n int, read func(i int, r *graph.Reader) (Model, *graph.Graph, error), failed func(i int, err error)) {
+// Fill adds n models, which read reads by all processors at once, in no order; the outline may be r's. A model that read refuses, or that is there, is told to
+// failed.
+func (c *Catalogue) Fill(n int, read func(i int, r *graph.OutlineReader) (Model, *graph.Outline, error), failed func(i int, err error)) {
 	type one struct {
-		i   int
-		m   Model
-		g   *graph.Graph
+		i    int
+		m    Model
+		kind graph.Kind
+		keyring
 		err error
-		r   graph.Reader
 	}
-	free, full := make(chan *one, 256), make(chan *one, 256)
+	type batch []one
+	workers := runtime.GOMAXPROCS(0)
+	free, full := make(chan batch, 4*workers), make(chan batch, 4*workers)
 	for range cap(free) {
-		free <- &one{}
+		free <- make(batch, 64)
 	}
 	var next atomic.Int64
 	var readers sync.WaitGroup
-	for range runtime.GOMAXPROCS(0) {
+	for range workers {
 		readers.Go(func() {
-			for x := range free {
-				if x.i = int(next.Add(1) - 1); x.i >= n {
-					return
+			r := labelled{c: c}
+			for b := range free {
+				b = b[:cap(b)]
+				from := int(next.Add(int64(len(b)))) - len(b)
+				b = b[:max(0, min(len(b), n-from))]
+				for k := range b {
+					x := &b[k]
+					var o *graph.Outline
+					x.i = from + k
+					if x.m, o, x.err = read(x.i, &r.reader); x.err == nil {
+						x.kind = o.Kind
+						r.keys(&x.keyring, o)
+					}
 				}
-				x.m, x.g, x.err = read(x.i, &x.r)
-				full <- x
+				full <- b
 			}
 		})
 	}
-	for range n {
-		x := <-full
-		if x.err == nil {
-			x.err = c.Add(x.m, x.g)
+	for done := 0; done < n; {
+		b := <-full
+		c.mu.Lock()
+		for k := range b {
+			x := &b[k]
+			if x.err == nil {
+				x.err = c.add(x.m, x.kind, &x.keyring)
+			}
 		}
-		if x.err != nil {
-			failed(x.i, x.err)
+		c.mu.Unlock()
+		for k := range b {
+			if x := &b[k]; x.err != nil {
+				failed(x.i, x.err)
+			}
 		}
-		free <- x
+		done += len(b)
+		free <- b
 	}
 	close(free)
+	go func() { // those who found nothing to do any more
+		for range full {
+		}
+	}()
 	readers.Wait()
+	close(full)
+}
+
+// labelled gives the layers that one reader numbers their labels.
+type labelled struct {
+	c      *Catalogue
+	reader graph.OutlineReader
+	labels []uint32 // by layer
+	ids    []uint64
+}
+
+// keys sets k to the keys of a graph.
+func (r *labelled) keys(k *keyring, o *graph.Outline) {
+	if have := len(r.labels); have < len(r.reader.Layers) {
+		r.c.mu.Lock()
+		for i := range r.reader.Layers[have:] {
+			v := &r.reader.Layers[have+i]
+			n, _ := r.c.configs.find(v, true)
+			r.labels, r.ids = append(r.labels, label(n, v)), append(r.ids, r.c.configs.all[n].id)
+		}
+		r.c.mu.Unlock()
+	}
+	k.net.reset()
+	for _, l := range o.Layer {
+		k.net.label = append(k.net.label, r.labels[l])
+	}
+	k.net.first = append(k.net.first[:0], o.First...)
+	k.net.in = append(k.net.in, o.In...)
+	k.text = k.net.append(k.text[:0])
+	k.hash(&r.c.secret, func(v int) uint64 { return r.ids[o.Layer[v]] })
 }

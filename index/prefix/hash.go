@@ -18,7 +18,7 @@ import (
 //	           in any order k = mix(k ^ s2, sum over the inputs of mix(key(input) ^ s3, output ^ s0))
 //	key(v,k) = of the vertex that has k others of the same key before it: mix(key(v) ^ s1, k ^ s3), k > 0
 //
-// The id of a configuration is random. mix is the two halves of the product of 128 bits, one xor the other.
+// The id of a configuration is random. mix is the two halves of the product of 128 bits, one xor the other. The two lowest bits of a key are 0.
 type key = uint64
 
 type secret [4]uint64
@@ -44,12 +44,12 @@ func (s *secret) tree(id uint64, comm bool, inputs []uint32, t []key) key {
 		for _, e := range inputs {
 			sum += mum(t[e>>16]^s[3], uint64(e&0xffff)^s[0])
 		}
-		return mum(k^s[2], sum)
+		return mum(k^s[2], sum) &^ flags
 	}
 	for _, e := range inputs {
 		k = mum(k^s[2], t[e>>16]+uint64(e&0xffff)*0x9e3779b97f4a7c15^s[3])
 	}
-	return k
+	return k &^ flags
 }
 
 // again is the key of a tree that occurs k times before.
@@ -57,7 +57,55 @@ func (s *secret) again(t key, k int) key {
 	if k == 0 {
 		return t
 	}
-	return mum(t^s[1], uint64(k)^s[3])
+	return mum(t^s[1], uint64(k)^s[3]) &^ flags
+}
+
+// keyring is the keys of a graph.
+type keyring struct {
+	net   net
+	text  []byte // net.append
+	trees []key  // by vertex: of its tree
+	keys  []key  // by vertex: with the occurrence
+	first []int  // by vertex: the first that has its tree
+	twins bool   // some tree occurs twice
+
+	seen weights
+}
+
+// hash sets the keys of r.net, where id is that of a vertex's configuration.
+func (r *keyring) hash(s *secret, id func(v int) uint64) {
+	r.trees, r.keys, r.first, r.twins = r.trees[:0], r.keys[:0], r.first[:0], false
+	r.seen.reset(len(r.net.label))
+	for v, l := range r.net.label {
+		t := s.tree(id(v), l&1 != 0, r.net.inputs(v), r.trees)
+		k, first := r.seen.again(t, v)
+		r.trees = append(r.trees, t)
+		r.keys = append(r.keys, s.again(t, k))
+		r.first = append(r.first, first)
+		r.twins = r.twins || k > 0
+	}
+}
+
+// identity is what keys are made of. It is the same for all kinds.
+type identity struct {
+	secret  secret
+	configs configs
+}
+
+// tree is the key of a vertex with this label.
+func (i *identity) tree(label uint32, inputs []uint32, t []key) key {
+	return i.secret.tree(i.configs.all[label>>1].id, label&1 != 0, inputs, t)
+}
+
+// read sets r to the keys of an arch.
+func (r *keyring) read(x *index, a uint32) {
+	r.net.read(x.archs[a].shape)
+	x.keys(r)
+}
+
+// keys sets the keys of r.net.
+func (i *identity) keys(r *keyring) {
+	r.hash(&i.secret, func(v int) uint64 { return i.configs.all[r.net.label[v]>>1].id })
 }
 
 // configs numbers configurations.

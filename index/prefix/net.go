@@ -3,6 +3,8 @@ package prefix
 import (
 	"encoding/binary"
 	"slices"
+
+	"ckptfs/index/graph"
 )
 
 // net is a graph in numbers. Equal labels are equal configurations and equal flags commutative.
@@ -17,6 +19,24 @@ const none = ^uint32(0)
 func (n *net) reset() {
 	n.label, n.in = n.label[:0], n.in[:0]
 	n.first = append(n.first[:0], 0)
+}
+
+// of sets n to a graph.
+func (n *net) of(all *configs, g *graph.Graph) {
+	n.reset()
+	for i := range g.Vertices {
+		v := &g.Vertices[i]
+		c, _ := all.find(v, true)
+		n.label = append(n.label, label(c, v))
+		n.addInputs(v)
+	}
+}
+
+func (n *net) addInputs(v *graph.Vertex) {
+	for _, in := range v.Inputs {
+		n.in = append(n.in, uint32(in.Vertex)<<16|uint32(in.Output))
+	}
+	n.first = append(n.first, int32(len(n.in)))
 }
 
 func (n *net) inputs(v int) []uint32 { return n.in[n.first[v]:n.first[v+1]] }
@@ -104,7 +124,7 @@ func (n *net) read(p string) {
 }
 
 // trees gives each vertex the number of its tree: two vertices, of one graph or of two, have equal numbers exactly if
-// they have equal labels and inputs of equal trees (in any order where they commute). It is T(v) without hashing.
+// they have equal labels and inputs of equal trees (in any order where they commute). It is a key without hashing.
 type trees struct {
 	of    []int32  // of the vertices of the graph it was built for; -1 where the label is none, or an input's is
 	first []int32  // keys[first[t]:first[t+1]] are the inputs of tree t

@@ -17,18 +17,9 @@ func Common(g, a *graph.Graph, budget int) (pairs []Pair, exact bool) {
 		budget = DefaultBudget
 	}
 	all := newConfigs()
-	number := func(n *net, g *graph.Graph) {
-		n.reset()
-		for i := range g.Vertices {
-			v := &g.Vertices[i]
-			c, _ := all.find(v, true)
-			n.label = append(n.label, label(c, v))
-			n.addInputs(v)
-		}
-	}
 	var x, y net
-	number(&x, g)
-	number(&y, a)
+	x.of(&all, g)
+	y.of(&all, a)
 	s := solver{g: &x}
 	s.build(&x)
 	exact = s.solve(&y, budget, -1)

@@ -140,19 +140,16 @@ func brute(g, a *graph.Graph) int {
 	return best
 }
 
-// bag is the number of T that two graphs share.
+// bag is the number of trees that two graphs share.
 func bag(g, a *graph.Graph) int {
-	n := 0
-	have := map[uint64]bool{}
-	for _, k := range graph.Keys(graph.Trees(a, graph.Configs(a))) {
-		have[k] = true
-	}
-	for _, k := range graph.Keys(graph.Trees(g, graph.Configs(g))) {
-		if have[k] {
-			n++
-		}
-	}
-	return n
+	all := newConfigs()
+	var x, y net
+	x.of(&all, g)
+	y.of(&all, a)
+	s := solver{g: &x}
+	s.build(&x)
+	s.solve(&y, 0, len(g.Vertices))
+	return s.ceil
 }
 
 // The counter-examples to equality of hashes, by their names in the specification.
@@ -532,19 +529,11 @@ func TestCollision(t *testing.T) {
 			x.unfold(uint32(c))
 		}
 	}
-	var n net
-	var keys []key
-	n.reset()
-	for i := range q.Vertices {
-		v := &q.Vertices[i]
-		c, _ := x.configs.find(v, false)
-		n.label = append(n.label, label(c, v))
-		n.addInputs(v)
-		keys = append(keys, x.tree(&n, i, keys))
-	}
-	class := x.dict.find(keys[0]).class()
-	for _, k := range keys[3:] {
-		x.dict.insert(k, class<<1)
+	var r keyring
+	r.net.of(&c.configs, q)
+	c.keys(&r)
+	for _, k := range r.trees[3:] {
+		x.dict.set(k, x.dict.find(r.trees[0]))
 	}
 	m, ok := c.Find(q, Query{})
 	if !ok || m.Model.Seq != 1 || m.Length != 3 || !m.Exact {

@@ -74,6 +74,7 @@ type finder struct {
 
 	net    net
 	trees  []key
+	at     []spot
 	states []uint8
 	stored net
 
@@ -85,8 +86,8 @@ type finder struct {
 	weights weights // class → keys of g in it
 	lists   []list
 	rest    []int // weight of lists[i:]
-	twins   bool  // some T that is known occurs twice in g
-	shared  bool  // some T that is known occurs twice in an architecture
+	twins   bool  // some tree that is known occurs twice in g
+	shared  bool  // some tree that is known occurs twice in an architecture
 	verify  bool  // trust no key
 
 	partial []uint16 // by arch: weight of the lists read
@@ -138,120 +139,6 @@ func (f *finder) find(x *index, g *graph.Graph, opt Query) (Match, bool) {
 		m, ok = f.answer()
 	}
 	return m, ok
-}
-
-// hash finds what of g is known, and where.
-func (f *finder) hash(g *graph.Graph) {
-	x := f.x
-	f.net.reset()
-	f.trees = f.trees[:0]
-	f.seen.reset(len(g.Vertices))
-	f.weights.reset(len(g.Vertices))
-	f.twins, f.shared = false, false
-	f.states = f.states[:0]
-	f.folded, f.lacking = f.folded[:0], f.lacking[:0]
-	for i := range g.Vertices {
-		v := &g.Vertices[i]
-		f.net.addInputs(v)
-		l, t, state := none, key(0), f.state(v)
-		if state != unknown {
-			c, ok := x.configs.find(v, false)
-			if !ok {
-				state = unknown
-			} else {
-				l = label(c, v)
-				t = x.secret.tree(x.configs.all[c].id, v.Commutative, f.net.inputs(i), f.trees)
-				state = f.look(t, state)
-			}
-		}
-		if state == unknown {
-			l = none
-		}
-		f.net.label = append(f.net.label, l)
-		f.trees = append(f.trees, t)
-		f.states = append(f.states, state)
-	}
-	f.lists = f.lists[:0]
-	for _, e := range f.weights.entries {
-		f.lists = append(f.lists, list{uint32(e.key), e.n})
-	}
-	for _, c := range f.folded {
-		a := x.classes[c].post.list[0]
-		f.ring.keys(x, a)
-		f.seen.reset(len(f.ring.all))
-		for _, k := range f.ring.all {
-			f.seen.add(k, 1)
-		}
-		n := 0
-		for _, k := range f.lacking {
-			n += f.seen.get(k)
-		}
-		f.weights.add(uint64(c), n)
-		f.lists = append(f.lists, list{c, n})
-		f.shared = f.shared || x.archs[a].twins
-	}
-	slices.SortFunc(f.lists, func(a, b list) int { return x.classes[a.class].post.n - x.classes[b.class].post.n })
-	f.rest = resize(f.rest, len(f.lists)+1)
-	for i := len(f.lists) - 1; i >= 0; i-- {
-		f.rest[i] = f.rest[i+1] + f.lists[i].weight
-	}
-}
-
-// What is known of a vertex of g: its tree is in no arch; it follows from one in a folded class; it is in the dictionary.
-const (
-	unknown = iota
-	perhaps
-	known
-)
-
-// state is what is known of v by its inputs.
-func (f *finder) state(v *graph.Vertex) uint8 {
-	s := uint8(known)
-	for _, in := range v.Inputs {
-		s = min(s, f.states[in.Vertex])
-	}
-	return s
-}
-
-// look finds a tree of g, and weighs its class. What follows from a tree in a folded class is in that class or nowhere: it is weighed when all are known.
-func (f *finder) look(t key, state uint8) uint8 {
-	if state == perhaps {
-		k := f.seen.add(t, 1) - 1
-		f.twins = f.twins || k > 0
-		f.lacking = append(f.lacking, f.x.secret.again(t, k))
-		return perhaps
-	}
-	s := f.x.dict.find(t)
-	if s == nil {
-		return unknown
-	}
-	c := s.class()
-	f.shared = f.shared || s.val&1 != 0
-	if k := f.seen.add(t, 1) - 1; k == 0 {
-		f.count(c, t)
-	} else {
-		f.twins = true
-		t = f.x.secret.again(t, k)
-		if s := f.x.dict.find(t); s != nil {
-			f.count(s.class(), t)
-		}
-	}
-	if f.x.classes[c].folded {
-		return perhaps
-	}
-	return known
-}
-
-// count adds a key to the weight of its class, at once unless that is folded.
-func (f *finder) count(c uint32, k key) {
-	if !f.x.classes[c].folded {
-		f.weights.add(uint64(c), 1)
-		return
-	}
-	f.lacking = append(f.lacking, k)
-	if !slices.Contains(f.folded, c) {
-		f.folded = append(f.folded, c)
-	}
 }
 
 // newest is how many of a list's latest are weighed before the list is read. What was stored lately is most like what is
@@ -381,9 +268,10 @@ func (f *finder) possible(archs []uint32, rest int) []uint32 {
 	return f.left[:n]
 }
 
-func resizeTo(s []uint32, n int) []uint32 {
+// resizeTo is a slice of n items, whatever they are.
+func resizeTo[T any](s []T, n int) []T {
 	if cap(s) < n {
-		return make([]uint32, n, n+n/4)
+		return make([]T, n, n+n/4)
 	}
 	return s[:n]
 }
@@ -502,52 +390,4 @@ func (f *finder) answer() (Match, bool) {
 		}
 	}
 	return m, true
-}
-
-// weights counts by key, in a table that stays in the nearest cache.
-type weights struct {
-	slots   []uint16 // 1 + index into entries
-	entries []weighed
-}
-
-type weighed struct {
-	key uint64
-	n   int
-}
-
-func (w *weights) reset(n int) {
-	size := 32
-	for size < 2*n {
-		size *= 2
-	}
-	w.slots = resize(w.slots, size)
-	w.entries = w.entries[:0]
-}
-
-func (w *weights) at(key uint64) int {
-	mask := len(w.slots) - 1
-	for i := int(key*0x9e3779b97f4a7c15>>40) & mask; ; i = (i + 1) & mask {
-		if s := w.slots[i]; s == 0 || w.entries[s-1].key == key {
-			return i
-		}
-	}
-}
-
-// add adds n to the count of key and returns it.
-func (w *weights) add(key uint64, n int) int {
-	i := w.at(key)
-	if w.slots[i] == 0 {
-		w.entries = append(w.entries, weighed{key: key})
-		w.slots[i] = uint16(len(w.entries))
-	}
-	e := &w.entries[w.slots[i]-1]
-	e.n += n
-	return e.n
-}
-
-func (w *weights) get(key uint64) int {
-	if s := w.slots[w.at(key)]; s != 0 {
-		return w.entries[s-1].n
-	}
-	return 0
 }

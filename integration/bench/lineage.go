@@ -251,7 +251,7 @@ func loadGraphs(path string) (*prefix.Catalogue, error) {
 			return err
 		}
 		var bad error
-		c.Fill(len(keys), func(i int, r *graph.Reader) (prefix.Model, *graph.Graph, error) {
+		c.Fill(len(keys), func(i int, r *graph.OutlineReader) (prefix.Model, *graph.Outline, error) {
 			g, err := r.Read(values[i][8:])
 			return prefix.Model{Seq: binary.BigEndian.Uint64(keys[i]), Quality: math.Float64frombits(binary.BigEndian.Uint64(values[i]))}, g, err
 		}, func(_ int, err error) { bad = err })
