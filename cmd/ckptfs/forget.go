@@ -18,7 +18,7 @@ import (
 	"ckptfs/index/runs"
 )
 
-// forgottenPrefix begins the name of a step's directory that is being removed; 16 hexadecimal digits follow. What an interruption
+// forgottenPrefix begins the name of a step that is being removed; 16 hexadecimal digits follow. What an interruption
 // leaves is removed by the next forget or retire of that run, and by the next prune.
 const forgottenPrefix = ".forgotten-"
 
@@ -215,7 +215,7 @@ func printForgotten(w io.Writer, out *forgotten) {
 	fmt.Fprintf(w, "%s: %d of %s %s\n", printable(out.Run), gone, plural(int64(len(rows)), "step"), verb)
 }
 
-// removeStep removes a step's directory: its name first, so that what is left by an interruption is no step.
+// removeStep removes a step, a directory or a file: its name first, so that what is left by an interruption is no step.
 func removeStep(run, step string) error {
 	aside := filepath.Join(run, fmt.Sprintf("%s%016x", forgottenPrefix, rand.Uint64()))
 	if err := os.Rename(filepath.Join(run, step), aside); err != nil {
@@ -235,7 +235,7 @@ func removeLeft(run string) error {
 	}
 	for _, e := range entries {
 		digits, ok := strings.CutPrefix(e.Name(), forgottenPrefix)
-		if _, bad := strconv.ParseUint(digits, 16, 64); e.IsDir() && ok && bad == nil && len(digits) == 16 {
+		if _, bad := strconv.ParseUint(digits, 16, 64); (e.IsDir() || e.Type().IsRegular()) && ok && bad == nil && len(digits) == 16 {
 			err = errors.Join(err, os.RemoveAll(filepath.Join(run, e.Name())))
 		}
 	}

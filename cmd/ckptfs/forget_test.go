@@ -41,6 +41,12 @@ func TestRemoveStep(t *testing.T) {
 	if err := removeStep(run, long); err != nil {
 		t.Fatal(err)
 	}
+	for _, name := range []string{"epoch=1.ckpt", forgottenPrefix + "fedcba9876543210"} {
+		makeFile(t, filepath.Join(run, name), "f")
+	}
+	if err := removeStep(run, "epoch=1.ckpt"); err != nil {
+		t.Fatal(err)
+	}
 	if err := removeLeft(run); err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -214,14 +215,23 @@ func (a *app) retire(cmd *cobra.Command, arg string) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if err == nil && !st.IsDir() {
-		return &exitError{exitUsage, fmt.Errorf("%s is no folder", arg)}
-	}
 	was := err == nil
+	if was && !st.IsDir() && !st.Mode().IsRegular() {
+		return &exitError{exitUsage, fmt.Errorf("%s is neither a folder nor a file", arg)}
+	}
 	if err := removeLeft(dir); err != nil {
 		return err
 	}
 	return a.with(cmd.Context(), dir, readWrite, func(s *session) error {
+		if was && !st.IsDir() {
+			l, err := s.Steps(cmd.Context(), s.place.path)
+			if err != nil {
+				return err
+			}
+			if !slices.ContainsFunc(l.Steps, func(known control.Step) bool { return known.Step == step }) {
+				return &exitError{exitUsage, fmt.Errorf("%s is a file, and no step of its run: ckptfs log lists the steps", arg)}
+			}
+		}
 		if was {
 			// What was just saved is to be known before it goes.
 			_, _ = s.Lineage(cmd.Context(), s.place.path+"/"+step)

@@ -98,16 +98,22 @@ func (g *graphParts) clear() {
 
 // blueprintOf finds the graph of a model. same: it is read from what it was read from before (from).
 func (s *settling) blueprintOf(p *stepPlace, m *manifest.Manifest, before string) (g *graph.Graph, from string, same bool) {
-	at := path.Join(runsDir, p.run, p.step.name)
+	at, rel := path.Join(runsDir, p.run, p.step.name), p.rel
+	if p.step.file {
+		at, rel = path.Dir(at), p.step.name
+	}
 	files := make([]blueprint.File, len(p.step.files))
 	for i, f := range p.step.files {
 		files[i] = blueprint.File{Rel: f.rel, Stamp: fmt.Sprintf("%d:%d:%d", f.ino, f.mtime, f.size)}
+		if p.step.file {
+			files[i].Rel = rel
+		}
 		if f.rel == p.rel {
 			files[i].Attr = s.v.graphAttr(p.path)
 		}
 	}
-	for _, src := range blueprint.Sources(files, p.rel, m.Format) {
-		if before != "" && (src.Key == before || src.Own(p.rel) && ownKey(before, p.rel)) {
+	for _, src := range blueprint.Sources(files, rel, m.Format) {
+		if before != "" && (src.Key == before || src.Own(rel) && ownKey(before, rel)) {
 			s.taken[path.Join(at, src.Rel)] = true
 			return nil, before, true
 		}
@@ -250,7 +256,7 @@ func (m *models) upToDate(v *Volume) *catalogue {
 // qualityOf is what a model's step says of its quality; NaN when it says nothing.
 func (m *models) qualityOf(e *ledger.Entry) float64 {
 	parts := strings.SplitN(e.Path, "/", 4)
-	if len(parts) == 4 {
+	if len(parts) >= 3 {
 		if st := m.seen[parts[1]+"/"+parts[2]]; st != nil {
 			if q, ok := st.metrics[qualityMetric]; ok {
 				return q

@@ -37,10 +37,16 @@ func (v *Volume) runNames() ([]string, error) {
 
 // dirsIn lists the directories in a directory. Names that begin with a dot are nobody's runs or steps.
 func dirsIn(fd int) ([]DirEntry, error) {
+	dirs, _, err := namesIn(fd)
+	return dirs, err
+}
+
+// namesIn lists the directories and the regular files in a directory but for names that begin with a dot.
+func namesIn(fd int) (dirs, files []DirEntry, err error) {
 	entries, err := readNames(fd)
-	return slices.DeleteFunc(entries, func(e DirEntry) bool {
+	for _, e := range entries {
 		if strings.HasPrefix(e.Name, ".") {
-			return true
+			continue
 		}
 		mode := e.Mode
 		if mode == 0 { // a filesystem that does not tell
@@ -49,8 +55,14 @@ func dirsIn(fd int) ([]DirEntry, error) {
 				mode = st.Mode & unix.S_IFMT
 			}
 		}
-		return mode != unix.S_IFDIR
-	}), err
+		switch mode {
+		case unix.S_IFDIR:
+			dirs = append(dirs, e)
+		case unix.S_IFREG:
+			files = append(files, e)
+		}
+	}
+	return dirs, files, err
 }
 
 // openDirAt opens a directory on the daemon's own account.
@@ -83,6 +95,27 @@ func (v *Volume) lookAtStep(dir int, of *run, runName, name string) (*step, erro
 	if err := s.lookInto(fd, "", 0); err != nil || len(s.files) == 0 {
 		return s, err
 	}
+	v.readMetrics(fd, runName, s)
+	v.readDeclared(fd, runName, s)
+	return s, nil
+}
+
+// lookAtFile is lookAtStep for a step that is one file.
+func (v *Volume) lookAtFile(dir int, of *run, runName, name string) (*step, error) {
+	fd, err := unix.Openat(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return nil, unix.ENOENT
+	}
+	s := &step{of: of, name: name, file: true, size: st.Size, time: time.Unix(0, st.Mtim.Nano()), private: accessOf(&st).withholds(of.who, 4)}
+	s.files = []stepFile{{"", st.Ino, st.Size, st.Mtim.Nano()}}
 	v.readMetrics(fd, runName, s)
 	v.readDeclared(fd, runName, s)
 	return s, nil
@@ -142,7 +175,7 @@ func (s *step) lookInto(fd int, rel string, depth int) error {
 	return nil
 }
 
-// readMetrics reads the metrics of a step, whose directory is open. What cannot be read is the step's problem and nobody else's.
+// readMetrics reads the metrics of a step, which is open. What cannot be read is the step's problem and nobody else's.
 func (v *Volume) readMetrics(fd int, runName string, s *step) {
 	all := map[string]float64{}
 	note := func(what string, err error) {
@@ -174,7 +207,8 @@ func (v *Volume) readMetrics(fd int, runName string, s *step) {
 		}
 	}
 	list := make([]byte, 64<<10)
-	n, err := unix.Flistxattr(fd, list)
+	self := fmt.Sprintf("/proc/self/fd/%d", fd) // a file is open as a path only
+	n, err := unix.Listxattr(self, list)
 	if err != nil && err != unix.EOPNOTSUPP {
 		note("extended attributes", err)
 	}
@@ -184,7 +218,7 @@ func (v *Volume) readMetrics(fd int, runName string, s *step) {
 			continue
 		}
 		value := make([]byte, 256)
-		k, err := unix.Fgetxattr(fd, name, value)
+		k, err := unix.Getxattr(self, name, value)
 		if err == unix.ENODATA {
 			continue
 		}
@@ -215,7 +249,7 @@ func hasMetrics(rel string) bool {
 func (v *Volume) readScores(runName string, s *step, all map[string]float64) error {
 	var last *stepFile
 	for i := range s.files {
-		if f := &s.files[i]; strings.HasSuffix(f.rel, lightningSuffix) && (last == nil || f.mtime > last.mtime || f.mtime == last.mtime && f.rel > last.rel) {
+		if f := &s.files[i]; strings.HasSuffix(path.Join(s.name, f.rel), lightningSuffix) && (last == nil || f.mtime > last.mtime || f.mtime == last.mtime && f.rel > last.rel) {
 			last = f
 		}
 	}
@@ -253,7 +287,7 @@ const (
 	parentXattr = "user.parent"
 )
 
-// readDeclared reads what a step, whose directory is open, says of its parents.
+// readDeclared reads what a step, which is open, says of its parents.
 func (v *Volume) readDeclared(fd int, runName string, s *step) {
 	if slices.ContainsFunc(s.files, func(f stepFile) bool { return f.rel == lineageFile }) {
 		b, err := v.readSmall(path.Join(runsDir, runName, s.name, lineageFile), ledger.MaxDeclared)
@@ -265,7 +299,7 @@ func (v *Volume) readDeclared(fd int, runName string, s *step) {
 		}
 	}
 	value := make([]byte, 4096)
-	n, err := unix.Fgetxattr(fd, parentXattr, value)
+	n, err := unix.Getxattr(fmt.Sprintf("/proc/self/fd/%d", fd), parentXattr, value)
 	switch {
 	case err == nil:
 		s.declared.Parent, s.declared.Transfer = strings.TrimRight(string(value[:n]), "\x00\n"), false

@@ -229,8 +229,9 @@ func (s *settling) files(ctx context.Context, places []*stepPlace, present map[u
 	}
 	for _, p := range places {
 		at := path.Join(runsDir, p.run, p.step.name)
-		if err := s.refused[at+"/"+p.rel]; err != nil && !s.taken[at+"/"+p.rel] {
-			s.problems[at] = fmt.Sprintf("%s: %v", p.rel, err)
+		file := path.Join(at, p.rel)
+		if err := s.refused[file]; err != nil && !s.taken[file] {
+			s.problems[at] = fmt.Sprintf("%s: %v", cmp.Or(p.rel, p.step.name), err)
 		}
 	}
 	return nil
@@ -385,6 +386,9 @@ func (s *settling) mergedFrom(p *stepPlace, at string) (merged []uint64) {
 
 // declared finds the model that a step names as a parent.
 func (s *settling) declared(p *stepPlace, at, said string) (uint64, error) {
+	if p.step.file {
+		at = path.Dir(at)
+	}
 	to, err := ledger.Resolve(said, at, s.v.mountpoint)
 	if err != nil {
 		return 0, err

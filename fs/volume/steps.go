@@ -45,10 +45,11 @@ type run struct {
 	sorted []*step
 }
 
-// step is one directory of a run. It never changes: when the directory does, it is another one.
+// step is one directory of a run, or one file. It never changes: when the directory does, it is another one.
 type step struct {
 	of      *run
 	name    string
+	file    bool     // it is one file, whose rel is ""
 	dirs    []uint64 // inodes, the step's own first
 	files   []stepFile
 	size    int64
@@ -211,6 +212,14 @@ func (st *step) inodes(yield func(uint64) bool) {
 	}
 }
 
+// ino is the step's own inode.
+func (st *step) ino() uint64 {
+	if st.file {
+		return st.files[0].ino
+	}
+	return st.dirs[0]
+}
+
 // stepState says how far a step is.
 func (v *Volume) stepState(s *step) string {
 	if strings.HasPrefix(s.name, "tmp-") || strings.Contains(s.name, ".orbax-checkpoint-tmp") || strings.HasPrefix(s.name, "tmp_") {
@@ -352,35 +361,52 @@ func (v *Volume) lookAtRun(top int, name string) (*run, error) {
 		s.runDirs[r.ino] = r
 		s.note.Unlock()
 	}
-	entries, err := dirsIn(fd)
+	dirs, files, err := namesIn(fd)
 	if err != nil {
 		return nil, err
 	}
-	there := make(map[string]uint64, len(entries))
-	for _, e := range entries {
+	files = numberedCheckpoints(files)
+	there := make(map[string]uint64, len(dirs)+len(files))
+	for _, e := range slices.Concat(dirs, files) {
 		there[e.Name] = e.Ino
 	}
 	s.note.Lock()
 	for name, st := range r.steps {
-		if there[name] != st.dirs[0] {
+		if there[name] != st.ino() {
 			s.drop(st)
 		}
 	}
 	s.note.Unlock()
-	r.sorted = make([]*step, 0, len(entries))
-	for _, e := range entries {
+	r.sorted = make([]*step, 0, len(there))
+	saved := false // checkpoints in directories
+	look := func(e DirEntry, look func(dir int, of *run, runName, name string) (*step, error)) error {
 		st := r.steps[e.Name]
 		if st == nil {
-			if st, err = v.lookAtStep(fd, r, name, e.Name); noFolder(err) {
-				continue
+			var err error
+			if st, err = look(fd, r, name, e.Name); noFolder(err) {
+				return nil
 			}
 			if err != nil {
-				return nil, fmt.Errorf("%s: %w", e.Name, err)
+				return fmt.Errorf("%s: %w", e.Name, err)
 			}
 			s.keep(st)
 		}
 		if len(st.files) > 0 || st.problem != "" {
 			r.sorted = append(r.sorted, st)
+		}
+		saved = saved || !st.file && slices.ContainsFunc(st.files, func(f stepFile) bool { return namesCheckpoint(f.rel) })
+		return nil
+	}
+	for _, e := range dirs {
+		if err := look(e, v.lookAtStep); err != nil {
+			return nil, err
+		}
+	}
+	if !saved {
+		for _, e := range files {
+			if err := look(e, v.lookAtFile); err != nil {
+				return nil, err
+			}
 		}
 	}
 	slices.SortFunc(r.sorted, func(a, b *step) int { return runs.Compare(a.name, b.name) })

@@ -19,7 +19,7 @@ func TestStepsAreFollowed(t *testing.T) {
 		r := newRig(t)
 		defer r.close()
 		names := []string{"runs", "runs/a", "runs/b", "runs/a/1", "runs/a/2", "runs/b/1", "runs/a/1/deep", "else", "else/1"}
-		files := []string{"model.bin", "metrics.json", "user"}
+		files := []string{"model.bin", "metrics.json", "user", "1.pt", "2.pt"}
 		dir := rapid.OneOf(rapid.SampledFrom(names), rapid.Just("runs/a/1"))
 		file := rapid.Custom(func(rt *rapid.T) string { return dir.Draw(rt, "dir") + "/" + rapid.SampledFrom(files).Draw(rt, "file") })
 		file = rapid.OneOf(file, rapid.Just("runs/a/1/metrics.json"))
