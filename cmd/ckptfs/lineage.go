@@ -24,7 +24,7 @@ func (a *app) lineageCmd() *cobra.Command {
 of them owns: first stored, and never changed since. A model is a packed file with tensors in a step that is complete.
 
 The parent is what lineage.json in the step's directory says ({"parent": "runs/a/3"}) or its attribute user.parent, else what the file was
-before it was written again, else the step before in its run, else, marked as inferred, the model with the same large tensors. A model that
+before it was written again, else the step before in its run, else, marked as inferred, the model that half of its bytes are of. A model that
 was removed stays in the chain, marked as retired.`,
 		Args: onePath,
 		RunE: func(cmd *cobra.Command, args []string) error {

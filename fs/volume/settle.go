@@ -285,7 +285,7 @@ func (s *settling) enter(p *stepPlace) error {
 		return nil
 	}
 	tensors, bytes, marks := modelTensors(m)
-	parent, merged, err := s.parentOf(p, marks)
+	parent, merged, err := s.parentOf(p, func() uint64 { return s.likely(p, m, tensors, marks) })
 	if err != nil {
 		return err
 	}
@@ -329,8 +329,8 @@ func (s *settling) owners(seq uint64, tensors []lineage.Tensor, parent uint64) [
 	return lineage.Inherit(seq, tensors, nil)
 }
 
-// parentOf chooses a parent: what the step declares, what the file was before it was written again, the step before, the likest.
-func (s *settling) parentOf(p *stepPlace, marks []uint64) (parent lineage.Candidate, merged []uint64, err error) {
+// parentOf chooses a parent: what the step declares, what the file was before it was written again, the step before, the likely one.
+func (s *settling) parentOf(p *stepPlace, likely func() uint64) (parent lineage.Candidate, merged []uint64, err error) {
 	at := path.Join(runsDir, p.run, p.step.name)
 	var all []lineage.Candidate
 	if d := p.step.declared; d.Parent != "" {
@@ -358,7 +358,7 @@ func (s *settling) parentOf(p *stepPlace, marks []uint64) (parent lineage.Candid
 		}
 	}
 	if len(all) == 0 {
-		if seq := s.book.Like(marks); seq != 0 {
+		if seq := likely(); seq != 0 {
 			all = append(all, lineage.Candidate{Seq: seq, How: lineage.Inferred})
 		}
 	}
@@ -530,12 +530,14 @@ func modelTensors(m *manifest.Manifest) (tensors []lineage.Tensor, bytes []int64
 		if t.Region >= 0 && users[t.Region] > 1 {
 			tensors[i].Tie = t.Region + 1
 		}
-		if bytes[i] = t.NumBytes(); bytes[i] > 0 {
-			order = append(order, i)
-		}
+		bytes[i] = t.NumBytes()
+		order = append(order, i)
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(bytes[b], bytes[a]) })
-	for _, i := range order[:min(len(order), ledger.MaxMarks)] {
+	for _, i := range order {
+		if bytes[i] < minTelling || len(marks) == ledger.MaxMarks {
+			break
+		}
 		if mark := ledger.Mark(tensors[i].Digest); !slices.Contains(marks, mark) {
 			marks = append(marks, mark)
 		}

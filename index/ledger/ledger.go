@@ -15,7 +15,7 @@
 //	time        number: when it was written, ns since 1970
 //	size        number: bytes of the file
 //	tensors     number: how many the manifest has
-//	marks       number n, at most 16, then n times 8 bytes: the first of the digests of the largest tensors
+//	marks       number n, at most 16, then n times 8 bytes: the first of the digests of the largest tensors, which find models that may be alike
 //	model       string: the record of lineage.Model
 //	owners      string: the record of lineage.EncodeOwners; empty for a tombstone
 //	graph       number of parts, then 32 bytes for each: records that hold an architecture; see Graph
@@ -25,9 +25,11 @@
 package ledger
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -339,18 +341,15 @@ func (l *Ledger) addMarks(e *Entry) {
 	}
 }
 
-// Like is the live model that shares most marks with these, the latest of several; 0 when none shares any.
-func (l *Ledger) Like(marks []uint64) uint64 {
-	n := map[uint64]int{}
-	best := uint64(0)
+// Like lists the live models that share marks with these: those with most first, and of as many the latest.
+func (l *Ledger) Like(marks []uint64) []*Entry {
+	n := map[*Entry]int{}
 	for _, m := range marks {
 		for _, s := range l.marks[m] {
-			if n[s]++; n[s] > n[best] || n[s] == n[best] && s > best {
-				best = s
-			}
+			n[l.entries[s]]++
 		}
 	}
-	return best
+	return slices.SortedFunc(maps.Keys(n), func(a, b *Entry) int { return cmp.Or(cmp.Compare(n[b], n[a]), cmp.Compare(b.Seq, a.Seq)) })
 }
 
 // Sweep forgets tombstones that nothing needs.

@@ -3,6 +3,7 @@ package ledger
 import (
 	"errors"
 	"reflect"
+	"slices"
 	"testing"
 
 	"ckptfs/cas"
@@ -90,8 +91,12 @@ func TestRebuilt(t *testing.T) {
 	if len(l.Changed()) != 0 || len(records) != 3 {
 		t.Fatalf("%d records, %d left", len(records), len(l.Changed()))
 	}
-	if got := l.Like([]uint64{42, 2}); got != 2 {
-		t.Errorf("like %d", got)
+	var like []uint64
+	for _, e := range l.Like([]uint64{42, 2, 77}) {
+		like = append(like, e.Seq)
+	}
+	if !slices.Equal(like, []uint64{2, 3, 1}) {
+		t.Errorf("like %d", like)
 	}
 	if !l.Retire(1, 50) || l.Retire(1, 60) || l.Retire(9, 1) {
 		t.Error("retire")
