@@ -17,7 +17,8 @@ func (a *app) catTensorCmd() *cobra.Command {
 		Use:   "cat-tensor FILE TENSOR | FILE:TENSOR",
 		Short: "Write one tensor of a file to standard output",
 		Long: `Writes the elements of one tensor, as ` + "`ckptfs show`" + ` calls it, to standard output: row-major, little-endian, without gaps, whatever the
-file's format and state; with --npy as a file that NumPy loads (see docs/formats.md for types that NumPy lacks). Only the tensor's own chunks are read.
+file's format and state; with --npy as a file that NumPy loads (see docs/formats.md for types that NumPy lacks). Only the tensor's own chunks are read. FILE may
+be the index of a sharded set, or a folder with a set: whatever show lists.
 
     ckptfs cat-tensor /mnt/ckpt/runs/a/7/model.pt fc.weight --npy > fc.weight.npy
 
@@ -53,18 +54,24 @@ In a mount the same is in .ckptfs/tensors/FILE/TENSOR.npy, to be read and mapped
 }
 
 // tensorArg is the file and the tensor that the arguments name. Both may have colons in them: the file is the shortest part before
-// one that there is.
+// one that there is, or else the shortest that is a folder.
 func tensorArg(args []string) (file, name string, err error) {
 	if len(args) == 2 {
 		return args[0], args[1], nil
 	}
+	folder := 0
 	for i, c := range args[0] {
 		if c != ':' {
 			continue
 		}
 		if st, err := os.Stat(args[0][:i]); err == nil && !st.IsDir() {
 			return args[0][:i], args[0][i+1:], nil
+		} else if err == nil && folder == 0 {
+			folder = i
 		}
+	}
+	if folder > 0 {
+		return args[0][:folder], args[0][folder+1:], nil
 	}
 	if !strings.Contains(args[0], ":") {
 		return "", "", errors.New("cat-tensor takes a file and the name of a tensor in it")

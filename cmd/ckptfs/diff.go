@@ -18,7 +18,8 @@ func (a *app) diffCmd() *cobra.Command {
 		Use:   "diff A B",
 		Short: "Which tensors of two files, steps or runs differ, and by how much",
 		Long: `Compares the tensors of A and B, two files, steps or folders of one store; of a run, it is the last complete step. Files are compared with
-those of the same name, else of the same name with another ending: formats may differ. Tensors of equal hashes are not read.
+those of the same name, else of the same name with another ending: formats may differ. A sharded set (by its index), a folder of
+torch.distributed.checkpoint and an item of Orbax count as one file each. Tensors of equal hashes are not read.
 
 Of a tensor that changed it prints the share of elements that differ, the greatest difference, and the norm of the difference over that of
 A's tensor. Files that hold no tensors are compared as bytes.`,

@@ -16,7 +16,7 @@ import (
 func (a *app) showCmd() *cobra.Command {
 	var o control.InspectOptions
 	c := &cobra.Command{
-		Use:   "show FILE",
+		Use:   "show PATH",
 		Short: "The tensors of a file, and where else they are",
 		Long: `Prints what is known of one file, and its tensors in the order in which they lie in it: name, element type, shape,
 bytes, and the other files that hold the same tensor. The artifact id names the tensors, whatever the format; it is computed of files with
@@ -25,8 +25,8 @@ up to 256 MiB of them, and of any with --artifact.
 With --stats all tensors are read, on all cores, and their least, greatest and mean element is printed (of the finite ones), and how many are
 no number or infinite.
 
-Of a folder that Orbax wrote, a step or an item of one, the arrays are listed, called by the keys of the tree; of the index of a sharded set
-(.safetensors.index.json) the tensors of all its files.`,
+Of the index of a sharded set (.safetensors.index.json, .bin.index.json) the tensors of all its files are listed; of a folder those of the set
+in it: of such an index, of torch.distributed.checkpoint (by the names in .metadata), or the arrays that Orbax wrote, called by the keys of the tree.`,
 		Args: onePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.with(cmd.Context(), args[0], readOnly, func(s *session) error {
@@ -75,6 +75,9 @@ func printFile(w io.Writer, f *control.File) {
 		"artifact", f.Artifact,
 		"tensors", humanize.Comma(int64(len(f.Tensors))),
 	)
+	for _, note := range f.Notes {
+		fmt.Fprintln(w, printable(note))
+	}
 	if len(f.Tensors) == 0 {
 		return
 	}
@@ -90,6 +93,9 @@ func printFile(w io.Writer, f *control.File) {
 	for i := range f.Tensors {
 		t := &f.Tensors[i]
 		row := []string{printable(t.Name), t.DType, shapeText(t.Shape), bytesText(t.Bytes)}
+		if t.Pieces > 0 {
+			row[2] += fmt.Sprintf(" in %d pieces", t.Pieces)
+		}
 		if stats {
 			row = append(row, statsText(t.Stats)...)
 		}

@@ -10,9 +10,6 @@ import (
 	"unicode/utf8"
 )
 
-// IndexSuffix ends the names of the files that say in which file of a sharded set each tensor lies.
-const IndexSuffix = ".safetensors.index.json"
-
 // MaxIndex bounds an index, in bytes.
 const MaxIndex = 64 << 20
 

@@ -136,6 +136,7 @@ type File struct {
 	Stored   int64    `json:"stored_bytes"` // what its chunks and manifest take in segments, shared ones included
 	Manifest string   `json:"manifest,omitempty"`
 	Artifact string   `json:"artifact,omitempty"`
+	Notes    []string `json:"notes,omitempty"` // what is not told, and why
 	Tensors  []Tensor `json:"tensors"`
 }
 
@@ -147,8 +148,9 @@ type Tensor struct {
 	Bytes      int64    `json:"bytes"`
 	Offset     int64    `json:"offset"` // of its region in the file
 	Hash       string   `json:"hash,omitempty"`
-	SharedWith []string `json:"shared_with"` // other files that hold the same bytes, relative to the mount's root; sorted
-	Shared     int      `json:"shared"`      // how many there are; SharedWith may be cut short
+	SharedWith []string `json:"shared_with"`      // other files that hold the same bytes, relative to the mount's root; sorted
+	Shared     int      `json:"shared"`           // how many there are; SharedWith may be cut short
+	Pieces     int      `json:"pieces,omitempty"` // how many it is stored in; 0: it is in one
 
 	Stats *TensorStats `json:"stats,omitempty"` // by Inspect; nil where the elements are no numbers of whole bytes
 }

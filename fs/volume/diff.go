@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io/fs"
@@ -8,60 +9,10 @@ import (
 	"slices"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
-	"ckptfs/cas"
 	"ckptfs/formats"
 	"ckptfs/formats/numbers"
 	"ckptfs/fs/control"
 )
-
-// comparand is a file as diff and find see it.
-type comparand struct {
-	path    string
-	rel     string // below what was asked for
-	node    *Node  // of the file, or of a view's source
-	size    int64
-	layout  *formats.Layout
-	digests []cas.Hash // of each tensor's storage; nil for a file that is not packed
-	whole   cas.Hash   // the manifest; zero for a file that is not packed
-}
-
-// comparandOf looks at one file. n stays referenced as long as the caller's reference does.
-func (v *Volume) comparandOf(p string, n *Node) (*comparand, error) {
-	a, err := v.Stat(n)
-	if err != nil {
-		return nil, err
-	}
-	if n.view != nil {
-		n = n.view.src
-	}
-	if n.file == nil {
-		return nil, errNotRegular
-	}
-	var out control.File
-	layout, m, err := v.layoutOf(n, &out)
-	if err != nil {
-		return nil, err
-	}
-	f := &comparand{path: p, node: n, size: a.Size, layout: layout}
-	if m != nil {
-		f.digests = tensorDigests(m)
-		n.file.mu.Lock()
-		f.whole = n.file.rec.Manifest
-		n.file.mu.Unlock()
-	}
-	return f, nil
-}
-
-// storage is what tells a tensor from others without its elements being read: zero when that cannot be told.
-func (f *comparand) storage(i int) cas.Hash {
-	t := &f.layout.Tensors[i]
-	if f.digests == nil || t.Offset != 0 || !t.Contiguous() || t.Region < 0 || t.NumBytes() != f.layout.Regions[t.Region].Len {
-		return cas.Hash{}
-	}
-	return f.digests[i]
-}
 
 // Diff compares the tensors of two files, steps or runs. Of a run it is the last complete step.
 func (v *Volume) Diff(ctx context.Context, a, b string, progress func(control.Progress)) (*control.Diff, error) {
@@ -69,7 +20,8 @@ func (v *Volume) Diff(ctx context.Context, a, b string, progress func(control.Pr
 		A: a, B: b, Files: []control.FilePair{}, Changed: []control.TensorChange{}, Reshaped: []control.TensorChange{},
 		Added: []control.TensorRef{}, Removed: []control.TensorRef{}, Others: []control.OtherFile{},
 	}}
-	defer d.close()
+	d.reach = newReach(v)
+	defer d.reach.close()
 	left, err := d.side(ctx, &d.out.A)
 	if err != nil {
 		return nil, err
@@ -85,30 +37,24 @@ type differ struct {
 	v      *Volume
 	out    *control.Diff
 	report func(control.Progress)
-	nodes  []*Node // referenced
+	reach  *reach
 }
 
-func (d *differ) close() {
-	for _, n := range d.nodes {
-		d.v.unref(n, 1)
-	}
-}
-
-// side lists the files of one side. *p becomes the step, when it was a run.
-func (d *differ) side(ctx context.Context, p *string) ([]*comparand, error) {
+// side lists what there is on one side. *p becomes the step, when it was a run.
+func (d *differ) side(ctx context.Context, p *string) ([]*collection, error) {
 	v := d.v
 	n, err := v.resolve(*p)
 	if err != nil {
 		return nil, &fs.PathError{Op: "diff", Path: *p, Err: err}
 	}
-	d.nodes = append(d.nodes, n)
+	defer v.unref(n, 1)
 	if !n.IsDir() {
-		f, err := v.comparandOf(*p, n)
+		c, err := d.reach.at(ctx, *p)
 		if err != nil {
 			return nil, &fs.PathError{Op: "diff", Path: *p, Err: err}
 		}
-		f.rel = path.Base(*p)
-		return []*comparand{f}, nil
+		c.rel = cmp.Or(c.name, path.Base(*p))
+		return []*collection{c}, nil
 	}
 	if _, err := runOf(*p); err == nil {
 		_, steps, err := v.oneRun(ctx, "diff", *p)
@@ -123,30 +69,25 @@ func (d *differ) side(ctx context.Context, p *string) ([]*comparand, error) {
 			*p = path.Join(*p, steps[i].name)
 		}
 	}
-	var all []*comparand
-	err = v.walk(ctx, *p, func(at string, n *Node) error {
-		f, err := v.comparandOf(at, n)
-		if err == unix.ENOENT {
-			return nil
+	all, err := d.reach.below(ctx, *p)
+	if err != nil {
+		return nil, &fs.PathError{Op: "diff", Path: *p, Err: err}
+	}
+	for _, c := range all {
+		c.rel = strings.TrimPrefix(strings.TrimPrefix(c.path, *p), "/")
+		if c.name != "" { // a set is called as the file would be that has all of it
+			c.rel = path.Join(path.Dir(c.rel), c.name)
 		}
-		if err != nil {
-			return &fs.PathError{Op: "diff", Path: at, Err: err}
-		}
-		f.rel = strings.TrimPrefix(at, *p+"/")
-		v.ref(n)
-		d.nodes = append(d.nodes, n)
-		all = append(all, f)
-		return nil
-	})
-	return all, err
+	}
+	return all, nil
 }
 
 // compare pairs the files: by name, then by name without its ending, then what is left if there is one of each.
-func (d *differ) compare(ctx context.Context, left, right []*comparand) error {
-	pairs := map[*comparand]*comparand{}
-	taken := map[*comparand]bool{}
-	pair := func(key func(*comparand) string) {
-		at := map[string]*comparand{}
+func (d *differ) compare(ctx context.Context, left, right []*collection) error {
+	pairs := map[*collection]*collection{}
+	taken := map[*collection]bool{}
+	pair := func(key func(*collection) string) {
+		at := map[string]*collection{}
 		for _, b := range right {
 			if k := key(b); !taken[b] && at[k] == nil {
 				at[k] = b
@@ -158,35 +99,35 @@ func (d *differ) compare(ctx context.Context, left, right []*comparand) error {
 			}
 		}
 	}
-	pair(func(f *comparand) string { return f.rel })
-	holds := func(f *comparand) string { // a file without tensors is no other form of one with
-		if len(f.layout.Tensors) > 0 {
+	pair(func(f *collection) string { return f.rel })
+	holds := func(f *collection) string { // a file without tensors is no other form of one with
+		if len(f.arrays) > 0 {
 			return "/tensors"
 		}
 		return ""
 	}
-	pair(func(f *comparand) string { return strings.TrimSuffix(f.rel, path.Ext(f.rel)) + holds(f) })
-	free := func(all []*comparand, used func(*comparand) bool) (out []*comparand) {
+	pair(func(f *collection) string { return strings.TrimSuffix(f.rel, path.Ext(f.rel)) + holds(f) })
+	free := func(all []*collection, used func(*collection) bool) (out []*collection) {
 		for _, f := range all {
-			if !used(f) && len(f.layout.Tensors) > 0 {
+			if !used(f) && len(f.arrays) > 0 {
 				out = append(out, f)
 			}
 		}
 		return out
 	}
-	a := free(left, func(f *comparand) bool { return pairs[f] != nil })
-	b := free(right, func(f *comparand) bool { return taken[f] })
+	a := free(left, func(f *collection) bool { return pairs[f] != nil })
+	b := free(right, func(f *collection) bool { return taken[f] })
 	if len(a) == 1 && len(b) == 1 {
 		pairs[a[0]], taken[b[0]] = b[0], true
 	}
 	for _, f := range left {
 		g := pairs[f]
 		switch {
-		case g == nil && len(f.layout.Tensors) == 0:
+		case g == nil && len(f.arrays) == 0:
 			d.out.Others = append(d.out.Others, control.OtherFile{Path: f.rel, What: "removed"})
 		case g == nil:
-			for i := range f.layout.Tensors {
-				d.out.Removed = append(d.out.Removed, refOf(f, i))
+			for i := range f.arrays {
+				d.out.Removed = append(d.out.Removed, refOf(f.path, &f.arrays[i].Tensor))
 			}
 		default:
 			if err := d.files(ctx, f, g); err != nil {
@@ -197,20 +138,19 @@ func (d *differ) compare(ctx context.Context, left, right []*comparand) error {
 	for _, g := range right {
 		switch {
 		case taken[g]:
-		case len(g.layout.Tensors) == 0:
+		case len(g.arrays) == 0:
 			d.out.Others = append(d.out.Others, control.OtherFile{Path: g.rel, What: "added"})
 		default:
-			for i := range g.layout.Tensors {
-				d.out.Added = append(d.out.Added, refOf(g, i))
+			for i := range g.arrays {
+				d.out.Added = append(d.out.Added, refOf(g.path, &g.arrays[i].Tensor))
 			}
 		}
 	}
 	return nil
 }
 
-func refOf(f *comparand, i int) control.TensorRef {
-	t := &f.layout.Tensors[i]
-	return control.TensorRef{File: f.path, Name: t.Name, DType: string(t.DType), Shape: shapeOf(t), Bytes: t.NumBytes()}
+func refOf(file string, t *formats.Tensor) control.TensorRef {
+	return control.TensorRef{File: file, Name: t.Name, DType: string(t.DType), Shape: shapeOf(t), Bytes: max(t.NumBytes(), 0)}
 }
 
 func shapeOf(t *formats.Tensor) []int64 {
@@ -221,28 +161,28 @@ func shapeOf(t *formats.Tensor) []int64 {
 }
 
 // files compares two files.
-func (d *differ) files(ctx context.Context, a, b *comparand) error {
-	if len(a.layout.Tensors) == 0 && len(b.layout.Tensors) == 0 {
+func (d *differ) files(ctx context.Context, a, b *collection) error {
+	if len(a.arrays) == 0 && len(b.arrays) == 0 {
 		return d.others(a, b)
 	}
 	d.out.Files = append(d.out.Files, control.FilePair{A: a.path, B: b.path})
 	at := map[string]int{}
-	for i := range b.layout.Tensors {
-		if name := b.layout.Tensors[i].Name; !mapHas(at, name) {
+	for i := range b.arrays {
+		if name := b.arrays[i].Name; !mapHas(at, name) {
 			at[name] = i
 		}
 	}
 	met := map[int]bool{}
 	seen := map[string]bool{}
-	for i := range a.layout.Tensors {
-		t := &a.layout.Tensors[i]
+	for i := range a.arrays {
+		t := &a.arrays[i]
 		j, ok := at[t.Name]
 		if seen[t.Name] {
 			continue
 		}
 		seen[t.Name] = true
 		if !ok {
-			d.out.Removed = append(d.out.Removed, refOf(a, i))
+			d.out.Removed = append(d.out.Removed, refOf(a.path, &a.arrays[i].Tensor))
 			continue
 		}
 		met[j] = true
@@ -250,9 +190,9 @@ func (d *differ) files(ctx context.Context, a, b *comparand) error {
 			return err
 		}
 	}
-	for j := range b.layout.Tensors {
-		if !met[j] && at[b.layout.Tensors[j].Name] == j {
-			d.out.Added = append(d.out.Added, refOf(b, j))
+	for j := range b.arrays {
+		if !met[j] && at[b.arrays[j].Name] == j {
+			d.out.Added = append(d.out.Added, refOf(b.path, &b.arrays[j].Tensor))
 		}
 	}
 	return nil
@@ -264,18 +204,22 @@ func mapHas(m map[string]int, k string) bool { _, ok := m[k]; return ok }
 const maxCompared = 64 << 20
 
 // others compares two files without tensors.
-func (d *differ) others(a, b *comparand) error {
-	same := !a.whole.IsZero() && a.whole == b.whole
-	if !same && a.size == b.size {
-		if a.size > maxCompared {
+func (d *differ) others(a, b *collection) error {
+	x, y := a.one, b.one
+	if x == nil || y == nil { // sets of nothing
+		return nil
+	}
+	same := !x.whole.IsZero() && x.whole == y.whole
+	if !same && x.size == y.size {
+		if x.size > maxCompared {
 			d.out.Others = append(d.out.Others, control.OtherFile{Path: b.rel, What: "not compared: it is large and holds no tensors"})
 			return nil
 		}
-		x, err := d.v.readFile(a.node, a.size)
+		p, err := d.v.readFile(x.node, x.size)
 		if err == nil {
-			var y []byte
-			if y, err = d.v.readFile(b.node, b.size); err == nil {
-				same = string(x) == string(y)
+			var q []byte
+			if q, err = d.v.readFile(y.node, y.size); err == nil {
+				same = string(p) == string(q)
 			}
 		}
 		if err != nil {
@@ -289,17 +233,17 @@ func (d *differ) others(a, b *comparand) error {
 }
 
 // tensors compares two tensors of one name.
-func (d *differ) tensors(ctx context.Context, a *comparand, i int, b *comparand, j int) error {
-	s, t := &a.layout.Tensors[i], &b.layout.Tensors[j]
-	c := control.TensorChange{Name: t.Name, File: b.path, DTypeA: string(s.DType), DType: string(t.DType), ShapeA: shapeOf(s), Shape: shapeOf(t), Bytes: t.NumBytes()}
-	x, y := a.storage(i), b.storage(j)
+func (d *differ) tensors(ctx context.Context, a *collection, i int, b *collection, j int) error {
+	s, t := &a.arrays[i], &b.arrays[j]
+	c := control.TensorChange{Name: t.Name, File: b.path, DTypeA: string(s.DType), DType: string(t.DType), ShapeA: shapeOf(&s.Tensor), Shape: shapeOf(&t.Tensor), Bytes: max(t.NumBytes(), 0)}
+	same := s.DType == t.DType && s.sameStorage(t)
 	if !slices.Equal(s.Shape, t.Shape) {
-		c.SameBytes = s.DType == t.DType && !x.IsZero() && x == y
+		c.SameBytes = same
 		d.out.Reshaped = append(d.out.Reshaped, c)
 		return nil
 	}
-	if s.DType == t.DType && (!x.IsZero() && x == y || s.NumBytes() == 0) {
-		d.equal(t)
+	if same || s.DType == t.DType && s.NumBytes() == 0 {
+		d.equal(&t.Tensor)
 		return nil
 	}
 	sum, same, err := d.read(ctx, a, s, b, t)
@@ -307,7 +251,7 @@ func (d *differ) tensors(ctx context.Context, a *comparand, i int, b *comparand,
 		return err
 	}
 	if same && s.DType == t.DType {
-		d.equal(t)
+		d.equal(&t.Tensor)
 		return nil
 	}
 	if sum != nil {
@@ -328,7 +272,7 @@ func (d *differ) equal(t *formats.Tensor) {
 }
 
 // read compares the elements of two tensors of one shape. No sum: they are not numbers to this program, and same says all.
-func (d *differ) read(ctx context.Context, a *comparand, s *formats.Tensor, b *comparand, t *formats.Tensor) (sum *numbers.Comparison, same bool, err error) {
+func (d *differ) read(ctx context.Context, a *collection, s *array, b *collection, t *array) (sum *numbers.Comparison, same bool, err error) {
 	x, err := d.open(a, s)
 	if err != nil {
 		return nil, false, err
@@ -381,10 +325,10 @@ func (d *differ) read(ctx context.Context, a *comparand, s *formats.Tensor, b *c
 	return sum, same, nil
 }
 
-func (d *differ) open(f *comparand, t *formats.Tensor) (*tensorReader, error) {
-	r, err := d.v.openTensor(f, t)
+func (d *differ) open(f *collection, a *array) (*arrayReader, error) {
+	r, err := d.v.openArray(a)
 	if err != nil {
-		return nil, &fs.PathError{Op: "diff", Path: f.path, Err: fmt.Errorf("tensor %s: %w", t.Name, err)}
+		return nil, &fs.PathError{Op: "diff", Path: f.path, Err: fmt.Errorf("tensor %s: %w", a.Name, err)}
 	}
 	return r, nil
 }

@@ -18,7 +18,7 @@ func (v *Volume) Find(ctx context.Context, o control.FindOptions) (*control.Foun
 	hash := strings.ToLower(o.Hash)
 	if o.Path != "" {
 		var err error
-		if hash, err = v.contentOf(o.Path, o.Tensor); err != nil {
+		if hash, err = v.contentOf(ctx, o.Path, o.Tensor); err != nil {
 			return nil, err
 		}
 	} else if len(hash) < 8 || len(hash) > 64 || strings.Trim(hash, "0123456789abcdef") != "" {
@@ -39,7 +39,7 @@ func (v *Volume) Find(ctx context.Context, o control.FindOptions) (*control.Foun
 		}
 		for i, d := range f.digests {
 			if !d.IsZero() && strings.HasPrefix(d.String(), hash) {
-				r := refOf(f, i)
+				r := refOf(f.path, &f.layout.Tensors[i])
 				r.Hash = d.String()
 				out.Tensors = append(out.Tensors, r)
 			}
@@ -51,29 +51,36 @@ func (v *Volume) Find(ctx context.Context, o control.FindOptions) (*control.Foun
 }
 
 // contentOf is the hash of a tensor's content.
-func (v *Volume) contentOf(p, tensor string) (string, error) {
-	n, err := v.resolve(p)
+func (v *Volume) contentOf(ctx context.Context, p, tensor string) (string, error) {
+	r := newReach(v)
+	defer r.close()
+	fail := func(err error) (string, error) { return "", &fs.PathError{Op: "find", Path: p, Err: err} }
+	c, err := r.at(ctx, p)
 	if err != nil {
-		return "", &fs.PathError{Op: "find", Path: p, Err: err}
+		return fail(err)
 	}
-	defer v.unref(n, 1)
-	f, err := v.comparandOf(p, n)
-	if err != nil {
-		return "", &fs.PathError{Op: "find", Path: p, Err: err}
+	a := c.find(tensor)
+	switch {
+	case a == nil:
+		return fail(fmt.Errorf("no tensor %q in it: %w", tensor, unix.ENOENT))
+	case len(a.pieces) != 1:
+		return fail(fmt.Errorf("tensor %s has no hash of its own: it is stored in pieces: %w", tensor, unix.ENODATA))
+	case a.pieces[0].f.digests == nil:
+		return fail(fmt.Errorf("it is not packed yet, and its tensors have no hashes; `ckptfs sync` packs: %w", unix.EAGAIN))
+	case a.digest().IsZero():
+		return fail(fmt.Errorf("tensor %s has no hash of its own: it is empty, or larger than an object: %w", tensor, unix.ENODATA))
 	}
-	for i := range f.layout.Tensors {
-		if f.layout.Tensors[i].Name != tensor {
-			continue
+	return a.digest().String(), nil
+}
+
+// holder is the file that a tensor of a set lies in, and what it is called there; of a file itself.
+func (v *Volume) holder(ctx context.Context, p, tensor string) (file, name string) {
+	r := newReach(v)
+	defer r.close()
+	if c, err := r.at(ctx, p); err == nil && c.one == nil {
+		if a := c.find(tensor); a != nil && len(a.pieces) == 1 {
+			return v.Path(a.pieces[0].f.node), a.pieces[0].tensor().Name
 		}
-		switch {
-		case f.digests == nil:
-			err = fmt.Errorf("it is not packed yet, and its tensors have no hashes; `ckptfs sync` packs: %w", unix.EAGAIN)
-		case f.digests[i].IsZero():
-			err = fmt.Errorf("tensor %s has no hash of its own: it is empty, or larger than an object: %w", tensor, unix.ENODATA)
-		default:
-			return f.digests[i].String(), nil
-		}
-		return "", &fs.PathError{Op: "find", Path: p, Err: err}
 	}
-	return "", &fs.PathError{Op: "find", Path: p, Err: fmt.Errorf("no tensor %q in it: %w", tensor, unix.ENOENT)}
+	return p, tensor
 }

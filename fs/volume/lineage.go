@@ -164,7 +164,7 @@ func (v *Volume) Ancestor(ctx context.Context, a, b string) (*control.CommonAnce
 // Owner tells which model first stored a tensor of a file.
 func (v *Volume) Owner(ctx context.Context, p, tensor string) (*control.Ownership, error) {
 	out := &control.Ownership{Path: p, Tensor: tensor}
-	src := v.source(p)
+	src, own := v.holder(ctx, v.source(p), tensor)
 	err := v.settledAfterSave(ctx, func(m *models) error {
 		e, err := m.oneModel("owner", src)
 		if err != nil {
@@ -178,7 +178,7 @@ func (v *Volume) Owner(ctx context.Context, p, tensor string) (*control.Ownershi
 			return &fs.PathError{Op: "owner", Path: p, Err: err}
 		}
 		for i := range doc.Tensors {
-			if doc.Tensors[i].Name == tensor && i < len(e.Owners) {
+			if doc.Tensors[i].Name == own && i < len(e.Owners) {
 				if oe := m.book.Get(e.Owners[i]); oe != nil {
 					out.Owner = describe(oe)
 					return nil

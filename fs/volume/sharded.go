@@ -7,27 +7,32 @@ import (
 	"slices"
 	"strings"
 
-	"ckptfs/cas"
 	"ckptfs/formats"
 	"ckptfs/formats/safetensors"
-	"ckptfs/fs/control"
 )
 
 // maxShards bounds the files of a set.
 const maxShards = 1 << 12
 
-// showSharded lists the tensors of a set of safetensors files by its index, file by file. false: it is no such index.
-func (v *Volume) showSharded(ctx context.Context, p string, out *control.File) (bool, error) {
-	if !strings.HasSuffix(p, safetensors.IndexSuffix) {
-		return false, nil
-	}
-	b, err := v.readSmall(p, safetensors.MaxIndex)
+// indexed are the files that an index may be of, whose own name has indexSuffix behind theirs.
+var indexed = []string{".safetensors", ".bin", ".pt", ".pth"}
+
+const indexSuffix = ".index.json"
+
+func isIndex(p string) bool {
+	stem, ok := strings.CutSuffix(p, indexSuffix)
+	return ok && slices.Contains(indexed, path.Ext(stem))
+}
+
+// sharded is the tensors of a set of files by its index. nil: it is no such index.
+func (r *reach) sharded(ctx context.Context, p string) (*collection, error) {
+	b, err := r.v.readSmall(p, safetensors.MaxIndex)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	places, err := safetensors.ParseIndex(b)
-	if err != nil {
-		return false, nil
+	if err != nil || len(places) == 0 {
+		return nil, nil
 	}
 	var files []string
 	for _, file := range places {
@@ -36,51 +41,32 @@ func (v *Volume) showSharded(ctx context.Context, p string, out *control.File) (
 	slices.Sort(files)
 	files = slices.Compact(files)
 	if len(files) > maxShards {
-		return false, nil
+		return nil, nil
 	}
+	index, err := r.file(p)
+	if err != nil {
+		return nil, err
+	}
+	stem := strings.TrimSuffix(path.Base(p), indexSuffix)
+	out := &collection{path: p, name: stem, format: strings.TrimPrefix(path.Ext(stem), ".") + "-index", files: []*comparand{index}}
 	for _, file := range files {
 		if err := ctx.Err(); err != nil {
-			return true, err
+			return nil, err
 		}
-		if err := v.showShard(path.Join(path.Dir(p), file), file, places, out); err != nil {
-			return true, fmt.Errorf("%s: %w", file, err)
+		f, err := r.file(path.Join(path.Dir(p), file))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+		out.files = append(out.files, f)
+		for _, a := range arraysOf(f) {
+			if places[a.Name] == file {
+				out.arrays = append(out.arrays, a)
+				delete(places, a.Name)
+			}
 		}
 	}
 	if len(places) > 0 {
-		return true, fmt.Errorf("%d tensors of the index are not in its files: %w", len(places), formats.ErrNotFormat)
+		return nil, fmt.Errorf("%d tensors of the index are not in its files: %w", len(places), formats.ErrNotFormat)
 	}
-	out.Format, out.State = "safetensors-index", ""
-	return true, nil
-}
-
-// showShard adds the tensors that places has in a file, and takes them out of it.
-func (v *Volume) showShard(p, file string, places map[string]string, out *control.File) error {
-	n, err := v.resolve(p)
-	if err != nil {
-		return err
-	}
-	defer v.unref(n, 1)
-	if n.file == nil {
-		return errNotRegular
-	}
-	a, err := v.Stat(n)
-	if err != nil {
-		return err
-	}
-	layout, m, err := v.layoutOf(n, &control.File{})
-	if err != nil {
-		return err
-	}
-	var digests []cas.Hash
-	if m != nil {
-		digests = tensorDigests(m)
-	}
-	for i := range layout.Tensors {
-		if name := layout.Tensors[i].Name; places[name] == file {
-			out.Tensors = append(out.Tensors, tensorOf(layout, i, digests))
-			delete(places, name)
-		}
-	}
-	out.Size += a.Size
-	return nil
+	return out, nil
 }

@@ -1,6 +1,10 @@
 package volume
 
 import (
+	"bytes"
+	"errors"
+	"io"
+	"io/fs"
 	"slices"
 	"strings"
 	"testing"
@@ -8,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ckptfs/formats"
+	"ckptfs/fs/control"
 )
 
 // A sharded set is shown by its index.
@@ -62,4 +67,90 @@ func many(n int) string {
 		b.WriteString(`"` + name + `":"` + name + `",`)
 	}
 	return b.String()
+}
+
+// A sharded set is one thing to compare, read and look for, however it is cut.
+func TestSets(t *testing.T) {
+	r := newRig(t)
+	a, b, c, d := random(100<<10, 1), random(50<<10, 2), random(200<<10, 3), random(200<<10, 4)
+	for _, dir := range []string{"runs/a/1", "runs/a/2", "runs/b/1"} {
+		r.mkdir(dir)
+	}
+	index := func(dir, text string) {
+		r.write(dir+"/model.safetensors.index.json", []byte(`{"weight_map":{`+text+`}}`))
+	}
+	r.write("runs/a/1/1.safetensors", weights(t, []string{"a", "b"}, a, b))
+	r.write("runs/a/1/2.safetensors", weights(t, []string{"c"}, c))
+	index("runs/a/1", `"a":"1.safetensors","b":"1.safetensors","c":"2.safetensors"`)
+	r.write("runs/a/2/1.safetensors", weights(t, []string{"a"}, a))
+	r.write("runs/a/2/2.safetensors", weights(t, []string{"b"}, b))
+	r.write("runs/a/2/3.safetensors", weights(t, []string{"c"}, d))
+	index("runs/a/2", `"a":"1.safetensors","b":"2.safetensors","c":"3.safetensors"`)
+	r.write("runs/a/2/optimizer.safetensors", weights(t, []string{"m"}, b))
+	r.write("runs/b/1/model.safetensors", weights(t, []string{"a", "b", "c"}, a, b, c))
+	const set, other, file = "runs/a/1/model.safetensors.index.json", "runs/a/2/model.safetensors.index.json", "runs/b/1/model.safetensors"
+	check := func(when string, packed bool) {
+		t.Helper()
+		for _, p := range []string{set, "runs/a/1"} {
+			for _, q := range []string{file, "runs/b/1", "runs/b"} {
+				for _, x := range [][2]string{{p, q}, {q, p}} {
+					e := r.diff(x[0], x[1])
+					if e.Equal != 3 || len(e.Changed)+len(e.Reshaped)+len(e.Added)+len(e.Removed)+len(e.Others) != 0 || packed && e.ReadBytes != 0 {
+						t.Errorf("%s: %s: %+v", when, x, e)
+					}
+				}
+			}
+		}
+		for _, p := range []string{set, "runs/a/1"} {
+			e := r.diff(p, "runs/a")
+			if e.Equal != 2 || len(e.Changed) != 1 || e.Changed[0].Name != "c" || e.Changed[0].File != other || len(e.Added) != 1 || len(e.Others) != 0 {
+				t.Errorf("%s: %s: %+v", when, p, e)
+			}
+		}
+		for _, p := range []string{set, "runs/a/1"} {
+			f, err := r.Inspect(t.Context(), p, control.InspectOptions{Stats: true}, nil)
+			if err != nil || f.Format != "safetensors-index" || len(f.Tensors) != 3 || f.Tensors[2].Stats == nil || f.Tensors[2].Stats.Count != 200<<10 {
+				t.Fatalf("%s: %s: %+v, %v", when, p, f, err)
+			}
+			if shared := f.Tensors[2].SharedWith; packed && !slices.Equal(shared, []string{file}) {
+				t.Errorf("%s: %s: c is shared with %q", when, p, shared)
+			}
+			x, err := r.Tensor(t.Context(), p, "c", false)
+			if err != nil {
+				t.Fatalf("%s: %s: %v", when, p, err)
+			}
+			got, err := io.ReadAll(x)
+			x.Close()
+			if err != nil || !bytes.Equal(got, c) {
+				t.Errorf("%s: %s: %d bytes, %v", when, p, len(got), err)
+			}
+			if found, err := r.Find(t.Context(), control.FindOptions{Path: p, Tensor: "c"}); packed && (err != nil || len(found.Tensors) != 2) {
+				t.Errorf("%s: %s: %+v, %v", when, p, found, err)
+			}
+			if o, err := r.Owner(t.Context(), p, "c"); packed && (err != nil || o.Owner.Path != "runs/a/1/2.safetensors") {
+				t.Errorf("%s: %s: %+v, %v", when, p, o, err)
+			}
+			if _, err := r.Tensor(t.Context(), p, "z", false); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("%s: %s: z: %v", when, p, err)
+			}
+		}
+	}
+	check("resident", false)
+	r.sync()
+	r.evictAll()
+	check("packed", true)
+
+	// Two sets in one folder keep their names apart, and one that lacks a file is no set.
+	r.write("runs/a/1/ema.safetensors.index.json", []byte(`{"weight_map":{"a":"1.safetensors"}}`))
+	if got := r.tensorsOf("runs/a/1"); !slices.Equal(got, []string{"ema.safetensors/a", "model.safetensors/a", "model.safetensors/b", "model.safetensors/c"}) {
+		t.Errorf("%q", got)
+	}
+	r.unlink("runs/a/1/ema.safetensors.index.json")
+	r.unlink("runs/a/1/2.safetensors")
+	_, err := r.Show(t.Context(), "runs/a/1")
+	wantErr(t, "a set without a file", err, unix.ENOENT)
+	if e := r.diff("runs/a/1", "runs/a/2"); len(e.Added) != 4 || len(e.Removed) != 2 || len(e.Others) != 1 {
+		t.Errorf("%+v", e)
+	}
+	r.onlyRoot()
 }

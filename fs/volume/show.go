@@ -1,9 +1,11 @@
 package volume
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
+	"slices"
 	"sort"
 
 	"ckptfs/cas"
@@ -16,7 +18,7 @@ import (
 // maxShared bounds the paths that Show names for one tensor.
 const maxShared = 16
 
-// Show describes one file and its tensors, or the arrays of an Orbax checkpoint's folder.
+// Show describes one file and its tensors, or those of a set: an index, or a folder that has one.
 func (v *Volume) Show(ctx context.Context, path string) (*control.File, error) {
 	return v.Inspect(ctx, path, control.InspectOptions{}, nil)
 }
@@ -39,20 +41,10 @@ func (v *Volume) Inspect(ctx context.Context, path string, o control.InspectOpti
 		out.View = true
 		out.Format, only = n.view.format(), n.view.npy
 		n = n.view.src
-	}
-	if n.IsDir() && n.virt == nil {
-		out.State = ""
-		if err := v.showFolder(ctx, n, path, out); err != nil {
+	} else if set, err := v.showSet(ctx, path, n, o, out, progress); set || err != nil {
+		if err != nil {
 			return nil, &fs.PathError{Op: "show", Path: path, Err: err}
 		}
-		return out, nil
-	}
-	if n.file == nil {
-		return nil, &fs.PathError{Op: "show", Path: path, Err: errNotRegular}
-	}
-	if set, err := v.showSharded(ctx, path, out); err != nil {
-		return nil, &fs.PathError{Op: "show", Path: path, Err: err}
-	} else if set {
 		return out, nil
 	}
 	layout, m, err := v.layoutOf(n, out)
@@ -65,55 +57,84 @@ func (v *Volume) Inspect(ctx context.Context, path string, o control.InspectOpti
 			return nil, &fs.PathError{Op: "show", Path: path, Err: err}
 		}
 	}
-	var digests []cas.Hash
+	f := &comparand{path: path, node: n, layout: layout}
 	if m != nil {
-		digests = tensorDigests(m)
+		f.digests = tensorDigests(m)
 		if out.Stored, err = v.storedBytes(m); err != nil {
 			return nil, err
 		}
 	}
-	order := make([]int, 0, len(layout.Tensors))
-	for i := range layout.Tensors {
-		if only == nil || layout.Tensors[i].Name == only.Name {
-			order = append(order, i)
-		}
+	arrays := arraysOf(f)
+	if only != nil {
+		arrays = slices.DeleteFunc(arrays, func(a array) bool { return a.Name != only.Name })
 	}
-	sort.SliceStable(order, func(i, j int) bool { return tensorOffset(layout, order[i]) < tensorOffset(layout, order[j]) })
-	for _, i := range order {
-		out.Tensors = append(out.Tensors, tensorOf(layout, i, digests))
-	}
+	slices.SortStableFunc(arrays, func(a, b array) int { return cmp.Compare(a.offset(), b.offset()) })
+	out.Tensors = describeArrays(arrays)
 	if m != nil {
-		err = v.findShared(ctx, n, out.Tensors)
+		err = v.findShared(ctx, out.Tensors, n)
 	}
 	if err == nil && o.Stats {
-		err = v.tensorStats(ctx, &comparand{path: path, node: n, layout: layout}, order, out.Tensors, progress)
+		err = v.arrayStats(ctx, path, arrays, out.Tensors, progress)
 	}
 	return out, err
 }
 
-// tensorOf describes a tensor. digests are those of the layout's tensors; nil: not known.
-func tensorOf(l *formats.Layout, i int, digests []cas.Hash) control.Tensor {
-	t := &l.Tensors[i]
-	ct := control.Tensor{Name: t.Name, DType: string(t.DType), Shape: t.Shape, Bytes: t.NumBytes(), SharedWith: []string{}}
-	if ct.Shape == nil {
-		ct.Shape = []int64{}
+// showSet describes a folder, or what a file is an index of. false: it is a file.
+func (v *Volume) showSet(ctx context.Context, path string, n *Node, o control.InspectOptions, out *control.File, progress func(control.Progress)) (bool, error) {
+	if !n.IsDir() && !isIndex(path) && !isDCP(path) {
+		return false, nil
 	}
-	if t.Region >= 0 {
-		ct.Offset = tensorOffset(l, i)
-		if digests != nil && !digests[i].IsZero() {
-			ct.Hash = digests[i].String()
+	r := newReach(v)
+	defer r.close()
+	c, err := r.at(ctx, path)
+	if err != nil || c.one != nil {
+		return false, err
+	}
+	out.Format = c.format
+	if n.IsDir() {
+		out.State, out.Size = "", 0
+		err = v.walkNode(ctx, path, n, func(_ string, n *Node) error {
+			a, err := v.Stat(n)
+			out.Size += a.Size
+			return err
+		})
+	} else if c.name != "" { // an index
+		out.State, out.Size = "", 0
+		for _, f := range c.files[1:] {
+			out.Size += f.size
 		}
 	}
-	return ct
+	if err != nil {
+		return true, err
+	}
+	out.Tensors = describeArrays(c.arrays)
+	members := make([]*Node, len(c.files))
+	for i, f := range c.files {
+		members[i] = f.node
+	}
+	if err := v.findShared(ctx, out.Tensors, members...); err != nil {
+		return true, err
+	}
+	if o.Stats {
+		return true, v.arrayStats(ctx, path, c.arrays, out.Tensors, progress)
+	}
+	return true, nil
 }
 
-// tensorOffset is where a tensor's element 0 lies in the file; 0 for one without bytes.
-func tensorOffset(l *formats.Layout, i int) int64 {
-	t := &l.Tensors[i]
-	if t.Region < 0 {
-		return 0
+func describeArrays(arrays []array) []control.Tensor {
+	out := make([]control.Tensor, len(arrays))
+	for i := range arrays {
+		a := &arrays[i]
+		t := &out[i]
+		*t = control.Tensor{Name: a.Name, DType: string(a.DType), Shape: shapeOf(&a.Tensor), Bytes: max(a.NumBytes(), 0), SharedWith: []string{}, Offset: a.offset()}
+		if h := a.digest(); !h.IsZero() {
+			t.Hash = h.String()
+		}
+		if a.grid != nil {
+			t.Pieces = len(a.pieces)
+		}
 	}
-	return l.Regions[t.Region].Off + t.Offset
+	return out
 }
 
 // quickArtifact bounds the tensors that Show reads for an artifact id that is not known, in bytes.
@@ -245,15 +266,18 @@ func (v *Volume) storedBytes(m *manifest.Manifest) (int64, error) {
 }
 
 // findShared fills in which other files hold a tensor's bytes.
-func (v *Volume) findShared(ctx context.Context, self *Node, tensors []control.Tensor) error {
+func (v *Volume) findShared(ctx context.Context, tensors []control.Tensor, self ...*Node) error {
 	want := map[string][]int{}
 	for i, t := range tensors {
 		if t.Hash != "" {
 			want[t.Hash] = append(want[t.Hash], i)
 		}
 	}
+	if len(want) == 0 {
+		return nil
+	}
 	err := v.walk(ctx, "", func(path string, n *Node) error {
-		if n == self {
+		if slices.Contains(self, n) {
 			return nil
 		}
 		n.file.mu.Lock()

@@ -23,45 +23,55 @@ import (
 // statsPiece is how many bytes of a tensor a worker looks at at a time; a multiple of every element's width.
 const statsPiece = 4 << 20
 
-// tensorStats fills in out[k].Stats, of the tensors order[k] of f. It takes statsPiece of memory a core.
-func (v *Volume) tensorStats(ctx context.Context, f *comparand, order []int, out []control.Tensor, progress func(control.Progress)) error {
-	_, _, done, err := v.peruse(f.node) // once, so that the pieces need not
-	if err != nil {
-		return err
-	}
-	defer done()
-	p := control.Progress{TotalFiles: 1, Current: f.path}
-	for _, i := range order {
-		if t := &f.layout.Tensors[i]; numbers.Known(t.DType) {
-			p.TotalBytes += t.NumBytes()
-		}
-	}
-	var mu sync.Mutex // guards sums and p
-	sums := make([]*numbers.Summary, len(order))
-	g, inner := errgroup.WithContext(ctx)
-	g.SetLimit(runtime.GOMAXPROCS(0))
-	for k, i := range order {
-		if !numbers.Known(f.layout.Tensors[i].DType) {
+// arrayStats fills in out[k].Stats, of arrays[k]. It takes statsPiece of memory a core.
+func (v *Volume) arrayStats(ctx context.Context, path string, arrays []array, out []control.Tensor, progress func(control.Progress)) error {
+	p := control.Progress{TotalFiles: 1, Current: path}
+	open := map[*Node]bool{} // each once, so that the pieces need not
+	for i := range arrays {
+		a := &arrays[i]
+		if !numbers.Known(a.DType) {
 			continue
 		}
-		t := asStored(&f.layout.Tensors[i])
-		sums[k] = numbers.NewSummary()
-		size := t.NumBytes()
-		for off := int64(0); off < size && inner.Err() == nil; off += statsPiece {
-			g.Go(func() error {
-				s, err := v.summarise(inner, f, t, off, min(statsPiece, size-off))
+		for _, x := range a.pieces {
+			p.TotalBytes += x.tensor().NumBytes()
+			if n := x.f.node; !open[n] {
+				_, _, done, err := v.peruse(n)
 				if err != nil {
 					return err
 				}
-				mu.Lock()
-				defer mu.Unlock()
-				sums[k].Merge(s)
-				p.DoneBytes += min(statsPiece, size-off)
-				if progress != nil {
-					progress(p)
-				}
-				return nil
-			})
+				defer done()
+				open[n] = true
+			}
+		}
+	}
+	var mu sync.Mutex // guards sums and p
+	sums := make([]*numbers.Summary, len(arrays))
+	g, inner := errgroup.WithContext(ctx)
+	g.SetLimit(runtime.GOMAXPROCS(0))
+	for k := range arrays {
+		if !numbers.Known(arrays[k].DType) || len(arrays[k].pieces) == 0 {
+			continue
+		}
+		sums[k] = numbers.NewSummary()
+		for _, x := range arrays[k].pieces {
+			t := asStored(x.tensor())
+			size := t.NumBytes()
+			for off := int64(0); off < size && inner.Err() == nil; off += statsPiece {
+				g.Go(func() error {
+					s, err := v.summarise(inner, x.f, t, off, min(statsPiece, size-off))
+					if err != nil {
+						return err
+					}
+					mu.Lock()
+					defer mu.Unlock()
+					sums[k].Merge(s)
+					p.DoneBytes += min(statsPiece, size-off)
+					if progress != nil {
+						progress(p)
+					}
+					return nil
+				})
+			}
 		}
 	}
 	if err := g.Wait(); err != nil {
@@ -131,48 +141,41 @@ func (v *Volume) summarise(ctx context.Context, f *comparand, t *formats.Tensor,
 	return s, nil
 }
 
-// Tensor opens one tensor of a file: its elements row-major, behind the header of a .npy if that is wanted.
-func (v *Volume) Tensor(_ context.Context, path, name string, withHeader bool) (*control.TensorData, error) {
+// Tensor opens one tensor of a file or a set: its elements row-major, behind the header of a .npy if that is wanted.
+func (v *Volume) Tensor(ctx context.Context, path, name string, withHeader bool) (*control.TensorData, error) {
+	r := newReach(v)
 	fail := func(err error) (*control.TensorData, error) {
+		r.close()
 		return nil, &fs.PathError{Op: "cat-tensor", Path: path, Err: err}
 	}
-	n, err := v.resolve(path)
+	c, err := r.at(ctx, path)
 	if err != nil {
 		return fail(err)
 	}
-	defer v.unref(n, 1) // what is open keeps itself
-	f, err := v.comparandOf(path, n)
-	if err != nil {
-		return fail(err)
+	a := c.find(name)
+	if a == nil {
+		return fail(fmt.Errorf("%w: no tensor called %q; `ckptfs show` lists them", fs.ErrNotExist, name))
 	}
-	for i := range f.layout.Tensors {
-		t := &f.layout.Tensors[i]
-		if t.Name != name {
-			continue
-		}
-		var head []byte
-		if withHeader {
-			if head, err = npy.AppendHeader(nil, t); err != nil {
-				return fail(fmt.Errorf("tensor %s: %w", name, err))
-			}
-		}
-		r, err := v.openTensor(f, t)
-		if err != nil {
+	var head []byte
+	if withHeader {
+		if head, err = npy.AppendHeader(nil, &a.Tensor); err != nil {
 			return fail(fmt.Errorf("tensor %s: %w", name, err))
 		}
-		size := t.NumBytes()
-		v.ref(f.node)
-		body := io.NewSectionReader(elementsOf{r}, 0, size)
-		return &control.TensorData{Size: int64(len(head)) + size, ReadCloser: &openTensorData{
-			Reader: io.MultiReader(bytes.NewReader(head), body),
-			done:   func() { r.done(); v.unref(f.node, 1) },
-		}}, nil
 	}
-	return fail(fmt.Errorf("%w: no tensor called %q; `ckptfs show` lists them", fs.ErrNotExist, name))
+	x, err := v.openArray(a)
+	if err != nil {
+		return fail(fmt.Errorf("tensor %s: %w", name, err))
+	}
+	size := a.NumBytes()
+	body := io.NewSectionReader(elementsOf{x}, 0, size)
+	return &control.TensorData{Size: int64(len(head)) + size, ReadCloser: &openTensorData{
+		Reader: io.MultiReader(bytes.NewReader(head), body),
+		done:   func() { x.done(); r.close() },
+	}}, nil
 }
 
-// elementsOf reads a tensor's elements.
-type elementsOf struct{ r *tensorReader }
+// elementsOf reads an array's elements.
+type elementsOf struct{ r *arrayReader }
 
 func (e elementsOf) ReadAt(p []byte, off int64) (int, error) {
 	if err := e.r.read(p, off); err != nil {

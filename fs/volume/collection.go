@@ -1,0 +1,252 @@
+package volume
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"ckptfs/formats/orbax"
+)
+
+// collection is the tensors that a path leads to, wherever they lie: those of a file, of the files that an index names, of a folder that
+// torch.distributed.checkpoint or Orbax wrote.
+type collection struct {
+	path   string
+	name   string // of the files of an index: what the one file would be called that has all of them
+	rel    string // below what diff was asked for
+	format string
+	arrays []array
+	one    *comparand   // the file, of a file
+	files  []*comparand // of a set: those that belong to it
+}
+
+// find is the array of a name, or nil.
+func (c *collection) find(name string) *array {
+	for i := range c.arrays {
+		if c.arrays[i].Name == name {
+			return &c.arrays[i]
+		}
+	}
+	if f := c.one; f != nil { // a piece of one
+		for i := range f.layout.Tensors {
+			if f.layout.Tensors[i].Name == name {
+				a := one(f, i, name)
+				return &a
+			}
+		}
+	}
+	return nil
+}
+
+func plainly(f *comparand) *collection {
+	return &collection{path: f.path, format: f.layout.Format, arrays: arraysOf(f), one: f}
+}
+
+// reach looks at files, each once, and keeps them referenced until it is closed.
+type reach struct {
+	v     *Volume
+	files map[string]*comparand
+	nodes []*Node
+}
+
+func newReach(v *Volume) *reach { return &reach{v: v, files: map[string]*comparand{}} }
+
+func (r *reach) close() {
+	for _, n := range r.nodes {
+		r.v.unref(n, 1)
+	}
+}
+
+// file looks at the file of a path.
+func (r *reach) file(p string) (*comparand, error) {
+	if f := r.files[p]; f != nil {
+		return f, nil
+	}
+	n, err := r.v.resolve(p)
+	if err != nil {
+		return nil, err
+	}
+	defer r.v.unref(n, 1)
+	return r.look(p, n)
+}
+
+func (r *reach) look(p string, n *Node) (*comparand, error) {
+	f, err := r.v.comparandOf(p, n)
+	if err != nil {
+		return nil, err
+	}
+	r.v.ref(n)
+	r.nodes = append(r.nodes, n)
+	r.files[p] = f
+	return f, nil
+}
+
+// at is what the path of a file or a folder leads to; errNotRegular for a folder without sets.
+func (r *reach) at(ctx context.Context, p string) (*collection, error) {
+	n, err := r.v.resolve(p)
+	if err != nil {
+		return nil, err
+	}
+	defer r.v.unref(n, 1)
+	if n.IsDir() && n.virt == nil {
+		return r.folder(ctx, p, n)
+	}
+	if c, err := r.set(ctx, p); c != nil || err != nil {
+		return c, err
+	}
+	f, err := r.file(p)
+	if err != nil {
+		return nil, err
+	}
+	if c := r.dcpFile(f); c != nil {
+		return c, nil
+	}
+	return plainly(f), nil
+}
+
+// set is what is named by the file of a path: an index. nil: it is none.
+func (r *reach) set(ctx context.Context, p string) (*collection, error) {
+	if isIndex(p) {
+		return r.sharded(ctx, p)
+	}
+	return nil, nil
+}
+
+// folderSet is what the folder of a file is, which says so by its name. nil: it is nothing.
+func (r *reach) folderSet(ctx context.Context, p string) (*collection, error) {
+	switch path.Base(p) {
+	case dcpMetadata:
+		return r.dcp(ctx, path.Dir(p))
+	case orbax.Metadata:
+		return r.orbax(ctx, path.Dir(p))
+	}
+	return r.set(ctx, p)
+}
+
+// folder is the sets that lie in a folder, or else in those in it: of several, each name begins with what it is called.
+func (r *reach) folder(ctx context.Context, p string, n *Node) (*collection, error) {
+	names, err := r.v.listQuietly(n)
+	if err != nil {
+		return nil, err
+	}
+	all, err := r.setsOf(ctx, p, names)
+	if err != nil {
+		return nil, err
+	}
+	prefix := func(c *collection) string { return c.name + "/" }
+	if len(all) == 1 {
+		prefix = func(*collection) string { return "" }
+	}
+	if len(all) == 0 {
+		prefix = func(c *collection) string {
+			dir := c.path
+			if c.name != "" {
+				dir = path.Dir(dir)
+			}
+			return path.Base(dir) + "/"
+		}
+		for _, e := range names {
+			if e.Mode != unix.S_IFDIR || e.Name == "." || e.Name == ".." {
+				continue
+			}
+			sub, _, err := r.v.child(n, e.Name)
+			if err == unix.ENOENT {
+				continue
+			}
+			if err != nil {
+				return nil, err
+			}
+			var below []DirEntry
+			if below, err = r.v.listQuietly(sub); err == nil {
+				var more []*collection
+				more, err = r.setsOf(ctx, path.Join(p, e.Name), below)
+				all = append(all, more...)
+			}
+			r.v.unref(sub, 1)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", e.Name, err)
+			}
+		}
+	}
+	if len(all) == 0 {
+		return nil, errNotRegular
+	}
+	out := &collection{path: p}
+	var kinds []string
+	for _, c := range all {
+		for _, a := range c.arrays {
+			a.Name = prefix(c) + a.Name
+			out.arrays = append(out.arrays, a)
+		}
+		out.files = append(out.files, c.files...)
+		if !slices.Contains(kinds, c.format) {
+			kinds = append(kinds, c.format)
+		}
+	}
+	out.format = strings.Join(kinds, ", ")
+	return out, nil
+}
+
+// setsOf is the sets that files of a folder name.
+func (r *reach) setsOf(ctx context.Context, p string, names []DirEntry) ([]*collection, error) {
+	var out []*collection
+	for _, e := range names {
+		if e.Mode != unix.S_IFREG {
+			continue
+		}
+		c, err := r.folderSet(ctx, path.Join(p, e.Name))
+		if err != nil {
+			return nil, err
+		}
+		if c != nil {
+			out = append(out, c)
+		}
+	}
+	slices.SortFunc(out, func(a, b *collection) int { return strings.Compare(a.path, b.path) })
+	return out, nil
+}
+
+// below is everything at or below a folder: the sets, and the files that belong to none. A set that is not whole is its files.
+func (r *reach) below(ctx context.Context, p string) ([]*collection, error) {
+	var all []*comparand
+	err := r.v.walk(ctx, p, func(at string, n *Node) error {
+		f, err := r.look(at, n)
+		if err == unix.ENOENT {
+			return nil
+		}
+		if err != nil {
+			return &fs.PathError{Op: "read", Path: at, Err: err}
+		}
+		all = append(all, f)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	var out []*collection
+	belongs := map[*comparand]bool{}
+	for _, f := range all {
+		c, err := r.folderSet(ctx, f.path)
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if c == nil || err != nil {
+			continue
+		}
+		for _, f := range c.files {
+			belongs[f] = true
+		}
+		out = append(out, c)
+	}
+	for _, f := range all {
+		if !belongs[f] {
+			out = append(out, plainly(f))
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,52 @@
+package volume
+
+import (
+	"ckptfs/cas"
+	"ckptfs/formats"
+	"ckptfs/fs/control"
+)
+
+// comparand is a file as diff and find see it.
+type comparand struct {
+	path    string
+	node    *Node // of the file, or of a view's source
+	size    int64
+	layout  *formats.Layout
+	digests []cas.Hash // of each tensor's storage; nil for a file that is not packed
+	whole   cas.Hash   // the manifest; zero for a file that is not packed
+}
+
+// comparandOf looks at one file. n stays referenced as long as the caller's reference does.
+func (v *Volume) comparandOf(p string, n *Node) (*comparand, error) {
+	a, err := v.Stat(n)
+	if err != nil {
+		return nil, err
+	}
+	if n.view != nil {
+		n = n.view.src
+	}
+	if n.file == nil {
+		return nil, errNotRegular
+	}
+	var out control.File
+	layout, m, err := v.layoutOf(n, &out)
+	if err != nil {
+		return nil, err
+	}
+	f := &comparand{path: p, node: n, size: a.Size, layout: layout}
+	if m != nil {
+		f.digests = tensorDigests(m)
+		n.file.mu.Lock()
+		f.whole = n.file.rec.Manifest
+		n.file.mu.Unlock()
+	}
+	return f, nil
+}
+
+// digest is that of the storage of a tensor; zero when there is none.
+func (f *comparand) digest(i int) cas.Hash {
+	if f.digests == nil {
+		return cas.Hash{}
+	}
+	return f.digests[i]
+}
