@@ -453,6 +453,7 @@ TEXT ·decode16AVX512(SB), NOSPLIT, $0-64
 	MOVQ         words+32(FP), SI
 	MOVQ         n+40(FP), DI
 	LEAQ         -32(SI)(DI*1), DI
+	KXNORW       K1, K1, K1
 	MOVL         $0x00000fff, R8
 	VPBROADCASTD R8, Z0
 	MOVL         $0x00008000, R8
@@ -465,9 +466,9 @@ step:
 	TESTQ       CX, CX
 	JZ          done
 	VPANDD      Z0, Z2, Z3
-	KXNORW      K7, K7, K7
+	KMOVW       K1, K2
 	VPXORD      Z4, Z4, Z4
-	VPGATHERDD  (DX)(Z3*4), K7, Z4
+	VPGATHERDD  (DX)(Z3*4), K2, Z4
 	VPANDD      Z0, Z4, Z3
 	VPSRLD      $0x0c, Z2, Z2
 	VPMULLD     Z3, Z2, Z2
@@ -476,11 +477,11 @@ step:
 	VPADDD      Z3, Z2, Z2
 	VPSRLD      $0x18, Z4, Z4
 	VPMOVDB     Z4, (AX)
-	VPCMPUD     $0x01, Z1, Z2, K1
-	KMOVW       K1, R8
+	VPCMPUD     $0x01, Z1, Z2, K2
+	KMOVW       K2, R8
 	VPMOVZXWD   (SI), Z3
-	VPEXPANDD.Z Z3, K1, Z3
-	VPSLLD      $0x10, Z2, K1, Z2
+	VPEXPANDD.Z Z3, K2, Z3
+	VPSLLD      $0x10, Z2, K2, Z2
 	VPORD       Z3, Z2, Z2
 	POPCNTL     R8, R8
 	LEAQ        (SI)(R8*2), SI
@@ -497,74 +498,193 @@ done:
 	VZEROUPPER
 	RET
 
-// func encode16AVX512(last *byte, src *byte, steps int, rcp *uint32, rest *uint32, x *uint32) (put int)
-// Requires: AVX, AVX512BW, AVX512F, AVX512VL, BMI2, POPCNT
-TEXT ·encode16AVX512(SB), NOSPLIT, $0-56
+// func encode16AVX512(last *byte, src *byte, steps int, codes *uint64, x *uint32) (put int)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512_VBMI2, BMI2, POPCNT
+TEXT ·encode16AVX512(SB), NOSPLIT, $0-48
 	MOVQ         last+0(FP), AX
 	MOVQ         src+8(FP), CX
 	MOVQ         steps+16(FP), DX
-	MOVQ         x+40(FP), BX
-	MOVQ         rcp+24(FP), SI
-	MOVQ         rest+32(FP), DI
+	MOVQ         x+32(FP), BX
 	INCQ         AX
 	INCQ         CX
-	MOVL         $0x00000fff, R8
-	VPBROADCASTD R8, Z0
-	MOVL         $0x00001000, R8
-	VPBROADCASTD R8, Z1
-	MOVL         $0x00001fff, R8
-	VPBROADCASTD R8, Z2
-	MOVQ         $0x000000000000aaaa, R8
-	KMOVW        R8, K1
-	MOVQ         $-1, R8
-	VMOVDQU32    (BX), Z3
+	MOVL         $0x0007ffff, SI
+	VPBROADCASTD SI, Z0
+	MOVL         $0x00001000, SI
+	VPBROADCASTD SI, Z1
+	MOVL         $0x00001fff, SI
+	VPBROADCASTD SI, Z2
+	VPXORD       Z3, Z3, Z3
+	MOVL         $0x55555555, DI
+	MOVL         $0xaaaaaaaa, R8
+	MOVQ         $-1, SI
+	KMOVD        DI, K1
+	MOVL         $0x000000ff, R9
+	KMOVW        R9, K2
+	MOVQ         codes+24(FP), R9
+	KXNORW       K3, K3, K3
+	MOVL         $0x000000ff, R10
+	VPBROADCASTD R10, Y4
+	VMOVDQU32    (BX), Z5
+	VMOVDQU32    evens<>+0(SB), Z7
+	VPERMI2D     Z6, Z5, Z7
+	VMOVDQU32    odds<>+0(SB), Z8
+	VPERMI2D     Z6, Z5, Z8
 
 step:
 	SUBQ          $0x10, CX
-	VPMOVZXBD     (CX), Z4
-	KXNORW        K7, K7, K7
-	VPXORD        Z5, Z5, Z5
-	VPGATHERDD    (SI)(Z4*4), K7, Z5
-	KXNORW        K7, K7, K7
-	VPXORD        Z6, Z6, Z6
-	VPGATHERDD    (DI)(Z4*4), K7, Z6
-	VPANDD        Z0, Z6, Z4
-	VPSLLD        $0x13, Z4, Z7
-	VPCMPUD       $0x05, Z7, Z3, K2
-	KMOVW         K2, R9
-	POPCNTL       R9, R9
-	VPCOMPRESSD.Z Z3, K2, Z7
-	VPMOVDW       Z7, Y7
-	ADDQ          R9, R9
-	SUBQ          R9, AX
-	SHRQ          $0x01, R9
-	BZHIQ         R9, R8, R9
-	KMOVD         R9, K3
-	VMOVDQU16     Y7, K3, (AX)
-	VPSRLD        $0x10, Z3, K2, Z3
-	VPMULUDQ      Z5, Z3, Z7
-	VPSRLQ        $0x20, Z7, Z7
-	VPSRLQ        $0x20, Z3, Z8
-	VPSRLQ        $0x20, Z5, Z9
-	VPMULUDQ      Z9, Z8, Z8
-	VMOVDQA32     Z8, K1, Z7
-	VPSRLD        $0x19, Z6, Z8
-	VPSRLVD       Z8, Z7, Z7
-	VPSUBD        Z4, Z1, Z4
-	VPMULLD       Z4, Z7, Z7
-	VPSRLD        $0x0c, Z6, Z4
-	VPANDD        Z2, Z4, Z4
-	VPADDD        Z4, Z3, Z3
-	VPADDD        Z7, Z3, Z3
+	VMOVDQU32     (CX), X6
+	VPANDD        Y4, Y6, Y5
+	KMOVW         K3, K4
+	VPXORD        Z9, Z9, Z9
+	VPGATHERDQ    (R9)(Y5*8), K4, Z9
+	VPSRLD        $0x08, Y6, Y5
+	VPANDD        Y4, Y5, Y5
+	KMOVW         K3, K4
+	VPXORD        Z10, Z10, Z10
+	VPGATHERDQ    (R9)(Y5*8), K4, Z10
+	VPSRLD        $0x10, Y6, Y5
+	VPANDD        Y4, Y5, Y5
+	KMOVW         K3, K4
+	VPXORD        Z11, Z11, Z11
+	VPGATHERDQ    (R9)(Y5*8), K4, Z11
+	VPSRLD        $0x18, Y6, Y5
+	KMOVW         K3, K4
+	VPXORD        Z12, Z12, Z12
+	VPGATHERDQ    (R9)(Y5*8), K4, Z12
+	VMOVDQA64     Z11, Z5
+	VMOVSHDUP     Z9, K1, Z5
+	VMOVDQA64     Z12, Z13
+	VMOVSHDUP     Z10, K1, Z13
+	VPORD         Z0, Z7, Z14
+	VPCMPUD       $0x05, Z5, Z14, K2, K4
+	VPORD         Z0, Z8, Z14
+	VPCMPUD       $0x05, Z13, Z14, K2, K5
+	VPSLLD        $0x10, Z8, Z14
+	VMOVDQU16     Z7, K1, Z14
+	KMOVW         K4, R10
+	KMOVW         K5, R11
+	PDEPL         DI, R10, R10
+	PDEPL         R8, R11, R11
+	ORL           R11, R10
+	KMOVD         R10, K6
+	VPCOMPRESSW.Z Z14, K6, Z14
+	POPCNTL       R10, R10
+	BZHIQ         R10, SI, R11
+	KMOVD         R11, K6
+	ADDQ          R10, R10
+	SUBQ          R10, AX
+	VMOVDQU16     Z14, K6, (AX)
+	VPSRLD        $0x10, Z7, K4, Z7
+	VPMULUDQ      Z9, Z7, Z15
+	VPSRLQ        $0x20, Z7, Z14
+	VPMULUDQ      Z11, Z14, Z14
+	VMOVSHDUP     Z15, K1, Z14
+	VPSHRDVD      Z5, Z3, Z14
+	VPSRLD        $0x13, Z5, Z15
+	VPSUBD        Z15, Z1, Z15
+	VPMULLD       Z15, Z14, Z14
+	VPSRLD        $0x05, Z5, Z5
+	VPANDD        Z2, Z5, Z5
+	VPADDD        Z5, Z7, Z7
+	VPADDD        Z14, Z7, Z7
+	VPSRLD        $0x10, Z8, K5, Z8
+	VPMULUDQ      Z10, Z8, Z14
+	VPSRLQ        $0x20, Z8, Z5
+	VPMULUDQ      Z12, Z5, Z5
+	VMOVSHDUP     Z14, K1, Z5
+	VPSHRDVD      Z13, Z3, Z5
+	VPSRLD        $0x13, Z13, Z14
+	VPSUBD        Z14, Z1, Z14
+	VPMULLD       Z14, Z5, Z5
+	VPSRLD        $0x05, Z13, Z13
+	VPANDD        Z2, Z13, Z13
+	VPADDD        Z13, Z8, Z8
+	VPADDD        Z5, Z8, Z8
 	DECQ          DX
 	JNZ           step
-	VMOVDQU32     Z3, (BX)
+	VMOVDQU32     lowers<>+0(SB), Z0
+	VPERMI2D      Z8, Z7, Z0
+	VMOVDQU32     uppers<>+0(SB), Z1
+	VPERMI2D      Z8, Z7, Z1
+	VMOVDQU32     Z0, (BX)
 	MOVQ          last+0(FP), CX
 	INCQ          CX
 	SUBQ          AX, CX
-	MOVQ          CX, put+48(FP)
+	MOVQ          CX, put+40(FP)
 	VZEROUPPER
 	RET
+
+DATA evens<>+0(SB)/4, $0x00000000
+DATA evens<>+4(SB)/4, $0x00000002
+DATA evens<>+8(SB)/4, $0x00000004
+DATA evens<>+12(SB)/4, $0x00000006
+DATA evens<>+16(SB)/4, $0x00000008
+DATA evens<>+20(SB)/4, $0x0000000a
+DATA evens<>+24(SB)/4, $0x0000000c
+DATA evens<>+28(SB)/4, $0x0000000e
+DATA evens<>+32(SB)/4, $0x00000010
+DATA evens<>+36(SB)/4, $0x00000012
+DATA evens<>+40(SB)/4, $0x00000014
+DATA evens<>+44(SB)/4, $0x00000016
+DATA evens<>+48(SB)/4, $0x00000018
+DATA evens<>+52(SB)/4, $0x0000001a
+DATA evens<>+56(SB)/4, $0x0000001c
+DATA evens<>+60(SB)/4, $0x0000001e
+GLOBL evens<>(SB), RODATA|NOPTR, $64
+
+DATA odds<>+0(SB)/4, $0x00000001
+DATA odds<>+4(SB)/4, $0x00000003
+DATA odds<>+8(SB)/4, $0x00000005
+DATA odds<>+12(SB)/4, $0x00000007
+DATA odds<>+16(SB)/4, $0x00000009
+DATA odds<>+20(SB)/4, $0x0000000b
+DATA odds<>+24(SB)/4, $0x0000000d
+DATA odds<>+28(SB)/4, $0x0000000f
+DATA odds<>+32(SB)/4, $0x00000011
+DATA odds<>+36(SB)/4, $0x00000013
+DATA odds<>+40(SB)/4, $0x00000015
+DATA odds<>+44(SB)/4, $0x00000017
+DATA odds<>+48(SB)/4, $0x00000019
+DATA odds<>+52(SB)/4, $0x0000001b
+DATA odds<>+56(SB)/4, $0x0000001d
+DATA odds<>+60(SB)/4, $0x0000001f
+GLOBL odds<>(SB), RODATA|NOPTR, $64
+
+DATA lowers<>+0(SB)/4, $0x00000000
+DATA lowers<>+4(SB)/4, $0x00000010
+DATA lowers<>+8(SB)/4, $0x00000001
+DATA lowers<>+12(SB)/4, $0x00000011
+DATA lowers<>+16(SB)/4, $0x00000002
+DATA lowers<>+20(SB)/4, $0x00000012
+DATA lowers<>+24(SB)/4, $0x00000003
+DATA lowers<>+28(SB)/4, $0x00000013
+DATA lowers<>+32(SB)/4, $0x00000004
+DATA lowers<>+36(SB)/4, $0x00000014
+DATA lowers<>+40(SB)/4, $0x00000005
+DATA lowers<>+44(SB)/4, $0x00000015
+DATA lowers<>+48(SB)/4, $0x00000006
+DATA lowers<>+52(SB)/4, $0x00000016
+DATA lowers<>+56(SB)/4, $0x00000007
+DATA lowers<>+60(SB)/4, $0x00000017
+GLOBL lowers<>(SB), RODATA|NOPTR, $64
+
+DATA uppers<>+0(SB)/4, $0x00000008
+DATA uppers<>+4(SB)/4, $0x00000018
+DATA uppers<>+8(SB)/4, $0x00000009
+DATA uppers<>+12(SB)/4, $0x00000019
+DATA uppers<>+16(SB)/4, $0x0000000a
+DATA uppers<>+20(SB)/4, $0x0000001a
+DATA uppers<>+24(SB)/4, $0x0000000b
+DATA uppers<>+28(SB)/4, $0x0000001b
+DATA uppers<>+32(SB)/4, $0x0000000c
+DATA uppers<>+36(SB)/4, $0x0000001c
+DATA uppers<>+40(SB)/4, $0x0000000d
+DATA uppers<>+44(SB)/4, $0x0000001d
+DATA uppers<>+48(SB)/4, $0x0000000e
+DATA uppers<>+52(SB)/4, $0x0000001e
+DATA uppers<>+56(SB)/4, $0x0000000f
+DATA uppers<>+60(SB)/4, $0x0000001f
+GLOBL uppers<>(SB), RODATA|NOPTR, $64
 
 // func decode32AVX512(dst *byte, steps int, t *uint32, x *uint32, words *byte, n int) (left int, used int)
 // Requires: AVX, AVX512F, POPCNT
@@ -576,6 +696,7 @@ TEXT ·decode32AVX512(SB), NOSPLIT, $0-64
 	MOVQ         words+32(FP), SI
 	MOVQ         n+40(FP), DI
 	LEAQ         -64(SI)(DI*1), DI
+	KXNORW       K1, K1, K1
 	MOVL         $0x00000fff, R8
 	VPBROADCASTD R8, Z0
 	MOVL         $0x00008000, R8
@@ -589,13 +710,13 @@ step:
 	TESTQ       CX, CX
 	JZ          done
 	VPANDD      Z0, Z2, Z4
-	KXNORW      K7, K7, K7
+	KMOVW       K1, K2
 	VPXORD      Z5, Z5, Z5
-	VPGATHERDD  (DX)(Z4*4), K7, Z5
+	VPGATHERDD  (DX)(Z4*4), K2, Z5
 	VPANDD      Z0, Z3, Z4
-	KXNORW      K7, K7, K7
+	KMOVW       K1, K2
 	VPXORD      Z6, Z6, Z6
-	VPGATHERDD  (DX)(Z4*4), K7, Z6
+	VPGATHERDD  (DX)(Z4*4), K2, Z6
 	VPANDD      Z0, Z5, Z4
 	VPSRLD      $0x0c, Z2, Z2
 	VPMULLD     Z4, Z2, Z2
@@ -612,19 +733,19 @@ step:
 	VPADDD      Z4, Z3, Z3
 	VPSRLD      $0x18, Z6, Z6
 	VPMOVDB     Z6, 16(AX)
-	VPCMPUD     $0x01, Z1, Z2, K1
-	KMOVW       K1, R8
+	VPCMPUD     $0x01, Z1, Z2, K2
+	KMOVW       K2, R8
 	VPMOVZXWD   (SI), Z4
-	VPEXPANDD.Z Z4, K1, Z4
-	VPSLLD      $0x10, Z2, K1, Z2
+	VPEXPANDD.Z Z4, K2, Z4
+	VPSLLD      $0x10, Z2, K2, Z2
 	VPORD       Z4, Z2, Z2
 	POPCNTL     R8, R8
 	LEAQ        (SI)(R8*2), SI
-	VPCMPUD     $0x01, Z1, Z3, K1
-	KMOVW       K1, R8
+	VPCMPUD     $0x01, Z1, Z3, K2
+	KMOVW       K2, R8
 	VPMOVZXWD   (SI), Z4
-	VPEXPANDD.Z Z4, K1, Z4
-	VPSLLD      $0x10, Z3, K1, Z3
+	VPEXPANDD.Z Z4, K2, Z4
+	VPSLLD      $0x10, Z3, K2, Z3
 	VPORD       Z4, Z3, Z3
 	POPCNTL     R8, R8
 	LEAQ        (SI)(R8*2), SI
@@ -642,109 +763,120 @@ done:
 	VZEROUPPER
 	RET
 
-// func encode32AVX512(last *byte, src *byte, steps int, rcp *uint32, rest *uint32, x *uint32) (put int)
-// Requires: AVX, AVX512BW, AVX512F, AVX512VL, BMI2, POPCNT
-TEXT ·encode32AVX512(SB), NOSPLIT, $0-56
+// func encode32AVX512(last *byte, src *byte, steps int, codes *uint64, x *uint32) (put int)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512_VBMI2, BMI2, POPCNT
+TEXT ·encode32AVX512(SB), NOSPLIT, $0-48
 	MOVQ         last+0(FP), AX
 	MOVQ         src+8(FP), CX
 	MOVQ         steps+16(FP), DX
-	MOVQ         x+40(FP), BX
-	MOVQ         rcp+24(FP), SI
-	MOVQ         rest+32(FP), DI
+	MOVQ         x+32(FP), BX
 	INCQ         AX
 	INCQ         CX
-	MOVL         $0x00000fff, R8
-	VPBROADCASTD R8, Z0
-	MOVL         $0x00001000, R8
-	VPBROADCASTD R8, Z1
-	MOVL         $0x00001fff, R8
-	VPBROADCASTD R8, Z2
-	MOVQ         $0x000000000000aaaa, R8
-	KMOVW        R8, K1
-	MOVQ         $-1, R8
-	VMOVDQU32    (BX), Z3
-	VMOVDQU32    64(BX), Z4
+	MOVL         $0x0007ffff, SI
+	VPBROADCASTD SI, Z0
+	MOVL         $0x00001000, SI
+	VPBROADCASTD SI, Z1
+	MOVL         $0x00001fff, SI
+	VPBROADCASTD SI, Z2
+	VPXORD       Z3, Z3, Z3
+	MOVL         $0x55555555, DI
+	MOVL         $0xaaaaaaaa, R8
+	MOVQ         $-1, SI
+	KMOVD        DI, K1
+	KXNORW       K2, K2, K2
+	MOVQ         codes+24(FP), R9
+	KXNORW       K3, K3, K3
+	MOVL         $0x000000ff, R10
+	VPBROADCASTD R10, Y4
+	VMOVDQU32    (BX), Z5
+	VMOVDQU32    64(BX), Z6
+	VMOVDQU32    evens<>+0(SB), Z7
+	VPERMI2D     Z6, Z5, Z7
+	VMOVDQU32    odds<>+0(SB), Z8
+	VPERMI2D     Z6, Z5, Z8
 
 step:
 	SUBQ          $0x20, CX
-	VPMOVZXBD     16(CX), Z5
-	KXNORW        K7, K7, K7
-	VPXORD        Z6, Z6, Z6
-	VPGATHERDD    (SI)(Z5*4), K7, Z6
-	KXNORW        K7, K7, K7
-	VPXORD        Z7, Z7, Z7
-	VPGATHERDD    (DI)(Z5*4), K7, Z7
-	VPANDD        Z0, Z7, Z5
-	VPSLLD        $0x13, Z5, Z10
-	VPCMPUD       $0x05, Z10, Z4, K2
-	KMOVW         K2, R9
-	POPCNTL       R9, R9
-	VPCOMPRESSD.Z Z4, K2, Z10
-	VPMOVDW       Z10, Y10
-	ADDQ          R9, R9
-	SUBQ          R9, AX
-	SHRQ          $0x01, R9
-	BZHIQ         R9, R8, R9
-	KMOVD         R9, K3
-	VMOVDQU16     Y10, K3, (AX)
-	VPSRLD        $0x10, Z4, K2, Z4
-	VPMULUDQ      Z6, Z4, Z10
-	VPSRLQ        $0x20, Z10, Z10
-	VPSRLQ        $0x20, Z4, Z11
-	VPSRLQ        $0x20, Z6, Z12
-	VPMULUDQ      Z12, Z11, Z11
-	VMOVDQA32     Z11, K1, Z10
-	VPSRLD        $0x19, Z7, Z11
-	VPSRLVD       Z11, Z10, Z10
-	VPSUBD        Z5, Z1, Z5
-	VPMULLD       Z5, Z10, Z10
-	VPSRLD        $0x0c, Z7, Z5
-	VPANDD        Z2, Z5, Z5
-	VPADDD        Z5, Z4, Z4
-	VPADDD        Z10, Z4, Z4
-	VPMOVZXBD     (CX), Z5
-	KXNORW        K7, K7, K7
-	VPXORD        Z8, Z8, Z8
-	VPGATHERDD    (SI)(Z5*4), K7, Z8
-	KXNORW        K7, K7, K7
+	VMOVDQU32     (CX), Y5
+	VPANDD        Y4, Y5, Y6
+	KMOVW         K3, K4
 	VPXORD        Z9, Z9, Z9
-	VPGATHERDD    (DI)(Z5*4), K7, Z9
-	VPANDD        Z0, Z9, Z5
-	VPSLLD        $0x13, Z5, Z10
-	VPCMPUD       $0x05, Z10, Z3, K2
-	KMOVW         K2, R9
-	POPCNTL       R9, R9
-	VPCOMPRESSD.Z Z3, K2, Z10
-	VPMOVDW       Z10, Y10
-	ADDQ          R9, R9
-	SUBQ          R9, AX
-	SHRQ          $0x01, R9
-	BZHIQ         R9, R8, R9
-	KMOVD         R9, K3
-	VMOVDQU16     Y10, K3, (AX)
-	VPSRLD        $0x10, Z3, K2, Z3
-	VPMULUDQ      Z8, Z3, Z10
-	VPSRLQ        $0x20, Z10, Z10
-	VPSRLQ        $0x20, Z3, Z11
-	VPSRLQ        $0x20, Z8, Z12
-	VPMULUDQ      Z12, Z11, Z11
-	VMOVDQA32     Z11, K1, Z10
-	VPSRLD        $0x19, Z9, Z11
-	VPSRLVD       Z11, Z10, Z10
-	VPSUBD        Z5, Z1, Z5
-	VPMULLD       Z5, Z10, Z10
-	VPSRLD        $0x0c, Z9, Z5
+	VPGATHERDQ    (R9)(Y6*8), K4, Z9
+	VPSRLD        $0x08, Y5, Y6
+	VPANDD        Y4, Y6, Y6
+	KMOVW         K3, K4
+	VPXORD        Z10, Z10, Z10
+	VPGATHERDQ    (R9)(Y6*8), K4, Z10
+	VPSRLD        $0x10, Y5, Y6
+	VPANDD        Y4, Y6, Y6
+	KMOVW         K3, K4
+	VPXORD        Z11, Z11, Z11
+	VPGATHERDQ    (R9)(Y6*8), K4, Z11
+	VPSRLD        $0x18, Y5, Y5
+	KMOVW         K3, K4
+	VPXORD        Z12, Z12, Z12
+	VPGATHERDQ    (R9)(Y5*8), K4, Z12
+	VMOVDQA64     Z11, Z5
+	VMOVSHDUP     Z9, K1, Z5
+	VMOVDQA64     Z12, Z6
+	VMOVSHDUP     Z10, K1, Z6
+	VPORD         Z0, Z7, Z13
+	VPCMPUD       $0x05, Z5, Z13, K2, K4
+	VPORD         Z0, Z8, Z13
+	VPCMPUD       $0x05, Z6, Z13, K2, K5
+	VPSLLD        $0x10, Z8, Z13
+	VMOVDQU16     Z7, K1, Z13
+	KMOVW         K4, R10
+	KMOVW         K5, R11
+	PDEPL         DI, R10, R10
+	PDEPL         R8, R11, R11
+	ORL           R11, R10
+	KMOVD         R10, K6
+	VPCOMPRESSW.Z Z13, K6, Z13
+	POPCNTL       R10, R10
+	BZHIQ         R10, SI, R11
+	KMOVD         R11, K6
+	ADDQ          R10, R10
+	SUBQ          R10, AX
+	VMOVDQU16     Z13, K6, (AX)
+	VPSRLD        $0x10, Z7, K4, Z7
+	VPMULUDQ      Z9, Z7, Z14
+	VPSRLQ        $0x20, Z7, Z13
+	VPMULUDQ      Z11, Z13, Z13
+	VMOVSHDUP     Z14, K1, Z13
+	VPSHRDVD      Z5, Z3, Z13
+	VPSRLD        $0x13, Z5, Z14
+	VPSUBD        Z14, Z1, Z14
+	VPMULLD       Z14, Z13, Z13
+	VPSRLD        $0x05, Z5, Z5
 	VPANDD        Z2, Z5, Z5
-	VPADDD        Z5, Z3, Z3
-	VPADDD        Z10, Z3, Z3
+	VPADDD        Z5, Z7, Z7
+	VPADDD        Z13, Z7, Z7
+	VPSRLD        $0x10, Z8, K5, Z8
+	VPMULUDQ      Z10, Z8, Z13
+	VPSRLQ        $0x20, Z8, Z5
+	VPMULUDQ      Z12, Z5, Z5
+	VMOVSHDUP     Z13, K1, Z5
+	VPSHRDVD      Z6, Z3, Z5
+	VPSRLD        $0x13, Z6, Z13
+	VPSUBD        Z13, Z1, Z13
+	VPMULLD       Z13, Z5, Z5
+	VPSRLD        $0x05, Z6, Z6
+	VPANDD        Z2, Z6, Z6
+	VPADDD        Z6, Z8, Z8
+	VPADDD        Z5, Z8, Z8
 	DECQ          DX
 	JNZ           step
-	VMOVDQU32     Z3, (BX)
-	VMOVDQU32     Z4, 64(BX)
+	VMOVDQU32     lowers<>+0(SB), Z0
+	VPERMI2D      Z8, Z7, Z0
+	VMOVDQU32     uppers<>+0(SB), Z1
+	VPERMI2D      Z8, Z7, Z1
+	VMOVDQU32     Z0, (BX)
+	VMOVDQU32     Z1, 64(BX)
 	MOVQ          last+0(FP), CX
 	INCQ          CX
 	SUBQ          AX, CX
-	MOVQ          CX, put+48(FP)
+	MOVQ          CX, put+40(FP)
 	VZEROUPPER
 	RET
 
@@ -758,6 +890,7 @@ TEXT ·decode64AVX512(SB), NOSPLIT, $0-64
 	MOVQ         words+32(FP), SI
 	MOVQ         n+40(FP), DI
 	LEAQ         -128(SI)(DI*1), DI
+	KXNORW       K1, K1, K1
 	MOVL         $0x00000fff, R8
 	VPBROADCASTD R8, Z0
 	MOVL         $0x00008000, R8
@@ -773,21 +906,21 @@ step:
 	TESTQ       CX, CX
 	JZ          done
 	VPANDD      Z0, Z2, Z6
-	KXNORW      K7, K7, K7
+	KMOVW       K1, K2
 	VPXORD      Z7, Z7, Z7
-	VPGATHERDD  (DX)(Z6*4), K7, Z7
+	VPGATHERDD  (DX)(Z6*4), K2, Z7
 	VPANDD      Z0, Z3, Z6
-	KXNORW      K7, K7, K7
+	KMOVW       K1, K2
 	VPXORD      Z8, Z8, Z8
-	VPGATHERDD  (DX)(Z6*4), K7, Z8
+	VPGATHERDD  (DX)(Z6*4), K2, Z8
 	VPANDD      Z0, Z4, Z6
-	KXNORW      K7, K7, K7
+	KMOVW       K1, K2
 	VPXORD      Z9, Z9, Z9
-	VPGATHERDD  (DX)(Z6*4), K7, Z9
+	VPGATHERDD  (DX)(Z6*4), K2, Z9
 	VPANDD      Z0, Z5, Z6
-	KXNORW      K7, K7, K7
+	KMOVW       K1, K2
 	VPXORD      Z10, Z10, Z10
-	VPGATHERDD  (DX)(Z6*4), K7, Z10
+	VPGATHERDD  (DX)(Z6*4), K2, Z10
 	VPANDD      Z0, Z7, Z6
 	VPSRLD      $0x0c, Z2, Z2
 	VPMULLD     Z6, Z2, Z2
@@ -820,35 +953,35 @@ step:
 	VPADDD      Z6, Z5, Z5
 	VPSRLD      $0x18, Z10, Z10
 	VPMOVDB     Z10, 48(AX)
-	VPCMPUD     $0x01, Z1, Z2, K1
-	KMOVW       K1, R8
+	VPCMPUD     $0x01, Z1, Z2, K2
+	KMOVW       K2, R8
 	VPMOVZXWD   (SI), Z6
-	VPEXPANDD.Z Z6, K1, Z6
-	VPSLLD      $0x10, Z2, K1, Z2
+	VPEXPANDD.Z Z6, K2, Z6
+	VPSLLD      $0x10, Z2, K2, Z2
 	VPORD       Z6, Z2, Z2
 	POPCNTL     R8, R8
 	LEAQ        (SI)(R8*2), SI
-	VPCMPUD     $0x01, Z1, Z3, K1
-	KMOVW       K1, R8
+	VPCMPUD     $0x01, Z1, Z3, K2
+	KMOVW       K2, R8
 	VPMOVZXWD   (SI), Z6
-	VPEXPANDD.Z Z6, K1, Z6
-	VPSLLD      $0x10, Z3, K1, Z3
+	VPEXPANDD.Z Z6, K2, Z6
+	VPSLLD      $0x10, Z3, K2, Z3
 	VPORD       Z6, Z3, Z3
 	POPCNTL     R8, R8
 	LEAQ        (SI)(R8*2), SI
-	VPCMPUD     $0x01, Z1, Z4, K1
-	KMOVW       K1, R8
+	VPCMPUD     $0x01, Z1, Z4, K2
+	KMOVW       K2, R8
 	VPMOVZXWD   (SI), Z6
-	VPEXPANDD.Z Z6, K1, Z6
-	VPSLLD      $0x10, Z4, K1, Z4
+	VPEXPANDD.Z Z6, K2, Z6
+	VPSLLD      $0x10, Z4, K2, Z4
 	VPORD       Z6, Z4, Z4
 	POPCNTL     R8, R8
 	LEAQ        (SI)(R8*2), SI
-	VPCMPUD     $0x01, Z1, Z5, K1
-	KMOVW       K1, R8
+	VPCMPUD     $0x01, Z1, Z5, K2
+	KMOVW       K2, R8
 	VPMOVZXWD   (SI), Z6
-	VPEXPANDD.Z Z6, K1, Z6
-	VPSLLD      $0x10, Z5, K1, Z5
+	VPEXPANDD.Z Z6, K2, Z6
+	VPSLLD      $0x10, Z5, K2, Z5
 	VPORD       Z6, Z5, Z5
 	POPCNTL     R8, R8
 	LEAQ        (SI)(R8*2), SI
@@ -868,179 +1001,369 @@ done:
 	VZEROUPPER
 	RET
 
-// func encode64AVX512(last *byte, src *byte, steps int, rcp *uint32, rest *uint32, x *uint32) (put int)
-// Requires: AVX, AVX512BW, AVX512F, AVX512VL, BMI2, POPCNT
-TEXT ·encode64AVX512(SB), NOSPLIT, $0-56
+// func encode64AVX512(last *byte, src *byte, steps int, codes *uint64, x *uint32) (put int)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512_VBMI2, BMI2, POPCNT
+TEXT ·encode64AVX512(SB), NOSPLIT, $0-48
+	MOVQ         last+0(FP), AX
+	MOVQ         src+8(FP), CX
+	MOVQ         steps+16(FP), DX
+	MOVQ         x+32(FP), BX
+	INCQ         AX
+	INCQ         CX
+	MOVL         $0x0007ffff, SI
+	VPBROADCASTD SI, Z0
+	MOVL         $0x00001000, SI
+	VPBROADCASTD SI, Z1
+	MOVL         $0x00001fff, SI
+	VPBROADCASTD SI, Z2
+	VPXORD       Z3, Z3, Z3
+	MOVL         $0x55555555, DI
+	MOVL         $0xaaaaaaaa, R8
+	MOVQ         $-1, SI
+	KMOVD        DI, K1
+	KXNORW       K2, K2, K2
+	MOVQ         codes+24(FP), R9
+	KXNORW       K3, K3, K3
+	MOVL         $0x000000ff, R10
+	VPBROADCASTD R10, Y4
+	VMOVDQU32    (BX), Z5
+	VMOVDQU32    64(BX), Z6
+	VMOVDQU32    evens<>+0(SB), Z7
+	VPERMI2D     Z6, Z5, Z7
+	VMOVDQU32    odds<>+0(SB), Z8
+	VPERMI2D     Z6, Z5, Z8
+	VMOVDQU32    128(BX), Z5
+	VMOVDQU32    192(BX), Z6
+	VMOVDQU32    evens<>+0(SB), Z17
+	VPERMI2D     Z6, Z5, Z17
+	VMOVDQU32    odds<>+0(SB), Z18
+	VPERMI2D     Z6, Z5, Z18
+
+step:
+	SUBQ          $0x40, CX
+	VMOVDQU32     32(CX), Y5
+	VPANDD        Y4, Y5, Y6
+	KMOVW         K3, K4
+	VPXORD        Z9, Z9, Z9
+	VPGATHERDQ    (R9)(Y6*8), K4, Z9
+	VPSRLD        $0x08, Y5, Y6
+	VPANDD        Y4, Y6, Y6
+	KMOVW         K3, K4
+	VPXORD        Z10, Z10, Z10
+	VPGATHERDQ    (R9)(Y6*8), K4, Z10
+	VPSRLD        $0x10, Y5, Y6
+	VPANDD        Y4, Y6, Y6
+	KMOVW         K3, K4
+	VPXORD        Z11, Z11, Z11
+	VPGATHERDQ    (R9)(Y6*8), K4, Z11
+	VPSRLD        $0x18, Y5, Y5
+	KMOVW         K3, K4
+	VPXORD        Z12, Z12, Z12
+	VPGATHERDQ    (R9)(Y5*8), K4, Z12
+	VMOVDQA64     Z11, Z5
+	VMOVSHDUP     Z9, K1, Z5
+	VMOVDQA64     Z12, Z6
+	VMOVSHDUP     Z10, K1, Z6
+	VPORD         Z0, Z17, Z19
+	VPCMPUD       $0x05, Z5, Z19, K2, K4
+	VPORD         Z0, Z18, Z19
+	VPCMPUD       $0x05, Z6, Z19, K2, K5
+	VPSLLD        $0x10, Z18, Z19
+	VMOVDQU16     Z17, K1, Z19
+	KMOVW         K4, R10
+	KMOVW         K5, R11
+	PDEPL         DI, R10, R10
+	PDEPL         R8, R11, R11
+	ORL           R11, R10
+	KMOVD         R10, K6
+	VPCOMPRESSW.Z Z19, K6, Z19
+	POPCNTL       R10, R10
+	BZHIQ         R10, SI, R11
+	KMOVD         R11, K6
+	ADDQ          R10, R10
+	SUBQ          R10, AX
+	VMOVDQU16     Z19, K6, (AX)
+	VPSRLD        $0x10, Z17, K4, Z17
+	VPMULUDQ      Z9, Z17, Z20
+	VPSRLQ        $0x20, Z17, Z19
+	VPMULUDQ      Z11, Z19, Z19
+	VMOVSHDUP     Z20, K1, Z19
+	VPSHRDVD      Z5, Z3, Z19
+	VPSRLD        $0x13, Z5, Z20
+	VPSUBD        Z20, Z1, Z20
+	VPMULLD       Z20, Z19, Z19
+	VPSRLD        $0x05, Z5, Z5
+	VPANDD        Z2, Z5, Z5
+	VPADDD        Z5, Z17, Z17
+	VPADDD        Z19, Z17, Z17
+	VPSRLD        $0x10, Z18, K5, Z18
+	VPMULUDQ      Z10, Z18, Z19
+	VPSRLQ        $0x20, Z18, Z5
+	VPMULUDQ      Z12, Z5, Z5
+	VMOVSHDUP     Z19, K1, Z5
+	VPSHRDVD      Z6, Z3, Z5
+	VPSRLD        $0x13, Z6, Z19
+	VPSUBD        Z19, Z1, Z19
+	VPMULLD       Z19, Z5, Z5
+	VPSRLD        $0x05, Z6, Z6
+	VPANDD        Z2, Z6, Z6
+	VPADDD        Z6, Z18, Z18
+	VPADDD        Z5, Z18, Z18
+	VMOVDQU32     (CX), Y5
+	VPANDD        Y4, Y5, Y6
+	KMOVW         K3, K4
+	VPXORD        Z13, Z13, Z13
+	VPGATHERDQ    (R9)(Y6*8), K4, Z13
+	VPSRLD        $0x08, Y5, Y6
+	VPANDD        Y4, Y6, Y6
+	KMOVW         K3, K4
+	VPXORD        Z14, Z14, Z14
+	VPGATHERDQ    (R9)(Y6*8), K4, Z14
+	VPSRLD        $0x10, Y5, Y6
+	VPANDD        Y4, Y6, Y6
+	KMOVW         K3, K4
+	VPXORD        Z15, Z15, Z15
+	VPGATHERDQ    (R9)(Y6*8), K4, Z15
+	VPSRLD        $0x18, Y5, Y5
+	KMOVW         K3, K4
+	VPXORD        Z16, Z16, Z16
+	VPGATHERDQ    (R9)(Y5*8), K4, Z16
+	VMOVDQA64     Z15, Z5
+	VMOVSHDUP     Z13, K1, Z5
+	VMOVDQA64     Z16, Z6
+	VMOVSHDUP     Z14, K1, Z6
+	VPORD         Z0, Z7, Z19
+	VPCMPUD       $0x05, Z5, Z19, K2, K4
+	VPORD         Z0, Z8, Z19
+	VPCMPUD       $0x05, Z6, Z19, K2, K5
+	VPSLLD        $0x10, Z8, Z19
+	VMOVDQU16     Z7, K1, Z19
+	KMOVW         K4, R10
+	KMOVW         K5, R11
+	PDEPL         DI, R10, R10
+	PDEPL         R8, R11, R11
+	ORL           R11, R10
+	KMOVD         R10, K6
+	VPCOMPRESSW.Z Z19, K6, Z19
+	POPCNTL       R10, R10
+	BZHIQ         R10, SI, R11
+	KMOVD         R11, K6
+	ADDQ          R10, R10
+	SUBQ          R10, AX
+	VMOVDQU16     Z19, K6, (AX)
+	VPSRLD        $0x10, Z7, K4, Z7
+	VPMULUDQ      Z13, Z7, Z20
+	VPSRLQ        $0x20, Z7, Z19
+	VPMULUDQ      Z15, Z19, Z19
+	VMOVSHDUP     Z20, K1, Z19
+	VPSHRDVD      Z5, Z3, Z19
+	VPSRLD        $0x13, Z5, Z20
+	VPSUBD        Z20, Z1, Z20
+	VPMULLD       Z20, Z19, Z19
+	VPSRLD        $0x05, Z5, Z5
+	VPANDD        Z2, Z5, Z5
+	VPADDD        Z5, Z7, Z7
+	VPADDD        Z19, Z7, Z7
+	VPSRLD        $0x10, Z8, K5, Z8
+	VPMULUDQ      Z14, Z8, Z19
+	VPSRLQ        $0x20, Z8, Z5
+	VPMULUDQ      Z16, Z5, Z5
+	VMOVSHDUP     Z19, K1, Z5
+	VPSHRDVD      Z6, Z3, Z5
+	VPSRLD        $0x13, Z6, Z19
+	VPSUBD        Z19, Z1, Z19
+	VPMULLD       Z19, Z5, Z5
+	VPSRLD        $0x05, Z6, Z6
+	VPANDD        Z2, Z6, Z6
+	VPADDD        Z6, Z8, Z8
+	VPADDD        Z5, Z8, Z8
+	DECQ          DX
+	JNZ           step
+	VMOVDQU32     lowers<>+0(SB), Z0
+	VPERMI2D      Z8, Z7, Z0
+	VMOVDQU32     uppers<>+0(SB), Z1
+	VPERMI2D      Z8, Z7, Z1
+	VMOVDQU32     Z0, (BX)
+	VMOVDQU32     Z1, 64(BX)
+	VMOVDQU32     lowers<>+0(SB), Z0
+	VPERMI2D      Z18, Z17, Z0
+	VMOVDQU32     uppers<>+0(SB), Z1
+	VPERMI2D      Z18, Z17, Z1
+	VMOVDQU32     Z0, 128(BX)
+	VMOVDQU32     Z1, 192(BX)
+	MOVQ          last+0(FP), CX
+	INCQ          CX
+	SUBQ          AX, CX
+	MOVQ          CX, put+40(FP)
+	VZEROUPPER
+	RET
+
+// func encode64NarrowAVX512(last *byte, src *byte, steps int, rcp *uint32, rest *uint32, x *uint32) (put int)
+// Requires: AVX, AVX512BW, AVX512F, AVX512_VBMI2, BMI2, POPCNT
+TEXT ·encode64NarrowAVX512(SB), NOSPLIT, $0-56
 	MOVQ         last+0(FP), AX
 	MOVQ         src+8(FP), CX
 	MOVQ         steps+16(FP), DX
 	MOVQ         x+40(FP), BX
-	MOVQ         rcp+24(FP), SI
-	MOVQ         rest+32(FP), DI
 	INCQ         AX
 	INCQ         CX
-	MOVL         $0x00000fff, R8
-	VPBROADCASTD R8, Z0
-	MOVL         $0x00001000, R8
-	VPBROADCASTD R8, Z1
-	MOVL         $0x00001fff, R8
-	VPBROADCASTD R8, Z2
-	MOVQ         $0x000000000000aaaa, R8
-	KMOVW        R8, K1
-	MOVQ         $-1, R8
-	VMOVDQU32    (BX), Z3
-	VMOVDQU32    64(BX), Z4
-	VMOVDQU32    128(BX), Z5
-	VMOVDQU32    192(BX), Z6
+	MOVL         $0x0007ffff, SI
+	VPBROADCASTD SI, Z0
+	MOVL         $0x00001000, SI
+	VPBROADCASTD SI, Z1
+	MOVL         $0x00001fff, SI
+	VPBROADCASTD SI, Z2
+	VPXORD       Z3, Z3, Z3
+	MOVL         $0x55555555, DI
+	MOVL         $0xaaaaaaaa, R8
+	MOVQ         $-1, SI
+	KMOVD        DI, K1
+	KXNORW       K2, K2, K2
+	MOVQ         rcp+24(FP), R9
+	MOVQ         rest+32(FP), R10
+	VMOVDQU32    (R9), Z4
+	VMOVDQU32    (R10), Z5
+	VMOVDQU32    64(R9), Z6
+	VMOVDQU32    64(R10), Z7
+	VMOVDQU32    (BX), Z8
+	VMOVDQU32    64(BX), Z9
+	VMOVDQU32    evens<>+0(SB), Z10
+	VPERMI2D     Z9, Z8, Z10
+	VMOVDQU32    odds<>+0(SB), Z11
+	VPERMI2D     Z9, Z8, Z11
+	VMOVDQU32    128(BX), Z8
+	VMOVDQU32    192(BX), Z9
+	VMOVDQU32    evens<>+0(SB), Z12
+	VPERMI2D     Z9, Z8, Z12
+	VMOVDQU32    odds<>+0(SB), Z13
+	VPERMI2D     Z9, Z8, Z13
 
 step:
 	SUBQ          $0x40, CX
-	VPMOVZXBD     48(CX), Z7
-	KXNORW        K7, K7, K7
-	VPXORD        Z8, Z8, Z8
-	VPGATHERDD    (SI)(Z7*4), K7, Z8
-	KXNORW        K7, K7, K7
-	VPXORD        Z9, Z9, Z9
-	VPGATHERDD    (DI)(Z7*4), K7, Z9
-	VPANDD        Z0, Z9, Z7
-	VPSLLD        $0x13, Z7, Z16
-	VPCMPUD       $0x05, Z16, Z6, K2
-	KMOVW         K2, R9
+	VPMOVZXWD     32(CX), Z8
+	VPSRLD        $0x08, Z8, Z9
+	VMOVDQA64     Z8, Z14
+	VPERMI2D      Z6, Z4, Z14
+	VPERMI2D      Z7, Z5, Z8
+	VPSRLQ        $0x20, Z14, Z15
+	VMOVDQA64     Z9, Z16
+	VPERMI2D      Z6, Z4, Z16
+	VPERMI2D      Z7, Z5, Z9
+	VPSRLQ        $0x20, Z16, Z17
+	VPORD         Z0, Z12, Z18
+	VPCMPUD       $0x05, Z8, Z18, K2, K3
+	VPORD         Z0, Z13, Z18
+	VPCMPUD       $0x05, Z9, Z18, K2, K4
+	VPSLLD        $0x10, Z13, Z18
+	VMOVDQU16     Z12, K1, Z18
+	KMOVW         K3, R9
+	KMOVW         K4, R10
+	PDEPL         DI, R9, R9
+	PDEPL         R8, R10, R10
+	ORL           R10, R9
+	KMOVD         R9, K5
+	VPCOMPRESSW.Z Z18, K5, Z18
 	POPCNTL       R9, R9
-	VPCOMPRESSD.Z Z6, K2, Z16
-	VPMOVDW       Z16, Y16
+	BZHIQ         R9, SI, R10
+	KMOVD         R10, K5
 	ADDQ          R9, R9
 	SUBQ          R9, AX
-	SHRQ          $0x01, R9
-	BZHIQ         R9, R8, R9
-	KMOVD         R9, K3
-	VMOVDQU16     Y16, K3, (AX)
-	VPSRLD        $0x10, Z6, K2, Z6
-	VPMULUDQ      Z8, Z6, Z16
-	VPSRLQ        $0x20, Z16, Z16
-	VPSRLQ        $0x20, Z6, Z17
-	VPSRLQ        $0x20, Z8, Z18
-	VPMULUDQ      Z18, Z17, Z17
-	VMOVDQA32     Z17, K1, Z16
-	VPSRLD        $0x19, Z9, Z17
-	VPSRLVD       Z17, Z16, Z16
-	VPSUBD        Z7, Z1, Z7
-	VPMULLD       Z7, Z16, Z16
-	VPSRLD        $0x0c, Z9, Z7
-	VPANDD        Z2, Z7, Z7
-	VPADDD        Z7, Z6, Z6
-	VPADDD        Z16, Z6, Z6
-	VPMOVZXBD     32(CX), Z7
-	KXNORW        K7, K7, K7
-	VPXORD        Z10, Z10, Z10
-	VPGATHERDD    (SI)(Z7*4), K7, Z10
-	KXNORW        K7, K7, K7
-	VPXORD        Z11, Z11, Z11
-	VPGATHERDD    (DI)(Z7*4), K7, Z11
-	VPANDD        Z0, Z11, Z7
-	VPSLLD        $0x13, Z7, Z16
-	VPCMPUD       $0x05, Z16, Z5, K2
-	KMOVW         K2, R9
-	POPCNTL       R9, R9
-	VPCOMPRESSD.Z Z5, K2, Z16
-	VPMOVDW       Z16, Y16
-	ADDQ          R9, R9
-	SUBQ          R9, AX
-	SHRQ          $0x01, R9
-	BZHIQ         R9, R8, R9
-	KMOVD         R9, K3
-	VMOVDQU16     Y16, K3, (AX)
-	VPSRLD        $0x10, Z5, K2, Z5
-	VPMULUDQ      Z10, Z5, Z16
-	VPSRLQ        $0x20, Z16, Z16
-	VPSRLQ        $0x20, Z5, Z17
-	VPSRLQ        $0x20, Z10, Z18
-	VPMULUDQ      Z18, Z17, Z17
-	VMOVDQA32     Z17, K1, Z16
-	VPSRLD        $0x19, Z11, Z17
-	VPSRLVD       Z17, Z16, Z16
-	VPSUBD        Z7, Z1, Z7
-	VPMULLD       Z7, Z16, Z16
-	VPSRLD        $0x0c, Z11, Z7
-	VPANDD        Z2, Z7, Z7
-	VPADDD        Z7, Z5, Z5
-	VPADDD        Z16, Z5, Z5
-	VPMOVZXBD     16(CX), Z7
-	KXNORW        K7, K7, K7
-	VPXORD        Z12, Z12, Z12
-	VPGATHERDD    (SI)(Z7*4), K7, Z12
-	KXNORW        K7, K7, K7
-	VPXORD        Z13, Z13, Z13
-	VPGATHERDD    (DI)(Z7*4), K7, Z13
-	VPANDD        Z0, Z13, Z7
-	VPSLLD        $0x13, Z7, Z16
-	VPCMPUD       $0x05, Z16, Z4, K2
-	KMOVW         K2, R9
-	POPCNTL       R9, R9
-	VPCOMPRESSD.Z Z4, K2, Z16
-	VPMOVDW       Z16, Y16
-	ADDQ          R9, R9
-	SUBQ          R9, AX
-	SHRQ          $0x01, R9
-	BZHIQ         R9, R8, R9
-	KMOVD         R9, K3
-	VMOVDQU16     Y16, K3, (AX)
-	VPSRLD        $0x10, Z4, K2, Z4
-	VPMULUDQ      Z12, Z4, Z16
-	VPSRLQ        $0x20, Z16, Z16
-	VPSRLQ        $0x20, Z4, Z17
+	VMOVDQU16     Z18, K5, (AX)
+	VPSRLD        $0x10, Z12, K3, Z12
+	VPMULUDQ      Z14, Z12, Z14
 	VPSRLQ        $0x20, Z12, Z18
-	VPMULUDQ      Z18, Z17, Z17
-	VMOVDQA32     Z17, K1, Z16
-	VPSRLD        $0x19, Z13, Z17
-	VPSRLVD       Z17, Z16, Z16
-	VPSUBD        Z7, Z1, Z7
-	VPMULLD       Z7, Z16, Z16
-	VPSRLD        $0x0c, Z13, Z7
-	VPANDD        Z2, Z7, Z7
-	VPADDD        Z7, Z4, Z4
-	VPADDD        Z16, Z4, Z4
-	VPMOVZXBD     (CX), Z7
-	KXNORW        K7, K7, K7
-	VPXORD        Z14, Z14, Z14
-	VPGATHERDD    (SI)(Z7*4), K7, Z14
-	KXNORW        K7, K7, K7
-	VPXORD        Z15, Z15, Z15
-	VPGATHERDD    (DI)(Z7*4), K7, Z15
-	VPANDD        Z0, Z15, Z7
-	VPSLLD        $0x13, Z7, Z16
-	VPCMPUD       $0x05, Z16, Z3, K2
-	KMOVW         K2, R9
+	VPMULUDQ      Z15, Z18, Z15
+	VMOVSHDUP     Z14, K1, Z15
+	VPSHRDVD      Z8, Z3, Z15
+	VPSRLD        $0x13, Z8, Z14
+	VPSUBD        Z14, Z1, Z14
+	VPMULLD       Z14, Z15, Z15
+	VPSRLD        $0x05, Z8, Z8
+	VPANDD        Z2, Z8, Z8
+	VPADDD        Z8, Z12, Z12
+	VPADDD        Z15, Z12, Z12
+	VPSRLD        $0x10, Z13, K4, Z13
+	VPMULUDQ      Z16, Z13, Z8
+	VPSRLQ        $0x20, Z13, Z14
+	VPMULUDQ      Z17, Z14, Z14
+	VMOVSHDUP     Z8, K1, Z14
+	VPSHRDVD      Z9, Z3, Z14
+	VPSRLD        $0x13, Z9, Z8
+	VPSUBD        Z8, Z1, Z8
+	VPMULLD       Z8, Z14, Z14
+	VPSRLD        $0x05, Z9, Z8
+	VPANDD        Z2, Z8, Z8
+	VPADDD        Z8, Z13, Z13
+	VPADDD        Z14, Z13, Z13
+	VPMOVZXWD     (CX), Z8
+	VPSRLD        $0x08, Z8, Z9
+	VMOVDQA64     Z8, Z14
+	VPERMI2D      Z6, Z4, Z14
+	VPERMI2D      Z7, Z5, Z8
+	VPSRLQ        $0x20, Z14, Z15
+	VMOVDQA64     Z9, Z16
+	VPERMI2D      Z6, Z4, Z16
+	VPERMI2D      Z7, Z5, Z9
+	VPSRLQ        $0x20, Z16, Z17
+	VPORD         Z0, Z10, Z18
+	VPCMPUD       $0x05, Z8, Z18, K2, K3
+	VPORD         Z0, Z11, Z18
+	VPCMPUD       $0x05, Z9, Z18, K2, K4
+	VPSLLD        $0x10, Z11, Z18
+	VMOVDQU16     Z10, K1, Z18
+	KMOVW         K3, R9
+	KMOVW         K4, R10
+	PDEPL         DI, R9, R9
+	PDEPL         R8, R10, R10
+	ORL           R10, R9
+	KMOVD         R9, K5
+	VPCOMPRESSW.Z Z18, K5, Z18
 	POPCNTL       R9, R9
-	VPCOMPRESSD.Z Z3, K2, Z16
-	VPMOVDW       Z16, Y16
+	BZHIQ         R9, SI, R10
+	KMOVD         R10, K5
 	ADDQ          R9, R9
 	SUBQ          R9, AX
-	SHRQ          $0x01, R9
-	BZHIQ         R9, R8, R9
-	KMOVD         R9, K3
-	VMOVDQU16     Y16, K3, (AX)
-	VPSRLD        $0x10, Z3, K2, Z3
-	VPMULUDQ      Z14, Z3, Z16
-	VPSRLQ        $0x20, Z16, Z16
-	VPSRLQ        $0x20, Z3, Z17
-	VPSRLQ        $0x20, Z14, Z18
-	VPMULUDQ      Z18, Z17, Z17
-	VMOVDQA32     Z17, K1, Z16
-	VPSRLD        $0x19, Z15, Z17
-	VPSRLVD       Z17, Z16, Z16
-	VPSUBD        Z7, Z1, Z7
-	VPMULLD       Z7, Z16, Z16
-	VPSRLD        $0x0c, Z15, Z7
-	VPANDD        Z2, Z7, Z7
-	VPADDD        Z7, Z3, Z3
-	VPADDD        Z16, Z3, Z3
+	VMOVDQU16     Z18, K5, (AX)
+	VPSRLD        $0x10, Z10, K3, Z10
+	VPMULUDQ      Z14, Z10, Z14
+	VPSRLQ        $0x20, Z10, Z18
+	VPMULUDQ      Z15, Z18, Z15
+	VMOVSHDUP     Z14, K1, Z15
+	VPSHRDVD      Z8, Z3, Z15
+	VPSRLD        $0x13, Z8, Z14
+	VPSUBD        Z14, Z1, Z14
+	VPMULLD       Z14, Z15, Z15
+	VPSRLD        $0x05, Z8, Z8
+	VPANDD        Z2, Z8, Z8
+	VPADDD        Z8, Z10, Z10
+	VPADDD        Z15, Z10, Z10
+	VPSRLD        $0x10, Z11, K4, Z11
+	VPMULUDQ      Z16, Z11, Z8
+	VPSRLQ        $0x20, Z11, Z14
+	VPMULUDQ      Z17, Z14, Z14
+	VMOVSHDUP     Z8, K1, Z14
+	VPSHRDVD      Z9, Z3, Z14
+	VPSRLD        $0x13, Z9, Z8
+	VPSUBD        Z8, Z1, Z8
+	VPMULLD       Z8, Z14, Z14
+	VPSRLD        $0x05, Z9, Z8
+	VPANDD        Z2, Z8, Z8
+	VPADDD        Z8, Z11, Z11
+	VPADDD        Z14, Z11, Z11
 	DECQ          DX
 	JNZ           step
-	VMOVDQU32     Z3, (BX)
-	VMOVDQU32     Z4, 64(BX)
-	VMOVDQU32     Z5, 128(BX)
-	VMOVDQU32     Z6, 192(BX)
+	VMOVDQU32     lowers<>+0(SB), Z0
+	VPERMI2D      Z11, Z10, Z0
+	VMOVDQU32     uppers<>+0(SB), Z1
+	VPERMI2D      Z11, Z10, Z1
+	VMOVDQU32     Z0, (BX)
+	VMOVDQU32     Z1, 64(BX)
+	VMOVDQU32     lowers<>+0(SB), Z0
+	VPERMI2D      Z13, Z12, Z0
+	VMOVDQU32     uppers<>+0(SB), Z1
+	VPERMI2D      Z13, Z12, Z1
+	VMOVDQU32     Z0, 128(BX)
+	VMOVDQU32     Z1, 192(BX)
 	MOVQ          last+0(FP), CX
 	INCQ          CX
 	SUBQ          AX, CX

@@ -56,7 +56,7 @@ func decode16AVX512(dst *byte, steps int, t *uint32, x *uint32, words *byte, n i
 // encode16AVX512 codes steps times 16 bytes, of which the last is at src, and puts words up to the byte at last, so many bytes.
 //
 //go:noescape
-func encode16AVX512(last *byte, src *byte, steps int, rcp *uint32, rest *uint32, x *uint32) (put int)
+func encode16AVX512(last *byte, src *byte, steps int, codes *uint64, x *uint32) (put int)
 
 // decode32AVX512 decodes so many steps of 32 bytes each, or fewer: it begins none when of the n bytes at words less
 // than 64 are left, which is what a step reads, and uses at most.
@@ -67,7 +67,7 @@ func decode32AVX512(dst *byte, steps int, t *uint32, x *uint32, words *byte, n i
 // encode32AVX512 codes steps times 32 bytes, of which the last is at src, and puts words up to the byte at last, so many bytes.
 //
 //go:noescape
-func encode32AVX512(last *byte, src *byte, steps int, rcp *uint32, rest *uint32, x *uint32) (put int)
+func encode32AVX512(last *byte, src *byte, steps int, codes *uint64, x *uint32) (put int)
 
 // decode64AVX512 decodes so many steps of 64 bytes each, or fewer: it begins none when of the n bytes at words less
 // than 128 are left, which is what a step reads, and uses at most.
@@ -78,7 +78,12 @@ func decode64AVX512(dst *byte, steps int, t *uint32, x *uint32, words *byte, n i
 // encode64AVX512 codes steps times 64 bytes, of which the last is at src, and puts words up to the byte at last, so many bytes.
 //
 //go:noescape
-func encode64AVX512(last *byte, src *byte, steps int, rcp *uint32, rest *uint32, x *uint32) (put int)
+func encode64AVX512(last *byte, src *byte, steps int, codes *uint64, x *uint32) (put int)
+
+// encode64NarrowAVX512 codes steps times 64 bytes, of which the last is at src, and puts words up to the byte at last, so many bytes.
+//
+//go:noescape
+func encode64NarrowAVX512(last *byte, src *byte, steps int, rcp *uint32, rest *uint32, x *uint32) (put int)
 
 // spreadAVX512 sets blocks times 64 bytes of dst to the next ones of src where bitmap has bits set, to zeros elsewhere.
 //

@@ -148,25 +148,29 @@ func decodeOne(t *[probs]uint32, x, word uint32) (byte, uint32, uint32) {
 	return byte(e >> 24), x<<(16*n&31) | word&-n, n
 }
 
-// ransCode is how the encoder divides by a frequency, by way of multiplication (Alverson 1991; Giesen's ryg_rans): the
-// quotient of x is x * rcp >> 32 >> shift, and the new state x + bias + quotient * (4096 - freq).
-type ransCode struct {
-	rcp  [256]uint32
-	rest [256]uint32 // bits 0-11 the frequency, 12-24 the bias, 25-29 the shift
-}
+// ransCode is how the encoder divides by the frequency of each value, by way of multiplication (Alverson 1991; Giesen's
+// ryg_rans): the quotient of x is x * rcp >> 32 >> shift, and the new state x + bias + quotient * (4096 - freq). Bits 0-31 are
+// rcp, 32-36 shift, 37-49 bias and 51-62 freq.
+type ransCode [256]uint64
+
+const (
+	shiftAt = 32
+	biasAt  = 37
+	freqAt  = 51
+)
 
 func (c *ransCode) init(f *freqs) {
-	start := uint32(0)
+	start := uint64(0)
 	for v, n := range f {
-		n := uint32(n)
+		n := uint64(n)
 		switch {
 		case n == 0:
+			c[v] = 0
 		case n == 1: // x * (2^32 - 1) >> 32 is x - 1
-			c.rcp[v], c.rest[v] = 1<<32-1, n|(start+probs-1)<<12
+			c[v] = 1<<32 - 1 | (start+probs-1)<<biasAt | 1<<freqAt
 		default:
-			shift := uint32(bits.Len32(n - 1))
-			c.rcp[v] = uint32((1<<(shift+31) + uint64(n) - 1) / uint64(n))
-			c.rest[v] = n | start<<12 | (shift-1)<<25
+			shift := uint64(bits.Len64(n-1)) - 1
+			c[v] = (1<<(shift+32)+n-1)/n | shift<<shiftAt | start<<biasAt | n<<freqAt
 		}
 		start += n
 	}
@@ -212,15 +216,14 @@ func (e *ransEncoder) stepsPortable(src []byte) {
 func (e *ransEncoder) step(src []byte) {
 	at, buf, xs := e.at, e.buf, e.x[:len(src)]
 	for i := len(src) - 1; i >= 0; i-- {
-		x, v := xs[i], src[i]
-		rcp, c := e.code.rcp[v], e.code.rest[v]
-		n := c % probs
+		x, c := xs[i], e.code[src[i]]
+		n := uint32(c >> freqAt)
 		le.PutUint16(buf[at-2:], uint16(x))
 		out := (n<<(31-probBits) - 1 - x) >> 31 // 1 if x is that or above
 		at -= int(2 * out)
 		x >>= 16 * out & 31
-		q := uint32(uint64(x) * uint64(rcp) >> 32 >> (c >> 25))
-		xs[i] = x + c>>12%(2*probs) + q*(probs-n)
+		q := uint32(uint64(x) * (c & (1<<32 - 1)) >> 32 >> (c >> shiftAt % 32))
+		xs[i] = x + uint32(c>>biasAt)%(2*probs) + q*(probs-n)
 	}
 	e.at = at
 }

@@ -60,8 +60,28 @@ func (e *ransEncoder) steps(src []byte) {
 	case fewLanes:
 		kernel = encode16AVX512
 	}
-	_ = e.buf[:e.at][2*len(src)-1] // the kernel checks nothing
-	e.at -= kernel(&e.buf[e.at-1], &src[len(src)-1], n, &e.code.rcp[0], &e.code.rest[0], &e.x[0])
+	_ = e.buf[:e.at][2*len(src)-1] // the kernels check nothing
+	if len(e.x) == manyLanes {
+		if rcp, rest, ok := e.code.narrow(); ok {
+			e.at -= encode64NarrowAVX512(&e.buf[e.at-1], &src[len(src)-1], n, &rcp[0], &rest[0], &e.x[0])
+			return
+		}
+	}
+	e.at -= kernel(&e.buf[e.at-1], &src[len(src)-1], n, &e.code[0], &e.x[0])
+}
+
+// narrow returns the codes of values that differ modulo 32, by that, and whether all do.
+func (c *ransCode) narrow() (rcp, rest [32]uint32, ok bool) {
+	for v, code := range c {
+		if code == 0 {
+			continue
+		}
+		if rest[v%32] != 0 {
+			return rcp, rest, false
+		}
+		rcp[v%32], rest[v%32] = uint32(code), uint32(code>>32)
+	}
+	return rcp, rest, true
 }
 
 // pack is packPortable; it may write 63 bytes of dst more.

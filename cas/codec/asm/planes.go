@@ -23,8 +23,9 @@ func main() {
 	ransTable()
 	for _, vectors := range []int{1, 2, 4} {
 		ransDecode(vectors)
-		ransEncode(vectors)
+		ransEncode(vectors, false)
 	}
+	ransEncode(4, true)
 	sparse()
 	groupOf(2)
 	groupOf(4)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	. "github.com/mmcloughlin/avo/build"
+	"github.com/mmcloughlin/avo/ir"
 	. "github.com/mmcloughlin/avo/operand"
 	. "github.com/mmcloughlin/avo/reg"
 )
@@ -22,12 +23,18 @@ func broadcast(v uint32) VecVirtual {
 	return x
 }
 
-func gather(table Register, at VecVirtual) VecVirtual {
-	x := ZMM()
-	KXNORW(K7, K7, K7) // of its own, and so not taken for one whose value matters
-	VPXORD(x, x, x)    // what was there is not waited for
-	VPGATHERDD(Mem{Base: table, Index: at, Scale: 4}, K7, x)
-	return x
+// gathering returns what takes numbers out of a table. A gather clears its mask in the end: were that set by KXNOR of itself,
+// each would wait for the one before.
+func gathering(kernel func(m, k, x Op), scale uint8) func(table Register, at VecVirtual) VecVirtual {
+	all := K()
+	KXNORW(all, all, all)
+	return func(table Register, at VecVirtual) VecVirtual {
+		k, x := K(), ZMM()
+		KMOVW(all, k)
+		VPXORD(x, x, x) // what was there is not waited for
+		kernel(Mem{Base: table, Index: at, Scale: scale}, k, x)
+		return x
+	}
 }
 
 func ransTable() {
@@ -80,6 +87,7 @@ func ransDecode(vectors int) {
 	t, states := Load(Param("t"), GP64()), Load(Param("x"), GP64())
 	words, last := Load(Param("words"), GP64()), Load(Param("n"), GP64())
 	LEAQ(Mem{Base: words, Index: last, Scale: 1, Disp: -2 * vectors * lanes}, last)
+	gather := gathering(VPGATHERDD, 4)
 	low, least := broadcast(probs-1), broadcast(minState)
 	x := make([]VecVirtual, vectors)
 	for i := range x {
@@ -133,77 +141,250 @@ func ransDecode(vectors int) {
 	RET()
 }
 
-func ransEncode(vectors int) {
-	name := fmt.Sprintf("encode%dAVX512", vectors*lanes)
-	TEXT(name, NOSPLIT, "func(last, src *byte, steps int, rcp, rest, x *uint32) (put int)")
+// Of 32 states the encoder has those of even number in one vector and those of odd number in another, since then the lower words
+// of both, by turns, are those of all in order. Of 16 states only the lower halves of both vectors count.
+const (
+	pairLanes = 2 * lanes
+
+	shiftAt = 0 // in the upper half of a ransCode
+	biasAt  = 5
+	freqAt  = 19
+)
+
+// coder holds what a kernel of the encoder needs in its loop.
+type coder struct {
+	at, ones                Register
+	even, some              Register // masks: of even ones, of those that there are
+	evens, odds             Register // numbers of states
+	below, all, biases, nil VecVirtual
+}
+
+// codes are those of a vector's next bytes: what the even states are multiplied by, what the odd ones, each in the lower half
+// of 8 bytes, and the upper halves of all codes.
+type codes struct{ even, odd, rest VecVirtual }
+
+// ransEncode makes two kernels: one gathers codes of 8 bytes, two vectors of them for one of states; the other is for values
+// that differ modulo 32, of which the codes fit in registers.
+func ransEncode(vectors int, narrow bool) {
+	name, params := fmt.Sprintf("encode%dAVX512", vectors*lanes), "codes *uint64"
+	if narrow {
+		name, params = fmt.Sprintf("encode%dNarrowAVX512", vectors*lanes), "rcp, rest *uint32"
+	}
+	TEXT(name, NOSPLIT, "func(last, src *byte, steps int, "+params+", x *uint32) (put int)")
 	Pragma("noescape")
 	Doc(fmt.Sprintf("%s codes steps times %d bytes, of which the last is at src, and puts words up to the byte at last, so many bytes.", name, vectors*lanes))
-	at, src := Load(Param("last"), GP64()), Load(Param("src"), GP64())
-	steps, states := Load(Param("steps"), GP64()), Load(Param("x"), GP64())
-	rcps, rests := Load(Param("rcp"), GP64()), Load(Param("rest"), GP64())
-	INCQ(at)
+	c := coder{at: Load(Param("last"), GP64())}
+	src, steps, states := Load(Param("src"), GP64()), Load(Param("steps"), GP64()), Load(Param("x"), GP64())
+	INCQ(c.at)
 	INCQ(src)
-	low, all, biases := broadcast(probs-1), broadcast(probs), broadcast(2*probs-1)
-	odd, ones := K(), GP64()
-	MOVQ(U64(0xaaaa), ones)
-	KMOVW(ones.As32(), odd)
-	MOVQ(I64(-1), ones)
-	x := make([]VecVirtual, vectors)
+	c.init(vectors)
+	var next func(at int) [2]codes
+	if narrow {
+		next = inRegisters(Load(Param("rcp"), GP64()), Load(Param("rest"), GP64()), src)
+	} else {
+		next = gathered(Load(Param("codes"), GP64()), src, c.even, vectors)
+	}
+	pairs := (vectors + 1) / 2
+	x := make([][2]VecVirtual, pairs)
 	for i := range x {
-		x[i] = ZMM()
-		VMOVDQU32(Mem{Base: states, Disp: 4 * lanes * i}, x[i])
+		a, b := ZMM(), ZMM()
+		VMOVDQU32(Mem{Base: states, Disp: 4 * pairLanes * i}, a)
+		if vectors > 1 {
+			VMOVDQU32(Mem{Base: states, Disp: 4*pairLanes*i + 4*lanes}, b)
+		}
+		x[i] = permute(a, b, evens, odds)
 	}
 	Label("step")
 	SUBQ(Imm(uint64(vectors*lanes)), src)
-	for i := len(x) - 1; i >= 0; i-- {
-		v := ZMM()
-		VPMOVZXBD(Mem{Base: src, Disp: lanes * i}, v)
-		rcp, rest := gather(rcps, v), gather(rests, v)
-		f, most := ZMM(), ZMM()
-		VPANDD(low, rest, f)
-		VPSLLD(Imm(31-probBits), f, most)
-		k, n := K(), GP32()
-		VPCMPUD(Imm(5), most, x[i], k) // not less
-		KMOVW(k, n)
-		POPCNTL(n, n)
-		w, words := ZMM(), YMM()
-		VPCOMPRESSD_Z(x[i], k, w)
-		VPMOVDW(w, words)
-		ADDQ(n.As64(), n.As64())
-		SUBQ(n.As64(), at)
-		SHRQ(Imm(1), n.As64())
-		m, some := GP64(), K()
-		BZHIQ(n.As64(), ones, m)
-		KMOVD(m.As32(), some)
-		VMOVDQU16(words, some, Mem{Base: at})
-		VPSRLD(Imm(16), x[i], k, x[i])
-
-		q, qOdd, xOdd, rOdd := ZMM(), ZMM(), ZMM(), ZMM()
-		VPMULUDQ(rcp, x[i], q)
-		VPSRLQ(Imm(32), q, q)
-		VPSRLQ(Imm(32), x[i], xOdd)
-		VPSRLQ(Imm(32), rcp, rOdd)
-		VPMULUDQ(rOdd, xOdd, qOdd)
-		VMOVDQA32(qOdd, odd, q)
-		shift, bias := ZMM(), ZMM()
-		VPSRLD(Imm(25), rest, shift)
-		VPSRLVD(shift, q, q)
-		VPSUBD(f, all, f)
-		VPMULLD(f, q, q)
-		VPSRLD(Imm(probBits), rest, bias)
-		VPANDD(biases, bias, bias)
-		VPADDD(bias, x[i], x[i])
-		VPADDD(q, x[i], x[i])
+	for i := pairs - 1; i >= 0; i-- {
+		pair := next(pairLanes * i)
+		var full [2]Register
+		for j := range pair {
+			full[j] = c.full(x[i][j], pair[j])
+		}
+		c.put(x[i], full)
+		for j := range pair {
+			c.code(x[i][j], pair[j], full[j])
+		}
 	}
 	DECQ(steps)
 	JNZ(LabelRef("step"))
-	for i := range x {
-		VMOVDQU32(x[i], Mem{Base: states, Disp: 4 * lanes * i})
+	for i, x := range x {
+		v := permute(x[0], x[1], lowers, uppers)
+		VMOVDQU32(v[0], Mem{Base: states, Disp: 4 * pairLanes * i})
+		if vectors > 1 {
+			VMOVDQU32(v[1], Mem{Base: states, Disp: 4*pairLanes*i + 4*lanes})
+		}
 	}
 	put := Load(Param("last"), GP64())
 	INCQ(put)
-	SUBQ(at, put)
+	SUBQ(c.at, put)
 	Store(put, Return("put"))
 	VZEROUPPER()
 	RET()
+}
+
+// order is what permute takes the states in.
+type order struct {
+	name string
+	at   func(i int) int
+	data *Mem
+}
+
+var (
+	evens  = &order{name: "evens", at: func(i int) int { return 2 * i }}
+	odds   = &order{name: "odds", at: func(i int) int { return 2*i + 1 }}
+	lowers = &order{name: "lowers", at: func(i int) int { return i/2 + i%2*lanes }}
+	uppers = &order{name: "uppers", at: func(i int) int { return lanes/2 + i/2 + i%2*lanes }}
+)
+
+// permute takes states from a and, from 16 on, from b, once in each order.
+func permute(a, b VecVirtual, orders ...*order) (v [2]VecVirtual) {
+	for i, o := range orders {
+		if o.data == nil {
+			m := GLOBL(o.name, RODATA|NOPTR)
+			for i := range lanes {
+				DATA(4*i, U32(o.at(i)))
+			}
+			o.data = &m
+		}
+		v[i] = ZMM()
+		VMOVDQU32(*o.data, v[i])
+		VPERMI2D(b, a, v[i])
+	}
+	return v
+}
+
+func (c *coder) init(vectors int) {
+	c.below, c.all, c.biases, c.nil = broadcast(1<<freqAt-1), broadcast(probs), broadcast(2*probs-1), ZMM()
+	VPXORD(c.nil, c.nil, c.nil)
+	c.ones, c.evens, c.odds = GP64(), GP32(), GP32()
+	MOVL(U32(0x55555555), c.evens)
+	MOVL(U32(0xaaaaaaaa), c.odds)
+	MOVQ(I64(-1), c.ones)
+	c.even = K()
+	KMOVD(c.evens, c.even)
+	c.some = K()
+	if vectors == 1 {
+		r := GP32()
+		MOVL(U32(0xff), r)
+		KMOVW(r, c.some)
+	} else {
+		KXNORW(c.some, c.some, c.some)
+	}
+}
+
+// gathered returns what gathers the codes of 32 bytes.
+func gathered(table, src, even Register, vectors int) func(at int) [2]codes {
+	gather := gathering(VPGATHERDQ, 8)
+	low, r := YMM(), GP32()
+	MOVL(U32(0xff), r)
+	VPBROADCASTD(r, low)
+	return func(at int) (pair [2]codes) {
+		fours := YMM()
+		if vectors == 1 {
+			VMOVDQU32(Mem{Base: src}, fours.AsX())
+		} else {
+			VMOVDQU32(Mem{Base: src, Disp: at}, fours)
+		}
+		var e [4]VecVirtual
+		for i := range e {
+			v := YMM()
+			switch i {
+			case 0:
+				VPANDD(low, fours, v)
+			case 3:
+				VPSRLD(Imm(24), fours, v)
+			default:
+				VPSRLD(Imm(uint64(8*i)), fours, v)
+				VPANDD(low, v, v)
+			}
+			e[i] = gather(table, v)
+		}
+		for i := range pair {
+			rest := ZMM()
+			VMOVDQA64(e[i+2], rest)
+			VMOVSHDUP(e[i], even, rest)
+			pair[i] = codes{e[i], e[i+2], rest}
+		}
+		return pair
+	}
+}
+
+// inRegisters returns what takes the codes of 32 bytes from registers.
+func inRegisters(rcp, rest, src Register) func(at int) [2]codes {
+	var rcps, rests [2]VecVirtual
+	for i := range rcps {
+		rcps[i], rests[i] = ZMM(), ZMM()
+		VMOVDQU32(Mem{Base: rcp, Disp: 64 * i}, rcps[i])
+		VMOVDQU32(Mem{Base: rest, Disp: 64 * i}, rests[i])
+	}
+	return func(at int) (pair [2]codes) {
+		twos, upper := ZMM(), ZMM()
+		VPMOVZXWD(Mem{Base: src, Disp: at}, twos)
+		VPSRLD(Imm(8), twos, upper)
+		for i, v := range []VecVirtual{twos, upper} { // of which only the 5 lowest bits count
+			w, odd := ZMM(), ZMM()
+			VMOVDQA64(v, w)
+			VPERMI2D(rcps[1], rcps[0], w)
+			VPERMI2D(rests[1], rests[0], v)
+			VPSRLQ(Imm(32), w, odd)
+			pair[i] = codes{w, odd, v}
+		}
+		return pair
+	}
+}
+
+// full says which states are too large to be coded as they are: where x >> freqAt is not less than the frequency.
+func (c *coder) full(x VecVirtual, p codes) Register {
+	least, k := ZMM(), K()
+	VPORD(c.below, x, least)
+	VPCMPUD(Imm(5), p.rest, least, c.some, k) // not less
+	return k
+}
+
+// put puts the lower words of those states before what was put already.
+func (c *coder) put(x [2]VecVirtual, full [2]Register) {
+	words := ZMM()
+	VPSLLD(Imm(16), x[1], words)
+	VMOVDQU16(x[0], c.even, words)
+	a, b, k := GP32(), GP32(), K()
+	KMOVW(full[0], a)
+	KMOVW(full[1], b)
+	PDEPL(c.evens, a, a)
+	PDEPL(c.odds, b, b)
+	ORL(b, a)
+	KMOVD(a, k)
+	vbmi2("VPCOMPRESSW", true, words, k, words)
+	POPCNTL(a, a)
+	m, some := GP64(), K()
+	BZHIQ(a.As64(), c.ones, m)
+	KMOVD(m.As32(), some)
+	ADDQ(a.As64(), a.As64())
+	SUBQ(a.As64(), c.at)
+	VMOVDQU16(words, some, Mem{Base: c.at})
+}
+
+// code codes a byte of each state.
+func (c *coder) code(x VecVirtual, p codes, full Register) {
+	VPSRLD(Imm(16), x, full, x)
+	q, even, xOdd := ZMM(), ZMM(), ZMM()
+	VPMULUDQ(p.even, x, even)
+	VPSRLQ(Imm(32), x, xOdd)
+	VPMULUDQ(p.odd, xOdd, q)
+	VMOVSHDUP(even, c.even, q)
+	shiftRight(p.rest, c.nil, q)
+	f, bias := ZMM(), ZMM()
+	VPSRLD(Imm(freqAt), p.rest, f)
+	VPSUBD(f, c.all, f)
+	VPMULLD(f, q, q)
+	VPSRLD(Imm(biasAt), p.rest, bias)
+	VPANDD(c.biases, bias, bias)
+	VPADDD(bias, x, x)
+	VPADDD(q, x, x)
+}
+
+// shiftRight shifts to and, above it, upper, by the 5 lowest bits of by.
+func shiftRight(by, upper, to VecVirtual) {
+	Instruction(&ir.Instruction{Opcode: "VPSHRDVD", Operands: []Op{by, upper, to}, Inputs: []Op{by, upper, to}, Outputs: []Op{to}, ISA: []string{"AVX512_VBMI2"}})
 }

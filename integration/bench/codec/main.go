@@ -1,7 +1,7 @@
 // Command codec measures what chunks are stored as: size in per cent of raw, and GB/s, beside other programs on the same
 // bytes in the same run, and beside the order-0 entropy of the byte planes, which is the limit of coding bytes one by one.
 //
-//	go run ./integration/bench/codec -data FOLDER [-rounds 3]
+//	go run ./integration/bench/codec -data FOLDER [-rounds 3] [-sets REGEX] [-peers ""]
 //
 // `make bench-codec` makes the data first (integration/programs/codec_data.py) and sees to the other programs.
 package main
@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -52,6 +53,7 @@ func main() {
 func run() error {
 	data := flag.String("data", "", "the folder that codec_data.py made")
 	rounds := flag.Int("rounds", 3, "times that each is timed; the best counts")
+	only := flag.String("sets", "", "a regular expression: the sets whose names it matches")
 	peers := flag.String("peers", "integration/programs/codec_peers.py", "the program that runs the others; empty: none")
 	flag.Parse()
 	var sets []set
@@ -62,6 +64,11 @@ func run() error {
 	if err := json.Unmarshal(p, &sets); err != nil {
 		return err
 	}
+	which, err := regexp.Compile(*only)
+	if err != nil {
+		return err
+	}
+	sets = slices.DeleteFunc(sets, func(s set) bool { return !which.MatchString(s.Name) })
 	ours := map[string]result{}
 	for _, s := range sets {
 		ts, err := read(*data, s)
