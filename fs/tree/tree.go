@@ -7,6 +7,7 @@
 //	  tree/…              the mount's names: directories, symlinks, special and regular files, each as it is
 //	  segments/*.seg      everything packed (package ckptfs/cas/segment)
 //	  index.db            derived, may be deleted (package ckptfs/index)
+//	  catalogue           derived, may be deleted (package ckptfs/index/prefix)
 //	  reserve             room that a start on a full disk needs; may be missing
 //	  lost+found/         what repairs could not place
 //
@@ -114,14 +115,15 @@ const XattrName = "user.ckptfs"
 
 // Names in the store's folder.
 const (
-	FormatFile  = "format"
-	LockFile    = "lock"
-	SocketFile  = "control.sock"
-	TreeDir     = "tree"
-	SegmentsDir = "segments"
-	IndexFile   = "index.db"
-	LostFound   = "lost+found"
-	LogFile     = "log"
+	FormatFile    = "format"
+	LockFile      = "lock"
+	SocketFile    = "control.sock"
+	TreeDir       = "tree"
+	SegmentsDir   = "segments"
+	IndexFile     = "index.db"
+	CatalogueFile = "catalogue"
+	LostFound     = "lost+found"
+	LogFile       = "log"
 )
 
 // MountID names the mount that dir lies on, 0 where the kernel does not tell: a filesystem that was shut down by an error

@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"log/slog"
 	"maps"
-	"math"
 	"path"
 	"strings"
 	"sync"
@@ -23,45 +21,6 @@ import (
 	"ckptfs/index/manifest"
 	"ckptfs/index/prefix"
 )
-
-// qualityMetric is the metric of a step by which matches of equal length are ranked; greater is better.
-const qualityMetric = "quality"
-
-// catalogue is the live models by their architectures, as of one moment of the ledger. Queries need no lock of models: they find in it all that an
-// answer is made of.
-type catalogue struct {
-	*prefix.Catalogue
-	gen uint64 // of the ledger
-
-	mu sync.RWMutex
-	in map[uint64]*known // models, by number
-}
-
-// known is a model in the catalogue. It is replaced, never changed.
-type known struct {
-	control.Model
-	ino      uint64
-	from     string // Entry.GraphFrom
-	graph    []cas.Hash
-	manifest cas.Hash
-	quality  float64
-}
-
-func (c *catalogue) get(seq uint64) *known {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	return c.in[seq]
-}
-
-func (c *catalogue) set(seq uint64, k *known) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if k == nil {
-		delete(c.in, seq)
-	} else {
-		c.in[seq] = k
-	}
-}
 
 // graphParts are records of graphs that are not durable yet.
 type graphParts struct {
@@ -195,77 +154,6 @@ func (v *Volume) graphOf(parts []cas.Hash) (*graph.Graph, error) {
 	return graph.Decode(p)
 }
 
-// upToDate brings the catalogue up to the ledger. m.mu is held, and the ledger settled.
-func (m *models) upToDate(v *Volume) *catalogue {
-	c := m.catalogue.Load()
-	if c == nil {
-		c = &catalogue{Catalogue: prefix.New(), in: map[uint64]*known{}}
-	} else if c.gen == m.book.Gen && !m.recheck {
-		return c
-	}
-	c.gen, m.recheck = m.book.Gen, false
-	live := map[uint64]bool{}
-	var fresh []*known
-	for _, e := range m.book.Live() {
-		live[e.Seq] = true
-		k := &known{Model: describe(e), ino: e.Ino, from: e.GraphFrom, graph: e.Graph, manifest: e.Manifest, quality: m.qualityOf(e)}
-		old := c.get(e.Seq)
-		switch {
-		case old != nil && old.from == k.from:
-			if k.quality != old.quality && !(math.IsNaN(k.quality) && math.IsNaN(old.quality)) {
-				c.SetQuality(e.Seq, k.quality)
-			}
-			c.set(e.Seq, k)
-			continue
-		case old != nil:
-			c.Retire(e.Seq)
-			c.set(e.Seq, nil)
-		}
-		if len(e.Graph) > 0 {
-			fresh = append(fresh, k)
-			c.set(e.Seq, k) // before it is found
-		}
-	}
-	c.Fill(len(fresh), func(i int, r *graph.OutlineReader) (prefix.Model, *graph.Outline, error) {
-		p, err := v.graphRecord(fresh[i].graph)
-		if err != nil {
-			return prefix.Model{}, nil, err
-		}
-		g, err := r.Read(p)
-		return prefix.Model{Seq: fresh[i].Seq, Quality: fresh[i].quality}, g, err
-	}, func(i int, err error) {
-		c.set(fresh[i].Seq, nil)
-		v.report(slog.LevelWarn, "the architecture of a model cannot be read: it takes no part in matches", "path", fresh[i].Path, "reason", err)
-	})
-	var gone []uint64
-	c.mu.RLock()
-	for seq := range c.in {
-		if !live[seq] {
-			gone = append(gone, seq)
-		}
-	}
-	c.mu.RUnlock()
-	for _, seq := range gone {
-		c.Retire(seq)
-		c.set(seq, nil)
-	}
-	m.catalogue.Store(c)
-	return c
-}
-
-// qualityOf is what a model's step says of its quality; NaN when it says nothing.
-func (m *models) qualityOf(e *ledger.Entry) float64 {
-	parts := strings.SplitN(e.Path, "/", 4)
-	if len(parts) >= 3 {
-		if st := m.seen[parts[1]+"/"+parts[2]]; st != nil {
-			if q, ok := st.metrics[qualityMetric]; ok {
-				return q
-			}
-		}
-	}
-	return math.NaN()
-}
-
 // Match finds the stored model with the longest prefix in common with an architecture.
 func (v *Volume) Match(ctx context.Context, o control.MatchOptions) (*control.MatchAnswer, error) {
 	a, n, err := v.match(ctx, o)
@@ -351,7 +239,9 @@ func (v *Volume) answerTo(c *catalogue, g *graph.Graph, self uint64, excludeRun 
 		}
 		if out.Match, err = v.describeMatch(k, g, &found); err != nil {
 			v.unref(n, 1)
-			return nil, nil, err
+			v.noGraph(k, err)
+			gone[seq] = true
+			continue
 		}
 		return out, n, nil
 	}

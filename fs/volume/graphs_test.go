@@ -6,12 +6,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"ckptfs/fs/control"
+	"ckptfs/fs/tree"
 )
 
 // chainGraph is the GRAPH.json of a chain of layers, a letter each; parameters are those of modelFile when params is set.
@@ -312,4 +314,64 @@ func BenchmarkMatch(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+// A file that is no model, and has the inode that a model had, is not that model.
+func TestInodeOfAnother(t *testing.T) {
+	r := newRig(t)
+	r.saveGraph("a/1", "xyz")
+	if got := r.matched("xyz"); got != "a/1 3" {
+		t.Errorf("%q", got)
+	}
+	r.rename("runs/a/1/m.safetensors", "runs/a/1/notes")
+	r.write("runs/a/1/notes", []byte("none"))
+	if got := r.matched("xyz"); got != "" {
+		t.Errorf("%q", got)
+	}
+}
+
+// A snapshot of the catalogue spares the next start to make it again, and says nothing that the ledger does not.
+func TestCatalogueSnapshot(t *testing.T) {
+	r := newRig(t)
+	r.saveGraph("a/1", "xyz")
+	r.saveGraph("a/2", "xyw")
+	r.saveGraph("b/1", "xqqq")
+	check := func(r *rig, when string, made int, want ...string) {
+		t.Helper()
+		for i, layers := range []string{"xyzz", "xyw", "xqqx"} {
+			if got := r.matched(layers); got != want[i] {
+				t.Errorf("%s: %s: %q, want %q", when, layers, got, want[i])
+			}
+		}
+		if n := r.models.catalogue.Load().unsaved; n != made {
+			t.Errorf("%s: %d changes, want %d", when, n, made)
+		}
+	}
+	check(r, "made", 3, "a/1 3", "a/2 3", "b/1 3")
+	r = r.reopen()
+	check(r, "restored", 0, "a/1 3", "a/2 3", "b/1 3")
+	r.unlink("runs/a/2/arch.json")
+	r.removeStep("runs/a/2")
+	r.saveGraph("c/1", "xqqx")
+	r.write("runs/a/1/arch.json", chainGraph("xqq", true))
+	check(r, "changed", 4, "c/1 1", "c/1 1", "c/1 4")
+	r.sync()
+	r = r.crashed()
+	check(r, "an old one", 4, "c/1 1", "c/1 1", "c/1 4")
+	r.close()
+	path := r.at(tree.CatalogueFile)
+	p, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, q := range map[string][]byte{"damaged": append(p[:len(p)-1:len(p)-1], p[len(p)-1]^1), "cut short": p[:50], "of a later version": append([]byte("CKP2"), p[4:]...), "none": nil} {
+		if err := os.WriteFile(path, q, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r = openRig(t, r.dir)
+		check(r, what, 3, "c/1 1", "c/1 1", "c/1 4")
+		r.close()
+	}
+	r = openRig(t, r.dir)
+	check(r, "saved again", 0, "c/1 1", "c/1 1", "c/1 4")
 }

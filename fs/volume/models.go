@@ -89,6 +89,9 @@ func (m *models) end(v *Volume) {
 	ctx, cancel := context.WithTimeout(context.Background(), lastSettle)
 	defer cancel()
 	v.keepModels(ctx)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.saveCatalogue(v, 1)
 }
 
 // refuse notes why a query, or an attribute, was refused.
@@ -129,6 +132,7 @@ func (v *Volume) keepModels(ctx context.Context) {
 	err := m.settle(ctx, v)
 	if err == nil && m.catalogue.Load() != nil {
 		m.upToDate(v)
+		m.saveCatalogue(v, saveAfter)
 	}
 	if m.book != nil { // also what was entered before it was cut short
 		err = errors.Join(err, m.record(v))

@@ -143,7 +143,7 @@ func (s *settling) files(ctx context.Context, places []*stepPlace, present map[u
 		}
 		e := book.ByIno(p.ino)
 		switch {
-		case e != nil && (!ok || e.Manifest == p.manifest):
+		case e != nil && (ok && e.Manifest == p.manifest || !ok && e.Path == p.path): // elsewhere, what is not packed may be another file that got the inode
 			claimed[e] = true
 			if ok {
 				known = append(known, p)

@@ -42,7 +42,7 @@
 // Retiring a model takes it from its architecture. An architecture without models stays as a tombstone until a quarter are
 // tombstones; then postings, classes and keys that only those held are swept.
 //
-// Memory only: the catalogue is rebuilt from the records of graphs and models, in any order, by the first question.
+// The catalogue lives in memory, and is derived: it is restored from a snapshot (snapshot.go), or made from the records of graphs and models, in any order, by the first question.
 package prefix
 
 import (
@@ -119,13 +119,17 @@ func (c *Catalogue) add(m Model, kind graph.Kind, r *keyring) error {
 	if _, ok := c.where[m.Seq]; ok {
 		return fmt.Errorf("model %d: %w", m.Seq, ErrKnown)
 	}
+	c.where[m.Seq] = place{kind, c.indexOf(kind).add(m, r)}
+	return nil
+}
+
+func (c *Catalogue) indexOf(kind graph.Kind) *index {
 	x := c.kinds[kind]
 	if x == nil {
 		x = &index{identity: &c.identity, byShape: map[string]uint32{}}
 		c.kinds[kind] = x
 	}
-	c.where[m.Seq] = place{kind, x.add(m, r)}
-	return nil
+	return x
 }
 
 // Retire takes a model out: no query finds it any more. It reports whether the model was there; twice does nothing.

@@ -126,15 +126,7 @@ func newConfigs() configs { return configs{seed: maphash.MakeSeed(), slots: make
 
 // find is the number of v's configuration. When there is none it is added, or found is false.
 func (c *configs) find(v *graph.Vertex, add bool) (n uint32, found bool) {
-	h := maphash.String(c.seed, v.Config) ^ bits.RotateLeft64(maphash.String(c.seed, v.Op), 1)
-	for i := range v.Params {
-		if p := &v.Params[i]; !p.Attached {
-			h = mum(h^maphash.String(c.seed, p.Slot), 0x9e3779b97f4a7c15^maphash.String(c.seed, string(p.DType)))
-			for _, d := range p.Shape {
-				h = mum(h^uint64(d), 0xbf58476d1ce4e5b9)
-			}
-		}
-	}
+	h := c.hash(v.Op, v.Config, v.Params)
 	mask := len(c.slots) - 1
 	i := int(h) & mask
 	for ; c.slots[i] != 0; i = (i + 1) & mask {
@@ -151,19 +143,42 @@ func (c *configs) find(v *graph.Vertex, add bool) (n uint32, found bool) {
 			e.params = append(e.params, graph.Param{Slot: p.Slot, DType: p.DType, Shape: slices.Clone(p.Shape)})
 		}
 	}
+	return c.add(e), true
+}
+
+// add numbers a configuration that has no number.
+func (c *configs) add(e config) uint32 {
 	c.all = append(c.all, e)
-	c.slots[i] = uint32(len(c.all))
 	if 2*len(c.all) > len(c.slots) {
 		c.slots = make([]uint32, 2*len(c.slots))
-		mask = len(c.slots) - 1
-		for n := range c.all {
-			i := int(c.all[n].hash) & mask
-			for ; c.slots[i] != 0; i = (i + 1) & mask {
-			}
-			c.slots[i] = uint32(n) + 1
+		for n := range c.all[:len(c.all)-1] {
+			c.put(uint32(n))
 		}
 	}
-	return uint32(len(c.all) - 1), true
+	c.put(uint32(len(c.all) - 1))
+	return uint32(len(c.all) - 1)
+}
+
+func (c *configs) put(n uint32) {
+	mask := len(c.slots) - 1
+	i := int(c.all[n].hash) & mask
+	for c.slots[i] != 0 {
+		i = (i + 1) & mask
+	}
+	c.slots[i] = n + 1
+}
+
+func (c *configs) hash(op, config string, params []graph.Param) uint64 {
+	h := maphash.String(c.seed, config) ^ bits.RotateLeft64(maphash.String(c.seed, op), 1)
+	for i := range params {
+		if p := &params[i]; !p.Attached {
+			h = mum(h^maphash.String(c.seed, p.Slot), 0x9e3779b97f4a7c15^maphash.String(c.seed, string(p.DType)))
+			for _, d := range p.Shape {
+				h = mum(h^uint64(d), 0xbf58476d1ce4e5b9)
+			}
+		}
+	}
+	return h
 }
 
 // is reports whether c is v's configuration.

@@ -123,6 +123,39 @@ func (n *net) read(p string) {
 	}
 }
 
+// sound reports whether p is a net, of labels of so many configurations: read trusts that.
+func sound(p string, configs uint32) bool {
+	i := 0
+	number := func() uint64 {
+		for x, s := uint64(0), 0; i < len(p) && s < 35; s += 7 {
+			c := p[i]
+			i++
+			if x |= uint64(c&0x7f) << s; c < 0x80 {
+				return x
+			}
+		}
+		i = len(p) + 1
+		return 0
+	}
+	v := uint64(0)
+	for ; i < len(p); v++ {
+		x := number()
+		if x>>3 >= uint64(configs) || x&3 > formAny || x&3 == formChain && v == 0 {
+			return false
+		}
+		if x&3 != formAny {
+			continue
+		}
+		for n := number(); n > 0 && i <= len(p); n-- {
+			back := number()
+			if back>>1 == 0 || back>>1 > v || back&1 != 0 && number() > 0xffff {
+				return false
+			}
+		}
+	}
+	return i == len(p) && v <= graph.MaxVertices
+}
+
 // trees gives each vertex the number of its tree: two vertices, of one graph or of two, have equal numbers exactly if
 // they have equal labels and inputs of equal trees (in any order where they commute). It is a key without hashing.
 type trees struct {

@@ -51,6 +51,14 @@ func (p *posting) add(a uint32) {
 
 func (p *posting) set(a uint32) { p.words[a/64-p.base] |= 1 << (a % 64) }
 
+// count is the number of bits that are set.
+func (p *posting) count() (n int) {
+	for _, w := range p.words {
+		n += bits.OnesCount64(w)
+	}
+	return n
+}
+
 // block is the words from first on of a bitmap, read or in place.
 func (p *posting) block(first uint32, buf *[block]uint64) *[block]uint64 {
 	if first >= p.base && int(first-p.base)+block <= len(p.words) {

@@ -374,6 +374,9 @@ func TestCatalogueIsScan(t *testing.T) {
 				bit := uint64(1) << r.IntN(3)
 				exclude = func(s uint64) bool { return s&bit != 0 }
 			}
+			if r.IntN(40) == 0 {
+				c = again(t, c)
+			}
 			g := pool[r.IntN(len(pool))]
 			want, n := scan(live, g, exclude)
 			m, ok := c.Find(g, Query{Exclude: exclude})
@@ -429,7 +432,10 @@ func TestLargeCatalogueIsScan(t *testing.T) {
 		if bitmaps < 10 {
 			t.Errorf("%d bitmaps", bitmaps)
 		}
-		for range 60 / slow {
+		for i := range 60 / slow {
+			if i == 30/slow {
+				c = again(t, c)
+			}
 			g := make()
 			want, n := scan(live, g, nil)
 			m, ok := c.Find(g, Query{})

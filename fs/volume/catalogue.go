@@ -1,0 +1,205 @@
+package volume
+
+import (
+	"log/slog"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"ckptfs/cas"
+	"ckptfs/fs/control"
+	"ckptfs/fs/tree"
+	"ckptfs/index/graph"
+	"ckptfs/index/ledger"
+	"ckptfs/index/prefix"
+)
+
+// qualityMetric is the metric of a step by which matches of equal length are ranked; greater is better.
+const qualityMetric = "quality"
+
+// catalogue is the live models by their architectures, as of one moment of the ledger. Queries need no lock of models: they find in it all that an
+// answer is made of.
+type catalogue struct {
+	*prefix.Catalogue
+	gen     uint64 // of the ledger
+	unsaved int    // changes since it was restored or saved
+
+	mu sync.RWMutex
+	in map[uint64]*known // models, by number
+}
+
+// known is a model in the catalogue. It is replaced, never changed.
+type known struct {
+	control.Model
+	ino      uint64
+	from     string // Entry.GraphFrom
+	graph    []cas.Hash
+	manifest cas.Hash
+	quality  float64
+}
+
+func knownOf(e *ledger.Entry, quality float64) *known {
+	return &known{Model: describe(e), ino: e.Ino, from: e.GraphFrom, graph: e.Graph, manifest: e.Manifest, quality: quality}
+}
+
+func (c *catalogue) get(seq uint64) *known {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.in[seq]
+}
+
+func (c *catalogue) set(seq uint64, k *known) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if k == nil {
+		delete(c.in, seq)
+	} else {
+		c.in[seq] = k
+	}
+}
+
+// upToDate brings the catalogue up to the ledger. m.mu is held, and the ledger settled.
+func (m *models) upToDate(v *Volume) *catalogue {
+	c := m.catalogue.Load()
+	if c == nil {
+		c = m.restoreCatalogue(v)
+	} else if c.gen == m.book.Gen && !m.recheck {
+		return c
+	}
+	c.gen, m.recheck = m.book.Gen, false
+	live := map[uint64]bool{}
+	var fresh []*known
+	for _, e := range m.book.Live() {
+		live[e.Seq] = true
+		k := knownOf(e, m.qualityOf(e))
+		old := c.get(e.Seq)
+		switch {
+		case old != nil && old.from == k.from:
+			if k.quality != old.quality && !(math.IsNaN(k.quality) && math.IsNaN(old.quality)) {
+				c.SetQuality(e.Seq, k.quality)
+				c.unsaved++
+			}
+			c.set(e.Seq, k)
+			continue
+		case old != nil:
+			c.Retire(e.Seq)
+			c.unsaved++
+			c.set(e.Seq, nil)
+		}
+		if len(e.Graph) > 0 {
+			fresh = append(fresh, k)
+			c.set(e.Seq, k) // before it is found
+		}
+	}
+	c.Fill(len(fresh), func(i int, r *graph.OutlineReader) (prefix.Model, *graph.Outline, error) {
+		p, err := v.graphRecord(fresh[i].graph)
+		if err != nil {
+			return prefix.Model{}, nil, err
+		}
+		g, err := r.Read(p)
+		return prefix.Model{Seq: fresh[i].Seq, Quality: fresh[i].quality}, g, err
+	}, func(i int, err error) {
+		c.set(fresh[i].Seq, nil)
+		v.noGraph(fresh[i], err)
+	})
+	var gone []uint64
+	c.mu.RLock()
+	for seq := range c.in {
+		if !live[seq] {
+			gone = append(gone, seq)
+		}
+	}
+	c.mu.RUnlock()
+	for _, seq := range gone {
+		c.Retire(seq)
+		c.set(seq, nil)
+	}
+	c.unsaved += len(fresh) + len(gone)
+	m.catalogue.Store(c)
+	return c
+}
+
+// qualityOf is what a model's step says of its quality; NaN when it says nothing.
+func (m *models) qualityOf(e *ledger.Entry) float64 {
+	parts := strings.SplitN(e.Path, "/", 4)
+	if len(parts) >= 3 {
+		if st := m.seen[parts[1]+"/"+parts[2]]; st != nil {
+			if q, ok := st.metrics[qualityMetric]; ok {
+				return q
+			}
+		}
+	}
+	return math.NaN()
+}
+
+// noGraph tells of a model whose graph cannot be read.
+func (v *Volume) noGraph(k *known, err error) {
+	v.report(slog.LevelWarn, "the architecture of a model cannot be read: it takes no part in matches", "path", k.Path, "reason", err)
+}
+
+// saveAfter is how many changes of the catalogue are worth a snapshot at once. Fewer are saved at the end, or lost, and made again.
+const saveAfter = 1000
+
+// saveCatalogue leaves the next start a snapshot of the catalogue, unless fewer than least changes are to be saved. m.mu is held.
+func (m *models) saveCatalogue(v *Volume, least int) {
+	c := m.catalogue.Load()
+	if c == nil || v.readOnly || c.unsaved < least {
+		return
+	}
+	// Nothing is synced: what a power cut leaves of it is seen to be damaged, and not used.
+	path := filepath.Join(v.dir, tree.CatalogueFile)
+	err := os.WriteFile(path+".new", c.Snapshot(func(seq uint64) prefix.Tag {
+		if k := c.get(seq); k != nil {
+			return tagOf(k.graph)
+		}
+		return prefix.Tag{}
+	}), 0o600)
+	if err == nil {
+		err = os.Rename(path+".new", path)
+	}
+	if err != nil {
+		os.Remove(path + ".new")
+		v.report(slog.LevelWarn, "the next start makes the catalogue of architectures again", "reason", err)
+		return
+	}
+	c.unsaved = 0
+}
+
+// tagOf identifies a graph by its parts.
+func tagOf(parts []cas.Hash) prefix.Tag {
+	var p []byte
+	for _, h := range parts {
+		p = append(p, h[:]...)
+	}
+	h := cas.Sum(p)
+	return prefix.Tag(h[:])
+}
+
+// restoreCatalogue is what of the last snapshot the ledger still says; empty when there is none. m.mu is held.
+func (m *models) restoreCatalogue(v *Volume) *catalogue {
+	path := filepath.Join(v.dir, tree.CatalogueFile)
+	in := map[uint64]*known{}
+	p, err := os.ReadFile(path)
+	if err == nil {
+		var c *prefix.Catalogue
+		dropped := 0
+		c, err = prefix.Restore(p, func(model prefix.Model, tag prefix.Tag) bool {
+			e := m.book.Get(model.Seq)
+			if e == nil || e.RetiredAt != 0 || len(e.Graph) == 0 || tagOf(e.Graph) != tag {
+				dropped++
+				return false
+			}
+			in[e.Seq] = knownOf(e, model.Quality)
+			return true
+		})
+		if err == nil {
+			return &catalogue{Catalogue: c, in: in, unsaved: dropped}
+		}
+	}
+	if !os.IsNotExist(err) {
+		v.report(slog.LevelWarn, "the catalogue of architectures is made again", "reason", err)
+	}
+	return &catalogue{Catalogue: prefix.New(), in: map[uint64]*known{}}
+}
