@@ -66,7 +66,7 @@ var layers = []struct {
 	{"index/manifest", []string{"cas", "formats", "index/document"}},
 	{"index", []string{"cas", "index/manifest"}},
 	{"index/graph", []string{"cas", "formats", "index/document"}},
-	{"index/prefix", []string{"index/graph"}},
+	{"index/prefix", []string{"cas", "formats", "index/document", "index/graph"}},
 	{"index/lineage", []string{"cas", "index/document"}},
 	{"index/ledger", []string{"cas", "index/document", "index/lineage"}},
 	{"index/runs", nil},
