@@ -154,6 +154,29 @@ func (v *Volume) graphOf(parts []cas.Hash) (*graph.Graph, error) {
 	return graph.Decode(p)
 }
 
+// transferred maps the tensors of a model that a transfer read under other names to those of the parent: by the prefix that the architectures have in
+// common, as far as they are known, and by what the model's step says, which counts.
+func (v *Volume) transferred(e, parent *ledger.Entry, said map[string]string) map[string]string {
+	if len(e.Graph) == 0 || len(parent.Graph) == 0 {
+		return said
+	}
+	g, err := v.graphOf(e.Graph)
+	if err != nil {
+		return said
+	}
+	stored, err := v.graphOf(parent.Graph)
+	if err != nil {
+		return said
+	}
+	pairs, _ := prefix.Common(g, stored, 0)
+	read := map[string]string{}
+	for _, t := range prefix.Tensors(g, stored, pairs) {
+		read[t.New] = t.Stored
+	}
+	maps.Copy(read, said)
+	return read
+}
+
 // Match finds the stored model with the longest prefix in common with an architecture.
 func (v *Volume) Match(ctx context.Context, o control.MatchOptions) (*control.MatchAnswer, error) {
 	a, n, err := v.match(ctx, o)

@@ -372,3 +372,70 @@ func TestLineageWaits(t *testing.T) {
 	r.sync()
 	r.wantChain("runs/a/2", "a/2 previous step 1; a/1 none 1")
 }
+
+// TestTransferRenamed: a child by transfer owns what differs and no more, whatever its layers are called: by the architectures, also when they come late, or by what
+// lineage.json says.
+func TestTransferRenamed(t *testing.T) {
+	r := newRig(t)
+	save := func(step string, tensors string) { // "a=X": a.w has the content X
+		t.Helper()
+		var names []string
+		var data [][]byte
+		for _, x := range strings.Fields(tensors) {
+			names, data = append(names, x[:1]+".w"), append(data, random(70<<10, uint64(x[2])))
+		}
+		r.mkdir(step)
+		r.write(step+"/m.safetensors", weights(t, names, data...))
+		r.sync()
+	}
+	arch := func(layers string) string { // "a:op": a layer with tensor a.w
+		var nodes []string
+		for i, x := range strings.Fields(layers) {
+			in := ""
+			if i > 0 {
+				in = fmt.Sprintf(`,"in":["n%d"]`, i-1)
+			}
+			nodes = append(nodes, fmt.Sprintf(`{"id":"n%d","op":%q,"params":["%c.w"]%s}`, i, x[2:], x[0], in))
+		}
+		return `{"v":1,"nodes":[` + strings.Join(nodes, ",") + `]}`
+	}
+	r.mkdir("runs/a/1")
+	r.write("runs/a/1/arch.json", []byte(arch("a:stem b:body c:head")))
+	save("runs/a/1", "a=A b=B c=C")
+	// The first two layers, and one more before the head: what was a is called b now, and what was b is d.
+	const content = "a=N b=A c=M d=B"
+	longer := arch("b:stem d:body a:new c:head")
+	renamed := `{"parent": "runs/a/1", "how": "transfer", "tensors": {"b.w": "a.w", "d.w": "b.w"}}`
+	for _, c := range []struct{ run, lineage, arch, lateLineage, lateArch string }{
+		{"graphs", `{"parent": "runs/a/1", "how": "transfer"}`, longer, "", ""},
+		{"said", renamed, "", "", ""},
+		{"lategraph", `{"parent": "runs/a/1", "how": "transfer"}`, "", "", longer},
+		{"latesaid", `{"parent": "runs/a/1", "how": "transfer"}`, "", renamed, ""},
+	} {
+		step := "runs/" + c.run + "/1"
+		r.mkdir(step)
+		write := func(name, text string) {
+			if text != "" {
+				r.write(step+"/"+name, []byte(text))
+			}
+		}
+		write("lineage.json", c.lineage)
+		write("arch.json", c.arch)
+		save(step, content)
+		if c.lateLineage != "" || c.lateArch != "" {
+			r.wantChain(step, c.run+"/1 transfer 4; a/1 none 0")
+			write("lineage.json", c.lateLineage)
+			write("arch.json", c.lateArch)
+		}
+		want := c.run + "/1 transfer 2; a/1 none 2"
+		r.wantChain(step, want)
+		if o, err := r.Owner(context.Background(), step, "d.w"); err != nil || o.Owner.Path != "runs/a/1/m.safetensors" {
+			t.Errorf("%s: %+v, %v", c.run, o, err)
+		}
+	}
+	r.sync()
+	r = r.withoutIndex()
+	for _, run := range []string{"graphs", "said", "lategraph", "latesaid"} {
+		r.wantChain("runs/"+run+"/1", run+"/1 transfer 2; a/1 none 2")
+	}
+}

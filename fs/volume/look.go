@@ -302,7 +302,7 @@ func (v *Volume) readDeclared(fd int, runName string, s *step) {
 	n, err := unix.Getxattr(fmt.Sprintf("/proc/self/fd/%d", fd), parentXattr, value)
 	switch {
 	case err == nil:
-		s.declared.Parent, s.declared.Transfer = strings.TrimRight(string(value[:n]), "\x00\n"), false
+		s.declared.Parent, s.declared.Transfer, s.declared.Tensors = strings.TrimRight(string(value[:n]), "\x00\n"), false, nil
 	case err != unix.ENODATA && err != unix.EOPNOTSUPP:
 		s.declaredProblem = fmt.Sprintf("attribute %s: %v", parentXattr, err)
 	}

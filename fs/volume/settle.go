@@ -295,10 +295,10 @@ func (s *settling) enter(p *stepPlace) error {
 	if e.Parent == 0 {
 		e.How = lineage.None
 	}
-	e.Owners = s.owners(e.Seq, tensors, e.Parent)
-	e.Owned = lineage.Shares(e.Owners, bytes)
 	g, from, _ := s.blueprintOf(p, m, "")
 	s.keepGraph(e, g, from)
+	e.Owners = s.owners(e, tensors, e.Parent, e.How, p.step.declared.Tensors)
+	e.Owned = lineage.Shares(e.Owners, bytes)
 	if p.before != nil { // written again: what it was is no more, and its parent
 		book.Retire(p.before.Seq, v.now().UnixNano())
 	}
@@ -312,11 +312,15 @@ func (s *settling) enter(p *stepPlace) error {
 	return nil
 }
 
-// owners is who owns each tensor of a child of parent.
-func (s *settling) owners(seq uint64, tensors []lineage.Tensor, parent uint64) []uint64 {
+// owners is who owns each tensor of e as a child of parent. renamed is what the step says of their names.
+func (s *settling) owners(e *ledger.Entry, tensors []lineage.Tensor, parent uint64, how lineage.How, renamed map[string]string) []uint64 {
+	seq := e.Seq
 	pe := s.book.Get(parent)
 	if pe == nil {
 		return lineage.Inherit(seq, tensors, nil)
+	}
+	if how == lineage.Transfer {
+		renamed = s.v.transferred(e, pe, renamed)
 	}
 	owners := pe.Owners
 	if pm := s.v.modelManifest(pe.Manifest); pm != nil && (len(owners) == len(pm.Tensors) || owners == nil) {
@@ -324,7 +328,7 @@ func (s *settling) owners(seq uint64, tensors []lineage.Tensor, parent uint64) [
 		if owners == nil { // retired: what it had of others is forgotten, what the child has of it is not
 			owners = lineage.Inherit(parent, theirs, nil)
 		}
-		return lineage.Inherit(seq, tensors, &lineage.Parent{Tensors: theirs, Owners: owners})
+		return lineage.Inherit(seq, tensors, &lineage.Parent{Tensors: theirs, Owners: owners, Read: renamed})
 	}
 	return lineage.Inherit(seq, tensors, nil)
 }
@@ -457,12 +461,15 @@ func (s *settling) again(p *stepPlace) error {
 	e := s.book.ByIno(p.ino)
 	at := path.Join(runsDir, p.run, p.step.name)
 	d := p.step.declared
+	otherNames := false // what began as what may be known otherwise now
 	if e != nil {
 		if m := s.v.modelManifest(e.Manifest); m != nil {
-			if g, from, same := s.blueprintOf(p, m, e.GraphFrom); !same {
+			g, from, same := s.blueprintOf(p, m, e.GraphFrom)
+			if !same {
 				s.keepGraph(e, g, from)
 				s.book.Change(e)
 			}
+			otherNames = d.Transfer && (!same || len(s.seen) > 0)
 		}
 	}
 	if p.step.declaredProblem != "" {
@@ -481,7 +488,7 @@ func (s *settling) again(p *stepPlace) error {
 		return nil
 	}
 	seq, err := s.declared(p, at, d.Parent)
-	if err == nil && seq == e.Parent && e.How == d.How() {
+	if err == nil && seq == e.Parent && e.How == d.How() && !otherNames {
 		return nil
 	}
 	if err == nil && seq >= e.Seq {
@@ -496,7 +503,10 @@ func (s *settling) again(p *stepPlace) error {
 		return nil
 	}
 	tensors, bytes, _ := modelTensors(m)
-	owners := s.owners(e.Seq, tensors, seq)
+	owners := s.owners(e, tensors, seq, d.How(), d.Tensors)
+	if seq == e.Parent && e.How == d.How() && slices.Equal(owners, e.Owners) {
+		return nil
+	}
 	if err := s.book.Reparent(e, seq, d.How(), owners, lineage.Shares(owners, bytes)); err != nil {
 		s.problems[at] = err.Error()
 	}

@@ -25,6 +25,9 @@ type Declared struct {
 	Parent     string   // a step or a file: relative to the mount's root, or, beginning with a dot, to the step; "": not said
 	MergedFrom []string // further parents, likewise
 	Transfer   bool     // the parent is the answer to a query, whose weights the writer began with
+
+	// Tensors has, of the step's tensors, those that began as a tensor of the parent's with another name, and which.
+	Tensors map[string]string
 }
 
 // How is how Parent is known.
@@ -38,8 +41,11 @@ func (d Declared) How() lineage.How {
 // IsZero reports whether nothing is said.
 func (d Declared) IsZero() bool { return d.Parent == "" && len(d.MergedFrom) == 0 }
 
-// ParseDeclared reads a lineage.json: {"parent": "runs/a/3", "how": "transfer", "merged_from": ["runs/b/7"]}. "how" is "declared" or may be missing otherwise. Other
-// members are passed over.
+// ParseDeclared reads a lineage.json:
+//
+//	{"parent": "runs/a/3", "how": "transfer", "tensors": {"new.weight": "old.weight"}, "merged_from": ["runs/b/7"]}
+//
+// "how" is "declared" or may be missing otherwise. Other members are passed over.
 func ParseDeclared(p []byte) (Declared, error) {
 	if len(p) > MaxDeclared {
 		return Declared{}, fmt.Errorf("%d bytes, of at most %d: %w", len(p), MaxDeclared, ErrInvalid)
@@ -48,14 +54,15 @@ func ParseDeclared(p []byte) (Declared, error) {
 		Parent     *string  `json:"parent"`
 		How        string   `json:"how"`
 		MergedFrom []string `json:"merged_from"`
+		Tensors    map[string]string
 	}
 	if err := json.Unmarshal(p, &doc); err != nil {
 		if wrong := (*json.UnmarshalTypeError)(nil); errors.As(err, &wrong) {
-			err = fmt.Errorf("%s %q: a parent is a text, and merged_from a list of texts", wrong.Value, wrong.Field)
+			err = fmt.Errorf("%s %q: a parent is a text, merged_from a list of texts, and tensors has texts", wrong.Value, wrong.Field)
 		}
 		return Declared{}, fmt.Errorf("%v: %w", err, ErrInvalid)
 	}
-	d := Declared{MergedFrom: doc.MergedFrom, Transfer: doc.How == "transfer"}
+	d := Declared{MergedFrom: doc.MergedFrom, Transfer: doc.How == "transfer", Tensors: doc.Tensors}
 	if doc.Parent != nil {
 		d.Parent = *doc.Parent
 	}

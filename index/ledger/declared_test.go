@@ -10,13 +10,14 @@ func TestDeclared(t *testing.T) {
 	for in, want := range map[string]Declared{
 		`{}`:                                    {},
 		`{"parent": "runs/a/3", "by": [1, {}]}`: {Parent: "runs/a/3"},
-		`{"parent": null, "merged_from": ["x", "../2"]}`: {MergedFrom: []string{"x", "../2"}},
+		`{"parent": "x", "how": "transfer", "tensors": {"a": "b"}}`: {Parent: "x", Transfer: true, Tensors: map[string]string{"a": "b"}},
+		`{"parent": null, "merged_from": ["x", "../2"]}`:            {MergedFrom: []string{"x", "../2"}},
 	} {
 		if d, err := ParseDeclared([]byte(in)); err != nil || !reflect.DeepEqual(d, want) {
 			t.Errorf("%s: %+v, %v", in, d, err)
 		}
 	}
-	for _, in := range []string{``, `[]`, `{"parent": 3}`, `{"parent": "a\u0000"}`, `{"merged_from": "x"}`, `{"parent": "` + strings.Repeat("x", 5000) + `"}`,
+	for _, in := range []string{``, `[]`, `{"parent": 3}`, `{"parent": "a\u0000"}`, `{"merged_from": "x"}`, `{"tensors": {"a": 1}}`, `{"parent": "` + strings.Repeat("x", 5000) + `"}`,
 		strings.Repeat(" ", MaxDeclared) + "{}"} {
 		if d, err := ParseDeclared([]byte(in)); err == nil {
 			t.Errorf("%.40s: %+v", in, d)

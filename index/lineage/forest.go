@@ -13,8 +13,8 @@
 //
 // # Owners
 //
-// A tensor's owner is the model that first stored it: the parent's tensor keeps its owner if the child's maps to it (by the
-// prefix that a transfer matched, else by equal name) and type, shape and bytes are the same; otherwise the child owns it.
+// A tensor's owner is the model that first stored it: the parent's tensor keeps its owner if the child's maps to it (by what
+// a transfer read for it, else by equal name) and type, shape and bytes are the same; otherwise the child owns it.
 // Nothing else counts, no flag "frozen" and no equality with a model further up. Names of one storage have one owner: the
 // earliest that any of them inherits. So owners are always the model itself or ancestors. They are kept for each tensor,
 // expanded, in the order of the manifest's tensors, and as sums (Share) with the model.

@@ -187,7 +187,7 @@ func TestInherit(t *testing.T) {
 		Owners:  []uint64{1, 4, 4, 2, 3},
 	}
 	renamed := *parent
-	renamed.From = func(name string) string { return map[string]string{"n.w": "a.w", "n.b": "gone"}[name] }
+	renamed.Read = map[string]string{"n.w": "a.w", "n.b": "gone", "x": "y", "bn.mean": "a.b"}
 	for _, c := range []struct {
 		name    string
 		parent  *Parent
@@ -200,7 +200,8 @@ func TestInherit(t *testing.T) {
 		{"the same bytes under another name", parent, []Tensor{tensor("c.w", "1", 0)}, []uint64{9}},
 		{"another shape", parent, []Tensor{{"a.w", Digest("F32", []int64{2, 2}, cas.Sum([]byte("1"))), 0}}, []uint64{9}},
 		{"another type", parent, []Tensor{{"a.w", Digest("I32", []int64{4}, cas.Sum([]byte("1"))), 0}}, []uint64{9}},
-		{"by a transfer, only what it read", &renamed, []Tensor{tensor("n.w", "1", 0), tensor("n.b", "2", 0), tensor("a.b", "2", 0)}, []uint64{1, 9, 9}},
+		{"by a transfer, under another name", &renamed, []Tensor{tensor("n.w", "1", 0), tensor("n.b", "2", 0), tensor("x", "0", 0)}, []uint64{1, 9, 3}},
+		{"trained since, and by its own name", &renamed, []Tensor{tensor("n.w", "1.1", 0), tensor("a.b", "2", 0), tensor("bn.mean", "3", 0)}, []uint64{9, 4, 4}},
 		{"tied names have the owner that one inherits", parent, []Tensor{tensor("new", "1", 7), tensor("a.w", "1", 7)}, []uint64{1, 1}},
 		{"of two owners the earlier", parent, []Tensor{tensor("y", "0", 7), tensor("x", "0", 7)}, []uint64{2, 2}},
 		{"a view of the storage is no other name", parent, []Tensor{tensor("a.w", "1", 7), tensor("view", "1 in part", 7)}, []uint64{1, 9}},

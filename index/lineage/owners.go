@@ -32,8 +32,8 @@ type Parent struct {
 	Tensors []Tensor
 	Owners  []uint64 // of each of Tensors
 
-	// From maps a name of the child to the parent's tensor that a transfer read for it, "" for none. Nil: equal names.
-	From func(name string) string
+	// Read has, of the child's tensors, those for which a transfer read a tensor of another name, and which of the parent's.
+	Read map[string]string
 }
 
 // Inherit is the owner of each of a new model's tensors. A nil parent: the model owns them all.
@@ -56,13 +56,11 @@ func Inherit(seq uint64, tensors []Tensor, parent *Parent) []uint64 {
 	tied := map[tie]uint64{}
 	for i := range tensors {
 		t := &tensors[i]
-		name := t.Name
-		if parent.From != nil {
-			if name = parent.From(name); name == "" {
-				continue
-			}
+		j, ok := at[parent.Read[t.Name]]
+		if !ok || parent.Tensors[j].Digest != t.Digest {
+			j, ok = at[t.Name]
 		}
-		if j, ok := at[name]; ok && parent.Tensors[j].Digest == t.Digest {
+		if ok && parent.Tensors[j].Digest == t.Digest {
 			out[i] = parent.Owners[j]
 			if t.Tie > 0 {
 				k := tie{t.Tie, t.Digest}
