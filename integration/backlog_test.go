@@ -3,9 +3,13 @@ package integration
 import (
 	"fmt"
 	"os"
+	"runtime"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // TestMaxUnpacked: closes wait for packing, so that what is not packed keeps to its bound; and for nothing that cannot be
@@ -37,6 +41,34 @@ func TestMaxUnpacked(t *testing.T) {
 	if out := m.cli("status", m.Dir); !strings.Contains(out, "closes wait from 8.00 MiB") {
 		t.Errorf("status does not tell the bound: %s", out)
 	}
+}
+
+// TestPackingGivesWay: while others compute on all processors packing waits, and says so; whoever waits for it does not.
+func TestPackingGivesWay(t *testing.T) {
+	m := newMount(t, "--pack-cpus", "0")
+	var over atomic.Bool
+	var others sync.WaitGroup
+	for range 2 * runtime.NumCPU() {
+		others.Go(func() {
+			for !over.Load() {
+			}
+		})
+	}
+	defer others.Wait()
+	defer over.Store(true)
+	m.write("f", noise(1, 4*mib))
+	for end := time.Now().Add(time.Minute); m.status().PackingWaits == ""; time.Sleep(10 * time.Millisecond) {
+		m.write("f", noise(1, 4*mib)) // it may have been packed before the others were seen
+		if time.Now().After(end) {
+			t.Fatal("packing does not wait")
+		}
+	}
+	if out := m.cli("status", m.Dir); !strings.Contains(out, "other programs use all processors; from ") {
+		t.Errorf("status does not say why packing waits: %s", out)
+	}
+	m.wantState("f", resident)
+	m.sync()
+	m.wantState("f", both)
 }
 
 // TestPackingLeavesSpace: the last hundredth of a disk is not for packing.

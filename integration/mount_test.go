@@ -56,7 +56,8 @@ type status struct {
 		Files int   `json:"files"`
 		Bytes int64 `json:"bytes"`
 	} `json:"queue"`
-	UnpackedBytes int64 `json:"unpacked_bytes"`
+	PackingWaits  string `json:"packing_waits"`
+	UnpackedBytes int64  `json:"unpacked_bytes"`
 	Failures      []struct {
 		Path   string `json:"path"`
 		Reason string `json:"reason"`

@@ -89,7 +89,7 @@ after ` + "`make install`" + ` a line of /etc/fstab mounts at boot,
 	f.Var(&c.maxUnpacked, "max-unpacked", "closes of written files wait while more than that waits to be packed: a size, N% of the disk; auto is a quarter of what is free")
 	f.Var(&c.memory, "memory", "bound on the daemon's own memory (RssAnon), at least 64MiB; pages of the mapped index are the kernel's cache (RssFile), and come on top")
 	f.Var(&c.cacheSize, "cache-size", "the part of --memory that decoded chunks may take: about half, or a size of at least 1MiB")
-	f.IntVar(&c.packCPUs, "pack-cpus", 0, "processors that packing may use; 0 for all, but a tenth of them while other programs compute and nobody waits for it")
+	f.IntVar(&c.packCPUs, "pack-cpus", 0, "processors that packing may use; 0 for those that other programs leave, and all while somebody waits for it")
 	f.BoolVar(&c.noPassthrough, "no-passthrough", false, "serve every read and write through the daemon")
 	f.BoolVar(&c.noDelta, "no-delta", false, "store every changed tensor whole, not as its difference from an earlier checkpoint's")
 	f.BoolVar(&c.noViews, "no-views", false, "do not show X.safetensors beside X.pt (X.npz, X.h5, …) below runs/")

@@ -66,6 +66,7 @@ func printStatus(w io.Writer, st *control.Status) {
 		"metrics", metrics,
 		"queue", fmt.Sprintf("%s, %s", plural(int64(st.Queue.Files), "file"), bytesText(st.Queue.Bytes)),
 		"packing", strings.Join(packing, ", "),
+		"waits", st.PackingWaits,
 		"not packed", unpacked,
 		"resident", fmt.Sprintf("%s of %s", bytesText(st.ResidentBytes), hot),
 		"open files", fmt.Sprint(st.OpenFiles),

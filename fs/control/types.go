@@ -92,7 +92,8 @@ type Status struct {
 	Metrics    string    `json:"metrics,omitempty"` // address that answers Prometheus
 
 	Queue         Queue    `json:"queue"`
-	Packing       []string `json:"packing"` // paths being packed at this moment
+	Packing       []string `json:"packing"`                 // paths being packed at this moment
+	PackingWaits  string   `json:"packing_waits,omitempty"` // why packing waits, or is slow
 	UnpackedBytes int64    `json:"unpacked_bytes"`
 	MaxUnpacked   int64    `json:"max_unpacked"`   // bytes that may wait to be packed before closes wait; negative: no bound
 	WaitingCloses int      `json:"waiting_closes"` // closes that wait for packing now

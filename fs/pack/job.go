@@ -6,7 +6,6 @@ import (
 	"io"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -87,21 +86,22 @@ func newJob(ctx context.Context, p *Packer, b Batch, r io.ReaderAt) *job {
 	return &job{Packer: p, ctx: ctx, cancel: cancel, batch: b, r: r, group: g}
 }
 
-// do runs f on a worker as soon as one is free.
+// do runs f on a worker as soon as one is free and has its turn.
 func (j *job) do(f func() error) error {
 	select {
 	case <-j.ctx.Done():
 		return j.ctx.Err()
 	case j.slots <- struct{}{}:
 	}
+	over, err := j.turn(j.ctx)
+	if err != nil {
+		<-j.slots
+		return err
+	}
 	j.group.Go(func() error {
 		defer func() { <-j.slots }()
-		start := time.Now()
-		err := f()
-		if j.rest != nil {
-			j.rest(j.ctx, time.Since(start))
-		}
-		return err
+		defer over()
+		return f()
 	})
 	return nil
 }

@@ -32,7 +32,6 @@ import (
 	"fmt"
 	"io"
 	"runtime"
-	"time"
 
 	"ckptfs/cas"
 	"ckptfs/cas/codec"
@@ -56,15 +55,15 @@ type Batch interface {
 // Options configures a Packer.
 type Options struct {
 	Workers int // batches hashed at a time, over all files; 0: as many as processors
-	// Rest is called by a worker after a batch, which took so long; it may wait. nil: workers do not rest.
-	Rest func(ctx context.Context, worked time.Duration)
+	// Turn is called before a batch is worked on, and over when it is done; it may wait. nil: nothing is waited for.
+	Turn func(ctx context.Context) (over func(), err error)
 }
 
 // Packer packs files into one store. It is safe for concurrent use.
 type Packer struct {
 	store Store
 	slots chan struct{} // one in it for each batch at work
-	rest  func(ctx context.Context, worked time.Duration)
+	turn  func(ctx context.Context) (over func(), err error)
 
 	object limits
 	record int // longest manifest
@@ -75,10 +74,13 @@ func New(st Store, opt Options) *Packer {
 	if opt.Workers <= 0 {
 		opt.Workers = runtime.GOMAXPROCS(0)
 	}
+	if opt.Turn == nil {
+		opt.Turn = func(context.Context) (func(), error) { return func() {}, nil }
+	}
 	return &Packer{
 		store:  st,
 		slots:  make(chan struct{}, opt.Workers),
-		rest:   opt.Rest,
+		turn:   opt.Turn,
 		object: limits{manifest.MaxObject, maxSpans},
 		record: cas.MaxChunk,
 	}

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"ckptfs/cas"
 	"ckptfs/cas/codec"
@@ -29,15 +28,15 @@ func TestEndings(t *testing.T) {
 	}
 }
 
-// Each chunk is looked at with what stood there before; where it does not pay few are; and the workers rest.
+// Each chunk is looked at with what stood there before; where it does not pay few are; and the workers wait for their turns.
 func TestRecode(t *testing.T) {
 	const n = 40 * cas.ChunkSize / 4
 	b := memBench(t)
 	old := b.against(t, trained(t, 2, n, 0, 1e-6), nil)
 	res := b.against(t, trained(t, 2, n, 1, 1e-6), old.Manifest)
 	for _, pays := range []bool{true, false} {
-		var rests atomic.Int64
-		p := New(b.st, Options{Workers: 2, Rest: func(context.Context, time.Duration) { rests.Add(1) }})
+		var turns, over atomic.Int64
+		p := New(b.st, Options{Workers: 2, Turn: func(context.Context) (func(), error) { turns.Add(1); return func() { over.Add(1) }, nil }})
 		var mu sync.Mutex
 		seen := map[cas.Hash]cas.Related{}
 		err := p.Recode(t.Context(), res.Manifest, Related{Before: old.Manifest}, func(h cas.Hash, hint codec.Hint, rel cas.Related) (bool, bool, error) {
@@ -58,8 +57,8 @@ func TestRecode(t *testing.T) {
 				related++
 			}
 		}
-		if rests.Load() < int64(len(seen)) || pays && related != 41 || !pays && related > 12 {
-			t.Errorf("pays %v: %d chunks, %d related, %d rests", pays, len(seen), related, rests.Load())
+		if turns.Load() < int64(len(seen)) || over.Load() != turns.Load() || pays && related != 41 || !pays && related > 12 {
+			t.Errorf("pays %v: %d chunks, %d related, %d turns, %d over", pays, len(seen), related, turns.Load(), over.Load())
 		}
 	}
 }

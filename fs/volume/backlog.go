@@ -19,36 +19,48 @@ import (
 //
 // All is guarded by packer.mu but passed.
 type backlog struct {
-	max     int64           // bytes; negative: no bound
-	queued  map[*Node]int64 // bytes of the files in the queue
-	busy    map[*Node]int64 // bytes of those with a group
-	bytes   int64           // sum of both
-	waiting int             // closes that wait
+	max     int64              // bytes; negative: no bound
+	queued  map[*Node]unpacked // the files in the queue
+	busy    map[*Node]unpacked // those with a group
+	bytes   int64              // sum of both
+	waiting int                // closes that wait
 
 	patience time.Duration
 	passed   atomic.Int64 // bytes that packing has read
+}
+
+// unpacked is what waits of a file, and since when.
+type unpacked struct {
+	bytes int64
+	since time.Time
 }
 
 // standstill is how long a close waits for a packing that reads nothing.
 const standstill = 20 * time.Second
 
 func newBacklog(max int64) backlog {
-	return backlog{max: max, queued: map[*Node]int64{}, busy: map[*Node]int64{}, patience: standstill}
+	return backlog{max: max, queued: map[*Node]unpacked{}, busy: map[*Node]unpacked{}, patience: standstill}
 }
 
-func (b *backlog) add(n *Node, size int64) {
-	b.bytes += size - b.queued[n]
-	b.queued[n] = size
+// add counts a file in. One that waits already has waited since then.
+func (b *backlog) add(n *Node, size int64, now time.Time) {
+	u, waits := b.queued[n]
+	if !waits {
+		u.since = now
+	}
+	b.bytes += size - u.bytes
+	u.bytes = size
+	b.queued[n] = u
 }
 
 func (b *backlog) begin(n *Node) {
-	b.bytes -= b.busy[n]
+	b.bytes -= b.busy[n].bytes
 	b.busy[n] = b.queued[n]
 	delete(b.queued, n)
 }
 
 func (b *backlog) end(n *Node) {
-	b.bytes -= b.busy[n]
+	b.bytes -= b.busy[n].bytes
 	delete(b.busy, n)
 }
 
@@ -121,6 +133,39 @@ func (g *guarded) ReadAt(p []byte, off int64) (int, error) {
 	n, err := g.r.ReadAt(p, off)
 	g.v.packer.backlog.passed.Add(int64(n))
 	return n, err
+}
+
+// patientFor is how long a file waits for processors that others leave before it presses.
+const patientFor = 10 * time.Minute
+
+// presses reports whether packing has to go on though others want the processors: a file has waited for long, or half as much
+// waits as has closes wait.
+func (b *backlog) presses(now time.Time) bool {
+	if b.max >= 0 && b.bytes > b.max/2 {
+		return true
+	}
+	since := b.since()
+	return !since.IsZero() && now.Sub(since) >= patientFor
+}
+
+// since is when the file was closed that waits longest; zero when none does.
+func (b *backlog) since() (oldest time.Time) {
+	for _, files := range []map[*Node]unpacked{b.queued, b.busy} {
+		for _, u := range files {
+			if oldest.IsZero() || u.since.Before(oldest) {
+				oldest = u.since
+			}
+		}
+	}
+	return oldest
+}
+
+// presses is that of its backlog, and whether the disk is short: what is packed can be evicted.
+func (p *packer) presses() bool {
+	p.mu.Lock()
+	b := p.backlog.presses(p.v.now())
+	p.mu.Unlock()
+	return b || p.v.diskShort()
 }
 
 // checkReserve is how many bytes of the disk packing leaves free; ENOSPC when fewer are.

@@ -11,15 +11,15 @@ import (
 )
 
 func TestBacklogCounts(t *testing.T) {
-	b := newBacklog(10)
+	b, now := newBacklog(10), time.Now()
 	x, y := &Node{}, &Node{}
 	if b.full(100) {
 		t.Error("a file that is alone waits, however large")
 	}
-	b.add(x, 4)
-	b.add(y, 5)
+	b.add(x, 4, now)
+	b.add(y, 5, now)
 	b.begin(x)
-	b.add(x, 6) // written again while it is packed
+	b.add(x, 6, now) // written again while it is packed
 	if b.bytes != 15 || !b.full(0) {
 		t.Errorf("%d bytes", b.bytes)
 	}
@@ -61,7 +61,7 @@ func TestMakeRoom(t *testing.T) {
 	p := newPacker(r.Volume, 10)
 	n := &Node{file: newFile()}
 	p.busy[n] = true
-	p.backlog.add(n, 8)
+	p.backlog.add(n, 8, time.Now())
 	p.backlog.begin(n)
 	done := make(chan struct{})
 	go func() { p.makeRoom(3); close(done) }()
@@ -79,7 +79,7 @@ func TestMakeRoom(t *testing.T) {
 	// One that stands still.
 	p = newPacker(r.Volume, 10)
 	p.backlog.patience = 50 * time.Millisecond
-	p.backlog.add(n, 8)
+	p.backlog.add(n, 8, time.Now())
 	p.makeRoom(3)
 	if !r.log.has("packing stands still") {
 		t.Errorf("not a word about it: %s", r.log)
@@ -98,5 +98,38 @@ func TestReserve(t *testing.T) {
 	}
 	if _, err := r.checkReserve(); err != nil && !errors.Is(err, unix.ENOSPC) {
 		t.Error(err)
+	}
+}
+
+// What waits presses after a while, or when it is much; then packing goes on though others want the processors.
+func TestBacklogPresses(t *testing.T) {
+	b, now := newBacklog(100), time.Now()
+	x, y := &Node{}, &Node{}
+	if b.presses(now) || !b.since().IsZero() {
+		t.Error("nothing waits, and presses")
+	}
+	b.add(x, 20, now)
+	now = now.Add(patientFor / 2)
+	b.add(y, 30, now)
+	b.begin(x)
+	if b.presses(now) {
+		t.Error("pressed at once")
+	}
+	b.add(y, 31, now)
+	if !b.presses(now) {
+		t.Error("half of what closes wait for does not press")
+	}
+	b.add(y, 30, now)
+	if now = now.Add(patientFor / 2); !b.presses(now) {
+		t.Error("a file that waited for long does not press")
+	}
+	b.end(x)
+	b.add(y, 30, now) // written again: it waits since it was closed first
+	if b.presses(now) || !b.presses(now.Add(patientFor/2)) {
+		t.Error("the next one presses at another time")
+	}
+	b = newBacklog(-1)
+	if b.add(x, 1<<60, now); b.presses(now) {
+		t.Error("no bound presses")
 	}
 }

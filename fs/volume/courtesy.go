@@ -1,137 +1,209 @@
 package volume
 
 import (
-	"bytes"
 	"context"
-	"os"
-	"strconv"
+	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
-// courtesy keeps packing out of the way of who computes on the same processors. While others want them, each of
-// packing's workers rests nine times as long as it worked, so all of them take a tenth of the machine; a training that
-// runs on the processors goes on at its pace, and one that runs on accelerators leaves them idle and is not asked.
+// courtesy keeps packing out of the way of who computes on the same processors. Each batch of packing waits for its turn, and
+// there are turns for as many workers as others leave processors; none while they want all of them. A training on processors meets at a barrier
+// after each of its operations: packing by a tenth of the processors, of one now and of another then, makes it half as slow again.
+// What leaves it its pace is to keep to the gaps, in which it loads, evaluates and saves.
 //
-// Nobody is kept waiting by it: as long as somebody waits for the packing (a sync, an umount, a close beyond
-// --max-unpacked) there is no rest.
+// Packing does not starve. While something presses (see packer.presses) its workers work for a fortieth of the time, all of them at the same
+// time, so that who waits at a barrier loses that time once. And while somebody waits for the packing (a sync, an umount, a close
+// beyond --max-unpacked) there are turns for all.
 //
-// A lower priority of packing's threads would not do: the scheduler shares processors between sessions first, and nice
-// values count within one.
+// Low priorities for packing's threads would not do. The scheduler shares processors between sessions and containers first, and
+// priorities count within one. And where they do count, a thread of a Go program that is kept waiting while it holds a lock, or when garbage
+// is to be collected, keeps all others waiting, those too that serve reads. A worker that waits for its turn holds nothing.
 type courtesy struct {
-	read func() (cpuTime, error)
-	now  func() time.Time
-
-	wanted atomic.Int32
+	read    func() (cpuTime, error)
+	now     func() time.Time
+	presses func() bool
 
 	mu      sync.Mutex
-	hurry   chan struct{} // closed when somebody begins to wait
-	at      time.Time     // of last
-	last    cpuTime
-	crowded bool
-}
-
-// cpuTime is processor time since some moment, of all processors together.
-type cpuTime struct {
-	all  time.Duration // passed
-	busy time.Duration // used, by whomever
-	own  time.Duration // used by this process
+	wanted  int           // who waits for the packing
+	pushing int           // who is content with a part of the processors
+	active  int           // turns
+	waiting int           // workers
+	change  chan struct{} // closed when one of them may have its turn sooner than it thinks
+	allowed allowance
+	looked  time.Time
+	last    cpuTime // zero: none to compare with
+	pressed bool
+	burst   struct{ end, next time.Time }
 }
 
 const (
-	sampleEvery = 200 * time.Millisecond
-	sampleOld   = 5 * sampleEvery // says nothing of now
-	// Others want the processors when hardly any is idle and they have a share of them that counts; packing alone can keep all
-	// of them busy, so what others would use does not show. They want them no longer once some are idle while packing rests.
-	hardlyIdle, someIdle = 0.1, 0.4
-	shareThatCounts      = 0.25
-	restPerWork          = 9
-	maxRest              = time.Second
+	// Whoever wants a turn looks at the processors, if nobody has for that long: while there are turns, and while there are none.
+	watchEvery = 20 * time.Millisecond
+	lookEvery  = 50 * time.Millisecond
+	lookOld    = 10 * lookEvery // says nothing of now
+
+	burstTime  = 10 * time.Millisecond
+	burstShare = 40 // one moment of so many is in a burst
 )
 
-func newCourtesy() *courtesy {
-	return &courtesy{read: readCPUTime, now: time.Now, hurry: make(chan struct{})}
+func newCourtesy(workers int, presses func() bool) *courtesy {
+	return &courtesy{
+		read: newProcessors().read, now: time.Now, presses: presses,
+		change: make(chan struct{}), allowed: allowance{most: workers, siblings: hardwareThreads()},
+	}
 }
 
 // wait says that somebody waits for the packing, until the function it returns is called.
 func (c *courtesy) wait() (done func()) {
-	if c.wanted.Add(1) == 1 {
+	if c == nil {
+		return func() {}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.wanted++
+	c.wake()
+	return func() {
 		c.mu.Lock()
-		close(c.hurry)
-		c.hurry = make(chan struct{})
+		defer c.mu.Unlock()
+		c.wanted--
+	}
+}
+
+// push says that there is work that presses, until the function it returns is called.
+func (c *courtesy) push() (done func()) {
+	if c == nil {
+		return func() {}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.pushing++
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.pushing--
+	}
+}
+
+// wake has the workers that wait look again. mu is held.
+func (c *courtesy) wake() {
+	if c.waiting > 0 {
+		close(c.change)
+		c.change = make(chan struct{})
+	}
+}
+
+// turn waits until a worker may work, which it does until it calls over.
+func (c *courtesy) turn(ctx context.Context) (over func(), err error) {
+	for ctx.Err() == nil {
+		c.look()
+		c.mu.Lock()
+		if c.wanted > 0 || c.active < c.turns() {
+			c.active++
+			c.mu.Unlock()
+			return c.over, nil
+		}
+		again, change := c.looked.Add(lookEvery), c.change
+		if next := c.burst.next; c.pressed && next.Before(again) {
+			again = next
+		}
+		c.waiting++
+		c.mu.Unlock()
+		t := time.NewTimer(max(again.Sub(c.now()), time.Millisecond))
+		select {
+		case <-t.C:
+		case <-change:
+		case <-ctx.Done():
+		}
+		t.Stop()
+		c.mu.Lock()
+		c.waiting--
 		c.mu.Unlock()
 	}
-	return func() { c.wanted.Add(-1) }
+	return nil, ctx.Err()
 }
 
-// rest is called by a worker that has worked so long.
-func (c *courtesy) rest(ctx context.Context, worked time.Duration) {
+func (c *courtesy) over() {
 	c.mu.Lock()
-	c.look()
-	crowded, hurry := c.crowded, c.hurry
-	c.mu.Unlock()
-	if !crowded || c.wanted.Load() > 0 { // who begins to wait after that closes hurry
-		return
-	}
-	t := time.NewTimer(min(restPerWork*worked, maxRest))
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-hurry:
-	case <-ctx.Done():
-	}
+	defer c.mu.Unlock()
+	c.active--
+	c.wake()
 }
 
-// look brings crowded up to date. mu is held.
+// pass waits until a worker might work.
+func (c *courtesy) pass(ctx context.Context) error {
+	if c == nil {
+		return ctx.Err()
+	}
+	over, err := c.turn(ctx)
+	if err == nil {
+		over()
+	}
+	return err
+}
+
+// turns is how many workers may work. mu is held.
+func (c *courtesy) turns() int {
+	if c.allowed.workers > 0 || !c.pressed {
+		return c.allowed.workers
+	}
+	now := c.now()
+	if !now.Before(c.burst.next) {
+		c.burst.end, c.burst.next = now.Add(burstTime), now.Add(burstShare*burstTime)
+		c.last = cpuTime{} // what others want does not show in a burst
+	}
+	if now.Before(c.burst.end) {
+		return c.allowed.most
+	}
+	return 0
+}
+
+// look brings allowed and pressed up to date.
 func (c *courtesy) look() {
 	now := c.now()
-	age := now.Sub(c.at)
-	if age < sampleEvery {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	age := now.Sub(c.looked)
+	every := lookEvery
+	if c.allowed.workers > 0 {
+		every = watchEvery
+	}
+	if age < every {
 		return
 	}
+	c.looked = now // by one at a time
+	c.mu.Unlock()
 	u, err := c.read()
-	if err != nil {
-		c.crowded = false
-		return
+	presses := c.presses()
+	c.mu.Lock()
+	last := c.last
+	c.last, c.pressed = u, presses || c.pushing > 0
+	if now.Before(c.burst.end) {
+		c.last = cpuTime{}
 	}
-	before := c.last
-	c.last, c.at = u, now
-	all := u.all - before.all
-	if age > sampleOld || all <= 0 {
-		c.crowded = false
-		return
+	switch {
+	case err != nil:
+		c.allowed.workers = c.allowed.most
+	case age > lookOld:
+		c.allowed.workers, c.allowed.since, c.allowed.pause = 0, now, 0
+	case last != cpuTime{}:
+		c.allowed.judge(now, u.since(last))
 	}
-	busy, own := float64(u.busy-before.busy)/float64(all), float64(u.own-before.own)/float64(all)
-	idle := 1 - busy
-	c.crowded = busy-own > shareThatCounts && (idle < hardlyIdle || c.crowded && idle < someIdle)
 }
 
-// readCPUTime asks the kernel. What runs at a low priority does not count as busy.
-func readCPUTime() (u cpuTime, err error) {
-	p, err := os.ReadFile("/proc/stat")
-	if err != nil {
-		return u, err
+// why says what keeps packing waiting; nothing when nothing does. From patient on it presses.
+func (c *courtesy) why(patient time.Time) string {
+	if c == nil {
+		return ""
 	}
-	const tick = 10 * time.Millisecond // USER_HZ, which is 100 on every architecture that Go runs on
-	line, _, _ := bytes.Cut(p, []byte("\n"))
-	// cpu user nice system idle iowait irq softirq steal guest guest_nice; guests are in user and nice already
-	for i, f := range bytes.Fields(line) {
-		n, err := strconv.ParseInt(string(f), 10, 64)
-		if i == 0 || i > 8 || err != nil {
-			continue
-		}
-		u.all += time.Duration(n) * tick
-		if i != 2 && i != 4 && i != 5 {
-			u.busy += time.Duration(n) * tick
-		}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.wanted > 0 || c.allowed.workers > 0:
+		return ""
+	case c.pressed:
+		return fmt.Sprintf("other programs use all processors; packing takes them for a %dth of the time", burstShare)
+	default:
+		return fmt.Sprintf("other programs use all processors; from %s on packing takes them for a %dth of the time", patient.Format(time.TimeOnly), burstShare)
 	}
-	var r unix.Rusage
-	if err := unix.Getrusage(unix.RUSAGE_SELF, &r); err != nil {
-		return u, err
-	}
-	u.own = time.Duration(r.Utime.Nano() + r.Stime.Nano())
-	return u, nil
 }

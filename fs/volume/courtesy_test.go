@@ -2,95 +2,240 @@ package volume
 
 import (
 	"context"
+	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 )
 
-// machine is four processors, of which others want a share. This process takes all that is left while it works, and half of
-// what they want.
+// machine has four processors, of which others want some. Packing gets what it asks for, or half of what is asked for more than there is.
 type machine struct {
-	start     time.Time
-	others    float64
-	at        time.Time
-	worked    time.Duration // since at
-	busy, own time.Duration
+	mu                 sync.Mutex
+	others             float64
+	working            int
+	at                 time.Time
+	busy, own, waiting time.Duration
+	start              time.Time
 }
 
-func (m *machine) cpuTime() (cpuTime, error) {
-	now := time.Now()
-	passed := now.Sub(m.at)
-	m.at = now
-	own := 4 * max(1-m.others, 0.5) * float64(m.worked)
-	others := min(4*m.others*float64(passed), 4*float64(passed)-own)
-	m.worked = 0
-	m.own += time.Duration(own)
-	m.busy += time.Duration(own + others)
-	return cpuTime{all: 4 * now.Sub(m.start), busy: m.busy, own: m.own}, nil
+const machineCPUs = 4
+
+func newMachine() *machine { return &machine{start: time.Now(), at: time.Now()} }
+
+// pass brings the counters up to date. mu is held.
+func (m *machine) pass() {
+	passed := time.Since(m.at)
+	m.at = time.Now()
+	own, others := float64(m.working), m.others
+	if own+others > machineCPUs {
+		own, others = max(own/2, own-others), max(machineCPUs-own, others-own/2)
+		own = min(own, machineCPUs-others)
+		m.waiting += passed
+	}
+	m.own += time.Duration(own * float64(passed))
+	m.busy += time.Duration((own + others) * float64(passed))
 }
 
-// Workers rest while others compute, and not otherwise; nor when somebody waits for them, nor once they are to end.
+func (m *machine) read() (cpuTime, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.pass()
+	return cpuTime{at: time.Now(), cpus: machineCPUs, all: machineCPUs * time.Since(m.start), busy: m.busy, own: m.own, waiting: m.waiting}, nil
+}
+
+func (m *machine) want(others float64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.pass()
+	m.others = others
+}
+
+func (m *machine) work(ctx context.Context, c *courtesy) error {
+	over, err := c.turn(ctx)
+	if err != nil {
+		return err
+	}
+	defer over()
+	m.mu.Lock()
+	m.pass()
+	m.working++
+	m.mu.Unlock()
+	time.Sleep(2 * time.Millisecond)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.pass()
+	m.working--
+	return nil
+}
+
+// Packing has the processors that others leave, and those alone, unless something presses or somebody waits.
 func TestCourtesy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := &machine{start: time.Now(), at: time.Now()}
-		c := newCourtesy()
-		c.read = m.cpuTime
-		// work is some work of 10 ms a piece, and the time that it took.
-		work := func(pieces int) time.Duration {
-			start := time.Now()
-			for range pieces {
-				time.Sleep(10 * time.Millisecond)
-				m.worked += 10 * time.Millisecond
-				c.rest(context.Background(), 10*time.Millisecond)
+		m := newMachine()
+		var presses bool
+		c := newCourtesy(machineCPUs, func() bool { m.mu.Lock(); defer m.mu.Unlock(); return presses })
+		c.read, c.allowed.siblings = m.read, 1
+		ctx, cancel := context.WithCancel(t.Context())
+		var workers sync.WaitGroup
+		for range machineCPUs {
+			workers.Go(func() {
+				for m.work(ctx, c) == nil {
+				}
+			})
+		}
+		// share is what packing has of all processors in the next seconds.
+		share := func(seconds int) float64 {
+			before, _ := m.read()
+			time.Sleep(time.Duration(seconds) * time.Second)
+			after, _ := m.read()
+			return after.since(before).own / machineCPUs
+		}
+		time.Sleep(lookEvery)
+		for _, step := range []struct {
+			others   float64
+			presses  bool
+			min, max float64
+		}{
+			{0, false, 0.95, 1},
+			{4, false, 0, 0},
+			{3, false, 0.2, 0.25},
+			{0, false, 0.95, 1},
+			{1, false, 0.7, 0.75},
+			{4, false, 0, 0},
+			{4, true, 0.01, 1.5 / burstShare},
+			{4, false, 0, 0},
+			{0, true, 0.95, 1},
+		} {
+			m.want(step.others)
+			m.mu.Lock()
+			presses = step.presses
+			m.mu.Unlock()
+			time.Sleep(maxPause + 2*lookEvery)
+			if s := share(20); s < step.min || s > step.max {
+				t.Errorf("%+v: %.3f of the processors", step, s)
 			}
-			return time.Since(start)
-		}
-		if took := work(100); took != time.Second {
-			t.Errorf("alone: %v for a second of work", took)
-		}
-		m.others = 1
-		work(100)
-		if took := work(100); took < 9*time.Second {
-			t.Errorf("beside others: %v for a second of work", took)
-		}
-		done := c.wait()
-		if took := work(100); took != time.Second {
-			t.Errorf("waited for: %v for a second of work", took)
-		}
-		done()
-		if took := work(100); took < 9*time.Second {
-			t.Errorf("waited for no longer: %v for a second of work", took)
-		}
-		m.others = 0.1
-		work(100)
-		if took := work(100); took != time.Second {
-			t.Errorf("beside few: %v for a second of work", took)
 		}
 
-		m.others = 1
-		work(100)
-		start := time.Now()
-		go func() {
-			time.Sleep(100 * time.Millisecond)
-			c.wait()
-		}()
-		if c.rest(context.Background(), time.Second); time.Since(start) != 100*time.Millisecond {
-			t.Errorf("rested %v though somebody waited after 100 ms", time.Since(start))
+		m.want(4)
+		time.Sleep(time.Second)
+		done := c.wait()
+		if s := share(1); s < 0.45 {
+			t.Errorf("waited for: %.2f of the processors", s)
 		}
-		c.wanted.Store(0)
-		ctx, cancel := context.WithCancel(context.Background())
+		done()
+		time.Sleep(maxPause)
+		m.mu.Lock()
+		presses = false
+		m.mu.Unlock()
+		time.Sleep(maxPause)
+		if s := share(10); s != 0 {
+			t.Errorf("waited for no longer: %.2f of the processors", s)
+		}
+		done = c.push()
+		if s := share(10); s < 0.01 || s > 1.5/burstShare {
+			t.Errorf("pushed: %.3f of the processors", s)
+		}
+		done()
+
 		cancel()
-		start = time.Now()
-		if c.rest(ctx, time.Second); time.Since(start) != 0 {
-			t.Errorf("rested %v though it is to end", time.Since(start))
+		workers.Wait()
+		if c.active != 0 || c.waiting != 0 {
+			t.Errorf("%d workers have turns, %d wait", c.active, c.waiting)
 		}
 	})
 }
 
-// The kernel tells of this process and of the machine.
-func TestReadCPUTime(t *testing.T) {
-	u, err := readCPUTime()
-	if err != nil || u.all <= 0 || u.busy <= 0 || u.busy > u.all {
-		t.Errorf("%+v, %v", u, err)
+// A gap is used at once, and its end noticed.
+func TestCourtesyGaps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine()
+		c := newCourtesy(machineCPUs, func() bool { return false })
+		c.read, c.allowed.siblings = m.read, 1
+		var workers sync.WaitGroup
+		for range machineCPUs {
+			workers.Go(func() {
+				for m.work(t.Context(), c) == nil {
+				}
+			})
+		}
+		own := func() time.Duration { u, _ := m.read(); return u.own }
+		for range 5 {
+			m.want(4)
+			time.Sleep(10 * time.Second)
+			before := own()
+			m.want(0)
+			time.Sleep(time.Second)
+			m.want(4)
+			if used := own() - before; used < 3*machineCPUs*time.Second/4 {
+				t.Errorf("of a gap of a second packing uses %v", used/machineCPUs)
+			}
+			before = own()
+			time.Sleep(time.Second)
+			if after := own() - before; after > 2*machineCPUs*lookEvery {
+				t.Errorf("after it packing uses %v", after/machineCPUs)
+			}
+		}
+	})
+}
+
+// Nobody is kept waiting: who begins to wait for the packing ends a worker's waiting at once, and so does the end of it.
+func TestCourtesyHurries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine()
+		m.want(4)
+		c := newCourtesy(machineCPUs, func() bool { return false })
+		c.read = m.read
+		turn := func(ctx context.Context) <-chan error {
+			got := make(chan error, 1)
+			go func() { got <- m.work(ctx, c) }()
+			synctest.Wait()
+			return got
+		}
+		first := turn(t.Context())
+		time.Sleep(time.Minute + 100*time.Microsecond)
+		if len(first) > 0 {
+			t.Fatal("there are turns though others want all processors")
+		}
+		if why := c.why(time.Now()); why == "" {
+			t.Error("and it does not say why")
+		}
+		start := time.Now()
+		done := c.wait()
+		if err := <-first; err != nil || time.Since(start) > 2*time.Millisecond {
+			t.Errorf("%v after somebody began to wait: %v", time.Since(start), err)
+		}
+		if why := c.why(time.Now()); why != "" {
+			t.Errorf("waited for: %s", why)
+		}
+		done()
+		ctx, cancel := context.WithCancel(t.Context())
+		second := turn(ctx)
+		time.Sleep(100 * time.Microsecond)
+		cancel()
+		start = time.Now()
+		if err := <-second; !errors.Is(err, context.Canceled) || time.Since(start) > 0 {
+			t.Errorf("%v after it was to end: %v", time.Since(start), err)
+		}
+	})
+}
+
+// Where the kernel says nothing packing goes on.
+func TestCourtesyBlind(t *testing.T) {
+	c := newCourtesy(2, func() bool { return false })
+	c.read = func() (cpuTime, error) { return cpuTime{}, errors.New("no /proc") }
+	for range 3 {
+		if err := c.pass(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	if why := c.why(time.Now()); why != "" {
+		t.Error(why)
+	}
+	c = nil
+	c.wait()()
+	c.push()()
+	if err := c.pass(t.Context()); err != nil || c.why(time.Now()) != "" {
+		t.Error(err)
 	}
 }

@@ -106,7 +106,7 @@ func (p *packer) add(n *Node) {
 	size := p.v.rawSizeLocked(n)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.backlog.add(n, size)
+	p.backlog.add(n, size, p.v.now())
 	p.queue = append(p.queue, n)
 	p.cond.Broadcast()
 }
@@ -114,12 +114,25 @@ func (p *packer) add(n *Node) {
 func (p *packer) work() {
 	defer p.workers.Done()
 	for {
+		if !p.await() {
+			return
+		}
 		group := p.take()
 		if group == nil {
 			return
 		}
 		p.v.packGroup(p.ctx, group)
 	}
+}
+
+// await waits for files and then for the turn to begin with some; false when the packer stops.
+func (p *packer) await() bool {
+	p.mu.Lock()
+	for len(p.queue) == 0 && !p.stopping {
+		p.cond.Wait()
+	}
+	p.mu.Unlock()
+	return p.v.courtesy.pass(p.ctx) == nil
 }
 
 // take waits for files and returns some of them; nil when the packer stops.

@@ -44,7 +44,11 @@ func (v *Volume) Status(context.Context) (*control.Status, error) {
 			delayed = append(delayed, n)
 		}
 	}
+	since := v.packer.backlog.since()
 	v.packer.mu.Unlock()
+	if !since.IsZero() {
+		s.PackingWaits = v.courtesy.why(since.Add(patientFor))
+	}
 	for _, n := range delayed {
 		s.UnpackedBytes += v.rawSize(n)
 		v.unref(n, 1)

@@ -29,6 +29,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -63,7 +64,7 @@ type Options struct {
 	HotSize     int64         // bytes of packed files to keep in place; -1: DefaultHotSize
 	MaxUnpacked int64         // bytes that may wait to be packed before closes wait; 0: a quarter of the free disk; -1: no bound
 	CacheBytes  int64         // bytes of decoded chunks to keep in memory; 0: a default
-	PackWorkers int           // cores that packing may use; 0: all, or a tenth of them while others compute
+	PackWorkers int           // cores that packing may use; 0: those that others leave
 	NoDelta     bool          // store every chunk alone, not against an earlier version of it
 	SumAfter    time.Duration // for how long a plain file rests before its checksum is made; 0: a default; negative: it is not
 	Now         func() time.Time
@@ -101,7 +102,7 @@ type Volume struct {
 	kernel      Kernel
 	passthrough atomic.Bool
 	packer      *packer
-	courtesy    *courtesy
+	courtesy    *courtesy // nil: packing does not ask who else wants the processors
 	versions    *versions // nil: nothing is stored against an earlier version
 	hot         *hotList
 	hydrator    *hydrator
@@ -211,7 +212,6 @@ func (v *Volume) open(o Options, format *tree.Format) error {
 	if o.MaxUnpacked == 0 {
 		o.MaxUnpacked = defaultMaxUnpacked(o.Dir)
 	}
-	v.courtesy = newCourtesy()
 	v.packer = newPacker(v, o.MaxUnpacked)
 	v.hot = newHotList(v, o.HotSize)
 	v.hydrator = newHydrator(v)
@@ -240,7 +240,8 @@ func (v *Volume) open(o Options, format *tree.Format) error {
 	v.asm = assemble.New(v.store, assemble.Options{CacheBytes: o.CacheBytes})
 	packing := pack.Options{Workers: o.PackWorkers}
 	if o.PackWorkers == 0 {
-		packing.Rest = v.courtesy.rest
+		v.courtesy = newCourtesy(runtime.GOMAXPROCS(0), v.packer.presses)
+		packing.Turn = v.courtesy.turn
 	}
 	v.pack = pack.New(v.store, packing)
 	if !o.NoDelta {
