@@ -1,4 +1,4 @@
-"""training.py: trains a small model on all processors and prints, after each word on standard input, the seconds a step took
+"""training.py [SECONDS PAUSE]: trains a small model on all processors, with a pause after so many seconds if they are said, and prints, after each word on standard input, the seconds a step took
 since the word before: the mean, and the steps, as JSON. Ends with its input."""
 import json
 import statistics
@@ -25,8 +25,13 @@ def answer():
 
 
 threading.Thread(target=answer, daemon=True).start()
+work, pause = map(float, sys.argv[1:] or (0, 0))
 print("ready", flush=True)
+began = time.monotonic()
 while not over.is_set():
+    if pause and time.monotonic() - began > work:
+        over.wait(pause)
+        began = time.monotonic()
     start = time.perf_counter()
     opt.zero_grad()
     (model(x) - x).square().mean().backward()
