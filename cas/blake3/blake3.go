@@ -1,12 +1,13 @@
 // Package blake3 is BLAKE3-256, without key.
 //
-// The library does it eight blocks at a time (AVX2). Where the processor has AVX-512 inputs of 16 KiB times a power of two,
-// and a full chunk of the grid is one, are hashed sixteen blocks at a time; what is specified is the same. BLAKE3 cuts its
-// input into chunks of 1 KiB, compresses each to 32 bytes, and each pair of such to 32 bytes again, up to the root. In an
-// input of a power of two chunks all pairs of one level are alike, so the levels are sixteen blocks at a time as well:
+// The library does it eight blocks at a time (AVX2), of one input. Where the processor has AVX-512 sixteen are compressed at a time, of one input
+// or of many; what is specified is the same. BLAKE3 cuts its input into chunks of 1 KiB, compresses each to 32 bytes, and each pair of
+// such to 32 bytes again, what has no neighbour going up as it is, up to the root:
 //
-//	16 chunks of 1 KiB    16 blocks, one after the other, in sixteen lanes
-//	a level of the tree   pairs of 32 bytes side by side are blocks of 64 bytes
+//	sixteen chunks    up to 16 blocks each, one after the other, in sixteen lanes
+//	a level           pairs of 32 bytes side by side are blocks of 64 bytes, those of all inputs in turn
+//
+// A lane that ends earlier than others is written out when it does.
 //
 // Source: J. O'Connor, J.-P. Aumasson, S. Neves, Z. Wilcox-O'Hearn: BLAKE3, one function, fast everywhere (2020).
 package blake3
@@ -23,6 +24,16 @@ func Sum(p []byte) (sum [32]byte) {
 		return sum
 	}
 	return blake3.Sum256(p)
+}
+
+// SumAll sets sums[i] to the hash of inputs[i]. That is faster than one at a time where they are short.
+func SumAll[H ~[32]byte](sums []H, inputs [][]byte) {
+	if sumWideAll(sums, inputs) {
+		return
+	}
+	for i, p := range inputs {
+		sums[i] = Sum(p)
+	}
 }
 
 // SumReader is the hash of all that r gives, and how many bytes that is.

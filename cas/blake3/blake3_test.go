@@ -40,6 +40,40 @@ func TestSum(t *testing.T) {
 	check(0, 0)
 }
 
+// Many inputs have the sums that each has by itself, whatever their lengths.
+func TestSumAll(t *testing.T) {
+	p := random(3<<20, 5)
+	rng := rand.New(rand.NewPCG(3, 4))
+	check := func(lengths ...int) {
+		t.Helper()
+		inputs, sums, off := make([][]byte, len(lengths)), make([][32]byte, len(lengths)), 0
+		for i, n := range lengths {
+			inputs[i] = p[off : off+n]
+			off += n
+		}
+		SumAll(sums, inputs)
+		for i, q := range inputs {
+			if want := blake3.Sum256(q); sums[i] != want {
+				t.Fatalf("input %d of lengths %v: %x, want %x", i, lengths, sums[i], want)
+			}
+		}
+	}
+	check()
+	check(0)
+	check(0, 0, 1)
+	check(1, 63, 64, 65, 1023, 1024, 1025, 2048, 3072, 3073, 5000, 0, 7*1024, 16<<10, 17<<10+5, 300_000, 4096, 600_000, 2)
+	for n := range 70 {
+		check(n, 1024*n, 1024*n+n)
+	}
+	for range 200 {
+		lengths := make([]int, rng.IntN(300))
+		for i := range lengths {
+			lengths[i] = rng.IntN(9000)
+		}
+		check(lengths...)
+	}
+}
+
 // A stream, in whatever pieces it comes, has the sum of its bytes.
 func TestSumReader(t *testing.T) {
 	p := random(1<<20, 3)
@@ -69,6 +103,24 @@ func TestSumOfEveryBit(t *testing.T) {
 	}
 }
 
+func FuzzSumAll(f *testing.F) {
+	f.Add([]byte{0, 1, 2, 3}, uint16(4096))
+	f.Fuzz(func(t *testing.T, lengths []byte, scale uint16) {
+		p := random(255*1<<10+1<<16, 1)
+		var inputs [][]byte
+		for i, n := range lengths[:min(len(lengths), 64)] {
+			inputs = append(inputs, p[i:][:int(n)*(int(scale)%1025)+int(scale)%64])
+		}
+		sums := make([][32]byte, len(inputs))
+		SumAll(sums, inputs)
+		for i, q := range inputs {
+			if sums[i] != blake3.Sum256(q) {
+				t.Fatalf("input %d of %d bytes", i, len(q))
+			}
+		}
+	})
+}
+
 func FuzzSum(f *testing.F) {
 	f.Add(uint8(0), uint8(0), []byte("abc"))
 	f.Add(uint8(4), uint8(3), []byte{})
@@ -85,10 +137,10 @@ func FuzzSum(f *testing.F) {
 }
 
 func BenchmarkSum(b *testing.B) {
-	for _, n := range []int{16 << 10, 64 << 10, 256 << 10} {
+	for _, n := range []int{4 << 10, 16 << 10, 24 << 10, 50_000, 64 << 10, 100_000, 256 << 10} {
 		p := random(n, 3)
 		for name, sum := range map[string]func([]byte) [32]byte{"ours": Sum, "library": blake3.Sum256} {
-			b.Run(fmt.Sprintf("%dK/%s", n>>10, name), func(b *testing.B) {
+			b.Run(fmt.Sprintf("%d/%s", n, name), func(b *testing.B) {
 				b.SetBytes(int64(n))
 				for b.Loop() {
 					sum(p)
@@ -96,4 +148,32 @@ func BenchmarkSum(b *testing.B) {
 			})
 		}
 	}
+}
+
+// Chunks of a document that is cut finely.
+func BenchmarkSumAll(b *testing.B) {
+	const n = 512 << 10
+	p := random(n, 3)
+	rng := rand.New(rand.NewPCG(1, 1))
+	var inputs [][]byte
+	for off := 0; off < n; {
+		k := min(1<<10+rng.IntN(8<<10), n-off)
+		inputs = append(inputs, p[off:off+k])
+		off += k
+	}
+	sums := make([][32]byte, len(inputs))
+	b.Run("ours", func(b *testing.B) {
+		b.SetBytes(n)
+		for b.Loop() {
+			SumAll(sums, inputs)
+		}
+	})
+	b.Run("library", func(b *testing.B) {
+		b.SetBytes(n)
+		for b.Loop() {
+			for i, q := range inputs {
+				sums[i] = blake3.Sum256(q)
+			}
+		}
+	})
 }

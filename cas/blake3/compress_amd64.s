@@ -2,17 +2,15 @@
 
 #include "textflag.h"
 
-// func compress16(out *byte, src *byte, stride uint64, blocks uint64, counters *[16]uint32, base uint64, start uint64, end uint64)
+// func compress16(out *[16][32]byte, in *[16]*byte, blocks uint64, base uint64, start uint64)
 // Requires: AVX, AVX512F
-TEXT ·compress16(SB), NOSPLIT, $0-64
-	MOVQ         src+8(FP), AX
-	MOVQ         stride+16(FP), CX
-	MOVQ         blocks+24(FP), DX
-	MOVQ         counters+32(FP), BX
-	MOVQ         base+40(FP), SI
-	MOVQ         start+48(FP), DI
-	MOVQ         end+56(FP), R8
-	ORQ          SI, DI
+TEXT ·compress16(SB), NOSPLIT, $0-40
+	MOVQ         out+0(FP), AX
+	MOVQ         in+8(FP), CX
+	MOVQ         blocks+16(FP), DX
+	MOVQ         base+24(FP), BX
+	MOVQ         start+32(FP), SI
+	ORQ          BX, SI
 	VPBROADCASTD iv<>+0(SB), Z16
 	VPBROADCASTD iv<>+4(SB), Z17
 	VPBROADCASTD iv<>+8(SB), Z18
@@ -21,45 +19,43 @@ TEXT ·compress16(SB), NOSPLIT, $0-64
 	VPBROADCASTD iv<>+20(SB), Z21
 	VPBROADCASTD iv<>+24(SB), Z22
 	VPBROADCASTD iv<>+28(SB), Z23
+	XORQ         DI, DI
+	XORQ         R8, R8
 
 block:
-	CMPQ DX, $0x01
-	JNE  load
-	ORQ  R8, DI
-
-load:
-	MOVQ         AX, R9
-	VMOVDQU32    (R9), Z0
-	ADDQ         CX, R9
-	VMOVDQU32    (R9), Z1
-	ADDQ         CX, R9
-	VMOVDQU32    (R9), Z2
-	ADDQ         CX, R9
-	VMOVDQU32    (R9), Z3
-	ADDQ         CX, R9
-	VMOVDQU32    (R9), Z4
-	ADDQ         CX, R9
-	VMOVDQU32    (R9), Z5
-	ADDQ         CX, R9
-	VMOVDQU32    (R9), Z6
-	ADDQ         CX, R9
-	VMOVDQU32    (R9), Z7
-	ADDQ         CX, R9
-	VMOVDQU32    (R9), Z8
-	ADDQ         CX, R9
-	VMOVDQU32    (R9), Z9
-	ADDQ         CX, R9
-	VMOVDQU32    (R9), Z10
-	ADDQ         CX, R9
-	VMOVDQU32    (R9), Z11
-	ADDQ         CX, R9
-	VMOVDQU32    (R9), Z12
-	ADDQ         CX, R9
-	VMOVDQU32    (R9), Z13
-	ADDQ         CX, R9
-	VMOVDQU32    (R9), Z14
-	ADDQ         CX, R9
-	VMOVDQU32    (R9), Z15
+	INCQ         R8
+	MOVQ         (CX), R9
+	VMOVDQU32    (R9)(DI*1), Z0
+	MOVQ         8(CX), R9
+	VMOVDQU32    (R9)(DI*1), Z1
+	MOVQ         16(CX), R9
+	VMOVDQU32    (R9)(DI*1), Z2
+	MOVQ         24(CX), R9
+	VMOVDQU32    (R9)(DI*1), Z3
+	MOVQ         32(CX), R9
+	VMOVDQU32    (R9)(DI*1), Z4
+	MOVQ         40(CX), R9
+	VMOVDQU32    (R9)(DI*1), Z5
+	MOVQ         48(CX), R9
+	VMOVDQU32    (R9)(DI*1), Z6
+	MOVQ         56(CX), R9
+	VMOVDQU32    (R9)(DI*1), Z7
+	MOVQ         64(CX), R9
+	VMOVDQU32    (R9)(DI*1), Z8
+	MOVQ         72(CX), R9
+	VMOVDQU32    (R9)(DI*1), Z9
+	MOVQ         80(CX), R9
+	VMOVDQU32    (R9)(DI*1), Z10
+	MOVQ         88(CX), R9
+	VMOVDQU32    (R9)(DI*1), Z11
+	MOVQ         96(CX), R9
+	VMOVDQU32    (R9)(DI*1), Z12
+	MOVQ         104(CX), R9
+	VMOVDQU32    (R9)(DI*1), Z13
+	MOVQ         112(CX), R9
+	VMOVDQU32    (R9)(DI*1), Z14
+	MOVQ         120(CX), R9
+	VMOVDQU32    (R9)(DI*1), Z15
 	VPUNPCKLDQ   Z1, Z0, Z31
 	VPUNPCKHDQ   Z1, Z0, Z1
 	VPUNPCKLDQ   Z3, Z2, Z0
@@ -128,10 +124,14 @@ load:
 	VPBROADCASTD iv<>+4(SB), Z25
 	VPBROADCASTD iv<>+8(SB), Z26
 	VPBROADCASTD iv<>+12(SB), Z27
-	VMOVDQU32    (BX), Z28
+	VPBROADCASTD R8, Z28
+	VPCMPEQD     256(CX), Z28, K1
+	VMOVDQU32    128(CX), Z28
 	VPXORD       Z29, Z29, Z29
 	VPBROADCASTD blockLen<>+0(SB), Z30
-	VPBROADCASTD DI, Z7
+	VMOVDQU32    192(CX), K1, Z30
+	VPBROADCASTD SI, Z7
+	VPORD        320(CX), Z7, K1, Z7
 	VPADDD       Z20, Z16, Z16
 	VPADDD       Z21, Z17, Z17
 	VPADDD       Z22, Z18, Z18
@@ -924,28 +924,31 @@ load:
 	VPXORD       Z29, Z21, Z21
 	VPXORD       Z30, Z22, Z22
 	VPXORD       Z7, Z23, Z23
-	ADDQ         $0x40, AX
-	MOVQ         SI, DI
-	DECQ         DX
-	JNZ          block
-	MOVQ         out+0(FP), AX
-	VMOVDQU32    lanes<>+0(SB), Z0
-	KXNORW       K1, K1, K1
-	VPSCATTERDD  Z16, K1, (AX)(Z0*1)
-	KXNORW       K1, K1, K1
-	VPSCATTERDD  Z17, K1, 4(AX)(Z0*1)
-	KXNORW       K1, K1, K1
-	VPSCATTERDD  Z18, K1, 8(AX)(Z0*1)
-	KXNORW       K1, K1, K1
-	VPSCATTERDD  Z19, K1, 12(AX)(Z0*1)
-	KXNORW       K1, K1, K1
-	VPSCATTERDD  Z20, K1, 16(AX)(Z0*1)
-	KXNORW       K1, K1, K1
-	VPSCATTERDD  Z21, K1, 20(AX)(Z0*1)
-	KXNORW       K1, K1, K1
-	VPSCATTERDD  Z22, K1, 24(AX)(Z0*1)
-	KXNORW       K1, K1, K1
-	VPSCATTERDD  Z23, K1, 28(AX)(Z0*1)
+	KORTESTW     K1, K1
+	JZ           next
+	VMOVDQU32    places<>+0(SB), Z0
+	KMOVW        K1, K2
+	VPSCATTERDD  Z16, K2, (AX)(Z0*1)
+	KMOVW        K1, K2
+	VPSCATTERDD  Z17, K2, 4(AX)(Z0*1)
+	KMOVW        K1, K2
+	VPSCATTERDD  Z18, K2, 8(AX)(Z0*1)
+	KMOVW        K1, K2
+	VPSCATTERDD  Z19, K2, 12(AX)(Z0*1)
+	KMOVW        K1, K2
+	VPSCATTERDD  Z20, K2, 16(AX)(Z0*1)
+	KMOVW        K1, K2
+	VPSCATTERDD  Z21, K2, 20(AX)(Z0*1)
+	KMOVW        K1, K2
+	VPSCATTERDD  Z22, K2, 24(AX)(Z0*1)
+	KMOVW        K1, K2
+	VPSCATTERDD  Z23, K2, 28(AX)(Z0*1)
+
+next:
+	ADDQ $0x40, DI
+	MOVQ BX, SI
+	DECQ DX
+	JNZ  block
 	VZEROUPPER
 	RET
 
@@ -962,20 +965,20 @@ GLOBL iv<>(SB), RODATA|NOPTR, $32
 DATA blockLen<>+0(SB)/4, $0x00000040
 GLOBL blockLen<>(SB), RODATA|NOPTR, $4
 
-DATA lanes<>+0(SB)/4, $0x00000000
-DATA lanes<>+4(SB)/4, $0x00000020
-DATA lanes<>+8(SB)/4, $0x00000040
-DATA lanes<>+12(SB)/4, $0x00000060
-DATA lanes<>+16(SB)/4, $0x00000080
-DATA lanes<>+20(SB)/4, $0x000000a0
-DATA lanes<>+24(SB)/4, $0x000000c0
-DATA lanes<>+28(SB)/4, $0x000000e0
-DATA lanes<>+32(SB)/4, $0x00000100
-DATA lanes<>+36(SB)/4, $0x00000120
-DATA lanes<>+40(SB)/4, $0x00000140
-DATA lanes<>+44(SB)/4, $0x00000160
-DATA lanes<>+48(SB)/4, $0x00000180
-DATA lanes<>+52(SB)/4, $0x000001a0
-DATA lanes<>+56(SB)/4, $0x000001c0
-DATA lanes<>+60(SB)/4, $0x000001e0
-GLOBL lanes<>(SB), RODATA|NOPTR, $64
+DATA places<>+0(SB)/4, $0x00000000
+DATA places<>+4(SB)/4, $0x00000020
+DATA places<>+8(SB)/4, $0x00000040
+DATA places<>+12(SB)/4, $0x00000060
+DATA places<>+16(SB)/4, $0x00000080
+DATA places<>+20(SB)/4, $0x000000a0
+DATA places<>+24(SB)/4, $0x000000c0
+DATA places<>+28(SB)/4, $0x000000e0
+DATA places<>+32(SB)/4, $0x00000100
+DATA places<>+36(SB)/4, $0x00000120
+DATA places<>+40(SB)/4, $0x00000140
+DATA places<>+44(SB)/4, $0x00000160
+DATA places<>+48(SB)/4, $0x00000180
+DATA places<>+52(SB)/4, $0x000001a0
+DATA places<>+56(SB)/4, $0x000001c0
+DATA places<>+60(SB)/4, $0x000001e0
+GLOBL places<>(SB), RODATA|NOPTR, $64

@@ -2,9 +2,9 @@
 
 package blake3
 
-// compress16 compresses sixteen inputs of some 64-byte blocks each, which begin stride bytes apart, and writes the 32 bytes
-// that each comes to, one after the other; out may be src. base are the flags of all blocks, start those of the first
-// besides, end those of the last.
+// compress16 compresses sixteen inputs of some 64-byte blocks each, the longest of which has blocks of them, and writes the 32 bytes
+// that each comes to. in is the begin of a lanes. base are the flags of all blocks, start those of the first besides. Of each input
+// as many blocks are read.
 //
 //go:noescape
-func compress16(out *byte, src *byte, stride uint64, blocks uint64, counters *[16]uint32, base uint64, start uint64, end uint64)
+func compress16(out *[16][32]byte, in *[16]*byte, blocks uint64, base uint64, start uint64)

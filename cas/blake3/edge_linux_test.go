@@ -30,4 +30,13 @@ func TestSumAtAnEdge(t *testing.T) {
 			}
 		}
 	}
+	for size := 1; size < 20_000; size += 61 {
+		inputs, sums := [][]byte{p[:size], p[n-size:]}, make([][32]byte, 2)
+		SumAll(sums, inputs)
+		for i, q := range inputs {
+			if want := blake3.Sum256(q); sums[i] != want || Sum(q) != want {
+				t.Errorf("%d bytes", size)
+			}
+		}
+	}
 }

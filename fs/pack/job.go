@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -26,6 +27,8 @@ type batch struct {
 	held   bool   // buf has the bytes already
 	n      int    // bytes of buf in use
 	pieces []piece
+	raws   [][]byte   // of the pieces, and
+	sums   []cas.Hash // their hashes, while it is worked on
 	fresh  []cas.Hash // chunks that the store did not hold
 	locs   []cas.Location
 }
@@ -135,6 +138,18 @@ func (j *job) finish(err error) error {
 	return err
 }
 
+// sum hashes the pieces.
+func (b *batch) sum() {
+	b.raws, b.sums = b.raws[:0], slices.Grow(b.sums[:0], len(b.pieces))[:len(b.pieces)]
+	for _, p := range b.pieces {
+		b.raws = append(b.raws, b.buf[p.at:p.at+p.len])
+	}
+	cas.SumAll(b.sums, b.raws)
+	for i, p := range b.pieces {
+		p.span.Hash = b.sums[i]
+	}
+}
+
 // work reads, hashes and puts a batch.
 func (j *job) work(b *batch) error {
 	if !b.held {
@@ -142,6 +157,7 @@ func (j *job) work(b *batch) error {
 			return err
 		}
 	}
+	b.sum()
 	// Put is asked about every chunk, held or not: it is what makes this batch depend on chunks of others that are not
 	// durable yet, and what keeps a sweep off.
 	b.fresh = b.fresh[:0]
@@ -150,7 +166,6 @@ func (j *job) work(b *batch) error {
 			return err
 		}
 		raw := b.buf[p.at : p.at+p.len]
-		p.span.Hash = cas.Sum(raw)
 		var ok bool
 		var id byte
 		var err error

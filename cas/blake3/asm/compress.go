@@ -26,57 +26,60 @@ func main() {
 // The message's words are in Z0 to Z15, the state's in Z16 to Z31, one lane for each of the sixteen inputs; all registers
 // are in use.
 func compress() {
-	TEXT("compress16", NOSPLIT, "func(out *byte, src *byte, stride, blocks uint64, counters *[16]uint32, base, start, end uint64)")
+	TEXT("compress16", NOSPLIT, "func(out *[16][32]byte, in *[16]*byte, blocks, base, start uint64)")
 	Pragma("noescape")
-	Doc("compress16 compresses sixteen inputs of some 64-byte blocks each, which begin stride bytes apart, and writes the 32 bytes",
-		"that each comes to, one after the other; out may be src. base are the flags of all blocks, start those of the first",
-		"besides, end those of the last.")
+	Doc("compress16 compresses sixteen inputs of some 64-byte blocks each, the longest of which has blocks of them, and writes the 32 bytes",
+		"that each comes to. in is the begin of a lanes. base are the flags of all blocks, start those of the first besides. Of each input",
+		"as many blocks are read.")
 	consts := GLOBL("iv", RODATA|NOPTR)
 	for i, w := range iv {
 		DATA(4*i, U32(w))
 	}
 	length := GLOBL("blockLen", RODATA|NOPTR)
 	DATA(0, U32(64))
-	lanes := GLOBL("lanes", RODATA|NOPTR)
+	places := GLOBL("places", RODATA|NOPTR)
 	for i := range 16 {
 		DATA(4*i, U32(32*i))
 	}
 
-	src := Load(Param("src"), GP64())
-	stride := Load(Param("stride"), GP64())
+	out := Load(Param("out"), GP64())
+	in := Load(Param("in"), GP64())
 	blocks := Load(Param("blocks"), GP64())
-	counters := Load(Param("counters"), GP64())
 	base := Load(Param("base"), GP64())
 	flags := Load(Param("start"), GP64())
-	end := Load(Param("end"), GP64())
 	ORQ(base, flags)
+	// Of type lanes.
+	sources := Mem{Base: in}
+	counters, lengths, counts, ends := Mem{Base: in, Disp: 128}, Mem{Base: in, Disp: 192}, Mem{Base: in, Disp: 256}, Mem{Base: in, Disp: 320}
 
 	m, v := zmm[:16], append([]VecPhysical{}, zmm[16:]...)
 	for i := range 8 {
 		VPBROADCASTD(consts.Offset(4*i), v[i])
 	}
+	off, number := GP64(), GP64()
+	XORQ(off, off)
+	XORQ(number, number)
 	Label("block")
-	CMPQ(blocks, Imm(1))
-	JNE(LabelRef("load"))
-	ORQ(end, flags)
-	Label("load")
-	at := GP64()
-	MOVQ(src, at)
+	INCQ(number)
 	for i := range 16 {
-		VMOVDQU32(Mem{Base: at}, m[i])
-		if i < 15 {
-			ADDQ(stride, at)
-		}
+		at := GP64()
+		MOVQ(sources.Offset(8*i), at)
+		VMOVDQU32(Mem{Base: at, Index: off, Scale: 1}, m[i])
 	}
 	words, spare := transpose(m, v[15])
 	v[15] = spare // for the rest of the block
 	for i := range 4 {
 		VPBROADCASTD(consts.Offset(4*i), v[8+i])
 	}
-	VMOVDQU32(Mem{Base: counters}, v[12])
+	// K1: the lanes of which this is the last block.
+	VPBROADCASTD(number.As32(), v[12])
+	VPCMPEQD(counts, v[12], K1)
+	VMOVDQU32(counters, v[12])
 	VPXORD(v[13], v[13], v[13])
 	VPBROADCASTD(length.Offset(0), v[14])
+	VMOVDQU32(lengths, K1, v[14])
 	VPBROADCASTD(flags.(GPVirtual).As32(), v[15])
+	VPORD(ends, v[15], K1, v[15])
 	for r := range 7 {
 		if r > 0 {
 			var next [16]VecPhysical
@@ -91,17 +94,18 @@ func compress() {
 	for i := range 8 {
 		VPXORD(v[8+i], v[i], v[i])
 	}
-	ADDQ(Imm(64), src)
+	KORTESTW(K1, K1)
+	JZ(LabelRef("next"))
+	VMOVDQU32(places, m[0])
+	for i := range 8 {
+		KMOVW(K1, K2)
+		VPSCATTERDD(v[i], K2, Mem{Base: out, Index: m[0], Scale: 1, Disp: 4 * i})
+	}
+	Label("next")
+	ADDQ(Imm(64), off)
 	MOVQ(base, flags)
 	DECQ(blocks)
 	JNZ(LabelRef("block"))
-
-	out := Load(Param("out"), GP64())
-	VMOVDQU32(lanes.Offset(0), m[0])
-	for i := range 8 {
-		KXNORW(K1, K1, K1)
-		VPSCATTERDD(v[i], K1, Mem{Base: out, Index: m[0], Scale: 1, Disp: 4 * i})
-	}
 	VZEROUPPER()
 	RET()
 }
