@@ -1,14 +1,11 @@
 package chunk
 
 import (
-	"errors"
-	"fmt"
 	"hash/crc32"
 	"io"
 	"sync"
 
-	chunkers "github.com/PlakarKorp/go-cdc-chunkers"
-	_ "github.com/PlakarKorp/go-cdc-chunkers/chunkers/fastcdc" // registers the algorithm
+	"github.com/PlakarKorp/go-cdc-chunkers/chunkers/fastcdc"
 )
 
 // The parameters of content-defined cutting; part of the identity of what is stored, see the package comment.
@@ -20,29 +17,94 @@ const (
 	MinFine    = 1 << 10
 	NormalFine = 4 << 10
 	MaxFine    = 16 << 10
-
-	algorithm = "fastcdc-v1.0.0"
 )
+
+// rule says where chunks end: at the first byte from the shortest on at which the gear hash of the bytes up to it, and with it, has zeros where
+// the mask has ones.
+type rule struct {
+	shortest, normal, longest int
+	before, after             uint64 // the masks, up to the normal length and from it on
+}
+
+var (
+	coarse = rule{MinCDC, NormalCDC, MaxCDC, spread(16 + 2), spread(16 - 2)}
+	fine   = rule{MinFine, NormalFine, MaxFine, spread(12 + 2), spread(12 - 2)}
+)
+
+// spread is a mask of n ones, evenly from the top.
+func spread(n int) (mask uint64) {
+	for i := range n {
+		mask |= 1 << (63 - i*(64/n))
+	}
+	return mask
+}
+
+// cut is the length of the chunk that p, which is the longest chunk or all that is left, begins with.
+func (r *rule) cut(p []byte) int {
+	if len(p) <= r.shortest {
+		return len(p)
+	}
+	p = p[:min(len(p), r.longest)]
+	var gear uint64
+	middle := min(r.normal, len(p))
+	for i, b := range p[r.shortest:middle] {
+		if gear = gear<<1 + fastcdc.G[b]; gear&r.before == 0 {
+			return r.shortest + i
+		}
+	}
+	for i, b := range p[middle:] {
+		if gear = gear<<1 + fastcdc.G[b]; gear&r.after == 0 {
+			return middle + i
+		}
+	}
+	return len(p)
+}
+
+// ends reports whether a chunk of n bytes that p begins with ends there, if it does not before.
+func (r *rule) ends(p []byte, n int) bool {
+	switch {
+	case n > r.longest || n > len(p):
+		return false
+	case n == r.longest || n == len(p):
+		return true
+	case n < r.shortest:
+		return false
+	}
+	var gear uint64
+	for _, b := range p[max(r.shortest, n-63) : n+1] { // what came before has been shifted out
+		gear = gear<<1 + fastcdc.G[b]
+	}
+	if n < r.normal {
+		return gear&r.before == 0
+	}
+	return gear&r.after == 0
+}
 
 // CDC cuts a stream where its content says so.
 type CDC struct {
-	c    *chunkers.Chunker
-	buf  *window
-	done bool
+	*rule
+	r          io.Reader
+	buf        *window
+	start, end int // of what is ahead, in buf
+	err        error
 }
 
 var _ Cutter = (*CDC)(nil)
 
-// window is what the chunker reads ahead into: twice the longest chunk, so that it rarely has to move bytes.
+// window is what is read ahead into: twice the longest chunk, so that bytes have to be moved rarely.
 type window [2 * MaxCDC]byte
 
 var windows = sync.Pool{New: func() any { return new(window) }}
 
 // NewCDC returns a CDC over r.
-func NewCDC(r io.Reader) *CDC { return newCDC(r, MinCDC, NormalCDC, MaxCDC) }
+func NewCDC(r io.Reader) *CDC { return newCDC(r, &coarse) }
 
 // NewFineCDC returns a CDC over r that cuts finely.
-func NewFineCDC(r io.Reader) *CDC { return newCDC(r, MinFine, NormalFine, MaxFine) }
+func NewFineCDC(r io.Reader) *CDC { return newCDC(r, &fine) }
+
+func newCDC(r io.Reader, rule *rule) *CDC {
+	return &CDC{rule: rule, r: r, buf: windows.Get().(*window)}
+}
 
 // EndsList reports whether the list of a document that is cut finely ends after chunk p.
 func EndsList(p []byte) bool {
@@ -51,35 +113,45 @@ func EndsList(p []byte) bool {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-func newCDC(r io.Reader, minimum, normal, maximum int) *CDC {
-	c := &CDC{buf: windows.Get().(*window)}
-	opts := &chunkers.ChunkerOpts{MinSize: minimum, NormalSize: normal, MaxSize: maximum}
-	var err error
-	if c.c, err = chunkers.NewChunkerBuffer(algorithm, r, opts, c.buf[:]); err != nil {
-		panic(fmt.Sprintf("chunk: the library refuses constant parameters: %v", err))
-	}
-	return c
-}
-
 func (c *CDC) Next() ([]byte, error) {
-	if c.done {
-		return nil, io.EOF
-	}
-	p, err := c.c.Next()
-	if err != nil && !errors.Is(err, io.EOF) {
-		c.done = true
+	p, err := c.Ahead()
+	if err != nil {
 		return nil, err
 	}
-	// io.EOF comes along with a last chunk that is shorter than the minimum, or alone.
-	c.done = err != nil
-	if len(p) == 0 {
-		return nil, io.EOF
-	}
+	p = p[:c.cut(p)]
+	c.Pass(len(p))
 	return p, nil
 }
 
+// Ahead returns what follows, at least the longest chunk of it and one byte, or all that is left; io.EOF when that is nothing. It is valid until
+// the next call.
+func (c *CDC) Ahead() ([]byte, error) {
+	if c.end-c.start <= c.longest && c.err == nil {
+		c.end = copy(c.buf[:], c.buf[c.start:c.end])
+		c.start = 0
+		var n int
+		n, c.err = io.ReadFull(c.r, c.buf[c.end:])
+		if c.end += n; c.err == io.ErrUnexpectedEOF {
+			c.err = io.EOF
+		}
+	}
+	if c.err != nil && (c.err != io.EOF || c.start == c.end) {
+		return nil, c.err
+	}
+	return c.buf[c.start:c.end], nil
+}
+
+// Pass moves on by n bytes of what is ahead.
+func (c *CDC) Pass(n int) { c.start += n }
+
+// Ends reports whether Next would return the first n bytes of p, which is ahead, if it returns no fewer.
+func (c *CDC) Ends(p []byte, n int) bool { return c.ends(p, n) }
+
 func (c *CDC) Close() {
-	c.done = true
+	if c.err == nil {
+		c.err = io.EOF
+	}
+	c.start, c.end = 0, 0
 	if c.buf != nil {
 		windows.Put(c.buf)
 		c.buf = nil

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/iotest"
 
+	chunkers "github.com/PlakarKorp/go-cdc-chunkers"
+
 	"ckptfs/cas"
 )
 
@@ -125,6 +127,38 @@ func TestReadErrorIsPassedOn(t *testing.T) {
 		}
 		c.Close()
 		c.Close()
+	}
+}
+
+// The cuts are the library's, and Ends knows each, and no other place at which none is due.
+func TestCutsAreTheLibrarys(t *testing.T) {
+	in := noise(2 << 20)
+	for i := 1 << 20; i < 3<<19; i++ { // text has longer chunks
+		in[i] = in[i]%10 + '0'
+	}
+	for _, r := range []*rule{&coarse, &fine} {
+		opts := &chunkers.ChunkerOpts{MinSize: r.shortest, NormalSize: r.normal, MaxSize: r.longest}
+		for _, n := range []int{0, 1, r.shortest, r.shortest + 1, r.normal, r.normal + 1, r.longest, r.longest + 1, len(in)} {
+			lib, err := chunkers.NewChunker("fastcdc-v1.0.0", bytes.NewReader(in[:n]), opts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for rest := in[:n]; len(rest) > 0; {
+				want, err := lib.Next()
+				if err != nil && err != io.EOF {
+					t.Fatal(err)
+				}
+				if got := r.cut(rest); got != len(want) {
+					t.Fatalf("%d bytes: a chunk of %d at %d, the library's is %d", n, got, n-len(rest), len(want))
+				}
+				for k := max(1, len(want)-200); k <= len(want); k++ {
+					if r.ends(rest, k) != (k == len(want)) {
+						t.Fatalf("%d bytes: a chunk of %d at %d, ends at %d: %v", n, len(want), n-len(rest), k, r.ends(rest, k))
+					}
+				}
+				rest = rest[len(want):]
+			}
+		}
 	}
 }
 
