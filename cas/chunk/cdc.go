@@ -144,8 +144,11 @@ func (c *CDC) Ahead() ([]byte, error) {
 // Pass moves on by n bytes of what is ahead.
 func (c *CDC) Pass(n int) { c.start += n }
 
-// Ends reports whether Next would return the first n bytes of p, which is ahead, if it returns no fewer.
-func (c *CDC) Ends(p []byte, n int) bool { return c.ends(p, n) }
+// Ends reports whether the first n bytes of p, which is ahead, up to the end of that, are a chunk, if they are known to have no end before.
+// Where p says too little it does not.
+func (c *CDC) Ends(p []byte, n int) bool {
+	return (n < len(p) || c.err == io.EOF) && c.ends(p, n)
+}
 
 func (c *CDC) Close() {
 	if c.err == nil {

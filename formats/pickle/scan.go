@@ -22,6 +22,9 @@ type operand struct {
 	width int8
 	bytes bool // a byte string
 	known bool
+
+	plain uint8  // how long the opcode is with its operand, if it has none or one of fixed width, and does not end the pickle
+	mask  uint64 // of the length of one that is counted
 }
 
 // operands is the table of opcodes by what follows them.
@@ -47,6 +50,15 @@ var operands = func() (t [256]operand) {
 	for _, op := range []byte{opShortBinBytes, opBinBytes, opBinBytes8, opByteArray8} {
 		t[op].bytes = true
 	}
+	for op := range t {
+		x := &t[op]
+		switch {
+		case x.how == operandCounted:
+			x.mask = 1<<(8*x.width) - 1
+		case x.known && op != opStop && (x.how == operandNone || x.how == operandFixed):
+			x.plain = uint8(1 + x.width)
+		}
+	}
 	return t
 }()
 
@@ -59,6 +71,7 @@ const scanWindow = 64 << 10
 func Scan(r io.ReaderAt, off, size, least int64, large func(off, n int64) error) (end int64, err error) {
 	s := scanner{r: r, next: off, size: size, buf: make([]byte, 0, scanWindow)}
 	for {
+		s.plain(least)
 		p, err := s.need(1)
 		if err != nil {
 			return 0, err
@@ -108,6 +121,29 @@ func Scan(r io.ReaderAt, off, size, least int64, large func(off, n int64) error)
 			s.pass(int64(n))
 		}
 	}
+}
+
+// plain passes over the opcodes that the window has whole and of which nothing is to be said: most of them.
+func (s *scanner) plain(least int64) {
+	buf, pos := s.buf, s.pos
+	for pos+1+8 <= len(buf) {
+		x := &operands[buf[pos]]
+		next := pos + int(x.plain)
+		if x.plain == 0 {
+			if x.how != operandCounted {
+				break
+			}
+			n := binary.LittleEndian.Uint64(buf[pos+1:]) & x.mask
+			if n > uint64(len(buf)) || x.bytes && int64(n) >= least {
+				break
+			}
+			if next = pos + 1 + int(x.width) + int(n); next > len(buf) {
+				break
+			}
+		}
+		pos = next
+	}
+	s.pos = pos
 }
 
 // scanner is a window on a file.

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"ckptfs/cas"
+	"ckptfs/cas/chunk"
 	"ckptfs/formats"
 	"ckptfs/index/manifest"
 )
@@ -89,7 +90,7 @@ func (e *earlier) skeleton() *trail {
 	if e == nil {
 		return nil
 	}
-	t := &trail{at: map[cas.Hash]int{}}
+	t := &trail{at: map[cas.Hash]int{}, hopes: minHopes}
 	seen := map[int32]bool{}
 	for i := range e.m.Regions {
 		r := &e.m.Regions[i]
@@ -108,7 +109,7 @@ func (e *earlier) skeleton() *trail {
 			}
 			for _, s := range spans {
 				t.at[s.Hash] = len(t.chunks)
-				t.chunks = append(t.chunks, s.Hash)
+				t.chunks = append(t.chunks, s)
 			}
 		}
 	}
@@ -123,25 +124,72 @@ const maxPatches = 512
 
 // trail walks along the chunks that a document had before.
 type trail struct {
-	chunks []cas.Hash
+	chunks []manifest.Span
 	at     map[cas.Hash]int
-	pos    int
+	pos    int // of the chunk that should be next
 	given  int
+
+	hopes  int // how many chunks are looked for at once
+	raws   [][]byte
+	hashes []cas.Hash
 }
 
-// next is the chunk that stood where p stands now: the one behind what came before p.
-func (t *trail) next(p []byte) (h cas.Hash) {
-	if t == nil || len(t.chunks) == 0 || t.given == maxPatches {
-		return h
+// maxHopes bounds hopes. At first, and after a chunk that was none of those hoped for, it is small.
+const (
+	minHopes = 4
+	maxHopes = 64
+)
+
+// follow returns the chunks that p, which lies ahead of c, begins with: those that come next on the trail, as far as they are there and
+// end where c would end them.
+func (t *trail) follow(c *chunk.CDC, p []byte) []manifest.Span {
+	if t == nil || t.hopes == 0 {
+		return nil
 	}
-	if i, ok := t.at[cas.Sum(p)]; ok {
-		t.pos = i + 1
-		return h
+	t.raws = t.raws[:0]
+	for rest := p; len(t.raws) < t.hopes && t.pos+len(t.raws) < len(t.chunks); {
+		n := int(t.chunks[t.pos+len(t.raws)].Len)
+		if !c.Ends(rest, n) {
+			break
+		}
+		t.raws = append(t.raws, rest[:n])
+		rest = rest[n:]
 	}
-	h = t.chunks[min(t.pos, len(t.chunks)-1)]
+	if len(t.raws) == 0 {
+		t.hopes = 0
+		return nil
+	}
+	t.hashes = slices.Grow(t.hashes[:0], len(t.raws))[:len(t.raws)]
+	cas.SumAll(t.hashes, t.raws)
+	known := t.chunks[t.pos:]
+	for i, h := range t.hashes {
+		if h != known[i].Hash {
+			t.hopes = 0
+			t.pos += i
+			return known[:i]
+		}
+	}
+	t.hopes = min(2*t.hopes, maxHopes)
+	t.pos += len(t.hashes)
+	return known[:len(t.hashes)]
+}
+
+// next is the chunk that stood where p, whose hash is h, stands now: the one behind what came before p.
+func (t *trail) next(h cas.Hash) (was cas.Hash) {
+	if len(t.chunks) == 0 {
+		return was
+	}
+	if i, ok := t.at[h]; ok {
+		t.pos, t.hopes = i+1, minHopes
+		return was
+	}
+	if t.given == maxPatches {
+		return was
+	}
+	was = t.chunks[min(t.pos, len(t.chunks)-1)].Hash
 	t.pos++
 	t.given++
-	return h
+	return was
 }
 
 // odds tell of a region whether deltas have paid in it so far.

@@ -73,8 +73,63 @@ func TestGrowingModelAgainst(t *testing.T) {
 			t.Fatal(err)
 		}
 		b.same(t, res, src)
+		if alone := memBench(t).file(t, src); !bytes.Equal(encoded(t, res), encoded(t, alone)) {
+			t.Errorf("%d trees: what was before changes where the file is cut", n)
+		}
 		if res.Deltas == 0 || res.FreshStored > int64(step)+2<<10 {
 			t.Errorf("%d trees: %d bytes new in %d records for 10 trees of %d, %d deltas", n, res.FreshStored, res.Fresh, step, res.Deltas)
 		}
+	}
+}
+
+func encoded(t *testing.T, res *Result) []byte {
+	enc, err := res.Manifest.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return enc
+}
+
+// TestFollowing: whatever became of a document, what comes before does not tell where it is cut, and it is read back.
+func TestFollowing(t *testing.T) {
+	src := boosted(1500)
+	ends := bytes.LastIndexByte(src, ',')
+	edit := func(f func(p []byte) []byte) []byte { return f(bytes.Clone(src)) }
+	for name, now := range map[string][]byte{
+		"same":     src,
+		"inserted": edit(func(p []byte) []byte { return append(p[:ends/2:ends/2], append([]byte("9"), src[ends/2:]...)...) }),
+		"removed":  edit(func(p []byte) []byte { return append(p[:ends/2:ends/2], src[ends/2+5000:]...) }),
+		"moved":    edit(func(p []byte) []byte { return append(append(p[:1000:1000], src[ends/2:ends]...), src[1000:ends/2]...) }),
+		"changed": edit(func(p []byte) []byte {
+			for i := 2000; i < ends; i += 50_000 {
+				p[i] ^= 1
+			}
+			return p
+		}),
+		"cut":     edit(func(p []byte) []byte { return append(p[:300_000], '}') }),
+		"another": edit(func(p []byte) []byte { return bytes.ReplaceAll(p, []byte("1"), []byte("7")) }),
+	} {
+		t.Run(name, func(t *testing.T) {
+			now[len(now)-1] = '}'
+			b := memBench(t)
+			before := b.file(t, src)
+			l, err := detect.Detect(bytes.NewReader(now), int64(len(now)))
+			if err != nil || !l.Fine {
+				t.Fatalf("%+v, %v", l, err)
+			}
+			batch := b.st.Begin()
+			defer batch.Release()
+			res, err := b.p.Layout(t.Context(), batch, bytes.NewReader(now), int64(len(now)), l, Related{Before: before.Manifest})
+			if err == nil {
+				err = batch.Commit()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.same(t, res, now)
+			if alone := memBench(t).file(t, now); !bytes.Equal(encoded(t, res), encoded(t, alone)) {
+				t.Error("the cuts are others than without what was before")
+			}
+		})
 	}
 }

@@ -138,15 +138,21 @@ func (j *job) finish(err error) error {
 	return err
 }
 
-// sum hashes the pieces.
+// sum hashes the pieces that nobody has hashed.
 func (b *batch) sum() {
-	b.raws, b.sums = b.raws[:0], slices.Grow(b.sums[:0], len(b.pieces))[:len(b.pieces)]
+	b.raws = b.raws[:0]
 	for _, p := range b.pieces {
-		b.raws = append(b.raws, b.buf[p.at:p.at+p.len])
+		if p.span.Hash.IsZero() {
+			b.raws = append(b.raws, b.buf[p.at:p.at+p.len])
+		}
 	}
+	b.sums = slices.Grow(b.sums[:0], len(b.raws))[:len(b.raws)]
 	cas.SumAll(b.sums, b.raws)
-	for i, p := range b.pieces {
-		p.span.Hash = b.sums[i]
+	next := b.sums
+	for _, p := range b.pieces {
+		if p.span.Hash.IsZero() {
+			p.span.Hash, next = next[0], next[1:]
+		}
 	}
 }
 
