@@ -14,7 +14,8 @@
 //	name    the last chunk of an object to be hashed makes its list and its digest
 //	write   the manifest goes in last
 //
-// When an earlier version of the file is known, chunk k of a tensor is put against chunk k of the tensor that had its name,
+// When an earlier version of the file is known, the skeleton's chunks are looked for where that has them, several at a time, and cut by
+// content again where something else has come; what is found has the ends that a cutter would find. Chunk k of a tensor is put against chunk k of the tensor that had its name,
 // type and shape then, what changed in the skeleton against what stood there, and the manifest against the manifest, most of
 // which is the digests of what did not change. The store tells from samples whether that pays; of a region where it mostly
 // does not, only now and then a chunk is tried.
