@@ -1,33 +1,35 @@
 package graph
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
 	"ckptfs/formats"
 )
 
-// Tensors tells a source what the file beside it holds: the tensor of a name, or nil when there is none.
-type Tensors func(name string) *formats.Tensor
+// Tensors is what the file beside a source holds, by name.
+type Tensors map[string]*formats.Tensor
 
 // ByName is the Tensors of a layout.
 func ByName(all []formats.Tensor) Tensors {
-	m := make(map[string]*formats.Tensor, len(all))
+	m := make(Tensors, len(all))
 	for i := range all {
 		m[all[i].Name] = &all[i]
 	}
-	return func(name string) *formats.Tensor { return m[name] }
+	return m
 }
 
 // ParseExplicit reads a GRAPH.json, as the package comment draws it. With tensors every parameter has to be there, with the type
-// and the shape that the source states; without (a query) any will do. The error wraps ErrInvalid. Memory is at most
-// 64 times p.
+// and the shape that the source states, by its name or by one of those tied to it, or all have to behind a prefix that only one of the file's parts
+// has ("model." in {"model": …, "optimizer": …}); the graph names them as the file does. Without (a query, nil) any will do. The error wraps
+// ErrInvalid. Memory is at most 64 times p.
 func ParseExplicit(p []byte, tensors Tensors) (*Graph, error) {
 	r, err := newReader(p)
 	if err != nil {
 		return nil, err
 	}
-	e := explicit{reader: r, tensors: tensors, ids: map[string]int{}, g: &Graph{Kind: Explicit}}
+	e := explicit{reader: r, ids: map[string]int{}, g: &Graph{Kind: Explicit}, tied: map[paramAt][]string{}}
 	version, nodes := false, false
 	err = r.members("the document", func(key string) error {
 		switch key {
@@ -50,15 +52,26 @@ func ParseExplicit(p []byte, tensors Tensors) (*Graph, error) {
 	case !version || !nodes:
 		return nil, r.errorf("no %s", map[bool]string{true: `"nodes"`, false: `"v"`}[version])
 	}
+	if tensors != nil {
+		if err := e.bind(tensors); err != nil {
+			return nil, err
+		}
+	}
 	return e.g, nil
 }
 
 type explicit struct {
 	*reader
-	tensors Tensors
-	ids     map[string]int
-	g       *Graph
+	ids  map[string]int
+	g    *Graph
+	tied map[paramAt][]string // further names of parameters
 }
+
+// maxTied bounds the further names of a parameter.
+const maxTied = 64
+
+// paramAt is a parameter of a vertex.
+type paramAt struct{ vertex, param int }
 
 func (e *explicit) node() error {
 	if len(e.g.Vertices) == MaxVertices {
@@ -90,7 +103,10 @@ func (e *explicit) node() error {
 			})
 		case "params":
 			err = e.items("params", func() error {
-				p, err := e.param()
+				p, tied, err := e.param()
+				if tied != nil {
+					e.tied[paramAt{len(e.g.Vertices), len(v.Params)}] = tied
+				}
 				v.Params = append(v.Params, p)
 				return err
 			})
@@ -132,11 +148,10 @@ func (e *explicit) input(s string) (Input, bool) {
 }
 
 // param reads a name or an object.
-func (e *explicit) param() (Param, error) {
-	var p Param
+func (e *explicit) param() (p Param, tied []string, err error) {
 	t, err := e.token()
 	if err != nil {
-		return p, err
+		return p, nil, err
 	}
 	shape := false
 	switch t := t.(type) {
@@ -144,10 +159,10 @@ func (e *explicit) param() (Param, error) {
 		p.Tensor = t
 	default:
 		if d, ok := t.(interface{ String() string }); !ok || d.String() != "{" {
-			return p, e.errorf("a parameter is neither a name nor an object")
+			return p, nil, e.errorf("a parameter is neither a name nor an object")
 		}
 		if err := e.deeper(); err != nil {
-			return p, err
+			return p, nil, err
 		}
 		err := e.restOfObject(func(key string) (err error) {
 			switch key {
@@ -166,46 +181,28 @@ func (e *explicit) param() (Param, error) {
 					p.Shape = append(p.Shape, d)
 					return err
 				})
+			case "tied":
+				err = e.items("tied", func() error {
+					name, err := e.string("a tied name")
+					if tied = append(tied, name); len(tied) > maxTied {
+						return e.errorf("more than %d tied names", maxTied)
+					}
+					return err
+				})
 			default:
 				err = e.errorf("unknown member %q of a parameter", key)
 			}
 			return err
 		})
 		if err != nil {
-			return p, err
+			return p, nil, err
 		}
 		if shape != (p.DType != "") {
-			return p, e.errorf("parameter %q: dtype and shape go together", p.Tensor)
+			return p, nil, e.errorf("parameter %q: dtype and shape go together", p.Tensor)
 		}
 	}
-	if p.Tensor == "" {
-		return p, e.errorf("a parameter without name")
+	if p.Tensor == "" || slices.Contains(tied, "") {
+		return p, nil, e.errorf("a parameter without name")
 	}
-	return p, e.checkParam(&p)
-}
-
-func (e *explicit) checkParam(p *Param) error {
-	if e.tensors == nil {
-		return nil
-	}
-	t := e.tensors(p.Tensor)
-	if t == nil {
-		return e.errorf("no tensor %q in the file", p.Tensor)
-	}
-	if p.DType != "" && (p.DType != t.DType || !equalShapes(p.Shape, t.Shape)) {
-		return e.errorf("tensor %q is %s %v in the file, not %s %v", p.Tensor, t.DType, t.Shape, p.DType, p.Shape)
-	}
-	return nil
-}
-
-func equalShapes(a, b []int64) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if a[i] != b[i] {
-			return false
-		}
-	}
-	return true
+	return p, tied, nil
 }

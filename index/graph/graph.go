@@ -32,7 +32,8 @@
 //	cfg     object, default {}
 //	in      ids of vertices further up, in argument order; "id:k" is output k (an id that is spelt so comes first)
 //	comm    the order of the inputs does not matter: only for Add, Mul, Multiply, Average, Max, Maximum, Min, Minimum
-//	params  tensors of the file, each a name or {"name": …, "dtype": "F32", "shape": [16, 3, 3, 3]}
+//	params  tensors of the file, each a name or {"name": …, "dtype": "F32", "shape": [16, 3, 3, 3], "tied": […]}; tied
+//	        are other names of the same tensor, of which a file may have but one
 //
 // # Identity
 //

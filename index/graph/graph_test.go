@@ -85,6 +85,9 @@ func TestExplicitRefused(t *testing.T) {
 		"dtype":           {node(`{"id":"b","op":"B","params":[{"name":"w","dtype":"torch.float32","shape":[2]}]}`), "none of safetensors'"},
 		"negative shape":  {node(`{"id":"b","op":"B","params":[{"name":"w","dtype":"F32","shape":[-2]}]}`), "a dimension is -2"},
 		"param number":    {node(`{"id":"b","op":"B","params":[1]}`), "neither a name nor an object"},
+		"tied nameless":   {node(`{"id":"b","op":"B","params":[{"name":"w","tied":[""]}]}`), "without name"},
+		"tied text":       {node(`{"id":"b","op":"B","params":[{"name":"w","tied":"v"}]}`), "tied is not an array"},
+		"tied to many":    {node(`{"id":"b","op":"B","params":[{"name":"w","tied":["v"` + strings.Repeat(`,"v"`, 64) + `]}]}`), "more than 64 tied"},
 		"param nameless":  {node(`{"id":"b","op":"B","params":[""]}`), "without name"},
 		"too large":       {strings.Repeat(" ", MaxSource+1), "at most 16777216"},
 	} {
@@ -105,6 +108,54 @@ func TestExplicitRefused(t *testing.T) {
 	}
 	if _, err := ParseExplicit([]byte(strings.TrimSuffix(b.String(), ",")+"]}"), nil); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "more than 65535") {
 		t.Errorf("too many vertices: %v", err)
+	}
+}
+
+// The names of tensors as the file has them: of tied ones whichever is there, and all behind one prefix.
+func TestExplicitBound(t *testing.T) {
+	const doc = `{"v":1,"nodes":[{"id":"e","op":"Embedding","params":[{"name":"wte.weight","dtype":"F32","shape":[2],"tied":["head.weight"]}]},
+		{"id":"a","op":"Linear","params":["h.weight","h.bias"],"in":["e"]},{"id":"o","op":"Linear","params":[{"name":"head.weight","tied":["wte.weight"]}],"in":["a"]}]}`
+	for _, c := range []struct{ file, want, refused string }{
+		{"h.bias h.weight wte.weight", "wte.weight h.weight h.bias wte.weight", ""},
+		{"h.bias h.weight head.weight", "head.weight h.weight h.bias head.weight", ""},
+		{"h.bias h.weight head.weight wte.weight", "wte.weight h.weight h.bias head.weight", ""},
+		{"model.h.bias model.h.weight model.wte.weight opt.h.weight opt.wte.weight h.bias", "model.wte.weight model.h.weight model.h.bias model.wte.weight", ""},
+		{"a/b/h.bias a/b/h.weight a/b/head.weight a/c", "a/b/head.weight a/b/h.weight a/b/h.bias a/b/head.weight", ""},
+		{"ema.h.bias ema.h.weight ema.wte.weight model.h.bias model.h.weight model.wte.weight", "", `below "ema." and below "model."`},
+		{"xh.bias xh.weight xwte.weight", "", `no tensor "wte.weight"`},
+		{"m.h.bias m.wte.weight", "", `no tensor "wte.weight"`},
+		{"h.bias h.weight", "", `no tensor "wte.weight"`},
+	} {
+		var all []formats.Tensor
+		for _, name := range strings.Fields(c.file) {
+			all = append(all, formats.Tensor{Name: name, DType: formats.F32, Shape: []int64{2}})
+		}
+		g, err := ParseExplicit([]byte(doc), ByName(all))
+		if c.refused != "" {
+			if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), c.refused) {
+				t.Errorf("%s: %v", c.file, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", c.file, err)
+			continue
+		}
+		var got []string
+		for _, v := range g.Vertices {
+			for _, p := range v.Params {
+				got = append(got, p.Tensor)
+				if p.Slot != "weight" && p.Slot != "bias" {
+					t.Errorf("%s: slot %q", c.file, p.Slot)
+				}
+			}
+		}
+		if strings.Join(got, " ") != c.want {
+			t.Errorf("%s: %s, want %s", c.file, got, c.want)
+		}
+		if o := (identities{}); !slices.Equal(o.trees(g), o.trees(parse(t, doc))) {
+			t.Errorf("%s: another identity than without a file", c.file)
+		}
 	}
 }
 
