@@ -243,6 +243,18 @@ func TestMatch(t *testing.T) {
 	}
 }
 
+// TestKinship: what torch and transformers save is whose child it is, and nobody's by chance.
+func TestKinship(t *testing.T) {
+	t.Parallel()
+	m := newMount(t)
+	pkg, err := filepath.Abs("../scripts/python")
+	m.must(err)
+	m.must(os.MkdirAll(m.path("runs"), 0o755))
+	if out := runPython(t, "kinship.py", pkg, m.Dir, m.Bin); !strings.Contains(out, "ok") {
+		t.Errorf("it said %s", out)
+	}
+}
+
 // TestPythonPackage uses scripts/python with real torch.
 func TestPythonPackage(t *testing.T) {
 	t.Parallel()

@@ -9,6 +9,7 @@
     frozen = ckptfs.transfer(net, m)       # its weights, where they fit; the names of what was loaded
 """
 
+import functools
 import json
 import os
 import re
@@ -59,7 +60,7 @@ def best(run, metric, mode="min"):
 
 def record(step, metrics=None, parent=None, merged_from=None, model=None):
     """Writes beside a checkpoint what is known of it: metrics (added to those of metrics.json), where it came from (the Match whose weights it began with; or a step or a
-    file, relative to the mount's root or, with a dot in front, to the step), and the architecture of a torch module whose state_dict it is."""
+    file, relative to the mount's root or, with a dot in front, to the step), and the architecture of a torch module whose state_dict it is, or has in it."""
     step = Path(step)
     step.mkdir(parents=True, exist_ok=True)
     if metrics is not None:
@@ -71,6 +72,9 @@ def record(step, metrics=None, parent=None, merged_from=None, model=None):
         if parent is not None:
             lineage["parent"] = os.fspath(parent)
             lineage["how"] = "transfer" if isinstance(parent, Match) else "declared"
+            lineage.pop("tensors", None)
+            if isinstance(parent, Match):
+                lineage["tensors"] = {new: old for new, old in parent.tensors.items() if new != old}
         if merged_from is not None:
             lineage["merged_from"] = [os.fspath(p) for p in merged_from]
         _write_json(step / "lineage.json", lineage)
@@ -202,28 +206,38 @@ def graph(model):
     return _traced(model, traced)
 
 
-def _params(module, prefix):
-    out = []
-    for name, t in module.state_dict(keep_vars=True).items():
-        full = f"{prefix}.{name}" if prefix else name
-        code = _code(t.dtype)
-        out.append(full if code is None else {"name": full, "dtype": code, "shape": list(t.shape)})
-    return out
+def _ties(model):
+    """{name: the other names of the same tensor}: savers differ in which of them they write."""
+    import torch
+
+    groups = {}
+    for name, t in model.state_dict(keep_vars=True).items():
+        if isinstance(t, torch.Tensor) and t.layout == torch.strided:
+            groups.setdefault((t.data_ptr() or id(t), t.dtype, t.shape, t.stride()), []).append(name)
+    return {name: [n for n in names if n != name] for names in groups.values() if len(names) > 1 for name in names}
 
 
-def _layer(ident, module, prefix, inputs):
+def _param(name, t, ties):
+    code = _code(getattr(t, "dtype", None))
+    known = {} if code is None else {"dtype": code, "shape": list(t.shape)}
+    if name in ties:
+        known["tied"] = ties[name][:64]
+    return {"name": name, **known} if known else name
+
+
+def _layer(ident, module, prefix, inputs, ties):
     node = {"id": ident, "op": type(module).__name__, "cfg": {"repr": module.extra_repr()}, "in": inputs}
-    params = _params(module, prefix)
+    params = [_param(f"{prefix}.{name}" if prefix else name, t, ties) for name, t in module.state_dict(keep_vars=True).items()]
     if params:
         node["params"] = params
     return node
 
 
 def _chain(model):
-    nodes = []
+    nodes, ties = [], _ties(model)
     for name, module in model.named_modules():
         if next(module.children(), None) is None:
-            nodes.append(_layer(name or "model", module, name, [nodes[-1]["id"]] if nodes else []))
+            nodes.append(_layer(name or "model", module, name, [nodes[-1]["id"]] if nodes else [], ties))
     return {"v": 1, "nodes": nodes}
 
 
@@ -233,7 +247,7 @@ _COMMUTING = {"add": "Add", "mul": "Mul", "iadd": "Add", "imul": "Mul"}
 def _traced(model, traced):
     import torch.fx
 
-    nodes = []
+    nodes, ties = [], _ties(model)
     for n in traced.graph.nodes:
         if n.op == "output":
             continue
@@ -241,9 +255,9 @@ def _traced(model, traced):
         if n.op == "placeholder":
             nodes.append({"id": n.name, "op": "Input"})
         elif n.op == "call_module":
-            nodes.append(_layer(n.name, traced.get_submodule(n.target), n.target, inputs))
+            nodes.append(_layer(n.name, traced.get_submodule(n.target), n.target, inputs, ties))
         elif n.op == "get_attr":
-            nodes.append({"id": n.name, "op": "Parameter", "params": [_attribute(model, n.target)]})
+            nodes.append({"id": n.name, "op": "Parameter", "params": [_param(n.target, functools.reduce(getattr, n.target.split("."), model), ties)]})
         else:
             op = n.target if isinstance(n.target, str) else getattr(n.target, "__name__", str(n.target))
             fixed = torch.fx.node.map_arg((n.args, n.kwargs), lambda _: "@")
@@ -252,14 +266,6 @@ def _traced(model, traced):
                 node.update(op=_COMMUTING[op], comm=True)
             nodes.append(node)
     return {"v": 1, "nodes": nodes}
-
-
-def _attribute(model, target):
-    t = model
-    for part in target.split("."):
-        t = getattr(t, part)
-    code = _code(getattr(t, "dtype", None))
-    return target if code is None else {"name": target, "dtype": code, "shape": list(t.shape)}
 
 
 def _inputs(node):
