@@ -65,14 +65,17 @@ type source struct {
 // look sets src to what p is.
 func (s *planeState) look(src *source, p []byte) {
 	*src = source{p: p}
-	if zeros := bytes.Count(p, []byte{0}); manyZeros(zeros, len(p)) {
-		s.pack(src)
-		src.c.count(src.rest)
-		src.c[0] = uint32(zeros)
-	} else {
-		src.c.count(p)
-	}
+	src.c.count(p)
+	s.tryPack(src)
 	src.measure()
+}
+
+// tryPack makes the bitmap and the rest of src where they may be of use.
+func (s *planeState) tryPack(src *source) {
+	if n := len(src.p); manyZeros(int(src.c[0]), n) {
+		s.pack(src)
+		src.c[0] = uint32(n - len(src.rest))
+	}
 }
 
 func manyZeros(zeros, n int) bool { return 5*zeros > 2*n }
@@ -106,12 +109,15 @@ func (src *source) measure() {
 // theirs, and says whether it is.
 func (s *planeState) chooseAgain(w int) bool {
 	sparse, n := 0, len(s.bufs[0])
+	if n < minGrouped {
+		return false
+	}
 	for _, p := range s.bufs[:w] {
-		if manyZeros(bytes.Count(p, []byte{0}), n) {
+		if manyZeros(sampleZeros(p), samples*sampleLen) {
 			sparse++
 		}
 	}
-	if sparse < 2 || n < minGrouped {
+	if sparse < 2 {
 		return false
 	}
 	// What is not zero is sorted before what is.
@@ -128,11 +134,12 @@ func (s *planeState) chooseAgain(w int) bool {
 	last := 0
 	for k := range sources {
 		src, p := &sources[k], s.bufs[k]
-		if bytes.Equal(p[1:], p[:n-1]) || !manyZeros(bytes.Count(p, []byte{0}), n) && sampleBits(p) > randomBits {
+		if constant(p) || sampleBits(p) > randomBits {
 			*src = source{p: p}
 			continue
 		}
 		s.look(src, p)
+		src.c[0] = uint32(bytes.Count(p, []byte{0}))
 		zeros := src.c[0]
 		src.c[0] -= uint32(g.counts[1])
 		if size := src.c.estimate(g.counts[0]) + 1; size < src.size {
@@ -178,7 +185,7 @@ func (s *planeState) choosePlane(k int, g *groups) {
 		whole = 0
 	}
 	switch {
-	case bytes.Equal(p[1:], p[:len(p)-1]):
+	case constant(p):
 		s.parts = append(s.parts, part{code: whole | partConst, p: p})
 		return
 	case s.flat || len(p) < minCoded || sampleBits(p) > randomBits:
@@ -204,9 +211,7 @@ func (s *planeState) choosePlane(k int, g *groups) {
 			all.c[v] += k
 		}
 	}
-	if manyZeros(int(all.c[0]), len(p)) {
-		s.pack(all)
-	}
+	s.tryPack(all)
 	all.measure()
 	if sum < all.size-all.size/1024 {
 		for i := range g.n {
@@ -238,19 +243,22 @@ func (s *planeState) addPart(p []byte, c *counts) {
 	}
 	s.parts = append(s.parts, part{code: partRaw, p: p})
 	at := &s.parts[len(s.parts)-1]
-	if int(c[p[0]]) == n {
+	if constant(p) {
 		at.code = partConst
 		return
 	}
 	if n < minCoded {
 		return
 	}
-	at.f.normalize(c, n)
+	at.f.normalize(c)
 	at.table[0] = len(s.tables)
 	s.tables = appendFreqs(s.tables, &at.f)
 	at.table[1] = len(s.tables)
-	at.size = float64(at.table[1]-at.table[0]) + at.f.cost(c)/8
+	at.size = float64(at.table[1]-at.table[0]) + at.f.cost(c)/8*float64(n)/float64(c.total())
 	if at.size <= float64(n-n/minGain) {
 		at.code = partRans
 	}
 }
+
+// constant reports whether all bytes of p, one at least, are the same.
+func constant(p []byte) bool { return bytes.Equal(p[1:], p[:len(p)-1]) }

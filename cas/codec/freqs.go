@@ -18,47 +18,20 @@ import (
 // one, those bits, the lowest first, and the k lowest bits of n. Values that are next to each other mostly occur about as
 // often.
 
-// counts is how often each byte occurs in a plane.
-type counts [256]uint32
-
-// count adds p to c.
-func (c *counts) count(p []byte) {
-	// Eight tables: increments of one counter in a row would wait for each other.
-	var t [8][256]uint32
-	for ; len(p) >= 8; p = p[8:] {
-		v := le.Uint64(p)
-		t[0][byte(v)]++
-		t[1][byte(v>>8)]++
-		t[2][byte(v>>16)]++
-		t[3][byte(v>>24)]++
-		t[4][byte(v>>32)]++
-		t[5][byte(v>>40)]++
-		t[6][byte(v>>48)]++
-		t[7][byte(v>>56)]++
-	}
-	for _, v := range p {
-		t[0][v]++
-	}
-	for v := range c {
-		c[v] += t[0][v] + t[1][v] + t[2][v] + t[3][v] + t[4][v] + t[5][v] + t[6][v] + t[7][v]
-	}
-}
-
 // estimate is in how many bytes n bytes of counts c can be stored, frequencies included.
 func (c *counts) estimate(n int) float64 {
 	logs := costTable()
 	var sum float64
-	used := 0
-	for _, k := range c {
-		if k > 0 {
-			used++
-			sum += float64(k) * log2(logs, k)
-		}
+	var used, total uint32
+	for _, k := range c { // of none, too: asking would cost mispredictions
+		used += (k | -k) >> 31
+		total += k
+		sum += float64(k) * log2(logs, k)
 	}
-	if n == 0 {
+	if n == 0 || total == 0 {
 		return 0
 	}
-	return min(float64(n), (float64(n)*log2(logs, uint32(n))-sum)/8+12+0.3*float64(used)) + 1
+	return min(float64(n), float64(n)/8*(log2(logs, total)-sum/float64(total))+12+0.3*float64(used)) + 1
 }
 
 // log2 is rounded down by a thousandth at most.
@@ -67,10 +40,10 @@ func log2(logs *[probs + 1]float32, n uint32) float64 {
 	return float64(probBits+shift) - float64(logs[n>>shift])
 }
 
-// normalize sets f to shares of c, which add up to 4096: each that is counted at all has one at least. n is the sum of c,
-// which has two values at least.
-func (f *freqs) normalize(c *counts, n int) {
-	scale := float64(probs) / float64(n)
+// normalize sets f to shares of c, which add up to 4096: each that is counted at all has one at least. c has two values at
+// least.
+func (f *freqs) normalize(c *counts) {
+	scale := float64(probs) / float64(c.total())
 	left, top := probs, 0
 	for v, k := range c {
 		f[v] = 0

@@ -1371,6 +1371,74 @@ step:
 	VZEROUPPER
 	RET
 
+// func sumAVX512(c *uint32, t *uint16, shift uint64, set *uint64)
+// Requires: AVX, AVX512F, SSE2
+TEXT ·sumAVX512(SB), NOSPLIT, $0-32
+	MOVQ c+0(FP), AX
+	MOVQ t+8(FP), CX
+	MOVQ set+24(FP), DX
+	MOVQ shift+16(FP), BX
+	MOVQ BX, X0
+	MOVQ $0x0000000000000010, BX
+
+values:
+	VPMOVZXWD (CX), Z1
+	VPMOVZXWD 512(CX), Z2
+	VPADDD    Z2, Z1, Z1
+	VPMOVZXWD 1024(CX), Z2
+	VPADDD    Z2, Z1, Z1
+	VPMOVZXWD 1536(CX), Z2
+	VPADDD    Z2, Z1, Z1
+	VPMOVZXWD 2048(CX), Z2
+	VPADDD    Z2, Z1, Z1
+	VPMOVZXWD 2560(CX), Z2
+	VPADDD    Z2, Z1, Z1
+	VPMOVZXWD 3072(CX), Z2
+	VPADDD    Z2, Z1, Z1
+	VPMOVZXWD 3584(CX), Z2
+	VPADDD    Z2, Z1, Z1
+	VPTESTMD  Z1, Z1, K1
+	KMOVW     K1, (DX)
+	VPSLLD    X0, Z1, Z1
+	VMOVDQU32 Z1, (AX)
+	ADDQ      $0x40, AX
+	ADDQ      $0x20, CX
+	ADDQ      $0x02, DX
+	DECQ      BX
+	JNZ       values
+	VZEROUPPER
+	RET
+
+// func holdsAVX512(set *uint64, p *byte, lines int) (left int)
+// Requires: AVX, AVX512BW, AVX512F, AVX512VBMI
+TEXT ·holdsAVX512(SB), NOSPLIT, $0-32
+	MOVQ            set+0(FP), AX
+	MOVQ            p+8(FP), CX
+	MOVQ            lines+16(FP), DX
+	VBROADCASTI64X4 (AX), Z0
+	MOVQ            $0x8040201008040201, AX
+	VPBROADCASTQ    AX, Z1
+	MOVQ            $0x1f1f1f1f1f1f1f1f, AX
+	VPBROADCASTQ    AX, Z2
+
+line:
+	VMOVDQU8  (CX), Z3
+	VPSRLW    $0x03, Z3, Z4
+	VPANDD    Z2, Z4, Z4
+	VPERMB    Z0, Z4, Z4
+	VPERMB    Z1, Z3, Z3
+	VPTESTNMB Z3, Z4, K1
+	KORTESTQ  K1, K1
+	JNZ       done
+	ADDQ      $0x40, CX
+	DECQ      DX
+	JNZ       line
+
+done:
+	MOVQ DX, left+24(FP)
+	VZEROUPPER
+	RET
+
 // func spreadAVX512(dst *byte, bitmap *byte, src *byte, blocks int) (used int)
 // Requires: AVX, AVX512BW, AVX512_VBMI2, POPCNT
 TEXT ·spreadAVX512(SB), NOSPLIT, $0-40

@@ -85,6 +85,16 @@ func encode64AVX512(last *byte, src *byte, steps int, codes *uint64, x *uint32) 
 //go:noescape
 func encode64NarrowAVX512(last *byte, src *byte, steps int, rcp *uint32, rest *uint32, x *uint32) (put int)
 
+// sumAVX512 is sumPortable.
+//
+//go:noescape
+func sumAVX512(c *uint32, t *uint16, shift uint64, set *uint64)
+
+// holdsAVX512 returns how many of the lines of 64 bytes are left where the first has a value that set lacks.
+//
+//go:noescape
+func holdsAVX512(set *uint64, p *byte, lines int) (left int)
+
 // spreadAVX512 sets blocks times 64 bytes of dst to the next ones of src where bitmap has bits set, to zeros elsewhere.
 //
 //go:noescape

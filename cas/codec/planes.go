@@ -73,11 +73,11 @@ type planeState struct {
 	sources [8]source // of groups and of all, or of planes
 	parts   []part
 	tables  []byte
-	coded   int                 // bytes of parts that the stream has
-	lanes   int                 // its states; 0 where there is none
-	flat    bool                // there is to be none
-	spare   [2 * slabBytes]byte // for bitmaps and what they leave
-	used    int                 // of spare
+	coded   int                     // bytes of parts that the stream has
+	lanes   int                     // its states; 0 where there is none
+	flat    bool                    // there is to be none
+	spare   [5 * slabBytes / 2]byte // for bitmaps and what they leave
+	used    int                     // of spare
 }
 
 var planeStates = sync.Pool{New: func() any { return new(planeState) }}

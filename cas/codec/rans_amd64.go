@@ -84,6 +84,27 @@ func (c *ransCode) narrow() (rcp, rest [32]uint32, ok bool) {
 	return rcp, rest, true
 }
 
+// sum is sumPortable.
+func (c *counts) sum(t *tally, shift int, set *values) {
+	if wide {
+		sumAVX512(&c[0], &t[0][0], uint64(shift), &set[0])
+	} else {
+		c.sumPortable(t, shift, set)
+	}
+}
+
+// holds is holdsPortable.
+func (s *values) holds(p []byte) int {
+	n := 0
+	if k := len(p) / line; wide && k > 0 {
+		n = (k - holdsAVX512(&s[0], &p[0], k)) * line
+		if n < k*line {
+			return n
+		}
+	}
+	return n + s.holdsPortable(p[n:])
+}
+
 // pack is packPortable; it may write 63 bytes of dst more.
 func pack(dst, bitmap, p []byte) []byte {
 	n := 0

@@ -11,6 +11,10 @@ func (d *ransDecoder) steps(dst []byte) ([]byte, error) { return dst, nil }
 
 func (e *ransEncoder) steps(src []byte) { e.stepsPortable(src) }
 
+func (c *counts) sum(t *tally, shift int, set *values) { c.sumPortable(t, shift, set) }
+
+func (s *values) holds(p []byte) int { return s.holdsPortable(p) }
+
 func pack(dst, bitmap, p []byte) []byte { return packPortable(dst, bitmap, p) }
 
 func scatter(p, bitmap []byte, rest *[maxPlane + 8]byte) { scatterPortable(p, bitmap, rest, 0) }

@@ -1,6 +1,7 @@
 package codec
 
 import (
+	"bytes"
 	"math"
 	"sync"
 )
@@ -20,41 +21,45 @@ func looksRandom(raw []byte) bool { return sampleBits(raw) > flatBits }
 // sampleBits estimates the order-0 entropy of p, in bits a byte, from a sample of 4 KiB spread over it. What is shorter
 // costs little to try and counts as 0.
 func sampleBits(p []byte) float64 {
-	if len(p) < samples*sampleLen {
+	const n = samples * sampleLen
+	if len(p) < n {
 		return 0
 	}
-	// Four tables: increments of one counter in a row would wait for each other.
-	var t [4][256]uint16
-	stride := (len(p) - sampleLen) / (samples - 1)
+	var t tally
 	for i := range samples {
-		q := p[i*stride:][:sampleLen]
-		for ; len(q) >= 4; q = q[4:] {
-			t[0][q[0]]++
-			t[1][q[1]]++
-			t[2][q[2]]++
-			t[3][q[3]]++
-		}
+		t.add(sample(p, i))
 	}
-	const n = samples * sampleLen
+	var c counts
+	var used values
+	c.sum(&t, 0, &used)
 	logs := logTable()
-	var sum float64
-	var used int
-	for v := range 256 {
-		c := t[0][v] + t[1][v] + t[2][v] + t[3][v]
-		if c > 0 {
-			used++
-			sum += logs[c]
-		}
+	var sum float32
+	for _, k := range c {
+		sum += logs[k]
 	}
-	// A sample's entropy falls short of the source's by about (used-1)/2n nats (Miller, 1955).
-	return math.Log2(n) - sum/n + float64(used-1)/(2*n)*math.Log2E
+	// A sample's entropy falls short of the source's by about (values-1)/2n nats (Miller, 1955).
+	return math.Log2(n) - float64(sum)/n + float64(used.len()-1)/(2*n)*math.Log2E
+}
+
+// sampleZeros counts the zeros of that sample.
+func sampleZeros(p []byte) int {
+	n := 0
+	for i := range samples {
+		n += bytes.Count(sample(p, i), []byte{0})
+	}
+	return n
+}
+
+// sample is the i-th part of the sample of p.
+func sample(p []byte, i int) []byte {
+	return p[(len(p)-sampleLen)/(samples-1)*i:][:sampleLen]
 }
 
 // logTable is c log2 c: taking 256 logarithms would cost as much as counting the sample.
-var logTable = sync.OnceValue(func() *[samples*sampleLen + 1]float64 {
-	var t [samples*sampleLen + 1]float64
+var logTable = sync.OnceValue(func() *[samples*sampleLen + 1]float32 {
+	var t [samples*sampleLen + 1]float32
 	for c := 1; c < len(t); c++ {
-		t[c] = float64(c) * math.Log2(float64(c))
+		t[c] = float32(float64(c) * math.Log2(float64(c)))
 	}
 	return &t
 })

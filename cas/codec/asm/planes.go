@@ -26,6 +26,7 @@ func main() {
 		ransEncode(vectors, false)
 	}
 	ransEncode(4, true)
+	counts()
 	sparse()
 	groupOf(2)
 	groupOf(4)

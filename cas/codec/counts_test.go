@@ -1,0 +1,41 @@
+package codec
+
+import (
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// TestCounts: what occurs is counted, a sample stands for about all, and the twins agree.
+func TestCounts(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.OneOf(rapid.IntRange(0, 1000), rapid.IntRange(0, maxPlane)).Draw(t, "length")
+		p := skewed(n, rapid.SampledFrom([]float64{0.01, 0.3, 3, 20, 1000}).Draw(t, "spread"))
+		for range rapid.IntRange(0, 5).Draw(t, "rare ones") {
+			if n > 0 {
+				p[rapid.IntRange(0, n-1).Draw(t, "place")] = rapid.Byte().Draw(t, "value")
+			}
+		}
+		var exact counts
+		for _, v := range p {
+			exact[v]++
+		}
+		var cs []counts
+		portably(func(how string) {
+			c := counts{1, 2, 3}
+			c.count(p)
+			for v := range c {
+				if c[v] == 0 != (exact[v] == 0) {
+					t.Fatalf("%s: %d is counted %d times, and occurs %d times", how, v, c[v], exact[v])
+				}
+			}
+			if got, want := c.estimate(n), exact.estimate(n); got > want+float64(n)/500+10 || got < want-float64(n)/500-10 {
+				t.Fatalf("%s: %.0f bytes, want %.0f", how, got, want)
+			}
+			cs = append(cs, c)
+		})
+		if cs[0] != cs[len(cs)-1] {
+			t.Fatal("the twins differ")
+		}
+	})
+}
