@@ -9,6 +9,8 @@ const (
 	randomBits = 7.9
 	// minGain: coding must save 1/minGain of a part, 1.5 %, to be worth a reader's time.
 	minGain = 66
+	// fewOthers are so few of a sample that it is no use to sort them: all others are zeros.
+	fewOthers = 2
 )
 
 // choose sets parts to what codes the planes, which s.bufs holds, in the fewest bytes or nearly so.
@@ -59,13 +61,22 @@ type source struct {
 	bitmap, rest []byte // where zeros are many
 	ones         counts // of bitmap
 	sparse       bool   // it is to be
+	random       bool
 	size         float64
 }
 
 // look sets src to what p is.
 func (s *planeState) look(src *source, p []byte) {
 	*src = source{p: p}
-	src.c.count(p)
+	if len(p) > 0 && constant(p) {
+		src.c[p[0]] = uint32(len(p))
+		src.size = 2
+		return
+	}
+	if src.random = src.c.count(p); src.random {
+		src.size = float64(len(p) + 1)
+		return
+	}
 	s.tryPack(src)
 	src.measure()
 }
@@ -184,18 +195,20 @@ func (s *planeState) choosePlane(k int, g *groups) {
 	if g == nil {
 		whole = 0
 	}
+	zeros := sampleZeros(p)
 	switch {
 	case constant(p):
 		s.parts = append(s.parts, part{code: whole | partConst, p: p})
 		return
-	case s.flat || len(p) < minCoded || sampleBits(p) > randomBits:
+	case s.flat || len(p) < minCoded || zeros == 0 && sampleBits(p) > randomBits:
 		s.parts = append(s.parts, part{code: whole | partRaw, p: p})
 		return
 	}
 	first, all := len(s.parts), &s.sources[maxGroups]
-	if g == nil {
+	if g == nil || zeros >= samples*sampleLen-fewOthers {
 		s.look(all, p)
 		s.add(all)
+		s.parts[first].code |= whole
 		return
 	}
 	sorted := s.sorted[k*len(p):][:len(p)]
@@ -225,7 +238,11 @@ func (s *planeState) choosePlane(k int, g *groups) {
 
 // add adds the parts that code src.
 func (s *planeState) add(src *source) {
-	if !src.sparse || len(src.rest) == 0 {
+	switch {
+	case src.random:
+		s.parts = append(s.parts, part{code: partRaw, p: src.p})
+		return
+	case !src.sparse || len(src.rest) == 0:
 		s.addPart(src.p, &src.c)
 		return
 	}
@@ -254,7 +271,8 @@ func (s *planeState) addPart(p []byte, c *counts) {
 	at.table[0] = len(s.tables)
 	s.tables = appendFreqs(s.tables, &at.f)
 	at.table[1] = len(s.tables)
-	at.size = float64(at.table[1]-at.table[0]) + at.f.cost(c)/8*float64(n)/float64(c.total())
+	bits, _, _ := c.entropy()
+	at.size = float64(at.table[1]-at.table[0]) + float64(n)*bits/8
 	if at.size <= float64(n-n/minGain) {
 		at.code = partRans
 	}

@@ -1,6 +1,9 @@
 package codec
 
-import "math/bits"
+import (
+	"math"
+	"math/bits"
+)
 
 // counts is how often each value occurs in a part, or about how often. The frequencies of rANS come of it, so that no value
 // that occurs may have none.
@@ -12,11 +15,13 @@ const (
 	// once, so that what the frequencies of a sample cost more than those of all is 1/2048 of the part at most: a sample of m
 	// makes each byte (values-1)/2m nats longer than it need be (Miller, 1955).
 	perSample = 184
+	// minRandom is the length from which a quarter tells what is random.
+	minRandom = 2048
 )
 
-// count sets c to how often the values occur in p: of the bytes of a quarter or of half of the lines taken for all where that
-// is exact enough.
-func (c *counts) count(p []byte) {
+// count sets c to how often the values occur in p: the bytes of a quarter or of half of the lines are taken for all where that
+// is exact enough. It says whether p is as good as random: then c has each value, and counts for little.
+func (c *counts) count(p []byte) (random bool) {
 	var set values
 	whole := p[:len(p)/(4*line)*(4*line)]
 	shift := 0
@@ -27,9 +32,14 @@ func (c *counts) count(p []byte) {
 		t.quarter(whole, 0)
 		for shift = 2; ; shift-- {
 			c.sum(&t, shift, &set)
-			ratio := 1 << shift
-			if (ratio-1)*perSample*set.len() <= len(whole) {
+			if ((1<<shift)-1)*perSample*set.len() <= len(whole) {
 				break
+			}
+			if shift == 2 && len(whole) >= minRandom && c.sampleBits(len(whole)/4) > randomBits {
+				for v := range c {
+					c[v] = max(c[v], 1)
+				}
+				return true
 			}
 			t.quarter(whole, 3-shift)
 			if shift == 1 {
@@ -41,26 +51,64 @@ func (c *counts) count(p []byte) {
 		c[v]++
 	}
 	if shift == 0 {
-		return
+		return false
 	}
 	for rest := whole; len(rest) > 0; rest = rest[line:] { // rare values
 		if rest = rest[set.holds(rest):]; len(rest) == 0 {
-			return
+			break
 		}
 		for _, v := range rest[:line] {
 			c[v] = max(c[v], 1)
 			set[v/64] |= 1 << (v % 64)
 		}
 	}
+	return false
 }
 
-// len is how many values c has.
-func (c *counts) len() int {
-	n := 0
-	for _, k := range c {
-		n += int((k | -k) >> 31)
+// entropy is the order-0 entropy of c, in bits a byte, how many values it has, and what it adds up to.
+func (c *counts) entropy() (bits float64, used, total int) {
+	sum, used, total := c.logs()
+	if total == 0 {
+		return 0, 0, 0
 	}
-	return n
+	return (float64(log2(uint32(total))) - float64(sum)/float64(total)) / logOne, used, total
+}
+
+// sampleBits estimates the entropy of what a sample of n bytes was counted of: the sample's own falls short of it by about
+// (values-1)/2n nats (Miller, 1955).
+func (c *counts) sampleBits(n int) float64 {
+	bits, used, _ := c.entropy()
+	return bits + float64(used-1)/float64(2*n)*math.Log2E
+}
+
+// estimate is in how many bytes n bytes of counts c can be stored, frequencies included.
+func (c *counts) estimate(n int) float64 {
+	if n == 0 {
+		return 0
+	}
+	bits, used, _ := c.entropy()
+	return min(float64(n), float64(n)*bits/8+12+0.3*float64(used)) + 1
+}
+
+// logsPortable is the sum of k log2 k, of how many counts above 0, and the sum of them.
+func (c *counts) logsPortable() (sum uint64, used, total int) {
+	for _, k := range c { // of zeros, too: asking would cost mispredictions
+		sum += uint64(k) * uint64(log2(k))
+		used += int((k | -k) >> 31)
+		total += int(k)
+	}
+	return sum, used, total
+}
+
+// logOne is 1 as log2 counts.
+const logOne = 1 << 16
+
+// log2 is the logarithm of n > 0, wrong by 0.0009 at most. With floating-point numbers kernel and twin would not be the same.
+func log2(n uint32) uint32 {
+	z := uint32(bits.LeadingZeros32(n))
+	m := n << z << 1 >> 16
+	p := m * (logOne - m) >> 16
+	return (31-z)<<16 + m + p*(27713-10435*m>>16)>>16
 }
 
 // total is what c adds up to.

@@ -2,9 +2,7 @@ package codec
 
 import (
 	"errors"
-	"math"
 	"math/bits"
-	"sync"
 )
 
 // Frequencies are stored as bits, the lowest of a byte first:
@@ -17,28 +15,6 @@ import (
 // A number n of order k is (Exp-Golomb coding; Teuhola 1978) as many zeros as n >> k plus 1 has bits below its highest, a
 // one, those bits, the lowest first, and the k lowest bits of n. Values that are next to each other mostly occur about as
 // often.
-
-// estimate is in how many bytes n bytes of counts c can be stored, frequencies included.
-func (c *counts) estimate(n int) float64 {
-	logs := costTable()
-	var sum float64
-	var used, total uint32
-	for _, k := range c { // of none, too: asking would cost mispredictions
-		used += (k | -k) >> 31
-		total += k
-		sum += float64(k) * log2(logs, k)
-	}
-	if n == 0 || total == 0 {
-		return 0
-	}
-	return min(float64(n), float64(n)/8*(log2(logs, total)-sum/float64(total))+12+0.3*float64(used)) + 1
-}
-
-// log2 is rounded down by a thousandth at most.
-func log2(logs *[probs + 1]float32, n uint32) float64 {
-	shift := max(0, bits.Len32(n)-probBits)
-	return float64(probBits+shift) - float64(logs[n>>shift])
-}
 
 // normalize sets f to shares of c, which add up to 4096: each that is counted at all has one at least. c has two values at
 // least.
@@ -73,27 +49,6 @@ func (f *freqs) normalize(c *counts) {
 		}
 	}
 }
-
-// cost is how many bits it takes to code what was counted with frequencies f.
-func (f *freqs) cost(c *counts) float64 {
-	logs := costTable()
-	var sum float64
-	for v, k := range c {
-		if k > 0 {
-			sum += float64(k) * float64(logs[f[v]])
-		}
-	}
-	return sum
-}
-
-// costTable is log2 of 4096/f.
-var costTable = sync.OnceValue(func() *[probs + 1]float32 {
-	var t [probs + 1]float32
-	for f := 1; f <= probs; f++ {
-		t[f] = float32(probBits - math.Log2(float64(f)))
-	}
-	return &t
-})
 
 // appendFreqs appends f, stored, to dst.
 func appendFreqs(dst []byte, f *freqs) []byte {

@@ -1439,6 +1439,92 @@ done:
 	VZEROUPPER
 	RET
 
+// func logsAVX512(c *uint32) (sum uint64, used int, total int)
+// Requires: AVX, AVX2, AVX512CD, AVX512F
+TEXT ·logsAVX512(SB), NOSPLIT, $0-32
+	MOVQ         c+0(FP), AX
+	MOVQ         $0x0000000000000010, CX
+	MOVL         $0x00010000, DX
+	VPBROADCASTD DX, Z0
+	MOVL         $0x0000001f, DX
+	VPBROADCASTD DX, Z1
+	MOVL         $0x00006c41, DX
+	VPBROADCASTD DX, Z2
+	MOVL         $0x000028c3, DX
+	VPBROADCASTD DX, Z3
+	MOVL         $0x00000001, DX
+	VPBROADCASTD DX, Z4
+	VPXORD       Z5, Z5, Z5
+	VPXORD       Z6, Z6, Z6
+	VPXORD       Z7, Z7, Z7
+	VPXORD       Z8, Z8, Z8
+
+counts:
+	VMOVDQU32     (AX), Z9
+	VPLZCNTD      Z9, Z10
+	VPSLLVD       Z10, Z9, Z11
+	VPSLLD        $0x01, Z11, Z11
+	VPSRLD        $0x10, Z11, Z11
+	VPSUBD        Z11, Z0, Z12
+	VPMULLD       Z11, Z12, Z12
+	VPSRLD        $0x10, Z12, Z12
+	VPMULLD       Z11, Z3, Z13
+	VPSRLD        $0x10, Z13, Z13
+	VPSUBD        Z13, Z2, Z13
+	VPMULLD       Z13, Z12, Z12
+	VPSRLD        $0x10, Z12, Z12
+	VPSUBD        Z10, Z1, Z10
+	VPSLLD        $0x10, Z10, Z10
+	VPADDD        Z10, Z12, Z12
+	VPADDD        Z11, Z12, Z12
+	VPMULUDQ      Z9, Z12, Z10
+	VPADDQ        Z10, Z5, Z5
+	VPSRLQ        $0x20, Z12, Z10
+	VPSRLQ        $0x20, Z9, Z11
+	VPMULUDQ      Z10, Z11, Z10
+	VPADDQ        Z10, Z6, Z6
+	VPADDD        Z9, Z7, Z7
+	VPMINUD       Z4, Z9, Z9
+	VPADDD        Z9, Z8, Z8
+	ADDQ          $0x40, AX
+	DECQ          CX
+	JNZ           counts
+	VPADDQ        Z6, Z5, Z5
+	VEXTRACTI64X4 $0x01, Z5, Y0
+	VPADDQ        Y5, Y0, Y0
+	VEXTRACTI128  $0x01, Y0, X1
+	VPADDQ        X0, X1, X1
+	VMOVQ         X1, AX
+	VPEXTRQ       $0x01, X1, CX
+	ADDQ          CX, AX
+	MOVQ          AX, sum+8(FP)
+	VPSRLQ        $0x20, Z7, Z0
+	VPADDD        Z0, Z7, Z7
+	VPSLLQ        $0x20, Z7, Z7
+	VPSRLQ        $0x20, Z7, Z7
+	VPSRLQ        $0x20, Z8, Z0
+	VPADDD        Z0, Z8, Z8
+	VPSLLQ        $0x20, Z8, Z8
+	VPSRLQ        $0x20, Z8, Z8
+	VEXTRACTI64X4 $0x01, Z8, Y0
+	VPADDQ        Y8, Y0, Y0
+	VEXTRACTI128  $0x01, Y0, X1
+	VPADDQ        X0, X1, X1
+	VMOVQ         X1, AX
+	VPEXTRQ       $0x01, X1, CX
+	ADDQ          CX, AX
+	MOVQ          AX, used+16(FP)
+	VEXTRACTI64X4 $0x01, Z7, Y0
+	VPADDQ        Y7, Y0, Y0
+	VEXTRACTI128  $0x01, Y0, X1
+	VPADDQ        X0, X1, X1
+	VMOVQ         X1, AX
+	VPEXTRQ       $0x01, X1, CX
+	ADDQ          CX, AX
+	MOVQ          AX, total+24(FP)
+	VZEROUPPER
+	RET
+
 // func spreadAVX512(dst *byte, bitmap *byte, src *byte, blocks int) (used int)
 // Requires: AVX, AVX512BW, AVX512_VBMI2, POPCNT
 TEXT ·spreadAVX512(SB), NOSPLIT, $0-40

@@ -95,6 +95,11 @@ func sumAVX512(c *uint32, t *uint16, shift uint64, set *uint64)
 //go:noescape
 func holdsAVX512(set *uint64, p *byte, lines int) (left int)
 
+// logsAVX512 is logsPortable.
+//
+//go:noescape
+func logsAVX512(c *uint32) (sum uint64, used int, total int)
+
 // spreadAVX512 sets blocks times 64 bytes of dst to the next ones of src where bitmap has bits set, to zeros elsewhere.
 //
 //go:noescape

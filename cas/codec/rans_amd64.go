@@ -4,7 +4,7 @@ import "golang.org/x/sys/cpu"
 
 // wide says that the kernels in AVX-512 can be used and pay: with VBMI2 come processors that do not clock down for them.
 var wide = cpu.X86.HasAVX512F && cpu.X86.HasAVX512BW && cpu.X86.HasAVX512VL &&
-	cpu.X86.HasAVX512VBMI && cpu.X86.HasAVX512VBMI2 && cpu.X86.HasBMI2 && cpu.X86.HasPOPCNT
+	cpu.X86.HasAVX512CD && cpu.X86.HasAVX512VBMI && cpu.X86.HasAVX512VBMI2 && cpu.X86.HasBMI2 && cpu.X86.HasPOPCNT
 
 // makeTable is tablePortable.
 func makeTable(t *ransTable, f *freqs) {
@@ -91,6 +91,14 @@ func (c *counts) sum(t *tally, shift int, set *values) {
 	} else {
 		c.sumPortable(t, shift, set)
 	}
+}
+
+// logs is logsPortable.
+func (c *counts) logs() (sum uint64, used, total int) {
+	if wide {
+		return logsAVX512(&c[0])
+	}
+	return c.logsPortable()
 }
 
 // holds is holdsPortable.

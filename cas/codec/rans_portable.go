@@ -13,6 +13,8 @@ func (e *ransEncoder) steps(src []byte) { e.stepsPortable(src) }
 
 func (c *counts) sum(t *tally, shift int, set *values) { c.sumPortable(t, shift, set) }
 
+func (c *counts) logs() (sum uint64, used, total int) { return c.logsPortable() }
+
 func (s *values) holds(p []byte) int { return s.holdsPortable(p) }
 
 func pack(dst, bitmap, p []byte) []byte { return packPortable(dst, bitmap, p) }

@@ -1,10 +1,6 @@
 package codec
 
-import (
-	"bytes"
-	"math"
-	"sync"
-)
+import "bytes"
 
 const (
 	samples   = 16
@@ -32,17 +28,14 @@ func sampleBits(p []byte) float64 {
 	var c counts
 	var used values
 	c.sum(&t, 0, &used)
-	logs := logTable()
-	var sum float32
-	for _, k := range c {
-		sum += logs[k]
-	}
-	// A sample's entropy falls short of the source's by about (values-1)/2n nats (Miller, 1955).
-	return math.Log2(n) - float64(sum)/n + float64(used.len()-1)/(2*n)*math.Log2E
+	return c.sampleBits(n)
 }
 
-// sampleZeros counts the zeros of that sample.
+// sampleZeros counts the zeros of that sample, if there is one.
 func sampleZeros(p []byte) int {
+	if len(p) < samples*sampleLen {
+		return 0
+	}
 	n := 0
 	for i := range samples {
 		n += bytes.Count(sample(p, i), []byte{0})
@@ -54,15 +47,6 @@ func sampleZeros(p []byte) int {
 func sample(p []byte, i int) []byte {
 	return p[(len(p)-sampleLen)/(samples-1)*i:][:sampleLen]
 }
-
-// logTable is c log2 c: taking 256 logarithms would cost as much as counting the sample.
-var logTable = sync.OnceValue(func() *[samples*sampleLen + 1]float32 {
-	var t [samples*sampleLen + 1]float32
-	for c := 1; c < len(t); c++ {
-		t[c] = float32(float64(c) * math.Log2(float64(c)))
-	}
-	return &t
-})
 
 // repeats tells from two samples of 4 KiB whether raw, of elements of w bytes, says the same more than once: whether one
 // in eight of the places where an element begins is followed by 8 bytes, or one element of more, that were seen before.

@@ -3,6 +3,7 @@ package main
 import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
+	. "github.com/mmcloughlin/avo/reg"
 )
 
 func counts() {
@@ -60,4 +61,75 @@ func counts() {
 	Store(lines, Return("left"))
 	VZEROUPPER()
 	RET()
+
+	TEXT("logsAVX512", NOSPLIT, "func(c *uint32) (sum uint64, used, total int)")
+	Pragma("noescape")
+	Doc("logsAVX512 is logsPortable.")
+	c = Load(Param("c"), GP64())
+	left = GP64()
+	MOVQ(U64(256/lanes), left)
+	one, bits, linear, square, ones16 := broadcast(1<<16), broadcast(31), broadcast(27713), broadcast(10435), broadcast(1)
+	sumEven, sumOdd, totals, useds := ZMM(), ZMM(), ZMM(), ZMM()
+	for _, x := range []VecVirtual{sumEven, sumOdd, totals, useds} {
+		VPXORD(x, x, x)
+	}
+	Label("counts")
+	n, z, m, q, f := ZMM(), ZMM(), ZMM(), ZMM(), ZMM()
+	VMOVDQU32(Mem{Base: c}, n)
+	VPLZCNTD(n, z)
+	VPSLLVD(z, n, m)
+	VPSLLD(Imm(1), m, m)
+	VPSRLD(Imm(16), m, m)
+	VPSUBD(m, one, q)
+	VPMULLD(m, q, q)
+	VPSRLD(Imm(16), q, q)
+	VPMULLD(m, square, f)
+	VPSRLD(Imm(16), f, f)
+	VPSUBD(f, linear, f)
+	VPMULLD(f, q, q)
+	VPSRLD(Imm(16), q, q)
+	VPSUBD(z, bits, z)
+	VPSLLD(Imm(16), z, z)
+	VPADDD(z, q, q)
+	VPADDD(m, q, q)
+	even, odd, nOdd := ZMM(), ZMM(), ZMM()
+	VPMULUDQ(n, q, even)
+	VPADDQ(even, sumEven, sumEven)
+	VPSRLQ(Imm(32), q, odd)
+	VPSRLQ(Imm(32), n, nOdd)
+	VPMULUDQ(odd, nOdd, odd)
+	VPADDQ(odd, sumOdd, sumOdd)
+	VPADDD(n, totals, totals)
+	VPMINUD(ones16, n, n)
+	VPADDD(n, useds, useds)
+	ADDQ(Imm(4*lanes), c)
+	DECQ(left)
+	JNZ(LabelRef("counts"))
+	VPADDQ(sumOdd, sumEven, sumEven)
+	Store(across(sumEven), Return("sum"))
+	for _, x := range []VecVirtual{totals, useds} { // to 8 bytes each
+		odd := ZMM()
+		VPSRLQ(Imm(32), x, odd)
+		VPADDD(odd, x, x)
+		VPSLLQ(Imm(32), x, x)
+		VPSRLQ(Imm(32), x, x)
+	}
+	Store(across(useds), Return("used"))
+	Store(across(totals), Return("total"))
+	VZEROUPPER()
+	RET()
+}
+
+// across adds the 8 numbers of 8 bytes in x.
+func across(x VecVirtual) Register {
+	y, half, low := YMM(), YMM(), XMM()
+	VEXTRACTI64X4(Imm(1), x, y)
+	VPADDQ(x.AsY(), y, half)
+	VEXTRACTI128(Imm(1), half, low)
+	VPADDQ(half.AsX(), low, low)
+	r, s := GP64(), GP64()
+	VMOVQ(low, r)
+	VPEXTRQ(Imm(1), low, s)
+	ADDQ(s, r)
+	return r
 }
