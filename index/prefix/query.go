@@ -95,6 +95,7 @@ type finder struct {
 	left    []uint32
 	members []uint32
 	doubts  []found
+	sounded []uint32 // archs that sound has considered
 	bitmaps []sifted
 
 	best   found
@@ -150,7 +151,7 @@ const probed = 8
 
 // search sets f.best.
 func (f *finder) search() {
-	f.best, f.cut, f.solved, f.doubts = found{}, f.cut[:0], f.solved[:0], f.doubts[:0]
+	f.best, f.cut, f.solved, f.doubts, f.sounded = found{}, f.cut[:0], f.solved[:0], f.doubts[:0], f.sounded[:0]
 	for i := range min(probed, len(f.lists)) {
 		if f.sound(i) && i == 0 {
 			return
@@ -190,7 +191,10 @@ func (f *finder) sound(i int) bool {
 	}
 	f.members = f.x.classes[c].post.latest(newest, f.members[:0])
 	for _, a := range f.members {
-		f.consider(a)
+		if !slices.Contains(f.sounded, a) {
+			f.sounded = append(f.sounded, a)
+			f.consider(a)
+		}
 	}
 	return false
 }

@@ -94,15 +94,13 @@ func (f *finder) siftBlock(first uint32, known bool) {
 			k %= block
 			if lack := ^p[k] &^ out[k]; lack != 0 {
 				c := &count[k]
-				for b, x := 0, w; x != 0; b, x = b+1, x>>1 {
-					if x&1 != 0 {
-						carry := lack
-						for d := b; d < planes; d++ {
-							carry, c[d] = carry&c[d], c[d]^carry
-						}
-						out[k] |= carry
-					}
+				carry := uint64(0)
+				for d := range planes {
+					x, add := c[d], lack&-uint64(w>>d&1)
+					c[d] = x ^ add ^ carry
+					carry = x&add | (x|add)&carry
 				}
+				out[k] |= carry
 			}
 			live[kept%block] = k
 			if out[k] != ^uint64(0) {
