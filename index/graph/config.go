@@ -82,11 +82,10 @@ func (r *reader) restOfObject(member func(key string) error) error {
 	seen := few[:0]
 	var many map[string]bool
 	for r.dec.More() {
-		t, err := r.token()
+		key, _, err := r.dec.Text()
 		if err != nil {
-			return err
+			return r.errorf("%v", err)
 		}
-		key := t.(string)
 		twice := many[key] || many == nil && slices.Contains(seen, key)
 		if twice {
 			return r.errorf("member %q twice", key)
@@ -128,12 +127,11 @@ func (r *reader) restOfArray(item func() error) error {
 }
 
 func (r *reader) string(what string) (string, error) {
-	t, err := r.token()
-	if err != nil {
-		return "", err
-	}
-	s, ok := t.(string)
-	if !ok {
+	s, ok, err := r.dec.Text()
+	switch {
+	case err != nil:
+		return "", r.errorf("%v", err)
+	case !ok:
 		return "", r.errorf("%s is not a string", what)
 	}
 	return s, nil

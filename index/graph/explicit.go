@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"ckptfs/formats"
 )
@@ -85,7 +86,7 @@ func (e *explicit) node() error {
 		case "op":
 			v.Op, err = e.string("op")
 		case "cfg":
-			v.Config, err = e.config("cfg", layer)
+			v.Config, err = e.layerConfig()
 		case "comm":
 			v.Commutative, err = e.bool("comm")
 		case "in":
@@ -131,6 +132,54 @@ func (e *explicit) node() error {
 	e.ids[v.Name] = len(e.g.Vertices)
 	e.g.Vertices = append(e.g.Vertices, v)
 	return nil
+}
+
+// layerConfig is config of a cfg, of which most were read before.
+func (e *explicit) layerConfig() (string, error) {
+	raw := e.dec.Object()
+	if s, ok := canonical.get(raw); ok {
+		e.dec.Skip(raw)
+		return s, nil
+	}
+	s, err := e.config("cfg", layer)
+	if err == nil {
+		canonical.put(raw, s)
+	}
+	return s, err
+}
+
+// canonical remembers what cfgs came to: architectures that are asked about have many in common. All stand equally deep, so it depends on their bytes alone.
+var canonical remembered
+
+// remembered is a bounded map, from the bytes of an object to a text.
+type remembered struct {
+	mu    sync.Mutex
+	m     map[string]string
+	bytes int
+}
+
+const (
+	maxRemembered = 1 << 20
+	maxOfOne      = 4 << 10
+)
+
+func (r *remembered) get(raw []byte) (string, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s, ok := r.m[string(raw)]
+	return s, ok
+}
+
+func (r *remembered) put(raw []byte, s string) {
+	if len(raw) > maxOfOne {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.bytes += 64 + len(raw) + len(s); r.m == nil || r.bytes > maxRemembered {
+		r.m, r.bytes = map[string]string{}, 64+len(raw)+len(s)
+	}
+	r.m[string(raw)] = s
 }
 
 // input finds "id" or "id:k".

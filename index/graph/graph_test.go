@@ -49,6 +49,32 @@ func TestExplicit(t *testing.T) {
 	}
 }
 
+// What is remembered of one document says the same in the next, and is bounded.
+func TestRemembered(t *testing.T) {
+	doc := func(cfg string) string { return `{"v":1,"nodes":[{"id":"x","op":"X","cfg":` + cfg + `}]}` }
+	for range 2 {
+		if got := parse(t, doc(`{"name":"x", "b":1,"a":{"name":"y"}}`)).Vertices[0].Config; got != `{"a":{"name":"y"},"b":1}` {
+			t.Error(got)
+		}
+		if _, err := ParseExplicit([]byte(doc(`{"a":1,"a":1}`)), nil); !errors.Is(err, ErrInvalid) {
+			t.Errorf("a member twice: %v", err)
+		}
+		if _, err := ParseExplicit([]byte(doc(`[]`)), nil); !errors.Is(err, ErrInvalid) {
+			t.Errorf("no object: %v", err)
+		}
+	}
+	var r remembered
+	for i := range 100_000 {
+		r.put(fmt.Append(nil, i), "{}")
+		if _, ok := r.get(fmt.Append(nil, i)); !ok || r.bytes > maxRemembered {
+			t.Fatalf("%d bytes, remembered %v", r.bytes, ok)
+		}
+	}
+	if r.put(make([]byte, maxOfOne+1), ""); r.bytes > maxRemembered {
+		t.Error("a large one is remembered")
+	}
+}
+
 func TestExplicitRefused(t *testing.T) {
 	node := func(s string) string { return `{"v":1,"nodes":[{"id":"a","op":"A"},` + s + `]}` }
 	file := ByName([]formats.Tensor{{Name: "w", DType: formats.F32, Shape: []int64{2}}})

@@ -43,21 +43,7 @@ func (t *tokens) Token() (json.Token, error) {
 		t.at = i + 1
 		return json.Delim(c), nil
 	case '"':
-		escaped := false
-		j := i + 1
-		for ; t.p[j] != '"'; j++ {
-			if t.p[j] == '\\' {
-				escaped = true
-				j++
-			}
-		}
-		t.at = j + 1
-		if !escaped {
-			return string(t.p[i+1 : j]), nil
-		}
-		var s string
-		err := json.Unmarshal(t.p[i:j+1], &s)
-		return s, err
+		return t.text(i)
 	case 't':
 		t.at = i + 4
 		return true, nil
@@ -77,3 +63,61 @@ func (t *tokens) Token() (json.Token, error) {
 	t.at = j
 	return json.Number(t.p[i:j]), nil
 }
+
+// Text is Token where that is a string; ok is false, and nothing read, where it is none.
+func (t *tokens) Text() (s string, ok bool, err error) {
+	i := t.next()
+	if i == len(t.p) || t.p[i] != '"' {
+		return "", false, nil
+	}
+	s, err = t.text(i)
+	return s, true, err
+}
+
+// text reads the string that begins at i.
+func (t *tokens) text(i int) (string, error) {
+	j, escaped := t.endOfText(i)
+	t.at = j
+	if !escaped {
+		return string(t.p[i+1 : j-1]), nil
+	}
+	var s string
+	err := json.Unmarshal(t.p[i:j], &s)
+	return s, err
+}
+
+// endOfText is the place behind the string that begins at i.
+func (t *tokens) endOfText(i int) (end int, escaped bool) {
+	for i++; t.p[i] != '"'; i++ {
+		if t.p[i] == '\\' {
+			escaped = true
+			i++
+		}
+	}
+	return i + 1, escaped
+}
+
+// Object is the bytes of the object that comes next, of which none is read; nil when another value does.
+func (t *tokens) Object() []byte {
+	from := t.next()
+	if from == len(t.p) || t.p[from] != '{' {
+		return nil
+	}
+	depth := 0
+	for i := from; ; i++ {
+		switch t.p[i] {
+		case '"':
+			i, _ = t.endOfText(i)
+			i--
+		case '{', '[':
+			depth++
+		case '}', ']':
+			if depth--; depth == 0 {
+				return t.p[from : i+1]
+			}
+		}
+	}
+}
+
+// Skip passes over what Object returned.
+func (t *tokens) Skip(object []byte) { t.at = t.next() + len(object) }

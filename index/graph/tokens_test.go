@@ -20,8 +20,18 @@ func FuzzTokens(f *testing.F) {
 		want.UseNumber()
 		got := tokens{p: p}
 		for {
+			before, ahead := got.at, got
+			object := ahead.Object()
+			if object != nil && !json.Valid(object) {
+				t.Fatalf("object %q", object)
+			}
 			a, err := want.Token()
 			b, err2 := got.Token()
+			if s, ok := a.(string); ok && err == nil {
+				if text, ok, err := (&tokens{p, before}).Text(); !ok || err != nil || text != s {
+					t.Fatalf("text %q, want %q", text, s)
+				}
+			}
 			if a != b || (err == nil) != (err2 == nil) {
 				t.Fatalf("%v, %v; want %v, %v", b, err2, a, err)
 			}
