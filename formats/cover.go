@@ -77,6 +77,12 @@ func (l *Layout) Place(inner *Layout, prefix string) {
 		l.Tensors = append(l.Tensors, t)
 	}
 	l.Partial = l.Partial || inner.Partial
+	for why, n := range inner.Left {
+		if l.Left == nil {
+			l.Left = map[string]int{}
+		}
+		l.Left[why] += n
+	}
 }
 
 // Fill makes the bytes from l's end up to end Blob.

@@ -52,9 +52,22 @@ type Layout struct {
 	// would then not be the file in another form.
 	Partial bool
 
+	// Left counts what the file holds and Tensors lacks, by why: "datasets are compressed". It is for people to read, and no manifest
+	// keeps it.
+	Left map[string]int
+
 	// Fine: the file is a document that grows from save to save, or changes in a few places: its blobs are worth being cut
 	// finely. It says how to store the file, not what it is, and no manifest keeps it.
 	Fine bool
+}
+
+// Leave notes something that Tensors lacks.
+func (l *Layout) Leave(why string) {
+	if l.Left == nil {
+		l.Left = map[string]int{}
+	}
+	l.Left[why]++
+	l.Partial = true
 }
 
 // Parser recognises one format.

@@ -153,7 +153,7 @@ func layOut(infos []info, base, alignment, size int64) (*formats.Layout, error) 
 	for i := range infos {
 		t := &infos[i]
 		if t.tensor.DType == "" {
-			l.Partial = true
+			l.Leave("tensors are of types that are not known")
 			continue
 		}
 		n := t.tensor.NumBytes()

@@ -1,8 +1,6 @@
 package hdf5
 
 import (
-	"math/bits"
-
 	"ckptfs/formats"
 )
 
@@ -32,32 +30,73 @@ func (f *file) chunked4(o *object, t formats.Tensor, width int64) error {
 	if int(p[3]) != rank+1 || enc < 1 || enc > 8 || len(p) < at+9 {
 		return reject("dataset %.64q: a layout of %d bytes", t.Name, len(p))
 	}
-	whole, count, size := !o.filters, int64(1), width
-	for i, n := range t.Shape {
+	dims, counts, most := make([]int64, rank), make([]int64, rank), make([]int64, rank)
+	count, all, size := int64(1), int64(1), width
+	along := 0 // the dimension that is the slowest in the order of an index that says no places: that which grows
+	for i, bound := range bounds(o.space, t.Shape) {
 		c := int64(littleEndian(p[5+i*enc:][:enc]))
 		if c <= 0 || c > maxChunk/size {
 			return reject("dataset %.64q: chunks that are too large", t.Name)
 		}
-		whole = whole && c == n
 		size *= c
-		hi, lo := bits.Mul64(uint64(count), uint64((n-1)/c+1)) // n > 0
-		if hi != 0 || lo > maxVisits {
+		dims[i], counts[i] = c, (t.Shape[i]-1)/c+1 // a shape of nothing is no chunks
+		if counts[i] > maxVisits/count {
 			return reject("dataset %.64q: more than %d chunks", t.Name, maxVisits)
 		}
-		count = int64(lo)
+		count *= counts[i]
+		if most[i] = counts[i]; bound < 0 {
+			along = i
+		} else {
+			most[i] = (bound-1)/c + 1
+		}
+		if all = min(all, maxVisits+1) * min(most[i], maxVisits+1); all > maxVisits {
+			all = maxVisits + 1
+		}
 	}
 	index := p[at]
 	p = p[at+1:]
-	var found []formats.Range
-	add := func(at uint64, n int64) error {
-		if at == undefined { // not written
-			whole = whole && len(found) > 0
+	var found []chunk
+	next := int64(0)
+	add := func(at uint64, n int64, place []byte) error {
+		i := next
+		if next++; at == undefined { // not written
 			return nil
 		}
 		if n < 0 || at > uint64(f.size) || n > f.size-int64(at) {
 			return reject("dataset %.64q: a chunk past the file", t.Name)
 		}
-		found = append(found, formats.Range{Off: int64(at), Len: n})
+		c := chunk{Range: formats.Range{Off: int64(at), Len: n}}
+		switch {
+		case o.filters:
+		case place != nil:
+			c.origin = make([]int64, rank)
+			for d := range dims {
+				k := le.Uint64(place[8*d:])
+				if k >= uint64(counts[d]) {
+					return reject("dataset %.64q: a chunk past its end", t.Name)
+				}
+				c.origin[d] = int64(k) * dims[d]
+			}
+		default:
+			c.origin = make([]int64, rank)
+			for d := rank - 1; d >= 0; d-- {
+				if d == along {
+					continue
+				}
+				c.origin[d] = i % most[d]
+				i /= most[d]
+			}
+			if rank > 0 {
+				c.origin[along] = i
+			}
+			for d := range dims {
+				if c.origin[d] >= counts[d] {
+					return nil // of what the dataset was before it shrank
+				}
+				c.origin[d] *= dims[d]
+			}
+		}
+		found = append(found, c)
 		return f.visit()
 	}
 	var err error
@@ -70,19 +109,18 @@ func (f *file) chunked4(o *object, t formats.Tensor, width int64) error {
 			}
 			n, p = int64(le.Uint64(p)), p[12:]
 		} else if o.filters { // nobody says how long it is
-			f.layout.Partial = true
+			f.leave(filtered)
 			return nil
 		}
 		if len(p) < 8 {
 			return reject("dataset %.64q: a layout that ends", t.Name)
 		}
-		err = add(le.Uint64(p), n)
+		err = add(le.Uint64(p), n, nil)
 	case implicit:
 		base := le.Uint64(p)
-		for i := int64(0); i < count && err == nil && base != undefined; i++ {
-			err = add(base+uint64(i*size), size)
+		for i := int64(0); i < all && all <= maxVisits && err == nil && base != undefined; i++ {
+			err = add(base+uint64(i*size), size, nil)
 		}
-		whole = whole && base != undefined
 	case fixedArray, growsInOne, growsInMany:
 		skip := map[byte]int{fixedArray: 1, growsInOne: 5, growsInMany: 6}[index] // what the head of the index says, too
 		if len(p) < skip+8 {
@@ -95,21 +133,21 @@ func (f *file) chunked4(o *object, t formats.Tensor, width int64) error {
 		head := le.Uint64(p[skip:])
 		switch {
 		case head == undefined:
-			whole = false
+		case index == fixedArray && all > maxVisits:
+			f.leave(unknownChunks)
+			return nil
 		case index == fixedArray:
-			err = f.fixedArray(head, count, e)
+			err = f.fixedArray(head, all, e)
 		case index == growsInOne:
 			err = f.extensibleArray(head, e)
 		default:
-			err = f.chunkTree(head, rank, e, &whole)
+			err = f.chunkTree(head, rank, e)
 		}
-	default:
-		whole = false
 	}
 	if err != nil {
 		return err
 	}
-	return f.wholeOrPieces(t, found, whole, width)
+	return f.tile(o, t, dims, width, found)
 }
 
 // maxChunk bounds a chunk, in bytes; HDF5's own bound.
@@ -146,7 +184,7 @@ func (f *file) fixedArray(at uint64, count int64, e chunkElem) error {
 	elements := func(at uint64, n int64) error {
 		p, err := f.read(at, n*elem)
 		for ; err == nil && len(p) > 0; p = p[elem:] {
-			err = e.take(p[:elem])
+			err = e.take(p[:elem], nil)
 		}
 		return err
 	}

@@ -15,14 +15,18 @@ func (f *file) dataset(o *object, name string) error {
 	dtype, width := readType(o.typ)
 	t.DType = dtype
 	n := t.NumElements()
-	if !shaped || o.external || n < 0 || width > 0 && n > math.MaxInt64/width || len(o.layout) < 2 || o.layout[0] < 3 || o.layout[0] > 5 {
-		f.layout.Partial = true
+	switch {
+	case !shaped || n < 0 || width > 0 && n > math.MaxInt64/width:
+		f.leave(unknownType)
+		return nil
+	case o.external || len(o.layout) < 2 || o.layout[0] < 3 || o.layout[0] > 5:
+		f.leave(elsewhere)
 		return nil
 	}
 	const contiguous, chunked = 1, 2
 	switch p := o.layout; {
 	case width == 0: // of no fixed size, or shared
-		f.layout.Partial = true
+		f.leave(unknownType)
 	case n == 0:
 		f.tensor(t)
 	case p[1] == contiguous && p[0] < 5:
@@ -31,7 +35,7 @@ func (f *file) dataset(o *object, name string) error {
 		}
 		at, size := le.Uint64(p[2:]), le.Uint64(p[10:])
 		if at == undefined || size != uint64(n*width) || o.filters { // nothing written, or not what was said
-			f.layout.Partial = true
+			f.leave(notWritten)
 			return nil
 		}
 		return f.place(t, at, n*width)
@@ -40,7 +44,7 @@ func (f *file) dataset(o *object, name string) error {
 	case p[1] == chunked: // versions 4 and 5
 		return f.chunked4(o, t, width)
 	default:
-		f.layout.Partial = true
+		f.leave(elsewhere)
 	}
 	return nil
 }
@@ -48,7 +52,7 @@ func (f *file) dataset(o *object, name string) error {
 // tensor adds t, unless it has no type.
 func (f *file) tensor(t formats.Tensor) {
 	if t.DType == "" {
-		f.layout.Partial = true
+		f.leave(unknownType)
 		return
 	}
 	f.layout.Tensors = append(f.layout.Tensors, t)
@@ -65,6 +69,12 @@ func (f *file) place(t formats.Tensor, at uint64, n int64) error {
 	return nil
 }
 
+// chunk is where a chunk of a dataset lies.
+type chunk struct {
+	formats.Range
+	origin []int64 // elements; nil: not known
+}
+
 // chunked adds the chunks of a dataset of layout version 3: dimensions and one more, the B-tree, the chunks' dimensions, the
 // element's size.
 func (f *file) chunked(o *object, t formats.Tensor, width int64) error {
@@ -74,47 +84,120 @@ func (f *file) chunked(o *object, t formats.Tensor, width int64) error {
 		return reject("dataset %.64q: a layout of %d bytes", t.Name, len(p))
 	}
 	tree := le.Uint64(p[3:])
-	whole := !o.filters // can one chunk be the whole of it, as it is?
-	for i, d := range t.Shape {
-		whole = whole && int64(le.Uint32(p[11+4*i:])) == d
+	dims := make([]int64, rank)
+	for i := range dims {
+		dims[i] = int64(le.Uint32(p[11+4*i:]))
 	}
 	if tree == undefined {
-		f.layout.Partial = true
+		f.leave(notWritten)
 		return nil
 	}
-	var found []formats.Range
-	err := f.chunks(tree, rank, 0, func(at uint64, n int64, origin bool) error {
+	var found []chunk
+	err := f.chunks(tree, rank, 0, func(at uint64, n int64, place []byte) error {
 		if at > uint64(f.size) || n > f.size-int64(at) {
 			return reject("dataset %.64q: a chunk past the file", t.Name)
 		}
-		whole = whole && origin
-		found = append(found, formats.Range{Off: int64(at), Len: n})
+		c := chunk{Range: formats.Range{Off: int64(at), Len: n}}
+		if !o.filters {
+			c.origin = make([]int64, rank)
+			for i := range c.origin {
+				c.origin[i] = int64(le.Uint64(place[8*i:]))
+			}
+		}
+		found = append(found, c)
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	return f.wholeOrPieces(t, found, whole, width)
+	return f.tile(o, t, dims, width, found)
 }
 
-// wholeOrPieces adds a dataset of these chunks: a tensor if the only one is all of it, as it is.
-func (f *file) wholeOrPieces(t formats.Tensor, found []formats.Range, whole bool, width int64) error {
-	if whole && len(found) == 1 && found[0].Len == t.NumElements()*width {
-		return f.place(t, uint64(found[0].Off), found[0].Len)
+// tile adds a dataset of chunks: a tensor where one chunk has all of it; a tensor for each where they are all there, as they are; else
+// they have none.
+func (f *file) tile(o *object, t formats.Tensor, dims []int64, width int64, found []chunk) error {
+	pieces, why := f.pieces(o, &t, dims, width, found)
+	switch {
+	case why != "":
+		f.leave(why)
+	case len(pieces) == 1:
+		pieces[0].Name = t.Name
+		return f.place(pieces[0], uint64(found[0].Off), found[0].Len)
+	default:
+		f.layout.Partial = true // it is shown by its parts
 	}
-	f.pieces(found)
+	for i, c := range found {
+		if c.Len < f.smallest {
+			continue
+		}
+		if why == "" {
+			pieces[i].Region = len(f.data)
+			f.layout.Tensors = append(f.layout.Tensors, pieces[i])
+		}
+		f.data = append(f.data, c.Range)
+	}
 	return nil
 }
 
-// pieces adds the chunks of a dataset that has no tensor.
-func (f *file) pieces(chunks []formats.Range) {
-	for _, c := range chunks {
-		if c.Len >= f.smallest {
-			f.data = append(f.data, c)
+// pieces makes a tensor of each chunk, or says why not.
+func (f *file) pieces(o *object, t *formats.Tensor, dims []int64, width int64, found []chunk) (pieces []formats.Tensor, why string) {
+	size, count := width, int64(1)
+	for i, d := range dims {
+		if d <= 0 || d > maxChunk/size || (t.Shape[i]-1)/d >= maxVisits/count {
+			return nil, unknownChunks
 		}
+		size *= d
+		count *= (t.Shape[i]-1)/d + 1
 	}
-	f.layout.Partial = true
+	switch {
+	case o.filters:
+		return nil, filtered
+	case t.DType == "":
+		return nil, unknownType
+	case int64(len(found)) != count:
+		return nil, notWritten
+	case count > 1 && (size < f.smallest || count > f.size/f.smallest):
+		return nil, smallChunks
+	}
+	stride := make([]int64, len(dims))
+	for i, n := len(dims)-1, int64(1); i >= 0; i-- {
+		stride[i] = n
+		n *= dims[i]
+	}
+	for _, c := range found {
+		if c.Len != size || c.origin == nil {
+			return nil, unknownChunks
+		}
+		x := formats.Tensor{DType: t.DType, Shape: make([]int64, len(dims)), Stride: stride}
+		for i, at := range c.origin {
+			if at < 0 || at >= t.Shape[i] || at%dims[i] != 0 {
+				return nil, unknownChunks
+			}
+			x.Shape[i] = min(dims[i], t.Shape[i]-at) // chunks are whole, also at the edges
+		}
+		if x.Contiguous() {
+			x.Stride = nil
+		}
+		x.Name = formats.PieceName(t.Name, c.origin, x.Shape)
+		if f.names += len(x.Name); f.names > maxNames {
+			return nil, smallChunks
+		}
+		pieces = append(pieces, x)
+	}
+	return pieces, ""
 }
+
+// Why a dataset is not among the tensors.
+const (
+	filtered      = "datasets are compressed"
+	unknownType   = "datasets are of types that tensors don't have"
+	notWritten    = "datasets are not written, or not all of them"
+	smallChunks   = "datasets are in chunks of less than 4 KiB, or in too many"
+	unknownChunks = "datasets are in chunks whose places are not known"
+	elsewhere     = "datasets are in object headers, other files or other datasets"
+)
+
+func (f *file) leave(why string) { f.layout.Leave(why) }
 
 // readSpace reads a dataspace.
 func readSpace(p []byte) (shape []int64, ok bool) {
@@ -139,6 +222,25 @@ func readSpace(p []byte) (shape []int64, ok bool) {
 		}
 	}
 	return shape, true
+}
+
+// bounds is how far each dimension of a dataspace may grow; -1: without end.
+func bounds(p []byte, shape []int64) []int64 {
+	at := 4
+	if len(p) > 0 && p[0] == 1 {
+		at = 8
+	}
+	at += 8 * len(shape)
+	if len(p) < at+8*len(shape) || p[2]&1 == 0 { // they are left out
+		return shape
+	}
+	most := make([]int64, len(shape))
+	for i, n := range shape {
+		if most[i] = int64(le.Uint64(p[at+8*i:])); most[i] < n {
+			most[i] = -1
+		}
+	}
+	return most
 }
 
 // readType reads a datatype: version and class, bits, size, properties. width is 0 where the bytes are not the values.

@@ -4,17 +4,17 @@ import "math/bits"
 
 // chunkElem is what an element or a record says of a chunk: its address, and of a filtered one its size and a u32 filter mask.
 type chunkElem struct {
-	size int64 // of a chunk that is not filtered; 0: they are
-	add  func(at uint64, n int64) error
+	size int64                                        // of a chunk that is not filtered; 0: they are
+	add  func(at uint64, n int64, place []byte) error // place: a u64 for each dimension, in chunks; nil: it follows the one before
 }
 
 // take adds the chunk of p.
-func (e chunkElem) take(p []byte) error {
+func (e chunkElem) take(p, place []byte) error {
 	n := e.size
 	if n == 0 {
 		n = int64(littleEndian(p[8 : len(p)-4]))
 	}
-	return e.add(le.Uint64(p), n)
+	return e.add(le.Uint64(p), n, place)
 }
 
 // fits reports whether elements may have so many bytes.
@@ -117,7 +117,7 @@ func (x *extensible) block(at uint64, sign string, head, n int64) ([]byte, error
 // elements takes n of them from p.
 func (x *extensible) elements(p []byte, n int64) (rest []byte, err error) {
 	for ; n > 0; n-- {
-		if err := x.e.take(p[:x.elem]); err != nil {
+		if err := x.e.take(p[:x.elem], nil); err != nil {
 			return nil, err
 		}
 		p = p[x.elem:]

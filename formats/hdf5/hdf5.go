@@ -8,14 +8,22 @@
 // A dataset in one piece (contiguous), and each chunk of a chunked one, is a Data region when it has bytes; a chunk only
 // from 4 KiB on, whether or not it is compressed. A tensor is called by its path: model_weights/dense/kernel:0.
 //
+// A dataset whose chunks are all there, as they are, is a tensor for each of them, called as Python slices it, and the layout is partial:
+//
+//	w[0:32,0:32] w[0:32,32:64] … w[64:70,96:100]     formats.PieceName; those at the edges have the strides of a whole chunk
+//
 // # What is recognised
 //
 //	layout      contiguous: a tensor. Chunked, by a B-tree of version 1 or (libver="latest") a single address, a fixed array, none at
-//	            all or, of dimensions that grow, an extensible array or a B-tree of version 2: a tensor if there is one chunk, which is
-//	            not filtered; else Data alone. Compact, virtual, external: Blob.
+//	            all or, of dimensions that grow, an extensible array or a B-tree of version 2: a tensor if one chunk has all of it, and
+//	            else one for each, unless they are filtered, not all written, too small or too many: then Data alone. Compact, virtual,
+//	            external: Blob.
 //	type        integers and floats of 1 to 8 bytes, little-endian, in their full width; bfloat16; h5py's bool (an enum of FALSE and
 //	            TRUE). Others, compounds (h5py's complex) among them: Data alone, if their size is fixed.
 //	groups      old (symbol tables) and new: with few links in the object header, or many in a fractal heap
+//
+// The places of chunks are those that a B-tree says. In the other indexes they follow one another: row-major, counted by how far the dimensions
+// may grow, the one without a bound first.
 //
 // What is not a tensor makes the layout partial. Attributes, and links that are not hard, do not matter. Addresses and lengths have 8
 // bytes, and the superblock is at the file's start; else the file is a Blob, as is one that is shorter than its
@@ -24,7 +32,8 @@
 // # Bounds
 //
 // Groups nest at most 64 deep; at most 1,048,576 objects, chunks and nodes are visited, each once on a way; an object header has at
-// most 1 MiB; structures of at most four times the file's size, and 1 GiB, are read. A dataset takes some 300 bytes, a chunk 16.
+// most 1 MiB; structures of at most four times the file's size, and 1 GiB, are read. A dataset takes some 300 bytes, a chunk
+// 40, and 250 more where it is a tensor, of which there is at most one for 4 KiB of the file.
 package hdf5
 
 import (

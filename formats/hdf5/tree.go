@@ -127,8 +127,8 @@ func (f *file) name(data uint64, size int64, off uint64) (string, error) {
 	return string(p[:n]), nil
 }
 
-// chunks calls each with the place of every chunk of a dataset of this rank.
-func (f *file) chunks(at uint64, rank, above int, each func(off uint64, n int64, origin bool) error) error {
+// chunks calls each with every chunk of a dataset of this rank: its address, its bytes, and its first element, a u64 for each dimension.
+func (f *file) chunks(at uint64, rank, above int, each func(off uint64, n int64, place []byte) error) error {
 	keyLen := int64(8 + 8*(rank+1))
 	p, level, err := f.node(at, 1, keyLen)
 	if err != nil {
@@ -142,8 +142,7 @@ func (f *file) chunks(at uint64, rank, above int, each func(off uint64, n int64,
 		if level > 0 {
 			err = f.chunks(child, rank, level, each)
 		} else if err = f.visit(); err == nil {
-			origin := bytes.Count(p[8:keyLen], []byte{0}) == int(keyLen-8)
-			err = each(child, int64(le.Uint32(p)), origin)
+			err = each(child, int64(le.Uint32(p)), p[8:keyLen])
 		}
 		if err != nil {
 			return err

@@ -1,9 +1,6 @@
 package hdf5
 
-import (
-	"bytes"
-	"math/bits"
-)
+import "math/bits"
 
 // tree2 is a B-tree of version 2.
 //
@@ -91,16 +88,15 @@ func (t *tree2) node(at uint64, depth int, n int64) error {
 	return nil
 }
 
-// chunkTree takes the chunks of a dataset of this rank; one that is not the first makes whole false.
-func (f *file) chunkTree(at uint64, rank int, e chunkElem, whole *bool) error {
+// chunkTree takes the chunks of a dataset of this rank.
+func (f *file) chunkTree(at uint64, rank int, e chunkElem) error {
 	kind, offsets := byte(chunks2), int64(8*rank)
 	if e.size == 0 {
 		kind = filteredChunks2
 	}
 	fits := func(n int64) bool { return e.fits(n - offsets) }
 	return f.records(at, kind, fits, func(record []byte) error {
-		place := record[int64(len(record))-offsets:]
-		*whole = *whole && bytes.Count(place, []byte{0}) == len(place)
-		return e.take(record[:len(record)-len(place)])
+		k := int64(len(record)) - offsets
+		return e.take(record[:k], record[k:])
 	})
 }

@@ -56,6 +56,9 @@ type Parser struct{}
 // Name returns "npy".
 func (Parser) Name() string { return "npy" }
 
+// pickled is why an array is not listed.
+const pickled = "arrays are pickled objects"
+
 var _ formats.Parser = Parser{}
 
 func reject(format string, args ...any) error {
@@ -79,7 +82,7 @@ func (p Parser) Parse(r io.ReaderAt, size int64) (*formats.Layout, error) {
 		}
 		l.Fill(off + h.len)
 		if h.opaque { // how long its elements are is not known
-			l.Partial = true
+			l.Leave(pickled)
 			l.Fill(size)
 			return l, nil
 		}
@@ -158,7 +161,7 @@ func (h *header) add(l *formats.Layout, name string, off, size int64) (int64, er
 		}
 	}
 	if h.dtype == "" {
-		l.Partial = true
+		l.Leave("arrays are of types that tensors don't have")
 	} else {
 		l.Tensors = append(l.Tensors, t)
 	}

@@ -41,7 +41,7 @@ func (z Zip) Parse(r io.ReaderAt, size int64) (*formats.Layout, error) {
 	for i := range records {
 		rec := &records[i]
 		if !rec.Stored() {
-			l.Partial = true
+			l.Leave("arrays are compressed")
 			continue
 		}
 		body := io.NewSectionReader(r, rec.Off, rec.Len)
@@ -65,7 +65,7 @@ func parseOne(r io.ReaderAt, size int64, name string) (*formats.Layout, error) {
 	}
 	l.Fill(h.len)
 	if h.opaque {
-		l.Partial = true
+		l.Leave(pickled)
 		l.Fill(size)
 		return l, nil
 	}

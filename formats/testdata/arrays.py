@@ -15,6 +15,7 @@ All files are deterministic.
 import base64
 import hashlib
 import io
+import itertools
 import json
 import os
 import struct
@@ -198,8 +199,13 @@ def hdf5_files():
         f.create_dataset("swapped", data=ramp(3).astype(">f4"))
         f.create_dataset("plain", data=big)
 
-    model("hdf5/chunked.h5", chunked, {"one": big, "plain": big})
-    model("hdf5/chunked_latest.h5", chunked, {"one": big, "plain": big}, libver="latest")
+    def pieces(name, array, *chunk):  # a tensor for each chunk that is stored as it is, called as Python slices it
+        at = [[(i, min(i + c, n)) for i in range(0, n, c)] for n, c in zip(array.shape, chunk)]
+        return {name + "[" + ",".join("%d:%d" % x for x in cell) + "]": array[tuple(slice(*x) for x in cell)] for cell in itertools.product(*at)}
+
+    whole = {"one": big, "plain": big, **pieces("many", big, 20, 64)}
+    model("hdf5/chunked.h5", chunked, whole)
+    model("hdf5/chunked_latest.h5", chunked, whole, libver="latest")
 
     def indexes(f):
         f.create_dataset("pages", shape=(1030 * 16,), dtype="f4", chunks=(16,))[16:16 * 900] = 1
@@ -213,7 +219,24 @@ def hdf5_files():
         d = h5py.Dataset(h5py.h5d.create(f.id, b"implicit", h5py.h5t.IEEE_F32LE, space, dcpl=early))
         d[:] = big
 
-    model("hdf5/indexes.h5", indexes, {}, libver="latest")
+    whole = {**pieces("grows", big, 20, 64), **pieces("grows2", big, 20, 64), **pieces("implicit", big, 20, 64)}
+    model("hdf5/indexes.h5", indexes, whole, libver="latest")
+
+    wide = ramp(70, 100)
+
+    def cut(f):
+        f.create_dataset("bare", data=wide, chunks=(32, 32))
+        f.create_dataset("along0", data=wide, chunks=(32, 32), maxshape=(None, 100))
+        f.create_dataset("along1", data=wide, chunks=(32, 32), maxshape=(70, None))
+        f.create_dataset("along", data=wide, chunks=(32, 32), maxshape=(None, None))
+        f.create_dataset("corner", data=wide, chunks=(80, 128), maxshape=(None, None))
+        f.create_dataset("bounded", data=wide, chunks=(32, 32), maxshape=(200, 300))
+
+    whole = {"corner": wide}
+    for name in "bare", "along0", "along1", "along", "bounded":
+        whole.update(pieces(name, wide, 32, 32))
+    model("hdf5/pieces.h5", cut, whole)
+    model("hdf5/pieces_latest.h5", cut, whole, libver="latest")
 
     small = ramp(8, 8)
 

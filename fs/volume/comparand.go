@@ -4,6 +4,7 @@ import (
 	"ckptfs/cas"
 	"ckptfs/formats"
 	"ckptfs/fs/control"
+	"ckptfs/index/manifest"
 )
 
 // comparand is a file as diff and find see it.
@@ -14,6 +15,7 @@ type comparand struct {
 	layout  *formats.Layout
 	digests []cas.Hash // of each tensor's storage; nil for a file that is not packed
 	whole   cas.Hash   // the manifest; zero for a file that is not packed
+	hidden  cas.Hash   // of a partial layout that is packed: the data in which no tensor lies
 }
 
 // comparandOf looks at one file. n stays referenced as long as the caller's reference does.
@@ -36,6 +38,9 @@ func (v *Volume) comparandOf(p string, n *Node) (*comparand, error) {
 	f := &comparand{path: p, node: n, size: a.Size, layout: layout}
 	if m != nil {
 		f.digests = tensorDigests(m)
+		if layout.Partial {
+			f.hidden = hiddenData(m)
+		}
 		n.file.mu.Lock()
 		f.whole = n.file.rec.Manifest
 		n.file.mu.Unlock()
@@ -49,4 +54,28 @@ func (f *comparand) digest(i int) cas.Hash {
 		return cas.Hash{}
 	}
 	return f.digests[i]
+}
+
+// hiddenData names the data of a file that no tensor lies in.
+func hiddenData(m *manifest.Manifest) cas.Hash {
+	shown := make([]bool, len(m.Regions))
+	for i := range m.Tensors {
+		if r := m.Tensors[i].Region; r >= 0 {
+			shown[r] = true
+		}
+	}
+	var all []byte
+	var off, end int64
+	r := -1
+	for _, x := range m.Extents {
+		for off >= end && r+1 < len(m.Regions) {
+			r++
+			end += m.Regions[r].Len
+		}
+		if x.Object >= 0 && m.Regions[r].Kind == formats.Data && !shown[r] {
+			all = append(all, m.Objects[x.Object].Digest[:]...)
+		}
+		off += x.Len
+	}
+	return cas.Sum(all)
 }

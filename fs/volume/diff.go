@@ -195,7 +195,20 @@ func (d *differ) files(ctx context.Context, a, b *collection) error {
 			d.out.Added = append(d.out.Added, refOf(b.path, &b.arrays[j].Tensor))
 		}
 	}
+	d.rest(a, b)
 	return nil
+}
+
+// rest tells of what two files hold besides the tensors that are listed.
+func (d *differ) rest(a, b *collection) {
+	x, y := a.one, b.one
+	switch {
+	case x == nil || y == nil || !x.layout.Partial && !y.layout.Partial || !x.whole.IsZero() && x.whole == y.whole:
+	case x.hidden.IsZero() || y.hidden.IsZero() || x.layout.Format != y.layout.Format:
+		d.out.Others = append(d.out.Others, control.OtherFile{Path: b.rel, What: "not compared: what it holds besides the tensors that are listed"})
+	case x.hidden != y.hidden:
+		d.out.Others = append(d.out.Others, control.OtherFile{Path: b.rel, What: "changed in what it holds besides the tensors that are listed"})
+	}
 }
 
 func mapHas(m map[string]int, k string) bool { _, ok := m[k]; return ok }

@@ -53,8 +53,13 @@ func (v *Volume) Inspect(ctx context.Context, path string, o control.InspectOpti
 	}
 	if out.Format == "" {
 		out.Format = layout.Format
-		if out.Artifact, err = v.showArtifact(ctx, n, layout, o.Artifact); err != nil {
+		var why string
+		if out.Artifact, why, err = v.showArtifact(ctx, n, layout, o.Artifact); err != nil {
 			return nil, &fs.PathError{Op: "show", Path: path, Err: err}
+		}
+		out.Notes = v.notes(n, layout)
+		if why != "" {
+			out.Notes = append(out.Notes, why)
 		}
 	}
 	f := &comparand{path: path, node: n, layout: layout}
@@ -140,27 +145,28 @@ func describeArrays(arrays []array) []control.Tensor {
 // quickArtifact bounds the tensors that Show reads for an artifact id that is not known, in bytes.
 const quickArtifact = 256 << 20
 
-// showArtifact is the artifact id that Show prints: one that is known or found quickly, unless it must be there. "" when there is
-// none.
-func (v *Volume) showArtifact(ctx context.Context, n *Node, l *formats.Layout, must bool) (string, error) {
-	id, ok, err := v.knownArtifact(n)
+// showArtifact is the artifact id that Show prints: one that is known or found quickly, unless it must be there. Or else why there is none.
+func (v *Volume) showArtifact(ctx context.Context, n *Node, l *formats.Layout, must bool) (id, why string, err error) {
+	known, ok, err := v.knownArtifact(n)
 	if !ok && err == nil {
 		var size int64
 		for i := range l.Tensors {
 			size += l.Tensors[i].NumBytes()
 		}
 		if size > quickArtifact && !must {
-			return "", nil
+			return "", "the artifact id is not known: of so many tensors `ckptfs show --artifact` computes it", nil
 		}
-		id, err = v.Artifact(ctx, n)
+		known, err = v.Artifact(ctx, n)
 	}
 	switch {
-	case errors.Is(err, canonical.ErrNoID), err != nil && !must: // what is damaged is not what was asked about
-		return "", nil
+	case errors.Is(err, canonical.ErrNoID):
+		return "", err.Error(), nil
+	case err != nil && !must: // what is damaged is not what was asked about
+		return "", "", nil
 	case err != nil:
-		return "", err
+		return "", "", err
 	}
-	return id.String(), nil
+	return known.String(), "", nil
 }
 
 // layoutOf is the file's layout, and its manifest if it is packed.

@@ -1,0 +1,100 @@
+package volume
+
+import (
+	"bytes"
+	"io"
+	"strings"
+	"testing"
+
+	"ckptfs/fs/control"
+)
+
+// Datasets that h5py stored in chunks are arrays to show, read and compare, whatever index finds the chunks and however they are cut.
+func TestPieces(t *testing.T) {
+	r := newRig(t)
+	r.mkdir("runs/a/1")
+	r.mkdir("runs/a/2")
+	r.write("runs/a/1/m.h5", sample(t, "hdf5/pieces.h5"))
+	r.write("runs/a/2/m.h5", sample(t, "hdf5/pieces_latest.h5"))
+	ramp := f32s(7000, func(i int) float32 { return float32(i) })
+	for _, state := range []string{resident, packed} {
+		if state == packed {
+			r.sync()
+			r.evictAll()
+		}
+		for _, p := range []string{"runs/a/1/m.h5", "runs/a/2/m.h5"} {
+			f, err := r.Inspect(t.Context(), p, control.InspectOptions{Stats: true}, nil)
+			if err != nil || len(f.Tensors) != 6 {
+				t.Fatalf("%s: %+v, %v", p, f, err)
+			}
+			for _, x := range f.Tensors {
+				pieces := 12
+				if x.Name == "corner" {
+					pieces = 0
+				}
+				if len(x.Shape) != 2 || x.Shape[0] != 70 || x.Shape[1] != 100 || x.Pieces != pieces || x.Stats == nil || x.Stats.Count != 7000 || x.Stats.Max != 6999 {
+					t.Errorf("%s: %+v", p, x)
+				}
+				got, err := r.Tensor(t.Context(), p, x.Name, false)
+				if err != nil {
+					t.Fatal(err)
+				}
+				b, err := io.ReadAll(got)
+				got.Close()
+				if err != nil || !bytes.Equal(b, ramp) {
+					t.Errorf("%s: %s: %d bytes, %v", p, x.Name, len(b), err)
+				}
+			}
+			part, err := r.Tensor(t.Context(), p, "along1[64:70,96:100]", false)
+			if err != nil || part.Size != 6*4*4 {
+				t.Errorf("%s: a piece: %+v, %v", p, part, err)
+			} else {
+				part.Close()
+			}
+		}
+		d := r.diff("runs/a/1", "runs/a/2")
+		if d.Equal != 6 || len(d.Changed)+len(d.Added)+len(d.Removed)+len(d.Reshaped) != 0 || state == packed && (d.ReadBytes != 0 || len(d.Others) != 0) {
+			t.Errorf("%s: %+v", state, d)
+		}
+	}
+	r.onlyRoot()
+}
+
+// What show leaves out it says, and diff tells when that changes.
+func TestLeftOut(t *testing.T) {
+	r := newRig(t)
+	for name, want := range map[string]string{
+		"hdf5/chunked.h5":  "not listed: 1 datasets are compressed|not listed: 1 datasets are not written, or not all of them|not listed: 3 datasets are of types that tensors don't have",
+		"hdf5/growing.h5":  "not listed: 2 datasets are compressed|not listed: 2 datasets are in chunks of less than 4 KiB, or in too many",
+		"trees/xgb.json":   "a model of boosted trees by XGBoost, stored in chunks by content: it holds no tensors, and trees have no names",
+		"torch/dcp.distcp": "tensors are called by their numbers: no .metadata beside the file names them",
+	} {
+		r.write("m", sample(t, name))
+		for _, state := range []string{resident, packed} {
+			if state == packed {
+				r.sync() // small ones that are no checkpoint stay as they are
+				r.evictAll()
+			}
+			f, err := r.Show(t.Context(), "m")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.Join(f.Notes, "|"); !strings.HasPrefix(got, want+"|no artifact id: ") {
+				t.Errorf("%s, %s: %q", name, state, got)
+			}
+		}
+		r.unlink("m")
+	}
+	r.write("a.h5", sample(t, "hdf5/growing.h5"))
+	b := sample(t, "hdf5/chunked.h5")
+	r.write("b.h5", b)
+	b[bytes.Index(b, []byte{0x78, 0x5e})+100]++ // within the compressed dataset
+	r.write("c.h5", b)
+	if d := r.diff("b.h5", "c.h5"); len(d.Others) != 1 || !strings.HasPrefix(d.Others[0].What, "not compared") {
+		t.Errorf("%+v", d)
+	}
+	r.sync()
+	if d := r.diff("b.h5", "c.h5"); len(d.Others) != 1 || d.Others[0].What != "changed in what it holds besides the tensors that are listed" || len(d.Changed) != 0 {
+		t.Errorf("%+v", d)
+	}
+}

@@ -1,0 +1,46 @@
+package volume
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+
+	"ckptfs/formats"
+)
+
+// formatNotes say why files of a format list fewer tensors than one may look for.
+var formatNotes = map[string]string{
+	"xgboost-json": trees("XGBoost"), "xgboost-ubj": trees("XGBoost"), "lightgbm": trees("LightGBM"),
+	"pickle":      "pickled objects: of their arrays those that have a name and at least 4 KiB are listed; trees have no names",
+	"joblib":      "objects pickled by joblib: of their arrays those that have a name and at least 4 KiB are listed; trees have no names",
+	"distcp":      "tensors are called by their numbers: no .metadata beside the file names them",
+	"zstd-frames": "compressed parts of arrays: `ckptfs show` of the folder that Orbax wrote lists those",
+}
+
+func trees(by string) string {
+	return "a model of boosted trees by " + by + ", stored in chunks by content: it holds no tensors, and trees have no names"
+}
+
+// notes says what of a file is not listed, and why.
+func (v *Volume) notes(n *Node, l *formats.Layout) []string {
+	var out []string
+	if text := formatNotes[l.Format]; text != "" {
+		out = append(out, text)
+	}
+	if !l.Partial {
+		return out
+	}
+	if l.Left == nil { // a manifest does not say
+		if r, size, done, err := v.peruse(n); err == nil {
+			if again, err := v.detect(n, io.NewSectionReader(r, 0, size), size); err == nil && again.Format == l.Format {
+				l = again
+			}
+			done()
+		}
+	}
+	for _, why := range slices.Sorted(maps.Keys(l.Left)) {
+		out = append(out, fmt.Sprintf("not listed: %d %s", l.Left[why], why))
+	}
+	return out
+}
