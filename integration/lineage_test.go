@@ -157,6 +157,14 @@ func TestLineage(t *testing.T) {
 	if said := m.cli("lineage", m.path("runs/b/1")); !strings.Contains(said, "runs/none/1") {
 		t.Errorf("lineage said %q", said)
 	}
+	for name, value := range map[string]string{"user.parent": "../../../../etc", "user.metric.acc": "good"} {
+		if err := unix.Setxattr(m.path("runs/b/1"), name, []byte(value), 0); err != unix.EINVAL {
+			t.Errorf("%s=%s: %v", name, value, err)
+		}
+		if said := m.cli("status", m.Dir); !strings.Contains(said, "refused: runs/b/1 "+name+": ") {
+			t.Errorf("status said %s", said)
+		}
+	}
 	for _, bad := range [][]string{{"lineage", m.path("runs") + "/none"}, {"owner", m.path("runs/b/1/m.safetensors") + ":none"}, {"retire", m.path("runs")}, {"retire", m.path("runs/a")}} {
 		if said, code := m.cliFails(bad...); code == 0 {
 			t.Errorf("%v: %s", bad, said)

@@ -439,3 +439,53 @@ func TestTransferRenamed(t *testing.T) {
 		r.wantChain("runs/"+run+"/1", run+"/1 transfer 2; a/1 none 2")
 	}
 }
+
+// TestSaidNonsense: an attribute of a step that can never mean anything is refused, and what else is wrong with a step is in the status.
+func TestSaidNonsense(t *testing.T) {
+	r := newRig(t)
+	r.save("a/1", "AB")
+	set := func(p, name, value string) error {
+		n := r.find(p)
+		defer r.forget(n)
+		return r.SetXattr(n, name, []byte(value), 0)
+	}
+	status := func() string {
+		t.Helper()
+		st, err := r.Status(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Join(st.Sidecars, "\n")
+	}
+	for _, c := range []struct{ name, value string }{
+		{"user.parent", "../../../../etc"}, {"user.parent", "/etc"}, {"user.parent", "models/x"}, {"user.parent", "."}, {"user.parent", "runs/a/1"}, {"user.parent", "runs/b/\xff"},
+		{"user.parent", "runs/" + strings.Repeat("x", 5000)}, {"user.metric.acc", "good"}, {"user.metric.acc", ""}, {"user.metric.acc", strings.Repeat("1", 200)},
+	} {
+		wantErr(t, c.name+"="+c.value, set("runs/a/1", c.name, c.value), unix.EINVAL)
+		if got := status(); !strings.HasPrefix(got, "runs/a/1 "+c.name+": ") {
+			t.Errorf("%s=%q: status said %q", c.name, c.value, got)
+		}
+		if err := set("runs/a/1/m.safetensors", c.name, c.value); err != nil && len(c.value) < 2048 { // the host's limit
+			t.Errorf("%s=%.40q of a file: %v", c.name, c.value, err)
+		}
+	}
+	for _, c := range []struct{ name, value string }{
+		{"user.parent", "runs/b/7\n"}, {"user.parent", "../9"}, {"user.parent", ""}, {"user.metric.acc", " 0.5\n"}, {"user.metric.acc", "nan"}, {"user.other", "good"},
+	} {
+		if err := set("runs/a/1", c.name, c.value); err != nil {
+			t.Errorf("%s=%q: %v", c.name, c.value, err)
+		}
+	}
+	// What comes another way is told of when it is looked at.
+	r.mkdir("elsewhere")
+	if err := set("elsewhere", "user.metric.acc", "good"); err != nil {
+		t.Error(err)
+	}
+	r.write("elsewhere/m.safetensors", modelFile(t, "AC"))
+	r.rename("elsewhere", "runs/a/2")
+	r.sync()
+	r.wantChain("runs/a/2", "a/2 previous step 1; a/1 none 1")
+	if got := status(); !strings.Contains(got, `runs/a/2: attribute user.metric.acc: "good" is not a number`) {
+		t.Errorf("status said %q", got)
+	}
+}

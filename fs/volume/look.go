@@ -287,6 +287,9 @@ const (
 	parentXattr = "user.parent"
 )
 
+// parentSaid is the value of parentXattr without what programs put behind it.
+func parentSaid(value []byte) string { return strings.TrimRight(string(value), "\x00\n") }
+
 // readDeclared reads what a step, which is open, says of its parents.
 func (v *Volume) readDeclared(fd int, runName string, s *step) {
 	if slices.ContainsFunc(s.files, func(f stepFile) bool { return f.rel == lineageFile }) {
@@ -302,7 +305,7 @@ func (v *Volume) readDeclared(fd int, runName string, s *step) {
 	n, err := unix.Getxattr(fmt.Sprintf("/proc/self/fd/%d", fd), parentXattr, value)
 	switch {
 	case err == nil:
-		s.declared.Parent, s.declared.Transfer, s.declared.Tensors = strings.TrimRight(string(value[:n]), "\x00\n"), false, nil
+		s.declared.Parent, s.declared.Transfer, s.declared.Tensors = parentSaid(value[:n]), false, nil
 	case err != unix.ENODATA && err != unix.EOPNOTSUPP:
 		s.declaredProblem = fmt.Sprintf("attribute %s: %v", parentXattr, err)
 	}

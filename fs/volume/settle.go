@@ -51,9 +51,15 @@ func (m *models) settle(ctx context.Context, v *Volume) error {
 	m.stale.Store(false)
 	err := m.settleNow(ctx, v)
 	said := make([]string, 0, len(m.problems))
-	for _, at := range slices.Sorted(maps.Keys(m.problems)) {
-		said = append(said, at+": "+m.problems[at])
+	for at, problem := range m.problems {
+		said = append(said, at+": "+problem)
 	}
+	for at, st := range m.seen {
+		if st.problem != "" {
+			said = append(said, path.Join(runsDir, at)+": "+st.problem)
+		}
+	}
+	slices.Sort(said)
 	m.said.Store(&said)
 	if err != nil {
 		m.stale.Store(true)

@@ -3,11 +3,14 @@ package volume
 import (
 	"bytes"
 	"context"
+	"path"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"ckptfs/fs/blueprint"
+	"ckptfs/index/ledger"
+	"ckptfs/index/runs"
 )
 
 // maxXattr is the most that an attribute's value has, in bytes: XATTR_SIZE_MAX of Linux.
@@ -86,11 +89,10 @@ func (v *Volume) SetXattr(n *Node, name string, value []byte, flags int) error {
 	if err := v.mayChangeXattr(n, name); err != nil {
 		return err
 	}
-	if name == blueprint.Xattr {
-		if err := blueprint.CheckAttr(value); err != nil {
-			v.models.refuse(v.Path(n)+" "+name, err)
-			return unix.EINVAL
-		}
+	p := v.Path(n)
+	if err := v.checkSaid(p, n.IsDir(), name, value); err != nil {
+		v.models.refuse(p+" "+name, err)
+		return unix.EINVAL
 	}
 	return v.changeXattr(n, func(path string, follow bool) error {
 		if follow {
@@ -98,6 +100,36 @@ func (v *Volume) SetXattr(n *Node, name string, value []byte, flags int) error {
 		}
 		return unix.Lsetxattr(path, name, value, flags)
 	})
+}
+
+// checkSaid returns an error when the value of an attribute by which something at p says what it is, or a step its metrics or its parent, can never
+// mean anything. A parent that is not there yet may come.
+func (v *Volume) checkSaid(p string, dir bool, name string, value []byte) error {
+	if name == blueprint.Xattr {
+		return blueprint.CheckAttr(value)
+	}
+	if !strings.HasPrefix(p, runsDir+"/") || strings.Count(p, "/") != 2 {
+		return nil
+	}
+	if _, ok := runs.FromXattr(name); ok {
+		_, err := runs.ParseValue(value)
+		return err
+	}
+	if name == parentXattr {
+		if !dir {
+			p = path.Dir(p)
+		}
+		said := parentSaid(value)
+		if said == "" {
+			return nil
+		}
+		if err := ledger.CheckPath(said); err != nil {
+			return err
+		}
+		_, err := ledger.Resolve(said, p, v.mountpoint)
+		return err
+	}
+	return nil
 }
 
 // RemoveXattr removes an attribute.

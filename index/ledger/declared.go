@@ -70,11 +70,19 @@ func ParseDeclared(p []byte) (Declared, error) {
 		return Declared{}, fmt.Errorf("merged from %d: at most %d: %w", len(d.MergedFrom), maxMerged, ErrInvalid)
 	}
 	for _, s := range append([]string{d.Parent}, d.MergedFrom...) {
-		if len(s) > 4096 || !utf8.ValidString(s) || strings.ContainsRune(s, 0) {
-			return Declared{}, fmt.Errorf("%.40q is no path: %w", s, ErrInvalid)
+		if err := CheckPath(s); err != nil {
+			return Declared{}, err
 		}
 	}
 	return d, nil
+}
+
+// CheckPath returns an error for what no system takes for a path.
+func CheckPath(s string) error {
+	if len(s) > 4096 || !utf8.ValidString(s) || strings.ContainsRune(s, 0) {
+		return fmt.Errorf("%.40q is no path: %w", s, ErrInvalid)
+	}
+	return nil
 }
 
 // Resolve is the path of a parent relative to the mount's root, as a step says it, where root is where the mount is ("": nowhere).
