@@ -3,6 +3,7 @@ package index
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 
 	bolt "go.etcd.io/bbolt"
 
@@ -18,7 +19,7 @@ type Artifact struct {
 
 // In the state bucket, both with a u32 checksum behind the value:
 //
-//	"artifact/m" manifest      the id
+//	"artifact/m" manifest      the id; nothing when its tensors have none
 //	"artifact/i" id manifest   the path
 const (
 	artifactOf = "artifact/m"
@@ -48,15 +49,64 @@ func (db *DB) PutArtifact(a *Artifact) error {
 	})
 }
 
-// DropArtifact forgets it.
-func (db *DB) DropArtifact(a *Artifact) error {
-	of, by := artifactKeys(a)
+// PutNoArtifact keeps that manifests' tensors have no identity.
+func (db *DB) PutNoArtifact(manifests []cas.Hash) error {
 	return db.update(func(tx *bolt.Tx) error {
 		b := tx.Bucket(bucketState)
-		if err := b.Delete(of); err != nil {
-			return err
+		for _, m := range manifests {
+			of, _ := artifactKeys(&Artifact{Manifest: m})
+			if err := b.Put(of, sum(of, nil)); err != nil {
+				return err
+			}
 		}
-		return b.Delete(by)
+		return nil
+	})
+}
+
+// DropArtifacts forgets them.
+func (db *DB) DropArtifacts(all []Artifact) error {
+	if len(all) == 0 {
+		return nil
+	}
+	return db.update(func(tx *bolt.Tx) error {
+		b := tx.Bucket(bucketState)
+		for i := range all {
+			of, by := artifactKeys(&all[i])
+			if err := errors.Join(b.Delete(of), b.Delete(by)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Identified reports whether it is known which id a manifest's tensors have, or that they have none.
+func (db *DB) Identified(manifest cas.Hash) (known bool, err error) {
+	of, _ := artifactKeys(&Artifact{Manifest: manifest})
+	err = db.view(func(tx *bolt.Tx) error {
+		v, err := unseal(of, tx.Bucket(bucketState).Get(of))
+		known = err == nil && v != nil && (len(v) == 0 || len(v) == len(Artifact{}.ID))
+		return nil
+	})
+	return known, err
+}
+
+// NoArtifacts calls f with the manifests whose tensors are known to have no identity. f must not call the index.
+func (db *DB) NoArtifacts(f func(manifest cas.Hash) error) error {
+	prefix := []byte(artifactOf)
+	return db.view(func(tx *bolt.Tx) error {
+		c := tx.Bucket(bucketState).Cursor()
+		for key, value := c.Seek(prefix); bytes.HasPrefix(key, prefix); key, value = c.Next() {
+			var m cas.Hash
+			if v, err := unseal(key, value); err != nil || len(v) != 0 || len(key) != len(prefix)+len(m) {
+				continue
+			}
+			copy(m[:], key[len(prefix):])
+			if err := f(m); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 }
 
@@ -104,11 +154,32 @@ func (d *Deferring) PutArtifact(a *Artifact) error {
 	return d.view(func(db *DB) error { return db.PutArtifact(a) })
 }
 
-// DropArtifact is DB.DropArtifact.
-func (d *Deferring) DropArtifact(a *Artifact) error {
+// PutNoArtifact is DB.PutNoArtifact; when there is no room for an index it does nothing.
+func (d *Deferring) PutNoArtifact(manifests []cas.Hash) error {
 	d.writing.Lock()
 	defer d.writing.Unlock()
-	return d.view(func(db *DB) error { return db.DropArtifact(a) })
+	return d.view(func(db *DB) error { return db.PutNoArtifact(manifests) })
+}
+
+// DropArtifacts is DB.DropArtifacts.
+func (d *Deferring) DropArtifacts(all []Artifact) error {
+	d.writing.Lock()
+	defer d.writing.Unlock()
+	return d.view(func(db *DB) error { return db.DropArtifacts(all) })
+}
+
+// Identified is DB.Identified.
+func (d *Deferring) Identified(manifest cas.Hash) (known bool, err error) {
+	err = d.view(func(db *DB) (err error) {
+		known, err = db.Identified(manifest)
+		return err
+	})
+	return known, err
+}
+
+// NoArtifacts is DB.NoArtifacts.
+func (d *Deferring) NoArtifacts(f func(manifest cas.Hash) error) error {
+	return d.view(func(db *DB) error { return db.NoArtifacts(f) })
 }
 
 // ArtifactOf is DB.ArtifactOf.

@@ -40,9 +40,9 @@ func TestArtifacts(t *testing.T) {
 		}
 		return out
 	}
-	one, none := id(1), id(3)
+	one, three := id(1), id(3)
 	for what, got := range map[string][2][]Artifact{
-		"all": {list(nil), all}, "one": {list(&one), all[:2]}, "none": {list(&none), nil},
+		"all": {list(nil), all}, "one": {list(&one), all[:2]}, "none": {list(&three), nil},
 	} {
 		if !slices.Equal(got[0], got[1]) {
 			t.Errorf("%s: %v, want %v", what, got[0], got[1])
@@ -57,8 +57,31 @@ func TestArtifacts(t *testing.T) {
 	if err := d.Artifacts(nil, func(Artifact) error { return fmt.Errorf("stop") }); err == nil {
 		t.Error("f's error is lost")
 	}
-	if err := d.DropArtifact(&all[0]); err != nil || len(list(&one)) != 1 {
+	if err := d.DropArtifacts(all[:1]); err != nil || len(list(&one)) != 1 {
 		t.Error(err, list(&one))
+	}
+	if err := d.PutNoArtifact([]cas.Hash{m(5), m(6)}); err != nil {
+		t.Error(err)
+	}
+	for n, want := range map[byte]bool{1: false, 2: true, 5: true, 9: false} {
+		if known, err := d.Identified(m(n)); known != want || err != nil {
+			t.Errorf("manifest %d: %v, %v", n, known, err)
+		}
+	}
+	if _, ok, err := d.ArtifactOf(m(5)); ok || err != nil {
+		t.Error("an id that is none:", ok, err)
+	}
+	none := func() (out []cas.Hash) {
+		if err := d.NoArtifacts(func(m cas.Hash) error { out = append(out, m); return nil }); err != nil {
+			t.Error(err)
+		}
+		return out
+	}
+	if got := none(); !slices.Equal(got, []cas.Hash{m(5), m(6)}) {
+		t.Error(got)
+	}
+	if err := d.DropArtifacts([]Artifact{{Manifest: m(5)}}); err != nil || !slices.Equal(none(), []cas.Hash{m(6)}) {
+		t.Error(err, none())
 	}
 	// What is damaged is not known.
 	if err := d.db.bolt.Update(func(tx *bolt.Tx) error {
@@ -70,6 +93,9 @@ func TestArtifacts(t *testing.T) {
 		return b.Put(by, nil)
 	}); err != nil {
 		t.Fatal(err)
+	}
+	if known, err := d.Identified(m(2)); known || err != nil {
+		t.Error(known, err)
 	}
 	if _, ok, err := d.ArtifactOf(m(2)); ok || err != nil || len(list(&one)) != 0 {
 		t.Error(ok, err, list(&one))

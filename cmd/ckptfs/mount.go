@@ -29,6 +29,7 @@ type mountConfig struct {
 	packCPUs      int
 	noPassthrough bool
 	noDelta       bool
+	noIDs         bool
 	noViews       bool
 	allowOther    bool
 	nonEmpty      bool
@@ -92,6 +93,7 @@ after ` + "`make install`" + ` a line of /etc/fstab mounts at boot,
 	f.IntVar(&c.packCPUs, "pack-cpus", 0, "processors that packing may use; 0 for those that other programs leave, and all while somebody waits for it")
 	f.BoolVar(&c.noPassthrough, "no-passthrough", false, "serve every read and write through the daemon")
 	f.BoolVar(&c.noDelta, "no-delta", false, "store every changed tensor whole, not as its difference from an earlier checkpoint's")
+	f.BoolVar(&c.noIDs, "no-ids", false, "compute artifact ids when somebody asks for them, not of every packed file while nothing else is done")
 	f.BoolVar(&c.noViews, "no-views", false, "do not show X.safetensors beside X.pt (X.npz, X.h5, …) below runs/")
 	f.BoolVar(&c.allowOther, "allow-other", false, "let other users see the mount (unless root: user_allow_other in /etc/fuse.conf)")
 	f.BoolVarP(&c.readOnly, "read-only", "r", false, "change nothing in the store, and mount it beside others who only read it")

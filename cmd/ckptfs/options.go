@@ -9,7 +9,7 @@ import (
 
 // settable are the flags that -o may name, with '_' or '-' between words.
 var settable = map[string]bool{
-	"hot-size": true, "max-unpacked": true, "memory": true, "cache-size": true, "pack-cpus": true, "no-passthrough": true, "no-delta": true, "no-views": true, "allow-other": true,
+	"hot-size": true, "max-unpacked": true, "memory": true, "cache-size": true, "pack-cpus": true, "no-passthrough": true, "no-delta": true, "no-ids": true, "no-views": true, "allow-other": true,
 	"non-empty": true, "read-only": true, "log-file": true, "log-format": true, "log-level": true, "metrics-listen": true,
 }
 

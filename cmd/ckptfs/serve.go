@@ -66,6 +66,7 @@ func (a *app) serve(ctx context.Context, c *mountConfig, ready func(*mounted) er
 		PackWorkers: c.packCPUs,
 		NoDelta:     c.noDelta,
 		NoViews:     c.noViews,
+		IDsAfter:    map[bool]time.Duration{true: -1}[c.noIDs],
 		Log: func(level slog.Level, msg string, args ...any) {
 			log.Log(context.Background(), level, msg, args...)
 		},

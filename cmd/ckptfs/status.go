@@ -58,6 +58,13 @@ func printStatus(w io.Writer, st *control.Status) {
 	if st.HotSize < 0 {
 		hot = "not bounded"
 	}
+	ids := ""
+	if u := st.Unidentified; u.Files > 0 || u.More {
+		ids = plural(int64(u.Files), "file") + " without"
+		if u.More {
+			ids += ", and more"
+		}
+	}
 	pairs(w,
 		"store", printable(st.Store),
 		"mounted", mounted,
@@ -68,6 +75,7 @@ func printStatus(w io.Writer, st *control.Status) {
 		"packing", strings.Join(packing, ", "),
 		"waits", st.PackingWaits,
 		"not packed", unpacked,
+		"artifact ids", ids,
 		"resident", fmt.Sprintf("%s of %s", bytesText(st.ResidentBytes), hot),
 		"open files", fmt.Sprint(st.OpenFiles),
 		"recovery", printable(st.Recovery),

@@ -95,6 +95,7 @@ type Status struct {
 	Packing       []string `json:"packing"`                 // paths being packed at this moment
 	PackingWaits  string   `json:"packing_waits,omitempty"` // why packing waits, or is slow
 	UnpackedBytes int64    `json:"unpacked_bytes"`
+	Unidentified  Unknown  `json:"unidentified"`   // packed files whose artifact ids will be computed
 	MaxUnpacked   int64    `json:"max_unpacked"`   // bytes that may wait to be packed before closes wait; negative: no bound
 	WaitingCloses int      `json:"waiting_closes"` // closes that wait for packing now
 	ResidentBytes int64    `json:"resident_bytes"`
@@ -104,6 +105,12 @@ type Status struct {
 	Failures []Failure `json:"failures"`
 	Sidecars []string  `json:"sidecars,omitempty"` // what is wrong with what steps say of their models, as last looked at
 	Recovery string    `json:"recovery,omitempty"` // what the start had to repair, empty after a clean end
+}
+
+// Unknown is how many files something is not known of yet.
+type Unknown struct {
+	Files int  `json:"files"`
+	More  bool `json:"more,omitempty"` // others too, which are not counted
 }
 
 // Queue is what waits to be packed.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math"
 	"runtime"
@@ -22,14 +23,14 @@ import (
 )
 
 // An artifact id (package canonical) names the tensors of a file, whatever its format. It takes a reading of all of them, so it is
-// computed when somebody first asks: for the attribute XattrArtifact, or Show. It is kept with the file's node, and in the index by the
+// computed when there is time (see identifier), or when somebody asks before: for the attribute XattrArtifact, or Show. It is kept with the file's node, and in the index by the
 // manifest, so that it outlives the mount and holds for all files of equal bytes. The index also leads from an id to the manifests that
 // have it and to a path where one was; both are looked at again before they are believed. When that path is wrong all files are looked at,
 // one search at a time and for a sixteenth of the time at most: who asks meanwhile gets EAGAIN.
 //
 //	.ckptfs/artifacts/ID.safetensors     the tensors of an id, by name, row-major; equal ids have equal bytes
 //
-// It is there for the ids that were asked for, of files that are still there and whose tensors safetensors can express. Who may read
+// It is there for the ids that are known, of files that are still there and whose tensors safetensors can express. Who may read
 // that file, by the permissions of its folders too, may read it.
 
 // XattrArtifact is the extended attribute that a file's artifact id is read from. It is not listed and cannot be set.
@@ -55,7 +56,9 @@ func (v *Volume) Artifact(ctx context.Context, n *Node) (canonical.ID, error) {
 		if id, ok, err := v.knownArtifact(n); ok || err != nil {
 			return id, err
 		}
-		got, err, _ := v.identify.Do(strconv.FormatUint(uint64(n.id), 10), func() (any, error) { return v.computeArtifact(ctx, n) })
+		got, err, _ := v.identify.Do(strconv.FormatUint(uint64(n.id), 10), func() (any, error) {
+			return v.computeArtifact(ctx, n, runtime.GOMAXPROCS(0), func(uint64) io.ReaderAt { return n.file })
+		})
 		if errors.Is(err, context.Canceled) && ctx.Err() == nil {
 			continue // who waited with us gave up
 		}
@@ -90,8 +93,8 @@ func (v *Volume) knownArtifact(n *Node) (canonical.ID, bool, error) {
 	return f.id.id, true, nil
 }
 
-// computeArtifact reads the file's tensors.
-func (v *Volume) computeArtifact(ctx context.Context, n *Node) (canonical.ID, error) {
+// computeArtifact reads the file's tensors, by what reader makes of its generation.
+func (v *Volume) computeArtifact(ctx context.Context, n *Node, workers int, reader func(gen uint64) io.ReaderAt) (canonical.ID, error) {
 	f := n.file
 	f.mu.Lock()
 	l, err := v.layoutNow(n)
@@ -112,7 +115,7 @@ func (v *Volume) computeArtifact(ctx context.Context, n *Node) (canonical.ID, er
 	gen := f.gen
 	f.mu.Unlock()
 
-	id, err := canonical.Identify(ctx, f, l, runtime.GOMAXPROCS(0))
+	id, err := canonical.Identify(ctx, reader(gen), l, workers)
 
 	f.mu.Lock()
 	f.inside--
@@ -335,9 +338,7 @@ func (v *Volume) searchArtifact(ctx context.Context, id canonical.ID) (*Node, er
 	case err != nil:
 		return nil, err
 	case !v.readOnly:
-		for i := range known {
-			_ = v.index.DropArtifact(&known[i])
-		}
+		_ = v.index.DropArtifacts(known)
 	}
 	return nil, unix.ENOENT
 }
@@ -476,6 +477,9 @@ func (v *Volume) forgetArtifacts() error {
 	if err := v.index.Artifacts(nil, func(a index.Artifact) error { all = append(all, a); return nil }); err != nil {
 		return err
 	}
+	if err := v.index.NoArtifacts(func(m cas.Hash) error { all = append(all, index.Artifact{Manifest: m}); return nil }); err != nil {
+		return err
+	}
 	hashes := make([]cas.Hash, len(all))
 	for i := range all {
 		hashes[i] = all[i].Manifest
@@ -484,12 +488,11 @@ func (v *Volume) forgetArtifacts() error {
 	if err := v.store.Locate(hashes, locs); err != nil {
 		return err
 	}
+	var gone []index.Artifact
 	for i := range all {
 		if locs[i] == (cas.Location{}) {
-			if err := v.index.DropArtifact(&all[i]); err != nil {
-				return err
-			}
+			gone = append(gone, all[i])
 		}
 	}
-	return nil
+	return v.index.DropArtifacts(gone)
 }

@@ -95,6 +95,9 @@ func (c *courtesy) wake() {
 
 // turn waits until a worker may work, which it does until it calls over.
 func (c *courtesy) turn(ctx context.Context) (over func(), err error) {
+	if c == nil {
+		return func() {}, ctx.Err()
+	}
 	for ctx.Err() == nil {
 		c.look()
 		c.mu.Lock()

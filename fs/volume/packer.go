@@ -148,6 +148,22 @@ func (p *packer) take() []*Node {
 	return nil
 }
 
+// rests waits until nothing is packed or waits to be.
+func (p *packer) rests(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.cond.Broadcast()
+	})
+	defer stop()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for (len(p.queue) > 0 || len(p.busy) > 0) && ctx.Err() == nil {
+		p.cond.Wait()
+	}
+	return ctx.Err()
+}
+
 // next moves files from the queue to busy: half of what waits, so that the other group gets something too. A file that
 // is busy, because it was written again meanwhile, waits for its next turn. mu is held.
 func (p *packer) next() []*Node {

@@ -68,6 +68,7 @@ func (v *Volume) packGroup(ctx context.Context, group []*Node) {
 		}
 		if jerr == nil {
 			v.keepArtifact(j.node)
+			v.ids.add(j.node)
 		}
 		v.packed(j.node, j.size, jerr)
 	}

@@ -77,6 +77,7 @@ func (v *Volume) Status(context.Context) (*control.Status, error) {
 			f.mu.Unlock()
 		}
 	})
+	s.Unidentified.Files, s.Unidentified.More = v.ids.waits()
 	v.hot.mu.Lock()
 	s.ResidentBytes = v.hot.bytes
 	v.hot.mu.Unlock()

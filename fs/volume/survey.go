@@ -108,6 +108,9 @@ func (s *survey) file(n *Node) error {
 	if err := v.statInode(n, &st); err != nil {
 		return err
 	}
+	if f.rec.Packed() && !v.readOnly {
+		v.ids.found(n)
+	}
 	switch {
 	case !f.rec.Packed():
 		if f.writers > 0 || f.dirty {

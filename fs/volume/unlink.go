@@ -89,6 +89,7 @@ func (v *Volume) bury(t *victim) {
 			f.stopPacking()
 			v.packer.forget(n)
 			v.sums.forget(n)
+			v.ids.forget(n)
 		}
 		v.touched(n)
 		f.mu.Unlock()

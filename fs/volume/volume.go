@@ -17,7 +17,7 @@
 // beside the file that it is made of, and virtual files (virtual.go), below .ckptfs.
 // Package ckptfs/fs/tree says which copy is true when; this package keeps to it.
 //
-// Locks, in the order in which they may be taken: file.mu, ns, then any of table.mu, fdCache.mu, packer.mu, hotList.mu, summer.mu,
+// Locks, in the order in which they may be taken: file.mu, ns, then any of table.mu, fdCache.mu, packer.mu, hotList.mu, summer.mu, identifier.mu,
 // hiddenViews.mu, file.io. ns is held shared by whatever resolves a name, exclusively by what takes one away; not over fsync or data.
 package volume
 
@@ -67,6 +67,7 @@ type Options struct {
 	PackWorkers int           // cores that packing may use; 0: those that others leave
 	NoDelta     bool          // store every chunk alone, not against an earlier version of it
 	SumAfter    time.Duration // for how long a plain file rests before its checksum is made; 0: a default; negative: it is not
+	IDsAfter    time.Duration // for how long a packed file was left alone before its artifact id is computed; 0: a default; negative: it is not
 	Now         func() time.Time
 	Log         func(level slog.Level, msg string, args ...any) // nil: silent
 }
@@ -107,6 +108,7 @@ type Volume struct {
 	hot         *hotList
 	hydrator    *hydrator
 	sums        *summer
+	ids         *identifier
 	copiers     *copiers
 	hidden      hiddenViews
 	tensors     tensorIndexes
@@ -217,6 +219,7 @@ func (v *Volume) open(o Options, format *tree.Format) error {
 	v.hydrator = newHydrator(v)
 	v.copiers = newCopiers()
 	v.sums = newSummer(v, o.SumAfter)
+	v.ids = newIdentifier(v, o.IDsAfter)
 
 	var err error
 	v.index, err = index.OpenDeferring(filepath.Join(v.dir, tree.IndexFile),
@@ -304,6 +307,7 @@ func (v *Volume) recover() error {
 		v.hot.start()
 		v.hydrator.start()
 		v.sums.start()
+		v.ids.start()
 	}
 	if s.repair || before.PID == 0 {
 		close(v.surveyed)
@@ -341,6 +345,7 @@ func (v *Volume) Close(context.Context) error {
 	<-v.surveyed
 	if !v.readOnly {
 		v.sums.stop()
+		v.ids.stop()
 		v.packer.stop()
 		v.models.end(v)
 		v.hydrator.stop()

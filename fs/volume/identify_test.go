@@ -1,0 +1,217 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"ckptfs/fs/control"
+)
+
+// identifies has artifact ids computed when a test says so: by the other goroutine after an hour.
+func identifies(o *Options) { o.IDsAfter, o.PackWorkers = time.Hour, 1 }
+
+// identify computes what waits, now.
+func (r *rig) identify() {
+	r.t.Helper()
+	r.ids.turn(0)
+	if files, more := r.ids.waits(); files != 0 || more {
+		r.t.Errorf("%d files wait, and more: %v", files, more)
+	}
+}
+
+func (r *rig) waiting(want int) {
+	r.t.Helper()
+	st, err := r.Status(r.test.Context())
+	if err != nil || st.Unidentified.Files != want {
+		r.t.Errorf("%+v wait, want %d (%v)", st.Unidentified, want, err)
+	}
+}
+
+// TestIdentified: every packed file with tensors is found by its id though nobody has asked, and is read for that once.
+func TestIdentified(t *testing.T) {
+	id := sameID(t) + ".safetensors"
+	for _, stop := range []bool{false, true} { // before there was time
+		r := newRig(t, identifies)
+		r.mkdir("runs")
+		r.write("runs/m.pt", sample(t, "same/model.pt"))
+		r.write("same.npz", sample(t, "same/model.npz"))
+		r.write("other.npz", sample(t, "numpy/several.npz"))
+		r.write("mixed.npz", sample(t, "numpy/mixed.npz"))
+		r.write("noise", random(100<<10, 1))
+		for _, p := range []string{"runs/m.pt", "same.npz", "other.npz", "mixed.npz", "noise"} {
+			r.packOut(p)
+		}
+		r.waiting(5)
+		if got := r.names(artifacts); len(got) != 0 {
+			t.Errorf("already there: %q", got)
+		}
+		if stop {
+			r = r.reopen(identifies)
+			r.waiting(5)
+		}
+		r.rename("runs/m.pt", "runs/moved.pt")
+		r.identify()
+		if got := r.names(artifacts); len(got) != 2 || !slices.Contains(got, id) {
+			t.Errorf("artifacts lists %q, not %s", got, id)
+		}
+		r.exists(artifacts + id)
+		for range 2 {
+			r = r.reopen(identifies)
+			r.waiting(0)
+			r.ids.mu.Lock()
+			r.ids.more = true // and a look at all files finds nothing
+			r.ids.mu.Unlock()
+			r.identify()
+			if n := r.asm.Stats().Fetched; n != 0 {
+				t.Errorf("%d bytes are read again", n)
+			}
+		}
+		r.unlink("same.npz")
+		r.unlink("runs/moved.pt")
+		if r.exists(artifacts + id) {
+			t.Error("there though its files are gone")
+		}
+	}
+}
+
+// In the background it happens by itself.
+func TestIdentifiedByItself(t *testing.T) {
+	r := newRig(t, func(o *Options) { o.IDsAfter, o.PackWorkers = time.Millisecond, 1 })
+	r.write("m.pt", sample(t, "same/model.pt"))
+	r.sync()
+	r.eventually("its id is known", func() bool { return len(r.names(artifacts)) == 1 })
+	r.eventually("none waits", func() bool { files, more := r.ids.waits(); return files == 0 && !more })
+	r.onlyRoot()
+}
+
+// When too many wait to be remembered, or one was moved where nobody sees it, all files are looked at.
+func TestIdentifiedByWalk(t *testing.T) {
+	r := newRig(t, identifies)
+	r.write("a.pt", sample(t, "same/model.pt"))
+	r.pack("a.pt")
+	r.ids.mu.Lock()
+	for n := range r.ids.waiting {
+		delete(r.ids.waiting, n)
+		defer r.unref(n, 1)
+	}
+	r.ids.more = true
+	r.ids.mu.Unlock()
+	r.identify()
+	if !r.exists(artifacts + sameID(t) + ".safetensors") {
+		t.Error("not found")
+	}
+}
+
+// What waits is not kept from going, nor is a file that is being written, or was.
+func TestIdentifiedMeanwhile(t *testing.T) {
+	r := newRig(t, identifies)
+	for _, p := range []string{"gone.pt", "written.pt", "new.pt"} {
+		r.write(p, sample(t, "same/model.pt"))
+	}
+	r.sync()
+	r.waiting(3)
+	r.unlink("gone.pt")
+	r.waiting(2)
+	h := r.open("written.pt", unix.O_WRONLY)
+	r.write("new.pt", sample(t, "numpy/several.npz"))
+	r.identify()
+	if got := r.names(artifacts); len(got) != 0 {
+		t.Errorf("artifacts lists %q", got)
+	}
+	r.release(h)
+	r.sync()
+	r.waiting(2)
+	r.identify()
+	if got := r.names(artifacts); len(got) != 2 {
+		t.Errorf("artifacts lists %q", got)
+	}
+	r.onlyRoot()
+}
+
+// Who reads in the background gives up when the file is another, or somebody has asked and was faster.
+func TestPacedIsOvertaken(t *testing.T) {
+	r := newRig(t, identifies)
+	r.write("a.pt", sample(t, "same/model.pt"))
+	r.packOut("a.pt")
+	n := r.find("a.pt")
+	defer r.forget(n)
+	read := func(to *paced) error {
+		src, _, done, err := r.peruse(n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer done()
+		if src != io.ReaderAt(n.file) {
+			t.Fatal("another reader")
+		}
+		_, err = to.ReadAt(make([]byte, 10), 0)
+		to.pause()
+		return err
+	}
+	p := &paced{v: r.Volume, ctx: t.Context(), n: n, gen: n.file.gen}
+	if err := read(p); err != nil {
+		t.Error(err)
+	}
+	if err := read(&paced{v: r.Volume, ctx: t.Context(), n: n, gen: n.file.gen + 1}); !errors.Is(err, errOvertaken) {
+		t.Error("of another generation:", err)
+	}
+	if _, err := r.artifact("a.pt"); err != nil {
+		t.Fatal(err)
+	}
+	if err := read(p); !errors.Is(err, errOvertaken) {
+		t.Error("of a file whose id is known:", err)
+	}
+	stopped, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := read(&paced{v: r.Volume, ctx: stopped, n: n, gen: n.file.gen}); !errors.Is(err, context.Canceled) {
+		t.Error("after the end:", err)
+	}
+}
+
+// Nothing is computed while anything is packed.
+func TestPackerRests(t *testing.T) {
+	r := newRig(t, identifies)
+	r.Volume.step = func(what string) error {
+		if what == "pack: record" {
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+			defer cancel()
+			if err := r.packer.rests(ctx); !errors.Is(err, context.DeadlineExceeded) {
+				t.Error("it rests while it packs:", err)
+			}
+		}
+		return nil
+	}
+	r.write("a.pt", sample(t, "same/model.pt"))
+	r.sync()
+	if err := r.packer.rests(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// A prune forgets what is known of manifests that are gone, and that they have no id.
+func TestIdentifiedPruned(t *testing.T) {
+	r := newRig(t, identifies)
+	r.write("noise", random(100<<10, 1))
+	r.write("kept", random(100<<10, 2))
+	r.sync()
+	r.identify()
+	gone, _ := r.manifestOf("noise")
+	kept, _ := r.manifestOf("kept")
+	r.unlink("noise")
+	r = r.reopen(func(o *Options) { o.Now = func() time.Time { return time.Now().Add(100 * time.Hour) } })
+	if _, err := r.Prune(t.Context(), control.PruneOptions{}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if known, err := r.index.Identified(gone); known || err != nil {
+		t.Error("what is gone is known:", known, err)
+	}
+	if known, err := r.index.Identified(kept); !known || err != nil {
+		t.Error("what is there is not:", known, err)
+	}
+}
