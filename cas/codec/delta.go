@@ -1,7 +1,7 @@
 package codec
 
 import (
-	"bytes"
+	"errors"
 	"fmt"
 
 	"ckptfs/cas"
@@ -63,13 +63,9 @@ func EncodeDelta(dst, raw, base []byte, h Hint, most int) ([]byte, bool) {
 			return out[:n], false
 		}
 	}
-	p := scratch.Get().(*[]byte)
-	defer scratch.Put(p)
-	got, err := DecodeDelta((*p)[:0], out[n:], base, len(raw))
-	if err != nil || !bytes.Equal(got, raw) || len(out)-n > most {
+	if len(out)-n > most || s.decodeDelta(output{p: raw, verify: true}, out[n:], base) != nil {
 		return out[:n], false
 	}
-	*p = got
 	return out, true
 }
 
@@ -103,57 +99,44 @@ func exponentAt(h Hint) int {
 // DecodeDelta undoes EncodeDelta: it appends the len(base) bytes that stored holds to dst, which must not lie in base.
 // Its errors and bounds are those of Codec.Decode; base of another length than rawLen is cas.ErrCorrupt.
 func DecodeDelta(dst, stored, base []byte, rawLen int) ([]byte, error) {
-	w, floats, err := deltaHead(stored, base, rawLen)
-	if err != nil {
-		return dst, err
-	}
-	d, err := grow(dst, rawLen)
-	if err != nil {
-		return dst, fmt.Errorf("delta: %w", err)
-	}
 	s := planeStates.Get().(*planeState)
 	defer planeStates.Put(s)
-	n := len(dst)
-	if err := s.fillFrom(d[n:n+rawLen:n+rawLen], stored[2:], base, w, floats); err != nil {
-		return dst, fmt.Errorf("delta: %w: %w", err, cas.ErrCorrupt)
+	return decodeTo(dst, rawLen, "delta", func(dst []byte) error { return s.decodeDelta(output{p: dst}, stored, base) })
+}
+
+func (s *planeState) decodeDelta(o output, stored, base []byte) error {
+	w, floats, err := deltaHead(stored, base, len(o.p))
+	if err != nil {
+		return err
 	}
-	return d[:n+rawLen], nil
+	tail, err := slabs(len(o.p), stored[2:], w, func(at, n int, stored []byte) ([]byte, error) {
+		g, stored, err := s.openGroups(stored, base[at:at+n], w)
+		if err != nil {
+			return nil, err
+		}
+		if stored, err = s.decodeSlab(stored, n/w, w, g); err != nil {
+			return nil, err
+		}
+		return stored, s.put(o, at, n, w, func(dst []byte, p *[8][]byte, at int) { mergeUndiff(dst, p, base[at:], w, floats) })
+	})
+	if err != nil {
+		return err
+	}
+	return o.tail(tail)
 }
 
 // deltaHead reads the kind and the width that stored begins with.
 func deltaHead(stored, base []byte, rawLen int) (w int, floats bool, err error) {
 	if len(base) != rawLen {
-		return 0, false, fmt.Errorf("delta: %d bytes against a base of %d: %w", rawLen, len(base), cas.ErrCorrupt)
+		return 0, false, fmt.Errorf("%d bytes against a base of %d", rawLen, len(base))
 	}
 	if len(stored) < 2 || stored[0] > 1 {
-		return 0, false, fmt.Errorf("delta: no kind: %w", cas.ErrCorrupt)
+		return 0, false, errors.New("no kind")
 	}
 	if w = int(stored[1]); w != 1 && w != 2 && w != 4 && w != 8 {
-		return 0, false, fmt.Errorf("delta: shape %#02x: %w", stored[1], cas.ErrCorrupt)
+		return 0, false, fmt.Errorf("shape %#02x", stored[1])
 	}
 	return w, stored[0] == 1, nil
-}
-
-// fillFrom sets dst to what stored holds as differences from base.
-func (s *planeState) fillFrom(dst, stored, base []byte, w int, floats bool) error {
-	for len(dst) >= w {
-		n := min(len(dst)/w, slabElems(w)) * w
-		var g *groups
-		var err error
-		if g, stored, err = s.openGroups(stored, base[:n], w); err != nil {
-			return err
-		}
-		if stored, err = s.decodeSlab(stored, n/w, w, g); err != nil {
-			return err
-		}
-		mergeUndiff(dst[:n], &s.bufs, base[:n], w, floats)
-		dst, base = dst[n:], base[n:]
-	}
-	if len(stored) != len(dst) {
-		return fmt.Errorf("%d bytes at the end, want %d", len(stored), len(dst))
-	}
-	copy(dst, stored)
-	return nil
 }
 
 // openGroups reads how the elements of a slab are sorted, and returns what is behind it.
@@ -179,7 +162,7 @@ func (s *planeState) openGroups(stored, base []byte, w int) (*groups, []byte, er
 func decodeHuffDelta(dst, stored, base []byte, rawLen int) ([]byte, error) {
 	w, floats, err := deltaHead(stored, base, rawLen)
 	if err != nil {
-		return dst, err
+		return dst, fmt.Errorf("delta: %w: %w", err, cas.ErrCorrupt)
 	}
 	out, err := huffCodec{}.Decode(dst, stored[1:], rawLen)
 	if err != nil {

@@ -114,29 +114,29 @@ func unzigzag(z uint) int { return int(z>>1) ^ -int(z&1) }
 type bitWriter struct {
 	dst []byte
 	acc uint64
-	n   uint
+	n   uint // bits in acc, below 32
 }
 
 // put appends the lowest n bits of v, which has no others: 32 at most.
 func (w *bitWriter) put(v uint64, n uint) {
 	w.acc |= v << w.n
-	for w.n += n; w.n >= 8; w.n -= 8 {
-		w.dst = append(w.dst, byte(w.acc))
-		w.acc >>= 8
+	if w.n += n; w.n >= 32 {
+		w.dst = le.AppendUint32(w.dst, uint32(w.acc))
+		w.acc >>= 32
+		w.n -= 32
 	}
 }
 
 func (w *bitWriter) number(v, k uint) {
 	q := v>>k + 1
 	n := uint(bits.Len(q)) - 1
-	w.put(1<<n, n+1)
-	w.put(uint64(q&^(1<<n)), n)
-	w.put(uint64(v&(1<<k-1)), k)
+	w.put(1<<n|uint64(q&^(1<<n))<<(n+1)|uint64(v&(1<<k-1))<<(2*n+1), 2*n+1+k)
 }
 
 func (w *bitWriter) end() []byte {
-	if w.n > 0 {
+	for ; w.n > 0; w.n -= min(8, w.n) {
 		w.dst = append(w.dst, byte(w.acc))
+		w.acc >>= 8
 	}
 	return w.dst
 }
@@ -146,21 +146,18 @@ type bitReader struct {
 	src []byte
 	at  int // of the next byte
 	acc uint64
-	n   uint // bits in acc
+	n   uint // bits in acc; those above are of the next byte, or zeros
 }
 
-// fill sees to 32 bits at least.
+// fill sees to 56 bits at least.
 func (r *bitReader) fill() {
-	if r.n >= 32 {
+	if len(r.src)-r.at >= 8 {
+		r.acc |= le.Uint64(r.src[r.at:]) << (r.n & 63)
+		r.at += int((63 - r.n) / 8)
+		r.n |= 56
 		return
 	}
-	if len(r.src)-r.at >= 4 {
-		r.acc |= uint64(le.Uint32(r.src[r.at:])) << r.n
-		r.at += 4
-		r.n += 32
-		return
-	}
-	for r.n < 32 {
+	for r.n < 56 {
 		if r.at < len(r.src) {
 			r.acc |= uint64(r.src[r.at]) << r.n
 		}
@@ -169,26 +166,31 @@ func (r *bitReader) fill() {
 	}
 }
 
+func (r *bitReader) take(n uint) {
+	r.acc >>= n & 63
+	r.n -= n
+}
+
+// get reads n bits, 16 at most.
 func (r *bitReader) get(n uint) uint {
 	r.fill()
 	v := r.acc & (1<<n - 1)
-	r.acc >>= n
-	r.n -= n
+	r.take(n)
 	return uint(v)
 }
 
-// number reads a number of order k: one below 2^16, or 2^16 for what is longer.
+// number reads a number of order k: one below 2^16 times 2^k, or 2^16 for what is longer.
 func (r *bitReader) number(k uint) uint {
 	r.fill()
 	n := uint(bits.TrailingZeros64(r.acc | 1<<16))
-	r.acc >>= n + 1
-	r.n -= n + 1
 	if n >= 16 {
-		r.acc = 0
+		r.take(17)
 		return 1 << 16
 	}
-	q := r.get(n) | 1<<n
-	return (q-1)<<k | r.get(k)
+	q := uint(r.acc>>(n+1))&(1<<n-1) | 1<<n
+	low := uint(r.acc>>(2*n+1)) & (1<<k - 1)
+	r.take(2*n + 1 + k)
+	return (q-1)<<k | low
 }
 
 // end returns what is behind the byte that was read last, of which the bits that were not read are zero.

@@ -7,18 +7,11 @@ import (
 	"sync"
 
 	"github.com/klauspost/compress/huff0"
-
-	"ckptfs/cas"
 )
 
 // huffCodec is what planesCodec was at first, with Huffman codes. It is only read any more.
 //
-// Stored is, all numbers little-endian:
-//
-//	0  1  shape: bits 0-3 the width w of an element in bytes, 1, 2, 4 or 8; bit 4 set when the elements are rotated left
-//	      by one bit, never with w = 1; bits 5-7 zero
-//	1     slabs, each of 262144/w elements (131072 when w = 1), the last of fewer but of one at least
-//	   t  the rawLen mod w bytes that make no whole element, as they are
+// Stored is what planesCodec has, but for the slabs.
 //
 // A slab of n elements is
 //
@@ -38,8 +31,8 @@ import (
 //	                  past n are zero
 //	                  the bytes that are not zero, in order; as many as the bitmap has bits set, which is one at least
 //
-// Slabs bound the memory that either side needs, and keep planes at 131072 bytes or less: a Huffman block holds 262143 at
-// most and states the lengths of its streams in 16 bits. Each plane of each slab has a table of its own. Nothing follows.
+// A Huffman block holds 262143 bytes at most and states the lengths of its streams in 16 bits: planes are shorter. Each plane
+// of each slab has a table of its own.
 type huffCodec struct{}
 
 func (huffCodec) ID() byte { return huffPlanes }
@@ -64,41 +57,21 @@ type huffState struct {
 var huffStates = sync.Pool{New: func() any { return new(huffState) }}
 
 func (huffCodec) Decode(dst, stored []byte, rawLen int) ([]byte, error) {
-	d, err := grow(dst, rawLen)
-	if err != nil {
-		return dst, fmt.Errorf("planes: %w", err)
-	}
 	s := huffStates.Get().(*huffState)
 	defer huffStates.Put(s)
-	if err := s.decode(d[len(d):len(d)+rawLen:len(d)+rawLen], stored); err != nil {
-		return dst, fmt.Errorf("planes: %w: %w", err, cas.ErrCorrupt)
-	}
-	return d[:len(d)+rawLen], nil
-}
-
-// decode fills dst.
-func (s *huffState) decode(dst, stored []byte) error {
-	if len(stored) == 0 {
-		return errEnds
-	}
-	w, rot := int(stored[0]&15), int(stored[0]/rotated)
-	if bits.OnesCount(uint(w)) != 1 || rot > 1 || rot == 1 && w == 1 {
-		return fmt.Errorf("shape %#02x", stored[0])
-	}
-	stored = stored[1:]
-	for len(dst) >= w {
-		n := min(len(dst)/w, slabElems(w))
-		var err error
-		if stored, err = s.decodeSlab(dst[:n*w:n*w], stored, w, rot); err != nil {
+	return decodeTo(dst, rawLen, "planes", func(dst []byte) error {
+		w, rot, stored, err := planesShape(stored)
+		if err != nil {
 			return err
 		}
-		dst = dst[n*w:]
-	}
-	if len(stored) != len(dst) {
-		return fmt.Errorf("%d bytes at the end, want %d", len(stored), len(dst))
-	}
-	copy(dst, stored)
-	return nil
+		tail, err := slabs(len(dst), stored, w, func(at, n int, stored []byte) ([]byte, error) {
+			return s.decodeSlab(dst[at:at+n:at+n], stored, w, rot)
+		})
+		if err != nil {
+			return err
+		}
+		return output{p: dst}.tail(tail)
+	})
 }
 
 // decodeSlab fills dst and returns what of stored comes behind the slab.

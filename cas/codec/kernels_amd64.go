@@ -7,7 +7,7 @@ const (
 )
 
 func split2(p0, p1, src []byte, rot int) {
-	if n := len(src) / 2 / wideBlock; wide && n > 0 {
+	if n := blocks(len(src) / 2); n > 0 {
 		k := n * wideBlock
 		_, _ = p0[:k], p1[:k] // the kernels check nothing
 		split2AVX512(&src[0], &p0[0], &p1[0], n, uint64(rot))
@@ -23,7 +23,7 @@ func split2(p0, p1, src []byte, rot int) {
 }
 
 func merge2(dst, p0, p1 []byte, rot int) {
-	if n := len(dst) / 2 / wideBlock; wide && n > 0 {
+	if n := blocks(len(dst) / 2); n > 0 {
 		k := n * wideBlock
 		_, _ = p0[:k], p1[:k] // the kernels check nothing
 		merge2AVX512(&dst[0], &p0[0], &p1[0], n, uint64(rot))
@@ -39,7 +39,7 @@ func merge2(dst, p0, p1 []byte, rot int) {
 }
 
 func split4(p0, p1, p2, p3, src []byte, rot int) {
-	if n := len(src) / 4 / wideBlock; wide && n > 0 {
+	if n := blocks(len(src) / 4); n > 0 {
 		k := n * wideBlock
 		_, _, _, _ = p0[:k], p1[:k], p2[:k], p3[:k] // the kernels check nothing
 		split4AVX512(&src[0], &p0[0], &p1[0], &p2[0], &p3[0], n, uint64(rot))
@@ -55,7 +55,7 @@ func split4(p0, p1, p2, p3, src []byte, rot int) {
 }
 
 func merge4(dst, p0, p1, p2, p3 []byte, rot int) {
-	if n := len(dst) / 4 / wideBlock; wide && n > 0 {
+	if n := blocks(len(dst) / 4); n > 0 {
 		k := n * wideBlock
 		_, _, _, _ = p0[:k], p1[:k], p2[:k], p3[:k] // the kernels check nothing
 		merge4AVX512(&dst[0], &p0[0], &p1[0], &p2[0], &p3[0], n, uint64(rot))
@@ -100,42 +100,41 @@ func undiff(d, base []byte, w int, floats bool) {
 	undiffPortable(d, base, w, floats)
 }
 
+// deltaBlocks is how many blocks the kernels of splitDiff and mergeUndiff take of n bytes, for which there is room.
+func deltaBlocks(n, w int, p *[8][]byte, base []byte) int {
+	if w != 2 && w != 4 {
+		return 0
+	}
+	k := blocks(n / w)
+	_ = base[:k*wideBlock*w]
+	for _, p := range p[:w] {
+		_ = p[:k*wideBlock]
+	}
+	return k
+}
+
 // splitDiff is split of what diff makes of src and base; d has room for it.
 func splitDiff(p *[8][]byte, d, src, base []byte, w int, floats bool) {
-	n := len(src) / w / wideBlock
-	if !wide || n == 0 || w != 2 && w != 4 {
-		n = 0
-	} else {
-		k := n * wideBlock
-		_ = base[:w*k]
-		for _, p := range p[:w] {
-			_ = p[:k]
-		}
-		if w == 2 {
-			splitDiff2AVX512(&src[0], &base[0], &p[0][0], &p[1][0], n, mask(floats))
-		} else {
-			splitDiff4AVX512(&src[0], &base[0], &p[0][0], &p[1][0], &p[2][0], &p[3][0], n, mask(floats))
-		}
+	n := deltaBlocks(len(src), w, p, base)
+	switch {
+	case n == 0:
+	case w == 2:
+		splitDiff2AVX512(&src[0], &base[0], &p[0][0], &p[1][0], n, mask(floats))
+	default:
+		splitDiff4AVX512(&src[0], &base[0], &p[0][0], &p[1][0], &p[2][0], &p[3][0], n, mask(floats))
 	}
 	splitDiffPortable(p, d, src, base, w, n*wideBlock, floats)
 }
 
 // mergeUndiff is merge and undiff.
 func mergeUndiff(dst []byte, p *[8][]byte, base []byte, w int, floats bool) {
-	n := len(dst) / w / wideBlock
-	if !wide || n == 0 || w != 2 && w != 4 {
-		n = 0
-	} else {
-		k := n * wideBlock
-		_ = base[:w*k]
-		for _, p := range p[:w] {
-			_ = p[:k]
-		}
-		if w == 2 {
-			mergeUndiff2AVX512(&dst[0], &base[0], &p[0][0], &p[1][0], n, mask(floats))
-		} else {
-			mergeUndiff4AVX512(&dst[0], &base[0], &p[0][0], &p[1][0], &p[2][0], &p[3][0], n, mask(floats))
-		}
+	n := deltaBlocks(len(dst), w, p, base)
+	switch {
+	case n == 0:
+	case w == 2:
+		mergeUndiff2AVX512(&dst[0], &base[0], &p[0][0], &p[1][0], n, mask(floats))
+	default:
+		mergeUndiff4AVX512(&dst[0], &base[0], &p[0][0], &p[1][0], &p[2][0], &p[3][0], n, mask(floats))
 	}
 	mergeUndiffPortable(dst, p, base, w, n*wideBlock, floats)
 }

@@ -46,7 +46,7 @@ func encodeNumbers(dst, raw []byte, h Hint, w int, kind numberKind) (id byte, ou
 			return Zstd, append(out[:n], z...)
 		}
 	}
-	if pays(size, len(raw)) && verify(planesCodec{}, out[n:], raw) {
+	if pays(size, len(raw)) && verifyPlanes(out[n:], raw) {
 		return Planes, out
 	}
 	return Raw, append(out[:n], raw...)

@@ -5,8 +5,6 @@ import (
 	"math/bits"
 	"slices"
 	"sync"
-
-	"ckptfs/cas"
 )
 
 // planesCodec takes numbers apart into planes: all their least significant bytes, then all the next ones, and so on. Of a
@@ -76,6 +74,7 @@ type planeState struct {
 	coded   int                     // bytes of parts that the stream has
 	lanes   int                     // its states; 0 where there is none
 	flat    bool                    // there is to be none
+	block   [4096]byte              // of what is verified
 	spare   [5 * slabBytes / 2]byte // for bitmaps and what they leave
 	used    int                     // of spare
 }
@@ -102,42 +101,46 @@ func (planesCodec) Encode(dst, raw []byte, h Hint) []byte {
 }
 
 func (planesCodec) Decode(dst, stored []byte, rawLen int) ([]byte, error) {
-	d, err := grow(dst, rawLen)
-	if err != nil {
-		return dst, fmt.Errorf("planes: %w", err)
-	}
 	s := planeStates.Get().(*planeState)
 	defer planeStates.Put(s)
-	if err := s.fill(d[len(d):len(d)+rawLen:len(d)+rawLen], stored); err != nil {
-		return dst, fmt.Errorf("planes: %w: %w", err, cas.ErrCorrupt)
-	}
-	return d[:len(d)+rawLen], nil
+	return decodeTo(dst, rawLen, "planes", func(dst []byte) error { return s.decodePlanes(output{p: dst}, stored) })
 }
 
-// fill sets dst to what stored holds.
-func (s *planeState) fill(dst, stored []byte) error {
-	if len(stored) == 0 {
-		return errEnds
+// verifyPlanes reports whether stored decodes to raw.
+func verifyPlanes(stored, raw []byte) bool {
+	s := planeStates.Get().(*planeState)
+	defer planeStates.Put(s)
+	return s.decodePlanes(output{p: raw, verify: true}, stored) == nil
+}
+
+func (s *planeState) decodePlanes(o output, stored []byte) error {
+	w, rot, stored, err := planesShape(stored)
+	if err != nil {
+		return err
 	}
-	w, rot := int(stored[0]&15), int(stored[0]/rotated)
-	if bits.OnesCount(uint(w)) != 1 || rot > 1 || rot == 1 && w == 1 {
-		return fmt.Errorf("shape %#02x", stored[0])
-	}
-	stored = stored[1:]
-	for len(dst) >= w {
-		n := min(len(dst)/w, slabElems(w))
-		var err error
-		if stored, err = s.decodeSlab(stored, n, w, nil); err != nil {
-			return err
+	tail, err := slabs(len(o.p), stored, w, func(at, n int, stored []byte) ([]byte, error) {
+		stored, err := s.decodeSlab(stored, n/w, w, nil)
+		if err != nil {
+			return nil, err
 		}
-		merge(dst[:n*w], &s.bufs, w, rot)
-		dst = dst[n*w:]
+		return stored, s.put(o, at, n, w, func(dst []byte, p *[8][]byte, _ int) { merge(dst, p, w, rot) })
+	})
+	if err != nil {
+		return err
 	}
-	if len(stored) != len(dst) {
-		return fmt.Errorf("%d bytes at the end, want %d", len(stored), len(dst))
+	return o.tail(tail)
+}
+
+// planesShape reads the shape that stored begins with.
+func planesShape(stored []byte) (w, rot int, rest []byte, err error) {
+	if len(stored) == 0 {
+		return 0, 0, nil, errEnds
 	}
-	copy(dst, stored)
-	return nil
+	w, rot = int(stored[0]&15), int(stored[0]/rotated)
+	if bits.OnesCount(uint(w)) != 1 || rot > 1 || rot == 1 && w == 1 {
+		return 0, 0, nil, fmt.Errorf("shape %#02x", stored[0])
+	}
+	return w, rot, stored[1:], nil
 }
 
 // planes sets s.bufs to room for w planes of n bytes, and returns it.

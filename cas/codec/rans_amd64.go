@@ -104,7 +104,7 @@ func (c *counts) logs() (sum uint64, used, total int) {
 // holds is holdsPortable.
 func (s *values) holds(p []byte) int {
 	n := 0
-	if k := len(p) / line; wide && k > 0 {
+	if k := blocks(len(p)); k > 0 {
 		n = (k - holdsAVX512(&s[0], &p[0], k)) * line
 		if n < k*line {
 			return n
@@ -116,7 +116,7 @@ func (s *values) holds(p []byte) int {
 // pack is packPortable; it may write 63 bytes of dst more.
 func pack(dst, bitmap, p []byte) []byte {
 	n := 0
-	if k := len(p) / 64; wide && k > 0 {
+	if k := blocks(len(p)); k > 0 {
 		_, _ = dst[len(p)+64:], bitmap[8*k-1] // the kernel checks nothing
 		n = packAVX512(&dst[0], &bitmap[0], &p[0], k)
 		bitmap, p = bitmap[8*k:], p[64*k:]
@@ -127,7 +127,7 @@ func pack(dst, bitmap, p []byte) []byte {
 // scatter is scatterPortable.
 func scatter(p, bitmap []byte, rest *[maxPlane + 8]byte) {
 	n := 0
-	if k := len(p) / 64; wide && k > 0 {
+	if k := blocks(len(p)); k > 0 {
 		_ = bitmap[8*k-1]
 		n = spreadAVX512(&p[0], &bitmap[0], &rest[0], k)
 		bitmap, p = bitmap[8*k:], p[64*k:]
@@ -137,7 +137,7 @@ func scatter(p, bitmap []byte, rest *[maxPlane + 8]byte) {
 
 // groups is ofPortable.
 func (g groupShape) groups(of, base []byte, w int) {
-	if k := len(of) * w / 64; wide && k > 0 && (w == 2 || w == 4) {
+	if k := blocks(len(of) * w); k > 0 && (w == 2 || w == 4) {
 		kernel := groupOf4AVX512
 		if w == 2 {
 			kernel = groupOf2AVX512
@@ -149,12 +149,17 @@ func (g groupShape) groups(of, base []byte, w int) {
 	g.ofPortable(of, base, w)
 }
 
+// blocks is how many blocks of the kernels in AVX-512 n bytes have; without these none.
+func blocks(n int) int {
+	if !wide {
+		return 0
+	}
+	return n / wideBlock
+}
+
 // count counts the groups' elements.
 func (g *groups) count() {
-	k := len(g.of) / 64
-	if !wide {
-		k = 0
-	}
+	k := blocks(len(g.of))
 	if k > 0 {
 		countGroupsAVX512(&g.counts[0], &g.of[0], k, g.n)
 	}
@@ -164,10 +169,7 @@ func (g *groups) count() {
 // sort sets dst to p, sorted by group.
 func (g *groups) sort(dst, p []byte) {
 	at := g.starts()
-	k := len(p) / 64
-	if !wide {
-		k = 0
-	}
+	k := blocks(len(p))
 	if k > 0 {
 		_, _ = dst[:len(p)], g.of[:len(p)]
 		groupAVX512(&dst[0], &p[0], &g.of[0], k, g.n, &at[0])
@@ -178,10 +180,7 @@ func (g *groups) sort(dst, p []byte) {
 // unsort undoes sort.
 func (g *groups) unsort(p, sorted []byte) {
 	at := g.starts()
-	k := len(p) / 64
-	if !wide {
-		k = 0
-	}
+	k := blocks(len(p))
 	if k > 0 {
 		_, _ = sorted[:len(p)], g.of[:len(p)]
 		ungroupAVX512(&p[0], &sorted[0], &g.of[0], k, g.n, &at[0])

@@ -1,0 +1,75 @@
+package codec
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+
+	"ckptfs/cas"
+)
+
+// decodeTo appends n bytes to dst, which fill sets, as Codec.Decode has it; its errors are of the codec that is called what.
+func decodeTo(dst []byte, n int, what string, fill func(dst []byte) error) ([]byte, error) {
+	d, err := grow(dst, n)
+	if err != nil {
+		return dst, fmt.Errorf("%s: %w", what, err)
+	}
+	end := len(d) + n
+	if err := fill(d[len(d):end:end]); err != nil {
+		return dst, fmt.Errorf("%s: %w: %w", what, err, cas.ErrCorrupt)
+	}
+	return d[:end], nil
+}
+
+// slabs has decode take one slab after the other, of the n bytes from at on, off stored, which holds rawLen bytes in elements of
+// w bytes. It returns what is left of it: as many bytes as make no whole element.
+func slabs(rawLen int, stored []byte, w int, decode func(at, n int, stored []byte) ([]byte, error)) (tail []byte, err error) {
+	at := 0
+	for rawLen-at >= w {
+		n := min((rawLen-at)/w, slabElems(w)) * w
+		if stored, err = decode(at, n, stored); err != nil {
+			return nil, err
+		}
+		at += n
+	}
+	if len(stored) != rawLen-at {
+		return nil, fmt.Errorf("%d bytes at the end, want %d", len(stored), rawLen-at)
+	}
+	return stored, nil
+}
+
+// output is what is decoded to: p is set, or, to verify, compared.
+type output struct {
+	p      []byte
+	verify bool
+}
+
+var errDiffers = errors.New("differs")
+
+// tail is the end of p.
+func (o output) tail(tail []byte) error {
+	end := o.p[len(o.p)-len(tail):]
+	if !o.verify {
+		copy(end, tail)
+	} else if !bytes.Equal(end, tail) {
+		return errDiffers
+	}
+	return nil
+}
+
+// put has join make the n bytes from at on of the planes in s.bufs, which it is given from the first byte on that it is to make.
+func (s *planeState) put(o output, at, n, w int, join func(dst []byte, p *[8][]byte, at int)) error {
+	dst := o.p[at : at+n]
+	if !o.verify {
+		join(dst, &s.bufs, at)
+		return nil
+	}
+	for i := 0; i < n; i += len(s.block) { // what is compared at once need not leave the nearest cache
+		want := dst[i:min(i+len(s.block), n)]
+		p := from(&s.bufs, w, i/w)
+		if join(s.block[:len(want)], &p, at+i); !bytes.Equal(s.block[:len(want)], want) {
+			return errDiffers
+		}
+	}
+	return nil
+}
