@@ -10,19 +10,21 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ckptfs/formats/dcp"
 	"ckptfs/formats/orbax"
 )
 
 // collection is the tensors that a path leads to, wherever they lie: those of a file, of the files that an index names, of a folder that
 // torch.distributed.checkpoint or Orbax wrote.
 type collection struct {
-	path   string
-	name   string // of the files of an index: what the one file would be called that has all of them
-	rel    string // below what diff was asked for
-	format string
-	arrays []array
-	one    *comparand   // the file, of a file
-	files  []*comparand // of a set: those that belong to it
+	path    string
+	name    string // of the files of an index: what the one file would be called that has all of them
+	rel     string // below what diff was asked for
+	format  string
+	arrays  []array
+	one     *comparand   // the file, of a file
+	files   []*comparand // of a set: those that belong to it
+	objects []sealed     // of a set: what it has besides arrays
 }
 
 // find is the array of a name, or nil.
@@ -120,7 +122,7 @@ func (r *reach) set(ctx context.Context, p string) (*collection, error) {
 // folderSet is what the folder of a file is, which says so by its name. nil: it is nothing.
 func (r *reach) folderSet(ctx context.Context, p string) (*collection, error) {
 	switch path.Base(p) {
-	case dcpMetadata:
+	case dcp.Metadata:
 		return r.dcp(ctx, path.Dir(p))
 	case orbax.Metadata:
 		return r.orbax(ctx, path.Dir(p))
@@ -184,6 +186,7 @@ func (r *reach) folder(ctx context.Context, p string, n *Node) (*collection, err
 			out.arrays = append(out.arrays, a)
 		}
 		out.files = append(out.files, c.files...)
+		out.objects = append(out.objects, c.objects...)
 		if !slices.Contains(kinds, c.format) {
 			kinds = append(kinds, c.format)
 		}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -196,7 +197,59 @@ func (d *differ) files(ctx context.Context, a, b *collection) error {
 		}
 	}
 	d.rest(a, b)
+	return d.objects(a, b)
+}
+
+// objects compares what two sets hold besides arrays.
+func (d *differ) objects(a, b *collection) error {
+	if a.one != nil || b.one != nil {
+		return nil // the one in another form
+	}
+	at := map[string]*sealed{}
+	for i := range a.objects {
+		at[a.objects[i].key] = &a.objects[i]
+	}
+	other := func(key, what string) {
+		d.out.Others = append(d.out.Others, control.OtherFile{Path: path.Join(b.rel, key), What: what})
+	}
+	for i := range b.objects {
+		y := &b.objects[i]
+		x := at[y.key]
+		delete(at, y.key)
+		if x == nil {
+			other(y.key, "added")
+		} else if same, err := d.sameBytes(x, y); err != nil {
+			return err
+		} else if !same {
+			other(y.key, "changed")
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(at)) {
+		other(key, "removed")
+	}
 	return nil
+}
+
+// sameBytes compares two parts of files.
+func (d *differ) sameBytes(a, b *sealed) (bool, error) {
+	if a.n != b.n || a.n > maxCompared {
+		return false, nil
+	}
+	var p [2][]byte
+	for i, s := range []*sealed{a, b} {
+		r, _, done, err := d.v.peruse(s.f.node)
+		if err != nil {
+			return false, &fs.PathError{Op: "diff", Path: s.f.path, Err: err}
+		}
+		p[i] = make([]byte, s.n)
+		err = formats.ReadFull(r, p[i], s.off)
+		done()
+		if err != nil {
+			return false, &fs.PathError{Op: "diff", Path: s.f.path, Err: err}
+		}
+		d.out.ReadBytes += s.n
+	}
+	return string(p[0]) == string(p[1]), nil
 }
 
 // rest tells of what two files hold besides the tensors that are listed.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"slices"
 	"sort"
@@ -109,8 +110,17 @@ func (v *Volume) showSet(ctx context.Context, path string, n *Node, o control.In
 			out.Size += f.size
 		}
 	}
+	if err == nil && n.file != nil && c.name == "" { // a file that something beside it describes
+		var m *manifest.Manifest
+		if _, m, err = v.layoutOf(n, out); m != nil {
+			out.Stored, err = v.storedBytes(m)
+		}
+	}
 	if err != nil {
 		return true, err
+	}
+	if len(c.objects) > 0 {
+		out.Notes = append(out.Notes, fmt.Sprintf("not listed: %d objects that are no tensors", len(c.objects)))
 	}
 	out.Tensors = describeArrays(c.arrays)
 	members := make([]*Node, len(c.files))
