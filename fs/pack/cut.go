@@ -67,16 +67,12 @@ func (c *cutter) relate(p *plan) (late []*region, err error) {
 		if r.Kind != formats.Data {
 			continue
 		}
-		r.rel.prev = c.before.chunks(&r.Region, r.tensor)
-		read := func(r *formats.Region, n int) ([]byte, error) {
-			q := make([]byte, n)
-			return q, readFull(c.r, q, r.Off)
-		}
+		r.rel.prev = c.origins[i].chunks()
 		m, err := c.masters.of(r.tensor, &r.Region,
-			func() ([]byte, error) { return read(&r.Region, int(min(r.Len, probe))) },
+			func() ([]byte, error) { return c.read(&r.Region, int(min(r.Len, probe))) },
 			func(m *master, n int) ([]byte, error) {
 				if m.own != nil {
-					return read(m.r, n)
+					return c.read(m.r, n)
 				}
 				return m.of.begin(m.r, n), nil
 			})
@@ -92,6 +88,12 @@ func (c *cutter) relate(p *plan) (late []*region, err error) {
 		}
 	}
 	return late, nil
+}
+
+// read reads the first n bytes of a region.
+func (j *job) read(r *formats.Region, n int) ([]byte, error) {
+	p := make([]byte, n)
+	return p, readFull(j.r, p, r.Off)
 }
 
 // cutter fills one batch at a time.
@@ -142,7 +144,10 @@ func (c *cutter) skeleton(p *plan) error {
 	cdc := cutter(&joined{r: c.r, rest: p.regions})
 	defer cdc.Close()
 	sk := skeleton{cutter: c, plan: p}
-	prev := c.before.skeleton()
+	var prev *trail
+	if c.before != nil && c.before.m.Format == p.format {
+		prev = c.before.skeleton()
+	}
 	for {
 		q, err := cdc.Ahead()
 		if err == io.EOF {

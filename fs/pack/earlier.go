@@ -10,44 +10,21 @@ import (
 	"ckptfs/index/manifest"
 )
 
-// earlier is an earlier version of a file. What cannot be read of it is as if it had not been there.
+// earlier is a file that was packed before. What cannot be read of it is as if it had not been there.
 type earlier struct {
-	store   Store
-	m       *manifest.Manifest
-	tensors map[string]*formats.Tensor // by name; the first of each
-	starts  []int64                    // of the extents, in the file
+	store  Store
+	m      *manifest.Manifest
+	starts []int64 // of the extents, in the file
 }
 
 func newEarlier(st Store, m *manifest.Manifest) *earlier {
-	e := &earlier{store: st, m: m, tensors: make(map[string]*formats.Tensor, len(m.Tensors)), starts: make([]int64, len(m.Extents))}
-	for i := range m.Tensors {
-		if t := &m.Tensors[i]; e.tensors[t.Name] == nil {
-			e.tensors[t.Name] = t
-		}
-	}
+	e := &earlier{store: st, m: m, starts: make([]int64, len(m.Extents))}
 	var off int64
 	for i := range m.Extents {
 		e.starts[i] = off
 		off += m.Extents[i].Len
 	}
 	return e
-}
-
-// chunks are those of the region that e had for r, whose first tensor is t: of a tensor of the same name, type, shape and
-// place, in a region as long. They lie on the grid then, as do r's.
-func (e *earlier) chunks(r *formats.Region, t *formats.Tensor) []manifest.Span {
-	if e == nil || t == nil {
-		return nil
-	}
-	was := e.tensors[t.Name]
-	if was == nil || was.Region < 0 || was.DType != t.DType || was.Offset != t.Offset || !slices.Equal(was.Shape, t.Shape) {
-		return nil
-	}
-	old := &e.m.Regions[was.Region]
-	if old.Len != r.Len || old.Kind != r.Kind {
-		return nil
-	}
-	return e.grid(old)
 }
 
 // grid is the chunks of one of e's regions; nil unless they lie on the grid.

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"ckptfs/formats"
@@ -40,8 +41,19 @@ func trained(t testing.TB, tensors, n, steps int, rate float64) []byte {
 	return append(p, data...)
 }
 
+// known are the manifests that are some.
+func known(ms ...*manifest.Manifest) []*manifest.Manifest {
+	return slices.DeleteFunc(ms, func(m *manifest.Manifest) bool { return m == nil })
+}
+
 // against packs src with an earlier version.
 func (b *bench) against(t testing.TB, src []byte, before *manifest.Manifest) *Result {
+	t.Helper()
+	return b.related(t, src, Related{Before: known(before)})
+}
+
+// related packs src with what is related to it.
+func (b *bench) related(t testing.TB, src []byte, rel Related) *Result {
 	t.Helper()
 	batch := b.st.Begin()
 	defer batch.Release()
@@ -50,7 +62,7 @@ func (b *bench) against(t testing.TB, src []byte, before *manifest.Manifest) *Re
 	if err != nil {
 		t.Fatal(err)
 	}
-	res, err := b.p.Layout(t.Context(), batch, f, int64(len(src)), l, Related{Before: before})
+	res, err := b.p.Layout(t.Context(), batch, f, int64(len(src)), l, rel)
 	if err == nil {
 		err = batch.Commit()
 	}
@@ -158,7 +170,7 @@ func BenchmarkAgainst(b *testing.B) {
 					b.Fatal(err)
 				}
 				b.StartTimer()
-				res, err := x.p.Layout(b.Context(), batch, f, int64(len(src)), l, Related{Before: m})
+				res, err := x.p.Layout(b.Context(), batch, f, int64(len(src)), l, Related{Before: known(m)})
 				if err != nil {
 					b.Fatal(err)
 				}

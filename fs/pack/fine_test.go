@@ -65,7 +65,7 @@ func TestGrowingModelAgainst(t *testing.T) {
 		}
 		batch := b.st.Begin()
 		defer batch.Release()
-		res, err := b.p.Layout(t.Context(), batch, bytes.NewReader(src), int64(len(src)), l, Related{Before: before.Manifest})
+		res, err := b.p.Layout(t.Context(), batch, bytes.NewReader(src), int64(len(src)), l, Related{Before: known(before.Manifest)})
 		if err == nil {
 			err = batch.Commit()
 		}
@@ -119,7 +119,7 @@ func TestFollowing(t *testing.T) {
 			}
 			batch := b.st.Begin()
 			defer batch.Release()
-			res, err := b.p.Layout(t.Context(), batch, bytes.NewReader(now), int64(len(now)), l, Related{Before: before.Manifest})
+			res, err := b.p.Layout(t.Context(), batch, bytes.NewReader(now), int64(len(now)), l, Related{Before: known(before.Manifest)})
 			if err == nil {
 				err = batch.Commit()
 			}

@@ -76,7 +76,8 @@ type job struct {
 	r      io.ReaderAt
 	group  *errgroup.Group
 
-	before  *earlier // nil: not known
+	before  *earlier // whose skeleton and manifest are the file's a version before; nil: not known
+	origins []origin // of the regions
 	masters masters
 	running sync.WaitGroup // batches
 

@@ -2,9 +2,7 @@ package pack
 
 import (
 	"slices"
-	"strings"
 
-	"ckptfs/cas"
 	"ckptfs/cas/codec"
 	"ckptfs/formats"
 	"ckptfs/index/manifest"
@@ -23,30 +21,14 @@ type master struct {
 }
 
 const (
-	maxEndings = 8  // of a name that are looked at
-	maxAlike   = 16 // masters whose names end alike
-	maxProbes  = 4  // that are compared with a tensor
+	maxAlike  = 16 // masters whose names end alike
+	maxProbes = 4  // that are compared with a tensor
 
 	// minRounded is the length of a tensor, in bytes, below which a record that names its bases is no gain.
 	minRounded = 256
 	// probe is how much of a tensor is compared before it is taken for the rounding of another.
 	probe = 4 << 10
 )
-
-// endings are the names by which a tensor is looked for, the longest first: all of its name, and the ends of it that have two
-// parts at least.
-func endings(name string) []string {
-	ends := []string{name}
-	for rest := name; len(ends) < maxEndings; {
-		i := strings.IndexAny(rest, "./")
-		if i < 0 || !strings.ContainsAny(rest[i+1:], "./") {
-			break
-		}
-		rest = rest[i+1:]
-		ends = append(ends, rest)
-	}
-	return ends
-}
 
 // fills reports whether t is all of r.
 func fills(t *formats.Tensor, r *formats.Region) bool {
@@ -60,7 +42,7 @@ func (m *masters) add(c master) {
 	if m.byName == nil {
 		m.byName = map[string][]master{}
 	}
-	for _, name := range endings(c.t.Name) {
+	for _, name := range endings(c.t.Name, 2) {
 		if l := m.byName[name]; len(l) < maxAlike {
 			m.byName[name] = append(l, c)
 		}
@@ -75,6 +57,12 @@ func (m *masters) addFile(e *earlier) {
 	}
 }
 
+func (m *masters) addFiles(st Store, files []*manifest.Manifest) {
+	for _, f := range files {
+		m.addFile(newEarlier(st, f))
+	}
+}
+
 // of is the first master of which t, all of r, which begins with head, may be the rounding; nil when there is none. read gives the
 // beginning of one.
 func (m *masters) of(t *formats.Tensor, r *formats.Region, head func() ([]byte, error), read func(c *master, n int) ([]byte, error)) (*master, error) {
@@ -83,7 +71,7 @@ func (m *masters) of(t *formats.Tensor, r *formats.Region, head func() ([]byte, 
 	}
 	var half []byte
 	var seen []*formats.Tensor
-	for _, name := range endings(t.Name) {
+	for _, name := range endings(t.Name, 2) {
 		for i := range m.byName[name] {
 			c := &m.byName[name][i]
 			if c.r.Len != 2*r.Len || !slices.Equal(c.t.Shape, t.Shape) || slices.Contains(seen, c.t) {
@@ -121,22 +109,4 @@ func (e *earlier) begin(r *formats.Region, n int) []byte {
 		return nil
 	}
 	return p[:n]
-}
-
-// relatives are the chunks that those of a region may be stored with the help of, in order.
-type relatives struct {
-	prev    []manifest.Span
-	masters []manifest.Span // two for each chunk of the region, but perhaps the last
-}
-
-func (l *relatives) of(i int64) (rel cas.Related) {
-	if i < int64(len(l.prev)) {
-		rel.Prev = l.prev[i].Hash
-	}
-	for k := range rel.Masters {
-		if at := 2*i + int64(k); at < int64(len(l.masters)) {
-			rel.Masters[k] = l.masters[at].Hash
-		}
-	}
-	return rel
 }

@@ -14,11 +14,12 @@
 //	name    the last chunk of an object to be hashed makes its list and its digest
 //	write   the manifest goes in last
 //
-// When an earlier version of the file is known, the skeleton's chunks are looked for where that has them, several at a time, and cut by
-// content again where something else has come; what is found has the ends that a cutter would find. Chunk k of a tensor is put against chunk k of the tensor that had its name,
-// type and shape then, what changed in the skeleton against what stood there, and the manifest against the manifest, most of
-// which is the digests of what did not change. The store tells from samples whether that pays; of a region where it mostly
-// does not, only now and then a chunk is tried.
+// When files are known that have earlier versions of its tensors (match.go says which these are), chunk k of a tensor is put against
+// chunk k of the one before. Where several have a tensor, samples tell which is the nearest (bases.go). Of one of these files the
+// skeleton's chunks are looked for where that has them, several at a time, and cut by content again where something else has come; what is
+// found has the ends that a cutter would find. What changed in the skeleton is put against what stood there, and the manifest against the
+// manifest, most of which is the digests of what did not change. The store tells from samples whether that pays; of a region where it
+// mostly does not, only now and then a chunk is tried.
 //
 // Memory is bounded by the batches in flight and by 36 bytes a chunk of the objects in flight.
 //
@@ -113,15 +114,6 @@ func (p *Packer) File(ctx context.Context, b Batch, r io.ReaderAt, size int64) (
 // errLayout: the manifest of this layout cannot be written.
 var errLayout = errors.New("layout cannot be kept")
 
-// Related is what is known of the files around one. What lies in their chunks may be gone.
-type Related struct {
-	// Before is an earlier version of the file; nil: there is none. What changed since is stored against it where that pays.
-	Before *manifest.Manifest
-	// Masters are files in which tensors in single precision may be. What is the rounding of one of them is stored as that, and so is what
-	// is the rounding of one in the same file.
-	Masters []*manifest.Manifest
-}
-
 // Layout packs as File does, by a layout that is known already.
 func (p *Packer) Layout(ctx context.Context, b Batch, r io.ReaderAt, size int64, l *formats.Layout, rel Related) (*Result, error) {
 	res := &Result{}
@@ -151,16 +143,6 @@ func (p *Packer) Manifest(b Batch, m *manifest.Manifest) (cas.Hash, error) {
 	return h, err
 }
 
-// know makes use of what is related.
-func (j *job) know(rel Related) {
-	if rel.Before != nil {
-		j.before = newEarlier(j.store, rel.Before)
-	}
-	for _, m := range rel.Masters {
-		j.masters.addFile(newEarlier(j.store, m))
-	}
-}
-
 // pack adds to res, so that a second try counts what the first one added.
 func (p *Packer) pack(ctx context.Context, b Batch, r io.ReaderAt, size int64, l *formats.Layout, rel Related, res *Result) error {
 	if err := l.Check(size); err != nil {
@@ -178,7 +160,10 @@ func (p *Packer) pack(ctx context.Context, b Batch, r io.ReaderAt, size int64, l
 	if err != nil {
 		return err
 	}
-	j.know(rel)
+	j.masters.addFiles(j.store, rel.Masters)
+	if err := j.lookBack(rel, l.Tensors, l.Regions, firsts(l.Tensors, len(l.Regions)), j.read); err != nil {
+		return err
+	}
 	if err := j.finish(j.cut(plan)); err != nil {
 		return err
 	}
@@ -191,15 +176,15 @@ func (p *Packer) pack(ctx context.Context, b Batch, r io.ReaderAt, size int64, l
 		return fmt.Errorf("%w: manifest of %d bytes: %w", errLayout, len(enc), cas.ErrTooLarge)
 	}
 	res.Hash, res.Manifest = cas.Sum(enc), m
-	return j.putAgainst(cas.Manifest, res.Hash, enc, hashOf(rel.Before))
+	return j.putAgainst(cas.Manifest, res.Hash, enc, hashOf(j.before))
 }
 
-// hashOf is the hash of m's record; zero when there is none. A manifest has one encoding.
-func hashOf(m *manifest.Manifest) (h cas.Hash) {
-	if m == nil {
+// hashOf is the hash of e's manifest; zero when there is none. A manifest has one encoding.
+func hashOf(e *earlier) (h cas.Hash) {
+	if e == nil {
 		return h
 	}
-	enc, err := m.Encode()
+	enc, err := e.m.Encode()
 	if err != nil {
 		return h
 	}

@@ -15,6 +15,7 @@ const smallBlob = 64 << 10
 
 // plan is what each region of a file is made of. The objects appear in it as they are cut.
 type plan struct {
+	format   string
 	regions  []region
 	fine     bool
 	skeleton []*object // the small blobs, or all of a fine layout, joined in file order
@@ -34,7 +35,7 @@ type region struct {
 
 // plan prepares l, and looks at its pads: a parser's mistake must not cost bytes, so a pad that is not zero is a blob.
 func (j *job) plan(l *formats.Layout) (*plan, error) {
-	p := &plan{regions: make([]region, len(l.Regions)), fine: l.Fine}
+	p := &plan{format: l.Format, regions: make([]region, len(l.Regions)), fine: l.Fine}
 	for i, r := range l.Regions {
 		if r.Kind == formats.Pad {
 			zero, err := isZero(j.r, r.Off, r.Len)
@@ -47,11 +48,13 @@ func (j *job) plan(l *formats.Layout) (*plan, error) {
 		}
 		p.regions[i] = region{Region: r, small: r.Kind == formats.Blob && (l.Fine || r.Len < smallBlob)}
 	}
+	for i, k := range firsts(l.Tensors, len(l.Regions)) {
+		if k >= 0 {
+			p.regions[i].tensor = &l.Tensors[k]
+		}
+	}
 	for i := range l.Tensors {
 		t := &l.Tensors[i]
-		if t.Region >= 0 && p.regions[t.Region].tensor == nil {
-			p.regions[t.Region].tensor = t
-		}
 		if t.Region >= 0 && p.regions[t.Region].hint == (codec.Hint{}) {
 			p.regions[t.Region].hint = hintOf(t)
 		}

@@ -19,30 +19,31 @@ func (p *Packer) Recode(ctx context.Context, m *manifest.Manifest, rel Related, 
 	defer j.cancel()
 	own := newEarlier(p.store, m)
 	j.masters.addFile(own)
-	j.know(rel)
-	return j.finish(j.recode(own, recode))
+	j.masters.addFiles(j.store, rel.Masters)
+	first := firsts(m.Tensors, len(m.Regions))
+	begin := func(r *formats.Region, n int) ([]byte, error) { return own.begin(r, n), nil }
+	if err := j.lookBack(rel, m.Tensors, m.Regions, first, begin); err != nil {
+		return err
+	}
+	return j.finish(j.recode(own, first, recode))
 }
 
-func (j *job) recode(own *earlier, recode func(cas.Hash, codec.Hint, cas.Related) (bool, bool, error)) error {
-	first := make([]*formats.Tensor, len(own.m.Regions))
-	for i := range own.m.Tensors {
-		if t := &own.m.Tensors[i]; t.Region >= 0 && first[t.Region] == nil {
-			first[t.Region] = t
-		}
-	}
+func (j *job) recode(own *earlier, first []int, recode func(cas.Hash, codec.Hint, cas.Related) (bool, bool, error)) error {
 	blobs := &odds{} // they are many and small
 	for i := range own.m.Regions {
-		r, t, chances := &own.m.Regions[i], first[i], blobs
+		r, chances := &own.m.Regions[i], blobs
 		var hint codec.Hint
 		var kin relatives
-		spans := own.chunks(r, t)
-		if t != nil && r.Kind == formats.Data {
+		var spans []manifest.Span
+		if first[i] >= 0 && r.Kind == formats.Data {
+			t := &own.m.Tensors[first[i]]
 			hint, chances = hintOf(t), &odds{}
+			if spans = own.grid(r); spans != nil {
+				kin = j.kin(own, t, i)
+			}
 		}
 		if spans == nil {
 			spans = own.within(r)
-		} else {
-			kin = j.kin(own, t, r)
 		}
 		for k, s := range spans {
 			rel := kin.of(int64(k))
@@ -63,9 +64,10 @@ func (j *job) recode(own *earlier, recode func(cas.Hash, codec.Hint, cas.Related
 	return nil
 }
 
-// kin is what the chunks of a region of a packed file may be stored with the help of.
-func (j *job) kin(own *earlier, t *formats.Tensor, r *formats.Region) relatives {
-	kin := relatives{prev: j.before.chunks(r, t)}
+// kin is what the chunks of region i of a packed file, whose first tensor is t, may be stored with the help of.
+func (j *job) kin(own *earlier, t *formats.Tensor, i int) relatives {
+	r := &own.m.Regions[i]
+	kin := relatives{prev: j.origins[i].chunks()}
 	m, err := j.masters.of(t, r,
 		func() ([]byte, error) { return own.begin(r, int(min(r.Len, probe))), nil },
 		func(m *master, n int) ([]byte, error) { return m.of.begin(m.r, n), nil })

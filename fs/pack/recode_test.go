@@ -15,7 +15,7 @@ func TestEndings(t *testing.T) {
 	for name, want := range map[string][]string{
 		"w": {"w"}, "a.w": {"a.w"}, "m/a.w": {"m/a.w", "a.w"}, "": {""}, "model.layers.0.w": {"model.layers.0.w", "layers.0.w", "0.w"},
 	} {
-		if got := endings(name); !slices.Equal(got, want) {
+		if got := endings(name, 2); !slices.Equal(got, want) {
 			t.Errorf("%q: %q", name, got)
 		}
 	}
@@ -23,7 +23,7 @@ func TestEndings(t *testing.T) {
 	for i := range long {
 		long[i] = '.'
 	}
-	if got := endings(string(long)); len(got) != maxEndings {
+	if got := endings(string(long), 2); len(got) != maxEndings {
 		t.Error(len(got))
 	}
 }
@@ -39,7 +39,7 @@ func TestRecode(t *testing.T) {
 		p := New(b.st, Options{Workers: 2, Turn: func(context.Context) (func(), error) { turns.Add(1); return func() { over.Add(1) }, nil }})
 		var mu sync.Mutex
 		seen := map[cas.Hash]cas.Related{}
-		err := p.Recode(t.Context(), res.Manifest, Related{Before: old.Manifest}, func(h cas.Hash, hint codec.Hint, rel cas.Related) (bool, bool, error) {
+		err := p.Recode(t.Context(), res.Manifest, Related{Before: known(old.Manifest)}, func(h cas.Hash, hint codec.Hint, rel cas.Related) (bool, bool, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			seen[h] = rel

@@ -44,7 +44,7 @@ func TestSeries(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		res, err := b.p.Layout(t.Context(), counted, bytes.NewReader(src), int64(len(src)), layout, Related{Before: before})
+		res, err := b.p.Layout(t.Context(), counted, bytes.NewReader(src), int64(len(src)), layout, Related{Before: known(before)})
 		if err == nil {
 			err = batch.Commit()
 		}

@@ -46,7 +46,7 @@ func (v *Volume) Compact(ctx context.Context, o control.CompactOptions, report f
 	}
 	defer c.End()
 	defer v.courtesy.push()()
-	k := &compaction{Compaction: c, v: v, out: &control.Compacted{DryRun: o.DryRun}, to: map[cas.Hash]bool{}, likes: newLikes(), seen: map[[16]byte]bool{}}
+	k := &compaction{Compaction: c, v: v, out: &control.Compacted{DryRun: o.DryRun}, to: map[cas.Hash]bool{}, seen: map[[16]byte]bool{}}
 	err = k.files(ctx, report)
 	if err != nil && ctx.Err() == nil {
 		// A full disk, say: what was stored anew until here must not take room twice.
@@ -107,15 +107,13 @@ func (k *compaction) files(ctx context.Context, report func(control.Progress)) e
 }
 
 // related is what a file may be stored with the help of: versions before it are older.
-func (k *compaction) related(f compacted, l *formats.Layout) pack.Related {
+func (k *compaction) related(f compacted, l *formats.Layout) (rel pack.Related, was []cas.Hash) {
 	if k.v.versions == nil {
-		return pack.Related{}
+		return rel, nil
 	}
-	older := func(tensors []formats.Tensor) []cas.Hash { return k.likes.of(signsOf(tensors, false)) }
-	return pack.Related{
-		Before:  k.v.versionBefore(f.path, l, func(h cas.Hash) bool { return k.to[h] }, older),
-		Masters: k.v.mastersOf(f.path, l),
-	}
+	rel, was = k.v.earlier(f.path, l, func(h cas.Hash) bool { return k.to[h] }, k.likes.of)
+	rel.Masters = k.v.mastersOf(f.path, l)
+	return rel, was
 }
 
 // wanted reports whether a file names a chunk. It is asked only where there is something that is the rounding of another.
@@ -158,9 +156,9 @@ func (k *compaction) file(ctx context.Context, f compacted) error {
 		k.out.Passed++
 		return nil
 	}
-	rel := k.related(f, m.Layout())
+	rel, was := k.related(f, m.Layout())
 	delete(k.to, f.manifest)
-	k.likes.note(m.Tensors, f.manifest)
+	k.likes.note(pack.Signs(m.Tensors), f.manifest, was)
 	b := v.store.Begin()
 	defer b.Release()
 	err = v.pack.Recode(ctx, m, rel, func(h cas.Hash, hint codec.Hint, rel cas.Related) (tried, saved bool, err error) {

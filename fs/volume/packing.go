@@ -129,9 +129,10 @@ func (v *Volume) packFile(ctx context.Context, b *store.Batch, n *Node) (job, er
 		return j, errAwaited
 	}
 	j.viewSize = viewSize(layout)
-	j.res, err = v.pack.Layout(ctx, b, &guarded{v: v, r: raw}, j.size, layout, v.related(v.Path(n), layout))
+	rel, was := v.related(v.Path(n), layout)
+	j.res, err = v.pack.Layout(ctx, b, &guarded{v: v, r: raw}, j.size, layout, rel)
 	if err == nil {
-		v.noteVersion(n, j.res.Hash, layout)
+		v.noteVersion(n, j.res.Hash, layout, was)
 	}
 	return j, err
 }

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	lru "github.com/hashicorp/golang-lru/v2"
 	"golang.org/x/sys/unix"
 
 	"ckptfs/cas"
@@ -18,80 +17,38 @@ import (
 )
 
 const (
-	signs     = 4   // of a file by which one that is alike is found
-	maxLately = 128 // files whose signs are read after a start
-	maxNear   = 32  // packed files that are looked at in a folder
+	maxLately  = 128 // files whose signs are read after a start
+	maxNear    = 32  // packed files that are looked at in a folder for masters
+	maxStep    = 256 // files of a step that are looked at
+	maxMasters = 8   // files that are alike and may have masters
+	maxFolders = 32  // that are looked at in one
 )
 
-// related is what the file at p, of a layout l, may be stored with the help of.
-func (v *Volume) related(p string, l *formats.Layout) pack.Related {
+// related is what the file at p, of a layout l, may be stored with the help of; was are those of which it is the next version.
+func (v *Volume) related(p string, l *formats.Layout) (rel pack.Related, was []cas.Hash) {
 	if v.versions == nil {
-		return pack.Related{}
+		return rel, nil
 	}
-	return pack.Related{Before: v.versionBefore(p, l, nil, v.alikeTo), Masters: v.mastersOf(p, l)}
-}
-
-// likes finds, by their signs, files whose tensors are alike.
-type likes struct{ *lru.Cache[cas.Hash, cas.Hash] }
-
-func newLikes() likes {
-	c, _ := lru.New[cas.Hash, cas.Hash](rememberedLikes) // the size is positive
-	return likes{c}
-}
-
-// note remembers that a manifest has some tensors.
-func (l likes) note(tensors []formats.Tensor, h cas.Hash) {
-	for _, s := range signsOf(tensors, false) {
-		l.Add(s, h)
-	}
-}
-
-// of lists the manifests that were noted last of tensors of these signs.
-func (l likes) of(signs []cas.Hash) (hashes []cas.Hash) {
-	for _, s := range signs {
-		if h, ok := l.Get(s); ok && !slices.Contains(hashes, h) {
-			hashes = append(hashes, h)
-		}
-	}
-	return hashes
-}
-
-// signsOf are hashes of the names, types and shapes of tensors, of those the least: two files that have most of their tensors in common
-// have some of them in common. Those in half precision count as if they were in single precision when full is set.
-func signsOf(tensors []formats.Tensor, full bool) []cas.Hash {
-	all := make([]cas.Hash, 0, len(tensors))
-	for i := range tensors {
-		t := &tensors[i]
-		dtype := t.DType
-		if full && isHalf(t) {
-			dtype = "F32"
-		}
-		all = append(all, signOf(t.Name, string(dtype), t.Shape))
-	}
-	slices.SortFunc(all, func(a, b cas.Hash) int { return slices.Compare(a[:], b[:]) })
-	all = slices.Compact(all)
-	return all[:min(signs, len(all))]
+	rel, was = v.earlier(p, l, nil, v.alikeTo)
+	rel.Masters = v.mastersOf(p, l)
+	return rel, was
 }
 
 func isHalf(t *formats.Tensor) bool {
 	return codec.MayBeRounded(codec.Hint{DType: string(t.DType)})
 }
 
-// alikeTo lists the manifests that were noted last of files with tensors like these.
-func (v *Volume) alikeTo(tensors []formats.Tensor) []cas.Hash {
+// alikeTo lists the manifests that were noted last of files with tensors of such signs.
+func (v *Volume) alikeTo(signs []uint64) []cas.Hash {
 	v.versions.recalled.Do(v.recall)
-	return v.versions.likes.of(signsOf(tensors, false))
+	return v.versions.likes.of(signs)
 }
 
 // recall notes the files that were packed last before the start.
 func (v *Volume) recall() {
 	for _, h := range v.store.Latest(cas.Manifest, maxLately) {
-		m, err := v.asm.Manifest(h)
-		if err != nil {
-			continue
-		}
-		for _, s := range signsOf(m.Tensors, false) {
-			v.versions.likes.ContainsOrAdd(s, h) // what came later is there already
+		if m, err := v.asm.Manifest(h); err == nil {
+			v.versions.likes.recall(pack.Signs(m.Tensors), h)
 		}
 	}
 }
@@ -114,53 +71,72 @@ func (v *Volume) mastersOf(p string, l *formats.Layout) (ms []*manifest.Manifest
 		}
 	}
 	dir := path.Dir(p)
-	for _, rel := range v.near(dir) {
+	for _, rel := range v.near(dir, maxNear) {
 		if h, ok := v.versionAt(rel); ok && rel != p {
 			add(h)
 		}
 	}
 	if names := strings.Split(p, "/"); len(names) > 4 && names[0] == runsDir {
-		for _, rel := range v.near(path.Join(names[:3]...)) {
+		for _, rel := range v.near(path.Join(names[:3]...), maxNear) {
 			if h, ok := v.versionAt(rel); ok {
 				add(h)
 			}
 		}
 	}
-	v.versions.recalled.Do(v.recall)
-	for _, h := range v.versions.likes.of(signsOf(l.Tensors, true)) {
-		add(h)
+	near := len(ms)
+	for _, h := range v.alikeTo(pack.Signs(l.Tensors)) {
+		if add(h); len(ms) == near+maxMasters {
+			break
+		}
 	}
 	return ms
 }
 
-// near lists paths of files in a folder, some of which may be packed.
-func (v *Volume) near(dir string) (rels []string) {
+// near lists paths of files in a folder, at most n, some of which may be packed.
+func (v *Volume) near(dir string, n int) (rels []string) {
+	rels, _ = v.listed(dir, n)
+	return rels
+}
+
+// below lists paths of files in a folder and in those in it, as near does.
+func (v *Volume) below(dir string, n int) (rels []string) {
+	dirs := []string{dir}
+	for i := 0; i < len(dirs) && i < maxFolders && len(rels) < n; i++ {
+		files, more := v.listed(dirs[i], n-len(rels))
+		rels = append(rels, files...)
+		dirs = append(dirs, more...)
+	}
+	return rels
+}
+
+func (v *Volume) listed(dir string, n int) (rels, dirs []string) {
 	fd, err := v.openBelow(dir, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
-		return nil
+		return nil, nil
 	}
 	d := os.NewFile(uintptr(fd), dir)
 	defer d.Close()
 	entries, _ := d.ReadDir(maxSiblings)
 	for _, e := range entries {
-		if !e.Type().IsRegular() {
+		if e.IsDir() {
+			dirs = append(dirs, path.Join(dir, e.Name()))
+		}
+		if !e.Type().IsRegular() || len(rels) == n {
 			continue
 		}
 		var st unix.Stat_t
 		if unix.Fstatat(fd, e.Name(), &st, unix.AT_SYMLINK_NOFOLLOW) != nil || st.Size < minRelated {
 			continue
 		}
-		if rels = append(rels, path.Join(dir, e.Name())); len(rels) == maxNear {
-			break
-		}
+		rels = append(rels, path.Join(dir, e.Name()))
 	}
-	return rels
+	return rels, dirs
 }
 
 // minRelated is the size of a file that is worth a look.
 const minRelated = 4 << 10
 
-// parents lists manifests of what the step of the file at p says it came from: of the same name first.
+// parents lists manifests of what the step of the file at p says it came from: of the same name first, then of what else is in that step.
 func (v *Volume) parents(p string) (hashes []cas.Hash) {
 	names := strings.Split(p, "/")
 	if len(names) < 4 || names[0] != runsDir {
@@ -183,8 +159,8 @@ func (v *Volume) parents(p string) (hashes []cas.Hash) {
 			continue
 		}
 		rels := []string{to, path.Join(append([]string{to}, names[3:]...)...)}
-		if strings.Count(to, "/") == 2 {
-			rels = append(rels, v.near(to)...)
+		if parts := strings.SplitN(to, "/", 4); len(parts) > 2 {
+			rels = append(rels, v.below(path.Join(parts[:3]...), maxStep)...)
 		}
 		for _, rel := range rels {
 			if h, ok := v.versionAt(rel); ok && !slices.Contains(hashes, h) {

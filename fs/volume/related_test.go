@@ -252,7 +252,7 @@ func TestRelatedModels(t *testing.T) {
 				if c.said != "" {
 					r.write(path.Join(path.Dir(c.tuned), lineageFile), []byte(c.said))
 					r.versions.recalled.Do(func() {}) // found by what it says alone
-					r.versions.likes.Purge()
+					r.versions.likes.files = nil
 				}
 				r.write(c.tuned, file)
 				r.pack(c.tuned)
@@ -283,9 +283,9 @@ func TestReplaced(t *testing.T) {
 			h, m := r.manifestOf("latest.safetensors")
 			r.versions.recalled.Do(func() {})
 			r.versions.paths.Purge()
-			r.versions.likes.Purge()
+			r.versions.likes.files = nil
 			replace(r)
-			if got := r.versionBefore("latest.safetensors", m.Layout(), nil, r.alikeTo); got == nil {
+			if got, _ := r.related("latest.safetensors", m.Layout()); len(got.Before) == 0 {
 				t.Error("nothing before it")
 			} else if was, ok := r.versions.paths.Get("latest.safetensors"); !ok || was != h {
 				t.Error("another")

@@ -2,7 +2,6 @@ package volume
 
 import (
 	"cmp"
-	"encoding/binary"
 	"os"
 	"path"
 	"slices"
@@ -15,20 +14,24 @@ import (
 
 	"ckptfs/cas"
 	"ckptfs/formats"
+	"ckptfs/fs/pack"
 	"ckptfs/fs/tree"
 	"ckptfs/index/manifest"
 )
 
-// versions finds, for a file that is to be packed, a version before it to store it against. Nothing hangs on what it finds:
-// a manifest that does not match costs a look, and one that was forgotten some bytes. It looks, in this order, at
+// versions finds, for a file that is to be packed, those before it to store it against. Nothing hangs on what it finds: a manifest that does
+// not match costs a look, and one that was forgotten some bytes. It looks, in this order and until most of the file's tensors are found, at
 //
 //	the same path      as it was packed or opened for writing last
 //	the steps before   the same path with a lower number in one of its names, the closest first: model-100.pt beside
-//	                   model-200.pt, checkpoint-100/model.pt beside checkpoint-200/model.pt
-//	the parent         that the file's step says it has: what is called as the file is there, or what else is
-//	what is alike      a file packed before of whose tensors many have the same names, types and shapes: a run's base, say
+//	                   model-200.pt, checkpoint-100/model.pt beside checkpoint-200/model.pt; and what else is in its folder there, since a
+//	                   step may be one file and the next one several
+//	the parent         that the file's step says it has: what is called as the file is there, and what else is
+//	what is alike      files packed before whose tensors end alike in their names and have the same shapes: a run's base, say. They may
+//	                   have nothing else in common: that is for samples to tell
 //
-// After a start the first two are found by the names as they are, and what is alike among the files that were packed last.
+// Of each it takes what has tensors that are not found yet, by the names that package pack finds them under. After a start the first two are
+// found by the names as they are, and what is alike among the files that were packed last.
 type versions struct {
 	paths    *lru.Cache[string, cas.Hash]
 	likes    likes
@@ -37,86 +40,186 @@ type versions struct {
 
 const (
 	rememberedPaths = 4096
-	rememberedLikes = 256 * signs
 
-	maxSiblings = 4096 // names looked at in a directory
-	maxSteps    = 2    // of the steps before that are looked at for one name
-	maxLevels   = 3    // names of a path that are looked at, from its end
-	enoughAlike = 0.5  // share of a file's tensors, in bytes, for which a version is taken without looking further
+	maxSiblings = 4096    // names looked at in a directory
+	maxSteps    = 2       // of the steps before that are looked at for one name
+	maxLevels   = 3       // names of a path that are looked at, from its end
+	enough      = 0.5     // share of a file's bytes in tensors that are found, from which on nothing else is looked for
+	nearlyAll   = 0.9     // and from which on nothing else is looked for in the same step
+	minLooks    = 16      // manifests that are looked at for a file, at least, and
+	maxLooks    = 256     // at most, and
+	perLook     = 4 << 20 // one more for so many bytes of the file
 )
 
 func newVersions() *versions {
-	r := &versions{likes: newLikes()}
+	r := &versions{}
 	r.paths, _ = lru.New[string, cas.Hash](rememberedPaths) // the size is positive
 	return r
 }
 
-// noteVersion remembers that a file has, or had, a manifest. l is nil when only the path matters.
-func (v *Volume) noteVersion(n *Node, h cas.Hash, l *formats.Layout) {
+// noteVersion remembers that a file has, or had, a manifest. l is nil when only the path matters; was are those of which it is the next
+// version.
+func (v *Volume) noteVersion(n *Node, h cas.Hash, l *formats.Layout, was []cas.Hash) {
 	if v.versions == nil {
 		return
 	}
 	v.versions.paths.Add(v.Path(n), h)
 	if l != nil {
-		v.versions.likes.note(l.Tensors, h)
+		v.versions.likes.note(pack.Signs(l.Tensors), h, was)
 	}
 }
 
-// versionBefore is the manifest of a version before the one that the file at p has now, by a layout l; nil when there is none.
-// not, if not nil, says of a manifest that it is none; what is alike is looked for with alikeTo.
-func (v *Volume) versionBefore(p string, l *formats.Layout, not func(cas.Hash) bool, alikeTo func([]formats.Tensor) []cas.Hash) *manifest.Manifest {
-	if len(l.Tensors) == 0 && !l.Fine {
+// search is a search for files with earlier versions of a file's tensors.
+type search struct {
+	v      *Volume
+	layout *formats.Layout
+	sought *pack.Sought
+	not    func(cas.Hash) bool // nil, or says of a manifest that it is none
+	seen   map[cas.Hash]bool
+	looks  int // that are left
+
+	found    []version
+	has      []bool // tensors that are found
+	got, all int64  // bytes of tensors that are found, and of all
+}
+
+// version is a manifest with tensors that are sought.
+type version struct {
+	hash  cas.Hash
+	m     *manifest.Manifest
+	bytes int64
+	named bool // it has some under the same names
+}
+
+func (v *Volume) newSearch(l *formats.Layout, not func(cas.Hash) bool) *search {
+	s := &search{v: v, layout: l, sought: pack.Seek(l.Tensors), not: not, seen: map[cas.Hash]bool{}, has: make([]bool, len(l.Tensors))}
+	for i := range l.Tensors {
+		s.all += s.sought.Bytes(i)
+	}
+	s.looks = int(min(minLooks+s.all/perLook, maxLooks))
+	return s
+}
+
+// read is the manifest of h, unless it was seen before or is none.
+func (s *search) read(h cas.Hash) *manifest.Manifest {
+	if s.seen[h] || s.looks == 0 || s.not != nil && s.not(h) {
 		return nil
 	}
-	var best *manifest.Manifest
-	var most float64
-	seen := map[cas.Hash]bool{}
-	enough := func(h cas.Hash, ok bool) bool {
-		if !ok || seen[h] || not != nil && not(h) {
-			return false
-		}
-		seen[h] = true
-		m, err := v.asm.Manifest(h)
-		if err != nil || m.Format != l.Format && len(l.Tensors) == 0 {
-			return false
-		}
-		if s := alike(m, l); s > most {
-			best, most = m, s
-		}
-		return most >= enoughAlike
+	s.seen[h] = true
+	s.looks--
+	m, err := s.v.asm.Manifest(h)
+	if err != nil {
+		return nil
 	}
-	if enough(v.versions.paths.Get(p)) {
-		return best
+	return m
+}
+
+// look takes the manifest h if it has tensors that those before it lack; of a file without tensors, if it is of the same format.
+func (s *search) look(h cas.Hash) {
+	m := s.read(h)
+	if m == nil {
+		return
+	}
+	f := version{hash: h, m: m}
+	more := len(s.layout.Tensors) == 0 && m.Format == s.layout.Format && len(s.found) == 0
+	for _, match := range s.sought.In(m) {
+		f.bytes += match.Bytes
+		f.named = f.named || !match.Renamed
+		for i, at := range match.At {
+			if at >= 0 && !s.has[i] {
+				s.has[i], more = true, true
+				s.got += s.sought.Bytes(i)
+			}
+		}
+	}
+	if more {
+		s.found = append(s.found, f)
+	}
+}
+
+// covers reports whether so much of the file is found.
+func (s *search) covers(share float64) bool {
+	if len(s.layout.Tensors) == 0 {
+		return len(s.found) > 0
+	}
+	return float64(s.got) >= share*float64(s.all)
+}
+
+// before looks at the path of the file and at the steps before it.
+func (s *search) before(p string) {
+	if h, ok := s.v.versions.paths.Get(p); ok {
+		s.look(h)
 	}
 	names := strings.Split(p, "/")
 	levels := 0
-	for k := len(names) - 1; k >= 0 && levels < maxLevels; k-- {
-		if !strings.ContainsAny(names[k], digits) {
-			continue
+	for k := len(names) - 1; k >= 0 && levels < maxLevels && !s.covers(enough); k-- {
+		if !strings.ContainsAny(names[k], digits) || k == 1 && names[0] == runsDir {
+			continue // a run of a higher number is no later step: it may have begun anywhere
 		}
 		levels++
-		steps := 0
-		for _, rel := range v.stepsBefore(names, k) {
-			h, ok := v.versionAt(rel)
-			if enough(h, ok) {
-				return best
-			}
-			if ok {
-				if steps++; steps == maxSteps {
-					break
+		s.stepsBefore(names, k)
+	}
+}
+
+// stepsBefore looks at the steps before by the number in names[k].
+func (s *search) stepsBefore(names []string, k int) {
+	steps, folder := 0, ""
+	for _, rel := range s.v.stepsBefore(names, k) {
+		h, ok := s.v.versionAt(rel)
+		if ok {
+			s.look(h)
+		}
+		if dir := path.Dir(rel); k < len(names)-1 && dir != folder && !s.covers(nearlyAll) {
+			folder = dir
+			for _, rel := range s.v.near(dir, maxStep) {
+				if h, is := s.v.versionAt(rel); is {
+					s.look(h)
+					ok = true
 				}
 			}
 		}
-	}
-	if len(l.Tensors) == 0 {
-		return best
-	}
-	for _, h := range slices.Concat(v.parents(p), alikeTo(l.Tensors)) {
-		if enough(h, true) {
-			break
+		if ok {
+			steps++
+		}
+		if s.covers(enough) || steps == maxSteps {
+			return
 		}
 	}
-	return best
+}
+
+// earlier are files that the one at p, of a layout l, may be stored against; was are those of which it is the next version, at its path or
+// in its run. not, if not nil, says of a manifest that it is none; what is alike is looked for with alike.
+func (v *Volume) earlier(p string, l *formats.Layout, not func(cas.Hash) bool, alike func(signs []uint64) []cas.Hash) (rel pack.Related, was []cas.Hash) {
+	if len(l.Tensors) == 0 && !l.Fine {
+		return rel, nil
+	}
+	s := v.newSearch(l, not)
+	s.before(p)
+	for _, f := range s.found {
+		if f.named {
+			was = append(was, f.hash)
+		}
+	}
+	if len(l.Tensors) > 0 && !s.covers(enough) {
+		for _, h := range v.parents(p) {
+			if s.covers(nearlyAll) {
+				break
+			}
+			s.look(h)
+		}
+	}
+	slices.SortStableFunc(s.found, func(a, b version) int { return cmp.Compare(b.bytes, a.bytes) })
+	for _, f := range s.found {
+		rel.Before = append(rel.Before, f.m)
+	}
+	if len(l.Tensors) > 0 && !s.covers(enough) {
+		for _, h := range alike(pack.Signs(l.Tensors)) {
+			if m := s.read(h); m != nil {
+				rel.Alike = append(rel.Alike, m)
+			}
+		}
+	}
+	return rel, was
 }
 
 // versionAt is the manifest of the file at a path below the mount's root, without looking through symbolic links.
@@ -215,41 +318,4 @@ func compareNumbers(a, b []string) int {
 		}
 	}
 	return 0
-}
-
-// signOf is the same for tensors of the same name, type and shape.
-func signOf(name, dtype string, shape []int64) cas.Hash {
-	var p []byte
-	for _, s := range []string{name, dtype} {
-		p = binary.AppendUvarint(p, uint64(len(s)))
-		p = append(p, s...)
-	}
-	for _, d := range shape {
-		p = binary.AppendVarint(p, d)
-	}
-	return cas.Sum(p)
-}
-
-// alike is the share of l's tensors, in bytes, that m has by name, type and shape; 1 when l has none.
-func alike(m *manifest.Manifest, l *formats.Layout) float64 {
-	if len(l.Tensors) == 0 {
-		return 1
-	}
-	had := make(map[string]*formats.Tensor, len(m.Tensors))
-	for i := range m.Tensors {
-		had[m.Tensors[i].Name] = &m.Tensors[i]
-	}
-	var same, all float64
-	for i := range l.Tensors {
-		t := &l.Tensors[i]
-		n := float64(t.NumBytes())
-		all += n
-		if was := had[t.Name]; was != nil && was.DType == t.DType && slices.Equal(was.Shape, t.Shape) {
-			same += n
-		}
-	}
-	if all <= 0 {
-		return 0
-	}
-	return same / all
 }

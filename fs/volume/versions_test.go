@@ -105,7 +105,7 @@ func TestVersionBefore(t *testing.T) {
 					r.write(path.Join(path.Dir(p), "other-150.safetensors"), trained(t, 9, 0))
 					r.sync()
 					r.versions.recalled.Do(func() {})
-					r.versions.likes.Purge()
+					r.versions.likes.files = nil
 					if name != "overwritten" {
 						r.versions.paths.Purge()
 					}

@@ -1,0 +1,36 @@
+package pack
+
+import (
+	"ckptfs/cas"
+	"ckptfs/index/manifest"
+)
+
+// Related is what is known of the files around one. What lies in their chunks may be gone.
+type Related struct {
+	// Before are files that have earlier versions of its tensors, the best first: the file itself as it was, or the shards of the step
+	// before. What changed since is stored against them where that pays.
+	Before []*manifest.Manifest
+	// Alike may have earlier versions of its tensors, or have nothing to do with it: samples tell, and which of several is the nearest.
+	Alike []*manifest.Manifest
+	// Masters are files in which tensors in single precision may be. What is the rounding of one of them is stored as that, and so is what
+	// is the rounding of one in the same file.
+	Masters []*manifest.Manifest
+}
+
+// relatives are the chunks that those of a region may be stored with the help of, in order.
+type relatives struct {
+	prev    []manifest.Span
+	masters []manifest.Span // two for each chunk of the region, but perhaps the last
+}
+
+func (l *relatives) of(i int64) (rel cas.Related) {
+	if i < int64(len(l.prev)) {
+		rel.Prev = l.prev[i].Hash
+	}
+	for k := range rel.Masters {
+		if at := 2*i + int64(k); at < int64(len(l.masters)) {
+			rel.Masters[k] = l.masters[at].Hash
+		}
+	}
+	return rel
+}
