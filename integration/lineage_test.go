@@ -240,6 +240,22 @@ func TestMatch(t *testing.T) {
 		t.Errorf("no graph: %v", err)
 	}
 	m.must(os.Remove(m.path(".ckptfs/query/bad")))
+	// What is like a stored model, by files alone; it is found anew by each open.
+	if got := m.sh("ls " + m.path(".ckptfs/lcp") + " && ls " + m.path(".ckptfs/lcp/a")); strings.Join(strings.Fields(got), " ") != "a b 1 2" {
+		t.Errorf("listed %q", got)
+	}
+	like := func(step string) string { return m.sh("cat " + m.path(".ckptfs/lcp/"+step)) }
+	if got := like("a/2"); !strings.Contains(got, `"path": "runs/a/1/m.safetensors"`) {
+		t.Errorf("like a/2 is %s", got)
+	}
+	m.write("runs/b/1/arch.json", graph("xyw"))
+	m.sync()
+	if got := like("a/2"); !strings.Contains(got, `"path": "runs/b/1/m.safetensors"`) {
+		t.Errorf("like a/2 is %s", got)
+	}
+	if _, err := os.ReadFile(m.path(".ckptfs/lcp/a/9")); !os.IsNotExist(err) {
+		t.Errorf("no step: %v", err)
+	}
 	m.must(os.WriteFile(query, []byte(`{"v":1,"nodes":[{"id":"x"`), 0o644))
 	if said, code := m.cliFails("match", query, "--in", m.Dir); code == 0 {
 		t.Errorf("match said %s", said)

@@ -49,6 +49,7 @@ type Handle struct {
 	sync    uint32       // O_SYNC or O_DSYNC: what this process writes is durable before it answers
 	flushed bool         // guarded by file.mu
 	read    atomic.Int64 // bytes
+	text    []byte       // of a virtual file that has virtual.text
 }
 
 // Writes reports whether the handle may write.
@@ -289,7 +290,7 @@ func (v *Volume) Read(h *Handle, p []byte, off int64) (int, error) {
 		return v.readView(h, p, off)
 	}
 	if h.Node.virt != nil {
-		return readVirtual(h.Node, p, off), nil
+		return readVirtual(h, p, off), nil
 	}
 	k, packed, err := h.Node.file.read(p, off)
 	if err == errNoSource {

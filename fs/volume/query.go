@@ -100,13 +100,17 @@ func (q *query) drop(v *Volume) {
 	}
 }
 
-// An answer names models: it is for whom the mount's root belongs to.
-func (r queryRoot) virtual(*Volume) virtual {
-	return virtual{dir: r, key: "query", stat: func(v *Volume) (Attr, error) {
+// ownersOnly describes what is for whom the mount's root belongs to, as answers are: they name models.
+func ownersOnly(mode uint32) func(v *Volume) (Attr, error) {
+	return func(v *Volume) (Attr, error) {
 		a, err := v.Stat(v.root)
-		a.Mode = unix.S_IFDIR | 0o700
+		a.Mode = mode
 		return a, err
-	}}
+	}
+}
+
+func (r queryRoot) virtual(*Volume) virtual {
+	return virtual{dir: r, key: "query", stat: ownersOnly(unix.S_IFDIR | 0o700)}
 }
 
 func (queryRoot) lookup(v *Volume, name string) (virtual, error) {
@@ -128,20 +132,12 @@ func (queryRoot) lookup(v *Volume, name string) (virtual, error) {
 		return virtual{}, unix.ENOENT
 	}
 	w, err := v.tensorView(h.Node, func(f *file) bool { return f.gen == gen })
-	w.stat = func(v *Volume) (Attr, error) {
-		a, err := v.Stat(v.root)
-		a.Mode = unix.S_IFREG | 0o400
-		return a, err
-	}
+	w.stat = ownersOnly(unix.S_IFREG | 0o400)
 	return w, err
 }
 
 func (q *query) virtual() virtual {
-	return virtual{key: q, query: q, stat: func(v *Volume) (Attr, error) {
-		a, err := v.Stat(v.root)
-		a.Mode = unix.S_IFREG | 0o600
-		return a, err
-	}}
+	return virtual{key: q, query: q, stat: ownersOnly(unix.S_IFREG | 0o600)}
 }
 
 func (queryRoot) list(v *Volume) (out []DirEntry, err error) {

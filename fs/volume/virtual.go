@@ -14,6 +14,7 @@ import (
 //
 //	.ckptfs/tensors/PATH/TENSOR.npy     one tensor of a file; see tensorTree
 //	.ckptfs/query/NAME                  write a GRAPH.json, read the match; see queryRoot
+//	.ckptfs/lcp/RUN/STEP                the match of a stored model; see lcpRoot
 //	.ckptfs/best/RUN/METRIC.min         a symbolic link to a run's best step; .max likewise; see bestRoot
 //	.ckptfs/artifacts/ID.safetensors    the tensors of an artifact id; see XattrArtifact
 //
@@ -29,6 +30,7 @@ var virtualKinds = map[string]func(v *Volume) virtual{
 	"query":     queryRoot{}.virtual,
 	"artifacts": func(*Volume) virtual { return virtual{dir: artifactDir{}, key: "artifacts", stat: statArtifacts} },
 	"best":      bestRoot{}.virtual,
+	"lcp":       lcpRoot{}.virtual,
 	"tensors":   func(*Volume) virtual { return virtual{dir: tensorRoot{}, key: "tensors"} },
 }
 
@@ -40,7 +42,7 @@ type virtualDir interface {
 	list(v *Volume) ([]DirEntry, error)
 }
 
-// virtual is what a name leads to: of dir, link, data and view one is set.
+// virtual is what a name leads to: of dir, link, data, text, view and query one is set.
 type virtual struct {
 	// key is comparable. While it is the same the name leads to the same node.
 	key any
@@ -50,6 +52,7 @@ type virtual struct {
 	dir  virtualDir
 	link func(v *Volume) (string, error) // the target of a symbolic link, asked for each time
 	data []byte                          // a file's bytes
+	text func(v *Volume) ([]byte, error) // a file's bytes, found anew by each open; its size is 0 as in /proc
 	view *viewNode                       // a file over src's bytes; at is set by who gets it
 
 	query *query // a file that may be written; see queryRoot
@@ -228,18 +231,30 @@ func (v *Volume) openVirtual(n *Node, flags uint32) (*Handle, error) {
 	case n.mode != unix.S_IFREG:
 		return nil, unix.ENXIO
 	}
+	h := &Handle{Node: n, Mode: Cached, KeepCache: true}
+	if n.virt.text != nil {
+		text, err := n.virt.text(v)
+		if err != nil {
+			return nil, err
+		}
+		h = &Handle{Node: n, Mode: Direct, text: text}
+	}
 	v.ref(n)
 	v.count.handles.Add(1)
-	return &Handle{Node: n, Mode: Cached, KeepCache: true}, nil
+	return h, nil
 }
 
 // readVirtual reads a virtual file that is no view.
-func readVirtual(n *Node, p []byte, off int64) int {
-	if n.virt.query != nil {
-		return n.virt.query.read(p, off)
+func readVirtual(h *Handle, p []byte, off int64) int {
+	data := h.Node.virt.data
+	switch {
+	case h.Node.virt.query != nil:
+		return h.Node.virt.query.read(p, off)
+	case h.text != nil:
+		data = h.text
 	}
-	if off >= int64(len(n.virt.data)) {
+	if off >= int64(len(data)) {
 		return 0
 	}
-	return copy(p, n.virt.data[off:])
+	return copy(p, data[off:])
 }

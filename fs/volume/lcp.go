@@ -1,0 +1,62 @@
+package volume
+
+import (
+	"context"
+	"encoding/json"
+	"path"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"ckptfs/fs/control"
+)
+
+// lcpRoot is .ckptfs/lcp: a directory for each run, and in it for each complete step a file: what has most in common with the step's model, as
+// `ckptfs match --like` finds it, a control.MatchAnswer as JSON. It is found when the file is opened, which fails with EINVAL for a step of several models,
+// and with ENODATA for one without.
+type lcpRoot struct{}
+
+func (r lcpRoot) virtual(*Volume) virtual {
+	return virtual{dir: r, key: "lcp", stat: ownersOnly(unix.S_IFDIR | 0o500)}
+}
+
+func (lcpRoot) lookup(v *Volume, name string) (virtual, error) {
+	found, err := v.stepsOf(name)
+	if err != nil || found[name] == nil {
+		return virtual{}, missing(err)
+	}
+	return virtual{dir: lcpRun(name), key: lcpRun(name), stat: ownersOnly(unix.S_IFDIR | 0o500)}, nil
+}
+
+func (lcpRoot) list(v *Volume) ([]DirEntry, error) { return bestRoot{}.list(v) }
+
+// lcpRun is .ckptfs/lcp/RUN.
+type lcpRun string
+
+func (run lcpRun) complete(v *Volume) ([]*step, error) {
+	found, err := v.stepsOf(string(run))
+	return slices.DeleteFunc(slices.Clone(found[string(run)]), func(s *step) bool { return v.stepState(s) != control.StepComplete }), err
+}
+
+func (run lcpRun) lookup(v *Volume, name string) (virtual, error) {
+	all, err := run.complete(v)
+	if err != nil || !slices.ContainsFunc(all, func(s *step) bool { return s.name == name }) {
+		return virtual{}, missing(err)
+	}
+	return virtual{key: [2]string{string(run), name}, stat: ownersOnly(unix.S_IFREG | 0o400), text: func(v *Volume) ([]byte, error) {
+		a, err := v.Match(context.Background(), control.MatchOptions{Like: path.Join(runsDir, string(run), name)})
+		if err != nil {
+			return nil, err
+		}
+		p, err := json.MarshalIndent(a, "", "  ")
+		return append(p, '\n'), err
+	}}, nil
+}
+
+func (run lcpRun) list(v *Volume) (out []DirEntry, err error) {
+	all, err := run.complete(v)
+	for _, s := range all {
+		out = append(out, DirEntry{Name: s.name, Mode: unix.S_IFREG})
+	}
+	return out, err
+}
