@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -45,7 +44,7 @@ type CheckStats struct {
 // or removed meanwhile it may pass over. The error is the context's, or what kept the check from going on; damage is none.
 func (s *Store) Check(ctx context.Context, opt CheckOptions) (CheckStats, error) {
 	if opt.Workers <= 0 {
-		opt.Workers = runtime.GOMAXPROCS(0)
+		opt.Workers = cas.Processors
 	}
 	c := &checker{s: s, opt: opt, began: s.opt.Now(), segs: map[uint32]*checked{}}
 	// Under flushing no segment is between being written and being sealed.

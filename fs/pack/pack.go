@@ -33,7 +33,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"runtime"
 
 	"ckptfs/cas"
 	"ckptfs/cas/codec"
@@ -74,7 +73,7 @@ type Packer struct {
 // New returns a Packer for st.
 func New(st Store, opt Options) *Packer {
 	if opt.Workers <= 0 {
-		opt.Workers = runtime.GOMAXPROCS(0)
+		opt.Workers = cas.Processors
 	}
 	if opt.Turn == nil {
 		opt.Turn = func(context.Context) (func(), error) { return func() {}, nil }

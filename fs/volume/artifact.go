@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"math"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -57,7 +56,7 @@ func (v *Volume) Artifact(ctx context.Context, n *Node) (canonical.ID, error) {
 			return id, err
 		}
 		got, err, _ := v.identify.Do(strconv.FormatUint(uint64(n.id), 10), func() (any, error) {
-			return v.computeArtifact(ctx, n, runtime.GOMAXPROCS(0), func(uint64) io.ReaderAt { return n.file })
+			return v.computeArtifact(ctx, n, cas.Processors, func(uint64) io.ReaderAt { return n.file })
 		})
 		if errors.Is(err, context.Canceled) && ctx.Err() == nil {
 			continue // who waited with us gave up

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"runtime"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -220,7 +219,7 @@ func (v *Volume) header(n *Node) (tree.Header, error) {
 // read keeps manifests and all that they name. If lenient, what cannot be read is passed over.
 func (k *marker) read(ctx context.Context, manifests map[cas.Hash]string, lenient bool) error {
 	g, gctx := errgroup.WithContext(ctx)
-	g.SetLimit(runtime.GOMAXPROCS(0))
+	g.SetLimit(cas.Processors)
 	for h, p := range manifests {
 		if gctx.Err() != nil {
 			break

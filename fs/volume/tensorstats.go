@@ -8,12 +8,12 @@ import (
 	"io"
 	"io/fs"
 	"math"
-	"runtime"
 	"slices"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
 
+	"ckptfs/cas"
 	"ckptfs/formats"
 	"ckptfs/formats/npy"
 	"ckptfs/formats/numbers"
@@ -47,7 +47,7 @@ func (v *Volume) arrayStats(ctx context.Context, path string, arrays []array, ou
 	var mu sync.Mutex // guards sums and p
 	sums := make([]*numbers.Summary, len(arrays))
 	g, inner := errgroup.WithContext(ctx)
-	g.SetLimit(runtime.GOMAXPROCS(0))
+	g.SetLimit(cas.Processors)
 	for k := range arrays {
 		if !numbers.Known(arrays[k].DType) || len(arrays[k].pieces) == 0 {
 			continue

@@ -1,10 +1,10 @@
 package prefix
 
 import (
-	"runtime"
 	"sync"
 	"sync/atomic"
 
+	"ckptfs/cas"
 	"ckptfs/index/graph"
 )
 
@@ -19,7 +19,7 @@ func (c *Catalogue) Fill(n int, read func(i int, r *graph.OutlineReader) (Model,
 		err error
 	}
 	type batch []one
-	workers := runtime.GOMAXPROCS(0)
+	workers := cas.Processors
 	free, full := make(chan batch, 4*workers), make(chan batch, 4*workers)
 	for range cap(free) {
 		free <- make(batch, 64)
