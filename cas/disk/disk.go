@@ -48,6 +48,9 @@ type File interface {
 	PunchHole(off, n int64) error
 	// Allocated is how many bytes the file takes on the disk, which is less than Size where it has holes.
 	Allocated() (int64, error)
+	// ReadPast is ReadAt past the page cache, where the host can and unless all of it is there. off and len(p) are multiples of
+	// BlockSize, and p begins at one. The file may end before the last of them; the bytes before were read.
+	ReadPast(p []byte, off int64) (int, error)
 	// WillRead says that [off, off+n) is going to be read soon. It waits for nothing and promises nothing.
 	WillRead(off, n int64)
 }

@@ -12,6 +12,9 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestOS(t *testing.T) { conformance(t, OS{}, t.TempDir()) }
@@ -366,5 +369,92 @@ func TestInject(t *testing.T) {
 		if err := m.SyncDir("/"); !errors.Is(err, ErrCrashed) {
 			t.Error(err)
 		}
+	}
+}
+
+// page is memory for ReadPast: n bytes from the begin of a page.
+func page(n int) []byte {
+	p := make([]byte, n+BlockSize)
+	skip := int(-uintptr(unsafe.Pointer(&p[0])) & (BlockSize - 1))
+	return p[skip : skip+n]
+}
+
+// Whole blocks are read the same way past the page cache, from it, of what was just written, and up to the file's end.
+func TestReadPast(t *testing.T) {
+	m := NewMem()
+	if err := m.MkdirAll("/d", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name, dir string
+		fs        FS
+	}{
+		{"os", t.TempDir(), OS{}}, {"tmpfs", "/dev/shm", OS{}}, {"mem", "/d", m},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			name := path.Join(c.dir, "ckptfs-read-past")
+			f, err := c.fs.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+			if err != nil {
+				t.Skip(err)
+			}
+			defer c.fs.Remove(name)
+			defer f.Close()
+			want := make([]byte, 1<<20+777)
+			rand.NewChaCha8([32]byte{1}).Read(want)
+			if _, err := f.WriteAt(want, 0); err != nil {
+				t.Fatal(err)
+			}
+			check := func(when string) {
+				t.Helper()
+				for _, r := range [][2]int{{0, 1 << 20}, {BlockSize, BlockSize}, {1 << 19, 1 << 20}, {1 << 20, BlockSize}, {2 << 20, BlockSize}} {
+					p := page(r[1])
+					n, err := f.ReadPast(p, int64(r[0]))
+					part := want[min(r[0], len(want)):min(r[0]+r[1], len(want))]
+					if !bytes.Equal(p[:n], part) || (n < r[1]) != (err == io.EOF) || n == r[1] && err != nil {
+						t.Errorf("%s: %d bytes at %d: %d, %v", when, r[1], r[0], n, err)
+					}
+				}
+			}
+			check("just written")
+			if err := f.Sync(); err != nil {
+				t.Fatal(err)
+			}
+			if o, ok := f.(*osFile); ok {
+				if err := unix.Fadvise(int(o.Fd()), 0, 0, unix.FADV_DONTNEED); err != nil {
+					t.Fatal(err)
+				}
+				dropped := !o.cached(0, BlockSize)
+				check("on the disk")
+				if dropped && o.past != nil && o.cached(0, BlockSize) {
+					t.Error("it went through the page cache")
+				}
+			}
+			want[5000]++
+			if _, err := f.WriteAt(want[5000:5001], 5000); err != nil {
+				t.Fatal(err)
+			}
+			check("changed")
+		})
+	}
+}
+
+// Where O_DIRECT is refused, ReadPast reads.
+func TestReadPastRefused(t *testing.T) {
+	const name = "/proc/version"
+	want, err := os.ReadFile(name)
+	if err != nil {
+		t.Skip(err)
+	}
+	f, err := OS{}.OpenFile(name, os.O_RDONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	p := page(BlockSize)
+	if n, err := f.ReadPast(p, 0); !bytes.Equal(p[:n], want) || err != io.EOF {
+		t.Error(n, err)
+	}
+	if f.(*osFile).past != nil {
+		t.Error("it was not refused")
 	}
 }

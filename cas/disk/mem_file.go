@@ -142,3 +142,5 @@ func (f *memFile) Close() error {
 }
 
 func (f *memFile) WillRead(int64, int64) {}
+
+func (f *memFile) ReadPast(p []byte, off int64) (int, error) { return f.ReadAt(p, off) }

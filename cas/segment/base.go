@@ -92,13 +92,21 @@ func ParseBase(id byte, p []byte) (Base, error) {
 	return b, nil
 }
 
+// BaseHead is how many bytes of the record at loc, which has a base, ReadBase reads.
+func BaseHead(loc cas.Location) int { return RecordHeaderSize + min(MaxBaseSize, int(loc.Stored)) }
+
 // ReadBase reads what the record at loc, which has a base, says of it. The payload's checksum is not looked at.
 func (r *Reader) ReadBase(loc cas.Location, h cas.Hash) (Base, error) {
 	var buf [RecordHeaderSize + MaxBaseSize]byte
-	p := buf[:RecordHeaderSize+min(MaxBaseSize, loc.Stored)]
+	p := buf[:BaseHead(loc)]
 	if err := r.read(p, loc.Off); err != nil {
 		return Base{}, err
 	}
+	return r.Base(p, loc, h)
+}
+
+// Base is ReadBase with the bytes at hand.
+func (r *Reader) Base(p []byte, loc cas.Location, h cas.Hash) (Base, error) {
 	var rec Record
 	if err := r.match(p, loc, h, &rec); err != nil {
 		return Base{}, err

@@ -44,6 +44,14 @@ func (r *Reader) Size() (int64, error) { return r.f.Size() }
 // WillRead says that [off, off+n) of the file is going to be read soon.
 func (r *Reader) WillRead(off, n int64) { r.f.WillRead(off, n) }
 
+// ReadBlocks reads whole blocks of the file, past the page cache unless keep is set; see disk.File.
+func (r *Reader) ReadBlocks(p []byte, off int64, keep bool) (int, error) {
+	if keep {
+		return r.f.ReadAt(p, off)
+	}
+	return r.f.ReadPast(p, off)
+}
+
 // CheckHeader reads the file header: nil, cas.ErrNewer, ErrForeign, or cas.ErrCorrupt, upon which records may still be
 // found by a scan, since each is tied to its place.
 func (r *Reader) CheckHeader() error {
@@ -136,6 +144,11 @@ func (r *Reader) ReadRecord(loc cas.Location, h cas.Hash, rec *Record, buf []byt
 	if err := r.read(buf, loc.Off); err != nil {
 		return nil, err
 	}
+	return r.Record(buf, loc, h, rec)
+}
+
+// Record is ReadRecord with the bytes at hand.
+func (r *Reader) Record(buf []byte, loc cas.Location, h cas.Hash, rec *Record) (payload []byte, err error) {
 	if err := r.match(buf, loc, h, rec); err != nil {
 		return nil, err
 	}

@@ -155,6 +155,17 @@ func (s *Store) contentIn(locked bool, f *segment.Reader, loc cas.Location, h ca
 	s.reads.records.Add(1)
 	s.reads.bytes.Add(int64(loc.Stored))
 	var rec segment.Record
+	size := segment.RecordHeaderSize + int(loc.Stored)
+	if p, t := s.ahead.borrow(loc.Segment, loc.Off, size); t != nil {
+		payload, err := f.Record(p, loc, h, &rec)
+		if err == nil {
+			err = s.decode(locked, &rec, payload, dst, below)
+		}
+		s.ahead.release(t)
+		if err == nil {
+			return nil
+		} // else the disk is asked: what was read may be from before the record was written
+	}
 	if loc.Stored == loc.Raw {
 		// Stored raw, in all likelihood: read the payload to where it is wanted.
 		if err := f.ReadHeader(loc, h, &rec); err != nil {
@@ -166,8 +177,8 @@ func (s *Store) contentIn(locked bool, f *segment.Reader, loc cas.Location, h ca
 	}
 	p := buffers.Get().(*[]byte)
 	defer freeBuffer(p)
-	*p = slices.Grow((*p)[:0], segment.RecordHeaderSize+int(loc.Stored))
-	payload, err := f.ReadRecord(loc, h, &rec, (*p)[:segment.RecordHeaderSize+int(loc.Stored)])
+	*p = slices.Grow((*p)[:0], size)
+	payload, err := f.ReadRecord(loc, h, &rec, (*p)[:size])
 	if err != nil {
 		return err
 	}
@@ -252,6 +263,13 @@ func (s *Store) baseAt(loc cas.Location, h cas.Hash) (b segment.Base, err error)
 		return b, nil
 	}
 	err = s.with(loc, func(f *segment.Reader) (err error) {
+		if p, t := s.ahead.borrow(loc.Segment, loc.Off, segment.BaseHead(loc)); t != nil {
+			b, err = f.Base(p, loc, h)
+			s.ahead.release(t)
+			if err == nil {
+				return nil
+			}
+		}
 		b, err = f.ReadBase(loc, h)
 		return err
 	})

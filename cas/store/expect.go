@@ -11,86 +11,83 @@ import (
 // maxSkip is how many bytes between two chunks are read along rather than left out of one request to the disk.
 const maxSkip = 64 << 10
 
-// Expect has the disk begin to read chunks that Get will be asked for soon, in few large requests: chunks of one file
-// mostly lie one after the other. It returns before they are read. What cannot be located is passed over. The bases of
-// deltas are looked for in the background.
-func (s *Store) Expect(hashes []cas.Hash) {
+// Expect has the disk begin to read chunks that Get will be asked for soon, and their bases, in few large requests: chunks of one
+// file mostly lie one after the other. What cannot be located is passed over. Of deltas it waits for the records, to learn
+// their bases. done, to be called once, says that the chunks were got or will not be.
+func (s *Store) Expect(hashes []cas.Hash) (done func()) {
+	links := make([]Link, len(hashes))
 	locs := make([]cas.Location, len(hashes))
 	if s.Locate(hashes, locs) != nil {
-		return
+		return func() {}
 	}
-	var deltas []Link
-	for i, l := range locs {
-		if l.Delta {
-			deltas = append(deltas, Link{hashes[i], l})
+	for i, h := range hashes {
+		links[i] = Link{h, locs[i]}
+	}
+	var all []*stretch
+	for range segment.RoundedNumber + 1 {
+		all = s.willRead(locs, all)
+		if links = s.basesOf(links); len(links) == 0 {
+			break
+		}
+		locs = locs[:0]
+		for _, l := range links {
+			locs = append(locs, l.Loc)
 		}
 	}
-	s.willRead(locs)
-	if len(deltas) == 0 {
-		return
-	}
-	select {
-	case s.ahead <- struct{}{}:
-		go func() {
-			s.expectBases(deltas)
-			<-s.ahead
-		}()
-	default: // they are read when they are needed
-	}
+	return func() { s.ahead.release(all...) }
 }
 
-// expectBases is Expect for the bases of deltas, and for theirs.
-func (s *Store) expectBases(deltas []Link) {
-	for range segment.RoundedNumber {
-		seen := map[cas.Hash]bool{}
-		var locs []cas.Location
-		var next []Link
-		for _, d := range deltas {
-			b, _, err := s.baseOf(d.Hash, d.Loc)
-			if err != nil {
+// basesOf are the bases of those records that have some, each once. What cannot be read or found is passed over.
+func (s *Store) basesOf(links []Link) (bases []Link) {
+	seen := map[cas.Hash]bool{}
+	for _, l := range links {
+		b, _, err := s.baseOf(l.Hash, l.Loc)
+		if err != nil {
+			continue
+		}
+		for _, h := range b.Hashes() {
+			if seen[h] {
 				continue
 			}
-			for _, h := range b.Hashes() {
-				if seen[h] {
-					continue
-				}
-				seen[h] = true
-				loc, err := s.locateNow(false, h)
-				if err != nil || loc.Segment == 0 {
-					continue
-				}
-				locs = append(locs, loc)
-				if loc.Delta {
-					next = append(next, Link{h, loc})
-				}
+			seen[h] = true
+			if loc, err := s.locateNow(false, h); err == nil && loc.Segment != 0 {
+				bases = append(bases, Link{h, loc})
 			}
 		}
-		s.willRead(locs)
-		if deltas = next; len(deltas) == 0 {
-			return
-		}
 	}
+	return bases
 }
 
-// willRead has the disk begin to read records. It changes the order of locs.
-func (s *Store) willRead(locs []cas.Location) {
+// willRead has the disk begin to read records, and appends what is read to memory of our own to all. It changes the order of locs.
+func (s *Store) willRead(locs []cas.Location, all []*stretch) []*stretch {
 	slices.SortFunc(locs, func(a, b cas.Location) int {
 		return cmp.Or(cmp.Compare(a.Segment, b.Segment), cmp.Compare(a.Off, b.Off))
 	})
+	end := func(l cas.Location) int64 { return l.Off + segment.Size(int(l.Stored)) }
 	for len(locs) > 0 {
-		l := locs[0]
-		end := l.Off + segment.Size(int(l.Stored))
+		from, to := locs[0], end(locs[0])
 		n := 1
-		for ; n < len(locs) && locs[n].Segment == l.Segment && locs[n].Off <= end+maxSkip; n++ {
-			end = max(end, locs[n].Off+segment.Size(int(locs[n].Stored)))
+		for ; n < len(locs) && locs[n].Segment == from.Segment && locs[n].Off <= to+maxSkip && fits(from.Off, end(locs[n])); n++ {
+			to = max(to, end(locs[n]))
 		}
 		locs = locs[n:]
-		if l.Segment == 0 {
+		if from.Segment == 0 {
 			continue
 		}
-		if f, err := s.files.get(l.Segment); err == nil {
-			f.WillRead(l.Off, end-l.Off)
-			s.files.put(f)
+		f, err := s.files.get(from.Segment)
+		if err != nil {
+			continue
 		}
+		if t := s.ahead.add(from.Segment, from.Off, to); t != nil {
+			all = append(all, t)
+			go func() {
+				s.ahead.read(t, f.Reader)
+				s.files.put(f)
+			}()
+			continue
+		}
+		f.WillRead(from.Off, to-from.Off)
+		s.files.put(f)
 	}
+	return all
 }

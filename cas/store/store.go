@@ -77,6 +77,7 @@ type Options struct {
 	SegmentSize int64 // segments are sealed about there; 1 GiB
 	OpenFiles   int   // segments kept open for reading; 128
 	ReplayBatch int   // entries in one commit of a replay; 65536
+	ExpectBytes int64 // memory for what is expected; 24 MiB
 	// ReadOnly opens a store that was closed in order, and changes nothing; the disk.FS should be a disk.ReadOnly. Open fails
 	// with ErrNeedsRecovery when the index lacks records that the segments have.
 	ReadOnly bool
@@ -94,6 +95,9 @@ func (o *Options) defaults() {
 	if o.OpenFiles <= 0 {
 		o.OpenFiles = 128
 	}
+	if o.ExpectBytes <= 0 {
+		o.ExpectBytes = 24 << 20
+	}
 	if o.ReplayBatch <= 0 {
 		o.ReplayBatch = 1 << 16
 	}
@@ -104,16 +108,15 @@ func (o *Options) defaults() {
 
 // Store is a directory of segments and an index. All methods may be called by several goroutines at once.
 type Store struct {
-	fs      disk.FS
-	dir     string
-	id      [16]byte
-	index   Locator
-	opt     Options
-	files   *files
-	known   *lru.Cache[place, segment.Base] // what deltas say of their bases
-	ahead   chan struct{}                   // one in it for each Expect that looks for bases
-	closing sync.Once
-	reads   struct{ records, bytes atomic.Int64 }
+	fs    disk.FS
+	dir   string
+	id    [16]byte
+	index Locator
+	opt   Options
+	files *files
+	known *lru.Cache[place, segment.Base] // what deltas say of their bases
+	ahead stretches
+	reads struct{ records, bytes atomic.Int64 }
 
 	// Locks are taken in this order: pruning, sweeping, reshaping, flushing, indexing, growing, mu. No I/O happens under mu.
 	pruning   sync.Mutex   // held by the one Sweep that is under way
@@ -182,7 +185,7 @@ func Open(fs disk.FS, dir string, id [16]byte, index Locator, opt Options) (*Sto
 	}
 	s.finished.L = &s.mu
 	s.known, _ = lru.New[place, segment.Base](knownBases) // the size is positive
-	s.ahead = make(chan struct{}, 2)
+	s.ahead.init(opt.ExpectBytes)
 	s.files = newFiles(opt.OpenFiles, func(n uint32) (*segment.Reader, error) {
 		return segment.Open(fs, dir, s.segment(n))
 	})
@@ -210,11 +213,7 @@ func Open(fs disk.FS, dir string, id [16]byte, index Locator, opt Options) (*Sto
 // Close commits what was written, seals the active segment and closes all files. Batches that are still open can only be
 // released.
 func (s *Store) Close() error {
-	s.closing.Do(func() {
-		for range cap(s.ahead) { // no Expect looks for anything any more
-			s.ahead <- struct{}{}
-		}
-	})
+	s.ahead.close()
 	s.flushing.Lock()
 	defer s.flushing.Unlock()
 	s.mu.Lock()

@@ -34,10 +34,11 @@ var layers = []struct {
 	{"cas/blake3", nil},
 	{"cas", []string{"cas/blake3"}},
 	{"cas/disk", nil},
+	{"cas/pages", nil},
 	{"cas/chunk", []string{"cas"}},
 	{"cas/codec", []string{"cas"}},
 	{"cas/segment", []string{"cas", "cas/disk", "cas/codec"}},
-	{"cas/store", []string{"cas", "cas/disk", "cas/codec", "cas/segment"}},
+	{"cas/store", []string{"cas", "cas/disk", "cas/pages", "cas/codec", "cas/segment"}},
 	{"formats", nil},
 	{"formats/numbers", []string{"formats"}},
 	{"formats/pickle", []string{"formats"}},
@@ -81,7 +82,7 @@ var layers = []struct {
 		"fs/control", "fs/tree", "fs/view", "fs/assemble", "fs/pack",
 		"cas/codec", "index/graph", "index/ledger", "index/lineage", "index/prefix", "fs/blueprint"}},
 	{"fs/metrics", []string{"fs/control"}},
-	{"fs/fusefs", []string{"cas", "fs/control", "fs/tree", "fs/volume"}},
+	{"fs/fusefs", []string{"cas", "fs/assemble", "fs/control", "fs/tree", "fs/volume"}},
 	{"cmd/ckptfs", []string{"cas", "formats", "formats/detect", "fs/control", "fs/metrics", "fs/tree", "fs/view", "fs/volume", "fs/fusefs", "index", "index/runs"}},
 }
 

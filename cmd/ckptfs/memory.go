@@ -5,7 +5,8 @@ package main
 //	255  decoded chunks (--cache-size)
 //	 64  manifests and lists of chunks, a quarter of that
 //	 48  what the Go runtime does not count: the program itself, and the index's mapped pages that were touched
-//	145  requests, packing, the table of files, and what waits for the garbage collector, which is held to the rest
+//	 24  segments read ahead, which it does not count either
+//	121  requests, packing, the table of files, and what waits for the garbage collector, which is held to the rest
 //
 // What the kernel keeps of files, and of the index beyond that, is its page cache, and goes when somebody needs it: with two
 // million chunks in the index and --memory 64MiB, 38 MiB were the daemon's own and 92 MiB of files, of which the kernel took 63
@@ -22,7 +23,10 @@ func (c *mountConfig) cacheBytes() int64 {
 	return (c.memory.bytes - fixed) / 20 * 11
 }
 
+// expectBytes is what segments may take that are read ahead.
+func (c *mountConfig) expectBytes() int64 { return min(24<<20, c.cacheBytes()/8) }
+
 // memoryLimit is what the Go runtime is held to.
 func (c *mountConfig) memoryLimit() int64 {
-	return c.memory.bytes - c.memory.bytes/16 - 16<<20
+	return c.memory.bytes - c.memory.bytes/16 - 16<<20 - c.expectBytes()
 }

@@ -10,15 +10,21 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"runtime/debug"
 	"syscall"
 	"time"
 
+	"ckptfs/cas"
 	"ckptfs/fs/control"
 	"ckptfs/fs/fusefs"
 	"ckptfs/fs/tree"
 	"ckptfs/fs/volume"
 )
+
+// spareProcs is how many goroutines more than there are processors may run. One whose system call blocks keeps its place until
+// the runtime notices, up to 10 ms later, and some of the daemon's always wait for the kernel's next request, or for the disk.
+const spareProcs = 6
 
 // serve opens the store, mounts it, calls ready, and returns when the mount is gone and the store is closed. ctx ends
 // at the first signal, and counts until ready; after that see onSignals.
@@ -43,6 +49,7 @@ func (a *app) serve(ctx context.Context, c *mountConfig, ready func(*mounted) er
 		return err
 	}
 	debug.SetMemoryLimit(c.memoryLimit())
+	runtime.GOMAXPROCS(cas.Processors + spareProcs)
 	if err := checkOwnNames(c.store); err != nil {
 		return err
 	}
@@ -63,6 +70,7 @@ func (a *app) serve(ctx context.Context, c *mountConfig, ready func(*mounted) er
 		HotSize:     hot,
 		MaxUnpacked: unpacked,
 		CacheBytes:  c.cacheBytes(),
+		ExpectBytes: c.expectBytes(),
 		PackWorkers: c.packCPUs,
 		NoDelta:     c.noDelta,
 		NoViews:     c.noViews,

@@ -2,6 +2,7 @@ package assemble
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"ckptfs/cas"
 	"ckptfs/index/manifest"
@@ -83,39 +84,93 @@ func (f *File) readAhead(off, n, end int64) (inOrder bool) {
 	}
 	from, to, inOrder := f.streams.advance(off, n, end, f.r.readAhead)
 	if to > from {
-		f.r.ahead.push(job{f: f, from: from, to: to})
+		f.r.ranges.push(span{f: f, from: from, to: to})
 	}
 	return inOrder
 }
 
-// job is a range of a file to be cut into chunks, or one chunk to be fetched.
-type job struct {
+// span is a range of a file to be read ahead.
+type span struct {
 	f        *File
 	from, to int64
-	e        *entry
+}
+
+// job is a chunk to be fetched ahead.
+type job struct {
+	f *File
+	e *entry
+	x *expected
+}
+
+// expected is chunks that the store was told to expect.
+type expected struct {
+	left atomic.Int32 // jobs
+	done func()
+}
+
+// expect has the store begin to read the chunks of a range, and queues them.
+func (r *Reader) expect(s span) {
+	if s.f.closed.Load() {
+		return
+	}
+	x := &expected{}
+	var jobs []job
+	var hashes []cas.Hash
+	// A list that cannot be read will be met again by the reader, who has someone to tell.
+	_ = s.f.doc.walk(r, s.from, s.to, func(c manifest.Span, _, _, _ int64) bool {
+		if c.Len > 0 {
+			if e := r.chunks.expect(c); e != nil {
+				jobs = append(jobs, job{s.f, e, x})
+				hashes = append(hashes, c.Hash)
+			}
+		}
+		return true
+	})
+	if len(jobs) == 0 {
+		return
+	}
+	x.done = r.store.Expect(hashes)
+	x.left.Store(int32(len(jobs)))
+	r.ahead.push(jobs...)
+}
+
+// fetchAhead does a job, unless a reader was faster.
+func (r *Reader) fetchAhead(j job) {
+	if !j.f.closed.Load() && r.chunks.claim(j.e) {
+		r.load(j.e)
+	}
+	r.drop(j)
+}
+
+// drop ends a job.
+func (r *Reader) drop(j job) {
+	r.chunks.release(j.e)
+	if j.x.left.Add(-1) == 0 {
+		j.x.done()
+	}
 }
 
 // maxQueue bounds the jobs that wait. What is not read ahead is read when it is wanted.
 const maxQueue = 4096
 
-// queue is the work ahead of readers. Its goroutines live while there is some.
-type queue struct {
-	r       *Reader
-	max     int
-	mu      sync.Mutex
-	idle    sync.Cond // running is 0
-	closed  bool
-	running int
-	jobs    []job
+// queue is work ahead of readers. Its goroutines live while there is some.
+type queue[J any] struct {
+	max      int
+	do, drop func(J) // each job is given to one of them
+	mu       sync.Mutex
+	idle     sync.Cond // running is 0
+	closed   bool
+	running  int
+	jobs     []J
 }
 
-func (q *queue) init(r *Reader, max int) {
-	q.r, q.max = r, max
+func (q *queue[J]) init(max int, do, drop func(J)) {
+	q.max, q.do, q.drop = max, do, drop
 	q.idle.L = &q.mu
 }
 
-// push adds jobs, unless there are too many. It takes over their entries.
-func (q *queue) push(jobs ...job) {
+// push adds jobs, unless there are too many.
+func (q *queue[J]) push(jobs ...J) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, j := range jobs {
@@ -131,18 +186,13 @@ func (q *queue) push(jobs ...job) {
 	}
 }
 
-func (q *queue) drop(j job) {
-	if j.e != nil {
-		q.r.chunks.release(j.e)
-	}
-}
-
-func (q *queue) run() {
+func (q *queue[J]) run() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for len(q.jobs) > 0 {
 		j := q.jobs[0]
-		q.jobs[0] = job{}
+		var none J
+		q.jobs[0] = none
 		if q.jobs = q.jobs[1:]; len(q.jobs) == 0 {
 			q.jobs = nil
 		}
@@ -155,36 +205,8 @@ func (q *queue) run() {
 	}
 }
 
-// do fetches a chunk, or cuts a range into jobs of a chunk each.
-func (q *queue) do(j job) {
-	c := q.r.chunks
-	switch {
-	case j.f.closed.Load():
-	case j.e != nil:
-		if c.claim(j.e) {
-			q.r.load(j.e)
-		}
-	default:
-		var jobs []job
-		var hashes []cas.Hash
-		// A list that cannot be read will be met again by the reader, who has someone to tell.
-		_ = j.f.doc.walk(q.r, j.from, j.to, func(s manifest.Span, _, _, _ int64) bool {
-			if s.Len > 0 {
-				if e := c.expect(s); e != nil {
-					jobs = append(jobs, job{f: j.f, e: e})
-					hashes = append(hashes, s.Hash)
-				}
-			}
-			return true
-		})
-		q.r.store.Expect(hashes)
-		q.push(jobs...)
-	}
-	q.drop(j)
-}
-
 // close drops what waits and waits for what is under way.
-func (q *queue) close() {
+func (q *queue[J]) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.closed = true
@@ -192,6 +214,11 @@ func (q *queue) close() {
 		q.drop(j)
 	}
 	q.jobs = nil
+	q.drain()
+}
+
+// drain waits until nothing is under way. q.mu is held.
+func (q *queue[J]) drain() {
 	for q.running > 0 {
 		q.idle.Wait()
 	}

@@ -10,13 +10,15 @@ import (
 	"ckptfs/cas"
 )
 
-// drain waits until nothing is read ahead any more.
-func (q *queue) drain() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for q.running > 0 {
-		q.idle.Wait()
+// settle waits until nothing is read ahead any more.
+func (r *Reader) settle() {
+	wait := func(mu *sync.Mutex, drain func()) {
+		mu.Lock()
+		defer mu.Unlock()
+		drain()
 	}
+	wait(&r.ranges.mu, r.ranges.drain)
+	wait(&r.ahead.mu, r.ahead.drain)
 }
 
 // A file read in order, and several places of it interleaved, is read ahead; reads at random are not.
@@ -35,7 +37,7 @@ func TestReadAhead(t *testing.T) {
 				if _, err := f.ReadAt(p, int64(at)); err != nil || !bytes.Equal(p, want[at:at+size]) {
 					t.Fatal(at, err)
 				}
-				r.ahead.drain()
+				r.settle()
 			}
 		}
 		st := r.Stats()
@@ -70,7 +72,7 @@ func TestReadAhead(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r.ahead.drain()
+	r.settle()
 	if n := r.Stats().Fetched; n > int64(len(chunks))*5/4 {
 		t.Errorf("%d chunks fetched for reads of %d", n, len(chunks))
 	}
@@ -88,7 +90,7 @@ func TestBurst(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r.ahead.drain()
+	r.settle()
 	if n := r.Stats().Fetched * cas.ChunkSize; n > burst+firstWindow+cas.ChunkSize {
 		t.Errorf("%d bytes fetched for a burst of %d", n, burst)
 	}
@@ -112,7 +114,7 @@ func TestCloseEndsReadAhead(t *testing.T) {
 	}
 	f.Close()
 	close(gate)
-	r.ahead.drain()
+	r.settle()
 	if n := r.Stats().Fetched; n > 2 {
 		t.Errorf("%d chunks fetched", n)
 	}
@@ -137,7 +139,7 @@ func TestPassedChunksAreLetGo(t *testing.T) {
 		if _, err := f.ReadAt(p, int64(off)); err != nil || !bytes.Equal(p, want[off:off+len(p)]) {
 			t.Fatal(off, err)
 		}
-		r.ahead.drain()
+		r.settle()
 	}
 	st := r.Stats()
 	if most := int64(maxPassed + 2<<20 + 4*cas.ChunkSize); st.CacheBytes > most {
@@ -183,7 +185,7 @@ func TestMemory(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		r.ahead.drain()
+		r.settle()
 	}
 	pass()
 	var before, after runtime.MemStats
@@ -236,7 +238,7 @@ func TestConcurrent(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	r.ahead.drain()
+	r.settle()
 	r.chunks.mu.Lock()
 	defer r.chunks.mu.Unlock()
 	if len(r.chunks.coming) != 0 {

@@ -39,7 +39,7 @@ func (s *shelf) put(p []byte) cas.Hash {
 	return h
 }
 
-func (s *shelf) Expect([]cas.Hash) {}
+func (s *shelf) Expect([]cas.Hash) func() { return func() {} }
 
 func (s *shelf) Get(h cas.Hash, dst []byte) ([]byte, error) {
 	if s.gate != nil {
@@ -167,6 +167,13 @@ func TestReadProperty(t *testing.T) {
 			if n != end-off || (err != nil) != (n < len(p)) || err != nil && err != io.EOF || !bytes.Equal(p[:n], want[off:end]) {
 				rt.Fatalf("read of %d at %d: %d, %v", len(p), off, n, err)
 			}
+			l, n, err := f.Lend(int64(off), int64(len(p)), f.Size())
+			if err != nil || l != nil && (n != end-off || !bytes.Equal(bytes.Join(l.Parts(), nil), want[off:end])) {
+				rt.Fatalf("loan of %d at %d: %d, %v", len(p), off, n, err)
+			}
+			if l != nil {
+				l.Done()
+			}
 		}
 		if c := r.Stats().CacheBytes; c > r.chunks.max {
 			rt.Fatalf("%d bytes cached, bound %d", c, r.chunks.max)
@@ -255,7 +262,7 @@ type meeting struct {
 	all  chan struct{}
 }
 
-func (m *meeting) Expect([]cas.Hash) {}
+func (m *meeting) Expect([]cas.Hash) func() { return func() {} }
 
 func (m *meeting) Get(h cas.Hash, dst []byte) ([]byte, error) {
 	m.mu.Lock()

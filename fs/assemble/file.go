@@ -56,8 +56,9 @@ func (f *File) Close() error {
 
 // piece is a part of a read that one chunk serves.
 type piece struct {
-	dst  []byte
-	off  int64 // in the file
+	n    int    // bytes
+	dst  []byte // of that length; nil: it is lent
+	off  int64  // in the file
 	span manifest.Span
 	skip int    // bytes of the chunk before dst
 	e    *entry // nil: fetched straight into dst
@@ -82,16 +83,14 @@ func (f *File) ReadWithin(p []byte, off, end int64) (int, error) {
 	if left := f.doc.Size - off; int64(len(p)) > left {
 		p, eof = p[:left], io.EOF
 	}
-	way := readCached
-	if len(p) >= directRead {
-		way = readDirect
-	} else if f.readAhead(off, int64(len(p)), min(end, f.doc.Size)) {
-		way = readPassing
+	way := readDirect
+	if len(p) < directRead {
+		way = f.advance(off, int64(len(p)), end)
 	}
 	var room [maxPieces]piece
 	n := 0
 	for n < len(p) {
-		pieces, m, err := f.collect(room[:0], p[n:], off+int64(n))
+		pieces, m, err := f.collect(room[:0], p[n:], len(p)-n, off+int64(n))
 		if bad := f.fill(pieces, way); bad != nil {
 			return int(bad.Off - off), bad
 		}
@@ -102,20 +101,23 @@ func (f *File) ReadWithin(p []byte, off, end int64) (int, error) {
 	return n, eof
 }
 
-// collect finds the pieces of p, up to cap(pieces) of them, and the length they cover; zeros are written at once. An
-// error is that of the piece after those returned.
-func (f *File) collect(pieces []piece, p []byte, off int64) ([]piece, int, error) {
+// collect finds the pieces of the size bytes at off, up to cap(pieces) of them, and the length they cover. Zeros are written to p
+// at once, or are a piece of a chunk of length 0 when p is nil. An error is that of the piece after those returned.
+func (f *File) collect(pieces []piece, p []byte, size int, off int64) ([]piece, int, error) {
 	n := 0
-	err := f.doc.walk(f.r, off, off+int64(len(p)), func(s manifest.Span, skip, at, length int64) bool {
-		dst := p[n : n+int(length)]
-		if s.Len == 0 {
-			clear(dst)
+	err := f.doc.walk(f.r, off, off+int64(size), func(s manifest.Span, skip, at, length int64) bool {
+		q := piece{n: int(length), off: at, span: s, skip: int(skip)}
+		if p != nil {
+			q.dst = p[n : n+q.n]
+		}
+		if s.Len == 0 && p != nil {
+			clear(q.dst)
 		} else if len(pieces) == cap(pieces) {
 			return false
 		} else {
-			pieces = append(pieces, piece{dst: dst, off: at, span: s, skip: int(skip)})
+			pieces = append(pieces, q)
 		}
-		n += int(length)
+		n += q.n
 		return true
 	})
 	if err != nil {
@@ -191,18 +193,63 @@ const (
 	readDirect             // whole chunks are not kept at all
 )
 
+// advance notes a read, short of directRead, that goes no further than end, and says which way it is to go.
+func (f *File) advance(off, n, end int64) way {
+	if f.readAhead(off, n, min(end, f.doc.Size)) {
+		return readPassing
+	}
+	return readCached
+}
+
 // fill reads the pieces, several at a time, and returns the first one's error.
 func (f *File) fill(pieces []piece, how way) (first *Error) {
+	f.start(pieces, how)
+	for i := range pieces {
+		q := &pieces[i]
+		err := q.err
+		if q.e != nil {
+			if err = f.await(q, how); err == nil {
+				copy(q.dst, q.e.data[q.skip:])
+			}
+			f.r.chunks.release(q.e)
+		}
+		if err != nil && first == nil {
+			first = f.doc.tell(q.off, err)
+		}
+	}
+	return first
+}
+
+// await waits for the chunk of a piece that was acquired.
+func (f *File) await(q *piece, how way) error {
+	<-q.e.done
+	if q.e.err != nil {
+		return q.e.err
+	}
+	if err := fits(q.span, q.e.data); err != nil {
+		return err
+	}
+	if how == readPassing && q.skip+q.n == int(q.span.Len) {
+		f.r.chunks.pass(q.e)
+	}
+	return nil
+}
+
+// start acquires the pieces' chunks, and loads those that nobody else does.
+func (f *File) start(pieces []piece, how way) {
 	var mine [maxPieces]int // pieces that this call loads
 	n := 0
 	for i := range pieces {
 		q := &pieces[i]
 		queued := true
-		if how == readDirect && len(q.dst) == int(q.span.Len) {
+		switch {
+		case q.span.Len == 0:
+			queued = false
+		case how == readDirect && q.n == int(q.span.Len):
 			if q.e = f.r.chunks.peek(q.span.Hash); q.e != nil {
 				queued = false
 			}
-		} else {
+		default:
 			q.e, queued = f.r.chunks.acquire(q.span)
 		}
 		if queued {
@@ -217,36 +264,19 @@ func (f *File) fill(pieces []piece, how way) (first *Error) {
 	default:
 		f.loadAll(pieces, mine[:n])
 	}
-	for i := range pieces {
-		q := &pieces[i]
-		err := q.err
-		if q.e != nil {
-			<-q.e.done
-			if err = q.e.err; err == nil {
-				if err = fits(q.span, q.e.data); err == nil {
-					copy(q.dst, q.e.data[q.skip:])
-					if how == readPassing && q.skip+len(q.dst) == int(q.span.Len) {
-						f.r.chunks.pass(q.e)
-					}
-				}
-			}
-			f.r.chunks.release(q.e)
-		}
-		if err != nil && first == nil {
-			first = f.doc.tell(q.off, err)
-		}
-	}
-	return first
 }
 
 // loadAll loads pieces[i] for all i of mine.
 func (f *File) loadAll(pieces []piece, mine []int) {
 	ps := make([]*piece, len(mine))
 	own := make([]piece, len(mine)) // the caller's stay on its stack
+	hashes := make([]cas.Hash, len(mine))
 	for k, i := range mine {
 		own[k] = pieces[i]
 		ps[k] = &own[k]
+		hashes[k] = own[k].span.Hash
 	}
+	defer f.r.store.Expect(hashes)()
 	var wg sync.WaitGroup
 	for _, q := range ps[1:] {
 		f.r.slots <- struct{}{}

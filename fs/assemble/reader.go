@@ -16,7 +16,6 @@ package assemble
 
 import (
 	"fmt"
-	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -30,8 +29,8 @@ import (
 type Store interface {
 	// Get returns the verified bytes of a record, in dst[:0] when they fit its capacity.
 	Get(h cas.Hash, dst []byte) ([]byte, error)
-	// Expect says that these records will be asked for soon.
-	Expect(hashes []cas.Hash)
+	// Expect says that these records will be asked for soon; done, that they were, or will not be.
+	Expect(hashes []cas.Hash) (done func())
 }
 
 // Options configures a Reader. Zero values take the defaults.
@@ -59,7 +58,8 @@ type Reader struct {
 	docs      *kept[*doc]
 	lists     *kept[*list]
 	loads     singleflight.Group // of docs and lists
-	ahead     queue
+	ranges    queue[span]        // to be cut into chunks
+	ahead     queue[job]
 
 	fetched, fetchedBytes atomic.Int64
 }
@@ -78,7 +78,7 @@ func New(st Store, opt Options) *Reader {
 		opt.CacheBytes = defaultCache
 	}
 	if opt.Workers <= 0 {
-		opt.Workers = runtime.GOMAXPROCS(0)
+		opt.Workers = cas.Processors
 	}
 	if opt.ReadAhead <= 0 {
 		opt.ReadAhead = defaultReadAhead
@@ -91,12 +91,14 @@ func New(st Store, opt Options) *Reader {
 		docs:      newKept[*doc](min(opt.CacheBytes/keepShare, maxKeep)),
 		lists:     newKept[*list](min(opt.CacheBytes/keepShare, maxKeep)),
 	}
-	r.ahead.init(r, opt.Workers)
+	r.ranges.init(opt.Workers, r.expect, func(span) {})
+	r.ahead.init(opt.Workers, r.fetchAhead, r.drop)
 	return r
 }
 
 // Close ends all read-ahead and waits for what is under way. Open files stay readable, without read-ahead.
 func (r *Reader) Close() error {
+	r.ranges.close()
 	r.ahead.close()
 	return nil
 }

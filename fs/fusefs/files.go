@@ -2,10 +2,12 @@ package fusefs
 
 import (
 	"context"
+	"slices"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
+	"ckptfs/fs/assemble"
 	"ckptfs/fs/volume"
 )
 
@@ -94,11 +96,34 @@ func (s *Server) Read(_ <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.Read
 	if h == nil {
 		return nil, fuse.EBADF
 	}
-	n, err := s.v.Read(h, buf[:min(int(in.Size), len(buf))], int64(in.Offset))
+	loan, n, err := s.v.Lend(h, min(int(in.Size), len(buf)), int64(in.Offset))
+	if err != nil {
+		return nil, s.status(err)
+	}
+	if loan != nil {
+		return lent{loan, n}, fuse.OK
+	}
+	n, err = s.v.Read(h, buf[:min(int(in.Size), len(buf))], int64(in.Offset))
 	if err != nil {
 		return nil, s.status(err)
 	}
 	return fuse.ReadResultData(buf[:n]), fuse.OK
+}
+
+// lent answers a read with bytes where they lie: go-fuse has the kernel gather the slices.
+type lent struct {
+	*assemble.Loan
+	n int
+}
+
+func (l lent) Size() int { return l.n }
+
+// Slices is what go-fuse looks for.
+func (l lent) Slices() ([][]byte, fuse.Status) { return l.Parts(), fuse.OK }
+
+// Bytes is for who has no use for slices.
+func (l lent) Bytes(buf []byte) ([]byte, fuse.Status) {
+	return append(buf[:0], slices.Concat(l.Parts()...)...), fuse.OK
 }
 
 // Write writes what is not written by passthrough.

@@ -345,6 +345,16 @@ func (f *file) readWithin(p []byte, off, end int64) (n int, packed bool, err err
 	return n, packed, err
 }
 
+// lend is read without a copy; nil: it takes one.
+func (f *file) lend(n int, off int64) (*assemble.Loan, int, error) {
+	f.io.RLock()
+	defer f.io.RUnlock()
+	if f.raw != nil || f.asm == nil {
+		return nil, 0, nil
+	}
+	return f.asm.Lend(off, int64(n), math.MaxInt64)
+}
+
 var _ io.ReaderAt = (*file)(nil)
 
 // ReadAt makes the file's present bytes an io.ReaderAt for this process.

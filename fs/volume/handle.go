@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ckptfs/fs/assemble"
 	"ckptfs/fs/tree"
 )
 
@@ -296,19 +297,39 @@ func (v *Volume) Read(h *Handle, p []byte, off int64) (int, error) {
 	if err == errNoSource {
 		k, packed, err = v.readAgain(h.Node, p, off)
 	}
-	first := h.read.Add(int64(k)) == int64(k)
+	if err != nil {
+		return 0, v.readFailed(h.Node, off, err)
+	}
+	v.wasRead(h, k, packed)
+	return k, nil
+}
+
+// wasRead notes that k bytes were read.
+func (v *Volume) wasRead(h *Handle, k int, packed bool) {
 	if packed {
 		v.count.readPacked.add(k)
 	} else {
 		v.count.readPlace.add(k)
 	}
-	if err != nil {
-		return 0, v.readFailed(h.Node, off, err)
-	}
-	if first && k > 0 && !h.noatime {
+	if first := h.read.Add(int64(k)) == int64(k); first && k > 0 && !h.noatime {
 		v.accessed(h.Node)
 	}
-	return k, nil
+}
+
+// Lend is Read of n bytes without a copy; nil: they are not lent, but can be read.
+func (v *Volume) Lend(h *Handle, n int, off int64) (*assemble.Loan, int, error) {
+	f := h.Node.file
+	if f == nil || h.Node.view != nil || h.Node.virt != nil {
+		return nil, 0, nil
+	}
+	l, k, err := f.lend(n, off)
+	if err != nil {
+		return nil, 0, v.readFailed(h.Node, off, err)
+	}
+	if l != nil {
+		v.wasRead(h, k, true)
+	}
+	return l, k, nil
 }
 
 // readAgain is read of a file that is being made another's copy: afterwards there is something to read.

@@ -29,7 +29,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -64,6 +63,7 @@ type Options struct {
 	HotSize     int64         // bytes of packed files to keep in place; -1: DefaultHotSize
 	MaxUnpacked int64         // bytes that may wait to be packed before closes wait; 0: a quarter of the free disk; -1: no bound
 	CacheBytes  int64         // bytes of decoded chunks to keep in memory; 0: a default
+	ExpectBytes int64         // bytes of segments to read ahead into memory; 0: a default
 	PackWorkers int           // cores that packing may use; 0: those that others leave
 	NoDelta     bool          // store every chunk alone, not against an earlier version of it
 	SumAfter    time.Duration // for how long a plain file rests before its checksum is made; 0: a default; negative: it is not
@@ -236,6 +236,7 @@ func (v *Volume) open(o Options, format *tree.Format) error {
 		files = disk.ReadOnly{FS: files}
 		opt = store.Options{ReadOnly: true, Now: v.now}
 	}
+	opt.ExpectBytes = o.ExpectBytes
 	v.store, err = store.Open(files, filepath.Join(v.dir, tree.SegmentsDir), format.ID, v.index, opt)
 	if err != nil {
 		return v.unready(err)
@@ -243,7 +244,7 @@ func (v *Volume) open(o Options, format *tree.Format) error {
 	v.asm = assemble.New(v.store, assemble.Options{CacheBytes: o.CacheBytes})
 	packing := pack.Options{Workers: o.PackWorkers}
 	if o.PackWorkers == 0 {
-		v.courtesy = newCourtesy(runtime.GOMAXPROCS(0), v.packer.presses)
+		v.courtesy = newCourtesy(cas.Processors, v.packer.presses)
 		packing.Turn = v.courtesy.turn
 	}
 	v.pack = pack.New(v.store, packing)

@@ -1,0 +1,136 @@
+package store
+
+import (
+	"slices"
+	"sync"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+
+	"ckptfs/cas/disk"
+	"ckptfs/cas/pages"
+	"ckptfs/cas/segment"
+)
+
+const (
+	// stretchSize is the most that a stretch has, and minStretch the least worth a buffer of that size.
+	stretchSize = 1 << 20
+	minStretch  = 256 << 10
+	// maxReading is how many stretches are read at a time.
+	maxReading = 4
+	// maxOnce bounds stretches.once: 8 GiB that were read.
+	maxOnce = 1 << 13
+)
+
+// A stretch is whole blocks of a segment that several records lie in. It is read past the page cache, and decoded where it is: the
+// pages would be allocated, filled and copied from in as much processor time as decoding takes. What is read a second time is read
+// through the page cache: other files have it too.
+type stretch struct {
+	place       // of its first block
+	end   int64 // of the last one
+	refs  int   // who expects it, reads it, or decodes from it; under stretches.mu
+	again bool  // it was read before
+	buf   *pages.Buffer
+	ready chan struct{} // closed once it was read; from then on
+	got   []byte        // what was
+}
+
+// stretches are those that are expected.
+type stretches struct {
+	mu      sync.Mutex
+	closed  bool
+	all     []*stretch
+	max     int                         // of all; what is expected beyond is read to the page cache
+	once    *lru.Cache[place, struct{}] // those that were read
+	reading sync.WaitGroup
+	slots   chan struct{} // one in it for each that is being read
+}
+
+var stretchBuffers = pages.NewPool(stretchSize)
+
+func (a *stretches) init(bytes int64) {
+	a.max = int(bytes / stretchSize)
+	a.once, _ = lru.New[place, struct{}](maxOnce) // the size is positive
+	a.slots = make(chan struct{}, maxReading)
+}
+
+// blocks widens a range to whole blocks.
+func blocks(from, to int64) (int64, int64) {
+	return from &^ (disk.BlockSize - 1), (to + disk.BlockSize - 1) &^ (disk.BlockSize - 1)
+}
+
+// fits reports whether one stretch can have the range.
+func fits(from, to int64) bool {
+	from, to = blocks(from, to)
+	return to-from <= stretchSize
+}
+
+// add returns a new stretch, for its caller and for read; nil: it would be too short or too long, or there are too many.
+func (a *stretches) add(number uint32, from, to int64) *stretch {
+	if to-from < minStretch || !fits(from, to) {
+		return nil
+	}
+	from, to = blocks(from, to)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed || len(a.all) >= a.max {
+		return nil
+	}
+	t := &stretch{place: place{number, from}, end: to, refs: 2, buf: stretchBuffers.Get(), ready: make(chan struct{})}
+	t.again, _ = a.once.ContainsOrAdd(t.place, struct{}{})
+	a.all = append(a.all, t)
+	a.reading.Add(1)
+	return t
+}
+
+// read reads a stretch, for which it was added. Who needs what could not be read will try himself, and learn why.
+func (a *stretches) read(t *stretch, f *segment.Reader) {
+	defer a.reading.Done()
+	a.slots <- struct{}{}
+	n, _ := f.ReadBlocks(t.buf.Bytes[:t.end-t.off], t.off, t.again)
+	<-a.slots
+	t.got = t.buf.Bytes[:n]
+	close(t.ready)
+	a.release(t)
+}
+
+// borrow returns n bytes of a segment, once they are read, if they are expected; nil: they are not. They stay until the stretch is released.
+func (a *stretches) borrow(number uint32, off int64, n int) ([]byte, *stretch) {
+	a.mu.Lock()
+	i := slices.IndexFunc(a.all, func(t *stretch) bool {
+		return t.segment == number && t.off <= off && off+int64(n) <= t.end
+	})
+	if i < 0 {
+		a.mu.Unlock()
+		return nil, nil
+	}
+	t := a.all[i]
+	t.refs++
+	a.mu.Unlock()
+	<-t.ready
+	at := int(off - t.off)
+	if at+n > len(t.got) {
+		a.release(t)
+		return nil, nil
+	}
+	return t.got[at : at+n : at+n], t
+}
+
+// release gives up one reference to each.
+func (a *stretches) release(ts ...*stretch) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, t := range ts {
+		if t.refs--; t.refs == 0 {
+			a.all = slices.DeleteFunc(a.all, func(o *stretch) bool { return o == t })
+			stretchBuffers.Put(t.buf)
+		}
+	}
+}
+
+// close waits for what is being read. No stretch is added any more.
+func (a *stretches) close() {
+	a.mu.Lock()
+	a.closed = true
+	a.mu.Unlock()
+	a.reading.Wait()
+}

@@ -1,0 +1,223 @@
+package store
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"ckptfs/cas"
+	"ckptfs/cas/disk"
+	"ckptfs/cas/segment"
+)
+
+// large puts chunks of 256 KiB, that are stored as they are, and returns their hashes.
+func large(t testing.TB, s *Store, n int) (chunks [][]byte, hashes []cas.Hash) {
+	t.Helper()
+	chunks, hashes = dataset(n, true)
+	b := s.Begin()
+	for _, p := range chunks {
+		put(t, b, cas.Chunk, p)
+	}
+	commit(t, b)
+	b.Release()
+	return chunks, hashes
+}
+
+// stretchesOf are those that s has.
+func stretchesOf(s *Store) []*stretch {
+	s.ahead.mu.Lock()
+	defer s.ahead.mu.Unlock()
+	return slices.Clone(s.ahead.all)
+}
+
+// What is expected is got from where it was read to, on any disk, and its memory is given back.
+func TestExpect(t *testing.T) {
+	for name, at := range map[string]struct {
+		fs  disk.FS
+		dir string
+	}{"mem": {newMem(), dir}, "os": {disk.OS{}, filepath.Join(t.TempDir(), "segments")}} {
+		s, err := Open(at.fs, at.dir, storeID, newIndex(), Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		chunks, hashes := large(t, s, 11) // in the segment that is being written, up to its end
+		for range 2 {                     // past the page cache, and through it
+			done := s.Expect(hashes)
+			all := stretchesOf(s)
+			if len(all) < 3 {
+				t.Errorf("%s: %d stretches", name, len(all))
+			}
+			for _, p := range chunks {
+				wantGet(t, s, p)
+			}
+			for _, h := range hashes {
+				loc := where(t, s, h)
+				p, u := s.ahead.borrow(loc.Segment, loc.Off, segment.RecordHeaderSize+cas.ChunkSize)
+				if u == nil {
+					t.Fatalf("%s: %v is not there", name, h)
+				}
+				if cas.Sum(p[segment.RecordHeaderSize:]) != h {
+					t.Errorf("%s: other bytes", name)
+				}
+				s.ahead.release(u)
+			}
+			done()
+			s.ahead.reading.Wait()
+			if n := len(stretchesOf(s)); n > 0 {
+				t.Errorf("%s: %d stretches left", name, n)
+			}
+		}
+		s.Expect(hashes)
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		s.Expect(hashes)()
+	}
+}
+
+// where is where h lies.
+func where(t testing.TB, s *Store, h cas.Hash) cas.Location {
+	t.Helper()
+	var loc [1]cas.Location
+	if err := s.Locate([]cas.Hash{h}, loc[:]); err != nil || loc[0].Segment == 0 {
+		t.Fatal(err)
+	}
+	return loc[0]
+}
+
+// The second time the page cache is used: another file has it too.
+func TestExpectAgain(t *testing.T) {
+	s := open(t, newMem(), newIndex(), Options{})
+	_, hashes := large(t, s, 4)
+	for _, again := range []bool{false, true, true} {
+		done := s.Expect(hashes)
+		for _, u := range stretchesOf(s) {
+			if u.again != again {
+				t.Errorf("again %v, want %v", u.again, again)
+			}
+		}
+		done()
+		s.ahead.reading.Wait()
+	}
+}
+
+// What is expected takes bounded memory, and all of it can be got.
+func TestExpectMuch(t *testing.T) {
+	const most = 5
+	s := open(t, newMem(), newIndex(), Options{ExpectBytes: most << 20})
+	chunks, hashes := large(t, s, 4*most)
+	var done []func()
+	for range 3 {
+		done = append(done, s.Expect(hashes))
+	}
+	if n := len(stretchesOf(s)); n != most {
+		t.Errorf("%d stretches", n)
+	}
+	for _, p := range chunks {
+		wantGet(t, s, p)
+	}
+	for _, f := range done {
+		f()
+	}
+	s.ahead.reading.Wait()
+	if n := len(stretchesOf(s)); n > 0 {
+		t.Errorf("%d left", n)
+	}
+}
+
+// What was read before a record was written, or is not what it was, is read again; what is damaged on the disk is found.
+func TestExpectStale(t *testing.T) {
+	m := newMem()
+	s := open(t, m, newIndex(), Options{})
+	chunks, hashes := large(t, s, 4)
+	done := s.Expect(hashes)
+	for _, u := range stretchesOf(s) {
+		<-u.ready
+		clear(u.got)
+	}
+	for _, p := range chunks {
+		wantGet(t, s, p)
+	}
+	done()
+
+	loc := where(t, s, hashes[2])
+	patch(t, m, segment.Path(dir, loc.Segment), loc.Off+segment.RecordHeaderSize+77, chunks[2][77]^4)
+	done = s.Expect(hashes)
+	for i, h := range hashes {
+		_, err := s.Get(h, nil)
+		if i == 2 {
+			wantErr(t, err, cas.ErrCorrupt)
+		} else if err != nil {
+			t.Error(err)
+		}
+	}
+	done()
+}
+
+// A record that a sweep moves or takes while it is expected is got, or is gone, as ever.
+func TestExpectSwept(t *testing.T) {
+	m, x := newMem(), newIndex()
+	s := open(t, m, x, Options{SegmentSize: 3 << 20})
+	chunks, hashes := large(t, s, 24)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, m, x, Options{SegmentSize: 3 << 20})
+	done := s.Expect(hashes)
+	keep := func(i int) bool { return i%3 == 0 }
+	sweepNow(t, s, SweepOptions{}, func(_ context.Context, k *Marking) error {
+		for i, h := range hashes {
+			if keep(i) {
+				k.Keep(h)
+			}
+		}
+		return nil
+	})
+	for i, p := range chunks {
+		if keep(i) {
+			wantGet(t, s, p)
+		} else if _, err := s.Get(hashes[i], nil); err == nil {
+			t.Errorf("chunk %d is still there", i)
+		}
+	}
+	done()
+}
+
+// Bases are read with the deltas that need them, by steps.
+func TestExpectBases(t *testing.T) {
+	s := open(t, newMem(), newIndex(), Options{})
+	b := s.Begin()
+	var last []cas.Hash
+	for v := range 4 {
+		last = last[:0]
+		for line := range 32 {
+			p := tall(line, v)
+			var rel cas.Related
+			if v > 0 {
+				rel.Prev = cas.Sum(tall(line, v-1))
+			}
+			if _, _, err := b.PutRelated(cas.Chunk, cas.Sum(p), p, fp32, rel); err != nil {
+				t.Fatal(err)
+			}
+			last = append(last, cas.Sum(p))
+		}
+	}
+	commit(t, b)
+	done := s.Expect(last)
+	defer done()
+	for _, h := range last {
+		loc := where(t, s, h)
+		links, err := s.Bases(h, loc)
+		if err != nil || len(links) == 0 {
+			t.Fatal(len(links), err)
+		}
+		for _, l := range links {
+			_, u := s.ahead.borrow(l.Loc.Segment, l.Loc.Off, segment.RecordHeaderSize+int(l.Loc.Stored))
+			if u == nil {
+				t.Fatal("a base is not expected")
+			}
+			s.ahead.release(u)
+		}
+	}
+}
