@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -71,15 +72,28 @@ func (s *settling) blueprintOf(p *stepPlace, m *manifest.Manifest, before string
 			files[i].Attr = s.v.graphAttr(p.path)
 		}
 	}
+	tensors, behind := m.Tensors, ""
+	set := s.shardsOf(p)
+	if set != nil {
+		if path.Base(p.rel) != set.files[0] {
+			from = partOf + path.Base(set.index)
+			return nil, from, before == from
+		}
+		var ok bool
+		if tensors, behind, ok = s.tensorsOf(set, m); !ok {
+			return nil, "", before == ""
+		}
+	}
 	for _, src := range blueprint.Sources(files, rel, m.Format) {
-		if before != "" && (src.Key == before || src.Own(rel) && ownKey(before, rel)) {
+		key := src.Key + behind
+		if before != "" && (key == before || set == nil && src.Own(rel) && ownKey(before, rel)) {
 			s.taken[path.Join(at, src.Rel)] = true
 			return nil, before, true
 		}
-		g, err := blueprint.Read(&src, func(rel string) (io.ReaderAt, int64, func(), error) { return s.v.perusePath(path.Join(at, rel)) }, m.Tensors)
+		g, err := blueprint.Read(&src, func(rel string) (io.ReaderAt, int64, func(), error) { return s.v.perusePath(path.Join(at, rel)) }, tensors)
 		if err == nil {
 			s.taken[path.Join(at, src.Rel)] = true
-			return g, src.Key, false
+			return g, key, false
 		}
 		if src.Sidecar() && errors.Is(err, graph.ErrInvalid) {
 			s.refused[path.Join(at, src.Rel)] = err
@@ -191,7 +205,7 @@ func (v *Volume) match(ctx context.Context, o control.MatchOptions) (out *contro
 	if o.Like != "" {
 		like := v.source(o.Like)
 		err := v.settledAfterSave(ctx, func(m *models) error {
-			e, err := m.oneModel("match", like)
+			e, err := m.oneGraph(like)
 			if err != nil {
 				return err
 			}
@@ -266,6 +280,10 @@ func (v *Volume) answerTo(c *catalogue, g *graph.Graph, self uint64, excludeRun 
 			gone[seq] = true
 			continue
 		}
+		if isIndex(out.Match.Path) { // what is several files is not pinned
+			v.unref(n, 1)
+			n = nil
+		}
 		return out, n, nil
 	}
 }
@@ -280,7 +298,29 @@ func (v *Volume) describeMatch(k *known, g *graph.Graph, found *prefix.Match) (*
 		a.Pairs = append(a.Pairs, [2]string{g.Vertices[p.New].Name, stored.Vertices[p.Stored].Name})
 	}
 	sizes := map[string]int64{}
-	if doc := v.modelManifest(k.manifest); doc != nil {
+	docs := []*manifest.Manifest{v.modelManifest(k.manifest)}
+	if index := indexOf(k.Path, k.from); index != "" {
+		set := v.readShards(index)
+		if set == nil {
+			return nil, fmt.Errorf("%s: %w", index, unix.ENOENT)
+		}
+		a.Path = index
+		for _, file := range set.files[1:] {
+			p := stepPlace{path: path.Join(path.Dir(index), file)}
+			if ok, err := v.lookAtPlace(&p); !ok {
+				return nil, fmt.Errorf("%s: %w", p.path, cmp.Or(err, error(unix.ENOENT)))
+			}
+			docs = append(docs, v.modelManifest(p.manifest))
+		}
+		a.Size = 0
+	}
+	for _, doc := range docs {
+		if doc == nil {
+			continue
+		}
+		if a.Path != k.Path {
+			a.Size += doc.Size
+		}
 		for i := range doc.Tensors {
 			sizes[doc.Tensors[i].Name] = doc.Tensors[i].NumBytes()
 		}

@@ -44,6 +44,8 @@ type settling struct {
 	// Sidecars, by path. One that no model of its step can take is a problem.
 	refused map[string]error
 	taken   map[string]bool
+
+	sets map[string]*shards // by their indices; nil: it is none
 }
 
 // settle brings the ledger up to date with the tree. m.mu is held.
@@ -75,7 +77,7 @@ func (m *models) settleNow(ctx context.Context, v *Volume) error {
 	if err != nil {
 		return err
 	}
-	s := &settling{models: m, v: v, found: found, fresh: map[uint64]*stepPlace{}, refused: map[string]error{}, taken: map[string]bool{}}
+	s := &settling{models: m, v: v, found: found, fresh: map[uint64]*stepPlace{}, refused: map[string]error{}, taken: map[string]bool{}, sets: map[string]*shards{}}
 	there := map[string]bool{}
 	present := map[uint64]string{} // inode → path; of several the first
 	var places []*stepPlace
@@ -143,7 +145,7 @@ func (s *settling) files(ctx context.Context, places []*stepPlace, present map[u
 			continue
 		}
 		looked[p.ino] = true
-		ok, err := s.look(p)
+		ok, err := v.lookAtPlace(p)
 		if err != nil {
 			return err
 		}
@@ -243,9 +245,8 @@ func (s *settling) files(ctx context.Context, places []*stepPlace, present map[u
 	return nil
 }
 
-// look reads a file's record. False when the file is no model: not packed, or gone.
-func (s *settling) look(p *stepPlace) (bool, error) {
-	v := s.v
+// lookAtPlace reads the record of a file, which may be any with p.ino 0. False when the file is no model: not packed, or gone.
+func (v *Volume) lookAtPlace(p *stepPlace) (bool, error) {
 	n, err := v.resolve(p.path)
 	if err == unix.ENOENT || err == unix.ENOTDIR {
 		return false, nil
@@ -254,7 +255,7 @@ func (s *settling) look(p *stepPlace) (bool, error) {
 		return false, err
 	}
 	defer v.unref(n, 1)
-	if n.file == nil || n.ino != p.ino {
+	if n.file == nil || p.ino != 0 && n.ino != p.ino {
 		return false, nil
 	}
 	n.file.mu.Lock()
@@ -408,7 +409,9 @@ func (s *settling) declared(p *stepPlace, at, said string) (uint64, error) {
 		if i := slices.IndexFunc(s.found[parts[1]], func(st *step) bool { return st.name == parts[2] }); i >= 0 {
 			rel := p.rel
 			if len(parts) == 4 {
-				rel = parts[3]
+				if rel = parts[3]; isIndex(rel) { // a set: file by file
+					rel = path.Join(path.Dir(rel), path.Base(p.rel))
+				}
 			}
 			if seq := s.counterpart(parts[1], s.found[parts[1]][i], rel); seq != 0 {
 				return seq, nil

@@ -132,6 +132,19 @@ with ckptfs.match(deeper, at=root) as m:
     loaded = ckptfs.transfer(deeper, m)
     assert torch.equal(deeper.transformer.wte.weight, lm.transformer.wte.weight) and deeper.lm_head.weight is deeper.transformer.wte.weight
     assert torch.equal(deeper.transformer.h[2].mlp.c_fc.weight, lm.transformer.h[2].mlp.c_fc.weight) and len(loaded) > 36, loaded
+# The same in several files.
+step = runs / "sharded" / "1"
+wide = gpt(7, n_embd=128)
+ckptfs.record(step, model=wide)
+wide.save_pretrained(step, max_shard_size="500KB")
+assert len(list(step.glob("*.safetensors"))) > 1
+run("sync", root)
+assert json.loads(run("match", "--json", "--like", step))["graph_kind"] == "explicit"
+wider = gpt(8, n_embd=128, n_layer=5)
+with ckptfs.match(wider, at=root) as m:
+    assert m.path == step / "model.safetensors.index.json", m
+    assert len(ckptfs.transfer(wider, m)) > 36 and torch.equal(wider.transformer.h[2].mlp.c_fc.weight, wide.transformer.h[2].mlp.c_fc.weight)
+assert "refused" not in run("status", root), run("status", root)
 whole = gpt(6)
 with ckptfs.match(whole, at=root) as m:
     assert len(ckptfs.transfer(whole, m)) == len(whole.state_dict()), (m, m.tensors)

@@ -364,8 +364,39 @@ def transfer(model, match, freeze=False):
     return sorted(loaded)
 
 
+class _Shards:
+    """The tensors of a set of files, by its index."""
+
+    def __init__(self, index):
+        with open(index, encoding="utf-8") as f:
+            self.files = json.load(f)["weight_map"]
+        self.dir, self.open = index.parent, {}
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *what):
+        for shard in self.open.values():
+            shard.__exit__(*what)
+
+    def _shard(self, name):
+        file = self.files[name]
+        if file not in self.open:
+            self.open[file] = _Tensors(self.dir / file).__enter__()
+        return self.open[file]
+
+    def has(self, name):
+        return name in self.files and self._shard(name).has(name)
+
+    def get(self, name):
+        return self._shard(name).get(name)
+
+
 class _Tensors:
     """The tensors of a file, read one by one: of a safetensors file, or of the one that the mount shows beside a torch file."""
+
+    def __new__(cls, path):
+        return _Shards(path) if path.name.endswith(".index.json") else super().__new__(cls)
 
     def __init__(self, path):
         view = path.with_suffix(".safetensors")

@@ -1,0 +1,123 @@
+package volume
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"ckptfs/cas"
+	"ckptfs/formats"
+	"ckptfs/formats/safetensors"
+	"ckptfs/index/ledger"
+	"ckptfs/index/manifest"
+)
+
+// shards is a set of files by the index beside them. Each file has an entry in the ledger, but they have one architecture: the first file's entry
+// has it, from a source that names the index, and the others say that they are parts.
+type shards struct {
+	index string            // path, below the mount's root
+	stamp string            // changes with the index
+	files []string          // names, ascending
+	of    map[string]string // the file of each tensor
+}
+
+// partOf begins Entry.GraphFrom of the files of a set but the first.
+const partOf = "part of "
+
+// readShards reads an index; nil: it is none of several files.
+func (v *Volume) readShards(index string) *shards {
+	b, err := v.readSmall(index, safetensors.MaxIndex)
+	if err != nil {
+		return nil
+	}
+	of, err := safetensors.ParseIndex(b)
+	if err != nil {
+		return nil
+	}
+	s := &shards{index: index, of: of}
+	for _, file := range of {
+		s.files = append(s.files, file)
+	}
+	slices.Sort(s.files)
+	s.files = slices.Compact(s.files)
+	if len(s.files) < 2 || len(s.files) > maxShards {
+		return nil
+	}
+	return s
+}
+
+// shardsOf finds the set that a file of a step is of; nil: it is of none.
+func (s *settling) shardsOf(p *stepPlace) *shards {
+	for i := range p.step.files {
+		f := &p.step.files[i]
+		if p.step.file || !isIndex(f.rel) || path.Dir(f.rel) != path.Dir(p.rel) {
+			continue
+		}
+		at := path.Join(path.Dir(p.path), path.Base(f.rel))
+		set, ok := s.sets[at]
+		if !ok {
+			if set = s.v.readShards(at); set != nil {
+				set.stamp = fmt.Sprintf("%d:%d:%d", f.ino, f.mtime, f.size)
+			}
+			s.sets[at] = set
+		}
+		if set != nil && slices.Contains(set.files, path.Base(p.rel)) {
+			return set
+		}
+	}
+	return nil
+}
+
+// tensorsOf is the tensors of a set, of which m is the first file, and what is to stand behind the source of the set's architecture. False: some are not there, or not
+// packed yet.
+func (s *settling) tensorsOf(set *shards, m *manifest.Manifest) (all []formats.Tensor, behind string, ok bool) {
+	seen := cas.Sum([]byte(set.stamp))
+	for i, file := range set.files {
+		if i > 0 {
+			p := stepPlace{path: path.Join(path.Dir(set.index), file)}
+			if packed, err := s.v.lookAtPlace(&p); err != nil || !packed {
+				return nil, "", false
+			}
+			if m = s.v.modelManifest(p.manifest); m == nil {
+				return nil, "", false
+			}
+			seen = cas.Sum(append(seen[:], p.manifest[:]...))
+		}
+		for j := range m.Tensors {
+			if set.of[m.Tensors[j].Name] == file {
+				all = append(all, m.Tensors[j])
+			}
+		}
+	}
+	return all, fmt.Sprintf(" of %q %x", path.Base(set.index), seen[:8]), len(all) == len(set.of)
+}
+
+// indexOf is the index of the set whose first file is at p, from its Entry.GraphFrom; "": it is a model by itself.
+func indexOf(p, from string) string {
+	if i := strings.LastIndex(from, ` of "`); i >= 0 && !strings.HasPrefix(from, partOf) {
+		if quoted, err := strconv.QuotedPrefix(from[i+len(" of "):]); err == nil {
+			name, _ := strconv.Unquote(quoted)
+			return path.Join(path.Dir(p), name)
+		}
+	}
+	return ""
+}
+
+// oneGraph is oneModel, where a set is the model that has its architecture.
+func (m *models) oneGraph(p string) (*ledger.Entry, error) {
+	if isIndex(p) {
+		p = path.Dir(p)
+	}
+	if all := m.at(p); len(all) > 1 || len(all) == 1 && strings.HasPrefix(all[0].GraphFrom, partOf) {
+		if len(all) == 1 {
+			all = m.at(path.Dir(p))
+		}
+		all = slices.DeleteFunc(all, func(e *ledger.Entry) bool { return strings.HasPrefix(e.GraphFrom, partOf) })
+		if len(all) == 1 {
+			return all[0], nil
+		}
+	}
+	return m.oneModel("match", p)
+}
