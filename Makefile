@@ -9,7 +9,7 @@ UNIT      = $(shell $(GO) list ./... | grep -v '/integration')
 BENCH     = CKPTFS_PYTHON="$$(scripts/setup)" && export CKPTFS_PYTHON && \
             $(GO) run ./integration/bench -size $(SIZE) -rounds $(ROUNDS) $(BENCHFLAGS)
 
-.PHONY: build test unit integration posix clients race lint demo bench bench-io bench-dedup bench-clients bench-small bench-storage bench-training bench-codec bench-lineage bench-evostore fuzz torture clean install uninstall
+.PHONY: build test unit integration posix clients race lint demo bench bench-io bench-dedup bench-clients bench-small bench-storage bench-steps bench-training bench-codec bench-lineage bench-evostore fuzz torture clean install uninstall
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/ckptfs ./cmd/ckptfs
@@ -63,6 +63,10 @@ bench-training: build
 # What series of checkpoints take: as files, in DVC's cache, in restic (Debian's), in a store. -clients names some of them.
 bench-storage: build
 	PYTHONPATH="$$(scripts/setup-peers)" && export PYTHONPATH && $(BENCH) -only storage
+
+# Of each save of a training run, from its first steps to convergence, what it takes alone and as a delta, and which was chosen.
+bench-steps: build
+	$(BENCH) -only steps
 
 # Sizes and speeds of coding chunks, beside other programs; what the data are is trained first, once, in minutes. BIGSMALL=1 adds
 # BigSmall, which takes minutes by itself.

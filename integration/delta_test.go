@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -91,4 +92,38 @@ func TestDeltas(t *testing.T) {
 		t.Errorf("%d files are left", len(sums))
 	}
 	m.sameSums(sums)
+}
+
+// TestStepsOfTraining: no step of a training, from the first to convergence, takes more for being stored against those before it, and
+// together they take much less.
+func TestStepsOfTraining(t *testing.T) {
+	t.Parallel()
+	m, alone := newMount(t), newMount(t, "--no-delta")
+	var with, without int64
+	for line := range strings.Lines(runPython(t, "converge.py", t.TempDir(), "16")) {
+		var s struct {
+			Step int
+			File string
+		}
+		m.must(json.Unmarshal([]byte(line), &s))
+		data, err := os.ReadFile(s.File)
+		m.must(err)
+		var took [2]int64
+		for i, m := range []*mount{m, alone} {
+			before := m.stats().StoredBytes
+			name := filepath.Join("runs/a", filepath.Base(filepath.Dir(s.File)), "model.safetensors")
+			m.must(os.MkdirAll(filepath.Dir(m.path(name)), 0o755))
+			m.write(name, data)
+			m.sync()
+			took[i] = m.stats().StoredBytes - before
+		}
+		t.Logf("step %d: %d bytes, %d alone", s.Step, took[0], took[1])
+		if took[0] > took[1]*101/100 {
+			t.Errorf("step %d takes %d bytes, %d alone", s.Step, took[0], took[1])
+		}
+		with, without = with+took[0], without+took[1]
+	}
+	if with > without*85/100 {
+		t.Errorf("%d bytes in all, %d alone", with, without)
+	}
 }
