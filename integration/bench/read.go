@@ -102,12 +102,7 @@ var conditions = []struct {
 }{
 	{"resident, warm", nil, func(b *bench, path string) error { return warm(path) }, false},
 	{"resident, cold", nil, func(b *bench, path string) error { return b.coolStore() }, true},
-	{"packed, cold", []string{"--hot-size", "0"}, func(b *bench, path string) error {
-		if err := b.remount("--hot-size", "0"); err != nil { // the daemon's own cache goes too
-			return err
-		}
-		return b.coolStore()
-	}, true},
+	{"packed, cold", []string{"--hot-size", "0"}, func(b *bench, path string) error { return b.coolPacked() }, true},
 	{"packed, segments warm", []string{"--hot-size", "0"}, func(b *bench, path string) error {
 		if err := b.remount("--hot-size", "0"); err != nil {
 			return err
@@ -128,6 +123,14 @@ func warm(path string) error {
 	return err
 }
 
+// coolPacked has nothing of packed files in memory, neither the kernel nor the daemon.
+func (b *bench) coolPacked() error {
+	if err := b.remount("--hot-size", "0"); err != nil { // the daemon's own cache goes too
+		return err
+	}
+	return b.coolStore()
+}
+
 func (b *bench) warmSegments() error {
 	files, err := filepath.Glob(filepath.Join(b.daemon.Store, "segments", "*"))
 	if err != nil {
@@ -139,6 +142,38 @@ func (b *bench) warmSegments() error {
 		}
 	}
 	return nil
+}
+
+// pairs reads a plain file and ours in alternating pairs, each after it was prepared.
+func (b *bench) pairs(run func(string) (float64, error), plain string, preparePlain func(string) error, ours string, prepare func(*bench, string) error) (figure pair, err error) {
+	onPlain := func() error {
+		if err := preparePlain(plain); err != nil {
+			return err
+		}
+		v, err := run(plain)
+		figure.plain.add(v)
+		return err
+	}
+	onOurs := func() error {
+		if err := prepare(b, ours); err != nil {
+			return err
+		}
+		v, err := run(ours)
+		figure.ours.add(v)
+		return err
+	}
+	for round := range b.rounds {
+		steps := []func() error{onPlain, onOurs}
+		if round%2 == 1 {
+			steps[0], steps[1] = onOurs, onPlain
+		}
+		for _, step := range steps {
+			if err := step(); err != nil {
+				return figure, err
+			}
+		}
+	}
+	return figure, nil
 }
 
 // reads measures a file of the given size that packing found new, in each condition. It takes a store of its own
@@ -175,37 +210,13 @@ func (b *bench) reads() error {
 			}
 		}
 		for _, r := range readers {
-			var figure pair
-			for round := range b.rounds {
-				onPlain := func() error {
-					prepare := warm
-					if c.cold {
-						prepare = cool
-					}
-					if err := prepare(plain); err != nil {
-						return err
-					}
-					v, err := r.run(plain)
-					figure.plain.add(v)
-					return err
-				}
-				onOurs := func() error {
-					if err := c.prepare(b, ours); err != nil {
-						return err
-					}
-					v, err := r.run(ours)
-					figure.ours.add(v)
-					return err
-				}
-				steps := []func() error{onPlain, onOurs}
-				if round%2 == 1 {
-					steps[0], steps[1] = onOurs, onPlain
-				}
-				for _, step := range steps {
-					if err := step(); err != nil {
-						return fmt.Errorf("%s, %s: %w", c.name, r.name, err)
-					}
-				}
+			prepare := warm
+			if c.cold {
+				prepare = cool
+			}
+			figure, err := b.pairs(r.run, plain, prepare, ours, c.prepare)
+			if err != nil {
+				return fmt.Errorf("%s, %s: %w", c.name, r.name, err)
 			}
 			rows = append(rows, []string{c.name + ": " + r.name + ", " + r.unit, figure.plain.text(), figure.ours.text(), figure.ratio()})
 		}

@@ -39,7 +39,8 @@ func (b *bench) storage() error {
 		fmt.Fprintln(os.Stderr, strings.Join(row, " | "))
 	}
 	table("series of checkpoints: MB stored; seconds a save (of DVC and restic: of adding it), median (lowest–highest)",
-		[]string{"", "saves", "files", "DVC", "restic", "ZipLLM's scheme", "ckptfs", "a save, files", "ckptfs", "ratio", "DVC", "restic", "packing a save"}, rows)
+		[]string{"", "saves", "files", "DVC", "restic", "ZipLLM's scheme", "ckptfs", "a save, files", "ckptfs", "ratio", "DVC", "restic", "packing a save",
+			"the last save read, cold, GB/s: file", "packed", "ratio"}, rows)
 	return nil
 }
 
@@ -105,6 +106,10 @@ func (b *bench) stored(name string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	read, err := fresh.lastRead(dir)
+	if err != nil {
+		return nil, err
+	}
 	var ratio sample
 	for i := range min(len(files), len(mounted)) {
 		ratio.add(mounted[i] / files[i])
@@ -112,7 +117,39 @@ func (b *bench) stored(name string) ([]string, error) {
 	mb := func(n int64) string { return digits(float64(n) / 1e6) }
 	each := func(d time.Duration) string { return digits(d.Seconds() / float64(saves)) }
 	return []string{name, fmt.Sprint(saves), mb(logical), mb(dvcBytes), mb(resticBytes), zipllm, mb(segments), files.text(), mounted.text(),
-		fmt.Sprintf("%.2fx", ratio.median()), each(dvcTime), each(resticTime), each(cpu)}, nil
+		fmt.Sprintf("%.2fx", ratio.median()), each(dvcTime), each(resticTime), each(cpu),
+		read.plain.text(), read.ours.text(), read.ratio()}, nil
+}
+
+// lastRead reads the file that was saved last, packed and cold, beside a copy of it in dir. Of small ones there are no figures.
+func (b *bench) lastRead(dir string) (figure pair, err error) {
+	var last string
+	var newest os.FileInfo
+	err = filepath.WalkDir(filepath.Join(b.daemon.Dir, "runs"), func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() || strings.HasSuffix(path, ".safetensors") { // a view of another file
+			return err
+		}
+		info, err := d.Info()
+		if err == nil && (newest == nil || info.ModTime().After(newest.ModTime())) {
+			last, newest = path, info
+		}
+		return err
+	})
+	if err != nil || newest == nil || newest.Size() < 16<<20 {
+		return pair{}, err
+	}
+	p, err := os.ReadFile(last)
+	if err != nil {
+		return pair{}, err
+	}
+	plain := filepath.Join(dir, "last")
+	if _, err := writeFile(plain, p); err != nil {
+		return pair{}, err
+	}
+	if _, err := b.daemon.CLI("evict", last); err != nil {
+		return pair{}, err
+	}
+	return b.pairs(readSequential, plain, cool, last, func(b *bench, _ string) error { return b.coolPacked() })
 }
 
 // series lets the program save, and returns the seconds that each save took.
