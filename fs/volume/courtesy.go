@@ -135,9 +135,6 @@ func (c *courtesy) over() {
 
 // pass waits until a worker might work.
 func (c *courtesy) pass(ctx context.Context) error {
-	if c == nil {
-		return ctx.Err()
-	}
 	over, err := c.turn(ctx)
 	if err == nil {
 		over()

@@ -2,6 +2,7 @@ package volume
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 )
@@ -14,6 +15,8 @@ const (
 	groupBytes = 256 << 20
 	// packGroups are packed at the same time: one hashes while the other waits for the disk.
 	packGroups = 2
+	// maxAhead is how many files at the queue's head are looked at for a group.
+	maxAhead = 2 * groupFiles
 
 	// maxPlain bounds the files that a Sync makes durable one by one; when there are more it syncs the filesystem.
 	maxPlain = 64
@@ -23,7 +26,9 @@ const (
 	maxRetry    = time.Minute
 )
 
-// packer packs files in the background, in the order in which their last writers closed them.
+// packer packs files in the background, in the order in which their last writers closed them. Some are packed at the same time, but none
+// while what may be the version before it, a file closed earlier with a lower number in its path, is not in the store yet: it would find
+// nothing to be stored against.
 //
 // A file is in the queue, with a group (busy), or put off (delayed) after a failure or while it is mapped for writing;
 // each holds a reference to the node.
@@ -34,6 +39,8 @@ type packer struct {
 	cond      sync.Cond // anything below changed
 	queue     []*Node
 	busy      map[*Node]bool
+	ahead     map[*Node]position // those of busy that are not in the store yet
+	changes   int                // of the queue and of ahead
 	delayed   map[*Node]*delay
 	plain     map[*Node]bool // files that stay as they are, not known to be durable, at most maxPlain; each with a reference
 	morePlain bool           // others too
@@ -60,7 +67,7 @@ type delay struct {
 }
 
 func newPacker(v *Volume, maxUnpacked int64) *packer {
-	p := &packer{v: v, backlog: newBacklog(maxUnpacked), busy: map[*Node]bool{}, delayed: map[*Node]*delay{}, plain: map[*Node]bool{}}
+	p := &packer{v: v, backlog: newBacklog(maxUnpacked), busy: map[*Node]bool{}, ahead: map[*Node]position{}, delayed: map[*Node]*delay{}, plain: map[*Node]bool{}}
 	p.cond.L = &p.mu
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	return p
@@ -78,7 +85,7 @@ func (p *packer) stop() {
 	p.cancel()
 	p.mu.Lock()
 	p.stopping = true
-	p.cond.Broadcast()
+	p.changed()
 	p.mu.Unlock()
 	p.workers.Wait()
 	p.mu.Lock()
@@ -108,6 +115,12 @@ func (p *packer) add(n *Node) {
 	defer p.mu.Unlock()
 	p.backlog.add(n, size, p.v.now())
 	p.queue = append(p.queue, n)
+	p.changed()
+}
+
+// changed wakes whoever waits for a change. mu is held.
+func (p *packer) changed() {
+	p.changes++
 	p.cond.Broadcast()
 }
 
@@ -140,10 +153,19 @@ func (p *packer) take() []*Node {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for !p.stopping {
-		if group := p.next(); len(group) > 0 {
+		seen, files := p.changes, slices.Clone(p.queue[:min(len(p.queue), maxAhead)])
+		p.mu.Unlock()
+		positions := make(map[*Node]position, len(files))
+		for _, n := range files {
+			positions[n] = positionOf(p.v.Path(n)) // now: programs rename what they have saved
+		}
+		p.mu.Lock()
+		if group := p.next(positions); len(group) > 0 {
 			return group
 		}
-		p.cond.Wait()
+		if p.changes == seen && !p.stopping {
+			p.cond.Wait()
+		}
 	}
 	return nil
 }
@@ -164,18 +186,30 @@ func (p *packer) rests(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// next moves files from the queue to busy: half of what waits, so that the other group gets something too. A file that
-// is busy, because it was written again meanwhile, waits for its next turn. mu is held.
-func (p *packer) next() []*Node {
+// next moves files from the queue to busy: half of what waits, so that the other group gets something too, of those whose positions are
+// known. A file that is busy, because it was written again meanwhile, waits for its next turn, and so does one for the version before it; who
+// was closed later is not waited for, so that each has its turn. mu is held.
+func (p *packer) next(positions map[*Node]position) []*Node {
 	most := min(groupFiles, (len(p.queue)+packGroups-1)/packGroups)
 	var group []*Node
+	before := upcoming{}
+	for _, at := range p.ahead {
+		before.add(at)
+	}
 	wait := p.queue[:0]
 	for _, n := range p.queue {
-		if p.busy[n] || len(group) == most {
+		at, known := positions[n]
+		if len(group) == most || !known {
+			wait = append(wait, n)
+			continue
+		}
+		if p.busy[n] || before.hasBefore(at) {
+			before.add(at)
 			wait = append(wait, n)
 			continue
 		}
 		p.busy[n] = true
+		p.ahead[n] = at
 		p.backlog.begin(n)
 		group = append(group, n)
 	}
@@ -184,16 +218,27 @@ func (p *packer) next() []*Node {
 	return group
 }
 
+// put notes that a file with a group is in the store, as far as packing others is concerned.
+func (p *packer) put(n *Node) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.ahead, n)
+	if len(p.ahead) == 0 {
+		p.changed()
+	}
+}
+
 // finish ends a file's turn. With again set it is put off.
 func (p *packer) finish(n *Node, bytes int64, again bool, err error) {
 	p.mu.Lock()
 	delete(p.busy, n)
+	delete(p.ahead, n)
 	p.backlog.end(n)
 	p.done.files++
 	p.done.bytes += bytes
 	if again && !p.stopping {
 		p.putOff(n, err)
-		p.cond.Broadcast()
+		p.changed()
 		p.mu.Unlock()
 		return
 	}
@@ -202,7 +247,7 @@ func (p *packer) finish(n *Node, bytes int64, again bool, err error) {
 		delete(p.delayed, n)
 		defer p.v.unref(n, 1)
 	}
-	p.cond.Broadcast()
+	p.changed()
 	p.mu.Unlock()
 	p.v.unref(n, 1)
 }

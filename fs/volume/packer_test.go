@@ -132,7 +132,7 @@ func TestSyncWaitsForRepack(t *testing.T) {
 	}
 	r.patch("f", []byte("new"), 0)
 	p.mu.Lock()
-	if again := p.next(); len(again) > 0 {
+	if again := p.next(map[*Node]position{n: nil}); len(again) > 0 {
 		t.Error("a file is in two groups at a time")
 	}
 	p.mu.Unlock()

@@ -54,6 +54,7 @@ func (v *Volume) packGroup(ctx context.Context, group []*Node) {
 			v.packed(n, 0, err)
 			continue
 		}
+		v.packer.put(n)
 		jobs = append(jobs, j)
 	}
 	if len(jobs) == 0 {
