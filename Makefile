@@ -9,7 +9,7 @@ UNIT      = $(shell $(GO) list ./... | grep -v '/integration')
 BENCH     = CKPTFS_PYTHON="$$(scripts/setup)" && export CKPTFS_PYTHON && \
             $(GO) run ./integration/bench -size $(SIZE) -rounds $(ROUNDS) $(BENCHFLAGS)
 
-.PHONY: build test unit integration posix clients race lint demo bench bench-io bench-dedup bench-clients bench-small bench-storage bench-steps bench-training bench-codec bench-lineage bench-evostore fuzz torture clean install uninstall
+.PHONY: build test unit integration posix clients race lint demo bench bench-io bench-dedup bench-clients bench-small bench-storage bench-steps bench-grown bench-training bench-codec bench-lineage bench-evostore fuzz torture clean install uninstall
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/ckptfs ./cmd/ckptfs
@@ -67,6 +67,10 @@ bench-storage: build
 # Of each save of a training run, from its first steps to convergence, what it takes alone and as a delta, and which was chosen.
 bench-steps: build
 	$(BENCH) -only steps
+
+# What packing a save of a boosted model takes as the model grows, beside hashing it; some minutes. -clients names some of the kinds.
+bench-grown: build
+	PYTHONPATH="$$(scripts/setup-peers)" && export PYTHONPATH && $(BENCH) -only grown
 
 # Sizes and speeds of coding chunks, beside other programs; what the data are is trained first, once, in minutes. BIGSMALL=1 adds
 # BigSmall, which takes minutes by itself.
