@@ -55,8 +55,28 @@ func reject(format string, args ...any) error {
 	return fmt.Errorf("ocdbt: %w: %s", formats.ErrNotFormat, fmt.Sprintf(format, args...))
 }
 
-// Each calls each with every key, in order; value reads its value. The errors are read's and each's, or wrap formats.ErrNotFormat.
-func Each(read Read, each func(key string, value func() ([]byte, error)) error) error {
+// Value is the value of a key: bytes of a file, or of the node that has the key.
+type Value struct {
+	Path     string // of the file; "": it is in the node
+	Off, Len int64
+	Inline   []byte
+
+	w *walker
+}
+
+// Read reads the value, of at most 1 MiB.
+func (v *Value) Read() ([]byte, error) {
+	if v.Path == "" {
+		return v.Inline, nil
+	}
+	if v.Len > maxValue {
+		return nil, reject("value of %d bytes", v.Len)
+	}
+	return v.w.read(v.Path, v.Off, v.Len, maxValue)
+}
+
+// Each calls each with every key and its value, in order. The errors are read's and each's, or wrap formats.ErrNotFormat.
+func Each(read Read, each func(key string, v *Value) error) error {
 	p, err := read("manifest.ocdbt", 0, -1, maxNode)
 	if err != nil {
 		return err
@@ -92,7 +112,7 @@ func Each(read Read, each func(key string, value func() ([]byte, error)) error) 
 
 type walker struct {
 	read        Read
-	each        func(key string, value func() ([]byte, error)) error
+	each        func(key string, v *Value) error
 	nodes, keys int
 	left        int64 // bytes of bodies
 	names       int64 // bytes of keys and paths
@@ -218,19 +238,22 @@ func (w *walker) leaf(b *reader, files []file, prefix string, keys []string) err
 	}
 	far = 0
 	for i, key := range keys {
-		var value func() ([]byte, error)
+		v := &Value{w: w}
 		if kinds[i] == 0 {
-			v := b.take(int(min(lens[i], int64(len(b.p))+1)))
-			value = func() ([]byte, error) { return v, nil }
+			v.Inline = b.take(int(min(lens[i], int64(len(b.p))+1)))
 		} else {
 			at := ref{files, ids[far], offs[far], lens[i]}
-			value = func() ([]byte, error) { return w.value(at) }
+			f, err := at.file()
+			if err != nil {
+				return err
+			}
+			v.Path, v.Off, v.Len = f.path, at.off, at.len
 			far++
 		}
 		if b.bad {
 			return reject("a damaged node")
 		}
-		if err := w.each(prefix+key, value); err != nil {
+		if err := w.each(prefix+key, v); err != nil {
 			return err
 		}
 	}
@@ -238,17 +261,6 @@ func (w *walker) leaf(b *reader, files []file, prefix string, keys []string) err
 		return reject("a damaged node")
 	}
 	return nil
-}
-
-func (w *walker) value(at ref) ([]byte, error) {
-	f, err := at.file()
-	if err != nil {
-		return nil, err
-	}
-	if at.len > maxValue {
-		return nil, reject("value of %d bytes", at.len)
-	}
-	return w.read(f.path, at.off, at.len, maxValue)
 }
 
 // reader eats p. After the first error it is bad, and all reads return zero values.

@@ -54,8 +54,8 @@ func (db database) read(path string, off, n, limit int64) ([]byte, error) {
 
 func (db database) keys() (keys []string, values map[string]string, err error) {
 	values = map[string]string{}
-	err = Each(db.read, func(key string, value func() ([]byte, error)) error {
-		v, err := value()
+	err = Each(db.read, func(key string, value *Value) error {
+		v, err := value.Read()
 		keys, values[key] = append(keys, key), string(v)
 		return err
 	})
@@ -138,8 +138,8 @@ func FuzzNode(f *testing.F) {
 			return wrap(nodeMagic, node), nil
 		}
 		fixture.Within(t, fixture.Bound{Fixed: 256 << 20, PerByte: 1 << 10}, len(manifest)+len(node), func() {
-			err := Each(read, func(key string, value func() ([]byte, error)) error {
-				_, err := value()
+			err := Each(read, func(key string, value *Value) error {
+				_, err := value.Read()
 				return err
 			})
 			if err != nil && !errors.Is(err, formats.ErrNotFormat) {

@@ -6,7 +6,8 @@
 //
 // The tree's keys give the names, joined by '/'; a name whose keys have a '/' is the tuple as _METADATA writes it. In the database
 // the keys are joined by dots, which may be those of another tuple, too: the arrays of both are left out then, as is what has no array
-// (empty nodes, strings). Shapes and types are zarr's. Nothing is read of the arrays themselves: they are compressed.
+// (empty nodes, strings). Shapes and types are zarr's. Nothing is read of the arrays themselves: they are compressed. Where their parts lie is
+// told: the metadata and each chunk, by zarr's key.
 package orbax
 
 import (
@@ -43,9 +44,24 @@ type metadata struct {
 	OCDBT bool `json:"use_ocdbt"`
 }
 
-// Arrays lists the arrays of the checkpoint whose files read reads, by name; their Region is -1. Errors are read's, or wrap
-// formats.ErrNotFormat.
-func Arrays(read ocdbt.Read) ([]formats.Tensor, error) {
+// Array is an array; its Region is -1.
+type Array struct {
+	formats.Tensor
+	Metadata []byte // zarr's
+	Folder   string // that has a file for each chunk; "": the chunks are in the database
+	Chunks   []Chunk
+}
+
+// Chunk is a chunk of an array that is in the database: bytes of a file, or Inline.
+type Chunk struct {
+	Key      string
+	Path     string
+	Off, Len int64
+	Inline   []byte
+}
+
+// Arrays lists the arrays of the checkpoint whose files read reads, by name. Errors are read's, or wrap formats.ErrNotFormat.
+func Arrays(read ocdbt.Read) ([]Array, error) {
 	p, err := read(Metadata, 0, -1, maxMetadata)
 	if err != nil {
 		return nil, err
@@ -75,40 +91,60 @@ func Arrays(read ocdbt.Read) ([]formats.Tensor, error) {
 		}
 		names[dotted] = name
 	}
-	var out []formats.Tensor
+	var out []Array
+	chunks := map[string][]Chunk{}
 	add := func(dotted string, p []byte) error {
 		t, err := array(p)
 		if err != nil {
 			return err
 		}
 		if t.Name = names[dotted]; t.Name != "" {
-			out = append(out, t)
+			out = append(out, Array{Tensor: t, Metadata: p, Folder: dotted})
 		}
 		return nil
 	}
 	if m.OCDBT {
-		err = ocdbt.Each(read, func(key string, value func() ([]byte, error)) error {
+		err = ocdbt.Each(read, func(key string, v *ocdbt.Value) error {
 			dotted, ok := arrayOf(key)
-			if !ok || names[dotted] == "" {
+			if !ok {
+				if dotted = known(names, key); dotted != "" {
+					chunks[dotted] = append(chunks[dotted], Chunk{key[len(dotted):], v.Path, v.Off, v.Len, v.Inline})
+				}
 				return nil
 			}
-			p, err := value()
+			if names[dotted] == "" {
+				return nil
+			}
+			p, err := v.Read()
 			if err != nil {
 				return err
 			}
 			return add(dotted, p)
 		})
+		for i := range out {
+			out[i].Chunks, out[i].Folder = chunks[out[i].Folder], ""
+		}
 	} else {
 		err = loose(read, names, add)
 	}
 	if err != nil {
 		return nil, err
 	}
-	slices.SortFunc(out, func(a, b formats.Tensor) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(out, func(a, b Array) int { return strings.Compare(a.Name, b.Name) })
 	return out, nil
 }
 
 var arrayFiles = []string{"/.zarray", "/zarr.json"}
+
+// known is the array that a chunk's key is of; "": of none that has a name.
+func known(names map[string]string, key string) string {
+	for i := len(key) - 1; i > 0; i-- {
+		if key[i] == '/' && names[key[:i]] != "" {
+			return key[:i]
+		}
+	}
+	return ""
+}
 
 // arrayOf is the array whose metadata a key has.
 func arrayOf(key string) (dotted string, ok bool) {

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Write two steps of a training as Orbax does, by TensorStore: zarr arrays, each a zstd frame, in OCDBT. And checkpoints by Orbax itself:
-ocdbt, with zarr 2 in a database; zarr3, with zarr 3; loose, with zarr 2 in files; wide, with a tree of several levels.
+ocdbt, with zarr 2 in a database; zarr3, with zarr 3; loose, with zarr 2 in files; of each the step after it, in which one array has changed; wide, with a tree of several levels.
 
     python3 ocdbt.py [FOLDER]           # needs numpy, tensorstore, jax and orbax-checkpoint; FOLDER is this one by default
 
@@ -48,7 +48,10 @@ def checkpoints():
                    "counts": [jnp.arange(5), np.int64(3)]},
         "step": 7, "a/b": jnp.ones(2, jnp.float16), "nothing": {},
     }
-    for name, how in ("ocdbt", {}), ("zarr3", {"use_zarr3": True}), ("loose", {"use_ocdbt": False}):
+    kinds = {"ocdbt": {}, "zarr3": {"use_zarr3": True}, "loose": {"use_ocdbt": False}}
+    for name, how in [*kinds.items(), *((name + "-next", how) for name, how in kinds.items())]:
+        if name.endswith("-next"):  # a step later
+            tree["params"]["layer.0"]["kernel"] = jnp.arange(1, 601, dtype=jnp.bfloat16).reshape(20, 30)
         folder = os.path.join(OUT, name)
         if not os.path.exists(folder):
             handler = ocp.PyTreeCheckpointHandler(**how)

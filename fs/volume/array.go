@@ -269,9 +269,10 @@ func (a *array) run(e int64) (part int, from, n int64) {
 	return part, from, n
 }
 
-// sealed is a part of an array that is stored compressed: the bytes of a file.
+// sealed is something of which only the bytes are known, in a file: a part of an array that is stored compressed.
 type sealed struct {
-	key    string // which part of the array it is
+	key    string // which part it is
 	f      *comparand
 	off, n int64
+	inline []byte // where f is nil
 }

@@ -77,7 +77,11 @@ func (r *reach) file(p string) (*comparand, error) {
 	return r.look(p, n)
 }
 
+// look is file of a node that is known.
 func (r *reach) look(p string, n *Node) (*comparand, error) {
+	if f := r.files[p]; f != nil {
+		return f, nil
+	}
 	f, err := r.v.comparandOf(p, n)
 	if err != nil {
 		return nil, err

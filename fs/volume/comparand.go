@@ -13,9 +13,10 @@ type comparand struct {
 	node    *Node // of the file, or of a view's source
 	size    int64
 	layout  *formats.Layout
-	digests []cas.Hash // of each tensor's storage; nil for a file that is not packed
-	whole   cas.Hash   // the manifest; zero for a file that is not packed
-	hidden  cas.Hash   // of a partial layout that is packed: the data in which no tensor lies
+	digests []cas.Hash                // of each tensor's storage; nil for a file that is not packed
+	whole   cas.Hash                  // the manifest; zero for a file that is not packed
+	stored  map[int64]manifest.Object // by where it lies, of what is one object; nil: not asked for yet
+	hidden  cas.Hash                  // of a partial layout that is packed: the data in which no tensor lies
 }
 
 // comparandOf looks at one file. n stays referenced as long as the caller's reference does.
@@ -78,4 +79,27 @@ func hiddenData(m *manifest.Manifest) cas.Hash {
 		off += x.Len
 	}
 	return cas.Sum(all)
+}
+
+// storedAt is the hash of n bytes of a file; zero when they are no object of their own.
+func (v *Volume) storedAt(f *comparand, off, n int64) cas.Hash {
+	if f == nil || f.whole.IsZero() {
+		return cas.Hash{}
+	}
+	if f.stored == nil {
+		f.stored = map[int64]manifest.Object{}
+		if m, err := v.asm.Manifest(f.whole); err == nil {
+			var at int64
+			for _, x := range m.Extents {
+				if x.Object >= 0 && x.ObjOff == 0 && m.Objects[x.Object].Len == x.Len {
+					f.stored[at] = m.Objects[x.Object]
+				}
+				at += x.Len
+			}
+		}
+	}
+	if o := f.stored[off]; o.Len == n {
+		return o.Digest
+	}
+	return cas.Hash{}
 }

@@ -1,9 +1,11 @@
 package volume
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"path"
@@ -230,26 +232,67 @@ func (d *differ) objects(a, b *collection) error {
 	return nil
 }
 
-// sameBytes compares two parts of files.
+// sealed compares two arrays of one shape, of which at least one is stored compressed.
+func (d *differ) sealed(ctx context.Context, b *collection, s, t *array, c control.TensorChange) error {
+	if s.sealed == nil || t.sealed == nil {
+		d.out.Others = append(d.out.Others, control.OtherFile{Path: path.Join(b.rel, t.Name), What: "not compared: one of the two is stored compressed"})
+		return nil
+	}
+	byKey := func(a, b sealed) int { return strings.Compare(a.key, b.key) }
+	x, y := slices.SortedFunc(slices.Values(s.sealed), byKey), slices.SortedFunc(slices.Values(t.sealed), byKey)
+	same := len(x) == len(y) && s.DType == t.DType
+	for i := 0; same && i < len(x); i++ {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		var err error
+		if same, err = d.sameBytes(&x[i], &y[i]); err != nil {
+			return err
+		}
+		same = same && x[i].key == y[i].key
+	}
+	if same {
+		d.equal(&t.Tensor)
+	} else {
+		d.out.Changed = append(d.out.Changed, c)
+	}
+	return nil
+}
+
+// sameBytes compares two parts of files, by their hashes if they have some.
 func (d *differ) sameBytes(a, b *sealed) (bool, error) {
-	if a.n != b.n || a.n > maxCompared {
-		return false, nil
+	x, y := d.v.storedAt(a.f, a.off, a.n), d.v.storedAt(b.f, b.off, b.n)
+	if a.n != b.n || !x.IsZero() && !y.IsZero() {
+		return a.n == b.n && x == y, nil
 	}
-	var p [2][]byte
+	var r [2]io.ReaderAt
 	for i, s := range []*sealed{a, b} {
-		r, _, done, err := d.v.peruse(s.f.node)
+		r[i] = bytes.NewReader(s.inline)
+		if s.f == nil {
+			continue
+		}
+		src, _, done, err := d.v.peruse(s.f.node)
 		if err != nil {
 			return false, &fs.PathError{Op: "diff", Path: s.f.path, Err: err}
 		}
-		p[i] = make([]byte, s.n)
-		err = formats.ReadFull(r, p[i], s.off)
-		done()
-		if err != nil {
-			return false, &fs.PathError{Op: "diff", Path: s.f.path, Err: err}
-		}
-		d.out.ReadBytes += s.n
+		defer done()
+		r[i] = src
 	}
-	return string(p[0]) == string(p[1]), nil
+	const most = 1 << 20
+	p, q := make([]byte, min(most, a.n)), make([]byte, min(most, a.n))
+	for at := int64(0); at < a.n; at += most {
+		n := min(most, a.n-at)
+		for i, s := range []*sealed{a, b} {
+			if err := formats.ReadFull(r[i], [][]byte{p, q}[i][:n], s.off+at); err != nil {
+				return false, fmt.Errorf("%s: %w", s.key, err)
+			}
+		}
+		d.out.ReadBytes += 2 * n
+		if !bytes.Equal(p[:n], q[:n]) {
+			return false, nil
+		}
+	}
+	return true, nil
 }
 
 // rest tells of what two files hold besides the tensors that are listed.
@@ -311,6 +354,9 @@ func (d *differ) tensors(ctx context.Context, a *collection, i int, b *collectio
 	if same || s.DType == t.DType && s.NumBytes() == 0 {
 		d.equal(&t.Tensor)
 		return nil
+	}
+	if s.sealed != nil || t.sealed != nil {
+		return d.sealed(ctx, b, s, t, c)
 	}
 	sum, same, err := d.read(ctx, a, s, b, t)
 	if err != nil {

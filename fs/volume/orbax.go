@@ -7,26 +7,63 @@ import (
 	"io"
 	"io/fs"
 	"path"
+	"strings"
 
 	"ckptfs/formats"
 	"ckptfs/formats/orbax"
 )
 
-// orbax is the arrays of the folder that Orbax wrote.
-func (r *reach) orbax(_ context.Context, dir string) (*collection, error) {
+// orbax is the arrays of the folder that Orbax wrote. They are compressed: what is known of their elements is whether their parts are equal.
+func (r *reach) orbax(ctx context.Context, dir string) (*collection, error) {
 	arrays, err := r.v.orbaxArrays(dir)
 	if err != nil {
 		return nil, err
 	}
 	c := &collection{path: dir, format: "orbax", arrays: make([]array, len(arrays))}
+	folders := map[string]*array{}
 	for i := range arrays {
-		c.arrays[i] = array{Tensor: arrays[i], sealed: []sealed{}}
+		x, a := &arrays[i], &c.arrays[i]
+		*a = array{Tensor: x.Tensor, sealed: []sealed{{inline: x.Metadata, n: int64(len(x.Metadata))}}}
+		for _, k := range x.Chunks {
+			s := sealed{key: k.Key, inline: k.Inline, off: k.Off, n: k.Len}
+			if k.Path == "" {
+				s.n = int64(len(k.Inline))
+			} else if s.f, err = r.file(path.Join(dir, k.Path)); err != nil {
+				return nil, err
+			}
+			a.sealed = append(a.sealed, s)
+		}
+		if x.Folder != "" {
+			folders[x.Folder] = a
+		}
 	}
-	return c, nil
+	err = r.v.walk(ctx, dir, func(p string, n *Node) error {
+		rel := strings.TrimPrefix(p, strings.Trim(dir, "/")+"/")
+		top, _, _ := strings.Cut(rel, "/")
+		own := rel == "manifest.ocdbt" || top == "d" || strings.HasPrefix(top, "ocdbt.process_")
+		var a *array
+		folder := path.Dir(rel)
+		for folder != "." && folders[folder] == nil {
+			folder = path.Dir(folder)
+		}
+		if a = folders[folder]; a == nil && !own {
+			return nil
+		}
+		f, err := r.look(p, n)
+		if err != nil {
+			return err
+		}
+		c.files = append(c.files, f)
+		if a != nil {
+			a.sealed = append(a.sealed, sealed{key: rel[len(folder):], f: f, n: f.size})
+		}
+		return nil
+	})
+	return c, err
 }
 
 // orbaxArrays lists the arrays of the folder at a path, which has the metadata.
-func (v *Volume) orbaxArrays(dir string) ([]formats.Tensor, error) {
+func (v *Volume) orbaxArrays(dir string) ([]orbax.Array, error) {
 	arrays, err := orbax.Arrays(func(p string, off, n, limit int64) ([]byte, error) {
 		r, size, done, err := v.perusePath(path.Join(dir, p))
 		if err != nil {

@@ -2,35 +2,20 @@ package volume
 
 import (
 	"errors"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"ckptfs/formats"
+	"ckptfs/fs/control"
 )
 
 // A step that Orbax wrote, and its items, list their arrays: resident, packed and evicted.
 func TestShowOrbax(t *testing.T) {
-	const src = "../../formats/testdata/orbax"
 	r := newRig(t)
-	err := filepath.WalkDir(src, func(p string, d fs.DirEntry, err error) error {
-		to := "runs" + strings.TrimPrefix(p, src)
-		if err == nil && d.IsDir() {
-			r.mkdir(to)
-		} else if err == nil {
-			var b []byte
-			if b, err = os.ReadFile(p); err == nil {
-				r.write(to, b)
-			}
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
+	for _, name := range []string{"ocdbt", "zarr3", "loose"} {
+		r.folder("runs/"+name, "orbax/"+name)
 	}
 	check := func(when string) {
 		t.Helper()
@@ -51,7 +36,7 @@ func TestShowOrbax(t *testing.T) {
 	r.sync()
 	r.evictAll()
 	check("packed")
-	_, err = r.Show(t.Context(), "runs")
+	_, err := r.Show(t.Context(), "runs")
 	wantErr(t, "a folder of something else", err, errNotRegular)
 	r.write("runs/ocdbt/state/manifest.ocdbt", []byte("nothing"))
 	_, err = r.Show(t.Context(), "runs/ocdbt")
@@ -61,4 +46,34 @@ func TestShowOrbax(t *testing.T) {
 		t.Errorf("without its database: %v", err)
 	}
 	r.onlyRoot()
+}
+
+// The arrays of two steps of Orbax are compared as they are stored, with and without hashes.
+func TestDiffOrbax(t *testing.T) {
+	for _, name := range []string{"ocdbt", "zarr3", "loose"} {
+		r := newRig(t)
+		for step, from := range map[string]string{"1": name, "2": name, "3": name + "-next"} {
+			r.mkdir("runs/a/" + step)
+			r.folder("runs/a/"+step+"/state", "orbax/"+from+"/state")
+		}
+		for _, state := range []string{resident, packed} {
+			if state == packed {
+				r.sync()
+				r.evictAll()
+			}
+			if d := r.diff("runs/a/1", "runs/a/2"); d.Equal != 6 || len(d.Changed)+len(d.Added)+len(d.Removed)+len(d.Reshaped)+len(d.Others) != 0 {
+				t.Errorf("%s, %s: %+v", name, state, d)
+			}
+			if d := r.diff("runs/a/1", "runs/a/3"); d.Equal != 5 || len(d.Changed) != 1 || d.Changed[0].Name != "params/layer.0/kernel" || d.Changed[0].MaxAbs != nil || len(d.Added)+len(d.Removed)+len(d.Reshaped)+len(d.Others) != 0 {
+				t.Errorf("%s, %s: %+v", name, state, d)
+			}
+		}
+		f, err := r.Inspect(t.Context(), "runs/a/1", control.InspectOptions{Stats: true}, nil)
+		if err != nil || len(f.Notes) != 1 || !strings.HasPrefix(f.Notes[0], "no statistics") {
+			t.Errorf("%s: %+v, %v", name, f, err)
+		}
+		if _, err := r.Tensor(t.Context(), "runs/a/1", "state/step", false); !errors.Is(err, errSealed) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 }

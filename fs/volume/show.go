@@ -122,6 +122,9 @@ func (v *Volume) showSet(ctx context.Context, path string, n *Node, o control.In
 	if len(c.objects) > 0 {
 		out.Notes = append(out.Notes, fmt.Sprintf("not listed: %d objects that are no tensors", len(c.objects)))
 	}
+	if o.Stats && slices.ContainsFunc(c.arrays, func(a array) bool { return a.sealed != nil }) {
+		out.Notes = append(out.Notes, "no statistics of the arrays that Orbax wrote: they are stored compressed, and not read by this program")
+	}
 	out.Tensors = describeArrays(c.arrays)
 	members := make([]*Node, len(c.files))
 	for i, f := range c.files {
