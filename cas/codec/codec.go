@@ -11,6 +11,7 @@
 //	5  planes  the bytes of numbers, sorted by significance, each kind coded by itself: see planesCodec
 //	6  delta   the difference of numbers from a base, which the record names: see Delta
 //	7  rounded numbers that are others in twice the precision, rounded, which the record names: see Rounded
+//	8  rounded the same where NaNs became something else
 package codec
 
 import (

@@ -139,6 +139,28 @@ func mergeUndiff(dst []byte, p *[8][]byte, base []byte, w int, floats bool) {
 	mergeUndiffPortable(dst, p, base, w, n*wideBlock, floats)
 }
 
+// round is roundPortable.
+func round(dst, src []byte, to byte) {
+	kernel := roundF16AVX512
+	if to == toBF16 {
+		kernel = roundBF16AVX512
+	}
+	src = src[:2*len(dst)]
+	for {
+		n := blocks(len(src))
+		if n > 0 {
+			k := n - kernel(&dst[0], &src[0], n)
+			dst, src, n = dst[k*wideBlock/2:], src[k*wideBlock:], n-k
+		}
+		if n == 0 {
+			break
+		}
+		roundPortable(dst[:wideBlock/2], src, to) // with a NaN
+		dst, src = dst[wideBlock/2:], src[wideBlock:]
+	}
+	roundPortable(dst, src, to)
+}
+
 func mask(on bool) uint64 {
 	if on {
 		return ^uint64(0)

@@ -2694,3 +2694,64 @@ block:
 	JNZ        block
 	VZEROUPPER
 	RET
+
+// func roundBF16AVX512(dst *byte, src *byte, blocks int) (left int)
+// Requires: AVX, AVX512F
+TEXT ·roundBF16AVX512(SB), NOSPLIT, $0-32
+	MOVQ         dst+0(FP), AX
+	MOVQ         src+8(FP), CX
+	MOVQ         blocks+16(FP), DX
+	MOVL         $0x00007fff, BX
+	VPBROADCASTD BX, Z0
+	MOVL         $0x00000001, BX
+	VPBROADCASTD BX, Z1
+
+block:
+	VMOVUPS  (CX), Z2
+	VCMPPS   $0x03, Z2, Z2, K1
+	KORTESTW K1, K1
+	JNZ      done
+	VPSRLD   $0x10, Z2, Z3
+	VPANDD   Z1, Z3, Z3
+	VPADDD   Z0, Z2, Z2
+	VPADDD   Z3, Z2, Z2
+	VPSRLD   $0x10, Z2, Z2
+	VPMOVDW  Z2, Y2
+	VMOVDQU  Y2, (AX)
+	ADDQ     $0x40, CX
+	ADDQ     $0x20, AX
+	DECQ     DX
+	JNZ      block
+
+done:
+	MOVQ DX, left+24(FP)
+	VZEROUPPER
+	RET
+
+// func roundF16AVX512(dst *byte, src *byte, blocks int) (left int)
+// Requires: AVX, AVX512F
+TEXT ·roundF16AVX512(SB), NOSPLIT, $0-32
+	MOVQ         dst+0(FP), AX
+	MOVQ         src+8(FP), CX
+	MOVQ         blocks+16(FP), DX
+	MOVL         $0x00007fff, BX
+	VPBROADCASTD BX, Z0
+	MOVL         $0x00000001, BX
+	VPBROADCASTD BX, Z0
+
+block:
+	VMOVUPS   (CX), Z0
+	VCMPPS    $0x03, Z0, Z0, K1
+	KORTESTW  K1, K1
+	JNZ       done
+	VCVTPS2PH $0x00, Z0, Y0
+	VMOVDQU   Y0, (AX)
+	ADDQ      $0x40, CX
+	ADDQ      $0x20, AX
+	DECQ      DX
+	JNZ       block
+
+done:
+	MOVQ DX, left+24(FP)
+	VZEROUPPER
+	RET

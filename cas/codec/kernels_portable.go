@@ -21,3 +21,5 @@ func splitDiff(p *[8][]byte, d, src, base []byte, w int, floats bool) {
 func mergeUndiff(dst []byte, p *[8][]byte, base []byte, w int, floats bool) {
 	mergeUndiffPortable(dst, p, base, w, 0, floats)
 }
+
+func round(dst, src []byte, to byte) { roundPortable(dst, src, to) }

@@ -175,3 +175,13 @@ func splitDiff4AVX512(src *byte, base *byte, p0 *byte, p1 *byte, p2 *byte, p3 *b
 //
 //go:noescape
 func mergeUndiff4AVX512(dst *byte, base *byte, p0 *byte, p1 *byte, p2 *byte, p3 *byte, blocks int, floats uint64)
+
+// roundBF16AVX512 sets 32 bytes of dst for each block of 64 of src, rounded to bfloat16, up to one that has a NaN; left is how many there are from it on.
+//
+//go:noescape
+func roundBF16AVX512(dst *byte, src *byte, blocks int) (left int)
+
+// roundF16AVX512 sets 32 bytes of dst for each block of 64 of src, rounded to binary16, up to one that has a NaN; left is how many there are from it on.
+//
+//go:noescape
+func roundF16AVX512(dst *byte, src *byte, blocks int) (left int)

@@ -31,7 +31,7 @@ func EncodeAgainst(dst, raw, base []byte, h Hint, most int) (id byte, out []byte
 	return Patch, out, ok
 }
 
-// DecodeAgainst undoes EncodeAgainst: it appends the rawLen bytes that stored holds under codec id to dst. Its errors and
+// DecodeAgainst undoes EncodeAgainst and EncodeRounded: it appends the rawLen bytes that stored holds under codec id to dst. Its errors and
 // bounds are those of Codec.Decode; memory for base is the caller's.
 func DecodeAgainst(dst []byte, id byte, stored, base []byte, rawLen int) ([]byte, error) {
 	switch id {
@@ -41,12 +41,14 @@ func DecodeAgainst(dst []byte, id byte, stored, base []byte, rawLen int) ([]byte
 		return decodeHuffDelta(dst, stored, base, rawLen)
 	case Patch:
 		return decodePatch(dst, stored, base, rawLen)
+	case Rounded, RoundedNaNs:
+		return decodeRounded(dst, id, stored, base, rawLen)
 	}
 	return dst, fmt.Errorf("codec %d with a base: %w", id, cas.ErrNewer)
 }
 
 // NeedsBase reports whether what codec id made can be decoded only by DecodeAgainst.
-func NeedsBase(id byte) bool { return id == Delta || id == huffDelta || id == Patch || id == Rounded }
+func NeedsBase(id byte) bool { return id == Delta || id == huffDelta || id == Patch || IsRounding(id) }
 
 func encodePatch(dst, raw, base []byte, most int) ([]byte, bool) {
 	if len(raw) < minLen || len(raw) > cas.MaxChunk || len(base) < minPatch || len(base) > cas.MaxChunk {

@@ -2,6 +2,7 @@ package codec
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 
 	"ckptfs/cas"
@@ -13,9 +14,19 @@ import (
 //	0  1  1: bfloat16, 2: binary16
 //
 // Infinities stay what they are, and what is too large becomes one; subnormal numbers are rounded as others are. A NaN
-// becomes 0x7fc0 in bfloat16; in binary16 it is quiet, and keeps its sign and the upper bits of its payload, as F16C has it. Numbers
-// that were rounded in another way are not stored so.
-const Rounded byte = 7
+// becomes 0x7fc0 in bfloat16; in binary16 it is quiet, and keeps its sign and the upper bits of its payload, as F16C has it.
+//
+// RoundedNaNs is the number of what has NaNs that became something else: PyTorch makes 0xffff of them in bfloat16, or on a GPU
+// 0x7fff. It is stored as
+//
+//	0  1  1: bfloat16, 2: binary16
+//	1  2  what every NaN of the base becomes; or, as often as it has NaNs, what each becomes
+//
+// Numbers that were rounded in another way are not stored so.
+const (
+	Rounded     byte = 7
+	RoundedNaNs byte = 8
+)
 
 const (
 	toBF16 = 1
@@ -36,81 +47,132 @@ func roundedTo(h Hint) byte {
 // MayBeRounded reports whether numbers of that type can be the rounding of others.
 func MayBeRounded(h Hint) bool { return roundedTo(h) != 0 }
 
-// IsRounded reports whether raw, numbers as h says, is the rounding of base, numbers in single precision.
+// IsRounding reports whether codec id stores the rounding of a base that is twice as long.
+func IsRounding(id byte) bool { return id == Rounded || id == RoundedNaNs }
+
+// IsRounded reports whether raw, numbers as h says, is the rounding of base, numbers in single precision; of NaNs it may have
+// what it will.
 func IsRounded(raw, base []byte, h Hint) bool {
-	to := roundedTo(h)
+	_, ok := nansOf(raw, base, roundedTo(h), nil)
+	return ok
+}
+
+// nansOf appends to nans what raw has where base has NaNs, and reports whether all else in it is base, rounded. It appends
+// nothing where the NaNs are what Rounded makes of them.
+func nansOf(raw, base []byte, to byte, nans []byte) (_ []byte, ok bool) {
 	if to == 0 || len(raw) == 0 || len(raw)%2 != 0 || len(base) != 2*len(raw) {
-		return false
+		return nans, false
 	}
 	var buf [4096]byte
+	usual := true
 	for at := 0; at < len(raw); at += len(buf) {
 		part := raw[at:min(at+len(buf), len(raw))]
 		round(buf[:len(part)], base[2*at:], to)
-		if !bytes.Equal(buf[:len(part)], part) {
-			return false
+		if usual && bytes.Equal(buf[:len(part)], part) {
+			continue
 		}
-	}
-	return true
-}
-
-// EncodeRounded appends raw to dst as the rounding of base. It returns dst as it was and false unless it is that, bit by bit.
-func EncodeRounded(dst, raw, base []byte, h Hint) ([]byte, bool) {
-	if len(raw) > cas.MaxChunk || !IsRounded(raw, base, h) {
-		return dst, false
-	}
-	return append(dst, roundedTo(h)), true
-}
-
-// DecodeRounded undoes EncodeRounded: it appends the rawLen bytes that stored and base stand for to dst, which must not lie in
-// base. Its errors and bounds are those of Codec.Decode.
-func DecodeRounded(dst, stored, base []byte, rawLen int) ([]byte, error) {
-	if len(stored) != 1 || stored[0] != toBF16 && stored[0] != toF16 || rawLen%2 != 0 || len(base) != 2*rawLen {
-		return dst, fmt.Errorf("rounded: %d bytes from %d: %w", rawLen, len(base), cas.ErrCorrupt)
-	}
-	d, err := grow(dst, rawLen)
-	if err != nil {
-		return dst, fmt.Errorf("rounded: %w", err)
-	}
-	n := len(d)
-	d = d[:n+rawLen]
-	round(d[n:], base, stored[0])
-	return d, nil
-}
-
-// round sets dst to the first of src, rounded.
-func round(dst, src []byte, to byte) {
-	src = src[:2*len(dst)]
-	if to == toBF16 {
-		for ; len(dst) >= 8 && len(src) >= 16; dst, src = dst[8:], src[16:] {
-			x, y := le.Uint64(src), le.Uint64(src[8:])
-			if (x&magnitudes+aboveInf|y&magnitudes+aboveInf)&^magnitudes != 0 { // a NaN
-				for i := range 4 {
-					le.PutUint16(dst[2*i:], bf16(le.Uint32(src[4*i:])))
-				}
-				continue
+		if usual { // so far
+			usual = false
+			nans = appendNaNs(nans, raw[:at], base)
+		}
+		nans = appendNaNs(nans, part, base[2*at:])
+		for i := 0; i < len(part); i += 2 {
+			if (buf[i] != part[i] || buf[i+1] != part[i+1]) && !isNaN(le.Uint32(base[2*(at+i):])) {
+				return nans, false
 			}
-			x += 0x00007fff_00007fff + x>>16&0x00000001_00000001
-			y += 0x00007fff_00007fff + y>>16&0x00000001_00000001
-			le.PutUint64(dst, x>>16&0xffff|x>>32&0xffff0000|(y>>16&0xffff|y>>32&0xffff0000)<<32)
 		}
-		for i := 0; i+2 <= len(dst); i += 2 {
-			le.PutUint16(dst[i:], bf16(le.Uint32(src[2*i:])))
+	}
+	return nans, true
+}
+
+// appendNaNs appends what raw has where base has NaNs.
+func appendNaNs(nans, raw, base []byte) []byte {
+	for i := 0; i < len(raw); i += 2 {
+		if isNaN(le.Uint32(base[2*i:])) {
+			nans = append(nans, raw[i], raw[i+1])
 		}
-		return
+	}
+	return nans
+}
+
+func isNaN(x uint32) bool { return x&0x7fffffff > 0x7f800000 }
+
+// EncodeRounded appends raw to dst as the rounding of base. It returns dst as it was and false unless it is that, NaNs aside,
+// bit by bit.
+func EncodeRounded(dst, raw, base []byte, h Hint) (id byte, out []byte, ok bool) {
+	if len(raw) > cas.MaxChunk {
+		return 0, dst, false
+	}
+	to := roundedTo(h)
+	nans, ok := nansOf(raw, base, to, nil)
+	switch {
+	case !ok:
+		return 0, dst, false
+	case len(nans) == 0:
+		return Rounded, append(dst, to), true
+	case len(nans) == 2 || bytes.Equal(nans[2:], nans[:len(nans)-2]):
+		nans = nans[:2]
+	case !pays(8*len(nans), len(raw)):
+		return 0, dst, false
+	}
+	return RoundedNaNs, append(append(dst, to), nans...), true
+}
+
+// decodeRounded undoes EncodeRounded: it appends the rawLen bytes that stored, by codec id, and base stand for to dst, which must
+// not lie in base. Its errors and bounds are those of Codec.Decode.
+func decodeRounded(dst []byte, id byte, stored, base []byte, rawLen int) ([]byte, error) {
+	return decodeTo(dst, rawLen, "rounded", func(dst []byte) error {
+		if len(stored) == 0 || stored[0] != toBF16 && stored[0] != toF16 || rawLen%2 != 0 || len(base) != 2*rawLen {
+			return fmt.Errorf("%d bytes from %d", rawLen, len(base))
+		}
+		round(dst, base, stored[0])
+		if nans := stored[1:]; id == RoundedNaNs {
+			return putNaNs(dst, base, nans)
+		} else if len(nans) > 0 {
+			return errLonger
+		}
+		return nil
+	})
+}
+
+var errLonger = errors.New("longer than it should be")
+
+// putNaNs sets what is NaN in base to nans: all to the first, if it is the only one.
+func putNaNs(dst, base, nans []byte) error {
+	if len(nans) == 0 || len(nans)%2 != 0 {
+		return errEnds
+	}
+	all := len(nans) == 2
+	for i := 0; i < len(dst); i += 2 {
+		if !isNaN(le.Uint32(base[2*i:])) {
+			continue
+		}
+		if len(nans) == 0 {
+			return errEnds
+		}
+		if copy(dst[i:i+2], nans); !all {
+			nans = nans[2:]
+		}
+	}
+	if !all && len(nans) > 0 {
+		return errLonger
+	}
+	return nil
+}
+
+// roundPortable sets dst to the first of src, rounded.
+func roundPortable(dst, src []byte, to byte) {
+	one := f16
+	if to == toBF16 {
+		one = bf16
 	}
 	for i := 0; i+2 <= len(dst); i += 2 {
-		le.PutUint16(dst[i:], f16(le.Uint32(src[2*i:])))
+		le.PutUint16(dst[i:], one(le.Uint32(src[2*i:])))
 	}
 }
 
-// Of two numbers in single precision: all but the signs, and what carries into these where there is a NaN.
-const (
-	magnitudes = 0x7fffffff_7fffffff
-	aboveInf   = 0x007fffff_007fffff
-)
-
 func bf16(x uint32) uint16 {
-	if x&0x7fffffff > 0x7f800000 {
+	if isNaN(x) {
 		return 0x7fc0
 	}
 	return uint16((x + 0x7fff + x>>16&1) >> 16)

@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"ckptfs/cas"
 )
 
@@ -87,17 +89,18 @@ func TestRounded(t *testing.T) {
 					t.Fatalf("%v: element %d: %#04x, want %#04x", h, i, got, want)
 				}
 			}
-			out, ok := EncodeRounded([]byte("x"), raw, base[:2*n], h)
-			if !ok || len(out) != 2 {
+			id, out, ok := EncodeRounded([]byte("x"), raw, base[:2*n], h)
+			if !ok || id != Rounded || len(out) != 2 {
 				t.Fatal(h, n, ok, out)
 			}
-			got, err := DecodeRounded([]byte("y"), out[1:], base[:2*n], n)
+			got, err := decodeRounded([]byte("y"), id, out[1:], base[:2*n], n)
 			if err != nil || !bytes.Equal(got[1:], raw) {
 				t.Fatal(h, n, err)
 			}
 			for _, at := range []int{0, n / 2, n - 1} {
 				raw[at] ^= 1
-				if _, ok := EncodeRounded(nil, raw, base[:2*n], h); ok {
+				_, _, ok := EncodeRounded(nil, raw, base[:2*n], h)
+				if ok && !isNaN(le.Uint32(base[at/2*4:])) {
 					t.Error(h, n, "another byte is not seen at", at)
 				}
 				raw[at] ^= 1
@@ -105,11 +108,13 @@ func TestRounded(t *testing.T) {
 		}
 	}
 	for _, c := range []struct {
+		id     byte
 		stored []byte
 		base   int
 		raw    int
-	}{{nil, 8, 4}, {[]byte{0}, 8, 4}, {[]byte{3}, 8, 4}, {[]byte{1, 1}, 8, 4}, {[]byte{1}, 8, 5}, {[]byte{1}, 6, 3}, {[]byte{1}, 7, 4}, {[]byte{1}, 0, -2}} {
-		if _, err := DecodeRounded(nil, c.stored, base[:c.base], c.raw); !errors.Is(err, cas.ErrCorrupt) && !errors.Is(err, cas.ErrTooLarge) {
+	}{{7, nil, 8, 4}, {7, []byte{0}, 8, 4}, {7, []byte{3}, 8, 4}, {7, []byte{1, 1}, 8, 4}, {7, []byte{1}, 8, 5}, {7, []byte{1}, 6, 3}, {7, []byte{1}, 7, 4}, {7, []byte{1}, 0, -2},
+		{8, nil, 8, 4}, {8, []byte{1}, 8, 4}, {8, []byte{1, 1}, 8, 4}, {8, []byte{1, 1, 1, 1}, 8, 4}, {8, []byte{1, 1, 1, 1, 1, 1, 1}, 8, 4}, {8, []byte{3, 1, 1}, 8, 4}} {
+		if _, err := decodeRounded(nil, c.id, c.stored, base[:c.base], c.raw); !errors.Is(err, cas.ErrCorrupt) && !errors.Is(err, cas.ErrTooLarge) {
 			t.Errorf("%v from %d to %d: %v", c.stored, c.base, c.raw, err)
 		}
 	}
@@ -118,6 +123,66 @@ func TestRounded(t *testing.T) {
 			t.Error(h)
 		}
 	}
+}
+
+// TestRoundedNaNs: whatever is made of NaNs comes back; of one kind it takes no more than one.
+func TestRoundedNaNs(t *testing.T) {
+	base := weights(1<<14, 4)
+	nans := []int{0, 5, 1000, 1001, len(base)/4 - 1}
+	for i, at := range nans {
+		le.PutUint32(base[4*at:], []uint32{0x7fc00000, 0xff800001, 0x7fffffff}[i%3])
+	}
+	for _, h := range []Hint{{"BF16", 2}, {"F16", 2}} {
+		raw := make([]byte, len(base)/2)
+		for what, c := range map[string]struct {
+			nan  func(i int) uint16
+			size int
+		}{
+			"of PyTorch": {func(int) uint16 { return 0xffff }, 3},
+			"of a GPU":   {func(int) uint16 { return 0x7fff }, 3},
+			"by sign":    {func(i int) uint16 { return 0x7fc0 | uint16(i%2)<<15 }, 1 + 2*len(nans)},
+			"no NaNs":    {func(i int) uint16 { return uint16(i) }, 1 + 2*len(nans)},
+			"the last":   {func(i int) uint16 { return []uint16{0x7fc0, 0x7fc0, 0x7fc0, 0x7fc0, 0x7fc1}[i] }, 1 + 2*len(nans)},
+		} {
+			round(raw, base, roundedTo(h))
+			for i, at := range nans {
+				le.PutUint16(raw[2*at:], c.nan(i))
+			}
+			id, out, ok := EncodeRounded(nil, raw, base, h)
+			if !ok || id != RoundedNaNs || len(out) != c.size || !IsRounded(raw, base, h) {
+				t.Fatalf("%s %s: %v, codec %d, % x", h.DType, what, ok, id, out)
+			}
+			if got, err := DecodeAgainst(nil, id, out, base, len(raw)); err != nil || !bytes.Equal(got, raw) {
+				t.Fatalf("%s %s: %v", h.DType, what, err)
+			}
+			if raw[20] ^= 1; IsRounded(raw, base, h) {
+				t.Fatalf("%s %s: a number that is another is not seen", h.DType, what)
+			}
+		}
+	}
+	for i := 0; i < len(base); i += 4 {
+		le.PutUint32(base[i:], 0x7fc00000)
+	}
+	if _, _, ok := EncodeRounded(nil, random(len(base)/2), base, Hint{"BF16", 2}); ok {
+		t.Error("nothing but NaNs, of which each became something else, was taken")
+	}
+}
+
+func TestRoundTwins(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		base := random(4 * rapid.IntRange(1, 200).Draw(t, "elements"))
+		for range rapid.IntRange(0, 3).Draw(t, "NaNs") {
+			le.PutUint32(base[4*rapid.IntRange(0, len(base)/4-1).Draw(t, "place"):], 0x7fa12345)
+		}
+		for _, to := range []byte{toBF16, toF16} {
+			got, want := make([]byte, len(base)/2), make([]byte, len(base)/2)
+			round(got, base, to)
+			roundPortable(want, base, to)
+			if !bytes.Equal(got, want) {
+				t.Fatalf("% x, the twin's % x, of % x", got, want, base)
+			}
+		}
+	})
 }
 
 func BenchmarkRound(b *testing.B) {

@@ -11,7 +11,7 @@
 // File header, 64 bytes:
 //
 //	 0  8  magic "ckptseg\n"
-//	 8  2  version: 4; 3: of a program that knew of no rounding; 2: of one that knew of codecs 0 to 4; 1: of one that knew of no deltas
+//	 8  2  version: 5; 4: of one that knew of codecs 0 to 7; 3: of a program that knew of no rounding; 2: of one that knew of codecs 0 to 4; 1: of one that knew of no deltas
 //	10  2  0
 //	12  4  segment number
 //	16 16  store id
@@ -55,7 +55,7 @@
 // there are no circles and no long chains, whatever a damaged or hostile store says; and that neither the record nor any of
 // its bases is longer than MaxBased once decoded, so that it knows what memory it takes.
 //
-// A record that is rounded (codec.Rounded) has the numbers of its base in half the bytes, so that of chunks of one length it
+// A record that is rounded (codec.IsRounding) has the numbers of its base in half the bytes, so that of chunks of one length it
 // has two bases, one behind the other. It has number 8, whatever theirs are, so that no delta is written against it, and leads
 // back by one step more:
 //
@@ -84,7 +84,7 @@
 // Trailer, the last 160 bytes of the file:
 //
 //	  0  8  magic "ckptend\n"
-//	  8  2  version: 4 to 1
+//	  8  2  version: 5 to 1
 //	 10  2  0
 //	 12  4  segment number
 //	 16 16  store id
@@ -126,7 +126,7 @@ import (
 
 const (
 	// Version of the format that this package writes, and the newest that it reads.
-	Version = 4
+	Version = 5
 	// FileHeaderSize is the length of the file header; the first record lies behind it.
 	FileHeaderSize = 64
 	// RecordHeaderSize is the length of a record's header.

@@ -90,11 +90,7 @@ func (s *Store) decode(locked bool, rec *segment.Record, payload, dst []byte, be
 			return err
 		}
 	}
-	if payload = payload[b.Size():]; rec.Codec == codec.Rounded {
-		_, err = codec.DecodeRounded(dst[:0:len(dst)], payload, *base, len(dst))
-	} else {
-		_, err = codec.DecodeAgainst(dst[:0:len(dst)], rec.Codec, payload, *base, len(dst))
-	}
+	_, err = codec.DecodeAgainst(dst[:0:len(dst)], rec.Codec, payload[b.Size():], *base, len(dst))
 	return err
 }
 

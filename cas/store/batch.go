@@ -189,7 +189,7 @@ func (s *Store) store(r *record, raw []byte, hint codec.Hint, rel cas.Related) (
 	}
 	ok := false
 	if !r.alone && len(raw) <= segment.MaxBased {
-		if id, ok = codec.Rounded, s.encodeRounded(r, raw, hint, rel.Masters, p); !ok && !rel.Prev.IsZero() {
+		if id, ok = s.encodeRounded(r, raw, hint, rel.Masters, p); !ok && !rel.Prev.IsZero() {
 			if a := s.choose(r.hash, rel.Prev); a != nil {
 				id, ok = s.encodeAgainst(r, raw, hint, a, p)
 				freeBuffer(a.raw)
@@ -204,24 +204,24 @@ func (s *Store) store(r *record, raw []byte, hint codec.Hint, rel cas.Related) (
 }
 
 // encodeRounded sets p to room for a record's header and the payload of r as the rounding of its masters, if it is that.
-func (s *Store) encodeRounded(r *record, raw []byte, hint codec.Hint, masters [2]cas.Hash, p *[]byte) bool {
+func (s *Store) encodeRounded(r *record, raw []byte, hint codec.Hint, masters [2]cas.Hash, p *[]byte) (id byte, ok bool) {
 	if masters[0].IsZero() || !codec.MayBeRounded(hint) {
-		return false
+		return 0, false
 	}
 	a := s.take(r.hash, segment.Base{Hash: masters[0], Second: masters[1], Number: segment.RoundedNumber})
 	if a == nil {
-		return false
+		return 0, false
 	}
 	defer freeBuffer(a.raw)
 	const head = segment.RecordHeaderSize
 	out := (*p)[:head+a.Size()]
 	a.Put(out[head:])
-	out, ok := codec.EncodeRounded(out, raw, *a.raw, hint)
+	id, out, ok = codec.EncodeRounded(out, raw, *a.raw, hint)
 	if ok {
 		*p = out
 		s.needing(r, a)
 	}
-	return ok
+	return id, ok
 }
 
 // needing notes what r is stored with the help of.

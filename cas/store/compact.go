@@ -189,8 +189,10 @@ func (c *Compaction) encode(r *record, raw []byte, hint codec.Hint, rel cas.Rela
 		*buf = make([]byte, 0, need)
 	}
 	if len(raw) <= segment.MaxBased {
-		if c.mayRise(r.hash, segment.RoundedNumber) && s.encodeRounded(r, raw, hint, rel.Masters, buf) {
-			return codec.Rounded, segment.RoundedNumber
+		if c.mayRise(r.hash, segment.RoundedNumber) {
+			if id, ok := s.encodeRounded(r, raw, hint, rel.Masters, buf); ok {
+				return id, segment.RoundedNumber
+			}
 		}
 		a := (*against)(nil)
 		if !rel.Prev.IsZero() {

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"slices"
 	"testing"
@@ -274,15 +275,26 @@ func TestRounded(t *testing.T) {
 	if _, err := b.Put(cas.Chunk, cas.Sum(version(halves, 3)), version(halves, 3), bf16); err != nil {
 		t.Fatal(err)
 	}
-	one, _ := codec.DecodeRounded(nil, []byte{1}, version(0, 2), 512)
+	one, _ := codec.DecodeAgainst(nil, codec.Rounded, []byte{1}, version(0, 2), 512)
 	if _, id, err := b.PutRelated(cas.Chunk, cas.Sum(one), one, bf16, cas.Related{Masters: [2]cas.Hash{cas.Sum(version(0, 2))}}); id != codec.Rounded || err != nil {
 		t.Error(id, err)
 	}
-	other, _ := codec.DecodeRounded(nil, []byte{1}, version(0, 4), 512)
+	other, _ := codec.DecodeAgainst(nil, codec.Rounded, []byte{1}, version(0, 4), 512)
 	if _, id, err := b.PutRelated(cas.Chunk, cas.Sum(other), other, bf16, cas.Related{Masters: [2]cas.Hash{cas.Sum(version(0, 5))}}); id == codec.Rounded || err != nil {
 		t.Error(id, err)
 	}
+	// One that has a NaN as PyTorch makes it.
+	nan := version(0, 9)
+	binary.LittleEndian.PutUint32(nan[40:], 0x7fc00000)
+	if _, err := b.Put(cas.Chunk, cas.Sum(nan), nan, fp32); err != nil {
+		t.Fatal(err)
+	}
+	torch, _ := codec.DecodeAgainst(nil, codec.RoundedNaNs, []byte{1, 0xff, 0xff}, nan, len(nan)/2)
+	if _, id, err := b.PutRelated(cas.Chunk, cas.Sum(torch), torch, bf16, cas.Related{Masters: [2]cas.Hash{cas.Sum(nan)}}); id != codec.RoundedNaNs || err != nil {
+		t.Error(id, err)
+	}
 	commit(t, b)
+	wantGet(t, s, torch)
 	wantGet(t, s, one)
 	wantGet(t, s, other)
 	if st, err := recode(t.Context(), s, [][2]int{{halves, 3}, {halves, 7}}, stepBefore, func(cas.Hash) bool { return true }); err != nil || st.Records != 1 {

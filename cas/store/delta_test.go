@@ -29,7 +29,7 @@ var bf16 = codec.Hint{DType: "BF16", Elem: 2}
 func version(line, v int) []byte {
 	if line == halves {
 		base := append(version(0, v), version(1, v)...)
-		p, err := codec.DecodeRounded(nil, []byte{1}, base, len(base)/2)
+		p, err := codec.DecodeAgainst(nil, codec.Rounded, []byte{1}, base, len(base)/2)
 		if err != nil {
 			panic(err)
 		}

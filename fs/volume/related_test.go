@@ -60,7 +60,7 @@ func singles(seed uint64, n int) []byte {
 // halves are weights rounded to bfloat16.
 func halves(t testing.TB, singles []byte) []byte {
 	t.Helper()
-	p, err := codec.DecodeRounded(nil, []byte{1}, singles, len(singles)/2)
+	p, err := codec.DecodeAgainst(nil, codec.Rounded, []byte{1}, singles, len(singles)/2)
 	if err != nil {
 		t.Fatal(err)
 	}

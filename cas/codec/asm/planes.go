@@ -33,6 +33,7 @@ func main() {
 	groups()
 	wide(2)
 	wide(4)
+	round()
 	Generate()
 }
 
