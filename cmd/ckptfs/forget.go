@@ -104,13 +104,13 @@ func parseBest(s string) (runs.KeepBest, error) {
 		return runs.KeepBest{}, fmt.Errorf("%q is not METRIC=N or METRIC:max=N", s)
 	}
 	k := runs.KeepBest{Metric: name, N: n}
-	if i := strings.LastIndexByte(name, ':'); i > 0 {
+	if i := strings.LastIndexByte(name, ':'); i >= 0 {
 		if k.Mode, err = runs.ParseMode(name[i+1:]); err != nil {
 			return k, err
 		}
 		k.Metric = name[:i]
 	}
-	return k, nil
+	return k, runs.CheckName(k.Metric)
 }
 
 // forgotten is what forget prints.
@@ -157,6 +157,9 @@ func (a *app) forget(ctx context.Context, arg string, p runs.Policy, dry bool) e
 	if err != nil {
 		return fmt.Errorf("%s: %w", arg, err)
 	}
+	if n := p.Untimed(steps, time.Now()); n > 0 {
+		fmt.Fprintf(os.Stderr, "ckptfs: %s: %s of a time that cannot be right, before 2000 or in the future: --keep-within keeps them\n", arg, plural(int64(n), "step"))
+	}
 	out := forgotten{Run: at.path, DryRun: dry, Steps: []forgottenStep{}}
 	for _, d := range decisions {
 		if !d.Keep && !dry {
@@ -187,7 +190,8 @@ func judged(l *control.RunLog, metrics bool) ([]runs.Step, error) {
 			return nil, fmt.Errorf("step %s: its metrics cannot be read: %s", s.Step, s.Problem)
 		}
 		// A save of several files has closed all that there are, for a moment, before it makes the next.
-		writing := s.State == control.StepWriting || time.Since(s.Time) < settled
+		age := time.Since(s.Time)
+		writing := s.State == control.StepWriting || age < settled && age > -time.Hour
 		out[i] = runs.Step{Name: s.Step, Time: s.Time, Complete: s.State == control.StepComplete && !writing, Writing: writing, Metrics: map[string]float64{}}
 		for name, v := range s.Metrics {
 			out[i].Metrics[name] = float64(v)

@@ -21,7 +21,7 @@ func TestParseBest(t *testing.T) {
 			t.Errorf("%s: %+v, %v", s, got, err)
 		}
 	}
-	for _, bad := range []string{"", "loss", "loss=", "loss=0", "=3", "loss:most=1", "loss=-1"} {
+	for _, bad := range []string{"", "loss", "loss=", "loss=0", "=3", "loss:most=1", "loss=-1", ":max=1", ":=1", "loss:=1"} {
 		if got, err := parseBest(bad); err == nil {
 			t.Errorf("%q is %+v", bad, got)
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -63,7 +64,9 @@ func pairs(w io.Writer, kv ...string) {
 }
 
 // table prints rows under a head, columns aligned. A column whose head begins with ">" is flush right.
-func table(w io.Writer, head []string, rows [][]string) {
+func table(out io.Writer, head []string, rows [][]string) {
+	w := bufio.NewWriter(out)
+	defer w.Flush()
 	wide := make([]int, len(head))
 	right := make([]bool, len(head))
 	titles := make([]string, len(head))

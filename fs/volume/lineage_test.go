@@ -319,3 +319,71 @@ func TestLineageWaits(t *testing.T) {
 	r.sync()
 	r.wantChain("runs/a/2", "a/2 previous step 1; a/1 none 1")
 }
+
+// What a step says of others is looked at again when these come or go, and the status says what is so now.
+func TestProblemsOfNow(t *testing.T) {
+	r := newRig(t)
+	status := func() string {
+		t.Helper()
+		st, err := r.Status(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Join(st.Sidecars, "\n")
+	}
+	declare := func(step, parent string) {
+		t.Helper()
+		r.mkdir("runs/" + step)
+		r.write("runs/"+step+"/lineage.json", []byte(`{"parent":"`+parent+`"}`))
+	}
+	declare("child/1", "runs/late/1")
+	r.save("child/1", "AB")
+	r.sync()
+	r.wantChain("runs/child/1", "child/1 none 2")
+	if got := status(); !strings.Contains(got, `runs/child/1: parent "runs/late/1"`) {
+		t.Errorf("not there: %q", got)
+	}
+	r.save("late/1", "AB")
+	r.sync()
+	if got := status(); !strings.Contains(got, "after its child") {
+		t.Errorf("later than the child: %q", got)
+	}
+	r.removeStep("runs/late/1")
+	if got := status(); !strings.Contains(got, "after its child") { // a tombstone of it is left
+		t.Errorf("gone: %q", got)
+	}
+	// A cycle is refused, until one of the two says something else.
+	declare("a/1", "runs/b/1")
+	declare("b/1", "runs/a/1")
+	r.save("a/1", "CD")
+	r.save("b/1", "CE")
+	r.sync()
+	if got := status(); !strings.Contains(got, "runs/a/1: ") && !strings.Contains(got, "runs/b/1: ") {
+		t.Errorf("a cycle: %q", got)
+	}
+	r.unlink("runs/a/1/lineage.json")
+	r.unlink("runs/child/1/lineage.json")
+	if got := status(); got != "" {
+		t.Errorf("all is well: %q", got)
+	}
+}
+
+// Each metric that is none is named.
+func TestProblemsOfMetrics(t *testing.T) {
+	r := newRig(t)
+	r.mkdir("elsewhere")
+	n := r.find("elsewhere")
+	for _, name := range []string{"user.metric.acc", "user.metric.loss"} {
+		if err := r.SetXattr(n, name, []byte("good"), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.forget(n)
+	r.write("elsewhere/m.safetensors", modelFile(t, "AC"))
+	r.mkdir("runs/a")
+	r.rename("elsewhere", "runs/a/2")
+	l, err := r.Steps(context.Background(), "runs/a")
+	if err != nil || len(l.Steps) != 1 || !strings.Contains(l.Steps[0].Problem, "user.metric.acc") || !strings.Contains(l.Steps[0].Problem, "user.metric.loss") {
+		t.Errorf("%+v, %v", l, err)
+	}
+}

@@ -175,12 +175,18 @@ func (s *step) lookInto(fd int, rel string, depth int) error {
 	return nil
 }
 
+// maxProblem bounds what is told of a step's problems, but for the last.
+const maxProblem = 1 << 10
+
 // readMetrics reads the metrics of a step, which is open. What cannot be read is the step's problem and nobody else's.
 func (v *Volume) readMetrics(fd int, runName string, s *step) {
 	all := map[string]float64{}
 	note := func(what string, err error) {
-		if s.problem == "" {
+		switch {
+		case s.problem == "":
 			s.problem = fmt.Sprintf("%s: %v", what, err)
+		case len(s.problem) < maxProblem:
+			s.problem += fmt.Sprintf("; %s: %v", what, err)
 		}
 	}
 	if err := v.readScores(runName, s, all); err != nil {

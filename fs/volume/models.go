@@ -145,6 +145,20 @@ func (v *Volume) keepModels(ctx context.Context) {
 	}
 }
 
+// refresh has the problems be those of now, unless nobody has asked for the ledger yet, or it is being brought up to date.
+func (m *models) refresh(ctx context.Context, v *Volume) {
+	if !m.mu.TryLock() {
+		return
+	}
+	defer m.mu.Unlock()
+	if m.book == nil {
+		return
+	}
+	if err := m.settle(ctx, v); err == nil && len(m.book.Changed()) > 0 {
+		m.rouse()
+	}
+}
+
 // load reads the ledger. m.mu is held.
 func (m *models) load(v *Volume) error {
 	if m.book != nil {

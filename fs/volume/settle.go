@@ -34,6 +34,14 @@ type stepPlace struct {
 	state    int           // of a new model: 0 not entered, 1 about to be, 2 done
 }
 
+// from is where the relative paths that its step says begin.
+func (p *stepPlace) from() string {
+	if p.step.file {
+		return path.Join(runsDir, p.run)
+	}
+	return path.Join(runsDir, p.run, p.step.name)
+}
+
 // settling is one settle.
 type settling struct {
 	*models
@@ -81,7 +89,8 @@ func (m *models) settleNow(ctx context.Context, v *Volume) error {
 	there := map[string]bool{}
 	present := map[uint64]string{} // inode → path; of several the first
 	var places []*stepPlace
-	changed := false
+	changed := map[string]bool{} // steps, "run/step", that are new, another or gone
+	var same []*stepPlace
 	names := slices.SortedFunc(maps.Keys(found), runs.Compare)
 	for _, run := range names {
 		for i, st := range found[run] {
@@ -92,26 +101,36 @@ func (m *models) settleNow(ctx context.Context, v *Volume) error {
 					present[f.ino] = p
 				}
 			}
-			if m.seen[key] == st {
-				continue
-			}
-			changed = true
-			if v.stepState(st) != control.StepComplete {
+			known := m.seen[key] == st
+			changed[key] = !known
+			if v.stepState(st) != control.StepComplete || known && st.declared.IsZero() {
 				continue
 			}
 			for _, f := range st.files {
-				places = append(places, &stepPlace{run: run, index: i, step: st, rel: f.rel, ino: f.ino, path: path.Join(runsDir, key, f.rel)})
+				p := &stepPlace{run: run, index: i, step: st, rel: f.rel, ino: f.ino, path: path.Join(runsDir, key, f.rel)}
+				if known {
+					same = append(same, p)
+				} else {
+					places = append(places, p)
+				}
 			}
 		}
 	}
 	for key := range m.seen {
 		if !there[key] {
-			changed = true
+			changed[key] = true
 			delete(m.seen, key)
 			delete(m.problems, path.Join(runsDir, key))
 		}
 	}
-	if !changed {
+	maps.DeleteFunc(changed, func(_ string, is bool) bool { return !is })
+	// What a step says of others may be so now, or be so no more.
+	for _, p := range same {
+		if len(changed) > 0 && (m.problems[path.Join(runsDir, p.run, p.step.name)] != "" || v.namesOneOf(p, changed)) {
+			places = append(places, p)
+		}
+	}
+	if len(changed) == 0 {
 		return nil
 	}
 	m.recheck = true
@@ -126,6 +145,16 @@ func (m *models) settleNow(ctx context.Context, v *Volume) error {
 		}
 	}
 	return nil
+}
+
+// namesOneOf reports whether a step declares one of these, "run/step", a parent.
+func (v *Volume) namesOneOf(p *stepPlace, steps map[string]bool) bool {
+	one := func(said string) bool {
+		to, err := ledger.Resolve(said, p.from(), v.mountpoint)
+		parts := strings.SplitN(to, "/", 4)
+		return err == nil && len(parts) >= 3 && steps[parts[1]+"/"+parts[2]]
+	}
+	return one(p.step.declared.Parent) || slices.ContainsFunc(p.step.declared.MergedFrom, one)
 }
 
 // files enters what is new among places, and makes tombstones of what is gone.
@@ -345,7 +374,7 @@ func (s *settling) parentOf(p *stepPlace, likely func() uint64) (parent lineage.
 	at := path.Join(runsDir, p.run, p.step.name)
 	var all []lineage.Candidate
 	if d := p.step.declared; d.Parent != "" {
-		seq, err := s.declared(p, at, d.Parent)
+		seq, err := s.declared(p, d.Parent)
 		if err != nil {
 			s.problems[at] = err.Error()
 		} else {
@@ -383,7 +412,7 @@ func (s *settling) parentOf(p *stepPlace, likely func() uint64) (parent lineage.
 // mergedFrom are the further parents that a step declares.
 func (s *settling) mergedFrom(p *stepPlace, at string) (merged []uint64) {
 	for _, said := range p.step.declared.MergedFrom {
-		seq, err := s.declared(p, at, said)
+		seq, err := s.declared(p, said)
 		if err != nil {
 			s.problems[at] = err.Error()
 			continue
@@ -396,11 +425,8 @@ func (s *settling) mergedFrom(p *stepPlace, at string) (merged []uint64) {
 }
 
 // declared finds the model that a step names as a parent.
-func (s *settling) declared(p *stepPlace, at, said string) (uint64, error) {
-	if p.step.file {
-		at = path.Dir(at)
-	}
-	to, err := ledger.Resolve(said, at, s.v.mountpoint)
+func (s *settling) declared(p *stepPlace, said string) (uint64, error) {
+	to, err := ledger.Resolve(said, p.from(), s.v.mountpoint)
 	if err != nil {
 		return 0, err
 	}
@@ -496,7 +522,7 @@ func (s *settling) again(p *stepPlace) error {
 	if d.Parent == "" {
 		return nil
 	}
-	seq, err := s.declared(p, at, d.Parent)
+	seq, err := s.declared(p, d.Parent)
 	if err == nil && seq == e.Parent && e.How == d.How() && !otherNames {
 		return nil
 	}

@@ -12,11 +12,12 @@ import (
 )
 
 // Status is what the volume is doing now.
-func (v *Volume) Status(context.Context) (*control.Status, error) {
+func (v *Volume) Status(ctx context.Context) (*control.Status, error) {
 	s := &control.Status{
 		Store: v.dir, Mountpoint: v.mountpoint, Mode: v.mode, ModeReason: v.modeReason, PID: os.Getpid(),
 		Started: v.started, HotSize: v.hot.max, Recovery: v.recovery, Packing: []string{}, Failures: v.failures(),
 	}
+	v.models.refresh(ctx, v)
 	if said := v.models.said.Load(); said != nil {
 		s.Sidecars = (*said)[:min(len(*said), maxShared)]
 	}

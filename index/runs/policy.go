@@ -78,7 +78,7 @@ func (p Policy) Decide(steps []Step, now time.Time) ([]Decision, error) {
 			keep(i, "not complete")
 		case !d.Step.Complete:
 			d.Reasons = []string{"never completed"}
-		case p.KeepWithin > 0 && t.IsZero():
+		case p.KeepWithin > 0 && !timed(t, now):
 			keep(i, "time not known")
 		case p.KeepWithin > 0 && now.Sub(t) <= p.KeepWithin:
 			keep(i, "within %s", FormatAge(p.KeepWithin))
@@ -88,6 +88,21 @@ func (p Policy) Decide(steps []Step, now time.Time) ([]Decision, error) {
 		}
 	}
 	return all, nil
+}
+
+// timed reports whether a time can be right: some programs date files 1970 or 1980 so that archives are the same, and clocks are set wrong.
+func timed(t, now time.Time) bool {
+	return t.Year() >= 2000 && !t.After(now.Add(time.Hour))
+}
+
+// Untimed is how many complete steps KeepWithin keeps for want of a time.
+func (p Policy) Untimed(steps []Step, now time.Time) (n int) {
+	for _, s := range steps {
+		if p.KeepWithin > 0 && s.Complete && !timed(s.Time, now) {
+			n++
+		}
+	}
+	return n
 }
 
 func (p Policy) check() error {

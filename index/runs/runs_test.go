@@ -245,6 +245,11 @@ func TestDecide(t *testing.T) {
 			t.Errorf("%s: kept %q, want %q", c.name, got, c.kept)
 		}
 	}
+	odd := []Step{{Name: "1", Complete: true, Time: time.Unix(0, 0)}, {Name: "2", Complete: true, Time: now.Add(48 * time.Hour)}, {Name: "3", Complete: true, Time: now.Add(-48 * time.Hour)}}
+	p := Policy{KeepWithin: time.Hour}
+	if ds, err := p.Decide(odd, now); err != nil || !ds[0].Keep || !ds[1].Keep || ds[2].Keep || p.Untimed(odd, now) != 2 || (Policy{KeepLast: 1}).Untimed(odd, now) != 0 {
+		t.Errorf("times that cannot be right: %+v, %v", ds, err)
+	}
 	all, _ := Policy{KeepLast: 1, KeepWithin: 26 * time.Hour, KeepBest: []KeepBest{{"loss", Min, 1}}}.Decide([]Step{
 		{Name: "1", Complete: true}, {Name: "2", Complete: true, Time: now.Add(time.Hour), Metrics: map[string]float64{"loss": 1}}, {Name: "0", Complete: true, Time: t0.Add(-48 * time.Hour)}}, now)
 	if got := fmt.Sprint(all[0].Reasons, all[1].Reasons, all[2].Reasons); got != "[no rule keeps it] [time not known] [last 1 min loss 1 within 1d2h]" {
