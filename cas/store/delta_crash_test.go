@@ -222,6 +222,46 @@ func TestDeltaCircle(t *testing.T) {
 	}
 }
 
+// Of a chunk that was stored twice, the first time against what a sweep took that was cut short, a new index names the second.
+func TestDeltaTwins(t *testing.T) {
+	m, x := newMem(), newIndex()
+	opt := Options{SegmentSize: 1, NewIndex: func(error) (Locator, error) { return newIndex(), nil }}
+	s := open(t, m, x, opt)
+	save := func(v, prev int, want uint8) {
+		t.Helper()
+		b := s.Begin()
+		if _, _, err := putVersion(b, 0, v, prev); err != nil {
+			t.Fatal(err)
+		}
+		commit(t, b)
+		if n := numberOf(t, s, cas.Sum(version(0, v))).Number; n != want {
+			t.Fatalf("version %d has number %d, want %d", v, n, want)
+		}
+	}
+	save(0, -1, 0)
+	save(1, 0, 1)
+	x.mu.Lock()
+	delete(x.m, cas.Sum(version(0, 1)))
+	x.mu.Unlock()
+	save(2, -1, 0)
+	save(3, 2, 1)
+	save(1, 3, 2)
+	ctx, cancel := context.WithCancel(t.Context())
+	_, err := s.Sweep(ctx, SweepOptions{Progress: func(SweepStats) { cancel() }}, keeping(map[[2]int]bool{{0, 2}: true}))
+	wantErr(t, err, context.Canceled)
+	_, err = s.Get(cas.Sum(version(0, 0)), nil)
+	wantErr(t, err, cas.ErrNotFound)
+	save(1, 3, 2)
+	wantGet(t, s, version(0, 1))
+	s.Close()
+	s = open(t, m, newIndex(), opt)
+	wantGet(t, s, version(0, 1))
+	if err := s.renew(s.generation(), cas.ErrCorrupt); err != nil {
+		t.Fatal(err)
+	}
+	wantGet(t, s, version(0, 1))
+}
+
 // crashAnywhere crashes the disk after each operation of run, which returns what versions are named, and mounts what that left, with the index and
 // without: what was named reads back, and run makes the whole of it again.
 func crashAnywhere(t *testing.T, opt Options, run func(*Store) map[[2]int]bool, whole map[[2]int]bool) {

@@ -30,13 +30,13 @@ func (s *Store) recover() error {
 	if mark.Segment > s.next || mark.Off > 0 && !slices.Contains(numbers, mark.Segment) {
 		return fmt.Errorf("segment %d is missing: %w", mark.Segment, ErrIndexAhead)
 	}
-	rp := replay{s: s, from: mark, mark: mark}
+	rp := replay{s: s, from: mark, mark: mark, twins: twins{}}
 	for _, n := range numbers {
 		if err := rp.segment(n); err != nil {
 			return fmt.Errorf("%s: %w", segment.Path(s.dir, n), err)
 		}
 	}
-	return rp.commit()
+	return rp.finish()
 }
 
 // replay takes records that lie behind a watermark into the index.
@@ -45,6 +45,26 @@ type replay struct {
 	from    cas.Watermark
 	entries []cas.Entry
 	mark    cas.Watermark
+	twins   twins
+}
+
+// fresh reports whether the index is made from nothing. Its watermark is kept at zero until the end then, so that a start goes on where this was
+// cut short: at the beginning.
+func (rp *replay) fresh() bool { return rp.from == cas.Watermark{} }
+
+// finish ends the replay.
+func (rp *replay) finish() error {
+	if err := rp.commit(); err != nil {
+		return err
+	}
+	better, err := rp.twins.resolve(rp.s)
+	if err != nil {
+		return indexError(err)
+	}
+	if len(better) == 0 && (!rp.fresh() || rp.mark == rp.from) {
+		return nil
+	}
+	return indexError(rp.s.index.Commit(better, rp.mark))
 }
 
 func (rp *replay) segment(n uint32) error {
@@ -209,9 +229,13 @@ func (rp *replay) commit() error {
 	if rp.s.opt.ReadOnly {
 		return ErrNeedsRecovery
 	}
-	entries, err := rp.s.lowest(rp.entries)
+	mark := rp.mark
+	if rp.fresh() {
+		mark = rp.from
+	}
+	entries, err := rp.s.lowest(rp.entries, rp.twins)
 	if err == nil {
-		err = rp.s.index.Commit(entries, rp.mark)
+		err = rp.s.index.Commit(entries, mark)
 	}
 	rp.entries = rp.entries[:0]
 	return indexError(err)
@@ -219,8 +243,9 @@ func (rp *replay) commit() error {
 
 // lowest takes out of entries, which lie behind what the index has, the records of which there is one of a lower number: what
 // was stored since may be written against that one. Of equals the last one is as good. Mostly there is one record of a chunk;
-// more are left by a Compaction that was cut short, by a chunk that was stored afresh, and by a salvage, behind later ones.
-func (s *Store) lowest(entries []cas.Entry) ([]cas.Entry, error) {
+// more are left by a Compaction that was cut short, by a chunk that was stored afresh, and by a salvage, behind later ones. Of deltas among them t
+// is told.
+func (s *Store) lowest(entries []cas.Entry, t twins) ([]cas.Entry, error) {
 	var hashes []cas.Hash
 	for i := range entries {
 		if entries[i].Delta {
@@ -252,6 +277,9 @@ func (s *Store) lowest(entries []cas.Entry) ([]cas.Entry, error) {
 	}
 	return slices.DeleteFunc(entries, func(e cas.Entry) bool {
 		l, ok := have[keyOf(e.Hash)]
+		if ok && e.Delta && l.Delta {
+			t.add(e.Hash, l, e.Location)
+		}
 		if ok && e.Delta && serves(l.Kind, e.Kind) && number(e.Hash, l) < number(e.Hash, e.Location) {
 			return true
 		}

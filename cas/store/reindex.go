@@ -88,7 +88,7 @@ func (s *Store) refill() error {
 	if err != nil {
 		return err
 	}
-	f := filler{s: s}
+	f := filler{s: s, twins: twins{}}
 	for _, n := range numbers {
 		i := slices.IndexFunc(tails, func(t *tail) bool { return t.w.Number() == n })
 		switch {
@@ -115,13 +115,23 @@ func (s *Store) refill() error {
 			f.mark = m
 		}
 	}
-	return f.commit()
+	mark := f.mark
+	f.mark = cas.Watermark{}
+	if err := f.commit(); err != nil {
+		return err
+	}
+	better, err := f.twins.resolve(s)
+	if err != nil {
+		return err
+	}
+	return s.index.Commit(better, mark)
 }
 
 type filler struct {
 	s       *Store
 	entries []cas.Entry
 	mark    cas.Watermark
+	twins   twins
 }
 
 func (f *filler) sealed(n uint32) error {
@@ -169,7 +179,7 @@ func (f *filler) add(n uint32, rec *segment.Record) error {
 
 // commit keeps the watermark at zero until the end, so that a start goes on where this was cut short: at the beginning.
 func (f *filler) commit() error {
-	entries, err := f.s.lowest(f.entries)
+	entries, err := f.s.lowest(f.entries, f.twins)
 	if err == nil {
 		err = f.s.index.Commit(entries, f.mark)
 	}
