@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"io"
 	"path"
+	"slices"
 	"strings"
 
 	"ckptfs/cas"
+	"ckptfs/index/ledger"
 	"ckptfs/index/lineage"
 	"ckptfs/index/manifest"
 )
@@ -25,7 +27,7 @@ func (s *settling) likely(p *stepPlace, m *manifest.Manifest, tensors []lineage.
 	var c *contents
 	left := maxLikely
 	for _, e := range s.book.Like(marks) {
-		if strings.HasPrefix(e.Path, path.Join(runsDir, p.run, p.step.name)+"/") {
+		if strings.HasPrefix(e.Path, path.Join(runsDir, p.run, p.step.name)+"/") || s.comesFrom(e, p) {
 			continue
 		}
 		theirs := s.v.modelManifest(e.Manifest)
@@ -48,6 +50,25 @@ func (s *settling) likely(p *stepPlace, m *manifest.Manifest, tensors []lineage.
 		}
 	}
 	return 0
+}
+
+// comesFrom reports whether the step of e says that it comes from where p is.
+func (s *settling) comesFrom(e *ledger.Entry, p *stepPlace) bool {
+	parts := strings.SplitN(e.Path, "/", 4)
+	if len(parts) < 3 {
+		return false
+	}
+	steps := s.found[parts[1]]
+	i := slices.IndexFunc(steps, func(st *step) bool { return st.name == parts[2] })
+	if i < 0 {
+		return false
+	}
+	from := (&stepPlace{run: parts[1], step: steps[i]}).from()
+	d := steps[i].declared
+	return slices.ContainsFunc(append([]string{d.Parent}, d.MergedFrom...), func(said string) bool {
+		to, err := ledger.Resolve(said, from, s.v.mountpoint)
+		return said != "" && err == nil && (to == p.path || strings.HasPrefix(p.path, to+"/"))
+	})
 }
 
 // contents is a new model, whose parent is looked for.

@@ -58,3 +58,18 @@ func TestUnrelated(t *testing.T) {
 	r = r.withoutIndex()
 	r.wantChain("runs/tuned/1", "tuned/1 inferred 2; norm0/1 none 4")
 }
+
+// Who names a parent that comes later is not taken for the parent of that.
+func TestParentComesLater(t *testing.T) {
+	r := newRig(t)
+	r.save("child/1", "ABC")
+	n := r.find("runs/child/1")
+	if err := r.SetXattr(n, parentXattr, []byte("runs/base/5"), 0); err != nil {
+		t.Fatal(err)
+	}
+	r.forget(n)
+	r.save("base/5", "ABCD")
+	r.wantChain("runs/base/5", "base/5 none 4")
+	r.save("other/1", "ABCD")
+	r.wantChain("runs/other/1", "other/1 inferred 0; base/5 none 4")
+}

@@ -123,6 +123,13 @@ for changed, error in (({"none": torch.zeros(1)}, KeyError), ({"b1": torch.zeros
         raise SystemExit("what the parent has not was derived")
     except error:
         pass
+    assert not (root / "runs" / "derived" / "3").exists()
+whole = (first / "b.safetensors").read_bytes()
+try:
+    ckptfs.derive(first, first, {"b1": torch.zeros(64, 1024)})
+    raise SystemExit("a step was derived from itself")
+except ValueError:
+    assert (first / "b.safetensors").read_bytes() == whole and len(list(first.iterdir())) == 2
 
 # The answer stays readable while its model is removed, and is the parent of what it was transferred to.
 with ckptfs.match(Net(7), at=root) as m:

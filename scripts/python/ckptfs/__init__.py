@@ -9,6 +9,7 @@
     frozen = ckptfs.transfer(net, m)       # its weights, where they fit; the names of what was loaded
 """
 
+import contextlib
 import functools
 import json
 import os
@@ -106,46 +107,65 @@ def _write_json(path, value):
 
 def derive(parent, step, changed):
     """Writes a checkpoint that differs from its parent in some tensors: of each safetensors file in the directory parent a file of the same name in the directory
-    step, and that it comes from there. changed is {name: tensor}, of NumPy or torch, of the type and shape that the parent's has. A file in which
+    step, another one, and that it comes from there. changed is {name: tensor}, of NumPy or torch, of the type and shape that the parent's has. A file in which
     nothing changed is cloned, which costs no bytes on a mount: a checkpoint in several files, the layers in their order, is written as far as it changed. Other
-    files than safetensors are not looked at. KeyError when a tensor is in none of them."""
+    files than safetensors are not looked at. KeyError when a tensor is in none of them, ValueError when one does not fit; nothing is written then. Each file
+    appears when it is whole."""
     parent, step = Path(parent), Path(step)
-    step.mkdir(parents=True, exist_ok=True)
     left = set(changed)
+    sources = []
     for source in sorted(parent.glob("*.safetensors")):
         with open(source, "rb", buffering=0) as f:
             head = _read_all(f, 8)
             text = _read_all(f, _header_size(head, source))
-            header = json.loads(text)
-            header.pop("__metadata__", None)
-            ours = left & header.keys()
-            left -= ours
-            if not ours:
-                _clone(f, step / source.name)
-                continue
-            with open(step / source.name, "wb", buffering=0) as out:
-                _write_all(out, head + text)
-                for name, entry in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
-                    begin, end = entry["data_offsets"]
-                    if name in ours:
-                        data = _bytes(changed[name], entry, name)
-                    else:
-                        f.seek(8 + len(text) + begin)
-                        data = _read_all(f, end - begin)
-                    _write_all(out, data)
+        header = json.loads(text)
+        header.pop("__metadata__", None)
+        ours = left & header.keys()
+        left -= ours
+        for name in ours:
+            _check(changed[name], header[name], name)
+        sources.append((source, head + text, header, ours))
     if left:
         raise KeyError(f"{parent} has no tensor {sorted(left)[0]!r}")
+    step.mkdir(parents=True, exist_ok=True)
+    if step.samefile(parent):
+        raise ValueError(f"{step} is the parent itself")
+    for source, head, header, ours in sources:
+        with open(source, "rb", buffering=0) as f, _whole(step / source.name) as out:
+            if not ours:
+                _clone(f, out)
+                continue
+            _write_all(out, head)
+            for name, entry in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
+                begin, end = entry["data_offsets"]
+                if name in ours:
+                    data = _bytes(changed[name])
+                else:
+                    f.seek(len(head) + begin)
+                    data = _read_all(f, end - begin)
+                _write_all(out, data)
     record(step, parent=os.path.relpath(os.path.realpath(parent), mount_of(parent)))
 
 
-def _clone(f, path):
-    with open(path, "wb", buffering=0) as out:
-        at, size = 0, os.fstat(f.fileno()).st_size
-        while at < size:
-            n = os.copy_file_range(f.fileno(), out.fileno(), size - at, at, at)
-            if not n:
-                raise ValueError(f"{f.name} is cut short")
-            at += n
+@contextlib.contextmanager
+def _whole(path):
+    """A file to be written, which gets its name when that went well."""
+    tmp = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    try:
+        with open(tmp, "wb", buffering=0) as out:
+            yield out
+        os.replace(tmp, path)
+    finally:
+        tmp.unlink(missing_ok=True)
+
+
+def _clone(f, out):
+    at, size = 0, os.fstat(f.fileno()).st_size
+    while at < size:
+        n = os.copy_file_range(f.fileno(), out.fileno(), size - at, at, at)
+        if not n:
+            raise ValueError(f"{f.name} is cut short")
+        at += n
 
 
 def _header_size(head, path):
@@ -155,10 +175,15 @@ def _header_size(head, path):
     return n
 
 
-def _bytes(t, entry, name):
-    """The bytes of a tensor, checked against what a safetensors header says of it."""
+def _check(t, entry, name):
+    """Whether a tensor is what a safetensors header says of it."""
+    if not hasattr(t, "dtype") or not hasattr(t, "shape"):
+        raise ValueError(f"{name}: {type(t).__name__} is no tensor")
     if _code(t.dtype) != entry["dtype"] or list(t.shape) != entry["shape"]:
         raise ValueError(f"{name}: the parent's is {entry['dtype']} {entry['shape']}, this is {t.dtype} {list(t.shape)}")
+
+
+def _bytes(t):
     if hasattr(t, "detach"):
         import torch
 
