@@ -281,6 +281,7 @@ func TestReplaced(t *testing.T) {
 			r.write("latest.safetensors", trained(t, 1, 0))
 			r.pack("latest.safetensors")
 			h, m := r.manifestOf("latest.safetensors")
+			r.withoutPacking() // what replaces it would be packed meanwhile
 			r.versions.recalled.Do(func() {})
 			r.versions.paths.Purge()
 			r.versions.likes.files = nil
