@@ -185,6 +185,9 @@ func (v *Volume) showArtifact(ctx context.Context, n *Node, l *formats.Layout, m
 // layoutOf is the file's layout, and its manifest if it is packed.
 func (v *Volume) layoutOf(n *Node, out *control.File) (*formats.Layout, *manifest.Manifest, error) {
 	f := n.file
+	if f == nil {
+		return nil, nil, errNotRegular
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	l, err := v.layoutNow(n)

@@ -164,7 +164,12 @@ func TestShow(t *testing.T) {
 	if f := show("small"); f.Format != "blob" || f.State != control.StateResident || f.Size != 1 || len(f.Tensors) != 0 || f.Tensors == nil {
 		t.Errorf("%+v", f)
 	}
-	for p, want := range map[string]error{"none": os.ErrNotExist, "d": errNotRegular, "": errNotRegular} {
+	link, _, err := r.Symlink(r.root, "link", "two", r.me)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.forget(link)
+	for p, want := range map[string]error{"none": os.ErrNotExist, "d": errNotRegular, "": errNotRegular, "link": errNotRegular} {
 		_, err := r.Show(context.Background(), p)
 		var pe *os.PathError
 		if !errors.Is(err, want) || !errors.As(err, &pe) {
