@@ -45,6 +45,9 @@ func TestMaxUnpacked(t *testing.T) {
 
 // TestPackingGivesWay: while others compute on all processors packing waits, and says so; whoever waits for it does not.
 func TestPackingGivesWay(t *testing.T) {
+	if p, err := syscall.Getpriority(syscall.PRIO_PROCESS, 0); err != nil || p < 20 { // as the system call has it: 20 less what is nice
+		t.Skip("at a low priority nothing gives way to the test")
+	}
 	m := newMount(t, "--pack-cpus", "0")
 	var over atomic.Bool
 	var others sync.WaitGroup
