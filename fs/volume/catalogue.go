@@ -5,7 +5,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 
 	"ckptfs/cas"
@@ -123,12 +122,10 @@ func (m *models) upToDate(v *Volume) *catalogue {
 
 // qualityOf is what a model's step says of its quality; NaN when it says nothing.
 func (m *models) qualityOf(e *ledger.Entry) float64 {
-	parts := strings.SplitN(e.Path, "/", 4)
-	if len(parts) >= 3 {
-		if st := m.seen[parts[1]+"/"+parts[2]]; st != nil {
-			if q, ok := st.metrics[qualityMetric]; ok {
-				return q
-			}
+	run, step, _ := stepIn(e.Path)
+	if st := m.seen[run+"/"+step]; st != nil {
+		if q, ok := st.metrics[qualityMetric]; ok {
+			return q
 		}
 	}
 	return math.NaN()

@@ -28,9 +28,6 @@ func (v *Volume) comparandOf(p string, n *Node) (*comparand, error) {
 	if n.view != nil {
 		n = n.view.src
 	}
-	if n.file == nil {
-		return nil, errNotRegular
-	}
 	var out control.File
 	layout, m, err := v.layoutOf(n, &out)
 	if err != nil {

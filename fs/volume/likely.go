@@ -54,17 +54,12 @@ func (s *settling) likely(p *stepPlace, m *manifest.Manifest, tensors []lineage.
 
 // comesFrom reports whether the step of e says that it comes from where p is.
 func (s *settling) comesFrom(e *ledger.Entry, p *stepPlace) bool {
-	parts := strings.SplitN(e.Path, "/", 4)
-	if len(parts) < 3 {
+	run, st, _ := s.stepOf(e.Path)
+	if st == nil {
 		return false
 	}
-	steps := s.found[parts[1]]
-	i := slices.IndexFunc(steps, func(st *step) bool { return st.name == parts[2] })
-	if i < 0 {
-		return false
-	}
-	from := (&stepPlace{run: parts[1], step: steps[i]}).from()
-	d := steps[i].declared
+	from := (&stepPlace{run: run, step: st}).from()
+	d := st.declared
 	return slices.ContainsFunc(append([]string{d.Parent}, d.MergedFrom...), func(said string) bool {
 		to, err := ledger.Resolve(said, from, s.v.mountpoint)
 		return said != "" && err == nil && (to == p.path || strings.HasPrefix(p.path, to+"/"))

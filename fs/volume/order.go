@@ -6,7 +6,7 @@ import (
 )
 
 // position is where a file's path stands among those of a series, such as the steps of a run, at each of the levels at which versions
-// looks for the step before.
+// looks for the step before, and by the number of its run, at which that does not look.
 type position []rung
 
 // rung is one level: what all paths of the series have in common, and the numbers of this one.

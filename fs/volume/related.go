@@ -159,8 +159,8 @@ func (v *Volume) parents(p string) (hashes []cas.Hash) {
 			continue
 		}
 		rels := []string{to, path.Join(append([]string{to}, names[3:]...)...)}
-		if parts := strings.SplitN(to, "/", 4); len(parts) > 2 {
-			rels = append(rels, v.below(path.Join(parts[:3]...), maxStep)...)
+		if run, step, _ := stepIn(to); step != "" {
+			rels = append(rels, v.below(path.Join(runsDir, run, step), maxStep)...)
 		}
 		for _, rel := range rels {
 			if h, ok := v.versionAt(rel); ok && !slices.Contains(hashes, h) {

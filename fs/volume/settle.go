@@ -151,8 +151,8 @@ func (m *models) settleNow(ctx context.Context, v *Volume) error {
 func (v *Volume) namesOneOf(p *stepPlace, steps map[string]bool) bool {
 	one := func(said string) bool {
 		to, err := ledger.Resolve(said, p.from(), v.mountpoint)
-		parts := strings.SplitN(to, "/", 4)
-		return err == nil && len(parts) >= 3 && steps[parts[1]+"/"+parts[2]]
+		run, step, _ := stepIn(to)
+		return err == nil && steps[run+"/"+step]
 	}
 	return one(p.step.declared.Parent) || slices.ContainsFunc(p.step.declared.MergedFrom, one)
 }
@@ -424,24 +424,37 @@ func (s *settling) mergedFrom(p *stepPlace, at string) (merged []uint64) {
 	return merged
 }
 
+// stepIn takes a path apart: the run and the step that it leads to or into, and what lies below the step. The step is "" where the path leads to none.
+func stepIn(p string) (run, step, rel string) {
+	if parts := strings.SplitN(p, "/", 4); len(parts) >= 3 && parts[0] == runsDir {
+		return parts[1], parts[2], strings.Join(parts[3:], "")
+	}
+	return "", "", ""
+}
+
+// stepOf is the step that a path leads to or into, or nil, and what lies below it.
+func (s *settling) stepOf(p string) (run string, st *step, rel string) {
+	run, name, rel := stepIn(p)
+	if i := slices.IndexFunc(s.found[run], func(st *step) bool { return st.name == name }); i >= 0 {
+		st = s.found[run][i]
+	}
+	return run, st, rel
+}
+
 // declared finds the model that a step names as a parent.
 func (s *settling) declared(p *stepPlace, said string) (uint64, error) {
 	to, err := ledger.Resolve(said, p.from(), s.v.mountpoint)
 	if err != nil {
 		return 0, err
 	}
-	parts := strings.SplitN(to, "/", 4)
-	if len(parts) >= 3 {
-		if i := slices.IndexFunc(s.found[parts[1]], func(st *step) bool { return st.name == parts[2] }); i >= 0 {
-			rel := p.rel
-			if len(parts) == 4 {
-				if rel = parts[3]; isIndex(rel) { // a set: file by file
-					rel = path.Join(path.Dir(rel), path.Base(p.rel))
-				}
-			}
-			if seq := s.counterpart(parts[1], s.found[parts[1]][i], rel); seq != 0 {
-				return seq, nil
-			}
+	if run, st, rel := s.stepOf(to); st != nil {
+		if rel == "" {
+			rel = p.rel
+		} else if isIndex(rel) { // a set: file by file
+			rel = path.Join(path.Dir(rel), path.Base(p.rel))
+		}
+		if seq := s.counterpart(run, st, rel); seq != 0 {
+			return seq, nil
 		}
 	}
 	if e := s.tombstone(to, p.rel); e != nil {

@@ -3,6 +3,7 @@ package volume
 import (
 	"context"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -24,24 +25,27 @@ func isIndex(p string) bool {
 	return ok && slices.Contains(indexed, path.Ext(stem))
 }
 
+// readIndex reads the index of a set: the file of each tensor, and the files, ascending. None: it is no such index.
+func (v *Volume) readIndex(p string) (places map[string]string, files []string, err error) {
+	b, err := v.readSmall(p, safetensors.MaxIndex)
+	if err != nil {
+		return nil, nil, err
+	}
+	if places, err = safetensors.ParseIndex(b); err != nil {
+		return nil, nil, nil
+	}
+	files = slices.Compact(slices.Sorted(maps.Values(places)))
+	if len(files) > maxShards {
+		return nil, nil, nil
+	}
+	return places, files, nil
+}
+
 // sharded is the tensors of a set of files by its index. nil: it is no such index.
 func (r *reach) sharded(ctx context.Context, p string) (*collection, error) {
-	b, err := r.v.readSmall(p, safetensors.MaxIndex)
-	if err != nil {
+	places, files, err := r.v.readIndex(p)
+	if err != nil || len(files) == 0 {
 		return nil, err
-	}
-	places, err := safetensors.ParseIndex(b)
-	if err != nil || len(places) == 0 {
-		return nil, nil
-	}
-	var files []string
-	for _, file := range places {
-		files = append(files, file)
-	}
-	slices.Sort(files)
-	files = slices.Compact(files)
-	if len(files) > maxShards {
-		return nil, nil
 	}
 	index, err := r.file(p)
 	if err != nil {

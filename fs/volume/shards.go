@@ -9,7 +9,6 @@ import (
 
 	"ckptfs/cas"
 	"ckptfs/formats"
-	"ckptfs/formats/safetensors"
 	"ckptfs/index/ledger"
 	"ckptfs/index/manifest"
 )
@@ -28,24 +27,11 @@ const partOf = "part of "
 
 // readShards reads an index; nil: it is none of several files.
 func (v *Volume) readShards(index string) *shards {
-	b, err := v.readSmall(index, safetensors.MaxIndex)
-	if err != nil {
+	of, files, err := v.readIndex(index)
+	if err != nil || len(files) < 2 {
 		return nil
 	}
-	of, err := safetensors.ParseIndex(b)
-	if err != nil {
-		return nil
-	}
-	s := &shards{index: index, of: of}
-	for _, file := range of {
-		s.files = append(s.files, file)
-	}
-	slices.Sort(s.files)
-	s.files = slices.Compact(s.files)
-	if len(s.files) < 2 || len(s.files) > maxShards {
-		return nil
-	}
-	return s
+	return &shards{index: index, files: files, of: of}
 }
 
 // shardsOf finds the set that a file of a step is of; nil: it is of none.

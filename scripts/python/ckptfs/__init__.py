@@ -96,13 +96,8 @@ def _read_json(path):
 
 def _write_json(path, value):
     """Whole or not at all."""
-    tmp = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    try:
-        with open(tmp, "w", encoding="utf-8") as f:
-            json.dump(value, f)
-        os.replace(tmp, path)
-    finally:
-        tmp.unlink(missing_ok=True)
+    with _whole(path) as out:
+        _write_all(out, json.dumps(value).encode())
 
 
 def derive(parent, step, changed):
