@@ -28,12 +28,19 @@ func (s *Store) locateNow(locked bool, h cas.Hash) (cas.Location, error) {
 		return r.entry.Location, nil
 	}
 	s.mu.Unlock()
+	return one(h, func(hashes []cas.Hash, locs []cas.Location) error {
+		if locked {
+			_, err := s.locateOnce(hashes, locs)
+			return err
+		}
+		return s.locate(hashes, locs)
+	})
+}
+
+// one is where a record lies, by who locates several.
+func one(h cas.Hash, locate func([]cas.Hash, []cas.Location) error) (cas.Location, error) {
 	hashes, locs := [1]cas.Hash{h}, [1]cas.Location{}
-	if locked {
-		_, err := s.locateOnce(hashes[:], locs[:])
-		return locs[0], err
-	}
-	err := s.locate(hashes[:], locs[:])
+	err := locate(hashes[:], locs[:])
 	return locs[0], err
 }
 

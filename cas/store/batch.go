@@ -144,21 +144,21 @@ func (s *Store) held(r *record) (bool, error) {
 	if r.doomed {
 		return false, nil
 	}
-	hashes, locs := [1]cas.Hash{r.hash}, [1]cas.Location{}
-	if err := s.locate(hashes[:], locs[:]); err != nil {
+	loc, err := one(r.hash, s.locate)
+	if err != nil {
 		return false, err
 	}
 	s.mu.Lock()
 	_, r.alone = s.suspect[r.hash]
 	s.mu.Unlock()
-	if locs[0].Segment == 0 || !serves(locs[0].Kind, r.kind) {
+	if loc.Segment == 0 || !serves(loc.Kind, r.kind) {
 		return false, nil
 	}
-	if r.alone || !locs[0].Delta {
+	if r.alone || !loc.Delta {
 		return !r.alone, nil
 	}
 	// A delta that nothing needed may have outlived its bases. One whose bases are there, and pinned now, is held.
-	_, on, err := s.secure(r.hash, locs[0])
+	_, on, err := s.secure(r.hash, loc)
 	if r.alone = err != nil; r.alone {
 		return false, nil
 	}

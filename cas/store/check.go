@@ -397,11 +397,11 @@ func (c *checker) wrong(e cas.Entry) error {
 	s := c.s
 	s.reshaping.RLock()
 	defer s.reshaping.RUnlock()
-	var now [1]cas.Location
-	if err := s.locateHere([]cas.Hash{e.Hash}, now[:]); err != nil {
+	now, err := one(e.Hash, s.locateHere)
+	if err != nil {
 		return err
 	}
-	if now[0] != e.Location {
+	if now != e.Location {
 		return nil
 	}
 	r, err := segment.Open(s.fs, s.dir, s.segment(e.Segment))

@@ -250,13 +250,12 @@ func (c *Compaction) claim(b *Batch, r *record, at cas.Location, number, was uin
 	b.hold(r)
 	s.mu.Unlock()
 
-	hashes, now := [1]cas.Hash{r.hash}, [1]cas.Location{}
-	err := s.locate(hashes[:], now[:])
-	if err == nil && now[0].Segment == at.Segment && now[0].Off == at.Off {
+	now, err := one(r.hash, s.locate)
+	if err == nil && now.Segment == at.Segment && now.Off == at.Off {
 		return true, nil
 	}
 	st := indexed // it was moved, or stored anew, just now
-	if err == nil && now[0].Segment == 0 {
+	if err == nil && now.Segment == 0 {
 		err = &cas.ChunkError{Hash: r.hash, Loc: at, Err: cas.ErrNotFound}
 	}
 	if err != nil {

@@ -30,41 +30,23 @@ func (s *Store) recover() error {
 	if mark.Segment > s.next || mark.Off > 0 && !slices.Contains(numbers, mark.Segment) {
 		return fmt.Errorf("segment %d is missing: %w", mark.Segment, ErrIndexAhead)
 	}
-	rp := replay{s: s, from: mark, mark: mark, twins: twins{}}
+	rp := replay{intake: newIntake(s), from: mark, last: mark}
+	rp.mark = mark
+	if s.opt.ReadOnly {
+		rp.refused = ErrNeedsRecovery
+	}
 	for _, n := range numbers {
 		if err := rp.segment(n); err != nil {
 			return fmt.Errorf("%s: %w", segment.Path(s.dir, n), err)
 		}
 	}
-	return rp.finish()
+	return indexError(rp.finish(rp.last))
 }
 
 // replay takes records that lie behind a watermark into the index.
 type replay struct {
-	s       *Store
-	from    cas.Watermark
-	entries []cas.Entry
-	mark    cas.Watermark
-	twins   twins
-}
-
-// fresh reports whether the index is made from nothing. Its watermark is kept at zero until the end then, so that a start goes on where this was
-// cut short: at the beginning.
-func (rp *replay) fresh() bool { return rp.from == cas.Watermark{} }
-
-// finish ends the replay.
-func (rp *replay) finish() error {
-	if err := rp.commit(); err != nil {
-		return err
-	}
-	better, err := rp.twins.resolve(rp.s)
-	if err != nil {
-		return indexError(err)
-	}
-	if len(better) == 0 && (!rp.fresh() || rp.mark == rp.from) {
-		return nil
-	}
-	return indexError(rp.s.index.Commit(better, rp.mark))
+	*intake
+	from, last cas.Watermark
 }
 
 func (rp *replay) segment(n uint32) error {
@@ -208,84 +190,14 @@ func (rp *replay) gap(n uint32, g segment.Range) {
 
 // add takes a record into the index if it lies behind the watermark and is of a kind that belongs there.
 func (rp *replay) add(n uint32, rec *segment.Record) error {
-	if (cas.Watermark{Segment: n, Off: rec.Off}).Before(rp.from) {
+	if !known(rec.Kind) || (cas.Watermark{Segment: n, Off: rec.Off}).Before(rp.from) {
 		return nil
 	}
-	if !known(rec.Kind) {
-		return nil
+	rp.last = cas.Watermark{Segment: n, Off: rec.End()}
+	if rp.from != (cas.Watermark{}) {
+		rp.mark = rp.last
 	}
-	rp.entries = append(rp.entries, rec.Entry(n))
-	rp.mark = cas.Watermark{Segment: n, Off: rec.End()}
-	if len(rp.entries) < rp.s.opt.ReplayBatch {
-		return nil
-	}
-	return rp.commit()
-}
-
-func (rp *replay) commit() error {
-	if len(rp.entries) == 0 {
-		return nil
-	}
-	if rp.s.opt.ReadOnly {
-		return ErrNeedsRecovery
-	}
-	mark := rp.mark
-	if rp.fresh() {
-		mark = rp.from
-	}
-	entries, err := rp.s.lowest(rp.entries, rp.twins)
-	if err == nil {
-		err = rp.s.index.Commit(entries, mark)
-	}
-	rp.entries = rp.entries[:0]
-	return indexError(err)
-}
-
-// lowest takes out of entries, which lie behind what the index has, the records of which there is one of a lower number: what
-// was stored since may be written against that one. Of equals the last one is as good. Mostly there is one record of a chunk;
-// more are left by a Compaction that was cut short, by a chunk that was stored afresh, and by a salvage, behind later ones. Of deltas among them t
-// is told.
-func (s *Store) lowest(entries []cas.Entry, t twins) ([]cas.Entry, error) {
-	var hashes []cas.Hash
-	for i := range entries {
-		if entries[i].Delta {
-			hashes = append(hashes, entries[i].Hash)
-		}
-	}
-	if len(hashes) == 0 {
-		return entries, nil
-	}
-	locs := make([]cas.Location, len(hashes))
-	if err := s.index.Locate(hashes, locs); err != nil {
-		return nil, err
-	}
-	have := map[key]cas.Location{}
-	for i, l := range locs {
-		if l.Segment != 0 {
-			have[keyOf(hashes[i])] = l
-		}
-	}
-	number := func(h cas.Hash, l cas.Location) uint8 {
-		if !l.Delta {
-			return 0
-		}
-		b, err := s.baseAt(l, h)
-		if err != nil {
-			return anyNumber
-		}
-		return b.Number
-	}
-	return slices.DeleteFunc(entries, func(e cas.Entry) bool {
-		l, ok := have[keyOf(e.Hash)]
-		if ok && e.Delta && l.Delta {
-			t.add(e.Hash, l, e.Location)
-		}
-		if ok && e.Delta && serves(l.Kind, e.Kind) && number(e.Hash, l) < number(e.Hash, e.Location) {
-			return true
-		}
-		have[keyOf(e.Hash)] = e.Location
-		return false
-	}), nil
+	return indexError(rp.intake.add(n, rec))
 }
 
 // indexError marks an error of the index's that tells of damage.

@@ -88,17 +88,17 @@ func (s *Store) refill() error {
 	if err != nil {
 		return err
 	}
-	f := filler{s: s, twins: twins{}}
+	in := newIntake(s)
 	for _, n := range numbers {
 		i := slices.IndexFunc(tails, func(t *tail) bool { return t.w.Number() == n })
 		switch {
 		case n > last:
 		case i < 0:
-			err = f.sealed(n)
+			err = in.sealed(n)
 		default:
 			for _, rec := range tails[i].w.Records() {
 				if rec.End() <= tails[i].synced && !slices.ContainsFunc(volatile, func(e cas.Entry) bool { return e.Segment == n && e.Off == rec.Off }) {
-					if err = f.add(n, &rec); err != nil {
+					if err = in.add(n, &rec); err != nil {
 						break
 					}
 				}
@@ -109,33 +109,18 @@ func (s *Store) refill() error {
 		}
 	}
 	// A start has to look at the segments that are still being written.
-	f.mark = cas.Watermark{Segment: last + 1}
+	mark := cas.Watermark{Segment: last + 1}
 	for _, t := range tails {
-		if m := (cas.Watermark{Segment: t.w.Number()}); m.Before(f.mark) {
-			f.mark = m
+		if m := (cas.Watermark{Segment: t.w.Number()}); m.Before(mark) {
+			mark = m
 		}
 	}
-	mark := f.mark
-	f.mark = cas.Watermark{}
-	if err := f.commit(); err != nil {
-		return err
-	}
-	better, err := f.twins.resolve(s)
-	if err != nil {
-		return err
-	}
-	return s.index.Commit(better, mark)
+	return in.finish(mark)
 }
 
-type filler struct {
-	s       *Store
-	entries []cas.Entry
-	mark    cas.Watermark
-	twins   twins
-}
-
-func (f *filler) sealed(n uint32) error {
-	s := f.s
+// sealed takes the records of a segment that nobody appends to.
+func (in *intake) sealed(n uint32) error {
+	s := in.s
 	r, err := segment.Open(s.fs, s.dir, s.segment(n))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -146,7 +131,7 @@ func (f *filler) sealed(n uint32) error {
 	defer r.Close()
 	ft, err := r.Footer()
 	if err == nil {
-		err = r.Each(ft, func(rec *segment.Record) error { return f.add(n, rec) })
+		err = r.Each(ft, func(rec *segment.Record) error { return in.add(n, rec) })
 	}
 	if !errors.Is(err, segment.ErrUnsealed) {
 		return err
@@ -159,32 +144,11 @@ func (f *filler) sealed(n uint32) error {
 		if sc.Gap() {
 			continue
 		}
-		if err := f.add(n, sc.Record()); err != nil {
+		if err := in.add(n, sc.Record()); err != nil {
 			return err
 		}
 	}
 	return sc.Err()
-}
-
-func (f *filler) add(n uint32, rec *segment.Record) error {
-	if !known(rec.Kind) {
-		return nil
-	}
-	f.entries = append(f.entries, rec.Entry(n))
-	if len(f.entries) < f.s.opt.ReplayBatch {
-		return nil
-	}
-	return f.commit()
-}
-
-// commit keeps the watermark at zero until the end, so that a start goes on where this was cut short: at the beginning.
-func (f *filler) commit() error {
-	entries, err := f.s.lowest(f.entries, f.twins)
-	if err == nil {
-		err = f.s.index.Commit(entries, f.mark)
-	}
-	f.entries = f.entries[:0]
-	return err
 }
 
 // doubtAgain is how long an index that was found sound is not looked through again.

@@ -23,7 +23,7 @@ func (t twins) add(h cas.Hash, locs ...cas.Location) {
 // numbers themselves. Of equals it is the last. Nobody else uses the index, which has all records.
 func (t twins) resolve(s *Store) (better []cas.Entry, err error) {
 	for h := range t {
-		now, err := s.indexedAt(h)
+		now, err := one(h, s.index.Locate)
 		if err != nil {
 			return nil, err
 		}
@@ -40,7 +40,7 @@ func (t twins) resolve(s *Store) (better []cas.Entry, err error) {
 
 // best is the record of h, of a number below the given one, that can be read with what is there; of segment 0 when there is none.
 func (t twins) best(s *Store, h cas.Hash, below uint8) (best cas.Location, number uint8, err error) {
-	now, err := s.indexedAt(h)
+	now, err := one(h, s.index.Locate)
 	if err != nil || now.Segment == 0 || !now.Delta {
 		return now, 0, err
 	}
@@ -66,11 +66,4 @@ func (t twins) best(s *Store, h cas.Hash, below uint8) (best cas.Location, numbe
 		}
 	}
 	return best, number, nil
-}
-
-// indexedAt asks the index on behalf of who has it for himself.
-func (s *Store) indexedAt(h cas.Hash) (cas.Location, error) {
-	hashes, locs := [1]cas.Hash{h}, [1]cas.Location{}
-	err := s.index.Locate(hashes[:], locs[:])
-	return locs[0], err
 }

@@ -1,0 +1,107 @@
+package store
+
+import (
+	"slices"
+
+	"ckptfs/cas"
+	"ckptfs/cas/segment"
+)
+
+// intake takes records into the index, many with one commit.
+type intake struct {
+	s       *Store
+	entries []cas.Entry
+	twins   twins
+	// mark is up to where the index has all. While one is made from nothing it stays zero until the end, so that a start goes on where this was cut
+	// short: at the beginning.
+	mark    cas.Watermark
+	refused error // if not nil, what there is instead of a commit
+}
+
+func newIntake(s *Store) *intake { return &intake{s: s, twins: twins{}} }
+
+func (in *intake) add(n uint32, rec *segment.Record) error {
+	if !known(rec.Kind) {
+		return nil
+	}
+	in.entries = append(in.entries, rec.Entry(n))
+	if len(in.entries) < in.s.opt.ReplayBatch {
+		return nil
+	}
+	return in.commit()
+}
+
+func (in *intake) commit() error {
+	if len(in.entries) == 0 {
+		return nil
+	}
+	if in.refused != nil {
+		return in.refused
+	}
+	entries, err := in.lowest()
+	if err == nil {
+		err = in.s.index.Commit(entries, in.mark)
+	}
+	in.entries = in.entries[:0]
+	return err
+}
+
+// finish ends it: up to mark the index has all.
+func (in *intake) finish(mark cas.Watermark) error {
+	if err := in.commit(); err != nil {
+		return err
+	}
+	better, err := in.twins.resolve(in.s)
+	if err != nil || len(better) == 0 && mark == in.mark {
+		return err
+	}
+	return in.s.index.Commit(better, mark)
+}
+
+// lowest is the entries, which lie behind what the index has, without the records of which there is one of a lower number: what
+// was stored since may be written against that one. Of equals the last one is as good. Mostly there is one record of a chunk;
+// more are left by a Compaction that was cut short, by a chunk that was stored afresh, and by a salvage, behind later ones. The twins are told of deltas
+// among them.
+func (in *intake) lowest() ([]cas.Entry, error) {
+	s, entries := in.s, in.entries
+	var hashes []cas.Hash
+	for i := range entries {
+		if entries[i].Delta {
+			hashes = append(hashes, entries[i].Hash)
+		}
+	}
+	if len(hashes) == 0 {
+		return entries, nil
+	}
+	locs := make([]cas.Location, len(hashes))
+	if err := s.index.Locate(hashes, locs); err != nil {
+		return nil, err
+	}
+	have := map[key]cas.Location{}
+	for i, l := range locs {
+		if l.Segment != 0 {
+			have[keyOf(hashes[i])] = l
+		}
+	}
+	number := func(h cas.Hash, l cas.Location) uint8 {
+		if !l.Delta {
+			return 0
+		}
+		b, err := s.baseAt(l, h)
+		if err != nil {
+			return anyNumber
+		}
+		return b.Number
+	}
+	return slices.DeleteFunc(entries, func(e cas.Entry) bool {
+		l, ok := have[keyOf(e.Hash)]
+		if ok && e.Delta && l.Delta {
+			in.twins.add(e.Hash, l, e.Location)
+		}
+		if ok && e.Delta && serves(l.Kind, e.Kind) && number(e.Hash, l) < number(e.Hash, e.Location) {
+			return true
+		}
+		have[keyOf(e.Hash)] = e.Location
+		return false
+	}), nil
+}
