@@ -1,0 +1,183 @@
+package volume
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"ckptfs/formats"
+	"ckptfs/formats/numbers"
+	"ckptfs/fs/control"
+)
+
+// tensors compares two tensors of one name.
+func (d *differ) tensors(ctx context.Context, a *collection, i int, b *collection, j int) error {
+	s, t := &a.arrays[i], &b.arrays[j]
+	c := control.TensorChange{Name: t.Name, File: b.path, DTypeA: string(s.DType), DType: string(t.DType), ShapeA: shapeOf(&s.Tensor), Shape: shapeOf(&t.Tensor), Bytes: max(t.NumBytes(), 0)}
+	same := s.DType == t.DType && s.sameStorage(t)
+	if !slices.Equal(s.Shape, t.Shape) {
+		c.SameBytes = same
+		d.out.Reshaped = append(d.out.Reshaped, c)
+		return nil
+	}
+	if same || s.DType == t.DType && s.NumBytes() == 0 {
+		d.equal(&t.Tensor)
+		return nil
+	}
+	if s.sealed != nil || t.sealed != nil {
+		return d.sealed(ctx, b, s, t, c)
+	}
+	sum, same, err := d.read(ctx, a, s, b, t)
+	if err != nil {
+		return err
+	}
+	if same && s.DType == t.DType {
+		d.equal(&t.Tensor)
+		return nil
+	}
+	if sum != nil {
+		c.Elements, c.ChangedElements, c.Special = sum.Elements, sum.Changed, sum.Special
+		maxAbs, rel := control.Number(sum.MaxAbs), control.Number(sum.RelNorm())
+		c.MaxAbs, c.RelNorm = &maxAbs, &rel
+		if sum.Elements > 0 {
+			c.Share = float64(sum.Changed) / float64(sum.Elements)
+		}
+	}
+	d.out.Changed = append(d.out.Changed, c)
+	return nil
+}
+
+func (d *differ) equal(t *formats.Tensor) {
+	d.out.Equal++
+	d.out.EqualBytes += t.NumBytes()
+}
+
+// read compares the elements of two tensors of one shape. No sum: they are not numbers to this program, and same says all.
+func (d *differ) read(ctx context.Context, a *collection, s *array, b *collection, t *array) (sum *numbers.Comparison, same bool, err error) {
+	x, err := d.open(a, s)
+	if err != nil {
+		return nil, false, err
+	}
+	defer x.done()
+	y, err := d.open(b, t)
+	if err != nil {
+		return nil, false, err
+	}
+	defer y.done()
+	known := numbers.Known(s.DType) && numbers.Known(t.DType)
+	if !known && s.DType != t.DType {
+		return nil, false, nil
+	}
+	same = true
+	if known {
+		sum = &numbers.Comparison{}
+	}
+	const most = 1 << 16 // elements at a time
+	step := int64(most)
+	wa, wb := int64(s.DType.Bits()/8), int64(t.DType.Bits()/8)
+	n := s.NumElements()
+	if !known {
+		n, wa, wb, step = s.NumBytes(), 1, 1, 1<<20
+	}
+	p, q := make([]byte, step*wa), make([]byte, step*wb)
+	for at := int64(0); at < n; at += step {
+		if err := ctx.Err(); err != nil {
+			return nil, false, err
+		}
+		k := min(step, n-at)
+		p, q := p[:k*wa], q[:k*wb]
+		if err := x.read(p, at*wa); err != nil {
+			return nil, false, err
+		}
+		if err := y.read(q, at*wb); err != nil {
+			return nil, false, err
+		}
+		d.out.ReadBytes += int64(len(p) + len(q))
+		if wa != wb || string(p) != string(q) {
+			same = false
+		}
+		if known {
+			sum.Add(s.DType, p, t.DType, q)
+		}
+		if d.report != nil {
+			d.report(control.Progress{DoneBytes: d.out.ReadBytes, Current: b.path})
+		}
+	}
+	return sum, same, nil
+}
+
+func (d *differ) open(f *collection, a *array) (*arrayReader, error) {
+	r, err := d.v.openArray(a)
+	if err != nil {
+		return nil, &fs.PathError{Op: "diff", Path: f.path, Err: fmt.Errorf("tensor %s: %w", a.Name, err)}
+	}
+	return r, nil
+}
+
+// sealed compares two arrays of one shape, of which at least one is stored compressed.
+func (d *differ) sealed(ctx context.Context, b *collection, s, t *array, c control.TensorChange) error {
+	if s.sealed == nil || t.sealed == nil {
+		d.out.Others = append(d.out.Others, control.OtherFile{Path: path.Join(b.rel, t.Name), What: "not compared: one of the two is stored compressed"})
+		return nil
+	}
+	byKey := func(a, b sealed) int { return strings.Compare(a.key, b.key) }
+	x, y := slices.SortedFunc(slices.Values(s.sealed), byKey), slices.SortedFunc(slices.Values(t.sealed), byKey)
+	same := len(x) == len(y) && s.DType == t.DType
+	for i := 0; same && i < len(x); i++ {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		var err error
+		if same, err = d.sameBytes(&x[i], &y[i]); err != nil {
+			return err
+		}
+		same = same && x[i].key == y[i].key
+	}
+	if same {
+		d.equal(&t.Tensor)
+	} else {
+		d.out.Changed = append(d.out.Changed, c)
+	}
+	return nil
+}
+
+// sameBytes compares two parts of files, by their hashes if they have some.
+func (d *differ) sameBytes(a, b *sealed) (bool, error) {
+	x, y := d.v.storedAt(a.f, a.off, a.n), d.v.storedAt(b.f, b.off, b.n)
+	if a.n != b.n || !x.IsZero() && !y.IsZero() {
+		return a.n == b.n && x == y, nil
+	}
+	var r [2]io.ReaderAt
+	for i, s := range []*sealed{a, b} {
+		r[i] = bytes.NewReader(s.inline)
+		if s.f == nil {
+			continue
+		}
+		src, _, done, err := d.v.peruse(s.f.node)
+		if err != nil {
+			return false, &fs.PathError{Op: "diff", Path: s.f.path, Err: err}
+		}
+		defer done()
+		r[i] = src
+	}
+	const most = 1 << 20
+	p, q := make([]byte, min(most, a.n)), make([]byte, min(most, a.n))
+	for at := int64(0); at < a.n; at += most {
+		n := min(most, a.n-at)
+		for i, s := range []*sealed{a, b} {
+			if err := formats.ReadFull(r[i], [][]byte{p, q}[i][:n], s.off+at); err != nil {
+				return false, fmt.Errorf("%s: %w", s.key, err)
+			}
+		}
+		d.out.ReadBytes += 2 * n
+		if !bytes.Equal(p[:n], q[:n]) {
+			return false, nil
+		}
+	}
+	return true, nil
+}

@@ -1,0 +1,185 @@
+package volume
+
+import (
+	"cmp"
+	"fmt"
+	"path"
+	"slices"
+
+	"ckptfs/cas"
+	"ckptfs/index/ledger"
+	"ckptfs/index/lineage"
+	"ckptfs/index/manifest"
+)
+
+// enter makes a model of a file.
+func (s *settling) enter(p *stepPlace) error {
+	if p.state != 0 {
+		return nil
+	}
+	p.state = 1
+	defer func() { p.state = 2 }()
+	v, book := s.v, s.book
+	m := v.modelManifest(p.manifest)
+	if m == nil {
+		if p.before != nil {
+			book.Retire(p.before.Seq, v.now().UnixNano())
+		}
+		return nil
+	}
+	tensors, bytes, marks := modelTensors(m)
+	parent, merged, err := s.parentOf(p, func() uint64 { return s.likely(p, m, tensors, marks) })
+	if err != nil {
+		return err
+	}
+	e := &ledger.Entry{Ino: p.ino, Manifest: p.manifest, Path: p.path, Time: p.mtime, Size: m.Size, Tensors: len(tensors), Marks: marks}
+	e.Seq = book.Next()
+	e.Parent, e.How, e.MergedFrom = parent.Seq, parent.How, merged
+	if e.Parent == 0 {
+		e.How = lineage.None
+	}
+	g, from, _ := s.blueprintOf(p, m, "")
+	s.keepGraph(e, g, from)
+	e.Owners = s.owners(e, tensors, e.Parent, e.How, p.step.declared.Tensors)
+	e.Owned = lineage.Shares(e.Owners, bytes)
+	if p.before != nil { // written again: what it was is no more, and its parent
+		book.Retire(p.before.Seq, v.now().UnixNano())
+	}
+	if err := book.Add(e); err != nil {
+		// No owner but an ancestor is ever named; should it be, the model stands alone.
+		e.Parent, e.How, e.MergedFrom = 0, lineage.None, nil
+		e.Owners = lineage.Inherit(e.Seq, tensors, nil)
+		e.Owned = lineage.Shares(e.Owners, bytes)
+		return book.Add(e)
+	}
+	return nil
+}
+
+// again looks whether a model's step says something else of its architecture or its parent now.
+func (s *settling) again(p *stepPlace) error {
+	e := s.book.ByIno(p.ino)
+	at := path.Join(runsDir, p.run, p.step.name)
+	d := p.step.declared
+	otherNames := false // what began as what may be known otherwise now
+	if e != nil {
+		if m := s.v.modelManifest(e.Manifest); m != nil {
+			g, from, same := s.blueprintOf(p, m, e.GraphFrom)
+			if !same {
+				s.keepGraph(e, g, from)
+				s.book.Change(e)
+			}
+			otherNames = d.Transfer && (!same || len(s.seen) > 0)
+		}
+	}
+	if p.step.declaredProblem != "" {
+		s.problems[at] = p.step.declaredProblem
+		return nil
+	}
+	if e == nil || d.IsZero() {
+		return nil
+	}
+	if merged := s.mergedFrom(p, at); len(merged) > 0 && !slices.Equal(merged, e.MergedFrom) {
+		if err := s.book.Merge(e, merged); err != nil {
+			s.problems[at] = err.Error()
+		}
+	}
+	if d.Parent == "" {
+		return nil
+	}
+	seq, err := s.declared(p, d.Parent)
+	if err == nil && seq == e.Parent && e.How == d.How() && !otherNames {
+		return nil
+	}
+	if err == nil && seq >= e.Seq {
+		err = fmt.Errorf("parent %q was saved after its child: %w", d.Parent, lineage.ErrParent)
+	}
+	if err != nil {
+		s.problems[at] = err.Error()
+		return nil
+	}
+	m := s.v.modelManifest(e.Manifest)
+	if m == nil {
+		return nil
+	}
+	tensors, bytes, _ := modelTensors(m)
+	owners := s.owners(e, tensors, seq, d.How(), d.Tensors)
+	if seq == e.Parent && e.How == d.How() && slices.Equal(owners, e.Owners) {
+		return nil
+	}
+	if err := s.book.Reparent(e, seq, d.How(), owners, lineage.Shares(owners, bytes)); err != nil {
+		s.problems[at] = err.Error()
+	}
+	return nil
+}
+
+// owners is who owns each tensor of e as a child of parent. renamed is what the step says of their names.
+func (s *settling) owners(e *ledger.Entry, tensors []lineage.Tensor, parent uint64, how lineage.How, renamed map[string]string) []uint64 {
+	seq := e.Seq
+	pe := s.book.Get(parent)
+	if pe == nil {
+		return lineage.Inherit(seq, tensors, nil)
+	}
+	if how == lineage.Transfer {
+		renamed = s.v.transferred(e, pe, renamed)
+	}
+	owners := pe.Owners
+	if pm := s.v.modelManifest(pe.Manifest); pm != nil && (len(owners) == len(pm.Tensors) || owners == nil) {
+		theirs, _, _ := modelTensors(pm)
+		if owners == nil { // retired: what it had of others is forgotten, what the child has of it is not
+			owners = lineage.Inherit(parent, theirs, nil)
+		}
+		return lineage.Inherit(seq, tensors, &lineage.Parent{Tensors: theirs, Owners: owners, Read: renamed})
+	}
+	return lineage.Inherit(seq, tensors, nil)
+}
+
+// manifestOf reads a manifest; nil when it cannot be read or names no tensors.
+func (v *Volume) modelManifest(h cas.Hash) *manifest.Manifest {
+	m, err := v.asm.Manifest(h)
+	if err != nil || len(m.Tensors) == 0 {
+		return nil
+	}
+	return m
+}
+
+// modelTensors is what the lineage knows tensors by: in the manifest's order, with their bytes, and the marks of the largest.
+func modelTensors(m *manifest.Manifest) (tensors []lineage.Tensor, bytes []int64, marks []uint64) {
+	objects := tensorDigests(m)
+	users := map[int]int{}
+	for i := range m.Tensors {
+		users[m.Tensors[i].Region]++
+	}
+	tensors, bytes = make([]lineage.Tensor, len(m.Tensors)), make([]int64, len(m.Tensors))
+	order := make([]int, 0, len(m.Tensors))
+	for i := range m.Tensors {
+		t := &m.Tensors[i]
+		content := objects[i]
+		switch {
+		case t.NumBytes() == 0:
+			content = cas.Hash{}
+		case content.IsZero(): // of several objects: like no other
+			content = cas.Sum(fmt.Appendf(nil, "%d of %d tensors of %d bytes", i, len(m.Tensors), m.Size))
+			for _, o := range m.Objects {
+				content = cas.Sum(append(content[:], o.Digest[:]...))
+			}
+		case t.Offset != 0 || !t.Contiguous() || t.NumBytes() != m.Regions[t.Region].Len:
+			content = cas.Sum(fmt.Appendf(nil, "%s at %d by %v", content, t.Offset, t.Stride))
+		}
+		tensors[i] = lineage.Tensor{Name: t.Name, Digest: lineage.Digest(string(t.DType), t.Shape, content)}
+		if t.Region >= 0 && users[t.Region] > 1 {
+			tensors[i].Tie = t.Region + 1
+		}
+		bytes[i] = t.NumBytes()
+		order = append(order, i)
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(bytes[b], bytes[a]) })
+	for _, i := range order {
+		if bytes[i] < minTelling || len(marks) == ledger.MaxMarks {
+			break
+		}
+		if mark := ledger.Mark(tensors[i].Digest); !slices.Contains(marks, mark) {
+			marks = append(marks, mark)
+		}
+	}
+	return tensors, bytes, marks
+}

@@ -1,0 +1,157 @@
+package volume
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"ckptfs/fs/control"
+	"ckptfs/index/ledger"
+	"ckptfs/index/lineage"
+)
+
+// parentOf chooses a parent: what the step declares, what the file was before it was written again, the step before, the likely one.
+func (s *settling) parentOf(p *stepPlace, likely func() uint64) (parent lineage.Candidate, merged []uint64, err error) {
+	at := path.Join(runsDir, p.run, p.step.name)
+	var all []lineage.Candidate
+	if d := p.step.declared; d.Parent != "" {
+		seq, err := s.declared(p, d.Parent)
+		if err != nil {
+			s.problems[at] = err.Error()
+		} else {
+			all = append(all, lineage.Candidate{Seq: seq, How: d.How()})
+		}
+	}
+	merged = s.mergedFrom(p, at)
+	if p.step.declaredProblem != "" {
+		s.problems[at] = p.step.declaredProblem
+	}
+	if p.before != nil {
+		all = append(all, lineage.Candidate{Seq: p.before.Seq, How: lineage.Previous})
+	}
+	steps := s.found[p.run]
+	for i := p.index - 1; i >= 0 && len(all) == 0; i-- {
+		if s.v.stepState(steps[i]) != control.StepComplete {
+			continue
+		}
+		if seq := s.counterpart(p.run, steps[i], p.rel); seq != 0 {
+			all = append(all, lineage.Candidate{Seq: seq, How: lineage.Previous})
+		}
+	}
+	if len(all) == 0 {
+		if seq := likely(); seq != 0 {
+			all = append(all, lineage.Candidate{Seq: seq, How: lineage.Inferred})
+		}
+	}
+	parent, refused := s.book.Forest.Choose(s.book.Next(), all)
+	for _, err := range refused {
+		s.problems[at] = err.Error()
+	}
+	return parent, merged, nil
+}
+
+// mergedFrom are the further parents that a step declares.
+func (s *settling) mergedFrom(p *stepPlace, at string) (merged []uint64) {
+	for _, said := range p.step.declared.MergedFrom {
+		seq, err := s.declared(p, said)
+		if err != nil {
+			s.problems[at] = err.Error()
+			continue
+		}
+		if !slices.Contains(merged, seq) {
+			merged = append(merged, seq)
+		}
+	}
+	return merged
+}
+
+// declared finds the model that a step names as a parent.
+func (s *settling) declared(p *stepPlace, said string) (uint64, error) {
+	to, err := ledger.Resolve(said, p.from(), s.v.mountpoint)
+	if err != nil {
+		return 0, err
+	}
+	if run, st, rel := s.stepOf(to); st != nil {
+		if rel == "" {
+			rel = p.rel
+		} else if isIndex(rel) { // a set: file by file
+			rel = path.Join(path.Dir(rel), path.Base(p.rel))
+		}
+		if seq := s.counterpart(run, st, rel); seq != 0 {
+			return seq, nil
+		}
+	}
+	if e := s.tombstone(to, p.rel); e != nil {
+		return e.Seq, nil
+	}
+	return 0, fmt.Errorf("parent %q: %w", said, ledger.ErrUnknown)
+}
+
+// counterpart is the model of a step that corresponds to a file called rel: of the same name, else of the same name with another
+// ending, else the only one that there is. 0 when there is none.
+func (s *settling) counterpart(run string, st *step, rel string) uint64 {
+	stem := func(p string) string { return strings.TrimSuffix(p, path.Ext(p)) }
+	var models []stepFile
+	for _, f := range st.files {
+		if p := s.fresh[f.ino]; p != nil && p.state == 0 {
+			_ = s.enter(p) // a parent comes before its children; who cannot be entered has none
+		}
+		if e := s.book.ByIno(f.ino); e != nil {
+			models = append(models, f)
+		}
+	}
+	for _, same := range []func(f stepFile) bool{
+		func(f stepFile) bool { return f.rel == rel }, func(f stepFile) bool { return stem(f.rel) == stem(rel) },
+		func(stepFile) bool { return len(models) == 1 },
+	} {
+		if i := slices.IndexFunc(models, same); i >= 0 {
+			return s.book.ByIno(models[i].ino).Seq
+		}
+	}
+	return 0
+}
+
+// tombstone is the last retired model that was at a path, or below it and called rel.
+func (s *settling) tombstone(p, rel string) (last *ledger.Entry) {
+	for _, e := range s.book.All() {
+		if e.RetiredAt != 0 && (e.Path == p || e.Path == path.Join(p, rel)) {
+			last = e
+		}
+	}
+	if last == nil {
+		for _, e := range s.book.All() {
+			if e.RetiredAt != 0 && strings.HasPrefix(e.Path, p+"/") {
+				last = e
+			}
+		}
+	}
+	return last
+}
+
+// stepOf is the step that a path leads to or into, or nil, and what lies below it.
+func (s *settling) stepOf(p string) (run string, st *step, rel string) {
+	run, name, rel := stepIn(p)
+	if i := slices.IndexFunc(s.found[run], func(st *step) bool { return st.name == name }); i >= 0 {
+		st = s.found[run][i]
+	}
+	return run, st, rel
+}
+
+// stepIn takes a path apart: the run and the step that it leads to or into, and what lies below the step. The step is "" where the path leads to none.
+func stepIn(p string) (run, step, rel string) {
+	if parts := strings.SplitN(p, "/", 4); len(parts) >= 3 && parts[0] == runsDir {
+		return parts[1], parts[2], strings.Join(parts[3:], "")
+	}
+	return "", "", ""
+}
+
+// namesOneOf reports whether a step declares one of these, "run/step", a parent.
+func (v *Volume) namesOneOf(p *stepPlace, steps map[string]bool) bool {
+	one := func(said string) bool {
+		to, err := ledger.Resolve(said, p.from(), v.mountpoint)
+		run, step, _ := stepIn(to)
+		return err == nil && steps[run+"/"+step]
+	}
+	return one(p.step.declared.Parent) || slices.ContainsFunc(p.step.declared.MergedFrom, one)
+}
