@@ -2,11 +2,9 @@ package volume
 
 import (
 	"context"
-	"errors"
 	"io"
 	"log/slog"
 	"os"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -16,149 +14,27 @@ import (
 )
 
 const (
-	// restBefore is how long a plain file was left alone before its checksum is made: files that live shortly or are
-	// written again and again cost nothing.
-	restBefore = 10 * time.Second
-	// maxResting bounds the files that are remembered one by one; when there are more the tree is walked.
-	maxResting = 1024
 	// maxSummed bounds the files that get a checksum, in bytes: only files with holes are that long.
 	maxSummed = 1 << 30
-	// walkPause is the least time between two walks, and walkShare bounds their share of all time.
-	walkPause = time.Minute
-	walkShare = 20
 	// owedMost is how long it works without a rest.
 	owedMost = 10 * time.Millisecond
 )
 
-// summer makes the checksums of plain files that rest, one after the other, and takes half of a core at most.
+// summer makes the checksums of plain files that rest, one after the other, and takes half of a core at most. A file without a checksum is
+// what it always was.
 type summer struct {
-	v     *Volume
-	after time.Duration // restBefore; for tests negative: only when asked
-
-	mu      sync.Mutex
-	resting map[NodeID]time.Time // since when
-	more    bool                 // others may want one
-	since   time.Time            // of the last change
-	told    bool                 // of a failure
-	walked  time.Time
-	took    time.Duration
-
+	*rested
 	owed time.Duration // rest; of the one goroutine
-
-	ctx    context.Context
-	cancel context.CancelFunc
-	end    sync.WaitGroup
 }
 
 func newSummer(v *Volume, after time.Duration) *summer {
-	if after == 0 {
-		after = restBefore
-	}
-	s := &summer{v: v, after: after, resting: map[NodeID]time.Time{}}
-	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s := &summer{rested: newRested(v, after, "files that are not packed may be without checksums")}
+	s.one = s.sum
 	return s
 }
 
-func (s *summer) start() {
-	if s.after < 0 {
-		return
-	}
-	s.end.Add(1)
-	go func() {
-		defer s.end.Done()
-		select { // a file that it has not seen may have to be packed
-		case <-s.v.surveyed:
-		case <-s.ctx.Done():
-			return
-		}
-		tick := time.NewTicker(max(s.after/10, time.Millisecond))
-		defer tick.Stop()
-		for {
-			select {
-			case <-s.ctx.Done():
-				return
-			case <-tick.C:
-				s.turn()
-			}
-		}
-	}()
-}
-
-func (s *summer) stop() {
-	s.cancel()
-	s.end.Wait()
-}
-
-// add notes a plain file that was settled just now.
-func (s *summer) add(n *Node) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.since = time.Now()
-	if _, known := s.resting[n.id]; known || len(s.resting) < maxResting {
-		s.resting[n.id] = s.since
-	} else {
-		s.more = true
-	}
-}
-
-// forget lets go of a file whose last name went.
-func (s *summer) forget(n *Node) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.resting, n.id)
-}
-
-// turn sees to the files that have rested.
-func (s *summer) turn() {
-	now := time.Now()
-	var ids []NodeID
-	s.mu.Lock()
-	for id, since := range s.resting {
-		if now.Sub(since) >= s.after {
-			ids = append(ids, id)
-			delete(s.resting, id)
-		}
-	}
-	walk := s.more && len(s.resting) == 0 && now.Sub(s.since) >= s.after &&
-		(s.walked.IsZero() || now.Sub(s.walked) >= max(min(walkPause, 6*s.after), walkShare*s.took))
-	if walk {
-		s.more = false
-	}
-	s.mu.Unlock()
-	for _, id := range ids {
-		n := s.v.take(id)
-		if n == nil { // nobody knows it now
-			s.mu.Lock()
-			s.more = true
-			s.mu.Unlock()
-			continue
-		}
-		s.one(n)
-		s.v.unref(n, 1)
-	}
-	if walk {
-		if err := s.v.walk(s.ctx, "", func(_ string, n *Node) error { s.one(n); return s.ctx.Err() }); err != nil {
-			s.failed(err)
-		}
-		s.mu.Lock()
-		s.walked, s.took = time.Now(), time.Since(now)
-		s.mu.Unlock()
-	}
-}
-
-// take returns the node of an id with one reference more, nil when nobody holds it.
-func (v *Volume) take(id NodeID) *Node {
-	v.tab.mu.Lock()
-	defer v.tab.mu.Unlock()
-	n := v.tab.byID[id]
-	if n != nil {
-		n.refs++
-	}
-	return n
-}
-
-// one sees to a file, and rests from time to time as long as that took.
-func (s *summer) one(n *Node) {
+// sum makes the checksum of a file, and rests from time to time as long as that took.
+func (s *summer) sum(n *Node) {
 	began := time.Now()
 	did, err := s.v.sum(s.ctx, n)
 	if err != nil {
@@ -176,20 +52,6 @@ func (s *summer) one(n *Node) {
 	select {
 	case <-pause.C:
 	case <-s.ctx.Done():
-	}
-}
-
-// failed tells of the first failure: a file without a checksum is what it always was.
-func (s *summer) failed(err error) {
-	if s.ctx.Err() != nil || errors.Is(err, unix.ENOENT) {
-		return
-	}
-	s.mu.Lock()
-	told := s.told
-	s.told = true
-	s.mu.Unlock()
-	if !told {
-		s.v.report(slog.LevelWarn, "files that are not packed may be without checksums", "reason", err)
 	}
 }
 

@@ -17,7 +17,7 @@
 // beside the file that it is made of, and virtual files (virtual.go), below .ckptfs.
 // Package ckptfs/fs/tree says which copy is true when; this package keeps to it.
 //
-// Locks, in the order in which they may be taken: file.mu, ns, then any of table.mu, fdCache.mu, packer.mu, hotList.mu, summer.mu, identifier.mu,
+// Locks, in the order in which they may be taken: file.mu, ns, then any of table.mu, fdCache.mu, packer.mu, hotList.mu, rested.mu,
 // hiddenViews.mu, file.io. ns is held shared by whatever resolves a name, exclusively by what takes one away; not over fsync or data.
 package volume
 

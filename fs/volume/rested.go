@@ -1,0 +1,177 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// restBefore is how long a file was left alone before work of the background begins: files that live shortly or are
+	// written again and again cost nothing.
+	restBefore = 10 * time.Second
+	// maxResting bounds the files that are remembered one by one; when there are more the tree is walked.
+	maxResting = 1024
+	// walkPause is the least time between two walks, and walkShare bounds their share of all time.
+	walkPause = time.Minute
+	walkShare = 20
+)
+
+// rested does what can wait to files that were left alone for a while, one after the other, in a goroutine of its own.
+type rested struct {
+	v       *Volume
+	after   time.Duration // for how long a file was left alone before; negative: nothing is done
+	one     func(*Node)   // sees to a file
+	done    func()        // called after some were; may be nil
+	warning string        // what a failure means
+
+	mu      sync.Mutex
+	waiting map[*Node]time.Time // since when; at most maxResting, each with a reference
+	at      int                 // that are being seen to
+	more    bool                // others wait, too
+	since   time.Time           // of the last that was added
+	told    bool                // of a failure
+	walked  time.Time
+	took    time.Duration
+
+	ctx    context.Context
+	cancel context.CancelFunc
+	end    sync.WaitGroup
+}
+
+func newRested(v *Volume, after time.Duration, warning string) *rested {
+	if after == 0 {
+		after = restBefore
+	}
+	r := &rested{v: v, after: after, warning: warning, waiting: map[*Node]time.Time{}}
+	r.ctx, r.cancel = context.WithCancel(context.Background())
+	return r
+}
+
+func (r *rested) start() {
+	if r.after < 0 {
+		return
+	}
+	r.end.Go(func() {
+		select { // a file that the survey has not seen may have to be packed
+		case <-r.v.surveyed:
+		case <-r.ctx.Done():
+			return
+		}
+		tick := time.NewTicker(max(r.after/10, time.Millisecond))
+		defer tick.Stop()
+		for {
+			select {
+			case <-r.ctx.Done():
+				return
+			case <-tick.C:
+				r.turn(r.after)
+			}
+		}
+	})
+}
+
+func (r *rested) stop() {
+	r.cancel()
+	r.end.Wait()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for n := range r.waiting {
+		delete(r.waiting, n)
+		r.v.unref(n, 1)
+	}
+}
+
+// add notes a file that was touched just now.
+func (r *rested) add(n *Node) {
+	if r.after < 0 {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.since = time.Now()
+	_, known := r.waiting[n]
+	if !known && len(r.waiting) == maxResting {
+		r.more = true
+		return
+	}
+	if !known {
+		r.v.ref(n)
+	}
+	r.waiting[n] = r.since
+}
+
+// forget lets go of a file whose last name went. The caller has a reference.
+func (r *rested) forget(n *Node) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, ok := r.waiting[n]; ok {
+		delete(r.waiting, n)
+		r.v.unref(n, 1)
+	}
+}
+
+// waits is how many files wait, and whether there may be others.
+func (r *rested) waits() (files int, more bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.waiting) + r.at, r.more
+}
+
+// turn sees to the files that have rested for so long, and to all when there were too many to remember.
+func (r *rested) turn(after time.Duration) {
+	now := time.Now()
+	var nodes []*Node
+	r.mu.Lock()
+	for n, since := range r.waiting {
+		if now.Sub(since) >= after {
+			delete(r.waiting, n)
+			nodes = append(nodes, n)
+		}
+	}
+	r.at = len(nodes)
+	walk := r.more && len(r.waiting) == 0 && now.Sub(r.since) >= after &&
+		(r.walked.IsZero() || now.Sub(r.walked) >= max(min(walkPause, 6*after), walkShare*r.took))
+	if walk {
+		r.more = false
+	}
+	r.mu.Unlock()
+	for _, n := range nodes {
+		if r.ctx.Err() == nil {
+			r.one(n)
+		}
+		r.v.unref(n, 1)
+		r.mu.Lock()
+		r.at--
+		r.mu.Unlock()
+	}
+	if walk {
+		if err := r.v.walk(r.ctx, "", func(_ string, n *Node) error { r.one(n); return r.ctx.Err() }); err != nil {
+			r.failed(err)
+		}
+		r.mu.Lock()
+		r.walked, r.took = time.Now(), time.Since(now)
+		r.mu.Unlock()
+	}
+	if r.done != nil {
+		r.done()
+	}
+}
+
+// failed tells of the first failure.
+func (r *rested) failed(err error) {
+	if r.ctx.Err() != nil || errors.Is(err, unix.ENOENT) {
+		return
+	}
+	r.mu.Lock()
+	told := r.told
+	r.told = true
+	r.mu.Unlock()
+	if !told {
+		r.v.report(slog.LevelWarn, r.warning, "reason", err)
+	}
+}
