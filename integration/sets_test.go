@@ -40,7 +40,8 @@ func TestShardedSets(t *testing.T) {
 	m := newMount(t)
 	runPython(t, "sets.py", m.path("runs"))
 	const last = "layers.3.weight"
-	indexes := map[string]string{"two": "model.safetensors.index.json", "four": "model.safetensors.index.json", "bin": "pytorch_model.bin.index.json"}
+	indexes := map[string]string{"two": "model.safetensors.index.json", "four": "model.safetensors.index.json", "bin": "pytorch_model.bin.index.json",
+		"variant": "model.safetensors.index.fp16.json"}
 	check := func() {
 		t.Helper()
 		one := m.cli("cat-tensor", m.path("runs/one/2/model.safetensors"), last)
@@ -74,8 +75,9 @@ func TestShardedSets(t *testing.T) {
 	m.evictAll()
 	check()
 	m.wantDiff("runs/two/1", "runs/four/1", 10)
+	m.wantDiff("runs/two/1", "runs/variant/1/model.fp16.safetensors.index.json", 10)
 	said := m.cli("find", "--like", m.path("runs/two/1", indexes["two"])+":layers.0.weight")
-	if n := strings.Count(said, "layers.0.weight"); n != 8 {
+	if n := strings.Count(said, "layers.0.weight"); n != 10 {
 		t.Error(fmt.Sprintf("%d files have it", n), said)
 	}
 	if said := m.cli("owner", m.path("runs/two/2", indexes["two"])+":"+last); !strings.Contains(said, "runs/two/2") {

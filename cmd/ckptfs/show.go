@@ -25,7 +25,7 @@ up to 256 MiB of them, and of any with --artifact.
 With --stats all tensors are read, on all cores, and their least, greatest and mean element is printed (of the finite ones), and how many are
 no number or infinite.
 
-Of the index of a sharded set (.safetensors.index.json, .bin.index.json) the tensors of all its files are listed; of a folder those of the set
+Of the index of a sharded set (.safetensors.index.json, .bin.index.json, with a variant too) the tensors of all its files are listed; of a folder those of the set
 in it: of such an index, of torch.distributed.checkpoint (by the names in .metadata), or the arrays that Orbax wrote, called by the keys of the tree.`,
 		Args: onePath,
 		RunE: func(cmd *cobra.Command, args []string) error {

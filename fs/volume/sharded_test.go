@@ -154,3 +154,81 @@ func TestSets(t *testing.T) {
 	}
 	r.onlyRoot()
 }
+
+// The names that libraries give to indexes, and what the one file would be called.
+func TestIndexNames(t *testing.T) {
+	for name, want := range map[string]string{
+		"model.safetensors.index.json":                        "model.safetensors",
+		"pytorch_model.bin.index.json":                        "pytorch_model.bin",
+		"model.safetensors.index.fp16.json":                   "model.fp16.safetensors",
+		"diffusion_pytorch_model.bin.index.fp16.json":         "diffusion_pytorch_model.fp16.bin",
+		"diffusion_pytorch_model.safetensors.fp16.index.json": "diffusion_pytorch_model.fp16.safetensors",
+		"diffusion_pytorch_model.fp16.safetensors.index.json": "diffusion_pytorch_model.fp16.safetensors",
+		"model.safetensors.index.non.ema.json":                "model.non.ema.safetensors",
+		"model.safetensors":                                   "",
+		"model.safetensors.json":                              "",
+		"model.safetensors.fp16.json":                         "",
+		"model.safetensors.index":                             "",
+		"index.json":                                          "",
+		"safetensors.index.json":                              "",
+		"model.index.json":                                    "",
+		"":                                                    "",
+	} {
+		if got, ok := indexedFile("runs/a.bin/" + name); got != want || ok != (want != "") {
+			t.Errorf("%q: %q, %v, want %q", name, got, ok, want)
+		}
+	}
+}
+
+// A variant beside the whole is a set of its own, whatever its index is called.
+func TestVariants(t *testing.T) {
+	for _, index := range []string{"model.safetensors.index.fp16.json", "model.safetensors.fp16.index.json", "model.fp16.safetensors.index.json"} {
+		r := newRig(t)
+		r.mkdir("runs/a/1")
+		var data [][]byte
+		for i := range 4 {
+			data = append(data, random(70<<10, uint64(i)))
+		}
+		r.write("runs/a/1/model-1.safetensors", weights(t, []string{"a"}, data[0]))
+		r.write("runs/a/1/model-2.safetensors", weights(t, []string{"b"}, data[1]))
+		r.write("runs/a/1/model.fp16-1.safetensors", weights(t, []string{"a"}, data[2]))
+		r.write("runs/a/1/model.fp16-2.safetensors", weights(t, []string{"b"}, data[3]))
+		r.write("runs/a/1/model.safetensors.index.json", []byte(`{"weight_map":{"a":"model-1.safetensors","b":"model-2.safetensors"}}`))
+		r.write("runs/a/1/"+index, []byte(`{"weight_map":{"a":"model.fp16-1.safetensors","b":"model.fp16-2.safetensors"}}`))
+		r.mkdir("runs/b/1")
+		r.write("runs/b/1/model.fp16.safetensors", weights(t, []string{"a", "b"}, data[2], data[0]))
+		r.sync()
+		r.evictAll()
+		if got := r.tensorsOf("runs/a/1/" + index); !slices.Equal(got, []string{"a", "b"}) {
+			t.Errorf("%s: %q", index, got)
+		}
+		if got := r.tensorsOf("runs/a/1"); !slices.Equal(got, []string{"model.fp16.safetensors/a", "model.fp16.safetensors/b", "model.safetensors/a", "model.safetensors/b"}) {
+			t.Errorf("%s: the folder: %q", index, got)
+		}
+		if got := r.cat("runs/a/1/"+index, "b"); !bytes.Equal(got, data[3]) {
+			t.Errorf("%s: %d bytes of b", index, len(got))
+		}
+		if got := r.cat("runs/a/1", "model.fp16.safetensors/a"); !bytes.Equal(got, data[2]) {
+			t.Errorf("%s: %d bytes of a by the folder", index, len(got))
+		}
+		if e := r.diff("runs/a/1", "runs/b/1"); e.Equal != 1 || len(e.Changed) != 1 || e.Changed[0].Name != "b" || len(e.Removed) != 2 || len(e.Added)+len(e.Others) != 0 {
+			t.Errorf("%s: %+v", index, e)
+		}
+		if found, err := r.Find(t.Context(), control.FindOptions{Path: "runs/a/1/" + index, Tensor: "a"}); err != nil || len(found.Tensors) != 2 {
+			t.Errorf("%s: %+v, %v", index, found, err)
+		}
+		if o, err := r.Owner(t.Context(), "runs/a/1/"+index, "a"); err != nil || o.Owner.Path != "runs/a/1/model.fp16-1.safetensors" {
+			t.Errorf("%s: %+v, %v", index, o, err)
+		}
+		for p, want := range map[string]string{
+			index: "model.safetensors.index.json", "model.fp16-2.safetensors": "model.safetensors.index.json",
+			"model.safetensors.index.json": index, "model-2.safetensors": index,
+		} {
+			a, err := r.Match(t.Context(), control.MatchOptions{Like: "runs/a/1/" + p})
+			if err != nil || a.Match == nil || a.Match.Path != "runs/a/1/"+want && a.Match.Path != "runs/b/1/model.fp16.safetensors" || len(a.Match.Tensors) != 2 {
+				t.Errorf("%s: like %s: %+v, %v", index, p, a, err)
+			}
+		}
+		r.onlyRoot()
+	}
+}

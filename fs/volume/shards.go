@@ -91,19 +91,22 @@ func indexOf(p, from string) string {
 	return ""
 }
 
-// oneGraph is oneModel, where a set is the model that has its architecture.
+// oneGraph is oneModel, where a set is the model that has its architecture. A path may be that of a set's index, of any of its files, or of their folder.
 func (m *models) oneGraph(p string) (*ledger.Entry, error) {
+	index := ""
 	if isIndex(p) {
-		p = path.Dir(p)
+		index = p
+	} else if all := m.at(p); len(all) == 1 && strings.HasPrefix(all[0].GraphFrom, partOf) {
+		index = path.Join(path.Dir(all[0].Path), strings.TrimPrefix(all[0].GraphFrom, partOf))
 	}
-	if all := m.at(p); len(all) > 1 || len(all) == 1 && strings.HasPrefix(all[0].GraphFrom, partOf) {
-		if len(all) == 1 {
-			all = m.at(path.Dir(p))
-		}
-		all = slices.DeleteFunc(all, func(e *ledger.Entry) bool { return strings.HasPrefix(e.GraphFrom, partOf) })
-		if len(all) == 1 {
-			return all[0], nil
-		}
+	if index != "" {
+		p = path.Dir(index)
+	}
+	all := slices.DeleteFunc(m.at(p), func(e *ledger.Entry) bool {
+		return strings.HasPrefix(e.GraphFrom, partOf) || index != "" && indexOf(e.Path, e.GraphFrom) != index
+	})
+	if len(all) == 1 {
+		return all[0], nil
 	}
 	return m.oneModel("match", p)
 }

@@ -162,3 +162,18 @@ func TestShowVirtual(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// cat is the elements of a tensor, as cat-tensor has them.
+func (r *rig) cat(p, name string) []byte {
+	r.t.Helper()
+	d, err := r.Tensor(context.Background(), p, name, false)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer d.Close()
+	got, err := io.ReadAll(d)
+	if err != nil || int64(len(got)) != d.Size {
+		r.t.Fatalf("%s: %s: %d bytes of %d, %v", p, name, len(got), d.Size, err)
+	}
+	return got
+}

@@ -1,4 +1,4 @@
-"""sets.py FOLDER: one state dict as sharded sets of several files, of safetensors and of torch.save, and in one file; and the next step."""
+"""sets.py FOLDER: one state dict as sharded sets of several files, of safetensors and of torch.save, as a variant, and in one file; and the next step."""
 import os
 import sys
 
@@ -16,6 +16,11 @@ for step in ("1", "2"):
         at = os.path.join(folder, name, step)
         os.makedirs(at)
         save_torch_state_dict(state, at, max_shard_size=size, safe_serialization=safe)
+    at = os.path.join(folder, "variant", step)
+    os.makedirs(at)
+    save_torch_state_dict(state, at, max_shard_size=400_000, filename_pattern="model.fp16{suffix}.safetensors")
+    if step == "2":  # as transformers and diffusers call it
+        os.rename(os.path.join(at, "model.fp16.safetensors.index.json"), os.path.join(at, "model.safetensors.index.fp16.json"))
     at = os.path.join(folder, "one", step)
     os.makedirs(at)
     save_file(state, os.path.join(at, "model.safetensors"))

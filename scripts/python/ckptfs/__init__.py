@@ -416,7 +416,7 @@ class _Tensors:
     """The tensors of a file, read one by one: of a safetensors file, or of the one that the mount shows beside a torch file."""
 
     def __new__(cls, path):
-        return _Shards(path) if path.name.endswith(".index.json") else super().__new__(cls)
+        return _Shards(path) if path.suffix == ".json" else super().__new__(cls)
 
     def __init__(self, path):
         view = path.with_suffix(".safetensors")
