@@ -109,6 +109,14 @@ func TestLineage(t *testing.T) {
 	f, err := os.Open(m.path("runs/a/2/m.safetensors"))
 	m.must(err)
 	defer f.Close()
+	m.must(os.MkdirAll(m.path("runs/w/1"), 0o755)) // written over: what it was is no model of the step that is retired
+	for _, content := range []string{"KLMN", "KLMO"} {
+		m.must(os.WriteFile(m.path("runs/w/1/m.safetensors"), file(content), 0o644))
+		m.cli("sync", m.Dir)
+	}
+	if said := m.cli("retire", m.path("runs/w/1")); !strings.Contains(said, "1 model retired") {
+		t.Errorf("retire said %q", said)
+	}
 	for _, word := range []string{"1 model retired", "retired already"} {
 		if said := m.cli("retire", m.path("runs/a/2")); !strings.Contains(said, word) {
 			t.Errorf("retire said %q", said)

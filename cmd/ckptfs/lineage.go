@@ -232,9 +232,14 @@ func (a *app) retire(cmd *cobra.Command, arg string) error {
 				return &exitError{exitUsage, fmt.Errorf("%s is a file, and no step of its run: ckptfs log lists the steps", arg)}
 			}
 		}
+		var there []uint64
 		if was {
 			// What was just saved is to be known before it goes.
-			_, _ = s.Lineage(cmd.Context(), s.place.path+"/"+step)
+			if l, err := s.Lineage(cmd.Context(), s.place.path+"/"+step); err == nil {
+				for i := range l.Models {
+					there = append(there, l.Models[i].Seq)
+				}
+			}
 			if err := removeStep(dir, step); err != nil {
 				return err
 			}
@@ -242,6 +247,9 @@ func (a *app) retire(cmd *cobra.Command, arg string) error {
 		r, err := s.Retire(cmd.Context(), s.place.path+"/"+step)
 		if err != nil {
 			return err
+		}
+		if was { // what was there before, and written over or removed, was retired then
+			r.Models = slices.DeleteFunc(r.Models, func(m control.Model) bool { return !slices.Contains(there, m.Seq) })
 		}
 		return a.show(r, func(w io.Writer) {
 			switch {

@@ -39,7 +39,7 @@ type ModelLineage struct {
 type Lineage struct {
 	Path    string         `json:"path"`
 	Models  []ModelLineage `json:"models"`
-	Problem string         `json:"problem,omitempty"` // what is wrong with what the step says of its parent
+	Problem string         `json:"problem,omitempty"` // what is wrong with what the step says of its parent, or what is not packed yet
 }
 
 // CommonAncestor is the answer of Models.Ancestor.

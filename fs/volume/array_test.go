@@ -64,8 +64,8 @@ func TestPieces(t *testing.T) {
 func TestLeftOut(t *testing.T) {
 	r := newRig(t)
 	for name, want := range map[string]string{
-		"hdf5/chunked.h5":  "not listed: 1 datasets are compressed|not listed: 1 datasets are not written, or not all of them|not listed: 3 datasets are of types that tensors don't have",
-		"hdf5/growing.h5":  "not listed: 2 datasets are compressed|not listed: 2 datasets are in chunks of less than 4 KiB, or in too many",
+		"hdf5/chunked.h5":  "not listed: datasets are compressed (1)|not listed: datasets are not written, or not all of them (1)|not listed: datasets are of types that tensors don't have (3)",
+		"hdf5/growing.h5":  "not listed: datasets are compressed (2)|not listed: datasets are in chunks of less than 4 KiB, or in too many (2)",
 		"trees/xgb.json":   "a model of boosted trees by XGBoost, stored in chunks by content: it holds no tensors, and trees have no names",
 		"torch/dcp.distcp": "tensors are called by their numbers: no .metadata beside the file names them",
 	} {

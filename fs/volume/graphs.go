@@ -205,7 +205,7 @@ func (v *Volume) match(ctx context.Context, o control.MatchOptions) (out *contro
 	if o.Like != "" {
 		like := v.source(o.Like)
 		err := v.settledAfterSave(ctx, func(m *models) error {
-			e, err := m.oneGraph(like)
+			e, err := m.oneGraph(v, like)
 			if err != nil {
 				return err
 			}

@@ -58,8 +58,7 @@ func (s *settling) comesFrom(e *ledger.Entry, p *stepPlace) bool {
 	if st == nil {
 		return false
 	}
-	from := (&stepPlace{run: run, step: st}).from()
-	d := st.declared
+	from, d := st.from(run), st.declared
 	return slices.ContainsFunc(append([]string{d.Parent}, d.MergedFrom...), func(said string) bool {
 		to, err := ledger.Resolve(said, from, s.v.mountpoint)
 		return said != "" && err == nil && (to == p.path || strings.HasPrefix(p.path, to+"/"))

@@ -91,7 +91,7 @@ func (v *Volume) Lineage(ctx context.Context, p string) (*control.Lineage, error
 	err := v.settledAfterSave(ctx, func(m *models) error {
 		entries := m.at(src)
 		if len(entries) == 0 {
-			return &fs.PathError{Op: "lineage", Path: p, Err: fmt.Errorf("%w: %w", ledger.ErrUnknown, unix.ENODATA)}
+			return v.noModel("lineage", p, src)
 		}
 		out.Models = out.Models[:0]
 		for _, e := range entries {
@@ -111,17 +111,44 @@ func (v *Volume) Lineage(ctx context.Context, p string) (*control.Lineage, error
 		for _, at := range []string{src, path.Dir(src)} {
 			out.Problem = cmp.Or(out.Problem, m.problems[at])
 		}
+		if waits := v.notPacked(src); waits != "" {
+			out.Problem = cmp.Or(out.Problem, waits+" is not packed yet: `ckptfs sync` packs it, and it counts as it is from then on")
+		}
 		return nil
 	})
 	return out, err
 }
 
+// notPacked is a checkpoint at or below a path that was written and waits to be packed; "" when there is none.
+func (v *Volume) notPacked(p string) (found string) {
+	v.packer.mu.Lock()
+	pending := v.packer.pending()
+	v.packer.mu.Unlock()
+	for n := range pending {
+		at := v.Path(n)
+		if (at == p || strings.HasPrefix(at, p+"/") || p == "") && strings.HasPrefix(at, runsDir+"/") && namesCheckpoint(at) && (found == "" || at < found) {
+			found = at
+		}
+		v.unref(n, 1)
+	}
+	return found
+}
+
+// noModel is the error for a path at which no model is known.
+func (v *Volume) noModel(op, p, src string) error {
+	err := ledger.ErrUnknown
+	if waits := v.notPacked(src); waits != "" {
+		err = fmt.Errorf("no model yet: %s is not packed, `ckptfs sync` packs it", waits)
+	}
+	return &fs.PathError{Op: op, Path: p, Err: fmt.Errorf("%w: %w", err, unix.ENODATA)}
+}
+
 // oneModel finds the model that a path names: a file, or a step with one.
-func (m *models) oneModel(op, p string) (*ledger.Entry, error) {
+func (m *models) oneModel(v *Volume, op, p string) (*ledger.Entry, error) {
 	entries := m.at(p)
 	switch {
 	case len(entries) == 0:
-		return nil, &fs.PathError{Op: op, Path: p, Err: fmt.Errorf("%w: %w", ledger.ErrUnknown, unix.ENODATA)}
+		return nil, v.noModel(op, p, p)
 	case len(entries) == 1:
 		return entries[0], nil
 	case entries[0].RetiredAt != 0 && !slices.ContainsFunc(entries, func(e *ledger.Entry) bool { return e.Path != entries[0].Path }):
@@ -135,11 +162,11 @@ func (v *Volume) Ancestor(ctx context.Context, a, b string) (*control.CommonAnce
 	out := &control.CommonAncestor{}
 	a, b = v.source(a), v.source(b)
 	err := v.settledAfterSave(ctx, func(m *models) error {
-		x, err := m.oneModel("ancestor", a)
+		x, err := m.oneModel(v, "ancestor", a)
 		if err != nil {
 			return err
 		}
-		y, err := m.oneModel("ancestor", b)
+		y, err := m.oneModel(v, "ancestor", b)
 		if err != nil {
 			return err
 		}
@@ -166,7 +193,7 @@ func (v *Volume) Owner(ctx context.Context, p, tensor string) (*control.Ownershi
 	out := &control.Ownership{Path: p, Tensor: tensor}
 	src, own := v.holder(ctx, v.source(p), tensor)
 	err := v.settledAfterSave(ctx, func(m *models) error {
-		e, err := m.oneModel("owner", src)
+		e, err := m.oneModel(v, "owner", src)
 		if err != nil {
 			return err
 		}

@@ -387,3 +387,40 @@ func TestProblemsOfMetrics(t *testing.T) {
 		t.Errorf("%+v, %v", l, err)
 	}
 }
+
+// Who asks right after a save is told what is missing.
+func TestLineageNotPacked(t *testing.T) {
+	r := newRig(t)
+	r.save("a/1", "ABCD")
+	r.withoutPacking()
+	r.mkdir("runs/b")
+	r.mkdir("runs/b/1")
+	r.write("runs/b/1/m.safetensors", modelFile(t, "ABCE"))
+	ctx := context.Background()
+	for _, p := range []string{"runs/b/1", "runs/b/1/m.safetensors", "runs/b"} {
+		for op, err := range map[string]error{
+			"lineage": func() error { _, err := r.Lineage(ctx, p); return err }(),
+			"owner":   func() error { _, err := r.Owner(ctx, p, "a"); return err }(),
+			"match":   func() error { _, err := r.Match(ctx, control.MatchOptions{Like: p}); return err }(),
+		} {
+			if !errors.Is(err, unix.ENODATA) || !strings.Contains(err.Error(), "runs/b/1/m.safetensors is not packed") || !strings.Contains(err.Error(), "ckptfs sync") {
+				t.Errorf("%s %s: %v", op, p, err)
+			}
+		}
+	}
+	r.write("runs/a/1/m.safetensors", modelFile(t, "ABCF"))
+	if l, err := r.Lineage(ctx, "runs/a"); err != nil || len(l.Models) != 1 || !strings.Contains(l.Problem, "runs/a/1/m.safetensors is not packed") {
+		t.Errorf("%+v, %v", l, err)
+	}
+	if _, err := r.Lineage(ctx, "runs/c"); err == nil || strings.Contains(err.Error(), "sync") {
+		t.Error(err)
+	}
+	r.packer.start()
+	r.sync()
+	if l, err := r.Lineage(ctx, "runs/a"); err != nil || l.Problem != "" {
+		t.Errorf("%+v, %v", l, err)
+	}
+	if got := r.chain("runs/b/1"); !strings.HasPrefix(got, "b/1 inferred 1; ") {
+		t.Error(got)
+	}
+}

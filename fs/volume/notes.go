@@ -22,6 +22,8 @@ func trees(by string) string {
 	return "a model of boosted trees by " + by + ", stored in chunks by content: it holds no tensors, and trees have no names"
 }
 
+func notListed(why string, n int) string { return fmt.Sprintf("not listed: %s (%d)", why, n) }
+
 // notes says what of a file is not listed, and why.
 func (v *Volume) notes(n *Node, l *formats.Layout) []string {
 	var out []string
@@ -40,7 +42,7 @@ func (v *Volume) notes(n *Node, l *formats.Layout) []string {
 		}
 	}
 	for _, why := range slices.Sorted(maps.Keys(l.Left)) {
-		out = append(out, fmt.Sprintf("not listed: %d %s", l.Left[why], why))
+		out = append(out, notListed(why, l.Left[why]))
 	}
 	return out
 }

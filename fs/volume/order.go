@@ -6,7 +6,7 @@ import (
 )
 
 // position is where a file's path stands among those of a series, such as the steps of a run, at each of the levels at which versions
-// looks for the step before, and by the number of its run, at which that does not look.
+// looks for the step before.
 type position []rung
 
 // rung is one level: what all paths of the series have in common, and the numbers of this one.
@@ -21,7 +21,7 @@ func positionOf(p string) (at position) {
 	below := ""
 	for k := len(names) - 1; k >= 0 && len(at) < maxLevels; k-- {
 		pattern, numbers := numbersIn(names[k])
-		if len(numbers) > 0 {
+		if len(numbers) > 0 && !isRun(names, k) {
 			at = append(at, rung{path.Join(path.Join(names[:k]...), "\x00", pattern, below), numbers})
 		}
 		below = path.Join(pattern, below)

@@ -17,7 +17,9 @@ func TestPlaces(t *testing.T) {
 		{"runs/r/2/model.pt", "runs/r/2/model.pt", false},
 		{"runs/r/1/model.pt", "runs/r/2/optimizer.pt", false},
 		{"runs/r/1/model.pt", "runs/s/2/model.pt", false},
-		{"runs/a1/1/model.pt", "runs/a2/2/model.pt", true}, // a look too many
+		{"runs/a1/1/model.pt", "runs/a2/2/model.pt", false}, // another run
+		{"runs/a1/7/model.pt", "runs/a1/8/model.pt", true},
+		{"archive/a1/1/model.pt", "archive/a2/1/model.pt", true},
 		{"runs/a2/1/model.pt", "runs/a1/2/model.pt", false},
 		{"ck/checkpoint-100/model-00001-of-00002.st", "ck/checkpoint-200/model-00001-of-00002.st", true},
 		{"model-100.pt", "model-200.pt", true},

@@ -102,6 +102,33 @@ func (p *packer) stop() {
 	p.forgetPlain()
 }
 
+// waiting says where a file is that is not packed yet.
+type waiting int
+
+const (
+	putOff waiting = iota // delayed
+	withGroup
+	inQueue
+)
+
+// pending is the files that are not packed yet, each with a reference more. mu is held.
+func (p *packer) pending() map[*Node]waiting {
+	all := make(map[*Node]waiting, len(p.busy)+len(p.queue)+len(p.delayed))
+	for n := range p.delayed {
+		all[n] = putOff
+	}
+	for n := range p.busy {
+		all[n] = withGroup
+	}
+	for _, n := range p.queue {
+		all[n] = inQueue
+	}
+	for n := range all {
+		p.v.ref(n)
+	}
+	return all
+}
+
 // add queues a file. f.mu is held.
 func (p *packer) add(n *Node) {
 	f := n.file

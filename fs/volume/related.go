@@ -136,25 +136,32 @@ func (v *Volume) listed(dir string, n int) (rels, dirs []string) {
 // minRelated is the size of a file that is worth a look.
 const minRelated = 4 << 10
 
-// parents lists manifests of what the step of the file at p says it came from: of the same name first, then of what else is in that step.
+// parents lists manifests of what the step of the file at p, which may be the step itself, says it came from: of the same name first, then of what else is in
+// that step.
 func (v *Volume) parents(p string) (hashes []cas.Hash) {
 	names := strings.Split(p, "/")
-	if len(names) < 4 || names[0] != runsDir {
+	if len(names) < 3 || names[0] != runsDir {
 		return nil
 	}
 	at := path.Join(names[:3]...)
-	fd, err := v.openBelow(at, unix.O_RDONLY|unix.O_DIRECTORY)
+	s := &step{name: names[2], file: len(names) == 3}
+	flags := uint64(unix.O_PATH)
+	if !s.file {
+		flags = unix.O_RDONLY | unix.O_DIRECTORY
+		s.files = []stepFile{{rel: lineageFile}}
+	}
+	fd, err := v.openBelow(at, flags)
 	if err != nil {
 		return nil
 	}
 	defer unix.Close(fd)
-	s := &step{name: names[2], files: []stepFile{{rel: lineageFile}}}
 	v.readDeclared(fd, names[1], s)
+	from := s.from(names[1])
 	for _, said := range append([]string{s.declared.Parent}, s.declared.MergedFrom...) {
 		if said == "" {
 			continue
 		}
-		to, err := ledger.Resolve(said, at, v.mountpoint)
+		to, err := ledger.Resolve(said, from, v.mountpoint)
 		if err != nil {
 			continue
 		}

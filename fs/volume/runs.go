@@ -9,7 +9,6 @@ import (
 	"maps"
 	"path"
 	"slices"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -95,11 +94,7 @@ func (v *Volume) Best(ctx context.Context, p, metric, mode string) (*control.Bes
 	all := v.judged(steps)
 	i, ok := runs.Best(all, metric, m)
 	if !ok {
-		has := "no complete step has any"
-		if names := runs.Names(all); len(names) > 0 {
-			has = "its complete steps have " + strings.Join(names, ", ")
-		}
-		return nil, &fs.PathError{Op: "best", Path: p, Err: fmt.Errorf("no complete step has metric %q with a number; %s: %w", metric, has, unix.ENODATA)}
+		return nil, &fs.PathError{Op: "best", Path: p, Err: fmt.Errorf("no complete step has metric %q with a number; %s: %w", metric, runs.Known(all), unix.ENODATA)}
 	}
 	return &control.BestStep{Run: run, Step: all[i].Name, Path: path.Join(runsDir, run, all[i].Name), Metric: metric, Mode: m.String(),
 		Value: control.Number(all[i].Metrics[metric])}, nil

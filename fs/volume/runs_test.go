@@ -3,6 +3,7 @@ package volume
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -68,6 +69,9 @@ func TestRuns(t *testing.T) {
 	if err != nil || len(l.Runs) != 2 || l.Runs[0].Run != "a" || l.Runs[0].Steps != 3 || l.Runs[0].Complete != 3 || l.Runs[1].Steps != 0 ||
 		strings.Join(l.Runs[0].Metrics, " ") != "acc val/loss" {
 		t.Fatalf("%+v, %v", l, err)
+	}
+	if _, err := r.Log(context.Background(), ""); !errors.Is(err, unix.EINVAL) || !strings.HasPrefix(err.Error(), "the root: no run") {
+		t.Error(err)
 	}
 	full, err := r.Log(context.Background(), "runs/a")
 	if err != nil || len(full.Steps) != 3 || full.Steps[0].Step != "9" || full.Steps[1].Step != "10" || full.Steps[2].Step != "100" {

@@ -31,12 +31,12 @@ type stepPlace struct {
 	state    int           // of a new model: 0 not entered, 1 about to be, 2 done
 }
 
-// from is where the relative paths that its step says begin.
-func (p *stepPlace) from() string {
-	if p.step.file {
-		return path.Join(runsDir, p.run)
+// from is where the relative paths begin that a step of a run says.
+func (st *step) from(run string) string {
+	if st.file {
+		return path.Join(runsDir, run)
 	}
-	return path.Join(runsDir, p.run, p.step.name)
+	return path.Join(runsDir, run, st.name)
 }
 
 // settling is one settle.

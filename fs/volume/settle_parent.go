@@ -68,7 +68,7 @@ func (s *settling) mergedFrom(p *stepPlace, at string) (merged []uint64) {
 
 // declared finds the model that a step names as a parent.
 func (s *settling) declared(p *stepPlace, said string) (uint64, error) {
-	to, err := ledger.Resolve(said, p.from(), s.v.mountpoint)
+	to, err := ledger.Resolve(said, p.step.from(p.run), s.v.mountpoint)
 	if err != nil {
 		return 0, err
 	}
@@ -149,7 +149,7 @@ func stepIn(p string) (run, step, rel string) {
 // namesOneOf reports whether a step declares one of these, "run/step", a parent.
 func (v *Volume) namesOneOf(p *stepPlace, steps map[string]bool) bool {
 	one := func(said string) bool {
-		to, err := ledger.Resolve(said, p.from(), v.mountpoint)
+		to, err := ledger.Resolve(said, p.step.from(p.run), v.mountpoint)
 		run, step, _ := stepIn(to)
 		return err == nil && steps[run+"/"+step]
 	}

@@ -92,7 +92,7 @@ func indexOf(p, from string) string {
 }
 
 // oneGraph is oneModel, where a set is the model that has its architecture. A path may be that of a set's index, of any of its files, or of their folder.
-func (m *models) oneGraph(p string) (*ledger.Entry, error) {
+func (m *models) oneGraph(v *Volume, p string) (*ledger.Entry, error) {
 	index := ""
 	if isIndex(p) {
 		index = p
@@ -108,5 +108,5 @@ func (m *models) oneGraph(p string) (*ledger.Entry, error) {
 	if len(all) == 1 {
 		return all[0], nil
 	}
-	return m.oneModel("match", p)
+	return m.oneModel(v, "match", p)
 }

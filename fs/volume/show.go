@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"slices"
 	"sort"
@@ -120,7 +119,7 @@ func (v *Volume) showSet(ctx context.Context, path string, n *Node, o control.In
 		return true, err
 	}
 	if len(c.objects) > 0 {
-		out.Notes = append(out.Notes, fmt.Sprintf("not listed: %d objects that are no tensors", len(c.objects)))
+		out.Notes = append(out.Notes, notListed("objects that are no tensors", len(c.objects)))
 	}
 	if o.Stats && slices.ContainsFunc(c.arrays, func(a array) bool { return a.sealed != nil }) {
 		out.Notes = append(out.Notes, "no statistics of the arrays that Orbax wrote: they are stored compressed, and not read by this program")

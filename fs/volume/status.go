@@ -29,43 +29,24 @@ func (v *Volume) Status(ctx context.Context) (*control.Status, error) {
 	}
 	v.packer.mu.Lock()
 	s.MaxUnpacked, s.WaitingCloses = v.packer.backlog.max, v.packer.backlog.waiting
-	var busy []*Node
-	for n := range v.packer.busy {
-		v.ref(n)
-		busy = append(busy, n)
-	}
-	waiting := append([]*Node(nil), v.packer.queue...)
-	for _, n := range waiting {
-		v.ref(n)
-	}
-	var delayed []*Node // failed, or mapped for writing
-	for n := range v.packer.delayed {
-		if !slices.Contains(waiting, n) && !v.packer.busy[n] {
-			v.ref(n)
-			delayed = append(delayed, n)
-		}
-	}
-	since := v.packer.backlog.since()
+	pending, since := v.packer.pending(), v.packer.backlog.since()
 	v.packer.mu.Unlock()
 	if !since.IsZero() {
 		s.PackingWaits = v.courtesy.why(since.Add(patientFor))
 	}
-	for _, n := range delayed {
-		s.UnpackedBytes += v.rawSize(n)
-		v.unref(n, 1)
-	}
-	for _, n := range busy {
-		s.Packing = append(s.Packing, v.Path(n))
-		s.UnpackedBytes += v.rawSize(n)
+	for n, waits := range pending {
+		size := v.rawSize(n)
+		s.UnpackedBytes += size
+		switch waits {
+		case withGroup:
+			s.Packing = append(s.Packing, v.Path(n))
+		case inQueue:
+			s.Queue.Files++
+			s.Queue.Bytes += size
+		}
 		v.unref(n, 1)
 	}
 	sort.Strings(s.Packing)
-	for _, n := range waiting {
-		s.Queue.Files++
-		s.Queue.Bytes += v.rawSize(n)
-		v.unref(n, 1)
-	}
-	s.UnpackedBytes += s.Queue.Bytes
 	v.eachNode(func(n *Node) {
 		if f := n.file; f != nil {
 			f.mu.Lock()

@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -418,7 +419,7 @@ func (v *Volume) lookAtRun(top int, name string) (*run, error) {
 func runOf(p string) (string, error) {
 	name, ok := strings.CutPrefix(p, runsDir+"/")
 	if !ok || name == "" || strings.Contains(name, "/") {
-		return "", fmt.Errorf("%s: no run: it is to be a folder in %s/: %w", p, runsDir, unix.EINVAL)
+		return "", fmt.Errorf("%s: no run: it is to be a folder in %s/: %w", cmp.Or(p, "the root"), runsDir, unix.EINVAL)
 	}
 	return name, nil
 }

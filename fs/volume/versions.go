@@ -153,13 +153,16 @@ func (s *search) before(p string) {
 	names := strings.Split(p, "/")
 	levels := 0
 	for k := len(names) - 1; k >= 0 && levels < maxLevels && !s.covers(enough); k-- {
-		if !strings.ContainsAny(names[k], digits) || k == 1 && names[0] == runsDir {
-			continue // a run of a higher number is no later step: it may have begun anywhere
+		if !strings.ContainsAny(names[k], digits) || isRun(names, k) {
+			continue
 		}
 		levels++
 		s.stepsBefore(names, k)
 	}
 }
+
+// isRun reports whether names[k] is that of a run: one of a higher number is no later step, for it may have begun anywhere.
+func isRun(names []string, k int) bool { return k == 1 && names[0] == runsDir }
 
 // stepsBefore looks at the steps before by the number in names[k].
 func (s *search) stepsBefore(names []string, k int) {

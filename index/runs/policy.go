@@ -63,7 +63,7 @@ func (p Policy) Decide(steps []Step, now time.Time) ([]Decision, error) {
 	for _, b := range p.KeepBest {
 		best := ranked(sorted, b.Metric, b.Mode)
 		if len(best) == 0 && complete > 0 {
-			return nil, fmt.Errorf("no step has a metric %q that is a number; there are %q: %w", b.Metric, Names(sorted), ErrInvalid)
+			return nil, fmt.Errorf("no complete step has metric %q with a number; %s: %w", b.Metric, Known(sorted), ErrInvalid)
 		}
 		for n, i := range best[:min(b.N, len(best))] {
 			keep(i, "%s %s %d", b.Mode, b.Metric, n+1)

@@ -188,6 +188,14 @@ func Names(steps []Step) []string {
 	return out
 }
 
+// Known says for people which metrics there are: Names.
+func Known(steps []Step) string {
+	if names := Names(steps); len(names) > 0 {
+		return "its complete steps have " + strings.Join(names, ", ")
+	}
+	return "no complete step has any"
+}
+
 // CheckName returns an error unless name may be a metric's: 1 to MaxName bytes of UTF-8 without control characters.
 func CheckName(name string) error {
 	switch {

@@ -390,3 +390,16 @@ func FuzzMetrics(f *testing.F) {
 		}
 	})
 }
+
+// Who misspells a metric is told which there are.
+func TestUnknownMetric(t *testing.T) {
+	p := Policy{KeepBest: []KeepBest{{"lose", Min, 1}}}
+	for want, metrics := range map[string]map[string]float64{
+		"its complete steps have acc, loss": {"loss": 1, "acc": 2},
+		"no complete step has any":          nil,
+	} {
+		if _, err := p.Decide([]Step{{Name: "1", Complete: true, Metrics: metrics}}, time.Now()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v", metrics, err)
+		}
+	}
+}

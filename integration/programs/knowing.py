@@ -60,6 +60,21 @@ for i, loss in enumerate([0.5, float("nan"), 0.25, 0.75]):
     ckptfs.record(step, metrics={"epoch": i})
     torch.save(net.state_dict(), step / "model.pt")
     saved.append(net)
+# A parent is another step of the mount, or a file in one, and is there; else nothing is written.
+kid = root / "runs" / "kid" / "1"
+for bad, error in (("/etc/passwd", ValueError), ("runs/net/9", FileNotFoundError), ("../9", FileNotFoundError), ("runs/net", ValueError), ("../../../../etc/passwd", ValueError),
+                   ("", ValueError), (b"runs/net/1", ValueError), (3, TypeError), (".", ValueError), (kid, ValueError), (root, ValueError), ("models/1", ValueError)):
+    for said in ({"parent": bad}, {"merged_from": ["runs/net/1", bad]}):
+        try:
+            ckptfs.record(kid, metrics={"epoch": 1}, **said)
+            raise SystemExit(f"{bad!r} is a parent")
+        except error:
+            assert not kid.parent.exists(), bad
+for good in ("runs/net/1", "runs/net/1/model.pt", "../../net/1", root / "runs" / "net" / "1", str(root / "runs" / "net" / "1" / "model.pt")):
+    ckptfs.record(kid, parent=good)
+    assert json.loads((kid / "lineage.json").read_bytes())["parent"].startswith("runs/net/1"), good
+ckptfs.record(kid, parent="runs/net/1", merged_from=["runs/net/2"])
+assert json.loads((kid / "lineage.json").read_bytes()) == {"parent": "runs/net/1", "how": "declared", "merged_from": ["runs/net/2"]}
 ckptfs.record(root / "runs" / "loop" / "1", model=Loop())
 torch.save(Loop().state_dict(), root / "runs" / "loop" / "1" / "model.pt")
 

@@ -61,8 +61,13 @@ def best(run, metric, mode="min"):
 
 def record(step, metrics=None, parent=None, merged_from=None, model=None):
     """Writes beside a checkpoint what is known of it: metrics (added to those of metrics.json), where it came from (the Match whose weights it began with; or a step or a
-    file, relative to the mount's root or, with a dot in front, to the step), and the architecture of a torch module whose state_dict it is, or has in it."""
+    file, relative to the mount's root or, with a dot in front, to the step), and the architecture of a torch module whose state_dict it is, or has in it. ValueError for a
+    parent that is no other step of the mount and no file in one, FileNotFoundError for one that is not there; nothing is written then."""
     step = Path(step)
+    if parent is not None:
+        origin = _origin(step, parent)
+    if merged_from is not None:
+        merged_from = [_origin(step, p) for p in merged_from]
     step.mkdir(parents=True, exist_ok=True)
     if metrics is not None:
         all_metrics = _read_json(step / "metrics.json")
@@ -71,16 +76,31 @@ def record(step, metrics=None, parent=None, merged_from=None, model=None):
     if parent is not None or merged_from is not None:
         lineage = _read_json(step / "lineage.json")
         if parent is not None:
-            lineage["parent"] = os.fspath(parent)
+            lineage["parent"] = origin
             lineage["how"] = "transfer" if isinstance(parent, Match) else "declared"
             lineage.pop("tensors", None)
             if isinstance(parent, Match):
                 lineage["tensors"] = {new: old for new, old in parent.tensors.items() if new != old}
         if merged_from is not None:
-            lineage["merged_from"] = [os.fspath(p) for p in merged_from]
+            lineage["merged_from"] = merged_from
         _write_json(step / "lineage.json", lineage)
     if model is not None:
         _write_json(step / "arch.json", graph(model))
+
+
+def _origin(step, parent):
+    """The path of a parent of a step, from the mount's root. The model of a Match may be gone by now."""
+    root = mount_of(step)
+    step = Path(os.path.realpath(step))
+    said = os.fspath(parent)
+    if not isinstance(said, str) or not said:
+        raise ValueError(f"parent {parent!r} is no path")
+    path = Path(os.path.realpath((step if said.split("/")[0] in (".", "..") else root) / said))
+    if root not in path.parents or path.relative_to(root).parts[0] != "runs" or len(path.relative_to(root).parts) < 3 or path == step:
+        raise ValueError(f"parent {said!r} is no other step below {root / 'runs'}, and no file in one")
+    if not isinstance(parent, Match) and not path.exists():
+        raise FileNotFoundError(f"parent {said!r}: there is no {path}")
+    return path.relative_to(root).as_posix()
 
 
 def _read_json(path):
@@ -104,9 +124,10 @@ def derive(parent, step, changed):
     """Writes a checkpoint that differs from its parent in some tensors: of each safetensors file in the directory parent a file of the same name in the directory
     step, another one, and that it comes from there. changed is {name: tensor}, of NumPy or torch, of the type and shape that the parent's has. A file in which
     nothing changed is cloned, which costs no bytes on a mount: a checkpoint in several files, the layers in their order, is written as far as it changed. Other
-    files than safetensors are not looked at. KeyError when a tensor is in none of them, ValueError when one does not fit; nothing is written then. Each file
+    files than safetensors are not looked at. KeyError when a tensor is in none of them, ValueError when one does not fit, or parent is no step; nothing is written then. Each file
     appears when it is whole."""
-    parent, step = Path(parent), Path(step)
+    parent, step = Path(parent).absolute(), Path(step)
+    _origin(step, parent)
     left = set(changed)
     sources = []
     for source in sorted(parent.glob("*.safetensors")):
@@ -139,7 +160,7 @@ def derive(parent, step, changed):
                     f.seek(len(head) + begin)
                     data = _read_all(f, end - begin)
                 _write_all(out, data)
-    record(step, parent=os.path.relpath(os.path.realpath(parent), mount_of(parent)))
+    record(step, parent=parent)
 
 
 @contextlib.contextmanager
