@@ -3,6 +3,7 @@ package codec
 import (
 	"bytes"
 	"fmt"
+	"sync"
 
 	"github.com/klauspost/compress/zstd"
 
@@ -54,19 +55,8 @@ func encodePatch(dst, raw, base []byte, most int) ([]byte, bool) {
 	if len(raw) < minLen || len(raw) > cas.MaxChunk || len(base) < minPatch || len(base) > cas.MaxChunk {
 		return dst, false
 	}
-	// Tables of the better levels take longer to make than a short text to encode, and find no more in it.
-	level := zstd.SpeedFastest
-	if len(raw) > shortPatch {
-		level = zstd.SpeedBetterCompression
-	}
-	enc, err := zstd.NewWriter(nil, zstd.WithEncoderDictRaw(0, base), zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(false),
-		zstd.WithSingleSegment(true), zstd.WithEncoderLevel(level), zstd.WithAllLitEntropyCompression(true), zstd.WithLowerEncoderMem(true),
-		zstd.WithWindowSize(window(len(raw)+len(base))))
-	if err != nil {
-		return dst, false
-	}
-	out := enc.EncodeAll(raw, dst)
-	if len(out)-len(dst) > most {
+	out, err := patch(dst, raw, base)
+	if err != nil || len(out)-len(dst) > most {
 		return dst, false
 	}
 	got, err := decodePatch(nil, out[len(dst):], base, len(raw))
@@ -74,6 +64,70 @@ func encodePatch(dst, raw, base []byte, most int) ([]byte, bool) {
 		return dst, false
 	}
 	return out, true
+}
+
+// patch appends a frame of raw to dst.
+func patch(dst, raw, base []byte) ([]byte, error) {
+	if len(raw) <= shortPatch && len(base) <= shortPatch {
+		p := patchers.Get().(*patcher)
+		defer patchers.Put(p)
+		return p.encode(dst, raw, base)
+	}
+	// Tables of the better levels take longer to make than a short text to encode, and find no more in it.
+	level := zstd.SpeedFastest
+	if len(raw) > shortPatch {
+		level = zstd.SpeedBetterCompression
+	}
+	enc, err := newPatchEncoder(level, len(raw)+len(base), base)
+	if err != nil {
+		return dst, err
+	}
+	return enc.EncodeAll(raw, dst), nil
+}
+
+// newPatchEncoder returns an encoder with base as dictionary, for which n bytes are in reach.
+func newPatchEncoder(level zstd.EncoderLevel, n int, base []byte) (*zstd.Encoder, error) {
+	return zstd.NewWriter(nil, zstd.WithEncoderDictRaw(0, base), zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(false),
+		zstd.WithSingleSegment(true), zstd.WithEncoderLevel(level), zstd.WithAllLitEntropyCompression(true), zstd.WithLowerEncoderMem(true),
+		zstd.WithWindowSize(window(n)))
+}
+
+// patcher encodes short texts, one after the other: its tables, of half a megabyte, take longer to make than such a text to encode.
+type patcher struct {
+	enc *zstd.Encoder
+	out appender
+}
+
+type appender []byte
+
+func (a *appender) Write(p []byte) (int, error) {
+	*a = append(*a, p...)
+	return len(p), nil
+}
+
+var patchers = sync.Pool{New: func() any {
+	enc, err := newPatchEncoder(zstd.SpeedFastest, 2*shortPatch, make([]byte, minPatch))
+	if err != nil {
+		panic(fmt.Sprintf("codec: zstd refuses constant options: %v", err))
+	}
+	return &patcher{enc: enc}
+}}
+
+// encode writes raw as a stream: what is less than a block and ends there becomes a frame that states its length, as by EncodeAll, which
+// would not take another dictionary.
+func (p *patcher) encode(dst, raw, base []byte) ([]byte, error) {
+	p.out = dst
+	defer func() { p.out = nil }()
+	if err := p.enc.ResetWithOptions(&p.out, zstd.WithEncoderDictRaw(0, base)); err != nil {
+		return dst, err
+	}
+	if _, err := p.enc.Write(raw); err != nil {
+		return dst, err
+	}
+	if err := p.enc.Close(); err != nil {
+		return dst, err
+	}
+	return p.out, nil
 }
 
 // window is the least power of two of n at least, within what the encoder takes.
@@ -84,6 +138,16 @@ func window(n int) int {
 	}
 	return w
 }
+
+// patchDecoders have no goroutines, and so need no Close.
+var patchDecoders = sync.Pool{New: func() any {
+	dec, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
+		zstd.WithDecoderMaxMemory(cas.MaxChunk+1), zstd.WithDecodeAllCapLimit(true))
+	if err != nil {
+		panic(fmt.Sprintf("codec: zstd refuses constant options: %v", err))
+	}
+	return dec
+}}
 
 func decodePatch(dst, stored, base []byte, rawLen int) ([]byte, error) {
 	if len(base) > cas.MaxChunk {
@@ -97,12 +161,11 @@ func decodePatch(dst, stored, base []byte, rawLen int) ([]byte, error) {
 	if err := head.Decode(stored); err != nil || !head.HasFCS || head.FrameContentSize != uint64(rawLen) || head.Skippable {
 		return dst, fmt.Errorf("patch: no frame of %d bytes: %w", rawLen, cas.ErrCorrupt)
 	}
-	dec, err := zstd.NewReader(nil, zstd.WithDecoderDictRaw(0, base), zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
-		zstd.WithDecoderMaxMemory(cas.MaxChunk+1), zstd.WithDecodeAllCapLimit(true))
-	if err != nil {
+	dec := patchDecoders.Get().(*zstd.Decoder)
+	defer patchDecoders.Put(dec)
+	if err := dec.ResetWithOptions(nil, zstd.WithDecoderDictRaw(0, base)); err != nil {
 		return dst, fmt.Errorf("patch: %w", err)
 	}
-	defer dec.Close()
 	n := len(d)
 	out, err := dec.DecodeAll(stored, d[n:n:n+rawLen])
 	if err != nil || len(out) != rawLen {

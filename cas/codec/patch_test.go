@@ -4,7 +4,11 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"sync"
 	"testing"
+
+	"github.com/klauspost/compress/zstd"
 
 	"ckptfs/cas"
 )
@@ -62,6 +66,44 @@ func TestPatch(t *testing.T) {
 	if _, err := DecodeAgainst(nil, 99, out, base, len(raw)); !errors.Is(err, cas.ErrNewer) {
 		t.Error(err)
 	}
+}
+
+// TestPatches: what an encoder and a decoder did before leaves no trace, and the frames are those that EncodeAll makes.
+func TestPatches(t *testing.T) {
+	var all sync.WaitGroup
+	for g := range 4 {
+		all.Go(func() {
+			r := rand.New(rand.NewPCG(1, uint64(g)))
+			for range 50 {
+				base, raw := skeleton(1+r.IntN(500), r.IntN(50)), skeleton(1+r.IntN(500), r.IntN(50))
+				raw = raw[r.IntN(len(raw)/2):]
+				if _, err := DecodeAgainst(nil, Patch, raw, base, len(raw)); !errors.Is(err, cas.ErrCorrupt) {
+					t.Errorf("text was decoded: %v", err)
+				}
+				_, out, ok := EncodeAgainst(nil, raw, base, Hint{}, 2*len(raw))
+				if !ok {
+					t.Errorf("%d bytes were not encoded against %d", len(raw), len(base))
+					continue
+				}
+				if len(raw) <= shortPatch && len(base) <= shortPatch {
+					enc, err := newPatchEncoder(zstd.SpeedFastest, 2*shortPatch, base)
+					if err != nil || !bytes.Equal(enc.EncodeAll(raw, nil), out) {
+						t.Errorf("%d bytes against %d: another frame by an encoder that did nothing before: %v", len(raw), len(base), err)
+					}
+				}
+				dec, err := zstd.NewReader(nil, zstd.WithDecoderDictRaw(0, base))
+				if err != nil {
+					t.Error(err)
+					continue
+				}
+				if got, err := dec.DecodeAll(out, nil); err != nil || !bytes.Equal(got, raw) {
+					t.Errorf("%d bytes against %d: %v", len(raw), len(base), err)
+				}
+				dec.Close()
+			}
+		})
+	}
+	all.Wait()
 }
 
 func TestAgainstNumbers(t *testing.T) {
