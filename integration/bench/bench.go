@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -138,6 +139,32 @@ func (b *bench) pythonRun(program string, args ...string) (string, error) {
 		return "", fmt.Errorf("%s: %w", program, err)
 	}
 	return string(out), nil
+}
+
+// scenarios are the rows that measure adds for each of a program's scenarios, which it lists without arguments, but for those that -clients
+// leaves out. Each row is told as it comes.
+func (b *bench) scenarios(program string, measure func(name string, add func(row []string)) error) (rows [][]string, err error) {
+	out, err := b.pythonRun(program)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	if err := json.Unmarshal([]byte(out), &names); err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		if len(b.named) > 0 && !slices.ContainsFunc(b.named, func(s string) bool { return strings.HasPrefix(name, s) }) {
+			continue
+		}
+		err := measure(name, func(row []string) {
+			rows = append(rows, row)
+			fmt.Fprintln(os.Stderr, strings.Join(row, " | "))
+		})
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return rows, nil
 }
 
 // settle waits until the disk has nothing left to write, so that no figure pays for the one before it.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -17,27 +16,18 @@ import (
 // grown saves boosted models ten rounds apart and tells what packing one save takes, however much of it is in the store already, beside
 // what reading it and hashing it takes: everything that was saved has to be looked at.
 func (b *bench) grown() error {
-	out, err := b.pythonRun("grown.py")
-	if err != nil {
-		return err
-	}
-	var kinds []string
-	if err := json.Unmarshal([]byte(out), &kinds); err != nil {
-		return err
-	}
-	var rows [][]string
-	for _, kind := range kinds {
-		if len(b.named) > 0 && !slices.ContainsFunc(b.named, func(s string) bool { return strings.HasPrefix(kind, s) }) {
-			continue
-		}
+	rows, err := b.scenarios("grown.py", func(kind string, add func([]string)) error {
 		for _, rounds := range []int{1000, 2500, 5000} {
 			row, err := b.grownTo(kind, rounds)
 			if err != nil {
-				return fmt.Errorf("%s: %w", kind, err)
+				return err
 			}
-			rows = append(rows, row)
-			fmt.Fprintln(os.Stderr, strings.Join(row, " | "))
+			add(row)
 		}
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	table("saves of a model that grows by ten rounds: milliseconds of a processor each",
 		[]string{"", "rounds", "MB a save", "the daemon", "reading and hashing", "ratio"}, rows)

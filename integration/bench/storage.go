@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -18,25 +17,15 @@ import (
 // storage saves series of checkpoints with real libraries and tells what they take: as files, in DVC's cache, in a restic
 // repository, in ZipLLM's scheme (the peers of scripts/setup-peers have to be in PYTHONPATH), and in the store.
 func (b *bench) storage() error {
-	out, err := b.pythonRun("storage.py")
+	rows, err := b.scenarios("storage.py", func(name string, add func([]string)) error {
+		row, err := b.stored(name)
+		if err == nil {
+			add(row)
+		}
+		return err
+	})
 	if err != nil {
 		return err
-	}
-	var names []string
-	if err := json.Unmarshal([]byte(out), &names); err != nil {
-		return err
-	}
-	var rows [][]string
-	for _, name := range names {
-		if len(b.named) > 0 && !slices.ContainsFunc(b.named, func(s string) bool { return strings.HasPrefix(name, s) }) {
-			continue
-		}
-		row, err := b.stored(name)
-		if err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-		rows = append(rows, row)
-		fmt.Fprintln(os.Stderr, strings.Join(row, " | "))
 	}
 	table("series of checkpoints: MB stored; seconds a save (of DVC and restic: of adding it), median (lowest–highest)",
 		[]string{"", "saves", "files", "DVC", "restic", "ZipLLM's scheme", "ckptfs", "a save, files", "ckptfs", "ratio", "DVC", "restic", "packing a save",
