@@ -1,12 +1,20 @@
 package detect
 
 import (
+	"errors"
 	"io"
+	"path"
 	"strings"
 
 	"ckptfs/formats"
+	"ckptfs/formats/gguf"
+	"ckptfs/formats/hdf5"
+	"ckptfs/formats/npy"
 	"ckptfs/formats/onnx"
+	"ckptfs/formats/safetensors"
 	"ckptfs/formats/tensorflow"
+	"ckptfs/formats/torchlegacy"
+	"ckptfs/formats/torchzip"
 )
 
 // Beside opens another file in the folder of the one that is looked at; fs.ErrNotExist when there is none. done closes it.
@@ -63,6 +71,37 @@ func Named(name string, r io.ReaderAt, size int64, beside Beside) (*formats.Layo
 	return l, nil
 }
 
+// suspects are the parsers that a file's ending speaks for. What torch saves is known by how it begins.
+var suspects = map[string]formats.Parser{
+	".safetensors": safetensors.Parser{}, ".npy": npy.Parser{}, ".npz": npy.Zip{}, ".gguf": gguf.Parser{}, ".h5": hdf5.Parser{}, ".hdf5": hdf5.Parser{},
+	".onnx": onnx.Parser{}, ".pt": nil, ".pth": nil, ".ckpt": nil, ".pt2": nil, ".bin": nil,
+}
+
+// Why says why a file that no parser knows is not what its ending has one expect; "" when that speaks for nothing.
+func Why(name string, r io.ReaderAt, size int64) string {
+	p, ok := suspects[path.Ext(name)]
+	if !ok || size == 0 {
+		return ""
+	}
+	if p == nil {
+		head := make([]byte, min(size, SniffLen))
+		switch err := formats.ReadFull(r, head, 0); {
+		case err != nil:
+			return ""
+		case sniffZip(head):
+			p = torchzip.Parser{}
+		case torchlegacy.Sniff(head):
+			p = torchlegacy.Parser{}
+		default:
+			return ""
+		}
+	}
+	if _, err := parse(p, r, size); errors.Is(err, formats.ErrNotFormat) {
+		return strings.Replace(err.Error(), formats.ErrNotFormat.Error()+": ", "", 1)
+	}
+	return ""
+}
+
 // describedBy is the parser of a file by another.
 type describedBy struct {
 	name  string
@@ -76,5 +115,9 @@ func (d describedBy) Parse(_ io.ReaderAt, size int64) (*formats.Layout, error) {
 	if _, number, shards, ok := tensorflow.Shard(d.name); ok {
 		return tensorflow.Layout(d.other, d.size, number, shards, size)
 	}
-	return onnx.External(d.other, d.size, d.name, size)
+	x, err := onnx.ReadExternal(d.other, d.size)
+	if err != nil {
+		return nil, err
+	}
+	return x.Layout(d.name, size)
 }

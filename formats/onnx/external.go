@@ -2,6 +2,8 @@ package onnx
 
 import (
 	"io"
+	"maps"
+	"slices"
 	"strconv"
 	"unicode/utf8"
 
@@ -55,19 +57,36 @@ func (m *model) externalData(whole field, e *external) error {
 	return nil
 }
 
-// External is the layout of a file of external data, of size bytes, which the model in r calls file. Errors are as Parse's.
-func External(r io.ReaderAt, modelSize int64, file string, size int64) (*formats.Layout, error) {
-	m, err := read(r, modelSize)
+// External is where the external data of a model are.
+type External struct {
+	at map[string][]external
+}
+
+// ReadExternal reads the model in r. Errors are as Parse's.
+func ReadExternal(r io.ReaderAt, size int64) (*External, error) {
+	m, err := read(r, size)
 	if err != nil {
 		return nil, err
 	}
+	x := &External{at: map[string][]external{}}
+	for _, e := range m.far {
+		x.at[e.location] = append(x.at[e.location], e)
+	}
+	return x, nil
+}
+
+// Files lists the files as the model calls them, from its folder, ascending.
+func (x *External) Files() []string { return slices.Sorted(maps.Keys(x.at)) }
+
+// Count is how many tensors are in a file.
+func (x *External) Count(file string) int { return len(x.at[file]) }
+
+// Layout is that of one of the files, which has size bytes.
+func (x *External) Layout(file string, size int64) (*formats.Layout, error) {
 	l := &formats.Layout{Format: "onnx-data", Partial: true}
 	var data []formats.Range
 	seen := map[string]bool{}
-	for _, e := range m.far {
-		if e.location != file {
-			continue
-		}
+	for _, e := range x.at[file] {
 		t, n := e.tensor, e.tensor.NumBytes()
 		if e.length < 0 {
 			e.length = n
@@ -87,5 +106,11 @@ func External(r io.ReaderAt, modelSize int64, file string, size int64) (*formats
 	if len(data) == 0 {
 		return nil, reject("nothing is in %.64q", file)
 	}
-	return l, place(l, data, size)
+	if err := place(l, data, size); err != nil {
+		return nil, err
+	}
+	if err := l.Check(size); err != nil {
+		return nil, reject("%v", err)
+	}
+	return l, nil
 }

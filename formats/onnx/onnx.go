@@ -17,7 +17,7 @@
 // field that is looked into is well formed to the last byte. Types: all that formats.DType has; of others (INT4, UINT4,
 // INT2, UINT2) the bytes are Data without a tensor, and strings and packed integers are Blob; the layout is then partial, as it is
 // when a tensor lies in another file (external data), in a node's attributes, or is sparse. A file of external data is itself raw bytes;
-// External lays it out by the model: each initializer that says that it lies there is Data, and a tensor. That layout is partial always.
+// External.Layout lays it out by the model: each initializer that says that it lies there is Data, and a tensor. That layout is partial always.
 //
 // At most 262,144 initializers, and 64 MiB of names; a window of 64 KiB and some 250 bytes an initializer are taken. What lies between is
 // passed over, not read.
@@ -32,6 +32,9 @@ import (
 
 	"ckptfs/formats"
 )
+
+// Elsewhere is said of tensors in other files (Layout.Left).
+const Elsewhere = "tensors are in other files, as external data"
 
 const (
 	maxTensors = 1 << 18
@@ -127,7 +130,7 @@ func read(r io.ReaderAt, size int64) (*model, error) {
 		case 8:
 			opsets++
 		case 20: // training_info has graphs of its own
-			m.layout.Partial = true
+			m.layout.Leave("graphs are for training")
 		case 1, 2, 3, 4, 5, 6, 14, 25, 26:
 		default:
 			return reject("field %d", f.number)
@@ -154,8 +157,11 @@ func (m *model) graph(f field) error {
 				return nil
 			}
 			return m.in(f, func(f field) error {
-				if n := f.number; n == 5 || n == 6 || n == 10 || n == 11 {
-					m.layout.Partial = true
+				switch f.number {
+				case 5, 10:
+					m.layout.Leave("tensors are attributes of nodes")
+				case 6, 11:
+					m.layout.Leave("graphs are attributes of nodes")
 				}
 				return nil
 			})
@@ -163,7 +169,7 @@ func (m *model) graph(f field) error {
 	case 5:
 		return m.initializer(f)
 	case 15:
-		m.layout.Partial = true
+		m.layout.Leave("tensors are sparse")
 	}
 	return nil
 }
@@ -223,11 +229,19 @@ func (m *model) initializer(whole field) error {
 		m.far = append(m.far, far)
 	}
 	switch {
-	case elsewhere, !has && n != 0, has && packed != 9 && !floats, n < 0 && t.DType != "":
-		m.layout.Partial = true
+	case elsewhere:
+		m.layout.Leave(Elsewhere)
 		return nil
-	case t.DType == "" || m.seen[t.Name] || !utf8.ValidString(t.Name):
-		m.layout.Partial = true
+	case t.DType == "":
+		m.layout.Leave("tensors are of types that are not known")
+		if packed != 9 {
+			return nil
+		}
+	case !has && n != 0, has && packed != 9 && !floats, n < 0:
+		m.layout.Leave("tensors are stored as lists of numbers, or not at all")
+		return nil
+	case m.seen[t.Name] || !utf8.ValidString(t.Name):
+		m.layout.Leave("tensors have the name of another, or one that is no text")
 	case n != raw.Len:
 		return reject("tensor %.64q: %v of %s in %d bytes", t.Name, t.Shape, t.DType, raw.Len)
 	default:

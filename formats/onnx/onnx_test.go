@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"slices"
 	"testing"
 
 	"ckptfs/formats"
@@ -81,7 +82,11 @@ func TestParse(t *testing.T) {
 func TestExternal(t *testing.T) {
 	model, data := fixture.Read(t, "onnx/external.onnx"), fixture.Read(t, "onnx/external.bin")
 	r, n := bytes.NewReader(model), int64(len(model))
-	l, err := External(r, n, "external.bin", int64(len(data)))
+	x, err := ReadExternal(r, n)
+	if err != nil || !slices.Equal(x.Files(), []string{"external.bin"}) || x.Count("external.bin") != 1 {
+		t.Fatalf("%+v, %v", x, err)
+	}
+	l, err := x.Layout("external.bin", int64(len(data)))
 	if err != nil || !l.Partial || l.Check(int64(len(data))) != nil || len(l.Tensors) != 1 || l.Tensors[0].Name != "w" || l.Regions[0].Len != 2400 {
 		t.Errorf("%+v, %v", l, err)
 	}
@@ -89,7 +94,7 @@ func TestExternal(t *testing.T) {
 		file string
 		size int64
 	}{"another file": {"other.bin", 2400}, "a shorter file": {"external.bin", 2399}} {
-		if l, err := External(r, n, c.file, c.size); !errors.Is(err, formats.ErrNotFormat) {
+		if l, err := x.Layout(c.file, c.size); !errors.Is(err, formats.ErrNotFormat) {
 			t.Errorf("%s: %+v, %v", what, l, err)
 		}
 	}
@@ -100,13 +105,19 @@ func FuzzExternal(f *testing.F) {
 	f.Fuzz(func(t *testing.T, model []byte, size int64) {
 		size &= 1<<40 - 1
 		fixture.Within(t, bound, len(model), func() {
-			l, err := External(bytes.NewReader(model), int64(len(model)), "external.bin", size)
+			x, err := ReadExternal(bytes.NewReader(model), int64(len(model)))
 			if err == nil {
-				err = l.Check(size)
-			} else if errors.Is(err, formats.ErrNotFormat) {
-				return
+				for _, file := range x.Files() {
+					l, err := x.Layout(file, size)
+					if err == nil {
+						err = l.Check(size)
+					}
+					if err != nil && !errors.Is(err, formats.ErrNotFormat) {
+						t.Fatal(err)
+					}
+				}
 			}
-			if err != nil {
+			if err != nil && !errors.Is(err, formats.ErrNotFormat) {
 				t.Fatal(err)
 			}
 		})

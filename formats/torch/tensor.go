@@ -86,13 +86,12 @@ var rebuilds = [...]rebuild{
 	{name: "_rebuild_qtensor", min: 7, max: 7},
 }
 
-// tensor returns the tensor that c makes, without a name, and the index of its storage. It returns false when c makes
-// none, or none that is certain.
-func (w *walker) tensor(c call) (formats.Tensor, int, bool) {
-	none := func() (formats.Tensor, int, bool) { return formats.Tensor{}, 0, false }
+// tensor returns the tensor that c makes, without a name, and the index of its storage. When c makes none, or none that is certain, it says why.
+func (w *walker) tensor(c call) (t formats.Tensor, storage int, why string) {
+	none := func(why string) (formats.Tensor, int, string) { return formats.Tensor{}, 0, why }
 	module, name := c.fn.Global()
 	if string(module) != "torch._utils" {
-		return none()
+		return none(whyFunction)
 	}
 	for _, r := range rebuilds {
 		if r.name != string(name) {
@@ -100,16 +99,16 @@ func (w *walker) tensor(c call) (formats.Tensor, int, bool) {
 		}
 		n := c.args.Len()
 		if n < r.min || n > r.max {
-			return none()
+			return none(whyFunction)
+		}
+		i, why := w.storage(c.args.At(0))
+		if why != "" {
+			return none(why)
 		}
 		if r.metadata > 0 && r.metadata < n {
-			if m := c.args.At(r.metadata); m.Kind() != pickle.None && (m.Kind() != pickle.Dict || m.NumPairs() > 0) {
-				return none()
+			if why := viewed(c.args.At(r.metadata)); why != "" {
+				return none(why)
 			}
-		}
-		i, ok := w.storage(c.args.At(0))
-		if !ok {
-			return none()
 		}
 		s := &w.storages[i]
 		t := formats.Tensor{DType: storageTypes[s.class], Region: s.Region}
@@ -117,19 +116,41 @@ func (w *walker) tensor(c call) (formats.Tensor, int, bool) {
 		if r.dtype > 0 {
 			mod, dt := c.args.At(r.dtype).Global()
 			if string(mod) != "torch" || s.class != untyped {
-				return none()
+				return none(whyType)
 			}
 			t.DType = torchTypes[string(dt)]
 			if packed = string(dt) == "float4_e2m1fn_x2"; packed {
 				t.DType = formats.U8
 			}
 		}
-		if !place(&t, s.Len, c.args.At(1), c.args.At(2), c.args.At(3)) || packed && !unpackF4(&t) {
-			return none()
+		if t.DType == "" {
+			return none(whyType)
 		}
-		return t, i, true
+		if !place(&t, s.Len, c.args.At(1), c.args.At(2), c.args.At(3)) {
+			return none(whyPlace)
+		}
+		if packed && !unpackF4(&t) {
+			return none(whyPacked)
+		}
+		return t, i, ""
 	}
-	return none()
+	return none(whyFunction)
+}
+
+// viewed says why a tensor is not its storage's elements: the metadata of one that is saved conjugated or negated. "": it is.
+func viewed(metadata pickle.Value) string {
+	if metadata.Kind() == pickle.None || metadata.Kind() == pickle.Dict && metadata.NumPairs() == 0 {
+		return ""
+	}
+	for i := range metadata.NumPairs() {
+		switch k, _ := metadata.Pair(i); string(k.Text()) {
+		case "conj":
+			return whyConjugated
+		case "neg":
+			return whyNegated
+		}
+	}
+	return whyFunction
 }
 
 // place sets the tensor's shape, strides and offset, given in elements of a storage of n bytes.
@@ -224,16 +245,23 @@ func ParseID(v pickle.Value) (id ID, ok bool) {
 	return id, ok && id.Width > 0 && id.Numel >= 0
 }
 
-// storage returns the index of the storage that a persistent id names.
-func (w *walker) storage(v pickle.Value) (int, bool) {
+// storage returns the index of the storage that a persistent id names, or why it can't.
+func (w *walker) storage(v pickle.Value) (i int, why string) {
 	id, ok := ParseID(v)
 	if !ok {
-		return 0, false
+		if class, key, ok := unknownID(v); ok && storageTypes[class] == "" {
+			if i, known := w.byKey[key]; known {
+				w.met[i] = true
+			}
+			return 0, whyType
+		}
+		return 0, whyStorage
 	}
 	i, known := w.byKey[id.Key]
 	if !known {
-		return 0, false
+		return 0, whyStorage
 	}
+	w.met[i] = true
 	s := &w.storages[i]
 	if s.class == "" {
 		s.class = id.Class
@@ -243,5 +271,18 @@ func (w *walker) storage(v pickle.Value) (int, bool) {
 		s.disputed = true
 	}
 	s.class = id.Class
-	return i, !s.disputed
+	if s.disputed {
+		return 0, whyStorage
+	}
+	return i, ""
+}
+
+// unknownID reads the class and the key of a persistent id that is a storage's.
+func unknownID(v pickle.Value) (class, key string, ok bool) {
+	t, ok := v.PersID()
+	if !ok || t.Kind() != pickle.Tuple || t.Len() < 5 || string(t.At(0).Text()) != "storage" {
+		return "", "", false
+	}
+	_, name := t.At(1).Global()
+	return string(name), string(t.At(2).Text()), true
 }

@@ -10,7 +10,7 @@
 //   - A key that is neither text nor an integer ends the way. Of equal keys the last one counts, as in Python.
 //   - Of several tensors that would have one name, the first with the shortest way has it; the next is name#2.
 //   - A tensor must lie inside its storage, whose length must be what its persistent id says.
-//   - Conjugated and negated views, meta tensors, 4-bit quantised, complex32, bits and unknown types have no name.
+//   - Conjugated and negated views, meta tensors, 4-bit quantised, complex32, bits and unknown types have no name; what is left out is counted, by why.
 //   - The wrappers _rebuild_parameter, …_with_state and _rebuild_from_type_v2 are looked through.
 //   - A quantised tensor is one of its integer type. Sparse and nested tensors are their parts: name.indices,
 //     name.values, name.crow_indices, name.buffer …

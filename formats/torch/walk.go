@@ -11,16 +11,39 @@ import (
 // maxTensors bounds the tensors of one file.
 const maxTensors = 1 << 20
 
-// Tensors returns the tensors that the pickle g names, in storages, or none when it can't be understood as a whole. all
-// reports whether those are all that the file holds, as they are.
-func Tensors(g *pickle.Pickle, storages []Storage) (tensors []formats.Tensor, all bool) {
+// What is left out, or shown only by its parts, and why; as formats.Layout.Left has it.
+const (
+	whyConjugated = "tensors are conjugated views: the file has their conjugates, `resolve_conj()` makes plain ones"
+	whyNegated    = "tensors are negated views: the file has their negatives, `resolve_neg()` makes plain ones"
+	whyMeta       = "tensors are on the meta device, without elements"
+	whyType       = "tensors are of types that are not known"
+	whyPacked     = "tensors of two elements a byte are strided"
+	whyPlace      = "tensors don't lie within their storages"
+	whyStorage    = "tensors are of storages that the file lacks, or describes in two ways"
+	whyFunction   = "tensors are made by functions that are not known"
+	whyQuantised  = "quantised tensors as such: their integers are"
+	whySparse     = "sparse tensors as such: their indices and values are"
+	whyNested     = "nested tensors as such: their parts are"
+	whySubclass   = "tensors of subclasses as such: what they hold is"
+	whyNoName     = "storages are of no tensor that has a name"
+	whyEndless    = "pickles have too many ways to follow, or tensors"
+)
+
+// Tensors returns the tensors that the pickle g names, in storages, or none when it can't be understood as a whole. left counts what the file
+// holds besides, or in another form, by why; nil when they are all.
+func Tensors(g *pickle.Pickle, storages []Storage) (tensors []formats.Tensor, left map[string]int) {
 	w := newWalker(storages)
 	w.Steps, w.Names, w.Visit = 2*g.Size()+1<<16, 2*g.Size()+1<<16, w.visit
 	if w.Walk(g.Root(), 0); w.Exhausted() || len(w.found) > maxTensors {
-		return nil, false
+		return nil, map[string]int{whyEndless: 1}
 	}
 	tensors = w.tensors()
-	return tensors, !w.partial && w.reachAll()
+	for i := range w.storages {
+		if w.storages[i].Len > 0 && !w.met[i] {
+			w.leave(whyNoName)
+		}
+	}
+	return tensors, w.left
 }
 
 // Tensor returns the tensor that one value of a pickle is, without a name. It returns false for any other value.
@@ -32,22 +55,8 @@ func Tensor(v pickle.Value, storages []Storage) (formats.Tensor, bool) {
 	if !ok {
 		return formats.Tensor{}, false
 	}
-	t, _, ok := newWalker(storages).tensor(c)
-	return t, ok
-}
-
-// reachAll reports whether a tensor was found over each storage that has bytes.
-func (w *walker) reachAll() bool {
-	over := make([]bool, len(w.storages))
-	for i := range w.found {
-		over[w.found[i].storage] = true
-	}
-	for i := range w.storages {
-		if w.storages[i].Len > 0 && !over[i] {
-			return false
-		}
-	}
-	return true
+	t, _, why := newWalker(storages).tensor(c)
+	return t, why == ""
 }
 
 // walker goes through the graph from the root and notes the tensors it meets.
@@ -57,15 +66,23 @@ type walker struct {
 	byKey    map[string]int // index into storages
 	found    []candidate
 
-	partial bool // a tensor was met that has no name, or is shown by its parts
+	met  []bool         // of storages: a tensor over it was met
+	left map[string]int // tensors that are left out, or shown by their parts, by why
 }
 
 func newWalker(storages []Storage) *walker {
-	w := &walker{storages: storages, byKey: make(map[string]int, len(storages))}
+	w := &walker{storages: storages, byKey: make(map[string]int, len(storages)), met: make([]bool, len(storages))}
 	for i := range storages {
 		w.byKey[storages[i].Key] = i
 	}
 	return w
+}
+
+func (w *walker) leave(why string) {
+	if w.left == nil {
+		w.left = map[string]int{}
+	}
+	w.left[why]++
 }
 
 // candidate is a tensor with the name it asks for.
@@ -103,20 +120,37 @@ func (w *walker) call(c call, depth int) bool {
 	if !bytes.HasPrefix(module, []byte("torch._")) || !bytes.HasPrefix(name, []byte("_rebuild")) {
 		return false
 	}
-	if t, storage, ok := w.tensor(c); ok {
+	t, storage, why := w.tensor(c)
+	if why == "" {
 		t.Name = w.Keep()
 		w.found = append(w.found, candidate{t, storage, depth})
-		w.partial = w.partial || string(name) == "_rebuild_qtensor"
+		if string(name) == "_rebuild_qtensor" {
+			w.leave(whyQuantised)
+			for i := range c.args.At(4).Len() { // scales and zero points
+				if c, ok := asCall(c.args.At(4).At(i)); ok {
+					w.tensor(c)
+				}
+			}
+		}
 		return true
 	}
-	w.partial = true
 	if w.subclass(c, depth) {
+		w.leave(whySubclass)
 		return true
 	}
 	args, kind := c.args, string(name)
 	if kind == "_rebuild_sparse_tensor" && args.Len() == 2 && args.At(1).Kind() == pickle.Tuple {
 		args, kind = args.At(1), sparseLayout(args.At(0))
 	}
+	switch {
+	case parts[kind] != nil && kind != string(name):
+		why = whySparse
+	case parts[kind] != nil:
+		why = whyNested
+	case kind == "_rebuild_meta_tensor_no_storage":
+		why = whyMeta
+	}
+	w.leave(why)
 	for i, part := range parts[kind] {
 		if i < args.Len() && depth < pickle.MaxDepth {
 			w.Child([]byte(part), args.At(i), depth)
@@ -148,8 +182,13 @@ func sparseLayout(v pickle.Value) string {
 
 // tensors gives the candidates their names and drops those of disputed storages.
 func (w *walker) tensors() []formats.Tensor {
-	found := slices.DeleteFunc(w.found, func(c candidate) bool { return w.storages[c.storage].disputed })
-	w.partial = w.partial || len(found) < len(w.found)
+	found := slices.DeleteFunc(w.found, func(c candidate) bool {
+		disputed := w.storages[c.storage].disputed
+		if disputed {
+			w.leave(whyStorage)
+		}
+		return disputed
+	})
 	out := make([]formats.Tensor, len(found))
 	depths := make([]int, len(found))
 	for i := range found {

@@ -109,9 +109,8 @@ func (p Parser) Parse(r io.ReaderAt, size int64) (*formats.Layout, error) {
 	for i := range storages {
 		storages[i].Region = regions[i]
 	}
-	all := false
-	l.Tensors, all = torch.Tensors(head[3], storages)
-	l.Partial = !all
+	l.Tensors, l.Left = torch.Tensors(head[3], storages)
+	l.Partial = l.Left != nil
 	return l, nil
 }
 

@@ -20,7 +20,7 @@ type archive struct {
 	configs   []zipdir.Record // of a .pt2
 	storages  []zipdir.Record // in the order of the directory
 	regions   []int           // of each, -1 when it is empty
-	others    bool            // storages that data.pkl doesn't speak of
+	others    int             // storages that data.pkl doesn't speak of
 }
 
 // The names of the formats.
@@ -56,7 +56,7 @@ func newArchive(records []zipdir.Record) (*archive, error) {
 		key, isData := strings.CutPrefix(name, "data/")
 		switch {
 		case strings.HasPrefix(name, "constants/") && r.Len > 0:
-			a.others = true
+			a.others++
 			a.storages = append(a.storages, *r)
 		case name == "constants.pkl":
 			a.format = scripted
@@ -119,14 +119,22 @@ func (a *archive) addRegions(l *formats.Layout, size int64) error {
 	return nil
 }
 
-// readTensors reads data.pkl and returns the tensors it names. all reports whether those are all that the file holds.
-func (a *archive) readTensors(r io.ReaderAt) (tensors []formats.Tensor, all bool, err error) {
+// readTensors reads data.pkl, and adds the tensors it names.
+func (a *archive) readTensors(r io.ReaderAt, l *formats.Layout) error {
 	g, err := a.readPickle(r)
-	if g == nil || err != nil {
-		return nil, false, err
+	if err != nil {
+		return err
 	}
-	tensors, all = torch.Tensors(g, a.torchStorages())
-	return tensors, all && !a.others, nil
+	if g == nil {
+		l.Leave("pickles are too long, or not understood: no tensor has a name")
+		return nil
+	}
+	l.Tensors, l.Left = torch.Tensors(g, a.torchStorages())
+	l.Partial = l.Left != nil
+	for range a.others {
+		l.Leave("constants of the program have no names")
+	}
+	return nil
 }
 
 // readPickle parses data.pkl; nil when it is too long, or cannot be understood.

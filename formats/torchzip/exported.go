@@ -42,29 +42,38 @@ type payload struct {
 	} `json:"tensor_meta"`
 }
 
-// readExported reads the configurations of a .pt2 and returns the tensors that they name. all reports whether those are
-// all that the file holds.
-func (a *archive) readExported(r io.ReaderAt) (tensors []formats.Tensor, all bool, err error) {
+// readExported reads the configurations of a .pt2, and adds the tensors that they name.
+func (a *archive) readExported(r io.ReaderAt, l *formats.Layout) error {
 	byName := make(map[string]int, len(a.storages))
 	for i := range a.storages {
 		byName[a.storages[i].Name] = i
 	}
-	all = true
 	used := make(map[int]bool)
 	seen := make(map[string]bool)
 	for i := range a.configs {
 		c := &a.configs[i]
 		payloads, err := readConfig(r, c)
 		if err != nil {
-			return nil, false, err
+			return err
 		}
-		all = all && payloads != nil
+		if payloads == nil {
+			l.Leave("configurations are not understood")
+		}
 		for _, name := range slices.Sorted(maps.Keys(payloads)) {
 			p := payloads[name]
 			k, ok := byName[path.Dir(c.Name)+"/"+p.Path]
 			t := formats.Tensor{Name: name}
-			if !ok || seen[name] || !p.describe(&t, a.storages[k].Len) {
-				all = false
+			if !ok || seen[name] {
+				l.Leave("tensors have no data of their own, or the name of another")
+				continue
+			}
+			used[k] = true
+			if p.Pickle {
+				l.Leave("tensors are pickled, as those of subclasses are")
+				continue
+			}
+			if !p.describe(&t, a.storages[k].Len) {
+				l.Leave("tensors are of types that are not known, not strided, or not within their data")
 				continue
 			}
 			if t.NumElements() == 0 {
@@ -72,14 +81,16 @@ func (a *archive) readExported(r io.ReaderAt) (tensors []formats.Tensor, all boo
 			} else {
 				t.Region = a.regions[k]
 			}
-			seen[name], used[k] = true, true
-			tensors = append(tensors, t)
+			seen[name] = true
+			l.Tensors = append(l.Tensors, t)
 		}
 	}
 	for i := range a.storages {
-		all = all && (used[i] || a.storages[i].Len == 0)
+		if !used[i] && a.storages[i].Len > 0 {
+			l.Leave("storages are of no tensor that has a name")
+		}
 	}
-	return tensors, all, nil
+	return nil
 }
 
 // readConfig returns the payloads of a configuration by their tensors' names, or nil for one that can't be understood.
@@ -102,7 +113,7 @@ func readConfig(r io.ReaderAt, c *zipdir.Record) (map[string]payload, error) {
 
 // describe sets t's type and place in a storage of n bytes.
 func (p *payload) describe(t *formats.Tensor, n int64) bool {
-	if p.Pickle || p.Meta == nil || p.Meta.Layout != strided || p.Meta.Offset.Int == nil || len(p.Meta.Sizes) != len(p.Meta.Strides) {
+	if p.Meta == nil || p.Meta.Layout != strided || p.Meta.Offset.Int == nil || len(p.Meta.Sizes) != len(p.Meta.Strides) {
 		return false
 	}
 	t.DType = scalarTypes[p.Meta.DType]

@@ -82,12 +82,10 @@ func (p Parser) Parse(r io.ReaderAt, size int64) (*formats.Layout, error) {
 	if err := a.addRegions(l, size); err != nil {
 		return nil, err
 	}
-	all := false
 	if a.format == exported {
-		l.Tensors, all, err = a.readExported(r)
+		err = a.readExported(r, l)
 	} else {
-		l.Tensors, all, err = a.readTensors(r)
+		err = a.readTensors(r, l)
 	}
-	l.Partial = !all
 	return l, err
 }

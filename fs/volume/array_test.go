@@ -68,6 +68,16 @@ func TestLeftOut(t *testing.T) {
 		"hdf5/growing.h5":  "not listed: datasets are compressed (2)|not listed: datasets are in chunks of less than 4 KiB, or in too many (2)",
 		"trees/xgb.json":   "a model of boosted trees by XGBoost, stored in chunks by content: it holds no tensors, and trees have no names",
 		"torch/dcp.distcp": "tensors are called by their numbers: no .metadata beside the file names them",
+		"torch/special.pt": "not listed: nested tensors as such: their parts are (1)|not listed: quantised tensors as such: their integers are (2)|" +
+			"not listed: sparse tensors as such: their indices and values are (2)|" +
+			"not listed: tensors are conjugated views: the file has their conjugates, `resolve_conj()` makes plain ones (1)|" +
+			"not listed: tensors are negated views: the file has their negatives, `resolve_neg()` makes plain ones (1)|" +
+			"not listed: tensors are on the meta device, without elements (1)",
+		"torch/unknown_dtypes.pt": "not listed: tensors are of types that are not known (1)",
+		"torch/subclass.pt":       "not listed: tensors of subclasses as such: what they hold is (1)",
+		"torch/storage.pt":        "not listed: storages are of no tensor that has a name (1)",
+		"onnx/constant.onnx":      "not listed: tensors are attributes of nodes (1)",
+		"onnx/external.onnx":      "not listed: tensors are in other files, as external data (1)",
 	} {
 		r.write("m", sample(t, name))
 		for _, state := range []string{resident, packed} {
@@ -84,6 +94,36 @@ func TestLeftOut(t *testing.T) {
 			}
 		}
 		r.unlink("m")
+	}
+	// A file that is not what it is called.
+	whole := sample(t, "torch/flat.pt")
+	torn := sample(t, "safetensors/flat.safetensors")
+	for name, c := range map[string]struct {
+		data []byte
+		want string
+	}{
+		"m.safetensors": {torn[:len(torn)-1], "no tensors are listed: safetensors: "},
+		"m.pt":          {whole[:len(whole)-1], "no tensors are listed: zip: "},
+		"old.pt":        {sample(t, "torch/legacy.pt")[:300], "no tensors are listed: torch-legacy: "},
+		"m.npy":         {sample(t, "numpy/object.npy"), "no tensors are listed: npy: "},
+		"a.bin":         {random(100<<10, 1), ""},
+		"m.txt":         {whole[:1000], ""},
+		"empty.pt":      {nil, ""},
+	} {
+		r.write(name, c.data)
+		for _, state := range []string{resident, packed} {
+			if state == packed {
+				r.sync()
+				r.evictAll()
+			}
+			f, err := r.Show(t.Context(), name)
+			if err != nil || f.Format != "blob" {
+				t.Fatalf("%s: %+v, %v", name, f, err)
+			}
+			if got := strings.Join(f.Notes, "|"); !strings.HasPrefix(got, c.want) || c.want == "" && strings.Contains(got, "listed") {
+				t.Errorf("%s, %s: %q", name, state, got)
+			}
+		}
 	}
 	r.write("a.h5", sample(t, "hdf5/growing.h5"))
 	b := sample(t, "hdf5/chunked.h5")

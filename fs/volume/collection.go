@@ -25,6 +25,7 @@ type collection struct {
 	one     *comparand   // the file, of a file
 	files   []*comparand // of a set: those that belong to it
 	objects []sealed     // of a set: what it has besides arrays
+	notes   []string     // of a set: what is to be said of it
 }
 
 // find is the array of a name, or nil.
@@ -112,6 +113,9 @@ func (r *reach) at(ctx context.Context, p string) (*collection, error) {
 	if c := r.dcpFile(f); c != nil {
 		return c, nil
 	}
+	if c, err := r.external(f); c != nil || err != nil {
+		return c, err
+	}
 	return plainly(f), nil
 }
 
@@ -191,6 +195,7 @@ func (r *reach) folder(ctx context.Context, p string, n *Node) (*collection, err
 		}
 		out.files = append(out.files, c.files...)
 		out.objects = append(out.objects, c.objects...)
+		out.notes = append(out.notes, c.notes...)
 		if !slices.Contains(kinds, c.format) {
 			kinds = append(kinds, c.format)
 		}
@@ -239,6 +244,9 @@ func (r *reach) below(ctx context.Context, p string) ([]*collection, error) {
 	belongs := map[*comparand]bool{}
 	for _, f := range all {
 		c, err := r.folderSet(ctx, f.path)
+		if c == nil && err == nil {
+			c, err = r.external(f)
+		}
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}

@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"path"
 	"slices"
 
 	"ckptfs/formats"
+	"ckptfs/formats/detect"
 )
 
 // formatNotes say why files of a format list fewer tensors than one may look for.
@@ -15,6 +17,7 @@ var formatNotes = map[string]string{
 	"pickle":      "pickled objects: of their arrays those that have a name and at least 4 KiB are listed; trees have no names",
 	"joblib":      "objects pickled by joblib: of their arrays those that have a name and at least 4 KiB are listed; trees have no names",
 	"distcp":      "tensors are called by their numbers: no .metadata beside the file names them",
+	"arrow":       "a table: its columns are stored as buffers, which are no tensors",
 	"zstd-frames": "compressed parts of arrays: `ckptfs show` of the folder that Orbax wrote lists those",
 }
 
@@ -29,6 +32,14 @@ func (v *Volume) notes(n *Node, l *formats.Layout) []string {
 	var out []string
 	if text := formatNotes[l.Format]; text != "" {
 		out = append(out, text)
+	}
+	if l.Format == formats.BlobLayout(0).Format {
+		if r, size, done, err := v.peruse(n); err == nil {
+			if why := detect.Why(path.Base(v.Path(n)), io.NewSectionReader(r, 0, size), size); why != "" {
+				out = append(out, "no tensors are listed: "+why)
+			}
+			done()
+		}
 	}
 	if !l.Partial {
 		return out

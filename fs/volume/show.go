@@ -86,7 +86,7 @@ func (v *Volume) Inspect(ctx context.Context, path string, o control.InspectOpti
 
 // showSet describes a folder, or what a file is an index of. false: it is a file.
 func (v *Volume) showSet(ctx context.Context, path string, n *Node, o control.InspectOptions, out *control.File, progress func(control.Progress)) (bool, error) {
-	if !n.IsDir() && !isIndex(path) && !isDCP(path) {
+	if !n.IsDir() && !isIndex(path) && !isDCP(path) && !isONNX(path) {
 		return false, nil
 	}
 	r := newReach(v)
@@ -118,6 +118,7 @@ func (v *Volume) showSet(ctx context.Context, path string, n *Node, o control.In
 	if err != nil {
 		return true, err
 	}
+	out.Notes = append(out.Notes, c.notes...)
 	if len(c.objects) > 0 {
 		out.Notes = append(out.Notes, notListed("objects that are no tensors", len(c.objects)))
 	}
