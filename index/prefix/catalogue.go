@@ -36,7 +36,8 @@
 // is the answer. Else the bitmaps say, of 64 architectures at once, which of them lack less than would make them shorter
 // than the best (sift.go). Where too little is in bitmaps the posting lists are read shortest first, adding up weights, while what is left unread
 // could still make up a winner. Architectures that are left are weighed in
-// full, and verified where twins are about. The map phi of the winner is read off the two graphs themselves, without
+// full. Where twins are about, their keys are first taken at their word, and the one that wins is verified: mostly it has as much in common as they say, and then
+// it is the answer. Else all that could win are verified, those with most keys first. The map phi of the winner is read off the two graphs themselves, without
 // hashes: should two keys ever collide, its length shows it, and the query starts again, verifying everything.
 //
 // Retiring a model takes it from its architecture. An architecture without models stays as a tombstone until a quarter are

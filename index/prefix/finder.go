@@ -1,0 +1,273 @@
+package prefix
+
+import (
+	"slices"
+	"sync"
+
+	"ckptfs/index/graph"
+)
+
+var finders = sync.Pool{New: func() any { return new(finder) }}
+
+// finder is one query's working memory.
+type finder struct {
+	x      *index
+	opt    Query
+	budget int
+	solver solver
+	built  bool // the solver knows g
+
+	net    net
+	trees  []key
+	at     []spot
+	states []uint8
+	stored net
+
+	folded  []uint32 // folded classes of which g has a key
+	lacking []key    // of g that may be in one
+	ring    keyring
+
+	seen    weights // tree → how often in g
+	weights weights // class → keys of g in it
+	lists   []list
+	rest    []int // weight of lists[i:]
+	twins   bool  // some tree that is known occurs twice in g
+	shared  bool  // some tree that is known occurs twice in an architecture
+	trust   bool  // keys say what is in common, twins or not
+	verify  bool  // trust no key
+
+	partial []uint16 // by arch: weight of the lists read
+	touched []uint32
+	left    []uint32
+	members []uint32
+	doubts  []found
+	sounded []uint32 // archs that sound has considered
+	bitmaps []sifted
+
+	best   found
+	solved []found // of doubtful archs
+	cut    []found // where the budget ended a search: length is what is possible
+}
+
+// found is a candidate. The zero value is beaten by all.
+type found struct {
+	arch   uint32
+	length int
+	model  Model
+	exact  bool
+	// The search that found length had this budget, and looked for no less than one more than floor.
+	budget, floor int
+}
+
+func (a *found) better(b *found) bool {
+	return a.length > b.length || a.length == b.length && a.length > 0 && a.model.better(b.model)
+}
+
+func (f *finder) find(x *index, g *graph.Graph, opt Query) (Match, bool) {
+	f.x, f.opt, f.budget = x, opt, opt.Budget
+	if f.budget == 0 {
+		f.budget = DefaultBudget
+	}
+	f.built, f.trust, f.verify = false, false, false
+	f.hash(g)
+	if len(f.lists) == 0 {
+		return Match{}, false
+	}
+	if f.twins || f.shared {
+		if m, ok := f.guess(); ok {
+			return m, true
+		}
+	}
+	f.search()
+	m, ok := f.answer()
+	if ok && m.Length != f.best.length { // two keys collided
+		f.verify = true
+		f.search()
+		m, ok = f.answer()
+	}
+	return m, ok
+}
+
+// guess searches as if twins were no matter, and verifies the winner alone. No arch has more in common with g than its keys say, so if this one has as much it is
+// the answer. It may take a quarter of the budget to find out.
+func (f *finder) guess() (Match, bool) {
+	f.trust = true
+	f.search()
+	f.trust = false
+	n, visited := f.best.length, f.solver.visited
+	f.best.budget, f.best.floor = f.budget/4, n-1
+	m, ok := f.answer()
+	f.budget -= f.solver.visited - visited
+	return m, ok && m.Length == n
+}
+
+// newest is how many of a list's latest are weighed before the list is read. What was stored lately is most like what is
+// asked for now, and the better the best known, the less has to be read.
+const newest = 4
+
+// probed is how many lists are sounded so before one is read.
+const probed = 8
+
+// search sets f.best.
+func (f *finder) search() {
+	f.best, f.cut, f.solved, f.doubts, f.sounded = found{}, f.cut[:0], f.solved[:0], f.doubts[:0], f.sounded[:0]
+	for i := range min(probed, len(f.lists)) {
+		if f.sound(i) && i == 0 {
+			return
+		}
+	}
+	if !f.sift() {
+		f.readLists()
+	}
+	slices.SortFunc(f.doubts, func(a, b found) int {
+		if a.better(&b) {
+			return -1
+		}
+		return 1
+	})
+	for i := range f.doubts {
+		if p := &f.doubts[i]; p.better(&f.best) {
+			f.consider(p.arch)
+		} else {
+			break
+		}
+	}
+}
+
+// sound considers the best of list i and the latest. It reports whether, among the archs in the list that are in none before it, none is better than
+// the best.
+func (f *finder) sound(i int) bool {
+	c := f.lists[i].class
+	a := f.x.champion(c)
+	if a == none {
+		return false
+	}
+	if m, ok := f.model(a); ok && m.Seq == f.x.archs[a].models[0].Seq {
+		// Among those none weighs more than rest[i], and no model is better.
+		if n, exact := f.consider(a); n >= f.rest[i] && exact {
+			return true
+		}
+	}
+	f.members = f.x.classes[c].post.latest(newest, f.members[:0])
+	for _, a := range f.members {
+		if !slices.Contains(f.sounded, a) {
+			f.sounded = append(f.sounded, a)
+			f.consider(a)
+		}
+	}
+	return false
+}
+
+// weigh takes an arch if it is better than the best, or notes that it may be. known: it weighs n; else that is found out.
+func (f *finder) weigh(a uint32, n int, known bool) {
+	m, ok := f.model(a)
+	if !ok {
+		return
+	}
+	if !known {
+		n = f.weight(a)
+	}
+	p := found{arch: a, length: n, model: m, exact: true}
+	switch {
+	case !p.better(&f.best):
+	case f.doubtful(a):
+		f.doubts = append(f.doubts, p)
+	default:
+		f.best = p
+	}
+}
+
+// model is the best model of an arch that is not excluded.
+func (f *finder) model(a uint32) (Model, bool) {
+	for _, m := range f.x.archs[a].models {
+		if f.opt.Exclude == nil || !f.opt.Exclude(m.Seq) {
+			return m, true
+		}
+	}
+	return Model{}, false
+}
+
+// weight is how many keys of g the arch holds.
+func (f *finder) weight(a uint32) int {
+	n := 0
+	for _, c := range f.x.archs[a].classes {
+		n += f.weights.get(uint64(c))
+	}
+	return n
+}
+
+// doubtful reports whether the arch may have less in common with g than it has keys.
+func (f *finder) doubtful(a uint32) bool {
+	return !f.trust && (f.verify || f.twins || f.shared && f.x.archs[a].twins)
+}
+
+// consider weighs an arch, and takes it if it is better than the best. It returns the length, and whether that is exact.
+func (f *finder) consider(a uint32) (int, bool) {
+	m, ok := f.model(a)
+	if !ok {
+		return 0, true
+	}
+	p := found{arch: a, length: f.weight(a), model: m, exact: true}
+	if f.doubtful(a) {
+		if !p.better(&f.best) {
+			return p.length, false
+		}
+		for i := range f.solved {
+			if s := &f.solved[i]; s.arch == a {
+				return s.length, s.exact
+			}
+		}
+		if f.budget == 0 {
+			f.cut = append(f.cut, p)
+			return 0, false
+		}
+		f.load(a)
+		before := f.solver.visited
+		p.budget, p.floor = f.budget, f.best.length
+		if p.floor == 0 || p.model.better(f.best.model) {
+			p.floor--
+		}
+		p.exact = f.solver.solve(&f.stored, p.budget, p.floor)
+		f.budget = max(0, f.budget-(f.solver.visited-before))
+		if p.length = f.solver.len; p.length == p.floor {
+			p.length = 0
+		}
+		f.solved = append(f.solved, p)
+		if !p.exact {
+			f.cut = append(f.cut, found{arch: a, length: f.solver.ceil, model: m})
+		}
+	}
+	if p.better(&f.best) {
+		f.best = p
+	}
+	return p.length, p.exact
+}
+
+// load readies the solver for an arch.
+func (f *finder) load(a uint32) {
+	if !f.built {
+		f.solver.g = &f.net
+		f.solver.build(&f.net)
+		f.built = true
+	}
+	f.stored.read(f.x.archs[a].shape)
+}
+
+// answer reads the pairs off the two graphs.
+func (f *finder) answer() (Match, bool) {
+	if f.best.length == 0 {
+		return Match{}, false
+	}
+	f.load(f.best.arch)
+	f.solver.solve(&f.stored, f.best.budget, f.best.floor)
+	m := Match{Model: f.best.model, Length: f.solver.len, Exact: true, Pairs: make([]Pair, 0, f.solver.len)}
+	for _, c := range f.cut {
+		m.Exact = m.Exact && !c.better(&f.best)
+	}
+	for v, u := range f.solver.best {
+		if u >= 0 {
+			m.Pairs = append(m.Pairs, Pair{v, int(u)})
+		}
+	}
+	return m, true
+}
