@@ -37,6 +37,9 @@ type File struct {
 	Attr  []byte // its attribute Xattr; nil when it has none
 }
 
+// ErrAbsent: a source that may have a graph has none, which is no news. It comes with graph.ErrInvalid.
+var ErrAbsent = errors.New("nothing is said")
+
 // Xattr is the extended attribute of a model that has its graph.
 const Xattr = "user.ckptfs.arch"
 
@@ -120,9 +123,9 @@ func (s *Source) Sidecar() bool {
 // Own reports whether the source is the model rel itself, whose bytes are those of its manifest.
 func (s *Source) Own(rel string) bool { return s.attr == nil && (s.Rel == "" || s.Rel == rel) }
 
-// CheckAttr checks what is to be an attribute Xattr, as far as it can be without the model. The error wraps graph.ErrInvalid.
-func CheckAttr(p []byte) error {
-	_, err := graph.ParseExplicit(p, nil)
+// CheckAttr checks what is to be an attribute Xattr of a model with these tensors; nil where they are not known. The error wraps graph.ErrInvalid.
+func CheckAttr(p []byte, tensors graph.Tensors) error {
+	_, err := graph.ParseExplicit(p, tensors)
 	return err
 }
 
@@ -194,7 +197,7 @@ func whole(r io.ReaderAt, size int64) ([]byte, error) {
 
 // metadata is what a safetensors file says of its graph.
 func metadata(r io.ReaderAt, size int64) ([]byte, error) {
-	none := fmt.Errorf("no %s in its metadata: %w", metadataKey, graph.ErrInvalid)
+	none := fmt.Errorf("no %s in its metadata: %w: %w", metadataKey, ErrAbsent, graph.ErrInvalid)
 	var head [8]byte
 	if size < 8 || formats.ReadFull(r, head[:], 0) != nil {
 		return nil, none

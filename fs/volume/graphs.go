@@ -95,7 +95,7 @@ func (s *settling) blueprintOf(p *stepPlace, m *manifest.Manifest, before string
 			s.taken[path.Join(at, src.Rel)] = true
 			return g, key, false
 		}
-		if src.Sidecar() && errors.Is(err, graph.ErrInvalid) {
+		if src.Kind == graph.Explicit && errors.Is(err, graph.ErrInvalid) && !errors.Is(err, blueprint.ErrAbsent) {
 			s.refused[path.Join(at, src.Rel)] = err
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"path"
 	"slices"
 	"strings"
@@ -38,6 +39,7 @@ type query struct {
 	answer []byte
 	err    error // of what was asked last
 	fresh  bool  // it was written since it was asked last
+	large  bool  // some of what was written since then did not fit
 	pin    *Handle
 	gen    uint64 // of the bytes of the pinned file
 }
@@ -196,7 +198,7 @@ func (v *Volume) openQuery(n *Node, flags uint32) (*Handle, error) {
 // truncate cuts what is being asked. q.mu is held.
 func (q *query) truncate(size int64) {
 	q.asked = q.asked[:min(size, int64(len(q.asked)))]
-	q.answer, q.err, q.fresh = nil, nil, true
+	q.answer, q.err, q.fresh, q.large = nil, nil, true, false
 }
 
 func (q *query) size() int64 {
@@ -221,12 +223,13 @@ func (q *query) read(p []byte, off int64) int {
 func (q *query) write(p []byte, off int64) (int, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if off+int64(len(p)) > control.MaxGraph {
-		return 0, unix.EFBIG
-	}
 	if !q.fresh {
 		q.asked = q.asked[:0]
 		q.truncate(0)
+	}
+	if off+int64(len(p)) > control.MaxGraph {
+		q.large = true
+		return 0, unix.EFBIG
 	}
 	if grow := off + int64(len(p)) - int64(len(q.asked)); grow > 0 {
 		q.asked = append(q.asked, make([]byte, grow)...)
@@ -250,7 +253,12 @@ func (v *Volume) Answer(ctx context.Context, h *Handle) error {
 		v.Release(q.pin)
 		q.pin = nil
 	}
-	a, n, err := v.match(ctx, control.MatchOptions{Graph: q.asked, AsKnown: true})
+	var a *control.MatchAnswer
+	var n *Node
+	err := fmt.Errorf("match: over %d bytes, which is the most: %w", control.MaxGraph, unix.EINVAL)
+	if !q.large {
+		a, n, err = v.match(ctx, control.MatchOptions{Graph: q.asked, AsKnown: true})
+	}
 	q.asked = nil
 	if n != nil {
 		if h, err := v.Open(n, unix.O_RDONLY); err == nil {

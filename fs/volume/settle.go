@@ -27,6 +27,7 @@ type stepPlace struct {
 
 	manifest cas.Hash
 	mtime    int64
+	waits    bool          // it is to be packed
 	before   *ledger.Entry // what this inode was
 	state    int           // of a new model: 0 not entered, 1 about to be, 2 done
 }
@@ -51,6 +52,7 @@ type settling struct {
 	taken   map[string]bool
 
 	sets map[string]*shards // by their indices; nil: it is none
+	said map[*step]saying
 }
 
 // settle brings the ledger up to date with the tree. m.mu is held.
@@ -82,7 +84,7 @@ func (m *models) settleNow(ctx context.Context, v *Volume) error {
 	if err != nil {
 		return err
 	}
-	s := &settling{models: m, v: v, found: found, fresh: map[uint64]*stepPlace{}, refused: map[string]error{}, taken: map[string]bool{}, sets: map[string]*shards{}}
+	s := &settling{models: m, v: v, found: found, fresh: map[uint64]*stepPlace{}, refused: map[string]error{}, taken: map[string]bool{}, sets: map[string]*shards{}, said: map[*step]saying{}}
 	there := map[string]bool{}
 	present := map[uint64]string{} // inode → path; of several the first
 	var places []*stepPlace
@@ -151,7 +153,11 @@ func (s *settling) files(ctx context.Context, places []*stepPlace, present map[u
 	var known, open, order []*stepPlace
 	looked, claimed := map[uint64]bool{}, map[*ledger.Entry]bool{}
 	for _, p := range places {
-		delete(s.problems, path.Join(runsDir, p.run, p.step.name))
+		at := path.Join(runsDir, p.run, p.step.name)
+		delete(s.problems, at)
+		if p.step.declaredProblem != "" {
+			s.problems[at] = p.step.declaredProblem
+		}
 	}
 	for _, p := range places {
 		if err := ctx.Err(); err != nil {
@@ -280,5 +286,6 @@ func (v *Volume) lookAtPlace(p *stepPlace) (bool, error) {
 		return false, err
 	}
 	p.manifest, p.mtime = n.file.rec.Manifest, n.file.rec.Mtime
+	p.waits = n.file.dirty && !n.file.rec.Packed()
 	return n.file.rec.Packed(), nil
 }

@@ -40,7 +40,7 @@ func (s *settling) enter(p *stepPlace) error {
 	}
 	g, from, _ := s.blueprintOf(p, m, "")
 	s.keepGraph(e, g, from)
-	e.Owners = s.owners(e, tensors, e.Parent, e.How, p.step.declared.Tensors)
+	e.Owners = s.owners(e, tensors, e.Parent, e.How, s.says(p).Tensors)
 	e.Owned = lineage.Shares(e.Owners, bytes)
 	if p.before != nil { // written again: what it was is no more, and its parent
 		book.Retire(p.before.Seq, v.now().UnixNano())
@@ -59,7 +59,7 @@ func (s *settling) enter(p *stepPlace) error {
 func (s *settling) again(p *stepPlace) error {
 	e := s.book.ByIno(p.ino)
 	at := path.Join(runsDir, p.run, p.step.name)
-	d := p.step.declared
+	d := s.says(p)
 	otherNames := false // what began as what may be known otherwise now
 	if e != nil {
 		if m := s.v.modelManifest(e.Manifest); m != nil {
@@ -70,10 +70,6 @@ func (s *settling) again(p *stepPlace) error {
 			}
 			otherNames = d.Transfer && (!same || len(s.seen) > 0)
 		}
-	}
-	if p.step.declaredProblem != "" {
-		s.problems[at] = p.step.declaredProblem
-		return nil
 	}
 	if e == nil || d.IsZero() {
 		return nil

@@ -15,7 +15,7 @@ import (
 func (s *settling) parentOf(p *stepPlace, likely func() uint64) (parent lineage.Candidate, merged []uint64, err error) {
 	at := path.Join(runsDir, p.run, p.step.name)
 	var all []lineage.Candidate
-	if d := p.step.declared; d.Parent != "" {
+	if d := s.says(p); d.Parent != "" {
 		seq, err := s.declared(p, d.Parent)
 		if err != nil {
 			s.problems[at] = err.Error()
@@ -24,9 +24,6 @@ func (s *settling) parentOf(p *stepPlace, likely func() uint64) (parent lineage.
 		}
 	}
 	merged = s.mergedFrom(p, at)
-	if p.step.declaredProblem != "" {
-		s.problems[at] = p.step.declaredProblem
-	}
 	if p.before != nil {
 		all = append(all, lineage.Candidate{Seq: p.before.Seq, How: lineage.Previous})
 	}
@@ -53,7 +50,7 @@ func (s *settling) parentOf(p *stepPlace, likely func() uint64) (parent lineage.
 
 // mergedFrom are the further parents that a step declares.
 func (s *settling) mergedFrom(p *stepPlace, at string) (merged []uint64) {
-	for _, said := range p.step.declared.MergedFrom {
+	for _, said := range s.says(p).MergedFrom {
 		seq, err := s.declared(p, said)
 		if err != nil {
 			s.problems[at] = err.Error()

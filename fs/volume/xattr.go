@@ -3,12 +3,14 @@ package volume
 import (
 	"bytes"
 	"context"
+	"os"
 	"path"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"ckptfs/fs/blueprint"
+	"ckptfs/index/graph"
 	"ckptfs/index/ledger"
 	"ckptfs/index/runs"
 )
@@ -90,7 +92,7 @@ func (v *Volume) SetXattr(n *Node, name string, value []byte, flags int) error {
 		return err
 	}
 	p := v.Path(n)
-	if err := v.checkSaid(p, n.IsDir(), name, value); err != nil {
+	if err := v.checkSaid(n, p, name, value); err != nil {
 		v.models.refuse(p+" "+name, err)
 		return unix.EINVAL
 	}
@@ -104,9 +106,9 @@ func (v *Volume) SetXattr(n *Node, name string, value []byte, flags int) error {
 
 // checkSaid returns an error when the value of an attribute by which something at p says what it is, or a step its metrics or its parent, can never
 // mean anything. A parent that is not there yet may come.
-func (v *Volume) checkSaid(p string, dir bool, name string, value []byte) error {
+func (v *Volume) checkSaid(n *Node, p string, name string, value []byte) error {
 	if name == blueprint.Xattr {
-		return blueprint.CheckAttr(value)
+		return blueprint.CheckAttr(value, v.tensorsNow(n, p))
 	}
 	if !strings.HasPrefix(p, runsDir+"/") || strings.Count(p, "/") != 2 {
 		return nil
@@ -116,7 +118,7 @@ func (v *Volume) checkSaid(p string, dir bool, name string, value []byte) error 
 		return err
 	}
 	if name == parentXattr {
-		if !dir {
+		if !n.IsDir() {
 			p = path.Dir(p)
 		}
 		said := parentSaid(value)
@@ -130,6 +132,43 @@ func (v *Volume) checkSaid(p string, dir bool, name string, value []byte) error 
 		return err
 	}
 	return nil
+}
+
+// tensorsNow is the tensors of a model, as far as they are known to be all that its graph may name: it is packed, and there is no index in its folder, which may
+// make it one of a set. Else nil.
+func (v *Volume) tensorsNow(n *Node, p string) graph.Tensors {
+	if n.file == nil {
+		return nil
+	}
+	for _, name := range v.namesBeside(p) {
+		if isIndex(name) {
+			return nil
+		}
+	}
+	n.file.mu.Lock()
+	err := v.load(n)
+	rec := n.file.rec
+	n.file.mu.Unlock()
+	if err != nil || !rec.Packed() {
+		return nil
+	}
+	m := v.modelManifest(rec.Manifest)
+	if m == nil {
+		return nil
+	}
+	return graph.ByName(m.Tensors)
+}
+
+// namesBeside lists names in the folder of the file at a path.
+func (v *Volume) namesBeside(p string) []string {
+	fd, err := v.openBelow(path.Dir(p), unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil {
+		return nil
+	}
+	d := os.NewFile(uintptr(fd), p)
+	defer d.Close()
+	names, _ := d.Readdirnames(maxSiblings)
+	return names
 }
 
 // RemoveXattr removes an attribute.

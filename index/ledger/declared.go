@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -26,8 +27,9 @@ type Declared struct {
 	MergedFrom []string // further parents, likewise
 	Transfer   bool     // the parent is the answer to a query, whose weights the writer began with
 
-	// Tensors has, of the step's tensors, those that began as a tensor of the parent's with another name, and which.
+	// Tensors has, of the step's tensors, those that began as a tensor of the parent's with another name, and which; see Bind.
 	Tensors map[string]string
+	Tied    map[string][]string // further names of a name's tensor, of which a saver may write any
 }
 
 // How is how Parent is known.
@@ -43,31 +45,62 @@ func (d Declared) IsZero() bool { return d.Parent == "" && len(d.MergedFrom) == 
 
 // ParseDeclared reads a lineage.json:
 //
-//	{"parent": "runs/a/3", "how": "transfer", "tensors": {"new.weight": "old.weight"}, "merged_from": ["runs/b/7"]}
+//	{"parent": "runs/a/3", "how": "transfer", "tensors": {"new.weight": "old.weight"}, "tied": {"new.weight": ["head.weight"]}, "merged_from": ["runs/b/7"]}
 //
-// "how" is "declared" or may be missing otherwise. Other members are passed over.
+// "how" is "declared", and may be missing, or "transfer". A member that is null is missing; others are passed over, but none may be there twice.
 func ParseDeclared(p []byte) (Declared, error) {
 	if len(p) > MaxDeclared {
 		return Declared{}, fmt.Errorf("%d bytes, of at most %d: %w", len(p), MaxDeclared, ErrInvalid)
 	}
-	var doc struct {
-		Parent     *string  `json:"parent"`
-		How        string   `json:"how"`
-		MergedFrom []string `json:"merged_from"`
-		Tensors    map[string]string
+	if !utf8.Valid(p) {
+		return Declared{}, fmt.Errorf("not UTF-8: %w", ErrInvalid)
 	}
-	if err := json.Unmarshal(p, &doc); err != nil {
-		if wrong := (*json.UnmarshalTypeError)(nil); errors.As(err, &wrong) {
-			err = fmt.Errorf("%s %q: a parent is a text, merged_from a list of texts, and tensors has texts", wrong.Value, wrong.Field)
+	var d Declared
+	err := members(p, func(key string, value json.RawMessage) (err error) {
+		if string(value) == "null" {
+			return nil
 		}
-		return Declared{}, fmt.Errorf("%v: %w", err, ErrInvalid)
-	}
-	d := Declared{MergedFrom: doc.MergedFrom, Transfer: doc.How == "transfer", Tensors: doc.Tensors}
-	if doc.Parent != nil {
-		d.Parent = *doc.Parent
-	}
-	if len(d.MergedFrom) > maxMerged {
-		return Declared{}, fmt.Errorf("merged from %d: at most %d: %w", len(d.MergedFrom), maxMerged, ErrInvalid)
+		switch key {
+		case "parent":
+			d.Parent, err = text(key, value)
+		case "how":
+			var how string
+			how, err = text(key, value)
+			d.Transfer = how == "transfer"
+			if err == nil && how != "transfer" && how != "declared" {
+				err = fmt.Errorf("how is %q, neither declared nor transfer", how)
+			}
+		case "merged_from":
+			d.MergedFrom, err = texts(key, value)
+			if len(d.MergedFrom) > maxMerged {
+				err = fmt.Errorf("merged from %d: at most %d", len(d.MergedFrom), maxMerged)
+			}
+		case "tensors":
+			d.Tensors = map[string]string{}
+			err = members(value, func(name string, value json.RawMessage) (err error) {
+				d.Tensors[name], err = text("tensor "+name, value)
+				if err == nil && (name == "" || d.Tensors[name] == "") {
+					err = errors.New("a tensor without name")
+				}
+				return err
+			})
+		case "tied":
+			d.Tied = map[string][]string{}
+			err = members(value, func(name string, value json.RawMessage) (err error) {
+				d.Tied[name], err = texts("tied names of "+name, value)
+				return err
+			})
+		default:
+			for _, known := range []string{"parent", "how", "merged_from", "tensors", "tied"} {
+				if strings.EqualFold(key, known) {
+					err = fmt.Errorf("member %q: %q is written so", key, known)
+				}
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return Declared{}, fmt.Errorf("%w: %w", err, ErrInvalid)
 	}
 	for _, s := range append([]string{d.Parent}, d.MergedFrom...) {
 		if err := CheckPath(s); err != nil {
@@ -75,6 +108,63 @@ func ParseDeclared(p []byte) (Declared, error) {
 		}
 	}
 	return d, nil
+}
+
+// members calls f with those of an object, as they come. No two may have one name.
+func members(p []byte, f func(key string, value json.RawMessage) error) error {
+	if !json.Valid(p) {
+		var v json.RawMessage
+		return json.Unmarshal(p, &v)
+	}
+	dec := json.NewDecoder(bytes.NewReader(p))
+	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
+		return fmt.Errorf("%.40s is not an object", p)
+	}
+	seen := map[string]bool{}
+	for dec.More() {
+		t, err := dec.Token()
+		if err != nil {
+			return err
+		}
+		key, _ := t.(string)
+		if seen[key] {
+			return fmt.Errorf("member %q twice", key)
+		}
+		seen[key] = true
+		var value json.RawMessage
+		if err := dec.Decode(&value); err != nil {
+			return err
+		}
+		if err := f(key, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func text(what string, value json.RawMessage) (s string, err error) {
+	if value[0] != '"' {
+		return "", fmt.Errorf("%s is %.40s, not a text", what, value)
+	}
+	return s, json.Unmarshal(value, &s)
+}
+
+func texts(what string, value json.RawMessage) (out []string, err error) {
+	var all []json.RawMessage
+	if value[0] != '[' {
+		return nil, fmt.Errorf("%s is %.40s, not a list of texts", what, value)
+	}
+	if err := json.Unmarshal(value, &all); err != nil {
+		return nil, err
+	}
+	for _, one := range all {
+		s, err := text("one of "+what, one)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, s)
+	}
+	return out, nil
 }
 
 // CheckPath returns an error for what no system takes for a path.

@@ -79,8 +79,10 @@ def record(step, metrics=None, parent=None, merged_from=None, model=None):
             lineage["parent"] = origin
             lineage["how"] = "transfer" if isinstance(parent, Match) else "declared"
             lineage.pop("tensors", None)
+            lineage.pop("tied", None)
             if isinstance(parent, Match):
                 lineage["tensors"] = {new: old for new, old in parent.tensors.items() if new != old}
+                lineage["tied"] = {new: parent.tied[new] for new in lineage["tensors"] if new in parent.tied}
         if merged_from is not None:
             lineage["merged_from"] = merged_from
         _write_json(step / "lineage.json", lineage)
@@ -325,17 +327,19 @@ class Match:
     length   layers in common
     exact    no stored model has more in common; False: the search was cut short
     tensors  {name in the new model: name in the file}
+    tied     {name in the new model: other names of the same tensor there}
     pinned   a safetensors file of its tensors, which is there until the Match is closed or forgotten, even if the model is removed
     answer   all that ckptfs said
     """
 
-    def __init__(self, root, answer, query=None):
+    def __init__(self, root, answer, query=None, asked=None):
         m = answer["match"]
         self.path = root / m["path"]
         self.pinned = root / m["pinned"] if query and m.get("pinned") else None
         self._query = query
         self.length, self.exact = m["length"], m["exact"]
         self.tensors = {t["new"]: t["stored"] for t in m["tensors"]}
+        self.tied = {p["name"]: p["tied"] for node in (asked or {}).get("nodes", ()) for p in node.get("params", ()) if isinstance(p, dict) and "tied" in p}
         self.answer = answer
 
     def __fspath__(self):
@@ -370,11 +374,12 @@ def match(model, at=None):
     query = root / ".ckptfs" / "query" / uuid.uuid4().hex
     found = None
     try:
+        asked = model if isinstance(model, dict) else graph(model)
         with open(query, "w", encoding="utf-8") as f:
-            json.dump(model if isinstance(model, dict) else graph(model), f)
+            json.dump(asked, f)
         with open(query, encoding="utf-8") as f:
             answer = json.load(f)
-        found = Match(root, answer, query) if answer["match"] else None
+        found = Match(root, answer, query, asked) if answer["match"] else None
     finally:
         if found is None:
             query.unlink(missing_ok=True)

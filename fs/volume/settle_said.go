@@ -1,0 +1,83 @@
+package volume
+
+import (
+	"fmt"
+	"path"
+
+	"ckptfs/index/ledger"
+)
+
+// saying is what a step says of its parents, as far as it counts.
+type saying struct {
+	ledger.Declared        // its Tensors by the names that they have in the step's files
+	problem         string // why it does not count, or not all of it
+}
+
+// says is what the step of p says of its parents. What names tensors that nobody has is refused as a whole, once all files of the step are packed; until then it is as if
+// nothing was said.
+func (s *settling) says(p *stepPlace) ledger.Declared {
+	said, ok := s.said[p.step]
+	if !ok {
+		said = s.judge(p)
+		s.said[p.step] = said
+	}
+	if said.problem != "" {
+		s.problems[path.Join(runsDir, p.run, p.step.name)] = said.problem
+	}
+	return said.Declared
+}
+
+func (s *settling) judge(p *stepPlace) saying {
+	said := saying{Declared: p.step.declared}
+	if len(said.Tensors) == 0 {
+		return said
+	}
+	to, err := ledger.Resolve(said.Parent, p.step.from(p.run), s.v.mountpoint)
+	if err != nil { // which who looks for it says
+		return said
+	}
+	ours, whole := s.tensorNames(p.run, p.step, "")
+	var theirs map[string]bool
+	if run, st, rel := s.stepOf(to); st != nil {
+		if isIndex(rel) {
+			rel = path.Dir(rel)
+		}
+		if names, whole := s.tensorNames(run, st, rel); whole {
+			theirs = names
+		}
+	}
+	bound, err := said.Bind(ours, theirs)
+	switch {
+	case err == nil:
+		said.Declared.Tensors = bound
+	case whole:
+		return saying{problem: fmt.Sprintf("%s: %v", lineageFile, err)}
+	default:
+		return saying{}
+	}
+	return said
+}
+
+// tensorNames is the names of the tensors in the files of a step at or below rel ("" and ".": all), and whether it is all of them: some may not be packed yet.
+func (s *settling) tensorNames(run string, st *step, rel string) (names map[string]bool, whole bool) {
+	names, whole = map[string]bool{}, true
+	for _, f := range st.files {
+		if rel != "" && rel != "." && f.rel != rel && path.Dir(f.rel) != rel {
+			continue
+		}
+		p := stepPlace{path: path.Join(runsDir, run, st.name, f.rel)}
+		packed, err := s.v.lookAtPlace(&p)
+		if err != nil || p.waits {
+			whole = false
+		}
+		if !packed {
+			continue
+		}
+		if m := s.v.modelManifest(p.manifest); m != nil {
+			for i := range m.Tensors {
+				names[m.Tensors[i].Name] = true
+			}
+		}
+	}
+	return names, whole
+}
