@@ -16,6 +16,7 @@ type Batch struct {
 	// Under Store.mu:
 	done   bool // takes no more
 	pinned map[key]struct{}
+	also   []key                 // pinned as often as they occur, besides: by PutHeld, of many, to which a set would cost more than it saves
 	naming map[cas.Hash]struct{} // those that are no chunks
 	deps   map[cas.Hash]*record  // what it needs that was not in the index when last looked at
 	prune  int                   // deps is gone through when it has grown to this
@@ -106,28 +107,39 @@ func (b *Batch) claim(kind cas.Kind, h cas.Hash) (*record, error) {
 	}
 }
 
-// hold pins r and makes b depend on it. s.mu is held.
-func (b *Batch) hold(r *record) {
-	s, k := b.s, keyOf(r.hash)
+// keep pins h, which is put as a record of a kind. s.mu is held.
+func (b *Batch) keep(kind cas.Kind, h cas.Hash) {
+	k := keyOf(h)
 	if _, ok := b.pinned[k]; !ok {
 		b.pinned[k] = struct{}{}
-		s.pins[k]++
+		b.s.pins[k]++
 	}
+	b.touch(kind, h)
+}
+
+// touch tells sweeps of h, which is pinned. s.mu is held.
+func (b *Batch) touch(kind cas.Kind, h cas.Hash) {
+	s, k := b.s, keyOf(h)
 	if s.touched != nil {
 		s.touched[k] = struct{}{}
 	}
-	if r.kind != cas.Chunk {
-		if _, ok := b.naming[r.hash]; !ok {
+	if kind != cas.Chunk {
+		if _, ok := b.naming[h]; !ok {
 			if b.naming == nil {
 				b.naming = make(map[cas.Hash]struct{})
 			}
-			b.naming[r.hash] = struct{}{}
-			s.naming[r.hash]++
+			b.naming[h] = struct{}{}
+			s.naming[h]++
 		}
 		if s.named != nil {
-			s.named[r.hash] = struct{}{}
+			s.named[h] = struct{}{}
 		}
 	}
+}
+
+// hold pins r and makes b depend on it. s.mu is held.
+func (b *Batch) hold(r *record) {
+	b.keep(r.kind, r.hash)
 	b.deps[r.hash] = r
 	if len(b.deps) >= b.prune {
 		for h, r := range b.deps {
@@ -404,10 +416,13 @@ func (b *Batch) Release() {
 	for k := range b.pinned {
 		s.unpin(k)
 	}
+	for _, k := range b.also {
+		s.unpin(k)
+	}
 	for h := range b.naming {
 		if s.naming[h]--; s.naming[h] == 0 {
 			delete(s.naming, h)
 		}
 	}
-	b.pinned, b.naming, b.deps = nil, nil, nil
+	b.pinned, b.also, b.naming, b.deps = nil, nil, nil, nil
 }

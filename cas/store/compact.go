@@ -269,7 +269,7 @@ func (c *Compaction) claim(b *Batch, r *record, at cas.Location, number, was uin
 
 // pin keeps h from sweeps until b is released. false: one is just taking it.
 func (b *Batch) pin(h cas.Hash) (bool, error) {
-	s, k := b.s, keyOf(h)
+	s := b.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -278,16 +278,10 @@ func (b *Batch) pin(h cas.Hash) (bool, error) {
 	if b.done {
 		return false, ErrBatchDone
 	}
-	if _, doomed := s.doomed[k]; doomed {
+	if _, doomed := s.doomed[keyOf(h)]; doomed {
 		return false, nil
 	}
-	if _, ok := b.pinned[k]; !ok {
-		b.pinned[k] = struct{}{}
-		s.pins[k]++
-	}
-	if s.touched != nil {
-		s.touched[k] = struct{}{}
-	}
+	b.keep(cas.Chunk, h)
 	return true, nil
 }
 

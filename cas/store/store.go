@@ -6,7 +6,8 @@
 // A caller opens a Batch and puts chunks, from as many goroutines as it likes. Put pins the hash, so that no sweep takes
 // it before the batch is released, and claims it; whoever puts the same chunk meanwhile, in this batch or another, depends on
 // that claim. The claimer asks the index. If the chunk is not held it is encoded, a slot in the active segment is reserved
-// under the lock, the record is written without it and finished under it. From then on the chunk can be read.
+// under the lock, the record is written without it and finished under it. From then on the chunk can be read. PutHeld does that
+// for many chunks that are likely to be held: it pins them, claims none, and asks the index once; what is not held there, for good, is for Put.
 //
 // Commit waits for the records that the batch depends on, its own and others', and makes them durable: fsync of the
 // segments, then one transaction of the index. Commits that come while one is under way share the next one.

@@ -240,7 +240,11 @@ func TestSweepRescue(t *testing.T) {
 				done = true
 				b = s.Begin()
 				for i := range 40 {
-					put(t, b, cas.Chunk, chunk(i))
+					if i%4 < 2 {
+						putThose(t, b, chunk(i), chunk((i+1)%40))
+					} else {
+						put(t, b, cas.Chunk, chunk(i))
+					}
 				}
 			}
 			sweepNow(t, s, SweepOptions{MaxUnused: maxUnused}, marking(live...))
@@ -448,12 +452,19 @@ func TestSweepUnderLoad(t *testing.T) {
 			for n := 0; n < rounds || sweeps.Load() < 6; n++ {
 				b := s.Begin()
 				var ids []int
+				var raws [][]byte
 				for range 1 + r.IntN(12) {
 					ids = append(ids, r.IntN(300))
-					raw := chunk(ids[len(ids)-1])
-					if _, err := b.Put(cas.Chunk, cas.Sum(raw), raw, codec.Hint{}); err != nil {
-						t.Error(err)
-						return
+					raws = append(raws, chunk(ids[len(ids)-1]))
+				}
+				if n%2 == 0 {
+					putThose(t, b, raws...)
+				} else {
+					for _, raw := range raws {
+						if _, err := b.Put(cas.Chunk, cas.Sum(raw), raw, codec.Hint{}); err != nil {
+							t.Error(err)
+							return
+						}
 					}
 				}
 				if err := b.Commit(); err != nil {

@@ -1,0 +1,64 @@
+package store
+
+import (
+	"slices"
+
+	"ckptfs/cas"
+)
+
+// PutHeld is Put of those of hashes that are durable already, all at once: held says of each whether it is, so that nothing is left to be done for
+// it. The others are for Put: what is not held, what is on its way, and what is to be stored afresh.
+func (b *Batch) PutHeld(kind cas.Kind, hashes []cas.Hash, held []bool) error {
+	s := b.s
+	if err := b.keepThose(kind, hashes, held); err != nil {
+		return err
+	}
+	locs := make([]cas.Location, len(hashes))
+	if err := s.locate(hashes, locs); err != nil {
+		return err
+	}
+	for i, loc := range locs {
+		switch {
+		case !held[i]:
+		case loc.Segment == 0 || !serves(loc.Kind, kind):
+			held[i] = false
+		case loc.Delta:
+			// As in Put; what waits for a base is for Put, which makes the batch wait too.
+			_, on, err := s.secure(hashes[i], loc)
+			held[i] = err == nil && len(on) == 0
+		}
+	}
+	// What came on its way meanwhile may have been seen in an index that is not on the disk yet.
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range hashes {
+		held[i] = held[i] && s.pending[hashes[i]] == nil
+	}
+	return nil
+}
+
+// keepThose pins those of hashes that are neither on their way, nor just being taken by a sweep, nor in doubt, and says which they are. They
+// need no claim: from here on no sweep takes what the index has of them.
+func (b *Batch) keepThose(kind cas.Kind, hashes []cas.Hash, kept []bool) error {
+	s := b.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return ErrClosed
+	}
+	if b.done {
+		return ErrBatchDone
+	}
+	b.also = slices.Grow(b.also, len(hashes))
+	for i, h := range hashes {
+		k := keyOf(h)
+		_, doomed := s.doomed[k]
+		_, doubted := s.suspect[h]
+		if kept[i] = !doomed && !doubted && s.pending[h] == nil; kept[i] {
+			b.also = append(b.also, k)
+			s.pins[k]++
+			b.touch(kind, h)
+		}
+	}
+	return nil
+}
