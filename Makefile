@@ -80,10 +80,11 @@ bench-codec:
 	if [ ! -e "$$data/sets.json" ]; then $$CKPTFS_PYTHON integration/programs/codec_data.py "$$data"; fi && \
 	$(GO) run ./integration/bench/codec -data "$$data" -rounds $(ROUNDS)
 
-# The longest common prefix among 60,000 architectures, beside a scan and Redis (Debian's); some minutes.
+# The longest common prefix among 60,000 architectures, beside a scan and Redis (Debian's); what a match takes on a mount; some minutes. LINEAGE=lineage or asking runs one of the two.
+LINEAGE ?= lineage,asking
 bench-lineage: build
 	scripts/setup-peers >/dev/null
-	$(BENCH) -only lineage
+	$(BENCH) -only $(LINEAGE)
 
 # EvoStore's experiments in small: writes of models of which a part changed, by several writers (models are a tenth of SIZE); what 1,000 candidates
 # of a network architecture search take. EVOSTORE=evostore or nas runs one of the two.

@@ -16,7 +16,7 @@ import (
 // Everything that changes a name or a settled attribute passes through the kernel, so it may keep them.
 const forever = time.Hour
 
-// justMade is how long the kernel keeps the attributes of a file made just now: one tick of its clock. Its own writes
+// justMade is how long the kernel keeps the attributes of a file made, or of a query found, just now: one tick of its clock. Its own writes
 // it knows of.
 const justMade = time.Nanosecond
 
@@ -57,10 +57,13 @@ func attrTimeout(a *volume.Attr) time.Duration {
 func (s *Server) fillEntry(out *fuse.EntryOut, n *volume.Node, a *volume.Attr) {
 	out.NodeId = uint64(n.ID())
 	out.Generation = 1
-	if !n.IsView() && !n.IsVirtual() { // a view goes when its source changes
+	if !n.IsView() && !n.IsVirtual() || n.IsFixed() { // a view goes when its source changes
 		out.SetEntryTimeout(forever)
 	}
 	out.SetAttrTimeout(attrTimeout(a))
+	if n.IsQuery() { // its permissions are asked for once more at once
+		out.SetAttrTimeout(justMade)
+	}
 	fillAttr(&out.Attr, a)
 }
 

@@ -151,6 +151,9 @@ func (v *Volume) Setattr(n *Node, s *SetAttr) (Attr, error) {
 	if err := v.setInode(n, s); err != nil {
 		return Attr{}, err
 	}
+	if n == v.root {
+		v.restat()
+	}
 	return v.statLocked(n)
 }
 

@@ -377,3 +377,44 @@ func TestCatalogueSnapshot(t *testing.T) {
 	r = openRig(t, r.dir)
 	check(r, "saved again", 0, "c/1 1", "c/1 1", "c/1 4")
 }
+
+// What did not change is not looked at again, and what did is.
+func TestSettledOnce(t *testing.T) {
+	r := newRig(t)
+	r.saveGraph("a/1", "xyz")
+	looks := func() bool {
+		t.Helper()
+		gen := r.models.settled
+		r.models.mu.Lock()
+		defer r.models.mu.Unlock()
+		looked, err := r.models.settleNow(context.Background(), r.Volume)
+		if err != nil || !looked && gen == 0 {
+			t.Fatalf("looked %v, %v", looked, err)
+		}
+		return looked
+	}
+	for i, change := range []func(){
+		func() {},
+		func() { r.saveGraph("a/2", "xyw") },
+		func() { r.saveGraph("b/1", "xy") },
+		func() { r.write("runs/a/2/arch.json", chainGraph("xyu", true)) },
+		func() { r.rename("runs/a/2", "runs/a/3") },
+		func() { r.rename("runs/b", "runs/c") },
+		func() { r.unlink("runs/c/1/arch.json") },
+		func() { r.removeStep("runs/c/1") },
+	} {
+		change()
+		n := 0
+		for looks() {
+			if n++; n > 3 {
+				t.Fatalf("%d: no end", i)
+			}
+		}
+		if n == 0 {
+			t.Errorf("%d: nothing was looked at", i)
+		}
+	}
+	if got := r.matched("xyu"); got != "a/3 3" {
+		t.Errorf("%q", got)
+	}
+}

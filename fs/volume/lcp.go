@@ -33,14 +33,11 @@ func (lcpRoot) list(v *Volume) ([]DirEntry, error) { return bestRoot{}.list(v) }
 // lcpRun is .ckptfs/lcp/RUN.
 type lcpRun string
 
-func (run lcpRun) complete(v *Volume) ([]*step, error) {
-	found, err := v.stepsOf(string(run))
-	return slices.DeleteFunc(slices.Clone(found[string(run)]), func(s *step) bool { return v.stepState(s) != control.StepComplete }), err
-}
-
 func (run lcpRun) lookup(v *Volume, name string) (virtual, error) {
-	all, err := run.complete(v)
-	if err != nil || !slices.ContainsFunc(all, func(s *step) bool { return s.name == name }) {
+	found, err := v.stepsOf(string(run))
+	all := found[string(run)]
+	i := slices.IndexFunc(all, func(s *step) bool { return s.name == name })
+	if err != nil || i < 0 || v.stepState(all[i]) != control.StepComplete {
 		return virtual{}, missing(err)
 	}
 	return virtual{key: [2]string{string(run), name}, stat: ownersOnly(unix.S_IFREG | 0o400), text: func(v *Volume) ([]byte, error) {
@@ -54,8 +51,11 @@ func (run lcpRun) lookup(v *Volume, name string) (virtual, error) {
 }
 
 func (run lcpRun) list(v *Volume) (out []DirEntry, err error) {
-	all, err := run.complete(v)
-	for _, s := range all {
+	found, err := v.stepsOf(string(run))
+	for _, s := range found[string(run)] {
+		if v.stepState(s) != control.StepComplete {
+			continue
+		}
 		out = append(out, DirEntry{Name: s.name, Mode: unix.S_IFREG})
 	}
 	return out, err

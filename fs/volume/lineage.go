@@ -46,10 +46,7 @@ func (v *Volume) settledAfterSave(ctx context.Context, f func(m *models) error) 
 // at lists the live models at or below a path by number, or, when there are none, the retired ones.
 func (m *models) at(p string) []*ledger.Entry {
 	var live, dead []*ledger.Entry
-	for _, e := range m.book.All() {
-		if e.Path != p && !strings.HasPrefix(e.Path, p+"/") && p != "" {
-			continue
-		}
+	for _, e := range m.book.At(p) {
 		if e.RetiredAt == 0 {
 			live = append(live, e)
 		} else {

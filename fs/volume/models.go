@@ -23,9 +23,10 @@ import (
 //
 // mu is taken before steps.mu and any lock of a file.
 type models struct {
-	mu   sync.Mutex
-	book *ledger.Ledger   // nil: not read yet
-	seen map[string]*step // by "run/step": what the book was brought up to date with
+	mu      sync.Mutex
+	book    *ledger.Ledger   // nil: not read yet
+	seen    map[string]*step // by "run/step": what the book was brought up to date with
+	settled uint64           // steps.gen of when nothing was left to enter; 0: something is
 	// foreign are records of a later version; they are kept.
 	foreign  []cas.Hash
 	problems map[string]string        // of steps: what was wrong with what they say of themselves

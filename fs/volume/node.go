@@ -53,6 +53,18 @@ func (n *Node) IsView() bool { return n.view != nil }
 // IsVirtual reports whether the node is below .ckptfs: it may go, or be another, without a request of the kernel's.
 func (n *Node) IsVirtual() bool { return n.virt != nil }
 
+// IsFixed reports whether a virtual node is .ckptfs or a folder in it, which are always there.
+func (n *Node) IsFixed() bool {
+	if n.virt == nil {
+		return false
+	}
+	dir := n.virt.at.dir
+	return dir.virt == nil || dir.virt.key == virtualName
+}
+
+// IsQuery reports whether the node is a name below .ckptfs/query.
+func (n *Node) IsQuery() bool { return n.virt != nil && n.virt.query != nil }
+
 // ID is the node's id in the kernel.
 func (n *Node) ID() NodeID { return n.id }
 

@@ -3,6 +3,7 @@ package volume
 import (
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"testing"
 
@@ -198,4 +199,43 @@ func TestServedModes(t *testing.T) {
 	}
 	r.release(rd)
 	r.same("f", []byte("xyz"))
+}
+
+// The kernel keeps the attributes of the folders in .ckptfs, and is told when the root's, of which they are made, change.
+func TestFixedNodes(t *testing.T) {
+	r, b := passthroughRig(t)
+	for _, p := range []string{".ckptfs", ".ckptfs/query", ".ckptfs/lcp", ".ckptfs/tensors", "runs"} {
+		if p == "runs" {
+			r.mkdir(p)
+		}
+		n, err := r.resolve(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fixed := p != "runs"
+		if a, err := r.Stat(n); err != nil || !a.Settled || n.IsFixed() != fixed {
+			t.Errorf("%s: %+v, %v, fixed %v", p, a, err, n.IsFixed())
+		}
+		b.dropped = nil
+		mode := uint32(0o700)
+		if _, err := r.Setattr(r.root, &SetAttr{Mode: &mode}); err != nil {
+			t.Fatal(err)
+		}
+		if slices.Contains(b.dropped, n.id) != fixed {
+			t.Errorf("%s: the kernel was told of %d, it is %d", p, b.dropped, n.id)
+		}
+		r.unref(n, 1)
+	}
+	r.save("a/1", "AB")
+	for _, p := range []string{".ckptfs/lcp/a", ".ckptfs/tensors/runs", ".ckptfs/lcp/a/1"} {
+		n, err := r.resolve(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a, err := r.Stat(n); err != nil || a.Settled || n.IsFixed() {
+			t.Errorf("%s: %+v, %v", p, a, err)
+		}
+		r.unref(n, 1)
+	}
+	r.onlyRoot()
 }

@@ -58,7 +58,10 @@ type settling struct {
 // settle brings the ledger up to date with the tree. m.mu is held.
 func (m *models) settle(ctx context.Context, v *Volume) error {
 	m.stale.Store(false)
-	err := m.settleNow(ctx, v)
+	looked, err := m.settleNow(ctx, v)
+	if err == nil && !looked {
+		return nil
+	}
 	said := make([]string, 0, len(m.problems))
 	for at, problem := range m.problems {
 		said = append(said, at+": "+problem)
@@ -76,14 +79,16 @@ func (m *models) settle(ctx context.Context, v *Volume) error {
 	return err
 }
 
-func (m *models) settleNow(ctx context.Context, v *Volume) error {
+// settleNow is settle. looked is false where nothing can be another than it was.
+func (m *models) settleNow(ctx context.Context, v *Volume) (looked bool, err error) {
 	if err := m.load(v); err != nil {
-		return err
+		return false, err
 	}
-	found, err := v.stepsOf()
-	if err != nil {
-		return err
+	found, gen, err := v.stepsSince(m.settled)
+	if err != nil || found == nil {
+		return false, err
 	}
+	m.settled = 0
 	s := &settling{models: m, v: v, found: found, fresh: map[uint64]*stepPlace{}, refused: map[string]error{}, taken: map[string]bool{}, sets: map[string]*shards{}, said: map[*step]saying{}}
 	there := map[string]bool{}
 	present := map[uint64]string{} // inode → path; of several the first
@@ -130,11 +135,12 @@ func (m *models) settleNow(ctx context.Context, v *Volume) error {
 		}
 	}
 	if len(changed) == 0 {
-		return nil
+		m.settled = gen
+		return true, nil
 	}
 	m.recheck = true
 	if err := s.files(ctx, places, present); err != nil {
-		return err
+		return true, err
 	}
 	for _, run := range names {
 		for _, st := range found[run] {
@@ -143,7 +149,7 @@ func (m *models) settleNow(ctx context.Context, v *Volume) error {
 			}
 		}
 	}
-	return nil
+	return true, nil
 }
 
 // files enters what is new among places, and makes tombstones of what is gone.

@@ -111,17 +111,14 @@ func (s *settling) counterpart(run string, st *step, rel string) uint64 {
 
 // tombstone is the last retired model that was at a path, or below it and called rel.
 func (s *settling) tombstone(p, rel string) (last *ledger.Entry) {
-	for _, e := range s.book.All() {
-		if e.RetiredAt != 0 && (e.Path == p || e.Path == path.Join(p, rel)) {
+	all := slices.DeleteFunc(s.book.At(p), func(e *ledger.Entry) bool { return e.RetiredAt == 0 })
+	for _, e := range all {
+		if e.Path == p || e.Path == path.Join(p, rel) {
 			last = e
 		}
 	}
-	if last == nil {
-		for _, e := range s.book.All() {
-			if e.RetiredAt != 0 && strings.HasPrefix(e.Path, p+"/") {
-				last = e
-			}
-		}
+	if last == nil && len(all) > 0 {
+		last = all[len(all)-1]
 	}
 	return last
 }

@@ -23,7 +23,8 @@ import (
 type steps struct {
 	mu     sync.Mutex // held over a look, so that many askers look once
 	known  map[string]*run
-	listed bool // known are all runs
+	listed bool   // known are all runs
+	gen    uint64 // of known: another one when something in it may be another
 
 	note    sync.Mutex // guards what is below; no lock is taken under it
 	looking bool       // what is looked at is not watched yet
@@ -125,6 +126,9 @@ func (s *steps) begin() {
 	s.note.Lock()
 	defer s.note.Unlock()
 	s.looking = true
+	if len(s.changes) > 0 {
+		s.gen++
+	}
 	for ino := range s.changes {
 		if slices.Contains(s.tops[:], ino) {
 			s.listed = false
@@ -172,6 +176,7 @@ func (s *steps) dropRun(name string) {
 	if r == nil {
 		return
 	}
+	s.gen++
 	s.note.Lock()
 	defer s.note.Unlock()
 	for _, st := range r.steps {
@@ -251,11 +256,29 @@ func (v *Volume) beingWritten(steps []*step) bool {
 
 // stepsOf looks at the steps of runs, in their order; of all runs for no names. A run that is none is not in the answer.
 func (v *Volume) stepsOf(names ...string) (map[string][]*step, error) {
+	v.steps.mu.Lock()
+	defer v.steps.mu.Unlock()
+	v.steps.begin()
+	defer v.steps.end()
+	return v.lookAtRuns(names)
+}
+
+// stepsSince looks at all steps, unless nothing changed since a look: then found is nil. gen is that of this look.
+func (v *Volume) stepsSince(last uint64) (found map[string][]*step, gen uint64, err error) {
+	v.steps.mu.Lock()
+	defer v.steps.mu.Unlock()
+	v.steps.begin()
+	defer v.steps.end()
+	if last == v.steps.gen && last != 0 {
+		return nil, last, nil
+	}
+	found, err = v.lookAtRuns(nil)
+	return found, v.steps.gen, err
+}
+
+// lookAtRuns is stepsOf, between begin and end. s.mu is held.
+func (v *Volume) lookAtRuns(names []string) (map[string][]*step, error) {
 	s := v.steps
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.begin()
-	defer s.end()
 	every := len(names) == 0
 	out := make(map[string][]*step, max(len(names), len(s.known)))
 	known := func(name string) bool {
@@ -341,6 +364,7 @@ func (v *Volume) openRuns() (int, error) {
 // lookAtRun looks at what is not known of one run; nil when it is none. s.mu is held.
 func (v *Volume) lookAtRun(top int, name string) (*run, error) {
 	s := v.steps
+	s.gen++
 	fd, err := openDirAt(top, name)
 	if noFolder(err) {
 		return nil, nil

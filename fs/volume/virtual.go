@@ -184,12 +184,27 @@ func (v *Volume) statVirtual(n *Node) (a Attr, err error) {
 	if err != nil {
 		return Attr{}, err
 	}
-	a.Ino, a.Nlink, a.Rdev, a.Settled = n.ino, 1, 0, false
+	a.Ino, a.Nlink, a.Rdev, a.Settled = n.ino, 1, 0, n.IsFixed()
 	if a.Size = w.size(); n.mode == unix.S_IFLNK {
 		a.Mode = n.mode | 0o777
 	}
 	a.Blocks = (a.Size + 511) / 512
 	return a, nil
+}
+
+// restat has the kernel ask again for the attributes of fixed nodes, which are made of the root's.
+func (v *Volume) restat() {
+	var ids []NodeID
+	v.tab.mu.Lock()
+	for _, n := range v.tab.virtual {
+		if n.IsFixed() {
+			ids = append(ids, n.id)
+		}
+	}
+	v.tab.mu.Unlock()
+	for _, id := range ids {
+		v.kernel.InvalidateData(id, -1, 0)
+	}
 }
 
 // withoutWrite is what is left of a mode's permissions for something of type kind that nobody may change. Who may read a

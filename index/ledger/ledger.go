@@ -162,6 +162,7 @@ type Ledger struct {
 
 	entries map[uint64]*Entry
 	byIno   map[uint64]*Entry   // live ones
+	byPlace map[string][]*Entry // by placeOf their paths, in no order
 	marks   map[uint64][]uint64 // mark → live models that have it, ascending
 	last    uint64
 	changed map[uint64]bool // entries that no record holds as they are
@@ -170,7 +171,7 @@ type Ledger struct {
 // New is the ledger that entries say, in any order; of one seq the highest version counts. What is wrong with one is in problems: it is left out, or
 // loses its parent.
 func New(entries []*Entry) (l *Ledger, problems []error) {
-	l = &Ledger{Forest: lineage.New(), entries: map[uint64]*Entry{}, byIno: map[uint64]*Entry{}, marks: map[uint64][]uint64{}, changed: map[uint64]bool{}}
+	l = &Ledger{Forest: lineage.New(), entries: map[uint64]*Entry{}, byIno: map[uint64]*Entry{}, byPlace: map[string][]*Entry{}, marks: map[uint64][]uint64{}, changed: map[uint64]bool{}}
 	for _, e := range entries {
 		if old := l.entries[e.Seq]; old == nil || old.Version < e.Version {
 			l.entries[e.Seq] = e
@@ -188,6 +189,7 @@ func New(entries []*Entry) (l *Ledger, problems []error) {
 			}
 			l.changed[e.Seq] = true
 		}
+		l.put(e)
 		if e.RetiredAt == 0 {
 			if other := l.byIno[e.Ino]; other != nil {
 				problems = append(problems, fmt.Errorf("ledger: models %d and %d of one file: %w", other.Seq, e.Seq, cas.ErrCorrupt))
@@ -222,17 +224,63 @@ func (l *Ledger) sorted() []*Entry {
 	for _, e := range l.entries {
 		out = append(out, e)
 	}
-	slices.SortFunc(out, func(a, b *Entry) int {
-		if a.Seq < b.Seq {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(out, bySeq)
 	return out
 }
 
+func bySeq(a, b *Entry) int { return cmp.Compare(a.Seq, b.Seq) }
+
 // All lists the entries by number.
 func (l *Ledger) All() []*Entry { return l.sorted() }
+
+// At lists the entries at or below a path by number; all for "".
+func (l *Ledger) At(p string) []*Entry {
+	if p == "" {
+		return l.sorted()
+	}
+	of := l.byPlace[placeOf(p)]
+	if strings.Count(p, "/") < depth-1 {
+		of = l.sorted()
+	}
+	var out []*Entry
+	for _, e := range of {
+		if e.Path == p || strings.HasPrefix(e.Path, p) && e.Path[len(p)] == '/' {
+			out = append(out, e)
+		}
+	}
+	slices.SortFunc(out, bySeq)
+	return out
+}
+
+// depth is that of a step: runs/RUN/STEP.
+const depth = 3
+
+// placeOf is the first names of a path, the step's.
+func placeOf(p string) string {
+	n := 0
+	for i := range len(p) {
+		if p[i] == '/' {
+			if n++; n == depth {
+				return p[:i]
+			}
+		}
+	}
+	return p
+}
+
+// put has At find an entry.
+func (l *Ledger) put(e *Entry) {
+	at := placeOf(e.Path)
+	l.byPlace[at] = append(l.byPlace[at], e)
+}
+
+// take undoes put.
+func (l *Ledger) take(e *Entry) {
+	at := placeOf(e.Path)
+	if l.byPlace[at] = slices.DeleteFunc(l.byPlace[at], func(o *Entry) bool { return o == e }); len(l.byPlace[at]) == 0 {
+		delete(l.byPlace, at)
+	}
+}
 
 // Get is the entry of a number, nil when there is none.
 func (l *Ledger) Get(seq uint64) *Entry { return l.entries[seq] }
@@ -257,6 +305,7 @@ func (l *Ledger) Add(e *Entry) error {
 	e.Version = 1
 	l.last = e.Seq
 	l.entries[e.Seq], l.byIno[e.Ino] = e, e
+	l.put(e)
 	l.addMarks(e)
 	l.changed[e.Seq] = true
 	l.Gen++
@@ -269,7 +318,9 @@ func (l *Ledger) Move(e *Entry, ino uint64, path string) {
 		return
 	}
 	l.Detach(e)
+	l.take(e)
 	e.Ino, e.Path = ino, path
+	l.put(e)
 	l.byIno[ino] = e
 	l.Change(e)
 }
@@ -356,6 +407,9 @@ func (l *Ledger) Like(marks []uint64) []*Entry {
 func (l *Ledger) Sweep() int {
 	gone := l.Forest.Sweep()
 	for _, seq := range gone {
+		if e := l.entries[seq]; e != nil {
+			l.take(e)
+		}
 		delete(l.entries, seq)
 		delete(l.changed, seq)
 	}
@@ -370,7 +424,7 @@ func (l *Ledger) Changed() []*Entry {
 			out = append(out, e)
 		}
 	}
-	slices.SortFunc(out, func(a, b *Entry) int { return int(min(max(int64(a.Seq)-int64(b.Seq), -1), 1)) })
+	slices.SortFunc(out, bySeq)
 	return out
 }
 

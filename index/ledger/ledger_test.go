@@ -2,8 +2,11 @@ package ledger
 
 import (
 	"errors"
+	"fmt"
+	"math/rand/v2"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"ckptfs/cas"
@@ -126,5 +129,53 @@ func TestRebuilt(t *testing.T) {
 	lost, problems := New([]*Entry{coded(t, entry(2, 1, lineage.Previous, 1, 2)), coded(t, entry(3, 2, lineage.Declared, 2, 3))})
 	if len(problems) != 1 || lost.Get(2).Parent != 0 || lost.Get(2).Owners[0] != 2 || lost.Get(3).Parent != 2 {
 		t.Errorf("%v, %+v", problems, lost.Get(2))
+	}
+}
+
+// At finds what is at or below a path, whatever was added, moved, retired and forgotten.
+func TestAt(t *testing.T) {
+	r := rand.New(rand.NewPCG(9, 1))
+	somewhere := func() string {
+		p := fmt.Sprintf("runs/%d/%d", r.IntN(3), r.IntN(12))
+		for range r.IntN(3) {
+			p += fmt.Sprintf("/%d", r.IntN(2))
+		}
+		return p
+	}
+	l, _ := New(nil)
+	check := func(l *Ledger) {
+		t.Helper()
+		for _, p := range []string{"", "runs", "runs/1", "runs/1/1", "runs/1/10", somewhere(), somewhere(), "other/1/2/3"} {
+			want := slices.DeleteFunc(l.All(), func(e *Entry) bool { return p != "" && e.Path != p && !strings.HasPrefix(e.Path, p+"/") })
+			if got := l.At(p); !slices.Equal(got, want) {
+				t.Fatalf("%s: %d entries, want %d", p, len(got), len(want))
+			}
+		}
+	}
+	for range 300 {
+		e := entry(l.Next(), 0, lineage.None)
+		e.Path = somewhere()
+		if err := l.Add(e); err != nil {
+			t.Fatal(err)
+		}
+		other := l.Get(1 + r.Uint64N(e.Seq))
+		switch r.IntN(4) {
+		case 0:
+			if other != nil && other.RetiredAt == 0 {
+				l.Move(other, other.Ino, somewhere())
+			}
+		case 1:
+			l.Retire(1+r.Uint64N(e.Seq), 5)
+		case 2:
+			if r.IntN(20) == 0 && l.Sweep() == 0 {
+				t.Error("nothing was forgotten")
+			}
+		}
+		check(l)
+	}
+	again, _ := New(l.All())
+	check(again)
+	if len(again.At("")) < 50 {
+		t.Errorf("poor: %d entries", len(again.At("")))
 	}
 }

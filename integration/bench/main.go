@@ -1,7 +1,7 @@
 // Command bench measures ckptfs against the filesystem that its store lies on, in the same run: each figure is
 // taken in pairs, now one first and now the other, and is told as the median with the lowest and the highest.
 //
-//	go run ./integration/bench [-size 1G] [-rounds 5] [-only write,read,torch,dedup,resnet,clients,small,cachex,servers,storage,steps,grown,training,lineage,evostore,nas] [-dir FOLDER] [-served]
+//	go run ./integration/bench [-size 1G] [-rounds 5] [-only write,read,torch,dedup,resnet,clients,small,cachex,servers,storage,steps,grown,training,lineage,asking,evostore,nas] [-dir FOLDER] [-served]
 //
 // It needs a built bin/ckptfs and, in CKPTFS_PYTHON, a Python with torch and safetensors; `make bench` sees to both.
 // Run it on a quiet machine, with some 10 times -size free in FOLDER (default: the folder for temporary files).
@@ -48,6 +48,7 @@ var sections = []section{
 	{"training", (*bench).training},
 	{"partial", (*bench).partial},
 	{"lineage", (*bench).lineage},
+	{"asking", (*bench).asking},
 	{"evostore", (*bench).evostore},
 	{"nas", (*bench).nas},
 }
@@ -66,7 +67,7 @@ func run() error {
 	var profile string
 	flag.StringVar(&size, "size", "1G", "bytes of the files that are written and read, with K, M or G")
 	flag.IntVar(&o.rounds, "rounds", 5, "pairs per figure")
-	flag.StringVar(&only, "only", "", "sections: write,read,torch,dedup,resnet,clients,small,cachex,servers,storage,steps,training,lineage,evostore,nas (default all up to servers; dedup is a part of write)")
+	flag.StringVar(&only, "only", "", "sections: write,read,torch,dedup,resnet,clients,small,cachex,servers,storage,steps,training,lineage,asking,evostore,nas (default all up to servers; dedup is a part of write)")
 	flag.StringVar(&named, "clients", "", "which programs the section clients times, as torch_save,numpy, which series the section storage saves, which catalogues the section lineage asks, and which per cents the section evostore changes, by their names' beginnings (default all)")
 	flag.StringVar(&o.dir, "dir", "", "where the store and the plain folder are made")
 	flag.StringVar(&o.bin, "bin", "bin/ckptfs", "the program")
@@ -117,7 +118,7 @@ func run() error {
 		defer pprof.StopCPUProfile()
 	}
 	for _, s := range sections {
-		if len(o.only) == 0 && (s.name == "dedup" || slices.Contains([]string{"storage", "steps", "grown", "training", "lineage", "evostore", "nas"}, s.name)) || len(o.only) > 0 && !slices.Contains(o.only, s.name) {
+		if len(o.only) == 0 && (s.name == "dedup" || slices.Contains([]string{"storage", "steps", "grown", "training", "lineage", "asking", "evostore", "nas"}, s.name)) || len(o.only) > 0 && !slices.Contains(o.only, s.name) {
 			continue
 		}
 		if err := s.run(b); err != nil {
