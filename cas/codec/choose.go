@@ -60,6 +60,7 @@ type source struct {
 	c            counts
 	bitmap, rest []byte // where zeros are many
 	ones         counts // of bitmap
+	period       int    // of bitmap, which is differences then; 0: none
 	sparse       bool   // it is to be
 	random       bool
 	size         float64
@@ -98,6 +99,7 @@ func (s *planeState) pack(src *source) {
 	src.rest = pack(s.spare[s.used:], src.bitmap, src.p)
 	s.used += len(src.rest)
 	src.ones.count(src.bitmap)
+	s.findPeriod(src)
 }
 
 // measure estimates what src takes.
@@ -169,7 +171,7 @@ func (s *planeState) chooseAgain(w int) bool {
 		case again[k]:
 			s.parts = append(s.parts, part{code: code})
 			if code == partSparse {
-				s.addPart(common.bitmap, &common.ones)
+				s.addBitmap(&common)
 			}
 			code = partAgain
 			sorted := s.spare[s.used:][:n]
@@ -247,9 +249,17 @@ func (s *planeState) add(src *source) {
 		return
 	}
 	s.parts = append(s.parts, part{code: partSparse})
-	s.addPart(src.bitmap, &src.ones)
+	s.addBitmap(src)
 	src.c[0] = 0
 	s.addPart(src.rest, &src.c)
+}
+
+// addBitmap adds the part that is the bitmap of src.
+func (s *planeState) addBitmap(src *source) {
+	if src.period > 0 {
+		s.parts = append(s.parts, part{code: partPeriod, period: byte(src.period)})
+	}
+	s.addPart(src.bitmap, &src.ones)
 }
 
 // addPart adds a part that is p, of counts c, if there is any of it.

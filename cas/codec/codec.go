@@ -12,6 +12,8 @@
 //	6  delta   the difference of numbers from a base, which the record names: see Delta
 //	7  rounded numbers that are others in twice the precision, rounded, which the record names: see Rounded
 //	8  rounded the same where NaNs became something else
+//	9  planes  as 5 has them, and bitmaps that repeat themselves after some bytes: see planesCodec
+//	10 delta   as 6, of such planes
 package codec
 
 import (
@@ -42,6 +44,8 @@ const (
 	Raw    byte = 0
 	Zstd   byte = 1
 	Planes byte = 5
+	// Periodic is Planes with bitmaps that have a period.
+	Periodic byte = 9
 
 	huffPlanes byte = 2
 )
@@ -55,6 +59,8 @@ func ByID(id byte) (Codec, error) {
 		return zstdCodec{}, nil
 	case Planes:
 		return planesCodec{}, nil
+	case Periodic:
+		return planesCodec{periods: true}, nil
 	case huffPlanes:
 		return huffCodec{}, nil
 	}

@@ -89,11 +89,9 @@ func TestWhatIsTaken(t *testing.T) {
 // Decoding writes to the rawLen bytes and to nothing else, in parallel into one array as well.
 func TestDecodeStaysInItsBytes(t *testing.T) {
 	raw := weights(10007, 4)
-	for _, c := range []interface {
-		Codec
-		Encode(dst, raw []byte, h Hint) []byte
-	}{rawCodec{}, zstdCodec{}, planesCodec{}} {
-		id, stored := c.ID(), c.Encode(nil, raw, Hint{})
+	_, planes := encodePlanes(nil, raw, Hint{})
+	for c, stored := range map[Codec][]byte{rawCodec{}: raw, zstdCodec{}: zstdCodec{}.Encode(nil, raw, Hint{}), planesCodec{}: planes} {
+		id := c.ID()
 		const n = 16
 		all := bytes.Repeat([]byte{0xee}, n*(len(raw)+1))
 		var wg sync.WaitGroup
@@ -183,13 +181,16 @@ func FuzzDecode(f *testing.F) {
 		if len(raw) <= cas.ChunkSize {
 			f.Add(zstdCodec{}.Encode(nil, raw, Hint{}), len(raw))
 			for _, h := range hints {
-				f.Add(planesCodec{}.Encode(nil, raw, h), len(raw))
+				_, stored := encodePlanes(nil, raw, h)
+				f.Add(stored, len(raw))
 			}
 		}
 	}
 	f.Add(huffGolden(f), 4*128+3)
+	_, periodic := encodePlanes(nil, middles(100000), Hint{"F32", 4})
+	f.Add(periodic, 100000)
 	f.Fuzz(func(t *testing.T, stored []byte, rawLen int) {
-		for _, id := range []byte{Raw, Zstd, Planes, huffPlanes} {
+		for _, id := range []byte{Raw, Zstd, Planes, Periodic, huffPlanes} {
 			buf := []byte("before")
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)

@@ -30,17 +30,22 @@ import (
 // shifted right by s bits: then the element is of group min(max(top - e, 0), g - 1). Of the slab, where g > 1, each plane is
 // its bytes of group 0, in order, followed by those of group 1, and so on, each as a part unless it is empty. But where the
 // code of the first part has its highest bit set, the plane is one part, not sorted, of which the code is in the other bits.
-const Delta byte = 6
+//
+// PeriodicDelta is the same, of planes as Periodic has them.
+const (
+	Delta         byte = 6
+	PeriodicDelta byte = 10
+)
 
 // huffDelta is what Delta was at first: the kind, and the differences as huffCodec stores them. It is only read any more.
 const huffDelta byte = 3
 
-// EncodeDelta appends raw to dst as its difference from base, which must be as long. It returns dst as it was and false
-// unless that takes at most the given number of bytes. What was encoded has been decoded again and compared.
-func EncodeDelta(dst, raw, base []byte, h Hint, most int) ([]byte, bool) {
+// EncodeDelta appends raw to dst as its difference from base, which must be as long, and returns as which codec. It returns dst
+// as it was and false unless that takes at most the given number of bytes. What was encoded has been decoded again and compared.
+func EncodeDelta(dst, raw, base []byte, h Hint, most int) (id byte, out []byte, ok bool) {
 	w, kind := numbers(h)
 	if kind == notNumbers || len(raw) != len(base) || len(raw) < minLen || len(raw) > cas.MaxChunk {
-		return dst, false
+		return 0, dst, false
 	}
 	s := planeStates.Get().(*planeState)
 	defer planeStates.Put(s)
@@ -49,7 +54,8 @@ func EncodeDelta(dst, raw, base []byte, h Hint, most int) ([]byte, bool) {
 	if kind == floats {
 		flag = 1
 	}
-	out := append(dst, flag, byte(w))
+	out = append(dst, flag, byte(w))
+	s.periods = false
 	for a, b := raw, base; len(a) > 0; {
 		k := min(len(a)/w, slabElems(w)) * w
 		if k == 0 {
@@ -60,13 +66,16 @@ func EncodeDelta(dst, raw, base []byte, h Hint, most int) ([]byte, bool) {
 		out = s.encodeDeltas(out, b[:k], w, exponentAt(h))
 		a, b = a[k:], b[k:]
 		if len(out)-n > most {
-			return out[:n], false
+			return 0, out[:n], false
 		}
 	}
-	if len(out)-n > most || s.decodeDelta(output{p: raw, verify: true}, out[n:], base) != nil {
-		return out[:n], false
+	if id = Delta; s.periods {
+		id = PeriodicDelta
 	}
-	return out, true
+	if len(out)-n > most || s.decodeDelta(output{p: raw, verify: true}, id, out[n:], base) != nil {
+		return 0, out[:n], false
+	}
+	return id, out, true
 }
 
 // encodeDeltas appends the slab of differences from base whose planes s.bufs holds. shift is to where the exponent's lowest bit is; 0 when there is none.
@@ -96,15 +105,16 @@ func exponentAt(h Hint) int {
 	return 0
 }
 
-// DecodeDelta undoes EncodeDelta: it appends the len(base) bytes that stored holds to dst, which must not lie in base.
+// DecodeDelta undoes EncodeDelta: it appends the len(base) bytes that stored, by codec id, holds to dst, which must not lie in base.
 // Its errors and bounds are those of Codec.Decode; base of another length than rawLen is cas.ErrCorrupt.
-func DecodeDelta(dst, stored, base []byte, rawLen int) ([]byte, error) {
+func DecodeDelta(dst []byte, id byte, stored, base []byte, rawLen int) ([]byte, error) {
 	s := planeStates.Get().(*planeState)
 	defer planeStates.Put(s)
-	return decodeTo(dst, rawLen, "delta", func(dst []byte) error { return s.decodeDelta(output{p: dst}, stored, base) })
+	return decodeTo(dst, rawLen, "delta", func(dst []byte) error { return s.decodeDelta(output{p: dst}, id, stored, base) })
 }
 
-func (s *planeState) decodeDelta(o output, stored, base []byte) error {
+func (s *planeState) decodeDelta(o output, id byte, stored, base []byte) error {
+	s.periods = id == PeriodicDelta
 	w, floats, err := deltaHead(stored, base, len(o.p))
 	if err != nil {
 		return err

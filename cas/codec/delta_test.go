@@ -49,11 +49,11 @@ func TestDeltaRoundTrip(t *testing.T) {
 		for range rapid.IntRange(0, 50).Draw(t, "changes") {
 			base[rapid.IntRange(0, len(raw)-1).Draw(t, "at")] = rapid.Byte().Draw(t, "to")
 		}
-		out, ok := EncodeDelta([]byte("before"), raw, base, h, 10*len(raw))
+		id, out, ok := EncodeDelta([]byte("before"), raw, base, h, 10*len(raw))
 		if !ok || !bytes.HasPrefix(out, []byte("before")) {
 			t.Fatalf("not encoded: %v", ok)
 		}
-		got, err := DecodeDelta([]byte("x"), out[6:], base, len(raw))
+		got, err := DecodeDelta([]byte("x"), id, out[6:], base, len(raw))
 		if err != nil || !bytes.Equal(got[1:], raw) {
 			t.Fatalf("%v: % x, want % x", err, got, raw)
 		}
@@ -75,7 +75,7 @@ func TestGoldenDelta(t *testing.T) {
 	g := s.sortBy(shape, base, 4)
 	out := dump{raw: raw, base: base, stored: s.encodeSlab(stored, 4, g)}
 	out.delta()
-	out.compare(t, "delta", func(stored []byte) ([]byte, error) { return DecodeDelta(nil, stored, base, len(raw)) })
+	out.compare(t, "delta", func(stored []byte) ([]byte, error) { return DecodeDelta(nil, Delta, stored, base, len(raw)) })
 }
 
 // moved draws elements and a base of them, as long, with as many moved as a step of training might.
@@ -91,8 +91,11 @@ func TestAnyDeltaRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		raw, base, h := moved(t)
 		var all [][]byte
+		var id byte
 		portably(func(how string) {
-			out, ok := EncodeDelta([]byte("kept"), raw, base, h, 2*len(raw)+100)
+			var out []byte
+			var ok bool
+			id, out, ok = EncodeDelta([]byte("kept"), raw, base, h, 2*len(raw)+100)
 			if !ok && len(raw) >= minLen {
 				t.Fatal(how, "not encoded")
 			}
@@ -105,7 +108,7 @@ func TestAnyDeltaRoundTrip(t *testing.T) {
 			return
 		}
 		portably(func(how string) {
-			if got, err := DecodeAgainst(nil, Delta, all[0][4:], base, len(raw)); err != nil || !bytes.Equal(got, raw) {
+			if got, err := DecodeAgainst(nil, id, all[0][4:], base, len(raw)); err != nil || !bytes.Equal(got, raw) {
 				t.Fatal(how, err)
 			}
 		})
@@ -116,7 +119,7 @@ func TestAnyDeltaRoundTrip(t *testing.T) {
 func TestDamagedDelta(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		raw, base, h := moved(t)
-		stored, ok := EncodeDelta(nil, raw, base, h, 2*len(raw)+100)
+		id, stored, ok := EncodeDelta(nil, raw, base, h, 2*len(raw)+100)
 		if !ok {
 			return
 		}
@@ -128,7 +131,7 @@ func TestDamagedDelta(t *testing.T) {
 		var all [][]byte
 		portably(func(string) {
 			buf := bytes.Repeat([]byte{0xee}, len(raw)+2*guard)
-			out, err := DecodeDelta(buf[guard:guard], stored, base, len(raw))
+			out, err := DecodeDelta(buf[guard:guard], id, stored, base, len(raw))
 			if err == nil && len(out) != len(raw) || err != nil && (len(out) != 0 || !errors.Is(err, cas.ErrCorrupt)) {
 				t.Fatalf("%d bytes, %v", len(out), err)
 			}
@@ -233,7 +236,7 @@ func TestDeltaPays(t *testing.T) {
 		for _, size := range []float64{1e-4, 1e-2} {
 			now := step(raw, h, size)
 			_, alone := Encode(nil, now, h)
-			out, ok := EncodeDelta(nil, now, raw, h, len(alone))
+			_, out, ok := EncodeDelta(nil, now, raw, h, len(alone))
 			if !ok {
 				t.Errorf("%s moved by %g: no smaller than alone", h.DType, size)
 			}
@@ -248,21 +251,21 @@ func TestDeltaPays(t *testing.T) {
 			}
 		}
 		other := step(random(cas.ChunkSize), h, 0)
-		if _, ok := EncodeDelta(nil, other, raw, h, len(raw)/2); ok {
+		if _, _, ok := EncodeDelta(nil, other, raw, h, len(raw)/2); ok {
 			t.Errorf("%s: random bytes took half", h.DType)
 		}
 	}
 	if a, d := Estimate(nil, nil, Hint{"F32", 4}); a != 1 || d != 1 {
 		t.Error("nothing is estimated")
 	}
-	if _, ok := EncodeDelta(nil, random(100), random(99), Hint{"F32", 4}, 1000); ok {
+	if _, _, ok := EncodeDelta(nil, random(100), random(99), Hint{"F32", 4}, 1000); ok {
 		t.Error("a base of another length was taken")
 	}
 }
 
 func TestDeltaRefuses(t *testing.T) {
 	raw := weights(1000, 4)
-	stored, _ := EncodeDelta(nil, raw, step(raw, Hint{"F32", 4}, 1e-3), Hint{"F32", 4}, 2000)
+	_, stored, _ := EncodeDelta(nil, raw, step(raw, Hint{"F32", 4}, 1e-3), Hint{"F32", 4}, 2000)
 	for name, c := range map[string]struct {
 		stored []byte
 		base   int
@@ -281,7 +284,7 @@ func TestDeltaRefuses(t *testing.T) {
 		"other length": {stored, 1004, 1004},
 		"cut":          {stored[:len(stored)-1], 1000, 1000},
 	} {
-		if _, err := DecodeDelta(nil, c.stored, make([]byte, c.base), c.n); !errors.Is(err, cas.ErrCorrupt) {
+		if _, err := DecodeDelta(nil, Delta, c.stored, make([]byte, c.base), c.n); !errors.Is(err, cas.ErrCorrupt) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -289,19 +292,23 @@ func TestDeltaRefuses(t *testing.T) {
 
 func FuzzDecodeDelta(f *testing.F) {
 	raw := weights(600, 4)
-	stored, _ := EncodeDelta(nil, raw, step(raw, Hint{"F32", 4}, 1e-3), Hint{"F32", 4}, 2000)
+	_, stored, _ := EncodeDelta(nil, raw, step(raw, Hint{"F32", 4}, 1e-3), Hint{"F32", 4}, 2000)
 	f.Add(stored, 600)
 	f.Add([]byte{0, 2}, 5)
 	raw = weights(20000, 2)
-	stored, _ = EncodeDelta(nil, raw, step(raw, Hint{"BF16", 2}, 1e-2), Hint{"BF16", 2}, 20000)
+	_, stored, _ = EncodeDelta(nil, raw, step(raw, Hint{"BF16", 2}, 1e-2), Hint{"BF16", 2}, 20000)
 	f.Add(stored, 20000)
+	_, stored, _ = EncodeDelta(nil, middles(100000), make([]byte, 100000), Hint{"F32", 4}, 20000)
+	f.Add(stored, 100000)
 	f.Fuzz(func(t *testing.T, stored []byte, n int) {
 		if n < 0 || n > 1<<20 {
 			return
 		}
 		base := weights(n, 2)
-		if out, err := DecodeDelta(nil, stored, base, n); err == nil && len(out) != n {
-			t.Fatalf("%d bytes, want %d", len(out), n)
+		for _, id := range []byte{Delta, PeriodicDelta} {
+			if out, err := DecodeDelta(nil, id, stored, base, n); err == nil && len(out) != n {
+				t.Fatalf("codec %d: %d bytes, want %d", id, len(out), n)
+			}
 		}
 	})
 }
@@ -310,19 +317,19 @@ func BenchmarkDelta(b *testing.B) {
 	for _, h := range []Hint{{"F32", 4}, {"BF16", 2}} {
 		raw := weights(cas.ChunkSize, h.Elem)
 		now := step(raw, h, 1e-3)
-		stored, _ := EncodeDelta(nil, now, raw, h, len(now))
+		_, stored, _ := EncodeDelta(nil, now, raw, h, len(now))
 		var dst []byte
 		b.Run(fmt.Sprintf("%s/encode", h.DType), func(b *testing.B) {
 			b.SetBytes(int64(len(raw)))
 			for b.Loop() {
-				dst, _ = EncodeDelta(dst[:0], now, raw, h, len(now))
+				_, dst, _ = EncodeDelta(dst[:0], now, raw, h, len(now))
 			}
 			b.ReportMetric(100*float64(len(stored))/float64(len(raw)), "%size")
 		})
 		b.Run(fmt.Sprintf("%s/decode", h.DType), func(b *testing.B) {
 			b.SetBytes(int64(len(raw)))
 			for b.Loop() {
-				dst, _ = DecodeDelta(dst[:0], stored, raw, len(raw))
+				dst, _ = DecodeDelta(dst[:0], Delta, stored, raw, len(raw))
 			}
 		})
 		b.Run(fmt.Sprintf("%s/estimate", h.DType), func(b *testing.B) {

@@ -13,6 +13,7 @@ const (
 	partRans   = 2
 	partSparse = 3
 	partAgain  = 4
+	partPeriod = 5
 	// partWhole is set in the code of a part that is a plane as it is, and not sorted by groups.
 	partWhole = 0x80
 )
@@ -21,11 +22,12 @@ var errEnds = errors.New("ends early")
 
 // part says how bytes of a slab are to be coded.
 type part struct {
-	code  byte
-	p     []byte
-	f     freqs
-	table [2]int // from and to where f lies, stored, in tables
-	size  float64
+	code   byte
+	p      []byte
+	f      freqs
+	table  [2]int // from and to where f lies, stored, in tables
+	size   float64
+	period byte
 }
 
 // putSlab appends the slab of which the parts were chosen.
@@ -51,6 +53,9 @@ func (s *planeState) putSlab(dst []byte) []byte {
 			dst = append(dst, p.p...)
 		case partConst:
 			dst = append(dst, p.p[0])
+		case partPeriod:
+			dst = append(dst, p.period)
+			s.periods = true
 		case partRans:
 			dst = append(dst, s.tables[p.table[0]:p.table[1]]...)
 		}
@@ -148,14 +153,28 @@ func (s *planeState) decodeAs(code byte, buf, stored []byte, sparse bool) (p, re
 
 var (
 	errNoStream = errors.New("no stream")
+	errPeriod   = errors.New("sparse: a period of nothing")
 	errBitmap   = errors.New("sparse: bits past the end")
 )
 
 // decodeSparse fills buf with the sparse part that stored begins with, and returns what is behind it.
 func (s *planeState) decodeSparse(buf, stored []byte) ([]byte, error) {
-	bitmap, stored, err := s.decode(s.bitmap[:(len(buf)+7)/8], stored, false)
+	period := 0
+	if s.periods && len(stored) > 1 && stored[0] == partPeriod {
+		if period = int(stored[1]); period == 0 {
+			return nil, errPeriod
+		}
+		stored = stored[2:]
+	}
+	own := s.bitmap[:(len(buf)+7)/8]
+	bitmap, stored, err := s.decode(own, stored, false)
 	if err != nil {
 		return nil, err
+	}
+	if period > 0 {
+		copy(own, bitmap) // where it is not there already
+		bitmap = own
+		unlag(bitmap, period, s.rest[:len(bitmap)])
 	}
 	if len(buf)%8 != 0 && bitmap[len(bitmap)-1]>>(len(buf)%8) != 0 {
 		return nil, errBitmap

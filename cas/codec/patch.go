@@ -25,8 +25,7 @@ const shortPatch = 64 << 10
 // and compared.
 func EncodeAgainst(dst, raw, base []byte, h Hint, most int) (id byte, out []byte, ok bool) {
 	if _, kind := numbers(h); kind != notNumbers {
-		out, ok = EncodeDelta(dst, raw, base, h, most)
-		return Delta, out, ok
+		return EncodeDelta(dst, raw, base, h, most)
 	}
 	out, ok = encodePatch(dst, raw, base, most)
 	return Patch, out, ok
@@ -36,8 +35,8 @@ func EncodeAgainst(dst, raw, base []byte, h Hint, most int) (id byte, out []byte
 // bounds are those of Codec.Decode; memory for base is the caller's.
 func DecodeAgainst(dst []byte, id byte, stored, base []byte, rawLen int) ([]byte, error) {
 	switch id {
-	case Delta:
-		return DecodeDelta(dst, stored, base, rawLen)
+	case Delta, PeriodicDelta:
+		return DecodeDelta(dst, id, stored, base, rawLen)
 	case huffDelta:
 		return decodeHuffDelta(dst, stored, base, rawLen)
 	case Patch:
@@ -49,7 +48,9 @@ func DecodeAgainst(dst []byte, id byte, stored, base []byte, rawLen int) ([]byte
 }
 
 // NeedsBase reports whether what codec id made can be decoded only by DecodeAgainst.
-func NeedsBase(id byte) bool { return id == Delta || id == huffDelta || id == Patch || IsRounding(id) }
+func NeedsBase(id byte) bool {
+	return id == Delta || id == PeriodicDelta || id == huffDelta || id == Patch || IsRounding(id)
+}
 
 func encodePatch(dst, raw, base []byte, most int) ([]byte, bool) {
 	if len(raw) < minLen || len(raw) > cas.MaxChunk || len(base) < minPatch || len(base) > cas.MaxChunk {

@@ -41,9 +41,20 @@ import (
 // Slabs bound the memory that either side needs, and fit the processor's nearer caches. Nothing follows.
 //
 // Zeros are what sparse saves the time of: an eighth of a symbol each, and often they come in rows.
-type planesCodec struct{}
+//
+// Periodic has one code more, which is that of the bitmap of a sparse part:
+//
+//	0  1  5
+//	1  1  p, not 0
+//	2     as a part, neither sparse nor periodic, a bitmap of which each byte but the first p is XORed with the one p bytes before
+type planesCodec struct{ periods bool }
 
-func (planesCodec) ID() byte { return Planes }
+func (c planesCodec) ID() byte {
+	if c.periods {
+		return Periodic
+	}
+	return Planes
+}
 
 const (
 	rotated   = 0x10
@@ -74,6 +85,7 @@ type planeState struct {
 	coded   int                     // bytes of parts that the stream has
 	lanes   int                     // its states; 0 where there is none
 	flat    bool                    // there is to be none
+	periods bool                    // there are bitmaps with periods, or may be
 	block   [4096]byte              // of what is verified
 	spare   [5 * slabBytes / 2]byte // for bitmaps and what they leave
 	used    int                     // of spare
@@ -81,9 +93,11 @@ type planeState struct {
 
 var planeStates = sync.Pool{New: func() any { return new(planeState) }}
 
-func (planesCodec) Encode(dst, raw []byte, h Hint) []byte {
+// encodePlanes appends raw to dst, and returns by which codec.
+func encodePlanes(dst, raw []byte, h Hint) (c planesCodec, out []byte) {
 	s := planeStates.Get().(*planeState)
 	defer planeStates.Put(s)
+	s.periods = false
 	// Integers are not rotated: it would spoil the planes of zeros above small ones. Floats of one byte gain nothing by it.
 	w, kind := numbers(h)
 	rot := 0
@@ -97,23 +111,24 @@ func (planesCodec) Encode(dst, raw []byte, h Hint) []byte {
 		dst = s.encodeSlab(dst, w, nil)
 		raw = raw[n*w:]
 	}
-	return append(dst, raw...)
+	return planesCodec{s.periods}, append(dst, raw...)
 }
 
-func (planesCodec) Decode(dst, stored []byte, rawLen int) ([]byte, error) {
+func (c planesCodec) Decode(dst, stored []byte, rawLen int) ([]byte, error) {
 	s := planeStates.Get().(*planeState)
 	defer planeStates.Put(s)
-	return decodeTo(dst, rawLen, "planes", func(dst []byte) error { return s.decodePlanes(output{p: dst}, stored) })
+	return decodeTo(dst, rawLen, "planes", func(dst []byte) error { return s.decodePlanes(output{p: dst}, c, stored) })
 }
 
-// verifyPlanes reports whether stored decodes to raw.
-func verifyPlanes(stored, raw []byte) bool {
+// verify reports whether stored decodes to raw.
+func (c planesCodec) verify(stored, raw []byte) bool {
 	s := planeStates.Get().(*planeState)
 	defer planeStates.Put(s)
-	return s.decodePlanes(output{p: raw, verify: true}, stored) == nil
+	return s.decodePlanes(output{p: raw, verify: true}, c, stored) == nil
 }
 
-func (s *planeState) decodePlanes(o output, stored []byte) error {
+func (s *planeState) decodePlanes(o output, c planesCodec, stored []byte) error {
+	s.periods = c.periods
 	w, rot, stored, err := planesShape(stored)
 	if err != nil {
 		return err

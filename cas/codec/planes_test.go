@@ -92,7 +92,8 @@ func TestWhatIsTakenForNumbers(t *testing.T) {
 		{"fp64", doubles(n), Hint{"F64", 8}, Planes, 85, 95},
 		{"complex", weights(n, 4), Hint{"C64", 8}, Planes, 78, 88},
 		{"adam", adam(n), f32, Planes, 40, 55},
-		{"rows", rows(n), f32, Planes, 18, 28},
+		{"rows", rows(n), f32, Periodic, 18, 22},
+		{"middles", middles(n), f32, Periodic, 9, 10},
 		{"token ids", ids(n), Hint{"I64", 8}, Planes, 10, 30},
 		{"bf16 as fp32", widened(n), f32, Planes, 30, 37},
 		{"zeros", make([]byte, n), f32, Planes, 0, 0.1},
@@ -135,8 +136,8 @@ func TestPlanesLengths(t *testing.T) {
 	}
 	for _, h := range hints {
 		for _, n := range lengths {
-			stored := planesCodec{}.Encode(nil, all[:n], h)
-			got, err := planesCodec{}.Decode(nil, stored, n)
+			c, stored := encodePlanes(nil, all[:n], h)
+			got, err := c.Decode(nil, stored, n)
 			if err != nil || !bytes.Equal(got, all[:n]) {
 				t.Fatalf("%v, %d bytes: %v", h, n, err)
 			}
@@ -150,7 +151,7 @@ func chunk(t *rapid.T) []byte {
 	var p []byte
 	for len(p) < n {
 		k := rapid.IntRange(1, n).Draw(t, "part")
-		switch rapid.IntRange(0, 5).Draw(t, "kind") {
+		switch rapid.IntRange(0, 6).Draw(t, "kind") {
 		case 0:
 			p = append(p, random(k)...)
 		case 1:
@@ -163,6 +164,8 @@ func chunk(t *rapid.T) []byte {
 			p = append(p, bytes.Repeat([]byte{rapid.Byte().Draw(t, "value")}, k)...)
 		case 5:
 			p = append(p, rapid.SliceOfN(rapid.Byte(), 1, 50).Draw(t, "bytes")...)
+		case 6:
+			p = append(p, middles(k)...)
 		}
 	}
 	return p[:n]
@@ -180,8 +183,8 @@ func TestAnyRoundTrip(t *testing.T) {
 		if err != nil || !bytes.Equal(got[len(pre):], raw) || !bytes.HasPrefix(got, pre) || !bytes.HasPrefix(stored, pre) {
 			t.Fatalf("codec %d: %v", id, err)
 		}
-		stored = planesCodec{}.Encode(nil, raw, h) // whether it pays or not
-		if got, err = (planesCodec{}).Decode(nil, stored, len(raw)); err != nil || !bytes.Equal(got, raw) {
+		c, stored := encodePlanes(nil, raw, h) // whether it pays or not
+		if got, err = c.Decode(nil, stored, len(raw)); err != nil || !bytes.Equal(got, raw) {
 			t.Fatalf("planes: %v", err)
 		}
 	})
@@ -191,7 +194,7 @@ func TestAnyRoundTrip(t *testing.T) {
 func TestDamagedPlanes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		raw := chunk(t)
-		stored := planesCodec{}.Encode(nil, raw, rapid.SampledFrom(hints).Draw(t, "hint"))
+		c, stored := encodePlanes(nil, raw, rapid.SampledFrom(hints).Draw(t, "hint"))
 		for range rapid.IntRange(0, 5).Draw(t, "flips") {
 			at := rapid.OneOf(rapid.IntRange(0, len(stored)-1), rapid.IntRange(0, min(len(stored), 200)-1)).Draw(t, "at")
 			stored[at] ^= rapid.ByteRange(1, 255).Draw(t, "by")
@@ -200,7 +203,7 @@ func TestDamagedPlanes(t *testing.T) {
 		n := max(0, rapid.OneOf(rapid.Just(len(raw)), rapid.IntRange(0, len(raw)+20)).Draw(t, "rawLen"))
 		const guard = 64
 		buf := bytes.Repeat([]byte{0xee}, n+2*guard)
-		out, err := planesCodec{}.Decode(buf[guard:guard], stored, n)
+		out, err := c.Decode(buf[guard:guard], stored, n)
 		if err == nil && len(out) != n || err != nil && len(out) != 0 || err != nil && !errors.Is(err, cas.ErrCorrupt) {
 			t.Fatalf("%d bytes, %v", len(out), err)
 		}
@@ -213,11 +216,11 @@ func TestDamagedPlanes(t *testing.T) {
 
 func TestPlanesRefuse(t *testing.T) {
 	sparse := append(make([]byte, 90), random(38)...) // 128 bytes, one plane
-	good := planesCodec{}.Encode(nil, sparse, Hint{})
+	_, good := encodePlanes(nil, sparse, Hint{})
 	if good[5] != partSparse {
 		t.Fatalf("% x", good)
 	}
-	coded := planesCodec{}.Encode(nil, skewed(5000, 1), Hint{"U8", 1})
+	_, coded := encodePlanes(nil, skewed(5000, 1), Hint{"U8", 1})
 	if coded[1] != leastLanes {
 		t.Fatalf("% x", coded)
 	}
@@ -284,7 +287,7 @@ func TestPlanesAgain(t *testing.T) {
 	}
 	raw := adam(cas.ChunkSize)
 	portably(func(how string) {
-		stored := planesCodec{}.Encode(nil, raw, Hint{"F32", 4})
+		_, stored := encodePlanes(nil, raw, Hint{"F32", 4})
 		if got, err := Decode(nil, Planes, stored, len(raw)); err != nil || !bytes.Equal(got, raw) {
 			t.Error(how, err)
 		}
@@ -313,7 +316,8 @@ func everyPart(n int) []byte {
 // What the files hold must decode for ever; what is encoded may change with the choice of parts, and the files with it.
 func TestGoldenPlanes(t *testing.T) {
 	raw := everyPart(512)
-	d := dump{raw: raw, stored: planesCodec{}.Encode(nil, raw, Hint{"I32", 4})}
+	_, stored := encodePlanes(nil, raw, Hint{"I32", 4})
+	d := dump{raw: raw, stored: stored}
 	d.planes()
 	d.compare(t, "planes", func(stored []byte) ([]byte, error) {
 		return Decode(nil, Planes, stored, len(raw))
@@ -399,7 +403,7 @@ func (d *dump) stream() {
 // part prints a part of n bytes, and how many bits a bitmap has set, if it is one that is raw.
 func (d *dump) part(what string, n int) (ones int) {
 	code := d.stored[d.off]
-	d.field(1, fmt.Sprintf("%s: %s", what, []string{"raw", "const", "rans", "sparse", "again"}[code&^partWhole]))
+	d.field(1, fmt.Sprintf("%s: %s", what, []string{"raw", "const", "rans", "sparse", "again", "period"}[code&^partWhole]))
 	switch code &^ partWhole {
 	case partRaw:
 		for _, b := range d.field(n, "") {
@@ -411,6 +415,9 @@ func (d *dump) part(what string, n int) (ones int) {
 		var f freqs
 		rest, _ := readFreqs(&f, d.stored[d.off:])
 		d.field(len(d.stored)-d.off-len(rest), "frequencies")
+	case partPeriod:
+		d.field(1, "")
+		d.part(what+", differences", n)
 	case partSparse:
 		ones = d.part(what+", bitmap", (n+7)/8)
 		d.part(what+", not zero", ones)

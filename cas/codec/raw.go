@@ -10,8 +10,6 @@ type rawCodec struct{}
 
 func (rawCodec) ID() byte { return Raw }
 
-func (rawCodec) Encode(dst, raw []byte, _ Hint) []byte { return append(dst, raw...) }
-
 func (rawCodec) Decode(dst, stored []byte, rawLen int) ([]byte, error) {
 	if len(stored) != rawLen {
 		return dst, fmt.Errorf("raw: %d bytes, want %d: %w", len(stored), rawLen, cas.ErrCorrupt)

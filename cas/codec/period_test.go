@@ -1,0 +1,121 @@
+package codec
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"ckptfs/cas"
+)
+
+// middles are a moment of kernels of 3 by 3 of which only the middle was ever used.
+func middles(n int) []byte {
+	p := weights(n, 4)
+	for i := range p {
+		if i/4%9 != 4 {
+			p[i] = 0
+		}
+	}
+	return p
+}
+
+func TestLag(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := rapid.SliceOfN(rapid.Byte(), 0, 400).Draw(t, "p")
+		period := rapid.IntRange(1, 255).Draw(t, "period")
+		want := bytes.Clone(p)
+		for i := len(p) - 1; i >= period; i-- {
+			want[i] ^= want[i-period]
+		}
+		d := make([]byte, len(p))
+		if lag(d, p, period); !bytes.Equal(d, want) {
+			t.Fatalf("% x, want % x", d, want)
+		}
+		if unlag(d, period, make([]byte, len(p))); !bytes.Equal(d, p) {
+			t.Fatalf("comes back as % x, want % x", d, p)
+		}
+	})
+}
+
+func TestPeriodOf(t *testing.T) {
+	for period := 1; period <= maxPeriod; period++ {
+		p := bytes.Repeat(append(make([]byte, period-1), 1), 2000/period)
+		if got := periodOf(p); got != period {
+			t.Errorf("%d, want %d", got, period)
+		}
+	}
+	if got := periodOf(random(2000)); got != 0 {
+		t.Errorf("random bytes have a period of %d", got)
+	}
+}
+
+// A bitmap that repeats itself takes next to nothing, alone and in a delta, and only what has one gets the newer number.
+func TestPeriodic(t *testing.T) {
+	raw, h := middles(cas.ChunkSize), Hint{"F32", 4}
+	base := make([]byte, len(raw))
+	portably(func(how string) {
+		id, stored := Encode(nil, raw, h)
+		if most := len(raw) / 9 * 90 / 100; id != Periodic || len(stored) > most {
+			t.Errorf("%s: codec %d, %d bytes, want %d at most", how, id, len(stored), most)
+		}
+		if got, err := Decode(nil, id, stored, len(raw)); err != nil || !bytes.Equal(got, raw) {
+			t.Error(how, err)
+		}
+		if _, err := Decode(nil, Planes, stored, len(raw)); !errors.Is(err, cas.ErrCorrupt) {
+			t.Errorf("%s: the older codec: %v", how, err)
+		}
+		id, stored, ok := EncodeAgainst(nil, raw, base, h, len(raw)/8)
+		if id != PeriodicDelta || !ok || !NeedsBase(id) {
+			t.Fatalf("%s: codec %d, %v", how, id, ok)
+		}
+		if got, err := DecodeAgainst(nil, id, stored, base, len(raw)); err != nil || !bytes.Equal(got, raw) {
+			t.Error(how, err)
+		}
+		if _, err := DecodeAgainst(nil, Delta, stored, base, len(raw)); !errors.Is(err, cas.ErrCorrupt) {
+			t.Errorf("%s: the older delta: %v", how, err)
+		}
+	})
+	if c, _ := encodePlanes(nil, adam(cas.ChunkSize), h); c.periods {
+		t.Error("what is zero at random has a period")
+	}
+}
+
+func TestPeriodicRefuses(t *testing.T) {
+	for name, parts := range map[string][]byte{
+		"no period":     {partSparse, partPeriod},
+		"0":             {partSparse, partPeriod, 0, partRaw, 1, partRaw, 'a'},
+		"no bitmap":     {partSparse, partPeriod, 1},
+		"twice":         {partSparse, partPeriod, 1, partPeriod, 1, partRaw, 1, partRaw, 'a'},
+		"sparse":        {partSparse, partPeriod, 1, partSparse, partRaw, 1, partRaw, 1, partRaw, 'a'},
+		"of the others": {partSparse, partRaw, 1, partPeriod, 1, partRaw, 'a'},
+		"of a plane":    {partPeriod, 1, partRaw, 'a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'},
+	} {
+		if _, err := Decode(nil, Periodic, append([]byte{1, 0, 0, 0, 0}, parts...), 8); !errors.Is(err, cas.ErrCorrupt) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	// Bits past the end, which the period made.
+	if _, err := Decode(nil, Periodic, []byte{1, 0, 0, 0, 0, partSparse, partPeriod, 1, partRaw, 0x80, 0, partRaw, 'a', 'b'}, 12); !errors.Is(err, cas.ErrCorrupt) {
+		t.Error(err)
+	}
+	got, err := Decode(nil, Periodic, []byte{1, 0, 0, 0, 0, partSparse, partPeriod, 1, partRaw, 2, 0, partRaw, 'a', 'b'}, 12)
+	if want := "\x00a\x00\x00\x00\x00\x00\x00\x00b\x00\x00"; err != nil || string(got) != want {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
+func TestGoldenPeriodic(t *testing.T) {
+	raw := make([]byte, 9*1000)
+	for i := 4; i < len(raw); i += 9 {
+		raw[i] = 7
+	}
+	c, stored := encodePlanes(nil, raw, Hint{"U8", 1})
+	if !c.periods {
+		t.Fatal("no period")
+	}
+	d := dump{raw: raw, stored: stored}
+	d.planes()
+	d.compare(t, "periodic", func(stored []byte) ([]byte, error) { return Decode(nil, Periodic, stored, len(raw)) })
+}
