@@ -114,6 +114,12 @@ func TestPutHeldLostBase(t *testing.T) {
 	delete(x.m, cas.Sum(version(1, 0)))
 	b = s.Begin()
 	wantHeld(t, "without its base", heldOf(t, b, cas.Chunk, version(1, 1)), false)
+	other := s.Begin()
+	put(t, other, cas.Chunk, version(1, 0))
+	wantHeld(t, "its base on its way", heldOf(t, b, cas.Chunk, version(1, 1)), false)
+	commit(t, other)
+	wantHeld(t, "its base back", heldOf(t, b, cas.Chunk, version(1, 1)), true)
+	delete(x.m, cas.Sum(version(1, 0)))
 	if fresh, delta := evolve(t, b, 1, 1); !fresh || delta {
 		t.Errorf("fresh %v, a delta %v", fresh, delta)
 	}

@@ -1,7 +1,6 @@
 package pack
 
 import (
-	"io"
 	"slices"
 	"sync/atomic"
 
@@ -131,99 +130,6 @@ func (c *cutter) take(r *region, off int64, n int, rel cas.Related) (err error) 
 	c.b.add(last(r.objects), int(off-c.b.off), n, rel, r.odds)
 	return nil
 }
-
-// skeleton joins the small blobs. Its batches hold their bytes already, since these lie all over the file.
-func (c *cutter) skeleton(p *plan) error {
-	if !slices.ContainsFunc(p.regions, func(r region) bool { return r.small }) {
-		return nil
-	}
-	cutter := chunk.NewCDC
-	if p.fine {
-		cutter = chunk.NewFineCDC
-	}
-	cdc := cutter(&joined{r: c.r, rest: p.regions})
-	defer cdc.Close()
-	sk := skeleton{cutter: c, plan: p}
-	var prev *trail
-	if c.before != nil && c.before.m.Format == p.format {
-		prev = c.before.skeleton()
-	}
-	for {
-		q, err := cdc.Ahead()
-		if err == io.EOF {
-			break
-		}
-		if err != nil {
-			return err
-		}
-		known := prev.follow(cdc, q)
-		for _, s := range known {
-			if err := sk.take(q[:s.Len], s.Hash, cas.Hash{}); err != nil {
-				return err
-			}
-			cdc.Pass(int(s.Len))
-			q = q[s.Len:]
-		}
-		if len(known) > 0 {
-			continue
-		}
-		if q, err = cdc.Next(); err != nil {
-			return err
-		}
-		var h, was cas.Hash
-		if prev != nil {
-			h = cas.Sum(q)
-			was = prev.next(h)
-		}
-		if err := sk.take(q, h, was); err != nil {
-			return err
-		}
-	}
-	if err := c.end(p.skeleton); err != nil {
-		return err
-	}
-	return c.flush()
-}
-
-// skeleton is the cutter at work on it.
-type skeleton struct {
-	*cutter
-	plan  *plan
-	ended bool // the last object takes no more
-	odds  odds
-}
-
-// take makes q the next chunk. Its hash is h, where that is not zero, and in the place of one that was before.
-func (s *skeleton) take(q []byte, h, was cas.Hash) (err error) {
-	c, p := s.cutter, s.plan
-	if c.b != nil && c.b.full(int64(c.b.n+len(q))) {
-		if err := c.flush(); err != nil {
-			return err
-		}
-	}
-	if c.b == nil {
-		c.b = newBatch(0)
-		c.b.held = true
-	}
-	if s.ended {
-		if err := c.end(p.skeleton); err != nil {
-			return err
-		}
-		p.skeleton = append(p.skeleton, &object{open: 1})
-	} else if p.skeleton, err = c.room(p.skeleton, len(q), codec.Hint{}, false); err != nil {
-		return err
-	}
-	s.ended = p.fine && (chunk.EndsList(q) || last(p.skeleton).count+1 >= maxFineList)
-	at := c.b.n
-	copy(c.b.buf[at:], q)
-	c.b.add(last(p.skeleton), at, len(q), cas.Related{Prev: was}, &s.odds)
-	c.b.pieces[len(c.b.pieces)-1].span.Hash = h
-	return nil
-}
-
-// maxFineList bounds the chunks in a list of a fine layout. A save rewrites the lists of its head and its end, whatever their length:
-// by content they have 16 chunks on average, and some have many more.
-const maxFineList = 48
 
 func last(o []*object) *object { return o[len(o)-1] }
 

@@ -84,6 +84,9 @@ func (e *earlier) skeleton() *trail {
 			if !ok || len(t.chunks)+len(spans) > maxTrail {
 				return nil
 			}
+			if e.m.Objects[o].List {
+				t.lists = append(t.lists, stretch{len(t.chunks), len(spans), e.m.Objects[o].Digest})
+			}
 			for _, s := range spans {
 				t.at[s.Hash] = len(t.chunks)
 				t.chunks = append(t.chunks, s)
@@ -103,12 +106,29 @@ const maxPatches = 512
 type trail struct {
 	chunks []manifest.Span
 	at     map[cas.Hash]int
-	pos    int // of the chunk that should be next
+	lists  []stretch // in order
+	pos    int       // of the chunk that should be next
 	given  int
 
 	hopes  int // how many chunks are looked for at once
 	raws   [][]byte
 	hashes []cas.Hash
+}
+
+// stretch is some chunks of a trail, n from first on, that are those of a list.
+type stretch struct {
+	first, n int
+	digest   cas.Hash
+}
+
+// list names o, the n chunks from first on, if they were the chunks of a list before.
+func (t *trail) list(first, n int, o *manifest.Object) bool {
+	i, found := slices.BinarySearchFunc(t.lists, first, func(s stretch, first int) int { return s.first - first })
+	if !found || t.lists[i].n != n {
+		return false
+	}
+	o.Digest, o.List = t.lists[i].digest, true
+	return true
 }
 
 // maxHopes bounds hopes. At first, and after a chunk that was none of those hoped for, it is small.

@@ -7,7 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"ckptfs/cas"
 	"ckptfs/formats/detect"
+	"ckptfs/fs/assemble"
 )
 
 // boosted is a model of n trees, as XGBoost's JSON has them.
@@ -109,27 +111,59 @@ func TestFollowing(t *testing.T) {
 		"cut":     edit(func(p []byte) []byte { return append(p[:300_000], '}') }),
 		"another": edit(func(p []byte) []byte { return bytes.ReplaceAll(p, []byte("1"), []byte("7")) }),
 	} {
-		t.Run(name, func(t *testing.T) {
-			now[len(now)-1] = '}'
-			b := memBench(t)
-			before := b.file(t, src)
-			l, err := detect.Detect(bytes.NewReader(now), int64(len(now)))
-			if err != nil || !l.Fine {
-				t.Fatalf("%+v, %v", l, err)
-			}
-			batch := b.st.Begin()
-			defer batch.Release()
-			res, err := b.p.Layout(t.Context(), batch, bytes.NewReader(now), int64(len(now)), l, Related{Before: known(before.Manifest)})
-			if err == nil {
-				err = batch.Commit()
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			b.same(t, res, now)
-			if alone := memBench(t).file(t, now); !bytes.Equal(encoded(t, res), encoded(t, alone)) {
-				t.Error("the cuts are others than without what was before")
-			}
-		})
+		now[len(now)-1] = '}'
+		alone := encoded(t, memBench(t).file(t, now))
+		for how, lost := range map[string]bereft{
+			"": {}, ", half lost": {kind: cas.Chunk, one: 2}, ", lost": {kind: cas.Chunk, one: 1}, ", lists lost": {kind: cas.List, one: 1},
+		} {
+			t.Run(name+how, func(t *testing.T) {
+				b := memBench(t)
+				before := b.file(t, src)
+				l, err := detect.Detect(bytes.NewReader(now), int64(len(now)))
+				if err != nil || !l.Fine {
+					t.Fatalf("%+v, %v", l, err)
+				}
+				batch := b.st.Begin()
+				defer batch.Release()
+				lost.Batch, lost.t, lost.b = batch, t, b
+				res, err := b.p.Layout(t.Context(), &lost, bytes.NewReader(now), int64(len(now)), l, Related{Before: known(before.Manifest)})
+				if err == nil {
+					err = batch.Commit()
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				b.same(t, res, now)
+				if !bytes.Equal(encoded(t, res), alone) {
+					t.Error("the cuts are others than without what was before")
+				}
+			})
+		}
 	}
+}
+
+// bereft is a batch of a store that loses one in so many of the records of a kind, just before they are put again.
+type bereft struct {
+	Batch
+	t    *testing.T
+	b    *bench
+	kind cas.Kind
+	one  int
+}
+
+func (f *bereft) PutHeld(kind cas.Kind, hashes []cas.Hash, held []bool) error {
+	locs := make([]cas.Location, len(hashes))
+	if err := f.b.db.Locate(hashes, locs); err != nil {
+		f.t.Error(err)
+	}
+	var lost []cas.Entry
+	for i := 0; i < len(hashes) && kind == f.kind; i += f.one {
+		lost = append(lost, cas.Entry{Hash: hashes[i], Location: locs[i]})
+	}
+	if err := f.b.db.Remove(lost); err != nil {
+		f.t.Error(err)
+	}
+	f.b.asm.Close() // it has them in memory
+	f.b.asm = assemble.New(f.b.st, assemble.Options{})
+	return f.Batch.PutHeld(kind, hashes, held)
 }

@@ -50,6 +50,7 @@ type Store interface {
 // Batch is what a Packer asks of *store.Batch.
 type Batch interface {
 	Put(kind cas.Kind, h cas.Hash, raw []byte, hint codec.Hint) (fresh bool, err error)
+	PutHeld(kind cas.Kind, hashes []cas.Hash, held []bool) error
 	PutRelated(kind cas.Kind, h cas.Hash, raw []byte, hint codec.Hint, rel cas.Related) (fresh bool, id byte, err error)
 }
 
