@@ -275,6 +275,16 @@ func TestMatch(t *testing.T) {
 	}
 }
 
+// TestTransferByFiles: who has files only can do a whole transfer, by the answer and what is pinned by it.
+func TestTransferByFiles(t *testing.T) {
+	t.Parallel()
+	modes(t, func(t *testing.T, m *mount) {
+		if out := runPython(t, "transfer.py", m.Dir, m.Bin); !strings.Contains(out, "ok") {
+			t.Errorf("it said %s", out)
+		}
+	})
+}
+
 // TestKinship: what torch and transformers save is whose child it is, and nobody's by chance.
 func TestKinship(t *testing.T) {
 	t.Parallel()

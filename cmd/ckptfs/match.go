@@ -12,7 +12,7 @@ import (
 )
 
 func (a *app) matchCmd() *cobra.Command {
-	in, like, exclude, full, asKnown := "", "", "", false, false
+	in, like, exclude, pin, full, asKnown := "", "", "", "", false, false
 	cmd := &cobra.Command{
 		Use:   "match (GRAPH.json [--in PATH] | --like FILE)",
 		Short: "The stored model that a new architecture has most in common with",
@@ -21,10 +21,13 @@ all that leads to them. Prints its path, how many layers that is, and with --ful
 
 The architecture of a stored model is read from MODEL.arch.json, arch.json or graph.json beside it, a model.onnx, .pt2 or .keras file, or guessed
 from its tensors; only those of one kind are compared, and a GRAPH.json with those that have one. docs/match.md has its format.
-Of models with equally much in common the one with the greatest metric "quality" is printed, then the latest.`,
+Of models with equally much in common the one with the greatest metric "quality" is printed, then the latest.
+
+With --pin NAME the answer is also what .ckptfs/query/NAME in the mount holds, as JSON, and the model's tensors stay readable in
+.ckptfs/query/NAME.safetensors, though the model be removed, until .ckptfs/query/NAME is.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o := control.MatchOptions{ExcludeRun: exclude, AsKnown: asKnown}
+			o := control.MatchOptions{ExcludeRun: exclude, AsKnown: asKnown, Pin: pin}
 			where := in
 			switch {
 			case like != "" && len(args) == 0:
@@ -44,6 +47,9 @@ Of models with equally much in common the one with the greatest metric "quality"
 				if like != "" {
 					o.Like = s.place.path
 				}
+				if pin != "" && mountpointOf(s.place.store) == "" {
+					return &exitError{exitNotStore, fmt.Errorf("%s: store %s is not mounted: what is pinned is read in a mount", where, s.place.store)}
+				}
 				m, err := s.Match(cmd.Context(), o)
 				if err != nil {
 					return err
@@ -55,6 +61,7 @@ Of models with equally much in common the one with the greatest metric "quality"
 	cmd.Flags().StringVar(&in, "in", "", "a path in the mount, or the store, to look in; default: where GRAPH.json is")
 	cmd.Flags().StringVar(&like, "like", "", "a stored model, whose architecture is asked about")
 	cmd.Flags().StringVar(&exclude, "exclude-run", "", "pass over the models of this run")
+	cmd.Flags().StringVar(&pin, "pin", "", "keep the model readable in .ckptfs/query/NAME.safetensors, until .ckptfs/query/NAME is removed")
 	cmd.Flags().BoolVar(&asKnown, "as-known", false, "answer from what the daemon knows, without looking first what has changed")
 	cmd.Flags().BoolVar(&full, "full", false, "print the layers and the tensors")
 	return cmd
@@ -74,6 +81,16 @@ func readGraph(path string) ([]byte, error) {
 	return p, err
 }
 
+func pinnedText(p *place, m *control.Match) string {
+	if m.Pinned == "" {
+		return ""
+	}
+	if p.mount == nil {
+		return filepath.Join(mountpointOf(p.store), m.Pinned)
+	}
+	return p.full(m.Pinned)
+}
+
 func printMatch(w io.Writer, p *place, a *control.MatchAnswer, full bool) {
 	m := a.Match
 	if m == nil {
@@ -89,6 +106,7 @@ func printMatch(w io.Writer, p *place, a *control.MatchAnswer, full bool) {
 		"layers", fmt.Sprintf("%d of %d%s", m.Length, a.Vertices, exact),
 		"tensors", fmt.Sprintf("%d, %s", len(m.Tensors), bytesText(m.Bytes)),
 		"kind", a.GraphKind,
+		"pinned", printable(pinnedText(p, m)),
 	)
 	if !full {
 		return

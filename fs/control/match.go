@@ -21,6 +21,8 @@ type MatchOptions struct {
 	ExcludeRun string // a run whose models are passed over
 	// AsKnown answers from what is known, without looking first what has changed; the tree is looked at afterwards. A model that is gone is never the answer.
 	AsKnown bool
+	// Pin is the name in .ckptfs/query that has the answer from then on, as if the graph had been written there: the model stays readable. "": none.
+	Pin string
 }
 
 // MatchAnswer is the answer of Models.Match.
@@ -63,7 +65,7 @@ func (h *Handler) matching(m Models) {
 		if len(body) > MaxGraph {
 			return nil, &Error{Code: CodeInvalid, Message: fmt.Sprintf("match: the graph is over %d bytes", MaxGraph), Errno: "EINVAL"}
 		}
-		return m.Match(r.Context(), MatchOptions{Graph: body, Like: like, ExcludeRun: q.Get("exclude_run"), AsKnown: q.Get("as_known") == "1"})
+		return m.Match(r.Context(), MatchOptions{Graph: body, Like: like, ExcludeRun: q.Get("exclude_run"), AsKnown: q.Get("as_known") == "1", Pin: q.Get("pin")})
 	}))
 }
 
@@ -72,6 +74,9 @@ func (c *Client) Match(ctx context.Context, o MatchOptions) (*MatchAnswer, error
 	q := url.Values{"like": {o.Like}, "exclude_run": {o.ExcludeRun}}
 	if o.AsKnown {
 		q.Set("as_known", "1")
+	}
+	if o.Pin != "" {
+		q.Set("pin", o.Pin)
 	}
 	body, err := c.post(ctx, "match", q, bytes.NewReader(o.Graph))
 	if err != nil {

@@ -193,6 +193,9 @@ func (v *Volume) transferred(e, parent *ledger.Entry, said map[string]string) ma
 
 // Match finds the stored model with the longest prefix in common with an architecture.
 func (v *Volume) Match(ctx context.Context, o control.MatchOptions) (*control.MatchAnswer, error) {
+	if o.Pin != "" {
+		return v.ask(ctx, o.Pin, o)
+	}
 	a, n, err := v.match(ctx, o)
 	if n != nil {
 		v.unref(n, 1)
@@ -279,10 +282,6 @@ func (v *Volume) answerTo(c *catalogue, g *graph.Graph, self uint64, excludeRun 
 			v.noGraph(k, err)
 			gone[seq] = true
 			continue
-		}
-		if isIndex(out.Match.Path) { // what is several files is not pinned
-			v.unref(n, 1)
-			n = nil
 		}
 		return out, n, nil
 	}

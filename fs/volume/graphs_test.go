@@ -244,6 +244,58 @@ func TestPinned(t *testing.T) {
 	r.onlyRoot()
 }
 
+// Who asks by the control socket can have the answer pinned by a name, as who writes there has.
+func TestPinnedByName(t *testing.T) {
+	r := newRig(t)
+	r.saveGraph("a/1", "xyz")
+	r.saveGraph("a/2", "xqq")
+	m := r.match(control.MatchOptions{Graph: chainGraph("xyw", true), Pin: "new"})
+	if m == nil || m.Path != "runs/a/1/m.safetensors" || m.Pinned != ".ckptfs/query/new.safetensors" {
+		t.Fatalf("%+v", m)
+	}
+	var a control.MatchAnswer
+	if err := json.Unmarshal(r.read(".ckptfs/query/new"), &a); err != nil || a.Match == nil || a.Match.Path != m.Path || a.Match.Pinned != m.Pinned {
+		t.Errorf("%+v, %v", a, err)
+	}
+	want := r.read(m.Pinned)
+	r.evictAll()
+	r.unlink("runs/a/1/arch.json")
+	r.removeStep("runs/a/1")
+	r.prune(now)
+	if got := r.read(m.Pinned); !bytes.Equal(got, want) || len(got) < 3*70<<10 {
+		t.Errorf("%d bytes, %d before", len(got), len(want))
+	}
+	if m := r.match(control.MatchOptions{Graph: chainGraph("k", true), Pin: "new"}); m != nil || r.exists(".ckptfs/query/new.safetensors") {
+		t.Errorf("%+v", m)
+	}
+	if m := r.match(control.MatchOptions{Graph: chainGraph("x", true), Pin: "new"}); m == nil || m.Path != "runs/a/2/m.safetensors" || !r.exists(m.Pinned) {
+		t.Errorf("%+v", m)
+	}
+	for _, o := range []control.MatchOptions{{Pin: ".."}, {Pin: "a/b"}, {Pin: strings.Repeat("n", 250)}, {Pin: "bad", Graph: []byte("{")}} {
+		if _, err := r.Match(context.Background(), o); !errors.Is(err, unix.EINVAL) {
+			t.Errorf("%q: %v", o.Pin, err)
+		}
+	}
+	if got := r.names(".ckptfs/query"); len(got) != 2 {
+		t.Errorf("%q", got)
+	}
+	r.unlink(".ckptfs/query/new")
+	r.unlink(".ckptfs/query/bad")
+	// A name that is removed while somebody has it open pins nothing.
+	h := r.open(".ckptfs/query/late", unix.O_WRONLY|unix.O_CREAT)
+	r.writeAt(h, chainGraph("x", true), 0)
+	r.unlink(".ckptfs/query/late")
+	if err := r.Answer(context.Background(), h); err != nil {
+		t.Error(err)
+	}
+	r.release(h)
+	r.onlyRoot()
+	r = r.reopen(func(o *Options) { o.NoViews = true })
+	if _, err := r.Match(context.Background(), control.MatchOptions{Graph: chainGraph("x", true), Pin: "new"}); !errors.Is(err, unix.EINVAL) {
+		t.Error(err)
+	}
+}
+
 // A graph that is written below .ckptfs/query is answered there.
 func TestQueryFiles(t *testing.T) {
 	r := newRig(t)

@@ -231,6 +231,9 @@ func (v *Volume) Release(h *Handle) {
 		return
 	}
 	if n.virt != nil {
+		if n.virt.set != nil {
+			n.virt.set.release()
+		}
 		v.unref(n, 1)
 		return
 	}
@@ -291,7 +294,7 @@ func (v *Volume) Read(h *Handle, p []byte, off int64) (int, error) {
 		return v.readView(h, p, off)
 	}
 	if h.Node.virt != nil {
-		return readVirtual(h, p, off), nil
+		return readVirtual(h, p, off)
 	}
 	k, packed, err := h.Node.file.read(p, off)
 	if err == errNoSource {

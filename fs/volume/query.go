@@ -40,8 +40,43 @@ type query struct {
 	err    error // of what was asked last
 	fresh  bool  // it was written since it was asked last
 	large  bool  // some of what was written since then did not fit
-	pin    *Handle
-	gen    uint64 // of the bytes of the pinned file
+	pin    pin
+	gone   bool // the name is: nothing is pinned any more
+}
+
+// pin is what keeps an answer readable: a handle of its file, or a view of its files.
+type pin struct {
+	h   *Handle
+	gen uint64 // of the file's bytes
+	set *setView
+}
+
+func (p *pin) drop(v *Volume) {
+	if p.h != nil {
+		v.Release(p.h)
+	}
+	if p.set != nil {
+		p.set.release()
+	}
+	*p = pin{}
+}
+
+// pinned keeps the model of a match readable, whose file n is, or of whose files it is one. What cannot be is not.
+func (v *Volume) pinned(m *control.Match, n *Node) (p pin) {
+	if isIndex(m.Path) {
+		if set := v.readShards(m.Path); set != nil {
+			if s, err := v.openSet(set); err == nil {
+				p.set = s
+			}
+		}
+		return p
+	}
+	if h, err := v.Open(n, unix.O_RDONLY); err == nil {
+		n.file.mu.Lock()
+		defer n.file.mu.Unlock()
+		p.h, p.gen = h, n.file.gen
+	}
+	return p
 }
 
 func (q *queries) find(name string) *query {
@@ -94,12 +129,10 @@ func (q *queries) drop(v *Volume) {
 // drop drops the pin.
 func (q *query) drop(v *Volume) {
 	q.mu.Lock()
-	h := q.pin
-	q.pin = nil
+	p := q.pin
+	q.pin, q.gone = pin{}, true
 	q.mu.Unlock()
-	if h != nil {
-		v.Release(h)
-	}
+	p.drop(v)
 }
 
 // ownersOnly describes what is for whom the mount's root belongs to, as answers are: they name models.
@@ -125,15 +158,21 @@ func (queryRoot) lookup(v *Volume, name string) (virtual, error) {
 		return virtual{}, unix.ENOENT
 	}
 	q.mu.Lock()
-	h, gen := q.pin, q.gen
-	if h != nil {
-		v.ref(h.Node)
+	p := q.pin
+	if p.h != nil {
+		v.ref(p.h.Node)
 	}
 	q.mu.Unlock()
-	if h == nil {
+	var w virtual
+	var err error
+	switch {
+	case p.h != nil:
+		w, err = v.tensorView(p.h.Node, func(f *file) bool { return f.gen == p.gen })
+	case p.set != nil && p.set.current():
+		w = virtual{key: p.set, set: p.set}
+	default:
 		return virtual{}, unix.ENOENT
 	}
-	w, err := v.tensorView(h.Node, func(f *file) bool { return f.gen == gen })
 	w.stat = ownersOnly(unix.S_IFREG | 0o400)
 	return w, err
 }
@@ -249,34 +288,55 @@ func (v *Volume) Answer(ctx context.Context, h *Handle) error {
 		return q.err
 	}
 	q.fresh = false
-	if q.pin != nil {
-		v.Release(q.pin)
-		q.pin = nil
-	}
-	var a *control.MatchAnswer
-	var n *Node
 	err := fmt.Errorf("match: over %d bytes, which is the most: %w", control.MaxGraph, unix.EINVAL)
 	if !q.large {
-		a, n, err = v.match(ctx, control.MatchOptions{Graph: q.asked, AsKnown: true})
+		_, err = q.ask(ctx, v, control.MatchOptions{Graph: q.asked, AsKnown: true})
 	}
 	q.asked = nil
-	if n != nil {
-		if h, err := v.Open(n, unix.O_RDONLY); err == nil {
-			n.file.mu.Lock()
-			q.gen = n.file.gen
-			n.file.mu.Unlock()
-			q.pin = h
-			a.Match.Pinned = path.Join(virtualName, "query", q.name+viewSuffix)
-		}
-		v.unref(n, 1)
-	}
-	if err == nil {
-		q.answer, err = json.MarshalIndent(a, "", "  ")
-		q.answer = append(q.answer, '\n')
-	}
 	q.err = err
 	if err != nil {
 		v.models.refuse(virtualName+"/query/"+cmp.Or(q.name, "query"), err)
 	}
 	return err
+}
+
+// ask has the name hold the answer to o from now on, and pins that. q.mu is held.
+func (q *query) ask(ctx context.Context, v *Volume, o control.MatchOptions) (*control.MatchAnswer, error) {
+	q.pin.drop(v)
+	q.answer = nil
+	a, n, err := v.match(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	if n != nil {
+		if !q.gone {
+			q.pin = v.pinned(a.Match, n)
+		}
+		v.unref(n, 1)
+		if q.pin != (pin{}) {
+			a.Match.Pinned = path.Join(virtualName, "query", q.name+viewSuffix)
+		}
+	}
+	q.answer, err = json.MarshalIndent(a, "", "  ")
+	q.answer = append(q.answer, '\n')
+	return a, err
+}
+
+// ask asks by a name of .ckptfs/query, as who writes there does.
+func (v *Volume) ask(ctx context.Context, name string, o control.MatchOptions) (*control.MatchAnswer, error) {
+	if name == "." || name == ".." || strings.Contains(name, "/") || len(name)+len(viewSuffix) > unix.NAME_MAX {
+		return nil, fmt.Errorf("match: %q is no name for %s/query: %w", name, virtualName, unix.EINVAL)
+	}
+	if v.noViews {
+		return nil, fmt.Errorf("match: there is no %s/query without views: %w", virtualName, unix.EINVAL)
+	}
+	q := v.queries.find(name)
+	if q == nil {
+		q = v.queries.make(v, name)
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	a, err := q.ask(ctx, v, o)
+	q.asked, q.fresh, q.large, q.err = nil, false, false, err
+	return a, err
 }

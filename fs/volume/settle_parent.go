@@ -70,6 +70,7 @@ func (s *settling) declared(p *stepPlace, said string) (uint64, error) {
 		return 0, err
 	}
 	if run, st, rel := s.stepOf(to); st != nil {
+		was := rel
 		if rel == "" {
 			rel = p.rel
 		} else if isIndex(rel) { // a set: file by file
@@ -78,8 +79,15 @@ func (s *settling) declared(p *stepPlace, said string) (uint64, error) {
 		if seq := s.counterpart(run, st, rel); seq != 0 {
 			return seq, nil
 		}
+		if seq := s.firstOfSet(run, st, was); seq != 0 {
+			return seq, nil
+		}
 	}
-	if e := s.tombstone(to, p.rel); e != nil {
+	rel := p.rel
+	if isIndex(to) {
+		to, rel = path.Dir(to), path.Base(rel)
+	}
+	if e := s.tombstone(to, rel); e != nil {
 		return e.Seq, nil
 	}
 	return 0, fmt.Errorf("parent %q: %w", said, ledger.ErrUnknown)
@@ -107,6 +115,24 @@ func (s *settling) counterpart(run string, st *step, rel string) uint64 {
 		}
 	}
 	return 0
+}
+
+// firstOfSet is the model of the first file of the only set of a step, or of that with the index rel: it has the set's architecture, and stands for it where no file of the
+// set is a child's counterpart. 0 when there is none.
+func (s *settling) firstOfSet(run string, st *step, rel string) (seq uint64) {
+	for _, f := range st.files {
+		if !isIndex(f.rel) || rel != "" && f.rel != rel {
+			continue
+		}
+		if set := s.v.readShards(path.Join(runsDir, run, st.name, f.rel)); set != nil {
+			first := path.Join(path.Dir(f.rel), set.files[0])
+			if seq != 0 || !slices.ContainsFunc(st.files, func(f stepFile) bool { return f.rel == first }) {
+				return 0
+			}
+			seq = s.counterpart(run, st, first)
+		}
+	}
+	return seq
 }
 
 // tombstone is the last retired model that was at a path, or below it and called rel.

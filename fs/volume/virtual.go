@@ -42,7 +42,7 @@ type virtualDir interface {
 	list(v *Volume) ([]DirEntry, error)
 }
 
-// virtual is what a name leads to: of dir, link, data, text, view and query one is set.
+// virtual is what a name leads to: of dir, link, data, text, view, set and query one is set.
 type virtual struct {
 	// key is comparable. While it is the same the name leads to the same node.
 	key any
@@ -55,7 +55,8 @@ type virtual struct {
 	text func(v *Volume) ([]byte, error) // a file's bytes, found anew by each open; its size is 0 as in /proc
 	view *viewNode                       // a file over src's bytes; at is set by who gets it
 
-	query *query // a file that may be written; see queryRoot
+	set   *setView // a file over those of a set
+	query *query   // a file that may be written; see queryRoot
 
 	// stat describes it: owner, times, and the permissions and S_IFMT bits of Mode; the rest is filled in. nil: src's
 	// (without write permission), or, without one, the store's folder's, readable by all.
@@ -162,6 +163,9 @@ func (w *virtual) size() int64 {
 	if w.view != nil {
 		return w.view.size
 	}
+	if w.set != nil {
+		return w.set.plan.Size()
+	}
 	if w.query != nil {
 		return w.query.size()
 	}
@@ -245,6 +249,8 @@ func (v *Volume) openVirtual(n *Node, flags uint32) (*Handle, error) {
 		return nil, unix.EROFS
 	case n.mode != unix.S_IFREG:
 		return nil, unix.ENXIO
+	case n.virt.set != nil && (!n.virt.set.current() || !n.virt.set.retain()):
+		return nil, unix.ESTALE
 	}
 	h := &Handle{Node: n, Mode: Cached, KeepCache: true}
 	if n.virt.text != nil {
@@ -260,16 +266,18 @@ func (v *Volume) openVirtual(n *Node, flags uint32) (*Handle, error) {
 }
 
 // readVirtual reads a virtual file that is no view.
-func readVirtual(h *Handle, p []byte, off int64) int {
+func readVirtual(h *Handle, p []byte, off int64) (int, error) {
 	data := h.Node.virt.data
 	switch {
+	case h.Node.virt.set != nil:
+		return h.Node.virt.set.read(p, off)
 	case h.Node.virt.query != nil:
-		return h.Node.virt.query.read(p, off)
+		return h.Node.virt.query.read(p, off), nil
 	case h.text != nil:
 		data = h.text
 	}
 	if off >= int64(len(data)) {
-		return 0
+		return 0, nil
 	}
-	return copy(p, data[off:])
+	return copy(p, data[off:]), nil
 }

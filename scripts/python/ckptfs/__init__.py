@@ -395,7 +395,7 @@ def transfer(model, match, freeze=False):
         return []
     state = model.state_dict(keep_vars=True)
     loaded = []
-    with _Tensors(match.pinned or match.path) as stored, torch.no_grad():
+    with _Tensors(match.pinned if match.pinned and match.pinned.exists() else match.path) as stored, torch.no_grad():
         for new, old in match.tensors.items():
             target = state.get(new)
             if target is None or not stored.has(old):

@@ -1,0 +1,176 @@
+package volume
+
+import (
+	"fmt"
+	"io"
+	"path"
+	"sort"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"ckptfs/formats"
+	"ckptfs/fs/view"
+)
+
+// setView is one safetensors file of the tensors of several files, which are kept open until nobody has it any more: the plan of a view is of one source, so here
+// it is of the files one behind the other.
+type setView struct {
+	v    *Volume
+	plan *view.View
+
+	mu    sync.Mutex
+	users int // who may read; 0: the files are closed
+
+	parts []setPart // ascending by start
+	size  int64     // of all parts
+}
+
+type setPart struct {
+	h     *Handle
+	gen   uint64 // of its bytes
+	start int64
+}
+
+// maxSetFiles bounds the files that one setView keeps open.
+const maxSetFiles = 512
+
+// openSet opens the files of a set, for one user. ENOENT when one is not as the index says; view.ErrNoView when safetensors cannot have their tensors.
+func (v *Volume) openSet(set *shards) (s *setView, err error) {
+	s = &setView{v: v, users: 1}
+	defer func() {
+		if err != nil {
+			s.release()
+		}
+	}()
+	if len(set.files) > maxSetFiles {
+		return nil, fmt.Errorf("%d files, of at most %d: %w", len(set.files), maxSetFiles, view.ErrNoView)
+	}
+	var all formats.Layout
+	for _, file := range set.files {
+		l, err := s.add(path.Join(path.Dir(set.index), file))
+		if err != nil {
+			return nil, err
+		}
+		first, start := len(all.Regions), s.parts[len(s.parts)-1].start
+		for _, r := range l.Regions {
+			r.Off += start
+			all.Regions = append(all.Regions, r)
+			s.size = max(s.size, r.Off+r.Len)
+		}
+		for _, t := range l.Tensors {
+			if set.of[t.Name] != file {
+				continue
+			}
+			if t.Region >= 0 {
+				t.Region += first
+			}
+			all.Tensors = append(all.Tensors, t)
+		}
+	}
+	if len(all.Tensors) != len(set.of) {
+		return nil, unix.ENOENT
+	}
+	s.plan, err = view.Safetensors(all.Regions, all.Tensors)
+	return s, err
+}
+
+// add opens one file more, which begins at s.size.
+func (s *setView) add(p string) (*formats.Layout, error) {
+	n, err := s.v.resolve(p)
+	if err != nil {
+		return nil, err
+	}
+	defer s.v.unref(n, 1)
+	if n.file == nil {
+		return nil, unix.ENOENT
+	}
+	h, err := s.v.Open(n, unix.O_RDONLY)
+	if err != nil {
+		return nil, err
+	}
+	n.file.mu.Lock()
+	defer n.file.mu.Unlock()
+	s.parts = append(s.parts, setPart{h, n.file.gen, s.size})
+	return s.v.layoutNow(n)
+}
+
+// retain adds a user; false when the files are closed.
+func (s *setView) retain() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.users == 0 {
+		return false
+	}
+	s.users++
+	return true
+}
+
+func (s *setView) release() {
+	s.mu.Lock()
+	s.users--
+	last := s.users == 0
+	s.mu.Unlock()
+	if !last {
+		return
+	}
+	for _, p := range s.parts {
+		s.v.Release(p.h)
+	}
+	if s.plan != nil {
+		s.plan.Drop()
+	}
+}
+
+// current reports whether the files have the bytes that they had when they were opened.
+func (s *setView) current() bool {
+	for _, p := range s.parts {
+		f := p.h.Node.file
+		f.mu.Lock()
+		gen := f.gen
+		f.mu.Unlock()
+		if gen != p.gen {
+			return false
+		}
+	}
+	return true
+}
+
+// read reads the view; ESTALE when a file has other bytes by now.
+func (s *setView) read(p []byte, off int64) (int, error) {
+	n, err := s.plan.ReadAt(setSource{s}, p, off)
+	if !s.current() {
+		return 0, unix.ESTALE
+	}
+	if err == io.EOF {
+		err = nil
+	}
+	return n, err
+}
+
+// setSource is the files of a setView, one behind the other.
+type setSource struct{ s *setView }
+
+func (r setSource) ReadAt(p []byte, off int64) (n int, err error) {
+	s := r.s
+	for n < len(p) && off < s.size {
+		i := sort.Search(len(s.parts), func(i int) bool { return s.parts[i].start > off }) - 1
+		end := s.size
+		if i+1 < len(s.parts) {
+			end = s.parts[i+1].start
+		}
+		k, err := s.v.Read(s.parts[i].h, p[n:min(int64(len(p)), int64(n)+end-off)], off-s.parts[i].start)
+		if err != nil {
+			return n, err
+		}
+		if k == 0 {
+			return n, io.ErrUnexpectedEOF
+		}
+		n += k
+		off += int64(k)
+	}
+	if n < len(p) {
+		return n, io.EOF
+	}
+	return n, nil
+}
