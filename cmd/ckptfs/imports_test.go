@@ -78,7 +78,7 @@ var layers = []struct {
 	{"fs/view", []string{"formats", "formats/npy", "formats/safetensors"}},
 	{"fs/assemble", []string{"cas", "formats", "index/manifest"}},
 	{"fs/pack", []string{"cas", "cas/chunk", "cas/codec", "formats", "formats/detect", "index/manifest"}},
-	{"fs/volume", []string{"cas", "cas/disk", "cas/store", "formats", "formats/canonical", "formats/dcp", "formats/detect", "formats/npy", "formats/numbers", "formats/orbax", "formats/safetensors", "formats/torchzip", "index", "index/manifest", "index/runs",
+	{"fs/volume", []string{"cas", "cas/disk", "cas/store", "formats", "formats/canonical", "formats/dcp", "formats/detect", "formats/npy", "formats/numbers", "formats/onnx", "formats/orbax", "formats/safetensors", "formats/torchzip", "index", "index/manifest", "index/runs",
 		"fs/control", "fs/tree", "fs/view", "fs/assemble", "fs/pack",
 		"cas/codec", "index/graph", "index/ledger", "index/lineage", "index/prefix", "fs/blueprint"}},
 	{"fs/metrics", []string{"fs/control"}},
