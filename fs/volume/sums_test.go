@@ -285,8 +285,6 @@ func TestSumsInTheBackground(t *testing.T) {
 	if rec := r.recordOf("big"); rec.Summed || !rec.Packed() {
 		t.Errorf("%+v", rec)
 	}
-	n := r.find("new") // else it would be found by the next walk only
-	defer r.forget(n)
 	r.release(r.open("new", unix.O_WRONLY))
 	r.eventually("it has one again", func() bool { return r.recordOf("new").Summed })
 	r.sound()
