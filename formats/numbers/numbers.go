@@ -1,7 +1,7 @@
 // Package numbers reads the elements of tensors as numbers, to compare two of them.
 //
 // Every type of package formats whose elements are whole bytes is known: integers and BOOL as they are (those of 64 bits to
-// the nearest float64), floats exactly, also of 8 bits (OCP's E4M3 and E5M2, their FNUZ variants, and E8M0, a power of
+// the nearest float64, but for how far two are apart), floats exactly, also of 8 bits (OCP's E4M3 and E5M2, their FNUZ variants, and E8M0, a power of
 // two), complex numbers as two floats. Types below 8 bits, and those that are packed in blocks, are not.
 package numbers
 
@@ -9,6 +9,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"math"
+	"math/bits"
 
 	"ckptfs/formats"
 )
@@ -147,6 +148,12 @@ func (c *Comparison) element(ra func([]byte) float64, a []byte, rb func([]byte) 
 		c.a += x*x + xi*xi
 	}
 	differ := x != y || xi != yi
+	d, integers := distance(da, a, db, b)
+	if integers {
+		differ = d != 0
+	} else {
+		d = math.Hypot(y-x, yi-xi)
+	}
 	if da == db {
 		differ = !bytes.Equal(a, b)
 	} else if math.IsNaN(x) && math.IsNaN(y) {
@@ -160,9 +167,39 @@ func (c *Comparison) element(ra func([]byte) float64, a []byte, rb func([]byte) 
 		c.Special++
 		return
 	}
-	d := math.Hypot(y-x, yi-xi)
 	c.MaxAbs = max(c.MaxAbs, d)
 	c.diff += d * d
+}
+
+// distance is |b-a| of integers, rounded once: those of 64 bits may differ where their nearest float64 do not.
+func distance(da formats.DType, a []byte, db formats.DType, b []byte) (d float64, integers bool) {
+	ah, al, ok := integer(da, a)
+	bh, bl, okb := integer(db, b)
+	if !ok || !okb {
+		return 0, false
+	}
+	lo, borrow := bits.Sub64(bl, al, 0)
+	hi := bh - ah - int64(borrow)
+	if hi < 0 {
+		lo, borrow = bits.Sub64(0, lo, 0)
+		hi = -hi - int64(borrow)
+	}
+	return float64(hi)*(1<<64) + float64(lo), true
+}
+
+// integer is an element of an integer type in 128 bits of two's complement.
+func integer(d formats.DType, p []byte) (hi int64, lo uint64, ok bool) {
+	switch d {
+	case formats.U64:
+		return 0, le.Uint64(p), true
+	case formats.Bool, formats.U8, formats.I8, formats.U16, formats.I16, formats.U32, formats.I32:
+		x := int64(decoders[d](p))
+		return x >> 63, uint64(x), true
+	case formats.I64:
+		x := int64(le.Uint64(p))
+		return x >> 63, uint64(x), true
+	}
+	return 0, 0, false
 }
 
 func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }

@@ -84,3 +84,34 @@ func TestComparison(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 }
+
+// Integers that are the same number as float64 are not the same.
+func TestCompareIntegers(t *testing.T) {
+	words := func(x ...uint64) (p []byte) {
+		for _, v := range x {
+			p = binary.LittleEndian.AppendUint64(p, v)
+		}
+		return p
+	}
+	minus := func(x int64) uint64 { return uint64(-x) }
+	for _, c := range []struct {
+		da, db  formats.DType
+		a, b    []byte
+		changed int64
+		max     float64
+	}{
+		{formats.I64, formats.I64, words(1<<53+1, 1<<63-1, 7), words(1<<53, 1<<63-2, 7), 2, 1},
+		{formats.I64, formats.I64, words(minus(5)), words(minus(1 << 62)), 1, 1<<62 - 5},
+		{formats.I64, formats.I64, words(1 << 63), words(1<<63 - 1), 1, 1 << 64},
+		{formats.U64, formats.U64, words(0, math.MaxUint64), words(math.MaxUint64, 0), 2, 1 << 64},
+		{formats.U64, formats.I64, words(math.MaxUint64), words(minus(1)), 1, 1 << 64},
+		{formats.I64, formats.U64, words(minus(1), 1<<53+1), words(1, 1<<53+1), 1, 2},
+		{formats.I64, formats.I8, words(minus(3), 1<<53+1), []byte{0xfd, 1}, 1, 1 << 53},
+	} {
+		var got Comparison
+		got.Add(c.da, c.a, c.db, c.b)
+		if got.Changed != c.changed || got.MaxAbs != c.max {
+			t.Errorf("%s %x, %s %x: %d changed, by %v at most, want %d, %v", c.da, c.a, c.db, c.b, got.Changed, got.MaxAbs, c.changed, c.max)
+		}
+	}
+}
