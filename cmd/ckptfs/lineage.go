@@ -48,11 +48,15 @@ was removed stays in the chain, marked as retired.`,
 func printLineage(w io.Writer, l *control.Lineage) {
 	for i := range l.Models {
 		m := &l.Models[i]
-		for j := range m.Chain {
+		for j := 0; j < len(m.Chain); j++ {
+			if n := idle(m.Chain[j:]); j > 0 && n > maxIdle {
+				fmt.Fprintf(w, "   … %d ancestors that own none of its tensors\n", n)
+				j += n
+			}
 			c := &m.Chain[j]
 			indent := ""
 			if j > 0 {
-				indent = strings.Repeat("   ", j-1) + "└─ "
+				indent = "   "
 			}
 			fmt.Fprintf(w, "%s%s: %s, %s%s\n", indent, modelText(&c.Model), plural(c.OwnedTensors, "tensor"), bytesText(c.OwnedBytes), howText(m.Chain, j))
 		}
@@ -63,6 +67,18 @@ func printLineage(w io.Writer, l *control.Lineage) {
 	if l.Problem != "" {
 		fmt.Fprintf(w, "%s: %s\n", printable(l.Path), printable(l.Problem))
 	}
+}
+
+// maxIdle is how many ancestors in a row that own nothing are shown one by one: a run may have thousands.
+const maxIdle = 3
+
+// idle is how many of the chain's first own nothing, but for the last, where it begins.
+func idle(chain []control.Ancestor) int {
+	n := 0
+	for n < len(chain)-1 && chain[n].OwnedTensors == 0 {
+		n++
+	}
+	return n
 }
 
 func modelText(m *control.Model) string {

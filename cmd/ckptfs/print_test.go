@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"flag"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -63,7 +64,18 @@ func TestGoldens(t *testing.T) {
 		ResidentBytes: 3 << 30, HotSize: 32 << 30, OpenFiles: 1,
 		Failures: []control.Failure{{Path: "runs/a/7/model.pt", Reason: "no space left on device", Since: at, Attempts: 3}},
 		Recovery: "2 files queued again",
+		Sidecars: []string{"runs/a/7/arch.json: it goes in circles: a, b"}, MoreSidecars: 2,
 	}
+	chain := make([]control.Ancestor, 40)
+	for i := range chain {
+		m := control.Model{Seq: uint64(40 - i), Path: fmt.Sprintf("runs/a/%d/model.pt", 40-i), How: "previous step", Retired: i == 38, RetiredAt: at}
+		chain[i] = control.Ancestor{Model: m}
+	}
+	chain[0].OwnedTensors, chain[0].OwnedBytes = 2, 5<<20
+	chain[2].OwnedTensors, chain[2].OwnedBytes = 1, 300
+	chain[6].OwnedTensors, chain[6].OwnedBytes = 60, 40<<20
+	chain[39].How = "none"
+	lineage := &control.Lineage{Models: []control.ModelLineage{{Model: chain[0].Model, Chain: chain, Merged: []control.Model{chain[38].Model}}}}
 	unmounted := &control.Status{Store: "/data/store", Mode: control.ModeUnmounted, HotSize: -1}
 	for name, print := range map[string]func(io.Writer){
 		"stats.golden":       func(w io.Writer) { printStats(w, sampleStats) },
@@ -75,6 +87,7 @@ func TestGoldens(t *testing.T) {
 		"show-view.golden": func(w io.Writer) {
 			printFile(w, &control.File{Path: "m.safetensors", Format: "safetensors", State: control.StatePacked, View: true, Size: 1 << 20, Stored: 9})
 		},
+		"lineage.golden":          func(w io.Writer) { printLineage(w, lineage) },
 		"status.golden":           func(w io.Writer) { printStatus(w, status) },
 		"status-unmounted.golden": func(w io.Writer) { printStatus(w, unmounted) },
 	} {

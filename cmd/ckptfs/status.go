@@ -83,6 +83,9 @@ func printStatus(w io.Writer, st *control.Status) {
 	for _, s := range st.Sidecars {
 		fmt.Fprintf(w, "refused: %s\n", printable(s))
 	}
+	if st.MoreSidecars > 0 {
+		fmt.Fprintf(w, "refused: %d more\n", st.MoreSidecars)
+	}
 	for _, f := range st.Failures {
 		fmt.Fprintf(w, "failed: %s: %s (%s since %s)\n", printable(f.Path), printable(f.Reason), plural(int64(f.Attempts), "attempt"),
 			f.Since.Format(time.DateTime))

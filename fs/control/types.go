@@ -104,7 +104,9 @@ type Status struct {
 
 	Failures []Failure `json:"failures"`
 	Sidecars []string  `json:"sidecars,omitempty"` // what is wrong with what steps say of their models, as last looked at
-	Recovery string    `json:"recovery,omitempty"` // what the start had to repair, empty after a clean end
+	// MoreSidecars is how many such problems there are besides.
+	MoreSidecars int    `json:"more_sidecars,omitempty"`
+	Recovery     string `json:"recovery,omitempty"` // what the start had to repair, empty after a clean end
 }
 
 // Unknown is how many files something is not known of yet.

@@ -113,6 +113,20 @@ func TestMatch(t *testing.T) {
 	check(r, "no sidecar", "", "", "", "", "a/1 1")
 }
 
+// Of many sidecars that are refused Status names some, and says how many there are besides.
+func TestManyBadSidecars(t *testing.T) {
+	r := newRig(t)
+	for i := range maxSidecars + 3 {
+		step := fmt.Sprintf("a/%d", i)
+		r.saveGraph(step, "x")
+		r.write("runs/"+step+"/arch.json", []byte("{"))
+	}
+	r.sync()
+	if st, err := r.Status(context.Background()); err != nil || len(st.Sidecars) != maxSidecars || st.MoreSidecars != 3 {
+		t.Errorf("%d named, %d more, %v", len(st.Sidecars), st.MoreSidecars, err)
+	}
+}
+
 // A sidecar that is none is refused, with a line in the status, and has no effect on anything else.
 func TestBadSidecars(t *testing.T) {
 	r := newRig(t)

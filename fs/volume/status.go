@@ -11,6 +11,9 @@ import (
 	"ckptfs/fs/control"
 )
 
+// maxSidecars bounds the problems of sidecars that Status names.
+const maxSidecars = 64
+
 // Status is what the volume is doing now.
 func (v *Volume) Status(ctx context.Context) (*control.Status, error) {
 	s := &control.Status{
@@ -19,7 +22,8 @@ func (v *Volume) Status(ctx context.Context) (*control.Status, error) {
 	}
 	v.models.refresh(ctx, v)
 	if said := v.models.said.Load(); said != nil {
-		s.Sidecars = (*said)[:min(len(*said), maxShared)]
+		shown := min(len(*said), maxSidecars)
+		s.Sidecars, s.MoreSidecars = (*said)[:shown], len(*said)-shown
 	}
 	if q := v.models.refused.Load(); q != nil {
 		s.Sidecars = append(slices.Clip(s.Sidecars), *q)
