@@ -124,6 +124,7 @@ func (s *planeState) decodeDelta(o output, id byte, stored, base []byte) error {
 		if err != nil {
 			return nil, err
 		}
+		s.dec.out = o.next(at, n)
 		if stored, err = s.decodeSlab(stored, n/w, w, g); err != nil {
 			return nil, err
 		}

@@ -443,9 +443,9 @@ DATA places<>+56(SB)/4, $0x0000e000
 DATA places<>+60(SB)/4, $0x0000f000
 GLOBL places<>(SB), RODATA|NOPTR, $64
 
-// func decode16AVX512(dst *byte, steps int, t *uint32, x *uint32, words *byte, n int) (left int, used int)
-// Requires: AVX, AVX512F, POPCNT
-TEXT ·decode16AVX512(SB), NOSPLIT, $0-64
+// func decode16AVX512(dst *byte, steps int, t *uint32, x *uint32, words *byte, n int, raw *byte, rawStep int, out *byte, outStep int) (left int, used int)
+// Requires: AVX, AVX512F, MMX+, POPCNT
+TEXT ·decode16AVX512(SB), NOSPLIT, $0-96
 	MOVQ         dst+0(FP), AX
 	MOVQ         steps+8(FP), CX
 	MOVQ         t+16(FP), DX
@@ -453,11 +453,15 @@ TEXT ·decode16AVX512(SB), NOSPLIT, $0-64
 	MOVQ         words+32(FP), SI
 	MOVQ         n+40(FP), DI
 	LEAQ         -32(SI)(DI*1), DI
+	MOVQ         raw+48(FP), R8
+	MOVQ         rawStep+56(FP), R9
+	MOVQ         out+64(FP), R10
+	MOVQ         outStep+72(FP), R11
 	KXNORW       K1, K1, K1
-	MOVL         $0x00000fff, R8
-	VPBROADCASTD R8, Z0
-	MOVL         $0x00008000, R8
-	VPBROADCASTD R8, Z1
+	MOVL         $0x00000fff, R12
+	VPBROADCASTD R12, Z0
+	MOVL         $0x00008000, R12
+	VPBROADCASTD R12, Z1
 	VMOVDQU32    (BX), Z2
 
 step:
@@ -465,6 +469,10 @@ step:
 	JHI         done
 	TESTQ       CX, CX
 	JZ          done
+	PREFETCHT0  (R8)
+	PREFETCHT0  (R10)
+	ADDQ        R9, R8
+	ADDQ        R11, R10
 	VPANDD      Z0, Z2, Z3
 	KMOVW       K1, K2
 	VPXORD      Z4, Z4, Z4
@@ -478,23 +486,23 @@ step:
 	VPSRLD      $0x18, Z4, Z4
 	VPMOVDB     Z4, (AX)
 	VPCMPUD     $0x01, Z1, Z2, K2
-	KMOVW       K2, R8
+	KMOVW       K2, R12
 	VPMOVZXWD   (SI), Z3
 	VPEXPANDD.Z Z3, K2, Z3
 	VPSLLD      $0x10, Z2, K2, Z2
 	VPORD       Z3, Z2, Z2
-	POPCNTL     R8, R8
-	LEAQ        (SI)(R8*2), SI
+	POPCNTL     R12, R12
+	LEAQ        (SI)(R12*2), SI
 	ADDQ        $0x10, AX
 	DECQ        CX
 	JMP         step
 
 done:
 	VMOVDQU32 Z2, (BX)
-	MOVQ      CX, left+48(FP)
+	MOVQ      CX, left+80(FP)
 	MOVQ      words+32(FP), AX
 	SUBQ      AX, SI
-	MOVQ      SI, used+56(FP)
+	MOVQ      SI, used+88(FP)
 	VZEROUPPER
 	RET
 
@@ -686,9 +694,9 @@ DATA uppers<>+56(SB)/4, $0x0000000f
 DATA uppers<>+60(SB)/4, $0x0000001f
 GLOBL uppers<>(SB), RODATA|NOPTR, $64
 
-// func decode32AVX512(dst *byte, steps int, t *uint32, x *uint32, words *byte, n int) (left int, used int)
-// Requires: AVX, AVX512F, POPCNT
-TEXT ·decode32AVX512(SB), NOSPLIT, $0-64
+// func decode32AVX512(dst *byte, steps int, t *uint32, x *uint32, words *byte, n int, raw *byte, rawStep int, out *byte, outStep int) (left int, used int)
+// Requires: AVX, AVX512F, MMX+, POPCNT
+TEXT ·decode32AVX512(SB), NOSPLIT, $0-96
 	MOVQ         dst+0(FP), AX
 	MOVQ         steps+8(FP), CX
 	MOVQ         t+16(FP), DX
@@ -696,11 +704,15 @@ TEXT ·decode32AVX512(SB), NOSPLIT, $0-64
 	MOVQ         words+32(FP), SI
 	MOVQ         n+40(FP), DI
 	LEAQ         -64(SI)(DI*1), DI
+	MOVQ         raw+48(FP), R8
+	MOVQ         rawStep+56(FP), R9
+	MOVQ         out+64(FP), R10
+	MOVQ         outStep+72(FP), R11
 	KXNORW       K1, K1, K1
-	MOVL         $0x00000fff, R8
-	VPBROADCASTD R8, Z0
-	MOVL         $0x00008000, R8
-	VPBROADCASTD R8, Z1
+	MOVL         $0x00000fff, R12
+	VPBROADCASTD R12, Z0
+	MOVL         $0x00008000, R12
+	VPBROADCASTD R12, Z1
 	VMOVDQU32    (BX), Z2
 	VMOVDQU32    64(BX), Z3
 
@@ -709,6 +721,12 @@ step:
 	JHI         done
 	TESTQ       CX, CX
 	JZ          done
+	PREFETCHT0  (R8)
+	PREFETCHT0  (R10)
+	PREFETCHT0  64(R8)
+	PREFETCHT0  64(R10)
+	ADDQ        R9, R8
+	ADDQ        R11, R10
 	VPANDD      Z0, Z2, Z4
 	KMOVW       K1, K2
 	VPXORD      Z5, Z5, Z5
@@ -734,21 +752,21 @@ step:
 	VPSRLD      $0x18, Z6, Z6
 	VPMOVDB     Z6, 16(AX)
 	VPCMPUD     $0x01, Z1, Z2, K2
-	KMOVW       K2, R8
+	KMOVW       K2, R12
 	VPMOVZXWD   (SI), Z4
 	VPEXPANDD.Z Z4, K2, Z4
 	VPSLLD      $0x10, Z2, K2, Z2
 	VPORD       Z4, Z2, Z2
-	POPCNTL     R8, R8
-	LEAQ        (SI)(R8*2), SI
+	POPCNTL     R12, R12
+	LEAQ        (SI)(R12*2), SI
 	VPCMPUD     $0x01, Z1, Z3, K2
-	KMOVW       K2, R8
+	KMOVW       K2, R12
 	VPMOVZXWD   (SI), Z4
 	VPEXPANDD.Z Z4, K2, Z4
 	VPSLLD      $0x10, Z3, K2, Z3
 	VPORD       Z4, Z3, Z3
-	POPCNTL     R8, R8
-	LEAQ        (SI)(R8*2), SI
+	POPCNTL     R12, R12
+	LEAQ        (SI)(R12*2), SI
 	ADDQ        $0x20, AX
 	DECQ        CX
 	JMP         step
@@ -756,10 +774,10 @@ step:
 done:
 	VMOVDQU32 Z2, (BX)
 	VMOVDQU32 Z3, 64(BX)
-	MOVQ      CX, left+48(FP)
+	MOVQ      CX, left+80(FP)
 	MOVQ      words+32(FP), AX
 	SUBQ      AX, SI
-	MOVQ      SI, used+56(FP)
+	MOVQ      SI, used+88(FP)
 	VZEROUPPER
 	RET
 
@@ -880,9 +898,9 @@ step:
 	VZEROUPPER
 	RET
 
-// func decode64AVX512(dst *byte, steps int, t *uint32, x *uint32, words *byte, n int) (left int, used int)
-// Requires: AVX, AVX512F, POPCNT
-TEXT ·decode64AVX512(SB), NOSPLIT, $0-64
+// func decode64AVX512(dst *byte, steps int, t *uint32, x *uint32, words *byte, n int, raw *byte, rawStep int, out *byte, outStep int) (left int, used int)
+// Requires: AVX, AVX512F, MMX+, POPCNT
+TEXT ·decode64AVX512(SB), NOSPLIT, $0-96
 	MOVQ         dst+0(FP), AX
 	MOVQ         steps+8(FP), CX
 	MOVQ         t+16(FP), DX
@@ -890,11 +908,15 @@ TEXT ·decode64AVX512(SB), NOSPLIT, $0-64
 	MOVQ         words+32(FP), SI
 	MOVQ         n+40(FP), DI
 	LEAQ         -128(SI)(DI*1), DI
+	MOVQ         raw+48(FP), R8
+	MOVQ         rawStep+56(FP), R9
+	MOVQ         out+64(FP), R10
+	MOVQ         outStep+72(FP), R11
 	KXNORW       K1, K1, K1
-	MOVL         $0x00000fff, R8
-	VPBROADCASTD R8, Z0
-	MOVL         $0x00008000, R8
-	VPBROADCASTD R8, Z1
+	MOVL         $0x00000fff, R12
+	VPBROADCASTD R12, Z0
+	MOVL         $0x00008000, R12
+	VPBROADCASTD R12, Z1
 	VMOVDQU32    (BX), Z2
 	VMOVDQU32    64(BX), Z3
 	VMOVDQU32    128(BX), Z4
@@ -905,6 +927,16 @@ step:
 	JHI         done
 	TESTQ       CX, CX
 	JZ          done
+	PREFETCHT0  (R8)
+	PREFETCHT0  (R10)
+	PREFETCHT0  64(R8)
+	PREFETCHT0  64(R10)
+	PREFETCHT0  128(R8)
+	PREFETCHT0  128(R10)
+	PREFETCHT0  192(R8)
+	PREFETCHT0  192(R10)
+	ADDQ        R9, R8
+	ADDQ        R11, R10
 	VPANDD      Z0, Z2, Z6
 	KMOVW       K1, K2
 	VPXORD      Z7, Z7, Z7
@@ -954,37 +986,37 @@ step:
 	VPSRLD      $0x18, Z10, Z10
 	VPMOVDB     Z10, 48(AX)
 	VPCMPUD     $0x01, Z1, Z2, K2
-	KMOVW       K2, R8
+	KMOVW       K2, R12
 	VPMOVZXWD   (SI), Z6
 	VPEXPANDD.Z Z6, K2, Z6
 	VPSLLD      $0x10, Z2, K2, Z2
 	VPORD       Z6, Z2, Z2
-	POPCNTL     R8, R8
-	LEAQ        (SI)(R8*2), SI
+	POPCNTL     R12, R12
+	LEAQ        (SI)(R12*2), SI
 	VPCMPUD     $0x01, Z1, Z3, K2
-	KMOVW       K2, R8
+	KMOVW       K2, R12
 	VPMOVZXWD   (SI), Z6
 	VPEXPANDD.Z Z6, K2, Z6
 	VPSLLD      $0x10, Z3, K2, Z3
 	VPORD       Z6, Z3, Z3
-	POPCNTL     R8, R8
-	LEAQ        (SI)(R8*2), SI
+	POPCNTL     R12, R12
+	LEAQ        (SI)(R12*2), SI
 	VPCMPUD     $0x01, Z1, Z4, K2
-	KMOVW       K2, R8
+	KMOVW       K2, R12
 	VPMOVZXWD   (SI), Z6
 	VPEXPANDD.Z Z6, K2, Z6
 	VPSLLD      $0x10, Z4, K2, Z4
 	VPORD       Z6, Z4, Z4
-	POPCNTL     R8, R8
-	LEAQ        (SI)(R8*2), SI
+	POPCNTL     R12, R12
+	LEAQ        (SI)(R12*2), SI
 	VPCMPUD     $0x01, Z1, Z5, K2
-	KMOVW       K2, R8
+	KMOVW       K2, R12
 	VPMOVZXWD   (SI), Z6
 	VPEXPANDD.Z Z6, K2, Z6
 	VPSLLD      $0x10, Z5, K2, Z5
 	VPORD       Z6, Z5, Z5
-	POPCNTL     R8, R8
-	LEAQ        (SI)(R8*2), SI
+	POPCNTL     R12, R12
+	LEAQ        (SI)(R12*2), SI
 	ADDQ        $0x40, AX
 	DECQ        CX
 	JMP         step
@@ -994,10 +1026,10 @@ done:
 	VMOVDQU32 Z3, 64(BX)
 	VMOVDQU32 Z4, 128(BX)
 	VMOVDQU32 Z5, 192(BX)
-	MOVQ      CX, left+48(FP)
+	MOVQ      CX, left+80(FP)
 	MOVQ      words+32(FP), AX
 	SUBQ      AX, SI
-	MOVQ      SI, used+56(FP)
+	MOVQ      SI, used+88(FP)
 	VZEROUPPER
 	RET
 

@@ -48,10 +48,11 @@ func undiff4SSE(dst *byte, a *byte, base *byte, blocks int, floats uint64)
 func tableAVX512(t *uint32, f *uint16)
 
 // decode16AVX512 decodes so many steps of 16 bytes each, or fewer: it begins none when of the n bytes at words less
-// than 32 are left, which is what a step reads, and uses at most.
+// than 32 are left, which is what a step reads, and uses at most. Each step has the processor fetch 1 lines of 64 bytes
+// at raw, which are to be read next, and as many at out, which are to be written, and goes on by rawStep and outStep.
 //
 //go:noescape
-func decode16AVX512(dst *byte, steps int, t *uint32, x *uint32, words *byte, n int) (left int, used int)
+func decode16AVX512(dst *byte, steps int, t *uint32, x *uint32, words *byte, n int, raw *byte, rawStep int, out *byte, outStep int) (left int, used int)
 
 // encode16AVX512 codes steps times 16 bytes, of which the last is at src, and puts words up to the byte at last, so many bytes.
 //
@@ -59,10 +60,11 @@ func decode16AVX512(dst *byte, steps int, t *uint32, x *uint32, words *byte, n i
 func encode16AVX512(last *byte, src *byte, steps int, codes *uint64, x *uint32) (put int)
 
 // decode32AVX512 decodes so many steps of 32 bytes each, or fewer: it begins none when of the n bytes at words less
-// than 64 are left, which is what a step reads, and uses at most.
+// than 64 are left, which is what a step reads, and uses at most. Each step has the processor fetch 2 lines of 64 bytes
+// at raw, which are to be read next, and as many at out, which are to be written, and goes on by rawStep and outStep.
 //
 //go:noescape
-func decode32AVX512(dst *byte, steps int, t *uint32, x *uint32, words *byte, n int) (left int, used int)
+func decode32AVX512(dst *byte, steps int, t *uint32, x *uint32, words *byte, n int, raw *byte, rawStep int, out *byte, outStep int) (left int, used int)
 
 // encode32AVX512 codes steps times 32 bytes, of which the last is at src, and puts words up to the byte at last, so many bytes.
 //
@@ -70,10 +72,11 @@ func decode32AVX512(dst *byte, steps int, t *uint32, x *uint32, words *byte, n i
 func encode32AVX512(last *byte, src *byte, steps int, codes *uint64, x *uint32) (put int)
 
 // decode64AVX512 decodes so many steps of 64 bytes each, or fewer: it begins none when of the n bytes at words less
-// than 128 are left, which is what a step reads, and uses at most.
+// than 128 are left, which is what a step reads, and uses at most. Each step has the processor fetch 4 lines of 64 bytes
+// at raw, which are to be read next, and as many at out, which are to be written, and goes on by rawStep and outStep.
 //
 //go:noescape
-func decode64AVX512(dst *byte, steps int, t *uint32, x *uint32, words *byte, n int) (left int, used int)
+func decode64AVX512(dst *byte, steps int, t *uint32, x *uint32, words *byte, n int, raw *byte, rawStep int, out *byte, outStep int) (left int, used int)
 
 // encode64AVX512 codes steps times 64 bytes, of which the last is at src, and puts words up to the byte at last, so many bytes.
 //

@@ -78,6 +78,7 @@ func (s *planeState) open(stored []byte) ([]byte, error) {
 		return nil, fmt.Errorf("a stream of %d bytes, %d states", n, lanes)
 	}
 	s.ones = nil
+	s.behind = stored[n:]
 	return stored[n:], s.dec.init(stored[:n:n], lanes)
 }
 
@@ -143,7 +144,10 @@ func (s *planeState) decodeAs(code byte, buf, stored []byte, sparse bool) (p, re
 		if stored, err = readFreqs(&f, stored); err != nil {
 			return nil, nil, err
 		}
-		return buf, stored, s.dec.run(buf, &f)
+		s.dec.raw, s.behind = s.behind[:len(s.behind)-len(stored)], stored
+		err := s.dec.run(buf, &f)
+		s.dec.raw, s.dec.out = nil, nil
+		return buf, stored, err
 	case code == partSparse && sparse:
 		stored, err = s.decodeSparse(buf, stored)
 		return buf, stored, err

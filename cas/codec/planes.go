@@ -75,6 +75,7 @@ type planeState struct {
 	groups groups
 	diffs  [slabBytes]byte
 	bitmap [maxPlane / 8]byte
+	behind []byte             // of the slab at hand: what comes behind its stream, or the last run's frequencies
 	ones   []byte             // the bitmap of the sparse part before
 	rest   [maxPlane + 8]byte // of a sparse part
 
@@ -134,6 +135,7 @@ func (s *planeState) decodePlanes(o output, c planesCodec, stored []byte) error 
 		return err
 	}
 	tail, err := slabs(len(o.p), stored, w, func(at, n int, stored []byte) ([]byte, error) {
+		s.dec.out = o.next(at, n)
 		stored, err := s.decodeSlab(stored, n/w, w, nil)
 		if err != nil {
 			return nil, err

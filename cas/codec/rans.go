@@ -61,6 +61,8 @@ func tablePortable(t *ransTable, f *freqs) {
 type ransDecoder struct {
 	x     []uint32
 	words []byte // what is left of them
+	raw   []byte // what is read once a run is decoded: the processor fetches it meanwhile
+	out   []byte // likewise what is written
 	table ransTable
 	xs    [manyLanes]uint32
 	tail  [4 * manyLanes]byte // words, and zeros behind them

@@ -31,19 +31,29 @@ func (d *ransDecoder) steps(dst []byte) ([]byte, error) {
 	}
 	rest := dst[n*lanes:]
 	if len(d.words) >= read {
-		left, used := kernel(&dst[0], n, &d.table[0], &d.x[0], &d.words[0], len(d.words))
+		raw, rawStep := fetching(d.raw, n, dst)
+		out, outStep := fetching(d.out, n, dst)
+		left, used := kernel(&dst[0], n, &d.table[0], &d.x[0], &d.words[0], len(d.words), raw, rawStep, out, outStep)
 		d.words = d.words[used:]
 		dst, n = dst[(n-left)*lanes:], left
 	}
 	if n > 0 { // with zeros behind the words it goes on as long as it took none of those
 		clear(d.tail[copy(d.tail[:], d.words):])
-		_, used := kernel(&dst[0], n, &d.table[0], &d.x[0], &d.tail[0], len(d.words)+read)
+		_, used := kernel(&dst[0], n, &d.table[0], &d.x[0], &d.tail[0], len(d.words)+read, &dst[0], 0, &dst[0], 0)
 		if used > len(d.words) {
 			return nil, errEnds
 		}
 		d.words = d.words[used:]
 	}
 	return rest, nil
+}
+
+// fetching is where n steps begin to fetch p, and by how much each goes on; none is what may be fetched instead of nothing.
+func fetching(p []byte, n int, none []byte) (at *byte, step int) {
+	if len(p) == 0 {
+		return &none[0], 0
+	}
+	return &p[0], (len(p)/n + line - 1) &^ (line - 1)
 }
 
 // steps puts steps of all states.

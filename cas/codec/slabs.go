@@ -46,6 +46,14 @@ type output struct {
 
 var errDiffers = errors.New("differs")
 
+// next is where n bytes from at on are written next; nil: they are not.
+func (o output) next(at, n int) []byte {
+	if o.verify {
+		return nil
+	}
+	return o.p[at : at+n]
+}
+
 // tail is the end of p.
 func (o output) tail(tail []byte) error {
 	end := o.p[len(o.p)-len(tail):]

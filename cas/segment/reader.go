@@ -149,10 +149,16 @@ func (r *Reader) ReadRecord(loc cas.Location, h cas.Hash, rec *Record, buf []byt
 
 // Record is ReadRecord with the bytes at hand.
 func (r *Reader) Record(buf []byte, loc cas.Location, h cas.Hash, rec *Record) (payload []byte, err error) {
-	if err := r.match(buf, loc, h, rec); err != nil {
+	payload, err = r.Unsummed(buf, loc, h, rec)
+	if err != nil {
 		return nil, err
 	}
-	return buf[RecordHeaderSize:], checkPayload(rec, buf[RecordHeaderSize:])
+	return payload, checkPayload(rec, payload)
+}
+
+// Unsummed is Record without the payload's checksum, for who holds what it decodes to against the hash.
+func (r *Reader) Unsummed(buf []byte, loc cas.Location, h cas.Hash, rec *Record) (payload []byte, err error) {
+	return buf[RecordHeaderSize:], r.match(buf, loc, h, rec)
 }
 
 func (r *Reader) read(p []byte, off int64) error {

@@ -122,7 +122,7 @@ func (s *Store) base(locked bool, h cas.Hash, number uint8, buf *[]byte) error {
 			return fmt.Errorf("base of %d bytes: %w: %w", at.Raw, cas.ErrTooLarge, cas.ErrCorrupt)
 		}
 		*buf = slices.Grow((*buf)[:n], int(at.Raw))[:n+int(at.Raw)]
-		return s.content(locked, at, h, (*buf)[n:], number)
+		return s.content(access{locked: locked}, at, h, (*buf)[n:], number)
 	})
 	if err == nil {
 		return nil
@@ -142,27 +142,37 @@ func (s *Store) suspects(h cas.Hash) {
 	}
 }
 
+// access says how a record is read.
+type access struct {
+	locked bool // the caller holds one of the store's locks
+	hashed bool // the caller holds the content against its hash: a payload that was read ahead needs no checksum, unless it is a base's
+}
+
 // content fills dst, loc.Raw bytes long, with the content of the record of h at loc, not held against h.
-func (s *Store) content(locked bool, loc cas.Location, h cas.Hash, dst []byte, below uint8) error {
+func (s *Store) content(by access, loc cas.Location, h cas.Hash, dst []byte, below uint8) error {
 	if len(dst) != int(loc.Raw) {
 		return fmt.Errorf("buffer of %d bytes for a chunk of %d", len(dst), loc.Raw)
 	}
 	if loc.Raw > cas.MaxChunk || loc.Stored > cas.MaxChunk {
 		return cas.ErrTooLarge
 	}
-	return s.with(loc, func(f *segment.Reader) error { return s.contentIn(locked, f, loc, h, dst, below) })
+	return s.with(loc, func(f *segment.Reader) error { return s.contentIn(by, f, loc, h, dst, below) })
 }
 
 // contentIn is content with the segment open.
-func (s *Store) contentIn(locked bool, f *segment.Reader, loc cas.Location, h cas.Hash, dst []byte, below uint8) error {
+func (s *Store) contentIn(by access, f *segment.Reader, loc cas.Location, h cas.Hash, dst []byte, below uint8) error {
 	s.reads.records.Add(1)
 	s.reads.bytes.Add(int64(loc.Stored))
 	var rec segment.Record
 	size := segment.RecordHeaderSize + int(loc.Stored)
 	if p, t := s.ahead.borrow(loc.Segment, loc.Off, size); t != nil {
-		payload, err := f.Record(p, loc, h, &rec)
+		record := f.Record
+		if by.hashed {
+			record = f.Unsummed
+		}
+		payload, err := record(p, loc, h, &rec)
 		if err == nil {
-			err = s.decode(locked, &rec, payload, dst, below)
+			err = s.decode(by.locked, &rec, payload, dst, below)
 		}
 		s.ahead.release(t)
 		if err == nil {
@@ -185,7 +195,7 @@ func (s *Store) contentIn(locked bool, f *segment.Reader, loc cas.Location, h ca
 	if err != nil {
 		return err
 	}
-	return s.decode(locked, &rec, payload, dst, below)
+	return s.decode(by.locked, &rec, payload, dst, below)
 }
 
 // anyNumber is above the numbers of all records.

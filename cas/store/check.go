@@ -320,7 +320,7 @@ func (c *checker) record(r *segment.Reader, rec *segment.Record, all bool) (Prob
 	raw := buffers.Get().(*[]byte)
 	defer freeBuffer(raw)
 	*raw = slices.Grow((*raw)[:0], int(loc.Raw))[:loc.Raw]
-	err := c.s.contentIn(true, r, loc, rec.Hash, *raw, anyNumber)
+	err := c.s.contentIn(access{locked: true}, r, loc, rec.Hash, *raw, anyNumber)
 	if err == nil {
 		err = check(*raw, rec.Hash)
 	}

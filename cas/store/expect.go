@@ -58,8 +58,15 @@ func (s *Store) basesOf(links []Link) (bases []Link) {
 	return bases
 }
 
-// willRead has the disk begin to read records, and appends what is read to memory of our own to all. It changes the order of locs.
+// willRead has the disk begin to read records, and appends what is read to memory of our own to all. It changes locs.
 func (s *Store) willRead(locs []cas.Location, all []*stretch) []*stretch {
+	locs = slices.DeleteFunc(locs, func(l cas.Location) bool { // others expect it
+		t := s.ahead.find(l.Segment, l.Off, segment.RecordHeaderSize+int(l.Stored))
+		if t != nil {
+			all = append(all, t)
+		}
+		return t != nil
+	})
 	slices.SortFunc(locs, func(a, b cas.Location) int {
 		return cmp.Or(cmp.Compare(a.Segment, b.Segment), cmp.Compare(a.Off, b.Off))
 	})

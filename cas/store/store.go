@@ -27,7 +27,7 @@
 //	put       its bases are pinned as long as it is, and for a sweep they were put with it. A base that is on its way takes
 //	          with it, when it fails, what was encoded against it
 //	put again a delta is held only when its bases are: what nothing needs any more may have outlived them
-//	got       is decoded through its bases; their records' checksums are looked at, and the hash of what comes out
+//	got       is decoded through its bases; the bases' checksums are looked at, and the hash of what comes out; where that is another, its own
 //	swept     see Sweep
 //	anew      see Compaction, which gives a record a number that its own deltas allow
 //

@@ -12,9 +12,10 @@ import (
 )
 
 const (
-	// stretchSize is the most that a stretch has, and minStretch the least worth a buffer of that size.
+	// stretchSize is the most that a stretch has, fewBytes the most that one in a smaller buffer has, and minStretch the least worth that.
 	stretchSize = 1 << 20
-	minStretch  = 256 << 10
+	fewBytes    = 256 << 10
+	minStretch  = 64 << 10
 	// maxReading is how many stretches are read at a time.
 	maxReading = 4
 	// maxOnce bounds stretches.once: 8 GiB that were read.
@@ -29,6 +30,7 @@ type stretch struct {
 	end   int64 // of the last one
 	refs  int   // who expects it, reads it, or decodes from it; under stretches.mu
 	again bool  // it was read before
+	pool  *pages.Pool
 	buf   *pages.Buffer
 	ready chan struct{} // closed once it was read; from then on
 	got   []byte        // what was
@@ -39,16 +41,17 @@ type stretches struct {
 	mu      sync.Mutex
 	closed  bool
 	all     []*stretch
-	max     int                         // of all; what is expected beyond is read to the page cache
+	bytes   int64                       // of their buffers
+	max     int64                       // of bytes; what is expected beyond is read to the page cache
 	once    *lru.Cache[place, struct{}] // those that were read
 	reading sync.WaitGroup
 	slots   chan struct{} // one in it for each that is being read
 }
 
-var stretchBuffers = pages.NewPool(stretchSize)
+var stretchBuffers, smallBuffers = pages.NewPool(stretchSize), pages.NewPool(fewBytes)
 
 func (a *stretches) init(bytes int64) {
-	a.max = int(bytes / stretchSize)
+	a.max = bytes
 	a.once, _ = lru.New[place, struct{}](maxOnce) // the size is positive
 	a.slots = make(chan struct{}, maxReading)
 }
@@ -70,14 +73,19 @@ func (a *stretches) add(number uint32, from, to int64) *stretch {
 		return nil
 	}
 	from, to = blocks(from, to)
+	pool, size := stretchBuffers, int64(stretchSize)
+	if to-from <= fewBytes {
+		pool, size = smallBuffers, fewBytes
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.closed || len(a.all) >= a.max {
+	if a.closed || a.bytes+size > a.max {
 		return nil
 	}
-	t := &stretch{place: place{number, from}, end: to, refs: 2, buf: stretchBuffers.Get(), ready: make(chan struct{})}
+	t := &stretch{place: place{number, from}, end: to, refs: 2, pool: pool, buf: pool.Get(), ready: make(chan struct{})}
 	t.again, _ = a.once.ContainsOrAdd(t.place, struct{}{})
 	a.all = append(a.all, t)
+	a.bytes += size
 	a.reading.Add(1)
 	return t
 }
@@ -93,19 +101,26 @@ func (a *stretches) read(t *stretch, f *segment.Reader) {
 	a.release(t)
 }
 
-// borrow returns n bytes of a segment, once they are read, if they are expected; nil: they are not. They stay until the stretch is released.
-func (a *stretches) borrow(number uint32, off int64, n int) ([]byte, *stretch) {
+// find returns the stretch that n bytes of a segment lie in, to be released; nil: there is none.
+func (a *stretches) find(number uint32, off int64, n int) *stretch {
 	a.mu.Lock()
+	defer a.mu.Unlock()
 	i := slices.IndexFunc(a.all, func(t *stretch) bool {
 		return t.segment == number && t.off <= off && off+int64(n) <= t.end
 	})
 	if i < 0 {
-		a.mu.Unlock()
+		return nil
+	}
+	a.all[i].refs++
+	return a.all[i]
+}
+
+// borrow returns n bytes of a segment, once they are read, if they are expected; nil: they are not. They stay until the stretch is released.
+func (a *stretches) borrow(number uint32, off int64, n int) ([]byte, *stretch) {
+	t := a.find(number, off, n)
+	if t == nil {
 		return nil, nil
 	}
-	t := a.all[i]
-	t.refs++
-	a.mu.Unlock()
 	<-t.ready
 	at := int(off - t.off)
 	if at+n > len(t.got) {
@@ -122,7 +137,8 @@ func (a *stretches) release(ts ...*stretch) {
 	for _, t := range ts {
 		if t.refs--; t.refs == 0 {
 			a.all = slices.DeleteFunc(a.all, func(o *stretch) bool { return o == t })
-			stretchBuffers.Put(t.buf)
+			a.bytes -= int64(len(t.buf.Bytes))
+			t.pool.Put(t.buf)
 		}
 	}
 }

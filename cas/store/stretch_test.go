@@ -1,9 +1,13 @@
 package store
 
 import (
+	"bytes"
 	"context"
+	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"ckptfs/cas"
@@ -219,5 +223,100 @@ func TestExpectBases(t *testing.T) {
 			}
 			s.ahead.release(u)
 		}
+	}
+}
+
+// Two who expect the same have it read once, and it stays until both are done.
+func TestExpectTwice(t *testing.T) {
+	s := open(t, newMem(), newIndex(), Options{})
+	_, hashes := large(t, s, 9)
+	done := s.Expect(hashes)
+	all := stretchesOf(s)
+	again := s.Expect(hashes[2:])
+	if now := stretchesOf(s); len(all) == 0 || !slices.Equal(now, all) {
+		t.Errorf("%d stretches, then %d", len(all), len(now))
+	}
+	done()
+	s.ahead.reading.Wait()
+	for _, h := range hashes[2:] {
+		loc := where(t, s, h)
+		u := s.ahead.find(loc.Segment, loc.Off, segment.RecordHeaderSize+cas.ChunkSize)
+		if u == nil {
+			t.Fatal("what is expected is gone")
+		}
+		s.ahead.release(u)
+	}
+	again()
+	if n := len(stretchesOf(s)); n > 0 || s.ahead.bytes != 0 {
+		t.Errorf("%d stretches left, %d bytes", n, s.ahead.bytes)
+	}
+}
+
+// Of a record that is expected, or a base of one, any bit may have flipped: what it comes to is right all the same, or the payload's
+// checksum is said to be wrong.
+func TestExpectDamaged(t *testing.T) {
+	m := newMem()
+	s := open(t, m, newIndex(), Options{})
+	versions := [][]byte{tall(0, 0), tall(0, 1)}
+	raw, _ := dataset(2, true)
+	b := s.Begin()
+	for v, p := range versions {
+		var rel cas.Related
+		if v > 0 {
+			rel.Prev = cas.Sum(versions[v-1])
+		}
+		if _, _, err := b.PutRelated(cas.Chunk, cas.Sum(p), p, fp32, rel); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, p := range raw {
+		put(t, b, cas.Chunk, p)
+	}
+	commit(t, b)
+	b.Release()
+	all := slices.Concat(versions, raw)
+	var hashes []cas.Hash
+	for _, p := range all {
+		hashes = append(hashes, cas.Sum(p))
+	}
+	if !where(t, s, hashes[1]).Delta {
+		t.Fatal("no delta")
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	found := 0
+	for range 100 {
+		loc := where(t, s, hashes[r.IntN(3)]) // the fourth is not touched
+		name, off := segment.Path(dir, loc.Segment), loc.Off+segment.RecordHeaderSize+r.Int64N(int64(loc.Stored))
+		var was [1]byte
+		f, err := m.OpenFile(name, os.O_RDONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.ReadAt(was[:], off); err != nil {
+			t.Fatal(err)
+		}
+		f.Close()
+		patch(t, m, name, off, was[0]^1<<r.IntN(8))
+		done := s.Expect(hashes)
+		if len(stretchesOf(s)) == 0 {
+			t.Fatal("not expected")
+		}
+		for i, h := range hashes {
+			got, err := s.Get(h, nil)
+			if err != nil {
+				found++
+				if wantErr(t, err, cas.ErrCorrupt); i == 3 || !strings.Contains(err.Error(), "payload checksum") {
+					t.Fatal(i, err)
+				}
+			} else if !bytes.Equal(got, all[i]) {
+				t.Fatalf("other bytes of %d", i)
+			}
+		}
+		done()
+		s.ahead.reading.Wait()
+		patch(t, m, name, off, was[0])
+	}
+	if found < 100 {
+		t.Errorf("found %d", found)
 	}
 }

@@ -16,12 +16,13 @@ const (
 	firstWindow = 512 << 10
 	// burst is what the kernel asks for at once around a page that was touched. A mapped tensor is often read no further.
 	burst = 4 << 20
-	// maxSlack bounds how far from its stream a read may lie: the kernel's requests overtake each other.
-	maxSlack = 2 << 20
+	// maxSlack bounds how far before its stream a read may lie, and twice that how far behind: the kernel sends requests for that much
+	// at once, and more before the last of them are answered, and they overtake each other.
+	maxSlack = 4 << 20
 )
 
 // streams recognises readers in order, several of them interleaved, by where their next read should begin. A read of n
-// bytes belongs to a stream when it begins within 4n of that place, so small reads at random rarely look like one.
+// bytes belongs to the stream nearest to where it begins, when that is within 4n of it, so small reads at random rarely look like one.
 type streams struct {
 	mu   sync.Mutex
 	tick int64
@@ -46,7 +47,7 @@ func (t *streams) advance(off, n, size, limit int64) (from, to int64, inOrder bo
 	var s *stream
 	for i := range t.s {
 		c := &t.s[i]
-		if c.used > 0 && off >= c.next-slack && off <= c.next+slack && (s == nil || c.used > s.used) {
+		if c.used > 0 && off >= c.next-2*slack && off <= c.next+slack && (s == nil || abs(off-c.next) < abs(off-s.next)) {
 			s = c
 		}
 	}
@@ -76,6 +77,8 @@ func (t *streams) advance(off, n, size, limit int64) (from, to int64, inOrder bo
 	s.ahead = to
 	return from, to, true
 }
+
+func abs(n int64) int64 { return max(n, -n) }
 
 // readAhead notes a read and queues what should be read ahead of it, up to end. It reports whether the read is one of several in order.
 func (f *File) readAhead(off, n, end int64) (inOrder bool) {

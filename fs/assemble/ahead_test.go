@@ -78,6 +78,34 @@ func TestReadAhead(t *testing.T) {
 	}
 }
 
+// Requests that overtake each other, as those that the kernel sends at once do, belong to one reader.
+func TestOvertaking(t *testing.T) {
+	const n, size = 1 << 20, 256 << 20
+	r := rand.New(rand.NewPCG(3, 4))
+	var s streams
+	s.advance(0, n, size, defaultReadAhead)
+	var ahead int64
+	for first := int64(1); first < 200; first += 4 {
+		for _, i := range r.Perm(4) {
+			from, to, inOrder := s.advance((first+int64(i))*n, n, size, defaultReadAhead)
+			if !inOrder {
+				t.Fatalf("request %d after %d is none of the reader's", i, first)
+			}
+			if from < ahead && to > from {
+				t.Errorf("[%d, %d) is read ahead again", from, ahead)
+			}
+			ahead = max(ahead, to)
+		}
+	}
+	// One that was left behind by as many.
+	if _, _, inOrder := s.advance(194*n, n, size, defaultReadAhead); !inOrder {
+		t.Error("a late request is none of the reader's")
+	}
+	if _, _, inOrder := s.advance(20*n, n, size, defaultReadAhead); inOrder {
+		t.Error("another place is the reader's")
+	}
+}
+
 // What the kernel asks for around one page is followed by little.
 func TestBurst(t *testing.T) {
 	s := newShelf()

@@ -268,24 +268,30 @@ func (f *File) start(pieces []piece, how way) {
 
 // loadAll loads pieces[i] for all i of mine.
 func (f *File) loadAll(pieces []piece, mine []int) {
-	ps := make([]*piece, len(mine))
 	own := make([]piece, len(mine)) // the caller's stay on its stack
 	hashes := make([]cas.Hash, len(mine))
 	for k, i := range mine {
 		own[k] = pieces[i]
-		ps[k] = &own[k]
 		hashes[k] = own[k].span.Hash
 	}
 	defer f.r.store.Expect(hashes)()
-	var wg sync.WaitGroup
-	for _, q := range ps[1:] {
-		f.r.slots <- struct{}{}
-		wg.Go(func() {
-			f.load(q)
-			<-f.r.slots
-		})
+	var next atomic.Int32
+	work := func() {
+		for k := next.Add(1); int(k) <= len(own); k = next.Add(1) {
+			f.load(&own[k-1])
+		}
+		f.r.loading.Add(-1)
 	}
-	f.load(ps[0])
+	var wg sync.WaitGroup
+	f.r.loading.Add(1)
+	for range own[1:] {
+		if f.r.loading.Add(1) > f.r.workers { // who could help has work
+			f.r.loading.Add(-1)
+			break
+		}
+		wg.Go(work)
+	}
+	work()
 	wg.Wait()
 	for k, i := range mine {
 		pieces[i].err = own[k].err

@@ -53,7 +53,8 @@ const (
 type Reader struct {
 	store     Store
 	readAhead int64
-	slots     chan struct{} // one in it for each chunk that a reader fetches
+	workers   int32
+	loading   atomic.Int32 // goroutines that fetch chunks of reads that want several
 	chunks    *cache
 	docs      *kept[*doc]
 	lists     *kept[*list]
@@ -86,7 +87,7 @@ func New(st Store, opt Options) *Reader {
 	r := &Reader{
 		store:     st,
 		readAhead: min(opt.ReadAhead, opt.CacheBytes/4),
-		slots:     make(chan struct{}, opt.Workers),
+		workers:   int32(opt.Workers),
 		chunks:    newCache(opt.CacheBytes),
 		docs:      newKept[*doc](min(opt.CacheBytes/keepShare, maxKeep)),
 		lists:     newKept[*list](min(opt.CacheBytes/keepShare, maxKeep)),

@@ -79,14 +79,17 @@ func ransTable() {
 
 func ransDecode(vectors int) {
 	name := fmt.Sprintf("decode%dAVX512", vectors*lanes)
-	TEXT(name, NOSPLIT, "func(dst *byte, steps int, t *uint32, x *uint32, words *byte, n int) (left, used int)")
+	TEXT(name, NOSPLIT, "func(dst *byte, steps int, t *uint32, x *uint32, words *byte, n int, raw *byte, rawStep int, out *byte, outStep int) (left, used int)")
 	Pragma("noescape")
 	Doc(fmt.Sprintf("%s decodes so many steps of %d bytes each, or fewer: it begins none when of the n bytes at words less", name, vectors*lanes),
-		fmt.Sprintf("than %d are left, which is what a step reads, and uses at most.", 2*vectors*lanes))
+		fmt.Sprintf("than %d are left, which is what a step reads, and uses at most. Each step has the processor fetch %d lines of 64 bytes", 2*vectors*lanes, vectors),
+		"at raw, which are to be read next, and as many at out, which are to be written, and goes on by rawStep and outStep.")
 	dst, steps := Load(Param("dst"), GP64()), Load(Param("steps"), GP64())
 	t, states := Load(Param("t"), GP64()), Load(Param("x"), GP64())
 	words, last := Load(Param("words"), GP64()), Load(Param("n"), GP64())
 	LEAQ(Mem{Base: words, Index: last, Scale: 1, Disp: -2 * vectors * lanes}, last)
+	raw, rawStep := Load(Param("raw"), GP64()), Load(Param("rawStep"), GP64())
+	out, outStep := Load(Param("out"), GP64()), Load(Param("outStep"), GP64())
 	gather := gathering(VPGATHERDD, 4)
 	low, least := broadcast(probs-1), broadcast(minState)
 	x := make([]VecVirtual, vectors)
@@ -99,6 +102,12 @@ func ransDecode(vectors int) {
 	JHI(LabelRef("done"))
 	TESTQ(steps, steps)
 	JZ(LabelRef("done"))
+	for i := range vectors {
+		PREFETCHT0(Mem{Base: raw, Disp: 64 * i})
+		PREFETCHT0(Mem{Base: out, Disp: 64 * i})
+	}
+	ADDQ(rawStep, raw)
+	ADDQ(outStep, out)
 	e := make([]VecVirtual, vectors)
 	for i := range x {
 		at := ZMM()
