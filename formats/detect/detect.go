@@ -86,6 +86,13 @@ func parse(p formats.Parser, r io.ReaderAt, size int64) (l *formats.Layout, err 
 	return l, nil
 }
 
+// Presume looks at the first and the last bytes of a file. as tells the layout that it has if most of it stood in an earlier file of a format that
+// was one Blob: a model that has grown is long, and to parse it takes as long as to hash it. as is nil, or returns nil, where that cannot be said, and
+// where parsing takes no time.
+func Presume(r io.ReaderAt, size int64) (as func(format string) *formats.Layout, err error) {
+	return pyobject.Presume(r, size)
+}
+
 // SniffLen is how long a prefix Sniff makes use of.
 const SniffLen = 4096
 

@@ -103,6 +103,30 @@ func (Parser) Parse(r io.ReaderAt, size int64) (*formats.Layout, error) {
 	return b.layout()
 }
 
+// Presume looks at the first and the last bytes of a file. as tells the layout that it has if most of it stood in an earlier file that was one Blob,
+// and pickles or joblib's by its Format: one Blob again, whatever else has come. as is nil when it is none of them.
+func Presume(r io.ReaderAt, size int64) (as func(format string) *formats.Layout, err error) {
+	if size < 3 || size > maxFine {
+		return nil, nil
+	}
+	var head [2]byte
+	if err := formats.ReadFull(r, head[:], 0); err != nil || !Sniff(head[:]) {
+		return nil, err
+	}
+	var last [1]byte
+	if err := formats.ReadFull(r, last[:], size-1); err != nil || last[0] != '.' { // STOP
+		return nil, err
+	}
+	return func(format string) *formats.Layout {
+		if format != formatPickle && format != formatJoblib {
+			return nil
+		}
+		l := formats.BlobLayout(size)
+		l.Format, l.Fine, l.Partial = format, true, true
+		return l
+	}, nil
+}
+
 // scan reports whether the file is pickles and nothing else. It adds up the long byte strings.
 func scan(r io.ReaderAt, size int64, large *int64) (bool, error) {
 	count := func(off, n int64) error { *large += n; return nil }

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -76,6 +77,43 @@ func TestArray(t *testing.T) {
 		if l := fixture.Check(t, Parser{}, p, bound); l != nil {
 			t.Errorf("%s: %+v", name, l)
 		}
+	}
+}
+
+// Presume says of what is one Blob what Parse finds out.
+func TestPresume(t *testing.T) {
+	agreed := 0
+	for _, name := range []string{"sklearn/boosted.joblib", "sklearn/boosted2.pkl", "sklearn/boosted5.pkl", "sklearn/two.pkl", "sklearn/forest5.pkl"} {
+		p := fixture.Read(t, name)
+		l, err := Parser{}.Parse(bytes.NewReader(p), int64(len(p)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		as, err := Presume(bytes.NewReader(p), int64(len(p)))
+		if err != nil || as == nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if got := as(l.Format); len(l.Regions) == 1 {
+			agreed++
+			if !reflect.DeepEqual(got, l) {
+				t.Errorf("%s: %+v, want %+v", name, got, l)
+			}
+		}
+		if as("blob") != nil || as("safetensors") != nil {
+			t.Errorf("%s: of any format", name)
+		}
+	}
+	if agreed < 3 {
+		t.Errorf("only %d are one blob", agreed)
+	}
+	for _, p := range []string{"", "\x80", "\x80\x04", "\x80\x04N", "\x80\x07N.", "PK\x03\x04."} {
+		if as, err := Presume(strings.NewReader(p), int64(len(p))); as != nil || err != nil {
+			t.Errorf("%q: %v", p, err)
+		}
+	}
+	if as, err := Presume(strings.NewReader(""), maxFine+1); as != nil || err != nil {
+		t.Errorf("too long: %v", err)
 	}
 }
 

@@ -2,12 +2,14 @@ package pack
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
 
 	"ckptfs/cas"
+	"ckptfs/formats"
 	"ckptfs/formats/detect"
 	"ckptfs/fs/assemble"
 )
@@ -139,6 +141,40 @@ func TestFollowing(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestPresumed: a layout is presumed of what has grown, and of nothing else.
+func TestPresumed(t *testing.T) {
+	src, other := boosted(3000), bytes.ReplaceAll(boosted(3000), []byte("1"), []byte("7"))
+	half := len(src) / 2
+	for name, c := range map[string]struct {
+		now  []byte
+		want error
+	}{
+		"same":            {src, nil},
+		"grown":           {boosted(3010), nil},
+		"another":         {other, ErrPresumed},
+		"half of another": {append(bytes.Clone(src[:half]), other[half:]...), ErrPresumed},
+		"grown by half":   {boosted(4500), ErrPresumed},
+		"less":            {append(bytes.Clone(src[:half]), '}'), nil},
+	} {
+		b := memBench(t)
+		before := b.file(t, src)
+		l := formats.BlobLayout(int64(len(c.now)))
+		l.Format, l.Fine = before.Manifest.Format, true
+		batch := b.st.Begin()
+		res, err := b.p.Layout(t.Context(), batch, bytes.NewReader(c.now), int64(len(c.now)), l, Related{Before: known(before.Manifest), Presumed: true})
+		if !errors.Is(err, c.want) || len(b.p.slots) > 0 {
+			t.Errorf("%s: %v, %d workers left", name, err, len(b.p.slots))
+		}
+		if err == nil {
+			if err := batch.Commit(); err != nil {
+				t.Fatal(err)
+			}
+			b.same(t, res, c.now)
+		}
+		batch.Release()
 	}
 }
 

@@ -76,10 +76,11 @@ type job struct {
 	r      io.ReaderAt
 	group  *errgroup.Group
 
-	before  *earlier // whose skeleton and manifest are the file's a version before; nil: not known
-	origins []origin // of the regions
-	masters masters
-	running sync.WaitGroup // batches
+	before   *earlier // whose skeleton and manifest are the file's a version before; nil: not known
+	origins  []origin // of the regions
+	masters  masters
+	mayBeNew int64          // bytes of the skeleton that are not in the one before
+	running  sync.WaitGroup // batches
 
 	fresh, freshRaw, freshStored, deltas atomic.Int64
 }

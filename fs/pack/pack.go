@@ -114,6 +114,15 @@ func (p *Packer) File(ctx context.Context, b Batch, r io.ReaderAt, size int64) (
 // errLayout: the manifest of this layout cannot be written.
 var errLayout = errors.New("layout cannot be kept")
 
+// ErrPresumed: the layout was presumed, and the file has too much that is new for that.
+var ErrPresumed = errors.New("the file is not mostly what it was before")
+
+// What may be new in a file whose layout is presumed, and one over the share of what is known up to there that may be new besides.
+const (
+	mayBeNew  = 128 << 10
+	presuming = 16
+)
+
 // Layout packs as File does, by a layout that is known already.
 func (p *Packer) Layout(ctx context.Context, b Batch, r io.ReaderAt, size int64, l *formats.Layout, rel Related) (*Result, error) {
 	res := &Result{}
@@ -163,6 +172,9 @@ func (p *Packer) pack(ctx context.Context, b Batch, r io.ReaderAt, size int64, l
 	j.masters.addFiles(j.store, rel.Masters)
 	if err := j.lookBack(rel, l.Tensors, l.Regions, firsts(l.Tensors, len(l.Regions)), j.read); err != nil {
 		return err
+	}
+	if j.mayBeNew = size; rel.Presumed {
+		j.mayBeNew = min(mayBeNew, size/presuming)
 	}
 	if err := j.finish(j.cut(plan)); err != nil {
 		return err

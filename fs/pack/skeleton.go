@@ -54,6 +54,9 @@ func (c *cutter) skeleton(p *plan) error {
 		if q, err = cdc.Next(); err != nil {
 			return err
 		}
+		if c.mayBeNew -= int64(len(q)); c.mayBeNew < 0 {
+			return ErrPresumed
+		}
 		var h, was cas.Hash
 		if s.prev != nil {
 			h = cas.Sum(q)
@@ -102,6 +105,7 @@ func (s *skeleton) follow(cdc *chunk.CDC, q []byte) (bool, error) {
 		}
 		cdc.Pass(int(span.Len))
 		q = q[span.Len:]
+		s.mayBeNew += int64(span.Len) / presuming
 	}
 	return true, nil
 }

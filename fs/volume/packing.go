@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ckptfs/cas"
 	"ckptfs/cas/store"
 	"ckptfs/formats/detect"
 	"ckptfs/fs/pack"
@@ -122,16 +123,22 @@ func (v *Volume) packFile(ctx context.Context, b *store.Batch, n *Node) (job, er
 	} else if stays {
 		return j, v.staysAsIs(&j)
 	}
-	layout, err := v.detect(n, raw, j.size)
-	if err != nil {
-		return j, err
+	layout, rel, err := v.presume(v.Path(n), raw, j.size)
+	var was []cas.Hash
+	if layout != nil && err == nil {
+		j.res, err = v.pack.Layout(ctx, b, &guarded{v: v, r: raw}, j.size, layout, rel)
 	}
-	if v.awaits(n, &j, layout) {
-		return j, errAwaited
+	if layout == nil && err == nil || errors.Is(err, pack.ErrPresumed) {
+		if layout, err = v.detect(n, raw, j.size); err != nil {
+			return j, err
+		}
+		if v.awaits(n, &j, layout) {
+			return j, errAwaited
+		}
+		j.viewSize = viewSize(layout)
+		rel, was = v.related(v.Path(n), layout)
+		j.res, err = v.pack.Layout(ctx, b, &guarded{v: v, r: raw}, j.size, layout, rel)
 	}
-	j.viewSize = viewSize(layout)
-	rel, was := v.related(v.Path(n), layout)
-	j.res, err = v.pack.Layout(ctx, b, &guarded{v: v, r: raw}, j.size, layout, rel)
 	if err == nil {
 		v.noteVersion(n, j.res.Hash, layout, was)
 	}

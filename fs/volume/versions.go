@@ -2,6 +2,7 @@ package volume
 
 import (
 	"cmp"
+	"io"
 	"os"
 	"path"
 	"slices"
@@ -14,6 +15,7 @@ import (
 
 	"ckptfs/cas"
 	"ckptfs/formats"
+	"ckptfs/formats/detect"
 	"ckptfs/fs/pack"
 	"ckptfs/fs/tree"
 	"ckptfs/index/manifest"
@@ -73,6 +75,7 @@ func (v *Volume) noteVersion(n *Node, h cas.Hash, l *formats.Layout, was []cas.H
 type search struct {
 	v      *Volume
 	layout *formats.Layout
+	fits   func(m *manifest.Manifest) bool // whether m may be a version before of a file without tensors
 	sought *pack.Sought
 	not    func(cas.Hash) bool // nil, or says of a manifest that it is none
 	seen   map[cas.Hash]bool
@@ -93,6 +96,7 @@ type version struct {
 
 func (v *Volume) newSearch(l *formats.Layout, not func(cas.Hash) bool) *search {
 	s := &search{v: v, layout: l, sought: pack.Seek(l.Tensors), not: not, seen: map[cas.Hash]bool{}, has: make([]bool, len(l.Tensors))}
+	s.fits = func(m *manifest.Manifest) bool { return m.Format == l.Format }
 	for i := range l.Tensors {
 		s.all += s.sought.Bytes(i)
 	}
@@ -114,14 +118,14 @@ func (s *search) read(h cas.Hash) *manifest.Manifest {
 	return m
 }
 
-// look takes the manifest h if it has tensors that those before it lack; of a file without tensors, if it is of the same format.
+// look takes the manifest h if it has tensors that those before it lack; of a file without tensors, if it fits.
 func (s *search) look(h cas.Hash) {
 	m := s.read(h)
 	if m == nil {
 		return
 	}
 	f := version{hash: h, m: m}
-	more := len(s.layout.Tensors) == 0 && m.Format == s.layout.Format && len(s.found) == 0
+	more := len(s.layout.Tensors) == 0 && len(s.found) == 0 && s.fits(m)
 	for _, match := range s.sought.In(m) {
 		f.bytes += match.Bytes
 		f.named = f.named || !match.Renamed
@@ -223,6 +227,30 @@ func (v *Volume) earlier(p string, l *formats.Layout, not func(cas.Hash) bool, a
 		}
 	}
 	return rel, was
+}
+
+// presume is the layout of the file at p if it is one that has grown, as far as can be told without parsing it, and the version before it; nil when it
+// is none.
+func (v *Volume) presume(p string, raw io.ReaderAt, size int64) (l *formats.Layout, rel pack.Related, err error) {
+	if v.versions == nil {
+		return nil, rel, nil
+	}
+	as, err := detect.Presume(raw, size)
+	if err != nil || as == nil {
+		return nil, rel, err
+	}
+	s := v.newSearch(&formats.Layout{}, nil)
+	s.fits = func(m *manifest.Manifest) bool {
+		if len(m.Tensors) == 0 && len(m.Regions) == 1 && m.Regions[0].Kind == formats.Blob {
+			l = as(m.Format)
+		}
+		return l != nil
+	}
+	s.before(p)
+	for _, f := range s.found {
+		rel = pack.Related{Before: []*manifest.Manifest{f.m}, Presumed: true}
+	}
+	return l, rel, nil
 }
 
 // versionAt is the manifest of the file at a path below the mount's root, without looking through symbolic links.
