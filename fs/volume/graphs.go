@@ -160,12 +160,22 @@ func (v *Volume) graphRecord(parts []cas.Hash) ([]byte, error) {
 	return p, nil
 }
 
+// graphOf is the graph of a record, which is others', too.
 func (v *Volume) graphOf(parts []cas.Hash) (*graph.Graph, error) {
+	if len(parts) == 1 {
+		if g := v.models.graphs.get(parts[0]); g != nil {
+			return g, nil
+		}
+	}
 	p, err := v.graphRecord(parts)
 	if err != nil {
 		return nil, err
 	}
-	return graph.Decode(p)
+	g, err := graph.Decode(p)
+	if err == nil && len(parts) == 1 {
+		v.models.graphs.put(parts[0], g, len(p))
+	}
+	return g, err
 }
 
 // transferred maps the tensors of a model that a transfer read under other names to those of the parent: by the prefix that the architectures have in

@@ -2,7 +2,6 @@ package volume
 
 import (
 	"context"
-	"encoding/json"
 	"path"
 	"slices"
 
@@ -45,8 +44,7 @@ func (run lcpRun) lookup(v *Volume, name string) (virtual, error) {
 		if err != nil {
 			return nil, err
 		}
-		p, err := json.MarshalIndent(a, "", "  ")
-		return append(p, '\n'), err
+		return answerText(a)
 	}}, nil
 }
 

@@ -34,6 +34,7 @@ type models struct {
 	refused  atomic.Pointer[string]   // the last query or attribute that was none, and why
 
 	parts     graphParts
+	graphs    graphCache
 	catalogue atomic.Pointer[catalogue] // nil: nobody has asked yet
 	recheck   bool                      // a step was looked at since the catalogue was: its quality may be another
 

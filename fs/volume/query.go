@@ -3,7 +3,6 @@ package volume
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"path"
 	"slices"
@@ -317,8 +316,7 @@ func (q *query) ask(ctx context.Context, v *Volume, o control.MatchOptions) (*co
 			a.Match.Pinned = path.Join(virtualName, "query", q.name+viewSuffix)
 		}
 	}
-	q.answer, err = json.MarshalIndent(a, "", "  ")
-	q.answer = append(q.answer, '\n')
+	q.answer, err = answerText(a)
 	return a, err
 }
 

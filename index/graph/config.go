@@ -1,9 +1,7 @@
 package graph
 
 import (
-	"encoding/json"
 	"fmt"
-	"io"
 	"math"
 	"math/big"
 	"slices"
@@ -11,166 +9,9 @@ import (
 	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"encoding/json"
 )
-
-const maxDepth = 64
-
-// reader reads one JSON document token by token, so that it takes memory only in proportion to what is kept of it.
-type reader struct {
-	dec   tokens
-	depth int
-}
-
-func newReader(p []byte) (*reader, error) {
-	if len(p) > MaxSource {
-		return nil, fmt.Errorf("%d bytes, of at most %d: %w", len(p), MaxSource, ErrInvalid)
-	}
-	if !utf8.Valid(p) {
-		return nil, fmt.Errorf("not UTF-8: %w", ErrInvalid)
-	}
-	if !json.Valid(p) {
-		var v json.RawMessage
-		err := json.Unmarshal(p, &v)
-		return nil, fmt.Errorf("%v: %w", err, ErrInvalid)
-	}
-	return &reader{dec: tokens{p: p}}, nil
-}
-
-func (r *reader) errorf(format string, args ...any) error {
-	return fmt.Errorf("%s at byte %d: %w", fmt.Sprintf(format, args...), r.dec.InputOffset(), ErrInvalid)
-}
-
-func (r *reader) token() (json.Token, error) {
-	t, err := r.dec.Token()
-	if err == io.EOF {
-		err = io.ErrUnexpectedEOF
-	}
-	if err != nil {
-		return nil, r.errorf("%v", err)
-	}
-	return t, nil
-}
-
-func (r *reader) open(want json.Delim, what string) error {
-	t, err := r.token()
-	if err != nil {
-		return err
-	}
-	if t != want {
-		return r.errorf("%s is not %s", what, map[json.Delim]string{'{': "an object", '[': "an array"}[want])
-	}
-	return r.deeper()
-}
-
-func (r *reader) deeper() error {
-	if r.depth++; r.depth > maxDepth {
-		return r.errorf("nested deeper than %d", maxDepth)
-	}
-	return nil
-}
-
-// members calls member for each of the object that comes next.
-func (r *reader) members(what string, member func(key string) error) error {
-	if err := r.open('{', what); err != nil {
-		return err
-	}
-	return r.restOfObject(member)
-}
-
-func (r *reader) restOfObject(member func(key string) error) error {
-	var few [8]string
-	seen := few[:0]
-	var many map[string]bool
-	for r.dec.More() {
-		key, _, err := r.dec.Text()
-		if err != nil {
-			return r.errorf("%v", err)
-		}
-		twice := many[key] || many == nil && slices.Contains(seen, key)
-		if twice {
-			return r.errorf("member %q twice", key)
-		}
-		if many != nil {
-			many[key] = true
-		} else if seen = append(seen, key); len(seen) > 16 {
-			many = make(map[string]bool, 64)
-			for _, k := range seen {
-				many[k] = true
-			}
-		}
-		if err := member(key); err != nil {
-			return err
-		}
-	}
-	r.depth--
-	_, err := r.token()
-	return err
-}
-
-// items calls item for each of the array that comes next.
-func (r *reader) items(what string, item func() error) error {
-	if err := r.open('[', what); err != nil {
-		return err
-	}
-	return r.restOfArray(item)
-}
-
-func (r *reader) restOfArray(item func() error) error {
-	for r.dec.More() {
-		if err := item(); err != nil {
-			return err
-		}
-	}
-	r.depth--
-	_, err := r.token()
-	return err
-}
-
-func (r *reader) string(what string) (string, error) {
-	s, ok, err := r.dec.Text()
-	switch {
-	case err != nil:
-		return "", r.errorf("%v", err)
-	case !ok:
-		return "", r.errorf("%s is not a string", what)
-	}
-	return s, nil
-}
-
-func (r *reader) bool(what string) (bool, error) {
-	t, err := r.token()
-	if err != nil {
-		return false, err
-	}
-	b, ok := t.(bool)
-	if !ok {
-		return false, r.errorf("%s is not true or false", what)
-	}
-	return b, nil
-}
-
-// int reads an integer from 0 to limit.
-func (r *reader) int(what string, limit int64) (int64, error) {
-	t, err := r.token()
-	if err != nil {
-		return 0, err
-	}
-	n, ok := t.(json.Number)
-	if !ok {
-		return 0, r.errorf("%s is not a number", what)
-	}
-	v, err := strconv.ParseInt(string(n), 10, 64)
-	if err != nil || v < 0 || v > limit {
-		return 0, r.errorf("%s is %.32s, not an integer from 0 to %d", what, n, limit)
-	}
-	return v, nil
-}
-
-// skip reads any value.
-func (r *reader) skip() error {
-	_, err := r.value(nil)
-	return err
-}
 
 // place says which members of an object are left out.
 type place int

@@ -30,8 +30,10 @@ func ParseExplicit(p []byte, tensors Tensors) (*Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := explicit{reader: r, ids: map[string]int{}, g: &Graph{Kind: Explicit}, tied: map[paramAt][]string{}}
-	version, nodes := false, false
+	e := explicit{reader: r, about: len(p) / 80, tied: map[paramAt][]string{}}
+	e.ids, e.inputs = make(map[string]int, e.about), make([]Input, 0, e.about)
+	e.g = &Graph{Kind: Explicit, Vertices: make([]Vertex, 0, e.about)}
+	version, listed := false, false
 	err = r.members("the document", func(key string) error {
 		switch key {
 		case "v":
@@ -42,7 +44,7 @@ func ParseExplicit(p []byte, tensors Tensors) (*Graph, error) {
 			}
 			return err
 		case "nodes":
-			nodes = true
+			listed = true
 			return r.items("nodes", e.node)
 		}
 		return r.errorf("unknown member %q", key)
@@ -50,7 +52,7 @@ func ParseExplicit(p []byte, tensors Tensors) (*Graph, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case !version || !nodes:
+	case !version || !listed:
 		return nil, r.errorf("no %s", map[bool]string{true: `"nodes"`, false: `"v"`}[version])
 	}
 	if tensors != nil {
@@ -66,6 +68,12 @@ type explicit struct {
 	ids  map[string]int
 	g    *Graph
 	tied map[paramAt][]string // further names of parameters
+
+	about int // vertices there may be
+	// What the vertices' slices are parts of.
+	inputs []Input
+	params []Param
+	dims   []int64
 }
 
 // maxTied bounds the further names of a parameter.
@@ -78,9 +86,14 @@ func (e *explicit) node() error {
 	if len(e.g.Vertices) == MaxVertices {
 		return tooMany()
 	}
+	if err := e.open('{', "a node"); err != nil {
+		return err
+	}
 	v := Vertex{Config: "{}"}
-	err := e.members("a node", func(key string) (err error) {
-		switch key {
+	var o object
+	for e.next(&o) {
+		var err error
+		switch o.key {
 		case "id":
 			v.Name, err = e.string("id")
 		case "op":
@@ -90,34 +103,18 @@ func (e *explicit) node() error {
 		case "comm":
 			v.Commutative, err = e.bool("comm")
 		case "in":
-			err = e.items("in", func() error {
-				s, err := e.string("an input")
-				if err != nil {
-					return err
-				}
-				in, ok := e.input(s)
-				if !ok {
-					return e.errorf("input %q of node %q is no output of a node before it: unknown, out of order, or a cycle", s, v.Name)
-				}
-				v.Inputs = append(v.Inputs, in)
-				return nil
-			})
+			v.Inputs, err = e.inputsOf(&v)
 		case "params":
-			err = e.items("params", func() error {
-				p, tied, err := e.param()
-				if tied != nil {
-					e.tied[paramAt{len(e.g.Vertices), len(v.Params)}] = tied
-				}
-				v.Params = append(v.Params, p)
-				return err
-			})
+			v.Params, err = e.paramsOf()
 		default:
-			err = e.errorf("unknown member %q of node %q", key, v.Name)
+			err = e.errorf("unknown member %q of node %q", o.key, v.Name)
 		}
-		return err
-	})
-	if err != nil {
-		return err
+		if err != nil {
+			return err
+		}
+	}
+	if o.err != nil {
+		return o.err
 	}
 	_, twice := e.ids[v.Name]
 	switch {
@@ -134,11 +131,63 @@ func (e *explicit) node() error {
 	return nil
 }
 
+// inputsOf reads the inputs of v.
+func (e *explicit) inputsOf(v *Vertex) ([]Input, error) {
+	if err := e.open('[', "in"); err != nil {
+		return nil, err
+	}
+	from := len(e.inputs)
+	for e.dec.More() {
+		s, err := e.string("an input")
+		if err != nil {
+			return nil, err
+		}
+		in, ok := e.input(s)
+		if !ok {
+			return nil, e.errorf("input %q of node %q is no output of a node before it: unknown, out of order, or a cycle", s, v.Name)
+		}
+		e.inputs = append(e.inputs, in)
+	}
+	e.close()
+	return part(e.inputs, from), nil
+}
+
+// paramsOf reads the parameters of a vertex.
+func (e *explicit) paramsOf() ([]Param, error) {
+	if err := e.open('[', "params"); err != nil {
+		return nil, err
+	}
+	if e.params == nil {
+		e.params = make([]Param, 0, e.about)
+	}
+	from := len(e.params)
+	for e.dec.More() {
+		p, tied, err := e.param()
+		if err != nil {
+			return nil, err
+		}
+		if tied != nil {
+			e.tied[paramAt{len(e.g.Vertices), len(e.params) - from}] = tied
+		}
+		e.params = append(e.params, p)
+	}
+	e.close()
+	return part(e.params, from), nil
+}
+
+// part is what was appended to all since it was so long, nil when nothing was.
+func part[T any](all []T, from int) []T {
+	if from == len(all) {
+		return nil
+	}
+	return all[from:len(all):len(all)]
+}
+
 // layerConfig is config of a cfg, of which most were read before.
 func (e *explicit) layerConfig() (string, error) {
 	raw := e.dec.Object()
 	if s, ok := canonical.get(raw); ok {
-		e.dec.Skip(raw)
+		e.dec.Skip(len(raw))
 		return s, nil
 	}
 	s, err := e.config("cfg", layer)
@@ -151,7 +200,7 @@ func (e *explicit) layerConfig() (string, error) {
 // canonical remembers what cfgs came to: architectures that are asked about have many in common. All stand equally deep, so it depends on their bytes alone.
 var canonical remembered
 
-// remembered is a bounded map, from the bytes of an object to a text.
+// remembered is a bounded map, from the text of an object to another.
 type remembered struct {
 	mu    sync.Mutex
 	m     map[string]string
@@ -163,14 +212,14 @@ const (
 	maxOfOne      = 4 << 10
 )
 
-func (r *remembered) get(raw []byte) (string, bool) {
+func (r *remembered) get(raw string) (string, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s, ok := r.m[string(raw)]
+	s, ok := r.m[raw]
 	return s, ok
 }
 
-func (r *remembered) put(raw []byte, s string) {
+func (r *remembered) put(raw, s string) {
 	if len(raw) > maxOfOne {
 		return
 	}
@@ -179,7 +228,7 @@ func (r *remembered) put(raw []byte, s string) {
 	if r.bytes += 64 + len(raw) + len(s); r.m == nil || r.bytes > maxRemembered {
 		r.m, r.bytes = map[string]string{}, 64+len(raw)+len(s)
 	}
-	r.m[string(raw)] = s
+	r.m[strings.Clone(raw)] = s
 }
 
 // input finds "id" or "id:k".
@@ -198,23 +247,21 @@ func (e *explicit) input(s string) (Input, bool) {
 
 // param reads a name or an object.
 func (e *explicit) param() (p Param, tied []string, err error) {
-	t, err := e.token()
+	name, ok, err := e.dec.Text()
 	if err != nil {
-		return p, nil, err
+		return p, nil, e.errorf("%v", err)
 	}
 	shape := false
-	switch t := t.(type) {
-	case string:
-		p.Tensor = t
-	default:
-		if d, ok := t.(interface{ String() string }); !ok || d.String() != "{" {
+	if p.Tensor = name; !ok {
+		if !e.dec.Take('{') {
 			return p, nil, e.errorf("a parameter is neither a name nor an object")
 		}
 		if err := e.deeper(); err != nil {
 			return p, nil, err
 		}
-		err := e.restOfObject(func(key string) (err error) {
-			switch key {
+		var o object
+		for e.next(&o) {
+			switch o.key {
 			case "name":
 				p.Tensor, err = e.string("name")
 			case "dtype":
@@ -225,26 +272,18 @@ func (e *explicit) param() (p Param, tied []string, err error) {
 				}
 			case "shape":
 				shape = true
-				err = e.items("shape", func() error {
-					d, err := e.int("a dimension", maxDim)
-					p.Shape = append(p.Shape, d)
-					return err
-				})
+				p.Shape, err = e.shape()
 			case "tied":
-				err = e.items("tied", func() error {
-					name, err := e.string("a tied name")
-					if tied = append(tied, name); len(tied) > maxTied {
-						return e.errorf("more than %d tied names", maxTied)
-					}
-					return err
-				})
+				tied, err = e.tiedNames()
 			default:
-				err = e.errorf("unknown member %q of a parameter", key)
+				err = e.errorf("unknown member %q of a parameter", o.key)
 			}
-			return err
-		})
-		if err != nil {
-			return p, nil, err
+			if err != nil {
+				return p, nil, err
+			}
+		}
+		if o.err != nil {
+			return p, nil, o.err
 		}
 		if shape != (p.DType != "") {
 			return p, nil, e.errorf("parameter %q: dtype and shape go together", p.Tensor)
@@ -254,4 +293,34 @@ func (e *explicit) param() (p Param, tied []string, err error) {
 		return p, nil, e.errorf("a parameter without name")
 	}
 	return p, tied, nil
+}
+
+func (e *explicit) shape() ([]int64, error) {
+	if err := e.open('[', "shape"); err != nil {
+		return nil, err
+	}
+	if e.dims == nil {
+		e.dims = make([]int64, 0, e.about)
+	}
+	from := len(e.dims)
+	for e.dec.More() {
+		d, err := e.int("a dimension", maxDim)
+		if err != nil {
+			return nil, err
+		}
+		e.dims = append(e.dims, d)
+	}
+	e.close()
+	return part(e.dims, from), nil
+}
+
+func (e *explicit) tiedNames() (tied []string, err error) {
+	err = e.items("tied", func() error {
+		name, err := e.string("a tied name")
+		if tied = append(tied, name); len(tied) > maxTied {
+			return e.errorf("more than %d tied names", maxTied)
+		}
+		return err
+	})
+	return tied, err
 }

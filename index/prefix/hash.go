@@ -5,7 +5,9 @@ import (
 	"math/bits"
 	"math/rand/v2"
 	"slices"
+	"strings"
 
+	"ckptfs/formats"
 	"ckptfs/index/graph"
 )
 
@@ -137,10 +139,10 @@ func (c *configs) find(v *graph.Vertex, add bool) (n uint32, found bool) {
 	if !add {
 		return 0, false
 	}
-	e := config{hash: h, id: rand.Uint64(), op: v.Op, config: v.Config}
+	e := config{hash: h, id: rand.Uint64(), op: strings.Clone(v.Op), config: strings.Clone(v.Config)} // not the document that they are parts of
 	for _, p := range v.Params {
 		if !p.Attached {
-			e.params = append(e.params, graph.Param{Slot: p.Slot, DType: p.DType, Shape: slices.Clone(p.Shape)})
+			e.params = append(e.params, graph.Param{Slot: strings.Clone(p.Slot), DType: formats.DType(strings.Clone(string(p.DType))), Shape: slices.Clone(p.Shape)})
 		}
 	}
 	return c.add(e), true
