@@ -66,19 +66,27 @@ type source struct {
 	size         float64
 }
 
-// look sets src to what p is.
-func (s *planeState) look(src *source, p []byte) {
+// look sets src to what p is, which is a group of elements or, whole, all of them: groups have no period that is worth a search.
+func (s *planeState) look(src *source, p []byte, whole bool) {
 	*src = source{p: p}
 	if len(p) > 0 && constant(p) {
 		src.c[p[0]] = uint32(len(p))
 		src.size = 2
 		return
 	}
-	if src.random = src.c.count(p); src.random {
+	if zeros, of := sampleZeros(p); manyZeros(2*zeros, of) { // of which none need be counted
+		s.pack(src)
+		if whole {
+			s.findPeriod(src)
+		}
+		src.c.count(src.rest)
+		if src.c[0] = uint32(len(p) - len(src.rest)); !manyZeros(int(src.c[0]), len(p)) {
+			src.bitmap = nil
+		}
+	} else if src.random = src.c.count(p); src.random {
 		src.size = float64(len(p) + 1)
 		return
 	}
-	s.tryPack(src)
 	src.measure()
 }
 
@@ -86,6 +94,7 @@ func (s *planeState) look(src *source, p []byte) {
 func (s *planeState) tryPack(src *source) {
 	if n := len(src.p); manyZeros(int(src.c[0]), n) {
 		s.pack(src)
+		s.findPeriod(src)
 		src.c[0] = uint32(n - len(src.rest))
 	}
 }
@@ -99,7 +108,6 @@ func (s *planeState) pack(src *source) {
 	src.rest = pack(s.spare[s.used:], src.bitmap, src.p)
 	s.used += len(src.rest)
 	src.ones.count(src.bitmap)
-	s.findPeriod(src)
 }
 
 // measure estimates what src takes.
@@ -126,7 +134,7 @@ func (s *planeState) chooseAgain(w int) bool {
 		return false
 	}
 	for _, p := range s.bufs[:w] {
-		if manyZeros(sampleZeros(p), samples*sampleLen) {
+		if manyZeros(sampleZeros(p)) {
 			sparse++
 		}
 	}
@@ -140,26 +148,35 @@ func (s *planeState) chooseAgain(w int) bool {
 	g.count()
 	common := source{p: any}
 	s.pack(&common)
+	s.findPeriod(&common)
 	s.used -= len(common.rest)
 	var saved float64
 	sources := s.sources[:w]
 	var again [8]bool
+	var sizes [8]float64
 	last := 0
 	for k := range sources {
 		src, p := &sources[k], s.bufs[k]
-		if constant(p) || sampleBits(p) > randomBits {
+		if constant(p) || sampleBits(p, randomBits) > randomBits {
 			*src = source{p: p}
 			continue
 		}
-		s.look(src, p)
+		s.look(src, p, true)
 		src.c[0] = uint32(bytes.Count(p, []byte{0}))
 		zeros := src.c[0]
 		src.c[0] -= uint32(g.counts[1])
-		if size := src.c.estimate(g.counts[0]) + 1; size < src.size {
+		if sizes[k] = src.c.estimate(g.counts[0]) + 1; sizes[k] < src.size {
 			again[k], last = true, k
-			saved += src.size - size
+			saved += src.size - sizes[k]
 		}
 		src.c[0] = zeros
+	}
+	for k := range last { // a bitmap of its own would be taken for the common one
+		if src := &sources[k]; src.sparse && !again[k] {
+			plain := src.c.estimate(n)
+			again[k] = sizes[k] < plain
+			saved -= min(sizes[k], plain) - src.size
+		}
 	}
 	if saved <= common.ones.estimate(len(common.bitmap)) {
 		return false
@@ -181,7 +198,7 @@ func (s *planeState) chooseAgain(w int) bool {
 			s.addPart(sorted[:g.counts[0]], &src.c)
 		case src.size == 0:
 			s.choosePlane(k, nil)
-		case k < last: // a bitmap of its own would be taken for the common one
+		case k < last:
 			s.addPart(src.p, &src.c)
 		default:
 			s.add(src)
@@ -197,18 +214,18 @@ func (s *planeState) choosePlane(k int, g *groups) {
 	if g == nil {
 		whole = 0
 	}
-	zeros := sampleZeros(p)
+	zeros, of := sampleZeros(p)
 	switch {
 	case constant(p):
 		s.parts = append(s.parts, part{code: whole | partConst, p: p})
 		return
-	case s.flat || len(p) < minCoded || zeros == 0 && sampleBits(p) > randomBits:
+	case s.flat || len(p) < minCoded || zeros == 0 && sampleBits(p, randomBits) > randomBits:
 		s.parts = append(s.parts, part{code: whole | partRaw, p: p})
 		return
 	}
 	first, all := len(s.parts), &s.sources[maxGroups]
-	if g == nil || zeros >= samples*sampleLen-fewOthers {
-		s.look(all, p)
+	if g == nil || zeros >= of-fewOthers {
+		s.look(all, p, true)
 		s.add(all)
 		s.parts[first].code |= whole
 		return
@@ -219,7 +236,7 @@ func (s *planeState) choosePlane(k int, g *groups) {
 	var sum float64
 	for i, n := range g.counts[:g.n] {
 		src := &s.sources[i]
-		s.look(src, sorted[:n:n])
+		s.look(src, sorted[:n:n], false)
 		sorted = sorted[n:]
 		sum += src.size
 		for v, k := range src.c {

@@ -10,40 +10,41 @@ import (
 type counts [256]uint32
 
 const (
-	line = 64 // bytes, of which one in four is looked at
+	line = 64 // bytes, of which one in eight is looked at
 	// perSample is how many bytes there must be, for each value that occurs and each time that the sample goes into them but
 	// once, so that what the frequencies of a sample cost more than those of all is 1/2048 of the part at most: a sample of m
 	// makes each byte (values-1)/2m nats longer than it need be (Miller, 1955).
 	perSample = 184
+	// minEighth is the length from which an eighth has lines enough that what comes in runs is not missed.
+	minEighth = 32 << 10
 	// minRandom is the length from which a quarter tells what is random.
 	minRandom = 2048
 )
 
-// count sets c to how often the values occur in p: the bytes of a quarter or of half of the lines are taken for all where that
-// is exact enough. It says whether p is as good as random: then c has each value, and counts for little.
+// count sets c to how often the values occur in p: the bytes of an eighth, a quarter or half of the lines are taken for all where
+// that is exact enough. It says whether p is as good as random: then c has all values alike.
 func (c *counts) count(p []byte) (random bool) {
 	var set values
-	whole := p[:len(p)/(4*line)*(4*line)]
+	whole := p[:len(p)/(8*line)*(8*line)]
 	shift := 0
 	if len(whole) == 0 {
 		*c = counts{}
 	} else {
 		var t tally
-		t.quarter(whole, 0)
-		for shift = 2; ; shift-- {
+		t.eighth(whole, 0)
+		for shift = 3; ; shift-- {
 			c.sum(&t, shift, &set)
-			if ((1<<shift)-1)*perSample*set.len() <= len(whole) {
+			if ((1<<shift)-1)*perSample*set.len() <= len(whole) && (shift < 3 || len(whole) >= minEighth) {
 				break
 			}
 			if shift == 2 && len(whole) >= minRandom && c.sampleBits(len(whole)/4) > randomBits {
 				for v := range c {
-					c[v] = max(c[v], 1)
+					c[v] = uint32(len(p)/len(c) + 1)
 				}
 				return true
 			}
-			t.quarter(whole, 3-shift)
-			if shift == 1 {
-				t.quarter(whole, 3)
+			for q := 8 >> shift; q < 16>>shift; q++ {
+				t.eighth(whole, q)
 			}
 		}
 	}
@@ -141,11 +142,11 @@ func (s *values) holdsPortable(p []byte) int {
 // maxPlane bytes of one value.
 type tally [8][256]uint16
 
-// quarter counts one line of every four of p. Which one changes from each four to the next, since p may have a period. Of q
-// from 0 to 3 each counts others.
-func (t *tally) quarter(p []byte, q int) {
-	for i := uint32(0); len(p) >= 4*line; i, p = i+1, p[4*line:] {
-		at := (i*0x9e3779b1>>30 + uint32(q)) % 4 * line
+// eighth counts one line of every eight of p. Which one changes from each eight to the next, since p may have a period. Of q
+// from 0 to 7 each counts others.
+func (t *tally) eighth(p []byte, q int) {
+	for i := uint32(0); len(p) >= 8*line; i, p = i+1, p[8*line:] {
+		at := (i*0x9e3779b1>>29 + uint32(q)) % 8 * line
 		t.add(p[at : at+line])
 	}
 }

@@ -310,7 +310,7 @@ func Estimate(raw, base []byte, h Hint) (alone, delta float64) {
 		split(&planes, src, w, rot)
 		var sum float64
 		for k := range w {
-			bits := sampleBits(planes[k])
+			bits := sampleBits(planes[k], randomBits)
 			if bits > randomBits {
 				bits = 8
 			}

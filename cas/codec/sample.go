@@ -7,40 +7,47 @@ const (
 	sampleLen = 256
 	// flatBits is the order-0 entropy, in bits a byte, from which nothing is to be had: 1/32 of 8 bits is 0.25.
 	flatBits = 7.8
+	// noiseBits is by how much a sample of 1 KiB may err: by 0.02 mostly.
+	noiseBits = 0.06
 )
 
 // looksRandom tells from a sample whether the bytes of raw are so evenly distributed that an entropy coder gains less than
 // 1/32. Such bytes are quantised, compressed or random, and seldom repeat within one chunk: looking for matches as well
 // would cost many times this sample.
-func looksRandom(raw []byte) bool { return sampleBits(raw) > flatBits }
+func looksRandom(raw []byte) bool { return sampleBits(raw, flatBits) > flatBits }
 
-// sampleBits estimates the order-0 entropy of p, in bits a byte, from a sample of 4 KiB spread over it. What is shorter
-// costs little to try and counts as 0.
-func sampleBits(p []byte) float64 {
+// sampleBits estimates the order-0 entropy of p, in bits a byte, from a sample of 4 KiB spread over it, or from a quarter of that
+// where it is above random without doubt. What is shorter costs little to try and counts as 0.
+func sampleBits(p []byte, random float64) float64 {
 	const n = samples * sampleLen
 	if len(p) < n {
 		return 0
 	}
 	var t tally
-	for i := range samples {
-		t.add(sample(p, i))
-	}
 	var c counts
 	var used values
+	for i := range samples {
+		t.add(sample(p, i)[:sampleLen/4])
+	}
+	if c.sum(&t, 0, &used); c.sampleBits(n/4) > random+noiseBits {
+		return 8
+	}
+	for i := range samples {
+		t.add(sample(p, i)[sampleLen/4:])
+	}
 	c.sum(&t, 0, &used)
 	return c.sampleBits(n)
 }
 
-// sampleZeros counts the zeros of that sample, if there is one.
-func sampleZeros(p []byte) int {
+// sampleZeros counts the zeros of that sample, or of all of p when it is shorter.
+func sampleZeros(p []byte) (zeros, of int) {
 	if len(p) < samples*sampleLen {
-		return 0
+		return bytes.Count(p, []byte{0}), len(p)
 	}
-	n := 0
 	for i := range samples {
-		n += bytes.Count(sample(p, i), []byte{0})
+		zeros += bytes.Count(sample(p, i), []byte{0})
 	}
-	return n
+	return zeros, samples * sampleLen
 }
 
 // sample is the i-th part of the sample of p.
