@@ -69,6 +69,10 @@ func lag(d, p []byte, period int) {
 // unlag undoes lag in place; spare is as long. The lag of a lag is that of twice the period, which gets to where a load need not
 // wait for the stores just before it.
 func unlag(p []byte, period int, spare []byte) {
+	if period == 1 {
+		unlagOne(p)
+		return
+	}
 	for ; period < 64; period *= 2 {
 		lag(spare, p, period)
 		copy(p, spare)
@@ -79,5 +83,27 @@ func unlag(p []byte, period int, spare []byte) {
 	}
 	for ; i < len(p); i++ {
 		p[i] ^= p[i-period]
+	}
+}
+
+// unlagOne is unlag for what was the same one byte before: most words of it are zeros.
+func unlagOne(p []byte) {
+	const each = 0x0101010101010101
+	last := uint64(0) // the byte before, 8 times
+	for ; len(p) >= 8; p = p[8:] {
+		v := le.Uint64(p)
+		if v == 0 {
+			le.PutUint64(p, last)
+			continue
+		}
+		v ^= v << 8
+		v ^= v << 16
+		v ^= v<<32 ^ last
+		le.PutUint64(p, v)
+		last = v >> 56 * each
+	}
+	for i := range p {
+		p[i] ^= byte(last)
+		last = uint64(p[i])
 	}
 }
