@@ -36,6 +36,14 @@ if not os.path.exists(path("m.pt")):
     tied = torch.ones(5)
     torch.save({"a": tied, "b": tied}, path("tied.pt"))
     save_file({"a": tied, "b": tied.clone()}, path("tied.safetensors"))
+    turned = tensors["embed.weight"].t()
+    torch.save({"w": turned}, path("turned.pt"))
+    np.savez(path("turned.npz"), w=turned.numpy())
+    torch.save({"w": turned.contiguous()}, path("straight.pt"))
+    save_file({"w": turned.contiguous()}, path("straight.safetensors"))
+    torch.save({"w": turned[:10]}, path("slice.pt"))
+    torch.save({"w": turned[:10].clone()}, path("slice_clone.pt"))
+    save_file({"w": turned[:10].contiguous()}, path("slice.safetensors"))
     with open(path("text"), "w") as f:
         f.write("no tensors\n" * 10000)
 
@@ -44,6 +52,9 @@ one = ids["m.pt"]
 assert len(one) == 117 and one.startswith("mi2:b"), one
 assert {n for n, i in ids.items() if i == one} == {"m.pt", "m.npz", "m.safetensors", "shuffled.pt"}, ids
 assert ids["tied.pt"] != ids["tied.safetensors"], "tied tensors are one storage in one and two in the other"
+# Strides and storages are of the index: what is not row-major, or not all of its storage, is something else than a copy that is.
+assert ids["turned.pt"] == ids["turned.npz"] != ids["straight.pt"] == ids["straight.safetensors"], ids
+assert len({ids["slice.pt"], ids["slice_clone.pt"], ids["slice.safetensors"]}) == 3, ids
 for p in (path("text"), folder):
     try:
         raise AssertionError(artifact(p))
