@@ -6,8 +6,8 @@
 //
 // The tree's keys give the names, joined by '/'; a name whose keys have a '/' is the tuple as _METADATA writes it. In the database
 // the keys are joined by dots, which may be those of another tuple, too: the arrays of both are left out then, as is what has no array
-// (empty nodes, strings). Shapes and types are zarr's. Nothing is read of the arrays themselves: they are compressed. Where their parts lie is
-// told: the metadata and each chunk, by zarr's key.
+// (empty nodes, strings). Shapes and types are zarr's. Where the arrays' parts lie is told: the metadata and each chunk, by zarr's key; package zarr
+// reads the elements.
 package orbax
 
 import (
@@ -20,6 +20,7 @@ import (
 
 	"ckptfs/formats"
 	"ckptfs/formats/ocdbt"
+	"ckptfs/formats/zarr"
 )
 
 const (
@@ -27,8 +28,6 @@ const (
 	Metadata = "_METADATA"
 
 	maxMetadata = 64 << 20
-	maxArray    = 1 << 20
-	maxRank     = 64
 )
 
 func reject(format string, args ...any) error {
@@ -47,7 +46,8 @@ type metadata struct {
 // Array is an array; its Region is -1.
 type Array struct {
 	formats.Tensor
-	Metadata []byte // zarr's
+	Zarr     *zarr.Array
+	Metadata []byte // zarr's, as it is stored
 	Folder   string // that has a file for each chunk; "": the chunks are in the database
 	Chunks   []Chunk
 }
@@ -94,12 +94,12 @@ func Arrays(read ocdbt.Read) ([]Array, error) {
 	var out []Array
 	chunks := map[string][]Chunk{}
 	add := func(dotted string, p []byte) error {
-		t, err := array(p)
+		z, err := zarr.Parse(p)
 		if err != nil {
-			return err
+			return reject("%s: %v", dotted, err)
 		}
-		if t.Name = names[dotted]; t.Name != "" {
-			out = append(out, Array{Tensor: t, Metadata: p, Folder: dotted})
+		if name := names[dotted]; name != "" {
+			out = append(out, Array{Tensor: formats.Tensor{Name: name, DType: z.DType, Shape: z.Shape, Region: -1}, Zarr: z, Metadata: p, Folder: dotted})
 		}
 		return nil
 	}
@@ -163,7 +163,7 @@ func loose(read ocdbt.Read, names map[string]string, add func(dotted string, p [
 			continue
 		}
 		for _, file := range arrayFiles {
-			p, err := read(dotted+file, 0, -1, maxArray)
+			p, err := read(dotted+file, 0, -1, zarr.MaxMetadata)
 			if errors.Is(err, fs.ErrNotExist) {
 				continue
 			}
@@ -177,42 +177,4 @@ func loose(read ocdbt.Read, names map[string]string, add func(dotted string, p [
 		}
 	}
 	return nil
-}
-
-// types are zarr's names: of version 2 with the order of bytes, of version 3 without.
-var types = map[string]formats.DType{
-	"b1": formats.Bool, "i1": formats.I8, "u1": formats.U8, "i2": formats.I16, "u2": formats.U16, "i4": formats.I32, "u4": formats.U32,
-	"i8": formats.I64, "u8": formats.U64, "f2": formats.F16, "f4": formats.F32, "f8": formats.F64, "c8": formats.C64, "c16": formats.C128,
-	"bool": formats.Bool, "int8": formats.I8, "uint8": formats.U8, "int16": formats.I16, "uint16": formats.U16, "int32": formats.I32,
-	"uint32": formats.U32, "int64": formats.I64, "uint64": formats.U64, "float16": formats.F16, "float32": formats.F32,
-	"float64": formats.F64, "complex64": formats.C64, "complex128": formats.C128, "bfloat16": formats.BF16,
-	"float8_e4m3fn": formats.F8E4M3, "float8_e5m2": formats.F8E5M2, "float8_e4m3fnuz": formats.F8E4M3FZ, "float8_e5m2fnuz": formats.F8E5M2FZ,
-}
-
-// array reads the metadata of one array. A type that is not known is called as zarr does.
-func array(p []byte) (t formats.Tensor, err error) {
-	var z struct {
-		Shape []int64         `json:"shape"`
-		Two   json.RawMessage `json:"dtype"`
-		Three json.RawMessage `json:"data_type"`
-	}
-	if err := json.Unmarshal(p, &z); err != nil {
-		return t, reject("an array: %v", err)
-	}
-	if z.Two == nil {
-		z.Two = z.Three
-	}
-	var name string
-	if json.Unmarshal(z.Two, &name) != nil || name == "" || len(name) > 64 {
-		name = "unknown" // a structure
-	}
-	d, ok := types[strings.TrimLeft(name, "<|")]
-	if !ok {
-		d = formats.DType(name)
-	}
-	t = formats.Tensor{DType: d, Shape: z.Shape, Region: -1}
-	if len(z.Shape) > maxRank || t.NumElements() < 0 {
-		return t, reject("an array of shape %v", z.Shape[:min(len(z.Shape), maxRank)])
-	}
-	return t, nil
 }

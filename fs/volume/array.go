@@ -1,11 +1,11 @@
 package volume
 
 import (
-	"errors"
 	"slices"
 
 	"ckptfs/cas"
 	"ckptfs/formats"
+	"ckptfs/formats/zarr"
 )
 
 // array is a tensor as show, diff and cat-tensor know it by its name: one that a file has, or that several tensors are the pieces of.
@@ -13,7 +13,8 @@ type array struct {
 	formats.Tensor // of one in pieces its name, type and shape; Region and Offset mean nothing
 	pieces         []piece
 	grid           [][]int64 // of one in pieces: where they begin, by dimension; nil: pieces[0] is all of it
-	sealed         []sealed  // of one that is stored compressed, instead of pieces
+	sealed         []sealed  // of one that is stored as zarr has it, instead of pieces
+	zarr           *zarr.Array
 }
 
 // piece is a tensor of a file, and where its first element is in the array.
@@ -178,21 +179,22 @@ func extent(pieces []piece) []int64 {
 	return shape
 }
 
-var errSealed = errors.New("it is stored compressed, and not read by this program")
-
 // arrayReader reads the elements of an array, row-major.
 type arrayReader struct {
 	v     *Volume
 	a     *array
 	whole *tensorReader   // of one that is a tensor
 	parts []*tensorReader // of one in pieces; nil: not opened yet
+	zarr  *zarrReader     // of one that is stored as zarr has it
 }
 
 // openArray makes an array readable until done is called. One reader is for one goroutine.
 func (v *Volume) openArray(a *array) (*arrayReader, error) {
 	r := &arrayReader{v: v, a: a}
-	if a.sealed != nil {
-		return nil, errSealed
+	if a.zarr != nil {
+		var err error
+		r.zarr, err = v.openZarr(a)
+		return r, err
 	}
 	if a.grid != nil {
 		r.parts = make([]*tensorReader, len(a.pieces))
@@ -207,6 +209,9 @@ func (r *arrayReader) done() {
 	if r.whole != nil {
 		r.whole.done()
 	}
+	if r.zarr != nil {
+		r.zarr.Close()
+	}
 	for _, p := range r.parts {
 		if p != nil {
 			p.done()
@@ -214,8 +219,11 @@ func (r *arrayReader) done() {
 	}
 }
 
-// read reads elements from byte off of them on. Of an array in pieces both ends are those of elements.
+// read reads elements from byte off of them on. Of an array in pieces both ends are those of elements. One that is stored as zarr has it is best read forwards.
 func (r *arrayReader) read(p []byte, off int64) error {
+	if r.zarr != nil {
+		return r.zarr.read(p, off)
+	}
 	if r.whole != nil {
 		return r.whole.read(p, off)
 	}

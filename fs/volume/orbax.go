@@ -13,7 +13,7 @@ import (
 	"ckptfs/formats/orbax"
 )
 
-// orbax is the arrays of the folder that Orbax wrote. They are compressed: what is known of their elements is whether their parts are equal.
+// orbax is the arrays of the folder that Orbax wrote. They are compressed: that they are equal is known by their parts, for the rest they have to be decoded.
 func (r *reach) orbax(ctx context.Context, dir string) (*collection, error) {
 	arrays, err := r.v.orbaxArrays(dir)
 	if err != nil {
@@ -23,7 +23,7 @@ func (r *reach) orbax(ctx context.Context, dir string) (*collection, error) {
 	folders := map[string]*array{}
 	for i := range arrays {
 		x, a := &arrays[i], &c.arrays[i]
-		*a = array{Tensor: x.Tensor, sealed: []sealed{{inline: x.Metadata, n: int64(len(x.Metadata))}}}
+		*a = array{Tensor: x.Tensor, zarr: x.Zarr, sealed: []sealed{{inline: x.Metadata, n: int64(len(x.Metadata))}}}
 		for _, k := range x.Chunks {
 			s := sealed{key: k.Key, inline: k.Inline, off: k.Off, n: k.Len}
 			if k.Path == "" {

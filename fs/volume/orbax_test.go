@@ -1,13 +1,19 @@
 package volume
 
 import (
+	"bytes"
+	"encoding/binary"
 	"errors"
+	"io/fs"
+	"math"
 	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"ckptfs/formats"
+	"ckptfs/formats/safetensors"
+	"ckptfs/formats/zarr"
 	"ckptfs/fs/control"
 )
 
@@ -64,16 +70,77 @@ func TestDiffOrbax(t *testing.T) {
 			if d := r.diff("runs/a/1", "runs/a/2"); d.Equal != 6 || len(d.Changed)+len(d.Added)+len(d.Removed)+len(d.Reshaped)+len(d.Others) != 0 {
 				t.Errorf("%s, %s: %+v", name, state, d)
 			}
-			if d := r.diff("runs/a/1", "runs/a/3"); d.Equal != 5 || len(d.Changed) != 1 || d.Changed[0].Name != "params/layer.0/kernel" || d.Changed[0].MaxAbs != nil || len(d.Added)+len(d.Removed)+len(d.Reshaped)+len(d.Others) != 0 {
+			if d := r.diff("runs/a/1", "runs/a/3"); d.Equal != 5 || len(d.Changed) != 1 || d.Changed[0].Name != "params/layer.0/kernel" || d.Changed[0].ChangedElements < 256 || float64(*d.Changed[0].MaxAbs) > 4 || len(d.Added)+len(d.Removed)+len(d.Reshaped)+len(d.Others) != 0 {
 				t.Errorf("%s, %s: %+v", name, state, d)
 			}
 		}
-		f, err := r.Inspect(t.Context(), "runs/a/1", control.InspectOptions{Stats: true}, nil)
-		if err != nil || len(f.Notes) != 1 || !strings.HasPrefix(f.Notes[0], "no statistics") {
-			t.Errorf("%s: %+v, %v", name, f, err)
+	}
+}
+
+// The arrays of Orbax are read, whatever holds them: their elements, and what is to be said of those.
+func TestReadOrbax(t *testing.T) {
+	r := newRig(t)
+	var kernel, counts []byte
+	for i := range 600 {
+		bits := math.Float32bits(float32(i)) // rounded to the nearest, ties to even
+		kernel = binary.LittleEndian.AppendUint16(kernel, uint16((bits+0x7fff+bits>>16&1)>>16))
+	}
+	for i := range 5 {
+		counts = append(counts, byte(i), 0, 0, 0)
+	}
+	want := map[string][]byte{
+		"params/layer.0/kernel": kernel, "params/layer.0/bias": make([]byte, 120), "params/counts/0": counts, "params/counts/1": {3, 0, 0, 0, 0, 0, 0, 0},
+		"step": {7, 0, 0, 0, 0, 0, 0, 0}, "('a/b',)": {0, 0x3c, 0, 0x3c},
+	}
+	for _, name := range []string{"ocdbt", "zarr3", "loose"} {
+		r.mkdir("runs/" + name)
+		r.folder("runs/"+name+"/1", "orbax/"+name)
+	}
+	r.mkdir("runs/b/1")
+	r.write("runs/b/1/m.safetensors", typed(t, []safetensors.Entry{{Name: "params/layer.0/kernel", DType: formats.BF16, Shape: []int64{20, 30}}}, kernel))
+	for _, state := range []string{resident, packed} {
+		if state == packed {
+			r.sync()
+			r.evictAll()
 		}
-		if _, err := r.Tensor(t.Context(), "runs/a/1", "state/step", false); !errors.Is(err, errSealed) {
-			t.Errorf("%s: %v", name, err)
+		for _, name := range []string{"ocdbt", "zarr3", "loose"} {
+			p := "runs/" + name + "/1"
+			for array, want := range want {
+				if got := r.cat(p, "state/"+array); !bytes.Equal(got, want) {
+					t.Errorf("%s, %s: %s: %d bytes, want %d", name, state, array, len(got), len(want))
+				}
+			}
+			f, err := r.Inspect(t.Context(), p, control.InspectOptions{Stats: true}, nil)
+			if err != nil || len(f.Notes) != 0 || len(f.Tensors) != 6 {
+				t.Fatalf("%s, %s: %+v, %v", name, state, f, err)
+			}
+			for _, x := range f.Tensors {
+				if x.Stats == nil || x.Name == "state/params/layer.0/kernel" && (x.Stats.Count != 600 || x.Stats.Min != 0 || x.Stats.Max != 600) {
+					t.Errorf("%s, %s: %s: %+v", name, state, x.Name, x.Stats)
+				}
+			}
+			if d := r.diff("runs/b/1", p+"/state"); d.Equal != 1 || len(d.Changed)+len(d.Removed) != 0 || len(d.Added) != 5 {
+				t.Errorf("%s, %s: against a file: %+v", name, state, d)
+			}
+			if _, err := r.Tensor(t.Context(), p, "state/none", false); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("%s, %s: %v", name, state, err)
+			}
 		}
 	}
+	// What is not read is said to be, and why.
+	r.write("runs/loose/1/state/params.layer.0.kernel/.zarray", []byte(`{"zarr_format":2,"shape":[20,30],"chunks":[20,30],"dtype":"bfloat16","order":"C","compressor":{"id":"blosc"}}`))
+	f, err := r.Inspect(t.Context(), "runs/loose/1", control.InspectOptions{Stats: true}, nil)
+	if err != nil || len(f.Notes) != 1 || !strings.Contains(f.Notes[0], `compressed by "blosc" (1)`) {
+		t.Errorf("%+v, %v", f, err)
+	}
+	if _, err := r.Tensor(t.Context(), "runs/loose/1", "state/params/layer.0/kernel", false); !errors.Is(err, zarr.ErrUnread) {
+		t.Error(err)
+	}
+	if d := r.diff("runs/zarr3/1", "runs/loose/1"); d.Equal != 5 || len(d.Changed) != 1 || d.Changed[0].MaxAbs != nil {
+		t.Errorf("%+v", d)
+	}
+	if d := r.diff("runs/b/1", "runs/loose/1"); d.Equal != 0 || len(d.Others) == 0 || !strings.HasPrefix(d.Others[0].What, "not compared") {
+		t.Errorf("%+v", d)
+	}
+	r.onlyRoot()
 }

@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
 	"sort"
 
@@ -122,8 +124,14 @@ func (v *Volume) showSet(ctx context.Context, path string, n *Node, o control.In
 	if len(c.objects) > 0 {
 		out.Notes = append(out.Notes, notListed("objects that are no tensors", len(c.objects)))
 	}
-	if o.Stats && slices.ContainsFunc(c.arrays, func(a array) bool { return a.sealed != nil }) {
-		out.Notes = append(out.Notes, "no statistics of the arrays that Orbax wrote: they are stored compressed, and not read by this program")
+	unread := map[string]int{}
+	for i := range c.arrays {
+		if z := c.arrays[i].zarr; z != nil && z.Unread() != nil {
+			unread[z.Unread().Error()]++
+		}
+	}
+	for _, why := range slices.Sorted(maps.Keys(unread)) {
+		out.Notes = append(out.Notes, fmt.Sprintf("elements %s (%d)", why, unread[why]))
 	}
 	out.Tensors = describeArrays(c.arrays)
 	members := make([]*Node, len(c.files))

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -17,6 +18,7 @@ import (
 	"ckptfs/formats"
 	"ckptfs/formats/npy"
 	"ckptfs/formats/numbers"
+	"ckptfs/formats/zarr"
 	"ckptfs/fs/control"
 )
 
@@ -31,6 +33,9 @@ func (v *Volume) arrayStats(ctx context.Context, path string, arrays []array, ou
 		a := &arrays[i]
 		if !numbers.Known(a.DType) {
 			continue
+		}
+		if a.zarr != nil {
+			p.TotalBytes += a.NumBytes()
 		}
 		for _, x := range a.pieces {
 			p.TotalBytes += x.tensor().NumBytes()
@@ -76,6 +81,23 @@ func (v *Volume) arrayStats(ctx context.Context, path string, arrays []array, ou
 	}
 	if err := g.Wait(); err != nil {
 		return err
+	}
+	for k := range arrays {
+		a := &arrays[k]
+		if a.zarr == nil || !numbers.Known(a.DType) {
+			continue
+		}
+		s, err := v.summariseForwards(ctx, a, func(n int64) {
+			if p.DoneBytes += n; progress != nil {
+				progress(p)
+			}
+		})
+		switch {
+		case err == nil:
+			sums[k] = s
+		case !errors.Is(err, zarr.ErrUnread):
+			return fmt.Errorf("tensor %s: %w", a.Name, err)
+		}
 	}
 	if err := ctx.Err(); err != nil {
 		return err
@@ -138,6 +160,30 @@ func (v *Volume) summarise(ctx context.Context, f *comparand, t *formats.Tensor,
 	}
 	s := numbers.NewSummary()
 	s.Add(t.DType, buf[:n])
+	return s, nil
+}
+
+// summariseForwards describes an array that is read from its beginning on: one at a time, for what that takes.
+func (v *Volume) summariseForwards(ctx context.Context, a *array, done func(n int64)) (*numbers.Summary, error) {
+	r, err := v.openArray(a)
+	if err != nil {
+		return nil, err
+	}
+	defer r.done()
+	buf := statsPieces.Get().(*[statsPiece]byte)
+	defer statsPieces.Put(buf)
+	s := numbers.NewSummary()
+	for off, size := int64(0), a.NumBytes(); off < size; off += statsPiece {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		p := buf[:min(statsPiece, size-off)]
+		if err := r.read(p, off); err != nil {
+			return nil, err
+		}
+		s.Add(a.DType, p)
+		done(int64(len(p)))
+	}
 	return s, nil
 }
 

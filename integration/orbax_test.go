@@ -1,0 +1,44 @@
+package integration
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// TestOrbaxArrays: cat-tensor and show --stats read what Orbax wrote, sharded, chunked, compressed or not, of zarr 2 and 3, in a database and in files.
+func TestOrbaxArrays(t *testing.T) {
+	t.Parallel()
+	m := newMount(t)
+	m.sh("mkdir -p runs")
+	runPython(t, "orbax_arrays.py", m.path("runs/a"))
+	names, err := os.ReadDir(m.path("runs/a"))
+	m.must(err)
+	var truth file
+	m.json(&truth, "show", "--json", m.path("runs/a/truth.npz"))
+	if len(names) != 18 || len(truth.Tensors) != 13 {
+		t.Fatalf("%d names, %d arrays", len(names), len(truth.Tensors))
+	}
+	elements := func(p, name string) string { return m.cli("cat-tensor", m.path(p), name) }
+	check := func() {
+		t.Helper()
+		for _, d := range names {
+			if !d.IsDir() {
+				continue
+			}
+			step := "runs/a/" + d.Name()
+			for _, x := range truth.Tensors {
+				if got, want := elements(step, "state/"+x.Name), elements("runs/a/truth.npz", x.Name); got != want {
+					t.Errorf("%s: %s: %d bytes, want %d", d.Name(), x.Name, len(got), len(want))
+				}
+			}
+			if said := m.cli("show", "--stats", m.path(step)); !strings.Contains(said, "type int4 (1)") || !strings.Contains(said, "MEAN") {
+				t.Error(said)
+			}
+		}
+	}
+	check()
+	m.sync()
+	m.evictAll()
+	check()
+}
