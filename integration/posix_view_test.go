@@ -121,6 +121,16 @@ func TestViewAttributes(t *testing.T) {
 	m.wantNames("runs/a", "model.pt")
 	m.remount()
 	m.wantNames("runs/a", "model.pt")
+	// Touched, it is a real file, which its source has nothing to do with any more; moved, it is one elsewhere.
+	m.must(os.MkdirAll(m.path("runs/v"), 0o755))
+	for _, name := range []string{"touched", "moved", "copied"} {
+		runPython(t, "save.py", "plain", "1", m.path("runs/v", name+".pt"))
+	}
+	m.sh("cd runs/v; cp touched.safetensors ../../whole; touch -h -d @5 touched.safetensors; test $(stat -c %Y touched.pt) = 5; touch -d @7 touched.safetensors; " +
+		"test $(stat -c %Y touched.pt) = 5; test $(stat -c %Y touched.safetensors) = 7; rm touched.pt; cmp touched.safetensors ../../whole")
+	m.sh("cd runs/v; cp moved.safetensors ../../whole; mv moved.safetensors elsewhere; cmp elsewhere ../../whole; test -e moved.pt; ! test -e moved.safetensors")
+	m.sh("cd runs/v; ! cp --reflink=always copied.safetensors copy 2>/dev/null; rm -f copy; ! ln copied.safetensors copy 2>/dev/null; cp copied.safetensors copy; cmp copy copied.safetensors; " +
+		"test $(stat -c %h copy) = 1; mv ../../whole copied.safetensors; rm copied.safetensors; ! test -e copied.safetensors")
 	// Truncated like any file, it is one.
 	runPython(t, "save.py", "plain", "1", m.path("runs/b.pt"))
 	m.sh("cp runs/b.safetensors whole; truncate -s 100 runs/b.safetensors; head -c 100 whole | cmp - runs/b.safetensors")
