@@ -77,24 +77,33 @@ var suspects = map[string]formats.Parser{
 	".onnx": onnx.Parser{}, ".pt": nil, ".pth": nil, ".ckpt": nil, ".pt2": nil, ".bin": nil,
 }
 
-// Why says why a file that no parser knows is not what its ending has one expect; "" when that speaks for nothing.
+// compressed are how files begin that are compressed as a whole, by what.
+var compressed = map[string]string{"gzip": "\x1f\x8b\x08", "bzip2": "BZh", "xz": "\xfd7zXZ\x00", "zstd": "\x28\xb5\x2f\xfd", "lz4": "\x04\x22\x4d\x18"}
+
+// Why says why no parser knows a file: it is compressed, or not what its ending has one expect. "" when there is nothing to be said.
 func Why(name string, r io.ReaderAt, size int64) string {
-	p, ok := suspects[path.Ext(name)]
-	if !ok || size == 0 {
+	head := make([]byte, min(size, SniffLen))
+	if err := formats.ReadFull(r, head, 0); err != nil || size == 0 {
 		return ""
 	}
-	if p == nil {
-		head := make([]byte, min(size, SniffLen))
-		switch err := formats.ReadFull(r, head, 0); {
-		case err != nil:
-			return ""
-		case sniffZip(head):
-			p = torchzip.Parser{}
-		case torchlegacy.Sniff(head):
-			p = torchlegacy.Parser{}
-		default:
-			return ""
+	for by, magic := range compressed {
+		if strings.HasPrefix(string(head), magic) {
+			return "the file is compressed, by " + by
 		}
+	}
+	ext := path.Ext(name)
+	p, ok := suspects[ext]
+	switch {
+	case ext == ".joblib" && len(head) > 2 && head[0] == 0x78 && (int(head[0])<<8|int(head[1]))%31 == 0:
+		return "the file is compressed, by zlib"
+	case ext == ".zip" && sniffZip(head):
+		return "zip: entries are compressed, or are no files with tensors"
+	case !ok, p == nil && !sniffZip(head) && !torchlegacy.Sniff(head):
+		return ""
+	case p == nil && sniffZip(head):
+		p = torchzip.Parser{}
+	case p == nil:
+		p = torchlegacy.Parser{}
 	}
 	if _, err := parse(p, r, size); errors.Is(err, formats.ErrNotFormat) {
 		return strings.Replace(err.Error(), formats.ErrNotFormat.Error()+": ", "", 1)

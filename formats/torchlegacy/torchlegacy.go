@@ -91,8 +91,11 @@ func (p Parser) Parse(r io.ReaderAt, size int64) (*formats.Layout, error) {
 			return nil, err
 		}
 		off += lenBytes
-		if n := binary.LittleEndian.Uint64(b[:]); n != uint64(id.Numel) || id.Numel > (size-off)/id.Width {
+		if n := binary.LittleEndian.Uint64(b[:]); n != uint64(id.Numel) {
 			return nil, reject("storage %.64q: %d elements, its persistent id says %d", id.Key, n, id.Numel)
+		}
+		if id.Numel > (size-off)/id.Width {
+			return nil, reject("storage %.64q: %d elements of %d bytes in the file's last %d", id.Key, id.Numel, id.Width, size-off)
 		}
 		data[i] = formats.Range{Off: off, Len: id.Numel * id.Width}
 		storages[i] = torch.Storage{Key: id.Key, Len: data[i].Len}

@@ -2,6 +2,7 @@ package volume
 
 import (
 	"bytes"
+	"compress/gzip"
 	"io"
 	"strings"
 	"testing"
@@ -97,7 +98,11 @@ func TestLeftOut(t *testing.T) {
 	}
 	// A file that is not what it is called.
 	whole := sample(t, "torch/flat.pt")
-	torn := sample(t, "safetensors/flat.safetensors")
+	torn, legacy := sample(t, "safetensors/flat.safetensors"), sample(t, "torch/legacy.pt")
+	var gz bytes.Buffer
+	w := gzip.NewWriter(&gz)
+	w.Write(whole)
+	w.Close()
 	for name, c := range map[string]struct {
 		data []byte
 		want string
@@ -106,6 +111,10 @@ func TestLeftOut(t *testing.T) {
 		"m.pt":          {whole[:len(whole)-1], "no tensors are listed: zip: "},
 		"old.pt":        {sample(t, "torch/legacy.pt")[:300], "no tensors are listed: torch-legacy: "},
 		"m.npy":         {sample(t, "numpy/object.npy"), "no tensors are listed: npy: "},
+		"old.pth":       {legacy[:len(legacy)-1], "no tensors are listed: torch-legacy: storage "},
+		"a.tar.gz":      {gz.Bytes(), "no tensors are listed: the file is compressed, by gzip"},
+		"m.joblib":      {sample(t, "sklearn/compressed.joblib"), "no tensors are listed: the file is compressed, by zlib"},
+		"text.zip":      {sample(t, "archive/text.zip"), "no tensors are listed: zip: "},
 		"a.bin":         {random(100<<10, 1), ""},
 		"m.txt":         {whole[:1000], ""},
 		"empty.pt":      {nil, ""},

@@ -37,7 +37,7 @@ func TestDCP(t *testing.T) {
 	check := func(when string) {
 		t.Helper()
 		f, err := r.Inspect(t.Context(), "runs/a/1", control.InspectOptions{Stats: true}, nil)
-		if err != nil || f.Format != "dcp" || len(f.Notes) != 1 || f.Notes[0] != "not listed: objects that are no tensors (1)" {
+		if err != nil || f.Format != "dcp" || len(f.Notes) != 2 || f.Notes[0] != "not listed: objects that are no tensors (1)" {
 			t.Fatalf("%s: %+v, %v", when, f, err)
 		}
 		byName := map[string]control.Tensor{}

@@ -68,7 +68,7 @@ func (v *Volume) contentOf(ctx context.Context, p, tensor string) (string, error
 	case a.pieces[0].f.digests == nil:
 		return fail(fmt.Errorf("it is not packed yet, and its tensors have no hashes; `ckptfs sync` packs: %w", unix.EAGAIN))
 	case a.digest().IsZero():
-		return fail(fmt.Errorf("tensor %s has no hash of its own: it is empty, or larger than an object: %w", tensor, unix.ENODATA))
+		return fail(fmt.Errorf("tensor %s has no hash of its own: it is empty, larger than an object, or in a file that is stored by its content: %w", tensor, unix.ENODATA))
 	}
 	return a.digest().String(), nil
 }

@@ -58,7 +58,7 @@ func (r *reach) external(f *comparand) (*collection, error) {
 			c.notes = append(c.notes, notListed(fmt.Sprintf("tensors in %q are of types that are not known, or have the name of another", file), left))
 		}
 	}
-	c.notes = append(c.notes, "no artifact id, and no view: its tensors lie in several files")
+	c.notes = append(c.notes, "no view: its tensors lie in several files")
 	return c, nil
 }
 

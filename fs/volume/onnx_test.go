@@ -33,7 +33,7 @@ func TestExternalModel(t *testing.T) {
 			if err != nil || f.Format != "onnx" || f.Size != int64(len(model)) || len(f.Tensors) != 1 || f.Tensors[0].Name != "w" || f.Tensors[0].Stats == nil || f.Artifact != "" {
 				t.Fatalf("%s: %s: %+v, %v", when, p, f, err)
 			}
-			if len(f.Notes) != 1 || !strings.HasPrefix(f.Notes[0], "no artifact id") {
+			if len(f.Notes) != 2 || !strings.HasPrefix(f.Notes[0], "no view") || !strings.HasPrefix(f.Notes[1], "no artifact id") {
 				t.Errorf("%s: %s: %q", when, p, f.Notes)
 			}
 			if got := r.cat(p, "w"); !bytes.Equal(got, data) {

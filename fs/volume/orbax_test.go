@@ -111,7 +111,7 @@ func TestReadOrbax(t *testing.T) {
 				}
 			}
 			f, err := r.Inspect(t.Context(), p, control.InspectOptions{Stats: true}, nil)
-			if err != nil || len(f.Notes) != 0 || len(f.Tensors) != 6 {
+			if err != nil || len(f.Notes) != 1 || len(f.Tensors) != 6 {
 				t.Fatalf("%s, %s: %+v, %v", name, state, f, err)
 			}
 			for _, x := range f.Tensors {
@@ -130,7 +130,7 @@ func TestReadOrbax(t *testing.T) {
 	// What is not read is said to be, and why.
 	r.write("runs/loose/1/state/params.layer.0.kernel/.zarray", []byte(`{"zarr_format":2,"shape":[20,30],"chunks":[20,30],"dtype":"bfloat16","order":"C","compressor":{"id":"blosc"}}`))
 	f, err := r.Inspect(t.Context(), "runs/loose/1", control.InspectOptions{Stats: true}, nil)
-	if err != nil || len(f.Notes) != 1 || !strings.Contains(f.Notes[0], `compressed by "blosc" (1)`) {
+	if err != nil || len(f.Notes) != 2 || !strings.Contains(f.Notes[1], `compressed by "blosc" (1)`) {
 		t.Errorf("%+v, %v", f, err)
 	}
 	if _, err := r.Tensor(t.Context(), "runs/loose/1", "state/params/layer.0/kernel", false); !errors.Is(err, zarr.ErrUnread) {

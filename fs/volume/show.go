@@ -124,6 +124,9 @@ func (v *Volume) showSet(ctx context.Context, path string, n *Node, o control.In
 	if len(c.objects) > 0 {
 		out.Notes = append(out.Notes, notListed("objects that are no tensors", len(c.objects)))
 	}
+	if len(c.arrays) > 0 {
+		out.Notes = append(out.Notes, "no artifact id: it is one of a file, and these are of several")
+	}
 	unread := map[string]int{}
 	for i := range c.arrays {
 		if z := c.arrays[i].zarr; z != nil && z.Unread() != nil {
