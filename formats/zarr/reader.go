@@ -18,15 +18,15 @@ import (
 
 // Bounds on memory, in bytes; less in tests.
 var (
-	slabBytes int64 = 16 << 20
-	keptBytes int64 = 64 << 20
+	slabBytes int64 = 32 << 20
+	keptBytes int64 = 192 << 20
 )
 
 const (
 	maxWindow  = 64 << 20
 	maxIndexes = 64 << 20 // bytes of shards' indexes that are kept
 	entryBytes = 16
-	overhead   = 256 << 10 // of a decoder, besides its window
+	overhead   = 512 << 10 // of a decoder, besides its window
 )
 
 // Open opens the value of a key, of size bytes; fs.ErrNotExist when there is none. done closes it.
@@ -350,7 +350,7 @@ func (s *stream) decode(codec string, src io.ReaderAt, n int64) error {
 		if window > maxWindow {
 			return unread("compressed with a window of %d bytes", window)
 		}
-		s.memory += 2 * int64(window)
+		s.memory += int64(window)
 		d, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(window)) // of all frames
 		if err != nil {
 			return short(err)

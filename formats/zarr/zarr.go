@@ -15,8 +15,8 @@
 // A chunk that is not there is the fill value throughout. Read are chunks that are not compressed, or by zstd, gzip or zlib; others, filters, column-major chunks,
 // big-endian elements and fill values that are not zero are refused (ErrUnread) when they are met.
 //
-// Elements are read forwards, a slab of at most 16 MiB at a time. Decoders stay open from slab to slab as long as their windows come to 64 MiB
-// together; others begin anew in each slab, and pass over what they gave before. A window of more than 64 MiB is refused, as are shards of more than 4,194,304 chunks.
+// Elements are read forwards, a slab of at most 32 MiB at a time. Decoders stay open from slab to slab as long as their windows come to 192 MiB
+// together; others, of an array with hundreds of chunks side by side, begin anew in each slab, and pass over what they gave before. A window of more than 64 MiB is refused, as are shards of more than 4,194,304 chunks.
 package zarr
 
 import (
