@@ -46,6 +46,33 @@ class Loop(nn.Module):
         return self.b(x)
 
 
+class Encoder(nn.Module):
+    """Torch's own encoder, whose attention holds parameters itself; an untraced one when it looks at its data."""
+
+    def __init__(self, layers, heads=4, looks=False):
+        super().__init__()
+        self.cls = nn.Parameter(torch.randn(1, 1, 32))
+        self.register_buffer("pe", torch.randn(1, 64, 32))
+        self.encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(32, heads, 64, batch_first=True), layers)
+        self.looks = looks
+
+    def forward(self, x):
+        x = torch.cat([self.cls.expand(x.shape[0], 1, 32), x + self.pe[:, :10]], 1)
+        return self.encoder(x) if not self.looks or x.sum() > 0 else x
+
+
+class Position(nn.Module):
+    """Reads parts of a buffer, and makes a tensor by the way."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("pe", torch.randn(1, 64, 8))
+        self.a = nn.Linear(8, 8)
+
+    def forward(self, x):
+        return self.a(x + self.pe[:, :10]) * (torch.ones(8) * 2)
+
+
 def same(a, b, names):
     x, y = a.state_dict(), b.state_dict()
     return all(torch.equal(x[n], y[n]) for n in names)
@@ -77,6 +104,23 @@ ckptfs.record(kid, parent="runs/net/1", merged_from=["runs/net/2"])
 assert json.loads((kid / "lineage.json").read_bytes()) == {"parent": "runs/net/1", "how": "declared", "merged_from": ["runs/net/2"]}
 ckptfs.record(root / "runs" / "loop" / "1", model=Loop())
 torch.save(Loop().state_dict(), root / "runs" / "loop" / "1" / "model.pt")
+
+# All of the state is in the graph, also what modules hold that have others in them; nothing is left on the model.
+for name, net, most in (("looks", Encoder(2, looks=True), Encoder(3, looks=True)), ("encoder", Encoder(2), Encoder(3)), ("position", Position(), Position())):
+    was = set(vars(net))
+    g = ckptfs.graph(net)
+    assert g == ckptfs.graph(net) and set(vars(net)) == was, name
+    named = {p["name"] if isinstance(p, dict) else p for n in g["nodes"] for p in n.get("params", ())}
+    assert named == set(net.state_dict()), (name, named ^ set(net.state_dict()))
+    step = root / "runs" / name / "1"
+    ckptfs.record(step, model=net)
+    torch.save(net.state_dict(), step / "model.pt")
+    subprocess.run([sys.argv[3], "sync", str(root)], check=True)
+    with ckptfs.match(most, at=root) as m:
+        assert m.path == step / "model.pt", (name, m.path)
+        loaded = ckptfs.transfer(most, m)
+        assert set(loaded) == set(net.state_dict()) and same(most, net, loaded), (name, set(net.state_dict()) - set(loaded))
+assert ckptfs.graph(Encoder(2, heads=8)) != ckptfs.graph(Encoder(2)) and ckptfs.graph(Encoder(2, heads=8, looks=True)) != ckptfs.graph(Encoder(2, looks=True))
 
 assert ckptfs.mount_of(root / "runs") == root
 assert ckptfs.best(root / "runs" / "net", "val/loss") == root / "runs" / "net" / "3"

@@ -239,13 +239,17 @@ def _code(dtype):
 
 def graph(model):
     """The architecture of a torch module as a GRAPH.json (docs/match.md). The module is traced (torch.fx); one that cannot be, because its control flow depends on
-    data, is taken for the chain of its leaf layers in the order in which they were registered."""
+    data, is taken for the chain of its layers in the order in which they were registered: the modules that hold parameters themselves, or no other module."""
     import torch.fx
 
+    before = set(vars(model))
     try:
         traced = torch.fx.symbolic_trace(model)
     except Exception:  # whatever the module's own code raises when it meets a proxy
-        return _chain(model)
+        return {"v": 1, "nodes": _chain(model, "model", "", [], _ties(model))}
+    finally:
+        for name in set(vars(model)) - before:  # the tracer leaves tensors that it met
+            delattr(model, name)
     return _traced(model, traced)
 
 
@@ -269,19 +273,36 @@ def _param(name, t, ties):
 
 
 def _layer(ident, module, prefix, inputs, ties):
-    node = {"id": ident, "op": type(module).__name__, "cfg": {"repr": module.extra_repr()}, "in": inputs}
-    params = [_param(f"{prefix}.{name}" if prefix else name, t, ties) for name, t in module.state_dict(keep_vars=True).items()]
+    """A module without those in it."""
+    node = {"id": ident, "op": type(module).__name__, "cfg": _settings(module), "in": inputs}
+    params = [_param(f"{prefix}.{name}" if prefix else name, t, ties) for name, t in module.state_dict(keep_vars=True).items() if "." not in name]
     if params:
         node["params"] = params
     return node
 
 
-def _chain(model):
-    nodes, ties = [], _ties(model)
-    for name, module in model.named_modules():
-        if next(module.children(), None) is None:
-            nodes.append(_layer(name or "model", module, name, [nodes[-1]["id"]] if nodes else [], ties))
-    return {"v": 1, "nodes": nodes}
+def _settings(module):
+    """What a layer does but for its parameters: what it prints of itself, and of torch's own that print nothing, like attention, their attributes."""
+    import torch
+
+    cfg = {"repr": module.extra_repr()}
+    if type(module).extra_repr is torch.nn.Module.extra_repr and type(module).__module__.startswith("torch."):
+        cfg.update({name: repr(value) for name, value in vars(module).items() if name[0] != "_" and name != "training" and isinstance(value, (bool, int, float, str))})
+    return cfg
+
+
+def _chain(module, ident, prefix, inputs, ties):
+    """The layers in a module, in the order in which they were registered; the last is called ident."""
+    nodes = []
+    for name, m in module.named_modules():
+        layer = _layer(f"{ident}.{name}" if name else ident, m, ".".join(filter(None, (prefix, name))), [nodes[-1]["id"]] if nodes else inputs, ties)
+        if "params" in layer or next(m.children(), None) is None:
+            nodes.append(layer)
+    if len(nodes) > 1 and nodes[0]["id"] == ident:  # it holds parameters itself
+        nodes[0]["id"] = f"{ident}."
+        nodes[1]["in"] = [nodes[0]["id"]]
+    nodes[-1]["id"] = ident
+    return nodes
 
 
 _COMMUTING = {"add": "Add", "mul": "Mul", "iadd": "Add", "imul": "Mul"}
@@ -298,9 +319,9 @@ def _traced(model, traced):
         if n.op == "placeholder":
             nodes.append({"id": n.name, "op": "Input"})
         elif n.op == "call_module":
-            nodes.append(_layer(n.name, traced.get_submodule(n.target), n.target, inputs, ties))
+            nodes += _chain(traced.get_submodule(n.target), n.name, n.target, inputs, ties)
         elif n.op == "get_attr":
-            nodes.append({"id": n.name, "op": "Parameter", "params": [_param(n.target, functools.reduce(getattr, n.target.split("."), model), ties)]})
+            nodes.append({"id": n.name, **_constant(model, n.target, functools.reduce(getattr, n.target.split("."), traced), ties)})
         else:
             op = n.target if isinstance(n.target, str) else getattr(n.target, "__name__", str(n.target))
             fixed = torch.fx.node.map_arg((n.args, n.kwargs), lambda _: "@")
@@ -309,6 +330,20 @@ def _traced(model, traced):
                 node.update(op=_COMMUTING[op], comm=True)
             nodes.append(node)
     return {"v": 1, "nodes": nodes}
+
+
+def _constant(model, name, t, ties):
+    """A tensor that the trace reads: one of the state, a part of such a one, or whatever the code made of them."""
+    import torch
+
+    state = model.state_dict(keep_vars=True)
+    if name in state:
+        return {"op": "Parameter", "params": [_param(name, t, ties)]}
+    cfg = {"dtype": str(t.dtype), "shape": list(t.shape)}
+    for whole, s in state.items():
+        if isinstance(s, torch.Tensor) and s.layout == t.layout == torch.strided and s.dtype == t.dtype and s.untyped_storage().data_ptr() == t.untyped_storage().data_ptr() != 0:
+            return {"op": "Part", "cfg": {**cfg, "stride": list(t.stride()), "offset": t.storage_offset() - s.storage_offset()}, "params": [_param(whole, s, ties)]}
+    return {"op": "Constant", "cfg": cfg}
 
 
 def _inputs(node):
