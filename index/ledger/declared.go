@@ -1,11 +1,11 @@
 package ledger
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -55,52 +55,52 @@ func ParseDeclared(p []byte) (Declared, error) {
 	if !utf8.Valid(p) {
 		return Declared{}, fmt.Errorf("not UTF-8: %w", ErrInvalid)
 	}
-	var d Declared
-	err := members(p, func(key string, value json.RawMessage) (err error) {
-		if string(value) == "null" {
-			return nil
-		}
-		switch key {
-		case "parent":
-			d.Parent, err = text(key, value)
-		case "how":
-			var how string
-			how, err = text(key, value)
-			d.Transfer = how == "transfer"
-			if err == nil && how != "transfer" && how != "declared" {
-				err = fmt.Errorf("how is %q, neither declared nor transfer", how)
-			}
-		case "merged_from":
-			d.MergedFrom, err = texts(key, value)
-			if len(d.MergedFrom) > maxMerged {
-				err = fmt.Errorf("merged from %d: at most %d", len(d.MergedFrom), maxMerged)
-			}
-		case "tensors":
-			d.Tensors = map[string]string{}
-			err = members(value, func(name string, value json.RawMessage) (err error) {
-				d.Tensors[name], err = text("tensor "+name, value)
-				if err == nil && (name == "" || d.Tensors[name] == "") {
-					err = errors.New("a tensor without name")
-				}
-				return err
-			})
-		case "tied":
-			d.Tied = map[string][]string{}
-			err = members(value, func(name string, value json.RawMessage) (err error) {
-				d.Tied[name], err = texts("tied names of "+name, value)
-				return err
-			})
-		default:
-			for _, known := range []string{"parent", "how", "merged_from", "tensors", "tied"} {
-				if strings.EqualFold(key, known) {
-					err = fmt.Errorf("member %q: %q is written so", key, known)
-				}
-			}
-		}
-		return err
-	})
+	all, err := members(p)
 	if err != nil {
-		return Declared{}, fmt.Errorf("%w: %w", err, ErrInvalid)
+		return Declared{}, err
+	}
+	var d Declared
+	how := ""
+	for key, into := range map[string]any{"parent": &d.Parent, "how": &how, "merged_from": &d.MergedFrom, "tensors": &d.Tensors, "tied": &d.Tied} {
+		value := all[key]
+		if len(value) == 0 || string(value) == "null" {
+			continue
+		}
+		if err := json.Unmarshal(value, into); err != nil {
+			return Declared{}, fmt.Errorf("%s is %.40s: a parent is a text, merged_from a list of texts, tensors has texts, and tied lists of texts: %w", key, value, ErrInvalid)
+		}
+		if key == "how" && how != "transfer" && how != "declared" {
+			return Declared{}, fmt.Errorf("how is %.40q, neither declared nor transfer: %w", how, ErrInvalid)
+		}
+	}
+	d.Transfer = how == "transfer"
+	for key, n := range map[string]int{"tensors": len(d.Tensors), "tied": len(d.Tied)} {
+		if n > 0 && countMembers(all[key]) != n {
+			return Declared{}, fmt.Errorf("%s: a name is there twice: %w", key, ErrInvalid)
+		}
+	}
+	for key := range all {
+		for _, known := range []string{"parent", "how", "merged_from", "tensors", "tied"} {
+			if key != known && strings.EqualFold(key, known) {
+				return Declared{}, fmt.Errorf("member %q: %q is written so: %w", key, known, ErrInvalid)
+			}
+		}
+	}
+	for name, old := range d.Tensors {
+		if name == "" || old == "" {
+			return Declared{}, fmt.Errorf("tensors: one without name: %w", ErrInvalid)
+		}
+	}
+	for name, tied := range d.Tied {
+		if slices.Contains(tied, "") {
+			return Declared{}, fmt.Errorf("tied: one of %.40q without name: %w", name, ErrInvalid)
+		}
+	}
+	if len(d.MergedFrom) > maxMerged {
+		return Declared{}, fmt.Errorf("merged from %d: at most %d: %w", len(d.MergedFrom), maxMerged, ErrInvalid)
+	}
+	if slices.Contains(d.MergedFrom, "") {
+		return Declared{}, fmt.Errorf("merged_from: a path without name: %w", ErrInvalid)
 	}
 	for _, s := range append([]string{d.Parent}, d.MergedFrom...) {
 		if err := CheckPath(s); err != nil {
@@ -110,61 +110,40 @@ func ParseDeclared(p []byte) (Declared, error) {
 	return d, nil
 }
 
-// members calls f with those of an object, as they come. No two may have one name.
-func members(p []byte, f func(key string, value json.RawMessage) error) error {
-	if !json.Valid(p) {
-		var v json.RawMessage
-		return json.Unmarshal(p, &v)
+// members is those of an object. No two may have one name.
+func members(p []byte) (all map[string]json.RawMessage, err error) {
+	err = json.Unmarshal(p, &all)
+	if wrong := (*json.UnmarshalTypeError)(nil); errors.As(err, &wrong) || err == nil && all == nil {
+		err = errors.New("not an object")
 	}
-	dec := json.NewDecoder(bytes.NewReader(p))
-	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
-		return fmt.Errorf("%.40s is not an object", p)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", err, ErrInvalid)
 	}
-	seen := map[string]bool{}
-	for dec.More() {
-		t, err := dec.Token()
-		if err != nil {
-			return err
-		}
-		key, _ := t.(string)
-		if seen[key] {
-			return fmt.Errorf("member %q twice", key)
-		}
-		seen[key] = true
-		var value json.RawMessage
-		if err := dec.Decode(&value); err != nil {
-			return err
-		}
-		if err := f(key, value); err != nil {
-			return err
-		}
+	if countMembers(p) != len(all) {
+		return nil, fmt.Errorf("a member is there twice: %w", ErrInvalid)
 	}
-	return nil
+	return all, nil
 }
 
-func text(what string, value json.RawMessage) (s string, err error) {
-	if value[0] != '"' {
-		return "", fmt.Errorf("%s is %.40s, not a text", what, value)
-	}
-	return s, json.Unmarshal(value, &s)
-}
-
-func texts(what string, value json.RawMessage) (out []string, err error) {
-	var all []json.RawMessage
-	if value[0] != '[' {
-		return nil, fmt.Errorf("%s is %.40s, not a list of texts", what, value)
-	}
-	if err := json.Unmarshal(value, &all); err != nil {
-		return nil, err
-	}
-	for _, one := range all {
-		s, err := text("one of "+what, one)
-		if err != nil {
-			return nil, err
+// countMembers counts those of an object, which is valid.
+func countMembers(p []byte) (n int) {
+	depth, text := 0, false
+	for i := 0; i < len(p); i++ {
+		switch c := p[i]; {
+		case text && c == '\\':
+			i++
+		case c == '"':
+			text = !text
+		case text:
+		case c == '{' || c == '[':
+			depth++
+		case c == '}' || c == ']':
+			depth--
+		case c == ':' && depth == 1:
+			n++
 		}
-		out = append(out, s)
 	}
-	return out, nil
+	return n
 }
 
 // CheckPath returns an error for what no system takes for a path.
