@@ -54,3 +54,30 @@ func TestSpreadAndGather(t *testing.T) {
 		}
 	}
 }
+
+// What is zero wherever a sample looks, and nowhere else, takes room for what it is.
+func TestZerosWhereSamplesLook(t *testing.T) {
+	for _, h := range []Hint{{"U8", 1}, {"BF16", 2}, {"F32", 4}, {"F64", 8}} {
+		w, n := h.Elem, slabElems(h.Elem)
+		raw := random(n * w)
+		for i := range samples {
+			at := (n - sampleLen) / (samples - 1) * i
+			clear(raw[at*w:][:sampleLen*w])
+		}
+		base := weights(n*w, min(w, 4))
+		now := bytes.Clone(base)
+		for i := range now {
+			now[i] += raw[i]
+		}
+		portably(func(how string) {
+			c, stored := encodePlanes(nil, raw, h)
+			if got, err := c.Decode(nil, stored, len(raw)); err != nil || !bytes.Equal(got, raw) {
+				t.Errorf("%s, %s: %v", how, h.DType, err)
+			}
+			id, stored, ok := EncodeDelta(nil, now, base, h, 2*len(raw))
+			if got, err := DecodeAgainst(nil, id, stored, base, len(raw)); !ok || err != nil || !bytes.Equal(got, now) {
+				t.Errorf("%s, %s, a delta: %v", how, h.DType, err)
+			}
+		})
+	}
+}
