@@ -31,13 +31,13 @@ func (s *planeState) findPeriod(src *source) {
 	}
 }
 
-// periodOf is the period after which the most words of a sample of p are what they were before, if those are half; else 0.
+// periodOf is the period after which the most words of a sample of p are what they were before, if those are one in eight; else 0.
 func periodOf(p []byte) int {
 	const windows, length = 4, 64
 	if len(p) < 2*windows*(maxPeriod+length) {
 		return 0
 	}
-	best, least := 0, windows*length/8/2+1
+	best, least := 0, windows*length/8*7/8+1
 	for period := 1; period <= maxPeriod && least > 0; period++ {
 		differ := 0
 		for i := 0; i < windows && differ < least; i++ {
