@@ -46,7 +46,7 @@ func (d *differ) tensors(ctx context.Context, a *collection, i int, b *collectio
 		d.out.Others = append(d.out.Others, control.OtherFile{Path: path.Join(b.rel, t.Name), What: "not compared: one of the two is " + zarr.ErrUnread.Error()})
 		return nil
 	case err != nil:
-		return err
+		return fmt.Errorf("%s: %w", b.path, err)
 	}
 	if same && s.DType == t.DType {
 		d.equal(&t.Tensor)

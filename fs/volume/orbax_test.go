@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"io"
 	"io/fs"
 	"math"
 	"strings"
@@ -139,6 +140,23 @@ func TestReadOrbax(t *testing.T) {
 	if d := r.diff("runs/zarr3/1", "runs/loose/1"); d.Equal != 5 || len(d.Changed) != 1 || d.Changed[0].MaxAbs != nil {
 		t.Errorf("%+v", d)
 	}
+	// What is damaged is an error, which says where.
+	r.write("runs/loose/1/state/params.layer.0.bias/0", []byte("nothing"))
+	d, err := r.Tensor(t.Context(), "runs/loose/1", "state/params/layer.0/bias", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadAll(d); !errors.Is(err, formats.ErrNotFormat) || !strings.Contains(err.Error(), "tensor state/params/layer.0/bias: chunk [0]") {
+		t.Error(err)
+	}
+	d.Close()
+	if _, err := r.Inspect(t.Context(), "runs/loose/1", control.InspectOptions{Stats: true}, nil); !errors.Is(err, formats.ErrNotFormat) {
+		t.Error(err)
+	}
+	if _, err := r.Diff(t.Context(), "runs/loose/1", "runs/zarr3/1", nil); !errors.Is(err, formats.ErrNotFormat) || !strings.Contains(err.Error(), "runs/zarr3/1") {
+		t.Error(err)
+	}
+	r.write("runs/loose/1/state/params.layer.0.bias/0", sample(t, "orbax/loose/state/params.layer.0.bias/0"))
 	if d := r.diff("runs/b/1", "runs/loose/1"); d.Equal != 0 || len(d.Others) == 0 || !strings.HasPrefix(d.Others[0].What, "not compared") {
 		t.Errorf("%+v", d)
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"math"
 	"slices"
 	"sync"
@@ -96,7 +97,7 @@ func (v *Volume) arrayStats(ctx context.Context, path string, arrays []array, ou
 		case err == nil:
 			sums[k] = s
 		case !errors.Is(err, zarr.ErrUnread):
-			return fmt.Errorf("tensor %s: %w", a.Name, err)
+			return err
 		}
 	}
 	if err := ctx.Err(); err != nil {
@@ -213,18 +214,22 @@ func (v *Volume) Tensor(ctx context.Context, path, name string, withHeader bool)
 		return fail(fmt.Errorf("tensor %s: %w", name, err))
 	}
 	size := a.NumBytes()
-	body := io.NewSectionReader(elementsOf{x}, 0, size)
+	body := io.NewSectionReader(elementsOf{x, path}, 0, size)
 	return &control.TensorData{Size: int64(len(head)) + size, ReadCloser: &openTensorData{
 		Reader: io.MultiReader(bytes.NewReader(head), body),
 		done:   func() { x.done(); r.close() },
 	}}, nil
 }
 
-// elementsOf reads an array's elements.
-type elementsOf struct{ r *arrayReader }
+// elementsOf reads the elements of an array of a path. Who asked for them is told that some are missing; the log says why.
+type elementsOf struct {
+	r    *arrayReader
+	path string
+}
 
 func (e elementsOf) ReadAt(p []byte, off int64) (int, error) {
 	if err := e.r.read(p, off); err != nil {
+		e.r.v.report(slog.LevelError, "a tensor could not be read", "path", e.path, "tensor", e.r.a.Name, "reason", err)
 		return 0, err
 	}
 	return len(p), nil

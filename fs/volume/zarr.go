@@ -2,6 +2,7 @@ package volume
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"io/fs"
 
@@ -60,8 +61,11 @@ func (r *zarrReader) read(p []byte, off int64) error {
 		k, err = io.ReadFull(r.Reader, p)
 		r.at += int64(k)
 	}
-	if err == io.EOF {
+	switch err {
+	case nil:
+		return nil
+	case io.EOF:
 		err = io.ErrUnexpectedEOF
 	}
-	return err
+	return fmt.Errorf("tensor %s: %w", r.a.Name, err)
 }
