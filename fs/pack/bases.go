@@ -74,6 +74,7 @@ func (j *job) lookBack(rel Related, tensors []formats.Tensor, regions []formats.
 	sought := Seek(tensors)
 	for i, m := range slices.Concat(rel.Before, rel.Alike) {
 		e := newEarlier(j.store, m)
+		e.lists = j.lists
 		if i == 0 && len(rel.Before) > 0 {
 			j.before = e
 		}

@@ -15,6 +15,7 @@ type earlier struct {
 	store  Store
 	m      *manifest.Manifest
 	starts []int64 // of the extents, in the file
+	lists  *lists  // nil: they are read each time
 }
 
 func newEarlier(st Store, m *manifest.Manifest) *earlier {
@@ -53,12 +54,19 @@ func (e *earlier) list(o manifest.Object) ([]manifest.Span, bool) {
 	if !o.List {
 		return []manifest.Span{{Hash: o.Digest, Len: uint32(o.Len)}}, true
 	}
+	if spans, ok := e.lists.get(o.Digest); ok {
+		return spans, true
+	}
 	p, err := e.store.Get(o.Digest, nil)
 	if err != nil {
 		return nil, false
 	}
 	spans, err := manifest.DecodeList(p)
-	return spans, err == nil
+	if err != nil {
+		return nil, false
+	}
+	e.lists.add(o.Digest, spans)
+	return spans, true
 }
 
 // skeleton is the chunks of e's blobs, in order: the skeleton, and large ones, which do no harm; nil when they are not to be

@@ -69,12 +69,16 @@ func TestGrowingModelAgainst(t *testing.T) {
 		}
 		batch := b.st.Begin()
 		defer batch.Release()
+		reads, _ := b.st.Reads()
 		res, err := b.p.Layout(t.Context(), batch, bytes.NewReader(src), int64(len(src)), l, Related{Before: known(before.Manifest)})
 		if err == nil {
 			err = batch.Commit()
 		}
 		if err != nil {
 			t.Fatal(err)
+		}
+		if now, _ := b.st.Reads(); now-reads > 2*res.Fresh {
+			t.Errorf("%d trees: %d records were read for %d that are new: the lists were known", n, now-reads, res.Fresh)
 		}
 		b.same(t, res, src)
 		if alone := memBench(t).file(t, src); !bytes.Equal(encoded(t, res), encoded(t, alone)) {

@@ -219,6 +219,7 @@ func (j *job) name(o *object) error {
 	}
 	enc := manifest.EncodeList(spans)
 	o.named.Digest, o.named.List = cas.Sum(enc), true
+	j.lists.add(o.named.Digest, spans)
 	return j.putAgainst(cas.List, o.named.Digest, enc, cas.Hash{})
 }
 

@@ -64,6 +64,7 @@ type Options struct {
 // Packer packs files into one store. It is safe for concurrent use.
 type Packer struct {
 	store Store
+	lists *lists
 	slots chan struct{} // one in it for each batch at work
 	turn  func(ctx context.Context) (over func(), err error)
 
@@ -81,6 +82,7 @@ func New(st Store, opt Options) *Packer {
 	}
 	return &Packer{
 		store:  st,
+		lists:  newLists(),
 		slots:  make(chan struct{}, opt.Workers),
 		turn:   opt.Turn,
 		object: limits{manifest.MaxObject, maxSpans},
