@@ -182,6 +182,9 @@ func TestGraphAttribute(t *testing.T) {
 	if err := set(chainGraph("uvw", true)); err != nil {
 		t.Fatal(err)
 	}
+	if st, err := r.Status(context.Background()); err != nil || len(st.Sidecars) != 0 {
+		t.Errorf("a good one was set since: %q, %v", st.Sidecars, err)
+	}
 	for range 2 {
 		if got := r.matched("uvw"); got != "a/1 3" {
 			t.Errorf("%q", got)

@@ -50,7 +50,7 @@ func (i *identifier) identify(n *Node) {
 	v, f := i.v, n.file
 	f.mu.Lock()
 	err := v.load(n)
-	h := f.rec.Manifest
+	h, gen := f.rec.Manifest, f.gen
 	todo := err == nil && f.rec.Packed() && f.damaged == nil && f.writers == 0 && !v.isDead(n)
 	f.mu.Unlock()
 	if err == nil && todo {
@@ -59,6 +59,9 @@ func (i *identifier) identify(n *Node) {
 		}
 	}
 	if err == nil && todo {
+		if err = v.step("identify"); err != nil {
+			return
+		}
 		var r *paced
 		_, err = v.computeArtifact(i.ctx, n, 1, func(gen uint64) io.ReaderAt {
 			r = &paced{v: v, ctx: i.ctx, n: n, gen: gen}
@@ -71,6 +74,12 @@ func (i *identifier) identify(n *Node) {
 	switch {
 	case err == nil, errors.Is(err, errOvertaken), errors.Is(err, errBeingWritten):
 	case errors.Is(err, canonical.ErrNoID):
+		f.mu.Lock()
+		same := f.gen == gen && f.rec.Manifest == h // else it is another file that has none
+		f.mu.Unlock()
+		if !same {
+			return
+		}
 		if i.none = append(i.none, h); len(i.none) == maxNone {
 			i.note()
 		}

@@ -134,6 +134,28 @@ func TestIdentifiedMeanwhile(t *testing.T) {
 	r.onlyRoot()
 }
 
+// A file that has no id, and took the place of one that was to get one, says nothing of that one.
+func TestIdentifiedAnother(t *testing.T) {
+	r := newRig(t, identifies)
+	r.write("a.pt", sample(t, "same/model.pt"))
+	r.sync()
+	r.step = func(what string) error {
+		if what == "identify" {
+			r.step = func(string) error { return nil }
+			r.write("a.pt", random(100<<10, 1))
+			r.sync()
+		}
+		return nil
+	}
+	r.ids.turn(0)
+	r.write("a.pt", sample(t, "same/model.pt"))
+	r.sync()
+	r.identify()
+	if !r.exists(artifacts + sameID(t) + ".safetensors") {
+		t.Error("it is said to have no id")
+	}
+}
+
 // Who reads in the background gives up when the file is another, or somebody has asked and was faster.
 func TestPacedIsOvertaken(t *testing.T) {
 	r := newRig(t, identifies)

@@ -31,7 +31,7 @@ type models struct {
 	foreign  []cas.Hash
 	problems map[string]string        // of steps: what was wrong with what they say of themselves
 	said     atomic.Pointer[[]string] // the problems, for Status
-	refused  atomic.Pointer[string]   // the last query or attribute that was none, and why
+	refused  atomic.Pointer[refusal]  // the last query or attribute that was none
 
 	parts     graphParts
 	graphs    graphCache
@@ -96,10 +96,19 @@ func (m *models) end(v *Volume) {
 	m.saveCatalogue(v, 1)
 }
 
-// refuse notes why a query, or an attribute, was refused.
-func (m *models) refuse(what string, err error) {
-	s := what + ": " + err.Error()
-	m.refused.Store(&s)
+// refusal is why a query, or an attribute, was refused.
+type refusal struct {
+	what string
+	err  error
+}
+
+// judged notes whether a query, or an attribute, was refused, and why.
+func (m *models) judged(what string, err error) {
+	if err != nil {
+		m.refused.Store(&refusal{what, err})
+	} else if last := m.refused.Load(); last != nil && last.what == what {
+		m.refused.CompareAndSwap(last, nil)
+	}
 }
 
 // notePacked notes that a file got a manifest. f.mu is held.

@@ -293,9 +293,7 @@ func (v *Volume) Answer(ctx context.Context, h *Handle) error {
 	}
 	q.asked = nil
 	q.err = err
-	if err != nil {
-		v.models.refuse(virtualName+"/query/"+cmp.Or(q.name, "query"), err)
-	}
+	v.models.judged(virtualName+"/query/"+cmp.Or(q.name, "query"), err)
 	return err
 }
 

@@ -96,6 +96,7 @@ func TestSaidNonsense(t *testing.T) {
 	for _, c := range []struct{ name, value string }{
 		{"user.parent", "../../../../etc"}, {"user.parent", "/etc"}, {"user.parent", "models/x"}, {"user.parent", "."}, {"user.parent", "runs/a/1"}, {"user.parent", "runs/b/\xff"},
 		{"user.parent", "runs/" + strings.Repeat("x", 5000)}, {"user.metric.acc", "good"}, {"user.metric.acc", ""}, {"user.metric.acc", strings.Repeat("1", 200)},
+		{"user.metric.a\tb", "1"}, {"user.metric.\xff", "1"}, {"user.metric.", "1"},
 	} {
 		wantErr(t, c.name+"="+c.value, set("runs/a/1", c.name, c.value), unix.EINVAL)
 		if got := status(); !strings.HasPrefix(got, "runs/a/1 "+c.name+": ") {

@@ -26,7 +26,7 @@ func (v *Volume) Status(ctx context.Context) (*control.Status, error) {
 		s.Sidecars, s.MoreSidecars = (*said)[:shown], len(*said)-shown
 	}
 	if q := v.models.refused.Load(); q != nil {
-		s.Sidecars = append(slices.Clip(s.Sidecars), *q)
+		s.Sidecars = append(slices.Clip(s.Sidecars), q.what+": "+q.err.Error())
 	}
 	if s.Mode == "" {
 		s.Mode = control.ModeUnmounted

@@ -92,8 +92,9 @@ func (v *Volume) SetXattr(n *Node, name string, value []byte, flags int) error {
 		return err
 	}
 	p := v.Path(n)
-	if err := v.checkSaid(n, p, name, value); err != nil {
-		v.models.refuse(p+" "+name, err)
+	err := v.checkSaid(n, p, name, value)
+	v.models.judged(p+" "+name, err)
+	if err != nil {
 		return unix.EINVAL
 	}
 	return v.changeXattr(n, func(path string, follow bool) error {
@@ -113,7 +114,10 @@ func (v *Volume) checkSaid(n *Node, p string, name string, value []byte) error {
 	if !strings.HasPrefix(p, runsDir+"/") || strings.Count(p, "/") != 2 {
 		return nil
 	}
-	if _, ok := runs.FromXattr(name); ok {
+	if metric, ok := strings.CutPrefix(name, runs.XattrPrefix); ok {
+		if err := runs.CheckName(metric); err != nil {
+			return err
+		}
 		_, err := runs.ParseValue(value)
 		return err
 	}

@@ -11,11 +11,12 @@ import (
 	"unicode/utf8"
 )
 
-const xattrPrefix = "user.metric."
+// XattrPrefix begins the names of attributes that are metrics.
+const XattrPrefix = "user.metric."
 
 // FromXattr is the metric that an extended attribute names. False for other attributes.
 func FromXattr(name string) (metric string, ok bool) {
-	metric, ok = strings.CutPrefix(name, xattrPrefix)
+	metric, ok = strings.CutPrefix(name, XattrPrefix)
 	return metric, ok && CheckName(metric) == nil
 }
 

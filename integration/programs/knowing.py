@@ -97,6 +97,12 @@ for bad, error in (("/etc/passwd", ValueError), ("runs/net/9", FileNotFoundError
             raise SystemExit(f"{bad!r} is a parent")
         except error:
             assert not kid.parent.exists(), bad
+for name in ("", "a\nb", "m" * 256, 3):
+    try:
+        ckptfs.record(kid, metrics={"epoch": 1, name: 1})
+        raise SystemExit(f"{name!r} is a metric")
+    except ValueError:
+        assert not kid.parent.exists(), name
 for good in ("runs/net/1", "runs/net/1/model.pt", "../../net/1", root / "runs" / "net" / "1", str(root / "runs" / "net" / "1" / "model.pt")):
     ckptfs.record(kid, parent=good)
     assert json.loads((kid / "lineage.json").read_bytes())["parent"].startswith("runs/net/1"), good

@@ -62,12 +62,15 @@ def best(run, metric, mode="min"):
 def record(step, metrics=None, parent=None, merged_from=None, model=None):
     """Writes beside a checkpoint what is known of it: metrics (added to those of metrics.json), where it came from (the Match whose weights it began with; or a step or a
     file, relative to the mount's root or, with a dot in front, to the step), and the architecture of a torch module whose state_dict it is, or has in it. ValueError for a
-    parent that is no other step of the mount and no file in one, FileNotFoundError for one that is not there; nothing is written then."""
+    metric that can have no such name, and for a parent that is no other step of the mount and no file in one, FileNotFoundError for one that is not there; nothing is written then."""
     step = Path(step)
     if parent is not None:
         origin = _origin(step, parent)
     if merged_from is not None:
         merged_from = [_origin(step, p) for p in merged_from]
+    for name in metrics or ():
+        if not isinstance(name, str) or not 0 < len(name.encode()) <= 255 or any(c < " " or c == "\x7f" for c in name):
+            raise ValueError(f"metric {name!r}: a name has 1 to 255 bytes and no control characters")
     step.mkdir(parents=True, exist_ok=True)
     if metrics is not None:
         all_metrics = _read_json(step / "metrics.json")
