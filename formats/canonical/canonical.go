@@ -100,7 +100,7 @@ func Build(l *formats.Layout) (*Index, error) {
 	}
 	slices.SortFunc(order, func(a, b *formats.Tensor) int { return strings.Compare(a.Name, b.Name) })
 	x := &Index{Entries: make([]Entry, len(order)), Source: make([]int, len(order))}
-	placed := make(map[int]int64) // region to offset
+	placed := make([]int64, len(l.Regions)) // offsets of the regions' storages, and one; 0: it has none yet
 	var cursor int64
 	for i, t := range order {
 		if i > 0 && t.Name == order[i-1].Name {
@@ -113,15 +113,15 @@ func Build(l *formats.Layout) (*Index, error) {
 		x.Source[i] = -1
 		if t.NumElements() > 0 {
 			n := l.Regions[t.Region].Len
-			off, ok := placed[t.Region]
-			if !ok {
-				off = (cursor + align - 1) &^ (align - 1)
+			if placed[t.Region] == 0 {
+				off := (cursor + align - 1) &^ (align - 1)
 				if off > 1<<62-n {
 					return nil, fmt.Errorf("%w: too large", ErrNoID)
 				}
-				placed[t.Region] = off
+				placed[t.Region] = off + 1
 				cursor = off + n
 			}
+			off := placed[t.Region] - 1
 			e.Offset, e.Size, x.Source[i] = off, n, t.Region
 		} else {
 			e.StorageOffset = 0
@@ -139,10 +139,13 @@ var torchNames = map[formats.DType]string{
 	formats.F8E4M3FZ: "float8_e4m3fnuz", formats.F8E5M2FZ: "float8_e5m2fnuz", formats.F4: "float4_e2m1fn_x2",
 }
 
-// describe sets e's shape, strides and type.
+// describe sets e's shape, strides and type. It shares what it can with t: a file may have a million tensors.
 func (e *Entry) describe(t *formats.Tensor) error {
-	e.Shape = append([]int64{}, t.Shape...)
+	if e.Shape = t.Shape; e.Shape == nil {
+		e.Shape = []int64{}
+	}
 	if t.DType == formats.F4 {
+		e.Shape = slices.Clone(e.Shape)
 		last := len(e.Shape) - 1
 		if last < 0 || e.Shape[last]%2 != 0 {
 			return fmt.Errorf("%w: tensor %q: an odd number of 4-bit elements", ErrNoID, t.Name)
@@ -153,8 +156,7 @@ func (e *Entry) describe(t *formats.Tensor) error {
 	if name, ok := torchNames[t.DType]; ok {
 		e.DType = "torch." + name
 	}
-	e.Stride = append([]int64{}, t.Stride...)
-	if t.Contiguous() {
+	if e.Stride = t.Stride; t.Contiguous() {
 		e.Stride = rowMajor(e.Shape)
 	}
 	return nil
@@ -196,18 +198,26 @@ func (x *Index) Map() ([]Span, error) {
 			return int(min(max(a.Size-b.Size, -1), 1))
 		}
 	})
-	var spans []Span
+	order = slices.CompactFunc(order, func(i, j int) bool {
+		a, b := &x.Entries[i], &x.Entries[j]
+		return a.Offset == b.Offset && a.Size == b.Size
+	})
+	n := 0 // spans
 	var end int64
-	for k, i := range order {
+	for _, i := range order {
 		e := &x.Entries[i]
-		if k > 0 {
-			if p := &x.Entries[order[k-1]]; p.Offset == e.Offset && p.Size == e.Size {
-				continue
-			}
-		}
 		if e.Offset < end {
 			return nil, fmt.Errorf("%w: storages overlap: %q begins at %d, before %d", ErrIndex, e.Name, e.Offset, end)
 		}
+		if n++; e.Offset > end {
+			n++
+		}
+		end = e.Offset + e.Size
+	}
+	spans := make([]Span, 0, n)
+	end = 0
+	for _, i := range order {
+		e := &x.Entries[i]
 		if e.Offset > end {
 			spans = append(spans, Span{Off: end, Len: e.Offset - end, Pad: true})
 		}

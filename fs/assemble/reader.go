@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"weak"
 
 	"golang.org/x/sync/singleflight"
 
@@ -56,8 +57,8 @@ type Reader struct {
 	workers   int32
 	loading   atomic.Int32 // goroutines that fetch chunks of reads that want several
 	chunks    *cache
-	docs      *kept[*doc]
-	lists     *kept[*list]
+	docs      *kept[doc]
+	lists     *kept[list]
 	loads     singleflight.Group // of docs and lists
 	ranges    queue[span]        // to be cut into chunks
 	ahead     queue[job]
@@ -89,8 +90,8 @@ func New(st Store, opt Options) *Reader {
 		readAhead: min(opt.ReadAhead, opt.CacheBytes/4),
 		workers:   int32(opt.Workers),
 		chunks:    newCache(opt.CacheBytes),
-		docs:      newKept[*doc](min(opt.CacheBytes/keepShare, maxKeep)),
-		lists:     newKept[*list](min(opt.CacheBytes/keepShare, maxKeep)),
+		docs:      newKept[doc](min(opt.CacheBytes/keepShare, maxKeep), true),
+		lists:     newKept[list](min(opt.CacheBytes/keepShare, maxKeep), false),
 	}
 	r.ranges.init(opt.Workers, r.expect, func(span) {})
 	r.ahead.init(opt.Workers, r.fetchAhead, r.drop)
@@ -127,6 +128,12 @@ func newDoc(m *manifest.Manifest) *doc {
 	return d
 }
 
+// weight is the memory that d takes, roughly, in bytes. The record may be much shorter: a million tensors of a few bytes take a few each in it.
+func (d *doc) weight() int64 {
+	const fixed, object, extent, region, tensor = 4096, 48, 24 + 8, 24, 96 + 8 + 24
+	return fixed + object*int64(len(d.Objects)) + extent*int64(len(d.Extents)) + region*int64(len(d.Regions)) + tensor*int64(len(d.Tensors))
+}
+
 // Manifest reads the manifest record h. The manifest is shared and must not be changed.
 func (r *Reader) Manifest(h cas.Hash) (*manifest.Manifest, error) {
 	d, err := r.doc(h)
@@ -150,7 +157,7 @@ func (r *Reader) doc(h cas.Hash) (*doc, error) {
 			return nil, &cas.ChunkError{Hash: h, Err: err}
 		}
 		d := newDoc(m)
-		r.docs.add(h, d, int64(len(p))*4+4096)
+		r.docs.add(h, d, d.weight())
 		return d, nil
 	})
 	if err != nil {
@@ -231,36 +238,51 @@ func (r *Reader) load(e *entry) {
 	r.chunks.loaded(e, b, p, err)
 }
 
-// kept is an LRU bounded in bytes.
-type kept[V any] struct {
+// kept is an LRU bounded in bytes. What is past the bound alone is kept all the same, as long as it came last. Where its users hold it anyway, it is
+// only found, and goes when they are done.
+type kept[T any] struct {
 	mu    sync.Mutex
-	lru   *lru[weighed[V]]
+	lru   *lru[weighed[T]]
 	bytes int64
 	max   int64
+	held  bool            // by their users
+	large weak.Pointer[T] // the last one past the bound, if they are
+	name  cas.Hash        // of large
 }
 
-type weighed[V any] struct {
-	v     V
+type weighed[T any] struct {
+	v     *T
 	bytes int64
 }
 
-func newKept[V any](max int64) *kept[V] { return &kept[V]{lru: newLRU[weighed[V]](), max: max} }
-
-func (k *kept[V]) get(h cas.Hash) (V, bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	w, ok := k.lru.Get(h)
-	return w.v, ok
+func newKept[T any](max int64, held bool) *kept[T] {
+	return &kept[T]{lru: newLRU[weighed[T]](), max: max, held: held}
 }
 
-// add keeps v, even one that is alone past the bound: it is in use now.
-func (k *kept[V]) add(h cas.Hash, v V, bytes int64) {
+func (k *kept[T]) get(h cas.Hash) (*T, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if w, ok := k.lru.Get(h); ok {
+		return w.v, true
+	}
+	if h != k.name {
+		return nil, false
+	}
+	v := k.large.Value()
+	return v, v != nil
+}
+
+func (k *kept[T]) add(h cas.Hash, v *T, bytes int64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.held && bytes > k.max {
+		k.large, k.name = weak.Make(v), h
+		return
+	}
 	if w, ok := k.lru.Peek(h); ok {
 		k.bytes -= w.bytes
 	}
-	k.lru.Add(h, weighed[V]{v, bytes})
+	k.lru.Add(h, weighed[T]{v, bytes})
 	for k.bytes += bytes; k.bytes > k.max && k.lru.Len() > 1; {
 		_, w, _ := k.lru.RemoveOldest()
 		k.bytes -= w.bytes

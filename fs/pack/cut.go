@@ -44,7 +44,8 @@ func (j *job) cut(p *plan) error {
 	}
 	for _, r := range late {
 		for _, o := range r.master.objects {
-			r.rel.masters = append(r.rel.masters, o.list()...)
+			rel := r.relatives()
+			rel.masters = append(rel.masters, o.list()...)
 		}
 		if err := c.onGrid(r); err != nil {
 			return err
@@ -55,7 +56,7 @@ func (j *job) cut(p *plan) error {
 
 // relate finds out what the chunks of data may be stored with the help of, and which regions have to wait for others.
 func (c *cutter) relate(p *plan) (late []*region, err error) {
-	half := slices.ContainsFunc(p.regions, func(r region) bool { return codec.MayBeRounded(r.hint) })
+	half := slices.ContainsFunc(p.regions, func(r region) bool { return codec.MayBeRounded(r.hint()) })
 	for i := range p.regions {
 		if r := &p.regions[i]; half && r.tensor != nil {
 			c.masters.add(master{t: r.tensor, r: &r.Region, own: r})
@@ -66,7 +67,9 @@ func (c *cutter) relate(p *plan) (late []*region, err error) {
 		if r.Kind != formats.Data {
 			continue
 		}
-		r.rel.prev = c.origins[i].chunks()
+		if prev := c.origins[i].chunks(); prev != nil {
+			r.relatives().prev = prev
+		}
 		m, err := c.masters.of(r.tensor, &r.Region,
 			func() ([]byte, error) { return c.read(&r.Region, int(min(r.Len, probe))) },
 			func(m *master, n int) ([]byte, error) {
@@ -83,7 +86,7 @@ func (c *cutter) relate(p *plan) (late []*region, err error) {
 			m.own.keep, r.master = true, m.own
 			late = append(late, r)
 		default:
-			r.rel.masters = m.of.grid(m.r)
+			r.relatives().masters = m.of.grid(m.r)
 		}
 	}
 	return late, nil
@@ -124,7 +127,7 @@ func (c *cutter) take(r *region, off int64, n int, rel cas.Related) (err error) 
 	if c.b == nil {
 		c.b = newBatch(off)
 	}
-	if r.objects, err = c.room(r.objects, n, r.hint, r.keep); err != nil {
+	if r.objects, err = c.room(r, n); err != nil {
 		return err
 	}
 	c.b.add(last(r.objects), int(off-c.b.off), n, rel, r.odds)
@@ -133,15 +136,15 @@ func (c *cutter) take(r *region, off int64, n int, rel cas.Related) (err error) 
 
 func last(o []*object) *object { return o[len(o)-1] }
 
-// room sees to it that n more bytes belong to the last of objects.
-func (c *cutter) room(objects []*object, n int, hint codec.Hint, keep bool) ([]*object, error) {
-	if len(objects) > 0 && !last(objects).full(n, c.object) {
-		return objects, nil
+// room sees to it that n more bytes belong to the last of r's objects.
+func (c *cutter) room(r *region, n int) ([]*object, error) {
+	if len(r.objects) > 0 && !last(r.objects).full(n, c.object) {
+		return r.objects, nil
 	}
-	if err := c.end(objects); err != nil {
+	if err := c.end(r.objects); err != nil {
 		return nil, err
 	}
-	return append(objects, &object{hint: hint, keep: keep, open: 1}), nil
+	return append(r.objects, &object{of: r, open: 1}), nil
 }
 
 // end says that the last of objects, if any, is complete. Whoever finds that nothing of it is left to hash names it.

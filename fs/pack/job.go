@@ -178,8 +178,8 @@ func (j *job) work(b *batch) error {
 		var id byte
 		var err error
 		if p.rel.IsZero() || !p.odds.good() {
-			ok, err = j.batch.Put(cas.Chunk, p.span.Hash, raw, p.o.hint)
-		} else if ok, id, err = j.batch.PutRelated(cas.Chunk, p.span.Hash, raw, p.o.hint, p.rel); ok {
+			ok, err = j.batch.Put(cas.Chunk, p.span.Hash, raw, p.o.hint())
+		} else if ok, id, err = j.batch.PutRelated(cas.Chunk, p.span.Hash, raw, p.o.hint(), p.rel); ok {
 			p.odds.tell(codec.NeedsBase(id))
 		}
 		if err != nil {
@@ -210,7 +210,7 @@ func (j *job) work(b *batch) error {
 // name gives an object, all of whose chunks are in the store, its digest.
 func (j *job) name(o *object) error {
 	spans := o.list()
-	if !o.keep {
+	if o.of == nil || !o.of.keep {
 		o.spans = nil
 	}
 	if len(spans) == 1 {

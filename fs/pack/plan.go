@@ -23,14 +23,13 @@ type plan struct {
 
 type region struct {
 	formats.Region
-	hint    codec.Hint
 	small   bool            // lies in the skeleton
+	keep    bool            // what its objects are made of is asked for later
 	objects []*object       // of data and of large blobs, in order
 	tensor  *formats.Tensor // the first that lies in it; nil: none
 	odds    *odds           // of its relatives' being of use
 	master  *region         // of this file, of which it may be the rounding: it is cut after that one
-	rel     relatives
-	keep    bool // what its objects are made of is asked for later
+	rel     *relatives      // nil: there are none
 }
 
 // plan prepares l, and looks at its pads: a parser's mistake must not cost bytes, so a pad that is not zero is a blob.
@@ -53,13 +52,23 @@ func (j *job) plan(l *formats.Layout) (*plan, error) {
 			p.regions[i].tensor = &l.Tensors[k]
 		}
 	}
-	for i := range l.Tensors {
-		t := &l.Tensors[i]
-		if t.Region >= 0 && p.regions[t.Region].hint == (codec.Hint{}) {
-			p.regions[t.Region].hint = hintOf(t)
-		}
-	}
 	return p, nil
+}
+
+// hint is what the region's tensor tells of its bytes.
+func (r *region) hint() codec.Hint {
+	if r.tensor == nil {
+		return codec.Hint{}
+	}
+	return hintOf(r.tensor)
+}
+
+// relatives are the region's, to be filled in. Most regions of a file of very many have none, and take no memory for them.
+func (r *region) relatives() *relatives {
+	if r.rel == nil {
+		r.rel = &relatives{}
+	}
+	return r.rel
 }
 
 // hintOf is what a tensor tells of its bytes.
@@ -180,10 +189,9 @@ func isZero(r io.ReaderAt, off, n int64) (bool, error) {
 
 // object is content on its way to a digest.
 type object struct {
-	hint  codec.Hint
+	of    *region         // nil: the skeleton
 	named manifest.Object // Digest and List once all of it is hashed
 	spans [][]manifest.Span
-	keep  bool  // the spans too
 	count int   // spans in all
 	open  int64 // spans not hashed yet, and one while the cutter may add more; atomic
 }
@@ -193,6 +201,14 @@ const (
 	// maxSpans keeps the list of an object, at most 36 bytes a span, within a record.
 	maxSpans = 400_000
 )
+
+// hint is what is known of the object's bytes.
+func (o *object) hint() codec.Hint {
+	if o.of == nil {
+		return codec.Hint{}
+	}
+	return o.of.hint()
+}
 
 // limits bound an object; what is longer is several.
 type limits struct {

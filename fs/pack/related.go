@@ -27,6 +27,9 @@ type relatives struct {
 }
 
 func (l *relatives) of(i int64) (rel cas.Related) {
+	if l == nil {
+		return rel
+	}
 	if i < int64(len(l.prev)) {
 		rel.Prev = l.prev[i].Hash
 	}
