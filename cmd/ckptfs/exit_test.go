@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,16 @@ import (
 	"ckptfs/fs/control"
 	"ckptfs/fs/tree"
 )
+
+// Who interrupts a command is told that it was, not how programs say so.
+func TestInterrupted(t *testing.T) {
+	var b bytes.Buffer
+	a := &app{err: &b}
+	a.complain(fmt.Errorf("/mnt: still mounted: %w", context.Canceled))
+	if got := b.String(); got != "ckptfs: /mnt: still mounted: interrupted\n" {
+		t.Errorf("%q", got)
+	}
+}
 
 // Every failure has the same code here as when it came from a daemon.
 func TestExitCodes(t *testing.T) {

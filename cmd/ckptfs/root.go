@@ -105,7 +105,8 @@ func (a *app) complain(err error) {
 		_ = json.NewEncoder(a.err).Encode(map[string]any{"error": e, "exit_code": exit})
 		return
 	}
-	fmt.Fprintf(a.err, "ckptfs: %s\n", printable(err.Error()))
+	text := strings.ReplaceAll(err.Error(), context.Canceled.Error(), "interrupted")
+	fmt.Fprintf(a.err, "ckptfs: %s\n", printable(text))
 	var usage *usageError
 	if errors.As(err, &usage) {
 		fmt.Fprintf(a.err, "Usage: %s\nSee %s --help.\n", usage.cmd.UseLine(), usage.cmd.CommandPath())
