@@ -1,38 +1,45 @@
 package assemble
 
 import (
-	"runtime"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"ckptfs/cas"
 )
 
-// TestKept: what is past the bound takes memory as long as it is used, if its users hold it; else as long as it is the last.
+// TestKept: what is past the bound alone goes when nobody asks for it any more, and takes no room from others, where it is told to; else it stays as
+// long as it is the last.
 func TestKept(t *testing.T) {
-	type big [1 << 20]byte
-	a, b := cas.Sum([]byte("a")), cas.Sum([]byte("b"))
-	for _, held := range []bool{true, false} {
-		k := newKept[big](100, held)
-		k.add(b, new(big), 60)
-		v := new(big)
-		k.add(a, v, 101)
-		runtime.GC()
-		if got, ok := k.get(a); !ok || got != v {
-			t.Errorf("held %t: not found while it is used", held)
+	synctest.Test(t, func(t *testing.T) {
+		a, b := cas.Sum([]byte("a")), cas.Sum([]byte("b"))
+		for _, lingers := range []bool{true, false} {
+			linger := map[bool]time.Duration{true: time.Second}[lingers]
+			k := newKept[string](100, linger)
+			has := func(h cas.Hash) bool {
+				_, ok := k.get(h)
+				return ok
+			}
+			k.add(b, new(string), 60)
+			k.add(a, new(string), 101)
+			if has(b) != lingers {
+				t.Errorf("lingers %t: the small one is found: %t", lingers, has(b))
+			}
+			for range 3 {
+				time.Sleep(time.Second - 1)
+				if !has(a) {
+					t.Errorf("lingers %t: gone though it is asked for", lingers)
+				}
+			}
+			time.Sleep(2 * time.Second)
+			if has(a) == lingers {
+				t.Errorf("lingers %t: nobody asked for it, and it is found: %t", lingers, has(a))
+			}
+			k.add(b, new(string), 60)
+			k.add(cas.Sum([]byte("c")), new(string), 50)
+			if has(b) || k.bytes != 50 {
+				t.Errorf("lingers %t: %d bytes are kept", lingers, k.bytes)
+			}
 		}
-		if _, ok := k.get(b); ok != held {
-			t.Errorf("held %t: the small one is found: %t", held, ok)
-		}
-		runtime.KeepAlive(v)
-		v = nil
-		runtime.GC()
-		if _, ok := k.get(a); ok == held {
-			t.Errorf("held %t: found when it is not used any more: %t", held, ok)
-		}
-		k.add(b, new(big), 60)
-		k.add(a, new(big), 50)
-		if _, ok := k.get(b); ok || k.bytes != 50 {
-			t.Errorf("held %t: %d bytes are kept", held, k.bytes)
-		}
-	}
+	})
 }

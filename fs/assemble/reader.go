@@ -18,7 +18,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
-	"weak"
+	"time"
 
 	"golang.org/x/sync/singleflight"
 
@@ -90,8 +90,8 @@ func New(st Store, opt Options) *Reader {
 		readAhead: min(opt.ReadAhead, opt.CacheBytes/4),
 		workers:   int32(opt.Workers),
 		chunks:    newCache(opt.CacheBytes),
-		docs:      newKept[doc](min(opt.CacheBytes/keepShare, maxKeep), true),
-		lists:     newKept[list](min(opt.CacheBytes/keepShare, maxKeep), false),
+		docs:      newKept[doc](min(opt.CacheBytes/keepShare, maxKeep), linger),
+		lists:     newKept[list](min(opt.CacheBytes/keepShare, maxKeep), 0),
 	}
 	r.ranges.init(opt.Workers, r.expect, func(span) {})
 	r.ahead.init(opt.Workers, r.fetchAhead, r.drop)
@@ -238,45 +238,57 @@ func (r *Reader) load(e *entry) {
 	r.chunks.loaded(e, b, p, err)
 }
 
-// kept is an LRU bounded in bytes. What is past the bound alone is kept all the same, as long as it came last. Where its users hold it anyway, it is
-// only found, and goes when they are done.
+// kept is an LRU bounded in bytes. What is past the bound alone is kept all the same, as long as it came last, or until nobody has asked for it for
+// so long: several ask one after the other for what a file that was just packed has in it.
 type kept[T any] struct {
-	mu    sync.Mutex
-	lru   *lru[weighed[T]]
-	bytes int64
-	max   int64
-	held  bool            // by their users
-	large weak.Pointer[T] // the last one past the bound, if they are
-	name  cas.Hash        // of large
+	mu     sync.Mutex
+	lru    *lru[weighed[T]]
+	bytes  int64
+	max    int64
+	linger time.Duration // 0: for ever
+	large  *T            // the last one past the bound, if they linger
+	name   cas.Hash      // of large
+	leave  *time.Timer   // large
 }
+
+// linger is how long a manifest is kept that is past the bound alone.
+const linger = 10 * time.Second
 
 type weighed[T any] struct {
 	v     *T
 	bytes int64
 }
 
-func newKept[T any](max int64, held bool) *kept[T] {
-	return &kept[T]{lru: newLRU[weighed[T]](), max: max, held: held}
+func newKept[T any](max int64, linger time.Duration) *kept[T] {
+	return &kept[T]{lru: newLRU[weighed[T]](), max: max, linger: linger}
 }
 
 func (k *kept[T]) get(h cas.Hash) (*T, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if w, ok := k.lru.Get(h); ok {
-		return w.v, true
+	if k.large != nil && h == k.name {
+		k.leave.Reset(k.linger)
+		return k.large, true
 	}
-	if h != k.name {
-		return nil, false
-	}
-	v := k.large.Value()
-	return v, v != nil
+	w, ok := k.lru.Get(h)
+	return w.v, ok
 }
 
 func (k *kept[T]) add(h cas.Hash, v *T, bytes int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.held && bytes > k.max {
-		k.large, k.name = weak.Make(v), h
+	if k.linger > 0 && bytes > k.max {
+		if k.leave != nil {
+			k.leave.Stop()
+		}
+		k.large, k.name = v, h
+		k.leave = time.AfterFunc(k.linger, func() {
+			k.mu.Lock()
+			defer k.mu.Unlock()
+			if k.large == v {
+				k.large = nil
+			}
+		})
 		return
 	}
 	if w, ok := k.lru.Peek(h); ok {
