@@ -16,6 +16,7 @@ package assemble
 
 import (
 	"fmt"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -284,9 +285,13 @@ func (k *kept[T]) add(h cas.Hash, v *T, bytes int64) {
 		k.large, k.name = v, h
 		k.leave = time.AfterFunc(k.linger, func() {
 			k.mu.Lock()
-			defer k.mu.Unlock()
-			if k.large == v {
+			leaves := k.large == v
+			if leaves {
 				k.large = nil
+			}
+			k.mu.Unlock()
+			if leaves {
+				debug.FreeOSMemory() // who is idle collects no garbage
 			}
 		})
 		return
