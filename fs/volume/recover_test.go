@@ -60,6 +60,7 @@ func TestCrash(t *testing.T) {
 	}
 	check()
 	c.sync()
+	c.awaitHydrator() // what was read above, and was evicted with the others
 	for _, p := range []string{"queued", "linked", "writing", "both", "runs/a/m.pt"} {
 		c.want(p, both)
 	}
