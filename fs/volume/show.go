@@ -300,10 +300,10 @@ func (v *Volume) storedBytes(m *manifest.Manifest) (int64, error) {
 
 // findShared fills in which other files hold a tensor's bytes.
 func (v *Volume) findShared(ctx context.Context, tensors []control.Tensor, self ...*Node) error {
-	want := map[string][]int{}
+	want := map[cas.Hash][]int{}
 	for i, t := range tensors {
-		if t.Hash != "" {
-			want[t.Hash] = append(want[t.Hash], i)
+		if h, err := cas.ParseHash(t.Hash); err == nil { // else it has none
+			want[h] = append(want[h], i)
 		}
 	}
 	if len(want) == 0 {
@@ -313,19 +313,16 @@ func (v *Volume) findShared(ctx context.Context, tensors []control.Tensor, self 
 		if slices.Contains(self, n) {
 			return nil
 		}
-		n.file.mu.Lock()
-		err := v.load(n)
-		rec := n.file.rec
-		n.file.mu.Unlock()
-		if err != nil || !rec.Packed() {
+		h := v.manifestOf(n)
+		if h.IsZero() {
 			return nil
 		}
-		m, err := v.asm.Manifest(rec.Manifest)
+		m, err := v.asm.Manifest(h)
 		if err != nil {
 			return nil // damaged, and not what was asked about
 		}
 		for _, o := range m.Objects {
-			for _, i := range want[o.Digest.String()] {
+			for _, i := range want[o.Digest] {
 				tensors[i].SharedWith = append(tensors[i].SharedWith, path)
 			}
 		}

@@ -278,6 +278,18 @@ func (v *Volume) openBelow(rel string, flags uint64) (int, error) {
 	})
 }
 
+// namesIn lists names in a folder below the mount's root, at most maxSiblings.
+func (v *Volume) namesIn(dir string) []string {
+	fd, err := v.openBelow(dir, unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil {
+		return nil
+	}
+	d := os.NewFile(uintptr(fd), dir)
+	defer d.Close()
+	names, _ := d.Readdirnames(maxSiblings)
+	return names
+}
+
 const digits = "0123456789"
 
 // stepsBefore lists the paths that differ from names in a lower number in names[k], the closest first, and perhaps in that
@@ -287,20 +299,13 @@ func (v *Volume) stepsBefore(names []string, k int) (rels []string) {
 	if dir == "" {
 		dir = "."
 	}
-	fd, err := v.openBelow(dir, unix.O_RDONLY|unix.O_DIRECTORY)
-	if err != nil {
-		return nil
-	}
-	d := os.NewFile(uintptr(fd), dir)
-	defer d.Close()
-	siblings, _ := d.Readdirnames(maxSiblings)
 	pattern, number := numbersIn(own)
 	type step struct {
 		name   string
 		number []string
 	}
 	var before []step
-	for _, s := range siblings {
+	for _, s := range v.namesIn(dir) {
 		if pat, num := numbersIn(s); pat == pattern && compareNumbers(num, number) < 0 {
 			before = append(before, step{s, num})
 		}

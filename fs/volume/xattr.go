@@ -3,8 +3,8 @@ package volume
 import (
 	"bytes"
 	"context"
-	"os"
 	"path"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -144,35 +144,18 @@ func (v *Volume) tensorsNow(n *Node, p string) graph.Tensors {
 	if n.file == nil {
 		return nil
 	}
-	for _, name := range v.namesBeside(p) {
-		if isIndex(name) {
-			return nil
-		}
-	}
-	n.file.mu.Lock()
-	err := v.load(n)
-	rec := n.file.rec
-	n.file.mu.Unlock()
-	if err != nil || !rec.Packed() {
+	if slices.ContainsFunc(v.namesIn(path.Dir(p)), isIndex) {
 		return nil
 	}
-	m := v.modelManifest(rec.Manifest)
+	h := v.manifestOf(n)
+	if h.IsZero() {
+		return nil
+	}
+	m := v.modelManifest(h)
 	if m == nil {
 		return nil
 	}
 	return graph.ByName(m.Tensors)
-}
-
-// namesBeside lists names in the folder of the file at a path.
-func (v *Volume) namesBeside(p string) []string {
-	fd, err := v.openBelow(path.Dir(p), unix.O_RDONLY|unix.O_DIRECTORY)
-	if err != nil {
-		return nil
-	}
-	d := os.NewFile(uintptr(fd), p)
-	defer d.Close()
-	names, _ := d.Readdirnames(maxSiblings)
-	return names
 }
 
 // RemoveXattr removes an attribute.
