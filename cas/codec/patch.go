@@ -47,9 +47,9 @@ func DecodeAgainst(dst []byte, id byte, stored, base []byte, rawLen int) ([]byte
 	return dst, fmt.Errorf("codec %d with a base: %w", id, cas.ErrNewer)
 }
 
-// NeedsBase reports whether what codec id made can be decoded only by DecodeAgainst.
+// NeedsBase reports whether what codec id made can be decoded only by DecodeAgainst, or DecodeLowRank.
 func NeedsBase(id byte) bool {
-	return id == Delta || id == PeriodicDelta || id == huffDelta || id == Patch || IsRounding(id)
+	return id == Delta || id == PeriodicDelta || id == huffDelta || id == Patch || id == LowRank || IsRounding(id)
 }
 
 func encodePatch(dst, raw, base []byte, most int) ([]byte, bool) {
