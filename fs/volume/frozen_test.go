@@ -39,7 +39,7 @@ type frozenFile struct {
 // would have left them, and without their index: every file is as it was.
 func TestFrozenStores(t *testing.T) {
 	if *update {
-		for name, freeze := range map[string]func(*testing.T, string){"store-v2": freeze, "store-v2-related": freezeRelated} {
+		for name, freeze := range map[string]func(*testing.T, string){"store-v2": freeze, "store-v2-related": freezeRelated, "store-v2-periodic": freezePeriodic} {
 			name = filepath.Join("testdata", name)
 			if _, err := os.Stat(name + ".json"); errors.Is(err, fs.ErrNotExist) { // what is frozen stays as it is
 				freeze(t, name)
@@ -198,6 +198,39 @@ func freezeRelated(t *testing.T, name string) {
 		t.Error("nothing is related")
 	}
 	r.keep(name, want, "runs", "half")
+}
+
+// freezePeriodic makes a store with chunks whose bitmaps repeat themselves, alone, against versions before and as masters: segment version 5.
+func freezePeriodic(t *testing.T, name string) {
+	t.Helper()
+	r := newRig(t)
+	r.mkdir("runs")
+	want := map[string]frozenFile{}
+	save := func(p string, data []byte) {
+		r.mkdir(filepath.Dir(p))
+		r.write(p, data)
+		r.packOut(p)
+		a := r.stat(p)
+		want[p] = frozenFile{Size: a.Size, Mode: a.Mode, Mtime: a.Mtime.Nano(), Blake3: cas.Sum(data).String()}
+	}
+	w := singles(1, 30_000) // kernels of 3 by 3, of which the middle alone was ever used
+	for k := 0; k < len(w); k += 4 {
+		if k/4%9 != 4 {
+			copy(w[k:k+4], []byte{0, 0, 0, 0})
+		}
+	}
+	for i := range 4 {
+		save(fmt.Sprintf("runs/%d/m.safetensors", i+1), fileOf(t, tensor{"a.w", "F32", w}))
+		for k := 16; k < len(w); k += 36 {
+			x := binary.LittleEndian.Uint32(w[k:])
+			binary.LittleEndian.PutUint32(w[k:], x+uint32((i+1)*k)%16)
+		}
+	}
+	save("runs/5/m.safetensors", fileOf(t, tensor{"a.w", "BF16", halves(t, w)}, tensor{"master.a.w", "F32", w}))
+	if r.deltas("runs/4/m.safetensors") == 0 || r.rounded("runs/5/m.safetensors") == 0 {
+		t.Error("nothing is related")
+	}
+	r.keep(name, want, "runs")
 }
 
 // keep keeps a store and the list of its files, in which the states are set once those at and below some paths were evicted.
