@@ -14,6 +14,7 @@
 //	8  rounded the same where NaNs became something else
 //	9  planes  as 5 has them, and bitmaps that repeat themselves after some bytes: see planesCodec
 //	10 delta   as 6, of such planes
+//	11 delta   as 6 or 10, from a base to which the product of two factors is added, of which one is a record of its own: see LowRank
 package codec
 
 import (

@@ -1,0 +1,392 @@
+package codec
+
+import (
+	"bytes"
+	"errors"
+	"math"
+	"math/big"
+	"math/rand/v2"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"ckptfs/cas"
+)
+
+// merged is a tensor into which an adapter of rank r was merged, that moves weights by some units of the last place, and what it was before.
+func merged(rows, cols, r int, h Hint, ulps float64) (raw, base []byte) {
+	rng := rand.New(rand.NewPCG(uint64(r), 5))
+	kind := lowRankKind(h)
+	size := ulps * math.Ldexp(1, -6-placesOf(kind).mantissa) / math.Sqrt(float64(r))
+	a, b := make([]float64, r*cols), make([]float64, r)
+	for i := range a {
+		a[i] = rng.NormFloat64()
+	}
+	for range rows {
+		for j := range b {
+			b[j] = rng.NormFloat64() * size
+		}
+		for k := range cols {
+			base = appendFloat(base, rng.NormFloat64()*0.02, kind)
+			x := float64(float(base[len(base)-h.Elem:], kind))
+			for j, b := range b {
+				x += b * a[j*cols+k]
+			}
+			raw = appendFloat(raw, x, kind)
+		}
+	}
+	return raw, base
+}
+
+func appendFloat(p []byte, x float64, kind byte) []byte {
+	bits := math.Float32bits(float32(x))
+	switch kind {
+	case toBF16:
+		return le.AppendUint16(p, bf16(bits))
+	case toF16:
+		return le.AppendUint16(p, f16(bits))
+	}
+	return le.AppendUint32(p, bits)
+}
+
+var lowRankHints = []Hint{{"BF16", 2}, {"F16", 2}, {"F32", 4}}
+
+// chunksOf cuts a tensor into stretches of n bytes.
+func chunksOf(raw, base []byte, w, n int) (s []Stretch) {
+	for at := 0; at < len(raw); at += n {
+		end := min(at+n, len(raw))
+		s = append(s, Stretch{Raw: raw[at:end], Base: base[at:end], At: int64(at / w)})
+	}
+	return s
+}
+
+func TestLowRank(t *testing.T) {
+	for _, h := range lowRankHints {
+		for _, c := range []struct {
+			rows, cols, r, chunk int
+		}{{300, 200, 3, 1 << 14}, {400, 64, 8, 10000}, {128, 1000, 1, 1 << 15}} {
+			ulps := 4.0
+			if h.Elem == 4 {
+				ulps = 1e5
+			}
+			raw, base := merged(c.rows, c.cols, c.r, h, ulps)
+			all := chunksOf(raw, base, h.Elem, c.chunk/8*8)
+			columns, ok := FactorColumns(all, c.cols, h)
+			if !ok || len(columns) != (c.r+1)/2*2*c.cols*h.Elem {
+				t.Fatalf("%v %+v: columns of %d bytes: %v", h, c, len(columns), ok)
+			}
+			var delta, low int
+			for _, s := range all {
+				_, d, _ := EncodeDelta(nil, s.Raw, s.Base, h, 2*len(s.Raw))
+				delta += len(d)
+				out, ok := EncodeLowRank([]byte("before"), s.Raw, s.Base, columns, c.cols, s.At, h, 2*len(s.Raw))
+				if !ok || !bytes.HasPrefix(out, []byte("before")) {
+					t.Fatalf("%v %+v: not encoded", h, c)
+				}
+				low += len(out) - 6
+				portably(func(how string) {
+					got, err := DecodeLowRank([]byte("x"), out[6:], s.Base, columns, len(s.Raw))
+					if err != nil || !bytes.Equal(got[1:], s.Raw) {
+						t.Fatalf("%v %+v %s: %v", h, c, how, err)
+					}
+				})
+				if _, ok := EncodeLowRank(nil, s.Raw, s.Base, columns, c.cols, s.At, h, len(out)-7); ok {
+					t.Errorf("%v %+v: took more than it may", h, c)
+				}
+			}
+			if low > delta*4/5 {
+				t.Errorf("%v %+v: %d bytes, as deltas %d", h, c, low, delta)
+			}
+		}
+	}
+}
+
+// Whatever the numbers are, what is encoded comes back.
+func TestAnyLowRankRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		h := rapid.SampledFrom(lowRankHints).Draw(t, "hint")
+		cols := rapid.IntRange(minCols, 200).Draw(t, "cols")
+		n := rapid.IntRange(minLen/h.Elem, 1500).Draw(t, "elements") * h.Elem
+		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
+		raw, base := bytes.Clone(weights(n, h.Elem)), bytes.Clone(weights(n, h.Elem))
+		for range rapid.IntRange(0, 100).Draw(t, "odd") {
+			raw[rng.IntN(n)], base[rng.IntN(n)] = 0xff, 0xff
+		}
+		r := 2 * rapid.IntRange(1, MaxRank/2).Draw(t, "pairs")
+		columns := make([]byte, r*cols*h.Elem)
+		for i := range columns {
+			columns[i] = byte(rng.Uint32())
+		}
+		at := int64(rapid.IntRange(0, 5*cols).Draw(t, "at"))
+		var all [][]byte
+		portably(func(how string) {
+			out, ok := EncodeLowRank(nil, raw, base, columns, cols, at, h, 10*n+1000)
+			if !ok {
+				t.Fatal(how, "not encoded")
+			}
+			all = append(all, out)
+		})
+		for _, out := range all {
+			portably(func(how string) {
+				got, err := DecodeLowRank(nil, out, base, columns, n)
+				if err != nil || !bytes.Equal(got, raw) {
+					t.Fatal(how, err)
+				}
+			})
+		}
+	})
+}
+
+// wants predicts as LowRank says it, by numbers of any precision.
+func (l *lowRank) wants(base, u, columns []byte) (p []byte) {
+	w := l.width()
+	prec := uint(2000)
+	number := func(p []byte) int64 {
+		if w == 4 {
+			return int64(number24(p))
+		}
+		return int64(int16(le.Uint16(p)))
+	}
+	for i := range l.n {
+		row, col := (l.at+i)/l.cols, (l.at+i)%l.cols
+		block, k := col/blockCols, col%blockCols
+		width := min(blockCols, l.cols-block*blockCols)
+		v := columns[block*blockCols*l.r*w:]
+		var sum int64
+		for j := range l.r {
+			at := j*width + k
+			if w == 2 {
+				at = j/2*2*width + 2*k + j%2
+			}
+			sum += number(u[(row*l.r+j)*w:]) * number(v[at*w:])
+		}
+		elem := base[i*w : (i+1)*w]
+		b := float64(float(elem, l.kind))
+		if b-b != 0 {
+			p = append(p, elem...)
+			continue
+		}
+		if w == 2 { // to the nearest, step by step
+			s, _ := new(big.Float).SetInt64(int64(int32(sum))).Float32()
+			x, _ := new(big.Float).SetMantExp(big.NewFloat(float64(s)), int(l.e)).Float32()
+			if math.IsInf(float64(x), 0) {
+				p = append(p, elem...)
+				continue
+			}
+			y, _ := new(big.Float).SetPrec(prec).Add(big.NewFloat(b), big.NewFloat(float64(x))).Float32()
+			if y == 0 && b == 0 {
+				y = float32(b) + x // the sign of zero
+			}
+			inf, value := uint16(0x7f80), bf16Value
+			if l.kind == toF16 {
+				inf, value = 0x7c00, f16Value
+			}
+			h := halfOf(y, value, inf)
+			if h&inf == inf {
+				p = append(p, elem...)
+				continue
+			}
+			p = le.AppendUint16(p, h)
+			continue
+		}
+		x, _ := new(big.Float).SetMantExp(new(big.Float).SetInt64(sum), int(l.e)).Float64()
+		d, _ := new(big.Float).SetPrec(prec).Add(big.NewFloat(b), big.NewFloat(x)).Float64()
+		if d == 0 && b == 0 {
+			d = b + x
+		}
+		y, _ := big.NewFloat(d).Float32()
+		if math.IsInf(float64(y), 0) {
+			p = append(p, elem...)
+			continue
+		}
+		p = le.AppendUint32(p, math.Float32bits(y))
+	}
+	return p
+}
+
+// TestPredict: of any base, factors and scale kernels and twin predict what the format says.
+func TestPredict(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		h := rapid.SampledFrom(lowRankHints).Draw(t, "hint")
+		l := lowRank{kind: lowRankKind(h), r: 2 * rapid.IntRange(1, MaxRank/2).Draw(t, "pairs"), cols: rapid.IntRange(minCols, 150).Draw(t, "cols"),
+			e: rapid.Int8().Draw(t, "e"), n: rapid.IntRange(1, 1000).Draw(t, "elements")}
+		l.at = rapid.IntRange(0, l.cols-1).Draw(t, "at")
+		w := l.width()
+		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
+		some := func(n, small int) []byte {
+			p := make([]byte, n)
+			for i := range p {
+				p[i] = byte(rng.Uint32())
+			}
+			for i := 0; i+w <= n && small > 0; i += w {
+				storeElem(p[i:], uint64(int64(rng.IntN(2*small+1)-small)), w)
+			}
+			return p
+		}
+		base := some(l.n*w, 0)
+		for i := 0; i < l.n; i += 3 { // what is not finite, zeros, and the least and the largest
+			odd := [][]uint64{{0x7f80, 0xff80, 0x7fff, 0, 0x8000, 1, 0x7f7f, 0xff7f}, {0x7c00, 0xfc00, 0x7e01, 0, 0x8000, 1, 0x7bff, 0xfbff},
+				{0x7f800000, 0xff800000, 0x7f800001, 0, 1 << 31, 1, 0x7f7fffff, 0xff7fffff}}[l.kind-1]
+			storeElem(base[i*w:], odd[rng.IntN(len(odd))], w)
+		}
+		small := rapid.SampledFrom([]int{0, 1, 100, 5000}).Draw(t, "small")
+		u, v := some(l.rows()*l.r*w, small), some(l.cols*l.r*w, small)
+		if rapid.Bool().Draw(t, "least") {
+			for _, p := range [][]byte{u, v} {
+				for i := 0; i < len(p); i += w {
+					storeElem(p[i:], 1<<(8*w-1-w/4*8), w)
+				}
+			}
+		}
+		want := l.wants(base, u, v)
+		portably(func(how string) {
+			got := bytes.Repeat([]byte{0xee}, l.n*w)
+			l.predict(got, base, u, v)
+			for i := range l.n {
+				if !bytes.Equal(got[i*w:(i+1)*w], want[i*w:(i+1)*w]) {
+					t.Fatalf("%s: element %d, % x: % x, want % x", how, i, base[i*w:(i+1)*w], got[i*w:(i+1)*w], want[i*w:(i+1)*w])
+				}
+			}
+		})
+	})
+}
+
+func TestLowRankRefuses(t *testing.T) {
+	h := Hint{"BF16", 2}
+	raw, base := merged(64, 50, 2, h, 4)
+	all := chunksOf(raw, base, 2, len(raw))
+	columns, _ := FactorColumns(all, 50, h)
+	stored, ok := EncodeLowRank(nil, raw, base, columns, 50, 0, h, len(raw))
+	if !ok {
+		t.Fatal("not encoded")
+	}
+	size := int(le.Uint32(stored[11:]))
+	with := func(at int, p ...byte) []byte {
+		s := bytes.Clone(stored)
+		copy(s[at:], p)
+		return s
+	}
+	for name, c := range map[string]struct {
+		stored, base, columns []byte
+		n                     int
+	}{
+		"empty":          {nil, base, columns, len(raw)},
+		"head":           {stored[:15], base, columns, len(raw)},
+		"kind 0":         {with(0, 0), base, columns, len(raw)},
+		"kind 4":         {with(0, 4), base, columns, len(raw)},
+		"rank 0":         {with(1, 0), base, nil, len(raw)},
+		"odd rank":       {with(1, 1), base, columns[:100], len(raw)},
+		"rank 66":        {with(1, 66), base, make([]byte, 66*100), len(raw)},
+		"few columns":    {with(3, 31), base, columns[:31*4], len(raw)},
+		"most columns":   {with(3, 255, 255, 255, 255), base, columns, len(raw)},
+		"column":         {with(7, 50), base, columns, len(raw)},
+		"long rows":      {with(11, 255, 255, 255, 255), base, columns, len(raw)},
+		"short rows":     {with(11, byte(size-1)), base, columns, len(raw)},
+		"rows' codec":    {with(15, Delta), base, columns, len(raw)},
+		"rows' newer":    {with(15, 200), base, columns, len(raw)},
+		"no delta":       {with(16+size, Planes), base, columns, len(raw)},
+		"cut":            {stored[:len(stored)-1], base, columns, len(raw)},
+		"nothing behind": {stored[:16+size], base, columns, len(raw)},
+		"longer":         {append(with(0), 0), base, columns, len(raw)},
+		"other base":     {stored, base[1:], columns, len(raw)},
+		"other columns":  {stored, base, columns[1:], len(raw)},
+		"no columns":     {stored, base, nil, len(raw)},
+		"half":           {stored, base[1:], columns, len(raw) - 1},
+		"none":           {stored, nil, columns, -2},
+	} {
+		if _, err := DecodeLowRank(nil, c.stored, c.base, c.columns, c.n); !errors.Is(err, cas.ErrCorrupt) && !errors.Is(err, cas.ErrTooLarge) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for name, c := range map[string]struct {
+		raw, base, columns []byte
+		cols               int
+		at                 int64
+		h                  Hint
+	}{
+		"integers":     {raw, base, columns, 50, 0, Hint{"I16", 2}},
+		"other base":   {raw, base[2:], columns, 50, 0, h},
+		"columns":      {raw, base, columns, 51, 0, h},
+		"no columns":   {raw, base, nil, 50, 0, h},
+		"none at all":  {raw, base, columns, 0, 0, h},
+		"nowhere":      {raw, base, columns, 50, -1, h},
+		"half numbers": {raw[1:], base[1:], columns, 50, 0, h},
+		"nothing":      {nil, nil, columns, 50, 0, h},
+	} {
+		if out, ok := EncodeLowRank([]byte("x"), c.raw, c.base, c.columns, c.cols, c.at, c.h, 1<<20); ok || len(out) != 1 {
+			t.Errorf("%s: encoded", name)
+		}
+	}
+}
+
+// Factors of what is none, and of odd numbers, are refused or serve; nothing panics.
+func TestFactorColumnsOdd(t *testing.T) {
+	for _, h := range append(lowRankHints, Hint{"I16", 2}) {
+		n := 1 << 16
+		same := weights(n, h.Elem)
+		nans := bytes.Repeat([]byte{0xff}, n)
+		for name, s := range map[string][]Stretch{
+			"none":          nil,
+			"empty":         {{}},
+			"the same":      {{same, same, 0}},
+			"NaNs":          {{same, nans, 0}},
+			"infinite":      {{bytes.Repeat([]byte{0, 0, 0x80, 0x7f, 0xff, 0xff, 0x7f, 0x7f}, n/8), bytes.Repeat([]byte{0, 0, 0x80, 0xff, 0xff, 0xff, 0x7f, 0xff}, n/8), 0}},
+			"other lengths": {{same, same[2:], 0}},
+			"nowhere":       {{same, nans, -5}},
+			"less than row": {{same[:100], nans[:100], 7}},
+			"random":        {{random(n), same, 3}},
+		} {
+			for _, cols := range []int{0, 1, 31, 32, 100, 1000, n, 1 << 40} {
+				MayBeLowRank(s, cols, h)
+				columns, ok := FactorColumns(s, cols, h)
+				if !ok {
+					continue
+				}
+				if name == "the same" {
+					t.Error(h, name, cols)
+				}
+				if out, ok := EncodeLowRank(nil, s[0].Raw, s[0].Base, columns, cols, 0, h, 2*n); ok {
+					if got, err := DecodeLowRank(nil, out, s[0].Base, columns, len(s[0].Raw)); err != nil || !bytes.Equal(got, s[0].Raw) {
+						t.Error(h, name, cols, err)
+					}
+				}
+			}
+		}
+	}
+}
+
+// FuzzDecodeLowRank: whatever is stored, and in the columns' place, nothing is written but what was asked for, and the twins agree on it.
+func FuzzDecodeLowRank(f *testing.F) {
+	for _, h := range lowRankHints {
+		raw, base := merged(64, 50, 2, h, 4)
+		columns, ok := FactorColumns(chunksOf(raw, base, h.Elem, len(raw)), 50, h)
+		stored, ok2 := EncodeLowRank(nil, raw, base, columns, 50, 20, h, 2*len(raw))
+		if !ok || !ok2 {
+			f.Fatal(h, "not encoded")
+		}
+		f.Add(stored, columns, len(raw))
+	}
+	f.Fuzz(func(t *testing.T, stored, columns []byte, n int) {
+		if n < 0 || n > 1<<18 {
+			return
+		}
+		const guard = 64
+		base := weights(n, 2)
+		var all [][]byte
+		portably(func(how string) {
+			buf := bytes.Repeat([]byte{0xee}, n+2*guard)
+			out, err := DecodeLowRank(buf[guard:guard], stored, base, columns, n)
+			if err == nil && len(out) != n || err != nil && (len(out) != 0 || !errors.Is(err, cas.ErrCorrupt)) {
+				t.Fatalf("%s: %d bytes, want %d: %v", how, len(out), n, err)
+			}
+			want := bytes.Repeat([]byte{0xee}, guard)
+			if !bytes.Equal(buf[:guard], want) || !bytes.Equal(buf[guard+n:], want) {
+				t.Fatal("something else was written to")
+			}
+			all = append(all, bytes.Clone(out))
+		})
+		if !bytes.Equal(all[0], all[len(all)-1]) {
+			t.Fatal("the twins decode differently")
+		}
+	})
+}
