@@ -7,7 +7,22 @@ type Related struct {
 	// Masters are numbers in single precision of which the chunk's may be the rounding, in one record or, one behind the other,
 	// in two.
 	Masters [2]Hash
+
+	// Base, if not nil, is the content of the record that a new version of Prev is stored against, as far as the caller knows.
+	Base []byte
+	// Columns, if not nil, is what the difference from Prev may be predicted with (codec.EncodeLowRank), and At the index in the
+	// tensor of the chunk's first element.
+	Columns *Columns
+	At      int64
 }
 
 // IsZero reports whether nothing is named.
 func (r *Related) IsZero() bool { return r.Prev.IsZero() && r.Masters[0].IsZero() }
+
+// Columns is the factor that the chunks of a tensor have in common, whose difference from another is of low rank. It becomes a record
+// when the first chunk is stored with its help.
+type Columns struct {
+	Hash Hash
+	Raw  []byte // the record's content
+	Cols int    // elements in a row of the tensor
+}

@@ -10,6 +10,8 @@ import (
 const (
 	// BaseSize is how many bytes of a delta's payload name its base; Base.Size of others.
 	BaseSize = 33
+	// LowRankSize is how many bytes of the payload of what is of low rank (codec.LowRank) name its base and the columns.
+	LowRankSize = 65
 	// MaxBaseSize is the most bytes that name bases.
 	MaxBaseSize = 66
 	// MaxNumber is the highest number of a delta.
@@ -23,8 +25,8 @@ const (
 // Base is what a record says of its base.
 type Base struct {
 	Hash   cas.Hash // of the base
-	Second cas.Hash // of another one, behind it; zero: there is none
-	Number uint8    // of the record: of a delta 1 to MaxNumber, of what is rounded RoundedNumber
+	Second cas.Hash // of another one: behind it, of what is rounded; the columns, of what is of low rank; zero: there is none
+	Number uint8    // of the record: of a delta, of low rank or not, 1 to MaxNumber, of what is rounded RoundedNumber
 }
 
 // BaseNumber is the number of the record that number i, of a delta, is written against.
@@ -43,25 +45,30 @@ func (b *Base) Hashes() []cas.Hash {
 
 // Size is how many bytes of the payload name the bases.
 func (b *Base) Size() int {
-	switch {
-	case b.Number != RoundedNumber:
-		return BaseSize
-	case b.Second.IsZero():
+	switch rounded := b.Number == RoundedNumber; {
+	case rounded && b.Second.IsZero():
 		return BaseSize + 1
+	case rounded:
+		return MaxBaseSize
+	case b.Second.IsZero():
+		return BaseSize
 	}
-	return MaxBaseSize
+	return LowRankSize
 }
 
 // Put writes b to p[:b.Size()].
 func (b Base) Put(p []byte) {
 	copy(p[:32], b.Hash[:])
 	p[32] = b.Number
-	if b.Number != RoundedNumber {
-		return
+	at := 33
+	if b.Number == RoundedNumber {
+		p[33] = 1
+		if at++; !b.Second.IsZero() {
+			p[33] = 2
+		}
 	}
-	if p[33] = 1; !b.Second.IsZero() {
-		p[33] = 2
-		copy(p[34:66], b.Second[:])
+	if !b.Second.IsZero() {
+		copy(p[at:at+32], b.Second[:])
 	}
 }
 
@@ -75,6 +82,14 @@ func ParseBase(id byte, p []byte) (Base, error) {
 	if !codec.IsRounding(id) {
 		if b.Number > MaxNumber {
 			return Base{}, bad
+		}
+		if id == codec.LowRank {
+			if len(p) < LowRankSize {
+				return Base{}, bad
+			}
+			if b.Second = cas.Hash(p[33:65]); b.Second.IsZero() {
+				return Base{}, bad
+			}
 		}
 		return b, nil
 	}

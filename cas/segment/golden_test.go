@@ -42,6 +42,15 @@ func TestGoldenFormat(t *testing.T) {
 	rec = &Record{Kind: cas.Chunk, Codec: codec.Rounded, Raw: 16, Hash: cas.Sum([]byte("half as precise"))}
 	err = w.Write(slot, rec, buf)
 	w.Finish(slot, rec, err)
+	base.Number = 2
+	buf = append(make([]byte, RecordHeaderSize+base.Size()), "of low rank"...)
+	base.Put(buf[RecordHeaderSize:])
+	if slot, err = w.Reserve(len(buf) - RecordHeaderSize); err != nil {
+		t.Fatal(err)
+	}
+	rec = &Record{Kind: cas.Chunk, Codec: codec.LowRank, Raw: 16, Hash: cas.Sum([]byte("a merged adapter"))}
+	err = w.Write(slot, rec, buf)
+	w.Finish(slot, rec, err)
 	if _, err := w.Seal(sealTime); err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +106,7 @@ func dump(p []byte) string {
 		title("record")
 		field(4, fmt.Sprintf("magic %q", p[off:off+4]))
 		field(1, "kind: "+cas.Kind(p[off]).String())
-		num(1, "codec")
+		id := byte(num(1, "codec"))
 		field(2, "0")
 		num(4, "raw length")
 		n := int(num(4, "stored length"))
@@ -105,15 +114,19 @@ func dump(p []byte) string {
 		num(8, "offset")
 		field(4, "CRC of the payload")
 		field(4, "CRC of the header, the store id and the segment number")
-		if n > BaseSize {
+		if codec.NeedsBase(id) {
 			field(32, "payload: hash of the base")
 			num(1, "number")
 			n -= BaseSize
 		}
-		if n == MaxBaseSize-BaseSize+1 {
+		switch id {
+		case codec.Rounded:
 			num(1, "bases")
 			field(32, "hash of the second")
 			n -= MaxBaseSize - BaseSize
+		case codec.LowRank:
+			field(32, "hash of the columns")
+			n -= LowRankSize - BaseSize
 		}
 		field(n, fmt.Sprintf("payload %q", p[off:off+n]))
 		field((8-off%8)%8, "padding")

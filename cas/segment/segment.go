@@ -11,7 +11,7 @@
 // File header, 64 bytes:
 //
 //	 0  8  magic "ckptseg\n"
-//	 8  2  version: 5; 4: of one that knew of codecs 0 to 7; 3: of a program that knew of no rounding; 2: of one that knew of codecs 0 to 4; 1: of one that knew of no deltas
+//	 8  2  version: 6; 5: of one that knew of codecs 0 to 10; 4: of one that knew of codecs 0 to 7; 3: of a program that knew of no rounding; 2: of one that knew of codecs 0 to 4; 1: of one that knew of no deltas
 //	10  2  0
 //	12  4  segment number
 //	16 16  store id
@@ -65,6 +65,18 @@
 //	34 32  hash of the second, if there are two
 //	       what the codec made
 //
+// A record that is of low rank (codec.LowRank) is a delta, with the numbers and the base of one, which is told besides what all chunks of its
+// tensor have in common, the columns' factor: the content of a second record.
+//
+//	 0 32  hash of the base
+//	32  1  number i: 1 to 7
+//	33 32  hash of the columns
+//	65     what the codec made
+//
+// The columns are written with number 0, ahead of what needs them. But by their hash they may be a chunk of some file as well, and so have been
+// stored, or be stored anew, as a delta. So the rule for them is that for bases: their number is less than i, and a reader insists on that.
+// Who follows bases follows both: what needs a record needs its columns.
+//
 // A program that knows a codec not would not know either that it needs a base, and its sweep would take that away: so a
 // codec with a base comes with a new version, which keeps earlier programs out.
 //
@@ -84,7 +96,7 @@
 // Trailer, the last 160 bytes of the file:
 //
 //	  0  8  magic "ckptend\n"
-//	  8  2  version: 5 to 1
+//	  8  2  version: 6 to 1
 //	 10  2  0
 //	 12  4  segment number
 //	 16 16  store id
@@ -126,7 +138,7 @@ import (
 
 const (
 	// Version of the format that this package writes, and the newest that it reads.
-	Version = 5
+	Version = 6
 	// FileHeaderSize is the length of the file header; the first record lies behind it.
 	FileHeaderSize = 64
 	// RecordHeaderSize is the length of a record's header.

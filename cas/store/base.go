@@ -92,12 +92,20 @@ func (s *Store) decode(locked bool, rec *segment.Record, payload, dst []byte, be
 	base := buffers.Get().(*[]byte)
 	defer freeBuffer(base)
 	*base = (*base)[:0]
-	for _, h := range b.Hashes() {
+	first := 0
+	for i, h := range b.Hashes() {
 		if err := s.base(locked, h, b.Number, base); err != nil {
 			return err
 		}
+		if i == 0 {
+			first = len(*base)
+		}
 	}
-	_, err = codec.DecodeAgainst(dst[:0:len(dst)], rec.Codec, payload[b.Size():], *base, len(dst))
+	if rec.Codec == codec.LowRank {
+		_, err = codec.DecodeLowRank(dst[:0:len(dst)], payload[b.Size():], (*base)[:first:first], (*base)[first:], len(dst))
+	} else {
+		_, err = codec.DecodeAgainst(dst[:0:len(dst)], rec.Codec, payload[b.Size():], *base, len(dst))
+	}
 	return err
 }
 
@@ -293,13 +301,15 @@ func (s *Store) baseAt(loc cas.Location, h cas.Hash) (b segment.Base, err error)
 }
 
 // link pins base as long as the record of h is pinned, and returns the base's record if it is pending. false: h is not
-// pinned, a sweep is just taking the base, or the base needs h, which an index that lost h does not know.
+// pinned, a sweep is just taking the base, the base was found damaged, or it needs h, which an index that lost h does not know.
 func (s *Store) link(h, base cas.Hash) (on *record, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k, kb := keyOf(h), keyOf(base)
 	on = s.pending[base]
-	if _, doomed := s.doomed[kb]; doomed || s.pins[k] == 0 || s.leads(kb, k) || on != nil && on.rising && on.state == claimed {
+	_, doomed := s.doomed[kb]
+	_, suspect := s.suspect[base]
+	if suspect = suspect && (on == nil || on.state == claimed); doomed || suspect || s.pins[k] == 0 || s.leads(kb, k) || on != nil && on.rising && on.state == claimed {
 		return nil, false
 	}
 	if !slices.Contains(s.needs[k], kb) {
@@ -333,7 +343,7 @@ func (s *Store) unpin(k key) {
 	}
 }
 
-// secure pins all that the record of h at loc needs, and sees that it is there. h is pinned. number is that of the record;
+// secure pins all that the record of h at loc needs, and sees that it is there, and was not found damaged. h is pinned. number is that of the record;
 // on are the records of its bases that are pending.
 func (s *Store) secure(h cas.Hash, loc cas.Location) (number uint8, on []*record, err error) {
 	err = s.lead(h, loc, anyNumber, func(of, base cas.Hash, i uint8) (cas.Location, error) {
@@ -361,50 +371,67 @@ type against struct {
 	on           []*record
 }
 
-// choose finds the base for the record of h, which is claimed, from prev, the version before it, and reads it. All that it
-// needs is pinned. nil: there is none, for whatever reason. buffers takes raw back.
-func (s *Store) choose(h, prev cas.Hash) *against {
-	loc, err := s.locateNow(false, prev)
-	if err != nil || loc.Segment == 0 || prev == h {
-		return nil
-	}
-	// What number the record gets, and which of those before it is its base.
-	b, _, err := s.baseOf(prev, loc)
-	if err != nil || b.Number >= segment.MaxNumber {
-		return nil
-	}
-	a := against{Base: segment.Base{Hash: prev, Number: b.Number + 1}}
-	most := segment.BaseNumber(a.Number)
-	for b.Number > most {
-		below := b.Number
-		a.Hash = b.Hash
-		if loc, err = s.locateNow(false, a.Hash); err != nil || loc.Segment == 0 {
-			return nil
-		}
-		if b, _, err = s.baseOf(a.Hash, loc); err != nil || b.Number >= below {
-			return nil
-		}
-	}
-	return s.take(h, a.Base)
+// Against is the record that a new version of prev is stored against, as things are; ok is false when it is stored alone.
+func (s *Store) Against(prev cas.Hash) (base cas.Hash, ok bool) {
+	b, ok := s.nextOf(prev)
+	return b.Hash, ok
 }
 
-// take pins the bases of b for the record of h, which is pinned, and all that these need, and reads them. nil: they are not to be
-// had.
-func (s *Store) take(h cas.Hash, b segment.Base) *against {
+// nextOf is the number of a new version of prev, and its base: which of those before it that is. false: there is none, for whatever reason.
+func (s *Store) nextOf(prev cas.Hash) (next segment.Base, ok bool) {
+	loc, err := s.locateNow(false, prev)
+	if err != nil || loc.Segment == 0 {
+		return next, false
+	}
+	b, _, err := s.baseOf(prev, loc)
+	if err != nil || b.Number >= segment.MaxNumber {
+		return next, false
+	}
+	next = segment.Base{Hash: prev, Number: b.Number + 1}
+	most := segment.BaseNumber(next.Number)
+	for b.Number > most {
+		below := b.Number
+		next.Hash = b.Hash
+		if loc, err = s.locateNow(false, next.Hash); err != nil || loc.Segment == 0 {
+			return next, false
+		}
+		if b, _, err = s.baseOf(next.Hash, loc); err != nil || b.Number >= below {
+			return next, false
+		}
+	}
+	return next, true
+}
+
+// choose finds the base for the record of h, which is claimed, from the version before it, and reads it, unless it is at hand. All that it
+// needs is pinned. nil: there is none, for whatever reason. buffers takes raw back.
+func (s *Store) choose(h cas.Hash, rel cas.Related) *against {
+	if rel.Prev.IsZero() || rel.Prev == h {
+		return nil
+	}
+	b, ok := s.nextOf(rel.Prev)
+	if !ok {
+		return nil
+	}
+	return s.take(h, b, rel.Base)
+}
+
+// take pins the bases of b for the record of h, which is pinned, and all that these need, and reads them; had is perhaps the content of
+// the first. nil: they are not to be had.
+func (s *Store) take(h cas.Hash, b segment.Base, had []byte) *against {
 	a := &against{Base: b, raw: buffers.Get().(*[]byte)}
 	*a.raw = (*a.raw)[:0]
 	for _, base := range b.Hashes() {
-		n := len(*a.raw)
-		if !s.takeOne(h, base, a) || check((*a.raw)[n:], base) != nil {
+		if !s.takeOne(h, base, a, had) {
 			freeBuffer(a.raw)
 			return nil
 		}
+		had = nil
 	}
 	return a
 }
 
 // takeOne is take for one of the bases.
-func (s *Store) takeOne(h, base cas.Hash, a *against) bool {
+func (s *Store) takeOne(h, base cas.Hash, a *against, had []byte) bool {
 	// Nothing of it was pinned: from here on it is.
 	on, ok := s.link(h, base)
 	if !ok {
@@ -422,5 +449,14 @@ func (s *Store) takeOne(h, base cas.Hash, a *against) bool {
 		return false
 	}
 	a.on = append(a.on, more...)
-	return s.base(false, base, a.Number, a.raw) == nil
+	if len(had) == int(loc.Raw) && len(had) > 0 && check(had, base) == nil {
+		*a.raw = append(*a.raw, had...)
+		return true
+	}
+	n := len(*a.raw)
+	if s.base(false, base, a.Number, a.raw) != nil || check((*a.raw)[n:], base) != nil {
+		*a.raw = (*a.raw)[:n]
+		return false
+	}
+	return true
 }

@@ -42,7 +42,8 @@ func (b *Batch) PutAgainst(kind cas.Kind, h cas.Hash, raw []byte, hint codec.Hin
 
 // PutRelated is Put of what is related to other records. It is stored as the rounding of its masters if it is that, else as
 // its difference from the version before it, or from one that this leads back to, if that pays. Whatever is wrong with these
-// does not matter. What was encoded has been decoded again and compared. Of what is fresh id is the codec.
+// does not matter. What was encoded has been decoded again and compared. Of what is fresh id is the codec. Columns that it is stored with
+// the help of are put first.
 func (b *Batch) PutRelated(kind cas.Kind, h cas.Hash, raw []byte, hint codec.Hint, rel cas.Related) (fresh bool, id byte, err error) {
 	if len(raw) > cas.MaxChunk {
 		return false, 0, fmt.Errorf("chunk %s: %d bytes: %w", h.Short(), len(raw), cas.ErrTooLarge)
@@ -50,11 +51,22 @@ func (b *Batch) PutRelated(kind cas.Kind, h cas.Hash, raw []byte, hint codec.Hin
 	if !known(kind) {
 		return false, 0, fmt.Errorf("chunk %s: records of kind %d are not indexed", h.Short(), kind)
 	}
-	s := b.s
-	r, err := b.claim(kind, h)
+	r, err := b.claim(kind, h, rel.IsZero())
 	if r == nil || err != nil {
 		return false, 0, err
 	}
+	fresh, id, full, err := b.put(r, raw, hint, rel)
+	if full && err == nil {
+		// This Put found the segment full and sees to its sealing: whoever writes fast pays for it.
+		// What fails here fails the batches that it concerns, at their Commit.
+		_ = b.s.Flush()
+	}
+	return fresh, id, err
+}
+
+// put is PutRelated for r, which is claimed and is settled then. full: a segment was found full.
+func (b *Batch) put(r *record, raw []byte, hint codec.Hint, rel cas.Related) (fresh bool, id byte, full bool, err error) {
+	s := b.s
 	held, err := s.held(r)
 	if held || err != nil {
 		st := indexed
@@ -64,20 +76,15 @@ func (b *Batch) PutRelated(kind cas.Kind, h cas.Hash, raw []byte, hint codec.Hin
 		s.mu.Lock()
 		s.settle(r, st, err)
 		s.mu.Unlock()
-		return false, 0, err
+		return false, 0, false, err
 	}
-	id, full, err := s.store(r, raw, hint, rel)
-	if full && err == nil {
-		// This Put found the segment full and sees to its sealing: whoever writes fast pays for it.
-		// What fails here fails the batches that it concerns, at their Commit.
-		_ = s.Flush()
-	}
-	return err == nil, id, err
+	id, full, err = b.store(r, raw, hint, rel)
+	return err == nil, id, full, err
 }
 
 // claim makes b depend on h. It returns a new record if the caller is to store h, nil if someone else is about to or
-// has.
-func (b *Batch) claim(kind cas.Kind, h cas.Hash) (*record, error) {
+// has. plain is the record's.
+func (b *Batch) claim(kind cas.Kind, h cas.Hash, plain bool) (*record, error) {
 	s := b.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,7 +97,7 @@ func (b *Batch) claim(kind cas.Kind, h cas.Hash) (*record, error) {
 		}
 		r := s.pending[h]
 		if r == nil || r.state != claimed && !serves(r.kind, kind) {
-			r = &record{hash: h, kind: kind, done: make(chan struct{})}
+			r = &record{hash: h, kind: kind, plain: plain, done: make(chan struct{})}
 			s.pending[h] = r
 			b.hold(r)
 			_, r.doomed = s.doomed[keyOf(h)]
@@ -193,81 +200,50 @@ func freeBuffer(p *[]byte) {
 
 // store encodes raw, to which rel is related, and appends it as r, which is claimed and is settled then. full: a segment was
 // found full.
-func (s *Store) store(r *record, raw []byte, hint codec.Hint, rel cas.Related) (id byte, full bool, err error) {
+func (b *Batch) store(r *record, raw []byte, hint codec.Hint, rel cas.Related) (id byte, full bool, err error) {
+	s := b.s
 	p := buffers.Get().(*[]byte)
 	defer freeBuffer(p)
 	if need := int(segment.Size(len(raw) + segment.MaxBaseSize)); cap(*p) < need {
 		*p = make([]byte, 0, need)
 	}
-	ok := false
+	var a *against
 	if !r.alone && len(raw) <= segment.MaxBased {
-		if id, ok = s.encodeRounded(r, raw, hint, rel.Masters, p); !ok && !rel.Prev.IsZero() {
-			if a := s.choose(r.hash, rel.Prev); a != nil {
-				id, ok = s.encodeAgainst(r, raw, hint, a, p)
-				freeBuffer(a.raw)
-			}
+		if id, a = s.encodeRounded(r.hash, raw, hint, rel.Masters, p); a == nil {
+			id, a, full = b.encodeDelta(r.hash, raw, hint, rel, p)
 		}
 	}
-	if !ok {
+	if a != nil {
+		freeBuffer(a.raw)
+		s.mu.Lock()
+		r.on = a.on
+		s.mu.Unlock()
+	} else {
 		id, *p = codec.Encode((*p)[:segment.RecordHeaderSize], raw, hint)
 	}
-	full, err = s.append(r, &segment.Record{Kind: r.kind, Codec: id, Raw: uint32(len(raw)), Hash: r.hash}, *p)
-	return id, full, err
+	also, err := s.append(r, &segment.Record{Kind: r.kind, Codec: id, Raw: uint32(len(raw)), Hash: r.hash}, *p)
+	return id, full || also, err
 }
 
-// encodeRounded sets p to room for a record's header and the payload of r as the rounding of its masters, if it is that.
-func (s *Store) encodeRounded(r *record, raw []byte, hint codec.Hint, masters [2]cas.Hash, p *[]byte) (id byte, ok bool) {
+// encodeRounded sets p to room for a record's header and the payload of raw, which has hash h, as the rounding of its masters; nil: it is not that.
+func (s *Store) encodeRounded(h cas.Hash, raw []byte, hint codec.Hint, masters [2]cas.Hash, p *[]byte) (id byte, a *against) {
 	if masters[0].IsZero() || !codec.MayBeRounded(hint) {
-		return 0, false
+		return 0, nil
 	}
-	a := s.take(r.hash, segment.Base{Hash: masters[0], Second: masters[1], Number: segment.RoundedNumber})
+	a = s.take(h, segment.Base{Hash: masters[0], Second: masters[1], Number: segment.RoundedNumber}, nil)
 	if a == nil {
-		return 0, false
+		return 0, nil
 	}
-	defer freeBuffer(a.raw)
 	const head = segment.RecordHeaderSize
 	out := (*p)[:head+a.Size()]
 	a.Put(out[head:])
-	id, out, ok = codec.EncodeRounded(out, raw, *a.raw, hint)
-	if ok {
-		*p = out
-		s.needing(r, a)
+	id, out, ok := codec.EncodeRounded(out, raw, *a.raw, hint)
+	if !ok {
+		freeBuffer(a.raw)
+		return 0, nil
 	}
-	return id, ok
-}
-
-// needing notes what r is stored with the help of.
-func (s *Store) needing(r *record, a *against) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	r.on = a.on
-}
-
-// gain is the share of what a chunk takes alone below which a delta of it is worth its readers' time.
-const gain = 0.9
-
-// encodeAgainst sets p to room for a record's header and the payload of r as a delta of a, if that pays.
-func (s *Store) encodeAgainst(r *record, raw []byte, hint codec.Hint, a *against, p *[]byte) (id byte, ok bool) {
-	const head = segment.RecordHeaderSize
-	alone, delta := codec.Estimate(raw, *a.raw, hint)
-	told := alone < 1 || delta < 1
-	if told && delta > gain*alone {
-		return 0, false
-	}
-	most := int(gain * alone * float64(len(raw)))
-	if !told {
-		// Too short for a sample, or no numbers: both are tried.
-		_, *p = codec.Encode((*p)[:head], raw, hint)
-		most = int(gain * float64(len(*p)-head))
-	}
-	out := (*p)[:head+segment.BaseSize]
-	a.Put(out[head:])
-	id, out, ok = codec.EncodeAgainst(out, raw, *a.raw, hint, most-segment.BaseSize)
 	*p = out
-	if ok {
-		s.needing(r, a)
-	}
-	return id, ok
+	return id, a
 }
 
 // append appends rec as r, which is claimed and is settled then. buf is as segment.Writer.Write takes it.

@@ -31,6 +31,7 @@ type Compaction struct {
 
 	mu  sync.Mutex
 	old map[uint32]bool // segments that hold what was replaced
+	put map[key]bool    // columns that were not there
 	st  CompactStats
 }
 
@@ -47,7 +48,7 @@ func (s *Store) Compact(ctx context.Context, dryRun bool) (*Compaction, error) {
 	if !s.compacts.TryLock() {
 		return nil, ErrCompacting
 	}
-	c := &Compaction{s: s, dryRun: dryRun, lowest: map[key]uint8{}, old: map[uint32]bool{}}
+	c := &Compaction{s: s, dryRun: dryRun, lowest: map[key]uint8{}, old: map[uint32]bool{}, put: map[key]bool{}}
 	s.mu.Lock()
 	s.linked = make(map[key]struct{}, len(s.pins))
 	for k := range s.pins {
@@ -144,11 +145,25 @@ func (c *Compaction) Recode(b *Batch, h cas.Hash, hint codec.Hint, rel cas.Relat
 	c.st.Looked++
 	c.mu.Unlock()
 	r := &record{hash: h, kind: cas.Chunk, done: make(chan struct{})}
-	id, number := c.encode(r, *raw, hint, rel, was, buf)
+	id, a := c.encode(r, *raw, hint, rel, was, buf)
+	number := uint8(0)
+	if a != nil {
+		defer freeBuffer(a.raw)
+		number = a.Number
+	}
 	if now := len(*buf) - segment.RecordHeaderSize; !apart && !better(now, number > 0, int(at.Stored), was.Number > 0) {
 		return false, nil
 	}
+	columns := int64(0)
+	if id == codec.LowRank {
+		if columns, err = c.columns(b, r.hash, a, rel.Columns, hint); columns < 0 {
+			return false, err
+		}
+	}
 	if !c.dryRun {
+		if a != nil {
+			r.on = a.on
+		}
 		if ok, err := c.claim(b, r, at, number, was.Number); !ok || err != nil {
 			return false, err
 		}
@@ -165,7 +180,7 @@ func (c *Compaction) Recode(b *Batch, h cas.Hash, hint codec.Hint, rel cas.Relat
 	c.old[at.Segment] = true
 	c.st.Records++
 	c.st.Before += segment.Size(int(at.Stored))
-	c.st.After += segment.Size(len(*buf) - segment.RecordHeaderSize)
+	c.st.After += segment.Size(len(*buf)-segment.RecordHeaderSize) + columns
 	return true, nil
 }
 
@@ -181,39 +196,63 @@ func better(now int, delta bool, was int, wasDelta bool) bool {
 	return now < was-was/worth && (wasDelta || !delta || float64(now) <= gain*float64(was))
 }
 
-// encode sets buf to room for a record's header and the payload of r, which is not claimed yet, as it would be stored today.
-// number is the record's. was is that of the record that there is.
-func (c *Compaction) encode(r *record, raw []byte, hint codec.Hint, rel cas.Related, was segment.Base, buf *[]byte) (id byte, number uint8) {
+// encode sets buf to room for a record's header and the payload of r, which is not claimed yet, as it would be stored today, against a; nil: alone.
+// was is what the record that there is says of its base.
+func (c *Compaction) encode(r *record, raw []byte, hint codec.Hint, rel cas.Related, was segment.Base, buf *[]byte) (id byte, a *against) {
 	s := c.s
 	if need := int(segment.Size(len(raw) + segment.MaxBaseSize)); cap(*buf) < need {
 		*buf = make([]byte, 0, need)
 	}
 	if len(raw) <= segment.MaxBased {
 		if c.mayRise(r.hash, segment.RoundedNumber) {
-			if id, ok := s.encodeRounded(r, raw, hint, rel.Masters, buf); ok {
-				return id, segment.RoundedNumber
+			if id, a = s.encodeRounded(r.hash, raw, hint, rel.Masters, buf); a != nil {
+				return id, a
 			}
 		}
-		a := (*against)(nil)
-		if !rel.Prev.IsZero() {
-			if a = s.choose(r.hash, rel.Prev); a != nil && a.Number > was.Number && !c.mayRise(r.hash, a.Number) {
-				freeBuffer(a.raw)
-				a = nil
-			}
+		if a = s.choose(r.hash, rel); a != nil && a.Number > was.Number && !c.mayRise(r.hash, a.Number) {
+			freeBuffer(a.raw)
+			a = nil
 		}
 		if a == nil && was.Number > 0 && was.Number <= segment.MaxNumber {
-			a = s.take(r.hash, was)
+			a = s.take(r.hash, segment.Base{Hash: was.Hash, Number: was.Number}, rel.Base)
 		}
 		if a != nil {
-			id, ok := s.encodeAgainst(r, raw, hint, a, buf)
-			freeBuffer(a.raw)
-			if ok {
-				return id, a.Number
+			if id, ok := s.encodeAgainst(raw, hint, a, rel, buf); ok {
+				return id, a
 			}
+			freeBuffer(a.raw)
 		}
 	}
 	id, *buf = codec.Encode((*buf)[:segment.RecordHeaderSize], raw, hint)
-	return id, 0
+	return id, nil
+}
+
+// columns has the columns that the record of h, encoded against a, needs, put, and says what these take anew; less than 0: they are not to be had.
+func (c *Compaction) columns(b *Batch, h cas.Hash, a *against, cols *cas.Columns, hint codec.Hint) (size int64, err error) {
+	s := c.s
+	was, err := s.locateNow(false, cols.Hash)
+	if err != nil {
+		return -1, err
+	}
+	if !c.dryRun {
+		full, ok := b.columns(h, a, cols, hint)
+		if full {
+			_ = s.Flush()
+		}
+		if !ok {
+			return -1, nil
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if was.Segment != 0 || c.put[keyOf(cols.Hash)] {
+		return 0, nil
+	}
+	c.put[keyOf(cols.Hash)] = true
+	if now, err := s.locateNow(false, cols.Hash); err == nil && now.Segment != 0 {
+		return segment.Size(int(now.Stored)), nil
+	}
+	return segment.Size(len(cols.Raw)), nil
 }
 
 // mayRise reports whether the record of h may get a number that is higher than the one that it has.

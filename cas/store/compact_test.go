@@ -174,7 +174,7 @@ func TestCompactMakesKeys(t *testing.T) {
 		t.Fatal("not encoded")
 	}
 	b := s.Begin()
-	r, err := b.claim(cas.Chunk, h)
+	r, err := b.claim(cas.Chunk, h, true)
 	if err != nil {
 		t.Fatal(err)
 	}

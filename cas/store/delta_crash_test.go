@@ -23,7 +23,7 @@ func TestDeltaModel(t *testing.T) {
 	if testing.Short() {
 		rounds = 15
 	}
-	var recoded int64
+	var recoded, lowRanks, recodedLow int64
 	for seed := range uint64(rounds) {
 		r := rand.New(rand.NewPCG(seed, 3))
 		m, x := newMem(), newIndex()
@@ -41,9 +41,13 @@ func TestDeltaModel(t *testing.T) {
 				b := s.Begin()
 				var ids [][2]int
 				for range 1 + r.IntN(4) {
-					id := [2]int{r.IntN(4), r.IntN(12)}
+					id := [2]int{r.IntN(6), r.IntN(12)}
 					if r.IntN(2) == 0 || !heldOf(t, b, cas.Chunk, version(id[0], id[1]))[0] {
-						evolve(t, b, id[0], id[1])
+						if _, codecID, err := putVersion(b, id[0], id[1], id[1]-1); err != nil {
+							t.Fatalf("seed %d: %v", seed, err)
+						} else if codecID == codec.LowRank {
+							lowRanks++
+						}
 					}
 					ids = append(ids, id)
 				}
@@ -97,8 +101,9 @@ func TestDeltaModel(t *testing.T) {
 			case k < 19:
 				var ids [][2]int
 				for range 1 + r.IntN(12) {
-					ids = append(ids, [2]int{r.IntN(4), r.IntN(12)})
+					ids = append(ids, [2]int{r.IntN(6), r.IntN(12)})
 				}
+				before := lowRanksOf(t, s)
 				back := 1 + r.IntN(3)
 				ctx, cancel := context.WithCancel(t.Context())
 				if r.IntN(3) == 0 {
@@ -111,6 +116,7 @@ func TestDeltaModel(t *testing.T) {
 					t.Fatalf("seed %d: %v", seed, err)
 				}
 				recoded += st.Records
+				recodedLow += max(0, lowRanksOf(t, s)-before)
 				what = fmt.Sprintf("compact %v by %d: %+v %v", ids, back, st, err)
 			default:
 				for b := range held {
@@ -150,9 +156,23 @@ func TestDeltaModel(t *testing.T) {
 		}
 		s.Close()
 	}
-	if recoded == 0 {
-		t.Error("no compaction did anything")
+	if recoded == 0 || lowRanks == 0 || recodedLow == 0 {
+		t.Errorf("%d records were stored anew; of low rank were %d, and became %d", recoded, lowRanks, recodedLow)
 	}
+}
+
+// lowRanksOf counts what of the line adapted is stored with the help of columns.
+func lowRanksOf(t *testing.T, s *Store) (n int64) {
+	t.Helper()
+	for v := range 12 {
+		h := cas.Sum(version(adapted, v))
+		if loc, err := s.locateNow(false, h); err != nil {
+			t.Fatal(err)
+		} else if b, _, err := s.baseOf(h, loc); err == nil && b.Number > 0 && !b.Second.IsZero() {
+			n++
+		}
+	}
+	return n
 }
 
 // For every n: the machine crashes after operation n of saves and sweeps. What has a name can be read, and all of it put
@@ -379,7 +399,7 @@ func TestDeltaConcurrent(t *testing.T) {
 				return
 			default:
 			}
-			ids := slices.Concat(line(0, 12), line(1, 12), line(halves, 12))
+			ids := slices.Concat(line(0, 12), line(1, 12), line(halves, 12), line(adapted, 12), line(columned, 3))
 			r.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
 			back := 1 + r.IntN(3)
 			if _, err := recode(context.Background(), s, ids, func(v int) int { return v - back }, func(h cas.Hash) bool { return h[0]&1 != 0 }); err != nil {
@@ -396,7 +416,7 @@ func TestDeltaConcurrent(t *testing.T) {
 			r := rand.New(rand.NewPCG(uint64(g), 8))
 			for range 60 {
 				b := s.Begin()
-				id := [2]int{[]int{0, 1, halves}[r.IntN(3)], r.IntN(12)}
+				id := [2]int{[]int{0, 1, halves, adapted, columned}[r.IntN(5)], r.IntN(12)}
 				if r.IntN(2) == 0 || !heldOf(t, b, cas.Chunk, version(id[0], id[1]))[0] {
 					if _, _, err := putVersion(b, id[0], id[1], max(0, id[1]-1+r.IntN(3))); err != nil {
 						t.Error(err)

@@ -88,6 +88,11 @@ func TestDeltaHostile(t *testing.T) {
 		segment.Base{Hash: name(base), Number: uint8(number)}.Put(p)
 		return append(p[:segment.BaseSize], 1, 4, 0)
 	}
+	low := func(base, number, columns int) []byte {
+		p := make([]byte, 100)
+		segment.Base{Hash: name(base), Number: uint8(number), Second: name(columns)}.Put(p)
+		return append(p[:segment.LowRankSize], 3, 2, 0, 32, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 6, 1, 4, 1)
+	}
 	for what, recs := range map[string]map[cas.Hash][]byte{
 		"itself":       {name(1): payload(1, 3)},
 		"circle":       {name(1): payload(2, 3), name(2): payload(1, 3)},
@@ -105,11 +110,18 @@ func TestDeltaHostile(t *testing.T) {
 		"no second":    {name(1): append(payload(2, 8)[:segment.BaseSize], 2, 1)},
 		"zero second":  {name(1): append(payload(2, 8)[:segment.BaseSize], append([]byte{2}, make([]byte, 33)...)...)},
 		"three bases":  {name(1): append(payload(2, 8)[:segment.BaseSize], append([]byte{3}, make([]byte, 65)...)...)},
+		"no columns":   {name(1): low(2, 1, 3)[:60]},
+		"zero columns": {name(1): append(payload(2, 1), make([]byte, 60)...)},
+		"lost columns": {name(1): low(2, 1, 3), name(2): low(4, 1, 5)},
+		"its columns":  {name(1): low(2, 1, 1)},
+		"high columns": {name(1): low(2, 3, 3), name(2): low(4, 1, 5), name(3): low(4, 3, 5)},
+		"both circle":  {name(1): low(2, 7, 3), name(2): low(1, 6, 3), name(3): low(2, 5, 1)},
+		"many":         {name(1): low(2, 7, 2), name(2): low(3, 6, 3), name(3): low(4, 5, 4), name(4): low(5, 4, 5), name(5): low(6, 3, 6), name(6): low(7, 2, 7), name(7): low(8, 1, 8)},
 	} {
-		for i, raw := range []int{1024, cas.MaxChunk, 1024, cas.MaxChunk} {
+		for i, raw := range []int{1024, cas.MaxChunk, 1024, cas.MaxChunk, 1024, cas.MaxChunk} {
 			m := newMem()
 			open(t, m, newIndex(), Options{}).Close()
-			forge(t, m, 1, []byte{codec.Delta, codec.Rounded}[i/2], recs, raw)
+			forge(t, m, 1, []byte{codec.Delta, codec.Rounded, codec.LowRank}[i/2], recs, raw)
 			s := open(t, m, newIndex(), Options{})
 			_, err := s.Get(name(1), nil)
 			if !errors.Is(err, cas.ErrCorrupt) && !(raw == cas.MaxChunk && errors.Is(err, cas.ErrTooLarge)) {

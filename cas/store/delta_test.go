@@ -27,7 +27,12 @@ var bf16 = codec.Hint{DType: "BF16", Elem: 2}
 
 // version is version v of a tensor of 256 elements that is being trained.
 func version(line, v int) []byte {
-	if line == halves {
+	switch line {
+	case adapted:
+		return adaptedVersion(v)
+	case columned:
+		return columnsOf(v)
+	case halves:
 		base := append(version(0, v), version(1, v)...)
 		p, err := codec.DecodeAgainst(nil, codec.Rounded, []byte{1}, base, len(base)/2)
 		if err != nil {
@@ -72,6 +77,10 @@ func putVersion(b *Batch, line, v, prev int) (fresh bool, id byte, err error) {
 func relatedTo(line, v, prev int) (hint codec.Hint, rel cas.Related) {
 	if prev >= 0 {
 		rel.Prev = cas.Sum(version(line, prev))
+	}
+	if line == adapted {
+		raw := columnsOf(v)
+		rel.Prev, rel.Columns = cas.Sum(version(0, v)), &cas.Columns{Hash: cas.Sum(raw), Raw: raw, Cols: adaptedCols}
 	}
 	if line != halves {
 		return fp32, rel

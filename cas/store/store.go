@@ -31,6 +31,10 @@
 //	swept     see Sweep
 //	anew      see Compaction, which gives a record a number that its own deltas allow
 //
+// What is of low rank needs columns besides (package segment), which are a base in all of this. PutRelated puts them itself, as a chunk of the same batch,
+// before the first record that is written with their help; whoever puts another waits until they are there. Where they are not to be had as a base of
+// a lower number, because some file's chunk is the same and is stored as a delta, it is stored without them.
+//
 // # What a crash leaves
 //
 // The index has a watermark: every record before it is in the index, or failed. It never passes a slot that is being

@@ -95,7 +95,7 @@ func (c *cutter) follow(r *region, starts []int64, pos, until int64) (int64, err
 			}
 			n = len(p)
 		}
-		if err := c.take(r, pos, n, cas.Related{}); err != nil {
+		if _, err := c.take(r, pos, n, cas.Related{}); err != nil {
 			return 0, err
 		}
 		pos += int64(n)

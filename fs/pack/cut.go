@@ -82,6 +82,9 @@ func (c *cutter) relate(p *plan) (late []*region, err error) {
 		case err != nil:
 			return nil, err
 		case m == nil:
+			if r.rel != nil {
+				r.low = lowRankOf(r.tensor, &r.Region, r.rel.prev, func(k int64) ([]byte, error) { return c.chunkOf(&r.Region, k) })
+			}
 		case m.own != nil:
 			m.own.keep, r.master = true, m.own
 			late = append(late, r)
@@ -109,29 +112,30 @@ func (c *cutter) onGrid(r *region) error {
 	r.odds = &odds{}
 	for i := range chunk.GridLen(r.Len) {
 		off, n := chunk.GridSpan(r.Len, i)
-		if err := c.take(r, r.Off+off, n, r.rel.of(i)); err != nil {
+		p, err := c.take(r, r.Off+off, n, r.rel.of(i))
+		if err != nil {
 			return err
 		}
+		p.low, p.k = r.low, i
 	}
 	return c.end(r.objects)
 }
 
 // take makes the next n bytes of r, which are at off, a chunk that is related to others. The batch only says where they are; a
 // worker reads them.
-func (c *cutter) take(r *region, off int64, n int, rel cas.Related) (err error) {
+func (c *cutter) take(r *region, off int64, n int, rel cas.Related) (p *piece, err error) {
 	if b := c.b; b != nil && (b.full(off-b.off+int64(n)) || off-b.end() > smallBlob) {
 		if err := c.flush(); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	if c.b == nil {
 		c.b = newBatch(off)
 	}
 	if r.objects, err = c.room(r, n); err != nil {
-		return err
+		return nil, err
 	}
-	c.b.add(last(r.objects), int(off-c.b.off), n, rel, r.odds)
-	return nil
+	return c.b.add(last(r.objects), int(off-c.b.off), n, rel, r.odds), nil
 }
 
 func last(o []*object) *object { return o[len(o)-1] }

@@ -40,6 +40,8 @@ type piece struct {
 	at, len int // in buf
 	rel     cas.Related
 	odds    *odds // of rel's being of use
+	low     *lowRank
+	k       int64 // of low's chunks it is this one
 }
 
 var batches = sync.Pool{New: func() any { return &batch{buf: make([]byte, batchBytes)} }}
@@ -61,10 +63,11 @@ func (b *batch) end() int64 { return b.off + int64(b.n) }
 // full reports whether a batch of n bytes and one chunk more is too large.
 func (b *batch) full(n int64) bool { return n > batchBytes || len(b.pieces) == batchChunks }
 
-func (b *batch) add(o *object, at, n int, rel cas.Related, odds *odds) {
+func (b *batch) add(o *object, at, n int, rel cas.Related, odds *odds) *piece {
 	atomic.AddInt64(&o.open, 1)
 	b.pieces = append(b.pieces, piece{o: o, span: o.add(n), at: at, len: n, rel: rel, odds: odds})
 	b.n = at + n
+	return &b.pieces[len(b.pieces)-1]
 }
 
 // job is the packing of one file.
@@ -79,6 +82,7 @@ type job struct {
 	before   *earlier // whose skeleton and manifest are the file's a version before; nil: not known
 	origins  []origin // of the regions
 	masters  masters
+	ranks    odds           // of a tensor's difference being of low rank
 	mayBeNew int64          // bytes of the skeleton that are not in the one before
 	running  sync.WaitGroup // batches
 
@@ -174,14 +178,7 @@ func (j *job) work(b *batch) error {
 			return err
 		}
 		raw := b.buf[p.at : p.at+p.len]
-		var ok bool
-		var id byte
-		var err error
-		if p.rel.IsZero() || !p.odds.good() {
-			ok, err = j.batch.Put(cas.Chunk, p.span.Hash, raw, p.o.hint())
-		} else if ok, id, err = j.batch.PutRelated(cas.Chunk, p.span.Hash, raw, p.o.hint(), p.rel); ok {
-			p.odds.tell(codec.NeedsBase(id))
-		}
+		ok, id, err := j.put(&p, raw)
 		if err != nil {
 			return err
 		}
@@ -191,6 +188,12 @@ func (j *job) work(b *batch) error {
 			}
 			b.fresh = append(b.fresh, p.span.Hash)
 			j.freshRaw.Add(int64(p.len))
+		}
+		if ok && id == codec.LowRank {
+			if c := p.low.used(); c != nil {
+				b.fresh = append(b.fresh, c.Hash)
+				j.freshRaw.Add(int64(len(c.Raw)))
+			}
 		}
 	}
 	var err error
@@ -205,6 +208,23 @@ func (j *job) work(b *batch) error {
 		}
 	}
 	return nil
+}
+
+// put puts a piece, with the help of what it is related to where that has paid so far.
+func (j *job) put(p *piece, raw []byte) (fresh bool, id byte, err error) {
+	if p.rel.IsZero() || !p.odds.good() {
+		fresh, err = j.batch.Put(cas.Chunk, p.span.Hash, raw, p.o.hint())
+		return fresh, 0, err
+	}
+	rel := p.rel
+	if err := p.low.relate(j, p.k, p.span.Hash, func() ([]byte, error) { return raw, nil }, &rel); err != nil {
+		return false, 0, err
+	}
+	fresh, id, err = j.batch.PutRelated(cas.Chunk, p.span.Hash, raw, p.o.hint(), rel)
+	if fresh {
+		p.odds.tell(codec.NeedsBase(id))
+	}
+	return fresh, id, err
 }
 
 // name gives an object, all of whose chunks are in the store, its digest.

@@ -21,7 +21,11 @@
 // manifest, most of which is the digests of what did not change. The store tells from samples whether that pays; of a region where it
 // mostly does not, only now and then a chunk is tried.
 //
-// Memory is bounded by the batches in flight and by 36 bytes a chunk of the objects in flight.
+// Of a matrix that changed, one or two chunks are looked at to tell whether the difference may be of low rank, as it is of weights into which an
+// adapter was merged (lowrank.go). If so, factors are made of up to 32 chunks of it, and each chunk is stored with the help of these where that takes less.
+//
+// Memory is bounded by the batches in flight and by 36 bytes a chunk of the objects in flight; while factors are made, by some 50 MiB more, for one
+// tensor at a time and one more for every eight workers.
 //
 // The manifest describes the bytes that were read and hashed, never those that a parser saw: if the file changes on the
 // way, what comes out is a manifest of some mixture that was read, or an error, and it is the caller's part to notice the
@@ -45,6 +49,7 @@ import (
 type Store interface {
 	Locate(hashes []cas.Hash, locs []cas.Location) error
 	Get(h cas.Hash, dst []byte) ([]byte, error)
+	Against(prev cas.Hash) (base cas.Hash, ok bool)
 }
 
 // Batch is what a Packer asks of *store.Batch.
@@ -67,6 +72,8 @@ type Packer struct {
 	lists *lists
 	slots chan struct{} // one in it for each batch at work
 	turn  func(ctx context.Context) (over func(), err error)
+	// factoring has one in it for each tensor of which factors are made.
+	factoring chan struct{}
 
 	object limits
 	record int // longest manifest
@@ -81,10 +88,13 @@ func New(st Store, opt Options) *Packer {
 		opt.Turn = func(context.Context) (func(), error) { return func() {}, nil }
 	}
 	return &Packer{
-		store:  st,
-		lists:  newLists(),
-		slots:  make(chan struct{}, opt.Workers),
-		turn:   opt.Turn,
+		store: st,
+		lists: newLists(),
+		slots: make(chan struct{}, opt.Workers),
+		turn:  opt.Turn,
+
+		factoring: make(chan struct{}, 1+opt.Workers/8),
+
 		object: limits{manifest.MaxObject, maxSpans},
 		record: cas.MaxChunk,
 	}

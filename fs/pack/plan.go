@@ -30,6 +30,7 @@ type region struct {
 	odds    *odds           // of its relatives' being of use
 	master  *region         // of this file, of which it may be the rounding: it is cut after that one
 	rel     *relatives      // nil: there are none
+	low     *lowRank        // nil: it is not of low rank
 }
 
 // plan prepares l, and looks at its pads: a parser's mistake must not cost bytes, so a pad that is not zero is a blob.

@@ -34,12 +34,15 @@ func (j *job) recode(own *earlier, first []int, recode func(cas.Hash, codec.Hint
 		r, chances := &own.m.Regions[i], blobs
 		var hint codec.Hint
 		var kin relatives
+		var low *lowRank
 		var spans []manifest.Span
 		if first[i] >= 0 && r.Kind == formats.Data {
 			t := &own.m.Tensors[first[i]]
 			hint, chances = hintOf(t), &odds{}
 			if spans = own.grid(r); spans != nil {
-				kin = j.kin(own, t, i)
+				if kin = j.kin(own, t, i); kin.masters == nil {
+					low = lowRankOf(t, r, kin.prev, func(k int64) ([]byte, error) { return j.storedChunk(spans, k) })
+				}
 			}
 		}
 		if spans == nil {
@@ -51,6 +54,9 @@ func (j *job) recode(own *earlier, first []int, recode func(cas.Hash, codec.Hint
 				continue
 			}
 			if err := j.do(func() error {
+				if err := low.relate(j, int64(k), s.Hash, func() ([]byte, error) { return j.storedChunk(spans, int64(k)) }, &rel); err != nil {
+					return err
+				}
 				tried, saved, err := recode(s.Hash, hint, rel)
 				if tried {
 					chances.tell(saved)

@@ -34,7 +34,6 @@ func main() {
 	wide(2)
 	wide(4)
 	round()
-	lowRank()
 	Generate()
 }
 

@@ -1,0 +1,469 @@
+package store
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"ckptfs/cas"
+	"ckptfs/cas/codec"
+	"ckptfs/cas/disk"
+	"ckptfs/cas/segment"
+)
+
+const (
+	// adapted is the line of tensors into which an adapter was merged: those of line 0 and a product of two factors.
+	adapted = 4
+	// columned is the line of what the chunks of adapted have their columns' factors from, as tensors of their own.
+	columned = 5
+
+	adaptedRows, adaptedCols, adaptedRank = 8, 32, 2
+)
+
+// numbers24 are n numbers of 24 bits that change a little with v.
+func numbers24(n, size, v int) (p []byte) {
+	r, change := rand.New(rand.NewPCG(uint64(n), 5)), rand.New(rand.NewPCG(uint64(n), uint64(v)))
+	for range n {
+		p = binary.LittleEndian.AppendUint32(p, uint32(r.IntN(2*size)-size+change.IntN(8)+v)&0xffffff)
+	}
+	return p
+}
+
+// columnsOf are the columns of adapted's version v: every third has the same.
+func columnsOf(v int) []byte { return numbers24(adaptedCols*adaptedRank, 1<<15, v%3) }
+
+func adaptedVersion(v int) []byte {
+	base := version(0, v)
+	u := numbers24(adaptedRows*adaptedRank, 1<<12, 50+v)
+	e := int8(-30)
+	stored := append([]byte{3, adaptedRank, byte(e), adaptedCols, 0, 0, 0, 0, 0, 0, 0}, byte(len(u)), 0, 0, 0, codec.Raw)
+	id, stored, ok := codec.EncodeDelta(append(append(stored, u...), codec.Delta), base, base, fp32, len(base))
+	if !ok || id != codec.Delta {
+		panic("no difference is none")
+	}
+	p, err := codec.DecodeLowRank(nil, stored, base, columnsOf(v), len(base))
+	if err != nil {
+		panic(err)
+	}
+	return p
+}
+
+// lowRank puts a version of adapted, and fails unless it is stored with its columns.
+func lowRank(t testing.TB, b *Batch, v int) {
+	t.Helper()
+	if fresh, id, err := putVersion(b, adapted, v, v-1); !fresh || id != codec.LowRank || err != nil {
+		t.Fatalf("version %d: fresh %v, codec %d, %v", v, fresh, id, err)
+	}
+}
+
+// What is of low rank is put with its columns, which stay as long as it does, and as long as anything does that shares them.
+func TestLowRank(t *testing.T) {
+	m, x := newMem(), newIndex()
+	s := open(t, m, x, Options{SegmentSize: 2 << 10})
+	b := s.Begin()
+	for v := range 6 {
+		evolve(t, b, 0, v)
+	}
+	commit(t, b)
+	for v := range 6 {
+		b = s.Begin()
+		lowRank(t, b, v)
+		commit(t, b)
+	}
+	check := func(s *Store, versions ...int) {
+		t.Helper()
+		for _, v := range versions {
+			h := cas.Sum(version(adapted, v))
+			got, cols := numberOf(t, s, h), cas.Sum(columnsOf(v))
+			if got.Second != cols || got.Number != uint8(v%8)+1 || numberOf(t, s, cols).Number != 0 {
+				t.Errorf("version %d: %+v", v, got)
+			}
+			loc, _ := s.locateNow(false, h)
+			links, err := s.Bases(h, loc)
+			if err != nil || links[len(links)-1].Hash != cols {
+				t.Errorf("version %d: %v, %v", v, links, err)
+			}
+			wantGet(t, s, version(adapted, v))
+		}
+	}
+	check(s, 0, 1, 2, 3, 4, 5)
+	if len(s.pins)+len(s.needs) > 0 {
+		t.Errorf("still pinned: %v %v", s.pins, s.needs)
+	}
+	if len(x.m) != 15 {
+		t.Errorf("%d records", len(x.m))
+	}
+	// Those of 0 and 3 go with 3; what 4 is stored against stays.
+	sweepNow(t, s, SweepOptions{}, keeping(map[[2]int]bool{{adapted, 3}: true, {adapted, 4}: true}))
+	check(s, 3, 4)
+	sweepNow(t, s, SweepOptions{}, keeping(map[[2]int]bool{{adapted, 4}: true}))
+	check(s, 4)
+	if has, _ := s.Has([]cas.Hash{cas.Sum(columnsOf(3)), cas.Sum(columnsOf(4))}); has[0] || !has[1] {
+		t.Error(has)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, m, newIndex(), Options{})
+	check(s, 4)
+	b = s.Begin() // of which the columns went
+	if fresh, id, err := putVersion(b, adapted, 3, 2); !fresh || id == codec.LowRank || err != nil {
+		t.Error(fresh, id, err) // against what is gone
+	}
+	commit(t, b)
+	wantGet(t, s, version(adapted, 3))
+	sweepNow(t, s, SweepOptions{}, marking())
+	if st := s.Stats(); st.Chunks.Records != 0 {
+		t.Errorf("%+v", st.Chunks)
+	}
+}
+
+// A batch pins the columns of what it puts, and of what was held already; one that nothing needed may have lost them, and is stored afresh then.
+func TestLowRankPins(t *testing.T) {
+	for _, twice := range []bool{false, true} {
+		x := newIndex()
+		s := open(t, newMem(), x, Options{SegmentSize: 1 << 10})
+		b := s.Begin()
+		evolve(t, b, 0, 0)
+		lowRank(t, b, 0)
+		if twice {
+			commit(t, b)
+			b = s.Begin()
+			if fresh, _, err := putVersion(b, adapted, 0, -1); fresh || err != nil {
+				t.Error("not held", err)
+			}
+		}
+		for range 2 {
+			sweepNow(t, s, SweepOptions{}, marking())
+			wantGet(t, s, version(adapted, 0))
+		}
+		if err := b.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		sweepNow(t, s, SweepOptions{}, keeping(map[[2]int]bool{{adapted, 0}: true}))
+		b.Release()
+		wantGet(t, s, version(adapted, 0))
+		// The columns go alone.
+		x.mu.Lock()
+		delete(x.m, cas.Sum(columnsOf(0)))
+		x.mu.Unlock()
+		b = s.Begin()
+		if fresh, id, err := putVersion(b, adapted, 0, -1); !fresh || codec.NeedsBase(id) || err != nil {
+			t.Error(fresh, id, err)
+		}
+		commit(t, b)
+		wantGet(t, s, version(adapted, 0))
+		sweepNow(t, s, SweepOptions{}, marking())
+		if len(x.m) > 0 {
+			t.Errorf("%d left", len(x.m))
+		}
+	}
+}
+
+// Columns that are some file's chunk too are shared, also as a delta of a lower number; of a higher one they are of no use, and stay what they are.
+func TestLowRankColumnsOfAFile(t *testing.T) {
+	for _, c := range []struct {
+		v    int // whose number is one more
+		want bool
+	}{{0, false}, {1, true}} {
+		s := open(t, newMem(), newIndex(), Options{})
+		b := s.Begin()
+		evolve(t, b, 0, 0)
+		evolve(t, b, 0, 1)
+		if _, err := b.Put(cas.Chunk, cas.Sum(columnsOf(2)), columnsOf(2), fp32); err != nil {
+			t.Fatal(err)
+		}
+		raw := columnsOf(c.v)
+		if _, delta, err := b.PutAgainst(cas.Chunk, cas.Sum(raw), raw, fp32, cas.Sum(columnsOf(2))); !delta || err != nil {
+			t.Fatal(delta, err)
+		}
+		_, id, err := putVersion(b, adapted, c.v, -1)
+		if (id == codec.LowRank) != c.want || err != nil {
+			t.Errorf("version %d: codec %d, %v", c.v, id, err)
+		}
+		commit(t, b)
+		if n := numberOf(t, s, cas.Sum(raw)).Number; n != 1 {
+			t.Errorf("the columns have number %d", n)
+		}
+		wantGet(t, s, version(adapted, c.v))
+		// A compaction gives them no number that is too high, and may give them a lower one.
+		alone(t, s, [2]int{columned, 1})
+		for range 2 {
+			if _, err := recode(t.Context(), s, [][2]int{{columned, c.v}, {adapted, c.v}, {columned, 1}}, stepBefore, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		sweepNow(t, s, SweepOptions{}, keeping(map[[2]int]bool{{adapted, c.v}: true}))
+		wantGet(t, s, version(adapted, c.v))
+	}
+}
+
+// What is a file's chunk too gets no number by a compaction that what has its columns there does not allow, now or since it began.
+func TestCompactKeepsColumns(t *testing.T) {
+	for _, number := range []uint8{1, 2} {
+		s := open(t, newMem(), newIndex(), Options{SegmentSize: 4 << 10})
+		v := int(number) - 1 // of line 0 its number too
+		b := s.Begin()
+		for i := range v + 1 {
+			evolve(t, b, 0, i)
+		}
+		lowRank(t, b, v)
+		commit(t, b)
+		if n := numberOf(t, s, cas.Sum(version(adapted, v))).Number; n != number {
+			t.Fatal(n)
+		}
+		other := [2]int{columned, v + 1}
+		alone(t, s, other)
+		if _, err := recode(t.Context(), s, [][2]int{{columned, v}}, func(int) int { return v + 1 }, nil); err != nil {
+			t.Fatal(err)
+		}
+		if n := numberOf(t, s, cas.Sum(columnsOf(v))).Number; n != number-1 {
+			t.Errorf("of number %d, with columns of number %d", number, n)
+		}
+		wantGet(t, s, version(adapted, v))
+	}
+	s := open(t, newMem(), newIndex(), Options{})
+	alone(t, s, [2]int{columned, 0}, [2]int{columned, 1}, [2]int{0, 1})
+	c, err := s.Compact(t.Context(), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.End()
+	b := s.Begin()
+	lowRank(t, b, 1)
+	commit(t, b)
+	b = s.Begin()
+	if ok, err := c.Recode(b, cas.Sum(columnsOf(1)), fp32, cas.Related{Prev: cas.Sum(columnsOf(0))}, nil); ok || err != nil {
+		t.Error(ok, err)
+	}
+	commit(t, b)
+	wantGet(t, s, version(adapted, 1))
+}
+
+// Of a chunk that was stored twice, the first time with columns that a sweep took that was cut short, a new index names the second.
+func TestLowRankTwins(t *testing.T) {
+	m, x := newMem(), newIndex()
+	s := open(t, m, x, Options{SegmentSize: 1}) // a record each
+	raw, cols := version(adapted, 1), columnsOf(1)
+	swapped := slices.Clone(cols) // the same, in another order
+	for i := 0; i < len(cols); i += 128 {
+		copy(swapped[i:], cols[i+64:i+128])
+		copy(swapped[i+64:], cols[i:i+64])
+	}
+	save := func(prev int, cols []byte, want uint8) (fresh bool) {
+		t.Helper()
+		b := s.Begin()
+		rel := cas.Related{Prev: cas.Sum(version(0, prev)), Columns: &cas.Columns{Hash: cas.Sum(cols), Raw: cols, Cols: adaptedCols}}
+		fresh, _, err := b.PutRelated(cas.Chunk, cas.Sum(raw), raw, fp32, rel)
+		if err != nil {
+			t.Fatal(err)
+		}
+		commit(t, b)
+		if got := numberOf(t, s, cas.Sum(raw)); got.Number != want || got.Second != cas.Sum(cols) {
+			t.Fatalf("%+v, want number %d", got, want)
+		}
+		return fresh
+	}
+	alone(t, s, [2]int{0, 1})
+	save(1, cols, 1)
+	x.mu.Lock()
+	delete(x.m, cas.Sum(raw))
+	x.mu.Unlock()
+	alone(t, s, [2]int{0, 0})
+	b := s.Begin()
+	if _, _, err := putVersion(b, 0, 2, 0); err != nil {
+		t.Fatal(err)
+	}
+	commit(t, b)
+	save(2, swapped, 2)
+	ctx, cancel := context.WithCancel(t.Context())
+	_, err := s.Sweep(ctx, SweepOptions{Progress: func(st SweepStats) {
+		if st.Looked == 2 {
+			cancel()
+		}
+	}}, keeping(map[[2]int]bool{{0, 0}: true, {0, 1}: true, {0, 2}: true}))
+	wantErr(t, err, context.Canceled)
+	if has, _ := s.Has([]cas.Hash{cas.Sum(cols), cas.Sum(swapped), cas.Sum(raw)}); has[0] || !has[1] || !has[2] {
+		t.Fatal(has)
+	}
+	if save(2, swapped, 2) {
+		t.Error("not held")
+	}
+	s.Close()
+	s = open(t, m, newIndex(), Options{})
+	wantGet(t, s, raw)
+}
+
+// Many put chunks of the same columns at once, in batches of which some are given up: none is stored without them.
+func TestLowRankTogether(t *testing.T) {
+	s := open(t, newMem(), newIndex(), Options{SegmentSize: 4 << 10})
+	b := s.Begin()
+	alone(t, s, line(0, 12)...)
+	done := make(chan int)
+	for v := range 12 {
+		go func() {
+			c := s.Begin()
+			_, id, err := putVersion(c, adapted, v, -1)
+			if id != codec.LowRank || err != nil {
+				t.Errorf("version %d: codec %d, %v", v, id, err)
+			}
+			if v%4 == 0 {
+				c.Release()
+			} else if err := c.Commit(); err != nil {
+				t.Error(err)
+			}
+			done <- v
+			c.Release()
+		}()
+	}
+	keep := map[[2]int]bool{}
+	for range 12 {
+		if v := <-done; v%4 != 0 {
+			keep[[2]int{adapted, v}] = true
+		}
+	}
+	sweepNow(t, s, SweepOptions{}, keeping(keep))
+	for id := range keep {
+		wantGet(t, s, version(id[0], id[1]))
+	}
+	b.Release()
+}
+
+// Columns that an fsync lost take with them what was stored with their help, whoever put that.
+func TestLowRankFailsWithItsColumns(t *testing.T) {
+	m := newMem()
+	s := open(t, m, newIndex(), Options{SegmentSize: 1}) // a record each
+	alone(t, s, [2]int{0, 0}, [2]int{0, 3})
+	lost := segment.Path(dir, s.newest()+1)
+	m.Inject(func(op disk.Op) *disk.Fault {
+		if op.Kind == disk.OpSync && op.Name == lost {
+			return &disk.Fault{Err: errors.New("lost")}
+		}
+		return nil
+	})
+	b, c := s.Begin(), s.Begin()
+	lowRank(t, b, 0)
+	if _, _, err := putVersion(c, adapted, 0, -1); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Commit(); err == nil {
+		t.Error("committed without its columns")
+	}
+	_ = c.Commit() // it may have stored it afresh
+	for _, b := range []*Batch{b, c} {
+		b.Release()
+	}
+	m.Inject(nil)
+	b = s.Begin()
+	for _, v := range []int{0, 3} {
+		if _, _, err := putVersion(b, adapted, v, -1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	commit(t, b)
+	for range 2 {
+		wantGet(t, s, version(adapted, 0))
+		wantGet(t, s, version(adapted, 3))
+		s.Close()
+		s = open(t, m, newIndex(), Options{})
+	}
+}
+
+// Rotten columns damage all that is stored with their help, which a check tells; what is saved again after one read failed is whole, read or not.
+func TestLowRankColumnsDamaged(t *testing.T) {
+	m, x := newMem(), newIndex()
+	s := open(t, m, x, Options{})
+	b := s.Begin()
+	for _, v := range []int{0, 3, 1} {
+		alone(t, s, [2]int{0, v})
+		lowRank(t, b, v)
+	}
+	commit(t, b)
+	if err := s.roll(); err != nil {
+		t.Fatal(err)
+	}
+	bad := cas.Sum(columnsOf(0))
+	patch(t, m, segment.Path(dir, x.m[bad].Segment), x.m[bad].Off+segment.RecordHeaderSize+40, 'X', 'X', 'X', 'X')
+	found := map[cas.Hash]Problem{}
+	if _, err := s.Check(t.Context(), CheckOptions{ReadData: true, Found: func(f Finding) { found[f.Hash] = f.Problem }}); err != nil {
+		t.Fatal(err)
+	}
+	if len(found) != 3 || found[bad] != BadChunk || found[cas.Sum(version(adapted, 0))] != BadBase || found[cas.Sum(version(adapted, 3))] != BadBase {
+		t.Errorf("%v", found)
+	}
+	_, err := s.Get(cas.Sum(version(adapted, 0)), nil)
+	wantErr(t, err, cas.ErrCorrupt)
+	wantGet(t, s, version(adapted, 1))
+	b = s.Begin()
+	for _, v := range []int{0, 3} {
+		if fresh, id, err := putVersion(b, adapted, v, -1); !fresh || codec.NeedsBase(id) || err != nil {
+			t.Error(fresh, id, err)
+		}
+	}
+	commit(t, b)
+	for _, v := range []int{0, 1, 3} {
+		wantGet(t, s, version(adapted, v))
+	}
+	// What comes next has columns again.
+	alone(t, s, [2]int{0, 6})
+	b = s.Begin()
+	lowRank(t, b, 6)
+	commit(t, b)
+	wantGet(t, s, version(adapted, 6))
+}
+
+// For every n: the machine crashes after operation n of saves, compactions and sweeps of what is of low rank. What has a name can be read, and all of
+// it put again.
+func TestLowRankCrash(t *testing.T) {
+	small := Options{SegmentSize: 2 << 10, ReplayBatch: 4}
+	ctx := context.Background()
+	run := func(s *Store) (named map[[2]int]bool) {
+		named = map[[2]int]bool{}
+		save := func(ids ...[2]int) {
+			b := s.Begin()
+			defer b.Release()
+			for _, id := range ids {
+				if _, _, err := putVersion(b, id[0], id[1], id[1]-1); err != nil {
+					return
+				}
+			}
+			if b.Commit() == nil {
+				for _, id := range ids {
+					named[id] = true
+				}
+			}
+		}
+		sweep := func(gone ...[2]int) {
+			for _, id := range gone {
+				delete(named, id)
+			}
+			_, _ = s.Sweep(ctx, SweepOptions{MaxUnused: 0.4}, keeping(named))
+		}
+		save([2]int{0, 0}, [2]int{0, 1}, [2]int{adapted, 0})
+		save([2]int{adapted, 1}, [2]int{0, 2}, [2]int{0, 3}, [2]int{adapted, 3})
+		sweep([2]int{0, 0}, [2]int{adapted, 0}, [2]int{0, 3}) // 3 has the columns of 0
+		save([2]int{columned, 1}, [2]int{adapted, 2})
+		sweep([2]int{adapted, 3}, [2]int{adapted, 1})
+		// What was stored alone becomes of low rank.
+		b := s.Begin()
+		raw := version(adapted, 4)
+		_, err := b.Put(cas.Chunk, cas.Sum(raw), raw, fp32)
+		if err == nil && b.Commit() == nil {
+			named[[2]int{adapted, 4}] = true
+		}
+		b.Release()
+		save([2]int{0, 4})
+		_, _ = recode(ctx, s, slices.Concat(line(0, 5), line(adapted, 5), line(columned, 2)), stepBefore, nil)
+		sweep([2]int{0, 4}, [2]int{columned, 1})
+		return named
+	}
+	whole := map[[2]int]bool{{0, 1}: true, {0, 2}: true, {adapted, 2}: true, {adapted, 4}: true}
+	crashAnywhere(t, small, run, whole)
+	s := open(t, newMem(), newIndex(), small)
+	if run(s); lowRanksOf(t, s) != 2 {
+		t.Errorf("%d are of low rank", lowRanksOf(t, s))
+	}
+}

@@ -1,0 +1,210 @@
+package pack
+
+import (
+	"slices"
+	"sync"
+
+	"ckptfs/cas"
+	"ckptfs/cas/chunk"
+	"ckptfs/cas/codec"
+	"ckptfs/formats"
+	"ckptfs/index/manifest"
+)
+
+const (
+	// minLowRank is the length of a tensor, in bytes, below which factors are no gain, and minLine and maxLine that of its lines: the least in
+	// elements, the most in bytes.
+	minLowRank = 64 << 10
+	minLine    = 32
+	maxLine    = 64 << 10
+	// looked is how many whole lines are looked at before there is more than a look, in two chunks of the tensor at most.
+	looked = 64
+	// factored is of how many chunks factors are made.
+	factored = 32
+)
+
+// lineOf is how many elements make a line of a tensor that fills a region: elements that lie one after the other and hang on one factor of the
+// rows, or, of a matrix that lies transposed, of the columns. 0: it is none of which a difference may be of low rank.
+func lineOf(t *formats.Tensor, r *formats.Region) int64 {
+	switch t.DType {
+	case "BF16", "F16", "F32":
+	default:
+		return 0
+	}
+	if r.Len < minLowRank || len(t.Shape) < 2 || !fills(t, r) {
+		return 0
+	}
+	size := int64(t.DType.Bits() / 8)
+	line := r.Len / size / t.Shape[0] // the region has elements, so there is no zero in the shape
+	if t.Stride != nil {
+		if len(t.Shape) != 2 || t.Stride[0] != 1 || t.Stride[1] != t.Shape[0] {
+			return 0
+		}
+		line = t.Shape[0]
+	}
+	if line < minLine || line*size > maxLine || r.Len/size/line < minLine {
+		return 0
+	}
+	return line
+}
+
+// lowRank is a tensor of which the difference from the one before may be of low rank, as that of weights is into which an adapter was merged.
+// Of the first chunk that is new it is found out whether it is, from what that is stored against and one chunk more at most; then factors
+// are made of chunks from all over it, and the columns are what all its chunks are stored with the help of.
+type lowRank struct {
+	line int64 // elements
+	hint codec.Hint
+	len  int64 // of the tensor, in bytes
+	prev []manifest.Span
+	read func(k int64) ([]byte, error) // chunk k of the tensor
+
+	mu      sync.Mutex
+	asked   bool
+	columns *cas.Columns // nil: it is not
+	held    bool         // the columns are in the store, or counted
+}
+
+// lowRankOf is the region's tensor t, which had the chunks prev before, as one that may be of low rank; nil: it is not.
+func lowRankOf(t *formats.Tensor, r *formats.Region, prev []manifest.Span, read func(k int64) ([]byte, error)) *lowRank {
+	if t == nil || len(prev) == 0 {
+		return nil
+	}
+	line := lineOf(t, r)
+	if line == 0 || int64(len(prev)) != chunk.GridLen(r.Len) {
+		return nil
+	}
+	return &lowRank{line: line, hint: hintOf(t), len: r.Len, prev: prev, read: read}
+}
+
+// at is the index of chunk k's first element.
+func (l *lowRank) at(k int64) int64 {
+	off, _ := chunk.GridSpan(l.len, k)
+	return off / int64(l.hint.Elem)
+}
+
+// relate adds to rel what chunk k, which has hash h, may be stored with the help of. raw gives its bytes. An error is that of reading the tensor.
+func (l *lowRank) relate(j *job, k int64, h cas.Hash, raw func() ([]byte, error), rel *cas.Related) error {
+	if l == nil || rel.Prev.IsZero() || rel.Prev == h {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.asked {
+		var loc [1]cas.Location
+		if j.batch != nil && (j.store.Locate([]cas.Hash{h}, loc[:]) != nil || loc[0].Segment != 0) {
+			return nil
+		}
+		p, err := raw()
+		if err != nil {
+			return err
+		}
+		if rel.Base = l.base(j, k, len(p)); rel.Base == nil {
+			return nil
+		}
+		l.asked = true
+		if err := l.ask(j, k, p, rel.Base); err != nil {
+			return err
+		}
+	}
+	rel.Columns, rel.At = l.columns, l.at(k)
+	return nil
+}
+
+// base is the content of what chunk k, n bytes, is stored against; nil: there is none.
+func (l *lowRank) base(j *job, k int64, n int) []byte {
+	if l.prev[k].Hash.IsZero() || int(l.prev[k].Len) != n {
+		return nil
+	}
+	h, ok := j.store.Against(l.prev[k].Hash)
+	if !ok {
+		return nil
+	}
+	p, err := j.store.Get(h, nil)
+	if err != nil || len(p) != n {
+		return nil
+	}
+	return p
+}
+
+// ask finds out whether the tensor, of which chunk k is raw and its base is at hand, is of low rank, and makes the columns.
+func (l *lowRank) ask(j *job, k int64, raw, base []byte) error {
+	if !j.ranks.fair() {
+		return nil
+	}
+	s := []codec.Stretch{{Raw: raw, Base: base, At: l.at(k)}}
+	n := chunk.GridLen(l.len)
+	if int64(len(raw)/l.hint.Elem) < looked*l.line && n > 1 {
+		if err := l.add(j, (k+(n+1)/2)%n, &s); err != nil {
+			return err
+		}
+	}
+	if !codec.MayBeLowRank(s, int(l.line), l.hint) {
+		j.ranks.tell(false)
+		return nil
+	}
+	select { // what is read for it takes memory
+	case j.factoring <- struct{}{}:
+	case <-j.ctx.Done():
+		return j.ctx.Err()
+	}
+	defer func() { <-j.factoring }()
+	s = s[:0]
+	for i := range min(n, factored) {
+		if err := l.add(j, i*n/min(n, factored), &s); err != nil {
+			return err
+		}
+	}
+	p, ok := codec.FactorColumns(s, int(l.line), l.hint)
+	if ok {
+		l.columns = &cas.Columns{Hash: cas.Sum(p), Raw: p, Cols: int(l.line)}
+		var loc [1]cas.Location
+		l.held = j.store.Locate([]cas.Hash{l.columns.Hash}, loc[:]) == nil && loc[0].Segment != 0
+	}
+	j.ranks.tell(ok)
+	return nil
+}
+
+// add adds chunk k to s, if it is not what it was, and is stored against something.
+func (l *lowRank) add(j *job, k int64, s *[]codec.Stretch) error {
+	raw, err := l.read(k)
+	if err != nil {
+		return err
+	}
+	if base := l.base(j, k, len(raw)); base != nil {
+		*s = append(*s, codec.Stretch{Raw: raw, Base: base, At: l.at(k)})
+	}
+	return nil
+}
+
+// used is told of a chunk that was stored with the help of the columns; fresh are these, when they are so too and were not told yet.
+func (l *lowRank) used() (fresh *cas.Columns) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.held {
+		return nil
+	}
+	l.held = true
+	return l.columns
+}
+
+// fair reports whether to look at another tensor: always at first, and then as long as it was of use for one in eight; else now and then.
+func (o *odds) fair() bool {
+	n, tried := o.asked.Add(1), o.tried.Load()
+	return tried < 8 || 8*o.paid.Load() >= tried || n%8 == 0
+}
+
+// chunkOf reads chunk k of a region of the file that is being packed.
+func (j *job) chunkOf(r *formats.Region, k int64) ([]byte, error) {
+	off, n := chunk.GridSpan(r.Len, k)
+	p := make([]byte, n)
+	return p, readFull(j.r, p, r.Off+off)
+}
+
+// storedChunk reads one of the chunks of a packed file; what cannot be read is nothing.
+func (j *job) storedChunk(spans []manifest.Span, k int64) ([]byte, error) {
+	p, err := j.store.Get(spans[k].Hash, nil)
+	if err != nil {
+		return nil, nil
+	}
+	return slices.Clip(p), nil
+}
