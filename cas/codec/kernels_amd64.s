@@ -2787,3 +2787,450 @@ done:
 	MOVQ DX, left+24(FP)
 	VZEROUPPER
 	RET
+
+// func predictBF16AVX512(p *byte, base *byte, stride int, rows int, u *byte, v *byte, pairs int, scale float32)
+// Requires: AVX, AVX512BW, AVX512F
+TEXT ·predictBF16AVX512(SB), NOSPLIT, $0-60
+	MOVQ         p+0(FP), AX
+	MOVQ         base+8(FP), CX
+	MOVQ         stride+16(FP), DX
+	MOVQ         rows+24(FP), BX
+	MOVQ         u+32(FP), SI
+	MOVQ         v+40(FP), DI
+	MOVQ         pairs+48(FP), R8
+	VBROADCASTSS scale+56(FP), Z0
+	MOVL         $0x7fffffff, R9
+	VPBROADCASTD R9, Z1
+	MOVL         $0x7f7f8000, R9
+	VPBROADCASTD R9, Z2
+	MOVL         $0x00007fff, R9
+	VPBROADCASTD R9, Z3
+	MOVL         $0x00000001, R9
+	VPBROADCASTD R9, Z4
+
+row:
+	VPXORD Z5, Z5, Z5
+	MOVQ   DI, R9
+	MOVQ   R8, R10
+
+pair:
+	VPBROADCASTD (SI), Z6
+	VPMADDWD     (R9), Z6, Z6
+	VPADDD       Z6, Z5, Z5
+	ADDQ         $0x04, SI
+	ADDQ         $0x40, R9
+	DECQ         R10
+	JNZ          pair
+	VCVTDQ2PS    Z5, Z5
+	VMULPS       Z0, Z5, Z5
+	VPMOVZXWD    (CX), Z6
+	VPSLLD       $0x10, Z6, Z7
+	VADDPS       Z7, Z5, Z5
+	VPANDD       Z1, Z5, Z7
+	VPCMPUD      $0x05, Z2, Z7, K1
+	VPSRLD       $0x10, Z5, Z7
+	VPANDD       Z4, Z7, Z7
+	VPADDD       Z3, Z5, Z5
+	VPADDD       Z7, Z5, Z5
+	VPSRLD       $0x10, Z5, Z5
+	VMOVDQA32    Z6, K1, Z5
+	VPMOVDW      Z5, Y6
+	VMOVDQU      Y6, (AX)
+	ADDQ         DX, AX
+	ADDQ         DX, CX
+	DECQ         BX
+	JNZ          row
+	VZEROUPPER
+	RET
+
+// func predictF16AVX512(p *byte, base *byte, stride int, rows int, u *byte, v *byte, pairs int, scale float32)
+// Requires: AVX, AVX512BW, AVX512F, AVX512VL
+TEXT ·predictF16AVX512(SB), NOSPLIT, $0-60
+	MOVQ         p+0(FP), AX
+	MOVQ         base+8(FP), CX
+	MOVQ         stride+16(FP), DX
+	MOVQ         rows+24(FP), BX
+	MOVQ         u+32(FP), SI
+	MOVQ         v+40(FP), DI
+	MOVQ         pairs+48(FP), R8
+	VBROADCASTSS scale+56(FP), Z0
+	MOVL         $0x7fffffff, R9
+	VPBROADCASTD R9, Z1
+	MOVL         $0x477ff000, R9
+	VPBROADCASTD R9, Z2
+	MOVL         $0x00007fff, R9
+	VPBROADCASTD R9, Z3
+	MOVL         $0x00000001, R9
+	VPBROADCASTD R9, Z3
+
+row:
+	VPXORD Z4, Z4, Z4
+	MOVQ   DI, R9
+	MOVQ   R8, R10
+
+pair:
+	VPBROADCASTD (SI), Z3
+	VPMADDWD     (R9), Z3, Z3
+	VPADDD       Z3, Z4, Z4
+	ADDQ         $0x04, SI
+	ADDQ         $0x40, R9
+	DECQ         R10
+	JNZ          pair
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z0, Z4, Z4
+	VMOVDQU      (CX), Y5
+	VCVTPH2PS    Y5, Z3
+	VADDPS       Z3, Z4, Z4
+	VPANDD       Z1, Z4, Z3
+	VPCMPUD      $0x05, Z2, Z3, K1
+	VCVTPS2PH    $0x00, Z4, Y3
+	VMOVDQU16    Y5, K1, Y3
+	VMOVDQU      Y3, (AX)
+	ADDQ         DX, AX
+	ADDQ         DX, CX
+	DECQ         BX
+	JNZ          row
+	VZEROUPPER
+	RET
+
+// func predictF32x4AVX512(p *byte, base *byte, stride int, times int, u *float64, v *byte, r int, scale float64)
+// Requires: AVX, AVX512F
+TEXT ·predictF32x4AVX512(SB), NOSPLIT, $0-64
+	MOVQ         p+0(FP), AX
+	MOVQ         base+8(FP), CX
+	MOVQ         stride+16(FP), DX
+	MOVQ         times+24(FP), BX
+	MOVQ         u+32(FP), SI
+	MOVQ         v+40(FP), DI
+	MOVQ         r+48(FP), R8
+	VBROADCASTSD scale+56(FP), Z0
+	MOVL         $0x7fffffff, R9
+	VPBROADCASTD R9, Z1
+	MOVL         $0x7f800000, R9
+	VPBROADCASTD R9, Z2
+	MOVQ         R8, R11
+	SHLQ         $0x03, R11
+	LEAQ         (R11)(R11*2), R12
+
+rows:
+	VPXORD Z3, Z3, Z3
+	VPXORD Z4, Z4, Z4
+	VPXORD Z5, Z5, Z5
+	VPXORD Z6, Z6, Z6
+	VPXORD Z7, Z7, Z7
+	VPXORD Z8, Z8, Z8
+	VPXORD Z9, Z9, Z9
+	VPXORD Z10, Z10, Z10
+	MOVQ   DI, R9
+	MOVQ   R8, R10
+
+number:
+	VPSLLD           $0x08, (R9), Z11
+	VPSRAD           $0x08, Z11, Z11
+	VCVTDQ2PD        Y11, Z12
+	VEXTRACTI64X4    $0x01, Z11, Y11
+	VCVTDQ2PD        Y11, Z11
+	VFMADD231PD.BCST (SI), Z12, Z3
+	VFMADD231PD.BCST (SI), Z11, Z4
+	VFMADD231PD.BCST (SI)(R11*1), Z12, Z5
+	VFMADD231PD.BCST (SI)(R11*1), Z11, Z6
+	VFMADD231PD.BCST (SI)(R11*2), Z12, Z7
+	VFMADD231PD.BCST (SI)(R11*2), Z11, Z8
+	VFMADD231PD.BCST (SI)(R12*1), Z12, Z9
+	VFMADD231PD.BCST (SI)(R12*1), Z11, Z10
+	ADDQ             $0x08, SI
+	ADDQ             $0x40, R9
+	DECQ             R10
+	JNZ              number
+	ADDQ             R12, SI
+	VMOVUPS          (CX), Z11
+	VCVTPS2PD        Y11, Z12
+	VEXTRACTF64X4    $0x01, Z11, Y13
+	VCVTPS2PD        Y13, Z17
+	VMULPD           Z0, Z3, Z3
+	VMULPD           Z0, Z4, Z4
+	VADDPD           Z12, Z3, Z3
+	VADDPD           Z17, Z4, Z4
+	VCVTPD2PS        Z3, Y13
+	VCVTPD2PS        Z4, Y12
+	VINSERTF64X4     $0x01, Y12, Z13, Z13
+	VPANDD           Z1, Z13, Z12
+	VPCMPUD          $0x05, Z2, Z12, K1
+	VMOVDQA32        Z11, K1, Z13
+	VMOVDQU32        Z13, (AX)
+	ADDQ             DX, AX
+	ADDQ             DX, CX
+	VMOVUPS          (CX), Z11
+	VCVTPS2PD        Y11, Z12
+	VEXTRACTF64X4    $0x01, Z11, Y13
+	VCVTPS2PD        Y13, Z17
+	VMULPD           Z0, Z5, Z5
+	VMULPD           Z0, Z6, Z6
+	VADDPD           Z12, Z5, Z5
+	VADDPD           Z17, Z6, Z6
+	VCVTPD2PS        Z5, Y14
+	VCVTPD2PS        Z6, Y12
+	VINSERTF64X4     $0x01, Y12, Z14, Z14
+	VPANDD           Z1, Z14, Z12
+	VPCMPUD          $0x05, Z2, Z12, K1
+	VMOVDQA32        Z11, K1, Z14
+	VMOVDQU32        Z14, (AX)
+	ADDQ             DX, AX
+	ADDQ             DX, CX
+	VMOVUPS          (CX), Z11
+	VCVTPS2PD        Y11, Z12
+	VEXTRACTF64X4    $0x01, Z11, Y13
+	VCVTPS2PD        Y13, Z17
+	VMULPD           Z0, Z7, Z7
+	VMULPD           Z0, Z8, Z8
+	VADDPD           Z12, Z7, Z7
+	VADDPD           Z17, Z8, Z8
+	VCVTPD2PS        Z7, Y15
+	VCVTPD2PS        Z8, Y12
+	VINSERTF64X4     $0x01, Y12, Z15, Z15
+	VPANDD           Z1, Z15, Z12
+	VPCMPUD          $0x05, Z2, Z12, K1
+	VMOVDQA32        Z11, K1, Z15
+	VMOVDQU32        Z15, (AX)
+	ADDQ             DX, AX
+	ADDQ             DX, CX
+	VMOVUPS          (CX), Z11
+	VCVTPS2PD        Y11, Z12
+	VEXTRACTF64X4    $0x01, Z11, Y13
+	VCVTPS2PD        Y13, Z17
+	VMULPD           Z0, Z9, Z9
+	VMULPD           Z0, Z10, Z10
+	VADDPD           Z12, Z9, Z9
+	VADDPD           Z17, Z10, Z10
+	VCVTPD2PS        Z9, Y16
+	VCVTPD2PS        Z10, Y12
+	VINSERTF64X4     $0x01, Y12, Z16, Z16
+	VPANDD           Z1, Z16, Z12
+	VPCMPUD          $0x05, Z2, Z12, K1
+	VMOVDQA32        Z11, K1, Z16
+	VMOVDQU32        Z16, (AX)
+	ADDQ             DX, AX
+	ADDQ             DX, CX
+	DECQ             BX
+	JNZ              rows
+	VZEROUPPER
+	RET
+
+// func predictF32x1AVX512(p *byte, base *byte, stride int, times int, u *float64, v *byte, r int, scale float64)
+// Requires: AVX, AVX512F
+TEXT ·predictF32x1AVX512(SB), NOSPLIT, $0-64
+	MOVQ         p+0(FP), AX
+	MOVQ         base+8(FP), CX
+	MOVQ         stride+16(FP), DX
+	MOVQ         times+24(FP), BX
+	MOVQ         u+32(FP), SI
+	MOVQ         v+40(FP), DI
+	MOVQ         r+48(FP), R8
+	VBROADCASTSD scale+56(FP), Z0
+	MOVL         $0x7fffffff, R9
+	VPBROADCASTD R9, Z1
+	MOVL         $0x7f800000, R9
+	VPBROADCASTD R9, Z2
+	MOVQ         R8, R9
+	SHLQ         $0x03, R9
+	LEAQ         (R9)(R9*2), R9
+
+rows:
+	VPXORD Z3, Z3, Z3
+	VPXORD Z4, Z4, Z4
+	MOVQ   DI, R9
+	MOVQ   R8, R10
+
+number:
+	VPSLLD           $0x08, (R9), Z5
+	VPSRAD           $0x08, Z5, Z5
+	VCVTDQ2PD        Y5, Z6
+	VEXTRACTI64X4    $0x01, Z5, Y5
+	VCVTDQ2PD        Y5, Z5
+	VFMADD231PD.BCST (SI), Z6, Z3
+	VFMADD231PD.BCST (SI), Z5, Z4
+	ADDQ             $0x08, SI
+	ADDQ             $0x40, R9
+	DECQ             R10
+	JNZ              number
+	VMOVUPS          (CX), Z5
+	VCVTPS2PD        Y5, Z6
+	VEXTRACTF64X4    $0x01, Z5, Y7
+	VCVTPS2PD        Y7, Z8
+	VMULPD           Z0, Z3, Z3
+	VMULPD           Z0, Z4, Z4
+	VADDPD           Z6, Z3, Z3
+	VADDPD           Z8, Z4, Z4
+	VCVTPD2PS        Z3, Y7
+	VCVTPD2PS        Z4, Y6
+	VINSERTF64X4     $0x01, Y6, Z7, Z7
+	VPANDD           Z1, Z7, Z6
+	VPCMPUD          $0x05, Z2, Z6, K1
+	VMOVDQA32        Z5, K1, Z7
+	VMOVDQU32        Z7, (AX)
+	ADDQ             DX, AX
+	ADDQ             DX, CX
+	DECQ             BX
+	JNZ              rows
+	VZEROUPPER
+	RET
+
+// func fitRowsAVX512(sums *float32, u *float32, v *float32, d *float32, w *float32, r int, rows int, stride int, flags uint64)
+// Requires: AVX, AVX512F
+TEXT ·fitRowsAVX512(SB), NOSPLIT, $0-72
+	MOVQ  sums+0(FP), AX
+	MOVQ  u+8(FP), CX
+	MOVQ  v+16(FP), DX
+	MOVQ  d+24(FP), BX
+	MOVQ  w+32(FP), SI
+	MOVQ  r+40(FP), DI
+	MOVQ  rows+48(FP), R8
+	MOVQ  stride+56(FP), R9
+	MOVQ  flags+64(FP), R10
+	MOVQ  R10, R11
+	KMOVW R11, K1
+	SHRQ  $0x10, R11
+	KMOVW R11, K2
+	MOVQ  DI, R11
+	SHLQ  $0x06, R11
+	LEAQ  (R11)(R11*2), R12
+
+row:
+	VPXORD Z0, Z0, Z0
+	VPXORD Z1, Z1, Z1
+	VPXORD Z2, Z2, Z2
+	VPXORD Z3, Z3, Z3
+	BTQ    $0x20, R10
+	JCC    left
+	MOVQ   DX, R13
+	MOVQ   DI, R14
+
+predict:
+	VBROADCASTSS (CX), Z4
+	VFMADD231PS  (R13), Z4, Z0
+	VFMADD231PS  (R13)(R11*1), Z4, Z1
+	VFMADD231PS  (R13)(R11*2), Z4, Z2
+	VFMADD231PS  (R13)(R12*1), Z4, Z3
+	ADDQ         $0x04, CX
+	ADDQ         $0x40, R13
+	DECQ         R14
+	JNZ          predict
+
+left:
+	VMOVUPS.Z (BX), K1, Z4
+	VSUBPS    Z0, Z4, Z0
+	VMULPS    (SI), Z0, K2, Z0
+	VMOVUPS.Z 64(BX), K1, Z4
+	VSUBPS    Z1, Z4, Z1
+	VMULPS    64(SI), Z1, K2, Z1
+	VMOVUPS.Z 128(BX), K1, Z4
+	VSUBPS    Z2, Z4, Z2
+	VMULPS    128(SI), Z2, K2, Z2
+	VMOVUPS.Z 192(BX), K1, Z4
+	VSUBPS    Z3, Z4, Z3
+	VMULPS    192(SI), Z3, K2, Z3
+	MOVQ      DX, R13
+	MOVQ      DI, R14
+
+project:
+	VMOVUPS     (AX), Z4
+	VMULPS      (R13)(R11*1), Z1, Z5
+	VFMADD231PS (R13), Z0, Z4
+	VFMADD231PS (R13)(R12*1), Z3, Z5
+	VFMADD231PS (R13)(R11*2), Z2, Z4
+	VADDPS      Z5, Z4, Z4
+	VMOVUPS     Z4, (AX)
+	ADDQ        $0x40, AX
+	ADDQ        $0x40, R13
+	DECQ        R14
+	JNZ         project
+	ADDQ        R9, BX
+	ADDQ        R9, SI
+	DECQ        R8
+	JNZ         row
+	VZEROUPPER
+	RET
+
+// func fitColsAVX512(sums *float32, v *float32, u *float32, d *float32, w *float32, r int, fours int, stride int, flags uint64)
+// Requires: AVX, AVX512F
+TEXT ·fitColsAVX512(SB), NOSPLIT, $0-72
+	MOVQ  sums+0(FP), AX
+	MOVQ  v+8(FP), CX
+	MOVQ  u+16(FP), DX
+	MOVQ  d+24(FP), BX
+	MOVQ  w+32(FP), SI
+	MOVQ  r+40(FP), DI
+	MOVQ  fours+48(FP), R8
+	MOVQ  stride+56(FP), R9
+	MOVQ  flags+64(FP), R10
+	MOVQ  R10, R11
+	KMOVW R11, K1
+	SHRQ  $0x10, R11
+	KMOVW R11, K2
+	MOVQ  DI, R11
+	SHLQ  $0x02, R11
+	LEAQ  (R11)(R11*2), R12
+
+rows:
+	VPXORD Z0, Z0, Z0
+	VPXORD Z1, Z1, Z1
+	VPXORD Z2, Z2, Z2
+	VPXORD Z3, Z3, Z3
+	BTQ    $0x20, R10
+	JCC    left
+	MOVQ   CX, R13
+	MOVQ   DI, R14
+
+predict:
+	VMOVUPS          (R13), Z4
+	VFMADD231PS.BCST (DX), Z4, Z0
+	VFMADD231PS.BCST (DX)(R11*1), Z4, Z1
+	VFMADD231PS.BCST (DX)(R11*2), Z4, Z2
+	VFMADD231PS.BCST (DX)(R12*1), Z4, Z3
+	ADDQ             $0x04, DX
+	ADDQ             $0x40, R13
+	DECQ             R14
+	JNZ              predict
+	SUBQ             R11, DX
+
+left:
+	VMOVUPS.Z (BX), K1, Z4
+	VSUBPS    Z0, Z4, Z0
+	VMULPS    (SI), Z0, K2, Z0
+	ADDQ      R9, BX
+	ADDQ      R9, SI
+	VMOVUPS.Z (BX), K1, Z4
+	VSUBPS    Z1, Z4, Z1
+	VMULPS    (SI), Z1, K2, Z1
+	ADDQ      R9, BX
+	ADDQ      R9, SI
+	VMOVUPS.Z (BX), K1, Z4
+	VSUBPS    Z2, Z4, Z2
+	VMULPS    (SI), Z2, K2, Z2
+	ADDQ      R9, BX
+	ADDQ      R9, SI
+	VMOVUPS.Z (BX), K1, Z4
+	VSUBPS    Z3, Z4, Z3
+	VMULPS    (SI), Z3, K2, Z3
+	ADDQ      R9, BX
+	ADDQ      R9, SI
+	MOVQ      AX, R13
+	MOVQ      DI, R14
+
+spread:
+	VMOVUPS          (R13), Z4
+	VMULPS.BCST      (DX)(R11*1), Z1, Z5
+	VFMADD231PS.BCST (DX), Z0, Z4
+	VFMADD231PS.BCST (DX)(R12*1), Z3, Z5
+	VFMADD231PS.BCST (DX)(R11*2), Z2, Z4
+	VADDPS           Z5, Z4, Z4
+	VMOVUPS          Z4, (R13)
+	ADDQ             $0x04, DX
+	ADDQ             $0x40, R13
+	DECQ             R14
+	JNZ              spread
+	ADDQ             R12, DX
+	DECQ             R8
+	JNZ              rows
+	VZEROUPPER
+	RET

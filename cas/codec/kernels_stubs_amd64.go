@@ -188,3 +188,33 @@ func roundBF16AVX512(dst *byte, src *byte, blocks int) (left int)
 //
 //go:noescape
 func roundF16AVX512(dst *byte, src *byte, blocks int) (left int)
+
+// predictBF16AVX512 sets 16 columns of each row of p, which are stride bytes apart, to what is predicted of base, numbers in bfloat16.
+//
+//go:noescape
+func predictBF16AVX512(p *byte, base *byte, stride int, rows int, u *byte, v *byte, pairs int, scale float32)
+
+// predictF16AVX512 sets 16 columns of each row of p, which are stride bytes apart, to what is predicted of base, numbers in binary16.
+//
+//go:noescape
+func predictF16AVX512(p *byte, base *byte, stride int, rows int, u *byte, v *byte, pairs int, scale float32)
+
+// predictF32x4AVX512 sets 16 columns of 4 rows, times as often, of p, which are stride bytes apart, to what is predicted of base.
+//
+//go:noescape
+func predictF32x4AVX512(p *byte, base *byte, stride int, times int, u *float64, v *byte, r int, scale float64)
+
+// predictF32x1AVX512 sets 16 columns of 1 rows, times as often, of p, which are stride bytes apart, to what is predicted of base.
+//
+//go:noescape
+func predictF32x1AVX512(p *byte, base *byte, stride int, times int, u *float64, v *byte, r int, scale float64)
+
+// fitRowsAVX512 adds to sums, of which each row has r times 16 numbers, the products of v and of what is left of 64 columns of d, each by w; rows of d and w are stride bytes apart. Where flags lack fitD, d is zeros, fitW, w is ones, and fitLeft, nothing is predicted of d.
+//
+//go:noescape
+func fitRowsAVX512(sums *float32, u *float32, v *float32, d *float32, w *float32, r int, rows int, stride int, flags uint64)
+
+// fitColsAVX512 adds to sums, which is as v, the products of u and of what is left of a block of columns of d, each by w, of four times fours rows, which are stride bytes apart. Where flags lack fitD, d is zeros, fitW, w is ones, and fitLeft, nothing is predicted of d.
+//
+//go:noescape
+func fitColsAVX512(sums *float32, v *float32, u *float32, d *float32, w *float32, r int, fours int, stride int, flags uint64)

@@ -167,35 +167,47 @@ func decodeLowRank(o output, stored, base, columns []byte) error {
 	return state.decodeDelta(o, rest[0], rest[1:], p)
 }
 
-// predict sets p to what is predicted of base.
+// predict sets p to what is predicted of base, block by block of columns, so that a block's numbers stay in the nearest cache.
 func (l *lowRank) predict(p, base, u, columns []byte) {
-	w := l.width()
-	for i := range l.rows() {
-		from, to := 0, l.cols
-		if i == 0 {
-			from = l.at
+	w, rows := l.width(), l.rows()
+	end := l.at + l.n - (rows-1)*l.cols // of the last row
+	for start := 0; start < l.cols; start += blockCols {
+		width := min(blockCols, l.cols-start)
+		v := columns[start*l.r*w:][:width*l.r*w]
+		from, to := 0, rows // that have the whole block
+		if start < l.at {
+			from = 1
 		}
-		to = min(to, l.at+l.n-i*l.cols)
-		at := (i*l.cols - l.at + from) * w
-		end := at + (to-from)*w
-		l.predictRow(p[at:end], base[at:end], u[i*l.r*w:][:l.r*w], columns, from)
+		if start+width > end {
+			to--
+		}
+		done := 0
+		if width == blockCols && from < to {
+			at := (from*l.cols - l.at + start) * w
+			done = l.predictRows(p[at:], base[at:], u[from*l.r*w:], v, to-from)
+		}
+		for i := 0; i < rows; i++ {
+			if i == from {
+				if i += done; i == rows {
+					break
+				}
+			}
+			first, last := start, start+width
+			if i == 0 {
+				first = max(first, l.at)
+			}
+			if i == rows-1 {
+				last = min(last, end)
+			}
+			if first < last {
+				at := (i*l.cols - l.at + first) * w
+				l.predictPart(p[at:][:(last-first)*w], base[at:], u[i*l.r*w:], v, first-start, width)
+			}
+		}
 	}
 }
 
-// predictRow sets p to what is predicted of the columns of one row from one of them on.
-func (l *lowRank) predictRow(p, base, u, columns []byte, from int) {
-	w := l.width()
-	for len(p) > 0 {
-		start := from &^ (blockCols - 1)
-		width := min(blockCols, l.cols-start) // of the block
-		n := min(start+width-from, len(p)/w)
-		l.predictPart(p[:n*w], base, u, columns[start*l.r*w:][:width*l.r*w], from-start, width)
-		p, base = p[n*w:], base[n*w:]
-		from += n
-	}
-}
-
-// predictPart is predictRow for some of the columns of a block of v.
+// predictPart sets p to what is predicted of some columns, from one of them on, of a row of a block of columns v.
 func (l *lowRank) predictPart(p, base, u, v []byte, from, width int) {
 	if l.kind == toF32 {
 		scale := math.Ldexp(1, int(l.e))

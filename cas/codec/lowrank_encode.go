@@ -47,30 +47,27 @@ func EncodeLowRank(dst, raw, base, columns []byte, cols int, at int64, h Hint, m
 func (l *lowRank) fit(raw, base, columns []byte) []byte {
 	w, rows := l.width(), l.rows()
 	v := l.floats(columns)
-	width := blocksOf(l.cols) * blockCols
+	m := matrix{rows: rows, cols: l.cols, width: widthOf(l.cols)}
+	m.d, m.w = make([]float32, rows*m.width), make([]float32, rows*m.width)
 	e := placesOf(l.kind).middle(raw)
-	s := newSolver(v, l.r)
-	d, weight := make([]float32, width), make([]float32, width)
-	u := make([]float32, rows*l.r)
 	for i := range rows {
-		from, to := 0, l.cols
+		from, to := 0, min(l.cols, l.at+l.n-i*l.cols)
 		if i == 0 {
 			from = l.at
 		}
-		to = min(to, l.at+l.n-i*l.cols)
 		at := (i*l.cols - l.at + from) * w
-		clear(d)
-		clear(weight)
-		differences(d[from:to], weight[from:to], raw[at:], base[at:], l.kind, e)
-		s.row(u[i*l.r:][:l.r], d, weight, math.Ldexp(1, e))
+		differences(m.d[i*m.width:][from:to], m.w[i*m.width:][from:to], raw[at:], base[at:], l.kind, e)
 	}
-	return l.quantise(u, s.diag, e)
+	u := make([]float32, rows*l.r)
+	diag := squares(v, l.r)
+	m.solveRows(u, v, diag, true, math.Ldexp(1, e))
+	return l.quantise(u, diag, e)
 }
 
 // floats is the columns' factor in single precision.
 func (l *lowRank) floats(columns []byte) []float32 {
 	w := l.width()
-	v := make([]float32, blocksOf(l.cols)*blockCols*l.r)
+	v := make([]float32, widthOf(l.cols)*l.r)
 	for start := 0; start < l.cols; start += blockCols {
 		width := min(blockCols, l.cols-start)
 		block, to := columns[start*l.r*w:], v[start*l.r:]

@@ -3,57 +3,78 @@ package codec
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 
 	"ckptfs/cas"
 )
 
 const (
 	// factorElems is of how many elements factors are made.
-	factorElems = 4 << 20
-	// rangeRows is from how many rows it is told where factors are.
+	factorElems = 2 << 20
+	// rangeRows is from how many rows it is told what they have in common.
 	rangeRows = 256
+	// fewRank is the rank that is looked for first, and a few more, so that noise is seen.
+	fewRank = 16
+	spare   = 4
 )
 
-// matrix is rows of a tensor's difference, whole blocks each, and how they count.
-type matrix struct {
-	rows, cols, width int
-	d, w              []float32
-}
-
-// rowsOf are the whole rows of stretches, so many at most, and what exponent counts as 1.
-func rowsOf(s []Stretch, cols int, kind byte, most int) (m matrix, e int) {
+// rowsOf are whole rows of stretches: the first are as well spread as all. What counts as 1 is exact to the exponent e.
+func rowsOf(s []Stretch, cols int, kind byte, most int) (m *matrix, e int) {
 	p := placesOf(kind)
-	m = matrix{cols: cols, width: blocksOf(cols) * blockCols}
-	most = min(most, factorElems/m.width)
-	for i, t := range s {
-		if len(t.Raw) != len(t.Base) || len(t.Raw)%p.w != 0 || t.At < 0 {
-			continue
-		}
-		if i == len(s)/2 || len(m.d) == 0 {
-			e = p.middle(t.Raw)
-		}
+	m = &matrix{cols: cols, width: widthOf(cols)}
+	most = max(most/m.width, 4)
+	var have []int // rows of each
+	s = slices.DeleteFunc(slices.Clone(s), func(t Stretch) bool {
+		return len(t.Raw) != len(t.Base) || len(t.Raw)%p.w != 0 || t.At < 0 || len(t.Raw)/p.w-before(t, cols) < cols
+	})
+	var sum int
+	for _, t := range s {
+		have = append(have, (len(t.Raw)/p.w-before(t, cols))/cols)
+		sum += have[len(have)-1]
 	}
-	for i, t := range s {
-		if len(t.Raw) != len(t.Base) || len(t.Raw)%p.w != 0 || t.At < 0 {
-			continue
-		}
-		share := (most - m.rows) / (len(s) - i)
-		skip := (cols - int(t.At%int64(cols))) % cols
-		have := (len(t.Raw)/p.w - skip) / cols
-		take := min(share, have)
-		for k := range max(take, 0) {
-			at := (skip + have*k/take*cols) * p.w
-			d, w := make([]float32, m.width), make([]float32, m.width)
-			differences(d[:cols], w[:cols], t.Raw[at:], t.Base[at:], kind, e)
-			m.d, m.w = append(m.d, d...), append(m.w, w...)
+	if sum == 0 {
+		return m, 0
+	}
+	e = p.middle(s[len(s)/2].Raw)
+	n := min(sum, most)
+	m.d, m.w = make([]float32, n*m.width), make([]float32, n*m.width)
+	for turn := 0; m.rows < n; turn++ {
+		for i, t := range s {
+			if turn >= have[i] || m.rows == n {
+				continue
+			}
+			k := stride(turn, have[i])
+			at, to := (before(t, cols)+k*cols)*p.w, m.rows*m.width
+			differences(m.d[to:to+cols], m.w[to:to+cols], t.Raw[at:], t.Base[at:], kind, e)
 			m.rows++
 		}
 	}
 	return m, e
 }
 
-func (m *matrix) row(i int) (d, w []float32) {
-	return m.d[i*m.width:][:m.width], m.w[i*m.width:][:m.width]
+// stride is a permutation of n that goes through them in long strides.
+func stride(i, n int) int {
+	by := max(1, n*5/8)
+	for gcd(by, n) != 1 {
+		by++
+	}
+	return i * by % n
+}
+
+func gcd(a, b int) int {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
+// before is how many elements of a stretch are before its first whole row.
+func before(t Stretch, cols int) int { return (cols - int(t.At%int64(cols))) % cols }
+
+// some are the first rows.
+func (m *matrix) some(n int) *matrix {
+	n = min(n, m.rows)
+	return &matrix{rows: n, cols: m.cols, width: m.width, d: m.d[:n*m.width], w: m.w[:n*m.width]}
 }
 
 // FactorColumns makes the columns' factor from stretches of a tensor, which should be spread over it and have some hundred rows: the content of a
@@ -63,280 +84,265 @@ func FactorColumns(s []Stretch, cols int, h Hint) (columns []byte, ok bool) {
 	if kind == 0 || cols < minCols || cols > cas.MaxChunk/8 {
 		return nil, false
 	}
-	m, e := rowsOf(s, cols, kind, math.MaxInt)
+	m, e := rowsOf(s, cols, kind, factorElems)
 	if m.rows < 4 {
 		return nil, false
 	}
-	v, r := m.subspace(e)
+	v, r := m.some(rangeRows).subspace(fewRank+spare, e)
+	if r > fewRank {
+		v, r = m.some(rangeRows).subspace(MaxRank+spare, e)
+	}
 	if r == 0 {
 		return nil, false
 	}
-	u := make([]float32, m.rows*r)
-	for range 2 {
-		m.solveRows(u, v, r, math.Ldexp(1, e))
-		m.solveCols(u, v, r)
+	if r%2 != 0 {
+		v, r = wider(v, r, 1), r+1
 	}
-	m.solveRows(u, v, r, math.Ldexp(1, e))
-	balance(u, v, r)
-	l := lowRank{kind: kind, r: (r + 1) / 2 * 2, cols: cols}
-	columns = l.columns(v, r)
+	exact := math.Ldexp(1, e)
+	u := make([]float32, m.rows*r)
+	for i := range 2 {
+		m.solveRows(u, v, squares(v, r), i == 0, exact)
+		m.solveCols(u, v, r, exact)
+	}
+	m.solveRows(u, v, squares(v, r), false, exact)
+	v = balance(u, v, r)
+	l := lowRank{kind: kind, r: r, cols: cols}
+	columns = l.columns(v)
 	return columns, columns != nil
 }
 
-// subspace finds rows of which all of the matrix are combinations, but for noise: blocks of r orthogonal ones.
-func (m *matrix) subspace(e int) (v []float32, r int) {
+// wider is v with so many rows more, of zeros.
+func wider(v []float32, r, more int) []float32 {
+	out := make([]float32, len(v)/r*(r+more))
+	for b := range len(v) / (r * blockCols) {
+		copy(out[b*(r+more)*blockCols:], v[b*r*blockCols:][:r*blockCols])
+	}
+	return out
+}
+
+// subspace finds rows of which all of the matrix are combinations, but for noise: blocks of r orthogonal ones, k at most.
+func (m *matrix) subspace(k, e int) (v []float32, r int) {
+	k = min(k, m.rows, m.cols)
 	rng := rand.New(rand.NewPCG(1, 2))
-	n := min(m.rows, rangeRows)
-	k := min(MaxRank+8, n, m.cols)
-	v = make([]float32, k*m.width)
-	u := make([]float32, k)
-	at := func(i int) []float32 { d, _ := m.row(i * m.rows / n); return d }
-	for i := range n {
-		for j := range u {
-			u[j] = float32(1 - 2*int(rng.Uint32()&1))
-		}
-		outer(v, u, at(i))
+	u := make([]float32, m.rows*k)
+	for i := range u {
+		u[i] = float32(1 - 2*int(rng.Uint32()&1))
 	}
-	orthonormal(v, k)
-	next := make([]float32, len(v))
 	for range 2 {
-		clear(next)
-		for i := range n {
-			clear(u)
-			project(u, at(i), v)
-			outer(next, u, at(i))
+		v = make([]float32, m.width*k)
+		m.fitCols(v, u, v, k, fitD)
+		if v, k = orthonormal(v, k); k == 0 {
+			return nil, 0
 		}
-		v, next = next, v
-		orthonormal(v, k)
+		u = m.products(v, k)
 	}
-	gram := make([]float64, k*k)
+	values, vectors := eigen(gram(u, k), k)
 	var total, floor float64
-	for i := range n {
-		clear(u)
-		project(u, at(i), v)
-		addGram(gram, u)
-		d, w := m.row(i * m.rows / n)
-		for k, x := range d {
-			if w[k] > 0 {
-				total += float64(x) * float64(x)
-				floor += 1 / float64(w[k])
-			}
+	for i, x := range m.d {
+		if w := m.w[i]; w > 0 {
+			total += float64(x) * float64(x)
+			floor += 1 / float64(w)
 		}
 	}
 	floor *= math.Ldexp(1, 2*e) / 12
-	values, vectors := eigen(gram, k)
 	// The rest is noise; of a matrix of noise the largest are about as these. Rounding alone makes as much as the floor.
-	rest := total
-	edge := math.Sqrt(float64(n)) + math.Sqrt(float64(m.cols))
+	n, cols := float64(m.rows), float64(m.cols)
+	edge := math.Sqrt(n) + math.Sqrt(cols)
 	for r = 0; r < k; r++ {
-		if free := (1 - float64(r)/float64(n)) * (1 - float64(r)/float64(m.cols)); rest < 1.03*floor*free {
+		if free := (1 - float64(r)/n) * (1 - float64(r)/cols); total < 1.03*floor*free {
 			break
 		}
-		if noise := rest / float64(n) / float64(m.cols); !(values[r] > 1.3*noise*edge*edge) {
+		if noise := total / n / cols; !(values[r] > 1.3*noise*edge*edge) {
 			break
 		}
-		rest -= values[r]
+		total -= values[r]
 	}
 	if r = min(r, MaxRank); r == 0 {
 		return nil, 0
 	}
-	return rotate(v, vectors, k, r), r
+	return mix(v, vectors, k, r), r
 }
 
-// addGram adds the products of the numbers in u to a symmetric matrix.
-func addGram(gram []float64, u []float32) {
-	k := len(u)
-	for i, x := range u {
-		for j, y := range u {
-			gram[i*k+j] += float64(x) * float64(y)
+// products are those of the rows of d and of v, k for each row.
+func (m *matrix) products(v []float32, k int) []float32 {
+	s := rowSolver{r: k, v: v, lanes: make([]float32, min(m.rows, batchRows)*k*blockCols)}
+	u := make([]float32, m.rows*k)
+	for i := 0; i < m.rows; i += batchRows {
+		n := min(batchRows, m.rows-i)
+		s.m = &matrix{rows: n, cols: m.cols, width: m.width, d: m.d[i*m.width:][:n*m.width], w: m.w[i*m.width:][:n*m.width]}
+		s.fit(u[i*k:][:n*k], u[i*k:][:n*k], fitD)
+	}
+	return u
+}
+
+// gram are the products of the columns of u, rows of k numbers.
+func gram(u []float32, k int) []float64 {
+	out := make([]float64, k*k)
+	for ; len(u) > 0; u = u[k:] {
+		for i, x := range u[:k] {
+			for j, y := range u[:i+1] {
+				out[i*k+j] += float64(x) * float64(y)
+			}
 		}
 	}
+	for i := range k {
+		for j := range i {
+			out[j*k+i] = out[i*k+j]
+		}
+	}
+	return out
 }
 
-// gramOf are the products of the r rows of blocks of columns.
-func gramOf(v []float32, r int) []float64 {
-	gram := make([]float64, r*r)
-	for b := 0; b < len(v); b += r * blockCols {
-		for i := range r {
-			x := (*[blockCols]float32)(v[b+i*blockCols:])
-			for j := range i + 1 {
-				y := (*[blockCols]float32)(v[b+j*blockCols:])
-				var sum float32
-				for k := range x {
-					sum += x[k] * y[k]
+// plain is v, of k rows, row by row.
+func plain(v []float32, k int) *matrix {
+	width := len(v) / k
+	m := &matrix{rows: k, cols: width, width: width, d: make([]float32, len(v))}
+	m.w = m.d
+	for b := 0; b < width; b += blockCols {
+		for j := range k {
+			copy(m.d[j*width+b:][:blockCols], v[b*k+j*blockCols:])
+		}
+	}
+	return m
+}
+
+// mix makes r rows of k, by the first columns of a matrix of k by k.
+func mix(v []float32, by []float64, k, r int) []float32 {
+	u := make([]float32, k*r)
+	for i := range k {
+		for j := range r {
+			u[i*r+j] = float32(by[i*k+j])
+		}
+	}
+	out := make([]float32, len(v)/k*r)
+	plain(v, k).fitCols(out, u, out, r, fitD)
+	return out
+}
+
+// gramRows are the products of the rows of v.
+func gramRows(v []float32, k int) []float64 {
+	out := make([]float64, k*k)
+	for i, x := range plain(v, k).products(v, k) {
+		out[i] = float64(x)
+	}
+	return out
+}
+
+// orthonormal makes the k rows of v orthogonal, of length 1; those that hang on the others are left out.
+func orthonormal(v []float32, k int) ([]float32, int) {
+	for range 2 { // the second time undoes what was rounded
+		by, n := whiten(gramRows(v, k), k)
+		if n == 0 {
+			return nil, 0
+		}
+		v = mix(v, by, k, n)
+		k = n
+	}
+	return v, k
+}
+
+// whiten is a matrix that makes rows with such products orthogonal, of length 1, in its first n columns: the inverse of Cholesky's, with the longest row
+// that is left taken first.
+func whiten(gram []float64, k int) (by []float64, n int) {
+	a := slices.Clone(gram)
+	by = make([]float64, k*k) // row i, until the end: what makes the i-th
+	for i := range k {
+		by[i*k+i] = 1
+	}
+	var first float64
+	taken := make([]bool, k)
+	order := make([]int, 0, k)
+	for range k {
+		p := -1
+		for i := range k {
+			if !taken[i] && (p < 0 || a[i*k+i] > a[p*k+p]) {
+				p = i
+			}
+		}
+		top := a[p*k+p]
+		if len(order) == 0 {
+			first = top
+		}
+		if !(top > 1e-6*first) || math.IsInf(top, 0) {
+			break
+		}
+		taken[p] = true
+		order = append(order, p)
+		scale := 1 / math.Sqrt(top)
+		for j := range k {
+			by[p*k+j] *= scale
+		}
+		for i := range k {
+			if taken[i] {
+				continue
+			}
+			c := a[i*k+p] / top
+			for j := range k {
+				by[i*k+j] -= c / scale * by[p*k+j]
+			}
+			for j := range k {
+				if !taken[j] {
+					a[i*k+j] -= c * a[p*k+j]
 				}
-				gram[i*r+j] += float64(sum)
+			}
+		}
+	}
+	out := make([]float64, k*k)
+	for n, i := range order {
+		for j := range k {
+			out[j*k+n] = by[i*k+j]
+		}
+	}
+	return out, len(order)
+}
+
+// balance makes the rows of v orthogonal, as long as the columns of u become, of which the product stays as it is; the longest come first.
+func balance(u, v []float32, r int) []float32 {
+	by, n := whiten(gramRows(v, r), r) // orthonormal rows are byT v, and v is c times them
+	c := make([]float64, r*r)
+	g := gramRows(v, r)
+	for i := range r {
+		for j := range n {
+			for a := range r {
+				c[i*r+j] += g[i*r+a] * by[a*r+j]
+			}
+		}
+	}
+	squares, t := eigen(sandwich(gram(u, r), c, r), r)
+	turned := make([]float64, r*r)
+	for j := range r {
+		long := math.Sqrt(math.Sqrt(max(squares[j], 0)))
+		for i := range r {
+			for a := range n {
+				turned[i*r+j] += by[i*r+a] * t[a*r+j] * long
+			}
+		}
+	}
+	return mix(v, turned, r, r)
+}
+
+// sandwich is cT a c.
+func sandwich(a, c []float64, r int) []float64 {
+	half, out := make([]float64, r*r), make([]float64, r*r)
+	for i := range r {
+		for k := range r {
+			for j := range r {
+				half[i*r+j] += a[i*r+k] * c[k*r+j]
 			}
 		}
 	}
 	for i := range r {
-		for j := range i {
-			gram[j*r+i] = gram[i*r+j]
-		}
-	}
-	return gram
-}
-
-// orthonormal makes the rows of v orthogonal, of length 1; what hangs on the others becomes zero.
-func orthonormal(v []float32, k int) {
-	values, vectors := eigen(gramOf(v, k), k)
-	for j := range k {
-		scale := 0.0
-		if values[j] > 1e-12*values[0] {
-			scale = 1 / math.Sqrt(values[j])
-		}
-		for i := range k {
-			vectors[i*k+j] *= scale
-		}
-	}
-	copy(v, rotate(v, vectors, k, k))
-}
-
-// rotate makes r rows of k, by the first columns of a matrix of k by k.
-func rotate(v []float32, m []float64, k, r int) []float32 {
-	out := make([]float32, len(v)/k*r)
-	for b := 0; b < len(v)/k; b += blockCols {
-		for j := range r {
-			row := (*[blockCols]float32)(out[b*r+j*blockCols:])
-			for i := range k {
-				c := float32(m[i*k+j])
-				for x, y := range (*[blockCols]float32)(v[b*k+i*blockCols:]) {
-					row[x] += c * y
-				}
+		for k := range r {
+			for j := range r {
+				out[i*r+j] += c[k*r+i] * half[k*r+j]
 			}
 		}
 	}
 	return out
 }
 
-// solveRows sets u to the rows' factor that fits best.
-func (m *matrix) solveRows(u, v []float32, r int, exact float64) {
-	s := newSolver(v, r)
-	for i := range m.rows {
-		d, w := m.row(i)
-		clear(u[i*r:][:r])
-		s.row(u[i*r:][:r], d, w, exact)
-	}
-}
-
-// solveCols makes v fit better, by the same steps as rows, of all columns at once.
-func (m *matrix) solveCols(u, v []float32, r int) {
-	const steps = 4
-	diag := make([]float32, r)
-	for i, x := range u {
-		diag[i%r] += x * x
-	}
-	x := make([]float32, m.width)
-	g, p, q := make([]float32, len(v)), make([]float32, len(v)), make([]float32, len(v))
-	for i := range m.rows {
-		d, w := m.row(i)
-		combine(x, u[i*r:][:r], v)
-		for k := range x {
-			x[k] = w[k] * (d[k] - x[k])
-		}
-		outer(g, u[i*r:][:r], x)
-	}
-	rz, pq := make([]float32, m.width), make([]float32, m.width)
-	// of all numbers of v
-	each := func(do func(at, j, k int)) {
-		for b := 0; b < m.width; b += blockCols {
-			for j := range r {
-				for k := range blockCols {
-					do(b*r+j*blockCols+k, j, b+k)
-				}
-			}
-		}
-	}
-	z := func(at, j int) float32 {
-		if diag[j] > 0 {
-			return g[at] / diag[j]
-		}
-		return 0
-	}
-	each(func(at, j, k int) {
-		p[at] = z(at, j)
-		rz[k] += g[at] * p[at]
-	})
-	before := make([]float32, m.width)
-	for range steps {
-		clear(q)
-		for i := range m.rows {
-			_, w := m.row(i)
-			combine(x, u[i*r:][:r], p)
-			for k := range x {
-				x[k] *= w[k]
-			}
-			outer(q, u[i*r:][:r], x)
-		}
-		clear(pq)
-		each(func(at, _, k int) { pq[k] += p[at] * q[at] })
-		copy(before, rz)
-		clear(rz)
-		each(func(at, j, k int) {
-			if !(pq[k] > 0) || !(before[k] > 0) {
-				return
-			}
-			alpha := before[k] / pq[k]
-			v[at] += alpha * p[at]
-			g[at] -= alpha * q[at]
-			rz[k] += g[at] * z(at, j)
-		})
-		each(func(at, j, k int) {
-			if before[k] > 0 {
-				p[at] = z(at, j) + rz[k]/before[k]*p[at]
-			}
-		})
-	}
-}
-
-// balance makes the rows of v orthogonal, as long as the columns of u, of which the product stays as it is; the longest come first. Of u only
-// the products are needed, and it is not changed.
-func balance(u, v []float32, r int) {
-	gv := gramOf(v, r)
-	valuesV, q := eigen(gv, r) // v = q sqrt(values) times orthonormal rows
-	gu := make([]float64, r*r)
-	for i := 0; i < len(u); i += r {
-		addGram(gu, u[i:][:r])
-	}
-	root := make([]float64, r)
-	for j := range r {
-		root[j] = math.Sqrt(max(valuesV[j], 0))
-	}
-	// the product's own squares: sqrt(values) qT gu q sqrt(values)
-	m := make([]float64, r*r)
-	for a := range r {
-		for b := range r {
-			var sum float64
-			for i := range r {
-				var inner float64
-				for j := range r {
-					inner += gu[i*r+j] * q[j*r+b]
-				}
-				sum += q[i*r+a] * inner
-			}
-			m[a*r+b] = root[a] * sum * root[b]
-		}
-	}
-	squares, t := eigen(m, r)
-	// new rows: tT 1/sqrt(values) qT v, each by the fourth root of its square
-	mix := make([]float64, r*r)
-	for j := range r {
-		long := math.Sqrt(math.Sqrt(max(squares[j], 0)))
-		for i := range r {
-			var sum float64
-			for a := range r {
-				if root[a] > 1e-9*root[0] {
-					sum += q[i*r+a] / root[a] * t[a*r+j]
-				}
-			}
-			mix[i*r+j] = sum * long
-		}
-	}
-	copy(v, rotate(v, mix, r, r))
-}
-
 // columns is the content of a record: v in numbers; nil where it is none.
-func (l *lowRank) columns(v []float32, r int) []byte {
+func (l *lowRank) columns(v []float32) []byte {
 	w := l.width()
 	var most float32
 	for _, x := range v {
@@ -353,8 +359,8 @@ func (l *lowRank) columns(v []float32, r int) []byte {
 	out := make([]byte, l.cols*l.r*w)
 	for start := 0; start < l.cols; start += blockCols {
 		width := min(blockCols, l.cols-start)
-		block, from := out[start*l.r*w:], v[start*r:]
-		for j := range r {
+		block, from := out[start*l.r*w:], v[start*l.r:]
+		for j := range l.r {
 			for k := range width {
 				x := uint64(int64(math.RoundToEven(float64(from[j*blockCols+k] * scale))))
 				if w == 4 {

@@ -86,148 +86,213 @@ func differences(d, w []float32, raw, base []byte, kind byte, e int) {
 	}
 }
 
-// A factor of columns is, in single precision, blocks of 16 columns: of each the r rows of 16, the last filled up with zeros.
+// A factor of columns is, in single precision, blocks of 16 columns: of each the r rows of 16. There are as many as make whole times 64 columns; what is
+// past the last column is zero.
 
-// combine sets out, whole blocks, to the sum of the rows of v times u.
-func combine(out, u, v []float32) {
-	r := len(u)
-	for len(out) > 0 {
-		var sum [blockCols]float32
-		for j, x := range u {
-			row := (*[blockCols]float32)(v[j*blockCols:])
-			for k := range sum {
-				sum[k] += x * row[k]
-			}
-		}
-		copy(out, sum[:])
-		out, v = out[blockCols:], v[r*blockCols:]
-	}
+// widthOf is how many numbers rows of so many columns have.
+func widthOf(cols int) int { return (cols + fitBlock - 1) &^ (fitBlock - 1) }
+
+const (
+	fitBlock = 64 // columns
+
+	// What fitting is told.
+	fitD    = 0x0000ffff // that d is not zeros
+	fitW    = 0xffff0000 // that w is not ones
+	fitLeft = 1 << 32    // to leave of d what is not predicted
+	fitAll  = fitD | fitW | fitLeft
+)
+
+// matrix is rows of differences, of width numbers each, and how they count.
+type matrix struct {
+	rows, cols, width int
+	d, w              []float32
 }
 
-// project adds to each of a the product of x, whole blocks, and a row of v.
-func project(a, x, v []float32) {
-	r := len(a)
-	for j := range a {
-		var sum [blockCols]float32
-		for b := 0; b < len(x); b += blockCols {
-			row, x := (*[blockCols]float32)(v[b*r+j*blockCols:]), (*[blockCols]float32)(x[b:])
-			for k := range sum {
-				sum[k] += x[k] * row[k]
-			}
-		}
-		for _, s := range sum {
-			a[j] += s
-		}
-	}
-}
-
-// outer adds u[j] times x, whole blocks, to each row of v.
-func outer(v, u, x []float32) {
-	r := len(u)
-	for len(x) > 0 {
-		from := (*[blockCols]float32)(x)
+// left sets x to what u leaves of a block of a row of d, each by its w, which begin at.
+func (m *matrix) left(x *[blockCols]float32, u, v []float32, at int, flags uint64) {
+	clear(x[:])
+	if flags&fitLeft != 0 {
 		for j, u := range u {
-			row := (*[blockCols]float32)(v[j*blockCols:])
-			for k := range row {
-				row[k] += u * from[k]
+			for k, v := range (*[blockCols]float32)(v[j*blockCols:]) {
+				x[k] -= u * v
 			}
 		}
-		x, v = x[blockCols:], v[r*blockCols:]
+	}
+	if flags&fitD != 0 {
+		for k, d := range (*[blockCols]float32)(m.d[at:]) {
+			x[k] += d
+		}
+	}
+	if flags&fitW != 0 {
+		for k, w := range (*[blockCols]float32)(m.w[at:]) {
+			x[k] *= w
+		}
 	}
 }
 
-// blocksOf is how many blocks there are of so many columns.
-func blocksOf(cols int) int { return (cols + blockCols - 1) / blockCols }
-
-// solver finds, for rows, the factor that makes the best of them of a factor of columns.
-type solver struct {
-	r          int
-	v          []float32
-	diag       []float32 // the squares of the rows of v
-	x          []float32 // a row
-	g, p, q, s []float32 // of r numbers
+// fitRowsPortable adds to g, of which each row has r times 16 numbers, the products of v and of what u leaves of d, each by w, of columns from one of them on.
+func (m *matrix) fitRowsPortable(g, u, v []float32, r, from int, flags uint64) {
+	var x [blockCols]float32
+	for i := range m.rows {
+		for b := from; b < m.width; b += blockCols {
+			v := v[b*r:][:r*blockCols]
+			m.left(&x, u[i*r:][:r], v, i*m.width+b, flags)
+			for j := range r {
+				g, v := (*[blockCols]float32)(g[(i*r+j)*blockCols:]), (*[blockCols]float32)(v[j*blockCols:])
+				for k, x := range x {
+					g[k] += x * v[k]
+				}
+			}
+		}
+	}
 }
 
-func newSolver(v []float32, r int) *solver {
-	s := &solver{r: r, v: v, diag: make([]float32, r), x: make([]float32, len(v)/r)}
-	s.g, s.p, s.q, s.s = make([]float32, r), make([]float32, r), make([]float32, r), make([]float32, r)
+// fitColsPortable adds to g, which is as v, the products of u and of what it leaves of d, each by w, of rows from one of them on.
+func (m *matrix) fitColsPortable(g, u, v []float32, r, from int, flags uint64) {
+	var x [blockCols]float32
+	for i := from; i < m.rows; i++ {
+		for b := 0; b < m.width; b += blockCols {
+			u := u[i*r:][:r]
+			m.left(&x, u, v[b*r:][:r*blockCols], i*m.width+b, flags)
+			for j, u := range u {
+				g := (*[blockCols]float32)(g[b*r+j*blockCols:])
+				for k, x := range x {
+					g[k] += x * u
+				}
+			}
+		}
+	}
+}
+
+// squares are those of the rows of v, summed up.
+func squares(v []float32, r int) []float32 {
+	sum := make([]float32, r)
 	for b := 0; b < len(v); b += r * blockCols {
-		for j := range r {
-			for _, x := range v[b+j*blockCols:][:blockCols] {
-				s.diag[j] += x * x
+		for j := range sum {
+			for _, x := range (*[blockCols]float32)(v[b+j*blockCols:]) {
+				sum[j] += x * x
 			}
 		}
 	}
-	return s
-}
-
-// row sets u to what fits d best, of which each counts by w, from where u is, until that changes by little of what is exact: by conjugate gradients, of
-// which few steps are enough where the rows of the columns' factor are orthogonal. They are begun again from what is left, which is rounded less.
-func (s *solver) row(u, d, w []float32, exact float64) {
-	little := float32(exact * exact / 1000 * float64(len(d)))
-	for range maxRounds {
-		combine(s.x, u, s.v)
-		for k := range s.x {
-			s.x[k] = w[k] * (d[k] - s.x[k])
-		}
-		if s.descend(u, w, little) < maxSteps {
-			return
-		}
-	}
+	return sum
 }
 
 const (
 	maxRounds = 3
 	maxSteps  = 6
+	// batchRows are so many that what belongs to them stays in the nearer caches.
+	batchRows = 64
 )
 
-// descend takes so many steps down from u, of which x is what it leaves, until one is little.
-func (s *solver) descend(u, w []float32, little float32) (steps int) {
-	clear(s.g)
-	project(s.g, s.x, s.v)
-	var rz float32
-	for j := range s.p {
-		s.p[j] = s.precondition(j)
-		rz += s.g[j] * s.p[j]
-	}
-	for ; steps < maxSteps && rz > 0; steps++ {
-		combine(s.x, s.p, s.v)
-		for k := range s.x {
-			s.x[k] *= w[k]
-		}
-		clear(s.q)
-		project(s.q, s.x, s.v)
-		alpha := rz / dot(s.p, s.q)
-		if !(alpha > 0) || math.IsInf(float64(alpha), 0) {
-			return steps
-		}
-		before := rz
-		var moved float32
-		rz = 0
-		for j := range u {
-			by := alpha * s.p[j]
-			moved += by * by * s.diag[j]
-			u[j] += by
-			s.g[j] -= alpha * s.q[j]
-			s.s[j] = s.precondition(j)
-			rz += s.g[j] * s.s[j]
-		}
-		if moved < little {
-			return steps
-		}
-		beta := rz / before
-		for j := range s.p {
-			s.p[j] = s.s[j] + beta*s.p[j]
-		}
-	}
-	return steps
+// rowSolver finds the rows' factor that fits best to one of columns of r rows, whose squares are diag: by conjugate gradients, of which few steps are enough
+// where those rows are orthogonal; all rows take them at the same time.
+type rowSolver struct {
+	m       *matrix
+	r       int
+	v, diag []float32
+	lanes   []float32 // what fitRows sums up
+	g, p    []float32 // of r numbers a row
+	rz      [batchRows]float32
 }
 
-func (s *solver) precondition(j int) float32 {
-	if s.diag[j] > 0 {
-		return s.g[j] / s.diag[j]
+// solveRows sets u to what fits best, until a step moves what is predicted by little of what is exact: from where u is, or, at first, from what would fit if
+// all counted as much.
+func (m *matrix) solveRows(u, v, diag []float32, first bool, exact float64) {
+	s := rowSolver{r: len(diag), v: v, diag: diag}
+	n := min(m.rows, batchRows)
+	s.lanes = make([]float32, n*s.r*blockCols)
+	s.g, s.p = make([]float32, n*s.r), make([]float32, n*s.r)
+	little := float32(exact * exact / 1000 * float64(m.cols))
+	for i := 0; i < m.rows; i += batchRows {
+		n := min(batchRows, m.rows-i)
+		s.m = &matrix{rows: n, cols: m.cols, width: m.width, d: m.d[i*m.width:][:n*m.width], w: m.w[i*m.width:][:n*m.width]}
+		u := u[i*s.r:][:n*s.r]
+		if first {
+			s.fit(s.g, u, fitD)
+			s.precondition(u, s.g)
+		}
+		for range maxRounds { // begun again from what is left, which is rounded less
+			s.fit(s.g, u, fitAll)
+			if s.descend(u, little) {
+				break
+			}
+		}
 	}
-	return 0
+}
+
+// fit sets g to the products of what u leaves and the columns' factor.
+func (s *rowSolver) fit(g, u []float32, flags uint64) {
+	lanes := s.lanes[:len(u)*blockCols]
+	clear(lanes)
+	s.m.fitRows(lanes, u, s.v, s.r, flags)
+	for i := range u {
+		var sum float32
+		for _, x := range (*[blockCols]float32)(lanes[i*blockCols:]) {
+			sum += x
+		}
+		g[i] = sum
+	}
+}
+
+// precondition sets p to g by the inverse of what it would be of columns whose rows are orthogonal.
+func (s *rowSolver) precondition(p, g []float32) {
+	for i := 0; i < len(p); i += s.r {
+		for j, d := range s.diag {
+			if p[i+j] = 0; d > 0 {
+				p[i+j] = g[i+j] / d
+			}
+		}
+	}
+}
+
+// descend takes steps down from u, until all are little.
+func (s *rowSolver) descend(u []float32, little float32) (done bool) {
+	r, n := s.r, len(u)
+	g, p := s.g[:n], s.p[:n]
+	s.precondition(p, g)
+	q := make([]float32, n)
+	for i := range n / r {
+		s.rz[i] = dot(g[i*r:][:r], p[i*r:])
+	}
+	for range maxSteps {
+		s.fit(q, p, fitW|fitLeft) // less than nothing
+		done = true
+		for i := range n / r {
+			u, g, p, q := u[i*r:][:r], g[i*r:][:r], p[i*r:][:r], q[i*r:][:r]
+			alpha := -s.rz[i] / dot(p, q)
+			if !(alpha > 0) || math.IsInf(float64(alpha), 0) {
+				clear(p)
+				continue
+			}
+			before := s.rz[i]
+			var moved float32
+			s.rz[i] = 0
+			for j, d := range s.diag {
+				by := alpha * p[j]
+				moved += by * by * d
+				u[j] += by
+				g[j] += alpha * q[j]
+				if d > 0 {
+					s.rz[i] += g[j] * g[j] / d
+				}
+			}
+			if moved < little {
+				clear(p)
+				continue
+			}
+			done = false
+			beta := s.rz[i] / before
+			for j, d := range s.diag {
+				if p[j] *= beta; d > 0 {
+					p[j] += g[j] / d
+				}
+			}
+		}
+		if done {
+			break
+		}
+	}
+	return done
 }
 
 func dot(a, b []float32) (sum float32) {

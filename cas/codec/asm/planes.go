@@ -34,6 +34,7 @@ func main() {
 	wide(2)
 	wide(4)
 	round()
+	lowRank()
 	Generate()
 }
 
