@@ -43,12 +43,22 @@ const huffDelta byte = 3
 // EncodeDelta appends raw to dst as its difference from base, which must be as long, and returns as which codec. It returns dst
 // as it was and false unless that takes at most the given number of bytes. What was encoded has been decoded again and compared.
 func EncodeDelta(dst, raw, base []byte, h Hint, most int) (id byte, out []byte, ok bool) {
-	w, kind := numbers(h)
-	if kind == notNumbers || len(raw) != len(base) || len(raw) < minLen || len(raw) > cas.MaxChunk {
+	if _, kind := numbers(h); kind == notNumbers || len(raw) != len(base) || len(raw) < minLen || len(raw) > cas.MaxChunk {
 		return 0, dst, false
 	}
 	s := planeStates.Get().(*planeState)
 	defer planeStates.Put(s)
+	n := len(dst)
+	id, out, ok = s.encodeDelta(dst, raw, base, h, most)
+	if !ok || s.decodeDelta(output{p: raw, verify: true}, id, out[n:], base) != nil {
+		return 0, out[:n], false
+	}
+	return id, out, true
+}
+
+// encodeDelta is EncodeDelta of numbers and a base that are as long, not yet decoded again.
+func (s *planeState) encodeDelta(dst, raw, base []byte, h Hint, most int) (id byte, out []byte, ok bool) {
+	w, kind := numbers(h)
 	n := len(dst)
 	var flag byte
 	if kind == floats {
@@ -66,16 +76,13 @@ func EncodeDelta(dst, raw, base []byte, h Hint, most int) (id byte, out []byte, 
 		out = s.encodeDeltas(out, b[:k], w, exponentAt(h))
 		a, b = a[k:], b[k:]
 		if len(out)-n > most {
-			return 0, out[:n], false
+			return 0, out, false
 		}
 	}
 	if id = Delta; s.periods {
 		id = PeriodicDelta
 	}
-	if len(out)-n > most || s.decodeDelta(output{p: raw, verify: true}, id, out[n:], base) != nil {
-		return 0, out[:n], false
-	}
-	return id, out, true
+	return id, out, len(out)-n <= most
 }
 
 // encodeDeltas appends the slab of differences from base whose planes s.bufs holds. shift is to where the exponent's lowest bit is; 0 when there is none.

@@ -2788,9 +2788,9 @@ done:
 	VZEROUPPER
 	RET
 
-// func predictBF16AVX512(p *byte, base *byte, stride int, rows int, u *byte, v *byte, pairs int, scale float32)
+// func predictBF16x4AVX512(p *byte, base *byte, stride int, rows int, u *byte, v *byte, pairs int, scale float32)
 // Requires: AVX, AVX512BW, AVX512F
-TEXT ·predictBF16AVX512(SB), NOSPLIT, $0-60
+TEXT ·predictBF16x4AVX512(SB), NOSPLIT, $0-60
 	MOVQ         p+0(FP), AX
 	MOVQ         base+8(FP), CX
 	MOVQ         stride+16(FP), DX
@@ -2807,6 +2807,213 @@ TEXT ·predictBF16AVX512(SB), NOSPLIT, $0-60
 	VPBROADCASTD R9, Z3
 	MOVL         $0x00000001, R9
 	VPBROADCASTD R9, Z4
+	MOVQ         R8, R11
+	SHLQ         $0x06, R11
+	LEAQ         (R11)(R11*2), R12
+
+row:
+	VPXORD Z5, Z5, Z5
+	VPXORD Z6, Z6, Z6
+	VPXORD Z7, Z7, Z7
+	VPXORD Z8, Z8, Z8
+	MOVQ   DI, R9
+	MOVQ   R8, R10
+
+pair:
+	VPBROADCASTD (SI), Z9
+	VPMADDWD     (R9), Z9, Z10
+	VPADDD       Z10, Z5, Z5
+	VPMADDWD     (R9)(R11*1), Z9, Z10
+	VPADDD       Z10, Z6, Z6
+	VPMADDWD     (R9)(R11*2), Z9, Z10
+	VPADDD       Z10, Z7, Z7
+	VPMADDWD     (R9)(R12*1), Z9, Z9
+	VPADDD       Z9, Z8, Z8
+	ADDQ         $0x04, SI
+	ADDQ         $0x40, R9
+	DECQ         R10
+	JNZ          pair
+	VCVTDQ2PS    Z5, Z5
+	VMULPS       Z0, Z5, Z5
+	VPMOVZXWD    (CX), Z9
+	VPSLLD       $0x10, Z9, Z10
+	VADDPS       Z10, Z5, Z5
+	VPANDD       Z1, Z5, Z10
+	VPCMPUD      $0x05, Z2, Z10, K1
+	VPSRLD       $0x10, Z5, Z10
+	VPANDD       Z4, Z10, Z10
+	VPADDD       Z3, Z5, Z5
+	VPADDD       Z10, Z5, Z5
+	VPSRLD       $0x10, Z5, Z5
+	VMOVDQA32    Z9, K1, Z5
+	VPMOVDW      Z5, Y9
+	VMOVDQU      Y9, (AX)
+	VCVTDQ2PS    Z6, Z6
+	VMULPS       Z0, Z6, Z6
+	VPMOVZXWD    32(CX), Z9
+	VPSLLD       $0x10, Z9, Z10
+	VADDPS       Z10, Z6, Z6
+	VPANDD       Z1, Z6, Z10
+	VPCMPUD      $0x05, Z2, Z10, K1
+	VPSRLD       $0x10, Z6, Z10
+	VPANDD       Z4, Z10, Z10
+	VPADDD       Z3, Z6, Z6
+	VPADDD       Z10, Z6, Z6
+	VPSRLD       $0x10, Z6, Z6
+	VMOVDQA32    Z9, K1, Z6
+	VPMOVDW      Z6, Y9
+	VMOVDQU      Y9, 32(AX)
+	VCVTDQ2PS    Z7, Z7
+	VMULPS       Z0, Z7, Z7
+	VPMOVZXWD    64(CX), Z9
+	VPSLLD       $0x10, Z9, Z10
+	VADDPS       Z10, Z7, Z7
+	VPANDD       Z1, Z7, Z10
+	VPCMPUD      $0x05, Z2, Z10, K1
+	VPSRLD       $0x10, Z7, Z10
+	VPANDD       Z4, Z10, Z10
+	VPADDD       Z3, Z7, Z7
+	VPADDD       Z10, Z7, Z7
+	VPSRLD       $0x10, Z7, Z7
+	VMOVDQA32    Z9, K1, Z7
+	VPMOVDW      Z7, Y9
+	VMOVDQU      Y9, 64(AX)
+	VCVTDQ2PS    Z8, Z8
+	VMULPS       Z0, Z8, Z8
+	VPMOVZXWD    96(CX), Z9
+	VPSLLD       $0x10, Z9, Z10
+	VADDPS       Z10, Z8, Z8
+	VPANDD       Z1, Z8, Z10
+	VPCMPUD      $0x05, Z2, Z10, K1
+	VPSRLD       $0x10, Z8, Z10
+	VPANDD       Z4, Z10, Z10
+	VPADDD       Z3, Z8, Z8
+	VPADDD       Z10, Z8, Z8
+	VPSRLD       $0x10, Z8, Z8
+	VMOVDQA32    Z9, K1, Z8
+	VPMOVDW      Z8, Y9
+	VMOVDQU      Y9, 96(AX)
+	ADDQ         DX, AX
+	ADDQ         DX, CX
+	DECQ         BX
+	JNZ          row
+	VZEROUPPER
+	RET
+
+// func predictF16x4AVX512(p *byte, base *byte, stride int, rows int, u *byte, v *byte, pairs int, scale float32)
+// Requires: AVX, AVX512BW, AVX512F, AVX512VL
+TEXT ·predictF16x4AVX512(SB), NOSPLIT, $0-60
+	MOVQ         p+0(FP), AX
+	MOVQ         base+8(FP), CX
+	MOVQ         stride+16(FP), DX
+	MOVQ         rows+24(FP), BX
+	MOVQ         u+32(FP), SI
+	MOVQ         v+40(FP), DI
+	MOVQ         pairs+48(FP), R8
+	VBROADCASTSS scale+56(FP), Z0
+	MOVL         $0x7fffffff, R9
+	VPBROADCASTD R9, Z1
+	MOVL         $0x477ff000, R9
+	VPBROADCASTD R9, Z2
+	MOVL         $0x00007fff, R9
+	VPBROADCASTD R9, Z3
+	MOVL         $0x00000001, R9
+	VPBROADCASTD R9, Z3
+	MOVQ         R8, R11
+	SHLQ         $0x06, R11
+	LEAQ         (R11)(R11*2), R12
+
+row:
+	VPXORD Z4, Z4, Z4
+	VPXORD Z5, Z5, Z5
+	VPXORD Z6, Z6, Z6
+	VPXORD Z7, Z7, Z7
+	MOVQ   DI, R9
+	MOVQ   R8, R10
+
+pair:
+	VPBROADCASTD (SI), Z3
+	VPMADDWD     (R9), Z3, Z8
+	VPADDD       Z8, Z4, Z4
+	VPMADDWD     (R9)(R11*1), Z3, Z8
+	VPADDD       Z8, Z5, Z5
+	VPMADDWD     (R9)(R11*2), Z3, Z8
+	VPADDD       Z8, Z6, Z6
+	VPMADDWD     (R9)(R12*1), Z3, Z3
+	VPADDD       Z3, Z7, Z7
+	ADDQ         $0x04, SI
+	ADDQ         $0x40, R9
+	DECQ         R10
+	JNZ          pair
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z0, Z4, Z4
+	VMOVDQU      (CX), Y8
+	VCVTPH2PS    Y8, Z3
+	VADDPS       Z3, Z4, Z4
+	VPANDD       Z1, Z4, Z3
+	VPCMPUD      $0x05, Z2, Z3, K1
+	VCVTPS2PH    $0x00, Z4, Y3
+	VMOVDQU16    Y8, K1, Y3
+	VMOVDQU      Y3, (AX)
+	VCVTDQ2PS    Z5, Z5
+	VMULPS       Z0, Z5, Z5
+	VMOVDQU      32(CX), Y8
+	VCVTPH2PS    Y8, Z3
+	VADDPS       Z3, Z5, Z5
+	VPANDD       Z1, Z5, Z3
+	VPCMPUD      $0x05, Z2, Z3, K1
+	VCVTPS2PH    $0x00, Z5, Y3
+	VMOVDQU16    Y8, K1, Y3
+	VMOVDQU      Y3, 32(AX)
+	VCVTDQ2PS    Z6, Z6
+	VMULPS       Z0, Z6, Z6
+	VMOVDQU      64(CX), Y8
+	VCVTPH2PS    Y8, Z3
+	VADDPS       Z3, Z6, Z6
+	VPANDD       Z1, Z6, Z3
+	VPCMPUD      $0x05, Z2, Z3, K1
+	VCVTPS2PH    $0x00, Z6, Y3
+	VMOVDQU16    Y8, K1, Y3
+	VMOVDQU      Y3, 64(AX)
+	VCVTDQ2PS    Z7, Z7
+	VMULPS       Z0, Z7, Z7
+	VMOVDQU      96(CX), Y8
+	VCVTPH2PS    Y8, Z3
+	VADDPS       Z3, Z7, Z7
+	VPANDD       Z1, Z7, Z3
+	VPCMPUD      $0x05, Z2, Z3, K1
+	VCVTPS2PH    $0x00, Z7, Y3
+	VMOVDQU16    Y8, K1, Y3
+	VMOVDQU      Y3, 96(AX)
+	ADDQ         DX, AX
+	ADDQ         DX, CX
+	DECQ         BX
+	JNZ          row
+	VZEROUPPER
+	RET
+
+// func predictBF16x1AVX512(p *byte, base *byte, stride int, rows int, u *byte, v *byte, pairs int, scale float32)
+// Requires: AVX, AVX512BW, AVX512F
+TEXT ·predictBF16x1AVX512(SB), NOSPLIT, $0-60
+	MOVQ         p+0(FP), AX
+	MOVQ         base+8(FP), CX
+	MOVQ         stride+16(FP), DX
+	MOVQ         rows+24(FP), BX
+	MOVQ         u+32(FP), SI
+	MOVQ         v+40(FP), DI
+	MOVQ         pairs+48(FP), R8
+	VBROADCASTSS scale+56(FP), Z0
+	MOVL         $0x7fffffff, R9
+	VPBROADCASTD R9, Z1
+	MOVL         $0x7f7f8000, R9
+	VPBROADCASTD R9, Z2
+	MOVL         $0x00007fff, R9
+	VPBROADCASTD R9, Z3
+	MOVL         $0x00000001, R9
+	VPBROADCASTD R9, Z4
+	MOVQ         R8, R9
+	SHLQ         $0x06, R9
+	LEAQ         (R9)(R9*2), R9
 
 row:
 	VPXORD Z5, Z5, Z5
@@ -2843,9 +3050,9 @@ pair:
 	VZEROUPPER
 	RET
 
-// func predictF16AVX512(p *byte, base *byte, stride int, rows int, u *byte, v *byte, pairs int, scale float32)
+// func predictF16x1AVX512(p *byte, base *byte, stride int, rows int, u *byte, v *byte, pairs int, scale float32)
 // Requires: AVX, AVX512BW, AVX512F, AVX512VL
-TEXT ·predictF16AVX512(SB), NOSPLIT, $0-60
+TEXT ·predictF16x1AVX512(SB), NOSPLIT, $0-60
 	MOVQ         p+0(FP), AX
 	MOVQ         base+8(FP), CX
 	MOVQ         stride+16(FP), DX
@@ -2862,6 +3069,9 @@ TEXT ·predictF16AVX512(SB), NOSPLIT, $0-60
 	VPBROADCASTD R9, Z3
 	MOVL         $0x00000001, R9
 	VPBROADCASTD R9, Z3
+	MOVQ         R8, R9
+	SHLQ         $0x06, R9
+	LEAQ         (R9)(R9*2), R9
 
 row:
 	VPXORD Z4, Z4, Z4
@@ -3075,6 +3285,49 @@ number:
 	VZEROUPPER
 	RET
 
+// func singles16AVX512(dst *float32, src *byte, vectors int)
+// Requires: AVX, AVX512F
+TEXT ·singles16AVX512(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ vectors+16(FP), DX
+
+vector:
+	VMOVDQU32 (CX), Z0
+	VPSLLD    $0x10, Z0, Z1
+	VPSRAD    $0x10, Z1, Z1
+	VPSRAD    $0x10, Z0, Z0
+	VCVTDQ2PS Z1, Z1
+	VCVTDQ2PS Z0, Z0
+	VMOVUPS   Z1, (AX)
+	VMOVUPS   Z0, 64(AX)
+	ADDQ      $0x80, AX
+	ADDQ      $0x40, CX
+	DECQ      DX
+	JNZ       vector
+	VZEROUPPER
+	RET
+
+// func singles24AVX512(dst *float32, src *byte, vectors int)
+// Requires: AVX, AVX512F
+TEXT ·singles24AVX512(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ vectors+16(FP), DX
+
+vector:
+	VMOVDQU32 (CX), Z0
+	VPSLLD    $0x08, Z0, Z0
+	VPSRAD    $0x08, Z0, Z0
+	VCVTDQ2PS Z0, Z0
+	VMOVUPS   Z0, (AX)
+	ADDQ      $0x40, AX
+	ADDQ      $0x40, CX
+	DECQ      DX
+	JNZ       vector
+	VZEROUPPER
+	RET
+
 // func fitRowsAVX512(sums *float32, u *float32, v *float32, d *float32, w *float32, r int, rows int, stride int, flags uint64)
 // Requires: AVX, AVX512F
 TEXT ·fitRowsAVX512(SB), NOSPLIT, $0-72
@@ -3232,5 +3485,157 @@ spread:
 	ADDQ             R12, DX
 	DECQ             R8
 	JNZ              rows
+	VZEROUPPER
+	RET
+
+// func differencesBF16AVX512(d *float32, w *float32, raw *byte, base *byte, blocks int, least uint64, middle uint64)
+// Requires: AVX, AVX512F
+TEXT ·differencesBF16AVX512(SB), NOSPLIT, $0-56
+	MOVQ         d+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         raw+16(FP), DX
+	MOVQ         base+24(FP), BX
+	MOVQ         blocks+32(FP), SI
+	MOVQ         least+40(FP), DI
+	VPBROADCASTD DI, Z0
+	MOVQ         middle+48(FP), DI
+	VPBROADCASTD DI, Z1
+	MOVL         $0x000000ff, DI
+	VPBROADCASTD DI, Z2
+	MOVL         $0xfffffffc, DI
+	VPBROADCASTD DI, Z3
+	MOVL         $0x00000014, DI
+	VPBROADCASTD DI, Z4
+	MOVL         $0x0000007f, DI
+	VPBROADCASTD DI, Z5
+
+block:
+	VPMOVZXWD   (DX), Z6
+	VPSLLD      $0x10, Z6, Z6
+	VPMOVZXWD   (BX), Z7
+	VPSLLD      $0x10, Z7, Z7
+	VSUBPS      Z7, Z6, Z7
+	VPSRLD      $0x17, Z7, Z8
+	VPANDD      Z2, Z8, Z8
+	VPCMPUD     $0x04, Z2, Z8, K1
+	VPSRLD      $0x17, Z6, Z8
+	VPANDD      Z2, Z8, Z8
+	VPMAXSD     Z0, Z8, Z8
+	VPSUBD      Z1, Z8, Z8
+	VPMAXSD     Z3, Z8, Z8
+	VPCMPD      $0x02, Z4, Z8, K2
+	KANDW       K1, K2, K2
+	VPADDD      Z8, Z8, Z8
+	VPSUBD      Z8, Z5, Z6
+	VPSLLD.Z    $0x17, Z6, K2, Z6
+	VMOVDQA32.Z Z7, K2, Z7
+	VMOVUPS     Z6, (CX)
+	VMOVUPS     Z7, (AX)
+	ADDQ        $0x40, AX
+	ADDQ        $0x40, CX
+	ADDQ        $0x20, DX
+	ADDQ        $0x20, BX
+	DECQ        SI
+	JNZ         block
+	VZEROUPPER
+	RET
+
+// func differencesF16AVX512(d *float32, w *float32, raw *byte, base *byte, blocks int, least uint64, middle uint64)
+// Requires: AVX, AVX512F
+TEXT ·differencesF16AVX512(SB), NOSPLIT, $0-56
+	MOVQ         d+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         raw+16(FP), DX
+	MOVQ         base+24(FP), BX
+	MOVQ         blocks+32(FP), SI
+	MOVQ         least+40(FP), DI
+	VPBROADCASTD DI, Z0
+	MOVQ         middle+48(FP), DI
+	VPBROADCASTD DI, Z1
+	MOVL         $0x000000ff, DI
+	VPBROADCASTD DI, Z2
+	MOVL         $0xfffffffc, DI
+	VPBROADCASTD DI, Z3
+	MOVL         $0x00000014, DI
+	VPBROADCASTD DI, Z4
+	MOVL         $0x0000007f, DI
+	VPBROADCASTD DI, Z5
+
+block:
+	VCVTPH2PS   (DX), Z6
+	VCVTPH2PS   (BX), Z7
+	VSUBPS      Z7, Z6, Z7
+	VPSRLD      $0x17, Z7, Z8
+	VPANDD      Z2, Z8, Z8
+	VPCMPUD     $0x04, Z2, Z8, K1
+	VPSRLD      $0x17, Z6, Z8
+	VPANDD      Z2, Z8, Z8
+	VPMAXSD     Z0, Z8, Z8
+	VPSUBD      Z1, Z8, Z8
+	VPMAXSD     Z3, Z8, Z8
+	VPCMPD      $0x02, Z4, Z8, K2
+	KANDW       K1, K2, K2
+	VPADDD      Z8, Z8, Z8
+	VPSUBD      Z8, Z5, Z6
+	VPSLLD.Z    $0x17, Z6, K2, Z6
+	VMOVDQA32.Z Z7, K2, Z7
+	VMOVUPS     Z6, (CX)
+	VMOVUPS     Z7, (AX)
+	ADDQ        $0x40, AX
+	ADDQ        $0x40, CX
+	ADDQ        $0x20, DX
+	ADDQ        $0x20, BX
+	DECQ        SI
+	JNZ         block
+	VZEROUPPER
+	RET
+
+// func differencesF32AVX512(d *float32, w *float32, raw *byte, base *byte, blocks int, least uint64, middle uint64)
+// Requires: AVX, AVX512F
+TEXT ·differencesF32AVX512(SB), NOSPLIT, $0-56
+	MOVQ         d+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         raw+16(FP), DX
+	MOVQ         base+24(FP), BX
+	MOVQ         blocks+32(FP), SI
+	MOVQ         least+40(FP), DI
+	VPBROADCASTD DI, Z0
+	MOVQ         middle+48(FP), DI
+	VPBROADCASTD DI, Z1
+	MOVL         $0x000000ff, DI
+	VPBROADCASTD DI, Z2
+	MOVL         $0xfffffffc, DI
+	VPBROADCASTD DI, Z3
+	MOVL         $0x00000014, DI
+	VPBROADCASTD DI, Z4
+	MOVL         $0x0000007f, DI
+	VPBROADCASTD DI, Z5
+
+block:
+	VMOVUPS     (DX), Z6
+	VMOVUPS     (BX), Z7
+	VSUBPS      Z7, Z6, Z7
+	VPSRLD      $0x17, Z7, Z8
+	VPANDD      Z2, Z8, Z8
+	VPCMPUD     $0x04, Z2, Z8, K1
+	VPSRLD      $0x17, Z6, Z8
+	VPANDD      Z2, Z8, Z8
+	VPMAXSD     Z0, Z8, Z8
+	VPSUBD      Z1, Z8, Z8
+	VPMAXSD     Z3, Z8, Z8
+	VPCMPD      $0x02, Z4, Z8, K2
+	KANDW       K1, K2, K2
+	VPADDD      Z8, Z8, Z8
+	VPSUBD      Z8, Z5, Z6
+	VPSLLD.Z    $0x17, Z6, K2, Z6
+	VMOVDQA32.Z Z7, K2, Z7
+	VMOVUPS     Z6, (CX)
+	VMOVUPS     Z7, (AX)
+	ADDQ        $0x40, AX
+	ADDQ        $0x40, CX
+	ADDQ        $0x40, DX
+	ADDQ        $0x40, BX
+	DECQ        SI
+	JNZ         block
 	VZEROUPPER
 	RET

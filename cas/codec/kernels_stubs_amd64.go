@@ -189,15 +189,25 @@ func roundBF16AVX512(dst *byte, src *byte, blocks int) (left int)
 //go:noescape
 func roundF16AVX512(dst *byte, src *byte, blocks int) (left int)
 
-// predictBF16AVX512 sets 16 columns of each row of p, which are stride bytes apart, to what is predicted of base, numbers in bfloat16.
+// predictBF16x4AVX512 sets 64 columns of each row of p, which are stride bytes apart, to what is predicted of base, numbers in bfloat16.
 //
 //go:noescape
-func predictBF16AVX512(p *byte, base *byte, stride int, rows int, u *byte, v *byte, pairs int, scale float32)
+func predictBF16x4AVX512(p *byte, base *byte, stride int, rows int, u *byte, v *byte, pairs int, scale float32)
 
-// predictF16AVX512 sets 16 columns of each row of p, which are stride bytes apart, to what is predicted of base, numbers in binary16.
+// predictF16x4AVX512 sets 64 columns of each row of p, which are stride bytes apart, to what is predicted of base, numbers in binary16.
 //
 //go:noescape
-func predictF16AVX512(p *byte, base *byte, stride int, rows int, u *byte, v *byte, pairs int, scale float32)
+func predictF16x4AVX512(p *byte, base *byte, stride int, rows int, u *byte, v *byte, pairs int, scale float32)
+
+// predictBF16x1AVX512 sets 16 columns of each row of p, which are stride bytes apart, to what is predicted of base, numbers in bfloat16.
+//
+//go:noescape
+func predictBF16x1AVX512(p *byte, base *byte, stride int, rows int, u *byte, v *byte, pairs int, scale float32)
+
+// predictF16x1AVX512 sets 16 columns of each row of p, which are stride bytes apart, to what is predicted of base, numbers in binary16.
+//
+//go:noescape
+func predictF16x1AVX512(p *byte, base *byte, stride int, rows int, u *byte, v *byte, pairs int, scale float32)
 
 // predictF32x4AVX512 sets 16 columns of 4 rows, times as often, of p, which are stride bytes apart, to what is predicted of base.
 //
@@ -209,6 +219,16 @@ func predictF32x4AVX512(p *byte, base *byte, stride int, times int, u *float64, 
 //go:noescape
 func predictF32x1AVX512(p *byte, base *byte, stride int, times int, u *float64, v *byte, r int, scale float64)
 
+// singles16AVX512 sets dst to vectors times 64 bytes of src, numbers of 16 bits; of pairs the first ones come before the second ones.
+//
+//go:noescape
+func singles16AVX512(dst *float32, src *byte, vectors int)
+
+// singles24AVX512 sets dst to vectors times 64 bytes of src, numbers of 24 bits; of pairs the first ones come before the second ones.
+//
+//go:noescape
+func singles24AVX512(dst *float32, src *byte, vectors int)
+
 // fitRowsAVX512 adds to sums, of which each row has r times 16 numbers, the products of v and of what is left of 64 columns of d, each by w; rows of d and w are stride bytes apart. Where flags lack fitD, d is zeros, fitW, w is ones, and fitLeft, nothing is predicted of d.
 //
 //go:noescape
@@ -218,3 +238,18 @@ func fitRowsAVX512(sums *float32, u *float32, v *float32, d *float32, w *float32
 //
 //go:noescape
 func fitColsAVX512(sums *float32, v *float32, u *float32, d *float32, w *float32, r int, fours int, stride int, flags uint64)
+
+// differencesBF16AVX512 sets d to the differences of blocks times 16 elements, and w to how they count: by their exponents, which are least at least and count as 1 at middle.
+//
+//go:noescape
+func differencesBF16AVX512(d *float32, w *float32, raw *byte, base *byte, blocks int, least uint64, middle uint64)
+
+// differencesF16AVX512 sets d to the differences of blocks times 16 elements, and w to how they count: by their exponents, which are least at least and count as 1 at middle.
+//
+//go:noescape
+func differencesF16AVX512(d *float32, w *float32, raw *byte, base *byte, blocks int, least uint64, middle uint64)
+
+// differencesF32AVX512 sets d to the differences of blocks times 16 elements, and w to how they count: by their exponents, which are least at least and count as 1 at middle.
+//
+//go:noescape
+func differencesF32AVX512(d *float32, w *float32, raw *byte, base *byte, blocks int, least uint64, middle uint64)

@@ -127,12 +127,17 @@ func openLowRank(stored, base, columns []byte, rawLen int) (l lowRank, c byte, u
 // predictions are what chunks are decoded against, and factors of their rows.
 var predictions = sync.Pool{New: func() any { return new(prediction) }}
 
-type prediction struct{ u, p []byte }
+// prediction has, to encode, the columns' factor in single precision too, and differences.
+type prediction struct {
+	u, p []byte
+	v    []float32
+	m    matrix
+}
 
-// room is n bytes of p, or new ones.
-func room(p *[]byte, n int) []byte {
+// room is n of p, or new ones.
+func room[T any](p *[]T, n int) []T {
 	if cap(*p) < n {
-		*p = make([]byte, n)
+		*p = make([]T, n)
 	}
 	return (*p)[:n]
 }
@@ -167,32 +172,42 @@ func decodeLowRank(o output, stored, base, columns []byte) error {
 	return state.decodeDelta(o, rest[0], rest[1:], p)
 }
 
-// predict sets p to what is predicted of base, block by block of columns, so that a block's numbers stay in the nearest cache.
+// predict sets p to what is predicted of base, some blocks of columns after the others, so that their numbers stay in the nearest cache.
 func (l *lowRank) predict(p, base, u, columns []byte) {
+	w := l.width()
+	for start, n := 0, 0; start < l.cols; start += n {
+		if n = l.predictColumns(); n > l.cols-start {
+			n = min(blockCols, l.cols-start)
+		}
+		l.predictBlocks(p, base, u, columns[start*l.r*w:][:n*l.r*w], start, n)
+	}
+}
+
+// predictBlocks is predict for n columns, v, from one of them on: of whole blocks, or the rest of them.
+func (l *lowRank) predictBlocks(p, base, u, v []byte, start, n int) {
 	w, rows := l.width(), l.rows()
 	end := l.at + l.n - (rows-1)*l.cols // of the last row
-	for start := 0; start < l.cols; start += blockCols {
-		width := min(blockCols, l.cols-start)
-		v := columns[start*l.r*w:][:width*l.r*w]
-		from, to := 0, rows // that have the whole block
-		if start < l.at {
-			from = 1
-		}
-		if start+width > end {
-			to--
-		}
-		done := 0
-		if width == blockCols && from < to {
-			at := (from*l.cols - l.at + start) * w
-			done = l.predictRows(p[at:], base[at:], u[from*l.r*w:], v, to-from)
-		}
-		for i := 0; i < rows; i++ {
-			if i == from {
-				if i += done; i == rows {
-					break
-				}
+	from, to := 0, rows                 // that have all of them
+	if start < l.at {
+		from = 1
+	}
+	if start+n > end {
+		to--
+	}
+	done := 0
+	if n%blockCols == 0 && from < to {
+		at := (from*l.cols - l.at + start) * w
+		done = l.predictRows(p[at:], base[at:], u[from*l.r*w:], v, to-from, n)
+	}
+	for i := 0; i < rows; i++ {
+		if i == from {
+			if i += done; i == rows {
+				break
 			}
-			first, last := start, start+width
+		}
+		for b := 0; b < n; b += blockCols {
+			width := min(blockCols, n-b)
+			first, last := start+b, start+b+width
 			if i == 0 {
 				first = max(first, l.at)
 			}
@@ -201,7 +216,7 @@ func (l *lowRank) predict(p, base, u, columns []byte) {
 			}
 			if first < last {
 				at := (i*l.cols - l.at + first) * w
-				l.predictPart(p[at:][:(last-first)*w], base[at:], u[i*l.r*w:], v, first-start, width)
+				l.predictPart(p[at:][:(last-first)*w], base[at:], u[i*l.r*w:], v[b*l.r*w:], first-start-b, width)
 			}
 		}
 	}

@@ -2,20 +2,33 @@ package codec
 
 import "math"
 
-// predictRows sets 16 columns of so many rows of p to what is predicted of base, and says of how many it did.
-func (l *lowRank) predictRows(p, base, u, v []byte, rows int) int {
+// predictColumns is how many columns predictRows takes at a time, where it has so many.
+func (l *lowRank) predictColumns() int {
+	if wide && l.kind != toF32 {
+		return 4 * blockCols
+	}
+	return blockCols
+}
+
+// predictRows sets one or four blocks of columns, v, of so many rows of p to what is predicted of base, and says of how many rows it did.
+func (l *lowRank) predictRows(p, base, u, v []byte, rows, cols int) int {
 	if !wide {
 		return 0
 	}
 	w := l.width()
 	stride := l.cols * w
 	// the kernels check nothing
-	last := (rows-1)*stride + blockCols*w
-	_, _, _, _ = p[:last], base[:last], u[:rows*l.r*w], v[:l.r*blockCols*w]
+	last := (rows-1)*stride + cols*w
+	_, _, _, _ = p[:last], base[:last], u[:rows*l.r*w], v[:l.r*cols*w]
 	if l.kind != toF32 {
-		kernel := predictBF16AVX512
-		if l.kind == toF16 {
-			kernel = predictF16AVX512
+		kernel := predictBF16x1AVX512
+		switch {
+		case l.kind == toF16 && cols > blockCols:
+			kernel = predictF16x4AVX512
+		case l.kind == toF16:
+			kernel = predictF16x1AVX512
+		case cols > blockCols:
+			kernel = predictBF16x4AVX512
 		}
 		kernel(&p[0], &base[0], stride, rows, &u[0], &v[0], l.r/2, float32(math.Ldexp(1, int(l.e))))
 		return rows
@@ -40,29 +53,74 @@ func (l *lowRank) predictRows(p, base, u, v []byte, rows int) int {
 	return rows
 }
 
-// fitRows is fitRowsPortable for all columns.
-func (m *matrix) fitRows(g, u, v []float32, r int, flags uint64) {
+// fitRows is fitRowsPortable, but for the order in which it sums up.
+func (m *matrix) fitRows(sums, u, v []float32, r int, flags uint64) {
 	if !wide {
-		m.fitRowsPortable(g, u, v, r, 0, flags)
+		m.fitRowsPortable(sums, u, v, r, flags)
 		return
 	}
-	n := m.rows * m.width
-	_, _, _, _, _ = g[:m.rows*r*blockCols], u[:m.rows*r], v[:m.width*r], m.d[:n], m.w[:n]
+	m.check(u, v, r)
+	_ = sums[:m.rows*r*blockCols]
 	for b := 0; b < m.width; b += fitBlock {
-		fitRowsAVX512(&g[0], &u[0], &v[b*r], &m.d[b], &m.w[b], r, m.rows, 4*m.width, flags)
+		at := m.at(0, b)
+		fitRowsAVX512(&sums[0], &u[0], &v[b*r], &m.d[at], &m.w[at], r, m.rows, 4*fitBlock, flags)
 	}
 }
 
-// fitCols is fitColsPortable for all rows.
-func (m *matrix) fitCols(g, u, v []float32, r int, flags uint64) {
+// check is for the kernels, which check nothing.
+func (m *matrix) check(u, v []float32, r int) {
+	last := m.at(m.rows-1, m.width-1)
+	_, _, _, _ = u[:m.rows*r], v[:m.width*r], m.d[:last+1], m.w[:last+1]
+}
+
+// fitCols is fitColsPortable of all rows, but for that order.
+func (m *matrix) fitCols(sums, u, v []float32, r int, flags uint64) {
 	from := 0
 	if n := m.rows / 4; n > 0 && wide {
-		k := m.rows * m.width
-		_, _, _, _, _ = g[:m.width*r], u[:m.rows*r], v[:m.width*r], m.d[:k], m.w[:k]
+		m.check(u, v, r)
+		_ = sums[:m.width*r]
 		for b := 0; b < m.width; b += blockCols {
-			fitColsAVX512(&g[b*r], &v[b*r], &u[0], &m.d[b], &m.w[b], r, n, 4*m.width, flags)
+			at := m.at(0, b)
+			fitColsAVX512(&sums[b*r], &v[b*r], &u[0], &m.d[at], &m.w[at], r, n, 4*fitBlock, flags)
 		}
 		from = 4 * n
 	}
-	m.fitColsPortable(g, u, v, r, from, flags)
+	m.fitColsPortable(sums, u, v, r, from, flags)
+}
+
+// differences is differencesPortable.
+func differences(d, w []float32, raw, base []byte, kind byte, e int) {
+	n := 0
+	if wide {
+		n = len(d) / blockCols
+	}
+	p := placesOf(kind)
+	if k := n * blockCols; n > 0 {
+		_, _, _ = w[:k], raw[:k*p.w], base[:k*p.w]
+		kernel := differencesBF16AVX512
+		switch kind {
+		case toF16:
+			kernel = differencesF16AVX512
+		case toF32:
+			kernel = differencesF32AVX512
+		}
+		kernel(&d[0], &w[0], &raw[0], &base[0], n, uint64(p.least), uint64(e+127+p.mantissa))
+		d, w, raw, base = d[k:], w[k:], raw[k*p.w:], base[k*p.w:]
+	}
+	differencesPortable(d, w, raw, base, kind, e)
+}
+
+// singles sets dst to whole blocks of numbers of w bytes in single precision, and says of how many bytes it did.
+func singles(dst []float32, src []byte, w int) int {
+	n := len(src) / 64
+	if !wide || n == 0 {
+		return 0
+	}
+	_ = dst[:n*64/w]
+	if w == 4 {
+		singles24AVX512(&dst[0], &src[0], n)
+	} else {
+		singles16AVX512(&dst[0], &src[0], n)
+	}
+	return n * 64
 }

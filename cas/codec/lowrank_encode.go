@@ -20,19 +20,21 @@ func EncodeLowRank(dst, raw, base, columns []byte, cols int, at int64, h Hint, m
 	if len(raw)%w != 0 || l.r < 2 || l.r > MaxRank || l.r%2 != 0 || len(columns) != l.r*cols*w {
 		return dst, false
 	}
-	u := l.fit(raw, base, columns)
+	s := predictions.Get().(*prediction)
+	defer predictions.Put(s)
+	u := l.fit(s, raw, base, columns)
 	n := len(dst)
 	out = l.append(dst)
 	out = append(out, 0, 0, 0, 0, 0)
 	c, out := Encode(out, u, ColumnsHint(h))
 	le.PutUint32(out[n+lowRankHead-5:], uint32(len(out)-n-lowRankHead))
 	out[n+lowRankHead-1] = c
-	s := predictions.Get().(*prediction)
-	defer predictions.Put(s)
 	p := room(&s.p, len(base))
 	l.predict(p, base, u, columns)
 	from := len(out)
-	id, out, ok := EncodeDelta(append(out, 0), raw, p, h, most-(from+1-n))
+	state := planeStates.Get().(*planeState)
+	id, out, ok := state.encodeDelta(append(out, 0), raw, p, h, most-(from+1-n))
+	planeStates.Put(state)
 	if !ok {
 		return dst, false
 	}
@@ -44,19 +46,20 @@ func EncodeLowRank(dst, raw, base, columns []byte, cols int, at int64, h Hint, m
 }
 
 // fit sets e, and returns the rows' factor of the chunk.
-func (l *lowRank) fit(raw, base, columns []byte) []byte {
+func (l *lowRank) fit(s *prediction, raw, base, columns []byte) []byte {
 	w, rows := l.width(), l.rows()
-	v := l.floats(columns)
-	m := matrix{rows: rows, cols: l.cols, width: widthOf(l.cols)}
-	m.d, m.w = make([]float32, rows*m.width), make([]float32, rows*m.width)
-	e := placesOf(l.kind).middle(raw)
+	v := room(&s.v, widthOf(l.cols)*l.r)
+	l.singles(v, columns)
+	m := &s.m
+	m.reset(rows, l.cols)
+	e := middle(raw, l.kind)
 	for i := range rows {
 		from, to := 0, min(l.cols, l.at+l.n-i*l.cols)
 		if i == 0 {
 			from = l.at
 		}
 		at := (i*l.cols - l.at + from) * w
-		differences(m.d[i*m.width:][from:to], m.w[i*m.width:][from:to], raw[at:], base[at:], l.kind, e)
+		m.set(i, from, to, raw[at:], base[at:], l.kind, e)
 	}
 	u := make([]float32, rows*l.r)
 	diag := squares(v, l.r)
@@ -64,11 +67,12 @@ func (l *lowRank) fit(raw, base, columns []byte) []byte {
 	return l.quantise(u, diag, e)
 }
 
-// floats is the columns' factor in single precision.
-func (l *lowRank) floats(columns []byte) []float32 {
+// singles sets v to the columns' factor in single precision.
+func (l *lowRank) singles(v []float32, columns []byte) {
 	w := l.width()
-	v := make([]float32, widthOf(l.cols)*l.r)
-	for start := 0; start < l.cols; start += blockCols {
+	done := singles(v, columns[:l.cols/blockCols*blockCols*l.r*w], w) / w
+	clear(v[done:])
+	for start := done / l.r; start < l.cols; start += blockCols {
 		width := min(blockCols, l.cols-start)
 		block, to := columns[start*l.r*w:], v[start*l.r:]
 		for j := range l.r {
@@ -81,7 +85,6 @@ func (l *lowRank) floats(columns []byte) []float32 {
 			}
 		}
 	}
-	return v
 }
 
 // quantise makes numbers of u, in steps that move what is predicted by little of the last place at the exponent e.
@@ -91,7 +94,7 @@ func (l *lowRank) quantise(u, diag []float32, e int) []byte {
 		sum += float64(x)
 	}
 	// of what is predicted the error's square is step²/12 times the mean square of a column
-	step := math.Ldexp(1, e) / 16 / math.Sqrt(sum/float64(l.cols)/12+1e-300)
+	step := math.Ldexp(1, e) * fine(l.r, l.cols) / math.Sqrt(sum/float64(l.cols)/12+1e-300)
 	limit := float64(math.MaxInt16)
 	if l.kind == toF32 {
 		limit = 1<<23 - 1
@@ -117,6 +120,3 @@ func (l *lowRank) quantise(u, diag []float32, e int) []byte {
 	}
 	return out
 }
-
-// MayBeLowRank tells cheaply from some stretches of a tensor whether the difference is of low rank enough to pay.
-func MayBeLowRank(s []Stretch, cols int, h Hint) bool { return lowRankKind(h) != 0 && cols >= minCols }

@@ -21,8 +21,6 @@ const (
 // rowsOf are whole rows of stretches: the first are as well spread as all. What counts as 1 is exact to the exponent e.
 func rowsOf(s []Stretch, cols int, kind byte, most int) (m *matrix, e int) {
 	p := placesOf(kind)
-	m = &matrix{cols: cols, width: widthOf(cols)}
-	most = max(most/m.width, 4)
 	var have []int // rows of each
 	s = slices.DeleteFunc(slices.Clone(s), func(t Stretch) bool {
 		return len(t.Raw) != len(t.Base) || len(t.Raw)%p.w != 0 || t.At < 0 || len(t.Raw)/p.w-before(t, cols) < cols
@@ -32,21 +30,19 @@ func rowsOf(s []Stretch, cols int, kind byte, most int) (m *matrix, e int) {
 		have = append(have, (len(t.Raw)/p.w-before(t, cols))/cols)
 		sum += have[len(have)-1]
 	}
+	m = new(matrix)
+	m.reset(min(sum, max(most/widthOf(cols), 4)), cols)
 	if sum == 0 {
 		return m, 0
 	}
-	e = p.middle(s[len(s)/2].Raw)
-	n := min(sum, most)
-	m.d, m.w = make([]float32, n*m.width), make([]float32, n*m.width)
-	for turn := 0; m.rows < n; turn++ {
+	e = middle(s[len(s)/2].Raw, kind)
+	for row, turn := 0, 0; row < m.rows; turn++ {
 		for i, t := range s {
-			if turn >= have[i] || m.rows == n {
-				continue
+			if turn < have[i] && row < m.rows {
+				at := (before(t, cols) + stride(turn, have[i])*cols) * p.w
+				m.set(row, 0, cols, t.Raw[at:], t.Base[at:], kind, e)
+				row++
 			}
-			k := stride(turn, have[i])
-			at, to := (before(t, cols)+k*cols)*p.w, m.rows*m.width
-			differences(m.d[to:to+cols], m.w[to:to+cols], t.Raw[at:], t.Base[at:], kind, e)
-			m.rows++
 		}
 	}
 	return m, e
@@ -71,10 +67,10 @@ func gcd(a, b int) int {
 // before is how many elements of a stretch are before its first whole row.
 func before(t Stretch, cols int) int { return (cols - int(t.At%int64(cols))) % cols }
 
-// some are the first rows.
+// some are so many rows, those that come first, or all.
 func (m *matrix) some(n int) *matrix {
-	n = min(n, m.rows)
-	return &matrix{rows: n, cols: m.cols, width: m.width, d: m.d[:n*m.width], w: m.w[:n*m.width]}
+	p := m.part(0, min(n, m.rows))
+	return &p
 }
 
 // FactorColumns makes the columns' factor from stretches of a tensor, which should be spread over it and have some hundred rows: the content of a
@@ -105,10 +101,29 @@ func FactorColumns(s []Stretch, cols int, h Hint) (columns []byte, ok bool) {
 		m.solveCols(u, v, r, exact)
 	}
 	m.solveRows(u, v, squares(v, r), false, exact)
-	v = balance(u, v, r)
-	l := lowRank{kind: kind, r: r, cols: cols}
-	columns = l.columns(v)
+	v, singular := balance(u, v, r)
+	l := lowRank{kind: kind, cols: cols}
+	rows := rowsIn(s, cols, l.width())
+	f := fitted{m: m.some(max(8, trialElems/m.width)), r: r, v: v, e: e, fineV: fine(r, rows), fineU: fine(r, cols)}
+	for _, x := range singular {
+		f.rmsU = append(f.rmsU, math.Sqrt(x/float64(m.rows)))
+		f.rmsV = append(f.rmsV, math.Sqrt(x/float64(cols)))
+	}
+	if r = f.best(rows); r == 0 {
+		return nil, false
+	}
+	l.r = r
+	columns = l.columns(first(v, f.r, r), f.stepV())
 	return columns, columns != nil
+}
+
+// rowsIn is how many rows a tensor has at least.
+func rowsIn(s []Stretch, cols, w int) int {
+	var end int64
+	for _, t := range s {
+		end = max(end, t.At+int64(len(t.Raw)/w))
+	}
+	return int(min(end/int64(cols), math.MaxInt32))
 }
 
 // wider is v with so many rows more, of zeros.
@@ -138,12 +153,12 @@ func (m *matrix) subspace(k, e int) (v []float32, r int) {
 	}
 	values, vectors := eigen(gram(u, k), k)
 	var total, floor float64
-	for i, x := range m.d {
-		if w := m.w[i]; w > 0 {
-			total += float64(x) * float64(x)
+	m.each(func(d, w float32) {
+		if w > 0 {
+			total += float64(d) * float64(d)
 			floor += 1 / float64(w)
 		}
-	}
+	})
 	floor *= math.Ldexp(1, 2*e) / 12
 	// The rest is noise; of a matrix of noise the largest are about as these. Rounding alone makes as much as the floor.
 	n, cols := float64(m.rows), float64(m.cols)
@@ -163,14 +178,23 @@ func (m *matrix) subspace(k, e int) (v []float32, r int) {
 	return mix(v, vectors, k, r), r
 }
 
+// each calls do with all differences.
+func (m *matrix) each(do func(d, w float32)) {
+	for b := 0; b < m.width; b += fitBlock {
+		at := m.at(0, b)
+		for i, d := range m.d[at:][:m.rows*fitBlock] {
+			do(d, m.w[at+i])
+		}
+	}
+}
+
 // products are those of the rows of d and of v, k for each row.
 func (m *matrix) products(v []float32, k int) []float32 {
 	s := rowSolver{r: k, v: v, lanes: make([]float32, min(m.rows, batchRows)*k*blockCols)}
 	u := make([]float32, m.rows*k)
 	for i := 0; i < m.rows; i += batchRows {
-		n := min(batchRows, m.rows-i)
-		s.m = &matrix{rows: n, cols: m.cols, width: m.width, d: m.d[i*m.width:][:n*m.width], w: m.w[i*m.width:][:n*m.width]}
-		s.fit(u[i*k:][:n*k], u[i*k:][:n*k], fitD)
+		s.m = m.part(i, min(batchRows, m.rows-i))
+		s.fit(u[i*k:], u[i*k:], fitD)
 	}
 	return u
 }
@@ -193,14 +217,14 @@ func gram(u []float32, k int) []float64 {
 	return out
 }
 
-// plain is v, of k rows, row by row.
+// plain is v, of k rows, as differences are.
 func plain(v []float32, k int) *matrix {
 	width := len(v) / k
-	m := &matrix{rows: k, cols: width, width: width, d: make([]float32, len(v))}
+	m := &matrix{rows: k, cols: width, width: width, tile: k * fitBlock, d: make([]float32, len(v))}
 	m.w = m.d
 	for b := 0; b < width; b += blockCols {
 		for j := range k {
-			copy(m.d[j*width+b:][:blockCols], v[b*k+j*blockCols:])
+			copy(m.d[m.at(j, b):][:blockCols], v[b*k+j*blockCols:])
 		}
 	}
 	return m
@@ -296,8 +320,9 @@ func whiten(gram []float64, k int) (by []float64, n int) {
 	return out, len(order)
 }
 
-// balance makes the rows of v orthogonal, as long as the columns of u become, of which the product stays as it is; the longest come first.
-func balance(u, v []float32, r int) []float32 {
+// balance makes the rows of v orthogonal, as long as the columns of u become, of which the product stays as it is; the longest come first. It
+// returns the squares of the lengths too.
+func balance(u, v []float32, r int) ([]float32, []float64) {
 	by, n := whiten(gramRows(v, r), r) // orthonormal rows are byT v, and v is c times them
 	c := make([]float64, r*r)
 	g := gramRows(v, r)
@@ -311,14 +336,15 @@ func balance(u, v []float32, r int) []float32 {
 	squares, t := eigen(sandwich(gram(u, r), c, r), r)
 	turned := make([]float64, r*r)
 	for j := range r {
-		long := math.Sqrt(math.Sqrt(max(squares[j], 0)))
+		squares[j] = math.Sqrt(max(squares[j], 0))
+		long := math.Sqrt(squares[j])
 		for i := range r {
 			for a := range n {
 				turned[i*r+j] += by[i*r+a] * t[a*r+j] * long
 			}
 		}
 	}
-	return mix(v, turned, r, r)
+	return mix(v, turned, r, r), squares
 }
 
 // sandwich is cT a c.
@@ -341,8 +367,17 @@ func sandwich(a, c []float64, r int) []float64 {
 	return out
 }
 
-// columns is the content of a record: v in numbers; nil where it is none.
-func (l *lowRank) columns(v []float32) []byte {
+// first are the first n of the r rows of v.
+func first(v []float32, r, n int) []float32 {
+	out := make([]float32, len(v)/r*n)
+	for b := range len(v) / (r * blockCols) {
+		copy(out[b*n*blockCols:][:n*blockCols], v[b*r*blockCols:])
+	}
+	return out
+}
+
+// columns is the content of a record: v in numbers of such steps, or greater ones where they are too large; nil where it is none.
+func (l *lowRank) columns(v []float32, step float64) []byte {
 	w := l.width()
 	var most float32
 	for _, x := range v {
@@ -351,18 +386,21 @@ func (l *lowRank) columns(v []float32) []byte {
 	if !(most > 0) || math.IsInf(float64(most), 0) {
 		return nil
 	}
-	limit := float32(1<<13 - 1)
+	limit := 1<<13 - 1.
 	if l.kind == toF32 {
-		limit = 1<<21 - 1
+		limit = 1<<22 - 1
 	}
-	scale := limit / most
+	scale := 1 / max(step, float64(most)/limit)
+	if !(scale < math.MaxFloat32) {
+		return nil
+	}
 	out := make([]byte, l.cols*l.r*w)
 	for start := 0; start < l.cols; start += blockCols {
 		width := min(blockCols, l.cols-start)
 		block, from := out[start*l.r*w:], v[start*l.r:]
 		for j := range l.r {
 			for k := range width {
-				x := uint64(int64(math.RoundToEven(float64(from[j*blockCols+k] * scale))))
+				x := uint64(int64(math.RoundToEven(float64(from[j*blockCols+k]) * scale)))
 				if w == 4 {
 					storeElem(block[4*(j*width+k):], x, 4)
 				} else {

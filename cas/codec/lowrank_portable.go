@@ -2,12 +2,20 @@
 
 package codec
 
-func (l *lowRank) predictRows(p, base, u, v []byte, rows int) int { return 0 }
+func (l *lowRank) predictColumns() int { return blockCols }
+
+func (l *lowRank) predictRows(p, base, u, v []byte, rows, cols int) int { return 0 }
 
 func (m *matrix) fitRows(g, u, v []float32, r int, flags uint64) {
-	m.fitRowsPortable(g, u, v, r, 0, flags)
+	m.fitRowsPortable(g, u, v, r, flags)
 }
 
 func (m *matrix) fitCols(g, u, v []float32, r int, flags uint64) {
 	m.fitColsPortable(g, u, v, r, 0, flags)
 }
+
+func differences(d, w []float32, raw, base []byte, kind byte, e int) {
+	differencesPortable(d, w, raw, base, kind, e)
+}
+
+func singles(dst []float32, src []byte, w int) int { return 0 }

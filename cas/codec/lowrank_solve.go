@@ -16,24 +16,17 @@ const (
 	faintest = 20
 )
 
-// places are where numbers of a kind have their exponents.
-type places struct{ w, mantissa, bias int }
+// places are where numbers of a kind have their exponents, and what the least of those is in single precision.
+type places struct{ w, mantissa, least int }
 
 func placesOf(kind byte) places {
 	switch kind {
 	case toBF16:
-		return places{2, 7, 127}
+		return places{2, 7, 1}
 	case toF16:
-		return places{2, 10, 15}
+		return places{2, 10, 127 - 14}
 	}
-	return places{4, 23, 127}
-}
-
-// exponent is that of a number's last place, and whether it is finite.
-func (p places) exponent(x uint32) (e int, finite bool) {
-	bits := 8*p.w - 1 - p.mantissa
-	e = int(x>>p.mantissa) & (1<<bits - 1)
-	return max(e, 1) - p.bias - p.mantissa, e != 1<<bits-1
+	return places{4, 23, 1}
 }
 
 // float is what the number that p begins with is.
@@ -47,15 +40,21 @@ func float(p []byte, kind byte) float32 {
 	return math.Float32frombits(le.Uint32(p))
 }
 
-// middle is the median of the exponents of a sample of raw.
-func (p places) middle(raw []byte) int {
+// exponent is that of the last place of x, a finite number.
+func (p places) exponent(x float32) int {
+	return max(int(math.Float32bits(x)>>23&255), p.least) - 127 - p.mantissa
+}
+
+// middle is the median of the exponents of the last places of a sample of raw.
+func middle(raw []byte, kind byte) int {
 	const sample = 1024
+	p := placesOf(kind)
 	var all [sample]int
 	step := max(1, len(raw)/p.w/sample) * p.w
 	n := 0
 	for i := 0; i+p.w <= len(raw) && n < sample; i += step {
-		if e, ok := p.exponent(uint32(loadElem(raw[i:], p.w))); ok {
-			all[n] = e
+		if x := float(raw[i:], kind); x-x == 0 {
+			all[n] = p.exponent(x)
 			n++
 		}
 	}
@@ -66,23 +65,19 @@ func (p places) middle(raw []byte) int {
 	return all[n/2]
 }
 
-// differences sets d to the differences of raw and base, and w to how they count: those at e, an exponent, as 1, and by sharpest better ones the most.
-func differences(d, w []float32, raw, base []byte, kind byte, e int) {
+// differencesPortable sets d to the differences of raw and base, and w to how they count: those at e, an exponent, as 1, and those that are known by
+// sharpest better the most. What is not finite does not count, and is 0.
+func differencesPortable(d, w []float32, raw, base []byte, kind byte, e int) {
 	p := placesOf(kind)
 	for i := range d {
-		x, y := uint32(loadElem(raw[i*p.w:], p.w)), uint32(loadElem(base[i*p.w:], p.w))
-		at, ok := p.exponent(x)
-		_, ok2 := p.exponent(y)
-		at = max(at-e, -sharpest)
-		if !ok || !ok2 || at > faintest {
+		x := float(raw[i*p.w:], kind)
+		by := x - float(base[i*p.w:], kind)
+		at := max(p.exponent(x)-e, -sharpest)
+		if by-by != 0 || at > faintest {
 			d[i], w[i] = 0, 0
 			continue
 		}
-		if d[i] = float(raw[i*p.w:], kind) - float(base[i*p.w:], kind); math.IsInf(float64(d[i]), 0) {
-			d[i], w[i] = 0, 0
-			continue
-		}
-		w[i] = math.Float32frombits(uint32(127-2*at) << 23)
+		d[i], w[i] = by, math.Float32frombits(uint32(127-2*at)<<23)
 	}
 }
 
@@ -102,10 +97,40 @@ const (
 	fitAll  = fitD | fitW | fitLeft
 )
 
-// matrix is rows of differences, of width numbers each, and how they count.
+// matrix is rows of differences, of width numbers each, and how they count. Of 64 columns those of all rows are beside each other; tile is how far it is to
+// the next ones.
 type matrix struct {
-	rows, cols, width int
-	d, w              []float32
+	rows, cols, width, tile int
+	d, w                    []float32
+}
+
+// reset makes it one of zeros.
+func (m *matrix) reset(rows, cols int) {
+	n := rows * widthOf(cols)
+	*m = matrix{rows: rows, cols: cols, width: widthOf(cols), tile: rows * fitBlock, d: room(&m.d, n), w: room(&m.w, n)}
+	clear(m.d)
+	clear(m.w)
+}
+
+// at is where row i has column k.
+func (m *matrix) at(i, k int) int { return k/fitBlock*m.tile + i*fitBlock + k%fitBlock }
+
+// part is n rows from one of them on.
+func (m *matrix) part(i, n int) matrix {
+	p := *m
+	p.rows, p.d, p.w = n, m.d[i*fitBlock:], m.w[i*fitBlock:]
+	return p
+}
+
+// set sets the columns of row i from one of them on, to another, to the differences of raw and base.
+func (m *matrix) set(i, from, to int, raw, base []byte, kind byte, e int) {
+	for w := placesOf(kind).w; from < to; {
+		n := min(fitBlock-from%fitBlock, to-from)
+		at := m.at(i, from)
+		differences(m.d[at:][:n], m.w[at:][:n], raw, base, kind, e)
+		raw, base = raw[n*w:], base[n*w:]
+		from += n
+	}
 }
 
 // left sets x to what u leaves of a block of a row of d, each by its w, which begin at.
@@ -130,34 +155,34 @@ func (m *matrix) left(x *[blockCols]float32, u, v []float32, at int, flags uint6
 	}
 }
 
-// fitRowsPortable adds to g, of which each row has r times 16 numbers, the products of v and of what u leaves of d, each by w, of columns from one of them on.
-func (m *matrix) fitRowsPortable(g, u, v []float32, r, from int, flags uint64) {
+// fitRowsPortable adds to sums, of which each row has r times 16 numbers, the products of v and of what u leaves of d, each by w.
+func (m *matrix) fitRowsPortable(sums, u, v []float32, r int, flags uint64) {
 	var x [blockCols]float32
 	for i := range m.rows {
-		for b := from; b < m.width; b += blockCols {
+		for b := 0; b < m.width; b += blockCols {
 			v := v[b*r:][:r*blockCols]
-			m.left(&x, u[i*r:][:r], v, i*m.width+b, flags)
+			m.left(&x, u[i*r:][:r], v, m.at(i, b), flags)
 			for j := range r {
-				g, v := (*[blockCols]float32)(g[(i*r+j)*blockCols:]), (*[blockCols]float32)(v[j*blockCols:])
+				sum, v := (*[blockCols]float32)(sums[(i*r+j)*blockCols:]), (*[blockCols]float32)(v[j*blockCols:])
 				for k, x := range x {
-					g[k] += x * v[k]
+					sum[k] += x * v[k]
 				}
 			}
 		}
 	}
 }
 
-// fitColsPortable adds to g, which is as v, the products of u and of what it leaves of d, each by w, of rows from one of them on.
-func (m *matrix) fitColsPortable(g, u, v []float32, r, from int, flags uint64) {
+// fitColsPortable adds to sums, which is as v, the products of u and of what it leaves of d, each by w, of rows from one of them on.
+func (m *matrix) fitColsPortable(sums, u, v []float32, r, from int, flags uint64) {
 	var x [blockCols]float32
 	for i := from; i < m.rows; i++ {
 		for b := 0; b < m.width; b += blockCols {
 			u := u[i*r:][:r]
-			m.left(&x, u, v[b*r:][:r*blockCols], i*m.width+b, flags)
+			m.left(&x, u, v[b*r:][:r*blockCols], m.at(i, b), flags)
 			for j, u := range u {
-				g := (*[blockCols]float32)(g[b*r+j*blockCols:])
+				sum := (*[blockCols]float32)(sums[b*r+j*blockCols:])
 				for k, x := range x {
-					g[k] += x * u
+					sum[k] += x * u
 				}
 			}
 		}
@@ -185,31 +210,32 @@ const (
 )
 
 // rowSolver finds the rows' factor that fits best to one of columns of r rows, whose squares are diag: by conjugate gradients, of which few steps are enough
-// where those rows are orthogonal; all rows take them at the same time.
+// where those rows are orthogonal; all rows take them at the same time, until they are done.
 type rowSolver struct {
-	m       *matrix
+	m       matrix
 	r       int
 	v, diag []float32
 	lanes   []float32 // what fitRows sums up
-	g, p    []float32 // of r numbers a row
+	g, p, q []float32 // of r numbers a row
 	rz      [batchRows]float32
+	done    [batchRows]bool
 }
 
 // solveRows sets u to what fits best, until a step moves what is predicted by little of what is exact: from where u is, or, at first, from what would fit if
 // all counted as much.
 func (m *matrix) solveRows(u, v, diag []float32, first bool, exact float64) {
 	s := rowSolver{r: len(diag), v: v, diag: diag}
-	n := min(m.rows, batchRows)
-	s.lanes = make([]float32, n*s.r*blockCols)
-	s.g, s.p = make([]float32, n*s.r), make([]float32, n*s.r)
-	little := float32(exact * exact / 1000 * float64(m.cols))
+	n := min(m.rows, batchRows) * s.r
+	numbers := make([]float32, n*(blockCols+3))
+	s.lanes, s.g, s.p, s.q = numbers[3*n:], numbers[:n], numbers[n:2*n], numbers[2*n:3*n]
+	little := float32(exact * exact / 400 * float64(m.cols))
 	for i := 0; i < m.rows; i += batchRows {
-		n := min(batchRows, m.rows-i)
-		s.m = &matrix{rows: n, cols: m.cols, width: m.width, d: m.d[i*m.width:][:n*m.width], w: m.w[i*m.width:][:n*m.width]}
-		u := u[i*s.r:][:n*s.r]
+		s.m = m.part(i, min(batchRows, m.rows-i))
+		s.done = [batchRows]bool{}
+		u := u[i*s.r:][:s.m.rows*s.r]
 		if first {
-			s.fit(s.g, u, fitD)
-			s.precondition(u, s.g)
+			s.fit(u, u, fitD)
+			s.precondition(u, u)
 		}
 		for range maxRounds { // begun again from what is left, which is rounded less
 			s.fit(s.g, u, fitAll)
@@ -220,79 +246,83 @@ func (m *matrix) solveRows(u, v, diag []float32, first bool, exact float64) {
 	}
 }
 
-// fit sets g to the products of what u leaves and the columns' factor.
+// fit sets g to the products of what u leaves and the columns' factor, of rows that are not done.
 func (s *rowSolver) fit(g, u []float32, flags uint64) {
-	lanes := s.lanes[:len(u)*blockCols]
-	clear(lanes)
-	s.m.fitRows(lanes, u, s.v, s.r, flags)
-	for i := range u {
-		var sum float32
-		for _, x := range (*[blockCols]float32)(lanes[i*blockCols:]) {
-			sum += x
+	r := s.r
+	for i, n := 0, 1; i < s.m.rows; i += n {
+		n = 1
+		if s.done[i] {
+			continue
 		}
-		g[i] = sum
+		for i+n < s.m.rows && !s.done[i+n] {
+			n++
+		}
+		lanes := s.lanes[:n*r*blockCols]
+		clear(lanes)
+		part := s.m.part(i, n)
+		part.fitRows(lanes, u[i*r:][:n*r], s.v, r, flags)
+		for k := range g[i*r:][:n*r] {
+			var sum float32
+			for _, x := range (*[blockCols]float32)(lanes[k*blockCols:]) {
+				sum += x
+			}
+			g[i*r+k] = sum
+		}
 	}
 }
 
 // precondition sets p to g by the inverse of what it would be of columns whose rows are orthogonal.
 func (s *rowSolver) precondition(p, g []float32) {
-	for i := 0; i < len(p); i += s.r {
+	for i := range s.m.rows {
 		for j, d := range s.diag {
-			if p[i+j] = 0; d > 0 {
-				p[i+j] = g[i+j] / d
-			}
+			p[i*s.r+j] = g[i*s.r+j] * inverse(d)
 		}
 	}
 }
 
 // descend takes steps down from u, until all are little.
-func (s *rowSolver) descend(u []float32, little float32) (done bool) {
-	r, n := s.r, len(u)
-	g, p := s.g[:n], s.p[:n]
-	s.precondition(p, g)
-	q := make([]float32, n)
-	for i := range n / r {
-		s.rz[i] = dot(g[i*r:][:r], p[i*r:])
+func (s *rowSolver) descend(u []float32, little float32) bool {
+	s.precondition(s.p, s.g)
+	for i := range s.m.rows {
+		s.rz[i] = dot(s.g[i*s.r:][:s.r], s.p[i*s.r:])
 	}
 	for range maxSteps {
-		s.fit(q, p, fitW|fitLeft) // less than nothing
-		done = true
-		for i := range n / r {
-			u, g, p, q := u[i*r:][:r], g[i*r:][:r], p[i*r:][:r], q[i*r:][:r]
-			alpha := -s.rz[i] / dot(p, q)
-			if !(alpha > 0) || math.IsInf(float64(alpha), 0) {
-				clear(p)
-				continue
-			}
-			before := s.rz[i]
-			var moved float32
-			s.rz[i] = 0
-			for j, d := range s.diag {
-				by := alpha * p[j]
-				moved += by * by * d
-				u[j] += by
-				g[j] += alpha * q[j]
-				if d > 0 {
-					s.rz[i] += g[j] * g[j] / d
-				}
-			}
-			if moved < little {
-				clear(p)
-				continue
-			}
-			done = false
-			beta := s.rz[i] / before
-			for j, d := range s.diag {
-				if p[j] *= beta; d > 0 {
-					p[j] += g[j] / d
-				}
+		s.fit(s.q, s.p, fitW|fitLeft) // less than nothing
+		all := true
+		for i := range s.m.rows {
+			if !s.done[i] {
+				s.done[i] = s.step(u[i*s.r:][:s.r], i) < little
+				all = all && s.done[i]
 			}
 		}
-		if done {
-			break
+		if all {
+			return true
 		}
 	}
-	return done
+	return false
+}
+
+// step moves u, of row i, and says by how much that moved what is predicted.
+func (s *rowSolver) step(u []float32, i int) (moved float32) {
+	g, p, q := s.g[i*s.r:][:s.r], s.p[i*s.r:][:s.r], s.q[i*s.r:][:s.r]
+	alpha := -s.rz[i] / dot(p, q)
+	if !(alpha > 0) || math.IsInf(float64(alpha), 0) {
+		return 0
+	}
+	var next float32
+	for j, d := range s.diag {
+		by := alpha * p[j]
+		moved += by * by * d
+		u[j] += by
+		g[j] += alpha * q[j]
+		next += g[j] * g[j] * inverse(d)
+	}
+	beta := next / s.rz[i]
+	s.rz[i] = next
+	for j, d := range s.diag {
+		p[j] = p[j]*beta + g[j]*inverse(d)
+	}
+	return moved
 }
 
 func dot(a, b []float32) (sum float32) {

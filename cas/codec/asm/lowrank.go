@@ -10,12 +10,19 @@ import (
 
 // lowRank makes the kernels that predict, of blocks of 16 columns, and those that fit factors.
 func lowRank() {
-	predict16(true)
-	predict16(false)
+	for _, n := range []int{4, 1} {
+		predict16(true, n)
+		predict16(false, n)
+	}
 	predict32(4)
 	predict32(1)
+	singles(16)
+	singles(24)
 	fitRows()
 	fitCols()
+	for kind, name := range []string{"BF16", "F16", "F32"} {
+		differences(kind, name)
+	}
 }
 
 func zero() VecVirtual {
@@ -32,14 +39,16 @@ func countdown(name string, count Register, body func()) {
 	JNZ(LabelRef(name))
 }
 
-func predict16(bf16 bool) {
-	name, what := "predictBF16AVX512", "bfloat16"
+// predict16 takes so many blocks of columns of a row at a time, so that whole lines of the cache are written.
+func predict16(bf16 bool, n int) {
+	name, what := "predictBF16x%dAVX512", "bfloat16"
 	if !bf16 {
-		name, what = "predictF16AVX512", "binary16"
+		name, what = "predictF16x%dAVX512", "binary16"
 	}
+	name = fmt.Sprintf(name, n)
 	TEXT(name, NOSPLIT, "func(p, base *byte, stride, rows int, u, v *byte, pairs int, scale float32)")
 	Pragma("noescape")
-	Doc(name + " sets 16 columns of each row of p, which are stride bytes apart, to what is predicted of base, numbers in " + what + ".")
+	Doc(fmt.Sprintf("%s sets %d columns of each row of p, which are stride bytes apart, to what is predicted of base, numbers in %s.", name, 16*n, what))
 	p, base, stride := Load(Param("p"), GP64()), Load(Param("base"), GP64()), Load(Param("stride"), GP64())
 	rows, u, v := Load(Param("rows"), GP64()), Load(Param("u"), GP64()), Load(Param("v"), GP64())
 	pairs, scale := Load(Param("pairs"), GP64()), ZMM()
@@ -53,50 +62,62 @@ func predict16(bf16 bool) {
 		limit = 0x7f7f8000
 	}
 	top, finite, half, one := broadcast(0x7fffffff), broadcast(limit), broadcast(0x7fff), broadcast(1)
-	at, left := GP64(), GP64()
+	at, left, step, step3 := GP64(), GP64(), GP64(), GP64()
+	MOVQ(pairs, step)
+	SHLQ(Imm(6), step)
+	LEAQ(Mem{Base: step, Index: step, Scale: 2}, step3)
+	blocks := []Mem{{Base: at}, {Base: at, Index: step, Scale: 1}, {Base: at, Index: step, Scale: 2}, {Base: at, Index: step3, Scale: 1}}[:n]
 	countdown("row", rows, func() {
-		sum := zero()
+		var sums [4]VecVirtual
+		for i := range n {
+			sums[i] = zero()
+		}
 		MOVQ(v, at)
 		MOVQ(pairs, left)
 		countdown("pair", left, func() {
 			x := ZMM()
 			VPBROADCASTD(Mem{Base: u}, x)
-			VPMADDWD(Mem{Base: at}, x, x)
-			VPADDD(x, sum, sum)
+			for i, m := range blocks {
+				y := ZMM()
+				VPMADDWD(m, x, y)
+				VPADDD(y, sums[i], sums[i])
+			}
 			ADDQ(Imm(4), u)
 			ADDQ(Imm(64), at)
 		})
-		VCVTDQ2PS(sum, sum)
-		VMULPS(scale, sum, sum)
-		b, h := ZMM(), YMM()
-		if bf16 {
-			VPMOVZXWD(Mem{Base: base}, b)
-			x := ZMM()
-			VPSLLD(Imm(16), b, x)
-			VADDPS(x, sum, sum)
-		} else {
-			VMOVDQU(Mem{Base: base}, h)
-			VCVTPH2PS(h, b)
-			VADDPS(b, sum, sum)
+		for i, sum := range sums[:n] {
+			VCVTDQ2PS(sum, sum)
+			VMULPS(scale, sum, sum)
+			b, h := ZMM(), YMM()
+			if bf16 {
+				VPMOVZXWD(Mem{Base: base, Disp: 32 * i}, b)
+				x := ZMM()
+				VPSLLD(Imm(16), b, x)
+				VADDPS(x, sum, sum)
+			} else {
+				VMOVDQU(Mem{Base: base, Disp: 32 * i}, h)
+				VCVTPH2PS(h, b)
+				VADDPS(b, sum, sum)
+			}
+			odd, x := K(), ZMM()
+			VPANDD(top, sum, x)
+			VPCMPUD(Imm(5), finite, x, odd) // not less
+			if bf16 {
+				VPSRLD(Imm(16), sum, x)
+				VPANDD(one, x, x)
+				VPADDD(half, sum, sum)
+				VPADDD(x, sum, sum)
+				VPSRLD(Imm(16), sum, sum)
+				VMOVDQA32(b, odd, sum)
+				VPMOVDW(sum, h)
+			} else {
+				y := YMM()
+				VCVTPS2PH(Imm(0), sum, y)
+				VMOVDQU16(h, odd, y)
+				h = y
+			}
+			VMOVDQU(h, Mem{Base: p, Disp: 32 * i})
 		}
-		odd, x := K(), ZMM()
-		VPANDD(top, sum, x)
-		VPCMPUD(Imm(5), finite, x, odd) // not less
-		if bf16 {
-			VPSRLD(Imm(16), sum, x)
-			VPANDD(one, x, x)
-			VPADDD(half, sum, sum)
-			VPADDD(x, sum, sum)
-			VPSRLD(Imm(16), sum, sum)
-			VMOVDQA32(b, odd, sum)
-			VPMOVDW(sum, h)
-		} else {
-			y := YMM()
-			VCVTPS2PH(Imm(0), sum, y)
-			VMOVDQU16(h, odd, y)
-			h = y
-		}
-		VMOVDQU(h, Mem{Base: p})
 		ADDQ(stride, p)
 		ADDQ(stride, base)
 	})
@@ -303,6 +324,97 @@ func fitCols() {
 			ADDQ(Imm(64), at)
 		})
 		ADDQ(step3, u)
+	})
+	VZEROUPPER()
+	RET()
+}
+
+// differences makes what differencesPortable does of 16 elements at a time.
+func differences(kind int, name string) {
+	TEXT("differences"+name+"AVX512", NOSPLIT, "func(d, w *float32, raw, base *byte, blocks int, least, middle uint64)")
+	Pragma("noescape")
+	Doc("differences" + name + "AVX512 sets d to the differences of blocks times 16 elements, and w to how they count: by their exponents, which are least at least and count as 1 at middle.")
+	d, w, raw, base := Load(Param("d"), GP64()), Load(Param("w"), GP64()), Load(Param("raw"), GP64()), Load(Param("base"), GP64())
+	blocks, least, middle := Load(Param("blocks"), GP64()), ZMM(), ZMM()
+	x := Load(Param("least"), GP64())
+	VPBROADCASTD(x.(GPVirtual).As32(), least)
+	x = Load(Param("middle"), GP64())
+	VPBROADCASTD(x.(GPVirtual).As32(), middle)
+	mask, sharpest, faintest, one := broadcast(255), broadcast(0xfffffffc), broadcast(20), broadcast(127)
+	countdown("block", blocks, func() {
+		number := func(p Register) VecVirtual {
+			v := ZMM()
+			switch kind {
+			case 0:
+				VPMOVZXWD(Mem{Base: p}, v)
+				VPSLLD(Imm(16), v, v)
+			case 1:
+				VCVTPH2PS(Mem{Base: p}, v)
+			default:
+				VMOVUPS(Mem{Base: p}, v)
+			}
+			return v
+		}
+		x, by, e, weight, finite, known := number(raw), ZMM(), ZMM(), ZMM(), K(), K()
+		VSUBPS(number(base), x, by)
+		VPSRLD(Imm(23), by, e)
+		VPANDD(mask, e, e)
+		VPCMPUD(Imm(4), mask, e, finite) // not equal
+		VPSRLD(Imm(23), x, e)
+		VPANDD(mask, e, e)
+		VPMAXSD(least, e, e)
+		VPSUBD(middle, e, e)
+		VPMAXSD(sharpest, e, e)
+		VPCMPD(Imm(2), faintest, e, known) // less or equal
+		KANDW(finite, known, known)
+		VPADDD(e, e, e)
+		VPSUBD(e, one, weight)
+		VPSLLD_Z(Imm(23), weight, known, weight)
+		VMOVDQA32_Z(by, known, by)
+		VMOVUPS(weight, Mem{Base: w})
+		VMOVUPS(by, Mem{Base: d})
+		for _, p := range []Register{d, w} {
+			ADDQ(Imm(64), p)
+		}
+		step := uint64(32)
+		if kind == 2 {
+			step = 64
+		}
+		for _, p := range []Register{raw, base} {
+			ADDQ(Imm(step), p)
+		}
+	})
+	VZEROUPPER()
+	RET()
+}
+
+// singles makes single precision of factors.
+func singles(bits int) {
+	name := fmt.Sprintf("singles%dAVX512", bits)
+	TEXT(name, NOSPLIT, "func(dst *float32, src *byte, vectors int)")
+	Pragma("noescape")
+	Doc(fmt.Sprintf("%s sets dst to vectors times 64 bytes of src, numbers of %d bits; of pairs the first ones come before the second ones.", name, bits))
+	dst, src, vectors := Load(Param("dst"), GP64()), Load(Param("src"), GP64()), Load(Param("vectors"), GP64())
+	countdown("vector", vectors, func() {
+		x, y := ZMM(), ZMM()
+		VMOVDQU32(Mem{Base: src}, x)
+		if bits == 24 {
+			VPSLLD(Imm(8), x, x)
+			VPSRAD(Imm(8), x, x)
+			VCVTDQ2PS(x, x)
+			VMOVUPS(x, Mem{Base: dst})
+			ADDQ(Imm(64), dst)
+		} else {
+			VPSLLD(Imm(16), x, y)
+			VPSRAD(Imm(16), y, y)
+			VPSRAD(Imm(16), x, x)
+			VCVTDQ2PS(y, y)
+			VCVTDQ2PS(x, x)
+			VMOVUPS(y, Mem{Base: dst})
+			VMOVUPS(x, Mem{Base: dst, Disp: 64})
+			ADDQ(Imm(128), dst)
+		}
+		ADDQ(Imm(64), src)
 	})
 	VZEROUPPER()
 	RET()

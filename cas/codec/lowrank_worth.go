@@ -1,0 +1,126 @@
+package codec
+
+import (
+	"math"
+	"math/bits"
+)
+
+// fine is what part of a unit of the last place numbers of factors may move what is predicted by, where r of them serve so many elements: were it
+// half as much, each would take a bit more.
+func fine(r, elems int) float64 { return min(max(float64(r)/float64(3*elems), 1./1024), 1./64) }
+
+// trialElems is of how many elements it is told, about, what factors are worth.
+const trialElems = 32 << 10
+
+// fitted are factors of columns, the rows of v, which are orthogonal and come in the order of what they explain, and what they are to be tried with.
+type fitted struct {
+	m            *matrix
+	r, e         int
+	v            []float32
+	rmsU, rmsV   []float64 // of their numbers, by rank
+	fineU, fineV float64
+}
+
+// stepV is in what steps the numbers of columns are stored.
+func (f *fitted) stepV() float64 { return f.step(f.rmsU, f.fineV) }
+
+// step is by how much a factor's numbers may be off.
+func (f *fitted) step(other []float64, fine float64) float64 {
+	var sum float64
+	for _, x := range other {
+		sum += x * x
+	}
+	return math.Ldexp(fine, f.e) * math.Sqrt(12/sum)
+}
+
+// best is of how many ranks, an even number, a tensor of so many rows takes the least; 0: it takes no tenth less than as deltas.
+func (f *fitted) best(rows int) int {
+	r := f.r
+	u := make([]float32, f.m.rows*r)
+	f.m.solveRows(u, f.v, squares(f.v, r), true, math.Ldexp(1, f.e))
+	t := newTrial(f.m, f.e)
+	least := 0.9 * t.bits() * float64(rows) * float64(f.m.cols)
+	best, sum := 0, 0.0
+	stepU, stepV := f.step(f.rmsV, f.fineU), f.stepV()
+	for j := range r {
+		t.take(u, f.v, r, j)
+		sum += float64(rows)*bitsOf(f.rmsU[j]/stepU) + float64(f.m.cols)*bitsOf(f.rmsV[j]/stepV)
+		if j%2 == 0 {
+			continue
+		}
+		if all := sum + t.bits()*float64(rows)*float64(f.m.cols); all < least {
+			best, least = j+1, all
+		}
+	}
+	return best
+}
+
+// bitsOf is what a number takes that is so large, in steps.
+func bitsOf(size float64) float64 { return math.Log2(1+size) + 2 }
+
+// trial is what is left of differences, as it would be stored.
+type trial struct {
+	m    *matrix
+	rest []float32
+	unit []float32 // the inverse of that of the last place
+}
+
+func newTrial(m *matrix, e int) *trial {
+	t := &trial{m: m}
+	m.each(func(d, w float32) {
+		t.rest = append(t.rest, d)
+		t.unit = append(t.unit, float32(math.Ldexp(math.Sqrt(float64(w)), -e)))
+	})
+	return t
+}
+
+// take takes the product of column j of u and row j of v off.
+func (t *trial) take(u, v []float32, r, j int) {
+	rest := t.rest
+	for b := 0; b < t.m.width; b += fitBlock {
+		for i := range t.m.rows {
+			x := u[i*r+j]
+			for c := b; c < b+fitBlock; c += blockCols {
+				to := (*[blockCols]float32)(rest)
+				for k, y := range (*[blockCols]float32)(v[c*r+j*blockCols:]) {
+					to[k] -= x * y
+				}
+				rest = rest[blockCols:]
+			}
+		}
+	}
+}
+
+// bits are what an element takes, about: the entropy of how many units it is off, of which those of many have bits that are as good as random.
+func (t *trial) bits() float64 {
+	var counts [32]int
+	var extra, n int
+	for i, x := range t.rest {
+		if t.unit[i] == 0 {
+			continue
+		}
+		x *= t.unit[i]
+		if x < 0 {
+			x = -x
+		}
+		q := uint32(min(x+0.5, 1<<30))
+		class := bits.Len32(q)
+		counts[class]++
+		extra += class
+		n++
+	}
+	if n == 0 {
+		return 0
+	}
+	sum := float64(extra) / float64(n) // of each the sign, and what is below the highest bit
+	for _, c := range counts {
+		if c > 0 {
+			p := float64(c) / float64(n)
+			sum -= p * math.Log2(p)
+		}
+	}
+	return sum
+}
+
+// MayBeLowRank tells cheaply from some stretches of a tensor whether the difference is of low rank enough to pay.
+func MayBeLowRank(s []Stretch, cols int, h Hint) bool { return lowRankKind(h) != 0 && cols >= minCols }
