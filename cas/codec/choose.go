@@ -219,7 +219,7 @@ func (s *planeState) choosePlane(k int, g *groups) {
 	case constant(p):
 		s.parts = append(s.parts, part{code: whole | partConst, p: p})
 		return
-	case s.flat || len(p) < minCoded || zeros == 0 && sampleBits(p, randomBits) > randomBits:
+	case s.flat || len(p) < minCoded || (zeros == 0 || g == nil && 64*zeros <= of) && sampleBits(p, randomBits) > randomBits:
 		s.parts = append(s.parts, part{code: whole | partRaw, p: p})
 		return
 	}

@@ -37,7 +37,8 @@ func (c *counts) count(p []byte) (random bool) {
 			if ((1<<shift)-1)*perSample*set.len() <= len(whole) && (shift < 3 || len(whole) >= minEighth) {
 				break
 			}
-			if shift == 2 && len(whole) >= minRandom && c.sampleBits(len(whole)/4) > randomBits {
+			if shift == 2 && len(whole) >= minRandom && c.sampleBits(len(whole)/4) > randomBits ||
+				shift == 3 && len(whole) >= 4*minRandom && c.sampleBits(len(whole)/8) > randomBits+noiseBits {
 				for v := range c {
 					c[v] = uint32(len(p)/len(c) + 1)
 				}
@@ -114,11 +115,11 @@ func log2(n uint32) uint32 {
 
 // total is what c adds up to.
 func (c *counts) total() int {
-	n := 0
-	for _, k := range c {
-		n += int(k)
+	var a, b, d, e uint32 // each would wait for itself
+	for i := 0; i < len(c); i += 4 {
+		a, b, d, e = a+c[i], b+c[i+1], d+c[i+2], e+c[i+3]
 	}
-	return n
+	return int(a + b + d + e)
 }
 
 // values is a set of them.
@@ -151,8 +152,8 @@ func (t *tally) eighth(p []byte, q int) {
 	}
 }
 
-// add counts p, a multiple of 8 bytes.
-func (t *tally) add(p []byte) {
+// addPortable counts p, a multiple of 8 bytes.
+func (t *tally) addPortable(p []byte) {
 	for ; len(p) >= 8; p = p[8:] {
 		v := le.Uint64(p)
 		t[0][byte(v)]++

@@ -40,5 +40,10 @@ func TestCounts(t *testing.T) {
 		if cs[0] != cs[len(cs)-1] {
 			t.Fatal("the twins differ")
 		}
+		var one, two tally
+		one.add(p[:n/8*8])
+		if two.addPortable(p[:n/8*8]); one != two || ones(p) != onesPortable(p) {
+			t.Fatal("the twins count differently")
+		}
 	})
 }

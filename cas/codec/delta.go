@@ -47,7 +47,7 @@ func EncodeDelta(dst, raw, base []byte, h Hint, most int) (id byte, out []byte, 
 		return 0, dst, false
 	}
 	s := planeStates.Get().(*planeState)
-	defer planeStates.Put(s)
+	defer s.done()
 	n := len(dst)
 	id, out, ok = s.encodeDelta(dst, raw, base, h, most)
 	if !ok || s.decodeDelta(output{p: raw, verify: true}, id, out[n:], base) != nil {
@@ -116,7 +116,7 @@ func exponentAt(h Hint) int {
 // Its errors and bounds are those of Codec.Decode; base of another length than rawLen is cas.ErrCorrupt.
 func DecodeDelta(dst []byte, id byte, stored, base []byte, rawLen int) ([]byte, error) {
 	s := planeStates.Get().(*planeState)
-	defer planeStates.Put(s)
+	defer s.done()
 	return decodeTo(dst, rawLen, "delta", func(dst []byte) error { return s.decodeDelta(output{p: dst}, id, stored, base) })
 }
 
@@ -135,12 +135,27 @@ func (s *planeState) decodeDelta(o output, id byte, stored, base []byte) error {
 		if stored, err = s.decodeSlab(stored, n/w, w, g); err != nil {
 			return nil, err
 		}
-		return stored, s.put(o, at, n, w, func(dst []byte, p *[8][]byte, at int) { mergeUndiff(dst, p, base[at:], w, floats) })
+		return stored, s.put(o, at, n, w, undiffer{base, w, floats})
 	})
 	if err != nil {
 		return err
 	}
 	return o.tail(tail)
+}
+
+// undiffer is the joiner of elements of w bytes that splitDiff took from base and apart.
+type undiffer struct {
+	base   []byte
+	w      int
+	floats bool
+}
+
+func (u undiffer) join(dst []byte, p *[8][]byte, at int) {
+	mergeUndiff(dst, p, u.base[at:], u.w, u.floats)
+}
+
+func (u undiffer) same(want []byte, p *[8][]byte, at int) (int, bool) {
+	return sameUndiff(want, p, u.base[at:], u.w, u.floats)
 }
 
 // deltaHead reads the kind and the width that stored begins with.
@@ -298,33 +313,35 @@ func Estimate(raw, base []byte, h Hint) (alone, delta float64) {
 	if kind == notNumbers || len(raw) != len(base) || len(raw) < elems*w {
 		return 1, 1
 	}
-	var a, b, d, p [elems * 8]byte
-	n := elems * w
+	s := planeStates.Get().(*planeState)
+	defer planeStates.Put(s)
 	step := (len(raw)/w - elems/samples) / (samples - 1) * w
-	for i := range samples {
-		copy(a[i*sampleLen*w:][:sampleLen*w], raw[i*step:])
-		copy(b[i*sampleLen*w:][:sampleLen*w], base[i*step:])
-	}
 	rot := 0
 	if kind == floats && w > 1 {
 		rot = 1
 	}
-	var planes [8][]byte
-	for k := range w {
-		planes[k] = p[k*elems:][:elems]
+	planes := s.planes(elems, w)
+	for i := range samples {
+		p := from(planes, w, i*sampleLen)
+		split(&p, raw[i*step:][:sampleLen*w], w, rot)
 	}
-	share := func(src []byte, rot int) float64 {
-		split(&planes, src, w, rot)
-		var sum float64
-		for k := range w {
-			bits := sampleBits(planes[k], randomBits)
-			if bits > randomBits {
-				bits = 8
-			}
-			sum += bits
+	alone = s.sampled(w)
+	for i := range samples {
+		p := from(planes, w, i*sampleLen)
+		splitDiff(&p, s.diffs[:], raw[i*step:][:sampleLen*w], base[i*step:][:sampleLen*w], w, kind == floats)
+	}
+	return alone, s.sampled(w)
+}
+
+// sampled is which share of the w planes in s.bufs would be stored.
+func (s *planeState) sampled(w int) float64 {
+	var sum float64
+	for _, p := range s.bufs[:w] {
+		bits := sampleBits(p, randomBits)
+		if bits > randomBits {
+			bits = 8
 		}
-		return sum / float64(8*w)
+		sum += bits
 	}
-	diff(d[:n], a[:n], b[:n], w, kind == floats)
-	return share(a[:n], rot), share(d[:n], 0)
+	return sum / float64(8*w)
 }

@@ -3,6 +3,7 @@ package codec
 import (
 	"errors"
 	"math/bits"
+	"slices"
 )
 
 // Frequencies are stored as bits, the lowest of a byte first:
@@ -19,18 +20,8 @@ import (
 // normalize sets f to shares of c, which add up to 4096: each that is counted at all has one at least. c has two values at
 // least.
 func (f *freqs) normalize(c *counts) {
-	scale := float64(probs) / float64(c.total())
-	left, top := probs, 0
-	for v, k := range c {
-		f[v] = 0
-		if k > 0 {
-			f[v] = uint16(max(1, min(probs-1, int(float64(k)*scale+0.5))))
-			left -= int(f[v])
-			if f[v] > f[top] {
-				top = v
-			}
-		}
-	}
+	sum, top := f.shares(c, float64(probs)/float64(c.total()))
+	left := probs - sum
 	// What rounding left over goes to the commonest value, or is spread over many where it would distort that one.
 	for least := uint16(16); left != 0; least = max(least/2, 2) {
 		if t := int(f[top]) + left; t >= int(f[top])/8*7 && t <= int(f[top])/8*9 && t < probs && t > 0 {
@@ -50,19 +41,49 @@ func (f *freqs) normalize(c *counts) {
 	}
 }
 
+// sharesPortable sets f to the counts times scale, rounded: to one at least where there are any, and below 4096. It returns
+// what that adds up to, and the first of the commonest values.
+func (f *freqs) sharesPortable(c *counts, scale float64) (sum, top int) {
+	for v, k := range c {
+		f[v] = 0
+		if k > 0 {
+			n := float64(float64(k) * scale) // not fused with what follows: kernel and twin would not be the same
+			f[v] = uint16(max(1, min(probs-1, int(n+0.5))))
+			sum += int(f[v])
+			if f[v] > f[top] {
+				top = v
+			}
+		}
+	}
+	return sum, top
+}
+
+// valuesPortable is which values f has.
+func (f *freqs) valuesPortable() (set values) {
+	for v, n := range f {
+		if n > 0 {
+			set[v/64] |= 1 << (v % 64)
+		}
+	}
+	return set
+}
+
+// mostFreqs is more than frequencies ever take: 256 numbers of 34 bits, and as many of 17.
+const mostFreqs = 2 << 10
+
 // appendFreqs appends f, stored, to dst.
 func appendFreqs(dst []byte, f *freqs) []byte {
 	var sum, used int
 	p := 0
 	for _, n := range f {
-		if n > 0 || p > 0 {
-			sum += int(zigzag(int(n) - p))
-			used++
-		}
-		p = int(n)
+		n := int(n)
+		sum += int(zigzag(n - p)) // of zeros, too: asking would cost mispredictions
+		used += (n | p + probs - 1) / probs
+		p = n
 	}
 	k := uint(min(7, max(0, bits.Len(uint(sum/used))-1)))
-	w := bitWriter{dst: dst}
+	dst = slices.Grow(dst, mostFreqs)
+	w := bitWriter{buf: dst[len(dst) : len(dst)+mostFreqs]}
 	w.put(uint64(k), 3)
 	left := probs
 	for v, p := 0, 0; left > 0; v++ {
@@ -79,7 +100,7 @@ func appendFreqs(dst []byte, f *freqs) []byte {
 			w.number(uint(run), 0)
 		}
 	}
-	return w.end()
+	return dst[:len(dst)+w.end()]
 }
 
 var errFreqs = errors.New("rans: frequencies")
@@ -112,34 +133,30 @@ func zigzag(v int) uint   { return uint(v<<1 ^ v>>63) }
 func unzigzag(z uint) int { return int(z>>1) ^ -int(z&1) }
 
 type bitWriter struct {
-	dst []byte
+	buf []byte // has room for 8 bytes past the last
+	at  int
 	acc uint64
-	n   uint // bits in acc, below 32
+	n   uint // bits in acc, below 8
 }
 
-// put appends the lowest n bits of v, which has no others: 32 at most.
+// put appends the lowest n bits of v, which has no others: 56 at most.
 func (w *bitWriter) put(v uint64, n uint) {
-	w.acc |= v << w.n
-	if w.n += n; w.n >= 32 {
-		w.dst = le.AppendUint32(w.dst, uint32(w.acc))
-		w.acc >>= 32
-		w.n -= 32
-	}
+	w.acc |= v << (w.n & 63)
+	le.PutUint64(w.buf[w.at:], w.acc)
+	n += w.n
+	w.at += int(n / 8)
+	w.acc >>= n &^ 7 & 63
+	w.n = n % 8
 }
 
 func (w *bitWriter) number(v, k uint) {
-	q := v>>k + 1
+	q := v>>(k&63) + 1
 	n := uint(bits.Len(q)) - 1
-	w.put(1<<n|uint64(q&^(1<<n))<<(n+1)|uint64(v&(1<<k-1))<<(2*n+1), 2*n+1+k)
+	w.put(1<<(n&63)|uint64(q&^(1<<(n&63)))<<((n+1)&63)|uint64(v&(1<<(k&63)-1))<<((2*n+1)&63), 2*n+1+k)
 }
 
-func (w *bitWriter) end() []byte {
-	for ; w.n > 0; w.n -= min(8, w.n) {
-		w.dst = append(w.dst, byte(w.acc))
-		w.acc >>= 8
-	}
-	return w.dst
-}
+// end returns how many bytes there are in buf.
+func (w *bitWriter) end() int { return w.at + int(w.n+7)/8 }
 
 // bitReader reads zeros past the end of src, and counts them.
 type bitReader struct {
@@ -181,7 +198,9 @@ func (r *bitReader) get(n uint) uint {
 
 // number reads a number of order k: one below 2^16 times 2^k, or 2^16 for what is longer.
 func (r *bitReader) number(k uint) uint {
-	r.fill()
+	if r.n < 40 { // as long as one gets
+		r.fill()
+	}
 	n := uint(bits.TrailingZeros64(r.acc | 1<<16))
 	if n >= 16 {
 		r.take(17)

@@ -6,6 +6,8 @@ type groups struct {
 	n      int
 	counts [maxGroups]int
 	of     []byte // each element's group
+	shape  groupShape
+	base   []byte // by which they are sorted
 }
 
 const maxGroups = 6
@@ -24,14 +26,21 @@ func (g groupShape) ofPortable(of, base []byte, w int) {
 
 // chooseGroups says how to sort elements of w bytes by the exponents of base; n is 1 when that is no use.
 func chooseGroups(base []byte, w, shift int) groupShape {
-	const sample = 2048
+	const sample, run = 2048, 64 // bytes
 	var t [256]int
-	n := len(base) / w
-	step := max(1, n/sample) * w
+	step := max(run, len(base)/sample*run/w&^(run-1))
 	total := 0
-	for i := 0; i+w <= len(base); i += step {
-		t[loadElem(base[i:], w)&(1<<(8*w-1)-1)>>shift]++
-		total++
+	for ; len(base) >= run; base = base[min(step, len(base)):] {
+		if w == 2 {
+			for i := 0; i < run; i += 2 {
+				t[byte(le.Uint16(base[i:])<<1>>(shift+1))]++
+			}
+		} else {
+			for i := 0; i < run; i += 4 {
+				t[byte(le.Uint32(base[i:])<<1>>(shift+1))]++
+			}
+		}
+		total += run / w
 	}
 	g := groupShape{n: 1, shift: shift, top: 255}
 	sum := 0
@@ -47,13 +56,23 @@ func chooseGroups(base []byte, w, shift int) groupShape {
 	return g
 }
 
-// sortBy sorts elements by their base's, of w bytes each. What it returns is valid until the next call.
+// sortBy sorts elements by their base's, of w bytes each. What it returns is valid until the next call; a call for the same base, before
+// done is called, sorts nothing again.
 func (s *planeState) sortBy(shape groupShape, base []byte, w int) *groups {
 	g := &s.groups
-	*g = groups{n: shape.n, of: s.group[:len(base)/w]}
+	if g.shape == shape && len(g.base) == len(base) && len(base) > 0 && &g.base[0] == &base[0] {
+		return g
+	}
+	*g = groups{n: shape.n, of: s.group[:len(base)/w], shape: shape, base: base}
 	shape.groups(g.of, base, w)
 	g.count()
 	return g
+}
+
+// done puts s back, which must hold nothing of a base: another may come to lie there.
+func (s *planeState) done() {
+	s.groups.base = nil
+	planeStates.Put(s)
 }
 
 // countPortable adds the elements from i on to counts.

@@ -102,11 +102,17 @@ func undiff(d, base []byte, w int, floats bool) {
 
 // deltaBlocks is how many blocks the kernels of splitDiff and mergeUndiff take of n bytes, for which there is room.
 func deltaBlocks(n, w int, p *[8][]byte, base []byte) int {
+	k := mergeBlocks(n, w, p)
+	_ = base[:k*wideBlock*w]
+	return k
+}
+
+// mergeBlocks is how many blocks the kernels take of n bytes and their planes.
+func mergeBlocks(n, w int, p *[8][]byte) int {
 	if w != 2 && w != 4 {
 		return 0
 	}
 	k := blocks(n / w)
-	_ = base[:k*wideBlock*w]
 	for _, p := range p[:w] {
 		_ = p[:k*wideBlock]
 	}
@@ -137,6 +143,34 @@ func mergeUndiff(dst []byte, p *[8][]byte, base []byte, w int, floats bool) {
 		mergeUndiff4AVX512(&dst[0], &base[0], &p[0][0], &p[1][0], &p[2][0], &p[3][0], n, mask(floats))
 	}
 	mergeUndiffPortable(dst, p, base, w, n*wideBlock, floats)
+}
+
+// same reports whether the first of want are what merge makes of p: of how many bytes, which are whole elements, it tells.
+func same(want []byte, p *[8][]byte, w, rot int) (n int, ok bool) {
+	n = mergeBlocks(len(want), w, p)
+	switch {
+	case n == 0:
+		return 0, true
+	case w == 2:
+		ok = same2AVX512(&want[0], &p[0][0], &p[1][0], n, uint64(rot))
+	default:
+		ok = same4AVX512(&want[0], &p[0][0], &p[1][0], &p[2][0], &p[3][0], n, uint64(rot))
+	}
+	return n * wideBlock * w, ok
+}
+
+// sameUndiff is same, of mergeUndiff.
+func sameUndiff(want []byte, p *[8][]byte, base []byte, w int, floats bool) (n int, ok bool) {
+	n = deltaBlocks(len(want), w, p, base)
+	switch {
+	case n == 0:
+		return 0, true
+	case w == 2:
+		ok = sameUndiff2AVX512(&want[0], &base[0], &p[0][0], &p[1][0], n, mask(floats))
+	default:
+		ok = sameUndiff4AVX512(&want[0], &base[0], &p[0][0], &p[1][0], &p[2][0], &p[3][0], n, mask(floats))
+	}
+	return n * wideBlock * w, ok
 }
 
 // round is roundPortable.

@@ -390,38 +390,66 @@ loop:
 	RET
 
 // func tableAVX512(t *uint32, f *uint16)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512BW, AVX512F
 TEXT ·tableAVX512(SB), NOSPLIT, $0-16
 	MOVQ         t+0(FP), AX
 	MOVQ         f+8(FP), CX
 	MOVL         $0x00010000, DX
 	VPBROADCASTD DX, Z1
+	MOVL         $0x00020000, DX
+	VPBROADCASTD DX, Z2
 	VMOVDQU32    places<>+0(SB), Z0
-	XORQ         DX, DX
+	XORL         DX, DX
+
+values:
+	VMOVDQU16 (CX), Z3
+	VMOVDQU16 64(CX), Z4
+	VPTESTMW  Z3, Z3, K1
+	VPTESTMW  Z4, Z4, K2
+	KUNPCKDQ  K1, K2, K1
+	KMOVQ     K1, SI
+	TESTQ     SI, SI
+	JZ        none
 
 value:
-	MOVWQZX      (CX)(DX*2), BX
-	TESTQ        BX, BX
-	JZ           next
-	MOVL         DX, SI
-	SHLL         $0x18, SI
-	ORL          BX, SI
-	VPBROADCASTD SI, Z2
-	VPADDD       Z0, Z2, Z2
-	MOVQ         AX, SI
-	LEAQ         (AX)(BX*4), AX
+	BSFQ         SI, BX
+	LEAQ         -1(SI), DI
+	ANDQ         DI, SI
+	MOVWQZX      (CX)(BX*2), DI
+	SHLL         $0x18, BX
+	ADDL         DX, BX
+	ORL          DI, BX
+	VPBROADCASTD BX, Z3
+	VPADDD       Z0, Z3, Z3
+	VMOVDQU32    Z3, (AX)
+	LEAQ         64(AX), R8
+	LEAQ         (AX)(DI*4), AX
+	CMPQ         R8, AX
+	JCC          next
+	VPADDD       Z1, Z3, Z3
+	VPADDD       Z1, Z3, Z4
 
 fill:
-	VMOVDQU32 Z2, (SI)
-	VPADDD    Z1, Z2, Z2
-	ADDQ      $0x40, SI
-	CMPQ      SI, AX
+	VMOVDQU32 Z3, (R8)
+	VMOVDQU32 Z4, 64(R8)
+	VPADDD    Z2, Z3, Z3
+	VPADDD    Z2, Z4, Z4
+	VMOVDQU32 Z3, 128(R8)
+	VMOVDQU32 Z4, 192(R8)
+	VPADDD    Z2, Z3, Z3
+	VPADDD    Z2, Z4, Z4
+	ADDQ      $0x00000100, R8
+	CMPQ      R8, AX
 	JCS       fill
 
 next:
-	INCQ DX
-	CMPQ DX, $0x00000100
-	JNE  value
+	TESTQ SI, SI
+	JNZ   value
+
+none:
+	ADDQ $0x00000080, CX
+	ADDL $0x40000000, DX
+	JNZ  values
 	VZEROUPPER
 	RET
 
@@ -506,32 +534,34 @@ done:
 	VZEROUPPER
 	RET
 
-// func encode16AVX512(last *byte, src *byte, steps int, codes *uint64, x *uint32) (put int)
-// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512_VBMI2, BMI2, POPCNT
-TEXT ·encode16AVX512(SB), NOSPLIT, $0-48
+// func encode16AVX512(last *byte, src *byte, steps int, codes *uint64, x *uint32, out *byte, outStep int) (put int)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512_VBMI2, BMI2, MMX+, POPCNT
+TEXT ·encode16AVX512(SB), NOSPLIT, $0-64
 	MOVQ         last+0(FP), AX
 	MOVQ         src+8(FP), CX
 	MOVQ         steps+16(FP), DX
 	MOVQ         x+32(FP), BX
+	MOVQ         out+40(FP), SI
+	MOVQ         outStep+48(FP), DI
 	INCQ         AX
 	INCQ         CX
-	MOVL         $0x0007ffff, SI
-	VPBROADCASTD SI, Z0
-	MOVL         $0x00001000, SI
-	VPBROADCASTD SI, Z1
-	MOVL         $0x00001fff, SI
-	VPBROADCASTD SI, Z2
+	MOVL         $0x0007ffff, R8
+	VPBROADCASTD R8, Z0
+	MOVL         $0x00001000, R8
+	VPBROADCASTD R8, Z1
+	MOVL         $0x00001fff, R8
+	VPBROADCASTD R8, Z2
 	VPXORD       Z3, Z3, Z3
-	MOVL         $0x55555555, DI
-	MOVL         $0xaaaaaaaa, R8
-	MOVQ         $-1, SI
-	KMOVD        DI, K1
-	MOVL         $0x000000ff, R9
-	KMOVW        R9, K2
-	MOVQ         codes+24(FP), R9
+	MOVL         $0x55555555, R9
+	MOVL         $0xaaaaaaaa, R10
+	MOVQ         $-1, R8
+	KMOVD        R9, K1
+	MOVL         $0x000000ff, R11
+	KMOVW        R11, K2
+	MOVQ         codes+24(FP), R11
 	KXNORW       K3, K3, K3
-	MOVL         $0x000000ff, R10
-	VPBROADCASTD R10, Y4
+	MOVL         $0x000000ff, R12
+	VPBROADCASTD R12, Y4
 	VMOVDQU32    (BX), Z5
 	VMOVDQU32    evens<>+0(SB), Z7
 	VPERMI2D     Z6, Z5, Z7
@@ -540,25 +570,27 @@ TEXT ·encode16AVX512(SB), NOSPLIT, $0-48
 
 step:
 	SUBQ          $0x10, CX
+	PREFETCHT0    (SI)
+	ADDQ          DI, SI
 	VMOVDQU32     (CX), X6
 	VPANDD        Y4, Y6, Y5
 	KMOVW         K3, K4
 	VPXORD        Z9, Z9, Z9
-	VPGATHERDQ    (R9)(Y5*8), K4, Z9
+	VPGATHERDQ    (R11)(Y5*8), K4, Z9
 	VPSRLD        $0x08, Y6, Y5
 	VPANDD        Y4, Y5, Y5
 	KMOVW         K3, K4
 	VPXORD        Z10, Z10, Z10
-	VPGATHERDQ    (R9)(Y5*8), K4, Z10
+	VPGATHERDQ    (R11)(Y5*8), K4, Z10
 	VPSRLD        $0x10, Y6, Y5
 	VPANDD        Y4, Y5, Y5
 	KMOVW         K3, K4
 	VPXORD        Z11, Z11, Z11
-	VPGATHERDQ    (R9)(Y5*8), K4, Z11
+	VPGATHERDQ    (R11)(Y5*8), K4, Z11
 	VPSRLD        $0x18, Y6, Y5
 	KMOVW         K3, K4
 	VPXORD        Z12, Z12, Z12
-	VPGATHERDQ    (R9)(Y5*8), K4, Z12
+	VPGATHERDQ    (R11)(Y5*8), K4, Z12
 	VMOVDQA64     Z11, Z5
 	VMOVSHDUP     Z9, K1, Z5
 	VMOVDQA64     Z12, Z13
@@ -569,18 +601,18 @@ step:
 	VPCMPUD       $0x05, Z13, Z14, K2, K5
 	VPSLLD        $0x10, Z8, Z14
 	VMOVDQU16     Z7, K1, Z14
-	KMOVW         K4, R10
-	KMOVW         K5, R11
-	PDEPL         DI, R10, R10
-	PDEPL         R8, R11, R11
-	ORL           R11, R10
-	KMOVD         R10, K6
+	KMOVW         K4, R12
+	KMOVW         K5, R13
+	PDEPL         R9, R12, R12
+	PDEPL         R10, R13, R13
+	ORL           R13, R12
+	KMOVD         R12, K6
 	VPCOMPRESSW.Z Z14, K6, Z14
-	POPCNTL       R10, R10
-	BZHIQ         R10, SI, R11
-	KMOVD         R11, K6
-	ADDQ          R10, R10
-	SUBQ          R10, AX
+	POPCNTL       R12, R12
+	BZHIQ         R12, R8, R13
+	KMOVD         R13, K6
+	ADDQ          R12, R12
+	SUBQ          R12, AX
 	VMOVDQU16     Z14, K6, (AX)
 	VPSRLD        $0x10, Z7, K4, Z7
 	VPMULUDQ      Z9, Z7, Z15
@@ -618,7 +650,7 @@ step:
 	MOVQ          last+0(FP), CX
 	INCQ          CX
 	SUBQ          AX, CX
-	MOVQ          CX, put+40(FP)
+	MOVQ          CX, put+56(FP)
 	VZEROUPPER
 	RET
 
@@ -781,31 +813,33 @@ done:
 	VZEROUPPER
 	RET
 
-// func encode32AVX512(last *byte, src *byte, steps int, codes *uint64, x *uint32) (put int)
-// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512_VBMI2, BMI2, POPCNT
-TEXT ·encode32AVX512(SB), NOSPLIT, $0-48
+// func encode32AVX512(last *byte, src *byte, steps int, codes *uint64, x *uint32, out *byte, outStep int) (put int)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512_VBMI2, BMI2, MMX+, POPCNT
+TEXT ·encode32AVX512(SB), NOSPLIT, $0-64
 	MOVQ         last+0(FP), AX
 	MOVQ         src+8(FP), CX
 	MOVQ         steps+16(FP), DX
 	MOVQ         x+32(FP), BX
+	MOVQ         out+40(FP), SI
+	MOVQ         outStep+48(FP), DI
 	INCQ         AX
 	INCQ         CX
-	MOVL         $0x0007ffff, SI
-	VPBROADCASTD SI, Z0
-	MOVL         $0x00001000, SI
-	VPBROADCASTD SI, Z1
-	MOVL         $0x00001fff, SI
-	VPBROADCASTD SI, Z2
+	MOVL         $0x0007ffff, R8
+	VPBROADCASTD R8, Z0
+	MOVL         $0x00001000, R8
+	VPBROADCASTD R8, Z1
+	MOVL         $0x00001fff, R8
+	VPBROADCASTD R8, Z2
 	VPXORD       Z3, Z3, Z3
-	MOVL         $0x55555555, DI
-	MOVL         $0xaaaaaaaa, R8
-	MOVQ         $-1, SI
-	KMOVD        DI, K1
+	MOVL         $0x55555555, R9
+	MOVL         $0xaaaaaaaa, R10
+	MOVQ         $-1, R8
+	KMOVD        R9, K1
 	KXNORW       K2, K2, K2
-	MOVQ         codes+24(FP), R9
+	MOVQ         codes+24(FP), R11
 	KXNORW       K3, K3, K3
-	MOVL         $0x000000ff, R10
-	VPBROADCASTD R10, Y4
+	MOVL         $0x000000ff, R12
+	VPBROADCASTD R12, Y4
 	VMOVDQU32    (BX), Z5
 	VMOVDQU32    64(BX), Z6
 	VMOVDQU32    evens<>+0(SB), Z7
@@ -815,25 +849,28 @@ TEXT ·encode32AVX512(SB), NOSPLIT, $0-48
 
 step:
 	SUBQ          $0x20, CX
+	PREFETCHT0    (SI)
+	PREFETCHT0    64(SI)
+	ADDQ          DI, SI
 	VMOVDQU32     (CX), Y5
 	VPANDD        Y4, Y5, Y6
 	KMOVW         K3, K4
 	VPXORD        Z9, Z9, Z9
-	VPGATHERDQ    (R9)(Y6*8), K4, Z9
+	VPGATHERDQ    (R11)(Y6*8), K4, Z9
 	VPSRLD        $0x08, Y5, Y6
 	VPANDD        Y4, Y6, Y6
 	KMOVW         K3, K4
 	VPXORD        Z10, Z10, Z10
-	VPGATHERDQ    (R9)(Y6*8), K4, Z10
+	VPGATHERDQ    (R11)(Y6*8), K4, Z10
 	VPSRLD        $0x10, Y5, Y6
 	VPANDD        Y4, Y6, Y6
 	KMOVW         K3, K4
 	VPXORD        Z11, Z11, Z11
-	VPGATHERDQ    (R9)(Y6*8), K4, Z11
+	VPGATHERDQ    (R11)(Y6*8), K4, Z11
 	VPSRLD        $0x18, Y5, Y5
 	KMOVW         K3, K4
 	VPXORD        Z12, Z12, Z12
-	VPGATHERDQ    (R9)(Y5*8), K4, Z12
+	VPGATHERDQ    (R11)(Y5*8), K4, Z12
 	VMOVDQA64     Z11, Z5
 	VMOVSHDUP     Z9, K1, Z5
 	VMOVDQA64     Z12, Z6
@@ -844,18 +881,18 @@ step:
 	VPCMPUD       $0x05, Z6, Z13, K2, K5
 	VPSLLD        $0x10, Z8, Z13
 	VMOVDQU16     Z7, K1, Z13
-	KMOVW         K4, R10
-	KMOVW         K5, R11
-	PDEPL         DI, R10, R10
-	PDEPL         R8, R11, R11
-	ORL           R11, R10
-	KMOVD         R10, K6
+	KMOVW         K4, R12
+	KMOVW         K5, R13
+	PDEPL         R9, R12, R12
+	PDEPL         R10, R13, R13
+	ORL           R13, R12
+	KMOVD         R12, K6
 	VPCOMPRESSW.Z Z13, K6, Z13
-	POPCNTL       R10, R10
-	BZHIQ         R10, SI, R11
-	KMOVD         R11, K6
-	ADDQ          R10, R10
-	SUBQ          R10, AX
+	POPCNTL       R12, R12
+	BZHIQ         R12, R8, R13
+	KMOVD         R13, K6
+	ADDQ          R12, R12
+	SUBQ          R12, AX
 	VMOVDQU16     Z13, K6, (AX)
 	VPSRLD        $0x10, Z7, K4, Z7
 	VPMULUDQ      Z9, Z7, Z14
@@ -894,7 +931,7 @@ step:
 	MOVQ          last+0(FP), CX
 	INCQ          CX
 	SUBQ          AX, CX
-	MOVQ          CX, put+40(FP)
+	MOVQ          CX, put+56(FP)
 	VZEROUPPER
 	RET
 
@@ -1033,31 +1070,33 @@ done:
 	VZEROUPPER
 	RET
 
-// func encode64AVX512(last *byte, src *byte, steps int, codes *uint64, x *uint32) (put int)
-// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512_VBMI2, BMI2, POPCNT
-TEXT ·encode64AVX512(SB), NOSPLIT, $0-48
+// func encode64AVX512(last *byte, src *byte, steps int, codes *uint64, x *uint32, out *byte, outStep int) (put int)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512_VBMI2, BMI2, MMX+, POPCNT
+TEXT ·encode64AVX512(SB), NOSPLIT, $0-64
 	MOVQ         last+0(FP), AX
 	MOVQ         src+8(FP), CX
 	MOVQ         steps+16(FP), DX
 	MOVQ         x+32(FP), BX
+	MOVQ         out+40(FP), SI
+	MOVQ         outStep+48(FP), DI
 	INCQ         AX
 	INCQ         CX
-	MOVL         $0x0007ffff, SI
-	VPBROADCASTD SI, Z0
-	MOVL         $0x00001000, SI
-	VPBROADCASTD SI, Z1
-	MOVL         $0x00001fff, SI
-	VPBROADCASTD SI, Z2
+	MOVL         $0x0007ffff, R8
+	VPBROADCASTD R8, Z0
+	MOVL         $0x00001000, R8
+	VPBROADCASTD R8, Z1
+	MOVL         $0x00001fff, R8
+	VPBROADCASTD R8, Z2
 	VPXORD       Z3, Z3, Z3
-	MOVL         $0x55555555, DI
-	MOVL         $0xaaaaaaaa, R8
-	MOVQ         $-1, SI
-	KMOVD        DI, K1
+	MOVL         $0x55555555, R9
+	MOVL         $0xaaaaaaaa, R10
+	MOVQ         $-1, R8
+	KMOVD        R9, K1
 	KXNORW       K2, K2, K2
-	MOVQ         codes+24(FP), R9
+	MOVQ         codes+24(FP), R11
 	KXNORW       K3, K3, K3
-	MOVL         $0x000000ff, R10
-	VPBROADCASTD R10, Y4
+	MOVL         $0x000000ff, R12
+	VPBROADCASTD R12, Y4
 	VMOVDQU32    (BX), Z5
 	VMOVDQU32    64(BX), Z6
 	VMOVDQU32    evens<>+0(SB), Z7
@@ -1073,25 +1112,30 @@ TEXT ·encode64AVX512(SB), NOSPLIT, $0-48
 
 step:
 	SUBQ          $0x40, CX
+	PREFETCHT0    (SI)
+	PREFETCHT0    64(SI)
+	PREFETCHT0    128(SI)
+	PREFETCHT0    192(SI)
+	ADDQ          DI, SI
 	VMOVDQU32     32(CX), Y5
 	VPANDD        Y4, Y5, Y6
 	KMOVW         K3, K4
 	VPXORD        Z9, Z9, Z9
-	VPGATHERDQ    (R9)(Y6*8), K4, Z9
+	VPGATHERDQ    (R11)(Y6*8), K4, Z9
 	VPSRLD        $0x08, Y5, Y6
 	VPANDD        Y4, Y6, Y6
 	KMOVW         K3, K4
 	VPXORD        Z10, Z10, Z10
-	VPGATHERDQ    (R9)(Y6*8), K4, Z10
+	VPGATHERDQ    (R11)(Y6*8), K4, Z10
 	VPSRLD        $0x10, Y5, Y6
 	VPANDD        Y4, Y6, Y6
 	KMOVW         K3, K4
 	VPXORD        Z11, Z11, Z11
-	VPGATHERDQ    (R9)(Y6*8), K4, Z11
+	VPGATHERDQ    (R11)(Y6*8), K4, Z11
 	VPSRLD        $0x18, Y5, Y5
 	KMOVW         K3, K4
 	VPXORD        Z12, Z12, Z12
-	VPGATHERDQ    (R9)(Y5*8), K4, Z12
+	VPGATHERDQ    (R11)(Y5*8), K4, Z12
 	VMOVDQA64     Z11, Z5
 	VMOVSHDUP     Z9, K1, Z5
 	VMOVDQA64     Z12, Z6
@@ -1102,18 +1146,18 @@ step:
 	VPCMPUD       $0x05, Z6, Z19, K2, K5
 	VPSLLD        $0x10, Z18, Z19
 	VMOVDQU16     Z17, K1, Z19
-	KMOVW         K4, R10
-	KMOVW         K5, R11
-	PDEPL         DI, R10, R10
-	PDEPL         R8, R11, R11
-	ORL           R11, R10
-	KMOVD         R10, K6
+	KMOVW         K4, R12
+	KMOVW         K5, R13
+	PDEPL         R9, R12, R12
+	PDEPL         R10, R13, R13
+	ORL           R13, R12
+	KMOVD         R12, K6
 	VPCOMPRESSW.Z Z19, K6, Z19
-	POPCNTL       R10, R10
-	BZHIQ         R10, SI, R11
-	KMOVD         R11, K6
-	ADDQ          R10, R10
-	SUBQ          R10, AX
+	POPCNTL       R12, R12
+	BZHIQ         R12, R8, R13
+	KMOVD         R13, K6
+	ADDQ          R12, R12
+	SUBQ          R12, AX
 	VMOVDQU16     Z19, K6, (AX)
 	VPSRLD        $0x10, Z17, K4, Z17
 	VPMULUDQ      Z9, Z17, Z20
@@ -1145,21 +1189,21 @@ step:
 	VPANDD        Y4, Y5, Y6
 	KMOVW         K3, K4
 	VPXORD        Z13, Z13, Z13
-	VPGATHERDQ    (R9)(Y6*8), K4, Z13
+	VPGATHERDQ    (R11)(Y6*8), K4, Z13
 	VPSRLD        $0x08, Y5, Y6
 	VPANDD        Y4, Y6, Y6
 	KMOVW         K3, K4
 	VPXORD        Z14, Z14, Z14
-	VPGATHERDQ    (R9)(Y6*8), K4, Z14
+	VPGATHERDQ    (R11)(Y6*8), K4, Z14
 	VPSRLD        $0x10, Y5, Y6
 	VPANDD        Y4, Y6, Y6
 	KMOVW         K3, K4
 	VPXORD        Z15, Z15, Z15
-	VPGATHERDQ    (R9)(Y6*8), K4, Z15
+	VPGATHERDQ    (R11)(Y6*8), K4, Z15
 	VPSRLD        $0x18, Y5, Y5
 	KMOVW         K3, K4
 	VPXORD        Z16, Z16, Z16
-	VPGATHERDQ    (R9)(Y5*8), K4, Z16
+	VPGATHERDQ    (R11)(Y5*8), K4, Z16
 	VMOVDQA64     Z15, Z5
 	VMOVSHDUP     Z13, K1, Z5
 	VMOVDQA64     Z16, Z6
@@ -1170,18 +1214,18 @@ step:
 	VPCMPUD       $0x05, Z6, Z19, K2, K5
 	VPSLLD        $0x10, Z8, Z19
 	VMOVDQU16     Z7, K1, Z19
-	KMOVW         K4, R10
-	KMOVW         K5, R11
-	PDEPL         DI, R10, R10
-	PDEPL         R8, R11, R11
-	ORL           R11, R10
-	KMOVD         R10, K6
+	KMOVW         K4, R12
+	KMOVW         K5, R13
+	PDEPL         R9, R12, R12
+	PDEPL         R10, R13, R13
+	ORL           R13, R12
+	KMOVD         R12, K6
 	VPCOMPRESSW.Z Z19, K6, Z19
-	POPCNTL       R10, R10
-	BZHIQ         R10, SI, R11
-	KMOVD         R11, K6
-	ADDQ          R10, R10
-	SUBQ          R10, AX
+	POPCNTL       R12, R12
+	BZHIQ         R12, R8, R13
+	KMOVD         R13, K6
+	ADDQ          R12, R12
+	SUBQ          R12, AX
 	VMOVDQU16     Z19, K6, (AX)
 	VPSRLD        $0x10, Z7, K4, Z7
 	VPMULUDQ      Z13, Z7, Z20
@@ -1226,37 +1270,39 @@ step:
 	MOVQ          last+0(FP), CX
 	INCQ          CX
 	SUBQ          AX, CX
-	MOVQ          CX, put+40(FP)
+	MOVQ          CX, put+56(FP)
 	VZEROUPPER
 	RET
 
-// func encode64NarrowAVX512(last *byte, src *byte, steps int, rcp *uint32, rest *uint32, x *uint32) (put int)
-// Requires: AVX, AVX512BW, AVX512F, AVX512_VBMI2, BMI2, POPCNT
-TEXT ·encode64NarrowAVX512(SB), NOSPLIT, $0-56
+// func encode64NarrowAVX512(last *byte, src *byte, steps int, rcp *uint32, rest *uint32, x *uint32, out *byte, outStep int) (put int)
+// Requires: AVX, AVX512BW, AVX512F, AVX512_VBMI2, BMI2, MMX+, POPCNT
+TEXT ·encode64NarrowAVX512(SB), NOSPLIT, $0-72
 	MOVQ         last+0(FP), AX
 	MOVQ         src+8(FP), CX
 	MOVQ         steps+16(FP), DX
 	MOVQ         x+40(FP), BX
+	MOVQ         out+48(FP), SI
+	MOVQ         outStep+56(FP), DI
 	INCQ         AX
 	INCQ         CX
-	MOVL         $0x0007ffff, SI
-	VPBROADCASTD SI, Z0
-	MOVL         $0x00001000, SI
-	VPBROADCASTD SI, Z1
-	MOVL         $0x00001fff, SI
-	VPBROADCASTD SI, Z2
+	MOVL         $0x0007ffff, R8
+	VPBROADCASTD R8, Z0
+	MOVL         $0x00001000, R8
+	VPBROADCASTD R8, Z1
+	MOVL         $0x00001fff, R8
+	VPBROADCASTD R8, Z2
 	VPXORD       Z3, Z3, Z3
-	MOVL         $0x55555555, DI
-	MOVL         $0xaaaaaaaa, R8
-	MOVQ         $-1, SI
-	KMOVD        DI, K1
+	MOVL         $0x55555555, R9
+	MOVL         $0xaaaaaaaa, R10
+	MOVQ         $-1, R8
+	KMOVD        R9, K1
 	KXNORW       K2, K2, K2
-	MOVQ         rcp+24(FP), R9
-	MOVQ         rest+32(FP), R10
-	VMOVDQU32    (R9), Z4
-	VMOVDQU32    (R10), Z5
-	VMOVDQU32    64(R9), Z6
-	VMOVDQU32    64(R10), Z7
+	MOVQ         rcp+24(FP), R11
+	MOVQ         rest+32(FP), R12
+	VMOVDQU32    (R11), Z4
+	VMOVDQU32    (R12), Z5
+	VMOVDQU32    64(R11), Z6
+	VMOVDQU32    64(R12), Z7
 	VMOVDQU32    (BX), Z8
 	VMOVDQU32    64(BX), Z9
 	VMOVDQU32    evens<>+0(SB), Z10
@@ -1272,6 +1318,11 @@ TEXT ·encode64NarrowAVX512(SB), NOSPLIT, $0-56
 
 step:
 	SUBQ          $0x40, CX
+	PREFETCHT0    (SI)
+	PREFETCHT0    64(SI)
+	PREFETCHT0    128(SI)
+	PREFETCHT0    192(SI)
+	ADDQ          DI, SI
 	VPMOVZXWD     32(CX), Z8
 	VPSRLD        $0x08, Z8, Z9
 	VMOVDQA64     Z8, Z14
@@ -1288,18 +1339,18 @@ step:
 	VPCMPUD       $0x05, Z9, Z18, K2, K4
 	VPSLLD        $0x10, Z13, Z18
 	VMOVDQU16     Z12, K1, Z18
-	KMOVW         K3, R9
-	KMOVW         K4, R10
-	PDEPL         DI, R9, R9
-	PDEPL         R8, R10, R10
-	ORL           R10, R9
-	KMOVD         R9, K5
+	KMOVW         K3, R11
+	KMOVW         K4, R12
+	PDEPL         R9, R11, R11
+	PDEPL         R10, R12, R12
+	ORL           R12, R11
+	KMOVD         R11, K5
 	VPCOMPRESSW.Z Z18, K5, Z18
-	POPCNTL       R9, R9
-	BZHIQ         R9, SI, R10
-	KMOVD         R10, K5
-	ADDQ          R9, R9
-	SUBQ          R9, AX
+	POPCNTL       R11, R11
+	BZHIQ         R11, R8, R12
+	KMOVD         R12, K5
+	ADDQ          R11, R11
+	SUBQ          R11, AX
 	VMOVDQU16     Z18, K5, (AX)
 	VPSRLD        $0x10, Z12, K3, Z12
 	VPMULUDQ      Z14, Z12, Z14
@@ -1343,18 +1394,18 @@ step:
 	VPCMPUD       $0x05, Z9, Z18, K2, K4
 	VPSLLD        $0x10, Z11, Z18
 	VMOVDQU16     Z10, K1, Z18
-	KMOVW         K3, R9
-	KMOVW         K4, R10
-	PDEPL         DI, R9, R9
-	PDEPL         R8, R10, R10
-	ORL           R10, R9
-	KMOVD         R9, K5
+	KMOVW         K3, R11
+	KMOVW         K4, R12
+	PDEPL         R9, R11, R11
+	PDEPL         R10, R12, R12
+	ORL           R12, R11
+	KMOVD         R11, K5
 	VPCOMPRESSW.Z Z18, K5, Z18
-	POPCNTL       R9, R9
-	BZHIQ         R9, SI, R10
-	KMOVD         R10, K5
-	ADDQ          R9, R9
-	SUBQ          R9, AX
+	POPCNTL       R11, R11
+	BZHIQ         R11, R8, R12
+	KMOVD         R12, K5
+	ADDQ          R11, R11
+	SUBQ          R11, AX
 	VMOVDQU16     Z18, K5, (AX)
 	VPSRLD        $0x10, Z10, K3, Z10
 	VPMULUDQ      Z14, Z10, Z14
@@ -1399,8 +1450,36 @@ step:
 	MOVQ          last+0(FP), CX
 	INCQ          CX
 	SUBQ          AX, CX
-	MOVQ          CX, put+48(FP)
+	MOVQ          CX, put+64(FP)
 	VZEROUPPER
+	RET
+
+// func tallyWords(t *uint16, p *byte, words int)
+TEXT ·tallyWords(SB), NOSPLIT, $0-24
+	MOVQ t+0(FP), AX
+	MOVQ p+8(FP), CX
+	MOVQ words+16(FP), DX
+
+word:
+	MOVBQZX (CX), BX
+	INCW    (AX)(BX*2)
+	MOVBQZX 1(CX), BX
+	INCW    512(AX)(BX*2)
+	MOVBQZX 2(CX), BX
+	INCW    1024(AX)(BX*2)
+	MOVBQZX 3(CX), BX
+	INCW    1536(AX)(BX*2)
+	MOVBQZX 4(CX), BX
+	INCW    2048(AX)(BX*2)
+	MOVBQZX 5(CX), BX
+	INCW    2560(AX)(BX*2)
+	MOVBQZX 6(CX), BX
+	INCW    3072(AX)(BX*2)
+	MOVBQZX 7(CX), BX
+	INCW    3584(AX)(BX*2)
+	ADDQ    $0x08, CX
+	DECQ    DX
+	JNZ     word
 	RET
 
 // func sumAVX512(c *uint32, t *uint16, shift uint64, set *uint64)
@@ -1557,6 +1636,160 @@ counts:
 	VZEROUPPER
 	RET
 
+// func sharesAVX512(f *uint16, c *uint32, scale float64) (sum uint64, top uint64)
+// Requires: AVX, AVX2, AVX512F, SSE2
+TEXT ·sharesAVX512(SB), NOSPLIT, $0-40
+	MOVQ         f+0(FP), AX
+	MOVQ         c+8(FP), CX
+	MOVL         $0x00000001, DX
+	VPBROADCASTD DX, Z2
+	MOVL         $0x00000fff, DX
+	VPBROADCASTD DX, Z3
+	MOVSD        scale+16(FP), X0
+	VBROADCASTSD X0, Z0
+	MOVQ         $0x3fe0000000000000, DX
+	VPBROADCASTQ DX, Z1
+	MOVL         $0x00000010, DX
+	VPBROADCASTD DX, Z5
+	VMOVDQU32    placesDown<>+0(SB), Z4
+	VPXORD       Z6, Z6, Z6
+	VPXORD       Z7, Z7, Z7
+	MOVQ         $0x0000000000000010, DX
+
+values:
+	VMOVDQU32     (CX), Z8
+	VPTESTMD      Z8, Z8, K1
+	VEXTRACTI64X4 $0x01, Z8, Y9
+	VCVTUDQ2PD    Y8, Z8
+	VMULPD        Z0, Z8, Z8
+	VADDPD        Z1, Z8, Z8
+	VCVTTPD2DQ    Z8, Y10
+	VCVTUDQ2PD    Y9, Z8
+	VMULPD        Z0, Z8, Z8
+	VADDPD        Z1, Z8, Z8
+	VCVTTPD2DQ    Z8, Y8
+	VINSERTI64X4  $0x01, Y8, Z10, Z8
+	VPMINSD       Z3, Z8, Z8
+	VPMAXSD.Z     Z2, Z8, K1, Z8
+	VPADDD        Z8, Z6, Z6
+	VPMOVDW       Z8, (AX)
+	VPSLLD        $0x08, Z8, Z8
+	VPORD         Z4, Z8, Z8
+	VPMAXUD       Z8, Z7, Z7
+	VPSUBD        Z5, Z4, Z4
+	ADDQ          $0x40, CX
+	ADDQ          $0x20, AX
+	DECQ          DX
+	JNZ           values
+	VPSRLQ        $0x20, Z6, Z0
+	VPADDD        Z0, Z6, Z6
+	VPSLLQ        $0x20, Z6, Z6
+	VPSRLQ        $0x20, Z6, Z6
+	VEXTRACTI64X4 $0x01, Z6, Y0
+	VPADDQ        Y6, Y0, Y0
+	VEXTRACTI128  $0x01, Y0, X1
+	VPADDQ        X0, X1, X1
+	VMOVQ         X1, AX
+	VPEXTRQ       $0x01, X1, CX
+	ADDQ          CX, AX
+	MOVQ          AX, sum+24(FP)
+	VEXTRACTI64X4 $0x01, Z7, Y0
+	VPMAXUD       Y7, Y0, Y0
+	VEXTRACTI128  $0x01, Y0, X1
+	VPMAXUD       X0, X1, X1
+	VPSHUFD       $0x4e, X1, X0
+	VPMAXUD       X0, X1, X1
+	VPSHUFD       $0xb1, X1, X0
+	VPMAXUD       X0, X1, X1
+	VMOVD         X1, AX
+	XORL          $0x000000ff, AX
+	ANDL          $0x000000ff, AX
+	MOVQ          AX, top+32(FP)
+	VZEROUPPER
+	RET
+
+DATA placesDown<>+0(SB)/4, $0x000000ff
+DATA placesDown<>+4(SB)/4, $0x000000fe
+DATA placesDown<>+8(SB)/4, $0x000000fd
+DATA placesDown<>+12(SB)/4, $0x000000fc
+DATA placesDown<>+16(SB)/4, $0x000000fb
+DATA placesDown<>+20(SB)/4, $0x000000fa
+DATA placesDown<>+24(SB)/4, $0x000000f9
+DATA placesDown<>+28(SB)/4, $0x000000f8
+DATA placesDown<>+32(SB)/4, $0x000000f7
+DATA placesDown<>+36(SB)/4, $0x000000f6
+DATA placesDown<>+40(SB)/4, $0x000000f5
+DATA placesDown<>+44(SB)/4, $0x000000f4
+DATA placesDown<>+48(SB)/4, $0x000000f3
+DATA placesDown<>+52(SB)/4, $0x000000f2
+DATA placesDown<>+56(SB)/4, $0x000000f1
+DATA placesDown<>+60(SB)/4, $0x000000f0
+GLOBL placesDown<>(SB), RODATA|NOPTR, $64
+
+// func valuesAVX512(set *uint64, f *uint16)
+// Requires: AVX, AVX512BW
+TEXT ·valuesAVX512(SB), NOSPLIT, $0-16
+	MOVQ      set+0(FP), AX
+	MOVQ      f+8(FP), CX
+	VMOVDQU16 (CX), Z0
+	VPTESTMW  Z0, Z0, K1
+	KMOVD     K1, (AX)
+	VMOVDQU16 64(CX), Z0
+	VPTESTMW  Z0, Z0, K1
+	KMOVD     K1, 4(AX)
+	VMOVDQU16 128(CX), Z0
+	VPTESTMW  Z0, Z0, K1
+	KMOVD     K1, 8(AX)
+	VMOVDQU16 192(CX), Z0
+	VPTESTMW  Z0, Z0, K1
+	KMOVD     K1, 12(AX)
+	VMOVDQU16 256(CX), Z0
+	VPTESTMW  Z0, Z0, K1
+	KMOVD     K1, 16(AX)
+	VMOVDQU16 320(CX), Z0
+	VPTESTMW  Z0, Z0, K1
+	KMOVD     K1, 20(AX)
+	VMOVDQU16 384(CX), Z0
+	VPTESTMW  Z0, Z0, K1
+	KMOVD     K1, 24(AX)
+	VMOVDQU16 448(CX), Z0
+	VPTESTMW  Z0, Z0, K1
+	KMOVD     K1, 28(AX)
+	VZEROUPPER
+	RET
+
+// func onesPOPCNT(p *byte, blocks int) (n int)
+// Requires: POPCNT
+TEXT ·onesPOPCNT(SB), NOSPLIT, $0-24
+	MOVQ p+0(FP), AX
+	MOVQ blocks+8(FP), CX
+	XORQ DX, DX
+	XORQ BX, BX
+
+block:
+	POPCNTQ (AX), SI
+	ADDQ    SI, DX
+	POPCNTQ 8(AX), SI
+	ADDQ    SI, BX
+	POPCNTQ 16(AX), SI
+	ADDQ    SI, DX
+	POPCNTQ 24(AX), SI
+	ADDQ    SI, BX
+	POPCNTQ 32(AX), SI
+	ADDQ    SI, DX
+	POPCNTQ 40(AX), SI
+	ADDQ    SI, BX
+	POPCNTQ 48(AX), SI
+	ADDQ    SI, DX
+	POPCNTQ 56(AX), SI
+	ADDQ    SI, BX
+	ADDQ    $0x40, AX
+	DECQ    CX
+	JNZ     block
+	ADDQ    BX, DX
+	MOVQ    DX, n+16(FP)
+	RET
+
 // func spreadAVX512(dst *byte, bitmap *byte, src *byte, blocks int) (used int)
 // Requires: AVX, AVX512BW, AVX512_VBMI2, POPCNT
 TEXT ·spreadAVX512(SB), NOSPLIT, $0-40
@@ -1610,7 +1843,7 @@ block:
 	RET
 
 // func groupOf2AVX512(dst *byte, base *byte, blocks int, shift uint64, top uint64, last uint64)
-// Requires: AVX, AVX512BW, AVX512F, SSE2
+// Requires: AVX, AVX512BW, AVX512F, MMX+, SSE2
 TEXT ·groupOf2AVX512(SB), NOSPLIT, $0-48
 	MOVQ         dst+0(FP), AX
 	MOVQ         base+8(FP), CX
@@ -1625,21 +1858,22 @@ TEXT ·groupOf2AVX512(SB), NOSPLIT, $0-48
 	VPBROADCASTW DI, Z2
 
 block:
-	VMOVDQU8 (CX), Z3
-	VPSLLW   $0x01, Z3, Z3
-	VPSRLW   X0, Z3, Z3
-	VPSUBUSW Z3, Z1, Z3
-	VPMINUW  Z2, Z3, Z3
-	VPMOVWB  Z3, (AX)
-	ADDQ     $0x40, CX
-	ADDQ     $0x20, AX
-	DECQ     DX
-	JNZ      block
+	PREFETCHT0 2048(CX)
+	VMOVDQU8   (CX), Z3
+	VPSLLW     $0x01, Z3, Z3
+	VPSRLW     X0, Z3, Z3
+	VPSUBUSW   Z3, Z1, Z3
+	VPMINUW    Z2, Z3, Z3
+	VPMOVWB    Z3, (AX)
+	ADDQ       $0x40, CX
+	ADDQ       $0x20, AX
+	DECQ       DX
+	JNZ        block
 	VZEROUPPER
 	RET
 
 // func groupOf4AVX512(dst *byte, base *byte, blocks int, shift uint64, top uint64, last uint64)
-// Requires: AVX, AVX512BW, AVX512F, SSE2
+// Requires: AVX, AVX512BW, AVX512F, MMX+, SSE2
 TEXT ·groupOf4AVX512(SB), NOSPLIT, $0-48
 	MOVQ         dst+0(FP), AX
 	MOVQ         base+8(FP), CX
@@ -1654,17 +1888,18 @@ TEXT ·groupOf4AVX512(SB), NOSPLIT, $0-48
 	VPBROADCASTD DI, Z2
 
 block:
-	VMOVDQU8 (CX), Z4
-	VPSLLD   $0x01, Z4, Z4
-	VPSRLD   X0, Z4, Z4
-	VPSUBD   Z4, Z1, Z4
-	VPMAXSD  Z3, Z4, Z4
-	VPMINSD  Z2, Z4, Z4
-	VPMOVDB  Z4, (AX)
-	ADDQ     $0x40, CX
-	ADDQ     $0x10, AX
-	DECQ     DX
-	JNZ      block
+	PREFETCHT0 2048(CX)
+	VMOVDQU8   (CX), Z4
+	VPSLLD     $0x01, Z4, Z4
+	VPSRLD     X0, Z4, Z4
+	VPSUBD     Z4, Z1, Z4
+	VPMAXSD    Z3, Z4, Z4
+	VPMINSD    Z2, Z4, Z4
+	VPMOVDB    Z4, (AX)
+	ADDQ       $0x40, CX
+	ADDQ       $0x10, AX
+	DECQ       DX
+	JNZ        block
 	VZEROUPPER
 	RET
 
@@ -2149,6 +2384,48 @@ block:
 	VZEROUPPER
 	RET
 
+// func same2AVX512(want *byte, p0 *byte, p1 *byte, blocks int, rot uint64) bool
+// Requires: AVX, AVX512BW, AVX512F, AVX512VBMI, SSE2
+TEXT ·same2AVX512(SB), NOSPLIT, $0-41
+	MOVQ     want+0(FP), AX
+	MOVQ     p0+8(FP), CX
+	MOVQ     p1+16(FP), DX
+	MOVQ     blocks+24(FP), BX
+	MOVQ     rot+32(FP), SI
+	MOVQ     SI, X0
+	NEGQ     SI
+	ADDQ     $0x10, SI
+	MOVQ     SI, X1
+	VMOVDQU8 byElement2<>+0(SB), Z2
+	VPXORD   Z3, Z3, Z3
+
+block:
+	VMOVDQU8   (CX), Z4
+	VMOVDQU8   (DX), Z5
+	VSHUFI64X2 $0x44, Z5, Z4, Z6
+	VSHUFI64X2 $0xee, Z5, Z4, Z4
+	VPERMB     Z6, Z2, Z6
+	VPSRLW     X0, Z6, Z5
+	VPSLLW     X1, Z6, Z6
+	VPORD      Z5, Z6, Z6
+	VPTERNLOGD $0xf6, (AX), Z6, Z3
+	VPERMB     Z4, Z2, Z4
+	VPSRLW     X0, Z4, Z5
+	VPSLLW     X1, Z4, Z4
+	VPORD      Z5, Z4, Z4
+	VPTERNLOGD $0xf6, 64(AX), Z4, Z3
+	ADDQ       $0x00000080, AX
+	ADDQ       $0x40, CX
+	ADDQ       $0x40, DX
+	DECQ       BX
+	JNZ        block
+	VPTESTMD   Z3, Z3, K1
+	KORTESTW   K1, K1
+	SETEQ      AL
+	MOVB       AL, ret+40(FP)
+	VZEROUPPER
+	RET
+
 // func splitDiff2AVX512(src *byte, base *byte, p0 *byte, p1 *byte, blocks int, floats uint64)
 // Requires: AVX, AVX512BW, AVX512F, AVX512VBMI
 TEXT ·splitDiff2AVX512(SB), NOSPLIT, $0-48
@@ -2266,6 +2543,73 @@ block:
 	ADDQ       $0x40, BX
 	DECQ       SI
 	JNZ        block
+	VZEROUPPER
+	RET
+
+// func sameUndiff2AVX512(want *byte, base *byte, p0 *byte, p1 *byte, blocks int, floats uint64) bool
+// Requires: AVX, AVX512BW, AVX512F, AVX512VBMI
+TEXT ·sameUndiff2AVX512(SB), NOSPLIT, $0-49
+	MOVQ         want+0(FP), AX
+	MOVQ         base+8(FP), CX
+	MOVQ         p0+16(FP), DX
+	MOVQ         p1+24(FP), BX
+	MOVQ         blocks+32(FP), SI
+	MOVQ         floats+40(FP), DI
+	VPBROADCASTQ DI, Z0
+	VPTERNLOGD   $0xff, Z2, Z2, Z2
+	VPSLLW       $0x0f, Z2, Z1
+	VMOVDQU8     byElement2<>+0(SB), Z3
+	VPXORD       Z4, Z4, Z4
+
+block:
+	VMOVDQU8   (DX), Z5
+	VMOVDQU8   (BX), Z6
+	VSHUFI64X2 $0x44, Z6, Z5, Z7
+	VSHUFI64X2 $0xee, Z6, Z5, Z5
+	VPERMB     Z7, Z3, Z7
+	VMOVDQU8   (CX), Z6
+	VPSRAW     $0x0f, Z6, Z8
+	VPORD      Z1, Z8, Z8
+	VPANDD     Z0, Z8, Z8
+	VPXORD     Z8, Z6, Z6
+	VPSLLW     $0x0f, Z7, Z8
+	VPSRAW     $0x0f, Z8, Z8
+	VPSRLW     $0x01, Z7, Z7
+	VPXORD     Z8, Z7, Z7
+	VPADDW     Z6, Z7, Z7
+	VPSRAW     $0x0f, Z7, Z6
+	VPXORD     Z2, Z6, Z6
+	VPORD      Z1, Z6, Z6
+	VPANDD     Z0, Z6, Z6
+	VPXORD     Z6, Z7, Z7
+	VPTERNLOGD $0xf6, (AX), Z7, Z4
+	VPERMB     Z5, Z3, Z5
+	VMOVDQU8   64(CX), Z6
+	VPSRAW     $0x0f, Z6, Z7
+	VPORD      Z1, Z7, Z7
+	VPANDD     Z0, Z7, Z7
+	VPXORD     Z7, Z6, Z6
+	VPSLLW     $0x0f, Z5, Z7
+	VPSRAW     $0x0f, Z7, Z7
+	VPSRLW     $0x01, Z5, Z5
+	VPXORD     Z7, Z5, Z5
+	VPADDW     Z6, Z5, Z5
+	VPSRAW     $0x0f, Z5, Z6
+	VPXORD     Z2, Z6, Z6
+	VPORD      Z1, Z6, Z6
+	VPANDD     Z0, Z6, Z6
+	VPXORD     Z6, Z5, Z5
+	VPTERNLOGD $0xf6, 64(AX), Z5, Z4
+	ADDQ       $0x00000080, AX
+	ADDQ       $0x00000080, CX
+	ADDQ       $0x40, DX
+	ADDQ       $0x40, BX
+	DECQ       SI
+	JNZ        block
+	VPTESTMD   Z4, Z4, K1
+	KORTESTW   K1, K1
+	SETEQ      AL
+	MOVB       AL, ret+48(FP)
 	VZEROUPPER
 	RET
 
@@ -2519,6 +2863,70 @@ block:
 	VZEROUPPER
 	RET
 
+// func same4AVX512(want *byte, p0 *byte, p1 *byte, p2 *byte, p3 *byte, blocks int, rot uint64) bool
+// Requires: AVX, AVX512BW, AVX512F, AVX512VBMI, SSE2
+TEXT ·same4AVX512(SB), NOSPLIT, $0-57
+	MOVQ     want+0(FP), AX
+	MOVQ     p0+8(FP), CX
+	MOVQ     p1+16(FP), DX
+	MOVQ     p2+24(FP), BX
+	MOVQ     p3+32(FP), SI
+	MOVQ     blocks+40(FP), DI
+	MOVQ     rot+48(FP), R8
+	MOVQ     R8, X0
+	NEGQ     R8
+	ADDQ     $0x20, R8
+	MOVQ     R8, X1
+	VMOVDQU8 byElement4<>+0(SB), Z2
+	VPXORD   Z3, Z3, Z3
+
+block:
+	VMOVDQU8   (CX), Z4
+	VMOVDQU8   (DX), Z5
+	VMOVDQU8   (BX), Z6
+	VMOVDQU8   (SI), Z7
+	VSHUFI64X2 $0x44, Z5, Z4, Z8
+	VSHUFI64X2 $0x44, Z7, Z6, Z9
+	VSHUFI64X2 $0xee, Z5, Z4, Z4
+	VSHUFI64X2 $0xee, Z7, Z6, Z5
+	VSHUFI64X2 $0x88, Z9, Z8, Z6
+	VSHUFI64X2 $0xdd, Z9, Z8, Z7
+	VSHUFI64X2 $0x88, Z5, Z4, Z8
+	VSHUFI64X2 $0xdd, Z5, Z4, Z4
+	VPERMB     Z6, Z2, Z6
+	VPSRLD     X0, Z6, Z5
+	VPSLLD     X1, Z6, Z6
+	VPORD      Z5, Z6, Z6
+	VPTERNLOGD $0xf6, (AX), Z6, Z3
+	VPERMB     Z7, Z2, Z7
+	VPSRLD     X0, Z7, Z5
+	VPSLLD     X1, Z7, Z7
+	VPORD      Z5, Z7, Z7
+	VPTERNLOGD $0xf6, 64(AX), Z7, Z3
+	VPERMB     Z8, Z2, Z8
+	VPSRLD     X0, Z8, Z5
+	VPSLLD     X1, Z8, Z8
+	VPORD      Z5, Z8, Z8
+	VPTERNLOGD $0xf6, 128(AX), Z8, Z3
+	VPERMB     Z4, Z2, Z4
+	VPSRLD     X0, Z4, Z5
+	VPSLLD     X1, Z4, Z4
+	VPORD      Z5, Z4, Z4
+	VPTERNLOGD $0xf6, 192(AX), Z4, Z3
+	ADDQ       $0x00000100, AX
+	ADDQ       $0x40, CX
+	ADDQ       $0x40, DX
+	ADDQ       $0x40, BX
+	ADDQ       $0x40, SI
+	DECQ       DI
+	JNZ        block
+	VPTESTMD   Z3, Z3, K1
+	KORTESTW   K1, K1
+	SETEQ      AL
+	MOVB       AL, ret+56(FP)
+	VZEROUPPER
+	RET
+
 // func splitDiff4AVX512(src *byte, base *byte, p0 *byte, p1 *byte, p2 *byte, p3 *byte, blocks int, floats uint64)
 // Requires: AVX, AVX512BW, AVX512F, AVX512VBMI
 TEXT ·splitDiff4AVX512(SB), NOSPLIT, $0-64
@@ -2724,6 +3132,119 @@ block:
 	ADDQ       $0x40, DI
 	DECQ       R8
 	JNZ        block
+	VZEROUPPER
+	RET
+
+// func sameUndiff4AVX512(want *byte, base *byte, p0 *byte, p1 *byte, p2 *byte, p3 *byte, blocks int, floats uint64) bool
+// Requires: AVX, AVX512BW, AVX512F, AVX512VBMI
+TEXT ·sameUndiff4AVX512(SB), NOSPLIT, $0-65
+	MOVQ         want+0(FP), AX
+	MOVQ         base+8(FP), CX
+	MOVQ         p0+16(FP), DX
+	MOVQ         p1+24(FP), BX
+	MOVQ         p2+32(FP), SI
+	MOVQ         p3+40(FP), DI
+	MOVQ         blocks+48(FP), R8
+	MOVQ         floats+56(FP), R9
+	VPBROADCASTQ R9, Z0
+	VPTERNLOGD   $0xff, Z2, Z2, Z2
+	VPSLLD       $0x1f, Z2, Z1
+	VMOVDQU8     byElement4<>+0(SB), Z3
+	VPXORD       Z4, Z4, Z4
+
+block:
+	VMOVDQU8   (DX), Z5
+	VMOVDQU8   (BX), Z6
+	VMOVDQU8   (SI), Z7
+	VMOVDQU8   (DI), Z8
+	VSHUFI64X2 $0x44, Z6, Z5, Z9
+	VSHUFI64X2 $0x44, Z8, Z7, Z10
+	VSHUFI64X2 $0xee, Z6, Z5, Z5
+	VSHUFI64X2 $0xee, Z8, Z7, Z6
+	VSHUFI64X2 $0x88, Z10, Z9, Z7
+	VSHUFI64X2 $0xdd, Z10, Z9, Z8
+	VSHUFI64X2 $0x88, Z6, Z5, Z9
+	VSHUFI64X2 $0xdd, Z6, Z5, Z5
+	VPERMB     Z7, Z3, Z7
+	VMOVDQU8   (CX), Z6
+	VPSRAD     $0x1f, Z6, Z10
+	VPORD      Z1, Z10, Z10
+	VPANDD     Z0, Z10, Z10
+	VPXORD     Z10, Z6, Z6
+	VPSLLD     $0x1f, Z7, Z10
+	VPSRAD     $0x1f, Z10, Z10
+	VPSRLD     $0x01, Z7, Z7
+	VPXORD     Z10, Z7, Z7
+	VPADDD     Z6, Z7, Z7
+	VPSRAD     $0x1f, Z7, Z6
+	VPXORD     Z2, Z6, Z6
+	VPORD      Z1, Z6, Z6
+	VPANDD     Z0, Z6, Z6
+	VPXORD     Z6, Z7, Z7
+	VPTERNLOGD $0xf6, (AX), Z7, Z4
+	VPERMB     Z8, Z3, Z8
+	VMOVDQU8   64(CX), Z6
+	VPSRAD     $0x1f, Z6, Z7
+	VPORD      Z1, Z7, Z7
+	VPANDD     Z0, Z7, Z7
+	VPXORD     Z7, Z6, Z6
+	VPSLLD     $0x1f, Z8, Z7
+	VPSRAD     $0x1f, Z7, Z7
+	VPSRLD     $0x01, Z8, Z8
+	VPXORD     Z7, Z8, Z8
+	VPADDD     Z6, Z8, Z8
+	VPSRAD     $0x1f, Z8, Z6
+	VPXORD     Z2, Z6, Z6
+	VPORD      Z1, Z6, Z6
+	VPANDD     Z0, Z6, Z6
+	VPXORD     Z6, Z8, Z8
+	VPTERNLOGD $0xf6, 64(AX), Z8, Z4
+	VPERMB     Z9, Z3, Z9
+	VMOVDQU8   128(CX), Z6
+	VPSRAD     $0x1f, Z6, Z7
+	VPORD      Z1, Z7, Z7
+	VPANDD     Z0, Z7, Z7
+	VPXORD     Z7, Z6, Z6
+	VPSLLD     $0x1f, Z9, Z7
+	VPSRAD     $0x1f, Z7, Z7
+	VPSRLD     $0x01, Z9, Z9
+	VPXORD     Z7, Z9, Z9
+	VPADDD     Z6, Z9, Z9
+	VPSRAD     $0x1f, Z9, Z6
+	VPXORD     Z2, Z6, Z6
+	VPORD      Z1, Z6, Z6
+	VPANDD     Z0, Z6, Z6
+	VPXORD     Z6, Z9, Z9
+	VPTERNLOGD $0xf6, 128(AX), Z9, Z4
+	VPERMB     Z5, Z3, Z5
+	VMOVDQU8   192(CX), Z6
+	VPSRAD     $0x1f, Z6, Z7
+	VPORD      Z1, Z7, Z7
+	VPANDD     Z0, Z7, Z7
+	VPXORD     Z7, Z6, Z6
+	VPSLLD     $0x1f, Z5, Z7
+	VPSRAD     $0x1f, Z7, Z7
+	VPSRLD     $0x01, Z5, Z5
+	VPXORD     Z7, Z5, Z5
+	VPADDD     Z6, Z5, Z5
+	VPSRAD     $0x1f, Z5, Z6
+	VPXORD     Z2, Z6, Z6
+	VPORD      Z1, Z6, Z6
+	VPANDD     Z0, Z6, Z6
+	VPXORD     Z6, Z5, Z5
+	VPTERNLOGD $0xf6, 192(AX), Z5, Z4
+	ADDQ       $0x00000100, AX
+	ADDQ       $0x00000100, CX
+	ADDQ       $0x40, DX
+	ADDQ       $0x40, BX
+	ADDQ       $0x40, SI
+	ADDQ       $0x40, DI
+	DECQ       R8
+	JNZ        block
+	VPTESTMD   Z4, Z4, K1
+	KORTESTW   K1, K1
+	SETEQ      AL
+	MOVB       AL, ret+64(FP)
 	VZEROUPPER
 	RET
 

@@ -42,7 +42,7 @@ func diff4SSE(dst *byte, a *byte, base *byte, blocks int, floats uint64)
 //go:noescape
 func undiff4SSE(dst *byte, a *byte, base *byte, blocks int, floats uint64)
 
-// tableAVX512 is tablePortable; it writes up to 15 entries past the end.
+// tableAVX512 is tablePortable; it writes up to 63 entries past the end.
 //
 //go:noescape
 func tableAVX512(t *uint32, f *uint16)
@@ -55,9 +55,10 @@ func tableAVX512(t *uint32, f *uint16)
 func decode16AVX512(dst *byte, steps int, t *uint32, x *uint32, words *byte, n int, raw *byte, rawStep int, out *byte, outStep int) (left int, used int)
 
 // encode16AVX512 codes steps times 16 bytes, of which the last is at src, and puts words up to the byte at last, so many bytes.
+// Each step has the processor fetch 1 lines of 64 bytes at out, which are to be written, and goes on by outStep.
 //
 //go:noescape
-func encode16AVX512(last *byte, src *byte, steps int, codes *uint64, x *uint32) (put int)
+func encode16AVX512(last *byte, src *byte, steps int, codes *uint64, x *uint32, out *byte, outStep int) (put int)
 
 // decode32AVX512 decodes so many steps of 32 bytes each, or fewer: it begins none when of the n bytes at words less
 // than 64 are left, which is what a step reads, and uses at most. Each step has the processor fetch 2 lines of 64 bytes
@@ -67,9 +68,10 @@ func encode16AVX512(last *byte, src *byte, steps int, codes *uint64, x *uint32) 
 func decode32AVX512(dst *byte, steps int, t *uint32, x *uint32, words *byte, n int, raw *byte, rawStep int, out *byte, outStep int) (left int, used int)
 
 // encode32AVX512 codes steps times 32 bytes, of which the last is at src, and puts words up to the byte at last, so many bytes.
+// Each step has the processor fetch 2 lines of 64 bytes at out, which are to be written, and goes on by outStep.
 //
 //go:noescape
-func encode32AVX512(last *byte, src *byte, steps int, codes *uint64, x *uint32) (put int)
+func encode32AVX512(last *byte, src *byte, steps int, codes *uint64, x *uint32, out *byte, outStep int) (put int)
 
 // decode64AVX512 decodes so many steps of 64 bytes each, or fewer: it begins none when of the n bytes at words less
 // than 128 are left, which is what a step reads, and uses at most. Each step has the processor fetch 4 lines of 64 bytes
@@ -79,14 +81,21 @@ func encode32AVX512(last *byte, src *byte, steps int, codes *uint64, x *uint32) 
 func decode64AVX512(dst *byte, steps int, t *uint32, x *uint32, words *byte, n int, raw *byte, rawStep int, out *byte, outStep int) (left int, used int)
 
 // encode64AVX512 codes steps times 64 bytes, of which the last is at src, and puts words up to the byte at last, so many bytes.
+// Each step has the processor fetch 4 lines of 64 bytes at out, which are to be written, and goes on by outStep.
 //
 //go:noescape
-func encode64AVX512(last *byte, src *byte, steps int, codes *uint64, x *uint32) (put int)
+func encode64AVX512(last *byte, src *byte, steps int, codes *uint64, x *uint32, out *byte, outStep int) (put int)
 
 // encode64NarrowAVX512 codes steps times 64 bytes, of which the last is at src, and puts words up to the byte at last, so many bytes.
+// Each step has the processor fetch 4 lines of 64 bytes at out, which are to be written, and goes on by outStep.
 //
 //go:noescape
-func encode64NarrowAVX512(last *byte, src *byte, steps int, rcp *uint32, rest *uint32, x *uint32) (put int)
+func encode64NarrowAVX512(last *byte, src *byte, steps int, rcp *uint32, rest *uint32, x *uint32, out *byte, outStep int) (put int)
+
+// tallyWords is tally.addPortable for words of 8 bytes.
+//
+//go:noescape
+func tallyWords(t *uint16, p *byte, words int)
 
 // sumAVX512 is sumPortable.
 //
@@ -102,6 +111,21 @@ func holdsAVX512(set *uint64, p *byte, lines int) (left int)
 //
 //go:noescape
 func logsAVX512(c *uint32) (sum uint64, used int, total int)
+
+// sharesAVX512 is sharesPortable.
+//
+//go:noescape
+func sharesAVX512(f *uint16, c *uint32, scale float64) (sum uint64, top uint64)
+
+// valuesAVX512 is valuesPortable.
+//
+//go:noescape
+func valuesAVX512(set *uint64, f *uint16)
+
+// onesPOPCNT counts the bits that are set in blocks times 64 bytes.
+//
+//go:noescape
+func onesPOPCNT(p *byte, blocks int) (n int)
 
 // spreadAVX512 sets blocks times 64 bytes of dst to the next ones of src where bitmap has bits set, to zeros elsewhere.
 //
@@ -144,10 +168,15 @@ func groupAVX512(dst *byte, src *byte, group *byte, blocks int, groups int, at *
 //go:noescape
 func split2AVX512(src *byte, p0 *byte, p1 *byte, blocks int, rot uint64)
 
-// merge2AVX512 makes blocks times 64 elements of their planes and rotates each right by rot bits.
+// merge2AVX512 makes blocks times 64 elements of their planes, each rotated right by rot bits.
 //
 //go:noescape
 func merge2AVX512(dst *byte, p0 *byte, p1 *byte, blocks int, rot uint64)
+
+// same2AVX512 reports whether there are at want blocks times 64 elements of their planes, each rotated right by rot bits.
+//
+//go:noescape
+func same2AVX512(want *byte, p0 *byte, p1 *byte, blocks int, rot uint64) bool
 
 // splitDiff2AVX512 takes the differences, as diff makes them, of blocks times 64 elements from base apart into planes.
 //
@@ -159,15 +188,25 @@ func splitDiff2AVX512(src *byte, base *byte, p0 *byte, p1 *byte, blocks int, flo
 //go:noescape
 func mergeUndiff2AVX512(dst *byte, base *byte, p0 *byte, p1 *byte, blocks int, floats uint64)
 
+// sameUndiff2AVX512 reports whether there are at want blocks times 64 elements of base and of the planes of their differences.
+//
+//go:noescape
+func sameUndiff2AVX512(want *byte, base *byte, p0 *byte, p1 *byte, blocks int, floats uint64) bool
+
 // split4AVX512 rotates blocks times 64 elements left by rot bits and takes them apart into planes.
 //
 //go:noescape
 func split4AVX512(src *byte, p0 *byte, p1 *byte, p2 *byte, p3 *byte, blocks int, rot uint64)
 
-// merge4AVX512 makes blocks times 64 elements of their planes and rotates each right by rot bits.
+// merge4AVX512 makes blocks times 64 elements of their planes, each rotated right by rot bits.
 //
 //go:noescape
 func merge4AVX512(dst *byte, p0 *byte, p1 *byte, p2 *byte, p3 *byte, blocks int, rot uint64)
+
+// same4AVX512 reports whether there are at want blocks times 64 elements of their planes, each rotated right by rot bits.
+//
+//go:noescape
+func same4AVX512(want *byte, p0 *byte, p1 *byte, p2 *byte, p3 *byte, blocks int, rot uint64) bool
 
 // splitDiff4AVX512 takes the differences, as diff makes them, of blocks times 64 elements from base apart into planes.
 //
@@ -178,6 +217,11 @@ func splitDiff4AVX512(src *byte, base *byte, p0 *byte, p1 *byte, p2 *byte, p3 *b
 //
 //go:noescape
 func mergeUndiff4AVX512(dst *byte, base *byte, p0 *byte, p1 *byte, p2 *byte, p3 *byte, blocks int, floats uint64)
+
+// sameUndiff4AVX512 reports whether there are at want blocks times 64 elements of base and of the planes of their differences.
+//
+//go:noescape
+func sameUndiff4AVX512(want *byte, base *byte, p0 *byte, p1 *byte, p2 *byte, p3 *byte, blocks int, floats uint64) bool
 
 // roundBF16AVX512 sets 32 bytes of dst for each block of 64 of src, rounded to bfloat16, up to one that has a NaN; left is how many there are from it on.
 //

@@ -3,7 +3,6 @@ package codec
 import (
 	"errors"
 	"fmt"
-	"math/bits"
 )
 
 // The codes of a part.
@@ -36,9 +35,11 @@ func (s *planeState) putSlab(dst []byte) []byte {
 	dst = append(dst, 0, 0, 0, 0)
 	if s.lanes > 0 {
 		s.enc.reset(s.coded, s.lanes)
+		s.enc.out = s.toWrite(dst)
 		for i := len(s.parts) - 1; i >= 0; i-- {
 			if p := &s.parts[i]; p.code&^partWhole == partRans {
 				s.enc.run(p.p, &p.f)
+				s.enc.out = nil
 			}
 		}
 		stream := s.enc.end()
@@ -61,6 +62,17 @@ func (s *planeState) putSlab(dst []byte) []byte {
 		}
 	}
 	return dst
+}
+
+// toWrite is about where the slab will lie that is appended to dst.
+func (s *planeState) toWrite(dst []byte) []byte {
+	n := s.coded / 4
+	for i := range s.parts {
+		if p := &s.parts[i]; p.code&^partWhole == partRaw {
+			n += len(p.p)
+		}
+	}
+	return dst[len(dst):min(len(dst)+n, cap(dst))]
 }
 
 // open begins a slab and returns what comes behind its stream.
@@ -189,15 +201,7 @@ func (s *planeState) decodeSparse(buf, stored []byte) ([]byte, error) {
 
 // decodeRest fills buf with the bytes of the part that stored begins with, where bitmap has bits set, and with zeros.
 func (s *planeState) decodeRest(buf, stored, bitmap []byte) ([]byte, error) {
-	n := 0
-	b := bitmap
-	for ; len(b) >= 8; b = b[8:] {
-		n += bits.OnesCount64(le.Uint64(b))
-	}
-	for _, m := range b {
-		n += bits.OnesCount8(m)
-	}
-	rest, stored, err := s.decode(s.rest[:n], stored, false)
+	rest, stored, err := s.decode(s.rest[:ones(bitmap)], stored, false)
 	if err != nil {
 		return nil, err
 	}

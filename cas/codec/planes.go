@@ -140,12 +140,20 @@ func (s *planeState) decodePlanes(o output, c planesCodec, stored []byte) error 
 		if err != nil {
 			return nil, err
 		}
-		return stored, s.put(o, at, n, w, func(dst []byte, p *[8][]byte, _ int) { merge(dst, p, w, rot) })
+		return stored, s.put(o, at, n, w, merger{w, rot})
 	})
 	if err != nil {
 		return err
 	}
 	return o.tail(tail)
+}
+
+// merger is the joiner of elements of w bytes that split took apart.
+type merger struct{ w, rot int }
+
+func (m merger) join(dst []byte, p *[8][]byte, _ int) { merge(dst, p, m.w, m.rot) }
+func (m merger) same(want []byte, p *[8][]byte, _ int) (int, bool) {
+	return same(want, p, m.w, m.rot)
 }
 
 // planesShape reads the shape that stored begins with.

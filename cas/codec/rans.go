@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+	"sync"
 )
 
 // rANS: an entropy coder that spends log2(1/p) bits on a byte that has the share p of all, be that less than one: asymmetric
@@ -41,7 +42,7 @@ type freqs [256]uint16
 
 // ransTable says what a state stands for by its remainder modulo 4096: bits 0-11 the value's frequency, 12-23 by how much
 // the remainder is past the value's start, 24-31 the value.
-type ransTable [probs + 16]uint32 // the kernel that fills it writes up to 16 past the end
+type ransTable [probs + 64]uint32 // the kernel that fills it writes up to 63 past the end
 
 var errRans = errors.New("rans: the stream does not end where it should")
 
@@ -161,20 +162,27 @@ const (
 	freqAt  = 51
 )
 
-func (c *ransCode) init(f *freqs) {
-	start := uint64(0)
-	for v, n := range f {
-		n := uint64(n)
-		switch {
-		case n == 0:
-			c[v] = 0
-		case n == 1: // x * (2^32 - 1) >> 32 is x - 1
-			c[v] = 1<<32 - 1 | (start+probs-1)<<biasAt | 1<<freqAt
-		default:
-			shift := uint64(bits.Len64(n-1)) - 1
-			c[v] = (1<<(shift+32)+n-1)/n | shift<<shiftAt | start<<biasAt | n<<freqAt
+// divisors are the codes of frequencies, of a value that starts at 0.
+var divisors = sync.OnceValue(func() *[probs]uint64 {
+	var d [probs]uint64
+	d[1] = 1<<32 - 1 | (probs-1)<<biasAt | 1<<freqAt // x * (2^32 - 1) >> 32 is x - 1
+	for n := uint64(2); n < probs; n++ {
+		shift := uint64(bits.Len64(n-1)) - 1
+		d[n] = (1<<(shift+32)+n-1)/n | shift<<shiftAt | n<<freqAt
+	}
+	return &d
+})
+
+// init sets the codes of set, which are the values that f has. The others' are not used.
+func (c *ransCode) init(f *freqs, set *values) {
+	of, start := divisors(), uint64(0)
+	for i, m := range set {
+		for ; m != 0; m &= m - 1 {
+			v := 64*i + bits.TrailingZeros64(m)
+			n := f[v&255]
+			c[v&255] = of[n%probs] + start<<biasAt
+			start += uint64(n)
 		}
-		start += n
 	}
 }
 
@@ -183,7 +191,9 @@ type ransEncoder struct {
 	x    []uint32
 	buf  []byte // filled from the end
 	at   int    // in buf, of the word put last
+	out  []byte // what is written once all is coded: the processor fetches it meanwhile
 	code ransCode
+	set  values // that code is of
 	xs   [manyLanes]uint32
 }
 
@@ -201,7 +211,8 @@ func (e *ransEncoder) reset(n, lanes int) {
 
 // run puts src, whose values all have frequencies above zero, before what was put already.
 func (e *ransEncoder) run(src []byte, f *freqs) {
-	e.code.init(f)
+	e.set = f.values()
+	e.code.init(f, &e.set)
 	whole := len(src) / len(e.x) * len(e.x)
 	e.step(src[whole:])
 	e.steps(src[:whole])

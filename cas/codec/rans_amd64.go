@@ -1,6 +1,10 @@
 package codec
 
-import "golang.org/x/sys/cpu"
+import (
+	"math/bits"
+
+	"golang.org/x/sys/cpu"
+)
 
 // wide says that the kernels in AVX-512 can be used and pay: with VBMI2 come processors that do not clock down for them.
 var wide = cpu.X86.HasAVX512F && cpu.X86.HasAVX512BW && cpu.X86.HasAVX512VL &&
@@ -71,27 +75,69 @@ func (e *ransEncoder) steps(src []byte) {
 		kernel = encode16AVX512
 	}
 	_ = e.buf[:e.at][2*len(src)-1] // the kernels check nothing
+	out, outStep := fetching(e.out, n, src)
 	if len(e.x) == manyLanes {
-		if rcp, rest, ok := e.code.narrow(); ok {
-			e.at -= encode64NarrowAVX512(&e.buf[e.at-1], &src[len(src)-1], n, &rcp[0], &rest[0], &e.x[0])
+		var rcp, rest [32]uint32
+		if e.code.narrow(&e.set, &rcp, &rest) {
+			e.at -= encode64NarrowAVX512(&e.buf[e.at-1], &src[len(src)-1], n, &rcp[0], &rest[0], &e.x[0], out, outStep)
 			return
 		}
 	}
-	e.at -= kernel(&e.buf[e.at-1], &src[len(src)-1], n, &e.code[0], &e.x[0])
+	e.at -= kernel(&e.buf[e.at-1], &src[len(src)-1], n, &e.code[0], &e.x[0], out, outStep)
 }
 
-// narrow returns the codes of values that differ modulo 32, by that, and whether all do.
-func (c *ransCode) narrow() (rcp, rest [32]uint32, ok bool) {
-	for v, code := range c {
-		if code == 0 {
-			continue
+// narrow sets rcp and rest to the codes of set, by the values modulo 32, and reports whether those all differ.
+func (c *ransCode) narrow(set *values, rcp, rest *[32]uint32) bool {
+	var any uint32
+	for _, m := range set {
+		lower, upper := uint32(m), uint32(m>>32)
+		if any&lower|(any|lower)&upper != 0 {
+			return false
 		}
-		if rest[v%32] != 0 {
-			return rcp, rest, false
-		}
-		rcp[v%32], rest[v%32] = uint32(code), uint32(code>>32)
+		any |= lower | upper
 	}
-	return rcp, rest, true
+	for i, m := range set {
+		for ; m != 0; m &= m - 1 {
+			v := 64*i + bits.TrailingZeros64(m)
+			code := c[v&255]
+			rcp[v%32], rest[v%32] = uint32(code), uint32(code>>32)
+		}
+	}
+	return true
+}
+
+// values is valuesPortable.
+func (f *freqs) values() (set values) {
+	if !wide {
+		return f.valuesPortable()
+	}
+	valuesAVX512(&set[0], &f[0])
+	return set
+}
+
+// shares is sharesPortable.
+func (f *freqs) shares(c *counts, scale float64) (sum, top int) {
+	if !wide {
+		return f.sharesPortable(c, scale)
+	}
+	s, t := sharesAVX512(&f[0], &c[0], scale)
+	return int(s), int(t)
+}
+
+// add is addPortable.
+func (t *tally) add(p []byte) {
+	if n := len(p) / 8; n > 0 {
+		tallyWords(&t[0][0], &p[0], n)
+	}
+}
+
+// ones is onesPortable.
+func ones(p []byte) int {
+	n := 0
+	if k := blocks(len(p)); k > 0 {
+		n, p = onesPOPCNT(&p[0], k), p[k*wideBlock:]
+	}
+	return n + onesPortable(p)
 }
 
 // sum is sumPortable.

@@ -11,6 +11,14 @@ func (d *ransDecoder) steps(dst []byte) ([]byte, error) { return dst, nil }
 
 func (e *ransEncoder) steps(src []byte) { e.stepsPortable(src) }
 
+func (f *freqs) values() values { return f.valuesPortable() }
+
+func (f *freqs) shares(c *counts, scale float64) (sum, top int) { return f.sharesPortable(c, scale) }
+
+func (t *tally) add(p []byte) { t.addPortable(p) }
+
+func ones(p []byte) int { return onesPortable(p) }
+
 func (c *counts) sum(t *tally, shift int, set *values) { c.sumPortable(t, shift, set) }
 
 func (c *counts) logs() (sum uint64, used, total int) { return c.logsPortable() }

@@ -160,6 +160,15 @@ func TestFreqs(t *testing.T) {
 		if sum != probs {
 			t.Fatalf("they add up to %d: %v", sum, f)
 		}
+		portably(func(how string) {
+			g = f
+			if f.normalize(&c); f != g {
+				t.Fatalf("%s: the frequencies differ", how)
+			}
+			if f.values() != f.valuesPortable() {
+				t.Fatalf("%s: the values differ", how)
+			}
+		})
 		p := appendFreqs([]byte("before"), &f)
 		rest, err := readFreqs(&g, append(p[6:], "behind"...))
 		if err != nil || string(rest) != "behind" || f != g {

@@ -65,17 +65,29 @@ func (o output) tail(tail []byte) error {
 	return nil
 }
 
-// put has join make the n bytes from at on of the planes in s.bufs, which it is given from the first byte on that it is to make.
-func (s *planeState) put(o output, at, n, w int, join func(dst []byte, p *[8][]byte, at int)) error {
+// joiner makes bytes of planes.
+type joiner interface {
+	// join makes dst, which is the bytes from at on, of p.
+	join(dst []byte, p *[8][]byte, at int)
+	// same reports whether the first n bytes of want are what join makes; where n is 0, it cannot tell.
+	same(want []byte, p *[8][]byte, at int) (n int, ok bool)
+}
+
+// put has j make the n bytes from at on of the planes in s.bufs.
+func (s *planeState) put(o output, at, n, w int, j joiner) error {
 	dst := o.p[at : at+n]
 	if !o.verify {
-		join(dst, &s.bufs, at)
+		j.join(dst, &s.bufs, at)
 		return nil
 	}
-	for i := 0; i < n; i += len(s.block) { // what is compared at once need not leave the nearest cache
+	i, ok := j.same(dst, &s.bufs, at)
+	if !ok {
+		return errDiffers
+	}
+	for ; i < n; i += len(s.block) { // what is compared at once need not leave the nearest cache
 		want := dst[i:min(i+len(s.block), n)]
 		p := from(&s.bufs, w, i/w)
-		if join(s.block[:len(want)], &p, at+i); !bytes.Equal(s.block[:len(want)], want) {
+		if j.join(s.block[:len(want)], &p, at+i); !bytes.Equal(s.block[:len(want)], want) {
 			return errDiffers
 		}
 	}

@@ -54,6 +54,18 @@ func union(any, zero []byte, planes [][]byte) {
 	}
 }
 
+// onesPortable is how many bits are set in p.
+func onesPortable(p []byte) int {
+	n := 0
+	for ; len(p) >= 8; p = p[8:] {
+		n += bits.OnesCount64(le.Uint64(p))
+	}
+	for _, m := range p {
+		n += bits.OnesCount8(m)
+	}
+	return n
+}
+
 // nonZero has bit i set when byte i of v is not zero.
 func nonZero(v uint64) byte {
 	const low7 = 0x7f7f7f7f7f7f7f7f

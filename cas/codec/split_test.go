@@ -110,3 +110,32 @@ func TestPortableTwins(t *testing.T) {
 		}
 	}
 }
+
+// TestVerify: what is verified by kernels or their twins is right to the last bit, wherever that is.
+func TestVerify(t *testing.T) {
+	s := new(planeState)
+	for _, n := range []int{1, 63, 64, 100, 300} {
+		shapes(func(w, rot int) {
+			src, base := random(n*w), random(n*w)
+			for _, j := range []joiner{merger{w, rot}, undiffer{base, w, true}, undiffer{base, w, false}} {
+				if u, ok := j.(undiffer); ok {
+					splitDiff(s.planes(n, w), s.diffs[:], src, base, w, u.floats)
+				} else {
+					split(s.planes(n, w), src, w, rot)
+				}
+				portably(func(how string) {
+					if err := s.put(output{p: src, verify: true}, 0, n*w, w, j); err != nil {
+						t.Fatalf("%s, %T, width %d, %d elements: %v", how, j, w, n, err)
+					}
+					for bit := 0; bit < 8*n*w; bit += 9 {
+						src[bit/8] ^= 1 << (bit % 8)
+						if s.put(output{p: src, verify: true}, 0, n*w, w, j) == nil {
+							t.Fatalf("%s, %T, width %d, %d elements: bit %d is another", how, j, w, n, bit)
+						}
+						src[bit/8] ^= 1 << (bit % 8)
+					}
+				})
+			}
+		})
+	}
+}

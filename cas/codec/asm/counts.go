@@ -7,6 +7,21 @@ import (
 )
 
 func counts() {
+	TEXT("tallyWords", NOSPLIT, "func(t *uint16, p *byte, words int)")
+	Pragma("noescape")
+	Doc("tallyWords is tally.addPortable for words of 8 bytes.")
+	to, from, words := Load(Param("t"), GP64()), Load(Param("p"), GP64()), Load(Param("words"), GP64())
+	Label("word")
+	for i := range 8 {
+		v := GP64()
+		MOVBQZX(Mem{Base: from, Disp: i}, v)
+		INCW(Mem{Base: to, Index: v, Scale: 2, Disp: 2 * 256 * i})
+	}
+	ADDQ(Imm(8), from)
+	DECQ(words)
+	JNZ(LabelRef("word"))
+	RET()
+
 	TEXT("sumAVX512", NOSPLIT, "func(c *uint32, t *uint16, shift uint64, set *uint64)")
 	Pragma("noescape")
 	Doc("sumAVX512 is sumPortable.")
@@ -117,6 +132,118 @@ func counts() {
 	Store(across(useds), Return("used"))
 	Store(across(totals), Return("total"))
 	VZEROUPPER()
+	RET()
+}
+
+// shares is the first step of normalize.
+func shares() {
+	TEXT("sharesAVX512", NOSPLIT, "func(f *uint16, c *uint32, scale float64) (sum, top uint64)")
+	Pragma("noescape")
+	Doc("sharesAVX512 is sharesPortable.")
+	f, c := Load(Param("f"), GP64()), Load(Param("c"), GP64())
+	scale, half, least, most := ZMM(), ZMM(), broadcast(1), broadcast(probs-1)
+	VBROADCASTSD(Load(Param("scale"), XMM()), scale)
+	r := GP64()
+	MOVQ(U64(0x3fe0000000000000), r)
+	VPBROADCASTQ(r, half)
+	places := GLOBL("placesDown", RODATA|NOPTR)
+	for i := range lanes {
+		DATA(4*i, U32(255-i))
+	}
+	place, step, sum, top := ZMM(), broadcast(lanes), ZMM(), ZMM()
+	VMOVDQU32(places, place)
+	VPXORD(sum, sum, sum)
+	VPXORD(top, top, top)
+	left := GP64()
+	MOVQ(U64(256/lanes), left)
+	Label("values")
+	x, any := ZMM(), K()
+	VMOVDQU32(Mem{Base: c}, x)
+	VPTESTMD(x, x, any)
+	upper := YMM()
+	VEXTRACTI64X4(Imm(1), x, upper)
+	var n [2]VecVirtual
+	for i, v := range []VecVirtual{x.AsY().(VecVirtual), upper} {
+		d := ZMM()
+		VCVTUDQ2PD(v, d)
+		VMULPD(scale, d, d)
+		VADDPD(half, d, d)
+		n[i] = YMM()
+		VCVTTPD2DQ(d, n[i])
+	}
+	all := ZMM()
+	VINSERTI64X4(Imm(1), n[1], n[0].AsZ(), all)
+	VPMINSD(most, all, all)
+	VPMAXSD_Z(least, all, any, all)
+	VPADDD(all, sum, sum)
+	VPMOVDW(all, Mem{Base: f})
+	VPSLLD(Imm(8), all, all)
+	VPORD(place, all, all)
+	VPMAXUD(all, top, top)
+	VPSUBD(step, place, place)
+	ADDQ(Imm(4*lanes), c)
+	ADDQ(Imm(2*lanes), f)
+	DECQ(left)
+	JNZ(LabelRef("values"))
+	wide := ZMM() // the sum is 2^16 at most, of 256 values of 2^12 - 1
+	VPSRLQ(Imm(32), sum, wide)
+	VPADDD(wide, sum, sum)
+	VPSLLQ(Imm(32), sum, sum)
+	VPSRLQ(Imm(32), sum, sum)
+	total := across(sum)
+	Store(total, Return("sum"))
+	y, z, w := YMM(), XMM(), XMM()
+	VEXTRACTI64X4(Imm(1), top, y)
+	VPMAXUD(top.AsY(), y, y)
+	VEXTRACTI128(Imm(1), y, z)
+	VPMAXUD(y.AsX(), z, z)
+	VPSHUFD(Imm(0x4e), z, w)
+	VPMAXUD(w, z, z)
+	VPSHUFD(Imm(0xb1), z, w)
+	VPMAXUD(w, z, z)
+	greatest := GP64()
+	VMOVD(z, greatest.As32())
+	XORL(U32(255), greatest.As32())
+	ANDL(U32(255), greatest.As32())
+	Store(greatest, Return("top"))
+	VZEROUPPER()
+	RET()
+}
+
+// used are kernels that say which values there are, and how many bits.
+func used() {
+	TEXT("valuesAVX512", NOSPLIT, "func(set *uint64, f *uint16)")
+	Pragma("noescape")
+	Doc("valuesAVX512 is valuesPortable.")
+	set, f := Load(Param("set"), GP64()), Load(Param("f"), GP64())
+	for i := range 256 / 32 {
+		x, k := ZMM(), K()
+		VMOVDQU16(Mem{Base: f, Disp: 64 * i}, x)
+		VPTESTMW(x, x, k)
+		KMOVD(k, Mem{Base: set, Disp: 4 * i})
+	}
+	VZEROUPPER()
+	RET()
+
+	TEXT("onesPOPCNT", NOSPLIT, "func(p *byte, blocks int) (n int)")
+	Pragma("noescape")
+	Doc("onesPOPCNT counts the bits that are set in blocks times 64 bytes.")
+	p, blocks := Load(Param("p"), GP64()), Load(Param("blocks"), GP64())
+	sums := []Register{GP64(), GP64()}
+	for _, r := range sums {
+		XORQ(r, r)
+	}
+	Label("block")
+	for i := range 8 {
+		r := GP64()
+		POPCNTQ(Mem{Base: p, Disp: 8 * i}, r)
+		ADDQ(r, sums[i%2])
+	}
+	ADDQ(Imm(64), p)
+	DECQ(blocks)
+	JNZ(LabelRef("block"))
+	ADDQ(sums[1], sums[0])
+	Store(sums[0], Return("n"))
 	RET()
 }
 

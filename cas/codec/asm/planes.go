@@ -27,6 +27,8 @@ func main() {
 	}
 	ransEncode(4, true)
 	counts()
+	shares()
+	used()
 	sparse()
 	groupOf(2)
 	groupOf(4)

@@ -9,6 +9,9 @@ import (
 
 const maxGroups = 6 // as many as there are registers for
 
+// ahead is how far on the processor is to fetch a base, the first time that it is read: by itself it does not go past a page.
+const ahead = 2048
+
 // vbmi2 is an instruction of AVX-512 VBMI2, which avo does not know.
 func vbmi2(opcode string, zero bool, from Op, k, to Register) {
 	i := &ir.Instruction{Opcode: opcode, Operands: []Op{from, k, to}, Inputs: []Op{from, k}, Outputs: []Op{to}, ISA: []string{"AVX512_VBMI2"}}
@@ -89,6 +92,7 @@ func groupOf(w int) {
 	}
 	Label("block")
 	x := ZMM()
+	PREFETCHT0(Mem{Base: base, Disp: ahead})
 	VMOVDQU8(Mem{Base: base}, x)
 	if w == 2 {
 		VPSLLW(Imm(1), x, x)

@@ -21,7 +21,8 @@ func wide(w int) {
 	toPlanes, toElements := table(fmt.Sprintf("byPlane%d", w), byPlane), table(fmt.Sprintf("byElement%d", w), byElement)
 	for _, delta := range []bool{false, true} {
 		wideSplit(w, delta, toPlanes)
-		wideMerge(w, delta, toElements)
+		wideMerge(w, delta, false, toElements)
+		wideMerge(w, delta, true, toElements)
 	}
 }
 
@@ -33,8 +34,8 @@ func table(name string, p []byte) Mem {
 	return m
 }
 
-// wideKernel begins a function and returns a loop over its blocks.
-func wideKernel(name, dense string, w int, delta bool, doc string) (side, base Register, planes []Register, flag Register, loop func(body func())) {
+// wideKernel begins a function, which returns what is said, and returns a loop over its blocks.
+func wideKernel(name, dense string, w int, delta bool, returns, doc string) (side, base Register, planes []Register, flag Register, loop func(body func())) {
 	sig := "func(" + dense
 	if delta {
 		sig += ", base"
@@ -47,7 +48,7 @@ func wideKernel(name, dense string, w int, delta bool, doc string) (side, base R
 	if delta {
 		last = "floats"
 	}
-	TEXT(name, NOSPLIT, sig+last+" uint64)")
+	TEXT(name, NOSPLIT, sig+last+" uint64)"+returns)
 	Doc(name + " " + doc)
 	Pragma("noescape")
 	side = Load(Param(dense), GP64())
@@ -70,8 +71,6 @@ func wideKernel(name, dense string, w int, delta bool, doc string) (side, base R
 		}
 		DECQ(blocks)
 		JNZ(LabelRef("block"))
-		VZEROUPPER()
-		RET()
 	}
 }
 
@@ -141,7 +140,7 @@ func wideSplit(w int, delta bool, order Mem) {
 	if delta {
 		name, doc = fmt.Sprintf("splitDiff%dAVX512", w), "takes the differences, as diff makes them, of blocks times 64 elements from base apart into planes."
 	}
-	src, base, planes, flag, loop := wideKernel(name, "src", w, delta, doc)
+	src, base, planes, flag, loop := wideKernel(name, "src", w, delta, "", doc)
 	f := wideFields{w: w}
 	var up, down VecVirtual
 	if delta {
@@ -175,14 +174,21 @@ func wideSplit(w int, delta bool, order Mem) {
 			VMOVDQU8(v, Mem{Base: planes[k]})
 		}
 	})
+	VZEROUPPER()
+	RET()
 }
 
-func wideMerge(w int, delta bool, order Mem) {
-	name, doc := fmt.Sprintf("merge%dAVX512", w), "makes blocks times 64 elements of their planes and rotates each right by rot bits."
-	if delta {
-		name, doc = fmt.Sprintf("mergeUndiff%dAVX512", w), "makes blocks times 64 elements of base and of the planes of their differences."
+func wideMerge(w int, delta, same bool, order Mem) {
+	name, what, dense, returns := "merge", "makes", "dst", ""
+	if same {
+		name, what, dense, returns = "same", "reports whether there are at want", "want", " bool"
 	}
-	dst, base, planes, flag, loop := wideKernel(name, "dst", w, delta, doc)
+	doc := what + " blocks times 64 elements of their planes, each rotated right by rot bits."
+	if delta {
+		name, doc = name+"Undiff", what+" blocks times 64 elements of base and of the planes of their differences."
+	}
+	name = fmt.Sprintf("%s%dAVX512", name, w)
+	side, base, planes, flag, loop := wideKernel(name, dense, w, delta, returns, doc)
 	f := wideFields{w: w}
 	var up, down VecVirtual
 	if delta {
@@ -192,6 +198,10 @@ func wideMerge(w int, delta bool, order Mem) {
 	}
 	byElement := ZMM()
 	VMOVDQU8(order, byElement)
+	differ := ZMM()
+	if same {
+		VPXORD(differ, differ, differ)
+	}
 	loop(func() {
 		var x []VecVirtual
 		for k := range w {
@@ -215,9 +225,22 @@ func wideMerge(w int, delta bool, order Mem) {
 			} else {
 				f.turn(v, up, down)
 			}
-			VMOVDQU8(v, Mem{Base: dst, Disp: 64 * i})
+			if at := (Mem{Base: side, Disp: 64 * i}); same {
+				VPTERNLOGD(Imm(0xf6), at, v, differ) // or of it and of what differs
+			} else {
+				VMOVDQU8(v, at)
+			}
 		}
 	})
+	if same {
+		k, r := K(), GP32()
+		VPTESTMD(differ, differ, k)
+		KORTESTW(k, k)
+		SETEQ(r.As8())
+		Store(r.As8(), ReturnIndex(0))
+	}
+	VZEROUPPER()
+	RET()
 }
 
 // exchange transposes a matrix of as many parts of vectors as there are vectors.
