@@ -12,9 +12,10 @@ type counts [256]uint32
 const (
 	line = 64 // bytes, of which one in eight is looked at
 	// perSample is how many bytes there must be, for each value that occurs and each time that the sample goes into them but
-	// once, so that what the frequencies of a sample cost more than those of all is 1/2048 of the part at most: a sample of m
-	// makes each byte (values-1)/2m nats longer than it need be (Miller, 1955).
+	// once, so that what the frequencies of a sample cost more than those of all is 1/2048 of the part at most, or of a long
+	// one 1/1024: a sample of m makes each byte (values-1)/2m nats longer than it need be (Miller, 1955).
 	perSample = 184
+	longPart  = 8 << 10
 	// minEighth is the length from which an eighth has lines enough that what comes in runs is not missed.
 	minEighth = 32 << 10
 	// minRandom is the length from which a quarter tells what is random.
@@ -32,9 +33,13 @@ func (c *counts) count(p []byte) (random bool) {
 	} else {
 		var t tally
 		t.eighth(whole, 0)
+		long := 1
+		if len(whole) >= longPart {
+			long = 2
+		}
 		for shift = 3; ; shift-- {
 			c.sum(&t, shift, &set)
-			if ((1<<shift)-1)*perSample*set.len() <= len(whole) && (shift < 3 || len(whole) >= minEighth) {
+			if ((1<<shift)-1)*perSample*set.len() <= long*len(whole) && (shift < 3 || len(whole) >= minEighth) {
 				break
 			}
 			if shift == 2 && len(whole) >= minRandom && c.sampleBits(len(whole)/4) > randomBits ||

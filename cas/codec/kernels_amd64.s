@@ -727,7 +727,7 @@ DATA uppers<>+60(SB)/4, $0x0000001f
 GLOBL uppers<>(SB), RODATA|NOPTR, $64
 
 // func decode32AVX512(dst *byte, steps int, t *uint32, x *uint32, words *byte, n int, raw *byte, rawStep int, out *byte, outStep int) (left int, used int)
-// Requires: AVX, AVX512F, MMX+, POPCNT
+// Requires: AVX, AVX512BW, AVX512F, AVX512VBMI, AVX512VL, MMX+, POPCNT
 TEXT ·decode32AVX512(SB), NOSPLIT, $0-96
 	MOVQ         dst+0(FP), AX
 	MOVQ         steps+8(FP), CX
@@ -745,8 +745,11 @@ TEXT ·decode32AVX512(SB), NOSPLIT, $0-96
 	VPBROADCASTD R12, Z0
 	MOVL         $0x00008000, R12
 	VPBROADCASTD R12, Z1
-	VMOVDQU32    (BX), Z2
-	VMOVDQU32    64(BX), Z3
+	VMOVDQU8     highest<>+0(SB), Z2
+	MOVQ         $0x00000000ffff0000, R12
+	KMOVQ        R12, K2
+	VMOVDQU32    (BX), Z3
+	VMOVDQU32    64(BX), Z4
 
 step:
 	CMPQ        SI, DI
@@ -759,44 +762,43 @@ step:
 	PREFETCHT0  64(R10)
 	ADDQ        R9, R8
 	ADDQ        R11, R10
-	VPANDD      Z0, Z2, Z4
-	KMOVW       K1, K2
-	VPXORD      Z5, Z5, Z5
-	VPGATHERDD  (DX)(Z4*4), K2, Z5
-	VPANDD      Z0, Z3, Z4
-	KMOVW       K1, K2
+	VPANDD      Z0, Z3, Z5
+	KMOVW       K1, K3
 	VPXORD      Z6, Z6, Z6
-	VPGATHERDD  (DX)(Z4*4), K2, Z6
-	VPANDD      Z0, Z5, Z4
-	VPSRLD      $0x0c, Z2, Z2
-	VPMULLD     Z4, Z2, Z2
-	VPSRLD      $0x0c, Z5, Z4
-	VPANDD      Z0, Z4, Z4
-	VPADDD      Z4, Z2, Z2
-	VPSRLD      $0x18, Z5, Z5
-	VPMOVDB     Z5, (AX)
-	VPANDD      Z0, Z6, Z4
+	VPGATHERDD  (DX)(Z5*4), K3, Z6
+	VPANDD      Z0, Z4, Z5
+	KMOVW       K1, K3
+	VPXORD      Z7, Z7, Z7
+	VPGATHERDD  (DX)(Z5*4), K3, Z7
+	VPANDD      Z0, Z6, Z5
 	VPSRLD      $0x0c, Z3, Z3
-	VPMULLD     Z4, Z3, Z3
-	VPSRLD      $0x0c, Z6, Z4
-	VPANDD      Z0, Z4, Z4
-	VPADDD      Z4, Z3, Z3
-	VPSRLD      $0x18, Z6, Z6
-	VPMOVDB     Z6, 16(AX)
-	VPCMPUD     $0x01, Z1, Z2, K2
-	KMOVW       K2, R12
-	VPMOVZXWD   (SI), Z4
-	VPEXPANDD.Z Z4, K2, Z4
-	VPSLLD      $0x10, Z2, K2, Z2
-	VPORD       Z4, Z2, Z2
+	VPMULLD     Z5, Z3, Z3
+	VPSRLD      $0x0c, Z6, Z5
+	VPANDD      Z0, Z5, Z5
+	VPADDD      Z5, Z3, Z3
+	VPANDD      Z0, Z7, Z5
+	VPSRLD      $0x0c, Z4, Z4
+	VPMULLD     Z5, Z4, Z4
+	VPSRLD      $0x0c, Z7, Z5
+	VPANDD      Z0, Z5, Z5
+	VPADDD      Z5, Z4, Z4
+	VPERMB      Z6, Z2, Z5
+	VPERMB      Z7, Z2, K2, Z5
+	VMOVDQU8    Y5, (AX)
+	VPCMPUD     $0x01, Z1, Z3, K3
+	KMOVW       K3, R12
+	VPMOVZXWD   (SI), Z5
+	VPEXPANDD.Z Z5, K3, Z5
+	VPSLLD      $0x10, Z3, K3, Z3
+	VPORD       Z5, Z3, Z3
 	POPCNTL     R12, R12
 	LEAQ        (SI)(R12*2), SI
-	VPCMPUD     $0x01, Z1, Z3, K2
-	KMOVW       K2, R12
-	VPMOVZXWD   (SI), Z4
-	VPEXPANDD.Z Z4, K2, Z4
-	VPSLLD      $0x10, Z3, K2, Z3
-	VPORD       Z4, Z3, Z3
+	VPCMPUD     $0x01, Z1, Z4, K3
+	KMOVW       K3, R12
+	VPMOVZXWD   (SI), Z5
+	VPEXPANDD.Z Z5, K3, Z5
+	VPSLLD      $0x10, Z4, K3, Z4
+	VPORD       Z5, Z4, Z4
 	POPCNTL     R12, R12
 	LEAQ        (SI)(R12*2), SI
 	ADDQ        $0x20, AX
@@ -804,14 +806,80 @@ step:
 	JMP         step
 
 done:
-	VMOVDQU32 Z2, (BX)
-	VMOVDQU32 Z3, 64(BX)
+	VMOVDQU32 Z3, (BX)
+	VMOVDQU32 Z4, 64(BX)
 	MOVQ      CX, left+80(FP)
 	MOVQ      words+32(FP), AX
 	SUBQ      AX, SI
 	MOVQ      SI, used+88(FP)
 	VZEROUPPER
 	RET
+
+DATA highest<>+0(SB)/1, $0x03
+DATA highest<>+1(SB)/1, $0x07
+DATA highest<>+2(SB)/1, $0x0b
+DATA highest<>+3(SB)/1, $0x0f
+DATA highest<>+4(SB)/1, $0x13
+DATA highest<>+5(SB)/1, $0x17
+DATA highest<>+6(SB)/1, $0x1b
+DATA highest<>+7(SB)/1, $0x1f
+DATA highest<>+8(SB)/1, $0x23
+DATA highest<>+9(SB)/1, $0x27
+DATA highest<>+10(SB)/1, $0x2b
+DATA highest<>+11(SB)/1, $0x2f
+DATA highest<>+12(SB)/1, $0x33
+DATA highest<>+13(SB)/1, $0x37
+DATA highest<>+14(SB)/1, $0x3b
+DATA highest<>+15(SB)/1, $0x3f
+DATA highest<>+16(SB)/1, $0x03
+DATA highest<>+17(SB)/1, $0x07
+DATA highest<>+18(SB)/1, $0x0b
+DATA highest<>+19(SB)/1, $0x0f
+DATA highest<>+20(SB)/1, $0x13
+DATA highest<>+21(SB)/1, $0x17
+DATA highest<>+22(SB)/1, $0x1b
+DATA highest<>+23(SB)/1, $0x1f
+DATA highest<>+24(SB)/1, $0x23
+DATA highest<>+25(SB)/1, $0x27
+DATA highest<>+26(SB)/1, $0x2b
+DATA highest<>+27(SB)/1, $0x2f
+DATA highest<>+28(SB)/1, $0x33
+DATA highest<>+29(SB)/1, $0x37
+DATA highest<>+30(SB)/1, $0x3b
+DATA highest<>+31(SB)/1, $0x3f
+DATA highest<>+32(SB)/1, $0x03
+DATA highest<>+33(SB)/1, $0x07
+DATA highest<>+34(SB)/1, $0x0b
+DATA highest<>+35(SB)/1, $0x0f
+DATA highest<>+36(SB)/1, $0x13
+DATA highest<>+37(SB)/1, $0x17
+DATA highest<>+38(SB)/1, $0x1b
+DATA highest<>+39(SB)/1, $0x1f
+DATA highest<>+40(SB)/1, $0x23
+DATA highest<>+41(SB)/1, $0x27
+DATA highest<>+42(SB)/1, $0x2b
+DATA highest<>+43(SB)/1, $0x2f
+DATA highest<>+44(SB)/1, $0x33
+DATA highest<>+45(SB)/1, $0x37
+DATA highest<>+46(SB)/1, $0x3b
+DATA highest<>+47(SB)/1, $0x3f
+DATA highest<>+48(SB)/1, $0x03
+DATA highest<>+49(SB)/1, $0x07
+DATA highest<>+50(SB)/1, $0x0b
+DATA highest<>+51(SB)/1, $0x0f
+DATA highest<>+52(SB)/1, $0x13
+DATA highest<>+53(SB)/1, $0x17
+DATA highest<>+54(SB)/1, $0x1b
+DATA highest<>+55(SB)/1, $0x1f
+DATA highest<>+56(SB)/1, $0x23
+DATA highest<>+57(SB)/1, $0x27
+DATA highest<>+58(SB)/1, $0x2b
+DATA highest<>+59(SB)/1, $0x2f
+DATA highest<>+60(SB)/1, $0x33
+DATA highest<>+61(SB)/1, $0x37
+DATA highest<>+62(SB)/1, $0x3b
+DATA highest<>+63(SB)/1, $0x3f
+GLOBL highest<>(SB), RODATA|NOPTR, $64
 
 // func encode32AVX512(last *byte, src *byte, steps int, codes *uint64, x *uint32, out *byte, outStep int) (put int)
 // Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512_VBMI2, BMI2, MMX+, POPCNT
@@ -936,7 +1004,7 @@ step:
 	RET
 
 // func decode64AVX512(dst *byte, steps int, t *uint32, x *uint32, words *byte, n int, raw *byte, rawStep int, out *byte, outStep int) (left int, used int)
-// Requires: AVX, AVX512F, MMX+, POPCNT
+// Requires: AVX, AVX512BW, AVX512F, AVX512VBMI, MMX+, POPCNT
 TEXT ·decode64AVX512(SB), NOSPLIT, $0-96
 	MOVQ         dst+0(FP), AX
 	MOVQ         steps+8(FP), CX
@@ -954,10 +1022,17 @@ TEXT ·decode64AVX512(SB), NOSPLIT, $0-96
 	VPBROADCASTD R12, Z0
 	MOVL         $0x00008000, R12
 	VPBROADCASTD R12, Z1
-	VMOVDQU32    (BX), Z2
-	VMOVDQU32    64(BX), Z3
-	VMOVDQU32    128(BX), Z4
-	VMOVDQU32    192(BX), Z5
+	VMOVDQU8     highest<>+0(SB), Z2
+	MOVQ         $0x00000000ffff0000, R12
+	KMOVQ        R12, K2
+	MOVQ         $0x0000ffff00000000, R12
+	KMOVQ        R12, K3
+	MOVQ         $0xffff000000000000, R12
+	KMOVQ        R12, K4
+	VMOVDQU32    (BX), Z3
+	VMOVDQU32    64(BX), Z4
+	VMOVDQU32    128(BX), Z5
+	VMOVDQU32    192(BX), Z6
 
 step:
 	CMPQ        SI, DI
@@ -974,84 +1049,81 @@ step:
 	PREFETCHT0  192(R10)
 	ADDQ        R9, R8
 	ADDQ        R11, R10
-	VPANDD      Z0, Z2, Z6
-	KMOVW       K1, K2
-	VPXORD      Z7, Z7, Z7
-	VPGATHERDD  (DX)(Z6*4), K2, Z7
-	VPANDD      Z0, Z3, Z6
-	KMOVW       K1, K2
+	VPANDD      Z0, Z3, Z7
+	KMOVW       K1, K5
 	VPXORD      Z8, Z8, Z8
-	VPGATHERDD  (DX)(Z6*4), K2, Z8
-	VPANDD      Z0, Z4, Z6
-	KMOVW       K1, K2
+	VPGATHERDD  (DX)(Z7*4), K5, Z8
+	VPANDD      Z0, Z4, Z7
+	KMOVW       K1, K5
 	VPXORD      Z9, Z9, Z9
-	VPGATHERDD  (DX)(Z6*4), K2, Z9
-	VPANDD      Z0, Z5, Z6
-	KMOVW       K1, K2
+	VPGATHERDD  (DX)(Z7*4), K5, Z9
+	VPANDD      Z0, Z5, Z7
+	KMOVW       K1, K5
 	VPXORD      Z10, Z10, Z10
-	VPGATHERDD  (DX)(Z6*4), K2, Z10
-	VPANDD      Z0, Z7, Z6
-	VPSRLD      $0x0c, Z2, Z2
-	VPMULLD     Z6, Z2, Z2
-	VPSRLD      $0x0c, Z7, Z6
-	VPANDD      Z0, Z6, Z6
-	VPADDD      Z6, Z2, Z2
-	VPSRLD      $0x18, Z7, Z7
-	VPMOVDB     Z7, (AX)
-	VPANDD      Z0, Z8, Z6
+	VPGATHERDD  (DX)(Z7*4), K5, Z10
+	VPANDD      Z0, Z6, Z7
+	KMOVW       K1, K5
+	VPXORD      Z11, Z11, Z11
+	VPGATHERDD  (DX)(Z7*4), K5, Z11
+	VPANDD      Z0, Z8, Z7
 	VPSRLD      $0x0c, Z3, Z3
-	VPMULLD     Z6, Z3, Z3
-	VPSRLD      $0x0c, Z8, Z6
-	VPANDD      Z0, Z6, Z6
-	VPADDD      Z6, Z3, Z3
-	VPSRLD      $0x18, Z8, Z8
-	VPMOVDB     Z8, 16(AX)
-	VPANDD      Z0, Z9, Z6
+	VPMULLD     Z7, Z3, Z3
+	VPSRLD      $0x0c, Z8, Z7
+	VPANDD      Z0, Z7, Z7
+	VPADDD      Z7, Z3, Z3
+	VPANDD      Z0, Z9, Z7
 	VPSRLD      $0x0c, Z4, Z4
-	VPMULLD     Z6, Z4, Z4
-	VPSRLD      $0x0c, Z9, Z6
-	VPANDD      Z0, Z6, Z6
-	VPADDD      Z6, Z4, Z4
-	VPSRLD      $0x18, Z9, Z9
-	VPMOVDB     Z9, 32(AX)
-	VPANDD      Z0, Z10, Z6
+	VPMULLD     Z7, Z4, Z4
+	VPSRLD      $0x0c, Z9, Z7
+	VPANDD      Z0, Z7, Z7
+	VPADDD      Z7, Z4, Z4
+	VPANDD      Z0, Z10, Z7
 	VPSRLD      $0x0c, Z5, Z5
-	VPMULLD     Z6, Z5, Z5
-	VPSRLD      $0x0c, Z10, Z6
-	VPANDD      Z0, Z6, Z6
-	VPADDD      Z6, Z5, Z5
-	VPSRLD      $0x18, Z10, Z10
-	VPMOVDB     Z10, 48(AX)
-	VPCMPUD     $0x01, Z1, Z2, K2
-	KMOVW       K2, R12
-	VPMOVZXWD   (SI), Z6
-	VPEXPANDD.Z Z6, K2, Z6
-	VPSLLD      $0x10, Z2, K2, Z2
-	VPORD       Z6, Z2, Z2
+	VPMULLD     Z7, Z5, Z5
+	VPSRLD      $0x0c, Z10, Z7
+	VPANDD      Z0, Z7, Z7
+	VPADDD      Z7, Z5, Z5
+	VPANDD      Z0, Z11, Z7
+	VPSRLD      $0x0c, Z6, Z6
+	VPMULLD     Z7, Z6, Z6
+	VPSRLD      $0x0c, Z11, Z7
+	VPANDD      Z0, Z7, Z7
+	VPADDD      Z7, Z6, Z6
+	VPERMB      Z8, Z2, Z7
+	VPERMB      Z9, Z2, K2, Z7
+	VPERMB      Z10, Z2, K3, Z7
+	VPERMB      Z11, Z2, K4, Z7
+	VMOVDQU8    Z7, (AX)
+	VPCMPUD     $0x01, Z1, Z3, K5
+	KMOVW       K5, R12
+	VPMOVZXWD   (SI), Z7
+	VPEXPANDD.Z Z7, K5, Z7
+	VPSLLD      $0x10, Z3, K5, Z3
+	VPORD       Z7, Z3, Z3
 	POPCNTL     R12, R12
 	LEAQ        (SI)(R12*2), SI
-	VPCMPUD     $0x01, Z1, Z3, K2
-	KMOVW       K2, R12
-	VPMOVZXWD   (SI), Z6
-	VPEXPANDD.Z Z6, K2, Z6
-	VPSLLD      $0x10, Z3, K2, Z3
-	VPORD       Z6, Z3, Z3
+	VPCMPUD     $0x01, Z1, Z4, K5
+	KMOVW       K5, R12
+	VPMOVZXWD   (SI), Z7
+	VPEXPANDD.Z Z7, K5, Z7
+	VPSLLD      $0x10, Z4, K5, Z4
+	VPORD       Z7, Z4, Z4
 	POPCNTL     R12, R12
 	LEAQ        (SI)(R12*2), SI
-	VPCMPUD     $0x01, Z1, Z4, K2
-	KMOVW       K2, R12
-	VPMOVZXWD   (SI), Z6
-	VPEXPANDD.Z Z6, K2, Z6
-	VPSLLD      $0x10, Z4, K2, Z4
-	VPORD       Z6, Z4, Z4
+	VPCMPUD     $0x01, Z1, Z5, K5
+	KMOVW       K5, R12
+	VPMOVZXWD   (SI), Z7
+	VPEXPANDD.Z Z7, K5, Z7
+	VPSLLD      $0x10, Z5, K5, Z5
+	VPORD       Z7, Z5, Z5
 	POPCNTL     R12, R12
 	LEAQ        (SI)(R12*2), SI
-	VPCMPUD     $0x01, Z1, Z5, K2
-	KMOVW       K2, R12
-	VPMOVZXWD   (SI), Z6
-	VPEXPANDD.Z Z6, K2, Z6
-	VPSLLD      $0x10, Z5, K2, Z5
-	VPORD       Z6, Z5, Z5
+	VPCMPUD     $0x01, Z1, Z6, K5
+	KMOVW       K5, R12
+	VPMOVZXWD   (SI), Z7
+	VPEXPANDD.Z Z7, K5, Z7
+	VPSLLD      $0x10, Z6, K5, Z6
+	VPORD       Z7, Z6, Z6
 	POPCNTL     R12, R12
 	LEAQ        (SI)(R12*2), SI
 	ADDQ        $0x40, AX
@@ -1059,10 +1131,10 @@ step:
 	JMP         step
 
 done:
-	VMOVDQU32 Z2, (BX)
-	VMOVDQU32 Z3, 64(BX)
-	VMOVDQU32 Z4, 128(BX)
-	VMOVDQU32 Z5, 192(BX)
+	VMOVDQU32 Z3, (BX)
+	VMOVDQU32 Z4, 64(BX)
+	VMOVDQU32 Z5, 128(BX)
+	VMOVDQU32 Z6, 192(BX)
 	MOVQ      CX, left+80(FP)
 	MOVQ      words+32(FP), AX
 	SUBQ      AX, SI

@@ -101,6 +101,21 @@ func ransTable() {
 	RET()
 }
 
+var highestAt *Mem
+
+// highestOfFour is where the highest of every 4 bytes is, four times over.
+func highestOfFour() Mem {
+	if highestAt == nil {
+		p := make([]byte, 64)
+		for i := range p {
+			p[i] = byte(i%lanes*4 + 3)
+		}
+		m := table("highest", p)
+		highestAt = &m
+	}
+	return *highestAt
+}
+
 func ransDecode(vectors int) {
 	name := fmt.Sprintf("decode%dAVX512", vectors*lanes)
 	TEXT(name, NOSPLIT, "func(dst *byte, steps int, t *uint32, x *uint32, words *byte, n int, raw *byte, rawStep int, out *byte, outStep int) (left, used int)")
@@ -116,6 +131,18 @@ func ransDecode(vectors int) {
 	out, outStep := Load(Param("out"), GP64()), Load(Param("outStep"), GP64())
 	gather := gathering(VPGATHERDD, 4)
 	low, least := broadcast(probs-1), broadcast(minState)
+	var highest VecVirtual
+	parts := make([]Register, vectors) // masks
+	if vectors > 1 {
+		highest = ZMM()
+		VMOVDQU8(highestOfFour(), highest)
+		for i := 1; i < vectors; i++ {
+			r := GP64()
+			MOVQ(U64(0xffff<<(16*i)), r)
+			parts[i] = K()
+			KMOVQ(r, parts[i])
+		}
+	}
 	x := make([]VecVirtual, vectors)
 	for i := range x {
 		x[i] = ZMM()
@@ -146,8 +173,21 @@ func ransDecode(vectors int) {
 		VPSRLD(Imm(probBits), e[i], past)
 		VPANDD(low, past, past)
 		VPADDD(past, x[i], x[i])
-		VPSRLD(Imm(24), e[i], e[i])
-		VPMOVDB(e[i], Mem{Base: dst, Disp: lanes * i})
+	}
+	out64 := ZMM()
+	if vectors == 1 {
+		VPSRLD(Imm(24), e[0], e[0])
+		VPMOVDB(e[0], Mem{Base: dst})
+	} else {
+		VPERMB(e[0], highest, out64) // of each state's 4 bytes, four times over
+		for i := 1; i < vectors; i++ {
+			VPERMB(e[i], highest, parts[i], out64)
+		}
+		if vectors == 2 {
+			VMOVDQU8(out64.AsY(), Mem{Base: dst})
+		} else {
+			VMOVDQU8(out64, Mem{Base: dst})
+		}
 	}
 	for i := range x {
 		k, n, w := K(), GP32(), ZMM()
