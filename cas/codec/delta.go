@@ -47,10 +47,10 @@ func EncodeDelta(dst, raw, base []byte, h Hint, most int) (id byte, out []byte, 
 		return 0, dst, false
 	}
 	s := planeStates.Get().(*planeState)
-	defer s.done()
+	defer planeStates.Put(s)
 	n := len(dst)
 	id, out, ok = s.encodeDelta(dst, raw, base, h, most)
-	if !ok || s.decodeDelta(output{p: raw, verify: true}, id, out[n:], base) != nil {
+	if !ok || s.decodeSorted(output{p: raw, verify: true}, id, out[n:], base) != nil {
 		return 0, out[:n], false
 	}
 	return id, out, true
@@ -66,6 +66,7 @@ func (s *planeState) encodeDelta(dst, raw, base []byte, h Hint, most int) (id by
 	}
 	out = append(dst, flag, byte(w))
 	s.periods = false
+	s.forget()
 	for a, b := raw, base; len(a) > 0; {
 		k := min(len(a)/w, slabElems(w)) * w
 		if k == 0 {
@@ -116,11 +117,18 @@ func exponentAt(h Hint) int {
 // Its errors and bounds are those of Codec.Decode; base of another length than rawLen is cas.ErrCorrupt.
 func DecodeDelta(dst []byte, id byte, stored, base []byte, rawLen int) ([]byte, error) {
 	s := planeStates.Get().(*planeState)
-	defer s.done()
+	defer planeStates.Put(s)
 	return decodeTo(dst, rawLen, "delta", func(dst []byte) error { return s.decodeDelta(output{p: dst}, id, stored, base) })
 }
 
 func (s *planeState) decodeDelta(o output, id byte, stored, base []byte) error {
+	s.forget()
+	return s.decodeSorted(o, id, stored, base)
+}
+
+// decodeSorted is decodeDelta where s may know, of encodeDelta before it, how the elements of that base are sorted.
+func (s *planeState) decodeSorted(o output, id byte, stored, base []byte) error {
+	defer s.forget()
 	s.periods = id == PeriodicDelta
 	w, floats, err := deltaHead(stored, base, len(o.p))
 	if err != nil {

@@ -147,6 +147,31 @@ func TestDamagedDelta(t *testing.T) {
 	})
 }
 
+// TestAnotherBase: what is sorted by one base says nothing of another that comes to lie in the same place.
+func TestAnotherBase(t *testing.T) {
+	h := Hint{"F32", 4}
+	s := new(planeState)
+	base, raw := make([]byte, cas.ChunkSize), make([]byte, cas.ChunkSize)
+	for i := range 2 {
+		for at := 0; at < len(base); at += 4 {
+			k := uint32(at / 4 * (1 + 2*i) % 4) // another exponent for most in the second
+			le.PutUint32(base[at:], (120+k)<<23|uint32(at)*2654435761>>9)
+			le.PutUint32(raw[at:], le.Uint32(base[at:])+uint32(at)*2654435761>>(28-k))
+		}
+		id, stored, ok := s.encodeDelta(nil, raw, base, h, len(raw))
+		if !ok || stored[2] < 2 {
+			t.Fatalf("base %d: %v, %d groups", i, ok, stored[2])
+		}
+		back := make([]byte, len(raw))
+		if err := new(planeState).decodeDelta(output{p: back}, id, stored, base); err != nil || !bytes.Equal(back, raw) {
+			t.Fatalf("base %d: what was encoded is not what comes back: %v", i, err)
+		}
+		if err := s.decodeDelta(output{p: back}, id, stored, base); err != nil || !bytes.Equal(back, raw) {
+			t.Fatalf("base %d: what was encoded is not what comes back where it was: %v", i, err)
+		}
+	}
+}
+
 func TestGroups(t *testing.T) {
 	for n := range 300 {
 		for _, w := range []int{2, 4} {

@@ -57,7 +57,7 @@ func chooseGroups(base []byte, w, shift int) groupShape {
 }
 
 // sortBy sorts elements by their base's, of w bytes each. What it returns is valid until the next call; a call for the same base, before
-// done is called, sorts nothing again.
+// forget is called, sorts nothing again.
 func (s *planeState) sortBy(shape groupShape, base []byte, w int) *groups {
 	g := &s.groups
 	if g.shape == shape && len(g.base) == len(base) && len(base) > 0 && &g.base[0] == &base[0] {
@@ -69,11 +69,8 @@ func (s *planeState) sortBy(shape groupShape, base []byte, w int) *groups {
 	return g
 }
 
-// done puts s back, which must hold nothing of a base: another may come to lie there.
-func (s *planeState) done() {
-	s.groups.base = nil
-	planeStates.Put(s)
-}
+// forget sees to it that sortBy sorts: another base may have come to lie where one was.
+func (s *planeState) forget() { s.groups.base = nil }
 
 // countPortable adds the elements from i on to counts.
 func (g *groups) countPortable(i int) {
