@@ -26,13 +26,18 @@ const (
 	maxPause = 2 * time.Second
 )
 
-func (a *allowance) judge(now time.Time, l load) {
+// judge is told what the processors did, and what was done of what control groups may use, by all that are in them.
+func (a *allowance) judge(now time.Time, l load, limits []load) {
 	before := a.workers
-	others := l.busy - l.own
-	left := max(0, min(int(l.all-float64(a.siblings)*others+almostNone), a.most))
+	left := min(l.left(a.siblings), a.most)
+	wanted := l.wanted()
+	for _, g := range limits {
+		left = min(left, g.within())
+		wanted = wanted || g.wanted()
+	}
 	switch {
 	case before == 0 && now.Sub(a.since) < a.pause:
-	case before > 0 && others > countsAsUse && l.all-l.busy < hardlyIdle*l.all && (l.waiting < 0 || l.waiting > muchWaiting):
+	case before > 0 && wanted:
 		a.workers = 0
 	default:
 		a.workers = left
@@ -54,4 +59,24 @@ func (a *allowance) judge(now time.Time, l load) {
 type load struct {
 	all, busy, own float64 // processors: there are, in use, by this process
 	waiting        float64 // share of the time in which something waited for one; negative: not known
+}
+
+// left is how many processors others leave.
+func (l load) left(siblings int) int {
+	return max(0, int(l.all-float64(siblings)*(l.busy-l.own)+almostNone))
+}
+
+// within is how many processors others in a control group leave of its limit. Nothing is rounded up once they use it: all of them stand still for the rest of a period
+// in which it is used up.
+func (l load) within() int {
+	left := l.all - (l.busy - l.own)
+	if l.busy-l.own < countsAsUse {
+		left += almostNone
+	}
+	return max(0, int(left))
+}
+
+// wanted reports whether others want what this process uses.
+func (l load) wanted() bool {
+	return l.busy-l.own > countsAsUse && l.all-l.busy < hardlyIdle*l.all && (l.waiting < 0 || l.waiting > muchWaiting)
 }

@@ -32,7 +32,7 @@ func TestAllowance(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := allowance{most: int(max(c.l.all, 4)), siblings: c.siblings, workers: c.workers}
-			if a.judge(time.Now(), c.l); a.workers != c.want {
+			if a.judge(time.Now(), c.l, nil); a.workers != c.want {
 				t.Errorf("%d workers, want %d", a.workers, c.want)
 			}
 		})
@@ -49,10 +49,10 @@ func TestAllowancePauses(t *testing.T) {
 		for a.workers == 0 {
 			now = now.Add(lookEvery)
 			pause += lookEvery
-			a.judge(now, idle)
+			a.judge(now, idle, nil)
 		}
 		now = now.Add(length)
-		a.judge(now, busy)
+		a.judge(now, busy, nil)
 		if a.workers != 0 {
 			t.Fatal("it goes on after the gap")
 		}

@@ -8,7 +8,8 @@ import (
 )
 
 // courtesy keeps packing out of the way of who computes on the same processors. Each batch of packing waits for its turn, and
-// there are turns for as many workers as others leave processors; none while they want all of them. A training on processors meets at a barrier
+// there are turns for as many workers as others leave processors, and as others in its control groups leave of what these may use (a container's limit);
+// none while they want all of them. A training on processors meets at a barrier
 // after each of its operations: packing by a tenth of the processors, of one now and of another then, makes it half as slow again.
 // What leaves it its pace is to keep to the gaps, in which it loads, evaluates and saves.
 //
@@ -32,7 +33,9 @@ type courtesy struct {
 	change  chan struct{} // closed when one of them may have its turn sooner than it thinks
 	allowed allowance
 	looked  time.Time
-	last    cpuTime // zero: none to compare with
+	last    cpuTime // of no time: none to compare with
+	limits  []load  // of the control groups, over limitsEvery at least
+	before  cpuTime // that limits were last found at
 	pressed bool
 	burst   struct{ end, next time.Time }
 }
@@ -42,6 +45,9 @@ const (
 	watchEvery = 20 * time.Millisecond
 	lookEvery  = 50 * time.Millisecond
 	lookOld    = 10 * lookEvery // says nothing of now
+
+	// What a control group may use is used up early in each period of a tenth of a second, as a rule: less time tells nothing.
+	limitsEvery = 100 * time.Millisecond
 
 	burstTime  = 10 * time.Millisecond
 	burstShare = 40 // one moment of so many is in a burst
@@ -186,8 +192,12 @@ func (c *courtesy) look() {
 		c.allowed.workers = c.allowed.most
 	case age > lookOld:
 		c.allowed.workers, c.allowed.since, c.allowed.pause = 0, now, 0
-	case last != cpuTime{}:
-		c.allowed.judge(now, u.since(last))
+		c.limits, c.before = nil, u
+	case !last.at.IsZero():
+		if u.at.Sub(c.before.at) >= limitsEvery {
+			c.limits, c.before = u.limits(c.before), u
+		}
+		c.allowed.judge(now, u.since(last), c.limits)
 	}
 }
 

@@ -19,6 +19,7 @@ type cpuTime struct {
 	busy    time.Duration // used, by whomever
 	own     time.Duration // used by this process
 	waiting time.Duration // in which something waited for a processor; negative: not known
+	groups  []groupTime   // control groups that this process is in
 }
 
 // since is what the processors did between b and u.
@@ -35,10 +36,13 @@ func (u cpuTime) since(b cpuTime) load {
 }
 
 // processors are those that this process may run on.
-type processors struct{ set unix.CPUSet }
+type processors struct {
+	set    unix.CPUSet
+	quotas quotas
+}
 
 func newProcessors() *processors {
-	p := &processors{}
+	p := &processors{quotas: newQuotas()}
 	if unix.SchedGetaffinity(0, &p.set) != nil {
 		p.set.Fill()
 	}
@@ -64,6 +68,7 @@ func (p *processors) read() (u cpuTime, err error) {
 	if pressure, err := os.ReadFile("/proc/pressure/cpu"); err == nil {
 		u.waiting = waited(pressure)
 	}
+	u.groups = p.quotas.read()
 	return u, nil
 }
 
