@@ -3997,6 +3997,72 @@ project:
 	VZEROUPPER
 	RET
 
+// func leaveAVX512(sums *float32, u *float32, v *float32, d *float32, w *float32, r int, rows int, stride int, flags uint64)
+// Requires: AVX, AVX512F
+TEXT ·leaveAVX512(SB), NOSPLIT, $0-72
+	MOVQ  sums+0(FP), AX
+	MOVQ  u+8(FP), CX
+	MOVQ  v+16(FP), DX
+	MOVQ  d+24(FP), BX
+	MOVQ  w+32(FP), SI
+	MOVQ  r+40(FP), DI
+	MOVQ  rows+48(FP), R8
+	MOVQ  stride+56(FP), R9
+	MOVQ  flags+64(FP), R10
+	MOVQ  R10, R11
+	KMOVW R11, K1
+	SHRQ  $0x10, R11
+	KMOVW R11, K2
+	MOVQ  DI, R11
+	SHLQ  $0x06, R11
+	LEAQ  (R11)(R11*2), R12
+
+row:
+	VPXORD Z0, Z0, Z0
+	VPXORD Z1, Z1, Z1
+	VPXORD Z2, Z2, Z2
+	VPXORD Z3, Z3, Z3
+	BTQ    $0x20, R10
+	JCC    left
+	MOVQ   DX, R13
+	MOVQ   DI, R14
+
+predict:
+	VBROADCASTSS (CX), Z4
+	VFMADD231PS  (R13), Z4, Z0
+	VFMADD231PS  (R13)(R11*1), Z4, Z1
+	VFMADD231PS  (R13)(R11*2), Z4, Z2
+	VFMADD231PS  (R13)(R12*1), Z4, Z3
+	ADDQ         $0x04, CX
+	ADDQ         $0x40, R13
+	DECQ         R14
+	JNZ          predict
+
+left:
+	VMOVUPS.Z (BX), K1, Z4
+	VSUBPS    Z0, Z4, Z0
+	VMULPS    (SI), Z0, K2, Z0
+	VMOVUPS   Z0, (AX)
+	VMOVUPS.Z 64(BX), K1, Z4
+	VSUBPS    Z1, Z4, Z1
+	VMULPS    64(SI), Z1, K2, Z1
+	VMOVUPS   Z1, 64(AX)
+	VMOVUPS.Z 128(BX), K1, Z4
+	VSUBPS    Z2, Z4, Z2
+	VMULPS    128(SI), Z2, K2, Z2
+	VMOVUPS   Z2, 128(AX)
+	VMOVUPS.Z 192(BX), K1, Z4
+	VSUBPS    Z3, Z4, Z3
+	VMULPS    192(SI), Z3, K2, Z3
+	VMOVUPS   Z3, 192(AX)
+	ADDQ      R9, AX
+	ADDQ      R9, BX
+	ADDQ      R9, SI
+	DECQ      R8
+	JNZ       row
+	VZEROUPPER
+	RET
+
 // func fitColsAVX512(sums *float32, v *float32, u *float32, d *float32, w *float32, r int, fours int, stride int, flags uint64)
 // Requires: AVX, AVX512F
 TEXT ·fitColsAVX512(SB), NOSPLIT, $0-72

@@ -278,6 +278,11 @@ func singles24AVX512(dst *float32, src *byte, vectors int)
 //go:noescape
 func fitRowsAVX512(sums *float32, u *float32, v *float32, d *float32, w *float32, r int, rows int, stride int, flags uint64)
 
+// leaveAVX512 sets sums, rows of which are stride bytes apart too, to what is left of 64 columns of d, each by w, as fitRowsAVX512 has it.
+//
+//go:noescape
+func leaveAVX512(sums *float32, u *float32, v *float32, d *float32, w *float32, r int, rows int, stride int, flags uint64)
+
 // fitColsAVX512 adds to sums, which is as v, the products of u and of what is left of a block of columns of d, each by w, of four times fours rows, which are stride bytes apart. Where flags lack fitD, d is zeros, fitW, w is ones, and fitLeft, nothing is predicted of d.
 //
 //go:noescape

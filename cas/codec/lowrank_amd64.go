@@ -67,6 +67,20 @@ func (m *matrix) fitRows(sums, u, v []float32, r int, flags uint64) {
 	}
 }
 
+// leave is leavePortable, but for that order.
+func (m *matrix) leave(x, u, v []float32, r int, flags uint64) {
+	if !wide {
+		m.leavePortable(x, u, v, r, flags)
+		return
+	}
+	m.check(u, v, r)
+	_ = x[m.at(m.rows-1, m.width-1)]
+	for b := 0; b < m.width; b += fitBlock {
+		at := m.at(0, b)
+		leaveAVX512(&x[at], &u[0], &v[b*r], &m.d[at], &m.w[at], r, m.rows, 4*fitBlock, flags)
+	}
+}
+
 // check is for the kernels, which check nothing.
 func (m *matrix) check(u, v []float32, r int) {
 	last := m.at(m.rows-1, m.width-1)

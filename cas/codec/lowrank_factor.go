@@ -10,7 +10,7 @@ import (
 
 const (
 	// factorElems is of how many elements factors are made.
-	factorElems = 2 << 20
+	factorElems = 4 << 20
 	// rangeRows is from how many rows it is told what they have in common.
 	rangeRows = 256
 	// fewRank is the rank that is looked for first, and a few more, so that noise is seen.
@@ -18,31 +18,39 @@ const (
 	spare   = 4
 )
 
-// rowsOf are whole rows of stretches: the first are as well spread as all. What counts as 1 is exact to the exponent e.
-func rowsOf(s []Stretch, cols int, kind byte, most int) (m *matrix, e int) {
-	p := placesOf(kind)
+// rowsOf are whole rows of stretches, so many at most, the first of them as well spread as all; of more than so many columns 64 here and there. What
+// counts as 1 is exact to the exponent e.
+func rowsOf(s []Stretch, cols int, kind byte, rows, most int) (m *matrix, e int) {
+	w := placesOf(kind).w
 	var have []int // rows of each
 	s = slices.DeleteFunc(slices.Clone(s), func(t Stretch) bool {
-		return len(t.Raw) != len(t.Base) || len(t.Raw)%p.w != 0 || t.At < 0 || len(t.Raw)/p.w-before(t, cols) < cols
+		return len(t.Raw) != len(t.Base) || len(t.Raw)%w != 0 || t.At < 0 || len(t.Raw)/w-before(t, cols) < cols
 	})
 	var sum int
 	for _, t := range s {
-		have = append(have, (len(t.Raw)/p.w-before(t, cols))/cols)
+		have = append(have, (len(t.Raw)/w-before(t, cols))/cols)
 		sum += have[len(have)-1]
 	}
 	m = new(matrix)
-	m.reset(min(sum, max(most/widthOf(cols), 4)), cols)
+	m.reset(min(sum, rows), min(cols, most))
 	if sum == 0 {
 		return m, 0
 	}
 	e = middle(s[len(s)/2].Raw, kind)
 	for row, turn := 0, 0; row < m.rows; turn++ {
 		for i, t := range s {
-			if turn < have[i] && row < m.rows {
-				at := (before(t, cols) + stride(turn, have[i])*cols) * p.w
-				m.set(row, 0, cols, t.Raw[at:], t.Base[at:], kind, e)
-				row++
+			if turn >= have[i] || row == m.rows {
+				continue
 			}
+			start := before(t, cols) + stride(turn, have[i])*cols
+			for k := 0; k < m.cols; k += fitBlock {
+				at := k
+				if m.cols < cols {
+					at = (cols - fitBlock) / (m.cols/fitBlock - 1) * (k / fitBlock)
+				}
+				m.set(row, k, min(k+fitBlock, m.cols), t.Raw[(start+at)*w:], t.Base[(start+at)*w:], kind, e)
+			}
+			row++
 		}
 	}
 	return m, e
@@ -80,41 +88,106 @@ func FactorColumns(s []Stretch, cols int, h Hint) (columns []byte, ok bool) {
 	if kind == 0 || cols < minCols || cols > cas.MaxChunk/8 {
 		return nil, false
 	}
-	m, e := rowsOf(s, cols, kind, factorElems)
+	m, e := rowsOf(s, cols, kind, max(factorElems/widthOf(cols), 4), cols)
 	if m.rows < 4 {
 		return nil, false
 	}
-	v, r := m.some(rangeRows).subspace(fewRank+spare, e)
-	if r > fewRank {
-		v, r = m.some(rangeRows).subspace(MaxRank+spare, e)
+	few := m.some(max(rangeRows, m.rows/8))
+	u, v, r := few.factors(e)
+	l, rows := lowRank{kind: kind, cols: cols}, rowsIn(s, cols, placesOf(kind).w)
+	for last := false; r > 0; last, few = true, m {
+		f := few.fitted(u, v, r, e, rows)
+		r = f.best(rows)
+		if v = first(f.v, f.r, r); r > 0 && last {
+			l.r = r
+			columns = l.columns(v, f.stepV())
+			return columns, columns != nil
+		}
+		u = m.polish(v, r, e)
 	}
-	if r == 0 {
-		return nil, false
-	}
-	if r%2 != 0 {
-		v, r = wider(v, r, 1), r+1
-	}
-	exact := math.Ldexp(1, e)
-	u := make([]float32, m.rows*r)
-	for i := range 2 {
-		m.solveRows(u, v, squares(v, r), i == 0, exact)
-		m.solveCols(u, v, r, exact)
-	}
-	m.solveRows(u, v, squares(v, r), false, exact)
-	v, singular := balance(u, v, r)
-	l := lowRank{kind: kind, cols: cols}
-	rows := rowsIn(s, cols, l.width())
-	f := fitted{m: m.some(max(8, trialElems/m.width)), r: r, v: v, e: e, fineV: fine(r, rows), fineU: fine(r, cols)}
+	return nil, false
+}
+
+// fitted are factors for a tensor of so many rows, as balance makes them.
+func (m *matrix) fitted(u, v []float32, r, e, rows int) *fitted {
+	f := &fitted{m: m.some(max(8, min(trialElems, rows*m.cols/16)/m.width)), r: r, e: e, fineV: fine(r, rows), fineU: fine(r, m.cols)}
+	var singular []float64
+	f.v, singular = balance(u, v, r)
 	for _, x := range singular {
 		f.rmsU = append(f.rmsU, math.Sqrt(x/float64(m.rows)))
-		f.rmsV = append(f.rmsV, math.Sqrt(x/float64(cols)))
+		f.rmsV = append(f.rmsV, math.Sqrt(x/float64(m.cols)))
 	}
-	if r = f.best(rows); r == 0 {
-		return nil, false
+	return f
+}
+
+// polish makes v fit better, and returns the rows' factor.
+func (m *matrix) polish(v []float32, r, e int) []float32 {
+	u, exact := make([]float32, m.rows*r), math.Ldexp(1, e)
+	if r > 0 {
+		m.solveRows(u, v, squares(v, r), true, exact)
+		m.solveCols(u, v, r, exact)
 	}
-	l.r = r
-	columns = l.columns(first(v, f.r, r), f.stepV())
-	return columns, columns != nil
+	return u
+}
+
+// factors are the columns' and the rows' factor, of rank r. Where all count as much a large difference is seen at once; of a small one
+// what is exact tells, as soon as the large one is taken off.
+func (m *matrix) factors(e int) (u, v []float32, r int) {
+	rest, clear := *m, 1.3 // for what is left
+	for turn := 0; turn < maxTurns && r < MaxRank; turn++ {
+		if turn > 0 {
+			rest, clear = m.white(u, v, r), 2
+		}
+		more, n := rest.subspace(fewRank+spare, e, clear)
+		if n > fewRank {
+			more, n = rest.subspace(MaxRank+spare, e, clear)
+		}
+		if n = min(n, MaxRank-r); n == 0 && turn > 0 {
+			break
+		}
+		n += n % 2
+		v, r = beside(v, more, r, n, m.width), r+n
+		u = m.polish(v, r, e)
+	}
+	return u, v, r
+}
+
+const maxTurns = 4
+
+// white is what is left of d, in units of how exact each number is.
+func (m *matrix) white(u, v []float32, r int) matrix {
+	p := matrix{rows: m.rows, cols: m.cols, width: m.width, tile: m.rows * fitBlock}
+	p.d, p.w = make([]float32, m.rows*m.width), make([]float32, m.rows*m.width)
+	i := 0
+	m.each(func(d, w float32) {
+		p.d[i], p.w[i] = d, float32(math.Sqrt(float64(w)))
+		i++
+	})
+	if r > 0 {
+		p.leave(p.d, u, v, r, fitAll)
+	} else {
+		for i, w := range p.w {
+			p.d[i] *= w
+		}
+	}
+	for i, w := range p.w { // by which they count as much
+		if w > 0 {
+			p.w[i] = 1
+		}
+	}
+	return p
+}
+
+// beside are the r rows of v, and n more; where those are one less the last is zeros.
+func beside(v, more []float32, r, n, width int) []float32 {
+	have := len(more) / width
+	out := make([]float32, width*(r+n))
+	for b := range width / blockCols {
+		to := out[b*(r+n)*blockCols:]
+		copy(to, v[b*r*blockCols:][:r*blockCols])
+		copy(to[r*blockCols:], more[b*have*blockCols:][:min(have, n)*blockCols])
+	}
+	return out
 }
 
 // rowsIn is how many rows a tensor has at least.
@@ -126,30 +199,11 @@ func rowsIn(s []Stretch, cols, w int) int {
 	return int(min(end/int64(cols), math.MaxInt32))
 }
 
-// wider is v with so many rows more, of zeros.
-func wider(v []float32, r, more int) []float32 {
-	out := make([]float32, len(v)/r*(r+more))
-	for b := range len(v) / (r * blockCols) {
-		copy(out[b*(r+more)*blockCols:], v[b*r*blockCols:][:r*blockCols])
-	}
-	return out
-}
-
-// subspace finds rows of which all of the matrix are combinations, but for noise: blocks of r orthogonal ones, k at most.
-func (m *matrix) subspace(k, e int) (v []float32, r int) {
-	k = min(k, m.rows, m.cols)
-	rng := rand.New(rand.NewPCG(1, 2))
-	u := make([]float32, m.rows*k)
-	for i := range u {
-		u[i] = float32(1 - 2*int(rng.Uint32()&1))
-	}
-	for range 2 {
-		v = make([]float32, m.width*k)
-		m.fitCols(v, u, v, k, fitD)
-		if v, k = orthonormal(v, k); k == 0 {
-			return nil, 0
-		}
-		u = m.products(v, k)
+// subspace finds rows of which all of the matrix are combinations, but for noise, of which they are clear by so much: blocks of r orthogonal ones, k at most.
+func (m *matrix) subspace(k, e int, clear float64) (v []float32, r int) {
+	v, u, k := m.span(k)
+	if k == 0 {
+		return nil, 0
 	}
 	values, vectors := eigen(gram(u, k), k)
 	var total, floor float64
@@ -167,7 +221,7 @@ func (m *matrix) subspace(k, e int) (v []float32, r int) {
 		if free := (1 - float64(r)/n) * (1 - float64(r)/cols); total < 1.03*floor*free {
 			break
 		}
-		if noise := total / n / cols; !(values[r] > 1.3*noise*edge*edge) {
+		if noise := total / n / cols; !(values[r] > clear*noise*edge*edge) {
 			break
 		}
 		total -= values[r]
@@ -186,6 +240,25 @@ func (m *matrix) each(do func(d, w float32)) {
 			do(d, m.w[at+i])
 		}
 	}
+}
+
+// span finds k rows at most, orthogonal and of length 1, that explain the most of the matrix or nearly so, and their share of each row.
+func (m *matrix) span(k int) (v, u []float32, n int) {
+	k = min(k, m.rows, m.cols)
+	rng := rand.New(rand.NewPCG(1, 2))
+	u = make([]float32, m.rows*k)
+	for i := range u {
+		u[i] = float32(1 - 2*int(rng.Uint32()&1))
+	}
+	for range 2 {
+		v = make([]float32, m.width*k)
+		m.fitCols(v, u, v, k, fitD)
+		if v, k = orthonormal(v, k); k == 0 {
+			return nil, nil, 0
+		}
+		u = m.products(v, k)
+	}
+	return v, u, k
 }
 
 // products are those of the rows of d and of v, k for each row.

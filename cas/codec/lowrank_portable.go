@@ -19,3 +19,5 @@ func differences(d, w []float32, raw, base []byte, kind byte, e int) {
 }
 
 func singles(dst []float32, src []byte, w int) int { return 0 }
+
+func (m *matrix) leave(x, u, v []float32, r int, flags uint64) { m.leavePortable(x, u, v, r, flags) }

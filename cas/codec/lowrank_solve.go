@@ -189,6 +189,18 @@ func (m *matrix) fitColsPortable(sums, u, v []float32, r, from int, flags uint64
 	}
 }
 
+// leavePortable sets x, which is as d and may be d, to what u leaves of d, each by w.
+func (m *matrix) leavePortable(x, u, v []float32, r int, flags uint64) {
+	for b := 0; b < m.width; b += blockCols {
+		for i := range m.rows {
+			var left [blockCols]float32
+			at := m.at(i, b)
+			m.left(&left, u[i*r:][:r], v[b*r:], at, flags)
+			copy(x[at:], left[:])
+		}
+	}
+}
+
 // squares are those of the rows of v, summed up.
 func squares(v []float32, r int) []float32 {
 	sum := make([]float32, r)

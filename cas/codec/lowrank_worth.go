@@ -3,6 +3,8 @@ package codec
 import (
 	"math"
 	"math/bits"
+
+	"ckptfs/cas"
 )
 
 // fine is what part of a unit of the last place numbers of factors may move what is predicted by, where r of them serve so many elements: were it
@@ -122,5 +124,41 @@ func (t *trial) bits() float64 {
 	return sum
 }
 
-// MayBeLowRank tells cheaply from some stretches of a tensor whether the difference is of low rank enough to pay.
-func MayBeLowRank(s []Stretch, cols int, h Hint) bool { return lowRankKind(h) != 0 && cols >= minCols }
+const (
+	// mayBeRows and mayBeCols are of how much of a tensor it is told whether it may be of low rank; of a high rank, which only large tensors are worth, of more.
+	mayBeRows, mayBeCols = 64, 256
+	mayBeMore            = 192
+)
+
+// MayBeLowRank tells cheaply from some stretches of a tensor whether the difference is of low rank enough to pay: from what is left of a sample of
+// rows and columns that low rank explains, beside what would be left of noise.
+func MayBeLowRank(s []Stretch, cols int, h Hint) bool {
+	kind := lowRankKind(h)
+	if kind == 0 || cols < minCols || cols > cas.MaxChunk/8 {
+		return false
+	}
+	rows := rowsIn(s, cols, placesOf(kind).w)
+	return mayBe(s, cols, kind, rows, fewRank, mayBeRows) || mayBe(s, cols, kind, rows, MaxRank, mayBeMore)
+}
+
+func mayBe(s []Stretch, cols int, kind byte, rows, k, most int) bool {
+	if 4*k*(rows+cols) > rows*cols && k > fewRank {
+		return false // hardly pays
+	}
+	m, e := rowsOf(s, cols, kind, most, mayBeCols)
+	if k = min(k+spare, m.cols/2); m.rows < 2*k {
+		return false
+	}
+	var total float64
+	m.each(func(d, _ float32) { total += float64(d) * float64(d) })
+	_, u, k := m.span(k)
+	rest := total
+	for _, x := range u {
+		rest -= float64(x) * float64(x)
+	}
+	// Of noise as much as it is free in is explained as well.
+	free := (1 - float64(k)/float64(m.rows)) * (1 - float64(k)/float64(m.cols))
+	gain := math.Log2(total*free/max(rest, total/1e9)) / 2
+	gain -= bitsOf(100) * float64(k) / 2 * (1/float64(rows) + 1/float64(cols))
+	return gain > newTrial(m, e).bits()/10
+}

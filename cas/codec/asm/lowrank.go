@@ -18,7 +18,8 @@ func lowRank() {
 	predict32(1)
 	singles(16)
 	singles(24)
-	fitRows()
+	fitRows(true)
+	fitRows(false)
 	fitCols()
 	for kind, name := range []string{"BF16", "F16", "F32"} {
 		differences(kind, name)
@@ -208,10 +209,15 @@ func fitFlags() (flags, d, w Register) {
 }
 
 // fitRows takes 64 columns, four blocks of v, of one row after the other.
-func fitRows() {
-	TEXT("fitRowsAVX512", NOSPLIT, "func(sums, u, v, d, w *float32, r, rows, stride int, flags uint64)")
+func fitRows(project bool) {
+	if project {
+		TEXT("fitRowsAVX512", NOSPLIT, "func(sums, u, v, d, w *float32, r, rows, stride int, flags uint64)")
+		Doc("fitRowsAVX512 adds to sums, of which each row has r times 16 numbers, the products of v and of what is left of 64 columns of d, each by w; rows of d and w are stride bytes apart. Where flags lack fitD, d is zeros, fitW, w is ones, and fitLeft, nothing is predicted of d.")
+	} else {
+		TEXT("leaveAVX512", NOSPLIT, "func(sums, u, v, d, w *float32, r, rows, stride int, flags uint64)")
+		Doc("leaveAVX512 sets sums, rows of which are stride bytes apart too, to what is left of 64 columns of d, each by w, as fitRowsAVX512 has it.")
+	}
 	Pragma("noescape")
-	Doc("fitRowsAVX512 adds to sums, of which each row has r times 16 numbers, the products of v and of what is left of 64 columns of d, each by w; rows of d and w are stride bytes apart. Where flags lack fitD, d is zeros, fitW, w is ones, and fitLeft, nothing is predicted of d.")
 	g, u, v := Load(Param("sums"), GP64()), Load(Param("u"), GP64()), Load(Param("v"), GP64())
 	d, w, r := Load(Param("d"), GP64()), Load(Param("w"), GP64()), Load(Param("r"), GP64())
 	rows, stride := Load(Param("rows"), GP64()), Load(Param("stride"), GP64())
@@ -245,21 +251,28 @@ func fitRows() {
 			VMOVUPS_Z(Mem{Base: d, Disp: 64 * i}, full, y)
 			VSUBPS(x[i], y, x[i])
 			VMULPS(Mem{Base: w, Disp: 64 * i}, x[i], weigh, x[i])
+			if !project {
+				VMOVUPS(x[i], Mem{Base: g, Disp: 64 * i})
+			}
 		}
-		MOVQ(v, at)
-		MOVQ(r, left)
-		countdown("project", left, func() {
-			y, z := ZMM(), ZMM()
-			VMOVUPS(Mem{Base: g}, y)
-			VMULPS(blocks[1], x[1], z)
-			VFMADD231PS(blocks[0], x[0], y)
-			VFMADD231PS(blocks[3], x[3], z)
-			VFMADD231PS(blocks[2], x[2], y)
-			VADDPS(z, y, y)
-			VMOVUPS(y, Mem{Base: g})
-			ADDQ(Imm(64), g)
-			ADDQ(Imm(64), at)
-		})
+		if project {
+			MOVQ(v, at)
+			MOVQ(r, left)
+			countdown("project", left, func() {
+				y, z := ZMM(), ZMM()
+				VMOVUPS(Mem{Base: g}, y)
+				VMULPS(blocks[1], x[1], z)
+				VFMADD231PS(blocks[0], x[0], y)
+				VFMADD231PS(blocks[3], x[3], z)
+				VFMADD231PS(blocks[2], x[2], y)
+				VADDPS(z, y, y)
+				VMOVUPS(y, Mem{Base: g})
+				ADDQ(Imm(64), g)
+				ADDQ(Imm(64), at)
+			})
+		} else {
+			ADDQ(stride, g)
+		}
 		ADDQ(stride, d)
 		ADDQ(stride, w)
 	})

@@ -1,0 +1,154 @@
+package codec
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// Of any numbers the twins make the same differences, and the same single precision.
+func TestDifferencesTwins(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		kind := rapid.SampledFrom([]byte{toBF16, toF16, toF32}).Draw(t, "kind")
+		w := placesOf(kind).w
+		n := rapid.IntRange(1, 200).Draw(t, "elements")
+		raw, base := random(n*w), random(n*w)
+		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
+		for range rapid.IntRange(0, n).Draw(t, "odd") {
+			i := rng.IntN(n)
+			copy(base[i*w:], raw[i*w:(i+1)*w])
+			raw[i*w+w-1] = []byte{0x7f, 0xff, 0, 0x80, 0x7c}[rng.IntN(5)]
+		}
+		e := middle(raw, kind) + rapid.IntRange(-20, 20).Draw(t, "off")
+		got, want := make([]float32, 2*n), make([]float32, 2*n)
+		differences(got[:n], got[n:], raw, base, kind, e)
+		differencesPortable(want[:n], want[n:], raw, base, kind, e)
+		for i, x := range want {
+			if got[i] != x || x-x != 0 {
+				t.Fatalf("%d of %d: %v, the twin's %v", i, n, got[i], x)
+			}
+		}
+		l := lowRank{kind: kind, r: 2 * rapid.IntRange(1, 8).Draw(t, "pairs"), cols: minCols + n}
+		columns := random(l.r * l.cols * w)
+		var all [2][]float32
+		i := 0
+		portably(func(string) {
+			all[i] = make([]float32, l.r*widthOf(l.cols))
+			for k := range all[i] {
+				all[i][k] = 77
+			}
+			l.singles(all[i], columns)
+			i++
+		})
+		for k, x := range all[0] {
+			if i == 2 && x != all[1][k] {
+				t.Fatalf("number %d: %v, the twin's %v", k, x, all[1][k])
+			}
+		}
+	})
+}
+
+// The twins sum up in another order, and come to the same but for what is rounded. What is fitted is only ever a proposal.
+func TestFitTwins(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		rows, cols, r := rapid.IntRange(1, 30).Draw(t, "rows"), rapid.IntRange(minCols, 200).Draw(t, "cols"), rapid.IntRange(1, MaxRank).Draw(t, "rank")
+		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
+		fill := func(p []float32) []float32 {
+			for i := range p {
+				p[i] = float32(rng.NormFloat64())
+			}
+			return p
+		}
+		var all matrix
+		all.reset(rows+3, cols)
+		fill(all.d)
+		fill(all.w)
+		m := all.part(rapid.IntRange(0, 3).Draw(t, "from"), rows)
+		u, v := fill(make([]float32, rows*r)), fill(make([]float32, m.width*r))
+		flags := rapid.SampledFrom([]uint64{fitAll, fitD, fitW | fitLeft, fitD | fitLeft}).Draw(t, "flags")
+		same := func(what string, a, b []float32) {
+			for i, x := range a {
+				if math.Abs(float64(x-b[i])) > 1e-3*(10+math.Abs(float64(x))) {
+					t.Fatalf("%s: number %d: %v, the twin's %v", what, i, x, b[i])
+				}
+			}
+		}
+		sums := func(n int, do func(p []float32)) []float32 {
+			p := fill(make([]float32, n))
+			for i := range p {
+				p[i] = float32(i % 7)
+			}
+			do(p)
+			return p
+		}
+		got, want := make([]float32, rows*r), make([]float32, rows*r) // a row's parts are only ever summed up
+		for i, x := range sums(rows*r*blockCols, func(p []float32) { m.fitRows(p, u, v, r, flags) }) {
+			got[i/blockCols] += x
+		}
+		for i, x := range sums(rows*r*blockCols, func(p []float32) { m.fitRowsPortable(p, u, v, r, flags) }) {
+			want[i/blockCols] += x
+		}
+		same("rows", got, want)
+		same("columns", sums(len(v), func(p []float32) { m.fitCols(p, u, v, r, flags) }), sums(len(v), func(p []float32) { m.fitColsPortable(p, u, v, r, 0, flags) }))
+		same("left", sums(len(m.d), func(p []float32) { m.leave(p, u, v, r, flags) }), sums(len(m.d), func(p []float32) { m.leavePortable(p, u, v, r, flags) }))
+	})
+}
+
+func TestEigen(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(1, 40).Draw(t, "n")
+		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
+		a := make([]float64, n*n)
+		for i := range n {
+			for j := range i + 1 {
+				a[i*n+j] = rng.NormFloat64()
+				a[j*n+i] = a[i*n+j]
+			}
+		}
+		values, vectors := eigen(a, n)
+		for k, value := range values {
+			if k > 0 && value > values[k-1] {
+				t.Fatal("not in order")
+			}
+			for i := range n {
+				var x float64
+				for j := range n {
+					x += a[i*n+j] * vectors[j*n+k]
+				}
+				if math.Abs(x-value*vectors[i*n+k]) > 1e-8 {
+					t.Fatalf("value %d: %v, want %v", k, x, value*vectors[i*n+k])
+				}
+			}
+		}
+	})
+}
+
+// A difference of low rank is seen; what moved every weight for itself is refused, in little time.
+func TestMayBeLowRank(t *testing.T) {
+	for _, h := range lowRankHints {
+		for _, r := range []int{1, 8, 16} {
+			raw, base := merged(1024, 256, r, h, map[int]float64{2: 4, 4: 1e5}[h.Elem])
+			all := chunksOf(raw, base, h.Elem, 1<<16)
+			if !MayBeLowRank(all, 256, h) {
+				t.Errorf("%v: rank %d is not seen", h, r)
+			}
+			if MayBeLowRank(all, 256, Hint{"I16", 2}) {
+				t.Error("integers")
+			}
+		}
+	}
+	for _, h := range []Hint{{"F32", 4}, {"BF16", 2}} {
+		base := weights(1<<19, h.Elem)
+		for _, raw := range [][]byte{drift(base, h, 1e-4), step(base, h, 1e-2), base} {
+			all := chunksOf(raw, base, h.Elem, 1<<16)
+			if MayBeLowRank(all, 256, h) {
+				t.Errorf("%v: what is of full rank is taken", h)
+			}
+			if _, ok := FactorColumns(all, 256, h); ok {
+				t.Errorf("%v: what is of full rank has factors", h)
+			}
+		}
+	}
+}
