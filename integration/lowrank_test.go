@@ -29,7 +29,7 @@ func TestMergedAdapters(t *testing.T) {
 		m.must(err)
 		took := m.taken() - before
 		t.Logf("%s: %d of %d bytes", name, took, fi.Size())
-		if i > 0 && took > fi.Size()/6 { // as a difference alone, two fifths
+		if i > 0 && took > fi.Size()/16 { // as a difference alone, two fifths
 			t.Errorf("%s takes %d bytes of %d", name, took, fi.Size())
 		}
 	}
@@ -47,7 +47,7 @@ func TestMergedAdapters(t *testing.T) {
 	delete(sums, base)
 	m.cli("prune", "--grace", "0", m.Dir)
 	check()
-	if now := m.taken(); now > before {
+	if now := m.taken(); now > before+64<<10 || now < before/2 { // what is left is stored against it
 		t.Errorf("%d bytes, %d without the base", before, now)
 	}
 	m.must(m.Stop())
