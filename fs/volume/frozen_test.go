@@ -39,7 +39,7 @@ type frozenFile struct {
 // would have left them, and without their index: every file is as it was.
 func TestFrozenStores(t *testing.T) {
 	if *update {
-		for name, freeze := range map[string]func(*testing.T, string){"store-v2": freeze, "store-v2-related": freezeRelated, "store-v2-periodic": freezePeriodic} {
+		for name, freeze := range map[string]func(*testing.T, string){"store-v2": freeze, "store-v2-related": freezeRelated, "store-v2-periodic": freezePeriodic, "store-v2-lowrank": freezeLowRank} {
 			name = filepath.Join("testdata", name)
 			if _, err := os.Stat(name + ".json"); errors.Is(err, fs.ErrNotExist) { // what is frozen stays as it is
 				freeze(t, name)
@@ -229,6 +229,28 @@ func freezePeriodic(t *testing.T, name string) {
 	save("runs/5/m.safetensors", fileOf(t, tensor{"a.w", "BF16", halves(t, w)}, tensor{"master.a.w", "F32", w}))
 	if r.deltas("runs/4/m.safetensors") == 0 || r.rounded("runs/5/m.safetensors") == 0 {
 		t.Error("nothing is related")
+	}
+	r.keep(name, want, "runs")
+}
+
+// freezeLowRank makes a store with chunks that are stored with the help of columns, of each type: segment version 6.
+func freezeLowRank(t *testing.T, name string) {
+	t.Helper()
+	r := newRig(t)
+	r.mkdir("runs")
+	want := map[string]frozenFile{}
+	model := []matrix{{"a.w", "BF16", 256, 160}, {"b.w", "F32", 128, 130}}
+	for i := range 3 {
+		p := fmt.Sprintf("runs/%d/m.safetensors", i+1)
+		r.mkdir(filepath.Dir(p))
+		data := merged(t, uint64(i), model...)
+		r.write(p, data)
+		r.packOut(p)
+		a := r.stat(p)
+		want[p] = frozenFile{Size: a.Size, Mode: a.Mode, Mtime: a.Mtime.Nano(), Blake3: cas.Sum(data).String()}
+		if n, columns := r.lowRanks(p); i > 0 && (n != len(model) || columns != len(model)) {
+			t.Errorf("%s: %d chunks are of low rank, with %d columns", p, n, columns)
+		}
 	}
 	r.keep(name, want, "runs")
 }
