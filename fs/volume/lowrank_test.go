@@ -41,11 +41,11 @@ func merged(t testing.TB, adapter uint64, all ...matrix) []byte {
 				}
 			}
 			for k := range m.cols {
-				w := number(m.dtype, base.NormFloat64()*0.02)
+				w := roundedTo(m.dtype, base.NormFloat64()*0.02)
 				for i, x := range u {
 					w += float32(x * a[i*m.cols+k])
 				}
-				bits := math.Float32bits(number(m.dtype, float64(w)))
+				bits := math.Float32bits(roundedTo(m.dtype, float64(w)))
 				if m.dtype == "BF16" {
 					data = binary.LittleEndian.AppendUint16(data, uint16(bits>>16))
 				} else {
@@ -61,8 +61,8 @@ func merged(t testing.TB, adapter uint64, all ...matrix) []byte {
 	return append(p, data...)
 }
 
-// number rounds to a type.
-func number(d formats.DType, x float64) float32 {
+// roundedTo rounds to a type.
+func roundedTo(d formats.DType, x float64) float32 {
 	b := math.Float32bits(float32(x))
 	if d == "BF16" {
 		b = (b + 0x7fff + b>>16&1) &^ 0xffff
