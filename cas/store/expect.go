@@ -23,6 +23,8 @@ func (s *Store) Expect(hashes []cas.Hash) (done func()) {
 	for i, h := range hashes {
 		links[i] = Link{h, locs[i]}
 	}
+	s.located.add(links)
+	named := slices.Clone(links)
 	var all []*stretch
 	for range segment.RoundedNumber + 1 {
 		all = s.willRead(locs, all)
@@ -34,7 +36,10 @@ func (s *Store) Expect(hashes []cas.Hash) (done func()) {
 			locs = append(locs, l.Loc)
 		}
 	}
-	return func() { s.ahead.release(all...) }
+	return func() {
+		s.located.remove(named)
+		s.ahead.release(all...)
+	}
 }
 
 // basesOf are the bases of those records that have some, each once. What cannot be read or found is passed over.

@@ -84,8 +84,11 @@ func (s *Store) Reads() (records, bytes int64) { return s.reads.records.Load(), 
 // cas.ErrNewer (stored in a way that this version does not know) or the error of the disk; dst is returned as it was.
 func (s *Store) Get(h cas.Hash, dst []byte) ([]byte, error) {
 	var loc [1]cas.Location
-	if err := s.Locate([]cas.Hash{h}, loc[:]); err != nil {
-		return dst, &cas.ChunkError{Hash: h, Err: err}
+	var known bool
+	if loc[0], known = s.located.get(h); !known {
+		if err := s.Locate([]cas.Hash{h}, loc[:]); err != nil {
+			return dst, &cas.ChunkError{Hash: h, Err: err}
+		}
 	}
 	if loc[0].Segment == 0 && s.doubted() {
 		if err := s.Locate([]cas.Hash{h}, loc[:]); err != nil {
@@ -131,7 +134,13 @@ func (s *Store) ReadInto(loc cas.Location, h cas.Hash, dst []byte) error {
 // read fills dst, loc.Raw bytes long, with the content of the record of h at loc.
 func (s *Store) read(loc cas.Location, h cas.Hash, dst []byte) error {
 	// What fits its hash needs no other checksum. What does not is read with all of them, which tell where it went wrong.
-	if s.content(access{hashed: true}, loc, h, dst, anyNumber) == nil && check(dst, h) == nil {
+	t := turn{of: s.turns}
+	err := s.content(access{hashed: true, turn: &t}, loc, h, dst, anyNumber)
+	if err == nil {
+		err = check(dst, h)
+	}
+	t.give()
+	if err == nil {
 		return nil
 	}
 	if err := s.content(access{}, loc, h, dst, anyNumber); err != nil {

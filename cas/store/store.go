@@ -113,15 +113,17 @@ func (o *Options) defaults() {
 
 // Store is a directory of segments and an index. All methods may be called by several goroutines at once.
 type Store struct {
-	fs    disk.FS
-	dir   string
-	id    [16]byte
-	index Locator
-	opt   Options
-	files *files
-	known *lru.Cache[place, segment.Base] // what deltas say of their bases
-	ahead stretches
-	reads struct{ records, bytes atomic.Int64 }
+	fs      disk.FS
+	dir     string
+	id      [16]byte
+	index   Locator
+	opt     Options
+	files   *files
+	known   *lru.Cache[place, segment.Base] // what deltas say of their bases
+	ahead   stretches
+	turns   turns
+	located located
+	reads   struct{ records, bytes atomic.Int64 }
 
 	// Locks are taken in this order: pruning, sweeping, reshaping, flushing, indexing, growing, mu. No I/O happens under mu.
 	pruning   sync.Mutex   // held by the one Sweep that is under way
@@ -191,6 +193,7 @@ func Open(fs disk.FS, dir string, id [16]byte, index Locator, opt Options) (*Sto
 	s.finished.L = &s.mu
 	s.known, _ = lru.New[place, segment.Base](knownBases) // the size is positive
 	s.ahead.init(opt.ExpectBytes)
+	s.turns = newTurns()
 	s.files = newFiles(opt.OpenFiles, func(n uint32) (*segment.Reader, error) {
 		return segment.Open(fs, dir, s.segment(n))
 	})

@@ -320,3 +320,27 @@ func TestExpectDamaged(t *testing.T) {
 		t.Errorf("found %d", found)
 	}
 }
+
+// Of chunks that are expected the index is asked once; afterwards nothing of them is kept.
+func TestExpectLocates(t *testing.T) {
+	s := open(t, newMem(), newIndex(), Options{})
+	chunks, hashes := large(t, s, 4)
+	first, second := s.Expect(hashes), s.Expect(hashes[1:])
+	first()
+	for i, h := range hashes {
+		if _, known := s.located.get(h); known != (i > 0) {
+			t.Errorf("chunk %d: %v", i, known)
+		}
+	}
+	for i, h := range hashes {
+		if got, err := s.Get(h, nil); err != nil || !bytes.Equal(got, chunks[i]) {
+			t.Error(i, err)
+		}
+	}
+	if second(); len(s.located.at) > 0 {
+		t.Errorf("%d places kept", len(s.located.at))
+	}
+	if len(s.turns) > 0 {
+		t.Errorf("%d turns taken", len(s.turns))
+	}
+}
