@@ -59,8 +59,19 @@ func (s *slab) cut(off, n int) *Buffer { return &Buffer{Bytes: s.bytes[off : off
 
 // newSlab maps a huge page; nil: the host gives no more memory.
 func newSlab() *slab {
-	// Twice as much address space has an aligned half.
-	m, err := unix.MmapPtr(-1, 0, nil, 2*hugePage, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
+	at := mapHuge(hugePage)
+	if at == nil {
+		return nil
+	}
+	s := &slab{bytes: unsafe.Slice((*byte)(at), hugePage)}
+	runtime.AddCleanup(s, func(at unsafe.Pointer) { _ = unix.MunmapPtr(at, hugePage) }, at)
+	return s
+}
+
+// mapHuge maps n bytes, a multiple of a huge page, in such pages where the host gives any; nil: it gives no more memory.
+func mapHuge(n uintptr) unsafe.Pointer {
+	// One huge page more of address space has an aligned part.
+	m, err := unix.MmapPtr(-1, 0, nil, n+hugePage, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
 	if err != nil {
 		return nil
 	}
@@ -69,13 +80,12 @@ func newSlab() *slab {
 	if head > 0 {
 		_ = unix.MunmapPtr(m, head)
 	}
-	_ = unix.MunmapPtr(unsafe.Add(at, hugePage), hugePage-head)
-	s := &slab{bytes: unsafe.Slice((*byte)(at), hugePage)}
-	if unix.Mprotect(s.bytes, unix.PROT_READ|unix.PROT_WRITE) != nil {
-		_ = unix.MunmapPtr(at, hugePage)
+	_ = unix.MunmapPtr(unsafe.Add(at, n), hugePage-head)
+	bytes := unsafe.Slice((*byte)(at), n)
+	if unix.Mprotect(bytes, unix.PROT_READ|unix.PROT_WRITE) != nil {
+		_ = unix.MunmapPtr(at, n)
 		return nil
 	}
-	_ = unix.Madvise(s.bytes, unix.MADV_HUGEPAGE) // without them it is slower
-	runtime.AddCleanup(s, func(at unsafe.Pointer) { _ = unix.MunmapPtr(at, hugePage) }, at)
-	return s
+	_ = unix.Madvise(bytes, unix.MADV_HUGEPAGE) // without them it is slower
+	return at
 }

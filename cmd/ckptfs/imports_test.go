@@ -77,7 +77,7 @@ var layers = []struct {
 	{"fs/control", []string{"cas"}},
 	{"fs/tree", []string{"cas"}},
 	{"fs/view", []string{"formats", "formats/npy", "formats/safetensors"}},
-	{"fs/assemble", []string{"cas", "formats", "index/manifest"}},
+	{"fs/assemble", []string{"cas", "cas/pages", "formats", "index/manifest"}},
 	{"fs/pack", []string{"cas", "cas/chunk", "cas/codec", "formats", "formats/detect", "index/manifest"}},
 	{"fs/volume", []string{"cas", "cas/disk", "cas/store", "formats", "formats/canonical", "formats/dcp", "formats/detect", "formats/npy", "formats/numbers", "formats/onnx", "formats/orbax", "formats/safetensors", "formats/torchzip", "formats/zarr", "index", "index/manifest", "index/runs",
 		"fs/control", "fs/tree", "fs/view", "fs/assemble", "fs/pack",

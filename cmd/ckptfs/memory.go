@@ -1,5 +1,11 @@
 package main
 
+import (
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+)
+
 // How --memory is spent, of 512 MiB:
 //
 //	255  decoded chunks (--cache-size)
@@ -26,7 +32,37 @@ func (c *mountConfig) cacheBytes() int64 {
 // expectBytes is what segments may take that are read ahead.
 func (c *mountConfig) expectBytes() int64 { return min(24<<20, c.cacheBytes()/8) }
 
-// memoryLimit is what the Go runtime is held to.
+// memoryLimit is what the Go runtime is held to, together with the decoded chunks that it does not know of; see heapLimit.
 func (c *mountConfig) memoryLimit() int64 {
 	return c.memory.bytes - c.memory.bytes/16 - 16<<20 - c.expectBytes()
+}
+
+// heapLimit holds the Go runtime to what is left of all by the decoded chunks that lie beside its heap.
+type heapLimit struct {
+	all  int64
+	left atomic.Int64
+	mu   sync.Mutex
+}
+
+// limitStep is in what steps the limit moves: to move it stops the world.
+const limitStep = 16 << 20
+
+func newHeapLimit(all int64) *heapLimit {
+	l := &heapLimit{all: all}
+	l.left.Store(all)
+	debug.SetMemoryLimit(all)
+	return l
+}
+
+// beside is told how many bytes lie beside the heap. It does not wait.
+func (l *heapLimit) beside(n int64) {
+	left := max(l.all-(n+limitStep-1)/limitStep*limitStep, 1)
+	if l.left.Swap(left) == left {
+		return
+	}
+	go func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		debug.SetMemoryLimit(l.left.Load())
+	}()
 }

@@ -11,7 +11,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
-	"runtime/debug"
 	"syscall"
 	"time"
 
@@ -48,7 +47,7 @@ func (a *app) serve(ctx context.Context, c *mountConfig, ready func(*mounted) er
 	if err != nil {
 		return err
 	}
-	debug.SetMemoryLimit(c.memoryLimit())
+	heap := newHeapLimit(c.memoryLimit())
 	runtime.GOMAXPROCS(cas.Processors + spareProcs)
 	if err := checkOwnNames(c.store); err != nil {
 		return err
@@ -71,6 +70,7 @@ func (a *app) serve(ctx context.Context, c *mountConfig, ready func(*mounted) er
 		MaxUnpacked: unpacked,
 		CacheBytes:  c.cacheBytes(),
 		ExpectBytes: c.expectBytes(),
+		Mapped:      heap.beside,
 		PackWorkers: c.packCPUs,
 		NoDelta:     c.noDelta,
 		NoViews:     c.noViews,

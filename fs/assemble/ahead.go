@@ -23,32 +23,109 @@ const (
 
 // streams recognises readers in order, several of them interleaved, by where their next read should begin. A read of n
 // bytes belongs to the stream nearest to where it begins, when that is within 4n of it, so small reads at random rarely look like one.
+//
+// The kernel keeps what it was answered, and does not ask for it again: several readers of a mapped file, each of whom it gave 8 MiB around the page
+// that he touched first, come to what the others had. What was answered is not read ahead, and a stream is expected behind it.
 type streams struct {
 	mu   sync.Mutex
 	tick int64
 	s    [maxStreams]stream
+	got  []uint32 // bytes answered of each granule of the file
 }
 
-// stream is one reader. Read ahead is [next, ahead).
+const (
+	granule = 1 << 20
+	// maxGranules bounds streams.got to a MiB, for files of 256 GiB. Of longer ones it is not known what was answered.
+	maxGranules = 1 << 18
+)
+
+// stream is one reader. Read ahead is [next, ahead), but for what was answered.
 type stream struct {
 	used   int64 // tick of the last read; 0: free
 	read   int64 // bytes so far
 	next   int64
+	beyond int64 // next, or the end of what was answered from there on
 	ahead  int64
 	window int64
 }
 
-// advance notes a read and returns what to read ahead now, if anything, and whether the read is in order.
-func (t *streams) advance(off, n, size, limit int64) (from, to int64, inOrder bool) {
+// near is how far off lies from where the stream is expected; not within: it is none of its reads.
+func (s *stream) near(off, slack int64) (distance int64, within bool) {
+	for _, at := range [2]int64{s.next, s.beyond} {
+		if d := abs(off - at); off >= at-2*slack && off <= at+slack && (!within || d < distance) {
+			distance, within = d, true
+		}
+	}
+	return distance, within
+}
+
+// answer notes what is answered of a file of that size. What is answered twice the kernel has let go of, and who knows what else.
+func (t *streams) answer(off, n, size int64) {
+	if t.got == nil {
+		if (size-1)/granule >= maxGranules {
+			return
+		}
+		t.got = make([]uint32, (size-1)/granule+1)
+	}
+	for end := min(off+n, size); off < end; {
+		g := off / granule
+		k := min((g+1)*granule, end) - off
+		if int64(t.got[g])+k > granule {
+			clear(t.got)
+		}
+		t.got[g] += uint32(k)
+		off += k
+	}
+}
+
+// answered reports whether all of the granule was.
+func (t *streams) answered(g, size int64) bool {
+	return g < int64(len(t.got)) && int64(t.got[g]) >= min(granule, size-g*granule)
+}
+
+// beyond is where what was answered from off on ends.
+func (t *streams) beyond(off, size int64) int64 {
+	for off < size && t.answered(off/granule, size) {
+		off = (off/granule + 1) * granule
+	}
+	return min(off, size)
+}
+
+// missing calls visit with the parts of the range that were not answered.
+func (t *streams) missing(from, to, size int64, visit func(from, to int64)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for from < to {
+		if from = t.beyond(from, size); from >= to {
+			return
+		}
+		end := from
+		for end < to && !t.answered(end/granule, size) {
+			end = (end/granule + 1) * granule
+		}
+		end = min(end, to)
+		visit(from, end)
+		from = end
+	}
+}
+
+// advance notes a read of a file of that size, by who does not go beyond stop, and returns what to read ahead now, if anything, and whether the read
+// is in order.
+func (t *streams) advance(off, n, size, stop, limit int64) (from, to int64, inOrder bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.tick++
+	t.answer(off, n, size)
 	slack := min(4*n, maxSlack)
 	var s *stream
+	var nearest int64
 	for i := range t.s {
 		c := &t.s[i]
-		if c.used > 0 && off >= c.next-2*slack && off <= c.next+slack && (s == nil || abs(off-c.next) < abs(off-s.next)) {
-			s = c
+		if c.used == 0 {
+			continue
+		}
+		if d, within := c.near(off, slack); within && (s == nil || d < nearest || d == nearest && c.read > s.read) {
+			s, nearest = c, d
 		}
 	}
 	if s == nil {
@@ -58,20 +135,21 @@ func (t *streams) advance(off, n, size, limit int64) (from, to int64, inOrder bo
 				s = &t.s[i]
 			}
 		}
-		*s = stream{used: t.tick, read: n, next: off + n}
+		*s = stream{used: t.tick, read: n, next: off + n, beyond: off + n}
 		return 0, 0, false
 	}
 	s.used = t.tick
 	s.read += n
 	s.next = max(s.next, off+n)
+	s.beyond = t.beyond(s.next, size)
 	if s.window == 0 {
 		s.window = max(firstWindow, 2*n)
 	} else {
 		s.window *= 2
 	}
 	s.window = min(s.window, limit, max(s.read-burst, firstWindow))
-	from, to = max(s.ahead, s.next), min(s.next+s.window, size)
-	if to-from < s.window/4 && to < size || to <= from {
+	from, to = max(s.ahead, s.beyond), min(s.beyond+s.window, stop)
+	if to-from < s.window/4 && to < stop || to <= from {
 		return 0, 0, true // not worth the walk yet
 	}
 	s.ahead = to
@@ -85,10 +163,8 @@ func (f *File) readAhead(off, n, end int64) (inOrder bool) {
 	if f.closed.Load() || f.r.readAhead <= 0 {
 		return false
 	}
-	from, to, inOrder := f.streams.advance(off, n, end, f.r.readAhead)
-	if to > from {
-		f.r.ranges.push(span{f: f, from: from, to: to})
-	}
+	from, to, inOrder := f.streams.advance(off, n, f.doc.Size, end, f.r.readAhead)
+	f.streams.missing(from, to, f.doc.Size, func(from, to int64) { f.r.ranges.push(span{f: f, from: from, to: to}) })
 	return inOrder
 }
 
@@ -120,9 +196,9 @@ func (r *Reader) expect(s span) {
 	var jobs []job
 	var hashes []cas.Hash
 	// A list that cannot be read will be met again by the reader, who has someone to tell.
-	_ = s.f.doc.walk(r, s.from, s.to, func(c manifest.Span, _, _, _ int64) bool {
+	_ = s.f.doc.walk(r, s.from, s.to, func(c manifest.Span, skip, at, _ int64) bool {
 		if c.Len > 0 {
-			if e := r.chunks.expect(c); e != nil {
+			if e := r.chunks.expect(c, at-skip); e != nil {
 				jobs = append(jobs, job{s.f, e, x})
 				hashes = append(hashes, c.Hash)
 			}

@@ -83,11 +83,11 @@ func TestOvertaking(t *testing.T) {
 	const n, size = 1 << 20, 256 << 20
 	r := rand.New(rand.NewPCG(3, 4))
 	var s streams
-	s.advance(0, n, size, defaultReadAhead)
+	s.advance(0, n, size, size, defaultReadAhead)
 	var ahead int64
 	for first := int64(1); first < 200; first += 4 {
 		for _, i := range r.Perm(4) {
-			from, to, inOrder := s.advance((first+int64(i))*n, n, size, defaultReadAhead)
+			from, to, inOrder := s.advance((first+int64(i))*n, n, size, size, defaultReadAhead)
 			if !inOrder {
 				t.Fatalf("request %d after %d is none of the reader's", i, first)
 			}
@@ -98,10 +98,10 @@ func TestOvertaking(t *testing.T) {
 		}
 	}
 	// One that was left behind by as many.
-	if _, _, inOrder := s.advance(194*n, n, size, defaultReadAhead); !inOrder {
+	if _, _, inOrder := s.advance(194*n, n, size, size, defaultReadAhead); !inOrder {
 		t.Error("a late request is none of the reader's")
 	}
-	if _, _, inOrder := s.advance(20*n, n, size, defaultReadAhead); inOrder {
+	if _, _, inOrder := s.advance(20*n, n, size, size, defaultReadAhead); inOrder {
 		t.Error("another place is the reader's")
 	}
 }
@@ -121,6 +121,73 @@ func TestBurst(t *testing.T) {
 	r.settle()
 	if n := r.Stats().Fetched * cas.ChunkSize; n > burst+firstWindow+cas.ChunkSize {
 		t.Errorf("%d bytes fetched for a burst of %d", n, burst)
+	}
+}
+
+// What the kernel was given around a page is not read ahead by who comes there in order, who is known beyond it, too.
+func TestAnsweredBefore(t *testing.T) {
+	const n, size = 1 << 20, 64 << 20
+	s := newShelf()
+	want := random(size, 6)
+	h := s.grid(t, want)
+	r := New(s, Options{})
+	f := file(t, r, h)
+	p := make([]byte, n)
+	read := func(from, to int64) {
+		for off := from; off < to; off += n {
+			if _, err := f.ReadAt(p, off); err != nil || !bytes.Equal(p, want[off:off+n]) {
+				t.Fatal(off, err)
+			}
+			r.settle()
+		}
+	}
+	read(24<<20, 32<<20)
+	read(0, 24<<20)
+	var ahead int64
+	for _, s := range f.streams.s {
+		ahead = max(ahead, s.ahead)
+	}
+	if ahead != 32<<20+defaultReadAhead {
+		t.Errorf("read ahead to %d at the begin of what was answered", ahead)
+	}
+	read(32<<20, size)
+	r.settle()
+	if n := r.Stats().Fetched; n > size/cas.ChunkSize {
+		t.Errorf("%d chunks fetched of %d", n, size/cas.ChunkSize)
+	}
+
+	// Once more: the kernel has let go of it.
+	read(0, 8<<20)
+	if f.streams.answered(30, size) {
+		t.Error("what was answered before is believed to be there yet")
+	}
+}
+
+// Requests overtake each other: of a chunk in two of them the end may be read first, and much else before the begin.
+func TestOvertaken(t *testing.T) {
+	s := newShelf()
+	want := random(32<<20, 6)
+	h := s.grid(t, want)
+	r := New(s, Options{ReadAhead: 1 << 20})
+	f := file(t, r, h)
+	const half = cas.ChunkSize / 2
+	p := make([]byte, 1<<20)
+	read := func(off int64) {
+		if _, err := f.ReadAt(p, off); err != nil || !bytes.Equal(p, want[off:off+int64(len(p))]) {
+			t.Fatal(off, err)
+		}
+		r.settle()
+	}
+	for i := range int64(10) {
+		read(half + i<<20)
+	}
+	for i := int64(11); i < 20; i++ {
+		read(half + i<<20)
+	}
+	before := r.Stats().Fetched
+	read(half + 10<<20)
+	if n := r.Stats().Fetched - before; n > 0 {
+		t.Errorf("%d chunks fetched anew", n)
 	}
 }
 

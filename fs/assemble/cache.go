@@ -2,12 +2,13 @@ package assemble
 
 import (
 	"math"
-	"math/bits"
 	"sync"
+	"sync/atomic"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"ckptfs/cas"
+	"ckptfs/cas/pages"
 	"ckptfs/index/manifest"
 )
 
@@ -27,8 +28,8 @@ func newLRU[V any]() *lru[V] {
 // Invariants, under mu:
 //
 //	an entry is in coming while queued or running, in lru while held and not evicted, in neither once failed or evicted
-//	bytes = sum of the buffers of the entries in lru
-//	bytes <= max once loaded returns
+//	bytes = sum of the buffers of the entries in lru, and inSlots the number of them that have a slot
+//	bytes <= max once loaded returns, and no more than a slab above max with the slots that are free
 //	gone has those of lru that readers in order have passed by, oldest first, and passed the sum of their buffers
 //	passed <= maxPassed once pass returns
 type cache struct {
@@ -39,7 +40,12 @@ type cache struct {
 	gone         *lru[*entry]
 	passed       int64
 	hits, misses int64
+	slots        *pages.Slots // of chunks of about full size; nil: the cache is too small for it
+	inSlots      int
 }
+
+// minSlots is the least cache that has its chunks in slots.
+const minSlots = 32 << 20
 
 // maxPassed bounds the chunks kept that readers in order have passed by. Their bytes lie in the kernel's cache by then, and
 // new chunks are better decoded into warm buffers than into memory that has to be faulted in. Some are kept, since the
@@ -47,22 +53,28 @@ type cache struct {
 const maxPassed = 4 << 20
 
 type entry struct {
-	span manifest.Span
-	done chan struct{} // closed when held or failed; then data and err stay
+	span  manifest.Span
+	phase int           // where in a page the chunk begins, in the file that it was first wanted for
+	done  chan struct{} // closed when held or failed; then data and err stay
 
-	refs    int // acquirers, and one while in lru; under mu
+	seen    atomic.Int64 // bytes of it that readers got
+	refs    int          // acquirers, and one while in lru; under mu
 	claimed bool
 	buf     *buffer // data's, or nil
 	data    []byte
 	err     error
 }
 
-func newCache(max int64) *cache {
-	return &cache{coming: map[cas.Hash]*entry{}, lru: newLRU[*entry](), gone: newLRU[*entry](), max: max}
+func newCache(max int64, tell func(mapped int64)) *cache {
+	c := &cache{coming: map[cas.Hash]*entry{}, lru: newLRU[*entry](), gone: newLRU[*entry](), max: max}
+	if max >= minSlots {
+		c.slots = pages.NewSlots(slotSize, tell)
+	}
+	return c
 }
 
-// acquire returns the entry of a chunk, a new one if there is none, and whether it needs to be claimed and loaded.
-func (c *cache) acquire(s manifest.Span) (e *entry, queued bool) {
+// acquire returns the entry of a chunk that begins at that place of a file, a new one if there is none, and whether it needs to be claimed and loaded.
+func (c *cache) acquire(s manifest.Span, at int64) (e *entry, queued bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e, ok := c.lru.Get(s.Hash); ok {
@@ -74,7 +86,7 @@ func (c *cache) acquire(s manifest.Span) (e *entry, queued bool) {
 	c.misses++
 	e, ok := c.coming[s.Hash]
 	if !ok {
-		e = &entry{span: s, done: make(chan struct{})}
+		e = &entry{span: s, phase: phase(at), done: make(chan struct{})}
 		c.coming[s.Hash] = e
 	}
 	e.refs++
@@ -112,22 +124,39 @@ func (c *cache) pass(e *entry) {
 	}
 	c.gone.Add(e.span.Hash, e)
 	for c.passed += e.size(); c.passed > maxPassed; {
-		h, old, _ := c.gone.RemoveOldest()
-		c.passed -= old.size()
-		c.lru.Remove(h)
-		c.bytes -= old.size()
-		c.unref(old)
+		_, old, _ := c.gone.GetOldest()
+		c.evict(old)
 	}
 }
 
+// evict lets go of an entry of lru.
+func (c *cache) evict(e *entry) {
+	c.recall(e)
+	c.lru.Remove(e.span.Hash)
+	c.bytes -= e.size()
+	if e.inSlot() {
+		c.inSlots--
+	}
+	c.unref(e)
+}
+
+// evictOldest reports whether there was one.
+func (c *cache) evictOldest() bool {
+	_, e, ok := c.lru.GetOldest()
+	if ok {
+		c.evict(e)
+	}
+	return ok
+}
+
 // expect returns an entry to be loaded ahead of its readers, acquired, or nil when the chunk is held or on its way.
-func (c *cache) expect(s manifest.Span) *entry {
+func (c *cache) expect(s manifest.Span, at int64) *entry {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.lru.Contains(s.Hash) || c.coming[s.Hash] != nil {
 		return nil
 	}
-	e := &entry{span: s, done: make(chan struct{}), refs: 1}
+	e := &entry{span: s, phase: phase(at), done: make(chan struct{}), refs: 1}
 	c.coming[s.Hash] = e
 	return e
 }
@@ -140,9 +169,61 @@ func (c *cache) claim(e *entry) bool {
 	return !was
 }
 
+// buffer returns one for the chunk of an entry that is to be loaded, which it may begin in where the entry's phase is.
+func (c *cache) buffer(e *entry) *buffer {
+	n := int(e.span.Len)
+	if c.slots == nil || n <= slotFrom || n > cas.ChunkSize {
+		return newBuffer(n, e.phase)
+	}
+	c.mu.Lock()
+	for {
+		// Rather than that another slab is mapped, what was used least recently goes.
+		mapped, free := c.slots.Room()
+		if free > 0 || c.heap()+mapped+pages.SlabSize <= c.max || !c.evictOldest() {
+			break
+		}
+	}
+	c.mu.Unlock()
+	if s := c.slots.Get(); s != nil {
+		return &buffer{bytes: s.Bytes, at: e.phase, class: -1, slot: s, slots: c.slots}
+	}
+	return newBuffer(n, e.phase)
+}
+
+// clear lets go of all that is held.
+func (c *cache) clear() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.evictOldest() {
+	}
+}
+
+// heap is the sum of the buffers in lru that are not slots.
+func (c *cache) heap() int64 { return c.bytes - int64(c.inSlots)*c.slots.Each() }
+
+// shrink keeps slabs of which little is used from taking more than is the cache's.
+func (c *cache) shrink() {
+	for {
+		_, free := c.slots.Room()
+		if c.bytes+int64(free)*c.slots.Each() <= c.max+pages.SlabSize {
+			return
+		}
+		slab, some := c.slots.Emptiest(), false
+		for _, e := range c.lru.Values() {
+			if e.inSlot() && e.buf.slot.Of() == slab {
+				c.evict(e)
+				some = true
+			}
+		}
+		if c.slots.Trim(); !some {
+			return
+		}
+	}
+}
+
 // loaded ends what claim began. data lies in b, or in memory of its own.
 func (c *cache) loaded(e *entry, b *buffer, data []byte, err error) {
-	if err != nil || &data[0] != &b.bytes[0] {
+	if err != nil || &data[0] != &b.bytes[b.at] {
 		b.free()
 		b = nil
 	}
@@ -153,19 +234,27 @@ func (c *cache) loaded(e *entry, b *buffer, data []byte, err error) {
 	if err == nil {
 		e.refs++
 		c.lru.Add(e.span.Hash, e)
-		for c.bytes += e.size(); c.bytes > c.max; {
-			_, old, _ := c.lru.RemoveOldest()
-			c.recall(old)
-			c.bytes -= old.size()
-			c.unref(old)
+		if e.inSlot() {
+			c.inSlots++
+		}
+		for c.bytes += e.size(); c.bytes > c.max && c.evictOldest(); {
+		}
+		if c.slots != nil {
+			c.shrink()
 		}
 	}
 	close(e.done)
 }
 
+// inSlot reports whether a held entry's chunk lies in a slot.
+func (e *entry) inSlot() bool { return e.buf != nil && e.buf.slot != nil }
+
 // size is the memory that a held entry takes.
 func (e *entry) size() int64 {
-	if e.buf != nil {
+	switch {
+	case e.inSlot():
+		return e.buf.slots.Each()
+	case e.buf != nil:
 		return int64(len(e.buf.bytes))
 	}
 	return int64(cap(e.data))
@@ -194,35 +283,4 @@ func (c *cache) stats() (hits, misses, bytes int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.hits, c.misses, c.bytes
-}
-
-// buffer holds one decoded chunk.
-type buffer struct {
-	bytes []byte
-	class int // index into pools; -1: none
-}
-
-// The pools' buffers have 4 KiB to 256 KiB, powers of two.
-const (
-	minClass = 12
-	maxClass = 18
-)
-
-var pools [maxClass - minClass + 1]sync.Pool
-
-func newBuffer(n int) *buffer {
-	class := max(bits.Len(uint(max(n, 1)-1))-minClass, 0)
-	if class >= len(pools) {
-		return &buffer{bytes: make([]byte, n), class: -1}
-	}
-	if b, ok := pools[class].Get().(*buffer); ok {
-		return b
-	}
-	return &buffer{bytes: make([]byte, 1<<(class+minClass)), class: class}
-}
-
-func (b *buffer) free() {
-	if b.class >= 0 {
-		pools[b.class].Put(b)
-	}
 }

@@ -189,7 +189,7 @@ type way int
 
 const (
 	readCached  way = iota // chunks are kept
-	readPassing            // chunks whose end has been read are not likely to be wanted again
+	readPassing            // chunks of which all has been read are not likely to be wanted again
 	readDirect             // whole chunks are not kept at all
 )
 
@@ -229,7 +229,8 @@ func (f *File) await(q *piece, how way) error {
 	if err := fits(q.span, q.e.data); err != nil {
 		return err
 	}
-	if how == readPassing && q.skip+q.n == int(q.span.Len) {
+	// The kernel's requests overtake each other: a chunk whose end was read may be in another request with its begin.
+	if q.e.seen.Add(int64(q.n)) >= int64(q.span.Len) && how == readPassing {
 		f.r.chunks.pass(q.e)
 	}
 	return nil
@@ -250,7 +251,7 @@ func (f *File) start(pieces []piece, how way) {
 				queued = false
 			}
 		default:
-			q.e, queued = f.r.chunks.acquire(q.span)
+			q.e, queued = f.r.chunks.acquire(q.span, q.off-int64(q.skip))
 		}
 		if queued {
 			mine[n] = i

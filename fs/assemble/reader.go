@@ -8,7 +8,9 @@
 //	chunk         → bytes            the LRU of decoded chunks, else fetched; several at a time, each by one goroutine only
 //
 // Memory is bounded. Decoded chunks lie in pooled buffers and are counted by the bytes of their buffers; an evicted buffer
-// goes back to the pool when its last reader has let go of it. Only chunks being copied or fetched are beyond the bound.
+// goes back to the pool when its last reader has let go of it. Only chunks being copied or fetched are beyond the bound. Chunks of about full
+// size have slots of huge pages, beside Go's heap, unless the cache is small: memory that is touched first costs a third as much there, and the
+// collector has less to do.
 //
 // A file that is read in order is read ahead; see streams. Chunks read ahead wait in a queue; a reader who needs one that
 // waits fetches it himself.
@@ -40,6 +42,8 @@ type Options struct {
 	CacheBytes int64 // decoded chunks kept; 256 MiB. Manifests and lists of chunks take up to a quarter of that more
 	Workers    int   // chunks fetched at a time for readers, and as many again ahead of them; the processors
 	ReadAhead  int64 // bytes at most that are read ahead of one stream; 16 MiB, at most a quarter of CacheBytes
+	// Mapped, which may be nil, is told how much of the cache's memory is not of Go's heap whenever that changes, and must not wait.
+	Mapped func(bytes int64)
 }
 
 const (
@@ -90,7 +94,7 @@ func New(st Store, opt Options) *Reader {
 		store:     st,
 		readAhead: min(opt.ReadAhead, opt.CacheBytes/4),
 		workers:   int32(opt.Workers),
-		chunks:    newCache(opt.CacheBytes),
+		chunks:    newCache(opt.CacheBytes, opt.Mapped),
 		docs:      newKept[doc](min(opt.CacheBytes/keepShare, maxKeep), linger),
 		lists:     newKept[list](min(opt.CacheBytes/keepShare, maxKeep), 0),
 	}
@@ -99,10 +103,11 @@ func New(st Store, opt Options) *Reader {
 	return r
 }
 
-// Close ends all read-ahead and waits for what is under way. Open files stay readable, without read-ahead.
+// Close ends all read-ahead, waits for what is under way and lets go of the cache. Open files stay readable, without read-ahead.
 func (r *Reader) Close() error {
 	r.ranges.close()
 	r.ahead.close()
+	r.chunks.clear()
 	return nil
 }
 
@@ -234,8 +239,8 @@ func fits(s manifest.Span, p []byte) error {
 
 // load fetches the chunk of an entry that the caller has claimed.
 func (r *Reader) load(e *entry) {
-	b := newBuffer(int(e.span.Len))
-	p, err := r.fetch(e.span, b.bytes[:0])
+	b := r.chunks.buffer(e)
+	p, err := r.fetch(e.span, b.bytes[b.at:b.at])
 	r.chunks.loaded(e, b, p, err)
 }
 

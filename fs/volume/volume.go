@@ -64,6 +64,7 @@ type Options struct {
 	MaxUnpacked int64         // bytes that may wait to be packed before closes wait; 0: a quarter of the free disk; -1: no bound
 	CacheBytes  int64         // bytes of decoded chunks to keep in memory; 0: a default
 	ExpectBytes int64         // bytes of segments to read ahead into memory; 0: a default
+	Mapped      func(int64)   // told how many of CacheBytes do not lie in Go's heap, whenever that changes; must not wait; may be nil
 	PackWorkers int           // cores that packing may use; 0: those that others leave
 	NoDelta     bool          // store every chunk alone, not against an earlier version of it
 	SumAfter    time.Duration // for how long a plain file rests before its checksum is made; 0: a default; negative: it is not
@@ -241,7 +242,7 @@ func (v *Volume) open(o Options, format *tree.Format) error {
 	if err != nil {
 		return v.unready(err)
 	}
-	v.asm = assemble.New(v.store, assemble.Options{CacheBytes: o.CacheBytes})
+	v.asm = assemble.New(v.store, assemble.Options{CacheBytes: o.CacheBytes, Mapped: o.Mapped})
 	packing := pack.Options{Workers: o.PackWorkers}
 	if o.PackWorkers == 0 {
 		v.courtesy = newCourtesy(cas.Processors, v.packer.presses)
