@@ -191,7 +191,7 @@ func (s *planeState) chooseAgain(w int) bool {
 				s.addBitmap(&common)
 			}
 			code = partAgain
-			sorted := s.spare[s.used:][:n]
+			sorted := s.spare[s.used:][:n+g.n*gap]
 			s.used += g.counts[0]
 			g.sort(sorted, src.p)
 			src.c[0] -= uint32(g.counts[1])
@@ -230,14 +230,15 @@ func (s *planeState) choosePlane(k int, g *groups) {
 		s.parts[first].code |= whole
 		return
 	}
-	sorted := s.sorted[k*len(p):][:len(p)]
+	room := len(p) + maxGroups*gap
+	sorted := s.sorted[k*room:][:room]
 	g.sort(sorted, p)
 	*all = source{p: p}
 	var sum float64
-	for i, n := range g.counts[:g.n] {
+	groups := g.sorted(sorted)
+	for i, p := range groups[:g.n] {
 		src := &s.sources[i]
-		s.look(src, sorted[:n:n], false)
-		sorted = sorted[n:]
+		s.look(src, p, false)
 		sum += src.size
 		for v, k := range src.c {
 			all.c[v] += k

@@ -64,8 +64,7 @@ func (s *planeState) sortBy(shape groupShape, base []byte, w int) *groups {
 		return g
 	}
 	*g = groups{n: shape.n, of: s.group[:len(base)/w], shape: shape, base: base}
-	shape.groups(g.of, base, w)
-	g.count()
+	g.number(w)
 	return g
 }
 
@@ -79,14 +78,26 @@ func (g *groups) countPortable(i int) {
 	}
 }
 
-// starts are where the groups' first elements are, sorted.
-func (g *groups) starts() (at [maxGroups]int) {
+// gap is what sort leaves behind each group's bytes: its kernel writes some more.
+const gap = 64
+
+// starts are where the groups' first elements are, sorted, with gaps between the groups.
+func (g *groups) starts(gap int) (at [maxGroups]int) {
 	sum := 0
 	for k, n := range g.counts {
 		at[k] = sum
-		sum += n
+		sum += n + gap
 	}
 	return at
+}
+
+// sorted are the bytes of each group in p, which sort set.
+func (g *groups) sorted(p []byte) (of [maxGroups][]byte) {
+	for k, n := range g.counts[:g.n] {
+		of[k] = p[:n:n]
+		p = p[n+gap:]
+	}
+	return of
 }
 
 // sortPortable puts the bytes of p from i on to at and what follows, each by its group.

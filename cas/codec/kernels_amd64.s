@@ -1914,9 +1914,9 @@ block:
 	VZEROUPPER
 	RET
 
-// func groupOf2AVX512(dst *byte, base *byte, blocks int, shift uint64, top uint64, last uint64)
-// Requires: AVX, AVX512BW, AVX512F, MMX+, SSE2
-TEXT ·groupOf2AVX512(SB), NOSPLIT, $0-48
+// func groupOf2AVX512(dst *byte, base *byte, blocks int, shift uint64, top uint64, last uint64, counts *int)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, CMOV, MMX+, SSE2
+TEXT ·groupOf2AVX512(SB), NOSPLIT, $0-56
 	MOVQ         dst+0(FP), AX
 	MOVQ         base+8(FP), CX
 	MOVQ         blocks+16(FP), DX
@@ -1928,25 +1928,196 @@ TEXT ·groupOf2AVX512(SB), NOSPLIT, $0-48
 	VPXORD       Z1, Z1, Z1
 	VPBROADCASTW SI, Z1
 	VPBROADCASTW DI, Z2
+	MOVL         $0x00000007, BX
+	VPBROADCASTD BX, Z3
+	MOVL         $0x00070007, BX
+	VPBROADCASTD BX, Z5
+	VMOVDQU8     units2<>+0(SB), Z3
+	VPXORD       Z6, Z6, Z6
+	VPXORD       Z7, Z7, Z7
+	VPXORD       Z8, Z8, Z8
+	VPXORD       Z9, Z9, Z9
+	VPXORD       Z10, Z10, Z10
+	MOVQ         $0x00000007, SI
+
+row:
+	MOVQ    DX, BX
+	CMPQ    BX, SI
+	CMOVQGT SI, BX
+	SUBQ    BX, DX
+	VPXORD  Z4, Z4, Z4
 
 block:
-	PREFETCHT0 2048(CX)
-	VMOVDQU8   (CX), Z3
-	VPSLLW     $0x01, Z3, Z3
-	VPSRLW     X0, Z3, Z3
-	VPSUBUSW   Z3, Z1, Z3
-	VPMINUW    Z2, Z3, Z3
-	VPMOVWB    Z3, (AX)
-	ADDQ       $0x40, CX
-	ADDQ       $0x20, AX
-	DECQ       DX
-	JNZ        block
+	PREFETCHT0    2048(CX)
+	VMOVDQU8      (CX), Z11
+	VPSLLW        $0x01, Z11, Z11
+	VPSRLW        X0, Z11, Z11
+	VPSUBUSW      Z11, Z1, Z11
+	VPMINUW       Z2, Z11, Z11
+	VPMOVWB       Z11, (AX)
+	VPERMW        Z3, Z11, Z11
+	VPADDW        Z11, Z4, Z4
+	ADDQ          $0x40, CX
+	ADDQ          $0x20, AX
+	DECQ          BX
+	JNZ           block
+	VPSRLW        $0x00, Z4, Z11
+	VPANDD        Z5, Z11, Z11
+	VPADDW        Z11, Z6, Z6
+	VPSRLW        $0x03, Z4, Z11
+	VPANDD        Z5, Z11, Z11
+	VPADDW        Z11, Z7, Z7
+	VPSRLW        $0x06, Z4, Z11
+	VPANDD        Z5, Z11, Z11
+	VPADDW        Z11, Z8, Z8
+	VPSRLW        $0x09, Z4, Z11
+	VPANDD        Z5, Z11, Z11
+	VPADDW        Z11, Z9, Z9
+	VPSRLW        $0x0c, Z4, Z11
+	VPANDD        Z5, Z11, Z11
+	VPADDW        Z11, Z10, Z10
+	TESTQ         DX, DX
+	JNZ           row
+	MOVQ          counts+48(FP), AX
+	MOVL          $0x00010001, CX
+	VPBROADCASTD  CX, Z0
+	VPMADDWD      Z0, Z6, Z6
+	VPSRLQ        $0x20, Z6, Z1
+	VPADDD        Z1, Z6, Z6
+	VPSLLQ        $0x20, Z6, Z6
+	VPSRLQ        $0x20, Z6, Z6
+	VEXTRACTI64X4 $0x01, Z6, Y1
+	VPADDQ        Y6, Y1, Y1
+	VEXTRACTI128  $0x01, Y1, X2
+	VPADDQ        X1, X2, X2
+	VMOVQ         X2, CX
+	VPEXTRQ       $0x01, X2, DX
+	ADDQ          DX, CX
+	MOVQ          CX, (AX)
+	VPMADDWD      Z0, Z7, Z7
+	VPSRLQ        $0x20, Z7, Z1
+	VPADDD        Z1, Z7, Z7
+	VPSLLQ        $0x20, Z7, Z7
+	VPSRLQ        $0x20, Z7, Z7
+	VEXTRACTI64X4 $0x01, Z7, Y1
+	VPADDQ        Y7, Y1, Y1
+	VEXTRACTI128  $0x01, Y1, X2
+	VPADDQ        X1, X2, X2
+	VMOVQ         X2, CX
+	VPEXTRQ       $0x01, X2, DX
+	ADDQ          DX, CX
+	MOVQ          CX, 8(AX)
+	VPMADDWD      Z0, Z8, Z8
+	VPSRLQ        $0x20, Z8, Z1
+	VPADDD        Z1, Z8, Z8
+	VPSLLQ        $0x20, Z8, Z8
+	VPSRLQ        $0x20, Z8, Z8
+	VEXTRACTI64X4 $0x01, Z8, Y1
+	VPADDQ        Y8, Y1, Y1
+	VEXTRACTI128  $0x01, Y1, X2
+	VPADDQ        X1, X2, X2
+	VMOVQ         X2, CX
+	VPEXTRQ       $0x01, X2, DX
+	ADDQ          DX, CX
+	MOVQ          CX, 16(AX)
+	VPMADDWD      Z0, Z9, Z9
+	VPSRLQ        $0x20, Z9, Z1
+	VPADDD        Z1, Z9, Z9
+	VPSLLQ        $0x20, Z9, Z9
+	VPSRLQ        $0x20, Z9, Z9
+	VEXTRACTI64X4 $0x01, Z9, Y1
+	VPADDQ        Y9, Y1, Y1
+	VEXTRACTI128  $0x01, Y1, X2
+	VPADDQ        X1, X2, X2
+	VMOVQ         X2, CX
+	VPEXTRQ       $0x01, X2, DX
+	ADDQ          DX, CX
+	MOVQ          CX, 24(AX)
+	VPMADDWD      Z0, Z10, Z10
+	VPSRLQ        $0x20, Z10, Z0
+	VPADDD        Z0, Z10, Z10
+	VPSLLQ        $0x20, Z10, Z10
+	VPSRLQ        $0x20, Z10, Z10
+	VEXTRACTI64X4 $0x01, Z10, Y0
+	VPADDQ        Y10, Y0, Y0
+	VEXTRACTI128  $0x01, Y0, X1
+	VPADDQ        X0, X1, X1
+	VMOVQ         X1, CX
+	VPEXTRQ       $0x01, X1, DX
+	ADDQ          DX, CX
+	MOVQ          CX, 32(AX)
 	VZEROUPPER
 	RET
 
-// func groupOf4AVX512(dst *byte, base *byte, blocks int, shift uint64, top uint64, last uint64)
-// Requires: AVX, AVX512BW, AVX512F, MMX+, SSE2
-TEXT ·groupOf4AVX512(SB), NOSPLIT, $0-48
+DATA units2<>+0(SB)/1, $0x01
+DATA units2<>+1(SB)/1, $0x00
+DATA units2<>+2(SB)/1, $0x08
+DATA units2<>+3(SB)/1, $0x00
+DATA units2<>+4(SB)/1, $0x40
+DATA units2<>+5(SB)/1, $0x00
+DATA units2<>+6(SB)/1, $0x00
+DATA units2<>+7(SB)/1, $0x02
+DATA units2<>+8(SB)/1, $0x00
+DATA units2<>+9(SB)/1, $0x10
+DATA units2<>+10(SB)/1, $0x00
+DATA units2<>+11(SB)/1, $0x00
+DATA units2<>+12(SB)/1, $0x00
+DATA units2<>+13(SB)/1, $0x00
+DATA units2<>+14(SB)/1, $0x00
+DATA units2<>+15(SB)/1, $0x00
+DATA units2<>+16(SB)/1, $0x00
+DATA units2<>+17(SB)/1, $0x00
+DATA units2<>+18(SB)/1, $0x00
+DATA units2<>+19(SB)/1, $0x00
+DATA units2<>+20(SB)/1, $0x00
+DATA units2<>+21(SB)/1, $0x00
+DATA units2<>+22(SB)/1, $0x00
+DATA units2<>+23(SB)/1, $0x00
+DATA units2<>+24(SB)/1, $0x00
+DATA units2<>+25(SB)/1, $0x00
+DATA units2<>+26(SB)/1, $0x00
+DATA units2<>+27(SB)/1, $0x00
+DATA units2<>+28(SB)/1, $0x00
+DATA units2<>+29(SB)/1, $0x00
+DATA units2<>+30(SB)/1, $0x00
+DATA units2<>+31(SB)/1, $0x00
+DATA units2<>+32(SB)/1, $0x00
+DATA units2<>+33(SB)/1, $0x00
+DATA units2<>+34(SB)/1, $0x00
+DATA units2<>+35(SB)/1, $0x00
+DATA units2<>+36(SB)/1, $0x00
+DATA units2<>+37(SB)/1, $0x00
+DATA units2<>+38(SB)/1, $0x00
+DATA units2<>+39(SB)/1, $0x00
+DATA units2<>+40(SB)/1, $0x00
+DATA units2<>+41(SB)/1, $0x00
+DATA units2<>+42(SB)/1, $0x00
+DATA units2<>+43(SB)/1, $0x00
+DATA units2<>+44(SB)/1, $0x00
+DATA units2<>+45(SB)/1, $0x00
+DATA units2<>+46(SB)/1, $0x00
+DATA units2<>+47(SB)/1, $0x00
+DATA units2<>+48(SB)/1, $0x00
+DATA units2<>+49(SB)/1, $0x00
+DATA units2<>+50(SB)/1, $0x00
+DATA units2<>+51(SB)/1, $0x00
+DATA units2<>+52(SB)/1, $0x00
+DATA units2<>+53(SB)/1, $0x00
+DATA units2<>+54(SB)/1, $0x00
+DATA units2<>+55(SB)/1, $0x00
+DATA units2<>+56(SB)/1, $0x00
+DATA units2<>+57(SB)/1, $0x00
+DATA units2<>+58(SB)/1, $0x00
+DATA units2<>+59(SB)/1, $0x00
+DATA units2<>+60(SB)/1, $0x00
+DATA units2<>+61(SB)/1, $0x00
+DATA units2<>+62(SB)/1, $0x00
+DATA units2<>+63(SB)/1, $0x00
+GLOBL units2<>(SB), RODATA|NOPTR, $64
+
+// func groupOf4AVX512(dst *byte, base *byte, blocks int, shift uint64, top uint64, last uint64, counts *int)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, CMOV, MMX+, SSE2
+TEXT ·groupOf4AVX512(SB), NOSPLIT, $0-56
 	MOVQ         dst+0(FP), AX
 	MOVQ         base+8(FP), CX
 	MOVQ         blocks+16(FP), DX
@@ -1958,22 +2129,186 @@ TEXT ·groupOf4AVX512(SB), NOSPLIT, $0-48
 	VPXORD       Z3, Z3, Z3
 	VPBROADCASTD SI, Z1
 	VPBROADCASTD DI, Z2
+	MOVL         $0x0000003f, BX
+	VPBROADCASTD BX, Z6
+	VMOVDQU8     units4<>+0(SB), Z4
+	VPXORD       Z7, Z7, Z7
+	VPXORD       Z8, Z8, Z8
+	VPXORD       Z9, Z9, Z9
+	VPXORD       Z10, Z10, Z10
+	VPXORD       Z11, Z11, Z11
+	MOVQ         $0x0000003f, SI
+
+row:
+	MOVQ    DX, BX
+	CMPQ    BX, SI
+	CMOVQGT SI, BX
+	SUBQ    BX, DX
+	VPXORD  Z5, Z5, Z5
 
 block:
-	PREFETCHT0 2048(CX)
-	VMOVDQU8   (CX), Z4
-	VPSLLD     $0x01, Z4, Z4
-	VPSRLD     X0, Z4, Z4
-	VPSUBD     Z4, Z1, Z4
-	VPMAXSD    Z3, Z4, Z4
-	VPMINSD    Z2, Z4, Z4
-	VPMOVDB    Z4, (AX)
-	ADDQ       $0x40, CX
-	ADDQ       $0x10, AX
-	DECQ       DX
-	JNZ        block
+	PREFETCHT0    2048(CX)
+	VMOVDQU8      (CX), Z12
+	VPSLLD        $0x01, Z12, Z12
+	VPSRLD        X0, Z12, Z12
+	VPSUBD        Z12, Z1, Z12
+	VPMAXSD       Z3, Z12, Z12
+	VPMINSD       Z2, Z12, Z12
+	VPMOVDB       Z12, (AX)
+	VPERMD        Z4, Z12, Z12
+	VPADDD        Z12, Z5, Z5
+	ADDQ          $0x40, CX
+	ADDQ          $0x10, AX
+	DECQ          BX
+	JNZ           block
+	VPSRLD        $0x00, Z5, Z12
+	VPANDD        Z6, Z12, Z12
+	VPADDD        Z12, Z7, Z7
+	VPSRLD        $0x06, Z5, Z12
+	VPANDD        Z6, Z12, Z12
+	VPADDD        Z12, Z8, Z8
+	VPSRLD        $0x0c, Z5, Z12
+	VPANDD        Z6, Z12, Z12
+	VPADDD        Z12, Z9, Z9
+	VPSRLD        $0x12, Z5, Z12
+	VPANDD        Z6, Z12, Z12
+	VPADDD        Z12, Z10, Z10
+	VPSRLD        $0x18, Z5, Z12
+	VPANDD        Z6, Z12, Z12
+	VPADDD        Z12, Z11, Z11
+	TESTQ         DX, DX
+	JNZ           row
+	MOVQ          counts+48(FP), AX
+	MOVL          $0x00010001, CX
+	VPBROADCASTD  CX, Z0
+	VPSRLQ        $0x20, Z7, Z0
+	VPADDD        Z0, Z7, Z7
+	VPSLLQ        $0x20, Z7, Z7
+	VPSRLQ        $0x20, Z7, Z7
+	VEXTRACTI64X4 $0x01, Z7, Y0
+	VPADDQ        Y7, Y0, Y0
+	VEXTRACTI128  $0x01, Y0, X1
+	VPADDQ        X0, X1, X1
+	VMOVQ         X1, CX
+	VPEXTRQ       $0x01, X1, DX
+	ADDQ          DX, CX
+	MOVQ          CX, (AX)
+	VPSRLQ        $0x20, Z8, Z0
+	VPADDD        Z0, Z8, Z8
+	VPSLLQ        $0x20, Z8, Z8
+	VPSRLQ        $0x20, Z8, Z8
+	VEXTRACTI64X4 $0x01, Z8, Y0
+	VPADDQ        Y8, Y0, Y0
+	VEXTRACTI128  $0x01, Y0, X1
+	VPADDQ        X0, X1, X1
+	VMOVQ         X1, CX
+	VPEXTRQ       $0x01, X1, DX
+	ADDQ          DX, CX
+	MOVQ          CX, 8(AX)
+	VPSRLQ        $0x20, Z9, Z0
+	VPADDD        Z0, Z9, Z9
+	VPSLLQ        $0x20, Z9, Z9
+	VPSRLQ        $0x20, Z9, Z9
+	VEXTRACTI64X4 $0x01, Z9, Y0
+	VPADDQ        Y9, Y0, Y0
+	VEXTRACTI128  $0x01, Y0, X1
+	VPADDQ        X0, X1, X1
+	VMOVQ         X1, CX
+	VPEXTRQ       $0x01, X1, DX
+	ADDQ          DX, CX
+	MOVQ          CX, 16(AX)
+	VPSRLQ        $0x20, Z10, Z0
+	VPADDD        Z0, Z10, Z10
+	VPSLLQ        $0x20, Z10, Z10
+	VPSRLQ        $0x20, Z10, Z10
+	VEXTRACTI64X4 $0x01, Z10, Y0
+	VPADDQ        Y10, Y0, Y0
+	VEXTRACTI128  $0x01, Y0, X1
+	VPADDQ        X0, X1, X1
+	VMOVQ         X1, CX
+	VPEXTRQ       $0x01, X1, DX
+	ADDQ          DX, CX
+	MOVQ          CX, 24(AX)
+	VPSRLQ        $0x20, Z11, Z0
+	VPADDD        Z0, Z11, Z11
+	VPSLLQ        $0x20, Z11, Z11
+	VPSRLQ        $0x20, Z11, Z11
+	VEXTRACTI64X4 $0x01, Z11, Y0
+	VPADDQ        Y11, Y0, Y0
+	VEXTRACTI128  $0x01, Y0, X1
+	VPADDQ        X0, X1, X1
+	VMOVQ         X1, CX
+	VPEXTRQ       $0x01, X1, DX
+	ADDQ          DX, CX
+	MOVQ          CX, 32(AX)
 	VZEROUPPER
 	RET
+
+DATA units4<>+0(SB)/1, $0x01
+DATA units4<>+1(SB)/1, $0x00
+DATA units4<>+2(SB)/1, $0x00
+DATA units4<>+3(SB)/1, $0x00
+DATA units4<>+4(SB)/1, $0x40
+DATA units4<>+5(SB)/1, $0x00
+DATA units4<>+6(SB)/1, $0x00
+DATA units4<>+7(SB)/1, $0x00
+DATA units4<>+8(SB)/1, $0x00
+DATA units4<>+9(SB)/1, $0x10
+DATA units4<>+10(SB)/1, $0x00
+DATA units4<>+11(SB)/1, $0x00
+DATA units4<>+12(SB)/1, $0x00
+DATA units4<>+13(SB)/1, $0x00
+DATA units4<>+14(SB)/1, $0x04
+DATA units4<>+15(SB)/1, $0x00
+DATA units4<>+16(SB)/1, $0x00
+DATA units4<>+17(SB)/1, $0x00
+DATA units4<>+18(SB)/1, $0x00
+DATA units4<>+19(SB)/1, $0x01
+DATA units4<>+20(SB)/1, $0x00
+DATA units4<>+21(SB)/1, $0x00
+DATA units4<>+22(SB)/1, $0x00
+DATA units4<>+23(SB)/1, $0x00
+DATA units4<>+24(SB)/1, $0x00
+DATA units4<>+25(SB)/1, $0x00
+DATA units4<>+26(SB)/1, $0x00
+DATA units4<>+27(SB)/1, $0x00
+DATA units4<>+28(SB)/1, $0x00
+DATA units4<>+29(SB)/1, $0x00
+DATA units4<>+30(SB)/1, $0x00
+DATA units4<>+31(SB)/1, $0x00
+DATA units4<>+32(SB)/1, $0x00
+DATA units4<>+33(SB)/1, $0x00
+DATA units4<>+34(SB)/1, $0x00
+DATA units4<>+35(SB)/1, $0x00
+DATA units4<>+36(SB)/1, $0x00
+DATA units4<>+37(SB)/1, $0x00
+DATA units4<>+38(SB)/1, $0x00
+DATA units4<>+39(SB)/1, $0x00
+DATA units4<>+40(SB)/1, $0x00
+DATA units4<>+41(SB)/1, $0x00
+DATA units4<>+42(SB)/1, $0x00
+DATA units4<>+43(SB)/1, $0x00
+DATA units4<>+44(SB)/1, $0x00
+DATA units4<>+45(SB)/1, $0x00
+DATA units4<>+46(SB)/1, $0x00
+DATA units4<>+47(SB)/1, $0x00
+DATA units4<>+48(SB)/1, $0x00
+DATA units4<>+49(SB)/1, $0x00
+DATA units4<>+50(SB)/1, $0x00
+DATA units4<>+51(SB)/1, $0x00
+DATA units4<>+52(SB)/1, $0x00
+DATA units4<>+53(SB)/1, $0x00
+DATA units4<>+54(SB)/1, $0x00
+DATA units4<>+55(SB)/1, $0x00
+DATA units4<>+56(SB)/1, $0x00
+DATA units4<>+57(SB)/1, $0x00
+DATA units4<>+58(SB)/1, $0x00
+DATA units4<>+59(SB)/1, $0x00
+DATA units4<>+60(SB)/1, $0x00
+DATA units4<>+61(SB)/1, $0x00
+DATA units4<>+62(SB)/1, $0x00
+DATA units4<>+63(SB)/1, $0x00
+GLOBL units4<>(SB), RODATA|NOPTR, $64
 
 // func countGroupsAVX512(n *int, group *byte, blocks int, groups int)
 // Requires: AVX, AVX512BW, POPCNT
@@ -2140,7 +2475,7 @@ end:
 	RET
 
 // func groupAVX512(dst *byte, src *byte, group *byte, blocks int, groups int, at *int)
-// Requires: AVX, AVX512BW, AVX512_VBMI2, BMI2, POPCNT
+// Requires: AVX, AVX512BW, AVX512_VBMI2, POPCNT
 TEXT ·groupAVX512(SB), NOSPLIT, $0-48
 	MOVQ         dst+0(FP), AX
 	MOVQ         src+8(FP), CX
@@ -2174,66 +2509,48 @@ block:
 	VPCMPEQB      Z1, Z7, K1
 	KMOVQ         K1, R13
 	VPCOMPRESSB.Z Z0, K1, Z8
+	VMOVDQU8      Z8, (AX)(R8*1)
 	POPCNTQ       R13, R13
-	MOVQ          $-1, R14
-	BZHIQ         R13, R14, R14
-	KMOVQ         R14, K1
-	VMOVDQU8      Z8, K1, (AX)(R8*1)
 	ADDQ          R13, R8
 	CMPQ          SI, $0x01
 	JE            end
 	VPCMPEQB      Z2, Z7, K1
 	KMOVQ         K1, R13
 	VPCOMPRESSB.Z Z0, K1, Z8
+	VMOVDQU8      Z8, (AX)(R9*1)
 	POPCNTQ       R13, R13
-	MOVQ          $-1, R14
-	BZHIQ         R13, R14, R14
-	KMOVQ         R14, K1
-	VMOVDQU8      Z8, K1, (AX)(R9*1)
 	ADDQ          R13, R9
 	CMPQ          SI, $0x02
 	JE            end
 	VPCMPEQB      Z3, Z7, K1
 	KMOVQ         K1, R13
 	VPCOMPRESSB.Z Z0, K1, Z8
+	VMOVDQU8      Z8, (AX)(R10*1)
 	POPCNTQ       R13, R13
-	MOVQ          $-1, R14
-	BZHIQ         R13, R14, R14
-	KMOVQ         R14, K1
-	VMOVDQU8      Z8, K1, (AX)(R10*1)
 	ADDQ          R13, R10
 	CMPQ          SI, $0x03
 	JE            end
 	VPCMPEQB      Z4, Z7, K1
 	KMOVQ         K1, R13
 	VPCOMPRESSB.Z Z0, K1, Z8
+	VMOVDQU8      Z8, (AX)(R11*1)
 	POPCNTQ       R13, R13
-	MOVQ          $-1, R14
-	BZHIQ         R13, R14, R14
-	KMOVQ         R14, K1
-	VMOVDQU8      Z8, K1, (AX)(R11*1)
 	ADDQ          R13, R11
 	CMPQ          SI, $0x04
 	JE            end
 	VPCMPEQB      Z5, Z7, K1
 	KMOVQ         K1, R13
 	VPCOMPRESSB.Z Z0, K1, Z8
+	VMOVDQU8      Z8, (AX)(R12*1)
 	POPCNTQ       R13, R13
-	MOVQ          $-1, R14
-	BZHIQ         R13, R14, R14
-	KMOVQ         R14, K1
-	VMOVDQU8      Z8, K1, (AX)(R12*1)
 	ADDQ          R13, R12
 	CMPQ          SI, $0x05
 	JE            end
 	VPCMPEQB      Z6, Z7, K1
 	KMOVQ         K1, R13
 	VPCOMPRESSB.Z Z0, K1, Z0
+	VMOVDQU8      Z0, (AX)(DI*1)
 	POPCNTQ       R13, R13
-	MOVQ          $-1, R14
-	BZHIQ         R13, R14, R14
-	KMOVQ         R14, K1
-	VMOVDQU8      Z0, K1, (AX)(DI*1)
 	ADDQ          R13, DI
 
 end:

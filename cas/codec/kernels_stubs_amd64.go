@@ -137,15 +137,17 @@ func spreadAVX512(dst *byte, bitmap *byte, src *byte, blocks int) (used int)
 //go:noescape
 func packAVX512(dst *byte, bitmap *byte, src *byte, blocks int) (put int)
 
-// groupOf2AVX512 is groupsPortable for blocks times 64 bytes of base.
+// groupOf2AVX512 is groupsPortable for blocks times 64 bytes of base, 2^15 at most; it sets counts to how many are of each group
+// but the last of six.
 //
 //go:noescape
-func groupOf2AVX512(dst *byte, base *byte, blocks int, shift uint64, top uint64, last uint64)
+func groupOf2AVX512(dst *byte, base *byte, blocks int, shift uint64, top uint64, last uint64, counts *int)
 
-// groupOf4AVX512 is groupsPortable for blocks times 64 bytes of base.
+// groupOf4AVX512 is groupsPortable for blocks times 64 bytes of base, 2^15 at most; it sets counts to how many are of each group
+// but the last of six.
 //
 //go:noescape
-func groupOf4AVX512(dst *byte, base *byte, blocks int, shift uint64, top uint64, last uint64)
+func groupOf4AVX512(dst *byte, base *byte, blocks int, shift uint64, top uint64, last uint64, counts *int)
 
 // countGroupsAVX512 adds to n[g] how many of blocks times 64 elements are of group g.
 //
@@ -158,7 +160,7 @@ func countGroupsAVX512(n *int, group *byte, blocks int, groups int)
 //go:noescape
 func ungroupAVX512(dst *byte, src *byte, group *byte, blocks int, groups int, at *int)
 
-// groupAVX512 undoes ungroupAVX512.
+// groupAVX512 undoes ungroupAVX512; it writes up to 63 bytes past what it puts of each group.
 //
 //go:noescape
 func groupAVX512(dst *byte, src *byte, group *byte, blocks int, groups int, at *int)

@@ -70,8 +70,8 @@ type planeState struct {
 	dec    ransDecoder
 	bufs   [8][]byte // planes of the slab at hand
 	plane  [slabBytes]byte
-	sorted [slabBytes]byte // by group
-	group  [maxPlane]byte  // of each element
+	sorted [slabBytes + 8*maxGroups*gap]byte // by group
+	group  [maxPlane]byte                    // of each element
 	groups groups
 	diffs  [slabBytes]byte
 	bitmap [maxPlane / 8]byte

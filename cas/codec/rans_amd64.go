@@ -191,18 +191,25 @@ func scatter(p, bitmap []byte, rest *[maxPlane + 8]byte) {
 	scatterPortable(p, bitmap, rest, n)
 }
 
-// groups is ofPortable.
-func (g groupShape) groups(of, base []byte, w int) {
-	if k := blocks(len(of) * w); k > 0 && (w == 2 || w == 4) {
+// number sets of to the groups of the elements of base, of w bytes, and counts them.
+func (g *groups) number(w int) {
+	done := 0
+	if k := blocks(len(g.of) * w); k > 0 && (w == 2 || w == 4) {
 		kernel := groupOf4AVX512
 		if w == 2 {
 			kernel = groupOf2AVX512
 		}
-		_ = base[64*k-1]
-		kernel(&of[0], &base[0], k, uint64(g.shift), uint64(g.top), uint64(g.n-1))
-		of, base = of[k*64/w:], base[64*k:]
+		_ = g.base[64*k-1]
+		kernel(&g.of[0], &g.base[0], k, uint64(g.shape.shift), uint64(g.shape.top), uint64(g.shape.n-1), &g.counts[0])
+		done = k * 64 / w
+		last := done
+		for _, n := range g.counts[:maxGroups-1] {
+			last -= n
+		}
+		g.counts[maxGroups-1] = last
 	}
-	g.ofPortable(of, base, w)
+	g.shape.ofPortable(g.of[done:], g.base[done*w:], w)
+	g.countPortable(done)
 }
 
 // blocks is how many blocks of the kernels in AVX-512 n bytes have; without these none.
@@ -222,20 +229,20 @@ func (g *groups) count() {
 	g.countPortable(64 * k)
 }
 
-// sort sets dst to p, sorted by group.
+// sort sets dst, which has room for gaps, to p, sorted by group: see sorted.
 func (g *groups) sort(dst, p []byte) {
-	at := g.starts()
+	at := g.starts(gap)
 	k := blocks(len(p))
 	if k > 0 {
-		_, _ = dst[:len(p)], g.of[:len(p)]
+		_, _ = dst[:len(p)+g.n*gap], g.of[:len(p)]
 		groupAVX512(&dst[0], &p[0], &g.of[0], k, g.n, &at[0])
 	}
 	g.sortPortable(dst, p, &at, 64*k)
 }
 
-// unsort undoes sort.
+// unsort sets p to what sorted has by group, without gaps.
 func (g *groups) unsort(p, sorted []byte) {
-	at := g.starts()
+	at := g.starts(0)
 	k := blocks(len(p))
 	if k > 0 {
 		_, _ = sorted[:len(p)], g.of[:len(p)]

@@ -29,16 +29,19 @@ func pack(dst, bitmap, p []byte) []byte { return packPortable(dst, bitmap, p) }
 
 func scatter(p, bitmap []byte, rest *[maxPlane + 8]byte) { scatterPortable(p, bitmap, rest, 0) }
 
-func (g groupShape) groups(of, base []byte, w int) { g.ofPortable(of, base, w) }
+func (g *groups) number(w int) {
+	g.shape.ofPortable(g.of, g.base, w)
+	g.countPortable(0)
+}
 
 func (g *groups) count() { g.countPortable(0) }
 
 func (g *groups) sort(dst, p []byte) {
-	at := g.starts()
+	at := g.starts(gap)
 	g.sortPortable(dst, p, &at, 0)
 }
 
 func (g *groups) unsort(p, sorted []byte) {
-	at := g.starts()
+	at := g.starts(0)
 	g.unsortPortable(p, sorted, &at, 0)
 }

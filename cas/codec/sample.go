@@ -60,7 +60,7 @@ func sample(p []byte, i int) []byte {
 // Zeros do not count.
 func repeats(raw []byte, w int) bool {
 	const run = 4 << 10
-	var seen [2048]uint64
+	var seen [2048]uint32 // by 11 bits of a hash, the next 32
 	var places, again int
 	for i := range 2 {
 		p := raw
@@ -69,17 +69,18 @@ func repeats(raw []byte, w int) bool {
 		} else if i > 0 {
 			break
 		}
-		for ; len(p) >= 8; p = p[w:] {
-			v := le.Uint64(p)
+		for at := 0; at <= len(p)-8; at += w {
+			v := le.Uint64(p[at:])
 			places++
 			if uint32(v) == 0 || v>>32 == 0 {
 				continue
 			}
-			h := &seen[v*0x9e3779b97f4a7c15>>53]
-			if *h == v {
+			v *= 0x9e3779b97f4a7c15
+			h, rest := v>>53, uint32(v>>21)
+			if seen[h] == rest {
 				again++
 			}
-			*h = v
+			seen[h] = rest
 		}
 	}
 	return again > places/8

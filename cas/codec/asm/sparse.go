@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+
 	. "github.com/mmcloughlin/avo/build"
 	"github.com/mmcloughlin/avo/ir"
 	. "github.com/mmcloughlin/avo/operand"
@@ -74,9 +76,10 @@ func sparse() {
 // groupOf makes bytes that say in which group each element is.
 func groupOf(w int) {
 	name := map[int]string{2: "groupOf2AVX512", 4: "groupOf4AVX512"}[w]
-	TEXT(name, NOSPLIT, "func(dst, base *byte, blocks int, shift, top, last uint64)")
+	TEXT(name, NOSPLIT, "func(dst, base *byte, blocks int, shift, top, last uint64, counts *int)")
 	Pragma("noescape")
-	Doc(name + " is groupsPortable for blocks times 64 bytes of base.")
+	Doc(name+" is groupsPortable for blocks times 64 bytes of base, 2^15 at most; it sets counts to how many are of each group",
+		"but the last of six.")
 	dst, base, blocks := Load(Param("dst"), GP64()), Load(Param("base"), GP64()), Load(Param("blocks"), GP64())
 	shift, top, last := Load(Param("shift"), GP64()), Load(Param("top"), GP64()), Load(Param("last"), GP64())
 	right, tops, lasts, zero := XMM(), ZMM(), ZMM(), ZMM()
@@ -90,8 +93,39 @@ func groupOf(w int) {
 		VPBROADCASTD(top.(GPVirtual).As32(), tops)
 		VPBROADCASTD(last.(GPVirtual).As32(), lasts)
 	}
+	// Each element is counted in a field of its group, which a row of blocks does not fill.
+	bits := map[int]int{2: 3, 4: 6}[w]
+	units := make([]byte, 64)
+	for g := range maxGroups - 1 {
+		unit := uint64(1) << (bits * g)
+		for b := range w {
+			units[g*w+b] = byte(unit >> (8 * b))
+		}
+	}
+	unit, fields, field := ZMM(), ZMM(), broadcast(1<<bits-1)
+	if w == 2 {
+		field = broadcast((1<<bits - 1) * 0x10001)
+	}
+	VMOVDQU8(table(fmt.Sprintf("units%d", w), units), unit)
+	var sums [maxGroups - 1]VecVirtual
+	for g := range sums {
+		sums[g] = ZMM()
+		VPXORD(sums[g], sums[g], sums[g])
+	}
+	add, shiftRight := VPADDD, VPSRLD
+	if w == 2 {
+		add, shiftRight = VPADDW, VPSRLW
+	}
+	row, most := GP64(), GP64()
+	MOVQ(U32(1<<bits-1), most)
+	Label("row")
+	MOVQ(blocks, row)
+	CMPQ(row, most)
+	CMOVQGT(most, row)
+	SUBQ(row, blocks)
+	VPXORD(fields, fields, fields)
 	Label("block")
-	x := ZMM()
+	x, one := ZMM(), ZMM()
 	PREFETCHT0(Mem{Base: base, Disp: ahead})
 	VMOVDQU8(Mem{Base: base}, x)
 	if w == 2 {
@@ -100,6 +134,8 @@ func groupOf(w int) {
 		VPSUBUSW(x, tops, x)
 		VPMINUW(lasts, x, x)
 		VPMOVWB(x, Mem{Base: dst})
+		VPERMW(unit, x, one)
+		VPADDW(one, fields, fields)
 	} else {
 		VPSLLD(Imm(1), x, x)
 		VPSRLD(right, x, x)
@@ -107,11 +143,34 @@ func groupOf(w int) {
 		VPMAXSD(zero, x, x)
 		VPMINSD(lasts, x, x)
 		VPMOVDB(x, Mem{Base: dst})
+		VPERMD(unit, x, one)
+		VPADDD(one, fields, fields)
 	}
 	ADDQ(Imm(64), base)
 	ADDQ(Imm(uint64(64/w)), dst)
-	DECQ(blocks)
+	DECQ(row)
 	JNZ(LabelRef("block"))
+	for g := range sums {
+		n := ZMM()
+		shiftRight(Imm(uint64(bits*g)), fields, n)
+		VPANDD(field, n, n)
+		add(n, sums[g], sums[g])
+	}
+	TESTQ(blocks, blocks)
+	JNZ(LabelRef("row"))
+	counts := Load(Param("counts"), GP64())
+	ones := broadcast(0x10001)
+	for g, n := range sums {
+		if w == 2 {
+			VPMADDWD(ones, n, n)
+		}
+		odd := ZMM()
+		VPSRLQ(Imm(32), n, odd)
+		VPADDD(odd, n, n)
+		VPSLLQ(Imm(32), n, n)
+		VPSRLQ(Imm(32), n, n)
+		MOVQ(across(n), Mem{Base: counts, Disp: 8 * g})
+	}
 	VZEROUPPER()
 	RET()
 }
@@ -201,7 +260,7 @@ func groups() {
 
 	TEXT("groupAVX512", NOSPLIT, "func(dst, src, group *byte, blocks, groups int, at *int)")
 	Pragma("noescape")
-	Doc("groupAVX512 undoes ungroupAVX512.")
+	Doc("groupAVX512 undoes ungroupAVX512; it writes up to 63 bytes past what it puts of each group.")
 	dst, src = Load(Param("dst"), GP64()), Load(Param("src"), GP64())
 	group, blocks, groups = Load(Param("group"), GP64()), Load(Param("blocks"), GP64()), Load(Param("groups"), GP64())
 	next = loadAll(Load(Param("at"), GP64()))
@@ -210,13 +269,10 @@ func groups() {
 		VMOVDQU8(Mem{Base: src}, in)
 		ADDQ(Imm(64), src)
 	}, func(g int, k, mask Register) {
-		x, few, some := ZMM(), GP64(), K()
+		x := ZMM()
 		vbmi2("VPCOMPRESSB", true, in, k, x)
+		VMOVDQU8(x, Mem{Base: dst, Index: next[g], Scale: 1})
 		POPCNTQ(mask, mask)
-		MOVQ(I64(-1), few)
-		BZHIQ(mask, few, few)
-		KMOVQ(few, some)
-		VMOVDQU8(x, some, Mem{Base: dst, Index: next[g], Scale: 1})
 		ADDQ(mask, next[g])
 	}, func() {})
 	storeAll(next)
