@@ -130,6 +130,7 @@ var predictions = sync.Pool{New: func() any { return new(prediction) }}
 // prediction has, to encode, the columns' factor in single precision too, and differences.
 type prediction struct {
 	u, p []byte
+	f    []float64 // u
 	v    []float32
 	m    matrix
 }
@@ -166,25 +167,31 @@ func decodeLowRank(o output, stored, base, columns []byte) error {
 		return errors.New("no delta")
 	}
 	p := room(&s.p, len(base))
-	l.predict(p, base, s.u, columns)
+	l.predict(s, p, base, s.u, columns)
 	state := planeStates.Get().(*planeState)
 	defer planeStates.Put(state)
 	return state.decodeDelta(o, rest[0], rest[1:], p)
 }
 
 // predict sets p to what is predicted of base, some blocks of columns after the others, so that their numbers stay in the nearest cache.
-func (l *lowRank) predict(p, base, u, columns []byte) {
+func (l *lowRank) predict(s *prediction, p, base, u, columns []byte) {
 	w := l.width()
+	if l.kind == toF32 {
+		s.f = s.f[:0]
+		for i := 0; i < len(u); i += w {
+			s.f = append(s.f, float64(number24(u[i:])))
+		}
+	}
 	for start, n := 0, 0; start < l.cols; start += n {
 		if n = l.predictColumns(); n > l.cols-start {
 			n = min(blockCols, l.cols-start)
 		}
-		l.predictBlocks(p, base, u, columns[start*l.r*w:][:n*l.r*w], start, n)
+		l.predictBlocks(p, base, u, s.f, columns[start*l.r*w:][:n*l.r*w], start, n)
 	}
 }
 
 // predictBlocks is predict for n columns, v, from one of them on: of whole blocks, or the rest of them.
-func (l *lowRank) predictBlocks(p, base, u, v []byte, start, n int) {
+func (l *lowRank) predictBlocks(p, base, u []byte, f []float64, v []byte, start, n int) {
 	w, rows := l.width(), l.rows()
 	end := l.at + l.n - (rows-1)*l.cols // of the last row
 	from, to := 0, rows                 // that have all of them
@@ -197,7 +204,10 @@ func (l *lowRank) predictBlocks(p, base, u, v []byte, start, n int) {
 	done := 0
 	if n%blockCols == 0 && from < to {
 		at := (from*l.cols - l.at + start) * w
-		done = l.predictRows(p[at:], base[at:], u[from*l.r*w:], v, to-from, n)
+		if l.kind == toF32 {
+			f = f[from*l.r:]
+		}
+		done = l.predictRows(p[at:], base[at:], u[from*l.r*w:], f, v, to-from, n)
 	}
 	for i := 0; i < rows; i++ {
 		if i == from {

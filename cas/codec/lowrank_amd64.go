@@ -10,8 +10,9 @@ func (l *lowRank) predictColumns() int {
 	return blockCols
 }
 
-// predictRows sets one or four blocks of columns, v, of so many rows of p to what is predicted of base, and says of how many rows it did.
-func (l *lowRank) predictRows(p, base, u, v []byte, rows, cols int) int {
+// predictRows sets one or four blocks of columns, v, of so many rows of p to what is predicted of base, and says of how many rows it did. f is u
+// in double precision, of kind 3.
+func (l *lowRank) predictRows(p, base, u []byte, f []float64, v []byte, rows, cols int) int {
 	if !wide {
 		return 0
 	}
@@ -34,21 +35,13 @@ func (l *lowRank) predictRows(p, base, u, v []byte, rows, cols int) int {
 		return rows
 	}
 	scale := math.Ldexp(1, int(l.e))
-	for i := 0; i < rows; {
-		var f [16 * MaxRank]float64
-		n := min(rows-i, len(f)/l.r)
-		if n >= 4 {
-			n &^= 3
-		}
-		for k := range n * l.r {
-			f[k] = float64(number24(u[(i*l.r+k)*4:]))
-		}
-		if n >= 4 {
-			predictF32x4AVX512(&p[i*stride], &base[i*stride], stride, n/4, &f[0], &v[0], l.r, scale)
-		} else {
-			predictF32x1AVX512(&p[i*stride], &base[i*stride], stride, n, &f[0], &v[0], l.r, scale)
-		}
-		i += n
+	_ = f[:rows*l.r]
+	fours := rows / 4
+	if fours > 0 {
+		predictF32x4AVX512(&p[0], &base[0], stride, fours, &f[0], &v[0], l.r, scale)
+	}
+	if i := 4 * fours; i < rows {
+		predictF32x1AVX512(&p[i*stride], &base[i*stride], stride, rows-i, &f[i*l.r], &v[0], l.r, scale)
 	}
 	return rows
 }

@@ -30,7 +30,7 @@ func EncodeLowRank(dst, raw, base, columns []byte, cols int, at int64, h Hint, m
 	le.PutUint32(out[n+lowRankHead-5:], uint32(len(out)-n-lowRankHead))
 	out[n+lowRankHead-1] = c
 	p := room(&s.p, len(base))
-	l.predict(p, base, u, columns)
+	l.predict(s, p, base, u, columns)
 	from := len(out)
 	state := planeStates.Get().(*planeState)
 	id, out, ok := state.encodeDelta(append(out, 0), raw, p, h, most-(from+1-n))

@@ -101,11 +101,30 @@ func FactorColumns(s []Stretch, cols int, h Hint) (columns []byte, ok bool) {
 		if v = first(f.v, f.r, r); r > 0 && last {
 			l.r = r
 			columns = l.columns(v, f.stepV())
-			return columns, columns != nil
+			return columns, columns != nil && l.pays(s, columns, h)
 		}
 		u = m.polish(v, r, e)
 	}
 	return nil, false
+}
+
+// pays tells of two stretches, where a tensor has many, whether columns are worth it.
+func (l *lowRank) pays(s []Stretch, columns []byte, h Hint) bool {
+	if len(s) < 4 {
+		return true // it would take as long as to try
+	}
+	var low, delta, sum int
+	var out []byte
+	for _, t := range []Stretch{s[len(s)/3], s[2*len(s)/3]} {
+		n := len(t.Raw)
+		_, out, _ = EncodeDelta(out[:0], t.Raw, t.Base, h, 2*n)
+		delta += len(out)
+		out, _ = EncodeLowRank(out[:0], t.Raw, t.Base, columns, l.cols, t.At, h, 2*n)
+		low += len(out)
+		sum += n
+	}
+	share := float64(sum) / float64(rowsIn(s, l.cols, l.width())*l.cols*l.width()) // of the tensor
+	return float64(low)+share*float64(len(columns)) < 0.9*float64(delta)
 }
 
 // fitted are factors for a tensor of so many rows, as balance makes them.
@@ -158,11 +177,11 @@ const maxTurns = 4
 func (m *matrix) white(u, v []float32, r int) matrix {
 	p := matrix{rows: m.rows, cols: m.cols, width: m.width, tile: m.rows * fitBlock}
 	p.d, p.w = make([]float32, m.rows*m.width), make([]float32, m.rows*m.width)
-	i := 0
-	m.each(func(d, w float32) {
-		p.d[i], p.w[i] = d, float32(math.Sqrt(float64(w)))
-		i++
-	})
+	at := 0
+	for b := 0; b < m.width; b += fitBlock {
+		at += copy(p.d[at:], m.d[m.at(0, b):][:m.rows*fitBlock])
+	}
+	m.roots(p.w)
 	if r > 0 {
 		p.leave(p.d, u, v, r, fitAll)
 	} else {
@@ -176,6 +195,20 @@ func (m *matrix) white(u, v []float32, r int) matrix {
 		}
 	}
 	return p
+}
+
+// roots sets to to the square roots of how numbers count, which are even powers of two, of all rows of 64 columns before those of the next.
+func (m *matrix) roots(to []float32) {
+	for b := 0; b < m.width; b += fitBlock {
+		for _, w := range m.w[m.at(0, b):][:m.rows*fitBlock] {
+			if x := math.Float32bits(w); x > 0 {
+				to[0] = math.Float32frombits((x>>23 + 127) / 2 << 23)
+			} else {
+				to[0] = 0
+			}
+			to = to[1:]
+		}
+	}
 }
 
 // beside are the r rows of v, and n more; where those are one less the last is zeros.
@@ -201,18 +234,22 @@ func rowsIn(s []Stretch, cols, w int) int {
 
 // subspace finds rows of which all of the matrix are combinations, but for noise, of which they are clear by so much: blocks of r orthogonal ones, k at most.
 func (m *matrix) subspace(k, e int, clear float64) (v []float32, r int) {
-	v, u, k := m.span(k)
+	v, u, k := m.span(k, 2)
 	if k == 0 {
 		return nil, 0
 	}
 	values, vectors := eigen(gram(u, k), k)
 	var total, floor float64
-	m.each(func(d, w float32) {
-		if w > 0 {
-			total += float64(d) * float64(d)
-			floor += 1 / float64(w)
+	for b := 0; b < m.width; b += fitBlock {
+		at := m.at(0, b)
+		for i, w := range m.w[at:][:m.rows*fitBlock] {
+			if w > 0 {
+				d := m.d[at+i]
+				total += float64(d * d)
+				floor += float64(1 / w)
+			}
 		}
-	})
+	}
 	floor *= math.Ldexp(1, 2*e) / 12
 	// The rest is noise; of a matrix of noise the largest are about as these. Rounding alone makes as much as the floor.
 	n, cols := float64(m.rows), float64(m.cols)
@@ -232,28 +269,19 @@ func (m *matrix) subspace(k, e int, clear float64) (v []float32, r int) {
 	return mix(v, vectors, k, r), r
 }
 
-// each calls do with all differences.
-func (m *matrix) each(do func(d, w float32)) {
-	for b := 0; b < m.width; b += fitBlock {
-		at := m.at(0, b)
-		for i, d := range m.d[at:][:m.rows*fitBlock] {
-			do(d, m.w[at+i])
-		}
-	}
-}
-
-// span finds k rows at most, orthogonal and of length 1, that explain the most of the matrix or nearly so, and their share of each row.
-func (m *matrix) span(k int) (v, u []float32, n int) {
+// span finds k rows at most, orthogonal and of length 1, that explain the most of the matrix or nearly so, the better the more times, and their share of
+// each row.
+func (m *matrix) span(k, times int) (v, u []float32, n int) {
 	k = min(k, m.rows, m.cols)
 	rng := rand.New(rand.NewPCG(1, 2))
 	u = make([]float32, m.rows*k)
 	for i := range u {
 		u[i] = float32(1 - 2*int(rng.Uint32()&1))
 	}
-	for range 2 {
+	for range times {
 		v = make([]float32, m.width*k)
 		m.fitCols(v, u, v, k, fitD)
-		if v, k = orthonormal(v, k); k == 0 {
+		if v, k = orthonormal(v, k, times); k == 0 {
 			return nil, nil, 0
 		}
 		u = m.products(v, k)
@@ -325,9 +353,9 @@ func gramRows(v []float32, k int) []float64 {
 	return out
 }
 
-// orthonormal makes the k rows of v orthogonal, of length 1; those that hang on the others are left out.
-func orthonormal(v []float32, k int) ([]float32, int) {
-	for range 2 { // the second time undoes what was rounded
+// orthonormal makes the k rows of v orthogonal, of length 1; those that hang on the others are left out. A second time undoes what was rounded.
+func orthonormal(v []float32, k, times int) ([]float32, int) {
+	for range times {
 		by, n := whiten(gramRows(v, k), k)
 		if n == 0 {
 			return nil, 0
@@ -363,25 +391,23 @@ func whiten(gram []float64, k int) (by []float64, n int) {
 		if !(top > 1e-6*first) || math.IsInf(top, 0) {
 			break
 		}
+		rowA, rowBy := a[p*k:][:k], by[p*k:][:k]
+		for i := range k {
+			if c := a[i*k+p] / top; !taken[i] && i != p {
+				toA, toBy := a[i*k:][:k], by[i*k:][:k]
+				for j, x := range rowA {
+					toA[j] -= c * x
+				}
+				for _, j := range order { // of the others it has nothing yet
+					toBy[j] -= c * rowBy[j]
+				}
+				toBy[p] -= c * rowBy[p]
+			}
+		}
 		taken[p] = true
 		order = append(order, p)
-		scale := 1 / math.Sqrt(top)
-		for j := range k {
-			by[p*k+j] *= scale
-		}
-		for i := range k {
-			if taken[i] {
-				continue
-			}
-			c := a[i*k+p] / top
-			for j := range k {
-				by[i*k+j] -= c / scale * by[p*k+j]
-			}
-			for j := range k {
-				if !taken[j] {
-					a[i*k+j] -= c * a[p*k+j]
-				}
-			}
+		for j := range rowBy {
+			rowBy[j] /= math.Sqrt(top)
 		}
 	}
 	out := make([]float64, k*k)

@@ -4,7 +4,7 @@ package codec
 
 func (l *lowRank) predictColumns() int { return blockCols }
 
-func (l *lowRank) predictRows(p, base, u, v []byte, rows, cols int) int { return 0 }
+func (l *lowRank) predictRows(p, base, u []byte, f []float64, v []byte, rows, cols int) int { return 0 }
 
 func (m *matrix) fitRows(g, u, v []float32, r int, flags uint64) {
 	m.fitRowsPortable(g, u, v, r, flags)

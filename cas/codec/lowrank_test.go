@@ -241,7 +241,7 @@ func TestPredict(t *testing.T) {
 		want := l.wants(base, u, v)
 		portably(func(how string) {
 			got := bytes.Repeat([]byte{0xee}, l.n*w)
-			l.predict(got, base, u, v)
+			l.predict(new(prediction), got, base, u, v)
 			for i := range l.n {
 				if !bytes.Equal(got[i*w:(i+1)*w], want[i*w:(i+1)*w]) {
 					t.Fatalf("%s: element %d, % x: % x, want % x", how, i, base[i*w:(i+1)*w], got[i*w:(i+1)*w], want[i*w:(i+1)*w])

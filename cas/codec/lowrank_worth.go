@@ -68,11 +68,17 @@ type trial struct {
 }
 
 func newTrial(m *matrix, e int) *trial {
-	t := &trial{m: m}
-	m.each(func(d, w float32) {
-		t.rest = append(t.rest, d)
-		t.unit = append(t.unit, float32(math.Ldexp(math.Sqrt(float64(w)), -e)))
-	})
+	n := m.rows * m.width
+	t := &trial{m: m, rest: make([]float32, n), unit: make([]float32, n)}
+	at := 0
+	for b := 0; b < m.width; b += fitBlock {
+		from := m.at(0, b)
+		at += copy(t.rest[at:], m.d[from:][:m.rows*fitBlock])
+	}
+	m.roots(t.unit)
+	for i := range t.unit {
+		t.unit[i] *= float32(math.Ldexp(1, -e))
+	}
 	return t
 }
 
@@ -97,14 +103,11 @@ func (t *trial) take(u, v []float32, r, j int) {
 func (t *trial) bits() float64 {
 	var counts [32]int
 	var extra, n int
-	for i, x := range t.rest {
-		if t.unit[i] == 0 {
+	for i, unit := range t.unit {
+		if unit == 0 {
 			continue
 		}
-		x *= t.unit[i]
-		if x < 0 {
-			x = -x
-		}
+		x := math.Float32frombits(math.Float32bits(t.rest[i]*unit) &^ (1 << 31))
 		q := uint32(min(x+0.5, 1<<30))
 		class := bits.Len32(q)
 		counts[class]++
@@ -142,23 +145,28 @@ func MayBeLowRank(s []Stretch, cols int, h Hint) bool {
 }
 
 func mayBe(s []Stretch, cols int, kind byte, rows, k, most int) bool {
-	if 4*k*(rows+cols) > rows*cols && k > fewRank {
+	if 8*k*(rows+cols) > rows*cols && k > fewRank {
 		return false // hardly pays
 	}
 	m, e := rowsOf(s, cols, kind, most, mayBeCols)
 	if k = min(k+spare, m.cols/2); m.rows < 2*k {
 		return false
 	}
-	var total float64
-	m.each(func(d, _ float32) { total += float64(d) * float64(d) })
-	_, u, k := m.span(k)
-	rest := total
-	for _, x := range u {
-		rest -= float64(x) * float64(x)
+	t := newTrial(m, e)
+	delta, each := t.bits(), bitsOf(100)*(1/float64(rows)+1/float64(cols))
+	if 0.9*delta < 4*each {
+		return false
 	}
+	v, u, k := m.span(k, 1)
+	if k == 0 {
+		return false
+	}
+	m.leave(t.rest, u, v, k, fitD|fitLeft)
 	// Of noise as much as it is free in is explained as well.
 	free := (1 - float64(k)/float64(m.rows)) * (1 - float64(k)/float64(m.cols))
-	gain := math.Log2(total*free/max(rest, total/1e9)) / 2
-	gain -= bitsOf(100) * float64(k) / 2 * (1/float64(rows) + 1/float64(cols))
-	return gain > newTrial(m, e).bits()/10
+	scale := float32(1 / math.Sqrt(free))
+	for i := range t.unit {
+		t.unit[i] *= scale
+	}
+	return t.bits()+each*float64(k)/2 < 0.9*delta
 }

@@ -34,6 +34,7 @@ type set struct {
 type tensor struct {
 	raw, base []byte
 	hint      codec.Hint
+	cols      int // of a matrix, or what is stored as one
 }
 
 // figure is what one program came to on one set.
@@ -109,6 +110,9 @@ func read(folder string, s set) ([]tensor, error) {
 			continue
 		}
 		one := tensor{raw: part(own, t, p), hint: codec.Hint{DType: string(t.DType), Elem: t.DType.Bits() / 8}}
+		if len(t.Shape) > 1 && t.Shape[0] > 0 {
+			one.cols = len(one.raw) / one.hint.Elem / int(t.Shape[0])
+		}
 		if base != nil {
 			k := slices.IndexFunc(base.Tensors, func(b formats.Tensor) bool { return b.Name == t.Name })
 			if k < 0 {

@@ -18,12 +18,53 @@ import (
 // refOverhead is what a chunk that has a base stores besides: the base's hash, and its number.
 const refOverhead = cas.HashSize + 1
 
-// piece is a chunk and what it was encoded to.
+// minFactored is the size of a tensor from which it may be of low rank, and maxStretches how many chunks tell.
+const (
+	minFactored  = 64 << 10
+	maxStretches = 32
+)
+
+// piece is a chunk and what it was encoded to. Its tensor has factors where that may be of low rank.
 type piece struct {
 	raw, base []byte
+	at        int64
 	hint      codec.Hint
+	factors   *factors
 	id        byte
 	stored    []byte
+}
+
+// factors are what chunks of a tensor of low rank share.
+type factors struct {
+	hint      codec.Hint
+	cols      int
+	stretches []codec.Stretch
+	columns   []byte
+	used      bool
+}
+
+// find is what packing does before it encodes a tensor's chunks.
+func (f *factors) find(buf []byte) []byte {
+	f.columns = nil
+	if codec.MayBeLowRank(f.stretches, f.cols, f.hint) {
+		f.columns, _ = codec.FactorColumns(f.stretches, f.cols, f.hint)
+	}
+	return buf
+}
+
+// factorsOf are to be found of a tensor, or nil.
+func factorsOf(t tensor) *factors {
+	if t.base == nil || t.cols == 0 || len(t.raw) < minFactored {
+		return nil
+	}
+	f := &factors{hint: t.hint, cols: t.cols}
+	chunks := (len(t.raw) + cas.ChunkSize - 1) / cas.ChunkSize
+	for i := range min(chunks, maxStretches) {
+		off := i * chunks / min(chunks, maxStretches) * cas.ChunkSize
+		end := min(off+cas.ChunkSize, len(t.raw))
+		f.stretches = append(f.stretches, codec.Stretch{Raw: t.raw[off:end], Base: t.base[off:end], At: int64(off / t.hint.Elem)})
+	}
+	return f
 }
 
 // result is one set, encoded.
@@ -37,12 +78,17 @@ type result struct {
 
 func measure(ts []tensor, rounds int) (result, error) {
 	var pieces []piece
+	var all []*factors
 	var r result
 	for _, t := range ts {
+		f := factorsOf(t)
+		if f != nil {
+			all = append(all, f)
+		}
 		r.raw += int64(len(t.raw))
 		for off := 0; off < len(t.raw); off += cas.ChunkSize {
 			end := min(off+cas.ChunkSize, len(t.raw))
-			p := piece{raw: t.raw[off:end], hint: t.hint, stored: make([]byte, 0, 2*(end-off)+refOverhead)}
+			p := piece{raw: t.raw[off:end], at: int64(off / t.hint.Elem), hint: t.hint, factors: f, stored: make([]byte, 0, 2*(end-off)+refOverhead)}
 			clear(p.stored[:cap(p.stored)]) // the store's buffers are used again and again: their pages are there
 			if t.base != nil {
 				p.base = t.base[off:end]
@@ -51,11 +97,11 @@ func measure(ts []tensor, rounds int) (result, error) {
 		}
 	}
 	r.limit = limit(ts)
-	all := runtime.GOMAXPROCS(0)
+	cores := runtime.GOMAXPROCS(0)
 	gb := float64(r.raw) / 1e9
 	for range rounds {
-		r.encode = max(r.encode, gb/each(pieces, 1, (*piece).encode))
-		r.encodeAll = max(r.encodeAll, gb/each(pieces, all, (*piece).encode))
+		r.encode = max(r.encode, gb/(each(all, 1, find)+each(pieces, 1, (*piece).encode)))
+		r.encodeAll = max(r.encodeAll, gb/(each(all, cores, find)+each(pieces, cores, (*piece).encode)))
 	}
 	var stored, deltas int64
 	for i := range pieces {
@@ -63,6 +109,16 @@ func measure(ts []tensor, rounds int) (result, error) {
 		if codec.NeedsBase(pieces[i].id) {
 			stored += refOverhead
 			deltas++
+		}
+		if pieces[i].id == codec.LowRank {
+			stored += cas.HashSize
+			pieces[i].factors.used = true
+		}
+	}
+	for _, f := range all {
+		if f.used {
+			_, columns := codec.Encode(nil, f.columns, codec.ColumnsHint(f.hint))
+			stored += int64(len(columns))
 		}
 	}
 	r.size, r.deltas = float64(stored)/float64(r.raw), float64(deltas)/float64(len(pieces))
@@ -74,7 +130,7 @@ func measure(ts []tensor, rounds int) (result, error) {
 		}
 		return got[:0]
 	}
-	each(pieces, all, check)
+	each(pieces, cores, check)
 	if n := wrong.Load(); n > 0 {
 		return r, fmt.Errorf("%d chunks do not decode to what they were", n)
 	}
@@ -84,14 +140,16 @@ func measure(ts []tensor, rounds int) (result, error) {
 	}
 	for range rounds {
 		r.dec = max(r.dec, gb/each(pieces, 1, decode))
-		r.da = max(r.da, gb/each(pieces, all, decode))
+		r.da = max(r.da, gb/each(pieces, cores, decode))
 	}
 	return r, nil
 }
 
+func find(f **factors, buf []byte) []byte { return (*f).find(buf) }
+
 // each calls do with every piece from so many goroutines and returns the seconds that took: by the clock, or, of one
 // goroutine, of processor time, which says more where others are at work.
-func each(pieces []piece, workers int, do func(p *piece, buf []byte) []byte) float64 {
+func each[T any](pieces []T, workers int, do func(p *T, buf []byte) []byte) float64 {
 	clock := wall
 	if workers == 1 {
 		clock = processor
@@ -129,6 +187,13 @@ func (p *piece) encode(buf []byte) []byte {
 	if p.base != nil {
 		if alone, delta := codec.Estimate(p.raw, p.base, p.hint); delta < 0.9*alone || alone == 1 {
 			most := int(alone*float64(len(p.raw))) - refOverhead
+			if f := p.factors; f != nil && f.columns != nil {
+				least := min(most, int(delta*float64(len(p.raw)))) - cas.HashSize
+				if out, ok := codec.EncodeLowRank(p.stored[:0], p.raw, p.base, f.columns, f.cols, p.at, p.hint, least); ok {
+					p.id, p.stored = codec.LowRank, out
+					return buf
+				}
+			}
 			if id, out, ok := codec.EncodeAgainst(p.stored[:0], p.raw, p.base, p.hint, most); ok {
 				p.id, p.stored = id, out
 				return buf
@@ -140,6 +205,9 @@ func (p *piece) encode(buf []byte) []byte {
 }
 
 func (p *piece) decode(buf []byte) ([]byte, error) {
+	if p.id == codec.LowRank {
+		return codec.DecodeLowRank(buf, p.stored, p.base, p.factors.columns, len(p.raw))
+	}
 	if codec.NeedsBase(p.id) {
 		return codec.DecodeAgainst(buf, p.id, p.stored, p.base, len(p.raw))
 	}
