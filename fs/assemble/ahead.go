@@ -163,6 +163,7 @@ func (f *File) readAhead(off, n, end int64) (inOrder bool) {
 	if f.closed.Load() || f.r.readAhead <= 0 {
 		return false
 	}
+	f.sweep.look(f.doc, off, n, func(from, to int64) { f.r.ranges.push(span{f: f, from: from, to: min(to, end)}) })
 	from, to, inOrder := f.streams.advance(off, n, f.doc.Size, end, f.r.readAhead)
 	f.streams.missing(from, to, f.doc.Size, func(from, to int64) { f.r.ranges.push(span{f: f, from: from, to: to}) })
 	return inOrder

@@ -26,6 +26,7 @@ type File struct {
 	doc     *doc
 	closed  atomic.Bool
 	streams streams
+	sweep   sweep
 }
 
 var _ io.ReaderAt = (*File)(nil)
