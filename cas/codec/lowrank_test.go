@@ -390,3 +390,39 @@ func FuzzDecodeLowRank(f *testing.F) {
 		}
 	})
 }
+
+// TestGoldenLowRank is of the end of a row and the beginning of the next, of the fewest columns; each of its numbers is predicted by hand.
+func TestGoldenLowRank(t *testing.T) {
+	l := lowRank{kind: toBF16, r: 2, e: -10, cols: minCols, at: minCols - 2, n: 4}
+	columns := make([]byte, l.r*l.cols*2)
+	for k, v := range map[int][2]int16{30: {3, -4}, 31: {0, 512}, 0: {1, 1}, 1: {-32768, -32768}} {
+		at := columns[k/blockCols*blockCols*l.r*2+k%blockCols*4:]
+		le.PutUint16(at, uint16(v[0]))
+		le.PutUint16(at[2:], uint16(v[1]))
+	}
+	u := []byte{100, 0, 10, 0, 0, 0x80, 0, 0x80}                        // 100 10, -32768 -32768
+	base := []byte{0x80, 0x3f, 0x80, 0xbf, 0x00, 0x42, 0x80, 0x3f}      // 1, -1, 32, 1
+	predicted := []byte{0xa0, 0x3f, 0x80, 0x40, 0x00, 0xc2, 0x00, 0xca} // 1+260/1024, which lies halfway, -1+5120/1024, 32-65536/1024, 1-2^31/1024
+	raw := bytes.Clone(predicted)
+	raw[0]-- // by one less
+	out := dump{raw: raw, base: base}
+	out.stored = append(l.append(nil), 8, 0, 0, 0, Raw)
+	out.stored = append(append(out.stored, u...), Delta, 1, 2, 1, 0, 0, 0, 0, partRaw, 1, 0, 0, 0, partConst, 0)
+	out.field(1, "bfloat16")
+	out.field(2, "rank 2, times 2^-10")
+	out.field(8, "32 columns, from column 30 on")
+	out.field(5, "rows: 8 bytes, raw")
+	out.field(8, "")
+	out.field(1, "delta")
+	out.field(2, "kind, elements of 2 bytes")
+	out.field(1, "1 group")
+	out.stream()
+	out.part("plane 0", 4)
+	out.part("plane 1", 4)
+	out.compare(t, "lowrank", func(stored []byte) ([]byte, error) { return DecodeLowRank(nil, stored, base, columns, len(raw)) })
+	p := make([]byte, len(base))
+	l.predict(new(prediction), p, base, u, columns)
+	if !bytes.Equal(p, predicted) {
+		t.Errorf("predicted % x, want % x", p, predicted)
+	}
+}
