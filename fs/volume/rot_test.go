@@ -50,7 +50,13 @@ func newRotting(t *testing.T) *rotting {
 	add("runs/a/1/m.pt", flat)
 	s.files[theView] = viewBytes(t, flat)
 	add("runs/a/1/list.safetensors", weights(t, []string{"fc.bias", "fc.weight"}, b, a))
+	add("base.safetensors", merged(t, 0, matrix{"w", "BF16", 256, 128}))
 	r.evicted()
+	add("tuned.safetensors", merged(t, 1, matrix{"w", "BF16", 256, 128}))
+	r.evicted()
+	if n, _ := r.lowRanks("tuned.safetensors"); n != 1 {
+		t.Error("nothing is of low rank")
+	}
 	r = r.reopen()
 	add("runs/a/2/same.safetensors", weights(t, []string{"fc.weight"}, a)) // shares chunks with the first session
 	add("evicted", random(80<<10, 3))
@@ -145,6 +151,15 @@ func (r *rig) own(s *rotting, p string) {
 	locs := make([]cas.Location, len(hashes))
 	if err := r.store.Locate(hashes, locs); err != nil {
 		r.t.Fatal(err)
+	}
+	for i, l := range locs {
+		links, err := r.store.Bases(hashes[i], l)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		for _, b := range links {
+			locs = append(locs, b.Loc)
+		}
 	}
 	for _, l := range locs {
 		file := filepath.Join(tree.SegmentsDir, segment.Name(l.Segment))
