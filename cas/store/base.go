@@ -377,7 +377,28 @@ type against struct {
 // Against is the record that a new version of prev is stored against, as things are; ok is false when it is stored alone.
 func (s *Store) Against(prev cas.Hash) (base cas.Hash, ok bool) {
 	b, ok := s.nextOf(prev)
-	return b.Hash, ok
+	if !ok {
+		return cas.Hash{}, false
+	}
+	return b.Hash, true
+}
+
+// Key is the record of number 0 that prev leads back to: prev itself, if it is stored alone. false: there is none, for whatever reason.
+func (s *Store) Key(prev cas.Hash) (key cas.Hash, ok bool) {
+	for key, below := prev, uint8(segment.MaxNumber+1); ; {
+		loc, err := s.locateNow(false, key)
+		if err != nil || loc.Segment == 0 {
+			return cas.Hash{}, false
+		}
+		b, _, err := s.baseOf(key, loc)
+		if err != nil || b.Number >= below {
+			return cas.Hash{}, false
+		}
+		if b.Number == 0 {
+			return key, true
+		}
+		key, below = b.Hash, b.Number
+	}
 }
 
 // nextOf is the number of a new version of prev, and its base: which of those before it that is. false: there is none, for whatever reason.

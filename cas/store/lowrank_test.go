@@ -467,3 +467,38 @@ func TestLowRankCrash(t *testing.T) {
 		t.Errorf("%d are of low rank", lowRanksOf(t, s))
 	}
 }
+
+// What a new version is stored against, and what it all leads back to.
+func TestAgainst(t *testing.T) {
+	x := newIndex()
+	s := open(t, newMem(), x, Options{})
+	b := s.Begin()
+	for v := range 8 {
+		evolve(t, b, 0, v)
+		evolve(t, b, 1, v)
+	}
+	evolve(t, b, halves, 2)
+	lowRank(t, b, 4)
+	commit(t, b)
+	for v := range 8 {
+		base, ok := s.Against(cas.Sum(version(0, v)))
+		if next := segment.BaseNumber(uint8(v) + 1); ok != (v < 7) || ok && base != cas.Sum(version(0, int(next))) {
+			t.Errorf("version %d: %s, %v", v, base.Short(), ok)
+		}
+		if key, ok := s.Key(cas.Sum(version(0, v))); !ok || key != cas.Sum(version(0, 0)) {
+			t.Errorf("version %d: %s, %v", v, key.Short(), ok)
+		}
+	}
+	if key, ok := s.Key(cas.Sum(version(adapted, 4))); !ok || key != cas.Sum(version(0, 0)) {
+		t.Error(key.Short(), ok)
+	}
+	delete(x.m, cas.Sum(version(1, 0)))
+	for _, h := range []cas.Hash{cas.Sum(version(halves, 2)), cas.Sum(version(0, 99)), cas.Sum(version(1, 4)), {}} {
+		if _, ok := s.Against(h); ok && h != cas.Sum(version(1, 4)) {
+			t.Errorf("%s has a version after it", h.Short())
+		}
+		if key, ok := s.Key(h); ok || !key.IsZero() {
+			t.Errorf("%s leads back to %s", h.Short(), key.Short())
+		}
+	}
+}

@@ -50,7 +50,9 @@ func lineOf(t *formats.Tensor, r *formats.Region) int64 {
 
 // lowRank is a tensor of which the difference from the one before may be of low rank, as that of weights is into which an adapter was merged.
 // Of the first chunk that is new it is found out whether it is, from what that is stored against and one chunk more at most; then factors
-// are made of chunks from all over it, and the columns are what all its chunks are stored with the help of.
+// are made of chunks from all over it, and the columns are what all its chunks are stored with the help of. Where several versions have had an
+// adapter merged into them, each differs from the key before all of them by less than from another, which is rounded as it is: so factors are made of the
+// difference from that, too.
 type lowRank struct {
 	line int64 // elements
 	hint codec.Hint
@@ -61,6 +63,7 @@ type lowRank struct {
 	mu      sync.Mutex
 	asked   bool
 	columns *cas.Columns // nil: it is not
+	ofKey   bool         // they are of the difference from the key
 	held    bool         // the columns are in the store, or counted
 }
 
@@ -98,24 +101,30 @@ func (l *lowRank) relate(j *job, k int64, h cas.Hash, raw func() ([]byte, error)
 		if err != nil {
 			return err
 		}
-		if rel.Base = l.base(j, k, len(p)); rel.Base == nil {
-			return nil
-		}
-		l.asked = true
-		if err := l.ask(j, k, p, rel.Base); err != nil {
+		if rel.Base, err = l.ask(j, k, p); err != nil {
 			return err
 		}
+	}
+	if l.columns == nil {
+		return nil
+	}
+	if key, ok := j.store.Key(rel.Prev); ok && l.ofKey {
+		rel.Prev = key
 	}
 	rel.Columns, rel.At = l.columns, l.at(k)
 	return nil
 }
 
-// base is the content of what chunk k, n bytes, is stored against; nil: there is none.
-func (l *lowRank) base(j *job, k int64, n int) []byte {
+// base is the content of what chunk k, n bytes, is stored against, or of the key before that; nil: there is none.
+func (l *lowRank) base(j *job, k int64, n int, ofKey bool) []byte {
 	if l.prev[k].Hash.IsZero() || int(l.prev[k].Len) != n {
 		return nil
 	}
-	h, ok := j.store.Against(l.prev[k].Hash)
+	of := j.store.Against
+	if ofKey {
+		of = j.store.Key
+	}
+	h, ok := of(l.prev[k].Hash)
 	if !ok {
 		return nil
 	}
@@ -126,51 +135,94 @@ func (l *lowRank) base(j *job, k int64, n int) []byte {
 	return p
 }
 
-// ask finds out whether the tensor, of which chunk k is raw and its base is at hand, is of low rank, and makes the columns.
-func (l *lowRank) ask(j *job, k int64, raw, base []byte) error {
+// ask finds out whether the tensor, of which chunk k is raw, is of low rank, and makes the columns. base is what the chunk is stored against, if it was
+// read.
+func (l *lowRank) ask(j *job, k int64, raw []byte) (base []byte, err error) {
+	against, _ := j.store.Against(l.prev[k].Hash) // zero: there have been so many versions that this one is alone
+	key, _ := j.store.Key(l.prev[k].Hash)
+	if against.IsZero() && key.IsZero() {
+		return nil, nil
+	}
+	l.asked = true
 	if !j.ranks.fair() {
-		return nil
+		return nil, nil
+	}
+	ofKey := against.IsZero()
+	if base = l.base(j, k, len(raw), ofKey); base == nil {
+		return nil, nil
 	}
 	s := []codec.Stretch{{Raw: raw, Base: base, At: l.at(k)}}
 	n := chunk.GridLen(l.len)
 	if int64(len(raw)/l.hint.Elem) < looked*l.line && n > 1 {
-		if err := l.add(j, (k+(n+1)/2)%n, &s); err != nil {
-			return err
+		if err := l.add(j, (k+(n+1)/2)%n, ofKey, &s); err != nil {
+			return base, err
 		}
 	}
 	if !codec.MayBeLowRank(s, int(l.line), l.hint) {
 		j.ranks.tell(false)
-		return nil
+		return base, nil
 	}
 	select { // what is read for it takes memory
 	case j.factoring <- struct{}{}:
 	case <-j.ctx.Done():
-		return j.ctx.Err()
+		return base, j.ctx.Err()
 	}
 	defer func() { <-j.factoring }()
-	s = s[:0]
-	for i := range min(n, factored) {
-		if err := l.add(j, i*n/min(n, factored), &s); err != nil {
-			return err
+	columns, err := l.factor(j, ofKey)
+	if err != nil {
+		return base, err
+	}
+	if !ofKey && key != against && !key.IsZero() {
+		other, err := l.factor(j, true)
+		if err != nil {
+			return base, err
+		}
+		if old := l.base(j, k, len(raw), true); other != nil && old != nil && l.size(k, raw, old, other) < l.size(k, raw, base, columns) {
+			columns, base, ofKey = other, old, true
 		}
 	}
-	p, ok := codec.FactorColumns(s, int(l.line), l.hint)
-	if ok {
-		l.columns = &cas.Columns{Hash: cas.Sum(p), Raw: p, Cols: int(l.line)}
+	if columns != nil {
+		l.columns, l.ofKey = columns, ofKey
 		var loc [1]cas.Location
 		l.held = j.store.Locate([]cas.Hash{l.columns.Hash}, loc[:]) == nil && loc[0].Segment != 0
 	}
-	j.ranks.tell(ok)
-	return nil
+	j.ranks.tell(columns != nil)
+	return base, nil
 }
 
-// add adds chunk k to s, if it is not what it was, and is stored against something.
-func (l *lowRank) add(j *job, k int64, s *[]codec.Stretch) error {
+// factor makes the columns, of chunks from all over the tensor; nil: that would not pay.
+func (l *lowRank) factor(j *job, ofKey bool) (*cas.Columns, error) {
+	var s []codec.Stretch
+	n := chunk.GridLen(l.len)
+	for i := range min(n, factored) {
+		if err := l.add(j, i*n/min(n, factored), ofKey, &s); err != nil {
+			return nil, err
+		}
+	}
+	p, ok := codec.FactorColumns(s, int(l.line), l.hint)
+	if !ok {
+		return nil, nil
+	}
+	return &cas.Columns{Hash: cas.Sum(p), Raw: p, Cols: int(l.line)}, nil
+}
+
+// size is what chunk k takes, with those columns if there are some.
+func (l *lowRank) size(k int64, raw, base []byte, c *cas.Columns) int {
+	if c != nil {
+		if out, ok := codec.EncodeLowRank(nil, raw, base, c.Raw, c.Cols, l.at(k), l.hint, len(raw)); ok {
+			return len(out)
+		}
+	}
+	return len(raw)
+}
+
+// add adds chunk k to s, if it is stored against something.
+func (l *lowRank) add(j *job, k int64, ofKey bool, s *[]codec.Stretch) error {
 	raw, err := l.read(k)
 	if err != nil {
 		return err
 	}
-	if base := l.base(j, k, len(raw)); base != nil {
+	if base := l.base(j, k, len(raw), ofKey); base != nil {
 		*s = append(*s, codec.Stretch{Raw: raw, Base: base, At: l.at(k)})
 	}
 	return nil

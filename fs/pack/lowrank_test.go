@@ -2,11 +2,15 @@ package pack
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
+	"sync/atomic"
 	"testing"
 
 	"ckptfs/cas"
+	"ckptfs/cas/store"
 	"ckptfs/formats"
 	"ckptfs/formats/safetensors"
 	"ckptfs/index/manifest"
@@ -106,5 +110,101 @@ func TestLowRank(t *testing.T) {
 	t.Logf("%d bytes, %d stored, %d chunks of low rank, %d columns", len(src), res.FreshStored, n, len(columns))
 	if n != 10 || len(columns) != 2 { // not c.w, which has few rows, and not d.w
 		t.Errorf("%d chunks are of low rank, with %d columns", n, len(columns))
+	}
+}
+
+// counted counts what is read of the store in packing.
+type counted struct {
+	*store.Store
+	gets atomic.Int64
+}
+
+func (c *counted) Get(h cas.Hash, dst []byte) ([]byte, error) {
+	c.gets.Add(1)
+	return c.Store.Get(h, dst)
+}
+
+// Of a tensor that is not of low rank at most two chunks are looked at, whose bases are read; of one that did not change, none; of a file of many such,
+// few tensors.
+func TestNotLowRank(t *testing.T) {
+	const n = 40
+	all := make([]matrix, n)
+	for i := range all {
+		all[i] = matrix{name: fmt.Sprintf("layers.%02d.w", i), rows: 512, cols: 768, seed: uint64(i)} // three chunks
+	}
+	b := memBench(t)
+	c := &counted{Store: b.st}
+	b.p = New(c, Options{Workers: 2})
+	before := b.related(t, merged(t, 9, all...), Related{}).Manifest
+	one := slices.Clone(all)
+	one[3].noise = 2
+	c.gets.Store(0)
+	b.related(t, merged(t, 9, one...), Related{Before: known(before)})
+	if got := c.gets.Load(); got < 1 || got > 2 {
+		t.Errorf("of one tensor %d chunks were read", got)
+	}
+	for i := range all {
+		all[i].noise = 2
+	}
+	b = memBench(t)
+	c = &counted{Store: b.st}
+	b.p = New(c, Options{Workers: 2})
+	before = b.related(t, merged(t, 9, one...), Related{}).Manifest
+	c.gets.Store(0)
+	res := b.related(t, merged(t, 7, all...), Related{Before: known(before)})
+	if got := c.gets.Load(); got > 2*(8+n/8) {
+		t.Errorf("%d chunks were read", got)
+	}
+	if low, _ := b.lowRanks(t, res.Manifest); low > 0 || b.deltas(t, res.Manifest) != 3*n {
+		t.Errorf("%d chunks are deltas, %d of low rank", b.deltas(t, res.Manifest), low)
+	}
+}
+
+// An adapter that is trained on, merged at each step, is stored in little each time: against what all of them were merged into.
+func TestLowRankSeries(t *testing.T) {
+	b := memBench(t)
+	m := matrix{name: "a.w", rows: 1024, cols: 512, seed: 1}
+	before := b.related(t, merged(t, 0, m), Related{}).Manifest
+	m.rank = 4
+	for step := range 9 {
+		src := merged(t, uint64(10*step+10), m)
+		res := b.related(t, src, Related{Before: known(before)})
+		before = res.Manifest
+		t.Logf("step %d: %d of %d bytes", step+1, res.FreshStored, len(src))
+		if res.FreshStored > int64(len(src))/30 {
+			t.Errorf("step %d takes %d bytes", step+1, res.FreshStored)
+		}
+	}
+}
+
+func TestLineOf(t *testing.T) {
+	for _, c := range []struct {
+		dtype  formats.DType
+		shape  []int64
+		stride []int64
+		want   int64
+	}{
+		{"BF16", []int64{256, 128}, nil, 128},
+		{"F32", []int64{64, 16, 3, 3, 4}, nil, 16 * 36},
+		{"F16", []int64{256, 128}, []int64{1, 256}, 256}, // transposed
+		{"F16", []int64{256, 128}, []int64{256, 2}, 0},
+		{"F64", []int64{256, 128}, nil, 0},
+		{"I32", []int64{256, 128}, nil, 0},
+		{"F32", []int64{1 << 16}, nil, 0},
+		{"F32", []int64{1 << 12, 8}, nil, 0},
+		{"F32", []int64{8, 1 << 12}, nil, 0},
+		{"BF16", []int64{32, 1 << 15}, nil, 1 << 15},
+		{"F32", []int64{32, 1 << 15}, nil, 0},
+		{"BF16", []int64{127, 128}, nil, 0},
+	} {
+		tensor := formats.Tensor{DType: c.dtype, Shape: c.shape, Stride: c.stride}
+		r := formats.Region{Kind: formats.Data, Len: tensor.NumBytes()}
+		if got := lineOf(&tensor, &r); got != c.want {
+			t.Errorf("%+v: %d", c, got)
+		}
+		r.Len++
+		if got := lineOf(&tensor, &r); got != 0 {
+			t.Errorf("%+v, a byte longer: %d", c, got)
+		}
 	}
 }

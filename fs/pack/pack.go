@@ -50,6 +50,7 @@ type Store interface {
 	Locate(hashes []cas.Hash, locs []cas.Location) error
 	Get(h cas.Hash, dst []byte) ([]byte, error)
 	Against(prev cas.Hash) (base cas.Hash, ok bool)
+	Key(prev cas.Hash) (key cas.Hash, ok bool)
 }
 
 // Batch is what a Packer asks of *store.Batch.
