@@ -1914,6 +1914,37 @@ block:
 	VZEROUPPER
 	RET
 
+// func unionAVX512(any *byte, zero *byte, planes **byte, n int, blocks int)
+// Requires: AVX, AVX512BW, AVX512F
+TEXT ·unionAVX512(SB), NOSPLIT, $0-40
+	MOVQ         any+0(FP), AX
+	MOVQ         zero+8(FP), CX
+	MOVQ         planes+16(FP), DX
+	MOVQ         n+24(FP), BX
+	MOVQ         blocks+32(FP), SI
+	MOVL         $0x00000001, DI
+	VPBROADCASTB DI, Z0
+	XORQ         DI, DI
+
+block:
+	VPXORD Z1, Z1, Z1
+	MOVQ   BX, R8
+
+plane:
+	MOVQ       -8(DX)(R8*8), R9
+	VPORD      (R9)(DI*1), Z1, Z1
+	DECQ       R8
+	JNZ        plane
+	VPTESTNMB  Z1, Z1, K1
+	VMOVDQU8   Z1, (AX)(DI*1)
+	VMOVDQU8.Z Z0, K1, Z1
+	VMOVDQU8   Z1, (CX)(DI*1)
+	ADDQ       $0x40, DI
+	DECQ       SI
+	JNZ        block
+	VZEROUPPER
+	RET
+
 // func groupOf2AVX512(dst *byte, base *byte, blocks int, shift uint64, top uint64, last uint64, counts *int)
 // Requires: AVX, AVX2, AVX512BW, AVX512F, CMOV, MMX+, SSE2
 TEXT ·groupOf2AVX512(SB), NOSPLIT, $0-56

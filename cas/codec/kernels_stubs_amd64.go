@@ -137,6 +137,11 @@ func spreadAVX512(dst *byte, bitmap *byte, src *byte, blocks int) (used int)
 //go:noescape
 func packAVX512(dst *byte, bitmap *byte, src *byte, blocks int) (put int)
 
+// unionAVX512 is unionPortable for blocks times 64 bytes of n planes.
+//
+//go:noescape
+func unionAVX512(any *byte, zero *byte, planes **byte, n int, blocks int)
+
 // groupOf2AVX512 is groupsPortable for blocks times 64 bytes of base, 2^15 at most; it sets counts to how many are of each group
 // but the last of six.
 //

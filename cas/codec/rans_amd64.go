@@ -180,6 +180,21 @@ func pack(dst, bitmap, p []byte) []byte {
 	return dst[:n+len(packPortable(dst[n:], bitmap, p))]
 }
 
+// union is unionPortable, from the first byte on.
+func union(any, zero []byte, planes [][]byte) {
+	k := blocks(len(any))
+	if k > 0 {
+		var at [8]*byte
+		for i, p := range planes {
+			_ = p[64*k-1]
+			at[i] = &p[0]
+		}
+		_ = zero[64*k-1]
+		unionAVX512(&any[0], &zero[0], &at[0], len(planes), k)
+	}
+	unionPortable(any, zero, planes, 64*k)
+}
+
 // scatter is scatterPortable.
 func scatter(p, bitmap []byte, rest *[maxPlane + 8]byte) {
 	n := 0

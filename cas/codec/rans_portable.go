@@ -27,6 +27,8 @@ func (s *values) holds(p []byte) int { return s.holdsPortable(p) }
 
 func pack(dst, bitmap, p []byte) []byte { return packPortable(dst, bitmap, p) }
 
+func union(any, zero []byte, planes [][]byte) { unionPortable(any, zero, planes, 0) }
+
 func scatter(p, bitmap []byte, rest *[maxPlane + 8]byte) { scatterPortable(p, bitmap, rest, 0) }
 
 func (g *groups) number(w int) {

@@ -31,10 +31,9 @@ func packPortable(dst, bitmap, p []byte) []byte {
 	return dst[:j]
 }
 
-// union sets any to all planes' bytes or-ed, and zero to 1 where that is zero, to 0 elsewhere.
-func union(any, zero []byte, planes [][]byte) {
+// unionPortable sets any to all planes' bytes from i on or-ed, and zero to 1 where that is zero, to 0 elsewhere.
+func unionPortable(any, zero []byte, planes [][]byte, i int) {
 	const low7, ones = 0x7f7f7f7f7f7f7f7f, 0x0101010101010101
-	i := 0
 	for ; i+8 <= len(any); i += 8 {
 		var v uint64
 		for _, p := range planes {

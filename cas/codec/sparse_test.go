@@ -31,6 +31,33 @@ func TestSparseTwins(t *testing.T) {
 	}
 }
 
+func TestUnion(t *testing.T) {
+	for n := range 300 {
+		for _, w := range []int{2, 4, 8} {
+			planes := make([][]byte, w)
+			for k := range planes {
+				planes[k] = skewed(n, 0.2)
+			}
+			portably(func(how string) {
+				any, zero := bytes.Repeat([]byte{9}, n), bytes.Repeat([]byte{9}, n)
+				union(any, zero, planes)
+				for i := range n {
+					var v, z byte
+					for _, p := range planes {
+						v |= p[i]
+					}
+					if v == 0 {
+						z = 1
+					}
+					if any[i] != v || zero[i] != z {
+						t.Fatalf("%s, %d planes of %d bytes: at %d %#x and %d, want %#x and %d", how, w, n, i, any[i], zero[i], v, z)
+					}
+				}
+			})
+		}
+	}
+}
+
 func TestSpreadAndGather(t *testing.T) {
 	for b, m := range moves() {
 		const v = 0x8877665544332211

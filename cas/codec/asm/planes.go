@@ -30,6 +30,7 @@ func main() {
 	shares()
 	used()
 	sparse()
+	union()
 	groupOf(2)
 	groupOf(4)
 	groups()

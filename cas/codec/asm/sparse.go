@@ -73,6 +73,38 @@ func sparse() {
 	RET()
 }
 
+func union() {
+	TEXT("unionAVX512", NOSPLIT, "func(any, zero *byte, planes **byte, n, blocks int)")
+	Pragma("noescape")
+	Doc("unionAVX512 is unionPortable for blocks times 64 bytes of n planes.")
+	any, zero, planes := Load(Param("any"), GP64()), Load(Param("zero"), GP64()), Load(Param("planes"), GP64())
+	n, blocks := Load(Param("n"), GP64()), Load(Param("blocks"), GP64())
+	r := GP32()
+	MOVL(U32(1), r)
+	ones := ZMM()
+	VPBROADCASTB(r, ones)
+	at := GP64()
+	XORQ(at, at)
+	Label("block")
+	x, k, i, p := ZMM(), K(), GP64(), GP64()
+	VPXORD(x, x, x)
+	MOVQ(n, i)
+	Label("plane")
+	MOVQ(Mem{Base: planes, Index: i, Scale: 8, Disp: -8}, p)
+	VPORD(Mem{Base: p, Index: at, Scale: 1}, x, x)
+	DECQ(i)
+	JNZ(LabelRef("plane"))
+	VPTESTNMB(x, x, k)
+	VMOVDQU8(x, Mem{Base: any, Index: at, Scale: 1})
+	VMOVDQU8_Z(ones, k, x)
+	VMOVDQU8(x, Mem{Base: zero, Index: at, Scale: 1})
+	ADDQ(Imm(64), at)
+	DECQ(blocks)
+	JNZ(LabelRef("block"))
+	VZEROUPPER()
+	RET()
+}
+
 // groupOf makes bytes that say in which group each element is.
 func groupOf(w int) {
 	name := map[int]string{2: "groupOf2AVX512", 4: "groupOf4AVX512"}[w]
