@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"ckptfs/cas"
 )
 
 // Of any numbers the twins make the same differences, and the same single precision.
@@ -138,12 +140,18 @@ func TestMayBeLowRank(t *testing.T) {
 				t.Error("integers")
 			}
 		}
+		// Two chunks of a large tensor are enough to see rank 8.
+		raw, base := merged(2*cas.ChunkSize/h.Elem/4096, 4096, 8, h, map[int]float64{2: 1, 4: 1e5}[h.Elem])
+		two := chunksOf(raw, base, h.Elem, cas.ChunkSize)
+		if two[1].At = 2048 * 4096; !MayBeLowRank(two, 4096, h) {
+			t.Errorf("%v: is not seen in two chunks", h)
+		}
 	}
 	for _, h := range []Hint{{"F32", 4}, {"BF16", 2}} {
 		base := weights(1<<19, h.Elem)
 		for _, raw := range [][]byte{drift(base, h, 1e-4), step(base, h, 1e-2), base} {
 			all := chunksOf(raw, base, h.Elem, 1<<16)
-			if MayBeLowRank(all, 256, h) {
+			if MayBeLowRank(all, 256, h) || MayBeLowRank(chunksOf(raw, base, h.Elem, cas.ChunkSize)[:2], 4096, h) {
 				t.Errorf("%v: what is of full rank is taken", h)
 			}
 			if _, ok := FactorColumns(all, 256, h); ok {

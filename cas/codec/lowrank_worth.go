@@ -128,6 +128,8 @@ func (t *trial) bits() float64 {
 }
 
 const (
+	// minSpan is of how many rows, at least, it is told.
+	minSpan = 4
 	// mayBeRows and mayBeCols are of how much of a tensor it is told whether it may be of low rank; of a high rank, which only large tensors are worth, of more.
 	mayBeRows, mayBeCols = 64, 256
 	mayBeMore            = 192
@@ -141,6 +143,9 @@ func MayBeLowRank(s []Stretch, cols int, h Hint) bool {
 		return false
 	}
 	rows := rowsIn(s, cols, placesOf(kind).w)
+	if n := len(s); n > 0 && len(s[n-1].Raw) == cas.ChunkSize {
+		rows *= 4 // there are more, as a rule, and to try costs little
+	}
 	return mayBe(s, cols, kind, rows, fewRank, mayBeRows) || mayBe(s, cols, kind, rows, MaxRank, mayBeMore)
 }
 
@@ -149,7 +154,7 @@ func mayBe(s []Stretch, cols int, kind byte, rows, k, most int) bool {
 		return false // hardly pays
 	}
 	m, e := rowsOf(s, cols, kind, most, mayBeCols)
-	if k = min(k+spare, m.cols/2); m.rows < 2*k {
+	if k = min(k+spare, m.cols/2, m.rows*2/3); k < minSpan || k <= fewRank+spare && most > mayBeRows {
 		return false
 	}
 	t := newTrial(m, e)
