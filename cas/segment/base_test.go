@@ -1,0 +1,59 @@
+package segment
+
+import (
+	"errors"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"ckptfs/cas"
+	"ckptfs/cas/codec"
+)
+
+// What names bases reads back as what it was, and nothing else is taken for it.
+func TestBase(t *testing.T) {
+	one, two := cas.Sum([]byte("one")), cas.Sum([]byte("two"))
+	for name, c := range map[string]struct {
+		codec byte
+		base  Base
+		size  int
+	}{
+		"delta":           {codec.Delta, Base{Hash: one, Number: 7}, BaseSize},
+		"text":            {codec.Patch, Base{Hash: one, Number: 1}, BaseSize},
+		"of low rank":     {codec.LowRank, Base{Hash: one, Second: two, Number: 1}, LowRankSize},
+		"by itself":       {codec.LowRank, Base{Hash: one, Second: one, Number: 7}, LowRankSize},
+		"rounded":         {codec.Rounded, Base{Hash: one, Number: RoundedNumber}, BaseSize + 1},
+		"rounded, of two": {codec.RoundedNaNs, Base{Hash: one, Second: two, Number: RoundedNumber}, MaxBaseSize},
+	} {
+		p := make([]byte, c.base.Size())
+		c.base.Put(p)
+		if got, err := ParseBase(c.codec, append(p, "what the codec made"...)); got != c.base || err != nil || len(p) != c.size {
+			t.Errorf("%s: %+v, %v, %d bytes", name, got, err, len(p))
+		}
+		want := 1
+		if !c.base.Second.IsZero() {
+			want = 2
+		}
+		if n := len(c.base.Hashes()); n != want {
+			t.Errorf("%s: %d bases", name, n)
+		}
+		for n := range p {
+			if _, err := ParseBase(c.codec, p[:n]); !errors.Is(err, cas.ErrCorrupt) {
+				t.Errorf("%s, cut to %d bytes: %v", name, n, err)
+			}
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		id := rapid.SampledFrom([]byte{codec.Delta, codec.Patch, codec.LowRank, codec.Rounded}).Draw(t, "codec")
+		p := rapid.SliceOfN(rapid.Byte(), 0, 70).Draw(t, "p")
+		b, err := ParseBase(id, p)
+		if err != nil {
+			return
+		}
+		q := make([]byte, b.Size())
+		b.Put(q)
+		if string(q) != string(p[:len(q)]) || len(b.Hashes()) == 0 {
+			t.Fatalf("% x becomes % x", p, q)
+		}
+	})
+}
