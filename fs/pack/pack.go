@@ -24,7 +24,7 @@
 // Of a matrix that changed, one or two chunks are looked at to tell whether the difference may be of low rank, as it is of weights into which an
 // adapter was merged (lowrank.go). If so, factors are made of up to 32 chunks of it, and each chunk is stored with the help of these where that takes less.
 //
-// Memory is bounded by the batches in flight and by 36 bytes a chunk of the objects in flight; while factors are made, by some 50 MiB more, for one
+// Memory is bounded by the batches in flight and by 36 bytes a chunk of the objects in flight; while factors are made, by some 60 MiB more, for one
 // tensor at a time and one more for every eight workers.
 //
 // The manifest describes the bytes that were read and hashed, never those that a parser saw: if the file changes on the
