@@ -50,7 +50,7 @@ func EncodeDelta(dst, raw, base []byte, h Hint, most int) (id byte, out []byte, 
 	defer planeStates.Put(s)
 	n := len(dst)
 	id, out, ok = s.encodeDelta(dst, raw, base, h, most)
-	if !ok || s.decodeSorted(output{p: raw, verify: true}, id, out[n:], base) != nil {
+	if !ok || s.decodeDelta(output{p: raw, verify: true}, id, out[n:], base) != nil {
 		return 0, out[:n], false
 	}
 	return id, out, true
@@ -66,7 +66,6 @@ func (s *planeState) encodeDelta(dst, raw, base []byte, h Hint, most int) (id by
 	}
 	out = append(dst, flag, byte(w))
 	s.periods = false
-	s.forget()
 	for a, b := raw, base; len(a) > 0; {
 		k := min(len(a)/w, slabElems(w)) * w
 		if k == 0 {
@@ -122,13 +121,6 @@ func DecodeDelta(dst []byte, id byte, stored, base []byte, rawLen int) ([]byte, 
 }
 
 func (s *planeState) decodeDelta(o output, id byte, stored, base []byte) error {
-	s.forget()
-	return s.decodeSorted(o, id, stored, base)
-}
-
-// decodeSorted is decodeDelta where s may know, of encodeDelta before it, how the elements of that base are sorted.
-func (s *planeState) decodeSorted(o output, id byte, stored, base []byte) error {
-	defer s.forget()
 	s.periods = id == PeriodicDelta
 	w, floats, err := deltaHead(stored, base, len(o.p))
 	if err != nil {

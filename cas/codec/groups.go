@@ -7,7 +7,7 @@ type groups struct {
 	counts [maxGroups]int
 	of     []byte // each element's group
 	shape  groupShape
-	base   []byte // by which they are sorted
+	base   []byte // by which they are sorted, as long as they are numbered
 }
 
 const maxGroups = 6
@@ -56,20 +56,15 @@ func chooseGroups(base []byte, w, shift int) groupShape {
 	return g
 }
 
-// sortBy sorts elements by their base's, of w bytes each. What it returns is valid until the next call; a call for the same base, before
-// forget is called, sorts nothing again.
+// sortBy sorts elements by their base's, of w bytes each. What it returns is valid until the next call. The verification of what was encoded
+// sorts again: what it takes over from the encoder it does not verify.
 func (s *planeState) sortBy(shape groupShape, base []byte, w int) *groups {
 	g := &s.groups
-	if g.shape == shape && len(g.base) == len(base) && len(base) > 0 && &g.base[0] == &base[0] {
-		return g
-	}
 	*g = groups{n: shape.n, of: s.group[:len(base)/w], shape: shape, base: base}
 	g.number(w)
+	g.base = nil // which is its caller's
 	return g
 }
-
-// forget sees to it that sortBy sorts: another base may have come to lie where one was.
-func (s *planeState) forget() { s.groups.base = nil }
 
 // countPortable adds the elements from i on to counts.
 func (g *groups) countPortable(i int) {
