@@ -235,15 +235,27 @@ func (l *lowRank) predictBlocks(p, base, u []byte, f []float64, v []byte, start,
 // predictPart sets p to what is predicted of some columns, from one of them on, of a row of a block of columns v.
 func (l *lowRank) predictPart(p, base, u, v []byte, from, width int) {
 	if l.kind == toF32 {
+		var sums [blockCols]int64
+		for j := range l.r {
+			u, v := int64(number24(u[4*j:])), v[4*(j*width+from):][:len(p)]
+			for k := range len(v) / 4 {
+				sums[k&(blockCols-1)] += u * int64(number24(v[4*k:]))
+			}
+		}
 		scale := math.Ldexp(1, int(l.e))
 		for k := range len(p) / 4 {
-			var sum int64
-			for j := range l.r {
-				sum += int64(number24(u[4*j:])) * int64(number24(v[4*(j*width+from+k):]))
-			}
-			le.PutUint32(p[4*k:], predicted32(le.Uint32(base[4*k:]), sum, scale))
+			le.PutUint32(p[4*k:], predicted32(le.Uint32(base[4*k:]), sums[k], scale))
 		}
 		return
+	}
+	var sums [blockCols]int32
+	for j := 0; j < l.r; j += 2 {
+		u, v := le.Uint32(u[2*j:]), v[2*(j*width+2*from):][:2*len(p)]
+		first, second := int32(int16(u)), int32(u)>>16
+		for k := range len(v) / 4 {
+			pair := le.Uint32(v[4*k:])
+			sums[k&(blockCols-1)] += first*int32(int16(pair)) + second*(int32(pair)>>16)
+		}
 	}
 	one := predictedBF16
 	if l.kind == toF16 {
@@ -251,12 +263,7 @@ func (l *lowRank) predictPart(p, base, u, v []byte, from, width int) {
 	}
 	scale := float32(math.Ldexp(1, int(l.e)))
 	for k := range len(p) / 2 {
-		var sum int32
-		for j := 0; j < l.r; j += 2 {
-			at := v[2*(j*width+2*(from+k)):]
-			sum += int32(int16(le.Uint16(u[2*j:])))*int32(int16(le.Uint16(at))) + int32(int16(le.Uint16(u[2*j+2:])))*int32(int16(le.Uint16(at[2:])))
-		}
-		le.PutUint16(p[2*k:], one(le.Uint16(base[2*k:]), sum, scale))
+		le.PutUint16(p[2*k:], one(le.Uint16(base[2*k:]), sums[k], scale))
 	}
 }
 
