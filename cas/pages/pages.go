@@ -3,7 +3,7 @@
 // one page instead of 256.
 //
 // The memory is not of Go's heap. It goes back to the host when the collector finds no buffer of the same huge page in use or in
-// a pool, which forgets what was not used for two collections.
+// a pool, which forgets what was not used for two collections. Slots do without the collector.
 package pages
 
 import (
