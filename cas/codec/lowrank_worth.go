@@ -57,7 +57,7 @@ func (f *fitted) best(rows int) int {
 	return best
 }
 
-// bitsOf is what a number takes that is so large, in steps.
+// bitsOf is what a number takes, about, that is so large, in steps.
 func bitsOf(size float64) float64 { return math.Log2(1+size) + 2 }
 
 // trial is what is left of differences, as it would be stored.
