@@ -26,7 +26,7 @@ func BenchmarkLowRank(b *testing.B) {
 				var low, delta int
 				for b.Loop() {
 					low, delta = 0, 0
-					ok := MayBeLowRank(some, cols, h)
+					ok := MayBeLowRank(some, rows, cols, h)
 					if columns, ok = FactorColumns(some, cols, h); !ok {
 						b.Fatal("refused")
 					}

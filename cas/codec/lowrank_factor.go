@@ -4,8 +4,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
-
-	"ckptfs/cas"
 )
 
 const (
@@ -85,11 +83,12 @@ func (m *matrix) some(n int) *matrix {
 // record that Encode may code, by ColumnsHint. ok is false when it would not pay.
 func FactorColumns(s []Stretch, cols int, h Hint) (columns []byte, ok bool) {
 	kind := lowRankKind(h)
-	if kind == 0 || cols < minCols || cols > cas.MaxChunk/8 {
+	if kind == 0 || cols < minCols || cols > maxColumns {
 		return nil, false
 	}
+	most := mostRank(cols, kind)
 	m, e := rowsOf(s, cols, kind, max(factorElems/widthOf(cols), 4), cols)
-	if m.rows < 4 {
+	if m.rows < minSpan || most < 2 {
 		return nil, false
 	}
 	few := m.some(max(rangeRows, m.rows/8))
@@ -97,7 +96,7 @@ func FactorColumns(s []Stretch, cols int, h Hint) (columns []byte, ok bool) {
 	l, rows := lowRank{kind: kind, cols: cols}, rowsIn(s, cols, placesOf(kind).w)
 	for last := false; r > 0; last, few = true, m {
 		f := few.fitted(u, v, r, e, rows)
-		r = f.best(rows)
+		r = f.best(rows, most)
 		if v = first(f.v, f.r, r); r > 0 && last {
 			l.r = r
 			columns = l.columns(v, f.stepV())

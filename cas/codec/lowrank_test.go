@@ -337,7 +337,7 @@ func TestFactorColumnsOdd(t *testing.T) {
 			"random":        {{random(n), same, 3}},
 		} {
 			for _, cols := range []int{0, 1, 31, 32, 100, 1000, n, 1 << 40} {
-				MayBeLowRank(s, cols, h)
+				MayBeLowRank(s, rowsIn(s, max(cols, 1), max(h.Elem, 1)), cols, h)
 				columns, ok := FactorColumns(s, cols, h)
 				if !ok {
 					continue

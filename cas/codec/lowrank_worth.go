@@ -3,8 +3,6 @@ package codec
 import (
 	"math"
 	"math/bits"
-
-	"ckptfs/cas"
 )
 
 // fine is what part of a unit of the last place numbers of factors may move what is predicted by, where r of them serve so many elements: were it
@@ -35,8 +33,8 @@ func (f *fitted) step(other []float64, fine float64) float64 {
 	return math.Ldexp(fine, f.e) * math.Sqrt(12/sum)
 }
 
-// best is of how many ranks, an even number, a tensor of so many rows takes the least; 0: it takes no tenth less than as deltas.
-func (f *fitted) best(rows int) int {
+// best is of how many ranks, an even number of so many at most, a tensor of so many rows takes the least; 0: it takes no tenth less than as deltas.
+func (f *fitted) best(rows, most int) int {
 	r := f.r
 	u := make([]float32, f.m.rows*r)
 	f.m.solveRows(u, f.v, squares(f.v, r), true, math.Ldexp(1, f.e))
@@ -44,7 +42,7 @@ func (f *fitted) best(rows int) int {
 	least := 0.9 * t.bits() * float64(rows) * float64(f.m.cols)
 	best, sum := 0, 0.0
 	stepU, stepV := f.step(f.rmsV, f.fineU), f.stepV()
-	for j := range r {
+	for j := range min(r, most) {
 		t.take(u, f.v, r, j)
 		sum += float64(rows)*bitsOf(f.rmsU[j]/stepU) + float64(f.m.cols)*bitsOf(f.rmsV[j]/stepV)
 		if j%2 == 0 {
@@ -130,31 +128,41 @@ func (t *trial) bits() float64 {
 const (
 	// minSpan is of how many rows, at least, it is told.
 	minSpan = 4
-	// mayBeRows and mayBeCols are of how much of a tensor it is told whether it may be of low rank; of a high rank, which only large tensors are worth, of more.
+	// mayBeRows and mayBeCols are of how much of a tensor it is told whether it may be of low rank.
 	mayBeRows, mayBeCols = 64, 256
-	mayBeMore            = 192
+	// LowRankRows is of how many rows, at most, it is told whether it may be of a higher rank.
+	LowRankRows = 192
+	// maxColumns is how long the columns may be, in bytes: a record that others need (segment.MaxBased) is no longer.
+	maxColumns = 1 << 20
 )
 
-// MayBeLowRank tells cheaply from some stretches of a tensor whether the difference is of low rank enough to pay: from what is left of a sample of
-// rows and columns that low rank explains, beside what would be left of noise.
-func MayBeLowRank(s []Stretch, cols int, h Hint) bool {
+// mostRank is the highest rank, an even number, that columns have room for.
+func mostRank(cols int, kind byte) int { return min(MaxRank, maxColumns/(cols*placesOf(kind).w)&^1) }
+
+// MayBeLowRank tells cheaply from some stretches of a tensor of so many rows whether the difference is of low rank enough to pay: from what is left
+// of a sample of rows and columns that low rank explains, beside what would be left of noise. The stretches should have LowRankRows in all, if there are so many.
+func MayBeLowRank(s []Stretch, rows, cols int, h Hint) bool {
 	kind := lowRankKind(h)
-	if kind == 0 || cols < minCols || cols > cas.MaxChunk/8 {
+	if kind == 0 || cols < minCols || cols > maxColumns || rows < minSpan {
 		return false
 	}
-	rows := rowsIn(s, cols, placesOf(kind).w)
-	if n := len(s); n > 0 && len(s[n-1].Raw) == cas.ChunkSize {
-		rows *= 4 // there are more, as a rule, and to try costs little
+	most := mostRank(cols, kind)
+	few := min(fewRank, most)
+	if few < 2 {
+		return false
 	}
-	return mayBe(s, cols, kind, rows, fewRank, mayBeRows) || mayBe(s, cols, kind, rows, MaxRank, mayBeMore)
+	if mayBe(s, rows, cols, kind, few, mayBeRows) {
+		return true
+	}
+	// Above this rank factors would take as much as a difference does.
+	k := min(most, int(int64(rows)*int64(cols)/(3*int64(rows+cols))))
+	return k > few && mayBe(s, rows, cols, kind, k, LowRankRows)
 }
 
-func mayBe(s []Stretch, cols int, kind byte, rows, k, most int) bool {
-	if 8*k*(rows+cols) > rows*cols && k > fewRank {
-		return false // hardly pays
-	}
+func mayBe(s []Stretch, rows, cols int, kind byte, k, most int) bool {
 	m, e := rowsOf(s, cols, kind, most, mayBeCols)
-	if k = min(k+spare, m.cols/2, m.rows*2/3); k < minSpan || k <= fewRank+spare && most > mayBeRows {
+	few := k <= fewRank
+	if k = min(k+spare, m.cols/2, m.rows*2/3); k < minSpan || !few && k <= fewRank+spare {
 		return false
 	}
 	t := newTrial(m, e)

@@ -52,7 +52,7 @@ func (s *Store) encodeAgainst(raw []byte, hint codec.Hint, a *against, rel cas.R
 		most = int(gain * float64(len(*p)-head))
 	}
 	var low []byte
-	if c := rel.Columns; c != nil {
+	if c := rel.Columns; c != nil && len(c.Raw) <= segment.MaxBased {
 		q := buffers.Get().(*[]byte)
 		defer freeBuffer(q)
 		with := a.Base

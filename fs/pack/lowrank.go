@@ -17,8 +17,9 @@ const (
 	minLowRank = 64 << 10
 	minLine    = 32
 	maxLine    = 64 << 10
-	// looked is how many whole lines are looked at before there is more than a look, in two chunks of the tensor at most.
-	looked = 64
+	// minLooked and maxLooked bound of how many chunks it is told whether the tensor may be of low rank.
+	minLooked = 2
+	maxLooked = 16
 	// factored is of how many chunks factors are made.
 	factored = 32
 )
@@ -49,7 +50,7 @@ func lineOf(t *formats.Tensor, r *formats.Region) int64 {
 }
 
 // lowRank is a tensor of which the difference from the one before may be of low rank, as that of weights is into which an adapter was merged.
-// Of the first chunk that is new it is found out whether it is, from what that is stored against and one chunk more at most; then factors
+// When the first of its chunks is new it is found out whether it is, from a few of them and what these are stored against; then factors
 // are made of chunks from all over it, and the columns are what all its chunks are stored with the help of. Where several versions have had an
 // adapter merged into them, each differs from the key before all of them by less than from another, which is rounded as it is: so factors are made of the
 // difference from that, too.
@@ -151,16 +152,9 @@ func (l *lowRank) ask(j *job, k int64, raw []byte) (base []byte, err error) {
 	if base = l.base(j, k, len(raw), ofKey); base == nil {
 		return nil, nil
 	}
-	s := []codec.Stretch{{Raw: raw, Base: base, At: l.at(k)}}
-	n := chunk.GridLen(l.len)
-	if int64(len(raw)/l.hint.Elem) < looked*l.line && n > 1 {
-		if err := l.add(j, (k+(n+1)/2)%n, ofKey, &s); err != nil {
-			return base, err
-		}
-	}
-	if !codec.MayBeLowRank(s, int(l.line), l.hint) {
+	if ok, err := l.mayBe(j, codec.Stretch{Raw: raw, Base: base, At: l.at(k)}, ofKey); !ok || err != nil {
 		j.ranks.tell(false)
-		return base, nil
+		return base, err
 	}
 	select { // what is read for it takes memory
 	case j.factoring <- struct{}{}:
@@ -188,6 +182,25 @@ func (l *lowRank) ask(j *job, k int64, raw []byte) (base []byte, err error) {
 	}
 	j.ranks.tell(columns != nil)
 	return base, nil
+}
+
+// mayBe looks at chunks from all over the tensor, which are the same whichever chunk was the first to be new: as many as have enough lines.
+// One is at hand.
+func (l *lowRank) mayBe(j *job, one codec.Stretch, ofKey bool) (bool, error) {
+	n := chunk.GridLen(l.len)
+	some := codec.LowRankRows*l.line*int64(l.hint.Elem)/cas.ChunkSize + 1
+	some = min(n, max(some, minLooked), maxLooked)
+	s := make([]codec.Stretch, 0, some)
+	for i := range some {
+		k := i * n / some
+		if l.at(k) == one.At {
+			s = append(s, one)
+		} else if err := l.add(j, k, ofKey, &s); err != nil {
+			return false, err
+		}
+	}
+	size := int64(l.hint.Elem)
+	return codec.MayBeLowRank(s, int(l.len/size/l.line), int(l.line), l.hint), nil
 }
 
 // factor makes the columns, of chunks from all over the tensor; nil: that would not pay.

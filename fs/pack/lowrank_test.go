@@ -124,8 +124,8 @@ func (c *counted) Get(h cas.Hash, dst []byte) ([]byte, error) {
 	return c.Store.Get(h, dst)
 }
 
-// Of a tensor that is not of low rank at most two chunks are looked at, whose bases are read; of one that did not change, none; of a file of many such,
-// few tensors.
+// Of a tensor that is not of low rank few chunks are looked at, whose bases are read: here two, and the first that is new; of one that did not change, none; of a
+// file of many such, few tensors.
 func TestNotLowRank(t *testing.T) {
 	const n = 40
 	all := make([]matrix, n)
@@ -140,7 +140,7 @@ func TestNotLowRank(t *testing.T) {
 	one[3].noise = 2
 	c.gets.Store(0)
 	b.related(t, merged(t, 9, one...), Related{Before: known(before)})
-	if got := c.gets.Load(); got < 1 || got > 2 {
+	if got := c.gets.Load(); got < 1 || got > 3 {
 		t.Errorf("of one tensor %d chunks were read", got)
 	}
 	for i := range all {
@@ -152,7 +152,7 @@ func TestNotLowRank(t *testing.T) {
 	before = b.related(t, merged(t, 9, one...), Related{}).Manifest
 	c.gets.Store(0)
 	res := b.related(t, merged(t, 7, all...), Related{Before: known(before)})
-	if got := c.gets.Load(); got > 2*(8+n/8) {
+	if got := c.gets.Load(); got > 3*(8+n/8) {
 		t.Errorf("%d chunks were read", got)
 	}
 	if low, _ := b.lowRanks(t, res.Manifest); low > 0 || b.deltas(t, res.Manifest) != 3*n {

@@ -21,7 +21,7 @@
 // manifest, most of which is the digests of what did not change. The store tells from samples whether that pays; of a region where it
 // mostly does not, only now and then a chunk is tried.
 //
-// Of a matrix that changed, one or two chunks are looked at to tell whether the difference may be of low rank, as it is of weights into which an
+// Of a matrix that changed, two to sixteen chunks are looked at, the longer its rows the more, to tell whether the difference may be of low rank, as it is of weights into which an
 // adapter was merged (lowrank.go). If so, factors are made of up to 32 chunks of it, and each chunk is stored with the help of these where that takes less.
 //
 // Memory is bounded by the batches in flight and by 36 bytes a chunk of the objects in flight; while factors are made, by some 60 MiB more, for one

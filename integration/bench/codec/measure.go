@@ -37,6 +37,7 @@ type piece struct {
 // factors are what chunks of a tensor of low rank share.
 type factors struct {
 	hint      codec.Hint
+	rows      int
 	cols      int
 	stretches []codec.Stretch
 	columns   []byte
@@ -46,7 +47,7 @@ type factors struct {
 // find is what packing does before it encodes a tensor's chunks.
 func (f *factors) find(buf []byte) []byte {
 	f.columns = nil
-	if codec.MayBeLowRank(f.stretches, f.cols, f.hint) {
+	if codec.MayBeLowRank(f.stretches, f.rows, f.cols, f.hint) {
 		f.columns, _ = codec.FactorColumns(f.stretches, f.cols, f.hint)
 	}
 	return buf
@@ -57,7 +58,7 @@ func factorsOf(t tensor) *factors {
 	if t.base == nil || t.cols == 0 || len(t.raw) < minFactored {
 		return nil
 	}
-	f := &factors{hint: t.hint, cols: t.cols}
+	f := &factors{hint: t.hint, rows: len(t.raw) / t.hint.Elem / t.cols, cols: t.cols}
 	chunks := (len(t.raw) + cas.ChunkSize - 1) / cas.ChunkSize
 	for i := range min(chunks, maxStretches) {
 		off := i * chunks / min(chunks, maxStretches) * cas.ChunkSize
