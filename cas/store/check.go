@@ -1,7 +1,6 @@
 package store
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -260,7 +259,8 @@ func (c *checker) some(ctx context.Context, r *segment.Reader, recs []segment.Re
 	for i := range recs {
 		hashes[i] = recs[i].Hash
 	}
-	blind := s.locateHere(hashes, locs) != nil // which index tells of
+	coming, err := s.locateHere(hashes, locs)
+	blind := err != nil // which index tells of
 	var st CheckStats
 	for i := range recs {
 		if err := ctx.Err(); err != nil {
@@ -272,7 +272,7 @@ func (c *checker) some(ctx context.Context, r *segment.Reader, recs []segment.Re
 			continue
 		}
 		st.Records++
-		if !blind && loc.Segment == 0 && known(rec.Kind) {
+		if !blind && loc.Segment == 0 && known(rec.Kind) && (coming == nil || !coming[i]) {
 			c.found(Finding{Problem: NotIndexed, Segment: n, Off: rec.Off, Hash: rec.Hash, Kind: rec.Kind})
 		}
 		want := c.opt.ReadData && known(rec.Kind) && (here || blind || loc.Segment == 0) && c.chosen(rec.Hash)
@@ -282,7 +282,7 @@ func (c *checker) some(ctx context.Context, r *segment.Reader, recs []segment.Re
 			st.ReadStored += int64(rec.Stored)
 			st.ReadRaw += int64(rec.Raw)
 		}
-		if err != nil && !(tail && c.overtaken(rec, n)) {
+		if err != nil && !(tail && c.overtaken(rec, n)) && !c.returns(err) {
 			c.found(Finding{Problem: problem(err, what), Segment: n, Off: rec.Off, Hash: rec.Hash, Kind: rec.Kind, Err: err})
 		}
 	}
@@ -300,8 +300,19 @@ func (c *checker) some(ctx context.Context, r *segment.Reader, recs []segment.Re
 
 // overtaken reports whether a record of a tail is no longer in the index: its segment was given up meanwhile.
 func (c *checker) overtaken(rec *segment.Record, n uint32) bool {
-	var loc [1]cas.Location
-	return c.s.locateHere([]cas.Hash{rec.Hash}, loc[:]) == nil && (loc[0].Segment != n || loc[0].Off != rec.Off)
+	loc, _, err := c.locate(rec.Hash)
+	return err == nil && (loc.Segment != n || loc.Off != rec.Off)
+}
+
+// returns reports whether err says that a base is not there which is just being stored, or is there again.
+func (c *checker) returns(err error) bool {
+	for base := new(cas.ChunkError); errors.As(err, &base); err = base.Err {
+		if base.Err == errNoBase {
+			loc, coming, err := c.locate(base.Hash)
+			return err == nil && (coming || loc.Segment != 0)
+		}
+	}
+	return false
 }
 
 // record looks at one record, all of it or its header.
@@ -338,86 +349,4 @@ func (c *checker) chosen(h cas.Hash) bool {
 	}
 	x := (binary.BigEndian.Uint64(h[8:]) ^ c.opt.Seed) * 0x9e3779b97f4a7c15
 	return float64(x>>11)/(1<<53) < c.opt.Subset
-}
-
-// index checks that every entry names a record.
-func (c *checker) index(ctx context.Context) error {
-	s := c.s
-	s.indexing.RLock()
-	index := s.index // the next one, should there be one, has no damage yet
-	s.indexing.RUnlock()
-	if x, ok := index.(interface{ Check() error }); ok {
-		if err := x.Check(); err != nil {
-			c.found(Finding{Problem: BadIndex, Err: err})
-		}
-	}
-	const prefixes = 64 // at a time: a long look keeps bbolt from using room again
-	for p := 0; p <= 0xffff; p += prefixes {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		var odd []cas.Entry
-		err := index.ForEach(uint16(p), uint16(p+prefixes-1), func(e cas.Entry) error {
-			c.st.Entries++
-			if !c.knows(e) {
-				odd = append(odd, e)
-			}
-			return nil
-		})
-		if err != nil {
-			c.found(Finding{Problem: BadIndex, Err: err})
-			return nil
-		}
-		for _, e := range odd {
-			if err := c.wrong(e); err != nil {
-				c.found(Finding{Problem: problem(err, BadEntry), Segment: e.Segment, Off: e.Off, Hash: e.Hash, Kind: e.Kind, Err: err})
-			}
-		}
-	}
-	return nil
-}
-
-func (c *checker) knows(e cas.Entry) bool {
-	if e.Segment > c.last {
-		return true
-	}
-	seen := c.segs[e.Segment]
-	if seen == nil {
-		return false
-	}
-	if e.Off >= seen.end {
-		return true
-	}
-	_, ok := slices.BinarySearch(seen.recs, mark64(e.Off, e.Hash))
-	return ok
-}
-
-// wrong looks again at an entry that seems to name no record: it may have been moved or removed meanwhile.
-func (c *checker) wrong(e cas.Entry) error {
-	s := c.s
-	s.reshaping.RLock()
-	defer s.reshaping.RUnlock()
-	now, err := one(e.Hash, s.locateHere)
-	if err != nil {
-		return err
-	}
-	if now != e.Location {
-		return nil
-	}
-	r, err := segment.Open(s.fs, s.dir, s.segment(e.Segment))
-	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%s is missing: %w", segment.Name(e.Segment), cas.ErrCorrupt)
-	}
-	if err != nil {
-		return err
-	}
-	defer r.Close()
-	var rec segment.Record
-	if err := r.HeaderAt(e.Off, &rec); err != nil {
-		return err
-	}
-	if !bytes.Equal(rec.Hash[:16], e.Hash[:16]) || rec.Stored != e.Stored || rec.Raw != e.Raw {
-		return fmt.Errorf("another record lies there: %w", cas.ErrCorrupt)
-	}
-	return nil
 }

@@ -1,9 +1,11 @@
 package store
 
 import (
+	"cmp"
 	"errors"
 	"os"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -277,5 +279,117 @@ func TestKindsInFlight(t *testing.T) {
 			t.Error("in the index as", got)
 		}
 		s.Close()
+	})
+}
+
+// answering is an index that asks once what to answer to Locate.
+type answering struct {
+	*memIndex
+	asked atomic.Bool
+	ask   func() error
+}
+
+func (x *answering) Locate(hashes []cas.Hash, locs []cas.Location) (err error) {
+	if !x.asked.Swap(true) {
+		err = x.ask()
+	}
+	return cmp.Or(err, x.memIndex.Locate(hashes, locs))
+}
+
+// looked checks a store while somebody stores a chunk, who goes on when the check is done. ok is false when it waits for that one: then he is let go.
+func looked(t *testing.T, s *Store, goOn func(ok bool)) (found []Finding) {
+	t.Helper()
+	checked := make(chan []Finding, 1)
+	go func() {
+		_, fs := checkAll(t, s, CheckOptions{ReadData: true, Workers: 1})
+		checked <- fs
+	}()
+	synctest.Wait()
+	ok := len(checked) > 0
+	if !ok {
+		t.Error("the check waits for who stores a chunk")
+	}
+	goOn(ok)
+	return <-checked
+}
+
+// Who stores a chunk may find the index damaged, and make it anew when no check looks at a segment: so a check does not wait for him.
+func TestCheckWhileIndexRots(t *testing.T) {
+	opt := Options{NewIndex: func(error) (Locator, error) { return newIndex(), nil }}
+	bubble(t, opt, func(t *testing.T, m *disk.Mem, x *memIndex, g *gate, s *Store) {
+		b := s.Begin()
+		through(t, g, b, 1)
+		commit(t, b)
+		wantErr(t, s.roll(), nil)
+		asked, answer := make(chan bool), make(chan error)
+		s.index = &answering{memIndex: x, ask: func() error {
+			asked <- true
+			return <-answer
+		}}
+		b = s.Begin()
+		done := make(chan error, 1)
+		go func() {
+			fresh, err := b.Put(cas.Chunk, cas.Sum(chunk(1)), chunk(1), codec.Hint{})
+			if err == nil && fresh {
+				err = errors.New("stored twice")
+			}
+			done <- err
+		}()
+		<-asked
+		found := looked(t, s, func(ok bool) {
+			if !ok {
+				answer <- nil
+			} else {
+				answer <- cas.ErrCorrupt
+			}
+		})
+		wantErr(t, <-done, nil)
+		if len(found) > 0 {
+			t.Errorf("%v", found)
+		}
+		if s.generation() != 1 {
+			t.Error("no new index")
+		}
+		commit(t, b)
+		wantErr(t, s.Close(), nil)
+	})
+}
+
+// What the index lost and is just being stored anew is not lost, and neither is what is a delta of it.
+func TestCheckWhileStoredAnew(t *testing.T) {
+	bubble(t, Options{}, func(t *testing.T, m *disk.Mem, x *memIndex, g *gate, s *Store) {
+		b := s.Begin()
+		for v := range 2 {
+			done := make(chan bool, 1)
+			go func() {
+				_, delta := evolve(t, b, 0, v)
+				done <- delta
+			}()
+			(<-g.writes).pass <- nil
+			if delta := <-done; delta != (v > 0) {
+				t.Error(v, delta)
+			}
+		}
+		commit(t, b)
+		wantErr(t, s.roll(), nil)
+		base := cas.Sum(version(0, 0))
+		delete(x.m, base)
+		if _, found := checkAll(t, s, CheckOptions{ReadData: true}); len(found) != 2 || found[0].Problem != NotIndexed || found[1].Problem != BadBase {
+			t.Errorf("the base is not in the index: %v", found)
+		}
+		b = s.Begin()
+		done := make(chan bool)
+		go func() { put(t, b, cas.Chunk, version(0, 0)); close(done) }()
+		w := <-g.writes
+		found := looked(t, s, func(bool) { w.pass <- nil })
+		if len(found) > 0 {
+			t.Errorf("while it is stored anew: %v", found)
+		}
+		<-done
+		commit(t, b)
+		if _, found := checkAll(t, s, CheckOptions{ReadData: true}); len(found) > 0 {
+			t.Errorf("stored anew: %v", found)
+		}
+		wantErr(t, s.Close(), nil)
 	})
 }

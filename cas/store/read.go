@@ -11,56 +11,79 @@ import (
 // Locate sets locs[i] to where hashes[i] lies, in the index or on its way there; Segment 0: not held. It waits for
 // chunks that are just being written.
 func (s *Store) Locate(hashes []cas.Hash, locs []cas.Location) error {
-	return s.locateWith(s.locate, hashes, locs)
-}
-
-// locateHere is Locate without the power to replace a damaged index, for who holds a lock.
-func (s *Store) locateHere(hashes []cas.Hash, locs []cas.Location) error {
-	return s.locateWith(func(hashes []cas.Hash, locs []cas.Location) error {
-		_, err := s.locateOnce(hashes, locs)
+	pend, err := s.onTheirWay(hashes)
+	if err != nil {
 		return err
-	}, hashes, locs)
-}
-
-func (s *Store) locateWith(ask func([]cas.Hash, []cas.Location) error, hashes []cas.Hash, locs []cas.Location) error {
-	// First what is pending: a record goes into the index before it ceases to be.
-	var pend []*record
-	s.mu.Lock()
-	if s.closed {
-		s.mu.Unlock()
-		return ErrClosed
 	}
-	if len(s.pending) > 0 {
-		for i, h := range hashes {
-			if r := s.pending[h]; r != nil {
-				if pend == nil {
-					pend = make([]*record, len(hashes))
-				}
-				pend[i] = r
-			}
-		}
-	}
-	s.mu.Unlock()
 	for _, r := range pend {
 		if r != nil {
 			<-r.done
 		}
 	}
-	if err := ask(hashes, locs); err != nil {
+	if err := s.locate(hashes, locs); err != nil {
 		return err
 	}
+	s.overlay(pend, locs)
+	return nil
+}
+
+// locateHere is Locate for who holds reshaping. It leaves a damaged index as it is, and waits for nobody: whoever stores a
+// chunk may have to make the index anew, for which he waits for that lock. coming[i]: the index does not have hashes[i],
+// which is just being stored; nil: none of them.
+func (s *Store) locateHere(hashes []cas.Hash, locs []cas.Location) (coming []bool, err error) {
+	pend, err := s.onTheirWay(hashes)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := s.locateOnce(hashes, locs); err != nil {
+		return nil, err
+	}
+	return s.overlay(pend, locs), nil
+}
+
+// onTheirWay lists the records of hashes that are pending; nil: none. It is asked before the index: a record goes into
+// that before it ceases to be pending.
+func (s *Store) onTheirWay(hashes []cas.Hash) (pend []*record, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, ErrClosed
+	}
+	if len(s.pending) == 0 {
+		return nil, nil
+	}
+	for i, h := range hashes {
+		if r := s.pending[h]; r != nil {
+			if pend == nil {
+				pend = make([]*record, len(hashes))
+			}
+			pend[i] = r
+		}
+	}
+	return pend, nil
+}
+
+// overlay sets locs, which the index told, to where the records of pend were written since it may have been asked. coming
+// says which are still claimed and in neither place; nil: none.
+func (s *Store) overlay(pend []*record, locs []cas.Location) (coming []bool) {
 	if pend == nil {
 		return nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, r := range pend {
-		// An indexed record without an entry was found held.
-		if r != nil && r.state != failed && r.entry.Segment != 0 {
+		switch {
+		case r == nil || r.state == failed:
+		case r.entry.Segment != 0: // an indexed record without an entry was found held
 			locs[i] = r.entry.Location
+		case r.state == claimed && locs[i].Segment == 0:
+			if coming == nil {
+				coming = make([]bool, len(pend))
+			}
+			coming[i] = true
 		}
 	}
-	return nil
+	return coming
 }
 
 // Has reports which chunks are held.

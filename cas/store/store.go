@@ -125,7 +125,8 @@ type Store struct {
 	located located
 	reads   struct{ records, bytes atomic.Int64 }
 
-	// Locks are taken in this order: pruning, sweeping, reshaping, flushing, indexing, growing, mu. No I/O happens under mu.
+	// Locks are taken in this order: pruning, sweeping, reshaping, flushing, indexing, growing, mu. No I/O happens under mu. Who holds reshaping, or one
+	// after it, waits for no record that is claimed: who claimed it may have to make the index anew.
 	pruning   sync.Mutex   // held by the one Sweep that is under way
 	sweeping  sync.Mutex   // held by who goes through segments to reshape them
 	compacts  sync.Mutex   // held by the one Compaction that is under way

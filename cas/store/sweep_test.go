@@ -646,7 +646,7 @@ func (x *rotting) ForEach(from, to uint16, f func(cas.Entry) error) error {
 	return cmp.Or(x.ask(), x.memIndex.ForEach(from, to, f))
 }
 
-// The index proves damaged again and again while chunks are put, read and swept: nobody but a sweep notices.
+// The index proves damaged again and again while chunks are put, read, swept and checked: nobody but a sweep or a check notices.
 func TestIndexRotsUnderLoad(t *testing.T) {
 	m := newMem()
 	var mu sync.Mutex
@@ -706,6 +706,18 @@ func TestIndexRotsUnderLoad(t *testing.T) {
 				return nil
 			})
 			if err != nil && !errors.Is(err, cas.ErrCorrupt) && !errors.Is(err, errRenewed) {
+				t.Error(err)
+			}
+			select {
+			case <-stop:
+				return
+			default:
+			}
+		}
+	})
+	others.Go(func() {
+		for {
+			if _, err := s.Check(t.Context(), CheckOptions{ReadData: true}); err != nil {
 				t.Error(err)
 			}
 			select {
