@@ -114,7 +114,7 @@ func (c *Compaction) Stats() CompactStats {
 // Recode stores chunk h, if it is held, as it would be stored today with the help of what it is related to, when that takes
 // less. What is the rounding of chunks that nobody wants for themselves, as wanted tells, is stored without them though that takes more:
 // without it they can go. saved reports whether it was stored anew. What is wrong with the chunk is not Recode's business, and it stays as it is. The
-// error is one of writing.
+// error is one of writing, or that of Options.Room; after the latter the batch may be committed, and the chunk tried again.
 func (c *Compaction) Recode(b *Batch, h cas.Hash, hint codec.Hint, rel cas.Related, wanted func(cas.Hash) bool) (saved bool, err error) {
 	s := c.s
 	if ok, err := b.pin(h); !ok || err != nil {
@@ -153,6 +153,17 @@ func (c *Compaction) Recode(b *Batch, h cas.Hash, hint codec.Hint, rel cas.Relat
 	}
 	if now := len(*buf) - segment.RecordHeaderSize; !apart && !better(now, number > 0, int(at.Stored), was.Number > 0) {
 		return false, nil
+	}
+	if !c.dryRun {
+		n := segment.Size(len(*buf))
+		if id == codec.LowRank {
+			n += segment.Size(len(rel.Columns.Raw))
+		}
+		written, err := s.room(n)
+		if err != nil {
+			return false, err
+		}
+		defer written()
 	}
 	columns := int64(0)
 	if id == codec.LowRank {

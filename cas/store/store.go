@@ -91,6 +91,12 @@ type Options struct {
 	// index proves damaged (cas.ErrCorrupt), by Open or later, or by Open when it knows of more than there is
 	// (ErrIndexAhead). nil: whatever struck this fails with reason.
 	NewIndex func(reason error) (Locator, error)
+	// Room is asked before n bytes are written that only save room: a chunk that a compaction stores anew, a record that a
+	// sweep moves. Its error, which wraps ENOSPC, keeps them from being written. nil: the disk says itself when it is full.
+	Room func(n int64) error
+	// MakeRoom is called before a sweep writes anything, and when the disk has no room for what a sweep has to write to free some.
+	// It reports whether there is more now. May be nil.
+	MakeRoom func() bool
 }
 
 func (o *Options) defaults() {
@@ -124,6 +130,8 @@ type Store struct {
 	turns   turns
 	located located
 	reads   struct{ records, bytes atomic.Int64 }
+	// spending is what is being written that Options.Room was asked for.
+	spending atomic.Int64
 
 	// Locks are taken in this order: pruning, sweeping, reshaping, flushing, indexing, growing, mu. No I/O happens under mu. Who holds reshaping, or one
 	// after it, waits for no record that is claimed: who claimed it may have to make the index anew.

@@ -124,6 +124,9 @@ func (s *Store) Sweep(ctx context.Context, opt SweepOptions, mark Mark) (SweepSt
 	if err != nil {
 		return w.st, err
 	}
+	if !opt.DryRun {
+		s.makeRoom() // a segment for whose footer there is no room cannot be swept
+	}
 	if opt.Grace <= 0 && !opt.DryRun {
 		if err := s.roll(); err != nil {
 			return w.st, err
@@ -158,6 +161,9 @@ func (w *sweep) segments(ctx context.Context, numbers []uint32) (again []uint32,
 		}
 		err := w.segment(ctx, n)
 		if errors.Is(err, errRenewed) {
+			err = w.segment(ctx, n)
+		}
+		if errors.Is(err, syscall.ENOSPC) && w.s.makeRoom() {
 			err = w.segment(ctx, n)
 		}
 		if err != nil {

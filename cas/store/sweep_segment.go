@@ -127,8 +127,8 @@ func (p *part) tally(stay bool) (t segment.Tally, room int64) {
 	return t, room
 }
 
-// move copies the records that stay to the segment that is being written, as long as there is room on the disk. What
-// cannot be read stays.
+// move copies the records that stay to the segment that is being written, as long as there is room on the disk: not the
+// last of it, of which the index and the footers need some. What cannot be read stays.
 func (p *part) move(ctx context.Context) {
 	s := p.s
 	var at []int
@@ -140,7 +140,12 @@ func (p *part) move(ctx context.Context) {
 		if ctx.Err() != nil {
 			break
 		}
+		written, err := s.room(segment.Size(int(p.recs[i].Stored)))
+		if err != nil {
+			break
+		}
 		c, err := p.copy(&p.recs[i])
+		written()
 		if errors.Is(err, syscall.ENOSPC) || errors.Is(err, ErrClosed) {
 			break
 		}

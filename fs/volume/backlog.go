@@ -170,12 +170,11 @@ func (p *packer) presses() bool {
 
 // checkReserve is how many bytes of the disk packing leaves free; ENOSPC when fewer are.
 func (v *Volume) checkReserve() (reserve int64, err error) {
-	st, err := v.StatFS()
+	free, reserve, err := v.free()
 	if err != nil {
 		return 0, err
 	}
-	reserve = min(int64(st.Blocks)*st.Bsize/100, maxReserve)
-	if free := int64(st.Bavail) * st.Bsize; free < reserve {
+	if free < reserve {
 		return 0, fmt.Errorf("the disk has %s free, and packing leaves the last %s alone: %w", humanize.IBytes(uint64(free)),
 			humanize.IBytes(uint64(reserve)), unix.ENOSPC)
 	}

@@ -17,9 +17,10 @@ import (
 	"ckptfs/fs/control"
 	"ckptfs/fs/pack"
 	"ckptfs/fs/tree"
+	"ckptfs/index/manifest"
 )
 
-// retireBytes is how much is stored anew before what it replaces is given back: a compaction needs that much more room.
+// retireBytes is how much is stored anew, at most, before what it replaces is given back: where less is free, half of that.
 const retireBytes = 1 << 30
 
 // compacted is a file as a compaction found it.
@@ -36,6 +37,11 @@ type compacted struct {
 func (v *Volume) Compact(ctx context.Context, o control.CompactOptions, report func(control.Progress)) (*control.Compacted, error) {
 	if v.readOnly && !o.DryRun {
 		return nil, unix.EROFS
+	}
+	if !o.DryRun {
+		if err := v.room(0); err != nil {
+			return nil, fmt.Errorf("make room, by `ckptfs prune` or `ckptfs evict` say, and compact then: %w", err)
+		}
 	}
 	c, err := v.store.Compact(ctx, o.DryRun)
 	if errors.Is(err, store.ErrCompacting) {
@@ -58,6 +64,10 @@ func (v *Volume) Compact(ctx context.Context, o control.CompactOptions, report f
 	st := c.Stats()
 	k.out.Looked, k.out.Chunks, k.out.BytesBefore, k.out.BytesAfter = st.Looked, st.Records, st.Before, st.After
 	k.out.FreedBytes, k.out.CopiedBytes, k.out.SegmentBytes = st.Freed, st.Copied, v.store.Stats().Bytes
+	v.retakeReserve()
+	if errors.Is(err, unix.ENOSPC) {
+		err = fmt.Errorf("%d chunks were stored anew, and stay so; make room, by `ckptfs prune` or `ckptfs evict` say, and compact again: %w", st.Records, err)
+	}
 	return k.out, err
 }
 
@@ -159,9 +169,28 @@ func (k *compaction) file(ctx context.Context, f compacted) error {
 	rel, was := k.related(f, m.Layout())
 	delete(k.to, f.manifest)
 	k.likes.note(pack.Signs(m.Tensors), f.manifest, was)
+	for {
+		done := k.Stats().Records
+		err := k.recode(ctx, m, rel)
+		if !errors.Is(err, unix.ENOSPC) || k.Stats().Records == done {
+			return err
+		}
+		// The disk is short: what was replaced is given back at once, and if that was something it goes on.
+		if err := k.retire(ctx); err != nil {
+			return err
+		}
+		if _, reserve, ferr := v.free(); ferr != nil || v.room(max(reserve/8, leastStep)) != nil {
+			return err
+		}
+	}
+}
+
+// recode stores the chunks of a file anew at which it was not yet.
+func (k *compaction) recode(ctx context.Context, m *manifest.Manifest, rel pack.Related) error {
+	v := k.v
 	b := v.store.Begin()
 	defer b.Release()
-	err = v.pack.Recode(ctx, m, rel, func(h cas.Hash, hint codec.Hint, rel cas.Related) (tried, saved bool, err error) {
+	err := v.pack.Recode(ctx, m, rel, func(h cas.Hash, hint codec.Hint, rel cas.Related) (tried, saved bool, err error) {
 		if err := ctx.Err(); err != nil {
 			return false, false, err
 		}
@@ -173,8 +202,16 @@ func (k *compaction) file(ctx context.Context, f compacted) error {
 			return false, false, nil
 		}
 		saved, err = k.Recode(b, h, hint, rel, k.wanted)
+		if err != nil {
+			k.mu.Lock()
+			delete(k.seen, short(h))
+			k.mu.Unlock()
+		}
 		return true, saved, err
 	})
+	if errors.Is(err, unix.ENOSPC) {
+		return errors.Join(err, v.store.Flush())
+	}
 	if err != nil {
 		return err
 	}
@@ -182,9 +219,15 @@ func (k *compaction) file(ctx context.Context, f compacted) error {
 		return err
 	}
 	b.Release()
-	if st := k.Stats(); st.After-k.retired >= retireBytes {
-		k.retired = st.After
-		return k.Retire(ctx)
+	free, reserve, err := v.free()
+	if written := k.Stats().After - k.retired; err == nil && written >= min(retireBytes, max(free-reserve, leastStep)) {
+		return k.retire(ctx)
 	}
-	return nil
+	return err
+}
+
+// retire gives back what was replaced.
+func (k *compaction) retire(ctx context.Context) error {
+	k.retired = k.Stats().After
+	return k.Retire(ctx)
 }

@@ -27,6 +27,9 @@ func (v *Volume) Prune(ctx context.Context, o control.PruneOptions, report func(
 			})
 		}
 	}
+	if !o.DryRun {
+		defer v.retakeReserve()
+	}
 	st, err := v.store.Sweep(ctx, opt, v.mark)
 	out := &control.Pruned{
 		DryRun: o.DryRun, Segments: st.Segments, Young: st.Young, Damaged: st.Skipped,

@@ -179,6 +179,15 @@ func TestRepairIndex(t *testing.T) {
 	if _, err := os.Stat(r.at(tree.LostFound, "index.db.corrupt-1")); err != nil {
 		t.Error(err)
 	}
+	r.close()
+	if err := os.Remove(r.at(tree.IndexFile)); err != nil {
+		t.Fatal(err)
+	}
+	r, rep = r.repair(RepairIndex)
+	if len(rep.Actions) != 1 || !strings.Contains(rep.Actions[0].Did, "made anew") || rep.Records == 0 {
+		t.Errorf("of one that is not there: %+v", rep)
+	}
+	r.same("f", data)
 	_, err := Repair(context.Background(), RepairIndex, Options{Dir: r.dir}, nil)
 	if locked := (*LockedError)(nil); !errors.As(err, &locked) {
 		t.Errorf("repaired while open: %v", err)

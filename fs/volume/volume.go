@@ -84,7 +84,8 @@ type Volume struct {
 	started    time.Time
 
 	lock  *tree.Lock
-	id    [16]byte // the store's
+	lent  atomic.Bool // the reserve was given up, and is to be taken back by the next sweep
+	id    [16]byte    // the store's
 	index *index.Deferring
 	store *store.Store
 	asm   *assemble.Reader
@@ -192,6 +193,7 @@ func (v *Volume) keepReserve() {
 	if err != nil {
 		v.report(slog.LevelWarn, "the store's reserve is not to be had", "reason", err)
 	} else if full {
+		v.lent.Store(true)
 		v.report(slog.LevelWarn, "the disk is full: what the store keeps for its own start was given up", "store", v.dir)
 	}
 }
@@ -232,7 +234,7 @@ func (v *Volume) open(o Options, format *tree.Format) error {
 		v.report(slog.LevelWarn, "index made anew from the segments", "reason", r)
 	}
 	var files disk.FS = disk.OS{}
-	opt := store.Options{NewIndex: v.newIndex, Now: v.now}
+	opt := store.Options{NewIndex: v.newIndex, Now: v.now, Room: v.room, MakeRoom: v.makeRoom}
 	if o.ReadOnly {
 		files = disk.ReadOnly{FS: files}
 		opt = store.Options{ReadOnly: true, Now: v.now}
