@@ -6,52 +6,134 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"ckptfs/fs/tree"
 )
 
-// hydrator fills in the bytes of packed files that proved hot, one after the other.
+const (
+	// readsStill is for how long nobody read packed files before one is filled in: a loader opens a file twice before it reads it, and
+	// the next shard when it has read one, and what is decoded beside it is decoded twice.
+	readsStill = 500 * time.Millisecond
+	// maxHydrateWait is after how long a file is filled in though packed files are read all the time.
+	maxHydrateWait = time.Minute
+	maxWaiting     = 256 // files
+)
+
+// hydrator fills in the bytes of packed files that proved hot, one after the other, while nobody reads packed files.
 type hydrator struct {
 	v     *Volume
-	queue chan *Node
-	mu    sync.Mutex
-	in    map[*Node]bool
+	still time.Duration                        // readsStill; not above 0: nothing waits
+	after func(time.Duration) <-chan time.Time // time.After
+	kick  chan struct{}
 	quit  chan struct{}
 	end   sync.WaitGroup
+
+	mu    sync.Mutex
+	queue []toHydrate
+	in    map[*Node]bool // those that wait, and the one that is being filled in
+	reads int64          // how often packed files were read when that was looked at
+	since time.Time      // when that had changed, or a file proved hot
 }
 
-func newHydrator(v *Volume) *hydrator {
-	return &hydrator{v: v, queue: make(chan *Node, 256), in: map[*Node]bool{}, quit: make(chan struct{})}
+// toHydrate is a file that proved hot, with a reference to its node.
+type toHydrate struct {
+	node  *Node
+	since time.Time
+}
+
+func newHydrator(v *Volume, still time.Duration) *hydrator {
+	if still == 0 {
+		still = readsStill
+	}
+	return &hydrator{v: v, still: still, after: time.After, in: map[*Node]bool{}, kick: make(chan struct{}, 1), quit: make(chan struct{})}
 }
 
 func (h *hydrator) start() {
 	h.end.Add(1)
 	go func() {
 		defer h.end.Done()
-		for {
-			select {
-			case <-h.quit:
-				return
-			case n := <-h.queue:
-				if _, err := h.v.hydrate(n); err != nil {
-					h.v.count.hydrateErrs.Add(1)
-					h.v.report(slog.LevelWarn, "hydration failed", "path", h.v.Path(n), "reason", err)
-				}
-				h.mu.Lock()
-				delete(h.in, n)
-				h.mu.Unlock()
-				h.v.unref(n, 1)
+		for h.wait() {
+			n := h.next()
+			if n == nil {
+				continue
 			}
+			if _, err := h.v.hydrate(n); err != nil {
+				h.v.count.hydrateErrs.Add(1)
+				h.v.report(slog.LevelWarn, "hydration failed", "path", h.v.Path(n), "reason", err)
+			}
+			h.mu.Lock()
+			delete(h.in, n)
+			h.mu.Unlock()
+			h.v.unref(n, 1)
 		}
 	}()
 }
 
+// stop gives up what waits.
 func (h *hydrator) stop() {
 	close(h.quit)
 	h.end.Wait()
+	for n := h.next(); n != nil; n = h.next() {
+		h.v.unref(n, 1)
+	}
+}
+
+// wait returns when a file is to be filled in; false: it is the end.
+func (h *hydrator) wait() bool {
+	for {
+		var again <-chan time.Time
+		left, some := h.left()
+		if some && left > 0 {
+			again = h.after(left)
+		}
+		if !some || left > 0 {
+			select {
+			case <-h.quit:
+				return false
+			case <-h.kick:
+			case <-again:
+			}
+			continue
+		}
+		select {
+		case <-h.quit:
+			return false
+		default:
+			return true
+		}
+	}
+}
+
+// left is for how long the file that came first has to wait at least, if there is one.
+func (h *hydrator) left() (time.Duration, bool) {
+	reads := h.v.count.readPacked.calls.Load() + h.v.count.views.calls.Load()
+	now := h.v.now()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if reads != h.reads {
+		h.reads, h.since = reads, now
+	}
+	if len(h.queue) == 0 || h.still <= 0 {
+		return 0, len(h.queue) > 0
+	}
+	return min(h.since.Add(h.still).Sub(now), h.queue[0].since.Add(maxHydrateWait).Sub(now)), true
+}
+
+// next takes the file that came first, with its reference; nil: none waits any more.
+func (h *hydrator) next() *Node {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.queue) == 0 {
+		return nil
+	}
+	n := h.queue[0].node
+	h.queue = slices.Delete(h.queue, 0, 1)
+	return n
 }
 
 // add asks for the bytes if they fit into the hot size. f.mu is held.
@@ -60,20 +142,37 @@ func (h *hydrator) add(n *Node) {
 	if n.file.asm != nil {
 		size = n.file.asm.Size()
 	}
-	if size > h.v.hot.max/2 {
+	if size > h.v.hot.max/2 || h.v.isDead(n) {
 		return
 	}
+	now := h.v.now()
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.in[n] {
-		return
-	}
-	h.v.ref(n)
-	select {
-	case h.queue <- n:
+	h.since = now
+	known := h.in[n]
+	if !known && len(h.queue) < maxWaiting { // else there is enough to do; it will prove hot again
+		h.v.ref(n)
 		h.in[n] = true
-	default: // enough to do; it will prove hot again
-		go h.v.unref(n, 1)
+		h.queue = append(h.queue, toHydrate{n, now})
+	}
+	h.mu.Unlock()
+	select {
+	case h.kick <- struct{}{}:
+	default:
+	}
+}
+
+// forget lets go of a file that waits: as long as anybody holds its node, a file without a name keeps its chunks. The caller
+// has a reference of its own.
+func (h *hydrator) forget(n *Node) {
+	h.mu.Lock()
+	i := slices.IndexFunc(h.queue, func(w toHydrate) bool { return w.node == n })
+	if i >= 0 {
+		h.queue = slices.Delete(h.queue, i, i+1)
+		delete(h.in, n)
+	}
+	h.mu.Unlock()
+	if i >= 0 {
+		h.v.unref(n, 1)
 	}
 }
 

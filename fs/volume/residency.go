@@ -14,6 +14,7 @@ import (
 // they are not.
 func (v *Volume) Evict(ctx context.Context, path string, report func(control.Progress)) (*control.Moved, error) {
 	return v.move(ctx, "evict", path, report, func(p string, n *Node) (int64, string, error) {
+		v.hydrator.forget(n) // who says so knows better than what was read before
 		size := v.rawSize(n)
 		skip, err := v.evict(n)
 		for end := time.Now().Add(closeGrace); skip == skipInUse && !v.isOpen(n) && time.Now().Before(end); {

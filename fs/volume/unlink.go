@@ -90,6 +90,7 @@ func (v *Volume) bury(t *victim) {
 			v.packer.forget(n)
 			v.sums.forget(n)
 			v.ids.forget(n)
+			v.hydrator.forget(n)
 		}
 		v.touched(n)
 		f.mu.Unlock()

@@ -69,8 +69,11 @@ type Options struct {
 	NoDelta     bool          // store every chunk alone, not against an earlier version of it
 	SumAfter    time.Duration // for how long a plain file rests before its checksum is made; 0: a default; negative: it is not
 	IDsAfter    time.Duration // for how long a packed file was left alone before its artifact id is computed; 0: a default; negative: it is not
-	Now         func() time.Time
-	Log         func(level slog.Level, msg string, args ...any) // nil: silent
+	// HydrateAfter is for how long nobody read packed files before one that proved hot is filled in; 0: a default; negative: it is
+	// not waited for.
+	HydrateAfter time.Duration
+	Now          func() time.Time
+	Log          func(level slog.Level, msg string, args ...any) // nil: silent
 }
 
 // Volume is an open store.
@@ -219,7 +222,7 @@ func (v *Volume) open(o Options, format *tree.Format) error {
 	}
 	v.packer = newPacker(v, o.MaxUnpacked)
 	v.hot = newHotList(v, o.HotSize)
-	v.hydrator = newHydrator(v)
+	v.hydrator = newHydrator(v, o.HydrateAfter)
 	v.copiers = newCopiers()
 	v.sums = newSummer(v, o.SumAfter)
 	v.ids = newIdentifier(v, o.IDsAfter)

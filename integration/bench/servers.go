@@ -65,7 +65,7 @@ func (b *bench) servers() error {
 						pick(&others).add(r.Seconds)
 					}
 				}
-				time.Sleep(time.Second) // hydration, if there is one
+				time.Sleep(2 * time.Second) // hydration, if there is one
 				before := b.cpu()
 				for _, c := range talk {
 					var r reply
