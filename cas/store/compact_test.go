@@ -232,7 +232,7 @@ func TestCompactCrash(t *testing.T) {
 		return named
 	}
 	whole := map[[2]int]bool{{0, 1}: true, {0, 2}: true, {0, 3}: true, {1, 0}: true, {1, 1}: true, {1, 3}: true, {1, 4}: true, {1, 5}: true, {halves, 0}: true, {halves, 2}: true}
-	crashAnywhere(t, small, run, whole)
+	crashAnywhere(t, small, 1, run, whole)
 }
 
 // What is the rounding of others takes next to nothing, also when it was there first; when nobody wants those for themselves

@@ -215,7 +215,7 @@ func TestDeltaCrash(t *testing.T) {
 		return named
 	}
 	whole := map[[2]int]bool{{1, 1}: true, {1, 2}: true, {2, 1}: true, {0, 3}: true, {0, 4}: true}
-	crashAnywhere(t, small, run, whole)
+	crashAnywhere(t, small, 1, run, whole)
 }
 
 // An index that lost a record says nothing of the versions that were stored against it: it is not stored against one of them, and no pin goes in a circle.
@@ -286,9 +286,12 @@ func TestDeltaTwins(t *testing.T) {
 
 // crashAnywhere crashes the disk after each operation of run, which returns what versions are named, and mounts what that left, with the index and
 // without: what was named reads back, and run makes the whole of it again.
-func crashAnywhere(t *testing.T, opt Options, run func(*Store) map[[2]int]bool, whole map[[2]int]bool) {
+func crashAnywhere(t *testing.T, opt Options, every int, run func(*Store) map[[2]int]bool, whole map[[2]int]bool) {
 	t.Helper()
-	for n := 0; ; n++ {
+	if !testing.Short() {
+		every = 1
+	}
+	for n := 0; ; n += every {
 		m, x := newMem(), newIndex()
 		m.Inject(disk.CrashAfter(n))
 		x.fail = func() error {

@@ -461,7 +461,7 @@ func TestLowRankCrash(t *testing.T) {
 		return named
 	}
 	whole := map[[2]int]bool{{0, 1}: true, {0, 2}: true, {adapted, 2}: true, {adapted, 4}: true}
-	crashAnywhere(t, small, run, whole)
+	crashAnywhere(t, small, 4, run, whole)
 	s := open(t, newMem(), newIndex(), small)
 	if run(s); lowRanksOf(t, s) != 2 {
 		t.Errorf("%d are of low rank", lowRanksOf(t, s))
