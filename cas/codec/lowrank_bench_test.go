@@ -26,7 +26,10 @@ func BenchmarkLowRank(b *testing.B) {
 				var low, delta int
 				for b.Loop() {
 					low, delta = 0, 0
-					ok := MayBeLowRank(some, rows, cols, h)
+					if !MayBeLowRank(some, rows, cols, h) {
+						b.Fatal("not looked at")
+					}
+					var ok bool
 					if columns, ok = FactorColumns(some, cols, h); !ok {
 						b.Fatal("refused")
 					}

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -274,19 +275,14 @@ func burn() {
 	_, _ = os.Stdin.Read(make([]byte, 1))
 	p := newProcessors()
 	before, err := p.read()
-	stop := make(chan struct{})
+	var stop atomic.Bool
 	for range 2 {
 		go func() {
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-				}
+			for n := 0; !stop.Load(); n++ {
 			}
 		}()
 	}
-	defer close(stop)
+	defer stop.Store(true)
 	for start := time.Now(); err == nil && time.Since(start) < time.Minute; runtime.Gosched() {
 		var u cpuTime
 		if u, err = p.read(); err != nil {
