@@ -187,9 +187,9 @@ func TestMayBeLowRankShapes(t *testing.T) {
 		{1024, 8192, 16, f32, 1e5, true},
 		{1024, 8192, 32, f32, 1e5, true},
 		{4096, 2048, 64, f32, 1e5, true},
-		{100, 8192, 32, f32, 1e5, true},
+		{150, 8192, 32, f32, 1e5, true},
 		{1024, 16384, 32, b16, 3, true},
-		{1024, 1024, 32, b16, 3, true},
+		{2048, 1024, 32, b16, 3, true},
 		{4096, 4096, 64, b16, 3, true},
 	} {
 		s := spreadOver(c.rows, c.cols, c.r, c.h, c.ulps)
@@ -199,6 +199,16 @@ func TestMayBeLowRankShapes(t *testing.T) {
 		if got != c.want {
 			t.Errorf("%+v: %v", c, got)
 		}
+	}
+	// Rows that did not move hide nothing: an embedding of which few did is of full rank.
+	raw, base := merged(2048, 256, 64, f32, 1e5)
+	for i := range 2048 {
+		if i%4 > 0 {
+			copy(raw[i*1024:], base[i*1024:][:1024])
+		}
+	}
+	if MayBeLowRank(chunksOf(raw, base, 4, cas.ChunkSize), 2048, 256, f32) {
+		t.Error("an embedding is taken for low rank")
 	}
 	s := spreadOver(2048, 14336, 38, b16, 16)
 	columns, ok := FactorColumns(s, 14336, b16)

@@ -3,6 +3,7 @@ package codec
 import (
 	"math"
 	"math/bits"
+	"slices"
 )
 
 // fine is what part of a unit of the last place numbers of factors may move what is predicted by, where r of them serve so many elements: were it
@@ -132,6 +133,8 @@ const (
 	mayBeRows, mayBeCols = 64, 256
 	// LowRankRows is of how many rows, at most, it is told whether it may be of a higher rank.
 	LowRankRows = 192
+	// minHigh is the size of a tensor, in bytes, from which it is looked at for a higher rank: that takes some milliseconds.
+	minHigh = 4 << 20
 	// maxColumns is how long the columns may be, in bytes: a record that others need (segment.MaxBased) is no longer.
 	maxColumns = 1 << 20
 )
@@ -154,6 +157,9 @@ func MayBeLowRank(s []Stretch, rows, cols int, h Hint) bool {
 	if mayBe(s, rows, cols, kind, few, mayBeRows) {
 		return true
 	}
+	if int64(rows)*int64(cols)*int64(placesOf(kind).w) < minHigh {
+		return false
+	}
 	// Above this rank factors would take as much as a difference does.
 	k := min(most, int(int64(rows)*int64(cols)/(3*int64(rows+cols))))
 	return k > few && mayBe(s, rows, cols, kind, k, LowRankRows)
@@ -162,7 +168,8 @@ func MayBeLowRank(s []Stretch, rows, cols int, h Hint) bool {
 func mayBe(s []Stretch, rows, cols int, kind byte, k, most int) bool {
 	m, e := rowsOf(s, cols, kind, most, mayBeCols)
 	few := k <= fewRank
-	if k = min(k+spare, m.cols/2, m.rows*2/3); k < minSpan || !few && k <= fewRank+spare {
+	moved := m.moved() // few of an embedding's, say, which low rank would explain whatever they are
+	if k = min(k+spare, m.cols/2, moved*2/3); k < minSpan || !few && k <= fewRank+spare {
 		return false
 	}
 	t := newTrial(m, e)
@@ -176,10 +183,23 @@ func mayBe(s []Stretch, rows, cols int, kind byte, k, most int) bool {
 	}
 	m.leave(t.rest, u, v, k, fitD|fitLeft)
 	// Of noise as much as it is free in is explained as well.
-	free := (1 - float64(k)/float64(m.rows)) * (1 - float64(k)/float64(m.cols))
+	free := (1 - float64(k)/float64(moved)) * (1 - float64(k)/float64(m.cols))
 	scale := float32(1 / math.Sqrt(free))
 	for i := range t.unit {
 		t.unit[i] *= scale
 	}
 	return t.bits()+each*float64(k)/2 < 0.9*delta
+}
+
+// moved is how many rows differ at all.
+func (m *matrix) moved() (n int) {
+	for i := range m.rows {
+		for b := 0; b < m.width; b += fitBlock {
+			if slices.ContainsFunc(m.d[m.at(i, b):][:fitBlock], func(x float32) bool { return x != 0 }) {
+				n++
+				break
+			}
+		}
+	}
+	return n
 }
