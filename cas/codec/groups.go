@@ -6,8 +6,6 @@ type groups struct {
 	n      int
 	counts [maxGroups]int
 	of     []byte // each element's group
-	shape  groupShape
-	base   []byte // by which they are sorted, as long as they are numbered
 }
 
 const maxGroups = 6
@@ -60,9 +58,8 @@ func chooseGroups(base []byte, w, shift int) groupShape {
 // sorts again: what it takes over from the encoder it does not verify.
 func (s *planeState) sortBy(shape groupShape, base []byte, w int) *groups {
 	g := &s.groups
-	*g = groups{n: shape.n, of: s.group[:len(base)/w], shape: shape, base: base}
-	g.number(w)
-	g.base = nil // which is its caller's
+	*g = groups{n: shape.n, of: s.group[:len(base)/w]}
+	g.number(shape, base, w)
 	return g
 }
 

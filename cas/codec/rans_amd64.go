@@ -207,15 +207,15 @@ func scatter(p, bitmap []byte, rest *[maxPlane + 8]byte) {
 }
 
 // number sets of to the groups of the elements of base, of w bytes, and counts them.
-func (g *groups) number(w int) {
+func (g *groups) number(shape groupShape, base []byte, w int) {
 	done := 0
 	if k := blocks(len(g.of) * w); k > 0 && (w == 2 || w == 4) {
 		kernel := groupOf4AVX512
 		if w == 2 {
 			kernel = groupOf2AVX512
 		}
-		_ = g.base[64*k-1]
-		kernel(&g.of[0], &g.base[0], k, uint64(g.shape.shift), uint64(g.shape.top), uint64(g.shape.n-1), &g.counts[0])
+		_ = base[64*k-1]
+		kernel(&g.of[0], &base[0], k, uint64(shape.shift), uint64(shape.top), uint64(shape.n-1), &g.counts[0])
 		done = k * 64 / w
 		last := done
 		for _, n := range g.counts[:maxGroups-1] {
@@ -223,7 +223,7 @@ func (g *groups) number(w int) {
 		}
 		g.counts[maxGroups-1] = last
 	}
-	g.shape.ofPortable(g.of[done:], g.base[done*w:], w)
+	shape.ofPortable(g.of[done:], base[done*w:], w)
 	g.countPortable(done)
 }
 

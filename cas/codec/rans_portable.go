@@ -31,8 +31,8 @@ func union(any, zero []byte, planes [][]byte) { unionPortable(any, zero, planes,
 
 func scatter(p, bitmap []byte, rest *[maxPlane + 8]byte) { scatterPortable(p, bitmap, rest, 0) }
 
-func (g *groups) number(w int) {
-	g.shape.ofPortable(g.of, g.base, w)
+func (g *groups) number(shape groupShape, base []byte, w int) {
+	shape.ofPortable(g.of, base, w)
 	g.countPortable(0)
 }
 

@@ -92,15 +92,8 @@ func (b *Batch) columns(h cas.Hash, a *against, c *cas.Columns, hint codec.Hint)
 		if _, _, full, err = b.put(r, c.Raw, codec.ColumnsHint(hint), cas.Related{}); err != nil {
 			return full, false
 		}
-	} else if r := b.s.onItsWay(c.Hash); r != nil && r.plain {
-		<-r.done
+	} else if pend, _ := b.s.onTheirWay([]cas.Hash{c.Hash}); pend != nil && pend[0].plain {
+		<-pend[0].done
 	}
 	return full, b.s.takeOne(h, c.Hash, a, nil)
-}
-
-// onItsWay is the record of h if it is pending.
-func (s *Store) onItsWay(h cas.Hash) *record {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.pending[h]
 }

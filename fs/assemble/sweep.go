@@ -1,7 +1,7 @@
 package assemble
 
 import (
-	"sort"
+	"slices"
 	"sync"
 
 	"ckptfs/formats"
@@ -46,7 +46,7 @@ func (s *sweep) look(d *doc, off, n int64, expect func(from, to int64)) {
 		s.last = -1
 	}
 	// What stands before a tensor may end in the page that it begins in.
-	i := sort.Search(len(s.begins), func(i int) bool { return s.begins[i] >= off })
+	i, _ := slices.BinarySearch(s.begins, off)
 	switch {
 	case i == len(s.begins) || s.begins[i] >= off+n+page || i == s.last:
 		return

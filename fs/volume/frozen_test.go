@@ -177,13 +177,7 @@ func freezeRelated(t *testing.T, name string) {
 	r := newRig(t)
 	r.mkdir("runs")
 	want := map[string]frozenFile{}
-	save := func(p string, data []byte) {
-		r.mkdir(filepath.Dir(p))
-		r.write(p, data)
-		r.packOut(p)
-		a := r.stat(p)
-		want[p] = frozenFile{Size: a.Size, Mode: a.Mode, Mtime: a.Mtime.Nano(), Blake3: cas.Sum(data).String()}
-	}
+	save := func(p string, data []byte) { want[p] = r.saveFrozen(p, data) }
 	w := singles(1, 6000)
 	for i := range 4 {
 		save(fmt.Sprintf("runs/%d/m.safetensors", i+1), fileOf(t, tensor{"a.w", "F32", w}))
@@ -200,19 +194,22 @@ func freezeRelated(t *testing.T, name string) {
 	r.keep(name, want, "runs", "half")
 }
 
+// saveFrozen writes a file, packs it and takes its bytes in place away.
+func (r *rig) saveFrozen(p string, data []byte) frozenFile {
+	r.mkdir(filepath.Dir(p))
+	r.write(p, data)
+	r.packOut(p)
+	a := r.stat(p)
+	return frozenFile{Size: a.Size, Mode: a.Mode, Mtime: a.Mtime.Nano(), Blake3: cas.Sum(data).String()}
+}
+
 // freezePeriodic makes a store with chunks whose bitmaps repeat themselves, alone, against versions before and as masters: segment version 5.
 func freezePeriodic(t *testing.T, name string) {
 	t.Helper()
 	r := newRig(t)
 	r.mkdir("runs")
 	want := map[string]frozenFile{}
-	save := func(p string, data []byte) {
-		r.mkdir(filepath.Dir(p))
-		r.write(p, data)
-		r.packOut(p)
-		a := r.stat(p)
-		want[p] = frozenFile{Size: a.Size, Mode: a.Mode, Mtime: a.Mtime.Nano(), Blake3: cas.Sum(data).String()}
-	}
+	save := func(p string, data []byte) { want[p] = r.saveFrozen(p, data) }
 	w := singles(1, 30_000) // kernels of 3 by 3, of which the middle alone was ever used
 	for k := 0; k < len(w); k += 4 {
 		if k/4%9 != 4 {
@@ -242,12 +239,7 @@ func freezeLowRank(t *testing.T, name string) {
 	model := []matrix{{"a.w", "BF16", 256, 160}, {"b.w", "F32", 128, 130}}
 	for i := range 3 {
 		p := fmt.Sprintf("runs/%d/m.safetensors", i+1)
-		r.mkdir(filepath.Dir(p))
-		data := merged(t, uint64(i), model...)
-		r.write(p, data)
-		r.packOut(p)
-		a := r.stat(p)
-		want[p] = frozenFile{Size: a.Size, Mode: a.Mode, Mtime: a.Mtime.Nano(), Blake3: cas.Sum(data).String()}
+		want[p] = r.saveFrozen(p, merged(t, uint64(i), model...))
 		if n, columns := r.lowRanks(p); i > 0 && (n != len(model) || columns != len(model)) {
 			t.Errorf("%s: %d chunks are of low rank, with %d columns", p, n, columns)
 		}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -78,14 +79,7 @@ func groupFolder(own []byte, mounts []*mountinfo.Info, controller string) (folde
 	return "", ""
 }
 
-func has(list, name string) bool {
-	for s := range strings.SplitSeq(list, ",") {
-		if s == name {
-			return true
-		}
-	}
-	return false
-}
+func has(list, name string) bool { return slices.Contains(strings.Split(list, ","), name) }
 
 // depth is how many groups there are on the way from path up to where groups are mounted.
 func depth(path string) int {
