@@ -1,0 +1,163 @@
+package main
+
+import (
+	"bytes"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// What a package and a type may hold: a package of more lines, or a type of more fields and methods, is several things.
+// Lines are all lines of the package's files, comments too; tests and generated files do not count.
+const (
+	mostLines   = 5000
+	mostFields  = 25
+	mostMethods = 60
+)
+
+// extent is what the test counts: of a package its lines, of a type its fields and its methods.
+type extent struct{ lines, fields, methods int }
+
+// oversize are the packages ("fs/volume") and types ("fs/volume.Volume") above the limits, with what they are held to
+// instead. A figure here may only shrink: nothing is above its own, and one that has become much too large is to be
+// lowered. What is below the limits again leaves the table.
+var oversize = map[string]extent{
+	"cas/codec":            {lines: 5755},
+	"cas/store":            {lines: 5007},
+	"cas/store.Store":      {fields: 41, methods: 83},
+	"fs/metrics.collector": {fields: 42},
+	"fs/volume":            {lines: 17612},
+	"fs/volume.Volume":     {fields: 51, methods: 349},
+	"fs/volume.file":       {fields: 34},
+	"index/prefix.finder":  {fields: 31},
+}
+
+// slack is by how much a figure in the table may be above the true one: a tenth, so that not each line that goes changes
+// the table.
+func slack(figure int) int { return figure / 10 }
+
+var generated = regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.$`)
+
+// No package and no type is too large to be read.
+func TestSizes(t *testing.T) {
+	seen := map[string]bool{}
+	for _, p := range list(t) {
+		for name, s := range sizes(t, inside(p.ImportPath), p.Dir) {
+			held, ok := oversize[name]
+			seen[name] = true
+			if ok && s.lines <= mostLines && s.fields <= mostFields && s.methods <= mostMethods {
+				t.Errorf("%s is within the limits: remove it from the table", name)
+				continue
+			}
+			checkSize(t, name, "lines", s.lines, held.lines, mostLines)
+			checkSize(t, name, "fields", s.fields, held.fields, mostFields)
+			checkSize(t, name, "methods", s.methods, held.methods, mostMethods)
+		}
+	}
+	for name := range oversize {
+		if !seen[name] {
+			t.Errorf("%s is in the table and not in the module: remove it", name)
+		}
+	}
+}
+
+// checkSize compares a figure with the limit, or with what the table holds it to (0: nothing).
+func checkSize(t *testing.T, name, what string, is, held, most int) {
+	t.Helper()
+	switch {
+	case held == 0 && is > most:
+		t.Errorf("%s has %d %s, more than %d", name, is, what, most)
+	case held != 0 && is <= most:
+		t.Errorf("%s has %d %s, which is within the limit of %d: remove that figure from the table", name, is, what, most)
+	case held != 0 && is > held:
+		t.Errorf("%s has grown to %d %s; the table holds it to %d", name, is, what, held)
+	case held != 0 && held-is > slack(held):
+		t.Errorf("%s has %d %s only: lower the table's %d", name, is, what, held)
+	}
+}
+
+// sizes counts a package's lines, and the fields and methods of each of its types, on all platforms together.
+func sizes(t *testing.T, pkg, dir string) map[string]extent {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	counted := map[string]extent{}
+	methods := map[string]bool{} // twins for other platforms are one method
+	for _, file := range files {
+		src, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasSuffix(file, "_test.go") || generated.Match(src) {
+			continue
+		}
+		s := counted[pkg]
+		s.lines += bytes.Count(src, []byte("\n"))
+		counted[pkg] = s
+		f, err := parser.ParseFile(token.NewFileSet(), file, src, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range f.Decls {
+			switch d := d.(type) {
+			case *ast.FuncDecl:
+				if d.Recv == nil {
+					continue
+				}
+				name := pkg + "." + receiver(d.Recv.List[0].Type)
+				if !methods[name+"."+d.Name.Name] {
+					methods[name+"."+d.Name.Name] = true
+					s := counted[name]
+					s.methods++
+					counted[name] = s
+				}
+			case *ast.GenDecl:
+				for _, spec := range d.Specs {
+					if ts, ok := spec.(*ast.TypeSpec); ok {
+						name := pkg + "." + ts.Name.Name
+						s := counted[name]
+						switch typ := ts.Type.(type) {
+						case *ast.StructType:
+							s.fields = max(s.fields, entries(typ.Fields))
+						case *ast.InterfaceType:
+							s.methods = max(s.methods, entries(typ.Methods))
+						}
+						counted[name] = s
+					}
+				}
+			}
+		}
+	}
+	return counted
+}
+
+// receiver is the name of a method's type.
+func receiver(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.StarExpr:
+		return receiver(e.X)
+	case *ast.IndexExpr:
+		return receiver(e.X)
+	case *ast.IndexListExpr:
+		return receiver(e.X)
+	case *ast.Ident:
+		return e.Name
+	}
+	return "?"
+}
+
+// entries counts the fields of a struct or the methods of an interface; what is embedded is one.
+func entries(l *ast.FieldList) int {
+	n := 0
+	for _, f := range l.List {
+		n += max(1, len(f.Names))
+	}
+	return n
+}
