@@ -33,6 +33,7 @@ var layers = []struct {
 }{
 	{"cas/blake3", nil},
 	{"cas", []string{"cas/blake3"}},
+	{"cas/locks", nil},
 	{"cas/disk", nil},
 	{"cas/pages", nil},
 	{"cas/chunk", []string{"cas"}},
