@@ -41,9 +41,6 @@ const (
 	smallest = 16
 )
 
-// Detect finds the layout of an entry. It never fails but with an error of the reader's.
-type Detect func(r io.ReaderAt, size int64) (*formats.Layout, error)
-
 func reject(format string, args ...any) error {
 	return fmt.Errorf("archive: %w: %s", formats.ErrNotFormat, fmt.Sprintf(format, args...))
 }
@@ -51,7 +48,7 @@ func reject(format string, args ...any) error {
 // builder puts the entries' layouts together. Entries come in the order of their bytes.
 type builder struct {
 	r      io.ReaderAt
-	detect Detect
+	detect formats.Detect
 	layout *formats.Layout
 	names  int
 	known  bool
@@ -91,11 +88,21 @@ func (b *builder) finish(size int64) (*formats.Layout, error) {
 	return b.layout, nil
 }
 
-// Zip is the parser of zips.
-type Zip struct{ Detect Detect }
+// ZipFormat is the entry of zips in the table of formats.
+var ZipFormat = formats.Format{
+	Parser: Zip{},
+	Sniff:  zipdir.Sniff,
+	Names:  []formats.Name{{Name: Zip{}.Name()}},
+}
+
+// Zip is the parser of zips. Detect finds the layout of an entry, and fails with errors of the reader's only.
+type Zip struct{ Detect formats.Detect }
 
 // Name returns "zip".
 func (Zip) Name() string { return "zip" }
+
+// Within is a formats.Archive's.
+func (Zip) Within(detect formats.Detect) formats.Parser { return Zip{Detect: detect} }
 
 // Parse returns the layout of a zip in which something is known.
 func (z Zip) Parse(r io.ReaderAt, size int64) (*formats.Layout, error) {
@@ -137,11 +144,21 @@ func keras(records []zipdir.Record) bool {
 	return weights
 }
 
-// Tar is the parser of tar files.
-type Tar struct{ Detect Detect }
+// TarFormat is the entry of tar files in the table of formats.
+var TarFormat = formats.Format{
+	Parser: Tar{},
+	Sniff:  sniffTar,
+	Names:  []formats.Name{{Name: Tar{}.Name()}},
+}
+
+// Tar is the parser of tar files. Detect finds the layout of an entry, and fails with errors of the reader's only.
+type Tar struct{ Detect formats.Detect }
 
 // Name returns "tar".
 func (Tar) Name() string { return "tar" }
+
+// Within is a formats.Archive's.
+func (Tar) Within(detect formats.Detect) formats.Parser { return Tar{Detect: detect} }
 
 const (
 	tarMagic   = "ustar"
@@ -149,8 +166,8 @@ const (
 	tarBlock   = 512
 )
 
-// SniffTar reports whether a file of size bytes that starts with p may be a tar file.
-func SniffTar(p []byte, size int64) bool {
+// sniffTar reports whether a file of size bytes that starts with p may be a tar file.
+func sniffTar(p []byte, size int64) bool {
 	return size >= 2*tarBlock && len(p) >= tarMagicAt+len(tarMagic) && string(p[tarMagicAt:tarMagicAt+len(tarMagic)]) == tarMagic
 }
 
@@ -160,7 +177,7 @@ func (t Tar) Parse(r io.ReaderAt, size int64) (*formats.Layout, error) {
 	if err := formats.ReadFull(r, head, 0); err != nil {
 		return nil, err
 	}
-	if !SniffTar(head, size) {
+	if !sniffTar(head, size) {
 		return nil, reject("no tar")
 	}
 	src := &source{r: r, size: size}

@@ -47,6 +47,16 @@ const (
 // Parser is the parser of Arrow IPC files and streams.
 type Parser struct{}
 
+// Format is Arrow's entry in the table of formats.
+var Format = formats.Format{
+	Parser: Parser{},
+	Sniff:  Sniff,
+	Names: []formats.Name{{
+		Name: Parser{}.Name(),
+		Note: "a table: its columns are stored as buffers, which are no tensors",
+	}},
+}
+
 // Name returns "arrow".
 func (Parser) Name() string { return "arrow" }
 
@@ -57,7 +67,7 @@ func reject(format string, args ...any) error {
 }
 
 // Sniff reports whether a file that starts with p may be one.
-func Sniff(p []byte) bool {
+func Sniff(p []byte, _ int64) bool {
 	return len(p) >= 8 && (string(p[:8]) == magic || string(p[:4]) == continuation && p[7] == 0 && p[4]|p[5]|p[6] != 0)
 }
 
@@ -70,7 +80,7 @@ func (p Parser) Parse(r io.ReaderAt, size int64) (*formats.Layout, error) {
 	if err := formats.ReadFull(r, head[:], 0); err != nil {
 		return nil, err
 	}
-	if !Sniff(head[:]) {
+	if !Sniff(head[:], size) {
 		return nil, reject("no magic")
 	}
 	w := walker{r: r, size: size}

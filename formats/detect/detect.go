@@ -5,49 +5,32 @@
 package detect
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 
 	"ckptfs/formats"
-	"ckptfs/formats/archive"
-	"ckptfs/formats/arrow"
-	"ckptfs/formats/frames"
-	"ckptfs/formats/gguf"
-	"ckptfs/formats/hdf5"
-	"ckptfs/formats/npy"
-	"ckptfs/formats/onnx"
 	"ckptfs/formats/pyobject"
-	"ckptfs/formats/safetensors"
-	"ckptfs/formats/torchlegacy"
-	"ckptfs/formats/torchzip"
-	"ckptfs/formats/trees"
 )
 
 // maxDepth is how deep archives in archives are followed.
 const maxDepth = 3
 
-// parsers returns each known format once, in the order in which they are asked. depth is how many archives the bytes lie in.
+// parsers returns each known format's parser once, in the order in which they are asked. depth is how many archives the
+// bytes lie in.
 func parsers(depth int) []formats.Parser {
-	all := []formats.Parser{
-		safetensors.Parser{},
-		torchzip.Parser{},
-		torchzip.Sequence{},
-		torchlegacy.Parser{},
-		gguf.Parser{},
-		hdf5.Parser{},
-		npy.Parser{},
-		npy.Zip{},
-		onnx.Parser{},
-		trees.Parser{},
-		pyobject.Parser{},
-		frames.Parser{},
-		arrow.Parser{},
-	}
-	if depth < maxDepth {
-		inner := func(r io.ReaderAt, size int64) (*formats.Layout, error) { return detect(parsers(depth+1), r, size) }
-		all = append(all, archive.Zip{Detect: inner}, archive.Tar{Detect: inner})
+	var all []formats.Parser
+	for _, f := range table {
+		switch p := f.Parser.(type) {
+		case nil:
+		case formats.Archive:
+			if depth < maxDepth {
+				within := parsers(depth + 1)
+				all = append(all, p.Within(func(r io.ReaderAt, size int64) (*formats.Layout, error) { return detect(within, r, size) }))
+			}
+		default:
+			all = append(all, p)
+		}
 	}
 	return all
 }
@@ -99,16 +82,10 @@ const SniffLen = 4096
 // Sniff reports whether a file of size bytes that starts with prefix may be of a known format. It is quick and errs
 // towards yes: a file that it says no to is none.
 func Sniff(prefix []byte, size int64) bool {
-	return sniffSafetensors(prefix, size) || sniffZip(prefix) || npy.Sniff(prefix) || torchlegacy.Sniff(prefix) || trees.Sniff(prefix) || arrow.Sniff(prefix) || frames.Sniff(prefix) || onnx.Sniff(prefix) || hdf5.Sniff(prefix) || gguf.Sniff(prefix) || pyobject.Sniff(prefix) || archive.SniffTar(prefix, size)
-}
-
-func sniffSafetensors(p []byte, size int64) bool {
-	if len(p) < 8 || size < 8 {
-		return false
+	for _, f := range table {
+		if f.Sniff != nil && f.Sniff(prefix, size) {
+			return true
+		}
 	}
-	n := binary.LittleEndian.Uint64(p)
-	return n <= safetensors.MaxHeader && int64(n) <= size-8 && safetensors.StartsObject(p[8:])
+	return false
 }
-
-// sniffZip reports whether p starts with a local header.
-func sniffZip(p []byte) bool { return len(p) >= 30 && string(p[:4]) == "PK\x03\x04" }

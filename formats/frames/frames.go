@@ -43,6 +43,16 @@ const (
 // Parser is the parser of files of frames.
 type Parser struct{}
 
+// Format is the entry of zstd's frames in the table of formats.
+var Format = formats.Format{
+	Parser: Parser{},
+	Sniff:  Sniff,
+	Names: []formats.Name{{
+		Name: Parser{}.Name(),
+		Note: "compressed parts of arrays: `ckptfs show` of the folder that Orbax wrote lists those",
+	}},
+}
+
 // Name returns "zstd-frames".
 func (Parser) Name() string { return "zstd-frames" }
 
@@ -53,7 +63,7 @@ func reject(format string, args ...any) error {
 }
 
 // Sniff reports whether a file that starts with p may be one.
-func Sniff(p []byte) bool {
+func Sniff(p []byte, _ int64) bool {
 	p = p[:min(len(p), firstFrame+len(magic))]
 	switch {
 	case bytes.HasPrefix(p, []byte(magic)):
@@ -70,7 +80,7 @@ func (p Parser) Parse(r io.ReaderAt, size int64) (*formats.Layout, error) {
 	if err := formats.ReadFull(r, head, 0); err != nil {
 		return nil, err
 	}
-	if !Sniff(head) {
+	if !Sniff(head, size) {
 		return nil, reject("no frame near the start")
 	}
 	c := formats.NewCursor(r, size, window)

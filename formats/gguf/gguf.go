@@ -61,6 +61,15 @@ var types = map[uint32]formats.DType{
 // Parser is the parser of GGUF files.
 type Parser struct{}
 
+// Format is GGUF's entry in the table of formats.
+var Format = formats.Format{
+	Parser:  Parser{},
+	Sniff:   Sniff,
+	Names:   []formats.Name{{Name: Parser{}.Name()}},
+	Endings: []string{".gguf"},
+	Views:   []string{".gguf"},
+}
+
 // Name returns "gguf".
 func (Parser) Name() string { return "gguf" }
 
@@ -71,7 +80,7 @@ func reject(format string, args ...any) error {
 }
 
 // Sniff reports whether a file that starts with p may be one.
-func Sniff(p []byte) bool { return len(p) >= len(magic) && string(p[:len(magic)]) == magic }
+func Sniff(p []byte, _ int64) bool { return len(p) >= len(magic) && string(p[:len(magic)]) == magic }
 
 // info is a tensor as the file states it.
 type info struct {

@@ -60,8 +60,20 @@ const (
 // Parser is the parser of HDF5 files.
 type Parser struct{}
 
+// Name is the format's name.
+const Name = "hdf5"
+
+// Format is HDF5's entry in the table of formats. A .keras file is a zip with one of HDF5 in it.
+var Format = formats.Format{
+	Parser:  Parser{},
+	Sniff:   Sniff,
+	Names:   []formats.Name{{Name: Name}},
+	Endings: []string{".h5", ".hdf5"},
+	Views:   []string{".h5", ".hdf5", ".keras"},
+}
+
 // Name returns "hdf5".
-func (Parser) Name() string { return "hdf5" }
+func (Parser) Name() string { return Name }
 
 var _ formats.Parser = Parser{}
 
@@ -70,7 +82,7 @@ func reject(format string, args ...any) error {
 }
 
 // Sniff reports whether a file that starts with p may be one.
-func Sniff(p []byte) bool { return len(p) >= len(magic) && string(p[:len(magic)]) == magic }
+func Sniff(p []byte, _ int64) bool { return len(p) >= len(magic) && string(p[:len(magic)]) == magic }
 
 // Parse returns the layout of an HDF5 file. It reads the groups and the object headers.
 func (p Parser) Parse(r io.ReaderAt, size int64) (*formats.Layout, error) {
@@ -145,7 +157,7 @@ func (f *file) superblock() (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	if !Sniff(p) || len(p) < 48 {
+	if !Sniff(p, f.size) || len(p) < 48 {
 		return 0, reject("no signature")
 	}
 	sizes, addresses := p[13:15], 24

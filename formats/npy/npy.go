@@ -53,6 +53,15 @@ const (
 // Parser is the parser of .npy files.
 type Parser struct{}
 
+// Format is the entry of .npy files in the table of formats.
+var Format = formats.Format{
+	Parser:  Parser{},
+	Sniff:   Sniff,
+	Names:   []formats.Name{{Name: Parser{}.Name()}},
+	Endings: []string{".npy"},
+	Views:   []string{".npy"},
+}
+
 // Name returns "npy".
 func (Parser) Name() string { return "npy" }
 
@@ -66,7 +75,7 @@ func reject(format string, args ...any) error {
 }
 
 // Sniff reports whether a file that starts with p may be one.
-func Sniff(p []byte) bool { return len(p) >= len(magic) && string(p[:len(magic)]) == magic }
+func Sniff(p []byte, _ int64) bool { return len(p) >= len(magic) && string(p[:len(magic)]) == magic }
 
 // Parse returns the layout of a file of one array or more.
 func (p Parser) Parse(r io.ReaderAt, size int64) (*formats.Layout, error) {
@@ -112,7 +121,7 @@ func readHeader(r io.ReaderAt, off, size int64) (*header, error) {
 	if err := formats.ReadFull(r, head, off); err != nil {
 		return nil, err
 	}
-	if !Sniff(head) || len(head) < len(b) {
+	if !Sniff(head, size) || len(head) < len(b) {
 		return nil, reject("no magic at %d", off)
 	}
 	h := &header{len: 10}

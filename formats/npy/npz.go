@@ -12,6 +12,15 @@ import (
 // Zip is the parser of .npz files.
 type Zip struct{}
 
+// ZipFormat is the entry of .npz files in the table of formats.
+var ZipFormat = formats.Format{
+	Parser:  Zip{},
+	Sniff:   zipdir.Sniff,
+	Names:   []formats.Name{{Name: Zip{}.Name()}},
+	Endings: []string{".npz"},
+	Views:   []string{".npz"},
+}
+
 // Name returns "npz".
 func (Zip) Name() string { return "npz" }
 

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"ckptfs/formats"
@@ -83,7 +84,7 @@ func (x *External) Count(file string) int { return len(x.at[file]) }
 
 // Layout is that of one of the files, which has size bytes.
 func (x *External) Layout(file string, size int64) (*formats.Layout, error) {
-	l := &formats.Layout{Format: "onnx-data", Partial: true}
+	l := &formats.Layout{Format: nameData, Partial: true}
 	var data []formats.Range
 	seen := map[string]bool{}
 	for _, e := range x.at[file] {
@@ -113,4 +114,34 @@ func (x *External) Layout(file string, size int64) (*formats.Layout, error) {
 		return nil, reject("%v", err)
 	}
 	return l, nil
+}
+
+// Sidecar lays out the files of a model's external data, by the names that torch and optimum give them:
+//
+//	NAME.onnx.data, NAME.onnx_data         NAME.onnx
+//	NAME.bin, NAME.data, NAME.weights      NAME.onnx       other files are called so, too
+type Sidecar struct{}
+
+// Of returns the name of the model whose data a file of this name may be.
+func (Sidecar) Of(name string) (model string, sure bool) {
+	for _, suffix := range []string{".onnx.data", ".onnx_data"} {
+		if stem, ok := strings.CutSuffix(name, suffix); ok {
+			return stem + Ending, true
+		}
+	}
+	for _, suffix := range []string{".bin", ".data", ".weights"} {
+		if stem, ok := strings.CutSuffix(name, suffix); ok {
+			return stem + Ending, false
+		}
+	}
+	return "", false
+}
+
+// Layout is the layout of the file name by the model.
+func (Sidecar) Layout(name string, size int64, model io.ReaderAt, modelSize int64) (*formats.Layout, error) {
+	x, err := ReadExternal(model, modelSize)
+	if err != nil {
+		return nil, err
+	}
+	return x.Layout(name, size)
 }

@@ -56,8 +56,27 @@ var types = map[uint64]formats.DType{
 // Parser is the parser of ONNX models.
 type Parser struct{}
 
+// Name is the format's name.
+const Name = "onnx"
+
+// nameData is what the files of a model's external data have as theirs.
+const nameData = "onnx-data"
+
+// Format is ONNX's entry in the table of formats.
+var Format = formats.Format{
+	Parser:  Parser{},
+	Sniff:   Sniff,
+	Names:   []formats.Name{{Name: Name}, {Name: nameData}},
+	Endings: []string{Ending},
+	Views:   []string{Ending},
+	Sidecar: Sidecar{},
+}
+
+// Ending is how the names of models end.
+const Ending = ".onnx"
+
 // Name returns "onnx".
-func (Parser) Name() string { return "onnx" }
+func (Parser) Name() string { return Name }
 
 var _ formats.Parser = Parser{}
 
@@ -66,7 +85,7 @@ func reject(format string, args ...any) error {
 }
 
 // Sniff reports whether a file that starts with p may be one: ir_version, and the tag of a field of the model.
-func Sniff(p []byte) bool {
+func Sniff(p []byte, _ int64) bool {
 	if len(p) < 3 || p[0] != 0x08 || p[1] == 0 || p[1] > maxVersion {
 		return false
 	}
@@ -118,7 +137,7 @@ func read(r io.ReaderAt, size int64) (*model, error) {
 	if err != nil && err != io.EOF {
 		return nil, err
 	}
-	if !Sniff(head) {
+	if !Sniff(head, size) {
 		return nil, reject("no ir_version")
 	}
 	graphs, opsets := 0, 0

@@ -61,6 +61,22 @@ var limits = pickle.Limits{Nodes: 1 << 19, Pushes: 1 << 22, Marks: 1 << 14, Memo
 // Parser is the parser of pickles.
 type Parser struct{}
 
+// Format is the entry of pickles in the table of formats.
+var Format = formats.Format{
+	Parser: Parser{},
+	Sniff:  Sniff,
+	Names: []formats.Name{
+		{
+			Name: formatPickle,
+			Note: "pickled objects: of their arrays those that have a name and at least 4 KiB are listed; trees have no names",
+		},
+		{
+			Name: formatJoblib,
+			Note: "objects pickled by joblib: of their arrays those that have a name and at least 4 KiB are listed; trees have no names",
+		},
+	},
+}
+
 // Name returns "pickle". Layouts of joblib's files have the name "joblib".
 func (Parser) Name() string { return formatPickle }
 
@@ -71,7 +87,7 @@ func reject(format string, args ...any) error {
 }
 
 // Sniff reports whether a file that starts with p may be one.
-func Sniff(p []byte) bool { return len(p) >= 2 && p[0] == 0x80 && p[1] >= 2 && p[1] <= 5 }
+func Sniff(p []byte, _ int64) bool { return len(p) >= 2 && p[0] == 0x80 && p[1] >= 2 && p[1] <= 5 }
 
 // Parse returns the layout of a file of pickles.
 func (Parser) Parse(r io.ReaderAt, size int64) (*formats.Layout, error) {
@@ -79,7 +95,7 @@ func (Parser) Parse(r io.ReaderAt, size int64) (*formats.Layout, error) {
 	if err := formats.ReadFull(r, head, 0); err != nil {
 		return nil, err
 	}
-	if !Sniff(head) {
+	if !Sniff(head, size) {
 		return nil, reject("no protocol")
 	}
 	large := int64(0)
@@ -110,7 +126,7 @@ func Presume(r io.ReaderAt, size int64) (as func(format string) *formats.Layout,
 		return nil, nil
 	}
 	var head [2]byte
-	if err := formats.ReadFull(r, head[:], 0); err != nil || !Sniff(head[:]) {
+	if err := formats.ReadFull(r, head[:], 0); err != nil || !Sniff(head[:], size) {
 		return nil, err
 	}
 	var last [1]byte

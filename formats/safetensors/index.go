@@ -6,12 +6,53 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
 
 // MaxIndex bounds an index, in bytes.
 const MaxIndex = 64 << 20
+
+// indexed are the files that an index may be of.
+var indexed = []string{".safetensors", ".bin", ".pt", ".pth"}
+
+// IndexedFile is what the one file would be called that has all tensors of an index of this name.
+//
+//	model.safetensors.index.json             model.safetensors         transformers, huggingface_hub, accelerate, diffusers
+//	model.safetensors.index.fp16.json        model.fp16.safetensors    transformers and diffusers, of a variant
+//	model.safetensors.fp16.index.json        model.fp16.safetensors    diffusers, once
+//	model.fp16.safetensors.index.json        model.fp16.safetensors    huggingface_hub, of a pattern with a variant
+func IndexedFile(p string) (name string, ok bool) {
+	stem, ok := strings.CutSuffix(path.Base(p), ".json")
+	if !ok {
+		return "", false
+	}
+	words := strings.Split(stem, ".")
+	for i := len(words) - 2; i > 0; i-- {
+		if !slices.Contains(indexed, "."+words[i]) {
+			continue
+		}
+		variant := words[i+1:]
+		switch last := len(variant) - 1; {
+		case variant[0] == "index":
+			variant = variant[1:]
+		case variant[last] == "index":
+			variant = variant[:last]
+		default:
+			return "", false
+		}
+		return strings.Join(slices.Concat(words[:i], variant, words[i:i+1]), "."), true
+	}
+	return "", false
+}
+
+// IsIndex reports whether a file of this name is an index.
+func IsIndex(p string) bool {
+	_, ok := IndexedFile(p)
+	return ok
+}
 
 // ParseIndex reads the index of a sharded set and returns the file of each tensor:
 //

@@ -68,11 +68,22 @@ var dtypes = []formats.DType{
 // HasType reports whether the format can hold elements of type d.
 func HasType(d formats.DType) bool { return slices.Contains(dtypes, d) }
 
+// Name is the format's name.
+const Name = "safetensors"
+
+// Format is safetensors' entry in the table of formats.
+var Format = formats.Format{
+	Parser:  Parser{},
+	Sniff:   Sniff,
+	Names:   []formats.Name{{Name: Name}},
+	Endings: []string{".safetensors"},
+}
+
 // Parser is the parser of safetensors files.
 type Parser struct{}
 
 // Name returns "safetensors".
-func (Parser) Name() string { return "safetensors" }
+func (Parser) Name() string { return Name }
 
 func reject(format string, args ...any) error {
 	return fmt.Errorf("safetensors: %w: %s", formats.ErrNotFormat, fmt.Sprintf(format, args...))
@@ -114,7 +125,7 @@ func readHeader(r io.ReaderAt, size int64) ([]byte, error) {
 	if err := formats.ReadFull(r, prefix, lenBytes); err != nil {
 		return nil, err
 	}
-	if !StartsObject(prefix) {
+	if !startsObject(prefix) {
 		return nil, reject("header: no JSON object")
 	}
 	if uint64(len(prefix)) == n {
@@ -125,8 +136,17 @@ func readHeader(r io.ReaderAt, size int64) ([]byte, error) {
 	return header, formats.ReadFull(r, header[len(prefix):], lenBytes+int64(len(prefix)))
 }
 
-// StartsObject reports whether a JSON text that starts with p may be an object.
-func StartsObject(p []byte) bool {
+// Sniff reports whether a file of size bytes that starts with p may be one.
+func Sniff(p []byte, size int64) bool {
+	if len(p) < 8 || size < 8 {
+		return false
+	}
+	n := binary.LittleEndian.Uint64(p)
+	return n <= MaxHeader && int64(n) <= size-8 && startsObject(p[8:])
+}
+
+// startsObject reports whether a JSON text that starts with p may be an object.
+func startsObject(p []byte) bool {
 	p = bytes.TrimLeft(p, " \t\r\n")
 	return len(p) == 0 || p[0] == '{'
 }
@@ -166,7 +186,7 @@ func layOut(entries []entry, base, size int64) (*formats.Layout, error) {
 		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(a.end, b.end))
 	})
 	l := &formats.Layout{
-		Format:  Parser{}.Name(),
+		Format:  Name,
 		Regions: []formats.Region{{Off: 0, Len: base, Kind: formats.Blob}},
 		Tensors: make([]formats.Tensor, len(entries)),
 	}

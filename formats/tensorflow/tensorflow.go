@@ -49,6 +49,9 @@ const (
 // Name is the layouts' format.
 const Name = "tensorflow"
 
+// Format is TensorFlow's entry in the table of formats. Its files are known by another only.
+var Format = formats.Format{Names: []formats.Name{{Name: Name}}, Sidecar: Sidecar{}}
+
 // types has the numbers of DataType.
 var types = map[uint64]formats.DType{
 	1: formats.F32, 2: formats.F64, 3: formats.I32, 4: formats.U8, 5: formats.I16, 6: formats.I8, 8: formats.C64, 9: formats.I64,
@@ -72,6 +75,24 @@ func Shard(name string) (index string, number, shards int, ok bool) {
 	number, _ = strconv.Atoi(m[2])
 	shards, _ = strconv.Atoi(m[3])
 	return m[1] + ".index", number, shards, number < shards
+}
+
+// Sidecar lays out data files by their index.
+type Sidecar struct{}
+
+// Of returns the name of the index of the data file name.
+func (Sidecar) Of(name string) (index string, sure bool) {
+	index, _, _, ok := Shard(name)
+	return index, ok
+}
+
+// Layout is Layout of the data file name.
+func (Sidecar) Layout(name string, size int64, index io.ReaderAt, indexSize int64) (*formats.Layout, error) {
+	_, number, shards, ok := Shard(name)
+	if !ok {
+		return nil, reject("a data file called %.64q", name)
+	}
+	return Layout(index, indexSize, number, shards, size)
 }
 
 // entry is one of the index.

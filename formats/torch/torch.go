@@ -19,3 +19,6 @@
 // The walk through the graph visits at most two values a byte of the pickle and 65,536 more, and keeps as many bytes of
 // names: the graph can have more paths than atoms exist, and cycles.
 package torch
+
+// Endings are those of the names under which programs save what torch.save writes, most usual first.
+var Endings = []string{".pt", ".pth", ".bin", ".ckpt", ".pt2"}

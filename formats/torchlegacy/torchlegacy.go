@@ -46,8 +46,20 @@ const (
 // Parser is the parser of torch.save's files that are not zips.
 type Parser struct{}
 
+// Name is the format's name.
+const Name = "torch-legacy"
+
+// Format is the entry of torch.save's old files in the table of formats.
+var Format = formats.Format{
+	Parser:  Parser{},
+	Sniff:   Sniff,
+	Names:   []formats.Name{{Name: Name, Ordered: true}},
+	Endings: torch.Endings,
+	Views:   torch.Endings,
+}
+
 // Name returns "torch-legacy".
-func (Parser) Name() string { return "torch-legacy" }
+func (Parser) Name() string { return Name }
 
 var _ formats.Parser = Parser{}
 
@@ -56,7 +68,7 @@ func reject(format string, args ...any) error {
 }
 
 // Sniff reports whether a file that starts with p may be one.
-func Sniff(p []byte) bool {
+func Sniff(p []byte, _ int64) bool {
 	return len(p) >= magicAt+len(magic) && p[0] == 0x80 && string(p[magicAt:magicAt+len(magic)]) == magic
 }
 
@@ -124,7 +136,7 @@ func readPickles(r io.ReaderAt, size int64) (head [numPickles]*pickle.Pickle, en
 		if err := formats.ReadFull(r, buf, 0); err != nil {
 			return head, 0, err
 		}
-		if !Sniff(buf) {
+		if !Sniff(buf, size) {
 			return head, 0, reject("no magic number")
 		}
 		if end, err = parseAll(&head, buf); err == nil {

@@ -18,6 +18,16 @@ import (
 // A file of one zip is Parser's. At most 65,536 zips; what is said of Parser holds for each.
 type Sequence struct{}
 
+// SequenceFormat is the entry of .distcp files in the table of formats.
+var SequenceFormat = formats.Format{
+	Parser: Sequence{},
+	Sniff:  zipdir.Sniff,
+	Names: []formats.Name{{
+		Name: Sequence{}.Name(),
+		Note: "tensors are called by their numbers: no .metadata beside the file names them",
+	}},
+}
+
 // Name returns "distcp".
 func (Sequence) Name() string { return "distcp" }
 

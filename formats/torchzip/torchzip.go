@@ -47,6 +47,7 @@ import (
 	"io"
 
 	"ckptfs/formats"
+	"ckptfs/formats/torch"
 	"ckptfs/formats/zipdir"
 )
 
@@ -56,8 +57,17 @@ const maxPickle = 64 << 20
 // Parser is the parser of torch.save's zip files.
 type Parser struct{}
 
+// Format is the entry of torch.save's zip files in the table of formats.
+var Format = formats.Format{
+	Parser:  Parser{},
+	Sniff:   zipdir.Sniff,
+	Names:   []formats.Name{{Name: saved, Ordered: true}, {Name: scripted}, {Name: exported}},
+	Endings: torch.Endings,
+	Views:   torch.Endings,
+}
+
 // Name returns "torch-zip".
-func (Parser) Name() string { return "torch-zip" }
+func (Parser) Name() string { return saved }
 
 var _ formats.Parser = Parser{}
 

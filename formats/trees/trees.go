@@ -45,6 +45,21 @@ const longest = 32
 // Parser is the parser of tree models.
 type Parser struct{}
 
+// Format is the entry of tree models in the table of formats.
+var Format = formats.Format{
+	Parser: Parser{},
+	Sniff:  Sniff,
+	Names: []formats.Name{
+		{Name: kinds[0].name, Note: note("XGBoost")},
+		{Name: kinds[1].name, Note: note("XGBoost")},
+		{Name: kinds[2].name, Note: note("LightGBM")},
+	},
+}
+
+func note(by string) string {
+	return "a model of boosted trees by " + by + ", stored in chunks by content: it holds no tensors, and trees have no names"
+}
+
 // Name returns "trees". The layouts have the names of the kinds.
 func (Parser) Name() string { return "trees" }
 
@@ -64,7 +79,7 @@ func find(p []byte) *kind {
 }
 
 // Sniff reports whether a file that starts with p may be one.
-func Sniff(p []byte) bool { return find(p) != nil }
+func Sniff(p []byte, _ int64) bool { return find(p) != nil }
 
 // Parse returns the layout of a tree model.
 func (Parser) Parse(r io.ReaderAt, size int64) (*formats.Layout, error) {

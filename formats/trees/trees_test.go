@@ -31,7 +31,7 @@ func TestParse(t *testing.T) {
 		if (l == nil) != (c.want == "") || l != nil && (l.Format != c.want || !l.Fine || len(l.Regions) != 1) {
 			t.Errorf("%s: %+v", name, l)
 		}
-		if l != nil && !Sniff(bytes.Clone(c.p)) {
+		if l != nil && !Sniff(bytes.Clone(c.p), int64(len(c.p))) {
 			t.Errorf("%s: Sniff says no", name)
 		}
 	}

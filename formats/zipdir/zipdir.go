@@ -39,6 +39,11 @@ func reject(format string, args ...any) error {
 	return fmt.Errorf("zip: %w: %s", formats.ErrNotFormat, fmt.Sprintf(format, args...))
 }
 
+// Sniff reports whether a file that starts with p may be a zip: p starts with a local header.
+func Sniff(p []byte, _ int64) bool {
+	return len(p) >= localLen && string(p[:len(localSig)]) == localSig
+}
+
 // SortByOffset puts records into the order of their bytes.
 func SortByOffset(records []Record) {
 	slices.SortFunc(records, func(a, b Record) int { return cmp.Compare(a.Header, b.Header) })

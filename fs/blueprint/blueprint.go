@@ -157,7 +157,7 @@ func Read(src *Source, open Open, tensors []formats.Tensor) (*graph.Graph, error
 		}
 		return graph.ParseExport(p)
 	case graph.Keras:
-		if head := make([]byte, 8); formats.ReadFull(r, head, 0) == nil && hdf5.Sniff(head) {
+		if head := make([]byte, 8); formats.ReadFull(r, head, 0) == nil && hdf5.Sniff(head, size) {
 			p, found, err := hdf5.Attribute(r, size, "model_config", graph.MaxKeras)
 			if err != nil || !found {
 				return nil, errors.Join(err, fmt.Errorf("no attribute model_config: %w", graph.ErrInvalid))

@@ -368,7 +368,7 @@ func (v *Volume) manifestOf(n *Node) cas.Hash {
 type artifactDir struct{}
 
 func (artifactDir) lookup(v *Volume, name string) (virtual, error) {
-	stem, _ := strings.CutSuffix(name, viewSuffix)
+	stem, _ := strings.CutSuffix(name, view.Suffix)
 	id, err := canonical.ParseID(stem)
 	if err != nil || len(stem) == len(name) {
 		return virtual{}, unix.ENOENT
@@ -417,7 +417,7 @@ func (artifactDir) list(v *Volume) ([]DirEntry, error) {
 	var out []DirEntry
 	last := ""
 	err := v.index.Artifacts(nil, func(a index.Artifact) error {
-		if name := idOf(a.ID).String() + viewSuffix; name != last {
+		if name := idOf(a.ID).String() + view.Suffix; name != last {
 			out = append(out, DirEntry{Name: name, Mode: unix.S_IFREG})
 			last = name
 		}

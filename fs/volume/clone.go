@@ -10,6 +10,7 @@ import (
 	"ckptfs/formats"
 	"ckptfs/formats/detect"
 	"ckptfs/fs/tree"
+	"ckptfs/fs/view"
 	"ckptfs/index/manifest"
 )
 
@@ -185,18 +186,18 @@ func (v *Volume) writableAgain(n *Node) error {
 }
 
 // splice puts the manifest of a file of parts into b, with what a parser finds in the bytes.
-func (v *Volume) splice(b *store.Batch, parts []manifest.Part) (h cas.Hash, view int64, err error) {
+func (v *Volume) splice(b *store.Batch, parts []manifest.Part) (h cas.Hash, viewSize int64, err error) {
 	m, err := manifest.Splice(parts, nil)
 	if err != nil {
 		return h, 0, err
 	}
 	if l, err := detect.Detect(v.asm.Of(m), m.Size); err == nil && l.Format != formats.BlobLayout(0).Format {
 		if known, err := manifest.Splice(parts, l); err == nil {
-			m, view = known, viewSize(l)
+			m, viewSize = known, view.SizeOf(l)
 		}
 	}
 	h, err = v.pack.Manifest(b, m)
-	return h, view, err
+	return h, viewSize, err
 }
 
 // copyBytes copies bytes, in the kernel where both files are plain.

@@ -12,6 +12,7 @@ import (
 
 	"ckptfs/formats/dcp"
 	"ckptfs/formats/orbax"
+	"ckptfs/formats/safetensors"
 )
 
 // collection is the tensors that a path leads to, wherever they lie: those of a file, of the files that an index names, of a folder that
@@ -121,7 +122,7 @@ func (r *reach) at(ctx context.Context, p string) (*collection, error) {
 
 // set is what is named by the file of a path: an index. nil: it is none.
 func (r *reach) set(ctx context.Context, p string) (*collection, error) {
-	if isIndex(p) {
+	if safetensors.IsIndex(p) {
 		return r.sharded(ctx, p)
 	}
 	return nil, nil

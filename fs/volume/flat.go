@@ -5,12 +5,14 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"ckptfs/fs/view"
 )
 
 // namesCheckpoint reports whether a name is one that checkpoints have.
 func namesCheckpoint(name string) bool {
 	ext := path.Ext(name)
-	return ext == viewSuffix || slices.Contains(viewSources, ext)
+	return ext == view.Suffix || slices.Contains(view.Sources, ext)
 }
 
 // shardName is the end of the name of a file that is a part of a checkpoint.

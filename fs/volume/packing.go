@@ -15,6 +15,7 @@ import (
 	"ckptfs/formats/detect"
 	"ckptfs/fs/pack"
 	"ckptfs/fs/tree"
+	"ckptfs/fs/view"
 )
 
 // job is a file in a group.
@@ -135,7 +136,7 @@ func (v *Volume) packFile(ctx context.Context, b *store.Batch, n *Node) (job, er
 		if v.awaits(n, &j, layout) {
 			return j, errAwaited
 		}
-		j.viewSize = viewSize(layout)
+		j.viewSize = view.SizeOf(layout)
 		rel, was = v.related(v.Path(n), layout)
 		j.res, err = v.pack.Layout(ctx, b, &guarded{v: v, r: raw}, j.size, layout, rel)
 	}

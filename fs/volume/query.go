@@ -11,7 +11,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ckptfs/formats/safetensors"
 	"ckptfs/fs/control"
+	"ckptfs/fs/view"
 )
 
 // queryRoot is .ckptfs/query: a GRAPH.json that is written to a name there is asked about when it is closed (EINVAL when it is none), and
@@ -62,7 +64,7 @@ func (p *pin) drop(v *Volume) {
 
 // pinned keeps the model of a match readable, whose file n is, or of whose files it is one. What cannot be is not.
 func (v *Volume) pinned(m *control.Match, n *Node) (p pin) {
-	if isIndex(m.Path) {
+	if safetensors.IsIndex(m.Path) {
 		if set := v.readShards(m.Path); set != nil {
 			if s, err := v.openSet(set); err == nil {
 				p.set = s
@@ -151,7 +153,7 @@ func (queryRoot) lookup(v *Volume, name string) (virtual, error) {
 	if q := v.queries.find(name); q != nil {
 		return q.virtual(), nil
 	}
-	stem, ok := strings.CutSuffix(name, viewSuffix)
+	stem, ok := strings.CutSuffix(name, view.Suffix)
 	q := v.queries.find(stem)
 	if !ok || q == nil {
 		return virtual{}, unix.ENOENT
@@ -311,7 +313,7 @@ func (q *query) ask(ctx context.Context, v *Volume, o control.MatchOptions) (*co
 		}
 		v.unref(n, 1)
 		if q.pin != (pin{}) {
-			a.Match.Pinned = path.Join(virtualName, "query", q.name+viewSuffix)
+			a.Match.Pinned = path.Join(virtualName, "query", q.name+view.Suffix)
 		}
 	}
 	q.answer, err = answerText(a)
@@ -320,7 +322,7 @@ func (q *query) ask(ctx context.Context, v *Volume, o control.MatchOptions) (*co
 
 // ask asks by a name of .ckptfs/query, as who writes there does.
 func (v *Volume) ask(ctx context.Context, name string, o control.MatchOptions) (*control.MatchAnswer, error) {
-	if name == "." || name == ".." || strings.Contains(name, "/") || len(name)+len(viewSuffix) > unix.NAME_MAX {
+	if name == "." || name == ".." || strings.Contains(name, "/") || len(name)+len(view.Suffix) > unix.NAME_MAX {
 		return nil, fmt.Errorf("match: %q is no name for %s/query: %w", name, virtualName, unix.EINVAL)
 	}
 	if v.noViews {

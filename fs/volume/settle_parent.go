@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"ckptfs/formats/safetensors"
 	"ckptfs/fs/control"
 	"ckptfs/index/ledger"
 	"ckptfs/index/lineage"
@@ -73,7 +74,7 @@ func (s *settling) declared(p *stepPlace, said string) (uint64, error) {
 		was := rel
 		if rel == "" {
 			rel = p.rel
-		} else if isIndex(rel) { // a set: file by file
+		} else if safetensors.IsIndex(rel) { // a set: file by file
 			rel = path.Join(path.Dir(rel), path.Base(p.rel))
 		}
 		if seq := s.counterpart(run, st, rel); seq != 0 {
@@ -84,7 +85,7 @@ func (s *settling) declared(p *stepPlace, said string) (uint64, error) {
 		}
 	}
 	rel := p.rel
-	if isIndex(to) {
+	if safetensors.IsIndex(to) {
 		to, rel = path.Dir(to), path.Base(rel)
 	}
 	if e := s.tombstone(to, rel); e != nil {
@@ -121,7 +122,7 @@ func (s *settling) counterpart(run string, st *step, rel string) uint64 {
 // set is a child's counterpart. 0 when there is none.
 func (s *settling) firstOfSet(run string, st *step, rel string) (seq uint64) {
 	for _, f := range st.files {
-		if !isIndex(f.rel) || rel != "" && f.rel != rel {
+		if !safetensors.IsIndex(f.rel) || rel != "" && f.rel != rel {
 			continue
 		}
 		if set := s.v.readShards(path.Join(runsDir, run, st.name, f.rel)); set != nil {

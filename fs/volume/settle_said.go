@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path"
 
+	"ckptfs/formats/safetensors"
 	"ckptfs/index/ledger"
 )
 
@@ -39,7 +40,7 @@ func (s *settling) judge(p *stepPlace) saying {
 	ours, whole := s.tensorNames(p.run, p.step, "")
 	var theirs map[string]bool
 	if run, st, rel := s.stepOf(to); st != nil {
-		if isIndex(rel) {
+		if safetensors.IsIndex(rel) {
 			rel = path.Dir(rel)
 		}
 		if names, whole := s.tensorNames(run, st, rel); whole {

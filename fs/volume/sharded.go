@@ -15,44 +15,6 @@ import (
 // maxShards bounds the files of a set.
 const maxShards = 1 << 12
 
-// indexed are the files that an index may be of.
-var indexed = []string{".safetensors", ".bin", ".pt", ".pth"}
-
-// indexedFile is what the one file would be called that has all tensors of an index of this name.
-//
-//	model.safetensors.index.json             model.safetensors         transformers, huggingface_hub, accelerate, diffusers
-//	model.safetensors.index.fp16.json        model.fp16.safetensors    transformers and diffusers, of a variant
-//	model.safetensors.fp16.index.json        model.fp16.safetensors    diffusers, once
-//	model.fp16.safetensors.index.json        model.fp16.safetensors    huggingface_hub, of a pattern with a variant
-func indexedFile(p string) (name string, ok bool) {
-	stem, ok := strings.CutSuffix(path.Base(p), ".json")
-	if !ok {
-		return "", false
-	}
-	words := strings.Split(stem, ".")
-	for i := len(words) - 2; i > 0; i-- {
-		if !slices.Contains(indexed, "."+words[i]) {
-			continue
-		}
-		variant := words[i+1:]
-		switch last := len(variant) - 1; {
-		case variant[0] == "index":
-			variant = variant[1:]
-		case variant[last] == "index":
-			variant = variant[:last]
-		default:
-			return "", false
-		}
-		return strings.Join(slices.Concat(words[:i], variant, words[i:i+1]), "."), true
-	}
-	return "", false
-}
-
-func isIndex(p string) bool {
-	_, ok := indexedFile(p)
-	return ok
-}
-
 // readIndex reads the index of a set: the file of each tensor, and the files, ascending. None: it is no such index.
 func (v *Volume) readIndex(p string) (places map[string]string, files []string, err error) {
 	b, err := v.readSmall(p, safetensors.MaxIndex)
@@ -79,7 +41,7 @@ func (r *reach) sharded(ctx context.Context, p string) (*collection, error) {
 	if err != nil {
 		return nil, err
 	}
-	name, _ := indexedFile(p)
+	name, _ := safetensors.IndexedFile(p)
 	out := &collection{path: p, name: name, format: strings.TrimPrefix(path.Ext(name), ".") + "-index", files: []*comparand{index}}
 	for _, file := range files {
 		if err := ctx.Err(); err != nil {

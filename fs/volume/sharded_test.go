@@ -155,31 +155,6 @@ func TestSets(t *testing.T) {
 	r.onlyRoot()
 }
 
-// The names that libraries give to indexes, and what the one file would be called.
-func TestIndexNames(t *testing.T) {
-	for name, want := range map[string]string{
-		"model.safetensors.index.json":                        "model.safetensors",
-		"pytorch_model.bin.index.json":                        "pytorch_model.bin",
-		"model.safetensors.index.fp16.json":                   "model.fp16.safetensors",
-		"diffusion_pytorch_model.bin.index.fp16.json":         "diffusion_pytorch_model.fp16.bin",
-		"diffusion_pytorch_model.safetensors.fp16.index.json": "diffusion_pytorch_model.fp16.safetensors",
-		"diffusion_pytorch_model.fp16.safetensors.index.json": "diffusion_pytorch_model.fp16.safetensors",
-		"model.safetensors.index.non.ema.json":                "model.non.ema.safetensors",
-		"model.safetensors":                                   "",
-		"model.safetensors.json":                              "",
-		"model.safetensors.fp16.json":                         "",
-		"model.safetensors.index":                             "",
-		"index.json":                                          "",
-		"safetensors.index.json":                              "",
-		"model.index.json":                                    "",
-		"":                                                    "",
-	} {
-		if got, ok := indexedFile("runs/a.bin/" + name); got != want || ok != (want != "") {
-			t.Errorf("%q: %q, %v, want %q", name, got, ok, want)
-		}
-	}
-}
-
 // A variant beside the whole is a set of its own, whatever its index is called.
 func TestVariants(t *testing.T) {
 	for _, index := range []string{"model.safetensors.index.fp16.json", "model.safetensors.fp16.index.json", "model.fp16.safetensors.index.json"} {

@@ -9,6 +9,7 @@ import (
 
 	"ckptfs/cas"
 	"ckptfs/formats"
+	"ckptfs/formats/safetensors"
 	"ckptfs/index/ledger"
 	"ckptfs/index/manifest"
 )
@@ -38,7 +39,7 @@ func (v *Volume) readShards(index string) *shards {
 func (s *settling) shardsOf(p *stepPlace) *shards {
 	for i := range p.step.files {
 		f := &p.step.files[i]
-		if p.step.file || !isIndex(f.rel) || path.Dir(f.rel) != path.Dir(p.rel) {
+		if p.step.file || !safetensors.IsIndex(f.rel) || path.Dir(f.rel) != path.Dir(p.rel) {
 			continue
 		}
 		at := path.Join(path.Dir(p.path), path.Base(f.rel))
@@ -94,7 +95,7 @@ func indexOf(p, from string) string {
 // oneGraph is oneModel, where a set is the model that has its architecture. A path may be that of a set's index, of any of its files, or of their folder.
 func (m *models) oneGraph(v *Volume, p string) (*ledger.Entry, error) {
 	index := ""
-	if isIndex(p) {
+	if safetensors.IsIndex(p) {
 		index = p
 	} else if all := m.at(p); len(all) == 1 && strings.HasPrefix(all[0].GraphFrom, partOf) {
 		index = path.Join(path.Dir(all[0].Path), strings.TrimPrefix(all[0].GraphFrom, partOf))

@@ -13,6 +13,7 @@ import (
 	"ckptfs/cas"
 	"ckptfs/formats"
 	"ckptfs/formats/canonical"
+	"ckptfs/formats/safetensors"
 	"ckptfs/fs/control"
 	"ckptfs/index/manifest"
 )
@@ -88,7 +89,7 @@ func (v *Volume) Inspect(ctx context.Context, path string, o control.InspectOpti
 
 // showSet describes a folder, or what a file is an index of. false: it is a file.
 func (v *Volume) showSet(ctx context.Context, path string, n *Node, o control.InspectOptions, out *control.File, progress func(control.Progress)) (bool, error) {
-	if !n.IsDir() && !isIndex(path) && !isDCP(path) && !isONNX(path) {
+	if !n.IsDir() && !safetensors.IsIndex(path) && !isDCP(path) && !isONNX(path) {
 		return false, nil
 	}
 	r := newReach(v)

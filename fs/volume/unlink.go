@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"ckptfs/fs/view"
 )
 
 // victim is a name that is about to go. It holds a reference to its node until bury.
@@ -153,7 +155,7 @@ func (v *Volume) remove(dir *Node, name string, flag int) error {
 
 // leaveNoView keeps a view from appearing where a name was taken away: who removed model.safetensors wants it gone.
 func (v *Volume) leaveNoView(dir *Node, name string) {
-	if !strings.HasSuffix(name, viewSuffix) {
+	if !strings.HasSuffix(name, view.Suffix) {
 		return
 	}
 	if err := v.hideView(dir, name); err != nil && err != unix.ENOENT {

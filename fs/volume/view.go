@@ -12,15 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ckptfs/formats"
+	"ckptfs/formats/safetensors"
 	"ckptfs/fs/view"
 )
-
-// viewSuffix is the name's end of a view; viewSources are the ends of the names it may stand beside, best first.
-const viewSuffix = ".safetensors"
-
-var viewSources = []string{
-	".pt", ".pth", ".bin", ".ckpt", ".pt2", ".npz", ".npy", ".h5", ".hdf5", ".keras", ".onnx", ".gguf",
-}
 
 // viewIno marks the inode numbers of views. The source's number is below it on every filesystem in use.
 const viewIno = 1 << 62
@@ -44,7 +38,7 @@ func (w *viewNode) format() string {
 	if w.npy != nil {
 		return "npy"
 	}
-	return "safetensors"
+	return safetensors.Name
 }
 
 // underRuns reports whether dir is below runs/, where views appear. v.ns is held.
@@ -70,11 +64,11 @@ func (v *Volume) viewsHere(dir *Node) bool {
 
 // lookupView finds the view that dir/name is, with one reference more. ENOENT when it is none.
 func (v *Volume) lookupView(dir *Node, name string) (*Node, Attr, error) {
-	stem, ok := strings.CutSuffix(name, viewSuffix)
+	stem, ok := strings.CutSuffix(name, view.Suffix)
 	if !ok || stem == "" || !v.viewsHere(dir) {
 		return nil, Attr{}, unix.ENOENT
 	}
-	for _, ext := range viewSources {
+	for _, ext := range view.Sources {
 		src, _, err := v.child(dir, stem+ext)
 		if err != nil {
 			continue
@@ -110,22 +104,22 @@ func (v *Volume) viewsIn(dir *Node, real []DirEntry) []DirEntry {
 	}
 	taken := map[string]bool{}
 	for _, e := range real {
-		if strings.HasSuffix(e.Name, viewSuffix) {
+		if strings.HasSuffix(e.Name, view.Suffix) {
 			taken[e.Name] = true
 		}
 	}
 	var out []DirEntry
-	for _, ext := range viewSources {
+	for _, ext := range view.Sources {
 		for _, e := range real {
 			stem, ok := strings.CutSuffix(e.Name, ext)
-			if !ok || stem == "" || e.Mode != unix.S_IFREG || taken[stem+viewSuffix] {
+			if !ok || stem == "" || e.Mode != unix.S_IFREG || taken[stem+view.Suffix] {
 				continue
 			}
 			src, _, err := v.child(dir, e.Name)
 			if err != nil {
 				continue
 			}
-			name := stem + viewSuffix
+			name := stem + view.Suffix
 			if n := v.viewOf(src, alias{dir, name}); n != nil {
 				taken[name] = true
 				out = append(out, DirEntry{Name: name, Ino: n.ino, Mode: unix.S_IFREG, View: true})
@@ -192,21 +186,8 @@ func (v *Volume) measureView(n *Node) int64 {
 	if err != nil {
 		return 0
 	}
-	f.viewSize = viewSize(layout)
+	f.viewSize = view.SizeOf(layout)
 	return f.viewSize
-}
-
-// viewSize is the size of the view of a file of this layout, 0 if it has none: there are no tensors, it is itself a
-// safetensors file, or the view would not hold all that the file holds.
-func viewSize(l *formats.Layout) int64 {
-	if l.Format == "safetensors" || l.Partial {
-		return 0
-	}
-	plan, err := view.Safetensors(l.Regions, l.Tensors)
-	if err != nil {
-		return 0
-	}
-	return plan.Size()
 }
 
 // statView describes a view: its source's owner, mode and times, and its own size.

@@ -1,11 +1,12 @@
 package volume
 
 import (
-	"slices"
 	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"ckptfs/fs/view"
 )
 
 // hiddenViews are the views that were unlinked beside files with several names. The flag in the record is the inode's and
@@ -46,7 +47,7 @@ func (v *Volume) unhide(dir *Node, source string) {
 	h := &v.hidden
 	var gone []alias
 	h.mu.Lock()
-	switch stem, ok := viewStem(source); {
+	switch stem, ok := view.Stem(source); {
 	case len(h.at) == 0:
 	case source == "":
 		for a := range h.at {
@@ -54,8 +55,8 @@ func (v *Volume) unhide(dir *Node, source string) {
 				gone = append(gone, a)
 			}
 		}
-	case ok && h.at[alias{dir, stem + viewSuffix}]:
-		gone = []alias{{dir, stem + viewSuffix}}
+	case ok && h.at[alias{dir, stem + view.Suffix}]:
+		gone = []alias{{dir, stem + view.Suffix}}
 	}
 	for _, a := range gone {
 		delete(h.at, a)
@@ -66,24 +67,15 @@ func (v *Volume) unhide(dir *Node, source string) {
 	}
 }
 
-// viewStem is the name of a possible source without its end.
-func viewStem(source string) (string, bool) {
-	i := strings.LastIndexByte(source, '.')
-	if i <= 0 || !slices.Contains(viewSources, source[i:]) {
-		return "", false
-	}
-	return source[:i], true
-}
-
 // hideView is unlink of a view: all files that it could be made of remember it. ENOENT when dir/name is no view.
 func (v *Volume) hideView(dir *Node, name string) error {
-	stem, ok := strings.CutSuffix(name, viewSuffix)
+	stem, ok := strings.CutSuffix(name, view.Suffix)
 	if !ok || stem == "" || !v.viewsHere(dir) {
 		return unix.ENOENT
 	}
 	at := alias{dir, name}
 	found, shared := false, false
-	for _, ext := range viewSources {
+	for _, ext := range view.Sources {
 		src, st, err := v.child(dir, stem+ext)
 		if err != nil {
 			continue

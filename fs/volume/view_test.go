@@ -83,8 +83,8 @@ func TestViewFormats(t *testing.T) {
 	for name := range has {
 		base := filepath.Base(name)
 		stem := strings.TrimSuffix(base, filepath.Ext(base))
-		names[name] = "runs/a/" + strings.ReplaceAll(filepath.Dir(name), "/", "_") + "_" + stem + viewSuffix
-		r.write(strings.TrimSuffix(names[name], viewSuffix)+filepath.Ext(base), sample(t, name))
+		names[name] = "runs/a/" + strings.ReplaceAll(filepath.Dir(name), "/", "_") + "_" + stem + view.Suffix
+		r.write(strings.TrimSuffix(names[name], view.Suffix)+filepath.Ext(base), sample(t, name))
 	}
 	check := func() {
 		t.Helper()

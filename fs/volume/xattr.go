@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ckptfs/formats/safetensors"
 	"ckptfs/fs/blueprint"
 	"ckptfs/index/graph"
 	"ckptfs/index/ledger"
@@ -144,7 +145,7 @@ func (v *Volume) tensorsNow(n *Node, p string) graph.Tensors {
 	if n.file == nil {
 		return nil
 	}
-	if slices.ContainsFunc(v.namesIn(path.Dir(p)), isIndex) {
+	if slices.ContainsFunc(v.namesIn(path.Dir(p)), safetensors.IsIndex) {
 		return nil
 	}
 	h := v.manifestOf(n)

@@ -1,0 +1,65 @@
+package detect
+
+import (
+	"errors"
+	"io"
+	"path"
+	"slices"
+	"strings"
+
+	"ckptfs/formats"
+	"ckptfs/formats/zipdir"
+)
+
+// compressed are how files begin that are compressed as a whole, by what.
+var compressed = map[string]string{
+	"gzip": "\x1f\x8b\x08", "bzip2": "BZh", "xz": "\xfd7zXZ\x00", "zstd": "\x28\xb5\x2f\xfd", "lz4": "\x04\x22\x4d\x18",
+}
+
+// Why says why no parser knows a file: it is compressed, or not what its ending has one expect. "" when there is nothing to be said.
+func Why(name string, r io.ReaderAt, size int64) string {
+	head := make([]byte, min(size, SniffLen))
+	if err := formats.ReadFull(r, head, 0); err != nil || size == 0 {
+		return ""
+	}
+	for by, magic := range compressed {
+		if strings.HasPrefix(string(head), magic) {
+			return "the file is compressed, by " + by
+		}
+	}
+	ext := path.Ext(name)
+	switch {
+	case ext == ".joblib" && len(head) > 2 && head[0] == 0x78 && (int(head[0])<<8|int(head[1]))%31 == 0:
+		return "the file is compressed, by zlib"
+	case ext == ".zip" && zipdir.Sniff(head, size):
+		return "zip: entries are compressed, or are no files with tensors"
+	}
+	f := expected(ext, head, size)
+	if f == nil {
+		return ""
+	}
+	if _, err := parse(f.Parser, r, size); errors.Is(err, formats.ErrNotFormat) {
+		return strings.Replace(err.Error(), formats.ErrNotFormat.Error()+": ", "", 1)
+	}
+	return ""
+}
+
+// expected returns the format that one expects of a file with this ending; nil for none. An ending that several formats
+// claim speaks for the first whose Sniff accepts the file's head.
+func expected(ext string, head []byte, size int64) *formats.Format {
+	var claim []*formats.Format
+	for _, f := range table {
+		if slices.Contains(f.Endings, ext) {
+			claim = append(claim, f)
+		}
+	}
+	if len(claim) == 1 {
+		return claim[0]
+	}
+	for _, f := range claim {
+		if f.Sniff(head, size) {
+			return f
+		}
+	}
+	return nil
+}
