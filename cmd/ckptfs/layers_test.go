@@ -74,7 +74,7 @@ var layers = []struct {
 	{"index/lineage", []string{"cas", "index/document"}},
 	{"index/ledger", []string{"cas", "index/document", "index/lineage"}},
 	{"index/runs", nil},
-	{"fs/blueprint", []string{"cas", "formats", "formats/hdf5", "formats/zipdir", "index/graph"}},
+	{"fs/blueprint", []string{"cas", "formats", "formats/detect", "formats/hdf5", "formats/onnx", "formats/safetensors", "formats/zipdir", "index/graph"}},
 	{"fs/control", []string{"cas"}},
 	{"fs/tree", []string{"cas"}},
 	{"fs/view", []string{"formats", "formats/detect", "formats/npy", "formats/safetensors"}},

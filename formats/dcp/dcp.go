@@ -15,6 +15,7 @@ package dcp
 import (
 	"cmp"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
@@ -32,6 +33,9 @@ const (
 
 	maxRank = 64
 )
+
+// IsMetadata reports whether a file of this name may describe its folder.
+func IsMetadata(p string) bool { return path.Base(p) == Metadata }
 
 // Item is a tensor, a part of one, or an object, and where in a file it lies.
 type Item struct {

@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path"
 	"slices"
 	"strings"
 
@@ -29,6 +30,9 @@ const (
 
 	maxMetadata = 64 << 20
 )
+
+// IsMetadata reports whether a file of this name may describe its folder.
+func IsMetadata(p string) bool { return path.Base(p) == Metadata }
 
 func reject(format string, args ...any) error {
 	return fmt.Errorf("orbax: %w: %s", formats.ErrNotFormat, fmt.Sprintf(format, args...))

@@ -25,7 +25,10 @@ import (
 
 	"ckptfs/cas"
 	"ckptfs/formats"
+	"ckptfs/formats/detect"
 	"ckptfs/formats/hdf5"
+	"ckptfs/formats/onnx"
+	"ckptfs/formats/safetensors"
 	"ckptfs/formats/zipdir"
 	"ckptfs/index/graph"
 )
@@ -89,10 +92,10 @@ func Sources(files []File, rel, format string) []Source {
 			add(graph.Explicit, f)
 		}
 	}
-	if format == "safetensors" {
+	if format == safetensors.Name {
 		add(graph.Explicit, self)
 	}
-	if path.Ext(rel) == ".onnx" || format == "onnx" {
+	if path.Ext(rel) == onnx.Ending || format == onnx.Name {
 		add(graph.ONNX, self)
 	} else {
 		add(graph.ONNX, at[path.Join(dir, "model.onnx")])
@@ -102,13 +105,13 @@ func Sources(files []File, rel, format string) []Source {
 	} else if len(pt2) == 1 {
 		add(graph.Export, pt2[0])
 	}
-	if path.Ext(rel) == ".keras" || format == "hdf5" {
+	if path.Ext(rel) == ".keras" || format == hdf5.Name {
 		add(graph.Keras, self)
 	}
 	if path.Ext(rel) != ".keras" && len(keras) == 1 {
 		add(graph.Keras, keras[0])
 	}
-	if format == "torch-zip" || format == "torch-legacy" {
+	if detect.About(format).Ordered {
 		return append(out, Source{Kind: graph.Seq, Key: graph.Seq.String()})
 	}
 	return append(out, Source{Kind: graph.Bag, Key: graph.Bag.String()})

@@ -51,6 +51,22 @@ func plainly(f *comparand) *collection {
 	return &collection{path: f.path, format: f.layout.Format, arrays: arraysOf(f), one: f}
 }
 
+// setKind is a kind of sets of files. One file, known by its name, says which files belong to the set.
+type setKind struct {
+	named  func(p string) bool
+	folder bool // the set is all of that file's folder
+	read   func(r *reach, ctx context.Context, p string) (*collection, error)
+}
+
+// setKinds lists all kinds.
+func setKinds() []setKind {
+	return []setKind{
+		{safetensors.IsIndex, false, (*reach).sharded},
+		{dcp.IsMetadata, true, (*reach).dcp},
+		{orbax.IsMetadata, true, (*reach).orbax},
+	}
+}
+
 // reach looks at files, each once, and keeps them referenced until it is closed.
 type reach struct {
 	v     *Volume
@@ -122,19 +138,20 @@ func (r *reach) at(ctx context.Context, p string) (*collection, error) {
 
 // set is what is named by the file of a path: an index. nil: it is none.
 func (r *reach) set(ctx context.Context, p string) (*collection, error) {
-	if safetensors.IsIndex(p) {
-		return r.sharded(ctx, p)
+	for _, k := range setKinds() {
+		if !k.folder && k.named(p) {
+			return k.read(r, ctx, p)
+		}
 	}
 	return nil, nil
 }
 
 // folderSet is what the folder of a file is, which says so by its name. nil: it is nothing.
 func (r *reach) folderSet(ctx context.Context, p string) (*collection, error) {
-	switch path.Base(p) {
-	case dcp.Metadata:
-		return r.dcp(ctx, path.Dir(p))
-	case orbax.Metadata:
-		return r.orbax(ctx, path.Dir(p))
+	for _, k := range setKinds() {
+		if k.folder && k.named(p) {
+			return k.read(r, ctx, path.Dir(p))
+		}
 	}
 	return r.set(ctx, p)
 }

@@ -17,11 +17,11 @@ import (
 )
 
 // isONNX reports whether a file of this name may be a model with its data in other files.
-func isONNX(p string) bool { return path.Ext(p) == ".onnx" }
+func isONNX(p string) bool { return path.Ext(p) == onnx.Ending }
 
 // external is the tensors of an ONNX model, those in other files too, whatever these are called. nil: all are in it. Of files that are not there it says so.
 func (r *reach) external(f *comparand) (*collection, error) {
-	if f.layout.Format != (onnx.Parser{}).Name() || !f.layout.Partial || !isONNX(f.path) {
+	if f.layout.Format != onnx.Name || !f.layout.Partial || !isONNX(f.path) {
 		return nil, nil
 	}
 	src, size, done, err := r.v.peruse(f.node)
