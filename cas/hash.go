@@ -41,6 +41,14 @@ func SumReader(r io.Reader) (h Hash, n int64, err error) {
 	return sum, n, err
 }
 
+// Check reports whether p is what h names; if not, the error wraps ErrCorrupt.
+func Check(p []byte, h Hash) error {
+	if Sum(p) != h {
+		return fmt.Errorf("content does not match its hash: %w", ErrCorrupt)
+	}
+	return nil
+}
+
 // String is the hash in lower-case hex, 64 characters.
 func (h Hash) String() string { return hex.EncodeToString(h[:]) }
 

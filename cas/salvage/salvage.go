@@ -1,4 +1,17 @@
-package store
+// Package salvage saves what is whole of a damaged store. It works on the folder of segments alone: no store is open, and no
+// index is asked.
+//
+// It reads every record of every segment. Of a damaged segment the whole records are copied, as they are stored, to a new
+// segment, which is sealed and durable before the damaged file is moved aside. Nothing is deleted: what could not be read is still
+// in the file that was moved. The index names places that are gone then, so it is dropped before the first file is moved, and
+// the next opening of the store makes it again from the segments.
+//
+//	read ──> whole: it stays as it is
+//	  │
+//	  └────> damaged: copy the whole records ──> drop the index (once) ──> move the file aside
+//
+// A salvage that was cut short leaves at most a copy of records that the damaged segment still has. A second one does what is left.
+package salvage
 
 import (
 	"errors"
@@ -15,24 +28,24 @@ import (
 	"ckptfs/cas/segment"
 )
 
-// SalvageOptions say where things go.
-type SalvageOptions struct {
+// Options says where things go.
+type Options struct {
 	Aside string // the directory that damaged segments are moved to
 	// DropIndex puts the index aside, which is about to be wrong. It is called once, before the first segment is moved.
 	DropIndex func() error
 	Now       func() time.Time
-	Progress  func(SalvageStats) // after each segment; may be nil
+	Progress  func(Stats) // after each segment; may be nil
 }
 
-// SalvageStats is what a salvage did.
-type SalvageStats struct {
+// Stats is what a salvage did.
+type Stats struct {
 	Segments, Looked int
 	Kept             segment.Tally // whole records of damaged segments, now in new ones
-	Moved            []Salvaged
+	Moved            []Moved
 }
 
-// Salvaged is a damaged segment.
-type Salvaged struct {
+// Moved is a damaged segment.
+type Moved struct {
 	Segment uint32
 	Aside   string // where it is now
 	New     uint32 // holds its whole records; 0: there were none
@@ -41,10 +54,9 @@ type Salvaged struct {
 	Reason  error
 }
 
-// Salvage looks at every record of every segment of a store that is not open. Of a segment that is damaged the whole
-// records are copied to a new one, and the file is moved aside as it is: nothing is deleted. The index must be made anew
-// then. It may be cut short at any time, and be called again.
-func Salvage(fsys disk.FS, dir string, id [16]byte, opt SalvageOptions) (SalvageStats, error) {
+// Segments salvages the segments in dir, of the store id, which is not open. It may be cut short at any time, and be called
+// again. The error is one of the disk; damage is none.
+func Segments(fsys disk.FS, dir string, id [16]byte, opt Options) (Stats, error) {
 	if opt.Now == nil {
 		opt.Now = time.Now
 	}
@@ -77,10 +89,12 @@ type salvage struct {
 	fs      disk.FS
 	dir     string
 	id      [16]byte
-	opt     SalvageOptions
+	opt     Options
 	next    uint32
 	dropped bool
-	st      SalvageStats
+	st      Stats
+
+	buf, raw []byte // of the record that is being read
 }
 
 func (v *salvage) segment(n uint32) error {
@@ -89,11 +103,11 @@ func (v *salvage) segment(n uint32) error {
 		return err
 	}
 	defer r.Close()
-	whole, lost, reason, err := examine(r)
+	whole, lost, reason, err := v.examine(r)
 	if err != nil || reason == nil {
 		return err
 	}
-	s := Salvaged{Segment: n, Records: len(whole), Lost: lost, Reason: reason}
+	s := Moved{Segment: n, Records: len(whole), Lost: lost, Reason: reason}
 	if len(whole) > 0 {
 		if s.New, err = v.copy(r, whole); err != nil {
 			return err
@@ -114,7 +128,7 @@ func (v *salvage) segment(n uint32) error {
 
 // examine reads every record. reason says what is damaged; nil: nothing. whole are the records that are intact, lost is
 // how many of those that the footer lists are not.
-func examine(r *segment.Reader) (whole []segment.Record, lost int, reason, err error) {
+func (v *salvage) examine(r *segment.Reader) (whole []segment.Record, lost int, reason, err error) {
 	size, err := r.Size()
 	if err != nil || size < segment.FileHeaderSize {
 		return nil, 0, nil, err
@@ -127,7 +141,7 @@ func examine(r *segment.Reader) (whole []segment.Record, lost int, reason, err e
 	case herr != nil:
 		return nil, 0, nil, herr
 	}
-	_, recs, ferr := contents(r)
+	_, recs, ferr := r.Contents()
 	if ferr != nil {
 		if ft, err := r.Footer(); err == nil {
 			recs = nil
@@ -162,15 +176,15 @@ func examine(r *segment.Reader) (whole []segment.Record, lost int, reason, err e
 	}
 	for i := range recs {
 		loc := recs[i].Entry(r.Number()).Location
-		rerr := readWhole(r, loc, recs[i].Hash)
+		rerr := v.readWhole(r, loc, recs[i].Hash)
 		if errors.Is(rerr, syscall.EIO) {
-			rerr = readWhole(r, loc, recs[i].Hash) // disks have been known to think better of it
+			rerr = v.readWhole(r, loc, recs[i].Hash) // disks have been known to think better of it
 		}
 		switch {
 		case rerr == nil || errors.Is(rerr, cas.ErrNewer):
 			whole = append(whole, recs[i])
 			continue
-		case !errors.Is(rerr, syscall.EIO) && problem(rerr, BadChunk) == Unreadable:
+		case !errors.Is(rerr, syscall.EIO) && !segment.IsDamage(rerr):
 			return nil, 0, nil, rerr
 		}
 		lost++
@@ -183,13 +197,10 @@ func examine(r *segment.Reader) (whole []segment.Record, lost int, reason, err e
 
 // readWhole reads a record, decodes it and holds it against its hash. A delta is whole when it is what was written: its base
 // may lie anywhere.
-func readWhole(r *segment.Reader, loc cas.Location, h cas.Hash) error {
-	buf, raw := buffers.Get().(*[]byte), buffers.Get().(*[]byte)
-	defer freeBuffer(buf)
-	defer freeBuffer(raw)
-	*buf = slices.Grow((*buf)[:0], segment.RecordHeaderSize+int(loc.Stored))
+func (v *salvage) readWhole(r *segment.Reader, loc cas.Location, h cas.Hash) error {
+	v.buf = slices.Grow(v.buf[:0], segment.RecordHeaderSize+int(loc.Stored))
 	var rec segment.Record
-	payload, err := r.ReadRecord(loc, h, &rec, (*buf)[:segment.RecordHeaderSize+int(loc.Stored)])
+	payload, err := r.ReadRecord(loc, h, &rec, v.buf[:segment.RecordHeaderSize+int(loc.Stored)])
 	if err != nil {
 		return err
 	}
@@ -197,12 +208,12 @@ func readWhole(r *segment.Reader, loc cas.Location, h cas.Hash) error {
 		_, err := segment.ParseBase(rec.Codec, payload)
 		return err
 	}
-	*raw = slices.Grow((*raw)[:0], int(loc.Raw))
-	got, err := codec.Decode((*raw)[:0:loc.Raw], rec.Codec, payload, int(loc.Raw))
+	v.raw = slices.Grow(v.raw[:0], int(loc.Raw))
+	got, err := codec.Decode(v.raw[:0:loc.Raw], rec.Codec, payload, int(loc.Raw))
 	if err != nil {
 		return err
 	}
-	return check(got, h)
+	return cas.Check(got, h)
 }
 
 // copy makes a new segment of whole records, durable, and returns its number.

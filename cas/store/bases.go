@@ -473,12 +473,12 @@ func (s *Store) takeOne(h, base cas.Hash, a *against, had []byte) bool {
 		return false
 	}
 	a.on = append(a.on, more...)
-	if len(had) == int(loc.Raw) && len(had) > 0 && check(had, base) == nil {
+	if len(had) == int(loc.Raw) && len(had) > 0 && cas.Check(had, base) == nil {
 		*a.raw = append(*a.raw, had...)
 		return true
 	}
 	n := len(*a.raw)
-	if s.base(false, base, a.Number, a.raw) != nil || check((*a.raw)[n:], base) != nil {
+	if s.base(false, base, a.Number, a.raw) != nil || cas.Check((*a.raw)[n:], base) != nil {
 		*a.raw = (*a.raw)[:n]
 		return false
 	}

@@ -180,7 +180,7 @@ func (c *checker) sealed(ctx context.Context, n uint32) error {
 
 // problem is what an error tells: damage, or a disk that does not read.
 func problem(err error, damage Problem) Problem {
-	if errors.Is(err, cas.ErrCorrupt) || errors.Is(err, cas.ErrNewer) || errors.Is(err, cas.ErrTooLarge) || errors.Is(err, segment.ErrForeign) {
+	if segment.IsDamage(err) {
 		return damage
 	}
 	return Unreadable
@@ -333,7 +333,7 @@ func (c *checker) record(r *segment.Reader, rec *segment.Record, all bool) (Prob
 	*raw = slices.Grow((*raw)[:0], int(loc.Raw))[:loc.Raw]
 	err := c.s.contentIn(access{locked: true}, r, loc, rec.Hash, *raw, anyNumber)
 	if err == nil {
-		err = check(*raw, rec.Hash)
+		err = cas.Check(*raw, rec.Hash)
 	}
 	var base *cas.ChunkError
 	if loc.Delta && errors.As(err, &base) {

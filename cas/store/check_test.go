@@ -12,6 +12,7 @@ import (
 	"ckptfs/cas"
 	"ckptfs/cas/codec"
 	"ckptfs/cas/disk"
+	"ckptfs/cas/salvage"
 	"ckptfs/cas/segment"
 )
 
@@ -210,11 +211,11 @@ func TestSalvage(t *testing.T) {
 		t.Fatal(err)
 	}
 	aside := "/store/lost+found"
-	salvage := func(m *disk.Mem, drop func() error) (SalvageStats, error) {
-		return Salvage(m, dir, storeID, SalvageOptions{Aside: aside, DropIndex: drop})
+	run := func(m *disk.Mem, drop func() error) (salvage.Stats, error) {
+		return salvage.Segments(m, dir, storeID, salvage.Options{Aside: aside, DropIndex: drop})
 	}
 	never := func() error { t.Error("the index was dropped"); return nil }
-	if st, err := salvage(m, never); err != nil || len(st.Moved) > 0 || st.Looked != st.Segments || st.Looked == 0 {
+	if st, err := run(m, never); err != nil || len(st.Moved) > 0 || st.Looked != st.Segments || st.Looked == 0 {
 		t.Fatalf("sound: %+v, %v", st, err)
 	}
 	for _, l := range locs {
@@ -235,14 +236,14 @@ func TestSalvage(t *testing.T) {
 			c.Inject(fault)
 			y := x.clone()
 			drop := func() error { y = newIndex(); return nil }
-			st, err := salvage(c, drop)
+			st, err := run(c, drop)
 			done := c.Ops() <= n
 			if done && (err != nil || len(st.Moved) < 2) {
 				t.Fatalf("%+v, %v", st, err)
 			}
 			c = c.CrashClone(rand.New(rand.NewPCG(uint64(n), 1)))
 			what := fmt.Sprintf("fault at %d, crash %v", n, crash)
-			if _, err := salvage(c, drop); err != nil {
+			if _, err := run(c, drop); err != nil {
 				t.Fatalf("%s: %v", what, err)
 			}
 			s := open(t, c, y, Options{SegmentSize: 4 << 10})

@@ -11,6 +11,7 @@ import (
 	"ckptfs/cas"
 	"ckptfs/cas/codec"
 	"ckptfs/cas/disk"
+	"ckptfs/cas/salvage"
 	"ckptfs/cas/segment"
 )
 
@@ -204,7 +205,7 @@ func TestDeltaSalvage(t *testing.T) {
 	if _, err := f.WriteAt([]byte("XXXX"), base.Off+segment.RecordHeaderSize+40); err != nil {
 		t.Fatal(err)
 	}
-	st, err := Salvage(m, dir, storeID, SalvageOptions{Aside: "/store/lost", Now: time.Now})
+	st, err := salvage.Segments(m, dir, storeID, salvage.Options{Aside: "/store/lost", Now: time.Now})
 	if err != nil || len(st.Moved) != 1 || st.Moved[0].Lost != 1 {
 		t.Fatalf("%+v, %v", st, err)
 	}
@@ -249,7 +250,7 @@ func TestDeltaSalvageOfOldCopies(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	st, err := Salvage(m, dir, storeID, SalvageOptions{Aside: "/store/lost", Now: time.Now})
+	st, err := salvage.Segments(m, dir, storeID, salvage.Options{Aside: "/store/lost", Now: time.Now})
 	if err != nil || len(st.Moved) != 1 || st.Moved[0].Records != 2 {
 		t.Fatalf("%+v, %v", st, err)
 	}

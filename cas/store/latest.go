@@ -38,7 +38,7 @@ func (s *Store) Latest(kind cas.Kind, n int) (hashes []cas.Hash) {
 		if err != nil {
 			continue
 		}
-		if _, recs, err := contents(r); err == nil {
+		if _, recs, err := r.Contents(); err == nil {
 			add(recs)
 		}
 		r.Close()

@@ -2,7 +2,6 @@ package store
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 
 	"ckptfs/cas"
@@ -160,7 +159,7 @@ func (s *Store) read(loc cas.Location, h cas.Hash, dst []byte) error {
 	t := turn{of: s.turns}
 	err := s.content(access{hashed: true, turn: &t}, loc, h, dst, anyNumber)
 	if err == nil {
-		err = check(dst, h)
+		err = cas.Check(dst, h)
 	}
 	t.give()
 	if err == nil {
@@ -169,12 +168,5 @@ func (s *Store) read(loc cas.Location, h cas.Hash, dst []byte) error {
 	if err := s.content(access{}, loc, h, dst, anyNumber); err != nil {
 		return err
 	}
-	return check(dst, h)
-}
-
-func check(raw []byte, h cas.Hash) error {
-	if cas.Sum(raw) != h {
-		return fmt.Errorf("content does not match its hash: %w", cas.ErrCorrupt)
-	}
-	return nil
+	return cas.Check(dst, h)
 }

@@ -258,7 +258,7 @@ func (w *sweep) segment(ctx context.Context, n uint32) error {
 		return err
 	}
 	defer r.Close()
-	ft, recs, err := contents(r)
+	ft, recs, err := r.Contents()
 	if err != nil {
 		if size, serr := r.Size(); serr == nil && size < segment.FileHeaderSize && n != s.newest() {
 			// Made by the last breath of a process; never had anything in it.
@@ -302,26 +302,6 @@ func (w *sweep) segment(ctx context.Context, n uint32) error {
 		return nil
 	}
 	return p.reshape()
-}
-
-// contents reads the footer of a sealed segment, and the header.
-func contents(r *segment.Reader) (*segment.Footer, []segment.Record, error) {
-	if err := r.CheckHeader(); err != nil {
-		return nil, nil, err
-	}
-	ft, err := r.Footer()
-	if err != nil {
-		return nil, nil, err
-	}
-	if ft.Records > segment.MaxRecords {
-		return nil, nil, fmt.Errorf("%d records: %w", ft.Records, cas.ErrTooLarge)
-	}
-	recs := make([]segment.Record, 0, ft.Records)
-	err = r.Each(ft, func(rec *segment.Record) error {
-		recs = append(recs, *rec)
-		return nil
-	})
-	return ft, recs, err
 }
 
 // tails counts what of the segments that are being written would go once they are sealed.

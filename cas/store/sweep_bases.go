@@ -107,7 +107,7 @@ func (s *Store) listed(n uint32, deadline int64) (recs []segment.Record, young b
 		return nil, false, err
 	}
 	defer r.Close()
-	ft, recs, err := contents(r)
+	ft, recs, err := r.Contents()
 	if err == nil {
 		return recs, ft.Sealed.Unix() > deadline, nil
 	}

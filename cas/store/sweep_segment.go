@@ -181,7 +181,7 @@ func (p *part) copy(rec *segment.Record) (*record, error) {
 	*raw = slices.Grow((*raw)[:0], int(head.Raw))
 	got := (*raw)[:head.Raw]
 	if err = s.decode(false, &head, payload, got, anyNumber); err == nil {
-		err = check(got, rec.Hash)
+		err = cas.Check(got, rec.Hash)
 	}
 	if err != nil {
 		return nil, err

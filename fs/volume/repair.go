@@ -15,7 +15,7 @@ import (
 
 	"ckptfs/cas"
 	"ckptfs/cas/disk"
-	"ckptfs/cas/store"
+	"ckptfs/cas/salvage"
 	"ckptfs/fs/control"
 	"ckptfs/fs/tree"
 	"ckptfs/index"
@@ -90,17 +90,17 @@ func repairSegments(o *Options, out *control.Repaired, report func(control.Progr
 	if err != nil {
 		return err
 	}
-	opt := store.SalvageOptions{
+	opt := salvage.Options{
 		Aside:     filepath.Join(o.Dir, tree.LostFound),
 		DropIndex: func() error { return dropIndex(o, out) },
 		Now:       o.Now,
 	}
 	if report != nil {
-		opt.Progress = func(st store.SalvageStats) {
+		opt.Progress = func(st salvage.Stats) {
 			report(control.Progress{DoneBytes: int64(st.Looked), TotalBytes: int64(st.Segments), DoneFiles: st.Looked, TotalFiles: st.Segments})
 		}
 	}
-	st, err := store.Salvage(disk.OS{}, filepath.Join(o.Dir, tree.SegmentsDir), format.ID, opt)
+	st, err := salvage.Segments(disk.OS{}, filepath.Join(o.Dir, tree.SegmentsDir), format.ID, opt)
 	for _, m := range st.Moved {
 		did := fmt.Sprintf("moved to %s: %v", rel(o.Dir, m.Aside), m.Reason)
 		if m.New != 0 {
