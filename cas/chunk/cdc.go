@@ -4,8 +4,6 @@ import (
 	"hash/crc32"
 	"io"
 	"sync"
-
-	"github.com/PlakarKorp/go-cdc-chunkers/chunkers/fastcdc"
 )
 
 // The parameters of content-defined cutting; part of the identity of what is stored, see the package comment.
@@ -45,15 +43,15 @@ func (r *rule) cut(p []byte) int {
 		return len(p)
 	}
 	p = p[:min(len(p), r.longest)]
-	var gear uint64
+	var hash uint64
 	middle := min(r.normal, len(p))
 	for i, b := range p[r.shortest:middle] {
-		if gear = gear<<1 + fastcdc.G[b]; gear&r.before == 0 {
+		if hash = hash<<1 + gear[b]; hash&r.before == 0 {
 			return r.shortest + i
 		}
 	}
 	for i, b := range p[middle:] {
-		if gear = gear<<1 + fastcdc.G[b]; gear&r.after == 0 {
+		if hash = hash<<1 + gear[b]; hash&r.after == 0 {
 			return middle + i
 		}
 	}
@@ -70,14 +68,14 @@ func (r *rule) ends(p []byte, n int) bool {
 	case n < r.shortest:
 		return false
 	}
-	var gear uint64
+	var hash uint64
 	for _, b := range p[max(r.shortest, n-63) : n+1] { // what came before has been shifted out
-		gear = gear<<1 + fastcdc.G[b]
+		hash = hash<<1 + gear[b]
 	}
 	if n < r.normal {
-		return gear&r.before == 0
+		return hash&r.before == 0
 	}
-	return gear&r.after == 0
+	return hash&r.after == 0
 }
 
 // CDC cuts a stream where its content says so.
@@ -88,8 +86,6 @@ type CDC struct {
 	start, end int // of what is ahead, in buf
 	err        error
 }
-
-var _ Cutter = (*CDC)(nil)
 
 // window is what is read ahead into: twice the longest chunk, so that bytes have to be moved rarely.
 type window [2 * MaxCDC]byte
@@ -113,6 +109,8 @@ func EndsList(p []byte) bool {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
+// Next returns the next chunk, at least 1 and at most MaxLen bytes, valid until the next call; io.EOF after the last one; or
+// the reader's error, after which the CDC is of no more use.
 func (c *CDC) Next() ([]byte, error) {
 	p, err := c.Ahead()
 	if err != nil {
@@ -150,6 +148,7 @@ func (c *CDC) Ends(p []byte, n int) bool {
 	return (n < len(p) || c.err == io.EOF) && c.ends(p, n)
 }
 
+// Close gives the buffer back to the pool. What Next and Ahead returned last is then no longer valid.
 func (c *CDC) Close() {
 	if c.err == nil {
 		c.err = io.EOF

@@ -20,36 +20,14 @@
 //
 // Documents that grow (tree ensembles, see formats.Layout.Fine) are cut finely, so that what a save adds costs little more
 // than itself: minimum 1 KiB, normal 4 KiB (14 zero bits before, 10 after), maximum 16 KiB. Their chunks are grouped into lists
-// where the content says so: after a chunk whose last 64 bytes have a CRC-32C that is a multiple of 32.
+// where the content says so: after a chunk whose last 64 bytes have a CRC-32C that is a multiple of 16.
 //
-// The gear table and the masks are those of go-cdc-chunkers' "fastcdc-v1.0.0", unkeyed. A golden test holds the cuts.
+// The gear table and the masks are those of go-cdc-chunkers' "fastcdc-v1.0.0", unkeyed. Goldens hold the cuts, and tests compare
+// them with that library's. Its chunker reads a stream from one end to the other; a CDC also looks ahead (Ahead) and tells whether
+// a chunk that is known from before ends where it did (Ends).
 package chunk
 
-import (
-	"sync"
-
-	"ckptfs/cas"
-)
+import "ckptfs/cas"
 
 // MaxLen bounds the length of every chunk that this package cuts.
 const MaxLen = cas.ChunkSize
-
-// A Cutter hands out a stream's chunks in order.
-type Cutter interface {
-	// Next returns the next chunk, at least 1 and at most MaxLen bytes, valid until the next call; io.EOF after the last
-	// one; or the reader's error, after which the cutter is of no more use.
-	Next() ([]byte, error)
-	// Close gives the cutter's buffer back. The last chunk is then no longer valid.
-	Close()
-}
-
-// Buffer holds one chunk.
-type Buffer [MaxLen]byte
-
-var buffers = sync.Pool{New: func() any { return new(Buffer) }}
-
-// NewBuffer takes a buffer, whose content is arbitrary, from the pool.
-func NewBuffer() *Buffer { return buffers.Get().(*Buffer) }
-
-// Free gives a buffer back to the pool.
-func (b *Buffer) Free() { buffers.Put(b) }

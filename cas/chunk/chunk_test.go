@@ -13,6 +13,7 @@ import (
 	"testing/iotest"
 
 	chunkers "github.com/PlakarKorp/go-cdc-chunkers"
+	"github.com/PlakarKorp/go-cdc-chunkers/chunkers/fastcdc"
 
 	"ckptfs/cas"
 )
@@ -26,7 +27,7 @@ func noise(n int) []byte {
 	return p
 }
 
-func cut(t *testing.T, c Cutter) (chunks [][]byte) {
+func cut(t *testing.T, c *CDC) (chunks [][]byte) {
 	t.Helper()
 	defer c.Close()
 	for {
@@ -87,10 +88,7 @@ func TestGoldenCuts(t *testing.T) {
 func TestCutsAreTheInput(t *testing.T) {
 	in := noise(1 << 20)
 	for _, n := range []int{0, 1, 63, MinCDC - 1, MinCDC, MinCDC + 1, NormalCDC, MaxLen - 1, MaxLen, MaxLen + 1, 2 * MaxLen, len(in)} {
-		for name, cutter := range map[string]func(io.Reader) Cutter{
-			"grid": func(r io.Reader) Cutter { return NewGrid(r) },
-			"cdc":  func(r io.Reader) Cutter { return NewCDC(r) },
-		} {
+		for name, cutter := range map[string]func(io.Reader) *CDC{"cdc": NewCDC, "fine": NewFineCDC} {
 			whole := cut(t, cutter(bytes.NewReader(in[:n])))
 			if !bytes.Equal(bytes.Join(whole, nil), in[:n]) {
 				t.Errorf("%s of %d bytes: chunks are not the input", name, n)
@@ -117,16 +115,20 @@ func TestCutsAreTheInput(t *testing.T) {
 
 func TestReadErrorIsPassedOn(t *testing.T) {
 	boom := errors.New("boom")
-	for name, cutter := range map[string]func(io.Reader) Cutter{
-		"grid": func(r io.Reader) Cutter { return NewGrid(r) },
-		"cdc":  func(r io.Reader) Cutter { return NewCDC(r) },
-	} {
+	for name, cutter := range map[string]func(io.Reader) *CDC{"cdc": NewCDC, "fine": NewFineCDC} {
 		c := cutter(io.MultiReader(bytes.NewReader(noise(MinCDC/2)), iotest.ErrReader(boom)))
 		if p, err := c.Next(); !errors.Is(err, boom) {
 			t.Errorf("%s: %d bytes, %v", name, len(p), err)
 		}
 		c.Close()
 		c.Close()
+	}
+}
+
+// The gear table is the library's.
+func TestGearIsTheLibrarys(t *testing.T) {
+	if gear != fastcdc.G {
+		t.Error("the gear table is another one")
 	}
 }
 
