@@ -34,12 +34,6 @@ func (b *Batch) Put(kind cas.Kind, h cas.Hash, raw []byte, hint codec.Hint) (fre
 	return fresh, err
 }
 
-// PutAgainst is PutRelated of a new version of the record prev: delta reports whether it is stored as such.
-func (b *Batch) PutAgainst(kind cas.Kind, h cas.Hash, raw []byte, hint codec.Hint, prev cas.Hash) (fresh, delta bool, err error) {
-	fresh, id, err := b.PutRelated(kind, h, raw, hint, cas.Related{Prev: prev})
-	return fresh, fresh && codec.NeedsBase(id), err
-}
-
 // PutRelated is Put of what is related to other records. It is stored as the rounding of its masters if it is that, else as
 // its difference from the version before it, or from one that this leads back to, if that pays. Whatever is wrong with these
 // does not matter. What was encoded has been decoded again and compared. Of what is fresh id is the codec. Columns that it is stored with

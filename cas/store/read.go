@@ -85,19 +85,6 @@ func (s *Store) overlay(pend []*record, locs []cas.Location) (coming []bool) {
 	return coming
 }
 
-// Has reports which chunks are held.
-func (s *Store) Has(hashes []cas.Hash) ([]bool, error) {
-	locs := make([]cas.Location, len(hashes))
-	if err := s.Locate(hashes, locs); err != nil {
-		return nil, err
-	}
-	has := make([]bool, len(hashes))
-	for i := range locs {
-		has[i] = locs[i].Segment != 0
-	}
-	return has, nil
-}
-
 // Reads is how many records were read from segments since the store was opened, for readers, for packing, and as bases of others, and the
 // bytes of their payloads. A record that is read twice counts twice.
 func (s *Store) Reads() (records, bytes int64) { return s.reads.records.Load(), s.reads.bytes.Load() }

@@ -1,15 +1,113 @@
 package store
 
 import (
+	"cmp"
 	"slices"
 	"sync"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
+	"ckptfs/cas"
 	"ckptfs/cas/disk"
 	"ckptfs/cas/pages"
 	"ckptfs/cas/segment"
 )
+
+// maxSkip is how many bytes between two chunks are read along rather than left out of one request to the disk.
+const maxSkip = 64 << 10
+
+// Expect has the disk begin to read chunks that Get will be asked for soon, and their bases, in few large requests: chunks of one
+// file mostly lie one after the other. What cannot be located is passed over. Of deltas it waits for the records, to learn
+// their bases. done, to be called once, says that the chunks were got or will not be.
+func (s *Store) Expect(hashes []cas.Hash) (done func()) {
+	links := make([]Link, len(hashes))
+	locs := make([]cas.Location, len(hashes))
+	if s.Locate(hashes, locs) != nil {
+		return func() {}
+	}
+	for i, h := range hashes {
+		links[i] = Link{h, locs[i]}
+	}
+	s.located.add(links)
+	named := slices.Clone(links)
+	var all []*stretch
+	for range segment.RoundedNumber + 1 {
+		all = s.willRead(locs, all)
+		if links = s.basesOf(links); len(links) == 0 {
+			break
+		}
+		locs = locs[:0]
+		for _, l := range links {
+			locs = append(locs, l.Loc)
+		}
+	}
+	return func() {
+		s.located.remove(named)
+		s.ahead.release(all...)
+	}
+}
+
+// basesOf are the bases of those records that have some, each once. What cannot be read or found is passed over.
+func (s *Store) basesOf(links []Link) (bases []Link) {
+	seen := map[cas.Hash]bool{}
+	for _, l := range links {
+		b, _, err := s.baseOf(l.Hash, l.Loc)
+		if err != nil {
+			continue
+		}
+		for _, h := range b.Hashes() {
+			if seen[h] {
+				continue
+			}
+			seen[h] = true
+			if loc, err := s.locateNow(false, h); err == nil && loc.Segment != 0 {
+				bases = append(bases, Link{h, loc})
+			}
+		}
+	}
+	return bases
+}
+
+// willRead has the disk begin to read records, and appends what is read to memory of our own to all. It changes locs.
+func (s *Store) willRead(locs []cas.Location, all []*stretch) []*stretch {
+	locs = slices.DeleteFunc(locs, func(l cas.Location) bool { // others expect it
+		t := s.ahead.find(l.Segment, l.Off, segment.RecordHeaderSize+int(l.Stored))
+		if t != nil {
+			all = append(all, t)
+		}
+		return t != nil
+	})
+	slices.SortFunc(locs, func(a, b cas.Location) int {
+		return cmp.Or(cmp.Compare(a.Segment, b.Segment), cmp.Compare(a.Off, b.Off))
+	})
+	end := func(l cas.Location) int64 { return l.Off + segment.Size(int(l.Stored)) }
+	for len(locs) > 0 {
+		from, to := locs[0], end(locs[0])
+		n := 1
+		for ; n < len(locs) && locs[n].Segment == from.Segment && locs[n].Off <= to+maxSkip && fits(from.Off, end(locs[n])); n++ {
+			to = max(to, end(locs[n]))
+		}
+		locs = locs[n:]
+		if from.Segment == 0 {
+			continue
+		}
+		f, err := s.files.get(from.Segment)
+		if err != nil {
+			continue
+		}
+		if t := s.ahead.add(from.Segment, from.Off, to); t != nil {
+			all = append(all, t)
+			go func() {
+				s.ahead.read(t, f.Reader)
+				s.files.put(f)
+			}()
+			continue
+		}
+		f.WillRead(from.Off, to-from.Off)
+		s.files.put(f)
+	}
+	return all
+}
 
 const (
 	// stretchSize is the most that a stretch has, fewBytes the most that one in a smaller buffer has, and minStretch the least worth that.
@@ -149,4 +247,52 @@ func (a *stretches) close() {
 	a.closed = true
 	a.mu.Unlock()
 	a.reading.Wait()
+}
+
+// located is where chunks lie that are expected, so that the index is asked once, and for many of them at a time. What was moved meanwhile is found anew,
+// as whatever is not where it was.
+type located struct {
+	mu sync.Mutex
+	at map[cas.Hash]found
+}
+
+type found struct {
+	loc  cas.Location
+	refs int
+}
+
+func (l *located) add(links []Link) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.at == nil {
+		l.at = map[cas.Hash]found{}
+	}
+	for _, k := range links {
+		if k.Loc.Segment != 0 {
+			l.at[k.Hash] = found{k.Loc, l.at[k.Hash].refs + 1}
+		}
+	}
+}
+
+func (l *located) remove(links []Link) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, k := range links {
+		if k.Loc.Segment == 0 {
+			continue
+		}
+		if f := l.at[k.Hash]; f.refs > 1 {
+			f.refs--
+			l.at[k.Hash] = f
+		} else {
+			delete(l.at, k.Hash)
+		}
+	}
+}
+
+func (l *located) get(h cas.Hash) (cas.Location, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f, ok := l.at[h]
+	return f.loc, ok
 }

@@ -22,7 +22,7 @@
 //
 // # Deltas
 //
-// PutAgainst stores a record as its difference from one before it (package segment says how). Then
+// PutRelated stores a record of which a version before is known as its difference from that one (package segment says how), if that pays. Then
 //
 //	put       its bases are pinned as long as it is, and for a sweep they were put with it. A base that is on its way takes
 //	          with it, when it fails, what was encoded against it
