@@ -152,9 +152,9 @@ func (s *Store) suspects(h cas.Hash) {
 
 // access says how a record is read.
 type access struct {
-	locked bool  // the caller holds one of the store's locks
-	hashed bool  // the caller holds the content against its hash: a payload that was read ahead needs no checksum, unless it is a base's
-	turn   *turn // for decoding; nil: it waits for none
+	locked bool        // the caller holds one of the store's locks
+	hashed bool        // the caller holds the content against its hash: a payload that was read ahead needs no checksum, unless it is a base's
+	slot   *decodeSlot // for decoding; nil: it waits for none
 }
 
 // content fills dst, loc.Raw bytes long, with the content of the record of h at loc, not held against h.
@@ -181,7 +181,7 @@ func (s *Store) contentIn(by access, f *segment.Reader, loc cas.Location, h cas.
 		}
 		payload, err := record(p, loc, h, &rec)
 		if err == nil {
-			by.turn.take(&rec)
+			by.slot.take(&rec)
 			err = s.decode(by.locked, &rec, payload, dst, below)
 		}
 		s.ahead.release(t)
@@ -205,7 +205,7 @@ func (s *Store) contentIn(by access, f *segment.Reader, loc cas.Location, h cas.
 	if err != nil {
 		return err
 	}
-	by.turn.take(&rec)
+	by.slot.take(&rec)
 	return s.decode(by.locked, &rec, payload, dst, below)
 }
 

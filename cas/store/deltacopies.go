@@ -7,11 +7,11 @@ import (
 	"ckptfs/cas"
 )
 
-// twins are the places of deltas of which the segments hold several, as a start, or a new index, finds them. The one of the lowest number is that which others
+// deltaCopies are the places of deltas of which the segments hold several, as a start, or a new index, finds them. The one of the lowest number is that which others
 // may be written against; but while nothing needed the chunk, a sweep that was cut short may have taken what one of them is written against.
-type twins map[cas.Hash][]cas.Location
+type deltaCopies map[cas.Hash][]cas.Location
 
-func (t twins) add(h cas.Hash, locs ...cas.Location) {
+func (t deltaCopies) add(h cas.Hash, locs ...cas.Location) {
 	for _, l := range locs {
 		if !slices.Contains(t[h], l) {
 			t[h] = append(t[h], l)
@@ -21,7 +21,7 @@ func (t twins) add(h cas.Hash, locs ...cas.Location) {
 
 // resolve lists the records that the index is to name instead of those that it does: of each chunk that of the lowest number whose bases are there, of lower
 // numbers themselves. Of equals it is the last. Nobody else uses the index, which has all records.
-func (t twins) resolve(s *Store) (better []cas.Entry, err error) {
+func (t deltaCopies) resolve(s *Store) (better []cas.Entry, err error) {
 	for h := range t {
 		now, err := one(h, s.index.Locate)
 		if err != nil {
@@ -39,7 +39,7 @@ func (t twins) resolve(s *Store) (better []cas.Entry, err error) {
 }
 
 // best is the record of h, of a number below the given one, that can be read with what is there; of segment 0 when there is none.
-func (t twins) best(s *Store, h cas.Hash, below uint8) (best cas.Location, number uint8, err error) {
+func (t deltaCopies) best(s *Store, h cas.Hash, below uint8) (best cas.Location, number uint8, err error) {
 	now, err := one(h, s.index.Locate)
 	if err != nil || now.Segment == 0 || !now.Delta {
 		return now, 0, err

@@ -143,8 +143,8 @@ func (s *Store) ReadInto(loc cas.Location, h cas.Hash, dst []byte) error {
 // read fills dst, loc.Raw bytes long, with the content of the record of h at loc.
 func (s *Store) read(loc cas.Location, h cas.Hash, dst []byte) error {
 	// What fits its hash needs no other checksum. What does not is read with all of them, which tell where it went wrong.
-	t := turn{of: s.turns}
-	err := s.content(access{hashed: true, turn: &t}, loc, h, dst, anyNumber)
+	t := decodeSlot{of: s.slots}
+	err := s.content(access{hashed: true, slot: &t}, loc, h, dst, anyNumber)
 	if err == nil {
 		err = cas.Check(dst, h)
 	}

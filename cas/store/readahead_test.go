@@ -340,7 +340,7 @@ func TestExpectLocates(t *testing.T) {
 	if second(); len(s.located.at) > 0 {
 		t.Errorf("%d places kept", len(s.located.at))
 	}
-	if len(s.turns) > 0 {
-		t.Errorf("%d turns taken", len(s.turns))
+	if len(s.slots) > 0 {
+		t.Errorf("%d slots taken", len(s.slots))
 	}
 }

@@ -30,27 +30,27 @@ func (s *Store) recover() error {
 	if mark.Segment > s.next || mark.Off > 0 && !slices.Contains(numbers, mark.Segment) {
 		return fmt.Errorf("segment %d is missing: %w", mark.Segment, ErrIndexAhead)
 	}
-	rp := replay{intake: newIntake(s), from: mark, last: mark}
-	rp.mark = mark
+	rc := recovery{replay: newReplay(s), from: mark, last: mark}
+	rc.mark = mark
 	if s.opt.ReadOnly {
-		rp.refused = ErrNeedsRecovery
+		rc.refused = ErrNeedsRecovery
 	}
 	for _, n := range numbers {
-		if err := rp.segment(n); err != nil {
+		if err := rc.segment(n); err != nil {
 			return fmt.Errorf("%s: %w", segment.Path(s.dir, n), err)
 		}
 	}
-	return indexError(rp.finish(rp.last))
+	return indexError(rc.finish(rc.last))
 }
 
-// replay takes records that lie behind a watermark into the index.
-type replay struct {
-	*intake
+// recovery takes records that lie behind a watermark into the index.
+type recovery struct {
+	*replay
 	from, last cas.Watermark
 }
 
-func (rp *replay) segment(n uint32) error {
-	s := rp.s
+func (rc *recovery) segment(n uint32) error {
+	s := rc.s
 	r, err := segment.Open(s.fs, s.dir, s.segment(n))
 	if err != nil {
 		return err
@@ -60,8 +60,8 @@ func (rp *replay) segment(n uint32) error {
 	if err != nil {
 		return err
 	}
-	if n == rp.from.Segment && size < rp.from.Off {
-		return fmt.Errorf("%d bytes, the index knows of %d: %w", size, rp.from.Off, ErrIndexAhead)
+	if n == rc.from.Segment && size < rc.from.Off {
+		return fmt.Errorf("%d bytes, the index knows of %d: %w", size, rc.from.Off, ErrIndexAhead)
 	}
 	s.stats.Segments++
 	s.stats.Bytes += taken(r, size)
@@ -70,34 +70,34 @@ func (rp *replay) segment(n uint32) error {
 	if intact != nil && !errors.Is(intact, cas.ErrCorrupt) {
 		return intact
 	}
-	switch err := rp.footer(r); {
+	switch err := rc.footer(r); {
 	case err == nil:
 	case !errors.Is(err, segment.ErrUnsealed):
 		return err
 	default:
-		return rp.scan(r, size)
+		return rc.scan(r, size)
 	}
 	return nil
 }
 
 // footer replays a sealed segment.
-func (rp *replay) footer(r *segment.Reader) error {
+func (rc *recovery) footer(r *segment.Reader) error {
 	t, err := r.Footer()
 	if err != nil {
 		return err
 	}
-	if r.Number() >= rp.from.Segment {
-		err = r.Each(t, func(rec *segment.Record) error { return rp.add(r.Number(), rec) })
+	if r.Number() >= rc.from.Segment {
+		err = r.Each(t, func(rec *segment.Record) error { return rc.add(r.Number(), rec) })
 	}
 	if err == nil {
-		rp.s.stats.Totals.Add(t.Totals)
+		rc.s.stats.Totals.Add(t.Totals)
 	}
 	return err
 }
 
 // scan replays a segment without a footer, and seals it.
-func (rp *replay) scan(r *segment.Reader, size int64) error {
-	s, n := rp.s, r.Number()
+func (rc *recovery) scan(r *segment.Reader, size int64) error {
+	s, n := rc.s, r.Number()
 	// Before anything is looked at: what reads find may be in the page cache only.
 	if err := r.Sync(); err != nil {
 		return err
@@ -111,12 +111,12 @@ func (rp *replay) scan(r *segment.Reader, size int64) error {
 	for sc.Next() {
 		if sc.Gap() {
 			if gap, zero := sc.Range(); !zero {
-				rp.gap(n, gap)
+				rc.gap(n, gap)
 			}
 			continue
 		}
 		rec := sc.Record()
-		if err := rp.add(n, rec); err != nil {
+		if err := rc.add(n, rec); err != nil {
 			return err
 		}
 		s.stats.Count(rec)
@@ -130,11 +130,11 @@ func (rp *replay) scan(r *segment.Reader, size int64) error {
 		return err
 	}
 	if tail := sc.Tail(); size > tail {
-		known := rp.from.Off
-		if n != rp.from.Segment || known < tail {
+		known := rc.from.Off
+		if n != rc.from.Segment || known < tail {
 			known = tail
 		} else {
-			rp.gap(n, segment.Range{Off: tail, End: known})
+			rc.gap(n, segment.Range{Off: tail, End: known})
 		}
 		s.stats.Leftover += max(0, size-known)
 	}
@@ -172,13 +172,13 @@ func taken(r *segment.Reader, size int64) int64 {
 }
 
 // gap counts a range without a valid record. What lies behind the watermark is a write that a crash cut short.
-func (rp *replay) gap(n uint32, g segment.Range) {
-	st := &rp.s.stats
+func (rc *recovery) gap(n uint32, g segment.Range) {
+	st := &rc.s.stats
 	known := g.End
-	if rp.from.Segment != 0 && rp.from.Before(cas.Watermark{Segment: n, Off: g.End}) {
+	if rc.from.Segment != 0 && rc.from.Before(cas.Watermark{Segment: n, Off: g.End}) {
 		known = g.Off
-		if n == rp.from.Segment {
-			known = max(g.Off, rp.from.Off)
+		if n == rc.from.Segment {
+			known = max(g.Off, rc.from.Off)
 		}
 	}
 	if known > g.Off {
@@ -189,15 +189,15 @@ func (rp *replay) gap(n uint32, g segment.Range) {
 }
 
 // add takes a record into the index if it lies behind the watermark and is of a kind that belongs there.
-func (rp *replay) add(n uint32, rec *segment.Record) error {
-	if !known(rec.Kind) || (cas.Watermark{Segment: n, Off: rec.Off}).Before(rp.from) {
+func (rc *recovery) add(n uint32, rec *segment.Record) error {
+	if !known(rec.Kind) || (cas.Watermark{Segment: n, Off: rec.Off}).Before(rc.from) {
 		return nil
 	}
-	rp.last = cas.Watermark{Segment: n, Off: rec.End()}
-	if rp.from != (cas.Watermark{}) {
-		rp.mark = rp.last
+	rc.last = cas.Watermark{Segment: n, Off: rec.End()}
+	if rc.from != (cas.Watermark{}) {
+		rc.mark = rc.last
 	}
-	return indexError(rp.intake.add(n, rec))
+	return indexError(rc.replay.add(n, rec))
 }
 
 // indexError marks an error of the index's that tells of damage.

@@ -88,7 +88,7 @@ func (s *Store) refill() error {
 	if err != nil {
 		return err
 	}
-	in := newIntake(s)
+	in := newReplay(s)
 	for _, n := range numbers {
 		i := slices.IndexFunc(tails, func(t *tail) bool { return t.w.Number() == n })
 		switch {
@@ -119,7 +119,7 @@ func (s *Store) refill() error {
 }
 
 // sealed takes the records of a segment that nobody appends to.
-func (in *intake) sealed(n uint32) error {
+func (in *replay) sealed(n uint32) error {
 	s := in.s
 	r, err := segment.Open(s.fs, s.dir, s.segment(n))
 	if errors.Is(err, fs.ErrNotExist) {

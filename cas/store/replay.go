@@ -7,20 +7,20 @@ import (
 	"ckptfs/cas/segment"
 )
 
-// intake takes records into the index, many with one commit.
-type intake struct {
+// replay takes records into the index, many with one commit.
+type replay struct {
 	s       *Store
 	entries []cas.Entry
-	twins   twins
+	copies  deltaCopies
 	// mark is up to where the index has all. While one is made from nothing it stays zero until the end, so that a start goes on where this was cut
 	// short: at the beginning.
 	mark    cas.Watermark
 	refused error // if not nil, what there is instead of a commit
 }
 
-func newIntake(s *Store) *intake { return &intake{s: s, twins: twins{}} }
+func newReplay(s *Store) *replay { return &replay{s: s, copies: deltaCopies{}} }
 
-func (in *intake) add(n uint32, rec *segment.Record) error {
+func (in *replay) add(n uint32, rec *segment.Record) error {
 	if !known(rec.Kind) {
 		return nil
 	}
@@ -31,7 +31,7 @@ func (in *intake) add(n uint32, rec *segment.Record) error {
 	return in.commit()
 }
 
-func (in *intake) commit() error {
+func (in *replay) commit() error {
 	if len(in.entries) == 0 {
 		return nil
 	}
@@ -47,11 +47,11 @@ func (in *intake) commit() error {
 }
 
 // finish ends it: up to mark the index has all.
-func (in *intake) finish(mark cas.Watermark) error {
+func (in *replay) finish(mark cas.Watermark) error {
 	if err := in.commit(); err != nil {
 		return err
 	}
-	better, err := in.twins.resolve(in.s)
+	better, err := in.copies.resolve(in.s)
 	if err != nil || len(better) == 0 && mark == in.mark {
 		return err
 	}
@@ -60,9 +60,9 @@ func (in *intake) finish(mark cas.Watermark) error {
 
 // lowest is the entries, which lie behind what the index has, without the records of which there is one of a lower number: what
 // was stored since may be written against that one. Of equals the last one is as good. Mostly there is one record of a chunk;
-// more are left by a Compaction that was cut short, by a chunk that was stored afresh, and by a salvage, behind later ones. The twins are told of deltas
+// more are left by a Compaction that was cut short, by a chunk that was stored afresh, and by a salvage, behind later ones. The copies are told of deltas
 // among them.
-func (in *intake) lowest() ([]cas.Entry, error) {
+func (in *replay) lowest() ([]cas.Entry, error) {
 	s, entries := in.s, in.entries
 	var hashes []cas.Hash
 	for i := range entries {
@@ -96,7 +96,7 @@ func (in *intake) lowest() ([]cas.Entry, error) {
 	return slices.DeleteFunc(entries, func(e cas.Entry) bool {
 		l, ok := have[keyOf(e.Hash)]
 		if ok && e.Delta && l.Delta {
-			in.twins.add(e.Hash, l, e.Location)
+			in.copies.add(e.Hash, l, e.Location)
 		}
 		if ok && e.Delta && serves(l.Kind, e.Kind) && number(e.Hash, l) < number(e.Hash, e.Location) {
 			return true

@@ -6,20 +6,20 @@ import (
 	"ckptfs/cas/segment"
 )
 
-// turns lets as many goroutines decode for readers at a time as there are processors, in the order in which they come: what more of them did at once
-// would all be done late, with state of the decoder for each, 2 MiB, that no cache has.
-type turns chan struct{}
+// decodeSlots lets as many goroutines decode for readers at a time as there are processors, in the order in which they come:
+// what more of them did at once would all be done late, each with 2 MiB of decoder state that no cache has.
+type decodeSlots chan struct{}
 
-func newTurns() turns { return make(turns, cas.Processors) }
+func newDecodeSlots() decodeSlots { return make(decodeSlots, cas.Processors) }
 
-// turn is a reader's, from when it has the bytes to decode until it has held what they are against the hash.
-type turn struct {
-	of   turns
+// decodeSlot is a reader's, from when it has the bytes to decode until it has compared what they are with the hash.
+type decodeSlot struct {
+	of   decodeSlots
 	took bool
 }
 
-// take waits for the turn. A record that needs others is decoded without one: they may have to be read first.
-func (t *turn) take(rec *segment.Record) {
+// take waits for a slot. A record that needs others is decoded without one: they may have to be read first.
+func (t *decodeSlot) take(rec *segment.Record) {
 	if t == nil || t.took || codec.NeedsBase(rec.Codec) {
 		return
 	}
@@ -27,7 +27,7 @@ func (t *turn) take(rec *segment.Record) {
 	t.took = true
 }
 
-func (t *turn) give() {
+func (t *decodeSlot) give() {
 	if t.took {
 		<-t.of
 		t.took = false

@@ -127,7 +127,7 @@ type Store struct {
 	files   *files
 	known   *lru.Cache[place, segment.Base] // what deltas say of their bases
 	ahead   stretches
-	turns   turns
+	slots   decodeSlots
 	located located
 	reads   struct{ records, bytes atomic.Int64 }
 	// spending is what is being written that Options.Room was asked for.
@@ -202,7 +202,7 @@ func Open(fs disk.FS, dir string, id [16]byte, index Locator, opt Options) (*Sto
 	s.finished.L = &s.mu
 	s.known, _ = lru.New[place, segment.Base](knownBases) // the size is positive
 	s.ahead.init(opt.ExpectBytes)
-	s.turns = newTurns()
+	s.slots = newDecodeSlots()
 	s.files = newFiles(opt.OpenFiles, func(n uint32) (*segment.Reader, error) {
 		return segment.Open(fs, dir, s.segment(n))
 	})
