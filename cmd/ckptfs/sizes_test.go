@@ -28,7 +28,6 @@ type extent struct{ lines, fields, methods int }
 // lowered. What is below the limits again leaves the table.
 var oversize = map[string]extent{
 	"cas/codec":            {lines: 5755},
-	"cas/store":            {lines: 5007},
 	"cas/store.Store":      {fields: 41, methods: 83},
 	"fs/metrics.collector": {fields: 42},
 	"fs/volume":            {lines: 17612},
