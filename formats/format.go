@@ -18,6 +18,10 @@ type Format struct {
 	// Views are the endings of the files that may have a safetensors view beside them, best first. Where the views of two
 	// files would have one name, the format that comes first in the table has it.
 	Views []string
+	// Presume, if not nil, tells what a file is whose format grows from save to save, by its first and last bytes. as
+	// returns the layout that the file has if most of its bytes stood in an earlier file of a format that was one Blob. It is
+	// nil, or returns nil, where that cannot be said.
+	Presume func(r io.ReaderAt, size int64) (as func(format string) *Layout, err error)
 	// Sidecar, if not nil, lays out files of raw bytes that a file of this format describes.
 	Sidecar Sidecar
 }

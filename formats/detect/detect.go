@@ -10,7 +10,6 @@ import (
 	"io"
 
 	"ckptfs/formats"
-	"ckptfs/formats/pyobject"
 )
 
 // maxDepth is how deep archives in archives are followed.
@@ -73,7 +72,15 @@ func parse(p formats.Parser, r io.ReaderAt, size int64) (l *formats.Layout, err 
 // was one Blob: a model that has grown is long, and to parse it takes as long as to hash it. as is nil, or returns nil, where that cannot be said, and
 // where parsing takes no time.
 func Presume(r io.ReaderAt, size int64) (as func(format string) *formats.Layout, err error) {
-	return pyobject.Presume(r, size)
+	for _, f := range table {
+		if f.Presume == nil {
+			continue
+		}
+		if as, err = f.Presume(r, size); as != nil || err != nil {
+			return as, err
+		}
+	}
+	return nil, nil
 }
 
 // SniffLen is how long a prefix Sniff makes use of.

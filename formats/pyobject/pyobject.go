@@ -63,8 +63,9 @@ type Parser struct{}
 
 // Format is the entry of pickles in the table of formats.
 var Format = formats.Format{
-	Parser: Parser{},
-	Sniff:  Sniff,
+	Parser:  Parser{},
+	Sniff:   Sniff,
+	Presume: Presume,
 	Names: []formats.Name{
 		{
 			Name: formatPickle,
