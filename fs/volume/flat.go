@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"ckptfs/fs/view"
+	"ckptfs/index/runs"
 )
 
 // namesCheckpoint reports whether a name is one that checkpoints have.
@@ -25,7 +26,7 @@ func numberedCheckpoints(files []DirEntry) (steps []DirEntry) {
 	whole := false
 	patterns := map[string]bool{}
 	for _, e := range files {
-		pattern, numbers := numbersIn(strings.TrimSuffix(e.Name, path.Ext(e.Name)))
+		pattern, numbers := runs.Numbers(strings.TrimSuffix(e.Name, path.Ext(e.Name)))
 		if !namesCheckpoint(e.Name) || len(numbers) == 0 || shardName.MatchString(e.Name) {
 			continue
 		}

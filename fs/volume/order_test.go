@@ -4,46 +4,18 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-)
 
-func TestPlaces(t *testing.T) {
-	for _, c := range []struct {
-		earlier, p string
-		before     bool
-	}{
-		{"runs/r/1/model.pt", "runs/r/2/model.pt", true},
-		{"runs/r/9/model.pt", "runs/r/10/model.pt", true},
-		{"runs/r/10/model.pt", "runs/r/9/model.pt", false},
-		{"runs/r/2/model.pt", "runs/r/2/model.pt", false},
-		{"runs/r/1/model.pt", "runs/r/2/optimizer.pt", false},
-		{"runs/r/1/model.pt", "runs/s/2/model.pt", false},
-		{"runs/a1/1/model.pt", "runs/a2/2/model.pt", false}, // another run
-		{"runs/a1/7/model.pt", "runs/a1/8/model.pt", true},
-		{"archive/a1/1/model.pt", "archive/a2/1/model.pt", true},
-		{"runs/a2/1/model.pt", "runs/a1/2/model.pt", false},
-		{"ck/checkpoint-100/model-00001-of-00002.st", "ck/checkpoint-200/model-00001-of-00002.st", true},
-		{"model-100.pt", "model-200.pt", true},
-		{"a/model-100.pt", "b/model-200.pt", false},
-		{"runs/r/step-5/model-5.pt", "runs/r/step-6/model-6.pt", true},
-		{"a.pt", "b.pt", false},
-		{"", "1", false},
-	} {
-		u := upcoming{}
-		u.add(positionOf(c.earlier))
-		if got := u.hasBefore(positionOf(c.p)); got != c.before {
-			t.Errorf("%s before %s: %v", c.earlier, c.p, got)
-		}
-	}
-}
+	"ckptfs/index/runs"
+)
 
 // groups takes all groups that there are for the files in the queue.
 func (r *rig) groups() (groups [][]string) {
 	p := r.packer
 	for {
 		p.mu.Lock()
-		positions := map[*Node]position{}
+		positions := map[*Node]runs.Position{}
 		for _, n := range p.queue {
-			positions[n] = positionOf(r.Path(n))
+			positions[n] = runs.PositionOf(r.Path(n))
 		}
 		group := p.next(positions)
 		p.mu.Unlock()

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"ckptfs/index/runs"
 )
 
 const (
@@ -39,8 +41,8 @@ type packer struct {
 	cond      sync.Cond // anything below changed
 	queue     []*Node
 	busy      map[*Node]bool
-	ahead     map[*Node]position // those of busy that are not in the store yet
-	changes   int                // of the queue and of ahead
+	ahead     map[*Node]runs.Position // those of busy that are not in the store yet
+	changes   int                     // of the queue and of ahead
 	delayed   map[*Node]*delay
 	plain     map[*Node]bool // files that stay as they are, not known to be durable, at most maxPlain; each with a reference
 	morePlain bool           // others too
@@ -67,7 +69,7 @@ type delay struct {
 }
 
 func newPacker(v *Volume, maxUnpacked int64) *packer {
-	p := &packer{v: v, backlog: newBacklog(maxUnpacked), busy: map[*Node]bool{}, ahead: map[*Node]position{}, delayed: map[*Node]*delay{}, plain: map[*Node]bool{}}
+	p := &packer{v: v, backlog: newBacklog(maxUnpacked), busy: map[*Node]bool{}, ahead: map[*Node]runs.Position{}, delayed: map[*Node]*delay{}, plain: map[*Node]bool{}}
 	p.cond.L = &p.mu
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	return p
@@ -182,9 +184,9 @@ func (p *packer) take() []*Node {
 	for !p.stopping {
 		seen, files := p.changes, slices.Clone(p.queue[:min(len(p.queue), maxAhead)])
 		p.mu.Unlock()
-		positions := make(map[*Node]position, len(files))
+		positions := make(map[*Node]runs.Position, len(files))
 		for _, n := range files {
-			positions[n] = positionOf(p.v.Path(n)) // now: programs rename what they have saved
+			positions[n] = runs.PositionOf(p.v.Path(n)) // now: programs rename what they have saved
 		}
 		p.mu.Lock()
 		if group := p.next(positions); len(group) > 0 {
@@ -216,12 +218,12 @@ func (p *packer) rests(ctx context.Context) error {
 // next moves files from the queue to busy: half of what waits, so that the other group gets something too, of those whose positions are
 // known. A file that is busy, because it was written again meanwhile, waits for its next turn, and so does one for the version before it; who
 // was closed later is not waited for, so that each has its turn. mu is held.
-func (p *packer) next(positions map[*Node]position) []*Node {
+func (p *packer) next(positions map[*Node]runs.Position) []*Node {
 	most := min(groupFiles, (len(p.queue)+packGroups-1)/packGroups)
 	var group []*Node
-	before := upcoming{}
+	before := runs.Upcoming{}
 	for _, at := range p.ahead {
-		before.add(at)
+		before.Add(at)
 	}
 	wait := p.queue[:0]
 	for _, n := range p.queue {
@@ -230,8 +232,8 @@ func (p *packer) next(positions map[*Node]position) []*Node {
 			wait = append(wait, n)
 			continue
 		}
-		if p.busy[n] || before.hasBefore(at) {
-			before.add(at)
+		if p.busy[n] || before.HasBefore(at) {
+			before.Add(at)
 			wait = append(wait, n)
 			continue
 		}

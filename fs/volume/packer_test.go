@@ -7,6 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ckptfs/fs/control"
+
+	"ckptfs/index/runs"
 )
 
 // begin packs a file as the background would, up to the point where its manifest is published.
@@ -132,7 +134,7 @@ func TestSyncWaitsForRepack(t *testing.T) {
 	}
 	r.patch("f", []byte("new"), 0)
 	p.mu.Lock()
-	if again := p.next(map[*Node]position{n: nil}); len(again) > 0 {
+	if again := p.next(map[*Node]runs.Position{n: nil}); len(again) > 0 {
 		t.Error("a file is in two groups at a time")
 	}
 	p.mu.Unlock()

@@ -19,6 +19,7 @@ import (
 	"ckptfs/fs/pack"
 	"ckptfs/fs/tree"
 	"ckptfs/index/manifest"
+	"ckptfs/index/runs"
 )
 
 // versions finds, for a file that is to be packed, those before it to store it against. Nothing hangs on what it finds: a manifest that does
@@ -45,7 +46,6 @@ const (
 
 	maxSiblings = 4096    // names looked at in a directory
 	maxSteps    = 2       // of the steps before that are looked at for one name
-	maxLevels   = 3       // names of a path that are looked at, from its end
 	enough      = 0.5     // share of a file's bytes in tensors that are found, from which on nothing else is looked for
 	nearlyAll   = 0.9     // and from which on nothing else is looked for in the same step
 	minLooks    = 16      // manifests that are looked at for a file, at least, and
@@ -156,17 +156,14 @@ func (s *search) before(p string) {
 	}
 	names := strings.Split(p, "/")
 	levels := 0
-	for k := len(names) - 1; k >= 0 && levels < maxLevels && !s.covers(enough); k-- {
-		if !strings.ContainsAny(names[k], digits) || isRun(names, k) {
+	for k := len(names) - 1; k >= 0 && levels < runs.Levels && !s.covers(enough); k-- {
+		if _, numbers := runs.Numbers(names[k]); len(numbers) == 0 || runs.IsRun(names, k) {
 			continue
 		}
 		levels++
 		s.stepsBefore(names, k)
 	}
 }
-
-// isRun reports whether names[k] is that of a run: one of a higher number is no later step, for it may have begun anywhere.
-func isRun(names []string, k int) bool { return k == 1 && names[0] == runsDir }
 
 // stepsBefore looks at the steps before by the number in names[k].
 func (s *search) stepsBefore(names []string, k int) {
@@ -290,8 +287,6 @@ func (v *Volume) namesIn(dir string) []string {
 	return names
 }
 
-const digits = "0123456789"
-
 // stepsBefore lists the paths that differ from names in a lower number in names[k], the closest first, and perhaps in that
 // number in what lies below. There may be nothing at them.
 func (v *Volume) stepsBefore(names []string, k int) (rels []string) {
@@ -299,18 +294,18 @@ func (v *Volume) stepsBefore(names []string, k int) (rels []string) {
 	if dir == "" {
 		dir = "."
 	}
-	pattern, number := numbersIn(own)
+	pattern, number := runs.Numbers(own)
 	type step struct {
 		name   string
 		number []string
 	}
 	var before []step
 	for _, s := range v.namesIn(dir) {
-		if pat, num := numbersIn(s); pat == pattern && compareNumbers(num, number) < 0 {
+		if pat, num := runs.Numbers(s); pat == pattern && runs.CompareNumbers(num, number) < 0 {
 			before = append(before, step{s, num})
 		}
 	}
-	slices.SortFunc(before, func(a, b step) int { return compareNumbers(b.number, a.number) })
+	slices.SortFunc(before, func(a, b step) int { return runs.CompareNumbers(b.number, a.number) })
 	rest := path.Join(names[k+1:]...)
 	for _, s := range before[:min(len(before), 4*maxSteps)] {
 		rels = append(rels, path.Join(dir, s.name, rest))
@@ -326,32 +321,4 @@ func (v *Volume) stepsBefore(names []string, k int) (rels []string) {
 		}
 	}
 	return rels
-}
-
-// numbersIn takes a name apart: what is the same for all steps, and the numbers, without leading zeros.
-func numbersIn(name string) (pattern string, numbers []string) {
-	var p strings.Builder
-	for name != "" {
-		i := strings.IndexAny(name, digits)
-		if i < 0 {
-			break
-		}
-		p.WriteString(name[:i])
-		p.WriteByte('0')
-		name = name[i:]
-		rest := strings.TrimLeft(name, digits)
-		numbers = append(numbers, strings.TrimLeft(name[:len(name)-len(rest)], "0"))
-		name = rest
-	}
-	return p.String() + name, numbers
-}
-
-// compareNumbers compares two lists of as many decimal numbers, the first of them first.
-func compareNumbers(a, b []string) int {
-	for i := range a {
-		if c := cmp.Or(cmp.Compare(len(a[i]), len(b[i])), cmp.Compare(a[i], b[i])); c != 0 {
-			return c
-		}
-	}
-	return 0
 }

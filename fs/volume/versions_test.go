@@ -43,23 +43,6 @@ func trained(t testing.TB, model, steps int) []byte {
 	return p
 }
 
-func TestNumbersIn(t *testing.T) {
-	for _, c := range []struct {
-		name, pattern string
-		numbers       []string
-	}{
-		{"model", "model", nil}, {"step_0200", "step_0", []string{"200"}}, {"12", "0", []string{"12"}}, {"000", "0", []string{""}},
-		{"epoch=3-step=1200.ckpt", "epoch=0-step=0.ckpt", []string{"3", "1200"}},
-	} {
-		if p, n := numbersIn(c.name); p != c.pattern || !slices.Equal(n, c.numbers) {
-			t.Errorf("%s: %q %q", c.name, p, n)
-		}
-	}
-	if compareNumbers([]string{"9"}, []string{"10"}) >= 0 || compareNumbers([]string{"2", "10"}, []string{"2", "9"}) <= 0 || compareNumbers([]string{""}, []string{"1"}) >= 0 {
-		t.Error("not in the order of numbers")
-	}
-}
-
 // What is saved as whatever users call their steps is stored against the step before.
 // Names that would make each other longer and longer do not.
 func TestStepsBeforeOfHostileNames(t *testing.T) {

@@ -1,0 +1,92 @@
+package runs
+
+import (
+	"cmp"
+	"path"
+	"strings"
+)
+
+// Dir is where runs are, below the mount's root.
+const Dir = "runs"
+
+// Levels is how many names of a path are looked at for its place in a series, from its end.
+const Levels = 3
+
+// IsRun reports whether names[k] is that of a run: one of a higher number is no later step, for it may have begun anywhere.
+func IsRun(names []string, k int) bool { return k == 1 && names[0] == Dir }
+
+const decimals = "0123456789"
+
+// Numbers takes a name apart: what is the same for all steps, and the numbers, without leading zeros.
+func Numbers(name string) (pattern string, numbers []string) {
+	var p strings.Builder
+	for name != "" {
+		i := strings.IndexAny(name, decimals)
+		if i < 0 {
+			break
+		}
+		p.WriteString(name[:i])
+		p.WriteByte('0')
+		name = name[i:]
+		rest := strings.TrimLeft(name, decimals)
+		numbers = append(numbers, strings.TrimLeft(name[:len(name)-len(rest)], "0"))
+		name = rest
+	}
+	return p.String() + name, numbers
+}
+
+// CompareNumbers compares two lists of as many decimal numbers, the first of them first.
+func CompareNumbers(a, b []string) int {
+	for i := range a {
+		if c := cmp.Or(cmp.Compare(len(a[i]), len(b[i])), cmp.Compare(a[i], b[i])); c != 0 {
+			return c
+		}
+	}
+	return 0
+}
+
+// Position is where a file's path stands among those of a series, such as the steps of a run, at each of the levels at which
+// the step before is looked for.
+type Position []rung
+
+// rung is one level: what all paths of the series have in common, and the numbers of this one.
+type rung struct {
+	series  string
+	numbers []string
+}
+
+// PositionOf takes a path apart.
+func PositionOf(p string) (at Position) {
+	names := strings.Split(p, "/")
+	below := ""
+	for k := len(names) - 1; k >= 0 && len(at) < Levels; k-- {
+		pattern, numbers := Numbers(names[k])
+		if len(numbers) > 0 && !IsRun(names, k) {
+			at = append(at, rung{path.Join(path.Join(names[:k]...), "\x00", pattern, below), numbers})
+		}
+		below = path.Join(pattern, below)
+	}
+	return at
+}
+
+// Upcoming are the positions of files that are not packed yet.
+type Upcoming map[string][][]string
+
+// Add notes one.
+func (u Upcoming) Add(at Position) {
+	for _, r := range at {
+		u[r.series] = append(u[r.series], r.numbers)
+	}
+}
+
+// HasBefore reports whether one of them may be the version before what is at a position.
+func (u Upcoming) HasBefore(at Position) bool {
+	for _, r := range at {
+		for _, numbers := range u[r.series] {
+			if CompareNumbers(numbers, r.numbers) < 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
