@@ -148,7 +148,7 @@ func (v *Volume) keepArtifact(n *Node) {
 	if !todo {
 		return
 	}
-	path := v.Path(n)
+	path := n.Path()
 	if err := v.index.PutArtifact(&index.Artifact{ID: rawID(id.id), Manifest: rec.Manifest, Path: path}); err != nil {
 		v.report(slog.LevelWarn, "an artifact id was not kept", "path", path, "reason", err)
 	}
@@ -239,17 +239,17 @@ func (u *unpackedIDs) get(id canonical.ID) []NodeID {
 // withArtifact finds a file of an id, with one reference more; ENOENT when there is none, or it was never asked for.
 func (v *Volume) withArtifact(ctx context.Context, id canonical.ID) (*Node, error) {
 	for _, nid := range v.unpackedIDs.get(id) {
-		n := v.tab.getRef(nid)
+		n := v.names.tab.getRef(nid)
 		if n == nil {
 			continue
 		}
 		n.file.mu.Lock()
-		ok := n.file.id.gen == n.file.gen+1 && n.file.id.id == id && n.file.writers == 0 && !v.isDead(n)
+		ok := n.file.id.gen == n.file.gen+1 && n.file.id.id == id && n.file.writers == 0 && !n.isDead()
 		n.file.mu.Unlock()
 		if ok {
 			return n, nil
 		}
-		v.unref(n, 1)
+		n.unref(1)
 	}
 	n, known, err := v.byKnownPath(id)
 	if n != nil || err != nil {
@@ -276,7 +276,7 @@ func (v *Volume) byKnownPath(id canonical.ID) (n *Node, known []index.Artifact, 
 		if n.file != nil && v.manifestOf(n) == a.Manifest {
 			return n, known, nil
 		}
-		v.unref(n, 1)
+		n.unref(1)
 	}
 	return nil, known, nil
 }
@@ -323,7 +323,7 @@ func (v *Volume) searchArtifact(ctx context.Context, id canonical.ID) (*Node, er
 		if i < 0 {
 			return nil
 		}
-		v.ref(n)
+		n.ref()
 		found = n
 		known[i].Path = path
 		if !v.readOnly {
@@ -397,7 +397,7 @@ func (v *Volume) tensorView(n *Node, still func(f *file) bool) (virtual, error) 
 		plan, err = view.Safetensors(l.Regions, l.Tensors)
 	}
 	if err != nil {
-		v.unref(n, 1)
+		n.unref(1)
 		if errors.Is(err, view.ErrNoView) {
 			err = unix.ENOENT
 		}
@@ -408,7 +408,7 @@ func (v *Volume) tensorView(n *Node, still func(f *file) bool) (virtual, error) 
 
 // statArtifacts: only the owner of the mount's root may list the ids, which tell what files hold that others may not read.
 func statArtifacts(v *Volume) (Attr, error) {
-	a, err := v.Stat(v.root)
+	a, err := v.Stat(v.names.root)
 	a.Mode = unix.S_IFDIR | 0o511
 	return a, err
 }
@@ -435,7 +435,7 @@ func (v *Volume) statReachable(n *Node) (Attr, error) {
 	mode := a.Mode & 0o444
 	for _, dir := range v.foldersOf(n) {
 		d, err := v.Stat(dir)
-		v.unref(dir, 1)
+		dir.unref(1)
 		if err != nil {
 			mode = 0
 			continue
@@ -457,12 +457,12 @@ func (v *Volume) statReachable(n *Node) (Attr, error) {
 
 // foldersOf is the directories above a node, by one of its names, with a reference to each; not the root.
 func (v *Volume) foldersOf(n *Node) []*Node {
-	v.ns.RLock()
-	defer v.ns.RUnlock()
-	v.tab.mu.Lock()
-	defer v.tab.mu.Unlock()
+	v.names.ns.RLock()
+	defer v.names.ns.RUnlock()
+	v.names.tab.mu.Lock()
+	defer v.names.tab.mu.Unlock()
 	var out []*Node
-	for len(n.names) > 0 && n.names[0].dir != nil && n.names[0].dir != v.root {
+	for len(n.names) > 0 && n.names[0].dir != nil && n.names[0].dir != v.names.root {
 		n = n.names[0].dir
 		n.refs++
 		out = append(out, n)

@@ -94,7 +94,7 @@ func TestArtifact(t *testing.T) {
 				}
 				before := r.asm.Stats().Fetched
 				r.rename(p, "moved")
-				if got := r.names(artifacts); !slices.Equal(got, []string{want + ".safetensors"}) {
+				if got := r.listing(artifacts); !slices.Equal(got, []string{want + ".safetensors"}) {
 					t.Errorf("artifacts lists %q", got)
 				}
 				r.same(artifacts+want+".safetensors", canon)
@@ -113,7 +113,7 @@ func TestArtifact(t *testing.T) {
 				}
 				// A search that took long is followed by a rest.
 				r.eventually("it is not listed any more", func() bool {
-					return !r.exists(artifacts+want+".safetensors") && len(r.names(artifacts)) == 0
+					return !r.exists(artifacts+want+".safetensors") && len(r.listing(artifacts)) == 0
 				})
 				r.onlyRoot()
 			})
@@ -255,7 +255,7 @@ func TestArtifactPruned(t *testing.T) {
 	if _, err := r.Prune(t.Context(), control.PruneOptions{}, nil); err != nil {
 		t.Fatal(err)
 	}
-	if got := r.names(artifacts); len(got) != 1 {
+	if got := r.listing(artifacts); len(got) != 1 {
 		t.Errorf("artifacts lists %q", got)
 	}
 }

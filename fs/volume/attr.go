@@ -57,15 +57,15 @@ func (v *Volume) statLocked(n *Node) (Attr, error) {
 			return Attr{}, err
 		}
 	}
-	v.ns.RLock()
-	p, err := v.locate(n)
+	v.names.ns.RLock()
+	p, err := n.locate()
 	if err != nil {
-		v.ns.RUnlock()
+		v.names.ns.RUnlock()
 		return Attr{}, err
 	}
 	err = p.stat(&st)
-	v.release(p)
-	v.ns.RUnlock()
+	v.names.release(p)
+	v.names.ns.RUnlock()
 	if err != nil {
 		return Attr{}, err
 	}
@@ -151,7 +151,7 @@ func (v *Volume) Setattr(n *Node, s *SetAttr) (Attr, error) {
 	if err := v.setInode(n, s); err != nil {
 		return Attr{}, err
 	}
-	if n == v.root {
+	if n == v.names.root {
 		v.restat()
 	}
 	return v.statLocked(n)
@@ -192,7 +192,7 @@ func (v *Volume) setInode(n *Node, s *SetAttr) error {
 				return err
 			}
 		}
-		return v.setHost(n, s)
+		return n.setHost(s)
 	}
 	f := n.file
 	mtime := f.rec.Mtime
@@ -208,19 +208,19 @@ func (v *Volume) setInode(n *Node, s *SetAttr) error {
 			if err := v.makeWritable(n, false); err != nil {
 				return err
 			}
-			err := v.setHost(n, s)
+			err := n.setHost(s)
 			if f.writers == 0 {
 				v.writersGone(n)
 			}
 			return err
 		}
 	}
-	if err := v.setHost(n, s); err != nil {
+	if err := n.setHost(s); err != nil {
 		return err
 	}
 	if s.Mtime != nil && !f.hydrating { // the host may have rounded it
 		var st unix.Stat_t
-		if err := v.statInode(n, &st); err != nil {
+		if err := n.statInode(&st); err != nil {
 			return err
 		}
 		mtime, _ = tree.Nanoseconds(st.Mtim)
@@ -238,25 +238,25 @@ func (v *Volume) accessed(n *Node) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var st unix.Stat_t
-	if !f.rec.Hollow || f.rec.Ctime == 0 || v.readOnly || v.statInode(n, &st) != nil {
+	if !f.rec.Hollow || f.rec.Ctime == 0 || v.readOnly || n.statInode(&st) != nil {
 		return
 	}
 	at := st.Atim.Nano()
 	if now := v.now(); at > f.rec.Mtime && at > f.rec.Ctime && now.Sub(time.Unix(0, at)) < 24*time.Hour {
 		return
 	}
-	v.setHost(n, &SetAttr{Atime: &unix.Timespec{Nsec: unix.UTIME_NOW}})
+	n.setHost(&SetAttr{Atime: &unix.Timespec{Nsec: unix.UTIME_NOW}})
 }
 
 // setHost does what setInode says to the host's inode.
-func (v *Volume) setHost(n *Node, s *SetAttr) error {
-	v.ns.RLock()
-	defer v.ns.RUnlock()
-	p, err := v.locate(n)
+func (n *Node) setHost(s *SetAttr) error {
+	n.ns.ns.RLock()
+	defer n.ns.ns.RUnlock()
+	p, err := n.locate()
 	if err != nil {
 		return err
 	}
-	defer v.release(p)
+	defer n.ns.release(p)
 	path := p.path()
 	if s.UID != nil || s.GID != nil || s.nothing() {
 		uid, gid := -1, -1
@@ -314,9 +314,9 @@ func (v *Volume) setHost(n *Node, s *SetAttr) error {
 }
 
 // StatFS describes the disk that the store lies on.
-func (v *Volume) StatFS() (unix.Statfs_t, error) {
+func (ns *Names) StatFS() (unix.Statfs_t, error) {
 	var st unix.Statfs_t
-	err := unix.Fstatfs(v.rootFd, &st)
+	err := unix.Fstatfs(ns.rootFd, &st)
 	return st, err
 }
 

@@ -136,7 +136,7 @@ func TestKillSUID(t *testing.T) {
 
 func TestChown(t *testing.T) {
 	r := newRig(t)
-	if !r.privileged {
+	if !r.names.privileged {
 		t.Skip("only root can give files away")
 	}
 	want := random(100<<10, 1)
@@ -169,7 +169,7 @@ func TestAttributesOfDirectories(t *testing.T) {
 	if _, err := r.Setattr(n, &SetAttr{Size: &size}); err == nil {
 		t.Error("a directory was truncated")
 	}
-	if st, err := r.StatFS(); err != nil || st.Blocks == 0 {
+	if st, err := r.names.StatFS(); err != nil || st.Blocks == 0 {
 		t.Errorf("%+v, %v", st, err)
 	}
 }

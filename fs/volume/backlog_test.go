@@ -59,7 +59,7 @@ func waits(t *testing.T, p *packer) {
 func TestMakeRoom(t *testing.T) {
 	r := newRig(t)
 	p := newPacker(r.Volume, 10)
-	n := &Node{file: newFile()}
+	n := &Node{ns: r.names, file: newFile()}
 	p.busy[n] = true
 	p.backlog.add(n, 8, time.Now())
 	p.backlog.begin(n)
@@ -71,7 +71,7 @@ func TestMakeRoom(t *testing.T) {
 		t.Fatal("it did not wait")
 	default:
 	}
-	r.ref(n)
+	n.ref()
 	p.finish(n, 8, true, errMapped) // put off: nobody can say when it will be packed
 	<-done
 	p.stop()

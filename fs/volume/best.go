@@ -23,7 +23,7 @@ func (bestRoot) attrs(v *Volume, run string) *Node {
 		return nil
 	}
 	if !n.IsDir() {
-		v.unref(n, 1)
+		n.unref(1)
 		return nil
 	}
 	return n

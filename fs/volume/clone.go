@@ -70,7 +70,7 @@ func (v *Volume) clone(src *Handle, srcOff int64, dst *Handle, dstOff, n int64, 
 	for f.hydrating {
 		f.cond.Wait()
 	}
-	if v.isDead(dst.Node) || f.pass > 0 || f.damaged != nil || f.rec.ViewHidden {
+	if dst.Node.isDead() || f.pass > 0 || f.damaged != nil || f.rec.ViewHidden {
 		return 0, nil
 	}
 	first, last := srcOff == 0, srcOff+n == m.Size
@@ -111,7 +111,7 @@ func (v *Volume) packedAs(n *Node) tree.Record {
 func (v *Volume) share(n *Node, at int64, from tree.Record, m *manifest.Manifest, part manifest.Part) (bool, error) {
 	f := n.file
 	f.setRaw(nil, false) // from here on every write waits for f.mu
-	own, err := v.openInode(n, unix.O_RDWR)
+	own, err := n.openInode(unix.O_RDWR)
 	if err != nil {
 		return false, v.writableAgain(n)
 	}
@@ -212,7 +212,7 @@ func (v *Volume) copyBytes(src *Handle, srcOff int64, dst *Handle, dstOff, n int
 		return 0, err
 	}
 	// Of its own: f.raw may be closed once f.mu is free.
-	w, err := v.openInode(dst.Node, unix.O_RDWR)
+	w, err := dst.Node.openInode(unix.O_RDWR)
 	if err != nil {
 		f.mu.Unlock()
 		return 0, err

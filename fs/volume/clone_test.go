@@ -231,7 +231,7 @@ func TestCopyThatCannotBeShared(t *testing.T) {
 			}
 			done += n
 		}
-		p := r.Path(dst.Node)
+		p := dst.Node.Path()
 		r.release(dst)
 		r.same(p, want)
 	}
@@ -239,7 +239,7 @@ func TestCopyThatCannotBeShared(t *testing.T) {
 	mode(t, "an unknown program's", dst, Passthrough)
 	check("into a file in passthrough", dst, 0, data)
 	r.copiers.source(uint32(os.Getpid()))
-	_, _, rw, err := r.Create(r.root, "mapped", 0o644, unix.O_RDWR, Caller{UID: r.me.UID, GID: r.me.GID, Thread: uint32(os.Getpid())})
+	_, _, rw, err := r.Create(r.names.root, "mapped", 0o644, unix.O_RDWR, Caller{UID: r.me.UID, GID: r.me.GID, Thread: uint32(os.Getpid())})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -251,7 +251,7 @@ func TestCopyThatCannotBeShared(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, _, dst, err = r.Create(r.root, "served", 0o644, unix.O_WRONLY, Caller{UID: r.me.UID, GID: r.me.GID, Thread: uint32(os.Getpid())})
+	_, _, dst, err = r.Create(r.names.root, "served", 0o644, unix.O_WRONLY, Caller{UID: r.me.UID, GID: r.me.GID, Thread: uint32(os.Getpid())})
 	if err != nil {
 		t.Fatal(err)
 	}

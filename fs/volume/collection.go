@@ -78,7 +78,7 @@ func newReach(v *Volume) *reach { return &reach{v: v, files: map[string]*compara
 
 func (r *reach) close() {
 	for _, n := range r.nodes {
-		r.v.unref(n, 1)
+		n.unref(1)
 	}
 }
 
@@ -91,7 +91,7 @@ func (r *reach) file(p string) (*comparand, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer r.v.unref(n, 1)
+	defer n.unref(1)
 	return r.look(p, n)
 }
 
@@ -104,7 +104,7 @@ func (r *reach) look(p string, n *Node) (*comparand, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.v.ref(n)
+	n.ref()
 	r.nodes = append(r.nodes, n)
 	r.files[p] = f
 	return f, nil
@@ -116,7 +116,7 @@ func (r *reach) at(ctx context.Context, p string) (*collection, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer r.v.unref(n, 1)
+	defer n.unref(1)
 	if n.IsDir() && n.virt == nil {
 		return r.folder(ctx, p, n)
 	}
@@ -158,7 +158,7 @@ func (r *reach) folderSet(ctx context.Context, p string) (*collection, error) {
 
 // folder is the sets that lie in a folder, or else in those in it: of several, each name begins with what it is called.
 func (r *reach) folder(ctx context.Context, p string, n *Node) (*collection, error) {
-	names, err := r.v.listQuietly(n)
+	names, err := n.listQuietly()
 	if err != nil {
 		return nil, err
 	}
@@ -182,7 +182,7 @@ func (r *reach) folder(ctx context.Context, p string, n *Node) (*collection, err
 			if e.Mode != unix.S_IFDIR || e.Name == "." || e.Name == ".." {
 				continue
 			}
-			sub, _, err := r.v.child(n, e.Name)
+			sub, _, err := r.v.names.child(n, e.Name)
 			if err == unix.ENOENT {
 				continue
 			}
@@ -190,12 +190,12 @@ func (r *reach) folder(ctx context.Context, p string, n *Node) (*collection, err
 				return nil, err
 			}
 			var below []DirEntry
-			if below, err = r.v.listQuietly(sub); err == nil {
+			if below, err = sub.listQuietly(); err == nil {
 				var more []*collection
 				more, err = r.setsOf(ctx, path.Join(p, e.Name), below)
 				all = append(all, more...)
 			}
-			r.v.unref(sub, 1)
+			sub.unref(1)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", e.Name, err)
 			}

@@ -155,7 +155,7 @@ func (v *Volume) packedFile(n *Node) (tree.Record, int64, error) {
 		return tree.Record{}, 0, err
 	}
 	var st unix.Stat_t
-	err := v.statInode(n, &st)
+	err := n.statInode(&st)
 	return f.rec, st.Size, err
 }
 

@@ -46,7 +46,7 @@ func TestTruncatedWhilePacking(t *testing.T) {
 // ever replaced whole, by rename.
 func TestConcurrent(t *testing.T) {
 	r := newRig(t, hotSize(1<<20), func(o *Options) { o.SumAfter = time.Millisecond })
-	r.fds.max = 3
+	r.names.fds.max = 3
 	const dirs, names = 3, 4
 	for i := range dirs {
 		r.mkdir(fmt.Sprintf("runs/%d/x", i))
@@ -95,7 +95,7 @@ func TestConcurrent(t *testing.T) {
 		},
 		func(w *rig, g *rand.Rand, id int) { // list, with what readdirplus does
 			dir := fmt.Sprintf("runs/%d/x", g.IntN(dirs))
-			for _, name := range w.names(dir) {
+			for _, name := range w.listing(dir) {
 				if n, _, err := w.lookup(dir + "/" + name); err == nil {
 					w.forget(n)
 				} else if !gone(err) {
@@ -193,7 +193,7 @@ func TestConcurrent(t *testing.T) {
 		}()
 	}
 	all.Wait()
-	for _, n := range r.names("") {
+	for _, n := range r.listing("") {
 		if n != "runs" {
 			t.Errorf("left: %s", n)
 		}

@@ -19,7 +19,7 @@ const describedWait = 5 * time.Second
 
 // detect finds the layout of a file's present bytes.
 func (v *Volume) detect(n *Node, raw io.ReaderAt, size int64) (*formats.Layout, error) {
-	p := v.Path(n)
+	p := n.Path()
 	return detect.Named(path.Base(p), raw, size, func(name string) (io.ReaderAt, int64, func(), error) {
 		return v.beside(n, path.Join(path.Dir(p), name))
 	})
@@ -39,7 +39,7 @@ func (v *Volume) beside(n *Node, p string) (r io.ReaderAt, size int64, done func
 		}
 	}()
 	var own, other unix.Stat_t
-	if err := v.statInode(n, &own); err != nil {
+	if err := n.statInode(&own); err != nil {
 		return nil, 0, nil, err
 	}
 	if err := unix.Fstat(fd, &other); err != nil {
@@ -63,5 +63,5 @@ func (v *Volume) beside(n *Node, p string) (r io.ReaderAt, size int64, done func
 
 // awaits reports whether the file that describes another may still come, or be written just now: nothing is known of that one by it.
 func (v *Volume) awaits(n *Node, j *job, l *formats.Layout) bool {
-	return l.Format == formats.BlobLayout(0).Format && detect.Awaited(path.Base(v.Path(n))) && v.now().Sub(time.Unix(j.st.Mtim.Unix())) <= describedWait
+	return l.Format == formats.BlobLayout(0).Format && detect.Awaited(path.Base(n.Path())) && v.now().Sub(time.Unix(j.st.Mtim.Unix())) <= describedWait
 }

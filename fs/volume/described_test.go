@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// names of a file's tensors.
+// listing of a file's tensors.
 func (r *rig) tensorsOf(p string) (names []string) {
 	r.t.Helper()
 	f, err := r.Show(r.test.Context(), p)

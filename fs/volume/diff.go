@@ -46,7 +46,7 @@ func (d *differ) side(ctx context.Context, p *string) ([]*collection, error) {
 	if err != nil {
 		return nil, &fs.PathError{Op: "diff", Path: *p, Err: err}
 	}
-	defer v.unref(n, 1)
+	defer n.unref(1)
 	if !n.IsDir() {
 		c, err := d.reach.at(ctx, *p)
 		if err != nil {

@@ -191,10 +191,10 @@ func TestBestLinks(t *testing.T) {
 		}
 		return to
 	}
-	if got := r.names(best); len(got) != 2 {
+	if got := r.listing(best); len(got) != 2 {
 		t.Errorf("%q", got)
 	}
-	if got := r.names(best + "/a"); strings.Join(got, " ") != "val%2Floss.min val%2Floss.max" {
+	if got := r.listing(best + "/a"); strings.Join(got, " ") != "val%2Floss.min val%2Floss.max" {
 		t.Errorf("%q", got)
 	}
 	n := r.find(best + "/a/val%2Floss.min")
@@ -214,7 +214,7 @@ func TestBestLinks(t *testing.T) {
 			t.Errorf("%s: %v, %v", p, n, err)
 		}
 	}
-	if got := r.names(best + "/empty"); len(got) != 0 {
+	if got := r.listing(best + "/empty"); len(got) != 0 {
 		t.Errorf("%q", got)
 	}
 }

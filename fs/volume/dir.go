@@ -26,16 +26,16 @@ type DirHandle struct {
 }
 
 // OpenDir opens a directory.
-func (v *Volume) OpenDir(n *Node) (*DirHandle, error) {
+func (ns *Names) OpenDir(n *Node) (*DirHandle, error) {
 	if n.mode != unix.S_IFDIR {
 		return nil, unix.ENOTDIR
 	}
-	v.ref(n)
+	n.ref()
 	return &DirHandle{Node: n}, nil
 }
 
 // ReleaseDir closes it.
-func (v *Volume) ReleaseDir(d *DirHandle) { v.unref(d.Node, 1) }
+func (ns *Names) ReleaseDir(d *DirHandle) { d.Node.unref(1) }
 
 // Entries returns the names from position pos on; position 0 reads the directory anew. Views come before everything
 // else, so that `rm -r` meets a view before the file it is made of.
@@ -50,7 +50,7 @@ func (v *Volume) Entries(d *DirHandle, pos uint64) ([]DirEntry, error) {
 		d.entries, d.loaded = names, true
 	}
 	if pos == 0 && d.Node.virt == nil || !d.loaded {
-		real, err := v.list(d.Node)
+		real, err := d.Node.list()
 		if err != nil {
 			return nil, err
 		}
@@ -64,8 +64,8 @@ func (v *Volume) Entries(d *DirHandle, pos uint64) ([]DirEntry, error) {
 }
 
 // list reads the names of a directory of the tree, "." and ".." among them.
-func (v *Volume) list(n *Node) ([]DirEntry, error) {
-	fd, err := v.openDirFd(n, 0)
+func (n *Node) list() ([]DirEntry, error) {
+	fd, err := n.openDirFd(0)
 	if err != nil {
 		return nil, err
 	}
@@ -74,10 +74,10 @@ func (v *Volume) list(n *Node) ([]DirEntry, error) {
 }
 
 // listQuietly is list on the daemon's own account: the directory's access time is the user's.
-func (v *Volume) listQuietly(n *Node) ([]DirEntry, error) {
-	fd, err := v.openDirFd(n, unix.O_NOATIME)
+func (n *Node) listQuietly() ([]DirEntry, error) {
+	fd, err := n.openDirFd(unix.O_NOATIME)
 	if err == unix.EPERM { // another owner's, and no privileges
-		return v.list(n)
+		return n.list()
 	}
 	if err != nil {
 		return nil, err
@@ -86,14 +86,14 @@ func (v *Volume) listQuietly(n *Node) ([]DirEntry, error) {
 	return readNames(fd)
 }
 
-func (v *Volume) openDirFd(n *Node, flags int) (int, error) {
-	v.ns.RLock()
-	defer v.ns.RUnlock()
-	dirfd, err := v.dirFd(n)
+func (n *Node) openDirFd(flags int) (int, error) {
+	n.ns.ns.RLock()
+	defer n.ns.ns.RUnlock()
+	dirfd, err := n.dirFd()
 	if err != nil {
 		return -1, err
 	}
-	defer v.releaseDir(n)
+	defer n.releaseDir()
 	return unix.Openat(dirfd, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC|flags, 0)
 }
 
@@ -132,7 +132,7 @@ func (v *Volume) FsyncDir(d *DirHandle) error {
 	if d.Node.virt != nil {
 		return nil
 	}
-	fd, err := v.openDirFd(d.Node, 0)
+	fd, err := d.Node.openDirFd(0)
 	if err != nil {
 		return err
 	}

@@ -173,7 +173,7 @@ func TestDamagedRecord(t *testing.T) {
 			wantErr(t, "truncate to 3", err, unix.EIO)
 			r.forget(n)
 			r.same("g", []byte("x"))
-			if got := r.names(""); len(got) != 2 {
+			if got := r.listing(""); len(got) != 2 {
 				t.Errorf("names: %v", got)
 			}
 			if _, err := r.Stats(context.Background()); err != nil {

@@ -123,31 +123,31 @@ type place struct {
 }
 
 // locate returns the place of n. v.ns is held until release.
-func (v *Volume) locate(n *Node) (place, error) {
-	if n == v.root {
-		return place{dirfd: v.rootFd, name: "."}, nil
+func (n *Node) locate() (place, error) {
+	if n == n.ns.root {
+		return place{dirfd: n.ns.rootFd, name: "."}, nil
 	}
-	v.tab.mu.Lock() // a hard link's other name may be added just now
+	n.ns.tab.mu.Lock() // a hard link's other name may be added just now
 	if len(n.names) == 0 {
 		keep := n.keep
-		v.tab.mu.Unlock()
+		n.ns.tab.mu.Unlock()
 		if keep < 0 {
 			return place{}, unix.ENOENT
 		}
 		return place{dirfd: unix.AT_FDCWD, name: "/proc/self/fd/" + strconv.Itoa(keep), magic: true}, nil
 	}
 	a := n.names[0]
-	v.tab.mu.Unlock()
-	fd, err := v.fds.acquire(a.dir)
+	n.ns.tab.mu.Unlock()
+	fd, err := n.ns.fds.acquire(a.dir)
 	if err != nil {
 		return place{}, err
 	}
 	return place{dirfd: fd, name: a.name, dir: a.dir}, nil
 }
 
-func (v *Volume) release(p place) {
+func (ns *Names) release(p place) {
 	if p.dir != nil {
-		v.fds.release(p.dir)
+		ns.fds.release(p.dir)
 	}
 }
 

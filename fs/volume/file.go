@@ -89,7 +89,7 @@ func (v *Volume) load(n *Node) error {
 	if f.loaded {
 		return nil
 	}
-	rec, err := v.readRecord(n)
+	rec, err := n.readRecord()
 	switch {
 	case errors.Is(err, tree.ErrNoRecord):
 		f.rec = tree.Record{} // what a transition that failed left here
@@ -115,26 +115,26 @@ func (v *Volume) load(n *Node) error {
 	return nil
 }
 
-func (v *Volume) readRecord(n *Node) (tree.Record, error) {
-	v.ns.RLock()
-	defer v.ns.RUnlock()
-	p, err := v.locate(n)
+func (n *Node) readRecord() (tree.Record, error) {
+	n.ns.ns.RLock()
+	defer n.ns.ns.RUnlock()
+	p, err := n.locate()
 	if err != nil {
 		return tree.Record{}, err
 	}
-	defer v.release(p)
+	defer n.ns.release(p)
 	return tree.ReadRecord(p.path())
 }
 
 // writeRecord stores rec in the inode and, if that went well, here. f.mu is held.
 func (v *Volume) writeRecord(n *Node, rec tree.Record) error {
-	v.ns.RLock()
-	defer v.ns.RUnlock()
-	p, err := v.locate(n)
+	v.names.ns.RLock()
+	defer v.names.ns.RUnlock()
+	p, err := n.locate()
 	if err != nil {
 		return err
 	}
-	defer v.release(p)
+	defer v.names.release(p)
 	if err := tree.WriteRecord(p.path(), &rec); err != nil {
 		return err
 	}
@@ -150,7 +150,7 @@ func (v *Volume) touch(n *Node) error {
 		return err
 	}
 	if !f.rec.Packed() {
-		if v.isDead(n) {
+		if n.isDead() {
 			return nil
 		}
 		return v.unsum(n) // which moves the inode's
@@ -162,16 +162,16 @@ func (v *Volume) touch(n *Node) error {
 
 // openInode opens the file's inode. A daemon without privileges opens one too whose mode denies its owner. f.mu is held:
 // with a lease taken under it the open would wait, with ns held.
-func (v *Volume) openInode(n *Node, flags int) (*os.File, error) {
-	v.ns.RLock()
-	defer v.ns.RUnlock()
-	p, err := v.locate(n)
+func (n *Node) openInode(flags int) (*os.File, error) {
+	n.ns.ns.RLock()
+	defer n.ns.ns.RUnlock()
+	p, err := n.locate()
 	if err != nil {
 		return nil, err
 	}
-	defer v.release(p)
+	defer n.ns.release(p)
 	fd, err := p.open(flags)
-	if err == unix.EACCES && !v.privileged {
+	if err == unix.EACCES && !n.ns.privileged {
 		err = tree.WithOwnerBits(p.path(), func() (err error) {
 			fd, err = p.open(flags)
 			return err
@@ -184,10 +184,10 @@ func (v *Volume) openInode(n *Node, flags int) (*os.File, error) {
 }
 
 // openQuietly opens the inode for reading on the daemon's own account: the file's access time is the user's.
-func (v *Volume) openQuietly(n *Node) (*os.File, error) {
-	f, err := v.openInode(n, unix.O_RDONLY|unix.O_NOATIME)
+func (n *Node) openQuietly() (*os.File, error) {
+	f, err := n.openInode(unix.O_RDONLY | unix.O_NOATIME)
 	if err == unix.EPERM { // a file of another owner, and no privileges
-		return v.openInode(n, unix.O_RDONLY)
+		return n.openInode(unix.O_RDONLY)
 	}
 	return f, err
 }
@@ -202,13 +202,13 @@ func (v *Volume) openRaw(n *Node, write bool) error {
 	var err error
 	switch {
 	case write:
-		raw, err = v.openInode(n, unix.O_RDWR)
+		raw, err = n.openInode(unix.O_RDWR)
 	case f.rec.Emptying: // and the store may not be changed
 		raw, err = emptyFile()
 	case v.readOnly:
-		raw, err = v.openQuietly(n)
+		raw, err = n.openQuietly()
 	default:
-		raw, err = v.openInode(n, unix.O_RDONLY)
+		raw, err = n.openInode(unix.O_RDONLY)
 	}
 	if err != nil {
 		return err
@@ -241,7 +241,7 @@ func (v *Volume) vet(n *Node) error {
 	if f.vetted || f.damaged != nil {
 		return nil
 	}
-	raw, err := v.openQuietly(n)
+	raw, err := n.openQuietly()
 	if err != nil {
 		return err
 	}
@@ -312,9 +312,9 @@ func (f *file) closeAsm() {
 	}
 }
 
-func (v *Volume) isDead(n *Node) bool {
-	v.tab.mu.Lock()
-	defer v.tab.mu.Unlock()
+func (n *Node) isDead() bool {
+	n.ns.tab.mu.Lock()
+	defer n.ns.tab.mu.Unlock()
 	return n.dead
 }
 
@@ -390,14 +390,14 @@ func (f *file) stopPacking() {
 }
 
 // statInode describes the inode itself.
-func (v *Volume) statInode(n *Node, st *unix.Stat_t) error {
-	v.ns.RLock()
-	defer v.ns.RUnlock()
-	p, err := v.locate(n)
+func (n *Node) statInode(st *unix.Stat_t) error {
+	n.ns.ns.RLock()
+	defer n.ns.ns.RUnlock()
+	p, err := n.locate()
 	if err != nil {
 		return err
 	}
-	defer v.release(p)
+	defer n.ns.release(p)
 	return p.stat(st)
 }
 
@@ -407,7 +407,7 @@ func (v *Volume) syncInode(n *Node) error {
 	f.mu.Lock()
 	raw := f.raw
 	if raw == nil {
-		own, err := v.openInode(n, unix.O_RDONLY)
+		own, err := n.openInode(unix.O_RDONLY)
 		if err != nil {
 			f.mu.Unlock()
 			return err
@@ -424,8 +424,8 @@ func (v *Volume) syncInode(n *Node) error {
 	return unix.Fsync(fd)
 }
 
-func (v *Volume) syncTree() error {
-	fd, err := unix.Open(v.treePath(), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+func (ns *Names) syncTree() error {
+	fd, err := unix.Open(ns.v.treePath(), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}

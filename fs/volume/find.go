@@ -79,7 +79,7 @@ func (v *Volume) holder(ctx context.Context, p, tensor string) (file, name strin
 	defer r.close()
 	if c, err := r.at(ctx, p); err == nil && c.one == nil {
 		if a := c.find(tensor); a != nil && len(a.pieces) == 1 {
-			return v.Path(a.pieces[0].f.node), a.pieces[0].tensor().Name
+			return a.pieces[0].f.node.Path(), a.pieces[0].tensor().Name
 		}
 	}
 	return p, tensor

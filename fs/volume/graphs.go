@@ -108,7 +108,7 @@ func (v *Volume) graphAttr(p string) []byte {
 	if err != nil {
 		return nil
 	}
-	defer v.unref(n, 1)
+	defer n.unref(1)
 	value := make([]byte, maxXattr)
 	k, err := v.GetXattr(context.Background(), n, blueprint.Xattr, value)
 	if err != nil {
@@ -208,7 +208,7 @@ func (v *Volume) Match(ctx context.Context, o control.MatchOptions) (*control.Ma
 	}
 	a, n, err := v.match(ctx, o)
 	if n != nil {
-		v.unref(n, 1)
+		n.unref(1)
 	}
 	return a, err
 }
@@ -281,14 +281,14 @@ func (v *Volume) answerTo(c *catalogue, g *graph.Graph, self uint64, excludeRun 
 		}
 		n, err := v.resolve(k.Path)
 		if err == nil && n.ino != k.ino {
-			v.unref(n, 1)
+			n.unref(1)
 		}
 		if err != nil || n.ino != k.ino {
 			gone[seq] = true
 			continue
 		}
 		if out.Match, err = v.describeMatch(k, g, &found); err != nil {
-			v.unref(n, 1)
+			n.unref(1)
 			v.noGraph(k, err)
 			gone[seq] = true
 			continue

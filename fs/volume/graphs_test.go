@@ -293,7 +293,7 @@ func TestPinnedByName(t *testing.T) {
 			t.Errorf("%q: %v", o.Pin, err)
 		}
 	}
-	if got := r.names(".ckptfs/query"); len(got) != 2 {
+	if got := r.listing(".ckptfs/query"); len(got) != 2 {
 		t.Errorf("%q", got)
 	}
 	r.unlink(".ckptfs/query/new")
@@ -338,7 +338,7 @@ func TestQueryFiles(t *testing.T) {
 			t.Errorf("%+v, %v", a, err)
 		}
 	}
-	if got := r.names(".ckptfs/query"); len(got) != 1 || got[0] != "new" {
+	if got := r.listing(".ckptfs/query"); len(got) != 1 || got[0] != "new" {
 		t.Errorf("%q", got)
 	}
 	wantErr(t, "no graph", ask("bad", []byte(`{"v":1,"nodes":[{}]}`)), unix.EINVAL)
@@ -363,7 +363,7 @@ func TestQueryFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := r.names(".ckptfs/query"); len(got) != maxQueries {
+	if got := r.listing(".ckptfs/query"); len(got) != maxQueries {
 		t.Errorf("%d names", len(got))
 	}
 	r.onlyRoot()

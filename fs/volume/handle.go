@@ -82,7 +82,7 @@ func (v *Volume) OpenBy(n *Node, flags, thread uint32) (*Handle, error) {
 		}
 	}
 	if f.damaged != nil && flags&unix.O_TRUNC == 0 {
-		v.report(slog.LevelError, "damaged file", "path", v.Path(n), "reason", f.damaged)
+		v.report(slog.LevelError, "damaged file", "path", n.Path(), "reason", f.damaged)
 		return nil, unix.EIO
 	}
 	write := flags&unix.O_ACCMODE != unix.O_RDONLY
@@ -141,7 +141,7 @@ func (v *Volume) writable(n *Node) (w *os.File, done func(), err error) {
 	if f := n.file; f.rw {
 		return f.raw, func() {}, nil
 	}
-	w, err = v.openInode(n, unix.O_RDWR)
+	w, err = n.openInode(unix.O_RDWR)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -165,7 +165,7 @@ func (v *Volume) attach(n *Node, flags uint32, served bool) (*Handle, error) {
 	if h.Mode == Passthrough && f.pass == 0 {
 		id, err := v.kernel.RegisterBacking(int(f.raw.Fd()))
 		if err != nil {
-			v.report(slog.LevelWarn, "passthrough refused for one file; the daemon serves it", "path", v.Path(n), "reason", err)
+			v.report(slog.LevelWarn, "passthrough refused for one file; the daemon serves it", "path", n.Path(), "reason", err)
 			h.Mode = Cached
 		} else {
 			f.backing = id
@@ -200,7 +200,7 @@ func (v *Volume) attach(n *Node, flags uint32, served bool) (*Handle, error) {
 		}
 	}
 	v.opened(n)
-	v.ref(n)
+	n.ref()
 	v.count.opens[h.Mode].Add(1)
 	v.count.handles.Add(1)
 	return h, nil
@@ -234,7 +234,7 @@ func (v *Volume) Release(h *Handle) {
 		if n.virt.set != nil {
 			n.virt.set.release()
 		}
-		v.unref(n, 1)
+		n.unref(1)
 		return
 	}
 	f := n.file
@@ -269,20 +269,20 @@ func (v *Volume) Release(h *Handle) {
 		v.hot.released(n)
 	}
 	f.mu.Unlock()
-	v.unref(n, 1)
+	n.unref(1)
 }
 
 // writersGone has the file packed, or finds that it stays as it is. f.mu is held.
 func (v *Volume) writersGone(n *Node) {
 	f := n.file
-	if v.isDead(n) {
+	if n.isDead() {
 		return
 	}
 	if !v.settleSmall(n) {
 		v.packer.add(n)
 	}
 	if f.rw && f.users() > 0 { // who reads on must not look like a writer
-		if raw, err := v.openInode(n, unix.O_RDONLY); err == nil {
+		if raw, err := n.openInode(unix.O_RDONLY); err == nil {
 			f.setRaw(raw, false)
 		}
 	}

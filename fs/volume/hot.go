@@ -81,7 +81,7 @@ func (l *hotList) found(n *Node, size int64) {
 		e.size, e.wanted = size, false
 		l.lru.MoveToBack(e.elem)
 	} else {
-		l.v.ref(n)
+		n.ref()
 		e = &hotEntry{node: n, size: size}
 		e.elem = l.lru.PushBack(e)
 		n.file.hot = e
@@ -109,7 +109,7 @@ func (l *hotList) remove(n *Node) {
 	}
 	l.mu.Unlock()
 	if e != nil {
-		l.v.unref(n, 1)
+		n.unref(1)
 	}
 }
 
@@ -134,7 +134,7 @@ func (l *hotList) want(n *Node) {
 	f := n.file
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if !f.rec.Packed() || f.rec.Hollow || l.v.isDead(n) {
+	if !f.rec.Packed() || f.rec.Hollow || n.isDead() {
 		return
 	}
 	l.mu.Lock()
@@ -175,14 +175,14 @@ func (l *hotList) shrink() {
 				l.failed(c.node, err)
 			}
 		}
-		l.v.unref(c.node, 1)
+		c.node.unref(1)
 	}
 }
 
 // failed notes that the bytes of a file cannot be given up, and puts the next attempt off.
 func (l *hotList) failed(n *Node, err error) {
 	l.v.count.evictErrs.Add(1)
-	l.v.report(slog.LevelWarn, "eviction failed; it is tried again", "path", l.v.Path(n), "reason", err)
+	l.v.report(slog.LevelWarn, "eviction failed; it is tried again", "path", n.Path(), "reason", err)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e := n.file.hot
@@ -213,7 +213,7 @@ func (l *hotList) candidates(all bool) []hotEntry {
 		h := e.Value.(*hotEntry)
 		l.wanted = l.wanted || h.wanted
 		if (all || h.wanted) && !(h.failed != nil && now.Before(h.retry)) {
-			l.v.ref(h.node)
+			h.node.ref()
 			out = append(out, *h)
 		}
 	}
@@ -222,7 +222,7 @@ func (l *hotList) candidates(all bool) []hotEntry {
 
 // diskShort: under 2 % of the disk is free for use.
 func (v *Volume) diskShort() bool {
-	st, err := v.StatFS()
+	st, err := v.names.StatFS()
 	return err == nil && st.Blocks > 0 && st.Bavail < st.Blocks/50
 }
 

@@ -64,12 +64,12 @@ func (h *hydrator) start() {
 			}
 			if _, err := h.v.hydrate(n); err != nil {
 				h.v.count.hydrateErrs.Add(1)
-				h.v.report(slog.LevelWarn, "hydration failed", "path", h.v.Path(n), "reason", err)
+				h.v.report(slog.LevelWarn, "hydration failed", "path", n.Path(), "reason", err)
 			}
 			h.mu.Lock()
 			delete(h.in, n)
 			h.mu.Unlock()
-			h.v.unref(n, 1)
+			n.unref(1)
 		}
 	}()
 }
@@ -79,7 +79,7 @@ func (h *hydrator) stop() {
 	close(h.quit)
 	h.end.Wait()
 	for n := h.next(); n != nil; n = h.next() {
-		h.v.unref(n, 1)
+		n.unref(1)
 	}
 }
 
@@ -142,7 +142,7 @@ func (h *hydrator) add(n *Node) {
 	if n.file.asm != nil {
 		size = n.file.asm.Size()
 	}
-	if size > h.v.hot.max/2 || h.v.isDead(n) {
+	if size > h.v.hot.max/2 || n.isDead() {
 		return
 	}
 	now := h.v.now()
@@ -150,7 +150,7 @@ func (h *hydrator) add(n *Node) {
 	h.since = now
 	known := h.in[n]
 	if !known && len(h.queue) < maxWaiting { // else there is enough to do; it will prove hot again
-		h.v.ref(n)
+		n.ref()
 		h.in[n] = true
 		h.queue = append(h.queue, toHydrate{n, now})
 	}
@@ -172,7 +172,7 @@ func (h *hydrator) forget(n *Node) {
 	}
 	h.mu.Unlock()
 	if i >= 0 {
-		h.v.unref(n, 1)
+		n.unref(1)
 	}
 }
 
@@ -184,7 +184,7 @@ func (v *Volume) hydrate(n *Node) (int64, error) {
 	if err := v.load(n); err != nil {
 		return 0, err
 	}
-	if !f.rec.Hollow || v.isDead(n) {
+	if !f.rec.Hollow || n.isDead() {
 		return 0, nil
 	}
 	if err := v.hydrateLocked(n); err != nil {
@@ -203,7 +203,7 @@ func (v *Volume) hydrateLocked(n *Node) error {
 	if !f.rec.Hollow {
 		return nil
 	}
-	own, err := v.openInode(n, os.O_RDWR)
+	own, err := n.openInode(os.O_RDWR)
 	if err != nil {
 		return err
 	}
@@ -220,12 +220,12 @@ func (v *Volume) hydrateLocked(n *Node) error {
 		err = v.hydrated(n, own)
 	}
 	if err != nil {
-		if !filled && !v.isDead(n) { // a record that failed to be written may have been, all the same
+		if !filled && !n.isDead() { // a record that failed to be written may have been, all the same
 			v.giveUp(n, own, size)
 		}
 		return err
 	}
-	if !v.isDead(n) {
+	if !n.isDead() {
 		v.hot.add(n, size)
 		v.count.hydratedFiles.Add(1)
 		v.count.hydratedBytes.Add(size)

@@ -9,7 +9,8 @@ import (
 
 // What is filled in waits while somebody reads packed files, but not for ever, and not at the end.
 func TestHydrationWaits(t *testing.T) {
-	v := &Volume{tab: newTable()}
+	v := &Volume{}
+	v.names = newNames(v)
 	v.hot = newHotList(v, 1<<40)
 	start := time.Now()
 	at := start
@@ -29,7 +30,7 @@ func TestHydrationWaits(t *testing.T) {
 	waits := func(what string, lasts, want time.Duration) {
 		t.Helper()
 		start, readFor = at, lasts
-		h.add(&Node{file: &file{}, refs: 1})
+		h.add(&Node{ns: v.names, file: &file{}, refs: 1})
 		for len(h.queue) > 0 {
 			if !h.wait() {
 				t.Fatal("the end")
@@ -45,12 +46,12 @@ func TestHydrationWaits(t *testing.T) {
 	waits("read for ever", 1<<60, maxHydrateWait)
 
 	// Those that waited together do not wait again, one after the other.
-	h.add(&Node{file: &file{}, refs: 1})
-	h.add(&Node{file: &file{}, refs: 1})
+	h.add(&Node{ns: v.names, file: &file{}, refs: 1})
+	h.add(&Node{ns: v.names, file: &file{}, refs: 1})
 	waits("the last of three", 0, readsStill)
 
 	h.after = func(time.Duration) <-chan time.Time { return nil }
-	h.add(&Node{file: &file{}, refs: 1})
+	h.add(&Node{ns: v.names, file: &file{}, refs: 1})
 	close(h.quit)
 	if h.wait() {
 		t.Error("filled in at the end")

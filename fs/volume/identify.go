@@ -51,7 +51,7 @@ func (i *identifier) identify(n *Node) {
 	f.mu.Lock()
 	err := v.load(n)
 	h, gen := f.rec.Manifest, f.gen
-	todo := err == nil && f.rec.Packed() && f.damaged == nil && f.writers == 0 && !v.isDead(n)
+	todo := err == nil && f.rec.Packed() && f.damaged == nil && f.writers == 0 && !n.isDead()
 	f.mu.Unlock()
 	if err == nil && todo {
 		if known, kerr := v.index.Identified(h); known || kerr != nil {
@@ -125,7 +125,7 @@ func (p *paced) ReadAt(b []byte, off int64) (int, error) {
 	}
 	f := p.n.file
 	f.mu.Lock()
-	overtaken := f.gen != p.gen || f.writers > 0 || f.id.gen == f.gen+1 || p.v.isDead(p.n)
+	overtaken := f.gen != p.gen || f.writers > 0 || f.id.gen == f.gen+1 || p.n.isDead()
 	f.mu.Unlock()
 	if overtaken {
 		return 0, errOvertaken

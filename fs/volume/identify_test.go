@@ -48,7 +48,7 @@ func TestIdentified(t *testing.T) {
 			r.packOut(p)
 		}
 		r.waiting(5)
-		if got := r.names(artifacts); len(got) != 0 {
+		if got := r.listing(artifacts); len(got) != 0 {
 			t.Errorf("already there: %q", got)
 		}
 		if stop {
@@ -57,7 +57,7 @@ func TestIdentified(t *testing.T) {
 		}
 		r.rename("runs/m.pt", "runs/moved.pt")
 		r.identify()
-		if got := r.names(artifacts); len(got) != 2 || !slices.Contains(got, id) {
+		if got := r.listing(artifacts); len(got) != 2 || !slices.Contains(got, id) {
 			t.Errorf("artifacts lists %q, not %s", got, id)
 		}
 		r.exists(artifacts + id)
@@ -85,7 +85,7 @@ func TestIdentifiedByItself(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.IDsAfter, o.PackWorkers = time.Millisecond, 1 })
 	r.write("m.pt", sample(t, "same/model.pt"))
 	r.sync()
-	r.eventually("its id is known", func() bool { return len(r.names(artifacts)) == 1 })
+	r.eventually("its id is known", func() bool { return len(r.listing(artifacts)) == 1 })
 	r.eventually("none waits", func() bool { files, more := r.ids.waits(); return files == 0 && !more })
 	r.onlyRoot()
 }
@@ -98,7 +98,7 @@ func TestIdentifiedByWalk(t *testing.T) {
 	r.ids.mu.Lock()
 	for n := range r.ids.waiting {
 		delete(r.ids.waiting, n)
-		defer r.unref(n, 1)
+		defer n.unref(1)
 	}
 	r.ids.more = true
 	r.ids.mu.Unlock()
@@ -121,14 +121,14 @@ func TestIdentifiedMeanwhile(t *testing.T) {
 	h := r.open("written.pt", unix.O_WRONLY)
 	r.write("new.pt", sample(t, "numpy/several.npz"))
 	r.identify()
-	if got := r.names(artifacts); len(got) != 0 {
+	if got := r.listing(artifacts); len(got) != 0 {
 		t.Errorf("artifacts lists %q", got)
 	}
 	r.release(h)
 	r.sync()
 	r.waiting(2)
 	r.identify()
-	if got := r.names(artifacts); len(got) != 2 {
+	if got := r.listing(artifacts); len(got) != 2 {
 		t.Errorf("artifacts lists %q", got)
 	}
 	r.onlyRoot()

@@ -74,9 +74,9 @@ func (v *Volume) source(p string) string {
 	if err != nil {
 		return p
 	}
-	defer v.unref(n, 1)
+	defer n.unref(1)
 	if n.view != nil {
-		return v.Path(n.view.src)
+		return n.view.src.Path()
 	}
 	return p
 }
@@ -122,11 +122,11 @@ func (v *Volume) notPacked(p string) (found string) {
 	pending := v.packer.pending()
 	v.packer.mu.Unlock()
 	for n := range pending {
-		at := v.Path(n)
+		at := n.Path()
 		if (at == p || strings.HasPrefix(at, p+"/") || p == "") && strings.HasPrefix(at, runsDir+"/") && namesCheckpoint(at) && (found == "" || at < found) {
 			found = at
 		}
-		v.unref(n, 1)
+		n.unref(1)
 	}
 	return found
 }

@@ -18,7 +18,7 @@ import (
 
 // runNames lists the runs.
 func (v *Volume) runNames() ([]string, error) {
-	fd, err := openDirAt(v.rootFd, runsDir)
+	fd, err := openDirAt(v.names.rootFd, runsDir)
 	if noFolder(err) {
 		return nil, nil
 	}

@@ -39,10 +39,10 @@ type marker struct {
 type movesLog struct{ names []alias }
 
 // noteMove writes a new name down, if anybody wants to know. v.ns is held exclusively.
-func (v *Volume) noteMove(dir *Node, name string) {
-	if v.moves != nil {
-		v.ref(dir)
-		v.moves.names = append(v.moves.names, alias{dir, name})
+func (ns *Names) noteMove(dir *Node, name string) {
+	if ns.moves != nil {
+		dir.ref()
+		ns.moves.names = append(ns.moves.names, alias{dir, name})
 	}
 }
 
@@ -77,51 +77,51 @@ func (v *Volume) mark(ctx context.Context, m *store.Marking) error {
 // names collects the manifests of all files: with a name, and open without one.
 func (k *marker) names(ctx context.Context) error {
 	v := k.v
-	v.ns.Lock()
-	v.moves = &movesLog{}
-	v.ns.Unlock()
+	v.names.ns.Lock()
+	v.names.moves = &movesLog{}
+	v.names.ns.Unlock()
 	defer func() {
-		v.ns.Lock()
-		left := v.moves
-		v.moves = nil
-		v.ns.Unlock()
+		v.names.ns.Lock()
+		left := v.names.moves
+		v.names.moves = nil
+		v.names.ns.Unlock()
 		if left != nil {
 			for _, a := range left.names {
-				v.unref(a.dir, 1)
+				a.dir.unref(1)
 			}
 		}
 	}()
-	if err := k.node(ctx, v.root, ""); err != nil {
+	if err := k.node(ctx, v.names.root, ""); err != nil {
 		return err
 	}
 	var err error
-	v.eachNode(func(n *Node) {
+	v.names.eachNode(func(n *Node) {
 		if n.file != nil && err == nil {
-			err = k.file(n, v.Path(n))
+			err = k.file(n, n.Path())
 		}
 	})
 	for err == nil {
-		v.ns.Lock()
-		names := v.moves.names
-		v.moves.names = nil
+		v.names.ns.Lock()
+		names := v.names.moves.names
+		v.names.moves.names = nil
 		if len(names) == 0 {
-			v.moves = nil
+			v.names.moves = nil
 		}
-		v.ns.Unlock()
+		v.names.ns.Unlock()
 		if len(names) == 0 {
 			return nil
 		}
 		for _, a := range names {
-			n, _, cerr := v.child(a.dir, a.name)
+			n, _, cerr := v.names.child(a.dir, a.name)
 			if cerr == nil {
 				if err == nil {
-					err = k.node(ctx, n, path.Join(v.Path(a.dir), a.name))
+					err = k.node(ctx, n, path.Join(a.dir.Path(), a.name))
 				}
-				v.unref(n, 1)
+				n.unref(1)
 			} else if cerr != unix.ENOENT && err == nil {
 				err = cerr
 			}
-			v.unref(a.dir, 1)
+			a.dir.unref(1)
 		}
 	}
 	return err
@@ -138,7 +138,7 @@ func (k *marker) node(ctx context.Context, n *Node, p string) error {
 		}
 		return k.file(n, p)
 	}
-	names, err := k.v.list(n)
+	names, err := n.list()
 	if err == unix.ENOENT {
 		return nil // gone meanwhile
 	}
@@ -149,7 +149,7 @@ func (k *marker) node(ctx context.Context, n *Node, p string) error {
 		if e.Name == "." || e.Name == ".." || e.Mode != unix.S_IFDIR && e.Mode != unix.S_IFREG {
 			continue
 		}
-		c, _, err := k.v.child(n, e.Name)
+		c, _, err := k.v.names.child(n, e.Name)
 		if err == unix.ENOENT {
 			continue
 		}
@@ -157,13 +157,13 @@ func (k *marker) node(ctx context.Context, n *Node, p string) error {
 			return &fs.PathError{Op: "stat", Path: path.Join(p, e.Name), Err: err}
 		}
 		err = k.node(ctx, c, path.Join(p, e.Name))
-		k.v.unref(c, 1)
+		c.unref(1)
 		if err != nil {
 			return err
 		}
 	}
-	if k.v.walked != nil {
-		k.v.walked(p)
+	if k.v.names.walked != nil {
+		k.v.names.walked(p)
 	}
 	return nil
 }
@@ -200,7 +200,7 @@ func (k *marker) file(n *Node, p string) error {
 
 // header reads the header of a hollow file. f.mu is held.
 func (v *Volume) header(n *Node) (tree.Header, error) {
-	raw, err := v.openQuietly(n)
+	raw, err := n.openQuietly()
 	if err != nil {
 		return tree.Header{}, err
 	}

@@ -87,7 +87,7 @@ func TestModel(t *testing.T) {
 		m.compare()
 	})
 	r.t = t
-	if lost := r.names(""); len(lost) != check && !t.Failed() {
+	if lost := r.listing(""); len(lost) != check && !t.Failed() {
 		t.Errorf("names: %v", lost)
 	}
 }
@@ -404,7 +404,7 @@ func (m *model) compare() {
 		}
 		m.r.equal(fmt.Sprint("handle ", i), got, o.c.data)
 	}
-	names := m.r.names(m.dir)
+	names := m.r.listing(m.dir)
 	slices.Sort(names)
 	if !slices.Equal(names, slices.Sorted(maps.Keys(m.files))) {
 		m.r.t.Errorf("names: %v", names)

@@ -113,9 +113,9 @@ func (m *models) judged(what string, err error) {
 
 // notePacked notes that a file got a manifest. f.mu is held.
 func (v *Volume) notePacked(n *Node) {
-	v.ns.RLock()
+	v.names.ns.RLock()
 	below := n.underRuns()
-	v.ns.RUnlock()
+	v.names.ns.RUnlock()
 	if !below {
 		return
 	}

@@ -31,7 +31,7 @@ func TestRenameFlags(t *testing.T) {
 	}
 	r.same("a", b)
 	r.same("d/b", a)
-	if got := r.Path(ha.Node); got != "d/b" {
+	if got := ha.Node.Path(); got != "d/b" {
 		t.Errorf("the open file is %s", got)
 	}
 	if err := r.tryRename("a", "d/c", unix.RENAME_NOREPLACE); err != nil {
@@ -75,7 +75,7 @@ func TestRenameDirectory(t *testing.T) {
 
 	r.rename("a/b", "z") // over an empty directory that is known
 	r.same("z/c/f", want)
-	if got := r.Path(h.Node); got != "z/c/f" {
+	if got := h.Node.Path(); got != "z/c/f" {
 		t.Errorf("the open file is %s", got)
 	}
 	r.writeAt(h, []byte("new"), 0)
@@ -114,10 +114,10 @@ func TestRemoveDirectory(t *testing.T) {
 	r.mkdir("d/e")
 	r.write("f", nil)
 	d := r.find("d")
-	wantErr(t, "not empty", r.Rmdir(r.root, "d"), unix.ENOTEMPTY)
-	wantErr(t, "unlink of a directory", r.Unlink(r.root, "d"), unix.EISDIR)
-	wantErr(t, "rmdir of a file", r.Rmdir(r.root, "f"), unix.ENOTDIR)
-	wantErr(t, "nothing", r.Rmdir(r.root, "x"), unix.ENOENT)
+	wantErr(t, "not empty", r.Rmdir(r.names.root, "d"), unix.ENOTEMPTY)
+	wantErr(t, "unlink of a directory", r.Unlink(r.names.root, "d"), unix.EISDIR)
+	wantErr(t, "rmdir of a file", r.Rmdir(r.names.root, "f"), unix.ENOTDIR)
+	wantErr(t, "nothing", r.Rmdir(r.names.root, "x"), unix.ENOENT)
 	r.mkdir("d/e/g")
 	r.same("f", nil)
 	for _, p := range []string{"d/e/g", "d/e"} {
@@ -127,17 +127,17 @@ func TestRemoveDirectory(t *testing.T) {
 		}
 		r.forget(dir)
 	}
-	h, err := r.OpenDir(d)
+	h, err := r.names.OpenDir(d)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Rmdir(r.root, "d"); err != nil {
+	if err := r.Rmdir(r.names.root, "d"); err != nil {
 		t.Fatal(err)
 	}
 	if e, err := r.Entries(h, 0); err == nil && len(e) > 2 {
 		t.Errorf("entries of a removed directory: %v", e)
 	}
-	r.ReleaseDir(h)
+	r.names.ReleaseDir(h)
 	r.forget(d)
 	// The name is free again, for anything.
 	r.write("d", []byte("x"))
@@ -146,7 +146,7 @@ func TestRemoveDirectory(t *testing.T) {
 
 func TestSpecialFiles(t *testing.T) {
 	r := newRig(t)
-	n, a, err := r.Symlink(r.root, "s", "no/where", r.me)
+	n, a, err := r.Symlink(r.names.root, "s", "no/where", r.me)
 	if err != nil || a.Mode&unix.S_IFMT != unix.S_IFLNK || a.Size != 8 {
 		t.Fatalf("%+v, %v", a, err)
 	}
@@ -163,7 +163,7 @@ func TestSpecialFiles(t *testing.T) {
 	}
 	r.forget(n)
 
-	n, a, err = r.Mknod(r.root, "fifo", unix.S_IFIFO|0o640, 0, r.me)
+	n, a, err = r.Mknod(r.names.root, "fifo", unix.S_IFIFO|0o640, 0, r.me)
 	if err != nil || a.Mode != unix.S_IFIFO|0o640 {
 		t.Fatalf("%+v, %v", a, err)
 	}
@@ -173,17 +173,17 @@ func TestSpecialFiles(t *testing.T) {
 	}
 	r.forget(n)
 
-	n, a, err = r.Mknod(r.root, "plain", 0o640, 0, r.me)
+	n, a, err = r.Mknod(r.names.root, "plain", 0o640, 0, r.me)
 	if err != nil || a.Mode != unix.S_IFREG|0o640 || a.Size != 0 {
 		t.Fatalf("%+v, %v", a, err)
 	}
 	r.forget(n)
 	r.write("plain", []byte("x"))
 	r.same("plain", []byte("x"))
-	_, _, err = r.Mknod(r.root, "plain", 0o640, 0, r.me)
+	_, _, err = r.Mknod(r.names.root, "plain", 0o640, 0, r.me)
 	wantErr(t, "mknod of a taken name", err, unix.EEXIST)
 
-	names := r.names("")
+	names := r.listing("")
 	slices.Sort(names)
 	if fmt.Sprint(names) != "[fifo plain]" {
 		t.Errorf("names: %v", names)
@@ -199,7 +199,7 @@ func TestSpecialFiles(t *testing.T) {
 
 func TestCreate(t *testing.T) {
 	r := newRig(t)
-	n, a, h, err := r.Create(r.root, "f", unix.S_IFREG|0o4751, unix.O_RDWR, r.me)
+	n, a, h, err := r.Create(r.names.root, "f", unix.S_IFREG|0o4751, unix.O_RDWR, r.me)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,23 +208,23 @@ func TestCreate(t *testing.T) {
 	}
 	r.release(h)
 	r.forget(n)
-	_, _, _, err = r.Create(r.root, "f", 0o644, unix.O_RDWR, r.me)
+	_, _, _, err = r.Create(r.names.root, "f", 0o644, unix.O_RDWR, r.me)
 	wantErr(t, "a taken name", err, unix.EEXIST)
 	long := strings.Repeat("n", 256)
-	_, _, _, err = r.Create(r.root, long, 0o644, unix.O_RDWR, r.me)
+	_, _, _, err = r.Create(r.names.root, long, 0o644, unix.O_RDWR, r.me)
 	wantErr(t, "a name of 256 bytes", err, unix.ENAMETOOLONG)
 	f := r.find("f")
 	defer r.forget(f)
 	_, _, err = r.Lookup(f, "x")
 	wantErr(t, "a lookup in a file", err, unix.ENOTDIR)
-	_, err = r.OpenDir(f)
+	_, err = r.names.OpenDir(f)
 	wantErr(t, "a file as a directory", err, unix.ENOTDIR)
 }
 
 // A directory with the set-group-id bit gives its group on, and directories the bit as well.
 func TestSetGroupID(t *testing.T) {
 	r := newRig(t)
-	if !r.privileged {
+	if !r.names.privileged {
 		t.Skip("only root can give files away")
 	}
 	r.mkdir("d")
@@ -259,11 +259,11 @@ func TestEntries(t *testing.T) {
 	r.write("runs/a/m.pt", fixture(t, "flat.pt"))
 	n := r.find("runs/a")
 	defer r.forget(n)
-	d, err := r.OpenDir(n)
+	d, err := r.names.OpenDir(n)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer r.ReleaseDir(d)
+	defer r.names.ReleaseDir(d)
 	seen := map[string]int{}
 	var pos uint64
 	for {

@@ -17,7 +17,7 @@ func (v *Volume) Lookup(dir *Node, name string) (*Node, Attr, error) {
 	if dir.virt != nil {
 		return v.lookupVirtual(dir, name)
 	}
-	n, st, err := v.child(dir, name)
+	n, st, err := v.names.child(dir, name)
 	if err == unix.ENOENT {
 		if v.isVirtualRoot(dir, name) {
 			return v.lookupVirtual(dir, name)
@@ -29,26 +29,26 @@ func (v *Volume) Lookup(dir *Node, name string) (*Node, Attr, error) {
 	}
 	a, err := v.attrFrom(n, &st)
 	if err != nil {
-		v.unref(n, 1)
+		n.unref(1)
 		return nil, Attr{}, err
 	}
 	return n, a, nil
 }
 
 // child returns the node of a real name with one reference more.
-func (v *Volume) child(dir *Node, name string) (*Node, unix.Stat_t, error) {
+func (ns *Names) child(dir *Node, name string) (*Node, unix.Stat_t, error) {
 	var st unix.Stat_t
-	v.ns.RLock()
-	defer v.ns.RUnlock()
-	fd, err := v.dirFd(dir)
+	ns.ns.RLock()
+	defer ns.ns.RUnlock()
+	fd, err := dir.dirFd()
 	if err != nil {
 		return nil, st, err
 	}
-	defer v.releaseDir(dir)
+	defer dir.releaseDir()
 	if err := unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return nil, st, err
 	}
-	return v.intern(dir, name, &st), st, nil
+	return ns.intern(dir, name, &st), st, nil
 }
 
 // attrFrom is Stat of a node whose inode was looked at just now.
@@ -69,17 +69,17 @@ func (v *Volume) attrFrom(n *Node, st *unix.Stat_t) (Attr, error) {
 }
 
 // dirFd is the descriptor of a directory until releaseDir. v.ns is held.
-func (v *Volume) dirFd(dir *Node) (int, error) {
-	if dir.mode != unix.S_IFDIR {
+func (n *Node) dirFd() (int, error) {
+	if n.mode != unix.S_IFDIR {
 		return -1, unix.ENOTDIR
 	}
-	if dir.virt != nil {
+	if n.virt != nil {
 		return -1, unix.EROFS
 	}
-	return v.fds.acquire(dir)
+	return n.ns.fds.acquire(n)
 }
 
-func (v *Volume) releaseDir(dir *Node) { v.fds.release(dir) }
+func (n *Node) releaseDir() { n.ns.fds.release(n) }
 
 // owner is who a new name in a directory is given to. A directory with the set-group-id bit passes its group on, as on
 // ext4: gid is -1 then, since the host has seen to it.
@@ -92,8 +92,8 @@ func owner(dirfd int, c Caller) (uid, gid int) {
 }
 
 // give hands a new name to its owner.
-func (v *Volume) give(dirfd int, name string, c Caller) error {
-	if !v.privileged {
+func (ns *Names) give(dirfd int, name string, c Caller) error {
+	if !ns.privileged {
 		return nil
 	}
 	uid, gid := owner(dirfd, c)
@@ -101,12 +101,12 @@ func (v *Volume) give(dirfd int, name string, c Caller) error {
 }
 
 // adopt makes a node of a name that was made just now. v.ns is held.
-func (v *Volume) adopt(dirfd int, dir *Node, name string) (*Node, Attr, error) {
+func (ns *Names) adopt(dirfd int, dir *Node, name string) (*Node, Attr, error) {
 	var st unix.Stat_t
 	if err := unix.Fstatat(dirfd, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return nil, Attr{}, err
 	}
-	return v.intern(dir, name, &st), attrOf(&st), nil
+	return ns.intern(dir, name, &st), attrOf(&st), nil
 }
 
 // Create makes a regular file and opens it. EEXIST when the name is taken.
@@ -114,7 +114,7 @@ func (v *Volume) Create(dir *Node, name string, mode, flags uint32, c Caller) (*
 	if dir.isQueries() {
 		return v.createQuery(dir, name, flags)
 	}
-	made, err := v.makeFile(dir, name, mode, flags, c)
+	made, err := v.names.makeFile(dir, name, mode, flags, c)
 	if err != nil {
 		return nil, Attr{}, nil, err
 	}
@@ -143,7 +143,7 @@ func (v *Volume) openNew(m made, flags uint32, c Caller) (*Node, Attr, *Handle, 
 	h, err := v.attach(m.node, flags, v.noteOpen(f, flags, c.Thread))
 	f.mu.Unlock()
 	if err != nil {
-		v.unref(m.node, 1)
+		m.node.unref(1)
 		return nil, Attr{}, nil, err
 	}
 	m.attr.Settled = false
@@ -160,43 +160,43 @@ func (v *Volume) creating(flags uint32) (int, bool) {
 }
 
 // makeFile makes a regular file.
-func (v *Volume) makeFile(dir *Node, name string, mode, flags uint32, c Caller) (m made, err error) {
-	if v.readOnly {
+func (ns *Names) makeFile(dir *Node, name string, mode, flags uint32, c Caller) (m made, err error) {
+	if ns.v.readOnly {
 		return m, unix.EROFS
 	}
-	v.ns.RLock()
-	defer v.ns.RUnlock()
-	dirfd, err := v.dirFd(dir)
+	ns.ns.RLock()
+	defer ns.ns.RUnlock()
+	dirfd, err := dir.dirFd()
 	if err != nil {
 		return m, err
 	}
-	defer v.releaseDir(dir)
-	if v.isVirtualRoot(dir, name) {
+	defer dir.releaseDir()
+	if ns.v.isVirtualRoot(dir, name) {
 		return m, unix.EEXIST
 	}
-	open, rw := v.creating(flags)
+	open, rw := ns.v.creating(flags)
 	fd, err := unix.Openat(dirfd, name, open|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, mode&0o7777)
 	if err != nil {
 		return m, err
 	}
 	var st unix.Stat_t
-	if err := v.adjust(fd, dirfd, mode, c, &st); err != nil {
+	if err := ns.adjust(fd, dirfd, mode, c, &st); err != nil {
 		unix.Unlinkat(dirfd, name, 0)
 		unix.Close(fd)
 		return m, err
 	}
-	v.steps.changed(dir.ino)
-	return made{node: v.intern(dir, name, &st), raw: os.NewFile(uintptr(fd), name), rw: rw, attr: attrOf(&st)}, nil
+	ns.v.steps.changed(dir.ino)
+	return made{node: ns.intern(dir, name, &st), raw: os.NewFile(uintptr(fd), name), rw: rw, attr: attrOf(&st)}, nil
 }
 
 // adjust gives a file made just now in the directory dirfd its owner and mode, where they are not what they should be,
 // and describes it.
-func (v *Volume) adjust(fd, dirfd int, mode uint32, c Caller, st *unix.Stat_t) error {
+func (ns *Names) adjust(fd, dirfd int, mode uint32, c Caller, st *unix.Stat_t) error {
 	if err := unix.Fstat(fd, st); err != nil {
 		return err
 	}
 	uid, gid := int(st.Uid), int(st.Gid)
-	if v.privileged && (st.Uid != c.UID || st.Gid != c.GID) {
+	if ns.privileged && (st.Uid != c.UID || st.Gid != c.GID) {
 		uid, gid = owner(dirfd, c)
 		if gid < 0 {
 			gid = int(st.Gid)
@@ -223,50 +223,50 @@ func (v *Volume) Mknod(dir *Node, name string, mode, rdev uint32, c Caller) (*No
 		return nil, Attr{}, unix.EROFS
 	}
 	if t := mode & unix.S_IFMT; t == unix.S_IFREG || t == 0 {
-		m, err := v.makeFile(dir, name, mode, unix.O_RDONLY, c)
+		m, err := v.names.makeFile(dir, name, mode, unix.O_RDONLY, c)
 		if err != nil {
 			return nil, Attr{}, err
 		}
 		m.raw.Close()
 		return m.node, m.attr, nil
 	}
-	return v.make(dir, name, c, &mode, func(fd int) error {
+	return v.names.make(dir, name, c, &mode, func(fd int) error {
 		return unix.Mknodat(fd, name, mode&unix.S_IFMT|0o600, int(rdev))
 	})
 }
 
 // Mkdir makes a directory.
 func (v *Volume) Mkdir(dir *Node, name string, mode uint32, c Caller) (*Node, Attr, error) {
-	return v.make(dir, name, c, &mode, func(fd int) error { return unix.Mkdirat(fd, name, 0o700) })
+	return v.names.make(dir, name, c, &mode, func(fd int) error { return unix.Mkdirat(fd, name, 0o700) })
 }
 
 // Symlink makes a symbolic link.
 func (v *Volume) Symlink(dir *Node, name, target string, c Caller) (*Node, Attr, error) {
-	return v.make(dir, name, c, nil, func(fd int) error { return unix.Symlinkat(target, fd, name) })
+	return v.names.make(dir, name, c, nil, func(fd int) error { return unix.Symlinkat(target, fd, name) })
 }
 
 // make makes anything but a regular file.
-func (v *Volume) make(dir *Node, name string, c Caller, mode *uint32, do func(dirfd int) error) (*Node, Attr, error) {
-	if v.readOnly {
+func (ns *Names) make(dir *Node, name string, c Caller, mode *uint32, do func(dirfd int) error) (*Node, Attr, error) {
+	if ns.v.readOnly {
 		return nil, Attr{}, unix.EROFS
 	}
-	v.ns.RLock()
-	defer v.ns.RUnlock()
-	dirfd, err := v.dirFd(dir)
+	ns.ns.RLock()
+	defer ns.ns.RUnlock()
+	dirfd, err := dir.dirFd()
 	if err != nil {
 		return nil, Attr{}, err
 	}
-	defer v.releaseDir(dir)
-	if v.isVirtualRoot(dir, name) {
+	defer dir.releaseDir()
+	if ns.v.isVirtualRoot(dir, name) {
 		return nil, Attr{}, unix.EEXIST
 	}
 	if err := do(dirfd); err != nil {
 		return nil, Attr{}, err
 	}
-	defer v.steps.changed(dir.ino)
-	err = v.give(dirfd, name, c)
+	defer ns.v.steps.changed(dir.ino)
+	err = ns.give(dirfd, name, c)
 	if err == nil && mode != nil {
-		err = v.chmodNew(dirfd, name, *mode)
+		err = ns.chmodNew(dirfd, name, *mode)
 	}
 	if err != nil {
 		if unix.Unlinkat(dirfd, name, 0) == unix.EISDIR {
@@ -274,11 +274,11 @@ func (v *Volume) make(dir *Node, name string, c Caller, mode *uint32, do func(di
 		}
 		return nil, Attr{}, err
 	}
-	return v.adopt(dirfd, dir, name)
+	return ns.adopt(dirfd, dir, name)
 }
 
 // chmodNew sets the mode of a new name, keeping a set-group-id bit that a directory inherited.
-func (v *Volume) chmodNew(dirfd int, name string, mode uint32) error {
+func (ns *Names) chmodNew(dirfd int, name string, mode uint32) error {
 	var st unix.Stat_t
 	if err := unix.Fstatat(dirfd, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return err
@@ -291,16 +291,16 @@ func (v *Volume) Tmpfile(dir *Node, mode, flags uint32, c Caller) (*Node, Attr, 
 	if v.readOnly {
 		return nil, Attr{}, nil, unix.EROFS
 	}
-	m, err := v.makeUnnamed(dir, mode, flags, c)
+	m, err := v.names.makeUnnamed(dir, mode, flags, c)
 	if err != nil {
 		return nil, Attr{}, nil, err
 	}
 	return v.openNew(m, flags, c)
 }
 
-func (v *Volume) makeUnnamed(dir *Node, mode, flags uint32, c Caller) (m made, err error) {
+func (ns *Names) makeUnnamed(dir *Node, mode, flags uint32, c Caller) (m made, err error) {
 	var st unix.Stat_t
-	fd, err := v.openUnnamed(dir, mode, c, &st) // the host wants such a file to be open for writing
+	fd, err := ns.openUnnamed(dir, mode, c, &st) // the host wants such a file to be open for writing
 	if err != nil {
 		return m, err
 	}
@@ -309,33 +309,33 @@ func (v *Volume) makeUnnamed(dir *Node, mode, flags uint32, c Caller) (m made, e
 	if err != nil {
 		return m, err
 	}
-	v.tab.mu.Lock()
-	n := v.tab.insert(&st)
+	ns.tab.mu.Lock()
+	n := ns.tab.insert(&st)
 	n.keep, n.dead = keep, true
 	n.file.loaded, n.file.vetted = true, true
-	v.tab.mu.Unlock()
-	open, rw := v.creating(flags)
-	raw, err := v.openInode(n, open)
+	ns.tab.mu.Unlock()
+	open, rw := ns.v.creating(flags)
+	raw, err := n.openInode(open)
 	if err != nil {
-		v.unref(n, 1)
+		n.unref(1)
 		return m, err
 	}
 	return made{node: n, raw: raw, rw: rw, attr: attrOf(&st)}, nil
 }
 
-func (v *Volume) openUnnamed(dir *Node, mode uint32, c Caller, st *unix.Stat_t) (int, error) {
-	v.ns.RLock()
-	defer v.ns.RUnlock()
-	dirfd, err := v.dirFd(dir)
+func (ns *Names) openUnnamed(dir *Node, mode uint32, c Caller, st *unix.Stat_t) (int, error) {
+	ns.ns.RLock()
+	defer ns.ns.RUnlock()
+	dirfd, err := dir.dirFd()
 	if err != nil {
 		return -1, err
 	}
-	defer v.releaseDir(dir)
+	defer dir.releaseDir()
 	fd, err := unix.Openat(dirfd, ".", unix.O_RDWR|unix.O_TMPFILE|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return -1, err
 	}
-	if err := v.adjust(fd, dirfd, mode, c, st); err != nil {
+	if err := ns.adjust(fd, dirfd, mode, c, st); err != nil {
 		unix.Close(fd)
 		return -1, err
 	}
@@ -354,32 +354,32 @@ func (v *Volume) Link(n, dir *Node, name string) (Attr, error) {
 		n.file.mu.Lock()
 		defer n.file.mu.Unlock()
 	}
-	if err := v.link(n, dir, name); err != nil {
+	if err := v.names.link(n, dir, name); err != nil {
 		return Attr{}, err
 	}
-	v.ref(n)
+	n.ref()
 	if n.file != nil {
 		v.touched(n)
 	}
 	return v.statLocked(n)
 }
 
-func (v *Volume) link(n, dir *Node, name string) error {
-	v.ns.Lock()
-	defer v.ns.Unlock()
-	dirfd, err := v.dirFd(dir)
+func (ns *Names) link(n, dir *Node, name string) error {
+	ns.ns.Lock()
+	defer ns.ns.Unlock()
+	dirfd, err := dir.dirFd()
 	if err != nil {
 		return err
 	}
-	defer v.releaseDir(dir)
-	if v.isVirtualRoot(dir, name) {
+	defer dir.releaseDir()
+	if ns.v.isVirtualRoot(dir, name) {
 		return unix.EEXIST
 	}
-	p, err := v.locate(n)
+	p, err := n.locate()
 	if err != nil {
 		return err
 	}
-	defer v.release(p)
+	defer ns.release(p)
 	flag := 0
 	if p.magic {
 		flag = unix.AT_SYMLINK_FOLLOW
@@ -387,15 +387,15 @@ func (v *Volume) link(n, dir *Node, name string) error {
 	if err := unix.Linkat(p.dirfd, p.name, dirfd, name, flag); err != nil {
 		return err // ENOENT for a file that had a name and lost it
 	}
-	v.noteMove(dir, name)
-	v.steps.changed(dir.ino)
-	v.tab.mu.Lock()
-	v.addAlias(n, dir, name)
+	ns.noteMove(dir, name)
+	ns.v.steps.changed(dir.ino)
+	ns.tab.mu.Lock()
+	ns.addAlias(n, dir, name)
 	if n.dead {
 		n.dead = false
-		v.tab.byIno[inoKey(n.ino)] = n
+		ns.tab.byIno[inoKey(n.ino)] = n
 	}
-	v.tab.mu.Unlock()
+	ns.tab.mu.Unlock()
 	return nil
 }
 
@@ -407,13 +407,13 @@ func (v *Volume) Readlink(n *Node) (string, error) {
 		}
 		return n.virt.link(v)
 	}
-	v.ns.RLock()
-	defer v.ns.RUnlock()
-	p, err := v.locate(n)
+	v.names.ns.RLock()
+	defer v.names.ns.RUnlock()
+	p, err := n.locate()
 	if err != nil {
 		return "", err
 	}
-	defer v.release(p)
+	defer v.names.release(p)
 	buf := make([]byte, unix.PathMax)
 	name := p.name
 	if p.magic {

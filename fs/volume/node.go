@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"os"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -24,6 +25,7 @@ type alias struct {
 // exclusive lock, or under the shared one plus table.mu while the node is new); refs by table.mu; the rest of a regular
 // file's state is in file, which has a lock of its own.
 type Node struct {
+	ns   *Names
 	id   NodeID
 	ino  uint64 // the inode's number; for a view the source's with viewIno set
 	mode uint32 // S_IFMT bits only
@@ -71,11 +73,32 @@ func (n *Node) ID() NodeID { return n.id }
 // Ino is the inode number that programs see.
 func (n *Node) Ino() uint64 { return n.ino }
 
+// Names are the mount's names: nodes by the kernel's id and by inode, looked up, made, moved and removed on the host.
+type Names struct {
+	v *Volume
+
+	privileged bool // files may be given to others
+	ns         sync.RWMutex
+	tab        *table
+	fds        *fdCache
+	root       *Node
+	rootFd     int
+	moves      *movesLog         // while a marker walks; guarded by ns
+	walked     func(path string) // called by a marker behind each directory; for tests
+}
+
+func newNames(v *Volume) *Names {
+	ns := &Names{v: v, privileged: os.Geteuid() == 0, fds: newFdCache(openDirs), rootFd: -1}
+	ns.tab = newTable(ns)
+	return ns
+}
+
 // inoKey tells inodes of the tree apart. The tree is one filesystem: nothing is mounted in it.
 type inoKey uint64
 
 // table finds nodes by the kernel's id and by inode number.
 type table struct {
+	ns    *Names
 	mu    sync.Mutex
 	byID  map[NodeID]*Node
 	byIno map[inoKey]*Node
@@ -84,8 +107,8 @@ type table struct {
 	virtual map[alias]*Node // the nodes below .ckptfs, without references
 }
 
-func newTable() *table {
-	return &table{byID: map[NodeID]*Node{}, byIno: map[inoKey]*Node{}, next: RootID, virtual: map[alias]*Node{}}
+func newTable(ns *Names) *table {
+	return &table{ns: ns, byID: map[NodeID]*Node{}, byIno: map[inoKey]*Node{}, next: RootID, virtual: map[alias]*Node{}}
 }
 
 // get returns the node of a kernel id, or nil.
@@ -118,39 +141,39 @@ func (t *table) findIno(ino uint64) *Node {
 }
 
 // each calls f with every node, outside the table's lock; each node is pinned while f runs.
-func (v *Volume) eachNode(f func(*Node)) {
-	v.tab.mu.Lock()
-	nodes := make([]*Node, 0, len(v.tab.byID))
-	for _, n := range v.tab.byID {
+func (ns *Names) eachNode(f func(*Node)) {
+	ns.tab.mu.Lock()
+	nodes := make([]*Node, 0, len(ns.tab.byID))
+	for _, n := range ns.tab.byID {
 		n.refs++
 		nodes = append(nodes, n)
 	}
-	v.tab.mu.Unlock()
+	ns.tab.mu.Unlock()
 	for _, n := range nodes {
 		f(n)
-		v.unref(n, 1)
+		n.unref(1)
 	}
 }
 
 // intern returns the node of the inode that st describes and that dir/name leads to, with one reference more. The
 // caller holds v.ns, shared or exclusive.
-func (v *Volume) intern(dir *Node, name string, st *unix.Stat_t) *Node {
-	t := v.tab
+func (ns *Names) intern(dir *Node, name string, st *unix.Stat_t) *Node {
+	t := ns.tab
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if n := t.byIno[inoKey(st.Ino)]; n != nil {
 		n.refs++
-		v.addAlias(n, dir, name)
+		ns.addAlias(n, dir, name)
 		return n
 	}
 	n := t.insert(st)
-	v.addAlias(n, dir, name)
+	ns.addAlias(n, dir, name)
 	return n
 }
 
 // insert adds a node with one reference. t.mu is held.
 func (t *table) insert(st *unix.Stat_t) *Node {
-	n := &Node{id: t.next, ino: st.Ino, mode: st.Mode & unix.S_IFMT, keep: -1, refs: 1, dirfd: cachedFd{fd: -1}}
+	n := &Node{ns: t.ns, id: t.next, ino: st.Ino, mode: st.Mode & unix.S_IFMT, keep: -1, refs: 1, dirfd: cachedFd{fd: -1}}
 	t.next++
 	if n.mode == unix.S_IFREG {
 		n.file = newFile()
@@ -164,7 +187,7 @@ func (t *table) insert(st *unix.Stat_t) *Node {
 const maxNames = 32
 
 // addAlias records a name, unless enough are known. table.mu is held.
-func (v *Volume) addAlias(n, dir *Node, name string) {
+func (ns *Names) addAlias(n, dir *Node, name string) {
 	for _, a := range n.names {
 		if a.dir == dir && a.name == name {
 			return
@@ -180,32 +203,32 @@ func (v *Volume) addAlias(n, dir *Node, name string) {
 }
 
 // dropAlias forgets a name. v.ns is held exclusively.
-func (v *Volume) dropAlias(n, dir *Node, name string) {
-	v.tab.mu.Lock()
-	defer v.tab.mu.Unlock()
+func (ns *Names) dropAlias(n, dir *Node, name string) {
+	ns.tab.mu.Lock()
+	defer ns.tab.mu.Unlock()
 	for i, a := range n.names {
 		if a.dir == dir && a.name == name {
 			n.names = append(n.names[:i], n.names[i+1:]...)
-			v.tab.unref(dir, 1)
+			ns.tab.unref(dir, 1)
 			return
 		}
 	}
 }
 
 // ref adds a reference to a node that has one already.
-func (v *Volume) ref(n *Node) {
-	v.tab.mu.Lock()
+func (n *Node) ref() {
+	n.ns.tab.mu.Lock()
 	n.refs++
-	v.tab.mu.Unlock()
+	n.ns.tab.mu.Unlock()
 }
 
 // unref takes k references; the last one removes the node.
-func (v *Volume) unref(n *Node, k int64) {
-	v.tab.mu.Lock()
-	gone := v.tab.unref(n, k)
-	v.tab.mu.Unlock()
+func (n *Node) unref(k int64) {
+	n.ns.tab.mu.Lock()
+	gone := n.ns.tab.unref(n, k)
+	n.ns.tab.mu.Unlock()
 	for _, n := range gone {
-		v.fds.drop(n)
+		n.ns.fds.drop(n)
 		if n.keep >= 0 {
 			unix.Close(n.keep)
 			n.keep = -1
@@ -216,12 +239,12 @@ func (v *Volume) unref(n *Node, k int64) {
 		switch {
 		case n.virt != nil:
 			if n.virt.src != nil {
-				v.unref(n.virt.src, 1)
+				n.virt.src.unref(1)
 			}
-			v.unref(n.virt.at.dir, 1)
+			n.virt.at.dir.unref(1)
 		case n.view != nil:
-			v.unref(n.view.src, 1)
-			v.unref(n.view.at.dir, 1)
+			n.view.src.unref(1)
+			n.view.at.dir.unref(1)
 		}
 	}
 }
@@ -258,9 +281,9 @@ func (t *table) unref(n *Node, k int64) (gone []*Node) {
 }
 
 // Forget takes nlookup of the kernel's references to a node.
-func (v *Volume) Forget(id NodeID, nlookup uint64) {
-	if n := v.tab.get(id); n != nil && n != v.root {
-		v.unref(n, int64(nlookup))
+func (ns *Names) Forget(id NodeID, nlookup uint64) {
+	if n := ns.tab.get(id); n != nil && n != ns.root {
+		n.unref(int64(nlookup))
 	}
 }
 
@@ -293,11 +316,11 @@ func (n *Node) path() string {
 }
 
 // Path is the node's path below the mount's root, by one of its names.
-func (v *Volume) Path(n *Node) string {
-	v.ns.RLock()
-	defer v.ns.RUnlock()
-	v.tab.mu.Lock()
-	defer v.tab.mu.Unlock()
+func (n *Node) Path() string {
+	n.ns.ns.RLock()
+	defer n.ns.ns.RUnlock()
+	n.ns.tab.mu.Lock()
+	defer n.ns.tab.mu.Unlock()
 	if n.view != nil && n.virt == nil {
 		return n.view.src.path() + " (view)"
 	}

@@ -21,7 +21,7 @@ func (v *Volume) notes(n *Node, l *formats.Layout) []string {
 	}
 	if l.Format == formats.BlobLayout(0).Format {
 		if r, size, done, err := v.peruse(n); err == nil {
-			if why := detect.Why(path.Base(v.Path(n)), io.NewSectionReader(r, 0, size), size); why != "" {
+			if why := detect.Why(path.Base(n.Path()), io.NewSectionReader(r, 0, size), size); why != "" {
 				out = append(out, "no tensors are listed: "+why)
 			}
 			done()

@@ -68,7 +68,7 @@ func (r *reach) externalFile(model *comparand, x *onnx.External, file string) (f
 	if !fs.ValidPath(local) || local == "." || strings.Contains(local, "\x00") {
 		return nil, nil, unix.EINVAL
 	}
-	if f, err = r.file(path.Join(path.Dir(r.v.Path(model.node)), local)); err != nil {
+	if f, err = r.file(path.Join(path.Dir(model.node.Path()), local)); err != nil {
 		return nil, nil, err
 	}
 	g = &comparand{path: f.path, node: f.node, size: f.size, whole: f.whole}

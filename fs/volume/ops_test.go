@@ -11,14 +11,14 @@ import (
 // The rest of rig: what programs do, by paths.
 
 func (r *rig) forget(n *Node) {
-	if n != r.root {
-		r.Forget(n.id, 1)
+	if n != r.names.root {
+		r.names.Forget(n.id, 1)
 	}
 }
 
 // lookup finds a path; the caller forgets the node.
 func (r *rig) lookup(p string) (*Node, Attr, error) {
-	n := r.root
+	n := r.names.root
 	a, err := r.Stat(n)
 	for name := range strings.SplitSeq(p, "/") {
 		if name == "" || err != nil {
@@ -68,7 +68,7 @@ func (r *rig) exists(p string) bool {
 
 func (r *rig) mkdir(p string) {
 	r.t.Helper()
-	dir := r.root
+	dir := r.names.root
 	for name := range strings.SplitSeq(p, "/") {
 		n, _, err := r.Mkdir(dir, name, 0o755, r.me)
 		if err == unix.EEXIST {
@@ -239,16 +239,16 @@ func (r *rig) link(from, to string) {
 	r.forget(n)
 }
 
-// names lists a directory, without "." and "..".
-func (r *rig) names(p string) []string {
+// listing lists a directory, without "." and "..".
+func (r *rig) listing(p string) []string {
 	r.t.Helper()
 	n := r.find(p)
 	defer r.forget(n)
-	d, err := r.OpenDir(n)
+	d, err := r.names.OpenDir(n)
 	if err != nil {
 		r.t.Fatalf("open directory %s: %v", p, err)
 	}
-	defer r.ReleaseDir(d)
+	defer r.names.ReleaseDir(d)
 	entries, err := r.Entries(d, 0)
 	if err != nil {
 		r.t.Fatalf("list %s: %v", p, err)

@@ -15,7 +15,7 @@ func (r *rig) groups() (groups [][]string) {
 		p.mu.Lock()
 		positions := map[*Node]runs.Position{}
 		for _, n := range p.queue {
-			positions[n] = runs.PositionOf(r.Path(n))
+			positions[n] = runs.PositionOf(n.Path())
 		}
 		group := p.next(positions)
 		p.mu.Unlock()
@@ -24,7 +24,7 @@ func (r *rig) groups() (groups [][]string) {
 		}
 		var paths []string
 		for _, n := range group {
-			paths = append(paths, r.Path(n))
+			paths = append(paths, n.Path())
 		}
 		groups = append(groups, paths)
 	}

@@ -95,10 +95,10 @@ func (p *packer) stop() {
 	for n, d := range p.delayed {
 		d.timer.Stop()
 		delete(p.delayed, n)
-		p.v.unref(n, 1)
+		n.unref(1)
 	}
 	for _, n := range p.queue {
-		p.v.unref(n, 1)
+		n.unref(1)
 	}
 	p.queue = nil
 	p.forgetPlain()
@@ -126,7 +126,7 @@ func (p *packer) pending() map[*Node]waiting {
 		all[n] = inQueue
 	}
 	for n := range all {
-		p.v.ref(n)
+		n.ref()
 	}
 	return all
 }
@@ -138,7 +138,7 @@ func (p *packer) add(n *Node) {
 		return
 	}
 	f.queued = true
-	p.v.ref(n)
+	n.ref()
 	size := p.v.rawSizeLocked(n)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -186,7 +186,7 @@ func (p *packer) take() []*Node {
 		p.mu.Unlock()
 		positions := make(map[*Node]runs.Position, len(files))
 		for _, n := range files {
-			positions[n] = runs.PositionOf(p.v.Path(n)) // now: programs rename what they have saved
+			positions[n] = runs.PositionOf(n.Path()) // now: programs rename what they have saved
 		}
 		p.mu.Lock()
 		if group := p.next(positions); len(group) > 0 {
@@ -274,11 +274,11 @@ func (p *packer) finish(n *Node, bytes int64, again bool, err error) {
 	if d := p.delayed[n]; d != nil {
 		d.timer.Stop()
 		delete(p.delayed, n)
-		defer p.v.unref(n, 1)
+		defer n.unref(1)
 	}
 	p.changed()
 	p.mu.Unlock()
-	p.v.unref(n, 1)
+	n.unref(1)
 }
 
 // putOff keeps the turn's reference in delayed. mu is held.
@@ -288,7 +288,7 @@ func (p *packer) putOff(n *Node, err error) {
 		d = &delay{since: p.v.now()}
 		p.delayed[n] = d
 	} else {
-		defer p.v.unref(n, 1) // it has one already
+		defer n.unref(1) // it has one already
 	}
 	wait := mappedRetry
 	if d.err = err; err != nil {
@@ -309,7 +309,7 @@ func (p *packer) retry(n *Node) {
 		defer p.mu.Unlock()
 		if p.delayed[n] != nil {
 			delete(p.delayed, n)
-			defer p.v.unref(n, 1)
+			defer n.unref(1)
 		}
 		return
 	}
@@ -343,7 +343,7 @@ func (p *packer) notePublished(n *Node, plain bool) {
 		p.morePlain = true
 		p.forgetPlain()
 	default:
-		p.v.ref(n)
+		n.ref()
 		p.plain[n] = true
 	}
 }
@@ -354,7 +354,7 @@ func (p *packer) forget(n *Node) {
 	defer p.mu.Unlock()
 	if p.plain[n] {
 		delete(p.plain, n)
-		p.v.unref(n, 1)
+		n.unref(1)
 	}
 }
 
@@ -362,6 +362,6 @@ func (p *packer) forget(n *Node) {
 func (p *packer) forgetPlain() {
 	for n := range p.plain {
 		delete(p.plain, n)
-		p.v.unref(n, 1)
+		n.unref(1)
 	}
 }

@@ -172,8 +172,8 @@ func TestSyncAwaitsRelease(t *testing.T) {
 }
 
 func (r *rig) refs(n *Node) int64 {
-	r.tab.mu.Lock()
-	defer r.tab.mu.Unlock()
+	r.names.tab.mu.Lock()
+	defer r.names.tab.mu.Unlock()
 	return n.refs
 }
 

@@ -80,7 +80,7 @@ func (v *Volume) packGroup(ctx context.Context, group []*Node) {
 // overtaken reports whether the file changed since beginPack: what became of the old bytes is no news. f.mu is held.
 func (v *Volume) overtaken(j *job) bool {
 	f := j.node.file
-	return f.gen != j.gen || f.writers > 0 || v.isDead(j.node)
+	return f.gen != j.gen || f.writers > 0 || j.node.isDead()
 }
 
 // packed reports the end of a file's turn.
@@ -98,7 +98,7 @@ func (v *Volume) packed(n *Node, size int64, err error) {
 		v.packer.finish(n, 0, false, nil)
 	default:
 		v.count.packErrs.Add(1)
-		v.report(slog.LevelError, "packing failed; the file stays as it is and is tried again", "path", v.Path(n), "reason", err)
+		v.report(slog.LevelError, "packing failed; the file stays as it is and is tried again", "path", n.Path(), "reason", err)
 		v.packer.finish(n, 0, true, err)
 		v.hot.wake() // the disk may be full
 	}
@@ -124,7 +124,7 @@ func (v *Volume) packFile(ctx context.Context, b *store.Batch, n *Node) (job, er
 	} else if stays {
 		return j, v.staysAsIs(&j)
 	}
-	layout, rel, err := v.presume(v.Path(n), raw, j.size)
+	layout, rel, err := v.presume(n.Path(), raw, j.size)
 	var was []cas.Hash
 	if layout != nil && err == nil {
 		j.res, err = v.pack.Layout(ctx, b, &guarded{v: v, r: raw}, j.size, layout, rel)
@@ -137,7 +137,7 @@ func (v *Volume) packFile(ctx context.Context, b *store.Batch, n *Node) (job, er
 			return j, errAwaited
 		}
 		j.viewSize = view.SizeOf(layout)
-		rel, was = v.related(v.Path(n), layout)
+		rel, was = v.related(n.Path(), layout)
 		j.res, err = v.pack.Layout(ctx, b, &guarded{v: v, r: raw}, j.size, layout, rel)
 	}
 	if err == nil {
@@ -155,15 +155,15 @@ func (v *Volume) beginPack(n *Node, j *job, cancel context.CancelFunc) (*os.File
 	if err := v.load(n); err != nil {
 		return nil, err
 	}
-	if !f.dirty || f.writers > 0 || f.rec.Packed() || f.damaged != nil || v.isDead(n) {
+	if !f.dirty || f.writers > 0 || f.rec.Packed() || f.damaged != nil || n.isDead() {
 		return nil, nil
 	}
 	j.gen = f.gen
 	var before unix.Stat_t
-	if err := v.statInode(n, &before); err != nil {
+	if err := n.statInode(&before); err != nil {
 		return nil, err
 	}
-	raw, err := v.openQuietly(n)
+	raw, err := n.openQuietly()
 	if err != nil {
 		return nil, err
 	}
@@ -205,7 +205,7 @@ func (v *Volume) mapped(n *Node) bool {
 	if f.rec.Packed() || f.quiet == f.gen+1 {
 		return false
 	}
-	raw, err := v.openQuietly(n)
+	raw, err := n.openQuietly()
 	if err != nil {
 		return false // told by who reads
 	}
@@ -288,7 +288,7 @@ func (v *Volume) staysAsIs(j *job) error {
 	}
 	if j.literal && f.gen == 0 && !f.rec.Literal { // nobody wrote it since the start
 		f.damaged = errUnrecorded
-		v.report(slog.LevelError, "damaged file", "path", v.Path(n), "reason", f.damaged)
+		v.report(slog.LevelError, "damaged file", "path", n.Path(), "reason", f.damaged)
 	} else if j.literal != f.rec.Literal {
 		rec := f.rec
 		rec.Literal = j.literal
@@ -310,7 +310,7 @@ func (v *Volume) publish(j *job) error {
 	var st unix.Stat_t
 	again := v.overtaken(j)
 	if !again {
-		if err := v.statInode(n, &st); err != nil {
+		if err := n.statInode(&st); err != nil {
 			return err
 		}
 		again = st.Size != j.st.Size || st.Mtim != j.st.Mtim

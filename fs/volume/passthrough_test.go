@@ -218,13 +218,13 @@ func TestFixedNodes(t *testing.T) {
 		}
 		b.dropped = nil
 		mode := uint32(0o700)
-		if _, err := r.Setattr(r.root, &SetAttr{Mode: &mode}); err != nil {
+		if _, err := r.Setattr(r.names.root, &SetAttr{Mode: &mode}); err != nil {
 			t.Fatal(err)
 		}
 		if slices.Contains(b.dropped, n.id) != fixed {
 			t.Errorf("%s: the kernel was told of %d, it is %d", p, b.dropped, n.id)
 		}
-		r.unref(n, 1)
+		n.unref(1)
 	}
 	r.save("a/1", "AB")
 	for _, p := range []string{".ckptfs/lcp/a", ".ckptfs/tensors/runs", ".ckptfs/lcp/a/1"} {
@@ -235,7 +235,7 @@ func TestFixedNodes(t *testing.T) {
 		if a, err := r.Stat(n); err != nil || a.Settled || n.IsFixed() {
 			t.Errorf("%s: %+v, %v", p, a, err)
 		}
-		r.unref(n, 1)
+		n.unref(1)
 	}
 	r.onlyRoot()
 }

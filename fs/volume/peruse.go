@@ -53,10 +53,10 @@ func (v *Volume) perusePath(p string) (r io.ReaderAt, size int64, done func(), e
 	}
 	r, size, closeIt, err := v.peruse(n)
 	if err != nil {
-		v.unref(n, 1)
+		n.unref(1)
 		return nil, 0, nil, err
 	}
-	return r, size, func() { closeIt(); v.unref(n, 1) }, nil
+	return r, size, func() { closeIt(); n.unref(1) }, nil
 }
 
 // readFile reads the first size bytes of a file.

@@ -168,7 +168,7 @@ func TestPruneOvertaken(t *testing.T) {
 			r.unlink("z/dead")
 			// The walk goes by the order of the directory: act behind the first of the two that it leaves.
 			var first string
-			r.walked = func(p string) {
+			r.names.walked = func(p string) {
 				if first != "" || p == "" {
 					return
 				}
@@ -177,7 +177,7 @@ func TestPruneOvertaken(t *testing.T) {
 					return
 				}
 				if p == "a" {
-					r.walked = nil
+					r.names.walked = nil
 					move(r)
 				}
 			}
@@ -222,7 +222,7 @@ func TestPruneWaitsForCopies(t *testing.T) {
 	r.unlink("f")
 	batch := r.store.Begin()
 	walked := make(chan struct{})
-	r.walked = func(p string) {
+	r.names.walked = func(p string) {
 		if p == "" {
 			close(walked)
 		}
@@ -244,7 +244,7 @@ func TestPruneWaitsForCopies(t *testing.T) {
 		}
 	}
 	batch.Release()
-	r.walked = nil
+	r.names.walked = nil
 	r.eventually("the chunks to go", func() bool { return r.prune(now).DeadRecords > 0 })
 }
 

@@ -139,7 +139,7 @@ func (q *query) drop(v *Volume) {
 // ownersOnly describes what is for whom the mount's root belongs to, as answers are: they name models.
 func ownersOnly(mode uint32) func(v *Volume) (Attr, error) {
 	return func(v *Volume) (Attr, error) {
-		a, err := v.Stat(v.root)
+		a, err := v.Stat(v.names.root)
 		a.Mode = mode
 		return a, err
 	}
@@ -161,7 +161,7 @@ func (queryRoot) lookup(v *Volume, name string) (virtual, error) {
 	q.mu.Lock()
 	p := q.pin
 	if p.h != nil {
-		v.ref(p.h.Node)
+		p.h.Node.ref()
 	}
 	q.mu.Unlock()
 	var w virtual
@@ -208,12 +208,12 @@ func (v *Volume) createQuery(dir *Node, name string, flags uint32) (*Node, Attr,
 	n := v.internVirtual(dir, name, v.queries.make(v, name).virtual())
 	a, err := v.statVirtual(n)
 	if err != nil {
-		v.unref(n, 1)
+		n.unref(1)
 		return nil, Attr{}, nil, err
 	}
 	h, err := v.openQuery(n, flags)
 	if err != nil {
-		v.unref(n, 1)
+		n.unref(1)
 		return nil, Attr{}, nil, err
 	}
 	return n, a, h, nil
@@ -230,7 +230,7 @@ func (v *Volume) openQuery(n *Node, flags uint32) (*Handle, error) {
 	if !write && q.err != nil {
 		return nil, unix.EINVAL
 	}
-	v.ref(n)
+	n.ref()
 	v.count.handles.Add(1)
 	return &Handle{Node: n, Mode: Direct, write: write}, nil
 }
@@ -311,7 +311,7 @@ func (q *query) ask(ctx context.Context, v *Volume, o control.MatchOptions) (*co
 		if !q.gone {
 			q.pin = v.pinned(a.Match, n)
 		}
-		v.unref(n, 1)
+		n.unref(1)
 		if q.pin != (pin{}) {
 			a.Match.Pinned = path.Join(virtualName, "query", q.name+view.Suffix)
 		}

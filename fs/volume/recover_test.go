@@ -107,7 +107,7 @@ func TestCrashAnywhere(t *testing.T) {
 		for p, data := range want {
 			c.same(p, data)
 		}
-		if got := c.names(""); len(got) != len(want) {
+		if got := c.listing(""); len(got) != len(want) {
 			t.Errorf("names: %v", got)
 		}
 		c.sync()

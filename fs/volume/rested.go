@@ -82,7 +82,7 @@ func (r *rested) stop() {
 	defer r.mu.Unlock()
 	for n := range r.waiting {
 		delete(r.waiting, n)
-		r.v.unref(n, 1)
+		n.unref(1)
 	}
 }
 
@@ -100,7 +100,7 @@ func (r *rested) add(n *Node) {
 		return
 	}
 	if !known {
-		r.v.ref(n)
+		n.ref()
 	}
 	r.waiting[n] = r.since
 }
@@ -111,7 +111,7 @@ func (r *rested) forget(n *Node) {
 	defer r.mu.Unlock()
 	if _, ok := r.waiting[n]; ok {
 		delete(r.waiting, n)
-		r.v.unref(n, 1)
+		n.unref(1)
 	}
 }
 
@@ -144,7 +144,7 @@ func (r *rested) turn(after time.Duration) {
 		if r.ctx.Err() == nil {
 			r.one(n)
 		}
-		r.v.unref(n, 1)
+		n.unref(1)
 		r.mu.Lock()
 		r.at--
 		r.mu.Unlock()

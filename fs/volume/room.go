@@ -12,7 +12,7 @@ import (
 
 // free is how many bytes of the disk are free for use, and how many of them are left to those who write files.
 func (v *Volume) free() (free, reserve int64, err error) {
-	st, err := v.StatFS()
+	st, err := v.names.StatFS()
 	if err != nil {
 		return 0, 0, err
 	}

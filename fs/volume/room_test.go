@@ -70,7 +70,7 @@ func TestCompactOnFullDisk(t *testing.T) {
 	r = openRig(t, dir, hotSize(0))
 	t.Cleanup(r.close)
 	free := func() int64 {
-		st, err := r.StatFS()
+		st, err := r.names.StatFS()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -282,7 +282,7 @@ func (v *Volume) lookAtPlace(p *stepPlace) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	defer v.unref(n, 1)
+	defer n.unref(1)
 	if n.file == nil || p.ino != 0 && n.ino != p.ino {
 		return false, nil
 	}

@@ -81,7 +81,7 @@ func (s *setView) add(p string) (*formats.Layout, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer s.v.unref(n, 1)
+	defer n.unref(1)
 	if n.file == nil {
 		return nil, unix.ENOENT
 	}

@@ -32,7 +32,7 @@ func (v *Volume) Inspect(ctx context.Context, path string, o control.InspectOpti
 	if err != nil {
 		return nil, &fs.PathError{Op: "show", Path: path, Err: err}
 	}
-	defer v.unref(n, 1)
+	defer n.unref(1)
 	out := &control.File{Path: path, State: control.StateResident, Tensors: []control.Tensor{}}
 	a, err := v.Stat(n)
 	if err != nil {
@@ -101,7 +101,7 @@ func (v *Volume) showSet(ctx context.Context, path string, n *Node, o control.In
 	out.Format = c.format
 	if n.IsDir() {
 		out.State, out.Size = "", 0
-		err = v.walkNode(ctx, path, n, func(_ string, n *Node) error {
+		err = v.names.walkNode(ctx, path, n, func(_ string, n *Node) error {
 			a, err := v.Stat(n)
 			out.Size += a.Size
 			return err
@@ -237,7 +237,7 @@ func (v *Volume) layoutNow(n *Node) (*formats.Layout, error) {
 	if f.damaged != nil {
 		return nil, f.damaged
 	}
-	raw, err := v.openQuietly(n)
+	raw, err := n.openQuietly()
 	if err != nil {
 		return nil, err
 	}

@@ -43,15 +43,15 @@ func (v *Volume) Status(ctx context.Context) (*control.Status, error) {
 		s.UnpackedBytes += size
 		switch waits {
 		case withGroup:
-			s.Packing = append(s.Packing, v.Path(n))
+			s.Packing = append(s.Packing, n.Path())
 		case inQueue:
 			s.Queue.Files++
 			s.Queue.Bytes += size
 		}
-		v.unref(n, 1)
+		n.unref(1)
 	}
 	sort.Strings(s.Packing)
-	v.eachNode(func(n *Node) {
+	v.names.eachNode(func(n *Node) {
 		if f := n.file; f != nil {
 			f.mu.Lock()
 			if f.pass+f.cached+f.direct > 0 {
@@ -79,7 +79,7 @@ func (v *Volume) rawSize(n *Node) int64 {
 
 func (v *Volume) rawSizeLocked(n *Node) int64 {
 	var st unix.Stat_t
-	if v.load(n) != nil || n.file.rec.Hollow || v.statInode(n, &st) != nil {
+	if v.load(n) != nil || n.file.rec.Hollow || n.statInode(&st) != nil {
 		return 0
 	}
 	return st.Size

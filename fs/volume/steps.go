@@ -346,10 +346,10 @@ func (v *Volume) lookAtRuns(names []string) (map[string][]*step, error) {
 // openRuns opens runs/, and has it watched. s.mu is held.
 func (v *Volume) openRuns() (int, error) {
 	var root, top unix.Stat_t
-	if err := unix.Fstat(v.rootFd, &root); err != nil {
+	if err := unix.Fstat(v.names.rootFd, &root); err != nil {
 		return -1, err
 	}
-	fd, err := openDirAt(v.rootFd, runsDir)
+	fd, err := openDirAt(v.names.rootFd, runsDir)
 	if err == nil {
 		if err = unix.Fstat(fd, &top); err != nil {
 			unix.Close(fd)

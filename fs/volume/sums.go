@@ -104,10 +104,10 @@ func (v *Volume) beginSum(n *Node) (raw *os.File, gen uint64, before unix.Stat_t
 	if err = v.load(n); err == nil && !f.rec.Packed() {
 		err = v.vet(n)
 	}
-	if err != nil || f.rec.Packed() || f.rec.Emptying || f.damaged != nil || f.dirty || f.writers > 0 || v.isDead(n) || v.readOnly {
+	if err != nil || f.rec.Packed() || f.rec.Emptying || f.damaged != nil || f.dirty || f.writers > 0 || n.isDead() || v.readOnly {
 		return nil, 0, before, err
 	}
-	if err := v.statInode(n, &before); err != nil {
+	if err := n.statInode(&before); err != nil {
 		return nil, 0, before, err
 	}
 	_, mok := tree.Nanoseconds(before.Mtim)
@@ -115,7 +115,7 @@ func (v *Volume) beginSum(n *Node) (raw *os.File, gen uint64, before unix.Stat_t
 	if !mok || !cok || before.Size == 0 || before.Size > maxSummed || sumHolds(&f.rec, &before) && f.rec.Epoch == v.lock.Epoch() {
 		return nil, 0, before, nil
 	}
-	raw, err = v.openQuietly(n)
+	raw, err = n.openQuietly()
 	return raw, f.gen, before, err
 }
 
@@ -126,10 +126,10 @@ func (v *Volume) endSum(n *Node, gen uint64, h cas.Hash, before, st unix.Stat_t)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var now unix.Stat_t
-	if f.gen != gen || f.dirty || f.writers > 0 || f.rec.Packed() || v.isDead(n) {
+	if f.gen != gen || f.dirty || f.writers > 0 || f.rec.Packed() || n.isDead() {
 		return nil
 	}
-	if err := v.statInode(n, &now); err != nil {
+	if err := n.statInode(&now); err != nil {
 		return err
 	}
 	if now.Size != st.Size || now.Mtim != st.Mtim || now.Ctim != st.Ctim {
@@ -140,7 +140,7 @@ func (v *Volume) endSum(n *Node, gen uint64, h cas.Hash, before, st unix.Stat_t)
 	held := sumHolds(&rec, &now)
 	if held && rec.Sum != h {
 		v.report(slog.LevelWarn, "a file is not what it was before the host went down: what was written and not synced was lost, or its bytes are damaged",
-			"path", v.Path(n))
+			"path", n.Path())
 	}
 	if !held { // else the inode's change time is that of the old record
 		rec.Ctime, _ = tree.Nanoseconds(before.Ctim)

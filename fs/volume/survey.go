@@ -38,7 +38,7 @@ type hotFile struct {
 }
 
 func (s *survey) run() {
-	s.dir(s.v.root)
+	s.dir(s.v.names.root)
 	// The list is in the order of last use.
 	slices.SortStableFunc(s.hot, func(a, b hotFile) int {
 		return cmp.Or(cmp.Compare(a.atime.Sec, b.atime.Sec), cmp.Compare(a.atime.Nsec, b.atime.Nsec))
@@ -46,17 +46,17 @@ func (s *survey) run() {
 	for _, h := range s.hot {
 		f := h.node.file
 		f.mu.Lock()
-		if f.rec.Packed() && !f.rec.Hollow && f.hot == nil && !s.v.isDead(h.node) {
+		if f.rec.Packed() && !f.rec.Hollow && f.hot == nil && !h.node.isDead() {
 			s.v.hot.found(h.node, h.size)
 		}
 		f.mu.Unlock()
-		s.v.unref(h.node, 1)
+		h.node.unref(1)
 	}
 }
 
 // dir looks at what is in dir. What cannot be looked at is reported and passed over: the rest is not to suffer.
 func (s *survey) dir(dir *Node) {
-	names, err := s.v.listQuietly(dir)
+	names, err := dir.listQuietly()
 	if err != nil {
 		s.skip(dir, "", err)
 		return
@@ -69,7 +69,7 @@ func (s *survey) dir(dir *Node) {
 		if e.Name == "." || e.Name == ".." || e.Mode != unix.S_IFDIR && e.Mode != unix.S_IFREG {
 			continue
 		}
-		n, _, err := s.v.child(dir, e.Name)
+		n, _, err := s.v.names.child(dir, e.Name)
 		if err == unix.ENOENT {
 			continue // gone meanwhile
 		}
@@ -84,13 +84,13 @@ func (s *survey) dir(dir *Node) {
 				s.skip(dir, e.Name, err)
 			}
 		}
-		s.v.unref(n, 1)
+		n.unref(1)
 	}
 }
 
 func (s *survey) skip(dir *Node, name string, err error) {
 	s.blind = true
-	s.v.report(slog.LevelError, "could not be looked at", "path", path.Join(s.v.Path(dir), name), "reason", err)
+	s.v.report(slog.LevelError, "could not be looked at", "path", path.Join(dir.Path(), name), "reason", err)
 }
 
 func (s *survey) file(n *Node) error {
@@ -105,7 +105,7 @@ func (s *survey) file(n *Node) error {
 		return nil
 	}
 	var st unix.Stat_t
-	if err := v.statInode(n, &st); err != nil {
+	if err := n.statInode(&st); err != nil {
 		return err
 	}
 	if f.rec.Packed() && !v.readOnly {
@@ -142,7 +142,7 @@ func (s *survey) file(n *Node) error {
 		s.dropped++
 		return v.disbelieve(n)
 	default:
-		v.ref(n)
+		n.ref()
 		s.hot = append(s.hot, hotFile{n, st.Size, st.Atim})
 	}
 	return nil

@@ -80,14 +80,14 @@ func (v *Volume) syncPublished() error {
 	p.mu.Unlock()
 	var errs []error
 	for n := range nodes {
-		if !all && !v.isDead(n) {
+		if !all && !n.isDead() {
 			errs = append(errs, v.syncInode(n))
 		}
-		v.unref(n, 1)
+		n.unref(1)
 	}
 	switch {
 	case all:
-		errs = append(errs, v.syncTree())
+		errs = append(errs, v.names.syncTree())
 	case any:
 		errs = append(errs, v.syncNames())
 	}
@@ -98,15 +98,15 @@ func (v *Volume) syncPublished() error {
 // before a file is made that is synced is durable with it; where there is no such journal, everything is synced.
 func (v *Volume) syncNames() error {
 	var st unix.Statfs_t
-	if err := unix.Fstatfs(v.rootFd, &st); err != nil {
+	if err := unix.Fstatfs(v.names.rootFd, &st); err != nil {
 		return err
 	}
 	if st.Type != unix.EXT4_SUPER_MAGIC && st.Type != unix.XFS_SUPER_MAGIC {
-		return v.syncTree()
+		return v.names.syncTree()
 	}
 	fd, err := unix.Open(v.dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
 	if err != nil {
-		return v.syncTree()
+		return v.names.syncTree()
 	}
 	defer unix.Close(fd)
 	return unix.Fsync(fd)
@@ -116,7 +116,7 @@ func (v *Volume) syncNames() error {
 func (v *Volume) awaitReleases(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, releaseGrace)
 	defer cancel()
-	v.eachNode(func(n *Node) {
+	v.names.eachNode(func(n *Node) {
 		f := n.file
 		if f == nil {
 			return
@@ -163,7 +163,7 @@ func (v *Volume) failures() []control.Failure {
 	var all []failed
 	add := func(n *Node, d *delay) {
 		if d != nil && d.err != nil {
-			v.ref(n)
+			n.ref()
 			all = append(all, failed{n, *d})
 		}
 	}
@@ -181,8 +181,8 @@ func (v *Volume) failures() []control.Failure {
 	l.mu.Unlock()
 	out := []control.Failure{}
 	for _, f := range all {
-		out = append(out, control.Failure{Path: v.Path(f.n), Reason: f.d.err.Error(), Since: f.d.since, Attempts: f.d.attempts})
-		v.unref(f.n, 1)
+		out = append(out, control.Failure{Path: f.n.Path(), Reason: f.d.err.Error(), Since: f.d.since, Attempts: f.d.attempts})
+		f.n.unref(1)
 	}
 	sort.Slice(out, func(i, j int) bool { return out[i].Path < out[j].Path })
 	return out

@@ -18,13 +18,13 @@ func (r *rig) onlyRoot() {
 	var left []string
 	empty := func() bool {
 		left = r.table()
-		r.fds.mu.Lock()
-		defer r.fds.mu.Unlock()
-		return len(left) == 0 && r.fds.open == 0 && r.fds.idle.Len() == 0
+		r.names.fds.mu.Lock()
+		defer r.names.fds.mu.Unlock()
+		return len(left) == 0 && r.names.fds.open == 0 && r.names.fds.idle.Len() == 0
 	}
 	for end := time.Now().Add(patience / 10); !empty(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			r.t.Errorf("left in the table: %q; %d directories open", left, r.fds.open)
+			r.t.Errorf("left in the table: %q; %d directories open", left, r.names.fds.open)
 			return
 		}
 	}
@@ -32,18 +32,18 @@ func (r *rig) onlyRoot() {
 
 // table describes what is in the table but the root.
 func (r *rig) table() []string {
-	r.ns.RLock()
-	defer r.ns.RUnlock()
-	r.tab.mu.Lock()
-	defer r.tab.mu.Unlock()
+	r.names.ns.RLock()
+	defer r.names.ns.RUnlock()
+	r.names.tab.mu.Lock()
+	defer r.names.tab.mu.Unlock()
 	var out []string
-	for _, n := range r.tab.byID {
-		if n != r.root {
+	for _, n := range r.names.tab.byID {
+		if n != r.names.root {
 			out = append(out, fmt.Sprintf("%s, %d references", n.path(), n.refs))
 		}
 	}
-	if len(r.tab.byIno) > len(r.tab.byID) {
-		out = append(out, fmt.Sprintf("%d inodes of %d nodes", len(r.tab.byIno), len(r.tab.byID)))
+	if len(r.names.tab.byIno) > len(r.names.tab.byID) {
+		out = append(out, fmt.Sprintf("%d inodes of %d nodes", len(r.names.tab.byIno), len(r.names.tab.byID)))
 	}
 	return out
 }
@@ -58,7 +58,7 @@ func TestForgotten(t *testing.T) {
 	r.link("runs/a/2/f", "runs/a/1/g")
 	r.sync()
 	r.same("runs/a/1/g", random(100<<10, 1))
-	r.names("runs/a/1")
+	r.listing("runs/a/1")
 	r.read("runs/a/1/model.safetensors")
 	r.rename("runs/a/2/f", "runs/f")
 	r.rename("runs/a/2", "runs/two")
@@ -95,19 +95,19 @@ func TestNodeIdentity(t *testing.T) {
 		t.Error("not found by its id")
 	}
 	id := a.id
-	r.Forget(id, 3)
+	r.names.Forget(id, 3)
 	r.sync()
 	if r.Node(id) != nil {
 		t.Error("still known")
 	}
-	r.Forget(id, 1) // late, and of nobody
+	r.names.Forget(id, 1) // late, and of nobody
 	if c := r.find("g"); c.id == id {
 		t.Error("a node id was used twice")
 	} else {
 		r.forget(c)
 	}
-	r.Forget(RootID, 1<<40)
-	if r.Node(RootID) != r.root {
+	r.names.Forget(RootID, 1<<40)
+	if r.Node(RootID) != r.names.root {
 		t.Error("the root went")
 	}
 }
@@ -130,7 +130,7 @@ func TestPathOfLinks(t *testing.T) {
 	go func() {
 		defer asked.Done()
 		for range 1000 {
-			if p := r.Path(n); p != "a" {
+			if p := n.Path(); p != "a" {
 				t.Errorf("path %q", p)
 			}
 		}
@@ -144,10 +144,10 @@ func TestPathOfLinks(t *testing.T) {
 // Paths longer than PATH_MAX, with room for two directories' descriptors.
 func TestDeep(t *testing.T) {
 	r := newRig(t)
-	r.fds.max = 2
+	r.names.fds.max = 2
 	const depth = 60
 	name := strings.Repeat("n", 100)
-	dirs := []*Node{r.root}
+	dirs := []*Node{r.names.root}
 	for range depth {
 		n, _, err := r.Mkdir(dirs[len(dirs)-1], name, 0o755, r.me)
 		if err != nil {
@@ -160,15 +160,15 @@ func TestDeep(t *testing.T) {
 	r.write(deep+"/f", want)
 	r.packOut(deep + "/f")
 	r.same(deep+"/f", want)
-	r.fds.mu.Lock()
-	if r.fds.open > 2 {
-		t.Errorf("%d directories open", r.fds.open)
+	r.names.fds.mu.Lock()
+	if r.names.fds.open > 2 {
+		t.Errorf("%d directories open", r.names.fds.open)
 	}
-	r.fds.mu.Unlock()
+	r.names.fds.mu.Unlock()
 	r.rename(name+"/"+name, "moved")
 	rest := "moved" + strings.TrimPrefix(deep, name+"/"+name)
 	r.same(rest+"/f", want)
-	if got := r.Path(dirs[depth]); got != rest {
+	if got := dirs[depth].Path(); got != rest {
 		t.Errorf("path %.40s…, want %.40s…", got, rest)
 	}
 	for _, n := range dirs[1:] {
@@ -180,7 +180,7 @@ func TestDeep(t *testing.T) {
 // Many directories, few descriptors, every operation on a name.
 func TestFewDescriptors(t *testing.T) {
 	r := newRig(t)
-	r.fds.max = 2
+	r.names.fds.max = 2
 	for i := range 20 {
 		d := fmt.Sprintf("d%d/e", i)
 		r.mkdir(d)
@@ -194,7 +194,7 @@ func TestFewDescriptors(t *testing.T) {
 	}
 	for i := range 20 {
 		r.same(fmt.Sprintf("d%d/e/h", i), fmt.Appendf(nil, "d%d/e", i))
-		if n := r.names(fmt.Sprintf("d%d", i)); len(n) != 1 {
+		if n := r.listing(fmt.Sprintf("d%d", i)); len(n) != 1 {
 			t.Errorf("names: %v", n)
 		}
 	}

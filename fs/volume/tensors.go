@@ -31,19 +31,19 @@ type tensorTree struct{ src *Node }
 type tensorRoot struct{}
 
 func (tensorRoot) lookup(v *Volume, name string) (virtual, error) {
-	return tensorTree{v.root}.lookup(v, name)
+	return tensorTree{v.names.root}.lookup(v, name)
 }
 
-func (tensorRoot) list(v *Volume) ([]DirEntry, error) { return tensorTree{v.root}.list(v) }
+func (tensorRoot) list(v *Volume) ([]DirEntry, error) { return tensorTree{v.names.root}.list(v) }
 
 func (d tensorTree) lookup(v *Volume, name string) (virtual, error) {
-	src, _, err := v.child(d.src, name)
+	src, _, err := v.names.child(d.src, name)
 	if err == unix.ENOENT {
 		var w *Node
 		if w, _, err = v.lookupView(d.src, name); err == nil {
 			src = w.view.src
-			v.ref(src)
-			v.unref(w, 1)
+			src.ref()
+			w.unref(1)
 		}
 	}
 	if err != nil {
@@ -58,14 +58,14 @@ func (d tensorTree) lookup(v *Volume, name string) (virtual, error) {
 	case unix.S_IFLNK:
 		out.link = func(v *Volume) (string, error) { return v.Readlink(src) }
 	default:
-		v.unref(src, 1)
+		src.unref(1)
 		return virtual{}, unix.ENOENT
 	}
 	return out, nil
 }
 
 func (d tensorTree) list(v *Volume) ([]DirEntry, error) {
-	real, err := v.listQuietly(d.src)
+	real, err := d.src.listQuietly()
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +113,7 @@ func (d tensorsOf) lookup(v *Volume, name string) (virtual, error) {
 	if err != nil {
 		return virtual{}, unix.ENOENT
 	}
-	v.ref(d.src)
+	d.src.ref()
 	return virtual{
 		key: fileKey{d.src, x.gen}, src: d.src,
 		view: &viewNode{src: d.src, gen: x.gen, size: plan.Size(), end: end, npy: t, plan: plan},

@@ -33,7 +33,7 @@ func (v *Volume) evict(n *Node) (skip string, err error) {
 	switch {
 	case !f.rec.Packed():
 		return skipNotPacked, nil
-	case f.rec.Hollow || v.isDead(n):
+	case f.rec.Hollow || n.isDead():
 		return "", nil
 	case f.pass > 0:
 		return skipOpen, nil
@@ -67,7 +67,7 @@ func (v *Volume) evict(n *Node) (skip string, err error) {
 // held.
 func (v *Volume) evictAlone(n *Node) (size int64, skip string, lost, err error) {
 	f := n.file
-	own, err := v.openInode(n, unix.O_RDWR)
+	own, err := n.openInode(unix.O_RDWR)
 	if err != nil {
 		return 0, "", nil, err
 	}
@@ -103,7 +103,7 @@ func (v *Volume) keep(n *Node, lost error) (skip string, err error) {
 	f.kept++
 	v.count.evictErrs.Add(1)
 	v.report(slog.LevelError, "the manifest of a packed file is damaged; the file is kept by its bytes in place, and packed again",
-		"path", v.Path(n), "reason", lost)
+		"path", n.Path(), "reason", lost)
 	if err := v.unpack(n, false); err != nil {
 		return "", fmt.Errorf("%w; its bytes in place could not be made the file again: %w", lost, err)
 	}
@@ -152,7 +152,7 @@ func (v *Volume) giveUp(n *Node, own *os.File, size int64) {
 		err = tree.SetMtime(int(own.Fd()), f.rec.Mtime)
 	}
 	if err != nil {
-		v.report(slog.LevelWarn, "the bytes of a packed file stay in place", "path", v.Path(n), "reason", err)
+		v.report(slog.LevelWarn, "the bytes of a packed file stay in place", "path", n.Path(), "reason", err)
 	}
 }
 
@@ -160,7 +160,7 @@ func (v *Volume) giveUp(n *Node, own *os.File, size int64) {
 // be hollow, and gives it the manifest's size. f.mu is held.
 func (v *Volume) disbelieve(n *Node) error {
 	f := n.file
-	own, err := v.openInode(n, unix.O_RDWR)
+	own, err := n.openInode(unix.O_RDWR)
 	if err != nil {
 		return err
 	}
@@ -179,7 +179,7 @@ func (v *Volume) disbelieve(n *Node) error {
 	}
 	m, err := v.asm.Manifest(f.rec.Manifest)
 	if err != nil { // what lies in place may be all there is, for a repair to move aside
-		v.report(slog.LevelError, "the manifest of a packed file cannot be read; its bytes stay in place and are not believed", "path", v.Path(n), "reason", err)
+		v.report(slog.LevelError, "the manifest of a packed file cannot be read; its bytes stay in place and are not believed", "path", n.Path(), "reason", err)
 		return nil
 	}
 	size := st.Size()
@@ -195,7 +195,7 @@ func (v *Volume) disbelieve(n *Node) error {
 
 // headed reports whether a hollow file of this size has the header that says so. f.mu is held.
 func (v *Volume) headed(n *Node, size int64) bool {
-	raw, err := v.openQuietly(n)
+	raw, err := n.openQuietly()
 	if err != nil {
 		return false
 	}
@@ -210,7 +210,7 @@ func (v *Volume) headed(n *Node, size int64) bool {
 
 // finishEmptying ends what empty began. f.mu is held.
 func (v *Volume) finishEmptying(n *Node) error {
-	own, err := v.openInode(n, unix.O_RDWR)
+	own, err := n.openInode(unix.O_RDWR)
 	if err != nil {
 		return err
 	}
@@ -257,7 +257,7 @@ func (v *Volume) unpack(n *Node, empty bool) error {
 			return err
 		}
 	}
-	own, err := v.openQuietly(n)
+	own, err := n.openQuietly()
 	if err != nil {
 		return err
 	}
@@ -275,7 +275,7 @@ func (v *Volume) unpack(n *Node, empty bool) error {
 	if err := v.writeRecord(n, tree.Record{ViewHidden: f.rec.ViewHidden, Literal: literal}); err != nil {
 		return err
 	}
-	if err := v.unpacked(n); err != nil || v.isDead(n) {
+	if err := v.unpacked(n); err != nil || n.isDead() {
 		return err
 	}
 	if err := v.step("unpack: sync record"); err != nil {
@@ -312,7 +312,7 @@ func (v *Volume) makeWhole(n *Node, own *os.File) error {
 	if err := v.step("unpack: sync"); err != nil {
 		return err
 	}
-	if v.isDead(n) {
+	if n.isDead() {
 		return nil
 	}
 	return own.Sync()

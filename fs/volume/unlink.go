@@ -22,28 +22,28 @@ type victim struct {
 
 // prepare looks at dir/name before it goes and, if it is the last name of a node that somebody knows, takes hold of the
 // inode, so that open files and directories stay what they are. v.ns is held exclusively.
-func (v *Volume) prepare(dirfd int, name string) (victim, error) {
+func (ns *Names) prepare(dirfd int, name string) (victim, error) {
 	var t victim
 	if err := unix.Fstatat(dirfd, name, &t.st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return t, err
 	}
-	t.node = v.tab.findIno(t.st.Ino)
+	t.node = ns.tab.findIno(t.st.Ino)
 	isDir := t.st.Mode&unix.S_IFMT == unix.S_IFDIR
 	t.last = isDir || t.st.Nlink <= 1
 	if !t.last {
 		if n := t.node; n != nil && len(n.names) == 1 {
 			// Another name exists that nobody has looked up: the node lives on by its descriptor.
-			return t, v.keepOpen(n, dirfd, name)
+			return t, n.keepOpen(dirfd, name)
 		}
 		return t, nil
 	}
 	if t.node != nil {
-		return t, v.keepOpen(t.node, dirfd, name)
+		return t, t.node.keepOpen(dirfd, name)
 	}
 	return t, nil
 }
 
-func (v *Volume) keepOpen(n *Node, dirfd int, name string) error {
+func (n *Node) keepOpen(dirfd int, name string) error {
 	if n.keep >= 0 {
 		return nil
 	}
@@ -55,19 +55,19 @@ func (v *Volume) keepOpen(n *Node, dirfd int, name string) error {
 }
 
 // gone updates the table after dir/name went. v.ns is held exclusively.
-func (v *Volume) gone(t *victim, dir *Node, name string) {
+func (ns *Names) gone(t *victim, dir *Node, name string) {
 	t.goes = true
 	n := t.node
 	if n == nil {
 		return
 	}
-	v.dropAlias(n, dir, name)
-	v.tab.mu.Lock()
-	defer v.tab.mu.Unlock()
+	ns.dropAlias(n, dir, name)
+	ns.tab.mu.Lock()
+	defer ns.tab.mu.Unlock()
 	t.path = path.Join(dir.path(), name)
 	if t.last {
 		n.dead = true
-		delete(v.tab.byIno, inoKey(n.ino))
+		delete(ns.tab.byIno, inoKey(n.ino))
 	}
 }
 
@@ -97,13 +97,13 @@ func (v *Volume) bury(t *victim) {
 		v.touched(n)
 		f.mu.Unlock()
 	}
-	v.unref(n, 1)
+	n.unref(1)
 }
 
 // touched is touch after something that succeeded. f.mu is held.
 func (v *Volume) touched(n *Node) {
 	if err := v.touch(n); err != nil {
-		v.report(slog.LevelWarn, "the change time of a file was not kept", "path", v.Path(n), "reason", err)
+		v.report(slog.LevelWarn, "the change time of a file was not kept", "path", n.Path(), "reason", err)
 	}
 }
 
@@ -132,16 +132,16 @@ func (v *Volume) remove(dir *Node, name string, flag int) error {
 		}
 		return nil
 	}
-	t, err := v.removeName(dir, name, flag)
+	t, err := v.names.removeName(dir, name, flag)
 	if err == unix.ENOENT && v.isVirtualRoot(dir, name) {
 		err = unix.EROFS
 	}
 	if err == unix.ENOENT && flag == 0 {
-		v.spare(&t)
+		v.names.spare(&t)
 		return v.hideView(dir, name)
 	}
 	if err != nil {
-		v.spare(&t)
+		v.names.spare(&t)
 		return err
 	}
 	v.unhide(dir, name)
@@ -164,35 +164,35 @@ func (v *Volume) leaveNoView(dir *Node, name string) {
 }
 
 // spare ends what prepare began for a name that stays.
-func (v *Volume) spare(t *victim) {
+func (ns *Names) spare(t *victim) {
 	if t.node != nil {
-		v.unref(t.node, 1)
+		t.node.unref(1)
 	}
 }
 
-func (v *Volume) removeName(dir *Node, name string, flag int) (victim, error) {
-	v.ns.Lock()
-	defer v.ns.Unlock()
-	dirfd, err := v.dirFd(dir)
+func (ns *Names) removeName(dir *Node, name string, flag int) (victim, error) {
+	ns.ns.Lock()
+	defer ns.ns.Unlock()
+	dirfd, err := dir.dirFd()
 	if err != nil {
 		return victim{}, err
 	}
-	defer v.releaseDir(dir)
-	t, err := v.prepare(dirfd, name)
+	defer dir.releaseDir()
+	t, err := ns.prepare(dirfd, name)
 	if err != nil {
 		return t, err
 	}
 	if err := unix.Unlinkat(dirfd, name, flag); err != nil {
-		v.unkeep(&t)
+		ns.unkeep(&t)
 		return t, err
 	}
-	v.steps.changed(dir.ino)
-	v.gone(&t, dir, name)
+	ns.v.steps.changed(dir.ino)
+	ns.gone(&t, dir, name)
 	return t, nil
 }
 
 // unkeep undoes keepOpen for a name that stayed.
-func (v *Volume) unkeep(t *victim) {
+func (ns *Names) unkeep(t *victim) {
 	if n := t.node; n != nil && n.keep >= 0 && len(n.names) > 0 {
 		unix.Close(n.keep)
 		n.keep = -1
@@ -210,7 +210,7 @@ func (v *Volume) Rename(oldDir *Node, oldName string, newDir *Node, newName stri
 	if v.isVirtualRoot(newDir, newName) {
 		return unix.EROFS
 	}
-	t, moved, err := v.rename(oldDir, oldName, newDir, newName, flags)
+	t, moved, err := v.names.rename(oldDir, oldName, newDir, newName, flags)
 	if t.done {
 		v.unhide(oldDir, oldName)
 		v.unhide(newDir, newName)
@@ -223,13 +223,13 @@ func (v *Volume) Rename(oldDir *Node, oldName string, newDir *Node, newName stri
 		}
 	}
 	if moved != nil {
-		v.unref(moved, 1)
+		moved.unref(1)
 	}
 	if err == nil && flags&(unix.RENAME_EXCHANGE|unix.RENAME_WHITEOUT) == 0 {
 		v.leaveNoView(oldDir, oldName)
 	}
 	if err != nil || !t.goes {
-		v.spare(&t)
+		v.names.spare(&t)
 	} else {
 		v.bury(&t)
 	}
@@ -244,67 +244,67 @@ func (v *Volume) Rename(oldDir *Node, oldName string, newDir *Node, newName stri
 
 // rename returns what lost its name to the moved one, or was exchanged with it, and the moved node with a reference if
 // anybody knows it.
-func (v *Volume) rename(oldDir *Node, oldName string, newDir *Node, newName string, flags uint32) (t victim, moved *Node, err error) {
-	v.ns.Lock()
-	defer v.ns.Unlock()
-	oldFd, err := v.dirFd(oldDir)
+func (ns *Names) rename(oldDir *Node, oldName string, newDir *Node, newName string, flags uint32) (t victim, moved *Node, err error) {
+	ns.ns.Lock()
+	defer ns.ns.Unlock()
+	oldFd, err := oldDir.dirFd()
 	if err != nil {
 		return t, moved, err
 	}
-	defer v.releaseDir(oldDir)
-	newFd, err := v.dirFd(newDir)
+	defer oldDir.releaseDir()
+	newFd, err := newDir.dirFd()
 	if err != nil {
 		return t, moved, err
 	}
-	defer v.releaseDir(newDir)
+	defer newDir.releaseDir()
 
 	var st unix.Stat_t
 	if err := unix.Fstatat(oldFd, oldName, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return t, moved, err
 	}
-	moved = v.tab.findIno(st.Ino)
+	moved = ns.tab.findIno(st.Ino)
 	if flags&unix.RENAME_NOREPLACE == 0 {
-		t, err = v.prepare(newFd, newName)
+		t, err = ns.prepare(newFd, newName)
 		if err != nil && err != unix.ENOENT {
 			return t, moved, err
 		}
 	}
 	if t.st.Ino == st.Ino && t.st.Ino != 0 { // two names of one file: rename(2) does nothing
-		v.unkeep(&t)
+		ns.unkeep(&t)
 		return t, moved, unix.Renameat2(oldFd, oldName, newFd, newName, uint(flags))
 	}
 	if err := unix.Renameat2(oldFd, oldName, newFd, newName, uint(flags)); err != nil {
-		v.unkeep(&t)
+		ns.unkeep(&t)
 		return t, moved, err
 	}
 	t.done = true
-	v.steps.changed(oldDir.ino)
-	v.steps.changed(newDir.ino)
-	v.noteMove(newDir, newName)
+	ns.v.steps.changed(oldDir.ino)
+	ns.v.steps.changed(newDir.ino)
+	ns.noteMove(newDir, newName)
 	if flags&unix.RENAME_EXCHANGE != 0 {
-		v.noteMove(oldDir, oldName)
-		v.unkeep(&t)
-		v.moveAlias(moved, oldDir, oldName, newDir, newName)
-		v.moveAlias(t.node, newDir, newName, oldDir, oldName)
+		ns.noteMove(oldDir, oldName)
+		ns.unkeep(&t)
+		ns.moveAlias(moved, oldDir, oldName, newDir, newName)
+		ns.moveAlias(t.node, newDir, newName, oldDir, oldName)
 		return t, moved, nil
 	}
-	v.gone(&t, newDir, newName)
-	v.moveAlias(moved, oldDir, oldName, newDir, newName)
+	ns.gone(&t, newDir, newName)
+	ns.moveAlias(moved, oldDir, oldName, newDir, newName)
 	return t, moved, nil
 }
 
 // moveAlias renames a node in the table. v.ns is held exclusively.
-func (v *Volume) moveAlias(n, oldDir *Node, oldName string, newDir *Node, newName string) {
+func (ns *Names) moveAlias(n, oldDir *Node, oldName string, newDir *Node, newName string) {
 	if n == nil {
 		return
 	}
-	v.tab.mu.Lock()
-	defer v.tab.mu.Unlock()
+	ns.tab.mu.Lock()
+	defer ns.tab.mu.Unlock()
 	for i, a := range n.names {
 		if a.dir == oldDir && a.name == oldName {
 			newDir.refs++
 			n.names[i] = alias{newDir, newName}
-			v.tab.unref(oldDir, 1)
+			ns.tab.unref(oldDir, 1)
 			return
 		}
 	}

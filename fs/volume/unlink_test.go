@@ -200,7 +200,7 @@ func TestRenameOverOpen(t *testing.T) {
 	r.same("f", new)
 	r.packOut("f")
 	r.same("f", new)
-	if n := r.names(""); len(n) != 1 {
+	if n := r.listing(""); len(n) != 1 {
 		t.Errorf("names: %v", n)
 	}
 }
@@ -325,7 +325,7 @@ func TestLinkAfterKnownNameWent(t *testing.T) {
 	r.sync()
 	h := r.open("a", unix.O_RDONLY)
 	r.unlink("a")
-	if _, err := r.Link(h.Node, r.root, "c"); err != nil {
+	if _, err := r.Link(h.Node, r.names.root, "c"); err != nil {
 		t.Fatal(err)
 	}
 	r.forget(h.Node)
@@ -348,7 +348,7 @@ func TestTmpfile(t *testing.T) {
 		}
 		want := random(300<<10, 1)
 		r.writeAt(h, want[:200<<10], 0)
-		if names := r.names("d"); len(names) != 0 {
+		if names := r.listing("d"); len(names) != 0 {
 			t.Errorf("names: %v", names)
 		}
 		if linked {

@@ -91,7 +91,7 @@ func (u *usage) file(path string, n *Node) error {
 	var st unix.Stat_t
 	n.file.mu.Lock()
 	rec := n.file.rec
-	err = u.v.statInode(n, &st)
+	err = n.statInode(&st)
 	n.file.mu.Unlock()
 	if err == nil && !rec.Hollow {
 		s.ResidentBytes += st.Blocks * 512

@@ -65,7 +65,7 @@ func (v *Volume) noteVersion(n *Node, h cas.Hash, l *formats.Layout, was []cas.H
 	if v.versions == nil {
 		return
 	}
-	v.versions.paths.Add(v.Path(n), h)
+	v.versions.paths.Add(n.Path(), h)
 	if l != nil {
 		v.versions.likes.note(pack.Signs(l.Tensors), h, was)
 	}
@@ -270,7 +270,7 @@ func (v *Volume) versionAt(rel string) (cas.Hash, bool) {
 }
 
 func (v *Volume) openBelow(rel string, flags uint64) (int, error) {
-	return unix.Openat2(v.rootFd, rel, &unix.OpenHow{
+	return unix.Openat2(v.names.rootFd, rel, &unix.OpenHow{
 		Flags: flags | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV,
 	})
 }

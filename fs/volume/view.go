@@ -57,8 +57,8 @@ func (v *Volume) viewsHere(dir *Node) bool {
 	if v.noViews {
 		return false
 	}
-	v.ns.RLock()
-	defer v.ns.RUnlock()
+	v.names.ns.RLock()
+	defer v.names.ns.RUnlock()
 	return dir.underRuns()
 }
 
@@ -69,18 +69,18 @@ func (v *Volume) lookupView(dir *Node, name string) (*Node, Attr, error) {
 		return nil, Attr{}, unix.ENOENT
 	}
 	for _, ext := range view.Sources {
-		src, _, err := v.child(dir, stem+ext)
+		src, _, err := v.names.child(dir, stem+ext)
 		if err != nil {
 			continue
 		}
 		n := v.viewOf(src, alias{dir, name})
-		v.unref(src, 1)
+		src.unref(1)
 		if n == nil {
 			continue
 		}
 		a, err := v.statView(n)
 		if err != nil {
-			v.unref(n, 1)
+			n.unref(1)
 			return nil, Attr{}, err
 		}
 		return n, a, nil
@@ -92,7 +92,7 @@ func (v *Volume) lookupView(dir *Node, name string) (*Node, Attr, error) {
 func (v *Volume) isView(dir *Node, name string) bool {
 	n, _, err := v.lookupView(dir, name)
 	if err == nil {
-		v.unref(n, 1)
+		n.unref(1)
 	}
 	return err == nil
 }
@@ -115,7 +115,7 @@ func (v *Volume) viewsIn(dir *Node, real []DirEntry) []DirEntry {
 			if !ok || stem == "" || e.Mode != unix.S_IFREG || taken[stem+view.Suffix] {
 				continue
 			}
-			src, _, err := v.child(dir, e.Name)
+			src, _, err := v.names.child(dir, e.Name)
 			if err != nil {
 				continue
 			}
@@ -123,9 +123,9 @@ func (v *Volume) viewsIn(dir *Node, real []DirEntry) []DirEntry {
 			if n := v.viewOf(src, alias{dir, name}); n != nil {
 				taken[name] = true
 				out = append(out, DirEntry{Name: name, Ino: n.ino, Mode: unix.S_IFREG, View: true})
-				v.unref(n, 1)
+				n.unref(1)
 			}
-			v.unref(src, 1)
+			src.unref(1)
 		}
 	}
 	return out
@@ -150,14 +150,14 @@ func (v *Volume) viewOf(src *Node, at alias) *Node {
 	if size == 0 {
 		return nil
 	}
-	t := v.tab
+	t := v.names.tab
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if n := src.viewNode; n != nil && n.view.gen == f.gen && n.view.at == at {
 		n.refs++
 		return n
 	}
-	n := &Node{id: t.newID(), ino: src.ino | viewIno, mode: unix.S_IFREG, keep: -1, refs: 1, dirfd: cachedFd{fd: -1}}
+	n := &Node{ns: v.names, id: t.newID(), ino: src.ino | viewIno, mode: unix.S_IFREG, keep: -1, refs: 1, dirfd: cachedFd{fd: -1}}
 	n.view = &viewNode{src: src, at: at, gen: f.gen, size: size, end: math.MaxInt64}
 	src.refs++
 	at.dir.refs++
@@ -173,7 +173,7 @@ func (v *Volume) measureView(n *Node) int64 {
 		return f.viewSize
 	}
 	f.viewGen, f.viewSize = f.gen+1, 0
-	raw, err := v.openQuietly(n)
+	raw, err := n.openQuietly()
 	if err != nil {
 		return 0
 	}
@@ -236,7 +236,7 @@ func (v *Volume) openView(n *Node, flags uint32) (*Handle, error) {
 	if err := v.useView(n); err != nil {
 		return nil, err
 	}
-	v.ref(n)
+	n.ref()
 	v.count.handles.Add(1)
 	return &Handle{Node: n, Mode: Cached, KeepCache: true}, nil
 }
@@ -305,14 +305,14 @@ func (v *Volume) closeView(n *Node) {
 
 func (v *Volume) releaseView(h *Handle) {
 	v.closeView(h.Node)
-	v.unref(h.Node, 1)
+	h.Node.unref(1)
 }
 
 func (v *Volume) readView(h *Handle, p []byte, off int64) (int, error) {
 	w := h.Node.view
 	k, err := w.ReadAt(p, off)
 	if err == errViewOvertaken {
-		v.report(slog.LevelWarn, "a view was read whose source has changed", "path", v.Path(w.src))
+		v.report(slog.LevelWarn, "a view was read whose source has changed", "path", w.src.Path())
 		return 0, unix.ESTALE
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -358,7 +358,7 @@ func (v *Volume) materialise(n *Node, empty bool) error {
 	if err != nil {
 		return err
 	}
-	defer v.unref(node, 1)
+	defer node.unref(1)
 	defer v.Release(h)
 	if !empty {
 		if err = v.copyView(n, node); err == nil {
@@ -373,7 +373,7 @@ func (v *Volume) materialise(n *Node, empty bool) error {
 		v.Unlink(at.dir, at.name)
 	case !named && err == nil:
 		if _, err = v.Link(node, at.dir, at.name); err == nil {
-			v.unref(node, 1) // nobody looked it up
+			node.unref(1) // nobody looked it up
 		} else if err == unix.EEXIST {
 			err = nil
 		}

@@ -29,7 +29,7 @@ func (h *hiddenViews) has(at alias) bool {
 // hide remembers a view.
 func (v *Volume) hide(at alias) {
 	h := &v.hidden
-	v.ref(at.dir)
+	at.dir.ref()
 	h.mu.Lock()
 	known := h.at[at]
 	if h.at == nil {
@@ -38,7 +38,7 @@ func (v *Volume) hide(at alias) {
 	h.at[at] = true
 	h.mu.Unlock()
 	if known {
-		v.unref(at.dir, 1)
+		at.dir.unref(1)
 	}
 }
 
@@ -63,7 +63,7 @@ func (v *Volume) unhide(dir *Node, source string) {
 	}
 	h.mu.Unlock()
 	for _, a := range gone {
-		v.unref(a.dir, 1)
+		a.dir.unref(1)
 	}
 }
 
@@ -76,7 +76,7 @@ func (v *Volume) hideView(dir *Node, name string) error {
 	at := alias{dir, name}
 	found, shared := false, false
 	for _, ext := range view.Sources {
-		src, st, err := v.child(dir, stem+ext)
+		src, st, err := v.names.child(dir, stem+ext)
 		if err != nil {
 			continue
 		}
@@ -89,9 +89,9 @@ func (v *Volume) hideView(dir *Node, name string) error {
 				err = v.showView(src, false)
 				src.file.mu.Unlock()
 			}
-			v.unref(n, 1)
+			n.unref(1)
 		}
-		v.unref(src, 1)
+		src.unref(1)
 		if err != nil {
 			return err
 		}

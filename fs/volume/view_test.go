@@ -52,7 +52,7 @@ func TestView(t *testing.T) {
 				r.bring("runs/a/3/model.pt", state)
 				r.same(p, want)
 			}
-			if got := r.names("runs/a/3"); !slices.Equal(got, []string{"model.safetensors", "model.pt"}) {
+			if got := r.listing("runs/a/3"); !slices.Equal(got, []string{"model.safetensors", "model.pt"}) {
 				t.Errorf("%s: names: %v", state, got)
 			}
 		}
@@ -88,7 +88,7 @@ func TestViewFormats(t *testing.T) {
 	}
 	check := func() {
 		t.Helper()
-		listed := r.names("runs/a")
+		listed := r.listing("runs/a")
 		for name, want := range has {
 			p := names[name]
 			if !want {
@@ -115,11 +115,11 @@ func TestViewListing(t *testing.T) {
 	r.mkdir("runs/a")
 	r.withoutPacking()
 	r.write("runs/a/m.npz", sample(t, "numpy/several.npz"))
-	r.names("runs/a")
+	r.listing("runs/a")
 	if err := os.Truncate(r.at("tree/runs/a/m.npz"), 100); err != nil { // behind the volume's back
 		t.Fatal(err)
 	}
-	if got := r.names("runs/a"); !slices.Equal(got, []string{"m.safetensors", "m.npz"}) {
+	if got := r.listing("runs/a"); !slices.Equal(got, []string{"m.safetensors", "m.npz"}) {
 		t.Errorf("names: %v", got)
 	}
 }
@@ -148,7 +148,7 @@ func TestNoView(t *testing.T) {
 	check := func() {
 		t.Helper()
 		for _, dir := range []string{"", "other/runs", "runs/a"} {
-			names := r.names(dir)
+			names := r.listing(dir)
 			n := 0
 			for _, name := range names {
 				if len(name) > 12 && name[len(name)-12:] == ".safetensors" {
@@ -199,7 +199,7 @@ func TestViewHidden(t *testing.T) {
 				if r.exists("runs/a/m.safetensors") {
 					t.Error("it is there")
 				}
-				if got := r.names("runs/a"); !slices.Equal(got, []string{"m.pt"}) {
+				if got := r.listing("runs/a"); !slices.Equal(got, []string{"m.pt"}) {
 					t.Errorf("names: %v", got)
 				}
 			}
@@ -237,7 +237,7 @@ func TestRemoveTree(t *testing.T) {
 	r := newRig(t)
 	r.mkdir("runs/a/1")
 	r.write("runs/a/1/m.pt", fixture(t, "flat.pt"))
-	for _, name := range r.names("runs/a/1") { // as rm -r does
+	for _, name := range r.listing("runs/a/1") { // as rm -r does
 		r.unlink("runs/a/1/" + name)
 	}
 	dir := r.find("runs/a")
@@ -265,7 +265,7 @@ func TestViewReplaced(t *testing.T) {
 	r.release(h)
 	r.forget(n)
 	r.same(p, []byte("real"))
-	if got := r.names("runs/a"); len(got) != 2 {
+	if got := r.listing("runs/a"); len(got) != 2 {
 		t.Errorf("names: %v", got)
 	}
 	r.unlink(p)
@@ -290,7 +290,7 @@ func TestViewRefuses(t *testing.T) {
 	wantErr(t, "rename", r.tryRename("runs/a/m.safetensors", "runs/a/n", 0), unix.EXDEV)
 	n := r.find("runs/a/m.safetensors")
 	defer r.forget(n)
-	_, err := r.Link(n, r.root, "x")
+	_, err := r.Link(n, r.names.root, "x")
 	wantErr(t, "link", err, unix.EPERM)
 	mode := uint32(0o600)
 	if a, err := r.Setattr(n, &SetAttr{Mode: &mode}); err != nil || a.Mode&0o777 != 0o600 || r.stat("runs/a/m.pt").Mode&0o777 != 0o600 {
@@ -407,7 +407,7 @@ func TestViewOfTwo(t *testing.T) {
 	r.write("runs/a/m.npz", sample(t, "numpy/several.npz"))
 	r.write("runs/a/m.pt", fixture(t, "flat.pt"))
 	r.same("runs/a/m.safetensors", viewBytes(t, fixture(t, "flat.pt")))
-	if got := r.names("runs/a"); len(got) != 4 {
+	if got := r.listing("runs/a"); len(got) != 4 {
 		t.Errorf("names: %v", got)
 	}
 	r.unlink("runs/a/m.safetensors")
@@ -445,19 +445,19 @@ func TestViewOfLinks(t *testing.T) {
 			stays := func() {
 				t.Helper()
 				r.same("runs/a/m.safetensors", viewBytes(t, src))
-				if got := r.names("runs/a"); !slices.Equal(got, []string{"m.safetensors", "m.pt"}) {
+				if got := r.listing("runs/a"); !slices.Equal(got, []string{"m.safetensors", "m.pt"}) {
 					t.Errorf("names: %v", got)
 				}
 			}
 			for range 2 {
-				if got := r.names("runs/b"); !slices.Equal(got, []string{"m.safetensors", "m.pt"}) {
+				if got := r.listing("runs/b"); !slices.Equal(got, []string{"m.safetensors", "m.pt"}) {
 					t.Errorf("names: %v", got)
 				}
 				r.unlink("runs/b/m.safetensors")
 				dir := r.find("runs/b")
 				wantErr(t, "a second unlink", r.Unlink(dir, "m.safetensors"), unix.ENOENT)
 				r.forget(dir)
-				if got := r.names("runs/b"); !slices.Equal(got, []string{"m.pt"}) || r.exists("runs/b/m.safetensors") {
+				if got := r.listing("runs/b"); !slices.Equal(got, []string{"m.pt"}) || r.exists("runs/b/m.safetensors") {
 					t.Errorf("names: %v", got)
 				}
 				stays()

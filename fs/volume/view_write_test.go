@@ -23,7 +23,7 @@ func TestViewWritten(t *testing.T) {
 					if state == packed {
 						r.packOut("runs/a/" + name)
 					}
-					p := "runs/a/" + r.names("runs/a")[0]
+					p := "runs/a/" + r.listing("runs/a")[0]
 					_, err := r.openFile(p, flags)
 					wantErr(t, "the first open", err, unix.ESTALE)
 					h := r.open(p, flags)
@@ -37,7 +37,7 @@ func TestViewWritten(t *testing.T) {
 					}
 					r.same(p, append([]byte("new"), want[min(3, len(want)):]...))
 					r.same("runs/a/"+name, src)
-					if got := r.names("runs/a"); len(got) != 2 {
+					if got := r.listing("runs/a"); len(got) != 2 {
 						t.Errorf("names: %v", got)
 					}
 					r.onlyRoot()

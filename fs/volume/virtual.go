@@ -90,13 +90,13 @@ func (virtualRoot) list(*Volume) ([]DirEntry, error) {
 
 // isVirtualRoot reports whether dir/name is where the virtual files are, unless something real is there.
 func (v *Volume) isVirtualRoot(dir *Node, name string) bool {
-	return dir == v.root && name == virtualName && !v.noViews
+	return dir == v.names.root && name == virtualName && !v.noViews
 }
 
 // lookupVirtual finds what a name leads to in a virtual directory, or virtualName at the root, with one reference more.
 func (v *Volume) lookupVirtual(dir *Node, name string) (*Node, Attr, error) {
 	w := virtual{dir: virtualRoot{}, key: virtualName}
-	if dir != v.root {
+	if dir != v.names.root {
 		if dir.virt.dir == nil {
 			return nil, Attr{}, unix.ENOTDIR
 		}
@@ -108,7 +108,7 @@ func (v *Volume) lookupVirtual(dir *Node, name string) (*Node, Attr, error) {
 	n := v.internVirtual(dir, name, w)
 	a, err := v.statVirtual(n)
 	if err != nil {
-		v.unref(n, 1)
+		n.unref(1)
 		return nil, Attr{}, err
 	}
 	return n, a, nil
@@ -117,18 +117,18 @@ func (v *Volume) lookupVirtual(dir *Node, name string) (*Node, Attr, error) {
 // internVirtual returns the node of w by the name dir/name, with one reference more. It takes w.src's reference.
 func (v *Volume) internVirtual(dir *Node, name string, w virtual) *Node {
 	at := alias{dir, name}
-	t := v.tab
+	t := v.names.tab
 	t.mu.Lock()
 	if n := t.virtual[at]; n != nil && n.virt.key == w.key {
 		n.refs++
 		t.mu.Unlock()
 		if w.src != nil {
-			v.unref(w.src, 1)
+			w.src.unref(1)
 		}
 		return n
 	}
 	defer t.mu.Unlock()
-	n := &Node{id: t.newID(), mode: w.mode(), keep: -1, refs: 1, dirfd: cachedFd{fd: -1}, virt: &virtualNode{w, at}}
+	n := &Node{ns: v.names, id: t.newID(), mode: w.mode(), keep: -1, refs: 1, dirfd: cachedFd{fd: -1}, virt: &virtualNode{w, at}}
 	n.ino = virtualInoOf(dir, name)
 	if n.view = w.view; n.view != nil {
 		n.view.at = at
@@ -182,7 +182,7 @@ func (v *Volume) statVirtual(n *Node) (a Attr, err error) {
 		a, err = v.Stat(w.src)
 		a.Mode = n.mode | withoutWrite(a.Mode, n.mode)
 	default:
-		a, err = v.Stat(v.root)
+		a, err = v.Stat(v.names.root)
 		a.Mode = n.mode | withoutWrite(0o444, n.mode)
 	}
 	if err != nil {
@@ -199,13 +199,13 @@ func (v *Volume) statVirtual(n *Node) (a Attr, err error) {
 // restat has the kernel ask again for the attributes of fixed nodes, which are made of the root's.
 func (v *Volume) restat() {
 	var ids []NodeID
-	v.tab.mu.Lock()
-	for _, n := range v.tab.virtual {
+	v.names.tab.mu.Lock()
+	for _, n := range v.names.tab.virtual {
 		if n.IsFixed() {
 			ids = append(ids, n.id)
 		}
 	}
-	v.tab.mu.Unlock()
+	v.names.tab.mu.Unlock()
 	for _, id := range ids {
 		v.kernel.InvalidateData(id, -1, 0)
 	}
@@ -260,7 +260,7 @@ func (v *Volume) openVirtual(n *Node, flags uint32) (*Handle, error) {
 		}
 		h = &Handle{Node: n, Mode: Direct, text: text}
 	}
-	v.ref(n)
+	n.ref()
 	v.count.handles.Add(1)
 	return h, nil
 }

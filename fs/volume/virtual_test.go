@@ -97,7 +97,7 @@ func TestTensors(t *testing.T) {
 					want = append(want, file)
 					r.same(tensors+p+"/"+file, npyBytes(t, src, x.Name))
 				}
-				got := r.names(tensors + p)
+				got := r.listing(tensors + p)
 				slices.Sort(got)
 				slices.Sort(want)
 				if !slices.Equal(got, want) {
@@ -131,18 +131,18 @@ func TestVirtualTree(t *testing.T) {
 	r.forget(n)
 	r.forget(dir)
 
-	if got := r.names(""); !slices.Equal(got, []string{"runs"}) {
+	if got := r.listing(""); !slices.Equal(got, []string{"runs"}) {
 		t.Errorf("the root lists %q", got)
 	}
-	if got := r.names(".ckptfs"); !slices.Contains(got, "tensors") {
+	if got := r.listing(".ckptfs"); !slices.Contains(got, "tensors") {
 		t.Errorf(".ckptfs lists %q", got)
 	}
-	inFile := r.names(tensors + "runs/a/m.pt")
+	inFile := r.listing(tensors + "runs/a/m.pt")
 	slices.Sort(inFile)
 	for dir, want := range map[string][]string{
 		"": {"runs"}, "runs": {"a", "latest", "note.txt"}, "runs/a": {"m.pt"}, "runs/note.txt": nil, "runs/a/m.safetensors": inFile,
 	} {
-		got := r.names(tensors + dir)
+		got := r.listing(tensors + dir)
 		slices.Sort(got)
 		if !slices.Equal(got, want) {
 			t.Errorf("tensors/%s lists %q, want %q", dir, got, want)
@@ -160,7 +160,7 @@ func TestVirtualTree(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.forget(f)
-	first := r.names(tensors + "runs/a/m.pt")[0]
+	first := r.listing(tensors + "runs/a/m.pt")[0]
 	for p, want := range map[string]uint32{
 		".ckptfs": unix.S_IFDIR | 0o555, tensors: unix.S_IFDIR | 0o555, tensors + "runs": unix.S_IFDIR | 0o555, tensors + "runs/latest": unix.S_IFLNK | 0o777,
 		tensors + "runs/a/m.pt": unix.S_IFDIR | 0o550, tensors + "runs/a/m.pt/" + first: unix.S_IFREG | 0o440,
@@ -193,7 +193,7 @@ func TestVirtualTree(t *testing.T) {
 func TestVirtualRefuses(t *testing.T) {
 	r := newRig(t)
 	r.write("m.pt", fixture(t, "flat.pt"))
-	first := r.names(tensors + "m.pt")[0]
+	first := r.listing(tensors + "m.pt")[0]
 	for _, p := range []string{".ckptfs", ".ckptfs/tensors", tensors + "m.pt"} {
 		dir := r.find(p)
 		_, _, _, err := r.Create(dir, "x", 0o644, unix.O_WRONLY, r.me)
@@ -206,8 +206,8 @@ func TestVirtualRefuses(t *testing.T) {
 		wantErr(t, "tmpfile", err, unix.EROFS)
 		wantErr(t, "unlink", r.Unlink(dir, first), unix.EROFS)
 		wantErr(t, "rmdir", r.Rmdir(dir, "tensors"), unix.EROFS)
-		wantErr(t, "rename into", r.Rename(r.root, "m.pt", dir, "x", 0), unix.EROFS)
-		wantErr(t, "rename from", r.Rename(dir, first, r.root, "x", 0), unix.EROFS)
+		wantErr(t, "rename into", r.Rename(r.names.root, "m.pt", dir, "x", 0), unix.EROFS)
+		wantErr(t, "rename from", r.Rename(dir, first, r.names.root, "x", 0), unix.EROFS)
 		_, err = r.Setattr(dir, &SetAttr{})
 		wantErr(t, "setattr", err, unix.EROFS)
 		wantErr(t, "setxattr", r.SetXattr(dir, "user.x", nil, 0), unix.EROFS)
@@ -227,18 +227,18 @@ func TestVirtualRefuses(t *testing.T) {
 	size := int64(0)
 	_, err := r.Setattr(n, &SetAttr{Size: &size})
 	wantErr(t, "truncate", err, unix.EROFS)
-	_, err = r.Link(n, r.root, "x")
+	_, err = r.Link(n, r.names.root, "x")
 	wantErr(t, "link", err, unix.EPERM)
 	r.forget(n)
 
-	_, _, err = r.Mkdir(r.root, ".ckptfs", 0o755, r.me)
+	_, _, err = r.Mkdir(r.names.root, ".ckptfs", 0o755, r.me)
 	wantErr(t, "mkdir .ckptfs", err, unix.EEXIST)
-	_, _, _, err = r.Create(r.root, ".ckptfs", 0o644, unix.O_WRONLY, r.me)
+	_, _, _, err = r.Create(r.names.root, ".ckptfs", 0o644, unix.O_WRONLY, r.me)
 	wantErr(t, "create .ckptfs", err, unix.EEXIST)
-	wantErr(t, "rename to .ckptfs", r.Rename(r.root, "m.pt", r.root, ".ckptfs", 0), unix.EROFS)
-	wantErr(t, "rename .ckptfs", r.Rename(r.root, ".ckptfs", r.root, "x", 0), unix.EROFS)
-	wantErr(t, "rmdir .ckptfs", r.Rmdir(r.root, ".ckptfs"), unix.EROFS)
-	wantErr(t, "unlink .ckptfs", r.Unlink(r.root, ".ckptfs"), unix.EROFS)
+	wantErr(t, "rename to .ckptfs", r.Rename(r.names.root, "m.pt", r.names.root, ".ckptfs", 0), unix.EROFS)
+	wantErr(t, "rename .ckptfs", r.Rename(r.names.root, ".ckptfs", r.names.root, "x", 0), unix.EROFS)
+	wantErr(t, "rmdir .ckptfs", r.Rmdir(r.names.root, ".ckptfs"), unix.EROFS)
+	wantErr(t, "unlink .ckptfs", r.Unlink(r.names.root, ".ckptfs"), unix.EROFS)
 	r.onlyRoot()
 
 	if err := os.WriteFile(r.at("tree/.ckptfs"), []byte("real"), 0o644); err != nil {
@@ -450,11 +450,11 @@ func TestVirtualConcurrent(t *testing.T) {
 					}
 				}
 				if d, _, err := r.lookup(tensors + "m"); err == nil {
-					if h, err := r.OpenDir(d); err == nil {
+					if h, err := r.names.OpenDir(d); err == nil {
 						if _, err := r.Entries(h, 0); err != nil && !gone(err) {
 							t.Errorf("list: %v", err)
 						}
-						r.ReleaseDir(h)
+						r.names.ReleaseDir(h)
 					}
 					r.forget(d)
 				}
@@ -515,7 +515,7 @@ func TestBestOfPrivateSteps(t *testing.T) {
 	}
 	want := func(target string, names ...string) {
 		t.Helper()
-		got := r.names(".ckptfs/best/a")
+		got := r.listing(".ckptfs/best/a")
 		slices.Sort(got)
 		if !slices.Equal(got, names) {
 			t.Errorf("%q, want %q", got, names)
@@ -563,7 +563,7 @@ func TestBestPermissions(t *testing.T) {
 				t.Errorf("%o/%o: %s has mode %o", c.runs, c.run, p, a.Mode)
 			}
 		}
-		if got := r.names(".ckptfs/best/a"); !slices.Equal(got, []string{"loss.max", "loss.min"}) && !slices.Equal(got, []string{"loss.min", "loss.max"}) {
+		if got := r.listing(".ckptfs/best/a"); !slices.Equal(got, []string{"loss.max", "loss.min"}) && !slices.Equal(got, []string{"loss.min", "loss.max"}) {
 			t.Errorf("%q", got)
 		}
 	}

@@ -27,7 +27,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -78,13 +77,13 @@ type Options struct {
 
 // Volume is an open store.
 type Volume struct {
-	dir        string
-	readOnly   bool
-	noViews    bool
-	privileged bool // files may be given to others
-	now        func() time.Time
-	report     func(level slog.Level, msg string, args ...any)
-	started    time.Time
+	dir      string
+	readOnly bool
+	noViews  bool
+
+	now     func() time.Time
+	report  func(level slog.Level, msg string, args ...any)
+	started time.Time
 
 	lock  *tree.Lock
 	lent  atomic.Bool // the reserve was given up, and is to be taken back by the next sweep
@@ -94,11 +93,7 @@ type Volume struct {
 	asm   *assemble.Reader
 	pack  *pack.Packer
 
-	ns     sync.RWMutex
-	tab    *table
-	fds    *fdCache
-	root   *Node
-	rootFd int
+	names *Names
 
 	writing *tree.Writing
 	steps   *steps
@@ -130,10 +125,9 @@ type Volume struct {
 	recovery         string
 	doubt            bool // bytes may be in place that no boot can vouch for; see load
 	closing          atomic.Bool
-	moves            *movesLog               // while a marker walks; guarded by ns
-	walked           func(path string)       // called by a marker behind each directory; for tests
-	step             func(what string) error // called before each change on the disk that a transition makes; for tests
-	surveyed         chan struct{}           // closed when the survey of the start is done
+
+	step     func(what string) error // called before each change on the disk that a transition makes; for tests
+	surveyed chan struct{}           // closed when the survey of the start is done
 }
 
 const (
@@ -175,9 +169,10 @@ func Open(o Options) (*Volume, error) {
 		return nil, err
 	}
 	v := &Volume{
-		dir: o.Dir, readOnly: o.ReadOnly, noViews: o.NoViews, privileged: os.Geteuid() == 0, now: o.Now, report: o.Log,
-		started: o.Now(), lock: lock, id: format.ID, tab: newTable(), fds: newFdCache(openDirs), rootFd: -1,
+		dir: o.Dir, readOnly: o.ReadOnly, noViews: o.NoViews, now: o.Now, report: o.Log,
+		started: o.Now(), lock: lock, id: format.ID,
 	}
+	v.names = newNames(v)
 	v.step = func(string) error { return nil }
 	if !o.ReadOnly {
 		v.keepReserve()
@@ -258,16 +253,16 @@ func (v *Volume) open(o Options, format *tree.Format) error {
 		v.versions = newVersions()
 	}
 
-	if v.rootFd, err = unix.Open(v.treePath(), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil {
+	if v.names.rootFd, err = unix.Open(v.treePath(), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil {
 		return fmt.Errorf("%s: %w", v.treePath(), err)
 	}
 	var st unix.Stat_t
-	if err := unix.Fstat(v.rootFd, &st); err != nil {
+	if err := unix.Fstat(v.names.rootFd, &st); err != nil {
 		return err
 	}
-	v.root = v.tab.insert(&st)
-	v.root.names = []alias{{}}
-	v.root.dirfd = cachedFd{fd: v.rootFd, users: 1} // one user too many, so that it stays
+	v.names.root = v.names.tab.insert(&st)
+	v.names.root.names = []alias{{}}
+	v.names.root.dirfd = cachedFd{fd: v.names.rootFd, users: 1} // one user too many, so that it stays
 	return v.recover()
 }
 
@@ -333,10 +328,7 @@ func (v *Volume) treePath() string { return filepath.Join(v.dir, tree.TreeDir) }
 func (v *Volume) Dir() string { return v.dir }
 
 // Root is the mount's root.
-func (v *Volume) Root() *Node { return v.root }
-
-// Node returns the node of an id that the kernel holds, or nil.
-func (v *Volume) Node(id NodeID) *Node { return v.tab.get(id) }
+func (v *Volume) Root() *Node { return v.names.root }
 
 // Attach tells the volume who mounts it, how, and whether files in place may be read and written by the kernel itself.
 func (v *Volume) Attach(k Kernel, mountpoint string, passthrough bool, mode, reason string) {
@@ -361,7 +353,7 @@ func (v *Volume) Close(context.Context) error {
 	clean := v.idle() && !v.doubt
 	if clean && v.hot.grew.Load() {
 		// A clean end says that the caches can be believed after a boot too.
-		if err := v.syncTree(); err != nil {
+		if err := v.names.syncTree(); err != nil {
 			return errors.Join(err, v.shut(false))
 		}
 	}
@@ -371,7 +363,7 @@ func (v *Volume) Close(context.Context) error {
 // idle reports whether no handle is left that could still write.
 func (v *Volume) idle() bool {
 	idle := true
-	v.eachNode(func(n *Node) {
+	v.names.eachNode(func(n *Node) {
 		if f := n.file; f != nil {
 			f.mu.Lock()
 			idle = idle && f.writers == 0
@@ -392,8 +384,8 @@ func (v *Volume) shut(clean bool) error {
 	if v.index != nil {
 		errs = append(errs, v.index.Close())
 	}
-	if v.rootFd >= 0 {
-		unix.Close(v.rootFd)
+	if v.names.rootFd >= 0 {
+		unix.Close(v.names.rootFd)
 	}
 	if v.writing != nil {
 		errs = append(errs, v.writing.Close())
@@ -405,7 +397,7 @@ func (v *Volume) shut(clean bool) error {
 // readFailed logs a failed read with what it struck, and returns what the program gets.
 func (v *Volume) readFailed(n *Node, off int64, err error) error {
 	v.count.readErrs.Add(1)
-	args := []any{"path", v.Path(n), "offset", off, "reason", err}
+	args := []any{"path", n.Path(), "offset", off, "reason", err}
 	var ae *assemble.Error
 	if errors.As(err, &ae) {
 		args = append(args, "tensor", ae.Tensor)

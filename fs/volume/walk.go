@@ -11,14 +11,14 @@ import (
 
 // resolve finds the node of a path below the mount's root, with one reference more. Symlinks are not followed.
 func (v *Volume) resolve(p string) (*Node, error) {
-	n := v.root
-	v.ref(n)
+	n := v.names.root
+	n.ref()
 	for name := range strings.SplitSeq(strings.Trim(path.Clean("/"+p), "/"), "/") {
 		if name == "" {
 			continue
 		}
 		next, _, err := v.Lookup(n, name)
-		v.unref(n, 1)
+		n.unref(1)
 		if err != nil {
 			return nil, err
 		}
@@ -34,11 +34,11 @@ func (v *Volume) walk(ctx context.Context, p string, f func(path string, n *Node
 	if err != nil {
 		return err
 	}
-	defer v.unref(n, 1)
-	return v.walkNode(ctx, strings.Trim(path.Clean("/"+p), "/"), n, f)
+	defer n.unref(1)
+	return v.names.walkNode(ctx, strings.Trim(path.Clean("/"+p), "/"), n, f)
 }
 
-func (v *Volume) walkNode(ctx context.Context, p string, n *Node, f func(string, *Node) error) error {
+func (ns *Names) walkNode(ctx context.Context, p string, n *Node, f func(string, *Node) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -51,7 +51,7 @@ func (v *Volume) walkNode(ctx context.Context, p string, n *Node, f func(string,
 		}
 		return f(p, n)
 	}
-	names, err := v.listQuietly(n)
+	names, err := n.listQuietly()
 	if err != nil {
 		return err
 	}
@@ -59,19 +59,19 @@ func (v *Volume) walkNode(ctx context.Context, p string, n *Node, f func(string,
 		if e.Name == "." || e.Name == ".." {
 			continue
 		}
-		c, _, err := v.child(n, e.Name)
+		c, _, err := ns.child(n, e.Name)
 		if err == unix.ENOENT {
 			continue
 		}
 		if err != nil {
 			return err
 		}
-		err = v.walkNode(ctx, path.Join(p, e.Name), c, f)
-		if err == unix.EACCES && c.IsDir() && !v.privileged {
-			v.report(slog.LevelWarn, "a locked folder is left out", "path", v.Path(c))
+		err = ns.walkNode(ctx, path.Join(p, e.Name), c, f)
+		if err == unix.EACCES && c.IsDir() && !ns.privileged {
+			ns.v.report(slog.LevelWarn, "a locked folder is left out", "path", c.Path())
 			err = nil
 		}
-		v.unref(c, 1)
+		c.unref(1)
 		if err != nil {
 			return err
 		}

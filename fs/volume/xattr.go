@@ -42,7 +42,7 @@ func (v *Volume) GetXattr(ctx context.Context, n *Node, name string, dest []byte
 		return 0, unix.ENODATA
 	}
 	var k int
-	err := v.onInode(n, func(path string, follow bool) (err error) {
+	err := n.onInode(func(path string, follow bool) (err error) {
 		if follow {
 			k, err = unix.Getxattr(path, name, dest)
 		} else {
@@ -60,7 +60,7 @@ func (v *Volume) ListXattr(n *Node, dest []byte, privileged bool) (int, error) {
 	}
 	buf := make([]byte, 64<<10)
 	var k int
-	err := v.onInode(n, func(path string, follow bool) (err error) {
+	err := n.onInode(func(path string, follow bool) (err error) {
 		if follow {
 			k, err = unix.Listxattr(path, buf)
 		} else {
@@ -92,7 +92,7 @@ func (v *Volume) SetXattr(n *Node, name string, value []byte, flags int) error {
 	if err := v.mayChangeXattr(n, name); err != nil {
 		return err
 	}
-	p := v.Path(n)
+	p := n.Path()
 	err := v.checkSaid(n, p, name, value)
 	v.models.judged(p+" "+name, err)
 	if err != nil {
@@ -188,11 +188,11 @@ func (v *Volume) mayChangeXattr(n *Node, name string) error {
 func (v *Volume) changeXattr(n *Node, f func(path string, follow bool) error) error {
 	defer v.steps.changed(n.ino)
 	if n.file == nil {
-		return v.onInode(n, f)
+		return n.onInode(f)
 	}
 	n.file.mu.Lock()
 	defer n.file.mu.Unlock()
-	err := v.onInode(n, f)
+	err := n.onInode(f)
 	if err == nil {
 		v.touched(n)
 	}
@@ -200,13 +200,13 @@ func (v *Volume) changeXattr(n *Node, f func(path string, follow bool) error) er
 }
 
 // onInode calls f with a path to the node's inode, and whether the path is a link that f has to follow.
-func (v *Volume) onInode(n *Node, f func(path string, follow bool) error) error {
-	v.ns.RLock()
-	defer v.ns.RUnlock()
-	p, err := v.locate(n)
+func (n *Node) onInode(f func(path string, follow bool) error) error {
+	n.ns.ns.RLock()
+	defer n.ns.ns.RUnlock()
+	p, err := n.locate()
 	if err != nil {
 		return err
 	}
-	defer v.release(p)
+	defer n.ns.release(p)
 	return f(p.path(), p.magic)
 }
