@@ -15,7 +15,7 @@ import (
 
 	"ckptfs/cas"
 	"ckptfs/fs/tree"
-	"ckptfs/index"
+	"ckptfs/index/chunks"
 	"ckptfs/integration/daemon"
 )
 
@@ -74,7 +74,7 @@ func TestMemoryBesideALargeIndex(t *testing.T) {
 	format, err := tree.ReadFormat(m.Store)
 	m.must(err)
 	path := filepath.Join(m.Store, tree.IndexFile)
-	db, err := index.Open(path, index.Options{StoreID: format.ID, NoSync: true})
+	db, err := chunks.Open(path, chunks.Options{StoreID: format.ID, NoSync: true})
 	m.must(err)
 	mark, err := db.Watermark()
 	m.must(err)

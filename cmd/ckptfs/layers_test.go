@@ -69,7 +69,8 @@ var layers = []struct {
 		"formats/tensorflow", "formats/torchlegacy", "formats/torchzip", "formats/trees", "formats/zipdir"}},
 	{"index/document", []string{"cas"}},
 	{"index/manifest", []string{"cas", "formats", "index/document"}},
-	{"index", []string{"cas", "index/manifest"}},
+	{"index", nil},
+	{"index/chunks", []string{"cas", "index/manifest"}},
 	{"index/graph", []string{"cas", "formats", "index/document"}},
 	{"index/prefix", []string{"cas", "formats", "index/document", "index/graph"}},
 	{"index/lineage", []string{"cas", "index/document"}},
@@ -81,18 +82,18 @@ var layers = []struct {
 	{"fs/view", []string{"formats", "formats/detect", "formats/npy", "formats/safetensors"}},
 	{"fs/assemble", []string{"cas", "cas/pages", "formats", "index/manifest"}},
 	{"fs/pack", []string{"cas", "cas/chunk", "cas/codec", "formats", "formats/detect", "index/manifest"}},
-	{"fs/volume", []string{"cas", "cas/disk", "cas/salvage", "cas/store", "formats", "formats/canonical", "formats/dcp", "formats/detect", "formats/npy", "formats/numbers", "formats/onnx", "formats/orbax", "formats/safetensors", "formats/torchzip", "formats/zarr", "index", "index/manifest", "index/runs",
+	{"fs/volume", []string{"cas", "cas/disk", "cas/salvage", "cas/store", "formats", "formats/canonical", "formats/dcp", "formats/detect", "formats/npy", "formats/numbers", "formats/onnx", "formats/orbax", "formats/safetensors", "formats/torchzip", "formats/zarr", "index/manifest", "index/runs", "index/chunks",
 		"fs/control", "fs/tree", "fs/view", "fs/assemble", "fs/pack",
 		"cas/codec", "index/graph", "index/ledger", "index/lineage", "index/prefix", "fs/blueprint"}},
 	{"fs/metrics", []string{"fs/control"}},
 	{"fs/fusefs", []string{"cas", "fs/assemble", "fs/control", "fs/tree", "fs/volume"}},
-	{"cmd/ckptfs", []string{"cas", "formats", "formats/detect", "fs/control", "fs/metrics", "fs/tree", "fs/view", "fs/volume", "fs/fusefs", "index", "index/runs"}},
+	{"cmd/ckptfs", []string{"cas", "formats", "formats/detect", "fs/control", "fs/metrics", "fs/tree", "fs/view", "fs/volume", "fs/fusefs", "index/runs"}},
 }
 
 // only are imports from outside of the module that one package keeps to itself, with those that may have them.
 var only = map[string][]string{
 	"github.com/hanwen/go-fuse/v2":  {"fs/fusefs"},
-	"go.etcd.io/bbolt":              {"index"},
+	"go.etcd.io/bbolt":              {"index/chunks"},
 	"github.com/klauspost/compress": {"cas/codec", "formats/ocdbt", "formats/zarr"},
 	"github.com/zeebo/blake3":       {"cas/blake3"},
 	"github.com/spf13/cobra":        {"cmd/ckptfs"},

@@ -12,7 +12,7 @@ import (
 	"ckptfs/cas/disk"
 	"ckptfs/cas/store"
 	"ckptfs/formats"
-	"ckptfs/index"
+	"ckptfs/index/chunks"
 	"ckptfs/index/manifest"
 )
 
@@ -20,7 +20,7 @@ import (
 func stored(t testing.TB, fs disk.FS, dir string, p []byte) (*store.Store, cas.Hash) {
 	t.Helper()
 	id := [16]byte{1}
-	db, err := index.Open(filepath.Join(t.TempDir(), "index.db"), index.Options{StoreID: id, NoSync: true})
+	db, err := chunks.Open(filepath.Join(t.TempDir(), "index.db"), chunks.Options{StoreID: id, NoSync: true})
 	if err != nil {
 		t.Fatal(err)
 	}

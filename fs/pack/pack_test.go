@@ -21,7 +21,7 @@ import (
 	"ckptfs/formats"
 	"ckptfs/formats/safetensors"
 	"ckptfs/fs/assemble"
-	"ckptfs/index"
+	"ckptfs/index/chunks"
 	"ckptfs/index/manifest"
 )
 
@@ -30,14 +30,14 @@ var id = [16]byte{7}
 // bench is a store with what packs into it and reads from it.
 type bench struct {
 	st  *store.Store
-	db  *index.DB
+	db  *chunks.DB
 	p   *Packer
 	asm *assemble.Reader
 }
 
 func newBench(t testing.TB, fs disk.FS, dir string) *bench {
 	t.Helper()
-	db, err := index.Open(filepath.Join(t.TempDir(), "index.db"), index.Options{StoreID: id, NoSync: true})
+	db, err := chunks.Open(filepath.Join(t.TempDir(), "index.db"), chunks.Options{StoreID: id, NoSync: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,11 +159,11 @@ func TestSafetensors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var sum index.Total
+	var sum chunks.Total
 	for _, s := range totals {
 		sum.Count, sum.Raw, sum.Stored = sum.Count+s.Count, sum.Raw+s.Raw, sum.Stored+s.Stored
 	}
-	if got := (index.Total{Count: first.Fresh, Raw: first.FreshRaw, Stored: first.FreshStored}); got != sum {
+	if got := (chunks.Total{Count: first.Fresh, Raw: first.FreshRaw, Stored: first.FreshStored}); got != sum {
 		t.Errorf("counted %+v, the index has %+v", got, sum)
 	}
 	// The same once more adds nothing; a file with one tensor changed adds that.

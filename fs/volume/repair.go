@@ -18,7 +18,7 @@ import (
 	"ckptfs/cas/salvage"
 	"ckptfs/fs/control"
 	"ckptfs/fs/tree"
-	"ckptfs/index"
+	"ckptfs/index/chunks"
 )
 
 // The parts of a store that Repair mends.
@@ -63,7 +63,7 @@ func Repair(ctx context.Context, part string, o Options, report func(control.Pro
 }
 
 func dropIndex(o *Options, out *control.Repaired) error {
-	aside, err := index.MoveAside(filepath.Join(o.Dir, tree.IndexFile), filepath.Join(o.Dir, tree.LostFound))
+	aside, err := chunks.MoveAside(filepath.Join(o.Dir, tree.IndexFile), filepath.Join(o.Dir, tree.LostFound))
 	if errors.Is(err, fs.ErrNotExist) {
 		out.Actions = append(out.Actions, control.Action{Path: tree.IndexFile, Did: "was not there, and was made anew"})
 		return nil

@@ -41,7 +41,7 @@ import (
 	"ckptfs/fs/assemble"
 	"ckptfs/fs/pack"
 	"ckptfs/fs/tree"
-	"ckptfs/index"
+	"ckptfs/index/chunks"
 )
 
 // ErrNotStore: the folder is no ckptfs store.
@@ -88,7 +88,7 @@ type Volume struct {
 	lock  *tree.Lock
 	lent  atomic.Bool // the reserve was given up, and is to be taken back by the next sweep
 	id    [16]byte    // the store's
-	index *index.Deferring
+	index *chunks.Deferring
 	store *store.Store
 	asm   *assemble.Reader
 	pack  *pack.Packer
@@ -223,8 +223,8 @@ func (v *Volume) open(o Options, format *tree.Format) error {
 	v.ids = newIdentifier(v, o.IDsAfter)
 
 	var err error
-	v.index, err = index.OpenDeferring(filepath.Join(v.dir, tree.IndexFile),
-		index.Options{StoreID: format.ID, ReadOnly: o.ReadOnly, Aside: filepath.Join(v.dir, tree.LostFound)})
+	v.index, err = chunks.OpenDeferring(filepath.Join(v.dir, tree.IndexFile),
+		chunks.Options{StoreID: format.ID, ReadOnly: o.ReadOnly, Aside: filepath.Join(v.dir, tree.LostFound)})
 	if err != nil {
 		return v.unready(err)
 	}

@@ -1,4 +1,4 @@
-package index
+package chunks
 
 import (
 	"bytes"

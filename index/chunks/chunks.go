@@ -1,4 +1,4 @@
-// Package index is the chunk index: which segment holds which record. It is derived. Segments are the truth, so an index
+// Package chunks is the chunk index: which segment holds which record. It is derived. Segments are the truth, so an index
 // that is missing, damaged or of another store is put aside and replaced by an empty one, and the store replays its
 // segments into that.
 //
@@ -31,7 +31,7 @@
 // Prefix blobs rather than one key a chunk, because what costs in bbolt is keys: a commit sorts its entries and rewrites
 // one value a prefix, pages are filled to the brim, and an entry takes 31 to 34 bytes on disk instead of 112 to 202.
 // Values grow with the store (15 entries at a million chunks, 150 at ten); more prefix bits would be another version.
-package index
+package chunks
 
 import (
 	"bytes"
