@@ -18,7 +18,7 @@ import (
 	"ckptfs/cas"
 	"ckptfs/formats/canonical"
 	"ckptfs/fs/view"
-	"ckptfs/index/chunks"
+	"ckptfs/index/artifacts"
 )
 
 // An artifact id (package canonical) names the tensors of a file, whatever its format. It takes a reading of all of them, so it is
@@ -84,7 +84,7 @@ func (v *Volume) knownArtifact(n *Node) (canonical.ID, bool, error) {
 	case !f.rec.Packed():
 		return canonical.ID{}, false, nil
 	}
-	raw, ok, err := v.index.ArtifactOf(f.rec.Manifest)
+	raw, ok, err := v.artifacts.Of(f.rec.Manifest)
 	if err != nil || !ok {
 		return canonical.ID{}, false, nil // a damaged index is somebody else's news
 	}
@@ -149,7 +149,7 @@ func (v *Volume) keepArtifact(n *Node) {
 		return
 	}
 	path := n.Path()
-	if err := v.index.PutArtifact(&chunks.Artifact{ID: rawID(id.id), Manifest: rec.Manifest, Path: path}); err != nil {
+	if err := v.artifacts.Put(&artifacts.Artifact{ID: rawID(id.id), Manifest: rec.Manifest, Path: path}); err != nil {
 		v.report(slog.LevelWarn, "an artifact id was not kept", "path", path, "reason", err)
 	}
 }
@@ -263,9 +263,9 @@ func (v *Volume) withArtifact(ctx context.Context, id canonical.ID) (*Node, erro
 
 // byKnownPath finds a file of an id by the paths that the index has, with one reference more. nil: what the index has is wrong, or
 // known is empty.
-func (v *Volume) byKnownPath(id canonical.ID) (n *Node, known []chunks.Artifact, err error) {
+func (v *Volume) byKnownPath(id canonical.ID) (n *Node, known []artifacts.Artifact, err error) {
 	raw := rawID(id)
-	if err := v.index.Artifacts(&raw, func(a chunks.Artifact) error { known = append(known, a); return nil }); err != nil {
+	if err := v.artifacts.Each(&raw, func(a artifacts.Artifact) error { known = append(known, a); return nil }); err != nil {
 		return nil, nil, err
 	}
 	for _, a := range known {
@@ -319,7 +319,7 @@ func (v *Volume) searchArtifact(ctx context.Context, id canonical.ID) (*Node, er
 	var found *Node
 	err = v.walk(ctx, "", func(path string, n *Node) error {
 		m := v.manifestOf(n)
-		i := slices.IndexFunc(known, func(a chunks.Artifact) bool { return a.Manifest == m })
+		i := slices.IndexFunc(known, func(a artifacts.Artifact) bool { return a.Manifest == m })
 		if i < 0 {
 			return nil
 		}
@@ -327,7 +327,7 @@ func (v *Volume) searchArtifact(ctx context.Context, id canonical.ID) (*Node, er
 		found = n
 		known[i].Path = path
 		if !v.readOnly {
-			_ = v.index.PutArtifact(&known[i]) // else the next one searches, too
+			_ = v.artifacts.Put(&known[i]) // else the next one searches, too
 		}
 		return errFound
 	})
@@ -337,7 +337,7 @@ func (v *Volume) searchArtifact(ctx context.Context, id canonical.ID) (*Node, er
 	case err != nil:
 		return nil, err
 	case !v.readOnly:
-		_ = v.index.DropArtifacts(known)
+		_ = v.artifacts.Drop(known)
 	}
 	return nil, unix.ENOENT
 }
@@ -350,7 +350,7 @@ func (v *Volume) hasArtifact(f *file, id canonical.ID) bool {
 	if !f.rec.Packed() {
 		return false
 	}
-	raw, ok, err := v.index.ArtifactOf(f.rec.Manifest)
+	raw, ok, err := v.artifacts.Of(f.rec.Manifest)
 	return err == nil && ok && raw == rawID(id)
 }
 
@@ -416,7 +416,7 @@ func statArtifacts(v *Volume) (Attr, error) {
 func (artifactDir) list(v *Volume) ([]DirEntry, error) {
 	var out []DirEntry
 	last := ""
-	err := v.index.Artifacts(nil, func(a chunks.Artifact) error {
+	err := v.artifacts.Each(nil, func(a artifacts.Artifact) error {
 		if name := idOf(a.ID).String() + view.Suffix; name != last {
 			out = append(out, DirEntry{Name: name, Mode: unix.S_IFREG})
 			last = name
@@ -472,11 +472,11 @@ func (v *Volume) foldersOf(n *Node) []*Node {
 
 // forgetArtifacts takes from the index what is known of manifests that are gone.
 func (v *Volume) forgetArtifacts() error {
-	var all []chunks.Artifact
-	if err := v.index.Artifacts(nil, func(a chunks.Artifact) error { all = append(all, a); return nil }); err != nil {
+	var all []artifacts.Artifact
+	if err := v.artifacts.Each(nil, func(a artifacts.Artifact) error { all = append(all, a); return nil }); err != nil {
 		return err
 	}
-	if err := v.index.NoArtifacts(func(m cas.Hash) error { all = append(all, chunks.Artifact{Manifest: m}); return nil }); err != nil {
+	if err := v.artifacts.EachNone(func(m cas.Hash) error { all = append(all, artifacts.Artifact{Manifest: m}); return nil }); err != nil {
 		return err
 	}
 	hashes := make([]cas.Hash, len(all))
@@ -487,11 +487,11 @@ func (v *Volume) forgetArtifacts() error {
 	if err := v.store.Locate(hashes, locs); err != nil {
 		return err
 	}
-	var gone []chunks.Artifact
+	var gone []artifacts.Artifact
 	for i := range all {
 		if locs[i] == (cas.Location{}) {
 			gone = append(gone, all[i])
 		}
 	}
-	return v.index.DropArtifacts(gone)
+	return v.artifacts.Drop(gone)
 }

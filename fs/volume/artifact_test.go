@@ -47,7 +47,7 @@ func (r *rig) artifact(p string) (string, error) {
 	return string(buf[:k]), nil
 }
 
-const artifacts = ".ckptfs/artifacts/"
+const artifactsDir = ".ckptfs/artifacts/"
 
 func TestArtifact(t *testing.T) {
 	want := sameID(t)
@@ -77,13 +77,13 @@ func TestArtifact(t *testing.T) {
 				if state != resident {
 					r.bring(p, state)
 				}
-				if r.exists(artifacts + want + ".safetensors") {
+				if r.exists(artifactsDir + want + ".safetensors") {
 					t.Error("there before anybody asked")
 				}
 				if got, err := r.artifact(p); got != want || err != nil {
 					t.Fatalf("%q, %v, want %q", got, err, want)
 				}
-				r.same(artifacts+want+".safetensors", canon)
+				r.same(artifactsDir+want+".safetensors", canon)
 				r = r.reopen()
 				if state == resident { // nothing was kept, but packing goes on
 					if got, err := r.artifact(p); got != want || err != nil {
@@ -94,10 +94,14 @@ func TestArtifact(t *testing.T) {
 				}
 				before := r.asm.Stats().Fetched
 				r.rename(p, "moved")
+<<<<<<< HEAD
 				if got := r.listing(artifacts); !slices.Equal(got, []string{want + ".safetensors"}) {
+=======
+				if got := r.names(artifactsDir); !slices.Equal(got, []string{want + ".safetensors"}) {
+>>>>>>> 601fd38 (index/artifacts: the table of artifacts has a type and a bucket of its own)
 					t.Errorf("artifacts lists %q", got)
 				}
-				r.same(artifacts+want+".safetensors", canon)
+				r.same(artifactsDir+want+".safetensors", canon)
 				if state == packed {
 					before = r.asm.Stats().Fetched
 				}
@@ -108,12 +112,16 @@ func TestArtifact(t *testing.T) {
 					t.Errorf("show: %+v, %v", f, err)
 				}
 				r.unlink("moved")
-				if r.exists(artifacts + want + ".safetensors") {
+				if r.exists(artifactsDir + want + ".safetensors") {
 					t.Error("there though the file is gone")
 				}
 				// A search that took long is followed by a rest.
 				r.eventually("it is not listed any more", func() bool {
+<<<<<<< HEAD
 					return !r.exists(artifacts+want+".safetensors") && len(r.listing(artifacts)) == 0
+=======
+					return !r.exists(artifactsDir+want+".safetensors") && len(r.names(artifactsDir)) == 0
+>>>>>>> 601fd38 (index/artifacts: the table of artifacts has a type and a bucket of its own)
 				})
 				r.onlyRoot()
 			})
@@ -133,16 +141,16 @@ func TestArtifactOfTwo(t *testing.T) {
 			t.Fatal(got, err)
 		}
 	}
-	h := r.open(artifacts+id+".safetensors", unix.O_RDONLY)
+	h := r.open(artifactsDir+id+".safetensors", unix.O_RDONLY)
 	want, err := r.readHandle(h)
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.release(h)
 	r.unlink("a.pt")
-	r.same(artifacts+id+".safetensors", want)
+	r.same(artifactsDir+id+".safetensors", want)
 	r.write("b.npz", sample(t, "numpy/several.npz"))
-	if r.exists(artifacts + id + ".safetensors") {
+	if r.exists(artifactsDir + id + ".safetensors") {
 		t.Error("there though its tensors are gone")
 	}
 }
@@ -203,7 +211,7 @@ func TestArtifactPermissions(t *testing.T) {
 			}
 			r.forget(n)
 		}
-		if a := r.stat(artifacts + id + ".safetensors"); a.Mode != unix.S_IFREG|c.want || a.UID != mine.UID || a.GID != mine.GID {
+		if a := r.stat(artifactsDir + id + ".safetensors"); a.Mode != unix.S_IFREG|c.want || a.UID != mine.UID || a.GID != mine.GID {
 			t.Errorf("%o/%o/%o has mode %o, want %o", c.a, c.b, c.file, a.Mode, c.want)
 		}
 	}
@@ -220,7 +228,7 @@ func TestArtifactSearchRests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	name := artifacts + id + ".safetensors"
+	name := artifactsDir + id + ".safetensors"
 	r.rename("a", "b")
 	if !r.exists(name) {
 		t.Error("not found under its new name")
@@ -255,7 +263,11 @@ func TestArtifactPruned(t *testing.T) {
 	if _, err := r.Prune(t.Context(), control.PruneOptions{}, nil); err != nil {
 		t.Fatal(err)
 	}
+<<<<<<< HEAD
 	if got := r.listing(artifacts); len(got) != 1 {
+=======
+	if got := r.names(artifactsDir); len(got) != 1 {
+>>>>>>> 601fd38 (index/artifacts: the table of artifacts has a type and a bucket of its own)
 		t.Errorf("artifacts lists %q", got)
 	}
 }
@@ -277,7 +289,7 @@ func TestArtifactWithoutIndex(t *testing.T) {
 	if got, err := r.artifact("m.pt"); got != want || err != nil {
 		t.Error(got, err)
 	}
-	r.exists(artifacts + want + ".safetensors")
+	r.exists(artifactsDir + want + ".safetensors")
 }
 
 // A file that somebody may still write, by a mapping that outlived its descriptor, has no id: it would be another's bytes'.

@@ -40,7 +40,7 @@ func (i *identifier) found(n *Node) {
 	if i.after < 0 {
 		return
 	}
-	if known, err := i.v.index.Identified(n.file.rec.Manifest); err == nil && !known {
+	if known, err := i.v.artifacts.Known(n.file.rec.Manifest); err == nil && !known {
 		i.add(n)
 	}
 }
@@ -54,7 +54,7 @@ func (i *identifier) identify(n *Node) {
 	todo := err == nil && f.rec.Packed() && f.damaged == nil && f.writers == 0 && !n.isDead()
 	f.mu.Unlock()
 	if err == nil && todo {
-		if known, kerr := v.index.Identified(h); known || kerr != nil {
+		if known, kerr := v.artifacts.Known(h); known || kerr != nil {
 			todo, err = false, kerr
 		}
 	}
@@ -93,7 +93,7 @@ func (i *identifier) note() {
 	if len(i.none) == 0 {
 		return
 	}
-	if err := i.v.index.PutNoArtifact(i.none); err != nil {
+	if err := i.v.artifacts.PutNone(i.none); err != nil {
 		i.failed(err)
 	}
 	i.none = i.none[:0]

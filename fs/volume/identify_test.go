@@ -48,7 +48,11 @@ func TestIdentified(t *testing.T) {
 			r.packOut(p)
 		}
 		r.waiting(5)
+<<<<<<< HEAD
 		if got := r.listing(artifacts); len(got) != 0 {
+=======
+		if got := r.names(artifactsDir); len(got) != 0 {
+>>>>>>> 601fd38 (index/artifacts: the table of artifacts has a type and a bucket of its own)
 			t.Errorf("already there: %q", got)
 		}
 		if stop {
@@ -57,10 +61,14 @@ func TestIdentified(t *testing.T) {
 		}
 		r.rename("runs/m.pt", "runs/moved.pt")
 		r.identify()
+<<<<<<< HEAD
 		if got := r.listing(artifacts); len(got) != 2 || !slices.Contains(got, id) {
+=======
+		if got := r.names(artifactsDir); len(got) != 2 || !slices.Contains(got, id) {
+>>>>>>> 601fd38 (index/artifacts: the table of artifacts has a type and a bucket of its own)
 			t.Errorf("artifacts lists %q, not %s", got, id)
 		}
-		r.exists(artifacts + id)
+		r.exists(artifactsDir + id)
 		for range 2 {
 			r = r.reopen(identifies)
 			r.waiting(0)
@@ -74,7 +82,7 @@ func TestIdentified(t *testing.T) {
 		}
 		r.unlink("same.npz")
 		r.unlink("runs/moved.pt")
-		if r.exists(artifacts + id) {
+		if r.exists(artifactsDir + id) {
 			t.Error("there though its files are gone")
 		}
 	}
@@ -85,7 +93,11 @@ func TestIdentifiedByItself(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.IDsAfter, o.PackWorkers = time.Millisecond, 1 })
 	r.write("m.pt", sample(t, "same/model.pt"))
 	r.sync()
+<<<<<<< HEAD
 	r.eventually("its id is known", func() bool { return len(r.listing(artifacts)) == 1 })
+=======
+	r.eventually("its id is known", func() bool { return len(r.names(artifactsDir)) == 1 })
+>>>>>>> 601fd38 (index/artifacts: the table of artifacts has a type and a bucket of its own)
 	r.eventually("none waits", func() bool { files, more := r.ids.waits(); return files == 0 && !more })
 	r.onlyRoot()
 }
@@ -103,7 +115,7 @@ func TestIdentifiedByWalk(t *testing.T) {
 	r.ids.more = true
 	r.ids.mu.Unlock()
 	r.identify()
-	if !r.exists(artifacts + sameID(t) + ".safetensors") {
+	if !r.exists(artifactsDir + sameID(t) + ".safetensors") {
 		t.Error("not found")
 	}
 }
@@ -121,14 +133,22 @@ func TestIdentifiedMeanwhile(t *testing.T) {
 	h := r.open("written.pt", unix.O_WRONLY)
 	r.write("new.pt", sample(t, "numpy/several.npz"))
 	r.identify()
+<<<<<<< HEAD
 	if got := r.listing(artifacts); len(got) != 0 {
+=======
+	if got := r.names(artifactsDir); len(got) != 0 {
+>>>>>>> 601fd38 (index/artifacts: the table of artifacts has a type and a bucket of its own)
 		t.Errorf("artifacts lists %q", got)
 	}
 	r.release(h)
 	r.sync()
 	r.waiting(2)
 	r.identify()
+<<<<<<< HEAD
 	if got := r.listing(artifacts); len(got) != 2 {
+=======
+	if got := r.names(artifactsDir); len(got) != 2 {
+>>>>>>> 601fd38 (index/artifacts: the table of artifacts has a type and a bucket of its own)
 		t.Errorf("artifacts lists %q", got)
 	}
 	r.onlyRoot()
@@ -151,7 +171,7 @@ func TestIdentifiedAnother(t *testing.T) {
 	r.write("a.pt", sample(t, "same/model.pt"))
 	r.sync()
 	r.identify()
-	if !r.exists(artifacts + sameID(t) + ".safetensors") {
+	if !r.exists(artifactsDir + sameID(t) + ".safetensors") {
 		t.Error("it is said to have no id")
 	}
 }
@@ -230,10 +250,10 @@ func TestIdentifiedPruned(t *testing.T) {
 	if _, err := r.Prune(t.Context(), control.PruneOptions{}, nil); err != nil {
 		t.Fatal(err)
 	}
-	if known, err := r.index.Identified(gone); known || err != nil {
+	if known, err := r.artifacts.Known(gone); known || err != nil {
 		t.Error("what is gone is known:", known, err)
 	}
-	if known, err := r.index.Identified(kept); !known || err != nil {
+	if known, err := r.artifacts.Known(kept); !known || err != nil {
 		t.Error("what is there is not:", known, err)
 	}
 }

@@ -483,7 +483,7 @@ func TestVirtualConcurrent(t *testing.T) {
 	})
 	wg.Go(func() { // what they lead to
 		for id := range ids {
-			if got := read(artifacts + id + ".safetensors"); got != nil {
+			if got := read(artifactsDir + id + ".safetensors"); got != nil {
 				l, err := detect.Detect(bytes.NewReader(got), int64(len(got)))
 				if err != nil {
 					t.Error(err)

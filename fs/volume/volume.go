@@ -41,6 +41,7 @@ import (
 	"ckptfs/fs/assemble"
 	"ckptfs/fs/pack"
 	"ckptfs/fs/tree"
+	"ckptfs/index/artifacts"
 	"ckptfs/index/chunks"
 )
 
@@ -85,13 +86,14 @@ type Volume struct {
 	report  func(level slog.Level, msg string, args ...any)
 	started time.Time
 
-	lock  *tree.Lock
-	lent  atomic.Bool // the reserve was given up, and is to be taken back by the next sweep
-	id    [16]byte    // the store's
-	index *chunks.Deferring
-	store *store.Store
-	asm   *assemble.Reader
-	pack  *pack.Packer
+	lock      *tree.Lock
+	lent      atomic.Bool // the reserve was given up, and is to be taken back by the next sweep
+	id        [16]byte    // the store's
+	index     *chunks.Deferring
+	artifacts *artifacts.Table
+	store     *store.Store
+	asm       *assemble.Reader
+	pack      *pack.Packer
 
 	names *Names
 
@@ -228,6 +230,7 @@ func (v *Volume) open(o Options, format *tree.Format) error {
 	if err != nil {
 		return v.unready(err)
 	}
+	v.artifacts = artifacts.New(v.index.Bucket(artifacts.BucketName))
 	if r := v.index.Recovered(); r != "" {
 		v.report(slog.LevelWarn, "index made anew from the segments", "reason", r)
 	}

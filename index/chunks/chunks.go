@@ -10,7 +10,7 @@
 //	         "store"   16 bytes: the id of the store
 //	         "mark"    u32 segment, u64 offset: every record below is in the index; u32 checksum
 //	         "totals"  for each kind of record present: u8 kind, u64 records, u64 raw bytes, u64 stored bytes; u32 checksum
-//	state    keys and values of the layers above (GetMeta, SetMeta), and the artifact ids that were computed (PutArtifact)
+//	state    keys and values of the layers above (GetMeta, SetMeta)
 //	chunks   one pair for every 16-bit prefix in use:
 //
 //	key      2 bytes   the first 16 bits of the hashes
