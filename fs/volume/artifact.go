@@ -283,6 +283,12 @@ func (v *Volume) byKnownPath(id canonical.ID) (n *Node, known []artifacts.Artifa
 
 var errFound = errors.New("found")
 
+// knownArtifacts are the ids that were computed, and the search for files of them.
+type knownArtifacts struct {
+	*artifacts.Table
+	search artifactSearch
+}
+
 // artifactSearch bounds what searches cost: anybody may cause them, by renaming a file of a known id.
 type artifactSearch struct {
 	mu   sync.Mutex // held by the one that is under way
@@ -297,7 +303,7 @@ const (
 // searchArtifact looks at all files for one of an id whose known paths are wrong, and mends the index. EAGAIN: there was a search a
 // short while ago.
 func (v *Volume) searchArtifact(ctx context.Context, id canonical.ID) (*Node, error) {
-	s := &v.artifactSearch
+	s := &v.artifacts.search
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n, known, err := v.byKnownPath(id) // whom we waited for may have mended it

@@ -234,11 +234,11 @@ func TestArtifactSearchRests(t *testing.T) {
 		t.Error("not found under its new name")
 	}
 	r.rename("b", "a") // what was mended is wrong again
-	next := r.artifactSearch.next
+	next := r.artifacts.search.next
 	if _, err := r.tryRead(name); !errors.Is(err, unix.EAGAIN) {
 		t.Errorf("searched again at once: %v", err)
 	}
-	if !r.artifactSearch.next.Equal(next) {
+	if !r.artifacts.search.next.Equal(next) {
 		t.Error("being refused puts the next search off")
 	}
 	at.Store(next.UnixNano())

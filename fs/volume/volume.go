@@ -86,14 +86,13 @@ type Volume struct {
 	report  func(level slog.Level, msg string, args ...any)
 	started time.Time
 
-	lock      *tree.Lock
-	lent      atomic.Bool // the reserve was given up, and is to be taken back by the next sweep
-	id        [16]byte    // the store's
-	index     *chunks.Deferring
-	artifacts *artifacts.Table
-	store     *store.Store
-	asm       *assemble.Reader
-	pack      *pack.Packer
+	lock  *tree.Lock
+	lent  atomic.Bool // the reserve was given up, and is to be taken back by the next sweep
+	id    [16]byte    // the store's
+	index *chunks.Deferring
+	store *store.Store
+	asm   *assemble.Reader
+	pack  *pack.Packer
 
 	names *Names
 
@@ -117,10 +116,10 @@ type Volume struct {
 	identify    singleflight.Group // computes artifact ids, by node
 	unpackedIDs unpackedIDs
 
-	artifactSearch artifactSearch
-	cloning        sync.RWMutex // held shared from the look at a manifest until another file has it; see marker
-	copyBufs       sync.Pool
-	count          counters
+	artifacts knownArtifacts
+	cloning   sync.RWMutex // held shared from the look at a manifest until another file has it; see marker
+	copyBufs  sync.Pool
+	count     counters
 
 	mode, modeReason string // see Attach
 	mountpoint       string
@@ -230,7 +229,7 @@ func (v *Volume) open(o Options, format *tree.Format) error {
 	if err != nil {
 		return v.unready(err)
 	}
-	v.artifacts = artifacts.New(v.index.Bucket(artifacts.BucketName))
+	v.artifacts.Table = artifacts.New(v.index.Bucket(artifacts.BucketName))
 	if r := v.index.Recovered(); r != "" {
 		v.report(slog.LevelWarn, "index made anew from the segments", "reason", r)
 	}
