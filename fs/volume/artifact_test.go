@@ -94,11 +94,7 @@ func TestArtifact(t *testing.T) {
 				}
 				before := r.asm.Stats().Fetched
 				r.rename(p, "moved")
-<<<<<<< HEAD
-				if got := r.listing(artifacts); !slices.Equal(got, []string{want + ".safetensors"}) {
-=======
-				if got := r.names(artifactsDir); !slices.Equal(got, []string{want + ".safetensors"}) {
->>>>>>> 601fd38 (index/artifacts: the table of artifacts has a type and a bucket of its own)
+				if got := r.listing(artifactsDir); !slices.Equal(got, []string{want + ".safetensors"}) {
 					t.Errorf("artifacts lists %q", got)
 				}
 				r.same(artifactsDir+want+".safetensors", canon)
@@ -117,11 +113,7 @@ func TestArtifact(t *testing.T) {
 				}
 				// A search that took long is followed by a rest.
 				r.eventually("it is not listed any more", func() bool {
-<<<<<<< HEAD
-					return !r.exists(artifacts+want+".safetensors") && len(r.listing(artifacts)) == 0
-=======
-					return !r.exists(artifactsDir+want+".safetensors") && len(r.names(artifactsDir)) == 0
->>>>>>> 601fd38 (index/artifacts: the table of artifacts has a type and a bucket of its own)
+					return !r.exists(artifactsDir+want+".safetensors") && len(r.listing(artifactsDir)) == 0
 				})
 				r.onlyRoot()
 			})
@@ -263,11 +255,7 @@ func TestArtifactPruned(t *testing.T) {
 	if _, err := r.Prune(t.Context(), control.PruneOptions{}, nil); err != nil {
 		t.Fatal(err)
 	}
-<<<<<<< HEAD
-	if got := r.listing(artifacts); len(got) != 1 {
-=======
-	if got := r.names(artifactsDir); len(got) != 1 {
->>>>>>> 601fd38 (index/artifacts: the table of artifacts has a type and a bucket of its own)
+	if got := r.listing(artifactsDir); len(got) != 1 {
 		t.Errorf("artifacts lists %q", got)
 	}
 }

@@ -48,11 +48,7 @@ func TestIdentified(t *testing.T) {
 			r.packOut(p)
 		}
 		r.waiting(5)
-<<<<<<< HEAD
-		if got := r.listing(artifacts); len(got) != 0 {
-=======
-		if got := r.names(artifactsDir); len(got) != 0 {
->>>>>>> 601fd38 (index/artifacts: the table of artifacts has a type and a bucket of its own)
+		if got := r.listing(artifactsDir); len(got) != 0 {
 			t.Errorf("already there: %q", got)
 		}
 		if stop {
@@ -61,11 +57,7 @@ func TestIdentified(t *testing.T) {
 		}
 		r.rename("runs/m.pt", "runs/moved.pt")
 		r.identify()
-<<<<<<< HEAD
-		if got := r.listing(artifacts); len(got) != 2 || !slices.Contains(got, id) {
-=======
-		if got := r.names(artifactsDir); len(got) != 2 || !slices.Contains(got, id) {
->>>>>>> 601fd38 (index/artifacts: the table of artifacts has a type and a bucket of its own)
+		if got := r.listing(artifactsDir); len(got) != 2 || !slices.Contains(got, id) {
 			t.Errorf("artifacts lists %q, not %s", got, id)
 		}
 		r.exists(artifactsDir + id)
@@ -93,11 +85,7 @@ func TestIdentifiedByItself(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.IDsAfter, o.PackWorkers = time.Millisecond, 1 })
 	r.write("m.pt", sample(t, "same/model.pt"))
 	r.sync()
-<<<<<<< HEAD
-	r.eventually("its id is known", func() bool { return len(r.listing(artifacts)) == 1 })
-=======
-	r.eventually("its id is known", func() bool { return len(r.names(artifactsDir)) == 1 })
->>>>>>> 601fd38 (index/artifacts: the table of artifacts has a type and a bucket of its own)
+	r.eventually("its id is known", func() bool { return len(r.listing(artifactsDir)) == 1 })
 	r.eventually("none waits", func() bool { files, more := r.ids.waits(); return files == 0 && !more })
 	r.onlyRoot()
 }
@@ -133,22 +121,14 @@ func TestIdentifiedMeanwhile(t *testing.T) {
 	h := r.open("written.pt", unix.O_WRONLY)
 	r.write("new.pt", sample(t, "numpy/several.npz"))
 	r.identify()
-<<<<<<< HEAD
-	if got := r.listing(artifacts); len(got) != 0 {
-=======
-	if got := r.names(artifactsDir); len(got) != 0 {
->>>>>>> 601fd38 (index/artifacts: the table of artifacts has a type and a bucket of its own)
+	if got := r.listing(artifactsDir); len(got) != 0 {
 		t.Errorf("artifacts lists %q", got)
 	}
 	r.release(h)
 	r.sync()
 	r.waiting(2)
 	r.identify()
-<<<<<<< HEAD
-	if got := r.listing(artifacts); len(got) != 2 {
-=======
-	if got := r.names(artifactsDir); len(got) != 2 {
->>>>>>> 601fd38 (index/artifacts: the table of artifacts has a type and a bucket of its own)
+	if got := r.listing(artifactsDir); len(got) != 2 {
 		t.Errorf("artifacts lists %q", got)
 	}
 	r.onlyRoot()
