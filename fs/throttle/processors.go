@@ -72,8 +72,8 @@ func (p *processors) read() (u cpuTime, err error) {
 	return u, nil
 }
 
-// used is, by /proc/stat, how many processors of p there are, the time that passed, of all of them together, and what of it was used. What runs at a low priority does not
-// count as use.
+// used is, by /proc/stat, how many processors of p there are, the time that passed, of all of them together,
+// and what of it was used. What runs at a low priority does not count as use.
 func (p *processors) used(stat []byte) (cpus int, all, busy time.Duration) {
 	const tick = 10 * time.Millisecond // USER_HZ, which is 100 on every architecture that Go runs on
 	for line := range bytes.Lines(stat) {
@@ -81,7 +81,8 @@ func (p *processors) used(stat []byte) (cpus int, all, busy time.Duration) {
 		if !isCPU {
 			break // the processors come first
 		}
-		// cpuN user nice system idle iowait irq softirq steal guest guest_nice; guests are in user and nice already
+		// cpuN user nice system idle iowait irq softirq steal guest guest_nice; guests are in user and nice
+		// already
 		fields := bytes.Fields(name)
 		if len(fields) == 0 {
 			continue
@@ -102,8 +103,8 @@ func (p *processors) used(stat []byte) (cpus int, all, busy time.Duration) {
 	return cpus, all, busy
 }
 
-// waited is the time in which some process waited for a processor, by the kernel's pressure stall information; negative where
-// it does not say.
+// waited is the time in which some process waited for a processor, by the kernel's pressure stall
+// information; negative where it does not say.
 func waited(pressure []byte) time.Duration {
 	some, _, _ := strings.Cut(string(pressure), "\n")
 	_, total, _ := strings.Cut(some, "total=")

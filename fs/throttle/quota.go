@@ -12,8 +12,9 @@ import (
 	"github.com/moby/sys/mountinfo"
 )
 
-// quotas are the control groups that this process is in, from its own on upwards, each of which may be given no more than a quota of processor time: a
-// container's limit. Whoever takes of it takes it from all others in the group, however many processors are idle.
+// quotas are the control groups that this process is in, from its own on upwards, each of which may be given
+// no more than a quota of processor time: a container's limit. Whoever takes of it takes it from all others
+// in the group, however many processors are idle.
 type quotas []group
 
 // group is a control group's folder; of version 1 the folder of its accounts besides.
@@ -56,8 +57,8 @@ func findGroups(own []byte, mounts []*mountinfo.Info) (found quotas) {
 	return found
 }
 
-// groupFolder is where the group of a controller lies, and its path below where that is mounted; nothing: it is not mounted. The controller of version 2
-// has no name.
+// groupFolder is where the group of a controller lies, and its path below where that is mounted; nothing: it
+// is not mounted. The controller of version 2 has no name.
 func groupFolder(own []byte, mounts []*mountinfo.Info, controller string) (folder, path string) {
 	for line := range bytes.Lines(own) {
 		// number:controller,controller:path

@@ -19,7 +19,8 @@ import (
 	"github.com/moby/sys/mountinfo"
 )
 
-// Of all that /proc says of groups and mounts those are found that can limit processors, from the process' own up.
+// Of all that /proc says of groups and mounts those are found that can limit processors, from the process'
+// own up.
 func TestFindGroups(t *testing.T) {
 	v1 := func(controllers, root string) *mountinfo.Info {
 		return &mountinfo.Info{FSType: "cgroup", VFSOptions: "rw," + controllers, Root: root, Mountpoint: "/cg/" + controllers}
@@ -83,7 +84,7 @@ func TestReadGroups(t *testing.T) {
 }
 
 // What a container's limit leaves follows from what others in it use.
-func TestAllowanceWithin(t *testing.T) {
+func TestShareWithin(t *testing.T) {
 	idle := load{16, 2, 1, 0}
 	for name, c := range map[string]struct {
 		workers int
@@ -98,20 +99,21 @@ func TestAllowanceWithin(t *testing.T) {
 		"a quarter of a processor, unused":   {0, load{0.6, 0, 0, 0}, 1},
 		"more was used than it may, by both": {4, load{4, 6, 3, 0}, 1},
 	} {
-		a := allowance{most: 8, siblings: 2, workers: c.workers}
+		a := share{most: 8, siblings: 2, workers: c.workers}
 		if a.judge(time.Now(), idle, []load{{32, 2, 1, 0}, c.limit}); a.workers != c.want {
 			t.Errorf("%s: %d workers, want %d", name, a.workers, c.want)
 		}
 	}
 }
 
-// A training within a container's limit has its pace on a machine of which most is idle, and packing has the gaps.
-func TestCourtesyWithin(t *testing.T) {
+// A training within a container's limit has its pace on a machine of which most is idle, and packing has the
+// gaps.
+func TestThrottleWithin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const most = 4
 		m := &container{quota: 2, per: 100 * time.Millisecond, start: time.Now(), at: time.Now()}
-		c := newCourtesy(most, func() bool { return false })
-		c.read, c.allowed.siblings = m.read, 1
+		c := New(most, func() bool { return false })
+		c.read, c.share.siblings = m.read, 1
 		ctx, cancel := context.WithCancel(t.Context())
 		var workers sync.WaitGroup
 		for range most {
@@ -136,7 +138,8 @@ func TestCourtesyWithin(t *testing.T) {
 	})
 }
 
-// container has a quota of a machine of 16 processors for each period; what wants more stands still until the next.
+// container has a quota of a machine of 16 processors for each period; what wants more stands still until the
+// next.
 type container struct {
 	mu                   sync.Mutex
 	quota                float64
@@ -149,8 +152,8 @@ type container struct {
 	left                 time.Duration
 }
 
-// pass brings the counters up to date. mu is held.
-func (m *container) pass() {
+// passLocked brings the counters up to date.
+func (m *container) passLocked() {
 	for now := time.Now(); m.at.Before(now); {
 		if n := int64(m.at.Sub(m.start) / m.per); n != m.period || m.at.Equal(m.start) {
 			m.period, m.left = n, time.Duration(m.quota*float64(m.per))
@@ -174,7 +177,7 @@ func (m *container) pass() {
 func (m *container) read() (cpuTime, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.pass()
+	m.passLocked()
 	return cpuTime{
 		at: time.Now(), cpus: 16, all: 16 * time.Since(m.start), busy: m.busy, own: m.own,
 		groups: []groupTime{{m.quota, m.busy, m.throttled}},
@@ -186,19 +189,19 @@ func (m *container) used() time.Duration { u, _ := m.read(); return u.own }
 func (m *container) want(others float64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.pass()
+	m.passLocked()
 	m.others = others
 }
 
 func (m *container) add(workers int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.pass()
+	m.passLocked()
 	m.working += workers
 }
 
-func (m *container) work(ctx context.Context, c *courtesy) error {
-	over, err := c.turn(ctx)
+func (m *container) work(ctx context.Context, c *Throttle) error {
+	over, err := c.Turn(ctx)
 	if err != nil {
 		return err
 	}

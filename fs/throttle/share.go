@@ -2,13 +2,14 @@ package throttle
 
 import "time"
 
-// allowance is how many workers packing may use. It is shown what the processors are used for, from time to time.
+// share is how many workers packing may use. It is shown what the processors are used for, from time to time.
 //
-// What others use says what they want only as long as packing does not take it from them. So it is as many as others leave processors;
-// and when hardly any processor is idle then, and something waits for one, it is none until some are idle without packing.
-type allowance struct {
+// What others use says what they want only as long as packing does not take it from them. So it is as many as
+// others leave processors; and when hardly any processor is idle then, and something waits for one, it is
+// none until some are idle without packing.
+type share struct {
 	most     int // workers
-	siblings int // hardware threads of a core: who has one of them to himself is faster than who shares it
+	siblings int // hardware threads of a core: a thread that has a core to itself is faster than two that share it
 
 	workers int
 	since   time.Time     // when it became none, or some
@@ -21,38 +22,40 @@ const (
 	almostNone  = 0.5 // of one processor: as good as idle
 	muchWaiting = 0.3 // share of the time
 
-	// Where it was some for a moment only, because what is idle is so for moments, it will be none for longer.
+	// Where it was some for a moment only, because what is idle is so for moments, it will be none for
+	// longer.
 	moment   = 250 * time.Millisecond
 	maxPause = 2 * time.Second
 )
 
-// judge is told what the processors did, and what was done of what control groups may use, by all that are in them.
-func (a *allowance) judge(now time.Time, l load, limits []load) {
-	before := a.workers
-	left := min(l.left(a.siblings), a.most)
+// judge is told what the processors did, and what was done of what control groups may use, by all that are in
+// them.
+func (s *share) judge(now time.Time, l load, limits []load) {
+	before := s.workers
+	left := min(l.left(s.siblings), s.most)
 	wanted := l.wanted()
 	for _, g := range limits {
 		left = min(left, g.within())
 		wanted = wanted || g.wanted()
 	}
 	switch {
-	case before == 0 && now.Sub(a.since) < a.pause:
+	case before == 0 && now.Sub(s.since) < s.pause:
 	case before > 0 && wanted:
-		a.workers = 0
+		s.workers = 0
 	default:
-		a.workers = left
+		s.workers = left
 	}
-	if (a.workers > 0) == (before > 0) {
+	if (s.workers > 0) == (before > 0) {
 		return
 	}
-	if a.workers == 0 {
-		if now.Sub(a.since) < moment {
-			a.pause = min(max(2*a.pause, lookEvery), maxPause)
+	if s.workers == 0 {
+		if now.Sub(s.since) < moment {
+			s.pause = min(max(2*s.pause, lookEvery), maxPause)
 		} else {
-			a.pause = 0
+			s.pause = 0
 		}
 	}
-	a.since = now
+	s.since = now
 }
 
 // load is what the processors did for a while.
@@ -66,8 +69,8 @@ func (l load) left(siblings int) int {
 	return max(0, int(l.all-float64(siblings)*(l.busy-l.own)+almostNone))
 }
 
-// within is how many processors others in a control group leave of its limit. Nothing is rounded up once they use it: all of them stand still for the rest of a period
-// in which it is used up.
+// within is how many processors others in a control group leave of its limit. Nothing is rounded up once they
+// use it: all of them stand still for the rest of a period in which it is used up.
 func (l load) within() int {
 	left := l.all - (l.busy - l.own)
 	if l.busy-l.own < countsAsUse {

@@ -6,7 +6,7 @@ import (
 )
 
 // Of what the processors are used for follows how many packing may use.
-func TestAllowance(t *testing.T) {
+func TestShare(t *testing.T) {
 	const unknown = -1
 	for name, c := range map[string]struct {
 		siblings, workers int // before
@@ -31,7 +31,7 @@ func TestAllowance(t *testing.T) {
 		"nothing is known":                         {1, 4, load{waiting: unknown}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a := allowance{most: int(max(c.l.all, 4)), siblings: c.siblings, workers: c.workers}
+			a := share{most: int(max(c.l.all, 4)), siblings: c.siblings, workers: c.workers}
 			if a.judge(time.Now(), c.l, nil); a.workers != c.want {
 				t.Errorf("%d workers, want %d", a.workers, c.want)
 			}
@@ -40,10 +40,10 @@ func TestAllowance(t *testing.T) {
 }
 
 // What is idle for moments is used less and less often, and what is idle for longer at once.
-func TestAllowancePauses(t *testing.T) {
+func TestSharePauses(t *testing.T) {
 	idle, busy := load{2, 0, 0, 0}, load{2, 2, 0.5, 1}
 	now := time.Now()
-	a := allowance{most: 2, siblings: 1}
+	a := share{most: 2, siblings: 1}
 	// gap is how long it takes from the begin of a gap until it is used, and uses so much of it.
 	gap := func(length time.Duration) (pause time.Duration) {
 		for a.workers == 0 {

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// machine has four processors, of which others want some. Packing gets what it asks for, or half of what is asked for more than there is.
+// machine has four processors, of which others want some. Packing gets what it asks for, or half of what is
+// asked for more than there is.
 type machine struct {
 	mu                 sync.Mutex
 	others             float64
@@ -23,8 +24,8 @@ const machineCPUs = 4
 
 func newMachine() *machine { return &machine{start: time.Now(), at: time.Now()} }
 
-// pass brings the counters up to date. mu is held.
-func (m *machine) pass() {
+// passLocked brings the counters up to date.
+func (m *machine) passLocked() {
 	passed := time.Since(m.at)
 	m.at = time.Now()
 	own, others := float64(m.working), m.others
@@ -40,42 +41,42 @@ func (m *machine) pass() {
 func (m *machine) read() (cpuTime, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.pass()
+	m.passLocked()
 	return cpuTime{at: time.Now(), cpus: machineCPUs, all: machineCPUs * time.Since(m.start), busy: m.busy, own: m.own, waiting: m.waiting}, nil
 }
 
 func (m *machine) want(others float64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.pass()
+	m.passLocked()
 	m.others = others
 }
 
-func (m *machine) work(ctx context.Context, c *courtesy) error {
-	over, err := c.turn(ctx)
+func (m *machine) work(ctx context.Context, c *Throttle) error {
+	over, err := c.Turn(ctx)
 	if err != nil {
 		return err
 	}
 	defer over()
 	m.mu.Lock()
-	m.pass()
+	m.passLocked()
 	m.working++
 	m.mu.Unlock()
 	time.Sleep(2 * time.Millisecond)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.pass()
+	m.passLocked()
 	m.working--
 	return nil
 }
 
 // Packing has the processors that others leave, and those alone, unless something presses or somebody waits.
-func TestCourtesy(t *testing.T) {
+func TestThrottle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMachine()
 		var presses bool
-		c := newCourtesy(machineCPUs, func() bool { m.mu.Lock(); defer m.mu.Unlock(); return presses })
-		c.read, c.allowed.siblings = m.read, 1
+		c := New(machineCPUs, func() bool { m.mu.Lock(); defer m.mu.Unlock(); return presses })
+		c.read, c.share.siblings = m.read, 1
 		ctx, cancel := context.WithCancel(t.Context())
 		var workers sync.WaitGroup
 		for range machineCPUs {
@@ -119,7 +120,7 @@ func TestCourtesy(t *testing.T) {
 
 		m.want(4)
 		time.Sleep(time.Second)
-		done := c.wait()
+		done := c.Wait()
 		if s := share(1); s < 0.45 {
 			t.Errorf("waited for: %.2f of the processors", s)
 		}
@@ -132,7 +133,7 @@ func TestCourtesy(t *testing.T) {
 		if s := share(10); s != 0 {
 			t.Errorf("waited for no longer: %.2f of the processors", s)
 		}
-		done = c.push()
+		done = c.Press()
 		if s := share(10); s < 0.01 || s > 1.5/burstShare {
 			t.Errorf("pushed: %.3f of the processors", s)
 		}
@@ -147,11 +148,11 @@ func TestCourtesy(t *testing.T) {
 }
 
 // A gap is used at once, and its end noticed.
-func TestCourtesyGaps(t *testing.T) {
+func TestThrottleGaps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMachine()
-		c := newCourtesy(machineCPUs, func() bool { return false })
-		c.read, c.allowed.siblings = m.read, 1
+		c := New(machineCPUs, func() bool { return false })
+		c.read, c.share.siblings = m.read, 1
 		var workers sync.WaitGroup
 		for range machineCPUs {
 			workers.Go(func() {
@@ -179,12 +180,13 @@ func TestCourtesyGaps(t *testing.T) {
 	})
 }
 
-// Nobody is kept waiting: who begins to wait for the packing ends a worker's waiting at once, and so does the end of it.
-func TestCourtesyHurries(t *testing.T) {
+// Nobody is kept waiting: who begins to wait for the packing ends a worker's waiting at once, and so does the
+// end of it.
+func TestThrottleHurries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMachine()
 		m.want(4)
-		c := newCourtesy(machineCPUs, func() bool { return false })
+		c := New(machineCPUs, func() bool { return false })
 		c.read = m.read
 		turn := func(ctx context.Context) <-chan error {
 			got := make(chan error, 1)
@@ -197,15 +199,15 @@ func TestCourtesyHurries(t *testing.T) {
 		if len(first) > 0 {
 			t.Fatal("there are turns though others want all processors")
 		}
-		if why := c.why(time.Now()); why == "" {
+		if why := c.Why(time.Now()); why == "" {
 			t.Error("and it does not say why")
 		}
 		start := time.Now()
-		done := c.wait()
+		done := c.Wait()
 		if err := <-first; err != nil || time.Since(start) > 2*time.Millisecond {
 			t.Errorf("%v after somebody began to wait: %v", time.Since(start), err)
 		}
-		if why := c.why(time.Now()); why != "" {
+		if why := c.Why(time.Now()); why != "" {
 			t.Errorf("waited for: %s", why)
 		}
 		done()
@@ -221,21 +223,21 @@ func TestCourtesyHurries(t *testing.T) {
 }
 
 // Where the kernel says nothing packing goes on.
-func TestCourtesyBlind(t *testing.T) {
-	c := newCourtesy(2, func() bool { return false })
+func TestThrottleBlind(t *testing.T) {
+	c := New(2, func() bool { return false })
 	c.read = func() (cpuTime, error) { return cpuTime{}, errors.New("no /proc") }
 	for range 3 {
-		if err := c.pass(t.Context()); err != nil {
+		if err := c.Pass(t.Context()); err != nil {
 			t.Error(err)
 		}
 	}
-	if why := c.why(time.Now()); why != "" {
+	if why := c.Why(time.Now()); why != "" {
 		t.Error(why)
 	}
 	c = nil
-	c.wait()()
-	c.push()()
-	if err := c.pass(t.Context()); err != nil || c.why(time.Now()) != "" {
+	c.Wait()()
+	c.Press()()
+	if err := c.Pass(t.Context()); err != nil || c.Why(time.Now()) != "" {
 		t.Error(err)
 	}
 }

@@ -77,7 +77,7 @@ func (p *packer) makeRoom(own int64) {
 	}
 	b.waiting++
 	defer func() { b.waiting-- }()
-	defer p.v.courtesy.wait()()
+	defer p.v.throttle.Wait()()
 	last, since := b.passed.Load(), time.Now()
 	tick := time.AfterFunc(b.patience/4, func() {})
 	defer tick.Stop()

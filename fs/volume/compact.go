@@ -51,7 +51,7 @@ func (v *Volume) Compact(ctx context.Context, o control.CompactOptions, report f
 		return nil, err
 	}
 	defer c.End()
-	defer v.courtesy.push()()
+	defer v.throttle.Press()()
 	k := &compaction{Compaction: c, v: v, out: &control.Compacted{DryRun: o.DryRun}, to: map[cas.Hash]bool{}, seen: map[[16]byte]bool{}}
 	err = k.files(ctx, report)
 	if err != nil && ctx.Err() == nil {

@@ -21,7 +21,7 @@ const (
 var errOvertaken = errors.New("overtaken")
 
 // identifier computes the artifact ids of packed files before anybody asks for them, so that .ckptfs/artifacts finds them: one file after
-// the other, on one processor, while nothing is packed or waits to be, and while packing might use a processor (see courtesy). Which manifests
+// the other, on one processor, while nothing is packed or waits to be, and while packing might use a processor (see throttle.Throttle). Which manifests
 // have an id and which have none is in the index; so a file is read once, whatever becomes of the daemon. What is not there the survey of
 // the start finds.
 type identifier struct {
@@ -117,7 +117,7 @@ func (p *paced) ReadAt(b []byte, off int64) (int, error) {
 		if err := p.v.packer.rests(p.ctx); err != nil {
 			return 0, err
 		}
-		over, err := p.v.courtesy.turn(p.ctx)
+		over, err := p.v.throttle.Turn(p.ctx)
 		if err != nil {
 			return 0, err
 		}

@@ -174,7 +174,7 @@ func (p *packer) await() bool {
 		p.cond.Wait()
 	}
 	p.mu.Unlock()
-	return p.v.courtesy.pass(p.ctx) == nil
+	return p.v.throttle.Pass(p.ctx) == nil
 }
 
 // take waits for files and returns some of them; nil when the packer stops.

@@ -36,7 +36,7 @@ func (v *Volume) Status(ctx context.Context) (*control.Status, error) {
 	pending, since := v.packer.pending(), v.packer.backlog.since()
 	v.packer.mu.Unlock()
 	if !since.IsZero() {
-		s.PackingWaits = v.courtesy.why(since.Add(patientFor))
+		s.PackingWaits = v.throttle.Why(since.Add(patientFor))
 	}
 	for n, waits := range pending {
 		size := v.rawSize(n)

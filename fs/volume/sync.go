@@ -27,7 +27,7 @@ func (v *Volume) Sync(ctx context.Context, report func(control.Progress)) error 
 		return ctx.Err()
 	}
 	v.awaitReleases(ctx)
-	defer v.courtesy.wait()()
+	defer v.throttle.Wait()()
 	p := v.packer
 	p.retryAll()
 

@@ -40,6 +40,7 @@ import (
 	"ckptfs/cas/store"
 	"ckptfs/fs/assemble"
 	"ckptfs/fs/pack"
+	"ckptfs/fs/throttle"
 	"ckptfs/fs/tree"
 	"ckptfs/index/artifacts"
 	"ckptfs/index/chunks"
@@ -104,8 +105,8 @@ type Volume struct {
 	kernel      Kernel
 	passthrough atomic.Bool
 	packer      *packer
-	courtesy    *courtesy // nil: packing does not ask who else wants the processors
-	versions    *versions // nil: nothing is stored against an earlier version
+	throttle    *throttle.Throttle // nil: packing does not ask who else wants the processors
+	versions    *versions          // nil: nothing is stored against an earlier version
 	hot         *hotList
 	hydrator    *hydrator
 	sums        *summer
@@ -247,8 +248,8 @@ func (v *Volume) open(o Options, format *tree.Format) error {
 	v.asm = assemble.New(v.store, assemble.Options{CacheBytes: o.CacheBytes, Mapped: o.Mapped})
 	packing := pack.Options{Workers: o.PackWorkers}
 	if o.PackWorkers == 0 {
-		v.courtesy = newCourtesy(cas.Processors, v.packer.presses)
-		packing.Turn = v.courtesy.turn
+		v.throttle = throttle.New(cas.Processors, v.packer.presses)
+		packing.Turn = v.throttle.Turn
 	}
 	v.pack = pack.New(v.store, packing)
 	if !o.NoDelta {
