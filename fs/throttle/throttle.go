@@ -111,6 +111,7 @@ func (t *Throttle) Press() (done func()) {
 
 // wakeLocked has the workers that wait look again.
 func (t *Throttle) wakeLocked() {
+	t.mu.AssertHeld()
 	if t.waiting > 0 {
 		close(t.change)
 		t.change = make(chan struct{})
@@ -168,6 +169,7 @@ func (t *Throttle) Pass(ctx context.Context) error {
 
 // turnsLocked is how many workers may work.
 func (t *Throttle) turnsLocked() int {
+	t.mu.AssertHeld()
 	if t.share.workers > 0 || !t.pressed {
 		return t.share.workers
 	}
