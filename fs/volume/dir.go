@@ -1,20 +1,15 @@
 package volume
 
 import (
-	"bytes"
-	"encoding/binary"
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"ckptfs/fs/tree"
 )
 
 // DirEntry is one name in a directory.
-type DirEntry struct {
-	Name string
-	Ino  uint64
-	Mode uint32 // S_IFMT bits
-	View bool
-}
+type DirEntry = tree.DirEntry
 
 // DirHandle is an open directory: a list of its names as of the last read from the start.
 type DirHandle struct {
@@ -70,7 +65,7 @@ func (n *Node) list() ([]DirEntry, error) {
 		return nil, err
 	}
 	defer unix.Close(fd)
-	return readNames(fd)
+	return tree.ReadNames(fd)
 }
 
 // listQuietly is list on the daemon's own account: the directory's access time is the user's.
@@ -83,7 +78,7 @@ func (n *Node) listQuietly() ([]DirEntry, error) {
 		return nil, err
 	}
 	defer unix.Close(fd)
-	return readNames(fd)
+	return tree.ReadNames(fd)
 }
 
 func (n *Node) openDirFd(flags int) (int, error) {
@@ -96,36 +91,6 @@ func (n *Node) openDirFd(flags int) (int, error) {
 	defer n.releaseDir()
 	return unix.Openat(dirfd, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC|flags, 0)
 }
-
-// readNames reads a directory from its start. The kernel's records are
-//
-//	ino u64 | off u64 | reclen u16 | type u8 | name, zero-terminated
-func readNames(fd int) ([]DirEntry, error) {
-	p := dirBufs.Get().(*[256 << 10]byte)
-	defer dirBufs.Put(p)
-	buf := p[:]
-	var out []DirEntry
-	for {
-		n, err := unix.Getdents(fd, buf)
-		if err == unix.EINTR {
-			continue
-		}
-		if err != nil || n == 0 {
-			return out, err
-		}
-		for b := buf[:n]; len(b) > 19; {
-			reclen := int(binary.NativeEndian.Uint16(b[16:]))
-			name := b[19:reclen]
-			if i := bytes.IndexByte(name, 0); i >= 0 {
-				name = name[:i]
-			}
-			out = append(out, DirEntry{Name: string(name), Ino: binary.NativeEndian.Uint64(b), Mode: uint32(b[18]) << 12})
-			b = b[reclen:]
-		}
-	}
-}
-
-var dirBufs = sync.Pool{New: func() any { return new([256 << 10]byte) }}
 
 // FsyncDir makes the names in a directory durable.
 func (v *Volume) FsyncDir(d *DirHandle) error {

@@ -12,6 +12,7 @@ import (
 
 	"ckptfs/formats"
 	"ckptfs/formats/torchzip"
+	"ckptfs/fs/tree"
 	"ckptfs/index/ledger"
 	"ckptfs/index/runs"
 )
@@ -43,7 +44,7 @@ func dirsIn(fd int) ([]DirEntry, error) {
 
 // namesIn lists the directories and the regular files in a directory but for names that begin with a dot.
 func namesIn(fd int) (dirs, files []DirEntry, err error) {
-	entries, err := readNames(fd)
+	entries, err := tree.ReadNames(fd)
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name, ".") {
 			continue
@@ -124,7 +125,7 @@ func (v *Volume) lookAtFile(dir int, of *run, runName, name string) (*step, erro
 // lookInto looks through a directory of the step.
 func (s *step) lookInto(fd int, rel string, depth int) error {
 	var st unix.Stat_t
-	entries, err := readNames(fd)
+	entries, err := tree.ReadNames(fd)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,47 @@
+package tree
+
+import (
+	"bytes"
+	"encoding/binary"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// DirEntry is one name in a directory.
+type DirEntry struct {
+	Name string
+	Ino  uint64
+	Mode uint32 // S_IFMT bits
+	View bool
+}
+
+// ReadNames reads a directory from its start. The kernel's records are
+//
+//	ino u64 | off u64 | reclen u16 | type u8 | name, zero-terminated
+func ReadNames(fd int) ([]DirEntry, error) {
+	p := dirBufs.Get().(*[256 << 10]byte)
+	defer dirBufs.Put(p)
+	buf := p[:]
+	var out []DirEntry
+	for {
+		n, err := unix.Getdents(fd, buf)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil || n == 0 {
+			return out, err
+		}
+		for b := buf[:n]; len(b) > 19; {
+			reclen := int(binary.NativeEndian.Uint16(b[16:]))
+			name := b[19:reclen]
+			if i := bytes.IndexByte(name, 0); i >= 0 {
+				name = name[:i]
+			}
+			out = append(out, DirEntry{Name: string(name), Ino: binary.NativeEndian.Uint64(b), Mode: uint32(b[18]) << 12})
+			b = b[reclen:]
+		}
+	}
+}
+
+var dirBufs = sync.Pool{New: func() any { return new([256 << 10]byte) }}
