@@ -67,7 +67,15 @@ func startPython() (*pythonServer, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &pythonServer{cmd: exec.Command(exe, "programs/server.py"), jobs: map[int]*program{}}
+	server, err := filepath.Abs("programs/server.py")
+	if err != nil {
+		return nil, err
+	}
+	s := &pythonServer{cmd: exec.Command(exe, server), jobs: map[int]*program{}}
+	// A clone may lie where other users may not enter. That is always so for the programs, which become them.
+	if s.cmd.Dir, err = os.MkdirTemp("", "ckptfs-closed-"); err != nil {
+		return nil, err
+	}
 	s.cmd.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1", "OMP_NUM_THREADS=2")
 	s.cmd.Stderr = os.Stderr
 	if s.stdin, err = s.cmd.StdinPipe(); err != nil {
@@ -146,6 +154,7 @@ func stopPython() {
 	}
 	python.stdin.Close()
 	_ = python.cmd.Wait()
+	_ = os.Remove(python.cmd.Dir)
 }
 
 // spawn starts a program of programs/; in is a FIFO for its standard input, or empty.

@@ -17,8 +17,8 @@ Reads a command a line and answers one line, "ok …" or what is wrong:
     save V | change V   in both folders; loaded and compared at once
     check               everything is loaded again, and compared with the plain folder; on the mount each file's bytes, size,
                         inode number, times and mode are what they were after the last save or change
-With UID everything runs as that user, once save and load have run as root in a scratch folder: what a library imports late may lie
-where that user may not read.
+With UID everything runs as that user, in a folder that everybody may enter, once save and load have run as root in a
+scratch folder: what a library imports late may lie where that user may not read.
 """
 import gc
 import importlib
@@ -60,6 +60,7 @@ def warm(uid):
     getattr(client, "change", client.save)(scratch, 2, size)
     loaded(scratch)
     shutil.rmtree(scratch)
+    os.chdir("/")
     os.setgroups([])
     os.setgid(uid)
     os.setuid(uid)
