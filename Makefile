@@ -33,9 +33,10 @@ clients:
 posix:
 	scripts/posix
 
-# What runs at the same time; the parsers and codecs have no state to share.
+# What runs at the same time; the parsers and codecs have no state to share. lockrank: the order of locks is checked.
 race:
-	CGO_ENABLED=1 scripts/gotest -race -short -timeout 30m ./cas/disk ./cas/segment ./cas/store ./index ./fs/...
+	CGO_ENABLED=1 scripts/gotest -race -tags lockrank -short -timeout 30m ./cas/disk ./cas/locks ./cas/segment ./cas/store/... \
+		./index/... ./fs/...
 
 lint:
 	scripts/lint
