@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -171,17 +170,6 @@ func TestGarbage(t *testing.T) {
 	m.kill9()
 	m.must(m.Start())
 	check("after a kill")
-}
-
-// peakRSS is the most memory that the daemon had so far, in bytes.
-func (m *mount) peakRSS() int64 {
-	m.t.Helper()
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", m.PIDs()[0]))
-	m.must(err)
-	_, after, _ := strings.Cut(string(b), "VmHWM:")
-	kb, err := strconv.ParseInt(strings.TrimSpace(after[:strings.Index(after, "kB")]), 10, 64)
-	m.must(err)
-	return kb << 10
 }
 
 // TestWriterKilled: what a killed writer had written is there, and packs.

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-
-	"ckptfs/integration/daemon"
 )
 
 // clients are the programs of programs/clients, by the names of their modules. Those marked heavy take seconds to
@@ -30,8 +28,6 @@ var fewClients = map[string][]string{
 	"nobody": {"torch_save", "numpy_", "h5py_", "sqlite_", "git_"},
 	"other":  {"torch_save", "dvc_few"},
 }
-
-const nobody = 65534
 
 // client is one program that is driven on a mount and in a plain folder beside each other.
 type client struct {
@@ -103,21 +99,6 @@ func (c *client) do(when, command string) {
 	c.t.Helper()
 	if said := c.s.tell(command); !strings.HasPrefix(said, "ok ") {
 		c.t.Fatalf("%s, %s: %s", command, when, said)
-	}
-}
-
-// evictAll packs everything and drops every raw copy.
-func (m *mount) evictAll() {
-	m.t.Helper()
-	m.sync()
-	var said string
-	err := daemon.Until("eviction", func() bool { // the kernel closes in its own time what a program closed
-		var code int
-		said, code = m.cliOutcome("evict", m.Dir)
-		return code == 0
-	})
-	if err != nil {
-		m.t.Fatalf("evict: %s", said)
 	}
 }
 

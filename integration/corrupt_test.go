@@ -2,8 +2,6 @@ package integration
 
 import (
 	"bytes"
-	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -17,47 +15,6 @@ import (
 
 	"golang.org/x/sys/unix"
 )
-
-// safetensorsOf builds a file of U8 tensors in the given order, each of the same size, and the data's offset.
-func safetensorsOf(names []string, data [][]byte) (file []byte, start int) {
-	type entry struct {
-		DType   string `json:"dtype"`
-		Shape   [1]int `json:"shape"`
-		Offsets [2]int `json:"data_offsets"`
-	}
-	header := map[string]entry{}
-	off := 0
-	for i, name := range names {
-		header[name] = entry{"U8", [1]int{len(data[i])}, [2]int{off, off + len(data[i])}}
-		off += len(data[i])
-	}
-	h, err := json.Marshal(header)
-	if err != nil {
-		panic(err)
-	}
-	h = append(h, bytes.Repeat([]byte(" "), (8-len(h)%8)%8)...)
-	file = append(binary.LittleEndian.AppendUint64(nil, uint64(len(h))), h...)
-	return append(file, bytes.Join(data, nil)...), 8 + len(h)
-}
-
-// damage flips a bit where the segments hold the bytes of needle, which does not compress and so is there as it is.
-func (m *mount) damage(needle []byte) {
-	m.t.Helper()
-	segments, err := filepath.Glob(filepath.Join(m.Store, "segments", "*"))
-	m.must(err)
-	for _, path := range segments {
-		b, err := os.ReadFile(path)
-		m.must(err)
-		if i := bytes.Index(b, needle); i >= 0 {
-			f, err := os.OpenFile(path, os.O_WRONLY, 0)
-			m.must(err)
-			_, err = f.WriteAt([]byte{b[i] ^ 1}, int64(i))
-			m.must(errors.Join(err, f.Close()))
-			return
-		}
-	}
-	m.t.Fatal("the bytes to damage are in no segment")
-}
 
 // TestCorruptChunk: reads that need a damaged chunk fail with EIO and are logged by file and tensor; nothing else is
 // touched.
@@ -152,17 +109,6 @@ func TestRotInASmallFile(t *testing.T) {
 	}
 	m.write("config.json", []byte(`{"hidden_size": 768}`))
 	m.cli("check", "--read-data", m.Store)
-}
-
-// cliOutcome runs a command that may fail.
-func (m *mount) cliOutcome(args ...string) (said string, code int) {
-	m.t.Helper()
-	out, err := m.CLI(args...)
-	var exit *daemon.ExitError
-	if errors.As(err, &exit) {
-		return exit.Stderr, exit.Code
-	}
-	return out, 0
 }
 
 // TestDamagedIndex: an index.db that is not one any more is as good as none.

@@ -1,43 +1,12 @@
 package integration
 
 import (
-	"bufio"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 )
-
-// savedBy maps what a program says that it has saved to the sums of it.
-func savedBy(t *testing.T, run, out string) map[string]string {
-	t.Helper()
-	sums := map[string]string{}
-	for s := bufio.NewScanner(strings.NewReader(out)); s.Scan(); {
-		name, sum, ok := strings.Cut(s.Text(), " ")
-		if !ok {
-			t.Fatalf("adamw.py says %q", s.Text())
-		}
-		sums[filepath.Join(run, name)] = sum
-	}
-	return sums
-}
-
-// sameSums evicts what is there and compares it with what was written.
-func (m *mount) sameSums(sums map[string]string) {
-	m.t.Helper()
-	for name, want := range sums {
-		m.evict(name)
-		m.wantState(name, packed)
-		p, err := os.ReadFile(m.path(name))
-		m.must(err)
-		if sum := sha256.Sum256(p); hex.EncodeToString(sum[:]) != want {
-			m.t.Errorf("%s is not what was written", name)
-		}
-	}
-}
 
 // TestDeltas: the checkpoints of a fine-tune, with the optimizer's state, are stored against each other, whatever becomes of
 // those in between.

@@ -10,21 +10,6 @@ import (
 	"testing"
 )
 
-// wantSaid checks that a message has each of the words, whatever their case.
-func wantSaid(t *testing.T, said string, words ...string) {
-	t.Helper()
-	for _, w := range words {
-		if !strings.Contains(strings.ToLower(said), strings.ToLower(w)) {
-			t.Errorf("the message does not speak of %q: %s", w, said)
-		}
-	}
-	for _, bad := range []string{"panic", "goroutine ", "Usage:"} {
-		if strings.Contains(said, bad) {
-			t.Errorf("the message has %q in it: %s", bad, said)
-		}
-	}
-}
-
 // mountFails checks that mounting fails, leaves nothing behind, and returns what it said.
 func (m *mount) mountFails() string {
 	m.t.Helper()

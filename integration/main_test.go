@@ -75,3 +75,10 @@ func needFUSE(t *testing.T) {
 		missing(t, "no fusermount3 here (apt-get install fuse3)")
 	}
 }
+
+func needRoot(t *testing.T, why string) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skipf("needs root: %s", why)
+	}
+}

@@ -346,3 +346,48 @@ func noise(seed uint64, n int) []byte {
 }
 
 const mib = 1 << 20
+
+// cliOutcome runs a command that may fail.
+func (m *mount) cliOutcome(args ...string) (said string, code int) {
+	m.t.Helper()
+	out, err := m.CLI(args...)
+	var exit *daemon.ExitError
+	if errors.As(err, &exit) {
+		return exit.Stderr, exit.Code
+	}
+	return out, 0
+}
+
+// evictAll packs everything and drops every raw copy.
+func (m *mount) evictAll() {
+	m.t.Helper()
+	m.sync()
+	var said string
+	err := daemon.Until("eviction", func() bool { // the kernel closes in its own time what a program closed
+		var code int
+		said, code = m.cliOutcome("evict", m.Dir)
+		return code == 0
+	})
+	if err != nil {
+		m.t.Fatalf("evict: %s", said)
+	}
+}
+
+func (m *mount) names(dir string) []string {
+	m.t.Helper()
+	entries, err := os.ReadDir(m.path(dir))
+	m.must(err)
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (m *mount) wantNames(dir string, want ...string) {
+	m.t.Helper()
+	if got := m.names(dir); !slices.Equal(got, want) {
+		m.t.Errorf("%s holds %q, want %q", dir, got, want)
+	}
+}

@@ -1,50 +1,16 @@
 package integration
 
 import (
-	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"unicode/utf8"
-
-	"ckptfs/integration/daemon"
-
-	"golang.org/x/sys/unix"
 )
 
 // disks are the kinds of filesystem that a store may lie on.
 var disks = []string{"ext4", "xfs", "tmpfs", "overlay"}
-
-// mountDisk mounts a filesystem of n MiB (tmpfs; images of that size, sparse) for the time of the test, and returns its
-// folder.
-func mountDisk(t *testing.T, kind string, n int) string {
-	t.Helper()
-	needRoot(t, "mounts a disk")
-	dir, image := t.TempDir(), filepath.Join(t.TempDir(), "image")
-	script := map[string]string{
-		"ext4":    `truncate -s "$3"M "$1" && mkfs.ext4 -q -m 0 "$1" && mount -o loop "$1" "$2"`,
-		"xfs":     `truncate -s "$3"M "$1" && mkfs.xfs -q "$1" && mount -o loop "$1" "$2"`,
-		"tmpfs":   `mount -t tmpfs -o "size=$3m,mode=755" none "$2"`,
-		"overlay": `mkdir "$1" && mount -t tmpfs none "$1" && mkdir "$1/l" "$1/u" "$1/w" && mount -t overlay -o "lowerdir=$1/l,upperdir=$1/u,workdir=$1/w" none "$2"`,
-	}[kind]
-	if out, err := exec.Command("sh", "-c", script, "sh", image, dir, fmt.Sprint(n)).CombinedOutput(); err != nil {
-		t.Skipf("no %s can be mounted here: %s", kind, out)
-	}
-	t.Cleanup(func() {
-		err := daemon.Until("the disk to be idle", func() bool { return unix.Unmount(dir, 0) == nil })
-		if err != nil {
-			t.Error(err)
-			_ = unix.Unmount(dir, unix.MNT_DETACH)
-		}
-		if kind == "overlay" {
-			_ = unix.Unmount(image, unix.MNT_DETACH)
-		}
-	})
-	return dir
-}
 
 // useStore does with a mount what everybody does, once around: save, pack, evict, read, end badly, read, end well.
 func useStore(m *mount) {

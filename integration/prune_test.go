@@ -3,7 +3,6 @@ package integration
 import (
 	"bytes"
 	"fmt"
-	"io/fs"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -15,26 +14,7 @@ import (
 	"time"
 
 	"ckptfs/integration/daemon"
-
-	"golang.org/x/sys/unix"
 )
-
-// taken is what the store's segments take on the disk.
-func (m *mount) taken() (n int64) {
-	m.t.Helper()
-	m.must(filepath.WalkDir(filepath.Join(m.Store, "segments"), func(p string, _ fs.DirEntry, err error) error {
-		var st unix.Stat_t
-		if err == nil {
-			err = unix.Lstat(p, &st)
-		}
-		if err == unix.ENOENT || os.IsNotExist(err) {
-			return nil
-		}
-		n += st.Blocks * 512
-		return err
-	}))
-	return n
-}
 
 type pruned struct {
 	DeadRecords int64 `json:"dead_records"`

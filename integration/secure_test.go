@@ -1,12 +1,8 @@
 package integration
 
 import (
-	"context"
 	"encoding/json"
-	"io"
-	"net"
 	"net/http"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -246,25 +242,6 @@ func TestLinksOutOfTheStore(t *testing.T) {
 	}
 	m.must(m.Start())
 	m.want("x", noise(1, mib))
-}
-
-// asker returns a function that asks the daemon, by its socket, about a path, whatever the path.
-func (m *mount) asker() func(method, verb, path string) (int, string) {
-	client := &http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
-		return net.Dial("unix", filepath.Join(m.Store, "control.sock"))
-	}}}
-	m.t.Cleanup(client.CloseIdleConnections)
-	return func(method, verb, path string) (int, string) {
-		m.t.Helper()
-		req, err := http.NewRequest(method, "http://ckptfs/v1/"+verb+"?path="+url.QueryEscape(path), nil)
-		m.must(err)
-		resp, err := client.Do(req)
-		m.must(err)
-		defer resp.Body.Close()
-		b, err := io.ReadAll(resp.Body)
-		m.must(err)
-		return resp.StatusCode, string(b)
-	}
 }
 
 // TestPathsOfRequests: no path of a request leads out of the mount.

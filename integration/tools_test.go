@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -112,5 +113,5 @@ func TestRsync(t *testing.T) {
 // writeAt makes a file outside of the mount.
 func (m *mount) writeAt(dir, name string, data []byte) {
 	m.t.Helper()
-	m.must(writeFile(filepath.Join(dir, name), data))
+	m.must(os.WriteFile(filepath.Join(dir, name), data, 0o644))
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"os/user"
 	"path/filepath"
 	"strconv"
@@ -17,46 +16,6 @@ import (
 
 	"ckptfs/integration/daemon"
 )
-
-func writeFile(path string, data []byte) error { return os.WriteFile(path, data, 0o644) }
-
-// newUserMount is newMount of somebody who is not root.
-func newUserMount(t *testing.T, uid uint32) *mount {
-	t.Helper()
-	needFUSE(t)
-	if os.Geteuid() != 0 {
-		t.Skip("needs root, to become somebody else (without root every test here runs unprivileged)")
-	}
-	if st, err := os.Stat("/dev/fuse"); err != nil || st.Mode().Perm()&6 != 6 {
-		missing(t, "/dev/fuse is for root alone here (chmod 666 /dev/fuse, as fuse3's udev rule does)")
-	}
-	dir, err := os.MkdirTemp("", "ckptfs-nobody-") // t.TempDir lies below a folder that is root's alone
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	m := prepare(t, dir)
-	m.Credential = &syscall.Credential{Uid: uid, Gid: uid}
-	for _, d := range []string{dir, m.Dir} {
-		m.must(os.Chmod(d, 0o755))
-		m.must(os.Chown(d, int(uid), int(uid)))
-	}
-	m.must(m.Start())
-	return m
-}
-
-// as runs a command in the mount as the user who mounted it.
-func (m *mount) as(command string) string {
-	m.t.Helper()
-	cmd := exec.Command("sh", "-ec", "cd \"$1\"; "+command, "sh", m.Dir)
-	cmd.Dir = "/"
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: m.Credential}
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		m.t.Fatalf("as user %d: %s: %v\n%s", m.Credential.Uid, command, err, out)
-	}
-	return strings.TrimSpace(string(out))
-}
 
 // TestUnprivilegedUser: somebody who is not root mounts through fusermount3, and has it all but passthrough.
 func TestUnprivilegedUser(t *testing.T) {

@@ -4,29 +4,9 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 )
-
-func (m *mount) names(dir string) []string {
-	m.t.Helper()
-	entries, err := os.ReadDir(m.path(dir))
-	m.must(err)
-	var names []string
-	for _, e := range entries {
-		names = append(names, e.Name())
-	}
-	slices.Sort(names)
-	return names
-}
-
-func (m *mount) wantNames(dir string, want ...string) {
-	m.t.Helper()
-	if got := m.names(dir); !slices.Equal(got, want) {
-		m.t.Errorf("%s holds %q, want %q", dir, got, want)
-	}
-}
 
 // TestView: beside a torch file below runs/ a safetensors file is listed, and holds the same tensors bit for bit.
 func TestView(t *testing.T) {

@@ -1,0 +1,64 @@
+package integration
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// safetensorsOf builds a file of U8 tensors in the given order, each of the same size, and the data's offset.
+func safetensorsOf(names []string, data [][]byte) (file []byte, start int) {
+	type entry struct {
+		DType   string `json:"dtype"`
+		Shape   [1]int `json:"shape"`
+		Offsets [2]int `json:"data_offsets"`
+	}
+	header := map[string]entry{}
+	off := 0
+	for i, name := range names {
+		header[name] = entry{"U8", [1]int{len(data[i])}, [2]int{off, off + len(data[i])}}
+		off += len(data[i])
+	}
+	h, err := json.Marshal(header)
+	if err != nil {
+		panic(err)
+	}
+	h = append(h, bytes.Repeat([]byte(" "), (8-len(h)%8)%8)...)
+	file = append(binary.LittleEndian.AppendUint64(nil, uint64(len(h))), h...)
+	return append(file, bytes.Join(data, nil)...), 8 + len(h)
+}
+
+// savedBy maps what a program says that it has saved to the sums of it.
+func savedBy(t *testing.T, run, out string) map[string]string {
+	t.Helper()
+	sums := map[string]string{}
+	for s := bufio.NewScanner(strings.NewReader(out)); s.Scan(); {
+		name, sum, ok := strings.Cut(s.Text(), " ")
+		if !ok {
+			t.Fatalf("adamw.py says %q", s.Text())
+		}
+		sums[filepath.Join(run, name)] = sum
+	}
+	return sums
+}
+
+// sameSums evicts what is there and compares it with what was written.
+func (m *mount) sameSums(sums map[string]string) {
+	m.t.Helper()
+	for name, want := range sums {
+		m.evict(name)
+		m.wantState(name, packed)
+		p, err := os.ReadFile(m.path(name))
+		m.must(err)
+		if sum := sha256.Sum256(p); hex.EncodeToString(sum[:]) != want {
+			m.t.Errorf("%s is not what was written", name)
+		}
+	}
+}
