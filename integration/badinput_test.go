@@ -23,7 +23,7 @@ import (
 // garbage is files that claim to be what they are not, by name.
 func garbage(t *testing.T) map[string][]byte {
 	t.Helper()
-	tail := noise(9, 96<<10) // large enough to be packed
+	tail := Noise(9, 96<<10) // large enough to be packed
 	files := map[string][]byte{}
 	header := func(name string, n uint64, json string) {
 		files[name+".safetensors"] = slices.Concat(binary.LittleEndian.AppendUint64(nil, n), []byte(json), tail)
@@ -129,22 +129,22 @@ func manyEmpty(n int) string {
 // TestGarbage: whatever a file claims to be, it is kept byte for byte, and the daemon neither dies nor grows.
 func TestGarbage(t *testing.T) {
 	t.Parallel()
-	m := newMount(t)
+	m := New(t)
 	files := garbage(t)
 	for name, data := range files {
-		m.write("runs/bad/1/"+name, data)
+		m.Write("runs/bad/1/"+name, data)
 	}
 	check := func(when string) {
 		t.Helper()
-		ask := m.asker()
+		ask := m.Asker()
 		for name, data := range files {
-			got, err := os.ReadFile(m.path("runs/bad/1", name))
+			got, err := os.ReadFile(m.Path("runs/bad/1", name))
 			if err != nil || !bytes.Equal(got, data) {
-				t.Errorf("%s: %s: %v: %s", when, name, err, difference(data, got))
+				t.Errorf("%s: %s: %v: %s", when, name, err, Difference(data, got))
 			}
 		}
-		for _, name := range m.names("runs/bad/1") { // with views of what was taken for a checkpoint after all
-			if _, err := os.ReadFile(m.path("runs/bad/1", name)); err != nil {
+		for _, name := range m.Names("runs/bad/1") { // with views of what was taken for a checkpoint after all
+			if _, err := os.ReadFile(m.Path("runs/bad/1", name)); err != nil {
 				t.Errorf("%s: %s: %v", when, name, err)
 			}
 			if code, said := ask("GET", "show", "runs/bad/1/"+name); code != 200 {
@@ -153,13 +153,13 @@ func TestGarbage(t *testing.T) {
 		}
 	}
 	check("resident")
-	m.sync()
+	m.Sync()
 	_, _ = m.CLI("evict", m.Dir) // small files that are no checkpoints stay
 	check("packed")
-	if s := m.status(); len(s.Failures) > 0 {
+	if s := m.Status(); len(s.Failures) > 0 {
 		t.Errorf("%+v", s.Failures)
 	}
-	if peak := m.peakRSS(); peak > 400*mib {
+	if peak := m.PeakRSS(); peak > 400*mib {
 		t.Errorf("the daemon took %d MiB", peak/mib)
 	} else {
 		t.Logf("%d files; the daemon took %d MiB", len(files), peak/mib)
@@ -167,34 +167,34 @@ func TestGarbage(t *testing.T) {
 	if _, err := os.Stat("/tmp/ckptfs-was-here"); err == nil {
 		t.Error("a pickle was executed")
 	}
-	m.kill9()
-	m.must(m.Start())
+	m.Kill()
+	m.Must(m.Start())
 	check("after a kill")
 }
 
 // TestWriterKilled: what a killed writer had written is there, and packs.
 func TestWriterKilled(t *testing.T) {
 	t.Parallel()
-	modes(t, func(t *testing.T, m *mount) {
-		w := begin(t, m.Dir, "sh", "-c", "exec cat /dev/urandom >x")
-		m.must(daemon.Until("the writer to write", func() bool {
-			st, err := os.Stat(m.path("x"))
+	Modes(t, func(t *testing.T, m *Mount) {
+		w := Begin(t, m.Dir, "sh", "-c", "exec cat /dev/urandom >x")
+		m.Must(daemon.Until("the writer to write", func() bool {
+			st, err := os.Stat(m.Path("x"))
 			return err == nil && st.Size() > 4*mib
 		}))
-		w.kill()
-		sum := m.sum("x")
-		m.evict("x")
-		if got := m.sum("x"); got != sum {
+		w.Kill()
+		sum := m.Sum("x")
+		m.Evict("x")
+		if got := m.Sum("x"); got != sum {
 			t.Error("packed, it is another file")
 		}
-		st, err := os.Stat(m.path("x"))
-		m.must(err)
-		f, err := os.OpenFile(m.path("x"), os.O_WRONLY|os.O_APPEND, 0)
-		m.must(err)
+		st, err := os.Stat(m.Path("x"))
+		m.Must(err)
+		f, err := os.OpenFile(m.Path("x"), os.O_WRONLY|os.O_APPEND, 0)
+		m.Must(err)
 		_, err = f.WriteString("and on")
-		m.must(errors.Join(err, f.Close()))
-		got, err := os.ReadFile(m.path("x"))
-		m.must(err)
+		m.Must(errors.Join(err, f.Close()))
+		got, err := os.ReadFile(m.Path("x"))
+		m.Must(err)
 		if int64(len(got)) != st.Size()+6 || !bytes.HasSuffix(got, []byte("and on")) {
 			t.Errorf("appended to, it has %d bytes, want %d", len(got), st.Size()+6)
 		}
@@ -204,29 +204,29 @@ func TestWriterKilled(t *testing.T) {
 // TestTwoWriters: two processes that write one file at the same time each get their bytes in.
 func TestTwoWriters(t *testing.T) {
 	t.Parallel()
-	modes(t, func(t *testing.T, m *mount) {
+	Modes(t, func(t *testing.T, m *Mount) {
 		const blocks, size = 128, 64 << 10
-		want := noise(7, blocks*size)
+		want := Noise(7, blocks*size)
 		half := filepath.Join(t.TempDir(), "want")
-		m.must(os.WriteFile(half, want, 0o644))
-		writer := func(first int) *process {
-			return begin(t, m.Dir, "sh", "-ec", fmt.Sprintf(
+		m.Must(os.WriteFile(half, want, 0o644))
+		writer := func(first int) *Process {
+			return Begin(t, m.Dir, "sh", "-ec", fmt.Sprintf(
 				`i=%d; while [ $i -lt %d ]; do dd if=%s of=x bs=%d count=1 skip=$i seek=$i conv=notrunc status=none; i=$((i + 2)); done`, first, blocks, half, size))
 		}
-		line := func(who string) *process {
-			return begin(t, m.Dir, "sh", "-ec", fmt.Sprintf(`i=0; while [ $i -lt 200 ]; do echo "%s says $i" >>log; i=$((i + 1)); done`, who))
+		line := func(who string) *Process {
+			return Begin(t, m.Dir, "sh", "-ec", fmt.Sprintf(`i=0; while [ $i -lt 200 ]; do echo "%s says $i" >>log; i=$((i + 1)); done`, who))
 		}
-		all := []*process{writer(0), writer(1), line("a"), line("b")}
+		all := []*Process{writer(0), writer(1), line("a"), line("b")}
 		for _, p := range all {
-			if code := p.code(); code != 0 {
-				t.Errorf("%v: %d: %s", p.Args, code, p.text())
+			if code := p.Code(); code != 0 {
+				t.Errorf("%v: %d: %s", p.Args, code, p.Text())
 			}
 		}
-		m.want("x", want)
+		m.Want("x", want)
 		check := func() {
 			t.Helper()
-			b, err := os.ReadFile(m.path("log"))
-			m.must(err)
+			b, err := os.ReadFile(m.Path("log"))
+			m.Must(err)
 			lines := strings.Split(strings.TrimSpace(string(b)), "\n")
 			slices.Sort(lines)
 			if lines = slices.Compact(lines); len(lines) != 400 {
@@ -234,8 +234,8 @@ func TestTwoWriters(t *testing.T) {
 			}
 		}
 		check()
-		m.evict("x")
-		m.want("x", want)
+		m.Evict("x")
+		m.Want("x", want)
 		check()
 	})
 }
@@ -244,7 +244,7 @@ func TestTwoWriters(t *testing.T) {
 // evicting in between, and compares.
 func TestRudeWriters(t *testing.T) {
 	t.Parallel()
-	modes(t, func(t *testing.T, m *mount) {
+	Modes(t, func(t *testing.T, m *Mount) {
 		plain := t.TempDir()
 		both := func(what string, do func(dir string) error) {
 			t.Helper()
@@ -252,10 +252,10 @@ func TestRudeWriters(t *testing.T) {
 			if seenErrno(got) != seenErrno(want) {
 				t.Errorf("%s: %v, on a plain folder %v", what, got, want)
 			}
-			a, errA := os.ReadFile(m.path("x"))
+			a, errA := os.ReadFile(m.Path("x"))
 			b, errB := os.ReadFile(filepath.Join(plain, "x"))
 			if seenErrno(errA) != seenErrno(errB) || !bytes.Equal(a, b) {
-				t.Fatalf("after %s: %s (%v, %v)", what, difference(b, a), errA, errB)
+				t.Fatalf("after %s: %s (%v, %v)", what, Difference(b, a), errA, errB)
 			}
 		}
 		fds := map[string]*os.File{}
@@ -276,27 +276,27 @@ func TestRudeWriters(t *testing.T) {
 			return func(dir string) error { return fds[name+dir].Close() }
 		}
 		both("open", open("a", os.O_CREATE|os.O_WRONLY))
-		both("write", write("a", noise(1, mib)))
+		both("write", write("a", Noise(1, mib)))
 		both("a second writer truncates", open("b", os.O_TRUNC|os.O_RDWR))
-		both("and writes", write("b", noise(2, 100<<10)))
-		both("the first writes on", write("a", noise(3, 300<<10)))
+		both("and writes", write("b", Noise(2, 100<<10)))
+		both("the first writes on", write("a", Noise(3, 300<<10)))
 		both("read of a write-only descriptor", func(dir string) error { _, err := fds["a"+dir].Read(make([]byte, 10)); return err })
 		both("close", closing("a"))
 		both("close", closing("b"))
-		m.sync() // it has a hole, and stays
+		m.Sync() // it has a hole, and stays
 		both("append", open("c", os.O_APPEND|os.O_WRONLY))
 		both("a reader", open("r", os.O_RDONLY))
 		both("write of a read-only descriptor", write("r", []byte("x")))
-		both("write", write("c", noise(4, 100<<10)))
+		both("write", write("c", Noise(4, 100<<10)))
 		both("truncate under it", func(dir string) error { return os.Truncate(filepath.Join(dir, "x"), 1000) })
-		both("write after it", write("c", noise(5, 1000)))
+		both("write after it", write("c", Noise(5, 1000)))
 		both("rename over it", func(dir string) error {
-			if err := os.WriteFile(filepath.Join(dir, "y"), noise(6, 200<<10), 0o644); err != nil {
+			if err := os.WriteFile(filepath.Join(dir, "y"), Noise(6, 200<<10), 0o644); err != nil {
 				return err
 			}
 			return os.Rename(filepath.Join(dir, "y"), filepath.Join(dir, "x"))
 		})
-		both("write to what has no name", write("c", noise(7, 1000)))
+		both("write to what has no name", write("c", Noise(7, 1000)))
 		both("close", closing("c"))
 		both("truncate to the largest size", func(dir string) error { return os.Truncate(filepath.Join(dir, "x"), 1<<62) })
 		both("seek past the end and write", func(dir string) error {
@@ -353,26 +353,26 @@ func TestFullDiskErrnos(t *testing.T) {
 		for _, mode := range []string{"passthrough", "served"} {
 			t.Run(kind+" "+mode, func(t *testing.T) {
 				t.Parallel()
-				disk := mountDisk(t, kind, 64)
-				m := prepare(t, disk, map[string][]string{"served": {"--no-passthrough"}}[mode]...)
+				disk := MountDisk(t, kind, 64)
+				m := Prepare(t, disk, map[string][]string{"served": {"--no-passthrough"}}[mode]...)
 				m.Log = filepath.Join(t.TempDir(), "log")
-				m.must(m.Start())
+				m.Must(m.Start())
 				plain := filepath.Join(disk, "plain")
-				m.must(os.Mkdir(plain, 0o755))
+				m.Must(os.Mkdir(plain, 0o755))
 				for _, dir := range []string{m.Dir, plain} {
-					m.must(os.WriteFile(filepath.Join(dir, "old"), noise(1, mib), 0o644))
-					m.must(os.WriteFile(filepath.Join(dir, "small"), []byte("small"), 0o644))
-					m.must(os.WriteFile(filepath.Join(dir, "empty"), nil, 0o644))
+					m.Must(os.WriteFile(filepath.Join(dir, "old"), Noise(1, mib), 0o644))
+					m.Must(os.WriteFile(filepath.Join(dir, "small"), []byte("small"), 0o644))
+					m.Must(os.WriteFile(filepath.Join(dir, "empty"), nil, 0o644))
 				}
-				m.sync()
+				m.Sync()
 				ballast, err := os.Create(filepath.Join(disk, "ballast"))
-				m.must(err)
+				m.Must(err)
 				for n := mib; n >= 512; {
 					if _, err := ballast.Write(make([]byte, n)); err != nil {
 						n /= 2
 					}
 				}
-				m.must(ballast.Close())
+				m.Must(ballast.Close())
 
 				at := func(name string) func(string) string {
 					return func(dir string) string { return filepath.Join(dir, name) }
@@ -416,7 +416,7 @@ func TestFullDiskErrnos(t *testing.T) {
 					}, ""},
 					{"read", func(dir string) error {
 						b, err := os.ReadFile(at("old")(dir))
-						if err == nil && !bytes.Equal(b, noise(1, mib)) {
+						if err == nil && !bytes.Equal(b, Noise(1, mib)) {
 							err = errors.New("other bytes")
 						}
 						return err
@@ -433,18 +433,18 @@ func TestFullDiskErrnos(t *testing.T) {
 						}
 					}
 				}
-				m.want("old", noise(1, mib))
-				m.cli("status", m.Dir)
+				m.Want("old", Noise(1, mib))
+				m.Run("status", m.Dir)
 
-				m.must(os.Remove(ballast.Name()))
-				m.write("after", noise(3, 2*mib))
-				m.evict("after", "old")
-				m.want("after", noise(3, 2*mib))
-				m.want("old", noise(1, mib))
-				m.kill9()
-				m.must(m.Start())
-				m.want("after", noise(3, 2*mib))
-				m.want("old", noise(1, mib))
+				m.Must(os.Remove(ballast.Name()))
+				m.Write("after", Noise(3, 2*mib))
+				m.Evict("after", "old")
+				m.Want("after", Noise(3, 2*mib))
+				m.Want("old", Noise(1, mib))
+				m.Kill()
+				m.Must(m.Start())
+				m.Want("after", Noise(3, 2*mib))
+				m.Want("old", Noise(1, mib))
 			})
 		}
 	}

@@ -19,36 +19,36 @@ type cachexReply struct {
 // renames into place. A flush has to cost the store what is new in it, however long the index has become.
 func TestCachex(t *testing.T) {
 	t.Parallel()
-	modes(t, func(t *testing.T, m *mount) {
-		m.must(os.Mkdir(m.path("cache"), 0o755))
-		s := startSession(t, "clients/cachex.py", m.path("cache"), "1000")
-		if said := s.answer(); said != "ready" {
-			missing(t, "%s", said)
+	Modes(t, func(t *testing.T, m *Mount) {
+		m.Must(os.Mkdir(m.Path("cache"), 0o755))
+		s := StartSession(t, "clients/cachex.py", m.Path("cache"), "1000")
+		if said := s.Answer(); said != "ready" {
+			Missing(t, "%s", said)
 		}
 		do := func(command string) (r cachexReply) {
 			t.Helper()
-			said := s.tell(command)
+			said := s.Tell(command)
 			if err := json.Unmarshal([]byte(said), &r); err != nil || r.Bad != "" {
 				t.Fatalf("%s: %s", command, said)
 			}
 			return r
 		}
 		do("fill 40") // 40,000 samples
-		m.evictAll()
+		m.EvictAll()
 		do("read")
 		const rounds = 8
-		before := m.stats()
+		before := m.Stats()
 		var wrote cachexReply
 		var segments int64
 		for i := range rounds {
 			wrote = do("fill 1")
 			segments += wrote.Segment
-			m.sync() // each index reaches the store
+			m.Sync() // each index reaches the store
 			if i == rounds/2 {
-				m.evictAll()
+				m.EvictAll()
 			}
 		}
-		grown := m.stats().StoredBytes - before.StoredBytes
+		grown := m.Stats().StoredBytes - before.StoredBytes
 		rewritten := rounds * wrote.Index
 		t.Logf("index %d bytes, written %d times; segments %d; the store grew by %d", wrote.Index, rounds, segments, grown)
 		// Of an index only what stands after the old end is new, and the chunk that the old end lies in.
@@ -56,10 +56,10 @@ func TestCachex(t *testing.T) {
 			t.Errorf("%d flushes grew the store by %d bytes: %d of segments, %d of an index that is mostly stored already", rounds, grown, segments, rewritten)
 		}
 		do("read")
-		m.kill9()
-		m.must(m.Start())
+		m.Kill()
+		m.Must(m.Start())
 		do("rebuild")
-		m.evictAll()
+		m.EvictAll()
 		do("rebuild")
 		do("read")
 	})

@@ -14,7 +14,7 @@ import (
 )
 
 // safetensorsOf builds a file of U8 tensors in the given order, each of the same size, and the data's offset.
-func safetensorsOf(names []string, data [][]byte) (file []byte, start int) {
+func SafetensorsOf(names []string, data [][]byte) (file []byte, start int) {
 	type entry struct {
 		DType   string `json:"dtype"`
 		Shape   [1]int `json:"shape"`
@@ -36,7 +36,7 @@ func safetensorsOf(names []string, data [][]byte) (file []byte, start int) {
 }
 
 // savedBy maps what a program says that it has saved to the sums of it.
-func savedBy(t *testing.T, run, out string) map[string]string {
+func SavedBy(t *testing.T, run, out string) map[string]string {
 	t.Helper()
 	sums := map[string]string{}
 	for s := bufio.NewScanner(strings.NewReader(out)); s.Scan(); {
@@ -50,15 +50,15 @@ func savedBy(t *testing.T, run, out string) map[string]string {
 }
 
 // sameSums evicts what is there and compares it with what was written.
-func (m *mount) sameSums(sums map[string]string) {
-	m.t.Helper()
+func (m *Mount) SameSums(sums map[string]string) {
+	m.T.Helper()
 	for name, want := range sums {
-		m.evict(name)
-		m.wantState(name, packed)
-		p, err := os.ReadFile(m.path(name))
-		m.must(err)
+		m.Evict(name)
+		m.WantState(name, Packed)
+		p, err := os.ReadFile(m.Path(name))
+		m.Must(err)
 		if sum := sha256.Sum256(p); hex.EncodeToString(sum[:]) != want {
-			m.t.Errorf("%s is not what was written", name)
+			m.T.Errorf("%s is not what was written", name)
 		}
 	}
 }

@@ -31,14 +31,14 @@ var fewClients = map[string][]string{
 
 // client is one program that is driven on a mount and in a plain folder beside each other.
 type client struct {
-	*mount
-	s *session
+	*Mount
+	s *Session
 }
 
 // newClient starts the program of that name and mounts a store for it; size is what it saves, in bytes, about.
 func newClient(t *testing.T, name, size, how string) *client {
 	t.Helper()
-	needFUSE(t)
+	NeedFUSE(t)
 	dir, err := os.MkdirTemp("", "ckptfs-client-") // t.TempDir lies below a folder that is root's alone
 	if err != nil {
 		t.Fatal(err)
@@ -55,7 +55,7 @@ func newClient(t *testing.T, name, size, how string) *client {
 	case "served":
 		flags = []string{"--no-passthrough"}
 	case "nobody":
-		who = &syscall.Credential{Uid: nobody, Gid: nobody}
+		who = &syscall.Credential{Uid: Nobody, Gid: Nobody}
 	case "other":
 		flags = []string{"--allow-other"}
 	}
@@ -71,24 +71,24 @@ func newClient(t *testing.T, name, size, how string) *client {
 		if err := os.Chmod(path, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.Chown(path, nobody, nobody); err != nil {
+		if err := os.Chown(path, Nobody, Nobody); err != nil {
 			t.Fatal(err)
 		}
 	}
 	own(dir)
 	own(plain)
-	s := startSession(t, "clients/run.py", args...)
-	if said := s.answer(); said != "ready" { // the imports are over before the mount's time begins to count
-		missing(t, "%s", said)
+	s := StartSession(t, "clients/run.py", args...)
+	if said := s.Answer(); said != "ready" { // the imports are over before the mount's time begins to count
+		Missing(t, "%s", said)
 	}
-	c := &client{mount: prepare(t, dir, flags...), s: s}
+	c := &client{Mount: Prepare(t, dir, flags...), s: s}
 	own(c.Dir)
 	c.Credential = who
-	c.must(c.Start())
+	c.Must(c.Start())
 	if how == "other" {
 		own(c.Dir)
 	}
-	if mode := c.status().Mode; how == "passthrough" && mode != "passthrough" {
+	if mode := c.Status().Mode; how == "passthrough" && mode != "passthrough" {
 		t.Skipf("no passthrough here: mode %q", mode)
 	}
 	return c
@@ -96,44 +96,44 @@ func newClient(t *testing.T, name, size, how string) *client {
 
 // do sends a command to the program, which has to succeed.
 func (c *client) do(when, command string) {
-	c.t.Helper()
-	if said := c.s.tell(command); !strings.HasPrefix(said, "ok ") {
-		c.t.Fatalf("%s, %s: %s", command, when, said)
+	c.T.Helper()
+	if said := c.s.Tell(command); !strings.HasPrefix(said, "ok ") {
+		c.T.Fatalf("%s, %s: %s", command, when, said)
 	}
 }
 
 func (c *client) kill() {
-	c.t.Helper()
-	c.kill9()
-	c.must(c.Start())
+	c.T.Helper()
+	c.Kill()
+	c.Must(c.Start())
 }
 
 // conditions takes the program through everything that happens to its files: just written, packed, evicted, after the
 // daemon was killed before and after packing; changed in place and written over when only chunks are left.
 func (c *client) conditions() {
-	c.t.Helper()
+	c.T.Helper()
 	c.do("at first", "save 1")
 	c.kill()
 	c.do("unpacked, after kill -9", "check")
-	c.sync()
+	c.Sync()
 	c.do("packed and resident", "check")
-	c.evictAll()
-	if s := c.stats(); s.PackedFiles == 0 {
-		c.t.Error("nothing is packed: the test sees nothing")
+	c.EvictAll()
+	if s := c.Stats(); s.PackedFiles == 0 {
+		c.T.Error("nothing is packed: the test sees nothing")
 	}
 	c.do("evicted", "check")
-	c.evictAll()
+	c.EvictAll()
 	c.kill()
 	c.do("evicted, after kill -9", "check")
-	c.evictAll()
+	c.EvictAll()
 	c.do("evicted", "change 2")
 	c.kill()
 	c.do("changed, after kill -9", "check")
-	c.evictAll()
+	c.EvictAll()
 	c.do("changed and evicted", "check")
-	c.remount()
+	c.Remount()
 	c.do("mounted again", "save 3")
-	c.evictAll()
+	c.EvictAll()
 	c.do("saved over and evicted", "check")
 }
 

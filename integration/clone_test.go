@@ -9,33 +9,33 @@ import (
 // own from then on.
 func TestCopiesShare(t *testing.T) {
 	t.Parallel()
-	modes(t, func(t *testing.T, m *mount) {
-		data := noise(1, 20<<20+77)
-		m.write("runs/a/1/model.bin", data)
-		m.sync()
+	Modes(t, func(t *testing.T, m *Mount) {
+		data := Noise(1, 20<<20+77)
+		m.Write("runs/a/1/model.bin", data)
+		m.Sync()
 		for _, state := range []string{"resident", "evicted"} {
 			if state == "evicted" {
-				m.evict("runs/a/1/model.bin")
+				m.Evict("runs/a/1/model.bin")
 			}
-			before := m.stats()
-			m.sh(`mkdir -p ` + state + ` && cp runs/a/1/model.bin ` + state + `/1 && cp -a runs/a/1/model.bin ` + state + `/2 && install runs/a/1/model.bin ` + state + `/3`)
+			before := m.Stats()
+			m.Sh(`mkdir -p ` + state + ` && cp runs/a/1/model.bin ` + state + `/1 && cp -a runs/a/1/model.bin ` + state + `/2 && install runs/a/1/model.bin ` + state + `/3`)
 			for _, name := range []string{"/1", "/2", "/3"} {
-				m.wantState(state+name, "packed")
+				m.WantState(state+name, "packed")
 			}
-			if now := m.stats(); now.StoredBytes != before.StoredBytes {
+			if now := m.Stats(); now.StoredBytes != before.StoredBytes {
 				t.Errorf("%s: three copies took %d bytes", state, now.StoredBytes-before.StoredBytes)
 			}
-			m.want(state+"/1", data)
-			m.sh(`echo more >>` + state + `/1 && truncate -s 1000000 ` + state + `/2 && rm ` + state + `/3`)
-			m.want(state+"/1", append(bytes.Clone(data), "more\n"...))
-			m.want(state+"/2", data[:1000000])
-			m.want("runs/a/1/model.bin", data)
+			m.Want(state+"/1", data)
+			m.Sh(`echo more >>` + state + `/1 && truncate -s 1000000 ` + state + `/2 && rm ` + state + `/3`)
+			m.Want(state+"/1", append(bytes.Clone(data), "more\n"...))
+			m.Want(state+"/2", data[:1000000])
+			m.Want("runs/a/1/model.bin", data)
 		}
-		m.sh(`cp -r runs/a/1 runs/a/2 && rm -r runs/a/1`)
-		m.want("runs/a/2/model.bin", data)
-		m.kill9()
-		m.must(m.Start())
-		m.want("runs/a/2/model.bin", data)
-		m.want("evicted/1", append(bytes.Clone(data), "more\n"...))
+		m.Sh(`cp -r runs/a/1 runs/a/2 && rm -r runs/a/1`)
+		m.Want("runs/a/2/model.bin", data)
+		m.Kill()
+		m.Must(m.Start())
+		m.Want("runs/a/2/model.bin", data)
+		m.Want("evicted/1", append(bytes.Clone(data), "more\n"...))
 	})
 }

@@ -44,27 +44,27 @@ type compacted struct {
 // compactions killed and the daemon killed in the middle of one.
 func TestCompact(t *testing.T) {
 	t.Parallel()
-	m := newMount(t, "--hot-size", "0", "--no-delta")
+	m := New(t, "--hot-size", "0", "--no-delta")
 	const n = 12
 	var want [n][]byte
 	name := func(i int) string { return fmt.Sprintf("runs/a/%d/model.safetensors", i+1) }
 	values := steps(1, n, 3*mib)
 	save := func(i int) {
-		m.must(os.MkdirAll(filepath.Dir(m.path(name(i))), 0o755))
-		want[i], _ = safetensorsOf([]string{"a", "b"}, [][]byte{values[i][:mib], values[i][mib:]})
-		m.write(name(i), want[i])
+		m.Must(os.MkdirAll(filepath.Dir(m.Path(name(i))), 0o755))
+		want[i], _ = SafetensorsOf([]string{"a", "b"}, [][]byte{values[i][:mib], values[i][mib:]})
+		m.Write(name(i), want[i])
 	}
 	for i := range n - 2 {
 		save(i)
 	}
-	m.sync()
-	m.must(m.Stop())
+	m.Sync()
+	m.Must(m.Stop())
 	m.Flags = []string{"--hot-size", "0"}
-	m.must(m.Start())
-	full := m.taken()
+	m.Must(m.Start())
+	full := m.Taken()
 	var dry, c compacted
-	m.json(&dry, "compact", "--json", "--dry-run", m.Dir)
-	if dry.Chunks == 0 || dry.After >= dry.Before || m.taken() < full {
+	m.JSON(&dry, "compact", "--json", "--dry-run", m.Dir)
+	if dry.Chunks == 0 || dry.After >= dry.Before || m.Taken() < full {
 		t.Errorf("dry run: %+v", dry)
 	}
 
@@ -79,7 +79,7 @@ func TestCompact(t *testing.T) {
 						return
 					default:
 					}
-					got, err := os.ReadFile(m.path(name(i % (n - 2))))
+					got, err := os.ReadFile(m.Path(name(i % (n - 2))))
 					if err != nil || !bytes.Equal(got, want[i%(n-2)]) {
 						t.Errorf("%s beside a compaction: %v, %d bytes", name(i%(n-2)), err, len(got))
 						return
@@ -95,7 +95,7 @@ func TestCompact(t *testing.T) {
 	stop := read()
 	start := func() *exec.Cmd {
 		cmd := exec.Command(m.Bin, "compact", m.Dir)
-		m.must(cmd.Start())
+		m.Must(cmd.Start())
 		return cmd
 	}
 	for i := range 4 { // killed at the command line
@@ -108,13 +108,13 @@ func TestCompact(t *testing.T) {
 	stop()
 	cmd := start()
 	time.Sleep(30 * time.Millisecond)
-	m.kill9()
+	m.Kill()
 	_ = cmd.Wait()
-	m.remount()
+	m.Remount()
 	for i := range n - 1 {
-		m.want(name(i), want[i])
+		m.Want(name(i), want[i])
 	}
-	m.cli("check", "--read-data", m.Dir)
+	m.Run("check", "--read-data", m.Dir)
 
 	stop = read()
 	var beside sync.WaitGroup
@@ -126,36 +126,36 @@ func TestCompact(t *testing.T) {
 		}
 	})
 	save(n - 1)
-	m.json(&c, "compact", "--json", m.Dir)
+	m.JSON(&c, "compact", "--json", m.Dir)
 	stop()
 	beside.Wait()
-	m.sync()
-	said := m.cli("compact", m.Dir)
-	m.cli("prune", "--grace", "0", m.Dir)
-	t.Logf("%d bytes before, %d after; %+v; then %s", full, m.taken(), c, said)
-	if now := m.taken(); now > full*2/3 {
+	m.Sync()
+	said := m.Run("compact", m.Dir)
+	m.Run("prune", "--grace", "0", m.Dir)
+	t.Logf("%d bytes before, %d after; %+v; then %s", full, m.Taken(), c, said)
+	if now := m.Taken(); now > full*2/3 {
 		t.Errorf("%d bytes before, %d after", full, now)
 	}
 	if strings.Contains(said, "\r") {
 		t.Errorf("a progress bar off a terminal: %q", said)
 	}
 	for i := range n {
-		m.want(name(i), want[i])
+		m.Want(name(i), want[i])
 	}
 	for i := range n {
 		if i%3 == 0 {
-			m.must(os.RemoveAll(filepath.Dir(m.path(name(i)))))
+			m.Must(os.RemoveAll(filepath.Dir(m.Path(name(i)))))
 		}
 	}
-	m.cli("prune", "--grace", "0", m.Dir)
-	m.cli("check", "--read-data", m.Dir)
-	m.must(m.Stop())
-	m.cli("compact", m.Store)
-	m.must(os.Remove(filepath.Join(m.Store, "index.db")))
-	m.must(m.Start())
+	m.Run("prune", "--grace", "0", m.Dir)
+	m.Run("check", "--read-data", m.Dir)
+	m.Must(m.Stop())
+	m.Run("compact", m.Store)
+	m.Must(os.Remove(filepath.Join(m.Store, "index.db")))
+	m.Must(m.Start())
 	for i := range n {
 		if i%3 != 0 {
-			m.want(name(i), want[i])
+			m.Want(name(i), want[i])
 		}
 	}
 }
@@ -163,50 +163,50 @@ func TestCompact(t *testing.T) {
 // TestRounded: a copy in bfloat16, made by PyTorch, takes nothing beside the original, saved after it or, once compacted, before it.
 func TestRounded(t *testing.T) {
 	t.Parallel()
-	m := newMount(t, "--hot-size", "0")
-	m.must(os.MkdirAll(m.path("runs/a/1"), 0o755))
-	out := runPython(t, "halves.py", m.path("runs/a/1"))
-	sums := savedBy(t, "runs/a/1", out)
-	m.sync()
-	m.sameSums(sums)
-	before := m.taken()
-	m.cli("compact", m.Dir)
-	m.cli("prune", "--grace", "0", m.Dir)
-	after := m.taken()
+	m := New(t, "--hot-size", "0")
+	m.Must(os.MkdirAll(m.Path("runs/a/1"), 0o755))
+	out := RunPython(t, "halves.py", m.Path("runs/a/1"))
+	sums := SavedBy(t, "runs/a/1", out)
+	m.Sync()
+	m.SameSums(sums)
+	before := m.Taken()
+	m.Run("compact", m.Dir)
+	m.Run("prune", "--grace", "0", m.Dir)
+	after := m.Taken()
 	t.Logf("%d bytes, %d compacted", before, after)
 	if after > 9*mib { // 8 MiB in single precision, 4 MiB in half, twice
 		t.Errorf("%d bytes", after)
 	}
-	m.sameSums(sums)
-	m.cli("check", "--read-data", m.Dir)
-	m.must(os.Remove(m.path("runs/a/1/full.safetensors")))
+	m.SameSums(sums)
+	m.Run("check", "--read-data", m.Dir)
+	m.Must(os.Remove(m.Path("runs/a/1/full.safetensors")))
 	delete(sums, "runs/a/1/full.safetensors")
-	m.remount()
-	m.sameSums(sums)
-	m.cli("check", "--read-data", m.Dir)
+	m.Remount()
+	m.SameSums(sums)
+	m.Run("check", "--read-data", m.Dir)
 }
 
 // TestFirstSaveAfterAMount: it is stored against the step before, and against the model that it was tuned from, whether its step says so or it
 // only looks like it.
 func TestFirstSaveAfterAMount(t *testing.T) {
 	t.Parallel()
-	m := newMount(t, "--hot-size", "0")
+	m := New(t, "--hot-size", "0")
 	values := steps(1, 4, 2*mib)
 	for i, name := range []string{"runs/base/1/pretrained.safetensors", "runs/tuned/1/model.safetensors", "runs/tuned/2/model.safetensors", "elsewhere/model.safetensors"} {
-		dir := filepath.Dir(m.path(name))
-		m.must(os.MkdirAll(dir, 0o755))
+		dir := filepath.Dir(m.Path(name))
+		m.Must(os.MkdirAll(dir, 0o755))
 		if i == 1 {
-			m.must(os.WriteFile(filepath.Join(dir, "lineage.json"), []byte(`{"parent": "runs/base/1"}`), 0o644))
+			m.Must(os.WriteFile(filepath.Join(dir, "lineage.json"), []byte(`{"parent": "runs/base/1"}`), 0o644))
 		}
-		before := m.taken()
-		data, _ := safetensorsOf([]string{"a", "b"}, [][]byte{values[i][:mib], values[i][mib:]})
-		m.write(name, data)
-		m.sync()
-		if took := m.taken() - before; i > 0 && took > int64(len(data))*2/3 {
+		before := m.Taken()
+		data, _ := SafetensorsOf([]string{"a", "b"}, [][]byte{values[i][:mib], values[i][mib:]})
+		m.Write(name, data)
+		m.Sync()
+		if took := m.Taken() - before; i > 0 && took > int64(len(data))*2/3 {
 			t.Errorf("%s takes %d bytes of %d", name, took, len(data))
 		}
-		m.want(name, data)
-		m.remount()
-		m.want(name, data)
+		m.Want(name, data)
+		m.Remount()
+		m.Want(name, data)
 	}
 }

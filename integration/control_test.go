@@ -22,32 +22,32 @@ const (
 // TestCommands: each command says the same through a mounted store's mount, its folder, and its folder unmounted.
 func TestCommands(t *testing.T) {
 	t.Parallel()
-	m := newMount(t)
-	m.write("runs/a/1/notes.txt", []byte("notes"))
-	m.must(os.MkdirAll(m.path("runs/b/1"), 0o755))
-	runPython(t, "save.py", "plain", "1", m.path("runs/a/1/model.pt"), m.path("runs/b/1/model.safetensors"))
-	m.sync()
+	m := New(t)
+	m.Write("runs/a/1/notes.txt", []byte("notes"))
+	m.Must(os.MkdirAll(m.Path("runs/b/1"), 0o755))
+	RunPython(t, "save.py", "plain", "1", m.Path("runs/a/1/model.pt"), m.Path("runs/b/1/model.safetensors"))
+	m.Sync()
 
 	check := func(where, root, tree string) {
 		t.Helper()
 		for _, args := range [][]string{{"stats", root}, {"status", root}, {"show", tree + "/runs/a/1/model.pt"}, {"sync", root}, {"version"}} {
-			if out := m.cli(args...); strings.TrimSpace(out) == "" {
+			if out := m.Run(args...); strings.TrimSpace(out) == "" {
 				t.Errorf("%s: %s says nothing", where, args[0])
 			}
 			var v map[string]any
-			m.json(&v, append([]string{args[0], "--json"}, args[1:]...)...)
+			m.JSON(&v, append([]string{args[0], "--json"}, args[1:]...)...)
 			if len(v) == 0 {
 				t.Errorf("%s: %s --json has nothing in it", where, args[0])
 			}
 		}
-		var s stats
-		m.json(&s, "stats", "--json", root)
+		var s Stats
+		m.JSON(&s, "stats", "--json", root)
 		if s.Files != 3 || s.Tensors == 0 || s.Chunks == 0 || s.LogicalBytes < 16*mib || s.UniqueBytes < 8*mib ||
 			s.UniqueBytes > 9*mib || s.StoredBytes == 0 || len(s.Runs) != 2 {
 			t.Errorf("%s: stats: %+v", where, s)
 		}
-		var f file
-		m.json(&f, "show", "--json", tree+"/runs/a/1/model.pt")
+		var f File
+		m.JSON(&f, "show", "--json", tree+"/runs/a/1/model.pt")
 		if f.Format != "torch-zip" || len(f.Tensors) != 8 || f.Size < 8*mib {
 			t.Fatalf("%s: show: %+v", where, f)
 		}
@@ -56,62 +56,62 @@ func TestCommands(t *testing.T) {
 			len(first.SharedWith) != 1 || first.SharedWith[0] != "runs/b/1/model.safetensors" {
 			t.Errorf("%s: show: %+v", where, first)
 		}
-		m.json(&f, "show", "--json", tree+"/runs/b/1/model.safetensors")
+		m.JSON(&f, "show", "--json", tree+"/runs/b/1/model.safetensors")
 		if f.Format != "safetensors" || len(f.Tensors) != 8 {
 			t.Errorf("%s: show: %+v", where, f)
 		}
 		state := func(want string) {
 			t.Helper()
-			if m.json(&f, "show", "--json", tree+"/runs/a/1/model.pt"); f.State != want {
+			if m.JSON(&f, "show", "--json", tree+"/runs/a/1/model.pt"); f.State != want {
 				t.Errorf("%s: state %q, want %q", where, f.State, want)
 			}
 		}
-		m.cli("evict", tree+"/runs/a/1/model.pt")
-		state(packed)
-		m.cli("hydrate", tree+"/runs/a/1/model.pt")
-		state(both)
+		m.Run("evict", tree+"/runs/a/1/model.pt")
+		state(Packed)
+		m.Run("hydrate", tree+"/runs/a/1/model.pt")
+		state(Both)
 		var v map[string]any
-		m.json(&v, "evict", "--json", tree+"/runs/a/1/model.pt")
-		m.json(&v, "hydrate", "--json", tree+"/runs/a/1/model.pt")
+		m.JSON(&v, "evict", "--json", tree+"/runs/a/1/model.pt")
+		m.JSON(&v, "hydrate", "--json", tree+"/runs/a/1/model.pt")
 	}
 	check("mounted, by the mount", m.Dir, m.Dir)
 	check("mounted, by the store", m.Store, filepath.Join(m.Store, "tree"))
-	if s := m.status(); s.Queue.Files != 0 || s.UnpackedBytes < 0 || len(s.Failures) != 0 || len(m.PIDs()) != 1 || s.PID != m.PIDs()[0] {
+	if s := m.Status(); s.Queue.Files != 0 || s.UnpackedBytes < 0 || len(s.Failures) != 0 || len(m.PIDs()) != 1 || s.PID != m.PIDs()[0] {
 		t.Errorf("status: %+v; the daemon is %v", s, m.PIDs())
 	}
-	m.must(m.Stop())
+	m.Must(m.Stop())
 	check("unmounted", m.Store, filepath.Join(m.Store, "tree"))
-	var s status
-	if m.json(&s, "status", "--json", m.Store); s.Mode != "unmounted" {
+	var s Status
+	if m.JSON(&s, "status", "--json", m.Store); s.Mode != "unmounted" {
 		t.Errorf("status of an unmounted store: mode %q", s.Mode)
 	}
-	m.must(m.Start())
-	runPython(t, "check.py", "plain", "1", m.path("runs/a/1/model.pt"), m.path("runs/b/1/model.safetensors"))
+	m.Must(m.Start())
+	RunPython(t, "check.py", "plain", "1", m.Path("runs/a/1/model.pt"), m.Path("runs/b/1/model.safetensors"))
 }
 
 // TestSyncUnmounted packs what a daemon that was killed had not come to.
 func TestSyncUnmounted(t *testing.T) {
 	t.Parallel()
-	m := newMount(t)
-	data := noise(1, 8*mib)
-	m.write("x", data)
-	m.kill9()
-	m.cli("umount", m.Dir)
-	m.cli("sync", m.Store)
-	m.cli("evict", m.Store)
-	m.must(m.Start())
-	m.wantState("x", packed)
-	m.want("x", data)
+	m := New(t)
+	data := Noise(1, 8*mib)
+	m.Write("x", data)
+	m.Kill()
+	m.Run("umount", m.Dir)
+	m.Run("sync", m.Store)
+	m.Run("evict", m.Store)
+	m.Must(m.Start())
+	m.WantState("x", Packed)
+	m.Want("x", data)
 }
 
 func TestExitCodes(t *testing.T) {
 	t.Parallel()
-	m := newMount(t)
-	m.write("x", noise(1, mib))
-	m.write("small", []byte("small"))
-	m.sync()
-	open, err := os.OpenFile(m.path("x"), os.O_RDWR, 0)
-	m.must(err)
+	m := New(t)
+	m.Write("x", Noise(1, mib))
+	m.Write("small", []byte("small"))
+	m.Sync()
+	open, err := os.OpenFile(m.Path("x"), os.O_RDWR, 0)
+	m.Must(err)
 	defer open.Close()
 	nowhere := t.TempDir()
 	for _, c := range []struct {
@@ -125,13 +125,13 @@ func TestExitCodes(t *testing.T) {
 		{exitUsage, []string{"stats"}},
 		{exitNotStore, []string{"stats", nowhere}},
 		{exitNotStore, []string{"sync", filepath.Join(nowhere, "none")}},
-		{exitFailure, []string{"show", m.path("none")}},
+		{exitFailure, []string{"show", m.Path("none")}},
 		{exitBusy, []string{"mount", m.Store, nowhere}},
 		{exitBusy, []string{"umount", m.Dir}},
-		{exitPartial, []string{"evict", m.path("x")}},
-		{exitPartial, []string{"evict", m.path("small")}},
+		{exitPartial, []string{"evict", m.Path("x")}},
+		{exitPartial, []string{"evict", m.Path("small")}},
 	} {
-		said, code := m.cliFails(c.args...)
+		said, code := m.RunFails(c.args...)
 		if code != c.code {
 			t.Errorf("ckptfs %s: exit status %d, want %d: %s", strings.Join(c.args, " "), code, c.code, said)
 		}
@@ -139,7 +139,7 @@ func TestExitCodes(t *testing.T) {
 			t.Errorf("ckptfs %s: fails without a word", strings.Join(c.args, " "))
 		}
 	}
-	said, _ := m.cliFails("stats", "--json", nowhere)
+	said, _ := m.RunFails("stats", "--json", nowhere)
 	var e struct {
 		Error    struct{ Message string }
 		ExitCode int `json:"exit_code"`
@@ -147,13 +147,13 @@ func TestExitCodes(t *testing.T) {
 	if err := json.Unmarshal([]byte(said), &e); err != nil || e.Error.Message == "" || e.ExitCode != exitNotStore {
 		t.Errorf("a failure with --json says %q (%v)", said, err)
 	}
-	m.must(open.Close())
+	m.Must(open.Close())
 	format := filepath.Join(m.Store, "format")
-	m.must(m.Stop())
+	m.Must(m.Stop())
 	b, err := os.ReadFile(format)
-	m.must(err)
-	m.must(os.WriteFile(format, []byte(strings.Replace(string(b), "ckptfs 2\n", "ckptfs 3\n", 1)), 0o600))
-	if said, code := m.cliFails("stats", m.Store); code != exitNewer {
+	m.Must(err)
+	m.Must(os.WriteFile(format, []byte(strings.Replace(string(b), "ckptfs 2\n", "ckptfs 3\n", 1)), 0o600))
+	if said, code := m.RunFails("stats", m.Store); code != exitNewer {
 		t.Errorf("stats of a newer store: exit status %d, want %d: %s", code, exitNewer, said)
 	}
 }
@@ -161,24 +161,24 @@ func TestExitCodes(t *testing.T) {
 // TestForeground: -f stays, logs to standard error, and ends in order on SIGTERM.
 func TestForeground(t *testing.T) {
 	t.Parallel()
-	m := prepare(t, t.TempDir())
+	m := Prepare(t, t.TempDir())
 	p, err := m.Foreground()
-	m.must(err)
-	m.write("x", noise(1, mib))
-	if mode := m.status().Mode; !strings.Contains(m.logText(), mode) {
-		t.Errorf("the log does not tell the mode, %q: %s", mode, m.logText())
+	m.Must(err)
+	m.Write("x", Noise(1, mib))
+	if mode := m.Status().Mode; !strings.Contains(m.LogText(), mode) {
+		t.Errorf("the log does not tell the mode, %q: %s", mode, m.LogText())
 	}
-	m.must(p.Signal(os.Interrupt))
+	m.Must(p.Signal(os.Interrupt))
 	st, err := p.Wait()
-	m.must(err)
+	m.Must(err)
 	if !st.Success() {
 		t.Errorf("ended with %v", st)
 	}
 	if m.Mounted() {
 		t.Error("still mounted")
 	}
-	m.must(m.Start())
-	m.want("x", noise(1, mib))
+	m.Must(m.Start())
+	m.Want("x", Noise(1, mib))
 	if _, err := os.Stat(filepath.Join(m.Store, "control.sock")); err != nil && !errors.Is(err, os.ErrNotExist) {
 		t.Error(err)
 	}

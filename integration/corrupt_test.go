@@ -20,21 +20,21 @@ import (
 // touched.
 func TestCorruptChunk(t *testing.T) {
 	t.Parallel()
-	modes(t, func(t *testing.T, m *mount) {
+	Modes(t, func(t *testing.T, m *Mount) {
 		const n = 2 * mib
 		names := []string{"layer.0.weight", "layer.1.weight", "layer.2.weight"}
-		data := [][]byte{noise(1, n), noise(2, n), noise(3, n)}
-		whole, start := safetensorsOf(names, data)
-		m.write("runs/a/1/x.safetensors", whole)
-		m.write("other", noise(4, 3*mib))
-		m.evict("runs/a/1/x.safetensors", "other")
-		m.must(m.Stop())
-		m.damage(data[1][mib+1000 : mib+1064]) // tensors are cut every 256 KiB: the fifth chunk of the second
-		m.must(m.Start())
+		data := [][]byte{Noise(1, n), Noise(2, n), Noise(3, n)}
+		whole, start := SafetensorsOf(names, data)
+		m.Write("runs/a/1/x.safetensors", whole)
+		m.Write("other", Noise(4, 3*mib))
+		m.Evict("runs/a/1/x.safetensors", "other")
+		m.Must(m.Stop())
+		m.Damage(data[1][mib+1000 : mib+1064]) // tensors are cut every 256 KiB: the fifth chunk of the second
+		m.Must(m.Start())
 
 		read := func(off, n int) ([]byte, error) {
-			f, err := os.Open(m.path("runs/a/1/x.safetensors"))
-			m.must(err)
+			f, err := os.Open(m.Path("runs/a/1/x.safetensors"))
+			m.Must(err)
 			defer f.Close()
 			_ = unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_RANDOM)
 			p := make([]byte, n)
@@ -44,7 +44,7 @@ func TestCorruptChunk(t *testing.T) {
 		if _, err := read(start+n+mib, 4096); !errors.Is(err, unix.EIO) {
 			t.Errorf("reading the damaged chunk: %v, want EIO", err)
 		}
-		if _, err := os.ReadFile(m.path("runs/a/1/x.safetensors")); !errors.Is(err, unix.EIO) {
+		if _, err := os.ReadFile(m.Path("runs/a/1/x.safetensors")); !errors.Is(err, unix.EIO) {
 			t.Errorf("reading the whole damaged file: %v, want EIO", err)
 		}
 		// The kernel reads pages: those at the edges of the damaged chunk have bytes of it.
@@ -57,21 +57,21 @@ func TestCorruptChunk(t *testing.T) {
 			if err != nil {
 				t.Errorf("reading [%d, %d), which is not damaged: %v", r.from, r.to, err)
 			} else if !bytes.Equal(p, whole[r.from:r.to]) {
-				t.Errorf("[%d, %d): %s", r.from, r.to, difference(whole[r.from:r.to], p))
+				t.Errorf("[%d, %d): %s", r.from, r.to, Difference(whole[r.from:r.to], p))
 			}
 		}
-		m.want("other", noise(4, 3*mib))
-		m.must(daemon.Until("the log to tell of the damage", func() bool {
-			log := m.logText()
+		m.Want("other", Noise(4, 3*mib))
+		m.Must(daemon.Until("the log to tell of the damage", func() bool {
+			log := m.LogText()
 			return bytes.Contains([]byte(log), []byte("runs/a/1/x.safetensors")) && bytes.Contains([]byte(log), []byte(names[1]))
 		}))
 		// The daemon serves on; hydrating what cannot be whole fails and leaves no half copy.
-		said, code := m.cliOutcome("hydrate", m.path("runs/a/1/x.safetensors"))
-		if state := m.show("runs/a/1/x.safetensors").State; state != packed {
+		said, code := m.RunOutcome("hydrate", m.Path("runs/a/1/x.safetensors"))
+		if state := m.Show("runs/a/1/x.safetensors").State; state != Packed {
 			t.Errorf("hydrating a damaged file: exit status %d (%s), and it is %q", code, said, state)
 		}
-		m.write("fresh", []byte("fresh"))
-		m.want("fresh", []byte("fresh"))
+		m.Write("fresh", []byte("fresh"))
+		m.Want("fresh", []byte("fresh"))
 	}, "--hot-size", "0")
 }
 
@@ -79,51 +79,51 @@ func TestCorruptChunk(t *testing.T) {
 // changed.
 func TestRotInASmallFile(t *testing.T) {
 	t.Parallel()
-	m := newMount(t)
-	m.write("config.json", []byte(`{"hidden_size": 768}`))
-	before, err := os.Stat(m.path("config.json"))
-	m.must(err)
+	m := New(t)
+	m.Write("config.json", []byte(`{"hidden_size": 768}`))
+	before, err := os.Stat(m.Path("config.json"))
+	m.Must(err)
 	inode := filepath.Join(m.Store, "tree", "config.json")
-	m.must(daemon.Until("the file to have a checksum", func() bool {
+	m.Must(daemon.Until("the file to have a checksum", func() bool {
 		n, err := unix.Getxattr(inode, "user.ckptfs", nil)
 		return err == nil && n > 0
 	}))
-	after, err := os.Stat(m.path("config.json"))
-	m.must(err)
+	after, err := os.Stat(m.Path("config.json"))
+	m.Must(err)
 	if a, b := after.Sys().(*syscall.Stat_t), before.Sys().(*syscall.Stat_t); a.Ctim != b.Ctim || a.Mtim != b.Mtim {
 		t.Errorf("its times were %v and %v, and are %v and %v", b.Mtim, b.Ctim, a.Mtim, a.Ctim)
 	}
-	m.cli("check", "--read-data", m.Store)
-	m.must(m.Stop())
+	m.Run("check", "--read-data", m.Store)
+	m.Must(m.Stop())
 	f, err := os.OpenFile(inode, os.O_RDWR, 0)
-	m.must(err)
+	m.Must(err)
 	_, err = f.WriteAt([]byte("9"), 17)
-	m.must(err)
-	m.must(f.Close())
-	m.must(os.Chtimes(inode, time.Time{}, before.ModTime()))
-	m.must(m.Start())
+	m.Must(err)
+	m.Must(f.Close())
+	m.Must(os.Chtimes(inode, time.Time{}, before.ModTime()))
+	m.Must(m.Start())
 	out, err := m.CLI("check", "--read-data", m.Store)
 	var exit *daemon.ExitError
 	if !errors.As(err, &exit) || exit.Code != 6 || !strings.Contains(out, "config.json") || !strings.Contains(out, "checksum") {
 		t.Errorf("%v: %s", err, out)
 	}
-	m.write("config.json", []byte(`{"hidden_size": 768}`))
-	m.cli("check", "--read-data", m.Store)
+	m.Write("config.json", []byte(`{"hidden_size": 768}`))
+	m.Run("check", "--read-data", m.Store)
 }
 
 // TestDamagedIndex: an index.db that is not one any more is as good as none.
 func TestDamagedIndex(t *testing.T) {
 	t.Parallel()
-	m := newMount(t)
+	m := New(t)
 	for i := range 4 {
-		m.write(fmt.Sprintf("f%d", i), noise(uint64(i), mib))
+		m.Write(fmt.Sprintf("f%d", i), Noise(uint64(i), mib))
 	}
-	m.sync()
-	m.cli("evict", m.Dir)
-	m.must(m.Stop())
-	m.must(os.WriteFile(filepath.Join(m.Store, "index.db"), noise(9, 64<<10), 0o600))
-	m.must(m.Start())
+	m.Sync()
+	m.Run("evict", m.Dir)
+	m.Must(m.Stop())
+	m.Must(os.WriteFile(filepath.Join(m.Store, "index.db"), Noise(9, 64<<10), 0o600))
+	m.Must(m.Start())
 	for i := range 4 {
-		m.want(fmt.Sprintf("f%d", i), noise(uint64(i), mib))
+		m.Want(fmt.Sprintf("f%d", i), Noise(uint64(i), mib))
 	}
 }

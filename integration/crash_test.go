@@ -19,7 +19,7 @@ import (
 // whose close returned is there, whole, after the next mount.
 func TestKilledInTheMiddle(t *testing.T) {
 	t.Parallel()
-	modes(t, func(t *testing.T, m *mount) {
+	Modes(t, func(t *testing.T, m *Mount) {
 		const rounds = 6
 		closed := map[string][]byte{}
 		seed := uint64(0)
@@ -33,10 +33,10 @@ func TestKilledInTheMiddle(t *testing.T) {
 					for i := 0; ; i++ {
 						mu.Lock()
 						seed++
-						data := noise(seed, 100_000+int(seed*999_331%(2*mib)))
+						data := Noise(seed, 100_000+int(seed*999_331%(2*mib)))
 						mu.Unlock()
 						name := fmt.Sprintf("r%d-w%d-%d", round, w, i)
-						if writeSlowly(m.path(name), data) != nil {
+						if writeSlowly(m.Path(name), data) != nil {
 							return // the daemon is dead
 						}
 						mu.Lock()
@@ -49,31 +49,31 @@ func TestKilledInTheMiddle(t *testing.T) {
 			<-started
 			// Not a wait for something, but the moment of the blow: anywhere in the work of the next files.
 			time.Sleep(time.Duration(rand.IntN(150)) * time.Millisecond)
-			m.kill9()
+			m.Kill()
 			wg.Wait()
-			m.must(m.Start())
+			m.Must(m.Start())
 			for name, data := range closed {
-				m.want(name, data)
+				m.Want(name, data)
 			}
 			// What was open when it died has the bytes of its beginning, and can be read.
-			for _, name := range m.names("") {
+			for _, name := range m.Names("") {
 				if _, ok := closed[name]; ok {
 					continue
 				}
-				_, err := os.ReadFile(m.path(name))
-				m.must(err)
-				m.must(os.Remove(m.path(name)))
+				_, err := os.ReadFile(m.Path(name))
+				m.Must(err)
+				m.Must(os.Remove(m.Path(name)))
 			}
 			if round%2 == 1 { // the next round starts with all of it packed, and evicted
-				m.sync()
-				m.cli("evict", m.Dir)
+				m.Sync()
+				m.Run("evict", m.Dir)
 			}
 		}
 		t.Logf("%d files closed in %d lives of the daemon", len(closed), rounds)
-		m.sync()
-		m.cli("evict", m.Dir)
+		m.Sync()
+		m.Run("evict", m.Dir)
 		for name, data := range closed {
-			m.want(name, data)
+			m.Want(name, data)
 		}
 	})
 }
@@ -96,31 +96,31 @@ func writeSlowly(path string, data []byte) error {
 // next mount nor what it serves.
 func TestHandlesOfTheDead(t *testing.T) {
 	t.Parallel()
-	modes(t, func(t *testing.T, m *mount) {
-		data := noise(1, 2*mib)
-		m.write("a", data)
-		m.write("b", data)
-		m.evict("a")
-		a, err := os.Open(m.path("a"))
-		m.must(err)
+	Modes(t, func(t *testing.T, m *Mount) {
+		data := Noise(1, 2*mib)
+		m.Write("a", data)
+		m.Write("b", data)
+		m.Evict("a")
+		a, err := os.Open(m.Path("a"))
+		m.Must(err)
 		defer a.Close()
-		b, err := os.OpenFile(m.path("b"), os.O_RDWR, 0)
-		m.must(err)
+		b, err := os.OpenFile(m.Path("b"), os.O_RDWR, 0)
+		m.Must(err)
 		defer b.Close()
-		m.kill9()
-		m.must(m.Start())
-		m.want("a", data)
+		m.Kill()
+		m.Must(m.Start())
+		m.Want("a", data)
 		// Through passthrough this still reaches the file; either way b stays readable.
 		_, werr := b.WriteAt([]byte("late"), 10)
 		b.Close()
 		if werr == nil {
 			copy(data[10:], "late")
 		}
-		m.sync()
-		m.want("b", data)
+		m.Sync()
+		m.Want("b", data)
 		a.Close() // the dead daemon's mount goes with it, and what that holds open
-		m.evict("b")
-		m.want("b", data)
+		m.Evict("b")
+		m.Want("b", data)
 	})
 }
 
@@ -128,19 +128,19 @@ func TestHandlesOfTheDead(t *testing.T) {
 // not die: the kernel would wait for it to answer the close.
 func TestKilledAtTheStart(t *testing.T) {
 	t.Parallel()
-	m := newMount(t)
-	data := noise(1, mib)
-	m.write("x", data)
-	m.must(m.Stop())
+	m := New(t)
+	data := Noise(1, mib)
+	m.Write("x", data)
+	m.Must(m.Stop())
 	for i := range 30 {
 		cmd := exec.Command(m.Bin, "mount", "-f", m.Store, m.Dir)
-		m.must(cmd.Start())
-		m.must(daemon.Until("the kernel to know of the mount", func() bool {
+		m.Must(cmd.Start())
+		m.Must(daemon.Until("the kernel to know of the mount", func() bool {
 			mounts, err := os.ReadFile("/proc/self/mounts")
 			return err != nil || bytes.Contains(mounts, []byte(" "+m.Dir+" fuse"))
 		}))
 		time.Sleep(time.Duration(i) * 60 * time.Microsecond)
-		m.must(cmd.Process.Kill())
+		m.Must(cmd.Process.Kill())
 		ended := make(chan error, 1)
 		go func() { ended <- cmd.Wait() }()
 		select {
@@ -148,8 +148,8 @@ func TestKilledAtTheStart(t *testing.T) {
 		case <-time.After(daemon.Patience):
 			t.Fatalf("killed %d µs after its mount, the daemon does not end (abort it: /sys/fs/fuse/connections)", i*60)
 		}
-		m.must(unix.Unmount(m.Dir, unix.MNT_DETACH))
+		m.Must(unix.Unmount(m.Dir, unix.MNT_DETACH))
 	}
-	m.must(m.Start())
-	m.want("x", data)
+	m.Must(m.Start())
+	m.Want("x", data)
 }

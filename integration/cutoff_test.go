@@ -25,26 +25,26 @@ func TestCutOff(t *testing.T) {
 	for _, library := range []string{"orbax", "dcp", "lightning"} {
 		t.Run(library, func(t *testing.T) {
 			t.Parallel()
-			needFUSE(t)
+			NeedFUSE(t)
 			dir := t.TempDir()
-			s := startSession(t, "clients/cutoff.py", library, dir+"/mnt/run", "3000000")
-			if said := s.answer(); said != "ready" {
-				missing(t, "%s", said)
+			s := StartSession(t, "clients/cutoff.py", library, dir+"/mnt/run", "3000000")
+			if said := s.Answer(); said != "ready" {
+				Missing(t, "%s", said)
 			}
-			m := prepare(t, dir)
-			m.must(m.Start())
-			m.must(os.Mkdir(m.path("run"), 0o755))
+			m := Prepare(t, dir)
+			m.Must(m.Start())
+			m.Must(os.Mkdir(m.Path("run"), 0o755))
 			seed := rand.Uint64()
 			t.Logf("seed %d", seed)
 			r := rand.New(rand.NewPCG(seed, 0))
 			// The list of what was acknowledged lies beside the folder, on the mount: it is no better than the disk it is on.
 			acknowledged := func() []string {
-				text, _ := os.ReadFile(m.path("run.acknowledged"))
+				text, _ := os.ReadFile(m.Path("run.acknowledged"))
 				return strings.Fields(string(text))
 			}
 			verify := func(when string) {
 				t.Helper()
-				if said := s.tell("verify"); !strings.HasPrefix(said, "ok") {
+				if said := s.Tell("verify"); !strings.HasPrefix(said, "ok") {
 					t.Fatalf("%s: %s", when, said)
 				}
 			}
@@ -52,33 +52,33 @@ func TestCutOff(t *testing.T) {
 			for i := range 2 * rounds {
 				had := len(acknowledged())
 				var pid int
-				if _, err := fmt.Sscanf(s.tell(fmt.Sprintf("go %d", next)), "pid %d", &pid); err != nil {
+				if _, err := fmt.Sscanf(s.Tell(fmt.Sprintf("go %d", next)), "pid %d", &pid); err != nil {
 					t.Fatal(err)
 				}
 				saved := func() bool { return len(acknowledged()) >= had+1+i%3 || gone(pid) }
-				m.must(daemon.Within(3*daemon.Patience, "a step to be saved", saved))
+				m.Must(daemon.Within(3*daemon.Patience, "a step to be saved", saved))
 				time.Sleep(time.Duration(r.IntN(60)) * time.Millisecond) // anywhere in the next save
 				if i%2 == 0 {
 					_ = syscall.Kill(pid, syscall.SIGKILL)
 				} else {
-					m.kill9()
+					m.Kill()
 					_ = syscall.Kill(pid, syscall.SIGKILL) // it may go on trying
-					m.must(m.Start())
+					m.Must(m.Start())
 				}
-				m.must(daemon.Until("the killed program to end", func() bool { return gone(pid) }))
+				m.Must(daemon.Until("the killed program to end", func() bool { return gone(pid) }))
 				if len(acknowledged()) <= had {
 					t.Fatal("nothing was saved at all")
 				}
 				verify([]string{"the program was killed", "the daemon was killed"}[i%2])
 				last, err := strconv.Atoi(acknowledged()[len(acknowledged())-1])
-				m.must(err)
+				m.Must(err)
 				next = last + 10 // never a step that was begun before
 				if i%2 == 1 {
-					m.evictAll()
+					m.EvictAll()
 					verify("evicted")
 				}
 			}
-			m.remount()
+			m.Remount()
 			verify("mounted again")
 		})
 	}

@@ -9,18 +9,18 @@ import (
 // TestOneTensorChanged: a second checkpoint stores about what changed in it.
 func TestOneTensorChanged(t *testing.T) {
 	t.Parallel()
-	modes(t, func(t *testing.T, m *mount) {
-		m.must(os.MkdirAll(m.path("runs/a/1"), 0o755))
-		m.must(os.MkdirAll(m.path("runs/a/2"), 0o755))
-		runPython(t, "save.py", "plain", "4", m.path("runs/a/1/model.pt"), m.path("runs/a/1/model.safetensors"))
-		m.sync()
-		first := m.stats()
+	Modes(t, func(t *testing.T, m *Mount) {
+		m.Must(os.MkdirAll(m.Path("runs/a/1"), 0o755))
+		m.Must(os.MkdirAll(m.Path("runs/a/2"), 0o755))
+		RunPython(t, "save.py", "plain", "4", m.Path("runs/a/1/model.pt"), m.Path("runs/a/1/model.safetensors"))
+		m.Sync()
+		first := m.Stats()
 		if first.UniqueBytes > 8*mib+mib/4 {
 			t.Errorf("8 MiB of tensors in two formats are %d unique bytes", first.UniqueBytes)
 		}
-		runPython(t, "change.py", m.path("runs/a/1/model.pt"), m.path("runs/a/2/model.pt"), "layers.3.weight")
-		m.sync()
-		second := m.stats()
+		RunPython(t, "change.py", m.Path("runs/a/1/model.pt"), m.Path("runs/a/2/model.pt"), "layers.3.weight")
+		m.Sync()
+		second := m.Stats()
 		unique, stored := second.UniqueBytes-first.UniqueBytes, second.StoredBytes-first.StoredBytes
 		t.Logf("one of 8 tensors (1 MiB) changed: %d unique bytes, %d stored", unique, stored)
 		if unique < mib || unique > mib+mib/8 {
@@ -33,7 +33,7 @@ func TestOneTensorChanged(t *testing.T) {
 			t.Errorf("stats: %+v", second)
 		}
 		shared := 0
-		for _, tensor := range m.show("runs/a/2/model.pt").Tensors {
+		for _, tensor := range m.Show("runs/a/2/model.pt").Tensors {
 			if len(tensor.SharedWith) > 0 {
 				shared++
 			}
@@ -47,14 +47,14 @@ func TestOneTensorChanged(t *testing.T) {
 // TestFrozenBackbone: many checkpoints of one model whose backbone does not change cost less than one of its files.
 func TestFrozenBackbone(t *testing.T) {
 	t.Parallel()
-	m := newMount(t)
-	out := runPython(t, "finetune.py", m.path("runs/frozen"), "12")
-	m.sync()
+	m := New(t)
+	out := RunPython(t, "finetune.py", m.Path("runs/frozen"), "12")
+	m.Sync()
 	var one int64
 	if _, err := fmt.Sscan(out, &one); err != nil {
 		t.Fatal(err)
 	}
-	s := m.stats()
+	s := m.Stats()
 	t.Logf("12 checkpoints of %d bytes: logical %d, stored %d", one, s.LogicalBytes, s.StoredBytes)
 	if s.LogicalBytes != 12*one {
 		t.Errorf("logical bytes %d, want %d", s.LogicalBytes, 12*one)
@@ -67,46 +67,46 @@ func TestFrozenBackbone(t *testing.T) {
 // TestUnknownFormat: bytes that nothing parses are cut where their content says, so that an insertion costs little.
 func TestUnknownFormat(t *testing.T) {
 	t.Parallel()
-	modes(t, func(t *testing.T, m *mount) {
-		data := noise(9, 20*mib)
-		m.write("a.dat", data)
-		m.sync()
-		before := m.stats()
-		m.write("b.dat", append([]byte{42}, data...))
-		m.sync()
-		grown := m.stats().UniqueBytes - before.UniqueBytes
+	Modes(t, func(t *testing.T, m *Mount) {
+		data := Noise(9, 20*mib)
+		m.Write("a.dat", data)
+		m.Sync()
+		before := m.Stats()
+		m.Write("b.dat", append([]byte{42}, data...))
+		m.Sync()
+		grown := m.Stats().UniqueBytes - before.UniqueBytes
 		t.Logf("a byte put before 20 MiB added %d unique bytes", grown)
 		if grown > mib {
 			t.Errorf("a byte put before 20 MiB of noise added %d unique bytes", grown)
 		}
-		m.evict("a.dat", "b.dat")
-		m.want("a.dat", data)
-		m.want("b.dat", append([]byte{42}, data...))
+		m.Evict("a.dat", "b.dat")
+		m.Want("a.dat", data)
+		m.Want("b.dat", append([]byte{42}, data...))
 	})
 }
 
 // TestSmallFiles: what is under 64 KiB and no checkpoint stays as it is; a small checkpoint is packed.
 func TestSmallFiles(t *testing.T) {
 	t.Parallel()
-	modes(t, func(t *testing.T, m *mount) {
-		m.write("runs/a/1/config.json", []byte(`{"lr": 0.1}`))
-		m.write("empty", nil)
-		m.write("under.dat", noise(1, 64<<10-1))
-		m.write("over.dat", noise(2, 64<<10))
-		runPython(t, "save_small.py", m.path("runs/a/1/small.pt"), m.path("runs/a/1/small.safetensors"))
-		m.sync()
+	Modes(t, func(t *testing.T, m *Mount) {
+		m.Write("runs/a/1/config.json", []byte(`{"lr": 0.1}`))
+		m.Write("empty", nil)
+		m.Write("under.dat", Noise(1, 64<<10-1))
+		m.Write("over.dat", Noise(2, 64<<10))
+		RunPython(t, "save_small.py", m.Path("runs/a/1/small.pt"), m.Path("runs/a/1/small.safetensors"))
+		m.Sync()
 		for _, f := range []string{"runs/a/1/config.json", "empty", "under.dat"} {
-			m.wantState(f, resident)
+			m.WantState(f, Resident)
 		}
 		for _, f := range []string{"over.dat", "runs/a/1/small.pt", "runs/a/1/small.safetensors"} {
-			m.wantState(f, packed, both)
+			m.WantState(f, Packed, Both)
 		}
-		m.cli("evict", m.Dir) // all that can go goes; in a folder the small ones are no failure
-		m.want("runs/a/1/config.json", []byte(`{"lr": 0.1}`))
-		m.want("empty", nil)
-		m.want("under.dat", noise(1, 64<<10-1))
-		m.remount()
-		m.want("under.dat", noise(1, 64<<10-1))
-		m.want("over.dat", noise(2, 64<<10))
+		m.Run("evict", m.Dir) // all that can go goes; in a folder the small ones are no failure
+		m.Want("runs/a/1/config.json", []byte(`{"lr": 0.1}`))
+		m.Want("empty", nil)
+		m.Want("under.dat", Noise(1, 64<<10-1))
+		m.Remount()
+		m.Want("under.dat", Noise(1, 64<<10-1))
+		m.Want("over.dat", Noise(2, 64<<10))
 	})
 }

@@ -15,21 +15,21 @@ import (
 )
 
 // disk is a filesystem of its own on a loop device, so that its power can be cut and its space can run out.
-type disk struct {
+type Disk struct {
 	t     *testing.T
-	image string
-	dir   string // where it is mounted
+	Image string
+	Dir   string // where it is mounted
 }
 
 // newDisk makes and mounts one. It skips the test where that cannot be done; with CI=true it fails if there are loop
 // devices at all.
-func newDisk(t *testing.T, fstype string, size int64) *disk {
+func NewDisk(t *testing.T, fstype string, size int64) *Disk {
 	t.Helper()
 	return newDiskIn(t, fstype, t.TempDir(), size)
 }
 
 // newDiskIn keeps the image, which is thin, in a folder of the caller's.
-func newDiskIn(t *testing.T, fstype, dir string, size int64) *disk {
+func newDiskIn(t *testing.T, fstype, dir string, size int64) *Disk {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("-short: no mounts")
@@ -45,27 +45,27 @@ func newDiskIn(t *testing.T, fstype, dir string, size int64) *disk {
 		t.Skipf("no %s here (apt-get install e2fsprogs xfsprogs)", mkfs)
 	}
 	tmp := t.TempDir()
-	d := &disk{t: t, image: filepath.Join(dir, fstype+".img"), dir: filepath.Join(tmp, "disk")}
+	d := &Disk{t: t, Image: filepath.Join(dir, fstype+".img"), Dir: filepath.Join(tmp, "disk")}
 	must := func(err error) {
 		t.Helper()
 		if err != nil {
-			missing(t, "%v", err)
+			Missing(t, "%v", err)
 		}
 	}
-	must(os.Mkdir(d.dir, 0o755))
-	must(os.WriteFile(d.image, nil, 0o600))
-	must(os.Truncate(d.image, size))
-	out, err := exec.Command(mkfs, "-q", d.image).CombinedOutput()
+	must(os.Mkdir(d.Dir, 0o755))
+	must(os.WriteFile(d.Image, nil, 0o600))
+	must(os.Truncate(d.Image, size))
+	out, err := exec.Command(mkfs, "-q", d.Image).CombinedOutput()
 	if err != nil {
 		must(fmt.Errorf("%s: %w: %s", mkfs, err, out))
 	}
-	t.Cleanup(func() { _ = unix.Unmount(d.dir, unix.MNT_DETACH) })
+	t.Cleanup(func() { _ = unix.Unmount(d.Dir, unix.MNT_DETACH) })
 	must(d.mount())
 	return d
 }
 
-func (d *disk) mount() error {
-	out, err := exec.Command("mount", "-o", "loop", d.image, d.dir).CombinedOutput()
+func (d *Disk) mount() error {
+	out, err := exec.Command("mount", "-o", "loop", d.Image, d.Dir).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("mount: %w: %s", err, out)
 	}
@@ -73,20 +73,20 @@ func (d *disk) mount() error {
 }
 
 // unmount waits until nobody uses it any more.
-func (d *disk) unmount() error {
-	return daemon.Until("the disk to be unused", func() bool { return unix.Unmount(d.dir, 0) == nil })
+func (d *Disk) Unmount() error {
+	return daemon.Until("the disk to be unused", func() bool { return unix.Unmount(d.Dir, 0) == nil })
 }
 
 // What of a filesystem's journal still reaches the disk when the power is cut.
 const (
-	journalFlushed = 1 // FSOP_GOING_FLAGS_LOGFLUSH
-	journalLost    = 2 // FSOP_GOING_FLAGS_NOLOGFLUSH
+	JournalFlushed = 1 // FSOP_GOING_FLAGS_LOGFLUSH
+	JournalLost    = 2 // FSOP_GOING_FLAGS_NOLOGFLUSH
 )
 
 // cut cuts the power: nothing that is in memory alone reaches the disk any more.
-func (d *disk) cut(how uint32) error {
+func (d *Disk) Cut(how uint32) error {
 	const fsIocShutdown = 0x8004587d // _IOR('X', 125, __u32)
-	f, err := os.Open(d.dir)
+	f, err := os.Open(d.Dir)
 	if err != nil {
 		return err
 	}
@@ -98,46 +98,46 @@ func (d *disk) cut(how uint32) error {
 }
 
 // prepareOn is prepare with the store on d.
-func prepareOn(d *disk, flags ...string) *mount {
+func PrepareOn(d *Disk, flags ...string) *Mount {
 	d.t.Helper()
-	m := prepare(d.t, d.t.TempDir(), flags...)
-	m.Store = filepath.Join(d.dir, "store")
+	m := Prepare(d.t, d.t.TempDir(), flags...)
+	m.Store = filepath.Join(d.Dir, "store")
 	return m
 }
 
 // endOfPower kills the daemon of a store whose disk has lost its power, and brings the disk back.
-func (m *mount) endOfPower(d *disk) {
-	m.t.Helper()
-	m.must(m.Clean())
-	m.must(d.unmount())
-	m.must(d.mount())
+func (m *Mount) EndOfPower(d *Disk) {
+	m.T.Helper()
+	m.Must(m.Clean())
+	m.Must(d.Unmount())
+	m.Must(d.mount())
 }
 
 // anotherBoot makes the store believe that the host was started anew since it was last open.
-func (m *mount) anotherBoot() {
-	m.t.Helper()
+func (m *Mount) AnotherBoot() {
+	m.T.Helper()
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	m.must(err)
+	m.Must(err)
 	path := filepath.Join(m.Store, "lock")
 	p, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return
 	}
-	m.must(err)
+	m.Must(err)
 	const id = 36
 	for i := 0; i+id <= len(p); i++ {
 		if string(p[i:i+id]) == string(boot[:id]) {
 			copy(p[i:], "00000000-0000-0000-0000-000000000000")
 		}
 	}
-	m.must(os.WriteFile(path, p, 0o600))
+	m.Must(os.WriteFile(path, p, 0o600))
 }
 
 // mountDisk mounts a filesystem of n MiB (tmpfs; images of that size, sparse) for the time of the test, and returns its
 // folder.
-func mountDisk(t *testing.T, kind string, n int) string {
+func MountDisk(t *testing.T, kind string, n int) string {
 	t.Helper()
-	needRoot(t, "mounts a disk")
+	NeedRoot(t, "mounts a disk")
 	dir, image := t.TempDir(), filepath.Join(t.TempDir(), "image")
 	script := map[string]string{
 		"ext4":    `truncate -s "$3"M "$1" && mkfs.ext4 -q -m 0 "$1" && mount -o loop "$1" "$2"`,

@@ -15,7 +15,7 @@ import (
 )
 
 // ckptfsBin is the program under test, built by TestMain unless CKPTFS_BIN names a built one.
-var ckptfsBin string
+var Bin string
 
 func TestMain(m *testing.M) {
 	flag.Parse()
@@ -30,7 +30,7 @@ func run(m *testing.M) int {
 		return m.Run()
 	}
 	defer stopPython()
-	if ckptfsBin = os.Getenv("CKPTFS_BIN"); ckptfsBin != "" {
+	if Bin = os.Getenv("CKPTFS_BIN"); Bin != "" {
 		return m.Run()
 	}
 	dir, err := os.MkdirTemp("", "ckptfs-integration-")
@@ -44,8 +44,8 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	ckptfsBin = filepath.Join(dir, "ckptfs")
-	build := exec.Command("go", "build", "-o", ckptfsBin, "ckptfs/cmd/ckptfs")
+	Bin = filepath.Join(dir, "ckptfs")
+	build := exec.Command("go", "build", "-o", Bin, "ckptfs/cmd/ckptfs")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "building ckptfs: %v\n%s", err, out)
@@ -55,7 +55,7 @@ func run(m *testing.M) int {
 }
 
 // missing skips the test, or fails it where everything is said to be there.
-func missing(t *testing.T, format string, args ...any) {
+func Missing(t *testing.T, format string, args ...any) {
 	t.Helper()
 	if os.Getenv("CI") == "true" {
 		t.Fatalf(format, args...)
@@ -63,20 +63,20 @@ func missing(t *testing.T, format string, args ...any) {
 	t.Skipf(format, args...)
 }
 
-func needFUSE(t *testing.T) {
+func NeedFUSE(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("-short: no mounts")
 	}
 	if _, err := os.Stat("/dev/fuse"); err != nil {
-		missing(t, "no /dev/fuse here (modprobe fuse, or a container started with --device /dev/fuse)")
+		Missing(t, "no /dev/fuse here (modprobe fuse, or a container started with --device /dev/fuse)")
 	}
 	if _, err := exec.LookPath("fusermount3"); err != nil {
-		missing(t, "no fusermount3 here (apt-get install fuse3)")
+		Missing(t, "no fusermount3 here (apt-get install fuse3)")
 	}
 }
 
-func needRoot(t *testing.T, why string) {
+func NeedRoot(t *testing.T, why string) {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skipf("needs root: %s", why)

@@ -20,15 +20,15 @@ import (
 )
 
 // resident is what of a daemon's memory is its own, and what the kernel keeps of files for it, in bytes.
-func (m *mount) resident() (own, files int64) {
-	m.t.Helper()
+func memoryOf(m *Mount) (own, files int64) {
+	m.T.Helper()
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", m.PIDs()[0]))
-	m.must(err)
+	m.Must(err)
 	for line := range strings.Lines(string(b)) {
 		for key, to := range map[string]*int64{"RssAnon:": &own, "RssFile:": &files} {
 			if v, ok := strings.CutPrefix(line, key); ok {
 				kb, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(v), "kB")), 10, 64)
-				m.must(err)
+				m.Must(err)
 				*to = kb << 10
 			}
 		}
@@ -66,45 +66,45 @@ func mappingOf(t *testing.T, pid int, file string) extent {
 func TestMemoryBesideALargeIndex(t *testing.T) {
 	t.Parallel()
 	const memory, known = 64 * mib, 2_000_000
-	m := newMount(t, "--memory", "64MiB", "--hot-size", "0")
-	m.write("first", noise(1, mib))
-	m.sync()
-	m.must(m.Stop())
+	m := New(t, "--memory", "64MiB", "--hot-size", "0")
+	m.Write("first", Noise(1, mib))
+	m.Sync()
+	m.Must(m.Stop())
 
 	format, err := tree.ReadFormat(m.Store)
-	m.must(err)
+	m.Must(err)
 	path := filepath.Join(m.Store, tree.IndexFile)
 	db, err := chunks.Open(path, chunks.Options{StoreID: format.ID, NoSync: true})
-	m.must(err)
+	m.Must(err)
 	mark, err := db.Watermark()
-	m.must(err)
+	m.Must(err)
 	g, entries := rand.NewChaCha8([32]byte{1}), make([]cas.Entry, known)
 	for i := range entries { // of what nobody asks for
 		g.Read(entries[i].Hash[:])
 		entries[i].Location = cas.Location{Segment: 1, Off: 64 + 8*int64(i), Stored: 8, Raw: 8, Kind: cas.Chunk}
 	}
-	m.must(db.Commit(entries, mark))
+	m.Must(db.Commit(entries, mark))
 	size, err := db.Size()
-	m.must(err)
-	m.must(db.Close())
+	m.Must(err)
+	m.Must(db.Close())
 
-	m.must(m.Start())
-	own := m.watchMemory()
-	m.want("first", noise(1, mib))
+	m.Must(m.Start())
+	own := watchMemory(m)
+	m.Want("first", Noise(1, mib))
 	const tensors = 4096
-	names, data, all := make([]string, tensors), make([][]byte, tensors), noise(2, 32*mib)
+	names, data, all := make([]string, tensors), make([][]byte, tensors), Noise(2, 32*mib)
 	for i := range names {
 		names[i], data[i] = fmt.Sprint("t", i), all[i*8<<10:(i+1)*8<<10]
 	}
 	for i := range 3 {
 		all[0]++ // and with it the first tensor
-		file, _ := safetensorsOf(names, data)
-		m.write(fmt.Sprint("model", i, ".safetensors"), file)
-		m.sync()
-		m.evict(fmt.Sprint("model", i, ".safetensors"))
-		m.want(fmt.Sprint("model", i, ".safetensors"), file)
+		file, _ := SafetensorsOf(names, data)
+		m.Write(fmt.Sprint("model", i, ".safetensors"), file)
+		m.Sync()
+		m.Evict(fmt.Sprint("model", i, ".safetensors"))
+		m.Want(fmt.Sprint("model", i, ".safetensors"), file)
 	}
-	_, files := m.resident()
+	_, files := memoryOf(m)
 	t.Logf("an index of %d MiB: at most %d MiB of its own, %d MiB of files", size/mib, own.peak()/mib, files/mib)
 	if own.peak() > memory {
 		t.Errorf("the daemon took %d MiB with --memory 64MiB", own.peak()/mib)
@@ -119,15 +119,15 @@ func TestMemoryBesideALargeIndex(t *testing.T) {
 	defer unix.Close(pidfd)
 	at := mappingOf(t, m.PIDs()[0], path)
 	at.len = uint64(size) &^ 4095                                             // it is mapped with room to grow
-	m.must(daemon.Until("the kernel to take the index's pages", func() bool { // what is being written it leaves
+	m.Must(daemon.Until("the kernel to take the index's pages", func() bool { // what is being written it leaves
 		if _, _, errno := unix.Syscall6(unix.SYS_PROCESS_MADVISE, uintptr(pidfd), uintptr(unsafe.Pointer(&at)), 1, unix.MADV_PAGEOUT, 0, 0); errno != 0 {
 			t.Logf("whether the pages can go was not tried: %v", errno)
 			return true
 		}
-		_, now := m.resident()
+		_, now := memoryOf(m)
 		return now < files-size/3
 	}))
-	_, now := m.resident()
+	_, now := memoryOf(m)
 	t.Logf("and now %d MiB of files", now/mib)
-	m.want("first", noise(1, mib))
+	m.Want("first", Noise(1, mib))
 }

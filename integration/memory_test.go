@@ -27,11 +27,11 @@ func (w *memoryWatch) peak() int64 {
 }
 
 // watchMemory looks every few milliseconds until the daemon or the test ends.
-func (m *mount) watchMemory() *memoryWatch {
+func watchMemory(m *Mount) *memoryWatch {
 	w := &memoryWatch{}
 	path := fmt.Sprintf("/proc/%d/status", m.PIDs()[0])
 	go func() {
-		for m.t.Context().Err() == nil {
+		for m.T.Context().Err() == nil {
 			b, err := os.ReadFile(path)
 			_, after, ok := strings.Cut(string(b), "RssAnon:")
 			if err != nil || !ok {
@@ -61,23 +61,23 @@ func TestMemory(t *testing.T) {
 	const clients, each, tensors = 3, 16, 2048 // files of 16 MiB, tensors of 8 KiB
 	for _, memory := range bounds {
 		t.Run(fmt.Sprint(memory, " MiB"), func(t *testing.T) {
-			m := newMount(t, "--memory", fmt.Sprint(memory, "MiB"), "--hot-size", "0")
-			own := m.watchMemory()
+			m := New(t, "--memory", fmt.Sprint(memory, "MiB"), "--hot-size", "0")
+			own := watchMemory(m)
 			names := make([]string, tensors)
 			for i := range names {
 				names[i] = fmt.Sprintf("model.layers.%d.weight", i)
 			}
 			model := func(n int) []byte {
-				all := noise(uint64(n), each*mib)
+				all := Noise(uint64(n), each*mib)
 				data := make([][]byte, tensors)
 				for i := range data {
 					data[i] = all[i*len(all)/tensors : (i+1)*len(all)/tensors]
 				}
-				file, _ := safetensorsOf(names, data)
+				file, _ := SafetensorsOf(names, data)
 				return file
 			}
 			files := total / each
-			path := func(n int) string { return m.path("runs", fmt.Sprint(n%clients), fmt.Sprint(n), "model.safetensors") }
+			path := func(n int) string { return m.Path("runs", fmt.Sprint(n%clients), fmt.Sprint(n), "model.safetensors") }
 			all := func(do func(n int) error) {
 				t.Helper()
 				var wg sync.WaitGroup
@@ -98,13 +98,13 @@ func TestMemory(t *testing.T) {
 				}
 				return os.WriteFile(path(n), model(n), 0o644)
 			})
-			m.sync()
+			m.Sync()
 			packing := own.peak()
-			m.cli("evict", m.Dir)
+			m.Run("evict", m.Dir)
 			all(func(n int) error { // in order
 				got, err := os.ReadFile(path(n))
 				if err == nil && !bytes.Equal(got, model(n)) {
-					err = fmt.Errorf("other bytes: %s", difference(model(n), got))
+					err = fmt.Errorf("other bytes: %s", Difference(model(n), got))
 				}
 				return err
 			})
@@ -128,7 +128,7 @@ func TestMemory(t *testing.T) {
 			})
 			peak := own.peak()
 			t.Logf("%d MiB in files of %d tensors, %d clients: %d MiB after packing, %d MiB after reading; with pages of the index %d MiB",
-				total, tensors, clients, packing/mib, peak/mib, m.peakRSS()/mib)
+				total, tensors, clients, packing/mib, peak/mib, m.PeakRSS()/mib)
 			if peak > memory*mib {
 				t.Errorf("the daemon took %d MiB", peak/mib)
 			}

@@ -23,13 +23,13 @@ import (
 )
 
 // mount is a store of its own with a daemon, for one test.
-type mount struct {
+type Mount struct {
 	*daemon.Daemon
-	t *testing.T
+	T *testing.T
 }
 
 // stats, status and file are what the commands print with --json, as far as the tests look.
-type stats struct {
+type Stats struct {
 	Files         int64 `json:"files"`
 	PackedFiles   int64 `json:"packed_files"`
 	Tensors       int64 `json:"tensors"`
@@ -46,7 +46,7 @@ type stats struct {
 	} `json:"runs"`
 }
 
-type status struct {
+type Status struct {
 	Mountpoint string `json:"mountpoint"`
 	Metrics    string `json:"metrics"`
 	Mode       string `json:"mode"`
@@ -64,7 +64,7 @@ type status struct {
 	} `json:"failures"`
 }
 
-type file struct {
+type File struct {
 	Format   string `json:"format"`
 	Size     int64  `json:"size"`
 	State    string `json:"state"`
@@ -80,40 +80,40 @@ type file struct {
 }
 
 // maxLife bounds the life of one test's mount.
-const maxLife = 8 * time.Minute
+const MaxLife = 8 * time.Minute
 
 const (
-	resident = "resident"
-	both     = "resident+packed"
-	packed   = "packed"
+	Resident = "resident"
+	Both     = "resident+packed"
+	Packed   = "packed"
 )
 
 // newMount makes an empty store and mounts it. When the test is over everything is unmounted and ended; a test
 // that passed has to unmount in order.
-func newMount(t *testing.T, flags ...string) *mount {
+func New(t *testing.T, flags ...string) *Mount {
 	t.Helper()
-	m := prepare(t, t.TempDir(), flags...)
-	m.must(m.Start())
+	m := Prepare(t, t.TempDir(), flags...)
+	m.Must(m.Start())
 	return m
 }
 
 // prepare is newMount in a folder of the caller's, without mounting.
-func prepare(t *testing.T, dir string, flags ...string) *mount {
+func Prepare(t *testing.T, dir string, flags ...string) *Mount {
 	t.Helper()
-	return prepareFor(t, dir, maxLife, flags...)
+	return PrepareFor(t, dir, MaxLife, flags...)
 }
 
 // prepareFor is prepare for a test whose mount may live longer.
-func prepareFor(t *testing.T, dir string, life time.Duration, flags ...string) *mount {
+func PrepareFor(t *testing.T, dir string, life time.Duration, flags ...string) *Mount {
 	t.Helper()
-	needFUSE(t)
+	NeedFUSE(t)
 	// Said, so that packing does not keep out of the way of the tests beside this one.
 	flags = append([]string{"--pack-cpus", strconv.Itoa(runtime.NumCPU())}, flags...)
-	m := &mount{t: t, Daemon: &daemon.Daemon{
-		Bin: ckptfsBin, Flags: flags,
+	m := &Mount{T: t, Daemon: &daemon.Daemon{
+		Bin: Bin, Flags: flags,
 		Store: filepath.Join(dir, "store"), Dir: filepath.Join(dir, "mnt"), Log: filepath.Join(dir, "log"),
 	}}
-	m.must(os.Mkdir(m.Dir, 0o755))
+	m.Must(os.Mkdir(m.Dir, 0o755))
 	// Who waits for a daemon that hangs cannot be killed, go test's own timeout included. The daemon can.
 	watchdog := time.AfterFunc(life, func() {
 		t.Errorf("the mount is still in use after %v: the daemon is taken to hang, and killed", life)
@@ -130,7 +130,7 @@ func prepareFor(t *testing.T, dir string, life time.Duration, flags ...string) *
 		if err := m.Clean(); err != nil {
 			t.Error(err)
 		}
-		log := m.logText()
+		log := m.LogText()
 		for _, bad := range []string{"panic", "DATA RACE", "fatal error"} {
 			if strings.Contains(log, bad) {
 				t.Errorf("the daemon's log has %q in it", bad)
@@ -144,29 +144,29 @@ func prepareFor(t *testing.T, dir string, life time.Duration, flags ...string) *
 }
 
 // modes runs a test on a mount with passthrough, and on one where the daemon serves every read and write.
-func modes(t *testing.T, f func(t *testing.T, m *mount), flags ...string) {
+func Modes(t *testing.T, f func(t *testing.T, m *Mount), flags ...string) {
 	t.Run("passthrough", func(t *testing.T) {
 		t.Parallel()
-		m := newMount(t, flags...)
-		if s := m.status(); s.Mode != "passthrough" {
+		m := New(t, flags...)
+		if s := m.Status(); s.Mode != "passthrough" {
 			t.Skipf("no passthrough here: mode %q: %s", s.Mode, s.ModeReason)
 		}
 		f(t, m)
 	})
 	t.Run("served", func(t *testing.T) {
 		t.Parallel()
-		f(t, newMount(t, append(slices.Clone(flags), "--no-passthrough")...))
+		f(t, New(t, append(slices.Clone(flags), "--no-passthrough")...))
 	})
 }
 
-func (m *mount) must(err error) {
-	m.t.Helper()
+func (m *Mount) Must(err error) {
+	m.T.Helper()
 	if err != nil {
-		m.t.Fatal(err)
+		m.T.Fatal(err)
 	}
 }
 
-func (m *mount) logText() string {
+func (m *Mount) LogText() string {
 	b, err := os.ReadFile(m.Log)
 	if err != nil {
 		return err.Error()
@@ -175,137 +175,137 @@ func (m *mount) logText() string {
 }
 
 // path is a name below the mountpoint.
-func (m *mount) path(elem ...string) string {
+func (m *Mount) Path(elem ...string) string {
 	return filepath.Join(append([]string{m.Dir}, elem...)...)
 }
 
 // cli runs a command that has to succeed.
-func (m *mount) cli(args ...string) string {
-	m.t.Helper()
+func (m *Mount) Run(args ...string) string {
+	m.T.Helper()
 	out, err := m.CLI(args...)
-	m.must(err)
+	m.Must(err)
 	return out
 }
 
 // cliFails runs a command that has to fail, and returns what it said and its exit status.
-func (m *mount) cliFails(args ...string) (string, int) {
-	m.t.Helper()
+func (m *Mount) RunFails(args ...string) (string, int) {
+	m.T.Helper()
 	out, err := m.CLI(args...)
 	var exit *daemon.ExitError
 	if !errors.As(err, &exit) {
-		m.t.Fatalf("ckptfs %s succeeded and said: %s", strings.Join(args, " "), out)
+		m.T.Fatalf("ckptfs %s succeeded and said: %s", strings.Join(args, " "), out)
 	}
 	if exit.Code < 0 {
-		m.t.Fatalf("it should have failed in order: %v", err)
+		m.T.Fatalf("it should have failed in order: %v", err)
 	}
 	return exit.Stderr, exit.Code
 }
 
-func (m *mount) json(v any, args ...string) {
-	m.t.Helper()
-	out := m.cli(args...)
+func (m *Mount) JSON(v any, args ...string) {
+	m.T.Helper()
+	out := m.Run(args...)
 	if err := json.Unmarshal([]byte(out), v); err != nil {
-		m.t.Fatalf("ckptfs %s: %v in:\n%s", strings.Join(args, " "), err, out)
+		m.T.Fatalf("ckptfs %s: %v in:\n%s", strings.Join(args, " "), err, out)
 	}
 }
 
-func (m *mount) stats() (s stats) {
-	m.t.Helper()
-	m.json(&s, "stats", "--json", m.Dir)
+func (m *Mount) Stats() (s Stats) {
+	m.T.Helper()
+	m.JSON(&s, "stats", "--json", m.Dir)
 	return s
 }
 
-func (m *mount) status() (s status) {
-	m.t.Helper()
-	m.json(&s, "status", "--json", m.Dir)
+func (m *Mount) Status() (s Status) {
+	m.T.Helper()
+	m.JSON(&s, "status", "--json", m.Dir)
 	return s
 }
 
-func (m *mount) show(name string) (f file) {
-	m.t.Helper()
-	m.json(&f, "show", "--json", m.path(name))
+func (m *Mount) Show(name string) (f File) {
+	m.T.Helper()
+	m.JSON(&f, "show", "--json", m.Path(name))
 	return f
 }
 
-func (m *mount) sync() {
-	m.t.Helper()
-	m.cli("sync", m.Dir)
+func (m *Mount) Sync() {
+	m.T.Helper()
+	m.Run("sync", m.Dir)
 }
 
 // evict syncs first: what is not packed cannot go. It checks that the bytes in place went, and gives the kernel time to
 // let go of a file that was closed just now.
-func (m *mount) evict(names ...string) {
-	m.t.Helper()
-	m.sync()
+func (m *Mount) Evict(names ...string) {
+	m.T.Helper()
+	m.Sync()
 	for _, n := range names {
 		var said string
 		err := daemon.Until(n+" to be evicted", func() bool {
-			said, _ = m.cliOutcome("evict", m.path(n))
-			return m.show(n).State == packed
+			said, _ = m.RunOutcome("evict", m.Path(n))
+			return m.Show(n).State == Packed
 		})
 		if err != nil {
-			m.t.Fatalf("%v; evict said: %s", err, said)
+			m.T.Fatalf("%v; evict said: %s", err, said)
 		}
 	}
 }
 
-func (m *mount) hydrate(names ...string) {
-	m.t.Helper()
+func (m *Mount) Hydrate(names ...string) {
+	m.T.Helper()
 	for _, n := range names {
-		m.cli("hydrate", m.path(n))
-		m.wantState(n, both)
+		m.Run("hydrate", m.Path(n))
+		m.WantState(n, Both)
 	}
 }
 
 // wantState checks a file's state, and waits for it: the last step to it may be in the background.
-func (m *mount) wantState(name string, states ...string) {
-	m.t.Helper()
+func (m *Mount) WantState(name string, states ...string) {
+	m.T.Helper()
 	var got string
 	err := daemon.Within(daemon.Patience/4, "", func() bool {
-		got = m.show(name).State
+		got = m.Show(name).State
 		return slices.Contains(states, got)
 	})
 	if err != nil {
-		m.t.Fatalf("%s is %q, want %q", name, got, states)
+		m.T.Fatalf("%s is %q, want %q", name, got, states)
 	}
 }
 
-func (m *mount) kill9() {
-	m.t.Helper()
-	m.must(m.Kill9())
+func (m *Mount) Kill() {
+	m.T.Helper()
+	m.Must(m.Kill9())
 }
 
 // remount ends in order and starts again.
-func (m *mount) remount() {
-	m.t.Helper()
-	m.must(m.Stop())
-	m.must(m.Start())
+func (m *Mount) Remount() {
+	m.T.Helper()
+	m.Must(m.Stop())
+	m.Must(m.Start())
 }
 
 // write makes a file, and its folders.
-func (m *mount) write(name string, data []byte) {
-	m.t.Helper()
-	m.must(os.MkdirAll(filepath.Dir(m.path(name)), 0o755))
-	m.must(os.WriteFile(m.path(name), data, 0o644))
+func (m *Mount) Write(name string, data []byte) {
+	m.T.Helper()
+	m.Must(os.MkdirAll(filepath.Dir(m.Path(name)), 0o755))
+	m.Must(os.WriteFile(m.Path(name), data, 0o644))
 }
 
 // want checks a file's bytes, by read and by size.
-func (m *mount) want(name string, data []byte) {
-	m.t.Helper()
-	got, err := os.ReadFile(m.path(name))
-	m.must(err)
+func (m *Mount) Want(name string, data []byte) {
+	m.T.Helper()
+	got, err := os.ReadFile(m.Path(name))
+	m.Must(err)
 	if !bytes.Equal(got, data) {
-		m.t.Fatalf("%s: %s", name, difference(data, got))
+		m.T.Fatalf("%s: %s", name, Difference(data, got))
 	}
-	st, err := os.Stat(m.path(name))
-	m.must(err)
+	st, err := os.Stat(m.Path(name))
+	m.Must(err)
 	if st.Size() != int64(len(data)) {
-		m.t.Fatalf("%s: size %d, want %d", name, st.Size(), len(data))
+		m.T.Fatalf("%s: size %d, want %d", name, st.Size(), len(data))
 	}
 }
 
 // difference tells where two byte strings part.
-func difference(want, got []byte) string {
+func Difference(want, got []byte) string {
 	i := 0
 	for i < min(len(want), len(got)) && want[i] == got[i] {
 		i++
@@ -313,31 +313,31 @@ func difference(want, got []byte) string {
 	return fmt.Sprintf("%d bytes, want %d; they part at %d", len(got), len(want), i)
 }
 
-func (m *mount) sum(name string) string {
-	m.t.Helper()
-	f, err := os.Open(m.path(name))
-	m.must(err)
+func (m *Mount) Sum(name string) string {
+	m.T.Helper()
+	f, err := os.Open(m.Path(name))
+	m.Must(err)
 	defer f.Close()
 	h := sha256.New()
 	_, err = io.Copy(h, f)
-	m.must(err)
+	m.Must(err)
 	return hex.EncodeToString(h.Sum(nil))
 }
 
 // sh runs a shell command in the mount's root.
-func (m *mount) sh(command string) string {
-	m.t.Helper()
+func (m *Mount) Sh(command string) string {
+	m.T.Helper()
 	cmd := exec.Command("sh", "-ec", command)
 	cmd.Dir = m.Dir
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		m.t.Fatalf("%s: %v\n%s", command, err, out)
+		m.T.Fatalf("%s: %v\n%s", command, err, out)
 	}
 	return strings.TrimSpace(string(out))
 }
 
 // noise is n bytes that do not compress, from a seed.
-func noise(seed uint64, n int) []byte {
+func Noise(seed uint64, n int) []byte {
 	var key [32]byte
 	key[0], key[1] = byte(seed), byte(seed>>8)
 	b := make([]byte, n)
@@ -348,8 +348,8 @@ func noise(seed uint64, n int) []byte {
 const mib = 1 << 20
 
 // cliOutcome runs a command that may fail.
-func (m *mount) cliOutcome(args ...string) (said string, code int) {
-	m.t.Helper()
+func (m *Mount) RunOutcome(args ...string) (said string, code int) {
+	m.T.Helper()
 	out, err := m.CLI(args...)
 	var exit *daemon.ExitError
 	if errors.As(err, &exit) {
@@ -359,24 +359,24 @@ func (m *mount) cliOutcome(args ...string) (said string, code int) {
 }
 
 // evictAll packs everything and drops every raw copy.
-func (m *mount) evictAll() {
-	m.t.Helper()
-	m.sync()
+func (m *Mount) EvictAll() {
+	m.T.Helper()
+	m.Sync()
 	var said string
 	err := daemon.Until("eviction", func() bool { // the kernel closes in its own time what a program closed
 		var code int
-		said, code = m.cliOutcome("evict", m.Dir)
+		said, code = m.RunOutcome("evict", m.Dir)
 		return code == 0
 	})
 	if err != nil {
-		m.t.Fatalf("evict: %s", said)
+		m.T.Fatalf("evict: %s", said)
 	}
 }
 
-func (m *mount) names(dir string) []string {
-	m.t.Helper()
-	entries, err := os.ReadDir(m.path(dir))
-	m.must(err)
+func (m *Mount) Names(dir string) []string {
+	m.T.Helper()
+	entries, err := os.ReadDir(m.Path(dir))
+	m.Must(err)
 	var names []string
 	for _, e := range entries {
 		names = append(names, e.Name())
@@ -385,9 +385,9 @@ func (m *mount) names(dir string) []string {
 	return names
 }
 
-func (m *mount) wantNames(dir string, want ...string) {
-	m.t.Helper()
-	if got := m.names(dir); !slices.Equal(got, want) {
-		m.t.Errorf("%s holds %q, want %q", dir, got, want)
+func (m *Mount) WantNames(dir string, want ...string) {
+	m.T.Helper()
+	if got := m.Names(dir); !slices.Equal(got, want) {
+		m.T.Errorf("%s holds %q, want %q", dir, got, want)
 	}
 }

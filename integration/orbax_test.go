@@ -9,17 +9,17 @@ import (
 // TestOrbaxArrays: cat-tensor and show --stats read what Orbax wrote, sharded, chunked, compressed or not, of zarr 2 and 3, in a database and in files.
 func TestOrbaxArrays(t *testing.T) {
 	t.Parallel()
-	m := newMount(t)
-	m.sh("mkdir -p runs")
-	runPython(t, "orbax_arrays.py", m.path("runs/a"))
-	names, err := os.ReadDir(m.path("runs/a"))
-	m.must(err)
-	var truth file
-	m.json(&truth, "show", "--json", m.path("runs/a/truth.npz"))
+	m := New(t)
+	m.Sh("mkdir -p runs")
+	RunPython(t, "orbax_arrays.py", m.Path("runs/a"))
+	names, err := os.ReadDir(m.Path("runs/a"))
+	m.Must(err)
+	var truth File
+	m.JSON(&truth, "show", "--json", m.Path("runs/a/truth.npz"))
 	if len(names) != 18 || len(truth.Tensors) != 13 {
 		t.Fatalf("%d names, %d arrays", len(names), len(truth.Tensors))
 	}
-	elements := func(p, name string) string { return m.cli("cat-tensor", m.path(p), name) }
+	elements := func(p, name string) string { return m.Run("cat-tensor", m.Path(p), name) }
 	check := func() {
 		t.Helper()
 		for _, d := range names {
@@ -32,13 +32,13 @@ func TestOrbaxArrays(t *testing.T) {
 					t.Errorf("%s: %s: %d bytes, want %d", d.Name(), x.Name, len(got), len(want))
 				}
 			}
-			if said := m.cli("show", "--stats", m.path(step)); !strings.Contains(said, "type int4 (1)") || !strings.Contains(said, "MEAN") {
+			if said := m.Run("show", "--stats", m.Path(step)); !strings.Contains(said, "type int4 (1)") || !strings.Contains(said, "MEAN") {
 				t.Error(said)
 			}
 		}
 	}
 	check()
-	m.sync()
-	m.evictAll()
+	m.Sync()
+	m.EvictAll()
 	check()
 }

@@ -13,42 +13,42 @@ import (
 var disks = []string{"ext4", "xfs", "tmpfs", "overlay"}
 
 // useStore does with a mount what everybody does, once around: save, pack, evict, read, end badly, read, end well.
-func useStore(m *mount) {
-	m.t.Helper()
+func useStore(m *Mount) {
+	m.T.Helper()
 	model, err := os.ReadFile("../formats/testdata/torch/flat.pt")
-	m.must(err)
-	m.must(m.Start())
-	m.write("runs/a/1/model.pt", model)
-	m.write("runs/a/1/big.bin", noise(1, 3*mib))
-	m.write("notes.txt", []byte("notes"))
+	m.Must(err)
+	m.Must(m.Start())
+	m.Write("runs/a/1/model.pt", model)
+	m.Write("runs/a/1/big.bin", Noise(1, 3*mib))
+	m.Write("notes.txt", []byte("notes"))
 	check := func(when string) {
-		m.t.Helper()
-		m.want("runs/a/1/model.pt", model)
-		m.want("runs/a/1/big.bin", noise(1, 3*mib))
-		m.want("notes.txt", []byte("notes"))
-		m.wantNames("runs/a/1", "big.bin", "model.pt", "model.safetensors")
+		m.T.Helper()
+		m.Want("runs/a/1/model.pt", model)
+		m.Want("runs/a/1/big.bin", Noise(1, 3*mib))
+		m.Want("notes.txt", []byte("notes"))
+		m.WantNames("runs/a/1", "big.bin", "model.pt", "model.safetensors")
 	}
 	check("resident")
-	m.evict("runs/a/1/model.pt", "runs/a/1/big.bin")
+	m.Evict("runs/a/1/model.pt", "runs/a/1/big.bin")
 	check("packed")
-	m.hydrate("runs/a/1/big.bin")
+	m.Hydrate("runs/a/1/big.bin")
 	check("hydrated")
-	f, err := os.OpenFile(m.path("runs/a/1/big.bin"), os.O_RDWR, 0)
-	m.must(err)
-	_, err = f.WriteAt(noise(1, 3*mib)[mib:], mib) // the same bytes: it is un-packed all the same
-	m.must(err)
-	m.must(f.Sync())
-	m.must(f.Close())
-	m.write("late", noise(2, mib))
-	m.kill9()
-	m.must(m.Start())
+	f, err := os.OpenFile(m.Path("runs/a/1/big.bin"), os.O_RDWR, 0)
+	m.Must(err)
+	_, err = f.WriteAt(Noise(1, 3*mib)[mib:], mib) // the same bytes: it is un-packed all the same
+	m.Must(err)
+	m.Must(f.Sync())
+	m.Must(f.Close())
+	m.Write("late", Noise(2, mib))
+	m.Kill()
+	m.Must(m.Start())
 	check("after a kill")
-	m.want("late", noise(2, mib))
-	m.must(m.Stop())
-	m.must(m.Start())
+	m.Want("late", Noise(2, mib))
+	m.Must(m.Stop())
+	m.Must(m.Start())
 	check("after a clean end")
-	m.must(os.RemoveAll(m.path("runs")))
-	m.must(m.Stop())
+	m.Must(os.RemoveAll(m.Path("runs")))
+	m.Must(m.Stop())
 }
 
 // TestDisks: a store works on each of the common kinds of disk.
@@ -57,13 +57,13 @@ func TestDisks(t *testing.T) {
 	for _, kind := range disks {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			disk := mountDisk(t, kind, 512)
-			useStore(prepare(t, disk))
+			disk := MountDisk(t, kind, 512)
+			useStore(Prepare(t, disk))
 			served := filepath.Join(disk, "served")
 			if err := os.Mkdir(served, 0o755); err != nil {
 				t.Fatal(err)
 			}
-			useStore(prepare(t, served, "--no-passthrough"))
+			useStore(Prepare(t, served, "--no-passthrough"))
 		})
 	}
 }
@@ -96,21 +96,21 @@ func TestOddPaths(t *testing.T) {
 			if err := os.MkdirAll(dir, 0o755); err != nil {
 				t.Fatal(err)
 			}
-			m := prepare(t, dir)
+			m := Prepare(t, dir)
 			useStore(m)
-			m.must(m.Start())
-			m.write("x", []byte("x"))
-			if where := m.status().Mountpoint; where != m.Dir && utf8.ValidString(name) { // JSON has no other strings
+			m.Must(m.Start())
+			m.Write("x", []byte("x"))
+			if where := m.Status().Mountpoint; where != m.Dir && utf8.ValidString(name) { // JSON has no other strings
 				t.Errorf("mounted on %q, want %q", where, m.Dir)
 			}
-			m.cli("stats", m.path("x"))
-			f, err := os.Open(m.path("x"))
-			m.must(err)
-			said, code := m.cliFails("umount", m.Dir)
+			m.Run("stats", m.Path("x"))
+			f, err := os.Open(m.Path("x"))
+			m.Must(err)
+			said, code := m.RunFails("umount", m.Dir)
 			if code != exitBusy || !strings.Contains(said, "open x") {
 				t.Errorf("exit status %d: %s", code, said)
 			}
-			m.must(f.Close())
+			m.Must(f.Close())
 		})
 	}
 }
@@ -118,7 +118,7 @@ func TestOddPaths(t *testing.T) {
 // TestOddPathsUnprivileged: the same where fusermount3 mounts, which gets the names in a list with commas.
 func TestOddPathsUnprivileged(t *testing.T) {
 	t.Parallel()
-	needRoot(t, "becomes another user")
+	NeedRoot(t, "becomes another user")
 	const nobody = 65534 // fusermount3 wants a user with a name
 	for _, what := range []string{"comma", "space", "newline", "not utf-8"} {
 		t.Run(what, func(t *testing.T) {
@@ -127,20 +127,20 @@ func TestOddPathsUnprivileged(t *testing.T) {
 			if err := os.Mkdir(dir, 0o755); err != nil {
 				t.Fatal(err)
 			}
-			m := prepare(t, dir)
+			m := Prepare(t, dir)
 			m.Credential = &syscall.Credential{Uid: nobody, Gid: nobody}
 			for _, d := range []string{dir, m.Dir} {
-				m.must(os.Chown(d, nobody, nobody))
+				m.Must(os.Chown(d, nobody, nobody))
 			}
 			if st, err := os.Stat("/dev/fuse"); err != nil || st.Mode().Perm()&6 != 6 {
 				t.Skip("/dev/fuse is for root alone here")
 			}
-			m.must(m.Start())
+			m.Must(m.Start())
 			if out, ok := as(t, nobody, m.Dir, "echo x >y && cat y"); !ok || out != "x" {
 				t.Error(out)
 			}
-			m.cli("stats", m.Dir)
-			m.must(m.Stop())
+			m.Run("stats", m.Dir)
+			m.Must(m.Stop())
 		})
 	}
 }

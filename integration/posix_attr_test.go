@@ -73,9 +73,9 @@ var attrCases = []posixCase{
 	}},
 	{name: "set-user-id", root: true, prepare: func(w *world) {
 		for i := range 9 {
-			w.file(fmt.Sprint("f", i), noise(uint64(i), big))
+			w.file(fmt.Sprint("f", i), Noise(uint64(i), big))
 		}
-		w.file("src", noise(9, big))
+		w.file("src", Noise(9, big))
 	}, run: func(w *world) {
 		for i := range 9 {
 			name := fmt.Sprint("f", i)
@@ -159,7 +159,7 @@ var timeCases = []posixCase{
 		usual(w)
 		w.need(unix.UtimesNanoAt(unix.AT_FDCWD, w.p("f"), []unix.Timespec{{Sec: 1_600_000_000, Nsec: 1}, {Sec: 1_500_000_000, Nsec: 2}}, 0))
 		w.keep("f")
-		w.file("old", noise(2, big))
+		w.file("old", Noise(2, big))
 		w.need(unix.UtimesNanoAt(unix.AT_FDCWD, w.p("old"), []unix.Timespec{{Sec: 5, Nsec: 1}, {Sec: -5, Nsec: 2}}, 0))
 		w.keep("old")
 	}, run: func(w *world) {
@@ -196,7 +196,7 @@ var timeCases = []posixCase{
 	}},
 	{name: "atime", prepare: func(w *world) {
 		usual(w)
-		w.file("g", noise(2, big))
+		w.file("g", Noise(2, big))
 		// Older than the last change: the next read moves it (relatime).
 		w.need(unix.UtimesNanoAt(unix.AT_FDCWD, w.p("f"), []unix.Timespec{{Sec: 1_000_000_000}, {Sec: 1_100_000_000}}, 0))
 		w.need(unix.UtimesNanoAt(unix.AT_FDCWD, w.p("g"), []unix.Timespec{{Sec: 1_000_000_000}, {Sec: 1_100_000_000}}, 0))
@@ -327,8 +327,8 @@ var xattrCases = []posixCase{
 			set("nonsense.x", []byte("x"), 0)
 			set("user."+strings.Repeat("n", 250), []byte("long"), 0)
 			set("user."+strings.Repeat("n", 251), []byte("too long"), 0)
-			set("user.kib", noise(1, 1000), 0)
-			set("user.huge", noise(1, 100_000), 0)
+			set("user.kib", Noise(1, 1000), 0)
+			set("user.huge", Noise(1, 100_000), 0)
 			set("user.a b\n\xff", []byte("odd"), 0)
 			w.xattrs(n)
 			b := make([]byte, 2)
@@ -351,7 +351,7 @@ var xattrCases = []posixCase{
 	}},
 	{name: "xattrs that are large", prepare: usual, run: func(w *world) {
 		for _, n := range []int{2000, 3000, 3900, 4000, 4096, 8192, 65536} {
-			w.do(fmt.Sprint("set ", n), unix.Setxattr(w.p("f"), "user.large", noise(1, n), 0))
+			w.do(fmt.Sprint("set ", n), unix.Setxattr(w.p("f"), "user.large", Noise(1, n), 0))
 			b := make([]byte, 64<<10)
 			k, err := unix.Getxattr(w.p("f"), "user.large", b)
 			w.say("%d %s", k, errnoName(err))

@@ -23,7 +23,7 @@ func (w *world) copyRange(in, out int, from, to int64, n int) {
 }
 
 var copyCases = []posixCase{
-	{name: "copy_file_range", prepare: func(w *world) { usual(w); w.file("g", noise(2, big)); w.file("small", noise(3, 5000)) }, run: func(w *world) {
+	{name: "copy_file_range", prepare: func(w *world) { usual(w); w.file("g", Noise(2, big)); w.file("small", Noise(3, 5000)) }, run: func(w *world) {
 		f, g := w.open("f", unix.O_RDWR, 0), w.open("g", unix.O_RDWR, 0)
 		w.copyRange(f, g, 100, 200, 50_000)
 		w.whole("g")
@@ -52,7 +52,7 @@ var copyCases = []posixCase{
 		w.whole("new")
 		w.extents(n)
 	}},
-	{name: "copy_file_range refused", prepare: func(w *world) { usual(w); w.file("g", noise(2, big)) }, run: func(w *world) {
+	{name: "copy_file_range refused", prepare: func(w *world) { usual(w); w.file("g", Noise(2, big)) }, run: func(w *world) {
 		f, g := w.open("f", unix.O_RDWR, 0), w.open("g", unix.O_RDWR, 0)
 		ro, wo, app := w.open("f", unix.O_RDONLY, 0), w.open("g", unix.O_WRONLY, 0), w.open("g", unix.O_WRONLY|unix.O_APPEND, 0)
 		dir := w.open(".", unix.O_RDONLY, 0)
@@ -66,7 +66,7 @@ var copyCases = []posixCase{
 		w.whole("f")
 		w.whole("g")
 	}},
-	{name: "copy of blocks", prepare: func(w *world) { w.file("f", noise(1, 2<<20)); w.file("g", noise(2, 2<<20)) }, run: func(w *world) {
+	{name: "copy of blocks", prepare: func(w *world) { w.file("f", Noise(1, 2<<20)); w.file("g", Noise(2, 2<<20)) }, run: func(w *world) {
 		f, g := w.open("f", unix.O_RDONLY, 0), w.open("g", unix.O_RDWR, 0)
 		w.copyRange(f, g, 256<<10, 512<<10, 1<<20)
 		w.whole("g")
@@ -74,7 +74,7 @@ var copyCases = []posixCase{
 		w.whole("g")
 		w.whole("f")
 	}},
-	{name: "copy of dirty maps", prepare: func(w *world) { w.file("f", noise(1, 1<<20)); w.file("g", noise(2, 1<<20)) }, run: func(w *world) {
+	{name: "copy of dirty maps", prepare: func(w *world) { w.file("f", Noise(1, 1<<20)); w.file("g", Noise(2, 1<<20)) }, run: func(w *world) {
 		f, g := w.open("f", unix.O_RDWR, 0), w.open("g", unix.O_RDWR, 0)
 		fm, err := unix.Mmap(f, 0, 1<<20, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 		w.need(err)
@@ -95,7 +95,7 @@ var copyCases = []posixCase{
 		w.whole("f")
 		w.whole("g")
 	}},
-	{name: "clone", prepare: func(w *world) { w.file("f", noise(1, 1<<20)) }, run: func(w *world) {
+	{name: "clone", prepare: func(w *world) { w.file("f", Noise(1, 1<<20)) }, run: func(w *world) {
 		w.file("g", nil)
 		f, g := w.open("f", unix.O_RDONLY, 0), w.open("g", unix.O_RDWR, 0)
 		w.do("FICLONE", unix.IoctlFileClone(g, f))
@@ -164,7 +164,7 @@ var mapCases = []posixCase{
 		w.do("unlink", unix.Unlink(w.p("f")))
 		w.say("%v", m[big-4:big])
 		copy(m[500:], "x")
-		w.file("f", noise(9, 1000))
+		w.file("f", Noise(9, 1000))
 		w.say("%v", m[200_000:200_004])
 		w.do("msync", unix.Msync(m, unix.MS_SYNC))
 		w.do("munmap", unix.Munmap(m))

@@ -39,7 +39,7 @@ func (w *world) copyProgram(name string) {
 			// Zeros after its end do no harm, and it becomes large enough to be packed.
 			fd, err := unix.Open(w.p(name), unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, 0o755)
 			w.need(err)
-			_, err = unix.Write(fd, append(b, noise(1, 100_000)...))
+			_, err = unix.Write(fd, append(b, Noise(1, 100_000)...))
 			w.need(err)
 			w.need(unix.Close(fd))
 			return
@@ -98,7 +98,7 @@ var execCases = []posixCase{
 	{name: "a running program", prepare: func(w *world) {
 		for _, p := range []string{"/usr/bin/sleep", "/bin/sleep"} {
 			if b, err := os.ReadFile(p); err == nil {
-				w.need(os.WriteFile(w.p("sleep"), append(b, noise(1, 100_000)...), 0o755))
+				w.need(os.WriteFile(w.p("sleep"), append(b, Noise(1, 100_000)...), 0o755))
 				return
 			}
 		}

@@ -33,7 +33,7 @@ func TestPOSIXFuzz(t *testing.T) {
 	for i := range rounds {
 		flags := [][]string{nil, {"--no-passthrough"}, {"--hot-size", "1MiB"}}[(seed+i)%3]
 		t.Run(fmt.Sprint("round", i), func(t *testing.T) {
-			fuzzRound(t, newMount(t, flags...), seed+i, int(ops))
+			fuzzRound(t, New(t, flags...), seed+i, int(ops))
 		})
 		if t.Failed() {
 			t.Fatalf("seed %d (CKPTFS_FUZZ_SEED=%d CKPTFS_FUZZ_ROUNDS=1), flags %v", seed+i, seed+i, flags)
@@ -43,7 +43,7 @@ func TestPOSIXFuzz(t *testing.T) {
 
 // fuzzer is one round: the same names and descriptors on both sides.
 type fuzzer struct {
-	m     *mount
+	m     *Mount
 	rand  *rand.Rand
 	sides [2]string // the mount's folder and the plain one
 	names []string
@@ -51,9 +51,9 @@ type fuzzer struct {
 	log   []string
 }
 
-func fuzzRound(t *testing.T, m *mount, seed uint64, ops int) {
+func fuzzRound(t *testing.T, m *Mount, seed uint64, ops int) {
 	plain := filepath.Join(filepath.Dir(m.Store), "plain")
-	m.must(os.Mkdir(plain, 0o755))
+	m.Must(os.Mkdir(plain, 0o755))
 	f := &fuzzer{m: m, rand: rand.New(rand.NewPCG(seed, 1)), sides: [2]string{m.Dir, plain}}
 	for _, d := range []string{"", "d/", "d/e/", "runs/"} {
 		for i := range 5 {
@@ -74,15 +74,15 @@ func fuzzRound(t *testing.T, m *mount, seed uint64, ops int) {
 	}
 	f.closeAll()
 	f.compare(seed)
-	m.sync()
+	m.Sync()
 	_, _ = m.CLI("evict", m.Dir)
 	f.compare(seed)
-	m.remount()
+	m.Remount()
 	f.compare(seed)
 }
 
 func (f *fuzzer) compare(seed uint64) {
-	f.m.t.Helper()
+	f.m.T.Helper()
 	var sides [2][]string
 	for i, dir := range f.sides {
 		w := &world{dir: dir}
@@ -91,7 +91,7 @@ func (f *fuzzer) compare(seed uint64) {
 		sides[i] = w.lines
 	}
 	if d := differentLines(sides[1], sides[0]); d != "" {
-		f.m.t.Fatalf("seed %d, at the end:\n%s\noperations:\n%s", seed, d, strings.Join(f.log, "\n"))
+		f.m.T.Fatalf("seed %d, at the end:\n%s\noperations:\n%s", seed, d, strings.Join(f.log, "\n"))
 	}
 }
 
@@ -129,7 +129,7 @@ func (f *fuzzer) data() []byte {
 	if f.rand.IntN(6) == 0 {
 		return make([]byte, n)
 	}
-	return noise(f.rand.Uint64N(20), n) // from few seeds: contents meet again
+	return Noise(f.rand.Uint64N(20), n) // from few seeds: contents meet again
 }
 
 func (f *fuzzer) name() string { return f.names[f.rand.IntN(len(f.names))] }
@@ -214,7 +214,7 @@ func (f *fuzzer) step() (what, got, want string) {
 			}
 		})
 	case k < 98:
-		value := noise(r.Uint64N(9), r.IntN(100))
+		value := Noise(r.Uint64N(9), r.IntN(100))
 		return f.both("setxattr "+a, func(w *world, _ int) {
 			w.do("set", unix.Setxattr(w.p(a), "user.a", value, 0))
 			w.xattrs(a)
@@ -281,10 +281,10 @@ func (f *fuzzer) disturb() string {
 	m := f.m
 	switch f.rand.IntN(7) {
 	case 0, 1:
-		m.sync()
+		m.Sync()
 		return "-- sync"
 	case 2, 3:
-		m.sync()
+		m.Sync()
 		_, _ = m.CLI("evict", m.Dir)
 		return "-- evict"
 	case 4:
@@ -292,12 +292,12 @@ func (f *fuzzer) disturb() string {
 		return "-- hydrate"
 	case 5:
 		f.closeAll()
-		m.remount()
+		m.Remount()
 		return "-- close all, remount"
 	}
 	f.closeAll()
 	// What was written and closed survives the daemon, not the machine.
-	m.kill9()
-	m.must(m.Start())
+	m.Kill()
+	m.Must(m.Start())
 	return "-- close all, kill, mount"
 }

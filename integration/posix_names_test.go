@@ -41,11 +41,11 @@ var linkCases = []posixCase{
 		w.stat("f")
 		w.stat("g")
 		f, g := w.open("f", unix.O_RDONLY, 0), w.open("g", unix.O_RDWR, 0)
-		w.write(g, noise(3, 1000), 100_000)
+		w.write(g, Noise(3, 1000), 100_000)
 		w.read(f, 1000, 100_000)
 		w.do("unlink", unix.Unlink(w.p("g")))
 		w.fstat(f)
-		w.write(g, noise(4, 1000), 100_000)
+		w.write(g, Noise(4, 1000), 100_000)
 		w.whole("f")
 		w.do("rename", unix.Rename(w.p("f"), w.p("g")))
 		w.whole("g")
@@ -130,7 +130,7 @@ var linkCases = []posixCase{
 }
 
 var renameCases = []posixCase{
-	{name: "rename", prepare: func(w *world) { usual(w); w.file("g", noise(2, big)); w.file("h", noise(3, big)) }, run: func(w *world) {
+	{name: "rename", prepare: func(w *world) { usual(w); w.file("g", Noise(2, big)); w.file("h", Noise(3, big)) }, run: func(w *world) {
 		w.moves("f", "rename", func() {
 			w.do("rename", unix.Rename(w.p("f"), w.p("f2")))
 			w.do("and back", unix.Rename(w.p("f2"), w.p("f")))
@@ -169,7 +169,7 @@ var renameCases = []posixCase{
 		w.names(".")
 		w.stat(".")
 	}},
-	{name: "rename with flags", prepare: func(w *world) { usual(w); w.file("g", noise(2, big)) }, run: func(w *world) {
+	{name: "rename with flags", prepare: func(w *world) { usual(w); w.file("g", Noise(2, big)) }, run: func(w *world) {
 		r := func(from, to string, flags uint) {
 			w.do(fmt.Sprint("rename ", from, " ", to, " ", flags), unix.Renameat2(unix.AT_FDCWD, w.p(from), unix.AT_FDCWD, w.p(to), flags))
 		}
@@ -206,7 +206,7 @@ var renameCases = []posixCase{
 		w.names("e/e")
 		w.names("f")
 	}},
-	{name: "rename leaving a whiteout", root: true, prepare: func(w *world) { usual(w); w.file("g", noise(2, big)) }, run: func(w *world) {
+	{name: "rename leaving a whiteout", root: true, prepare: func(w *world) { usual(w); w.file("g", Noise(2, big)) }, run: func(w *world) {
 		w.do("rename", unix.Renameat2(unix.AT_FDCWD, w.p("f"), unix.AT_FDCWD, w.p("h"), unix.RENAME_WHITEOUT))
 		w.stat("f")
 		w.whole("h")
@@ -219,7 +219,7 @@ var renameCases = []posixCase{
 	{name: "rename of open folders", prepare: func(w *world) {
 		w.need(os.Mkdir(w.p("a"), 0o755))
 		w.need(os.Mkdir(w.p("a/b"), 0o755))
-		w.file("a/b/f", noise(1, big))
+		w.file("a/b/f", Noise(1, big))
 	}, run: func(w *world) {
 		d := w.open("a/b", unix.O_RDONLY, 0)
 		f := w.open("a/b/f", unix.O_RDWR, 0)
@@ -287,7 +287,7 @@ var nameCases = []posixCase{
 		}
 		fd, err := unix.Open("f", unix.O_CREAT|unix.O_RDWR|unix.O_CLOEXEC, 0o644)
 		w.do("create", err)
-		w.write(fd, noise(1, big), 0)
+		w.write(fd, Noise(1, big), 0)
 		w.read(fd, 100, 100_000)
 		unix.Close(fd)
 		w.do("rename", unix.Rename("f", "g"))
@@ -336,7 +336,7 @@ var dirCases = []posixCase{
 		w.do("mkdir below a file", unix.Mkdir(w.p("d/f/x"), 0o755))
 		w.moves("d", "create", func() { w.file("d/g", nil) })
 		w.moves("d", "unlink", func() { w.do("unlink", unix.Unlink(w.p("d/g"))) })
-		w.moves("d", "write", func() { w.need(os.WriteFile(w.p("d/f"), noise(1, 100), 0o644)) })
+		w.moves("d", "write", func() { w.need(os.WriteFile(w.p("d/f"), Noise(1, 100), 0o644)) })
 		w.moves("d", "link", func() { w.do("link", unix.Link(w.p("d/f"), w.p("d/l"))) })
 		w.moves("d", "symlink", func() { w.do("symlink", unix.Symlink("x", w.p("d/s"))) })
 		w.moves("d", "rename within", func() { w.do("rename", unix.Rename(w.p("d/s"), w.p("d/t"))) })

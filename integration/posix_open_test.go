@@ -55,8 +55,8 @@ var openCases = []posixCase{
 		a := w.open("f", unix.O_WRONLY|unix.O_APPEND, 0)
 		b := w.open("f", unix.O_RDWR|unix.O_APPEND, 0)
 		for i := range 10 {
-			w.write(a, noise(uint64(i), 1000+i), -1)
-			w.write(b, noise(uint64(i), 2000+i), -1)
+			w.write(a, Noise(uint64(i), 1000+i), -1)
+			w.write(b, Noise(uint64(i), 2000+i), -1)
 		}
 		w.write(a, []byte("pwrite appends, too"), 5)
 		at, err := unix.Seek(a, 0, unix.SEEK_CUR)
@@ -90,7 +90,7 @@ var openCases = []posixCase{
 		w.read(r, 100, 1000)
 		w.moves("f", "O_TRUNC of the empty", func() { w.open("f", unix.O_RDWR|unix.O_TRUNC, 0) })
 		fd := w.open("f", unix.O_RDWR, 0)
-		w.write(fd, noise(2, big), 0)
+		w.write(fd, Noise(2, big), 0)
 		w.read(r, 100, 1000)
 		w.whole("f")
 		w.open("f", unix.O_RDONLY|unix.O_TRUNC, 0)
@@ -143,7 +143,7 @@ var openCases = []posixCase{
 	{name: "O_TMPFILE", run: func(w *world) {
 		fd := w.open(".", unix.O_TMPFILE|unix.O_RDWR, 0o640)
 		w.fstat(fd)
-		w.write(fd, noise(3, big), 0)
+		w.write(fd, Noise(3, big), 0)
 		w.names(".")
 		w.do("link", unix.Linkat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", fd), unix.AT_FDCWD, w.p("named"), unix.AT_SYMLINK_FOLLOW))
 		w.fstat(fd)
@@ -164,7 +164,7 @@ var openCases = []posixCase{
 		w.open("named", unix.O_TMPFILE|unix.O_RDWR, 0o600)
 		w.open("none", unix.O_TMPFILE|unix.O_RDWR, 0o600)
 		lost := w.open(".", unix.O_TMPFILE|unix.O_RDWR, 0o600)
-		w.write(lost, noise(4, big), 0)
+		w.write(lost, Noise(4, big), 0)
 		w.do("ftruncate", unix.Ftruncate(lost, 1000))
 		w.do("fchmod", unix.Fchmod(lost, 0o444))
 		w.do("setxattr", unix.Fsetxattr(lost, "user.a", []byte("b"), 0))
@@ -201,7 +201,7 @@ var openCases = []posixCase{
 		w.close(r)
 		w.whole("f")
 	}},
-	{name: "replaced while open", prepare: func(w *world) { usual(w); w.file("g", noise(2, big)) }, run: func(w *world) {
+	{name: "replaced while open", prepare: func(w *world) { usual(w); w.file("g", Noise(2, big)) }, run: func(w *world) {
 		f, g := w.open("f", unix.O_RDWR, 0), w.open("g", unix.O_RDONLY, 0)
 		w.do("rename", unix.Rename(w.p("f"), w.p("g")))
 		w.fstat(f)

@@ -28,12 +28,12 @@ func (w *world) extents(fd int) {
 
 // holey makes a file of 4 MiB with data at both ends and in the middle.
 func holey(w *world) {
-	w.file("f", noise(1, 1<<20))
+	w.file("f", Noise(1, 1<<20))
 	fd, err := unix.Open(w.p("f"), unix.O_RDWR|unix.O_CLOEXEC, 0)
 	w.need(err)
 	defer unix.Close(fd)
 	for i, off := range []int64{2 << 20, 4<<20 - 8192} {
-		_, err := unix.Pwrite(fd, noise(uint64(i), 8192), off)
+		_, err := unix.Pwrite(fd, Noise(uint64(i), 8192), off)
 		w.need(err)
 	}
 }
@@ -41,7 +41,7 @@ func holey(w *world) {
 var spaceCases = []posixCase{
 	{name: "fallocate", prepare: func(w *world) {
 		for _, mode := range allocateModes {
-			w.file(fmt.Sprintf("f%d", mode), noise(uint64(mode), big))
+			w.file(fmt.Sprintf("f%d", mode), Noise(uint64(mode), big))
 		}
 	}, run: func(w *world) {
 		for _, mode := range allocateModes {
@@ -57,7 +57,7 @@ var spaceCases = []posixCase{
 		}
 		w.do("of a folder", unix.Fallocate(w.open(".", unix.O_RDONLY, 0), 0, 0, 10))
 	}},
-	{name: "collapse and insert", prepare: func(w *world) { w.file("f", noise(1, 80*4096)) }, run: func(w *world) {
+	{name: "collapse and insert", prepare: func(w *world) { w.file("f", Noise(1, 80*4096)) }, run: func(w *world) {
 		fd := w.open("f", unix.O_RDWR, 0)
 		w.do("collapse", unix.Fallocate(fd, unix.FALLOC_FL_COLLAPSE_RANGE, 8192, 4096))
 		w.do("insert", unix.Fallocate(fd, unix.FALLOC_FL_INSERT_RANGE, 4096, 8192))
@@ -91,7 +91,7 @@ var spaceCases = []posixCase{
 		st := w.fstat(fd)
 		w.say("takes less than its size: %v", st.Blocks*512 < 3<<20)
 	}},
-	{name: "holes punched", prepare: func(w *world) { w.file("f", noise(1, 2<<20)) }, run: func(w *world) {
+	{name: "holes punched", prepare: func(w *world) { w.file("f", Noise(1, 2<<20)) }, run: func(w *world) {
 		fd := w.open("f", unix.O_RDWR, 0)
 		w.do("punch", unix.Fallocate(fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 512<<10, 1<<20))
 		w.extents(fd)
@@ -103,7 +103,7 @@ var spaceCases = []posixCase{
 		w.whole("f")
 	}},
 	{name: "a hole at the end", prepare: func(w *world) {
-		w.file("f", noise(1, 1<<20))
+		w.file("f", Noise(1, 1<<20))
 		w.need(unix.Truncate(w.p("f"), 3<<20))
 	}, run: func(w *world) {
 		fd := w.open("f", unix.O_RDONLY, 0)

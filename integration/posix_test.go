@@ -38,27 +38,27 @@ func posixCases() []posixCase {
 // posixState brings what was prepared into a state. Nil: as it was left.
 type posixState struct {
 	name string
-	to   func(m *mount, dir string)
+	to   func(m *Mount, dir string)
 }
 
 var posixStates = []posixState{
 	{"fresh", nil},  // and a writer has it open
 	{"closed", nil}, // and perhaps being packed
-	{"packed", func(m *mount, dir string) { m.sync() }},
+	{"packed", func(m *Mount, dir string) { m.Sync() }},
 	{"evicted", evictAll},
-	{"remounted", func(m *mount, dir string) { evictAll(m, dir); m.remount() }},
+	{"remounted", func(m *Mount, dir string) { evictAll(m, dir); m.Remount() }},
 }
 
 // posixWitness is a file that shows whether a state was reached.
 const posixWitness = "/read by pieces/f"
 
 // evictAll evicts what can be. Files that are small, or mostly holes, stay, and the command says so.
-func evictAll(m *mount, dir string) {
-	m.t.Helper()
-	m.sync()
-	_, _ = m.CLI("evict", m.path(dir))
+func evictAll(m *Mount, dir string) {
+	m.T.Helper()
+	m.Sync()
+	_, _ = m.CLI("evict", m.Path(dir))
 	if os.Getenv("CKPTFS_POSIX_ONLY") == "" {
-		m.wantState(dir+posixWitness, packed)
+		m.WantState(dir+posixWitness, Packed)
 	}
 }
 
@@ -80,8 +80,8 @@ func TestPOSIX(t *testing.T) {
 	t.Run("modes", func(t *testing.T) { // returns when all of them have ended
 		t.Run("passthrough", func(t *testing.T) {
 			t.Parallel()
-			m := newMount(t, "--allow-other")
-			if s := m.status(); s.Mode != "passthrough" {
+			m := New(t, "--allow-other")
+			if s := m.Status(); s.Mode != "passthrough" {
 				t.Skipf("no passthrough here: mode %q: %s", s.Mode, s.ModeReason)
 			}
 			posixStatesOf(t, m, "passthrough", met)
@@ -92,11 +92,11 @@ func TestPOSIX(t *testing.T) {
 			if os.Geteuid() == 0 {
 				flags = append(flags, "--allow-other")
 			}
-			posixStatesOf(t, newMount(t, flags...), "served", met)
+			posixStatesOf(t, New(t, flags...), "served", met)
 		})
 		t.Run("unprivileged", func(t *testing.T) {
 			t.Parallel()
-			posixStatesOf(t, newUserMount(t, nobody), "unprivileged", met)
+			posixStatesOf(t, NewFor(t, Nobody), "unprivileged", met)
 		})
 	})
 	if met.modes == 3 && os.Getenv("CKPTFS_POSIX_ONLY") == "" {
@@ -115,21 +115,21 @@ type posixMet struct {
 	modes    int
 }
 
-func posixStatesOf(t *testing.T, m *mount, mode string, met *posixMet) {
+func posixStatesOf(t *testing.T, m *Mount, mode string, met *posixMet) {
 	plain := filepath.Join(filepath.Dir(m.Store), "plain")
-	m.must(os.Mkdir(plain, 0o755))
+	m.Must(os.Mkdir(plain, 0o755))
 	var st unix.Statfs_t
-	m.must(unix.Statfs(plain, &st))
+	m.Must(unix.Statfs(plain, &st))
 	if st.Type != unix.EXT4_SUPER_MAGIC {
-		missing(t, "%s is not on ext4, which the mount is compared with", plain)
+		Missing(t, "%s is not on ext4, which the mount is compared with", plain)
 	}
 	if c := m.Credential; c != nil {
-		m.must(os.Chown(plain, int(c.Uid), int(c.Gid)))
+		m.Must(os.Chown(plain, int(c.Uid), int(c.Gid)))
 	}
 	// Other users have to reach both.
 	for d := filepath.Dir(plain); d != os.TempDir() && len(d) > 1; d = filepath.Dir(d) {
 		if os.Geteuid() == 0 {
-			m.must(os.Chmod(d, 0o755))
+			m.Must(os.Chmod(d, 0o755))
 		}
 	}
 	for i, s := range posixStates {
@@ -141,8 +141,8 @@ func posixStatesOf(t *testing.T, m *mount, mode string, met *posixMet) {
 }
 
 // posixCompare runs all cases in one state.
-func posixCompare(t *testing.T, m *mount, plain, mode string, s posixState, again bool, met *posixMet) {
-	a := startPosixChild(t, m, m.path(s.name), s.name, again)
+func posixCompare(t *testing.T, m *Mount, plain, mode string, s posixState, again bool, met *posixMet) {
+	a := startPosixChild(t, m, m.Path(s.name), s.name, again)
 	b := startPosixChild(t, m, filepath.Join(plain, s.name), s.name, again)
 	a.until("prepared")
 	b.until("prepared")
@@ -154,8 +154,8 @@ func posixCompare(t *testing.T, m *mount, plain, mode string, s posixState, agai
 	a.until("done")
 	b.until("done")
 	// What the cases leave behind is to be the same after everything was packed and read back.
-	m.sync()
-	_, _ = m.CLI("evict", m.path(s.name))
+	m.Sync()
+	_, _ = m.CLI("evict", m.Path(s.name))
 	a.proceed()
 	b.proceed()
 	got, want := a.transcripts(), b.transcripts()
@@ -214,7 +214,7 @@ type posixChildProcess struct {
 	out *bufio.Reader
 }
 
-func startPosixChild(t *testing.T, m *mount, dir, state string, again bool) *posixChildProcess {
+func startPosixChild(t *testing.T, m *Mount, dir, state string, again bool) *posixChildProcess {
 	t.Helper()
 	cmd := exec.Command("/proc/self/exe", "-test.run=^$")
 	cmd.Env = append(os.Environ(), posixChildEnv+"="+dir, "CKPTFS_POSIX_STATE="+state)
@@ -229,11 +229,11 @@ func startPosixChild(t *testing.T, m *mount, dir, state string, again bool) *pos
 	}
 	c := &posixChildProcess{t: t, cmd: cmd}
 	in, err := cmd.StdinPipe()
-	m.must(err)
+	m.Must(err)
 	out, err := cmd.StdoutPipe()
-	m.must(err)
+	m.Must(err)
 	c.in, c.out = in, bufio.NewReaderSize(out, 1<<20)
-	m.must(cmd.Start())
+	m.Must(cmd.Start())
 	t.Cleanup(func() { // does nothing to one that has ended in order
 		_ = cmd.Process.Kill()
 		_, _ = cmd.Process.Wait()

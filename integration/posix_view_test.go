@@ -14,39 +14,39 @@ import (
 // without views; what looks for the view finds it.
 func TestViewsAreOutOfTheWay(t *testing.T) {
 	t.Parallel()
-	modes(t, func(t *testing.T, m *mount) {
-		m.must(os.MkdirAll(m.path("runs/first"), 0o755))
-		runPython(t, "save.py", "plain", "1", m.path("runs/first/model.pt"))
-		saved, err := os.ReadFile(m.path("runs/first/model.pt"))
-		m.must(err)
-		m.write("f", []byte("a file"))
+	Modes(t, func(t *testing.T, m *Mount) {
+		m.Must(os.MkdirAll(m.Path("runs/first"), 0o755))
+		RunPython(t, "save.py", "plain", "1", m.Path("runs/first/model.pt"))
+		saved, err := os.ReadFile(m.Path("runs/first/model.pt"))
+		m.Must(err)
+		m.Write("f", []byte("a file"))
 		n := 0
 		try := func(what string, make func(name string) error, want string) {
 			t.Helper()
 			n++
 			dir := fmt.Sprint("runs/", n)
-			m.write(dir+"/model.pt", saved)
-			m.sync()
+			m.Write(dir+"/model.pt", saved)
+			m.Sync()
 			name := dir + "/model.safetensors"
-			if _, err := os.Lstat(m.path(name)); err != nil {
+			if _, err := os.Lstat(m.Path(name)); err != nil {
 				t.Fatalf("there is no view: %v", err)
 			}
-			if err := make(m.path(name)); err != nil {
+			if err := make(m.Path(name)); err != nil {
 				t.Errorf("%s onto a view: %v", what, err)
 				return
 			}
-			if got := m.sh("stat -c %F " + name); got != want {
+			if got := m.Sh("stat -c %F " + name); got != want {
 				t.Errorf("%s: a %s, want a %s", what, got, want)
 			}
-			if err := make(m.path(name)); !errors.Is(err, unix.EEXIST) && !errors.Is(err, unix.ENOENT) {
+			if err := make(m.Path(name)); !errors.Is(err, unix.EEXIST) && !errors.Is(err, unix.ENOENT) {
 				t.Errorf("%s again: %v", what, err)
 			}
-			m.wantNames(dir, "model.pt", "model.safetensors")
+			m.WantNames(dir, "model.pt", "model.safetensors")
 			// What is removed is gone, the view does not come back.
-			m.must(unix.Rename(m.path(name), m.path("elsewhere", fmt.Sprint(n))))
-			m.wantNames(dir, "model.pt")
+			m.Must(unix.Rename(m.Path(name), m.Path("elsewhere", fmt.Sprint(n))))
+			m.WantNames(dir, "model.pt")
 		}
-		m.must(os.Mkdir(m.path("elsewhere"), 0o755))
+		m.Must(os.Mkdir(m.Path("elsewhere"), 0o755))
 		try("open with O_EXCL", func(name string) error {
 			fd, err := unix.Open(name, unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY, 0o644)
 			if err == nil {
@@ -63,40 +63,40 @@ func TestViewsAreOutOfTheWay(t *testing.T) {
 			}
 			return err
 		}, "regular file")
-		try("link", func(name string) error { return unix.Link(m.path("f"), name) }, "regular file")
+		try("link", func(name string) error { return unix.Link(m.Path("f"), name) }, "regular file")
 		try("symlink", func(name string) error { return unix.Symlink("f", name) }, "symbolic link")
 		try("mkdir", func(name string) error { return unix.Mkdir(name, 0o755) }, "directory")
 		try("mknod", func(name string) error { return unix.Mknod(name, unix.S_IFIFO|0o644, 0) }, "fifo")
 		try("mkfifoat", func(name string) error { return unix.Mknodat(unix.AT_FDCWD, name, unix.S_IFIFO|0o644, 0) }, "fifo")
 		try("rename with RENAME_NOREPLACE", func(name string) error {
-			if _, err := os.Lstat(m.path("f2")); err != nil {
-				m.write("f2", []byte("another"))
+			if _, err := os.Lstat(m.Path("f2")); err != nil {
+				m.Write("f2", []byte("another"))
 			}
-			return unix.Renameat2(unix.AT_FDCWD, m.path("f2"), unix.AT_FDCWD, name, unix.RENAME_NOREPLACE)
+			return unix.Renameat2(unix.AT_FDCWD, m.Path("f2"), unix.AT_FDCWD, name, unix.RENAME_NOREPLACE)
 		}, "regular file")
 		renamed := 0
 		try("rename", func(name string) error {
 			if renamed++; renamed > 1 {
 				return unix.EEXIST
 			}
-			m.write("f3", []byte("a third"))
-			return unix.Rename(m.path("f3"), name)
+			m.Write("f3", []byte("a third"))
+			return unix.Rename(m.Path("f3"), name)
 		}, "regular file")
 
 		// Who looks for the view finds it, in whatever call.
-		m.write("runs/last/model.pt", saved)
-		m.sync()
-		view := m.path("runs/last/model.safetensors")
+		m.Write("runs/last/model.pt", saved)
+		m.Sync()
+		view := m.Path("runs/last/model.safetensors")
 		want, err := os.ReadFile(view)
-		m.must(err)
+		m.Must(err)
 		if f, err := os.Open(view); err != nil {
 			t.Error(err)
 		} else {
 			f.Close()
 		}
-		m.must(unix.Symlink("model.safetensors", m.path("runs/last/link")))
-		got, err := os.ReadFile(m.path("runs/last/link"))
-		m.must(err)
+		m.Must(unix.Symlink("model.safetensors", m.Path("runs/last/link")))
+		got, err := os.ReadFile(m.Path("runs/last/link"))
+		m.Must(err)
 		if !bytes.Equal(got, want) {
 			t.Error("by a symbolic link: other bytes")
 		}
@@ -106,32 +106,32 @@ func TestViewsAreOutOfTheWay(t *testing.T) {
 // TestViewAttributes: what is done to a view's attributes is done to its source, as chmod -R and chown -R of a run do.
 func TestViewAttributes(t *testing.T) {
 	t.Parallel()
-	m := newMount(t)
-	m.must(os.MkdirAll(m.path("runs/a"), 0o755))
-	runPython(t, "save.py", "plain", "1", m.path("runs/a/model.pt"))
-	m.sync()
-	m.sh("chmod -R g+w runs; test \"$(stat -c %a runs/a/model.safetensors runs/a/model.pt | uniq)\" = 664")
-	m.must(unix.UtimesNanoAt(unix.AT_FDCWD, m.path("runs/a/model.safetensors"), []unix.Timespec{{Sec: 5}, {Sec: 1_000_000_000}}, 0))
-	m.sh("test $(stat -c %Y runs/a/model.pt) = 1000000000")
+	m := New(t)
+	m.Must(os.MkdirAll(m.Path("runs/a"), 0o755))
+	RunPython(t, "save.py", "plain", "1", m.Path("runs/a/model.pt"))
+	m.Sync()
+	m.Sh("chmod -R g+w runs; test \"$(stat -c %a runs/a/model.safetensors runs/a/model.pt | uniq)\" = 664")
+	m.Must(unix.UtimesNanoAt(unix.AT_FDCWD, m.Path("runs/a/model.safetensors"), []unix.Timespec{{Sec: 5}, {Sec: 1_000_000_000}}, 0))
+	m.Sh("test $(stat -c %Y runs/a/model.pt) = 1000000000")
 	if os.Geteuid() == 0 {
-		m.sh("chown -R 1000:1000 runs; test \"$(stat -c %u:%g runs/a/model.safetensors runs/a/model.pt | uniq)\" = 1000:1000")
+		m.Sh("chown -R 1000:1000 runs; test \"$(stat -c %u:%g runs/a/model.safetensors runs/a/model.pt | uniq)\" = 1000:1000")
 	}
 	// A real file that hides the view, removed: the name is gone.
-	m.sh("cp runs/a/model.safetensors copy; cp copy runs/a/model.safetensors; cmp copy runs/a/model.safetensors; rm runs/a/model.safetensors")
-	m.wantNames("runs/a", "model.pt")
-	m.remount()
-	m.wantNames("runs/a", "model.pt")
+	m.Sh("cp runs/a/model.safetensors copy; cp copy runs/a/model.safetensors; cmp copy runs/a/model.safetensors; rm runs/a/model.safetensors")
+	m.WantNames("runs/a", "model.pt")
+	m.Remount()
+	m.WantNames("runs/a", "model.pt")
 	// Touched, it is a real file, which its source has nothing to do with any more; moved, it is one elsewhere.
-	m.must(os.MkdirAll(m.path("runs/v"), 0o755))
+	m.Must(os.MkdirAll(m.Path("runs/v"), 0o755))
 	for _, name := range []string{"touched", "moved", "copied"} {
-		runPython(t, "save.py", "plain", "1", m.path("runs/v", name+".pt"))
+		RunPython(t, "save.py", "plain", "1", m.Path("runs/v", name+".pt"))
 	}
-	m.sh("cd runs/v; cp touched.safetensors ../../whole; touch -h -d @5 touched.safetensors; test $(stat -c %Y touched.pt) = 5; touch -d @7 touched.safetensors; " +
+	m.Sh("cd runs/v; cp touched.safetensors ../../whole; touch -h -d @5 touched.safetensors; test $(stat -c %Y touched.pt) = 5; touch -d @7 touched.safetensors; " +
 		"test $(stat -c %Y touched.pt) = 5; test $(stat -c %Y touched.safetensors) = 7; rm touched.pt; cmp touched.safetensors ../../whole")
-	m.sh("cd runs/v; cp moved.safetensors ../../whole; mv moved.safetensors elsewhere; cmp elsewhere ../../whole; test -e moved.pt; ! test -e moved.safetensors")
-	m.sh("cd runs/v; ! cp --reflink=always copied.safetensors copy 2>/dev/null; rm -f copy; ! ln copied.safetensors copy 2>/dev/null; cp copied.safetensors copy; cmp copy copied.safetensors; " +
+	m.Sh("cd runs/v; cp moved.safetensors ../../whole; mv moved.safetensors elsewhere; cmp elsewhere ../../whole; test -e moved.pt; ! test -e moved.safetensors")
+	m.Sh("cd runs/v; ! cp --reflink=always copied.safetensors copy 2>/dev/null; rm -f copy; ! ln copied.safetensors copy 2>/dev/null; cp copied.safetensors copy; cmp copy copied.safetensors; " +
 		"test $(stat -c %h copy) = 1; mv ../../whole copied.safetensors; rm copied.safetensors; ! test -e copied.safetensors")
 	// Truncated like any file, it is one.
-	runPython(t, "save.py", "plain", "1", m.path("runs/b.pt"))
-	m.sh("cp runs/b.safetensors whole; truncate -s 100 runs/b.safetensors; head -c 100 whole | cmp - runs/b.safetensors")
+	RunPython(t, "save.py", "plain", "1", m.Path("runs/b.pt"))
+	m.Sh("cp runs/b.safetensors whole; truncate -s 100 runs/b.safetensors; head -c 100 whole | cmp - runs/b.safetensors")
 }

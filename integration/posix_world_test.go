@@ -181,7 +181,7 @@ func (w *world) file(name string, data []byte) {
 const big = 300<<10 + 77
 
 // usual makes the file "f" that most cases are about.
-func usual(w *world) { w.file("f", noise(1, big)) }
+func usual(w *world) { w.file("f", Noise(1, big)) }
 
 // write says what came of pwrite(2), or of write(2) with off < 0.
 func (w *world) write(fd int, data []byte, off int64) {

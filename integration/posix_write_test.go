@@ -25,7 +25,7 @@ var writeCases = []posixCase{
 		for range 60 {
 			off, n := r.Int64N(big+50_000), r.IntN(40_000)
 			w.read(fd, n, off)
-			w.write(fd, noise(r.Uint64(), n), off)
+			w.write(fd, Noise(r.Uint64(), n), off)
 		}
 		w.whole("f")
 	}},
@@ -70,7 +70,7 @@ var writeCases = []posixCase{
 		w.write(fd, []byte("xyz"), 1<<63-2)
 		w.whole("f")
 	}},
-	{name: "truncate", prepare: func(w *world) { usual(w); w.file("g", noise(5, big)); w.file("h", noise(6, big)) }, run: func(w *world) {
+	{name: "truncate", prepare: func(w *world) { usual(w); w.file("g", Noise(5, big)); w.file("h", Noise(6, big)) }, run: func(w *world) {
 		w.moves("f", "truncate down", func() { w.do("truncate", unix.Truncate(w.p("f"), 70_001)) })
 		w.whole("f")
 		w.moves("f", "truncate up", func() { w.do("truncate", unix.Truncate(w.p("f"), big)) })
@@ -96,7 +96,7 @@ var writeCases = []posixCase{
 	}},
 	{name: "vectors", prepare: usual, run: func(w *world) {
 		fd := w.open("f", unix.O_RDWR, 0)
-		iov := [][]byte{noise(1, 10), noise(2, 5000), {}, noise(3, 70_000)}
+		iov := [][]byte{Noise(1, 10), Noise(2, 5000), {}, Noise(3, 70_000)}
 		n, err := unix.Pwritev(fd, iov, 1234)
 		w.say("pwritev %d %s", n, errnoName(err))
 		n, err = unix.Writev(fd, iov)
@@ -117,20 +117,20 @@ var writeCases = []posixCase{
 	{name: "O_SYNC", prepare: usual, run: func(w *world) {
 		for i, flags := range []int{unix.O_SYNC, unix.O_DSYNC} {
 			fd := w.open("f", unix.O_RDWR|flags, 0)
-			w.write(fd, noise(uint64(i), 5000), int64(i)*100_000)
-			w.moves("f", "a synchronous write", func() { w.write(fd, noise(9, 100), 5) })
+			w.write(fd, Noise(uint64(i), 5000), int64(i)*100_000)
+			w.moves("f", "a synchronous write", func() { w.write(fd, Noise(9, 100), 5) })
 			w.read(fd, 6000, int64(i)*100_000)
 			fl, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
 			w.say("getfl %#o %s", fl&^unix.O_LARGEFILE, errnoName(err))
 		}
 		w.whole("f")
 	}},
-	{name: "O_DIRECT", prepare: func(w *world) { w.file("f", noise(1, 80*4096)) }, run: func(w *world) {
+	{name: "O_DIRECT", prepare: func(w *world) { w.file("f", Noise(1, 80*4096)) }, run: func(w *world) {
 		fd := w.open("f", unix.O_RDWR|unix.O_DIRECT, 0)
 		b := aligned(16384)
 		n, err := unix.Pread(fd, b, 8192)
 		w.say("read %d %s %v", n, errnoName(err), b[:4])
-		copy(b, noise(7, len(b)))
+		copy(b, Noise(7, len(b)))
 		n, err = unix.Pwrite(fd, b, 40960)
 		w.say("write %d %s", n, errnoName(err))
 		n, err = unix.Pwrite(fd, b, 80*4096)
@@ -141,22 +141,22 @@ var writeCases = []posixCase{
 		w.say("read over the end %d %s", n, errnoName(err))
 		through := w.open("f", unix.O_RDWR, 0)
 		w.read(through, 16384, 40960)
-		w.write(through, noise(8, 4096), 45056)
+		w.write(through, Noise(8, 4096), 45056)
 		n, err = unix.Pread(fd, b, 40960)
 		w.say("read %d %s %v %v", n, errnoName(err), b[:4], b[4096:4100])
 		w.whole("f")
 	}},
-	{name: "O_DIRECT unaligned", prepare: func(w *world) { w.file("f", noise(1, 80*4096)) }, run: func(w *world) {
+	{name: "O_DIRECT unaligned", prepare: func(w *world) { w.file("f", Noise(1, 80*4096)) }, run: func(w *world) {
 		fd := w.open("f", unix.O_RDWR|unix.O_DIRECT, 0)
 		b := aligned(16384)
 		n, err := unix.Pread(fd, b[:1000], 0)
 		w.say("read of an odd length %d %s", n, errnoName(err))
 		n, err = unix.Pread(fd, b[:4096], 100)
 		w.say("read at an odd place %d %s", n, errnoName(err))
-		n, err = unix.Pwrite(fd, noise(1, 100), 0)
+		n, err = unix.Pwrite(fd, Noise(1, 100), 0)
 		w.say("write of an odd length %d %s", n, errnoName(err))
 	}},
-	{name: "sendfile", prepare: func(w *world) { usual(w); w.file("g", noise(2, big)) }, run: func(w *world) {
+	{name: "sendfile", prepare: func(w *world) { usual(w); w.file("g", Noise(2, big)) }, run: func(w *world) {
 		in, out := w.open("f", unix.O_RDONLY, 0), w.open("g", unix.O_WRONLY, 0)
 		off := int64(1000)
 		for range 3 {
@@ -196,7 +196,7 @@ var writeCases = []posixCase{
 		all, err := io.ReadAll(c)
 		w.say("over a socket %d %s", len(all), errnoName(err))
 	}},
-	{name: "splice", prepare: func(w *world) { usual(w); w.file("g", noise(2, big)) }, run: func(w *world) {
+	{name: "splice", prepare: func(w *world) { usual(w); w.file("g", Noise(2, big)) }, run: func(w *world) {
 		var p [2]int
 		w.need(unix.Pipe2(p[:], unix.O_CLOEXEC))
 		defer unix.Close(p[0])
@@ -226,7 +226,7 @@ var writeCases = []posixCase{
 		b := make([]byte, big)
 		n, err := unix.Pread(out, b[:200_000], 50_000)
 		w.say("%d %s", n, errnoName(err))
-		want := noise(1, big)[3000:203_000]
+		want := Noise(1, big)[3000:203_000]
 		w.say("right: %v", string(b[:200_000]) == string(want))
 		_, err = unix.Vmsplice(p[1], []unix.Iovec{{Base: &b[0], Len: 1000}}, 0)
 		w.do("vmsplice", err)

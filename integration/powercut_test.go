@@ -30,12 +30,12 @@ func TestPowerCut(t *testing.T) {
 	for _, fstype := range []string{"ext4", "xfs"} {
 		t.Run(fstype, func(t *testing.T) {
 			t.Parallel()
-			d := newDisk(t, fstype, 1<<30)
-			m := prepareOn(d)
+			d := NewDisk(t, fstype, 1<<30)
+			m := PrepareOn(d)
 			seed := uint64(time.Now().UnixNano())
 			t.Logf("seed %d", seed)
-			p := &powerCut{mount: m, d: d, rng: rand.New(rand.NewPCG(seed, 0)), files: map[string]*durable{}}
-			m.must(os.MkdirAll(m.Store, 0o700))
+			p := &powerCut{Mount: m, d: d, rng: rand.New(rand.NewPCG(seed, 0)), files: map[string]*durable{}}
+			m.Must(os.MkdirAll(m.Store, 0o700))
 			for round := range powerCuts() {
 				p.round(round)
 			}
@@ -46,8 +46,8 @@ func TestPowerCut(t *testing.T) {
 
 // powerCut is a store on a disk, with what is promised of it.
 type powerCut struct {
-	*mount
-	d   *disk
+	*Mount
+	d   *Disk
 	rng *rand.Rand
 
 	mu                      sync.Mutex
@@ -122,17 +122,17 @@ func (f *durable) allows(got []byte) bool {
 
 // round is one life of the disk.
 func (p *powerCut) round(round int) {
-	t := p.t
+	t := p.T
 	t.Helper()
 	p.Flags = []string{"--hot-size", []string{"0", "2MiB", "1GiB"}[p.rng.IntN(3)]}
 	if p.rng.IntN(2) == 0 {
 		p.Flags = append(p.Flags, "--no-passthrough")
 	}
-	p.must(p.Start())
+	p.Must(p.Start())
 	p.verify(round)
 	if round > 0 && p.rng.IntN(3) == 0 { // the power goes again, while it recovers
 		p.blow()
-		p.must(p.Start())
+		p.Must(p.Start())
 		p.verify(round)
 	}
 	if len(p.files) > 150 {
@@ -150,35 +150,35 @@ func (p *powerCut) round(round int) {
 	// Not a wait for something, but the moment of the blow.
 	time.Sleep(time.Duration(500+p.rng.IntN(1500)) * time.Millisecond)
 	cancel()
-	p.must(p.d.cut([]uint32{journalFlushed, journalLost}[p.rng.IntN(2)]))
-	p.kill9() // which gives errors to the writers
+	p.Must(p.d.Cut([]uint32{JournalFlushed, JournalLost}[p.rng.IntN(2)]))
+	p.Kill() // which gives errors to the writers
 	all.Wait()
-	p.endOfPower(p.d)
+	p.EndOfPower(p.d)
 	p.reboot()
 }
 
 func (p *powerCut) blow() {
-	p.t.Helper()
-	p.must(p.d.cut([]uint32{journalFlushed, journalLost}[p.rng.IntN(2)]))
-	p.kill9()
-	p.endOfPower(p.d)
+	p.T.Helper()
+	p.Must(p.d.Cut([]uint32{JournalFlushed, JournalLost}[p.rng.IntN(2)]))
+	p.Kill()
+	p.EndOfPower(p.d)
 	p.reboot()
 }
 
 // reboot lets the store find another boot; or the same one, as after an error that shut the disk down.
 func (p *powerCut) reboot() {
 	if p.rng.IntN(3) > 0 {
-		p.anotherBoot()
+		p.AnotherBoot()
 	}
 }
 
 // startOver makes what is there now durable, and forgets it.
 func (p *powerCut) startOver() {
-	p.t.Helper()
+	p.T.Helper()
 	for name := range p.files {
-		p.must(os.Remove(p.path(name)))
+		p.Must(os.Remove(p.Path(name)))
 	}
-	p.sync()
+	p.Sync()
 	clear(p.files)
 }
 
@@ -203,7 +203,7 @@ func (p *powerCut) take(rng *rand.Rand, dir string) (name string, f *durable, ma
 
 // write saves, replaces, changes and removes files, some durably, until the power goes.
 func (p *powerCut) write(ctx context.Context, rng *rand.Rand, dir string) {
-	if os.MkdirAll(p.path(dir), 0o755) != nil || p.fsync(p.path()) != nil {
+	if os.MkdirAll(p.Path(dir), 0o755) != nil || p.fsync(p.Path()) != nil {
 		return
 	}
 	for ctx.Err() == nil {
@@ -215,7 +215,7 @@ func (p *powerCut) write(ctx context.Context, rng *rand.Rand, dir string) {
 		if err != nil {
 			if ctx.Err() == nil {
 				// The blow comes after cancel.
-				p.t.Errorf("%s, with the power on: %v", name, err)
+				p.T.Errorf("%s, with the power on: %v", name, err)
 			}
 			return
 		}
@@ -237,7 +237,7 @@ func (p *powerCut) step(rng *rand.Rand, name string, f *durable, made bool) erro
 		defer p.mu.Unlock()
 		f.change(q, torn)
 	}
-	path := p.path(name)
+	path := p.Path(name)
 	const inPlace = os.O_RDWR
 	switch action := rng.IntN(10); {
 	case made || action < 2: // made, or emptied and written anew
@@ -288,7 +288,7 @@ func (p *powerCut) step(rng *rand.Rand, name string, f *durable, made bool) erro
 
 // put opens, writes and closes.
 func (p *powerCut) put(name string, f *durable, flags int, data []byte, off int, after []byte, fsync bool) error {
-	h, err := os.OpenFile(p.path(name), flags, 0o644)
+	h, err := os.OpenFile(p.Path(name), flags, 0o644)
 	if err != nil {
 		return err
 	}
@@ -308,18 +308,18 @@ func (p *powerCut) made(name string, f *durable, after []byte, fsync, named bool
 		return nil
 	}
 	if named {
-		if err := p.fsync(filepath.Dir(p.path(name))); err != nil {
+		if err := p.fsync(filepath.Dir(p.Path(name))); err != nil {
 			return err
 		}
 	} else if p.mu.Lock(); f.base == nil || f.torn { // fsync of a file whose name may not be durable promises nothing yet
 		p.mu.Unlock()
-		if err := p.fsync(filepath.Dir(p.path(name))); err != nil {
+		if err := p.fsync(filepath.Dir(p.Path(name))); err != nil {
 			return err
 		}
 	} else {
 		p.mu.Unlock()
 	}
-	st, err := os.Stat(p.path(name))
+	st, err := os.Stat(p.Path(name))
 	if err != nil {
 		return err
 	}
@@ -377,43 +377,43 @@ func (p *powerCut) commands(ctx context.Context, rng *rand.Rand) {
 
 // verify compares what is left with what was promised, and takes what is there for the truth from now on.
 func (p *powerCut) verify(round int) {
-	p.t.Helper()
+	p.T.Helper()
 	for name, f := range p.files {
-		got, err := os.ReadFile(p.path(name))
+		got, err := os.ReadFile(p.Path(name))
 		p.verified++
 		switch {
 		case errors.Is(err, os.ErrNotExist):
 			if f.base != nil && !f.mayGo {
-				p.t.Errorf("round %d: %s: gone, though it was durable", round, name)
+				p.T.Errorf("round %d: %s: gone, though it was durable", round, name)
 			}
 			delete(p.files, name)
 			continue
 		case err != nil:
-			p.t.Errorf("round %d: %v", round, err)
+			p.T.Errorf("round %d: %v", round, err)
 			continue
 		case f.mustGo:
-			p.t.Errorf("round %d: %s: it was removed durably", round, name)
+			p.T.Errorf("round %d: %s: it was removed durably", round, name)
 		case !f.allows(got):
-			p.t.Errorf("round %d: %s: against what was durable: %s; %d changes since; against the last: %s", round, name,
-				difference(f.base, got), len(f.since), difference(f.now(), got))
+			p.T.Errorf("round %d: %s: against what was durable: %s; %d changes since; against the last: %s", round, name,
+				Difference(f.base, got), len(f.since), Difference(f.now(), got))
 		}
-		st, err := os.Stat(p.path(name))
-		p.must(err)
+		st, err := os.Stat(p.Path(name))
+		p.Must(err)
 		if st.Size() != int64(len(got)) {
-			p.t.Errorf("round %d: %s: stat says %d bytes, and there are %d", round, name, st.Size(), len(got))
+			p.T.Errorf("round %d: %s: stat says %d bytes, and there are %d", round, name, st.Size(), len(got))
 		}
 		if f.mtime != 0 && len(f.since) == 0 && st.ModTime().UnixNano() != f.mtime {
-			p.t.Errorf("round %d: %s: mtime %v, it was durable with %v", round, name, st.ModTime(), time.Unix(0, f.mtime))
+			p.T.Errorf("round %d: %s: mtime %v, it was durable with %v", round, name, st.ModTime(), time.Unix(0, f.mtime))
 		}
 	}
-	if p.t.Failed() {
+	if p.T.Failed() {
 		p.keep()
-		p.t.FailNow()
+		p.T.FailNow()
 	}
-	p.sync()
+	p.Sync()
 	for name, f := range p.files {
-		got, err := os.ReadFile(p.path(name))
-		p.must(err)
+		got, err := os.ReadFile(p.Path(name))
+		p.Must(err)
 		*f = durable{}
 		f.settle(got)
 	}
@@ -423,8 +423,8 @@ func (p *powerCut) verify(round int) {
 func (p *powerCut) keep() {
 	p.dieInOrder()
 	if kept, err := os.MkdirTemp("", "ckptfs-powercut-"); err == nil {
-		if os.Rename(p.d.image, filepath.Join(kept, "disk.img")) == nil {
-			p.t.Logf("the disk is kept: %s", filepath.Join(kept, "disk.img"))
+		if os.Rename(p.d.Image, filepath.Join(kept, "disk.img")) == nil {
+			p.T.Logf("the disk is kept: %s", filepath.Join(kept, "disk.img"))
 		}
 	}
 }
@@ -432,5 +432,5 @@ func (p *powerCut) keep() {
 // dieInOrder ends the daemon and gives the disk back.
 func (p *powerCut) dieInOrder() {
 	_ = p.Clean()
-	_ = p.d.unmount()
+	_ = p.d.Unmount()
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // process is a program that runs beside the test.
-type process struct {
+type Process struct {
 	*exec.Cmd
 	t     *testing.T
 	mu    sync.Mutex
@@ -21,22 +21,22 @@ type process struct {
 	err   error
 }
 
-func (p *process) Write(b []byte) (int, error) {
+func (p *Process) Write(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.said.Write(b)
 }
 
-func (p *process) text() string {
+func (p *Process) Text() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.said.String()
 }
 
 // begin starts a program, and kills it when the test is over.
-func begin(t *testing.T, dir, name string, args ...string) *process {
+func Begin(t *testing.T, dir, name string, args ...string) *Process {
 	t.Helper()
-	p := &process{Cmd: exec.Command(name, args...), t: t, ended: make(chan struct{})}
+	p := &Process{Cmd: exec.Command(name, args...), t: t, ended: make(chan struct{})}
 	p.Stdout, p.Stderr, p.Dir = p, p, dir
 	p.WaitDelay = time.Second
 	if err := p.Start(); err != nil {
@@ -46,31 +46,31 @@ func begin(t *testing.T, dir, name string, args ...string) *process {
 		p.err = p.Wait()
 		close(p.ended)
 	}()
-	t.Cleanup(p.kill)
+	t.Cleanup(p.Kill)
 	return p
 }
 
-func (p *process) kill() {
+func (p *Process) Kill() {
 	_ = p.Process.Kill()
 	<-p.ended
 }
 
 // awaits returns once the program has said so.
-func (p *process) awaits(what string) {
+func (p *Process) Awaits(what string) {
 	p.t.Helper()
-	err := daemon.Until("", func() bool { return strings.Contains(p.text(), what) })
+	err := daemon.Until("", func() bool { return strings.Contains(p.Text(), what) })
 	if err != nil {
-		p.t.Fatalf("%v never said %q, but: %s", p.Args, what, p.text())
+		p.t.Fatalf("%v never said %q, but: %s", p.Args, what, p.Text())
 	}
 }
 
 // code is the exit status of the program, once it has ended.
-func (p *process) code() int {
+func (p *Process) Code() int {
 	p.t.Helper()
 	select {
 	case <-p.ended:
 	case <-time.After(daemon.Patience):
-		p.t.Fatalf("%v does not end; it said: %s", p.Args, p.text())
+		p.t.Fatalf("%v does not end; it said: %s", p.Args, p.Text())
 	}
 	var exit *exec.ExitError
 	if errors.As(p.err, &exit) {

@@ -25,64 +25,64 @@ type pruned struct {
 // TestPrune: what was removed goes back to the disk, mounted and unmounted, and everything else stays.
 func TestPrune(t *testing.T) {
 	t.Parallel()
-	m := newMount(t)
-	shared := noise(1, 4*mib)
+	m := New(t)
+	shared := Noise(1, 4*mib)
 	file := func(i int) []byte {
-		b, _ := safetensorsOf([]string{"a", "b"}, [][]byte{shared, noise(uint64(100+i), 4*mib)})
+		b, _ := SafetensorsOf([]string{"a", "b"}, [][]byte{shared, Noise(uint64(100+i), 4*mib)})
 		return b
 	}
-	m.must(os.MkdirAll(m.path("runs/a"), 0o755))
+	m.Must(os.MkdirAll(m.Path("runs/a"), 0o755))
 	name := func(i int) string { return fmt.Sprintf("runs/a/%d.safetensors", i) }
 	for i := range 8 {
-		m.write(name(i), file(i))
+		m.Write(name(i), file(i))
 	}
-	m.sync()
-	m.cli("evict", m.Dir)
-	full := m.taken()
+	m.Sync()
+	m.Run("evict", m.Dir)
+	full := m.Taken()
 	for i := range 4 {
-		m.must(os.Remove(m.path(name(i))))
+		m.Must(os.Remove(m.Path(name(i))))
 	}
 	var p pruned
-	m.json(&p, "prune", "--json", m.Dir)
+	m.JSON(&p, "prune", "--json", m.Dir)
 	if p.DeadRecords != 0 {
 		t.Errorf("within the grace period: %+v", p)
 	}
 	// The kernel lets go of what it knew by name in its own time.
-	m.must(daemon.Until("what is dead to be seen", func() bool {
-		m.json(&p, "gc", "--json", "--dry-run", "--grace", "0", m.Dir)
+	m.Must(daemon.Until("what is dead to be seen", func() bool {
+		m.JSON(&p, "gc", "--json", "--dry-run", "--grace", "0", m.Dir)
 		return p.DeadRecords >= 4*16
 	}))
-	if m.taken() < full {
+	if m.Taken() < full {
 		t.Error("a dry run removed something")
 	}
-	said := m.cli("prune", "--grace", "0", m.Dir)
+	said := m.Run("prune", "--grace", "0", m.Dir)
 	if !strings.Contains(said, "freed") {
 		t.Errorf("it said: %s", said)
 	}
-	half := m.taken()
+	half := m.Taken()
 	if full-half < 15*mib {
 		t.Errorf("%d bytes before, %d after 16 MiB were removed", full, half)
 	}
 	for i := 4; i < 8; i++ {
-		m.want(name(i), file(i))
+		m.Want(name(i), file(i))
 	}
 	for i := 4; i < 7; i++ {
-		m.must(os.Remove(m.path(name(i))))
+		m.Must(os.Remove(m.Path(name(i))))
 	}
-	m.must(m.Stop())
-	m.json(&p, "prune", "--json", "--grace", "0", "--max-unused", "100%", m.Store)
-	if p.DeadRecords < 3*16 || half-m.taken() < 10*mib {
-		t.Errorf("%+v; %d bytes before, %d after", p, half, m.taken())
+	m.Must(m.Stop())
+	m.JSON(&p, "prune", "--json", "--grace", "0", "--max-unused", "100%", m.Store)
+	if p.DeadRecords < 3*16 || half-m.Taken() < 10*mib {
+		t.Errorf("%+v; %d bytes before, %d after", p, half, m.Taken())
 	}
-	m.cli("check", "--read-data", m.Store)
-	m.must(m.Start())
-	m.want(name(7), file(7))
-	m.write(name(0), file(0))
-	m.sync()
-	m.cli("evict", m.Dir)
-	m.want(name(0), file(0))
+	m.Run("check", "--read-data", m.Store)
+	m.Must(m.Start())
+	m.Want(name(7), file(7))
+	m.Write(name(0), file(0))
+	m.Sync()
+	m.Run("evict", m.Dir)
+	m.Want(name(0), file(0))
 	for _, args := range [][]string{{"prune", "--grace", "-1h", m.Dir}, {"prune", "--max-unused", "200%", m.Dir}, {"prune"}} {
-		if said, code := m.cliFails(args...); code != exitUsage {
+		if said, code := m.RunFails(args...); code != exitUsage {
 			t.Errorf("%v: exit status %d: %s", args, code, said)
 		}
 	}
@@ -92,13 +92,13 @@ func TestPrune(t *testing.T) {
 // all is given up and compared.
 func TestPruneWhileInUse(t *testing.T) {
 	t.Parallel()
-	m := newMount(t, "--hot-size", "64MiB")
+	m := New(t, "--hot-size", "64MiB")
 	for i := range 4 {
-		m.must(os.MkdirAll(m.path(fmt.Sprintf("d%d", i)), 0o755))
+		m.Must(os.MkdirAll(m.Path(fmt.Sprintf("d%d", i)), 0o755))
 	}
 	pool := make([][]byte, 8)
 	for i := range pool {
-		pool[i] = noise(uint64(i), mib)
+		pool[i] = Noise(uint64(i), mib)
 	}
 	stop := make(chan struct{})
 	var writers, others sync.WaitGroup
@@ -116,8 +116,8 @@ func TestPruneWhileInUse(t *testing.T) {
 			}
 			for i := range 40 {
 				name := fmt.Sprintf("d%d/%d-%d", r.IntN(4), g, i)
-				data, _ := safetensorsOf([]string{"x", "y"}, [][]byte{pool[r.IntN(len(pool))], pool[r.IntN(len(pool))]})
-				if fail(os.WriteFile(m.path(name), data, 0o644)) {
+				data, _ := SafetensorsOf([]string{"x", "y"}, [][]byte{pool[r.IntN(len(pool))], pool[r.IntN(len(pool))]})
+				if fail(os.WriteFile(m.Path(name), data, 0o644)) {
 					return
 				}
 				mine[name] = data
@@ -125,29 +125,29 @@ func TestPruneWhileInUse(t *testing.T) {
 					to := fmt.Sprintf("d%d/c%s-%d", r.IntN(4), path.Base(old), i)
 					switch r.IntN(5) {
 					case 0:
-						if fail(os.Remove(m.path(old))) {
+						if fail(os.Remove(m.Path(old))) {
 							return
 						}
 						delete(mine, old)
 					case 1:
-						if fail(os.Rename(m.path(old), m.path(to))) {
+						if fail(os.Rename(m.Path(old), m.Path(to))) {
 							return
 						}
 						delete(mine, old)
 						mine[to] = data
 					case 2:
-						if out, err := exec.Command("cp", m.path(old), m.path(to)).CombinedOutput(); err != nil {
+						if out, err := exec.Command("cp", m.Path(old), m.Path(to)).CombinedOutput(); err != nil {
 							t.Errorf("cp: %v: %s", err, out)
 							return
 						}
 						mine[to] = data
 					case 3:
-						got, err := os.ReadFile(m.path(old))
+						got, err := os.ReadFile(m.Path(old))
 						if fail(err) {
 							return
 						}
 						if !bytes.Equal(got, data) {
-							t.Errorf("%s: %s", old, difference(data, got))
+							t.Errorf("%s: %s", old, Difference(data, got))
 						}
 					}
 					break
@@ -204,55 +204,55 @@ func TestPruneWhileInUse(t *testing.T) {
 	close(stop)
 	others.Wait()
 	t.Logf("%d prunes, %d files left", prunes, len(want))
-	m.sync()
-	m.cli("prune", "--grace", "0", m.Dir)
-	m.remount()
+	m.Sync()
+	m.Run("prune", "--grace", "0", m.Dir)
+	m.Remount()
 	_, _ = m.CLI("evict", m.Dir)
 	for name, data := range want {
-		m.want(name, data)
+		m.Want(name, data)
 	}
-	m.cli("check", "--read-data", m.Dir)
-	m.must(m.Stop())
-	m.must(os.Remove(filepath.Join(m.Store, "index.db")))
-	m.must(m.Start())
+	m.Run("check", "--read-data", m.Dir)
+	m.Must(m.Stop())
+	m.Must(os.Remove(filepath.Join(m.Store, "index.db")))
+	m.Must(m.Start())
 	for name, data := range want {
-		m.want(name, data)
+		m.Want(name, data)
 	}
 }
 
 // TestCheckAndRepair: damage is found and named, the commands that check prints contain it, and what is whole stays.
 func TestCheckAndRepair(t *testing.T) {
 	t.Parallel()
-	m := newMount(t)
-	bad := noise(2, 2*mib)
-	hurt, _ := safetensorsOf([]string{"layer.0.weight", "layer.1.weight"}, [][]byte{noise(1, mib), bad})
-	fine, _ := safetensorsOf([]string{"layer.0.weight", "layer.2.weight"}, [][]byte{noise(1, mib), noise(3, mib)})
-	m.must(os.MkdirAll(m.path("runs/a"), 0o755))
-	m.write("runs/a/hurt.safetensors", hurt)
-	m.write("runs/a/fine.safetensors", fine)
-	m.evict("runs/a/hurt.safetensors", "runs/a/fine.safetensors")
-	if said := m.cli("check", "--read-data", m.Dir); !strings.Contains(said, "no damage") {
+	m := New(t)
+	bad := Noise(2, 2*mib)
+	hurt, _ := SafetensorsOf([]string{"layer.0.weight", "layer.1.weight"}, [][]byte{Noise(1, mib), bad})
+	fine, _ := SafetensorsOf([]string{"layer.0.weight", "layer.2.weight"}, [][]byte{Noise(1, mib), Noise(3, mib)})
+	m.Must(os.MkdirAll(m.Path("runs/a"), 0o755))
+	m.Write("runs/a/hurt.safetensors", hurt)
+	m.Write("runs/a/fine.safetensors", fine)
+	m.Evict("runs/a/hurt.safetensors", "runs/a/fine.safetensors")
+	if said := m.Run("check", "--read-data", m.Dir); !strings.Contains(said, "no damage") {
 		t.Errorf("it said: %s", said)
 	}
-	m.cli("fsck", "--read-data-subset", "30%", m.Dir)
-	said, code := m.cliFails("repair", "index", m.Store)
+	m.Run("fsck", "--read-data-subset", "30%", m.Dir)
+	said, code := m.RunFails("repair", "index", m.Store)
 	if code != exitBusy {
 		t.Errorf("repairing a mounted store: exit status %d", code)
 	}
-	wantSaid(t, said, "in use", "ckptfs umount "+m.Dir)
+	WantSaid(t, said, "in use", "ckptfs umount "+m.Dir)
 
-	m.damage(bad[mib+1000 : mib+1064])
+	m.Damage(bad[mib+1000 : mib+1064])
 	out, err := m.CLI("check", "--read-data", m.Dir)
 	if exit, ok := err.(*daemon.ExitError); !ok || exit.Code != exitDamaged {
 		t.Fatalf("%v: %s", err, out)
 	}
-	wantSaid(t, out, "runs/a/hurt.safetensors", "layer.1.weight", "ckptfs repair segments "+m.Store)
+	WantSaid(t, out, "runs/a/hurt.safetensors", "layer.1.weight", "ckptfs repair segments "+m.Store)
 	if strings.Contains(out, "fine.safetensors") || strings.Contains(out, "layer.0.weight") {
 		t.Errorf("it said: %s", out)
 	}
 	// The commands, as they are printed; the last one is another check.
 	bin := t.TempDir()
-	m.must(os.Symlink(m.Bin, filepath.Join(bin, "ckptfs")))
+	m.Must(os.Symlink(m.Bin, filepath.Join(bin, "ckptfs")))
 	for round := 0; ; round++ {
 		_, todo, found := strings.Cut(out, "to repair:\n")
 		if !found {
@@ -269,17 +269,17 @@ func TestCheckAndRepair(t *testing.T) {
 			out = string(b)
 		}
 	}
-	wantSaid(t, out, "no damage", "lost+found")
-	m.must(m.Start())
-	m.want("runs/a/fine.safetensors", fine)
-	if _, err := os.Stat(m.path("runs/a/hurt.safetensors")); !os.IsNotExist(err) {
+	WantSaid(t, out, "no damage", "lost+found")
+	m.Must(m.Start())
+	m.Want("runs/a/fine.safetensors", fine)
+	if _, err := os.Stat(m.Path("runs/a/hurt.safetensors")); !os.IsNotExist(err) {
 		t.Errorf("what cannot be read is there: %v", err)
 	}
 	if _, err := os.Stat(filepath.Join(m.Store, "lost+found/tree/runs/a/hurt.safetensors")); err != nil {
 		t.Error(err)
 	}
-	m.write("runs/a/hurt.safetensors", hurt)
-	m.evict("runs/a/hurt.safetensors")
-	m.want("runs/a/hurt.safetensors", hurt)
-	m.cli("check", "--read-data", m.Dir)
+	m.Write("runs/a/hurt.safetensors", hurt)
+	m.Evict("runs/a/hurt.safetensors")
+	m.Want("runs/a/hurt.safetensors", hurt)
+	m.Run("check", "--read-data", m.Dir)
 }

@@ -162,7 +162,7 @@ func spawn(t *testing.T, in, name string, args ...string) *program {
 	t.Helper()
 	pythonOnce.Do(func() { python, pythonErr = startPython() })
 	if pythonErr != nil {
-		missing(t, "%v", pythonErr)
+		Missing(t, "%v", pythonErr)
 	}
 	dir := t.TempDir()
 	p := &program{
@@ -196,7 +196,7 @@ func (p *program) wait() (string, error) {
 }
 
 // runPython runs a program to its end and fails the test when it fails.
-func runPython(t *testing.T, name string, args ...string) string {
+func RunPython(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	out, err := spawn(t, "", name, args...).wait()
 	if err != nil {
@@ -206,20 +206,20 @@ func runPython(t *testing.T, name string, args ...string) string {
 }
 
 // session is a program that answers a line with a line.
-type session struct {
+type Session struct {
 	t     *testing.T
 	p     *program
 	stdin *os.File
 	seen  int
 }
 
-func startSession(t *testing.T, name string, args ...string) *session {
+func StartSession(t *testing.T, name string, args ...string) *Session {
 	t.Helper()
 	fifo := filepath.Join(t.TempDir(), "in")
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := &session{t: t, p: spawn(t, fifo, name, args...)}
+	s := &Session{t: t, p: spawn(t, fifo, name, args...)}
 	var err error
 	if s.stdin, err = os.OpenFile(fifo, os.O_RDWR, 0); err != nil { // RDWR: does not wait for the reader
 		t.Fatal(err)
@@ -237,7 +237,7 @@ func startSession(t *testing.T, name string, args ...string) *session {
 }
 
 // answer waits for the next line.
-func (s *session) answer() string {
+func (s *Session) Answer() string {
 	s.t.Helper()
 	var lines []string
 	err := daemon.Within(4*daemon.Patience, "a line of "+s.p.name, func() bool { // its imports are in it
@@ -258,16 +258,16 @@ func (s *session) answer() string {
 	return strings.TrimSpace(lines[s.seen-1])
 }
 
-func (s *session) ask() string {
+func (s *Session) Ask() string {
 	s.t.Helper()
-	return s.tell("")
+	return s.Tell("")
 }
 
 // tell sends a line and returns the answer.
-func (s *session) tell(line string) string {
+func (s *Session) Tell(line string) string {
 	s.t.Helper()
 	if _, err := s.stdin.WriteString(line + "\n"); err != nil {
 		s.t.Fatal(err)
 	}
-	return s.answer()
+	return s.Answer()
 }

@@ -55,53 +55,53 @@ func snapshot(t *testing.T, dir string) map[string]string {
 // stamp; several can be there at once, also on a disk that cannot be written.
 func TestReadOnly(t *testing.T) {
 	t.Parallel()
-	m := newMount(t)
+	m := New(t)
 	model, err := os.ReadFile("../formats/testdata/torch/flat.pt")
-	m.must(err)
-	want := map[string][]byte{"runs/a/1/model.pt": model, "hollow.bin": noise(1, 3*mib), "whole.bin": noise(2, 2*mib), "notes.txt": []byte("notes"), "empty": {}}
+	m.Must(err)
+	want := map[string][]byte{"runs/a/1/model.pt": model, "hollow.bin": Noise(1, 3*mib), "whole.bin": Noise(2, 2*mib), "notes.txt": []byte("notes"), "empty": {}}
 	for name, data := range want {
-		m.write(name, data)
+		m.Write(name, data)
 	}
-	m.must(os.Symlink("hollow.bin", m.path("link")))
-	m.evict("hollow.bin", "runs/a/1/model.pt")
-	view, err := os.ReadFile(m.path("runs/a/1/model.safetensors"))
-	m.must(err)
+	m.Must(os.Symlink("hollow.bin", m.Path("link")))
+	m.Evict("hollow.bin", "runs/a/1/model.pt")
+	view, err := os.ReadFile(m.Path("runs/a/1/model.safetensors"))
+	m.Must(err)
 	want["runs/a/1/model.safetensors"], want["link"] = view, want["hollow.bin"]
-	m.must(m.Stop())
+	m.Must(m.Stop())
 
 	before := snapshot(t, m.Store)
-	use := func(r *mount) {
+	use := func(r *Mount) {
 		t.Helper()
 		for range 3 { // a writer would make what is read again whole
 			for name, data := range want {
-				r.want(name, data)
+				r.Want(name, data)
 			}
 		}
-		r.wantNames("runs/a/1", "model.pt", "model.safetensors")
-		x := r.path("hollow.bin")
+		r.WantNames("runs/a/1", "model.pt", "model.safetensors")
+		x := r.Path("hollow.bin")
 		for what, err := range map[string]error{
-			"write": os.WriteFile(x, nil, 0o644), "create": os.WriteFile(r.path("new"), nil, 0o644), "mkdir": os.Mkdir(r.path("d"), 0o755),
-			"remove": os.Remove(x), "remove a view": os.Remove(r.path("runs/a/1/model.safetensors")), "rename": os.Rename(x, r.path("y")),
-			"link": os.Link(x, r.path("y")), "symlink": os.Symlink("x", r.path("y")), "chmod": os.Chmod(x, 0o600),
+			"write": os.WriteFile(x, nil, 0o644), "create": os.WriteFile(r.Path("new"), nil, 0o644), "mkdir": os.Mkdir(r.Path("d"), 0o755),
+			"remove": os.Remove(x), "remove a view": os.Remove(r.Path("runs/a/1/model.safetensors")), "rename": os.Rename(x, r.Path("y")),
+			"link": os.Link(x, r.Path("y")), "symlink": os.Symlink("x", r.Path("y")), "chmod": os.Chmod(x, 0o600),
 			"truncate": os.Truncate(x, 0), "xattr": unix.Setxattr(x, "user.x", []byte("1"), 0), "times": unix.Utimes(x, make([]unix.Timeval, 2)),
 		} {
 			if !errors.Is(err, unix.EROFS) {
 				t.Errorf("%s: %v, want EROFS", what, err)
 			}
 		}
-		r.cli("stats", r.Dir)
-		r.cli("sync", r.Dir)
-		if s := r.status(); s.Mountpoint != r.Dir || s.PID == 0 {
+		r.Run("stats", r.Dir)
+		r.Run("sync", r.Dir)
+		if s := r.Status(); s.Mountpoint != r.Dir || s.PID == 0 {
 			t.Errorf("status: %+v", s)
 		}
-		if f := r.show("hollow.bin"); f.State != packed {
+		if f := r.Show("hollow.bin"); f.State != Packed {
 			t.Errorf("show: %+v", f)
 		}
 		for _, verb := range []string{"evict", "hydrate"} {
-			if said, code := r.cliFails(verb, r.path("hollow.bin")); code != exitFailure {
+			if said, code := r.RunFails(verb, r.Path("hollow.bin")); code != exitFailure {
 				t.Errorf("%s: exit status %d: %s", verb, code, said)
 			} else {
-				wantSaid(t, said, "read-only")
+				WantSaid(t, said, "read-only")
 			}
 		}
 	}
@@ -114,33 +114,33 @@ func TestReadOnly(t *testing.T) {
 			}
 		}
 	}
-	reader := func(store string, flags ...string) *mount {
+	reader := func(store string, flags ...string) *Mount {
 		t.Helper()
-		r := prepare(t, t.TempDir(), append(flags, "--read-only")...)
+		r := Prepare(t, t.TempDir(), append(flags, "--read-only")...)
 		r.Store = store
-		r.must(r.CLIStart())
+		r.Must(startWithoutLog(r))
 		return r
 	}
 	a, b := reader(m.Store), reader(m.Store, "--no-passthrough")
 	use(a)
 	use(b)
-	m.cli("stats", m.Store) // by one of the two
+	m.Run("stats", m.Store) // by one of the two
 
-	said, code := m.cliFails("mount", m.Store, m.Dir)
+	said, code := m.RunFails("mount", m.Store, m.Dir)
 	if code != exitBusy {
 		t.Errorf("mounted for writing beside readers: exit status %d", code)
 	}
-	wantSaid(t, said, "read-only", fmt.Sprintf("process %d", a.status().PID), fmt.Sprintf("process %d", b.status().PID))
-	m.cli("umount", a.Dir)
-	b.want("whole.bin", want["whole.bin"])
-	m.cli("umount", m.Store)
+	WantSaid(t, said, "read-only", fmt.Sprintf("process %d", a.Status().PID), fmt.Sprintf("process %d", b.Status().PID))
+	m.Run("umount", a.Dir)
+	b.Want("whole.bin", want["whole.bin"])
+	m.Run("umount", m.Store)
 	same("two readers")
-	m.cli("stats", m.Store)
+	m.Run("stats", m.Store)
 	same("stats of an unmounted store")
 
 	if os.Geteuid() == 0 {
 		bound := filepath.Join(t.TempDir(), "bound")
-		m.must(os.Mkdir(bound, 0o755))
+		m.Must(os.Mkdir(bound, 0o755))
 		out, err := exec.Command("sh", "-c", `mount --bind "$1" "$2" && mount -o remount,bind,ro "$2"`, "sh", m.Store, bound).CombinedOutput()
 		if err != nil {
 			t.Fatalf("%v: %s", err, out)
@@ -148,37 +148,37 @@ func TestReadOnly(t *testing.T) {
 		t.Cleanup(func() { _ = unix.Unmount(bound, unix.MNT_DETACH) })
 		c := reader(bound)
 		use(c)
-		m.cli("umount", c.Dir)
-		m.cli("stats", bound)
-		if said, code := m.cliFails("mount", bound, m.Dir); code == 0 {
+		m.Run("umount", c.Dir)
+		m.Run("stats", bound)
+		if said, code := m.RunFails("mount", bound, m.Dir); code == 0 {
 			t.Error("mounted for writing on a read-only disk")
 		} else {
-			wantSaid(t, said, "read-only")
+			WantSaid(t, said, "read-only")
 		}
 		same("on a read-only disk")
 	}
 
 	// By mount(8)'s option, and a store that nobody closed.
-	m.must(m.Start())
-	m.write("late", noise(3, mib))
-	m.kill9()
-	m.cli("umount", m.Dir)
-	if said, code := m.cliFails("mount", "-o", "ro", m.Store, m.Dir); code != exitRecovery {
+	m.Must(m.Start())
+	m.Write("late", Noise(3, mib))
+	m.Kill()
+	m.Run("umount", m.Dir)
+	if said, code := m.RunFails("mount", "-o", "ro", m.Store, m.Dir); code != exitRecovery {
 		t.Errorf("exit status %d: %s", code, said)
 	} else {
-		wantSaid(t, said, m.Store, "not closed in order", "for writing")
+		WantSaid(t, said, m.Store, "not closed in order", "for writing")
 	}
-	m.must(m.Start())
-	m.must(m.Stop())
+	m.Must(m.Start())
+	m.Must(m.Stop())
 	m.Flags = []string{"-o", "ro"}
-	m.must(m.Start())
-	m.want("late", noise(3, mib))
-	m.kill9() // a reader leaves nothing to be repaired
-	m.must(m.Start())
-	m.want("late", noise(3, mib))
-	m.must(m.Stop())
+	m.Must(m.Start())
+	m.Want("late", Noise(3, mib))
+	m.Kill() // a reader leaves nothing to be repaired
+	m.Must(m.Start())
+	m.Want("late", Noise(3, mib))
+	m.Must(m.Stop())
 	m.Flags = nil
-	m.must(m.Start())
+	m.Must(m.Start())
 }
 
 // unite is the keys of both.
@@ -193,7 +193,7 @@ func unite(a, b map[string]string) []string {
 }
 
 // CLIStart is Start without a log file beside it: a reader writes none.
-func (m *mount) CLIStart() error {
+func startWithoutLog(m *Mount) error {
 	_, err := m.CLI(append(append([]string{"mount"}, m.Flags...), m.Store, m.Dir)...)
 	return err
 }
@@ -201,15 +201,15 @@ func (m *mount) CLIStart() error {
 // TestMountWords: what mount(8) tells the kernel about a mount is so.
 func TestMountWords(t *testing.T) {
 	t.Parallel()
-	needRoot(t, "mounts with flags")
-	m := newMount(t, "-o", "noexec,noatime,suid,nodev")
-	m.write("prog", []byte("#!/bin/sh\n"))
-	m.must(os.Chmod(m.path("prog"), 0o755))
-	if err := exec.Command(m.path("prog")).Run(); !errors.Is(err, fs.ErrPermission) {
+	NeedRoot(t, "mounts with flags")
+	m := New(t, "-o", "noexec,noatime,suid,nodev")
+	m.Write("prog", []byte("#!/bin/sh\n"))
+	m.Must(os.Chmod(m.Path("prog"), 0o755))
+	if err := exec.Command(m.Path("prog")).Run(); !errors.Is(err, fs.ErrPermission) {
 		t.Errorf("executed on a noexec mount: %v", err)
 	}
 	var st unix.Statfs_t
-	m.must(unix.Statfs(m.Dir, &st))
+	m.Must(unix.Statfs(m.Dir, &st))
 	if st.Flags&unix.ST_NOATIME == 0 || st.Flags&unix.ST_NOEXEC == 0 || st.Flags&unix.ST_NODEV == 0 || st.Flags&unix.ST_NOSUID != 0 {
 		t.Errorf("flags %x", st.Flags)
 	}

@@ -20,7 +20,7 @@ var edits = []struct {
 		if err != nil {
 			return nil, err
 		}
-		p := noise(77, 5000)
+		p := Noise(77, 5000)
 		_, err = f.WriteAt(p, 300_001)
 		copy(data[300_001:], p)
 		return data, errors.Join(err, f.Close())
@@ -30,7 +30,7 @@ var edits = []struct {
 		if err != nil {
 			return nil, err
 		}
-		p := noise(78, 100_000)
+		p := Noise(78, 100_000)
 		_, err = f.Write(p)
 		return append(data, p...), errors.Join(err, f.Close())
 	}},
@@ -76,7 +76,7 @@ var edits = []struct {
 		return data, f.Close()
 	}},
 	{"O_TRUNC and other bytes", func(path string, _ []byte) ([]byte, error) {
-		data := noise(79, 2*mib+7)
+		data := Noise(79, 2*mib+7)
 		return data, os.WriteFile(path, data, 0o644)
 	}},
 	{"O_TRUNC and nothing", func(path string, _ []byte) ([]byte, error) {
@@ -87,27 +87,27 @@ var edits = []struct {
 // TestRewritePacked: each way to change a file, when it is packed, hydrated, and resident only.
 func TestRewritePacked(t *testing.T) {
 	t.Parallel()
-	modes(t, func(t *testing.T, m *mount) {
+	Modes(t, func(t *testing.T, m *Mount) {
 		for i, e := range edits {
 			t.Log(e.name)
-			for j, prepare := range []func(){func() { m.evict("f") }, func() { m.evict("f"); m.hydrate("f") }, func() {}} {
-				data := noise(uint64(10*i+j), 3*mib)
-				m.write("f", slices.Clone(data))
+			for j, prepare := range []func(){func() { m.Evict("f") }, func() { m.Evict("f"); m.Hydrate("f") }, func() {}} {
+				data := Noise(uint64(10*i+j), 3*mib)
+				m.Write("f", slices.Clone(data))
 				prepare()
-				data, err := e.do(m.path("f"), data)
-				m.must(err)
-				m.want("f", data)
-				m.sync()
-				m.want("f", data)
+				data, err := e.do(m.Path("f"), data)
+				m.Must(err)
+				m.Want("f", data)
+				m.Sync()
+				m.Want("f", data)
 				switch e.name {
 				case "O_TRUNC and nothing":
 				case "truncate longer", "write past the end, leaving a hole":
-					m.wantState("f", resident) // files with holes keep them
+					m.WantState("f", Resident) // files with holes keep them
 				default:
-					m.evict("f")
+					m.Evict("f")
 				}
-				m.want("f", data)
-				m.must(os.Remove(m.path("f")))
+				m.Want("f", data)
+				m.Must(os.Remove(m.Path("f")))
 			}
 		}
 	})
@@ -116,39 +116,39 @@ func TestRewritePacked(t *testing.T) {
 // TestReadersKeepTheOld: who has a file open reads on in it, after another took its name or nobody has it.
 func TestReadersKeepTheOld(t *testing.T) {
 	t.Parallel()
-	modes(t, func(t *testing.T, m *mount) {
-		old, young := noise(1, 3*mib), noise(2, 2*mib)
-		for _, state := range []string{resident, both, packed} {
-			m.write("f", old)
+	Modes(t, func(t *testing.T, m *Mount) {
+		old, young := Noise(1, 3*mib), Noise(2, 2*mib)
+		for _, state := range []string{Resident, Both, Packed} {
+			m.Write("f", old)
 			switch state {
-			case both:
-				m.sync()
-			case packed:
-				m.evict("f")
+			case Both:
+				m.Sync()
+			case Packed:
+				m.Evict("f")
 			}
-			r, err := os.Open(m.path("f"))
-			m.must(err)
+			r, err := os.Open(m.Path("f"))
+			m.Must(err)
 			head := make([]byte, mib)
 			_, err = io.ReadFull(r, head)
-			m.must(err)
+			m.Must(err)
 
-			m.write("new", young)
-			m.must(os.Rename(m.path("new"), m.path("f")))
-			m.want("f", young)
-			m.evict("f")
-			m.want("f", young)
-			m.must(os.Remove(m.path("f")))
-			m.sync()
-			if _, err := os.Stat(m.path("f")); !errors.Is(err, fs.ErrNotExist) {
+			m.Write("new", young)
+			m.Must(os.Rename(m.Path("new"), m.Path("f")))
+			m.Want("f", young)
+			m.Evict("f")
+			m.Want("f", young)
+			m.Must(os.Remove(m.Path("f")))
+			m.Sync()
+			if _, err := os.Stat(m.Path("f")); !errors.Is(err, fs.ErrNotExist) {
 				t.Fatalf("after unlink: %v", err)
 			}
 
 			rest, err := io.ReadAll(r)
-			m.must(err)
+			m.Must(err)
 			if got := append(head, rest...); !bytes.Equal(got, old) {
-				t.Fatalf("%s: the old file through its descriptor: %s", state, difference(old, got))
+				t.Fatalf("%s: the old file through its descriptor: %s", state, Difference(old, got))
 			}
-			m.must(r.Close())
+			m.Must(r.Close())
 		}
 	})
 }
@@ -156,25 +156,25 @@ func TestReadersKeepTheOld(t *testing.T) {
 // TestUnlinkedButOpen: a file without a name can be written and read until it is closed.
 func TestUnlinkedButOpen(t *testing.T) {
 	t.Parallel()
-	modes(t, func(t *testing.T, m *mount) {
-		data := noise(1, 2*mib)
-		f, err := os.Create(m.path("f"))
-		m.must(err)
+	Modes(t, func(t *testing.T, m *Mount) {
+		data := Noise(1, 2*mib)
+		f, err := os.Create(m.Path("f"))
+		m.Must(err)
 		defer f.Close()
 		_, err = f.Write(data[:mib])
-		m.must(err)
-		m.must(os.Remove(m.path("f")))
-		m.sync()
+		m.Must(err)
+		m.Must(os.Remove(m.Path("f")))
+		m.Sync()
 		_, err = f.Write(data[mib:])
-		m.must(err)
+		m.Must(err)
 		got := make([]byte, len(data))
 		_, err = f.ReadAt(got, 0)
-		m.must(err)
+		m.Must(err)
 		if !bytes.Equal(got, data) {
-			t.Fatal(difference(data, got))
+			t.Fatal(Difference(data, got))
 		}
-		m.must(f.Close())
-		if s := m.stats(); s.Files != 0 || s.ResidentBytes != 0 {
+		m.Must(f.Close())
+		if s := m.Stats(); s.Files != 0 || s.ResidentBytes != 0 {
 			t.Errorf("the last handle of an unlinked file is closed, and stats says %+v", s)
 		}
 	})
@@ -183,31 +183,31 @@ func TestUnlinkedButOpen(t *testing.T) {
 // TestHardLinks: two names are one file, in whatever state, and either may go first.
 func TestHardLinks(t *testing.T) {
 	t.Parallel()
-	modes(t, func(t *testing.T, m *mount) {
-		data := noise(1, 2*mib)
-		m.write("a", data)
-		m.must(os.Mkdir(m.path("d"), 0o755))
-		m.must(os.Link(m.path("a"), m.path("d/b")))
-		m.evict("a")
-		m.wantState("d/b", packed)
-		m.must(os.Link(m.path("a"), m.path("c")))
-		m.want("c", data)
-		if s := m.stats(); s.Files != 1 || s.LogicalBytes != int64(len(data)) {
+	Modes(t, func(t *testing.T, m *Mount) {
+		data := Noise(1, 2*mib)
+		m.Write("a", data)
+		m.Must(os.Mkdir(m.Path("d"), 0o755))
+		m.Must(os.Link(m.Path("a"), m.Path("d/b")))
+		m.Evict("a")
+		m.WantState("d/b", Packed)
+		m.Must(os.Link(m.Path("a"), m.Path("c")))
+		m.Want("c", data)
+		if s := m.Stats(); s.Files != 1 || s.LogicalBytes != int64(len(data)) {
 			t.Errorf("one file of three names: stats says %+v", s)
 		}
-		f, err := os.OpenFile(m.path("d/b"), os.O_WRONLY, 0)
-		m.must(err)
+		f, err := os.OpenFile(m.Path("d/b"), os.O_WRONLY, 0)
+		m.Must(err)
 		_, err = f.WriteAt([]byte("through b"), 1000)
-		m.must(err)
-		m.must(f.Close())
+		m.Must(err)
+		m.Must(f.Close())
 		copy(data[1000:], "through b")
-		m.want("a", data)
-		m.evict("c")
-		m.must(os.Remove(m.path("a")))
-		m.want("d/b", data)
-		m.remount()
-		m.must(os.Rename(m.path("d/b"), m.path("e")))
-		m.must(os.Remove(m.path("c")))
-		m.want("e", data)
+		m.Want("a", data)
+		m.Evict("c")
+		m.Must(os.Remove(m.Path("a")))
+		m.Want("d/b", data)
+		m.Remount()
+		m.Must(os.Rename(m.Path("d/b"), m.Path("e")))
+		m.Must(os.Remove(m.Path("c")))
+		m.Want("e", data)
 	})
 }

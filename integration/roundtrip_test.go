@@ -11,52 +11,52 @@ var saved = []string{"runs/a/1/model.pt", "runs/a/1/weights.safetensors", "runs/
 
 // saveAll lets real programs write real checkpoints, and returns the digests of what the same programs write to a
 // plain folder: the mount has to hold the very same bytes.
-func saveAll(t *testing.T, m *mount) map[string]string {
+func saveAll(t *testing.T, m *Mount) map[string]string {
 	t.Helper()
 	plain := t.TempDir()
 	for _, dir := range []string{m.Dir, plain} {
 		for _, f := range saved {
-			m.must(os.MkdirAll(filepath.Join(dir, filepath.Dir(f)), 0o755))
+			m.Must(os.MkdirAll(filepath.Join(dir, filepath.Dir(f)), 0o755))
 		}
-		runPython(t, "save.py", "zoo", "1", filepath.Join(dir, saved[0]), filepath.Join(dir, saved[1]))
-		runPython(t, "save.py", "nested", "2", filepath.Join(dir, saved[2]))
-		runPython(t, "save.py", "plain", "3", filepath.Join(dir, saved[3]))
+		RunPython(t, "save.py", "zoo", "1", filepath.Join(dir, saved[0]), filepath.Join(dir, saved[1]))
+		RunPython(t, "save.py", "nested", "2", filepath.Join(dir, saved[2]))
+		RunPython(t, "save.py", "plain", "3", filepath.Join(dir, saved[3]))
 	}
 	sums := map[string]string{}
-	reference := &mount{Daemon: m.Daemon, t: t}
+	reference := &Mount{Daemon: m.Daemon, T: t}
 	for _, f := range saved {
 		b, err := os.ReadFile(filepath.Join(plain, f))
-		m.must(err)
+		m.Must(err)
 		if f != saved[1] { // two metadata keys are written in random order by save_file
-			m.want(f, b)
+			m.Want(f, b)
 		}
-		sums[f] = reference.sum(f)
+		sums[f] = reference.Sum(f)
 	}
 	return sums
 }
 
 // checkAll reads everything back: bytes by digest, tensors through every loader.
-func checkAll(t *testing.T, m *mount, sums map[string]string) {
+func checkAll(t *testing.T, m *Mount, sums map[string]string) {
 	t.Helper()
 	for _, f := range saved {
-		if got := m.sum(f); got != sums[f] {
+		if got := m.Sum(f); got != sums[f] {
 			t.Errorf("%s: sha256 %s, want %s", f, got, sums[f])
 		}
 	}
-	runPython(t, "check.py", "zoo", "1", m.path(saved[0]), m.path(saved[1]))
-	runPython(t, "check.py", "nested", "2", m.path(saved[2]))
-	runPython(t, "check.py", "plain", "3", m.path(saved[3]))
+	RunPython(t, "check.py", "zoo", "1", m.Path(saved[0]), m.Path(saved[1]))
+	RunPython(t, "check.py", "nested", "2", m.Path(saved[2]))
+	RunPython(t, "check.py", "plain", "3", m.Path(saved[3]))
 }
 
 func TestSaveEvictLoad(t *testing.T) {
 	t.Parallel()
-	modes(t, func(t *testing.T, m *mount) {
+	Modes(t, func(t *testing.T, m *Mount) {
 		sums := saveAll(t, m)
 		checkAll(t, m, sums)
-		m.evict(saved...)
+		m.Evict(saved...)
 		checkAll(t, m, sums)
-		m.evict(saved...) // reading may have hydrated some
-		m.hydrate(saved...)
+		m.Evict(saved...) // reading may have hydrated some
+		m.Hydrate(saved...)
 		checkAll(t, m, sums)
 	})
 }
@@ -64,11 +64,11 @@ func TestSaveEvictLoad(t *testing.T) {
 // TestNothingKept: with --hot-size 0 a file is evicted as soon as it is packed, by nobody's hand.
 func TestNothingKept(t *testing.T) {
 	t.Parallel()
-	modes(t, func(t *testing.T, m *mount) {
+	Modes(t, func(t *testing.T, m *Mount) {
 		sums := saveAll(t, m)
-		m.sync()
+		m.Sync()
 		for _, f := range saved {
-			m.wantState(f, packed)
+			m.WantState(f, Packed)
 		}
 		checkAll(t, m, sums)
 		checkAll(t, m, sums)
@@ -77,36 +77,36 @@ func TestNothingKept(t *testing.T) {
 
 func TestKilledAndMountedAgain(t *testing.T) {
 	t.Parallel()
-	modes(t, func(t *testing.T, m *mount) {
+	Modes(t, func(t *testing.T, m *Mount) {
 		sums := saveAll(t, m)
-		m.kill9() // with the packing under way
-		m.must(m.Start())
+		m.Kill() // with the packing under way
+		m.Must(m.Start())
 		checkAll(t, m, sums)
-		m.evict(saved...)
-		m.kill9()
-		m.must(m.Start())
+		m.Evict(saved...)
+		m.Kill()
+		m.Must(m.Start())
 		checkAll(t, m, sums)
 	})
 }
 
 func TestIndexIsRebuilt(t *testing.T) {
 	t.Parallel()
-	modes(t, func(t *testing.T, m *mount) {
+	Modes(t, func(t *testing.T, m *Mount) {
 		sums := saveAll(t, m)
-		m.evict(saved...)
-		before := m.stats()
-		m.must(m.Stop())
-		m.must(os.Remove(filepath.Join(m.Store, "index.db")))
-		m.must(m.Start())
+		m.Evict(saved...)
+		before := m.Stats()
+		m.Must(m.Stop())
+		m.Must(os.Remove(filepath.Join(m.Store, "index.db")))
+		m.Must(m.Start())
 		checkAll(t, m, sums)
-		after := m.stats()
+		after := m.Stats()
 		if after.Chunks != before.Chunks || after.UniqueBytes != before.UniqueBytes || after.Tensors != before.Tensors {
 			t.Errorf("rebuilt: %+v\nbefore: %+v", after, before)
 		}
 		// What is stored already is found in the new index.
-		runPython(t, "save.py", "plain", "3", m.path("again.pt"), m.path("again.safetensors"))
-		m.sync()
-		if grown := m.stats().UniqueBytes - after.UniqueBytes; grown > mib/2 {
+		RunPython(t, "save.py", "plain", "3", m.Path("again.pt"), m.Path("again.safetensors"))
+		m.Sync()
+		if grown := m.Stats().UniqueBytes - after.UniqueBytes; grown > mib/2 {
 			t.Errorf("saving the same tensors again stored %d bytes of chunks", grown)
 		}
 	})
@@ -115,16 +115,16 @@ func TestIndexIsRebuilt(t *testing.T) {
 // TestAttributesStay: packing, eviction and remount change nothing that stat shows.
 func TestAttributesStay(t *testing.T) {
 	t.Parallel()
-	modes(t, func(t *testing.T, m *mount) {
-		m.write("a/x.bin", noise(1, 3*mib))
-		m.sh("chmod 640 a/x.bin; touch -d '2020-01-02 03:04:05.678901234' a/x.bin; ln a/x.bin a/y.bin; ln -s x.bin a/z")
+	Modes(t, func(t *testing.T, m *Mount) {
+		m.Write("a/x.bin", Noise(1, 3*mib))
+		m.Sh("chmod 640 a/x.bin; touch -d '2020-01-02 03:04:05.678901234' a/x.bin; ln a/x.bin a/y.bin; ln -s x.bin a/z")
 		const show = "stat -c '%i %s %a %u %g %h %y' a/x.bin a/y.bin; readlink a/z"
-		want := m.sh(show)
+		want := m.Sh(show)
 		for _, step := range []func(){
-			m.sync, func() { m.evict("a/x.bin") }, m.remount, func() { m.hydrate("a/x.bin") }, m.remount,
+			m.Sync, func() { m.Evict("a/x.bin") }, m.Remount, func() { m.Hydrate("a/x.bin") }, m.Remount,
 		} {
 			step()
-			if got := m.sh(show); got != want {
+			if got := m.Sh(show); got != want {
 				t.Fatalf("stat shows\n%s\nand was\n%s", got, want)
 			}
 		}

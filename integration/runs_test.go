@@ -22,12 +22,12 @@ type loggedStep struct {
 }
 
 // runLog is what `ckptfs log` says, by step.
-func (m *mount) runLog(run string) map[string]loggedStep {
-	m.t.Helper()
+func runLog(m *Mount, run string) map[string]loggedStep {
+	m.T.Helper()
 	var l struct {
 		Steps []loggedStep `json:"steps"`
 	}
-	m.json(&l, "log", "--json", run)
+	m.JSON(&l, "log", "--json", run)
 	out := map[string]loggedStep{}
 	for _, s := range l.Steps {
 		out[s.Step] = s
@@ -39,31 +39,31 @@ func (m *mount) runLog(run string) map[string]loggedStep {
 // store's folder, and unmounted.
 func TestRunsAndMetrics(t *testing.T) {
 	t.Parallel()
-	modes(t, func(t *testing.T, m *mount) {
-		frozen := noise(1, 2*mib)
+	Modes(t, func(t *testing.T, m *Mount) {
+		frozen := Noise(1, 2*mib)
 		for i, loss := range []string{"0.5", "NaN", "0.25"} {
 			step := fmt.Sprintf("runs/a/checkpoint-%d", 90+10*i)
-			m.must(os.MkdirAll(m.path(step), 0o755))
-			b, _ := safetensorsOf([]string{"frozen", "head"}, [][]byte{frozen, noise(uint64(10+i), mib)})
-			m.write(step+"/model.safetensors", b)
-			m.write(step+"/metrics.json", []byte(`{"loss": `+loss+`}`))
-			m.must(unix.Setxattr(m.path(step), "user.metric.acc", []byte(fmt.Sprint(i)), 0))
+			m.Must(os.MkdirAll(m.Path(step), 0o755))
+			b, _ := SafetensorsOf([]string{"frozen", "head"}, [][]byte{frozen, Noise(uint64(10+i), mib)})
+			m.Write(step+"/model.safetensors", b)
+			m.Write(step+"/metrics.json", []byte(`{"loss": `+loss+`}`))
+			m.Must(unix.Setxattr(m.Path(step), "user.metric.acc", []byte(fmt.Sprint(i)), 0))
 		}
 		b, err := json.Marshal(map[string]any{"global_step": 7, "log_history": []any{
 			map[string]any{"step": 3, "eval_loss": 9}, map[string]any{"step": 7, "eval_loss": 0.125}}})
-		m.must(err)
-		m.must(os.MkdirAll(m.path("runs/hf/checkpoint-7"), 0o755))
-		m.write("runs/hf/checkpoint-7/trainer_state.json", b)
+		m.Must(err)
+		m.Must(os.MkdirAll(m.Path("runs/hf/checkpoint-7"), 0o755))
+		m.Write("runs/hf/checkpoint-7/trainer_state.json", b)
 		var best struct {
 			Step  string `json:"step"`
 			Path  string `json:"path"`
 			Value float64
 		}
-		m.json(&best, "best", "--json", m.path("runs/a"), "loss") // right after the last close
+		m.JSON(&best, "best", "--json", m.Path("runs/a"), "loss") // right after the last close
 		if best.Step != "checkpoint-110" || best.Value != 0.25 {
 			t.Errorf("%+v", best)
 		}
-		m.sync()
+		m.Sync()
 		check := func(where, tree string) {
 			t.Helper()
 			var l struct {
@@ -73,80 +73,80 @@ func TestRunsAndMetrics(t *testing.T) {
 					Complete int
 				}
 			}
-			m.json(&l, "runs", "--json", filepath.Dir(tree))
+			m.JSON(&l, "runs", "--json", filepath.Dir(tree))
 			if len(l.Runs) != 2 || l.Runs[0].Run != "a" || l.Runs[0].Steps != 3 || l.Runs[0].Complete != 3 || l.Runs[1].Run != "hf" {
 				t.Errorf("%s: %+v", where, l)
 			}
-			steps := m.runLog(tree + "/a")
+			steps := runLog(m, tree+"/a")
 			first, second := steps["checkpoint-90"], steps["checkpoint-100"]
 			if first.New < 3*mib || second.New < mib || second.New > mib+64<<10 || second.SharedWith != "checkpoint-90" || second.Metrics["loss"] != "nan" {
 				t.Errorf("%s: %+v", where, steps)
 			}
-			m.json(&best, "best", "--json", tree+"/a", "acc", "--mode", "max")
+			m.JSON(&best, "best", "--json", tree+"/a", "acc", "--mode", "max")
 			if best.Step != "checkpoint-110" || best.Path != "runs/a/checkpoint-110" {
 				t.Errorf("%s: %+v", where, best)
 			}
-			m.json(&best, "best", "--json", tree+"/hf", "eval_loss")
+			m.JSON(&best, "best", "--json", tree+"/hf", "eval_loss")
 			if best.Step != "checkpoint-7" || best.Value != 0.125 {
 				t.Errorf("%s: %+v", where, best)
 			}
-			if said := m.cli("best", tree+"/a", "loss"); !strings.HasPrefix(said, tree+"/a/checkpoint-110  loss=0.25") {
+			if said := m.Run("best", tree+"/a", "loss"); !strings.HasPrefix(said, tree+"/a/checkpoint-110  loss=0.25") {
 				t.Errorf("%s: best said %q", where, said)
 			}
 			for _, bad := range [][]string{{"best", tree + "/a", "speed"}, {"log", tree + "/none"}, {"log", tree + "/a/checkpoint-90"}} {
-				if said, code := m.cliFails(bad...); code == 0 || code == exitUsage && bad[0] != "log" {
+				if said, code := m.RunFails(bad...); code == 0 || code == exitUsage && bad[0] != "log" {
 					t.Errorf("%s: %v: %d, %s", where, bad, code, said)
 				}
 			}
 		}
-		check("mounted", m.path("runs"))
+		check("mounted", m.Path("runs"))
 		check("by the store", filepath.Join(m.Store, "tree", "runs"))
-		m.must(m.Stop())
+		m.Must(m.Stop())
 		check("unmounted", filepath.Join(m.Store, "tree", "runs"))
-		m.must(m.Start())
-		check("mounted again", m.path("runs"))
+		m.Must(m.Start())
+		check("mounted again", m.Path("runs"))
 	})
 }
 
 // TestTornStep: a step that a killed daemon left unfinished is listed as that, and is not the best of its run.
 func TestTornStep(t *testing.T) {
 	t.Parallel()
-	modes(t, func(t *testing.T, m *mount) {
+	Modes(t, func(t *testing.T, m *Mount) {
 		for i := range 2 {
 			step := fmt.Sprintf("runs/a/%d", i)
-			m.must(os.MkdirAll(m.path(step), 0o755))
-			m.write(step+"/model.bin", noise(uint64(i), mib))
-			m.write(step+"/metrics.json", fmt.Appendf(nil, `{"loss": %d}`, 9-i))
+			m.Must(os.MkdirAll(m.Path(step), 0o755))
+			m.Write(step+"/model.bin", Noise(uint64(i), mib))
+			m.Write(step+"/metrics.json", fmt.Appendf(nil, `{"loss": %d}`, 9-i))
 		}
-		f, err := os.Create(m.path("runs/a/1/optimizer.bin"))
-		m.must(err)
+		f, err := os.Create(m.Path("runs/a/1/optimizer.bin"))
+		m.Must(err)
 		defer f.Close()
-		_, err = f.Write(noise(5, mib))
-		m.must(err)
+		_, err = f.Write(Noise(5, mib))
+		m.Must(err)
 		state := func(want string) {
 			t.Helper()
-			if s := m.runLog(m.path("runs/a")); s["1"].State != want || s["0"].State != "complete" {
+			if s := runLog(m, m.Path("runs/a")); s["1"].State != want || s["0"].State != "complete" {
 				t.Errorf("want %s: %+v", want, s)
 			}
 		}
 		state("writing")
-		m.kill9()
+		m.Kill()
 		f.Close()
-		m.must(m.Start())
+		m.Must(m.Start())
 		state("torn")
-		if said := m.cli("best", m.path("runs/a"), "loss"); !strings.Contains(said, "runs/a/0 ") {
+		if said := m.Run("best", m.Path("runs/a"), "loss"); !strings.Contains(said, "runs/a/0 ") {
 			t.Errorf("best said %q", said)
 		}
-		if said := m.cli("runs", m.Dir); !strings.Contains(said, "1 torn") {
+		if said := m.Run("runs", m.Dir); !strings.Contains(said, "1 torn") {
 			t.Errorf("runs said %q", said)
 		}
-		m.sync()
-		m.must(m.Stop())
-		m.must(m.Start())
+		m.Sync()
+		m.Must(m.Stop())
+		m.Must(m.Start())
 		state("torn")
-		m.write("runs/a/1/optimizer.bin", noise(6, mib))
+		m.Write("runs/a/1/optimizer.bin", Noise(6, mib))
 		state("complete")
-		if said := m.cli("best", m.path("runs/a"), "loss"); !strings.Contains(said, "runs/a/1 ") {
+		if said := m.Run("best", m.Path("runs/a"), "loss"); !strings.Contains(said, "runs/a/1 ") {
 			t.Errorf("best said %q", said)
 		}
 	})
@@ -156,21 +156,21 @@ func TestTornStep(t *testing.T) {
 // equal is not read. Links lead to the best step.
 func TestDiffAndFind(t *testing.T) {
 	t.Parallel()
-	m := newMount(t)
+	m := New(t)
 	for _, d := range []string{"runs/a/1", "runs/a/2", "runs/b/1"} {
-		m.must(os.MkdirAll(m.path(d), 0o755))
+		m.Must(os.MkdirAll(m.Path(d), 0o755))
 	}
-	runPython(t, "save.py", "plain", "1", m.path("runs/a/1/model.pt"), m.path("runs/b/1/other.safetensors"))
-	runPython(t, "change.py", m.path("runs/a/1/model.pt"), m.path("runs/a/2/model.pt"), "layers.3.weight")
-	m.write("runs/a/1/metrics.json", []byte(`{"loss": 2}`))
-	m.write("runs/a/2/metrics.json", []byte(`{"loss": 1}`))
-	m.sync()
+	RunPython(t, "save.py", "plain", "1", m.Path("runs/a/1/model.pt"), m.Path("runs/b/1/other.safetensors"))
+	RunPython(t, "change.py", m.Path("runs/a/1/model.pt"), m.Path("runs/a/2/model.pt"), "layers.3.weight")
+	m.Write("runs/a/1/metrics.json", []byte(`{"loss": 2}`))
+	m.Write("runs/a/2/metrics.json", []byte(`{"loss": 1}`))
+	m.Sync()
 	for mode, want := range map[string]string{"min": "../../../runs/a/2", "max": "../../../runs/a/1"} {
-		if to, err := os.Readlink(m.path(".ckptfs/best/a/loss." + mode)); to != want || err != nil {
+		if to, err := os.Readlink(m.Path(".ckptfs/best/a/loss." + mode)); to != want || err != nil {
 			t.Errorf("%s: %q, %v", mode, to, err)
 		}
 	}
-	if _, err := os.Stat(m.path(".ckptfs/best/a/loss.min/model.pt")); err != nil {
+	if _, err := os.Stat(m.Path(".ckptfs/best/a/loss.min/model.pt")); err != nil {
 		t.Error(err)
 	}
 	check := func(where, tree string) {
@@ -186,31 +186,31 @@ func TestDiffAndFind(t *testing.T) {
 			Read                     int64 `json:"read_bytes"`
 		}
 		for _, pair := range [][2]string{{"a/1/model.pt", "a/2/model.pt"}, {"b/1", "a/2"}, {"b", "a"}, {"b/1/other.safetensors", "a/2/model.pt"}} {
-			m.json(&d, "diff", "--json", tree+"/"+pair[0], tree+"/"+pair[1])
+			m.JSON(&d, "diff", "--json", tree+"/"+pair[0], tree+"/"+pair[1])
 			if d.Equal != 7 || len(d.Changed) != 1 || d.Changed[0].Name != "layers.3.weight" || d.Changed[0].Max == 0 ||
 				len(d.Added)+len(d.Removed)+len(d.Reshaped) != 0 || d.Read != 2*mib {
 				t.Errorf("%s: %v: %+v", where, pair, d)
 			}
 		}
-		if said := m.cli("diff", tree+"/a/1", tree+"/a/2"); !strings.Contains(said, "layers.3.weight") || !strings.Contains(said, "7 tensors equal") {
+		if said := m.Run("diff", tree+"/a/1", tree+"/a/2"); !strings.Contains(said, "layers.3.weight") || !strings.Contains(said, "7 tensors equal") {
 			t.Errorf("%s: diff said %s", where, said)
 		}
-		said := m.cli("find", "--like", tree+"/a/1/model.pt:layers.0.weight")
+		said := m.Run("find", "--like", tree+"/a/1/model.pt:layers.0.weight")
 		for _, holder := range []string{"runs/a/1/model.pt:layers.0.weight", "runs/a/2/model.pt:layers.0.weight", "runs/b/1/other.safetensors:layers.0.weight"} {
 			if !strings.Contains(said, holder) {
 				t.Errorf("%s: find said %s", where, said)
 			}
 		}
 		for _, bad := range [][]string{{"find", "--like", tree + "/a/1/model.pt:nothing"}, {"find", tree, "--tensor", "12"}, {"diff", tree + "/a/1", tree + "/none"}} {
-			if said, code := m.cliFails(bad...); code == 0 {
+			if said, code := m.RunFails(bad...); code == 0 {
 				t.Errorf("%s: %v: %s", where, bad, said)
 			}
 		}
 	}
-	check("mounted", m.path("runs"))
-	m.evictAll()
-	check("evicted", m.path("runs"))
-	m.must(m.Stop())
+	check("mounted", m.Path("runs"))
+	m.EvictAll()
+	check("evicted", m.Path("runs"))
+	m.Must(m.Stop())
 	check("unmounted", filepath.Join(m.Store, "tree", "runs"))
-	m.must(m.Start())
+	m.Must(m.Start())
 }

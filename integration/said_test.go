@@ -6,7 +6,7 @@ import (
 )
 
 // wantSaid checks that a message has each of the words, whatever their case.
-func wantSaid(t *testing.T, said string, words ...string) {
+func WantSaid(t *testing.T, said string, words ...string) {
 	t.Helper()
 	for _, w := range words {
 		if !strings.Contains(strings.ToLower(said), strings.ToLower(w)) {

@@ -65,7 +65,7 @@ func openDir(t *testing.T) string {
 // TestOtherUsers: with --allow-other users get from the mount what the permissions of a plain folder give them.
 func TestOtherUsers(t *testing.T) {
 	t.Parallel()
-	needRoot(t, "becomes two other users")
+	NeedRoot(t, "becomes two other users")
 	modes := []string{"passthrough", "served"}
 	for _, mode := range modes {
 		t.Run(mode, func(t *testing.T) {
@@ -75,13 +75,13 @@ func TestOtherUsers(t *testing.T) {
 				flags = append(flags, "--no-passthrough")
 			}
 			dir := openDir(t)
-			m := prepare(t, dir, flags...)
-			m.must(m.Start())
+			m := Prepare(t, dir, flags...)
+			m.Must(m.Start())
 			plain := filepath.Join(dir, "plain")
-			m.must(os.Mkdir(plain, 0o755))
+			m.Must(os.Mkdir(plain, 0o755))
 			model, err := os.ReadFile("../formats/testdata/torch/flat.pt")
-			m.must(err)
-			m.must(os.WriteFile(filepath.Join(dir, "model.pt"), model, 0o600))
+			m.Must(err)
+			m.Must(os.WriteFile(filepath.Join(dir, "model.pt"), model, 0o600))
 			root := func(command string) {
 				t.Helper()
 				for _, where := range []string{m.Dir, plain} {
@@ -140,9 +140,9 @@ func TestOtherUsers(t *testing.T) {
 			}
 			compare("resident", tries)
 			root("cp ../model.pt open/alices.pt; chown 54321 open/alices.pt; chmod 640 open/alices.pt; rm -f team/*")
-			m.sync()
-			m.cli("evict", m.path("runs"))
-			m.cli("evict", m.path("open"))
+			m.Sync()
+			m.Run("evict", m.Path("runs"))
+			m.Run("evict", m.Path("open"))
 			compare("packed", tries)
 
 			// A view is as private as its source.
@@ -159,17 +159,17 @@ func TestOtherUsers(t *testing.T) {
 // TestStoreIsPrivate: nobody reaches a store around its mount, or its daemon.
 func TestStoreIsPrivate(t *testing.T) {
 	t.Parallel()
-	needRoot(t, "becomes another user")
+	NeedRoot(t, "becomes another user")
 	dir := openDir(t)
-	m := prepare(t, dir)
-	m.must(os.Mkdir(m.Store, 0o777)) // an empty folder that is too open
-	m.must(os.Chmod(m.Store, 0o777))
-	m.must(m.Start())
-	m.write("x", noise(1, mib))
+	m := Prepare(t, dir)
+	m.Must(os.Mkdir(m.Store, 0o777)) // an empty folder that is too open
+	m.Must(os.Chmod(m.Store, 0o777))
+	m.Must(m.Start())
+	m.Write("x", Noise(1, mib))
 	perm := func(name string) os.FileMode {
 		t.Helper()
 		st, err := os.Stat(filepath.Join(m.Store, name))
-		m.must(err)
+		m.Must(err)
 		return st.Mode().Perm()
 	}
 	for name, want := range map[string]os.FileMode{"": 0o700, "control.sock": 0o600, "segments": 0o700, "lost+found": 0o700, "lock": 0o600, "index.db": 0o600} {
@@ -188,19 +188,19 @@ func TestStoreIsPrivate(t *testing.T) {
 		}
 	}
 	// Even if the folder and the socket let them in, the daemon asks who they are.
-	m.must(os.Chmod(m.Store, 0o777))
-	m.must(os.Chmod(filepath.Join(m.Store, "control.sock"), 0o666))
+	m.Must(os.Chmod(m.Store, 0o777))
+	m.Must(os.Chmod(filepath.Join(m.Store, "control.sock"), 0o666))
 	for _, args := range []string{"stats", "status", "umount"} {
 		out, ok := as(t, alice, "/", m.Bin+" "+args+" "+m.Store)
 		if ok {
 			t.Errorf("another user could ask for %s: %s", args, out)
 		}
-		wantSaid(t, out, "user 0")
+		WantSaid(t, out, "user 0")
 	}
 	if !m.Mounted() {
 		t.Error("another user unmounted it")
 	}
-	m.must(m.Stop())
+	m.Must(m.Stop())
 	if _, err := os.Stat(filepath.Join(m.Store, "control.sock")); err == nil {
 		t.Error("the socket outlives the daemon")
 	}
@@ -209,60 +209,60 @@ func TestStoreIsPrivate(t *testing.T) {
 // TestLinksOutOfTheStore: what is a symbolic link in a store's own folder is not followed.
 func TestLinksOutOfTheStore(t *testing.T) {
 	t.Parallel()
-	m := newMount(t)
-	m.write("x", noise(1, mib))
-	m.must(m.Stop())
+	m := New(t)
+	m.Write("x", Noise(1, mib))
+	m.Must(m.Stop())
 	outside := t.TempDir()
 	victim := filepath.Join(outside, "victim")
 	for _, name := range []string{"segments", "tree", "lost+found", "index.db", "lock", "log", "format"} {
 		own, away := filepath.Join(m.Store, name), filepath.Join(outside, name)
-		m.must(os.WriteFile(victim, []byte("mine"), 0o600))
+		m.Must(os.WriteFile(victim, []byte("mine"), 0o600))
 		_, err := os.Lstat(own)
 		there := err == nil
 		if there {
-			m.must(os.Rename(own, away))
-			m.must(os.Symlink(away, own))
+			m.Must(os.Rename(own, away))
+			m.Must(os.Symlink(away, own))
 		} else {
-			m.must(os.Symlink(victim, own))
+			m.Must(os.Symlink(victim, own))
 		}
 		for _, args := range [][]string{{"mount", m.Store, m.Dir}, {"stats", m.Store}, {"sync", m.Store}} {
-			said, code := m.cliFails(args...)
+			said, code := m.RunFails(args...)
 			if code != exitDamaged {
 				t.Errorf("%s with %s a link: exit status %d: %s", args[0], name, code, said)
 			}
-			wantSaid(t, said, own, "symbolic link")
+			WantSaid(t, said, own, "symbolic link")
 		}
-		m.must(os.Remove(own))
+		m.Must(os.Remove(own))
 		if there {
-			m.must(os.Rename(away, own))
+			m.Must(os.Rename(away, own))
 		}
 		if b, err := os.ReadFile(victim); err != nil || string(b) != "mine" {
 			t.Errorf("what the link %s led to was written: %q, %v", name, b, err)
 		}
 	}
-	m.must(m.Start())
-	m.want("x", noise(1, mib))
+	m.Must(m.Start())
+	m.Want("x", Noise(1, mib))
 }
 
 // TestPathsOfRequests: no path of a request leads out of the mount.
 func TestPathsOfRequests(t *testing.T) {
 	t.Parallel()
-	m := newMount(t)
-	m.write("dir/x", noise(1, mib))
+	m := New(t)
+	m.Write("dir/x", Noise(1, mib))
 	outside := t.TempDir()
-	m.must(os.WriteFile(filepath.Join(outside, "secret"), noise(2, mib), 0o600))
-	m.must(os.Symlink(outside, m.path("out")))
-	m.must(os.Symlink(filepath.Join(outside, "secret"), m.path("dir/secret")))
-	m.must(os.Symlink("dir", m.path("in")))
-	m.sync()
-	ask := m.asker()
+	m.Must(os.WriteFile(filepath.Join(outside, "secret"), Noise(2, mib), 0o600))
+	m.Must(os.Symlink(outside, m.Path("out")))
+	m.Must(os.Symlink(filepath.Join(outside, "secret"), m.Path("dir/secret")))
+	m.Must(os.Symlink("dir", m.Path("in")))
+	m.Sync()
+	ask := m.Asker()
 	for _, path := range []string{"out/secret", "dir/secret", "../../../../../../../../" + outside + "/secret", outside + "/secret", "dir/../out/secret", "\x00", strings.Repeat("x/", 5000)} {
 		if code, body := ask("GET", "show", path); code == http.StatusOK {
 			var f struct {
 				Size int64
 				Path string
 			}
-			if m.must(json.Unmarshal([]byte(body), &f)); f.Size == mib {
+			if m.Must(json.Unmarshal([]byte(body), &f)); f.Size == mib {
 				t.Errorf("show %q went outside: %s", path, body)
 			}
 		}
@@ -276,10 +276,10 @@ func TestPathsOfRequests(t *testing.T) {
 		t.Errorf("a path that is only odd: %d: %s", code, body)
 	}
 	// The command line resolves links as any program does, and stays in the mount.
-	if f := m.show("in/x"); f.Size != mib {
+	if f := m.Show("in/x"); f.Size != mib {
 		t.Errorf("by a link within the mount: %+v", f)
 	}
-	if said, code := m.cliFails("show", m.path("out/secret")); code != exitNotStore {
+	if said, code := m.RunFails("show", m.Path("out/secret")); code != exitNotStore {
 		t.Errorf("by a link out of the mount: exit status %d: %s", code, said)
 	}
 }

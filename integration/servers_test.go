@@ -21,27 +21,27 @@ type serverReply struct {
 // is there.
 func TestServers(t *testing.T) {
 	t.Parallel()
-	modes(t, func(t *testing.T, m *mount) {
+	Modes(t, func(t *testing.T, m *Mount) {
 		const name = "model.safetensors"
-		runPython(t, "payload.py", fmt.Sprint(48*mib), m.path("model.pt"), m.path(name))
-		m.evictAll()
-		m.wantState(name, packed)
-		st, err := os.Stat(m.path(name))
-		m.must(err)
+		RunPython(t, "payload.py", fmt.Sprint(48*mib), m.Path("model.pt"), m.Path(name))
+		m.EvictAll()
+		m.WantState(name, Packed)
+		st, err := os.Stat(m.Path(name))
+		m.Must(err)
 		size := st.Size()
 
-		servers := make([]*session, 3)
+		servers := make([]*Session, 3)
 		for i := range servers {
-			servers[i] = startSession(t, "clients/server.py", m.path(name))
-			if said := servers[i].answer(); said != "ready" {
-				missing(t, "%s", said)
+			servers[i] = StartSession(t, "clients/server.py", m.Path(name))
+			if said := servers[i].Answer(); said != "ready" {
+				Missing(t, "%s", said)
 			}
 		}
 		ask := func(command string) (all []serverReply) {
 			t.Helper()
 			for _, s := range servers {
 				var r serverReply
-				said := s.tell(command)
+				said := s.Tell(command)
 				if err := json.Unmarshal([]byte(said), &r); err != nil {
 					t.Fatalf("%s: %s", command, said)
 				}
@@ -69,9 +69,9 @@ func TestServers(t *testing.T) {
 		}
 
 		// What the reads set going, hydration above all, which begins half a second later, has to be over before the daemon's time is looked at.
-		quiet, at := m.cpu(), time.Now()
-		m.must(daemon.Until("the daemon to be idle", func() bool {
-			if now := m.cpu(); now != quiet {
+		quiet, at := cpuOf(m), time.Now()
+		m.Must(daemon.Until("the daemon to be idle", func() bool {
+			if now := cpuOf(m); now != quiet {
 				quiet, at = now, time.Now()
 			}
 			return time.Since(at) > 1500*time.Millisecond
@@ -80,7 +80,7 @@ func TestServers(t *testing.T) {
 			ask("again")
 		}
 		// 30 times the file through the daemon would be seconds.
-		if used := m.cpu() - quiet; used > 200*time.Millisecond {
+		if used := cpuOf(m) - quiet; used > 200*time.Millisecond {
 			t.Errorf("reading what is mapped and warm took %v of the daemon's time", used)
 		}
 		for _, s := range ask("again") {
@@ -92,17 +92,17 @@ func TestServers(t *testing.T) {
 }
 
 // cpu is the processor time that the daemon has used, of its own and of the kernel for it.
-func (m *mount) cpu() time.Duration {
-	m.t.Helper()
+func cpuOf(m *Mount) time.Duration {
+	m.T.Helper()
 	var ticks int64
 	for _, pid := range m.PIDs() {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		m.must(err)
+		m.Must(err)
 		_, rest, _ := strings.Cut(string(stat), ") ")
 		f := strings.Fields(rest)
 		for _, v := range f[11:13] { // utime, stime, in hundredths of a second
 			n, err := strconv.ParseInt(v, 10, 64)
-			m.must(err)
+			m.Must(err)
 			ticks += n
 		}
 	}

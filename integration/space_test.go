@@ -24,7 +24,7 @@ func smallDisk(t *testing.T, n int) string {
 	if out, err := exec.Command("sh", "-c", script, "sh", image, fmt.Sprint(n), dir).CombinedOutput(); err != nil {
 		t.Logf("no loop device here, tmpfs instead: %s", out)
 		if err := unix.Mount("none", dir, "tmpfs", 0, fmt.Sprintf("size=%dm,mode=755", n)); err != nil {
-			missing(t, "neither an ext4 image nor a tmpfs can be mounted here: %v", err)
+			Missing(t, "neither an ext4 image nor a tmpfs can be mounted here: %v", err)
 		}
 	}
 	t.Cleanup(func() {
@@ -46,19 +46,19 @@ func TestFullDisk(t *testing.T) {
 			t.Parallel()
 			disk := smallDisk(t, 256)
 			ballast := filepath.Join(disk, "ballast")
-			m := prepare(t, disk, map[string][]string{"served": {"--no-passthrough"}}[mode]...)
+			m := Prepare(t, disk, map[string][]string{"served": {"--no-passthrough"}}[mode]...)
 			m.Log = filepath.Join(t.TempDir(), "log") // on another disk
-			m.must(m.Start())
+			m.Must(m.Start())
 			b, err := os.Create(ballast)
-			m.must(err)
-			m.must(unix.Fallocate(int(b.Fd()), 0, 0, 120*mib))
-			m.must(b.Close())
+			m.Must(err)
+			m.Must(unix.Fallocate(int(b.Fd()), 0, 0, 120*mib))
+			m.Must(b.Close())
 
 			const n = 6 * mib
 			closed := 0
 			var full error
 			for i := 0; full == nil && i < 100; i++ {
-				if full = os.WriteFile(m.path(fmt.Sprint(i)), noise(uint64(i), n), 0o644); full == nil {
+				if full = os.WriteFile(m.Path(fmt.Sprint(i)), Noise(uint64(i), n), 0o644); full == nil {
 					closed++
 				}
 			}
@@ -70,27 +70,27 @@ func TestFullDisk(t *testing.T) {
 				t.Errorf("only %d files fitted into 120 MiB", closed)
 			}
 			for i := range closed {
-				m.want(fmt.Sprint(i), noise(uint64(i), n))
+				m.Want(fmt.Sprint(i), Noise(uint64(i), n))
 			}
-			m.cli("stats", m.Dir)
-			m.cli("status", m.Dir)
+			m.Run("stats", m.Dir)
+			m.Run("status", m.Dir)
 
-			m.must(os.Remove(ballast))
-			m.must(os.Remove(m.path(fmt.Sprint(closed)))) // what did not fit
-			m.sync()
+			m.Must(os.Remove(ballast))
+			m.Must(os.Remove(m.Path(fmt.Sprint(closed)))) // what did not fit
+			m.Sync()
 			for i := range closed {
-				m.wantState(fmt.Sprint(i), packed, both)
+				m.WantState(fmt.Sprint(i), Packed, Both)
 			}
-			if s := m.status(); len(s.Failures) > 0 {
+			if s := m.Status(); len(s.Failures) > 0 {
 				t.Errorf("failures are still told of: %+v", s.Failures)
 			}
-			m.write("after", noise(200, n))
-			m.sync()
-			m.cli("evict", m.Dir)
-			m.want("after", noise(200, n))
-			m.remount()
+			m.Write("after", Noise(200, n))
+			m.Sync()
+			m.Run("evict", m.Dir)
+			m.Want("after", Noise(200, n))
+			m.Remount()
 			for i := range closed {
-				m.want(fmt.Sprint(i), noise(uint64(i), n))
+				m.Want(fmt.Sprint(i), Noise(uint64(i), n))
 			}
 		})
 	}
@@ -101,30 +101,30 @@ func TestFullDisk(t *testing.T) {
 func TestFullDiskKilled(t *testing.T) {
 	t.Parallel()
 	disk := smallDisk(t, 192)
-	m := prepare(t, disk)
+	m := Prepare(t, disk)
 	m.Log = filepath.Join(t.TempDir(), "log")
-	m.must(m.Start())
+	m.Must(m.Start())
 	ballast := filepath.Join(disk, "ballast")
-	m.must(os.WriteFile(ballast, make([]byte, 16*mib), 0o644))
+	m.Must(os.WriteFile(ballast, make([]byte, 16*mib), 0o644))
 	closed := 0
 	for ; closed < 100; closed++ {
-		if os.WriteFile(m.path(fmt.Sprint(closed)), noise(uint64(closed), 5*mib), 0o644) != nil {
+		if os.WriteFile(m.Path(fmt.Sprint(closed)), Noise(uint64(closed), 5*mib), 0o644) != nil {
 			break
 		}
 	}
-	m.kill9()
+	m.Kill()
 	if err := m.Start(); err != nil {
 		t.Logf("mounting on a full disk: %v", err)
-		wantSaid(t, err.Error(), "no space")
-		m.must(os.Remove(ballast))
-		m.must(m.Start())
+		WantSaid(t, err.Error(), "no space")
+		m.Must(os.Remove(ballast))
+		m.Must(m.Start())
 	}
 	for i := range closed {
-		m.want(fmt.Sprint(i), noise(uint64(i), 5*mib))
+		m.Want(fmt.Sprint(i), Noise(uint64(i), 5*mib))
 	}
 	// What cannot be packed for want of space keeps umount from saying that all is well, and nobody from leaving.
-	if said, code := m.cliOutcome("umount", m.Dir); code != 0 {
-		wantSaid(t, said, "space")
-		m.cli("umount", "--no-wait", m.Dir)
+	if said, code := m.RunOutcome("umount", m.Dir); code != 0 {
+		WantSaid(t, said, "space")
+		m.Run("umount", "--no-wait", m.Dir)
 	}
 }

@@ -36,8 +36,8 @@ done`
 // scripts/install puts where they look; in a mount namespace of its own, where those are the only ones to see it.
 func TestMountHelpers(t *testing.T) {
 	t.Parallel()
-	needRoot(t, "lays an overlay over /sbin")
-	m := prepare(t, t.TempDir())
+	NeedRoot(t, "lays an overlay over /sbin")
+	m := Prepare(t, t.TempDir())
 	script := `set -eu
 work=$1 bin=$2 store=$3 dir=$4
 ` + alone + `
@@ -105,20 +105,20 @@ func TestSystemdUnit(t *testing.T) {
 // TestServiceNotification: the service manager is told when the mount is there, and when it goes.
 func TestServiceNotification(t *testing.T) {
 	t.Parallel()
-	m := prepare(t, t.TempDir())
+	m := Prepare(t, t.TempDir())
 	path := filepath.Join(t.TempDir(), "notify")
 	c, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
-	m.must(err)
+	m.Must(err)
 	defer c.Close()
-	m.must(c.SetReadDeadline(time.Now().Add(daemon.Patience)))
-	p := begin(t, "/", "env", "NOTIFY_SOCKET="+path, m.Bin, "mount", "-f", m.Store, m.Dir)
+	m.Must(c.SetReadDeadline(time.Now().Add(daemon.Patience)))
+	p := Begin(t, "/", "env", "NOTIFY_SOCKET="+path, m.Bin, "mount", "-f", m.Store, m.Dir)
 	next := func(want string) {
 		t.Helper()
 		b := make([]byte, 1000)
 		for {
 			n, err := c.Read(b)
 			if err != nil {
-				t.Fatalf("waiting for %s: %v; the daemon says: %s", want, err, p.text())
+				t.Fatalf("waiting for %s: %v; the daemon says: %s", want, err, p.Text())
 			}
 			if strings.HasPrefix(string(b[:n]), want+"\n") {
 				return
@@ -129,79 +129,79 @@ func TestServiceNotification(t *testing.T) {
 	if !m.Mounted() {
 		t.Error("it says that it is ready, and nothing is mounted")
 	}
-	m.cli("umount", m.Dir)
+	m.Run("umount", m.Dir)
 	next("STOPPING=1")
-	if code := p.code(); code != 0 {
-		t.Errorf("exit status %d: %s", code, p.text())
+	if code := p.Code(); code != 0 {
+		t.Errorf("exit status %d: %s", code, p.Text())
 	}
 }
 
 // TestUmountSaysWho: a refusal names the processes in the way.
 func TestUmountSaysWho(t *testing.T) {
 	t.Parallel()
-	m := newMount(t)
-	m.write("runs/a/model.pt", noise(1, mib))
-	m.write("lib.bin", noise(2, mib))
-	reader := begin(t, "/", "sh", "-c", "exec 3<"+m.path("runs/a/model.pt")+"; echo there; exec sleep 600")
-	reader.awaits("there")
-	inside := begin(t, m.path("runs"), "sh", "-c", "echo there; exec sleep 600")
-	inside.awaits("there")
-	said, code := m.cliFails("umount", m.Dir)
+	m := New(t)
+	m.Write("runs/a/model.pt", Noise(1, mib))
+	m.Write("lib.bin", Noise(2, mib))
+	reader := Begin(t, "/", "sh", "-c", "exec 3<"+m.Path("runs/a/model.pt")+"; echo there; exec sleep 600")
+	reader.Awaits("there")
+	inside := Begin(t, m.Path("runs"), "sh", "-c", "echo there; exec sleep 600")
+	inside.Awaits("there")
+	said, code := m.RunFails("umount", m.Dir)
 	if code != exitBusy {
 		t.Errorf("exit status %d", code)
 	}
-	wantSaid(t, said, m.Dir, "in use",
+	WantSaid(t, said, m.Dir, "in use",
 		fmt.Sprintf("sleep (%d: open runs/a/model.pt)", reader.Process.Pid),
 		fmt.Sprintf("sleep (%d: cwd runs)", inside.Process.Pid))
-	reader.kill()
-	inside.kill()
+	reader.Kill()
+	inside.Kill()
 
 	// A mapping without a descriptor.
-	f, err := os.Open(m.path("lib.bin"))
-	m.must(err)
+	f, err := os.Open(m.Path("lib.bin"))
+	m.Must(err)
 	mapped, err := syscall.Mmap(int(f.Fd()), 0, mib, syscall.PROT_READ, syscall.MAP_SHARED)
-	m.must(err)
-	m.must(f.Close())
-	said, _ = m.cliFails("umount", m.Dir)
-	wantSaid(t, said, fmt.Sprintf("(%d: mapped lib.bin)", os.Getpid()))
-	m.must(syscall.Munmap(mapped))
+	m.Must(err)
+	m.Must(f.Close())
+	said, _ = m.RunFails("umount", m.Dir)
+	WantSaid(t, said, fmt.Sprintf("(%d: mapped lib.bin)", os.Getpid()))
+	m.Must(syscall.Munmap(mapped))
 
 	// From within: the command itself is not in the way.
-	p := begin(t, m.Dir, m.Bin, "umount", ".")
-	if code := p.code(); code != 0 {
-		t.Errorf("umount . from the mount's root: exit status %d: %s", code, p.text())
+	p := Begin(t, m.Dir, m.Bin, "umount", ".")
+	if code := p.Code(); code != 0 {
+		t.Errorf("umount . from the mount's root: exit status %d: %s", code, p.Text())
 	}
 }
 
 // TestUmountTimeout: until the time is over a mount in use is tried again, and Ctrl-C leaves it as it is.
 func TestUmountTimeout(t *testing.T) {
 	t.Parallel()
-	m := newMount(t)
-	m.write("x", noise(1, mib))
-	f, err := os.Open(m.path("x"))
-	m.must(err)
+	m := New(t)
+	m.Write("x", Noise(1, mib))
+	f, err := os.Open(m.Path("x"))
+	m.Must(err)
 	defer f.Close()
-	said, code := m.cliFails("umount", "--timeout", "300ms", m.Dir)
+	said, code := m.RunFails("umount", "--timeout", "300ms", m.Dir)
 	if code != exitBusy {
 		t.Errorf("exit status %d", code)
 	}
-	wantSaid(t, said, "in use", "open x")
+	WantSaid(t, said, "in use", "open x")
 
-	p := begin(t, "/", m.Bin, "umount", "--timeout", "10m", m.Dir)
-	p.awaits("trying on")
-	m.must(p.Process.Signal(os.Interrupt))
-	if code := p.code(); code != exitInterrupted {
-		t.Errorf("interrupted: exit status %d: %s", code, p.text())
+	p := Begin(t, "/", m.Bin, "umount", "--timeout", "10m", m.Dir)
+	p.Awaits("trying on")
+	m.Must(p.Process.Signal(os.Interrupt))
+	if code := p.Code(); code != exitInterrupted {
+		t.Errorf("interrupted: exit status %d: %s", code, p.Text())
 	}
-	m.want("x", noise(1, mib))
-	m.write("y", []byte("y"))
-	m.sync()
+	m.Want("x", Noise(1, mib))
+	m.Write("y", []byte("y"))
+	m.Sync()
 
-	p = begin(t, "/", m.Bin, "umount", "--timeout", "10m", m.Dir)
-	p.awaits("trying on")
-	m.must(f.Close())
-	if code := p.code(); code != 0 {
-		t.Errorf("exit status %d: %s", code, p.text())
+	p = Begin(t, "/", m.Bin, "umount", "--timeout", "10m", m.Dir)
+	p.Awaits("trying on")
+	m.Must(f.Close())
+	if code := p.Code(); code != 0 {
+		t.Errorf("exit status %d: %s", code, p.Text())
 	}
 	if m.Mounted() || len(m.PIDs()) > 0 {
 		t.Error("still there")
@@ -211,29 +211,29 @@ func TestUmountTimeout(t *testing.T) {
 // TestUmountForce takes a mount from those who use it, and a daemon that hangs with it.
 func TestUmountForce(t *testing.T) {
 	t.Parallel()
-	m := newMount(t)
-	m.write("x", noise(1, mib))
-	m.sync()
-	f, err := os.Open(m.path("x"))
-	m.must(err)
+	m := New(t)
+	m.Write("x", Noise(1, mib))
+	m.Sync()
+	f, err := os.Open(m.Path("x"))
+	m.Must(err)
 	defer f.Close()
-	m.cli("umount", "--force", m.Dir)
+	m.Run("umount", "--force", m.Dir)
 	if m.Mounted() || len(m.PIDs()) > 0 {
 		t.Fatal("still there")
 	}
-	m.must(m.Start())
-	m.want("x", noise(1, mib))
+	m.Must(m.Start())
+	m.Want("x", Noise(1, mib))
 
-	m.write("y", noise(2, mib))
-	m.must(syscall.Kill(m.PIDs()[0], syscall.SIGSTOP))
-	m.cli("umount", "--force", "--timeout", "1s", m.Dir)
+	m.Write("y", Noise(2, mib))
+	m.Must(syscall.Kill(m.PIDs()[0], syscall.SIGSTOP))
+	m.Run("umount", "--force", "--timeout", "1s", m.Dir)
 	if m.Mounted() || len(m.PIDs()) > 0 {
 		t.Fatal("still there")
 	}
-	m.must(m.Start())
-	m.want("x", noise(1, mib))
-	m.want("y", noise(2, mib))
-	if _, code := m.cliFails("umount", "--force", "--lazy", m.Dir); code != exitUsage {
+	m.Must(m.Start())
+	m.Want("x", Noise(1, mib))
+	m.Want("y", Noise(2, mib))
+	if _, code := m.RunFails("umount", "--force", "--lazy", m.Dir); code != exitUsage {
 		t.Errorf("--force --lazy: exit status %d", code)
 	}
 }
@@ -241,39 +241,39 @@ func TestUmountForce(t *testing.T) {
 // TestUmountLazy: who has a file open keeps it, and the daemon ends with the last one.
 func TestUmountLazy(t *testing.T) {
 	t.Parallel()
-	m := newMount(t)
-	m.write("x", noise(1, mib))
-	m.evict("x")
-	f, err := os.Open(m.path("x"))
-	m.must(err)
+	m := New(t)
+	m.Write("x", Noise(1, mib))
+	m.Evict("x")
+	f, err := os.Open(m.Path("x"))
+	m.Must(err)
 	defer f.Close()
-	m.cli("umount", "--lazy", m.Dir)
+	m.Run("umount", "--lazy", m.Dir)
 	if m.Mounted() {
 		t.Error("still mounted")
 	}
 	got := make([]byte, mib)
-	if _, err := f.ReadAt(got, 0); err != nil || !bytes.Equal(got, noise(1, mib)) {
+	if _, err := f.ReadAt(got, 0); err != nil || !bytes.Equal(got, Noise(1, mib)) {
 		t.Errorf("an open file after umount --lazy: %v", err)
 	}
 	if len(m.PIDs()) != 1 {
 		t.Errorf("daemons: %v", m.PIDs())
 	}
-	m.must(f.Close())
-	m.must(daemon.Until("the daemon to end with the last file", func() bool { return len(m.PIDs()) == 0 }))
+	m.Must(f.Close())
+	m.Must(daemon.Until("the daemon to end with the last file", func() bool { return len(m.PIDs()) == 0 }))
 }
 
 // TestNothingInherited: the daemon does not keep what whoever mounts has open, such as a lock of flock(1).
 func TestNothingInherited(t *testing.T) {
 	t.Parallel()
-	m := prepare(t, t.TempDir())
+	m := Prepare(t, t.TempDir())
 	held := filepath.Join(filepath.Dir(m.Store), "held")
-	p := begin(t, "/", "sh", "-c", `exec 9>"$1"; shift; exec "$@"`, "sh", held, m.Bin, "mount", "--log-file", m.Log, m.Store, m.Dir)
-	if code := p.code(); code != 0 {
-		t.Fatalf("exit status %d: %s", code, p.text())
+	p := Begin(t, "/", "sh", "-c", `exec 9>"$1"; shift; exec "$@"`, "sh", held, m.Bin, "mount", "--log-file", m.Log, m.Store, m.Dir)
+	if code := p.Code(); code != 0 {
+		t.Fatalf("exit status %d: %s", code, p.Text())
 	}
 	for _, pid := range m.PIDs() {
 		fds, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
-		m.must(err)
+		m.Must(err)
 		for _, fd := range fds {
 			if to, _ := os.Readlink(fd); to == held {
 				t.Errorf("the daemon has %s open", to)
@@ -288,43 +288,43 @@ func TestNothingInherited(t *testing.T) {
 // TestMountedElsewhere: another container keeps its copy of the mount, and umount says so instead of hanging.
 func TestMountedElsewhere(t *testing.T) {
 	t.Parallel()
-	needRoot(t, "makes a mount namespace")
-	m := newMount(t)
-	m.write("x", noise(1, mib))
-	other := begin(t, "/", "unshare", "--mount", "sh", "-c", "dir=$1\n"+alone+"\necho there; exec sleep 600", "sh", m.Dir)
-	other.awaits("there")
-	p := begin(t, "/", m.Bin, "umount", m.Dir)
-	p.awaits("still mounted elsewhere")
-	wantSaid(t, p.text(), m.Dir, fmt.Sprintf("sleep (%d)", other.Process.Pid))
-	m.must(p.Process.Signal(os.Interrupt))
-	if code := p.code(); code != exitInterrupted {
-		t.Errorf("exit status %d: %s", code, p.text())
+	NeedRoot(t, "makes a mount namespace")
+	m := New(t)
+	m.Write("x", Noise(1, mib))
+	other := Begin(t, "/", "unshare", "--mount", "sh", "-c", "dir=$1\n"+alone+"\necho there; exec sleep 600", "sh", m.Dir)
+	other.Awaits("there")
+	p := Begin(t, "/", m.Bin, "umount", m.Dir)
+	p.Awaits("still mounted elsewhere")
+	WantSaid(t, p.Text(), m.Dir, fmt.Sprintf("sleep (%d)", other.Process.Pid))
+	m.Must(p.Process.Signal(os.Interrupt))
+	if code := p.Code(); code != exitInterrupted {
+		t.Errorf("exit status %d: %s", code, p.Text())
 	}
 	if m.Mounted() {
 		t.Error("still mounted here")
 	}
-	said, code := m.cliFails("mount", m.Store, m.Dir)
+	said, code := m.RunFails("mount", m.Store, m.Dir)
 	if code != exitBusy {
 		t.Errorf("mounted while the other daemon has the store: exit status %d", code)
 	}
 	host, _ := os.Hostname()
-	wantSaid(t, said, m.Store, "in use by process", fmt.Sprint(m.PIDs()[0]), host, "since")
-	other.kill()
-	m.must(daemon.Until("the daemon to end with the last mount", func() bool { return len(m.PIDs()) == 0 }))
-	m.must(m.Start())
-	m.want("x", noise(1, mib))
+	WantSaid(t, said, m.Store, "in use by process", fmt.Sprint(m.PIDs()[0]), host, "since")
+	other.Kill()
+	m.Must(daemon.Until("the daemon to end with the last mount", func() bool { return len(m.PIDs()) == 0 }))
+	m.Must(m.Start())
+	m.Want("x", Noise(1, mib))
 }
 
 // TestNoMountpoint: each reason why a folder cannot be mounted on has its words and its exit code.
 func TestNoMountpoint(t *testing.T) {
 	t.Parallel()
-	m := newMount(t)
+	m := New(t)
 	dir := t.TempDir()
 	for _, d := range []string{"full/x", "above/store", "empty", "unused"} {
-		m.must(os.MkdirAll(filepath.Join(dir, d), 0o755))
+		m.Must(os.MkdirAll(filepath.Join(dir, d), 0o755))
 	}
-	m.must(os.WriteFile(filepath.Join(dir, "file"), nil, 0o644))
-	m.must(os.Symlink("empty", filepath.Join(dir, "link")))
+	m.Must(os.WriteFile(filepath.Join(dir, "file"), nil, 0o644))
+	m.Must(os.Symlink("empty", filepath.Join(dir, "link")))
 	fresh := filepath.Join(dir, "fresh")
 	for _, c := range []struct {
 		store, dir string
@@ -345,27 +345,27 @@ func TestNoMountpoint(t *testing.T) {
 		if !filepath.IsAbs(at) {
 			at = filepath.Join(dir, at)
 		}
-		said, code := m.cliFails("mount", c.store, at)
+		said, code := m.RunFails("mount", c.store, at)
 		if code != c.code {
 			t.Errorf("%s on %s: exit status %d, want %d: %s", c.store, c.dir, code, c.code, said)
 		}
-		wantSaid(t, said, c.words...)
+		WantSaid(t, said, c.words...)
 	}
 	if _, err := os.Stat(fresh); err == nil {
 		t.Error("a mount that was refused made a store")
 	}
-	second := prepare(t, t.TempDir(), "--non-empty")
-	m.must(os.WriteFile(filepath.Join(second.Dir, "covered"), nil, 0o644))
-	m.must(second.Start())
-	second.wantNames("")
-	m.must(second.Stop())
-	m.must(os.Remove(second.Dir + "/covered"))
-	m.must(os.Remove(second.Dir))
-	m.must(os.Symlink(filepath.Join(dir, "empty"), second.Dir)) // a mountpoint by a symlink
-	m.must(second.Start())
-	if where := second.status().Mountpoint; where != filepath.Join(dir, "empty") {
+	second := Prepare(t, t.TempDir(), "--non-empty")
+	m.Must(os.WriteFile(filepath.Join(second.Dir, "covered"), nil, 0o644))
+	m.Must(second.Start())
+	second.WantNames("")
+	m.Must(second.Stop())
+	m.Must(os.Remove(second.Dir + "/covered"))
+	m.Must(os.Remove(second.Dir))
+	m.Must(os.Symlink(filepath.Join(dir, "empty"), second.Dir)) // a mountpoint by a symlink
+	m.Must(second.Start())
+	if where := second.Status().Mountpoint; where != filepath.Join(dir, "empty") {
 		t.Errorf("mounted on %q", where)
 	}
-	second.write("x", []byte("x"))
-	m.cli("umount", filepath.Join(dir, "empty"))
+	second.Write("x", []byte("x"))
+	m.Run("umount", filepath.Join(dir, "empty"))
 }

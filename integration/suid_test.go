@@ -14,17 +14,17 @@ func TestSetUserIDGoesWithAWrite(t *testing.T) {
 	if _, err := exec.LookPath("setpriv"); err != nil {
 		t.Skip("no setpriv here")
 	}
-	modes(t, func(t *testing.T, m *mount) {
-		m.write("prog", []byte("#!/bin/sh\n"))
-		m.must(os.Chmod(m.path("prog"), os.ModeSetuid|0o777))
-		m.must(os.Chmod(m.Dir, 0o777))
+	Modes(t, func(t *testing.T, m *Mount) {
+		m.Write("prog", []byte("#!/bin/sh\n"))
+		m.Must(os.Chmod(m.Path("prog"), os.ModeSetuid|0o777))
+		m.Must(os.Chmod(m.Dir, 0o777))
 		sh := exec.Command("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "sh", "-c", "echo more >> prog")
 		sh.Dir = m.Dir // the folders above are root's alone
 		if out, err := sh.CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
-		st, err := os.Stat(m.path("prog"))
-		m.must(err)
+		st, err := os.Stat(m.Path("prog"))
+		m.Must(err)
 		if st.Mode()&os.ModeSetuid != 0 {
 			t.Errorf("the mode is still %v", st.Mode())
 		}

@@ -16,10 +16,10 @@ import (
 // how long that takes, on the mount and on ext4.
 func TestSuiteDirectory(t *testing.T) {
 	t.Parallel()
-	needFUSE(t)
+	NeedFUSE(t)
 	n := sized(5000, 100_000)
 	m := suiteMount(t)
-	plain := m.plainFolder()
+	plain := plainFolder(m)
 	took := map[string][2]time.Duration{}
 	var order []string
 	both := func(what string, f func(dir string) string) {
@@ -48,21 +48,21 @@ func TestSuiteDirectory(t *testing.T) {
 		}
 	}
 	fill := func(dir string) string {
-		m.must(os.Mkdir(filepath.Join(dir, "d"), 0o755))
+		m.Must(os.Mkdir(filepath.Join(dir, "d"), 0o755))
 		for i := range n {
 			f, err := os.OpenFile(filepath.Join(dir, "d", fmt.Sprintf("name-%06d", i)), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
-			m.must(err)
+			m.Must(err)
 			if i%10 == 0 {
 				_, err = fmt.Fprintln(f, i)
-				m.must(err)
+				m.Must(err)
 			}
-			m.must(f.Close())
+			m.Must(f.Close())
 		}
 		return ""
 	}
 	both("create", fill)
 	both("ls -f", sh("ls -f d | sort | cksum"))
-	m.remount() // nothing of it is known to the kernel any more
+	m.Remount() // nothing of it is known to the kernel any more
 	both("ls -f, after a mount", sh("ls -f d | sort | cksum"))
 	both("ls -l", sh("ls -l --time-style=+ d | tail -n +2 | cksum"))
 	both("ls -l again", sh("ls -l --time-style=+ d | tail -n +2 | cksum"))
@@ -71,7 +71,7 @@ func TestSuiteDirectory(t *testing.T) {
 		var size int64
 		for i := range n {
 			st, err := os.Stat(filepath.Join(dir, "d", fmt.Sprintf("name-%06d", i)))
-			m.must(err)
+			m.Must(err)
 			size += st.Size()
 		}
 		return fmt.Sprint(size)
@@ -89,48 +89,48 @@ func TestSuiteDirectory(t *testing.T) {
 // TestManyLinks: a file of very many names is not slower by name than one of few.
 func TestManyLinks(t *testing.T) {
 	t.Parallel()
-	m := newMount(t)
-	m.write("f", noise(1, 300<<10))
+	m := New(t)
+	m.Write("f", Noise(1, 300<<10))
 	const n = 5000
 	for i := range n {
-		m.must(os.Link(m.path("f"), m.path(fmt.Sprintf("l%05d", i))))
+		m.Must(os.Link(m.Path("f"), m.Path(fmt.Sprintf("l%05d", i))))
 	}
-	m.sh(`test "$(stat -c %h f)" = 5001; test "$(ls -l | grep -c " 5001 ")" = 5001`)
+	m.Sh(`test "$(stat -c %h f)" = 5001; test "$(ls -l | grep -c " 5001 ")" = 5001`)
 	for i := 0; i < n; i += 2 {
-		m.must(os.Remove(m.path(fmt.Sprintf("l%05d", i))))
+		m.Must(os.Remove(m.Path(fmt.Sprintf("l%05d", i))))
 	}
 	for i := 1; i < n; i += 2 {
-		m.must(os.Rename(m.path(fmt.Sprintf("l%05d", i)), m.path(fmt.Sprintf("m%05d", i))))
+		m.Must(os.Rename(m.Path(fmt.Sprintf("l%05d", i)), m.Path(fmt.Sprintf("m%05d", i))))
 	}
-	m.evict("f")
-	m.remount()
-	m.want("m04999", noise(1, 300<<10))
-	m.sh(`rm m*; test "$(stat -c %h f)" = 1`)
-	m.want("f", noise(1, 300<<10))
+	m.Evict("f")
+	m.Remount()
+	m.Want("m04999", Noise(1, 300<<10))
+	m.Sh(`rm m*; test "$(stat -c %h f)" = 1`)
+	m.Want("f", Noise(1, 300<<10))
 }
 
 // TestRemovedFilesPinNothing: what is removed does not keep descriptors of the daemon open, whether it was looked at,
 // packed or evicted before.
 func TestRemovedFilesPinNothing(t *testing.T) {
 	t.Parallel()
-	m := newMount(t)
+	m := New(t)
 	fds := func() int {
 		entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", m.PIDs()[0]))
-		m.must(err)
+		m.Must(err)
 		return len(entries)
 	}
-	m.write("d/first", noise(1, 100))
+	m.Write("d/first", Noise(1, 100))
 	before := fds()
 	for i := range 300 {
-		m.write(fmt.Sprintf("d/f%d", i), noise(uint64(i), 70<<10))
+		m.Write(fmt.Sprintf("d/f%d", i), Noise(uint64(i), 70<<10))
 	}
-	m.sync()
-	m.sh("ls -l d >/dev/null; cat d/* >/dev/null")
-	m.cli("evict", m.path("d"))
-	m.sh("cat d/* >/dev/null; rm d/f*")
+	m.Sync()
+	m.Sh("ls -l d >/dev/null; cat d/* >/dev/null")
+	m.Run("evict", m.Path("d"))
+	m.Sh("cat d/* >/dev/null; rm d/f*")
 	for i := range 300 {
-		m.write(fmt.Sprintf("d/g%d", i), noise(uint64(i), 100))
-		m.must(os.Remove(m.path(fmt.Sprintf("d/g%d", i))))
+		m.Write(fmt.Sprintf("d/g%d", i), Noise(uint64(i), 100))
+		m.Must(os.Remove(m.Path(fmt.Sprintf("d/g%d", i))))
 	}
 	if err := daemon.Until("removed files to be let go", func() bool { return fds() < before+60 }); err != nil {
 		t.Errorf("%d descriptors, %d before: %v", fds(), before, err)

@@ -33,7 +33,7 @@ func TestSuiteFio(t *testing.T) {
 				}
 			}
 			file := filepath.Join(filepath.Dir(m.Store), "jobs.fio")
-			m.must(os.WriteFile(file, []byte(config.String()), 0o644))
+			m.Must(os.WriteFile(file, []byte(config.String()), 0o644))
 			run := func(phase string, more ...string) {
 				out, err := suiteRun(t, filepath.Dir(m.Store), sized(3*time.Minute, time.Hour), program, append(more, file)...)
 				if err != nil {
@@ -41,13 +41,13 @@ func TestSuiteFio(t *testing.T) {
 				}
 			}
 			run("written and verified")
-			m.sync()
+			m.Sync()
 			_, _ = m.CLI("evict", m.Dir)
 			run("verified after eviction", "--verify_only=1")
-			m.sync()
+			m.Sync()
 			_, _ = m.CLI("evict", m.Dir)
 			run("written again, over packed files", "--overwrite=1")
-			m.remount()
+			m.Remount()
 			run("verified after a remount", "--verify_only=1")
 		})
 	}

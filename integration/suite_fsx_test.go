@@ -43,26 +43,26 @@ func TestSuiteFsx(t *testing.T) {
 			total, round := sized(4000, 1_000_000), sized(2000, 50_000)
 			for i := range total / round {
 				dir := filepath.Join(filepath.Dir(m.Store), fmt.Sprint("artifacts", i))
-				m.must(os.Mkdir(dir, 0o755))
+				m.Must(os.Mkdir(dir, 0o755))
 				config := filepath.Join(dir, "fsx.toml")
 				// Small files are not packed; and to be packed a file has to be closed now and then.
-				m.must(os.WriteFile(config, fmt.Appendf(nil, fsxConfig, 512<<10, []int{1, 10}[i%2]), 0o644))
+				m.Must(os.WriteFile(config, fmt.Appendf(nil, fsxConfig, 512<<10, []int{1, 10}[i%2]), 0o644))
 				seed := time.Now().UnixNano() & 0xffff_ffff
 				if s, err := strconv.ParseInt(os.Getenv("CKPTFS_FUZZ_SEED"), 10, 64); err == nil {
 					seed = s + int64(i)
 				}
-				stop := m.churn()
+				stop := churn(m)
 				out, err := suiteRun(t, dir, sized(3*time.Minute, 40*time.Minute), program,
-					"-f", config, "-N", fmt.Sprint(round), "-S", fmt.Sprint(seed), "-P", dir, m.path(fmt.Sprint("file", i)))
+					"-f", config, "-N", fmt.Sprint(round), "-S", fmt.Sprint(seed), "-P", dir, m.Path(fmt.Sprint("file", i)))
 				stop()
 				if err != nil {
 					t.Fatalf("seed %d: %v\n%s", seed, err, tail(out, 60))
 				}
-				want := m.sum(fmt.Sprint("file", i))
-				m.sync()
+				want := m.Sum(fmt.Sprint("file", i))
+				m.Sync()
 				_, _ = m.CLI("evict", m.Dir)
-				m.remount()
-				if got := m.sum(fmt.Sprint("file", i)); got != want {
+				m.Remount()
+				if got := m.Sum(fmt.Sprint("file", i)); got != want {
 					t.Fatalf("seed %d: after a remount the file has sum %s, before %s", seed, got, want)
 				}
 			}

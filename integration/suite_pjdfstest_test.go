@@ -35,12 +35,12 @@ func TestSuitePjdfstest(t *testing.T) {
 			t.Parallel()
 			m := suiteMount(t, flags...)
 			config := filepath.Join(filepath.Dir(m.Store), "pjdfstest.toml")
-			m.must(os.WriteFile(config, []byte(pjdfstestConfig), 0o644))
+			m.Must(os.WriteFile(config, []byte(pjdfstestConfig), 0o644))
 			run := func(dir string) map[string]string {
 				args := []string{"-c", config, "-p", dir}
 				if st, err := os.Stat("/dev/shm"); err == nil && st.IsDir() {
 					other, err := os.MkdirTemp("/dev/shm", "ckptfs-pjdfstest-")
-					m.must(err)
+					m.Must(err)
 					defer os.RemoveAll(other)
 					args = append(args, "-s", other)
 				}
@@ -54,7 +54,7 @@ func TestSuitePjdfstest(t *testing.T) {
 				}
 				return cases
 			}
-			want, got := run(m.plainFolder()), run(m.Dir)
+			want, got := run(plainFolder(m)), run(m.Dir)
 			count := map[string]int{}
 			for name, result := range got {
 				count[result]++

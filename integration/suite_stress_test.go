@@ -23,7 +23,7 @@ func TestSuiteStress(t *testing.T) {
 	t.Parallel()
 	program := suiteTool(t, "stress-ng")
 	m := suiteMount(t)
-	plain := m.plainFolder()
+	plain := plainFolder(m)
 	for i, s := range stressors {
 		if !full() && i%6 != time.Now().YearDay()%6 {
 			continue
@@ -43,9 +43,9 @@ func TestSuiteStress(t *testing.T) {
 			t.Logf("%s fails on a plain folder too: %v", s, plainErr)
 		}
 	}
-	m.sync()
+	m.Sync()
 	entries, err := os.ReadDir(m.Dir)
-	m.must(err)
+	m.Must(err)
 	if len(entries) > 0 {
 		t.Log(fmt.Sprint("left behind: ", entries))
 	}

@@ -27,7 +27,7 @@ func sized[T any](small, large T) T {
 // suiteTool finds a suite's program, in the path or where scripts/setup-posix puts it, or skips the test.
 func suiteTool(t *testing.T, name string) string {
 	t.Helper()
-	needFUSE(t)
+	NeedFUSE(t)
 	cache, err := os.UserCacheDir() // as the script has it: XDG_CACHE_HOME or ~/.cache
 	if err == nil {
 		p := filepath.Join(cache, "ckptfs", "tools", "bin", name)
@@ -58,30 +58,30 @@ func suiteRun(t *testing.T, dir string, patience time.Duration, program string, 
 }
 
 // suiteMount is newMount for a suite, which may take longer than a test.
-func suiteMount(t *testing.T, flags ...string) *mount {
+func suiteMount(t *testing.T, flags ...string) *Mount {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "ck-") // a socket's path has to be short
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	m := prepareFor(t, dir, sized(maxLife, 2*time.Hour), flags...)
-	m.must(os.Chmod(dir, 0o755)) // suites become other users
-	m.must(m.Start())
+	m := PrepareFor(t, dir, sized(MaxLife, 2*time.Hour), flags...)
+	m.Must(os.Chmod(dir, 0o755)) // suites become other users
+	m.Must(m.Start())
 	return m
 }
 
 // plainFolder is a folder beside the store, on the same disk.
-func (m *mount) plainFolder() string {
-	m.t.Helper()
+func plainFolder(m *Mount) string {
+	m.T.Helper()
 	p := filepath.Join(filepath.Dir(m.Store), "plain")
-	m.must(os.MkdirAll(p, 0o755))
+	m.Must(os.MkdirAll(p, 0o755))
 	return p
 }
 
 // churn packs, evicts and hydrates all the time, until the returned function is called. It sees to it that at least one
 // round was done.
-func (m *mount) churn() (stop func()) {
+func churn(m *Mount) (stop func()) {
 	done := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Add(1)

@@ -47,7 +47,7 @@ find . -type f -print0 | sort -z | xargs -0 -r sha256sum`
 // TestTools runs the same commands on the mount and in a plain folder and compares what they say and leave behind.
 func TestTools(t *testing.T) {
 	t.Parallel()
-	modes(t, func(t *testing.T, m *mount) {
+	Modes(t, func(t *testing.T, m *Mount) {
 		plain := t.TempDir()
 		shell := func(dir, src, command string) string {
 			t.Helper()
@@ -61,11 +61,11 @@ func TestTools(t *testing.T) {
 		}
 		sources := [2]string{t.TempDir(), t.TempDir()}
 		for _, src := range sources {
-			s := &mount{Daemon: nil, t: t}
-			s.writeAt(src, "big", noise(1, 5*mib+123))
-			s.writeAt(src, "big2", noise(2, 3*mib))
-			s.writeAt(src, "small", []byte("small\n"))
-			s.writeAt(src, "holes", append(make([]byte, 2*mib), noise(3, mib)...))
+			s := &Mount{Daemon: nil, T: t}
+			writeAt(s, src, "big", Noise(1, 5*mib+123))
+			writeAt(s, src, "big2", Noise(2, 3*mib))
+			writeAt(s, src, "small", []byte("small\n"))
+			writeAt(s, src, "holes", append(make([]byte, 2*mib), Noise(3, mib)...))
 		}
 		for i, command := range toolRuns {
 			got, want := shell(m.Dir, sources[0], command), shell(plain, sources[1], command)
@@ -73,8 +73,8 @@ func TestTools(t *testing.T) {
 				t.Errorf("%s says\n%s\non a plain folder\n%s", command, got, want)
 			}
 			if i%5 == 4 { // packed in between, so that later commands meet packed files
-				m.sync()
-				m.cliOutcome("evict", m.Dir)
+				m.Sync()
+				m.RunOutcome("evict", m.Dir)
 			}
 			if command == toolRuns[len(toolRuns)-1] || i%5 == 4 {
 				if got, want := shell(m.Dir, "x", listing), shell(plain, "x", listing); got != want {
@@ -82,12 +82,12 @@ func TestTools(t *testing.T) {
 				}
 			}
 		}
-		m.remount()
+		m.Remount()
 		if got, want := shell(m.Dir, "x", listing), shell(plain, "x", listing); got != want {
 			t.Errorf("mounted again there is\n%s\nin a plain folder\n%s", got, want)
 		}
 		shell(m.Dir, "x", "rm -rf -- *")
-		m.wantNames("")
+		m.WantNames("")
 	}, "--no-views")
 }
 
@@ -97,21 +97,21 @@ func TestRsync(t *testing.T) {
 	if _, err := exec.LookPath("rsync"); err != nil {
 		t.Skip("no rsync here")
 	}
-	m := newMount(t)
+	m := New(t)
 	src, back := t.TempDir(), t.TempDir()
-	m.writeAt(src, "a", noise(1, 2*mib))
-	m.writeAt(src, "b", []byte("b"))
-	m.sh("rsync -a " + src + "/ d")
-	m.sync()
-	m.cliOutcome("evict", m.Dir)
-	if out := m.sh("rsync -ai " + src + "/ d"); out != "" {
+	writeAt(m, src, "a", Noise(1, 2*mib))
+	writeAt(m, src, "b", []byte("b"))
+	m.Sh("rsync -a " + src + "/ d")
+	m.Sync()
+	m.RunOutcome("evict", m.Dir)
+	if out := m.Sh("rsync -ai " + src + "/ d"); out != "" {
 		t.Errorf("a second rsync does something: %s", out)
 	}
-	m.sh("rsync -a d/ " + back + " && diff -r " + src + " " + back)
+	m.Sh("rsync -a d/ " + back + " && diff -r " + src + " " + back)
 }
 
 // writeAt makes a file outside of the mount.
-func (m *mount) writeAt(dir, name string, data []byte) {
-	m.t.Helper()
-	m.must(os.WriteFile(filepath.Join(dir, name), data, 0o644))
+func writeAt(m *Mount, dir, name string, data []byte) {
+	m.T.Helper()
+	m.Must(os.WriteFile(filepath.Join(dir, name), data, 0o644))
 }

@@ -8,42 +8,42 @@ import (
 	"testing"
 )
 
-const nobody = 65534
+const Nobody = 65534
 
 // newUserMount is newMount of somebody who is not root.
-func newUserMount(t *testing.T, uid uint32) *mount {
+func NewFor(t *testing.T, uid uint32) *Mount {
 	t.Helper()
-	needFUSE(t)
+	NeedFUSE(t)
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, to become somebody else (without root every test here runs unprivileged)")
 	}
 	if st, err := os.Stat("/dev/fuse"); err != nil || st.Mode().Perm()&6 != 6 {
-		missing(t, "/dev/fuse is for root alone here (chmod 666 /dev/fuse, as fuse3's udev rule does)")
+		Missing(t, "/dev/fuse is for root alone here (chmod 666 /dev/fuse, as fuse3's udev rule does)")
 	}
 	dir, err := os.MkdirTemp("", "ckptfs-nobody-") // t.TempDir lies below a folder that is root's alone
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	m := prepare(t, dir)
+	m := Prepare(t, dir)
 	m.Credential = &syscall.Credential{Uid: uid, Gid: uid}
 	for _, d := range []string{dir, m.Dir} {
-		m.must(os.Chmod(d, 0o755))
-		m.must(os.Chown(d, int(uid), int(uid)))
+		m.Must(os.Chmod(d, 0o755))
+		m.Must(os.Chown(d, int(uid), int(uid)))
 	}
-	m.must(m.Start())
+	m.Must(m.Start())
 	return m
 }
 
 // as runs a command in the mount as the user who mounted it.
-func (m *mount) as(command string) string {
-	m.t.Helper()
+func (m *Mount) ShAsUser(command string) string {
+	m.T.Helper()
 	cmd := exec.Command("sh", "-ec", "cd \"$1\"; "+command, "sh", m.Dir)
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: m.Credential}
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		m.t.Fatalf("as user %d: %s: %v\n%s", m.Credential.Uid, command, err, out)
+		m.T.Fatalf("as user %d: %s: %v\n%s", m.Credential.Uid, command, err, out)
 	}
 	return strings.TrimSpace(string(out))
 }

@@ -14,19 +14,19 @@ import (
 // viewTools is a folder of runs on the mount, where a view lies beside each model.pt, and the same in a plain folder,
 // where the view's bytes are a file: whole folders can be copied, moved and removed on both, and stay the same.
 type viewTools struct {
-	*mount
+	*Mount
 	plain, src, plainSrc string
 }
 
 // shell runs a command below runs/, with $src a folder outside that holds steps to copy from.
 func (v *viewTools) shell(root, src, command string) string {
-	v.t.Helper()
+	v.T.Helper()
 	cmd := exec.Command("bash", "-euc", "set -o pipefail; umask 022; "+command)
 	cmd.Dir = filepath.Join(root, "runs")
 	cmd.Env = append(cmd.Environ(), "src="+src, "LC_ALL=C", "TZ=UTC")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		v.t.Fatalf("%s in %s: %v\n%s", command, root, err, out)
+		v.T.Fatalf("%s in %s: %v\n%s", command, root, err, out)
 	}
 	return strings.ReplaceAll(string(out), src, "SRC")
 }
@@ -35,13 +35,13 @@ const viewListing = `find . -mindepth 1 -printf '%P %y %n\n' | sort; find . -typ
 
 // both runs a command on both sides and compares what it says, and what there is afterwards.
 func (v *viewTools) both(command string) {
-	v.t.Helper()
+	v.T.Helper()
 	got, want := v.shell(v.Dir, v.src, command), v.shell(v.plain, v.plainSrc, command)
 	if got != want {
-		v.t.Errorf("%s says\n%s\nin a plain folder\n%s", command, got, want)
+		v.T.Errorf("%s says\n%s\nin a plain folder\n%s", command, got, want)
 	}
 	if got, want := v.shell(v.Dir, v.src, viewListing), v.shell(v.plain, v.plainSrc, viewListing); got != want {
-		v.t.Fatalf("after %s there is\n%s\nin a plain folder\n%s", command, got, want)
+		v.T.Fatalf("after %s there is\n%s\nin a plain folder\n%s", command, got, want)
 	}
 }
 
@@ -78,56 +78,56 @@ func TestViewTools(t *testing.T) {
 	if n, err := strconv.Atoi(os.Getenv("CKPTFS_ROUNDS")); err == nil {
 		rounds = n
 	}
-	modes(t, func(t *testing.T, m *mount) {
-		v := &viewTools{mount: m, plain: t.TempDir(), src: t.TempDir(), plainSrc: t.TempDir()}
-		for _, d := range []string{m.path("runs"), v.plain + "/runs"} {
-			m.must(os.MkdirAll(d, 0o755))
+	Modes(t, func(t *testing.T, m *Mount) {
+		v := &viewTools{Mount: m, plain: t.TempDir(), src: t.TempDir(), plainSrc: t.TempDir()}
+		for _, d := range []string{m.Path("runs"), v.plain + "/runs"} {
+			m.Must(os.MkdirAll(d, 0o755))
 		}
 		for _, step := range []string{"1", "2"} {
 			// The view's bytes come from a step that is made on the mount for that, and removed.
-			m.must(os.MkdirAll(m.path("runs", step), 0o755))
-			runPython(t, "save.py", "nested", step, m.path("runs", step, "model.pt"))
-			m.sh("echo '{}' >runs/" + step + "/notes.json")
-			m.sh("cp -r runs/" + step + " " + v.plainSrc + " && cp -r runs/" + step + " " + v.src + " && rm -r runs/" + step)
-			m.must(os.Remove(filepath.Join(v.src, step, "model.safetensors")))
+			m.Must(os.MkdirAll(m.Path("runs", step), 0o755))
+			RunPython(t, "save.py", "nested", step, m.Path("runs", step, "model.pt"))
+			m.Sh("echo '{}' >runs/" + step + "/notes.json")
+			m.Sh("cp -r runs/" + step + " " + v.plainSrc + " && cp -r runs/" + step + " " + v.src + " && rm -r runs/" + step)
+			m.Must(os.Remove(filepath.Join(v.src, step, "model.safetensors")))
 		}
 		v.both(`cp -r "$src"/1 s0; cp -r "$src"/2 s1`)
 		seed := rand.Uint64()
 		t.Logf("seed %d", seed)
 		r := rand.New(rand.NewPCG(seed, 0))
 		for i := range rounds {
-			steps := m.names("runs")
+			steps := m.Names("runs")
 			x, y := steps[r.IntN(len(steps))], fmt.Sprintf("s%d", i+2)
 			command := viewCommands[r.IntN(len(viewCommands))]
 			v.both(strings.NewReplacer("X", x, "Y", y).Replace(command))
 			switch {
 			case i%7 == 3:
-				m.evictAll()
+				m.EvictAll()
 			case i%20 == 19:
-				m.kill9()
-				m.must(m.Start())
+				m.Kill()
+				m.Must(m.Start())
 			}
-			if steps = m.names("runs"); len(steps) > 6 { // a command may have taken one away
+			if steps = m.Names("runs"); len(steps) > 6 { // a command may have taken one away
 				v.both("rm -r " + steps[r.IntN(len(steps))])
 			}
 		}
-		m.evictAll()
+		m.EvictAll()
 		v.both("true")
-		m.remount()
+		m.Remount()
 		v.both("true")
 		v.both("rm -r *")
-		m.sh("rmdir runs")
+		m.Sh("rmdir runs")
 	})
 }
 
 // TestViewInTheWay: who makes something new by the name of a view, and says that it must be new, makes it.
 func TestViewInTheWay(t *testing.T) {
 	t.Parallel()
-	modes(t, func(t *testing.T, m *mount) {
-		m.must(os.MkdirAll(m.path("runs/a"), 0o755))
-		runPython(t, "save.py", "nested", "1", m.path("runs/a/model.pt"))
+	Modes(t, func(t *testing.T, m *Mount) {
+		m.Must(os.MkdirAll(m.Path("runs/a"), 0o755))
+		RunPython(t, "save.py", "nested", "1", m.Path("runs/a/model.pt"))
 		out := t.TempDir()
-		m.sh("cp -r runs/a " + out + "/copy")
+		m.Sh("cp -r runs/a " + out + "/copy")
 		for i, command := range []string{
 			`cp -r runs/a runs/D`,
 			`cp -r ` + out + `/copy runs/D`,
@@ -137,15 +137,15 @@ func TestViewInTheWay(t *testing.T) {
 			 dd if=runs/a/model.safetensors of=runs/D/model.safetensors conv=excl bs=1M status=none`,
 		} {
 			dir := fmt.Sprintf("d%d", i)
-			m.sh(strings.ReplaceAll(command, "D", dir))
-			m.sh("diff -r runs/a runs/" + dir)
-			if f := m.show("runs/" + dir + "/model.safetensors"); f.View {
+			m.Sh(strings.ReplaceAll(command, "D", dir))
+			m.Sh("diff -r runs/a runs/" + dir)
+			if f := m.Show("runs/" + dir + "/model.safetensors"); f.View {
 				t.Errorf("%s: what was written is a view yet", command)
 			}
 		}
-		m.sh(`mkdir runs/e runs/f; cp runs/a/model.pt runs/e; cp runs/a/model.pt runs/f; cat runs/e/*.safetensors runs/f/*.safetensors >/dev/null
+		m.Sh(`mkdir runs/e runs/f; cp runs/a/model.pt runs/e; cp runs/a/model.pt runs/f; cat runs/e/*.safetensors runs/f/*.safetensors >/dev/null
 			mkdir runs/e/model.safetensors; ln -s model.pt runs/f/model.safetensors; cmp runs/f/model.safetensors runs/a/model.pt`)
-		if said := m.sh(`set -C; (echo x >runs/d0/model.safetensors) 2>/dev/null || echo refused`); said != "refused" {
+		if said := m.Sh(`set -C; (echo x >runs/d0/model.safetensors) 2>/dev/null || echo refused`); said != "refused" {
 			t.Errorf("a real file was written over by who wanted a new one: %s", said)
 		}
 	})

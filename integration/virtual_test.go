@@ -13,96 +13,96 @@ import (
 // TestTensorFiles: each tensor of a file is a .npy file that NumPy opens and maps, whatever state the file is in.
 func TestTensorFiles(t *testing.T) {
 	t.Parallel()
-	modes(t, func(t *testing.T, m *mount) {
+	Modes(t, func(t *testing.T, m *Mount) {
 		const dir = "runs/a/7"
-		m.must(os.MkdirAll(m.path(dir), 0o755))
+		m.Must(os.MkdirAll(m.Path(dir), 0o755))
 		var names []string
 		for i, kind := range []string{"plain", "nested", "zoo"} {
 			names = append(names, dir+"/"+kind+".pt")
-			runPython(t, "save.py", kind, "5", m.path(names[i]))
+			RunPython(t, "save.py", kind, "5", m.Path(names[i]))
 		}
-		runPython(t, "save.py", "plain", "6", m.path(dir, "other.safetensors"))
+		RunPython(t, "save.py", "plain", "6", m.Path(dir, "other.safetensors"))
 		names = append(names, dir+"/other.safetensors")
-		mirror := m.path(".ckptfs/tensors", dir)
-		runPython(t, "tensors.py", m.path(dir), mirror)
-		m.sync()
-		m.evict(names...)
-		runPython(t, "tensors.py", m.path(dir), mirror)
+		mirror := m.Path(".ckptfs/tensors", dir)
+		RunPython(t, "tensors.py", m.Path(dir), mirror)
+		m.Sync()
+		m.Evict(names...)
+		RunPython(t, "tensors.py", m.Path(dir), mirror)
 
 		entries, err := os.ReadDir(m.Dir)
-		m.must(err)
+		m.Must(err)
 		if len(entries) != 1 {
 			t.Errorf("the root lists %v", entries)
 		}
-		if got := m.names(".ckptfs"); !slices.Contains(got, "tensors") {
+		if got := m.Names(".ckptfs"); !slices.Contains(got, "tensors") {
 			t.Errorf(".ckptfs lists %q", got)
 		}
-		out := m.sh("find .ckptfs/tensors -name '*.npy' | wc -l")
+		out := m.Sh("find .ckptfs/tensors -name '*.npy' | wc -l")
 		if strings.TrimSpace(out) == "0" {
 			t.Error("find finds nothing")
 		}
-		m.sh("cp -r .ckptfs/tensors/" + dir + "/plain.pt copy && chmod -R u+w copy && rm -r copy")
-		m.sh("rm -r runs")
-		m.wantNames("")
+		m.Sh("cp -r .ckptfs/tensors/" + dir + "/plain.pt copy && chmod -R u+w copy && rm -r copy")
+		m.Sh("rm -r runs")
+		m.WantNames("")
 	})
 }
 
 // TestArtifactID: the same tensors have one id whatever library wrote them, in every state of the files, and it leads to them.
 func TestArtifactID(t *testing.T) {
 	t.Parallel()
-	m := newMount(t)
+	m := New(t)
 	const dir = "models"
-	first := runPython(t, "artifact.py", m.Dir, m.path(dir))
-	m.sync()
+	first := RunPython(t, "artifact.py", m.Dir, m.Path(dir))
+	m.Sync()
 	var names []string
 	for _, f := range []string{"m.npz", "m.pt", "m.safetensors", "other.pt", "shuffled.pt"} {
 		names = append(names, dir+"/"+f)
 	}
-	m.evict(names...)
-	m.remount()
-	if again := runPython(t, "artifact.py", m.Dir, m.path(dir)); again != first {
+	m.Evict(names...)
+	m.Remount()
+	if again := RunPython(t, "artifact.py", m.Dir, m.Path(dir)); again != first {
 		t.Errorf("the id was %s and is %s", first, again)
 	}
-	if f := m.show(dir + "/m.npz"); f.Artifact != strings.TrimSpace(first) {
+	if f := m.Show(dir + "/m.npz"); f.Artifact != strings.TrimSpace(first) {
 		t.Errorf("show says %q, want %q", f.Artifact, first)
 	}
-	m.sh("mv models/m.pt models/moved.pt && rm models/m.npz models/m.safetensors models/shuffled.pt")
-	m.sh("test -s .ckptfs/artifacts/" + strings.TrimSpace(first) + ".safetensors")
-	m.sh("rm models/moved.pt && ! test -e .ckptfs/artifacts/" + strings.TrimSpace(first) + ".safetensors")
+	m.Sh("mv models/m.pt models/moved.pt && rm models/m.npz models/m.safetensors models/shuffled.pt")
+	m.Sh("test -s .ckptfs/artifacts/" + strings.TrimSpace(first) + ".safetensors")
+	m.Sh("rm models/moved.pt && ! test -e .ckptfs/artifacts/" + strings.TrimSpace(first) + ".safetensors")
 }
 
 // TestShowStats: what show --stats says is what torch says, and cat-tensor writes what torch loads, through the daemon and without it.
 func TestShowStats(t *testing.T) {
 	t.Parallel()
-	m := newMount(t)
+	m := New(t)
 	dir := t.TempDir()
-	runPython(t, "save.py", "zoo", "5", m.path("m.pt"))
+	RunPython(t, "save.py", "zoo", "5", m.Path("m.pt"))
 	check := func(file string) {
 		t.Helper()
-		shown := m.cli("show", "--stats", "--json", file)
-		m.must(os.WriteFile(filepath.Join(dir, "shown"), []byte(shown), 0o644))
+		shown := m.Run("show", "--stats", "--json", file)
+		m.Must(os.WriteFile(filepath.Join(dir, "shown"), []byte(shown), 0o644))
 		var f struct {
 			Tensors []struct {
 				Name  string `json:"name"`
 				Bytes int64  `json:"bytes"`
 			} `json:"tensors"`
 		}
-		m.must(json.Unmarshal([]byte(shown), &f))
+		m.Must(json.Unmarshal([]byte(shown), &f))
 		name := ""
 		for _, x := range f.Tensors {
 			if x.Bytes > 0 {
 				name = x.Name
 			}
 		}
-		raw, err := exec.Command(ckptfsBin, "cat-tensor", "--npy", file, name).Output()
-		m.must(err)
-		m.must(os.WriteFile(filepath.Join(dir, "npy"), raw, 0o644))
-		runPython(t, "stats.py", filepath.Join(dir, "plain.pt"), filepath.Join(dir, "shown"), name, filepath.Join(dir, "npy"))
+		raw, err := exec.Command(Bin, "cat-tensor", "--npy", file, name).Output()
+		m.Must(err)
+		m.Must(os.WriteFile(filepath.Join(dir, "npy"), raw, 0o644))
+		RunPython(t, "stats.py", filepath.Join(dir, "plain.pt"), filepath.Join(dir, "shown"), name, filepath.Join(dir, "npy"))
 	}
-	m.sh("cp m.pt " + dir + "/plain.pt")
-	check(m.path("m.pt"))
-	m.evict("m.pt")
-	check(m.path("m.pt"))
-	m.must(m.Stop())
+	m.Sh("cp m.pt " + dir + "/plain.pt")
+	check(m.Path("m.pt"))
+	m.Evict("m.pt")
+	check(m.Path("m.pt"))
+	m.Must(m.Stop())
 	check(filepath.Join(m.Store, "tree", "m.pt"))
 }
