@@ -1,0 +1,78 @@
+package commands
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"ckptfs/integration/mounttest"
+)
+
+// TestForget removes the steps that no rule keeps, and nothing else.
+func TestForget(t *testing.T) {
+	t.Parallel()
+	m := mounttest.New(t)
+	model, err := os.ReadFile("../../formats/testdata/torch/flat.pt")
+	m.Must(err)
+	old := time.Now().Add(-48 * time.Hour)
+	for i := 1; i <= 12; i++ {
+		dir := fmt.Sprintf("runs/a/checkpoint-%d", i)
+		m.Write(dir+"/model.pt", model)
+		m.Write(dir+"/extra.bin", mounttest.Noise(uint64(i), 100<<10))
+		m.Write(dir+"/metrics.json", fmt.Appendf(nil, `{"val": {"loss": %d}}`, (i-4)*(i-4)))
+		for _, f := range []string{"model.pt", "extra.bin", "metrics.json"} {
+			m.Must(os.Chtimes(m.Path(dir, f), old, old))
+		}
+	}
+	m.Must(unix.Setxattr(m.Path("runs/a/checkpoint-7"), "user.metric.acc", []byte("0.9"), 0))
+	m.Must(unix.Setxattr(m.Path("runs/a/checkpoint-2"), "user.metric.acc", []byte("0.5"), 0))
+	m.Write("runs/a/writing/model.pt", model) // just now
+	m.Write("runs/a/config.json", []byte("{}"))
+	m.Write("runs/b/1/model.pt", model)
+	outside := t.TempDir()
+	m.Must(os.WriteFile(filepath.Join(outside, "precious"), []byte("x"), 0o600))
+	m.Must(os.Symlink(outside, m.Path("runs/a/latest")))
+	m.Sync()
+	m.Run("evict", m.Dir)
+
+	rules := []string{"--keep-last", "2", "--keep-best", "val/loss=2", "--keep-best", "acc:max=1"}
+	before := m.Names("runs/a")
+	var out struct {
+		Steps []struct {
+			Step string
+			Keep bool
+		}
+	}
+	m.JSON(&out, append([]string{"forget", "--json", "--dry-run", m.Path("runs/a")}, rules...)...)
+	if len(out.Steps) != 13 || out.Steps[9].Step != "checkpoint-10" {
+		t.Errorf("%+v", out)
+	}
+	m.WantNames("runs/a", before...)
+	mounttest.WantSaid(t, m.Run(append([]string{"forget", m.Path("runs/a")}, rules...)...), "checkpoint-1 ", "forgotten", "7 of 13 steps")
+	m.WantNames("runs/a", "checkpoint-11", "checkpoint-12", "checkpoint-3", "checkpoint-4", "checkpoint-7", "config.json", "latest", "writing")
+	m.Want("runs/a/checkpoint-4/extra.bin", mounttest.Noise(4, 100<<10))
+	m.Want("runs/a/checkpoint-12/model.pt", model)
+	if _, err := os.Stat(filepath.Join(outside, "precious")); err != nil {
+		t.Error("what a link in the run leads to was removed")
+	}
+	mounttest.WantSaid(t, m.Run(append([]string{"forget", m.Path("runs/a")}, rules...)...), "0 of 6 steps")
+
+	for _, args := range [][]string{
+		{"forget", m.Path("runs/a")},
+		{"forget", "--keep-last", "1", m.Path("runs")},
+		{"forget", "--keep-last", "1", m.Dir},
+		{"forget", "--keep-last", "1", m.Path("runs/a/latest")},
+		{"forget", "--keep-best", "loss", m.Path("runs/a")},
+		{"forget", "--keep-best", "los=1", m.Path("runs/a")},
+		{"forget", "--keep-within", "soon", m.Path("runs/a")},
+	} {
+		m.RunFails(args...)
+	}
+	m.WantNames("runs/b", "1")
+	m.Run("forget", "--keep-within", "7d", m.Path("runs/a"))
+	m.WantNames("runs/a", "checkpoint-11", "checkpoint-12", "checkpoint-3", "checkpoint-4", "checkpoint-7", "config.json", "latest", "writing")
+}

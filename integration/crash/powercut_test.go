@@ -1,0 +1,438 @@
+package crash
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"ckptfs/integration/recipe"
+
+	"ckptfs/integration/mounttest"
+)
+
+// powerCuts is how many times the power of each filesystem is cut.
+func powerCuts() int {
+	if n, err := strconv.Atoi(os.Getenv("CKPTFS_POWERCUTS")); err == nil {
+		return n
+	}
+	return 2
+}
+
+// TestPowerCut cuts the power of the disk that the store lies on, under writers and under packing, and with or without
+// the journal's last entries. What was fsynced, file and folder, and what `ckptfs sync` said is durable, is there, byte
+// for byte; what was not may be anything that a plain file might be, but it can be read, and no bytes are made up.
+func TestPowerCut(t *testing.T) {
+	for _, fstype := range []string{"ext4", "xfs"} {
+		t.Run(fstype, func(t *testing.T) {
+			t.Parallel()
+			d := mounttest.NewDisk(t, fstype, 1<<30)
+			m := mounttest.PrepareOn(d)
+			seed := uint64(time.Now().UnixNano())
+			t.Logf("seed %d", seed)
+			p := &powerCut{Mount: m, d: d, rng: rand.New(rand.NewPCG(seed, 0)), files: map[string]*durable{}}
+			m.Must(os.MkdirAll(m.Store, 0o700))
+			for round := range powerCuts() {
+				p.round(round)
+			}
+			t.Logf("%d power cuts, %d operations made durable by fsync, %d by sync, %d files verified", powerCuts(), p.fsyncs, p.syncs, p.verified)
+		})
+	}
+}
+
+// powerCut is a store on a disk, with what is promised of it.
+type powerCut struct {
+	*mounttest.Mount
+	d   *mounttest.Disk
+	rng *rand.Rand
+
+	mu                      sync.Mutex
+	files                   map[string]*durable
+	names                   int
+	fsyncs, syncs, verified int
+}
+
+// durable is a file: its last durable version, and what was written since, which may be there or not.
+type durable struct {
+	base    []byte // nil: may be missing
+	since   [][]byte
+	torn    bool // bytes may be missing as well: the file was made, emptied or replaced since
+	mayGo   bool // it was removed since
+	mustGo  bool // and that is durable
+	mtime   int64
+	inUse   bool
+	version int // counts changes
+}
+
+// change notes bytes that are about to be written.
+func (f *durable) change(p []byte, torn bool) {
+	f.version++
+	f.since = append(f.since, p)
+	f.torn = f.torn || torn
+}
+
+// now is what a reader must see while nothing is cut.
+func (f *durable) now() []byte {
+	if len(f.since) > 0 {
+		return f.since[len(f.since)-1]
+	}
+	return f.base
+}
+
+// settle notes that p is durable.
+func (f *durable) settle(p []byte) {
+	f.base, f.since, f.torn, f.mtime = p, nil, false, 0
+	if p == nil {
+		f.base = []byte{}
+	}
+}
+
+// allows reports whether got may be what is left.
+func (f *durable) allows(got []byte) bool {
+	versions := f.since
+	if f.base != nil {
+		versions = append([][]byte{f.base}, versions...)
+	}
+	shortest, longest := 1<<62, 0
+	for _, v := range versions {
+		shortest, longest = min(shortest, len(v)), max(longest, len(v))
+	}
+	if f.torn {
+		shortest = 0
+	}
+	if len(got) < shortest || len(got) > longest {
+		return false
+	}
+	for i, b := range got {
+		ok := f.torn && b == 0
+		for _, v := range versions {
+			// A hole that a write beyond the end left, too.
+			ok = ok || i < len(v) && v[i] == b || i >= len(v) && b == 0
+		}
+		if !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// round is one life of the disk.
+func (p *powerCut) round(round int) {
+	t := p.T
+	t.Helper()
+	p.Flags = []string{"--hot-size", []string{"0", "2MiB", "1GiB"}[p.rng.IntN(3)]}
+	if p.rng.IntN(2) == 0 {
+		p.Flags = append(p.Flags, "--no-passthrough")
+	}
+	p.Must(p.Start())
+	p.verify(round)
+	if round > 0 && p.rng.IntN(3) == 0 { // the power goes again, while it recovers
+		p.blow()
+		p.Must(p.Start())
+		p.verify(round)
+	}
+	if len(p.files) > 150 {
+		p.startOver()
+	}
+
+	ctx, cancel := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	for w := range 3 {
+		seed := p.rng.Uint64()
+		all.Go(func() { p.write(ctx, rand.New(rand.NewPCG(seed, 1)), fmt.Sprint("w", w)) })
+	}
+	seed := p.rng.Uint64()
+	all.Go(func() { p.commands(ctx, rand.New(rand.NewPCG(seed, 2))) })
+	// Not a wait for something, but the moment of the blow.
+	time.Sleep(time.Duration(500+p.rng.IntN(1500)) * time.Millisecond)
+	cancel()
+	p.Must(p.d.Cut([]uint32{mounttest.JournalFlushed, mounttest.JournalLost}[p.rng.IntN(2)]))
+	p.Kill() // which gives errors to the writers
+	all.Wait()
+	p.EndOfPower(p.d)
+	p.reboot()
+}
+
+func (p *powerCut) blow() {
+	p.T.Helper()
+	p.Must(p.d.Cut([]uint32{mounttest.JournalFlushed, mounttest.JournalLost}[p.rng.IntN(2)]))
+	p.Kill()
+	p.EndOfPower(p.d)
+	p.reboot()
+}
+
+// reboot lets the store find another boot; or the same one, as after an error that shut the disk down.
+func (p *powerCut) reboot() {
+	if p.rng.IntN(3) > 0 {
+		p.AnotherBoot()
+	}
+}
+
+// startOver makes what is there now durable, and forgets it.
+func (p *powerCut) startOver() {
+	p.T.Helper()
+	for name := range p.files {
+		p.Must(os.Remove(p.Path(name)))
+	}
+	p.Sync()
+	clear(p.files)
+}
+
+// take finds a file to work on, or makes a new one.
+func (p *powerCut) take(rng *rand.Rand, dir string) (name string, f *durable, made bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if rng.IntN(3) > 0 {
+		for name, f := range p.files { // in no order
+			if filepath.Dir(name) == dir && !f.inUse && !f.mustGo && !f.mayGo {
+				f.inUse = true
+				return name, f, false
+			}
+		}
+	}
+	p.names++
+	name = fmt.Sprintf("%s/f%d", dir, p.names)
+	f = &durable{inUse: true}
+	p.files[name] = f
+	return name, f, true
+}
+
+// write saves, replaces, changes and removes files, some durably, until the power goes.
+func (p *powerCut) write(ctx context.Context, rng *rand.Rand, dir string) {
+	if os.MkdirAll(p.Path(dir), 0o755) != nil || p.fsync(p.Path()) != nil {
+		return
+	}
+	for ctx.Err() == nil {
+		name, f, made := p.take(rng, dir)
+		err := p.step(rng, name, f, made)
+		p.mu.Lock()
+		f.inUse = false
+		p.mu.Unlock()
+		if err != nil {
+			if ctx.Err() == nil {
+				// The blow comes after cancel.
+				p.T.Errorf("%s, with the power on: %v", name, err)
+			}
+			return
+		}
+	}
+}
+
+func (p *powerCut) step(rng *rand.Rand, name string, f *durable, made bool) error {
+	fsync := rng.IntN(2) == 0
+	r := recipe.Recipe{Kind: recipe.Kinds[rng.IntN(4)], Seed: 1 + rng.Uint64N(6), Step: rng.Uint64N(100), Size: 1 + rng.IntN(1<<20)}
+	if rng.IntN(4) == 0 {
+		r.Size = 1 + rng.IntN(5000)
+	}
+	fresh := r.Bytes()
+	p.mu.Lock()
+	now := f.now()
+	p.mu.Unlock()
+	note := func(q []byte, torn bool) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		f.change(q, torn)
+	}
+	path := p.Path(name)
+	const inPlace = os.O_RDWR
+	switch action := rng.IntN(10); {
+	case made || action < 2: // made, or emptied and written anew
+		note(fresh, true)
+		return p.put(name, f, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, fresh, 0, fresh, fsync)
+	case action < 5: // temp and rename
+		tmp := path + ".tmp"
+		if err := os.WriteFile(tmp, fresh, 0o644); err != nil {
+			return err
+		}
+		if fsync {
+			if err := p.fsync(tmp); err != nil {
+				return err
+			}
+		}
+		note(fresh, !fsync)
+		if err := os.Rename(tmp, path); err != nil {
+			return err
+		}
+		return p.made(name, f, fresh, fsync, true)
+	case action < 7: // longer
+		e := recipe.Edit{Off: len(now), N: 1 + rng.IntN(100_000), Seed: rng.Uint64()}
+		after := e.Apply(append([]byte(nil), now...))
+		note(after, false)
+		return p.put(name, f, inPlace, e.Data(), len(now), after, fsync)
+	case action < 9: // changed in place
+		e := recipe.Edit{Off: rng.IntN(len(now) + 1), N: 1 + rng.IntN(100_000), Seed: rng.Uint64()}
+		after := e.Apply(append([]byte(nil), now...))
+		note(after, false)
+		return p.put(name, f, inPlace, e.Data(), e.Off, after, fsync)
+	default:
+		p.mu.Lock()
+		f.mayGo = true
+		p.mu.Unlock()
+		if err := os.Remove(path); err != nil || !fsync {
+			return err
+		}
+		if err := p.fsync(filepath.Dir(path)); err != nil {
+			return err
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		f.mustGo = true
+		p.fsyncs++
+		return nil
+	}
+}
+
+// put opens, writes and closes.
+func (p *powerCut) put(name string, f *durable, flags int, data []byte, off int, after []byte, fsync bool) error {
+	h, err := os.OpenFile(p.Path(name), flags, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = h.WriteAt(data, int64(off))
+	if err == nil && fsync {
+		err = h.Sync()
+	}
+	if err := errors.Join(err, h.Close()); err != nil {
+		return err
+	}
+	return p.made(name, f, after, fsync, flags&os.O_CREATE != 0)
+}
+
+// made notes what is durable now; a name that was made or replaced is durable with its folder.
+func (p *powerCut) made(name string, f *durable, after []byte, fsync, named bool) error {
+	if !fsync {
+		return nil
+	}
+	if named {
+		if err := p.fsync(filepath.Dir(p.Path(name))); err != nil {
+			return err
+		}
+	} else if p.mu.Lock(); f.base == nil || f.torn { // fsync of a file whose name may not be durable promises nothing yet
+		p.mu.Unlock()
+		if err := p.fsync(filepath.Dir(p.Path(name))); err != nil {
+			return err
+		}
+	} else {
+		p.mu.Unlock()
+	}
+	st, err := os.Stat(p.Path(name))
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f.settle(after)
+	f.mtime = st.ModTime().UnixNano()
+	p.fsyncs++
+	return nil
+}
+
+func (p *powerCut) fsync(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+// commands packs, evicts and hydrates beside the writers. What was closed before a sync began is durable when it says so.
+func (p *powerCut) commands(ctx context.Context, rng *rand.Rand) {
+	for ctx.Err() == nil {
+		switch rng.IntN(4) {
+		case 0, 1:
+			versions := map[*durable]int{}
+			p.mu.Lock()
+			for _, f := range p.files {
+				if !f.inUse {
+					versions[f] = f.version
+				}
+			}
+			p.mu.Unlock()
+			if _, err := p.CLI("sync", p.Dir); err != nil {
+				continue
+			}
+			p.mu.Lock()
+			for f, version := range versions {
+				switch {
+				case f.version != version: // changed since
+				case f.mayGo:
+					// Removed before or after the sync looked.
+				case len(f.since) > 0:
+					f.settle(f.now())
+					p.syncs++
+				}
+			}
+			p.mu.Unlock()
+		case 2:
+			_, _ = p.CLI("evict", p.Dir)
+		case 3:
+			_, _ = p.CLI("hydrate", p.Dir)
+		}
+	}
+}
+
+// verify compares what is left with what was promised, and takes what is there for the truth from now on.
+func (p *powerCut) verify(round int) {
+	p.T.Helper()
+	for name, f := range p.files {
+		got, err := os.ReadFile(p.Path(name))
+		p.verified++
+		switch {
+		case errors.Is(err, os.ErrNotExist):
+			if f.base != nil && !f.mayGo {
+				p.T.Errorf("round %d: %s: gone, though it was durable", round, name)
+			}
+			delete(p.files, name)
+			continue
+		case err != nil:
+			p.T.Errorf("round %d: %v", round, err)
+			continue
+		case f.mustGo:
+			p.T.Errorf("round %d: %s: it was removed durably", round, name)
+		case !f.allows(got):
+			p.T.Errorf("round %d: %s: against what was durable: %s; %d changes since; against the last: %s", round, name,
+				mounttest.Difference(f.base, got), len(f.since), mounttest.Difference(f.now(), got))
+		}
+		st, err := os.Stat(p.Path(name))
+		p.Must(err)
+		if st.Size() != int64(len(got)) {
+			p.T.Errorf("round %d: %s: stat says %d bytes, and there are %d", round, name, st.Size(), len(got))
+		}
+		if f.mtime != 0 && len(f.since) == 0 && st.ModTime().UnixNano() != f.mtime {
+			p.T.Errorf("round %d: %s: mtime %v, it was durable with %v", round, name, st.ModTime(), time.Unix(0, f.mtime))
+		}
+	}
+	if p.T.Failed() {
+		p.keep()
+		p.T.FailNow()
+	}
+	p.Sync()
+	for name, f := range p.files {
+		got, err := os.ReadFile(p.Path(name))
+		p.Must(err)
+		*f = durable{}
+		f.settle(got)
+	}
+}
+
+// keep keeps the disk's image for who wants to look.
+func (p *powerCut) keep() {
+	p.dieInOrder()
+	if kept, err := os.MkdirTemp("", "ckptfs-powercut-"); err == nil {
+		if os.Rename(p.d.Image, filepath.Join(kept, "disk.img")) == nil {
+			p.T.Logf("the disk is kept: %s", filepath.Join(kept, "disk.img"))
+		}
+	}
+}
+
+// dieInOrder ends the daemon and gives the disk back.
+func (p *powerCut) dieInOrder() {
+	_ = p.Clean()
+	_ = p.d.Unmount()
+}

@@ -1,0 +1,131 @@
+package crash
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"ckptfs/integration/daemon"
+	"ckptfs/integration/mounttest"
+
+	"golang.org/x/sys/unix"
+)
+
+// smallDisk mounts an ext4 of n MiB and returns its folder.
+func smallDisk(t *testing.T, n int) string {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: makes a small filesystem")
+	}
+	dir, image := t.TempDir(), filepath.Join(t.TempDir(), "image")
+	script := `truncate -s "$2"M "$1" && mkfs.ext4 -q -m 0 "$1" && mount -o loop "$1" "$3"`
+	if out, err := exec.Command("sh", "-c", script, "sh", image, fmt.Sprint(n), dir).CombinedOutput(); err != nil {
+		t.Logf("no loop device here, tmpfs instead: %s", out)
+		if err := unix.Mount("none", dir, "tmpfs", 0, fmt.Sprintf("size=%dm,mode=755", n)); err != nil {
+			mounttest.Missing(t, "neither an ext4 image nor a tmpfs can be mounted here: %v", err)
+		}
+	}
+	t.Cleanup(func() {
+		err := daemon.Within(daemon.Patience/4, "the small disk to be idle", func() bool { return unix.Unmount(dir, 0) == nil })
+		if err != nil {
+			t.Error(err)
+			_ = unix.Unmount(dir, unix.MNT_DETACH)
+		}
+	})
+	return dir
+}
+
+// TestFullDisk: the writer gets ENOSPC, what was closed before stays whole, and packing goes on when there is
+// space again.
+func TestFullDisk(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []string{"passthrough", "served"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			disk := smallDisk(t, 256)
+			ballast := filepath.Join(disk, "ballast")
+			m := mounttest.Prepare(t, disk, map[string][]string{"served": {"--no-passthrough"}}[mode]...)
+			m.Log = filepath.Join(t.TempDir(), "log") // on another disk
+			m.Must(m.Start())
+			b, err := os.Create(ballast)
+			m.Must(err)
+			m.Must(unix.Fallocate(int(b.Fd()), 0, 0, 120*mib))
+			m.Must(b.Close())
+
+			const n = 6 * mib
+			closed := 0
+			var full error
+			for i := 0; full == nil && i < 100; i++ {
+				if full = os.WriteFile(m.Path(fmt.Sprint(i)), mounttest.Noise(uint64(i), n), 0o644); full == nil {
+					closed++
+				}
+			}
+			t.Logf("%d files of 6 MiB closed, then: %v", closed, full)
+			if !errors.Is(full, unix.ENOSPC) {
+				t.Fatalf("writing to a full disk: %v, want ENOSPC", full)
+			}
+			if closed < 5 {
+				t.Errorf("only %d files fitted into 120 MiB", closed)
+			}
+			for i := range closed {
+				m.Want(fmt.Sprint(i), mounttest.Noise(uint64(i), n))
+			}
+			m.Run("stats", m.Dir)
+			m.Run("status", m.Dir)
+
+			m.Must(os.Remove(ballast))
+			m.Must(os.Remove(m.Path(fmt.Sprint(closed)))) // what did not fit
+			m.Sync()
+			for i := range closed {
+				m.WantState(fmt.Sprint(i), mounttest.Packed, mounttest.Both)
+			}
+			if s := m.Status(); len(s.Failures) > 0 {
+				t.Errorf("failures are still told of: %+v", s.Failures)
+			}
+			m.Write("after", mounttest.Noise(200, n))
+			m.Sync()
+			m.Run("evict", m.Dir)
+			m.Want("after", mounttest.Noise(200, n))
+			m.Remount()
+			for i := range closed {
+				m.Want(fmt.Sprint(i), mounttest.Noise(uint64(i), n))
+			}
+		})
+	}
+}
+
+// TestFullDiskKilled: killed on a full disk, the store has all that was closed: at once, or where the start itself
+// needs space, as soon as there is some.
+func TestFullDiskKilled(t *testing.T) {
+	t.Parallel()
+	disk := smallDisk(t, 192)
+	m := mounttest.Prepare(t, disk)
+	m.Log = filepath.Join(t.TempDir(), "log")
+	m.Must(m.Start())
+	ballast := filepath.Join(disk, "ballast")
+	m.Must(os.WriteFile(ballast, make([]byte, 16*mib), 0o644))
+	closed := 0
+	for ; closed < 100; closed++ {
+		if os.WriteFile(m.Path(fmt.Sprint(closed)), mounttest.Noise(uint64(closed), 5*mib), 0o644) != nil {
+			break
+		}
+	}
+	m.Kill()
+	if err := m.Start(); err != nil {
+		t.Logf("mounting on a full disk: %v", err)
+		mounttest.WantSaid(t, err.Error(), "no space")
+		m.Must(os.Remove(ballast))
+		m.Must(m.Start())
+	}
+	for i := range closed {
+		m.Want(fmt.Sprint(i), mounttest.Noise(uint64(i), 5*mib))
+	}
+	// What cannot be packed for want of space keeps umount from saying that all is well, and nobody from leaving.
+	if said, code := m.RunOutcome("umount", m.Dir); code != 0 {
+		mounttest.WantSaid(t, said, "space")
+		m.Run("umount", "--no-wait", m.Dir)
+	}
+}
