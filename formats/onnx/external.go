@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"ckptfs/formats"
+	"ckptfs/formats/protowire"
 )
 
 // external is an initializer whose bytes are in another file.
@@ -26,20 +27,20 @@ type external struct {
 const maxText = 4 << 10
 
 // externalData reads one pair of where an initializer's bytes are.
-func (m *model) externalData(whole field, e *external) error {
+func (m *model) externalData(whole protowire.Field, e *external) error {
 	var pair [2]string
-	err := m.in(whole, func(f field) error {
-		if f.number < 1 || f.number > 2 || f.wire != wireBytes {
+	err := m.Message(whole, func(f protowire.Field) error {
+		if f.Number < 1 || f.Number > 2 || f.Type != protowire.Bytes {
 			return nil
 		}
-		if f.len > maxText {
-			return reject("external data in %d bytes", f.len)
+		if f.Span.Len() > maxText {
+			return reject("external data in %d bytes", f.Span.Len())
 		}
-		p, err := m.Peek(int(f.len))
+		p, err := m.Bytes(f.Span)
 		if err != nil {
 			return err
 		}
-		pair[f.number-1] = string(p[:f.len])
+		pair[f.Number-1] = string(p)
 		return nil
 	})
 	if err != nil {

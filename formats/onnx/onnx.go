@@ -28,9 +28,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"unicode/utf8"
 
 	"ckptfs/formats"
+	"ckptfs/formats/protowire"
 )
 
 // Elsewhere is said of tensors in other files (Layout.Left).
@@ -98,7 +100,7 @@ func Sniff(p []byte, _ int64) bool {
 
 // model is what has been read.
 type model struct {
-	*formats.Cursor
+	*protowire.Reader
 	layout *formats.Layout
 	data   []formats.Range // of each tensor, and of those without a name
 	names  int
@@ -132,33 +134,37 @@ func place(l *formats.Layout, data []formats.Range, size int64) (err error) {
 
 // read reads a model; its layout has no regions yet.
 func read(r io.ReaderAt, size int64) (*model, error) {
-	m := &model{Cursor: formats.NewCursor(r, size, window), layout: &formats.Layout{Format: Parser{}.Name()}, seen: make(map[string]bool)}
-	head, err := m.Peek(3)
-	if err != nil && err != io.EOF {
+	m := &model{
+		Reader: protowire.New(r, size, window, math.MaxInt64),
+		layout: &formats.Layout{Format: Name},
+		seen:   make(map[string]bool),
+	}
+	head, err := m.Bytes(protowire.Span{End: min(size, 3)})
+	if err != nil {
 		return nil, err
 	}
 	if !Sniff(head, size) {
 		return nil, reject("no ir_version")
 	}
 	graphs, opsets := 0, 0
-	err = m.fields(size, func(f field) error {
-		switch f.number {
+	err = m.Fields(m.All(), func(f protowire.Field) error {
+		switch f.Number {
 		case 7:
 			graphs++
-			return m.in(f, m.graph)
+			return m.Message(f, m.graph)
 		case 8:
 			opsets++
 		case 20: // training_info has graphs of its own
 			m.layout.Leave("graphs are for training")
 		case 1, 2, 3, 4, 5, 6, 14, 25, 26:
 		default:
-			return reject("field %d", f.number)
+			return reject("field %d", f.Number)
 		}
 		return nil
 	})
 	switch {
-	case errors.Is(err, io.EOF):
-		return nil, reject("cut short")
+	case errors.Is(err, protowire.ErrInvalid):
+		return nil, reject("%v", err)
 	case err != nil:
 		return nil, err
 	case graphs != 1 || opsets == 0:
@@ -168,15 +174,15 @@ func read(r io.ReaderAt, size int64) (*model, error) {
 }
 
 // graph looks at a field of the graph.
-func (m *model) graph(f field) error {
-	switch f.number {
+func (m *model) graph(f protowire.Field) error {
+	switch f.Number {
 	case 1:
-		return m.in(f, func(f field) error {
-			if f.number != 5 {
+		return m.Message(f, func(f protowire.Field) error {
+			if f.Number != 5 {
 				return nil
 			}
-			return m.in(f, func(f field) error {
-				switch f.number {
+			return m.Message(f, func(f protowire.Field) error {
+				switch f.Number {
 				case 5, 10:
 					m.layout.Leave("tensors are attributes of nodes")
 				case 6, 11:
@@ -194,39 +200,39 @@ func (m *model) graph(f field) error {
 }
 
 // initializer notes a tensor.
-func (m *model) initializer(whole field) error {
+func (m *model) initializer(whole protowire.Field) error {
 	t := formats.Tensor{Shape: []int64{}, Region: -1}
 	var typ uint64
 	var raw formats.Range
 	var has, elsewhere bool
 	far := external{length: -1}
-	packed := uint64(0) // the field that has the elements, when it is not raw_data
-	err := m.in(whole, func(f field) error {
+	packed := 0 // the field that has the elements, when it is not raw_data
+	err := m.Message(whole, func(f protowire.Field) error {
 		switch {
-		case f.number == 1 && f.wire == wireVarint:
-			t.Shape = append(t.Shape, int64(f.value))
-		case f.number == 1 && f.wire == wireBytes:
+		case f.Number == 1 && f.Type == protowire.Varint:
+			t.Shape = append(t.Shape, int64(f.Value))
+		case f.Number == 1 && f.Type == protowire.Bytes:
 			return m.dims(&t, f)
-		case f.number == 2 && f.wire == wireVarint:
-			typ = f.value
-		case f.number == 8 && f.wire == wireBytes:
-			if f.len > maxName {
-				return reject("a name of %d bytes", f.len)
+		case f.Number == 2 && f.Type == protowire.Varint:
+			typ = f.Value
+		case f.Number == 8 && f.Type == protowire.Bytes:
+			if f.Span.Len() > maxName {
+				return reject("a name of %d bytes", f.Span.Len())
 			}
-			p, err := m.Peek(int(f.len))
+			p, err := m.Bytes(f.Span)
 			if err != nil {
 				return err
 			}
-			t.Name = string(p[:f.len])
-		case (f.number == 9 || f.number == 4 || f.number == 10) && f.wire == wireBytes:
+			t.Name = string(p)
+		case (f.Number == 9 || f.Number == 4 || f.Number == 10) && f.Type == protowire.Bytes:
 			if has {
 				return reject("tensor %.64q: data twice", t.Name)
 			}
-			has, raw, packed = true, formats.Range{Off: m.Offset(), Len: f.len}, f.number
-		case f.number == 13:
+			has, raw, packed = true, formats.Range{Off: f.Span.Off, Len: f.Span.Len()}, f.Number
+		case f.Number == 13:
 			elsewhere = true
 			return m.externalData(f, &far)
-		case f.number == 14 && f.value != 0:
+		case f.Number == 14 && f.Type == protowire.Varint && f.Value != 0:
 			elsewhere = true
 		}
 		if len(t.Shape) > maxRank {
@@ -277,21 +283,9 @@ func (m *model) initializer(whole field) error {
 }
 
 // dims reads packed dimensions.
-func (m *model) dims(t *formats.Tensor, f field) error {
-	if f.len > maxRank*binary.MaxVarintLen64 {
+func (m *model) dims(t *formats.Tensor, f protowire.Field) error {
+	if f.Span.Len() > maxRank*binary.MaxVarintLen64 {
 		return reject("more than %d dimensions", maxRank)
 	}
-	p, err := m.Peek(int(f.len))
-	if err != nil {
-		return err
-	}
-	for p = p[:f.len]; len(p) > 0; {
-		v, n := binary.Uvarint(p)
-		if n <= 0 {
-			return reject("a dimension")
-		}
-		t.Shape = append(t.Shape, int64(v))
-		p = p[n:]
-	}
-	return nil
+	return m.Numbers(f, protowire.Varint, func(v uint64) { t.Shape = append(t.Shape, int64(v)) })
 }

@@ -9,6 +9,7 @@ import (
 
 	"ckptfs/formats"
 	"ckptfs/formats/fixture"
+	"ckptfs/formats/protowire"
 )
 
 var bound = fixture.Bound{Fixed: 1 << 20, PerByte: 100}
@@ -17,7 +18,7 @@ func FuzzParse(f *testing.F) { fixture.Fuzz(f, Parser{}, "onnx/*.onnx", bound) }
 
 func message(number byte, parts ...[]byte) []byte {
 	body := bytes.Join(parts, nil)
-	return append(binary.AppendUvarint([]byte{number<<3 | wireBytes}, uint64(len(body))), body...)
+	return append(binary.AppendUvarint([]byte{number<<3 | byte(protowire.Bytes)}, uint64(len(body))), body...)
 }
 
 func varint(number byte, v uint64) []byte { return binary.AppendUvarint([]byte{number << 3}, v) }

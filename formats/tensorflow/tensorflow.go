@@ -31,6 +31,7 @@ import (
 	"unicode/utf8"
 
 	"ckptfs/formats"
+	"ckptfs/formats/protowire"
 )
 
 const (
@@ -99,7 +100,7 @@ func (Sidecar) Layout(name string, size int64, index io.ReaderAt, indexSize int6
 type entry struct {
 	dtype, shard, offset, size uint64
 	shape                      []int64
-	sliced, bad                bool
+	sliced                     bool
 }
 
 // Layout is that of data file number of shards, of size bytes, by the index in r, which has indexSize bytes.
@@ -125,8 +126,8 @@ func Layout(r io.ReaderAt, indexSize int64, number, shards int, size int64) (*fo
 		if entries++; entries > maxEntries || !header {
 			return reject("%d entries, or none of a header", entries)
 		}
-		e := parseEntry(value)
-		if e.bad || e.shard >= uint64(shards) {
+		e, err := parseEntry(value)
+		if err != nil || e.shard >= uint64(shards) {
 			return reject("entry %.64q", key)
 		}
 		if e.shard != uint64(number) || e.sliced || e.dtype == stringType {
@@ -165,88 +166,64 @@ func Layout(r io.ReaderAt, indexSize int64, number, shards int, size int64) (*fo
 }
 
 func checkHeader(p []byte, shards int) error {
-	n, ok := uint64(0), true
-	fields(p, &ok, func(field uint64, v uint64, _ []byte) {
-		switch field {
+	n, bigEndian := uint64(0), false
+	m := protowire.In(p)
+	err := m.Fields(m.All(), func(f protowire.Field) error {
+		switch f.Number {
 		case 1:
-			n = v
+			n = f.Value
 		case 2:
-			ok = ok && v == 0
+			bigEndian = bigEndian || f.Value != 0
 		}
+		return nil
 	})
-	if !ok || n != uint64(shards) {
+	if err != nil || bigEndian || n != uint64(shards) {
 		return reject("a header of %d shards, want %d", n, shards)
 	}
 	return nil
 }
 
-func parseEntry(p []byte) (e entry) {
-	ok := true
-	fields(p, &ok, func(field uint64, v uint64, p []byte) {
-		switch field {
+func parseEntry(p []byte) (e entry, err error) {
+	m := protowire.In(p)
+	err = m.Fields(m.All(), func(f protowire.Field) error {
+		switch f.Number {
 		case 1:
-			e.dtype = v
+			e.dtype = f.Value
 		case 2:
-			fields(p, &ok, func(field uint64, _ uint64, p []byte) {
-				if field != 2 {
-					return
+			return m.Message(f, func(f protowire.Field) error {
+				if f.Number != 2 {
+					return nil
 				}
-				size := int64(0)
-				fields(p, &ok, func(field uint64, v uint64, _ []byte) {
-					if field == 1 {
-						size = int64(v)
-					}
-				})
-				e.shape = append(e.shape, size)
-				ok = ok && size >= 0 && len(e.shape) <= maxRank
+				return e.addDim(m, f)
 			})
 		case 3:
-			e.shard = v
+			e.shard = f.Value
 		case 4:
-			e.offset = v
+			e.offset = f.Value
 		case 5:
-			e.size = v
+			e.size = f.Value
 		case 7:
 			e.sliced = true
 		}
+		return nil
 	})
-	e.bad = !ok
-	return e
+	return e, err
 }
 
-// fields calls each with the fields of a message: numbers, or the bytes of those that have a length. ok is made false when it is damaged.
-func fields(p []byte, ok *bool, each func(field uint64, v uint64, p []byte)) {
-	for len(p) > 0 && *ok {
-		tag, n := binary.Uvarint(p)
-		if n <= 0 {
-			*ok = false
-			return
+// addDim reads one dimension of the shape.
+func (e *entry) addDim(m *protowire.Reader, f protowire.Field) error {
+	size := int64(0)
+	err := m.Message(f, func(f protowire.Field) error {
+		if f.Number == 1 {
+			size = int64(f.Value)
 		}
-		p = p[n:]
-		v, width := uint64(0), 0
-		var body []byte
-		switch tag & 7 {
-		case 0:
-			v, width = binary.Uvarint(p)
-		case 1:
-			width = 8
-		case 2:
-			if v, width = binary.Uvarint(p); width > 0 && v <= uint64(len(p)-width) {
-				body = p[width:][:v]
-				width += int(v)
-			} else {
-				width = 0
-			}
-		case 5:
-			width = 4
-		}
-		if width <= 0 || width > len(p) {
-			*ok = false
-			return
-		}
-		each(tag>>3, v, body)
-		p = p[width:]
+		return nil
+	})
+	e.shape = append(e.shape, size)
+	if err == nil && (size < 0 || len(e.shape) > maxRank) {
+		err = reject("shape %d", e.shape)
 	}
+	return err
 }
 
 // table calls each with the keys of a table and their values.
