@@ -15,9 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ckptfs/cas"
-	"ckptfs/fs/blueprint"
 	"ckptfs/fs/control"
 	"ckptfs/index/graph"
+	"ckptfs/index/graph/source"
 	"ckptfs/index/ledger"
 	"ckptfs/index/manifest"
 	"ckptfs/index/prefix"
@@ -56,15 +56,15 @@ func (g *graphParts) clear() {
 	clear(g.m)
 }
 
-// blueprintOf finds the graph of a model. same: it is read from what it was read from before (from).
-func (s *settling) blueprintOf(p *stepPlace, m *manifest.Manifest, before string) (g *graph.Graph, from string, same bool) {
+// graphOf finds the graph of a model. same: it is read from what it was read from before (from).
+func (s *settling) graphOf(p *stepPlace, m *manifest.Manifest, before string) (g *graph.Graph, from string, same bool) {
 	at, rel := path.Join(runsDir, p.run, p.step.name), p.rel
 	if p.step.file {
 		at, rel = path.Dir(at), p.step.name
 	}
-	files := make([]blueprint.File, len(p.step.files))
+	files := make([]source.File, len(p.step.files))
 	for i, f := range p.step.files {
-		files[i] = blueprint.File{Rel: f.rel, Stamp: fmt.Sprintf("%d:%d:%d", f.ino, f.mtime, f.size)}
+		files[i] = source.File{Rel: f.rel, Stamp: fmt.Sprintf("%d:%d:%d", f.ino, f.mtime, f.size)}
 		if p.step.file {
 			files[i].Rel = rel
 		}
@@ -84,18 +84,18 @@ func (s *settling) blueprintOf(p *stepPlace, m *manifest.Manifest, before string
 			return nil, "", before == ""
 		}
 	}
-	for _, src := range blueprint.Sources(files, rel, m.Format) {
+	for _, src := range source.Find(files, rel, m.Format) {
 		key := src.Key + behind
 		if before != "" && (key == before || set == nil && src.Own(rel) && ownKey(before, rel)) {
 			s.taken[path.Join(at, src.Rel)] = true
 			return nil, before, true
 		}
-		g, err := blueprint.Read(&src, func(rel string) (io.ReaderAt, int64, func(), error) { return s.v.perusePath(path.Join(at, rel)) }, tensors)
+		g, err := source.Read(&src, func(rel string) (io.ReaderAt, int64, func(), error) { return s.v.perusePath(path.Join(at, rel)) }, tensors)
 		if err == nil {
 			s.taken[path.Join(at, src.Rel)] = true
 			return g, key, false
 		}
-		if src.Kind == graph.Explicit && errors.Is(err, graph.ErrInvalid) && !errors.Is(err, blueprint.ErrAbsent) {
+		if src.Kind == graph.Explicit && errors.Is(err, graph.ErrInvalid) && !errors.Is(err, source.ErrAbsent) {
 			s.refused[path.Join(at, src.Rel)] = err
 		}
 	}
@@ -110,7 +110,7 @@ func (v *Volume) graphAttr(p string) []byte {
 	}
 	defer n.unref(1)
 	value := make([]byte, maxXattr)
-	k, err := v.GetXattr(context.Background(), n, blueprint.Xattr, value)
+	k, err := v.GetXattr(context.Background(), n, source.Xattr, value)
 	if err != nil {
 		return nil
 	}
@@ -234,7 +234,7 @@ func (v *Volume) match(ctx context.Context, o control.MatchOptions) (out *contro
 		})
 		return out, n, err
 	}
-	g, err := graph.ParseExplicit(o.Graph, nil)
+	g, err := source.ParseExplicit(o.Graph, nil)
 	if err != nil {
 		return nil, nil, fmt.Errorf("match: %w: %w", err, unix.EINVAL)
 	}

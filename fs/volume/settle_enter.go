@@ -38,7 +38,7 @@ func (s *settling) enter(p *stepPlace) error {
 	if e.Parent == 0 {
 		e.How = lineage.None
 	}
-	g, from, _ := s.blueprintOf(p, m, "")
+	g, from, _ := s.graphOf(p, m, "")
 	s.keepGraph(e, g, from)
 	e.Owners = s.owners(e, tensors, e.Parent, e.How, s.says(p).Tensors)
 	e.Owned = lineage.Shares(e.Owners, bytes)
@@ -63,7 +63,7 @@ func (s *settling) again(p *stepPlace) error {
 	otherNames := false // what began as what may be known otherwise now
 	if e != nil {
 		if m := s.v.modelManifest(e.Manifest); m != nil {
-			g, from, same := s.blueprintOf(p, m, e.GraphFrom)
+			g, from, same := s.graphOf(p, m, e.GraphFrom)
 			if !same {
 				s.keepGraph(e, g, from)
 				s.book.Change(e)

@@ -10,8 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ckptfs/formats/safetensors"
-	"ckptfs/fs/blueprint"
-	"ckptfs/index/graph"
+	"ckptfs/index/graph/source"
 	"ckptfs/index/ledger"
 	"ckptfs/index/runs"
 )
@@ -19,10 +18,10 @@ import (
 // maxXattr is the most that an attribute's value has, in bytes: XATTR_SIZE_MAX of Linux.
 const maxXattr = 64 << 10
 
-// hiddenXattr: the store's own attributes are not listed and cannot be set; none but XattrArtifact can be read. blueprint.Xattr is
+// hiddenXattr: the store's own attributes are not listed and cannot be set; none but XattrArtifact can be read. source.Xattr is
 // a user's.
 func hiddenXattr(name string) bool {
-	return name == "user.ckptfs" || strings.HasPrefix(name, "user.ckptfs.") && name != blueprint.Xattr || strings.HasPrefix(name, "trusted.ckptfs")
+	return name == "user.ckptfs" || strings.HasPrefix(name, "user.ckptfs.") && name != source.Xattr || strings.HasPrefix(name, "trusted.ckptfs")
 }
 
 // unsupportedXattr: answered without a look, since `ls -l` asks for them once a file.
@@ -109,8 +108,8 @@ func (v *Volume) SetXattr(n *Node, name string, value []byte, flags int) error {
 // checkSaid returns an error when the value of an attribute by which something at p says what it is, or a step its metrics or its parent, can never
 // mean anything. A parent that is not there yet may come.
 func (v *Volume) checkSaid(n *Node, p string, name string, value []byte) error {
-	if name == blueprint.Xattr {
-		return blueprint.CheckAttr(value, v.tensorsNow(n, p))
+	if name == source.Xattr {
+		return source.CheckAttr(value, v.tensorsNow(n, p))
 	}
 	if !strings.HasPrefix(p, runsDir+"/") || strings.Count(p, "/") != 2 {
 		return nil
@@ -141,7 +140,7 @@ func (v *Volume) checkSaid(n *Node, p string, name string, value []byte) error {
 
 // tensorsNow is the tensors of a model, as far as they are known to be all that its graph may name: it is packed, and there is no index in its folder, which may
 // make it one of a set. Else nil.
-func (v *Volume) tensorsNow(n *Node, p string) graph.Tensors {
+func (v *Volume) tensorsNow(n *Node, p string) source.Tensors {
 	if n.file == nil {
 		return nil
 	}
@@ -156,7 +155,7 @@ func (v *Volume) tensorsNow(n *Node, p string) graph.Tensors {
 	if m == nil {
 		return nil
 	}
-	return graph.ByName(m.Tensors)
+	return source.ByName(m.Tensors)
 }
 
 // RemoveXattr removes an attribute.

@@ -181,7 +181,7 @@ func (d *decoder) vertex(v *Vertex, i int, last string) string {
 		in := Input{Vertex: i - int(from>>1)}
 		if from&1 != 0 {
 			out := d.Num()
-			if out == 0 || out > maxOutput {
+			if out == 0 || out > MaxOutput {
 				d.Fail("output %d", out)
 				return ""
 			}

@@ -78,12 +78,10 @@ import (
 	"ckptfs/formats"
 )
 
-// Bounds of a graph and of what it is read from.
+// Bounds of a graph.
 const (
-	MaxSource   = 16 << 20 // bytes of a sidecar or config
 	MaxVertices = 65_535
-	maxOutput   = 65_535
-	maxDim      = 1<<63 - 1
+	MaxOutput   = 65_535
 )
 
 // ErrInvalid says that a source is no graph. The error's text says what is wrong with it and where.
@@ -150,7 +148,7 @@ func (g *Graph) Check() error {
 		return fmt.Errorf("%s: %w", g.Kind, ErrInvalid)
 	}
 	if len(g.Vertices) > MaxVertices {
-		return tooMany()
+		return fmt.Errorf("more than %d vertices: %w", MaxVertices, ErrInvalid)
 	}
 	for i := range g.Vertices {
 		v := &g.Vertices[i]
@@ -158,7 +156,7 @@ func (g *Graph) Check() error {
 			return fmt.Errorf("vertex %q: the inputs of %s do not commute: %w", v.Name, v.Op, ErrInvalid)
 		}
 		for _, in := range v.Inputs {
-			if in.Vertex < 0 || in.Vertex >= i || in.Output < 0 || in.Output > maxOutput {
+			if in.Vertex < 0 || in.Vertex >= i || in.Output < 0 || in.Output > MaxOutput {
 				return fmt.Errorf("vertex %q: input %d:%d of vertex %d: %w", v.Name, in.Vertex, in.Output, i, ErrInvalid)
 			}
 		}
@@ -176,8 +174,6 @@ func (g *Graph) Check() error {
 	return nil
 }
 
-func tooMany() error { return fmt.Errorf("more than %d vertices: %w", MaxVertices, ErrInvalid) }
-
 // MayCommute reports whether op is one whose inputs may come in any order.
 func MayCommute(op string) bool {
 	switch strings.ToLower(op) {
@@ -186,31 +182,4 @@ func MayCommute(op string) bool {
 		return true
 	}
 	return false
-}
-
-// slots names the parameters of one vertex by their tensors: the names less the components that all begin with.
-func slots(params []Param) {
-	if len(params) == 0 {
-		return
-	}
-	prefix := module(params[0].Tensor)
-	for _, p := range params[1:] {
-		for !inModule(p.Tensor, prefix) {
-			prefix = module(prefix)
-		}
-	}
-	for i := range params {
-		if p := &params[i]; prefix == "" {
-			p.Slot = p.Tensor
-		} else {
-			p.Slot = p.Tensor[len(prefix)+1:]
-		}
-	}
-}
-
-// module is what stands before the last dot or slash of a tensor's name, "" without one.
-func module(name string) string { return name[:max(strings.LastIndexAny(name, "./"), 0)] }
-
-func inModule(name, prefix string) bool {
-	return prefix == "" || len(name) > len(prefix) && name[:len(prefix)] == prefix && (name[len(prefix)] == '.' || name[len(prefix)] == '/')
 }

@@ -159,7 +159,7 @@ func (r *OutlineReader) vertex(v int) {
 		from := r.num()
 		back, out := from>>1, uint64(0)
 		if from&1 != 0 {
-			if out = r.num(); out == 0 || out > maxOutput {
+			if out = r.num(); out == 0 || out > MaxOutput {
 				r.fail("output %d", out)
 			}
 		}

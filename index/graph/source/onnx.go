@@ -1,4 +1,4 @@
-package graph
+package source
 
 import (
 	"encoding/hex"
@@ -11,6 +11,7 @@ import (
 
 	"ckptfs/cas"
 	"ckptfs/formats"
+	"ckptfs/index/graph"
 )
 
 // maxConstant bounds the bytes of an initializer that is a constant, not a parameter.
@@ -22,20 +23,20 @@ const maxConstant = 1 << 10
 // takes them, Identity operators away. Graphs within the graph (control flow) are refused. The weights are not read.
 //
 // The error wraps ErrInvalid, or is r's. At most 16 MiB are read; memory is at most 64 times what is read.
-func ParseONNX(r io.ReaderAt, size int64) (*Graph, error) {
-	o := onnx{p: &proto{r: r, left: MaxSource}, g: &Graph{Kind: ONNX}, at: map[string]onnxValue{"": {text: "_"}}}
-	graph := protoSpan{off: -1}
+func ParseONNX(r io.ReaderAt, size int64) (*graph.Graph, error) {
+	o := onnxParser{p: &proto{r: r, left: MaxSource}, g: &graph.Graph{Kind: graph.ONNX}, at: map[string]onnxValue{"": {text: "_"}}}
+	model := protoSpan{off: -1}
 	err := o.p.fields(protoSpan{0, size}, func(f protoField) error {
 		if f.number == 7 && f.bytes() {
-			graph = f.span
+			model = f.span
 		}
 		return nil
 	})
-	if err == nil && graph.off < 0 {
-		err = fmt.Errorf("no graph: %w", ErrInvalid)
+	if err == nil && model.off < 0 {
+		err = fmt.Errorf("no graph: %w", graph.ErrInvalid)
 	}
 	if err == nil {
-		err = o.graph(graph)
+		err = o.graph(model)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("onnx: %w", err)
@@ -48,27 +49,27 @@ var onnxTypes = map[uint64]formats.DType{1: formats.F32, 2: formats.U8, 3: forma
 	9: formats.Bool, 10: formats.F16, 11: formats.F64, 12: formats.U32, 13: formats.U64, 14: formats.C64, 15: formats.C128, 16: formats.BF16,
 	17: formats.F8E4M3, 19: formats.F8E5M2}
 
-type onnx struct {
+type onnxParser struct {
 	p  *proto
-	g  *Graph
+	g  *graph.Graph
 	at map[string]onnxValue
 }
 
 // onnxValue is what a name stands for: a vertex's output (text is empty), a parameter ("p"), or a constant.
 type onnxValue struct {
-	in    Input
-	param Param
+	in    graph.Input
+	param graph.Param
 	text  string
 }
 
-func (o *onnx) graph(s protoSpan) error {
+func (o *onnxParser) graph(s protoSpan) error {
 	var nodes []protoSpan
 	var inputs []protoSpan
 	err := o.p.fields(s, func(f protoField) error {
 		switch {
 		case !f.bytes():
 		case f.number == 1:
-			if nodes = append(nodes, f.span); len(nodes) > 2*MaxVertices {
+			if nodes = append(nodes, f.span); len(nodes) > 2*graph.MaxVertices {
 				return tooMany()
 			}
 		case f.number == 5:
@@ -76,7 +77,7 @@ func (o *onnx) graph(s protoSpan) error {
 			if err != nil {
 				return err
 			}
-			v := onnxValue{text: "p", param: Param{Tensor: t.name, DType: onnxTypes[t.dtype], Shape: t.dims}}
+			v := onnxValue{text: "p", param: graph.Param{Tensor: t.name, DType: onnxTypes[t.dtype], Shape: t.dims}}
 			if v.param.DType == "" {
 				v.param.Shape = nil
 			}
@@ -110,7 +111,7 @@ func (o *onnx) graph(s protoSpan) error {
 }
 
 // input reads a ValueInfoProto: a vertex, unless it only gives the type of an initializer.
-func (o *onnx) input(s protoSpan) error {
+func (o *onnxParser) input(s protoSpan) error {
 	name, elem, sizes := "", uint64(0), []byte{}
 	err := o.p.fields(s, func(f protoField) (err error) {
 		switch {
@@ -149,24 +150,24 @@ func (o *onnx) input(s protoSpan) error {
 	if _, ok := o.at[name]; ok {
 		return nil
 	}
-	return o.add(Vertex{Name: name, Op: "Input", Config: fmt.Sprintf(`{"dtype":%d,"shape":[%s]}`, elem, sizes)}, []string{name})
+	return o.add(graph.Vertex{Name: name, Op: "Input", Config: fmt.Sprintf(`{"dtype":%d,"shape":[%s]}`, elem, sizes)}, []string{name})
 }
 
-func (o *onnx) add(v Vertex, outputs []string) error {
-	if len(o.g.Vertices) == MaxVertices {
+func (o *onnxParser) add(v graph.Vertex, outputs []string) error {
+	if len(o.g.Vertices) == graph.MaxVertices {
 		return tooMany()
 	}
 	o.g.Vertices = append(o.g.Vertices, v)
 	for i, name := range outputs {
 		if name != "" {
-			o.at[name] = onnxValue{in: Input{len(o.g.Vertices) - 1, i}}
+			o.at[name] = onnxValue{in: graph.Input{Vertex: len(o.g.Vertices) - 1, Output: i}}
 		}
 	}
 	return nil
 }
 
 // node reads a NodeProto.
-func (o *onnx) node(s protoSpan) error {
+func (o *onnxParser) node(s protoSpan) error {
 	var inputs, outputs []string
 	var name, op, domain string
 	attrs := map[string]string{}
@@ -199,8 +200,8 @@ func (o *onnx) node(s protoSpan) error {
 	switch {
 	case err != nil:
 		return fmt.Errorf("node %q: %w", name, err)
-	case op == "" || len(outputs) == 0 || len(outputs) > maxOutput:
-		return fmt.Errorf("node %q (%q) with %d outputs: %w", name, op, len(outputs), ErrInvalid)
+	case op == "" || len(outputs) == 0 || len(outputs) > graph.MaxOutput:
+		return fmt.Errorf("node %q (%q) with %d outputs: %w", name, op, len(outputs), graph.ErrInvalid)
 	}
 	if domain != "" && domain != "ai.onnx" {
 		op = domain + "::" + op
@@ -218,7 +219,7 @@ func (o *onnx) node(s protoSpan) error {
 		o.at[outputs[0]] = onnxValue{text: "c" + string(config)}
 		return nil
 	}
-	v := Vertex{Name: name, Op: op}
+	v := graph.Vertex{Name: name, Op: op}
 	if name == "" {
 		v.Name = outputs[0]
 	}
@@ -227,7 +228,7 @@ func (o *onnx) node(s protoSpan) error {
 	for i, s := range inputs {
 		x, ok := o.at[s]
 		if !ok {
-			return fmt.Errorf("node %q: input %q is made by no node before: %w", v.Name, s, ErrInvalid)
+			return fmt.Errorf("node %q: input %q is made by no node before: %w", v.Name, s, graph.ErrInvalid)
 		}
 		if op == "Identity" && len(inputs) == 1 && s != "" {
 			o.at[outputs[0]] = x
@@ -237,7 +238,7 @@ func (o *onnx) node(s protoSpan) error {
 			places = append(places, ',')
 		}
 		if places = appendJSONString(places, x.text); len(places) > MaxSource {
-			return fmt.Errorf("node %q: constants of more than %d bytes: %w", v.Name, MaxSource, ErrInvalid)
+			return fmt.Errorf("node %q: constants of more than %d bytes: %w", v.Name, MaxSource, graph.ErrInvalid)
 		}
 		switch x.text {
 		case "":
@@ -256,12 +257,12 @@ func (o *onnx) node(s protoSpan) error {
 		config[0] = '{'
 		v.Config = string(append(config, '}'))
 	}
-	v.Commutative = MayCommute(op) && !other && len(v.Inputs) > 1
+	v.Commutative = graph.MayCommute(op) && !other && len(v.Inputs) > 1
 	return o.add(v, outputs)
 }
 
 // attribute reads an AttributeProto.
-func (o *onnx) attribute(s protoSpan, attrs map[string]string) error {
+func (o *onnxParser) attribute(s protoSpan, attrs map[string]string) error {
 	name := ""
 	var value, list []byte
 	item := func(f func([]byte) []byte) {
@@ -311,7 +312,7 @@ func (o *onnx) attribute(s protoSpan, attrs map[string]string) error {
 			}
 			return err
 		case 6, 11:
-			return fmt.Errorf("a graph within the graph: %w", ErrInvalid)
+			return fmt.Errorf("a graph within the graph: %w", graph.ErrInvalid)
 		case 7:
 			return o.p.numbers(f, 5, func(v uint64) { item(float(uint32(v))) })
 		case 8:
@@ -353,7 +354,7 @@ func (t *onnxTensor) integer() bool {
 	return t.dtype >= 2 && t.dtype <= 9 && t.dtype != 8 || t.dtype == 12 || t.dtype == 13
 }
 
-func (o *onnx) tensor(s protoSpan) (t onnxTensor, err error) {
+func (o *onnxParser) tensor(s protoSpan) (t onnxTensor, err error) {
 	err = o.p.fields(s, func(f protoField) (err error) {
 		switch f.number {
 		case 1:
@@ -378,16 +379,16 @@ func (o *onnx) tensor(s protoSpan) (t onnxTensor, err error) {
 	})
 	for _, d := range t.dims {
 		if d < 0 && err == nil {
-			err = fmt.Errorf("tensor %q: shape %d: %w", t.name, t.dims, ErrInvalid)
+			err = fmt.Errorf("tensor %q: shape %d: %w", t.name, t.dims, graph.ErrInvalid)
 		}
 	}
 	return t, err
 }
 
 // constant is a tensor's type, shape and hash, as JSON.
-func (o *onnx) constant(t *onnxTensor) (string, error) {
+func (o *onnxParser) constant(t *onnxTensor) (string, error) {
 	if t.size == math.MaxInt32 {
-		return "", fmt.Errorf("constant %q: its elements are in another file: %w", t.name, ErrInvalid)
+		return "", fmt.Errorf("constant %q: its elements are in another file: %w", t.name, graph.ErrInvalid)
 	}
 	var all []byte
 	for _, f := range t.data {

@@ -1,4 +1,4 @@
-package graph
+package source
 
 import (
 	"fmt"
@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"ckptfs/formats"
+	"ckptfs/index/graph"
 )
 
 // bind names the parameters as the file does.
@@ -35,7 +36,7 @@ func (e *explicit) bind(file Tensors) error {
 		case len(found) == 0:
 			return err
 		case len(found) > 1:
-			return fmt.Errorf("the file has them below %q and below %q: %w: %w", found[0], found[1], err, ErrInvalid)
+			return fmt.Errorf("the file has them below %q and below %q: %w: %w", found[0], found[1], err, graph.ErrInvalid)
 		}
 		prefix = found[0]
 	}
@@ -48,7 +49,7 @@ func (e *explicit) bind(file Tensors) error {
 	return nil
 }
 
-func (e *explicit) at(p paramAt) *Param { return &e.g.Vertices[p.vertex].Params[p.param] }
+func (e *explicit) at(p paramAt) *graph.Param { return &e.g.Vertices[p.vertex].Params[p.param] }
 
 // find is the tensor of a parameter: by its own name, else by the first of those tied to it that is in the file.
 func (e *explicit) find(file Tensors, prefix string, at paramAt) (string, *formats.Tensor) {
@@ -70,10 +71,10 @@ func (e *explicit) fit(file Tensors, prefix string, all []paramAt) error {
 		p := e.at(at)
 		name, t := e.find(file, prefix, at)
 		if t == nil {
-			return fmt.Errorf("no tensor %q in the file: %w", name, ErrInvalid)
+			return fmt.Errorf("no tensor %q in the file: %w", name, graph.ErrInvalid)
 		}
 		if p.DType != "" && (p.DType != t.DType || !slices.Equal(p.Shape, t.Shape)) {
-			return fmt.Errorf("tensor %q is %s %v in the file, not %s %v: %w", name, t.DType, t.Shape, p.DType, p.Shape, ErrInvalid)
+			return fmt.Errorf("tensor %q is %s %v in the file, not %s %v: %w", name, t.DType, t.Shape, p.DType, p.Shape, graph.ErrInvalid)
 		}
 	}
 	return nil

@@ -1,4 +1,4 @@
-package graph
+package source
 
 import (
 	"errors"
@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"ckptfs/formats"
+	"ckptfs/index/graph"
+	"ckptfs/index/graph/graphtest"
 )
 
 func readFile(t testing.TB, name string) []byte {
@@ -21,7 +23,7 @@ func readFile(t testing.TB, name string) []byte {
 }
 
 // describe prints a vertex a line: name, op, inputs, tensors.
-func describe(g *Graph) string {
+func describe(g *graph.Graph) string {
 	var b strings.Builder
 	for i := range g.Vertices {
 		v := &g.Vertices[i]
@@ -86,8 +88,8 @@ tail/dropout_1 Dropout tail/s1
 			t.Errorf("no %q in\n%s", s, describe(h5))
 		}
 	}
-	o := identities{}
-	if a, b := o.trees(g), o.trees(h5); !slices.Equal(a, b) {
+	o := graphtest.Identities{}
+	if a, b := o.Trees(g), o.Trees(h5); !slices.Equal(a, b) {
 		for i := range a {
 			if a[i] != b[i] {
 				t.Fatalf("one model, two files, and not one graph: %s\n%s\n%s", g.Vertices[i].Name, g.Vertices[i].Config, h5.Vertices[i].Config)
@@ -162,7 +164,7 @@ func TestKerasRefused(t *testing.T) {
 			continue
 		}
 		g, err := ParseKeras([]byte(c.doc), nil)
-		if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), c.want) {
+		if !errors.Is(err, graph.ErrInvalid) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, %v, want %q", name, g, err, c.want)
 		}
 	}
@@ -182,6 +184,6 @@ func FuzzKeras(f *testing.F) {
 	f.Add(readFile(f, "keras-h5-config.json"))
 	f.Add([]byte(`{"class_name":"Sequential","config":[{"class_name":"Dense","config":{"name":"x","units":1}}]}`))
 	f.Fuzz(func(t *testing.T, p []byte) {
-		bounded(t, 256, p, func() { checkSource(t, func() (*Graph, error) { return ParseKeras(p, nil) }) })
+		graphtest.Bounded(t, 256, p, func() { checkSource(t, func() (*graph.Graph, error) { return ParseKeras(p, nil) }) })
 	})
 }

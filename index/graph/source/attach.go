@@ -1,10 +1,11 @@
-package graph
+package source
 
 import (
 	"slices"
 	"strings"
 
 	"ckptfs/formats"
+	"ckptfs/index/graph"
 )
 
 // attach gives the vertices those of the file's tensors that belong to them by name. They are no part of the identity, so
@@ -25,11 +26,11 @@ func (k *keras) attach(all []formats.Tensor) {
 		}
 		for _, v := range vs {
 			k.g.Vertices[v].Params = append(k.g.Vertices[v].Params,
-				Param{Tensor: t.Name, Slot: slot, DType: t.DType, Shape: slices.Clone(t.Shape), Attached: true})
+				graph.Param{Tensor: t.Name, Slot: slot, DType: t.DType, Shape: slices.Clone(t.Shape), Attached: true})
 		}
 	}
 	for i := range k.g.Vertices {
-		slices.SortStableFunc(k.g.Vertices[i].Params, func(a, b Param) int { return strings.Compare(a.Slot, b.Slot) })
+		slices.SortStableFunc(k.g.Vertices[i].Params, func(a, b graph.Param) int { return strings.Compare(a.Slot, b.Slot) })
 	}
 }
 

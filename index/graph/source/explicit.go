@@ -1,4 +1,4 @@
-package graph
+package source
 
 import (
 	"slices"
@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"ckptfs/formats"
+	"ckptfs/index/graph"
 )
 
 // Tensors is what the file beside a source holds, by name.
@@ -25,14 +26,14 @@ func ByName(all []formats.Tensor) Tensors {
 // and the shape that the source states, by its name or by one of those tied to it, or all have to behind a prefix that only one of the file's parts
 // has ("model." in {"model": …, "optimizer": …}); the graph names them as the file does. Without (a query, nil) any will do. The error wraps
 // ErrInvalid. Memory is at most 64 times p.
-func ParseExplicit(p []byte, tensors Tensors) (*Graph, error) {
+func ParseExplicit(p []byte, tensors Tensors) (*graph.Graph, error) {
 	r, err := newReader(p)
 	if err != nil {
 		return nil, err
 	}
 	e := explicit{reader: r, about: len(p) / 80, tied: map[paramAt][]string{}}
-	e.ids, e.inputs = make(map[string]int, e.about), make([]Input, 0, e.about)
-	e.g = &Graph{Kind: Explicit, Vertices: make([]Vertex, 0, e.about)}
+	e.ids, e.inputs = make(map[string]int, e.about), make([]graph.Input, 0, e.about)
+	e.g = &graph.Graph{Kind: graph.Explicit, Vertices: make([]graph.Vertex, 0, e.about)}
 	version, listed := false, false
 	err = r.members("the document", func(key string) error {
 		switch key {
@@ -66,13 +67,13 @@ func ParseExplicit(p []byte, tensors Tensors) (*Graph, error) {
 type explicit struct {
 	*reader
 	ids  map[string]int
-	g    *Graph
+	g    *graph.Graph
 	tied map[paramAt][]string // further names of parameters
 
 	about int // vertices there may be
 	// What the vertices' slices are parts of.
-	inputs []Input
-	params []Param
+	inputs []graph.Input
+	params []graph.Param
 	dims   []int64
 }
 
@@ -83,13 +84,13 @@ const maxTied = 64
 type paramAt struct{ vertex, param int }
 
 func (e *explicit) node() error {
-	if len(e.g.Vertices) == MaxVertices {
+	if len(e.g.Vertices) == graph.MaxVertices {
 		return tooMany()
 	}
 	if err := e.open('{', "a node"); err != nil {
 		return err
 	}
-	v := Vertex{Config: "{}"}
+	v := graph.Vertex{Config: "{}"}
 	var o object
 	for e.next(&o) {
 		var err error
@@ -122,7 +123,7 @@ func (e *explicit) node() error {
 		return e.errorf("node %d (%q) without id or op", len(e.g.Vertices), v.Name)
 	case twice:
 		return e.errorf("node %q twice", v.Name)
-	case v.Commutative && !MayCommute(v.Op):
+	case v.Commutative && !graph.MayCommute(v.Op):
 		return e.errorf("node %q: the inputs of %s do not commute", v.Name, v.Op)
 	}
 	slots(v.Params)
@@ -132,7 +133,7 @@ func (e *explicit) node() error {
 }
 
 // inputsOf reads the inputs of v.
-func (e *explicit) inputsOf(v *Vertex) ([]Input, error) {
+func (e *explicit) inputsOf(v *graph.Vertex) ([]graph.Input, error) {
 	if err := e.open('[', "in"); err != nil {
 		return nil, err
 	}
@@ -153,12 +154,12 @@ func (e *explicit) inputsOf(v *Vertex) ([]Input, error) {
 }
 
 // paramsOf reads the parameters of a vertex.
-func (e *explicit) paramsOf() ([]Param, error) {
+func (e *explicit) paramsOf() ([]graph.Param, error) {
 	if err := e.open('[', "params"); err != nil {
 		return nil, err
 	}
 	if e.params == nil {
-		e.params = make([]Param, 0, e.about)
+		e.params = make([]graph.Param, 0, e.about)
 	}
 	from := len(e.params)
 	for e.dec.More() {
@@ -232,21 +233,21 @@ func (r *remembered) put(raw, s string) {
 }
 
 // input finds "id" or "id:k".
-func (e *explicit) input(s string) (Input, bool) {
+func (e *explicit) input(s string) (graph.Input, bool) {
 	if i, ok := e.ids[s]; ok {
-		return Input{Vertex: i}, true
+		return graph.Input{Vertex: i}, true
 	}
 	colon := strings.LastIndexByte(s, ':')
 	if colon < 0 {
-		return Input{}, false
+		return graph.Input{}, false
 	}
 	k, err := strconv.ParseUint(s[colon+1:], 10, 16)
 	i, ok := e.ids[s[:colon]]
-	return Input{Vertex: i, Output: int(k)}, ok && err == nil && strconv.FormatUint(k, 10) == s[colon+1:]
+	return graph.Input{Vertex: i, Output: int(k)}, ok && err == nil && strconv.FormatUint(k, 10) == s[colon+1:]
 }
 
 // param reads a name or an object.
-func (e *explicit) param() (p Param, tied []string, err error) {
+func (e *explicit) param() (p graph.Param, tied []string, err error) {
 	name, ok, err := e.dec.Text()
 	if err != nil {
 		return p, nil, e.errorf("%v", err)

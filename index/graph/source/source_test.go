@@ -1,4 +1,4 @@
-package blueprint
+package source
 
 import (
 	"bytes"
@@ -40,12 +40,12 @@ func TestSources(t *testing.T) {
 		for _, f := range strings.Fields(tc.files) {
 			files = append(files, File{Rel: f, Stamp: "1"})
 		}
-		if got := kinds(Sources(files, tc.rel, tc.format)); got != tc.want {
+		if got := kinds(Find(files, tc.rel, tc.format)); got != tc.want {
 			t.Errorf("%s of %s: %s; want %s", tc.rel, tc.files, got, tc.want)
 		}
 	}
-	a := Sources([]File{{Rel: "arch.json", Stamp: "1"}}, "m.pt", "torch-zip")[0].Key
-	if b := Sources([]File{{Rel: "arch.json", Stamp: "2"}}, "m.pt", "torch-zip")[0].Key; a == b {
+	a := Find([]File{{Rel: "arch.json", Stamp: "1"}}, "m.pt", "torch-zip")[0].Key
+	if b := Find([]File{{Rel: "arch.json", Stamp: "2"}}, "m.pt", "torch-zip")[0].Key; a == b {
 		t.Error("a sidecar that changed has the same key")
 	}
 }
@@ -74,14 +74,14 @@ func TestRead(t *testing.T) {
 	const arch = `{"v":1,"nodes":[{"id":"x","op":"Input"},{"id":"fc","op":"Linear","in":["x"],"params":["fc.weight"]}]}`
 	tensors := []formats.Tensor{{Name: "fc.weight", DType: formats.F32, Shape: []int64{2, 2}}}
 	sample := func(name string) []byte {
-		p, err := os.ReadFile("../../formats/testdata/" + name)
+		p, err := os.ReadFile("../../../formats/testdata/" + name)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return p
 	}
 	open := opener(map[string][]byte{
-		"arch.json": []byte(arch), "bad.json": []byte(`{"v":1,"nodes":[{"id":"fc","op":"Linear","params":["fc.bias"]}]}`), "large.json": make([]byte, graph.MaxSource+1),
+		"arch.json": []byte(arch), "bad.json": []byte(`{"v":1,"nodes":[{"id":"fc","op":"Linear","params":["fc.bias"]}]}`), "large.json": make([]byte, MaxSource+1),
 		"m.safetensors": safetensorsWith(t, map[string]string{metadataKey: arch}), "plain.safetensors": safetensorsWith(t, map[string]string{"format": "pt"}),
 		"x.pt2": sample("torch/exported.pt2"), "m.keras": sample("hdf5/model.keras"), "m.onnx": sample("onnx/types.onnx"),
 	})

@@ -1,4 +1,4 @@
-package graph
+package source
 
 import (
 	"bytes"
@@ -9,9 +9,11 @@ import (
 	"testing"
 
 	"ckptfs/formats"
+	"ckptfs/index/graph"
+	"ckptfs/index/graph/graphtest"
 )
 
-func parseONNX(p []byte) (*Graph, error) { return ParseONNX(bytes.NewReader(p), int64(len(p))) }
+func parseONNX(p []byte) (*graph.Graph, error) { return ParseONNX(bytes.NewReader(p), int64(len(p))) }
 
 // The file was written by torch 2.15, of the module in TestExport: constants are folded into who takes them.
 func TestONNX(t *testing.T) {
@@ -55,7 +57,7 @@ func TestONNX(t *testing.T) {
 		}
 	}
 	for i := range p { // cut anywhere
-		if _, err := parseONNX(p[:i]); err != nil && !errors.Is(err, ErrInvalid) {
+		if _, err := parseONNX(p[:i]); err != nil && !errors.Is(err, graph.ErrInvalid) {
 			t.Fatalf("cut to %d: %v", i, err)
 		}
 	}
@@ -144,7 +146,7 @@ func TestONNXParts(t *testing.T) {
 		"constant elsewhere":  {model(1, message(2, "c", 4, "Constant", 5, message(1, "value", 5, message(14, 1)))), "another file"},
 		"constants of 16 MiB": {model(1, message(2, "c", 4, "Constant", 5, message(1, "value", 5, message(9, strings.Repeat("x", MaxSource))))), "more than 16777216"},
 	} {
-		if g, err := parseONNX(c.p); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), c.want) {
+		if g, err := parseONNX(c.p); !errors.Is(err, graph.ErrInvalid) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, %v, want %q", name, g, err, c.want)
 		}
 	}
@@ -157,6 +159,6 @@ func TestONNXParts(t *testing.T) {
 func FuzzONNX(f *testing.F) {
 	f.Add(readFile(f, "torch.onnx"))
 	f.Fuzz(func(t *testing.T, p []byte) {
-		bounded(t, 256, p, func() { checkSource(t, func() (*Graph, error) { return parseONNX(p) }) })
+		graphtest.Bounded(t, 256, p, func() { checkSource(t, func() (*graph.Graph, error) { return parseONNX(p) }) })
 	})
 }

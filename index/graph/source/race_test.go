@@ -1,6 +1,6 @@
 //go:build race
 
-package graph
+package source
 
 // The race detector makes everything slow, and what takes long here is not concurrent.
 const slow = true

@@ -1,10 +1,12 @@
-package graph
+package source
 
 import (
 	"errors"
 	"fmt"
 	"io"
 	"unicode/utf8"
+
+	"ckptfs/index/graph"
 )
 
 // proto reads protobuf messages in a file, field by field, without the bytes of fields that nobody asks for.
@@ -32,7 +34,7 @@ func (f *protoField) bytes() bool { return f.wire == 2 }
 
 func (p *proto) spend(n int64) error {
 	if p.left -= n; p.left < 0 {
-		return fmt.Errorf("more than %d bytes besides weights: %w", MaxSource, ErrInvalid)
+		return fmt.Errorf("more than %d bytes besides weights: %w", MaxSource, graph.ErrInvalid)
 	}
 	return nil
 }
@@ -55,7 +57,7 @@ func (p *proto) varint(s *protoSpan) (uint64, error) {
 	v := uint64(0)
 	for shift := 0; shift < 64; shift += 7 {
 		if s.off >= s.end {
-			return 0, fmt.Errorf("cut short: %w", ErrInvalid)
+			return 0, fmt.Errorf("cut short: %w", graph.ErrInvalid)
 		}
 		if err := p.spend(1); err != nil {
 			return 0, err
@@ -70,12 +72,12 @@ func (p *proto) varint(s *protoSpan) (uint64, error) {
 			return v, nil
 		}
 	}
-	return 0, fmt.Errorf("a number of more than 64 bits: %w", ErrInvalid)
+	return 0, fmt.Errorf("a number of more than 64 bits: %w", graph.ErrInvalid)
 }
 
 func (p *proto) fixed(s *protoSpan, n int) (v uint64, err error) {
 	if s.end-s.off < int64(n) {
-		return 0, fmt.Errorf("cut short: %w", ErrInvalid)
+		return 0, fmt.Errorf("cut short: %w", graph.ErrInvalid)
 	}
 	if err := p.spend(int64(n)); err != nil {
 		return 0, err
@@ -111,7 +113,7 @@ func (p *proto) fields(s protoSpan, f func(protoField) error) error {
 		}
 		x := protoField{wire: int(key & 7)}
 		if key>>3 == 0 || key>>3 > 1<<29-1 {
-			return fmt.Errorf("field %d: %w", key>>3, ErrInvalid)
+			return fmt.Errorf("field %d: %w", key>>3, graph.ErrInvalid)
 		}
 		x.number = int(key >> 3)
 		switch x.wire {
@@ -125,12 +127,12 @@ func (p *proto) fields(s protoSpan, f func(protoField) error) error {
 				return err
 			}
 			if n > uint64(s.end-s.off) {
-				return fmt.Errorf("field %d of %d bytes, %d are left: %w", x.number, n, s.end-s.off, ErrInvalid)
+				return fmt.Errorf("field %d of %d bytes, %d are left: %w", x.number, n, s.end-s.off, graph.ErrInvalid)
 			}
 			x.span = protoSpan{s.off, s.off + int64(n)}
 			s.off += int64(n)
 		default:
-			return fmt.Errorf("field %d of wire type %d: %w", x.number, x.wire, ErrInvalid)
+			return fmt.Errorf("field %d of wire type %d: %w", x.number, x.wire, graph.ErrInvalid)
 		}
 		if err := f(x); err != nil {
 			return err
@@ -187,7 +189,7 @@ func (p *proto) read(s protoSpan) ([]byte, error) {
 func (p *proto) string(s protoSpan) (string, error) {
 	b, err := p.read(s)
 	if err == nil && !utf8.Valid(b) {
-		err = fmt.Errorf("a name that is not UTF-8: %w", ErrInvalid)
+		err = fmt.Errorf("a name that is not UTF-8: %w", graph.ErrInvalid)
 	}
 	return string(b), err
 }

@@ -1,4 +1,4 @@
-package graph
+package source
 
 import (
 	"encoding/json"
@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"ckptfs/formats"
+	"ckptfs/index/graph"
 )
 
 // MaxKeras bounds the bytes of a Keras configuration.
@@ -25,9 +26,9 @@ const callMark = "#"
 // model_weights/head/head/kernel:0 being a variable of the layer named head. All calls of a layer get them.
 //
 // The error wraps ErrInvalid. Memory is at most 64 times p.
-func ParseKeras(p []byte, all []formats.Tensor) (*Graph, error) {
+func ParseKeras(p []byte, all []formats.Tensor) (*graph.Graph, error) {
 	if len(p) > MaxKeras {
-		return nil, fmt.Errorf("%d bytes, of at most %d: %w", len(p), MaxKeras, ErrInvalid)
+		return nil, fmt.Errorf("%d bytes, of at most %d: %w", len(p), MaxKeras, graph.ErrInvalid)
 	}
 	r, err := newReader(p)
 	if err != nil {
@@ -38,15 +39,15 @@ func ParseKeras(p []byte, all []formats.Tensor) (*Graph, error) {
 	}
 	var top kerasLayerJSON
 	if err := json.Unmarshal(p, &top); err != nil {
-		return nil, fmt.Errorf("%v: %w", err, ErrInvalid)
+		return nil, fmt.Errorf("%v: %w", err, graph.ErrInvalid)
 	}
-	k := keras{g: &Graph{Kind: Keras}}
+	k := keras{g: &graph.Graph{Kind: graph.Keras}}
 	m, err := k.model(&top)
 	if err != nil {
 		return nil, err
 	}
 	if m == nil {
-		return nil, fmt.Errorf("class %q has no layers: %w", top.ClassName, ErrInvalid)
+		return nil, fmt.Errorf("class %q has no layers: %w", top.ClassName, graph.ErrInvalid)
 	}
 	if _, err := k.expand(m, nil, kerasPath{}); err != nil {
 		return nil, err
@@ -74,7 +75,7 @@ type kerasModelJSON struct {
 }
 
 type keras struct {
-	g        *Graph
+	g        *graph.Graph
 	saved    []string // by vertex: where Keras 3 saves its variables
 	expanded int      // calls so far, of models too
 }
@@ -117,7 +118,7 @@ func (k *keras) readModel(l *kerasLayerJSON) (*kerasModel, error) {
 	var c kerasModelJSON
 	if json.Unmarshal(l.Config, &m.layers) != nil { // once, a Sequential's config was its layers
 		if err := json.Unmarshal(l.Config, &c); err != nil {
-			return nil, fmt.Errorf("model %q: %v: %w", l.Name, err, ErrInvalid)
+			return nil, fmt.Errorf("model %q: %v: %w", l.Name, err, graph.ErrInvalid)
 		}
 		m.layers = c.Layers
 	}
@@ -143,7 +144,7 @@ func (k *keras) readModel(l *kerasLayerJSON) (*kerasModel, error) {
 			}
 		}
 		if _, twice := m.byName[l.Name]; twice && !m.sequential {
-			return nil, fmt.Errorf("layer %q twice: %w", l.Name, ErrInvalid)
+			return nil, fmt.Errorf("layer %q twice: %w", l.Name, graph.ErrInvalid)
 		}
 		m.byName[l.Name] = i
 	}
@@ -187,21 +188,21 @@ func asRef(v any) (r kerasRef, ok bool) {
 
 func asIndex(v any) (int, bool) {
 	f, ok := v.(float64)
-	if !ok || f < 0 || f > maxOutput || f != float64(int(f)) {
+	if !ok || f < 0 || f > graph.MaxOutput || f != float64(int(f)) {
 		return 0, false
 	}
 	return int(f), true
 }
 
 // expand adds a call of a model with these inputs, nil for the outermost, and returns its outputs.
-func (k *keras) expand(m *kerasModel, args []Input, path kerasPath) ([]Input, error) {
-	if k.expanded++; k.expanded > MaxVertices {
+func (k *keras) expand(m *kerasModel, args []graph.Input, path kerasPath) ([]graph.Input, error) {
+	if k.expanded++; k.expanded > graph.MaxVertices {
 		return nil, tooMany()
 	}
 	if m.sequential {
 		return k.chain(m, args, path)
 	}
-	e := &kerasCall{keras: k, m: m, args: args, path: path, done: map[[2]int][]Input{}}
+	e := &kerasCall{keras: k, m: m, args: args, path: path, done: map[[2]int][]graph.Input{}}
 	for i := range m.layers {
 		if isInput(&m.layers[i]) && args == nil {
 			if _, err := e.call(i, 0); err != nil {
@@ -219,7 +220,7 @@ func (k *keras) expand(m *kerasModel, args []Input, path kerasPath) ([]Input, er
 			}
 		}
 	}
-	var out []Input
+	var out []graph.Input
 	for _, r := range m.outputs {
 		in, err := e.ref(r)
 		if err != nil {
@@ -232,7 +233,7 @@ func (k *keras) expand(m *kerasModel, args []Input, path kerasPath) ([]Input, er
 
 func isInput(l *kerasLayerJSON) bool { return l.ClassName == "InputLayer" }
 
-func (k *keras) chain(m *kerasModel, args []Input, path kerasPath) ([]Input, error) {
+func (k *keras) chain(m *kerasModel, args []graph.Input, path kerasPath) ([]graph.Input, error) {
 	last := args
 	for i := range m.layers {
 		l := &m.layers[i]
@@ -248,26 +249,26 @@ func (k *keras) chain(m *kerasModel, args []Input, path kerasPath) ([]Input, err
 }
 
 // layer adds one call of a layer or a model, and returns its outputs: of a leaf one, which stands for all.
-func (k *keras) layer(l *kerasLayerJSON, call int, in []Input, how string, path kerasPath) ([]Input, error) {
+func (k *keras) layer(l *kerasLayerJSON, call int, in []graph.Input, how string, path kerasPath) ([]graph.Input, error) {
 	m, err := k.model(l)
 	if err != nil {
 		return nil, err
 	}
 	if m != nil {
 		if in == nil {
-			return nil, fmt.Errorf("model %q within a model has no inputs: %w", l.Name, ErrInvalid)
+			return nil, fmt.Errorf("model %q within a model has no inputs: %w", l.Name, graph.ErrInvalid)
 		}
 		return k.expand(m, in, kerasPath{path.names + l.Name + "/", path.saved + "layers/" + l.saved + "/"})
 	}
-	if len(k.g.Vertices) == MaxVertices {
+	if len(k.g.Vertices) == graph.MaxVertices {
 		return nil, tooMany()
 	}
-	v := Vertex{Name: path.names + l.Name, Op: l.ClassName, Config: "{}", Inputs: in}
+	v := graph.Vertex{Name: path.names + l.Name, Op: l.ClassName, Config: "{}", Inputs: in}
 	if call > 0 {
 		v.Name += callMark + strconv.Itoa(call)
 	}
 	if v.Op == "" {
-		return nil, fmt.Errorf("layer %q without class: %w", l.Name, ErrInvalid)
+		return nil, fmt.Errorf("layer %q without class: %w", l.Name, graph.ErrInvalid)
 	}
 	if l.Config != nil && string(l.Config) != "null" {
 		r, err := newReader(l.Config)
@@ -285,47 +286,47 @@ func (k *keras) layer(l *kerasLayerJSON, call int, in []Input, how string, path 
 	if how != "" {
 		v.Config = `{"call":` + how + `,"config":` + v.Config + `}`
 	}
-	v.Commutative = MayCommute(v.Op) && len(in) > 1
+	v.Commutative = graph.MayCommute(v.Op) && len(in) > 1
 	k.g.Vertices = append(k.g.Vertices, v)
 	k.saved = append(k.saved, path.saved+"layers/"+l.saved+"/")
-	return []Input{{Vertex: len(k.g.Vertices) - 1}}, nil
+	return []graph.Input{{Vertex: len(k.g.Vertices) - 1}}, nil
 }
 
 // kerasCall is one expansion of a Functional model.
 type kerasCall struct {
 	*keras
 	m    *kerasModel
-	args []Input
+	args []graph.Input
 	path kerasPath
-	done map[[2]int][]Input // by layer and call; nil while it is being expanded
+	done map[[2]int][]graph.Input // by layer and call; nil while it is being expanded
 }
 
 // ref is the tensor that r names.
-func (e *kerasCall) ref(r kerasRef) (Input, error) {
+func (e *kerasCall) ref(r kerasRef) (graph.Input, error) {
 	i, ok := e.m.byName[r.layer]
 	if !ok || r.call >= max(1, len(e.m.layers[i].Inbound)) {
-		return Input{}, fmt.Errorf("no call %d of layer %q: %w", r.call, r.layer, ErrInvalid)
+		return graph.Input{}, fmt.Errorf("no call %d of layer %q: %w", r.call, r.layer, graph.ErrInvalid)
 	}
 	out, err := e.call(i, r.call)
 	if err != nil {
-		return Input{}, err
+		return graph.Input{}, err
 	}
 	if m, err := e.model(&e.m.layers[i]); m == nil && err == nil && !(isInput(&e.m.layers[i]) && e.args != nil) {
-		return Input{out[0].Vertex, r.output}, nil
+		return graph.Input{Vertex: out[0].Vertex, Output: r.output}, nil
 	}
 	if r.output >= len(out) {
-		return Input{}, fmt.Errorf("no output %d of %q: %w", r.output, r.layer, ErrInvalid)
+		return graph.Input{}, fmt.Errorf("no output %d of %q: %w", r.output, r.layer, graph.ErrInvalid)
 	}
 	return out[r.output], nil
 }
 
 // call expands a call of a layer, after those that it takes tensors from.
-func (e *kerasCall) call(i, n int) ([]Input, error) {
+func (e *kerasCall) call(i, n int) ([]graph.Input, error) {
 	l := &e.m.layers[i]
 	key := [2]int{i, n}
 	if out, ok := e.done[key]; ok {
 		if out == nil {
-			return nil, fmt.Errorf("layer %q: a cycle: %w", l.Name, ErrInvalid)
+			return nil, fmt.Errorf("layer %q: a cycle: %w", l.Name, graph.ErrInvalid)
 		}
 		return out, nil
 	}
@@ -333,17 +334,17 @@ func (e *kerasCall) call(i, n int) ([]Input, error) {
 	if isInput(l) && e.args != nil {
 		at := slices.IndexFunc(e.m.inputs, func(r kerasRef) bool { return r.layer == l.Name })
 		if at < 0 || at >= len(e.args) {
-			return nil, fmt.Errorf("layer %q: no argument for it: %w", l.Name, ErrInvalid)
+			return nil, fmt.Errorf("layer %q: no argument for it: %w", l.Name, graph.ErrInvalid)
 		}
 		e.done[key] = e.args[at : at+1]
 		return e.done[key], nil
 	}
-	var in []Input
+	var in []graph.Input
 	how := ""
 	if n < len(l.Inbound) {
 		var v any
 		if err := json.Unmarshal(l.Inbound[n], &v); err != nil {
-			return nil, fmt.Errorf("layer %q: %v: %w", l.Name, err, ErrInvalid)
+			return nil, fmt.Errorf("layer %q: %v: %w", l.Name, err, graph.ErrInvalid)
 		}
 		a := kerasArgs{e: e}
 		text, plain, err := a.walk(nil, v)
@@ -359,7 +360,7 @@ func (e *kerasCall) call(i, n int) ([]Input, error) {
 		return nil, err
 	}
 	if out == nil {
-		out = []Input{}
+		out = []graph.Input{}
 	}
 	e.done[key] = out
 	return out, nil
@@ -368,7 +369,7 @@ func (e *kerasCall) call(i, n int) ([]Input, error) {
 // kerasArgs reads the arguments of a call, of either version.
 type kerasArgs struct {
 	e  *kerasCall
-	in []Input
+	in []graph.Input
 }
 
 // walk gathers the tensors in v, and appends what is left, with null for tensors. It is plain when there are only lists of
@@ -402,7 +403,7 @@ func (a *kerasArgs) walk(dst []byte, v any) (text []byte, plain bool, err error)
 			c, _ := v["config"].(map[string]any)
 			r, ok := asRef(c["keras_history"])
 			if !ok {
-				return nil, false, fmt.Errorf("a tensor without keras_history: %w", ErrInvalid)
+				return nil, false, fmt.Errorf("a tensor without keras_history: %w", graph.ErrInvalid)
 			}
 			return append(dst, "null"...), true, a.take(r)
 		}

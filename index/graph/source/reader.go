@@ -1,4 +1,4 @@
-package graph
+package source
 
 import (
 	"encoding/json"
@@ -6,6 +6,8 @@ import (
 	"io"
 	"strconv"
 	"unicode/utf8"
+
+	"ckptfs/index/graph"
 )
 
 const maxDepth = 64
@@ -18,22 +20,22 @@ type reader struct {
 
 func newReader(p []byte) (*reader, error) {
 	if len(p) > MaxSource {
-		return nil, fmt.Errorf("%d bytes, of at most %d: %w", len(p), MaxSource, ErrInvalid)
+		return nil, fmt.Errorf("%d bytes, of at most %d: %w", len(p), MaxSource, graph.ErrInvalid)
 	}
 	if !utf8.Valid(p) {
-		return nil, fmt.Errorf("not UTF-8: %w", ErrInvalid)
+		return nil, fmt.Errorf("not UTF-8: %w", graph.ErrInvalid)
 	}
 	s := string(p)
 	if !valid(s) && !json.Valid(p) {
 		var v json.RawMessage
 		err := json.Unmarshal(p, &v)
-		return nil, fmt.Errorf("%v: %w", err, ErrInvalid)
+		return nil, fmt.Errorf("%v: %w", err, graph.ErrInvalid)
 	}
 	return &reader{dec: tokens{s: s}}, nil
 }
 
 func (r *reader) errorf(format string, args ...any) error {
-	return fmt.Errorf("%s at byte %d: %w", fmt.Sprintf(format, args...), r.dec.InputOffset(), ErrInvalid)
+	return fmt.Errorf("%s at byte %d: %w", fmt.Sprintf(format, args...), r.dec.InputOffset(), graph.ErrInvalid)
 }
 
 func (r *reader) token() (json.Token, error) {

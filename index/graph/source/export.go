@@ -1,4 +1,4 @@
-package graph
+package source
 
 import (
 	"encoding/json"
@@ -9,13 +9,14 @@ import (
 	"strings"
 
 	"ckptfs/formats"
+	"ckptfs/index/graph"
 )
 
 // ParseExport reads the graph of a torch.export archive: models/NAME.json in a .pt2 file. Each operator is a vertex, named
 // by the module it lies in and its own name; what it gets besides tensors is its configuration. Parameters, buffers and
 // lifted constants are parameters, by the names that the module has for them. Graphs within the graph (control flow) are
 // refused. The error wraps ErrInvalid. Memory is at most 64 times p.
-func ParseExport(p []byte) (*Graph, error) {
+func ParseExport(p []byte) (*graph.Graph, error) {
 	r, err := newReader(p)
 	if err != nil {
 		return nil, err
@@ -35,11 +36,11 @@ func ParseExport(p []byte) (*Graph, error) {
 		} `json:"graph_module"`
 	}
 	if err := json.Unmarshal(p, &doc); err != nil {
-		return nil, fmt.Errorf("%v: %w", err, ErrInvalid)
+		return nil, fmt.Errorf("%v: %w", err, graph.ErrInvalid)
 	}
-	e := export{g: &Graph{Kind: Export}, meta: doc.Module.Graph.Values, at: map[string]Input{}, params: map[string]string{}}
+	e := export{g: &graph.Graph{Kind: graph.Export}, meta: doc.Module.Graph.Values, at: map[string]graph.Input{}, params: map[string]string{}}
 	if len(doc.Module.Signature.Inputs) == 0 {
-		return nil, fmt.Errorf("no graph_module with a signature: %w", ErrInvalid)
+		return nil, fmt.Errorf("no graph_module with a signature: %w", graph.ErrInvalid)
 	}
 	for _, spec := range doc.Module.Signature.Inputs {
 		if err := e.input(spec); err != nil {
@@ -77,10 +78,10 @@ var exportTypes = map[int]formats.DType{1: formats.U8, 2: formats.I8, 3: formats
 	8: formats.F64, 10: formats.C64, 11: formats.C128, 12: formats.Bool, 13: formats.BF16}
 
 type export struct {
-	g      *Graph
+	g      *graph.Graph
 	meta   map[string]exportMeta
-	at     map[string]Input  // values of the graph
-	params map[string]string // values that are tensors of the module → their names
+	at     map[string]graph.Input // values of the graph
+	params map[string]string      // values that are tensors of the module → their names
 }
 
 // input reads one of the signature's input_specs.
@@ -93,14 +94,14 @@ func (e *export) input(spec map[string]json.RawMessage) error {
 			Constant  string `json:"tensor_constant_name"`
 		}
 		if err := json.Unmarshal(raw, &s); err != nil {
-			return fmt.Errorf("input %s: %v: %w", kind, err, ErrInvalid)
+			return fmt.Errorf("input %s: %v: %w", kind, err, graph.ErrInvalid)
 		}
 		arg, _ := s.Arg.(map[string]any)
 		name, _ := arg["name"].(string)
 		switch kind {
 		case "parameter", "buffer", "tensor_constant":
 			if name == "" || s.Parameter+s.Buffer+s.Constant == "" {
-				return fmt.Errorf("%s without name: %w", kind, ErrInvalid)
+				return fmt.Errorf("%s without name: %w", kind, graph.ErrInvalid)
 			}
 			e.params[name] = s.Parameter + s.Buffer + s.Constant
 		case "user_input":
@@ -113,18 +114,18 @@ func (e *export) input(spec map[string]json.RawMessage) error {
 			if err != nil {
 				return err
 			}
-			err = e.add(Vertex{Name: name, Op: "input", Config: `{"dtype":` + strconv.Itoa(m.DType) + `,"sizes":` + string(sizes) + `}`})
+			err = e.add(graph.Vertex{Name: name, Op: "input", Config: `{"dtype":` + strconv.Itoa(m.DType) + `,"sizes":` + string(sizes) + `}`})
 			if err != nil {
 				return err
 			}
-			e.at[name] = Input{Vertex: len(e.g.Vertices) - 1}
+			e.at[name] = graph.Input{Vertex: len(e.g.Vertices) - 1}
 		}
 	}
 	return nil
 }
 
-func (e *export) add(v Vertex) error {
-	if len(e.g.Vertices) == MaxVertices {
+func (e *export) add(v graph.Vertex) error {
+	if len(e.g.Vertices) == graph.MaxVertices {
 		return tooMany()
 	}
 	e.g.Vertices = append(e.g.Vertices, v)
@@ -132,14 +133,14 @@ func (e *export) add(v Vertex) error {
 }
 
 func (e *export) node(n *exportNode) error {
-	v := Vertex{Name: n.Name, Op: n.Target}
+	v := graph.Vertex{Name: n.Name, Op: n.Target}
 	if i := strings.LastIndexByte(n.Metadata.Stack, ';'); i >= 0 { // the innermost: key,path,class
 		if part := strings.Split(n.Metadata.Stack[i+1:], ","); len(part) == 3 && part[1] != "" {
 			v.Name = part[1] + "/" + n.Name
 		}
 	}
 	if v.Op == "" {
-		return fmt.Errorf("node %q without target: %w", n.Name, ErrInvalid)
+		return fmt.Errorf("node %q without target: %w", n.Name, graph.ErrInvalid)
 	}
 	config := []byte("{")
 	for i := range n.Inputs {
@@ -160,7 +161,7 @@ func (e *export) node(n *exportNode) error {
 	if v.Config, err = r.config("arguments", inside); err != nil {
 		return fmt.Errorf("node %q: %w", n.Name, err)
 	}
-	v.Commutative = MayCommute(v.Op) && len(v.Inputs) == 2 && len(n.Inputs) == 2
+	v.Commutative = graph.MayCommute(v.Op) && len(v.Inputs) == 2 && len(n.Inputs) == 2
 	if err := e.add(v); err != nil {
 		return err
 	}
@@ -178,8 +179,8 @@ func (e *export) outputs(v any, vertex int, k *int) {
 		}
 	case map[string]any:
 		for _, key := range []string{"name", "as_name"} {
-			if s, ok := v[key].(string); ok && *k <= maxOutput {
-				e.at[s] = Input{vertex, *k}
+			if s, ok := v[key].(string); ok && *k <= graph.MaxOutput {
+				e.at[s] = graph.Input{Vertex: vertex, Output: *k}
 				*k++
 				return
 			}
@@ -193,7 +194,7 @@ func (e *export) outputs(v any, vertex int, k *int) {
 // exportArgs reads one argument of a node.
 type exportArgs struct {
 	e    *export
-	v    *Vertex // gets the tensors
+	v    *graph.Vertex // gets the tensors
 	slot string
 }
 
@@ -214,7 +215,7 @@ func (a *exportArgs) walk(dst []byte, v any) ([]byte, error) {
 		return append(dst, ']'), nil
 	case map[string]any:
 		if v["as_graph"] != nil {
-			return nil, fmt.Errorf("a graph within the graph: %w", ErrInvalid)
+			return nil, fmt.Errorf("a graph within the graph: %w", graph.ErrInvalid)
 		}
 		if name, ok := v["name"].(string); ok && len(v) == 1 {
 			return a.take(dst, name)
@@ -241,7 +242,7 @@ func (a *exportArgs) walk(dst []byte, v any) ([]byte, error) {
 func (a *exportArgs) take(dst []byte, name string) ([]byte, error) {
 	if tensor, ok := a.e.params[name]; ok && a.v != nil {
 		m := a.e.meta[name]
-		p := Param{Tensor: tensor, Slot: a.slot}
+		p := graph.Param{Tensor: tensor, Slot: a.slot}
 		shape := make([]int64, 0, len(m.Sizes))
 		for _, s := range m.Sizes {
 			o, _ := s.(map[string]any)
@@ -260,7 +261,7 @@ func (a *exportArgs) take(dst []byte, name string) ([]byte, error) {
 	}
 	in, ok := a.e.at[name]
 	if !ok || a.v == nil {
-		return nil, fmt.Errorf("value %q is made by no node before: %w", name, ErrInvalid)
+		return nil, fmt.Errorf("value %q is made by no node before: %w", name, graph.ErrInvalid)
 	}
 	a.v.Inputs = append(a.v.Inputs, in)
 	return append(dst, "null"...), nil

@@ -1,4 +1,4 @@
-package graph
+package source
 
 import (
 	"errors"
@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"ckptfs/formats"
+	"ckptfs/index/graph"
+	"ckptfs/index/graph/graphtest"
 )
 
 // The file was written by torch 2.15: a layer called twice, a split whose halves are exchanged, an addition with a factor.
@@ -61,7 +63,7 @@ func TestExportRefused(t *testing.T) {
 		"one twice":     {doc(`{"name":"a","target":"t","inputs":[{"name":"i","arg":1},{"name":"i","arg":2}]}`), `"i" twice`},
 		"nameless":      {`{"graph_module":{"signature":{"input_specs":[{"parameter":{"arg":{"name":""}}}]}}}`, "parameter without name"},
 	} {
-		if g, err := ParseExport([]byte(c.doc)); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), c.want) {
+		if g, err := ParseExport([]byte(c.doc)); !errors.Is(err, graph.ErrInvalid) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, %v, want %q", name, g, err, c.want)
 		}
 	}
@@ -70,6 +72,6 @@ func TestExportRefused(t *testing.T) {
 func FuzzExport(f *testing.F) {
 	f.Add(readFile(f, "torch-export.json"))
 	f.Fuzz(func(t *testing.T, p []byte) {
-		bounded(t, 256, p, func() { checkSource(t, func() (*Graph, error) { return ParseExport(p) }) })
+		graphtest.Bounded(t, 256, p, func() { checkSource(t, func() (*graph.Graph, error) { return ParseExport(p) }) })
 	})
 }

@@ -1,5 +1,5 @@
 //go:build !race
 
-package graph
+package source
 
 const slow = false

@@ -8,8 +8,8 @@
 //	seq       the tensors of a torch file
 //	bag       the tensors of any other file
 //
-// The first that applies counts. Nothing of a source is executed; its bytes are bounded by graph.MaxSource.
-package blueprint
+// The first that applies counts. Nothing of a source is executed; its bytes are bounded by MaxSource.
+package source
 
 import (
 	"archive/zip"
@@ -46,6 +46,16 @@ var ErrAbsent = errors.New("nothing is said")
 // Xattr is the extended attribute of a model that has its graph.
 const Xattr = "user.ckptfs.arch"
 
+// Bounds of what a graph is read from.
+const (
+	MaxSource = 16 << 20 // bytes of a sidecar or config
+	maxDim    = 1<<63 - 1
+)
+
+func tooMany() error {
+	return fmt.Errorf("more than %d vertices: %w", graph.MaxVertices, graph.ErrInvalid)
+}
+
 // Source is where a model's graph is to be read from.
 type Source struct {
 	Kind graph.Kind
@@ -57,8 +67,8 @@ type Source struct {
 // metadataKey is the member of a safetensors file's __metadata__.
 const metadataKey = "ckptfs.arch"
 
-// Sources lists where the graph of the model rel, of a format, may be read from, best first. The last one is the model's tensors.
-func Sources(files []File, rel, format string) []Source {
+// Find lists where the graph of the model rel, of a format, may be read from, best first. The last one is the model's tensors.
+func Find(files []File, rel, format string) []Source {
 	at := make(map[string]*File, len(files))
 	var pt2, keras []*File
 	dir := path.Dir(rel)
@@ -127,8 +137,8 @@ func (s *Source) Sidecar() bool {
 func (s *Source) Own(rel string) bool { return s.attr == nil && (s.Rel == "" || s.Rel == rel) }
 
 // CheckAttr checks what is to be an attribute Xattr of a model with these tensors; nil where they are not known. The error wraps graph.ErrInvalid.
-func CheckAttr(p []byte, tensors graph.Tensors) error {
-	_, err := graph.ParseExplicit(p, tensors)
+func CheckAttr(p []byte, tensors Tensors) error {
+	_, err := ParseExplicit(p, tensors)
 	return err
 }
 
@@ -138,10 +148,10 @@ type Open func(rel string) (r io.ReaderAt, size int64, done func(), err error)
 // Read reads the graph from a source. tensors are the model's. The error wraps graph.ErrInvalid when the source is none.
 func Read(src *Source, open Open, tensors []formats.Tensor) (*graph.Graph, error) {
 	if src.Rel == "" {
-		return graph.FromTensors(src.Kind, tensors)
+		return FromTensors(src.Kind, tensors)
 	}
 	if src.attr != nil {
-		return graph.ParseExplicit(src.attr, graph.ByName(tensors))
+		return ParseExplicit(src.attr, ByName(tensors))
 	}
 	r, size, done, err := open(src.Rel)
 	if err != nil {
@@ -150,28 +160,28 @@ func Read(src *Source, open Open, tensors []formats.Tensor) (*graph.Graph, error
 	defer done()
 	switch src.Kind {
 	case graph.ONNX:
-		return graph.ParseONNX(r, size)
+		return ParseONNX(r, size)
 	case graph.Export:
 		p, err := member(r, size, func(name string) bool {
 			return strings.HasSuffix(name, ".json") && strings.HasPrefix(path.Base(path.Dir(name)), "models")
-		}, graph.MaxSource)
+		}, MaxSource)
 		if err != nil {
 			return nil, err
 		}
-		return graph.ParseExport(p)
+		return ParseExport(p)
 	case graph.Keras:
 		if head := make([]byte, 8); formats.ReadFull(r, head, 0) == nil && hdf5.Sniff(head, size) {
-			p, found, err := hdf5.Attribute(r, size, "model_config", graph.MaxKeras)
+			p, found, err := hdf5.Attribute(r, size, "model_config", MaxKeras)
 			if err != nil || !found {
 				return nil, errors.Join(err, fmt.Errorf("no attribute model_config: %w", graph.ErrInvalid))
 			}
-			return graph.ParseKeras(p, tensors)
+			return ParseKeras(p, tensors)
 		}
-		p, err := member(r, size, func(name string) bool { return name == "config.json" }, graph.MaxKeras)
+		p, err := member(r, size, func(name string) bool { return name == "config.json" }, MaxKeras)
 		if err != nil {
 			return nil, err
 		}
-		return graph.ParseKeras(p, tensors)
+		return ParseKeras(p, tensors)
 	}
 	var p []byte
 	if src.Sidecar() {
@@ -182,13 +192,13 @@ func Read(src *Source, open Open, tensors []formats.Tensor) (*graph.Graph, error
 	if err != nil {
 		return nil, err
 	}
-	return graph.ParseExplicit(p, graph.ByName(tensors))
+	return ParseExplicit(p, ByName(tensors))
 }
 
 // whole reads a sidecar.
 func whole(r io.ReaderAt, size int64) ([]byte, error) {
-	if size > graph.MaxSource {
-		return nil, fmt.Errorf("%d bytes, of at most %d: %w", size, graph.MaxSource, graph.ErrInvalid)
+	if size > MaxSource {
+		return nil, fmt.Errorf("%d bytes, of at most %d: %w", size, MaxSource, graph.ErrInvalid)
 	}
 	p := make([]byte, size)
 	n, err := r.ReadAt(p, 0)
@@ -206,7 +216,7 @@ func metadata(r io.ReaderAt, size int64) ([]byte, error) {
 		return nil, none
 	}
 	n := binary.LittleEndian.Uint64(head[:])
-	if n > graph.MaxSource || int64(n) > size-8 {
+	if n > MaxSource || int64(n) > size-8 {
 		return nil, none
 	}
 	p := make([]byte, n)
