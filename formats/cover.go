@@ -51,6 +51,21 @@ func Cover(size int64, data []Range) (regions []Region, index []int, err error) 
 	return regions, index, nil
 }
 
+// Cover lays out a file of size bytes as the function Cover does. A tensor's Region is until then that of its data, or negative.
+func (l *Layout) Cover(size int64, data []Range) error {
+	regions, index, err := Cover(size, data)
+	if err != nil {
+		return err
+	}
+	l.Regions = regions
+	for i := range l.Tensors {
+		if t := &l.Tensors[i]; t.Region >= 0 {
+			t.Region = index[t.Region]
+		}
+	}
+	return nil
+}
+
 // joinBlobs is the length below which a blob that follows another is made one with it.
 const joinBlobs = 64 << 10
 

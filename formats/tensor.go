@@ -126,6 +126,19 @@ func (t *Tensor) Contiguous() bool {
 	return true
 }
 
+// SetColumnMajor sets the strides of elements that lie column-major without gaps: none where that is row-major, too.
+func (t *Tensor) SetColumnMajor() {
+	t.Stride = make([]int64, len(t.Shape))
+	step := int64(1)
+	for i, n := range t.Shape {
+		t.Stride[i] = step
+		step *= n
+	}
+	if t.Contiguous() {
+		t.Stride = nil
+	}
+}
+
 // CheckBounds returns an error unless every element lies inside a storage of n bytes.
 func (t *Tensor) CheckBounds(n int64) error {
 	size := t.NumBytes()

@@ -60,8 +60,6 @@ var Format = formats.Format{
 // Name returns "arrow".
 func (Parser) Name() string { return "arrow" }
 
-var _ formats.Parser = Parser{}
-
 func reject(format string, args ...any) error {
 	return fmt.Errorf("arrow: %w: %s", formats.ErrNotFormat, fmt.Sprintf(format, args...))
 }
@@ -103,8 +101,7 @@ func (p Parser) Parse(r io.ReaderAt, size int64) (*formats.Layout, error) {
 		}
 	}
 	l := &formats.Layout{Format: p.Name(), Partial: true}
-	var err error
-	if l.Regions, _, err = formats.Cover(size, w.data); err != nil {
+	if err := l.Cover(size, w.data); err != nil {
 		return nil, reject("%v", err)
 	}
 	return l, nil

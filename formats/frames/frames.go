@@ -56,8 +56,6 @@ var Format = formats.Format{
 // Name returns "zstd-frames".
 func (Parser) Name() string { return "zstd-frames" }
 
-var _ formats.Parser = Parser{}
-
 func reject(format string, args ...any) error {
 	return fmt.Errorf("zstd-frames: %w: %s", formats.ErrNotFormat, fmt.Sprintf(format, args...))
 }
@@ -115,8 +113,7 @@ func (p Parser) Parse(r io.ReaderAt, size int64) (*formats.Layout, error) {
 		return nil, reject("%d frames", len(data))
 	}
 	l := &formats.Layout{Format: p.Name(), Partial: true}
-	var err error
-	if l.Regions, _, err = formats.Cover(size, data); err != nil {
+	if err := l.Cover(size, data); err != nil {
 		return nil, reject("%v", err)
 	}
 	return l, nil

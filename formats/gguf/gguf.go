@@ -73,8 +73,6 @@ var Format = formats.Format{
 // Name returns "gguf".
 func (Parser) Name() string { return "gguf" }
 
-var _ formats.Parser = Parser{}
-
 func reject(format string, args ...any) error {
 	return fmt.Errorf("gguf: %w: %s", formats.ErrNotFormat, fmt.Sprintf(format, args...))
 }

@@ -75,8 +75,6 @@ var Format = formats.Format{
 // Name returns "hdf5".
 func (Parser) Name() string { return Name }
 
-var _ formats.Parser = Parser{}
-
 func reject(format string, args ...any) error {
 	return fmt.Errorf("hdf5: %w: %s", formats.ErrNotFormat, fmt.Sprintf(format, args...))
 }
@@ -100,14 +98,8 @@ func parse(r io.ReaderAt, size, smallest int64) (*formats.Layout, error) {
 		return nil, err
 	}
 	l := f.layout
-	var index []int
-	if l.Regions, index, err = formats.Cover(size, f.data); err != nil {
+	if err := l.Cover(size, f.data); err != nil {
 		return nil, reject("%v", err)
-	}
-	for i := range l.Tensors {
-		if k := l.Tensors[i].Region; k >= 0 {
-			l.Tensors[i].Region = index[k]
-		}
 	}
 	formats.Distinguish(l.Tensors, make([]int, len(l.Tensors)))
 	return l, nil

@@ -68,8 +68,6 @@ func (Parser) Name() string { return "npy" }
 // pickled is why an array is not listed.
 const pickled = "arrays are pickled objects"
 
-var _ formats.Parser = Parser{}
-
 func reject(format string, args ...any) error {
 	return fmt.Errorf("npy: %w: %s", formats.ErrNotFormat, fmt.Sprintf(format, args...))
 }
@@ -157,16 +155,8 @@ func (h *header) add(l *formats.Layout, name string, off, size int64) (int64, er
 	if n > 0 {
 		t.Region = len(l.Regions)
 		l.Regions = append(l.Regions, formats.Region{Off: off + h.len, Len: n, Kind: formats.Data})
-		if h.fortran && len(h.shape) > 1 {
-			t.Stride = make([]int64, len(h.shape))
-			step := int64(1)
-			for i, d := range h.shape {
-				t.Stride[i] = step
-				step *= d
-			}
-			if t.Contiguous() {
-				t.Stride = nil
-			}
+		if h.fortran {
+			t.SetColumnMajor()
 		}
 	}
 	if h.dtype == "" {

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"ckptfs/formats"
 	"ckptfs/formats/fixture"
 )
 
@@ -104,5 +103,3 @@ func TestHeaderBomb(t *testing.T) {
 		t.Errorf("%+v", l)
 	}
 }
-
-var _ formats.Parser = Zip{}

@@ -24,8 +24,6 @@ var ZipFormat = formats.Format{
 // Name returns "npz".
 func (Zip) Name() string { return "npz" }
 
-var _ formats.Parser = Zip{}
-
 const suffix = ".npy"
 
 // Parse returns the layout of a zip of .npy files.

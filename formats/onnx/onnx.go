@@ -80,8 +80,6 @@ const Ending = ".onnx"
 // Name returns "onnx".
 func (Parser) Name() string { return Name }
 
-var _ formats.Parser = Parser{}
-
 func reject(format string, args ...any) error {
 	return fmt.Errorf("onnx: %w: %s", formats.ErrNotFormat, fmt.Sprintf(format, args...))
 }
@@ -119,15 +117,9 @@ func (p Parser) Parse(r io.ReaderAt, size int64) (*formats.Layout, error) {
 }
 
 // place covers a file of size bytes, in which data are those that the tensors' Regions number.
-func place(l *formats.Layout, data []formats.Range, size int64) (err error) {
-	var index []int
-	if l.Regions, index, err = formats.Cover(size, data); err != nil {
+func place(l *formats.Layout, data []formats.Range, size int64) error {
+	if err := l.Cover(size, data); err != nil {
 		return reject("%v", err)
-	}
-	for i := range l.Tensors {
-		if k := l.Tensors[i].Region; k >= 0 {
-			l.Tensors[i].Region = index[k]
-		}
 	}
 	return nil
 }

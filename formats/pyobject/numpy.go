@@ -161,16 +161,8 @@ func readArray(v pickle.Value) (a array, ok bool) {
 // tensor is the array's, without a region.
 func (a *array) tensor(name string) formats.Tensor {
 	t := formats.Tensor{Name: name, DType: a.typ.code, Shape: a.shape}
-	if a.order == 'F' && len(a.shape) > 1 {
-		t.Stride = make([]int64, len(a.shape))
-		step := int64(1)
-		for i, d := range a.shape {
-			t.Stride[i] = step
-			step *= d
-		}
-		if t.Contiguous() {
-			t.Stride = nil
-		}
+	if a.order == 'F' {
+		t.SetColumnMajor()
 	}
 	return t
 }

@@ -81,8 +81,6 @@ var Format = formats.Format{
 // Name returns "pickle". Layouts of joblib's files have the name "joblib".
 func (Parser) Name() string { return formatPickle }
 
-var _ formats.Parser = Parser{}
-
 func reject(format string, args ...any) error {
 	return fmt.Errorf("pickle: %w: %s", formats.ErrNotFormat, fmt.Sprintf(format, args...))
 }

@@ -3,8 +3,6 @@ package safetensors
 import (
 	"errors"
 	"fmt"
-
-	"ckptfs/formats"
 )
 
 // The fields of an entry, in the order of its array form.
@@ -170,5 +168,3 @@ func (d *decoder) offsets(e *entry) error {
 	}
 	return err
 }
-
-var _ formats.Parser = Parser{}

@@ -152,14 +152,8 @@ func Layout(r io.ReaderAt, indexSize int64, number, shards int, size int64) (*fo
 	if !header {
 		return nil, reject("no header")
 	}
-	var index []int
-	if l.Regions, index, err = formats.Cover(size, data); err != nil {
+	if err := l.Cover(size, data); err != nil {
 		return nil, reject("%v", err)
-	}
-	for i := range l.Tensors {
-		if k := l.Tensors[i].Region; k >= 0 {
-			l.Tensors[i].Region = index[k]
-		}
 	}
 	formats.Distinguish(l.Tensors, make([]int, len(l.Tensors)))
 	return l, nil

@@ -61,8 +61,6 @@ var Format = formats.Format{
 // Name returns "torch-legacy".
 func (Parser) Name() string { return Name }
 
-var _ formats.Parser = Parser{}
-
 func reject(format string, args ...any) error {
 	return fmt.Errorf("torch-legacy: %w: %s", formats.ErrNotFormat, fmt.Sprintf(format, args...))
 }

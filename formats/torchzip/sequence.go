@@ -31,8 +31,6 @@ var SequenceFormat = formats.Format{
 // Name returns "distcp".
 func (Sequence) Name() string { return "distcp" }
 
-var _ formats.Parser = Sequence{}
-
 const maxZips = 1 << 16
 
 // Parse returns the layout of a file of two zips or more.

@@ -69,8 +69,6 @@ var Format = formats.Format{
 // Name returns "torch-zip".
 func (Parser) Name() string { return saved }
 
-var _ formats.Parser = Parser{}
-
 func reject(format string, args ...any) error {
 	return fmt.Errorf("torch-zip: %w: %s", formats.ErrNotFormat, fmt.Sprintf(format, args...))
 }

@@ -63,8 +63,6 @@ func note(by string) string {
 // Name returns "trees". The layouts have the names of the kinds.
 func (Parser) Name() string { return "trees" }
 
-var _ formats.Parser = Parser{}
-
 func reject(format string, args ...any) error {
 	return fmt.Errorf("trees: %w: %s", formats.ErrNotFormat, fmt.Sprintf(format, args...))
 }

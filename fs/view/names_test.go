@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// docs/formats.md has this order.
+// docs/views.md has this order.
 func TestSources(t *testing.T) {
 	want := []string{".pt", ".pth", ".bin", ".ckpt", ".pt2", ".npz", ".npy", ".h5", ".hdf5", ".keras", ".onnx", ".gguf"}
 	if !slices.Equal(Sources, want) {
