@@ -25,7 +25,32 @@ func vbmi2(opcode string, zero bool, from Op, k, to Register) {
 	Instruction(i)
 }
 
-func sparse() {
+// ones makes the kernel that counts bits.
+func ones() {
+	TEXT("onesPOPCNT", NOSPLIT, "func(p *byte, blocks int) (n int)")
+	Pragma("noescape")
+	Doc("onesPOPCNT counts the bits that are set in blocks times 64 bytes.")
+	p, blocks := Load(Param("p"), GP64()), Load(Param("blocks"), GP64())
+	sums := []Register{GP64(), GP64()}
+	for _, r := range sums {
+		XORQ(r, r)
+	}
+	Label("block")
+	for i := range 8 {
+		r := GP64()
+		POPCNTQ(Mem{Base: p, Disp: 8 * i}, r)
+		ADDQ(r, sums[i%2])
+	}
+	ADDQ(Imm(64), p)
+	DECQ(blocks)
+	JNZ(LabelRef("block"))
+	ADDQ(sums[1], sums[0])
+	Store(sums[0], Return("n"))
+	RET()
+}
+
+// bitmaps makes the kernels that take apart and put together what is not zero and where it is.
+func bitmaps() {
 	TEXT("spreadAVX512", NOSPLIT, "func(dst, bitmap, src *byte, blocks int) (used int)")
 	Pragma("noescape")
 	Doc("spreadAVX512 sets blocks times 64 bytes of dst to the next ones of src where bitmap has bits set, to zeros elsewhere.")

@@ -210,8 +210,8 @@ func shares() {
 	RET()
 }
 
-// used are kernels that say which values there are, and how many bits.
-func used() {
+// values makes the kernel that says which values have frequencies.
+func values() {
 	TEXT("valuesAVX512", NOSPLIT, "func(set *uint64, f *uint16)")
 	Pragma("noescape")
 	Doc("valuesAVX512 is valuesPortable.")
@@ -223,27 +223,6 @@ func used() {
 		KMOVD(k, Mem{Base: set, Disp: 4 * i})
 	}
 	VZEROUPPER()
-	RET()
-
-	TEXT("onesPOPCNT", NOSPLIT, "func(p *byte, blocks int) (n int)")
-	Pragma("noescape")
-	Doc("onesPOPCNT counts the bits that are set in blocks times 64 bytes.")
-	p, blocks := Load(Param("p"), GP64()), Load(Param("blocks"), GP64())
-	sums := []Register{GP64(), GP64()}
-	for _, r := range sums {
-		XORQ(r, r)
-	}
-	Label("block")
-	for i := range 8 {
-		r := GP64()
-		POPCNTQ(Mem{Base: p, Disp: 8 * i}, r)
-		ADDQ(r, sums[i%2])
-	}
-	ADDQ(Imm(64), p)
-	DECQ(blocks)
-	JNZ(LabelRef("block"))
-	ADDQ(sums[1], sums[0])
-	Store(sums[0], Return("n"))
 	RET()
 }
 

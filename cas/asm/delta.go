@@ -48,6 +48,14 @@ func (w fields) disorder(x, top, ones, floats VecVirtual) {
 	PXOR(m, x)
 }
 
+// deltaSSE makes the kernels that take and undo differences, in SSE2.
+func deltaSSE() {
+	for _, w := range []fields{2, 4} {
+		delta(w, true)
+		delta(w, false)
+	}
+}
+
 func delta(w fields, forward bool) {
 	name, doc := fmt.Sprintf("diff%dSSE", w), "sets blocks times 16 bytes of dst to the zigzag-coded differences of a and base"
 	if !forward {

@@ -1,8 +1,3 @@
-// Generates the kernels of byte planes, of deltas and of rANS:
-//
-//	cd cas/codec/asm && go run . -out ../kernels_amd64.s -stubs ../kernels_stubs_amd64.go -pkg codec
-//
-// Those in SSE2 run on every amd64 processor; whether those in AVX-512 can is asked at run time.
 package main
 
 import (
@@ -11,34 +6,12 @@ import (
 	. "github.com/mmcloughlin/avo/reg"
 )
 
-func main() {
+// splitSSE makes the kernels that split and merge planes, in SSE2.
+func splitSSE() {
 	merge(2)
 	merge(4)
 	split(2)
 	split(4)
-	for _, w := range []fields{2, 4} {
-		delta(w, true)
-		delta(w, false)
-	}
-	ransTable()
-	for _, vectors := range []int{1, 2, 4} {
-		ransDecode(vectors)
-		ransEncode(vectors, false)
-	}
-	ransEncode(4, true)
-	counts()
-	shares()
-	used()
-	sparse()
-	union()
-	groupOf(2)
-	groupOf(4)
-	groups()
-	wide(2)
-	wide(4)
-	round()
-	lowRank()
-	Generate()
 }
 
 // kernel begins a function of the dense side and w planes, and returns a loop over its blocks.

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"ckptfs/cas"
+	"ckptfs/cas/codectest"
 )
 
 // benchmarks are what is encoded with its hint and without, which is to say as planes and by zstd.
@@ -15,14 +16,14 @@ var benchmarks = []struct {
 	raw  []byte
 	hint Hint
 }{
-	{"fp32", weights(cas.ChunkSize, 4), Hint{"F32", 4}},
-	{"bf16", weights(cas.ChunkSize, 2), Hint{"BF16", 2}},
+	{"fp32", codectest.Weights(cas.ChunkSize, 4), Hint{"F32", 4}},
+	{"bf16", codectest.Weights(cas.ChunkSize, 2), Hint{"BF16", 2}},
 	{"fp64", doubles(cas.ChunkSize), Hint{"F64", 8}},
 	{"adam", adam(cas.ChunkSize), Hint{"F32", 4}},
 	{"rows", rows(cas.ChunkSize), Hint{"F32", 4}},
 	{"ids", ids(cas.ChunkSize), Hint{"I64", 8}},
 	{"zeros", make([]byte, cas.ChunkSize), Hint{"F32", 4}},
-	{"random", random(cas.ChunkSize), Hint{"F32", 4}},
+	{"random", codectest.Random(cas.ChunkSize), Hint{"F32", 4}},
 	{"text", inputs()["text"], Hint{}},
 }
 

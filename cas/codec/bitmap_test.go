@@ -3,18 +3,21 @@ package codec
 import (
 	"bytes"
 	"testing"
+
+	"ckptfs/cas/codectest"
+	"ckptfs/cas/rans"
 )
 
 func TestSparseTwins(t *testing.T) {
 	for n := range 300 {
-		p := random(n)
+		p := codectest.Random(n)
 		for i := range p {
 			if p[i]%4 < 3 {
 				p[i] = 0
 			}
 		}
 		var bitmaps, rests [][]byte
-		portably(func(how string) {
+		codectest.Both(func(how string) {
 			bitmap := make([]byte, (n+7)/8)
 			rest := pack(make([]byte, 2*n+128), bitmap, p)
 			var all [maxPlane + 8]byte
@@ -36,9 +39,9 @@ func TestUnion(t *testing.T) {
 		for _, w := range []int{2, 4, 8} {
 			planes := make([][]byte, w)
 			for k := range planes {
-				planes[k] = skewed(n, 0.2)
+				planes[k] = codectest.Skewed(n, 0.2)
 			}
-			portably(func(how string) {
+			codectest.Both(func(how string) {
 				any, zero := bytes.Repeat([]byte{9}, n), bytes.Repeat([]byte{9}, n)
 				union(any, zero, planes)
 				for i := range n {
@@ -86,17 +89,17 @@ func TestSpreadAndGather(t *testing.T) {
 func TestZerosWhereSamplesLook(t *testing.T) {
 	for _, h := range []Hint{{"U8", 1}, {"BF16", 2}, {"F32", 4}, {"F64", 8}} {
 		w, n := h.Elem, slabElems(h.Elem)
-		raw := random(n * w)
-		for i := range samples {
-			at := (n - sampleLen) / (samples - 1) * i
-			clear(raw[at*w:][:sampleLen*w])
+		raw := codectest.Random(n * w)
+		for i := range rans.Samples {
+			at := (n - rans.SampleLen) / (rans.Samples - 1) * i
+			clear(raw[at*w:][:rans.SampleLen*w])
 		}
-		base := weights(n*w, min(w, 4))
+		base := codectest.Weights(n*w, min(w, 4))
 		now := bytes.Clone(base)
 		for i := range now {
 			now[i] += raw[i]
 		}
-		portably(func(how string) {
+		codectest.Both(func(how string) {
 			c, stored := encodePlanes(nil, raw, h)
 			if got, err := c.Decode(nil, stored, len(raw)); err != nil || !bytes.Equal(got, raw) {
 				t.Errorf("%s, %s: %v", how, h.DType, err)
@@ -104,6 +107,17 @@ func TestZerosWhereSamplesLook(t *testing.T) {
 			id, stored, ok := EncodeDelta(nil, now, base, h, 2*len(raw))
 			if got, err := DecodeAgainst(nil, id, stored, base, len(raw)); !ok || err != nil || !bytes.Equal(got, now) {
 				t.Errorf("%s, %s, a delta: %v", how, h.DType, err)
+			}
+		})
+	}
+}
+
+func TestOnes(t *testing.T) {
+	for n := range 300 {
+		p := codectest.Skewed(n, 50)
+		codectest.Both(func(how string) {
+			if got, want := ones(p), onesPortable(p); got != want {
+				t.Fatalf("%s: %d of %d bytes, want %d", how, got, n, want)
 			}
 		})
 	}

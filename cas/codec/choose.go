@@ -1,12 +1,14 @@
 package codec
 
-import "bytes"
+import (
+	"bytes"
+
+	"ckptfs/cas/rans"
+)
 
 const (
 	// minCoded is the length below which frequencies outweigh what they save.
 	minCoded = 32
-	// randomBits is the entropy, in bits a byte, from which a part stays raw: 1.5 % is 0.12 of 8 bits.
-	randomBits = 7.9
 	// minGain: coding must save 1/minGain of a part, 1.5 %, to be worth a reader's time.
 	minGain = 66
 	// fewOthers are so few of a sample that it is no use to sort them: all others are zeros.
@@ -34,34 +36,21 @@ func (s *planeState) choose(w int, g *groups) {
 			s.lanes = 0
 			return
 		}
-		s.lanes = lanesFor(s.coded, size)
+		s.lanes = rans.Lanes(s.coded, size)
 		if size+float64(4*s.lanes+minCoded) < float64(s.coded) {
 			return
 		} // else a stream does not pay
 	}
 }
 
-// lanesFor says how many states are to code n bytes in size: more are faster, and take no more than some per cent.
-func lanesFor(n int, size float64) int {
-	switch {
-	case size > 12<<10:
-		return manyLanes
-	case size > 2<<10:
-		return someLanes
-	case n > 8<<10:
-		return fewLanes
-	}
-	return leastLanes
-}
-
 // source is bytes that are looked at.
 type source struct {
 	p            []byte
-	c            counts
-	bitmap, rest []byte // where zeros are many
-	ones         counts // of bitmap
-	period       int    // of bitmap, which is differences then; 0: none
-	sparse       bool   // it is to be
+	c            rans.Counts
+	bitmap, rest []byte      // where zeros are many
+	ones         rans.Counts // of bitmap
+	period       int         // of bitmap, which is differences then; 0: none
+	sparse       bool        // it is to be
 	random       bool
 	size         float64
 }
@@ -79,11 +68,11 @@ func (s *planeState) look(src *source, p []byte, whole bool) {
 		if whole {
 			s.findPeriod(src)
 		}
-		src.c.count(src.rest)
+		src.c.Count(src.rest)
 		if src.c[0] = uint32(len(p) - len(src.rest)); !manyZeros(int(src.c[0]), len(p)) {
 			src.bitmap = nil
 		}
-	} else if src.random = src.c.count(p); src.random {
+	} else if src.random = src.c.Count(p); src.random {
 		src.size = float64(len(p) + 1)
 		return
 	}
@@ -107,19 +96,19 @@ func (s *planeState) pack(src *source) {
 	s.used += len(src.bitmap)
 	src.rest = pack(s.spare[s.used:], src.bitmap, src.p)
 	s.used += len(src.rest)
-	src.ones.count(src.bitmap)
+	src.ones.Count(src.bitmap)
 }
 
 // measure estimates what src takes.
 func (src *source) measure() {
 	n := len(src.p)
-	src.size = src.c.estimate(n)
+	src.size = src.c.Estimate(n)
 	if src.bitmap == nil {
 		return
 	}
 	zeros := src.c[0]
 	src.c[0] = 0
-	size := src.ones.estimate(len(src.bitmap)) + src.c.estimate(n-int(zeros)) + 1
+	size := src.ones.Estimate(len(src.bitmap)) + src.c.Estimate(n-int(zeros)) + 1
 	src.c[0] = zeros
 	if size < src.size || 4*int(zeros) > 3*n { // of many zeros sparse saves the time
 		src.sparse, src.size = true, size
@@ -157,7 +146,7 @@ func (s *planeState) chooseAgain(w int) bool {
 	last := 0
 	for k := range sources {
 		src, p := &sources[k], s.bufs[k]
-		if constant(p) || sampleBits(p, randomBits) > randomBits {
+		if constant(p) || rans.SampleBits(p, rans.RandomBits) > rans.RandomBits {
 			*src = source{p: p}
 			continue
 		}
@@ -165,7 +154,7 @@ func (s *planeState) chooseAgain(w int) bool {
 		src.c[0] = uint32(bytes.Count(p, []byte{0}))
 		zeros := src.c[0]
 		src.c[0] -= uint32(g.counts[1])
-		if sizes[k] = src.c.estimate(g.counts[0]) + 1; sizes[k] < src.size {
+		if sizes[k] = src.c.Estimate(g.counts[0]) + 1; sizes[k] < src.size {
 			again[k], last = true, k
 			saved += src.size - sizes[k]
 		}
@@ -173,12 +162,12 @@ func (s *planeState) chooseAgain(w int) bool {
 	}
 	for k := range last { // a bitmap of its own would be taken for the common one
 		if src := &sources[k]; src.sparse && !again[k] {
-			plain := src.c.estimate(n)
+			plain := src.c.Estimate(n)
 			again[k] = sizes[k] < plain
 			saved -= min(sizes[k], plain) - src.size
 		}
 	}
-	if saved <= common.ones.estimate(len(common.bitmap)) {
+	if saved <= common.ones.Estimate(len(common.bitmap)) {
 		return false
 	}
 	code := byte(partSparse)
@@ -219,7 +208,7 @@ func (s *planeState) choosePlane(k int, g *groups) {
 	case constant(p):
 		s.parts = append(s.parts, part{code: whole | partConst, p: p})
 		return
-	case s.flat || len(p) < minCoded || (zeros == 0 || g == nil && 64*zeros <= of) && sampleBits(p, randomBits) > randomBits:
+	case s.flat || len(p) < minCoded || (zeros == 0 || g == nil && 64*zeros <= of) && rans.SampleBits(p, rans.RandomBits) > rans.RandomBits:
 		s.parts = append(s.parts, part{code: whole | partRaw, p: p})
 		return
 	}
@@ -281,7 +270,7 @@ func (s *planeState) addBitmap(src *source) {
 }
 
 // addPart adds a part that is p, of counts c, if there is any of it.
-func (s *planeState) addPart(p []byte, c *counts) {
+func (s *planeState) addPart(p []byte, c *rans.Counts) {
 	n := len(p)
 	if n == 0 {
 		return
@@ -295,11 +284,11 @@ func (s *planeState) addPart(p []byte, c *counts) {
 	if n < minCoded {
 		return
 	}
-	at.f.normalize(c)
+	at.f.Normalize(c)
 	at.table[0] = len(s.tables)
-	s.tables = appendFreqs(s.tables, &at.f)
+	s.tables = at.f.Append(s.tables)
 	at.table[1] = len(s.tables)
-	bits, _, _ := c.entropy()
+	bits, _, _ := c.Entropy()
 	at.size = float64(at.table[1]-at.table[0]) + float64(n)*bits/8
 	if at.size <= float64(n-n/minGain) {
 		at.code = partRans

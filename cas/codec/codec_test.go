@@ -2,10 +2,7 @@ package codec
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
-	"math"
-	"math/rand/v2"
 	"runtime"
 	"sync"
 	"testing"
@@ -13,39 +10,21 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"ckptfs/cas"
+	"ckptfs/cas/codectest"
 )
-
-func random(n int) []byte {
-	p := make([]byte, n)
-	_, _ = rand.NewChaCha8([32]byte{1}).Read(p)
-	return p
-}
-
-// weights are n bytes of float32, normally distributed as a layer's are; keep is how many bytes of each are kept, the
-// most significant ones: 4 is fp32, 2 is bf16.
-func weights(n, keep int) []byte {
-	r := rand.New(rand.NewPCG(1, 2))
-	p := make([]byte, 0, n+4)
-	for len(p) < n {
-		var b [4]byte
-		binary.LittleEndian.PutUint32(b[:], math.Float32bits(float32(r.NormFloat64()*0.02)))
-		p = append(p, b[4-keep:]...)
-	}
-	return p[:n]
-}
 
 func inputs() map[string][]byte {
 	return map[string][]byte{
 		"empty":    {},
 		"one byte": {7},
 		"zeros":    make([]byte, cas.ChunkSize),
-		"random":   random(cas.ChunkSize),
-		"short":    random(100),
+		"random":   codectest.Random(cas.ChunkSize),
+		"short":    codectest.Random(100),
 		"text":     bytes.Repeat([]byte("step 17 loss 0.3125\n"), 9000),
-		"fp32":     weights(cas.ChunkSize, 4),
-		"bf16":     weights(cas.ChunkSize, 2),
-		"odd":      weights(100003, 4),
-		"blocks":   append(make([]byte, 200<<10), random(300<<10)...),
+		"fp32":     codectest.Weights(cas.ChunkSize, 4),
+		"bf16":     codectest.Weights(cas.ChunkSize, 2),
+		"odd":      codectest.Weights(100003, 4),
+		"blocks":   append(make([]byte, 200<<10), codectest.Random(300<<10)...),
 		"longest":  make([]byte, cas.MaxChunk),
 	}
 }
@@ -88,7 +67,7 @@ func TestWhatIsTaken(t *testing.T) {
 
 // Decoding writes to the rawLen bytes and to nothing else, in parallel into one array as well.
 func TestDecodeStaysInItsBytes(t *testing.T) {
-	raw := weights(10007, 4)
+	raw := codectest.Weights(10007, 4)
 	_, planes := encodePlanes(nil, raw, Hint{})
 	for c, stored := range map[Codec][]byte{rawCodec{}: raw, zstdCodec{}: zstdCodec{}.Encode(nil, raw, Hint{}), planesCodec{}: planes} {
 		id := c.ID()
@@ -115,7 +94,7 @@ func TestDecodeStaysInItsBytes(t *testing.T) {
 }
 
 func TestDecodeRefuses(t *testing.T) {
-	raw := weights(5000, 4)
+	raw := codectest.Weights(5000, 4)
 	enc := zstdEncoder().EncodeAll(raw, nil)
 	stream, err := zstd.NewWriter(nil)
 	if err != nil {
@@ -208,7 +187,7 @@ func FuzzDecode(f *testing.F) {
 
 func FuzzRoundTrip(f *testing.F) {
 	for i := range hints {
-		f.Add(weights(4096, 4), i)
+		f.Add(codectest.Weights(4096, 4), i)
 		f.Add(make([]byte, 3000), i)
 	}
 	f.Fuzz(func(t *testing.T, raw []byte, i int) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"ckptfs/cas"
+	"ckptfs/cas/rans"
 )
 
 // Delta is the number of what EncodeDelta makes. It is no Codec: to decode it the base is needed, which the record names.
@@ -131,7 +132,7 @@ func (s *planeState) decodeDelta(o output, id byte, stored, base []byte) error {
 		if err != nil {
 			return nil, err
 		}
-		s.dec.out = o.next(at, n)
+		s.dec.Written = o.next(at, n)
 		if stored, err = s.decodeSlab(stored, n/w, w, g); err != nil {
 			return nil, err
 		}
@@ -309,26 +310,26 @@ func storeElem(p []byte, v uint64, w int) {
 // difference from base: 1 for what cannot be told, or is shorter than the sample.
 func Estimate(raw, base []byte, h Hint) (alone, delta float64) {
 	w, kind := numbers(h)
-	const elems = samples * sampleLen
+	const elems = rans.Samples * rans.SampleLen
 	if kind == notNumbers || len(raw) != len(base) || len(raw) < elems*w {
 		return 1, 1
 	}
 	s := planeStates.Get().(*planeState)
 	defer planeStates.Put(s)
-	step := (len(raw)/w - elems/samples) / (samples - 1) * w
+	step := (len(raw)/w - elems/rans.Samples) / (rans.Samples - 1) * w
 	rot := 0
 	if kind == floats && w > 1 {
 		rot = 1
 	}
 	planes := s.planes(elems, w)
-	for i := range samples {
-		p := from(planes, w, i*sampleLen)
-		split(&p, raw[i*step:][:sampleLen*w], w, rot)
+	for i := range rans.Samples {
+		p := from(planes, w, i*rans.SampleLen)
+		split(&p, raw[i*step:][:rans.SampleLen*w], w, rot)
 	}
 	alone = s.sampled(w)
-	for i := range samples {
-		p := from(planes, w, i*sampleLen)
-		splitDiff(&p, s.diffs[:], raw[i*step:][:sampleLen*w], base[i*step:][:sampleLen*w], w, kind == floats)
+	for i := range rans.Samples {
+		p := from(planes, w, i*rans.SampleLen)
+		splitDiff(&p, s.diffs[:], raw[i*step:][:rans.SampleLen*w], base[i*step:][:rans.SampleLen*w], w, kind == floats)
 	}
 	return alone, s.sampled(w)
 }
@@ -337,8 +338,8 @@ func Estimate(raw, base []byte, h Hint) (alone, delta float64) {
 func (s *planeState) sampled(w int) float64 {
 	var sum float64
 	for _, p := range s.bufs[:w] {
-		bits := sampleBits(p, randomBits)
-		if bits > randomBits {
+		bits := rans.SampleBits(p, rans.RandomBits)
+		if bits > rans.RandomBits {
 			bits = 8
 		}
 		sum += bits

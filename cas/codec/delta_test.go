@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"ckptfs/cas"
+	"ckptfs/cas/codectest"
 )
 
 // step is raw after a step of training: every float moved by a share of itself of about size.
@@ -63,7 +64,7 @@ func TestDeltaRoundTrip(t *testing.T) {
 // TestGoldenDelta is of a slab that is sorted, by fewer elements than would pay, and in part.
 func TestGoldenDelta(t *testing.T) {
 	h := Hint{"F32", 4}
-	base := weights(4*400, 4)
+	base := codectest.Weights(4*400, 4)
 	for i := 0; i < len(base); i += 8 { // every other one is a thousandth of what it was
 		le.PutUint32(base[i:], le.Uint32(base[i:])-10<<23)
 	}
@@ -92,7 +93,7 @@ func TestAnyDeltaRoundTrip(t *testing.T) {
 		raw, base, h := moved(t)
 		var all [][]byte
 		var id byte
-		portably(func(how string) {
+		codectest.Both(func(how string) {
 			var out []byte
 			var ok bool
 			id, out, ok = EncodeDelta([]byte("kept"), raw, base, h, 2*len(raw)+100)
@@ -107,7 +108,7 @@ func TestAnyDeltaRoundTrip(t *testing.T) {
 		if len(raw) < minLen {
 			return
 		}
-		portably(func(how string) {
+		codectest.Both(func(how string) {
 			if got, err := DecodeAgainst(nil, id, all[0][4:], base, len(raw)); err != nil || !bytes.Equal(got, raw) {
 				t.Fatal(how, err)
 			}
@@ -129,7 +130,7 @@ func TestDamagedDelta(t *testing.T) {
 		}
 		const guard = 64
 		var all [][]byte
-		portably(func(string) {
+		codectest.Both(func(string) {
 			buf := bytes.Repeat([]byte{0xee}, len(raw)+2*guard)
 			out, err := DecodeDelta(buf[guard:guard], id, stored, base, len(raw))
 			if err == nil && len(out) != len(raw) || err != nil && (len(out) != 0 || !errors.Is(err, cas.ErrCorrupt)) {
@@ -175,13 +176,13 @@ func TestAnotherBase(t *testing.T) {
 func TestGroups(t *testing.T) {
 	for n := range 300 {
 		for _, w := range []int{2, 4} {
-			base := weights(n*w, w)
+			base := codectest.Weights(n*w, w)
 			for groupCount := 2; groupCount <= maxGroups; groupCount++ {
 				shape := groupShape{n: groupCount, shift: map[int]int{2: 7, 4: 23}[w], top: 123}
 				var of, sorted, counts [][]byte
-				portably(func(how string) {
+				codectest.Both(func(how string) {
 					g := new(planeState).sortBy(shape, base, w)
-					p, s, back := random(n), []byte{}, make([]byte, n)
+					p, s, back := codectest.Random(n), []byte{}, make([]byte, n)
 					room := make([]byte, n+maxGroups*gap)
 					g.sort(room, p)
 					for _, p := range g.sorted(room) {
@@ -227,7 +228,7 @@ func TestDeltaPortableTwins(t *testing.T) {
 	for n := range 600 {
 		for _, w := range []int{1, 2, 4, 8} {
 			for _, floats := range []bool{false, true} {
-				a, base := random(n), random(n + 1)[1:]
+				a, base := codectest.Random(n), codectest.Random(n + 1)[1:]
 				d, e := make([]byte, n), make([]byte, n)
 				diff(d, a, base, w, floats)
 				diffPortable(e, a, base, w, floats)
@@ -261,7 +262,7 @@ func TestDeltaPortableTwins(t *testing.T) {
 
 func TestDeltaPays(t *testing.T) {
 	for _, h := range []Hint{{"F32", 4}, {"BF16", 2}} {
-		raw := weights(cas.ChunkSize, h.Elem)
+		raw := codectest.Weights(cas.ChunkSize, h.Elem)
 		for _, size := range []float64{1e-4, 1e-2} {
 			now := step(raw, h, size)
 			_, alone := Encode(nil, now, h)
@@ -279,7 +280,7 @@ func TestDeltaPays(t *testing.T) {
 				t.Errorf("%s moved by %g, alone: %.3f estimated as %.3f", h.DType, size, got, a)
 			}
 		}
-		other := step(random(cas.ChunkSize), h, 0)
+		other := step(codectest.Random(cas.ChunkSize), h, 0)
 		if _, _, ok := EncodeDelta(nil, other, raw, h, len(raw)/2); ok {
 			t.Errorf("%s: random bytes took half", h.DType)
 		}
@@ -287,13 +288,13 @@ func TestDeltaPays(t *testing.T) {
 	if a, d := Estimate(nil, nil, Hint{"F32", 4}); a != 1 || d != 1 {
 		t.Error("nothing is estimated")
 	}
-	if _, _, ok := EncodeDelta(nil, random(100), random(99), Hint{"F32", 4}, 1000); ok {
+	if _, _, ok := EncodeDelta(nil, codectest.Random(100), codectest.Random(99), Hint{"F32", 4}, 1000); ok {
 		t.Error("a base of another length was taken")
 	}
 }
 
 func TestDeltaRefuses(t *testing.T) {
-	raw := weights(1000, 4)
+	raw := codectest.Weights(1000, 4)
 	_, stored, _ := EncodeDelta(nil, raw, step(raw, Hint{"F32", 4}, 1e-3), Hint{"F32", 4}, 2000)
 	for name, c := range map[string]struct {
 		stored []byte
@@ -320,11 +321,11 @@ func TestDeltaRefuses(t *testing.T) {
 }
 
 func FuzzDecodeDelta(f *testing.F) {
-	raw := weights(600, 4)
+	raw := codectest.Weights(600, 4)
 	_, stored, _ := EncodeDelta(nil, raw, step(raw, Hint{"F32", 4}, 1e-3), Hint{"F32", 4}, 2000)
 	f.Add(stored, 600)
 	f.Add([]byte{0, 2}, 5)
-	raw = weights(20000, 2)
+	raw = codectest.Weights(20000, 2)
 	_, stored, _ = EncodeDelta(nil, raw, step(raw, Hint{"BF16", 2}, 1e-2), Hint{"BF16", 2}, 20000)
 	f.Add(stored, 20000)
 	_, stored, _ = EncodeDelta(nil, middles(100000), make([]byte, 100000), Hint{"F32", 4}, 20000)
@@ -333,7 +334,7 @@ func FuzzDecodeDelta(f *testing.F) {
 		if n < 0 || n > 1<<20 {
 			return
 		}
-		base := weights(n, 2)
+		base := codectest.Weights(n, 2)
 		for _, id := range []byte{Delta, PeriodicDelta} {
 			if out, err := DecodeDelta(nil, id, stored, base, n); err == nil && len(out) != n {
 				t.Fatalf("codec %d: %d bytes, want %d", id, len(out), n)
@@ -344,7 +345,7 @@ func FuzzDecodeDelta(f *testing.F) {
 
 func BenchmarkDelta(b *testing.B) {
 	for _, h := range []Hint{{"F32", 4}, {"BF16", 2}} {
-		raw := weights(cas.ChunkSize, h.Elem)
+		raw := codectest.Weights(cas.ChunkSize, h.Elem)
 		now := step(raw, h, 1e-3)
 		_, stored, _ := EncodeDelta(nil, now, raw, h, len(now))
 		var dst []byte

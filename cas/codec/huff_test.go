@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"ckptfs/cas"
+	"ckptfs/cas/codectest"
 )
 
 // huffGolden is one chunk with a plane of every kind, as a version before this wrote it.
@@ -38,7 +39,7 @@ func TestGoldenHuffDelta(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	base := weights(1200, 4)
+	base := codectest.Weights(1200, 4)
 	raw := step(base, Hint{"F32", 4}, 1e-6)
 	got, err := DecodeAgainst(nil, huffDelta, stored, base, len(raw))
 	if err != nil || !bytes.Equal(got, raw) {
@@ -71,7 +72,7 @@ func TestHuffRefuses(t *testing.T) {
 		{"const, long", []byte{1, 1, 2, 0, 0, 'a', 'b'}, 2},
 		{"huff, empty", []byte{1, 2, 0, 0, 0}, 2},
 		{"huff, no gain", []byte{1, 2, 2, 0, 0, 'a', 'b'}, 2},
-		{"huff, garbage", append([]byte{1, 2, 60, 0, 0}, random(60)...), 200},
+		{"huff, garbage", append([]byte{1, 2, 60, 0, 0}, codectest.Random(60)...), 200},
 		{"sparse, empty", []byte{1, 3, 0, 0, 0}, 8},
 		{"sparse within sparse", []byte{1, 3, 9, 0, 0, 3, 1, 0, 0, 0, 0, 0, 0, 1}, 8},
 		{"sparse, all zero", []byte{1, 3, 9, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0}, 8},

@@ -1,20 +1,20 @@
 package codec
 
+import "ckptfs/cas/simd"
+
 // Each function takes as much as there is in the largest blocks, the rest in smaller ones, and what is left one by one.
-const (
-	simdBlock = 16 // elements of the kernels in SSE2
-	wideBlock = 64 // of those in AVX-512
-)
+// Kernels in AVX-512 take blocks of 64 elements, or bytes of planes; those in SSE2 take 16.
+const sseBlock = 16
 
 func split2(p0, p1, src []byte, rot int) {
-	if n := blocks(len(src) / 2); n > 0 {
-		k := n * wideBlock
+	if n := simd.Blocks(len(src) / 2); n > 0 {
+		k := n * simd.Block
 		_, _ = p0[:k], p1[:k] // the kernels check nothing
 		split2AVX512(&src[0], &p0[0], &p1[0], n, uint64(rot))
 		src, p0, p1 = src[2*k:], p0[k:], p1[k:]
 	}
-	n := len(src) / 2 / simdBlock
-	if k := n * simdBlock; n > 0 {
+	n := len(src) / 2 / sseBlock
+	if k := n * sseBlock; n > 0 {
 		_, _ = p0[:k], p1[:k]
 		split2SSE(&src[0], &p0[0], &p1[0], n, rot)
 		src, p0, p1 = src[2*k:], p0[k:], p1[k:]
@@ -23,14 +23,14 @@ func split2(p0, p1, src []byte, rot int) {
 }
 
 func merge2(dst, p0, p1 []byte, rot int) {
-	if n := blocks(len(dst) / 2); n > 0 {
-		k := n * wideBlock
+	if n := simd.Blocks(len(dst) / 2); n > 0 {
+		k := n * simd.Block
 		_, _ = p0[:k], p1[:k] // the kernels check nothing
 		merge2AVX512(&dst[0], &p0[0], &p1[0], n, uint64(rot))
 		dst, p0, p1 = dst[2*k:], p0[k:], p1[k:]
 	}
-	n := len(dst) / 2 / simdBlock
-	if k := n * simdBlock; n > 0 {
+	n := len(dst) / 2 / sseBlock
+	if k := n * sseBlock; n > 0 {
 		_, _ = p0[:k], p1[:k]
 		merge2SSE(&dst[0], &p0[0], &p1[0], n, rot)
 		dst, p0, p1 = dst[2*k:], p0[k:], p1[k:]
@@ -39,14 +39,14 @@ func merge2(dst, p0, p1 []byte, rot int) {
 }
 
 func split4(p0, p1, p2, p3, src []byte, rot int) {
-	if n := blocks(len(src) / 4); n > 0 {
-		k := n * wideBlock
+	if n := simd.Blocks(len(src) / 4); n > 0 {
+		k := n * simd.Block
 		_, _, _, _ = p0[:k], p1[:k], p2[:k], p3[:k] // the kernels check nothing
 		split4AVX512(&src[0], &p0[0], &p1[0], &p2[0], &p3[0], n, uint64(rot))
 		src, p0, p1, p2, p3 = src[4*k:], p0[k:], p1[k:], p2[k:], p3[k:]
 	}
-	n := len(src) / 4 / simdBlock
-	if k := n * simdBlock; n > 0 {
+	n := len(src) / 4 / sseBlock
+	if k := n * sseBlock; n > 0 {
 		_, _, _, _ = p0[:k], p1[:k], p2[:k], p3[:k]
 		split4SSE(&src[0], &p0[0], &p1[0], &p2[0], &p3[0], n, rot)
 		src, p0, p1, p2, p3 = src[4*k:], p0[k:], p1[k:], p2[k:], p3[k:]
@@ -55,14 +55,14 @@ func split4(p0, p1, p2, p3, src []byte, rot int) {
 }
 
 func merge4(dst, p0, p1, p2, p3 []byte, rot int) {
-	if n := blocks(len(dst) / 4); n > 0 {
-		k := n * wideBlock
+	if n := simd.Blocks(len(dst) / 4); n > 0 {
+		k := n * simd.Block
 		_, _, _, _ = p0[:k], p1[:k], p2[:k], p3[:k] // the kernels check nothing
 		merge4AVX512(&dst[0], &p0[0], &p1[0], &p2[0], &p3[0], n, uint64(rot))
 		dst, p0, p1, p2, p3 = dst[4*k:], p0[k:], p1[k:], p2[k:], p3[k:]
 	}
-	n := len(dst) / 4 / simdBlock
-	if k := n * simdBlock; n > 0 {
+	n := len(dst) / 4 / sseBlock
+	if k := n * sseBlock; n > 0 {
 		_, _, _, _ = p0[:k], p1[:k], p2[:k], p3[:k]
 		merge4SSE(&dst[0], &p0[0], &p1[0], &p2[0], &p3[0], n, rot)
 		dst, p0, p1, p2, p3 = dst[4*k:], p0[k:], p1[k:], p2[k:], p3[k:]
@@ -103,7 +103,7 @@ func undiff(d, base []byte, w int, floats bool) {
 // deltaBlocks is how many blocks the kernels of splitDiff and mergeUndiff take of n bytes, for which there is room.
 func deltaBlocks(n, w int, p *[8][]byte, base []byte) int {
 	k := mergeBlocks(n, w, p)
-	_ = base[:k*wideBlock*w]
+	_ = base[:k*simd.Block*w]
 	return k
 }
 
@@ -112,9 +112,9 @@ func mergeBlocks(n, w int, p *[8][]byte) int {
 	if w != 2 && w != 4 {
 		return 0
 	}
-	k := blocks(n / w)
+	k := simd.Blocks(n / w)
 	for _, p := range p[:w] {
-		_ = p[:k*wideBlock]
+		_ = p[:k*simd.Block]
 	}
 	return k
 }
@@ -129,7 +129,7 @@ func splitDiff(p *[8][]byte, d, src, base []byte, w int, floats bool) {
 	default:
 		splitDiff4AVX512(&src[0], &base[0], &p[0][0], &p[1][0], &p[2][0], &p[3][0], n, mask(floats))
 	}
-	splitDiffPortable(p, d, src, base, w, n*wideBlock, floats)
+	splitDiffPortable(p, d, src, base, w, n*simd.Block, floats)
 }
 
 // mergeUndiff is merge and undiff.
@@ -142,7 +142,7 @@ func mergeUndiff(dst []byte, p *[8][]byte, base []byte, w int, floats bool) {
 	default:
 		mergeUndiff4AVX512(&dst[0], &base[0], &p[0][0], &p[1][0], &p[2][0], &p[3][0], n, mask(floats))
 	}
-	mergeUndiffPortable(dst, p, base, w, n*wideBlock, floats)
+	mergeUndiffPortable(dst, p, base, w, n*simd.Block, floats)
 }
 
 // same reports whether the first of want are what merge makes of p: of how many bytes, which are whole elements, it tells.
@@ -156,7 +156,7 @@ func same(want []byte, p *[8][]byte, w, rot int) (n int, ok bool) {
 	default:
 		ok = same4AVX512(&want[0], &p[0][0], &p[1][0], &p[2][0], &p[3][0], n, uint64(rot))
 	}
-	return n * wideBlock * w, ok
+	return n * simd.Block * w, ok
 }
 
 // sameUndiff is same, of mergeUndiff.
@@ -170,29 +170,7 @@ func sameUndiff(want []byte, p *[8][]byte, base []byte, w int, floats bool) (n i
 	default:
 		ok = sameUndiff4AVX512(&want[0], &base[0], &p[0][0], &p[1][0], &p[2][0], &p[3][0], n, mask(floats))
 	}
-	return n * wideBlock * w, ok
-}
-
-// round is roundPortable.
-func round(dst, src []byte, to byte) {
-	kernel := roundF16AVX512
-	if to == toBF16 {
-		kernel = roundBF16AVX512
-	}
-	src = src[:2*len(dst)]
-	for {
-		n := blocks(len(src))
-		if n > 0 {
-			k := n - kernel(&dst[0], &src[0], n)
-			dst, src, n = dst[k*wideBlock/2:], src[k*wideBlock:], n-k
-		}
-		if n == 0 {
-			break
-		}
-		roundPortable(dst[:wideBlock/2], src, to) // with a NaN
-		dst, src = dst[wideBlock/2:], src[wideBlock:]
-	}
-	roundPortable(dst, src, to)
+	return n * simd.Block * w, ok
 }
 
 func mask(on bool) uint64 {

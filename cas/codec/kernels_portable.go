@@ -28,4 +28,27 @@ func sameUndiff(want []byte, p *[8][]byte, base []byte, w int, floats bool) (n i
 	return 0, true
 }
 
-func round(dst, src []byte, to byte) { roundPortable(dst, src, to) }
+func ones(p []byte) int { return onesPortable(p) }
+
+func pack(dst, bitmap, p []byte) []byte { return packPortable(dst, bitmap, p) }
+
+func union(any, zero []byte, planes [][]byte) { unionPortable(any, zero, planes, 0) }
+
+func scatter(p, bitmap []byte, rest *[maxPlane + 8]byte) { scatterPortable(p, bitmap, rest, 0) }
+
+func (g *groups) number(shape groupShape, base []byte, w int) {
+	shape.ofPortable(g.of, base, w)
+	g.countPortable(0)
+}
+
+func (g *groups) count() { g.countPortable(0) }
+
+func (g *groups) sort(dst, p []byte) {
+	at := g.starts(gap)
+	g.sortPortable(dst, p, &at, 0)
+}
+
+func (g *groups) unsort(p, sorted []byte) {
+	at := g.starts(0)
+	g.unsortPortable(p, sorted, &at, 0)
+}

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"ckptfs/cas"
+	"ckptfs/cas/codectest"
+	"ckptfs/cas/lowrank"
 )
 
 // BenchmarkLowRank encodes and decodes a matrix into which an adapter was merged, by three units of the last place of a weight of
@@ -13,11 +15,11 @@ func BenchmarkLowRank(b *testing.B) {
 	const rows, cols = 4096, 4096
 	for _, h := range lowRankHints {
 		for _, r := range []int{8, 16, 64} {
-			var all, some []Stretch
+			var all, some []lowrank.Stretch
 			var columns, out []byte
 			name := fmt.Sprintf("%s/rank=%d", h.DType, r)
 			b.Run(name+"/encode", func(b *testing.B) {
-				raw, base := merged(rows, cols, r, h, map[string]float64{"BF16": 3, "F16": 3 * 8, "F32": 3 << 16}[h.DType])
+				raw, base := codectest.Merged(rows, cols, r, h.DType, map[string]float64{"BF16": 3, "F16": 3 * 8, "F32": 3 << 16}[h.DType])
 				all, some = chunksOf(raw, base, h.Elem, cas.ChunkSize), nil
 				for i := range 32 {
 					some = append(some, all[i*len(all)/32])

@@ -3,59 +3,23 @@ package codec
 import (
 	"bytes"
 	"errors"
-	"math"
-	"math/big"
 	"math/rand/v2"
 	"testing"
 
 	"pgregory.net/rapid"
 
 	"ckptfs/cas"
+	"ckptfs/cas/codectest"
+	"ckptfs/cas/lowrank"
 )
-
-// merged is a tensor into which an adapter of rank r was merged, that moves weights by some units of the last place, and what it was before.
-func merged(rows, cols, r int, h Hint, ulps float64) (raw, base []byte) {
-	rng := rand.New(rand.NewPCG(uint64(r), 5))
-	kind := lowRankKind(h)
-	size := ulps * math.Ldexp(1, -6-placesOf(kind).mantissa) / math.Sqrt(float64(r))
-	a, b := make([]float64, r*cols), make([]float64, r)
-	for i := range a {
-		a[i] = rng.NormFloat64()
-	}
-	for range rows {
-		for j := range b {
-			b[j] = rng.NormFloat64() * size
-		}
-		for k := range cols {
-			base = appendFloat(base, rng.NormFloat64()*0.02, kind)
-			x := float64(float(base[len(base)-h.Elem:], kind))
-			for j, b := range b {
-				x += b * a[j*cols+k]
-			}
-			raw = appendFloat(raw, x, kind)
-		}
-	}
-	return raw, base
-}
-
-func appendFloat(p []byte, x float64, kind byte) []byte {
-	bits := math.Float32bits(float32(x))
-	switch kind {
-	case toBF16:
-		return le.AppendUint16(p, bf16(bits))
-	case toF16:
-		return le.AppendUint16(p, f16(bits))
-	}
-	return le.AppendUint32(p, bits)
-}
 
 var lowRankHints = []Hint{{"BF16", 2}, {"F16", 2}, {"F32", 4}}
 
 // chunksOf cuts a tensor into stretches of n bytes.
-func chunksOf(raw, base []byte, w, n int) (s []Stretch) {
+func chunksOf(raw, base []byte, w, n int) (s []lowrank.Stretch) {
 	for at := 0; at < len(raw); at += n {
 		end := min(at+n, len(raw))
-		s = append(s, Stretch{Raw: raw[at:end], Base: base[at:end], At: int64(at / w)})
+		s = append(s, lowrank.Stretch{Raw: raw[at:end], Base: base[at:end], At: int64(at / w)})
 	}
 	return s
 }
@@ -69,7 +33,7 @@ func TestLowRank(t *testing.T) {
 			if h.Elem == 4 {
 				ulps = 1e5
 			}
-			raw, base := merged(c.rows, c.cols, c.r, h, ulps)
+			raw, base := codectest.Merged(c.rows, c.cols, c.r, h.DType, ulps)
 			all := chunksOf(raw, base, h.Elem, c.chunk/8*8)
 			columns, ok := FactorColumns(all, c.cols, h)
 			if !ok || len(columns) != (c.r+1)/2*2*c.cols*h.Elem {
@@ -84,7 +48,7 @@ func TestLowRank(t *testing.T) {
 					t.Fatalf("%v %+v: not encoded", h, c)
 				}
 				low += len(out) - 6
-				portably(func(how string) {
+				codectest.Both(func(how string) {
 					got, err := DecodeLowRank([]byte("x"), out[6:], s.Base, columns, len(s.Raw))
 					if err != nil || !bytes.Equal(got[1:], s.Raw) {
 						t.Fatalf("%v %+v %s: %v", h, c, how, err)
@@ -105,21 +69,21 @@ func TestLowRank(t *testing.T) {
 func TestAnyLowRankRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		h := rapid.SampledFrom(lowRankHints).Draw(t, "hint")
-		cols := rapid.IntRange(minCols, 200).Draw(t, "cols")
+		cols := rapid.IntRange(lowrank.MinCols, 200).Draw(t, "cols")
 		n := rapid.IntRange(minLen/h.Elem, 1500).Draw(t, "elements") * h.Elem
 		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
-		raw, base := bytes.Clone(weights(n, h.Elem)), bytes.Clone(weights(n, h.Elem))
+		raw, base := bytes.Clone(codectest.Weights(n, h.Elem)), bytes.Clone(codectest.Weights(n, h.Elem))
 		for range rapid.IntRange(0, 100).Draw(t, "odd") {
 			raw[rng.IntN(n)], base[rng.IntN(n)] = 0xff, 0xff
 		}
-		r := 2 * rapid.IntRange(1, MaxRank/2).Draw(t, "pairs")
+		r := 2 * rapid.IntRange(1, lowrank.MaxRank/2).Draw(t, "pairs")
 		columns := make([]byte, r*cols*h.Elem)
 		for i := range columns {
 			columns[i] = byte(rng.Uint32())
 		}
 		at := int64(rapid.IntRange(0, 5*cols).Draw(t, "at"))
 		var all [][]byte
-		portably(func(how string) {
+		codectest.Both(func(how string) {
 			out, ok := EncodeLowRank(nil, raw, base, columns, cols, at, h, 10*n+1000)
 			if !ok {
 				t.Fatal(how, "not encoded")
@@ -127,7 +91,7 @@ func TestAnyLowRankRoundTrip(t *testing.T) {
 			all = append(all, out)
 		})
 		for _, out := range all {
-			portably(func(how string) {
+			codectest.Both(func(how string) {
 				got, err := DecodeLowRank(nil, out, base, columns, n)
 				if err != nil || !bytes.Equal(got, raw) {
 					t.Fatal(how, err)
@@ -137,123 +101,9 @@ func TestAnyLowRankRoundTrip(t *testing.T) {
 	})
 }
 
-// wants predicts as LowRank says it, by numbers of any precision.
-func (l *lowRank) wants(base, u, columns []byte) (p []byte) {
-	w := l.width()
-	prec := uint(2000)
-	number := func(p []byte) int64 {
-		if w == 4 {
-			return int64(number24(p))
-		}
-		return int64(int16(le.Uint16(p)))
-	}
-	for i := range l.n {
-		row, col := (l.at+i)/l.cols, (l.at+i)%l.cols
-		block, k := col/blockCols, col%blockCols
-		width := min(blockCols, l.cols-block*blockCols)
-		v := columns[block*blockCols*l.r*w:]
-		var sum int64
-		for j := range l.r {
-			at := j*width + k
-			if w == 2 {
-				at = j/2*2*width + 2*k + j%2
-			}
-			sum += number(u[(row*l.r+j)*w:]) * number(v[at*w:])
-		}
-		elem := base[i*w : (i+1)*w]
-		b := float64(float(elem, l.kind))
-		if b-b != 0 {
-			p = append(p, elem...)
-			continue
-		}
-		if w == 2 { // to the nearest, step by step
-			s, _ := new(big.Float).SetInt64(int64(int32(sum))).Float32()
-			x, _ := new(big.Float).SetMantExp(big.NewFloat(float64(s)), int(l.e)).Float32()
-			if math.IsInf(float64(x), 0) {
-				p = append(p, elem...)
-				continue
-			}
-			y, _ := new(big.Float).SetPrec(prec).Add(big.NewFloat(b), big.NewFloat(float64(x))).Float32()
-			if y == 0 && b == 0 {
-				y = float32(b) + x // the sign of zero
-			}
-			inf, value := uint16(0x7f80), bf16Value
-			if l.kind == toF16 {
-				inf, value = 0x7c00, f16Value
-			}
-			h := halfOf(y, value, inf)
-			if h&inf == inf {
-				p = append(p, elem...)
-				continue
-			}
-			p = le.AppendUint16(p, h)
-			continue
-		}
-		x, _ := new(big.Float).SetMantExp(new(big.Float).SetInt64(sum), int(l.e)).Float64()
-		d, _ := new(big.Float).SetPrec(prec).Add(big.NewFloat(b), big.NewFloat(x)).Float64()
-		if d == 0 && b == 0 {
-			d = b + x
-		}
-		y, _ := big.NewFloat(d).Float32()
-		if math.IsInf(float64(y), 0) {
-			p = append(p, elem...)
-			continue
-		}
-		p = le.AppendUint32(p, math.Float32bits(y))
-	}
-	return p
-}
-
-// TestPredict: of any base, factors and scale kernels and twin predict what the format says.
-func TestPredict(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		h := rapid.SampledFrom(lowRankHints).Draw(t, "hint")
-		l := lowRank{kind: lowRankKind(h), r: 2 * rapid.IntRange(1, MaxRank/2).Draw(t, "pairs"), cols: rapid.IntRange(minCols, 150).Draw(t, "cols"),
-			e: rapid.Int8().Draw(t, "e"), n: rapid.IntRange(1, 1000).Draw(t, "elements")}
-		l.at = rapid.IntRange(0, l.cols-1).Draw(t, "at")
-		w := l.width()
-		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
-		some := func(n, small int) []byte {
-			p := make([]byte, n)
-			for i := range p {
-				p[i] = byte(rng.Uint32())
-			}
-			for i := 0; i+w <= n && small > 0; i += w {
-				storeElem(p[i:], uint64(int64(rng.IntN(2*small+1)-small)), w)
-			}
-			return p
-		}
-		base := some(l.n*w, 0)
-		for i := 0; i < l.n; i += 3 { // what is not finite, zeros, and the least and the largest
-			odd := [][]uint64{{0x7f80, 0xff80, 0x7fff, 0, 0x8000, 1, 0x7f7f, 0xff7f}, {0x7c00, 0xfc00, 0x7e01, 0, 0x8000, 1, 0x7bff, 0xfbff},
-				{0x7f800000, 0xff800000, 0x7f800001, 0, 1 << 31, 1, 0x7f7fffff, 0xff7fffff}}[l.kind-1]
-			storeElem(base[i*w:], odd[rng.IntN(len(odd))], w)
-		}
-		small := rapid.SampledFrom([]int{0, 1, 100, 5000}).Draw(t, "small")
-		u, v := some(l.rows()*l.r*w, small), some(l.cols*l.r*w, small)
-		if rapid.Bool().Draw(t, "least") {
-			for _, p := range [][]byte{u, v} {
-				for i := 0; i < len(p); i += w {
-					storeElem(p[i:], 1<<(8*w-1-w/4*8), w)
-				}
-			}
-		}
-		want := l.wants(base, u, v)
-		portably(func(how string) {
-			got := bytes.Repeat([]byte{0xee}, l.n*w)
-			l.predict(new(prediction), got, base, u, v)
-			for i := range l.n {
-				if !bytes.Equal(got[i*w:(i+1)*w], want[i*w:(i+1)*w]) {
-					t.Fatalf("%s: element %d, % x: % x, want % x", how, i, base[i*w:(i+1)*w], got[i*w:(i+1)*w], want[i*w:(i+1)*w])
-				}
-			}
-		})
-	})
-}
-
 func TestLowRankRefuses(t *testing.T) {
 	h := Hint{"BF16", 2}
-	raw, base := merged(64, 50, 2, h, 4)
+	raw, base := codectest.Merged(64, 50, 2, h.DType, 4)
 	all := chunksOf(raw, base, 2, len(raw))
 	columns, _ := FactorColumns(all, 50, h)
 	stored, ok := EncodeLowRank(nil, raw, base, columns, 50, 0, h, len(raw))
@@ -323,21 +173,21 @@ func TestLowRankRefuses(t *testing.T) {
 func TestFactorColumnsOdd(t *testing.T) {
 	for _, h := range append(lowRankHints, Hint{"I16", 2}) {
 		n := 1 << 16
-		same := weights(n, h.Elem)
+		same := codectest.Weights(n, h.Elem)
 		nans := bytes.Repeat([]byte{0xff}, n)
-		for name, s := range map[string][]Stretch{
+		for name, s := range map[string][]lowrank.Stretch{
 			"none":          nil,
 			"empty":         {{}},
-			"the same":      {{same, same, 0}},
-			"NaNs":          {{same, nans, 0}},
-			"infinite":      {{bytes.Repeat([]byte{0, 0, 0x80, 0x7f, 0xff, 0xff, 0x7f, 0x7f}, n/8), bytes.Repeat([]byte{0, 0, 0x80, 0xff, 0xff, 0xff, 0x7f, 0xff}, n/8), 0}},
-			"other lengths": {{same, same[2:], 0}},
-			"nowhere":       {{same, nans, -5}},
-			"less than row": {{same[:100], nans[:100], 7}},
-			"random":        {{random(n), same, 3}},
+			"the same":      {{Raw: same, Base: same}},
+			"NaNs":          {{Raw: same, Base: nans}},
+			"infinite":      {{Raw: bytes.Repeat([]byte{0, 0, 0x80, 0x7f, 0xff, 0xff, 0x7f, 0x7f}, n/8), Base: bytes.Repeat([]byte{0, 0, 0x80, 0xff, 0xff, 0xff, 0x7f, 0xff}, n/8)}},
+			"other lengths": {{Raw: same, Base: same[2:]}},
+			"nowhere":       {{Raw: same, Base: nans, At: -5}},
+			"less than row": {{Raw: same[:100], Base: nans[:100], At: 7}},
+			"random":        {{Raw: codectest.Random(n), Base: same, At: 3}},
 		} {
 			for _, cols := range []int{0, 1, 31, 32, 100, 1000, n, 1 << 40} {
-				MayBeLowRank(s, rowsIn(s, max(cols, 1), max(h.Elem, 1)), cols, h)
+				MayBeLowRank(s, lowrank.RowsIn(s, max(cols, 1), kindOf(h)), cols, h)
 				columns, ok := FactorColumns(s, cols, h)
 				if !ok {
 					continue
@@ -358,7 +208,7 @@ func TestFactorColumnsOdd(t *testing.T) {
 // FuzzDecodeLowRank: whatever is stored, and in the columns' place, nothing is written but what was asked for, and the twins agree on it.
 func FuzzDecodeLowRank(f *testing.F) {
 	for _, h := range lowRankHints {
-		raw, base := merged(64, 50, 2, h, 4)
+		raw, base := codectest.Merged(64, 50, 2, h.DType, 4)
 		columns, ok := FactorColumns(chunksOf(raw, base, h.Elem, len(raw)), 50, h)
 		stored, ok2 := EncodeLowRank(nil, raw, base, columns, 50, 20, h, 2*len(raw))
 		if !ok || !ok2 {
@@ -371,9 +221,9 @@ func FuzzDecodeLowRank(f *testing.F) {
 			return
 		}
 		const guard = 64
-		base := weights(n, 2)
+		base := codectest.Weights(n, 2)
 		var all [][]byte
-		portably(func(how string) {
+		codectest.Both(func(how string) {
 			buf := bytes.Repeat([]byte{0xee}, n+2*guard)
 			out, err := DecodeLowRank(buf[guard:guard], stored, base, columns, n)
 			if err == nil && len(out) != n || err != nil && (len(out) != 0 || !errors.Is(err, cas.ErrCorrupt)) {
@@ -393,10 +243,10 @@ func FuzzDecodeLowRank(f *testing.F) {
 
 // TestGoldenLowRank is of the end of a row and the beginning of the next, of the fewest columns; each of its numbers is predicted by hand.
 func TestGoldenLowRank(t *testing.T) {
-	l := lowRank{kind: toBF16, r: 2, e: -10, cols: minCols, at: minCols - 2, n: 4}
-	columns := make([]byte, l.r*l.cols*2)
+	shape := lowrank.Shape{Kind: lowrank.BF16, Rank: 2, Exp: -10, Cols: lowrank.MinCols, At: lowrank.MinCols - 2, N: 4}
+	columns := make([]byte, shape.ColumnsLen())
 	for k, v := range map[int][2]int16{30: {3, -4}, 31: {0, 512}, 0: {1, 1}, 1: {-32768, -32768}} {
-		at := columns[k/blockCols*blockCols*l.r*2+k%blockCols*4:]
+		at := columns[k/16*16*4+k%16*4:]
 		le.PutUint16(at, uint16(v[0]))
 		le.PutUint16(at[2:], uint16(v[1]))
 	}
@@ -406,7 +256,7 @@ func TestGoldenLowRank(t *testing.T) {
 	raw := bytes.Clone(predicted)
 	raw[0]-- // by one less
 	out := dump{raw: raw, base: base}
-	out.stored = append(l.append(nil), 8, 0, 0, 0, Raw)
+	out.stored = append(appendLowRankHead(nil, &shape), 8, 0, 0, 0, Raw)
 	out.stored = append(append(out.stored, u...), Delta, 1, 2, 1, 0, 0, 0, 0, partRaw, 1, 0, 0, 0, partConst, 0)
 	out.field(1, "bfloat16")
 	out.field(2, "rank 2, times 2^-10")
@@ -421,7 +271,7 @@ func TestGoldenLowRank(t *testing.T) {
 	out.part("plane 1", 4)
 	out.compare(t, "lowrank", func(stored []byte) ([]byte, error) { return DecodeLowRank(nil, stored, base, columns, len(raw)) })
 	p := make([]byte, len(base))
-	l.predict(new(prediction), p, base, u, columns)
+	shape.Predict(new(lowrank.Scratch), p, base, u, columns)
 	if !bytes.Equal(p, predicted) {
 		t.Errorf("predicted % x, want % x", p, predicted)
 	}

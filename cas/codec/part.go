@@ -3,6 +3,8 @@ package codec
 import (
 	"errors"
 	"fmt"
+
+	"ckptfs/cas/rans"
 )
 
 // The codes of a part.
@@ -23,7 +25,7 @@ var errEnds = errors.New("ends early")
 type part struct {
 	code   byte
 	p      []byte
-	f      freqs
+	f      rans.Freqs
 	table  [2]int // from and to where f lies, stored, in tables
 	size   float64
 	period byte
@@ -34,15 +36,15 @@ func (s *planeState) putSlab(dst []byte) []byte {
 	head := len(dst)
 	dst = append(dst, 0, 0, 0, 0)
 	if s.lanes > 0 {
-		s.enc.reset(s.coded, s.lanes)
-		s.enc.out = s.toWrite(dst)
+		s.enc.Reset(s.coded, s.lanes)
+		s.enc.Written = s.toWrite(dst)
 		for i := len(s.parts) - 1; i >= 0; i-- {
 			if p := &s.parts[i]; p.code&^partWhole == partRans {
-				s.enc.run(p.p, &p.f)
-				s.enc.out = nil
+				s.enc.Run(p.p, &p.f)
+				s.enc.Written = nil
 			}
 		}
-		stream := s.enc.end()
+		stream := s.enc.End()
 		le.PutUint32(dst[head:], uint32(s.lanes)|uint32(len(stream))<<8)
 		dst = append(dst, stream...)
 	}
@@ -86,12 +88,13 @@ func (s *planeState) open(stored []byte) ([]byte, error) {
 	if n > len(stored) {
 		return nil, errEnds
 	}
-	if v != 0 && lanes != leastLanes && lanes != fewLanes && lanes != someLanes && lanes != manyLanes {
-		return nil, fmt.Errorf("a stream of %d bytes, %d states", n, lanes)
-	}
 	s.ones = nil
 	s.behind = stored[n:]
-	return stored[n:], s.dec.init(stored[:n:n], lanes)
+	if v == 0 {
+		s.dec.Reset()
+		return stored, nil
+	}
+	return stored[n:], s.dec.Init(stored[:n:n], lanes)
 }
 
 // decodePlane returns the plane of len(buf) bytes that stored begins with, and what is behind it: buf, filled, or bytes of
@@ -149,16 +152,16 @@ func (s *planeState) decodeAs(code byte, buf, stored []byte, sparse bool) (p, re
 		fill(buf, stored[0])
 		return buf, stored[1:], nil
 	case code == partRans:
-		if len(s.dec.x) == 0 {
+		if !s.dec.Any() {
 			return nil, nil, errNoStream
 		}
-		var f freqs
-		if stored, err = readFreqs(&f, stored); err != nil {
+		var f rans.Freqs
+		if stored, err = f.Read(stored); err != nil {
 			return nil, nil, err
 		}
-		s.dec.raw, s.behind = s.behind[:len(s.behind)-len(stored)], stored
-		err := s.dec.run(buf, &f)
-		s.dec.raw, s.dec.out = nil, nil
+		s.dec.Read, s.behind = s.behind[:len(s.behind)-len(stored)], stored
+		err := s.dec.Run(buf, &f)
+		s.dec.Read, s.dec.Written = nil, nil
 		return buf, stored, err
 	case code == partSparse && sparse:
 		stored, err = s.decodeSparse(buf, stored)

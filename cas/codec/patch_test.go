@@ -11,6 +11,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"ckptfs/cas"
+	"ckptfs/cas/codectest"
 )
 
 // skeleton is a JSON document of n entries, of which each version changes a few.
@@ -108,7 +109,7 @@ func TestPatches(t *testing.T) {
 
 func TestAgainstNumbers(t *testing.T) {
 	h := Hint{"F32", 4}
-	base := weights(cas.ChunkSize, 4)
+	base := codectest.Weights(cas.ChunkSize, 4)
 	raw := step(base, h, 1e-3)
 	id, out, ok := EncodeAgainst(nil, raw, base, h, len(raw))
 	if !ok || id != Delta || !NeedsBase(id) || NeedsBase(Planes) {

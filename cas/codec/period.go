@@ -1,5 +1,7 @@
 package codec
 
+import "ckptfs/cas/rans"
+
 // Bitmaps repeat themselves: of kernels of 3 by 3 of which only the middle was ever used one element in nine is not zero, so that 9
 // bytes of a bitmap are what the 9 before them were; and where whole rows are zero, one byte mostly is what the one before was.
 
@@ -13,7 +15,7 @@ const (
 // findPeriod sets the bitmap of src to its differences from what it was a period before, where it has one and they take less.
 func (s *planeState) findPeriod(src *source) {
 	n := len(src.bitmap)
-	size := src.ones.estimate(n)
+	size := src.ones.Estimate(n)
 	if size < minPeriodic {
 		return
 	}
@@ -23,9 +25,9 @@ func (s *planeState) findPeriod(src *source) {
 	}
 	d := s.bitmap[:n]
 	lag(d, src.bitmap, period)
-	var ones counts
-	ones.count(d)
-	if ones.estimate(n) < size-size/minGain {
+	var ones rans.Counts
+	ones.Count(d)
+	if ones.Estimate(n) < size-size/minGain {
 		copy(src.bitmap, d)
 		src.ones, src.period = ones, period
 	}

@@ -8,11 +8,12 @@ import (
 	"pgregory.net/rapid"
 
 	"ckptfs/cas"
+	"ckptfs/cas/codectest"
 )
 
 // middles are a moment of kernels of 3 by 3 of which only the middle was ever used.
 func middles(n int) []byte {
-	p := weights(n, 4)
+	p := codectest.Weights(n, 4)
 	for i := range p {
 		if i/4%9 != 4 {
 			p[i] = 0
@@ -46,7 +47,7 @@ func TestPeriodOf(t *testing.T) {
 			t.Errorf("%d, want %d", got, period)
 		}
 	}
-	if got := periodOf(random(2000)); got != 0 {
+	if got := periodOf(codectest.Random(2000)); got != 0 {
 		t.Errorf("random bytes have a period of %d", got)
 	}
 }
@@ -55,7 +56,7 @@ func TestPeriodOf(t *testing.T) {
 func TestPeriodic(t *testing.T) {
 	raw, h := middles(cas.ChunkSize), Hint{"F32", 4}
 	base := make([]byte, len(raw))
-	portably(func(how string) {
+	codectest.Both(func(how string) {
 		id, stored := Encode(nil, raw, h)
 		if most := len(raw) / 9 * 90 / 100; id != Periodic || len(stored) > most {
 			t.Errorf("%s: codec %d, %d bytes, want %d at most", how, id, len(stored), most)

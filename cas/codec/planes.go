@@ -5,6 +5,8 @@ import (
 	"math/bits"
 	"slices"
 	"sync"
+
+	"ckptfs/cas/rans"
 )
 
 // planesCodec takes numbers apart into planes: all their least significant bytes, then all the next ones, and so on. Of a
@@ -23,7 +25,7 @@ import (
 //
 //	0  1  s: how many states the stream has: 4, 16, 32 or 64, or 0 where there is none
 //	1  3  l: the stream's length, 0 where there is none
-//	4  l  a stream (see rans.go); its runs belong to the parts below, in their order
+//	4  l  a stream (package rans); its runs belong to the parts below, in their order
 //	      for each plane, least significant first, its n bytes as a part
 //
 // A part of n bytes, n > 0, is
@@ -31,7 +33,7 @@ import (
 //	0  1  code:
 //	1     0  raw     the n bytes
 //	      1  const   1 byte, n times
-//	      2  rans    frequencies (see freqs.go) of the next run of the stream, of n bytes
+//	      2  rans    frequencies (package rans) of the next run of the stream, of n bytes
 //	      3  sparse  a bitmap of ceil(n/8) bytes as a part, and, where it has any bits set, the bytes that it is about as a
 //	                 part: byte i of the plane is the next of them when bit i%8 of byte i/8 is set, else zero. Bits past n
 //	                 are not set. Neither part is sparse
@@ -67,7 +69,7 @@ func slabElems(w int) int { return slabBytes / max(w, 2) }
 
 // planeState is what either direction needs besides dst: some 2 MiB, whatever is stored.
 type planeState struct {
-	dec    ransDecoder
+	dec    rans.Decoder
 	bufs   [8][]byte // planes of the slab at hand
 	plane  [slabBytes]byte
 	sorted [slabBytes + 8*maxGroups*gap]byte // by group
@@ -79,7 +81,7 @@ type planeState struct {
 	ones   []byte             // the bitmap of the sparse part before
 	rest   [maxPlane + 8]byte // of a sparse part
 
-	enc     ransEncoder
+	enc     rans.Encoder
 	sources [8]source // of groups and of all, or of planes
 	parts   []part
 	tables  []byte
@@ -135,7 +137,7 @@ func (s *planeState) decodePlanes(o output, c planesCodec, stored []byte) error 
 		return err
 	}
 	tail, err := slabs(len(o.p), stored, w, func(at, n int, stored []byte) ([]byte, error) {
-		s.dec.out = o.next(at, n)
+		s.dec.Written = o.next(at, n)
 		stored, err := s.decodeSlab(stored, n/w, w, nil)
 		if err != nil {
 			return nil, err
@@ -194,5 +196,5 @@ func (s *planeState) decodeSlab(stored []byte, n, w int, g *groups) ([]byte, err
 			return nil, fmt.Errorf("plane %d: %w", k, err)
 		}
 	}
-	return stored, s.dec.end()
+	return stored, s.dec.End()
 }

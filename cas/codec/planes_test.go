@@ -16,6 +16,8 @@ import (
 	"pgregory.net/rapid"
 
 	"ckptfs/cas"
+	"ckptfs/cas/codectest"
+	"ckptfs/cas/rans"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -49,7 +51,7 @@ func adam(n int) []byte {
 
 // rows are a moment of an embedding of 384 numbers, of which one row in four was touched.
 func rows(n int) []byte {
-	p := weights(n, 4)
+	p := codectest.Weights(n, 4)
 	for i := range p {
 		if i/(4*384)%4 != 0 {
 			p[i] = 0
@@ -87,22 +89,22 @@ func TestWhatIsTakenForNumbers(t *testing.T) {
 		id     byte
 		lo, hi float64 // %
 	}{
-		{"fp32", weights(n, 4), f32, Planes, 78, 88},
-		{"bf16", weights(n, 2), Hint{"BF16", 2}, Planes, 60, 74},
+		{"fp32", codectest.Weights(n, 4), f32, Planes, 78, 88},
+		{"bf16", codectest.Weights(n, 2), Hint{"BF16", 2}, Planes, 60, 74},
 		{"fp64", doubles(n), Hint{"F64", 8}, Planes, 85, 95},
-		{"complex", weights(n, 4), Hint{"C64", 8}, Planes, 78, 88},
+		{"complex", codectest.Weights(n, 4), Hint{"C64", 8}, Planes, 78, 88},
 		{"adam", adam(n), f32, Planes, 40, 55},
 		{"rows", rows(n), f32, Periodic, 18, 22},
 		{"middles", middles(n), f32, Periodic, 9, 10},
 		{"token ids", ids(n), Hint{"I64", 8}, Planes, 10, 30},
 		{"bf16 as fp32", widened(n), f32, Planes, 30, 37},
 		{"zeros", make([]byte, n), f32, Planes, 0, 0.1},
-		{"random", random(n), f32, Raw, 100, 100},
-		{"random bytes", random(n), Hint{"U8", 1}, Raw, 100, 100},
+		{"random", codectest.Random(n), f32, Raw, 100, 100},
+		{"random bytes", codectest.Random(n), Hint{"U8", 1}, Raw, 100, 100},
 		{"the same rows", ramp(n), f32, Zstd, 0, 5},
 		{"text", inputs()["text"], Hint{"U8", 1}, Zstd, 0, 5},
-		{"fp32 as bytes", weights(n, 4), Hint{"F8_E4M3", 1}, Planes, 90, 96},
-		{"less than a table", weights(100, 4), f32, Raw, 100, 100},
+		{"fp32 as bytes", codectest.Weights(n, 4), Hint{"F8_E4M3", 1}, Planes, 90, 96},
+		{"less than a table", codectest.Weights(100, 4), f32, Raw, 100, 100},
 	} {
 		id, stored := Encode(nil, c.raw, c.hint)
 		size := 100 * float64(len(stored)) / float64(len(c.raw))
@@ -117,7 +119,7 @@ func TestWhatIsTakenForNumbers(t *testing.T) {
 
 // widened is bf16 stored as fp32.
 func widened(n int) []byte {
-	p := weights(n, 4)
+	p := codectest.Weights(n, 4)
 	for i := 0; i+4 <= n; i += 4 {
 		p[i], p[i+1] = 0, 0
 	}
@@ -126,7 +128,7 @@ func widened(n int) []byte {
 
 // What is cut short at every length: slabs of few elements, tails, more than one slab.
 func TestPlanesLengths(t *testing.T) {
-	all := weights(2*slabBytes+1000, 4)
+	all := codectest.Weights(2*slabBytes+1000, 4)
 	var lengths []int
 	for n := range 300 {
 		lengths = append(lengths, n)
@@ -153,9 +155,9 @@ func chunk(t *rapid.T) []byte {
 		k := rapid.IntRange(1, n).Draw(t, "part")
 		switch rapid.IntRange(0, 6).Draw(t, "kind") {
 		case 0:
-			p = append(p, random(k)...)
+			p = append(p, codectest.Random(k)...)
 		case 1:
-			p = append(p, weights(k, 4)...)
+			p = append(p, codectest.Weights(k, 4)...)
 		case 2:
 			p = append(p, adam(k)...)
 		case 3:
@@ -215,13 +217,13 @@ func TestDamagedPlanes(t *testing.T) {
 }
 
 func TestPlanesRefuse(t *testing.T) {
-	sparse := append(make([]byte, 90), random(38)...) // 128 bytes, one plane
+	sparse := append(make([]byte, 90), codectest.Random(38)...) // 128 bytes, one plane
 	_, good := encodePlanes(nil, sparse, Hint{})
 	if good[5] != partSparse {
 		t.Fatalf("% x", good)
 	}
-	_, coded := encodePlanes(nil, skewed(5000, 1), Hint{"U8", 1})
-	if coded[1] != leastLanes {
+	_, coded := encodePlanes(nil, codectest.Skewed(5000, 1), Hint{"U8", 1})
+	if coded[1] != rans.LeastLanes {
 		t.Fatalf("% x", coded)
 	}
 	none := []byte{0, 0, 0, 0} // no stream
@@ -286,7 +288,7 @@ func TestPlanesAgain(t *testing.T) {
 		t.Errorf("%q, %v", got, err)
 	}
 	raw := adam(cas.ChunkSize)
-	portably(func(how string) {
+	codectest.Both(func(how string) {
 		_, stored := encodePlanes(nil, raw, Hint{"F32", 4})
 		if got, err := Decode(nil, Planes, stored, len(raw)); err != nil || !bytes.Equal(got, raw) {
 			t.Error(how, err)
@@ -412,8 +414,8 @@ func (d *dump) part(what string, n int) (ones int) {
 	case partConst:
 		d.field(1, "")
 	case partRans:
-		var f freqs
-		rest, _ := readFreqs(&f, d.stored[d.off:])
+		var f rans.Freqs
+		rest, _ := f.Read(d.stored[d.off:])
 		d.field(len(d.stored)-d.off-len(rest), "frequencies")
 	case partPeriod:
 		d.field(1, "")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"ckptfs/cas"
+	"ckptfs/cas/half"
 )
 
 // Rounded is the number of what EncodeRounded makes: half-precision numbers that are those of the base, in single precision,
@@ -28,18 +29,13 @@ const (
 	RoundedNaNs byte = 8
 )
 
-const (
-	toBF16 = 1
-	toF16  = 2
-)
-
 // roundedTo is the type of h as Rounded has it; 0: it is none.
-func roundedTo(h Hint) byte {
+func roundedTo(h Hint) half.Type {
 	switch h.DType {
 	case "BF16":
-		return toBF16
+		return half.BF16
 	case "F16":
-		return toF16
+		return half.F16
 	}
 	return 0
 }
@@ -59,7 +55,7 @@ func IsRounded(raw, base []byte, h Hint) bool {
 
 // nansOf appends to nans what raw has where base has NaNs, and reports whether all else in it is base, rounded. It appends
 // nothing where the NaNs are what Rounded makes of them.
-func nansOf(raw, base []byte, to byte, nans []byte) (_ []byte, ok bool) {
+func nansOf(raw, base []byte, to half.Type, nans []byte) (_ []byte, ok bool) {
 	if to == 0 || len(raw) == 0 || len(raw)%2 != 0 || len(base) != 2*len(raw) {
 		return nans, false
 	}
@@ -67,7 +63,7 @@ func nansOf(raw, base []byte, to byte, nans []byte) (_ []byte, ok bool) {
 	usual := true
 	for at := 0; at < len(raw); at += len(buf) {
 		part := raw[at:min(at+len(buf), len(raw))]
-		round(buf[:len(part)], base[2*at:], to)
+		half.Round(buf[:len(part)], base[2*at:], to)
 		if usual && bytes.Equal(buf[:len(part)], part) {
 			continue
 		}
@@ -77,7 +73,7 @@ func nansOf(raw, base []byte, to byte, nans []byte) (_ []byte, ok bool) {
 		}
 		nans = appendNaNs(nans, part, base[2*at:])
 		for i := 0; i < len(part); i += 2 {
-			if (buf[i] != part[i] || buf[i+1] != part[i+1]) && !isNaN(le.Uint32(base[2*(at+i):])) {
+			if (buf[i] != part[i] || buf[i+1] != part[i+1]) && !half.IsNaN(le.Uint32(base[2*(at+i):])) {
 				return nans, false
 			}
 		}
@@ -88,14 +84,12 @@ func nansOf(raw, base []byte, to byte, nans []byte) (_ []byte, ok bool) {
 // appendNaNs appends what raw has where base has NaNs.
 func appendNaNs(nans, raw, base []byte) []byte {
 	for i := 0; i < len(raw); i += 2 {
-		if isNaN(le.Uint32(base[2*i:])) {
+		if half.IsNaN(le.Uint32(base[2*i:])) {
 			nans = append(nans, raw[i], raw[i+1])
 		}
 	}
 	return nans
 }
-
-func isNaN(x uint32) bool { return x&0x7fffffff > 0x7f800000 }
 
 // EncodeRounded appends raw to dst as the rounding of base. It returns dst as it was and false unless it is that, NaNs aside,
 // bit by bit.
@@ -109,23 +103,27 @@ func EncodeRounded(dst, raw, base []byte, h Hint) (id byte, out []byte, ok bool)
 	case !ok:
 		return 0, dst, false
 	case len(nans) == 0:
-		return Rounded, append(dst, to), true
+		return Rounded, append(dst, byte(to)), true
 	case len(nans) == 2 || bytes.Equal(nans[2:], nans[:len(nans)-2]):
 		nans = nans[:2]
 	case !pays(8*len(nans), len(raw)):
 		return 0, dst, false
 	}
-	return RoundedNaNs, append(append(dst, to), nans...), true
+	return RoundedNaNs, append(append(dst, byte(to)), nans...), true
 }
 
 // decodeRounded undoes EncodeRounded: it appends the rawLen bytes that stored, by codec id, and base stand for to dst, which must
 // not lie in base. Its errors and bounds are those of Codec.Decode.
 func decodeRounded(dst []byte, id byte, stored, base []byte, rawLen int) ([]byte, error) {
 	return decodeTo(dst, rawLen, "rounded", func(dst []byte) error {
-		if len(stored) == 0 || stored[0] != toBF16 && stored[0] != toF16 || rawLen%2 != 0 || len(base) != 2*rawLen {
+		if len(stored) == 0 || rawLen%2 != 0 || len(base) != 2*rawLen {
 			return fmt.Errorf("%d bytes from %d", rawLen, len(base))
 		}
-		round(dst, base, stored[0])
+		to := half.Type(stored[0])
+		if to != half.BF16 && to != half.F16 {
+			return fmt.Errorf("rounded to type %d", to)
+		}
+		half.Round(dst, base, to)
 		if nans := stored[1:]; id == RoundedNaNs {
 			return putNaNs(dst, base, nans)
 		} else if len(nans) > 0 {
@@ -144,7 +142,7 @@ func putNaNs(dst, base, nans []byte) error {
 	}
 	all := len(nans) == 2
 	for i := 0; i < len(dst); i += 2 {
-		if !isNaN(le.Uint32(base[2*i:])) {
+		if !half.IsNaN(le.Uint32(base[2*i:])) {
 			continue
 		}
 		if len(nans) == 0 {
@@ -158,44 +156,4 @@ func putNaNs(dst, base, nans []byte) error {
 		return errLonger
 	}
 	return nil
-}
-
-// roundPortable sets dst to the first of src, rounded.
-func roundPortable(dst, src []byte, to byte) {
-	one := f16
-	if to == toBF16 {
-		one = bf16
-	}
-	for i := 0; i+2 <= len(dst); i += 2 {
-		le.PutUint16(dst[i:], one(le.Uint32(src[2*i:])))
-	}
-}
-
-func bf16(x uint32) uint16 {
-	if isNaN(x) {
-		return 0x7fc0
-	}
-	return uint16((x + 0x7fff + x>>16&1) >> 16)
-}
-
-// f16 takes the exponents 1 to 30 of binary16 by moving the bias from 127 to 15, and counts what is smaller in steps of 2^-24.
-func f16(x uint32) uint16 {
-	sign := uint16(x >> 16 & 0x8000)
-	x &= 0x7fffffff
-	switch {
-	case x > 0x7f800000:
-		return sign | 0x7e00 | uint16(x>>13&0x3ff)
-	case x >= 0x47800000: // 2^16 and more
-		return sign | 0x7c00
-	case x >= 0x38800000: // 2^-14 and more; a carry goes into the exponent, at last that of infinity
-		x -= (127 - 15) << 23
-		return sign | uint16((x+0xfff+x>>13&1)>>13)
-	case x < 0x33000000: // less than 2^-25
-		return sign
-	}
-	exp := x >> 23
-	m := x&0x7fffff | 0x800000
-	shift := 126 - exp // of the mantissa, so that its lowest bit is 2^-24; 14 to 24
-	half := uint32(1) << (shift - 1)
-	return sign | uint16((m+half-1+m>>shift&1)>>shift)
 }

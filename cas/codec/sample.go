@@ -1,58 +1,30 @@
 package codec
 
-import "bytes"
+import (
+	"bytes"
+
+	"ckptfs/cas/rans"
+)
 
 const (
-	samples   = 16
-	sampleLen = 256
 	// flatBits is the order-0 entropy, in bits a byte, from which nothing is to be had: 1/32 of 8 bits is 0.25.
 	flatBits = 7.8
-	// noiseBits is by how much a sample of 1 KiB may err: by 0.02 mostly.
-	noiseBits = 0.06
 )
 
 // looksRandom tells from a sample whether the bytes of raw are so evenly distributed that an entropy coder gains less than
 // 1/32. Such bytes are quantised, compressed or random, and seldom repeat within one chunk: looking for matches as well
 // would cost many times this sample.
-func looksRandom(raw []byte) bool { return sampleBits(raw, flatBits) > flatBits }
-
-// sampleBits estimates the order-0 entropy of p, in bits a byte, from a sample of 4 KiB spread over it, or from a quarter of that
-// where it is above random without doubt. What is shorter costs little to try and counts as 0.
-func sampleBits(p []byte, random float64) float64 {
-	const n = samples * sampleLen
-	if len(p) < n {
-		return 0
-	}
-	var t tally
-	var c counts
-	var used values
-	for i := range samples {
-		t.add(sample(p, i)[:sampleLen/4])
-	}
-	if c.sum(&t, 0, &used); c.sampleBits(n/4) > random+noiseBits {
-		return 8
-	}
-	for i := range samples {
-		t.add(sample(p, i)[sampleLen/4:])
-	}
-	c.sum(&t, 0, &used)
-	return c.sampleBits(n)
-}
+func looksRandom(raw []byte) bool { return rans.SampleBits(raw, flatBits) > flatBits }
 
 // sampleZeros counts the zeros of that sample, or of all of p when it is shorter.
 func sampleZeros(p []byte) (zeros, of int) {
-	if len(p) < samples*sampleLen {
+	if len(p) < rans.Samples*rans.SampleLen {
 		return bytes.Count(p, []byte{0}), len(p)
 	}
-	for i := range samples {
-		zeros += bytes.Count(sample(p, i), []byte{0})
+	for i := range rans.Samples {
+		zeros += bytes.Count(rans.Sample(p, i), []byte{0})
 	}
-	return zeros, samples * sampleLen
-}
-
-// sample is the i-th part of the sample of p.
-func sample(p []byte, i int) []byte {
-	return p[(len(p)-sampleLen)/(samples-1)*i:][:sampleLen]
+	return zeros, rans.Samples * rans.SampleLen
 }
 
 // repeats tells from two samples of 4 KiB whether raw, of elements of w bytes, says the same more than once: whether one

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"testing"
+
+	"ckptfs/cas/codectest"
 )
 
 // slowSplit is split, written as it is defined.
@@ -35,7 +37,7 @@ func shapes(f func(w, rot int)) {
 func TestSplitAndMerge(t *testing.T) {
 	shapes(func(w, rot int) {
 		for n := range 200 {
-			src := random(n * w)
+			src := codectest.Random(n * w)
 			want := slowSplit(src, w, rot)
 			var p [8][]byte
 			for k := range w {
@@ -57,7 +59,7 @@ func TestSplitAndMerge(t *testing.T) {
 }
 
 func BenchmarkSplit(b *testing.B) {
-	src := random(256 << 10)
+	src := codectest.Random(256 << 10)
 	dst := make([]byte, len(src))
 	shapes(func(w, rot int) {
 		var p [8][]byte
@@ -84,7 +86,7 @@ func TestPortableTwins(t *testing.T) {
 	for n := range 200 {
 		for rot := range 2 {
 			for _, w := range []int{2, 4} {
-				src := random(n * w)
+				src := codectest.Random(n * w)
 				var p, q [8][]byte
 				for k := range w {
 					p[k], q[k] = make([]byte, n), make([]byte, n)
@@ -116,14 +118,14 @@ func TestVerify(t *testing.T) {
 	s := new(planeState)
 	for _, n := range []int{1, 63, 64, 100, 300} {
 		shapes(func(w, rot int) {
-			src, base := random(n*w), random(n*w)
+			src, base := codectest.Random(n*w), codectest.Random(n*w)
 			for _, j := range []joiner{merger{w, rot}, undiffer{base, w, true}, undiffer{base, w, false}} {
 				if u, ok := j.(undiffer); ok {
 					splitDiff(s.planes(n, w), s.diffs[:], src, base, w, u.floats)
 				} else {
 					split(s.planes(n, w), src, w, rot)
 				}
-				portably(func(how string) {
+				codectest.Both(func(how string) {
 					if err := s.put(output{p: src, verify: true}, 0, n*w, w, j); err != nil {
 						t.Fatalf("%s, %T, width %d, %d elements: %v", how, j, w, n, err)
 					}

@@ -1,4 +1,4 @@
-package codec
+package lowrank
 
 // colSolver is to columns what rowSolver is to rows. Its numbers are in blocks, as those of v.
 type colSolver struct {

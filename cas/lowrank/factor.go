@@ -1,4 +1,4 @@
-package codec
+package lowrank
 
 import (
 	"math"
@@ -18,7 +18,7 @@ const (
 
 // rowsOf are whole rows of stretches, so many at most, the first of them as well spread as all; of more than so many columns 64 here and there. What
 // counts as 1 is exact to the exponent e.
-func rowsOf(s []Stretch, cols int, kind byte, rows, most int) (m *matrix, e int) {
+func rowsOf(s []Stretch, cols int, kind Kind, rows, most int) (m *matrix, e int) {
 	w := placesOf(kind).w
 	var have []int // rows of each
 	s = slices.DeleteFunc(slices.Clone(s), func(t Stretch) bool {
@@ -79,11 +79,10 @@ func (m *matrix) some(n int) *matrix {
 	return &p
 }
 
-// FactorColumns makes the columns' factor from stretches of a tensor, which should be spread over it and have some hundred rows: the content of a
-// record that Encode may code, by ColumnsHint. ok is false when it would not pay.
-func FactorColumns(s []Stretch, cols int, h Hint) (columns []byte, ok bool) {
-	kind := lowRankKind(h)
-	if kind == 0 || cols < minCols || cols > maxColumns {
+// Factor makes the columns' factor of a tensor of so many columns from stretches of it, which should be spread over it and
+// have some hundred rows. ok is false when it would not pay.
+func Factor(s []Stretch, cols int, kind Kind) (columns []byte, ok bool) {
+	if kind == 0 || cols < MinCols || cols > maxColumns {
 		return nil, false
 	}
 	most := mostRank(cols, kind)
@@ -93,37 +92,18 @@ func FactorColumns(s []Stretch, cols int, h Hint) (columns []byte, ok bool) {
 	}
 	few := m.some(max(rangeRows, m.rows/8))
 	u, v, r := few.factors(e)
-	l, rows := lowRank{kind: kind, cols: cols}, rowsIn(s, cols, placesOf(kind).w)
+	l, rows := Shape{Kind: kind, Cols: cols}, RowsIn(s, cols, kind)
 	for last := false; r > 0; last, few = true, m {
 		f := few.fitted(u, v, r, e, rows)
 		r = f.best(rows, most)
 		if v = first(f.v, f.r, r); r > 0 && last {
-			l.r = r
+			l.Rank = r
 			columns = l.columns(v, f.stepV())
-			return columns, columns != nil && l.pays(s, columns, h)
+			return columns, columns != nil
 		}
 		u = m.polish(v, r, e)
 	}
 	return nil, false
-}
-
-// pays tells of two stretches, where a tensor has many, whether columns are worth it.
-func (l *lowRank) pays(s []Stretch, columns []byte, h Hint) bool {
-	if len(s) < 4 {
-		return true // it would take as long as to try
-	}
-	var low, delta, sum int
-	var out []byte
-	for _, t := range []Stretch{s[len(s)/3], s[2*len(s)/3]} {
-		n := len(t.Raw)
-		_, out, _ = EncodeDelta(out[:0], t.Raw, t.Base, h, 2*n)
-		delta += len(out)
-		out, _ = EncodeLowRank(out[:0], t.Raw, t.Base, columns, l.cols, t.At, h, 2*n)
-		low += len(out)
-		sum += n
-	}
-	share := float64(sum) / float64(rowsIn(s, l.cols, l.width())*l.cols*l.width()) // of the tensor
-	return float64(low)+share*float64(len(columns)) < 0.9*float64(delta)
 }
 
 // fitted are factors for a tensor of so many rows, as balance makes them.
@@ -210,11 +190,11 @@ func (m *matrix) roots(to []float32) {
 	}
 }
 
-// rowsIn is how many rows a tensor has at least.
-func rowsIn(s []Stretch, cols, w int) int {
+// RowsIn is how many rows of so many columns a tensor with these stretches has, at least.
+func RowsIn(s []Stretch, cols int, kind Kind) int {
 	var end int64
 	for _, t := range s {
-		end = max(end, t.At+int64(len(t.Raw)/w))
+		end = max(end, t.At+int64(len(t.Raw)/kind.Width()))
 	}
 	return int(min(end/int64(cols), math.MaxInt32))
 }
@@ -277,8 +257,8 @@ func (m *matrix) span(k, times int) (v, u []float32, n int) {
 }
 
 // columns is the content of a record: v in numbers of such steps, or greater ones where they are too large; nil where it is none.
-func (l *lowRank) columns(v []float32, step float64) []byte {
-	w := l.width()
+func (l *Shape) columns(v []float32, step float64) []byte {
+	w := l.Kind.Width()
 	var most float32
 	for _, x := range v {
 		most = max(most, x, -x)
@@ -287,24 +267,24 @@ func (l *lowRank) columns(v []float32, step float64) []byte {
 		return nil
 	}
 	limit := 1<<13 - 1.
-	if l.kind == toF32 {
+	if l.Kind == F32 {
 		limit = 1<<22 - 1
 	}
 	scale := 1 / max(step, float64(most)/limit)
 	if !(scale < math.MaxFloat32) {
 		return nil
 	}
-	out := make([]byte, l.cols*l.r*w)
-	for start := 0; start < l.cols; start += blockCols {
-		width := min(blockCols, l.cols-start)
-		block, from := out[start*l.r*w:], v[start*l.r:]
-		for j := range l.r {
+	out := make([]byte, l.Cols*l.Rank*w)
+	for start := 0; start < l.Cols; start += blockCols {
+		width := min(blockCols, l.Cols-start)
+		block, from := out[start*l.Rank*w:], v[start*l.Rank:]
+		for j := range l.Rank {
 			for k := range width {
-				x := uint64(int64(math.RoundToEven(float64(from[j*blockCols+k]) * scale)))
+				x := int64(math.RoundToEven(float64(from[j*blockCols+k]) * scale))
 				if w == 4 {
-					storeElem(block[4*(j*width+k):], x, 4)
+					le.PutUint32(block[4*(j*width+k):], uint32(x))
 				} else {
-					storeElem(block[2*(j&^1*width+2*k+j&1):], x, 2)
+					le.PutUint16(block[2*(j&^1*width+2*k+j&1):], uint16(x))
 				}
 			}
 		}

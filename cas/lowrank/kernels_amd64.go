@@ -1,10 +1,14 @@
-package codec
+package lowrank
 
-import "math"
+import (
+	"math"
+
+	"ckptfs/cas/simd"
+)
 
 // predictColumns is how many columns predictRows takes at a time, where it has so many.
-func (l *lowRank) predictColumns() int {
-	if wide && l.kind != toF32 {
+func (l *Shape) predictColumns() int {
+	if simd.Wide && l.Kind != F32 {
 		return 4 * blockCols
 	}
 	return blockCols
@@ -12,43 +16,43 @@ func (l *lowRank) predictColumns() int {
 
 // predictRows sets one or four blocks of columns, v, of so many rows of p to what is predicted of base, and says of how many rows it did. f is u
 // in double precision, of kind 3.
-func (l *lowRank) predictRows(p, base, u []byte, f []float64, v []byte, rows, cols int) int {
-	if !wide {
+func (l *Shape) predictRows(p, base, u []byte, f []float64, v []byte, rows, cols int) int {
+	if !simd.Wide {
 		return 0
 	}
-	w := l.width()
-	stride := l.cols * w
+	w := l.Kind.Width()
+	stride := l.Cols * w
 	// the kernels check nothing
 	last := (rows-1)*stride + cols*w
-	_, _, _, _ = p[:last], base[:last], u[:rows*l.r*w], v[:l.r*cols*w]
-	if l.kind != toF32 {
+	_, _, _, _ = p[:last], base[:last], u[:rows*l.Rank*w], v[:l.Rank*cols*w]
+	if l.Kind != F32 {
 		kernel := predictBF16x1AVX512
 		switch {
-		case l.kind == toF16 && cols > blockCols:
+		case l.Kind == F16 && cols > blockCols:
 			kernel = predictF16x4AVX512
-		case l.kind == toF16:
+		case l.Kind == F16:
 			kernel = predictF16x1AVX512
 		case cols > blockCols:
 			kernel = predictBF16x4AVX512
 		}
-		kernel(&p[0], &base[0], stride, rows, &u[0], &v[0], l.r/2, float32(math.Ldexp(1, int(l.e))))
+		kernel(&p[0], &base[0], stride, rows, &u[0], &v[0], l.Rank/2, float32(math.Ldexp(1, int(l.Exp))))
 		return rows
 	}
-	scale := math.Ldexp(1, int(l.e))
-	_ = f[:rows*l.r]
+	scale := math.Ldexp(1, int(l.Exp))
+	_ = f[:rows*l.Rank]
 	fours := rows / 4
 	if fours > 0 {
-		predictF32x4AVX512(&p[0], &base[0], stride, fours, &f[0], &v[0], l.r, scale)
+		predictF32x4AVX512(&p[0], &base[0], stride, fours, &f[0], &v[0], l.Rank, scale)
 	}
 	if i := 4 * fours; i < rows {
-		predictF32x1AVX512(&p[i*stride], &base[i*stride], stride, rows-i, &f[i*l.r], &v[0], l.r, scale)
+		predictF32x1AVX512(&p[i*stride], &base[i*stride], stride, rows-i, &f[i*l.Rank], &v[0], l.Rank, scale)
 	}
 	return rows
 }
 
 // fitRows is fitRowsPortable, but for the order in which it sums up.
 func (m *matrix) fitRows(sums, u, v []float32, r int, flags uint64) {
-	if !wide {
+	if !simd.Wide {
 		m.fitRowsPortable(sums, u, v, r, flags)
 		return
 	}
@@ -62,7 +66,7 @@ func (m *matrix) fitRows(sums, u, v []float32, r int, flags uint64) {
 
 // leave is leavePortable, but for that order.
 func (m *matrix) leave(x, u, v []float32, r int, flags uint64) {
-	if !wide {
+	if !simd.Wide {
 		m.leavePortable(x, u, v, r, flags)
 		return
 	}
@@ -83,7 +87,7 @@ func (m *matrix) check(u, v []float32, r int) {
 // fitCols is fitColsPortable of all rows, but for that order.
 func (m *matrix) fitCols(sums, u, v []float32, r int, flags uint64) {
 	from := 0
-	if n := m.rows / 4; n > 0 && wide {
+	if n := m.rows / 4; n > 0 && simd.Wide {
 		m.check(u, v, r)
 		_ = sums[:m.width*r]
 		for b := 0; b < m.width; b += blockCols {
@@ -96,9 +100,9 @@ func (m *matrix) fitCols(sums, u, v []float32, r int, flags uint64) {
 }
 
 // differences is differencesPortable.
-func differences(d, w []float32, raw, base []byte, kind byte, e int) {
+func differences(d, w []float32, raw, base []byte, kind Kind, e int) {
 	n := 0
-	if wide {
+	if simd.Wide {
 		n = len(d) / blockCols
 	}
 	p := placesOf(kind)
@@ -106,9 +110,9 @@ func differences(d, w []float32, raw, base []byte, kind byte, e int) {
 		_, _, _ = w[:k], raw[:k*p.w], base[:k*p.w]
 		kernel := differencesBF16AVX512
 		switch kind {
-		case toF16:
+		case F16:
 			kernel = differencesF16AVX512
-		case toF32:
+		case F32:
 			kernel = differencesF32AVX512
 		}
 		kernel(&d[0], &w[0], &raw[0], &base[0], n, uint64(p.least), uint64(e+127+p.mantissa))
@@ -120,7 +124,7 @@ func differences(d, w []float32, raw, base []byte, kind byte, e int) {
 // singles sets dst to whole blocks of numbers of w bytes in single precision, and says of how many bytes it did.
 func singles(dst []float32, src []byte, w int) int {
 	n := len(src) / 64
-	if !wide || n == 0 {
+	if !simd.Wide || n == 0 {
 		return 0
 	}
 	_ = dst[:n*64/w]

@@ -1,10 +1,10 @@
 //go:build !amd64
 
-package codec
+package lowrank
 
-func (l *lowRank) predictColumns() int { return blockCols }
+func (l *Shape) predictColumns() int { return blockCols }
 
-func (l *lowRank) predictRows(p, base, u []byte, f []float64, v []byte, rows, cols int) int { return 0 }
+func (l *Shape) predictRows(p, base, u []byte, f []float64, v []byte, rows, cols int) int { return 0 }
 
 func (m *matrix) fitRows(g, u, v []float32, r int, flags uint64) {
 	m.fitRowsPortable(g, u, v, r, flags)
@@ -14,7 +14,7 @@ func (m *matrix) fitCols(g, u, v []float32, r int, flags uint64) {
 	m.fitColsPortable(g, u, v, r, 0, flags)
 }
 
-func differences(d, w []float32, raw, base []byte, kind byte, e int) {
+func differences(d, w []float32, raw, base []byte, kind Kind, e int) {
 	differencesPortable(d, w, raw, base, kind, e)
 }
 

@@ -1,8 +1,10 @@
-package codec
+package lowrank
 
 import (
 	"math"
 	"slices"
+
+	"ckptfs/cas/half"
 )
 
 // What factors are fitted to: differences, in single precision, and how well each is known. A number that was rounded may have been off by half a unit
@@ -19,23 +21,23 @@ const (
 // places are where numbers of a kind have their exponents, and what the least of those is in single precision.
 type places struct{ w, mantissa, least int }
 
-func placesOf(kind byte) places {
+func placesOf(kind Kind) places {
 	switch kind {
-	case toBF16:
+	case BF16:
 		return places{2, 7, 1}
-	case toF16:
+	case F16:
 		return places{2, 10, 127 - 14}
 	}
 	return places{4, 23, 1}
 }
 
 // float is what the number that p begins with is.
-func float(p []byte, kind byte) float32 {
+func float(p []byte, kind Kind) float32 {
 	switch kind {
-	case toBF16:
-		return math.Float32frombits(uint32(le.Uint16(p)) << 16)
-	case toF16:
-		return float32of(le.Uint16(p))
+	case BF16:
+		return half.FromBF16(le.Uint16(p))
+	case F16:
+		return half.FromF16(le.Uint16(p))
 	}
 	return math.Float32frombits(le.Uint32(p))
 }
@@ -46,7 +48,7 @@ func (p places) exponent(x float32) int {
 }
 
 // middle is the median of the exponents of the last places of a sample of raw.
-func middle(raw []byte, kind byte) int {
+func middle(raw []byte, kind Kind) int {
 	const sample = 1024
 	p := placesOf(kind)
 	var all [sample]int
@@ -67,7 +69,7 @@ func middle(raw []byte, kind byte) int {
 
 // differencesPortable sets d to the differences of raw and base, and w to how they count: those at e, an exponent, as 1, and those that are known by
 // sharpest better the most. What is not finite does not count, and is 0.
-func differencesPortable(d, w []float32, raw, base []byte, kind byte, e int) {
+func differencesPortable(d, w []float32, raw, base []byte, kind Kind, e int) {
 	p := placesOf(kind)
 	for i := range d {
 		x := float(raw[i*p.w:], kind)
@@ -123,7 +125,7 @@ func (m *matrix) part(i, n int) matrix {
 }
 
 // set sets the columns of row i from one of them on, to another, to the differences of raw and base.
-func (m *matrix) set(i, from, to int, raw, base []byte, kind byte, e int) {
+func (m *matrix) set(i, from, to int, raw, base []byte, kind Kind, e int) {
 	for w := placesOf(kind).w; from < to; {
 		n := min(fitBlock-from%fitBlock, to-from)
 		at := m.at(i, from)

@@ -1,4 +1,4 @@
-package codec
+package lowrank
 
 import (
 	"math"
@@ -131,8 +131,8 @@ const (
 	minSpan = 4
 	// mayBeRows and mayBeCols are of how much of a tensor it is told whether it may be of low rank.
 	mayBeRows, mayBeCols = 64, 256
-	// LowRankRows is of how many rows, at most, it is told whether it may be of a higher rank.
-	LowRankRows = 192
+	// SampleRows is of how many rows, at most, it is told whether it may be of a higher rank.
+	SampleRows = 192
 	// minHigh is the size of a tensor, in bytes, from which it is looked at for a higher rank: that takes some milliseconds.
 	minHigh = 4 << 20
 	// maxColumns is how long the columns may be, in bytes: a record that others need (segment.MaxBased) is no longer.
@@ -140,13 +140,12 @@ const (
 )
 
 // mostRank is the highest rank, an even number, that columns have room for.
-func mostRank(cols int, kind byte) int { return min(MaxRank, maxColumns/(cols*placesOf(kind).w)&^1) }
+func mostRank(cols int, kind Kind) int { return min(MaxRank, maxColumns/(cols*kind.Width())&^1) }
 
-// MayBeLowRank tells cheaply from some stretches of a tensor of so many rows whether the difference is of low rank enough to pay: from what is left
-// of a sample of rows and columns that low rank explains, beside what would be left of noise. The stretches should have LowRankRows in all, if there are so many.
-func MayBeLowRank(s []Stretch, rows, cols int, h Hint) bool {
-	kind := lowRankKind(h)
-	if kind == 0 || cols < minCols || cols > maxColumns || rows < minSpan {
+// MayBe tells cheaply from some stretches of a tensor of so many rows whether the difference is of low rank enough to pay: from what is left
+// of a sample of rows and columns that low rank explains, beside what would be left of noise. The stretches should have SampleRows in all, if there are so many.
+func MayBe(s []Stretch, rows, cols int, kind Kind) bool {
+	if kind == 0 || cols < MinCols || cols > maxColumns || rows < minSpan {
 		return false
 	}
 	most := mostRank(cols, kind)
@@ -157,15 +156,15 @@ func MayBeLowRank(s []Stretch, rows, cols int, h Hint) bool {
 	if mayBe(s, rows, cols, kind, few, mayBeRows) {
 		return true
 	}
-	if int64(rows)*int64(cols)*int64(placesOf(kind).w) < minHigh {
+	if int64(rows)*int64(cols)*int64(kind.Width()) < minHigh {
 		return false
 	}
 	// Above this rank factors would take as much as a difference does.
 	k := min(most, int(int64(rows)*int64(cols)/(3*int64(rows+cols))))
-	return k > few && mayBe(s, rows, cols, kind, k, LowRankRows)
+	return k > few && mayBe(s, rows, cols, kind, k, SampleRows)
 }
 
-func mayBe(s []Stretch, rows, cols int, kind byte, k, most int) bool {
+func mayBe(s []Stretch, rows, cols int, kind Kind, k, most int) bool {
 	m, e := rowsOf(s, cols, kind, most, mayBeCols)
 	few := k <= fewRank
 	moved := m.moved() // few of an embedding's, say, which low rank would explain whatever they are

@@ -1,49 +1,45 @@
-package codec
+package rans
 
 import (
 	"math/bits"
 
-	"golang.org/x/sys/cpu"
+	"ckptfs/cas/simd"
 )
 
-// wide says that the kernels in AVX-512 can be used and pay: with VBMI2 come processors that do not clock down for them.
-var wide = cpu.X86.HasAVX512F && cpu.X86.HasAVX512BW && cpu.X86.HasAVX512VL &&
-	cpu.X86.HasAVX512CD && cpu.X86.HasAVX512VBMI && cpu.X86.HasAVX512VBMI2 && cpu.X86.HasBMI2 && cpu.X86.HasPOPCNT
-
-// makeTable is tablePortable.
-func makeTable(t *ransTable, f *freqs) {
-	if wide {
+// fill is fillPortable.
+func (t *table) fill(f *Freqs) {
+	if simd.Wide {
 		tableAVX512(&t[0], &f[0])
 	} else {
-		tablePortable(t, f)
+		t.fillPortable(f)
 	}
 }
 
-// steps decodes steps of all states into dst, and returns what is left of it.
-func (d *ransDecoder) steps(dst []byte) ([]byte, error) {
+// steps decodes steps of all states into dst, and returns the rest of dst.
+func (d *Decoder) steps(dst []byte) ([]byte, error) {
 	lanes := len(d.x)
 	n := len(dst) / lanes
-	if !wide || n == 0 || lanes == leastLanes {
+	if !simd.Wide || n == 0 || lanes == LeastLanes {
 		return dst, nil
 	}
-	kernel, read := decode64AVX512, 2*lanes
+	kernel, least := decode64AVX512, 2*lanes // words that a step takes at most, in bytes
 	switch lanes {
-	case someLanes:
+	case SomeLanes:
 		kernel = decode32AVX512
-	case fewLanes:
+	case FewLanes:
 		kernel = decode16AVX512
 	}
 	rest := dst[n*lanes:]
-	if len(d.words) >= read {
-		raw, rawStep := fetching(d.raw, n, dst)
-		out, outStep := fetching(d.out, n, dst)
-		left, used := kernel(&dst[0], n, &d.table[0], &d.x[0], &d.words[0], len(d.words), raw, rawStep, out, outStep)
+	if len(d.words) >= least {
+		read, readStep := fetching(d.Read, n, dst)
+		out, outStep := fetching(d.Written, n, dst)
+		left, used := kernel(&dst[0], n, &d.table[0], &d.x[0], &d.words[0], len(d.words), read, readStep, out, outStep)
 		d.words = d.words[used:]
 		dst, n = dst[(n-left)*lanes:], left
 	}
-	if n > 0 { // with zeros behind the words it goes on as long as it took none of those
+	if n > 0 { // with zeros behind the words, of which it must take none
 		clear(d.tail[copy(d.tail[:], d.words):])
-		_, used := kernel(&dst[0], n, &d.table[0], &d.x[0], &d.tail[0], len(d.words)+read, &dst[0], 0, &dst[0], 0)
+		_, used := kernel(&dst[0], n, &d.table[0], &d.x[0], &d.tail[0], len(d.words)+least, &dst[0], 0, &dst[0], 0)
 		if used > len(d.words) {
 			return nil, errEnds
 		}
@@ -52,7 +48,7 @@ func (d *ransDecoder) steps(dst []byte) ([]byte, error) {
 	return rest, nil
 }
 
-// fetching is where n steps begin to fetch p, and by how much each goes on; none is what may be fetched instead of nothing.
+// fetching is where n steps begin to fetch p, and how far each goes on. They fetch none where p is empty.
 func fetching(p []byte, n int, none []byte) (at *byte, step int) {
 	if len(p) == 0 {
 		return &none[0], 0
@@ -61,33 +57,33 @@ func fetching(p []byte, n int, none []byte) (at *byte, step int) {
 }
 
 // steps puts steps of all states.
-func (e *ransEncoder) steps(src []byte) {
+func (e *Encoder) steps(src []byte) {
 	n := len(src) / len(e.x)
-	if !wide || n == 0 || len(e.x) == leastLanes {
+	if !simd.Wide || n == 0 || len(e.x) == LeastLanes {
 		e.stepsPortable(src)
 		return
 	}
 	kernel := encode64AVX512
 	switch len(e.x) {
-	case someLanes:
+	case SomeLanes:
 		kernel = encode32AVX512
-	case fewLanes:
+	case FewLanes:
 		kernel = encode16AVX512
 	}
 	_ = e.buf[:e.at][2*len(src)-1] // the kernels check nothing
-	out, outStep := fetching(e.out, n, src)
-	if len(e.x) == manyLanes {
+	out, outStep := fetching(e.Written, n, src)
+	if len(e.x) == ManyLanes {
 		var rcp, rest [32]uint32
-		if e.code.narrow(&e.set, &rcp, &rest) {
+		if e.codes.narrow(&e.set, &rcp, &rest) {
 			e.at -= encode64NarrowAVX512(&e.buf[e.at-1], &src[len(src)-1], n, &rcp[0], &rest[0], &e.x[0], out, outStep)
 			return
 		}
 	}
-	e.at -= kernel(&e.buf[e.at-1], &src[len(src)-1], n, &e.code[0], &e.x[0], out, outStep)
+	e.at -= kernel(&e.buf[e.at-1], &src[len(src)-1], n, &e.codes[0], &e.x[0], out, outStep)
 }
 
-// narrow sets rcp and rest to the codes of set, by the values modulo 32, and reports whether those all differ.
-func (c *ransCode) narrow(set *values, rcp, rest *[32]uint32) bool {
+// narrow sets rcp and rest to the codes of set, by the values modulo 32. It reports whether these all differ.
+func (c *codes) narrow(set *values, rcp, rest *[32]uint32) bool {
 	var any uint32
 	for _, m := range set {
 		lower, upper := uint32(m), uint32(m>>32)
@@ -107,8 +103,8 @@ func (c *ransCode) narrow(set *values, rcp, rest *[32]uint32) bool {
 }
 
 // values is valuesPortable.
-func (f *freqs) values() (set values) {
-	if !wide {
+func (f *Freqs) values() (set values) {
+	if !simd.Wide {
 		return f.valuesPortable()
 	}
 	valuesAVX512(&set[0], &f[0])
@@ -116,8 +112,8 @@ func (f *freqs) values() (set values) {
 }
 
 // shares is sharesPortable.
-func (f *freqs) shares(c *counts, scale float64) (sum, top int) {
-	if !wide {
+func (f *Freqs) shares(c *Counts, scale float64) (sum, top int) {
+	if !simd.Wide {
 		return f.sharesPortable(c, scale)
 	}
 	s, t := sharesAVX512(&f[0], &c[0], scale)
@@ -131,18 +127,9 @@ func (t *tally) add(p []byte) {
 	}
 }
 
-// ones is onesPortable.
-func ones(p []byte) int {
-	n := 0
-	if k := blocks(len(p)); k > 0 {
-		n, p = onesPOPCNT(&p[0], k), p[k*wideBlock:]
-	}
-	return n + onesPortable(p)
-}
-
 // sum is sumPortable.
-func (c *counts) sum(t *tally, shift int, set *values) {
-	if wide {
+func (c *Counts) sum(t *tally, shift int, set *values) {
+	if simd.Wide {
 		sumAVX512(&c[0], &t[0][0], uint64(shift), &set[0])
 	} else {
 		c.sumPortable(t, shift, set)
@@ -150,8 +137,8 @@ func (c *counts) sum(t *tally, shift int, set *values) {
 }
 
 // logs is logsPortable.
-func (c *counts) logs() (sum uint64, used, total int) {
-	if wide {
+func (c *Counts) logs() (sum uint64, used, total int) {
+	if simd.Wide {
 		return logsAVX512(&c[0])
 	}
 	return c.logsPortable()
@@ -160,108 +147,11 @@ func (c *counts) logs() (sum uint64, used, total int) {
 // holds is holdsPortable.
 func (s *values) holds(p []byte) int {
 	n := 0
-	if k := blocks(len(p)); k > 0 {
+	if k := simd.Blocks(len(p)); k > 0 {
 		n = (k - holdsAVX512(&s[0], &p[0], k)) * line
 		if n < k*line {
 			return n
 		}
 	}
 	return n + s.holdsPortable(p[n:])
-}
-
-// pack is packPortable; it may write 63 bytes of dst more.
-func pack(dst, bitmap, p []byte) []byte {
-	n := 0
-	if k := blocks(len(p)); k > 0 {
-		_, _ = dst[len(p)+64:], bitmap[8*k-1] // the kernel checks nothing
-		n = packAVX512(&dst[0], &bitmap[0], &p[0], k)
-		bitmap, p = bitmap[8*k:], p[64*k:]
-	}
-	return dst[:n+len(packPortable(dst[n:], bitmap, p))]
-}
-
-// union is unionPortable, from the first byte on.
-func union(any, zero []byte, planes [][]byte) {
-	k := blocks(len(any))
-	if k > 0 {
-		var at [8]*byte
-		for i, p := range planes {
-			_ = p[64*k-1]
-			at[i] = &p[0]
-		}
-		_ = zero[64*k-1]
-		unionAVX512(&any[0], &zero[0], &at[0], len(planes), k)
-	}
-	unionPortable(any, zero, planes, 64*k)
-}
-
-// scatter is scatterPortable.
-func scatter(p, bitmap []byte, rest *[maxPlane + 8]byte) {
-	n := 0
-	if k := blocks(len(p)); k > 0 {
-		_ = bitmap[8*k-1]
-		n = spreadAVX512(&p[0], &bitmap[0], &rest[0], k)
-		bitmap, p = bitmap[8*k:], p[64*k:]
-	}
-	scatterPortable(p, bitmap, rest, n)
-}
-
-// number sets of to the groups of the elements of base, of w bytes, and counts them.
-func (g *groups) number(shape groupShape, base []byte, w int) {
-	done := 0
-	if k := blocks(len(g.of) * w); k > 0 && (w == 2 || w == 4) {
-		kernel := groupOf4AVX512
-		if w == 2 {
-			kernel = groupOf2AVX512
-		}
-		_ = base[64*k-1]
-		kernel(&g.of[0], &base[0], k, uint64(shape.shift), uint64(shape.top), uint64(shape.n-1), &g.counts[0])
-		done = k * 64 / w
-		last := done
-		for _, n := range g.counts[:maxGroups-1] {
-			last -= n
-		}
-		g.counts[maxGroups-1] = last
-	}
-	shape.ofPortable(g.of[done:], base[done*w:], w)
-	g.countPortable(done)
-}
-
-// blocks is how many blocks of the kernels in AVX-512 n bytes have; without these none.
-func blocks(n int) int {
-	if !wide {
-		return 0
-	}
-	return n / wideBlock
-}
-
-// count counts the groups' elements.
-func (g *groups) count() {
-	k := blocks(len(g.of))
-	if k > 0 {
-		countGroupsAVX512(&g.counts[0], &g.of[0], k, g.n)
-	}
-	g.countPortable(64 * k)
-}
-
-// sort sets dst, which has room for gaps, to p, sorted by group: see sorted.
-func (g *groups) sort(dst, p []byte) {
-	at := g.starts(gap)
-	k := blocks(len(p))
-	if k > 0 {
-		_, _ = dst[:len(p)+g.n*gap], g.of[:len(p)]
-		groupAVX512(&dst[0], &p[0], &g.of[0], k, g.n, &at[0])
-	}
-	g.sortPortable(dst, p, &at, 64*k)
-}
-
-// unsort sets p to what sorted has by group, without gaps.
-func (g *groups) unsort(p, sorted []byte) {
-	at := g.starts(0)
-	k := blocks(len(p))
-	if k > 0 {
-		_, _ = sorted[:len(p)], g.of[:len(p)]
-		ungroupAVX512(&p[0], &sorted[0], &g.of[0], k, g.n, &at[0])
-	}
-	g.unsortPortable(p, sorted, &at, 64*k)
 }

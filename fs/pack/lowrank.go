@@ -7,6 +7,7 @@ import (
 	"ckptfs/cas"
 	"ckptfs/cas/chunk"
 	"ckptfs/cas/codec"
+	"ckptfs/cas/lowrank"
 	"ckptfs/formats"
 	"ckptfs/index/manifest"
 )
@@ -152,7 +153,7 @@ func (l *lowRank) ask(j *job, k int64, raw []byte) (base []byte, err error) {
 	if base = l.base(j, k, len(raw), ofKey); base == nil {
 		return nil, nil
 	}
-	if ok, err := l.mayBe(j, codec.Stretch{Raw: raw, Base: base, At: l.at(k)}, ofKey); !ok || err != nil {
+	if ok, err := l.mayBe(j, lowrank.Stretch{Raw: raw, Base: base, At: l.at(k)}, ofKey); !ok || err != nil {
 		j.ranks.tell(false)
 		return base, err
 	}
@@ -186,11 +187,11 @@ func (l *lowRank) ask(j *job, k int64, raw []byte) (base []byte, err error) {
 
 // mayBe looks at chunks from all over the tensor, which are the same whichever chunk was the first to be new: as many as have enough lines.
 // One is at hand.
-func (l *lowRank) mayBe(j *job, one codec.Stretch, ofKey bool) (bool, error) {
+func (l *lowRank) mayBe(j *job, one lowrank.Stretch, ofKey bool) (bool, error) {
 	n := chunk.GridLen(l.len)
-	some := codec.LowRankRows*l.line*int64(l.hint.Elem)/cas.ChunkSize + 1
+	some := lowrank.SampleRows*l.line*int64(l.hint.Elem)/cas.ChunkSize + 1
 	some = min(n, max(some, minLooked), maxLooked)
-	s := make([]codec.Stretch, 0, some)
+	s := make([]lowrank.Stretch, 0, some)
 	for i := range some {
 		k := i * n / some
 		if l.at(k) == one.At {
@@ -205,7 +206,7 @@ func (l *lowRank) mayBe(j *job, one codec.Stretch, ofKey bool) (bool, error) {
 
 // factor makes the columns, of chunks from all over the tensor; nil: that would not pay.
 func (l *lowRank) factor(j *job, ofKey bool) (*cas.Columns, error) {
-	var s []codec.Stretch
+	var s []lowrank.Stretch
 	n := chunk.GridLen(l.len)
 	for i := range min(n, factored) {
 		if err := l.add(j, i*n/min(n, factored), ofKey, &s); err != nil {
@@ -230,13 +231,13 @@ func (l *lowRank) size(k int64, raw, base []byte, c *cas.Columns) int {
 }
 
 // add adds chunk k to s, if it is stored against something.
-func (l *lowRank) add(j *job, k int64, ofKey bool, s *[]codec.Stretch) error {
+func (l *lowRank) add(j *job, k int64, ofKey bool, s *[]lowrank.Stretch) error {
 	raw, err := l.read(k)
 	if err != nil {
 		return err
 	}
 	if base := l.base(j, k, len(raw), ofKey); base != nil {
-		*s = append(*s, codec.Stretch{Raw: raw, Base: base, At: l.at(k)})
+		*s = append(*s, lowrank.Stretch{Raw: raw, Base: base, At: l.at(k)})
 	}
 	return nil
 }

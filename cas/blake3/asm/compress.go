@@ -1,6 +1,6 @@
 // Generates the AVX-512 kernel of BLAKE3:
 //
-//	cd cas/blake3/asm && go run . -out ../compress_amd64.s -stubs ../compress_stubs_amd64.go -pkg blake3
+//	cd cas/blake3/asm && go run . -out ../compress_generated_amd64.s -stubs ../compress_generated_amd64.go -pkg blake3
 package main
 
 import (

@@ -13,6 +13,7 @@ import (
 
 	"ckptfs/cas"
 	"ckptfs/cas/codec"
+	"ckptfs/cas/lowrank"
 )
 
 // refOverhead is what a chunk that has a base stores besides: the base's hash, and its number.
@@ -39,7 +40,7 @@ type factors struct {
 	hint      codec.Hint
 	rows      int
 	cols      int
-	stretches []codec.Stretch
+	stretches []lowrank.Stretch
 	columns   []byte
 	used      bool
 }
@@ -63,7 +64,7 @@ func factorsOf(t tensor) *factors {
 	for i := range min(chunks, maxStretches) {
 		off := i * chunks / min(chunks, maxStretches) * cas.ChunkSize
 		end := min(off+cas.ChunkSize, len(t.raw))
-		f.stretches = append(f.stretches, codec.Stretch{Raw: t.raw[off:end], Base: t.base[off:end], At: int64(off / t.hint.Elem)})
+		f.stretches = append(f.stretches, lowrank.Stretch{Raw: t.raw[off:end], Base: t.base[off:end], At: int64(off / t.hint.Elem)})
 	}
 	return f
 }

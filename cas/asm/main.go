@@ -1,0 +1,49 @@
+// Generates the kernels of one package, which -pkg names:
+//
+//	cd cas/asm && for p in codec half lowrank rans; do
+//		go run . -pkg $p -out ../$p/kernels_generated_amd64.s -stubs ../$p/kernels_generated_amd64.go
+//	done
+//
+// The kernels in SSE2 run on every amd64 processor. Whether those in AVX-512 run is asked at run time (package simd).
+package main
+
+import (
+	"flag"
+	"log"
+
+	. "github.com/mmcloughlin/avo/build"
+)
+
+func main() {
+	flag.Parse()
+	switch pkg := flag.Lookup("pkg").Value.String(); pkg {
+	case "codec":
+		splitSSE()
+		deltaSSE()
+		ones()
+		bitmaps()
+		union()
+		groupOf(2)
+		groupOf(4)
+		groups()
+		wide(2)
+		wide(4)
+	case "half":
+		round()
+	case "lowrank":
+		lowRank()
+	case "rans":
+		ransTable()
+		for _, vectors := range []int{1, 2, 4} {
+			ransDecode(vectors)
+			ransEncode(vectors, false)
+		}
+		ransEncode(4, true)
+		counts()
+		shares()
+		values()
+	default:
+		log.Fatalf("no kernels of package %q", pkg)
+	}
+	Generate()
+}

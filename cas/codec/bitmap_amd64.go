@@ -1,0 +1,101 @@
+package codec
+
+import "ckptfs/cas/simd"
+
+// ones is onesPortable.
+func ones(p []byte) int {
+	n := 0
+	if k := simd.Blocks(len(p)); k > 0 {
+		n, p = onesPOPCNT(&p[0], k), p[k*simd.Block:]
+	}
+	return n + onesPortable(p)
+}
+
+// pack is packPortable; it may write 63 bytes of dst more.
+func pack(dst, bitmap, p []byte) []byte {
+	n := 0
+	if k := simd.Blocks(len(p)); k > 0 {
+		_, _ = dst[len(p)+64:], bitmap[8*k-1] // the kernel checks nothing
+		n = packAVX512(&dst[0], &bitmap[0], &p[0], k)
+		bitmap, p = bitmap[8*k:], p[64*k:]
+	}
+	return dst[:n+len(packPortable(dst[n:], bitmap, p))]
+}
+
+// union is unionPortable, from the first byte on.
+func union(any, zero []byte, planes [][]byte) {
+	k := simd.Blocks(len(any))
+	if k > 0 {
+		var at [8]*byte
+		for i, p := range planes {
+			_ = p[64*k-1]
+			at[i] = &p[0]
+		}
+		_ = zero[64*k-1]
+		unionAVX512(&any[0], &zero[0], &at[0], len(planes), k)
+	}
+	unionPortable(any, zero, planes, 64*k)
+}
+
+// scatter is scatterPortable.
+func scatter(p, bitmap []byte, rest *[maxPlane + 8]byte) {
+	n := 0
+	if k := simd.Blocks(len(p)); k > 0 {
+		_ = bitmap[8*k-1]
+		n = spreadAVX512(&p[0], &bitmap[0], &rest[0], k)
+		bitmap, p = bitmap[8*k:], p[64*k:]
+	}
+	scatterPortable(p, bitmap, rest, n)
+}
+
+// number sets of to the groups of the elements of base, of w bytes, and counts them.
+func (g *groups) number(shape groupShape, base []byte, w int) {
+	done := 0
+	if k := simd.Blocks(len(g.of) * w); k > 0 && (w == 2 || w == 4) {
+		kernel := groupOf4AVX512
+		if w == 2 {
+			kernel = groupOf2AVX512
+		}
+		_ = base[64*k-1]
+		kernel(&g.of[0], &base[0], k, uint64(shape.shift), uint64(shape.top), uint64(shape.n-1), &g.counts[0])
+		done = k * 64 / w
+		last := done
+		for _, n := range g.counts[:maxGroups-1] {
+			last -= n
+		}
+		g.counts[maxGroups-1] = last
+	}
+	shape.ofPortable(g.of[done:], base[done*w:], w)
+	g.countPortable(done)
+}
+
+// count counts the groups' elements.
+func (g *groups) count() {
+	k := simd.Blocks(len(g.of))
+	if k > 0 {
+		countGroupsAVX512(&g.counts[0], &g.of[0], k, g.n)
+	}
+	g.countPortable(64 * k)
+}
+
+// sort sets dst, which has room for gaps, to p, sorted by group: see sorted.
+func (g *groups) sort(dst, p []byte) {
+	at := g.starts(gap)
+	k := simd.Blocks(len(p))
+	if k > 0 {
+		_, _ = dst[:len(p)+g.n*gap], g.of[:len(p)]
+		groupAVX512(&dst[0], &p[0], &g.of[0], k, g.n, &at[0])
+	}
+	g.sortPortable(dst, p, &at, 64*k)
+}
+
+// unsort sets p to what sorted has by group, without gaps.
+func (g *groups) unsort(p, sorted []byte) {
+	at := g.starts(0)
+	k := simd.Blocks(len(p))
+	if k > 0 {
+		_, _ = sorted[:len(p)], g.of[:len(p)]
+		ungroupAVX512(&p[0], &sorted[0], &g.of[0], k, g.n, &at[0])
+	}
+	g.unsortPortable(p, sorted, &at, 64*k)
+}

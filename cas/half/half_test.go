@@ -1,0 +1,70 @@
+package half
+
+import (
+	"bytes"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"ckptfs/cas"
+	"ckptfs/cas/codectest"
+)
+
+func TestRound(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	var xs []uint32
+	for range 200_000 {
+		xs = append(xs, r.Uint32())
+	}
+	for h := range uint32(1 << 16) { // every number of either type, what lies halfway, and their neighbours
+		b := h << 16
+		xs = append(xs, b, b+0x7fff, b+0x8000, b+0x8001, b-1, b+1)
+		f := math.Float32bits(float32(codectest.F16Value(uint16(h & 0x7fff))))
+		xs = append(xs, f, f+0xfff, f+0x1000, f+0x1001, f-1, f+1, f|1<<31)
+	}
+	for _, x := range xs {
+		f := math.Float32frombits(x)
+		wantB, wantF := uint16(0x7fc0), uint16(x>>16&0x8000|0x7e00|x>>13&0x3ff)
+		if f == f {
+			wantB, wantF = codectest.HalfOf(f, codectest.BF16Value, 0x7f80), codectest.HalfOf(f, codectest.F16Value, 0x7c00)
+		}
+		if got := ToBF16(x); got != wantB {
+			t.Fatalf("%#08x, %v: bfloat16 %#04x, want %#04x", x, f, got, wantB)
+		}
+		if got := ToF16(x); got != wantF {
+			t.Fatalf("%#08x, %v: binary16 %#04x, want %#04x", x, f, got, wantF)
+		}
+	}
+}
+
+func TestRoundTwins(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		base := codectest.Random(4 * rapid.IntRange(1, 200).Draw(t, "elements"))
+		for range rapid.IntRange(0, 3).Draw(t, "NaNs") {
+			le.PutUint32(base[4*rapid.IntRange(0, len(base)/4-1).Draw(t, "place"):], 0x7fa12345)
+		}
+		for _, to := range []Type{BF16, F16} {
+			got, want := make([]byte, len(base)/2), make([]byte, len(base)/2)
+			Round(got, base, to)
+			roundPortable(want, base, to)
+			if !bytes.Equal(got, want) {
+				t.Fatalf("% x, the twin's % x, of % x", got, want, base)
+			}
+		}
+	})
+}
+
+func BenchmarkRound(b *testing.B) {
+	base := codectest.Weights(cas.ChunkSize, 4)
+	for name, to := range map[string]Type{"BF16": BF16, "F16": F16} {
+		b.Run(name, func(b *testing.B) {
+			raw := make([]byte, len(base)/2)
+			b.SetBytes(int64(len(raw)))
+			for b.Loop() {
+				Round(raw, base, to)
+			}
+		})
+	}
+}

@@ -1,0 +1,25 @@
+package half
+
+import "ckptfs/cas/simd"
+
+// Round sets dst, of 2 bytes a number, to the numbers that src begins with, of 4 bytes each, rounded.
+func Round(dst, src []byte, to Type) {
+	kernel := roundF16AVX512
+	if to == BF16 {
+		kernel = roundBF16AVX512
+	}
+	src = src[:2*len(dst)]
+	for {
+		n := simd.Blocks(len(src))
+		if n > 0 {
+			k := n - kernel(&dst[0], &src[0], n)
+			dst, src, n = dst[k*simd.Block/2:], src[k*simd.Block:], n-k
+		}
+		if n == 0 {
+			break
+		}
+		roundPortable(dst[:simd.Block/2], src, to) // with a NaN
+		dst, src = dst[simd.Block/2:], src[simd.Block:]
+	}
+	roundPortable(dst, src, to)
+}
