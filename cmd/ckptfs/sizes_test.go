@@ -27,7 +27,6 @@ type extent struct{ lines, fields, methods int }
 // instead. A figure here may only shrink: nothing is above its own, and one that has become much too large is to be
 // lowered. What is below the limits again leaves the table.
 var oversize = map[string]extent{
-	"cas/codec":            {lines: 5755},
 	"cas/store.Store":      {fields: 41, methods: 83},
 	"fs/metrics.collector": {fields: 42},
 	"fs/volume":            {lines: 17612},
