@@ -93,8 +93,7 @@ func TestBases(t *testing.T) {
 					to = "runs/a/2"
 				case "declared":
 					r.write("runs/b/1/"+lineageFile, []byte(`{"parent": "runs/a/1"}`))
-					r.versions.recalled.Do(func() {}) // found by what it says alone
-					r.versions.likes.files = nil
+					r.forgetBases() // found by what it says alone
 				case "alike, restarted":
 					r = r.reopen()
 				}

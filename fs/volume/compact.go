@@ -13,7 +13,7 @@ import (
 	"ckptfs/cas"
 	"ckptfs/cas/codec"
 	"ckptfs/cas/store"
-	"ckptfs/formats"
+	"ckptfs/fs/bases"
 	"ckptfs/fs/control"
 	"ckptfs/fs/pack"
 	"ckptfs/fs/tree"
@@ -77,7 +77,7 @@ type compaction struct {
 	out     *control.Compacted
 	all     []compacted
 	to      map[cas.Hash]bool // manifests of the files to come
-	likes   likes             // of the files that it was at
+	alike   bases.Signatures  // of the files that it was at
 	retired int64             // bytes that were stored anew when Retire was called last
 
 	mu   sync.Mutex
@@ -114,16 +114,6 @@ func (k *compaction) files(ctx context.Context, report func(control.Progress)) e
 		k.out.Files++
 	}
 	return nil
-}
-
-// related is what a file may be stored with the help of: versions before it are older.
-func (k *compaction) related(f compacted, l *formats.Layout) (rel pack.Related, was []cas.Hash) {
-	if k.v.versions == nil {
-		return rel, nil
-	}
-	rel, was = k.v.earlier(f.path, l, func(h cas.Hash) bool { return k.to[h] }, k.likes.of)
-	rel.Masters = k.v.mastersOf(f.path, l)
-	return rel, was
 }
 
 // wanted reports whether a file names a chunk. It is asked only where there is something that is the rounding of another.
@@ -166,9 +156,9 @@ func (k *compaction) file(ctx context.Context, f compacted) error {
 		k.out.Passed++
 		return nil
 	}
-	rel, was := k.related(f, m.Layout())
+	rel, was := v.bases.RelatedAmong(f.path, m.Layout(), func(h cas.Hash) bool { return k.to[h] }, &k.alike) // versions before it are older
 	delete(k.to, f.manifest)
-	k.likes.note(pack.Signs(m.Tensors), f.manifest, was)
+	k.alike.Note(pack.Signs(m.Tensors), f.manifest, was)
 	for {
 		done := k.Stats().Records
 		err := k.recode(ctx, m, rel)

@@ -28,7 +28,7 @@ func (v *Volume) detect(n *Node, raw io.ReaderAt, size int64) (*formats.Layout, 
 // beside opens another file of n's owner. It takes none of its locks, since who calls may have n's, and it may be n, or be described by
 // n: should a transition change it meanwhile, what is read is no description.
 func (v *Volume) beside(n *Node, p string) (r io.ReaderAt, size int64, done func(), err error) {
-	fd, err := v.openBelow(p, unix.O_RDONLY|unix.O_NONBLOCK)
+	fd, err := tree.OpenBelow(v.names.rootFd, p, unix.O_RDONLY|unix.O_NONBLOCK)
 	if err != nil {
 		return nil, 0, nil, err
 	}

@@ -124,7 +124,7 @@ func (v *Volume) packFile(ctx context.Context, b *store.Batch, n *Node) (job, er
 	} else if stays {
 		return j, v.staysAsIs(&j)
 	}
-	layout, rel, err := v.presume(n.Path(), raw, j.size)
+	layout, rel, err := v.bases.Presume(n.Path(), raw, j.size)
 	var was []cas.Hash
 	if layout != nil && err == nil {
 		j.res, err = v.pack.Layout(ctx, b, &guarded{v: v, r: raw}, j.size, layout, rel)
@@ -137,11 +137,11 @@ func (v *Volume) packFile(ctx context.Context, b *store.Batch, n *Node) (job, er
 			return j, errAwaited
 		}
 		j.viewSize = view.SizeOf(layout)
-		rel, was = v.related(n.Path(), layout)
+		rel, was = v.bases.Related(n.Path(), layout)
 		j.res, err = v.pack.Layout(ctx, b, &guarded{v: v, r: raw}, j.size, layout, rel)
 	}
 	if err == nil {
-		v.noteVersion(n, j.res.Hash, layout, was)
+		v.bases.Note(n.Path(), j.res.Hash, layout, was)
 	}
 	return j, err
 }

@@ -61,11 +61,7 @@ func TestPresume(t *testing.T) {
 				r.write(dir+"/model.pkl", p)
 				r.sync()
 			}
-			h, _ := r.versionAt("run/2/model.pkl")
-			m, err := r.asm.Manifest(h)
-			if err != nil {
-				t.Fatal(err)
-			}
+			_, m := r.manifestOf("run/2/model.pkl")
 			data := slices.ContainsFunc(m.Regions, func(g formats.Region) bool { return g.Kind == formats.Data })
 			if m.Format != c.format || data != c.data {
 				t.Errorf("format %s, data %v, want %s, %v", m.Format, data, c.format, c.data)

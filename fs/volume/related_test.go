@@ -251,8 +251,7 @@ func TestRelatedModels(t *testing.T) {
 				}
 				if c.said != "" {
 					r.write(path.Join(path.Dir(c.tuned), lineageFile), []byte(c.said))
-					r.versions.recalled.Do(func() {}) // found by what it says alone
-					r.versions.likes.files = nil
+					r.forgetBases() // found by what it says alone
 				}
 				r.write(c.tuned, file)
 				r.pack(c.tuned)
@@ -282,13 +281,11 @@ func TestReplaced(t *testing.T) {
 			r.pack("latest.safetensors")
 			h, m := r.manifestOf("latest.safetensors")
 			r.withoutPacking() // what replaces it would be packed meanwhile
-			r.versions.recalled.Do(func() {})
-			r.versions.paths.Purge()
-			r.versions.likes.files = nil
+			r.forgetBases()
 			replace(r)
-			if got, _ := r.related("latest.safetensors", m.Layout()); len(got.Before) == 0 {
+			if got, was := r.bases.Related("latest.safetensors", m.Layout()); len(got.Before) == 0 {
 				t.Error("nothing before it")
-			} else if was, ok := r.versions.paths.Get("latest.safetensors"); !ok || was != h {
+			} else if !slices.Equal(was, []cas.Hash{h}) {
 				t.Error("another")
 			}
 		})

@@ -238,7 +238,7 @@ func (v *Volume) unpack(n *Node, empty bool) error {
 	if !f.rec.Packed() {
 		return v.unsum(n)
 	}
-	v.noteVersion(n, f.rec.Manifest, nil, nil)
+	v.bases.NotePath(n.Path(), f.rec.Manifest)
 	if empty {
 		if err := v.step("empty: begin"); err != nil {
 			return err

@@ -83,8 +83,8 @@ func (v *Volume) bury(t *victim) {
 	}
 	if f := n.file; f != nil {
 		f.mu.Lock()
-		if v.versions != nil && f.loaded && f.rec.Packed() {
-			v.versions.paths.Add(t.path, f.rec.Manifest) // what is saved there next is likely its next version
+		if f.loaded && f.rec.Packed() {
+			v.bases.NotePath(t.path, f.rec.Manifest)
 		}
 		if t.last {
 			v.hot.remove(n)

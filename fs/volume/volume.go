@@ -39,6 +39,7 @@ import (
 	"ckptfs/cas/disk"
 	"ckptfs/cas/store"
 	"ckptfs/fs/assemble"
+	"ckptfs/fs/bases"
 	"ckptfs/fs/pack"
 	"ckptfs/fs/throttle"
 	"ckptfs/fs/tree"
@@ -106,7 +107,7 @@ type Volume struct {
 	passthrough atomic.Bool
 	packer      *packer
 	throttle    *throttle.Throttle // nil: packing does not ask who else wants the processors
-	versions    *versions          // nil: nothing is stored against an earlier version
+	bases       *bases.Finder      // nil: nothing is stored against an earlier version
 	hot         *hotList
 	hydrator    *hydrator
 	sums        *summer
@@ -252,12 +253,12 @@ func (v *Volume) open(o Options, format *tree.Format) error {
 		packing.Turn = v.throttle.Turn
 	}
 	v.pack = pack.New(v.store, packing)
-	if !o.NoDelta {
-		v.versions = newVersions()
-	}
 
 	if v.names.rootFd, err = unix.Open(v.treePath(), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil {
 		return fmt.Errorf("%s: %w", v.treePath(), err)
+	}
+	if !o.NoDelta {
+		v.openBases()
 	}
 	var st unix.Stat_t
 	if err := unix.Fstat(v.names.rootFd, &st); err != nil {

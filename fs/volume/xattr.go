@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ckptfs/formats/safetensors"
+	"ckptfs/fs/tree"
 	"ckptfs/index/graph/source"
 	"ckptfs/index/ledger"
 	"ckptfs/index/runs"
@@ -144,7 +145,7 @@ func (v *Volume) tensorsNow(n *Node, p string) source.Tensors {
 	if n.file == nil {
 		return nil
 	}
-	if slices.ContainsFunc(v.namesIn(path.Dir(p)), safetensors.IsIndex) {
+	if v.indexBeside(p) {
 		return nil
 	}
 	h := v.manifestOf(n)
@@ -209,3 +210,17 @@ func (n *Node) onInode(f func(path string, follow bool) error) error {
 	defer n.ns.release(p)
 	return f(p.path(), p.magic)
 }
+
+// indexBeside reports whether there is an index of several files in the folder of one.
+func (v *Volume) indexBeside(p string) bool {
+	d, err := tree.OpenDirBelow(v.names.rootFd, path.Dir(p))
+	if err != nil {
+		return false
+	}
+	defer d.Close()
+	names, _ := d.Readdirnames(maxSiblings)
+	return slices.ContainsFunc(names, safetensors.IsIndex)
+}
+
+// maxSiblings is how many names are looked at in a folder for an index.
+const maxSiblings = 4096

@@ -1,0 +1,150 @@
+// Package bases finds, for a file that is about to be packed, the stored manifests that its tensors may be stored
+// against. A wrong guess costs bytes, never correctness: a manifest that does not match costs a look, and one that was
+// forgotten some bytes. It looks, in this order and until most of the file's tensors are found, at
+//
+//	the same path      as it was packed or opened for writing last
+//	the steps before   the same path with a lower number in one of its names, the closest first: model-100.pt beside
+//	                   model-200.pt, checkpoint-100/model.pt beside checkpoint-200/model.pt; and what else is in its
+//	                   folder there, since a step may be one file and the next one several
+//	the parent         that the file's step declares: what is called as the file is there, and what else is
+//	what is alike      files packed before whose tensors end alike in their names and have the same shapes: a run's
+//	                   base, say. They may have nothing else in common: that is for samples to tell
+//
+// Of each it takes what has tensors that are not found yet, by the names that package pack finds them under. After a
+// start the first two are found by the names as they are, and what is alike among the files that were packed last.
+//
+// Which of a tensor's regions is compared with which is decided by package pack, which record by cas/store, and whether
+// a difference pays by cas/codec.
+//
+// Its state is what it remembers: paths (Finder) and samples of signs (Signatures). Both are bounded, and neither
+// outlives the process. Signatures.mu is a leaf: nothing is locked under it.
+package bases
+
+import (
+	"strconv"
+	"sync"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+	"golang.org/x/sys/unix"
+
+	"ckptfs/cas"
+	"ckptfs/cas/locks"
+	"ckptfs/formats"
+	"ckptfs/fs/pack"
+	"ckptfs/fs/tree"
+	"ckptfs/index/manifest"
+)
+
+// The locks of this package.
+type signaturesLock struct{} // Signatures.mu
+
+func (signaturesLock) Rank() (int, string) { return locks.Volume + 900, "bases.Signatures.mu" }
+
+const rememberedPaths = 4096
+
+// Store is what a Finder needs of the store.
+type Store interface {
+	// Manifest reads a stored manifest.
+	Manifest(h cas.Hash) (*manifest.Manifest, error)
+	// Latest lists at most n manifests, those stored last first.
+	Latest(n int) []cas.Hash
+}
+
+// Options say where a Finder looks.
+type Options struct {
+	Store Store
+	Root  int // a descriptor of the tree's root
+	// Parents lists the paths that the step of the file at p, which may be the step itself, says it came from. Paths are
+	// relative to the tree's root.
+	Parents func(p string) []string
+}
+
+// Finder finds what files may be stored against. A nil Finder finds nothing. It may be used by several goroutines at once.
+type Finder struct {
+	o        Options
+	paths    *lru.Cache[string, cas.Hash] // the last manifest of each path, which may not be published yet
+	alike    Signatures
+	recalled sync.Once
+}
+
+// New makes a Finder that remembers nothing yet.
+func New(o Options) *Finder {
+	f := &Finder{o: o}
+	f.paths, _ = lru.New[string, cas.Hash](rememberedPaths) // the size is positive
+	return f
+}
+
+// NotePath remembers that the file at a path has, or had, a manifest: what is saved there next is likely its next
+// version.
+func (f *Finder) NotePath(p string, h cas.Hash) {
+	if f != nil {
+		f.paths.Add(p, h)
+	}
+}
+
+// Note is NotePath of a file that was packed; was are those manifests of which it is the next version.
+func (f *Finder) Note(p string, h cas.Hash, l *formats.Layout, was []cas.Hash) {
+	if f != nil {
+		f.paths.Add(p, h)
+		f.alike.Note(pack.Signs(l.Tensors), h, was)
+	}
+}
+
+// Related is what the file at p, of a layout l, may be stored with the help of; was are those of which it is the next
+// version.
+func (f *Finder) Related(p string, l *formats.Layout) (rel pack.Related, was []cas.Hash) {
+	if f == nil {
+		return rel, nil
+	}
+	rel, was = f.earlier(p, l, nil, f.alikeTo)
+	rel.Masters = f.mastersOf(p, l)
+	return rel, was
+}
+
+// RelatedAmong is Related for a walk over stored files, the oldest first: not says of a manifest that the walk was not
+// there yet, and what is alike is looked for among those that it has noted.
+func (f *Finder) RelatedAmong(p string, l *formats.Layout, not func(cas.Hash) bool, among *Signatures) (rel pack.Related, was []cas.Hash) {
+	if f == nil {
+		return rel, nil
+	}
+	rel, was = f.earlier(p, l, not, among.of)
+	rel.Masters = f.mastersOf(p, l)
+	return rel, was
+}
+
+// alikeTo lists the manifests that were noted last of files with tensors of such signs.
+func (f *Finder) alikeTo(signs []uint64) []cas.Hash {
+	f.recalled.Do(f.recall)
+	return f.alike.of(signs)
+}
+
+// maxLately is the number of files whose signs are read after a start.
+const maxLately = 128
+
+// recall notes the files that were packed last before the start.
+func (f *Finder) recall() {
+	for _, h := range f.o.Store.Latest(maxLately) {
+		if m, err := f.o.Store.Manifest(h); err == nil {
+			f.alike.recall(pack.Signs(m.Tensors), h)
+		}
+	}
+}
+
+// at is the manifest of the file at a path below the tree's root, without looking through symbolic links.
+func (f *Finder) at(rel string) (cas.Hash, bool) {
+	if h, ok := f.paths.Get(rel); ok {
+		return h, true // it may not be published yet
+	}
+	fd, err := tree.OpenBelow(f.o.Root, rel, unix.O_PATH)
+	if err != nil {
+		return cas.Hash{}, false
+	}
+	defer unix.Close(fd)
+	var b [tree.RecordSize + 1]byte
+	k, err := unix.Getxattr("/proc/self/fd/"+strconv.Itoa(fd), tree.XattrName, b[:])
+	if err != nil {
+		return cas.Hash{}, false
+	}
+	rec, err := tree.DecodeRecord(b[:k])
+	return rec.Manifest, err == nil && rec.Packed()
+}

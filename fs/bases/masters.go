@@ -1,0 +1,92 @@
+package bases
+
+import (
+	"path"
+	"slices"
+	"strings"
+
+	"ckptfs/cas"
+	"ckptfs/cas/codec"
+	"ckptfs/formats"
+	"ckptfs/fs/pack"
+	"ckptfs/index/manifest"
+	"ckptfs/index/runs"
+)
+
+const (
+	maxNear    = 32 // packed files that are looked at in a folder for masters
+	maxMasters = 8  // files that are alike and may have masters
+)
+
+func isHalf(t *formats.Tensor) bool {
+	return codec.MayBeRounded(codec.Hint{DType: string(t.DType)})
+}
+
+// mastersOf are files in which the tensors may be of which those of the file at p are the rounding: in its folder, or in the step that it
+// belongs to, or alike. Those of its own are known to who packs it.
+func (f *Finder) mastersOf(p string, l *formats.Layout) (ms []*manifest.Manifest) {
+	if !slices.ContainsFunc(l.Tensors, func(t formats.Tensor) bool { return isHalf(&t) }) {
+		return nil
+	}
+	var seen []cas.Hash
+	add := func(h cas.Hash) {
+		if slices.Contains(seen, h) {
+			return
+		}
+		seen = append(seen, h)
+		m, err := f.o.Store.Manifest(h)
+		if err == nil && slices.ContainsFunc(m.Tensors, func(t formats.Tensor) bool { return t.DType == "F32" }) {
+			ms = append(ms, m)
+		}
+	}
+	dir := path.Dir(p)
+	for _, rel := range f.near(dir, maxNear) {
+		if h, ok := f.at(rel); ok && rel != p {
+			add(h)
+		}
+	}
+	if step := stepOf(p); step != "" && strings.Count(p, "/") > 3 {
+		for _, rel := range f.near(step, maxNear) {
+			if h, ok := f.at(rel); ok {
+				add(h)
+			}
+		}
+	}
+	near := len(ms)
+	for _, h := range f.alikeTo(pack.Signs(l.Tensors)) {
+		if add(h); len(ms) == near+maxMasters {
+			break
+		}
+	}
+	return ms
+}
+
+// stepOf is the step that a path leads to or into, "" when it leads to none.
+func stepOf(p string) string {
+	names := strings.Split(p, "/")
+	if len(names) < 3 || names[0] != runs.Dir {
+		return ""
+	}
+	return path.Join(names[:3]...)
+}
+
+// parents lists manifests of what the step of the file at p, which may be the step itself, says it came from: of the
+// same name first, then of what else is in that step.
+func (f *Finder) parents(p string) (hashes []cas.Hash) {
+	if stepOf(p) == "" || f.o.Parents == nil {
+		return nil
+	}
+	below := strings.Split(p, "/")[3:]
+	for _, to := range f.o.Parents(p) {
+		rels := []string{to, path.Join(append([]string{to}, below...)...)}
+		if step := stepOf(to); step != "" {
+			rels = append(rels, f.below(step, maxStep)...)
+		}
+		for _, rel := range rels {
+			if h, ok := f.at(rel); ok && !slices.Contains(hashes, h) {
+				hashes = append(hashes, h)
+			}
+		}
+	}
+	return hashes
+}

@@ -1,0 +1,78 @@
+package bases
+
+import (
+	"slices"
+
+	"ckptfs/cas"
+	"ckptfs/cas/locks"
+)
+
+const (
+	maxLikes = 256 // files whose signs are remembered: some 75 KiB
+	maxSigns = 32  // of a file that are
+	maxAlike = 16  // files that are alike and looked at
+)
+
+// Signatures finds files whose tensors end alike in their names and have the same shapes. Of each it remembers the
+// least of its tensors' signs, which are a sample: the share of them that another file has is about its share of the
+// tensors. A file takes the place of those of which it is the next version, so that a long run leaves room for others.
+// The zero value is ready for use, by several goroutines at once.
+type Signatures struct {
+	mu    locks.Mutex[signaturesLock]
+	files []signature // what was noted last comes last
+}
+
+// signature is what is remembered of one file.
+type signature struct {
+	manifest cas.Hash
+	signs    []uint64
+}
+
+// Note remembers the signs of h, in order, in place of those of was.
+func (s *Signatures) Note(all []uint64, h cas.Hash, was []cas.Hash) {
+	if len(all) == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.files = slices.DeleteFunc(s.files, func(f signature) bool { return f.manifest == h || slices.Contains(was, f.manifest) })
+	if len(s.files) == maxLikes {
+		s.files = slices.Delete(s.files, 0, 1)
+	}
+	s.files = append(s.files, signature{h, least(all)})
+}
+
+// recall remembers the signs of h as what was noted first.
+func (s *Signatures) recall(all []uint64, h cas.Hash) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(all) > 0 && len(s.files) < maxLikes && !slices.ContainsFunc(s.files, func(f signature) bool { return f.manifest == h }) {
+		s.files = slices.Insert(s.files, 0, signature{h, least(all)})
+	}
+}
+
+func least(all []uint64) []uint64 { return slices.Clone(all[:min(maxSigns, len(all))]) }
+
+// of lists the manifests of files with signs such as these, which are in order: those that were noted last first, and after them those
+// that have few.
+func (s *Signatures) of(signs []uint64) []cas.Hash {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var most, few []cas.Hash
+	for _, f := range slices.Backward(s.files) {
+		common := 0
+		for _, sign := range f.signs {
+			if _, ok := slices.BinarySearch(signs, sign); ok {
+				common++
+			}
+		}
+		switch {
+		case common >= len(f.signs)/4:
+			most = append(most, f.manifest)
+		case common > 0:
+			few = append(few, f.manifest)
+		}
+	}
+	all := append(most, few...)
+	return all[:min(len(all), maxAlike)]
+}
