@@ -254,7 +254,7 @@ func (c *check) object(o manifest.Object) *objectState {
 	}
 	st := &objectState{}
 	c.objects[o.Digest] = st
-	spans, err := c.v.spans(o)
+	spans, err := o.Spans(c.v.store.Get)
 	if err != nil {
 		st.err, st.repair = fmt.Errorf("chunk list: %w", err), c.repairOf(o.Digest)
 		return st

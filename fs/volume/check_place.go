@@ -142,7 +142,7 @@ func (c *check) compare(ctx context.Context, raw io.ReaderAt, m *manifest.Manife
 			}
 			continue
 		}
-		spans, err := c.v.spans(m.Objects[e.Object])
+		spans, err := m.Objects[e.Object].Spans(c.v.store.Get)
 		if err != nil {
 			continue // told of already
 		}

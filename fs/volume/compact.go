@@ -126,7 +126,7 @@ func (k *compaction) wanted(h cas.Hash) bool {
 				continue
 			}
 			for _, o := range m.Objects {
-				spans, _ := k.v.spans(o)
+				spans, _ := o.Spans(k.v.store.Get)
 				for _, s := range spans {
 					k.named[short(s.Hash)] = true
 				}

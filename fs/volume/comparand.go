@@ -35,9 +35,9 @@ func (v *Volume) comparandOf(p string, n *Node) (*comparand, error) {
 	}
 	f := &comparand{path: p, node: n, size: a.Size, layout: layout}
 	if m != nil {
-		f.digests = tensorDigests(m)
+		f.digests = m.Digests()
 		if layout.Partial {
-			f.hidden = hiddenData(m)
+			f.hidden = m.Hidden()
 		}
 		n.file.mu.Lock()
 		f.whole = n.file.rec.Manifest
@@ -54,30 +54,6 @@ func (f *comparand) digest(i int) cas.Hash {
 	return f.digests[i]
 }
 
-// hiddenData names the data of a file that no tensor lies in.
-func hiddenData(m *manifest.Manifest) cas.Hash {
-	shown := make([]bool, len(m.Regions))
-	for i := range m.Tensors {
-		if r := m.Tensors[i].Region; r >= 0 {
-			shown[r] = true
-		}
-	}
-	var all []byte
-	var off, end int64
-	r := -1
-	for _, x := range m.Extents {
-		for off >= end && r+1 < len(m.Regions) {
-			r++
-			end += m.Regions[r].Len
-		}
-		if x.Object >= 0 && m.Regions[r].Kind == formats.Data && !shown[r] {
-			all = append(all, m.Objects[x.Object].Digest[:]...)
-		}
-		off += x.Len
-	}
-	return cas.Sum(all)
-}
-
 // storedAt is the hash of n bytes of a file; zero when they are no object of their own.
 func (v *Volume) storedAt(f *comparand, off, n int64) cas.Hash {
 	if f == nil || f.whole.IsZero() {
@@ -86,13 +62,7 @@ func (v *Volume) storedAt(f *comparand, off, n int64) cas.Hash {
 	if f.stored == nil {
 		f.stored = map[int64]manifest.Object{}
 		if m, err := v.asm.Manifest(f.whole); err == nil {
-			var at int64
-			for _, x := range m.Extents {
-				if x.Object >= 0 && x.ObjOff == 0 && m.Objects[x.Object].Len == x.Len {
-					f.stored[at] = m.Objects[x.Object]
-				}
-				at += x.Len
-			}
+			f.stored = m.WholeObjects()
 		}
 	}
 	if o := f.stored[off]; o.Len == n {

@@ -54,7 +54,7 @@ var losses = map[string]func(r *rig, p string){
 	},
 	"a chunk's entry": func(r *rig, p string) {
 		_, m := r.manifestOf(p)
-		spans, err := r.spans(listOf(r, m.Objects))
+		spans, err := listOf(r, m.Objects).Spans(r.store.Get)
 		if err != nil {
 			r.t.Fatal(err)
 		}

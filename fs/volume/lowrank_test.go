@@ -76,7 +76,7 @@ func (r *rig) lowRanks(p string) (n, columns int) {
 	_, m := r.manifestOf(p)
 	own, seen := map[cas.Hash]bool{}, map[cas.Hash]bool{}
 	for _, o := range m.Objects {
-		spans, err := r.spans(o)
+		spans, err := o.Spans(r.store.Get)
 		if err != nil {
 			r.t.Fatal(err)
 		}

@@ -260,7 +260,7 @@ func (k *marker) manifest(h cas.Hash) error {
 		if seen {
 			continue
 		}
-		spans, err := k.v.spans(o)
+		spans, err := o.Spans(k.v.store.Get)
 		if err != nil {
 			return err
 		}

@@ -214,7 +214,7 @@ func TestPruneWaitsForCopies(t *testing.T) {
 	r.write("f", random(600<<10, 1))
 	r.packOut("f")
 	_, m := r.manifestOf("f")
-	spans, err := r.spans(m.Objects[0])
+	spans, err := m.Objects[0].Spans(r.store.Get)
 	if err != nil {
 		t.Fatal(err)
 	}

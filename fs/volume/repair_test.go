@@ -60,7 +60,7 @@ func TestCheckAndRepairSegments(t *testing.T) {
 	_, m := r.manifestOf("hurt.safetensors")
 	for _, o := range m.Objects {
 		if o.Len == 700<<10 {
-			spans, err := r.spans(o)
+			spans, err := o.Spans(r.store.Get)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -70,7 +70,7 @@ func TestCheckAndRepairSegments(t *testing.T) {
 	// The same of a file that has its bytes in place.
 	r.hydrateFile("kept")
 	_, km := r.manifestOf("kept")
-	spans, err := r.spans(km.Objects[0])
+	spans, err := km.Objects[0].Spans(r.store.Get)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -151,7 +151,7 @@ func (r *rig) countChunks(p string, which func(cas.Location) bool) (n int) {
 	r.t.Helper()
 	_, m := r.manifestOf(p)
 	for _, o := range m.Objects {
-		spans, err := r.spans(o)
+		spans, err := o.Spans(r.store.Get)
 		if err != nil {
 			r.t.Fatal(err)
 		}

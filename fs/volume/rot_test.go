@@ -139,7 +139,7 @@ func (r *rig) own(s *rotting, p string) {
 	h, m := r.manifestOf(p)
 	hashes := []cas.Hash{h}
 	for _, o := range m.Objects {
-		spans, err := r.spans(o)
+		spans, err := o.Spans(r.store.Get)
 		if err != nil {
 			r.t.Fatal(err)
 		}

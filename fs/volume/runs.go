@@ -188,7 +188,7 @@ func (l *logger) step(ctx context.Context, i int, p string, st *control.Step) er
 				l.objects[o.Digest] = i
 				continue
 			}
-			spans, err := l.v.spans(o)
+			spans, err := o.Spans(l.v.store.Get)
 			if errors.Is(err, cas.ErrCorrupt) || errors.Is(err, cas.ErrNotFound) {
 				st.Problem = "a file's chunk list cannot be read: see check"
 				continue

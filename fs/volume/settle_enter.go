@@ -140,7 +140,7 @@ func (v *Volume) modelManifest(h cas.Hash) *manifest.Manifest {
 
 // modelTensors is what the lineage knows tensors by: in the manifest's order, with their bytes, and the marks of the largest.
 func modelTensors(m *manifest.Manifest) (tensors []lineage.Tensor, bytes []int64, marks []uint64) {
-	objects := tensorDigests(m)
+	objects := m.Digests()
 	users := map[int]int{}
 	for i := range m.Tensors {
 		users[m.Tensors[i].Region]++

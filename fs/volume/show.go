@@ -67,7 +67,7 @@ func (v *Volume) Inspect(ctx context.Context, path string, o control.InspectOpti
 	}
 	f := &comparand{path: path, node: n, layout: layout}
 	if m != nil {
-		f.digests = tensorDigests(m)
+		f.digests = m.Digests()
 		if out.Stored, err = v.storedBytes(m); err != nil {
 			return nil, err
 		}
@@ -249,35 +249,12 @@ func (v *Volume) layoutNow(n *Node) (*formats.Layout, error) {
 	return v.detect(n, raw, st.Size())
 }
 
-// tensorDigests is each tensor's storage by the object it lies in; zero for one without bytes, or with several objects.
-func tensorDigests(m *manifest.Manifest) []cas.Hash {
-	byOff := map[int64]int32{} // file offset of an extent that is a whole object
-	var off int64
-	for _, e := range m.Extents {
-		if e.Object >= 0 && e.ObjOff == 0 && e.Len == m.Objects[e.Object].Len {
-			byOff[off] = e.Object
-		}
-		off += e.Len
-	}
-	out := make([]cas.Hash, len(m.Tensors))
-	for i, t := range m.Tensors {
-		if t.Region < 0 {
-			continue
-		}
-		r := m.Regions[t.Region]
-		if o, ok := byOff[r.Off]; ok && m.Objects[o].Len == r.Len {
-			out[i] = m.Objects[o].Digest
-		}
-	}
-	return out
-}
-
 // storedBytes is what a manifest's chunks take in the segments.
 func (v *Volume) storedBytes(m *manifest.Manifest) (int64, error) {
 	seen := map[cas.Hash]bool{}
 	var hashes []cas.Hash
 	for _, o := range m.Objects {
-		spans, err := v.spans(o)
+		spans, err := o.Spans(v.store.Get)
 		if err != nil {
 			return 0, err
 		}

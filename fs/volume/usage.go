@@ -140,7 +140,7 @@ func (u *usage) manifest(h cas.Hash, run *runUsage) error {
 		if run != nil {
 			run.objects[o.Digest] = true
 		}
-		spans, err := u.v.spans(o)
+		spans, err := o.Spans(u.v.store.Get)
 		if err != nil {
 			return u.damaged(err)
 		}
@@ -220,18 +220,6 @@ func (u *usage) dead() (int64, error) {
 
 // recordSize is what a record takes in its segment, header and padding included, to within a few bytes.
 func recordSize(l cas.Location) int64 { return (int64(l.Stored) + 64 + 7) &^ 7 }
-
-// spans lists the chunks of an object.
-func (v *Volume) spans(o manifest.Object) ([]manifest.Span, error) {
-	if !o.List {
-		return []manifest.Span{{Hash: o.Digest, Len: uint32(o.Len)}}, nil
-	}
-	b, err := v.store.Get(o.Digest, nil)
-	if err != nil {
-		return nil, err
-	}
-	return manifest.DecodeList(b)
-}
 
 // allocated is what a file, or the files of a folder, take on the disk.
 func allocated(path string) (int64, error) {

@@ -41,7 +41,7 @@ func (v *Volume) whole(h cas.Hash) (*manifest.Manifest, error) {
 		return nil
 	}
 	for _, o := range m.Objects {
-		spans, err := v.spans(o)
+		spans, err := o.Spans(v.store.Get)
 		if err != nil {
 			return nil, fmt.Errorf("chunk list: %w", err)
 		}
