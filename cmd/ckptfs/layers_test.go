@@ -79,7 +79,7 @@ var layers = []struct {
 	{"index/chunks", []string{"cas", "index/manifest"}},
 	{"index/artifacts", []string{"cas", "index/chunks"}},
 	{"index/graph", []string{"cas", "formats", "index/document"}},
-	{"index/graph/source", []string{"cas", "formats", "formats/detect", "formats/hdf5", "formats/onnx", "formats/safetensors", "formats/zipdir", "index/graph"}},
+	{"index/graph/source", []string{"cas", "formats", "formats/detect", "formats/hdf5", "formats/onnx", "formats/protowire", "formats/safetensors", "formats/zipdir", "index/graph"}},
 	{"index/graph/graphtest", []string{"index/graph"}},
 	{"index/prefix", []string{"cas", "formats", "index/document", "index/graph"}},
 	{"index/lineage", []string{"cas", "index/document"}},

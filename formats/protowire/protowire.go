@@ -93,7 +93,7 @@ func (r *Reader) Fields(s Span, each func(Field) error) error {
 		if f.Type != Bytes {
 			f.Value, err = r.number(&s, f.Type)
 		} else {
-			f.Span, err = r.span(&s)
+			f.Span, err = r.span(&s, f.Number)
 		}
 		if err != nil {
 			return err
@@ -145,14 +145,14 @@ func (r *Reader) Bytes(s Span) ([]byte, error) {
 	return p, formats.ReadFull(r.src, p, s.Off)
 }
 
-// span takes a length, and as many bytes, from the start of s.
-func (r *Reader) span(s *Span) (Span, error) {
+// span takes the value of field number, a length and as many bytes, from the start of s.
+func (r *Reader) span(s *Span, number int) (Span, error) {
 	n, err := r.varint(s)
 	if err != nil {
 		return Span{}, err
 	}
 	if n > uint64(s.Len()) {
-		return Span{}, invalid("%d bytes of %d", n, s.Len())
+		return Span{}, invalid("field %d of %d bytes, %d are left", number, n, s.Len())
 	}
 	out := Span{s.Off, s.Off + int64(n)}
 	s.Off = out.End

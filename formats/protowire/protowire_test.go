@@ -15,14 +15,15 @@ import (
 // sample is a message with a field of each type, a message within, packed numbers, and 10,000 bytes that are passed over.
 func sample() []byte {
 	var p []byte
-	p = append(p, 1<<3|0, 0x96, 0x01)
-	p = append(p, 2<<3|1, 1, 0, 0, 0, 0, 0, 0, 0x80)
-	p = append(p, 3<<3|5, 2, 0, 0, 0x80)
-	p = append(p, 4<<3|2, 2, 1<<3|0, 7)
-	p = append(p, 5<<3|2, 4, 1, 0xac, 0x02, 3)
-	p = binary.AppendUvarint(append(p, 6<<3|2), 10_000)
+	tag := func(number int, t Type) byte { return byte(number<<3) | byte(t) }
+	p = append(p, tag(1, Varint), 0x96, 0x01)
+	p = append(p, tag(2, Fixed64), 1, 0, 0, 0, 0, 0, 0, 0x80)
+	p = append(p, tag(3, Fixed32), 2, 0, 0, 0x80)
+	p = append(p, tag(4, Bytes), 2, tag(1, Varint), 7)
+	p = append(p, tag(5, Bytes), 4, 1, 0xac, 0x02, 3)
+	p = binary.AppendUvarint(append(p, tag(6, Bytes)), 10_000)
 	p = append(p, make([]byte, 10_000)...)
-	return append(p, 7<<3|2, 2, 'h', 'i')
+	return append(p, tag(7, Bytes), 2, 'h', 'i')
 }
 
 // dump writes down all that a Reader finds in a sample.

@@ -2,6 +2,7 @@ package source
 
 import (
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -11,8 +12,12 @@ import (
 
 	"ckptfs/cas"
 	"ckptfs/formats"
+	"ckptfs/formats/protowire"
 	"ckptfs/index/graph"
 )
+
+// onnxWindow is how many bytes are read at a time.
+const onnxWindow = 4 << 10
 
 // maxConstant bounds the bytes of an initializer that is a constant, not a parameter.
 const maxConstant = 1 << 10
@@ -24,19 +29,26 @@ const maxConstant = 1 << 10
 //
 // The error wraps ErrInvalid, or is r's. At most 16 MiB are read; memory is at most 64 times what is read.
 func ParseONNX(r io.ReaderAt, size int64) (*graph.Graph, error) {
-	o := onnxParser{p: &proto{r: r, left: MaxSource}, g: &graph.Graph{Kind: graph.ONNX}, at: map[string]onnxValue{"": {text: "_"}}}
-	model := protoSpan{off: -1}
-	err := o.p.fields(protoSpan{0, size}, func(f protoField) error {
-		if f.number == 7 && f.bytes() {
-			model = f.span
+	o := onnxParser{
+		Reader: protowire.New(r, size, onnxWindow, MaxSource),
+		g:      &graph.Graph{Kind: graph.ONNX},
+		at:     map[string]onnxValue{"": {text: "_"}},
+	}
+	model := protowire.Span{Off: -1}
+	err := o.Fields(o.All(), func(f protowire.Field) error {
+		if f.Number == 7 && f.Type == protowire.Bytes {
+			model = f.Span
 		}
 		return nil
 	})
-	if err == nil && model.off < 0 {
+	if err == nil && model.Off < 0 {
 		err = fmt.Errorf("no graph: %w", graph.ErrInvalid)
 	}
 	if err == nil {
 		err = o.graph(model)
+	}
+	if errors.Is(err, protowire.ErrInvalid) {
+		err = fmt.Errorf("%w: %w", err, graph.ErrInvalid)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("onnx: %w", err)
@@ -50,7 +62,7 @@ var onnxTypes = map[uint64]formats.DType{1: formats.F32, 2: formats.U8, 3: forma
 	17: formats.F8E4M3, 19: formats.F8E5M2}
 
 type onnxParser struct {
-	p  *proto
+	*protowire.Reader
 	g  *graph.Graph
 	at map[string]onnxValue
 }
@@ -62,18 +74,18 @@ type onnxValue struct {
 	text  string
 }
 
-func (o *onnxParser) graph(s protoSpan) error {
-	var nodes []protoSpan
-	var inputs []protoSpan
-	err := o.p.fields(s, func(f protoField) error {
+func (o *onnxParser) graph(s protowire.Span) error {
+	var nodes []protowire.Span
+	var inputs []protowire.Span
+	err := o.Fields(s, func(f protowire.Field) error {
 		switch {
-		case !f.bytes():
-		case f.number == 1:
-			if nodes = append(nodes, f.span); len(nodes) > 2*graph.MaxVertices {
+		case f.Type != protowire.Bytes:
+		case f.Number == 1:
+			if nodes = append(nodes, f.Span); len(nodes) > 2*graph.MaxVertices {
 				return tooMany()
 			}
-		case f.number == 5:
-			t, err := o.tensor(f.span)
+		case f.Number == 5:
+			t, err := o.tensor(f.Span)
 			if err != nil {
 				return err
 			}
@@ -89,8 +101,8 @@ func (o *onnxParser) graph(s protoSpan) error {
 			if t.name != "" {
 				o.at[t.name] = v
 			}
-		case f.number == 11:
-			inputs = append(inputs, f.span)
+		case f.Number == 11:
+			inputs = append(inputs, f.Span)
 		}
 		return nil
 	})
@@ -110,27 +122,49 @@ func (o *onnxParser) graph(s protoSpan) error {
 	return nil
 }
 
+// path calls each with the fields of each message that is field number of s; of an empty one with the zero Field.
+func (o *onnxParser) path(s protowire.Span, number int, each func(protowire.Field) error) error {
+	return o.Fields(s, func(f protowire.Field) error {
+		if f.Number != number || f.Type != protowire.Bytes {
+			return nil
+		}
+		if f.Span.Len() == 0 {
+			return each(protowire.Field{})
+		}
+		return o.Fields(f.Span, each)
+	})
+}
+
+// string is the text of a field.
+func (o *onnxParser) string(s protowire.Span) (string, error) {
+	b, err := o.Bytes(s)
+	if err == nil && !utf8.Valid(b) {
+		err = fmt.Errorf("a name that is not UTF-8: %w", graph.ErrInvalid)
+	}
+	return string(b), err
+}
+
 // input reads a ValueInfoProto: a vertex, unless it only gives the type of an initializer.
-func (o *onnxParser) input(s protoSpan) error {
+func (o *onnxParser) input(s protowire.Span) error {
 	name, elem, sizes := "", uint64(0), []byte{}
-	err := o.p.fields(s, func(f protoField) (err error) {
+	err := o.Fields(s, func(f protowire.Field) (err error) {
 		switch {
-		case f.number == 1 && f.bytes():
-			name, err = o.p.string(f.span)
-		case f.number == 2 && f.bytes():
-			return o.p.path(f.span, 1, func(f protoField) error {
-				if f.number == 1 && !f.bytes() {
-					elem = f.value
-				} else if f.number == 2 && f.bytes() {
-					return o.p.path(f.span, 1, func(f protoField) error {
+		case f.Number == 1 && f.Type == protowire.Bytes:
+			name, err = o.string(f.Span)
+		case f.Number == 2 && f.Type == protowire.Bytes:
+			return o.path(f.Span, 1, func(f protowire.Field) error {
+				if f.Number == 1 && f.Type != protowire.Bytes {
+					elem = f.Value
+				} else if f.Number == 2 && f.Type == protowire.Bytes {
+					return o.path(f.Span, 1, func(f protowire.Field) error {
 						if len(sizes) > 0 {
 							sizes = append(sizes, ',')
 						}
 						switch {
-						case f.number == 1 && !f.bytes():
-							sizes = strconv.AppendInt(sizes, int64(f.value), 10)
-						case f.number == 2 && f.bytes():
-							s, err := o.p.string(f.span)
+						case f.Number == 1 && f.Type != protowire.Bytes:
+							sizes = strconv.AppendInt(sizes, int64(f.Value), 10)
+						case f.Number == 2 && f.Type == protowire.Bytes:
+							s, err := o.string(f.Span)
 							sizes = appendJSONString(sizes, s)
 							return err
 						default:
@@ -167,21 +201,21 @@ func (o *onnxParser) add(v graph.Vertex, outputs []string) error {
 }
 
 // node reads a NodeProto.
-func (o *onnxParser) node(s protoSpan) error {
+func (o *onnxParser) node(s protowire.Span) error {
 	var inputs, outputs []string
 	var name, op, domain string
 	attrs := map[string]string{}
-	err := o.p.fields(s, func(f protoField) (err error) {
-		if !f.bytes() {
+	err := o.Fields(s, func(f protowire.Field) (err error) {
+		if f.Type != protowire.Bytes {
 			return nil
 		}
 		var s string
-		if f.number != 5 && f.number <= 7 {
-			if s, err = o.p.string(f.span); err != nil {
+		if f.Number != 5 && f.Number <= 7 {
+			if s, err = o.string(f.Span); err != nil {
 				return err
 			}
 		}
-		switch f.number {
+		switch f.Number {
 		case 1:
 			inputs = append(inputs, s)
 		case 2:
@@ -191,7 +225,7 @@ func (o *onnxParser) node(s protoSpan) error {
 		case 4:
 			op = s
 		case 5:
-			return o.attribute(f.span, attrs)
+			return o.attribute(f.Span, attrs)
 		case 7:
 			domain = s
 		}
@@ -262,7 +296,7 @@ func (o *onnxParser) node(s protoSpan) error {
 }
 
 // attribute reads an AttributeProto.
-func (o *onnxParser) attribute(s protoSpan, attrs map[string]string) error {
+func (o *onnxParser) attribute(s protowire.Span, attrs map[string]string) error {
 	name := ""
 	var value, list []byte
 	item := func(f func([]byte) []byte) {
@@ -281,31 +315,31 @@ func (o *onnxParser) attribute(s protoSpan, attrs map[string]string) error {
 	integer := func(v uint64) func([]byte) []byte {
 		return func(p []byte) []byte { return strconv.AppendInt(p, int64(v), 10) }
 	}
-	err := o.p.fields(s, func(f protoField) error {
-		switch f.number {
+	err := o.Fields(s, func(f protowire.Field) error {
+		switch f.Number {
 		case 1:
 			var err error
-			name, err = o.p.string(f.span)
+			name, err = o.string(f.Span)
 			return err
 		case 2:
-			value = float(uint32(f.value))(nil)
+			value = float(uint32(f.Value))(nil)
 		case 3:
-			value = integer(f.value)(nil)
+			value = integer(f.Value)(nil)
 		case 4, 9:
-			p, err := o.p.read(f.span)
-			if f.number == 4 {
+			p, err := o.Bytes(f.Span)
+			if f.Number == 4 {
 				value = appendText(nil, p)
 			} else {
 				item(func(q []byte) []byte { return appendText(q, p) })
 			}
 			return err
 		case 5, 10:
-			t, err := o.tensor(f.span)
+			t, err := o.tensor(f.Span)
 			if err != nil {
 				return err
 			}
 			s, err := o.constant(&t)
-			if f.number == 5 {
+			if f.Number == 5 {
 				value = []byte(s)
 			} else {
 				item(func(q []byte) []byte { return append(q, s...) })
@@ -314,9 +348,9 @@ func (o *onnxParser) attribute(s protoSpan, attrs map[string]string) error {
 		case 6, 11:
 			return fmt.Errorf("a graph within the graph: %w", graph.ErrInvalid)
 		case 7:
-			return o.p.numbers(f, 5, func(v uint64) { item(float(uint32(v))) })
+			return o.Numbers(f, protowire.Fixed32, func(v uint64) { item(float(uint32(v))) })
 		case 8:
-			return o.p.numbers(f, 0, func(v uint64) { item(integer(v)) })
+			return o.Numbers(f, protowire.Varint, func(v uint64) { item(integer(v)) })
 		}
 		return nil
 	})
@@ -346,31 +380,31 @@ type onnxTensor struct {
 	name  string
 	dtype uint64
 	dims  []int64
-	data  []protoField // where the elements are
-	size  int64        // bytes of those
+	data  []protowire.Field // where the elements are
+	size  int64             // bytes of those
 }
 
 func (t *onnxTensor) integer() bool {
 	return t.dtype >= 2 && t.dtype <= 9 && t.dtype != 8 || t.dtype == 12 || t.dtype == 13
 }
 
-func (o *onnxParser) tensor(s protoSpan) (t onnxTensor, err error) {
-	err = o.p.fields(s, func(f protoField) (err error) {
-		switch f.number {
+func (o *onnxParser) tensor(s protowire.Span) (t onnxTensor, err error) {
+	err = o.Fields(s, func(f protowire.Field) (err error) {
+		switch f.Number {
 		case 1:
-			return o.p.numbers(f, 0, func(v uint64) { t.dims = append(t.dims, int64(v)) })
+			return o.Numbers(f, protowire.Varint, func(v uint64) { t.dims = append(t.dims, int64(v)) })
 		case 2:
-			t.dtype = f.value
+			t.dtype = f.Value
 		case 4, 5, 6, 7, 9, 10, 11:
 			t.data = append(t.data, f)
 			t.size += 8
-			if f.bytes() {
-				t.size += f.span.end - f.span.off
+			if f.Type == protowire.Bytes {
+				t.size += f.Span.Len()
 			}
 		case 8:
-			t.name, err = o.p.string(f.span)
+			t.name, err = o.string(f.Span)
 		case 13, 14: // elements in another file
-			if f.number == 14 && f.value == 0 {
+			if f.Number == 14 && f.Value == 0 {
 				return nil
 			}
 			t.size = math.MaxInt32
@@ -392,12 +426,12 @@ func (o *onnxParser) constant(t *onnxTensor) (string, error) {
 	}
 	var all []byte
 	for _, f := range t.data {
-		all = strconv.AppendUint(all, uint64(f.number), 10)
-		if !f.bytes() {
-			all = append(strconv.AppendUint(append(all, '='), f.value, 10), ';')
+		all = strconv.AppendUint(all, uint64(f.Number), 10)
+		if f.Type != protowire.Bytes {
+			all = append(strconv.AppendUint(append(all, '='), f.Value, 10), ';')
 			continue
 		}
-		p, err := o.p.read(f.span)
+		p, err := o.Bytes(f.Span)
 		if err != nil {
 			return "", err
 		}
