@@ -71,7 +71,7 @@ func (v *Volume) knownArtifact(n *Node) (canonical.ID, bool, error) {
 	f := n.file
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if err := v.load(n); err != nil {
+	if err := f.load(); err != nil {
 		return canonical.ID{}, false, err
 	}
 	switch {
@@ -96,15 +96,15 @@ func (v *Volume) knownArtifact(n *Node) (canonical.ID, bool, error) {
 func (v *Volume) computeArtifact(ctx context.Context, n *Node, workers int, reader func(gen uint64) io.ReaderAt) (canonical.ID, error) {
 	f := n.file
 	f.mu.Lock()
-	l, err := v.layoutNow(n)
+	l, err := f.layoutNow()
 	if err == nil {
 		_, err = canonical.Build(l)
 	}
-	if err == nil && (f.writers > 0 || v.mapped(n)) {
+	if err == nil && (f.writers > 0 || f.mapped()) {
 		err = errBeingWritten
 	}
 	if err == nil {
-		err = v.openSource(n)
+		err = f.openSource()
 	}
 	if err != nil {
 		f.mu.Unlock()
@@ -118,7 +118,7 @@ func (v *Volume) computeArtifact(ctx context.Context, n *Node, workers int, read
 
 	f.mu.Lock()
 	f.inside--
-	v.closeSources(n)
+	f.closeSources()
 	if f.gen != gen {
 		err = errBeingWritten
 	}
@@ -171,7 +171,7 @@ func (v *Volume) artifactXattr(ctx context.Context, n *Node, dest []byte) (int, 
 	}
 	if len(dest) == 0 {
 		n.file.mu.Lock()
-		l, err := v.layoutNow(n)
+		l, err := n.file.layoutNow()
 		n.file.mu.Unlock()
 		if err == nil {
 			_, err = canonical.Build(l)
@@ -198,7 +198,7 @@ func (v *Volume) noArtifact(n *Node, err error) error {
 	case errors.Is(err, context.Canceled):
 		return unix.EINTR
 	}
-	return v.openFailed(n, err)
+	return n.file.openFailed(err)
 }
 
 // unpackedIDs finds files that are not packed yet by their id: the last few that were asked for.
@@ -364,7 +364,7 @@ func (v *Volume) hasArtifact(f *file, id canonical.ID) bool {
 func (v *Volume) manifestOf(n *Node) cas.Hash {
 	n.file.mu.Lock()
 	defer n.file.mu.Unlock()
-	if v.load(n) != nil {
+	if n.file.load() != nil {
 		return cas.Hash{}
 	}
 	return n.file.rec.Manifest
@@ -392,7 +392,7 @@ func (artifactDir) lookup(v *Volume, name string) (virtual, error) {
 func (v *Volume) tensorView(n *Node, still func(f *file) bool) (virtual, error) {
 	f := n.file
 	f.mu.Lock()
-	l, err := v.layoutNow(n)
+	l, err := f.layoutNow()
 	gen := f.gen
 	if err == nil && !still(f) {
 		err = unix.ENOENT // written just now

@@ -53,7 +53,7 @@ func (v *Volume) Stat(n *Node) (Attr, error) {
 func (v *Volume) statLocked(n *Node) (Attr, error) {
 	var st unix.Stat_t
 	if n.file != nil {
-		if err := v.load(n); err != nil { // which may have to end what was cut off
+		if err := n.file.load(); err != nil { // which may have to end what was cut off
 			return Attr{}, err
 		}
 	}
@@ -73,13 +73,12 @@ func (v *Volume) statLocked(n *Node) (Attr, error) {
 	if n.file == nil {
 		return a, nil
 	}
-	return a, v.fileAttr(n, &a)
+	return a, n.file.fileAttr(&a)
 }
 
 // fileAttr replaces in a, which is the inode's, what the record decides. f.mu is held.
-func (v *Volume) fileAttr(n *Node, a *Attr) error {
-	f := n.file
-	if err := v.load(n); err != nil {
+func (f *file) fileAttr(a *Attr) error {
+	if err := f.load(); err != nil {
 		return err
 	}
 	if !f.rec.Packed() {
@@ -136,19 +135,11 @@ func (v *Volume) Setattr(n *Node, s *SetAttr) (Attr, error) {
 		return v.setView(n, s)
 	}
 	defer v.steps.changed(n.ino)
-	if n.file != nil {
-		n.file.mu.Lock()
-		defer n.file.mu.Unlock()
-		if err := v.load(n); err != nil {
-			return Attr{}, err
-		}
+	if f := n.file; f != nil {
+		f.mu.Lock()
+		defer f.mu.Unlock()
 	}
-	if s.Size != nil {
-		if err := v.resize(n, *s.Size); err != nil {
-			return Attr{}, err
-		}
-	}
-	if err := v.setInode(n, s); err != nil {
+	if err := setInode(n, s); err != nil {
 		return Attr{}, err
 	}
 	if n == v.names.root {
@@ -157,95 +148,107 @@ func (v *Volume) Setattr(n *Node, s *SetAttr) (Attr, error) {
 	return v.statLocked(n)
 }
 
-// resize is truncate(2). f.mu is held.
-func (v *Volume) resize(n *Node, size int64) error {
-	if n.file == nil {
-		return unix.EINVAL
-	}
+// setInode changes the attributes of a node of the tree; a file's mu is held.
+func setInode(n *Node, s *SetAttr) error {
 	f := n.file
+	switch {
+	case f == nil && s.Size != nil:
+		return unix.EINVAL
+	case f == nil:
+		return n.setHost(s)
+	}
+	if err := f.load(); err != nil {
+		return err
+	}
+	if s.Size != nil {
+		if err := f.resize(*s.Size); err != nil {
+			return err
+		}
+	}
+	return f.setInode(s)
+}
+
+// resize is truncate(2). f.mu is held.
+func (f *file) resize(size int64) error {
 	if size != 0 {
-		if err := v.vet(n); err != nil {
+		if err := f.vet(); err != nil {
 			return err
 		}
 		if f.damaged != nil {
 			return unix.EIO
 		}
 	}
-	if err := v.makeWritable(n, size == 0); err != nil {
+	if err := f.makeWritable(size == 0); err != nil {
 		return err
 	}
 	var err error
 	if size != 0 {
-		err = v.truncateRaw(n, size)
+		err = f.truncateRaw(size)
 	}
 	if f.writers == 0 {
-		v.writersGone(n)
+		f.writersGone()
 	}
 	return err
 }
 
-// setInode applies everything but the size. f.mu is held if n is a file.
-func (v *Volume) setInode(n *Node, s *SetAttr) error {
-	if n.file == nil || !n.file.rec.Packed() {
-		if n.file != nil {
-			if err := v.unsum(n); err != nil {
-				return err
-			}
+// setInode applies everything but the size. f.mu is held.
+func (f *file) setInode(s *SetAttr) error {
+	if !f.rec.Packed() {
+		if err := f.unsum(); err != nil {
+			return err
 		}
-		return n.setHost(s)
+		return f.node.setHost(s)
 	}
-	f := n.file
 	mtime := f.rec.Mtime
 	if s.Mtime != nil {
 		if s.Mtime.Nsec == unix.UTIME_NOW { // the host's hand may not stay where it is put
 			c := *s
-			now := TimespecOf(v.now())
+			now := TimespecOf(f.c.v.now())
 			c.Mtime = &now
 			s = &c
 		}
 		var ok bool
 		if mtime, ok = tree.Nanoseconds(*s.Mtime); !ok { // no record holds it
-			if err := v.makeWritable(n, false); err != nil {
+			if err := f.makeWritable(false); err != nil {
 				return err
 			}
-			err := n.setHost(s)
+			err := f.node.setHost(s)
 			if f.writers == 0 {
-				v.writersGone(n)
+				f.writersGone()
 			}
 			return err
 		}
 	}
-	if err := n.setHost(s); err != nil {
+	if err := f.node.setHost(s); err != nil {
 		return err
 	}
 	if s.Mtime != nil && !f.hydrating { // the host may have rounded it
 		var st unix.Stat_t
-		if err := n.statInode(&st); err != nil {
+		if err := f.node.statInode(&st); err != nil {
 			return err
 		}
 		mtime, _ = tree.Nanoseconds(st.Mtim)
 	}
 	rec := f.rec
 	rec.Mtime = mtime
-	rec.Ctime = v.now().UnixNano()
-	return v.writeRecord(n, rec)
+	rec.Ctime = f.c.v.now().UnixNano()
+	return f.writeRecord(rec)
 }
 
 // accessed moves the access time of a hollow file that was read: the host does it for what it reads itself. As on a
 // filesystem mounted with relatime, it moves once a day, or after a change. A failure is nobody's loss.
-func (v *Volume) accessed(n *Node) {
-	f := n.file
+func (f *file) accessed() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var st unix.Stat_t
-	if !f.rec.Hollow || f.rec.Ctime == 0 || v.readOnly || n.statInode(&st) != nil {
+	if !f.rec.Hollow || f.rec.Ctime == 0 || f.c.v.readOnly || f.node.statInode(&st) != nil {
 		return
 	}
 	at := st.Atim.Nano()
-	if now := v.now(); at > f.rec.Mtime && at > f.rec.Ctime && now.Sub(time.Unix(0, at)) < 24*time.Hour {
+	if now := f.c.v.now(); at > f.rec.Mtime && at > f.rec.Ctime && now.Sub(time.Unix(0, at)) < 24*time.Hour {
 		return
 	}
-	n.setHost(&SetAttr{Atime: &unix.Timespec{Nsec: unix.UTIME_NOW}})
+	f.node.setHost(&SetAttr{Atime: &unix.Timespec{Nsec: unix.UTIME_NOW}})
 }
 
 // setHost does what setInode says to the host's inode.

@@ -59,7 +59,7 @@ func waits(t *testing.T, p *packer) {
 func TestMakeRoom(t *testing.T) {
 	r := newRig(t)
 	p := newPacker(r.Volume, 10)
-	n := &Node{ns: r.names, file: newFile()}
+	n := unpinned(r.Volume)
 	p.busy[n] = true
 	p.backlog.add(n, 8, time.Now())
 	p.backlog.begin(n)

@@ -117,15 +117,15 @@ func (c *check) found(f store.Finding) {
 
 // file checks one file, and reports whether its bytes in place are worth a look.
 func (c *check) file(p string, n *Node) bool {
-	v, f := c.v, n.file
+	f := n.file
 	tell := func(repair string, err error) {
 		c.problem(control.Problem{Path: p, What: err.Error(), Repair: repair})
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	err := v.load(n)
+	err := n.file.load()
 	if err == nil && !f.rec.Packed() {
-		err = v.vet(n)
+		err = n.file.vet()
 	}
 	if err == nil {
 		err = f.damaged
@@ -177,7 +177,7 @@ func (c *check) header(n *Node, rec *tree.Record, size int64) error {
 	if _, err := raw.ReadAt(head, 0); err != nil && err != io.EOF {
 		return err
 	}
-	if !tree.LooksHollow(head, c.v.id) {
+	if !tree.LooksHollow(head, c.v.content.id) {
 		return nil
 	}
 	h, err := tree.DecodeHeader(head)

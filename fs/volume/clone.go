@@ -49,9 +49,9 @@ func (v *Volume) clone(src *Handle, srcOff int64, dst *Handle, dstOff, n int64, 
 	if src.Node.file == nil || src.Node == dst.Node {
 		return 0, nil
 	}
-	v.cloning.RLock()
-	defer v.cloning.RUnlock()
-	from := v.packedAs(src.Node)
+	v.content.cloning.RLock()
+	defer v.content.cloning.RUnlock()
+	from := src.Node.file.packedAs()
 	if !from.Packed() {
 		return 0, nil
 	}
@@ -61,7 +61,7 @@ func (v *Volume) clone(src *Handle, srcOff int64, dst *Handle, dstOff, n int64, 
 	}
 	n = min(n, m.Size-srcOff)
 	if dst.Mode == Passthrough {
-		v.copiers.learn(thread)
+		v.content.copiers.learn(thread)
 		return 0, nil
 	}
 	f := dst.Node.file
@@ -80,16 +80,16 @@ func (v *Volume) clone(src *Handle, srcOff int64, dst *Handle, dstOff, n int64, 
 	}
 	// Bytes in place serve where the manifest does not: they are not left behind, and not given up.
 	if !from.Hollow && !goesOn {
-		if _, err := v.whole(from.Manifest); err != nil {
+		if _, err := v.content.whole(from.Manifest); err != nil {
 			return 0, nil
 		}
 	}
 	if f.rec.Packed() && !f.rec.Hollow {
-		if _, err := v.whole(f.rec.Manifest); err != nil {
+		if _, err := v.content.whole(f.rec.Manifest); err != nil {
 			return 0, nil
 		}
 	}
-	ok, err := v.share(dst.Node, dstOff, from, m, manifest.Part{From: m, Off: srcOff, Len: n})
+	ok, err := f.share(dstOff, from, m, manifest.Part{From: m, Off: srcOff, Len: n})
 	if !ok || err != nil {
 		return 0, err
 	}
@@ -97,35 +97,34 @@ func (v *Volume) clone(src *Handle, srcOff int64, dst *Handle, dstOff, n int64, 
 }
 
 // packedAs is the record of a packed file, zero for any other.
-func (v *Volume) packedAs(n *Node) tree.Record {
-	n.file.mu.Lock()
-	defer n.file.mu.Unlock()
-	if v.load(n) != nil || n.file.damaged != nil || !n.file.rec.Packed() {
+func (f *file) packedAs() tree.Record {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.load() != nil || f.damaged != nil || !f.rec.Packed() {
 		return tree.Record{}
 	}
-	return n.file.rec
+	return f.rec
 }
 
 // share appends a part of a packed file, whose record is from, to a file of at bytes. false when that is not the file's
 // length or somebody may write it past this process. f.mu is held.
-func (v *Volume) share(n *Node, at int64, from tree.Record, m *manifest.Manifest, part manifest.Part) (bool, error) {
-	f := n.file
+func (f *file) share(at int64, from tree.Record, m *manifest.Manifest, part manifest.Part) (bool, error) {
 	f.setRaw(nil, false) // from here on every write waits for f.mu
-	own, err := n.openInode(unix.O_RDWR)
+	own, err := f.node.openInode(unix.O_RDWR)
 	if err != nil {
-		return false, v.writableAgain(n)
+		return false, f.writableAgain()
 	}
 	defer own.Close()
 	st, err := own.Stat()
-	if err != nil || st.Size() != at || at > 0 && !f.rec.Packed() || v.mayBeWritten(own, true) {
+	if err != nil || st.Size() != at || at > 0 && !f.rec.Packed() || f.c.mayBeWritten(own, true) {
 		own.Close() // it would be one reader too many for whoever asks next
-		return false, v.writableAgain(n)
+		return false, f.writableAgain()
 	}
 	parts := []manifest.Part{part}
 	if at > 0 {
-		held, err := v.asm.Manifest(f.rec.Manifest)
+		held, err := f.c.v.asm.Manifest(f.rec.Manifest)
 		if err != nil || held.Size != at {
-			return false, v.writableAgain(n)
+			return false, f.writableAgain()
 		}
 		parts = []manifest.Part{{From: held, Len: at}, part}
 		// A long file is copied in several parts: with the last one it is the source again.
@@ -133,70 +132,70 @@ func (v *Volume) share(n *Node, at int64, from tree.Record, m *manifest.Manifest
 			parts = []manifest.Part{{From: m, Len: m.Size}}
 		}
 	}
-	rec := tree.Record{Hollow: true, Mtime: v.now().UnixNano()}
+	rec := tree.Record{Hollow: true, Mtime: f.c.v.now().UnixNano()}
 	rec.Ctime = rec.Mtime
 	size := at + part.Len
-	b := v.store.Begin()
+	b := f.c.v.store.Begin()
 	defer b.Release()
 	// The batch names the manifest until the target does: the source may lose its name meanwhile, and a prune begin.
 	if len(parts) == 1 && parts[0].From == m && parts[0].Len == m.Size {
 		rec.ViewSize = from.ViewSize
-		rec.Manifest, err = v.pack.Manifest(b, m)
+		rec.Manifest, err = f.c.v.pack.Manifest(b, m)
 	} else {
-		rec.Manifest, rec.ViewSize, err = v.splice(b, parts)
+		rec.Manifest, rec.ViewSize, err = f.c.splice(b, parts)
 	}
 	if err != nil {
-		return false, v.writableAgain(n)
+		return false, f.writableAgain()
 	}
 	if err := b.Commit(); err != nil {
-		return false, v.writableAgain(n)
+		return false, f.writableAgain()
 	}
-	if err := v.step("clone: record"); err != nil {
+	if err := f.c.step("clone: record"); err != nil {
 		return false, err
 	}
-	if err := v.writeRecord(n, rec); err != nil {
+	if err := f.writeRecord(rec); err != nil {
 		return false, err
 	}
 	f.changed()
 	f.dirty, f.moved, f.vetted, f.stale = false, true, true, true
-	v.notePacked(n)
+	f.c.v.notePacked(f.node)
 	if part.Off != at || at > 0 && f.copied != from.Manifest { // what lies before is not the source's
 		f.copied = cas.Hash{}
 	} else {
 		f.copied = from.Manifest
 	}
-	v.hot.remove(n)
+	f.c.v.hot.remove(f.node)
 	f.closeAsm()
-	if err := v.step("clone: size"); err != nil {
+	if err := f.c.step("clone: size"); err != nil {
 		return false, err
 	}
 	if err := own.Truncate(size); err != nil {
 		return false, err
 	}
-	v.giveUp(n, own, size)
-	return true, v.openAsm(f)
+	f.giveUp(own, size)
+	return true, f.openAsm()
 }
 
 // writableAgain opens what share closed. f.mu is held.
-func (v *Volume) writableAgain(n *Node) error {
-	if n.file.rec.Hollow {
-		return v.openAsm(n.file)
+func (f *file) writableAgain() error {
+	if f.rec.Hollow {
+		return f.openAsm()
 	}
-	return v.openRaw(n, true)
+	return f.openRaw(true)
 }
 
 // splice puts the manifest of a file of parts into b, with what a parser finds in the bytes.
-func (v *Volume) splice(b *store.Batch, parts []manifest.Part) (h cas.Hash, viewSize int64, err error) {
+func (c *contentFiles) splice(b *store.Batch, parts []manifest.Part) (h cas.Hash, viewSize int64, err error) {
 	m, err := manifest.Splice(parts, nil)
 	if err != nil {
 		return h, 0, err
 	}
-	if l, err := detect.Detect(v.asm.Of(m), m.Size); err == nil && l.Format != formats.BlobLayout(0).Format {
+	if l, err := detect.Detect(c.v.asm.Of(m), m.Size); err == nil && l.Format != formats.BlobLayout(0).Format {
 		if known, err := manifest.Splice(parts, l); err == nil {
 			m, viewSize = known, view.SizeOf(l)
 		}
 	}
-	h, err = v.pack.Manifest(b, m)
+	h, err = c.v.pack.Manifest(b, m)
 	return h, viewSize, err
 }
 
@@ -207,7 +206,7 @@ func (v *Volume) copyBytes(src *Handle, srcOff int64, dst *Handle, dstOff, n int
 	}
 	f := dst.Node.file
 	f.mu.Lock()
-	if err := v.beginWrite(dst.Node); err != nil {
+	if err := f.beginWrite(); err != nil {
 		f.mu.Unlock()
 		return 0, err
 	}
@@ -227,7 +226,7 @@ func (v *Volume) copyBytes(src *Handle, srcOff int64, dst *Handle, dstOff, n int
 		copied, err = v.readAndWrite(src, srcOff, w, dstOff, n)
 	}
 	if copied > 0 && f.cachedNow() {
-		v.kernel.InvalidateData(dst.Node.id, dstOff, copied)
+		v.content.kernel.InvalidateData(dst.Node.id, dstOff, copied)
 	}
 	return copied, err
 }
@@ -244,8 +243,8 @@ func (v *Volume) sizeOf(h *Handle) (int64, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.raw == nil {
-		if err := v.openSource(h.Node); err != nil {
-			return 0, v.openFailed(h.Node, err)
+		if err := f.openSource(); err != nil {
+			return 0, f.openFailed(err)
 		}
 	}
 	if f.raw == nil {
@@ -307,13 +306,12 @@ func (f *file) cachedNow() bool {
 }
 
 // beginWrite makes a file plain that became packed by a copy while its writers had it open. f.mu is held.
-func (v *Volume) beginWrite(n *Node) error {
-	f := n.file
+func (f *file) beginWrite() error {
 	if !f.rec.Packed() {
 		return nil
 	}
-	if err := v.unpack(n, false); err != nil {
+	if err := f.unpack(false); err != nil {
 		return err
 	}
-	return v.openRaw(n, true)
+	return f.openRaw(true)
 }

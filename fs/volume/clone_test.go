@@ -238,7 +238,7 @@ func TestCopyThatCannotBeShared(t *testing.T) {
 	dst := r.open("passed", unix.O_WRONLY|unix.O_CREAT)
 	mode(t, "an unknown program's", dst, Passthrough)
 	check("into a file in passthrough", dst, 0, data)
-	r.copiers.source(uint32(os.Getpid()))
+	r.content.copiers.source(uint32(os.Getpid()))
 	_, _, rw, err := r.Create(r.names.root, "mapped", 0o644, unix.O_RDWR, Caller{UID: r.me.UID, GID: r.me.GID, Thread: uint32(os.Getpid())})
 	if err != nil {
 		t.Fatal(err)
@@ -265,7 +265,7 @@ func TestCopyThatCannotBeShared(t *testing.T) {
 	dst = r.open("plain", unix.O_WRONLY|unix.O_CREAT)
 	b.file(dst).WriteAt([]byte("before"), 0)
 	check("behind what is there", dst, 6, append([]byte("before"), data...))
-	if r.copiers.target(uint32(os.Getpid())) {
+	if r.content.copiers.target(uint32(os.Getpid())) {
 		t.Error("a second target after one source")
 	}
 	// Plain to plain is the host's to copy.
@@ -289,14 +289,14 @@ func TestCloneCutOff(t *testing.T) {
 		r.packOut("from")
 		h := r.open("to", unix.O_WRONLY|unix.O_CREAT)
 		src := r.open("from", unix.O_RDONLY)
-		r.step = func(string) error {
+		r.content.step = func(string) error {
 			if steps++; steps > k {
 				return errStop
 			}
 			return nil
 		}
 		_, err := r.CopyRange(src, 0, h, 0, int64(len(data)), 0)
-		r.step = func(string) error { return nil }
+		r.content.step = func(string) error { return nil }
 		if err != nil && !errors.Is(err, errStop) {
 			t.Fatal(err)
 		}
@@ -346,7 +346,7 @@ func TestCloneThatFailsIsRead(t *testing.T) {
 	dst := r.open("to", unix.O_RDWR|unix.O_CREAT)
 	defer r.release(dst)
 	r.copyTo("a", dst, 1<<40)
-	r.step = func(what string) error {
+	r.content.step = func(what string) error {
 		if what == "clone: size" {
 			return errStop
 		}

@@ -141,7 +141,7 @@ func (v *Volume) packedFile(n *Node) (tree.Record, int64, error) {
 	f := n.file
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if err := v.load(n); err != nil {
+	if err := f.load(); err != nil {
 		return tree.Record{}, 0, err
 	}
 	var st unix.Stat_t

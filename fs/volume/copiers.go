@@ -77,15 +77,15 @@ func program(thread uint32) string {
 }
 
 // noteOpen tells the copiers of an open, and reports whether it looks like that of a copy's target. f.mu is held.
-func (v *Volume) noteOpen(f *file, flags, thread uint32) bool {
+func (f *file) noteOpen(flags, thread uint32) bool {
 	switch {
-	case thread == 0 || !v.passthrough.Load():
+	case thread == 0 || !f.c.passthrough.Load():
 		return false
 	case flags&unix.O_ACCMODE == unix.O_WRONLY: // who maps or reads what it writes is no copier
-		return v.copiers.target(thread)
+		return f.c.copiers.target(thread)
 	case flags&unix.O_ACCMODE == unix.O_RDWR:
 	case f.rec.Packed():
-		v.copiers.source(thread)
+		f.c.copiers.source(thread)
 	}
 	return false
 }

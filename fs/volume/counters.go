@@ -37,7 +37,7 @@ func (c *counters) tookSince(start time.Time) { c.packTime.Add(int64(time.Since(
 
 // Counters are what the volume has done since it was opened.
 func (v *Volume) Counters() *control.Counters {
-	c := &v.count
+	c := &v.content.count
 	st := v.asm.Stats()
 	records, recordBytes := v.store.Reads()
 	return &control.Counters{

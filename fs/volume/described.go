@@ -18,28 +18,28 @@ import (
 const describedWait = 5 * time.Second
 
 // detect finds the layout of a file's present bytes.
-func (v *Volume) detect(n *Node, raw io.ReaderAt, size int64) (*formats.Layout, error) {
-	p := n.Path()
+func (f *file) detect(raw io.ReaderAt, size int64) (*formats.Layout, error) {
+	p := f.node.Path()
 	return detect.Named(path.Base(p), raw, size, func(name string) (io.ReaderAt, int64, func(), error) {
-		return v.beside(n, path.Join(path.Dir(p), name))
+		return f.beside(path.Join(path.Dir(p), name))
 	})
 }
 
 // beside opens another file of n's owner. It takes none of its locks, since who calls may have n's, and it may be n, or be described by
 // n: should a transition change it meanwhile, what is read is no description.
-func (v *Volume) beside(n *Node, p string) (r io.ReaderAt, size int64, done func(), err error) {
-	fd, err := tree.OpenBelow(v.names.rootFd, p, unix.O_RDONLY|unix.O_NONBLOCK)
+func (f *file) beside(p string) (r io.ReaderAt, size int64, done func(), err error) {
+	fd, err := tree.OpenBelow(f.c.v.names.rootFd, p, unix.O_RDONLY|unix.O_NONBLOCK)
 	if err != nil {
 		return nil, 0, nil, err
 	}
-	f := os.NewFile(uintptr(fd), p)
+	opened := os.NewFile(uintptr(fd), p)
 	defer func() {
 		if err != nil {
-			f.Close()
+			opened.Close()
 		}
 	}()
 	var own, other unix.Stat_t
-	if err := n.statInode(&own); err != nil {
+	if err := f.node.statInode(&own); err != nil {
 		return nil, 0, nil, err
 	}
 	if err := unix.Fstat(fd, &other); err != nil {
@@ -51,17 +51,17 @@ func (v *Volume) beside(n *Node, p string) (r io.ReaderAt, size int64, done func
 	var b [tree.RecordSize + 1]byte
 	if k, err := unix.Fgetxattr(fd, tree.XattrName, b[:]); err == nil {
 		if rec, err := tree.DecodeRecord(b[:k]); err == nil && rec.Hollow {
-			packed, err := v.asm.Open(rec.Manifest)
+			packed, err := f.c.v.asm.Open(rec.Manifest)
 			if err != nil {
 				return nil, 0, nil, err
 			}
-			return packed, other.Size, func() { packed.Close(); f.Close() }, nil
+			return packed, other.Size, func() { packed.Close(); opened.Close() }, nil
 		}
 	}
-	return f, other.Size, func() { f.Close() }, nil
+	return opened, other.Size, func() { opened.Close() }, nil
 }
 
 // awaits reports whether the file that describes another may still come, or be written just now: nothing is known of that one by it.
-func (v *Volume) awaits(n *Node, j *job, l *formats.Layout) bool {
-	return l.Format == formats.BlobLayout(0).Format && detect.Awaited(path.Base(n.Path())) && v.now().Sub(time.Unix(j.st.Mtim.Unix())) <= describedWait
+func (f *file) awaits(j *job, l *formats.Layout) bool {
+	return l.Format == formats.BlobLayout(0).Format && detect.Awaited(path.Base(f.node.Path())) && f.c.v.now().Sub(time.Unix(j.st.Mtim.Unix())) <= describedWait
 }

@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -15,6 +16,27 @@ import (
 	"ckptfs/fs/assemble"
 	"ckptfs/fs/tree"
 )
+
+// contentFiles is what all files share.
+type contentFiles struct {
+	v *Volume
+
+	id          [16]byte // the store's
+	kernel      Kernel
+	passthrough atomic.Bool
+	copiers     *copiers
+	cloning     sync.RWMutex // held shared from the look at a manifest until another file has it; see marker
+	copyBufs    sync.Pool
+	count       counters
+	doubt       bool                    // bytes may be in place that no boot can vouch for; see load
+	step        func(what string) error // called before each change on the disk that a transition makes; for tests
+}
+
+func newContentFiles(v *Volume, store [16]byte) *contentFiles {
+	c := &contentFiles{v: v, id: store, kernel: noKernel{}, copiers: newCopiers(), step: func(string) error { return nil }}
+	c.copyBufs.New = func() any { b := make([]byte, 4<<20); return &b }
+	return c
+}
 
 // file is the state of a regular file. Lock order: file.mu, then Volume.ns, then table.mu and fdCache.mu.
 //
@@ -26,6 +48,9 @@ import (
 //	rw                 implies raw != nil
 //	moved              if the inode's times were ever not those that programs see
 type file struct {
+	c    *contentFiles
+	node *Node
+
 	mu   sync.Mutex
 	cond sync.Cond // hydrating ended, writers changed
 
@@ -75,8 +100,8 @@ type file struct {
 	asmOf cas.Hash // the manifest of asm; guarded by mu
 }
 
-func newFile() *file {
-	f := &file{}
+func newFile(c *contentFiles, n *Node) *file {
+	f := &file{c: c, node: n}
 	f.cond.L = &f.mu
 	return f
 }
@@ -84,12 +109,11 @@ func newFile() *file {
 func (f *file) users() int { return f.pass + f.cached + f.direct + f.inside }
 
 // load reads the file's record once. f.mu is held.
-func (v *Volume) load(n *Node) error {
-	f := n.file
+func (f *file) load() error {
 	if f.loaded {
 		return nil
 	}
-	rec, err := n.readRecord()
+	rec, err := f.node.readRecord()
 	switch {
 	case errors.Is(err, tree.ErrNoRecord):
 		f.rec = tree.Record{} // what a transition that failed left here
@@ -99,14 +123,14 @@ func (v *Volume) load(n *Node) error {
 		f.damaged = fmt.Errorf("%w: %w", err, unix.EIO)
 	default:
 		f.rec, f.vetted = rec, true
-		if rec.Emptying && !v.readOnly { // it was cut off
-			if err := v.finishEmptying(n); err != nil {
+		if rec.Emptying && !f.c.v.readOnly { // it was cut off
+			if err := f.finishEmptying(); err != nil {
 				return err
 			}
 		}
-		if v.doubt && rec.Packed() && !rec.Hollow {
+		if f.c.doubt && rec.Packed() && !rec.Hollow {
 			// Recovery could not look here. Bytes put in place since are in the hot list, whose nodes are loaded.
-			if err := v.disbelieve(n); err != nil {
+			if err := f.disbelieve(); err != nil {
 				return err
 			}
 		}
@@ -127,37 +151,36 @@ func (n *Node) readRecord() (tree.Record, error) {
 }
 
 // writeRecord stores rec in the inode and, if that went well, here. f.mu is held.
-func (v *Volume) writeRecord(n *Node, rec tree.Record) error {
-	v.names.ns.RLock()
-	defer v.names.ns.RUnlock()
-	p, err := n.locate()
+func (f *file) writeRecord(rec tree.Record) error {
+	f.c.v.names.ns.RLock()
+	defer f.c.v.names.ns.RUnlock()
+	p, err := f.node.locate()
 	if err != nil {
 		return err
 	}
-	defer v.names.release(p)
+	defer f.c.v.names.release(p)
 	if err := tree.WriteRecord(p.path(), &rec); err != nil {
 		return err
 	}
-	n.file.rec = rec
+	f.rec = rec
 	return nil
 }
 
 // touch moves the change time that programs see to now, of a file whose record keeps it: something was done to its inode. f.mu
 // is held.
-func (v *Volume) touch(n *Node) error {
-	f := n.file
-	if err := v.load(n); err != nil {
+func (f *file) touch() error {
+	if err := f.load(); err != nil {
 		return err
 	}
 	if !f.rec.Packed() {
-		if n.isDead() {
+		if f.node.isDead() {
 			return nil
 		}
-		return v.unsum(n) // which moves the inode's
+		return f.unsum() // which moves the inode's
 	}
 	rec := f.rec
-	rec.Ctime = v.now().UnixNano()
-	return v.writeRecord(n, rec)
+	rec.Ctime = f.c.v.now().UnixNano()
+	return f.writeRecord(rec)
 }
 
 // openInode opens the file's inode. A daemon without privileges opens one too whose mode denies its owner. f.mu is held:
@@ -193,8 +216,7 @@ func (n *Node) openQuietly() (*os.File, error) {
 }
 
 // openRaw makes f.raw the bytes in place, for writing too if write is set. f.mu is held.
-func (v *Volume) openRaw(n *Node, write bool) error {
-	f := n.file
+func (f *file) openRaw(write bool) error {
 	if f.raw != nil && (f.rw || !write) {
 		return nil
 	}
@@ -202,13 +224,13 @@ func (v *Volume) openRaw(n *Node, write bool) error {
 	var err error
 	switch {
 	case write:
-		raw, err = n.openInode(unix.O_RDWR)
+		raw, err = f.node.openInode(unix.O_RDWR)
 	case f.rec.Emptying: // and the store may not be changed
 		raw, err = emptyFile()
-	case v.readOnly:
-		raw, err = n.openQuietly()
+	case f.c.v.readOnly:
+		raw, err = f.node.openQuietly()
 	default:
-		raw, err = n.openInode(unix.O_RDONLY)
+		raw, err = f.node.openInode(unix.O_RDONLY)
 	}
 	if err != nil {
 		return err
@@ -236,12 +258,11 @@ func (f *file) setRaw(raw *os.File, rw bool) {
 }
 
 // vet finds a hollow file that lost its record: the store was copied without attributes. f.mu is held.
-func (v *Volume) vet(n *Node) error {
-	f := n.file
+func (f *file) vet() error {
 	if f.vetted || f.damaged != nil {
 		return nil
 	}
-	raw, err := n.openQuietly()
+	raw, err := f.node.openQuietly()
 	if err != nil {
 		return err
 	}
@@ -249,7 +270,7 @@ func (v *Volume) vet(n *Node) error {
 	head := make([]byte, tree.HeaderSize)
 	if k, err := raw.ReadAt(head, 0); err != nil && err != io.EOF {
 		return err
-	} else if tree.LooksHollow(head[:k], v.id) {
+	} else if tree.LooksHollow(head[:k], f.c.id) {
 		f.damaged = errUnrecorded
 		return nil
 	}
@@ -261,11 +282,11 @@ func (v *Volume) vet(n *Node) error {
 var errUnrecorded = fmt.Errorf("the bytes are packed and the file lost its attribute %s (was the store copied without xattrs?): %w", tree.XattrName, unix.EIO)
 
 // openAsm makes f.asm the packed file. f.mu is held.
-func (v *Volume) openAsm(f *file) error {
+func (f *file) openAsm() error {
 	if f.asm != nil && f.asmOf == f.rec.Manifest { // else a transition failed halfway
 		return nil
 	}
-	asm, err := v.asm.Open(f.rec.Manifest)
+	asm, err := f.c.v.asm.Open(f.rec.Manifest)
 	if err != nil {
 		return err
 	}
@@ -279,21 +300,20 @@ func (v *Volume) openAsm(f *file) error {
 }
 
 // openSource makes the file readable through read. f.mu is held.
-func (v *Volume) openSource(n *Node) error {
-	f := n.file
+func (f *file) openSource() error {
 	if f.damaged != nil {
 		return f.damaged
 	}
 	if f.rec.Hollow {
-		return v.openAsm(f)
+		return f.openAsm()
 	}
-	return v.openRaw(n, false)
+	return f.openRaw(false)
 }
 
 // closeSources ends what openSource began once nobody reads. f.mu is held.
-func (v *Volume) closeSources(n *Node) {
-	if n.file.users() == 0 {
-		n.file.closeAll()
+func (f *file) closeSources() {
+	if f.users() == 0 {
+		f.closeAll()
 	}
 }
 

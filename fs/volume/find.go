@@ -27,7 +27,7 @@ func (v *Volume) Find(ctx context.Context, o control.FindOptions) (*control.Foun
 	out := &control.Found{Hash: hash, Tensors: []control.TensorRef{}}
 	err := v.walk(ctx, "", func(p string, n *Node) error {
 		n.file.mu.Lock()
-		err := v.load(n)
+		err := n.file.load()
 		packed := n.file.rec.Packed()
 		n.file.mu.Unlock()
 		if err != nil || !packed {

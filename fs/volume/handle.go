@@ -73,11 +73,11 @@ func (v *Volume) OpenBy(n *Node, flags, thread uint32) (*Handle, error) {
 	f := n.file
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if err := v.load(n); err != nil {
+	if err := f.load(); err != nil {
 		return nil, err
 	}
 	if flags&unix.O_TRUNC == 0 {
-		if err := v.vet(n); err != nil {
+		if err := f.vet(); err != nil {
 			return nil, err
 		}
 	}
@@ -93,26 +93,25 @@ func (v *Volume) OpenBy(n *Node, flags, thread uint32) (*Handle, error) {
 		if f.programs > 0 && !write { // who opens it for writing is refused by the kernel; who only truncates is not
 			return nil, unix.ETXTBSY
 		}
-		if err := v.makeWritable(n, flags&unix.O_TRUNC != 0); err != nil {
+		if err := f.makeWritable(flags&unix.O_TRUNC != 0); err != nil {
 			return nil, err
 		}
 	}
-	return v.attach(n, flags, v.noteOpen(f, flags, thread))
+	return f.attach(flags, f.noteOpen(flags, thread))
 }
 
 // makeWritable prepares a file for a writer. f.mu is held.
-func (v *Volume) makeWritable(n *Node, truncate bool) error {
-	f := n.file
-	if err := v.unpack(n, truncate); err != nil {
+func (f *file) makeWritable(truncate bool) error {
+	if err := f.unpack(truncate); err != nil {
 		return err
 	}
 	if truncate {
-		if err := v.truncateRaw(n, 0); err != nil {
+		if err := f.truncateRaw(0); err != nil {
 			return err
 		}
 		// What comes is another checkpoint, and the old one's damage is gone with it.
 		if f.damaged != nil || f.rec != (tree.Record{}) {
-			if err := v.writeRecord(n, tree.Record{}); err != nil {
+			if err := f.writeRecord(tree.Record{}); err != nil {
 				return err
 			}
 		}
@@ -123,8 +122,8 @@ func (v *Volume) makeWritable(n *Node, truncate bool) error {
 }
 
 // truncateRaw sets the length of a plain file. f.mu is held.
-func (v *Volume) truncateRaw(n *Node, size int64) error {
-	w, done, err := v.writable(n)
+func (f *file) truncateRaw(size int64) error {
+	w, done, err := f.writable()
 	if err != nil {
 		return err
 	}
@@ -132,16 +131,16 @@ func (v *Volume) truncateRaw(n *Node, size int64) error {
 	if err := w.Truncate(size); err != nil {
 		return err
 	}
-	n.file.stale = n.file.stale || n.file.pass > 0
+	f.stale = f.stale || f.pass > 0
 	return nil
 }
 
 // writable returns the inode open for writing, until done is called. f.mu is held.
-func (v *Volume) writable(n *Node) (w *os.File, done func(), err error) {
-	if f := n.file; f.rw {
+func (f *file) writable() (w *os.File, done func(), err error) {
+	if f.rw {
 		return f.raw, func() {}, nil
 	}
-	w, err = n.openInode(unix.O_RDWR)
+	w, err = f.node.openInode(unix.O_RDWR)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -150,30 +149,29 @@ func (v *Volume) writable(n *Node) (w *os.File, done func(), err error) {
 
 // attach makes a handle of a file whose state fits flags. With served set it is not in passthrough, if it can be. f.mu is
 // held.
-func (v *Volume) attach(n *Node, flags uint32, served bool) (*Handle, error) {
-	f := n.file
+func (f *file) attach(flags uint32, served bool) (*Handle, error) {
 	access := flags & unix.O_ACCMODE
 	h := &Handle{
-		Node: n, write: access != unix.O_RDONLY, sync: flags & (unix.O_SYNC | unix.O_DSYNC),
+		Node: f.node, write: access != unix.O_RDONLY, sync: flags & (unix.O_SYNC | unix.O_DSYNC),
 		program: flags&openedToExecute != 0, noatime: flags&unix.O_NOATIME != 0,
 	}
-	if err := v.openSource(n); err != nil {
-		v.closeSources(n)
-		return nil, v.openFailed(n, err)
+	if err := f.openSource(); err != nil {
+		f.closeSources()
+		return nil, f.openFailed(err)
 	}
-	h.Mode = v.chooseMode(f, access, served)
+	h.Mode = f.chooseMode(access, served)
 	if h.Mode == Passthrough && f.pass == 0 {
-		id, err := v.kernel.RegisterBacking(int(f.raw.Fd()))
+		id, err := f.c.kernel.RegisterBacking(int(f.raw.Fd()))
 		if err != nil {
-			v.report(slog.LevelWarn, "passthrough refused for one file; the daemon serves it", "path", n.Path(), "reason", err)
+			f.c.v.report(slog.LevelWarn, "passthrough refused for one file; the daemon serves it", "path", f.node.Path(), "reason", err)
 			h.Mode = Cached
 		} else {
 			f.backing = id
 		}
 	}
 	if h.Mode != Passthrough && h.write {
-		if err := v.openRaw(n, true); err != nil {
-			v.closeSources(n)
+		if err := f.openRaw(true); err != nil {
+			f.closeSources()
 			return nil, err
 		}
 	}
@@ -193,22 +191,22 @@ func (v *Volume) attach(n *Node, flags uint32, served bool) (*Handle, error) {
 	}
 	if h.write {
 		if f.writers++; f.writers == 1 {
-			v.writing.Begin(n.ino)
+			f.c.v.writing.Begin(f.node.ino)
 		}
 		if h.Mode == Passthrough {
 			f.stale = true
 		}
 	}
-	v.opened(n)
-	n.ref()
-	v.count.opens[h.Mode].Add(1)
-	v.count.handles.Add(1)
+	f.opened()
+	f.node.ref()
+	f.c.count.opens[h.Mode].Add(1)
+	f.c.count.handles.Add(1)
 	return h, nil
 }
 
 // chooseMode keeps to the kernel's rule: an inode is either in passthrough with one backing file, or cached.
-func (v *Volume) chooseMode(f *file, access uint32, served bool) Mode {
-	passthrough := v.passthrough.Load() && !served
+func (f *file) chooseMode(access uint32, served bool) Mode {
+	passthrough := f.c.passthrough.Load() && !served
 	switch {
 	case f.pass > 0:
 		return Passthrough
@@ -225,7 +223,7 @@ func (v *Volume) chooseMode(f *file, access uint32, served bool) Mode {
 // Release ends a handle.
 func (v *Volume) Release(h *Handle) {
 	n := h.Node
-	v.count.handles.Add(-1)
+	v.content.count.handles.Add(-1)
 	if n.view != nil {
 		v.releaseView(h)
 		return
@@ -242,7 +240,7 @@ func (v *Volume) Release(h *Handle) {
 	switch h.Mode {
 	case Passthrough:
 		if f.pass--; f.pass == 0 {
-			v.kernel.UnregisterBacking(f.backing)
+			v.content.kernel.UnregisterBacking(f.backing)
 		}
 	case Cached:
 		f.cached--
@@ -259,12 +257,12 @@ func (v *Volume) Release(h *Handle) {
 		if f.writers--; f.writers == 0 {
 			v.writing.End(n.ino)
 			v.steps.changed(n.ino)
-			v.writersGone(n)
+			f.writersGone()
 		}
 		f.cond.Broadcast()
 	}
-	v.closed(n, h)
-	v.closeSources(n)
+	f.closed(h)
+	f.closeSources()
 	if f.users() == 0 {
 		v.hot.released(n)
 	}
@@ -273,16 +271,15 @@ func (v *Volume) Release(h *Handle) {
 }
 
 // writersGone has the file packed, or finds that it stays as it is. f.mu is held.
-func (v *Volume) writersGone(n *Node) {
-	f := n.file
-	if n.isDead() {
+func (f *file) writersGone() {
+	if f.node.isDead() {
 		return
 	}
-	if !v.settleSmall(n) {
-		v.packer.add(n)
+	if !f.settleSmall() {
+		f.c.v.packer.add(f.node)
 	}
 	if f.rw && f.users() > 0 { // who reads on must not look like a writer
-		if raw, err := n.openInode(unix.O_RDONLY); err == nil {
+		if raw, err := f.node.openInode(unix.O_RDONLY); err == nil {
 			f.setRaw(raw, false)
 		}
 	}
@@ -298,10 +295,10 @@ func (v *Volume) Read(h *Handle, p []byte, off int64) (int, error) {
 	}
 	k, packed, err := h.Node.file.read(p, off)
 	if err == errNoSource {
-		k, packed, err = v.readAgain(h.Node, p, off)
+		k, packed, err = h.Node.file.readAgain(p, off)
 	}
 	if err != nil {
-		return 0, v.readFailed(h.Node, off, err)
+		return 0, h.Node.file.readFailed(off, err)
 	}
 	v.wasRead(h, k, packed)
 	return k, nil
@@ -310,12 +307,12 @@ func (v *Volume) Read(h *Handle, p []byte, off int64) (int, error) {
 // wasRead notes that k bytes were read.
 func (v *Volume) wasRead(h *Handle, k int, packed bool) {
 	if packed {
-		v.count.readPacked.add(k)
+		v.content.count.readPacked.add(k)
 	} else {
-		v.count.readPlace.add(k)
+		v.content.count.readPlace.add(k)
 	}
 	if first := h.read.Add(int64(k)) == int64(k); first && k > 0 && !h.noatime {
-		v.accessed(h.Node)
+		h.Node.file.accessed()
 	}
 }
 
@@ -327,7 +324,7 @@ func (v *Volume) Lend(h *Handle, n int, off int64) (*assemble.Loan, int, error) 
 	}
 	l, k, err := f.lend(n, off)
 	if err != nil {
-		return nil, 0, v.readFailed(h.Node, off, err)
+		return nil, 0, f.readFailed(off, err)
 	}
 	if l != nil {
 		v.wasRead(h, k, true)
@@ -336,11 +333,10 @@ func (v *Volume) Lend(h *Handle, n int, off int64) (*assemble.Loan, int, error) 
 }
 
 // readAgain is read of a file that is being made another's copy: afterwards there is something to read.
-func (v *Volume) readAgain(n *Node, p []byte, off int64) (k int, packed bool, err error) {
-	f := n.file
+func (f *file) readAgain(p []byte, off int64) (k int, packed bool, err error) {
 	for {
 		f.mu.Lock()
-		err := v.openSource(n)
+		err := f.openSource()
 		f.mu.Unlock()
 		if err != nil {
 			return 0, false, err
@@ -370,7 +366,7 @@ func (v *Volume) Write(h *Handle, p []byte, off int64) (int, error) {
 		f.stale = true
 		f.mu.Unlock()
 		if shared {
-			v.kernel.InvalidateData(h.Node.id, off, int64(k))
+			v.content.kernel.InvalidateData(h.Node.id, off, int64(k))
 		}
 	}
 	if k > 0 {
@@ -387,9 +383,9 @@ func (v *Volume) writePacked(h *Handle, p []byte, off int64) (int, error) {
 	f := h.Node.file
 	for h.write {
 		f.mu.Lock()
-		err := v.beginWrite(h.Node)
+		err := f.beginWrite()
 		if err == nil {
-			err = v.openRaw(h.Node, true)
+			err = f.openRaw(true)
 		}
 		f.mu.Unlock()
 		if err != nil {
@@ -445,7 +441,7 @@ func (v *Volume) Flush(h *Handle) {
 		h.flushed = true
 		f.flushed++
 	}
-	own := v.rawSizeLocked(h.Node)
+	own := f.rawSizeLocked()
 	f.mu.Unlock()
 	v.packer.makeRoom(own)
 }

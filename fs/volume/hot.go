@@ -141,11 +141,11 @@ func (l *hotList) want(n *Node) {
 	known := f.hot != nil
 	l.mu.Unlock()
 	if !known { // the survey has not come to it
-		l.found(n, l.v.rawSizeLocked(n))
+		l.found(n, f.rawSizeLocked())
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if e := n.file.hot; e != nil {
+	if e := f.hot; e != nil {
 		e.wanted = true
 		l.wanted = true
 	}
@@ -171,7 +171,7 @@ func (l *hotList) shrink() {
 		over := l.bytes > l.max
 		l.mu.Unlock()
 		if over || short || c.wanted {
-			if _, err := l.v.evict(c.node); err != nil {
+			if _, err := c.node.file.evict(); err != nil {
 				l.failed(c.node, err)
 			}
 		}
@@ -181,7 +181,7 @@ func (l *hotList) shrink() {
 
 // failed notes that the bytes of a file cannot be given up, and puts the next attempt off.
 func (l *hotList) failed(n *Node, err error) {
-	l.v.count.evictErrs.Add(1)
+	l.v.content.count.evictErrs.Add(1)
 	l.v.report(slog.LevelWarn, "eviction failed; it is tried again", "path", n.Path(), "reason", err)
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -227,23 +227,21 @@ func (v *Volume) diskShort() bool {
 }
 
 // opened notes an open; a packed file that is opened a second time is hydrated. f.mu is held.
-func (v *Volume) opened(n *Node) {
-	f := n.file
-	if !f.rec.Packed() || v.readOnly {
+func (f *file) opened() {
+	if !f.rec.Packed() || f.c.v.readOnly {
 		return
 	}
 	f.opens++
 	if !f.rec.Hollow {
-		v.hot.touch(n)
+		f.c.v.hot.touch(f.node)
 	} else if f.opens > 1 {
-		v.hydrator.add(n)
+		f.c.v.hydrator.add(f.node)
 	}
 }
 
 // closed notes the end of a handle; a packed file most of which was read is hydrated. f.mu is held.
-func (v *Volume) closed(n *Node, h *Handle) {
-	f := n.file
-	if !v.readOnly && h.Mode == Cached && f.rec.Hollow && f.asm != nil && h.read.Load() > f.asm.Size()/2 {
-		v.hydrator.add(n)
+func (f *file) closed(h *Handle) {
+	if !f.c.v.readOnly && h.Mode == Cached && f.rec.Hollow && f.asm != nil && h.read.Load() > f.asm.Size()/2 {
+		f.c.v.hydrator.add(f.node)
 	}
 }

@@ -62,8 +62,8 @@ func (h *hydrator) start() {
 			if n == nil {
 				continue
 			}
-			if _, err := h.v.hydrate(n); err != nil {
-				h.v.count.hydrateErrs.Add(1)
+			if _, err := n.file.hydrate(); err != nil {
+				h.v.content.count.hydrateErrs.Add(1)
 				h.v.report(slog.LevelWarn, "hydration failed", "path", n.Path(), "reason", err)
 			}
 			h.mu.Lock()
@@ -111,7 +111,7 @@ func (h *hydrator) wait() bool {
 
 // left is for how long the file that came first has to wait at least, if there is one.
 func (h *hydrator) left() (time.Duration, bool) {
-	reads := h.v.count.readPacked.calls.Load() + h.v.count.views.calls.Load()
+	reads := h.v.content.count.readPacked.calls.Load() + h.v.content.count.views.calls.Load()
 	now := h.v.now()
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -177,33 +177,31 @@ func (h *hydrator) forget(n *Node) {
 }
 
 // hydrate fills in the bytes of a packed file, if they are not in place, and returns its size.
-func (v *Volume) hydrate(n *Node) (int64, error) {
-	f := n.file
+func (f *file) hydrate() (int64, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if err := v.load(n); err != nil {
+	if err := f.load(); err != nil {
 		return 0, err
 	}
-	if !f.rec.Hollow || n.isDead() {
+	if !f.rec.Hollow || f.node.isDead() {
 		return 0, nil
 	}
-	if err := v.hydrateLocked(n); err != nil {
+	if err := f.hydrateLocked(); err != nil {
 		return 0, err
 	}
-	return v.rawSizeLocked(n), nil
+	return f.rawSizeLocked(), nil
 }
 
 // hydrateLocked is hydrate with f.mu held; it is given up while the bytes are written. Until the flag hollow goes, the
 // manifest is read. The bytes are a cache: whole when the flag goes, and not durable.
-func (v *Volume) hydrateLocked(n *Node) error {
-	f := n.file
+func (f *file) hydrateLocked() error {
 	for f.hydrating {
 		f.cond.Wait()
 	}
 	if !f.rec.Hollow {
 		return nil
 	}
-	own, err := n.openInode(os.O_RDWR)
+	own, err := f.node.openInode(os.O_RDWR)
 	if err != nil {
 		return err
 	}
@@ -211,66 +209,65 @@ func (v *Volume) hydrateLocked(n *Node) error {
 	f.hydrating, f.moved = true, true
 	rec := f.rec
 	f.mu.Unlock()
-	size, err := v.fill(n, own, rec)
+	size, err := f.fill(own, rec)
 	f.mu.Lock()
 	f.hydrating = false
 	f.cond.Broadcast()
 	filled := err == nil
 	if filled {
-		err = v.hydrated(n, own)
+		err = f.hydrated(own)
 	}
 	if err != nil {
-		if !filled && !n.isDead() { // a record that failed to be written may have been, all the same
-			v.giveUp(n, own, size)
+		if !filled && !f.node.isDead() { // a record that failed to be written may have been, all the same
+			f.giveUp(own, size)
 		}
 		return err
 	}
-	if !n.isDead() {
-		v.hot.add(n, size)
-		v.count.hydratedFiles.Add(1)
-		v.count.hydratedBytes.Add(size)
+	if !f.node.isDead() {
+		f.c.v.hot.add(f.node, size)
+		f.c.count.hydratedFiles.Add(1)
+		f.c.count.hydratedBytes.Add(size)
 	}
 	if f.users() > 0 {
-		return v.openRaw(n, false)
+		return f.openRaw(false)
 	}
 	return nil
 }
 
 // hydrated ends a hydration. f.mu is held.
-func (v *Volume) hydrated(n *Node, own *os.File) error {
-	f := n.file
-	if err := v.step("hydrate: mtime"); err != nil {
+func (f *file) hydrated(own *os.File) error {
+	if err := f.c.step("hydrate: mtime"); err != nil {
 		return err
 	}
 	if err := tree.SetMtime(int(own.Fd()), f.rec.Mtime); err != nil {
 		return err
 	}
-	if err := v.step("hydrate: record"); err != nil {
+	if err := f.c.step("hydrate: record"); err != nil {
 		return err
 	}
 	rec := f.rec
 	rec.Hollow = false
-	return v.writeRecord(n, rec)
+	return f.writeRecord(rec)
 }
 
 // fill writes a packed file's bytes into its inode, and returns their number, which is right after a failure too.
-func (v *Volume) fill(n *Node, own *os.File, rec tree.Record) (int64, error) {
+func (f *file) fill(own *os.File, rec tree.Record) (int64, error) {
 	st, err := own.Stat()
 	if err != nil {
 		return 0, err
 	}
-	src, err := v.asm.Open(rec.Manifest)
+	src, err := f.c.v.asm.Open(rec.Manifest)
 	if err != nil {
-		return st.Size(), v.openFailed(n, err)
+		return st.Size(), f.openFailed(err)
 	}
 	defer src.Close()
-	if err := v.step("hydrate: bytes"); err != nil {
+	if err := f.c.step("hydrate: bytes"); err != nil {
 		return st.Size(), err
 	}
-	if err := v.copyParallel(own, src, src.Size()); err != nil {
+	if err := f.c.copyParallel(own, src, src.Size()); err != nil {
 		var bad *sourceError
 		if errors.As(err, &bad) {
-			return src.Size(), v.readFailed(n, bad.off, bad.err)
+			return src.Size(), f.readFailed(bad.off, bad.err)
 		}
 		return src.Size(), err
 	}
@@ -290,14 +287,14 @@ func (e *sourceError) Error() string { return fmt.Sprintf("at %d: %v", e.off, e.
 func (e *sourceError) Unwrap() error { return e.err }
 
 // copyParallel copies size bytes by a few workers, each in steps of 4 MiB.
-func (v *Volume) copyParallel(dst *os.File, src io.ReaderAt, size int64) error {
+func (c *contentFiles) copyParallel(dst *os.File, src io.ReaderAt, size int64) error {
 	const step = 4 << 20
 	var g errgroup.Group
 	g.SetLimit(4)
 	for off := int64(0); off < size; off += step {
 		g.Go(func() error {
-			buf := v.copyBufs.Get().(*[]byte)
-			defer v.copyBufs.Put(buf)
+			buf := c.copyBufs.Get().(*[]byte)
+			defer c.copyBufs.Put(buf)
 			p := (*buf)[:min(step, size-off)]
 			if k, err := src.ReadAt(p, off); k < len(p) {
 				if err == nil || err == io.EOF {

@@ -10,6 +10,7 @@ import (
 // What is filled in waits while somebody reads packed files, but not for ever, and not at the end.
 func TestHydrationWaits(t *testing.T) {
 	v := &Volume{}
+	v.content = newContentFiles(v, [16]byte{})
 	v.names = newNames(v)
 	v.hot = newHotList(v, 1<<40)
 	start := time.Now()
@@ -20,7 +21,7 @@ func TestHydrationWaits(t *testing.T) {
 	h.after = func(d time.Duration) <-chan time.Time {
 		if at.Sub(start) < readFor {
 			d = min(d, 100*time.Millisecond)
-			v.count.readPacked.add(1)
+			v.content.count.readPacked.add(1)
 		}
 		at = at.Add(d)
 		c := make(chan time.Time, 1)
@@ -30,7 +31,7 @@ func TestHydrationWaits(t *testing.T) {
 	waits := func(what string, lasts, want time.Duration) {
 		t.Helper()
 		start, readFor = at, lasts
-		h.add(&Node{ns: v.names, file: &file{}, refs: 1})
+		h.add(unpinned(v))
 		for len(h.queue) > 0 {
 			if !h.wait() {
 				t.Fatal("the end")
@@ -46,12 +47,12 @@ func TestHydrationWaits(t *testing.T) {
 	waits("read for ever", 1<<60, maxHydrateWait)
 
 	// Those that waited together do not wait again, one after the other.
-	h.add(&Node{ns: v.names, file: &file{}, refs: 1})
-	h.add(&Node{ns: v.names, file: &file{}, refs: 1})
+	h.add(unpinned(v))
+	h.add(unpinned(v))
 	waits("the last of three", 0, readsStill)
 
 	h.after = func(time.Duration) <-chan time.Time { return nil }
-	h.add(&Node{ns: v.names, file: &file{}, refs: 1})
+	h.add(unpinned(v))
 	close(h.quit)
 	if h.wait() {
 		t.Error("filled in at the end")
@@ -117,4 +118,11 @@ func TestHydratedAtOnce(t *testing.T) {
 	r.want("h", packed)
 	r = r.reopen()
 	r.same("h", want)
+}
+
+// unpinned is a node of a file that is nowhere.
+func unpinned(v *Volume) *Node {
+	n := &Node{ns: v.names, refs: 1}
+	n.file = newFile(v.content, n)
+	return n
 }

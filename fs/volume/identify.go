@@ -49,7 +49,7 @@ func (i *identifier) found(n *Node) {
 func (i *identifier) identify(n *Node) {
 	v, f := i.v, n.file
 	f.mu.Lock()
-	err := v.load(n)
+	err := n.file.load()
 	h, gen := f.rec.Manifest, f.gen
 	todo := err == nil && f.rec.Packed() && f.damaged == nil && f.writers == 0 && !n.isDead()
 	f.mu.Unlock()
@@ -59,7 +59,7 @@ func (i *identifier) identify(n *Node) {
 		}
 	}
 	if err == nil && todo {
-		if err = v.step("identify"); err != nil {
+		if err = v.content.step("identify"); err != nil {
 			return
 		}
 		var r *paced

@@ -61,9 +61,9 @@ func (v *Volume) mark(ctx context.Context, m *store.Marking) error {
 	// Manifests on their way, which may be made of others without a chunk being put. Whoever took one from a file that the
 	// walk has not seen, since it is gone or was changed, has put it when this lock is free. What is taken from now on is
 	// known.
-	v.cloning.Lock()
+	v.content.cloning.Lock()
 	//lint:ignore SA2001 it is waited for, nothing else
-	v.cloning.Unlock()
+	v.content.cloning.Unlock()
 	named := map[cas.Hash]string{}
 	for _, h := range m.Named() {
 		named[h] = "a file being packed"
@@ -170,12 +170,12 @@ func (k *marker) node(ctx context.Context, n *Node, p string) error {
 
 // file notes what a file needs.
 func (k *marker) file(n *Node, p string) error {
-	v, f := k.v, n.file
+	f := n.file
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	err := v.load(n)
+	err := f.load()
 	if err == nil && !f.rec.Packed() {
-		err = v.vet(n)
+		err = n.file.vet()
 	}
 	if err == unix.ENOENT || errors.Is(err, fs.ErrNotExist) {
 		return nil // gone meanwhile
@@ -183,7 +183,7 @@ func (k *marker) file(n *Node, p string) error {
 	if err == nil && f.damaged != nil {
 		// The header of a hollow file says what its lost record said.
 		var h tree.Header
-		if h, err = v.header(n); err == nil {
+		if h, err = n.file.header(); err == nil {
 			k.manifests[h.Record.Manifest] = p
 		} else {
 			err = f.damaged
@@ -199,8 +199,8 @@ func (k *marker) file(n *Node, p string) error {
 }
 
 // header reads the header of a hollow file. f.mu is held.
-func (v *Volume) header(n *Node) (tree.Header, error) {
-	raw, err := n.openQuietly()
+func (f *file) header() (tree.Header, error) {
+	raw, err := f.node.openQuietly()
 	if err != nil {
 		return tree.Header{}, err
 	}
@@ -210,7 +210,7 @@ func (v *Volume) header(n *Node) (tree.Header, error) {
 		return tree.Header{}, err
 	}
 	h, err := tree.DecodeHeader(head)
-	if err == nil && h.Store != v.id {
+	if err == nil && h.Store != f.c.id {
 		err = fmt.Errorf("header of a hollow file: of another store: %w", cas.ErrCorrupt)
 	}
 	return h, err

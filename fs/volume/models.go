@@ -213,7 +213,7 @@ func (m *models) record(v *Volume) error {
 	if len(changed) == 0 || v.readOnly {
 		return nil
 	}
-	if err := v.step("models: record"); err != nil {
+	if err := v.content.step("models: record"); err != nil {
 		return err
 	}
 	b := v.store.Begin()

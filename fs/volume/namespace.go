@@ -59,13 +59,13 @@ func (v *Volume) attrFrom(n *Node, st *unix.Stat_t) (Attr, error) {
 	}
 	n.file.mu.Lock()
 	defer n.file.mu.Unlock()
-	if err := v.load(n); err != nil { // which may have to end what was cut off
+	if err := n.file.load(); err != nil { // which may have to end what was cut off
 		return Attr{}, err
 	}
 	if n.file.moved { // perhaps between the look and the lock
 		return v.statLocked(n)
 	}
-	return a, v.fileAttr(n, &a)
+	return a, n.file.fileAttr(&a)
 }
 
 // dirFd is the descriptor of a directory until releaseDir. v.ns is held.
@@ -140,7 +140,7 @@ func (v *Volume) openNew(m made, flags uint32, c Caller) (*Node, Attr, *Handle, 
 		m.raw.Close()
 	}
 	f.changed()
-	h, err := v.attach(m.node, flags, v.noteOpen(f, flags, c.Thread))
+	h, err := m.node.file.attach(flags, f.noteOpen(flags, c.Thread))
 	f.mu.Unlock()
 	if err != nil {
 		m.node.unref(1)
@@ -153,7 +153,7 @@ func (v *Volume) openNew(m made, flags uint32, c Caller) (*Node, Attr, *Handle, 
 // creating are the flags to make a file with that is opened with flags. In passthrough the kernel opens it for writing
 // itself; a descriptor for writing here would look like a writer.
 func (v *Volume) creating(flags uint32) (int, bool) {
-	if flags&unix.O_ACCMODE == unix.O_RDONLY || v.passthrough.Load() {
+	if flags&unix.O_ACCMODE == unix.O_RDONLY || v.content.passthrough.Load() {
 		return unix.O_RDONLY | unix.O_CLOEXEC, false
 	}
 	return unix.O_RDWR | unix.O_CLOEXEC, true
@@ -359,7 +359,7 @@ func (v *Volume) Link(n, dir *Node, name string) (Attr, error) {
 	}
 	n.ref()
 	if n.file != nil {
-		v.touched(n)
+		n.file.touched()
 	}
 	return v.statLocked(n)
 }

@@ -176,7 +176,7 @@ func (t *table) insert(st *unix.Stat_t) *Node {
 	n := &Node{ns: t.ns, id: t.next, ino: st.Ino, mode: st.Mode & unix.S_IFMT, keep: -1, refs: 1, dirfd: cachedFd{fd: -1}}
 	t.next++
 	if n.mode == unix.S_IFREG {
-		n.file = newFile()
+		n.file = newFile(t.ns.v.content, n)
 	}
 	t.byID[n.id] = n
 	t.byIno[inoKey(n.ino)] = n

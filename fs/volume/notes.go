@@ -32,7 +32,7 @@ func (v *Volume) notes(n *Node, l *formats.Layout) []string {
 	}
 	if l.Left == nil { // a manifest does not say
 		if r, size, done, err := v.peruse(n); err == nil {
-			if again, err := v.detect(n, io.NewSectionReader(r, 0, size), size); err == nil && again.Format == l.Format {
+			if again, err := n.file.detect(io.NewSectionReader(r, 0, size), size); err == nil && again.Format == l.Format {
 				l = again
 			}
 			done()

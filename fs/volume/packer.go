@@ -139,7 +139,7 @@ func (p *packer) add(n *Node) {
 	}
 	f.queued = true
 	n.ref()
-	size := p.v.rawSizeLocked(n)
+	size := f.rawSizeLocked()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.backlog.add(n, size, p.v.now())

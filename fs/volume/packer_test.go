@@ -129,7 +129,7 @@ func TestSyncWaitsForRepack(t *testing.T) {
 	n := r.find("f")
 	defer r.forget(n)
 	first := p.take()
-	if _, err := r.beginPack(n, &job{}, func() {}); err != nil {
+	if _, err := n.file.beginPack(&job{}, func() {}); err != nil {
 		t.Fatal(err)
 	}
 	r.patch("f", []byte("new"), 0)

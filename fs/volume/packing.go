@@ -39,7 +39,7 @@ var (
 
 // packGroup packs files into one batch and publishes them.
 func (v *Volume) packGroup(ctx context.Context, group []*Node) {
-	defer v.count.tookSince(time.Now())
+	defer v.content.count.tookSince(time.Now())
 	var jobs []job
 	b := v.store.Begin()
 	defer b.Release()
@@ -88,8 +88,8 @@ func (v *Volume) packed(n *Node, size int64, err error) {
 	switch {
 	case err == nil:
 		if size > 0 {
-			v.count.packedFiles.Add(1)
-			v.count.packedBytes.Add(size)
+			v.content.count.packedFiles.Add(1)
+			v.content.count.packedBytes.Add(size)
 		}
 		v.packer.finish(n, size, false, nil)
 	case errors.Is(err, errMapped), errors.Is(err, errAwaited):
@@ -97,7 +97,7 @@ func (v *Volume) packed(n *Node, size int64, err error) {
 	case errors.Is(err, context.Canceled):
 		v.packer.finish(n, 0, false, nil)
 	default:
-		v.count.packErrs.Add(1)
+		v.content.count.packErrs.Add(1)
 		v.report(slog.LevelError, "packing failed; the file stays as it is and is tried again", "path", n.Path(), "reason", err)
 		v.packer.finish(n, 0, true, err)
 		v.hot.wake() // the disk may be full
@@ -109,13 +109,13 @@ func (v *Volume) packFile(ctx context.Context, b *store.Batch, n *Node) (job, er
 	j := job{node: n}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	raw, err := v.beginPack(n, &j, cancel)
+	raw, err := n.file.beginPack(&j, cancel)
 	if err != nil || raw == nil {
 		return j, err
 	}
 	defer raw.Close()
-	defer v.endPack(n)
-	if v.mayBeWritten(raw, false) {
+	defer n.file.endPack()
+	if v.content.mayBeWritten(raw, false) {
 		return j, errMapped
 	}
 	j.size = j.st.Size
@@ -130,10 +130,10 @@ func (v *Volume) packFile(ctx context.Context, b *store.Batch, n *Node) (job, er
 		j.res, err = v.pack.Layout(ctx, b, &guarded{v: v, r: raw}, j.size, layout, rel)
 	}
 	if layout == nil && err == nil || errors.Is(err, pack.ErrPresumed) {
-		if layout, err = v.detect(n, raw, j.size); err != nil {
+		if layout, err = n.file.detect(raw, j.size); err != nil {
 			return j, err
 		}
-		if v.awaits(n, &j, layout) {
+		if n.file.awaits(&j, layout) {
 			return j, errAwaited
 		}
 		j.viewSize = view.SizeOf(layout)
@@ -147,23 +147,22 @@ func (v *Volume) packFile(ctx context.Context, b *store.Batch, n *Node) (job, er
 }
 
 // beginPack opens a file that is to be packed; nil when it is not, any more.
-func (v *Volume) beginPack(n *Node, j *job, cancel context.CancelFunc) (*os.File, error) {
-	f := n.file
+func (f *file) beginPack(j *job, cancel context.CancelFunc) (*os.File, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.queued = false
-	if err := v.load(n); err != nil {
+	if err := f.load(); err != nil {
 		return nil, err
 	}
-	if !f.dirty || f.writers > 0 || f.rec.Packed() || f.damaged != nil || n.isDead() {
+	if !f.dirty || f.writers > 0 || f.rec.Packed() || f.damaged != nil || f.node.isDead() {
 		return nil, nil
 	}
 	j.gen = f.gen
 	var before unix.Stat_t
-	if err := n.statInode(&before); err != nil {
+	if err := f.node.statInode(&before); err != nil {
 		return nil, err
 	}
-	raw, err := n.openQuietly()
+	raw, err := f.node.openQuietly()
 	if err != nil {
 		return nil, err
 	}
@@ -176,16 +175,16 @@ func (v *Volume) beginPack(n *Node, j *job, cancel context.CancelFunc) (*os.File
 	return raw, nil
 }
 
-func (v *Volume) endPack(n *Node) {
-	n.file.mu.Lock()
-	defer n.file.mu.Unlock()
-	n.file.cancelPack = nil
+func (f *file) endPack() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.cancelPack = nil
 }
 
 // mayBeWritten reports whether anybody else can still write the open file past this process: by a shared mapping that
 // outlived its descriptor, or by a descriptor of an earlier daemon's mount. The kernel grants a lease only when nobody
 // can; a filesystem without leases leaves only the mode without passthrough. rw says how raw was opened.
-func (v *Volume) mayBeWritten(raw *os.File, rw bool) bool {
+func (c *contentFiles) mayBeWritten(raw *os.File, rw bool) bool {
 	var err error
 	if rw {
 		var release func()
@@ -195,22 +194,21 @@ func (v *Volume) mayBeWritten(raw *os.File, rw bool) bool {
 	} else {
 		err = tree.NoWriters(int(raw.Fd()))
 	}
-	return err != nil && (errors.Is(err, tree.ErrInUse) || v.passthrough.Load())
+	return err != nil && (errors.Is(err, tree.ErrInUse) || c.passthrough.Load())
 }
 
 // mapped reports whether somebody may write a plain file that nobody has open for that: a mapping outlives its descriptor, and
 // what it writes does not count as a change. Once nobody can, somebody has to open the file first. f.mu is held.
-func (v *Volume) mapped(n *Node) bool {
-	f := n.file
+func (f *file) mapped() bool {
 	if f.rec.Packed() || f.quiet == f.gen+1 {
 		return false
 	}
-	raw, err := n.openQuietly()
+	raw, err := f.node.openQuietly()
 	if err != nil {
 		return false // told by who reads
 	}
 	defer raw.Close()
-	if v.mayBeWritten(raw, false) {
+	if f.c.mayBeWritten(raw, false) {
 		return true
 	}
 	if f.writers == 0 {
@@ -226,7 +224,7 @@ func (v *Volume) staysPlain(raw *os.File, j *job) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if j.literal = tree.LooksHollow(head, v.id); j.literal {
+	if j.literal = tree.LooksHollow(head, v.content.id); j.literal {
 		return true, nil // whether it was written so or lost its record: staysAsIs
 	}
 	_, mok := tree.Nanoseconds(j.st.Mtim)
@@ -259,22 +257,21 @@ func isCheckpoint(head []byte, size int64) bool {
 
 // settleSmall finds, at the last close, that a small file stays as it is: nothing is written for it, and it does not
 // wait for its turn. false when it has to. f.mu is held.
-func (v *Volume) settleSmall(n *Node) bool {
-	f := n.file
+func (f *file) settleSmall() bool {
 	if f.raw == nil || !f.dirty || f.rec != (tree.Record{}) {
 		return false
 	}
 	var st unix.Stat_t
-	if unix.Fstat(int(f.raw.Fd()), &st) != nil || st.Size >= smallFile || v.mayBeWritten(f.raw, f.rw) {
+	if unix.Fstat(int(f.raw.Fd()), &st) != nil || st.Size >= smallFile || f.c.mayBeWritten(f.raw, f.rw) {
 		return false
 	}
 	head, err := readHead(f.raw, st.Size)
-	if err != nil || isCheckpoint(head, st.Size) || tree.LooksHollow(head, v.id) {
+	if err != nil || isCheckpoint(head, st.Size) || tree.LooksHollow(head, f.c.id) {
 		return false
 	}
 	f.dirty = false
-	v.packer.notePublished(n, true)
-	v.sums.add(n)
+	f.c.v.packer.notePublished(f.node, true)
+	f.c.v.sums.add(f.node)
 	return true
 }
 
@@ -292,7 +289,7 @@ func (v *Volume) staysAsIs(j *job) error {
 	} else if j.literal != f.rec.Literal {
 		rec := f.rec
 		rec.Literal = j.literal
-		if err := v.writeRecord(n, rec); err != nil {
+		if err := f.writeRecord(rec); err != nil {
 			return err
 		}
 	}
@@ -330,10 +327,10 @@ func (v *Volume) publish(j *job) error {
 	if j.res.Manifest.Format != "blob" { // the layout was kept
 		rec.ViewSize = j.viewSize
 	}
-	if err := v.step("pack: record"); err != nil {
+	if err := v.content.step("pack: record"); err != nil {
 		return err
 	}
-	if err := v.writeRecord(n, rec); err != nil {
+	if err := f.writeRecord(rec); err != nil {
 		return err
 	}
 	f.vetted, f.moved = true, true

@@ -95,7 +95,7 @@ func TestPassthrough(t *testing.T) {
 	r.pack("f")
 	rd = r.open("f", unix.O_RDONLY)
 	mode(t, "a resident packed file", rd, Passthrough)
-	if skip, err := r.evict(rd.Node); skip != skipOpen || err != nil {
+	if skip, err := rd.Node.file.evict(); skip != skipOpen || err != nil {
 		t.Errorf("evict: %q, %v", skip, err)
 	}
 	// A writer takes the file as it is.

@@ -26,14 +26,14 @@ func (v *Volume) peruse(n *Node) (r io.ReaderAt, size int64, done func(), err er
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if err := v.load(n); err != nil {
+	if err := f.load(); err != nil {
 		return nil, 0, nil, err
 	}
-	if err := v.vet(n); err != nil {
+	if err := f.vet(); err != nil {
 		return nil, 0, nil, err
 	}
-	if err := v.openSource(n); err != nil {
-		v.closeSources(n)
+	if err := f.openSource(); err != nil {
+		f.closeSources()
 		return nil, 0, nil, err
 	}
 	f.inside++
@@ -41,7 +41,7 @@ func (v *Volume) peruse(n *Node) (r io.ReaderAt, size int64, done func(), err er
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.inside--
-		v.closeSources(n)
+		f.closeSources()
 	}, nil
 }
 

@@ -231,7 +231,7 @@ func (v *Volume) openQuery(n *Node, flags uint32) (*Handle, error) {
 		return nil, unix.EINVAL
 	}
 	n.ref()
-	v.count.handles.Add(1)
+	v.content.count.handles.Add(1)
 	return &Handle{Node: n, Mode: Direct, write: write}, nil
 }
 

@@ -15,10 +15,10 @@ func (v *Volume) Fallocate(h *Handle, mode uint32, off, n int64) error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if err := v.beginWrite(h.Node); err != nil {
+	if err := f.beginWrite(); err != nil {
 		return err
 	}
-	w, done, err := v.writable(h.Node)
+	w, done, err := f.writable()
 	if err != nil {
 		return err
 	}

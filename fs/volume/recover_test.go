@@ -319,7 +319,7 @@ func TestCopiedWithoutAttributes(t *testing.T) {
 		t.Fatal(err)
 	}
 	h, err := tree.DecodeHeader(b)
-	if err != nil || h.Record != rec || h.Size != int64(len(want)) || h.Store != r.id {
+	if err != nil || h.Record != rec || h.Size != int64(len(want)) || h.Store != r.content.id {
 		t.Fatalf("%+v, %v", h, err)
 	}
 	r.close()
@@ -334,7 +334,7 @@ func TestCopiedWithoutAttributes(t *testing.T) {
 func TestLiteralHeader(t *testing.T) {
 	for _, size := range []int{tree.HeaderSize, 5000, 100 << 10, 300 << 10} {
 		r := newRig(t)
-		h := tree.Header{Store: r.id, Record: tree.Record{Manifest: [32]byte{1}, Hollow: true}, Size: int64(size)}
+		h := tree.Header{Store: r.content.id, Record: tree.Record{Manifest: [32]byte{1}, Hollow: true}, Size: int64(size)}
 		head := h.Encode()
 		want := append(head[:], random(size, 1)...)[:size]
 		r.write("f", want)
@@ -457,7 +457,7 @@ func TestEmptyingReadOnly(t *testing.T) {
 	r.write("f", random(300<<10, 1))
 	r.packOut("f")
 	fail := true
-	r.step = func(what string) error {
+	r.content.step = func(what string) error {
 		if what == "empty: truncate" && fail {
 			return errStop
 		}

@@ -168,9 +168,9 @@ func (r *treeRepair) file(n *Node) (did string, lost, err error) {
 	v, f := r.v, n.file
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	err = v.load(n)
+	err = n.file.load()
 	if err == nil && !f.rec.Packed() {
-		err = v.vet(n)
+		err = n.file.vet()
 	}
 	if errors.Is(err, unix.ENOENT) {
 		return "", nil, nil
@@ -183,16 +183,16 @@ func (r *treeRepair) file(n *Node) (did string, lost, err error) {
 	}
 	if f.damaged != nil {
 		why := f.damaged
-		h, err := v.header(n)
+		h, err := n.file.header()
 		if err != nil {
 			return "", why, nil
 		}
 		// Whatever lies behind the header is to be holes again, of the right size.
-		if err := v.writeRecord(n, h.Record); err != nil {
+		if err := n.file.writeRecord(h.Record); err != nil {
 			return "", nil, err
 		}
 		f.damaged, f.vetted, f.loaded = nil, true, true
-		if err := v.disbelieve(n); err != nil {
+		if err := n.file.disbelieve(); err != nil {
 			return "", nil, err
 		}
 		did = "record restored from the file's header"
@@ -200,10 +200,10 @@ func (r *treeRepair) file(n *Node) (did string, lost, err error) {
 	if !f.rec.Packed() {
 		return did, nil, nil
 	}
-	m, missing := v.whole(f.rec.Manifest)
+	m, missing := v.content.whole(f.rec.Manifest)
 	if missing != nil && !f.rec.Hollow && !f.hydrating {
 		// The bytes in place are believed, and now they are all there is.
-		if err := v.unpack(n, false); err != nil {
+		if err := n.file.unpack(false); err != nil {
 			return did, nil, err
 		}
 		v.packer.add(n)
@@ -217,14 +217,14 @@ func (r *treeRepair) file(n *Node) (did string, lost, err error) {
 		return did, nil, err
 	}
 	if st.Size != m.Size {
-		if err := v.disbelieve(n); err != nil {
+		if err := n.file.disbelieve(); err != nil {
 			return did, nil, err
 		}
 		return fmt.Sprintf("%d bytes long again, not %d", m.Size, st.Size), nil, nil
 	}
 	if f.rec.Hollow && !f.hydrating {
-		if h, err := v.header(n); err != nil || h.Record.Manifest != f.rec.Manifest || h.Size != st.Size {
-			if err := v.disbelieve(n); err != nil {
+		if h, err := n.file.header(); err != nil || h.Record.Manifest != f.rec.Manifest || h.Size != st.Size {
+			if err := n.file.disbelieve(); err != nil {
 				return did, nil, err
 			}
 			if did == "" {

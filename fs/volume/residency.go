@@ -15,11 +15,11 @@ import (
 func (v *Volume) Evict(ctx context.Context, path string, report func(control.Progress)) (*control.Moved, error) {
 	return v.move(ctx, "evict", path, report, func(p string, n *Node) (int64, string, error) {
 		v.hydrator.forget(n) // who says so knows better than what was read before
-		size := v.rawSize(n)
-		skip, err := v.evict(n)
+		size := n.file.rawSize()
+		skip, err := n.file.evict()
 		for end := time.Now().Add(closeGrace); skip == skipInUse && !v.isOpen(n) && time.Now().Before(end); {
 			time.Sleep(closeGrace / 50)
-			skip, err = v.evict(n)
+			skip, err = n.file.evict()
 		}
 		if skip != "" || err != nil {
 			size = 0
@@ -55,7 +55,7 @@ func (v *Volume) settledPlain(n *Node) bool {
 // Hydrate fills in the bytes of the packed files at or below path.
 func (v *Volume) Hydrate(ctx context.Context, path string, report func(control.Progress)) (*control.Moved, error) {
 	return v.move(ctx, "hydrate", path, report, func(_ string, n *Node) (int64, string, error) {
-		size, err := v.hydrate(n)
+		size, err := n.file.hydrate()
 		return size, "", err
 	})
 }

@@ -162,7 +162,7 @@ func (l *logger) step(ctx context.Context, i int, p string, st *control.Step) er
 			return err
 		}
 		n.file.mu.Lock()
-		err = l.v.load(n)
+		err = n.file.load()
 		rec := n.file.rec
 		n.file.mu.Unlock()
 		if err != nil {

@@ -288,7 +288,7 @@ func (v *Volume) lookAtPlace(p *stepPlace) (bool, error) {
 	}
 	n.file.mu.Lock()
 	defer n.file.mu.Unlock()
-	if err := v.load(n); err != nil {
+	if err := n.file.load(); err != nil {
 		return false, err
 	}
 	p.manifest, p.mtime = n.file.rec.Manifest, n.file.rec.Mtime

@@ -92,7 +92,7 @@ func (s *setView) add(p string) (*formats.Layout, error) {
 	n.file.mu.Lock()
 	defer n.file.mu.Unlock()
 	s.parts = append(s.parts, setPart{h, n.file.gen, s.size})
-	return s.v.layoutNow(n)
+	return n.file.layoutNow()
 }
 
 // retain adds a user; false when the files are closed.

@@ -202,7 +202,7 @@ func (v *Volume) layoutOf(n *Node, out *control.File) (*formats.Layout, *manifes
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	l, err := v.layoutNow(n)
+	l, err := f.layoutNow()
 	if err != nil || !f.rec.Packed() {
 		return l, nil, err
 	}
@@ -216,28 +216,27 @@ func (v *Volume) layoutOf(n *Node, out *control.File) (*formats.Layout, *manifes
 }
 
 // layoutNow is the layout of a file's present bytes. f.mu is held.
-func (v *Volume) layoutNow(n *Node) (*formats.Layout, error) {
-	f := n.file
-	if err := v.load(n); err != nil {
+func (f *file) layoutNow() (*formats.Layout, error) {
+	if err := f.load(); err != nil {
 		return nil, err
 	}
 	if f.damaged != nil {
 		return nil, f.damaged
 	}
 	if f.rec.Packed() {
-		m, err := v.asm.Manifest(f.rec.Manifest)
+		m, err := f.c.v.asm.Manifest(f.rec.Manifest)
 		if err != nil {
 			return nil, err
 		}
 		return m.Layout(), nil
 	}
-	if err := v.vet(n); err != nil {
+	if err := f.vet(); err != nil {
 		return nil, err
 	}
 	if f.damaged != nil {
 		return nil, f.damaged
 	}
-	raw, err := n.openQuietly()
+	raw, err := f.node.openQuietly()
 	if err != nil {
 		return nil, err
 	}
@@ -246,7 +245,7 @@ func (v *Volume) layoutNow(n *Node) (*formats.Layout, error) {
 	if err != nil {
 		return nil, err
 	}
-	return v.detect(n, raw, st.Size())
+	return f.detect(raw, st.Size())
 }
 
 // storedBytes is what a manifest's chunks take in the segments.

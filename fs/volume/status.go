@@ -39,7 +39,7 @@ func (v *Volume) Status(ctx context.Context) (*control.Status, error) {
 		s.PackingWaits = v.throttle.Why(since.Add(patientFor))
 	}
 	for n, waits := range pending {
-		size := v.rawSize(n)
+		size := n.file.rawSize()
 		s.UnpackedBytes += size
 		switch waits {
 		case withGroup:
@@ -58,7 +58,7 @@ func (v *Volume) Status(ctx context.Context) (*control.Status, error) {
 				s.OpenFiles++
 			}
 			if f.writers > 0 {
-				s.UnpackedBytes += v.rawSizeLocked(n)
+				s.UnpackedBytes += n.file.rawSizeLocked()
 			}
 			f.mu.Unlock()
 		}
@@ -71,15 +71,15 @@ func (v *Volume) Status(ctx context.Context) (*control.Status, error) {
 }
 
 // rawSize is the number of a file's bytes that are in place.
-func (v *Volume) rawSize(n *Node) int64 {
-	n.file.mu.Lock()
-	defer n.file.mu.Unlock()
-	return v.rawSizeLocked(n)
+func (f *file) rawSize() int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.rawSizeLocked()
 }
 
-func (v *Volume) rawSizeLocked(n *Node) int64 {
+func (f *file) rawSizeLocked() int64 {
 	var st unix.Stat_t
-	if v.load(n) != nil || n.file.rec.Hollow || n.statInode(&st) != nil {
+	if f.load() != nil || f.rec.Hollow || f.node.statInode(&st) != nil {
 		return 0
 	}
 	return st.Size

@@ -73,7 +73,7 @@ func sumHolds(rec *tree.Record, st *unix.Stat_t) bool {
 
 // sum makes the checksum of a plain file that nobody writes, unless it has one. did: its bytes were read.
 func (v *Volume) sum(ctx context.Context, n *Node) (did bool, err error) {
-	raw, gen, before, err := v.beginSum(n)
+	raw, gen, before, err := n.file.beginSum()
 	if raw == nil || err != nil {
 		return false, err
 	}
@@ -82,92 +82,89 @@ func (v *Volume) sum(ctx context.Context, n *Node) (did bool, err error) {
 	if err := unix.Fstat(int(raw.Fd()), &st); err != nil {
 		return false, err
 	}
-	if v.mayBeWritten(raw, false) {
+	if v.content.mayBeWritten(raw, false) {
 		v.sums.add(n)
 		return false, nil
 	}
 	h, size, err := sumOf(ctx, raw)
 	if err == nil {
-		err = v.step("sum: read")
+		err = v.content.step("sum: read")
 	}
 	if err != nil || size != st.Size {
 		return true, err
 	}
-	return true, v.endSum(n, gen, h, before, st)
+	return true, n.file.endSum(gen, h, before, st)
 }
 
 // beginSum opens a file that wants a checksum; nil for others.
-func (v *Volume) beginSum(n *Node) (raw *os.File, gen uint64, before unix.Stat_t, err error) {
-	f := n.file
+func (f *file) beginSum() (raw *os.File, gen uint64, before unix.Stat_t, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if err = v.load(n); err == nil && !f.rec.Packed() {
-		err = v.vet(n)
+	if err = f.load(); err == nil && !f.rec.Packed() {
+		err = f.vet()
 	}
-	if err != nil || f.rec.Packed() || f.rec.Emptying || f.damaged != nil || f.dirty || f.writers > 0 || n.isDead() || v.readOnly {
+	if err != nil || f.rec.Packed() || f.rec.Emptying || f.damaged != nil || f.dirty || f.writers > 0 || f.node.isDead() || f.c.v.readOnly {
 		return nil, 0, before, err
 	}
-	if err := n.statInode(&before); err != nil {
+	if err := f.node.statInode(&before); err != nil {
 		return nil, 0, before, err
 	}
 	_, mok := tree.Nanoseconds(before.Mtim)
 	_, cok := tree.Nanoseconds(before.Ctim)
-	if !mok || !cok || before.Size == 0 || before.Size > maxSummed || sumHolds(&f.rec, &before) && f.rec.Epoch == v.lock.Epoch() {
+	if !mok || !cok || before.Size == 0 || before.Size > maxSummed || sumHolds(&f.rec, &before) && f.rec.Epoch == f.c.v.lock.Epoch() {
 		return nil, 0, before, nil
 	}
-	raw, err = n.openQuietly()
+	raw, err = f.node.openQuietly()
 	return raw, f.gen, before, err
 }
 
 // endSum writes the record, unless the file was touched meanwhile. before and st are the inode before and after it was
 // opened.
-func (v *Volume) endSum(n *Node, gen uint64, h cas.Hash, before, st unix.Stat_t) error {
-	f := n.file
+func (f *file) endSum(gen uint64, h cas.Hash, before, st unix.Stat_t) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var now unix.Stat_t
-	if f.gen != gen || f.dirty || f.writers > 0 || f.rec.Packed() || n.isDead() {
+	if f.gen != gen || f.dirty || f.writers > 0 || f.rec.Packed() || f.node.isDead() {
 		return nil
 	}
-	if err := n.statInode(&now); err != nil {
+	if err := f.node.statInode(&now); err != nil {
 		return err
 	}
 	if now.Size != st.Size || now.Mtim != st.Mtim || now.Ctim != st.Ctim {
-		v.sums.add(n)
+		f.c.v.sums.add(f.node)
 		return nil
 	}
 	rec := f.rec
 	held := sumHolds(&rec, &now)
 	if held && rec.Sum != h {
-		v.report(slog.LevelWarn, "a file is not what it was before the host went down: what was written and not synced was lost, or its bytes are damaged",
-			"path", n.Path())
+		f.c.v.report(slog.LevelWarn, "a file is not what it was before the host went down: what was written and not synced was lost, or its bytes are damaged",
+			"path", f.node.Path())
 	}
 	if !held { // else the inode's change time is that of the old record
 		rec.Ctime, _ = tree.Nanoseconds(before.Ctim)
 	}
-	rec.Summed, rec.Sum, rec.Size, rec.Epoch = true, h, uint32(now.Size), v.lock.Epoch()
+	rec.Summed, rec.Sum, rec.Size, rec.Epoch = true, h, uint32(now.Size), f.c.v.lock.Epoch()
 	rec.Mtime, _ = tree.Nanoseconds(now.Mtim)
-	if err := v.step("sum: record"); err != nil {
+	if err := f.c.step("sum: record"); err != nil {
 		return err
 	}
-	v.hot.grew.Store(true) // a clean end has to make the bytes durable that the record speaks of
+	f.c.v.hot.grew.Store(true) // a clean end has to make the bytes durable that the record speaks of
 	f.moved = true
-	return v.writeRecord(n, rec)
+	return f.writeRecord(rec)
 }
 
 // unsum takes the checksum of a plain file away, before anything is done to the file or after its inode was changed. f.mu is
 // held.
-func (v *Volume) unsum(n *Node) error {
-	f := n.file
+func (f *file) unsum() error {
 	if !f.rec.Summed {
 		return nil
 	}
-	if err := v.step("unsum"); err != nil {
+	if err := f.c.step("unsum"); err != nil {
 		return err
 	}
-	v.hot.grew.Store(true) // a clean end has to make it durable that it is gone
+	f.c.v.hot.grew.Store(true) // a clean end has to make it durable that it is gone
 	f.moved = true
-	return v.writeRecord(n, tree.Record{ViewHidden: f.rec.ViewHidden, Literal: f.rec.Literal})
+	return f.writeRecord(tree.Record{ViewHidden: f.rec.ViewHidden, Literal: f.rec.Literal})
 }
 
 // sumOf reads a file to its end.

@@ -98,7 +98,7 @@ func (s *survey) file(n *Node) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s.files++
-	if err := v.load(n); err != nil {
+	if err := f.load(); err != nil {
 		return err
 	}
 	if f.damaged != nil {
@@ -134,13 +134,13 @@ func (s *survey) file(n *Node) error {
 		case !s.repair:
 		case st.Blocks*512 > maxHeader:
 			s.finished++
-			return v.disbelieve(n)
-		case !v.headed(n, st.Size): // its size has not reached the disk, or a copy was cut off
-			return v.disbelieve(n)
+			return f.disbelieve()
+		case !f.headed(st.Size): // its size has not reached the disk, or a copy was cut off
+			return f.disbelieve()
 		}
 	case s.newBoot:
 		s.dropped++
-		return v.disbelieve(n)
+		return f.disbelieve()
 	default:
 		n.ref()
 		s.hot = append(s.hot, hotFile{n, st.Size, st.Atim})

@@ -65,7 +65,7 @@ func (v *Volume) Sync(ctx context.Context, report func(control.Progress)) error 
 	}
 	err := v.syncPublished()
 	if err != nil {
-		v.count.syncErrs.Add(1)
+		v.content.count.syncErrs.Add(1)
 	}
 	return err
 }

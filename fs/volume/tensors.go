@@ -209,18 +209,18 @@ func (v *Volume) tensorsOf(src *Node) (*tensorIndex, error) {
 	f := src.file
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if err := v.load(src); err != nil {
-		return nil, v.openFailed(src, err)
+	if err := src.file.load(); err != nil {
+		return nil, src.file.openFailed(err)
 	}
-	if f.writers > 0 || v.mapped(src) {
+	if f.writers > 0 || src.file.mapped() {
 		return &tensorIndex{layout: &formats.Layout{}}, nil
 	}
 	if x := v.tensors.get(src, f.gen); x != nil {
 		return x, nil
 	}
-	l, err := v.layoutNow(src)
+	l, err := src.file.layoutNow()
 	if err != nil {
-		return nil, v.openFailed(src, err)
+		return nil, src.file.openFailed(err)
 	}
 	x := &tensorIndex{src: src, gen: f.gen, layout: l, names: make(map[string]int, len(l.Tensors))}
 	for i := range l.Tensors {

@@ -94,16 +94,16 @@ func (v *Volume) bury(t *victim) {
 			v.ids.forget(n)
 			v.hydrator.forget(n)
 		}
-		v.touched(n)
+		n.file.touched()
 		f.mu.Unlock()
 	}
 	n.unref(1)
 }
 
 // touched is touch after something that succeeded. f.mu is held.
-func (v *Volume) touched(n *Node) {
-	if err := v.touch(n); err != nil {
-		v.report(slog.LevelWarn, "the change time of a file was not kept", "path", n.Path(), "reason", err)
+func (f *file) touched() {
+	if err := f.touch(); err != nil {
+		f.c.v.report(slog.LevelWarn, "the change time of a file was not kept", "path", f.node.Path(), "reason", err)
 	}
 }
 
@@ -112,7 +112,7 @@ func (v *Volume) touchMoved(n *Node) {
 	if n != nil && n.file != nil {
 		n.file.mu.Lock()
 		defer n.file.mu.Unlock()
-		v.touched(n)
+		n.file.touched()
 	}
 }
 

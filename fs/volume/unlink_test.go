@@ -266,7 +266,7 @@ func (r *rig) bringPacked(p, state string) (done func()) {
 	case both:
 		n := r.find(p)
 		defer r.forget(n)
-		if _, err := r.hydrate(n); err != nil {
+		if _, err := n.file.hydrate(); err != nil {
 			r.t.Fatal(err)
 		}
 	}
@@ -303,7 +303,7 @@ func TestHydratedAfterKnownNameWent(t *testing.T) {
 	r = r.reopen()
 	h := r.open("a", unix.O_RDONLY)
 	r.unlink("a")
-	if _, err := r.hydrate(h.Node); err != nil {
+	if _, err := h.Node.file.hydrate(); err != nil {
 		t.Fatal(err)
 	}
 	r.release(h)

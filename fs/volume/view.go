@@ -140,7 +140,7 @@ func (v *Volume) viewOf(src *Node, at alias) *Node {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if v.load(src) != nil || f.damaged != nil || f.writers > 0 || f.rec.ViewHidden || v.mapped(src) {
+	if src.file.load() != nil || f.damaged != nil || f.writers > 0 || f.rec.ViewHidden || src.file.mapped() {
 		return nil
 	}
 	size := f.rec.ViewSize
@@ -182,7 +182,7 @@ func (v *Volume) measureView(n *Node) int64 {
 	if err != nil {
 		return 0
 	}
-	layout, err := v.detect(n, raw, st.Size())
+	layout, err := f.detect(raw, st.Size())
 	if err != nil {
 		return 0
 	}
@@ -217,7 +217,7 @@ func (v *Volume) setView(n *Node, s *SetAttr) (Attr, error) {
 	if _, err := v.Setattr(n.view.src, s); err != nil {
 		return Attr{}, err
 	}
-	v.kernel.InvalidateData(n.view.src.id, -1, 0) // it knows of the view only
+	v.content.kernel.InvalidateData(n.view.src.id, -1, 0) // it knows of the view only
 	return v.statView(n)
 }
 
@@ -237,7 +237,7 @@ func (v *Volume) openView(n *Node, flags uint32) (*Handle, error) {
 		return nil, err
 	}
 	n.ref()
-	v.count.handles.Add(1)
+	v.content.count.handles.Add(1)
 	return &Handle{Node: n, Mode: Cached, KeepCache: true}, nil
 }
 
@@ -252,8 +252,8 @@ func (v *Volume) useView(n *Node) error {
 	if f.gen != w.gen {
 		return unix.ESTALE
 	}
-	if err := v.openSource(w.src); err != nil {
-		return v.openFailed(w.src, err)
+	if err := w.src.file.openSource(); err != nil {
+		return w.src.file.openFailed(err)
 	}
 	f.inside++
 	if w.plan == nil {
@@ -263,7 +263,7 @@ func (v *Volume) useView(n *Node) error {
 		}
 		if err != nil {
 			f.inside--
-			v.closeSources(w.src)
+			w.src.file.closeSources()
 			return err
 		}
 		w.plan = plan
@@ -285,7 +285,7 @@ func (v *Volume) planView(n *Node) (*view.View, error) {
 	if err != nil {
 		return nil, err
 	}
-	layout, err := v.detect(n, f.raw, st.Size())
+	layout, err := f.detect(f.raw, st.Size())
 	if err != nil {
 		return nil, err
 	}
@@ -297,7 +297,7 @@ func (v *Volume) closeView(n *Node) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.inside--
-	v.closeSources(n.view.src)
+	n.view.src.file.closeSources()
 	if f.inside == 0 {
 		n.view.plan.Drop()
 	}
@@ -316,9 +316,9 @@ func (v *Volume) readView(h *Handle, p []byte, off int64) (int, error) {
 		return 0, unix.ESTALE
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
-		return 0, v.readFailed(w.src, off, err)
+		return 0, w.src.file.readFailed(off, err)
 	}
-	v.count.views.add(k)
+	v.content.count.views.add(k)
 	return k, nil
 }
 
@@ -365,7 +365,7 @@ func (v *Volume) materialise(n *Node, empty bool) error {
 			err = v.syncInode(node)
 		}
 		if err == nil {
-			err = v.step("view: name")
+			err = v.content.step("view: name")
 		}
 	}
 	switch {
@@ -387,7 +387,7 @@ func (v *Volume) copyView(n, dst *Node) error {
 	}
 	defer v.closeView(n)
 	dst.file.mu.Lock()
-	w, done, err := v.writable(dst)
+	w, done, err := dst.file.writable()
 	dst.file.mu.Unlock()
 	if err != nil {
 		return err
@@ -405,5 +405,5 @@ func (v *Volume) showView(n *Node, show bool) error {
 		return nil
 	}
 	rec.ViewHidden = !show
-	return v.writeRecord(n, rec)
+	return n.file.writeRecord(rec)
 }

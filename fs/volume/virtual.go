@@ -207,7 +207,7 @@ func (v *Volume) restat() {
 	}
 	v.names.tab.mu.Unlock()
 	for _, id := range ids {
-		v.kernel.InvalidateData(id, -1, 0)
+		v.content.kernel.InvalidateData(id, -1, 0)
 	}
 }
 
@@ -261,7 +261,7 @@ func (v *Volume) openVirtual(n *Node, flags uint32) (*Handle, error) {
 		h = &Handle{Node: n, Mode: Direct, text: text}
 	}
 	n.ref()
-	v.count.handles.Add(1)
+	v.content.count.handles.Add(1)
 	return h, nil
 }
 

@@ -28,7 +28,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"path/filepath"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -88,49 +87,44 @@ type Volume struct {
 	report  func(level slog.Level, msg string, args ...any)
 	started time.Time
 
-	lock  *tree.Lock
-	lent  atomic.Bool // the reserve was given up, and is to be taken back by the next sweep
-	id    [16]byte    // the store's
+	lock *tree.Lock
+	lent atomic.Bool // the reserve was given up, and is to be taken back by the next sweep
+
 	index *chunks.Deferring
 	store *store.Store
 	asm   *assemble.Reader
 	pack  *pack.Packer
 
-	names *Names
+	names   *Names
+	content *contentFiles
 
 	writing *tree.Writing
 	steps   *steps
 	models  *models
 	queries queries
 
-	kernel      Kernel
-	passthrough atomic.Bool
-	packer      *packer
-	throttle    *throttle.Throttle // nil: packing does not ask who else wants the processors
-	bases       *bases.Finder      // nil: nothing is stored against an earlier version
-	hot         *hotList
-	hydrator    *hydrator
-	sums        *summer
-	ids         *identifier
-	copiers     *copiers
+	packer   *packer
+	throttle *throttle.Throttle // nil: packing does not ask who else wants the processors
+	bases    *bases.Finder      // nil: nothing is stored against an earlier version
+	hot      *hotList
+	hydrator *hydrator
+	sums     *summer
+	ids      *identifier
+
 	hidden      hiddenViews
 	tensors     tensorIndexes
 	identify    singleflight.Group // computes artifact ids, by node
 	unpackedIDs unpackedIDs
 
 	artifacts knownArtifacts
-	cloning   sync.RWMutex // held shared from the look at a manifest until another file has it; see marker
-	copyBufs  sync.Pool
-	count     counters
 
 	mode, modeReason string // see Attach
 	mountpoint       string
 	recovery         string
-	doubt            bool // bytes may be in place that no boot can vouch for; see load
-	closing          atomic.Bool
 
-	step     func(what string) error // called before each change on the disk that a transition makes; for tests
-	surveyed chan struct{}           // closed when the survey of the start is done
+	closing atomic.Bool
+
+	surveyed chan struct{} // closed when the survey of the start is done
 }
 
 const (
@@ -173,14 +167,13 @@ func Open(o Options) (*Volume, error) {
 	}
 	v := &Volume{
 		dir: o.Dir, readOnly: o.ReadOnly, noViews: o.NoViews, now: o.Now, report: o.Log,
-		started: o.Now(), lock: lock, id: format.ID,
+		started: o.Now(), lock: lock,
 	}
+	v.content = newContentFiles(v, format.ID)
 	v.names = newNames(v)
-	v.step = func(string) error { return nil }
 	if !o.ReadOnly {
 		v.keepReserve()
 	}
-	v.copyBufs.New = func() any { b := make([]byte, 4<<20); return &b }
 	if err := v.open(o, format); err != nil {
 		v.shut(false)
 		return nil, err
@@ -213,7 +206,6 @@ func (v *Volume) open(o Options, format *tree.Format) error {
 	if o.CacheBytes == 0 {
 		o.CacheBytes = defaultCache
 	}
-	v.kernel = noKernel{}
 	v.openSteps()
 	if o.MaxUnpacked == 0 {
 		o.MaxUnpacked = defaultMaxUnpacked(o.Dir)
@@ -221,7 +213,6 @@ func (v *Volume) open(o Options, format *tree.Format) error {
 	v.packer = newPacker(v, o.MaxUnpacked)
 	v.hot = newHotList(v, o.HotSize)
 	v.hydrator = newHydrator(v, o.HydrateAfter)
-	v.copiers = newCopiers()
 	v.sums = newSummer(v, o.SumAfter)
 	v.ids = newIdentifier(v, o.IDsAfter)
 
@@ -299,7 +290,7 @@ func (v *Volume) recover() error {
 		s.run()
 		v.hot.grew.Store(true) // what was made hollow has to be durable, too, before an end is called clean
 		if s.newBoot && s.blind {
-			v.doubt = true
+			v.content.doubt = true
 		} else if err := v.lock.Trust(); err != nil {
 			return fmt.Errorf("recovery: %w", err)
 		}
@@ -336,9 +327,9 @@ func (v *Volume) Root() *Node { return v.names.root }
 
 // Attach tells the volume who mounts it, how, and whether files in place may be read and written by the kernel itself.
 func (v *Volume) Attach(k Kernel, mountpoint string, passthrough bool, mode, reason string) {
-	v.kernel = k
+	v.content.kernel = k
 	v.mountpoint, v.mode, v.modeReason = mountpoint, mode, reason
-	v.passthrough.Store(passthrough)
+	v.content.passthrough.Store(passthrough)
 }
 
 // Close ends the background work and gives the store up. What was not packed stays resident. ctx bounds nothing yet
@@ -354,7 +345,7 @@ func (v *Volume) Close(context.Context) error {
 		v.hydrator.stop()
 		v.hot.stop()
 	}
-	clean := v.idle() && !v.doubt
+	clean := v.idle() && !v.content.doubt
 	if clean && v.hot.grew.Load() {
 		// A clean end says that the caches can be believed after a boot too.
 		if err := v.names.syncTree(); err != nil {
@@ -399,21 +390,21 @@ func (v *Volume) shut(clean bool) error {
 }
 
 // readFailed logs a failed read with what it struck, and returns what the program gets.
-func (v *Volume) readFailed(n *Node, off int64, err error) error {
-	v.count.readErrs.Add(1)
-	args := []any{"path", n.Path(), "offset", off, "reason", err}
+func (f *file) readFailed(off int64, err error) error {
+	f.c.count.readErrs.Add(1)
+	args := []any{"path", f.node.Path(), "offset", off, "reason", err}
 	var ae *assemble.Error
 	if errors.As(err, &ae) {
 		args = append(args, "tensor", ae.Tensor)
 	}
-	v.report(slog.LevelError, "read failed", args...)
+	f.c.v.report(slog.LevelError, "read failed", args...)
 	return unix.EIO
 }
 
 // openFailed is readFailed for what was damaged; other errors of an open are the caller's to see.
-func (v *Volume) openFailed(n *Node, err error) error {
+func (f *file) openFailed(err error) error {
 	if errors.Is(err, cas.ErrCorrupt) || errors.Is(err, cas.ErrNotFound) || errors.Is(err, cas.ErrNewer) {
-		return v.readFailed(n, 0, err)
+		return f.readFailed(0, err)
 	}
 	return err
 }

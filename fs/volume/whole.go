@@ -10,8 +10,8 @@ import (
 // whole reads a manifest and its chunk lists, from the segments, and looks whether the index has every chunk, and every
 // base of a delta. It decodes no chunk: what rots in one is found by check. An error that wraps cas.ErrCorrupt or cas.ErrNotFound says that the file cannot
 // be read by its manifest.
-func (v *Volume) whole(h cas.Hash) (*manifest.Manifest, error) {
-	p, err := v.store.Get(h, nil)
+func (c *contentFiles) whole(h cas.Hash) (*manifest.Manifest, error) {
+	p, err := c.v.store.Get(h, nil)
 	if err != nil {
 		return nil, fmt.Errorf("manifest: %w", err)
 	}
@@ -26,14 +26,14 @@ func (v *Volume) whole(h cas.Hash) (*manifest.Manifest, error) {
 		if len(locs) < len(hashes) {
 			locs = make([]cas.Location, len(hashes))
 		}
-		if err := v.store.Locate(hashes, locs[:len(hashes)]); err != nil {
+		if err := c.v.store.Locate(hashes, locs[:len(hashes)]); err != nil {
 			return err
 		}
 		for i, h := range hashes {
 			if locs[i].Segment == 0 {
 				return &cas.ChunkError{Hash: h, Err: cas.ErrNotFound}
 			}
-			if _, err := v.store.Bases(h, locs[i]); err != nil {
+			if _, err := c.v.store.Bases(h, locs[i]); err != nil {
 				return err
 			}
 		}
@@ -41,7 +41,7 @@ func (v *Volume) whole(h cas.Hash) (*manifest.Manifest, error) {
 		return nil
 	}
 	for _, o := range m.Objects {
-		spans, err := o.Spans(v.store.Get)
+		spans, err := o.Spans(c.v.store.Get)
 		if err != nil {
 			return nil, fmt.Errorf("chunk list: %w", err)
 		}

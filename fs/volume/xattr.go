@@ -194,7 +194,7 @@ func (v *Volume) changeXattr(n *Node, f func(path string, follow bool) error) er
 	defer n.file.mu.Unlock()
 	err := n.onInode(f)
 	if err == nil {
-		v.touched(n)
+		n.file.touched()
 	}
 	return err
 }
