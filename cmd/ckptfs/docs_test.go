@@ -251,3 +251,17 @@ func TestDocumentsNameFiles(t *testing.T) {
 		}
 	}
 }
+
+// docs/architecture.md says of every package what it is for.
+func TestDocumentsListPackages(t *testing.T) {
+	b, err := os.ReadFile(filepath.Join(repository, documentsDir, "architecture.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range layers {
+		short := "`" + l.pkg[strings.LastIndexByte(l.pkg, '/')+1:] + "`" // in a row of several
+		if text := string(b); !strings.Contains(text, "`"+l.pkg+"`") && !strings.Contains(text, ", "+short) {
+			t.Errorf("architecture.md does not list %s", l.pkg)
+		}
+	}
+}
