@@ -5,7 +5,6 @@ ROUNDS   ?= 5
 SIZE     ?= 1G
 FUZZTIME ?= 30s
 TORTURE_TIME ?= 20m
-UNIT      = $(shell $(GO) list ./... | grep -v '/integration')
 BENCH     = CKPTFS_PYTHON="$$(scripts/setup)" && export CKPTFS_PYTHON && \
             $(GO) run ./integration/bench -size $(SIZE) -rounds $(ROUNDS) $(BENCHFLAGS)
 
@@ -14,26 +13,23 @@ BENCH     = CKPTFS_PYTHON="$$(scripts/setup)" && export CKPTFS_PYTHON && \
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/ckptfs ./cmd/ckptfs
 
-# Everything the tests need is set up first; on a fresh machine that installs fuse3 and torch.
+# Everything the tests need is set up first (scripts/setup): on a fresh machine that installs fuse3, torch and the suites.
 test:
-	CKPTFS_PYTHON="$$(scripts/setup)" && export CKPTFS_PYTHON && scripts/gotest $(UNIT) && scripts/gotest -count=1 -p 1 -timeout 40m ./integration/...
+	scripts/test unit integration
 
 unit:
-	scripts/gotest $(UNIT)
+	scripts/test unit
 
-# -count=1: go test does not know that these tests are about the binary they build. -p 1: each package runs as many tests
-# at a time as there are processors, and some measure the daemon's time.
 integration:
-	CKPTFS_PYTHON="$$(scripts/setup)" && export CKPTFS_PYTHON && scripts/gotest -count=1 -p 1 -timeout 40m ./integration/...
+	scripts/test integration
 
 # Every client in every condition, on every kind of mount; CKPTFS_CLIENT_SIZE is the bytes that each saves.
 clients:
-	CKPTFS_PYTHON="$$(scripts/setup)" && export CKPTFS_PYTHON && CKPTFS_CLIENTS=all scripts/gotest -count=1 -p 1 -timeout 60m \
-		-run 'Client|View|Cachex|Server|CutOff' ./integration/clients ./integration/posix
+	scripts/test clients
 
 # The POSIX suites in full size; those of the tests are small.
 posix:
-	scripts/posix
+	scripts/test posix
 
 # What runs at the same time; the parsers and codecs have no state to share. lockrank: the order of locks is checked.
 race:
@@ -43,7 +39,8 @@ race:
 lint:
 	scripts/lint
 
-demo: build
+# Builds what it needs itself, beside the set-up.
+demo:
 	scripts/demo
 
 bench: build

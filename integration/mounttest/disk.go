@@ -42,7 +42,7 @@ func newDiskIn(t *testing.T, fstype, dir string, size int64) *Disk {
 	}
 	mkfs := "mkfs." + fstype
 	if _, err := exec.LookPath(mkfs); err != nil {
-		t.Skipf("no %s here (apt-get install e2fsprogs xfsprogs)", mkfs)
+		Missing(t, "no %s here (apt-get install e2fsprogs xfsprogs)", mkfs)
 	}
 	tmp := t.TempDir()
 	d := &Disk{t: t, Image: filepath.Join(dir, fstype+".img"), Dir: filepath.Join(tmp, "disk")}

@@ -14,7 +14,7 @@ func TestSetUserIDGoesWithAWrite(t *testing.T) {
 		t.Skip("needs root, to be somebody else for a moment")
 	}
 	if _, err := exec.LookPath("setpriv"); err != nil {
-		t.Skip("no setpriv here")
+		mounttest.Missing(t, "no setpriv here (apt-get install util-linux)")
 	}
 	mounttest.Modes(t, func(t *testing.T, m *mounttest.Mount) {
 		m.Write("prog", []byte("#!/bin/sh\n"))

@@ -26,7 +26,8 @@ func sized[T any](small, large T) T {
 	return small
 }
 
-// suiteTool finds a suite's program, in the path or where scripts/setup-posix puts it, or skips the test.
+// suiteTool finds a suite's program, in the path or where scripts/setup-posix puts it, or skips the test
+// (fails where CI=true).
 func suiteTool(t *testing.T, name string) string {
 	t.Helper()
 	mounttest.NeedFUSE(t)
@@ -39,7 +40,7 @@ func suiteTool(t *testing.T, name string) string {
 	}
 	p, err := exec.LookPath(name)
 	if err != nil {
-		t.Skipf("no %s here (scripts/setup-posix installs it)", name)
+		mounttest.Missing(t, "no %s here (scripts/setup-posix installs it)", name)
 	}
 	return p
 }

@@ -97,7 +97,7 @@ func TestTools(t *testing.T) {
 func TestRsync(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("rsync"); err != nil {
-		t.Skip("no rsync here")
+		mounttest.Missing(t, "no rsync here (apt-get install rsync)")
 	}
 	m := mounttest.New(t)
 	src, back := t.TempDir(), t.TempDir()
