@@ -90,7 +90,7 @@ type Volume struct {
 	lock *tree.Lock
 	lent atomic.Bool // the reserve was given up, and is to be taken back by the next sweep
 
-	index *chunks.Deferring
+	index *chunks.DB
 	store *store.Store
 	asm   *assemble.Reader
 	pack  *pack.Packer
@@ -217,7 +217,7 @@ func (v *Volume) open(o Options, format *tree.Format) error {
 	v.ids = newIdentifier(v, o.IDsAfter)
 
 	var err error
-	v.index, err = chunks.OpenDeferring(filepath.Join(v.dir, tree.IndexFile),
+	v.index, err = chunks.Open(filepath.Join(v.dir, tree.IndexFile),
 		chunks.Options{StoreID: format.ID, ReadOnly: o.ReadOnly, Aside: filepath.Join(v.dir, tree.LostFound)})
 	if err != nil {
 		return v.unready(err)

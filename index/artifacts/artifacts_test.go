@@ -15,10 +15,10 @@ import (
 
 func TestArtifacts(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "index.db")
-	var index *chunks.Deferring
+	var index *chunks.DB
 	open := func() *Table {
 		var err error
-		if index, err = chunks.OpenDeferring(path, chunks.Options{NoSync: true}); err != nil {
+		if index, err = chunks.Open(path, chunks.Options{NoSync: true}); err != nil {
 			t.Fatal(err)
 		}
 		return New(index.Bucket(BucketName))

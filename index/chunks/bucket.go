@@ -9,7 +9,7 @@ import (
 // Bucket is a table of another package's in the file of the index: what can be derived, and goes with the index when that
 // is replaced. A checksum stands behind each value; a damaged value is as good as none.
 type Bucket struct {
-	d    *Deferring
+	db   *DB
 	name []byte
 }
 
@@ -17,7 +17,7 @@ type Bucket struct {
 type Pair struct{ Key, Value []byte }
 
 // Bucket is the table of a name.
-func (d *Deferring) Bucket(name string) *Bucket { return &Bucket{d, []byte(name)} }
+func (db *DB) Bucket(name string) *Bucket { return &Bucket{db, []byte(name)} }
 
 // Get is the value of a key; nil without one.
 func (b *Bucket) Get(key []byte) (value []byte, err error) {
@@ -36,23 +36,21 @@ func (b *Bucket) Write(pairs []Pair) error {
 	if len(pairs) == 0 {
 		return nil
 	}
-	b.d.writing.Lock()
-	defer b.d.writing.Unlock()
-	return b.d.view(func(db *DB) error {
-		return db.update(func(tx *bolt.Tx) error {
-			in, err := tx.CreateBucketIfNotExists(b.name)
-			for _, p := range pairs {
-				if err != nil {
-					return err
-				}
-				if p.Value == nil {
-					err = in.Delete(p.Key)
-				} else {
-					err = in.Put(p.Key, seal(p.Key, bytes.Clone(p.Value)))
-				}
+	b.db.writing.Lock()
+	defer b.db.writing.Unlock()
+	return b.db.update(func(tx *bolt.Tx) error {
+		in, err := tx.CreateBucketIfNotExists(b.name)
+		for _, p := range pairs {
+			if err != nil {
+				return err
 			}
-			return err
-		})
+			if p.Value == nil {
+				err = in.Delete(p.Key)
+			} else {
+				err = in.Put(p.Key, seal(p.Key, bytes.Clone(p.Value)))
+			}
+		}
+		return err
 	})
 }
 
@@ -76,12 +74,10 @@ func (b *Bucket) Scan(prefix []byte, f func(key, value []byte) error) error {
 
 // view calls f with the bucket, if there is one.
 func (b *Bucket) view(f func(in *bolt.Bucket) error) error {
-	return b.d.view(func(db *DB) error {
-		return db.view(func(tx *bolt.Tx) error {
-			if in := tx.Bucket(b.name); in != nil {
-				return f(in)
-			}
-			return nil
-		})
+	return b.db.view(func(tx *bolt.Tx) error {
+		if in := tx.Bucket(b.name); in != nil {
+			return f(in)
+		}
+		return nil
 	})
 }

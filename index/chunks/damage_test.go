@@ -72,7 +72,6 @@ func TestPutAside(t *testing.T) {
 		"older":         put(keyFormat, append([]byte(formatName), 0, 0, 0, 0)),
 		"no format":     put(keyFormat, []byte("something")),
 		"bad mark":      put(keyMark, []byte("x")),
-		"bad totals":    put(keyTotals, []byte("x")),
 		"no chunks":     edit(func(tx *bolt.Tx) error { return tx.DeleteBucket(bucketChunks) }),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -81,11 +80,11 @@ func TestPutAside(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer db.Close()
-			if db.Recovered == "" {
+			if db.Recovered() == "" {
 				t.Error("nothing said")
 			}
-			if !strings.Contains(db.Recovered, "index.db.corrupt-1") {
-				t.Errorf("%q does not name the copy", db.Recovered)
+			if !strings.Contains(db.Recovered(), "index.db.corrupt-1") {
+				t.Errorf("%q does not name the copy", db.Recovered())
 			}
 			if m, err := db.Watermark(); err != nil || m != (cas.Watermark{}) {
 				t.Errorf("watermark %+v, %v", m, err)
@@ -166,7 +165,7 @@ func TestCheckFindsDamage(t *testing.T) {
 			return b.Put(key, append(blob[recordLen:], blob[:recordLen]...))
 		},
 		"length":   func(b *bolt.Bucket, key, blob []byte) error { return b.Put(key, blob[1:]) },
-		"totals":   func(b *bolt.Bucket, key, blob []byte) error { return b.Put(key, blob[recordLen:]) },
+		"record":   func(b *bolt.Bucket, key, blob []byte) error { return b.Put(key, blob[recordLen:]) },
 		"location": func(b *bolt.Bucket, key, blob []byte) error { clear(blob[14:18]); return b.Put(key, blob) },
 		"key":      func(b *bolt.Bucket, key, blob []byte) error { return b.Put([]byte("xyz"), blob) },
 	} {

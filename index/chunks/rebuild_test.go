@@ -23,7 +23,7 @@ func chunkOf(i int) []byte {
 	return p
 }
 
-func openStore(fsys disk.FS, d *Deferring) (*store.Store, error) {
+func openStore(fsys disk.FS, d *DB) (*store.Store, error) {
 	return store.Open(fsys, segments, opts.StoreID, d, store.Options{
 		SegmentSize: 64 << 10,
 		NewIndex:    func(reason error) (store.Locator, error) { return d, d.Renew(reason) },
@@ -59,7 +59,7 @@ func TestIndexDamageIsMended(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "index.db")
-	d, err := OpenDeferring(path, opts)
+	d, err := Open(path, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +90,7 @@ func TestIndexDamageIsMended(t *testing.T) {
 		} else if index != nil {
 			writeFile(t, path, index)
 		}
-		d, err := OpenDeferring(path, o)
+		d, err := Open(path, o)
 		if err != nil {
 			t.Fatalf("%s: %v", what, err)
 		}

@@ -104,9 +104,27 @@ func openBlob(key, value []byte) ([]byte, error) {
 	return blob, err
 }
 
-// merge returns blob with the entries in it, which are ascending, of one prefix and of different hashes. The entry
-// replaces a record of its hash. It tells t of all that changes.
-func merge(blob []byte, entries []cas.Entry, t totals) []byte {
+// merge returns blob with the entries in it, which are ascending, of one prefix and of different hashes. An entry replaces
+// the record of its hash.
+func merge(blob []byte, entries []cas.Entry) []byte {
+	return splice(blob, entries, func(out, _ []byte, e *cas.Entry) []byte { return appendRecord(out, e) })
+}
+
+// without returns blob without the records that entries name, hash and place. The entries are as for merge.
+func without(blob []byte, entries []cas.Entry) []byte {
+	return splice(blob, entries, func(out, old []byte, e *cas.Entry) []byte {
+		if old == nil {
+			return out
+		}
+		if l := location(old); l.Segment == e.Segment && l.Off == e.Off {
+			return out
+		}
+		return append(out, old...)
+	})
+}
+
+// splice copies blob, and appends for each entry what put makes of the record of its hash, nil when there is none.
+func splice(blob []byte, entries []cas.Entry, put func(out, old []byte, e *cas.Entry) []byte) []byte {
 	out := make([]byte, 0, len(blob)+len(entries)*recordLen)
 	for i := range entries {
 		e := &entries[i]
@@ -117,38 +135,11 @@ func merge(blob []byte, entries []cas.Entry, t totals) []byte {
 		}
 		out = append(out, blob[:n]...)
 		blob = blob[n:]
+		var old []byte
 		if len(blob) > 0 && bytes.Equal(blob[:tailLen], tail) {
-			t.add(location(blob), -1)
-			blob = blob[recordLen:]
+			old, blob = blob[:recordLen], blob[recordLen:]
 		}
-		out = appendRecord(out, e)
-		t.add(e.Location, 1)
-	}
-	return append(out, blob...)
-}
-
-// without returns blob, or a copy of it, without the records that entries name, hash and place. The entries are
-// ascending, of one prefix and of different hashes. It tells t of all that goes.
-func without(blob []byte, entries []cas.Entry, t totals) []byte {
-	out := make([]byte, 0, len(blob))
-	for i := range entries {
-		e := &entries[i]
-		tail := e.Hash[prefixLen:keyLen]
-		n := 0
-		for n < len(blob) && bytes.Compare(blob[n:n+tailLen], tail) < 0 {
-			n += recordLen
-		}
-		out = append(out, blob[:n]...)
-		blob = blob[n:]
-		if len(blob) == 0 || !bytes.Equal(blob[:tailLen], tail) {
-			continue
-		}
-		if l := location(blob); l.Segment == e.Segment && l.Off == e.Off {
-			t.add(l, -1)
-		} else {
-			out = append(out, blob[:recordLen]...)
-		}
-		blob = blob[recordLen:]
+		out = put(out, old, e)
 	}
 	return append(out, blob...)
 }

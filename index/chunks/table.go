@@ -13,11 +13,11 @@ import (
 
 // Locate sets locs[i] to where the record of hashes[i] lies, or to the zero Location when it is not held.
 func (db *DB) Locate(hashes []cas.Hash, locs []cas.Location) error {
-	return db.view(func(tx *bolt.Tx) error {
+	clear(locs[:len(hashes)])
+	err := db.view(func(tx *bolt.Tx) error {
 		c := tx.Bucket(bucketChunks).Cursor()
 		for i := range hashes {
 			h := &hashes[i]
-			locs[i] = cas.Location{}
 			key, value := c.Seek(h[:prefixLen])
 			if !bytes.Equal(key, h[:prefixLen]) {
 				continue
@@ -32,58 +32,41 @@ func (db *DB) Locate(hashes []cas.Hash, locs []cas.Location) error {
 		}
 		return nil
 	})
+	if err == nil {
+		db.late.locate(hashes, locs)
+	}
+	return err
 }
 
-// Commit adds the entries and sets the watermark, all or nothing; it is durable when it returns. An entry whose hash is
-// held replaces the location. Of several entries with one hash the last counts.
-func (db *DB) Commit(entries []cas.Entry, mark cas.Watermark) error {
-	for i := range entries {
-		if err := checkLocation(entries[i].Location); err != nil {
-			return err
-		}
-	}
-	sorted := sortEntries(entries)
-	return db.update(func(tx *bolt.Tx) error {
-		meta, chunks := tx.Bucket(bucketMeta), tx.Bucket(bucketChunks)
-		chunks.FillPercent = 1
-		t, err := readTotals(meta)
-		if err != nil {
-			return err
-		}
-		for len(sorted) > 0 {
-			key := sorted[0].Hash[:prefixLen]
-			n := samePrefix(sorted)
-			old, err := openBlob(key, chunks.Get(key))
-			if err != nil {
-				return err
-			}
-			if err := chunks.Put(key, seal(key, merge(old, sorted[:n], t))); err != nil {
-				return err
-			}
-			sorted = sorted[n:]
-		}
-		if err := meta.Put(keyTotals, seal(keyTotals, t.encode())); err != nil {
-			return err
-		}
+// commit adds the entries and sets the watermark.
+func (f *file) commit(entries []cas.Entry, mark cas.Watermark) error {
+	return f.rewrite(entries, merge, func(meta *bolt.Bucket) error {
 		m := binary.BigEndian.AppendUint32(nil, mark.Segment)
 		return meta.Put(keyMark, seal(keyMark, binary.BigEndian.AppendUint64(m, uint64(mark.Off))))
 	})
 }
 
-// Remove takes the entries out, each only if its hash still has that very location, so that a record that was stored
-// afresh meanwhile stays; all or nothing, and durable when it returns. The watermark stays.
+// Remove takes the entries out, each only if its hash still has that very location, so that a record that was stored again
+// meanwhile stays; all or nothing, and durable when it returns, as every Commit before is. The error is the disk's when
+// there is no room for entries that are late; then nothing is removed. The watermark stays.
 func (db *DB) Remove(entries []cas.Entry) error {
-	if len(entries) == 0 {
-		return nil
+	db.writing.Lock()
+	defer db.writing.Unlock()
+	if err := db.flush(); err != nil || len(entries) == 0 {
+		return err
 	}
+	return db.with(func(f *file) error {
+		return f.rewrite(entries, without, func(*bolt.Bucket) error { return nil })
+	})
+}
+
+// rewrite lets change make other records of those of each prefix that the entries have, and finish complete the
+// transaction.
+func (f *file) rewrite(entries []cas.Entry, change func(blob []byte, entries []cas.Entry) []byte, finish func(meta *bolt.Bucket) error) error {
 	sorted := sortEntries(entries)
-	return db.update(func(tx *bolt.Tx) error {
-		meta, chunks := tx.Bucket(bucketMeta), tx.Bucket(bucketChunks)
+	return f.update(func(tx *bolt.Tx) error {
+		chunks := tx.Bucket(bucketChunks)
 		chunks.FillPercent = 1
-		t, err := readTotals(meta)
-		if err != nil {
-			return err
-		}
 		for len(sorted) > 0 {
 			key := sorted[0].Hash[:prefixLen]
 			n := samePrefix(sorted)
@@ -91,19 +74,19 @@ func (db *DB) Remove(entries []cas.Entry) error {
 			if err != nil {
 				return err
 			}
-			switch left := without(old, sorted[:n], t); {
-			case len(left) == len(old):
-			case len(left) == 0:
+			switch blob := change(old, sorted[:n]); {
+			case bytes.Equal(blob, old):
+			case len(blob) == 0:
 				err = chunks.Delete(key)
 			default:
-				err = chunks.Put(key, seal(key, left))
+				err = chunks.Put(key, seal(key, blob))
 			}
 			if err != nil {
 				return err
 			}
 			sorted = sorted[n:]
 		}
-		return meta.Put(keyTotals, seal(keyTotals, t.encode()))
+		return finish(tx.Bucket(bucketMeta))
 	})
 }
 
@@ -133,6 +116,9 @@ func sortEntries(entries []cas.Entry) []cas.Entry {
 
 // Watermark is what the last Commit set; zero at first.
 func (db *DB) Watermark() (mark cas.Watermark, err error) {
+	if mark, behind := db.late.watermark(); behind {
+		return mark, nil
+	}
 	err = db.view(func(tx *bolt.Tx) error {
 		mark, err = readMark(tx.Bucket(bucketMeta))
 		return err
@@ -155,10 +141,12 @@ func readMark(meta *bolt.Bucket) (cas.Watermark, error) {
 	return cas.Watermark{Segment: binary.BigEndian.Uint32(p), Off: int64(binary.BigEndian.Uint64(p[4:]))}, nil
 }
 
-// ForEach calls f with every entry whose hash begins with a prefix in [from, to], ascending. Only the first 16 bytes of
-// the entry's hash are held; the rest is zero. An error of f's ends the walk and is returned. f must not call Commit.
+// ForEach calls f with every entry whose hash begins with a prefix in [from, to]: those on the disk ascending, then those
+// that are late. Only the first 16 bytes of the entry's hash are sure to be there; the rest may be zero. An error of f's
+// ends the walk and is returned. f must not call Commit.
 func (db *DB) ForEach(from, to uint16, f func(e cas.Entry) error) error {
-	return db.view(func(tx *bolt.Tx) error {
+	late := db.late.within(from, to)
+	err := db.view(func(tx *bolt.Tx) error {
 		c := tx.Bucket(bucketChunks).Cursor()
 		first, last := binary.BigEndian.AppendUint16(nil, from), binary.BigEndian.AppendUint16(nil, to)
 		for key, value := c.Seek(first); key != nil && bytes.Compare(key, last) <= 0; key, value = c.Next() {
@@ -170,6 +158,9 @@ func (db *DB) ForEach(from, to uint16, f func(e cas.Entry) error) error {
 				e := cas.Entry{Location: location(blob)}
 				copy(e.Hash[:], key)
 				copy(e.Hash[prefixLen:], blob[:tailLen])
+				if _, ok := late[keyOf(&e.Hash)]; ok {
+					continue
+				}
 				if err := f(e); err != nil {
 					return err
 				}
@@ -177,27 +168,13 @@ func (db *DB) ForEach(from, to uint16, f func(e cas.Entry) error) error {
 		}
 		return nil
 	})
-}
-
-// GetMeta is the value SetMeta last stored under key, or nil.
-func (db *DB) GetMeta(key string) (value []byte, err error) {
-	err = db.view(func(tx *bolt.Tx) error {
-		value = bytes.Clone(tx.Bucket(bucketState).Get([]byte(key)))
-		return nil
-	})
-	return value, err
-}
-
-// SetMeta stores a small value, durably; nil removes the key. What is stored goes with the index when that is rebuilt, so
-// it must be derivable too.
-func (db *DB) SetMeta(key string, value []byte) error {
-	return db.update(func(tx *bolt.Tx) error {
-		b := tx.Bucket(bucketState)
-		if value == nil {
-			return b.Delete([]byte(key))
+	for _, e := range late {
+		if err != nil {
+			break
 		}
-		return b.Put([]byte(key), value)
-	})
+		err = f(e)
+	}
+	return err
 }
 
 // Size is the length of the index file in bytes.
@@ -207,4 +184,31 @@ func (db *DB) Size() (size int64, err error) {
 		return nil
 	})
 	return size, err
+}
+
+// Check walks the whole index: the order of keys and records, and their fields. (bolt's own check runs in a goroutine of
+// its own and would take the program down with it on a bad page.)
+func (db *DB) Check() error {
+	return db.view(func(tx *bolt.Tx) error {
+		var last []byte
+		return tx.Bucket(bucketChunks).ForEach(func(key, value []byte) error {
+			blob, err := openBlob(key, value)
+			if err != nil {
+				return err
+			}
+			if last != nil && bytes.Compare(last, key) >= 0 {
+				return fmt.Errorf("index: prefix %x after %x: %w", key, last, cas.ErrCorrupt)
+			}
+			last = key
+			for i := 0; i < len(blob); i += recordLen {
+				if i > 0 && bytes.Compare(blob[i-recordLen:i-recordLen+tailLen], blob[i:i+tailLen]) >= 0 {
+					return fmt.Errorf("index: records of prefix %x out of order: %w", key, cas.ErrCorrupt)
+				}
+				if err := checkLocation(location(blob[i:])); err != nil {
+					return fmt.Errorf("%w: %w", err, cas.ErrCorrupt)
+				}
+			}
+			return nil
+		})
+	})
 }

@@ -31,7 +31,7 @@ func open(t testing.TB, path string) *DB {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { db.shut() })
+	t.Cleanup(func() { db.Close() })
 	return db
 }
 
@@ -79,17 +79,14 @@ func expect(t testing.TB, db *DB, es []cas.Entry) {
 func TestCommitLocate(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "index.db")
 	db := open(t, path)
-	if m, err := db.Watermark(); err != nil || m != (cas.Watermark{}) || db.Recovered != "" {
-		t.Fatalf("new index: %+v, %v, %q", m, err, db.Recovered)
+	if m, err := db.Watermark(); err != nil || m != (cas.Watermark{}) || db.Recovered() != "" {
+		t.Fatalf("new index: %+v, %v, %q", m, err, db.Recovered())
 	}
 	es := entries(1, 5000)
 	for i := 0; i < len(es); i += 700 {
 		if err := db.Commit(es[i:min(i+700, len(es))], cas.Watermark{Segment: 1, Off: int64(i)}); err != nil {
 			t.Fatal(err)
 		}
-	}
-	if err := db.SetMeta("k", []byte("v")); err != nil {
-		t.Fatal(err)
 	}
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
@@ -104,15 +101,6 @@ func TestCommitLocate(t *testing.T) {
 	expect(t, db, unknown)
 	if m, _ := db.Watermark(); m != (cas.Watermark{Segment: 1, Off: 4900}) {
 		t.Errorf("watermark %+v", m)
-	}
-	if v, err := db.GetMeta("k"); err != nil || string(v) != "v" {
-		t.Errorf("meta %q, %v", v, err)
-	}
-	if err := db.SetMeta("k", nil); err != nil {
-		t.Error(err)
-	}
-	if v, err := db.GetMeta("k"); err != nil || v != nil {
-		t.Errorf("meta %q, %v", v, err)
 	}
 	if err := db.Check(); err != nil {
 		t.Error(err)
@@ -153,7 +141,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// Any sequence of commits is like a map, its totals like the map's, and one commit of the end result makes the same index.
+// Any sequence of commits is like a map, and one commit of the end result makes the same index.
 func TestModel(t *testing.T) {
 	dir := t.TempDir()
 	run := 0
@@ -187,22 +175,8 @@ func TestModel(t *testing.T) {
 			}
 		}
 		var want []cas.Entry
-		sum := totals{}
 		for _, h := range slices.SortedFunc(maps.Keys(model), func(a, b cas.Hash) int { return bytes.Compare(a[:], b[:]) }) {
 			want = append(want, cas.Entry{Hash: h, Location: model[h]})
-			sum.add(model[h], 1)
-		}
-		got, err := db.Totals()
-		if err != nil {
-			rt.Fatal(err)
-		}
-		for k, s := range sum {
-			if got[k] != *s {
-				rt.Fatalf("totals of %v: %+v, want %+v", k, got[k], *s)
-			}
-		}
-		if len(got) != len(sum) {
-			rt.Fatalf("totals %+v", got)
 		}
 		if err := db.Check(); err != nil {
 			rt.Fatal(err)
@@ -274,8 +248,8 @@ func TestHalfMade(t *testing.T) {
 	if err := os.WriteFile(path+".new", []byte("half"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if db := open(t, path); db.Recovered != "" {
-		t.Error(db.Recovered)
+	if db := open(t, path); db.Recovered() != "" {
+		t.Error(db.Recovered())
 	}
 	if _, err := os.Stat(path + ".new"); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
@@ -320,9 +294,6 @@ func TestRemove(t *testing.T) {
 	}
 	if n := len(all(t, db)); n != 0 {
 		t.Errorf("%d entries", n)
-	}
-	if sum, err := db.Totals(); err != nil || len(sum) != 0 {
-		t.Errorf("%v, %v", sum, err)
 	}
 	if err := db.Check(); err != nil {
 		t.Error(err)
@@ -384,8 +355,8 @@ func TestAside(t *testing.T) {
 		}
 		db.Close()
 		aside := filepath.Join(o.Aside, fmt.Sprintf("index.db.corrupt-%d", i+1))
-		if !strings.Contains(db.Recovered, aside) {
-			t.Error(db.Recovered)
+		if !strings.Contains(db.Recovered(), aside) {
+			t.Error(db.Recovered())
 		}
 		if p, err := os.ReadFile(aside); err != nil || !strings.HasPrefix(string(p), "not an index") {
 			t.Error(string(p), err)

@@ -11,27 +11,24 @@ import (
 	"syscall"
 	"testing"
 
+	bolt "go.etcd.io/bbolt"
 	"golang.org/x/sys/unix"
 
 	"ckptfs/cas"
-	"ckptfs/cas/store"
 )
 
-var _ store.Locator = (*Deferring)(nil)
-
-func TestDeferring(t *testing.T) {
-	d, err := OpenDeferring(filepath.Join(t.TempDir(), "index.db"), opts)
+func TestLate(t *testing.T) {
+	d, err := Open(filepath.Join(t.TempDir(), "index.db"), opts)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { d.Close() })
-	db := d.db
 	full := true
-	d.commit = func(db *DB, es []cas.Entry, m cas.Watermark) error {
+	d.commit = func(f *file, es []cas.Entry, m cas.Watermark) error {
 		if full {
 			return fmt.Errorf("file resize error: %s", syscall.ENOSPC)
 		}
-		return db.Commit(es, m)
+		return f.commit(es, m)
 	}
 	a, b := entries(1, 100), entries(2, 100)
 	for i, es := range [][]cas.Entry{a, b} {
@@ -73,35 +70,36 @@ func TestDeferring(t *testing.T) {
 		}
 	}
 	check()
-	if m, err := db.Watermark(); err != nil || m != (cas.Watermark{}) {
+	var m cas.Watermark
+	if err := d.view(func(tx *bolt.Tx) (err error) { m, err = readMark(tx.Bucket(bucketMeta)); return err }); err != nil || m != (cas.Watermark{}) {
 		t.Errorf("the watermark on the disk is at %v, %v", m, err)
 	}
 	if err := d.Remove(a[:1]); !noSpace(err) {
 		t.Errorf("removed without the disk: %v", err)
 	}
 	full = false
-	if err := d.Flush(); err != nil || d.Late() != 0 {
-		t.Fatal(err, d.Late())
+	if err := d.flush(); err != nil || len(d.late.entries) != 0 {
+		t.Fatal(err, len(d.late.entries))
 	}
 	check()
-	expect(t, db, append(a, b...))
-	if err := db.Check(); err != nil {
+	expect(t, d, append(a, b...))
+	if err := d.Check(); err != nil {
 		t.Error(err)
 	}
 	if err := d.Remove(a[:1]); err != nil {
 		t.Error(err)
 	}
 	a[0].Location = cas.Location{}
-	expect(t, db, append(a, b...))
+	expect(t, d, append(a, b...))
 
-	d.commit = func(*DB, []cas.Entry, cas.Watermark) error { return syscall.EIO }
+	d.commit = func(*file, []cas.Entry, cas.Watermark) error { return syscall.EIO }
 	if err := d.Commit(a[1:2], cas.Watermark{Segment: 4}); !errors.Is(err, syscall.EIO) {
 		t.Error(err)
 	}
 }
 
 // A disk that is really full: the index takes what it is told, and has it on the disk once there is room again.
-func TestDeferringOnFullDisk(t *testing.T) {
+func TestFullDisk(t *testing.T) {
 	dir := t.TempDir()
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=2m"); err != nil {
 		t.Skipf("no tmpfs can be mounted here: %v", err)
@@ -116,17 +114,17 @@ func TestDeferringOnFullDisk(t *testing.T) {
 		}
 	}
 	es := entries(1, 20_000)
-	commit := func(d *Deferring, es []cas.Entry) {
+	commit := func(d *DB, es []cas.Entry) {
 		t.Helper()
 		for i := range 20 {
 			if err := d.Commit(es[i*1000:(i+1)*1000], cas.Watermark{Segment: uint32(i + 1)}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if d.Late() == 0 {
+		if len(d.late.entries) == 0 {
 			t.Skip("there was room")
 		}
-		if err := d.Flush(); !noSpace(err) {
+		if err := d.flush(); !noSpace(err) {
 			t.Fatal(err)
 		}
 		locs, hashes := make([]cas.Location, len(es)), make([]cas.Hash, len(es))
@@ -142,7 +140,7 @@ func TestDeferringOnFullDisk(t *testing.T) {
 			}
 		}
 	}
-	onDisk := func(d *Deferring) {
+	onDisk := func(d *DB) {
 		t.Helper()
 		if err := os.Remove(fill); err != nil {
 			t.Fatal(err)
@@ -151,8 +149,8 @@ func TestDeferringOnFullDisk(t *testing.T) {
 			t.Fatal(err)
 		}
 		db := open(t, path)
-		if db.Recovered != "" {
-			t.Error(db.Recovered)
+		if db.Recovered() != "" {
+			t.Error(db.Recovered())
 		}
 		expect(t, db, es)
 		if m, err := db.Watermark(); err != nil || m.Segment != 20 {
@@ -163,9 +161,9 @@ func TestDeferringOnFullDisk(t *testing.T) {
 		}
 		db.Close()
 	}
-	deferring := func() *Deferring {
+	deferring := func() *DB {
 		t.Helper()
-		d, err := OpenDeferring(path, opts)
+		d, err := Open(path, opts)
 		if err != nil {
 			t.Fatal(err)
 		}
