@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -10,6 +11,8 @@ import (
 	"testing"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/spf13/pflag"
 )
 
 const (
@@ -195,7 +198,7 @@ func TestDocumentsShowGoldens(t *testing.T) {
 	}
 }
 
-// docs/commands.md has every command, and every exit code.
+// docs/commands.md has every command, every flag, and every exit code.
 func TestDocumentsNameCommands(t *testing.T) {
 	b, err := os.ReadFile(filepath.Join(repository, documentsDir, "commands.md"))
 	if err != nil {
@@ -206,6 +209,11 @@ func TestDocumentsNameCommands(t *testing.T) {
 		if c.Runnable() && !c.Hidden && c.Name() != "help" && !regexp.MustCompile("(?m)^\\| `"+c.Name()+"[ `]").MatchString(text) {
 			t.Errorf("commands.md has no row of %s", c.Name())
 		}
+		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			if f.Name != "help" && f.Name != "json" && !f.Hidden && !strings.Contains(text, "--"+f.Name) {
+				t.Errorf("commands.md does not name --%s of %s", f.Name, c.Name())
+			}
+		})
 	}
 	for _, code := range []int{exitOK, exitFailure, exitUsage, exitNotStore, exitBusy, exitNewer, exitDamaged, exitPartial,
 		exitMountpoint, exitNoFUSE, exitRecovery, exitInterrupted} {
@@ -262,6 +270,39 @@ func TestDocumentsListPackages(t *testing.T) {
 		short := "`" + l.pkg[strings.LastIndexByte(l.pkg, '/')+1:] + "`" // in a row of several
 		if text := string(b); !strings.Contains(text, "`"+l.pkg+"`") && !strings.Contains(text, ", "+short) {
 			t.Errorf("architecture.md does not list %s", l.pkg)
+		}
+	}
+}
+
+var testPattern = regexp.MustCompile("`(Test[A-Za-z0-9_]+)(…?)`")
+
+// Tests that the documents name are there.
+func TestDocumentsNameTests(t *testing.T) {
+	known := map[string]bool{}
+	err := filepath.WalkDir(repository, func(p string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(p, "_test.go") {
+			return err
+		}
+		b, err := os.ReadFile(p)
+		for _, m := range regexp.MustCompile(`(?m)^func (Test\w+)\(`).FindAllStringSubmatch(string(b), -1) {
+			known[m[1]] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range documents(t) {
+		for i, line := range d.lines {
+			for _, m := range testPattern.FindAllStringSubmatch(line, -1) {
+				found := known[m[1]]
+				for name := range known {
+					found = found || m[2] != "" && strings.HasPrefix(name, m[1])
+				}
+				if !found {
+					t.Errorf("%s:%d: there is no %s", d.path, i+1, m[1])
+				}
+			}
 		}
 	}
 }
