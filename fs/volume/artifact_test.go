@@ -7,7 +7,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -206,36 +205,6 @@ func TestArtifactPermissions(t *testing.T) {
 		if a := r.stat(artifactsDir + id + ".safetensors"); a.Mode != unix.S_IFREG|c.want || a.UID != mine.UID || a.GID != mine.GID {
 			t.Errorf("%o/%o/%o has mode %o, want %o", c.a, c.b, c.file, a.Mode, c.want)
 		}
-	}
-}
-
-// Who renames a file of a known id makes others search the tree for it: for a part of the time only.
-func TestArtifactSearchRests(t *testing.T) {
-	var at atomic.Int64
-	at.Store(time.Now().UnixNano())
-	r := newRig(t, func(o *Options) { o.Now = func() time.Time { return time.Unix(0, at.Add(int64(time.Second))) } })
-	r.write("a", sample(t, "same/model.pt"))
-	r.pack("a")
-	id, err := r.artifact("a")
-	if err != nil {
-		t.Fatal(err)
-	}
-	name := artifactsDir + id + ".safetensors"
-	r.rename("a", "b")
-	if !r.exists(name) {
-		t.Error("not found under its new name")
-	}
-	r.rename("b", "a") // what was mended is wrong again
-	next := r.artifacts.search.next
-	if _, err := r.tryRead(name); !errors.Is(err, unix.EAGAIN) {
-		t.Errorf("searched again at once: %v", err)
-	}
-	if !r.artifacts.search.next.Equal(next) {
-		t.Error("being refused puts the next search off")
-	}
-	at.Store(next.UnixNano())
-	if !r.exists(name) {
-		t.Error("not found after a while")
 	}
 }
 

@@ -87,8 +87,6 @@ type file struct {
 	viewGen  uint64 // gen + 1 of the bytes that viewSize was measured on; see measureView
 	viewSize int64
 
-	id fileID
-
 	hot *hotEntry // guarded by hotList.mu
 
 	// io guards what reads go to. It is taken shared around a read and exclusively, shortly, for a change.

@@ -3,7 +3,6 @@ package volume
 import (
 	"context"
 	"errors"
-	"io"
 	"slices"
 	"testing"
 	"time"
@@ -156,46 +155,6 @@ func TestIdentifiedAnother(t *testing.T) {
 	}
 }
 
-// Who reads in the background gives up when the file is another, or somebody has asked and was faster.
-func TestPacedIsOvertaken(t *testing.T) {
-	r := newRig(t, identifies)
-	r.write("a.pt", sample(t, "same/model.pt"))
-	r.packOut("a.pt")
-	n := r.find("a.pt")
-	defer r.forget(n)
-	read := func(to *paced) error {
-		src, _, done, err := r.peruse(n)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer done()
-		if src != io.ReaderAt(n.file) {
-			t.Fatal("another reader")
-		}
-		_, err = to.ReadAt(make([]byte, 10), 0)
-		to.pause()
-		return err
-	}
-	p := &paced{v: r.Volume, ctx: t.Context(), n: n, gen: n.file.gen}
-	if err := read(p); err != nil {
-		t.Error(err)
-	}
-	if err := read(&paced{v: r.Volume, ctx: t.Context(), n: n, gen: n.file.gen + 1}); !errors.Is(err, errOvertaken) {
-		t.Error("of another generation:", err)
-	}
-	if _, err := r.artifact("a.pt"); err != nil {
-		t.Fatal(err)
-	}
-	if err := read(p); !errors.Is(err, errOvertaken) {
-		t.Error("of a file whose id is known:", err)
-	}
-	stopped, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := read(&paced{v: r.Volume, ctx: stopped, n: n, gen: n.file.gen}); !errors.Is(err, context.Canceled) {
-		t.Error("after the end:", err)
-	}
-}
-
 // Nothing is computed while anything is packed.
 func TestPackerRests(t *testing.T) {
 	r := newRig(t, identifies)
@@ -230,10 +189,10 @@ func TestIdentifiedPruned(t *testing.T) {
 	if _, err := r.Prune(t.Context(), control.PruneOptions{}, nil); err != nil {
 		t.Fatal(err)
 	}
-	if known, err := r.artifacts.Known(gone); known || err != nil {
-		t.Error("what is gone is known:", known, err)
+	if !r.artifacts.Wants(gone) {
+		t.Error("what is gone is known")
 	}
-	if known, err := r.artifacts.Known(kept); !known || err != nil {
-		t.Error("what is there is not:", known, err)
+	if r.artifacts.Wants(kept) {
+		t.Error("what is there is not")
 	}
 }

@@ -70,7 +70,7 @@ func (v *Volume) packGroup(ctx context.Context, group []*Node) {
 			jerr = v.publish(j)
 		}
 		if jerr == nil {
-			v.keepArtifact(j.node)
+			v.artifacts.Keep(identified{v, j.node})
 			v.ids.add(j.node)
 		}
 		v.packed(j.node, j.size, jerr)

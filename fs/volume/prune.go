@@ -37,7 +37,7 @@ func (v *Volume) Prune(ctx context.Context, o control.PruneOptions, report func(
 		FreedBytes: st.Freed, CopiedBytes: st.Copied, Punched: st.Punched, Removed: st.Removed, NotPunched: st.NotPunched,
 	}
 	if err == nil && !o.DryRun {
-		err = v.forgetArtifacts()
+		err = v.artifacts.Forget(v.store.Locate)
 	}
 	if err != nil && st.Looked == 0 {
 		err = fmt.Errorf("nothing was removed: %w", err)

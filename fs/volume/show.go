@@ -172,7 +172,7 @@ const quickArtifact = 256 << 20
 
 // showArtifact is the artifact id that Show prints: one that is known or found quickly, unless it must be there. Or else why there is none.
 func (v *Volume) showArtifact(ctx context.Context, n *Node, l *formats.Layout, must bool) (id, why string, err error) {
-	known, ok, err := v.knownArtifact(n)
+	known, ok, err := v.artifacts.Known(identified{v, n})
 	if !ok && err == nil {
 		var size int64
 		for i := range l.Tensors {

@@ -31,18 +31,17 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/singleflight"
 	"golang.org/x/sys/unix"
 
 	"ckptfs/cas"
 	"ckptfs/cas/disk"
 	"ckptfs/cas/store"
+	"ckptfs/fs/artifacts"
 	"ckptfs/fs/assemble"
 	"ckptfs/fs/bases"
 	"ckptfs/fs/pack"
 	"ckptfs/fs/throttle"
 	"ckptfs/fs/tree"
-	"ckptfs/index/artifacts"
 	"ckptfs/index/chunks"
 )
 
@@ -111,12 +110,10 @@ type Volume struct {
 	sums     *summer
 	ids      *identifier
 
-	hidden      hiddenViews
-	tensors     tensorIndexes
-	identify    singleflight.Group // computes artifact ids, by node
-	unpackedIDs unpackedIDs
+	hidden  hiddenViews
+	tensors tensorIndexes
 
-	artifacts knownArtifacts
+	artifacts *artifacts.Artifacts
 
 	mode, modeReason string // see Attach
 	mountpoint       string
@@ -214,7 +211,6 @@ func (v *Volume) open(o Options, format *tree.Format) error {
 	v.hot = newHotList(v, o.HotSize)
 	v.hydrator = newHydrator(v, o.HydrateAfter)
 	v.sums = newSummer(v, o.SumAfter)
-	v.ids = newIdentifier(v, o.IDsAfter)
 
 	var err error
 	v.index, err = chunks.Open(filepath.Join(v.dir, tree.IndexFile),
@@ -222,7 +218,8 @@ func (v *Volume) open(o Options, format *tree.Format) error {
 	if err != nil {
 		return v.unready(err)
 	}
-	v.artifacts.Table = artifacts.New(v.index.Bucket(artifacts.BucketName))
+	v.openArtifacts()
+	v.ids = newIdentifier(v, o.IDsAfter)
 	if r := v.index.Recovered(); r != "" {
 		v.report(slog.LevelWarn, "index made anew from the segments", "reason", r)
 	}

@@ -1,0 +1,125 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"math"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"ckptfs/formats/canonical"
+	"ckptfs/fs/view"
+)
+
+// artifactDir is .ckptfs/artifacts:
+//
+//	.ckptfs/artifacts/ID.safetensors     the tensors of an id, by name, row-major; equal ids have equal bytes
+//
+// It is there for the ids that are known, of files that are still there and whose tensors safetensors can express. Who may
+// read that file, by the permissions of its folders too, may read it.
+type artifactDir struct{}
+
+func (artifactDir) lookup(v *Volume, name string) (virtual, error) {
+	stem, _ := strings.CutSuffix(name, view.Suffix)
+	id, err := canonical.ParseID(stem)
+	if err != nil || len(stem) == len(name) {
+		return virtual{}, unix.ENOENT
+	}
+	found, err := v.artifacts.Find(context.Background(), id)
+	if err != nil {
+		return virtual{}, err
+	}
+	n := found.(identified).n
+	w, err := v.tensorView(n, func(f *file) bool { return v.artifacts.Has(uint64(n.id), f.gen, f.rec.Manifest, id) })
+	w.stat = func(v *Volume) (Attr, error) { return v.statReachable(n) }
+	return w, err
+}
+
+// tensorView is a safetensors file of the tensors of n, whose reference it takes; ENOENT when still says that n is not what it was, with f.mu held.
+func (v *Volume) tensorView(n *Node, still func(f *file) bool) (virtual, error) {
+	f := n.file
+	f.mu.Lock()
+	l, err := n.file.layoutNow()
+	gen := f.gen
+	if err == nil && !still(f) {
+		err = unix.ENOENT // written just now
+	}
+	f.mu.Unlock()
+	var plan *view.View
+	if err == nil {
+		plan, err = view.Safetensors(l.Regions, l.Tensors)
+	}
+	if err != nil {
+		n.unref(1)
+		if errors.Is(err, view.ErrNoView) {
+			err = unix.ENOENT
+		}
+		return virtual{}, err
+	}
+	return virtual{key: fileKey{n, gen}, src: n, view: &viewNode{src: n, gen: gen, size: plan.Size(), end: math.MaxInt64, plan: plan}}, nil
+}
+
+// statArtifacts: only the owner of the mount's root may list the ids, which tell what files hold that others may not read.
+func statArtifacts(v *Volume) (Attr, error) {
+	a, err := v.Stat(v.names.root)
+	a.Mode = unix.S_IFDIR | 0o511
+	return a, err
+}
+
+func (artifactDir) list(v *Volume) ([]DirEntry, error) {
+	var out []DirEntry
+	last := ""
+	err := v.artifacts.Each(func(id canonical.ID) error {
+		if name := id.String() + view.Suffix; name != last {
+			out = append(out, DirEntry{Name: name, Mode: unix.S_IFREG})
+			last = name
+		}
+		return nil
+	})
+	return out, err
+}
+
+// statReachable describes a file for a name outside of its folder: it may be read by whom the folders above it let through, too.
+func (v *Volume) statReachable(n *Node) (Attr, error) {
+	a, err := v.Stat(n)
+	if err != nil {
+		return a, err
+	}
+	mode := a.Mode & 0o444
+	for _, dir := range v.foldersOf(n) {
+		d, err := v.Stat(dir)
+		dir.unref(1)
+		if err != nil {
+			mode = 0
+			continue
+		}
+		all := d.Mode&0o011 == 0o011
+		if !all {
+			mode &^= 0o004
+		}
+		if !all && (d.GID != a.GID || d.Mode&0o010 == 0) {
+			mode &^= 0o040
+		}
+		if !all && d.UID != a.UID {
+			mode &^= 0o400
+		}
+	}
+	a.Mode = unix.S_IFREG | mode
+	return a, nil
+}
+
+// foldersOf is the directories above a node, by one of its names, with a reference to each; not the root.
+func (v *Volume) foldersOf(n *Node) []*Node {
+	v.names.ns.RLock()
+	defer v.names.ns.RUnlock()
+	v.names.tab.mu.Lock()
+	defer v.names.tab.mu.Unlock()
+	var out []*Node
+	for len(n.names) > 0 && n.names[0].dir != nil && n.names[0].dir != v.names.root {
+		n = n.names[0].dir
+		n.refs++
+		out = append(out, n)
+	}
+	return out
+}
