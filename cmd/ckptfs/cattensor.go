@@ -17,7 +17,7 @@ func (a *app) catTensorCmd() *cobra.Command {
 		Use:   "cat-tensor FILE TENSOR | FILE:TENSOR",
 		Short: "Write one tensor of a file to standard output",
 		Long: `Writes the elements of one tensor, as ` + "`ckptfs show`" + ` calls it, to standard output: row-major, little-endian, without gaps, whatever the
-file's format and state; with --npy as a file that NumPy loads (see docs/formats.md for types that NumPy lacks). Only the tensor's own chunks are read. FILE may
+file's format and state; with --npy as a file that NumPy loads (see docs/views.md for types that NumPy lacks). Only the tensor's own chunks are read. FILE may
 be the index of a sharded set, or a folder with a set: whatever show lists.
 
     ckptfs cat-tensor /mnt/ckpt/runs/a/7/model.pt fc.weight --npy > fc.weight.npy
