@@ -100,12 +100,12 @@ func TestZerosWhereSamplesLook(t *testing.T) {
 			now[i] += raw[i]
 		}
 		codectest.Both(func(how string) {
-			c, stored := encodePlanes(nil, raw, h)
-			if got, err := c.Decode(nil, stored, len(raw)); err != nil || !bytes.Equal(got, raw) {
+			stored := encodePlanes(nil, raw, h)
+			if got, err := Decode(nil, Planes, stored, len(raw)); err != nil || !bytes.Equal(got, raw) {
 				t.Errorf("%s, %s: %v", how, h.DType, err)
 			}
-			id, stored, ok := EncodeDelta(nil, now, base, h, 2*len(raw))
-			if got, err := DecodeAgainst(nil, id, stored, base, len(raw)); !ok || err != nil || !bytes.Equal(got, now) {
+			stored, ok := EncodeDelta(nil, now, base, h, 2*len(raw))
+			if got, err := DecodeAgainst(nil, Delta, stored, base, len(raw)); !ok || err != nil || !bytes.Equal(got, now) {
 				t.Errorf("%s, %s, a delta: %v", how, h.DType, err)
 			}
 		})

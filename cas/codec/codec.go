@@ -1,20 +1,18 @@
 // Package codec turns the bytes of a chunk into the bytes that are stored, and back.
 //
-// Each stored record names its codec by one byte. The numbers are part of the store's format: they are given out once and
-// what a number decodes to never changes; a better encoding gets a new number.
+// Each stored record names its codec by one byte. The numbers are part of the store's format: what a number decodes to
+// never changes, and a better encoding gets a new number.
 //
-//	0  raw     the bytes themselves
-//	1  zstd    one Zstandard frame (RFC 8878), single segment, content size stated, no checksum, no dictionary
-//	2  planes  the bytes of numbers, sorted by significance, with Huffman codes: only read any more, see huffCodec
-//	3  delta   the difference of numbers from a base, as 2 stores them: only read any more, see huffDelta
-//	4  patch   text and structure with an earlier version as dictionary, which the record names (package segment): see Patch
-//	5  planes  the bytes of numbers, sorted by significance, each kind coded by itself: see planesCodec
-//	6  delta   the difference of numbers from a base, which the record names: see Delta
-//	7  rounded numbers that are others in twice the precision, rounded, which the record names: see Rounded
-//	8  rounded the same where NaNs became something else
-//	9  planes  as 5 has them, and bitmaps that repeat themselves after some bytes: see planesCodec
-//	10 delta   as 6, of such planes
-//	11 delta   as 6 or 10, from a base to which the product of two factors is added, of which one is a record of its own: see LowRank
+//	0  raw      the bytes themselves
+//	1  zstd     one Zstandard frame (RFC 8878), single segment, content size stated, no checksum, no dictionary
+//	2  planes   the bytes of numbers by significance, each kind coded by itself: see planesCodec
+//	3  patch    text and structure, with a base as dictionary: see Patch
+//	4  delta    the difference of numbers from a base: see Delta
+//	5  rounded  numbers of half precision that are those of a base, rounded: see Rounded
+//	6  low rank the difference of numbers from what a base and two factors predict: see LowRank
+//
+// To decode codecs 3 to 6 other records are needed, which the record names (package segment). They are no Codec, but have
+// functions of their own.
 package codec
 
 import (
@@ -40,18 +38,14 @@ type Codec interface {
 	Decode(dst, stored []byte, rawLen int) ([]byte, error)
 }
 
-// The codecs' numbers.
+// The numbers of the codecs that need no base.
 const (
 	Raw    byte = 0
 	Zstd   byte = 1
-	Planes byte = 5
-	// Periodic is Planes with bitmaps that have a period.
-	Periodic byte = 9
-
-	huffPlanes byte = 2
+	Planes byte = 2
 )
 
-// ByID finds a codec. An unknown number is a newer version's: cas.ErrNewer.
+// ByID finds a codec that needs no base. An unknown number is that of a newer version: cas.ErrNewer.
 func ByID(id byte) (Codec, error) {
 	switch id {
 	case Raw:
@@ -60,10 +54,6 @@ func ByID(id byte) (Codec, error) {
 		return zstdCodec{}, nil
 	case Planes:
 		return planesCodec{}, nil
-	case Periodic:
-		return planesCodec{periods: true}, nil
-	case huffPlanes:
-		return huffCodec{}, nil
 	}
 	return nil, fmt.Errorf("codec %d: %w", id, cas.ErrNewer)
 }

@@ -8,7 +8,7 @@ import (
 	"ckptfs/cas/rans"
 )
 
-// Delta is the number of what EncodeDelta makes. It is no Codec: to decode it the base is needed, which the record names.
+// Delta is the number of what EncodeDelta makes.
 //
 // Floats are mapped to integers of the same order (IEEE 754's totalOrder): the sign bit is inverted, and with it all others
 // of a negative number. A step of training moves a weight by few places in that order, across zero and powers of two as
@@ -31,34 +31,26 @@ import (
 // shifted right by s bits: then the element is of group min(max(top - e, 0), g - 1). Of the slab, where g > 1, each plane is
 // its bytes of group 0, in order, followed by those of group 1, and so on, each as a part unless it is empty. But where the
 // code of the first part has its highest bit set, the plane is one part, not sorted, of which the code is in the other bits.
-//
-// PeriodicDelta is the same, of planes as Periodic has them.
-const (
-	Delta         byte = 6
-	PeriodicDelta byte = 10
-)
+const Delta byte = 4
 
-// huffDelta is what Delta was at first: the kind, and the differences as huffCodec stores them. It is only read any more.
-const huffDelta byte = 3
-
-// EncodeDelta appends raw to dst as its difference from base, which must be as long, and returns as which codec. It returns dst
-// as it was and false unless that takes at most the given number of bytes. What was encoded has been decoded again and compared.
-func EncodeDelta(dst, raw, base []byte, h Hint, most int) (id byte, out []byte, ok bool) {
+// EncodeDelta appends raw to dst as its difference from base, which must be as long. It returns dst as it was and false
+// unless that takes at most the given number of bytes. What was encoded has been decoded again and compared.
+func EncodeDelta(dst, raw, base []byte, h Hint, most int) (out []byte, ok bool) {
 	if _, kind := numbers(h); kind == notNumbers || len(raw) != len(base) || len(raw) < minLen || len(raw) > cas.MaxChunk {
-		return 0, dst, false
+		return dst, false
 	}
 	s := planeStates.Get().(*planeState)
 	defer planeStates.Put(s)
 	n := len(dst)
-	id, out, ok = s.encodeDelta(dst, raw, base, h, most)
-	if !ok || s.decodeDelta(output{p: raw, verify: true}, id, out[n:], base) != nil {
-		return 0, out[:n], false
+	out, ok = s.encodeDelta(dst, raw, base, h, most)
+	if !ok || s.decodeDelta(output{p: raw, verify: true}, out[n:], base) != nil {
+		return out[:n], false
 	}
-	return id, out, true
+	return out, true
 }
 
 // encodeDelta is EncodeDelta of numbers and a base that are as long, not yet decoded again.
-func (s *planeState) encodeDelta(dst, raw, base []byte, h Hint, most int) (id byte, out []byte, ok bool) {
+func (s *planeState) encodeDelta(dst, raw, base []byte, h Hint, most int) (out []byte, ok bool) {
 	w, kind := numbers(h)
 	n := len(dst)
 	var flag byte
@@ -66,7 +58,6 @@ func (s *planeState) encodeDelta(dst, raw, base []byte, h Hint, most int) (id by
 		flag = 1
 	}
 	out = append(dst, flag, byte(w))
-	s.periods = false
 	for a, b := raw, base; len(a) > 0; {
 		k := min(len(a)/w, slabElems(w)) * w
 		if k == 0 {
@@ -77,13 +68,10 @@ func (s *planeState) encodeDelta(dst, raw, base []byte, h Hint, most int) (id by
 		out = s.encodeDeltas(out, b[:k], w, exponentAt(h))
 		a, b = a[k:], b[k:]
 		if len(out)-n > most {
-			return 0, out, false
+			return out, false
 		}
 	}
-	if id = Delta; s.periods {
-		id = PeriodicDelta
-	}
-	return id, out, len(out)-n <= most
+	return out, len(out)-n <= most
 }
 
 // encodeDeltas appends the slab of differences from base whose planes s.bufs holds. shift is to where the exponent's lowest bit is; 0 when there is none.
@@ -113,16 +101,15 @@ func exponentAt(h Hint) int {
 	return 0
 }
 
-// DecodeDelta undoes EncodeDelta: it appends the len(base) bytes that stored, by codec id, holds to dst, which must not lie in base.
+// DecodeDelta undoes EncodeDelta: it appends the len(base) bytes that stored holds to dst, which must not lie in base.
 // Its errors and bounds are those of Codec.Decode; base of another length than rawLen is cas.ErrCorrupt.
-func DecodeDelta(dst []byte, id byte, stored, base []byte, rawLen int) ([]byte, error) {
+func DecodeDelta(dst, stored, base []byte, rawLen int) ([]byte, error) {
 	s := planeStates.Get().(*planeState)
 	defer planeStates.Put(s)
-	return decodeTo(dst, rawLen, "delta", func(dst []byte) error { return s.decodeDelta(output{p: dst}, id, stored, base) })
+	return decodeTo(dst, rawLen, "delta", func(dst []byte) error { return s.decodeDelta(output{p: dst}, stored, base) })
 }
 
-func (s *planeState) decodeDelta(o output, id byte, stored, base []byte) error {
-	s.periods = id == PeriodicDelta
+func (s *planeState) decodeDelta(o output, stored, base []byte) error {
 	w, floats, err := deltaHead(stored, base, len(o.p))
 	if err != nil {
 		return err
@@ -190,20 +177,6 @@ func (s *planeState) openGroups(stored, base []byte, w int) (*groups, []byte, er
 		return nil, nil, fmt.Errorf("%d groups from bit %d on, of %d bytes", n, shape.shift, w)
 	}
 	return s.sortBy(shape, base, w), stored[3:], nil
-}
-
-// decodeHuffDelta is DecodeDelta for huffDelta.
-func decodeHuffDelta(dst, stored, base []byte, rawLen int) ([]byte, error) {
-	w, floats, err := deltaHead(stored, base, rawLen)
-	if err != nil {
-		return dst, fmt.Errorf("delta: %w: %w", err, cas.ErrCorrupt)
-	}
-	out, err := huffCodec{}.Decode(dst, stored[1:], rawLen)
-	if err != nil {
-		return dst, fmt.Errorf("delta: %w", err)
-	}
-	undiff(out[len(dst):], base, w, floats)
-	return out, nil
 }
 
 // diffPortable sets d to the zigzag-coded differences of a and base, elements of w bytes. All are as long.

@@ -50,11 +50,11 @@ func TestDeltaRoundTrip(t *testing.T) {
 		for range rapid.IntRange(0, 50).Draw(t, "changes") {
 			base[rapid.IntRange(0, len(raw)-1).Draw(t, "at")] = rapid.Byte().Draw(t, "to")
 		}
-		id, out, ok := EncodeDelta([]byte("before"), raw, base, h, 10*len(raw))
+		out, ok := EncodeDelta([]byte("before"), raw, base, h, 10*len(raw))
 		if !ok || !bytes.HasPrefix(out, []byte("before")) {
 			t.Fatalf("not encoded: %v", ok)
 		}
-		got, err := DecodeDelta([]byte("x"), id, out[6:], base, len(raw))
+		got, err := DecodeDelta([]byte("x"), out[6:], base, len(raw))
 		if err != nil || !bytes.Equal(got[1:], raw) {
 			t.Fatalf("%v: % x, want % x", err, got, raw)
 		}
@@ -76,7 +76,7 @@ func TestGoldenDelta(t *testing.T) {
 	g := s.sortBy(shape, base, 4)
 	out := dump{raw: raw, base: base, stored: s.encodeSlab(stored, 4, g)}
 	out.delta()
-	out.compare(t, "delta", func(stored []byte) ([]byte, error) { return DecodeDelta(nil, Delta, stored, base, len(raw)) })
+	out.compare(t, "delta", func(stored []byte) ([]byte, error) { return DecodeDelta(nil, stored, base, len(raw)) })
 }
 
 // moved draws elements and a base of them, as long, with as many moved as a step of training might.
@@ -92,11 +92,10 @@ func TestAnyDeltaRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		raw, base, h := moved(t)
 		var all [][]byte
-		var id byte
 		codectest.Both(func(how string) {
 			var out []byte
 			var ok bool
-			id, out, ok = EncodeDelta([]byte("kept"), raw, base, h, 2*len(raw)+100)
+			out, ok = EncodeDelta([]byte("kept"), raw, base, h, 2*len(raw)+100)
 			if !ok && len(raw) >= minLen {
 				t.Fatal(how, "not encoded")
 			}
@@ -109,7 +108,7 @@ func TestAnyDeltaRoundTrip(t *testing.T) {
 			return
 		}
 		codectest.Both(func(how string) {
-			if got, err := DecodeAgainst(nil, id, all[0][4:], base, len(raw)); err != nil || !bytes.Equal(got, raw) {
+			if got, err := DecodeAgainst(nil, Delta, all[0][4:], base, len(raw)); err != nil || !bytes.Equal(got, raw) {
 				t.Fatal(how, err)
 			}
 		})
@@ -120,7 +119,7 @@ func TestAnyDeltaRoundTrip(t *testing.T) {
 func TestDamagedDelta(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		raw, base, h := moved(t)
-		id, stored, ok := EncodeDelta(nil, raw, base, h, 2*len(raw)+100)
+		stored, ok := EncodeDelta(nil, raw, base, h, 2*len(raw)+100)
 		if !ok {
 			return
 		}
@@ -132,7 +131,7 @@ func TestDamagedDelta(t *testing.T) {
 		var all [][]byte
 		codectest.Both(func(string) {
 			buf := bytes.Repeat([]byte{0xee}, len(raw)+2*guard)
-			out, err := DecodeDelta(buf[guard:guard], id, stored, base, len(raw))
+			out, err := DecodeDelta(buf[guard:guard], stored, base, len(raw))
 			if err == nil && len(out) != len(raw) || err != nil && (len(out) != 0 || !errors.Is(err, cas.ErrCorrupt)) {
 				t.Fatalf("%d bytes, %v", len(out), err)
 			}
@@ -159,15 +158,15 @@ func TestAnotherBase(t *testing.T) {
 			le.PutUint32(base[at:], (120+k)<<23|uint32(at)*2654435761>>9)
 			le.PutUint32(raw[at:], le.Uint32(base[at:])+uint32(at)*2654435761>>(28-k))
 		}
-		id, stored, ok := s.encodeDelta(nil, raw, base, h, len(raw))
+		stored, ok := s.encodeDelta(nil, raw, base, h, len(raw))
 		if !ok || stored[2] < 2 {
 			t.Fatalf("base %d: %v, %d groups", i, ok, stored[2])
 		}
 		back := make([]byte, len(raw))
-		if err := new(planeState).decodeDelta(output{p: back}, id, stored, base); err != nil || !bytes.Equal(back, raw) {
+		if err := new(planeState).decodeDelta(output{p: back}, stored, base); err != nil || !bytes.Equal(back, raw) {
 			t.Fatalf("base %d: what was encoded is not what comes back: %v", i, err)
 		}
-		if err := s.decodeDelta(output{p: back}, id, stored, base); err != nil || !bytes.Equal(back, raw) {
+		if err := s.decodeDelta(output{p: back}, stored, base); err != nil || !bytes.Equal(back, raw) {
 			t.Fatalf("base %d: what was encoded is not what comes back where it was: %v", i, err)
 		}
 	}
@@ -266,7 +265,7 @@ func TestDeltaPays(t *testing.T) {
 		for _, size := range []float64{1e-4, 1e-2} {
 			now := step(raw, h, size)
 			_, alone := Encode(nil, now, h)
-			_, out, ok := EncodeDelta(nil, now, raw, h, len(alone))
+			out, ok := EncodeDelta(nil, now, raw, h, len(alone))
 			if !ok {
 				t.Errorf("%s moved by %g: no smaller than alone", h.DType, size)
 			}
@@ -281,21 +280,21 @@ func TestDeltaPays(t *testing.T) {
 			}
 		}
 		other := step(codectest.Random(cas.ChunkSize), h, 0)
-		if _, _, ok := EncodeDelta(nil, other, raw, h, len(raw)/2); ok {
+		if _, ok := EncodeDelta(nil, other, raw, h, len(raw)/2); ok {
 			t.Errorf("%s: random bytes took half", h.DType)
 		}
 	}
 	if a, d := Estimate(nil, nil, Hint{"F32", 4}); a != 1 || d != 1 {
 		t.Error("nothing is estimated")
 	}
-	if _, _, ok := EncodeDelta(nil, codectest.Random(100), codectest.Random(99), Hint{"F32", 4}, 1000); ok {
+	if _, ok := EncodeDelta(nil, codectest.Random(100), codectest.Random(99), Hint{"F32", 4}, 1000); ok {
 		t.Error("a base of another length was taken")
 	}
 }
 
 func TestDeltaRefuses(t *testing.T) {
 	raw := codectest.Weights(1000, 4)
-	_, stored, _ := EncodeDelta(nil, raw, step(raw, Hint{"F32", 4}, 1e-3), Hint{"F32", 4}, 2000)
+	stored, _ := EncodeDelta(nil, raw, step(raw, Hint{"F32", 4}, 1e-3), Hint{"F32", 4}, 2000)
 	for name, c := range map[string]struct {
 		stored []byte
 		base   int
@@ -314,7 +313,7 @@ func TestDeltaRefuses(t *testing.T) {
 		"other length": {stored, 1004, 1004},
 		"cut":          {stored[:len(stored)-1], 1000, 1000},
 	} {
-		if _, err := DecodeDelta(nil, Delta, c.stored, make([]byte, c.base), c.n); !errors.Is(err, cas.ErrCorrupt) {
+		if _, err := DecodeDelta(nil, c.stored, make([]byte, c.base), c.n); !errors.Is(err, cas.ErrCorrupt) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -322,23 +321,21 @@ func TestDeltaRefuses(t *testing.T) {
 
 func FuzzDecodeDelta(f *testing.F) {
 	raw := codectest.Weights(600, 4)
-	_, stored, _ := EncodeDelta(nil, raw, step(raw, Hint{"F32", 4}, 1e-3), Hint{"F32", 4}, 2000)
+	stored, _ := EncodeDelta(nil, raw, step(raw, Hint{"F32", 4}, 1e-3), Hint{"F32", 4}, 2000)
 	f.Add(stored, 600)
 	f.Add([]byte{0, 2}, 5)
 	raw = codectest.Weights(20000, 2)
-	_, stored, _ = EncodeDelta(nil, raw, step(raw, Hint{"BF16", 2}, 1e-2), Hint{"BF16", 2}, 20000)
+	stored, _ = EncodeDelta(nil, raw, step(raw, Hint{"BF16", 2}, 1e-2), Hint{"BF16", 2}, 20000)
 	f.Add(stored, 20000)
-	_, stored, _ = EncodeDelta(nil, middles(100000), make([]byte, 100000), Hint{"F32", 4}, 20000)
+	stored, _ = EncodeDelta(nil, middles(100000), make([]byte, 100000), Hint{"F32", 4}, 20000)
 	f.Add(stored, 100000)
 	f.Fuzz(func(t *testing.T, stored []byte, n int) {
 		if n < 0 || n > 1<<20 {
 			return
 		}
 		base := codectest.Weights(n, 2)
-		for _, id := range []byte{Delta, PeriodicDelta} {
-			if out, err := DecodeDelta(nil, id, stored, base, n); err == nil && len(out) != n {
-				t.Fatalf("codec %d: %d bytes, want %d", id, len(out), n)
-			}
+		if out, err := DecodeDelta(nil, stored, base, n); err == nil && len(out) != n {
+			t.Fatalf("%d bytes, want %d", len(out), n)
 		}
 	})
 }
@@ -347,19 +344,19 @@ func BenchmarkDelta(b *testing.B) {
 	for _, h := range []Hint{{"F32", 4}, {"BF16", 2}} {
 		raw := codectest.Weights(cas.ChunkSize, h.Elem)
 		now := step(raw, h, 1e-3)
-		_, stored, _ := EncodeDelta(nil, now, raw, h, len(now))
+		stored, _ := EncodeDelta(nil, now, raw, h, len(now))
 		var dst []byte
 		b.Run(fmt.Sprintf("%s/encode", h.DType), func(b *testing.B) {
 			b.SetBytes(int64(len(raw)))
 			for b.Loop() {
-				_, dst, _ = EncodeDelta(dst[:0], now, raw, h, len(now))
+				dst, _ = EncodeDelta(dst[:0], now, raw, h, len(now))
 			}
 			b.ReportMetric(100*float64(len(stored))/float64(len(raw)), "%size")
 		})
 		b.Run(fmt.Sprintf("%s/decode", h.DType), func(b *testing.B) {
 			b.SetBytes(int64(len(raw)))
 			for b.Loop() {
-				dst, _ = DecodeDelta(dst[:0], Delta, stored, raw, len(raw))
+				dst, _ = DecodeDelta(dst[:0], stored, raw, len(raw))
 			}
 		})
 		b.Run(fmt.Sprintf("%s/estimate", h.DType), func(b *testing.B) {

@@ -22,9 +22,8 @@ import (
 //	11 4  l
 //	15 1  the number of a codec that needs no base
 //	16 l  the rows' factor as that codec stores it
-//	   1  the number of a delta
-//	      the chunk as that stores it, against what is predicted
-const LowRank byte = 11
+//	      the chunk as a Delta from what is predicted
+const LowRank byte = 6
 
 const lowRankHead = 16
 
@@ -61,7 +60,7 @@ func FactorColumns(s []lowrank.Stretch, cols int, h Hint) (columns []byte, ok bo
 	var out []byte
 	for _, t := range []lowrank.Stretch{s[len(s)/3], s[2*len(s)/3]} {
 		n := len(t.Raw)
-		_, out, _ = EncodeDelta(out[:0], t.Raw, t.Base, h, 2*n)
+		out, _ = EncodeDelta(out[:0], t.Raw, t.Base, h, 2*n)
 		delta += len(out)
 		out, _ = EncodeLowRank(out[:0], t.Raw, t.Base, columns, cols, t.At, h, 2*n)
 		low += len(out)
@@ -109,14 +108,12 @@ func EncodeLowRank(dst, raw, base, columns []byte, cols int, at int64, h Hint, m
 	le.PutUint32(out[n+lowRankHead-5:], uint32(len(out)-n-lowRankHead))
 	out[n+lowRankHead-1] = c
 	predicted := s.predict(&shape, base, rows, columns)
-	from := len(out)
 	state := planeStates.Get().(*planeState)
-	id, out, ok := state.encodeDelta(append(out, 0), raw, predicted, h, most-(from+1-n))
+	out, ok = state.encodeDelta(out, raw, predicted, h, most-(len(out)-n))
 	planeStates.Put(state)
 	if !ok {
 		return dst, false
 	}
-	out[from] = id
 	if decodeLowRank(output{p: raw, verify: true}, out[n:], base, columns) != nil {
 		return out[:n], false
 	}
@@ -186,10 +183,7 @@ func decodeLowRank(o output, stored, base, columns []byte) error {
 	if s.rows, err = Decode(s.rows[:0], c, rows, shape.RowsLen()); err != nil {
 		return fmt.Errorf("rows: %w", err)
 	}
-	if len(rest) == 0 || rest[0] != Delta && rest[0] != PeriodicDelta {
-		return errors.New("no delta")
-	}
 	state := planeStates.Get().(*planeState)
 	defer planeStates.Put(state)
-	return state.decodeDelta(o, rest[0], rest[1:], s.predict(&shape, base, s.rows, columns))
+	return state.decodeDelta(o, rest, s.predict(&shape, base, s.rows, columns))
 }

@@ -41,7 +41,7 @@ func BenchmarkLowRank(b *testing.B) {
 					}
 				}
 				for _, s := range all {
-					_, out, _ = EncodeDelta(out[:0], s.Raw, s.Base, h, 2*len(s.Raw))
+					out, _ = EncodeDelta(out[:0], s.Raw, s.Base, h, 2*len(s.Raw))
 					delta += len(out)
 				}
 				_, out = Encode(out[:0], columns, ColumnsHint(h))
@@ -53,7 +53,7 @@ func BenchmarkLowRank(b *testing.B) {
 			}
 			s := all[len(all)/2]
 			out, _ = EncodeLowRank(out[:0], s.Raw, s.Base, columns, cols, s.At, h, 2*len(s.Raw))
-			id, delta, _ := EncodeDelta(nil, s.Raw, s.Base, h, 2*len(s.Raw))
+			delta, _ := EncodeDelta(nil, s.Raw, s.Base, h, 2*len(s.Raw))
 			var dst []byte
 			b.Run(name+"/decode", func(b *testing.B) {
 				b.SetBytes(int64(len(s.Raw)))
@@ -64,7 +64,7 @@ func BenchmarkLowRank(b *testing.B) {
 			b.Run(name+"/delta", func(b *testing.B) {
 				b.SetBytes(int64(len(s.Raw)))
 				for b.Loop() {
-					dst, _ = DecodeDelta(dst[:0], id, delta, s.Base, len(s.Raw))
+					dst, _ = DecodeDelta(dst[:0], delta, s.Base, len(s.Raw))
 				}
 			})
 		}

@@ -41,7 +41,7 @@ func TestLowRank(t *testing.T) {
 			}
 			var delta, low int
 			for _, s := range all {
-				_, d, _ := EncodeDelta(nil, s.Raw, s.Base, h, 2*len(s.Raw))
+				d, _ := EncodeDelta(nil, s.Raw, s.Base, h, 2*len(s.Raw))
 				delta += len(d)
 				out, ok := EncodeLowRank([]byte("before"), s.Raw, s.Base, columns, c.cols, s.At, h, 2*len(s.Raw))
 				if !ok || !bytes.HasPrefix(out, []byte("before")) {
@@ -134,7 +134,7 @@ func TestLowRankRefuses(t *testing.T) {
 		"short rows":     {with(11, byte(size-1)), base, columns, len(raw)},
 		"rows' codec":    {with(15, Delta), base, columns, len(raw)},
 		"rows' newer":    {with(15, 200), base, columns, len(raw)},
-		"no delta":       {with(16+size, Planes), base, columns, len(raw)},
+		"no delta":       {with(16+size, 2), base, columns, len(raw)},
 		"cut":            {stored[:len(stored)-1], base, columns, len(raw)},
 		"nothing behind": {stored[:16+size], base, columns, len(raw)},
 		"longer":         {append(with(0), 0), base, columns, len(raw)},
@@ -257,13 +257,12 @@ func TestGoldenLowRank(t *testing.T) {
 	raw[0]-- // by one less
 	out := dump{raw: raw, base: base}
 	out.stored = append(appendLowRankHead(nil, &shape), 8, 0, 0, 0, Raw)
-	out.stored = append(append(out.stored, u...), Delta, 1, 2, 1, 0, 0, 0, 0, partRaw, 1, 0, 0, 0, partConst, 0)
+	out.stored = append(append(out.stored, u...), 1, 2, 1, 0, 0, 0, 0, partRaw, 1, 0, 0, 0, partConst, 0)
 	out.field(1, "bfloat16")
 	out.field(2, "rank 2, times 2^-10")
 	out.field(8, "32 columns, from column 30 on")
 	out.field(5, "rows: 8 bytes, raw")
 	out.field(8, "")
-	out.field(1, "delta")
 	out.field(2, "kind, elements of 2 bytes")
 	out.field(1, "1 group")
 	out.stream()

@@ -36,7 +36,7 @@ func numbers(h Hint) (w int, kind numberKind) {
 // sample repeats itself, or when integers come out small, and taken only when it saves an eighth of what planes leave.
 func encodeNumbers(dst, raw []byte, h Hint, w int, kind numberKind) (id byte, out []byte) {
 	n := len(dst)
-	c, out := encodePlanes(dst, raw, h)
+	out = encodePlanes(dst, raw, h)
 	size := len(out) - n
 	if repeats(raw, w) || kind == integers && size < len(raw)/4*3 {
 		p := scratch.Get().(*[]byte)
@@ -46,8 +46,8 @@ func encodeNumbers(dst, raw []byte, h Hint, w int, kind numberKind) (id byte, ou
 			return Zstd, append(out[:n], z...)
 		}
 	}
-	if pays(size, len(raw)) && c.verify(out[n:], raw) {
-		return c.ID(), out
+	if pays(size, len(raw)) && verifyPlanes(out[n:], raw) {
+		return Planes, out
 	}
 	return Raw, append(out[:n], raw...)
 }

@@ -58,7 +58,6 @@ func (s *planeState) putSlab(dst []byte) []byte {
 			dst = append(dst, p.p[0])
 		case partPeriod:
 			dst = append(dst, p.period)
-			s.periods = true
 		case partRans:
 			dst = append(dst, s.tables[p.table[0]:p.table[1]]...)
 		}
@@ -179,7 +178,7 @@ var (
 // decodeSparse fills buf with the sparse part that stored begins with, and returns what is behind it.
 func (s *planeState) decodeSparse(buf, stored []byte) ([]byte, error) {
 	period := 0
-	if s.periods && len(stored) > 1 && stored[0] == partPeriod {
+	if len(stored) > 1 && stored[0] == partPeriod {
 		if period = int(stored[1]); period == 0 {
 			return nil, errPeriod
 		}

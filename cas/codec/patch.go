@@ -10,9 +10,9 @@ import (
 	"ckptfs/cas"
 )
 
-// Patch is the number of what encodes text and structure against an earlier version: one Zstandard frame (RFC 8878) with
-// the base as a dictionary of raw content, of id 0, its length stated, without a checksum. Like Delta it needs its base.
-const Patch byte = 4
+// Patch is the number of text or structure that is encoded against an earlier version of it: one Zstandard frame (RFC 8878)
+// with the base as a dictionary of raw content, of id 0, its length stated, without a checksum.
+const Patch byte = 3
 
 // minPatch is the length of a base below which it is no use as a dictionary.
 const minPatch = 64
@@ -25,7 +25,8 @@ const shortPatch = 64 << 10
 // and compared.
 func EncodeAgainst(dst, raw, base []byte, h Hint, most int) (id byte, out []byte, ok bool) {
 	if _, kind := numbers(h); kind != notNumbers {
-		return EncodeDelta(dst, raw, base, h, most)
+		out, ok = EncodeDelta(dst, raw, base, h, most)
+		return Delta, out, ok
 	}
 	out, ok = encodePatch(dst, raw, base, most)
 	return Patch, out, ok
@@ -35,21 +36,19 @@ func EncodeAgainst(dst, raw, base []byte, h Hint, most int) (id byte, out []byte
 // bounds are those of Codec.Decode; memory for base is the caller's.
 func DecodeAgainst(dst []byte, id byte, stored, base []byte, rawLen int) ([]byte, error) {
 	switch id {
-	case Delta, PeriodicDelta:
-		return DecodeDelta(dst, id, stored, base, rawLen)
-	case huffDelta:
-		return decodeHuffDelta(dst, stored, base, rawLen)
+	case Delta:
+		return DecodeDelta(dst, stored, base, rawLen)
 	case Patch:
 		return decodePatch(dst, stored, base, rawLen)
-	case Rounded, RoundedNaNs:
-		return decodeRounded(dst, id, stored, base, rawLen)
+	case Rounded:
+		return decodeRounded(dst, stored, base, rawLen)
 	}
 	return dst, fmt.Errorf("codec %d with a base: %w", id, cas.ErrNewer)
 }
 
 // NeedsBase reports whether what codec id made can be decoded only by DecodeAgainst, or DecodeLowRank.
 func NeedsBase(id byte) bool {
-	return id == Delta || id == PeriodicDelta || id == huffDelta || id == Patch || id == LowRank || IsRounding(id)
+	return id == Delta || id == Patch || id == LowRank || id == Rounded
 }
 
 func encodePatch(dst, raw, base []byte, most int) ([]byte, bool) {

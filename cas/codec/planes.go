@@ -44,19 +44,14 @@ import (
 //
 // Zeros are what sparse saves the time of: an eighth of a symbol each, and often they come in rows.
 //
-// Periodic has one code more, which is that of the bitmap of a sparse part:
+// The bitmap of a sparse part has one code more:
 //
 //	0  1  5
 //	1  1  p, not 0
 //	2     as a part, neither sparse nor periodic, a bitmap of which each byte but the first p is XORed with the one p bytes before
-type planesCodec struct{ periods bool }
+type planesCodec struct{}
 
-func (c planesCodec) ID() byte {
-	if c.periods {
-		return Periodic
-	}
-	return Planes
-}
+func (planesCodec) ID() byte { return Planes }
 
 const (
 	rotated   = 0x10
@@ -88,7 +83,6 @@ type planeState struct {
 	coded   int                     // bytes of parts that the stream has
 	lanes   int                     // its states; 0 where there is none
 	flat    bool                    // there is to be none
-	periods bool                    // there are bitmaps with periods, or may be
 	block   [4096]byte              // of what is verified
 	spare   [5 * slabBytes / 2]byte // for bitmaps and what they leave
 	used    int                     // of spare
@@ -96,11 +90,10 @@ type planeState struct {
 
 var planeStates = sync.Pool{New: func() any { return new(planeState) }}
 
-// encodePlanes appends raw to dst, and returns by which codec.
-func encodePlanes(dst, raw []byte, h Hint) (c planesCodec, out []byte) {
+// encodePlanes appends raw to dst as planes.
+func encodePlanes(dst, raw []byte, h Hint) []byte {
 	s := planeStates.Get().(*planeState)
 	defer planeStates.Put(s)
-	s.periods = false
 	// Integers are not rotated: it would spoil the planes of zeros above small ones. Floats of one byte gain nothing by it.
 	w, kind := numbers(h)
 	rot := 0
@@ -114,24 +107,23 @@ func encodePlanes(dst, raw []byte, h Hint) (c planesCodec, out []byte) {
 		dst = s.encodeSlab(dst, w, nil)
 		raw = raw[n*w:]
 	}
-	return planesCodec{s.periods}, append(dst, raw...)
+	return append(dst, raw...)
 }
 
-func (c planesCodec) Decode(dst, stored []byte, rawLen int) ([]byte, error) {
+func (planesCodec) Decode(dst, stored []byte, rawLen int) ([]byte, error) {
 	s := planeStates.Get().(*planeState)
 	defer planeStates.Put(s)
-	return decodeTo(dst, rawLen, "planes", func(dst []byte) error { return s.decodePlanes(output{p: dst}, c, stored) })
+	return decodeTo(dst, rawLen, "planes", func(dst []byte) error { return s.decodePlanes(output{p: dst}, stored) })
 }
 
-// verify reports whether stored decodes to raw.
-func (c planesCodec) verify(stored, raw []byte) bool {
+// verifyPlanes reports whether stored decodes to raw.
+func verifyPlanes(stored, raw []byte) bool {
 	s := planeStates.Get().(*planeState)
 	defer planeStates.Put(s)
-	return s.decodePlanes(output{p: raw, verify: true}, c, stored) == nil
+	return s.decodePlanes(output{p: raw, verify: true}, stored) == nil
 }
 
-func (s *planeState) decodePlanes(o output, c planesCodec, stored []byte) error {
-	s.periods = c.periods
+func (s *planeState) decodePlanes(o output, stored []byte) error {
 	w, rot, stored, err := planesShape(stored)
 	if err != nil {
 		return err

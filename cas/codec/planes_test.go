@@ -94,8 +94,8 @@ func TestWhatIsTakenForNumbers(t *testing.T) {
 		{"fp64", doubles(n), Hint{"F64", 8}, Planes, 85, 95},
 		{"complex", codectest.Weights(n, 4), Hint{"C64", 8}, Planes, 78, 88},
 		{"adam", adam(n), f32, Planes, 40, 55},
-		{"rows", rows(n), f32, Periodic, 18, 22},
-		{"middles", middles(n), f32, Periodic, 9, 10},
+		{"rows", rows(n), f32, Planes, 18, 22},
+		{"middles", middles(n), f32, Planes, 9, 10},
 		{"token ids", ids(n), Hint{"I64", 8}, Planes, 10, 30},
 		{"bf16 as fp32", widened(n), f32, Planes, 30, 37},
 		{"zeros", make([]byte, n), f32, Planes, 0, 0.1},
@@ -138,8 +138,8 @@ func TestPlanesLengths(t *testing.T) {
 	}
 	for _, h := range hints {
 		for _, n := range lengths {
-			c, stored := encodePlanes(nil, all[:n], h)
-			got, err := c.Decode(nil, stored, n)
+			stored := encodePlanes(nil, all[:n], h)
+			got, err := Decode(nil, Planes, stored, n)
 			if err != nil || !bytes.Equal(got, all[:n]) {
 				t.Fatalf("%v, %d bytes: %v", h, n, err)
 			}
@@ -185,8 +185,8 @@ func TestAnyRoundTrip(t *testing.T) {
 		if err != nil || !bytes.Equal(got[len(pre):], raw) || !bytes.HasPrefix(got, pre) || !bytes.HasPrefix(stored, pre) {
 			t.Fatalf("codec %d: %v", id, err)
 		}
-		c, stored := encodePlanes(nil, raw, h) // whether it pays or not
-		if got, err = c.Decode(nil, stored, len(raw)); err != nil || !bytes.Equal(got, raw) {
+		stored = encodePlanes(nil, raw, h) // whether it pays or not
+		if got, err = Decode(nil, Planes, stored, len(raw)); err != nil || !bytes.Equal(got, raw) {
 			t.Fatalf("planes: %v", err)
 		}
 	})
@@ -196,7 +196,7 @@ func TestAnyRoundTrip(t *testing.T) {
 func TestDamagedPlanes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		raw := chunk(t)
-		c, stored := encodePlanes(nil, raw, rapid.SampledFrom(hints).Draw(t, "hint"))
+		stored := encodePlanes(nil, raw, rapid.SampledFrom(hints).Draw(t, "hint"))
 		for range rapid.IntRange(0, 5).Draw(t, "flips") {
 			at := rapid.OneOf(rapid.IntRange(0, len(stored)-1), rapid.IntRange(0, min(len(stored), 200)-1)).Draw(t, "at")
 			stored[at] ^= rapid.ByteRange(1, 255).Draw(t, "by")
@@ -205,7 +205,7 @@ func TestDamagedPlanes(t *testing.T) {
 		n := max(0, rapid.OneOf(rapid.Just(len(raw)), rapid.IntRange(0, len(raw)+20)).Draw(t, "rawLen"))
 		const guard = 64
 		buf := bytes.Repeat([]byte{0xee}, n+2*guard)
-		out, err := c.Decode(buf[guard:guard], stored, n)
+		out, err := Decode(buf[guard:guard], Planes, stored, n)
 		if err == nil && len(out) != n || err != nil && len(out) != 0 || err != nil && !errors.Is(err, cas.ErrCorrupt) {
 			t.Fatalf("%d bytes, %v", len(out), err)
 		}
@@ -218,11 +218,11 @@ func TestDamagedPlanes(t *testing.T) {
 
 func TestPlanesRefuse(t *testing.T) {
 	sparse := append(make([]byte, 90), codectest.Random(38)...) // 128 bytes, one plane
-	_, good := encodePlanes(nil, sparse, Hint{})
+	good := encodePlanes(nil, sparse, Hint{})
 	if good[5] != partSparse {
 		t.Fatalf("% x", good)
 	}
-	_, coded := encodePlanes(nil, codectest.Skewed(5000, 1), Hint{"U8", 1})
+	coded := encodePlanes(nil, codectest.Skewed(5000, 1), Hint{"U8", 1})
 	if coded[1] != rans.LeastLanes {
 		t.Fatalf("% x", coded)
 	}
@@ -289,7 +289,7 @@ func TestPlanesAgain(t *testing.T) {
 	}
 	raw := adam(cas.ChunkSize)
 	codectest.Both(func(how string) {
-		_, stored := encodePlanes(nil, raw, Hint{"F32", 4})
+		stored := encodePlanes(nil, raw, Hint{"F32", 4})
 		if got, err := Decode(nil, Planes, stored, len(raw)); err != nil || !bytes.Equal(got, raw) {
 			t.Error(how, err)
 		}
@@ -318,7 +318,7 @@ func everyPart(n int) []byte {
 // What the files hold must decode for ever; what is encoded may change with the choice of parts, and the files with it.
 func TestGoldenPlanes(t *testing.T) {
 	raw := everyPart(512)
-	_, stored := encodePlanes(nil, raw, Hint{"I32", 4})
+	stored := encodePlanes(nil, raw, Hint{"I32", 4})
 	d := dump{raw: raw, stored: stored}
 	d.planes()
 	d.compare(t, "planes", func(stored []byte) ([]byte, error) {

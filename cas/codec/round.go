@@ -9,25 +9,16 @@ import (
 	"ckptfs/cas/half"
 )
 
-// Rounded is the number of what EncodeRounded makes: half-precision numbers that are those of the base, in single precision,
-// each rounded to the nearest, ties to even (IEEE 754 section 4.3.1). Nothing is stored but to which type:
+// Rounded is the number of what EncodeRounded makes: numbers of half precision that are those of the base, in single
+// precision, rounded (package half). Nothing is stored but to which type, and what became of NaNs:
 //
 //	0  1  1: bfloat16, 2: binary16
+//	1     nothing, if NaNs became what package half makes of them;
+//	      or the 2 bytes that every NaN of the base became;
+//	      or, as often as the base has NaNs, the 2 bytes that each became
 //
-// Infinities stay what they are, and what is too large becomes one; subnormal numbers are rounded as others are. A NaN
-// becomes 0x7fc0 in bfloat16; in binary16 it is quiet, and keeps its sign and the upper bits of its payload, as F16C has it.
-//
-// RoundedNaNs is the number of what has NaNs that became something else: PyTorch makes 0xffff of them in bfloat16, or on a GPU
-// 0x7fff. It is stored as
-//
-//	0  1  1: bfloat16, 2: binary16
-//	1  2  what every NaN of the base becomes; or, as often as it has NaNs, what each becomes
-//
-// Numbers that were rounded in another way are not stored so.
-const (
-	Rounded     byte = 7
-	RoundedNaNs byte = 8
-)
+// PyTorch makes 0xffff of a NaN in bfloat16, or on a GPU 0x7fff. Numbers that were rounded in another way are not stored so.
+const Rounded byte = 5
 
 // roundedTo is the type of h as Rounded has it; 0: it is none.
 func roundedTo(h Hint) half.Type {
@@ -42,9 +33,6 @@ func roundedTo(h Hint) half.Type {
 
 // MayBeRounded reports whether numbers of that type can be the rounding of others.
 func MayBeRounded(h Hint) bool { return roundedTo(h) != 0 }
-
-// IsRounding reports whether codec id stores the rounding of a base that is twice as long.
-func IsRounding(id byte) bool { return id == Rounded || id == RoundedNaNs }
 
 // IsRounded reports whether raw, numbers as h says, is the rounding of base, numbers in single precision; of NaNs it may have
 // what it will.
@@ -93,28 +81,28 @@ func appendNaNs(nans, raw, base []byte) []byte {
 
 // EncodeRounded appends raw to dst as the rounding of base. It returns dst as it was and false unless it is that, NaNs aside,
 // bit by bit.
-func EncodeRounded(dst, raw, base []byte, h Hint) (id byte, out []byte, ok bool) {
+func EncodeRounded(dst, raw, base []byte, h Hint) (out []byte, ok bool) {
 	if len(raw) > cas.MaxChunk {
-		return 0, dst, false
+		return dst, false
 	}
 	to := roundedTo(h)
 	nans, ok := nansOf(raw, base, to, nil)
 	switch {
 	case !ok:
-		return 0, dst, false
+		return dst, false
 	case len(nans) == 0:
-		return Rounded, append(dst, byte(to)), true
+		return append(dst, byte(to)), true
 	case len(nans) == 2 || bytes.Equal(nans[2:], nans[:len(nans)-2]):
 		nans = nans[:2]
 	case !pays(8*len(nans), len(raw)):
-		return 0, dst, false
+		return dst, false
 	}
-	return RoundedNaNs, append(append(dst, byte(to)), nans...), true
+	return append(append(dst, byte(to)), nans...), true
 }
 
-// decodeRounded undoes EncodeRounded: it appends the rawLen bytes that stored, by codec id, and base stand for to dst, which must
-// not lie in base. Its errors and bounds are those of Codec.Decode.
-func decodeRounded(dst []byte, id byte, stored, base []byte, rawLen int) ([]byte, error) {
+// decodeRounded undoes EncodeRounded: it appends the rawLen bytes that stored and base stand for to dst, which must not lie in
+// base. Its errors and bounds are those of Codec.Decode.
+func decodeRounded(dst, stored, base []byte, rawLen int) ([]byte, error) {
 	return decodeTo(dst, rawLen, "rounded", func(dst []byte) error {
 		if len(stored) == 0 || rawLen%2 != 0 || len(base) != 2*rawLen {
 			return fmt.Errorf("%d bytes from %d", rawLen, len(base))
@@ -124,10 +112,8 @@ func decodeRounded(dst []byte, id byte, stored, base []byte, rawLen int) ([]byte
 			return fmt.Errorf("rounded to type %d", to)
 		}
 		half.Round(dst, base, to)
-		if nans := stored[1:]; id == RoundedNaNs {
+		if nans := stored[1:]; len(nans) > 0 {
 			return putNaNs(dst, base, nans)
-		} else if len(nans) > 0 {
-			return errLonger
 		}
 		return nil
 	})
@@ -137,7 +123,7 @@ var errLonger = errors.New("longer than it should be")
 
 // putNaNs sets what is NaN in base to nans: all to the first, if it is the only one.
 func putNaNs(dst, base, nans []byte) error {
-	if len(nans) == 0 || len(nans)%2 != 0 {
+	if len(nans)%2 != 0 {
 		return errEnds
 	}
 	all := len(nans) == 2

@@ -28,17 +28,17 @@ func TestRounded(t *testing.T) {
 					t.Fatalf("%v: element %d: %#04x, want %#04x", h, i, got, want)
 				}
 			}
-			id, out, ok := EncodeRounded([]byte("x"), raw, base[:2*n], h)
-			if !ok || id != Rounded || len(out) != 2 {
+			out, ok := EncodeRounded([]byte("x"), raw, base[:2*n], h)
+			if !ok || len(out) != 2 {
 				t.Fatal(h, n, ok, out)
 			}
-			got, err := decodeRounded([]byte("y"), id, out[1:], base[:2*n], n)
+			got, err := decodeRounded([]byte("y"), out[1:], base[:2*n], n)
 			if err != nil || !bytes.Equal(got[1:], raw) {
 				t.Fatal(h, n, err)
 			}
 			for _, at := range []int{0, n / 2, n - 1} {
 				raw[at] ^= 1
-				_, _, ok := EncodeRounded(nil, raw, base[:2*n], h)
+				_, ok := EncodeRounded(nil, raw, base[:2*n], h)
 				if ok && !half.IsNaN(le.Uint32(base[at/2*4:])) {
 					t.Error(h, n, "another byte is not seen at", at)
 				}
@@ -47,13 +47,12 @@ func TestRounded(t *testing.T) {
 		}
 	}
 	for _, c := range []struct {
-		id     byte
 		stored []byte
 		base   int
 		raw    int
-	}{{7, nil, 8, 4}, {7, []byte{0}, 8, 4}, {7, []byte{3}, 8, 4}, {7, []byte{1, 1}, 8, 4}, {7, []byte{1}, 8, 5}, {7, []byte{1}, 6, 3}, {7, []byte{1}, 7, 4}, {7, []byte{1}, 0, -2},
-		{8, nil, 8, 4}, {8, []byte{1}, 8, 4}, {8, []byte{1, 1}, 8, 4}, {8, []byte{1, 1, 1, 1}, 8, 4}, {8, []byte{1, 1, 1, 1, 1, 1, 1}, 8, 4}, {8, []byte{3, 1, 1}, 8, 4}} {
-		if _, err := decodeRounded(nil, c.id, c.stored, base[:c.base], c.raw); !errors.Is(err, cas.ErrCorrupt) && !errors.Is(err, cas.ErrTooLarge) {
+	}{{nil, 8, 4}, {[]byte{0}, 8, 4}, {[]byte{3}, 8, 4}, {[]byte{1, 1}, 8, 4}, {[]byte{1}, 8, 5}, {[]byte{1}, 6, 3}, {[]byte{1}, 7, 4}, {[]byte{1}, 0, -2},
+		{[]byte{1, 1, 1, 1}, 8, 4}, {[]byte{1, 1, 1, 1, 1, 1, 1}, 8, 4}, {[]byte{3, 1, 1}, 8, 4}} {
+		if _, err := decodeRounded(nil, c.stored, base[:c.base], c.raw); !errors.Is(err, cas.ErrCorrupt) && !errors.Is(err, cas.ErrTooLarge) {
 			t.Errorf("%v from %d to %d: %v", c.stored, c.base, c.raw, err)
 		}
 	}
@@ -87,11 +86,11 @@ func TestRoundedNaNs(t *testing.T) {
 			for i, at := range nans {
 				le.PutUint16(raw[2*at:], c.nan(i))
 			}
-			id, out, ok := EncodeRounded(nil, raw, base, h)
-			if !ok || id != RoundedNaNs || len(out) != c.size || !IsRounded(raw, base, h) {
-				t.Fatalf("%s %s: %v, codec %d, % x", h.DType, what, ok, id, out)
+			out, ok := EncodeRounded(nil, raw, base, h)
+			if !ok || len(out) != c.size || !IsRounded(raw, base, h) {
+				t.Fatalf("%s %s: %v, % x", h.DType, what, ok, out)
 			}
-			if got, err := DecodeAgainst(nil, id, out, base, len(raw)); err != nil || !bytes.Equal(got, raw) {
+			if got, err := DecodeAgainst(nil, Rounded, out, base, len(raw)); err != nil || !bytes.Equal(got, raw) {
 				t.Fatalf("%s %s: %v", h.DType, what, err)
 			}
 			if raw[20] ^= 1; IsRounded(raw, base, h) {
@@ -102,7 +101,7 @@ func TestRoundedNaNs(t *testing.T) {
 	for i := 0; i < len(base); i += 4 {
 		le.PutUint32(base[i:], 0x7fc00000)
 	}
-	if _, _, ok := EncodeRounded(nil, codectest.Random(len(base)/2), base, Hint{"BF16", 2}); ok {
+	if _, ok := EncodeRounded(nil, codectest.Random(len(base)/2), base, Hint{"BF16", 2}); ok {
 		t.Error("nothing but NaNs, of which each became something else, was taken")
 	}
 }

@@ -153,7 +153,7 @@ func (v *salvage) examine(r *segment.Reader) (whole []segment.Record, lost int, 
 			ferr = err
 		}
 	}
-	if errors.Is(ferr, cas.ErrNewer) {
+	if errors.Is(ferr, cas.ErrNewer) || errors.Is(ferr, segment.ErrOlder) {
 		return nil, 0, nil, ferr
 	}
 	if ferr != nil {

@@ -16,7 +16,7 @@ const (
 	MaxBaseSize = 66
 	// MaxNumber is the highest number of a delta.
 	MaxNumber = 7
-	// RoundedNumber is the number of what is rounded (codec.IsRounding).
+	// RoundedNumber is the number of what is rounded (codec.Rounded).
 	RoundedNumber = 8
 	// MaxBased bounds the content of a record that has a base, and of each of its bases, in bytes.
 	MaxBased = 1 << 20
@@ -79,7 +79,7 @@ func ParseBase(id byte, p []byte) (Base, error) {
 		return Base{}, bad
 	}
 	b := Base{Hash: cas.Hash(p[:32]), Number: p[32]}
-	if !codec.IsRounding(id) {
+	if id != codec.Rounded {
 		if b.Number > MaxNumber {
 			return Base{}, bad
 		}

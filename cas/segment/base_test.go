@@ -23,7 +23,7 @@ func TestBase(t *testing.T) {
 		"of low rank":     {codec.LowRank, Base{Hash: one, Second: two, Number: 1}, LowRankSize},
 		"by itself":       {codec.LowRank, Base{Hash: one, Second: one, Number: 7}, LowRankSize},
 		"rounded":         {codec.Rounded, Base{Hash: one, Number: RoundedNumber}, BaseSize + 1},
-		"rounded, of two": {codec.RoundedNaNs, Base{Hash: one, Second: two, Number: RoundedNumber}, MaxBaseSize},
+		"rounded, of two": {codec.Rounded, Base{Hash: one, Second: two, Number: RoundedNumber}, MaxBaseSize},
 	} {
 		p := make([]byte, c.base.Size())
 		c.base.Put(p)

@@ -32,5 +32,5 @@ func (r *Reader) Contents() (*Footer, []Record, error) {
 // are of the disk.
 func IsDamage(err error) bool {
 	return errors.Is(err, cas.ErrCorrupt) || errors.Is(err, cas.ErrNewer) || errors.Is(err, cas.ErrTooLarge) ||
-		errors.Is(err, ErrForeign)
+		errors.Is(err, ErrForeign) || errors.Is(err, ErrOlder)
 }

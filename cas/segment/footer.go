@@ -88,8 +88,8 @@ func ReadFooter(f io.ReaderAt, size int64, id ID) (*Footer, error) {
 	if [8]byte(p[:8]) != trailerMagic || le.Uint32(p[156:]) != crc(p[:156]) {
 		return nil, ErrUnsealed
 	}
-	if v := le.Uint16(p[8:]); v > Version {
-		return nil, fmt.Errorf("trailer: version %d: %w", v, cas.ErrNewer)
+	if err := checkVersion(le.Uint16(p[8:])); err != nil {
+		return nil, fmt.Errorf("trailer: %w", err)
 	}
 	if err := checkID(p[12:32], id); err != nil {
 		return nil, err

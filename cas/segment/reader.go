@@ -52,8 +52,8 @@ func (r *Reader) ReadBlocks(p []byte, off int64, keep bool) (int, error) {
 	return r.f.ReadPast(p, off)
 }
 
-// CheckHeader reads the file header: nil, cas.ErrNewer, ErrForeign, or cas.ErrCorrupt, upon which records may still be
-// found by a scan, since each is tied to its place.
+// CheckHeader reads the file header. Its error is cas.ErrNewer, ErrOlder, ErrForeign, that of the disk, or cas.ErrCorrupt:
+// then a scan may still find records, since each is tied to its place.
 func (r *Reader) CheckHeader() error {
 	p := make([]byte, FileHeaderSize)
 	if err := readFull(r.f, p, 0); err != nil {

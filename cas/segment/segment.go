@@ -11,7 +11,7 @@
 // File header, 64 bytes:
 //
 //	 0  8  magic "ckptseg\n"
-//	 8  2  version: 6; 5: of one that knew of codecs 0 to 10; 4: of one that knew of codecs 0 to 7; 3: of a program that knew of no rounding; 2: of one that knew of codecs 0 to 4; 1: of one that knew of no deltas
+//	 8  2  version: 7
 //	10  2  0
 //	12  4  segment number
 //	16 16  store id
@@ -55,7 +55,7 @@
 // there are no circles and no long chains, whatever a damaged or hostile store says; and that neither the record nor any of
 // its bases is longer than MaxBased once decoded, so that it knows what memory it takes.
 //
-// A record that is rounded (codec.IsRounding) has the numbers of its base in half the bytes, so that of chunks of one length it
+// A record that is rounded (codec.Rounded) has the numbers of its base in half the bytes, so that of chunks of one length it
 // has two bases, one behind the other. It has number 8, whatever theirs are, so that no delta is written against it, and leads
 // back by one step more:
 //
@@ -77,8 +77,8 @@
 // stored, or be stored anew, as a delta. So the rule for them is that for bases: their number is less than i, and a reader insists on that.
 // Who follows bases follows both: what needs a record needs its columns.
 //
-// A program that knows a codec not would not know either that it needs a base, and its sweep would take that away: so a
-// codec with a base comes with a new version, which keeps earlier programs out.
+// A program that does not know a codec does not know either whether it needs a base, and its sweep would take the base away.
+// So a codec with a base comes with a new version, which keeps earlier programs out.
 //
 // # Footer
 //
@@ -96,7 +96,7 @@
 // Trailer, the last 160 bytes of the file:
 //
 //	  0  8  magic "ckptend\n"
-//	  8  2  version: 6 to 1
+//	  8  2  version: 7
 //	 10  2  0
 //	 12  4  segment number
 //	 16 16  store id
@@ -137,8 +137,8 @@ import (
 )
 
 const (
-	// Version of the format that this package writes, and the newest that it reads.
-	Version = 6
+	// Version of the format that this package writes, and the only one that it reads: there was no release with an earlier one.
+	Version = 7
 	// FileHeaderSize is the length of the file header; the first record lies behind it.
 	FileHeaderSize = 64
 	// RecordHeaderSize is the length of a record's header.
@@ -203,10 +203,21 @@ func checkFileHeader(p []byte, id ID) error {
 	if len(p) < FileHeaderSize || [8]byte(p[:8]) != fileMagic || le.Uint32(p[60:]) != crc(p[:60]) {
 		return fmt.Errorf("file header: %w", cas.ErrCorrupt)
 	}
-	if v := le.Uint16(p[8:]); v > Version {
-		return fmt.Errorf("version %d: %w", v, cas.ErrNewer)
+	if err := checkVersion(le.Uint16(p[8:])); err != nil {
+		return fmt.Errorf("file header: %w", err)
 	}
 	return checkID(p[12:32], id)
+}
+
+// checkVersion returns cas.ErrNewer for later versions of the format and ErrOlder for earlier ones.
+func checkVersion(v uint16) error {
+	switch {
+	case v > Version:
+		return fmt.Errorf("segment version %d: %w", v, cas.ErrNewer)
+	case v < Version:
+		return fmt.Errorf("segment version %d: %w", v, ErrOlder)
+	}
+	return nil
 }
 
 // checkID compares 4 bytes of number and 16 of store id.

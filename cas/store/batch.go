@@ -231,13 +231,13 @@ func (s *Store) encodeRounded(h cas.Hash, raw []byte, hint codec.Hint, masters [
 	const head = segment.RecordHeaderSize
 	out := (*p)[:head+a.Size()]
 	a.Put(out[head:])
-	id, out, ok := codec.EncodeRounded(out, raw, *a.raw, hint)
+	out, ok := codec.EncodeRounded(out, raw, *a.raw, hint)
 	if !ok {
 		freeBuffer(a.raw)
 		return 0, nil
 	}
 	*p = out
-	return id, a
+	return codec.Rounded, a
 }
 
 // append appends rec as r, which is claimed and is settled then. buf is as segment.Writer.Write takes it.

@@ -289,8 +289,8 @@ func TestRounded(t *testing.T) {
 	if _, err := b.Put(cas.Chunk, cas.Sum(nan), nan, fp32); err != nil {
 		t.Fatal(err)
 	}
-	torch, _ := codec.DecodeAgainst(nil, codec.RoundedNaNs, []byte{1, 0xff, 0xff}, nan, len(nan)/2)
-	if _, id, err := b.PutRelated(cas.Chunk, cas.Sum(torch), torch, bf16, cas.Related{Masters: [2]cas.Hash{cas.Sum(nan)}}); id != codec.RoundedNaNs || err != nil {
+	torch, _ := codec.DecodeAgainst(nil, codec.Rounded, []byte{1, 0xff, 0xff}, nan, len(nan)/2)
+	if _, id, err := b.PutRelated(cas.Chunk, cas.Sum(torch), torch, bf16, cas.Related{Masters: [2]cas.Hash{cas.Sum(nan)}}); id != codec.Rounded || err != nil {
 		t.Error(id, err)
 	}
 	commit(t, b)
