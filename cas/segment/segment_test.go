@@ -237,6 +237,14 @@ func TestNewerAndForeign(t *testing.T) {
 	if err := checkFileHeader(resum(newer), testID); !errors.Is(err, cas.ErrNewer) {
 		t.Error(err)
 	}
+	for v := byte(0); v < Version; v++ {
+		older := bytes.Clone(p)
+		older[8] = v
+		err := checkFileHeader(resum(older), testID)
+		if !errors.Is(err, ErrOlder) || !strings.Contains(err.Error(), fmt.Sprintf("version %d: this program reads version %d only: copy the files out", v, Version)) {
+			t.Error(err)
+		}
+	}
 	for _, i := range []int{12, 16} {
 		foreign := bytes.Clone(p)
 		foreign[i] ^= 1
@@ -257,6 +265,11 @@ func TestNewerAndForeign(t *testing.T) {
 	q[8] = Version + 1
 	le.PutUint32(q[156:], crc(q[:156]))
 	if _, err := ReadFooter(bytes.NewReader(f), int64(len(f)), testID); !errors.Is(err, cas.ErrNewer) {
+		t.Error(err)
+	}
+	q[8] = Version - 1
+	le.PutUint32(q[156:], crc(q[:156]))
+	if _, err := ReadFooter(bytes.NewReader(f), int64(len(f)), testID); !errors.Is(err, ErrOlder) {
 		t.Error(err)
 	}
 }

@@ -2,8 +2,10 @@ package store
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io/fs"
 	"maps"
 	"math/rand/v2"
@@ -432,7 +434,33 @@ func TestOpenRefuses(t *testing.T) {
 	put(t, b, cas.Chunk, chunk(1))
 	commit(t, b)
 	s.Close()
-	_, err := Open(m, dir, [16]byte{9}, x, Options{})
+	// One of an earlier version, whatever the index knows of it.
+	older := []byte("ckptseg\n")
+	older = binary.LittleEndian.AppendUint32(older, segment.Version-1)
+	older = binary.LittleEndian.AppendUint32(older, 1)
+	older = append(append(older, storeID[:]...), make([]byte, 28)...)
+	older = binary.LittleEndian.AppendUint32(older, crc32.Checksum(older, crc32.MakeTable(crc32.Castagnoli)))
+	f, err := m.OpenFile(segment.Path(dir, 1), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	header := make([]byte, len(older))
+	_, rerr := f.ReadAt(header, 0)
+	_, werr := f.WriteAt(older, 0)
+	if err := errors.Join(rerr, werr); err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range []Locator{x, newIndex()} {
+		_, err := Open(m, dir, storeID, x, Options{})
+		wantErr(t, err, segment.ErrOlder)
+		_, err = Open(m, dir, storeID, x, Options{ReadOnly: true})
+		wantErr(t, err, segment.ErrOlder)
+	}
+	if _, err := f.WriteAt(header, 0); err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	_, err = Open(m, dir, [16]byte{9}, x, Options{})
 	wantErr(t, err, segment.ErrForeign)
 	if err := m.Rename(segment.Path(dir, 1), segment.Path(dir, 2)); err != nil {
 		t.Fatal(err)

@@ -18,9 +18,9 @@ import (
 	"ckptfs/cas"
 )
 
-// Version is the version of the store's layout that this program writes, and the only one that it reads: no release
-// wrote version 1, which kept the bytes of files in a folder of their own.
-const Version = 2
+// Version is the version of the store's formats that this program writes, and the only one that it reads: no release wrote
+// an earlier one.
+const Version = 3
 
 // ErrNotStore: the folder is no ckptfs store.
 var ErrNotStore = errors.New("not a ckptfs store")
@@ -30,7 +30,7 @@ var ErrOlder = fmt.Errorf("this program reads format %d only: copy the files out
 
 // Format is the content of the file `format`: lines of a key, a space and a value.
 //
-//	ckptfs 2
+//	ckptfs 3
 //	id 6f0c…  (32 hex characters)
 //	created 2026-11-21T12:00:00Z
 //	sum 1c291ca3  (CRC-32C of all before this line, 8 hex characters)

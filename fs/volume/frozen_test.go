@@ -35,12 +35,17 @@ type frozenFile struct {
 	Blake3 string `json:"blake3"` // of the bytes
 }
 
-// TestFrozenStores opens stores that earlier programs wrote, one a version of the layout, as they were closed, as a crash
-// would have left them, and without their index: every file is as it was.
+// TestFrozenStores opens stores that an earlier build wrote, as they were closed, as a crash would have left them, and
+// without their index: every file is as it was.
+//
+// A change of the format that this program is to read still must not touch them. One that it refuses takes a new
+// tree.Version; then remove testdata/store-v* and write them with `go test ./fs/volume -run Frozen -update`.
 func TestFrozenStores(t *testing.T) {
 	if *update {
-		for name, freeze := range map[string]func(*testing.T, string){"store-v2": freeze, "store-v2-related": freezeRelated, "store-v2-periodic": freezePeriodic, "store-v2-lowrank": freezeLowRank} {
-			name = filepath.Join("testdata", name)
+		for name, freeze := range map[string]func(*testing.T, string){
+			"plain": freeze, "related": freezeRelated, "periodic": freezePeriodic, "lowrank": freezeLowRank,
+		} {
+			name = filepath.Join("testdata", fmt.Sprintf("store-v%d-%s", tree.Version, name))
 			if _, err := os.Stat(name + ".json"); errors.Is(err, fs.ErrNotExist) { // what is frozen stays as it is
 				freeze(t, name)
 			}
@@ -203,7 +208,7 @@ func (r *rig) saveFrozen(p string, data []byte) frozenFile {
 	return frozenFile{Size: a.Size, Mode: a.Mode, Mtime: a.Mtime.Nano(), Blake3: cas.Sum(data).String()}
 }
 
-// freezePeriodic makes a store with chunks whose bitmaps repeat themselves, alone, against versions before and as masters: segment version 5.
+// freezePeriodic makes a store with chunks whose bitmaps repeat themselves, alone, against versions before and as masters.
 func freezePeriodic(t *testing.T, name string) {
 	t.Helper()
 	r := newRig(t)
@@ -230,7 +235,7 @@ func freezePeriodic(t *testing.T, name string) {
 	r.keep(name, want, "runs")
 }
 
-// freezeLowRank makes a store with chunks that are stored with the help of columns, of each type: segment version 6.
+// freezeLowRank makes a store with chunks that are stored with the help of columns, of each type.
 func freezeLowRank(t *testing.T, name string) {
 	t.Helper()
 	r := newRig(t)

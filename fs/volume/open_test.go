@@ -5,10 +5,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"ckptfs/cas"
+	"ckptfs/fs/tree"
 )
 
 // What cannot be opened, and that the store stays as it is.
@@ -30,10 +32,20 @@ func TestOpenRefuses(t *testing.T) {
 		t.Errorf("in the folder: %v", e)
 	}
 	r.close()
-	replace(t, r.at("format"), "ckptfs 2", "ckptfs 3")
+	format, err := os.ReadFile(r.at("format"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	replace(t, r.at("format"), "ckptfs 3", "ckptfs 4")
 	_, err = Open(Options{Dir: r.dir, Create: true})
 	wantErr(t, "a newer store", err, cas.ErrNewer)
-	replace(t, r.at("format"), "ckptfs 3", "ckptfs 2")
+	replaceFile(t, r.at("format"), []byte("ckptfs 2\nid a0a1a2a3a4a5a6a7a8a9aaabacadaeaf\ncreated 2026-11-21T11:00:00Z\nsum 47f6f557\n"))
+	_, err = Open(Options{Dir: r.dir, Create: true})
+	wantErr(t, "an older store", err, tree.ErrOlder)
+	if !strings.Contains(err.Error(), "store format 2: this program reads format 3 only: copy the files out") {
+		t.Errorf("an older store: %v", err)
+	}
+	replaceFile(t, r.at("format"), format)
 	r = openRig(t, r.dir)
 	r.same("f", []byte("x"))
 }
