@@ -1,4 +1,4 @@
-package volume
+package steps
 
 import (
 	"errors"
@@ -10,16 +10,127 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ckptfs/formats"
-	"ckptfs/formats/torchzip"
 	"ckptfs/fs/tree"
-	"ckptfs/index/ledger"
 	"ckptfs/index/runs"
 )
 
-// runNames lists the runs.
-func (v *Volume) runNames() ([]string, error) {
-	fd, err := openDirAt(v.names.rootFd, runsDir)
+// Bounds of one step: what goes beyond them is left out, and said.
+const (
+	maxStepFiles = 1 << 20
+	maxStepDepth = 32
+)
+
+// Of looks at the steps of runs, in their order; of all runs for no names. A run that is none is not in the
+// answer.
+func (s *Steps) Of(names ...string) (map[string][]*Step, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.beginLocked()
+	defer s.watch.end()
+	return s.lookAtRunsLocked(names)
+}
+
+// Since looks at all steps, unless nothing changed since a look: then found is nil. gen is that of this look.
+func (s *Steps) Since(last uint64) (found map[string][]*Step, gen uint64, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.beginLocked()
+	defer s.watch.end()
+	if last == s.gen && last != 0 {
+		return nil, last, nil
+	}
+	found, err = s.lookAtRunsLocked(nil)
+	return found, s.gen, err
+}
+
+// lookAtRunsLocked is Of, between begin and end.
+func (s *Steps) lookAtRunsLocked(names []string) (map[string][]*Step, error) {
+	every := len(names) == 0
+	out := make(map[string][]*Step, max(len(names), len(s.known)))
+	known := func(name string) bool {
+		r := s.known[name]
+		if r != nil && r.listed {
+			out[name] = r.sorted
+		}
+		return r != nil && r.listed
+	}
+	if every && s.listed {
+		for name := range s.known {
+			if !known(name) {
+				names = append(names, name)
+			}
+		}
+	} else {
+		names = slices.DeleteFunc(slices.Clone(names), known)
+	}
+	if len(names) == 0 && (s.listed || !every) {
+		return out, nil
+	}
+	fd, err := s.openRunsLocked()
+	if noFolder(err) {
+		for name := range s.known {
+			s.dropRunLocked(name)
+		}
+		s.listed = true
+		return out, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	if every && !s.listed {
+		entries, err := dirsIn(fd)
+		if err != nil {
+			return nil, err
+		}
+		names = make([]string, len(entries))
+		there := make(map[string]bool, len(entries))
+		for i, e := range entries {
+			names[i], there[e.Name] = e.Name, true
+		}
+		for name := range s.known {
+			if !there[name] {
+				s.dropRunLocked(name)
+			}
+		}
+	}
+	for _, name := range names {
+		r, err := s.lookAtRunLocked(fd, name)
+		if r == nil || err != nil {
+			s.dropRunLocked(name)
+			if err != nil && !errors.Is(err, unix.EACCES) {
+				return nil, fmt.Errorf("%s/%s: %w", Dir, name, err)
+			}
+			continue
+		}
+		out[name] = r.sorted
+	}
+	s.listed = s.listed || every
+	return out, nil
+}
+
+// openRunsLocked opens runs/, and has it watched.
+func (s *Steps) openRunsLocked() (int, error) {
+	var root, top unix.Stat_t
+	if err := unix.Fstat(s.root, &root); err != nil {
+		return -1, err
+	}
+	fd, err := openDirAt(s.root, Dir)
+	if err == nil {
+		if err = unix.Fstat(fd, &top); err != nil {
+			unix.Close(fd)
+		}
+	}
+	s.watch.mu.Lock()
+	s.watch.tops = [2]uint64{root.Ino, top.Ino}
+	s.watch.mu.Unlock()
+	return fd, err
+}
+
+// lookAtRunLocked looks at what is not known of one run; nil when it is none.
+func (s *Steps) lookAtRunLocked(top int, name string) (*run, error) {
+	s.gen++
+	fd, err := openDirAt(top, name)
 	if noFolder(err) {
 		return nil, nil
 	}
@@ -27,23 +138,80 @@ func (v *Volume) runNames() ([]string, error) {
 		return nil, err
 	}
 	defer unix.Close(fd)
-	entries, err := dirsIn(fd)
-	names := make([]string, len(entries))
-	for i, e := range entries {
-		names[i] = e.Name
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, err
 	}
-	slices.SortFunc(names, runs.Compare)
-	return names, err
+	r := s.known[name]
+	if who := accessOf(&st); r == nil || r.ino != st.Ino || r.who != who {
+		s.dropRunLocked(name)
+		r = &run{who: who, ino: st.Ino, steps: map[string]*Step{}}
+		s.known[name] = r
+		s.watch.mu.Lock()
+		s.watch.runs[r.ino] = r
+		s.watch.mu.Unlock()
+	}
+	dirs, files, err := namesIn(fd)
+	if err != nil {
+		return nil, err
+	}
+	files = numberedCheckpoints(files)
+	there := make(map[string]uint64, len(dirs)+len(files))
+	for _, e := range slices.Concat(dirs, files) {
+		there[e.Name] = e.Ino
+	}
+	s.watch.mu.Lock()
+	for name, st := range r.steps {
+		if there[name] != st.ino() {
+			s.watch.dropLocked(st)
+		}
+	}
+	s.watch.mu.Unlock()
+	r.sorted = make([]*Step, 0, len(there))
+	saved := false // checkpoints in directories
+	look := func(e tree.DirEntry, look func(dir int, of *run, runName, name string) (*Step, error)) error {
+		st := r.steps[e.Name]
+		if st == nil {
+			var err error
+			if st, err = look(fd, r, name, e.Name); noFolder(err) {
+				return nil
+			}
+			if err != nil {
+				return fmt.Errorf("%s: %w", e.Name, err)
+			}
+			s.watch.keep(st)
+		}
+		if len(st.Files) > 0 || st.Problem != "" {
+			r.sorted = append(r.sorted, st)
+		}
+		saved = saved || !st.IsFile && slices.ContainsFunc(st.Files, func(f File) bool { return IsCheckpoint(f.Rel) })
+		return nil
+	}
+	for _, e := range dirs {
+		if err := look(e, s.lookAtStep); err != nil {
+			return nil, err
+		}
+	}
+	if !saved {
+		for _, e := range files {
+			if err := look(e, s.lookAtFile); err != nil {
+				return nil, err
+			}
+		}
+	}
+	slices.SortFunc(r.sorted, func(a, b *Step) int { return runs.Compare(a.Name, b.Name) })
+	r.listed = true
+	return r, nil
 }
 
 // dirsIn lists the directories in a directory. Names that begin with a dot are nobody's runs or steps.
-func dirsIn(fd int) ([]DirEntry, error) {
+func dirsIn(fd int) ([]tree.DirEntry, error) {
 	dirs, _, err := namesIn(fd)
 	return dirs, err
 }
 
 // namesIn lists the directories and the regular files in a directory but for names that begin with a dot.
-func namesIn(fd int) (dirs, files []DirEntry, err error) {
+func namesIn(fd int) (dirs, files []tree.DirEntry, err error) {
 	entries, err := tree.ReadNames(fd)
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name, ".") {
@@ -80,51 +248,51 @@ func openDirAt(dir int, name string) (int, error) {
 func noFolder(err error) bool { return err == unix.ENOENT || err == unix.ENOTDIR || err == unix.ELOOP }
 
 // lookAtStep looks through a step. Its metrics are read, too. What changes meanwhile is looked at again.
-func (v *Volume) lookAtStep(dir int, of *run, runName, name string) (*step, error) {
-	s := &step{of: of, name: name}
+func (s *Steps) lookAtStep(dir int, of *run, runName, name string) (*Step, error) {
+	st := &Step{of: of, Name: name}
 	fd, err := openDirAt(dir, name)
 	if err != nil {
 		return nil, err
 	}
 	defer unix.Close(fd)
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
+	var info unix.Stat_t
+	if err := unix.Fstat(fd, &info); err != nil {
 		return nil, err
 	}
-	s.dirs = []uint64{st.Ino}
-	s.private = accessOf(&st).withholds(of.who, 5)
-	if err := s.lookInto(fd, "", 0); err != nil || len(s.files) == 0 {
-		return s, err
+	st.Dirs = []uint64{info.Ino}
+	st.Private = accessOf(&info).withholds(of.who, 5)
+	if err := st.lookInto(fd, "", 0); err != nil || len(st.Files) == 0 {
+		return st, err
 	}
-	v.readMetrics(fd, runName, s)
-	v.readDeclared(fd, runName, s)
-	return s, nil
+	s.readMetrics(fd, runName, st)
+	s.readDeclared(fd, runName, st)
+	return st, nil
 }
 
 // lookAtFile is lookAtStep for a step that is one file.
-func (v *Volume) lookAtFile(dir int, of *run, runName, name string) (*step, error) {
+func (s *Steps) lookAtFile(dir int, of *run, runName, name string) (*Step, error) {
 	fd, err := unix.Openat(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer unix.Close(fd)
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
+	var info unix.Stat_t
+	if err := unix.Fstat(fd, &info); err != nil {
 		return nil, err
 	}
-	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+	if info.Mode&unix.S_IFMT != unix.S_IFREG {
 		return nil, unix.ENOENT
 	}
-	s := &step{of: of, name: name, file: true, size: st.Size, time: time.Unix(0, st.Mtim.Nano()), private: accessOf(&st).withholds(of.who, 4)}
-	s.files = []stepFile{{"", st.Ino, st.Size, st.Mtim.Nano()}}
-	v.readMetrics(fd, runName, s)
-	v.readDeclared(fd, runName, s)
-	return s, nil
+	st := &Step{of: of, Name: name, IsFile: true, Size: info.Size, Time: time.Unix(0, info.Mtim.Nano()), Private: accessOf(&info).withholds(of.who, 4)}
+	st.Files = []File{{"", info.Ino, info.Size, info.Mtim.Nano()}}
+	s.readMetrics(fd, runName, st)
+	s.readDeclared(fd, runName, st)
+	return st, nil
 }
 
 // lookInto looks through a directory of the step.
-func (s *step) lookInto(fd int, rel string, depth int) error {
-	var st unix.Stat_t
+func (st *Step) lookInto(fd int, rel string, depth int) error {
+	var info unix.Stat_t
 	entries, err := tree.ReadNames(fd)
 	if err != nil {
 		return err
@@ -133,32 +301,32 @@ func (s *step) lookInto(fd int, rel string, depth int) error {
 		if e.Name == "." || e.Name == ".." || e.Mode != 0 && e.Mode != unix.S_IFREG && e.Mode != unix.S_IFDIR {
 			continue
 		}
-		if err := unix.Fstatat(fd, e.Name, &st, unix.AT_SYMLINK_NOFOLLOW); err == unix.ENOENT {
+		if err := unix.Fstatat(fd, e.Name, &info, unix.AT_SYMLINK_NOFOLLOW); err == unix.ENOENT {
 			continue
 		} else if err != nil {
 			return err
 		}
 		at := path.Join(rel, e.Name)
-		switch st.Mode & unix.S_IFMT {
+		switch info.Mode & unix.S_IFMT {
 		case unix.S_IFREG:
-			if hasMetrics(at) && accessOf(&st).withholds(s.of.who, 4) {
-				s.private = true
+			if hasMetrics(at) && accessOf(&info).withholds(st.of.who, 4) {
+				st.Private = true
 			}
-			if len(s.files) == maxStepFiles {
-				s.problem = fmt.Sprintf("more than %d files: the others are left out", maxStepFiles)
+			if len(st.Files) == maxStepFiles {
+				st.Problem = fmt.Sprintf("more than %d files: the others are left out", maxStepFiles)
 				return nil
 			}
-			s.files = append(s.files, stepFile{at, st.Ino, st.Size, st.Mtim.Nano()})
-			s.size += st.Size
-			if t := time.Unix(0, st.Mtim.Nano()); t.After(s.time) {
-				s.time = t
+			st.Files = append(st.Files, File{at, info.Ino, info.Size, info.Mtim.Nano()})
+			st.Size += info.Size
+			if t := time.Unix(0, info.Mtim.Nano()); t.After(st.Time) {
+				st.Time = t
 			}
 		case unix.S_IFDIR:
 			if depth == maxStepDepth {
-				s.problem = fmt.Sprintf("folders nested deeper than %d are left out", maxStepDepth)
+				st.Problem = fmt.Sprintf("folders nested deeper than %d are left out", maxStepDepth)
 				continue
 			}
-			s.dirs = append(s.dirs, st.Ino)
+			st.Dirs = append(st.Dirs, info.Ino)
 			sub, err := openDirAt(fd, e.Name)
 			if err == unix.EACCES || noFolder(err) {
 				continue
@@ -166,7 +334,7 @@ func (s *step) lookInto(fd int, rel string, depth int) error {
 			if err != nil {
 				return err
 			}
-			err = s.lookInto(sub, at, depth+1)
+			err = st.lookInto(sub, at, depth+1)
 			unix.Close(sub)
 			if err != nil {
 				return err
@@ -176,144 +344,22 @@ func (s *step) lookInto(fd int, rel string, depth int) error {
 	return nil
 }
 
-// maxProblem bounds what is told of a step's problems, but for the last.
-const maxProblem = 1 << 10
+// access is who may do what with an inode.
+type access struct{ mode, uid, gid uint32 }
 
-// readMetrics reads the metrics of a step, which is open. What cannot be read is the step's problem and nobody else's.
-func (v *Volume) readMetrics(fd int, runName string, s *step) {
-	all := map[string]float64{}
-	note := func(what string, err error) {
-		switch {
-		case s.problem == "":
-			s.problem = fmt.Sprintf("%s: %v", what, err)
-		case len(s.problem) < maxProblem:
-			s.problem += fmt.Sprintf("; %s: %v", what, err)
-		}
-	}
-	if err := v.readScores(runName, s, all); err != nil {
-		note("*"+lightningSuffix, err)
-	}
-	for _, src := range runs.Sources {
-		if !slices.ContainsFunc(s.files, func(f stepFile) bool { return f.rel == src.Name }) {
-			continue
-		}
-		b, err := v.readSmall(path.Join(runsDir, runName, s.name, src.Name), src.Max)
-		if errors.Is(err, unix.ENOENT) {
-			continue
-		}
-		var found map[string]float64
-		if err == nil {
-			found, err = src.Parse(b)
-		}
-		if err != nil {
-			note(src.Name, err)
-			continue
-		}
-		for k, m := range found {
-			all[k] = m
-		}
-	}
-	list := make([]byte, 64<<10)
-	self := fmt.Sprintf("/proc/self/fd/%d", fd) // a file is open as a path only
-	n, err := unix.Listxattr(self, list)
-	if err != nil && err != unix.EOPNOTSUPP {
-		note("extended attributes", err)
-	}
-	for name := range strings.SplitSeq(string(list[:max(n, 0)]), "\x00") {
-		metric, ok := runs.FromXattr(name)
-		if !ok {
-			continue
-		}
-		value := make([]byte, 256)
-		k, err := unix.Getxattr(self, name, value)
-		if err == unix.ENODATA {
-			continue
-		}
-		var m float64
-		if err == nil {
-			m, err = runs.ParseValue(value[:k])
-		}
-		if err != nil {
-			note("attribute "+name, err)
-			continue
-		}
-		all[metric] = m
-	}
-	if len(all) > 0 {
-		s.metrics = all
-	}
-}
+func accessOf(st *unix.Stat_t) access { return access{st.Mode & 0o777, st.Uid, st.Gid} }
 
-// lightningSuffix ends the names of Lightning's checkpoints, which have metrics in them.
-const lightningSuffix = ".ckpt"
-
-// hasMetrics reports whether metrics may be read from a file of a step.
-func hasMetrics(rel string) bool {
-	return strings.HasSuffix(rel, lightningSuffix) || slices.ContainsFunc(runs.Sources, func(src runs.Source) bool { return src.Name == rel })
-}
-
-// readScores adds what Lightning's checkpoint in a step says of itself; of several, that which was written last.
-func (v *Volume) readScores(runName string, s *step, all map[string]float64) error {
-	var last *stepFile
-	for i := range s.files {
-		if f := &s.files[i]; strings.HasSuffix(path.Join(s.name, f.rel), lightningSuffix) && (last == nil || f.mtime > last.mtime || f.mtime == last.mtime && f.rel > last.rel) {
-			last = f
+// withholds reports whether somebody whom b lets read is not let by a: as group or as others, for the owner
+// can help himself.
+func (a access) withholds(b access, bits uint32) bool {
+	for _, class := range []uint32{3, 0} {
+		want := b.mode & (bits << class)
+		if class == 3 && a.gid != b.gid {
+			want >>= 3
+		}
+		if a.mode&want != want {
+			return true
 		}
 	}
-	if last == nil {
-		return nil
-	}
-	r, size, done, err := v.perusePath(path.Join(runsDir, runName, s.name, last.rel))
-	if err != nil {
-		return gone(err)
-	}
-	defer done()
-	scores, err := torchzip.Scores(r, size)
-	if errors.Is(err, formats.ErrNotFormat) {
-		return nil
-	}
-	for name, score := range scores {
-		if runs.CheckName(name) == nil {
-			all[name] = score
-		}
-	}
-	return err
-}
-
-// gone is no error when a file went away meanwhile, of which we hear.
-func gone(err error) error {
-	if errors.Is(err, unix.ENOENT) {
-		return nil
-	}
-	return err
-}
-
-// lineageFile and parentXattr say of a step which it came from; the attribute wins.
-const (
-	lineageFile = "lineage.json"
-	parentXattr = "user.parent"
-)
-
-// parentSaid is the value of parentXattr without what programs put behind it.
-func parentSaid(value []byte) string { return strings.TrimRight(string(value), "\x00\n") }
-
-// readDeclared reads what a step, which is open, says of its parents.
-func (v *Volume) readDeclared(fd int, runName string, s *step) {
-	if slices.ContainsFunc(s.files, func(f stepFile) bool { return f.rel == lineageFile }) {
-		b, err := v.readSmall(path.Join(runsDir, runName, s.name, lineageFile), ledger.MaxDeclared)
-		if err == nil {
-			s.declared, err = ledger.ParseDeclared(b)
-		}
-		if gone(err) != nil {
-			s.declaredProblem = fmt.Sprintf("%s: %v", lineageFile, err)
-		}
-	}
-	value := make([]byte, 4096)
-	n, err := unix.Getxattr(fmt.Sprintf("/proc/self/fd/%d", fd), parentXattr, value)
-	switch {
-	case err == nil:
-		s.declared.Parent, s.declared.Transfer, s.declared.Tensors = parentSaid(value[:n]), false, nil
-	case err != unix.ENODATA && err != unix.EOPNOTSUPP:
-		s.declaredProblem = fmt.Sprintf("attribute %s: %v", parentXattr, err)
-	}
+	return a.uid != b.uid && a.mode&bits != bits
 }

@@ -134,7 +134,7 @@ func (v *Volume) Setattr(n *Node, s *SetAttr) (Attr, error) {
 	if n.view != nil {
 		return v.setView(n, s)
 	}
-	defer v.steps.changed(n.ino)
+	defer v.steps.Changed(n.ino)
 	if f := n.file; f != nil {
 		f.mu.Lock()
 		defer f.mu.Unlock()

@@ -10,6 +10,7 @@ import (
 
 	"ckptfs/cas"
 	"ckptfs/fs/control"
+	"ckptfs/fs/steps"
 )
 
 const baseTensors, baseElems = 8, 20_000
@@ -92,7 +93,7 @@ func TestBases(t *testing.T) {
 				case "the step before":
 					to = "runs/a/2"
 				case "declared":
-					r.write("runs/b/1/"+lineageFile, []byte(`{"parent": "runs/a/1"}`))
+					r.write("runs/b/1/"+steps.LineageFile, []byte(`{"parent": "runs/a/1"}`))
 					r.forgetBases() // found by what it says alone
 				case "alike, restarted":
 					r = r.reopen()

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ckptfs/fs/steps"
 	"ckptfs/index/runs"
 )
 
@@ -18,7 +19,7 @@ type bestRoot struct{}
 // attrs is the node of runs/ or a folder in it, whose permissions and times are those of what is shown of it here; with a
 // reference, nil when it is not there.
 func (bestRoot) attrs(v *Volume, run string) *Node {
-	n, err := v.resolve(path.Join(runsDir, run))
+	n, err := v.resolve(path.Join(steps.Dir, run))
 	if err != nil {
 		return nil
 	}
@@ -41,7 +42,7 @@ func (r bestRoot) virtual(v *Volume) virtual {
 }
 
 func (bestRoot) lookup(v *Volume, name string) (virtual, error) {
-	found, err := v.stepsOf(name)
+	found, err := v.steps.Of(name)
 	if err != nil || found[name] == nil {
 		return virtual{}, missing(err)
 	}
@@ -61,7 +62,7 @@ func missing(err error) error {
 }
 
 func (bestRoot) list(v *Volume) ([]DirEntry, error) {
-	names, err := v.runNames()
+	names, err := v.steps.Names()
 	out := make([]DirEntry, len(names))
 	for i, name := range names {
 		out[i] = DirEntry{Name: name, Mode: unix.S_IFDIR}
@@ -93,8 +94,8 @@ func (run bestRun) list(v *Volume) (out []DirEntry, err error) {
 
 // judged are the steps that take part: those that everybody may see who may see the run.
 func (run bestRun) judged(v *Volume) ([]runs.Step, error) {
-	found, err := v.stepsOf(string(run))
-	return v.judged(slices.DeleteFunc(slices.Clone(found[string(run)]), func(s *step) bool { return s.private })), err
+	found, err := v.steps.Of(string(run))
+	return v.steps.Judged(slices.DeleteFunc(slices.Clone(found[string(run)]), func(s *steps.Step) bool { return s.Private })), err
 }
 
 // target is where a link leads, from its place.
@@ -116,5 +117,5 @@ func (run bestRun) target(v *Volume, name string) (string, error) {
 	if !ok {
 		return "", unix.ENOENT
 	}
-	return path.Join("../../..", runsDir, string(run), all[i].Name), nil
+	return path.Join("../../..", steps.Dir, string(run), all[i].Name), nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"ckptfs/cas"
 	"ckptfs/fs/control"
+	"ckptfs/fs/steps"
 	"ckptfs/fs/tree"
 	"ckptfs/index/graph"
 	"ckptfs/index/ledger"
@@ -122,9 +123,9 @@ func (m *models) upToDate(v *Volume) *catalogue {
 
 // qualityOf is what a model's step says of its quality; NaN when it says nothing.
 func (m *models) qualityOf(e *ledger.Entry) float64 {
-	run, step, _ := stepIn(e.Path)
+	run, step, _ := steps.In(e.Path)
 	if st := m.seen[run+"/"+step]; st != nil {
-		if q, ok := st.metrics[qualityMetric]; ok {
+		if q, ok := st.Metrics[qualityMetric]; ok {
 			return q
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"ckptfs/formats"
 	"ckptfs/fs/control"
+	"ckptfs/fs/steps"
 )
 
 // Diff compares the tensors of two files, steps or runs. Of a run it is the last complete step.
@@ -55,17 +56,17 @@ func (d *differ) side(ctx context.Context, p *string) ([]*collection, error) {
 		c.rel = cmp.Or(c.name, path.Base(*p))
 		return []*collection{c}, nil
 	}
-	if _, err := runOf(*p); err == nil {
-		_, steps, err := v.oneRun(ctx, "diff", *p)
+	if _, err := steps.RunOf(*p); err == nil {
+		_, all, err := v.steps.Run(ctx, "diff", *p)
 		if err != nil {
 			return nil, err
 		}
-		i := len(steps) - 1
-		for i >= 0 && v.stepState(steps[i]) != control.StepComplete {
+		i := len(all) - 1
+		for i >= 0 && v.steps.State(all[i]) != control.StepComplete {
 			i--
 		}
 		if i >= 0 { // else it has files, but no steps
-			*p = path.Join(*p, steps[i].name)
+			*p = path.Join(*p, all[i].Name)
 		}
 	}
 	all, err := d.reach.below(ctx, *p)

@@ -4,39 +4,13 @@ import (
 	"context"
 	"os"
 	"slices"
-	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"ckptfs/fs/control"
+	"ckptfs/fs/steps"
 )
-
-func TestNumberedCheckpoints(t *testing.T) {
-	for names, want := range map[string]string{
-		"step_10.pt step_9.pt last.pt notes10.txt":                           "step_10.pt step_9.pt",
-		"epoch=1-val_loss=0.31.ckpt epoch=1-val_loss=0.31-v1.ckpt last.ckpt": "epoch=1-val_loss=0.31.ckpt epoch=1-val_loss=0.31-v1.ckpt",
-		"model_1.pt optim_1.pt model_2.pt optim_2.pt":                        "",
-		"model-00001-of-00002.safetensors model-00002-of-00002.safetensors":  "",
-		"pytorch_model-00001-of-00002.bin 7.safetensors":                     "7.safetensors",
-		"model.pt optimizer.pt weights.h5":                                   "",
-		"m1.pt epoch=1.ckpt":                                                 "epoch=1.ckpt",
-		"1.pt 1.safetensors":                                                 "",
-		"":                                                                   "",
-	} {
-		var files []DirEntry
-		for _, name := range strings.Fields(names) {
-			files = append(files, DirEntry{Name: name})
-		}
-		var got []string
-		for _, e := range numberedCheckpoints(files) {
-			got = append(got, e.Name)
-		}
-		if strings.Join(got, " ") != want {
-			t.Errorf("%s: %q", names, got)
-		}
-	}
-}
 
 // Checkpoints that are files of the run's own directory are its steps, with metrics, parents and links, until there are directories with such.
 func TestFlatSteps(t *testing.T) {
@@ -55,7 +29,7 @@ func TestFlatSteps(t *testing.T) {
 	r.write("runs/loop/step_1.safetensors", modelFile(t, "ABCD"))
 	r.write("runs/loop/step_2.safetensors", modelFile(t, "ABCE"))
 	r.sync()
-	steps := func(run string) (out []string) {
+	stepsOf := func(run string) (out []string) {
 		t.Helper()
 		l, err := r.Log(context.Background(), run)
 		if err != nil {
@@ -69,7 +43,7 @@ func TestFlatSteps(t *testing.T) {
 		}
 		return out
 	}
-	if got := steps("runs/lit"); !slices.Equal(got, []string{"epoch=9.ckpt", "epoch=10.ckpt", "lightning_logs"}) {
+	if got := stepsOf("runs/lit"); !slices.Equal(got, []string{"epoch=9.ckpt", "epoch=10.ckpt", "lightning_logs"}) {
 		t.Errorf("%q", got)
 	}
 	if got := r.best("runs/lit", "val_loss", "max"); got != "epoch=9.ckpt" {
@@ -78,7 +52,7 @@ func TestFlatSteps(t *testing.T) {
 	if to, err := bestRun("lit").target(r.Volume, "val_loss.min"); to != "../../../runs/lit/epoch=10.ckpt" || err != nil {
 		t.Error(to, err)
 	}
-	if got := steps("runs/loop"); !slices.Equal(got, []string{"step_1.safetensors", "step_2.safetensors"}) {
+	if got := stepsOf("runs/loop"); !slices.Equal(got, []string{"step_1.safetensors", "step_2.safetensors"}) {
 		t.Errorf("%q", got)
 	}
 	r.wantChain("runs/loop/step_2.safetensors", "loop/step_2.safetensors previous step 1; loop/step_1.safetensors none 3")
@@ -86,7 +60,7 @@ func TestFlatSteps(t *testing.T) {
 	// A parent that the file declares, as people say it: from the folder that it is in.
 	r.write("runs/loop/step_3.safetensors", modelFile(t, "ABCE"))
 	n := r.find("runs/loop/step_3.safetensors")
-	if err := r.SetXattr(n, parentXattr, []byte("./step_1.safetensors"), 0); err != nil {
+	if err := r.SetXattr(n, steps.ParentXattr, []byte("./step_1.safetensors"), 0); err != nil {
 		t.Fatal(err)
 	}
 	r.forget(n)
@@ -109,7 +83,7 @@ func TestFlatSteps(t *testing.T) {
 	r.wantChain("runs/loop/step_3.safetensors", "loop/step_3.safetensors declared 1; loop/step_1.safetensors none 3†")
 	r.mkdir("runs/loop/5")
 	r.write("runs/loop/5/m.safetensors", modelFile(t, "ABCE"))
-	if got := steps("runs/loop"); !slices.Equal(got, []string{"5"}) {
+	if got := stepsOf("runs/loop"); !slices.Equal(got, []string{"5"}) {
 		t.Errorf("%q", got)
 	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"ckptfs/cas"
 	"ckptfs/fs/control"
+	"ckptfs/fs/steps"
 	"ckptfs/index/graph"
 	"ckptfs/index/graph/source"
 	"ckptfs/index/ledger"
@@ -58,17 +59,17 @@ func (g *graphParts) clear() {
 
 // graphOf finds the graph of a model. same: it is read from what it was read from before (from).
 func (s *settling) graphOf(p *stepPlace, m *manifest.Manifest, before string) (g *graph.Graph, from string, same bool) {
-	at, rel := path.Join(runsDir, p.run, p.step.name), p.rel
-	if p.step.file {
-		at, rel = path.Dir(at), p.step.name
+	at, rel := path.Join(steps.Dir, p.run, p.step.Name), p.rel
+	if p.step.IsFile {
+		at, rel = path.Dir(at), p.step.Name
 	}
-	files := make([]source.File, len(p.step.files))
-	for i, f := range p.step.files {
-		files[i] = source.File{Rel: f.rel, Stamp: fmt.Sprintf("%d:%d:%d", f.ino, f.mtime, f.size)}
-		if p.step.file {
+	files := make([]source.File, len(p.step.Files))
+	for i, f := range p.step.Files {
+		files[i] = source.File{Rel: f.Rel, Stamp: fmt.Sprintf("%d:%d:%d", f.Ino, f.Mtime, f.Size)}
+		if p.step.IsFile {
 			files[i].Rel = rel
 		}
-		if f.rel == p.rel {
+		if f.Rel == p.rel {
 			files[i].Attr = s.v.graphAttr(p.path)
 		}
 	}
@@ -257,7 +258,7 @@ func (v *Volume) answerTo(c *catalogue, g *graph.Graph, self uint64, excludeRun 
 	gone := map[uint64]bool{self: true}
 	q := prefix.Query{}
 	if excludeRun != "" {
-		excludeRun = path.Join(runsDir, excludeRun) + "/"
+		excludeRun = path.Join(steps.Dir, excludeRun) + "/"
 	}
 	for {
 		if self != 0 || excludeRun != "" || len(gone) > 1 {

@@ -191,7 +191,7 @@ func (f *file) attach(flags uint32, served bool) (*Handle, error) {
 	}
 	if h.write {
 		if f.writers++; f.writers == 1 {
-			f.c.v.writing.Begin(f.node.ino)
+			f.c.v.steps.Begin(f.node.ino)
 		}
 		if h.Mode == Passthrough {
 			f.stale = true
@@ -255,8 +255,7 @@ func (v *Volume) Release(h *Handle) {
 			f.flushed--
 		}
 		if f.writers--; f.writers == 0 {
-			v.writing.End(n.ino)
-			v.steps.changed(n.ino)
+			v.steps.End(n.ino)
 			f.writersGone()
 		}
 		f.cond.Broadcast()

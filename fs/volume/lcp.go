@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ckptfs/fs/control"
+	"ckptfs/fs/steps"
 )
 
 // lcpRoot is .ckptfs/lcp: a directory for each run, and in it for each complete step a file: what has most in common with the step's model, as
@@ -20,7 +21,7 @@ func (r lcpRoot) virtual(*Volume) virtual {
 }
 
 func (lcpRoot) lookup(v *Volume, name string) (virtual, error) {
-	found, err := v.stepsOf(name)
+	found, err := v.steps.Of(name)
 	if err != nil || found[name] == nil {
 		return virtual{}, missing(err)
 	}
@@ -33,14 +34,14 @@ func (lcpRoot) list(v *Volume) ([]DirEntry, error) { return bestRoot{}.list(v) }
 type lcpRun string
 
 func (run lcpRun) lookup(v *Volume, name string) (virtual, error) {
-	found, err := v.stepsOf(string(run))
+	found, err := v.steps.Of(string(run))
 	all := found[string(run)]
-	i := slices.IndexFunc(all, func(s *step) bool { return s.name == name })
-	if err != nil || i < 0 || v.stepState(all[i]) != control.StepComplete {
+	i := slices.IndexFunc(all, func(s *steps.Step) bool { return s.Name == name })
+	if err != nil || i < 0 || v.steps.State(all[i]) != control.StepComplete {
 		return virtual{}, missing(err)
 	}
 	return virtual{key: [2]string{string(run), name}, stat: ownersOnly(unix.S_IFREG | 0o400), text: func(v *Volume) ([]byte, error) {
-		a, err := v.Match(context.Background(), control.MatchOptions{Like: path.Join(runsDir, string(run), name)})
+		a, err := v.Match(context.Background(), control.MatchOptions{Like: path.Join(steps.Dir, string(run), name)})
 		if err != nil {
 			return nil, err
 		}
@@ -49,12 +50,12 @@ func (run lcpRun) lookup(v *Volume, name string) (virtual, error) {
 }
 
 func (run lcpRun) list(v *Volume) (out []DirEntry, err error) {
-	found, err := v.stepsOf(string(run))
+	found, err := v.steps.Of(string(run))
 	for _, s := range found[string(run)] {
-		if v.stepState(s) != control.StepComplete {
+		if v.steps.State(s) != control.StepComplete {
 			continue
 		}
-		out = append(out, DirEntry{Name: s.name, Mode: unix.S_IFREG})
+		out = append(out, DirEntry{Name: s.Name, Mode: unix.S_IFREG})
 	}
 	return out, err
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"ckptfs/cas"
+	"ckptfs/fs/steps"
 	"ckptfs/index/ledger"
 	"ckptfs/index/lineage"
 	"ckptfs/index/manifest"
@@ -27,7 +28,7 @@ func (s *settling) likely(p *stepPlace, m *manifest.Manifest, tensors []lineage.
 	var c *contents
 	left := maxLikely
 	for _, e := range s.book.Like(marks) {
-		if strings.HasPrefix(e.Path, path.Join(runsDir, p.run, p.step.name)+"/") || s.comesFrom(e, p) {
+		if strings.HasPrefix(e.Path, path.Join(steps.Dir, p.run, p.step.Name)+"/") || s.comesFrom(e, p) {
 			continue
 		}
 		theirs := s.v.modelManifest(e.Manifest)
@@ -58,7 +59,7 @@ func (s *settling) comesFrom(e *ledger.Entry, p *stepPlace) bool {
 	if st == nil {
 		return false
 	}
-	from, d := st.from(run), st.declared
+	from, d := st.From(run), st.Declared
 	return slices.ContainsFunc(append([]string{d.Parent}, d.MergedFrom...), func(said string) bool {
 		to, err := ledger.Resolve(said, from, s.v.mountpoint)
 		return said != "" && err == nil && (to == p.path || strings.HasPrefix(p.path, to+"/"))

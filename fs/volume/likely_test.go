@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"path"
 	"testing"
+
+	"ckptfs/fs/steps"
 )
 
 // TestUnrelated: what models have in common that have nothing to do with each other makes none the parent of the other.
@@ -64,7 +66,7 @@ func TestParentComesLater(t *testing.T) {
 	r := newRig(t)
 	r.save("child/1", "ABC")
 	n := r.find("runs/child/1")
-	if err := r.SetXattr(n, parentXattr, []byte("runs/base/5"), 0); err != nil {
+	if err := r.SetXattr(n, steps.ParentXattr, []byte("runs/base/5"), 0); err != nil {
 		t.Fatal(err)
 	}
 	r.forget(n)

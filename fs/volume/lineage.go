@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ckptfs/fs/control"
+	"ckptfs/fs/steps"
 	"ckptfs/index/ledger"
 )
 
@@ -123,7 +124,7 @@ func (v *Volume) notPacked(p string) (found string) {
 	v.packer.mu.Unlock()
 	for n := range pending {
 		at := n.Path()
-		if (at == p || strings.HasPrefix(at, p+"/") || p == "") && strings.HasPrefix(at, runsDir+"/") && namesCheckpoint(at) && (found == "" || at < found) {
+		if (at == p || strings.HasPrefix(at, p+"/") || p == "") && strings.HasPrefix(at, steps.Dir+"/") && steps.IsCheckpoint(at) && (found == "" || at < found) {
 			found = at
 		}
 		n.unref(1)

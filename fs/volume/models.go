@@ -11,6 +11,7 @@ import (
 
 	"ckptfs/cas"
 	"ckptfs/cas/codec"
+	"ckptfs/fs/steps"
 	"ckptfs/index/ledger"
 )
 
@@ -24,9 +25,9 @@ import (
 // mu is taken before steps.mu and any lock of a file.
 type models struct {
 	mu      sync.Mutex
-	book    *ledger.Ledger   // nil: not read yet
-	seen    map[string]*step // by "run/step": what the book was brought up to date with
-	settled uint64           // steps.gen of when nothing was left to enter; 0: something is
+	book    *ledger.Ledger         // nil: not read yet
+	seen    map[string]*steps.Step // by "run/step": what the book was brought up to date with
+	settled uint64                 // steps.gen of when nothing was left to enter; 0: something is
 	// foreign are records of a later version; they are kept.
 	foreign  []cas.Hash
 	problems map[string]string        // of steps: what was wrong with what they say of themselves
@@ -51,7 +52,7 @@ const (
 )
 
 func newModels() *models {
-	return &models{seen: map[string]*step{}, problems: map[string]string{}, wake: make(chan struct{}, 1)}
+	return &models{seen: map[string]*steps.Step{}, problems: map[string]string{}, wake: make(chan struct{}, 1)}
 }
 
 // start begins the work in the background.
@@ -119,7 +120,7 @@ func (v *Volume) notePacked(n *Node) {
 	if !below {
 		return
 	}
-	v.steps.changed(n.ino)
+	v.steps.Changed(n.ino)
 	v.models.rouse()
 }
 

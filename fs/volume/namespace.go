@@ -185,7 +185,7 @@ func (ns *Names) makeFile(dir *Node, name string, mode, flags uint32, c Caller) 
 		unix.Close(fd)
 		return m, err
 	}
-	ns.v.steps.changed(dir.ino)
+	ns.v.steps.Changed(dir.ino)
 	return made{node: ns.intern(dir, name, &st), raw: os.NewFile(uintptr(fd), name), rw: rw, attr: attrOf(&st)}, nil
 }
 
@@ -263,7 +263,7 @@ func (ns *Names) make(dir *Node, name string, c Caller, mode *uint32, do func(di
 	if err := do(dirfd); err != nil {
 		return nil, Attr{}, err
 	}
-	defer ns.v.steps.changed(dir.ino)
+	defer ns.v.steps.Changed(dir.ino)
 	err = ns.give(dirfd, name, c)
 	if err == nil && mode != nil {
 		err = ns.chmodNew(dirfd, name, *mode)
@@ -388,7 +388,7 @@ func (ns *Names) link(n, dir *Node, name string) error {
 		return err // ENOENT for a file that had a name and lost it
 	}
 	ns.noteMove(dir, name)
-	ns.v.steps.changed(dir.ino)
+	ns.v.steps.Changed(dir.ino)
 	ns.tab.mu.Lock()
 	ns.addAlias(n, dir, name)
 	if n.dead {

@@ -16,6 +16,7 @@ import (
 	"ckptfs/cas/codec"
 	"ckptfs/formats"
 	"ckptfs/fs/control"
+	"ckptfs/fs/steps"
 )
 
 // tensor is one of a file that a test makes.
@@ -250,7 +251,7 @@ func TestRelatedModels(t *testing.T) {
 					r = r.reopen()
 				}
 				if c.said != "" {
-					r.write(path.Join(path.Dir(c.tuned), lineageFile), []byte(c.said))
+					r.write(path.Join(path.Dir(c.tuned), steps.LineageFile), []byte(c.said))
 					r.forgetBases() // found by what it says alone
 				}
 				r.write(c.tuned, file)

@@ -226,11 +226,11 @@ func TestRunsAreRemembered(t *testing.T) {
 			t.Errorf("best is %s", got)
 		}
 	}
-	if len(r.steps.known) != 20 {
-		t.Errorf("%d runs are known", len(r.steps.known))
+	if r.steps.Known() != 20 {
+		t.Errorf("%d runs are known", r.steps.Known())
 	}
 	r.rename("runs/r3", "elsewhere")
-	if l, err := r.Runs(context.Background()); err != nil || len(l.Runs) != 19 || len(r.steps.known) != 19 {
+	if l, err := r.Runs(context.Background()); err != nil || len(l.Runs) != 19 || r.steps.Known() != 19 {
 		t.Errorf("%v, %v", l, err)
 	}
 }

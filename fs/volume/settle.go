@@ -12,6 +12,7 @@ import (
 
 	"ckptfs/cas"
 	"ckptfs/fs/control"
+	"ckptfs/fs/steps"
 	"ckptfs/index/ledger"
 	"ckptfs/index/runs"
 )
@@ -20,7 +21,7 @@ import (
 type stepPlace struct {
 	run   string
 	index int // of its step
-	step  *step
+	step  *steps.Step
 	rel   string
 	ino   uint64
 	path  string
@@ -32,19 +33,11 @@ type stepPlace struct {
 	state    int           // of a new model: 0 not entered, 1 about to be, 2 done
 }
 
-// from is where the relative paths begin that a step of a run says.
-func (st *step) from(run string) string {
-	if st.file {
-		return path.Join(runsDir, run)
-	}
-	return path.Join(runsDir, run, st.name)
-}
-
 // settling is one settle.
 type settling struct {
 	*models
 	v     *Volume
-	found map[string][]*step
+	found map[string][]*steps.Step
 	fresh map[uint64]*stepPlace // files to be entered, by inode
 
 	// Sidecars, by path. One that no model of its step can take is a problem.
@@ -52,7 +45,7 @@ type settling struct {
 	taken   map[string]bool
 
 	sets map[string]*shards // by their indices; nil: it is none
-	said map[*step]saying
+	said map[*steps.Step]saying
 }
 
 // settle brings the ledger up to date with the tree. m.mu is held.
@@ -67,8 +60,8 @@ func (m *models) settle(ctx context.Context, v *Volume) error {
 		said = append(said, at+": "+problem)
 	}
 	for at, st := range m.seen {
-		if st.problem != "" {
-			said = append(said, path.Join(runsDir, at)+": "+st.problem)
+		if st.Problem != "" {
+			said = append(said, path.Join(steps.Dir, at)+": "+st.Problem)
 		}
 	}
 	slices.Sort(said)
@@ -84,12 +77,12 @@ func (m *models) settleNow(ctx context.Context, v *Volume) (looked bool, err err
 	if err := m.load(v); err != nil {
 		return false, err
 	}
-	found, gen, err := v.stepsSince(m.settled)
+	found, gen, err := v.steps.Since(m.settled)
 	if err != nil || found == nil {
 		return false, err
 	}
 	m.settled = 0
-	s := &settling{models: m, v: v, found: found, fresh: map[uint64]*stepPlace{}, refused: map[string]error{}, taken: map[string]bool{}, sets: map[string]*shards{}, said: map[*step]saying{}}
+	s := &settling{models: m, v: v, found: found, fresh: map[uint64]*stepPlace{}, refused: map[string]error{}, taken: map[string]bool{}, sets: map[string]*shards{}, said: map[*steps.Step]saying{}}
 	there := map[string]bool{}
 	present := map[uint64]string{} // inode → path; of several the first
 	var places []*stepPlace
@@ -98,20 +91,20 @@ func (m *models) settleNow(ctx context.Context, v *Volume) (looked bool, err err
 	names := slices.SortedFunc(maps.Keys(found), runs.Compare)
 	for _, run := range names {
 		for i, st := range found[run] {
-			key := run + "/" + st.name
+			key := run + "/" + st.Name
 			there[key] = true
-			for _, f := range st.files {
-				if p := path.Join(runsDir, key, f.rel); present[f.ino] == "" {
-					present[f.ino] = p
+			for _, f := range st.Files {
+				if p := path.Join(steps.Dir, key, f.Rel); present[f.Ino] == "" {
+					present[f.Ino] = p
 				}
 			}
 			known := m.seen[key] == st
 			changed[key] = !known
-			if v.stepState(st) != control.StepComplete || known && st.declared.IsZero() {
+			if v.steps.State(st) != control.StepComplete || known && st.Declared.IsZero() {
 				continue
 			}
-			for _, f := range st.files {
-				p := &stepPlace{run: run, index: i, step: st, rel: f.rel, ino: f.ino, path: path.Join(runsDir, key, f.rel)}
+			for _, f := range st.Files {
+				p := &stepPlace{run: run, index: i, step: st, rel: f.Rel, ino: f.Ino, path: path.Join(steps.Dir, key, f.Rel)}
 				if known {
 					same = append(same, p)
 				} else {
@@ -124,13 +117,13 @@ func (m *models) settleNow(ctx context.Context, v *Volume) (looked bool, err err
 		if !there[key] {
 			changed[key] = true
 			delete(m.seen, key)
-			delete(m.problems, path.Join(runsDir, key))
+			delete(m.problems, path.Join(steps.Dir, key))
 		}
 	}
 	maps.DeleteFunc(changed, func(_ string, is bool) bool { return !is })
 	// What a step says of others may be so now, or be so no more.
 	for _, p := range same {
-		if len(changed) > 0 && (m.problems[path.Join(runsDir, p.run, p.step.name)] != "" || v.namesOneOf(p, changed)) {
+		if len(changed) > 0 && (m.problems[path.Join(steps.Dir, p.run, p.step.Name)] != "" || v.namesOneOf(p, changed)) {
 			places = append(places, p)
 		}
 	}
@@ -144,8 +137,8 @@ func (m *models) settleNow(ctx context.Context, v *Volume) (looked bool, err err
 	}
 	for _, run := range names {
 		for _, st := range found[run] {
-			if v.stepState(st) == control.StepComplete {
-				m.seen[run+"/"+st.name] = st
+			if v.steps.State(st) == control.StepComplete {
+				m.seen[run+"/"+st.Name] = st
 			}
 		}
 	}
@@ -159,10 +152,10 @@ func (s *settling) files(ctx context.Context, places []*stepPlace, present map[u
 	var known, open, order []*stepPlace
 	looked, claimed := map[uint64]bool{}, map[*ledger.Entry]bool{}
 	for _, p := range places {
-		at := path.Join(runsDir, p.run, p.step.name)
+		at := path.Join(steps.Dir, p.run, p.step.Name)
 		delete(s.problems, at)
-		if p.step.declaredProblem != "" {
-			s.problems[at] = p.step.declaredProblem
+		if p.step.DeclaredProblem != "" {
+			s.problems[at] = p.step.DeclaredProblem
 		}
 	}
 	for _, p := range places {
@@ -264,10 +257,10 @@ func (s *settling) files(ctx context.Context, places []*stepPlace, present map[u
 		}
 	}
 	for _, p := range places {
-		at := path.Join(runsDir, p.run, p.step.name)
+		at := path.Join(steps.Dir, p.run, p.step.Name)
 		file := path.Join(at, p.rel)
 		if err := s.refused[file]; err != nil && !s.taken[file] {
-			s.problems[at] = fmt.Sprintf("%s: %v", cmp.Or(p.rel, p.step.name), err)
+			s.problems[at] = fmt.Sprintf("%s: %v", cmp.Or(p.rel, p.step.Name), err)
 		}
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"ckptfs/cas"
+	"ckptfs/fs/steps"
 	"ckptfs/index/ledger"
 	"ckptfs/index/lineage"
 	"ckptfs/index/manifest"
@@ -58,7 +59,7 @@ func (s *settling) enter(p *stepPlace) error {
 // again looks whether a model's step says something else of its architecture or its parent now.
 func (s *settling) again(p *stepPlace) error {
 	e := s.book.ByIno(p.ino)
-	at := path.Join(runsDir, p.run, p.step.name)
+	at := path.Join(steps.Dir, p.run, p.step.Name)
 	d := s.says(p)
 	otherNames := false // what began as what may be known otherwise now
 	if e != nil {

@@ -8,13 +8,14 @@ import (
 
 	"ckptfs/formats/safetensors"
 	"ckptfs/fs/control"
+	"ckptfs/fs/steps"
 	"ckptfs/index/ledger"
 	"ckptfs/index/lineage"
 )
 
 // parentOf chooses a parent: what the step declares, what the file was before it was written again, the step before, the likely one.
 func (s *settling) parentOf(p *stepPlace, likely func() uint64) (parent lineage.Candidate, merged []uint64, err error) {
-	at := path.Join(runsDir, p.run, p.step.name)
+	at := path.Join(steps.Dir, p.run, p.step.Name)
 	var all []lineage.Candidate
 	if d := s.says(p); d.Parent != "" {
 		seq, err := s.declared(p, d.Parent)
@@ -28,12 +29,12 @@ func (s *settling) parentOf(p *stepPlace, likely func() uint64) (parent lineage.
 	if p.before != nil {
 		all = append(all, lineage.Candidate{Seq: p.before.Seq, How: lineage.Previous})
 	}
-	steps := s.found[p.run]
+	before := s.found[p.run]
 	for i := p.index - 1; i >= 0 && len(all) == 0; i-- {
-		if s.v.stepState(steps[i]) != control.StepComplete {
+		if s.v.steps.State(before[i]) != control.StepComplete {
 			continue
 		}
-		if seq := s.counterpart(p.run, steps[i], p.rel); seq != 0 {
+		if seq := s.counterpart(p.run, before[i], p.rel); seq != 0 {
 			all = append(all, lineage.Candidate{Seq: seq, How: lineage.Previous})
 		}
 	}
@@ -66,7 +67,7 @@ func (s *settling) mergedFrom(p *stepPlace, at string) (merged []uint64) {
 
 // declared finds the model that a step names as a parent.
 func (s *settling) declared(p *stepPlace, said string) (uint64, error) {
-	to, err := ledger.Resolve(said, p.step.from(p.run), s.v.mountpoint)
+	to, err := ledger.Resolve(said, p.step.From(p.run), s.v.mountpoint)
 	if err != nil {
 		return 0, err
 	}
@@ -96,23 +97,23 @@ func (s *settling) declared(p *stepPlace, said string) (uint64, error) {
 
 // counterpart is the model of a step that corresponds to a file called rel: of the same name, else of the same name with another
 // ending, else the only one that there is. 0 when there is none.
-func (s *settling) counterpart(run string, st *step, rel string) uint64 {
+func (s *settling) counterpart(run string, st *steps.Step, rel string) uint64 {
 	stem := func(p string) string { return strings.TrimSuffix(p, path.Ext(p)) }
-	var models []stepFile
-	for _, f := range st.files {
-		if p := s.fresh[f.ino]; p != nil && p.state == 0 {
+	var models []steps.File
+	for _, f := range st.Files {
+		if p := s.fresh[f.Ino]; p != nil && p.state == 0 {
 			_ = s.enter(p) // a parent comes before its children; who cannot be entered has none
 		}
-		if e := s.book.ByIno(f.ino); e != nil {
+		if e := s.book.ByIno(f.Ino); e != nil {
 			models = append(models, f)
 		}
 	}
-	for _, same := range []func(f stepFile) bool{
-		func(f stepFile) bool { return f.rel == rel }, func(f stepFile) bool { return stem(f.rel) == stem(rel) },
-		func(stepFile) bool { return len(models) == 1 },
+	for _, same := range []func(f steps.File) bool{
+		func(f steps.File) bool { return f.Rel == rel }, func(f steps.File) bool { return stem(f.Rel) == stem(rel) },
+		func(steps.File) bool { return len(models) == 1 },
 	} {
 		if i := slices.IndexFunc(models, same); i >= 0 {
-			return s.book.ByIno(models[i].ino).Seq
+			return s.book.ByIno(models[i].Ino).Seq
 		}
 	}
 	return 0
@@ -120,14 +121,14 @@ func (s *settling) counterpart(run string, st *step, rel string) uint64 {
 
 // firstOfSet is the model of the first file of the only set of a step, or of that with the index rel: it has the set's architecture, and stands for it where no file of the
 // set is a child's counterpart. 0 when there is none.
-func (s *settling) firstOfSet(run string, st *step, rel string) (seq uint64) {
-	for _, f := range st.files {
-		if !safetensors.IsIndex(f.rel) || rel != "" && f.rel != rel {
+func (s *settling) firstOfSet(run string, st *steps.Step, rel string) (seq uint64) {
+	for _, f := range st.Files {
+		if !safetensors.IsIndex(f.Rel) || rel != "" && f.Rel != rel {
 			continue
 		}
-		if set := s.v.readShards(path.Join(runsDir, run, st.name, f.rel)); set != nil {
-			first := path.Join(path.Dir(f.rel), set.files[0])
-			if seq != 0 || !slices.ContainsFunc(st.files, func(f stepFile) bool { return f.rel == first }) {
+		if set := s.v.readShards(path.Join(steps.Dir, run, st.Name, f.Rel)); set != nil {
+			first := path.Join(path.Dir(f.Rel), set.files[0])
+			if seq != 0 || !slices.ContainsFunc(st.Files, func(f steps.File) bool { return f.Rel == first }) {
 				return 0
 			}
 			seq = s.counterpart(run, st, first)
@@ -151,28 +152,20 @@ func (s *settling) tombstone(p, rel string) (last *ledger.Entry) {
 }
 
 // stepOf is the step that a path leads to or into, or nil, and what lies below it.
-func (s *settling) stepOf(p string) (run string, st *step, rel string) {
-	run, name, rel := stepIn(p)
-	if i := slices.IndexFunc(s.found[run], func(st *step) bool { return st.name == name }); i >= 0 {
+func (s *settling) stepOf(p string) (run string, st *steps.Step, rel string) {
+	run, name, rel := steps.In(p)
+	if i := slices.IndexFunc(s.found[run], func(st *steps.Step) bool { return st.Name == name }); i >= 0 {
 		st = s.found[run][i]
 	}
 	return run, st, rel
 }
 
-// stepIn takes a path apart: the run and the step that it leads to or into, and what lies below the step. The step is "" where the path leads to none.
-func stepIn(p string) (run, step, rel string) {
-	if parts := strings.SplitN(p, "/", 4); len(parts) >= 3 && parts[0] == runsDir {
-		return parts[1], parts[2], strings.Join(parts[3:], "")
-	}
-	return "", "", ""
-}
-
 // namesOneOf reports whether a step declares one of these, "run/step", a parent.
-func (v *Volume) namesOneOf(p *stepPlace, steps map[string]bool) bool {
+func (v *Volume) namesOneOf(p *stepPlace, these map[string]bool) bool {
 	one := func(said string) bool {
-		to, err := ledger.Resolve(said, p.step.from(p.run), v.mountpoint)
-		run, step, _ := stepIn(to)
-		return err == nil && steps[run+"/"+step]
+		to, err := ledger.Resolve(said, p.step.From(p.run), v.mountpoint)
+		run, step, _ := steps.In(to)
+		return err == nil && these[run+"/"+step]
 	}
-	return one(p.step.declared.Parent) || slices.ContainsFunc(p.step.declared.MergedFrom, one)
+	return one(p.step.Declared.Parent) || slices.ContainsFunc(p.step.Declared.MergedFrom, one)
 }

@@ -5,6 +5,7 @@ import (
 	"path"
 
 	"ckptfs/formats/safetensors"
+	"ckptfs/fs/steps"
 	"ckptfs/index/ledger"
 )
 
@@ -23,17 +24,17 @@ func (s *settling) says(p *stepPlace) ledger.Declared {
 		s.said[p.step] = said
 	}
 	if said.problem != "" {
-		s.problems[path.Join(runsDir, p.run, p.step.name)] = said.problem
+		s.problems[path.Join(steps.Dir, p.run, p.step.Name)] = said.problem
 	}
 	return said.Declared
 }
 
 func (s *settling) judge(p *stepPlace) saying {
-	said := saying{Declared: p.step.declared}
+	said := saying{Declared: p.step.Declared}
 	if len(said.Tensors) == 0 {
 		return said
 	}
-	to, err := ledger.Resolve(said.Parent, p.step.from(p.run), s.v.mountpoint)
+	to, err := ledger.Resolve(said.Parent, p.step.From(p.run), s.v.mountpoint)
 	if err != nil { // which who looks for it says
 		return said
 	}
@@ -52,7 +53,7 @@ func (s *settling) judge(p *stepPlace) saying {
 	case err == nil:
 		said.Declared.Tensors = bound
 	case whole:
-		return saying{problem: fmt.Sprintf("%s: %v", lineageFile, err)}
+		return saying{problem: fmt.Sprintf("%s: %v", steps.LineageFile, err)}
 	default:
 		return saying{}
 	}
@@ -60,13 +61,13 @@ func (s *settling) judge(p *stepPlace) saying {
 }
 
 // tensorNames is the names of the tensors in the files of a step at or below rel ("" and ".": all), and whether it is all of them: some may not be packed yet.
-func (s *settling) tensorNames(run string, st *step, rel string) (names map[string]bool, whole bool) {
+func (s *settling) tensorNames(run string, st *steps.Step, rel string) (names map[string]bool, whole bool) {
 	names, whole = map[string]bool{}, true
-	for _, f := range st.files {
-		if rel != "" && rel != "." && f.rel != rel && path.Dir(f.rel) != rel {
+	for _, f := range st.Files {
+		if rel != "" && rel != "." && f.Rel != rel && path.Dir(f.Rel) != rel {
 			continue
 		}
-		p := stepPlace{path: path.Join(runsDir, run, st.name, f.rel)}
+		p := stepPlace{path: path.Join(steps.Dir, run, st.Name, f.Rel)}
 		packed, err := s.v.lookAtPlace(&p)
 		if err != nil || p.waits {
 			whole = false

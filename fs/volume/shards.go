@@ -37,16 +37,16 @@ func (v *Volume) readShards(index string) *shards {
 
 // shardsOf finds the set that a file of a step is of; nil: it is of none.
 func (s *settling) shardsOf(p *stepPlace) *shards {
-	for i := range p.step.files {
-		f := &p.step.files[i]
-		if p.step.file || !safetensors.IsIndex(f.rel) || path.Dir(f.rel) != path.Dir(p.rel) {
+	for i := range p.step.Files {
+		f := &p.step.Files[i]
+		if p.step.IsFile || !safetensors.IsIndex(f.Rel) || path.Dir(f.Rel) != path.Dir(p.rel) {
 			continue
 		}
-		at := path.Join(path.Dir(p.path), path.Base(f.rel))
+		at := path.Join(path.Dir(p.path), path.Base(f.Rel))
 		set, ok := s.sets[at]
 		if !ok {
 			if set = s.v.readShards(at); set != nil {
-				set.stamp = fmt.Sprintf("%d:%d:%d", f.ino, f.mtime, f.size)
+				set.stamp = fmt.Sprintf("%d:%d:%d", f.Ino, f.Mtime, f.Size)
 			}
 			s.sets[at] = set
 		}

@@ -11,6 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
+
+	"ckptfs/fs/steps"
 )
 
 // What is remembered of runs/ is what a fresh look finds, whatever was done meanwhile.
@@ -37,7 +39,7 @@ func TestStepsAreFollowed(t *testing.T) {
 				}
 			},
 			"one": func(rt *rapid.T) {
-				if _, err := r.stepsOf("a"); err != nil {
+				if _, err := r.steps.Of("a"); err != nil {
 					rt.Fatal(err)
 				}
 			},
@@ -133,7 +135,7 @@ func TestStepsAreFollowed(t *testing.T) {
 
 // remembered describes all steps.
 func remembered(rt *rapid.T, r *rig) (out []string) {
-	found, err := r.stepsOf()
+	found, err := r.steps.Of()
 	if err != nil {
 		rt.Fatal(err)
 	}
@@ -141,15 +143,15 @@ func remembered(rt *rapid.T, r *rig) (out []string) {
 		out = append(out, name)
 		for _, s := range found[name] {
 			// Of a file that is open for writing neither the size nor what it holds is promised.
-			size, metrics := s.size, fmt.Sprint(s.metrics, s.problem)
-			if r.beingWritten([]*step{s}) {
+			size, metrics := s.Size, fmt.Sprint(s.Metrics, s.Problem)
+			if beingWritten(r, s) {
 				size, metrics = 0, ""
 			}
 			var files []string
-			for _, f := range s.files {
-				files = append(files, fmt.Sprint(f.rel, " ", f.ino))
+			for _, f := range s.Files {
+				files = append(files, fmt.Sprint(f.Rel, " ", f.Ino))
 			}
-			out = append(out, fmt.Sprintln(" ", s.name, s.dirs, files, size, s.time.IsZero(), metrics, s.declared))
+			out = append(out, fmt.Sprintln(" ", s.Name, s.Dirs, files, size, s.Time.IsZero(), metrics, s.Declared))
 		}
 	}
 	return out
@@ -159,6 +161,15 @@ func remembered(rt *rapid.T, r *rig) (out []string) {
 func lookedAtAnew(rt *rapid.T, r *rig) []string {
 	was := r.steps
 	defer func() { r.steps = was }()
-	r.steps = newSteps()
+	r.steps = steps.New(was.Options)
+	r.steps.Open(r.names.rootFd)
 	return remembered(rt, r)
+}
+
+// beingWritten reports whether a file of a step has a writer.
+func beingWritten(r *rig, s *steps.Step) bool {
+	return slices.ContainsFunc(s.Files, func(f steps.File) bool {
+		open, _ := r.steps.Writing.State(f.Ino)
+		return open
+	})
 }

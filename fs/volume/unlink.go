@@ -75,7 +75,7 @@ func (ns *Names) gone(t *victim, dir *Node, name string) {
 // may be between looking the name up and opening it, and has a right to the old file or the new. No lock is held.
 func (v *Volume) bury(t *victim) {
 	if t.last {
-		v.writing.Gone(t.st.Ino)
+		v.steps.Gone(t.st.Ino)
 	}
 	n := t.node
 	if n == nil {
@@ -186,7 +186,7 @@ func (ns *Names) removeName(dir *Node, name string, flag int) (victim, error) {
 		ns.unkeep(&t)
 		return t, err
 	}
-	ns.v.steps.changed(dir.ino)
+	ns.v.steps.Changed(dir.ino)
 	ns.gone(&t, dir, name)
 	return t, nil
 }
@@ -278,8 +278,8 @@ func (ns *Names) rename(oldDir *Node, oldName string, newDir *Node, newName stri
 		return t, moved, err
 	}
 	t.done = true
-	ns.v.steps.changed(oldDir.ino)
-	ns.v.steps.changed(newDir.ino)
+	ns.v.steps.Changed(oldDir.ino)
+	ns.v.steps.Changed(newDir.ino)
 	ns.noteMove(newDir, newName)
 	if flags&unix.RENAME_EXCHANGE != 0 {
 		ns.noteMove(oldDir, oldName)

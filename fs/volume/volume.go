@@ -40,6 +40,7 @@ import (
 	"ckptfs/fs/assemble"
 	"ckptfs/fs/bases"
 	"ckptfs/fs/pack"
+	"ckptfs/fs/steps"
 	"ckptfs/fs/throttle"
 	"ckptfs/fs/tree"
 	"ckptfs/index/chunks"
@@ -97,8 +98,7 @@ type Volume struct {
 	names   *Names
 	content *contentFiles
 
-	writing *tree.Writing
-	steps   *steps
+	steps   *steps.Steps
 	models  *models
 	queries queries
 
@@ -255,7 +255,18 @@ func (v *Volume) open(o Options, format *tree.Format) error {
 	v.names.root = v.names.tab.insert(&st)
 	v.names.root.names = []alias{{}}
 	v.names.root.dirfd = cachedFd{fd: v.names.rootFd, users: 1} // one user too many, so that it stays
+	v.steps.Open(v.names.rootFd)
 	return v.recover()
+}
+
+// openSteps begins to follow which files are written.
+func (v *Volume) openSteps() {
+	v.models = newModels()
+	writing, err := tree.OpenWriting(v.dir, v.lock.Before.Clean || v.lock.Before.PID == 0, v.readOnly)
+	if err != nil {
+		v.report(slog.LevelWarn, "which checkpoints a crash leaves torn will not be known", "reason", err)
+	}
+	v.steps = steps.New(steps.Options{Files: files{v}, Writing: writing, Released: v.awaitReleases})
 }
 
 // newIndex puts a damaged index aside; the store fills the new one.
@@ -379,8 +390,8 @@ func (v *Volume) shut(clean bool) error {
 	if v.names.rootFd >= 0 {
 		unix.Close(v.names.rootFd)
 	}
-	if v.writing != nil {
-		errs = append(errs, v.writing.Close())
+	if v.steps != nil {
+		errs = append(errs, v.steps.Close())
 	}
 	err := errors.Join(errs...)
 	return errors.Join(err, v.lock.Release(clean && err == nil))

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ckptfs/formats/safetensors"
+	"ckptfs/fs/steps"
 	"ckptfs/fs/tree"
 	"ckptfs/index/graph/source"
 	"ckptfs/index/ledger"
@@ -112,7 +113,7 @@ func (v *Volume) checkSaid(n *Node, p string, name string, value []byte) error {
 	if name == source.Xattr {
 		return source.CheckAttr(value, v.tensorsNow(n, p))
 	}
-	if !strings.HasPrefix(p, runsDir+"/") || strings.Count(p, "/") != 2 {
+	if !strings.HasPrefix(p, steps.Dir+"/") || strings.Count(p, "/") != 2 {
 		return nil
 	}
 	if metric, ok := strings.CutPrefix(name, runs.XattrPrefix); ok {
@@ -122,11 +123,11 @@ func (v *Volume) checkSaid(n *Node, p string, name string, value []byte) error {
 		_, err := runs.ParseValue(value)
 		return err
 	}
-	if name == parentXattr {
+	if name == steps.ParentXattr {
 		if !n.IsDir() {
 			p = path.Dir(p)
 		}
-		said := parentSaid(value)
+		said := steps.ParentSaid(value)
 		if said == "" {
 			return nil
 		}
@@ -186,7 +187,7 @@ func (v *Volume) mayChangeXattr(n *Node, name string) error {
 
 // changeXattr is onInode of a change.
 func (v *Volume) changeXattr(n *Node, f func(path string, follow bool) error) error {
-	defer v.steps.changed(n.ino)
+	defer v.steps.Changed(n.ino)
 	if n.file == nil {
 		return n.onInode(f)
 	}

@@ -91,3 +91,19 @@ func (v *Volume) readSmall(p string, most int64) ([]byte, error) {
 	}
 	return b[:k], err
 }
+
+// files is the tree as the daemon reads it for itself, for those that have no nodes.
+type files struct{ *Volume }
+
+// ReadSmall reads a file of at most so many bytes, packed or not.
+func (f files) ReadSmall(path string, most int64) ([]byte, error) { return f.readSmall(path, most) }
+
+// Read calls do with the bytes of a file or a view.
+func (f files) Read(path string, do func(r io.ReaderAt, size int64) error) error {
+	r, size, done, err := f.perusePath(path)
+	if err != nil {
+		return err
+	}
+	defer done()
+	return do(r, size)
+}

@@ -1,0 +1,144 @@
+package steps
+
+import (
+	"slices"
+
+	"ckptfs/cas/locks"
+)
+
+// The locks of this package, in the order in which they may be taken. Under lookLock files are opened and
+// read.
+type (
+	lookLock  struct{} // Steps.mu
+	watchLock struct{} // watch.mu, a leaf
+)
+
+func (lookLock) Rank() (int, string)  { return locks.Volume + 2, "Steps.mu" }
+func (watchLock) Rank() (int, string) { return locks.Volume + 980, "watch.mu" }
+
+// watch says which steps a changed inode is of.
+type watch struct {
+	mu      locks.Mutex[watchLock]
+	looking bool // what is looked at is not watched yet
+	changes map[uint64]bool
+	steps   map[uint64]*Step   // by the inodes of their files and directories
+	shared  map[uint64][]*Step // those of hard links that steps has no room for
+	runs    map[uint64]*run    // by their inodes
+	tops    [2]uint64          // the inodes of the root and of runs/
+}
+
+func newWatch() watch {
+	return watch{changes: map[uint64]bool{}, steps: map[uint64]*Step{}, shared: map[uint64][]*Step{}, runs: map[uint64]*run{}}
+}
+
+// Changed notes that a file may have other bytes, or a directory other names or attributes.
+func (s *Steps) Changed(ino uint64) {
+	w := &s.watch
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.looking || w.steps[ino] != nil || w.runs[ino] != nil || slices.Contains(w.tops[:], ino) {
+		w.changes[ino] = true
+	}
+}
+
+// beginLocked drops what changed since the last look. Steps.mu is held until watch.end was called.
+func (s *Steps) beginLocked() {
+	s.mu.AssertHeld()
+	w := &s.watch
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.looking = true
+	if len(w.changes) > 0 {
+		s.gen++
+	}
+	for ino := range w.changes {
+		if slices.Contains(w.tops[:], ino) {
+			s.listed = false
+			for _, r := range s.known { // another directory may have its name
+				r.listed = false
+			}
+		}
+		if r := w.runs[ino]; r != nil {
+			r.listed = false
+		}
+		for st := w.steps[ino]; st != nil; st = w.steps[ino] {
+			w.dropLocked(st)
+		}
+	}
+	clear(w.changes)
+}
+
+func (w *watch) end() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.looking = false
+}
+
+// dropLocked has a step looked at again.
+func (w *watch) dropLocked(st *Step) {
+	w.mu.AssertHeld()
+	delete(st.of.steps, st.Name)
+	st.of.listed = false
+	for ino := range st.inodes {
+		if w.steps[ino] != st {
+			w.shared[ino] = slices.DeleteFunc(w.shared[ino], func(o *Step) bool { return o == st })
+		} else if rest := w.shared[ino]; len(rest) > 0 {
+			w.steps[ino], w.shared[ino] = rest[0], rest[1:]
+		} else {
+			delete(w.steps, ino)
+		}
+		if len(w.shared[ino]) == 0 {
+			delete(w.shared, ino)
+		}
+	}
+}
+
+// keep has a step watched.
+func (w *watch) keep(st *Step) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	st.of.steps[st.Name] = st
+	for ino := range st.inodes {
+		switch w.steps[ino] {
+		case nil:
+			w.steps[ino] = st
+		case st: // two names in one step
+		default:
+			if !slices.Contains(w.shared[ino], st) {
+				w.shared[ino] = append(w.shared[ino], st)
+			}
+		}
+	}
+}
+
+// dropRunLocked forgets a run.
+func (s *Steps) dropRunLocked(name string) {
+	s.mu.AssertHeld()
+	r := s.known[name]
+	if r == nil {
+		return
+	}
+	s.gen++
+	w := &s.watch
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, st := range r.steps {
+		w.dropLocked(st)
+	}
+	delete(w.runs, r.ino)
+	delete(s.known, name)
+}
+
+// inodes are those of all that a step is made of, some of them more than once.
+func (st *Step) inodes(yield func(uint64) bool) {
+	for _, ino := range st.Dirs {
+		if !yield(ino) {
+			return
+		}
+	}
+	for i := range st.Files {
+		if !yield(st.Files[i].Ino) {
+			return
+		}
+	}
+}

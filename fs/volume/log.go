@@ -1,0 +1,125 @@
+package volume
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"path"
+
+	"golang.org/x/sys/unix"
+
+	"ckptfs/cas"
+	"ckptfs/fs/control"
+)
+
+// Log lists the steps of a run, with what each added to those before it.
+func (v *Volume) Log(ctx context.Context, p string) (*control.RunLog, error) {
+	out, err := v.steps.List(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	l := &logger{v: v, objects: map[cas.Hash]int{}, chunks: map[uint64]int32{}}
+	for i := range out.Steps {
+		st := &out.Steps[i]
+		if err := l.step(ctx, i, path.Join(p, st.Step), st); err != nil {
+			return nil, err
+		}
+		best, bytes := -1, int64(0)
+		for j, n := range l.shared {
+			if n > bytes || n == bytes && best >= 0 && j > best {
+				best, bytes = j, n
+			}
+		}
+		if best >= 0 {
+			st.SharedWith, st.SharedBytes = out.Steps[best].Step, bytes
+		}
+	}
+	return out, nil
+}
+
+// logger adds up what a step shares with those before it. An object, or a chunk, belongs to the last step that had it.
+type logger struct {
+	v       *Volume
+	objects map[cas.Hash]int // digest → the last step that had it, known to be whole
+	chunks  map[uint64]int32 // by the first 8 bytes of their hashes, as good as all for a sum: a run may have many millions
+	shared  map[int]int64    // of the step at hand: bytes by the step that had them last
+}
+
+func (l *logger) step(ctx context.Context, i int, p string, st *control.Step) error {
+	l.shared = map[int]int64{}
+	err := l.v.walk(ctx, p, func(_ string, n *Node) error {
+		a, err := l.v.Stat(n)
+		if err == unix.ENOENT {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		n.file.mu.Lock()
+		err = n.file.load()
+		rec := n.file.rec
+		n.file.mu.Unlock()
+		if err != nil {
+			return err
+		}
+		if !rec.Packed() {
+			st.PlainBytes += a.Size
+			return nil
+		}
+		m, err := l.v.asm.Manifest(rec.Manifest)
+		if errors.Is(err, cas.ErrCorrupt) || errors.Is(err, cas.ErrNotFound) {
+			st.Problem = "a file's manifest cannot be read: see check"
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		for _, o := range m.Objects {
+			if j, ok := l.objects[o.Digest]; ok {
+				if j != i {
+					l.shared[j] += o.Len
+				}
+				l.objects[o.Digest] = i
+				continue
+			}
+			spans, err := o.Spans(l.v.store.Get)
+			if errors.Is(err, cas.ErrCorrupt) || errors.Is(err, cas.ErrNotFound) {
+				st.Problem = "a file's chunk list cannot be read: see check"
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			for _, s := range spans {
+				k := binary.LittleEndian.Uint64(s.Hash[:])
+				if j, ok := l.chunks[k]; !ok {
+					st.NewBytes += int64(s.Len)
+				} else if int(j) != i {
+					l.shared[int(j)] += int64(s.Len)
+				}
+				l.chunks[k] = int32(i)
+			}
+			l.objects[o.Digest] = i
+		}
+		return nil
+	})
+	if errors.Is(err, unix.ENOENT) {
+		return nil // gone meanwhile
+	}
+	return err
+}
+
+// Runs lists the runs and how far their steps are.
+func (v *Volume) Runs(ctx context.Context) (*control.RunList, error) { return v.steps.Runs(ctx) }
+
+// Best is the best complete step of a run.
+func (v *Volume) Best(ctx context.Context, p, metric, mode string) (*control.BestStep, error) {
+	return v.steps.Best(ctx, p, metric, mode)
+}
+
+// Steps lists the steps of a run.
+func (v *Volume) Steps(ctx context.Context, p string) (*control.RunLog, error) {
+	return v.steps.List(ctx, p)
+}
+
+var _ control.Models = (*Volume)(nil)
