@@ -291,7 +291,7 @@ func TestLineageAfterCrash(t *testing.T) {
 	c = r.crashed() // whose inodes are others
 	c.wantChain("runs/b/1", want+"†")
 	seqs := map[string]uint64{}
-	for _, e := range c.models.book.All() {
+	for _, e := range c.models.book.At("") {
 		seqs[e.Path] = e.Seq
 	}
 	if len(seqs) != 3 || seqs["runs/a/1/m.safetensors"] != 1 || seqs["runs/b/1/m.safetensors"] != 3 {

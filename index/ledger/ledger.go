@@ -230,9 +230,6 @@ func (l *Ledger) sorted() []*Entry {
 
 func bySeq(a, b *Entry) int { return cmp.Compare(a.Seq, b.Seq) }
 
-// All lists the entries by number.
-func (l *Ledger) All() []*Entry { return l.sorted() }
-
 // At lists the entries at or below a path by number; all for "".
 func (l *Ledger) At(p string) []*Entry {
 	if p == "" {

@@ -121,8 +121,8 @@ func TestRebuilt(t *testing.T) {
 	}
 	l.Retire(2, 51)
 	l.Retire(3, 52)
-	if n := l.Sweep(); n != 3 || len(l.All()) != 0 || l.Next() != 4 {
-		t.Errorf("%d forgotten, %d left", n, len(l.All()))
+	if n := l.Sweep(); n != 3 || len(l.At("")) != 0 || l.Next() != 4 {
+		t.Errorf("%d forgotten, %d left", n, len(l.At("")))
 	}
 
 	// A parent whose record is lost.
@@ -146,7 +146,7 @@ func TestAt(t *testing.T) {
 	check := func(l *Ledger) {
 		t.Helper()
 		for _, p := range []string{"", "runs", "runs/1", "runs/1/1", "runs/1/10", somewhere(), somewhere(), "other/1/2/3"} {
-			want := slices.DeleteFunc(l.All(), func(e *Entry) bool { return p != "" && e.Path != p && !strings.HasPrefix(e.Path, p+"/") })
+			want := slices.DeleteFunc(l.At(""), func(e *Entry) bool { return p != "" && e.Path != p && !strings.HasPrefix(e.Path, p+"/") })
 			if got := l.At(p); !slices.Equal(got, want) {
 				t.Fatalf("%s: %d entries, want %d", p, len(got), len(want))
 			}
@@ -173,7 +173,7 @@ func TestAt(t *testing.T) {
 		}
 		check(l)
 	}
-	again, _ := New(l.All())
+	again, _ := New(l.At(""))
 	check(again)
 	if len(again.At("")) < 50 {
 		t.Errorf("poor: %d entries", len(again.At("")))

@@ -17,19 +17,6 @@
 // that comes twice in one file is an error, since nobody can tell which was meant.
 //
 // NaN is kept and shown, and never wins. Of equal values the earlier step wins.
-//
-// # Record, version 1
-//
-// What the index keeps of a step. There is one encoding; a reader refuses every other.
-//
-//	"CKR1"
-//	flags      1 byte: 1 complete, 2 the time is known
-//	time       only with flag 2: i64 little-endian, ns since 1970
-//	metrics    number n, then n times, ascending by name
-//	    name   string
-//	    value  f64 little-endian, the bits; NaN is 0x7ff8000000000001
-//
-// A number is an unsigned LEB128 varint of the fewest bytes, a string its length as a number and the bytes.
 package runs
 
 import (

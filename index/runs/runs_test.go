@@ -338,42 +338,6 @@ func TestAge(t *testing.T) {
 	})
 }
 
-func TestRecord(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		s := drawStep(t)
-		p := s.Encode()
-		got, err := Decode(s.Name, p)
-		if err != nil || got.Complete != s.Complete || !got.Time.Equal(s.Time) || show(got.Metrics) != show(s.Metrics) {
-			t.Fatalf("%+v: %+v, %v", s, got, err)
-		}
-		i := rapid.IntRange(0, len(p)-1).Draw(t, "at")
-		p[i] ^= 1 << rapid.IntRange(0, 7).Draw(t, "bit")
-		checkDecode(t, p)
-		checkDecode(t, p[:i])
-	})
-	if _, err := Decode("1", []byte("CKR2\x00\x00")); !errors.Is(err, ErrNewer) {
-		t.Error(err)
-	}
-}
-
-func checkDecode(t interface{ Fatalf(string, ...any) }, p []byte) {
-	s, err := Decode("x", p)
-	if err != nil {
-		if !errors.Is(err, ErrRecord) && !errors.Is(err, ErrNewer) {
-			t.Fatalf("error of no kind: %v", err)
-		}
-		return
-	}
-	if q := s.Encode(); string(q) != string(p) {
-		t.Fatalf("accepted, encodes to other bytes:\n% x\n% x", p, q)
-	}
-}
-
-func FuzzDecode(f *testing.F) {
-	f.Add((&Step{Complete: true, Time: t0, Metrics: map[string]float64{"a": 1, "b": math.NaN()}}).Encode())
-	f.Fuzz(func(t *testing.T, p []byte) { checkDecode(t, p) })
-}
-
 func FuzzMetrics(f *testing.F) {
 	f.Add([]byte(`{"a": NaN, "val": {"loss": -1e3, "x": [1, "NaN"]}, "metrics": {"q": 1}, "global_step": 3, "log_history": [{"step": 3, "loss": 1}]}`))
 	f.Fuzz(func(t *testing.T, p []byte) {
