@@ -34,7 +34,7 @@
 // A query hashes G from the roots, no further than keys are known, and weighs each class by the keys of G in it. The champion of
 // the rarest class, and the latest in some others, give a good length to begin with; if the champion weighs all that is known of G, as it does for a chain, it
 // is the answer. Else the bitmaps say, of 64 architectures at once, which of them lack less than would make them shorter
-// than the best (sift.go). Where too little is in bitmaps the posting lists are read shortest first, adding up weights, while what is left unread
+// than the best (filter.go). Where too little is in bitmaps the posting lists are read shortest first, adding up weights, while what is left unread
 // could still make up a winner. Architectures that are left are weighed in
 // full. Where twins are about, their keys are first taken at their word, and the one that wins is verified: mostly it has as much in common as they say, and then
 // it is the answer. Else all that could win are verified, those with most keys first. The map phi of the winner is read off the two graphs themselves, without
@@ -109,8 +109,8 @@ func (c *Catalogue) Add(m Model, g *graph.Graph) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r := &c.adding
-	r.net.of(&c.configs, g)
-	r.text = r.net.append(r.text[:0])
+	r.ints.of(&c.configs, g)
+	r.text = r.ints.append(r.text[:0])
 	c.keys(r)
 	return c.add(m, g.Kind, r)
 }

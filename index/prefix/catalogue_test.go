@@ -204,7 +204,7 @@ func TestCollision(t *testing.T) {
 		}
 	}
 	var r keyring
-	r.net.of(&c.configs, q)
+	r.ints.of(&c.configs, q)
 	c.keys(&r)
 	for _, k := range r.trees[3:] {
 		x.dict.set(k, x.dict.find(r.trees[0]))

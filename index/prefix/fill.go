@@ -92,12 +92,12 @@ func (r *labelled) keys(k *keyring, o *graph.Outline) {
 		}
 		r.c.mu.Unlock()
 	}
-	k.net.reset()
+	k.ints.reset()
 	for _, l := range o.Layer {
-		k.net.label = append(k.net.label, r.labels[l])
+		k.ints.label = append(k.ints.label, r.labels[l])
 	}
-	k.net.first = append(k.net.first[:0], o.First...)
-	k.net.in = append(k.net.in, o.In...)
-	k.text = k.net.append(k.text[:0])
+	k.ints.first = append(k.ints.first[:0], o.First...)
+	k.ints.in = append(k.ints.in, o.In...)
+	k.text = k.ints.append(k.text[:0])
 	k.hash(&r.c.secret, func(v int) uint64 { return r.ids[o.Layer[v]] })
 }

@@ -2,22 +2,22 @@ package prefix
 
 import "math/bits"
 
-// maxPlanes is how many bits the counters of sift have.
+// maxPlanes is how many bits the counters of filter have.
 const maxPlanes = 5
 
-// sift weighs all architectures at once, 64 in a word, by the bitmaps of the lists that have one. It reports whether it did: false when an architecture in none
+// filter weighs all architectures at once, 64 in a word, by the bitmaps of the lists that have one. It reports whether it did: false when an architecture in none
 // of these could still win.
 //
 // An architecture that lacks lists of more weight than slack, what all lists weigh less the best length known, can't win. For each of 64 there is a counter, bit b
 // of which is in its word's count[b]. It begins at what slack leaves below its greatest value, and who overflows is out. Most are after few lists.
 // Lists without a bitmap count as held, until one of the few who are left is weighed.
-func (f *finder) sift() bool {
+func (f *finder) filter() bool {
 	f.bitmaps = f.bitmaps[:0]
 	weight := 0
 	high := uint32(0)
 	for _, l := range f.lists {
 		if p := &f.x.classes[l.class].post; p.words != nil {
-			f.bitmaps = append(f.bitmaps, sifted{p, l.weight})
+			f.bitmaps = append(f.bitmaps, filtered{p, l.weight})
 			weight += l.weight
 			high = max(high, p.base+uint32(len(p.words)))
 		}
@@ -28,18 +28,18 @@ func (f *finder) sift() bool {
 	}
 	known := weight == all // no list is without a bitmap
 	for first := high / block * block; ; first -= block {
-		f.siftBlock(first, known)
+		f.filterBlock(first, known)
 		if first == 0 {
 			return true
 		}
 	}
 }
 
-// block is how many words are sifted at a time.
+// block is how many words are filtered at a time.
 const block = 32
 
-// siftBlock sifts the archs of the words from first on.
-func (f *finder) siftBlock(first uint32, known bool) {
+// filterBlock filters the archs of the words from first on.
+func (f *finder) filterBlock(first uint32, known bool) {
 	all := f.rest[0]
 	slack := all - f.best.length
 	shift := 0
@@ -126,7 +126,7 @@ func (f *finder) siftBlock(first uint32, known bool) {
 	}
 }
 
-type sifted struct {
+type filtered struct {
 	post   *posting
 	weight int
 }

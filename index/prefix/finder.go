@@ -17,11 +17,11 @@ type finder struct {
 	solver solver
 	built  bool // the solver knows g
 
-	net    net
+	ints   intGraph
 	trees  []key
 	at     []spot
 	states []uint8
-	stored net
+	stored intGraph
 
 	folded  []uint32 // folded classes of which g has a key
 	lacking []key    // of g that may be in one
@@ -42,7 +42,7 @@ type finder struct {
 	members []uint32
 	doubts  []found
 	sounded []uint32 // archs that sound has considered
-	bitmaps []sifted
+	bitmaps []filtered
 
 	best   found
 	solved []found // of doubtful archs
@@ -116,7 +116,7 @@ func (f *finder) search() {
 			return
 		}
 	}
-	if !f.sift() {
+	if !f.filter() {
 		f.readLists()
 	}
 	slices.SortFunc(f.doubts, func(a, b found) int {
@@ -246,8 +246,8 @@ func (f *finder) consider(a uint32) (int, bool) {
 // load readies the solver for an arch.
 func (f *finder) load(a uint32) {
 	if !f.built {
-		f.solver.g = &f.net
-		f.solver.build(&f.net)
+		f.solver.g = &f.ints
+		f.solver.build(&f.ints)
 		f.built = true
 	}
 	f.stored.read(f.x.archs[a].shape)

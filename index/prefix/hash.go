@@ -34,7 +34,7 @@ func mum(a, b uint64) uint64 {
 	return hi ^ lo
 }
 
-// tree is the key of a vertex with these inputs, as a net has them, where t holds those of the vertices before it.
+// tree is the key of a vertex with these inputs, as an intGraph has them, where t holds those of the vertices before it.
 func (s *secret) tree(id uint64, comm bool, inputs []uint32, t []key) key {
 	n := uint64(len(inputs)) << 1
 	if comm {
@@ -64,8 +64,8 @@ func (s *secret) again(t key, k int) key {
 
 // keyring is the keys of a graph.
 type keyring struct {
-	net   net
-	text  []byte // net.append
+	ints  intGraph
+	text  []byte // intGraph.append
 	trees []key  // by vertex: of its tree
 	keys  []key  // by vertex: with the occurrence
 	first []int  // by vertex: the first that has its tree
@@ -74,12 +74,12 @@ type keyring struct {
 	seen weights
 }
 
-// hash sets the keys of r.net, where id is that of a vertex's configuration.
+// hash sets the keys of r.ints, where id is that of a vertex's configuration.
 func (r *keyring) hash(s *secret, id func(v int) uint64) {
 	r.trees, r.keys, r.first, r.twins = r.trees[:0], r.keys[:0], r.first[:0], false
-	r.seen.reset(len(r.net.label))
-	for v, l := range r.net.label {
-		t := s.tree(id(v), l&1 != 0, r.net.inputs(v), r.trees)
+	r.seen.reset(len(r.ints.label))
+	for v, l := range r.ints.label {
+		t := s.tree(id(v), l&1 != 0, r.ints.inputs(v), r.trees)
 		k, first := r.seen.again(t, v)
 		r.trees = append(r.trees, t)
 		r.keys = append(r.keys, s.again(t, k))
@@ -101,13 +101,13 @@ func (i *identity) tree(label uint32, inputs []uint32, t []key) key {
 
 // read sets r to the keys of an arch.
 func (r *keyring) read(x *index, a uint32) {
-	r.net.read(x.archs[a].shape)
+	r.ints.read(x.archs[a].shape)
 	x.keys(r)
 }
 
-// keys sets the keys of r.net.
+// keys sets the keys of r.ints.
 func (i *identity) keys(r *keyring) {
-	r.hash(&i.secret, func(v int) uint64 { return i.configs.all[r.net.label[v]>>1].id })
+	r.hash(&i.secret, func(v int) uint64 { return i.configs.all[r.ints.label[v]>>1].id })
 }
 
 // configs numbers configurations.

@@ -65,7 +65,7 @@ func (x *index) locate(t key, inputs []uint32, at []spot) spot {
 }
 
 type arch struct {
-	shape   string // net.append
+	shape   string // intGraph.append
 	classes []uint32
 	models  []Model // best first
 	twins   bool    // some tree occurs twice
@@ -103,7 +103,7 @@ func (x *index) insert(a uint32, r *keyring) {
 	x.isNew, x.at = resize(x.isNew, n), resizeTo(x.at, n)
 	fresh := 0
 	for v, t := range r.trees {
-		for _, in := range r.net.inputs(v) {
+		for _, in := range r.ints.inputs(v) {
 			x.isNew[v] = x.isNew[v] || x.isNew[in>>16]
 		}
 		x.at[v] = nowhere
@@ -120,7 +120,7 @@ func (x *index) insert(a uint32, r *keyring) {
 			}
 			s = x.dict.find(r.keys[v])
 		} else {
-			s = x.locate(t, r.net.inputs(v), x.at)
+			s = x.locate(t, r.ints.inputs(v), x.at)
 			x.isNew[v] = s.class == none
 		}
 		if s.class == none {
@@ -173,7 +173,7 @@ func (x *index) unfold(c uint32) {
 	at := x.spots
 	line := make([]key, 0, cl.size)
 	for v, t := range r.trees {
-		in := r.net.inputs(v)
+		in := r.ints.inputs(v)
 		at[v] = nowhere
 		for _, e := range in {
 			x.mine[v] = x.mine[v] || x.mine[e>>16]

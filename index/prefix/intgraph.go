@@ -7,8 +7,8 @@ import (
 	"ckptfs/index/graph"
 )
 
-// net is a graph in numbers. Equal labels are equal configurations and equal flags commutative.
-type net struct {
+// intGraph is a graph in numbers. Equal labels are equal configurations and equal flags commutative.
+type intGraph struct {
 	label []uint32 // configuration << 1 | commutative; none for one that nothing stored has
 	first []int32  // in[first[v]:first[v+1]] are the inputs of v
 	in    []uint32 // vertex << 16 | output
@@ -16,13 +16,13 @@ type net struct {
 
 const none = ^uint32(0)
 
-func (n *net) reset() {
+func (n *intGraph) reset() {
 	n.label, n.in = n.label[:0], n.in[:0]
 	n.first = append(n.first[:0], 0)
 }
 
 // of sets n to a graph.
-func (n *net) of(all *configs, g *graph.Graph) {
+func (n *intGraph) of(all *configs, g *graph.Graph) {
 	n.reset()
 	for i := range g.Vertices {
 		v := &g.Vertices[i]
@@ -32,18 +32,18 @@ func (n *net) of(all *configs, g *graph.Graph) {
 	}
 }
 
-func (n *net) addInputs(v *graph.Vertex) {
+func (n *intGraph) addInputs(v *graph.Vertex) {
 	for _, in := range v.Inputs {
 		n.in = append(n.in, uint32(in.Vertex)<<16|uint32(in.Output))
 	}
 	n.first = append(n.first, int32(len(n.in)))
 }
 
-func (n *net) inputs(v int) []uint32 { return n.in[n.first[v]:n.first[v+1]] }
+func (n *intGraph) inputs(v int) []uint32 { return n.in[n.first[v]:n.first[v+1]] }
 
-func (n *net) commutes(v int) bool { return n.label[v]&1 != 0 }
+func (n *intGraph) commutes(v int) bool { return n.label[v]&1 != 0 }
 
-// A net is kept as bytes. For each vertex:
+// An intGraph is kept as bytes. For each vertex:
 //
 //	label << 2 | form    number; form 0: no inputs, 1: the vertex before, output 0; 2: inputs follow
 //	n                    number, form 2 only: inputs, then for each
@@ -57,7 +57,7 @@ const (
 	formAny
 )
 
-func (n *net) append(p []byte) []byte {
+func (n *intGraph) append(p []byte) []byte {
 	for v, l := range n.label {
 		in := n.inputs(v)
 		switch {
@@ -84,7 +84,7 @@ func (n *net) append(p []byte) []byte {
 }
 
 // read sets n to what append wrote.
-func (n *net) read(p string) {
+func (n *intGraph) read(p string) {
 	n.reset()
 	i := 0
 	number := func() uint64 {
@@ -123,7 +123,7 @@ func (n *net) read(p string) {
 	}
 }
 
-// sound reports whether p is a net, of labels of so many configurations: read trusts that.
+// sound reports whether p is an intGraph, of labels of so many configurations: read trusts that.
 func sound(p string, configs uint32) bool {
 	i := 0
 	number := func() uint64 {
@@ -168,7 +168,7 @@ type trees struct {
 }
 
 // build numbers the vertices of g.
-func (t *trees) build(g *net) {
+func (t *trees) build(g *intGraph) {
 	n := len(g.label)
 	size := 16
 	for size < 2*n {
@@ -198,7 +198,7 @@ func (t *trees) build(g *net) {
 }
 
 // match appends to of the trees of a's vertices, -1 for one that is in no tree of the graph built for.
-func (t *trees) match(a *net, of []int32) []int32 {
+func (t *trees) match(a *intGraph, of []int32) []int32 {
 	for v, l := range a.label {
 		tree := int32(-1)
 		if t.keyOf(a, v, of) {
@@ -212,7 +212,7 @@ func (t *trees) match(a *net, of []int32) []int32 {
 }
 
 // keyOf sets t.key to the inputs of v. False when one of them has no tree.
-func (t *trees) keyOf(g *net, v int, of []int32) bool {
+func (t *trees) keyOf(g *intGraph, v int, of []int32) bool {
 	t.key = t.key[:0]
 	for _, e := range g.inputs(v) {
 		tree := of[e>>16]

@@ -9,7 +9,7 @@ import (
 // hash finds what of g is known, and where.
 func (f *finder) hash(g *graph.Graph) {
 	x := f.x
-	f.net.reset()
+	f.ints.reset()
 	f.trees, f.at = f.trees[:0], f.at[:0]
 	f.seen.reset(len(g.Vertices))
 	f.weights.reset(len(g.Vertices))
@@ -18,7 +18,7 @@ func (f *finder) hash(g *graph.Graph) {
 	f.folded, f.lacking = f.folded[:0], f.lacking[:0]
 	for i := range g.Vertices {
 		v := &g.Vertices[i]
-		f.net.addInputs(v)
+		f.ints.addInputs(v)
 		l, t, at, state := none, key(0), nowhere, f.state(v)
 		if state != unknown {
 			c, ok := x.configs.find(v, false)
@@ -26,14 +26,14 @@ func (f *finder) hash(g *graph.Graph) {
 				state = unknown
 			} else {
 				l = label(c, v)
-				t = x.tree(l, f.net.inputs(i), f.trees)
+				t = x.tree(l, f.ints.inputs(i), f.trees)
 				at, state = f.look(i, t, state)
 			}
 		}
 		if state == unknown {
 			l = none
 		}
-		f.net.label = append(f.net.label, l)
+		f.ints.label = append(f.ints.label, l)
 		f.trees = append(f.trees, t)
 		f.at = append(f.at, at)
 		f.states = append(f.states, state)
@@ -89,7 +89,7 @@ func (f *finder) look(v int, t key, state uint8) (spot, uint8) {
 		f.lacking = append(f.lacking, f.x.secret.again(t, k))
 		return nowhere, perhaps
 	}
-	at := f.x.locate(t, f.net.inputs(v), f.at)
+	at := f.x.locate(t, f.ints.inputs(v), f.at)
 	if at.class == none {
 		return at, unknown
 	}

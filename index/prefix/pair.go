@@ -17,7 +17,7 @@ func Common(g, a *graph.Graph, budget int) (pairs []Pair, exact bool) {
 		budget = DefaultBudget
 	}
 	all := newConfigs()
-	var x, y net
+	var x, y intGraph
 	x.of(&all, g)
 	y.of(&all, a)
 	s := solver{g: &x}

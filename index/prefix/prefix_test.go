@@ -141,7 +141,7 @@ func brute(g, a *graph.Graph) int {
 // bag is the number of trees that two graphs share.
 func bag(g, a *graph.Graph) int {
 	all := newConfigs()
-	var x, y net
+	var x, y intGraph
 	x.of(&all, g)
 	y.of(&all, a)
 	s := solver{g: &x}

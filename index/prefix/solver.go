@@ -5,8 +5,8 @@ import "slices"
 // solver finds the longest common prefix of two graphs. Where no tree that both hold occurs twice in either, there is one
 // such prefix and it is read off; else it is searched for by branch and bound.
 type solver struct {
-	trees       // of g
-	g, a   *net // g is the new graph, a the stored one
+	trees            // of g
+	g, a   *intGraph // g is the new graph, a the stored one
 	ofA    []int32
 	countG []int32 // by tree
 	countA []int32
@@ -53,7 +53,7 @@ func resizeTo[T any](s []T, n int) []T {
 // solve looks for a prefix of g and a that is longer than floor, with s.build(s.g) called before, and sets s.best and s.len
 // to the longest it found; s.len is floor when it found none. It visits at most budget nodes of the search, of which with
 // floor -1 the first descent is always made, and reports whether that sufficed to know that no prefix is longer.
-func (s *solver) solve(a *net, budget, floor int) (exact bool) {
+func (s *solver) solve(a *intGraph, budget, floor int) (exact bool) {
 	s.a = a
 	s.ofA = s.match(a, s.ofA[:0])
 	n := len(s.label)
@@ -166,7 +166,7 @@ func lists(s [][]int32, n int) [][]int32 {
 }
 
 // down hashes for each vertex what follows from it, and as which input.
-func down(h []uint64, n *net, of []int32) []uint64 {
+func down(h []uint64, n *intGraph, of []int32) []uint64 {
 	h = resize(h, len(of))
 	for w := len(of) - 1; w >= 0; w-- {
 		if of[w] < 0 {
