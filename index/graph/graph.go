@@ -1,39 +1,9 @@
-// Package graph holds architecture graphs: what a model computes, without its weights. A graph is read from what lies
-// beside the weights, best source first, or guessed from the tensors' names; index/prefix compares graphs.
+// Package graph holds architecture graphs: what a model computes, without its weights. Package source reads them, package
+// prefix compares them.
 //
 // A graph is acyclic. Its vertices are leaf layers, in topological order; containers are flattened away. A vertex without
 // inputs is a root, and there may be several. A layer that is called twice is two vertices that name the same tensors.
-//
-// # Kinds, first that applies
-//
-//	explicit  GRAPH.json, see below                                                         exact
-//	onnx      nodes of a model's graph, initializers as parameters                          exact, one vertex an operator
-//	export    the graph of a torch.export archive                                           exact, one vertex an operator
-//	keras     config.json of a .keras file, attribute model_config of an HDF5 file          exact
-//	seq       the tensors of a torch file in their order: one vertex a module, a chain      approximate
-//	bag       the tensors of a safetensors file: one vertex a module, no edges              similarity only
-//
-// Graphs of different kinds are never compared. For seq and bag a module is what stands before the last dot or slash of
-// a tensor's name. In a seq the module's name is no part of its identity, in a bag it is. A bag has no vertex for
-// the virtual root that lcp speaks of: it would match in every pair of bags and turn "none" into a match of length 1.
-//
-// # GRAPH.json
-//
-// At most 16 MiB and 65,535 vertices, nested at most 64 deep; a member that stands nowhere below is refused, so that a
-// misspelt one is not an empty one.
-//
-//	{"v": 1, "nodes": [
-//	  {"id": "x",     "op": "Input",  "cfg": {"shape": [null, 3, 32, 32]}},
-//	  {"id": "conv1", "op": "Conv2d", "cfg": {"out": 16}, "in": ["x"], "params": ["conv1.weight", "conv1.bias"]},
-//	  {"id": "sum",   "op": "Add",    "in": ["conv1", "x:1"], "comm": true}]}
-//
-//	id      not empty, one for each vertex
-//	op      not empty: the layer's class
-//	cfg     object, default {}
-//	in      ids of vertices further up, in argument order; "id:k" is output k (an id that is spelt so comes first)
-//	comm    the order of the inputs does not matter: only for Add, Mul, Multiply, Average, Max, Maximum, Min, Minimum
-//	params  tensors of the file, each a name or {"name": …, "dtype": "F32", "shape": [16, 3, 3, 3], "tied": […]}; tied
-//	        are other names of the same tensor, of which a file may have but one
+// Graphs of different kinds, which say where they were read from, are never compared.
 //
 // # Identity
 //
@@ -43,16 +13,11 @@
 // and the sidecar of a stored model, written by the same program, agree whether or not there are weights yet. Parameters
 // that are found by name, for a source that names none (keras), are no part of the identity.
 //
-// The canonical cfg is JSON as RFC 8785 has it (members sorted by UTF-16 units, shortest numbers, no white space), less the
-// members name, trainable, dtype_policy and dtype-policy of cfg itself, and seed at any depth. An object with members
-// class_name and config nests a layer's cfg, and the same members are left out of that config. Integers that no
-// float64 holds keep their digits: rounding them, as the RFC would, makes different layers equal.
-//
 // The numbers of a record are unsigned LEB128 varints of the fewest bytes; a string is its length as a number and the bytes.
 //
 // # Record, version 1
 //
-// A graph is kept as bytes in the index. There is one encoding of a graph: a reader refuses every other.
+// The ledger keeps a graph as these bytes. There is one encoding of a graph: a reader refuses every other.
 //
 //	"CKG1"
 //	kind                1 byte

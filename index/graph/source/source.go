@@ -1,14 +1,50 @@
-// Package blueprint finds the architecture graph of a model among the files of its step: which file it is to be read from, and how.
+// Package source finds the architecture graph of a model among the files of its step, and reads it. Nothing of a source is
+// executed; its bytes are bounded by MaxSource, the depth of its nesting by 64.
 //
-//	explicit  attribute user.ckptfs.arch of the model; MODEL.arch.json beside the model MODEL; arch.json or graph.json in its folder, or in the step's; member "ckptfs.arch" of the
-//	          __metadata__ of a safetensors file
+// # Kinds, first that applies
+//
+//	explicit  GRAPH.json, see below                                                     exact
+//	onnx      nodes of a model's graph, initializers as parameters                      exact, one vertex an operator
+//	export    the graph of a torch.export archive                                       exact, one vertex an operator
+//	keras     config.json of a .keras file, attribute model_config of an HDF5 file      exact
+//	seq       the tensors of a torch file in their order: one vertex a module, a chain  approximate
+//	bag       the tensors of any other file: one vertex a module, no edges              similarity only
+//
+// In seq and bag a module is what stands before the last dot or slash of a tensor's name. In a seq the module's name is no
+// part of its identity, in a bag it is. A bag has no vertex for the virtual root that longest common prefixes begin at: it
+// would match in every pair of bags and turn "none" into a match of length 1.
+//
+// # Where each is looked for
+//
+//	explicit  attribute user.ckptfs.arch of the model; MODEL.arch.json beside the model MODEL; arch.json or graph.json
+//	          in its folder, or in the step's; member "ckptfs.arch" of the __metadata__ of a safetensors file
 //	onnx      the model itself; model.onnx in its folder
 //	export    the model itself, a .pt2 file; the only .pt2 file in its folder
-//	keras     the model itself, a .keras file, or attribute model_config of an HDF5 file; the only .keras file in its folder
-//	seq       the tensors of a torch file
-//	bag       the tensors of any other file
+//	keras     the model itself, a .keras file or an HDF5 file; the only .keras file in its folder
+//	seq, bag  the model's tensors
 //
-// The first that applies counts. Nothing of a source is executed; its bytes are bounded by MaxSource.
+// # GRAPH.json
+//
+// At most 16 MiB and 65,535 vertices, nested at most 64 deep; a member that stands nowhere below is refused, so that a
+// misspelt one is not an empty one.
+//
+//	{"v": 1, "nodes": [
+//	  {"id": "x",     "op": "Input",  "cfg": {"shape": [null, 3, 32, 32]}},
+//	  {"id": "conv1", "op": "Conv2d", "cfg": {"out": 16}, "in": ["x"], "params": ["conv1.weight", "conv1.bias"]},
+//	  {"id": "sum",   "op": "Add",    "in": ["conv1", "x:1"], "comm": true}]}
+//
+//	id      not empty, one for each vertex
+//	op      not empty: the layer's class
+//	cfg     object, default {}
+//	in      ids of vertices further up, in argument order; "id:k" is output k (an id that is spelt so comes first)
+//	comm    the order of the inputs does not matter: only for Add, Mul, Multiply, Average, Max, Maximum, Min, Minimum
+//	params  tensors of the file, each a name or {"name": …, "dtype": "F32", "shape": [16, 3, 3, 3], "tied": […]}; tied
+//	        are other names of the same tensor, of which a file may have but one
+//
+// The canonical cfg is JSON as RFC 8785 has it (members sorted by UTF-16 units, shortest numbers, no white space), less the
+// members name, trainable, dtype_policy and dtype-policy of cfg itself, and seed at any depth. An object with members
+// class_name and config nests a layer's cfg, and the same members are left out of that config. Integers that no
+// float64 holds keep their digits: rounding them, as the RFC would, makes different layers equal.
 package source
 
 import (
