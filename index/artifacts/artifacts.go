@@ -1,5 +1,6 @@
-// Package artifacts keeps the identities of tensors that package canonical computed, by manifest. The table is derived: what
-// is missing or damaged is computed again. It lies in a bucket of the chunk index, whose keys are
+// Package artifacts keeps the identities of tensors that package canonical computed, by manifest. The table
+// is derived: what is missing or damaged is computed again. It lies in a bucket of the chunk index, whose
+// keys are
 //
 //	"m" manifest      the id; nothing when its tensors have none
 //	"i" id manifest   the path
@@ -31,8 +32,8 @@ func (a *Artifact) keys() (of, by []byte) {
 	return slices.Concat([]byte(byManifest), a.Manifest[:]), slices.Concat([]byte(byID), a.ID[:], a.Manifest[:])
 }
 
-// Bucket is what a Table is kept in. Write is all or nothing; a pair without a value removes the key. A damaged value is
-// as good as none.
+// Bucket is what a Table is kept in. Write is all or nothing; a pair without a value removes the key. A
+// damaged value is as good as none.
 type Bucket interface {
 	Get(key []byte) (value []byte, err error)
 	Write(pairs []chunks.Pair) error
@@ -100,7 +101,8 @@ func (t *Table) EachNone(f func(manifest cas.Hash) error) error {
 	})
 }
 
-// Each calls f with what is known of an id, or of all when id is nil. An error of f's ends it. f must not call the index.
+// Each calls f with what is known of an id, or of all when id is nil. An error of f's ends it. f must not
+// call the index.
 func (t *Table) Each(id *[64]byte, f func(a Artifact) error) error {
 	prefix := []byte(byID)
 	if id != nil {

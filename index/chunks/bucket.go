@@ -6,8 +6,8 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// Bucket is a table of another package's in the file of the index: what can be derived, and goes with the index when that
-// is replaced. A checksum stands behind each value; a damaged value is as good as none.
+// Bucket is a table of another package's in the file of the index: what can be derived, and goes with the
+// index when that is replaced. A checksum stands behind each value; a damaged value is as good as none.
 type Bucket struct {
 	db   *DB
 	name []byte
@@ -30,8 +30,8 @@ func (b *Bucket) Get(key []byte) (value []byte, err error) {
 	return value, err
 }
 
-// Write changes the table, all or nothing; it is durable when it returns. When there is no room for an index it does
-// nothing.
+// Write changes the table, all or nothing; it is durable when it returns. When there is no room for an index
+// it does nothing.
 func (b *Bucket) Write(pairs []Pair) error {
 	if len(pairs) == 0 {
 		return nil
@@ -54,8 +54,8 @@ func (b *Bucket) Write(pairs []Pair) error {
 	})
 }
 
-// Scan calls f with the pairs whose key begins with a prefix, ascending. An error of f's ends it and is returned. Key and
-// value are f's during the call only. f must not call the index.
+// Scan calls f with the pairs whose key begins with a prefix, ascending. An error of f's ends it and is
+// returned. Key and value are f's during the call only. f must not call the index.
 func (b *Bucket) Scan(prefix []byte, f func(key, value []byte) error) error {
 	return b.view(func(in *bolt.Bucket) error {
 		c := in.Cursor()

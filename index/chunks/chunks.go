@@ -1,6 +1,6 @@
-// Package chunks is the chunk index: which segment holds which record. It is derived. Segments are the truth, so an index
-// that is missing, damaged or of another store is put aside and replaced by an empty one, and the store replays its
-// segments into that.
+// Package chunks is the chunk index: which segment holds which record. It is derived. Segments are the truth,
+// so an index that is missing, damaged or of another store is put aside and replaced by an empty one, and the
+// store replays its segments into that.
 //
 // # Format, version 3
 //
@@ -22,13 +22,15 @@
 //
 // The highest bit of the kind is set when the record is a delta (cas.Location).
 //
-// The tail is bits 16 to 127 of the hash, so the index tells hashes apart by 128 bits; the record's header in the segment
-// holds all 256, and the store compares them whenever it reads. A checksum is the CRC-32C of the key and of what stands
-// before it in the value: bbolt has none, and an entry that names a wrong place would make a sound chunk unreadable.
+// The tail is bits 16 to 127 of the hash, so the index tells hashes apart by 128 bits; the record's header in
+// the segment holds all 256, and the store compares them whenever it reads. A checksum is the CRC-32C of the
+// key and of what stands before it in the value: bbolt has none, and an entry that names a wrong place would
+// make a sound chunk unreadable.
 //
-// Prefix blobs rather than one key a chunk, because what costs in bbolt is keys: a commit sorts its entries and rewrites
-// one value a prefix, pages are filled to the brim, and an entry takes 31 to 34 bytes on disk instead of 112 to 202.
-// Values grow with the store (15 entries at a million chunks, 150 at ten); more prefix bits would be another version. Other buckets are what other packages keep in the file (DB.Bucket).
+// Prefix blobs rather than one key a chunk, because what costs in bbolt is keys: a commit sorts its entries
+// and rewrites one value a prefix, pages are filled to the brim, and an entry takes 31 to 34 bytes on disk
+// instead of 112 to 202. Values grow with the store (15 entries at a million chunks, 150 at ten); more prefix
+// bits would be another version. Other buckets are what other packages keep in the file (DB.Bucket).
 package chunks
 
 import (
@@ -47,8 +49,8 @@ import (
 type Options struct {
 	StoreID [16]byte // an index of another store is put aside
 	NoSync  bool     // commits are not durable: for tests
-	// ReadOnly opens an index that is there, and changes nothing, whatever it finds: one that is missing or damaged is an
-	// error (fs.ErrNotExist, cas.ErrCorrupt).
+	// ReadOnly opens an index that is there, and changes nothing, whatever it finds: one that is missing or
+	// damaged is an error (fs.ErrNotExist, cas.ErrCorrupt).
 	ReadOnly bool
 	// Aside is the directory that an index goes to that is put aside; "": it stays beside the new one.
 	Aside string
@@ -56,9 +58,10 @@ type Options struct {
 
 // DB is the index of one store. It outlives a full disk and its own damage, and is safe for concurrent use.
 //
-// A commit for which there is no room is kept in memory and written with the next one that succeeds. Nothing is lost by
-// that: the records are durable in their segments, and the watermark on the disk stays before them, so that the next start
-// replays them. Only Remove, upon which a sweep destroys records, insists on the disk.
+// A commit for which there is no room is kept in memory and written with the next one that succeeds. Nothing
+// is lost by that: the records are durable in their segments, and the watermark on the disk stays before
+// them, so that the next start replays them. Only Remove, upon which a sweep destroys records, insists on the
+// disk.
 type DB struct {
 	path string
 	opt  Options
@@ -73,9 +76,9 @@ type DB struct {
 	late late
 }
 
-// Open opens the index at path, or makes an empty one; on a disk without room for that, all is kept in memory. The error is
-// cas.ErrNewer for an index of a later version, and the system's when the file cannot be read or another process has it
-// open; neither touches the file.
+// Open opens the index at path, or makes an empty one; on a disk without room for that, all is kept in
+// memory. The error is cas.ErrNewer for an index of a later version, and the system's when the file cannot be
+// read or another process has it open; neither touches the file.
 func Open(path string, opt Options) (*DB, error) {
 	db := &DB{path: path, opt: opt, commit: (*file).commit, late: late{entries: map[key]cas.Entry{}}}
 	reason, err := db.open()
@@ -99,7 +102,8 @@ func (db *DB) open() (reason string, err error) {
 	return reason, nil
 }
 
-// Recovered says in a sentence why the index was made again, by Open or the last Renew; empty when it was not.
+// Recovered says in a sentence why the index was made again, by Open or the last Renew; empty when it was
+// not.
 func (db *DB) Recovered() string {
 	db.swap.RLock()
 	defer db.swap.RUnlock()
@@ -145,9 +149,9 @@ func (db *DB) with(f func(*file) error) error {
 	return f(db.file)
 }
 
-// Commit adds the entries and sets the watermark, all or nothing; it is durable when it returns, unless the disk is full:
-// then the entries are late, and the error is the disk's when there are too many of them. An entry whose hash is held
-// replaces the location. Of several entries with one hash the last counts.
+// Commit adds the entries and sets the watermark, all or nothing; it is durable when it returns, unless the
+// disk is full: then the entries are late, and the error is the disk's when there are too many of them. An
+// entry whose hash is held replaces the location. Of several entries with one hash the last counts.
 func (db *DB) Commit(entries []cas.Entry, mark cas.Watermark) error {
 	db.writing.Lock()
 	defer db.writing.Unlock()
@@ -192,8 +196,8 @@ func (db *DB) flush() error {
 	return db.write(nil, mark)
 }
 
-// Close writes what is late, if there is room, and closes the index. One in which damage was met is put aside, so that the
-// next Open makes a new one.
+// Close writes what is late, if there is room, and closes the index. One in which damage was met is put
+// aside, so that the next Open makes a new one.
 func (db *DB) Close() error {
 	db.writing.Lock()
 	defer db.writing.Unlock()

@@ -46,7 +46,8 @@ type file struct {
 	broken atomic.Bool // bolt panicked: its locks are in no known state and nothing calls it any more
 }
 
-// openOrCreate opens the index at path, or makes an empty one. reason says what was wrong with the one that was put aside.
+// openOrCreate opens the index at path, or makes an empty one. reason says what was wrong with the one that
+// was put aside.
 func openOrCreate(path string, opt Options) (f *file, reason string, err error) {
 	f, err = openFile(path, opt)
 	switch {
@@ -69,7 +70,8 @@ func openOrCreate(path string, opt Options) (f *file, reason string, err error) 
 	return f, reason, err
 }
 
-// openFile opens an index that is there. The error wraps cas.ErrCorrupt when the file is no index of this store.
+// openFile opens an index that is there. The error wraps cas.ErrCorrupt when the file is no index of this
+// store.
 func openFile(path string, opt Options) (*file, error) {
 	st, err := os.Stat(path)
 	if err != nil {
@@ -175,8 +177,8 @@ func openBolt(path string, opt Options, file **os.File) (*bolt.DB, error) {
 	})
 }
 
-// close closes the file. Of a broken one only bolt's own file, which gives up its lock: bolt's Close could wait for ever on
-// a lock of its own.
+// close closes the file. Of a broken one only bolt's own file, which gives up its lock: bolt's Close could
+// wait for ever on a lock of its own.
 func (f *file) close() error {
 	switch {
 	case f.broken.Load() && f.raw != nil:
@@ -187,7 +189,8 @@ func (f *file) close() error {
 	return nil
 }
 
-// guard turns a panic of bolt's, which is how it meets most damage, and a fault in its memory map into cas.ErrCorrupt.
+// guard turns a panic of bolt's, which is how it meets most damage, and a fault in its memory map into
+// cas.ErrCorrupt.
 func (f *file) guard(do func() error) (err error) {
 	if f.broken.Load() {
 		return fmt.Errorf("index: damage met earlier: %w", cas.ErrCorrupt)
@@ -211,8 +214,8 @@ func (f *file) update(do func(tx *bolt.Tx) error) error {
 	return f.guard(func() error { return f.bolt.Update(do) })
 }
 
-// MoveAside renames the file of an index that is not open to the first free of NAME.corrupt-1, -2, … in dir, or beside it
-// when dir is empty, and returns its new path. Nothing that is there is replaced.
+// MoveAside renames the file of an index that is not open to the first free of NAME.corrupt-1, -2, … in dir,
+// or beside it when dir is empty, and returns its new path. Nothing that is there is replaced.
 func MoveAside(path, dir string) (string, error) {
 	if dir == "" {
 		dir = filepath.Dir(path)
@@ -248,7 +251,8 @@ func syncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// noSpace knows a full disk also by its text: where bbolt makes its file longer it keeps no more of the error.
+// noSpace knows a full disk also by its text: where bbolt makes its file longer it keeps no more of the
+// error.
 func noSpace(err error) bool {
 	for _, full := range []syscall.Errno{syscall.ENOSPC, syscall.EDQUOT} {
 		if errors.Is(err, full) || err != nil && strings.HasSuffix(err.Error(), full.Error()) {

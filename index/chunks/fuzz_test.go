@@ -7,8 +7,8 @@ import (
 	"ckptfs/cas"
 )
 
-// Whatever stands in a value, with a checksum that is right, is looked up, changed and refused without a panic, and what is
-// put in is found.
+// Whatever stands in a value, with a checksum that is right, is looked up, changed and refused without a
+// panic, and what is put in is found.
 func FuzzRecords(f *testing.F) {
 	es := entries(1, 3)
 	for i := range es {

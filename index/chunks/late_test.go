@@ -98,7 +98,8 @@ func TestLate(t *testing.T) {
 	}
 }
 
-// A disk that is really full: the index takes what it is told, and has it on the disk once there is room again.
+// A disk that is really full: the index takes what it is told, and has it on the disk once there is room
+// again.
 func TestFullDisk(t *testing.T) {
 	dir := t.TempDir()
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=2m"); err != nil {

@@ -50,8 +50,8 @@ func putAll(t *testing.T, s *store.Store, from, to int) (fresh int) {
 	return fresh
 }
 
-// Whatever becomes of the index file, before a start or under way, the store reads everything, and takes everything that
-// is put again: it never believes that it holds what it does not.
+// Whatever becomes of the index file, before a start or under way, the store reads everything, and takes
+// everything that is put again: it never believes that it holds what it does not.
 func TestIndexDamageIsMended(t *testing.T) {
 	const n = 1500
 	m := disk.NewMem()

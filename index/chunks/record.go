@@ -104,8 +104,8 @@ func openBlob(key, value []byte) ([]byte, error) {
 	return blob, err
 }
 
-// merge returns blob with the entries in it, which are ascending, of one prefix and of different hashes. An entry replaces
-// the record of its hash.
+// merge returns blob with the entries in it, which are ascending, of one prefix and of different hashes. An
+// entry replaces the record of its hash.
 func merge(blob []byte, entries []cas.Entry) []byte {
 	return splice(blob, entries, func(out, _ []byte, e *cas.Entry) []byte { return appendRecord(out, e) })
 }
@@ -123,7 +123,8 @@ func without(blob []byte, entries []cas.Entry) []byte {
 	})
 }
 
-// splice copies blob, and appends for each entry what put makes of the record of its hash, nil when there is none.
+// splice copies blob, and appends for each entry what put makes of the record of its hash, nil when there is
+// none.
 func splice(blob []byte, entries []cas.Entry, put func(out, old []byte, e *cas.Entry) []byte) []byte {
 	out := make([]byte, 0, len(blob)+len(entries)*recordLen)
 	for i := range entries {

@@ -46,9 +46,10 @@ func (f *file) commit(entries []cas.Entry, mark cas.Watermark) error {
 	})
 }
 
-// Remove takes the entries out, each only if its hash still has that very location, so that a record that was stored again
-// meanwhile stays; all or nothing, and durable when it returns, as every Commit before is. The error is the disk's when
-// there is no room for entries that are late; then nothing is removed. The watermark stays.
+// Remove takes the entries out, each only if its hash still has that very location, so that a record that was
+// stored again meanwhile stays; all or nothing, and durable when it returns, as every Commit before is. The
+// error is the disk's when there is no room for entries that are late; then nothing is removed. The watermark
+// stays.
 func (db *DB) Remove(entries []cas.Entry) error {
 	db.writing.Lock()
 	defer db.writing.Unlock()
@@ -60,8 +61,8 @@ func (db *DB) Remove(entries []cas.Entry) error {
 	})
 }
 
-// rewrite lets change make other records of those of each prefix that the entries have, and finish complete the
-// transaction.
+// rewrite lets change make other records of those of each prefix that the entries have, and finish complete
+// the transaction.
 func (f *file) rewrite(entries []cas.Entry, change func(blob []byte, entries []cas.Entry) []byte, finish func(meta *bolt.Bucket) error) error {
 	sorted := sortEntries(entries)
 	return f.update(func(tx *bolt.Tx) error {
@@ -141,9 +142,9 @@ func readMark(meta *bolt.Bucket) (cas.Watermark, error) {
 	return cas.Watermark{Segment: binary.BigEndian.Uint32(p), Off: int64(binary.BigEndian.Uint64(p[4:]))}, nil
 }
 
-// ForEach calls f with every entry whose hash begins with a prefix in [from, to]: those on the disk ascending, then those
-// that are late. Only the first 16 bytes of the entry's hash are sure to be there; the rest may be zero. An error of f's
-// ends the walk and is returned. f must not call Commit.
+// ForEach calls f with every entry whose hash begins with a prefix in [from, to]: those on the disk
+// ascending, then those that are late. Only the first 16 bytes of the entry's hash are sure to be there; the
+// rest may be zero. An error of f's ends the walk and is returned. f must not call Commit.
 func (db *DB) ForEach(from, to uint16, f func(e cas.Entry) error) error {
 	late := db.late.within(from, to)
 	err := db.view(func(tx *bolt.Tx) error {
@@ -186,8 +187,8 @@ func (db *DB) Size() (size int64, err error) {
 	return size, err
 }
 
-// Check walks the whole index: the order of keys and records, and their fields. (bolt's own check runs in a goroutine of
-// its own and would take the program down with it on a bad page.)
+// Check walks the whole index: the order of keys and records, and their fields. (bolt's own check runs in a
+// goroutine of its own and would take the program down with it on a bad page.)
 func (db *DB) Check() error {
 	return db.view(func(tx *bolt.Tx) error {
 		var last []byte

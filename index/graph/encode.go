@@ -108,8 +108,8 @@ func shared(a, b string) int {
 	return n
 }
 
-// Decode reads what Encode wrote and nothing else. The error wraps cas.ErrCorrupt, or cas.ErrNewer for a later version.
-// It takes at most 256 bytes of memory for each of p.
+// Decode reads what Encode wrote and nothing else. The error wraps cas.ErrCorrupt, or cas.ErrNewer for a
+// later version. It takes at most 256 bytes of memory for each of p.
 func Decode(p []byte) (*Graph, error) {
 	g := &Graph{}
 	d := decoder{Reader: document.Reader{P: p, Of: "graph"}, strings: []string{}}

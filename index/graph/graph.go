@@ -1,19 +1,22 @@
-// Package graph holds architecture graphs: what a model computes, without its weights. Package source reads them, package
-// prefix compares them.
+// Package graph holds architecture graphs: what a model computes, without its weights. Package source reads
+// them, package prefix compares them.
 //
-// A graph is acyclic. Its vertices are leaf layers, in topological order; containers are flattened away. A vertex without
-// inputs is a root, and there may be several. A layer that is called twice is two vertices that name the same tensors.
-// Graphs of different kinds, which say where they were read from, are never compared.
+// A graph is acyclic. Its vertices are leaf layers, in topological order; containers are flattened away. A
+// vertex without inputs is a root, and there may be several. A layer that is called twice is two vertices
+// that name the same tensors. Graphs of different kinds, which say where they were read from, are never
+// compared.
 //
 // # Identity
 //
-// A vertex's configuration is its op, its canonical cfg, and for each parameter the slot and, where the source states them,
-// element type and shape. A slot is the tensor's name less the components that all of the vertex's tensors begin with ("weight"
-// of "conv1.weight"); onnx names mean nothing and have no slots. Only what the source states counts, so that a query
-// and the sidecar of a stored model, written by the same program, agree whether or not there are weights yet. Parameters
-// that are found by name, for a source that names none (keras), are no part of the identity.
+// A vertex's configuration is its op, its canonical cfg, and for each parameter the slot and, where the
+// source states them, element type and shape. A slot is the tensor's name less the components that all of the
+// vertex's tensors begin with ("weight" of "conv1.weight"); onnx names mean nothing and have no slots. Only
+// what the source states counts, so that a query and the sidecar of a stored model, written by the same
+// program, agree whether or not there are weights yet. Parameters that are found by name, for a source that
+// names none (keras), are no part of the identity.
 //
-// The numbers of a record are unsigned LEB128 varints of the fewest bytes; a string is its length as a number and the bytes.
+// The numbers of a record are unsigned LEB128 varints of the fewest bytes; a string is its length as a number
+// and the bytes.
 //
 // # Record, version 1
 //

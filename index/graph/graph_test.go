@@ -119,7 +119,8 @@ func TestRecord(t *testing.T) {
 	}
 }
 
-// An outline says what the graph is: layers have one number exactly if they are one layer, whichever record they are in.
+// An outline says what the graph is: layers have one number exactly if they are one layer, whichever record
+// they are in.
 func TestOutline(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 3))
 	var reader, other graph.OutlineReader
@@ -166,7 +167,8 @@ func TestOutline(t *testing.T) {
 	}
 }
 
-// checkOutline holds that of damaged bytes there is an outline where there is a graph, and else, unless names are all that is wrong, an error.
+// checkOutline holds that of damaged bytes there is an outline where there is a graph, and else, unless names
+// are all that is wrong, an error.
 func checkOutline(t *testing.T, r *graph.OutlineReader, p []byte) {
 	t.Helper()
 	out, err := r.Read(p)

@@ -21,8 +21,8 @@ type Outline struct {
 
 // OutlineReader reads the outlines of many records, one after the other. The zero value is ready.
 type OutlineReader struct {
-	// Layers are the layers met so far, each once: op, config, whether its inputs commute, and the parameters that identity is made of.
-	// None ever changes.
+	// Layers are the layers met so far, each once: op, config, whether its inputs commute, and the parameters
+	// that identity is made of. None ever changes.
 	Layers []Vertex
 
 	out     Outline
@@ -40,7 +40,8 @@ type OutlineReader struct {
 	err error
 }
 
-// Read reads the outline of the graph that Decode reads from p. It is overwritten by the next Read. Names are passed over; all else is checked as Decode and Graph.Check do.
+// Read reads the outline of the graph that Decode reads from p. It is overwritten by the next Read. Names are
+// passed over; all else is checked as Decode and Graph.Check do.
 func (r *OutlineReader) Read(p []byte) (*Outline, error) {
 	r.p, r.i, r.err, r.used = p, 0, nil, 0
 	o := &r.out

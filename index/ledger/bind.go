@@ -11,9 +11,10 @@ import (
 // maxPrefixes bounds what may stand before all names.
 const maxPrefixes = 16
 
-// Bind is Tensors by the names that the step's tensors have. Those are ours; the parent's are theirs, nil when they are not known. A name in Tensors, or one tied to it, is
-// one of ours, or all are behind a prefix that ends a part of a name ("model." in {"model": …, "optimizer": …}); behind each such, where there are several. The
-// error says which name neither has, and wraps ErrInvalid.
+// Bind is Tensors by the names that the step's tensors have. Those are ours; the parent's are theirs, nil
+// when they are not known. A name in Tensors, or one tied to it, is one of ours, or all are behind a prefix
+// that ends a part of a name ("model." in {"model": …, "optimizer": …}); behind each such, where there are
+// several. The error says which name neither has, and wraps ErrInvalid.
 func (d *Declared) Bind(ours, theirs map[string]bool) (map[string]string, error) {
 	if len(d.Tensors) == 0 {
 		return nil, nil
@@ -72,7 +73,8 @@ func (d *Declared) bind(ours map[string]bool, prefix string, bound map[string]st
 	return true
 }
 
-// prefixes is what stands before the least of the names, or one tied to it, in ours; nothing when that is too much.
+// prefixes is what stands before the least of the names, or one tied to it, in ours; nothing when that is too
+// much.
 func (d *Declared) prefixes(ours map[string]bool) map[string]bool {
 	name, _ := least(maps.Keys(d.Tensors), func(string) bool { return true })
 	found := map[string]bool{}

@@ -27,7 +27,8 @@ type Declared struct {
 	MergedFrom []string // further parents, likewise
 	Transfer   bool     // the parent is the answer to a query, whose weights the writer began with
 
-	// Tensors has, of the step's tensors, those that began as a tensor of the parent's with another name, and which; see Bind.
+	// Tensors has, of the step's tensors, those that began as a tensor of the parent's with another name, and
+	// which; see Bind.
 	Tensors map[string]string
 	Tied    map[string][]string // further names of a name's tensor, of which a saver may write any
 }
@@ -47,7 +48,8 @@ func (d Declared) IsZero() bool { return d.Parent == "" && len(d.MergedFrom) == 
 //
 //	{"parent": "runs/a/3", "how": "transfer", "tensors": {"new.weight": "old.weight"}, "tied": {"new.weight": ["head.weight"]}, "merged_from": ["runs/b/7"]}
 //
-// "how" is "declared", and may be missing, or "transfer". A member that is null is missing; others are passed over, but none may be there twice.
+// "how" is "declared", and may be missing, or "transfer". A member that is null is missing; others are passed
+// over, but none may be there twice.
 func ParseDeclared(p []byte) (Declared, error) {
 	if len(p) > MaxDeclared {
 		return Declared{}, fmt.Errorf("%d bytes, of at most %d: %w", len(p), MaxDeclared, ErrInvalid)
@@ -154,7 +156,8 @@ func CheckPath(s string) error {
 	return nil
 }
 
-// Resolve is the path of a parent relative to the mount's root, as a step says it, where root is where the mount is ("": nowhere).
+// Resolve is the path of a parent relative to the mount's root, as a step says it, where root is where the
+// mount is ("": nowhere).
 func Resolve(said, step, root string) (string, error) {
 	p := said
 	switch {

@@ -1,10 +1,12 @@
-// Package ledger is the list of the models of a store: which file each commit of a checkpoint was, and where it stands in the
-// lineage (package lineage). An entry is a record in a segment, of kind cas.Event, so that it outlives the index; an entry that
-// changes is another record with a higher version, and the one before may be swept.
+// Package ledger is the list of the models of a store: which file each commit of a checkpoint was, and where
+// it stands in the lineage (package lineage). An entry is a record in a segment, of kind cas.Event, so that
+// it outlives the index; an entry that changes is another record with a higher version, and the one before
+// may be swept.
 //
 // # Record, version 1
 //
-// A number is an unsigned LEB128 varint of the fewest bytes, at most 2^63-1; a string is its length as a number and the bytes.
+// A number is an unsigned LEB128 varint of the fewest bytes, at most 2^63-1; a string is its length as a
+// number and the bytes.
 //
 //	"CKE1"
 //	seq         number, from 1: the model's place in the order of commits
@@ -21,7 +23,8 @@
 //	graph       number of parts, then 32 bytes for each: records that hold an architecture; see Graph
 //	graph from  string: the file that it was read from, relative to the model's directory
 //
-// A graph is kept as the bytes of graph.Encode, cut into records of at most cas.MaxChunk, each behind "CKGP" so that it is told from an entry.
+// A graph is kept as the bytes of graph.Encode, cut into records of at most cas.MaxChunk, each behind "CKGP"
+// so that it is told from an entry.
 package ledger
 
 import (
@@ -108,8 +111,8 @@ func appendString(p []byte, s string) []byte {
 	return append(binary.AppendUvarint(p, uint64(len(s))), s...)
 }
 
-// Decode reads what Encode wrote. The error wraps cas.ErrCorrupt, or cas.ErrNewer for a later version. Memory is bounded by p's
-// and 8 bytes for each tensor, of which there are at most 2^20.
+// Decode reads what Encode wrote. The error wraps cas.ErrCorrupt, or cas.ErrNewer for a later version. Memory
+// is bounded by p's and 8 bytes for each tensor, of which there are at most 2^20.
 func Decode(p []byte) (*Entry, error) {
 	d := document.Reader{P: p, Of: "ledger"}
 	d.Magic(magic)
@@ -168,8 +171,8 @@ type Ledger struct {
 	changed map[uint64]bool // entries that no record holds as they are
 }
 
-// New is the ledger that entries say, in any order; of one seq the highest version counts. What is wrong with one is in problems: it is left out, or
-// loses its parent.
+// New is the ledger that entries say, in any order; of one seq the highest version counts. What is wrong with
+// one is in problems: it is left out, or loses its parent.
 func New(entries []*Entry) (l *Ledger, problems []error) {
 	l = &Ledger{Forest: lineage.New(), entries: map[uint64]*Entry{}, byIno: map[uint64]*Entry{}, byPlace: map[string][]*Entry{}, marks: map[uint64][]uint64{}, changed: map[uint64]bool{}}
 	for _, e := range entries {

@@ -30,7 +30,8 @@ func up(links []link, i, depth uint32) uint32 {
 	return i
 }
 
-// At is the ancestor of a model, or the model, at a depth. False when the model is not known or not that deep.
+// At is the ancestor of a model, or the model, at a depth. False when the model is not known or not that
+// deep.
 func (f *Forest) At(seq uint64, depth int) (Ancestor, bool) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
@@ -41,8 +42,8 @@ func (f *Forest) At(seq uint64, depth int) (Ancestor, bool) {
 	return f.ancestor(up(f.links, i, uint32(depth))), true
 }
 
-// MRCA is the most recent common ancestor of two models, which may be one of them. False when they are of different trees, or
-// not known.
+// MRCA is the most recent common ancestor of two models, which may be one of them. False when they are of
+// different trees, or not known.
 func (f *Forest) MRCA(a, b uint64) (Ancestor, bool) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
@@ -67,7 +68,8 @@ func (f *Forest) MRCA(a, b uint64) (Ancestor, bool) {
 	return f.ancestor(i), true
 }
 
-// MRCO is the latest model that owns tensors of both. False when there is none, or one of the two is not known or retired.
+// MRCO is the latest model that owns tensors of both. False when there is none, or one of the two is not
+// known or retired.
 func (f *Forest) MRCO(a, b uint64) (uint64, bool) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
@@ -91,8 +93,8 @@ func (f *Forest) MRCO(a, b uint64) (uint64, bool) {
 	return 0, false
 }
 
-// Chain goes from a model to its root, with what each owns of the model's tensors. The forest is locked for writers until it
-// ends.
+// Chain goes from a model to its root, with what each owns of the model's tensors. The forest is locked for
+// writers until it ends.
 func (f *Forest) Chain(seq uint64) iter.Seq2[Ancestor, Share] {
 	return func(yield func(Ancestor, Share) bool) {
 		f.mu.RLock()
@@ -121,8 +123,9 @@ type Candidate struct {
 	How How
 }
 
-// Choose picks the parent of a model to be: of the candidates that are committed before it, the first by source. What was refused,
-// and why, is in refused: a declared parent that is none must not be passed over in silence.
+// Choose picks the parent of a model to be: of the candidates that are committed before it, the first by
+// source. What was refused, and why, is in refused: a declared parent that is none must not be passed over in
+// silence.
 func (f *Forest) Choose(seq uint64, candidates []Candidate) (parent Candidate, refused []error) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()

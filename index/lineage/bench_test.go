@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// chains is a forest of n models: chains of one length, or a random forest in which new models descend from late ones.
+// chains is a forest of n models: chains of one length, or a random forest in which new models descend from
+// late ones.
 func chains(b *testing.B, n, length int) *Forest {
 	b.Helper()
 	r := rand.New(rand.NewPCG(1, 2))

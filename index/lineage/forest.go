@@ -2,37 +2,40 @@
 //
 // # Models and parents
 //
-// Every commit of a checkpoint is a model of its own, named by its sequence number; a path that is written again is another
-// model. A model has at most one parent, committed before it, so that models are a forest in which numbers rise from the
-// roots. A merge has a primary parent, and the others in MergedFrom; those are no ancestors, but keep their records. Where the
-// parent was learnt is kept (How), and shown: a parent that was only inferred is never shown as a fact.
+// Every commit of a checkpoint is a model of its own, named by its sequence number; a path that is written
+// again is another model. A model has at most one parent, committed before it, so that models are a forest in
+// which numbers rise from the roots. A merge has a primary parent, and the others in MergedFrom; those are no
+// ancestors, but keep their records. Where the parent was learnt is kept (How), and shown: a parent that was
+// only inferred is never shown as a fact.
 //
-// The chain of parents answers ancestor queries. Each model keeps its parent, its depth, and one jump pointer to an
-// ancestor further up, whose distance follows the skew-binary numbers (Myers 1983): adding a model takes O(1) time, finding
-// an ancestor or the most recent common one O(log depth).
+// The chain of parents answers ancestor queries. Each model keeps its parent, its depth, and one jump pointer
+// to an ancestor further up, whose distance follows the skew-binary numbers (Myers 1983): adding a model
+// takes O(1) time, finding an ancestor or the most recent common one O(log depth).
 //
 // # Owners
 //
-// A tensor's owner is the model that first stored it: the parent's tensor keeps its owner if the child's maps to it (by what
-// a transfer read for it, else by equal name) and type, shape and bytes are the same; otherwise the child owns it.
-// Nothing else counts, no flag "frozen" and no equality with a model further up. Names of one storage have one owner: the
-// earliest that any of them inherits. So owners are always the model itself or ancestors. They are kept for each tensor,
-// expanded, in the order of the manifest's tensors, and as sums (Share) with the model.
+// A tensor's owner is the model that first stored it: the parent's tensor keeps its owner if the child's maps
+// to it (by what a transfer read for it, else by equal name) and type, shape and bytes are the same;
+// otherwise the child owns it. Nothing else counts, no flag "frozen" and no equality with a model further up.
+// Names of one storage have one owner: the earliest that any of them inherits. So owners are always the model
+// itself or ancestors. They are kept for each tensor, expanded, in the order of the manifest's tensors, and
+// as sums (Share) with the model.
 //
-// Two questions that sound alike differ: the most recent common ancestor (MRCA) is a matter of parents, the most recent
-// common owner (MRCO) of tensors. When two children retrain all that P owned, their MRCA is P and their MRCO older than P, or
-// nobody.
+// Two questions that sound alike differ: the most recent common ancestor (MRCA) is a matter of parents, the
+// most recent common owner (MRCO) of tensors. When two children retrain all that P owned, their MRCA is P and
+// their MRCO older than P, or nobody.
 //
 // # Retiring
 //
-// A retired model is a tombstone: its number, its parent and the time. It stays a valid answer, marked, for as long
-// as it has a live descendant, or a live model was merged from it or a descendant of it, or it owns a tensor of a live
-// model. Sweep then forgets it. Retiring touches no other model's record, and retiring again does nothing.
+// A retired model is a tombstone: its number, its parent and the time. It stays a valid answer, marked, for
+// as long as it has a live descendant, or a live model was merged from it or a descendant of it, or it owns a
+// tensor of a live model. Sweep then forgets it. Retiring touches no other model's record, and retiring again
+// does nothing.
 //
 // # Records, version 1
 //
-// A number is an unsigned LEB128 varint of the fewest bytes, at most 2^63-1. There is one encoding of each record; a reader refuses
-// every other. A model's record, kept under its number seq:
+// A number is an unsigned LEB128 varint of the fewest bytes, at most 2^63-1. There is one encoding of each
+// record; a reader refuses every other. A model's record, kept under its number seq:
 //
 //	"CKN1"
 //	flags         1 byte: bits 0 to 2 how the parent was learnt (0 none … 4 inferred), bit 3 retired
@@ -138,8 +141,8 @@ func (f *Forest) at(seq uint64) (uint32, bool) {
 	return uint32(i), ok
 }
 
-// Add adds a model, which has a greater number than all before. Its parent and those it was merged from are here, and its
-// owners are it or its ancestors.
+// Add adds a model, which has a greater number than all before. Its parent and those it was merged from are
+// here, and its owners are it or its ancestors.
 func (f *Forest) Add(m Model) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -267,7 +270,8 @@ func (f *Forest) Len() (models, retired int) {
 	return len(f.seqs), retired
 }
 
-// Retire makes a model a tombstone. It reports whether it was live; retiring again changes nothing, not even the time.
+// Retire makes a model a tombstone. It reports whether it was live; retiring again changes nothing, not even
+// the time.
 func (f *Forest) Retire(seq uint64, at int64) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -299,8 +303,9 @@ func (f *Forest) Merge(seq uint64, from []uint64) error {
 	return nil
 }
 
-// Reparent gives a model another parent (0: none) and the shares that follow from it: a sidecar came late. It is refused when
-// an owner of it or of a descendant would no longer be an ancestor. It takes time in proportion to the models after it.
+// Reparent gives a model another parent (0: none) and the shares that follow from it: a sidecar came late. It
+// is refused when an owner of it or of a descendant would no longer be an ancestor. It takes time in
+// proportion to the models after it.
 func (f *Forest) Reparent(seq, parent uint64, how How, owned []Share) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -341,7 +346,8 @@ func (f *Forest) Reparent(seq, parent uint64, how How, owned []Share) error {
 	return nil
 }
 
-// Sweep forgets the tombstones that nothing needs any more, and returns their numbers, descending. Their records may go.
+// Sweep forgets the tombstones that nothing needs any more, and returns their numbers, descending. Their
+// records may go.
 func (f *Forest) Sweep() []uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -289,8 +289,8 @@ func (n naive) needed() map[uint64]bool {
 	return out
 }
 
-// The forest and the definitions agree, whatever is added, retired, moved and swept; and a forest rebuilt from the records
-// is the same.
+// The forest and the definitions agree, whatever is added, retired, moved and swept; and a forest rebuilt
+// from the records is the same.
 func TestForestIsNaive(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f, n := New(), naive{}

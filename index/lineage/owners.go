@@ -14,8 +14,8 @@ type Tensor struct {
 	Tie    int      // tensors with one number above 0 are names of the same elements of one storage; 0: no other name
 }
 
-// Digest is what has to be equal for a tensor to be the same: BLAKE3 of "CKT1", dtype and its length, the number of
-// dimensions, the dimensions (all numbers unsigned varints) and the hash of the bytes.
+// Digest is what has to be equal for a tensor to be the same: BLAKE3 of "CKT1", dtype and its length, the
+// number of dimensions, the dimensions (all numbers unsigned varints) and the hash of the bytes.
 func Digest(dtype string, shape []int64, content cas.Hash) cas.Hash {
 	p := append(make([]byte, 0, 128), "CKT1"...)
 	p = binary.AppendUvarint(p, uint64(len(dtype)))
@@ -32,7 +32,8 @@ type Parent struct {
 	Tensors []Tensor
 	Owners  []uint64 // of each of Tensors
 
-	// Read has, of the child's tensors, those for which a transfer read a tensor of another name, and which of the parent's.
+	// Read has, of the child's tensors, those for which a transfer read a tensor of another name, and which
+	// of the parent's.
 	Read map[string]string
 }
 

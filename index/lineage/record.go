@@ -50,8 +50,8 @@ func (m *Model) Encode() ([]byte, error) {
 	return p, nil
 }
 
-// DecodeModel reads what Encode wrote for the model of a number, and nothing else. The error wraps cas.ErrCorrupt, or cas.ErrNewer for
-// a later version. It takes at most 16 bytes of memory for each of p.
+// DecodeModel reads what Encode wrote for the model of a number, and nothing else. The error wraps
+// cas.ErrCorrupt, or cas.ErrNewer for a later version. It takes at most 16 bytes of memory for each of p.
 func DecodeModel(seq uint64, p []byte) (Model, error) {
 	d := document.Reader{P: p, Of: "lineage"}
 	m := Model{Seq: seq}
@@ -120,8 +120,9 @@ func EncodeOwners(seq uint64, owners []uint64) []byte {
 	return append(binary.AppendUvarint([]byte(magicOwners), n), runs...)
 }
 
-// DecodeOwners reads what EncodeOwners wrote for a model with that many tensors, and nothing else. Errors are as DecodeModel's.
-// It takes 8 bytes of memory for each tensor, and none before the record is seen to be of so many.
+// DecodeOwners reads what EncodeOwners wrote for a model with that many tensors, and nothing else. Errors are
+// as DecodeModel's. It takes 8 bytes of memory for each tensor, and none before the record is seen to be of
+// so many.
 func DecodeOwners(seq uint64, tensors int, p []byte) ([]uint64, error) {
 	d := document.Reader{P: p, Of: "lineage"}
 	d.Magic(magicOwners)

@@ -9,8 +9,9 @@ import (
 	"ckptfs/index/document"
 )
 
-// Decode reads what Encode wrote and nothing else. The error wraps cas.ErrCorrupt, or cas.ErrNewer for a later version.
-// It takes up to 200 bytes of memory for each of p, and for names that share their beginnings 128 MiB at most.
+// Decode reads what Encode wrote and nothing else. The error wraps cas.ErrCorrupt, or cas.ErrNewer for a
+// later version. It takes up to 200 bytes of memory for each of p, and for names that share their beginnings
+// 128 MiB at most.
 func Decode(p []byte) (*Manifest, error) {
 	d := newDecoder(p)
 	if d.Magic(magic); d.Err != nil {

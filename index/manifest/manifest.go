@@ -1,9 +1,10 @@
-// Package manifest is the document of one file: which objects its bytes come from (Extents), what they mean (Regions,
-// Tensors), and the two byte formats that hold it, the manifest and the chunk list. Both are records in segments, named
-// by the BLAKE3 of the bytes below.
+// Package manifest is the document of one file: which objects its bytes come from (Extents), what they mean
+// (Regions, Tensors), and the two byte formats that hold it, the manifest and the chunk list. Both are
+// records in segments, named by the BLAKE3 of the bytes below.
 //
-// An object is up to MaxObject bytes of content with a digest of its own. An object of one chunk has that chunk's hash as
-// digest; an object of several has the hash of its list. The same tensor has the same digest in every file.
+// An object is up to MaxObject bytes of content with a digest of its own. An object of one chunk has that
+// chunk's hash as digest; an object of several has the hash of its list. The same tensor has the same digest
+// in every file.
 //
 //	file      | header | fc.bias | pad | fc.weight          |
 //	extents   | obj 0  | obj 1   |  -1 | obj 2              |    object -1: zeros, nothing is stored
@@ -11,8 +12,9 @@
 //
 // # Manifest, version 1
 //
-// A number is an unsigned LEB128 varint of the fewest bytes, at most 2^63-1. "zz" is a zigzag-coded signed number.
-// A string is its length in bytes and the bytes. There is one encoding of a manifest: a reader refuses every other.
+// A number is an unsigned LEB128 varint of the fewest bytes, at most 2^63-1. "zz" is a zigzag-coded signed
+// number. A string is its length in bytes and the bytes. There is one encoding of a manifest: a reader
+// refuses every other.
 //
 //	"CKM1"                        magic and version
 //	flags                         number: bit 0 set: the regions are written out; bit 1: the layout is partial; the others are 0
@@ -36,8 +38,9 @@
 //	        offset                number: bytes from the region's start
 //	        strides               stride mode 2 only: one zz a dimension
 //
-// The region bits of an op say what starts at the extent: 0 a blob, 1 a data, 2 a pad region, 3 no region (the one before
-// goes on). Regions that do not begin and end where extents do are written out instead (flag bit 0); then every op has 3.
+// The region bits of an op say what starts at the extent: 0 a blob, 1 a data, 2 a pad region, 3 no region
+// (the one before goes on). Regions that do not begin and end where extents do are written out instead (flag
+// bit 0); then every op has 3.
 //
 // The source bits, of which the first that fits is written:
 //
@@ -46,8 +49,8 @@
 //	2  object, length: from where the last extent of that object ended (0 at first)
 //	3  object, offset, length
 //
-// Stride modes: 0 no strides, row-major; 1 strides that are those of a row-major tensor, stride[i] being the product of
-// max(d, 1) over the later dimensions; 2 written out.
+// Stride modes: 0 no strides, row-major; 1 strides that are those of a row-major tensor, stride[i] being the
+// product of max(d, 1) over the later dimensions; 2 written out.
 //
 // # Chunk list, version 1
 //
@@ -72,7 +75,8 @@ import (
 // MaxObject bounds the bytes of one object. Longer regions are several objects.
 const MaxObject = 8 << 30
 
-// maxNames bounds the bytes of all tensor names together, since prefix compression could inflate them without end.
+// maxNames bounds the bytes of all tensor names together, since prefix compression could inflate them without
+// end.
 const maxNames = 64 << 20
 
 // Object is a run of content with a digest.

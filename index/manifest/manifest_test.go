@@ -271,8 +271,8 @@ func TestRoundTrip(t *testing.T) {
 	})
 }
 
-// decodeBound is what Decode may allocate for n bytes: structures of up to 200 bytes a byte, and names that share their
-// beginnings.
+// decodeBound is what Decode may allocate for n bytes: structures of up to 200 bytes a byte, and names that
+// share their beginnings.
 func decodeBound(n int) uint64 { return 256<<10 + 200*uint64(n) + 2*maxNames }
 
 func allocated(f func()) uint64 {

@@ -43,8 +43,8 @@ func (m *Manifest) WholeObjects() map[int64]Object {
 	return at
 }
 
-// Digests is the digest of each tensor's storage; zero for a tensor without bytes, and for one whose storage is not
-// exactly one object.
+// Digests is the digest of each tensor's storage; zero for a tensor without bytes, and for one whose storage
+// is not exactly one object.
 func (m *Manifest) Digests() []cas.Hash {
 	at := m.WholeObjects()
 	out := make([]cas.Hash, len(m.Tensors))

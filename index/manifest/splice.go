@@ -14,9 +14,9 @@ type Part struct {
 	Len  int64     // bytes, more than 0
 }
 
-// Splice is the manifest of the file that the parts make up, one after the other. It costs no byte of data: the objects are
-// shared. With l it says what is known of the new bytes; without, a file that is the whole of another keeps what was
-// known of that, and every other is a blob.
+// Splice is the manifest of the file that the parts make up, one after the other. It costs no byte of data:
+// the objects are shared. With l it says what is known of the new bytes; without, a file that is the whole of
+// another keeps what was known of that, and every other is a blob.
 func Splice(parts []Part, l *formats.Layout) (*Manifest, error) {
 	if l == nil && len(parts) == 1 && parts[0].From != nil && parts[0].Off == 0 && parts[0].Len == parts[0].From.Size {
 		whole := *parts[0].From

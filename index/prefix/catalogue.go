@@ -1,24 +1,26 @@
-// Package prefix finds, among all stored models, the one whose architecture has the longest prefix in common with a new
-// one: the best model to transfer weights from.
+// Package prefix finds, among all stored models, the one whose architecture has the longest prefix in common
+// with a new one: the best model to transfer weights from.
 //
 // # What is looked for
 //
-// A common prefix of a new graph G and a stored graph A is an injective map phi from vertices of G, of which each has
-// its inputs among them, into A, such that configuration and commutativity agree and the inputs of phi(v) are phi of the
-// inputs of v: in order, or in any order where they commute. Its length is the number of vertices mapped. The answer is the live
-// model with the greatest (length, quality, seq), where a quality that is not known or NaN is below all others. Only
-// graphs of one kind compete. Without a common root there is no answer.
+// A common prefix of a new graph G and a stored graph A is an injective map phi from vertices of G, of which
+// each has its inputs among them, into A, such that configuration and commutativity agree and the inputs of
+// phi(v) are phi of the inputs of v: in order, or in any order where they commute. Its length is the number
+// of vertices mapped. The answer is the live model with the greatest (length, quality, seq), where a quality
+// that is not known or NaN is below all others. Only graphs of one kind compete. Without a common root there
+// is no answer.
 //
 // # Bound, then verify
 //
-// The *tree* of a vertex is what it is, with all that leads to it. The number of trees that G and A share, as bags, is never
-// less than the longest prefix, and equal to it unless a shared tree occurs twice in G or in A. Such twins are the only freedom in
-// phi; choosing among them is NP-hard, so it is branch and bound with a budget: past it the answer is the best prefix found
-// and Exact is false.
+// The *tree* of a vertex is what it is, with all that leads to it. The number of trees that G and A share, as
+// bags, is never less than the longest prefix, and equal to it unless a shared tree occurs twice in G or in
+// A. Such twins are the only freedom in phi; choosing among them is NP-hard, so it is branch and bound with a
+// budget: past it the answer is the best prefix found and Exact is false.
 //
-// In memory a tree is a key of 62 bits, made with a secret of the catalogue's own (hash.go). A layer is held by whoever holds a layer
-// behind it. So keys that the same architectures hold are one *class*, with one posting list, and classes are few: long runs of layers that branched nowhere
-// yet. Inserting an architecture that holds a part of a class splits it.
+// In memory a tree is a key of 62 bits, made with a secret of the catalogue's own (hash.go). A layer is held
+// by whoever holds a layer behind it. So keys that the same architectures hold are one *class*, with one
+// posting list, and classes are few: long runs of layers that branched nowhere yet. Inserting an architecture
+// that holds a part of a class splits it.
 //
 //	class    its keys in a line, each behind one of its inputs where that can be; the architectures that hold them, a list of four bytes
 //	         each, or a bitmap where that is smaller; the champion among those: the best by (quality, seq)
@@ -27,23 +29,28 @@
 //
 // So a graph is followed along the lines, and looked up where one branches off.
 //
-// What a new architecture has and none before it is one class, and most such classes never see another. So it is *folded*: it has no line, and only those of its
-// keys are in the dictionary whose inputs others have, too. Who has another of its keys has one of these. The first that comes to one
-// has them put in line; a query that comes to one reads them off the architecture.
+// What a new architecture has and none before it is one class, and most such classes never see another. So it
+// is *folded*: it has no line, and only those of its keys are in the dictionary whose inputs others have,
+// too. Who has another of its keys has one of these. The first that comes to one has them put in line; a
+// query that comes to one reads them off the architecture.
 //
-// A query hashes G from the roots, no further than keys are known, and weighs each class by the keys of G in it. The champion of
-// the rarest class, and the latest in some others, give a good length to begin with; if the champion weighs all that is known of G, as it does for a chain, it
-// is the answer. Else the bitmaps say, of 64 architectures at once, which of them lack less than would make them shorter
-// than the best (filter.go). Where too little is in bitmaps the posting lists are read shortest first, adding up weights, while what is left unread
-// could still make up a winner. Architectures that are left are weighed in
-// full. Where twins are about, their keys are first taken at their word, and the one that wins is verified: mostly it has as much in common as they say, and then
-// it is the answer. Else all that could win are verified, those with most keys first. The map phi of the winner is read off the two graphs themselves, without
-// hashes: should two keys ever collide, its length shows it, and the query starts again, verifying everything.
+// A query hashes G from the roots, no further than keys are known, and weighs each class by the keys of G in
+// it. The champion of the rarest class, and the latest in some others, give a good length to begin with; if
+// the champion weighs all that is known of G, as it does for a chain, it is the answer. Else the bitmaps say,
+// of 64 architectures at once, which of them lack less than would make them shorter than the best
+// (filter.go). Where too little is in bitmaps the posting lists are read shortest first, adding up weights,
+// while what is left unread could still make up a winner. Architectures that are left are weighed in full.
+// Where twins are about, their keys are first taken at their word, and the one that wins is verified: mostly
+// it has as much in common as they say, and then it is the answer. Else all that could win are verified,
+// those with most keys first. The map phi of the winner is read off the two graphs themselves, without
+// hashes: should two keys ever collide, its length shows it, and the query starts again, verifying
+// everything.
 //
-// Retiring a model takes it from its architecture. An architecture without models stays as a tombstone until a quarter are
-// tombstones; then postings, classes and keys that only those held are swept.
+// Retiring a model takes it from its architecture. An architecture without models stays as a tombstone until
+// a quarter are tombstones; then postings, classes and keys that only those held are swept.
 //
-// The catalogue lives in memory, and is derived: it is restored from a snapshot (snapshot.go), or made from the records of graphs and models, in any order, by the first question.
+// The catalogue lives in memory, and is derived: it is restored from a snapshot (snapshot.go), or made from
+// the records of graphs and models, in any order, by the first question.
 package prefix
 
 import (
@@ -101,7 +108,8 @@ func New() *Catalogue {
 	return &Catalogue{kinds: map[graph.Kind]*index{}, where: map[uint64]place{}, pins: map[uint64]int{}, identity: identity{newSecret(), newConfigs()}}
 }
 
-// Add puts a committed model into the catalogue. A sidecar that comes late: Retire, then Add under the same number.
+// Add puts a committed model into the catalogue. A sidecar that comes late: Retire, then Add under the same
+// number.
 func (c *Catalogue) Add(m Model, g *graph.Graph) error {
 	if err := g.Check(); err != nil {
 		return fmt.Errorf("prefix: model %d: %w", m.Seq, err)
@@ -133,7 +141,8 @@ func (c *Catalogue) indexOf(kind graph.Kind) *index {
 	return x
 }
 
-// Retire takes a model out: no query finds it any more. It reports whether the model was there; twice does nothing.
+// Retire takes a model out: no query finds it any more. It reports whether the model was there; twice does
+// nothing.
 func (c *Catalogue) Retire(seq uint64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

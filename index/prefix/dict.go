@@ -2,8 +2,8 @@ package prefix
 
 import "math/bits"
 
-// dict maps keys to spots by open addressing. Keys are hashes already, so a key's place is its share of the table, and a
-// table grows by a fifth in one sweep of memory.
+// dict maps keys to spots by open addressing. Keys are hashes already, so a key's place is its share of the
+// table, and a table grows by a fifth in one sweep of memory.
 type dict struct {
 	slots []slot
 	used  int

@@ -5,12 +5,13 @@ import "math/bits"
 // maxPlanes is how many bits the counters of filter have.
 const maxPlanes = 5
 
-// filter weighs all architectures at once, 64 in a word, by the bitmaps of the lists that have one. It reports whether it did: false when an architecture in none
-// of these could still win.
+// filter weighs all architectures at once, 64 in a word, by the bitmaps of the lists that have one. It
+// reports whether it did: false when an architecture in none of these could still win.
 //
-// An architecture that lacks lists of more weight than slack, what all lists weigh less the best length known, can't win. For each of 64 there is a counter, bit b
-// of which is in its word's count[b]. It begins at what slack leaves below its greatest value, and who overflows is out. Most are after few lists.
-// Lists without a bitmap count as held, until one of the few who are left is weighed.
+// An architecture that lacks lists of more weight than slack, what all lists weigh less the best length
+// known, can't win. For each of 64 there is a counter, bit b of which is in its word's count[b]. It begins at
+// what slack leaves below its greatest value, and who overflows is out. Most are after few lists. Lists
+// without a bitmap count as held, until one of the few who are left is weighed.
 func (f *finder) filter() bool {
 	f.bitmaps = f.bitmaps[:0]
 	weight := 0

@@ -88,8 +88,9 @@ func (f *finder) find(x *index, g *graph.Graph, opt Query) (Match, bool) {
 	return m, ok
 }
 
-// guess searches as if twins were no matter, and verifies the winner alone. No arch has more in common with g than its keys say, so if this one has as much it is
-// the answer. It may take a quarter of the budget to find out.
+// guess searches as if twins were no matter, and verifies the winner alone. No arch has more in common with g
+// than its keys say, so if this one has as much it is the answer. It may take a quarter of the budget to find
+// out.
 func (f *finder) guess() (Match, bool) {
 	f.trust = true
 	f.search()
@@ -101,8 +102,8 @@ func (f *finder) guess() (Match, bool) {
 	return m, ok && m.Length == n
 }
 
-// newest is how many of a list's latest are weighed before the list is read. What was stored lately is most like what is
-// asked for now, and the better the best known, the less has to be read.
+// newest is how many of a list's latest are weighed before the list is read. What was stored lately is most
+// like what is asked for now, and the better the best known, the less has to be read.
 const newest = 4
 
 // probed is how many lists are sounded so before one is read.
@@ -134,8 +135,8 @@ func (f *finder) search() {
 	}
 }
 
-// sound considers the best of list i and the latest. It reports whether, among the archs in the list that are in none before it, none is better than
-// the best.
+// sound considers the best of list i and the latest. It reports whether, among the archs in the list that are
+// in none before it, none is better than the best.
 func (f *finder) sound(i int) bool {
 	c := f.lists[i].class
 	a := f.x.champion(c)
@@ -158,7 +159,8 @@ func (f *finder) sound(i int) bool {
 	return false
 }
 
-// weigh takes an arch if it is better than the best, or notes that it may be. known: it weighs n; else that is found out.
+// weigh takes an arch if it is better than the best, or notes that it may be. known: it weighs n; else that
+// is found out.
 func (f *finder) weigh(a uint32, n int, known bool) {
 	m, ok := f.model(a)
 	if !ok {
@@ -201,7 +203,8 @@ func (f *finder) doubtful(a uint32) bool {
 	return !f.trust && (f.verify || f.twins || f.shared && f.x.archs[a].twins)
 }
 
-// consider weighs an arch, and takes it if it is better than the best. It returns the length, and whether that is exact.
+// consider weighs an arch, and takes it if it is better than the best. It returns the length, and whether
+// that is exact.
 func (f *finder) consider(a uint32) (int, bool) {
 	m, ok := f.model(a)
 	if !ok {

@@ -11,16 +11,17 @@ import (
 	"ckptfs/index/graph"
 )
 
-// key identifies a tree, a vertex with all that leads to it, for as long as the catalogue lives. It is a hash of 64 bits with a secret that is drawn
-// when the catalogue is made: nobody can prepare graphs whose keys collide, and should two collide all the same, the map that is read
-// off the graphs shows it.
+// key identifies a tree, a vertex with all that leads to it, for as long as the catalogue lives. It is a hash
+// of 64 bits with a secret that is drawn when the catalogue is made: nobody can prepare graphs whose keys
+// collide, and should two collide all the same, the map that is read off the graphs shows it.
 //
 //	key(v)   = mix(id of the configuration ^ s0, number of inputs << 1 | comm ^ s1), then
 //	           in order     for each input: k = mix(k ^ s2, key(input) + output * odd ^ s3)
 //	           in any order k = mix(k ^ s2, sum over the inputs of mix(key(input) ^ s3, output ^ s0))
 //	key(v,k) = of the vertex that has k others of the same key before it: mix(key(v) ^ s1, k ^ s3), k > 0
 //
-// The id of a configuration is random. mix is the two halves of the product of 128 bits, one xor the other. The two lowest bits of a key are 0.
+// The id of a configuration is random. mix is the two halves of the product of 128 bits, one xor the other.
+// The two lowest bits of a key are 0.
 type key = uint64
 
 type secret [4]uint64
@@ -34,7 +35,8 @@ func mum(a, b uint64) uint64 {
 	return hi ^ lo
 }
 
-// tree is the key of a vertex with these inputs, as an intGraph has them, where t holds those of the vertices before it.
+// tree is the key of a vertex with these inputs, as an intGraph has them, where t holds those of the vertices
+// before it.
 func (s *secret) tree(id uint64, comm bool, inputs []uint32, t []key) key {
 	n := uint64(len(inputs)) << 1
 	if comm {

@@ -229,7 +229,8 @@ func (x *index) newClass(c class, champ uint32) uint32 {
 	return uint32(len(x.classes) - 1)
 }
 
-// split takes the keys at these places out of a class into one of their own, which is returned. Both are held by those who held the class.
+// split takes the keys at these places out of a class into one of their own, which is returned. Both are held
+// by those who held the class.
 func (x *index) split(c uint32, taken []uint32) uint32 {
 	slices.Sort(taken)
 	n := x.newClass(class{size: uint32(len(taken)), post: x.classes[c].post.clone()}, x.champ[c])
@@ -342,7 +343,8 @@ func (x *index) sweep() {
 	x.dict.keep(func(c uint32) bool { return x.classes[c].size > 0 })
 }
 
-// champion is the best live arch of a class, none when all are dead. It may run beside other readers: they all find the same.
+// champion is the best live arch of a class, none when all are dead. It may run beside other readers: they
+// all find the same.
 func (x *index) champion(c uint32) uint32 {
 	if a := atomic.LoadUint32(&x.champ[c]); a != none {
 		return a

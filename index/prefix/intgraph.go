@@ -156,8 +156,9 @@ func sound(p string, configs uint32) bool {
 	return i == len(p) && v <= graph.MaxVertices
 }
 
-// trees gives each vertex the number of its tree: two vertices, of one graph or of two, have equal numbers exactly if
-// they have equal labels and inputs of equal trees (in any order where they commute). It is a key without hashing.
+// trees gives each vertex the number of its tree: two vertices, of one graph or of two, have equal numbers
+// exactly if they have equal labels and inputs of equal trees (in any order where they commute). It is a key
+// without hashing.
 type trees struct {
 	of    []int32  // of the vertices of the graph it was built for; -1 where the label is none, or an input's is
 	first []int32  // keys[first[t]:first[t+1]] are the inputs of tree t

@@ -23,7 +23,8 @@ func (f *finder) readLists() {
 		}
 		f.read(i)
 	}
-	// No other arch can win now. Reading on narrows those that can; weighing one costs as much as reading weighing entries.
+	// No other arch can win now. Reading on narrows those that can; weighing one costs as much as reading
+	// weighing entries.
 	left := f.possible(f.touched, f.rest[i])
 	for ; i < len(f.lists) && len(left)*weighing > f.x.classes[f.lists[i].class].post.n; i++ {
 		w := uint16(f.lists[i].weight)
@@ -47,7 +48,8 @@ func (f *finder) readLists() {
 
 const weighing = 40
 
-// possible keeps of archs those that weigh as much as the best, or could with what is not read. It writes to f.left.
+// possible keeps of archs those that weigh as much as the best, or could with what is not read. It writes to
+// f.left.
 func (f *finder) possible(archs []uint32, rest int) []uint32 {
 	f.left = resizeTo(f.left, len(archs))
 	n := 0

@@ -64,7 +64,8 @@ func (f *finder) hash(g *graph.Graph) {
 	}
 }
 
-// What is known of a vertex of g: its tree is in no arch; it follows from one in a folded class; it is in a line.
+// What is known of a vertex of g: its tree is in no arch; it follows from one in a folded class; it is in a
+// line.
 const (
 	unknown = iota
 	perhaps
@@ -80,8 +81,8 @@ func (f *finder) state(v *graph.Vertex) uint8 {
 	return s
 }
 
-// look finds the tree of vertex v of g, and weighs its class. What follows from a tree in a folded class is in that class or nowhere: it is weighed when all
-// are known.
+// look finds the tree of vertex v of g, and weighs its class. What follows from a tree in a folded class is
+// in that class or nowhere: it is weighed when all are known.
 func (f *finder) look(v int, t key, state uint8) (spot, uint8) {
 	if state == perhaps {
 		k, _ := f.seen.again(t, v)

@@ -6,9 +6,9 @@ import (
 	"ckptfs/index/graph"
 )
 
-// Common is the longest common prefix of two graphs. It visits at most budget nodes of the search among twins (0:
-// DefaultBudget) and reports whether that sufficed to know that there is no longer one. Graphs of different kinds have
-// none.
+// Common is the longest common prefix of two graphs. It visits at most budget nodes of the search among twins
+// (0: DefaultBudget) and reports whether that sufficed to know that there is no longer one. Graphs of
+// different kinds have none.
 func Common(g, a *graph.Graph, budget int) (pairs []Pair, exact bool) {
 	if g.Kind != a.Kind || g.Check() != nil || a.Check() != nil {
 		return nil, true
@@ -34,8 +34,8 @@ func Common(g, a *graph.Graph, budget int) (pairs []Pair, exact bool) {
 // Tensor says which tensor of the stored model is to be read for which of the new one.
 type Tensor struct{ New, Stored string }
 
-// Tensors lists what a transfer along pairs reads, each new tensor once: of a layer that is called twice, by its first
-// call. The graphs are those that the pairs are of.
+// Tensors lists what a transfer along pairs reads, each new tensor once: of a layer that is called twice, by
+// its first call. The graphs are those that the pairs are of.
 func Tensors(g, a *graph.Graph, pairs []Pair) []Tensor {
 	var out []Tensor
 	seen := map[string]bool{}

@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// posting is the set of architectures that hold a class: a list of four bytes each, or a bitmap where that is smaller.
+// posting is the set of architectures that hold a class: a list of four bytes each, or a bitmap where that is
+// smaller.
 type posting struct {
 	list  []uint32
 	words []uint64 // bit i of words[k] is arch (base+k)*64 + i; nil: list holds
@@ -13,7 +14,8 @@ type posting struct {
 	n     int
 }
 
-// dense is the least size of a bitmap; a list is replaced by one of no more bytes, and a bitmap by a list of half its bytes.
+// dense is the least size of a bitmap; a list is replaced by one of no more bytes, and a bitmap by a list of
+// half its bytes.
 const dense = 64
 
 func (p *posting) add(a uint32) {

@@ -26,7 +26,8 @@ func build(lines ...[]string) *graph.Graph {
 
 type l = []string
 
-// length is the longest common prefix by Common, by a catalogue of one model, and by brute force, which must agree.
+// length is the longest common prefix by Common, by a catalogue of one model, and by brute force, which must
+// agree.
 func length(t *testing.T, g, a *graph.Graph) int {
 	t.Helper()
 	want := brute(g, a)

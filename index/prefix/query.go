@@ -6,8 +6,8 @@ import (
 	"ckptfs/index/graph"
 )
 
-// DefaultBudget bounds the search among twins: nodes of the search in one query, about a microsecond each for a
-// hundred layers.
+// DefaultBudget bounds the search among twins: nodes of the search in one query, about a microsecond each for
+// a hundred layers.
 const DefaultBudget = 2_000
 
 // Query says what to leave out and how long to search.

@@ -4,8 +4,9 @@ import "slices"
 
 // search maps the vertices from v on, where mapped are. False when the budget ended it.
 //
-// Where a vertex has one counterpart left and no other vertex could want that, mapping it is right: it takes nothing from
-// anyone. So there are choices only among twins: vertices of equal configuration whose inputs are the same vertices.
+// Where a vertex has one counterpart left and no other vertex could want that, mapping it is right: it takes
+// nothing from anyone. So there are choices only among twins: vertices of equal configuration whose inputs
+// are the same vertices.
 func (s *solver) search(v, mapped int) bool {
 	from := v
 	defer func() {
@@ -129,9 +130,9 @@ func sameBag(n int, a func(int) uint32, b []uint32) bool {
 	return slices.Equal(x, y)
 }
 
-// order sorts the free counterparts of v: the most alike first, and those last that a rival would rather have. Twins from
-// which equal trees grow are interchangeable: one is enough. With more rivals than counterparts v may go without, -1, and
-// does so before it takes one that a rival would rather have.
+// order sorts the free counterparts of v: the most alike first, and those last that a rival would rather
+// have. Twins from which equal trees grow are interchangeable: one is enough. With more rivals than
+// counterparts v may go without, -1, and does so before it takes one that a rival would rather have.
 func (s *solver) order(v int, free, rivals []int32) []int32 {
 	type scored struct {
 		u     int32

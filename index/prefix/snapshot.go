@@ -11,8 +11,9 @@ import (
 	"ckptfs/index/graph"
 )
 
-// A snapshot is a catalogue as bytes, so that it need not be made again of records. It is derived: who finds it damaged, or of another version, does without.
-// Numbers are little-endian, of 4 bytes unless said; a string is its length and the bytes; dtypes and slots are strings.
+// A snapshot is a catalogue as bytes, so that it need not be made again of records. It is derived: who finds
+// it damaged, or of another version, does without. Numbers are little-endian, of 4 bytes unless said; a
+// string is its length and the bytes; dtypes and slots are strings.
 //
 //	"CKP1"
 //	hash         32 bytes: BLAKE3 of all that follows
@@ -124,8 +125,9 @@ func bit(is bool, b int) int {
 	return 0
 }
 
-// Restore is the catalogue that Snapshot made p of, less the models that are not kept. The error wraps cas.ErrCorrupt, or cas.ErrNewer for a later version; then keep may have
-// been called all the same. Memory is bounded by p's.
+// Restore is the catalogue that Snapshot made p of, less the models that are not kept. The error wraps
+// cas.ErrCorrupt, or cas.ErrNewer for a later version; then keep may have been called all the same. Memory is
+// bounded by p's.
 func Restore(p []byte, keep func(m Model, t Tag) bool) (*Catalogue, error) {
 	r := restoring{Reader: document.Reader{P: p, Of: "snapshot"}}
 	r.Magic(snapshotMagic)

@@ -2,8 +2,8 @@ package prefix
 
 import "slices"
 
-// solver finds the longest common prefix of two graphs. Where no tree that both hold occurs twice in either, there is one
-// such prefix and it is read off; else it is searched for by branch and bound.
+// solver finds the longest common prefix of two graphs. Where no tree that both hold occurs twice in either,
+// there is one such prefix and it is read off; else it is searched for by branch and bound.
 type solver struct {
 	trees            // of g
 	g, a   *intGraph // g is the new graph, a the stored one
@@ -50,9 +50,10 @@ func resizeTo[T any](s []T, n int) []T {
 	return s[:n]
 }
 
-// solve looks for a prefix of g and a that is longer than floor, with s.build(s.g) called before, and sets s.best and s.len
-// to the longest it found; s.len is floor when it found none. It visits at most budget nodes of the search, of which with
-// floor -1 the first descent is always made, and reports whether that sufficed to know that no prefix is longer.
+// solve looks for a prefix of g and a that is longer than floor, with s.build(s.g) called before, and sets
+// s.best and s.len to the longest it found; s.len is floor when it found none. It visits at most budget nodes
+// of the search, of which with floor -1 the first descent is always made, and reports whether that sufficed
+// to know that no prefix is longer.
 func (s *solver) solve(a *intGraph, budget, floor int) (exact bool) {
 	s.a = a
 	s.ofA = s.match(a, s.ofA[:0])

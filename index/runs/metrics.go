@@ -20,8 +20,8 @@ func FromXattr(name string) (metric string, ok bool) {
 	return metric, ok && CheckName(metric) == nil
 }
 
-// ParseValue reads the value of a user.metric.NAME attribute: a number as text, inf, -inf or nan, in white space or with the
-// zero byte that some programs set.
+// ParseValue reads the value of a user.metric.NAME attribute: a number as text, inf, -inf or nan, in white
+// space or with the zero byte that some programs set.
 func ParseValue(p []byte) (float64, error) {
 	s := strings.TrimSpace(strings.TrimSuffix(string(p[:min(len(p), 128)]), "\x00"))
 	v, err := strconv.ParseFloat(s, 64)
@@ -71,8 +71,8 @@ func ParseOrbax(p []byte) (map[string]float64, error) {
 	})
 }
 
-// ParseTrainerState reads from a trainer_state.json what was logged at the step that it belongs to. A later entry of that
-// step wins.
+// ParseTrainerState reads from a trainer_state.json what was logged at the step that it belongs to. A later
+// entry of that step wins.
 func ParseTrainerState(p []byte) (map[string]float64, error) {
 	// global_step may stand behind log_history, so it is looked for first.
 	r, err := newReader(p, MaxStateFile)

@@ -13,8 +13,8 @@ type Policy struct {
 	KeepBest   []KeepBest    // the best by a metric
 	KeepWithin time.Duration // those complete no longer ago than this
 
-	// ForgetTorn gives up steps that are not complete, and not being written, where a later one is complete: the writer has
-	// gone on without them.
+	// ForgetTorn gives up steps that are not complete, and not being written, where a later one is complete:
+	// the writer has gone on without them.
 	ForgetTorn bool
 }
 
@@ -32,9 +32,10 @@ type Decision struct {
 	Reasons []string // why it is kept; why it is not: one
 }
 
-// Decide applies the policy to the steps of one run, at a time. Decisions come in the order of steps (Sort). Deciding again over
-// what was kept, at the same time, keeps it all. It is an error when no rule keeps anything, when a count or a duration is negative, or
-// when no complete step has a metric that is to choose the best: a misspelt name must not forget a run.
+// Decide applies the policy to the steps of one run, at a time. Decisions come in the order of steps (Sort).
+// Deciding again over what was kept, at the same time, keeps it all. It is an error when no rule keeps
+// anything, when a count or a duration is negative, or when no complete step has a metric that is to choose
+// the best: a misspelt name must not forget a run.
 func (p Policy) Decide(steps []Step, now time.Time) ([]Decision, error) {
 	if err := p.check(); err != nil {
 		return nil, err
@@ -90,7 +91,8 @@ func (p Policy) Decide(steps []Step, now time.Time) ([]Decision, error) {
 	return all, nil
 }
 
-// timed reports whether a time can be right: some programs date files 1970 or 1980 so that archives are the same, and clocks are set wrong.
+// timed reports whether a time can be right: some programs date files 1970 or 1980 so that archives are the
+// same, and clocks are set wrong.
 func timed(t, now time.Time) bool {
 	return t.Year() >= 2000 && !t.After(now.Add(time.Hour))
 }
@@ -130,8 +132,8 @@ var ages = []struct {
 	d    time.Duration
 }{{"y", 365 * 24 * time.Hour}, {"w", 7 * 24 * time.Hour}, {"d", 24 * time.Hour}, {"h", time.Hour}, {"m", time.Minute}, {"s", time.Second}}
 
-// ParseAge reads a duration such as 7d, 36h or 1w2d: whole numbers of y (365 days), w, d, h, m, s, each at most once, in
-// that order.
+// ParseAge reads a duration such as 7d, 36h or 1w2d: whole numbers of y (365 days), w, d, h, m, s, each at
+// most once, in that order.
 func ParseAge(s string) (time.Duration, error) {
 	bad := func() (time.Duration, error) {
 		return 0, fmt.Errorf("%.40q is no duration such as 7d, 36h or 1w2d: %w", s, ErrInvalid)

@@ -1,8 +1,9 @@
-// Package runs is what the store knows of a training run besides bytes: its steps, their metrics, which step is best, and
-// which a policy keeps.
+// Package runs is what the store knows of a training run besides bytes: its steps, their metrics, which step
+// is best, and which a policy keeps.
 //
-// A run is a directory below runs/, its steps are the directories in that. A step takes part in anything only when it is
-// complete. Steps are ordered by name as people count: checkpoint-90 before checkpoint-1000 (Compare).
+// A run is a directory below runs/, its steps are the directories in that. A step takes part in anything only
+// when it is complete. Steps are ordered by name as people count: checkpoint-90 before checkpoint-1000
+// (Compare).
 //
 // # Metrics
 //
@@ -13,8 +14,8 @@
 //	metrics.json           an object, as json.dump writes it: NaN, Infinity and -Infinity are numbers
 //	user.metric.NAME       extended attribute of the step's directory: one number as text
 //
-// Objects in objects are flattened: {"val": {"loss": 1}} is val/loss. Members that are no numbers are passed over. A name
-// that comes twice in one file is an error, since nobody can tell which was meant.
+// Objects in objects are flattened: {"val": {"loss": 1}} is val/loss. Members that are no numbers are passed
+// over. A name that comes twice in one file is an error, since nobody can tell which was meant.
 //
 // NaN is kept and shown, and never wins. Of equal values the earlier step wins.
 package runs
@@ -38,7 +39,8 @@ const (
 	maxDepth       = 16
 )
 
-// ErrInvalid says that something is no source of metrics, or a name or a policy that makes no sense. The error's text says why.
+// ErrInvalid says that something is no source of metrics, or a name or a policy that makes no sense. The
+// error's text says why.
 var ErrInvalid = errors.New("not valid")
 
 // Step is one checkpoint of a run.
@@ -55,8 +57,8 @@ func Sort(steps []Step) {
 	slices.SortStableFunc(steps, func(a, b Step) int { return Compare(a.Name, b.Name) })
 }
 
-// Compare orders names as people count: runs of decimal digits by their value, everything else by bytes. Where that makes two
-// names equal (07 and 7) the bytes decide, so that only equal names are equal.
+// Compare orders names as people count: runs of decimal digits by their value, everything else by bytes.
+// Where that makes two names equal (07 and 7) the bytes decide, so that only equal names are equal.
 func Compare(a, b string) int {
 	for i, j := 0, 0; ; {
 		if i == len(a) || j == len(b) {
@@ -122,8 +124,8 @@ func (m Mode) String() string {
 	return "min"
 }
 
-// Best is the index of the complete step with the least (greatest) value of a metric. False when no complete step has one that
-// is a number.
+// Best is the index of the complete step with the least (greatest) value of a metric. False when no complete
+// step has one that is a number.
 func Best(steps []Step, metric string, mode Mode) (int, bool) {
 	r := ranked(steps, metric, mode)
 	if len(r) == 0 {
@@ -183,7 +185,8 @@ func Known(steps []Step) string {
 	return "no complete step has any"
 }
 
-// CheckName returns an error unless name may be a metric's: 1 to MaxName bytes of UTF-8 without control characters.
+// CheckName returns an error unless name may be a metric's: 1 to MaxName bytes of UTF-8 without control
+// characters.
 func CheckName(name string) error {
 	switch {
 	case name == "":
@@ -196,7 +199,8 @@ func CheckName(name string) error {
 	return nil
 }
 
-// FileName is a metric's name as a file's: slashes, per cents and a dot in front are written %2F, %25 and %2E.
+// FileName is a metric's name as a file's: slashes, per cents and a dot in front are written %2F, %25 and
+// %2E.
 func FileName(metric string) string {
 	s := strings.NewReplacer("%", "%25", "/", "%2F").Replace(metric)
 	if strings.HasPrefix(s, ".") {

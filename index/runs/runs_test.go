@@ -278,7 +278,8 @@ func drawStep(t *rapid.T) Step {
 	return s
 }
 
-// What a policy kept it keeps again; with one more rule it keeps no less; what it forgets is complete or given up.
+// What a policy kept it keeps again; with one more rule it keeps no less; what it forgets is complete or
+// given up.
 func TestDecideTwice(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		all := rapid.SliceOfNDistinct(rapid.Custom(drawStep), 0, 12, func(s Step) string { return s.Name }).Draw(t, "steps")

@@ -12,7 +12,8 @@ const Dir = "runs"
 // Levels is how many names of a path are looked at for its place in a series, from its end.
 const Levels = 3
 
-// IsRun reports whether names[k] is that of a run: one of a higher number is no later step, for it may have begun anywhere.
+// IsRun reports whether names[k] is that of a run: one of a higher number is no later step, for it may have
+// begun anywhere.
 func IsRun(names []string, k int) bool { return k == 1 && names[0] == Dir }
 
 const decimals = "0123456789"
@@ -45,8 +46,8 @@ func CompareNumbers(a, b []string) int {
 	return 0
 }
 
-// Position is where a file's path stands among those of a series, such as the steps of a run, at each of the levels at which
-// the step before is looked for.
+// Position is where a file's path stands among those of a series, such as the steps of a run, at each of the
+// levels at which the step before is looked for.
 type Position []rung
 
 // rung is one level: what all paths of the series have in common, and the numbers of this one.

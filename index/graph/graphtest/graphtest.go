@@ -10,7 +10,8 @@ import (
 	"ckptfs/index/graph"
 )
 
-// Identities numbers what vertices are: two have one number exactly if they are one layer, with the same inputs.
+// Identities numbers what vertices are: two have one number exactly if they are one layer, with the same
+// inputs.
 type Identities map[string]int
 
 // Layers are the numbers of g's vertices by themselves, those of Trees with all that leads to them.
@@ -50,7 +51,8 @@ func (o Identities) Number(s string) int {
 	return o[s]
 }
 
-// Bounded holds that f allocates no more than perByte for each byte of p, and 1 MiB, garbage and what the test itself takes included.
+// Bounded holds that f allocates no more than perByte for each byte of p, and 1 MiB, garbage and what the
+// test itself takes included.
 func Bounded(t *testing.T, perByte int, p []byte, f func()) {
 	t.Helper()
 	var before, after runtime.MemStats

@@ -8,8 +8,8 @@ import (
 	"ckptfs/index/graph"
 )
 
-// attach gives the vertices those of the file's tensors that belong to them by name. They are no part of the identity, so
-// that a query, which has no file, still finds the graph.
+// attach gives the vertices those of the file's tensors that belong to them by name. They are no part of the
+// identity, so that a query, which has no file, still finds the graph.
 func (k *keras) attach(all []formats.Tensor) {
 	byPath, byName := map[string][]int{}, map[string][]int{}
 	for i := range k.g.Vertices {
@@ -62,7 +62,8 @@ func layersNamed(name string, byName map[string][]int) (vertices []int, slot str
 	return nil, ""
 }
 
-// snakeCase is a class's name as Keras writes it: MultiHeadAttention is multi_head_attention, Conv2D is conv2d.
+// snakeCase is a class's name as Keras writes it: MultiHeadAttention is multi_head_attention, Conv2D is
+// conv2d.
 func snakeCase(s string) string {
 	var b strings.Builder
 	upper := func(i int) bool { return i < len(s) && 'A' <= s[i] && s[i] <= 'Z' }

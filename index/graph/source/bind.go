@@ -51,7 +51,8 @@ func (e *explicit) bind(file Tensors) error {
 
 func (e *explicit) at(p paramAt) *graph.Param { return &e.g.Vertices[p.vertex].Params[p.param] }
 
-// find is the tensor of a parameter: by its own name, else by the first of those tied to it that is in the file.
+// find is the tensor of a parameter: by its own name, else by the first of those tied to it that is in the
+// file.
 func (e *explicit) find(file Tensors, prefix string, at paramAt) (string, *formats.Tensor) {
 	own := prefix + e.at(at).Tensor
 	if t := file[own]; t != nil {
@@ -80,7 +81,8 @@ func (e *explicit) fit(file Tensors, prefix string, all []paramAt) error {
 	return nil
 }
 
-// prefixes lists what stands before a parameter's name, or one tied to it, in names of the file, up to a dot or slash.
+// prefixes lists what stands before a parameter's name, or one tied to it, in names of the file, up to a dot
+// or slash.
 func (e *explicit) prefixes(file Tensors, at paramAt) []string {
 	found := map[string]bool{}
 	for _, name := range append([]string{e.at(at).Tensor}, e.tied[at]...) {

@@ -152,8 +152,8 @@ func unitsOf(key string, units []uint16) []uint16 {
 	return utf16.Encode([]rune(key))
 }
 
-// withoutLayerNames takes from a canonical object the members that a layer's cfg goes without. Which of an object's
-// members come first is not known when a nested config is read, so this is done afterwards.
+// withoutLayerNames takes from a canonical object the members that a layer's cfg goes without. Which of an
+// object's members come first is not known when a nested config is read, so this is done afterwards.
 func withoutLayerNames(p []byte) []byte {
 	out := append(make([]byte, 0, len(p)), '{')
 	for i := 1; p[i] != '}'; {
@@ -235,8 +235,8 @@ func appendJSONString(dst []byte, s string) []byte {
 	return append(dst, '"')
 }
 
-// appendNumber appends a JSON number as ECMAScript prints it; integers that no float64 holds keep their digits. False
-// when it is past the range of float64.
+// appendNumber appends a JSON number as ECMAScript prints it; integers that no float64 holds keep their
+// digits. False when it is past the range of float64.
 func appendNumber(dst []byte, s string) ([]byte, bool) {
 	f, err := strconv.ParseFloat(s, 64)
 	if err != nil || math.IsInf(f, 0) {

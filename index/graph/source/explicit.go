@@ -22,10 +22,11 @@ func ByName(all []formats.Tensor) Tensors {
 	return m
 }
 
-// ParseExplicit reads a GRAPH.json, as the package comment draws it. With tensors every parameter has to be there, with the type
-// and the shape that the source states, by its name or by one of those tied to it, or all have to behind a prefix that only one of the file's parts
-// has ("model." in {"model": …, "optimizer": …}); the graph names them as the file does. Without (a query, nil) any will do. The error wraps
-// ErrInvalid. Memory is at most 64 times p.
+// ParseExplicit reads a GRAPH.json, as the package comment draws it. With tensors every parameter has to be
+// there, with the type and the shape that the source states, by its name or by one of those tied to it, or
+// all have to behind a prefix that only one of the file's parts has ("model." in {"model": …, "optimizer":
+// …}); the graph names them as the file does. Without (a query, nil) any will do. The error wraps ErrInvalid.
+// Memory is at most 64 times p.
 func ParseExplicit(p []byte, tensors Tensors) (*graph.Graph, error) {
 	r, err := newReader(p)
 	if err != nil {
@@ -198,7 +199,8 @@ func (e *explicit) layerConfig() (string, error) {
 	return s, err
 }
 
-// canonical remembers what cfgs came to: architectures that are asked about have many in common. All stand equally deep, so it depends on their bytes alone.
+// canonical remembers what cfgs came to: architectures that are asked about have many in common. All stand
+// equally deep, so it depends on their bytes alone.
 var canonical remembered
 
 // remembered is a bounded map, from the text of an object to another.

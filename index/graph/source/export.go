@@ -12,10 +12,10 @@ import (
 	"ckptfs/index/graph"
 )
 
-// ParseExport reads the graph of a torch.export archive: models/NAME.json in a .pt2 file. Each operator is a vertex, named
-// by the module it lies in and its own name; what it gets besides tensors is its configuration. Parameters, buffers and
-// lifted constants are parameters, by the names that the module has for them. Graphs within the graph (control flow) are
-// refused. The error wraps ErrInvalid. Memory is at most 64 times p.
+// ParseExport reads the graph of a torch.export archive: models/NAME.json in a .pt2 file. Each operator is a
+// vertex, named by the module it lies in and its own name; what it gets besides tensors is its configuration.
+// Parameters, buffers and lifted constants are parameters, by the names that the module has for them. Graphs
+// within the graph (control flow) are refused. The error wraps ErrInvalid. Memory is at most 64 times p.
 func ParseExport(p []byte) (*graph.Graph, error) {
 	r, err := newReader(p)
 	if err != nil {
@@ -198,7 +198,8 @@ type exportArgs struct {
 	slot string
 }
 
-// walk appends what the argument is besides tensors: null stands for one of the graph, "param" for one of the module.
+// walk appends what the argument is besides tensors: null stands for one of the graph, "param" for one of the
+// module.
 func (a *exportArgs) walk(dst []byte, v any) ([]byte, error) {
 	var err error
 	switch v := v.(type) {

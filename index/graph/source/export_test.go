@@ -11,7 +11,8 @@ import (
 	"ckptfs/index/graph/graphtest"
 )
 
-// The file was written by torch 2.15: a layer called twice, a split whose halves are exchanged, an addition with a factor.
+// The file was written by torch 2.15: a layer called twice, a split whose halves are exchanged, an addition
+// with a factor.
 func TestExport(t *testing.T) {
 	g, err := ParseExport(readFile(t, "torch-export.json"))
 	if err != nil {

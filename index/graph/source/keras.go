@@ -17,13 +17,15 @@ const MaxKeras = 4 << 20
 // callMark stands in the name of a vertex between the layer and the number of its call, from the second on.
 const callMark = "#"
 
-// ParseKeras reads the configuration of a Keras model: config.json of a .keras file (Keras 3), or the attribute
-// model_config of an HDF5 file (Keras 2). A Sequential model is a chain; models within models are flattened; each call of
-// a layer is a vertex, with all its inputs. What a call gets besides tensors is part of the vertex's configuration.
+// ParseKeras reads the configuration of a Keras model: config.json of a .keras file (Keras 3), or the
+// attribute model_config of an HDF5 file (Keras 2). A Sequential model is a chain; models within models are
+// flattened; each call of a layer is a vertex, with all its inputs. What a call gets besides tensors is part
+// of the vertex's configuration.
 //
-// The source names no tensors. Those of the file, if there are any, are attached by name: as Keras 3 saves them, layers/dense_1/vars/0
-// being the first variable of the second Dense of its container, or as HDF5 files of both versions have them,
-// model_weights/head/head/kernel:0 being a variable of the layer named head. All calls of a layer get them.
+// The source names no tensors. Those of the file, if there are any, are attached by name: as Keras 3 saves
+// them, layers/dense_1/vars/0 being the first variable of the second Dense of its container, or as HDF5 files
+// of both versions have them, model_weights/head/head/kernel:0 being a variable of the layer named head. All
+// calls of a layer get them.
 //
 // The error wraps ErrInvalid. Memory is at most 64 times p.
 func ParseKeras(p []byte, all []formats.Tensor) (*graph.Graph, error) {
@@ -372,8 +374,8 @@ type kerasArgs struct {
 	in []graph.Input
 }
 
-// walk gathers the tensors in v, and appends what is left, with null for tensors. It is plain when there are only lists of
-// tensors: then it says nothing.
+// walk gathers the tensors in v, and appends what is left, with null for tensors. It is plain when there are
+// only lists of tensors: then it says nothing.
 func (a *kerasArgs) walk(dst []byte, v any) (text []byte, plain bool, err error) {
 	switch v := v.(type) {
 	case []any:

@@ -52,8 +52,8 @@ func tensors(names ...string) (out []formats.Tensor) {
 	return out
 }
 
-// The files are of one model, written by Keras 3.15: a layer called twice, a model with two outputs within, an attention with a
-// keyword argument, a Sequential at the end.
+// The files are of one model, written by Keras 3.15: a layer called twice, a model with two outputs within,
+// an attention with a keyword argument, a Sequential at the end.
 func TestKeras(t *testing.T) {
 	g, err := ParseKeras(readFile(t, "keras-config.json"), tensors("layers/dense/vars/0", "layers/functional/layers/dense_1/vars/1",
 		"layers/multi_head_attention/query_dense/vars/0", "layers/sequential/layers/dense/vars/0", "optimizer/vars/0"))

@@ -23,9 +23,10 @@ const onnxWindow = 4 << 10
 const maxConstant = 1 << 10
 
 // ParseONNX reads the graph of an ONNX model of size bytes. Each operator is a vertex; its attributes are its
-// configuration. Initializers are parameters, by type and shape: their names mean nothing across files. Constant
-// operators, and initializers of integers of at most 1 KiB (shapes, axes), are folded into the configuration of whoever
-// takes them, Identity operators away. Graphs within the graph (control flow) are refused. The weights are not read.
+// configuration. Initializers are parameters, by type and shape: their names mean nothing across files.
+// Constant operators, and initializers of integers of at most 1 KiB (shapes, axes), are folded into the
+// configuration of whoever takes them, Identity operators away. Graphs within the graph (control flow) are
+// refused. The weights are not read.
 //
 // The error wraps ErrInvalid, or is r's. At most 16 MiB are read; memory is at most 64 times what is read.
 func ParseONNX(r io.ReaderAt, size int64) (*graph.Graph, error) {
@@ -122,7 +123,8 @@ func (o *onnxParser) graph(s protowire.Span) error {
 	return nil
 }
 
-// path calls each with the fields of each message that is field number of s; of an empty one with the zero Field.
+// path calls each with the fields of each message that is field number of s; of an empty one with the zero
+// Field.
 func (o *onnxParser) path(s protowire.Span, number int, each func(protowire.Field) error) error {
 	return o.Fields(s, func(f protowire.Field) error {
 		if f.Number != number || f.Type != protowire.Bytes {

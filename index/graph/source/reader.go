@@ -12,7 +12,8 @@ import (
 
 const maxDepth = 64
 
-// reader reads one JSON document token by token, so that it takes memory only in proportion to what is kept of it.
+// reader reads one JSON document token by token, so that it takes memory only in proportion to what is kept
+// of it.
 type reader struct {
 	dec   tokens
 	depth int
@@ -82,7 +83,8 @@ type object struct {
 	many map[string]bool // those that few has no room for
 }
 
-// next reads the name of an object's next member, whose value has to be read before the next call. False when there is none, or o.err is set.
+// next reads the name of an object's next member, whose value has to be read before the next call. False when
+// there is none, or o.err is set.
 func (r *reader) next(o *object) bool {
 	if !r.dec.More() {
 		r.close()

@@ -6,7 +6,8 @@ import (
 	"ckptfs/index/graph"
 )
 
-// slots names the parameters of one vertex by their tensors: the names less the components that all begin with.
+// slots names the parameters of one vertex by their tensors: the names less the components that all begin
+// with.
 func slots(params []graph.Param) {
 	if len(params) == 0 {
 		return

@@ -1,5 +1,5 @@
-// Package source finds the architecture graph of a model among the files of its step, and reads it. Nothing of a source is
-// executed; its bytes are bounded by MaxSource, the depth of its nesting by 64.
+// Package source finds the architecture graph of a model among the files of its step, and reads it. Nothing
+// of a source is executed; its bytes are bounded by MaxSource, the depth of its nesting by 64.
 //
 // # Kinds, first that applies
 //
@@ -10,9 +10,10 @@
 //	seq       the tensors of a torch file in their order: one vertex a module, a chain  approximate
 //	bag       the tensors of any other file: one vertex a module, no edges              similarity only
 //
-// In seq and bag a module is what stands before the last dot or slash of a tensor's name. In a seq the module's name is no
-// part of its identity, in a bag it is. A bag has no vertex for the virtual root that longest common prefixes begin at: it
-// would match in every pair of bags and turn "none" into a match of length 1.
+// In seq and bag a module is what stands before the last dot or slash of a tensor's name. In a seq the
+// module's name is no part of its identity, in a bag it is. A bag has no vertex for the virtual root that
+// longest common prefixes begin at: it would match in every pair of bags and turn "none" into a match of
+// length 1.
 //
 // # Where each is looked for
 //
@@ -25,8 +26,8 @@
 //
 // # GRAPH.json
 //
-// At most 16 MiB and 65,535 vertices, nested at most 64 deep; a member that stands nowhere below is refused, so that a
-// misspelt one is not an empty one.
+// At most 16 MiB and 65,535 vertices, nested at most 64 deep; a member that stands nowhere below is refused,
+// so that a misspelt one is not an empty one.
 //
 //	{"v": 1, "nodes": [
 //	  {"id": "x",     "op": "Input",  "cfg": {"shape": [null, 3, 32, 32]}},
@@ -41,10 +42,11 @@
 //	params  tensors of the file, each a name or {"name": …, "dtype": "F32", "shape": [16, 3, 3, 3], "tied": […]}; tied
 //	        are other names of the same tensor, of which a file may have but one
 //
-// The canonical cfg is JSON as RFC 8785 has it (members sorted by UTF-16 units, shortest numbers, no white space), less the
-// members name, trainable, dtype_policy and dtype-policy of cfg itself, and seed at any depth. An object with members
-// class_name and config nests a layer's cfg, and the same members are left out of that config. Integers that no
-// float64 holds keep their digits: rounding them, as the RFC would, makes different layers equal.
+// The canonical cfg is JSON as RFC 8785 has it (members sorted by UTF-16 units, shortest numbers, no white
+// space), less the members name, trainable, dtype_policy and dtype-policy of cfg itself, and seed at any
+// depth. An object with members class_name and config nests a layer's cfg, and the same members are left out
+// of that config. Integers that no float64 holds keep their digits: rounding them, as the RFC would, makes
+// different layers equal.
 package source
 
 import (
@@ -103,7 +105,8 @@ type Source struct {
 // metadataKey is the member of a safetensors file's __metadata__.
 const metadataKey = "ckptfs.arch"
 
-// Find lists where the graph of the model rel, of a format, may be read from, best first. The last one is the model's tensors.
+// Find lists where the graph of the model rel, of a format, may be read from, best first. The last one is the
+// model's tensors.
 func Find(files []File, rel, format string) []Source {
 	at := make(map[string]*File, len(files))
 	var pt2, keras []*File
@@ -163,8 +166,8 @@ func Find(files []File, rel, format string) []Source {
 	return append(out, Source{Kind: graph.Bag, Key: graph.Bag.String()})
 }
 
-// Sidecar reports whether the source is a file, or an attribute, that somebody wrote only to say what the graph is: what is wrong
-// with it is news.
+// Sidecar reports whether the source is a file, or an attribute, that somebody wrote only to say what the
+// graph is: what is wrong with it is news.
 func (s *Source) Sidecar() bool {
 	return s.Kind == graph.Explicit && (s.attr != nil || strings.HasSuffix(s.Rel, ".json"))
 }
@@ -172,7 +175,8 @@ func (s *Source) Sidecar() bool {
 // Own reports whether the source is the model rel itself, whose bytes are those of its manifest.
 func (s *Source) Own(rel string) bool { return s.attr == nil && (s.Rel == "" || s.Rel == rel) }
 
-// CheckAttr checks what is to be an attribute Xattr of a model with these tensors; nil where they are not known. The error wraps graph.ErrInvalid.
+// CheckAttr checks what is to be an attribute Xattr of a model with these tensors; nil where they are not
+// known. The error wraps graph.ErrInvalid.
 func CheckAttr(p []byte, tensors Tensors) error {
 	_, err := ParseExplicit(p, tensors)
 	return err
@@ -181,7 +185,8 @@ func CheckAttr(p []byte, tensors Tensors) error {
 // Open opens a file of the step until done is called.
 type Open func(rel string) (r io.ReaderAt, size int64, done func(), err error)
 
-// Read reads the graph from a source. tensors are the model's. The error wraps graph.ErrInvalid when the source is none.
+// Read reads the graph from a source. tensors are the model's. The error wraps graph.ErrInvalid when the
+// source is none.
 func Read(src *Source, open Open, tensors []formats.Tensor) (*graph.Graph, error) {
 	if src.Rel == "" {
 		return FromTensors(src.Kind, tensors)

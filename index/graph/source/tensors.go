@@ -8,8 +8,8 @@ import (
 	"ckptfs/index/graph"
 )
 
-// FromTensors guesses a graph of kind Seq or Bag from a file's tensors in the file's order: one vertex for each module, with
-// the tensors' names, types and shapes as configuration.
+// FromTensors guesses a graph of kind Seq or Bag from a file's tensors in the file's order: one vertex for
+// each module, with the tensors' names, types and shapes as configuration.
 func FromTensors(kind graph.Kind, all []formats.Tensor) (*graph.Graph, error) {
 	g := &graph.Graph{Kind: kind}
 	at := make(map[string]int)

@@ -2,7 +2,8 @@ package source
 
 import "strings"
 
-// valid reports whether s is a JSON document nested at most 2*maxDepth deep, as json.Valid has it, in a quarter of the time.
+// valid reports whether s is a JSON document nested at most 2*maxDepth deep, as json.Valid has it, in a
+// quarter of the time.
 func valid(s string) bool {
 	var ends [2 * maxDepth]byte // of the objects and arrays that are open
 	depth := 0
