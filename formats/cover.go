@@ -9,9 +9,9 @@ import (
 // Range is bytes of a file.
 type Range struct{ Off, Len int64 }
 
-// Cover makes the regions of a file of size bytes in which each of the ranges is a Data region and all else is Blob.
-// index[i] is the region of data[i], -1 when that is empty. Equal ranges share one region; ranges that overlap otherwise,
-// or lie outside, are an error.
+// Cover makes the regions of a file of size bytes in which each of the ranges is a Data region and all else
+// is Blob. index[i] is the region of data[i], -1 when that is empty. Equal ranges share one region; ranges
+// that overlap otherwise, or lie outside, are an error.
 func Cover(size int64, data []Range) (regions []Region, index []int, err error) {
 	order := make([]int, 0, len(data))
 	index = make([]int, len(data))
@@ -51,7 +51,8 @@ func Cover(size int64, data []Range) (regions []Region, index []int, err error) 
 	return regions, index, nil
 }
 
-// Cover lays out a file of size bytes as the function Cover does. A tensor's Region is until then that of its data, or negative.
+// Cover lays out a file of size bytes as the function Cover does. A tensor's Region is until then that of its
+// data, or negative.
 func (l *Layout) Cover(size int64, data []Range) error {
 	regions, index, err := Cover(size, data)
 	if err != nil {

@@ -1,15 +1,16 @@
-// Package formats turns a file into a Layout: regions that are sorted, gapless and cover every byte, and the tensors
-// that lie in them.
+// Package formats turns a file into a Layout: regions that are sorted, gapless and cover every byte, and the
+// tensors that lie in them.
 //
-// The invariant carries the project's first rule. A file is put back together by concatenating its regions, whatever
-// the format was, so one check (Layout.Check) and one fuzz target hold for every parser. A byte that no parser
-// understands is in a Blob region. A parser that has any doubt says ErrNotFormat, and the file is one Blob.
+// The invariant carries the project's first rule. A file is put back together by concatenating its regions,
+// whatever the format was, so one check (Layout.Check) and one fuzz target hold for every parser. A byte that
+// no parser understands is in a Blob region. A parser that has any doubt says ErrNotFormat, and the file is
+// one Blob.
 //
 //	0                                                              size
 //	| Blob: header | Data: fc.bias | Pad | Data: fc.weight | Blob     |
 //
-// Parsers read untrusted bytes. They never execute, unpickle or construct anything, and check each stated size against
-// the file's before they take memory for it.
+// Parsers read untrusted bytes. They never execute, unpickle or construct anything, and check each stated
+// size against the file's before they take memory for it.
 package formats
 
 import (
@@ -18,8 +19,8 @@ import (
 	"io"
 )
 
-// ErrNotFormat says that the file is not of the parser's format, or not with certainty. It is no failure: the next
-// parser is asked, and in the end the file is stored as a blob.
+// ErrNotFormat says that the file is not of the parser's format, or not with certainty. It is no failure: the
+// next parser is asked, and in the end the file is stored as a blob.
 var ErrNotFormat = errors.New("not of this format")
 
 // Kind says what a region holds.
@@ -48,16 +49,16 @@ type Layout struct {
 	Regions []Region
 	Tensors []Tensor // in the order of the file's own directory (header, pickle)
 
-	// Partial: the file holds tensors that Tensors lacks, or shows only by their parts. What is made from Tensors
-	// would then not be the file in another form.
+	// Partial: the file holds tensors that Tensors lacks, or shows only by their parts. What is made from
+	// Tensors would then not be the file in another form.
 	Partial bool
 
-	// Left counts what the file holds and Tensors lacks, by why: "datasets are compressed". It is for people to read, and no manifest
-	// keeps it.
+	// Left counts what the file holds and Tensors lacks, by why: "datasets are compressed". It is for people
+	// to read, and no manifest keeps it.
 	Left map[string]int
 
-	// Fine: the file is a document that grows from save to save, or changes in a few places: its blobs are worth being cut
-	// finely. It says how to store the file, not what it is, and no manifest keeps it.
+	// Fine: the file is a document that grows from save to save, or changes in a few places: its blobs are
+	// worth being cut finely. It says how to store the file, not what it is, and no manifest keeps it.
 	Fine bool
 }
 
@@ -74,13 +75,13 @@ func (l *Layout) Leave(why string) {
 type Parser interface {
 	// Name is the format's name as `ckptfs show` prints it.
 	Name() string
-	// Parse returns the layout of the size bytes of r. It returns ErrNotFormat (wrapped, with the reason) unless it is
-	// certain, and an error of r's as it is.
+	// Parse returns the layout of the size bytes of r. It returns ErrNotFormat (wrapped, with the reason)
+	// unless it is certain, and an error of r's as it is.
 	Parse(r io.ReaderAt, size int64) (*Layout, error)
 }
 
-// Check returns an error unless the regions are sorted, not empty, gapless, cover [0, size) exactly, and every tensor
-// lies inside its region.
+// Check returns an error unless the regions are sorted, not empty, gapless, cover [0, size) exactly, and
+// every tensor lies inside its region.
 func (l *Layout) Check(size int64) error {
 	var end int64
 	for i, r := range l.Regions {

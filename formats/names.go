@@ -5,8 +5,8 @@ import (
 	"strconv"
 )
 
-// Distinguish gives tensors that have one name different ones: the first with the least depth keeps it, the next is name#2,
-// unless a tensor has that name, and so on.
+// Distinguish gives tensors that have one name different ones: the first with the least depth keeps it, the
+// next is name#2, unless a tensor has that name, and so on.
 func Distinguish(tensors []Tensor, depth []int) {
 	order := make([]int, len(tensors)) // least depth first
 	for i := range order {

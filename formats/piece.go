@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// PieceName is what a piece of an array is called that begins at origin and has a shape: w[0:64,128:256], as Python slices it.
+// PieceName is what a piece of an array is called that begins at origin and has a shape: w[0:64,128:256], as
+// Python slices it.
 func PieceName(array string, origin, shape []int64) string {
 	b := append([]byte(array), '[')
 	for d, o := range origin {

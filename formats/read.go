@@ -2,8 +2,9 @@ package formats
 
 import "io"
 
-// ReadFull fills p from r at off. A file that ends before p is full is io.ErrUnexpectedEOF: parsers ask only for bytes
-// below the size they were given, so the file changed under them, which is an error of r's and no fact of the format.
+// ReadFull fills p from r at off. A file that ends before p is full is io.ErrUnexpectedEOF: parsers ask only
+// for bytes below the size they were given, so the file changed under them, which is an error of r's and no
+// fact of the format.
 func ReadFull(r io.ReaderAt, p []byte, off int64) error {
 	n, err := r.ReadAt(p, off)
 	if n == len(p) {
@@ -24,7 +25,8 @@ type Cursor struct {
 	pos  int
 }
 
-// NewCursor returns a Cursor at the start of the size bytes of r. Its window has window bytes, the most that Peek gives.
+// NewCursor returns a Cursor at the start of the size bytes of r. Its window has window bytes, the most that
+// Peek gives.
 func NewCursor(r io.ReaderAt, size int64, window int) *Cursor {
 	return &Cursor{r: r, size: size, buf: make([]byte, 0, window)}
 }
@@ -32,7 +34,8 @@ func NewCursor(r io.ReaderAt, size int64, window int) *Cursor {
 // Offset is that of the next byte.
 func (c *Cursor) Offset() int64 { return c.next - int64(len(c.buf)-c.pos) }
 
-// Peek returns the next n bytes, or more, valid until the next call. It returns io.EOF when there are fewer, and r's own errors.
+// Peek returns the next n bytes, or more, valid until the next call. It returns io.EOF when there are fewer,
+// and r's own errors.
 func (c *Cursor) Peek(n int) ([]byte, error) {
 	if len(c.buf)-c.pos < n {
 		k := copy(c.buf[:cap(c.buf)], c.buf[c.pos:])

@@ -8,7 +8,8 @@ import (
 // DType is an element type by its safetensors code, such as "F32" or "BF16".
 type DType string
 
-// The element types, with the codes of the safetensors specification. "C128" is not in it; torch has the type.
+// The element types, with the codes of the safetensors specification. "C128" is not in it; torch has the
+// type.
 const (
 	Bool     DType = "BOOL"
 	F4       DType = "F4"
@@ -94,8 +95,8 @@ func (t *Tensor) NumElements() int64 {
 	return int64(n)
 }
 
-// NumBytes is the size of the tensor's elements laid out contiguously, or -1 when that overflows, is no whole number of
-// bytes or of blocks, or the type is unknown.
+// NumBytes is the size of the tensor's elements laid out contiguously, or -1 when that overflows, is no whole
+// number of bytes or of blocks, or the type is unknown.
 func (t *Tensor) NumBytes() int64 {
 	n, b := t.NumElements(), int64(t.DType.Bits())
 	if per, size := t.DType.Block(); per > 0 {
@@ -110,8 +111,8 @@ func (t *Tensor) NumBytes() int64 {
 	return n * b / 8
 }
 
-// Contiguous reports whether the elements lie row-major without gaps, so that [Offset, Offset+NumBytes) of the region
-// is the tensor.
+// Contiguous reports whether the elements lie row-major without gaps, so that [Offset, Offset+NumBytes) of
+// the region is the tensor.
 func (t *Tensor) Contiguous() bool {
 	if t.Stride == nil || t.NumElements() == 0 {
 		return true
@@ -126,7 +127,8 @@ func (t *Tensor) Contiguous() bool {
 	return true
 }
 
-// SetColumnMajor sets the strides of elements that lie column-major without gaps: none where that is row-major, too.
+// SetColumnMajor sets the strides of elements that lie column-major without gaps: none where that is
+// row-major, too.
 func (t *Tensor) SetColumnMajor() {
 	t.Stride = make([]int64, len(t.Shape))
 	step := int64(1)

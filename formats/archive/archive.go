@@ -1,24 +1,27 @@
 // Package archive lays out tar files and zips by what lies in them.
 //
-// Each entry that is stored as it is gets the layout that it would have as a file of its own, moved to its place: equal
-// tensors meet whether a checkpoint lies in a folder or in an archive. Tensors are called ENTRY/NAME. Everything between
-// entries, entries that are compressed, and entries that no parser knows are Blob.
+// Each entry that is stored as it is gets the layout that it would have as a file of its own, moved to its
+// place: equal tensors meet whether a checkpoint lies in a folder or in an archive. Tensors are called
+// ENTRY/NAME. Everything between entries, entries that are compressed, and entries that no parser knows are
+// Blob.
 //
 //	tar   | header 512 | entry's bytes, to a multiple of 512 with zeros | header | … | zeros |
 //	zip   see package zipdir
 //
-// The layout is partial, since nobody knows what else an archive holds, but for Keras's .keras: model.weights.h5 between two texts.
+// The layout is partial, since nobody knows what else an archive holds, but for Keras's .keras:
+// model.weights.h5 between two texts.
 //
-// An archive in which no parser knows any entry is none for this package: it is better off as one Blob. Archives in
-// archives are followed three deep.
+// An archive in which no parser knows any entry is none for this package: it is better off as one Blob.
+// Archives in archives are followed three deep.
 //
 // # What is recognised
 //
 //	zip   what package zipdir knows; its rules hold
 //	tar   ustar, pax and GNU headers as archive/tar reads them, uncompressed; sparse entries are Blob
 //
-// archive/tar is given a reader that seeks over entries, so that an archive is read in time linear in the number of its
-// entries and not of its bytes. At most 262,144 entries, 1,048,576 regions and as many tensors, and 64 MiB of tensors' names.
+// archive/tar is given a reader that seeks over entries, so that an archive is read in time linear in the
+// number of its entries and not of its bytes. At most 262,144 entries, 1,048,576 regions and as many tensors,
+// and 64 MiB of tensors' names.
 package archive
 
 import (
@@ -128,8 +131,8 @@ func (z Zip) Parse(r io.ReaderAt, size int64) (*formats.Layout, error) {
 	return b.finish(size)
 }
 
-// keras reports whether the entries are those of Keras's model.save: weights and two texts, so that all tensors are the
-// weights'.
+// keras reports whether the entries are those of Keras's model.save: weights and two texts, so that all
+// tensors are the weights'.
 func keras(records []zipdir.Record) bool {
 	weights := false
 	for i := range records {
@@ -151,7 +154,8 @@ var TarFormat = formats.Format{
 	Names:  []formats.Name{{Name: Tar{}.Name()}},
 }
 
-// Tar is the parser of tar files. Detect finds the layout of an entry, and fails with errors of the reader's only.
+// Tar is the parser of tar files. Detect finds the layout of an entry, and fails with errors of the reader's
+// only.
 type Tar struct{ Detect formats.Detect }
 
 // Name returns "tar".

@@ -1,4 +1,5 @@
-// Package arrow lays out Arrow IPC: files (Feather version 2) and streams (the .arrow files of Hugging Face's datasets).
+// Package arrow lays out Arrow IPC: files (Feather version 2) and streams (the .arrow files of Hugging Face's
+// datasets).
 //
 //	"ARROW1" 00 00       a file only
 //	FF FF FF FF          of each message: i32 n, then n bytes: a flatbuffer Message, padded to 8
@@ -11,14 +12,15 @@
 //	RecordBatch      1 nodes, 2 buffers: (i64 offset in the body, i64 length)      header type 3
 //	DictionaryBatch  1 data: a RecordBatch                                         header type 2
 //
-// A buffer of at least 4 KiB, compressed or not, is a Data region: a column that occurs in two files is found, whatever lies before it. Columns
-// are no tensors, so there are none, and the layout is partial. All else is Blob.
+// A buffer of at least 4 KiB, compressed or not, is a Data region: a column that occurs in two files is
+// found, whatever lies before it. Columns are no tensors, so there are none, and the layout is partial. All
+// else is Blob.
 //
 // # What is recognised
 //
-// Little-endian messages in the framing of Arrow 0.15 and later, that begin with a schema. Where a message does not hold together, a file
-// ends early, or buffers overlap, the file is a Blob. At most 65,536 messages of at most 16 MiB each (64 MiB together) and 1,048,576 buffers
-// are read, 16 bytes each; bodies are not.
+// Little-endian messages in the framing of Arrow 0.15 and later, that begin with a schema. Where a message
+// does not hold together, a file ends early, or buffers overlap, the file is a Blob. At most 65,536 messages
+// of at most 16 MiB each (64 MiB together) and 1,048,576 buffers are read, 16 bytes each; bodies are not.
 package arrow
 
 import (

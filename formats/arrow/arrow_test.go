@@ -27,7 +27,8 @@ func columns(t *testing.T, name string) (out [][]byte) {
 	return out
 }
 
-// TestColumns: two columns of numbers and one of text are found in every form, and are the same wherever they lie.
+// TestColumns: two columns of numbers and one of text are found in every form, and are the same wherever they
+// lie.
 func TestColumns(t *testing.T) {
 	want := columns(t, "arrow/plain.feather")
 	if len(want) != 3 { // numbers, numbers, text; the offsets are too short

@@ -1,5 +1,5 @@
-// Package canonical gives the tensors of a file an identity that does not depend on the file: the canonical index,
-// version 2, the byte stream that it describes, and their hashes.
+// Package canonical gives the tensors of a file an identity that does not depend on the file: the canonical
+// index, version 2, the byte stream that it describes, and their hashes.
 //
 // # Index
 //
@@ -15,10 +15,10 @@
 //
 // Numbers are unsigned decimal. Strings are raw UTF-8, but for \" \\ \b \f \n \r \t and \u00xx below 0x20.
 //
-// Tensors are laid out by ascending name. The first name of a storage places it at the next multiple of 8; its other
-// names share offset and size. Storages are the Data regions of a layout: a safetensors file has one for each tensor, a
-// torch file one for all the views of a tensor. So the order of the file's bytes has no part in the identity, and neither
-// have headers, other objects and padding.
+// Tensors are laid out by ascending name. The first name of a storage places it at the next multiple of 8;
+// its other names share offset and size. Storages are the Data regions of a layout: a safetensors file has
+// one for each tensor, a torch file one for all the views of a tensor. So the order of the file's bytes has
+// no part in the identity, and neither have headers, other objects and padding.
 //
 // # Stream
 //
@@ -29,9 +29,9 @@
 //
 // # Hashes
 //
-// Leaves of the stream have 4 MiB, halved while that is more than 512 KiB and there are fewer than 4096 leaves. A leaf's
-// hash is its SHA-256, a node's the SHA-256 of its two children's hashes; an odd node is promoted. The root of one leaf is the leaf,
-// that of none the SHA-256 of nothing.
+// Leaves of the stream have 4 MiB, halved while that is more than 512 KiB and there are fewer than 4096
+// leaves. A leaf's hash is its SHA-256, a node's the SHA-256 of its two children's hashes; an odd node is
+// promoted. The root of one leaf is the leaf, that of none the SHA-256 of nothing.
 //
 //	multihash     0x12 0x20, the 32 bytes of the hash; written as 'b' and lower-case base32 without padding, 56 characters
 //	index hash    the SHA-256 of the index's bytes
@@ -42,14 +42,17 @@
 //
 // The format is TensorCast's, whose builders disagree with each other in places. Here:
 //
-//   - A tensor without elements takes the cursor as it is, unaligned, with size 0, and moves nothing. Its strides are
-//     torch's: the product of max(d, 1) over the later dimensions. A stream of no bytes has an id.
-//   - Non-ASCII text and 0x7f are written raw. Duplicate names are an error, as is an index with a duplicate key.
-//   - BOOL is torch.bool. Types that torch lacks are written by their code (F6_E2M3, Q4_K). Torch counts F4 in pairs, so the
-//     last dimension is halved; when it is odd there is no id.
+//   - A tensor without elements takes the cursor as it is, unaligned, with size 0, and moves nothing. Its
+//     strides are torch's: the product of max(d, 1) over the later dimensions. A stream of no bytes has an
+//     id.
+//   - Non-ASCII text and 0x7f are written raw. Duplicate names are an error, as is an index with a duplicate
+//     key.
+//   - BOOL is torch.bool. Types that torch lacks are written by their code (F6_E2M3, Q4_K). Torch counts F4
+//     in pairs, so the last dimension is halved; when it is odd there is no id.
 //   - The storage offset is in bytes, and every element must lie in its storage.
 //   - Contiguous tensors have row-major strides, whatever a dimension of size one says.
-//   - safetensors clones tensors that share memory: a model with tied weights has another id there than in a torch file.
+//   - safetensors clones tensors that share memory: a model with tied weights has another id there than in a
+//     torch file.
 package canonical
 
 import (
@@ -180,8 +183,8 @@ type Span struct {
 	Entry    int // for DATA: the first entry whose storage it is
 }
 
-// Map returns the stream's spans: gapless, from 0 to the stream's end. Storages that overlap and are not equal are
-// ErrIndex.
+// Map returns the stream's spans: gapless, from 0 to the stream's end. Storages that overlap and are not
+// equal are ErrIndex.
 func (x *Index) Map() ([]Span, error) {
 	order := make([]int, 0, len(x.Entries))
 	for i := range x.Entries {

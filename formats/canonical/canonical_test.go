@@ -105,7 +105,8 @@ func TestNothing(t *testing.T) {
 	compare(t, bytes.NewReader(nil), l, ids(t)["nothing"])
 }
 
-// TestPad: the stream's gaps are zeros whatever lies between the storages in the file, and an empty tensor moves nothing.
+// TestPad: the stream's gaps are zeros whatever lies between the storages in the file, and an empty tensor
+// moves nothing.
 func TestPad(t *testing.T) {
 	l, size := layout([]formats.Tensor{
 		{Name: "c", DType: formats.U8, Shape: []int64{1}, Region: 0}, {Name: "b", DType: formats.U8, Shape: []int64{3}, Region: 2},

@@ -99,7 +99,8 @@ func root(level []Hash) Hash {
 	return level[0]
 }
 
-// Stream is the byte stream of an index, read from the file that has the tensors. It is safe for concurrent use.
+// Stream is the byte stream of an index, read from the file that has the tensors. It is safe for concurrent
+// use.
 type Stream struct {
 	r     io.ReaderAt
 	spans []Span
@@ -129,7 +130,8 @@ func NewStream(x *Index, r io.ReaderAt, regions []formats.Region) (*Stream, erro
 // Size is the stream's length in bytes.
 func (s *Stream) Size() int64 { return s.size }
 
-// ReadAt is io.ReaderAt's. Errors of the file's come back as they are; one that ends early is io.ErrUnexpectedEOF.
+// ReadAt is io.ReaderAt's. Errors of the file's come back as they are; one that ends early is
+// io.ErrUnexpectedEOF.
 func (s *Stream) ReadAt(p []byte, off int64) (int, error) {
 	n := 0
 	for i := sort.Search(len(s.spans), func(i int) bool { return s.spans[i].Off+s.spans[i].Len > off }); n < len(p) && i < len(s.spans); i++ {
@@ -154,7 +156,8 @@ const window = 256 << 10
 
 var windows = sync.Pool{New: func() any { return new([window]byte) }}
 
-// Hash is the data hash, with workers reading leaves side by side. It takes 256 KiB a worker and 32 bytes a leaf.
+// Hash is the data hash, with workers reading leaves side by side. It takes 256 KiB a worker and 32 bytes a
+// leaf.
 func (s *Stream) Hash(ctx context.Context, workers int) (Hash, error) {
 	leaf := leafSize(s.size)
 	sums := make([]Hash, (s.size+leaf-1)/leaf)
@@ -197,7 +200,8 @@ func (s *Stream) hashLeaf(ctx context.Context, sum *Hash, off, n int64) error {
 	return nil
 }
 
-// Identify returns the artifact id of the file r, whose layout is l. The error is ErrNoID, wrapped, when it has none.
+// Identify returns the artifact id of the file r, whose layout is l. The error is ErrNoID, wrapped, when it
+// has none.
 func Identify(ctx context.Context, r io.ReaderAt, l *formats.Layout, workers int) (ID, error) {
 	x, err := Build(l)
 	if err != nil {

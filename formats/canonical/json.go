@@ -71,8 +71,8 @@ func appendString(dst []byte, s string) []byte {
 // maxIndex bounds an index that Decode reads, in bytes.
 const maxIndex = 256 << 20
 
-// Decode reads the bytes that Append wrote and nothing else, and checks that storages don't overlap and that every element
-// lies in its storage. The error wraps ErrIndex. It takes memory in proportion to p.
+// Decode reads the bytes that Append wrote and nothing else, and checks that storages don't overlap and that
+// every element lies in its storage. The error wraps ErrIndex. It takes memory in proportion to p.
 func Decode(p []byte) (*Index, error) {
 	bad := func(format string, args ...any) (*Index, error) {
 		return nil, fmt.Errorf("%w: %s", ErrIndex, fmt.Sprintf(format, args...))

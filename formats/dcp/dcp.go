@@ -1,5 +1,6 @@
-// Package dcp reads the .metadata of a checkpoint that torch.distributed.checkpoint wrote: which tensor, or which part of one, lies where in
-// the .distcp files beside it. It is a pickle, which is not run (package pickle):
+// Package dcp reads the .metadata of a checkpoint that torch.distributed.checkpoint wrote: which tensor, or
+// which part of one, lies where in the .distcp files beside it. It is a pickle, which is not run (package
+// pickle):
 //
 //	Metadata
 //	    state_dict_metadata    {"model.w": TensorStorageMetadata, "step": BytesStorageMetadata, …}
@@ -9,7 +10,8 @@
 //	        relative_path      "__0_0.distcp"
 //	        offset, length     bytes of the file: a zip of torch.save
 //
-// Whatever differs from that is an error: files whose tensors have no name for certain go on being called by their numbers.
+// Whatever differs from that is an error: files whose tensors have no name for certain go on being called by
+// their numbers.
 package dcp
 
 import (
@@ -53,7 +55,8 @@ func reject(format string, args ...any) error {
 	return fmt.Errorf("dcp: %w: %s", formats.ErrNotFormat, fmt.Sprintf(format, args...))
 }
 
-// Parse returns the items of each file, by the file's name, in the order in which they lie there, without overlaps.
+// Parse returns the items of each file, by the file's name, in the order in which they lie there, without
+// overlaps.
 func Parse(p []byte) (map[string][]Item, error) {
 	if len(p) > MaxMetadata {
 		return nil, reject("%d bytes", len(p))

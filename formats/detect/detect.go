@@ -1,7 +1,8 @@
 // Package detect finds the layout of a file of any format.
 //
-// The parsers are asked in turn; the first that is certain has the file, and a file that no parser knows is one Blob.
-// Whatever the bytes are there is a layout, so a writer never sees an error because of what it wrote.
+// The parsers are asked in turn; the first that is certain has the file, and a file that no parser knows is
+// one Blob. Whatever the bytes are there is a layout, so a writer never sees an error because of what it
+// wrote.
 package detect
 
 import (
@@ -15,8 +16,8 @@ import (
 // maxDepth is how deep archives in archives are followed.
 const maxDepth = 3
 
-// parsers returns each known format's parser once, in the order in which they are asked. depth is how many archives the
-// bytes lie in.
+// parsers returns each known format's parser once, in the order in which they are asked. depth is how many
+// archives the bytes lie in.
 func parsers(depth int) []formats.Parser {
 	var all []formats.Parser
 	for _, f := range table {
@@ -52,7 +53,8 @@ func detect(parsers []formats.Parser, r io.ReaderAt, size int64) (*formats.Layou
 	return formats.BlobLayout(size), nil
 }
 
-// parse runs one parser. A panic and a layout that fails Check are faults of the parser; its word is then not taken.
+// parse runs one parser. A panic and a layout that fails Check are faults of the parser; its word is then not
+// taken.
 func parse(p formats.Parser, r io.ReaderAt, size int64) (l *formats.Layout, err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -68,9 +70,10 @@ func parse(p formats.Parser, r io.ReaderAt, size int64) (l *formats.Layout, err 
 	return l, nil
 }
 
-// Presume looks at the first and the last bytes of a file. as tells the layout that it has if most of it stood in an earlier file of a format that
-// was one Blob: a model that has grown is long, and to parse it takes as long as to hash it. as is nil, or returns nil, where that cannot be said, and
-// where parsing takes no time.
+// Presume looks at the first and the last bytes of a file. as tells the layout that it has if most of it
+// stood in an earlier file of a format that was one Blob: a model that has grown is long, and to parse it
+// takes as long as to hash it. as is nil, or returns nil, where that cannot be said, and where parsing takes
+// no time.
 func Presume(r io.ReaderAt, size int64) (as func(format string) *formats.Layout, err error) {
 	for _, f := range table {
 		if f.Presume == nil {
@@ -86,8 +89,8 @@ func Presume(r io.ReaderAt, size int64) (as func(format string) *formats.Layout,
 // SniffLen is how long a prefix Sniff makes use of.
 const SniffLen = 4096
 
-// Sniff reports whether a file of size bytes that starts with prefix may be of a known format. It is quick and errs
-// towards yes: a file that it says no to is none.
+// Sniff reports whether a file of size bytes that starts with prefix may be of a known format. It is quick
+// and errs towards yes: a file that it says no to is none.
 func Sniff(prefix []byte, size int64) bool {
 	for _, f := range table {
 		if f.Sniff != nil && f.Sniff(prefix, size) {

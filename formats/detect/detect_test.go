@@ -112,7 +112,8 @@ func TestSniff(t *testing.T) {
 // bound is what a file may take in all parsers together.
 var bound = fixture.Bound{Fixed: 16 << 20, PerByte: 2500}
 
-// FuzzDetect runs the parsers as Detect does, but lets their panics through and takes no layout that fails Check.
+// FuzzDetect runs the parsers as Detect does, but lets their panics through and takes no layout that fails
+// Check.
 func FuzzDetect(f *testing.F) {
 	for _, p := range fixtures(f) {
 		if len(p) < 5000 {
@@ -130,7 +131,8 @@ func FuzzDetect(f *testing.F) {
 				}
 				continue
 			}
-			if name := parser.Name(); known && name != "zip" { // a torch-zip or npz may hold what a zip may hold
+			// a torch-zip or npz may hold what a zip may hold
+			if name := parser.Name(); known && name != "zip" {
 				t.Fatalf("%s: another parser knows the file too", name)
 			}
 			known = true

@@ -106,7 +106,8 @@ func TestFixtures(t *testing.T) {
 	}
 }
 
-// TestLayouts compares the layouts of the fixtures that have no golden of their own with layouts.txt, a line for each.
+// TestLayouts compares the layouts of the fixtures that have no golden of their own with layouts.txt, a line
+// for each.
 func TestLayouts(t *testing.T) {
 	var b strings.Builder
 	files := fixtures(t)

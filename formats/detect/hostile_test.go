@@ -70,8 +70,9 @@ func overlapping(t *testing.T, n int) string {
 	return string(append(out, append(tail, 0, 0)...))
 }
 
-// TestHostile has a file of each kind that is made to take time or memory. Each has a layout, of which it is not asked more than that
-// it is sound, for the memory that is stated and for reading a few times what it has.
+// TestHostile has a file of each kind that is made to take time or memory. Each has a layout, of which it is
+// not asked more than that it is sound, for the memory that is stated and for reading a few times what it
+// has.
 func TestHostile(t *testing.T) {
 	const giga = 1_000_000_000
 	if testing.Short() {

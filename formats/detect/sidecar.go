@@ -6,10 +6,12 @@ import (
 	"ckptfs/formats"
 )
 
-// Beside opens another file in the folder of the one that is looked at; fs.ErrNotExist when there is none. done closes it.
+// Beside opens another file in the folder of the one that is looked at; fs.ErrNotExist when there is none.
+// done closes it.
 type Beside func(name string) (r io.ReaderAt, size int64, done func(), err error)
 
-// sidecar returns the file that describes one of this name, and the format that it is of; nil where none does.
+// sidecar returns the file that describes one of this name, and the format that it is of; nil where none
+// does.
 func sidecar(name string) (f formats.Sidecar, by string, sure bool) {
 	for _, f := range table {
 		if f.Sidecar == nil {
@@ -28,7 +30,8 @@ func Awaited(name string) bool {
 	return sure
 }
 
-// Named is Detect of a file of a name, which another may describe. What is wrong with that one does not matter.
+// Named is Detect of a file of a name, which another may describe. What is wrong with that one does not
+// matter.
 func Named(name string, r io.ReaderAt, size int64, beside Beside) (*formats.Layout, error) {
 	l, err := Detect(r, size)
 	if err != nil || l.Format != formats.BlobLayout(0).Format || size == 0 {

@@ -19,11 +19,12 @@ import (
 	"ckptfs/formats/trees"
 )
 
-// table has all formats. Their parsers are asked in this order: where a file may be of two, the more particular one comes
-// first. Of files whose views would have one name, the view is that of the first.
+// table has all formats. Their parsers are asked in this order: where a file may be of two, the more
+// particular one comes first. Of files whose views would have one name, the view is that of the first.
 //
-// A safetensors file may begin as a zip does (a header of 67 MB); torch's zips, .npz and .distcp are zips; torch's old
-// files are pickles; a tar file may begin with anything. All others begin differently from each other.
+// A safetensors file may begin as a zip does (a header of 67 MB); torch's zips, .npz and .distcp are zips;
+// torch's old files are pickles; a tar file may begin with anything. All others begin differently from each
+// other.
 var table = []*formats.Format{
 	&safetensors.Format,
 	&torchzip.Format,
@@ -43,7 +44,8 @@ var table = []*formats.Format{
 	&tensorflow.Format,
 }
 
-// Views returns the endings of the names of files that may have a safetensors view beside them, each once, best first.
+// Views returns the endings of the names of files that may have a safetensors view beside them, each once,
+// best first.
 func Views() []string {
 	var all []string
 	for _, f := range table {
@@ -56,7 +58,8 @@ func Views() []string {
 	return all
 }
 
-// About returns what is true of all files whose Layout.Format is name. Of a name that no format has, it is the name alone.
+// About returns what is true of all files whose Layout.Format is name. Of a name that no format has, it is
+// the name alone.
 func About(name string) formats.Name {
 	for _, f := range table {
 		for _, n := range f.Names {

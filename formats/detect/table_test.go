@@ -52,7 +52,8 @@ func TestTableComplete(t *testing.T) {
 	}
 }
 
-// laysOut returns the type that d is the method Parse of a formats.Parser of, or the method Of of a formats.Sidecar; or "".
+// laysOut returns the type that d is the method Parse of a formats.Parser of, or the method Of of a
+// formats.Sidecar; or "".
 func laysOut(d ast.Decl) string {
 	f, ok := d.(*ast.FuncDecl)
 	if !ok || f.Recv == nil || f.Type.Results == nil {

@@ -16,7 +16,8 @@ var compressed = map[string]string{
 	"gzip": "\x1f\x8b\x08", "bzip2": "BZh", "xz": "\xfd7zXZ\x00", "zstd": "\x28\xb5\x2f\xfd", "lz4": "\x04\x22\x4d\x18",
 }
 
-// Why says why no parser knows a file: it is compressed, or not what its ending has one expect. "" when there is nothing to be said.
+// Why says why no parser knows a file: it is compressed, or not what its ending has one expect. "" when there
+// is nothing to be said.
 func Why(name string, r io.ReaderAt, size int64) string {
 	head := make([]byte, min(size, SniffLen))
 	if err := formats.ReadFull(r, head, 0); err != nil || size == 0 {
@@ -44,8 +45,8 @@ func Why(name string, r io.ReaderAt, size int64) string {
 	return ""
 }
 
-// expected returns the format that one expects of a file with this ending; nil for none. An ending that several formats
-// claim speaks for the first whose Sniff accepts the file's head.
+// expected returns the format that one expects of a file with this ending; nil for none. An ending that
+// several formats claim speaks for the first whose Sniff accepts the file's head.
 func expected(ext string, head []byte, size int64) *formats.Format {
 	var claim []*formats.Format
 	for _, f := range table {

@@ -1,23 +1,27 @@
-// Package frames lays out files that are Zstandard frames one after the other, with other things between them: the data
-// files of OCDBT (what Orbax and TensorStore write below d/) and the shards of zarr 3, whose arrays are compressed each on its own.
+// Package frames lays out files that are Zstandard frames one after the other, with other things between
+// them: the data files of OCDBT (what Orbax and TensorStore write below d/) and the shards of zarr 3, whose
+// arrays are compressed each on its own.
 //
 //	| frame | frame | frame | … | OCDBT nodes, zarr's JSON, a shard's index |
 //
 //	frame    28 B5 2F FD, descriptor, window 0–1, dictionary 0–4, content size 0–8
 //	         blocks: 3 bytes, little-endian: last (1 bit), type (2), size (21); then the bytes; a checksum of 4 bytes or none
 //
-// One step's file has the same arrays as another's in another order. A frame is found by the sizes that its blocks state, nothing is
-// decompressed, and each frame of at least 4 KiB is a Data region: an array that did not change is the same frame, and meets its
-// earlier self whatever lies before it. No tensor is named (the names are in OCDBT's nodes, or are the paths of files), so the layout is partial.
+// One step's file has the same arrays as another's in another order. A frame is found by the sizes that its
+// blocks state, nothing is decompressed, and each frame of at least 4 KiB is a Data region: an array that did
+// not change is the same frame, and meets its earlier self whatever lies before it. No tensor is named (the
+// names are in OCDBT's nodes, or are the paths of files), so the layout is partial.
 //
 // # What is recognised
 //
-// A file whose first frame begins within its first 4,000 bytes, behind nothing or behind JSON or an OCDBT node, and which has at
-// least two frames of 4 KiB. Bytes between frames are Blob. Wherever a frame's magic number occurs in them the sizes are
-// followed; what they lead out of the file is no frame. Should that be chance, a cut is in an odd place, and
-// nothing else. A file that is a single frame (.zst) is better cut by content, and is a Blob.
+// A file whose first frame begins within its first 4,000 bytes, behind nothing or behind JSON or an OCDBT
+// node, and which has at least two frames of 4 KiB. Bytes between frames are Blob. Wherever a frame's magic
+// number occurs in them the sizes are followed; what they lead out of the file is no frame. Should that be
+// chance, a cut is in an odd place, and nothing else. A file that is a single frame (.zst) is better cut by
+// content, and is a Blob.
 //
-// When more than 16 MiB lie between frames the rest is Blob. At most 262,144 frames and 4,194,304 blocks; 16 bytes each, and a window of 4 KiB, are taken.
+// When more than 16 MiB lie between frames the rest is Blob. At most 262,144 frames and 4,194,304 blocks; 16
+// bytes each, and a window of 4 KiB, are taken.
 package frames
 
 import (
@@ -139,7 +143,8 @@ func findMagic(c *formats.Cursor, most int64) (moved int64, err error) {
 	return moved, io.EOF
 }
 
-// frame passes over the frame at the cursor and returns where it ends; io.EOF when there is no frame. It counts blocks down.
+// frame passes over the frame at the cursor and returns where it ends; io.EOF when there is no frame. It
+// counts blocks down.
 func frame(c *formats.Cursor, size int64, blocks *int) (int64, error) {
 	p, err := c.Peek(len(magic) + 1)
 	if err != nil {

@@ -12,21 +12,22 @@
 //
 //	0 u8  1 i8  2 u16  3 i16  4 u32  5 i32  6 f32  7 bool  8 string  9 array  10 u64  11 i64  12 f64
 //
-// An array is a u32 type, a u64 count and that many values. Dimensions come innermost first: a tensor's shape is here the
-// other way around, as the other formats have it.
+// An array is a u32 type, a u64 count and that many values. Dimensions come innermost first: a tensor's shape
+// is here the other way around, as the other formats have it.
 //
-// Each tensor that has bytes is a Data region. A quantised tensor's bytes are its blocks, as they are, and its type has
-// ggml's name (Q4_K, IQ2_XS); formats.DType.Block has the blocks' sizes.
+// Each tensor that has bytes is a Data region. A quantised tensor's bytes are its blocks, as they are, and
+// its type has ggml's name (Q4_K, IQ2_XS); formats.DType.Block has the blocks' sizes.
 //
 // # What is recognised
 //
-// F32, F16, BF16, F64, I8, I16, I32, I64 and the quantised types that are in files today. A tensor of another type (those removed
-// from ggml, those to come) is Blob, and the layout partial. Big-endian files and version 1 are no format of ours.
-// Refused are also: names that are used twice or are not UTF-8, tensors that overlap or reach past the file, offsets and alignments that
-// don't fit, more than 4 dimensions, nested deeper than 4 arrays.
+// F32, F16, BF16, F64, I8, I16, I32, I64 and the quantised types that are in files today. A tensor of another
+// type (those removed from ggml, those to come) is Blob, and the layout partial. Big-endian files and version
+// 1 are no format of ours. Refused are also: names that are used twice or are not UTF-8, tensors that overlap
+// or reach past the file, offsets and alignments that don't fit, more than 4 dimensions, nested deeper than 4
+// arrays.
 //
-// At most 262,144 tensors, 1,048,576 pairs and 64 MiB of names. Values are passed over, so the header of the largest vocabulary takes
-// 64 KiB; a tensor takes some 250 bytes.
+// At most 262,144 tensors, 1,048,576 pairs and 64 MiB of names. Values are passed over, so the header of the
+// largest vocabulary takes 64 KiB; a tensor takes some 250 bytes.
 package gguf
 
 import (

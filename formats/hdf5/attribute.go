@@ -7,8 +7,9 @@ import (
 	"ckptfs/formats"
 )
 
-// Attribute is the text of an attribute of the root group, of at most most bytes: a string of fixed length in the attribute's message, as Keras writes one, or of
-// variable length, in a global heap. False when there is none. Attributes in a heap of their own ("dense") are not looked for. The error wraps formats.ErrNotFormat.
+// Attribute is the text of an attribute of the root group, of at most most bytes: a string of fixed length in
+// the attribute's message, as Keras writes one, or of variable length, in a global heap. False when there is
+// none. Attributes in a heap of their own ("dense") are not looked for. The error wraps formats.ErrNotFormat.
 //
 //	message  u8 version, u8 flags, u16 bytes of the name, of the type, of the space; version 3: u8 character set; then these, in version 1 each
 //	         filled to 8 bytes; then the value: the string, or u32 length, u64 address of a collection, u32 number in it

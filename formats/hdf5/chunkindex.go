@@ -32,7 +32,8 @@ func (f *file) chunked4(o *object, t formats.Tensor, width int64) error {
 	}
 	dims, counts, most := make([]int64, rank), make([]int64, rank), make([]int64, rank)
 	count, all, size := int64(1), int64(1), width
-	along := 0 // the dimension that is the slowest in the order of an index that says no places: that which grows
+	// the dimension that is the slowest in the order of an index that says no places: that which grows
+	along := 0
 	for i, bound := range bounds(o.space, t.Shape) {
 		c := int64(littleEndian(p[5+i*enc:][:enc]))
 		if c <= 0 || c > maxChunk/size {
@@ -122,7 +123,8 @@ func (f *file) chunked4(o *object, t formats.Tensor, width int64) error {
 			err = add(base+uint64(i*size), size, nil)
 		}
 	case fixedArray, growsInOne, growsInMany:
-		skip := map[byte]int{fixedArray: 1, growsInOne: 5, growsInMany: 6}[index] // what the head of the index says, too
+		// what the head of the index says, too
+		skip := map[byte]int{fixedArray: 1, growsInOne: 5, growsInMany: 6}[index]
 		if len(p) < skip+8 {
 			return reject("dataset %.64q: a layout that ends", t.Name)
 		}

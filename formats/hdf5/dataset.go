@@ -75,8 +75,8 @@ type chunk struct {
 	origin []int64 // elements; nil: not known
 }
 
-// chunked adds the chunks of a dataset of layout version 3: dimensions and one more, the B-tree, the chunks' dimensions, the
-// element's size.
+// chunked adds the chunks of a dataset of layout version 3: dimensions and one more, the B-tree, the chunks'
+// dimensions, the element's size.
 func (f *file) chunked(o *object, t formats.Tensor, width int64) error {
 	p := o.layout
 	rank := len(t.Shape)
@@ -113,8 +113,8 @@ func (f *file) chunked(o *object, t formats.Tensor, width int64) error {
 	return f.tile(o, t, dims, width, found)
 }
 
-// tile adds a dataset of chunks: a tensor where one chunk has all of it; a tensor for each where they are all there, as they are; else
-// they have none.
+// tile adds a dataset of chunks: a tensor where one chunk has all of it; a tensor for each where they are all
+// there, as they are; else they have none.
 func (f *file) tile(o *object, t formats.Tensor, dims []int64, width int64, found []chunk) error {
 	pieces, why := f.pieces(o, &t, dims, width, found)
 	switch {
@@ -243,7 +243,8 @@ func bounds(p []byte, shape []int64) []int64 {
 	return most
 }
 
-// readType reads a datatype: version and class, bits, size, properties. width is 0 where the bytes are not the values.
+// readType reads a datatype: version and class, bits, size, properties. width is 0 where the bytes are not
+// the values.
 func readType(p []byte) (d formats.DType, width int64) {
 	const fixed, float, text, opaque, compound, enum, array = 0, 1, 3, 5, 6, 8, 10
 	if len(p) < 8 {

@@ -9,9 +9,9 @@ import "math/bits"
 //	        root, u16 its rows
 //	"FHIB"  version 0, u64 address of the head, offset in the heap; for each row W addresses of blocks
 //
-// The heap is one range of bytes, in blocks. With no rows the root is a direct block, which is all of it; else blocks lie one after
-// the other, W of S bytes, W of S, W of 2 S, W of 4 S and so on; those longer than a direct block may be are again divided so. An id
-// is a byte that is 0, an offset in the heap and a length.
+// The heap is one range of bytes, in blocks. With no rows the root is a direct block, which is all of it;
+// else blocks lie one after the other, W of S bytes, W of S, W of 2 S, W of 4 S and so on; those longer than
+// a direct block may be are again divided so. An id is a byte that is 0, an offset in the heap and a length.
 type heap2 struct {
 	f                *file
 	root             uint64
@@ -75,7 +75,8 @@ func (h *heap2) object(id []byte) ([]byte, error) {
 	return h.f.read(at+off, n)
 }
 
-// find returns the direct block below an indirect one that has the byte at off, where that is in it, and the block's length.
+// find returns the direct block below an indirect one that has the byte at off, where that is in it, and the
+// block's length.
 func (h *heap2) find(at uint64, rows int, off uint64, depth int) (block, in, size uint64, err error) {
 	if depth > maxLevel {
 		return 0, 0, 0, reject("a fractal heap of more than %d levels", maxLevel)

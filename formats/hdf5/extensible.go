@@ -2,10 +2,12 @@ package hdf5
 
 import "math/bits"
 
-// chunkElem is what an element or a record says of a chunk: its address, and of a filtered one its size and a u32 filter mask.
+// chunkElem is what an element or a record says of a chunk: its address, and of a filtered one its size and a
+// u32 filter mask.
 type chunkElem struct {
-	size int64                                        // of a chunk that is not filtered; 0: they are
-	add  func(at uint64, n int64, place []byte) error // place: a u64 for each dimension, in chunks; nil: it follows the one before
+	size int64 // of a chunk that is not filtered; 0: they are
+	// place: a u64 for each dimension, in chunks; nil: it follows the one before
+	add func(at uint64, n int64, place []byte) error
 }
 
 // take adds the chunk of p.
@@ -36,7 +38,8 @@ func (e chunkElem) fits(bytes int64) bool {
 //	"EADB"  version 0, client, u64 address of the head, offset; the elements; or, of more than a page, a checksum, and the pages, each
 //	        followed by its own
 //
-// Super block u has 2^(u/2) data blocks of 2^((u+1)/2) E elements each. An offset has as many bytes as the most elements need.
+// Super block u has 2^(u/2) data blocks of 2^((u+1)/2) E elements each. An offset has as many bytes as the
+// most elements need.
 type extensible struct {
 	f        *file
 	at       uint64
@@ -151,7 +154,8 @@ func (x *extensible) super(at uint64, u int) error {
 	return nil
 }
 
-// data reads a data block of n elements. Which of its pages were written say the bits of written from first on.
+// data reads a data block of n elements. Which of its pages were written say the bits of written from first
+// on.
 func (x *extensible) data(at uint64, n int64, written []byte, first int64) error {
 	if at == undefined {
 		return nil

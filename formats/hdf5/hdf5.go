@@ -1,14 +1,17 @@
-// Package hdf5 lays out HDF5 files: Keras's .h5, .weights.h5 (also inside of a .keras, which is a zip), h5py's.
+// Package hdf5 lays out HDF5 files: Keras's .h5, .weights.h5 (also inside of a .keras, which is a zip),
+// h5py's.
 //
 //	superblock        "\x89HDF\r\n\x1a\n", versions 0 to 3: sizes of addresses and lengths, the root group's address
 //	object header     version 1, or 2 ("OHDR"), with its continuations: the messages of one group or dataset
 //	group             a symbol table (B-tree "TREE" of nodes "SNOD", names in a local heap "HEAP"), or link messages
 //	dataset           messages: dataspace (shape), datatype, layout (where the bytes are), filters
 //
-// A dataset in one piece (contiguous), and each chunk of a chunked one, is a Data region when it has bytes; a chunk only
-// from 4 KiB on, whether or not it is compressed. A tensor is called by its path: model_weights/dense/kernel:0.
+// A dataset in one piece (contiguous), and each chunk of a chunked one, is a Data region when it has bytes; a
+// chunk only from 4 KiB on, whether or not it is compressed. A tensor is called by its path:
+// model_weights/dense/kernel:0.
 //
-// A dataset whose chunks are all there, as they are, is a tensor for each of them, called as Python slices it, and the layout is partial:
+// A dataset whose chunks are all there, as they are, is a tensor for each of them, called as Python slices
+// it, and the layout is partial:
 //
 //	w[0:32,0:32] w[0:32,32:64] … w[64:70,96:100]     formats.PieceName; those at the edges have the strides of a whole chunk
 //
@@ -22,18 +25,20 @@
 //	            TRUE). Others, compounds (h5py's complex) among them: Data alone, if their size is fixed.
 //	groups      old (symbol tables) and new: with few links in the object header, or many in a fractal heap
 //
-// The places of chunks are those that a B-tree says. In the other indexes they follow one another: row-major, counted by how far the dimensions
-// may grow, the one without a bound first.
+// The places of chunks are those that a B-tree says. In the other indexes they follow one another: row-major,
+// counted by how far the dimensions may grow, the one without a bound first.
 //
-// What is not a tensor makes the layout partial. Attributes, and links that are not hard, do not matter. Addresses and lengths have 8
-// bytes, and the superblock is at the file's start; else the file is a Blob, as is one that is shorter than its
-// superblock says, whose structures don't hold together, or in which datasets overlap.
+// What is not a tensor makes the layout partial. Attributes, and links that are not hard, do not matter.
+// Addresses and lengths have 8 bytes, and the superblock is at the file's start; else the file is a Blob, as
+// is one that is shorter than its superblock says, whose structures don't hold together, or in which datasets
+// overlap.
 //
 // # Bounds
 //
-// Groups nest at most 64 deep; at most 1,048,576 objects, chunks and nodes are visited, each once on a way; an object header has at
-// most 1 MiB; structures of at most four times the file's size, and 1 GiB, are read. A dataset takes some 300 bytes, a chunk
-// 40, and 250 more where it is a tensor, of which there is at most one for 4 KiB of the file.
+// Groups nest at most 64 deep; at most 1,048,576 objects, chunks and nodes are visited, each once on a way;
+// an object header has at most 1 MiB; structures of at most four times the file's size, and 1 GiB, are read.
+// A dataset takes some 300 bytes, a chunk 40, and 250 more where it is a tensor, of which there is at most
+// one for 4 KiB of the file.
 package hdf5
 
 import (

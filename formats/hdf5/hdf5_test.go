@@ -64,7 +64,8 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
-// TestIndexes: chunks are found by a fixed array, in pages too, by a single address and implicitly, and those of datasets that grow.
+// TestIndexes: chunks are found by a fixed array, in pages too, by a single address and implicitly, and those
+// of datasets that grow.
 func TestIndexes(t *testing.T) {
 	p := fixture.Read(t, "hdf5/indexes.h5")
 	l, err := parse(bytes.NewReader(p), int64(len(p)), 1)
@@ -93,7 +94,8 @@ func TestIndexes(t *testing.T) {
 	}
 }
 
-// TestGrowing: all chunks of datasets that grow are found, where the index keeps them in blocks, in pages and in nodes.
+// TestGrowing: all chunks of datasets that grow are found, where the index keeps them in blocks, in pages and
+// in nodes.
 func TestGrowing(t *testing.T) {
 	const whole, packed, blocks, tree, far = 2, 2 * 4, 100, 150, 9
 	for name, want := range map[string]struct {

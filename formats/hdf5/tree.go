@@ -11,7 +11,8 @@ const (
 	symbolBytes = 40
 )
 
-// node reads the head and the entries of a B-tree node, version 1: keys of keyLen bytes and addresses in turn, with one key more.
+// node reads the head and the entries of a B-tree node, version 1: keys of keyLen bytes and addresses in
+// turn, with one key more.
 func (f *file) node(at uint64, typ byte, keyLen int64) (entries []byte, level int, err error) {
 	if err := f.visit(); err != nil {
 		return nil, 0, err
@@ -127,7 +128,8 @@ func (f *file) name(data uint64, size int64, off uint64) (string, error) {
 	return string(p[:n]), nil
 }
 
-// chunks calls each with every chunk of a dataset of this rank: its address, its bytes, and its first element, a u64 for each dimension.
+// chunks calls each with every chunk of a dataset of this rank: its address, its bytes, and its first
+// element, a u64 for each dimension.
 func (f *file) chunks(at uint64, rank, above int, each func(off uint64, n int64, place []byte) error) error {
 	keyLen := int64(8 + 8*(rank+1))
 	p, level, err := f.node(at, 1, keyLen)

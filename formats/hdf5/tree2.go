@@ -9,7 +9,8 @@ import "math/bits"
 //	"BTLF"  version 0, type; the records
 //	"BTIN"  version 0, type; n records; n + 1 children: u64 address, its records, and, unless it is a leaf, all records below it
 //
-// The numbers of records have as many bytes as the most that there can be, which follows from the bytes of a node.
+// The numbers of records have as many bytes as the most that there can be, which follows from the bytes of a
+// node.
 type tree2 struct {
 	f         *file
 	kind      byte
@@ -25,7 +26,8 @@ const (
 	filteredChunks2 = 11 // address, size, u32 filter mask, offsets
 )
 
-// records calls each with the records of the tree at an address, which have one of so many bytes that fits takes.
+// records calls each with the records of the tree at an address, which have one of so many bytes that fits
+// takes.
 func (f *file) records(at uint64, kind byte, fits func(n int64) bool, each func(record []byte) error) error {
 	p, err := f.read(at, 34)
 	if err != nil {

@@ -9,9 +9,9 @@
 //
 //	{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }
 //
-// A file may hold several arrays one after the other, as np.save on one file object leaves them. They are called arr_0,
-// arr_1 and so on, as np.savez calls arrays without a name: one array saved by either has one name. In an .npz, a zip
-// whose entries are all called NAME.npy, an array is called NAME.
+// A file may hold several arrays one after the other, as np.save on one file object leaves them. They are
+// called arr_0, arr_1 and so on, as np.savez calls arrays without a name: one array saved by either has one
+// name. In an .npz, a zip whose entries are all called NAME.npy, an array is called NAME.
 //
 // The layout of an array is a Blob region (the header) and a Data region (the elements), when there are any.
 //
@@ -26,12 +26,13 @@
 //	|O                                    no .npy for us: a pickle of unknown length follows
 //	a list (structured), a subarray       the rest of the file is Blob
 //
-// '=' is taken for '<', and '|' too where the size is one byte. fortran_order gives a tensor column-major strides. The header's three keys occur once
-// each, in any order, and nothing else does; the header has at most 65,536 bytes, the shape at most 64 dimensions. A file that
-// ends before its elements do is a Blob. The parser takes the header's bytes and some 200 bytes an array, of which there
-// are at most 65,536 in a file.
+// '=' is taken for '<', and '|' too where the size is one byte. fortran_order gives a tensor column-major
+// strides. The header's three keys occur once each, in any order, and nothing else does; the header has at
+// most 65,536 bytes, the shape at most 64 dimensions. A file that ends before its elements do is a Blob. The
+// parser takes the header's bytes and some 200 bytes an array, of which there are at most 65,536 in a file.
 //
-// An .npz must be a zip of package zipdir, with names that differ. A compressed entry (np.savez_compressed) is Blob.
+// An .npz must be a zip of package zipdir, with names that differ. A compressed entry (np.savez_compressed)
+// is Blob.
 package npy
 
 import (

@@ -63,7 +63,8 @@ func (z Zip) Parse(r io.ReaderAt, size int64) (*formats.Layout, error) {
 	return l, nil
 }
 
-// parseOne returns the layout of an entry, which holds exactly one array and is Blob when we don't know its type.
+// parseOne returns the layout of an entry, which holds exactly one array and is Blob when we don't know its
+// type.
 func parseOne(r io.ReaderAt, size int64, name string) (*formats.Layout, error) {
 	l := &formats.Layout{}
 	h, err := readHeader(r, 0, size)

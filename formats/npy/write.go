@@ -24,8 +24,8 @@ var written = map[formats.DType]string{
 	formats.F8E8M0: "|u1", formats.F8E4M3FZ: "|u1", formats.F8E5M2FZ: "|u1",
 }
 
-// AppendHeader appends the header of a file of t's elements, which are to follow row-major and without gaps: version 1.0,
-// padded with spaces to a multiple of 64 when dst is empty. Equal tensors have equal headers.
+// AppendHeader appends the header of a file of t's elements, which are to follow row-major and without gaps:
+// version 1.0, padded with spaces to a multiple of 64 when dst is empty. Equal tensors have equal headers.
 //
 //	type of t               descr   shape
 //	in the table of Parser  itself  t's

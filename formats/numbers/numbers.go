@@ -1,8 +1,9 @@
 // Package numbers reads the elements of tensors as numbers, to compare two of them.
 //
-// Every type of package formats whose elements are whole bytes is known: integers and BOOL as they are (those of 64 bits to
-// the nearest float64, but for how far two are apart), floats exactly, also of 8 bits (OCP's E4M3 and E5M2, their FNUZ variants, and E8M0, a power of
-// two), complex numbers as two floats. Types below 8 bits, and those that are packed in blocks, are not.
+// Every type of package formats whose elements are whole bytes is known: integers and BOOL as they are (those
+// of 64 bits to the nearest float64, but for how far two are apart), floats exactly, also of 8 bits (OCP's
+// E4M3 and E5M2, their FNUZ variants, and E8M0, a power of two), complex numbers as two floats. Types below 8
+// bits, and those that are packed in blocks, are not.
 package numbers
 
 import (
@@ -90,7 +91,8 @@ type Comparison struct {
 	diff, a  float64 // sums of squares, of finite pairs
 }
 
-// RelNorm is |b-a| / |a|, over the elements that are finite in both: 0 where nothing differs, infinite where a is zero.
+// RelNorm is |b-a| / |a|, over the elements that are finite in both: 0 where nothing differs, infinite where
+// a is zero.
 func (c *Comparison) RelNorm() float64 {
 	switch {
 	case c.diff == 0:
@@ -108,7 +110,8 @@ func (c *Comparison) Add(da formats.DType, a []byte, db formats.DType, b []byte)
 	c.Elements += n
 	ra, rb := decoders[da], decoders[db]
 	for len(a) > 0 {
-		if da == db && len(a) > 4096 && bytes.Equal(a[:4096], b[:4096]) { // whole elements, whatever their width
+		// whole elements, whatever their width
+		if da == db && len(a) > 4096 && bytes.Equal(a[:4096], b[:4096]) {
 			c.same(ra, a[:4096], wa, da)
 			a, b = a[4096:], b[4096:]
 			continue
@@ -171,7 +174,8 @@ func (c *Comparison) element(ra func([]byte) float64, a []byte, rb func([]byte) 
 	c.diff += d * d
 }
 
-// distance is |b-a| of integers, rounded once: those of 64 bits may differ where their nearest float64 do not.
+// distance is |b-a| of integers, rounded once: those of 64 bits may differ where their nearest float64 do
+// not.
 func distance(da formats.DType, a []byte, db formats.DType, b []byte) (d float64, integers bool) {
 	ah, al, ok := integer(da, a)
 	bh, bl, okb := integer(db, b)

@@ -37,7 +37,8 @@ func (s *Summary) Merge(o *Summary) {
 	s.sum += o.sum
 }
 
-// worthCounting is from how many bytes on elements of at most 16 bits are counted by value before they are decoded.
+// worthCounting is from how many bytes on elements of at most 16 bits are counted by value before they are
+// decoded.
 const worthCounting = 256 << 10
 
 // Add adds elements of a type that is Known. Sums are taken of each call's elements by themselves first.

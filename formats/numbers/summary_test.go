@@ -9,7 +9,8 @@ import (
 	"ckptfs/formats"
 )
 
-// TestSummary: what counting by value says is what decoding one by one says, for every type, and Merge is Add.
+// TestSummary: what counting by value says is what decoding one by one says, for every type, and Merge is
+// Add.
 func TestSummary(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for d, read := range decoders {

@@ -1,5 +1,5 @@
-// Package ocdbt reads the keys of an OCDBT database, in which TensorStore (and so Orbax) keeps the metadata and the chunks of zarr
-// arrays: a manifest, which leads to a B+tree in files below d/.
+// Package ocdbt reads the keys of an OCDBT database, in which TensorStore (and so Orbax) keeps the metadata
+// and the chunks of zarr arrays: a manifest, which leads to a B+tree in files below d/.
 //
 //	manifest.ocdbt   0CDB3A2A, u64 length, version 0, compression | body | u32 CRC-32C
 //	    body         16 bytes, kind, two numbers, u8, method, i32 level if that is not 0; files; versions
@@ -11,12 +11,14 @@
 //	files            n; path: shared with the one before (n-1), rest (n), length of the base (n); the rests
 //	versions         n; generation, u8 height, file, offset, length, three counts, u64 time (n each)
 //
-// Numbers are LEB128 varints but where it says otherwise; CRCs and times are little-endian, magic numbers big-endian. Compression 0 is
-// none, 1 a Zstandard frame. A child's paths begin with the base of the path that led to it. (The specification is that of
-// TensorStore's ocdbt driver; the kind, 0 for a manifest that is one file, is newer than it.) The last version is read.
+// Numbers are LEB128 varints but where it says otherwise; CRCs and times are little-endian, magic numbers
+// big-endian. Compression 0 is none, 1 a Zstandard frame. A child's paths begin with the base of the path
+// that led to it. (The specification is that of TensorStore's ocdbt driver; the kind, 0 for a manifest that
+// is one file, is newer than it.) The last version is read.
 //
-// Checksums are verified, paths stay in the database, and what is read is bounded: nodes of 64 MiB, 256 MiB of them in all, 65,536 nodes,
-// 1,048,576 keys, 64 MiB of them and of paths. Values are read for those who ask for them, up to 1 MiB each.
+// Checksums are verified, paths stay in the database, and what is read is bounded: nodes of 64 MiB, 256 MiB
+// of them in all, 65,536 nodes, 1,048,576 keys, 64 MiB of them and of paths. Values are read for those who
+// ask for them, up to 1 MiB each.
 package ocdbt
 
 import (
@@ -47,8 +49,8 @@ const (
 	nowhere   = 1 << 62
 )
 
-// Read reads n bytes at off of a file of the database, by its path from the manifest's folder; all of a file of at most limit bytes
-// when n is -1.
+// Read reads n bytes at off of a file of the database, by its path from the manifest's folder; all of a file
+// of at most limit bytes when n is -1.
 type Read func(path string, off, n, limit int64) ([]byte, error)
 
 func reject(format string, args ...any) error {
@@ -75,7 +77,8 @@ func (v *Value) Read() ([]byte, error) {
 	return v.w.read(v.Path, v.Off, v.Len, maxValue)
 }
 
-// Each calls each with every key and its value, in order. The errors are read's and each's, or wrap formats.ErrNotFormat.
+// Each calls each with every key and its value, in order. The errors are read's and each's, or wrap
+// formats.ErrNotFormat.
 func Each(read Read, each func(key string, v *Value) error) error {
 	p, err := read("manifest.ocdbt", 0, -1, maxNode)
 	if err != nil {

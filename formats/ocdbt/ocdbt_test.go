@@ -99,7 +99,8 @@ func sealed(p []byte) []byte {
 	return p
 }
 
-// TestDamage: no byte of a database can be changed unnoticed, and one that is changed with its checksum does no harm.
+// TestDamage: no byte of a database can be changed unnoticed, and one that is changed with its checksum does
+// no harm.
 func TestDamage(t *testing.T) {
 	for _, dir := range []string{"wide", "ocdbt/state"} {
 		db := load(t, "../testdata/orbax/"+dir)

@@ -9,18 +9,21 @@
 //
 //	08 08 12 .. producer  3A .. graph { … 2A .. initializer { 08 03 08 04 10 01 42 01 'w' 4A 30 | 48 bytes | } … } 42 .. opset
 //
-// The bytes of an initializer, raw_data or packed floats, are a Data region, and a tensor called by its name. All else is Blob.
+// The bytes of an initializer, raw_data or packed floats, are a Data region, and a tensor called by its name.
+// All else is Blob.
 //
 // # What is recognised
 //
-// Files that start with ir_version (1 to 64), as all libraries write them, have one graph and one opset_import or more, and in which every
-// field that is looked into is well formed to the last byte. Types: all that formats.DType has; of others (INT4, UINT4,
-// INT2, UINT2) the bytes are Data without a tensor, and strings and packed integers are Blob; the layout is then partial, as it is
-// when a tensor lies in another file (external data), in a node's attributes, or is sparse. A file of external data is itself raw bytes;
-// External.Layout lays it out by the model: each initializer that says that it lies there is Data, and a tensor. That layout is partial always.
+// Files that start with ir_version (1 to 64), as all libraries write them, have one graph and one
+// opset_import or more, and in which every field that is looked into is well formed to the last byte. Types:
+// all that formats.DType has; of others (INT4, UINT4, INT2, UINT2) the bytes are Data without a tensor, and
+// strings and packed integers are Blob; the layout is then partial, as it is when a tensor lies in another
+// file (external data), in a node's attributes, or is sparse. A file of external data is itself raw bytes;
+// External.Layout lays it out by the model: each initializer that says that it lies there is Data, and a
+// tensor. That layout is partial always.
 //
-// At most 262,144 initializers, and 64 MiB of names; a window of 64 KiB and some 250 bytes an initializer are taken. What lies between is
-// passed over, not read.
+// At most 262,144 initializers, and 64 MiB of names; a window of 64 KiB and some 250 bytes an initializer are
+// taken. What lies between is passed over, not read.
 package onnx
 
 import (
@@ -84,7 +87,8 @@ func reject(format string, args ...any) error {
 	return fmt.Errorf("onnx: %w: %s", formats.ErrNotFormat, fmt.Sprintf(format, args...))
 }
 
-// Sniff reports whether a file that starts with p may be one: ir_version, and the tag of a field of the model.
+// Sniff reports whether a file that starts with p may be one: ir_version, and the tag of a field of the
+// model.
 func Sniff(p []byte, _ int64) bool {
 	if len(p) < 3 || p[0] != 0x08 || p[1] == 0 || p[1] > maxVersion {
 		return false

@@ -4,10 +4,11 @@
 //	manifest.ocdbt, d/…       with use_ocdbt: a database with the keys params.layer.0.w/.zarray (zarr 2) or …/zarr.json (zarr 3)
 //	params.layer.0.w/.zarray  without: files
 //
-// The tree's keys give the names, joined by '/'; a name whose keys have a '/' is the tuple as _METADATA writes it. In the database
-// the keys are joined by dots, which may be those of another tuple, too: the arrays of both are left out then, as is what has no array
-// (empty nodes, strings). Shapes and types are zarr's. Where the arrays' parts lie is told: the metadata and each chunk, by zarr's key; package zarr
-// reads the elements.
+// The tree's keys give the names, joined by '/'; a name whose keys have a '/' is the tuple as _METADATA
+// writes it. In the database the keys are joined by dots, which may be those of another tuple, too: the
+// arrays of both are left out then, as is what has no array (empty nodes, strings). Shapes and types are
+// zarr's. Where the arrays' parts lie is told: the metadata and each chunk, by zarr's key; package zarr reads
+// the elements.
 package orbax
 
 import (
@@ -64,7 +65,8 @@ type Chunk struct {
 	Inline   []byte
 }
 
-// Arrays lists the arrays of the checkpoint whose files read reads, by name. Errors are read's, or wrap formats.ErrNotFormat.
+// Arrays lists the arrays of the checkpoint whose files read reads, by name. Errors are read's, or wrap
+// formats.ErrNotFormat.
 func Arrays(read ocdbt.Read) ([]Array, error) {
 	p, err := read(Metadata, 0, -1, maxMetadata)
 	if err != nil {

@@ -14,10 +14,11 @@ type File struct {
 
 	// Large is the length from which on a byte string stays in the file and is a Raw.
 	Large int64
-	// Built, if not nil, is called after each BUILD with the object and the file's offset of the next byte. It returns how
-	// many bytes to pass over before the next opcode: joblib writes arrays there.
+	// Built, if not nil, is called after each BUILD with the object and the file's offset of the next byte.
+	// It returns how many bytes to pass over before the next opcode: joblib writes arrays there.
 	Built func(v Value, at int64) (skip int64, err error)
-	// Buffer bounds the bytes of the pickle that are kept, which are all but the Raws and what Built passes over.
+	// Buffer bounds the bytes of the pickle that are kept, which are all but the Raws and what Built passes
+	// over.
 	Buffer int
 }
 
@@ -30,8 +31,8 @@ type input struct {
 // readAhead is how much is read at a time.
 const readAhead = 32 << 10
 
-// ParseFile reads one pickle, up to its STOP, and returns where that ends. Errors wrap ErrSyntax or ErrLimit, or are the
-// reader's or Built's.
+// ParseFile reads one pickle, up to its STOP, and returns where that ends. Errors wrap ErrSyntax or ErrLimit,
+// or are the reader's or Built's.
 func ParseFile(f File, lim Limits) (p *Pickle, end int64, err error) {
 	m := machine{Pickle: &Pickle{}, lim: lim, in: &input{File: f, next: f.Off}}
 	if p, err = m.run(); err != nil {

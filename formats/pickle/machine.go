@@ -22,13 +22,15 @@ type machine struct {
 	puts   int               // distinct keys in both
 }
 
-// Picklers number the memo 0, 1, 2 … or 1, 2, 3 …; memoGap is how far a key may leap and still be kept in the slice.
+// Picklers number the memo 0, 1, 2 … or 1, 2, 3 …; memoGap is how far a key may leap and still be kept in the
+// slice.
 const (
 	absent  = ^uint32(0)
 	memoGap = 4
 )
 
-// Shared nodes, made by intern: their identity can't be observed, and lists of small numbers cost no node an element.
+// Shared nodes, made by intern: their identity can't be observed, and lists of small numbers cost no node an
+// element.
 const (
 	refNone uint32 = iota
 	refFalse

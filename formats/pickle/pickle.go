@@ -1,7 +1,8 @@
 // Package pickle reads Python pickles without running them.
 //
-// A pickle is a program for a stack machine. Python's unpickler imports what the program names and calls it; this one
-// only writes down what would be called. Each opcode pushes a node that says what was there, and the result is a graph:
+// A pickle is a program for a stack machine. Python's unpickler imports what the program names and calls it;
+// this one only writes down what would be called. Each opcode pushes a node that says what was there, and the
+// result is a graph:
 //
 //	opcode                                        node
 //	NONE NEWTRUE BININT BINFLOAT BINUNICODE …     None, Bool, Int, Float, Text, Bytes
@@ -15,15 +16,16 @@
 //	LONG1 of more than 8 bytes, EXT1, NEXT_BUFFER Opaque
 //	BINBYTES of many bytes, by ParseFile          Raw: where they lie
 //
-// Opcodes of protocols 0 to 5 are known. Any other byte, a pop from an empty stack or past a mark, a GET of what was
-// never put, an operation on a node that cannot take it, and input that ends early are errors.
+// Opcodes of protocols 0 to 5 are known. Any other byte, a pop from an empty stack or past a mark, a GET of
+// what was never put, an operation on a node that cannot take it, and input that ends early are errors.
 //
 // # Bounds
 //
-// The input is hostile. An opcode makes at most three nodes, and nodes that can't change are shared, so the graph is
-// linear in the input; Limits caps it again absolutely. Text and bytes alias the input. Nothing recurses: a list nested
-// a million deep is a million nodes. References are shared (BINGET), so the number of paths through the graph can be
-// exponential in the input and a path can be a cycle. Whoever walks the graph bounds the steps.
+// The input is hostile. An opcode makes at most three nodes, and nodes that can't change are shared, so the
+// graph is linear in the input; Limits caps it again absolutely. Text and bytes alias the input. Nothing
+// recurses: a list nested a million deep is a million nodes. References are shared (BINGET), so the number of
+// paths through the graph can be exponential in the input and a path can be a cycle. Whoever walks the graph
+// bounds the steps.
 package pickle
 
 import (
@@ -62,8 +64,8 @@ const blockNodes = 1 << 10
 
 func (p *Pickle) node(ref uint32) *node { return &p.blocks[ref/blockNodes][ref%blockNodes] }
 
-// Parse reads the one pickle at the start of p, up to its STOP. The result aliases p. Errors wrap ErrSyntax or ErrLimit
-// and give the offset of the opcode.
+// Parse reads the one pickle at the start of p, up to its STOP. The result aliases p. Errors wrap ErrSyntax
+// or ErrLimit and give the offset of the opcode.
 func Parse(p []byte, lim Limits) (*Pickle, error) {
 	if uint64(len(p)) > 1<<32-1 {
 		return nil, fmt.Errorf("%w: input of %d bytes", ErrLimit, len(p))

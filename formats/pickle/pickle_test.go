@@ -16,7 +16,8 @@ import (
 
 var update = flag.Bool("update", false, "write the expected trees anew")
 
-// render writes the graph below v, one node a line. A container that is met again is shown by its number alone.
+// render writes the graph below v, one node a line. A container that is met again is shown by its number
+// alone.
 func render(v Value) string {
 	var b strings.Builder
 	seen := make(map[int]int)
@@ -285,7 +286,8 @@ func scatteredPuts(n int) []byte {
 // bound is what a pickle may take.
 var bound = fixture.Bound{Fixed: 1 << 20, PerByte: 100}
 
-// FuzzParse checks that any input ends without a panic in a graph that is linear in it and refers to itself alone.
+// FuzzParse checks that any input ends without a panic in a graph that is linear in it and refers to itself
+// alone.
 func FuzzParse(f *testing.F) {
 	for _, p := range fixtures(f) {
 		f.Add(p)

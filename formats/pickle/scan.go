@@ -23,7 +23,9 @@ type operand struct {
 	bytes bool // a byte string
 	known bool
 
-	plain uint8  // how long the opcode is with its operand, if it has none or one of fixed width, and does not end the pickle
+	// how long the opcode is with its operand, if it has none or one of fixed width, and does not end the
+	// pickle
+	plain uint8
 	mask  uint64 // of the length of one that is counted
 }
 
@@ -65,9 +67,9 @@ var operands = func() (t [256]operand) {
 // scanWindow is how much Scan reads at a time, and the longest line that it takes.
 const scanWindow = 64 << 10
 
-// Scan reads the opcodes of the pickle that begins at byte off of a file of size bytes, up to its STOP, and returns where it ends.
-// It builds nothing and takes 64 KiB. It calls large, if not nil, with each byte string of at least least bytes. Errors wrap ErrSyntax, or
-// are the reader's or large's.
+// Scan reads the opcodes of the pickle that begins at byte off of a file of size bytes, up to its STOP, and
+// returns where it ends. It builds nothing and takes 64 KiB. It calls large, if not nil, with each byte
+// string of at least least bytes. Errors wrap ErrSyntax, or are the reader's or large's.
 func Scan(r io.ReaderAt, off, size, least int64, large func(off, n int64) error) (end int64, err error) {
 	s := scanner{r: r, next: off, size: size, buf: make([]byte, 0, scanWindow)}
 	for {

@@ -23,8 +23,8 @@ const (
 	PersID
 	// Raw is bytes that ParseFile has left in the file.
 	Raw
-	// Opaque is a value that the pickle has and this package does not model: an integer beyond 64 bits, text with
-	// escapes, an extension code, an out-of-band buffer.
+	// Opaque is a value that the pickle has and this package does not model: an integer beyond 64 bits, text
+	// with escapes, an extension code, an out-of-band buffer.
 	Opaque
 )
 
@@ -114,7 +114,8 @@ func (v Value) IsGlobal(module, name string) bool {
 	return string(m) == module && string(n) == name
 }
 
-// Len is the number of elements of a List, Tuple, Set or FrozenSet, and of the elements appended to a Call or New.
+// Len is the number of elements of a List, Tuple, Set or FrozenSet, and of the elements appended to a Call or
+// New.
 func (v Value) Len() int {
 	switch n := v.node(); n.kind {
 	case List, Tuple, Set, FrozenSet:
@@ -143,13 +144,15 @@ func (v Value) NumPairs() int {
 	return 0
 }
 
-// Pair is pair i, 0 <= i < NumPairs, in the order the pickle set them. Of equal keys Python keeps the last value.
+// Pair is pair i, 0 <= i < NumPairs, in the order the pickle set them. Of equal keys Python keeps the last
+// value.
 func (v Value) Pair(i int) (key, val Value) {
 	n := v.node()
 	return Value{v.p, n.items[2*i]}, Value{v.p, n.items[2*i+1]}
 }
 
-// Call is the callable (or class) and the arguments of a Call or New. The arguments of a Call may be of any kind.
+// Call is the callable (or class) and the arguments of a Call or New. The arguments of a Call may be of any
+// kind.
 func (v Value) Call() (fn, args Value, ok bool) {
 	n := v.node()
 	if n.kind != Call && n.kind != New {

@@ -12,14 +12,14 @@ const (
 	MaxName  = 1 << 12 // bytes; a path that is longer is not visited
 )
 
-// Walker goes through a graph from a value, depth first, and knows the way: the keys and indices, joined by dots. The graph
-// can have more paths than atoms exist, and cycles, so Steps and Names bound the walk.
+// Walker goes through a graph from a value, depth first, and knows the way: the keys and indices, joined by
+// dots. The graph can have more paths than atoms exist, and cycles, so Steps and Names bound the walk.
 type Walker struct {
 	Steps int // values that may still be visited
 	Names int // bytes of names that may still be kept
 
-	// Visit is called with each value that is a container or an object, depth containers below the root. If it returns
-	// true, the walk does not go into the value.
+	// Visit is called with each value that is a container or an object, depth containers below the root. If
+	// it returns true, the walk does not go into the value.
 	Visit func(v Value, depth int) bool
 
 	path []byte       // of the value being visited
@@ -127,8 +127,9 @@ func (w *Walker) pairs(v Value, depth int) {
 	}
 }
 
-// appendKey appends a dict key's identity: a letter for its type, then its text, which is what names show. Python takes
-// True and 1.0 for the same key as 1, so they share an identity, but only text and integers make names.
+// appendKey appends a dict key's identity: a letter for its type, then its text, which is what names show.
+// Python takes True and 1.0 for the same key as 1, so they share an identity, but only text and integers make
+// names.
 func appendKey(dst []byte, k Value) (id []byte, named bool) {
 	switch k.Kind() {
 	case Text:

@@ -1,14 +1,17 @@
-// Package protowire walks protobuf messages in a file, or in memory, without the bytes of fields that nobody asks for.
+// Package protowire walks protobuf messages in a file, or in memory, without the bytes of fields that nobody
+// asks for.
 //
 //	message   field field …
 //	field     tag (varint: number << 3 | type), value
 //	value     type 0: a varint of at most 64 bits; 1: 8 bytes; 5: 4 bytes, little-endian; 2: a length (varint), as many bytes
 //
-// What the bytes of a field are (text, a message, packed numbers) its number says, which is the caller's to know. The package
-// is not google.golang.org/protobuf's, which wants a message in one slice: the messages here are models of gigabytes.
+// What the bytes of a field are (text, a message, packed numbers) its number says, which is the caller's to
+// know. The package is not google.golang.org/protobuf's, which wants a message in one slice: the messages
+// here are models of gigabytes.
 //
-// Files are untrusted. Groups (types 3 and 4) and field 0 are refused, a value that ends past its message is, and so is what takes
-// more than the Reader's budget. A Reader holds its window; Bytes takes more where a field is longer than that.
+// Files are untrusted. Groups (types 3 and 4) and field 0 are refused, a value that ends past its message is,
+// and so is what takes more than the Reader's budget. A Reader holds its window; Bytes takes more where a
+// field is longer than that.
 package protowire
 
 import (
@@ -63,8 +66,8 @@ type Reader struct {
 	from   int64
 }
 
-// New returns a Reader of the size bytes of src. It reads window bytes at a time (at least 10), and at most budget bytes of tags, numbers
-// and what Bytes is asked for.
+// New returns a Reader of the size bytes of src. It reads window bytes at a time (at least 10), and at most
+// budget bytes of tags, numbers and what Bytes is asked for.
 func New(src io.ReaderAt, size int64, window int, budget int64) *Reader {
 	return &Reader{src: src, size: size, budget: budget, left: budget, window: make([]byte, 0, window)}
 }
@@ -75,7 +78,8 @@ func In(p []byte) *Reader { return &Reader{size: int64(len(p)), left: math.MaxIn
 // All is the whole file, as one message.
 func (r *Reader) All() Span { return Span{0, r.size} }
 
-// Fields calls each with the fields of the message in s, in their order. Errors are each's, the file's, or wrap ErrInvalid.
+// Fields calls each with the fields of the message in s, in their order. Errors are each's, the file's, or
+// wrap ErrInvalid.
 func (r *Reader) Fields(s Span, each func(Field) error) error {
 	if s.Off < 0 || s.End > r.size {
 		return invalid("bytes %d to %d of %d", s.Off, s.End, r.size)
@@ -218,8 +222,8 @@ func (r *Reader) spend(n int64) error {
 	return nil
 }
 
-// peek returns the n bytes at off, of which the file has as many and the window room for them. They are valid until the
-// next call.
+// peek returns the n bytes at off, of which the file has as many and the window room for them. They are valid
+// until the next call.
 func (r *Reader) peek(off int64, n int) ([]byte, error) {
 	if at := off - r.from; at < 0 || at+int64(n) > int64(len(r.window)) {
 		p := r.window[:min(int64(cap(r.window)), r.size-off)]

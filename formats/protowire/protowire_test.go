@@ -12,7 +12,8 @@ import (
 	"testing"
 )
 
-// sample is a message with a field of each type, a message within, packed numbers, and 10,000 bytes that are passed over.
+// sample is a message with a field of each type, a message within, packed numbers, and 10,000 bytes that are
+// passed over.
 func sample() []byte {
 	var p []byte
 	tag := func(number int, t Type) byte { return byte(number<<3) | byte(t) }

@@ -20,8 +20,9 @@ var types = map[string]formats.DType{
 	"c8": formats.C64, "c16": formats.C128,
 }
 
-// readType reads dtype('f8', False, True) with the state (3, '<', None, None, None, -1, -1, 0): version, byte order, subarray,
-// names, fields, item size, alignment, flags. The item size is -1 unless the type is structured, or is text.
+// readType reads dtype('f8', False, True) with the state (3, '<', None, None, None, -1, -1, 0): version, byte
+// order, subarray, names, fields, item size, alignment, flags. The item size is -1 unless the type is
+// structured, or is text.
 func readType(v pickle.Value) (d dtype, ok bool) {
 	fn, args, _ := v.Call()
 	state, built := v.State()
@@ -61,7 +62,8 @@ func readType(v pickle.Value) (d dtype, ok bool) {
 	return d, true
 }
 
-// hasObjects reports whether the flags of a structured type's state say that it holds references, or can't be read.
+// hasObjects reports whether the flags of a structured type's state say that it holds references, or can't be
+// read.
 func hasObjects(state pickle.Value) bool {
 	if state.Len() < 8 {
 		return false

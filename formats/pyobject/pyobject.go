@@ -1,22 +1,25 @@
-// Package pyobject lays out Python objects saved by pickle and by joblib: scikit-learn's estimators and whatever else holds NumPy arrays.
-// Nothing is executed; see package pickle.
+// Package pyobject lays out Python objects saved by pickle and by joblib: scikit-learn's estimators and
+// whatever else holds NumPy arrays. Nothing is executed; see package pickle.
 //
 // A pickle has an array's bytes in one piece, as the operand of an opcode:
 //
 //	… 'numpy._core.multiarray' '_reconstruct' … (1, (1000, 64), dtype('f8'), False, B n bytes ) BUILD      protocols 3 to 5
 //	… 'numpy._core.numeric' '_frombuffer' ( BYTEARRAY8 n bytes, dtype('f8'), (1000, 64), 'C' ) REDUCE      protocol 5
 //
-// joblib writes the array itself behind the opcodes of an object that describes it, and goes on with the opcodes after it:
+// joblib writes the array itself behind the opcodes of an object that describes it, and goes on with the
+// opcodes after it:
 //
 //	… 'joblib.numpy_pickle' 'NumpyArrayWrapper' {shape, order, dtype, numpy_array_alignment_bytes} BUILD
 //	| pad | pad times 0xff | the array's bytes |        with numpy_array_alignment_bytes; else the bytes at once
 //	| a pickle of its own |                             an array of objects
 //
-// An array of at least 4 KiB is a Data region, unless it has one dimension, plain numbers and less than 256 KiB: such are
-// often a history (train_score_) that grows by some values with each save, and belong into the Blob, where content cuts. A region has a tensor, called by the keys, attributes and indices on the way to it, joined
-// by dots (estimators_.3.tree_.values), when the walk from the root meets it and its type is one that there is; a structured
-// array (the nodes of a tree) has none. All else is Blob, and the layout is Fine and always partial: an estimator of many
-// small trees (GradientBoostingClassifier) is cut by content, and a later save finds what it has of an earlier one.
+// An array of at least 4 KiB is a Data region, unless it has one dimension, plain numbers and less than 256
+// KiB: such are often a history (train_score_) that grows by some values with each save, and belong into the
+// Blob, where content cuts. A region has a tensor, called by the keys, attributes and indices on the way to
+// it, joined by dots (estimators_.3.tree_.values), when the walk from the root meets it and its type is one
+// that there is; a structured array (the nodes of a tree) has none. All else is Blob, and the layout is Fine
+// and always partial: an estimator of many small trees (GradientBoostingClassifier) is cut by content, and a
+// later save finds what it has of an earlier one.
 //
 // # What is recognised
 //
@@ -24,14 +27,16 @@
 //	joblib  as joblib 0.10 and later write it, not compressed
 //	arrays  of bool, integers, floats and complex numbers, little-endian: tensors; of other types of a fixed size: Data alone
 //
-// Arrays in protocol 2 (which has no byte strings) and those inside of joblib's arrays of objects are text or lie in the blobs.
-// Pickles of protocols 0 and 1 are none for this package. torch.save's are package torchlegacy's.
+// Arrays in protocol 2 (which has no byte strings) and those inside of joblib's arrays of objects are text or
+// lie in the blobs. Pickles of protocols 0 and 1 are none for this package. torch.save's are package
+// torchlegacy's.
 //
 // # Bounds
 //
-// A first pass over the opcodes takes 64 KiB. Only when it finds that a 16th of the file or more is long byte strings, or can't
-// be finished (joblib), a second pass builds the graph: at most 524,288 values, 32 MiB of opcodes and 262,144 arrays, some 128 MiB in all. A pickle
-// that is larger is one Blob. Blobs of more than 256 MiB together are not cut finely.
+// A first pass over the opcodes takes 64 KiB. Only when it finds that a 16th of the file or more is long byte
+// strings, or can't be finished (joblib), a second pass builds the graph: at most 524,288 values, 32 MiB of
+// opcodes and 262,144 arrays, some 128 MiB in all. A pickle that is larger is one Blob. Blobs of more than
+// 256 MiB together are not cut finely.
 package pyobject
 
 import (
@@ -118,8 +123,9 @@ func (Parser) Parse(r io.ReaderAt, size int64) (*formats.Layout, error) {
 	return b.layout()
 }
 
-// Presume looks at the first and the last bytes of a file. as tells the layout that it has if most of it stood in an earlier file that was one Blob,
-// and pickles or joblib's by its Format: one Blob again, whatever else has come. as is nil when it is none of them.
+// Presume looks at the first and the last bytes of a file. as tells the layout that it has if most of it
+// stood in an earlier file that was one Blob, and pickles or joblib's by its Format: one Blob again, whatever
+// else has come. as is nil when it is none of them.
 func Presume(r io.ReaderAt, size int64) (as func(format string) *formats.Layout, err error) {
 	if size < 3 || size > maxFine {
 		return nil, nil

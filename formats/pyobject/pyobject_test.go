@@ -141,7 +141,8 @@ func (e *endless) ReadAt(p []byte, off int64) (int, error) {
 	return len(p), nil
 }
 
-// TestLarge: a pickle with an array of a terabyte is read without reading it; one of many million opcodes takes no memory.
+// TestLarge: a pickle with an array of a terabyte is read without reading it; one of many million opcodes
+// takes no memory.
 func TestLarge(t *testing.T) {
 	const tera = 1 << 40
 	head := strings.Replace(string(vector(1<<30, 0)), "K\x01\x86", "J\x80\x00\x00\x00\x86", 1)

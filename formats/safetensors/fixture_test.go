@@ -34,7 +34,8 @@ func TestRewrite(t *testing.T) {
 	}
 }
 
-// TestLibraryBytes compares AppendHeader with the library where both sort alike: names in order within one type.
+// TestLibraryBytes compares AppendHeader with the library where both sort alike: names in order within one
+// type.
 func TestLibraryBytes(t *testing.T) {
 	p, err := os.ReadFile("../testdata/safetensors/flat.safetensors")
 	if err != nil {

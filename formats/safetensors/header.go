@@ -8,8 +8,8 @@ import (
 // The fields of an entry, in the order of its array form.
 var fields = [...]string{"dtype", "shape", "data_offsets"}
 
-// parseHeader returns the tensors of a header, which must be UTF-8, by rules 2 to 4. A name that occurs again keeps its
-// place and takes the last value.
+// parseHeader returns the tensors of a header, which must be UTF-8, by rules 2 to 4. A name that occurs again
+// keeps its place and takes the last value.
 func parseHeader(header []byte) ([]entry, error) {
 	d := decoder{p: header}
 	var entries []entry

@@ -58,8 +58,8 @@ func IsIndex(p string) bool {
 //
 //	{"metadata": {"total_size": 1000}, "weight_map": {"fc.weight": "model-00001-of-00002.safetensors"}}
 //
-// A name that occurs twice, and a file that is not a plain name beside the index, are errors: which tensor, or whose file, would be
-// meant is not certain.
+// A name that occurs twice, and a file that is not a plain name beside the index, are errors: which tensor,
+// or whose file, would be meant is not certain.
 func ParseIndex(p []byte) (map[string]string, error) {
 	if len(p) > MaxIndex || !utf8.Valid(p) {
 		return nil, fmt.Errorf("safetensors index: %d bytes, or not UTF-8", len(p))

@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// decoder reads JSON in place, as strictly as serde_json: encoding/json replaces lone surrogates, folds the case of
-// field names and would build the whole document.
+// decoder reads JSON in place, as strictly as serde_json: encoding/json replaces lone surrogates, folds the
+// case of field names and would build the whole document.
 type decoder struct {
 	p     []byte // UTF-8
 	pos   int
@@ -184,7 +184,8 @@ func (d *decoder) number() ([]byte, error) {
 	return d.p[start:d.pos], nil
 }
 
-// string reads a string. The result is in the input, or in buf where escapes had to be resolved, until the next call.
+// string reads a string. The result is in the input, or in buf where escapes had to be resolved, until the
+// next call.
 func (d *decoder) string() ([]byte, error) {
 	if err := d.expect('"'); err != nil {
 		return nil, err

@@ -8,29 +8,31 @@
 //	{"__metadata__": {"format": "pt"},
 //	 "fc.weight": {"dtype": "F32", "shape": [10, 512], "data_offsets": [0, 20480]}}
 //
-// Offsets count from 8+n. The layout is one Blob region of 8+n bytes, then one Data region for each tensor that has
-// bytes, in the order of the data. Tensors without elements have no region.
+// Offsets count from 8+n. The layout is one Blob region of 8+n bytes, then one Data region for each tensor
+// that has bytes, in the order of the data. Tensors without elements have no region.
 //
 // # Validation
 //
 // Parser accepts what the Rust crate (0.8, SafeTensors::read_metadata, serde_json) accepts:
 //
 //  1. The file has at least 8 bytes, n <= 100,000,000 and 8+n <= size.
-//  2. The header is UTF-8 and one JSON object, nested less than 128 deep, with JSON white space at most around it.
+//  2. The header is UTF-8 and one JSON object, nested less than 128 deep, with JSON white space at most
+//     around it.
 //  3. "__metadata__" is absent, null, or an object of strings; it occurs once at most.
-//  4. Every other value is an object with dtype, shape and data_offsets, each once, and whatever else; or an array of
-//     just these three in this order. dtype is a known code, shape an array of u64, data_offsets two u64. Of entries
-//     with one name the last counts, but all must be well formed.
+//  4. Every other value is an object with dtype, shape and data_offsets, each once, and whatever else; or an
+//     array of just these three in this order. dtype is a known code, shape an array of u64, data_offsets two
+//     u64. Of entries with one name the last counts, but all must be well formed.
 //  5. Sorted by data_offsets, the tensors start at 0 and each begins where the one before it ends.
-//  6. The product of the shape times the type's bits does not overflow 64 bits, is a multiple of 8, and is the length.
+//  6. The product of the shape times the type's bits does not overflow 64 bits, is a multiple of 8, and is
+//     the length.
 //  7. The last tensor ends with the file.
 //
 // Nothing is asked of the order of the entries, of the padding, or of alignment. A name may be empty.
 //
-// Three kinds of headers are refused that the crate accepts. Two because a hostile one must not take memory without
-// bound: more than 1,048,576 tensors, and more than 4,194,304 dimensions in all. One because formats.Tensor can't state
-// it: a tensor without elements whose other dimensions multiply to more than 2^62. The parser takes the header's n
-// bytes, and about 200 bytes a tensor.
+// Three kinds of headers are refused that the crate accepts. Two because a hostile one must not take memory
+// without bound: more than 1,048,576 tensors, and more than 4,194,304 dimensions in all. One because
+// formats.Tensor can't state it: a tensor without elements whose other dimensions multiply to more than 2^62.
+// The parser takes the header's n bytes, and about 200 bytes a tensor.
 package safetensors
 
 import (

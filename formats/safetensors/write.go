@@ -33,10 +33,10 @@ func Sort(entries []Entry) {
 	slices.SortFunc(entries, func(a, b Entry) int { return strings.Compare(a.Name, b.Name) })
 }
 
-// AppendHeader appends the first bytes of a file to dst: the 8-byte length, and the header padded with spaces to a
-// multiple of 8, so that data starts 8-byte aligned when dst was empty. The data of the entries must follow in their
-// order and without gaps. Entries must be sorted (Sort) with distinct names. metadata may be nil. Equal arguments give
-// equal bytes.
+// AppendHeader appends the first bytes of a file to dst: the 8-byte length, and the header padded with spaces
+// to a multiple of 8, so that data starts 8-byte aligned when dst was empty. The data of the entries must
+// follow in their order and without gaps. Entries must be sorted (Sort) with distinct names. metadata may be
+// nil. Equal arguments give equal bytes.
 func AppendHeader(dst []byte, entries []Entry, metadata map[string]string) ([]byte, error) {
 	at := len(dst)
 	dst = append(dst, make([]byte, lenBytes)...)

@@ -1,4 +1,5 @@
-// Package tensorflow lays out the data files of TensorFlow's checkpoints (version 2, tensor bundles): raw bytes, which another file names.
+// Package tensorflow lays out the data files of TensorFlow's checkpoints (version 2, tensor bundles): raw
+// bytes, which another file names.
 //
 //	PREFIX.data-00000-of-00002   the elements of tensors one after the other, no gaps, no padding
 //	PREFIX.index                 a table of LevelDB's: "" -> BundleHeaderProto, NAME -> BundleEntryProto, by name
@@ -10,14 +11,15 @@
 //	block    entries: shared with the key before, rest, length of the value (varints), the rest, the value; u32 restarts and their number;
 //	         compression (1 byte, 0: none), u32 masked CRC-32C
 //
-// An entry's bytes are a Data region, and a tensor called by its name. What is no plain tensor (strings, the object graph, a type that
-// formats.DType lacks, parts of a partitioned variable, whose names are coded) is Data without a tensor, or Blob for strings, so that the
-// layout is partial.
+// An entry's bytes are a Data region, and a tensor called by its name. What is no plain tensor (strings, the
+// object graph, a type that formats.DType lacks, parts of a partitioned variable, whose names are coded) is
+// Data without a tensor, or Blob for strings, so that the layout is partial.
 //
 // # What is recognised
 //
-// A table without compression whose header has as many shards as the data file's name says, little-endian, in which every entry of the
-// shard lies in the file and no two overlap. Checksums are not looked at: bytes that are wrong make the cuts fall elsewhere, no more.
+// A table without compression whose header has as many shards as the data file's name says, little-endian, in
+// which every entry of the shard lies in the file and no two overlap. Checksums are not looked at: bytes that
+// are wrong make the cuts fall elsewhere, no more.
 //
 // The index has at most 64 MiB, which are taken, and 262,144 entries of some 250 bytes.
 package tensorflow
@@ -66,8 +68,8 @@ func reject(format string, args ...any) error {
 
 var shardName = regexp.MustCompile(`^(.+)\.data-([0-9]{5})-of-([0-9]{5})(?:\.tempstate[0-9]+)?$`)
 
-// Shard takes a data file's name apart, or the one that it has while it is written: the index's name, the file's number and how many
-// there are. false: it is not the name of one.
+// Shard takes a data file's name apart, or the one that it has while it is written: the index's name, the
+// file's number and how many there are. false: it is not the name of one.
 func Shard(name string) (index string, number, shards int, ok bool) {
 	m := shardName.FindStringSubmatch(name)
 	if m == nil {

@@ -28,7 +28,8 @@ const value = "/.ATTRIBUTES/VARIABLE_VALUE"
 func TestShards(t *testing.T) {
 	want := map[string]string{
 		"kernel": "F32 [20 30]", "half": "BF16 [5]", "flags": "BOOL [2]", "scalar": "F64 []", "empty": "F32 [0 3]",
-		"layer..1/größe": "I64 [7]", "layer..1/a.Sb": "U8 [2 2]", // as TensorFlow writes dots and slashes in names
+		// as TensorFlow writes dots and slashes in names
+		"layer..1/größe": "I64 [7]", "layer..1/a.Sb": "U8 [2 2]",
 	}
 	for name, shards := range map[string]int{"one": 1, "several": 7} {
 		index := fixture.Read(t, "tensorflow/"+name+".index")

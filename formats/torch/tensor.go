@@ -11,8 +11,8 @@ const maxRank = 64
 // untyped is the storage class whose tensors state their own dtype.
 const untyped = "UntypedStorage"
 
-// storageTypes has the classes of torch/storage.py, _storage_type_to_dtype_map. Quantised elements are their integers;
-// the two packed 4- and 2-bit types are left out.
+// storageTypes has the classes of torch/storage.py, _storage_type_to_dtype_map. Quantised elements are their
+// integers; the two packed 4- and 2-bit types are left out.
 var storageTypes = map[string]formats.DType{
 	"DoubleStorage": formats.F64, "FloatStorage": formats.F32, "HalfStorage": formats.F16, "BFloat16Storage": formats.BF16,
 	"LongStorage": formats.I64, "IntStorage": formats.I32, "ShortStorage": formats.I16, "CharStorage": formats.I8,
@@ -21,8 +21,8 @@ var storageTypes = map[string]formats.DType{
 	"QInt8Storage": formats.I8, "QUInt8Storage": formats.U8, "QInt32Storage": formats.I32,
 }
 
-// torchTypes has the dtypes of _rebuild_tensor_v3 that the formats know. float4_e2m1fn_x2 holds two elements a byte and
-// is handled by unpackF4.
+// torchTypes has the dtypes of _rebuild_tensor_v3 that the formats know. float4_e2m1fn_x2 holds two elements
+// a byte and is handled by unpackF4.
 var torchTypes = map[string]formats.DType{
 	"float8_e5m2": formats.F8E5M2, "float8_e4m3fn": formats.F8E4M3, "float8_e8m0fnu": formats.F8E8M0,
 	"float8_e5m2fnuz": formats.F8E5M2FZ, "float8_e4m3fnuz": formats.F8E4M3FZ,
@@ -35,8 +35,8 @@ var torchTypes = map[string]formats.DType{
 // call is a function and the arguments it would be called with.
 type call struct{ fn, args pickle.Value }
 
-// asCall returns the call that v stands for, looked at through the wrappers of parameters and subclasses. It refuses
-// calls whose result the pickle changes afterwards.
+// asCall returns the call that v stands for, looked at through the wrappers of parameters and subclasses. It
+// refuses calls whose result the pickle changes afterwards.
 func asCall(v pickle.Value) (call, bool) {
 	for range 8 {
 		fn, args, ok := v.Call()
@@ -48,14 +48,16 @@ func asCall(v pickle.Value) (call, bool) {
 		if isWrapper(c) {
 			return c, true
 		}
-		if fn.IsGlobal("torch._tensor", "_rebuild_from_type_v2") && args.Len() == 4 { // func, type, args, state
+		// func, type, args, state
+		if fn.IsGlobal("torch._tensor", "_rebuild_from_type_v2") && args.Len() == 4 {
 			c = call{args.At(0), args.At(2)}
 			if c.args.Kind() != pickle.Tuple {
 				return call{}, false
 			}
 		}
 		if n := c.args.Len(); c.fn.IsGlobal("torch._utils", "_rebuild_parameter") && n == 3 ||
-			c.fn.IsGlobal("torch._utils", "_rebuild_parameter_with_state") && n == 4 { // data, requires_grad, hooks, state
+			// data, requires_grad, hooks, state
+			c.fn.IsGlobal("torch._utils", "_rebuild_parameter_with_state") && n == 4 {
 			v = c.args.At(0)
 			continue
 		}
@@ -70,8 +72,8 @@ func isWrapper(c call) bool {
 		c.args.At(0).IsGlobal("torch._utils", "_rebuild_wrapper_subclass")
 }
 
-// rebuild is a function of torch/_utils.py that makes a tensor of a storage. All begin with storage, offset, size and
-// stride.
+// rebuild is a function of torch/_utils.py that makes a tensor of a storage. All begin with storage, offset,
+// size and stride.
 type rebuild struct {
 	name     string
 	min, max int // arguments
@@ -86,7 +88,8 @@ var rebuilds = [...]rebuild{
 	{name: "_rebuild_qtensor", min: 7, max: 7},
 }
 
-// tensor returns the tensor that c makes, without a name, and the index of its storage. When c makes none, or none that is certain, it says why.
+// tensor returns the tensor that c makes, without a name, and the index of its storage. When c makes none, or
+// none that is certain, it says why.
 func (w *walker) tensor(c call) (t formats.Tensor, storage int, why string) {
 	none := func(why string) (formats.Tensor, int, string) { return formats.Tensor{}, 0, why }
 	module, name := c.fn.Global()
@@ -137,7 +140,8 @@ func (w *walker) tensor(c call) (t formats.Tensor, storage int, why string) {
 	return none(whyFunction)
 }
 
-// viewed says why a tensor is not its storage's elements: the metadata of one that is saved conjugated or negated. "": it is.
+// viewed says why a tensor is not its storage's elements: the metadata of one that is saved conjugated or
+// negated. "": it is.
 func viewed(metadata pickle.Value) string {
 	if metadata.Kind() == pickle.None || metadata.Kind() == pickle.Dict && metadata.NumPairs() == 0 {
 		return ""
@@ -179,8 +183,8 @@ func place(t *formats.Tensor, n int64, offset, size, stride pickle.Value) bool {
 	return true
 }
 
-// integers returns the elements of a tuple of integers. Torch writes tuples, and nothing later in the pickle can change
-// one, as it could a list.
+// integers returns the elements of a tuple of integers. Torch writes tuples, and nothing later in the pickle
+// can change one, as it could a list.
 func integers(v pickle.Value) ([]int64, bool) {
 	if v.Kind() != pickle.Tuple || v.Len() > maxRank {
 		return nil, false

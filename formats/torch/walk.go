@@ -29,8 +29,8 @@ const (
 	whyEndless    = "pickles have too many ways to follow, or tensors"
 )
 
-// Tensors returns the tensors that the pickle g names, in storages, or none when it can't be understood as a whole. left counts what the file
-// holds besides, or in another form, by why; nil when they are all.
+// Tensors returns the tensors that the pickle g names, in storages, or none when it can't be understood as a
+// whole. left counts what the file holds besides, or in another form, by why; nil when they are all.
 func Tensors(g *pickle.Pickle, storages []Storage) (tensors []formats.Tensor, left map[string]int) {
 	w := newWalker(storages)
 	w.Steps, w.Names, w.Visit = 2*g.Size()+1<<16, 2*g.Size()+1<<16, w.visit
@@ -46,7 +46,8 @@ func Tensors(g *pickle.Pickle, storages []Storage) (tensors []formats.Tensor, le
 	return tensors, w.left
 }
 
-// Tensor returns the tensor that one value of a pickle is, without a name. It returns false for any other value.
+// Tensor returns the tensor that one value of a pickle is, without a name. It returns false for any other
+// value.
 func Tensor(v pickle.Value, storages []Storage) (formats.Tensor, bool) {
 	if v.Kind() != pickle.Call {
 		return formats.Tensor{}, false
@@ -114,7 +115,8 @@ var parts = map[string][]string{
 	"_rebuild_nested_tensor": {"buffer", "sizes", "strides", "offsets"},
 }
 
-// call notes the tensor that c makes, or its parts. It returns false when c is none of torch's functions for tensors.
+// call notes the tensor that c makes, or its parts. It returns false when c is none of torch's functions for
+// tensors.
 func (w *walker) call(c call, depth int) bool {
 	module, name := c.fn.Global()
 	if !bytes.HasPrefix(module, []byte("torch._")) || !bytes.HasPrefix(name, []byte("_rebuild")) {

@@ -12,11 +12,11 @@
 //
 // Each storage that has bytes is one Data region. What package torch says of tensors holds.
 //
-// A file is refused (and is a Blob) when it is not written on a little-endian machine, when a storage has no persistent id,
-// or two that differ in type or length, or another number of elements than its persistent id says, when a persistent id is a view of
-// a storage (torch before 0.4), or when a byte follows the last storage. The pickles have at most 64 MiB together.
-// The parser takes about the pickles' size times the cost that package pickle states, with what it reads doubled as
-// often as it proves too little.
+// A file is refused (and is a Blob) when it is not written on a little-endian machine, when a storage has no
+// persistent id, or two that differ in type or length, or another number of elements than its persistent id
+// says, when a persistent id is a view of a storage (torch before 0.4), or when a byte follows the last
+// storage. The pickles have at most 64 MiB together. The parser takes about the pickles' size times the cost
+// that package pickle states, with what it reads doubled as often as it proves too little.
 package torchlegacy
 
 import (
@@ -31,7 +31,8 @@ import (
 )
 
 const (
-	// magic is how the first pickle ends: a LONG1 of ten bytes, and STOP. Two bytes, the protocol, come before it.
+	// magic is how the first pickle ends: a LONG1 of ten bytes, and STOP. Two bytes, the protocol, come
+	// before it.
 	magic   = "\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19."
 	magicAt = 2
 	version = 1001

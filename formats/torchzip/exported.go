@@ -93,7 +93,8 @@ func (a *archive) readExported(r io.ReaderAt, l *formats.Layout) error {
 	return nil
 }
 
-// readConfig returns the payloads of a configuration by their tensors' names, or nil for one that can't be understood.
+// readConfig returns the payloads of a configuration by their tensors' names, or nil for one that can't be
+// understood.
 func readConfig(r io.ReaderAt, c *zipdir.Record) (map[string]payload, error) {
 	if c.Len > maxConfig {
 		return nil, nil

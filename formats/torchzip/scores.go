@@ -14,13 +14,14 @@ import (
 // maxScores bounds the callbacks of one checkpoint.
 const maxScores = 4096
 
-// Scores reads what a checkpoint of Lightning says of how good it is: for each of its ModelCheckpoint callbacks the metric
-// that it watches, and its value when the checkpoint was written. data.pkl is
+// Scores reads what a checkpoint of Lightning says of how good it is: for each of its ModelCheckpoint
+// callbacks the metric that it watches, and its value when the checkpoint was written. data.pkl is
 //
 //	{"callbacks": {"ModelCheckpoint{…}": {"monitor": "val_loss", "current_score": tensor(0.31), …}, …}, …}
 //
-// A callback that watches nothing, or whose score is no scalar, has none; of two that watch one metric the last counts.
-// A file that is none of torch.save's is formats.ErrNotFormat; one without callbacks has no scores.
+// A callback that watches nothing, or whose score is no scalar, has none; of two that watch one metric the
+// last counts. A file that is none of torch.save's is formats.ErrNotFormat; one without callbacks has no
+// scores.
 func Scores(r io.ReaderAt, size int64) (map[string]float64, error) {
 	records, err := zipdir.Read(r, size)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"ckptfs/formats"
 )
 
-// What Lightning's own callbacks say: the score of this checkpoint and not the best one's; none of a callback that watches nothing, or
-// whose score is no scalar, and none of those that do not judge checkpoints.
+// What Lightning's own callbacks say: the score of this checkpoint and not the best one's; none of a callback
+// that watches nothing, or whose score is no scalar, and none of those that do not judge checkpoints.
 func TestScores(t *testing.T) {
 	for name, want := range map[string]map[string]float64{
 		"lightning.ckpt": {"val_loss": 0.3125, "val/acc": 7}, "flat.pt": nil, "no_tensors.pt": nil, "module.pt": nil, "script.pt": nil,

@@ -9,9 +9,9 @@ import (
 	"ckptfs/formats/zipdir"
 )
 
-// Sequence is the parser of the .distcp files of torch.distributed.checkpoint: torch's zips, one for each tensor or object,
-// one right after the other. Which they are is said by the .metadata beside them; here the tensors are called by their
-// number: 0, 1, and within objects 2.key; the layout is partial.
+// Sequence is the parser of the .distcp files of torch.distributed.checkpoint: torch's zips, one for each
+// tensor or object, one right after the other. Which they are is said by the .metadata beside them; here the
+// tensors are called by their number: 0, 1, and within objects 2.key; the layout is partial.
 //
 //	| zip | zip | … | zip |        each found by its end, from the end of the file
 //

@@ -11,31 +11,34 @@
 //	PK\1\2  …                            central directory
 //	PK\6\6, PK\6\7, PK\5\6               zip64 end, its locator, end
 //
-// Each record data/<key> that has bytes is one Data region, whether or not a tensor lies in it; all else (headers, their
-// 'Z' padding, descriptors, the other records, the directory) is Blob. The zip alone says where the regions are. The
-// pickle only says which tensors lie in them: when it can't be understood, the file has its regions and no tensors.
+// Each record data/<key> that has bytes is one Data region, whether or not a tensor lies in it; all else
+// (headers, their 'Z' padding, descriptors, the other records, the directory) is Blob. The zip alone says
+// where the regions are. The pickle only says which tensors lie in them: when it can't be understood, the
+// file has its regions and no tensors.
 //
 // # The container
 //
 // The zip is one that package zipdir knows, and besides:
 //
-//  1. All names are <stem>/…, with one stem, and differ, also when case is ignored (torch's reader ignores it).
+//  1. All names are <stem>/…, with one stem, and differ, also when case is ignored (torch's reader ignores
+//     it).
 //  2. <stem>/data.pkl, byteorder and data/… are stored (method 0). byteorder, when there, is "little".
 //
 // # TorchScript and torch.export
 //
-// A file with <stem>/constants.pkl is TorchScript's (Format "torchscript"): data.pkl is the module, whose attributes are
-// found as any other object's, and data/… are its storages. What constants/… hold is Data without tensors.
+// A file with <stem>/constants.pkl is TorchScript's (Format "torchscript"): data.pkl is the module, whose
+// attributes are found as any other object's, and data/… are its storages. What constants/… hold is Data
+// without tensors.
 //
-// A file with <stem>/archive_format is torch.export's (Format "pt2"). It has no data.pkl; data/weights/… and data/constants/… are
-// storages, which two JSON records describe:
+// A file with <stem>/archive_format is torch.export's (Format "pt2"). It has no data.pkl; data/weights/… and
+// data/constants/… are storages, which two JSON records describe:
 //
 //	data/weights/model_weights_config.json
 //	{"config": {"fc.weight": {"path_name": "weight_0", "use_pickle": false, "tensor_meta": {"dtype": 7, "sizes":
 //	    [{"as_int": 3}, …], "strides": [{"as_int": 2}, …], "storage_offset": {"as_int": 0}, "layout": 7, …}}}}
 //
-// The tensors are called as the configurations call them; one of the same name in both, one that is pickled, of an unknown
-// type, not strided, or outside of its record has no name, and the layout is then partial.
+// The tensors are called as the configurations call them; one of the same name in both, one that is pickled,
+// of an unknown type, not strided, or outside of its record has no name, and the layout is then partial.
 //
 // # The pickle
 //

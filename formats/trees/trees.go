@@ -1,15 +1,17 @@
 // Package trees recognises the models of boosted trees that grow from save to save: XGBoost's and LightGBM's.
 //
-// Such a file is one document, in which a later save of the same training has all trees of the earlier one, byte for byte, behind a
-// head that has changed a little (counts, lists of rounds) and before new trees and a tail:
+// Such a file is one document, in which a later save of the same training has all trees of the earlier one,
+// byte for byte, behind a head that has changed a little (counts, lists of rounds) and before new trees and a
+// tail:
 //
 //	| head | tree 0 | tree 1 | … | tree n-1 | tail |
 //	| head' | tree 0 | tree 1 | … | tree n-1 | tree n | … | tail' |
 //
-// A tree is some hundred bytes to some ten thousand, too little for an object of its own, whose entry in a manifest would be
-// a good part of it and would be written anew by each save. So the file is one Blob and the layout is Fine: it is cut by content
-// into chunks of some 4 KiB, and these are grouped by content into lists. What a save costs is its new trees, the one or two chunks
-// before them, the head and the tail, and the lists and the manifest that name those; the rest is found.
+// A tree is some hundred bytes to some ten thousand, too little for an object of its own, whose entry in a
+// manifest would be a good part of it and would be written anew by each save. So the file is one Blob and the
+// layout is Fine: it is cut by content into chunks of some 4 KiB, and these are grouped by content into
+// lists. What a save costs is its new trees, the one or two chunks before them, the head and the tail, and
+// the lists and the manifest that name those; the rest is found.
 //
 // # What is recognised
 //
@@ -17,9 +19,9 @@
 //	xgboost-ubj    Booster.save_model("x.ubj"):   {L 0000000000000007 learner{ … }, Universal Binary JSON, XGBoost 1.6 and later
 //	lightgbm       Booster.save_model("x.txt"):   tree\nversion=v
 //
-// White space before or inside of these is not expected. Nothing else is looked at but the last byte: there is no harm in a document
-// that only begins so. XGBoost's deprecated binary format, with its fixed-size nodes, is not recognised.
-// The parser takes 64 bytes.
+// White space before or inside of these is not expected. Nothing else is looked at but the last byte: there
+// is no harm in a document that only begins so. XGBoost's deprecated binary format, with its fixed-size
+// nodes, is not recognised. The parser takes 64 bytes.
 package trees
 
 import (

@@ -44,7 +44,8 @@ type Reader struct {
 	indexed int64              // bytes of those
 }
 
-// Elements opens the elements. The errors of Read wrap ErrUnread, formats.ErrNotFormat, or are open's and its readers'.
+// Elements opens the elements. The errors of Read wrap ErrUnread, formats.ErrNotFormat, or are open's and its
+// readers'.
 func (a *Array) Elements(open Open) (*Reader, error) {
 	if a.why != nil {
 		return nil, a.why
@@ -78,7 +79,8 @@ func (r *Reader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// next reads a slab: all of the last dimensions, a part of the one before them, one place in the others; it is a run of the elements.
+// next reads a slab: all of the last dimensions, a part of the one before them, one place in the others; it
+// is a run of the elements.
 func (r *Reader) next() error {
 	shape := r.a.Shape
 	rank := len(shape)

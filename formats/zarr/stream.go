@@ -123,7 +123,8 @@ func (s *stream) decode(codec string, src io.ReaderAt, n int64) error {
 			return unread("compressed with a window of %d bytes", window)
 		}
 		s.memory += int64(window)
-		d, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(window)) // of all frames
+		// of all frames
+		d, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(window))
 		if err != nil {
 			return short(err)
 		}

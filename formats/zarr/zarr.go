@@ -1,22 +1,27 @@
-// Package zarr reads the arrays of zarr, versions 2 and 3, whose metadata and chunks somebody else finds: what Orbax and TensorStore write.
+// Package zarr reads the arrays of zarr, versions 2 and 3, whose metadata and chunks somebody else finds:
+// what Orbax and TensorStore write.
 //
-// An array is cut by a grid into chunks of one shape, of which those at the upper ends reach beyond the array. A chunk is row-major
-// and little-endian, then compressed or not, and the value of a key:
+// An array is cut by a grid into chunks of one shape, of which those at the upper ends reach beyond the
+// array. A chunk is row-major and little-endian, then compressed or not, and the value of a key:
 //
 //	version 2   .zarray     {"shape": [64,96], "chunks": [32,48], "dtype": "<f4", "order": "C", "compressor": {"id": "zstd"}, …}
 //	            0.1         the chunk of row 0, column 1; with "dimension_separator": "/" 0/1; of a scalar 0
 //	version 3   zarr.json   {"shape": …, "data_type": "float32", "chunk_grid": …, "codecs": [bytes, zstd], …}
 //	            c/0/1       the same; of a scalar c
 //
-// With the codec sharding_indexed a value is a shard, of several chunks in any order, and an index of them in the grid's order:
+// With the codec sharding_indexed a value is a shard, of several chunks in any order, and an index of them in
+// the grid's order:
 //
 //	| chunk | chunk | … | u64 offset, u64 length of each, both 2^64-1 for one that is not there | u32 CRC-32C |
 //
-// A chunk that is not there is the fill value throughout. Read are chunks that are not compressed, or by zstd, gzip or zlib; others, filters, column-major chunks,
-// big-endian elements and fill values that are not zero are refused (ErrUnread) when they are met.
+// A chunk that is not there is the fill value throughout. Read are chunks that are not compressed, or by
+// zstd, gzip or zlib; others, filters, column-major chunks, big-endian elements and fill values that are not
+// zero are refused (ErrUnread) when they are met.
 //
-// Elements are read forwards, a slab of at most 32 MiB at a time. Decoders stay open from slab to slab as long as their windows come to 192 MiB
-// together; others, of an array with hundreds of chunks side by side, begin anew in each slab, and pass over what they gave before. A window of more than 64 MiB is refused, as are shards of more than 4,194,304 chunks.
+// Elements are read forwards, a slab of at most 32 MiB at a time. Decoders stay open from slab to slab as
+// long as their windows come to 192 MiB together; others, of an array with hundreds of chunks side by side,
+// begin anew in each slab, and pass over what they gave before. A window of more than 64 MiB is refused, as
+// are shards of more than 4,194,304 chunks.
 package zarr
 
 import (
@@ -121,7 +126,8 @@ type codec struct {
 	} `json:"configuration"`
 }
 
-// Parse reads the metadata of an array. Errors wrap formats.ErrNotFormat; what is not understood of how the elements are stored is an error of reading those.
+// Parse reads the metadata of an array. Errors wrap formats.ErrNotFormat; what is not understood of how the
+// elements are stored is an error of reading those.
 func Parse(p []byte) (*Array, error) {
 	if len(p) > MaxMetadata {
 		return nil, reject("metadata of %d bytes", len(p))

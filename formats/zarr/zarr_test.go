@@ -43,7 +43,8 @@ func lessMemory(t *testing.T, slab, kept int64) {
 	t.Cleanup(func() { slabBytes, keptBytes = was, before })
 }
 
-// TestForms: arrays of any shape, however they are cut, are read as they were written, also where slabs are small and decoders can't all stay open.
+// TestForms: arrays of any shape, however they are cut, are read as they were written, also where slabs are
+// small and decoders can't all stay open.
 func TestForms(t *testing.T) {
 	for _, m := range [][2]int64{{slabBytes, keptBytes}, {64, 1 << 20}, {512, 0}} {
 		t.Run(fmt.Sprint(m), func(t *testing.T) {

@@ -82,7 +82,8 @@ func findDirectory(r io.ReaderAt, size int64) (extent, error) {
 // directoryFields are what both end records state.
 type directoryFields struct{ disk, startDisk, onDisk, records, size, off uint64 }
 
-// agrees reports whether each field of the 32-bit end record is that of the zip64 one, or says that it stands there.
+// agrees reports whether each field of the 32-bit end record is that of the zip64 one, or says that it stands
+// there.
 func (d directoryFields) agrees(d64 directoryFields) bool {
 	same := func(v, v64, max uint64) bool { return v == v64 || v == max }
 	return same(d.disk, d64.disk, 1<<16-1) && same(d.startDisk, d64.startDisk, 1<<16-1) &&
@@ -90,7 +91,8 @@ func (d directoryFields) agrees(d64 directoryFields) bool {
 		same(d.size, d64.size, 1<<32-1) && same(d.off, d64.off, 1<<32-1)
 }
 
-// readEnd64 reads the zip64 end record and locator, which p ends with and which end at offset stop of the file.
+// readEnd64 reads the zip64 end record and locator, which p ends with and which end at offset stop of the
+// file.
 func readEnd64(p []byte, stop int64) (directoryFields, error) {
 	if len(p) < end64Len+locatorLen {
 		return directoryFields{}, reject("zip64 locator: no zip64 end record")
@@ -108,8 +110,9 @@ func readEnd64(p []byte, stop int64) (directoryFields, error) {
 	}, nil
 }
 
-// StartOf returns where the zip begins that ends at offset end of r, which other bytes may precede: by its zip64 end
-// record, whose place in the zip its locator states. It returns formats.ErrNotFormat, wrapped, when there is none.
+// StartOf returns where the zip begins that ends at offset end of r, which other bytes may precede: by its
+// zip64 end record, whose place in the zip its locator states. It returns formats.ErrNotFormat, wrapped, when
+// there is none.
 func StartOf(r io.ReaderAt, end int64) (int64, error) {
 	const tailLen = end64Len + locatorLen + endLen
 	if end < tailLen {

@@ -22,9 +22,9 @@ type Record struct {
 // Stored reports whether the bytes in the file are the entry's own.
 func (r *Record) Stored() bool { return r.Method == zip.Store }
 
-// source is the file as archive/zip sees it: bounded by its size, and remembering what archive/zip does not tell. That
-// is the file's own first error, and the offset and first bytes of the last read: File.DataOffset reads the local
-// header and keeps its offset to itself.
+// source is the file as archive/zip sees it: bounded by its size, and remembering what archive/zip does not
+// tell. That is the file's own first error, and the offset and first bytes of the last read: File.DataOffset
+// reads the local header and keeps its offset to itself.
 type source struct {
 	r      io.ReaderAt
 	size   int64
@@ -62,7 +62,8 @@ func (s *source) ReadAt(p []byte, off int64) (int, error) {
 	return n, nil
 }
 
-// Read returns the zip's records in the order of the directory. Errors that are not r's own wrap formats.ErrNotFormat.
+// Read returns the zip's records in the order of the directory. Errors that are not r's own wrap
+// formats.ErrNotFormat.
 func Read(r io.ReaderAt, size int64) ([]Record, error) {
 	dir, err := findDirectory(r, size)
 	if err != nil {

@@ -8,17 +8,18 @@
 //	PK\6\6, PK\6\7         zip64 end and its locator, or absent
 //	PK\5\6  end            22 bytes
 //
-// archive/zip reads the directory, after the end records have been checked here, since it takes memory by their word.
-// These rules hold, or the file is none that this package knows:
+// archive/zip reads the directory, after the end records have been checked here, since it takes memory by
+// their word. These rules hold, or the file is none that this package knows:
 //
-//  1. The file starts with a local header, and the end record is its last 22 bytes: no comment, nothing after.
+//  1. The file starts with a local header, and the end record is its last 22 bytes: no comment, nothing
+//     after.
 //  2. The end records agree with each other, and the directory lies right before them; the file is one disk.
 //  3. At most 262,144 records in a directory of at most 64 MiB, exactly as many and as large as stated.
-//  4. Each record has a local header at the directory's offset, with the same name and method, and the same size where
-//     it gives one. Records neither overlap nor reach into the directory. None is encrypted.
+//  4. Each record has a local header at the directory's offset, with the same name and method, and the same
+//     size where it gives one. Records neither overlap nor reach into the directory. None is encrypted.
 //
-// CRCs are never asked for: torch can leave them 0. Dates, flags, extra fields and alignment don't matter. A record costs
-// some 400 bytes of memory while Read runs. Nothing is ever decompressed.
+// CRCs are never asked for: torch can leave them 0. Dates, flags, extra fields and alignment don't matter. A
+// record costs some 400 bytes of memory while Read runs. Nothing is ever decompressed.
 package zipdir
 
 import (

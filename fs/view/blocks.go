@@ -6,12 +6,13 @@ import (
 )
 
 const (
-	// A strided tensor that is read in order is gathered in blocks, since a pass over its storage costs about the same
-	// for a page as for a block: reads of 4 KiB would make a transposed tensor's cost quadratic in its size.
+	// A strided tensor that is read in order is gathered in blocks, since a pass over its storage costs about
+	// the same for a page as for a block: reads of 4 KiB would make a transposed tensor's cost quadratic in
+	// its size.
 	minBlock = 128 << 10
 	maxBlock = 8 << 20
-	// nearby is how far from the end of the last read one may begin and still be in order: the kernel's read-ahead
-	// requests overtake each other.
+	// nearby is how far from the end of the last read one may begin and still be in order: the kernel's
+	// read-ahead requests overtake each other.
 	nearby = 2 << 20
 	// slots is how many tensors can be read in order at a time.
 	slots = 3
@@ -58,8 +59,8 @@ func (bs *blocks) read(src io.ReaderAt, t *tensor, p []byte, from int64) (int, e
 			continue
 		}
 		if !b.inOrder(at) || int64(len(p)-n) >= maxBlock || b.fill(src, at) != nil {
-			// A reader that jumps gets what it asked for and no more; so does one for whom the block has bytes that
-			// cannot be read.
+			// A reader that jumps gets what it asked for and no more; so does one for whom the block has
+			// bytes that cannot be read.
 			if err := gather(src, t, p[n:], at); err != nil {
 				return n, err
 			}
@@ -109,8 +110,8 @@ func (b *block) inOrder(at int64) bool {
 	return false
 }
 
-// fill gathers the block that has byte at. Blocks of one size lie on a grid, so that a request that was overtaken mostly
-// finds its bytes in the block that the other asked for.
+// fill gathers the block that has byte at. Blocks of one size lie on a grid, so that a request that was
+// overtaken mostly finds its bytes in the block that the other asked for.
 func (b *block) fill(src io.ReaderAt, at int64) error {
 	off := at / b.size * b.size
 	n := min(b.size, b.t.end-b.t.start-off)

@@ -18,8 +18,9 @@ const (
 
 var windows = sync.Pool{New: func() any { return new([windowSize]byte) }}
 
-// gatherer collects the elements of one strided tensor. It walks them in the order of the source, largest step outermost,
-// whatever their order in the view: reads of the source then go forward, and each fetches all that is wanted near it.
+// gatherer collects the elements of one strided tensor. It walks them in the order of the source, largest
+// step outermost, whatever their order in the view: reads of the source then go forward, and each fetches all
+// that is wanted near it.
 type gatherer struct {
 	src    io.ReaderAt
 	elem   int64

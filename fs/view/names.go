@@ -24,8 +24,8 @@ func Stem(source string) (string, bool) {
 	return source[:i], true
 }
 
-// SizeOf is the size of the view of a file of this layout in bytes, 0 if it has none: there are no tensors, it is itself a
-// safetensors file, or the view would not hold all that the file holds.
+// SizeOf is the size of the view of a file of this layout in bytes, 0 if it has none: there are no tensors,
+// it is itself a safetensors file, or the view would not hold all that the file holds.
 func SizeOf(l *formats.Layout) int64 {
 	if l.Format == safetensors.Name || l.Partial {
 		return 0

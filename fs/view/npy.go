@@ -7,8 +7,8 @@ import (
 	"ckptfs/formats/npy"
 )
 
-// Npy plans the .npy file of one tensor of a file with these regions, as npy.AppendHeader has it. The error is ErrNoView when
-// NumPy has no array for it.
+// Npy plans the .npy file of one tensor of a file with these regions, as npy.AppendHeader has it. The error
+// is ErrNoView when NumPy has no array for it.
 func Npy(regions []formats.Region, t *formats.Tensor) (*View, error) {
 	header, err := npy.AppendHeader(nil, t)
 	if err != nil {

@@ -2,7 +2,8 @@ package view
 
 import "ckptfs/formats"
 
-// shape is a strided tensor with as few dimensions as say the same: none of size one, none that its neighbour continues.
+// shape is a strided tensor with as few dimensions as say the same: none of size one, none that its neighbour
+// continues.
 type shape struct {
 	elem  int64   // bytes of an element
 	dims  []int64 // elements, outermost first
@@ -50,9 +51,9 @@ type axis struct {
 	src, dst int64 // bytes from one index to the next in the source, in the view
 }
 
-// boxes calls f for boxes that together are the elements [lo, hi), in order. A box has no more axes than dimensions, its
-// elements are adjacent in the view, and src and dst are its first element's bytes relative to the tensor's element 0 and
-// to element lo. axes is f's to reorder, and valid during the call.
+// boxes calls f for boxes that together are the elements [lo, hi), in order. A box has no more axes than
+// dimensions, its elements are adjacent in the view, and src and dst are its first element's bytes relative
+// to the tensor's element 0 and to element lo. axes is f's to reorder, and valid during the call.
 func (s *shape) boxes(lo, hi int64, f func(axes []axis, src, dst int64) error) error {
 	b := boxer{shape: s, f: f, axes: make([]axis, 0, len(s.dims))}
 	return b.split(0, lo, hi, 0)

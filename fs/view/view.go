@@ -1,8 +1,8 @@
-// Package view synthesises files that nobody wrote: the safetensors file beside a checkpoint in another format, and the .npy
-// of one tensor.
+// Package view synthesises files that nobody wrote: the safetensors file beside a checkpoint in another
+// format, and the .npy of one tensor.
 //
-// A View is a header and a plan. The header is built once; the data is gathered from the source file's bytes when it is
-// read, so opening costs nothing and holds no data.
+// A View is a header and a plan. The header is built once; the data is gathered from the source file's bytes
+// when it is read, so opening costs nothing and holds no data.
 //
 //	0        8                    8+n
 //	| u64 n  | JSON, then spaces  | tensor | tensor | …   by name, ascending bytewise, without gaps; 8+n is a multiple of 8
@@ -10,9 +10,9 @@
 //	0             64 m
 //	| .npy header | the one tensor, row-major |      see npy.AppendHeader
 //
-// Most tensors lie in the source as they must lie here, and a read of them is one read of the source. The others (strided,
-// transposed, expanded) are gathered element by element, or run by run where the innermost elements are adjacent: see
-// gather.
+// Most tensors lie in the source as they must lie here, and a read of them is one read of the source. The
+// others (strided, transposed, expanded) are gathered element by element, or run by run where the innermost
+// elements are adjacent: see gather.
 package view
 
 import (
@@ -45,8 +45,9 @@ type tensor struct {
 	strided    *shape
 }
 
-// Safetensors plans the view of a file with these regions and tensors (which must pass formats.Layout.Check). The error
-// is ErrNoView, with the reason, when there are no tensors, two of one name, or one of a type that safetensors lacks.
+// Safetensors plans the view of a file with these regions and tensors (which must pass formats.Layout.Check).
+// The error is ErrNoView, with the reason, when there are no tensors, two of one name, or one of a type that
+// safetensors lacks.
 func Safetensors(regions []formats.Region, tensors []formats.Tensor) (*View, error) {
 	if len(tensors) == 0 {
 		return nil, fmt.Errorf("%w: no tensors", ErrNoView)
@@ -102,8 +103,8 @@ func (v *View) add(regions []formats.Region, t *formats.Tensor) error {
 // Size is the length of the file in bytes.
 func (v *View) Size() int64 { return v.size }
 
-// ReadAt reads as io.ReaderAt does, with src the bytes of the source file: always the same file's for one View. Errors of
-// src's come back as they are.
+// ReadAt reads as io.ReaderAt does, with src the bytes of the source file: always the same file's for one
+// View. Errors of src's come back as they are.
 func (v *View) ReadAt(src io.ReaderAt, p []byte, off int64) (n int, err error) {
 	if off < 0 {
 		return 0, errors.New("view: negative offset")

@@ -255,8 +255,8 @@ func transposed(n int64) ([]formats.Region, []formats.Tensor) {
 		[]formats.Tensor{{Name: "w", DType: formats.F32, Shape: []int64{n, n}, Stride: []int64{1, n}}}
 }
 
-// Reading a transposed tensor in order, in small requests that overtake each other, costs a few passes over its storage
-// and not one a request.
+// Reading a transposed tensor in order, in small requests that overtake each other, costs a few passes over
+// its storage and not one a request.
 func TestTransposedInOrder(t *testing.T) {
 	const n = 4096
 	src := random(n * n * 4)
