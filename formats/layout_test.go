@@ -53,11 +53,13 @@ func TestCheck(t *testing.T) {
 		{"negative shape", 28, data, on(f32(1, 0, []int64{-1}, nil)), "has no size"},
 		{"unknown type", 28, data, on(Tensor{DType: "X", Region: 1}), "has no size"},
 		{"half a byte", 28, data, on(Tensor{DType: F4, Shape: []int64{3}, Region: 1}), "has no size"},
-		{"strided half bytes", 28, data, on(Tensor{DType: F4, Shape: []int64{2}, Stride: []int64{2}, Region: 1}), "4-bit"},
+		{"strided half bytes", 28, data, on(Tensor{DType: F4, Shape: []int64{2}, Stride: []int64{2},
+			Region: 1}), "4-bit"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			err := (&Layout{Regions: c.regions, Tensors: c.tensors}).Check(c.size)
-			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			if c.want == "" && err != nil || c.want != "" &&
+				(err == nil || !strings.Contains(err.Error(), c.want)) {
 				t.Errorf("error %v, want %q", err, c.want)
 			}
 		})

@@ -33,10 +33,12 @@ func ParsePiece(t *Tensor) (array string, origin []int64, ok bool) {
 		from, to, ok := strings.Cut(part, ":")
 		o, err := strconv.ParseInt(from, 10, 64)
 		end, err2 := strconv.ParseInt(to, 10, 64)
-		if !ok || err != nil || err2 != nil || d == len(t.Shape) || o < 0 || o > math.MaxInt64-t.Shape[d] || end != o+t.Shape[d] {
+		if !ok || err != nil || err2 != nil || d == len(t.Shape) || o < 0 || o > math.MaxInt64-t.Shape[d] ||
+			end != o+t.Shape[d] {
 			return "", nil, false
 		}
 		origin = append(origin, o)
 	}
-	return text[:open], origin, len(origin) == len(t.Shape) && PieceName(text[:open], origin, t.Shape) == t.Name
+	return text[:open], origin, len(origin) == len(t.Shape) &&
+		PieceName(text[:open], origin, t.Shape) == t.Name
 }

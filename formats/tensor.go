@@ -37,19 +37,22 @@ const (
 )
 
 var dtypeBits = map[DType]int{
-	Bool: 8, F4: 4, F6E2M3: 6, F6E3M2: 6, U8: 8, I8: 8, F8E5M2: 8, F8E4M3: 8, F8E8M0: 8, F8E4M3FZ: 8, F8E5M2FZ: 8,
-	I16: 16, U16: 16, F16: 16, BF16: 16, I32: 32, U32: 32, F32: 32, C64: 64, F64: 64, I64: 64, U64: 64, C128: 128,
+	Bool: 8, F4: 4, F6E2M3: 6, F6E3M2: 6, U8: 8, I8: 8, F8E5M2: 8, F8E4M3: 8, F8E8M0: 8, F8E4M3FZ: 8,
+	F8E5M2FZ: 8, I16: 16, U16: 16, F16: 16, BF16: 16, I32: 32, U32: 32, F32: 32, C64: 64, F64: 64, I64: 64,
+	U64: 64, C128: 128,
 }
 
 // block is how a quantised type packs elements, by the names and sizes of ggml (ggml-common.h).
 type block struct{ elements, bytes int64 }
 
 var dtypeBlocks = map[DType]block{
-	"Q4_0": {32, 18}, "Q4_1": {32, 20}, "Q5_0": {32, 22}, "Q5_1": {32, 24}, "Q8_0": {32, 34}, "Q2_K": {256, 84},
-	"Q3_K": {256, 110}, "Q4_K": {256, 144}, "Q5_K": {256, 176}, "Q6_K": {256, 210}, "IQ2_XXS": {256, 66}, "IQ2_XS": {256, 74},
-	"IQ3_XXS": {256, 98}, "IQ1_S": {256, 50}, "IQ4_NL": {32, 18}, "IQ3_S": {256, 110}, "IQ2_S": {256, 82},
-	"IQ4_XS": {256, 136}, "IQ1_M": {256, 56}, "TQ1_0": {256, 54}, "TQ2_0": {256, 66}, "MXFP4": {32, 17}, "NVFP4": {64, 36},
-	"Q1_0": {128, 18},
+	"Q4_0": {32, 18}, "Q4_1": {32, 20}, "Q5_0": {32, 22}, "Q5_1": {32, 24}, "Q8_0": {32, 34},
+	"Q2_K": {256, 84}, "Q3_K": {256, 110}, "Q4_K": {256, 144}, "Q5_K": {256, 176}, "Q6_K": {256, 210},
+	"IQ2_XXS": {256, 66}, "IQ2_XS": {256, 74}, "IQ3_XXS": {256, 98}, "IQ1_S": {256, 50}, "IQ4_NL": {32, 18},
+	"IQ3_S": {256, 110}, "IQ2_S": {256, 82}, "IQ4_XS": {256, 136}, "IQ1_M": {256, 56}, "TQ1_0": {256, 54},
+	"TQ2_0": {256, 66}, "MXFP4": {32, 17},
+	"NVFP4": {64, 36},
+	"Q1_0":  {128, 18},
 }
 
 // Block is how many elements of a row a quantised type packs into how many bytes; 0, 0 for other types.
@@ -148,7 +151,8 @@ func (t *Tensor) CheckBounds(n int64) error {
 		return fmt.Errorf("layout: tensor %q: shape %v of %s has no size", t.Name, t.Shape, t.DType)
 	}
 	if t.Stride != nil && len(t.Stride) != len(t.Shape) {
-		return fmt.Errorf("layout: tensor %q: %d strides for %d dimensions", t.Name, len(t.Stride), len(t.Shape))
+		return fmt.Errorf("layout: tensor %q: %d strides for %d dimensions", t.Name, len(t.Stride),
+			len(t.Shape))
 	}
 	if t.Offset < 0 || t.Offset > n {
 		return fmt.Errorf("layout: tensor %q starts at byte %d of a storage of %d", t.Name, t.Offset, n)
@@ -180,7 +184,8 @@ func (t *Tensor) CheckBounds(n int64) error {
 		span = (last + 1) * (b / 8)
 	}
 	if span > n-t.Offset {
-		return fmt.Errorf("layout: tensor %q: bytes [%d, %d) of a storage of %d", t.Name, t.Offset, t.Offset+span, n)
+		return fmt.Errorf("layout: tensor %q: bytes [%d, %d) of a storage of %d", t.Name, t.Offset,
+			t.Offset+span, n)
 	}
 	return nil
 }

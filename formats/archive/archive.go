@@ -76,7 +76,8 @@ func (b *builder) add(name string, off, n int64) error {
 	for i := range inner.Tensors {
 		b.names += len(name) + 1 + len(inner.Tensors[i].Name)
 	}
-	if b.names > maxNames || len(l.Regions)+len(inner.Regions) > maxParts || len(l.Tensors)+len(inner.Tensors) > maxParts {
+	if b.names > maxNames || len(l.Regions)+len(inner.Regions) > maxParts ||
+		len(l.Tensors)+len(inner.Tensors) > maxParts {
 		return reject("more than %d regions or tensors, or %d bytes of names", maxParts, maxNames)
 	}
 	l.Place(inner, name+"/")
@@ -172,7 +173,8 @@ const (
 
 // sniffTar reports whether a file of size bytes that starts with p may be a tar file.
 func sniffTar(p []byte, size int64) bool {
-	return size >= 2*tarBlock && len(p) >= tarMagicAt+len(tarMagic) && string(p[tarMagicAt:tarMagicAt+len(tarMagic)]) == tarMagic
+	return size >= 2*tarBlock && len(p) >= tarMagicAt+len(tarMagic) &&
+		string(p[tarMagicAt:tarMagicAt+len(tarMagic)]) == tarMagic
 }
 
 // Parse returns the layout of a tar file in which something is known.

@@ -26,7 +26,8 @@ func FuzzZip(f *testing.F) { fixture.Fuzz(f, Zip{inner}, "archive/*.zip", bound)
 func FuzzTar(f *testing.F) { fixture.Fuzz(f, Tar{inner}, "archive/*.tar", bound) }
 
 func TestRefusesWhatHoldsNothingKnown(t *testing.T) {
-	for name, p := range map[string]formats.Parser{"archive/text.zip": Zip{inner}, "archive/nested.tar": Tar{inner}} {
+	for name, p := range map[string]formats.Parser{"archive/text.zip": Zip{inner},
+		"archive/nested.tar": Tar{inner}} {
 		if l := fixture.Check(t, p, fixture.Read(t, name), bound); l != nil {
 			t.Errorf("%s: %+v", name, l)
 		}
@@ -73,7 +74,8 @@ func TestSeeks(t *testing.T) {
 	for _, b := range head {
 		sum += int(b)
 	}
-	copy(head[148:], []byte{'0', byte('0' + sum>>12&7), byte('0' + sum>>9&7), byte('0' + sum>>6&7), byte('0' + sum>>3&7), byte('0' + sum&7), 0, ' '})
+	copy(head[148:], []byte{'0', byte('0' + sum>>12&7), byte('0' + sum>>9&7), byte('0' + sum>>6&7),
+		byte('0' + sum>>3&7), byte('0' + sum&7), 0, ' '})
 	r := &counting{head: head}
 	if _, err := (Tar{inner}).Parse(r, 8<<30+2048); err == nil {
 		t.Error("known")

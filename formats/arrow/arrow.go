@@ -68,7 +68,8 @@ func reject(format string, args ...any) error {
 
 // Sniff reports whether a file that starts with p may be one.
 func Sniff(p []byte, _ int64) bool {
-	return len(p) >= 8 && (string(p[:8]) == magic || string(p[:4]) == continuation && p[7] == 0 && p[4]|p[5]|p[6] != 0)
+	return len(p) >= 8 && (string(p[:8]) == magic || string(p[:4]) == continuation && p[7] == 0 &&
+		p[4]|p[5]|p[6] != 0)
 }
 
 // Parse returns the layout of a file or a stream.

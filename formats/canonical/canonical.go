@@ -135,11 +135,12 @@ func Build(l *formats.Layout) (*Index, error) {
 }
 
 var torchNames = map[formats.DType]string{
-	formats.Bool: "bool", formats.U8: "uint8", formats.I8: "int8", formats.I16: "int16", formats.U16: "uint16",
-	formats.F16: "float16", formats.BF16: "bfloat16", formats.I32: "int32", formats.U32: "uint32", formats.F32: "float32",
-	formats.C64: "complex64", formats.F64: "float64", formats.I64: "int64", formats.U64: "uint64", formats.C128: "complex128",
-	formats.F8E5M2: "float8_e5m2", formats.F8E4M3: "float8_e4m3fn", formats.F8E8M0: "float8_e8m0fnu",
-	formats.F8E4M3FZ: "float8_e4m3fnuz", formats.F8E5M2FZ: "float8_e5m2fnuz", formats.F4: "float4_e2m1fn_x2",
+	formats.Bool: "bool", formats.U8: "uint8", formats.I8: "int8", formats.I16: "int16",
+	formats.U16: "uint16", formats.F16: "float16", formats.BF16: "bfloat16", formats.I32: "int32",
+	formats.U32: "uint32", formats.F32: "float32", formats.C64: "complex64", formats.F64: "float64",
+	formats.I64: "int64", formats.U64: "uint64", formats.C128: "complex128", formats.F8E5M2: "float8_e5m2",
+	formats.F8E4M3: "float8_e4m3fn", formats.F8E8M0: "float8_e8m0fnu", formats.F8E4M3FZ: "float8_e4m3fnuz",
+	formats.F8E5M2FZ: "float8_e5m2fnuz", formats.F4: "float4_e2m1fn_x2",
 }
 
 // describe sets e's shape, strides and type. It shares what it can with t: a file may have a million tensors.
@@ -210,7 +211,8 @@ func (x *Index) Map() ([]Span, error) {
 	for _, i := range order {
 		e := &x.Entries[i]
 		if e.Offset < end {
-			return nil, fmt.Errorf("%w: storages overlap: %q begins at %d, before %d", ErrIndex, e.Name, e.Offset, end)
+			return nil, fmt.Errorf("%w: storages overlap: %q begins at %d, before %d", ErrIndex, e.Name,
+				e.Offset, end)
 		}
 		if n++; e.Offset > end {
 			n++

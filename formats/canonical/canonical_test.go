@@ -81,7 +81,8 @@ func layout(tensors []formats.Tensor, lens ...int64) (*formats.Layout, int64) {
 	l := &formats.Layout{Tensors: tensors}
 	var off int64
 	for _, n := range lens {
-		l.Regions = append(l.Regions, formats.Region{Off: off, Len: n, Kind: formats.Data}, formats.Region{Off: off + n, Len: 1})
+		l.Regions = append(l.Regions, formats.Region{Off: off, Len: n, Kind: formats.Data},
+			formats.Region{Off: off + n, Len: 1})
 		off += n + 1
 	}
 	return l, off
@@ -90,7 +91,8 @@ func layout(tensors []formats.Tensor, lens ...int64) (*formats.Layout, int64) {
 func TestLarge(t *testing.T) {
 	const n = 2_600_000
 	l, size := layout([]formats.Tensor{
-		{Name: "large", DType: formats.U8, Shape: []int64{n}, Region: 0}, {Name: "a", DType: formats.U8, Shape: []int64{3}, Region: 2},
+		{Name: "large", DType: formats.U8, Shape: []int64{n}, Region: 0},
+		{Name: "a", DType: formats.U8, Shape: []int64{3}, Region: 2},
 	}, n, 3)
 	p := bytes.Repeat([]byte{0xee}, int(size))
 	for i := range n {
@@ -109,8 +111,10 @@ func TestNothing(t *testing.T) {
 // moves nothing.
 func TestPad(t *testing.T) {
 	l, size := layout([]formats.Tensor{
-		{Name: "c", DType: formats.U8, Shape: []int64{1}, Region: 0}, {Name: "b", DType: formats.U8, Shape: []int64{3}, Region: 2},
-		{Name: "a", DType: formats.U8, Shape: []int64{1}, Region: 4}, {Name: "b0", DType: formats.F64, Shape: []int64{0}, Region: -1},
+		{Name: "c", DType: formats.U8, Shape: []int64{1}, Region: 0},
+		{Name: "b", DType: formats.U8, Shape: []int64{3}, Region: 2},
+		{Name: "a", DType: formats.U8, Shape: []int64{1}, Region: 4},
+		{Name: "b0", DType: formats.F64, Shape: []int64{0}, Region: -1},
 	}, 1, 3, 1)
 	p := bytes.Repeat([]byte{0xff}, int(size))
 	x, err := canonical.Build(l)
@@ -148,7 +152,8 @@ func TestNoID(t *testing.T) {
 	odd := formats.Tensor{Name: "a", DType: formats.F4, Shape: []int64{2, 1}, Region: 0}
 	for name, l := range map[string]*formats.Layout{
 		"no tensors": {}, "partial": {Partial: true, Tensors: []formats.Tensor{one}},
-		"one name twice": {Tensors: []formats.Tensor{one, one}}, "half a pair": {Tensors: []formats.Tensor{odd}},
+		"one name twice": {Tensors: []formats.Tensor{one, one}},
+		"half a pair":    {Tensors: []formats.Tensor{odd}},
 	} {
 		l.Regions = []formats.Region{{Len: 4, Kind: formats.Data}}
 		if _, err := canonical.Build(l); !errors.Is(err, canonical.ErrNoID) {
@@ -187,7 +192,8 @@ func TestLies(t *testing.T) {
 		"empty":                         ``,
 	} {
 		_, err := canonical.Decode([]byte(p))
-		if good := name == "good" || name == "no elements" || name == "nothing"; good != (err == nil) || !good && !errors.Is(err, canonical.ErrIndex) {
+		if good := name == "good" || name == "no elements" || name == "nothing"; good != (err == nil) ||
+			!good && !errors.Is(err, canonical.ErrIndex) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -195,7 +201,8 @@ func TestLies(t *testing.T) {
 
 func TestParseID(t *testing.T) {
 	good := ids(t)["same"].ID
-	for _, s := range []string{"", "mi2:", good[:116], good + "a", strings.ToUpper(good), "mi1" + good[3:], good[:60] + good[61:] + "a",
+	for _, s := range []string{"", "mi2:", good[:116], good + "a", strings.ToUpper(good), "mi1" + good[3:],
+		good[:60] + good[61:] + "a",
 		good[:116] + "7", strings.Replace(good, ":b", ":c", 1)} {
 		if id, err := canonical.ParseID(s); err == nil {
 			t.Errorf("%q: %v", s, id)
@@ -205,7 +212,8 @@ func TestParseID(t *testing.T) {
 
 func TestErrors(t *testing.T) {
 	l, _ := layout([]formats.Tensor{{Name: "a", DType: formats.U8, Shape: []int64{4}, Region: 0}}, 4)
-	if _, err := canonical.Identify(context.Background(), strings.NewReader("ab"), l, 2); !errors.Is(err, io.ErrUnexpectedEOF) {
+	if _, err := canonical.Identify(context.Background(), strings.NewReader("ab"), l,
+		2); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("a file cut short: %v", err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())

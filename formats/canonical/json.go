@@ -128,7 +128,8 @@ func (e *Entry) check() error {
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("%w: tensor %.64q: %s", ErrIndex, e.Name, fmt.Sprintf(format, args...))
 	}
-	if e.Offset < 0 || e.Size < 0 || e.StorageOffset < 0 || len(e.Shape) != len(e.Stride) || e.Size > math.MaxInt64-e.Offset {
+	if e.Offset < 0 || e.Size < 0 || e.StorageOffset < 0 || len(e.Shape) != len(e.Stride) ||
+		e.Size > math.MaxInt64-e.Offset {
 		return bad("numbers that can't be")
 	}
 	last, any := int64(0), true // index of the last element
@@ -155,7 +156,8 @@ func (e *Entry) check() error {
 		}
 	}
 	if e.StorageOffset > e.Size || last >= (e.Size-e.StorageOffset)/width {
-		return bad("element %d of %d bytes, %d bytes into a storage of %d", last, width, e.StorageOffset, e.Size)
+		return bad("element %d of %d bytes, %d bytes into a storage of %d", last, width, e.StorageOffset,
+			e.Size)
 	}
 	return nil
 }

@@ -129,7 +129,8 @@ func Parse(p []byte) (map[string][]Item, error) {
 func item(key, info pickle.Value) (x Item, file string, err error) {
 	name, path := text(key, "fqn"), text(info, "relative_path")
 	at, n := number(info, "offset"), number(info, "length")
-	if file = string(path); at < 0 || n <= 0 || at > 1<<62-n || !strings.HasSuffix(file, Suffix) || strings.ContainsAny(file, "/\x00") {
+	if file = string(path); at < 0 || n <= 0 || at > 1<<62-n || !strings.HasSuffix(file, Suffix) ||
+		strings.ContainsAny(file, "/\x00") {
 		return x, "", reject("where %.64q lies", name)
 	}
 	x = Item{Name: string(name), Off: at, Len: n}

@@ -22,7 +22,8 @@ func TestParse(t *testing.T) {
 			got[fmt.Sprint(file, " ", x.Name, x.Shape, x.Origin, x.Size)] = x.Tensor()
 		}
 	}
-	for _, want := range []string{"__0_0.distcp model.rows[5 40] [0 0] [3 40]", "__1_0.distcp model.rows[5 40] [3 0] [2 40]", "__0_0.distcp model.cols[40 7] [0 0] [40 4]",
+	for _, want := range []string{"__0_0.distcp model.rows[5 40] [0 0] [3 40]",
+		"__1_0.distcp model.rows[5 40] [3 0] [2 40]", "__0_0.distcp model.cols[40 7] [0 0] [40 4]",
 		"__1_0.distcp model.cols[40 7] [0 4] [40 3]"} {
 		if !got[want] {
 			t.Errorf("no %s in %v", want, got)
@@ -54,8 +55,10 @@ func TestRefused(t *testing.T) {
 			t.Errorf("byte %d: %v", i, err)
 		}
 	}
-	for from, to := range map[string]string{"__1_0.distcp": "/_1_0.distcp", "relative_path": "relative_lath", "Metadata\x94": "Netadata\x94", "offsets": "offsetz"} {
-		if _, err := Parse(bytes.ReplaceAll(p, []byte(from), []byte(to))); !errors.Is(err, formats.ErrNotFormat) {
+	for from, to := range map[string]string{"__1_0.distcp": "/_1_0.distcp", "relative_path": "relative_lath",
+		"Metadata\x94": "Netadata\x94", "offsets": "offsetz"} {
+		if _, err := Parse(bytes.ReplaceAll(p, []byte(from),
+			[]byte(to))); !errors.Is(err, formats.ErrNotFormat) {
 			t.Errorf("%s: %v", to, err)
 		}
 	}

@@ -64,7 +64,8 @@ func TestDetect(t *testing.T) {
 }
 
 func TestDetectSmall(t *testing.T) {
-	for _, s := range []string{"", "x", "PK\x03\x04", "\x02\x00\x00\x00\x00\x00\x00\x00{", strings.Repeat("\x00", 100000)} {
+	for _, s := range []string{"", "x", "PK\x03\x04", "\x02\x00\x00\x00\x00\x00\x00\x00{",
+		strings.Repeat("\x00", 100000)} {
 		l, err := Detect(strings.NewReader(s), int64(len(s)))
 		if err != nil || l.Format != "blob" || l.Check(int64(len(s))) != nil {
 			t.Errorf("%.20q: %+v, %v", s, l, err)

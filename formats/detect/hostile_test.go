@@ -44,7 +44,8 @@ func overlapping(t *testing.T, n int) string {
 	t.Helper()
 	var b bytes.Buffer
 	w := zip.NewWriter(&b)
-	f, err := w.CreateRaw(&zip.FileHeader{Name: "data.pkl", Method: zip.Deflate, CompressedSize64: 1 << 10, UncompressedSize64: 1 << 40})
+	f, err := w.CreateRaw(&zip.FileHeader{Name: "data.pkl", Method: zip.Deflate, CompressedSize64: 1 << 10,
+		UncompressedSize64: 1 << 40})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,20 +94,36 @@ func TestHostile(t *testing.T) {
 		f    thin
 		most fixture.Bound
 	}{
-		{"a header of 100 MB of spaces", thin{head: word(100_000_000), fill: ' ', size: 100_000_008}, fixture.Bound{Fixed: 128 << 20}},
-		{"a header of 100 MB of entries", thin{head: word(uint64(len(full))) + full, size: int64(8 + len(full))}, fixture.Bound{Fixed: 1 << 30}},
-		{"a header longer than the file", thin{head: word(99_999_999), fill: ' ', size: 1000}, fixture.Bound{Fixed: 4 << 20}},
-		{"tensors that overlap", thin{head: entries(`"a":{"dtype":"U8","shape":[8],"data_offsets":[0,8]}`, `"b":{"dtype":"U8","shape":[8],"data_offsets":[4,12]}`), size: 200}, fixture.Bound{Fixed: 4 << 20}},
-		{"offsets past 2^64", thin{head: entries(`"a":{"dtype":"U8","shape":[8],"data_offsets":[18446744073709551608,18446744073709551616]}`), size: 200}, fixture.Bound{Fixed: 4 << 20}},
-		{"a shape past 2^64", thin{head: entries(`"a":{"dtype":"F64","shape":[4294967296,4294967296,2],"data_offsets":[0,0]}`), size: 120}, fixture.Bound{Fixed: 4 << 20}},
-		{"data outside", thin{head: entries(`"a":{"dtype":"U8","shape":[800],"data_offsets":[0,800]}`), size: 200}, fixture.Bound{Fixed: 4 << 20}},
-		{"a billion memo puts", thin{head: "\x80\x04N", fill: 0x94, tail: ".", size: giga}, fixture.Bound{Fixed: 64 << 20}},
-		{"a billion lists", thin{head: "\x80\x04N", fill: ']', tail: ".", size: giga / 10}, fixture.Bound{Fixed: 64 << 20}},
-		{"a billion marks of torch's old format", thin{head: "\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.\x80\x02M\xe9\x03.", fill: '(', size: giga / 10}, fixture.Bound{Fixed: 256 << 20}},
-		{"a zip bomb of files that overlap", thin{head: overlapping(t, 60000), size: int64(len(overlapping(t, 60000)))}, fixture.Bound{Fixed: 128 << 20}},
+		{"a header of 100 MB of spaces", thin{head: word(100_000_000), fill: ' ', size: 100_000_008},
+			fixture.Bound{Fixed: 128 << 20}},
+		{"a header of 100 MB of entries", thin{head: word(uint64(len(full))) + full,
+			size: int64(8 + len(full))}, fixture.Bound{Fixed: 1 << 30}},
+		{"a header longer than the file", thin{head: word(99_999_999), fill: ' ', size: 1000},
+			fixture.Bound{Fixed: 4 << 20}},
+		{"tensors that overlap", thin{head: entries(`"a":{"dtype":"U8","shape":[8],"data_offsets":[0,8]}`,
+			`"b":{"dtype":"U8","shape":[8],"data_offsets":[4,12]}`), size: 200},
+			fixture.Bound{Fixed: 4 << 20}},
+		{"offsets past 2^64",
+			thin{head: entries(`"a":{"dtype":"U8","shape":[8],"data_offsets":[18446744073709551608,18446744073709551616]}`), size: 200}, fixture.Bound{Fixed: 4 << 20}},
+		{"a shape past 2^64",
+			thin{head: entries(`"a":{"dtype":"F64","shape":[4294967296,4294967296,2],"data_offsets":[0,0]}`),
+				size: 120}, fixture.Bound{Fixed: 4 << 20}},
+		{"data outside", thin{head: entries(`"a":{"dtype":"U8","shape":[800],"data_offsets":[0,800]}`),
+			size: 200}, fixture.Bound{Fixed: 4 << 20}},
+		{"a billion memo puts", thin{head: "\x80\x04N", fill: 0x94, tail: ".", size: giga},
+			fixture.Bound{Fixed: 64 << 20}},
+		{"a billion lists", thin{head: "\x80\x04N", fill: ']', tail: ".", size: giga / 10},
+			fixture.Bound{Fixed: 64 << 20}},
+		{"a billion marks of torch's old format",
+			thin{head: "\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.\x80\x02M\xe9\x03.", fill: '(',
+				size: giga / 10}, fixture.Bound{Fixed: 256 << 20}},
+		{"a zip bomb of files that overlap", thin{head: overlapping(t, 60000),
+			size: int64(len(overlapping(t, 60000)))}, fixture.Bound{Fixed: 128 << 20}},
 		{"a terabyte of zeros", thin{size: 1 << 40}, fixture.Bound{Fixed: 64 << 20}},
-		{"a terabyte of text", thin{head: `{"learner":`, fill: ' ', size: 1 << 40}, fixture.Bound{Fixed: 64 << 20}},
-		{"a terabyte of frames' numbers", thin{head: "\x28\xb5\x2f\xfd", fill: 0x28, size: 1 << 40}, fixture.Bound{Fixed: 64 << 20}},
+		{"a terabyte of text", thin{head: `{"learner":`, fill: ' ', size: 1 << 40},
+			fixture.Bound{Fixed: 64 << 20}},
+		{"a terabyte of frames' numbers", thin{head: "\x28\xb5\x2f\xfd", fill: 0x28, size: 1 << 40},
+			fixture.Bound{Fixed: 64 << 20}},
 	} {
 		var l *formats.Layout
 		var err error

@@ -24,7 +24,8 @@ func TestTableComplete(t *testing.T) {
 	for _, f := range table {
 		for _, v := range []any{f.Parser, f.Sidecar} {
 			if v != nil {
-				listed[strings.TrimPrefix(reflect.TypeOf(v).PkgPath(), "ckptfs/formats/")+"."+reflect.TypeOf(v).Name()] = true
+				listed[strings.TrimPrefix(reflect.TypeOf(v).PkgPath(), "ckptfs/formats/")+"."+
+					reflect.TypeOf(v).Name()] = true
 			}
 		}
 	}
@@ -48,7 +49,8 @@ func TestTableComplete(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !maps.Equal(found, listed) {
-		t.Errorf("below formats there are\n%v,\nthe table has\n%v", slices.Sorted(maps.Keys(found)), slices.Sorted(maps.Keys(listed)))
+		t.Errorf("below formats there are\n%v,\nthe table has\n%v", slices.Sorted(maps.Keys(found)),
+			slices.Sorted(maps.Keys(listed)))
 	}
 }
 
@@ -108,10 +110,11 @@ func TestTableFixtures(t *testing.T) {
 	}
 	missing := maps.Clone(listed)
 	look := func(p string, b []byte) {
-		l, err := Named(filepath.Base(p), bytes.NewReader(b), int64(len(b)), func(name string) (io.ReaderAt, int64, func(), error) {
-			b, err := os.ReadFile(filepath.Join(filepath.Dir(p), name))
-			return bytes.NewReader(b), int64(len(b)), func() {}, err
-		})
+		l, err := Named(filepath.Base(p), bytes.NewReader(b), int64(len(b)),
+			func(name string) (io.ReaderAt, int64, func(), error) {
+				b, err := os.ReadFile(filepath.Join(filepath.Dir(p), name))
+				return bytes.NewReader(b), int64(len(b)), func() {}, err
+			})
 		if err != nil {
 			t.Errorf("%s: %v", p, err)
 			return

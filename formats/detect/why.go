@@ -13,7 +13,8 @@ import (
 
 // compressed are how files begin that are compressed as a whole, by what.
 var compressed = map[string]string{
-	"gzip": "\x1f\x8b\x08", "bzip2": "BZh", "xz": "\xfd7zXZ\x00", "zstd": "\x28\xb5\x2f\xfd", "lz4": "\x04\x22\x4d\x18",
+	"gzip": "\x1f\x8b\x08", "bzip2": "BZh", "xz": "\xfd7zXZ\x00", "zstd": "\x28\xb5\x2f\xfd",
+	"lz4": "\x04\x22\x4d\x18",
 }
 
 // Why says why no parser knows a file: it is compressed, or not what its ending has one expect. "" when there

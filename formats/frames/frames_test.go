@@ -17,7 +17,8 @@ func FuzzParse(f *testing.F) { fixture.Fuzz(f, Parser{}, "orbax/*/d/*", bound) }
 // raw is a frame of one raw block of n bytes.
 func raw(n int, fill byte) []byte {
 	h := uint32(n)<<3 | 1
-	return append([]byte(magic+"\x00\x58"), append([]byte{byte(h), byte(h >> 8), byte(h >> 16)}, bytes.Repeat([]byte{fill}, n)...)...)
+	return append([]byte(magic+"\x00\x58"), append([]byte{byte(h), byte(h >> 8), byte(h >> 16)},
+		bytes.Repeat([]byte{fill}, n)...)...)
 }
 
 func data(l *formats.Layout) (out []int64) {

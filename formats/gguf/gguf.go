@@ -53,10 +53,11 @@ const (
 
 // types has ggml's numbers.
 var types = map[uint32]formats.DType{
-	0: formats.F32, 1: formats.F16, 2: "Q4_0", 3: "Q4_1", 6: "Q5_0", 7: "Q5_1", 8: "Q8_0", 10: "Q2_K", 11: "Q3_K", 12: "Q4_K",
-	13: "Q5_K", 14: "Q6_K", 16: "IQ2_XXS", 17: "IQ2_XS", 18: "IQ3_XXS", 19: "IQ1_S", 20: "IQ4_NL", 21: "IQ3_S", 22: "IQ2_S",
-	23: "IQ4_XS", 24: formats.I8, 25: formats.I16, 26: formats.I32, 27: formats.I64, 28: formats.F64, 29: "IQ1_M",
-	30: formats.BF16, 34: "TQ1_0", 35: "TQ2_0", 39: "MXFP4", 40: "NVFP4", 41: "Q1_0",
+	0: formats.F32, 1: formats.F16, 2: "Q4_0", 3: "Q4_1", 6: "Q5_0", 7: "Q5_1", 8: "Q8_0", 10: "Q2_K",
+	11: "Q3_K", 12: "Q4_K", 13: "Q5_K", 14: "Q6_K", 16: "IQ2_XXS", 17: "IQ2_XS", 18: "IQ3_XXS", 19: "IQ1_S",
+	20: "IQ4_NL", 21: "IQ3_S", 22: "IQ2_S", 23: "IQ4_XS", 24: formats.I8, 25: formats.I16, 26: formats.I32,
+	27: formats.I64, 28: formats.F64, 29: "IQ1_M", 30: formats.BF16, 34: "TQ1_0", 35: "TQ2_0", 39: "MXFP4",
+	40: "NVFP4", 41: "Q1_0",
 }
 
 // Parser is the parser of GGUF files.
@@ -165,8 +166,10 @@ func layOut(infos []info, base, alignment, size int64) (*formats.Layout, error) 
 			continue
 		}
 		n := t.tensor.NumBytes()
-		if n < 0 || t.offset%uint64(alignment) != 0 || t.offset > uint64(size-base) || n > size-base-int64(t.offset) {
-			return nil, reject("tensor %.64q: %v of %s at %d, the data has %d bytes", t.tensor.Name, t.tensor.Shape, t.tensor.DType, t.offset, size-base)
+		if n < 0 || t.offset%uint64(alignment) != 0 || t.offset > uint64(size-base) ||
+			n > size-base-int64(t.offset) {
+			return nil, reject("tensor %.64q: %v of %s at %d, the data has %d bytes", t.tensor.Name,
+				t.tensor.Shape, t.tensor.DType, t.offset, size-base)
 		}
 		l.Tensors = append(l.Tensors, t.tensor)
 		data = append(data, formats.Range{Off: base + int64(t.offset), Len: n})

@@ -87,7 +87,8 @@ func (f *file) inHeap(at uint64, number uint32, n, most int64) ([]byte, bool, er
 	if err != nil {
 		return nil, false, err
 	}
-	if string(head[:4]) != "GCOL" || head[4] != 1 || at > uint64(f.size) || le.Uint64(head[8:]) > uint64(f.size)-at {
+	if string(head[:4]) != "GCOL" || head[4] != 1 || at > uint64(f.size) ||
+		le.Uint64(head[8:]) > uint64(f.size)-at {
 		return nil, false, reject("no heap at %d", at)
 	}
 	end := at + le.Uint64(head[8:])

@@ -140,7 +140,8 @@ func (f *file) tile(o *object, t formats.Tensor, dims []int64, width int64, foun
 }
 
 // pieces makes a tensor of each chunk, or says why not.
-func (f *file) pieces(o *object, t *formats.Tensor, dims []int64, width int64, found []chunk) (pieces []formats.Tensor, why string) {
+func (f *file) pieces(o *object, t *formats.Tensor, dims []int64, width int64,
+	found []chunk) (pieces []formats.Tensor, why string) {
 	size, count := width, int64(1)
 	for i, d := range dims {
 		if d <= 0 || d > maxChunk/size || (t.Shape[i]-1)/d >= maxVisits/count {
@@ -263,11 +264,13 @@ func readType(p []byte) (d formats.DType, width int64) {
 		}
 		return unsigned[size], size
 	case float:
-		if bits&1 != 0 || bits&0x40 != 0 || len(p) < 20 || le.Uint16(p[8:]) != 0 || int64(le.Uint16(p[10:])) != 8*size {
+		if bits&1 != 0 || bits&0x40 != 0 || len(p) < 20 || le.Uint16(p[8:]) != 0 ||
+			int64(le.Uint16(p[10:])) != 8*size {
 			return "", size
 		}
 		known := map[string]formats.DType{ // exponent's place and width, mantissa's place and width
-			"\x0a\x05\x00\x0a": formats.F16, "\x07\x08\x00\x07": formats.BF16, "\x17\x08\x00\x17": formats.F32,
+			"\x0a\x05\x00\x0a": formats.F16, "\x07\x08\x00\x07": formats.BF16,
+			"\x17\x08\x00\x17": formats.F32,
 			"\x34\x0b\x00\x34": formats.F64,
 		}
 		if d = known[string(p[12:16])]; int64(d.Bits()) != 8*size {
@@ -275,7 +278,8 @@ func readType(p []byte) (d formats.DType, width int64) {
 		}
 		return d, size
 	case enum:
-		if size == 1 && bits == 2 && bytes.Contains(p, []byte("FALSE\x00")) && bytes.Contains(p, []byte("TRUE\x00")) &&
+		if size == 1 && bits == 2 && bytes.Contains(p, []byte("FALSE\x00")) &&
+			bytes.Contains(p, []byte("TRUE\x00")) &&
 			bytes.HasSuffix(bytes.TrimRight(p, "\x00"), []byte{1}) {
 			return formats.Bool, 1
 		}

@@ -33,10 +33,13 @@ func (f *file) denseLinks(o *object, heap, names uint64) error {
 	}
 	h := &heap2{
 		f: f, root: le.Uint64(p[132:]), rows: int(le.Uint16(p[140:])), width: int(le.Uint16(p[110:])),
-		start: int64(le.Uint64(p[112:])), direct: int64(le.Uint64(p[120:])), offSize: int64(le.Uint16(p[128:])+7) / 8,
+		start: int64(le.Uint64(p[112:])), direct: int64(le.Uint64(p[120:])),
+		offSize: int64(le.Uint16(p[128:])+7) / 8,
 	}
-	if string(p[:4]) != "FRHP" || p[4] != 0 || le.Uint16(p[5:]) != linkRecord-4 || le.Uint16(p[7:]) != 0 || h.width == 0 || h.start <= 0 ||
-		h.direct < h.start || h.direct > maxHeader || bits.OnesCount64(uint64(h.start)) != 1 || bits.OnesCount64(uint64(h.direct)) != 1 {
+	if string(p[:4]) != "FRHP" || p[4] != 0 || le.Uint16(p[5:]) != linkRecord-4 || le.Uint16(p[7:]) != 0 ||
+		h.width == 0 || h.start <= 0 ||
+		h.direct < h.start || h.direct > maxHeader || bits.OnesCount64(uint64(h.start)) != 1 ||
+		bits.OnesCount64(uint64(h.direct)) != 1 {
 		return reject("no fractal heap at %d", heap)
 	}
 	h.lenSize = min(int64(bits.Len64(uint64(h.direct))-1+7)/8, bytesOf(uint64(le.Uint32(p[10:]))))

@@ -56,9 +56,11 @@ func (f *file) extensibleArray(at uint64, e chunkElem) error {
 	if err != nil {
 		return err
 	}
-	x := &extensible{f: f, at: at, e: e, elem: int64(p[6]), offBytes: (int64(p[7]) + 7) / 8, least: int64(p[9]), client: p[5]}
+	x := &extensible{f: f, at: at, e: e, elem: int64(p[6]), offBytes: (int64(p[7]) + 7) / 8,
+		least: int64(p[9]), client: p[5]}
 	most, inIndex, pointers, pageBits := int(p[7]), int64(p[8]), int(p[10]), p[11]
-	if string(p[:4]) != "EAHD" || p[4] != 0 || p[5] > 1 || (p[5] == 1) != (e.size == 0) || !e.fits(x.elem) || most > 64 || pageBits > 30 ||
+	if string(p[:4]) != "EAHD" || p[4] != 0 || p[5] > 1 || (p[5] == 1) != (e.size == 0) || !e.fits(x.elem) ||
+		most > 64 || pageBits > 30 ||
 		bits.OnesCount(uint(x.least)) != 1 || bits.OnesCount(uint(pointers)) != 1 {
 		return reject("no extensible array at %d", at)
 	}

@@ -94,7 +94,8 @@ func (p Parser) Parse(r io.ReaderAt, size int64) (*formats.Layout, error) {
 
 // parse is Parse with another bound on the chunks that are regions.
 func parse(r io.ReaderAt, size, smallest int64) (*formats.Layout, error) {
-	f := &file{smallest: smallest, r: r, size: size, visits: maxVisits, budget: min(4*size+1<<20, maxRead), open: make(map[uint64]bool), layout: &formats.Layout{Format: Parser{}.Name()}}
+	f := &file{smallest: smallest, r: r, size: size, visits: maxVisits, budget: min(4*size+1<<20, maxRead),
+		open: make(map[uint64]bool), layout: &formats.Layout{Format: Parser{}.Name()}}
 	root, err := f.superblock()
 	if err != nil {
 		return nil, err
@@ -218,7 +219,8 @@ func (f *file) object(at uint64, path string, depth int) error {
 		}
 	}
 	if o.tree != undefined {
-		return f.symbols(o.tree, o.heap, 0, func(name string, at uint64) error { return f.object(at, join(name), depth+1) })
+		return f.symbols(o.tree, o.heap, 0,
+			func(name string, at uint64) error { return f.object(at, join(name), depth+1) })
 	}
 	return nil
 }

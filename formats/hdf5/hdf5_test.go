@@ -103,8 +103,9 @@ func TestGrowing(t *testing.T) {
 		all     int
 		tensors []string
 	}{
-		"growing.h5": {map[int64]int{8 * 8 * 4: whole, 4: blocks + tree}, whole + packed + blocks + tree, []string{"one", "many"}},
-		"far.h5":     {map[int64]int{64: far}, far, nil},
+		"growing.h5": {map[int64]int{8 * 8 * 4: whole, 4: blocks + tree}, whole + packed + blocks + tree,
+			[]string{"one", "many"}},
+		"far.h5": {map[int64]int{64: far}, far, nil},
 	} {
 		p := fixture.Read(t, "hdf5/"+name)
 		l, err := parse(bytes.NewReader(p), int64(len(p)), 1)
@@ -138,8 +139,10 @@ func TestGrowing(t *testing.T) {
 // TestIndexesRefused: whatever of an index lies, the file is a blob, in bounded time.
 func TestIndexesRefused(t *testing.T) {
 	for _, c := range []struct{ file, sign string }{
-		{"indexes.h5", "FAHD"}, {"indexes.h5", "FADB"}, {"growing.h5", "EAHD"}, {"growing.h5", "EAIB"}, {"far.h5", "EASB"},
-		{"far.h5", "EADB"}, {"growing.h5", "EADB"}, {"growing.h5", "BTHD"}, {"growing.h5", "BTLF"}, {"growing.h5", "BTIN"},
+		{"indexes.h5", "FAHD"}, {"indexes.h5", "FADB"}, {"growing.h5", "EAHD"}, {"growing.h5", "EAIB"},
+		{"far.h5", "EASB"},
+		{"far.h5", "EADB"}, {"growing.h5", "EADB"}, {"growing.h5", "BTHD"}, {"growing.h5", "BTLF"},
+		{"growing.h5", "BTIN"},
 		{"groups_latest.h5", "FRHP"}, {"wide_latest.h5", "FRHP"}, {"wide_latest.h5", "FHIB"},
 	} {
 		whole := fixture.Read(t, "hdf5/"+c.file)
@@ -166,8 +169,8 @@ func TestAttribute(t *testing.T) {
 			t.Fatal(err)
 		}
 		for attribute, want := range map[string]string{
-			"backend": "numpy", "fixed": `{"fixed": "é"}`, "bytes": `{"bytes": 1}`, "text": `{"text": "é"}`, "long": strings.Repeat("x", 70_000),
-			"number": "", "several": "", "none": "",
+			"backend": "numpy", "fixed": `{"fixed": "é"}`, "bytes": `{"bytes": 1}`, "text": `{"text": "é"}`,
+			"long": strings.Repeat("x", 70_000), "number": "", "several": "", "none": "",
 		} {
 			got, found, err := Attribute(bytes.NewReader(p), int64(len(p)), attribute, 1<<20)
 			if err != nil || string(got) != want || found != (want != "") {

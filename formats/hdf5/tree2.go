@@ -33,10 +33,13 @@ func (f *file) records(at uint64, kind byte, fits func(n int64) bool, each func(
 	if err != nil {
 		return err
 	}
-	node, depth, root, n := int64(le.Uint32(p[6:])), int(le.Uint16(p[12:])), le.Uint64(p[16:]), int64(le.Uint16(p[24:]))
-	t := &tree2{f: f, kind: kind, record: int64(le.Uint16(p[10:])), totalSize: make([]int64, 1, maxLevel+1), each: each}
+	node, depth, root, n := int64(le.Uint32(p[6:])), int(le.Uint16(p[12:])), le.Uint64(p[16:]),
+		int64(le.Uint16(p[24:]))
+	t := &tree2{f: f, kind: kind, record: int64(le.Uint16(p[10:])), totalSize: make([]int64, 1, maxLevel+1),
+		each: each}
 	const prefix = 10
-	if string(p[:4]) != "BTHD" || p[4] != 0 || p[5] != kind || !fits(t.record) || depth > maxLevel || node < prefix+t.record || node > maxHeader {
+	if string(p[:4]) != "BTHD" || p[4] != 0 || p[5] != kind || !fits(t.record) || depth > maxLevel ||
+		node < prefix+t.record || node > maxHeader {
 		return reject("no B-tree of type %d at %d", kind, at)
 	}
 	if root == undefined {

@@ -9,9 +9,9 @@ import (
 
 // types has the type of each kind and size that there is one for.
 var types = map[string]formats.DType{
-	"b1": formats.Bool, "i1": formats.I8, "u1": formats.U8, "i2": formats.I16, "u2": formats.U16, "i4": formats.I32,
-	"u4": formats.U32, "i8": formats.I64, "u8": formats.U64, "f2": formats.F16, "f4": formats.F32, "f8": formats.F64,
-	"c8": formats.C64, "c16": formats.C128,
+	"b1": formats.Bool, "i1": formats.I8, "u1": formats.U8, "i2": formats.I16, "u2": formats.U16,
+	"i4": formats.I32, "u4": formats.U32, "i8": formats.I64, "u8": formats.U64, "f2": formats.F16,
+	"f4": formats.F32, "f8": formats.F64, "c8": formats.C64, "c16": formats.C128,
 }
 
 // parse reads the dict literal.

@@ -58,7 +58,8 @@ func TestAccepts(t *testing.T) {
 			t.Errorf("%s: %+v", c.header, l)
 		default:
 			x := l.Tensors[0]
-			if got := fmt.Sprintf("%s %v %v", x.DType, x.Shape, x.Stride); got != c.want || x.Name != "arr_0" {
+			if got := fmt.Sprintf("%s %v %v", x.DType, x.Shape, x.Stride); got != c.want ||
+				x.Name != "arr_0" {
 				t.Errorf("%s: %s %s, want %s", c.header, x.Name, got, c.want)
 			}
 		}

@@ -18,10 +18,11 @@ var ErrNoArray = errors.New("no NumPy array")
 // written has the descr of each type. Those that NumPy lacks are the unsigned integers of their bits, which
 // array.view(ml_dtypes.bfloat16) and torch's view(torch.bfloat16) take back.
 var written = map[formats.DType]string{
-	formats.Bool: "|b1", formats.U8: "|u1", formats.I8: "|i1", formats.I16: "<i2", formats.U16: "<u2", formats.F16: "<f2",
-	formats.I32: "<i4", formats.U32: "<u4", formats.F32: "<f4", formats.C64: "<c8", formats.F64: "<f8", formats.I64: "<i8",
-	formats.U64: "<u8", formats.C128: "<c16", formats.BF16: "<u2", formats.F8E5M2: "|u1", formats.F8E4M3: "|u1",
-	formats.F8E8M0: "|u1", formats.F8E4M3FZ: "|u1", formats.F8E5M2FZ: "|u1",
+	formats.Bool: "|b1", formats.U8: "|u1", formats.I8: "|i1", formats.I16: "<i2", formats.U16: "<u2",
+	formats.F16: "<f2", formats.I32: "<i4", formats.U32: "<u4", formats.F32: "<f4", formats.C64: "<c8",
+	formats.F64: "<f8", formats.I64: "<i8", formats.U64: "<u8", formats.C128: "<c16", formats.BF16: "<u2",
+	formats.F8E5M2: "|u1", formats.F8E4M3: "|u1", formats.F8E8M0: "|u1", formats.F8E4M3FZ: "|u1",
+	formats.F8E5M2FZ: "|u1",
 }
 
 // AppendHeader appends the header of a file of t's elements, which are to follow row-major and without gaps:

@@ -40,11 +40,13 @@ func TestAppendHeader(t *testing.T) {
 			t.Errorf("%s %v: %v", c.of, c.shape, err)
 			continue
 		}
-		if got := l.Tensors[0]; got.DType != c.as || !slices.Equal(got.Shape, c.want) || got.NumBytes() != x.NumBytes() {
+		if got := l.Tensors[0]; got.DType != c.as || !slices.Equal(got.Shape, c.want) ||
+			got.NumBytes() != x.NumBytes() {
 			t.Errorf("%s %v is %s %v", c.of, c.shape, got.DType, got.Shape)
 		}
 	}
-	for _, x := range []formats.Tensor{{DType: "Q4_K", Shape: []int64{100}}, {DType: "no"}, {DType: formats.U8, Shape: slices.Repeat([]int64{1}, 65)}} {
+	for _, x := range []formats.Tensor{{DType: "Q4_K", Shape: []int64{100}}, {DType: "no"},
+		{DType: formats.U8, Shape: slices.Repeat([]int64{1}, 65)}} {
 		if _, err := AppendHeader(nil, &x); err == nil {
 			t.Errorf("%+v has a header", x)
 		}

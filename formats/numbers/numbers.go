@@ -137,7 +137,8 @@ func (c *Comparison) same(read func([]byte) float64, p []byte, width int, d form
 
 func complexType(d formats.DType) bool { return d == formats.C64 || d == formats.C128 }
 
-func (c *Comparison) element(ra func([]byte) float64, a []byte, rb func([]byte) float64, b []byte, da, db formats.DType) {
+func (c *Comparison) element(ra func([]byte) float64, a []byte, rb func([]byte) float64, b []byte, da,
+	db formats.DType) {
 	x, y := ra(a), rb(b)
 	var xi, yi float64
 	if complexType(da) {

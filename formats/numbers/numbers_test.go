@@ -16,18 +16,23 @@ func TestSmallFloats(t *testing.T) {
 		bits uint16
 		want float64
 	}{
-		{formats.F16, 0x3c00, 1}, {formats.F16, 0xc000, -2}, {formats.F16, 0x7bff, 65504}, {formats.F16, 0x0001, math.Ldexp(1, -24)},
+		{formats.F16, 0x3c00, 1}, {formats.F16, 0xc000, -2}, {formats.F16, 0x7bff, 65504},
+		{formats.F16, 0x0001, math.Ldexp(1, -24)},
 		{formats.F16, 0x7c00, inf}, {formats.F16, 0xfc00, -inf}, {formats.F16, 0x7e00, nan},
 		{formats.BF16, 0x3f80, 1}, {formats.BF16, 0xff80, -inf}, {formats.BF16, 0x4049, 3.140625},
-		{formats.F8E4M3, 0x7e, 448}, {formats.F8E4M3, 0x7f, nan}, {formats.F8E4M3, 0x01, math.Ldexp(1, -9)}, {formats.F8E4M3, 0xb8, -1},
-		{formats.F8E5M2, 0x7b, 57344}, {formats.F8E5M2, 0x7c, inf}, {formats.F8E5M2, 0x7d, nan}, {formats.F8E5M2, 0x01, math.Ldexp(1, -16)},
-		{formats.F8E4M3FZ, 0x80, nan}, {formats.F8E4M3FZ, 0x7f, 240}, {formats.F8E4M3FZ, 0x40, 1}, {formats.F8E4M3FZ, 0x01, math.Ldexp(1, -10)},
+		{formats.F8E4M3, 0x7e, 448}, {formats.F8E4M3, 0x7f, nan}, {formats.F8E4M3, 0x01, math.Ldexp(1, -9)},
+		{formats.F8E4M3, 0xb8, -1},
+		{formats.F8E5M2, 0x7b, 57344}, {formats.F8E5M2, 0x7c, inf}, {formats.F8E5M2, 0x7d, nan},
+		{formats.F8E5M2, 0x01, math.Ldexp(1, -16)},
+		{formats.F8E4M3FZ, 0x80, nan}, {formats.F8E4M3FZ, 0x7f, 240}, {formats.F8E4M3FZ, 0x40, 1},
+		{formats.F8E4M3FZ, 0x01, math.Ldexp(1, -10)},
 		{formats.F8E5M2FZ, 0x80, nan}, {formats.F8E5M2FZ, 0x7f, 57344}, {formats.F8E5M2FZ, 0x40, 1},
 		{formats.F8E8M0, 127, 1}, {formats.F8E8M0, 0, math.Ldexp(1, -127)}, {formats.F8E8M0, 255, nan},
 		{formats.I8, 0xff, -1}, {formats.Bool, 1, 1}, {formats.I16, 0xffff, -1}, {formats.U16, 0xffff, 65535},
 	} {
 		p := binary.LittleEndian.AppendUint16(nil, tc.bits)
-		if got := decoders[tc.d](p[:tc.d.Bits()/8]); got != tc.want && !(math.IsNaN(got) && math.IsNaN(tc.want)) {
+		if got := decoders[tc.d](p[:tc.d.Bits()/8]); got != tc.want &&
+			!(math.IsNaN(got) && math.IsNaN(tc.want)) {
 			t.Errorf("%s %#x is %v, want %v", tc.d, tc.bits, got, tc.want)
 		}
 	}
@@ -52,7 +57,8 @@ func TestComparison(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 	c.Add(formats.F32, floats(0, math.NaN(), math.Inf(1)), formats.F32, floats(-2, 1, math.Inf(1)))
-	if c.Elements != 7 || c.Changed != 2 || c.Special != 1 || c.MaxAbs != 2 || math.Abs(c.RelNorm()-2/math.Sqrt(26)) > 1e-12 {
+	if c.Elements != 7 || c.Changed != 2 || c.Special != 1 || c.MaxAbs != 2 ||
+		math.Abs(c.RelNorm()-2/math.Sqrt(26)) > 1e-12 {
 		t.Errorf("%+v, %v", c, c.RelNorm())
 	}
 	// A long stretch that is equal counts as its elements do one by one.
@@ -69,7 +75,8 @@ func TestComparison(t *testing.T) {
 	}
 	// Of other types values count, not bits.
 	c = Comparison{}
-	c.Add(formats.F32, floats(1, -2, math.NaN(), 0.1), formats.BF16, []byte{0x80, 0x3f, 0, 0xc0, 0xc0, 0x7f, 0xcd, 0x3d})
+	c.Add(formats.F32, floats(1, -2, math.NaN(), 0.1), formats.BF16,
+		[]byte{0x80, 0x3f, 0, 0xc0, 0xc0, 0x7f, 0xcd, 0x3d})
 	if c.Changed != 1 || c.MaxAbs > 0.001 || c.MaxAbs == 0 {
 		t.Errorf("%+v", c)
 	}
@@ -111,7 +118,8 @@ func TestCompareIntegers(t *testing.T) {
 		var got Comparison
 		got.Add(c.da, c.a, c.db, c.b)
 		if got.Changed != c.changed || got.MaxAbs != c.max {
-			t.Errorf("%s %x, %s %x: %d changed, by %v at most, want %d, %v", c.da, c.a, c.db, c.b, got.Changed, got.MaxAbs, c.changed, c.max)
+			t.Errorf("%s %x, %s %x: %d changed, by %v at most, want %d, %v", c.da, c.a, c.db, c.b,
+				got.Changed, got.MaxAbs, c.changed, c.max)
 		}
 	}
 }

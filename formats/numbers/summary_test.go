@@ -35,7 +35,8 @@ func TestSummary(t *testing.T) {
 		for what, s := range map[string]*Summary{"whole": got, "parts": parts} {
 			a, b := *s, *want
 			a.sum, b.sum = 0, 0
-			if a != b || math.Abs(s.Mean()-want.Mean()) > 1e-9*math.Max(math.Abs(want.Min), math.Abs(want.Max)) {
+			if a != b || math.Abs(s.Mean()-want.Mean()) > 1e-9*math.Max(math.Abs(want.Min),
+				math.Abs(want.Max)) {
 				t.Errorf("%s %s: %+v (mean %g), want %+v (%g)", d, what, *s, s.Mean(), *want, want.Mean())
 			}
 		}
@@ -44,12 +45,14 @@ func TestSummary(t *testing.T) {
 
 func TestSummaryOf(t *testing.T) {
 	var p []byte
-	for _, x := range []float32{1, -3, 0, float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1)), 4, float32(math.Copysign(0, -1))} {
+	for _, x := range []float32{1, -3, 0, float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1)), 4,
+		float32(math.Copysign(0, -1))} {
 		p = binary.LittleEndian.AppendUint32(p, math.Float32bits(x))
 	}
 	s := NewSummary()
 	s.Add(formats.F32, p)
-	if *s != (Summary{Count: 8, NaN: 1, Inf: 2, Zero: 2, Min: -3, Max: 4, sum: 2}) || s.Mean() != 0.4 || s.Finite() != 5 {
+	if *s != (Summary{Count: 8, NaN: 1, Inf: 2, Zero: 2, Min: -3, Max: 4, sum: 2}) || s.Mean() != 0.4 ||
+		s.Finite() != 5 {
 		t.Errorf("%+v", s)
 	}
 	if e := NewSummary(); e.Finite() != 0 || !math.IsNaN(e.Mean()) || e.Min <= e.Max {
@@ -58,7 +61,8 @@ func TestSummaryOf(t *testing.T) {
 }
 
 func BenchmarkSummary(b *testing.B) {
-	for _, d := range []formats.DType{formats.F32, formats.BF16, formats.F16, formats.F8E4M3, formats.F64, formats.I64} {
+	for _, d := range []formats.DType{formats.F32, formats.BF16, formats.F16, formats.F8E4M3, formats.F64,
+		formats.I64} {
 		b.Run(string(d), func(b *testing.B) {
 			p := make([]byte, 8<<20)
 			for i := range p {

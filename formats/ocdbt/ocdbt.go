@@ -135,7 +135,8 @@ func (r *ref) file() (file, error) {
 		return file{}, reject("file %d of %d", r.id, len(r.files))
 	}
 	f := r.files[r.id]
-	if path.IsAbs(f.path) || path.Clean(f.path) != f.path || strings.HasPrefix(f.path, "..") || strings.Contains(f.path, "\x00") {
+	if path.IsAbs(f.path) || path.Clean(f.path) != f.path || strings.HasPrefix(f.path, "..") ||
+		strings.Contains(f.path, "\x00") {
 		return file{}, reject("path %.64q", f.path)
 	}
 	return f, nil
@@ -143,7 +144,8 @@ func (r *ref) file() (file, error) {
 
 // body checks what a manifest or a node is wrapped in, and returns what is in it.
 func (w *walker) body(p []byte, magic uint32) (*reader, error) {
-	if len(p) < headSize+4 || binary.BigEndian.Uint32(p) != magic || binary.LittleEndian.Uint64(p[4:]) != uint64(len(p)) || p[12] != 0 || p[13] > 1 {
+	if len(p) < headSize+4 || binary.BigEndian.Uint32(p) != magic ||
+		binary.LittleEndian.Uint64(p[4:]) != uint64(len(p)) || p[12] != 0 || p[13] > 1 {
 		return nil, reject("no %08x of %d bytes", magic, len(p))
 	}
 	end := len(p) - 4
@@ -152,7 +154,8 @@ func (w *walker) body(p []byte, magic uint32) (*reader, error) {
 	}
 	out := p[headSize:end]
 	if p[13] == 1 {
-		d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxMemory(maxNode))
+		d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
+			zstd.WithDecoderMaxMemory(maxNode))
 		if err != nil {
 			return nil, err
 		}

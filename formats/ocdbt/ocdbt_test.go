@@ -65,9 +65,9 @@ func (db database) keys() (keys []string, values map[string]string, err error) {
 func TestKeys(t *testing.T) {
 	keys, values, err := load(t, "../testdata/orbax/ocdbt/state").keys()
 	want := []string{
-		"a/b/.zarray", "a/b/0", "params.counts.0/.zarray", "params.counts.0/0", "params.counts.1/.zarray", "params.counts.1/0",
-		"params.layer.0.bias/.zarray", "params.layer.0.bias/0", "params.layer.0.kernel/.zarray", "params.layer.0.kernel/0.0",
-		"step/.zarray", "step/0",
+		"a/b/.zarray", "a/b/0", "params.counts.0/.zarray", "params.counts.0/0", "params.counts.1/.zarray",
+		"params.counts.1/0", "params.layer.0.bias/.zarray", "params.layer.0.bias/0",
+		"params.layer.0.kernel/.zarray", "params.layer.0.kernel/0.0", "step/.zarray", "step/0",
 	}
 	if err != nil || !slices.Equal(keys, want) {
 		t.Errorf("%q, %v", keys, err)
@@ -122,7 +122,8 @@ func TestDamage(t *testing.T) {
 
 func FuzzNode(f *testing.F) {
 	w := load(f, "../testdata/orbax/wide")
-	f.Add(w["manifest.ocdbt"][headSize:len(w["manifest.ocdbt"])-4], []byte{0, 1, 1, 0, 'd', 1, 0, 1, 'k', 1, 0, 'v'}, true)
+	f.Add(w["manifest.ocdbt"][headSize:len(w["manifest.ocdbt"])-4],
+		[]byte{0, 1, 1, 0, 'd', 1, 0, 1, 'k', 1, 0, 'v'}, true)
 	f.Add([]byte("0123456789abcdef\x00\x80\x08\x80\xc2\xd7\x2f\x04\x00\x01\x03\x00d/x\x01\x01\x01\x00\x00\x1e\x00\x00\x0012345678\x00"),
 		[]byte{1, 1, 3, 0, 'd', '/', 'y', 1, 1, 1, 'k', 0, 0, 30, 0, 0, 0}, false)
 	f.Fuzz(func(t *testing.T, manifest, node []byte, leaf bool) {

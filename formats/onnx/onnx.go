@@ -52,10 +52,11 @@ const (
 
 // types has the numbers of TensorProto.DataType.
 var types = map[uint64]formats.DType{
-	1: formats.F32, 2: formats.U8, 3: formats.I8, 4: formats.U16, 5: formats.I16, 6: formats.I32, 7: formats.I64, 9: formats.Bool,
-	10: formats.F16, 11: formats.F64, 12: formats.U32, 13: formats.U64, 14: formats.C64, 15: formats.C128, 16: formats.BF16,
-	17: formats.F8E4M3, 18: formats.F8E4M3FZ, 19: formats.F8E5M2, 20: formats.F8E5M2FZ, 23: formats.F4, 24: formats.F8E8M0,
-	27: formats.F6E2M3, 28: formats.F6E3M2,
+	1: formats.F32, 2: formats.U8, 3: formats.I8, 4: formats.U16, 5: formats.I16, 6: formats.I32,
+	7: formats.I64, 9: formats.Bool, 10: formats.F16, 11: formats.F64, 12: formats.U32, 13: formats.U64,
+	14: formats.C64, 15: formats.C128, 16: formats.BF16, 17: formats.F8E4M3, 18: formats.F8E4M3FZ,
+	19: formats.F8E5M2, 20: formats.F8E5M2FZ, 23: formats.F4, 24: formats.F8E8M0, 27: formats.F6E2M3,
+	28: formats.F6E3M2,
 }
 
 // Parser is the parser of ONNX models.
@@ -244,7 +245,8 @@ func (m *model) initializer(whole protowire.Field) error {
 	}
 	t.DType = types[typ]
 	n := t.NumBytes()
-	floats := packed == 4 && (t.DType == formats.F32 || t.DType == formats.C64) || packed == 10 && (t.DType == formats.F64 || t.DType == formats.C128)
+	floats := packed == 4 && (t.DType == formats.F32 || t.DType == formats.C64) ||
+		packed == 10 && (t.DType == formats.F64 || t.DType == formats.C128)
 	if elsewhere {
 		far.tensor = t
 		m.far = append(m.far, far)

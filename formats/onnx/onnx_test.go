@@ -32,7 +32,8 @@ func tensor(typ uint64, n int, dims ...uint64) []byte {
 }
 
 func whole(graph ...[]byte) []byte {
-	return bytes.Join([][]byte{varint(1, 8), message(2, []byte("me")), message(7, graph...), message(8, varint(2, 21))}, nil)
+	return bytes.Join([][]byte{varint(1, 8), message(2, []byte("me")), message(7, graph...),
+		message(8, varint(2, 21))}, nil)
 }
 
 func TestParse(t *testing.T) {
@@ -41,16 +42,21 @@ func TestParse(t *testing.T) {
 		tensors int
 		partial bool
 	}{
-		"good":            {whole(tensor(1, 24, 2, 3)), 1, false},
-		"a scalar":        {whole(tensor(11, 8)), 1, false},
-		"no elements":     {whole(tensor(1, 0, 0, 3)), 1, false},
-		"packed dims":     {whole(message(5, message(1, []byte{2, 3}), varint(2, 1), message(8, []byte("w")), message(9, make([]byte, 24)))), 1, false},
-		"packed floats":   {whole(message(5, varint(1, 2), varint(2, 1), message(8, []byte("w")), message(4, make([]byte, 8)))), 1, false},
-		"packed integers": {whole(message(5, varint(1, 2), varint(2, 7), message(8, []byte("w")), message(7, make([]byte, 2)))), 0, true},
-		"4 bits":          {whole(tensor(22, 3, 6)), 0, true},
-		"one name twice":  {whole(tensor(1, 24, 2, 3), tensor(1, 24, 2, 3)), 1, true},
-		"elsewhere":       {whole(message(5, varint(1, 2), varint(2, 1), message(13), varint(14, 1))), 0, true},
-		"in a node":       {whole(message(1, message(5, message(5, varint(2, 1)))), tensor(1, 24, 2, 3)), 1, true},
+		"good":        {whole(tensor(1, 24, 2, 3)), 1, false},
+		"a scalar":    {whole(tensor(11, 8)), 1, false},
+		"no elements": {whole(tensor(1, 0, 0, 3)), 1, false},
+		"packed dims": {whole(message(5, message(1, []byte{2, 3}), varint(2, 1), message(8, []byte("w")),
+			message(9, make([]byte, 24)))), 1, false},
+		"packed floats": {whole(message(5, varint(1, 2), varint(2, 1), message(8, []byte("w")),
+			message(4, make([]byte, 8)))), 1, false},
+		"packed integers": {whole(message(5, varint(1, 2), varint(2, 7), message(8, []byte("w")),
+			message(7, make([]byte, 2)))), 0, true},
+		"4 bits":         {whole(tensor(22, 3, 6)), 0, true},
+		"one name twice": {whole(tensor(1, 24, 2, 3), tensor(1, 24, 2, 3)), 1, true},
+		"elsewhere": {whole(message(5, varint(1, 2), varint(2, 1), message(13), varint(14, 1))), 0,
+			true},
+		"in a node": {whole(message(1, message(5, message(5, varint(2, 1)))), tensor(1, 24, 2, 3)), 1,
+			true},
 	} {
 		l := fixture.Check(t, Parser{}, c.p, bound)
 		if l == nil || len(l.Tensors) != c.tensors || l.Partial != c.partial {
@@ -59,19 +65,21 @@ func TestParse(t *testing.T) {
 	}
 	good := whole(tensor(1, 24, 2, 3))
 	for name, p := range map[string][]byte{
-		"empty":              nil,
-		"cut":                good[:len(good)-1],
-		"a byte more":        append(bytes.Clone(good), 0),
-		"fewer bytes":        whole(tensor(1, 20, 2, 3)),
-		"negative":           whole(tensor(1, 24, 1<<63)),
-		"past the graph":     whole(tensor(1, 24, 2, 3)[:30]),
-		"two graphs":         append(whole(), message(7)...),
-		"no graph":           good[:6],
-		"ir_version 65":      append(varint(1, 65), good[2:]...),
-		"65 dimensions":      whole(message(5, bytes.Repeat(varint(1, 1), 65), varint(2, 1), message(9, make([]byte, 4)))),
-		"an unknown field":   append(bytes.Clone(good), message(15)...),
-		"a group":            append(bytes.Clone(good), 0x13),
-		"a length past 2^63": append(bytes.Clone(good), 0x32, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1),
+		"empty":          nil,
+		"cut":            good[:len(good)-1],
+		"a byte more":    append(bytes.Clone(good), 0),
+		"fewer bytes":    whole(tensor(1, 20, 2, 3)),
+		"negative":       whole(tensor(1, 24, 1<<63)),
+		"past the graph": whole(tensor(1, 24, 2, 3)[:30]),
+		"two graphs":     append(whole(), message(7)...),
+		"no graph":       good[:6],
+		"ir_version 65":  append(varint(1, 65), good[2:]...),
+		"65 dimensions": whole(message(5, bytes.Repeat(varint(1, 1), 65), varint(2, 1),
+			message(9, make([]byte, 4)))),
+		"an unknown field": append(bytes.Clone(good), message(15)...),
+		"a group":          append(bytes.Clone(good), 0x13),
+		"a length past 2^63": append(bytes.Clone(good), 0x32, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
+			0xff, 1),
 	} {
 		if l := fixture.Check(t, Parser{}, p, bound); l != nil && name != "negative" {
 			t.Errorf("%s: %+v", name, l)
@@ -88,7 +96,8 @@ func TestExternal(t *testing.T) {
 		t.Fatalf("%+v, %v", x, err)
 	}
 	l, err := x.Layout("external.bin", int64(len(data)))
-	if err != nil || !l.Partial || l.Check(int64(len(data))) != nil || len(l.Tensors) != 1 || l.Tensors[0].Name != "w" || l.Regions[0].Len != 2400 {
+	if err != nil || !l.Partial || l.Check(int64(len(data))) != nil || len(l.Tensors) != 1 ||
+		l.Tensors[0].Name != "w" || l.Regions[0].Len != 2400 {
 		t.Errorf("%+v, %v", l, err)
 	}
 	for what, c := range map[string]struct {

@@ -105,7 +105,8 @@ func Arrays(read ocdbt.Read) ([]Array, error) {
 			return reject("%s: %v", dotted, err)
 		}
 		if name := names[dotted]; name != "" {
-			out = append(out, Array{Tensor: formats.Tensor{Name: name, DType: z.DType, Shape: z.Shape, Region: -1}, Zarr: z, Metadata: p, Folder: dotted})
+			out = append(out, Array{Tensor: formats.Tensor{Name: name, DType: z.DType, Shape: z.Shape,
+				Region: -1}, Zarr: z, Metadata: p, Folder: dotted})
 		}
 		return nil
 	}
@@ -114,7 +115,8 @@ func Arrays(read ocdbt.Read) ([]Array, error) {
 			dotted, ok := arrayOf(key)
 			if !ok {
 				if dotted = known(names, key); dotted != "" {
-					chunks[dotted] = append(chunks[dotted], Chunk{key[len(dotted):], v.Path, v.Off, v.Len, v.Inline})
+					chunks[dotted] = append(chunks[dotted],
+						Chunk{key[len(dotted):], v.Path, v.Off, v.Len, v.Inline})
 				}
 				return nil
 			}

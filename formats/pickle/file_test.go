@@ -36,14 +36,16 @@ func same(t *testing.T, p []byte) {
 		return
 	}
 	if g.NumNodes() != whole.NumNodes() || end != int64(off+whole.Size()) || serr != nil || stop != end {
-		t.Fatalf("Parse: %d nodes to %d; ParseFile: %d to %d; Scan to %d, %v", whole.NumNodes(), off+whole.Size(),
+		t.Fatalf("Parse: %d nodes to %d; ParseFile: %d to %d; Scan to %d, %v", whole.NumNodes(),
+			off+whole.Size(),
 			g.NumNodes(), end, stop, serr)
 	}
 }
 
 func seeds(t testing.TB) (all [][]byte) {
 	t.Helper()
-	for _, pattern := range []string{"../testdata/pickle/*.pkl", "../testdata/sklearn/*.pkl", "../testdata/sklearn/*.joblib"} {
+	for _, pattern := range []string{"../testdata/pickle/*.pkl", "../testdata/sklearn/*.pkl",
+		"../testdata/sklearn/*.joblib"} {
 		paths, err := filepath.Glob(pattern)
 		if err != nil || len(paths) == 0 {
 			t.Fatalf("%s: %v", pattern, err)
@@ -76,7 +78,8 @@ func FuzzThreeWays(f *testing.F) {
 
 func TestRaw(t *testing.T) {
 	p := []byte("\x80\x04](C\x03abcB\x05\x00\x00\x00hello\x8e\x0a\x00\x00\x00\x00\x00\x00\x00helloworldX\x05\x00\x00\x00worlde.after")
-	g, end, err := ParseFile(File{R: bytes.NewReader(p), Size: int64(len(p)), Large: 4, Buffer: 1 << 20}, DefaultLimits)
+	g, end, err := ParseFile(File{R: bytes.NewReader(p), Size: int64(len(p)), Large: 4, Buffer: 1 << 20},
+		DefaultLimits)
 	if err != nil || end != int64(len(p)-5) {
 		t.Fatal(end, err)
 	}
@@ -95,13 +98,15 @@ func TestRaw(t *testing.T) {
 func TestBuffer(t *testing.T) {
 	p := append(append([]byte("\x80\x04X\x00\x00\x02\x00"), make([]byte, 2<<16)...), '.')
 	for _, limit := range []int{1 << 10, 1 << 16, 2 << 16} {
-		_, _, err := ParseFile(File{R: bytes.NewReader(p), Size: int64(len(p)), Large: 4, Buffer: limit}, DefaultLimits)
+		_, _, err := ParseFile(File{R: bytes.NewReader(p), Size: int64(len(p)), Large: 4, Buffer: limit},
+			DefaultLimits)
 		if !errors.Is(err, ErrLimit) {
 			t.Errorf("%d: %v", limit, err)
 		}
 	}
 	disk := errors.New("disk")
-	if _, _, err := ParseFile(File{R: broken{disk}, Size: 100, Buffer: 1 << 20}, DefaultLimits); !errors.Is(err, disk) {
+	if _, _, err := ParseFile(File{R: broken{disk}, Size: 100, Buffer: 1 << 20},
+		DefaultLimits); !errors.Is(err, disk) {
 		t.Error(err)
 	}
 	if _, err := Scan(broken{disk}, 0, 100, 0, nil); !errors.Is(err, disk) {

@@ -155,14 +155,16 @@ func TestOpcodes(t *testing.T) {
 		{"list of marks", "(K\x01l.", "list @0\n  - int 1\n"},
 		{"inst", "(K\x01im\nC\n.", "call @0\n  fn: global m C\n  args: tuple @1\n    - int 1\n"},
 		{"obj", "(cm\nC\nK\x01o.", "call @0\n  fn: global m C\n  args: tuple @1\n    - int 1\n"},
-		{"newobj_ex", "cm\nC\n)}\x92.", "new @0\n  fn: global m C\n  args: tuple @1\n    - tuple @2\n    - dict @3\n"},
+		{"newobj_ex", "cm\nC\n)}\x92.",
+			"new @0\n  fn: global m C\n  args: tuple @1\n    - tuple @2\n    - dict @3\n"},
 		{"persid", "Pname\n.", "persid @0\n  id: text \"name\"\n"},
 		{"binpersid", "K\x01Q.", "persid @0\n  id: int 1\n"},
 		{"ext", "\x82\x01\x83\x01\x00\x840000\x87.", "tuple @0\n  - opaque\n  - opaque\n  - opaque\n"},
 		{"buffers", "\x97\x98.", "opaque\n"},
 		{"object with everything", "cm\nC\n)RK\x01a(K\x02e(K\x03K\x04uNb.",
 			"call @0\n  fn: global m C\n  args: tuple @1\n  - int 1\n  - int 2\n  key: int 3\n    val: int 4\n  state: none\n"},
-		{"set on an object", "cm\nC\n)R(K\x01\x90.", "call @0\n  fn: global m C\n  args: tuple @1\n  - int 1\n"},
+		{"set on an object", "cm\nC\n)R(K\x01\x90.",
+			"call @0\n  fn: global m C\n  args: tuple @1\n  - int 1\n"},
 		{"what follows is not read", "N.\xff\xff", "none\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -36,9 +36,11 @@ var operands = func() (t [256]operand) {
 			t[op] = operand{how: how, width: width, known: true}
 		}
 	}
-	set(operandNone, 0, opMark, opStop, opPop, opPopMark, opDup, opNone, opBinPersID, opReduce, opAppend, opBuild, opDict,
-		opEmptyDict, opAppends, opList, opEmptyList, opObj, opSetItem, opTuple, opEmptyTuple, opSetItems, opNewObj, opTuple1, opTuple2,
-		opTuple3, opNewTrue, opNewFalse, opEmptySet, opAddItems, opFrozenSet, opNewObjEx, opStackGlobal, opMemoize, opNextBuffer,
+	set(operandNone, 0, opMark, opStop, opPop, opPopMark, opDup, opNone, opBinPersID, opReduce, opAppend,
+		opBuild, opDict,
+		opEmptyDict, opAppends, opList, opEmptyList, opObj, opSetItem, opTuple, opEmptyTuple, opSetItems,
+		opNewObj, opTuple1, opTuple2, opTuple3, opNewTrue, opNewFalse, opEmptySet, opAddItems, opFrozenSet,
+		opNewObjEx, opStackGlobal, opMemoize, opNextBuffer,
 		opReadonlyBuffer)
 	set(operandLine, 0, opFloat, opInt, opLong, opPersID, opString, opUnicode, opGet, opPut)
 	set(operandTwoLines, 0, opGlobal, opInst)

@@ -56,7 +56,8 @@ func (m *machine) step(op byte) error {
 		return m.push(refFalse)
 	case opInt, opLong, opFloat, opBinInt, opBinInt1, opBinInt2, opLong1, opLong4, opBinFloat:
 		return m.stepNumber(op)
-	case opString, opUnicode, opBinString, opShortBinString, opBinUnicode, opShortBinUnicode, opBinUnicode8, opBinBytes,
+	case opString, opUnicode, opBinString, opShortBinString, opBinUnicode, opShortBinUnicode, opBinUnicode8,
+		opBinBytes,
 		opShortBinBytes, opBinBytes8, opByteArray8:
 		return m.stepText(op)
 
@@ -101,7 +102,8 @@ func (m *machine) step(op byte) error {
 	case opPut, opBinPut, opLongBinPut, opMemoize, opGet, opBinGet, opLongBinGet:
 		return m.stepMemo(op)
 
-	case opGlobal, opStackGlobal, opReduce, opNewObj, opNewObjEx, opInst, opObj, opBuild, opPersID, opBinPersID, opExt1,
+	case opGlobal, opStackGlobal, opReduce, opNewObj, opNewObjEx, opInst, opObj, opBuild, opPersID,
+		opBinPersID, opExt1,
 		opExt2, opExt4, opNextBuffer, opReadonlyBuffer:
 		return m.stepObject(op)
 	}

@@ -29,7 +29,8 @@ const (
 )
 
 func (k Kind) String() string {
-	return [...]string{"none", "bool", "int", "float", "text", "bytes", "list", "tuple", "set", "frozenset", "dict",
+	return [...]string{"none", "bool", "int", "float", "text", "bytes", "list", "tuple", "set", "frozenset",
+		"dict",
 		"global", "call", "new", "persid", "raw", "opaque"}[k]
 }
 

@@ -15,9 +15,9 @@ type dtype struct {
 }
 
 var types = map[string]formats.DType{
-	"b1": formats.Bool, "i1": formats.I8, "u1": formats.U8, "i2": formats.I16, "u2": formats.U16, "i4": formats.I32,
-	"u4": formats.U32, "i8": formats.I64, "u8": formats.U64, "f2": formats.F16, "f4": formats.F32, "f8": formats.F64,
-	"c8": formats.C64, "c16": formats.C128,
+	"b1": formats.Bool, "i1": formats.I8, "u1": formats.U8, "i2": formats.I16, "u2": formats.U16,
+	"i4": formats.I32, "u4": formats.U32, "i8": formats.I64, "u8": formats.U64, "f2": formats.F16,
+	"f4": formats.F32, "f8": formats.F64, "c8": formats.C64, "c16": formats.C128,
 }
 
 // readType reads dtype('f8', False, True) with the state (3, '<', None, None, None, -1, -1, 0): version, byte
@@ -26,7 +26,8 @@ var types = map[string]formats.DType{
 func readType(v pickle.Value) (d dtype, ok bool) {
 	fn, args, _ := v.Call()
 	state, built := v.State()
-	if v.Kind() != pickle.Call || !fn.IsGlobal("numpy", "dtype") || args.Kind() != pickle.Tuple || args.Len() < 1 ||
+	if v.Kind() != pickle.Call || !fn.IsGlobal("numpy", "dtype") || args.Kind() != pickle.Tuple ||
+		args.Len() < 1 ||
 		!built || state.Kind() != pickle.Tuple || state.Len() < 7 {
 		return d, false
 	}
@@ -102,7 +103,8 @@ func isReconstruct(v pickle.Value) (pickle.Value, bool) {
 	module, name := fnName(fn)
 	state, built := v.State()
 	ok := v.Kind() == pickle.Call && built && name == "_reconstruct" &&
-		(module == "numpy._core.multiarray" || module == "numpy.core.multiarray") && state.Kind() == pickle.Tuple && state.Len() == 5
+		(module == "numpy._core.multiarray" || module == "numpy.core.multiarray") &&
+		state.Kind() == pickle.Tuple && state.Len() == 5
 	return state, ok
 }
 
@@ -153,7 +155,8 @@ func readArray(v pickle.Value) (a array, ok bool) {
 	off, n, isRaw := raw.Raw()
 	d, typed := readType(typ)
 	dims, shaped := integers(shape)
-	if !isRaw || !typed || !shaped || d.objs || d.width == 0 || count(dims) < 0 || count(dims) > n/d.width || count(dims)*d.width != n {
+	if !isRaw || !typed || !shaped || d.objs || d.width == 0 || count(dims) < 0 || count(dims) > n/d.width ||
+		count(dims)*d.width != n {
 		return a, false
 	}
 	a.Range, a.typ, a.shape = formats.Range{Off: off, Len: n}, d, dims

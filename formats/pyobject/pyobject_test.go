@@ -59,9 +59,11 @@ func TestArray(t *testing.T) {
 		"negative":                 vector(-1, 8000),
 		"a small array":            vector(10, 80),
 		"an unknown type":          bytes.Replace(vector(1000, 8000), []byte("f8"), []byte("q8"), 1),
-		"another function":         bytes.Replace(vector(1000, 8000), []byte("_reconstruct"), []byte("_reconstract"), 1),
+		"another function": bytes.Replace(vector(1000, 8000), []byte("_reconstruct"),
+			[]byte("_reconstract"), 1),
 	} {
-		if l := fixture.Check(t, Parser{}, p, bound); l == nil || len(l.Tensors) != 0 || len(l.Regions) != 1 || !l.Fine {
+		if l := fixture.Check(t, Parser{}, p, bound); l == nil || len(l.Tensors) != 0 ||
+			len(l.Regions) != 1 || !l.Fine {
 			t.Errorf("%s: %+v", name, l)
 		}
 	}
@@ -83,7 +85,8 @@ func TestArray(t *testing.T) {
 // Presume says of what is one Blob what Parse finds out.
 func TestPresume(t *testing.T) {
 	agreed := 0
-	for _, name := range []string{"sklearn/boosted.joblib", "sklearn/boosted2.pkl", "sklearn/boosted5.pkl", "sklearn/two.pkl", "sklearn/forest5.pkl"} {
+	for _, name := range []string{"sklearn/boosted.joblib", "sklearn/boosted2.pkl", "sklearn/boosted5.pkl",
+		"sklearn/two.pkl", "sklearn/forest5.pkl"} {
 		p := fixture.Read(t, name)
 		l, err := Parser{}.Parse(bytes.NewReader(p), int64(len(p)))
 		if err != nil {
@@ -146,7 +149,8 @@ func (e *endless) ReadAt(p []byte, off int64) (int, error) {
 func TestLarge(t *testing.T) {
 	const tera = 1 << 40
 	head := strings.Replace(string(vector(1<<30, 0)), "K\x01\x86", "J\x80\x00\x00\x00\x86", 1)
-	head = head[:len(head)-len("B\x00\x00\x00\x00tb.")] + "\x8e" + string(binary.LittleEndian.AppendUint64(nil, tera))
+	head = head[:len(head)-len("B\x00\x00\x00\x00tb.")] + "\x8e" +
+		string(binary.LittleEndian.AppendUint64(nil, tera))
 	e := &endless{head: head, tail: "tb.", size: int64(len(head)) + tera + 3}
 	l, err := Parser{}.Parse(e, e.size)
 	if err != nil || len(l.Tensors) != 1 || l.Check(e.size) != nil || e.read > 1<<20 {

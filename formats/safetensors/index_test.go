@@ -12,8 +12,9 @@ func TestParseIndex(t *testing.T) {
 	}
 	for _, p := range []string{
 		``, `{}`, `[]`, `{"weight_map": []}`, `{"weight_map": {"a": 1}}`, `{"weight_map": {"a": {"b": "c"}}}`,
-		`{"weight_map": {"a": "x", "a": "y"}}`, `{"weight_map": {"a": "../x"}}`, `{"weight_map": {"a": "/x"}}`,
-		`{"weight_map": {"a": ""}}`, `{"weight_map": {"a": ".."}}`, "{\"weight_map\": {\"a\": \"\xff\"}}", `{"weight_map": {"a": "x"}} x`,
+		`{"weight_map": {"a": "x", "a": "y"}}`, `{"weight_map": {"a": "../x"}}`,
+		`{"weight_map": {"a": "/x"}}`, `{"weight_map": {"a": ""}}`, `{"weight_map": {"a": ".."}}`,
+		"{\"weight_map\": {\"a\": \"\xff\"}}", `{"weight_map": {"a": "x"}} x`,
 	} {
 		if got, err := ParseIndex([]byte(p)); err == nil {
 			t.Errorf("%s: %v", p, got)

@@ -62,9 +62,9 @@ const (
 
 // dtypes has the types of the specification; formats.C128 is not one of them.
 var dtypes = []formats.DType{
-	formats.Bool, formats.F4, formats.F6E2M3, formats.F6E3M2, formats.U8, formats.I8, formats.F8E5M2, formats.F8E4M3,
-	formats.F8E8M0, formats.F8E4M3FZ, formats.F8E5M2FZ, formats.I16, formats.U16, formats.F16, formats.BF16,
-	formats.I32, formats.U32, formats.F32, formats.C64, formats.F64, formats.I64, formats.U64,
+	formats.Bool, formats.F4, formats.F6E2M3, formats.F6E3M2, formats.U8, formats.I8, formats.F8E5M2,
+	formats.F8E4M3, formats.F8E8M0, formats.F8E4M3FZ, formats.F8E5M2FZ, formats.I16, formats.U16, formats.F16,
+	formats.BF16, formats.I32, formats.U32, formats.F32, formats.C64, formats.F64, formats.I64, formats.U64,
 }
 
 // HasType reports whether the format can hold elements of type d.
@@ -196,18 +196,21 @@ func layOut(entries []entry, base, size int64) (*formats.Layout, error) {
 	for _, i := range order {
 		e := &entries[i]
 		if e.start != end || e.end < e.start {
-			return nil, reject("invalid offset: tensor %.64q has bytes [%d, %d), want a start of %d", e.name, e.start, e.end, end)
+			return nil, reject("invalid offset: tensor %.64q has bytes [%d, %d), want a start of %d", e.name,
+				e.start, e.end, end)
 		}
 		n, err := e.numBytes()
 		if err != nil {
 			return nil, reject("tensor %.64q: %v", e.name, err)
 		}
 		if e.end-e.start != n {
-			return nil, reject("invalid info: tensor %.64q has %d bytes, its shape %d", e.name, e.end-e.start, n)
+			return nil, reject("invalid info: tensor %.64q has %d bytes, its shape %d", e.name,
+				e.end-e.start, n)
 		}
 		end = e.end
 		if end > uint64(size-base) {
-			return nil, reject("incomplete buffer: tensor %.64q ends at %d, the file has %d", e.name, end, size-base)
+			return nil, reject("incomplete buffer: tensor %.64q ends at %d, the file has %d", e.name, end,
+				size-base)
 		}
 		t := formats.Tensor{Name: e.name, DType: e.dtype, Shape: make([]int64, len(e.shape)), Region: -1}
 		for k, d := range e.shape {
@@ -221,7 +224,8 @@ func layOut(entries []entry, base, size int64) (*formats.Layout, error) {
 		}
 		if n > 0 {
 			t.Region = len(l.Regions)
-			l.Regions = append(l.Regions, formats.Region{Off: base + int64(e.start), Len: int64(n), Kind: formats.Data})
+			l.Regions = append(l.Regions, formats.Region{Off: base + int64(e.start), Len: int64(n),
+				Kind: formats.Data})
 		}
 		l.Tensors[i] = t
 	}

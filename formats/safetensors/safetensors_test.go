@@ -40,23 +40,30 @@ func TestAccepts(t *testing.T) {
 		{"scalar", `{"a":{"dtype":"F32","shape":[],"data_offsets":[0,4]}}`, 4, "a F32 [] 1"},
 		{"no elements", `{"a":{"dtype":"F32","shape":[2,0],"data_offsets":[0,0]}}`, 0, "a F32 [2 0] -1"},
 		{"empty name", `{"":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}`, 1, " U8 [1] 1"},
-		{"any order", `{"b":{"shape":[1],"data_offsets":[4,5],"dtype":"I8"},"a":{"data_offsets":[0,4],"dtype":"U8","shape":[4]}}`, 5,
+		{"any order",
+			`{"b":{"shape":[1],"data_offsets":[4,5],"dtype":"I8"},"a":{"data_offsets":[0,4],"dtype":"U8","shape":[4]}}`, 5,
 			"b I8 [1] 2, a U8 [4] 1"},
 		{"array form", `{"a":["U8",[4],[0,4]]}`, 4, "a U8 [4] 1"},
 		{"variant form", `{"a":[{"U8":null},[4],[0,4]]}`, 4, "a U8 [4] 1"},
-		{"extra fields", `{"a":{"x":[1,-2.5e-3,"\u00e9",{"y":null}],"dtype":"U8","shape":[4],"data_offsets":[0,4],"x":true}}`, 4, "a U8 [4] 1"},
-		{"the last of one name", `{"a":{"dtype":"F64","shape":[9],"data_offsets":[5,6]},"b":["U8",[1],[0,1]],"a":["U8",[4],[1,5]]}`, 5,
+		{"extra fields",
+			`{"a":{"x":[1,-2.5e-3,"\u00e9",{"y":null}],"dtype":"U8","shape":[4],"data_offsets":[0,4],"x":true}}`, 4, "a U8 [4] 1"},
+		{"the last of one name",
+			`{"a":{"dtype":"F64","shape":[9],"data_offsets":[5,6]},"b":["U8",[1],[0,1]],"a":["U8",[4],[1,5]]}`, 5,
 			"a U8 [4] 2, b U8 [1] 1"},
 		{"names equal after unescaping", `{"\u0061":["U8",[1],[0,1]],"a":["U8",[4],[0,4]]}`, 4, "a U8 [4] 1"},
-		{"escapes", `{"\"\\\/\b\f\n\r\t\u00e9\ud83d\ude00":["U8",[4],[0,4]]}`, 4, "\"\\/\b\f\n\r\té😀 U8 [4] 1"},
+		{"escapes", `{"\"\\\/\b\f\n\r\t\u00e9\ud83d\ude00":["U8",[4],[0,4]]}`, 4,
+			"\"\\/\b\f\n\r\té😀 U8 [4] 1"},
 		{"metadata", `{"__metadata__":{"k":"v","k":"w"},"a":["U8",[4],[0,4]]}`, 4, "a U8 [4] 1"},
 		{"metadata last", `{"a":["U8",[4],[0,4]],"__metadata__":{}}`, 4, "a U8 [4] 1"},
 		{"null metadata", `{"__metadata__":null,"a":["U8",[4],[0,4]]}`, 4, "a U8 [4] 1"},
 		{"4-bit elements", `{"a":["F4",[2,4],[0,4]]}`, 4, "a F4 [2 4] 1"},
 		{"6-bit elements", `{"a":["F6_E2M3",[4],[0,3]]}`, 3, "a F6_E2M3 [4] 1"},
-		{"odd bytes before wide elements", `{"a":["BOOL",[3],[0,3]],"b":["F64",[1],[3,11]]}`, 11, "a BOOL [3] 1, b F64 [1] 2"},
-		{"empty tensors between", `{"a":["U8",[4],[0,4]],"e":["U8",[0],[4,4]],"f":["U8",[0],[0,0]]}`, 4, "a U8 [4] 1, e U8 [0] -1, f U8 [0] -1"},
-		{"nested 127 deep", `{"a":{"x":` + deep + `,"dtype":"U8","shape":[4],"data_offsets":[0,4]}}`, 4, "a U8 [4] 1"},
+		{"odd bytes before wide elements", `{"a":["BOOL",[3],[0,3]],"b":["F64",[1],[3,11]]}`, 11,
+			"a BOOL [3] 1, b F64 [1] 2"},
+		{"empty tensors between", `{"a":["U8",[4],[0,4]],"e":["U8",[0],[4,4]],"f":["U8",[0],[0,0]]}`, 4,
+			"a U8 [4] 1, e U8 [0] -1, f U8 [0] -1"},
+		{"nested 127 deep", `{"a":{"x":` + deep + `,"dtype":"U8","shape":[4],"data_offsets":[0,4]}}`, 4,
+			"a U8 [4] 1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := file(c.header, c.data)
@@ -90,9 +97,12 @@ func TestRejects(t *testing.T) {
 	}{
 		{"7 bytes", make([]byte, 7), "header too small"},
 		{"no bytes", nil, "header too small"},
-		{"header over the limit", append(binary.LittleEndian.AppendUint64(nil, MaxHeader+1), make([]byte, 100)...), "header too large"},
-		{"header length of 2^64-1", append(bytes.Repeat([]byte{255}, 8), make([]byte, 100)...), "header too large"},
-		{"header past the end", append(binary.LittleEndian.AppendUint64(nil, 3), "{}"...), "invalid header length"},
+		{"header over the limit", append(binary.LittleEndian.AppendUint64(nil, MaxHeader+1),
+			make([]byte, 100)...), "header too large"},
+		{"header length of 2^64-1", append(bytes.Repeat([]byte{255}, 8), make([]byte, 100)...),
+			"header too large"},
+		{"header past the end", append(binary.LittleEndian.AppendUint64(nil, 3), "{}"...),
+			"invalid header length"},
 		{"no header", h("", 0), "expected '{'"},
 
 		{"not UTF-8", h("{\"\xff\":[\"U8\",[4],[0,4]]}", 4), "not UTF-8"},
@@ -121,7 +131,8 @@ func TestRejects(t *testing.T) {
 		{"string without end", h(`{"abc`, 0), "string without end"},
 		{"escape without end", h(`{"abc\`, 0), "string without end"},
 		{"nested 128 deep", h(`{"a":{"x":`+deep+`}}`, 4), "recursion limit"},
-		{"number out of range in an extra field", field(`"x":1e999,"dtype":"U8","shape":[4],"data_offsets":[0,4]`), "out of range"},
+		{"number out of range in an extra field",
+			field(`"x":1e999,"dtype":"U8","shape":[4],"data_offsets":[0,4]`), "out of range"},
 		{"leading zero", field(`"x":01`), "invalid number"},
 		{"bare minus", field(`"x":-`), "invalid value"},
 		{"no digits after the point", field(`"x":1.`), "invalid number"},
@@ -135,20 +146,27 @@ func TestRejects(t *testing.T) {
 		{"no dtype", field(`"shape":[4],"data_offsets":[0,4]`), "missing field dtype"},
 		{"no shape", field(`"dtype":"U8","data_offsets":[0,4]`), "missing field shape"},
 		{"no offsets", field(`"dtype":"U8","shape":[4]`), "missing field data_offsets"},
-		{"dtype twice", field(`"dtype":"U8","dtype":"U8","shape":[4],"data_offsets":[0,4]`), "duplicate field dtype"},
+		{"dtype twice", field(`"dtype":"U8","dtype":"U8","shape":[4],"data_offsets":[0,4]`),
+			"duplicate field dtype"},
 		{"unknown dtype", field(`"dtype":"C128","shape":[4],"data_offsets":[0,4]`), "unknown dtype"},
 		{"lower-case dtype", field(`"dtype":"u8","shape":[4],"data_offsets":[0,4]`), "unknown dtype"},
 		{"dtype with a value", field(`"dtype":{"U8":1},"shape":[4],"data_offsets":[0,4]`), "expected null"},
 		{"two dtypes", field(`"dtype":{"U8":null,"I8":null},"shape":[4],"data_offsets":[0,4]`), "2 variants"},
-		{"field names in upper case", field(`"DTYPE":"U8","shape":[4],"data_offsets":[0,4]`), "missing field dtype"},
-		{"negative dimension", field(`"dtype":"U8","shape":[-4],"data_offsets":[0,4]`), "no unsigned integer"},
-		{"fractional dimension", field(`"dtype":"U8","shape":[4.0],"data_offsets":[0,4]`), "no unsigned integer"},
-		{"dimension with an exponent", field(`"dtype":"U8","shape":[4e0],"data_offsets":[0,4]`), "no unsigned integer"},
-		{"dimension of 2^64", field(`"dtype":"U8","shape":[18446744073709551616],"data_offsets":[0,4]`), "no unsigned integer"},
+		{"field names in upper case", field(`"DTYPE":"U8","shape":[4],"data_offsets":[0,4]`),
+			"missing field dtype"},
+		{"negative dimension", field(`"dtype":"U8","shape":[-4],"data_offsets":[0,4]`),
+			"no unsigned integer"},
+		{"fractional dimension", field(`"dtype":"U8","shape":[4.0],"data_offsets":[0,4]`),
+			"no unsigned integer"},
+		{"dimension with an exponent", field(`"dtype":"U8","shape":[4e0],"data_offsets":[0,4]`),
+			"no unsigned integer"},
+		{"dimension of 2^64", field(`"dtype":"U8","shape":[18446744073709551616],"data_offsets":[0,4]`),
+			"no unsigned integer"},
 		{"dimension as text", field(`"dtype":"U8","shape":["4"],"data_offsets":[0,4]`), "invalid value"},
 		{"null shape", field(`"dtype":"U8","shape":null,"data_offsets":[0,4]`), "expected '['"},
 		{"one offset", field(`"dtype":"U8","shape":[4],"data_offsets":[0]`), "1 data_offsets"},
-		{"three offsets", field(`"dtype":"U8","shape":[4],"data_offsets":[0,4,4]`), "more than two data_offsets"},
+		{"three offsets", field(`"dtype":"U8","shape":[4],"data_offsets":[0,4,4]`),
+			"more than two data_offsets"},
 		{"minus zero", field(`"dtype":"U8","shape":[4],"data_offsets":[-0,4]`), "no unsigned integer"},
 		{"array of two", h(`{"a":["U8",[4]]}`, 4), "array of 2"},
 		{"array of four", h(`{"a":["U8",[4],[0,4],0]}`, 4), "more than 3"},
@@ -163,7 +181,8 @@ func TestRejects(t *testing.T) {
 		{"shape smaller than the offsets", h(`{"a":["U8",[3],[0,4]]}`, 4), "invalid info"},
 		{"shape larger than the offsets", h(`{"a":["F32",[4],[0,4]]}`, 4), "invalid info"},
 		{"overflowing product", h(`{"a":["U8",[4294967296,4294967296],[0,0]]}`, 0), "validation overflow"},
-		{"overflow before a zero", h(`{"a":["U8",[4294967296,4294967296,0],[0,0]]}`, 0), "validation overflow"},
+		{"overflow before a zero", h(`{"a":["U8",[4294967296,4294967296,0],[0,0]]}`, 0),
+			"validation overflow"},
 		{"overflowing bits", h(`{"a":["F64",[1152921504606846976],[0,0]]}`, 0), "validation overflow"},
 		{"half a byte", h(`{"a":["F4",[7],[0,4]]}`, 4), "misaligned slice"},
 		{"tensor past the end", h(`{"a":["U8",[5],[0,5]]}`, 4), "incomplete buffer"},
@@ -193,11 +212,13 @@ func TestBounds(t *testing.T) {
 	for i := range maxTensors + 1 {
 		fmt.Fprintf(&b, `,"%x":["U8",[0],[0,0]]`, i)
 	}
-	if _, err := parse(file("{"+b.String()[1:]+"}", 0)); err == nil || !strings.Contains(err.Error(), "tensors") {
+	if _, err := parse(file("{"+b.String()[1:]+"}", 0)); err == nil ||
+		!strings.Contains(err.Error(), "tensors") {
 		t.Errorf("too many tensors: %v", err)
 	}
 	dims := strings.Repeat(",0", maxDims+1)[1:]
-	if _, err := parse(file(`{"a":["U8",[`+dims+`],[0,0]]}`, 0)); err == nil || !strings.Contains(err.Error(), "dimensions") {
+	if _, err := parse(file(`{"a":["U8",[`+dims+`],[0,0]]}`, 0)); err == nil ||
+		!strings.Contains(err.Error(), "dimensions") {
 		t.Errorf("too many dimensions: %v", err)
 	}
 }
@@ -287,7 +308,8 @@ func TestAppendHeader(t *testing.T) {
 			t.Errorf("tensor %d: %v, want %v", i, x, entries[i])
 		}
 	}
-	if empty, err := AppendHeader([]byte("x"), nil, nil); err != nil || string(empty) != "x\x08\x00\x00\x00\x00\x00\x00\x00{}      " {
+	if empty, err := AppendHeader([]byte("x"), nil, nil); err != nil ||
+		string(empty) != "x\x08\x00\x00\x00\x00\x00\x00\x00{}      " {
 		t.Errorf("no tensors: %q, %v", empty, err)
 	}
 	for name, bad := range map[string][]Entry{

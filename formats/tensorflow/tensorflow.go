@@ -57,9 +57,9 @@ var Format = formats.Format{Names: []formats.Name{{Name: Name}}, Sidecar: Sideca
 
 // types has the numbers of DataType.
 var types = map[uint64]formats.DType{
-	1: formats.F32, 2: formats.F64, 3: formats.I32, 4: formats.U8, 5: formats.I16, 6: formats.I8, 8: formats.C64, 9: formats.I64,
-	10: formats.Bool, 14: formats.BF16, 17: formats.U16, 18: formats.C128, 19: formats.F16, 22: formats.U32, 23: formats.U64,
-	24: formats.F8E5M2, 25: formats.F8E4M3,
+	1: formats.F32, 2: formats.F64, 3: formats.I32, 4: formats.U8, 5: formats.I16, 6: formats.I8,
+	8: formats.C64, 9: formats.I64, 10: formats.Bool, 14: formats.BF16, 17: formats.U16, 18: formats.C128,
+	19: formats.F16, 22: formats.U32, 23: formats.U64, 24: formats.F8E5M2, 25: formats.F8E4M3,
 }
 
 func reject(format string, args ...any) error {
@@ -264,7 +264,8 @@ type budget struct{ blocks, keys int }
 // block calls each with the entries of a block.
 func block(file []byte, at [2]uint64, left *budget, each func(key, value []byte) error) error {
 	size := uint64(len(file))
-	if at[0] > size || at[1] > size-at[0] || size-at[0]-at[1] < trailer || at[1] < 4 || file[at[0]+at[1]] != 0 {
+	if at[0] > size || at[1] > size-at[0] || size-at[0]-at[1] < trailer || at[1] < 4 ||
+		file[at[0]+at[1]] != 0 {
 		return reject("a block of %d bytes at %d", at[1], at[0])
 	}
 	p := file[at[0]:][:at[1]]

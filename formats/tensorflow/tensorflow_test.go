@@ -27,7 +27,8 @@ const value = "/.ATTRIBUTES/VARIABLE_VALUE"
 // TestShards: the tensors of what TensorFlow wrote are found, in the file that has them, with their bytes.
 func TestShards(t *testing.T) {
 	want := map[string]string{
-		"kernel": "F32 [20 30]", "half": "BF16 [5]", "flags": "BOOL [2]", "scalar": "F64 []", "empty": "F32 [0 3]",
+		"kernel": "F32 [20 30]", "half": "BF16 [5]", "flags": "BOOL [2]", "scalar": "F64 []",
+		"empty": "F32 [0 3]",
 		// as TensorFlow writes dots and slashes in names
 		"layer..1/größe": "I64 [7]", "layer..1/a.Sb": "U8 [2 2]",
 	}
@@ -49,7 +50,8 @@ func TestShards(t *testing.T) {
 				got[x.Name] = fmt.Sprint(x.DType, " ", x.Shape)
 				if x.Name == "scalar"+value {
 					r := l.Regions[x.Region]
-					if v := math.Float64frombits(binary.LittleEndian.Uint64(data[r.Off:])); v != 2.5 || r.Len != 8 {
+					if v := math.Float64frombits(binary.LittleEndian.Uint64(data[r.Off:])); v != 2.5 ||
+						r.Len != 8 {
 						t.Errorf("%s: scalar is %v", file, v)
 					}
 				}
@@ -60,7 +62,8 @@ func TestShards(t *testing.T) {
 				w = "" // in parts, in several files
 			}
 			if got[n+value] != w {
-				t.Errorf("%s: %s is %q, want %q; there are %q", name, n, got[n+value], w, slices.Sorted(maps.Keys(got)))
+				t.Errorf("%s: %s is %q, want %q; there are %q", name, n, got[n+value], w,
+					slices.Sorted(maps.Keys(got)))
 			}
 		}
 	}
@@ -74,12 +77,13 @@ func TestRefuses(t *testing.T) {
 		number, shards int
 		size           int64
 	}{
-		"a shorter file":    {index, 0, 1, 1000},
-		"another number":    {index, 0, 2, size},
-		"an empty index":    {nil, 0, 1, size},
-		"a cut index":       {index[:len(index)-1], 0, 1, size},
-		"the end alone":     {index[len(index)-footerSize:], 0, 1, size},
-		"compressed blocks": {bytes.Replace(index, []byte{0, 0, 0, 0, 1, 0, 0, 0, 0}, []byte{0, 0, 0, 0, 1, 0, 0, 0, 1}, -1), 0, 1, size},
+		"a shorter file": {index, 0, 1, 1000},
+		"another number": {index, 0, 2, size},
+		"an empty index": {nil, 0, 1, size},
+		"a cut index":    {index[:len(index)-1], 0, 1, size},
+		"the end alone":  {index[len(index)-footerSize:], 0, 1, size},
+		"compressed blocks": {bytes.Replace(index, []byte{0, 0, 0, 0, 1, 0, 0, 0, 0},
+			[]byte{0, 0, 0, 0, 1, 0, 0, 0, 1}, -1), 0, 1, size},
 	} {
 		if l, err := layout(c.index, c.number, c.shards, c.size); !errors.Is(err, formats.ErrNotFormat) {
 			t.Errorf("%s: %+v, %v", name, l, err)
@@ -97,7 +101,8 @@ func TestRefuses(t *testing.T) {
 	if by, _, _, ok := Shard("a.data-00000-of-00001.tempstate123"); !ok || by != "a.index" {
 		t.Errorf("while it is written: %q, %v", by, ok)
 	}
-	for _, name := range []string{"a.data-00001-of-00001", "a.data-0000-of-00001", ".data-00000-of-00001", "a.data-00000-of-00001.tmp"} {
+	for _, name := range []string{"a.data-00001-of-00001", "a.data-0000-of-00001", ".data-00000-of-00001",
+		"a.data-00000-of-00001.tmp"} {
 		if _, _, _, ok := Shard(name); ok {
 			t.Errorf("%s is a data file", name)
 		}

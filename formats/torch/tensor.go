@@ -14,11 +14,12 @@ const untyped = "UntypedStorage"
 // storageTypes has the classes of torch/storage.py, _storage_type_to_dtype_map. Quantised elements are their
 // integers; the two packed 4- and 2-bit types are left out.
 var storageTypes = map[string]formats.DType{
-	"DoubleStorage": formats.F64, "FloatStorage": formats.F32, "HalfStorage": formats.F16, "BFloat16Storage": formats.BF16,
-	"LongStorage": formats.I64, "IntStorage": formats.I32, "ShortStorage": formats.I16, "CharStorage": formats.I8,
-	"ByteStorage": formats.U8, "BoolStorage": formats.Bool, untyped: formats.U8,
-	"ComplexFloatStorage": formats.C64, "ComplexDoubleStorage": formats.C128,
-	"QInt8Storage": formats.I8, "QUInt8Storage": formats.U8, "QInt32Storage": formats.I32,
+	"DoubleStorage": formats.F64, "FloatStorage": formats.F32, "HalfStorage": formats.F16,
+	"BFloat16Storage": formats.BF16, "LongStorage": formats.I64, "IntStorage": formats.I32,
+	"ShortStorage": formats.I16, "CharStorage": formats.I8, "ByteStorage": formats.U8,
+	"BoolStorage": formats.Bool, untyped: formats.U8, "ComplexFloatStorage": formats.C64,
+	"ComplexDoubleStorage": formats.C128, "QInt8Storage": formats.I8, "QUInt8Storage": formats.U8,
+	"QInt32Storage": formats.I32,
 }
 
 // torchTypes has the dtypes of _rebuild_tensor_v3 that the formats know. float4_e2m1fn_x2 holds two elements
@@ -41,7 +42,8 @@ func asCall(v pickle.Value) (call, bool) {
 	for range 8 {
 		fn, args, ok := v.Call()
 		_, built := v.State()
-		if !ok || v.Kind() != pickle.Call || built || v.NumPairs() > 0 || v.Len() > 0 || args.Kind() != pickle.Tuple {
+		if !ok || v.Kind() != pickle.Call || built || v.NumPairs() > 0 || v.Len() > 0 ||
+			args.Kind() != pickle.Tuple {
 			return call{}, false
 		}
 		c := call{fn, args}
@@ -235,7 +237,8 @@ type ID struct {
 func ParseID(v pickle.Value) (id ID, ok bool) {
 	t, ok := v.PersID()
 	if !ok || t.Kind() != pickle.Tuple || t.Len() != 5 && (t.Len() != 6 || t.At(5).Kind() != pickle.None) ||
-		t.At(0).Kind() != pickle.Text || string(t.At(0).Text()) != "storage" || t.At(2).Kind() != pickle.Text ||
+		t.At(0).Kind() != pickle.Text || string(t.At(0).Text()) != "storage" ||
+		t.At(2).Kind() != pickle.Text ||
 		t.At(3).Kind() != pickle.Text || string(t.At(3).Text()) == "meta" {
 		return ID{}, false
 	}

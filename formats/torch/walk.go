@@ -72,7 +72,8 @@ type walker struct {
 }
 
 func newWalker(storages []Storage) *walker {
-	w := &walker{storages: storages, byKey: make(map[string]int, len(storages)), met: make([]bool, len(storages))}
+	w := &walker{storages: storages, byKey: make(map[string]int, len(storages)),
+		met: make([]bool, len(storages))}
 	for i := range storages {
 		w.byKey[storages[i].Key] = i
 	}

@@ -106,7 +106,8 @@ func (p Parser) Parse(r io.ReaderAt, size int64) (*formats.Layout, error) {
 			return nil, reject("storage %.64q: %d elements, its persistent id says %d", id.Key, n, id.Numel)
 		}
 		if id.Numel > (size-off)/id.Width {
-			return nil, reject("storage %.64q: %d elements of %d bytes in the file's last %d", id.Key, id.Numel, id.Width, size-off)
+			return nil, reject("storage %.64q: %d elements of %d bytes in the file's last %d", id.Key,
+				id.Numel, id.Width, size-off)
 		}
 		data[i] = formats.Range{Off: off, Len: id.Numel * id.Width}
 		storages[i] = torch.Storage{Key: id.Key, Len: data[i].Len}
@@ -183,7 +184,8 @@ func storageIDs(g *pickle.Pickle) (map[string]torch.ID, error) {
 	ids := make(map[string]torch.ID)
 	var err error
 	g.PersIDs(func(v pickle.Value) bool {
-		if t, ok := v.PersID(); ok && t.Kind() == pickle.Tuple && t.Len() > 0 && string(t.At(0).Text()) == "module" {
+		if t, ok := v.PersID(); ok && t.Kind() == pickle.Tuple && t.Len() > 0 &&
+			string(t.At(0).Text()) == "module" {
 			return true // ('module', class, file, source): of a pickled nn.Module
 		}
 		id, ok := torch.ParseID(v)

@@ -16,7 +16,8 @@ import (
 
 // simple is a state dict of one tensor of four floats.
 func simple() testZip {
-	return checkpoint(dict(text("a"), tensorV2(storageID("FloatStorage", "0", 4), 0, []int64{4}, []int64{1})), 16)
+	return checkpoint(dict(text("a"), tensorV2(storageID("FloatStorage", "0", 4), 0, []int64{4},
+		[]int64{1})), 16)
 }
 
 func TestContainer(t *testing.T) {
@@ -30,8 +31,10 @@ func TestContainer(t *testing.T) {
 			z.end = func(e []byte) { copy(e[8:], "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff") }
 		}},
 		{"sizes in the local header", func(z *testZip) { z.records[2].localSizes = &[2]uint32{16, 16} }},
-		{"sizes in the local header's zip64 field", func(z *testZip) { z.records[2].localSizes = &[2]uint32{1<<32 - 1, 1<<32 - 1} }},
-		{"no byteorder, as before torch 2.1", func(z *testZip) { z.records = append(z.records[:1], z.records[2:]...) }},
+		{"sizes in the local header's zip64 field",
+			func(z *testZip) { z.records[2].localSizes = &[2]uint32{1<<32 - 1, 1<<32 - 1} }},
+		{"no byteorder, as before torch 2.1",
+			func(z *testZip) { z.records = append(z.records[:1], z.records[2:]...) }},
 		{"padding", func(z *testZip) { z.records[2].extra = "FB\x03\x00ZZZ" }},
 		{"a gap before the directory", func(z *testZip) { z.after = "gap" }},
 		{"records in another order", func(z *testZip) { slices.Reverse(z.records) }},
@@ -68,19 +71,30 @@ func TestRejects(t *testing.T) {
 		want string // part of the reason
 	}{
 		{"garbage before", func(z *testZip) { z.lead = "garbage" }, "no local header at the start"},
-		{"an unlisted record first", func(z *testZip) { z.lead = localSig + strings.Repeat("\x00", 60) }, "first record at 64"},
+		{"an unlisted record first", func(z *testZip) { z.lead = localSig + strings.Repeat("\x00", 60) },
+			"first record at 64"},
 		{"garbage after", func(z *testZip) { z.trail = "garbage" }, "no end record"},
 		{"a comment", func(z *testZip) { z.end = func(e []byte) { e[20] = 1 } }, "a comment"},
-		{"two disks", func(z *testZip) { z.zip64 = false; z.end = func(e []byte) { e[4] = 1 } }, "more than one disk"},
-		{"two disks by zip64", func(z *testZip) { z.end64 = func(e []byte) { e[16] = 1 } }, "differs from the zip64"},
-		{"another count by zip64", func(z *testZip) { z.end64 = func(e []byte) { e[32]++ } }, "differs from the zip64"},
-		{"another offset by zip64", func(z *testZip) { z.end64 = func(e []byte) { e[48]++ } }, "differs from the zip64"},
-		{"locator without record", func(z *testZip) { z.end64 = func(e []byte) { e[0] = 0 } }, "no zip64 end record"},
-		{"longer zip64 record", func(z *testZip) { z.end64 = func(e []byte) { e[4]++ } }, "no zip64 end record"},
-		{"locator that points elsewhere", func(z *testZip) { z.locator = func(l []byte) { l[8]++ } }, "doesn't point"},
-		{"locator of another disk", func(z *testZip) { z.locator = func(l []byte) { l[4]++ } }, "doesn't point"},
-		{"directory that ends elsewhere", func(z *testZip) { z.zip64 = false; z.end = func(e []byte) { e[12]++ } }, "don't end at"},
-		{"directory that starts elsewhere", func(z *testZip) { z.zip64 = false; z.end = func(e []byte) { e[16]-- } }, "don't end at"},
+		{"two disks", func(z *testZip) { z.zip64 = false; z.end = func(e []byte) { e[4] = 1 } },
+			"more than one disk"},
+		{"two disks by zip64", func(z *testZip) { z.end64 = func(e []byte) { e[16] = 1 } },
+			"differs from the zip64"},
+		{"another count by zip64", func(z *testZip) { z.end64 = func(e []byte) { e[32]++ } },
+			"differs from the zip64"},
+		{"another offset by zip64", func(z *testZip) { z.end64 = func(e []byte) { e[48]++ } },
+			"differs from the zip64"},
+		{"locator without record", func(z *testZip) { z.end64 = func(e []byte) { e[0] = 0 } },
+			"no zip64 end record"},
+		{"longer zip64 record", func(z *testZip) { z.end64 = func(e []byte) { e[4]++ } },
+			"no zip64 end record"},
+		{"locator that points elsewhere", func(z *testZip) { z.locator = func(l []byte) { l[8]++ } },
+			"doesn't point"},
+		{"locator of another disk", func(z *testZip) { z.locator = func(l []byte) { l[4]++ } },
+			"doesn't point"},
+		{"directory that ends elsewhere",
+			func(z *testZip) { z.zip64 = false; z.end = func(e []byte) { e[12]++ } }, "don't end at"},
+		{"directory that starts elsewhere",
+			func(z *testZip) { z.zip64 = false; z.end = func(e []byte) { e[16]-- } }, "don't end at"},
 		{"directory past the file", func(z *testZip) {
 			z.zip64 = false
 			z.end = func(e []byte) { le.PutUint32(e[16:], 1<<31) }
@@ -105,36 +119,47 @@ func TestRejects(t *testing.T) {
 			z.end = func(e []byte) { le.PutUint32(e[12:], 1<<32-1) }
 			z.end64 = func(e []byte) { e[44]++ }
 		}, "more than 67108864"},
-		{"a record that is none", func(z *testZip) { z.records[1].central = func(h []byte) { h[0] = 0 } }, "directory:"},
+		{"a record that is none", func(z *testZip) { z.records[1].central = func(h []byte) { h[0] = 0 } },
+			"directory:"},
 
 		{"no folder", func(z *testZip) { z.records[0].name = "data.pkl" }, "not in a folder"},
 		{"two stems", func(z *testZip) { z.records[3].name = "n/version" }, "not in folder"},
 		{"stem as a prefix", func(z *testZip) { z.records[3].name = "mm/version" }, "not in folder"},
 		{"a name twice", func(z *testZip) { z.records[3].name = "m/data/0" }, "name used twice"},
-		{"a name twice but for its case", func(z *testZip) { z.records[3].name = "m/DATA/0" }, "name used twice"},
+		{"a name twice but for its case", func(z *testZip) { z.records[3].name = "m/DATA/0" },
+			"name used twice"},
 		{"no pickle", func(z *testZip) { z.records[0].name = "m/other.pkl" }, "no record data.pkl"},
 
-		{"another name in the local header", func(z *testZip) { z.records[2].localName = "m/data/1" }, "another name"},
-		{"a longer name in the local header", func(z *testZip) { z.records[2].localName = strings.Repeat("n", 300) }, "another name"},
-		{"another method in the local header", func(z *testZip) { z.records[2].localMethod = 8 }, "another method"},
-		{"another size in the local header", func(z *testZip) { z.records[2].localSizes = &[2]uint32{15, 16} }, "another size"},
+		{"another name in the local header", func(z *testZip) { z.records[2].localName = "m/data/1" },
+			"another name"},
+		{"a longer name in the local header",
+			func(z *testZip) { z.records[2].localName = strings.Repeat("n", 300) }, "another name"},
+		{"another method in the local header", func(z *testZip) { z.records[2].localMethod = 8 },
+			"another method"},
+		{"another size in the local header",
+			func(z *testZip) { z.records[2].localSizes = &[2]uint32{15, 16} }, "another size"},
 		{"encrypted", func(z *testZip) { z.records[2].flags = 1 }, "encrypted"},
-		{"stored, packed size differs", func(z *testZip) { z.records[2].central = func(h []byte) { h[20]-- } }, "sizes differ"},
-		{"no header at the offset", func(z *testZip) { z.records[2].central = func(h []byte) { h[42]++ } }, "no local header"},
-		{"offset past the file", func(z *testZip) { z.records[2].central = func(h []byte) { h[45] = 0x7f } }, "no local header"},
+		{"stored, packed size differs",
+			func(z *testZip) { z.records[2].central = func(h []byte) { h[20]-- } }, "sizes differ"},
+		{"no header at the offset", func(z *testZip) { z.records[2].central = func(h []byte) { h[42]++ } },
+			"no local header"},
+		{"offset past the file", func(z *testZip) { z.records[2].central = func(h []byte) { h[45] = 0x7f } },
+			"no local header"},
 		{"a record over the directory", func(z *testZip) {
 			z.records[2].central = func(h []byte) { h[21], h[25] = 1, 1 }
 		}, "reaches into the directory"},
 		{"a record over the next", func(z *testZip) { z.records[2].overlap = 20 }, "overlaps"},
 		{"two records of one header", func(z *testZip) {
-			z.records[3] = testRecord{name: "m/data/0", skipLocal: true, central: func(h []byte) { copy(h[42:], "\x00\x00\x00\x00") }}
+			z.records[3] = testRecord{name: "m/data/0", skipLocal: true,
+				central: func(h []byte) { copy(h[42:], "\x00\x00\x00\x00") }}
 		}, "another name"},
 		{"compressed storage", func(z *testZip) { z.records[2].method = 8 }, "compressed by method 8"},
 		{"compressed pickle", func(z *testZip) { z.records[0].method = 8 }, "compressed by method 8"},
 		{"compressed byteorder", func(z *testZip) { z.records[1].method = 8 }, "compressed by method 8"},
 		{"big-endian", func(z *testZip) { z.records[1].data = []byte("big") }, `byteorder: "big"`},
 		{"unknown byte order", func(z *testZip) { z.records[1].data = []byte("little\n") }, "byteorder"},
-		{"endless byte order", func(z *testZip) { z.records[1].zero = 1 << 30 }, "byteorder: 1073741830 bytes"},
+		{"endless byte order", func(z *testZip) { z.records[1].zero = 1 << 30 },
+			"byteorder: 1073741830 bytes"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			z := simple()

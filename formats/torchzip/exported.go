@@ -19,10 +19,10 @@ const (
 
 // scalarTypes has the numbers of torch/_export/serde/schema.py, ScalarType.
 var scalarTypes = map[int]formats.DType{
-	1: formats.U8, 2: formats.I8, 3: formats.I16, 4: formats.I32, 5: formats.I64, 6: formats.F16, 7: formats.F32,
-	8: formats.F64, 10: formats.C64, 11: formats.C128, 12: formats.Bool, 13: formats.BF16, 28: formats.U16,
-	29: formats.F8E4M3, 30: formats.F8E5M2, 31: formats.F8E4M3FZ, 32: formats.F8E5M2FZ, 33: formats.F8E8M0,
-	34: formats.U32, 35: formats.U64,
+	1: formats.U8, 2: formats.I8, 3: formats.I16, 4: formats.I32, 5: formats.I64, 6: formats.F16,
+	7: formats.F32, 8: formats.F64, 10: formats.C64, 11: formats.C128, 12: formats.Bool, 13: formats.BF16,
+	28: formats.U16, 29: formats.F8E4M3, 30: formats.F8E5M2, 31: formats.F8E4M3FZ, 32: formats.F8E5M2FZ,
+	33: formats.F8E8M0, 34: formats.U32, 35: formats.U64,
 }
 
 // symInt is a number that may also be an expression; then as_int is missing.
@@ -114,7 +114,8 @@ func readConfig(r io.ReaderAt, c *zipdir.Record) (map[string]payload, error) {
 
 // describe sets t's type and place in a storage of n bytes.
 func (p *payload) describe(t *formats.Tensor, n int64) bool {
-	if p.Meta == nil || p.Meta.Layout != strided || p.Meta.Offset.Int == nil || len(p.Meta.Sizes) != len(p.Meta.Strides) {
+	if p.Meta == nil || p.Meta.Layout != strided || p.Meta.Offset.Int == nil ||
+		len(p.Meta.Sizes) != len(p.Meta.Strides) {
 		return false
 	}
 	t.DType = scalarTypes[p.Meta.DType]

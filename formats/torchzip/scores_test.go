@@ -14,7 +14,8 @@ import (
 // that watches nothing, or whose score is no scalar, and none of those that do not judge checkpoints.
 func TestScores(t *testing.T) {
 	for name, want := range map[string]map[string]float64{
-		"lightning.ckpt": {"val_loss": 0.3125, "val/acc": 7}, "flat.pt": nil, "no_tensors.pt": nil, "module.pt": nil, "script.pt": nil,
+		"lightning.ckpt": {"val_loss": 0.3125, "val/acc": 7}, "flat.pt": nil, "no_tensors.pt": nil,
+		"module.pt": nil, "script.pt": nil,
 	} {
 		p, err := os.ReadFile("../testdata/torch/" + name)
 		if err != nil {

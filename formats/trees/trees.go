@@ -59,7 +59,8 @@ var Format = formats.Format{
 }
 
 func note(by string) string {
-	return "a model of boosted trees by " + by + ", stored in chunks by content: it holds no tensors, and trees have no names"
+	return "a model of boosted trees by " + by +
+		", stored in chunks by content: it holds no tensors, and trees have no names"
 }
 
 // Name returns "trees". The layouts have the names of the kinds.

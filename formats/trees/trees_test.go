@@ -28,7 +28,8 @@ func TestParse(t *testing.T) {
 		"empty":          {nil, ""},
 	} {
 		l := fixture.Check(t, Parser{}, c.p, bound)
-		if (l == nil) != (c.want == "") || l != nil && (l.Format != c.want || !l.Fine || len(l.Regions) != 1) {
+		if (l == nil) != (c.want == "") || l != nil && (l.Format != c.want || !l.Fine ||
+			len(l.Regions) != 1) {
 			t.Errorf("%s: %+v", name, l)
 		}
 		if l != nil && !Sniff(bytes.Clone(c.p), int64(len(c.p))) {

@@ -30,7 +30,8 @@ func (s store) open(key string) (io.ReaderAt, int64, func(), error) {
 }
 
 var encoder = sync.OnceValue(func() *zstd.Encoder {
-	w, err := zstd.NewWriter(nil, zstd.WithWindowSize(1<<10), zstd.WithEncoderConcurrency(1), zstd.WithSingleSegment(false))
+	w, err := zstd.NewWriter(nil, zstd.WithWindowSize(1<<10), zstd.WithEncoderConcurrency(1),
+		zstd.WithSingleSegment(false))
 	if err != nil {
 		panic(err)
 	}
@@ -68,7 +69,8 @@ type form struct {
 func (f *form) metadata() []byte {
 	m := map[string]any{"zarr_format": f.version, "shape": f.shape, "fill_value": 0}
 	if f.version == 2 {
-		m["dtype"], m["order"], m["chunks"], m["dimension_separator"], m["filters"] = "<u2", "C", f.chunk, f.sep, nil
+		m["dtype"], m["order"], m["chunks"], m["dimension_separator"], m["filters"] = "<u2", "C", f.chunk,
+			f.sep, nil
 		if f.codec != "" {
 			m["compressor"] = map[string]any{"id": f.codec, "level": 1}
 		}
@@ -87,12 +89,16 @@ func (f *form) metadata() []byte {
 			if f.first {
 				at = "start"
 			}
-			codecs = []any{map[string]any{"name": "sharding_indexed", "configuration": map[string]any{"chunk_shape": f.chunk, "codecs": codecs, "index_codecs": index, "index_location": at}}}
+			codecs = []any{map[string]any{"name": "sharding_indexed",
+				"configuration": map[string]any{"chunk_shape": f.chunk, "codecs": codecs,
+					"index_codecs": index, "index_location": at}}}
 			grid = f.shard
 		}
 		m["data_type"], m["codecs"] = "uint16", codecs
-		m["chunk_grid"] = map[string]any{"name": "regular", "configuration": map[string]any{"chunk_shape": grid}}
-		m["chunk_key_encoding"] = map[string]any{"name": "default", "configuration": map[string]any{"separator": f.sep}}
+		m["chunk_grid"] = map[string]any{"name": "regular",
+			"configuration": map[string]any{"chunk_shape": grid}}
+		m["chunk_key_encoding"] = map[string]any{"name": "default",
+			"configuration": map[string]any{"separator": f.sep}}
 	}
 	p, _ := json.Marshal(m)
 	return p
@@ -169,15 +175,18 @@ func (f *form) save(t testing.TB, elements []uint16) store {
 			}
 			p, some := chunk(c)
 			if !some {
-				index = binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(index, math.MaxUint64), math.MaxUint64)
+				index = binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(index,
+					math.MaxUint64), math.MaxUint64)
 				continue
 			}
 			any = true
-			index = binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(index, uint64(base+len(body))), uint64(len(p)))
+			index = binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(index,
+				uint64(base+len(body))), uint64(len(p)))
 			body = append(body, p...)
 		}
 		if f.crc {
-			index = binary.LittleEndian.AppendUint32(index, crc32.Checksum(index, crc32.MakeTable(crc32.Castagnoli)))
+			index = binary.LittleEndian.AppendUint32(index,
+				crc32.Checksum(index, crc32.MakeTable(crc32.Castagnoli)))
 		}
 		if f.first {
 			index, body = body, index

@@ -50,7 +50,8 @@ func (a *Array) Elements(open Open) (*Reader, error) {
 	if a.why != nil {
 		return nil, a.why
 	}
-	r := &Reader{a: a, open: open, width: int64(a.DType.Bits() / 8), at: make([]int64, len(a.Shape)), kept: map[string]*stream{}, indexes: map[string][]byte{}}
+	r := &Reader{a: a, open: open, width: int64(a.DType.Bits() / 8), at: make([]int64, len(a.Shape)),
+		kept: map[string]*stream{}, indexes: map[string][]byte{}}
 	for _, n := range a.Shape {
 		r.ended = r.ended || n == 0
 	}
@@ -271,7 +272,8 @@ func (r *Reader) chunk(c []int64) (src io.ReaderAt, n int64, done func(), err er
 		}
 		r.indexes[key] = table
 	}
-	off, size := binary.LittleEndian.Uint64(table[k*entryBytes:]), binary.LittleEndian.Uint64(table[k*entryBytes+8:])
+	off, size := binary.LittleEndian.Uint64(table[k*entryBytes:]),
+		binary.LittleEndian.Uint64(table[k*entryBytes+8:])
 	if off == math.MaxUint64 && size == math.MaxUint64 {
 		return nil, 0, nil, fs.ErrNotExist
 	}
@@ -300,7 +302,8 @@ func (x *index) read(src io.ReaderAt, n, chunks int64) ([]byte, error) {
 	}
 	if x.crc {
 		p = p[:size-4]
-		if crc32.Checksum(p, crc32.MakeTable(crc32.Castagnoli)) != binary.LittleEndian.Uint32(p[len(p):][:4]) {
+		if crc32.Checksum(p,
+			crc32.MakeTable(crc32.Castagnoli)) != binary.LittleEndian.Uint32(p[len(p):][:4]) {
 			return nil, reject("checksum of a shard's index")
 		}
 	}

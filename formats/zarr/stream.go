@@ -124,7 +124,8 @@ func (s *stream) decode(codec string, src io.ReaderAt, n int64) error {
 		}
 		s.memory += int64(window)
 		// of all frames
-		d, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(window))
+		d, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
+			zstd.WithDecoderMaxWindow(window))
 		if err != nil {
 			return short(err)
 		}

@@ -74,12 +74,15 @@ type index struct{ first, crc bool }
 
 // types are zarr's names: of version 2 with the order of bytes, of version 3 without.
 var types = map[string]formats.DType{
-	"b1": formats.Bool, "i1": formats.I8, "u1": formats.U8, "i2": formats.I16, "u2": formats.U16, "i4": formats.I32, "u4": formats.U32,
-	"i8": formats.I64, "u8": formats.U64, "f2": formats.F16, "f4": formats.F32, "f8": formats.F64, "c8": formats.C64, "c16": formats.C128,
-	"bool": formats.Bool, "int8": formats.I8, "uint8": formats.U8, "int16": formats.I16, "uint16": formats.U16, "int32": formats.I32,
-	"uint32": formats.U32, "int64": formats.I64, "uint64": formats.U64, "float16": formats.F16, "float32": formats.F32,
-	"float64": formats.F64, "complex64": formats.C64, "complex128": formats.C128, "bfloat16": formats.BF16,
-	"float8_e4m3fn": formats.F8E4M3, "float8_e5m2": formats.F8E5M2, "float8_e4m3fnuz": formats.F8E4M3FZ, "float8_e5m2fnuz": formats.F8E5M2FZ,
+	"b1": formats.Bool, "i1": formats.I8, "u1": formats.U8, "i2": formats.I16, "u2": formats.U16,
+	"i4": formats.I32, "u4": formats.U32, "i8": formats.I64, "u8": formats.U64, "f2": formats.F16,
+	"f4": formats.F32, "f8": formats.F64, "c8": formats.C64, "c16": formats.C128, "bool": formats.Bool,
+	"int8": formats.I8, "uint8": formats.U8, "int16": formats.I16, "uint16": formats.U16,
+	"int32": formats.I32, "uint32": formats.U32, "int64": formats.I64, "uint64": formats.U64,
+	"float16": formats.F16, "float32": formats.F32, "float64": formats.F64, "complex64": formats.C64,
+	"complex128": formats.C128, "bfloat16": formats.BF16, "float8_e4m3fn": formats.F8E4M3,
+	"float8_e5m2": formats.F8E5M2, "float8_e4m3fnuz": formats.F8E4M3FZ,
+	"float8_e5m2fnuz": formats.F8E5M2FZ,
 }
 
 // metadata is that of both versions.

@@ -51,7 +51,8 @@ func TestForms(t *testing.T) {
 			lessMemory(t, m[0], m[1])
 			g := rand.New(rand.NewPCG(1, uint64(m[0])))
 			for i := range 150 {
-				f := form{version: 2 + i%2, codec: []string{"", "zstd", "gzip", "zlib"}[g.IntN(4)], sep: []string{".", "/"}[g.IntN(2)], first: g.IntN(2) == 0, crc: g.IntN(2) == 0}
+				f := form{version: 2 + i%2, codec: []string{"", "zstd", "gzip", "zlib"}[g.IntN(4)],
+					sep: []string{".", "/"}[g.IntN(2)], first: g.IntN(2) == 0, crc: g.IntN(2) == 0}
 				n := int64(1)
 				for range g.IntN(5) {
 					d := 1 + g.Int64N(9)
@@ -137,50 +138,65 @@ func TestUnread(t *testing.T) {
 	}
 	const little = `{"name":"bytes","configuration":{"endian":"little"}}`
 	shard := func(chunk, codecs, index, with string) string {
-		return three(`{"name":"sharding_indexed","configuration":{"chunk_shape":`+chunk+`,"codecs":[`+codecs+`],"index_codecs":[`+index+`]`+with+`}}`, "")
+		return three(`{"name":"sharding_indexed","configuration":{"chunk_shape":`+chunk+`,"codecs":[`+codecs+
+			`],"index_codecs":[`+index+`]`+with+`}}`, "")
 	}
 	for what, c := range map[string]struct{ text, want string }{
-		"2":                     {two(""), ""},
-		"3":                     {three(little, ""), ""},
-		"3 in shards":           {shard("[1,2]", little, little, ""), ""},
-		"blosc":                 {two(`,"compressor":{"id":"blosc"}`), `compressed by "blosc"`},
-		"blosc, 3":              {three(little+`,{"name":"blosc"}`, ""), `compressed by "blosc"`},
-		"two codecs":            {three(little+`,{"name":"zstd"},{"name":"crc32c"}`, ""), `codecs "crc32c" after "zstd"`},
-		"transposed":            {three(`{"name":"transpose","configuration":{"order":[1,0]}},`+little, ""), "do not begin with bytes"},
-		"no codecs":             {three("", ""), "do not begin with bytes"},
-		"big-endian":            {three(`{"name":"bytes","configuration":{"endian":"big"}}`, ""), `"big"-endian`},
-		"big-endian, 2":         {strings.Replace(two(""), "<f4", ">f4", 1), "type >f4"},
-		"column-major":          {strings.Replace(two(""), `"C"`, `"F"`, 1), `order "F"`},
-		"filters":               {strings.Replace(two(""), `"filters":null`, `"filters":[{"id":"delta"}]`, 1), "filters"},
-		"a separator":           {two(`,"dimension_separator":"_"`), `joined by "_"`},
-		"a type":                {strings.Replace(three(little, ""), "float32", "int4", 1), "type int4"},
-		"a structure":           {strings.Replace(two(""), `"<f4"`, `[["a","<f4"]]`, 1), "type unknown"},
-		"another grid":          {strings.Replace(three(little, ""), "regular", "rectangular", 1), `"rectangular"`},
-		"another rank":          {strings.Replace(two(""), "[2,2]", "[2]", 1), "1 dimensions"},
-		"chunks of nothing":     {strings.Replace(two(""), "[2,2]", "[2,0]", 1), "shape [2 0]"},
-		"chunks of less":        {strings.Replace(two(""), "[2,2]", "[-1,2]", 1), "shape [-1 2]"},
-		"chunks beyond measure": {strings.Replace(two(""), "[2,2]", "[9223372036854775807,9223372036854775807]", 1), "shape [9223372036854775807"},
+		"2":           {two(""), ""},
+		"3":           {three(little, ""), ""},
+		"3 in shards": {shard("[1,2]", little, little, ""), ""},
+		"blosc":       {two(`,"compressor":{"id":"blosc"}`), `compressed by "blosc"`},
+		"blosc, 3":    {three(little+`,{"name":"blosc"}`, ""), `compressed by "blosc"`},
+		"two codecs": {three(little+`,{"name":"zstd"},{"name":"crc32c"}`, ""),
+			`codecs "crc32c" after "zstd"`},
+		"transposed": {three(`{"name":"transpose","configuration":{"order":[1,0]}},`+little, ""),
+			"do not begin with bytes"},
+		"no codecs": {three("", ""), "do not begin with bytes"},
+		"big-endian": {three(`{"name":"bytes","configuration":{"endian":"big"}}`, ""),
+			`"big"-endian`},
+		"big-endian, 2": {strings.Replace(two(""), "<f4", ">f4", 1), "type >f4"},
+		"column-major":  {strings.Replace(two(""), `"C"`, `"F"`, 1), `order "F"`},
+		"filters": {strings.Replace(two(""), `"filters":null`, `"filters":[{"id":"delta"}]`, 1),
+			"filters"},
+		"a separator": {two(`,"dimension_separator":"_"`), `joined by "_"`},
+		"a type":      {strings.Replace(three(little, ""), "float32", "int4", 1), "type int4"},
+		"a structure": {strings.Replace(two(""), `"<f4"`, `[["a","<f4"]]`, 1), "type unknown"},
+		"another grid": {strings.Replace(three(little, ""), "regular", "rectangular", 1),
+			`"rectangular"`},
+		"another rank":      {strings.Replace(two(""), "[2,2]", "[2]", 1), "1 dimensions"},
+		"chunks of nothing": {strings.Replace(two(""), "[2,2]", "[2,0]", 1), "shape [2 0]"},
+		"chunks of less":    {strings.Replace(two(""), "[2,2]", "[-1,2]", 1), "shape [-1 2]"},
+		"chunks beyond measure": {strings.Replace(two(""), "[2,2]",
+			"[9223372036854775807,9223372036854775807]", 1), "shape [9223372036854775807"},
 		"a shard of a fraction": {shard("[2,3]", little, little, ""), "in shards of"},
-		"a shard of millions":   {strings.Replace(shard("[1,1]", little, little, ""), "[2,2]", "[3000,3000]", 1), "chunks in a shard"},
-		"shards in shards":      {shard("[1,1]", `{"name":"sharding_indexed"}`, little, ""), "do not begin with bytes"},
-		"an odd index":          {shard("[1,1]", little, little+`,{"name":"zstd"}`, ""), `index by codec "zstd"`},
-		"an index elsewhere":    {shard("[1,1]", little, little, `,"index_location":"middle"`), `an index at "middle"`},
-		"transformers":          {three(little, `,"storage_transformers":[{}]`), "storage transformers"},
-		"another encoding":      {strings.Replace(three(little, ""), `"default"`, `"morton"`, 1), `encoding "morton"`},
-		"another version":       {strings.Replace(two(""), `:2,`, `:4,`, 1), "version 4"},
+		"a shard of millions": {strings.Replace(shard("[1,1]", little, little, ""), "[2,2]", "[3000,3000]",
+			1), "chunks in a shard"},
+		"shards in shards": {shard("[1,1]", `{"name":"sharding_indexed"}`, little, ""),
+			"do not begin with bytes"},
+		"an odd index": {shard("[1,1]", little, little+`,{"name":"zstd"}`, ""),
+			`index by codec "zstd"`},
+		"an index elsewhere": {shard("[1,1]", little, little, `,"index_location":"middle"`),
+			`an index at "middle"`},
+		"transformers": {three(little, `,"storage_transformers":[{}]`), "storage transformers"},
+		"another encoding": {strings.Replace(three(little, ""), `"default"`, `"morton"`, 1),
+			`encoding "morton"`},
+		"another version": {strings.Replace(two(""), `:2,`, `:4,`, 1), "version 4"},
 	} {
 		a, err := Parse([]byte(c.text))
 		if err != nil || fmt.Sprint(a.Shape) != "[4 4]" {
 			t.Fatalf("%s: %+v, %v", what, a, err)
 		}
 		_, err = a.Elements(store{}.open)
-		if c.want == "" && err != nil || c.want != "" && (!errors.Is(err, ErrUnread) || !strings.Contains(err.Error(), c.want)) {
+		if c.want == "" && err != nil || c.want != "" &&
+			(!errors.Is(err, ErrUnread) || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: %v, want %s", what, err, c.want)
 		}
 	}
 	for what, text := range map[string]string{
-		"no JSON": "{", "a shape": `{"shape":[-1],"dtype":"<f4"}`, "a large shape": `{"shape":[4611686018427387904,4],"dtype":"<f4"}`,
-		"many dimensions": `{"shape":[` + strings.Repeat("1,", 64) + `1],"dtype":"<f4"}`, "too long": `{"shape":[]}` + strings.Repeat(" ", MaxMetadata),
+		"no JSON": "{", "a shape": `{"shape":[-1],"dtype":"<f4"}`,
+		"a large shape":   `{"shape":[4611686018427387904,4],"dtype":"<f4"}`,
+		"many dimensions": `{"shape":[` + strings.Repeat("1,", 64) + `1],"dtype":"<f4"}`,
+		"too long":        `{"shape":[]}` + strings.Repeat(" ", MaxMetadata),
 	} {
 		if a, err := Parse([]byte(text)); !errors.Is(err, formats.ErrNotFormat) {
 			t.Errorf("%s: %+v, %v", what, a, err)
@@ -196,7 +212,8 @@ func TestDamage(t *testing.T) {
 	}
 	for _, codec := range []string{"", "zstd", "gzip", "zlib"} {
 		for _, shard := range [][]int64{nil, {10, 12}} {
-			f := form{version: 3, shape: []int64{5, 12}, chunk: []int64{5, 6}, shard: shard, codec: codec, sep: "/", crc: true}
+			f := form{version: 3, shape: []int64{5, 12}, chunk: []int64{5, 6}, shard: shard, codec: codec,
+				sep: "/", crc: true}
 			key := "c/0/1"
 			if shard != nil {
 				key = "c/0/0"
@@ -242,7 +259,10 @@ func TestDamage(t *testing.T) {
 	f := form{version: 2, shape: []int64{5}, chunk: []int64{5}, codec: "zstd", sep: "."}
 	a, _ := Parse(f.metadata())
 	failed := errors.New("failed")
-	r, err := a.Elements(func(string) (io.ReaderAt, int64, func(), error) { return failing{failed}, 1000, func() {}, nil })
+	r, err := a.Elements(func(string) (io.ReaderAt, int64, func(), error) {
+		return failing{failed}, 1000,
+			func() {}, nil
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -267,7 +287,8 @@ func (f failing) ReadAt([]byte, int64) (int, error) { return 0, f.err }
 func TestWindow(t *testing.T) {
 	frame := func(window int, n int) []byte {
 		var b bytes.Buffer
-		w, err := zstd.NewWriter(&b, zstd.WithWindowSize(window), zstd.WithEncoderConcurrency(1), zstd.WithSingleSegment(false))
+		w, err := zstd.NewWriter(&b, zstd.WithWindowSize(window), zstd.WithEncoderConcurrency(1),
+			zstd.WithSingleSegment(false))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -309,29 +330,32 @@ func (zeros) Read(p []byte) (int, error) {
 }
 
 func FuzzArray(f *testing.F) {
-	seed := form{version: 3, shape: []int64{5, 12}, chunk: []int64{5, 6}, shard: []int64{10, 12}, codec: "zstd", sep: "/", crc: true}
+	seed := form{version: 3, shape: []int64{5, 12}, chunk: []int64{5, 6}, shard: []int64{10, 12},
+		codec: "zstd", sep: "/", crc: true}
 	f.Add(seed.metadata(), seed.save(f, make([]uint16, 60))["c/0/0"])
 	two := form{version: 2, shape: []int64{3}, chunk: []int64{2}, sep: "."}
 	f.Add(two.metadata(), []byte{1, 2, 3, 4})
 	f.Fuzz(func(t *testing.T, metadata, value []byte) {
-		fixture.Within(t, fixture.Bound{Fixed: uint64(slabBytes + keptBytes + 192<<20), PerByte: 1 << 10}, len(metadata)+len(value), func() {
-			a, err := Parse(metadata)
-			if err != nil {
-				if !errors.Is(err, formats.ErrNotFormat) {
+		fixture.Within(t, fixture.Bound{Fixed: uint64(slabBytes + keptBytes + 192<<20), PerByte: 1 << 10},
+			len(metadata)+len(value), func() {
+				a, err := Parse(metadata)
+				if err != nil {
+					if !errors.Is(err, formats.ErrNotFormat) {
+						t.Fatal(err)
+					}
+					return
+				}
+				r, err := a.Elements(func(key string) (io.ReaderAt, int64, func(), error) {
+					return bytes.NewReader(value), int64(len(value)), func() {}, nil
+				})
+				if err == nil {
+					defer r.Close()
+					_, err = io.CopyN(io.Discard, r, 1<<16)
+				}
+				if err != nil && err != io.EOF && !errors.Is(err, ErrUnread) &&
+					!errors.Is(err, formats.ErrNotFormat) {
 					t.Fatal(err)
 				}
-				return
-			}
-			r, err := a.Elements(func(key string) (io.ReaderAt, int64, func(), error) {
-				return bytes.NewReader(value), int64(len(value)), func() {}, nil
 			})
-			if err == nil {
-				defer r.Close()
-				_, err = io.CopyN(io.Discard, r, 1<<16)
-			}
-			if err != nil && err != io.EOF && !errors.Is(err, ErrUnread) && !errors.Is(err, formats.ErrNotFormat) {
-				t.Fatal(err)
-			}
-		})
 	})
 }

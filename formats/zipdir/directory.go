@@ -106,7 +106,8 @@ func readEnd64(p []byte, stop int64) (directoryFields, error) {
 		return directoryFields{}, reject("zip64 locator: no zip64 end record")
 	}
 	return directoryFields{
-		uint64(u32(end[16:])), uint64(u32(end[20:])), u64(end[24:]), u64(end[32:]), u64(end[40:]), u64(end[48:]),
+		uint64(u32(end[16:])), uint64(u32(end[20:])), u64(end[24:]), u64(end[32:]), u64(end[40:]),
+		u64(end[48:]),
 	}, nil
 }
 
@@ -122,7 +123,8 @@ func StartOf(r io.ReaderAt, end int64) (int64, error) {
 	if err := formats.ReadFull(r, p, end-tailLen); err != nil {
 		return 0, err
 	}
-	if string(p[:4]) != end64Sig || string(p[end64Len:end64Len+4]) != locatorSig || string(p[end64Len+locatorLen:][:4]) != endSig {
+	if string(p[:4]) != end64Sig || string(p[end64Len:end64Len+4]) != locatorSig ||
+		string(p[end64Len+locatorLen:][:4]) != endSig {
 		return 0, reject("no zip64 end before %d", end)
 	}
 	off := binary.LittleEndian.Uint64(p[end64Len+8:])

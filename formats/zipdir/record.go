@@ -130,7 +130,8 @@ func readRecord(src *source, f *zip.File, limit int64) (Record, error) {
 		return Record{}, reject("record %.64q: local header has another method", f.Name)
 	case (flags|f.Flags)&encrypted != 0:
 		return Record{}, reject("record %.64q: encrypted", f.Name)
-	case flags&descriptor == 0 && !(stated(packed, f.CompressedSize64) && stated(unpacked, f.UncompressedSize64)):
+	case flags&descriptor == 0 && !(stated(packed, f.CompressedSize64) &&
+		stated(unpacked, f.UncompressedSize64)):
 		return Record{}, reject("record %.64q: local header has another size", f.Name)
 	case f.Method == zip.Store && f.CompressedSize64 != f.UncompressedSize64:
 		return Record{}, reject("record %.64q: stored, but its sizes differ", f.Name)

@@ -96,7 +96,8 @@ func check(t interface {
 	for i := range tensors {
 		want := &tensors[i]
 		got := byName[want.Name]
-		if got == nil || got.DType != want.DType || got.NumElements() != want.NumElements() || len(got.Shape) != len(want.Shape) {
+		if got == nil || got.DType != want.DType || got.NumElements() != want.NumElements() ||
+			len(got.Shape) != len(want.Shape) {
 			t.Fatalf("tensor %q: %+v, want %+v", want.Name, got, want)
 		}
 		if !bytes.Equal(naive(whole, l.Regions, got), naive(src, regions, want)) {
@@ -107,16 +108,20 @@ func check(t interface {
 
 func TestKinds(t *testing.T) {
 	src := random(4096)
-	regions := []formats.Region{{Off: 0, Len: 96, Kind: formats.Blob}, {Off: 96, Len: 4000, Kind: formats.Data}}
+	regions := []formats.Region{{Off: 0, Len: 96, Kind: formats.Blob},
+		{Off: 96, Len: 4000, Kind: formats.Data}}
 	tensors := []formats.Tensor{
 		{Name: "z", DType: formats.F32, Shape: []int64{10, 10}, Region: 1},
-		{Name: "transposed", DType: formats.F32, Shape: []int64{10, 20}, Stride: []int64{1, 10}, Region: 1, Offset: 4},
+		{Name: "transposed", DType: formats.F32, Shape: []int64{10, 20}, Stride: []int64{1, 10}, Region: 1,
+			Offset: 4},
 		{Name: "expanded", DType: formats.BF16, Shape: []int64{7, 5}, Stride: []int64{0, 1}, Region: 1},
-		{Name: "column", DType: formats.I64, Shape: []int64{5, 1}, Stride: []int64{9, 77}, Region: 1, Offset: 8},
+		{Name: "column", DType: formats.I64, Shape: []int64{5, 1}, Stride: []int64{9, 77}, Region: 1,
+			Offset: 8},
 		{Name: "scalar", DType: formats.F64, Region: 1, Offset: 16},
 		{Name: "scalar of a slice", DType: formats.F64, Stride: []int64{}, Region: 1, Offset: 24},
 		{Name: "empty", DType: formats.U8, Shape: []int64{3, 0}, Region: -1},
-		{Name: "empty with strides", DType: formats.U8, Shape: []int64{3, 0}, Stride: []int64{1, 1}, Region: 1},
+		{Name: "empty with strides", DType: formats.U8, Shape: []int64{3, 0}, Stride: []int64{1, 1},
+			Region: 1},
 		{Name: "shared", DType: formats.F32, Shape: []int64{100}, Region: 1},
 		{Name: "c64 diagonal", DType: formats.C64, Shape: []int64{6}, Stride: []int64{7}, Region: 1},
 		{Name: "", DType: formats.Bool, Shape: []int64{3}, Stride: []int64{2}, Region: 1},
@@ -174,7 +179,8 @@ func TestGatherProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		off := rapid.Int64Range(0, 1000).Draw(t, "region offset")
 		regions := []formats.Region{{Off: off, Len: int64(len(src)) - off, Kind: formats.Data}}
-		types := []formats.DType{formats.U8, formats.F16, formats.F32, formats.F64, formats.F8E4M3, formats.C64}
+		types := []formats.DType{formats.U8, formats.F16, formats.F32, formats.F64, formats.F8E4M3,
+			formats.C64}
 		var tensors []formats.Tensor
 		for i := range rapid.IntRange(1, 4).Draw(t, "tensors") {
 			x := formats.Tensor{
@@ -201,13 +207,15 @@ func TestGatherProperty(t *testing.T) {
 					if x.Shape[d] > 1 {
 						most = room / (x.Shape[d] - 1)
 					}
-					x.Stride[d] = rapid.Int64Range(0, min(most, rapid.SampledFrom([]int64{1, 40, 3000, 1 << 20}).Draw(t, "scale"))).Draw(t, "stride")
+					x.Stride[d] = rapid.Int64Range(0, min(most,
+						rapid.SampledFrom([]int64{1, 40, 3000, 1 << 20}).Draw(t, "scale"))).Draw(t, "stride")
 					room -= x.Stride[d] * max(x.Shape[d]-1, 0)
 				}
 			}
 			tensors = append(tensors, x)
 		}
-		if err := (&formats.Layout{Regions: append([]formats.Region{{Len: off}}[:min(off, 1)], regions...), Tensors: shifted(tensors, int(min(off, 1)))}).Check(int64(len(src))); err != nil {
+		if err := (&formats.Layout{Regions: append([]formats.Region{{Len: off}}[:min(off, 1)], regions...),
+			Tensors: shifted(tensors, int(min(off, 1)))}).Check(int64(len(src))); err != nil {
 			t.Fatalf("generator: %v", err)
 		}
 		v, err := Safetensors(regions, tensors)
@@ -298,7 +306,8 @@ func TestTransposedRandom(t *testing.T) {
 	p := make([]byte, 4096)
 	for _, off := range []int64{9 << 20, 3 << 20, 13<<20 + 1, 6<<20 + 2} {
 		c.bytes = 0
-		if _, err := v.ReadAt(c, p, int64(len(v.header))+off); err != nil || !bytes.Equal(p, want[off:off+4096]) {
+		if _, err := v.ReadAt(c, p, int64(len(v.header))+off); err != nil ||
+			!bytes.Equal(p, want[off:off+4096]) {
 			t.Fatalf("at %d: %v", off, err)
 		}
 		if c.bytes > 8192 {
@@ -340,7 +349,8 @@ func TestDamage(t *testing.T) {
 			if !errors.Is(err, errDamage) {
 				t.Errorf("row 100: %v", err)
 			}
-		case err != nil && row != 99 && row != 101: // reads of the source that reach over the row's end may fail too
+		case err != nil && row != 99 &&
+			row != 101: // reads of the source that reach over the row's end may fail too
 			t.Errorf("row %d: %v", row, err)
 		case err == nil && !bytes.Equal(p, want[row*2048:][:2048]):
 			t.Errorf("row %d differs", row)
@@ -351,7 +361,8 @@ func TestDamage(t *testing.T) {
 func TestShortSource(t *testing.T) {
 	regions := []formats.Region{{Len: 100, Kind: formats.Data}}
 	v, _ := Safetensors(regions, []formats.Tensor{{Name: "w", DType: formats.U8, Shape: []int64{100}}})
-	if _, err := v.ReadAt(bytes.NewReader(make([]byte, 50)), make([]byte, v.Size()), 0); !errors.Is(err, io.ErrUnexpectedEOF) {
+	if _, err := v.ReadAt(bytes.NewReader(make([]byte, 50)), make([]byte, v.Size()),
+		0); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Error(err)
 	}
 }
@@ -368,7 +379,8 @@ func TestConcurrent(t *testing.T) {
 		wg.Go(func() {
 			p := make([]byte, 10_000)
 			for off := int64(g) * 1000; off+10_000 < int64(len(want)); off += 10_000 {
-				if _, err := a.ReadAt(p, int64(len(v.header))+off); err != nil || !bytes.Equal(p, want[off:off+10_000]) {
+				if _, err := a.ReadAt(p, int64(len(v.header))+off); err != nil ||
+					!bytes.Equal(p, want[off:off+10_000]) {
 					t.Errorf("at %d: %v", off, err)
 					return
 				}
