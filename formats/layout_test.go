@@ -58,8 +58,8 @@ func TestCheck(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			err := (&Layout{Regions: c.regions, Tensors: c.tensors}).Check(c.size)
-			if c.want == "" && err != nil || c.want != "" &&
-				(err == nil || !strings.Contains(err.Error(), c.want)) {
+			if c.want == "" && err != nil ||
+				c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 				t.Errorf("error %v, want %q", err, c.want)
 			}
 		})

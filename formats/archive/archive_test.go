@@ -26,8 +26,9 @@ func FuzzZip(f *testing.F) { fixture.Fuzz(f, Zip{inner}, "archive/*.zip", bound)
 func FuzzTar(f *testing.F) { fixture.Fuzz(f, Tar{inner}, "archive/*.tar", bound) }
 
 func TestRefusesWhatHoldsNothingKnown(t *testing.T) {
-	for name, p := range map[string]formats.Parser{"archive/text.zip": Zip{inner},
-		"archive/nested.tar": Tar{inner}} {
+	for name, p := range map[string]formats.Parser{
+		"archive/text.zip": Zip{inner}, "archive/nested.tar": Tar{inner},
+	} {
 		if l := fixture.Check(t, p, fixture.Read(t, name), bound); l != nil {
 			t.Errorf("%s: %+v", name, l)
 		}

@@ -3,7 +3,8 @@
 //
 //	"ARROW1" 00 00       a file only
 //	FF FF FF FF          of each message: i32 n, then n bytes: a flatbuffer Message, padded to 8
-//	                     bodyLength bytes: the buffers of a record batch or a dictionary batch, where the message says
+//	                     bodyLength bytes: the buffers of a record batch or a dictionary batch, where the
+//	                     message says
 //	…
 //	FF FF FF FF 00 00 00 00
 //	footer, i32, "ARROW1"       a file only
@@ -68,8 +69,8 @@ func reject(format string, args ...any) error {
 
 // Sniff reports whether a file that starts with p may be one.
 func Sniff(p []byte, _ int64) bool {
-	return len(p) >= 8 && (string(p[:8]) == magic || string(p[:4]) == continuation && p[7] == 0 &&
-		p[4]|p[5]|p[6] != 0)
+	return len(p) >= 8 && (string(p[:8]) == magic ||
+		string(p[:4]) == continuation && p[7] == 0 && p[4]|p[5]|p[6] != 0)
 }
 
 // Parse returns the layout of a file or a stream.

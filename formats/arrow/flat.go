@@ -11,7 +11,8 @@ var errFlat = errors.New("malformed flatbuffer")
 // table is a table of a flatbuffer:
 //
 //	at:      i32 back to the vtable; then the fields
-//	vtable:  u16 its bytes, u16 the table's bytes, u16 for each field: where it is from at, 0 where it is absent
+//	vtable:  u16 its bytes, u16 the table's bytes, u16 for each field: where it is from at, 0 where it is
+//	         absent
 type table struct {
 	p          []byte
 	at, fields int // of the table, of the vtable

@@ -33,7 +33,8 @@
 // leaves. A leaf's hash is its SHA-256, a node's the SHA-256 of its two children's hashes; an odd node is
 // promoted. The root of one leaf is the leaf, that of none the SHA-256 of nothing.
 //
-//	multihash     0x12 0x20, the 32 bytes of the hash; written as 'b' and lower-case base32 without padding, 56 characters
+//	multihash     0x12 0x20, the 32 bytes of the hash; written as 'b' and lower-case base32 without padding,
+//	              56 characters
 //	index hash    the SHA-256 of the index's bytes
 //	data hash     the root
 //	artifact id   "mi2:" index multihash ":" data multihash, 117 characters

@@ -212,8 +212,8 @@ func TestParseID(t *testing.T) {
 
 func TestErrors(t *testing.T) {
 	l, _ := layout([]formats.Tensor{{Name: "a", DType: formats.U8, Shape: []int64{4}, Region: 0}}, 4)
-	if _, err := canonical.Identify(context.Background(), strings.NewReader("ab"), l,
-		2); !errors.Is(err, io.ErrUnexpectedEOF) {
+	_, err := canonical.Identify(context.Background(), strings.NewReader("ab"), l, 2)
+	if !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("a file cut short: %v", err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())

@@ -134,9 +134,8 @@ func (s *Stream) Size() int64 { return s.size }
 // io.ErrUnexpectedEOF.
 func (s *Stream) ReadAt(p []byte, off int64) (int, error) {
 	n := 0
-	for i := sort.Search(len(s.spans),
-		func(i int) bool { return s.spans[i].Off+s.spans[i].Len > off }); n < len(p) &&
-		i < len(s.spans); i++ {
+	first := sort.Search(len(s.spans), func(i int) bool { return s.spans[i].Off+s.spans[i].Len > off })
+	for i := first; n < len(p) && i < len(s.spans); i++ {
 		sp := &s.spans[i]
 		from := off + int64(n) - sp.Off
 		q := p[n:min(int64(len(p)), int64(n)+sp.Len-from)]

@@ -5,7 +5,8 @@
 //	Metadata
 //	    state_dict_metadata    {"model.w": TensorStorageMetadata, "step": BytesStorageMetadata, …}
 //	        size               torch.Size((5, 40))
-//	        chunks             [ChunkStorageMetadata{offsets: torch.Size((0, 0)), sizes: torch.Size((3, 40))}, …]
+//	        chunks             [ChunkStorageMetadata{offsets: torch.Size((0, 0)),
+//	                            sizes: torch.Size((3, 40))}, …]
 //	    storage_data           {MetadataIndex{fqn: "model.w", offset: torch.Size((0, 0))}: _StorageInfo, …}
 //	        relative_path      "__0_0.distcp"
 //	        offset, length     bytes of the file: a zip of torch.save

@@ -57,8 +57,8 @@ func TestRefused(t *testing.T) {
 	}
 	for from, to := range map[string]string{"__1_0.distcp": "/_1_0.distcp", "relative_path": "relative_lath",
 		"Metadata\x94": "Netadata\x94", "offsets": "offsetz"} {
-		if _, err := Parse(bytes.ReplaceAll(p, []byte(from),
-			[]byte(to))); !errors.Is(err, formats.ErrNotFormat) {
+		_, err := Parse(bytes.ReplaceAll(p, []byte(from), []byte(to)))
+		if !errors.Is(err, formats.ErrNotFormat) {
 			t.Errorf("%s: %v", to, err)
 		}
 	}

@@ -26,11 +26,9 @@ func parsers(depth int) []formats.Parser {
 		case formats.Archive:
 			if depth < maxDepth {
 				within := parsers(depth + 1)
-				all = append(all,
-					p.Within(func(r io.ReaderAt, size int64) (*formats.Layout,
-						error) {
-						return detect(within, r, size)
-					}))
+				all = append(all, p.Within(func(r io.ReaderAt, size int64) (*formats.Layout, error) {
+					return detect(within, r, size)
+				}))
 			}
 		default:
 			all = append(all, p)

@@ -104,7 +104,8 @@ func TestHostile(t *testing.T) {
 			`"b":{"dtype":"U8","shape":[8],"data_offsets":[4,12]}`), size: 200},
 			fixture.Bound{Fixed: 4 << 20}},
 		{"offsets past 2^64",
-			thin{head: entries(`"a":{"dtype":"U8","shape":[8],"data_offsets":[18446744073709551608,18446744073709551616]}`), size: 200}, fixture.Bound{Fixed: 4 << 20}},
+			thin{head: entries(`"a":{"dtype":"U8","shape":[8],"data_offsets":[18446744073709551608,` +
+				`18446744073709551616]}`), size: 200}, fixture.Bound{Fixed: 4 << 20}},
 		{"a shape past 2^64",
 			thin{head: entries(`"a":{"dtype":"F64","shape":[4294967296,4294967296,2],"data_offsets":[0,0]}`),
 				size: 120}, fixture.Bound{Fixed: 4 << 20}},

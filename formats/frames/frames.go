@@ -5,7 +5,8 @@
 //	| frame | frame | frame | … | OCDBT nodes, zarr's JSON, a shard's index |
 //
 //	frame    28 B5 2F FD, descriptor, window 0–1, dictionary 0–4, content size 0–8
-//	         blocks: 3 bytes, little-endian: last (1 bit), type (2), size (21); then the bytes; a checksum of 4 bytes or none
+//	         blocks: 3 bytes, little-endian: last (1 bit), type (2), size (21); then the bytes
+//	         a checksum of 4 bytes or none
 //
 // One step's file has the same arrays as another's in another order. A frame is found by the sizes that its
 // blocks state, nothing is decompressed, and each frame of at least 4 KiB is a Data region: an array that did

@@ -11,10 +11,11 @@ import (
 // the attribute's message, as Keras writes one, or of variable length, in a global heap. False when there is
 // none. Attributes in a heap of their own ("dense") are not looked for. The error wraps formats.ErrNotFormat.
 //
-//	message  u8 version, u8 flags, u16 bytes of the name, of the type, of the space; version 3: u8 character set; then these, in version 1 each
-//	         filled to 8 bytes; then the value: the string, or u32 length, u64 address of a collection, u32 number in it
-//	heap     "GCOL", u8 version 1, 3 bytes, u64 bytes of the collection, then objects, each filled to 8 bytes
-//	         u16 number (0: free space, and the end), u16 references, u32 0, u64 bytes, the bytes
+//	message  u8 version, u8 flags, u16 bytes of the name, of the type, of the space; version 3: u8 character
+//	         set; then these, in version 1 each filled to 8 bytes; then the value: the string, or u32
+//	         length, u64 address of a collection, u32 number in it
+//	heap     "GCOL", u8 version 1, 3 bytes, u64 bytes of the collection, then objects, each filled to 8
+//	         bytes: u16 number (0: free space, and the end), u16 references, u32 0, u64 bytes, the bytes
 func Attribute(r io.ReaderAt, size int64, name string, most int64) (text []byte, found bool, err error) {
 	f := &file{r: r, size: size, visits: maxVisits, budget: min(4*size+1<<20, maxRead), attributes: true}
 	root, err := f.superblock()

@@ -15,7 +15,8 @@ const (
 
 // chunked4 adds the chunks of a dataset of layout version 4, or 5 (HDF5 2.0), where chunks may be longer:
 //
-//	version, class 2, flags, D = dimensions and one more, E, then D numbers of E bytes: the chunks' dimensions, the element's size
+//	version, class 2, flags, D = dimensions and one more, E, then D numbers of E bytes:
+//	the chunks' dimensions, the element's size
 //	index   1 byte; what it needs; address
 //
 // Flag 1 is that of a single chunk that is filtered: its size and filter mask are what the index needs.
@@ -165,10 +166,12 @@ func littleEndian(p []byte) (v uint64) {
 
 // fixedArray takes count chunks.
 //
-//	"FAHD"  version 0, client (1: filtered), bytes of an element, page bits, u64 elements, u64 address of the block, checksum
+//	"FAHD"  version 0, client (1: filtered), bytes of an element, page bits, u64 elements, u64 address of
+//	        the block, checksum
 //	"FADB"  version 0, client, u64 address of the head
 //	        up to 2^(page bits) elements: the elements, checksum
-//	        more: a bit for each page that says whether it was written, checksum; then the pages, each followed by its checksum
+//	        more: a bit for each page that says whether it was written, checksum; then the pages, each
+//	        followed by its checksum
 func (f *file) fixedArray(at uint64, count int64, e chunkElem) error {
 	p, err := f.read(at, 24)
 	if err != nil {

@@ -140,8 +140,9 @@ func (f *file) tile(o *object, t formats.Tensor, dims []int64, width int64, foun
 }
 
 // pieces makes a tensor of each chunk, or says why not.
-func (f *file) pieces(o *object, t *formats.Tensor, dims []int64, width int64,
-	found []chunk) (pieces []formats.Tensor, why string) {
+func (f *file) pieces(
+	o *object, t *formats.Tensor, dims []int64, width int64, found []chunk,
+) (pieces []formats.Tensor, why string) {
 	size, count := width, int64(1)
 	for i, d := range dims {
 		if d <= 0 || d > maxChunk/size || (t.Shape[i]-1)/d >= maxVisits/count {

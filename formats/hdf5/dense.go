@@ -4,9 +4,9 @@ import "math/bits"
 
 // heap2 is a fractal heap, in which a group with many links has its link messages.
 //
-//	"FRHP"  version 0, u16 bytes of an id, u16 of filters, flags, u32 most bytes of an object; 96 bytes of counts; u16 width W of a row,
-//	        u64 bytes S of a block in the first row, u64 most bytes of a direct block, u16 bits of the heap's size, u16, u64 address of the
-//	        root, u16 its rows
+//	"FRHP"  version 0, u16 bytes of an id, u16 of filters, flags, u32 most bytes of an object; 96 bytes of
+//	        counts; u16 width W of a row, u64 bytes S of a block in the first row, u64 most bytes of a
+//	        direct block, u16 bits of the heap's size, u16, u64 address of the root, u16 its rows
 //	"FHIB"  version 0, u64 address of the head, offset in the heap; for each row W addresses of blocks
 //
 // The heap is one range of bytes, in blocks. With no rows the root is a direct block, which is all of it;

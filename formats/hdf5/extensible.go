@@ -29,14 +29,15 @@ func (e chunkElem) fits(bytes int64) bool {
 
 // extensible is an array of chunks that grows in one dimension.
 //
-//	"EAHD"  version 0, client (1: filtered), bytes of an element, bits of the most elements, elements I in the index block, least
-//	        elements E in a data block, least data blocks P in a super block, bits of a page; six u64, u64 address of the index block
-//	"EAIB"  version 0, client, u64 address of the head; I elements; 2 (P - 1) addresses of data blocks, which are those of the super
-//	        blocks below 2 log2 P; then the addresses of the other super blocks
-//	"EASB"  version 0, client, u64 address of the head, offset; where data blocks have pages, a bit for each page that says whether it was
-//	        written; addresses of data blocks
-//	"EADB"  version 0, client, u64 address of the head, offset; the elements; or, of more than a page, a checksum, and the pages, each
-//	        followed by its own
+//	"EAHD"  version 0, client (1: filtered), bytes of an element, bits of the most elements, elements I in
+//	        the index block, least elements E in a data block, least data blocks P in a super block, bits of
+//	        a page; six u64, u64 address of the index block
+//	"EAIB"  version 0, client, u64 address of the head; I elements; 2 (P - 1) addresses of data blocks,
+//	        which are those of the super blocks below 2 log2 P; then the addresses of the other super blocks
+//	"EASB"  version 0, client, u64 address of the head, offset; where data blocks have pages, a bit for each
+//	        page that says whether it was written; addresses of data blocks
+//	"EADB"  version 0, client, u64 address of the head, offset; the elements; or, of more than a page, a
+//	        checksum, and the pages, each followed by its own
 //
 // Super block u has 2^(u/2) data blocks of 2^((u+1)/2) E elements each. An offset has as many bytes as the
 // most elements need.

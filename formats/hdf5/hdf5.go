@@ -1,9 +1,11 @@
 // Package hdf5 lays out HDF5 files: Keras's .h5, .weights.h5 (also inside of a .keras, which is a zip),
 // h5py's.
 //
-//	superblock        "\x89HDF\r\n\x1a\n", versions 0 to 3: sizes of addresses and lengths, the root group's address
+//	superblock        "\x89HDF\r\n\x1a\n", versions 0 to 3: sizes of addresses and lengths, the root group's
+//	                  address
 //	object header     version 1, or 2 ("OHDR"), with its continuations: the messages of one group or dataset
-//	group             a symbol table (B-tree "TREE" of nodes "SNOD", names in a local heap "HEAP"), or link messages
+//	group             a symbol table (B-tree "TREE" of nodes "SNOD", names in a local heap "HEAP"), or link
+//	                  messages
 //	dataset           messages: dataspace (shape), datatype, layout (where the bytes are), filters
 //
 // A dataset in one piece (contiguous), and each chunk of a chunked one, is a Data region when it has bytes; a
@@ -13,16 +15,19 @@
 // A dataset whose chunks are all there, as they are, is a tensor for each of them, called as Python slices
 // it, and the layout is partial:
 //
-//	w[0:32,0:32] w[0:32,32:64] … w[64:70,96:100]     formats.PieceName; those at the edges have the strides of a whole chunk
+//	w[0:32,0:32] w[0:32,32:64] … w[64:70,96:100]     formats.PieceName; those at the edges have the strides
+//	                                                 of a whole chunk
 //
 // # What is recognised
 //
-//	layout      contiguous: a tensor. Chunked, by a B-tree of version 1 or (libver="latest") a single address, a fixed array, none at
-//	            all or, of dimensions that grow, an extensible array or a B-tree of version 2: a tensor if one chunk has all of it, and
-//	            else one for each, unless they are filtered, not all written, too small or too many: then Data alone. Compact, virtual,
+//	layout      contiguous: a tensor. Chunked, by a B-tree of version 1 or (libver="latest") a single
+//	            address, a fixed array, none at all or, of dimensions that grow, an extensible array or a
+//	            B-tree of version 2: a tensor if one chunk has all of it, and else one for each, unless they
+//	            are filtered, not all written, too small or too many: then Data alone. Compact, virtual,
 //	            external: Blob.
-//	type        integers and floats of 1 to 8 bytes, little-endian, in their full width; bfloat16; h5py's bool (an enum of FALSE and
-//	            TRUE). Others, compounds (h5py's complex) among them: Data alone, if their size is fixed.
+//	type        integers and floats of 1 to 8 bytes, little-endian, in their full width; bfloat16; h5py's
+//	            bool (an enum of FALSE and TRUE). Others, compounds (h5py's complex) among them: Data alone,
+//	            if their size is fixed.
 //	groups      old (symbol tables) and new: with few links in the object header, or many in a fractal heap
 //
 // The places of chunks are those that a B-tree says. In the other indexes they follow one another: row-major,
@@ -219,8 +224,9 @@ func (f *file) object(at uint64, path string, depth int) error {
 		}
 	}
 	if o.tree != undefined {
-		return f.symbols(o.tree, o.heap, 0,
-			func(name string, at uint64) error { return f.object(at, join(name), depth+1) })
+		return f.symbols(o.tree, o.heap, 0, func(name string, at uint64) error {
+			return f.object(at, join(name), depth+1)
+		})
 	}
 	return nil
 }

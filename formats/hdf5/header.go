@@ -146,8 +146,9 @@ func (f *file) messages2(o *object, p []byte, ordered bool) error {
 }
 
 // message takes what a message says. next reads a continuation.
-func (f *file) message(o *object, typ int, flags byte, p []byte,
-	next func(*object, uint64, int64) error) error {
+func (f *file) message(
+	o *object, typ int, flags byte, p []byte, next func(*object, uint64, int64) error,
+) error {
 	set := func(to *[]byte) error {
 		if *to != nil {
 			return reject("a message twice")

@@ -4,10 +4,11 @@ import "math/bits"
 
 // tree2 is a B-tree of version 2.
 //
-//	"BTHD"  version 0, type, u32 bytes of a node, u16 bytes of a record, u16 depth, two percentages, u64 address of the root, u16 its records,
-//	        u64 records in all
+//	"BTHD"  version 0, type, u32 bytes of a node, u16 bytes of a record, u16 depth, two percentages, u64
+//	        address of the root, u16 its records, u64 records in all
 //	"BTLF"  version 0, type; the records
-//	"BTIN"  version 0, type; n records; n + 1 children: u64 address, its records, and, unless it is a leaf, all records below it
+//	"BTIN"  version 0, type; n records; n + 1 children: u64 address, its records, and, unless it is a leaf,
+//	        all records below it
 //
 // The numbers of records have as many bytes as the most that there can be, which follows from the bytes of a
 // node.

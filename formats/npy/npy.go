@@ -21,8 +21,10 @@
 //	|b1                                   a tensor of BOOL
 //	|i1 |u1 <i2 <u2 <i4 <u4 <i8 <u8       a tensor of the integer type
 //	<f2 <f4 <f8 <c8 <c16                  a tensor of F16, F32, F64, C64, C128
-//	>… of more than one byte              Data without a tensor (layout Partial): no type of ours is big-endian
-//	<f16 <c32, V S U M m of n bytes       Data without a tensor; the extension types of ml_dtypes are written as V
+//	>… of more than one byte              Data without a tensor (layout Partial): no type of ours is
+//	                                      big-endian
+//	<f16 <c32, V S U M m of n bytes       Data without a tensor; the extension types of ml_dtypes are
+//	                                      written as V
 //	|O                                    no .npy for us: a pickle of unknown length follows
 //	a list (structured), a subarray       the rest of the file is Blob
 //

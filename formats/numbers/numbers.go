@@ -36,7 +36,7 @@ var decoders = map[formats.DType]func(p []byte) float64{
 	formats.I64:      func(p []byte) float64 { return float64(int64(le.Uint64(p))) },
 	formats.F64:      f64,
 	formats.F32:      f32,
-	formats.BF16:     func(p []byte) float64 { return float64(math.Float32frombits(uint32(le.Uint16(p)) << 16)) },
+	formats.BF16:     bf16,
 	formats.F16:      func(p []byte) float64 { return small(uint(le.Uint16(p)), 5, 10, 15, ieee) },
 	formats.F8E5M2:   func(p []byte) float64 { return small(uint(p[0]), 5, 2, 15, ieee) },
 	formats.F8E4M3:   func(p []byte) float64 { return small(uint(p[0]), 4, 3, 7, noInf) },
@@ -52,8 +52,9 @@ var decoders = map[formats.DType]func(p []byte) float64{
 	formats.C128: f64,
 }
 
-func f64(p []byte) float64 { return math.Float64frombits(le.Uint64(p)) }
-func f32(p []byte) float64 { return float64(math.Float32frombits(le.Uint32(p))) }
+func f64(p []byte) float64  { return math.Float64frombits(le.Uint64(p)) }
+func bf16(p []byte) float64 { return float64(math.Float32frombits(uint32(le.Uint16(p)) << 16)) }
+func f32(p []byte) float64  { return float64(math.Float32frombits(le.Uint32(p))) }
 
 // The ways in which small floats say infinity and NaN.
 const (
@@ -137,8 +138,8 @@ func (c *Comparison) same(read func([]byte) float64, p []byte, width int, d form
 
 func complexType(d formats.DType) bool { return d == formats.C64 || d == formats.C128 }
 
-func (c *Comparison) element(ra func([]byte) float64, a []byte, rb func([]byte) float64, b []byte, da,
-	db formats.DType) {
+func (c *Comparison) element(ra func([]byte) float64, a []byte, rb func([]byte) float64, b []byte,
+	da, db formats.DType) {
 	x, y := ra(a), rb(b)
 	var xi, yi float64
 	if complexType(da) {

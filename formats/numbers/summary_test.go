@@ -35,8 +35,8 @@ func TestSummary(t *testing.T) {
 		for what, s := range map[string]*Summary{"whole": got, "parts": parts} {
 			a, b := *s, *want
 			a.sum, b.sum = 0, 0
-			if a != b || math.Abs(s.Mean()-want.Mean()) > 1e-9*math.Max(math.Abs(want.Min),
-				math.Abs(want.Max)) {
+			most := math.Max(math.Abs(want.Min), math.Abs(want.Max))
+			if a != b || math.Abs(s.Mean()-want.Mean()) > 1e-9*most {
 				t.Errorf("%s %s: %+v (mean %g), want %+v (%g)", d, what, *s, s.Mean(), *want, want.Mean())
 			}
 		}

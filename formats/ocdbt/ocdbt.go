@@ -5,8 +5,10 @@
 //	    body         16 bytes, kind, two numbers, u8, method, i32 level if that is not 0; files; versions
 //	a node           0CDB20DE, u64 length, version 0, compression | body | u32 CRC-32C
 //	    body         u8 height; files; n entries, column by column:
-//	                 shared with the key before (n-1), rest of the key (n), of an inner node: common to all below (n); the rests
-//	                 leaf: lengths of the values, kinds (0 in here, 1 elsewhere); of those elsewhere: file, offset; the others' bytes
+//	                 shared with the key before (n-1), rest of the key (n), of an inner node: common to all
+//	                 below (n); the rests
+//	                 leaf: lengths of the values, kinds (0 in here, 1 elsewhere); of those elsewhere: file,
+//	                 offset; the others' bytes
 //	                 else: file, offset, length, three counts (n each)
 //	files            n; path: shared with the one before (n-1), rest (n), length of the base (n); the rests
 //	versions         n; generation, u8 height, file, offset, length, three counts, u64 time (n each)

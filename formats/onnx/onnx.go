@@ -4,10 +4,13 @@
 //
 //	ModelProto   1 ir_version, 7 graph, 8 opset_import
 //	GraphProto   5 initializer, 15 sparse_initializer, 1 node
-//	TensorProto  1 dims, 2 data_type, 8 name, 9 raw_data, 4 float_data, 10 double_data, 13 external_data, 14 data_location
+//	TensorProto  1 dims, 2 data_type, 8 name, 9 raw_data, 4 float_data, 10 double_data, 13 external_data, 14
+//	             data_location
 //	NodeProto    5 attribute { 5 t, 6 g, 10 tensors, 11 graphs }
 //
-//	08 08 12 .. producer  3A .. graph { … 2A .. initializer { 08 03 08 04 10 01 42 01 'w' 4A 30 | 48 bytes | } … } 42 .. opset
+//	08 08 12 .. producer  3A .. graph {
+//	    … 2A .. initializer { 08 03 08 04 10 01 42 01 'w' 4A 30 | 48 bytes | } …
+//	} 42 .. opset
 //
 // The bytes of an initializer, raw_data or packed floats, are a Data region, and a tensor called by its name.
 // All else is Blob.

@@ -1,7 +1,9 @@
 // Package orbax lists the arrays of a checkpoint that Orbax wrote: a directory with a file _METADATA.
 //
-//	_METADATA                 JSON: tree_metadata: "('params', 'layer.0', 'w')": {key_metadata: [{key, key_type}, …], value_metadata: …}
-//	manifest.ocdbt, d/…       with use_ocdbt: a database with the keys params.layer.0.w/.zarray (zarr 2) or …/zarr.json (zarr 3)
+//	_METADATA                 JSON: tree_metadata: "('params', 'layer.0', 'w')": {key_metadata: [{key,
+//	                          key_type}, …], value_metadata: …}
+//	manifest.ocdbt, d/…       with use_ocdbt: a database with the keys params.layer.0.w/.zarray (zarr 2) or
+//	                          …/zarr.json (zarr 3)
 //	params.layer.0.w/.zarray  without: files
 //
 // The tree's keys give the names, joined by '/'; a name whose keys have a '/' is the tuple as _METADATA
@@ -105,8 +107,8 @@ func Arrays(read ocdbt.Read) ([]Array, error) {
 			return reject("%s: %v", dotted, err)
 		}
 		if name := names[dotted]; name != "" {
-			out = append(out, Array{Tensor: formats.Tensor{Name: name, DType: z.DType, Shape: z.Shape,
-				Region: -1}, Zarr: z, Metadata: p, Folder: dotted})
+			t := formats.Tensor{Name: name, DType: z.DType, Shape: z.Shape, Region: -1}
+			out = append(out, Array{Tensor: t, Zarr: z, Metadata: p, Folder: dotted})
 		}
 		return nil
 	}

@@ -7,7 +7,8 @@
 //	opcode                                        node
 //	NONE NEWTRUE BININT BINFLOAT BINUNICODE …     None, Bool, Int, Float, Text, Bytes
 //	EMPTY_LIST APPENDS, TUPLE2, EMPTY_SET …       List, Tuple, Set, FrozenSet
-//	EMPTY_DICT SETITEMS                           Dict: pairs in the order they were set, repeated keys included
+//	EMPTY_DICT SETITEMS                           Dict: pairs in the order they were set, repeated keys
+//	                                              included
 //	GLOBAL 'torch' 'FloatStorage'                 Global: module and name, never looked up
 //	REDUCE, INST, OBJ                             Call: callable and arguments, never called
 //	NEWOBJ, NEWOBJ_EX                             New: class and arguments

@@ -3,7 +3,8 @@
 //
 //	message   field field …
 //	field     tag (varint: number << 3 | type), value
-//	value     type 0: a varint of at most 64 bits; 1: 8 bytes; 5: 4 bytes, little-endian; 2: a length (varint), as many bytes
+//	value     type 0: a varint of at most 64 bits; 1: 8 bytes; 5: 4 bytes, little-endian; 2: a length
+//	          (varint), as many bytes
 //
 // What the bytes of a field are (text, a message, packed numbers) its number says, which is the caller's to
 // know. The package is not google.golang.org/protobuf's, which wants a message in one slice: the messages

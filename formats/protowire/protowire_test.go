@@ -72,8 +72,8 @@ func TestFields(t *testing.T) {
 	if got, err := dump(r); !errors.Is(err, ErrInvalid) {
 		t.Errorf("a byte less: %s, %v", got, err)
 	}
-	if got, err := dump(New(bytes.NewReader(p[:20]), int64(len(p)), 64,
-		math.MaxInt64)); err != io.ErrUnexpectedEOF {
+	r = New(bytes.NewReader(p[:20]), int64(len(p)), 64, math.MaxInt64)
+	if got, err := dump(r); err != io.ErrUnexpectedEOF {
 		t.Errorf("a file that is shorter than was said: %s, %v", got, err)
 	}
 }
@@ -103,8 +103,8 @@ func TestInvalid(t *testing.T) {
 		}
 	}
 	r := In([]byte{0x0a, 1, 0x80})
-	if err := r.Fields(r.All(),
-		func(f Field) error { return r.Message(f, nil) }); !errors.Is(err, ErrInvalid) {
+	err := r.Fields(r.All(), func(f Field) error { return r.Message(f, nil) })
+	if !errors.Is(err, ErrInvalid) {
 		t.Errorf("a message whose number ends past it: %v", err)
 	}
 	if err := r.Fields(Span{0, 4}, nil); !errors.Is(err, ErrInvalid) {

@@ -3,15 +3,17 @@
 //
 // A pickle has an array's bytes in one piece, as the operand of an opcode:
 //
-//	… 'numpy._core.multiarray' '_reconstruct' … (1, (1000, 64), dtype('f8'), False, B n bytes ) BUILD      protocols 3 to 5
-//	… 'numpy._core.numeric' '_frombuffer' ( BYTEARRAY8 n bytes, dtype('f8'), (1000, 64), 'C' ) REDUCE      protocol 5
+//	protocols 3 to 5
+//	    … 'numpy._core.multiarray' '_reconstruct' … (1, (1000, 64), dtype('f8'), False, B n bytes ) BUILD
+//	protocol 5
+//	    … 'numpy._core.numeric' '_frombuffer' ( BYTEARRAY8 n bytes, dtype('f8'), (1000, 64), 'C' ) REDUCE
 //
 // joblib writes the array itself behind the opcodes of an object that describes it, and goes on with the
 // opcodes after it:
 //
 //	… 'joblib.numpy_pickle' 'NumpyArrayWrapper' {shape, order, dtype, numpy_array_alignment_bytes} BUILD
-//	| pad | pad times 0xff | the array's bytes |        with numpy_array_alignment_bytes; else the bytes at once
-//	| a pickle of its own |                             an array of objects
+//	| pad | pad times 0xff | the array's bytes |   with numpy_array_alignment_bytes; else the bytes at once
+//	| a pickle of its own |                        an array of objects
 //
 // An array of at least 4 KiB is a Data region, unless it has one dimension, plain numbers and less than 256
 // KiB: such are often a history (train_score_) that grows by some values with each save, and belong into the
@@ -25,7 +27,8 @@
 //
 //	pickle  protocols 2 to 5, one pickle or several, one after the other, to the file's end
 //	joblib  as joblib 0.10 and later write it, not compressed
-//	arrays  of bool, integers, floats and complex numbers, little-endian: tensors; of other types of a fixed size: Data alone
+//	arrays  of bool, integers, floats and complex numbers, little-endian: tensors; of other types of a fixed
+//	        size: Data alone
 //
 // Arrays in protocol 2 (which has no byte strings) and those inside of joblib's arrays of objects are text or
 // lie in the blobs. Pickles of protocols 0 and 1 are none for this package. torch.save's are package
@@ -72,16 +75,12 @@ var Format = formats.Format{
 	Sniff:   Sniff,
 	Presume: Presume,
 	Names: []formats.Name{
-		{
-			Name: formatPickle,
-			Note: "pickled objects: of their arrays those that have a name and at least 4 KiB are listed; trees have no names",
-		},
-		{
-			Name: formatJoblib,
-			Note: "objects pickled by joblib: of their arrays those that have a name and at least 4 KiB are listed; trees have no names",
-		},
+		{Name: formatPickle, Note: "pickled objects: " + listed},
+		{Name: formatJoblib, Note: "objects pickled by joblib: " + listed},
 	},
 }
+
+const listed = "of their arrays those that have a name and at least 4 KiB are listed; trees have no names"
 
 // Name returns "pickle". Layouts of joblib's files have the name "joblib".
 func (Parser) Name() string { return formatPickle }

@@ -20,10 +20,10 @@ var indexed = []string{".safetensors", ".bin", ".pt", ".pth"}
 
 // IndexedFile is what the one file would be called that has all tensors of an index of this name.
 //
-//	model.safetensors.index.json             model.safetensors         transformers, huggingface_hub, accelerate, diffusers
-//	model.safetensors.index.fp16.json        model.fp16.safetensors    transformers and diffusers, of a variant
-//	model.safetensors.fp16.index.json        model.fp16.safetensors    diffusers, once
-//	model.fp16.safetensors.index.json        model.fp16.safetensors    huggingface_hub, of a pattern with a variant
+//	model.safetensors.index.json          model.safetensors       transformers, huggingface_hub, diffusers …
+//	model.safetensors.index.fp16.json     model.fp16.safetensors  transformers, diffusers: a variant
+//	model.safetensors.fp16.index.json     model.fp16.safetensors  diffusers, once
+//	model.fp16.safetensors.index.json     model.fp16.safetensors  huggingface_hub: a pattern with a variant
 func IndexedFile(p string) (name string, ok bool) {
 	stem, ok := strings.CutSuffix(path.Base(p), ".json")
 	if !ok {

@@ -2,14 +2,17 @@
 // bytes, which another file names.
 //
 //	PREFIX.data-00000-of-00002   the elements of tensors one after the other, no gaps, no padding
-//	PREFIX.index                 a table of LevelDB's: "" -> BundleHeaderProto, NAME -> BundleEntryProto, by name
+//	PREFIX.index                 a table of LevelDB's: "" -> BundleHeaderProto, NAME -> BundleEntryProto, by
+//	                             name
 //
 //	BundleHeaderProto   1 num_shards, 2 endianness (0 little), 3 version
-//	BundleEntryProto    1 dtype, 2 shape { 2 dim { 1 size } }, 3 shard_id, 4 offset, 5 size, 6 crc32c, 7 slices
+//	BundleEntryProto    1 dtype, 2 shape { 2 dim { 1 size } }, 3 shard_id, 4 offset, 5 size, 6 crc32c, 7
+//	                    slices
 //
-//	table    blocks; at its end 48 bytes: handles of the meta block and the index block (offset and size, varints), zeros, 57FB808B247547DB
-//	block    entries: shared with the key before, rest, length of the value (varints), the rest, the value; u32 restarts and their number;
-//	         compression (1 byte, 0: none), u32 masked CRC-32C
+//	table    blocks; at its end 48 bytes: handles of the meta block and the index block (offset and size,
+//	         varints), zeros, 57FB808B247547DB
+//	block    entries: shared with the key before, rest, length of the value (varints), the rest, the value;
+//	         u32 restarts and their number; compression (1 byte, 0: none), u32 masked CRC-32C
 //
 // An entry's bytes are a Data region, and a tensor called by its name. What is no plain tensor (strings, the
 // object graph, a type that formats.DType lacks, parts of a partitioned variable, whose names are coded) is

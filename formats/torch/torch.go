@@ -2,7 +2,8 @@
 //
 // A tensor is a call of one of torch's _rebuild functions on a storage, which a persistent id names:
 //
-//	_rebuild_tensor_v2(('storage', FloatStorage, '0', 'cpu', 12), offset, size, stride, requires_grad, hooks)
+//	_rebuild_tensor_v2(('storage', FloatStorage, '0', 'cpu', 12), offset, size, stride,
+//	    requires_grad, hooks)
 //
 // It is found below nested dicts, lists, tuples, OrderedDicts and other objects' items and state. Its name is
 // the keys and indices on the way, joined by dots: in a flat state dict exactly the key. What can't be named

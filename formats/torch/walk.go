@@ -13,20 +13,22 @@ const maxTensors = 1 << 20
 
 // What is left out, or shown only by its parts, and why; as formats.Layout.Left has it.
 const (
-	whyConjugated = "tensors are conjugated views: the file has their conjugates, `resolve_conj()` makes plain ones"
-	whyNegated    = "tensors are negated views: the file has their negatives, `resolve_neg()` makes plain ones"
-	whyMeta       = "tensors are on the meta device, without elements"
-	whyType       = "tensors are of types that are not known"
-	whyPacked     = "tensors of two elements a byte are strided"
-	whyPlace      = "tensors don't lie within their storages"
-	whyStorage    = "tensors are of storages that the file lacks, or describes in two ways"
-	whyFunction   = "tensors are made by functions that are not known"
-	whyQuantised  = "quantised tensors as such: their integers are"
-	whySparse     = "sparse tensors as such: their indices and values are"
-	whyNested     = "nested tensors as such: their parts are"
-	whySubclass   = "tensors of subclasses as such: what they hold is"
-	whyNoName     = "storages are of no tensor that has a name"
-	whyEndless    = "pickles have too many ways to follow, or tensors"
+	whyConjugated = "tensors are conjugated views: the file has their conjugates, " +
+		"`resolve_conj()` makes plain ones"
+	whyNegated = "tensors are negated views: the file has their negatives, " +
+		"`resolve_neg()` makes plain ones"
+	whyMeta      = "tensors are on the meta device, without elements"
+	whyType      = "tensors are of types that are not known"
+	whyPacked    = "tensors of two elements a byte are strided"
+	whyPlace     = "tensors don't lie within their storages"
+	whyStorage   = "tensors are of storages that the file lacks, or describes in two ways"
+	whyFunction  = "tensors are made by functions that are not known"
+	whyQuantised = "quantised tensors as such: their integers are"
+	whySparse    = "sparse tensors as such: their indices and values are"
+	whyNested    = "nested tensors as such: their parts are"
+	whySubclass  = "tensors of subclasses as such: what they hold is"
+	whyNoName    = "storages are of no tensor that has a name"
+	whyEndless   = "pickles have too many ways to follow, or tensors"
 )
 
 // Tensors returns the tensors that the pickle g names, in storages, or none when it can't be understood as a

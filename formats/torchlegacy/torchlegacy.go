@@ -4,7 +4,8 @@
 //	pickle   119547037146038801333356, the magic number
 //	pickle   1001, the version
 //	pickle   {"little_endian": True, "protocol_version": 1001, "type_sizes": {…}}
-//	pickle   the object; storages are persistent ids ('storage', torch.FloatStorage, key, 'cpu', elements, None)
+//	pickle   the object; storages are persistent ids ('storage', torch.FloatStorage, key, 'cpu', elements,
+//	         None)
 //	pickle   the keys of the storages, as a list of text: the order in which they follow
 //	8        elements of the first storage, little-endian
 //	…        its bytes: elements times the width of the type that its persistent ids give

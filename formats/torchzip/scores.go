@@ -83,8 +83,9 @@ func member(dict pickle.Value, key string) (v pickle.Value, ok bool) {
 }
 
 // scalar reads a number, or a tensor of one.
-func scalar(r io.ReaderAt, l *formats.Layout, v pickle.Value, storages []torch.Storage) (float64, bool,
-	error) {
+func scalar(
+	r io.ReaderAt, l *formats.Layout, v pickle.Value, storages []torch.Storage,
+) (float64, bool, error) {
 	if f, ok := v.Float(); ok {
 		return f, true, nil
 	}

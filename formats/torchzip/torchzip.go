@@ -34,8 +34,9 @@
 // data/constants/… are storages, which two JSON records describe:
 //
 //	data/weights/model_weights_config.json
-//	{"config": {"fc.weight": {"path_name": "weight_0", "use_pickle": false, "tensor_meta": {"dtype": 7, "sizes":
-//	    [{"as_int": 3}, …], "strides": [{"as_int": 2}, …], "storage_offset": {"as_int": 0}, "layout": 7, …}}}}
+//	{"config": {"fc.weight": {"path_name": "weight_0", "use_pickle": false, "tensor_meta": {"dtype": 7,
+//	    "sizes": [{"as_int": 3}, …], "strides": [{"as_int": 2}, …], "storage_offset": {"as_int": 0},
+//	    "layout": 7, …}}}}
 //
 // The tensors are called as the configurations call them; one of the same name in both, one that is pickled,
 // of an unknown type, not strided, or outside of its record has no name, and the layout is then partial.

@@ -16,7 +16,8 @@
 // # What is recognised
 //
 //	xgboost-json   Booster.save_model("x.json"):  {"learner":{ … }, as XGBoost 1.0 and later write it
-//	xgboost-ubj    Booster.save_model("x.ubj"):   {L 0000000000000007 learner{ … }, Universal Binary JSON, XGBoost 1.6 and later
+//	xgboost-ubj    Booster.save_model("x.ubj"):   {L 0000000000000007 learner{ … }, Universal Binary JSON,
+//	                                              XGBoost 1.6 and later
 //	lightgbm       Booster.save_model("x.txt"):   tree\nversion=v
 //
 // White space before or inside of these is not expected. Nothing else is looked at but the last byte: there

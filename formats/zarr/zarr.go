@@ -4,15 +4,17 @@
 // An array is cut by a grid into chunks of one shape, of which those at the upper ends reach beyond the
 // array. A chunk is row-major and little-endian, then compressed or not, and the value of a key:
 //
-//	version 2   .zarray     {"shape": [64,96], "chunks": [32,48], "dtype": "<f4", "order": "C", "compressor": {"id": "zstd"}, …}
+//	version 2   .zarray     {"shape": [64,96], "chunks": [32,48], "dtype": "<f4", "order": "C",
+//	                        "compressor": {"id": "zstd"}, …}
 //	            0.1         the chunk of row 0, column 1; with "dimension_separator": "/" 0/1; of a scalar 0
-//	version 3   zarr.json   {"shape": …, "data_type": "float32", "chunk_grid": …, "codecs": [bytes, zstd], …}
+//	version 3   zarr.json   {"shape": …, "data_type": "float32", "chunk_grid": …,
+//	                        "codecs": [bytes, zstd], …}
 //	            c/0/1       the same; of a scalar c
 //
 // With the codec sharding_indexed a value is a shard, of several chunks in any order, and an index of them in
 // the grid's order:
 //
-//	| chunk | chunk | … | u64 offset, u64 length of each, both 2^64-1 for one that is not there | u32 CRC-32C |
+//	| chunk | chunk | … | u64 offset, u64 length of each, both 2^64-1 for one that is absent | u32 CRC-32C |
 //
 // A chunk that is not there is the fill value throughout. Read are chunks that are not compressed, or by
 // zstd, gzip or zlib; others, filters, column-major chunks, big-endian elements and fill values that are not

@@ -5,7 +5,9 @@
 // when it is read, so opening costs nothing and holds no data.
 //
 //	0        8                    8+n
-//	| u64 n  | JSON, then spaces  | tensor | tensor | …   by name, ascending bytewise, without gaps; 8+n is a multiple of 8
+//	| u64 n  | JSON, then spaces  | tensor | tensor | …   by name
+//
+// Tensors come in ascending order of their names' bytes, without gaps. 8+n is a multiple of 8.
 //
 //	0             64 m
 //	| .npy header | the one tensor, row-major |      see npy.AppendHeader
