@@ -15,14 +15,15 @@ func (a *app) catTensorCmd() *cobra.Command {
 	var npy bool
 	c := &cobra.Command{
 		Use:   "cat-tensor FILE TENSOR | FILE:TENSOR",
-		Short: "Write one tensor of a file to standard output",
-		Long: `Writes the elements of one tensor, as ` + "`ckptfs show`" + ` calls it, to standard output: row-major, little-endian, without gaps, whatever the
-file's format and state; with --npy as a file that NumPy loads (see docs/views.md for types that NumPy lacks). Only the tensor's own chunks are read. FILE may
-be the index of a sharded set, or a folder with a set: whatever show lists.
+		Short: "Write one tensor to standard output",
+		Long: `Writes the elements of one tensor, named as ` + "`ckptfs show`" + ` prints it, to standard output: row-major,
+little-endian, without gaps, whatever the file's format and state. --npy writes a file that NumPy loads (docs/views.md
+lists types that NumPy lacks). Only the tensor's own chunks are read. FILE may be whatever show lists: also the index of
+a sharded set, or a folder with a set.
 
     ckptfs cat-tensor /mnt/ckpt/runs/a/7/model.pt fc.weight --npy > fc.weight.npy
 
-In a mount the same is in .ckptfs/tensors/FILE/TENSOR.npy, to be read and mapped.`,
+In a mount the same bytes are in .ckptfs/tensors/FILE/TENSOR.npy.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
 				return nil

@@ -20,12 +20,12 @@ func (a *app) checkCmd() *cobra.Command {
 		Use:     "check PATH",
 		Aliases: []string{"fsck"},
 		Short:   "Look for damage",
-		Long: `Looks whether the store of PATH is sound: every file's record, manifest, size and chunks; every segment's header,
-records and footer; the index against the segments. With --read-data everything stored is read, decoded and compared with
-its hash; --read-data-subset 5% does that with a share chosen at random. Nothing is changed, and the store may be in use.
+		Long: `Checks whether the store of PATH is sound: the record, manifest, size and chunks of each file; the header, records and
+footer of each segment; the index against the segments. --read-data reads and decodes everything stored and compares it
+with its hash; --read-data-subset 5% does so for a random share. Nothing is changed, and the store may be in use.
 
-Damage is printed with the files and tensors that it touches and the command that repairs what can be repaired, and gives
-the exit code 6.`,
+Damage is printed with the files and tensors that it touches and the command that repairs what can be repaired. The exit
+code is then 6.`,
 		Args: onePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("read-data-subset") {

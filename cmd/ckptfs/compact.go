@@ -13,19 +13,17 @@ func (a *app) compactCmd() *cobra.Command {
 	o := control.CompactOptions{}
 	cmd := &cobra.Command{
 		Use:   "compact PATH",
-		Short: "Store again, in less room, what older versions or other circumstances left large",
-		Long: `Goes through all packed files, the oldest first, and stores those chunks anew that take less room than they do: by an
-encoding that this version of ckptfs has and an earlier one had not, or against an earlier version of the file that was
-not known, or not there yet, when it was saved, or as the rounding of a tensor in single precision that came later. What is
-stored against an earlier version and gains little by it is stored alone again, and so is the rounding of what no file
-names any more, which the next prune takes then. Every chunk is read, decoded and held against its hash where it lies now before the old one goes.
+		Short: "Re-encode chunks that can be stored smaller now",
+		Long: `Goes through all packed files, the oldest first, and re-encodes the chunks that can be stored smaller now: this version
+of ckptfs has a better encoding, or a better base arrived later, or the same tensor in single precision did. A delta
+that gains little is stored whole again. So is the rounding of a tensor that no file names any more, which the next
+prune then removes. Each new chunk is read, decoded and compared with its hash before the old one goes.
 
-Programs may save, load and remove files meanwhile, and so may prune; like packing it leaves the processors to others that
-want them. It may be interrupted at any time, and loses nothing: what it has done stays done. It needs up to 1 GiB of
-room.
+Programs may save, load and remove files meanwhile, and prune may run. Like packing, it uses only idle processors. It
+may be interrupted at any time: what is done stays done. It needs up to 1 GiB of space.
 
-With --dry-run everything is read and encoded, and nothing written; what would then be stored against what was stored anew is
-not foreseen, so that the gain may turn out larger.`,
+With --dry-run everything is read and encoded, and nothing written. The true gain may be larger, because chunks that
+were re-encoded could serve as bases for others.`,
 		Args: onePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.with(cmd.Context(), args[0], readWrite, func(s *session) error {
@@ -44,11 +42,11 @@ not foreseen, so that the gain may turn out larger.`,
 }
 
 func printCompacted(w io.Writer, c *control.Compacted) {
-	did := "stored"
+	did := "re-encoded"
 	if c.DryRun {
-		did = "would store"
+		did = "would re-encode"
 	}
-	fmt.Fprintf(w, "%s %s of %s anew: %s before, %s after\n", did, plural(c.Chunks, "chunk"), plural(int64(c.Files), "file"), bytesText(c.BytesBefore), bytesText(c.BytesAfter))
+	fmt.Fprintf(w, "%s %s of %s: %s before, %s after\n", did, plural(c.Chunks, "chunk"), plural(int64(c.Files), "file"), bytesText(c.BytesBefore), bytesText(c.BytesAfter))
 	if !c.DryRun {
 		fmt.Fprintf(w, "%s freed; the segments take %s\n", bytesText(max(0, c.FreedBytes-c.CopiedBytes-c.BytesAfter)), bytesText(c.SegmentBytes))
 	}

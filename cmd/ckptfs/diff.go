@@ -16,13 +16,14 @@ import (
 func (a *app) diffCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "diff A B",
-		Short: "Which tensors of two files, steps or runs differ, and by how much",
-		Long: `Compares the tensors of A and B, two files, steps or folders of one store; of a run, it is the last complete step. Files are compared with
-those of the same name, else of the same name with another ending: formats may differ. A sharded set (by its index), a folder of
-torch.distributed.checkpoint and an item of Orbax count as one file each. Tensors of equal hashes are not read.
+		Short: "Compare the tensors of two files, steps or runs",
+		Long: `Compares the tensors of A and B: two files, steps or folders of one store. A run stands for its last complete step. A
+file is compared with the file of the same name, or else of the same name with another ending: formats may differ. A
+sharded set (by its index), a folder of torch.distributed.checkpoint and an item of Orbax count as one file each.
+Tensors of equal hashes are not read.
 
-Of a tensor that changed it prints the share of elements that differ, the greatest difference, and the norm of the difference over that of
-A's tensor. Files that hold no tensors are compared as bytes.`,
+For a changed tensor the command prints the share of elements that differ, the greatest difference, and the norm of the
+difference divided by the norm of A's tensor. Files without tensors are compared as bytes.`,
 		Args: func(cmd *cobra.Command, args []string) error { return wantArgs(cmd, args, 2) },
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withTwo(cmd.Context(), args[0], args[1], func(s *session, other string) error {
@@ -130,9 +131,9 @@ func (a *app) findCmd() *cobra.Command {
 	hash, like := "", ""
 	cmd := &cobra.Command{
 		Use:   "find (PATH --tensor HASH | --like FILE:TENSOR)",
-		Short: "Who holds a tensor",
-		Long: `Lists the tensors of the store whose content has HASH, as ckptfs show prints with --json (8 digits of it will do), or
-the content of TENSOR of FILE; names, types and shapes may differ. Only what is packed has hashes.
+		Short: "List the files that hold a tensor",
+		Long: `Lists the tensors of the store whose content has HASH, which ` + "`ckptfs show --json`" + ` prints (8 digits are
+enough), or whose content is that of TENSOR in FILE. Names, types and shapes may differ. Only packed files have hashes.
 
     ckptfs find --like /mnt/ckpt/runs/a/3/model.pt:encoder.0.weight
     ckptfs find /mnt/ckpt --tensor 1f2e3d4c`,

@@ -88,7 +88,7 @@ func (a *app) dropOptimizer(ctx context.Context, path string, dry bool) error {
 			return fmt.Errorf("%s: %w; %s stays as it is", out.Weights, err, path)
 		}
 		if now, err := os.Lstat(path); err != nil || now.ModTime() != st.ModTime() || now.Size() != st.Size() || !os.SameFile(now, st) {
-			err := errors.Join(errors.New("it was written meanwhile and stays as it is"), os.Remove(out.Weights))
+			err := errors.Join(errors.New("it was written to during the copy and stays as it is"), os.Remove(out.Weights))
 			return fmt.Errorf("%s: %w", path, err)
 		}
 		if err := os.Remove(path); err != nil {

@@ -36,19 +36,20 @@ func (a *app) forgetCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "forget [flags] RUN… | --drop-optimizer FILE…",
 		Short: "Remove the steps of a run that no rule keeps",
-		Long: `Removes the directories of those steps of RUN, a folder below runs/ of a mount, that no rule keeps. Steps are in the order of
-their names, as people count, with the metrics that ckptfs log shows. Rules choose among complete steps. One that is being written, or was
-written to in the last minute, is kept, whatever the rules say; one that is torn, too, but with --forget-torn where a later one is complete.
+		Long: `Removes the directories of those steps of RUN, a folder below runs/ of a mount, that no rule keeps. Steps are in the
+order of the numbers in their names, with the metrics that ckptfs log shows. Rules choose among complete steps. A step
+that is being written, or was written to in the last minute, is always kept. So is a torn step, except with
+--forget-torn where a later step is complete.
 
     ckptfs forget --keep-last 3 --keep-best val_loss=2 --keep-best acc:max=1 --keep-within 7d --dry-run /mnt/ckpt/runs/a
 
-It is the same as rm -r, chosen well: hard links and copies elsewhere stay, and the space comes back with the next prune.
+The effect is that of rm -r: hard links and copies elsewhere stay, and the next prune frees the space.
 
     ckptfs forget --drop-optimizer /mnt/ckpt/runs/a/3/model.pt
 
-makes a new file of the checkpoint's weights, model.weights.safetensors, in which what an optimizer keeps for itself is
-missing (tensors below optimizer, optim_state and the like, or state.….exp_avg), and then removes model.pt. Whatever else was in it, such as
-numbers and settings, is gone with it; training cannot go on from the new file as from the old one.`,
+makes a new file of the checkpoint's weights, model.weights.safetensors, without the optimizer's state (tensors below
+optimizer, optim_state and the like, or state.….exp_avg), and then removes model.pt. Whatever else was in model.pt, such
+as numbers and settings, is lost: training cannot continue from the new file as from the old one.`,
 		Args: somePaths,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var err error
@@ -90,7 +91,7 @@ numbers and settings, is gone with it; training cannot go on from the new file a
 	f.IntVar(&p.KeepLast, "keep-last", 0, "keep the last N complete steps")
 	f.StringArrayVar(&best, "keep-best", nil, "keep the N best by a metric: METRIC=N, of which less is better, or METRIC:max=N")
 	f.StringVar(&within, "keep-within", "", "keep what was written within 7d, 36h, 1w2d")
-	f.BoolVar(&p.ForgetTorn, "forget-torn", false, "also give up torn steps, where a later one is complete")
+	f.BoolVar(&p.ForgetTorn, "forget-torn", false, "also remove torn steps where a later one is complete")
 	f.BoolVar(&drop, "drop-optimizer", false, "make a file of a checkpoint's weights, without optimizer state, and remove the checkpoint")
 	f.BoolVarP(&dry, "dry-run", "n", false, "only say what would be done")
 	return cmd
@@ -158,7 +159,7 @@ func (a *app) forget(ctx context.Context, arg string, p runs.Policy, dry bool) e
 		return fmt.Errorf("%s: %w", arg, err)
 	}
 	if n := p.Untimed(steps, time.Now()); n > 0 {
-		fmt.Fprintf(os.Stderr, "ckptfs: %s: %s of a time that cannot be right, before 2000 or in the future: --keep-within keeps them\n", arg, plural(int64(n), "step"))
+		fmt.Fprintf(os.Stderr, "ckptfs: %s: %s with an impossible time, before 2000 or in the future: --keep-within keeps them\n", arg, plural(int64(n), "step"))
 	}
 	out := forgotten{Run: at.path, DryRun: dry, Steps: []forgottenStep{}}
 	for _, d := range decisions {

@@ -19,13 +19,14 @@ func (a *app) lineageCmd() *cobra.Command {
 	dot := false
 	cmd := &cobra.Command{
 		Use:   "lineage PATH",
-		Short: "Which checkpoints a checkpoint comes from, and what is still theirs",
-		Long: `Prints for each model at or below PATH, a file or a step below runs/, its chain of parents, and how many of its tensors and bytes each
-of them owns: first stored, and never changed since. A model is a packed file with tensors in a step that is complete.
+		Short: "Show which checkpoints a checkpoint comes from, and what of it is theirs",
+		Long: `Prints the chain of parents of each model at or below PATH, a file or a step below runs/, and how many tensors and bytes
+of the model each parent owns: it stored them first, and they never changed since. A model is a packed file with tensors
+in a complete step.
 
-The parent is what lineage.json in the step's directory says ({"parent": "runs/a/3"}) or its attribute user.parent, else what the file was
-before it was written again, else the step before in its run, else, marked as inferred, the model that half of its bytes are of. A model that
-was removed stays in the chain, marked as retired.`,
+The parent is the first of these: what lineage.json in the step's directory says ({"parent": "runs/a/3"}), or its
+attribute user.parent; what the file was before it was written again; the step before in its run; and, marked as
+inferred, the model that has half of its bytes. A removed model stays in the chain, marked as retired.`,
 		Args: onePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.with(cmd.Context(), args[0], readOnly, func(s *session) error {
@@ -141,9 +142,9 @@ func dotText(s string) string {
 func (a *app) ancestorCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "ancestor A B",
-		Short: "The most recent checkpoint that two come from",
-		Long: `Prints the most recent common ancestor of two models, by their parents, and the latest model that owns tensors of both; the two may
-differ. A and B are files, or steps with one model each.`,
+		Short: "Print the most recent checkpoint that two come from",
+		Long: `Prints the most recent common ancestor of two models, by their parents, and the latest model that owns tensors of both.
+The two may differ. A and B are files, or steps with one model each.`,
 		Args: func(cmd *cobra.Command, args []string) error { return wantArgs(cmd, args, 2) },
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withTwo(cmd.Context(), args[0], args[1], func(s *session, other string) error {
@@ -169,7 +170,7 @@ differ. A and B are files, or steps with one model each.`,
 func (a *app) ownerCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "owner FILE:TENSOR",
-		Short: "Which checkpoint first stored a tensor",
+		Short: "Print which checkpoint first stored a tensor",
 		Args:  onePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			file, tensor, err := splitTensor(args[0])
@@ -190,10 +191,11 @@ func (a *app) ownerCmd() *cobra.Command {
 func (a *app) retireCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "retire STEP…",
-		Short: "Remove a step, and remember that it was",
-		Long: `Removes the folder of STEP, in a run of a mount, and records durably that its models are retired. What other checkpoints share
-with it stays readable, programs that have its files open keep them, and it stays in the lineage of those that come from it. The space comes back with the
-next prune. rm -r does the same, and is recorded a little later. Retiring a step again does nothing.`,
+		Short: "Remove a step, and record that it was there",
+		Long: `Removes the folder of STEP, in a run of a mount, and records durably that its models are retired. What other
+checkpoints share with it stays readable. Programs that have its files open keep them. It stays in the lineage of the
+models that come from it. The next prune frees the space. rm -r does the same, and is recorded a little later. Retiring
+a step again does nothing.`,
 		Args: somePaths,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for _, step := range args {

@@ -15,16 +15,18 @@ func (a *app) matchCmd() *cobra.Command {
 	in, like, exclude, pin, full, asKnown := "", "", "", "", false, false
 	cmd := &cobra.Command{
 		Use:   "match (GRAPH.json [--in PATH] | --like FILE)",
-		Short: "The stored model that a new architecture has most in common with",
-		Long: `Finds among all models the one whose architecture has the longest prefix in common with that of GRAPH.json: layers that are the same, with
-all that leads to them. Prints its path, how many layers that is, and with --full which, and the tensors to read for them.
+		Short: "Find the stored model most like a new architecture",
+		Long: `Finds the model whose architecture has the longest prefix in common with that of GRAPH.json: layers that are the same,
+with all layers that lead to them. Prints its path and how many layers that is, and with --full which layers, and the
+tensors to read for them.
 
-The architecture of a stored model is read from MODEL.arch.json, arch.json or graph.json beside it, a model.onnx, .pt2 or .keras file, or guessed
-from its tensors; only those of one kind are compared, and a GRAPH.json with those that have one. docs/match.md has its format.
-Of models with equally much in common the one with the greatest metric "quality" is printed, then the latest.
+The architecture of a stored model is read from MODEL.arch.json, arch.json or graph.json beside it, or from a
+model.onnx, .pt2 or .keras file, or guessed from its tensors. Only architectures of one kind are compared. docs/match.md
+has the format of GRAPH.json. Of models with equally much in common the one with the greatest metric "quality" is
+printed, then the latest.
 
-With --pin NAME the answer is also what .ckptfs/query/NAME in the mount holds, as JSON, and the model's tensors stay readable in
-.ckptfs/query/NAME.safetensors, though the model be removed, until .ckptfs/query/NAME is.`,
+With --pin NAME the answer is also in the mount's .ckptfs/query/NAME, as JSON. The model's tensors stay readable in
+.ckptfs/query/NAME.safetensors, even if the model is removed, until .ckptfs/query/NAME is removed.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o := control.MatchOptions{ExcludeRun: exclude, AsKnown: asKnown, Pin: pin}

@@ -55,20 +55,20 @@ func (a *app) mountCmd() *cobra.Command {
 	}
 	cmd := &cobra.Command{
 		Use:   "mount [flags] STORE MOUNTPOINT",
-		Short: "Mount a store; make it if there is none",
-		Long: `Mounts STORE at MOUNTPOINT and goes to the background once it is mounted. STORE is made if it does not exist (its
-parent folder must) or is an empty folder.
+		Short: "Mount a store, and make it if there is none",
+		Long: `Mounts STORE at MOUNTPOINT and goes to the background once it is mounted. A STORE that does not exist, or is an
+empty folder, is made. Its parent folder must exist.
 
-With the right to do so (root, or CAP_SYS_ADMIN) reads and writes of files whose bytes are in place go past the daemon
-(passthrough), else through it (served); which of them, and why, is printed and shown by ` + "`ckptfs status`" + `.
+With the right to do so (root, or CAP_SYS_ADMIN) the kernel itself reads and writes resident files (passthrough).
+Otherwise the daemon does (served). The command prints which, and why; so does ` + "`ckptfs status`" + `.
 
-With --read-only nothing is written to the store's folder, which may be on a read-only disk: nothing is packed, made
-ready or evicted, there is no log unless --log-file names one, and the store must have been closed in order.
+With --read-only the daemon writes nothing to the store's folder, which may be on a read-only disk. It packs and evicts
+nothing, and writes a log only if --log-file names one. The store must have been closed in order.
 
-SIGTERM and SIGINT unmount, as soon as no file is open; the second detaches the mount at once.
+SIGTERM and SIGINT unmount as soon as no file is open. A second signal detaches the mount at once.
 
-mount(8)'s way of giving options is understood, -o hot_size=10%,no_views,allow_other, and so is its way of calling:
-after ` + "`make install`" + ` a line of /etc/fstab mounts at boot,
+Options may be given as mount(8) gives them: -o hot_size=10%,no_views,allow_other. After ` + "`make install`" + ` a
+line of /etc/fstab mounts at boot:
 
     /data/store  /mnt/ckpt  fuse.ckptfs  hot_size=10%,allow_other,_netdev  0  0`,
 		Args: func(cmd *cobra.Command, args []string) error { return wantArgs(cmd, args, 2) },
@@ -86,17 +86,17 @@ after ` + "`make install`" + ` a line of /etc/fstab mounts at boot,
 		},
 	}
 	f := cmd.Flags()
-	f.Var(&c.hotSize, "hot-size", "bound on the bytes that packed files keep in place: a size, N% of the disk, 0 for none; auto is 5% of the disk, at most 32GiB")
-	f.Var(&c.maxUnpacked, "max-unpacked", "closes of written files wait while more than that waits to be packed: a size, N% of the disk; auto is a quarter of what is free")
+	f.Var(&c.hotSize, "hot-size", "bound on the bytes that packed files keep resident: a size, N% of the disk, 0 for none; auto is 5% of the disk, at most 32GiB")
+	f.Var(&c.maxUnpacked, "max-unpacked", "closes of written files wait while more than that is not packed: a size, N% of the disk; auto is a quarter of what is free")
 	f.Var(&c.memory, "memory", "bound on the daemon's own memory (RssAnon), at least 64MiB; pages of the mapped index are the kernel's cache (RssFile), and come on top")
 	f.Var(&c.cacheSize, "cache-size", "the part of --memory that decoded chunks may take: about half, or a size of at least 1MiB")
-	f.IntVar(&c.packCPUs, "pack-cpus", 0, "processors that packing may use; 0 for those that other programs leave, and all while somebody waits for it")
+	f.IntVar(&c.packCPUs, "pack-cpus", 0, "processors that packing may use; 0 for those that other programs leave, and all while a command waits for it")
 	f.BoolVar(&c.noPassthrough, "no-passthrough", false, "serve every read and write through the daemon")
 	f.BoolVar(&c.noDelta, "no-delta", false, "store every changed tensor whole, not as its difference from an earlier checkpoint's")
-	f.BoolVar(&c.noIDs, "no-ids", false, "compute artifact ids when somebody asks for them, not of every packed file while nothing else is done")
+	f.BoolVar(&c.noIDs, "no-ids", false, "compute artifact ids when a program asks for them, not of every packed file while the daemon is idle")
 	f.BoolVar(&c.noViews, "no-views", false, "do not show X.safetensors beside X.pt (X.npz, X.h5, …) below runs/")
 	f.BoolVar(&c.allowOther, "allow-other", false, "let other users see the mount (unless root: user_allow_other in /etc/fuse.conf)")
-	f.BoolVarP(&c.readOnly, "read-only", "r", false, "change nothing in the store, and mount it beside others who only read it")
+	f.BoolVarP(&c.readOnly, "read-only", "r", false, "change nothing in the store, and mount it beside other readers")
 	f.BoolVar(&c.nonEmpty, "non-empty", false, "mount over a folder that holds something, which is then covered")
 	f.StringVar(&c.metrics, "metrics-listen", "", "answer Prometheus at http://ADDRESS/metrics, such as 127.0.0.1:9464")
 	f.BoolVarP(&c.foreground, "foreground", "f", false, "stay in the foreground and log to standard error")

@@ -129,7 +129,7 @@ func checkStore(ctx context.Context, c *mountConfig, mounts []*mountinfo.Info) e
 	if st.IsDir() && unix.Access(c.store, access) == unix.EACCES {
 		owner := ""
 		if sys, ok := st.Sys().(*syscall.Stat_t); ok {
-			owner = fmt.Sprintf("; it is user %d's, who can mount it, as can root", sys.Uid)
+			owner = fmt.Sprintf("; user %d owns it and can mount it, as can root", sys.Uid)
 		}
 		return &exitError{exitNoFUSE, fmt.Errorf("store %s: user %d may not use it%s", c.store, os.Geteuid(), owner)}
 	}

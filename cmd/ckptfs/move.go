@@ -13,10 +13,9 @@ import (
 func (a *app) evictCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "evict PATH…",
-		Short: "Give up the bytes in place of packed files",
-		Long: `Gives up the bytes in place of the packed files at or below PATH, so that they take only what their distinct tensors take.
-Reading them still gives the same bytes. Files that are not packed, or in use, are left as they are and named (exit
-code 7).`,
+		Short: "Drop the local copy of packed files",
+		Long: `Drops the local copy of the packed files at or below PATH. They then take only what their distinct tensors take, and
+read as the same bytes. Files that are not packed, or in use, are left as they are and named (exit code 7).`,
 		Args: somePaths,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.move(cmd.Context(), args, "evicting", "evicted", "freed", (*control.Client).Evict)
@@ -27,9 +26,9 @@ code 7).`,
 func (a *app) hydrateCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "hydrate PATH…",
-		Short: "Fill in the bytes of packed files, to read them at full speed",
-		Long: `Fills in the bytes of the packed files at or below PATH, which are then read at the speed of the disk below. The
-copies count against --hot-size like any other: the least recently used go first.`,
+		Short: "Restore the local copy of packed files",
+		Long: `Restores the local copy of the packed files at or below PATH, which are then read at the speed of the disk. The copies
+count against --hot-size like any other: the least recently used are evicted first.`,
 		Args: somePaths,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.move(cmd.Context(), args, "hydrating", "hydrated", "copied", (*control.Client).Hydrate)

@@ -55,7 +55,7 @@ func (c *mountConfig) applyOptions(flags *pflag.FlagSet) error {
 		case isIgnored(name):
 			continue
 		case name == "remount":
-			return fmt.Errorf("-o remount: a mount's options cannot be changed while it is there; unmount it and mount it anew")
+			return fmt.Errorf("-o remount: the options of a mount cannot be changed: unmount it and mount it again")
 		case c.sloppy:
 			continue
 		default:

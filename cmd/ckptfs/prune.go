@@ -23,13 +23,13 @@ func (a *app) pruneCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "prune PATH",
 		Aliases: []string{"gc"},
-		Short:   "Give back the room that removed files took",
-		Long: `Removes the chunks that no file of the store needs any more, and gives their room back to the disk: as holes in
-the segments they lie in, or, of a segment in which little is left, by moving the rest and removing the file. Programs may
-save, load and remove files meanwhile. It may be interrupted at any time, and goes on where it was when it is run again.
+		Short:   "Free the space of removed files",
+		Long: `Removes the chunks that no file of the store needs, and returns their space to the disk: as holes in their segments, or
+by moving the rest of a segment in which little is left and removing the file. Programs may save, load and remove files
+meanwhile. An interrupted prune continues when it is run again.
 
-What was written within the grace period stays; --grace 0 takes all. A segment's age counts from when it was filled up,
-or the store was unmounted. Chunks of files that lie in lost+found are kept.`,
+What was written within the grace period stays; --grace 0 takes everything. A segment's age counts from when it was
+sealed, or the store was unmounted. Chunks of files in lost+found are kept.`,
 		Args: onePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.MaxUnused = unused.share

@@ -17,17 +17,17 @@ import (
 func (a *app) repairCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "repair index|segments|tree STORE",
-		Short: "Mend a damaged store",
-		Long: `Mends one part of a store that is not mounted. ` + "`ckptfs check`" + ` says which:
+		Short: "Repair a damaged store",
+		Long: `Repairs one part of a store that is not mounted. ` + "`ckptfs check`" + ` says which:
 
-    index     made anew from the segments; the old one is moved aside
-    segments  every record is read; of a damaged segment the whole records are kept in a new one, and the file is moved
-              aside; then the index is made anew
-    tree      records that were lost, when the store was copied without extended attributes, are restored; sizes that are
-              not the manifest's are set right; files whose bytes are not to be had any more are moved aside, unless their
-              bytes are still in place
+    index     builds the index from the segments; the old one is moved aside
+    segments  reads every record; keeps the whole records of a damaged segment in a new one and moves the file aside;
+              then builds the index
+    tree      restores records that were lost when the store was copied without extended attributes; corrects sizes that
+              differ from the manifest's; moves files aside whose bytes are not available any more, unless they are
+              resident
 
-Aside is the store's folder lost+found. Nothing is deleted. It may be interrupted and repeated.`,
+Aside is the store's folder lost+found. Nothing is deleted. A repair may be interrupted and repeated.`,
 		Args: func(cmd *cobra.Command, args []string) error { return wantArgs(cmd, args, 2) },
 		RunE: func(cmd *cobra.Command, args []string) error {
 			part := args[0]

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -80,6 +81,7 @@ Commands take a path inside a mount or a store's folder and work mounted and unm
 			}
 			msg := fmt.Sprintf("no command %q", args[0])
 			if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+				slices.Sort(near)
 				msg += "; is it " + strings.Join(near, " or ") + "?"
 			}
 			return &usageError{msg: msg, cmd: cmd}
@@ -89,10 +91,34 @@ Commands take a path inside a mount or a store's folder and work mounted and unm
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print the result as one JSON object, and errors too")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return &usageError{msg: err.Error(), cmd: cmd} })
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(a.mountCmd(), a.umountCmd(), a.syncCmd(), a.evictCmd(), a.hydrateCmd(), a.statsCmd(), a.statusCmd(),
-		a.showCmd(), a.catTensorCmd(), a.runsCmd(), a.logCmd(), a.bestCmd(), a.diffCmd(), a.findCmd(), a.forgetCmd(), a.pruneCmd(), a.compactCmd(), a.checkCmd(), a.repairCmd(), a.versionCmd(), exitCodesTopic())
-	root.AddCommand(a.lineageCmd(), a.ancestorCmd(), a.ownerCmd(), a.retireCmd(), a.matchCmd())
+	for _, g := range a.groups() {
+		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
+		for _, c := range g.commands {
+			c.GroupID = g.id
+			root.AddCommand(c)
+		}
+	}
+	root.AddCommand(exitCodesTopic())
+	root.SetHelpCommandGroupID("mount")
 	return root
+}
+
+// group is one list of the commands that --help prints.
+type group struct {
+	id, title string
+	commands  []*cobra.Command
+}
+
+// groups are all commands, in the order of the help. Within a group cobra sorts them.
+func (a *app) groups() []group {
+	return []group{
+		{"mount", "Mount:", []*cobra.Command{a.mountCmd(), a.umountCmd(), a.syncCmd(), a.statusCmd(), a.versionCmd()}},
+		{"look", "Look:", []*cobra.Command{a.statsCmd(), a.showCmd(), a.catTensorCmd(), a.diffCmd(), a.findCmd()}},
+		{"runs", "Runs and models:", []*cobra.Command{a.runsCmd(), a.logCmd(), a.bestCmd(), a.lineageCmd(), a.ancestorCmd(),
+			a.ownerCmd(), a.matchCmd(), a.retireCmd()}},
+		{"space", "Space:", []*cobra.Command{a.evictCmd(), a.hydrateCmd(), a.forgetCmd(), a.pruneCmd(), a.compactCmd()}},
+		{"repair", "Repair:", []*cobra.Command{a.checkCmd(), a.repairCmd()}},
+	}
 }
 
 // complain prints an error as the user asked to have it.

@@ -18,11 +18,12 @@ import (
 func (a *app) runsCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "runs PATH",
-		Short: "The training runs of a store: their steps, sizes and metrics",
+		Short: "List the training runs: steps, sizes, metrics",
 		Long: `Lists the directories below runs/ of the store of PATH. The steps of a run are the directories in it that hold files.
 
-A step is complete when all its files were closed. It is torn when one of them was open for writing as a daemon died, until
-that file is written again or removed. Names such as tmp-checkpoint-500 are those of steps that are being written.`,
+A step is complete when all its files were closed. It is torn when a file of it was open for writing while a daemon
+died, until that file is written again or removed. Names such as tmp-checkpoint-500 belong to steps that are being
+written.`,
 		Args: onePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.with(cmd.Context(), args[0], readOnly, func(s *session) error {
@@ -63,12 +64,12 @@ func timeText(t time.Time) string {
 func (a *app) logCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "log RUN",
-		Short: "The steps of a run: metrics, size, and what each added",
-		Long: `Lists the steps of RUN, a folder below runs/, in the order of their names, as people count: what each takes, how much of that
-no step before it has (raw, before compression), with which step it shares most of the rest, and its metrics.
+		Short: "List the steps of a run: metrics, sizes, what each added",
+		Long: `Lists the steps of RUN, a folder below runs/, in the order of the numbers in their names: the size of each, how much of
+it no step before it has (raw, before compression), the step with which it shares most of the rest, and its metrics.
 
-Metrics are read from metrics.json, trainer_state.json, _CHECKPOINT_METADATA and Lightning's *.ckpt in the step's directory, and from its
-extended attributes user.metric.NAME, which win:
+Metrics are read from metrics.json, trainer_state.json, _CHECKPOINT_METADATA and Lightning's *.ckpt in the step's
+directory, and from its extended attributes user.metric.NAME, which take precedence:
 
     setfattr -n user.metric.val_loss -v 0.31 /mnt/ckpt/runs/a/3`,
 		Args: onePath,
@@ -115,9 +116,9 @@ func (a *app) bestCmd() *cobra.Command {
 	mode := ""
 	cmd := &cobra.Command{
 		Use:   "best RUN METRIC",
-		Short: "The complete step of a run with the best value of a metric",
-		Long: `Prints the directory of the complete step of RUN that has the least value of METRIC, or with --mode max the greatest, and the
-value. NaN never wins; of equal values the earlier step does. ckptfs log RUN shows the metrics.`,
+		Short: "Print the complete step with the best value of a metric",
+		Long: `Prints the directory of the complete step of RUN with the least value of METRIC, or with --mode max the greatest, and
+the value. NaN never wins. Of equal values the earlier step wins. ckptfs log RUN shows the metrics.`,
 		Args: func(cmd *cobra.Command, args []string) error { return wantArgs(cmd, args, 2) },
 		RunE: func(cmd *cobra.Command, args []string) error {
 			m, err := runs.ParseMode(mode)

@@ -17,16 +17,17 @@ func (a *app) showCmd() *cobra.Command {
 	var o control.InspectOptions
 	c := &cobra.Command{
 		Use:   "show PATH",
-		Short: "The tensors of a file, and where else they are",
-		Long: `Prints what is known of one file, and its tensors in the order in which they lie in it: name, element type, shape,
-bytes, and the other files that hold the same tensor. The artifact id names the tensors, whatever the format; it is computed of files with
-up to 256 MiB of them, and of any with --artifact.
+		Short: "List the tensors of a file, and the files that share them",
+		Long: `Prints what is known of a file, then its tensors in the order in which they lie in it: name, element type, shape,
+bytes, and the other files that hold the same tensor. The artifact id names the set of tensors, whatever the format. It
+is computed for files with up to 256 MiB of tensors, and with --artifact for any.
 
-With --stats all tensors are read, on all cores, and their least, greatest and mean element is printed (of the finite ones), and how many are
-no number or infinite.
+--stats reads all tensors, on all cores, and prints the least, greatest and mean of their finite elements, and how many
+elements are NaN or infinite.
 
-Of the index of a sharded set (.safetensors.index.json, .bin.index.json, with a variant too) the tensors of all its files are listed; of a folder those of the set
-in it: of such an index, of torch.distributed.checkpoint (by the names in .metadata), or the arrays that Orbax wrote, called by the keys of the tree.`,
+PATH may be the index of a sharded set (.safetensors.index.json, .bin.index.json, also of a variant): the tensors of all
+its files are listed. It may be a folder with such a set, with a checkpoint of torch.distributed.checkpoint (named as
+in .metadata), or with arrays that Orbax wrote (named by the keys of the tree).`,
 		Args: onePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.with(cmd.Context(), args[0], readOnly, func(s *session) error {

@@ -13,16 +13,16 @@ import (
 func (a *app) statsCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "stats PATH",
-		Short: "What is stored and what it costs",
+		Short: "Show what is stored and what it costs",
 		Long: `Prints what the store of PATH holds and what that costs on the disk:
 
     logical   the sizes of all files
-    unique    the distinct chunks of what is packed, before compression
+    unique    the distinct chunks of packed files, before compression
     stored    segments (live and dead chunks, manifests) and index, as they lie on the disk
-    resident  bytes in place: a cache of what is packed, and the only copy of what is not
-    ratio     logical bytes of what is packed, divided by stored
+    resident  local copies: a cache of packed files, and the only copy of plain files
+    ratio     logical bytes of packed files, divided by stored
 
-and the same for each run, a folder below runs/: NEW is what it added to the runs listed above it.`,
+The same follows for each run, a folder below runs/. NEW is what a run added to the runs listed above it.`,
 		Args: onePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.with(cmd.Context(), args[0], readOnly, func(s *session) error {

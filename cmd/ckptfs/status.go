@@ -14,9 +14,9 @@ import (
 func (a *app) statusCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "status PATH",
-		Short: "What the daemon is doing: mode, queue, failures",
-		Long: `Prints where and how the store of PATH is mounted, what waits to be packed, how much of --hot-size is in use, what
-failed and is tried again, and what the start had to repair.`,
+		Short: "Show what the daemon does: mode, queue, failures",
+		Long: `Prints where and how the store of PATH is mounted, the queue of files to pack, how much of --hot-size is in use, what
+failed and will be tried again, and what the start repaired.`,
 		Args: onePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.with(cmd.Context(), args[0], readOnly, func(s *session) error {

@@ -10,9 +10,9 @@ import (
 func (a *app) syncCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "sync PATH",
-		Short: "Pack everything that waits, and wait for it",
-		Long: `Packs every closed file that is not packed yet and returns when all of them are packed and durable. Files that are
-open for writing are not waited for.`,
+		Short: "Pack every closed file, and wait for it",
+		Long: `Packs every closed file that is not packed yet and returns when all of them are packed and durable. Files that are open
+for writing are not waited for.`,
 		Args: onePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.with(cmd.Context(), args[0], readWrite, func(s *session) error {

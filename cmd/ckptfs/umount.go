@@ -29,15 +29,15 @@ func (a *app) umountCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "umount [flags] MOUNTPOINT|STORE",
 		Aliases: []string{"unmount"},
-		Short:   "Pack what waits, unmount, wait until the store is closed",
-		Long: `Waits until everything is packed, with a progress bar on a terminal, unmounts, and returns when the daemon has closed
-the store. A mount that is in use stays (exit code 4), and who uses it is said: process, command, and what it has open,
-in all mount namespaces as far as it can be known. Interrupted at any point before the mount is gone, it leaves it as it
-was, working. A mount whose daemon is gone is cleared.
+		Short:   "Pack what is left, and unmount",
+		Long: `Packs what is left, with a progress bar on a terminal, unmounts, and returns when the daemon has closed the store. A
+busy mount stays (exit code 4). The command then lists the processes that use it, in all mount namespaces that it can
+see: process, command and what it has open. An interrupted command leaves the mount working. A mount whose daemon is
+gone is cleared.
 
---timeout bounds the whole, and until then a mount in use is tried again. --lazy takes the mount out of the tree at once
-and lets those who use it go on. --force takes it from them: their reads and writes fail from then on; a daemon that
-does not end is killed. What they had closed is safe.`,
+--timeout bounds the whole; a busy mount is tried again until then. --lazy detaches the mount at once and lets its users
+go on. --force takes it from them: their reads and writes fail from then on. A daemon that does not end is killed. Files
+that were closed are safe.`,
 		Args: onePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if c.lazy && c.force || c.timeout < 0 {
@@ -46,10 +46,10 @@ does not end is killed. What they had closed is safe.`,
 			return a.umount(cmd.Context(), args[0], &c)
 		},
 	}
-	cmd.Flags().BoolVar(&c.noWait, "no-wait", false, "do not wait for the packing: the next mount goes on with it")
-	cmd.Flags().BoolVar(&c.lazy, "lazy", false, "detach at once; the daemon ends when the last open file is closed, which is not waited for")
-	cmd.Flags().BoolVar(&c.force, "force", false, "take the mount away from those who use it; no packing")
-	cmd.Flags().DurationVar(&c.timeout, "timeout", 0, "give up after so long, such as 30s, 5m; until then a mount in use is tried again")
+	cmd.Flags().BoolVar(&c.noWait, "no-wait", false, "do not wait for packing: the next mount continues it")
+	cmd.Flags().BoolVar(&c.lazy, "lazy", false, "detach at once; the daemon ends when the last open file is closed")
+	cmd.Flags().BoolVar(&c.force, "force", false, "take the mount from its users, whose reads and writes then fail; no packing")
+	cmd.Flags().DurationVar(&c.timeout, "timeout", 0, "stop trying after so long, such as 30s, 5m; until then a busy mount is tried again")
 	return cmd
 }
 
@@ -204,7 +204,7 @@ func (a *app) forceUnmount(ctx context.Context, store, mountpoint string, end *e
 	_ = end.signal(syscall.SIGTERM)
 	grace, cancel := context.WithTimeout(ctx, forceGrace)
 	defer cancel()
-	note := "taken from those who used it"
+	note := "taken from its users"
 	if err := end.wait(grace); err != nil {
 		if ctx.Err() != nil && !errors.Is(context.Cause(ctx), errTimeout) {
 			return ctx.Err()
@@ -257,7 +257,7 @@ func inUse(ctx context.Context, c *control.Client, mountpoint string, dev device
 	if who := users(dev); who != "" {
 		msg += ", by " + who
 	}
-	return &control.Error{Code: control.CodeBusy, Errno: "EBUSY", Message: msg + "; --lazy detaches it all the same, --timeout waits for them"}
+	return &control.Error{Code: control.CodeBusy, Errno: "EBUSY", Message: msg + "; --lazy detaches it, --timeout waits for its users"}
 }
 
 // users lists those who are in the way, in words; "" when nobody is seen.

@@ -17,7 +17,7 @@ var version = "dev"
 func (a *app) versionCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
-		Short: "The program's version, and the store format it writes",
+		Short: "Print the program's version and the store format it writes",
 		Args:  func(cmd *cobra.Command, args []string) error { return wantArgs(cmd, args, 0) },
 		RunE: func(*cobra.Command, []string) error {
 			v := struct {

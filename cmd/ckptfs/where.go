@@ -66,7 +66,7 @@ func findIn(path string, mounts []*mountinfo.Info) (*place, error) {
 		return p, nil
 	}
 	if err := unix.Access(resolved, unix.X_OK); err == unix.EACCES && isDir(resolved) {
-		return nil, fmt.Errorf("%s: %w; a store is its owner's alone, and only they and root may ask for it", path, err)
+		return nil, fmt.Errorf("%s: %w; only the store's owner and root may ask for it", path, err)
 	}
 	p, err := inStore(resolved)
 	if err == nil && p == nil {

@@ -1,0 +1,32 @@
+package main
+
+import (
+	"io"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+// --help is five lists: each command but the topics is in one of them.
+func TestHelpGroups(t *testing.T) {
+	root := (&app{out: io.Discard, err: io.Discard}).root()
+	if n := len(root.Groups()); n != 5 {
+		t.Errorf("%d groups, want 5", n)
+	}
+	for _, c := range root.Commands() {
+		if c.Runnable() && c.GroupID == "" {
+			t.Errorf("%s is in no group", c.Name())
+		}
+	}
+}
+
+// Help texts fit a terminal of 120 columns.
+func TestHelpColumns(t *testing.T) {
+	for _, c := range (&app{out: io.Discard, err: io.Discard}).root().Commands() {
+		for line := range strings.Lines(c.Long) {
+			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 120 {
+				t.Errorf("%s: a line of %d columns: %s", c.Name(), n, line)
+			}
+		}
+	}
+}
