@@ -34,8 +34,9 @@ func (a *app) spawn(ctx context.Context) (*mounted, error) {
 		return nil, err
 	}
 	defer r.Close()
-	// What a shell or a scheduler left open is not the daemon's to keep: a lock on a descriptor would be held, and a filesystem
-	// busy, as long as the mount is there. Our own descriptors are marked already, and the pipe is passed by a copy.
+	// What a shell or a scheduler left open is not the daemon's to keep: a lock on a descriptor would be
+	// held, and a filesystem busy, as long as the mount is there. Our own descriptors are marked already, and
+	// the pipe is passed by a copy.
 	_ = unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
 	cmd := exec.Command("/proc/self/exe", a.args...)
 	cmd.Args[0] = "ckptfs" // not the name of a helper: a.args are our own words

@@ -45,7 +45,8 @@ In a mount the same bytes are in .ckptfs/tensors/FILE/TENSOR.npy.`,
 					return err
 				}
 				defer d.Close()
-				_, err = io.CopyBuffer(struct{ io.Writer }{a.out}, struct{ io.Reader }{d}, make([]byte, 1<<20))
+				_, err = io.CopyBuffer(struct{ io.Writer }{a.out}, struct{ io.Reader }{d},
+					make([]byte, 1<<20))
 				return err
 			})
 		},
@@ -54,8 +55,8 @@ In a mount the same bytes are in .ckptfs/tensors/FILE/TENSOR.npy.`,
 	return c
 }
 
-// tensorArg is the file and the tensor that the arguments name. Both may have colons in them: the file is the shortest part before
-// one that there is, or else the shortest that is a folder.
+// tensorArg is the file and the tensor that the arguments name. Both may have colons in them: the file is the
+// shortest part before one that there is, or else the shortest that is a folder.
 func tensorArg(args []string) (file, name string, err error) {
 	if len(args) == 2 {
 		return args[0], args[1], nil

@@ -38,7 +38,8 @@ func TestTensorsUnmounted(t *testing.T) {
 		}
 	}
 	code, out, errs = command(t, "cat-tensor", "--npy", file, "b")
-	if l, err := (npy.Parser{}).Parse(bytes.NewReader([]byte(out)), int64(len(out))); code != exitOK || err != nil || len(l.Tensors) != 1 {
+	if l, err := (npy.Parser{}).Parse(bytes.NewReader([]byte(out)), int64(len(out))); code != exitOK ||
+		err != nil || len(l.Tensors) != 1 {
 		t.Errorf("exit %d, %v\n%s", code, err, errs)
 	}
 	for want, args := range map[string][]string{

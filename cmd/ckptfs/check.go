@@ -41,7 +41,10 @@ code is then 6.`,
 				if err != nil {
 					return err
 				}
-				if err := a.show(c, func(w io.Writer) { printChecked(w, c, repairs(c, s.place)) }); err != nil || c.Damaged == 0 {
+				if err := a.show(c, func(w io.Writer) {
+					printChecked(w, c,
+						repairs(c, s.place))
+				}); err != nil || c.Damaged == 0 {
 					return err
 				}
 				return errFoundDamage
@@ -61,7 +64,8 @@ func printChecked(w io.Writer, c *control.Checked, todo []string) {
 	fmt.Fprintf(w, "checked %s, %s packed; %s, %s, %s in the index\n", plural(c.Files, "file"), humanize.Comma(c.Packed),
 		plural(c.Segments, "segment"), plural(c.Records, "record"), humanize.Comma(c.Entries))
 	if c.ReadRecords > 0 {
-		fmt.Fprintf(w, "read %s, %s, %s/s\n", plural(c.ReadRecords, "record"), bytesText(c.ReadBytes), bytesText(int64(float64(c.ReadBytes)/max(c.ReadSeconds, 1e-3))))
+		fmt.Fprintf(w, "read %s, %s, %s/s\n", plural(c.ReadRecords, "record"), bytesText(c.ReadBytes),
+			bytesText(int64(float64(c.ReadBytes)/max(c.ReadSeconds, 1e-3))))
 	}
 	if c.Verified > 0 {
 		fmt.Fprintf(w, "%s of %s compared with their checksums\n", humanize.Comma(c.Verified), plural(c.PlainFiles, "plain file"))
@@ -130,7 +134,8 @@ func repairs(c *control.Checked, p *place) (todo []string) {
 // quoted is a word for a shell.
 func quoted(s string) string {
 	if strings.IndexFunc(s, func(r rune) bool {
-		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("/._-+@:,", r))
+		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' ||
+			strings.ContainsRune("/._-+@:,", r))
 	}) < 0 && s != "" {
 		return s
 	}

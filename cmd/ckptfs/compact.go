@@ -46,9 +46,11 @@ func printCompacted(w io.Writer, c *control.Compacted) {
 	if c.DryRun {
 		did = "would re-encode"
 	}
-	fmt.Fprintf(w, "%s %s of %s: %s before, %s after\n", did, plural(c.Chunks, "chunk"), plural(int64(c.Files), "file"), bytesText(c.BytesBefore), bytesText(c.BytesAfter))
+	fmt.Fprintf(w, "%s %s of %s: %s before, %s after\n", did, plural(c.Chunks, "chunk"),
+		plural(int64(c.Files), "file"), bytesText(c.BytesBefore), bytesText(c.BytesAfter))
 	if !c.DryRun {
-		fmt.Fprintf(w, "%s freed; the segments take %s\n", bytesText(max(0, c.FreedBytes-c.CopiedBytes-c.BytesAfter)), bytesText(c.SegmentBytes))
+		fmt.Fprintf(w, "%s freed; the segments take %s\n",
+			bytesText(max(0, c.FreedBytes-c.CopiedBytes-c.BytesAfter)), bytesText(c.SegmentBytes))
 	}
 	if c.Passed > 0 {
 		fmt.Fprintf(w, "%s left alone: damaged; `ckptfs check` says more\n", plural(int64(c.Passed), "file"))

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// detach unmounts without the daemon: as root by the system call, else by fusermount3. lazy takes the mount out of
-// the tree at once and leaves it to those who still use it. A mount in use is EBUSY.
+// detach unmounts without the daemon: as root by the system call, else by fusermount3. lazy takes the mount
+// out of the tree at once and leaves it to those who still use it. A mount in use is EBUSY.
 func detach(mountpoint string, lazy bool) error {
 	flags := unix.UMOUNT_NOFOLLOW
 	if lazy {
@@ -41,8 +41,8 @@ func detach(mountpoint string, lazy bool) error {
 	return nil
 }
 
-// release unmounts a store's mount from its daemon. Whoever has just closed a file may still be about to leave, so a mount
-// in use is tried a few times.
+// release unmounts a store's mount from its daemon. Whoever has just closed a file may still be about to
+// leave, so a mount in use is tried a few times.
 func release(mountpoint, store string, lazy bool) error {
 	var err error
 	for pause := 5 * time.Millisecond; pause < 200*time.Millisecond; pause *= 2 {
@@ -67,8 +67,8 @@ func release(mountpoint, store string, lazy bool) error {
 	return err
 }
 
-// abort takes the mount out of the tree and from those who use it: what they ask of it fails from then on. Without the
-// right to do that it is only detached, and the end of the daemon does the rest.
+// abort takes the mount out of the tree and from those who use it: what they ask of it fails from then on.
+// Without the right to do that it is only detached, and the end of the daemon does the rest.
 func abort(mountpoint string) error {
 	err := unix.Unmount(mountpoint, unix.MNT_FORCE|unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
 	if errors.Is(err, syscall.EPERM) {
@@ -82,7 +82,8 @@ func abort(mountpoint string) error {
 
 // asBusy finds EBUSY in what fusermount3 wrote: it gives no other sign.
 func asBusy(err error) error {
-	if err != nil && !errors.Is(err, syscall.EBUSY) && strings.Contains(strings.ToLower(err.Error()), "busy") {
+	if err != nil && !errors.Is(err, syscall.EBUSY) &&
+		strings.Contains(strings.ToLower(err.Error()), "busy") {
 		return fmt.Errorf("%w (%w)", err, syscall.EBUSY)
 	}
 	return err

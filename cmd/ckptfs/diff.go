@@ -73,7 +73,8 @@ func printDiff(w io.Writer, d *control.Diff) {
 			if c.SameBytes {
 				note = "the same bytes"
 			}
-			rows[i] = []string{name(c.Name, c.File), typeChange(c), shapeText(c.ShapeA), shapeText(c.Shape), note}
+			rows[i] = []string{name(c.Name, c.File), typeChange(c), shapeText(c.ShapeA),
+				shapeText(c.Shape), note}
 		}
 		fmt.Fprintln(w)
 		table(w, []string{"RESHAPED", "DTYPE", "FROM", "TO", ""}, rows)
@@ -161,7 +162,8 @@ enough), or whose content is that of TENSOR in FILE. Names, types and shapes may
 					return err
 				}
 				return a.show(f, func(w io.Writer) {
-					slices.SortStableFunc(f.Tensors, func(a, b control.TensorRef) int { return strings.Compare(a.File, b.File) })
+					slices.SortStableFunc(f.Tensors,
+						func(a, b control.TensorRef) int { return strings.Compare(a.File, b.File) })
 					printRefs(w, "TENSOR", f.Tensors, true)
 				})
 			})

@@ -84,7 +84,8 @@ func TestDocumentsSayForWhom(t *testing.T) {
 		if d.path == "README.md" {
 			continue
 		}
-		if len(d.lines) < 3 || !strings.HasPrefix(d.lines[0], "# ") || !strings.HasPrefix(d.lines[2], "For ") {
+		if len(d.lines) < 3 || !strings.HasPrefix(d.lines[0], "# ") ||
+			!strings.HasPrefix(d.lines[2], "For ") {
 			t.Errorf("%s: the line below the title does not begin with the reader (For developers: …)", d.path)
 		}
 	}
@@ -206,7 +207,8 @@ func TestDocumentsNameCommands(t *testing.T) {
 	}
 	text := string(b)
 	for _, c := range (&app{out: io.Discard, err: io.Discard}).root().Commands() {
-		if c.Runnable() && !c.Hidden && c.Name() != "help" && !regexp.MustCompile("(?m)^\\| `"+c.Name()+"[ `]").MatchString(text) {
+		if c.Runnable() && !c.Hidden && c.Name() != "help" &&
+			!regexp.MustCompile("(?m)^\\| `"+c.Name()+"[ `]").MatchString(text) {
 			t.Errorf("commands.md has no row of %s", c.Name())
 		}
 		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
@@ -215,7 +217,8 @@ func TestDocumentsNameCommands(t *testing.T) {
 			}
 		})
 	}
-	for _, code := range []int{exitOK, exitFailure, exitUsage, exitNotStore, exitBusy, exitNewer, exitDamaged, exitPartial,
+	for _, code := range []int{exitOK, exitFailure, exitUsage, exitNotStore, exitBusy, exitNewer,
+		exitDamaged, exitPartial,
 		exitMountpoint, exitNoFUSE, exitRecovery, exitInterrupted} {
 		if !strings.Contains(text, fmt.Sprintf("\n| %d |", code)) {
 			t.Errorf("commands.md has no row of exit code %d", code)
@@ -223,10 +226,11 @@ func TestDocumentsNameCommands(t *testing.T) {
 	}
 }
 
-// notYet are packages and files that the documents name already, as the code is being laid out now. What is there is
-// looked at as all else is; when all is there, the list goes.
+// notYet are packages and files that the documents name already, as the code is being laid out now. What is
+// there is looked at as all else is; when all is there, the list goes.
 var notYet = []string{
-	"fs/artifacts", "fs/content", "fs/idle", "fs/inspect", "fs/maintenance", "fs/models", "fs/names", "fs/queue", "fs/residency",
+	"fs/artifacts", "fs/content", "fs/idle", "fs/inspect", "fs/maintenance", "fs/models", "fs/names",
+	"fs/queue", "fs/residency",
 	"fs/steps", "fs/virtual", "fs/volume/events.go", "fs/volume/ops_open.go",
 }
 

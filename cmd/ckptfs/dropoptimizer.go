@@ -19,22 +19,28 @@ import (
 // weightsSuffix ends the name of the file that holds what a checkpoint has besides optimizer state.
 const weightsSuffix = ".weights.safetensors"
 
-// optimizerNames are what programs call the part of a checkpoint that is the optimizer's. It is a list and no pattern, since
-// what is dropped is gone: a layer may well be called optimus.
+// optimizerNames are what programs call the part of a checkpoint that is the optimizer's. It is a list and no
+// pattern, since what is dropped is gone: a layer may well be called optimus.
 var optimizerNames = map[string]bool{
-	"optim": true, "optims": true, "optimizer": true, "optimizers": true, "optim_state": true, "optim_state_dict": true,
-	"optimizer_state": true, "optimizer_states": true, "optimizer_state_dict": true, "optimizer_weights": true, "opt_state": true,
+	"optim": true, "optims": true, "optimizer": true, "optimizers": true, "optim_state": true,
+	"optim_state_dict": true,
+	"optimizer_state":  true, "optimizer_states": true, "optimizer_state_dict": true, "optimizer_weights": true, "opt_state": true,
 }
 
-// stateNames are what optimizers keep for each parameter, below state, as torch.optim and its relatives call it.
+// stateNames are what optimizers keep for each parameter, below state, as torch.optim and its relatives call
+// it.
 var stateNames = map[string]bool{
-	"exp_avg": true, "exp_avg_sq": true, "exp_avg_diff": true, "max_exp_avg_sq": true, "exp_inf": true, "step": true,
+	"exp_avg": true, "exp_avg_sq": true, "exp_avg_diff": true, "max_exp_avg_sq": true,
+	"exp_inf": true, "step": true,
 	"momentum_buffer": true, "square_avg": true, "grad_avg": true, "acc_delta": true, "sum": true,
 }
 
 // isOptimizerState tells by a tensor's name whether it belongs to an optimizer.
 func isOptimizerState(name string) bool {
-	parts := strings.FieldsFunc(strings.ToLower(name), func(r rune) bool { return r == '.' || r == '/' || r == ':' })
+	parts := strings.FieldsFunc(strings.ToLower(name), func(r rune) bool {
+		return r == '.' ||
+			r == '/' || r == ':'
+	})
 	for _, p := range parts {
 		if optimizerNames[p] {
 			return true
@@ -54,8 +60,8 @@ type dropped struct {
 	NewSize int64  `json:"weights_size"` // bytes after
 }
 
-// dropOptimizer puts the tensors of a checkpoint that are no optimizer state into a new file beside it, and then removes
-// the checkpoint.
+// dropOptimizer puts the tensors of a checkpoint that are no optimizer state into a new file beside it, and
+// then removes the checkpoint.
 func (a *app) dropOptimizer(ctx context.Context, path string, dry bool) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -73,7 +79,8 @@ func (a *app) dropOptimizer(ctx context.Context, path string, dry bool) error {
 	if err != nil {
 		return err
 	}
-	out := dropped{File: path, DryRun: dry, Size: st.Size(), Weights: strings.TrimSuffix(path, filepath.Ext(path)) + weightsSuffix}
+	out := dropped{File: path, DryRun: dry, Size: st.Size(), Weights: strings.TrimSuffix(path,
+		filepath.Ext(path)) + weightsSuffix}
 	kept, err := withoutOptimizer(l, &out)
 	if err != nil {
 		return fmt.Errorf("%s: %w; it stays as it is", path, err)
@@ -87,7 +94,8 @@ func (a *app) dropOptimizer(ctx context.Context, path string, dry bool) error {
 		if err := a.writeWeights(ctx, out.Weights, st.Mode().Perm(), f, plan); err != nil {
 			return fmt.Errorf("%s: %w; %s stays as it is", out.Weights, err, path)
 		}
-		if now, err := os.Lstat(path); err != nil || now.ModTime() != st.ModTime() || now.Size() != st.Size() || !os.SameFile(now, st) {
+		if now, err := os.Lstat(path); err != nil || now.ModTime() != st.ModTime() ||
+			now.Size() != st.Size() || !os.SameFile(now, st) {
 			err := errors.Join(errors.New("it was written to during the copy and stays as it is"), os.Remove(out.Weights))
 			return fmt.Errorf("%s: %w", path, err)
 		}
@@ -101,7 +109,8 @@ func (a *app) dropOptimizer(ctx context.Context, path string, dry bool) error {
 			verb = "would be replaced by"
 		}
 		fmt.Fprintf(w, "%s (%s) %s the new file %s (%s): %s kept, %d of optimizer state dropped; whatever else was in it is gone\n",
-			printable(path), bytesText(out.Size), verb, printable(out.Weights), bytesText(out.NewSize), plural(int64(out.Kept), "tensor"), out.Dropped)
+			printable(path), bytesText(out.Size), verb, printable(out.Weights), bytesText(out.NewSize),
+			plural(int64(out.Kept), "tensor"), out.Dropped)
 	})
 }
 
@@ -130,7 +139,8 @@ func withoutOptimizer(l *formats.Layout, out *dropped) ([]formats.Tensor, error)
 }
 
 // writeWeights makes the new file, whole and durable before it has its name.
-func (a *app) writeWeights(ctx context.Context, path string, mode os.FileMode, src io.ReaderAt, plan *view.View) (err error) {
+func (a *app) writeWeights(ctx context.Context, path string, mode os.FileMode, src io.ReaderAt,
+	plan *view.View) (err error) {
 	if _, err := os.Lstat(path); err == nil {
 		return errors.New("there is a file of that name")
 	}
@@ -164,7 +174,8 @@ func (a *app) writeWeights(ctx context.Context, path string, mode os.FileMode, s
 	if err := errors.Join(tmp.Chmod(mode), tmp.Sync()); err != nil {
 		return err
 	}
-	if err := unix.Renameat2(unix.AT_FDCWD, tmp.Name(), unix.AT_FDCWD, path, unix.RENAME_NOREPLACE); err != nil {
+	if err := unix.Renameat2(unix.AT_FDCWD, tmp.Name(), unix.AT_FDCWD, path,
+		unix.RENAME_NOREPLACE); err != nil {
 		return err
 	}
 	d, err := os.Open(filepath.Dir(path))

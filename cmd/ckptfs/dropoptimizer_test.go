@@ -96,7 +96,8 @@ func TestDropOptimizer(t *testing.T) {
 	} {
 		place(c.fixture)
 		p, _ := os.ReadFile(path)
-		if said, code := forget(path); code == 0 || !strings.Contains(said, c.says) || !strings.Contains(said, "stays as it is") {
+		if said, code := forget(path); code == 0 || !strings.Contains(said, c.says) ||
+			!strings.Contains(said, "stays as it is") {
 			t.Errorf("%s: %d: %s", what, code, said)
 		}
 		if now, err := os.ReadFile(path); err != nil || !bytes.Equal(now, p) {

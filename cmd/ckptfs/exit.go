@@ -112,5 +112,6 @@ func exitCode(err error) int {
 }
 
 // codes are the words that --json gives for failures that have none from the control protocol.
-var codes = map[int]control.Code{exitUsage: "usage", exitNotStore: "not_store", exitBusy: control.CodeBusy, exitPartial: "partial",
+var codes = map[int]control.Code{exitUsage: "usage", exitNotStore: "not_store", exitBusy: control.CodeBusy,
+	exitPartial:    "partial",
 	exitMountpoint: "mountpoint", exitNoFUSE: "no_fuse", exitRecovery: "needs_recovery"}

@@ -67,7 +67,8 @@ func TestExitCodes(t *testing.T) {
 		}
 	}
 	text := exitCodesTopic().Long
-	for _, code := range []int{exitOK, exitFailure, exitUsage, exitNotStore, exitBusy, exitNewer, exitDamaged, exitPartial, exitInterrupted} {
+	for _, code := range []int{exitOK, exitFailure, exitUsage, exitNotStore, exitBusy, exitNewer, exitDamaged,
+		exitPartial, exitInterrupted} {
 		if !strings.Contains(text, fmt.Sprintf("\n    %d ", code)) {
 			t.Errorf("exit code %d is not documented", code)
 		}

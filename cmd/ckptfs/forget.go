@@ -18,8 +18,8 @@ import (
 	"ckptfs/index/runs"
 )
 
-// forgottenPrefix begins the name of a step that is being removed; 16 hexadecimal digits follow. What an interruption
-// leaves is removed by the next forget or retire of that run, and by the next prune.
+// forgottenPrefix begins the name of a step that is being removed; 16 hexadecimal digits follow. What an
+// interruption leaves is removed by the next forget or retire of that run, and by the next prune.
 const forgottenPrefix = ".forgotten-"
 
 // settled is how long nothing of a step must have been written for it to count as complete.
@@ -181,8 +181,8 @@ func (a *app) forget(ctx context.Context, arg string, p runs.Policy, dry bool) e
 	return a.show(out, func(w io.Writer) { printForgotten(w, &out) })
 }
 
-// judged is what a policy decides by. When metrics are to choose, those of a step that cannot be read are an error: it may be
-// the best.
+// judged is what a policy decides by. When metrics are to choose, those of a step that cannot be read are an
+// error: it may be the best.
 func judged(l *control.RunLog, metrics bool) ([]runs.Step, error) {
 	out := make([]runs.Step, len(l.Steps))
 	for i := range l.Steps {
@@ -193,7 +193,8 @@ func judged(l *control.RunLog, metrics bool) ([]runs.Step, error) {
 		// A save of several files has closed all that there are, for a moment, before it makes the next.
 		age := time.Since(s.Time)
 		writing := s.State == control.StepWriting || age < settled && age > -time.Hour
-		out[i] = runs.Step{Name: s.Step, Time: s.Time, Complete: s.State == control.StepComplete && !writing, Writing: writing, Metrics: map[string]float64{}}
+		out[i] = runs.Step{Name: s.Step, Time: s.Time, Complete: s.State == control.StepComplete &&
+			!writing, Writing: writing, Metrics: map[string]float64{}}
 		for name, v := range s.Metrics {
 			out[i].Metrics[name] = float64(v)
 		}
@@ -220,7 +221,8 @@ func printForgotten(w io.Writer, out *forgotten) {
 	fmt.Fprintf(w, "%s: %d of %s %s\n", printable(out.Run), gone, plural(int64(len(rows)), "step"), verb)
 }
 
-// removeStep removes a step, a directory or a file: its name first, so that what is left by an interruption is no step.
+// removeStep removes a step, a directory or a file: its name first, so that what is left by an interruption
+// is no step.
 func removeStep(run, step string) error {
 	aside := filepath.Join(run, fmt.Sprintf("%s%016x", forgottenPrefix, rand.Uint64()))
 	if err := os.Rename(filepath.Join(run, step), aside); err != nil {
@@ -240,7 +242,8 @@ func removeLeft(run string) error {
 	}
 	for _, e := range entries {
 		digits, ok := strings.CutPrefix(e.Name(), forgottenPrefix)
-		if _, bad := strconv.ParseUint(digits, 16, 64); (e.IsDir() || e.Type().IsRegular()) && ok && bad == nil && len(digits) == 16 {
+		if _, bad := strconv.ParseUint(digits, 16, 64); (e.IsDir() || e.Type().IsRegular()) && ok &&
+			bad == nil && len(digits) == 16 {
 			err = errors.Join(err, os.RemoveAll(filepath.Join(run, e.Name())))
 		}
 	}

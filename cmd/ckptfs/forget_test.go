@@ -21,7 +21,8 @@ func TestParseBest(t *testing.T) {
 			t.Errorf("%s: %+v, %v", s, got, err)
 		}
 	}
-	for _, bad := range []string{"", "loss", "loss=", "loss=0", "=3", "loss:most=1", "loss=-1", ":max=1", ":=1", "loss:=1"} {
+	for _, bad := range []string{"", "loss", "loss=", "loss=0", "=3", "loss:most=1", "loss=-1", ":max=1",
+		":=1", "loss:=1"} {
 		if got, err := parseBest(bad); err == nil {
 			t.Errorf("%q is %+v", bad, got)
 		}
@@ -30,7 +31,8 @@ func TestParseBest(t *testing.T) {
 
 func TestRemoveStep(t *testing.T) {
 	run := t.TempDir()
-	for name, content := range map[string]string{"9/deep/model.pt": "y", "10/model.pt": "x", "notes.txt": "n", forgottenPrefix + "0123456789abcdef/model.pt": "left", forgottenPrefix + "notes/mine": "kept"} {
+	for name, content := range map[string]string{"9/deep/model.pt": "y", "10/model.pt": "x", "notes.txt": "n",
+		forgottenPrefix + "0123456789abcdef/model.pt": "left", forgottenPrefix + "notes/mine": "kept"} {
 		makeFile(t, filepath.Join(run, name), content)
 	}
 	if err := removeStep(run, "9"); err != nil {
@@ -51,7 +53,8 @@ func TestRemoveStep(t *testing.T) {
 		t.Fatal(err)
 	}
 	left, err := os.ReadDir(run)
-	if err != nil || len(left) != 3 || left[0].Name() != forgottenPrefix+"notes" || left[1].Name() != "10" || left[2].Name() != "notes.txt" {
+	if err != nil || len(left) != 3 || left[0].Name() != forgottenPrefix+"notes" || left[1].Name() != "10" ||
+		left[2].Name() != "notes.txt" {
 		t.Errorf("%q", left)
 	}
 }

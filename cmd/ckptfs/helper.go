@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// helper is a call by another program instead of a person: mount(8), umount(8) or mount.fuse3(8). They fix the
-// command line and what the exit codes mean.
+// helper is a call by another program instead of a person: mount(8), umount(8) or mount.fuse3(8). They fix
+// the command line and what the exit codes mean.
 type helper struct {
 	args    []string // the same in our own words
 	verbose bool     // success is told
@@ -103,7 +103,8 @@ func mountHelper(args []string) (*helper, error) {
 	return &helper{args: append(append(out, "--"), f.Args()...), verbose: f.Changed("verbose")}, nil
 }
 
-// umountHelper: whoever says umount(8) wants the mountpoint free, now. What is not packed waits for the next mount.
+// umountHelper: whoever says umount(8) wants the mountpoint free, now. What is not packed waits for the next
+// mount.
 func umountHelper(args []string) (*helper, error) {
 	f := helperFlags("umount.ckptfs")
 	force := f.BoolP("force", "f", false, "")

@@ -61,7 +61,8 @@ func TestHelperExitCodes(t *testing.T) {
 		{[]string{"ckptfs", "umount", store}, exitNotStore, "is not mounted"},
 	} {
 		var out, errs bytes.Buffer
-		if code := start(t.Context(), tc.argv, &out, &errs); code != tc.code || !strings.Contains(errs.String(), tc.says) || out.Len() > 0 {
+		if code := start(t.Context(), tc.argv, &out, &errs); code != tc.code ||
+			!strings.Contains(errs.String(), tc.says) || out.Len() > 0 {
 			t.Errorf("%v: exit %d, %s%s", tc.argv, code, out.String(), errs.String())
 		}
 	}

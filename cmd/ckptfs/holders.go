@@ -171,7 +171,8 @@ func some(names []string) string {
 func (sp *space) inside(path string) (string, bool) {
 	for _, point := range sp.points {
 		if within(path, point) {
-			return printable(strings.TrimPrefix(strings.TrimPrefix(path, strings.TrimSuffix(point, "/")), "/")), true
+			return printable(strings.TrimPrefix(strings.TrimPrefix(path, strings.TrimSuffix(point, "/")),
+				"/")), true
 		}
 	}
 	return "", false

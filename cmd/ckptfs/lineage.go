@@ -59,7 +59,8 @@ func printLineage(w io.Writer, l *control.Lineage) {
 			if j > 0 {
 				indent = "   "
 			}
-			fmt.Fprintf(w, "%s%s: %s, %s%s\n", indent, modelText(&c.Model), plural(c.OwnedTensors, "tensor"), bytesText(c.OwnedBytes), howText(m.Chain, j))
+			fmt.Fprintf(w, "%s%s: %s, %s%s\n", indent, modelText(&c.Model), plural(c.OwnedTensors, "tensor"),
+				bytesText(c.OwnedBytes), howText(m.Chain, j))
 		}
 		for j := range m.Merged {
 			fmt.Fprintf(w, "   merged from %s\n", modelText(&m.Merged[j]))
@@ -222,7 +223,8 @@ func (a *app) retire(cmd *cobra.Command, arg string) error {
 	if at.mount == nil {
 		return &exitError{exitNotStore, fmt.Errorf("%s: store %s is not mounted: retire works on a mount", arg, at.store)}
 	}
-	if name, ok := strings.CutPrefix(run, "runs/"); !ok || name == "" || strings.Contains(name, "/") || strings.HasPrefix(step, ".") {
+	if name, ok := strings.CutPrefix(run, "runs/"); !ok || name == "" || strings.Contains(name, "/") ||
+		strings.HasPrefix(step, ".") {
 		return &exitError{exitUsage, fmt.Errorf("%s: no step: it is to be a folder in a run, in a folder below %s", arg, filepath.Join(at.mount.Mountpoint, "runs"))}
 	}
 	dir, err := filepath.EvalSymlinks(filepath.Dir(abs))
@@ -267,7 +269,8 @@ func (a *app) retire(cmd *cobra.Command, arg string) error {
 			return err
 		}
 		if was { // what was there before, and written over or removed, was retired then
-			r.Models = slices.DeleteFunc(r.Models, func(m control.Model) bool { return !slices.Contains(there, m.Seq) })
+			r.Models = slices.DeleteFunc(r.Models,
+				func(m control.Model) bool { return !slices.Contains(there, m.Seq) })
 		}
 		return a.show(r, func(w io.Writer) {
 			switch {

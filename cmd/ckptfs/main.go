@@ -1,8 +1,9 @@
 // Command ckptfs mounts a store of deduplicated machine-learning checkpoints, and asks and steers it.
 //
-// Every command but mount takes a path: inside a mount, a store's folder, or a file below its tree. It is answered by
-// the daemon that has the store, over the store's control socket, or, when there is none, by this process on the
-// opened store; both run the same handler (package ckptfs/fs/control), so no command knows the difference.
+// Every command but mount takes a path: inside a mount, a store's folder, or a file below its tree. It is
+// answered by the daemon that has the store, over the store's control socket, or, when there is none, by this
+// process on the opened store; both run the same handler (package ckptfs/fs/control), so no command knows the
+// difference.
 //
 //	where.go    path -> store, mountpoint, path inside
 //	session.go  store -> client

@@ -10,13 +10,15 @@ import (
 //
 //	255  decoded chunks (--cache-size)
 //	 64  manifests and lists of chunks, a quarter of that
-//	 48  what the Go runtime does not count: the program itself, and the index's mapped pages that were touched
+//	 48  what the Go runtime does not count: the program itself, and the index's mapped pages
+//	     that were touched
 //	 24  segments read ahead, which it does not count either
-//	121  requests, packing, the table of files, and what waits for the garbage collector, which is held to the rest
+//	121  requests, packing, the table of files, and what waits for the garbage collector, which is
+//	     held to the rest
 //
-// What the kernel keeps of files, and of the index beyond that, is its page cache, and goes when somebody needs it: with two
-// million chunks in the index and --memory 64MiB, 38 MiB were the daemon's own and 92 MiB of files, of which the kernel took 63
-// when told to (TestMemoryBesideALargeIndex).
+// What the kernel keeps of files, and of the index beyond that, is its page cache, and goes when somebody
+// needs it: with two million chunks in the index and --memory 64MiB, 38 MiB were the daemon's own and 92 MiB
+// of files, of which the kernel took 63 when told to (TestMemoryBesideALargeIndex).
 
 // fixed is what the daemon takes whatever it keeps.
 const fixed = 48 << 20
@@ -32,7 +34,8 @@ func (c *mountConfig) cacheBytes() int64 {
 // expectBytes is what segments may take that are read ahead.
 func (c *mountConfig) expectBytes() int64 { return min(24<<20, c.cacheBytes()/8) }
 
-// memoryLimit is what the Go runtime is held to, together with the decoded chunks that it does not know of; see heapLimit.
+// memoryLimit is what the Go runtime is held to, together with the decoded chunks that it does not know of;
+// see heapLimit.
 func (c *mountConfig) memoryLimit() int64 {
 	return c.memory.bytes - c.memory.bytes/16 - 16<<20 - c.expectBytes()
 }

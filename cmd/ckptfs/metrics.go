@@ -23,7 +23,8 @@ func listenMetrics(addr string) (net.Listener, error) {
 func serveMetrics(ln net.Listener, src metrics.Source) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", metrics.Handler(ctx, src, metrics.Build{Version: version, Revision: revision()}))
+	mux.Handle("GET /metrics", metrics.Handler(ctx, src, metrics.Build{Version: version,
+		Revision: revision()}))
 	srv := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
 	done := make(chan struct{})
 	go func() {

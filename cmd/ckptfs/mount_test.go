@@ -28,7 +28,8 @@ func TestMountOptions(t *testing.T) {
 	}
 	for flag, want := range map[string]string{
 		"hot-size":   "1G", // given by itself: goes before
-		"cache-size": "64MiB", "no-views": "true", "allow-other": "true", "no-passthrough": "false", "log-format": "json",
+		"cache-size": "64MiB", "no-views": "true", "allow-other": "true", "no-passthrough": "false",
+		"log-format": "json",
 	} {
 		if got := cmd.Flags().Lookup(flag).Value.String(); got != want {
 			t.Errorf("%s is %s, want %s", flag, got, want)
@@ -118,7 +119,8 @@ func TestCheckStore(t *testing.T) {
 func TestCheckFUSE(t *testing.T) {
 	dir := t.TempDir()
 	err := checkFUSE(filepath.Join(dir, "fuse"), "", false)
-	if exitCode(err) != exitNoFUSE || !strings.Contains(err.Error(), "modprobe fuse") || !strings.Contains(err.Error(), "--device /dev/fuse") {
+	if exitCode(err) != exitNoFUSE || !strings.Contains(err.Error(), "modprobe fuse") ||
+		!strings.Contains(err.Error(), "--device /dev/fuse") {
 		t.Errorf("%v (%d)", err, exitCode(err))
 	}
 	for conf, want := range map[string]bool{"": false, "#user_allow_other\n": false, "mount_max = 10\n user_allow_other\n": true} {

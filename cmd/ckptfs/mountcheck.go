@@ -57,7 +57,10 @@ func (a *app) checkMountpoint(ctx context.Context, c *mountConfig, mounts []*mou
 			return fmt.Errorf("read the list of mounts: %w", err)
 		}
 	}
-	unfit := func(format string, args ...any) error { return &exitError{exitMountpoint, fmt.Errorf(format, args...)} }
+	unfit := func(format string, args ...any) error {
+		return &exitError{exitMountpoint,
+			fmt.Errorf(format, args...)}
+	}
 	st, err := os.Stat(c.mountpoint)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -166,7 +169,10 @@ func by(ctx context.Context, store string) string {
 
 // checkFUSE says what is missing on this machine, or to this user, to mount at all.
 func checkFUSE(device, conf string, allowOther bool) error {
-	cannot := func(format string, args ...any) error { return &exitError{exitNoFUSE, fmt.Errorf(format, args...)} }
+	cannot := func(format string, args ...any) error {
+		return &exitError{exitNoFUSE,
+			fmt.Errorf(format, args...)}
+	}
 	f, err := os.OpenFile(device, os.O_RDWR, 0)
 	switch {
 	case err == nil:
@@ -217,5 +223,6 @@ func mountRefused(mountpoint string, err error) error {
 			hint = fmt.Sprintf("; fusermount3 mounts only for users with a name, and user %d has none in /etc/passwd", uid)
 		}
 	}
-	return &exitError{exitNoFUSE, fmt.Errorf("mount on %s: %s%s", mountpoint, strings.TrimSpace(err.Error()), hint)}
+	return &exitError{exitNoFUSE, fmt.Errorf("mount on %s: %s%s", mountpoint,
+		strings.TrimSpace(err.Error()), hint)}
 }

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// notify tells the service manager how things stand, if one asked to be told (systemd's Type=notify: a datagram of
-// lines NAME=value to the socket in NOTIFY_SOCKET). Nothing depends on its being heard.
+// notify tells the service manager how things stand, if one asked to be told (systemd's Type=notify: a
+// datagram of lines NAME=value to the socket in NOTIFY_SOCKET). Nothing depends on its being heard.
 func notify(lines ...string) {
 	path := os.Getenv("NOTIFY_SOCKET")
 	if path == "" {

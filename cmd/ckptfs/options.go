@@ -9,21 +9,27 @@ import (
 
 // settable are the flags that -o may name, with '_' or '-' between words.
 var settable = map[string]bool{
-	"hot-size": true, "max-unpacked": true, "memory": true, "cache-size": true, "pack-cpus": true, "no-passthrough": true, "no-delta": true, "no-ids": true, "no-views": true, "allow-other": true,
-	"non-empty": true, "read-only": true, "log-file": true, "log-format": true, "log-level": true, "metrics-listen": true,
+	"hot-size": true, "max-unpacked": true, "memory": true, "cache-size": true, "pack-cpus": true,
+	"no-passthrough": true, "no-delta": true, "no-ids": true, "no-views": true, "allow-other": true,
+	"non-empty": true, "read-only": true, "log-file": true, "log-format": true, "log-level": true,
+	"metrics-listen": true,
 }
 
 // spellings are other programs' words for flags of ours.
 var spellings = map[string]string{"nonempty": "non-empty", "ro": "read-only"}
 
-// kernelWords are the options that the kernel, or fusermount3, keeps for a mount. Later ones go before earlier ones.
+// kernelWords are the options that the kernel, or fusermount3, keeps for a mount. Later ones go before
+// earlier ones.
 var kernelWords = map[string]bool{
-	"suid": true, "nosuid": true, "dev": true, "nodev": true, "exec": true, "noexec": true, "atime": true, "noatime": true,
-	"diratime": true, "nodiratime": true, "relatime": true, "norelatime": true, "strictatime": true, "nostrictatime": true,
-	"sync": true, "async": true, "dirsync": true,
+	"suid": true, "nosuid": true, "dev": true, "nodev": true, "exec": true, "noexec": true, "atime": true,
+	"noatime":  true,
+	"diratime": true, "nodiratime": true, "relatime": true, "norelatime": true, "strictatime": true,
+	"nostrictatime": true,
+	"sync":          true, "async": true, "dirsync": true,
 }
 
-// ignored are the words of an fstab line that are for mount(8), systemd or nobody, and defaults that are so anyway.
+// ignored are the words of an fstab line that are for mount(8), systemd or nobody, and defaults that are so
+// anyway.
 var ignored = map[string]bool{
 	"": true, "defaults": true, "rw": true, "auto": true, "noauto": true, "nofail": true, "_netdev": true,
 	"user": true, "nouser": true, "users": true, "owner": true, "group": true, "silent": true, "loud": true,
@@ -33,7 +39,8 @@ var ignored = map[string]bool{
 
 // isIgnored says whether an option is for others: x-… is user space's own, X-… is so and is not kept.
 func isIgnored(name string) bool {
-	return ignored[name] || strings.HasPrefix(name, "x-") || strings.HasPrefix(name, "X-") || name == "comment" ||
+	return ignored[name] || strings.HasPrefix(name, "x-") || strings.HasPrefix(name, "X-") ||
+		name == "comment" ||
 		name == "helper" || name == "uhelper"
 }
 

@@ -48,7 +48,8 @@ func printable(s string) string {
 	return strconv.Quote(s)
 }
 
-// pairs prints a label and a value a line, the values under each other. Lines with an empty value are left out.
+// pairs prints a label and a value a line, the values under each other. Lines with an empty value are left
+// out.
 func pairs(w io.Writer, kv ...string) {
 	wide := 0
 	for i := 0; i < len(kv); i += 2 {

@@ -38,18 +38,22 @@ func golden(t *testing.T, name string, got []byte) {
 
 var sampleStats = &control.Stats{
 	Files: 21, Packed: 20, Tensors: 2440, Chunks: 3391, Manifests: 20,
-	LogicalBytes: 937_800_000, PackedBytes: 937_799_000, UniqueBytes: 44_700_000, StoredBytes: 41_300_000, SegmentBytes: 41_000_000,
-	IndexBytes: 300_000, DeadBytes: 0, ResidentBytes: 234_000_000, PlainBytes: 1000, Ratio: 22.7,
+	LogicalBytes: 937_800_000, PackedBytes: 937_799_000, UniqueBytes: 44_700_000, StoredBytes: 41_300_000,
+	SegmentBytes: 41_000_000,
+	IndexBytes:   300_000, DeadBytes: 0, ResidentBytes: 234_000_000, PlainBytes: 1000, Ratio: 22.7,
 	Runs: []control.RunStats{
-		{Run: "a", Steps: 20, Files: 20, LogicalBytes: 900_000_000, UniqueBytes: 44_700_000, NewBytes: 44_700_000},
+		{Run: "a", Steps: 20, Files: 20, LogicalBytes: 900_000_000, UniqueBytes: 44_700_000,
+			NewBytes: 44_700_000},
 		{Run: "fine-tune \x1b[31m", Steps: 1, Files: 1, LogicalBytes: 37_800_000, UniqueBytes: 37_000_000, NewBytes: 12},
 	},
 }
 
 var sampleFile = &control.File{
-	Path: "runs/a/3/model.pt", Format: "torch-zip", State: control.StateBoth, Size: 46_830_571, Stored: 41_000_000, Manifest: "6f0c2a…",
+	Path: "runs/a/3/model.pt", Format: "torch-zip", State: control.StateBoth, Size: 46_830_571,
+	Stored: 41_000_000, Manifest: "6f0c2a…",
 	Tensors: []control.Tensor{
-		{Name: "conv1.weight", DType: "F32", Shape: []int64{64, 3, 7, 7}, Bytes: 37632, Shared: 19, SharedWith: []string{"runs/a/1/model.pt", "runs/a/2/model.pt"}},
+		{Name: "conv1.weight", DType: "F32", Shape: []int64{64, 3, 7, 7}, Bytes: 37632, Shared: 19,
+			SharedWith: []string{"runs/a/1/model.pt", "runs/a/2/model.pt"}},
 		{Name: "bn1.num_batches_tracked", DType: "I64", Bytes: 8, Shape: []int64{}},
 		{Name: "größe", DType: "BF16", Bytes: 0, Shape: []int64{0}, Shared: 1, SharedWith: []string{"runs/b/1/model.safetensors"}},
 		{Name: "fc.weight\n", DType: "F32", Shape: []int64{1000, 512}, Bytes: 2048000, Shared: 3},
@@ -59,8 +63,10 @@ var sampleFile = &control.File{
 func TestGoldens(t *testing.T) {
 	at := time.Date(2026, 3, 1, 12, 30, 0, 0, time.UTC)
 	status := &control.Status{
-		Version: "0.1.0", Store: "/data/store", Mountpoint: "/mnt/ckpt", Mode: control.ModeServed, ModeReason: "no CAP_SYS_ADMIN", PID: 4711,
-		Started: at, Queue: control.Queue{Files: 2, Bytes: 90 << 20}, Packing: []string{"runs/a/19/model.pt"}, UnpackedBytes: 135 << 20,
+		Version: "0.1.0", Store: "/data/store", Mountpoint: "/mnt/ckpt", Mode: control.ModeServed,
+		ModeReason: "no CAP_SYS_ADMIN", PID: 4711,
+		Started: at, Queue: control.Queue{Files: 2, Bytes: 90 << 20}, Packing: []string{"runs/a/19/model.pt"},
+		UnpackedBytes: 135 << 20,
 		ResidentBytes: 3 << 30, HotSize: 32 << 30, OpenFiles: 1,
 		Failures: []control.Failure{{Path: "runs/a/7/model.pt", Reason: "no space left on device", Since: at, Attempts: 3}},
 		Recovery: "2 files queued again",
@@ -68,24 +74,28 @@ func TestGoldens(t *testing.T) {
 	}
 	chain := make([]control.Ancestor, 40)
 	for i := range chain {
-		m := control.Model{Seq: uint64(40 - i), Path: fmt.Sprintf("runs/a/%d/model.pt", 40-i), How: "previous step", Retired: i == 38, RetiredAt: at}
+		m := control.Model{Seq: uint64(40 - i), Path: fmt.Sprintf("runs/a/%d/model.pt", 40-i),
+			How: "previous step", Retired: i == 38, RetiredAt: at}
 		chain[i] = control.Ancestor{Model: m}
 	}
 	chain[0].OwnedTensors, chain[0].OwnedBytes = 2, 5<<20
 	chain[2].OwnedTensors, chain[2].OwnedBytes = 1, 300
 	chain[6].OwnedTensors, chain[6].OwnedBytes = 60, 40<<20
 	chain[39].How = "none"
-	lineage := &control.Lineage{Models: []control.ModelLineage{{Model: chain[0].Model, Chain: chain, Merged: []control.Model{chain[38].Model}}}}
+	lineage := &control.Lineage{Models: []control.ModelLineage{{Model: chain[0].Model, Chain: chain,
+		Merged: []control.Model{chain[38].Model}}}}
 	unmounted := &control.Status{Store: "/data/store", Mode: control.ModeUnmounted, HotSize: -1}
 	for name, print := range map[string]func(io.Writer){
 		"stats.golden":       func(w io.Writer) { printStats(w, sampleStats) },
 		"stats-empty.golden": func(w io.Writer) { printStats(w, &control.Stats{}) },
 		"show.golden":        func(w io.Writer) { printFile(w, sampleFile) },
 		"show-plain.golden": func(w io.Writer) {
-			printFile(w, &control.File{Path: "notes.txt", Format: "blob", State: control.StateResident, Size: 12})
+			printFile(w, &control.File{Path: "notes.txt", Format: "blob",
+				State: control.StateResident, Size: 12})
 		},
 		"show-view.golden": func(w io.Writer) {
-			printFile(w, &control.File{Path: "m.safetensors", Format: "safetensors", State: control.StatePacked, View: true, Size: 1 << 20, Stored: 9})
+			printFile(w, &control.File{Path: "m.safetensors", Format: "safetensors",
+				State: control.StatePacked, View: true, Size: 1 << 20, Stored: 9})
 		},
 		"lineage.golden":          func(w io.Writer) { printLineage(w, lineage) },
 		"status.golden":           func(w io.Writer) { printStatus(w, status) },
@@ -99,7 +109,8 @@ func TestGoldens(t *testing.T) {
 
 func TestPrintable(t *testing.T) {
 	for in, want := range map[string]string{
-		"runs/a": "runs/a", "größe": "größe", "": "", "a\x1b[2J": `"a\x1b[2J"`, "a\nb": `"a\nb"`, "\xff": `"\xff"`, "a\u202eb": `"a\u202eb"`,
+		"runs/a": "runs/a", "größe": "größe", "": "", "a\x1b[2J": `"a\x1b[2J"`, "a\nb": `"a\nb"`,
+		"\xff": `"\xff"`, "a\u202eb": `"a\u202eb"`,
 	} {
 		if got := printable(in); got != want {
 			t.Errorf("%q prints as %s, want %s", in, got, want)

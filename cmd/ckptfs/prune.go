@@ -69,7 +69,8 @@ func printPruned(w io.Writer, p *control.Pruned) {
 		}
 		fmt.Fprintln(w)
 	}
-	fmt.Fprintf(w, "%s in use, %s, in %s looked at\n", plural(p.LiveRecords, "chunk"), bytesText(p.LiveBytes), plural(int64(p.Segments-p.Young-p.Damaged), "segment"))
+	fmt.Fprintf(w, "%s in use, %s, in %s looked at\n", plural(p.LiveRecords, "chunk"), bytesText(p.LiveBytes),
+		plural(int64(p.Segments-p.Young-p.Damaged), "segment"))
 	if p.Young > 0 {
 		fmt.Fprintf(w, "%s left alone: written within the grace period\n", plural(int64(p.Young), "segment"))
 	}

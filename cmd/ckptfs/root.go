@@ -25,8 +25,8 @@ type app struct {
 	tty      bool // err is a terminal
 }
 
-// start executes the command line of a person or of mount(8), and returns the exit code that either expects. argv
-// begins with the name that the program was called by.
+// start executes the command line of a person or of mount(8), and returns the exit code that either expects.
+// argv begins with the name that the program was called by.
 func start(ctx context.Context, argv []string, out, errw io.Writer) int {
 	a := &app{err: errw}
 	h, err := asHelper(argv[0], argv[1:], a.root().Commands())
@@ -89,7 +89,10 @@ Commands take a path inside a mount or a store's folder and work mounted and unm
 	}
 	root.SuggestionsMinimumDistance = 2
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print the result as one JSON object, and errors too")
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return &usageError{msg: err.Error(), cmd: cmd} })
+	root.SetFlagErrorFunc(func(cmd *cobra.Command,
+		err error) error {
+		return &usageError{msg: err.Error(), cmd: cmd}
+	})
 	root.CompletionOptions.HiddenDefaultCmd = true
 	for _, g := range a.groups() {
 		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
@@ -112,11 +115,15 @@ type group struct {
 // groups are all commands, in the order of the help. Within a group cobra sorts them.
 func (a *app) groups() []group {
 	return []group{
-		{"mount", "Mount:", []*cobra.Command{a.mountCmd(), a.umountCmd(), a.syncCmd(), a.statusCmd(), a.versionCmd()}},
-		{"look", "Look:", []*cobra.Command{a.statsCmd(), a.showCmd(), a.catTensorCmd(), a.diffCmd(), a.findCmd()}},
-		{"runs", "Runs and models:", []*cobra.Command{a.runsCmd(), a.logCmd(), a.bestCmd(), a.lineageCmd(), a.ancestorCmd(),
+		{"mount", "Mount:", []*cobra.Command{a.mountCmd(), a.umountCmd(), a.syncCmd(), a.statusCmd(),
+			a.versionCmd()}},
+		{"look", "Look:", []*cobra.Command{a.statsCmd(), a.showCmd(), a.catTensorCmd(),
+			a.diffCmd(), a.findCmd()}},
+		{"runs", "Runs and models:", []*cobra.Command{a.runsCmd(), a.logCmd(), a.bestCmd(), a.lineageCmd(),
+			a.ancestorCmd(),
 			a.ownerCmd(), a.matchCmd(), a.retireCmd()}},
-		{"space", "Space:", []*cobra.Command{a.evictCmd(), a.hydrateCmd(), a.forgetCmd(), a.pruneCmd(), a.compactCmd()}},
+		{"space", "Space:", []*cobra.Command{a.evictCmd(), a.hydrateCmd(), a.forgetCmd(), a.pruneCmd(),
+			a.compactCmd()}},
 		{"repair", "Repair:", []*cobra.Command{a.checkCmd(), a.repairCmd()}},
 	}
 }

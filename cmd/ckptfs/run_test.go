@@ -29,24 +29,29 @@ func (s *shelf) Sync(_ context.Context, progress func(control.Progress)) error {
 	return s.fail
 }
 
-func (s *shelf) Evict(_ context.Context, path string, progress func(control.Progress)) (*control.Moved, error) {
+func (s *shelf) Evict(_ context.Context, path string, progress func(control.Progress)) (*control.Moved,
+	error) {
 	s.path = path
 	return &control.Moved{Files: 3, Bytes: 5 << 20, Skipped: s.skipped}, s.fail
 }
 
-func (s *shelf) Hydrate(ctx context.Context, path string, progress func(control.Progress)) (*control.Moved, error) {
+func (s *shelf) Hydrate(ctx context.Context, path string, progress func(control.Progress)) (*control.Moved,
+	error) {
 	return s.Evict(ctx, path, progress)
 }
 
-func (s *shelf) Compact(_ context.Context, o control.CompactOptions, _ func(control.Progress)) (*control.Compacted, error) {
+func (s *shelf) Compact(_ context.Context, o control.CompactOptions,
+	_ func(control.Progress)) (*control.Compacted, error) {
 	return &control.Compacted{DryRun: o.DryRun}, s.fail
 }
 
-func (s *shelf) Prune(_ context.Context, o control.PruneOptions, _ func(control.Progress)) (*control.Pruned, error) {
+func (s *shelf) Prune(_ context.Context, o control.PruneOptions,
+	_ func(control.Progress)) (*control.Pruned, error) {
 	return &control.Pruned{DryRun: o.DryRun}, s.fail
 }
 
-func (s *shelf) Check(context.Context, control.CheckOptions, func(control.Progress)) (*control.Checked, error) {
+func (s *shelf) Check(context.Context, control.CheckOptions,
+	func(control.Progress)) (*control.Checked, error) {
 	return &control.Checked{}, s.fail
 }
 
@@ -62,7 +67,8 @@ func (s *shelf) Show(_ context.Context, path string) (*control.File, error) {
 func serveShelf(t *testing.T, s *shelf) string {
 	t.Helper()
 	store := makeStore(t)
-	srv, err := control.Serve(store, control.NewHandler(s, control.Mount{Version: "1", Store: store, Mode: control.ModeServed, Mountpoint: "/mnt/x"}))
+	srv, err := control.Serve(store, control.NewHandler(s, control.Mount{Version: "1", Store: store,
+		Mode: control.ModeServed, Mountpoint: "/mnt/x"}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,8 +120,10 @@ func TestJSON(t *testing.T) {
 		code int
 		keys []string
 	}{
-		{[]string{"stats", store}, exitOK, []string{"files", "tensors", "chunks", "logical_bytes", "unique_bytes", "stored_bytes", "resident_bytes", "ratio", "runs"}},
-		{[]string{"status", store}, exitOK, []string{"version", "store", "mountpoint", "mode", "queue", "packing", "failures"}},
+		{[]string{"stats", store}, exitOK, []string{"files", "tensors", "chunks", "logical_bytes",
+			"unique_bytes", "stored_bytes", "resident_bytes", "ratio", "runs"}},
+		{[]string{"status", store}, exitOK, []string{"version", "store", "mountpoint", "mode", "queue",
+			"packing", "failures"}},
 		{[]string{"sync", store}, exitOK, []string{"store"}},
 		{[]string{"evict", store}, exitPartial, []string{"files", "bytes", "skipped"}},
 		{[]string{"hydrate", store}, exitPartial, []string{"files", "bytes", "skipped"}},
@@ -168,8 +176,10 @@ func TestFailures(t *testing.T) {
 			Error control.Error
 			Exit  int `json:"exit_code"`
 		}
-		if err := json.Unmarshal([]byte(errs), &v); err != nil || code != tc.code || v.Exit != tc.code || v.Error.Message == "" ||
-			(tc.code == exitUsage) != (v.Error.Code == "usage") || (tc.code == exitNotStore) != (v.Error.Code == "not_store") {
+		if err := json.Unmarshal([]byte(errs), &v); err != nil || code != tc.code || v.Exit != tc.code ||
+			v.Error.Message == "" ||
+			(tc.code == exitUsage) != (v.Error.Code == "usage") ||
+			(tc.code == exitNotStore) != (v.Error.Code == "not_store") {
 			t.Errorf("%s --json: exit %d, %v\n%s", tc.name, code, err, errs)
 		}
 	}
@@ -185,7 +195,8 @@ func TestSkippedFilesAreNamed(t *testing.T) {
 
 func TestUmountOfWhatIsNotMounted(t *testing.T) {
 	store := makeStore(t)
-	if code, _, errs := command(t, "umount", store); code != exitNotStore || !strings.Contains(errs, "is not mounted") {
+	if code, _, errs := command(t, "umount", store); code != exitNotStore ||
+		!strings.Contains(errs, "is not mounted") {
 		t.Errorf("exit %d\n%s", code, errs)
 	}
 }

@@ -48,7 +48,8 @@ func printRuns(w io.Writer, l *control.RunList) {
 		if r.Writing > 0 {
 			not = append(not, fmt.Sprintf("%d being written", r.Writing))
 		}
-		rows[i] = []string{printable(r.Run), humanize.Comma(int64(r.Steps)), strings.Join(not, ", "), bytesText(r.LogicalBytes),
+		rows[i] = []string{printable(r.Run), humanize.Comma(int64(r.Steps)), strings.Join(not, ", "),
+			bytesText(r.LogicalBytes),
 			timeText(r.Last), printable(strings.Join(r.Metrics, ", "))}
 	}
 	table(w, []string{"RUN", ">STEPS", "NOT COMPLETE", ">SIZE", "LAST WRITTEN", "METRICS"}, rows)
@@ -101,7 +102,8 @@ func printLog(w io.Writer, l *control.RunLog) {
 		for _, name := range slices.Sorted(maps.Keys(s.Metrics)) {
 			metrics = append(metrics, fmt.Sprintf("%s=%s", name, s.Metrics[name]))
 		}
-		rows[i] = []string{printable(s.Step), s.State, timeText(s.Time), bytesText(s.LogicalBytes), fresh, printable(shared),
+		rows[i] = []string{printable(s.Step), s.State, timeText(s.Time), bytesText(s.LogicalBytes),
+			fresh, printable(shared),
 			printable(strings.Join(metrics, " "))}
 	}
 	table(w, []string{"STEP", "STATE", "WRITTEN", ">SIZE", ">NEW", "SHARED", "METRICS"}, rows)
@@ -131,7 +133,8 @@ the value. NaN never wins. Of equal values the earlier step wins. ckptfs log RUN
 					return err
 				}
 				return a.show(b, func(w io.Writer) {
-					fmt.Fprintf(w, "%s  %s=%s\n", printable(s.place.full(b.Path)), printable(b.Metric), b.Value)
+					fmt.Fprintf(w, "%s  %s=%s\n", printable(s.place.full(b.Path)),
+						printable(b.Metric), b.Value)
 				})
 			})
 		},

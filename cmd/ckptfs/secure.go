@@ -11,10 +11,11 @@ import (
 )
 
 // ownNames are what a store's folder holds besides its format: the daemon opens them by name.
-var ownNames = []string{tree.FormatFile, tree.LockFile, tree.TreeDir, tree.SegmentsDir, tree.IndexFile, tree.CatalogueFile, tree.LostFound, tree.LogFile, tree.WritingFile}
+var ownNames = []string{tree.FormatFile, tree.LockFile, tree.TreeDir, tree.SegmentsDir, tree.IndexFile,
+	tree.CatalogueFile, tree.LostFound, tree.LogFile, tree.WritingFile}
 
-// checkOwnNames refuses a store of which a part is a symbolic link: whoever could write the folder would have the
-// daemon read and write, as the daemon's user, wherever the link leads.
+// checkOwnNames refuses a store of which a part is a symbolic link: whoever could write the folder would have
+// the daemon read and write, as the daemon's user, wherever the link leads.
 func checkOwnNames(store string) error {
 	for _, name := range ownNames {
 		path := filepath.Join(store, name)

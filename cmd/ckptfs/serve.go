@@ -21,12 +21,13 @@ import (
 	"ckptfs/fs/volume"
 )
 
-// spareProcs is how many goroutines more than there are processors may run. One whose system call blocks keeps its place until
-// the runtime notices, up to 10 ms later, and some of the daemon's always wait for the kernel's next request, or for the disk.
+// spareProcs is how many goroutines more than there are processors may run. One whose system call blocks
+// keeps its place until the runtime notices, up to 10 ms later, and some of the daemon's always wait for the
+// kernel's next request, or for the disk.
 const spareProcs = 6
 
-// serve opens the store, mounts it, calls ready, and returns when the mount is gone and the store is closed. ctx ends
-// at the first signal, and counts until ready; after that see onSignals.
+// serve opens the store, mounts it, calls ready, and returns when the mount is gone and the store is closed.
+// ctx ends at the first signal, and counts until ready; after that see onSignals.
 func (a *app) serve(ctx context.Context, c *mountConfig, ready func(*mounted) error) (err error) {
 	lw := &logWriter{}
 	if c.foreground && c.logFile == "" {
@@ -151,8 +152,10 @@ func (a *app) serve(ctx context.Context, c *mountConfig, ready func(*mounted) er
 	if ctx.Err() != nil { // a signal that came before onSignals
 		return errors.Join(ctx.Err(), unmount(true))
 	}
-	log.Info("mounted", "store", c.store, "mountpoint", c.mountpoint, "mode", mode, "reason", reason, "version", version, "pid", os.Getpid())
-	m := &mounted{Store: c.store, Mountpoint: c.mountpoint, Mode: mode, ModeReason: reason, PID: os.Getpid(), Log: logFile}
+	log.Info("mounted", "store", c.store, "mountpoint", c.mountpoint, "mode", mode, "reason", reason,
+		"version", version, "pid", os.Getpid())
+	m := &mounted{Store: c.store, Mountpoint: c.mountpoint, Mode: mode, ModeReason: reason,
+		PID: os.Getpid(), Log: logFile}
 	if st, serr := v.Status(closing); serr == nil {
 		m.Recovery = st.Recovery
 	}
@@ -195,8 +198,9 @@ func (c *mountConfig) socket() (string, error) {
 	return deviceSocket(os.Geteuid(), dev), makeRuntimeDir()
 }
 
-// onSignals unmounts on the first SIGTERM or SIGINT, as soon as the mount is not in use. The second detaches it with
-// whatever is open, and lets the closing of the store wait for nothing; the third ends the process, as a crash would.
+// onSignals unmounts on the first SIGTERM or SIGINT, as soon as the mount is not in use. The second detaches
+// it with whatever is open, and lets the closing of the store wait for nothing; the third ends the process,
+// as a crash would.
 func onSignals(log *slog.Logger, unmount func(lazy bool) error, hurry func()) (stop func()) {
 	sigs := make(chan os.Signal, 3)
 	signal.Notify(sigs, syscall.SIGTERM, syscall.SIGINT)

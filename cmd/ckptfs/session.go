@@ -46,7 +46,8 @@ func (a *app) with(ctx context.Context, path string, how access, do func(*sessio
 }
 
 // withTwo is with, to look at two paths of one store; do is told the other one's place in it.
-func (a *app) withTwo(ctx context.Context, path, otherPath string, do func(s *session, other string) error) error {
+func (a *app) withTwo(ctx context.Context, path, otherPath string,
+	do func(s *session, other string) error) error {
 	other, err := find(otherPath)
 	if err != nil {
 		return err
@@ -81,7 +82,8 @@ func (a *app) connect(ctx context.Context, p *place, how access) (*session, erro
 	if err != nil {
 		return nil, err
 	}
-	h := control.NewHandler(v, control.Mount{Version: version, Store: p.store, PID: os.Getpid(), Started: time.Now()})
+	h := control.NewHandler(v, control.Mount{Version: version, Store: p.store, PID: os.Getpid(),
+		Started: time.Now()})
 	return &session{
 		Client: control.InProcess(h),
 		place:  p,

@@ -12,8 +12,9 @@ import (
 	"testing"
 )
 
-// What a package and a type may hold: a package of more lines, or a type of more fields and methods, is several things.
-// Lines are all lines of the package's files, comments too; tests and generated files do not count.
+// What a package and a type may hold: a package of more lines, or a type of more fields and methods, is
+// several things. Lines are all lines of the package's files, comments too; tests and generated files do not
+// count.
 const (
 	mostLines   = 5000
 	mostFields  = 25
@@ -23,9 +24,9 @@ const (
 // extent is what the test counts: of a package its lines, of a type its fields and its methods.
 type extent struct{ lines, fields, methods int }
 
-// oversize are the packages ("fs/volume") and types ("fs/volume.Volume") above the limits, with what they are held to
-// instead. A figure here may only shrink: nothing is above its own, and one that has become much too large is to be
-// lowered. What is below the limits again leaves the table.
+// oversize are the packages ("fs/volume") and types ("fs/volume.Volume") above the limits, with what they are
+// held to instead. A figure here may only shrink: nothing is above its own, and one that has become much too
+// large is to be lowered. What is below the limits again leaves the table.
 var oversize = map[string]extent{
 	"cas/store.Store":      {fields: 41, methods: 83},
 	"fs/metrics.collector": {fields: 42},
@@ -35,8 +36,8 @@ var oversize = map[string]extent{
 	"index/prefix.finder":  {fields: 31},
 }
 
-// slack is by how much a figure in the table may be above the true one: a tenth, so that not each line that goes changes
-// the table.
+// slack is by how much a figure in the table may be above the true one: a tenth, so that not each line that
+// goes changes the table.
 func slack(figure int) int { return figure / 10 }
 
 var generated = regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.$`)

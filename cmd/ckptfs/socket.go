@@ -16,8 +16,8 @@ import (
 	"ckptfs/fs/control"
 )
 
-// A daemon that may not write to its store has its control socket in the runtime folder of its user instead, under the
-// number of its mount's device, which is nobody else's on this host while the mount is there.
+// A daemon that may not write to its store has its control socket in the runtime folder of its user instead,
+// under the number of its mount's device, which is nobody else's on this host while the mount is there.
 
 // runtimeDir is where the sockets of a user's daemons are: what systemd keeps for it, or a folder like that.
 func runtimeDir(uid int) string {
@@ -52,7 +52,8 @@ func makeRuntimeDir() error {
 	return nil
 }
 
-// dialReader connects to the daemon of a read-only mount. The error is control.ErrNoDaemon when there is none.
+// dialReader connects to the daemon of a read-only mount. The error is control.ErrNoDaemon when there is
+// none.
 func dialReader(ctx context.Context, m *mountinfo.Info) (*control.Client, error) {
 	uid := ownerOf(m)
 	c, err := control.DialAt(ctx, deviceSocket(uid, device{m.Major, m.Minor}))
@@ -77,7 +78,8 @@ func ownerOf(m *mountinfo.Info) int {
 	return 0
 }
 
-// dial connects to the daemon that has the store of a place: the one that writes, or a reader that has it mounted.
+// dial connects to the daemon that has the store of a place: the one that writes, or a reader that has it
+// mounted.
 func dial(ctx context.Context, p *place) (*control.Client, error) {
 	if p.mount != nil {
 		if c, err := dialReader(ctx, p.mount); err == nil {

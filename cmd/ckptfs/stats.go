@@ -68,7 +68,8 @@ func printStats(w io.Writer, st *control.Stats) {
 	}
 	rows := make([][]string, 0, len(st.Runs))
 	for _, r := range st.Runs {
-		rows = append(rows, []string{printable(r.Run), humanize.Comma(r.Steps), humanize.Comma(r.Files), bytesText(r.LogicalBytes),
+		rows = append(rows, []string{printable(r.Run), humanize.Comma(r.Steps), humanize.Comma(r.Files),
+			bytesText(r.LogicalBytes),
 			bytesText(r.UniqueBytes), bytesText(r.NewBytes)})
 	}
 	fmt.Fprintln(w)

@@ -21,7 +21,8 @@ type umountConfig struct {
 	timeout             time.Duration // 0: as long as it takes, but for a mount that is in use
 }
 
-// forceGrace is how long a daemon whose mount was taken away may take to close the store before --force kills it.
+// forceGrace is how long a daemon whose mount was taken away may take to close the store before --force kills
+// it.
 const forceGrace = 30 * time.Second
 
 func (a *app) umountCmd() *cobra.Command {
@@ -143,7 +144,8 @@ func late(ctx context.Context, err error, what string, dev device) error {
 }
 
 // tryUnmount asks the daemon to unmount: once, or until --timeout.
-func (a *app) tryUnmount(ctx context.Context, cl *control.Client, mountpoint string, dev device, c *umountConfig) error {
+func (a *app) tryUnmount(ctx context.Context, cl *control.Client, mountpoint string, dev device,
+	c *umountConfig) error {
 	told := false
 	for {
 		err := cl.Unmount(ctx, c.lazy)

@@ -12,8 +12,8 @@ import (
 	"ckptfs/fs/control"
 )
 
-// ending is a daemon whose end is waited for. It is made before the daemon is told to end: a process id says nothing
-// afterwards.
+// ending is a daemon whose end is waited for. It is made before the daemon is told to end: a process id says
+// nothing afterwards.
 type ending struct {
 	place *place
 	pidfd int // -1 when the process cannot be seen from here (another pid namespace)
@@ -43,8 +43,8 @@ func (e *ending) signal(s syscall.Signal) error {
 	return unix.PidfdSendSignal(e.pidfd, s, nil, 0)
 }
 
-// wait returns once the daemon has ended, and with it the store's lock. Of a daemon that cannot be seen it is the
-// socket's end that is waited for, which comes a little before the lock's.
+// wait returns once the daemon has ended, and with it the store's lock. Of a daemon that cannot be seen it is
+// the socket's end that is waited for, which comes a little before the lock's.
 func (e *ending) wait(ctx context.Context) error {
 	const look = 50 * time.Millisecond
 	for ctx.Err() == nil {
@@ -59,7 +59,8 @@ func (e *ending) wait(ctx context.Context) error {
 			time.Sleep(look)
 			continue
 		}
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(e.pidfd), Events: unix.POLLIN}}, int(look.Milliseconds()))
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(e.pidfd), Events: unix.POLLIN}},
+			int(look.Milliseconds()))
 		if err != nil && !errors.Is(err, unix.EINTR) {
 			return fmt.Errorf("wait for the daemon: %w", err)
 		}

@@ -41,8 +41,8 @@ func find(path string) (*place, error) {
 	return findIn(path, mounts)
 }
 
-// findIn touches as little as it can on the way: a mount whose daemon died or hangs must still be found. A path that
-// spells a mountpoint is taken as that without asking anybody.
+// findIn touches as little as it can on the way: a mount whose daemon died or hangs must still be found. A
+// path that spells a mountpoint is taken as that without asking anybody.
 func findIn(path string, mounts []*mountinfo.Info) (*place, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
@@ -114,8 +114,9 @@ func mountpointOf(store string) string {
 	return ""
 }
 
-// inStore is the place of an absolute path in a store's folder: the folder itself, or a name below its tree. nil when
-// there is no store up to the root. What lies in the tree of a store is a user's, though it may look like another store.
+// inStore is the place of an absolute path in a store's folder: the folder itself, or a name below its tree.
+// nil when there is no store up to the root. What lies in the tree of a store is a user's, though it may look
+// like another store.
 func inStore(abs string) (*place, error) {
 	var found *place
 	var own error

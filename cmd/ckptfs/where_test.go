@@ -19,7 +19,8 @@ func mountTable(t *testing.T, lines ...string) []*mountinfo.Info {
 	var b strings.Builder
 	for i, l := range lines {
 		f := strings.Fields(l)
-		b.WriteString(strings.Join([]string{string(rune('1' + i)), "1", "0:4" + string(rune('0'+i)), f[0], f[1], "rw", "-", f[2], f[3], "rw"}, " ") + "\n")
+		b.WriteString(strings.Join([]string{string(rune('1' + i)), "1", "0:4" + string(rune('0'+i)),
+			f[0], f[1], "rw", "-", f[2], f[3], "rw"}, " ") + "\n")
 	}
 	mounts, err := mountinfo.GetMountsFromReader(strings.NewReader(b.String()), nil)
 	if err != nil {
@@ -163,7 +164,8 @@ func TestWithin(t *testing.T) {
 		path, dir string
 		want      bool
 	}{
-		{"/a/b", "/a", true}, {"/a", "/a", true}, {"/ab", "/a", false}, {"/a", "/a/b", false}, {"/a", "/", true}, {"/", "/", true},
+		{"/a/b", "/a", true}, {"/a", "/a", true}, {"/ab", "/a", false}, {"/a", "/a/b", false},
+		{"/a", "/", true}, {"/", "/", true},
 	} {
 		if within(tc.path, tc.dir) != tc.want {
 			t.Errorf("%s within %s: not %v", tc.path, tc.dir, tc.want)

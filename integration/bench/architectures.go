@@ -52,7 +52,8 @@ var chain = space{33, func(genes genome) *graph.Graph {
 	return m.g
 }}
 
-// branched is a space of 20 branches; the genes left over choose the layers after the join. The branches begin differently, or alike.
+// branched is a space of 20 branches; the genes left over choose the layers after the join. The branches
+// begin differently, or alike.
 func branched(alike bool) space {
 	return space{30, func(genes genome) *graph.Graph {
 		m := maker{&graph.Graph{Kind: graph.Explicit}}
@@ -96,7 +97,8 @@ type candidate struct {
 	quality float64
 }
 
-// evolve is aged evolution: a population of 100, of which the best of 10 has a mutant that replaces the oldest.
+// evolve is aged evolution: a population of 100, of which the best of 10 has a mutant that replaces the
+// oldest.
 func evolve(r *rand.Rand, genes, n int) []candidate {
 	const population = 100
 	out := make([]candidate, 0, n)

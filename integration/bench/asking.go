@@ -24,8 +24,9 @@ import (
 
 const askedOf = 2000
 
-// asking tells how long a match takes of those who ask, in a store of models with architectures of a hundred layers: by a file in the mount, by the file of a
-// stored model, by the socket, and without either in the process that has the store open.
+// asking tells how long a match takes of those who ask, in a store of models with architectures of a hundred
+// layers: by a file in the mount, by the file of a stored model, by the socket, and without either in the
+// process that has the store open.
 func (b *bench) asking() error {
 	dir, err := os.MkdirTemp(b.dir, "asking-")
 	if err != nil {
@@ -49,7 +50,8 @@ func (b *bench) asking() error {
 	}
 	graphs := make([][]byte, 64)
 	for i := range graphs {
-		if graphs[i], err = document(chain.graph(mutant(r, all[len(all)-1-r.IntN(1000)].genome))); err != nil {
+		if graphs[i], err = document(chain.graph(mutant(r,
+			all[len(all)-1-r.IntN(1000)].genome))); err != nil {
 			return err
 		}
 	}
@@ -64,7 +66,8 @@ func (b *bench) asking() error {
 	if err != nil {
 		return err
 	}
-	table(fmt.Sprintf("a match among %d models of about 100 layers, %s", askedOf, askedHow), append(slices.Clone(askedBy), "in process"), [][]string{append(row, within)})
+	table(fmt.Sprintf("a match among %d models of about 100 layers, %s", askedOf, askedHow),
+		append(slices.Clone(askedBy), "in process"), [][]string{append(row, within)})
 	return nil
 }
 
@@ -73,7 +76,8 @@ var askedBy = []string{"", ".ckptfs/query", ".ckptfs/lcp", "socket, as known", "
 
 const askedHow = "when all is quiet, the time until its answer is read, µs: median (99 of a hundred)"
 
-// saveModel writes a step: a checkpoint with two small tensors for each dense layer, its architecture, its quality.
+// saveModel writes a step: a checkpoint with two small tensors for each dense layer, its architecture, its
+// quality.
 func saveModel(dir string, c candidate) error {
 	g := chain.graph(c.genome)
 	arch, err := document(g)
@@ -96,7 +100,8 @@ func saveModel(dir string, c candidate) error {
 	data := make([]byte, size)
 	copy(data, fmt.Sprint(c.quality))
 	return errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, "arch.json"), arch, 0o644),
-		os.WriteFile(filepath.Join(dir, "metrics.json"), fmt.Appendf(nil, `{"quality": %g}`, c.quality), 0o644),
+		os.WriteFile(filepath.Join(dir, "metrics.json"), fmt.Appendf(nil, `{"quality": %g}`,
+			c.quality), 0o644),
 		os.WriteFile(filepath.Join(dir, "model.safetensors"), append(file, data...), 0o644))
 }
 
@@ -129,7 +134,8 @@ func document(g *graph.Graph) ([]byte, error) {
 	name := func(i int) string { return fmt.Sprintf("layer%d", i) }
 	var nodes []node
 	for i, v := range g.Vertices {
-		n := node{ID: name(i), Op: v.Op, Config: json.RawMessage(v.Config), Comm: v.Commutative, In: []string{}}
+		n := node{ID: name(i), Op: v.Op, Config: json.RawMessage(v.Config),
+			Comm: v.Commutative, In: []string{}}
 		for _, in := range v.Inputs {
 			n.In = append(n.In, name(in.Vertex))
 		}
@@ -143,7 +149,8 @@ func document(g *graph.Graph) ([]byte, error) {
 
 // askings times what a match takes, end to end: a row of askedBy. step is RUN/STEP of a stored model.
 func (b *bench) askings(name string, graphs [][]byte, step string) ([]string, error) {
-	client := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+	client := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _,
+		_ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(b.daemon.Store, "control.sock"))
 	}}}
 	file := filepath.Join(b.daemon.Dir, ".ckptfs/query/bench")

@@ -43,7 +43,8 @@ func newBench(o options) (*bench, error) {
 	}
 	b := &bench{options: o, plain: filepath.Join(o.dir, "plain")}
 	b.daemon = &daemon.Daemon{
-		Bin: bin, Store: filepath.Join(o.dir, "store"), Dir: filepath.Join(o.dir, "mnt"), Log: filepath.Join(o.dir, "log"),
+		Bin: bin, Store: filepath.Join(o.dir, "store"), Dir: filepath.Join(o.dir, "mnt"),
+		Log: filepath.Join(o.dir, "log"),
 	}
 	err = errors.Join(os.Mkdir(b.plain, 0o755), os.Mkdir(b.daemon.Dir, 0o755), b.mount())
 	if err == nil {
@@ -63,7 +64,8 @@ func (b *bench) introduce() error {
 	if err := unix.Statfs(b.plain, &st); err != nil {
 		return err
 	}
-	fsName := map[int64]string{0xef53: "ext4", 0x58465342: "xfs", 0x9123683e: "btrfs", 0x01021994: "tmpfs", 0x794c7630: "overlayfs"}[st.Type]
+	fsName := map[int64]string{0xef53: "ext4", 0x58465342: "xfs", 0x9123683e: "btrfs", 0x01021994: "tmpfs",
+		0x794c7630: "overlayfs"}[st.Type]
 	if fsName == "" {
 		fsName = fmt.Sprintf("filesystem %#x", st.Type)
 	}
@@ -141,9 +143,10 @@ func (b *bench) pythonRun(program string, args ...string) (string, error) {
 	return string(out), nil
 }
 
-// scenarios are the rows that measure adds for each of a program's scenarios, which it lists without arguments, but for those that -clients
-// leaves out. Each row is told as it comes.
-func (b *bench) scenarios(program string, measure func(name string, add func(row []string)) error) (rows [][]string, err error) {
+// scenarios are the rows that measure adds for each of a program's scenarios, which it lists without
+// arguments, but for those that -clients leaves out. Each row is told as it comes.
+func (b *bench) scenarios(program string, measure func(name string,
+	add func(row []string)) error) (rows [][]string, err error) {
 	out, err := b.pythonRun(program)
 	if err != nil {
 		return nil, err
@@ -153,7 +156,8 @@ func (b *bench) scenarios(program string, measure func(name string, add func(row
 		return nil, err
 	}
 	for _, name := range names {
-		if len(b.named) > 0 && !slices.ContainsFunc(b.named, func(s string) bool { return strings.HasPrefix(name, s) }) {
+		if len(b.named) > 0 && !slices.ContainsFunc(b.named,
+			func(s string) bool { return strings.HasPrefix(name, s) }) {
 			continue
 		}
 		err := measure(name, func(row []string) {
@@ -197,8 +201,8 @@ func (b *bench) memory() (now, peak int64) {
 	return now, peak
 }
 
-// resetPeak starts a new highest value. It needs leave to write to the daemon's /proc; without it the peak is that
-// of the daemon's whole life.
+// resetPeak starts a new highest value. It needs leave to write to the daemon's /proc; without it the peak is
+// that of the daemon's whole life.
 func (b *bench) resetPeak() {
 	for _, pid := range b.daemon.PIDs() {
 		_ = os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0)
@@ -221,7 +225,8 @@ func cool(path string) error {
 // coolStore drops what the kernel caches of the store's segments and of the files in place.
 func (b *bench) coolStore() error {
 	for _, sub := range []string{"segments", "tree"} {
-		err := filepath.WalkDir(filepath.Join(b.daemon.Store, sub), func(path string, d os.DirEntry, err error) error {
+		err := filepath.WalkDir(filepath.Join(b.daemon.Store, sub), func(path string, d os.DirEntry,
+			err error) error {
 			if err != nil || !d.Type().IsRegular() {
 				return err
 			}

@@ -7,14 +7,16 @@ import (
 	"path/filepath"
 )
 
-// cachex times torchcachex's pattern while its cache grows: a flush of 1000 samples of 256 bytes, an index written anew.
+// cachex times torchcachex's pattern while its cache grows: a flush of 1000 samples of 256 bytes, an index
+// written anew.
 func (b *bench) cachex() error {
 	const flush, windows = 1000, 10
 	samples := 100_000
 	if b.size >= 4<<30 {
 		samples = 1_000_000
 	}
-	dirs := map[bool]string{false: filepath.Join(b.plain, "cachex"), true: filepath.Join(b.daemon.Dir, "cachex")}
+	dirs := map[bool]string{false: filepath.Join(b.plain, "cachex"),
+		true: filepath.Join(b.daemon.Dir, "cachex")}
 	talk := map[bool]*conversation{}
 	for ours, dir := range dirs {
 		if err := os.Mkdir(dir, 0o755); err != nil {
@@ -78,6 +80,7 @@ func (b *bench) cachex() error {
 			bytesText((after.Stored - before.Stored) / int64(n)), bytesText(wrote.Segment)})
 	}
 	table(fmt.Sprintf("torchcachex's pattern: milliseconds a flush of %d samples, and to read 10 batches of 100; what a flush adds to the store", flush),
-		[]string{"", "flush, plain", "ckptfs", "ratio", "read, plain", "ckptfs", "stored a flush", "a segment"}, rows)
+		[]string{"", "flush, plain", "ckptfs", "ratio", "read, plain", "ckptfs", "stored a flush",
+			"a segment"}, rows)
 	return nil
 }

@@ -8,14 +8,18 @@ import (
 	"strings"
 )
 
-// timedClients are the clients of programs/clients that are timed, with whether they are also at the size of checkpoints.
+// timedClients are the clients of programs/clients that are timed, with whether they are also at the size of
+// checkpoints.
 var timedClients = []struct {
 	name  string
 	large bool
 }{
-	{"torch_save", true}, {"safetensors_", true}, {"transformers_", true}, {"accelerate_", true}, {"lightning_", true}, {"dcp", true},
-	{"orbax_", true}, {"tensorstore_", true}, {"numpy_", true}, {"h5py_", true}, {"keras_", true}, {"arrow_", true}, {"gguf_", true},
-	{"onnx_", true}, {"sklearn_", true}, {"xgboost_", false}, {"sqlite_", false}, {"git_", false}, {"tools", false}, {"mlflow_", false},
+	{"torch_save", true}, {"safetensors_", true}, {"transformers_", true}, {"accelerate_", true},
+	{"lightning_", true}, {"dcp", true},
+	{"orbax_", true}, {"tensorstore_", true}, {"numpy_", true}, {"h5py_", true}, {"keras_", true},
+	{"arrow_", true}, {"gguf_", true},
+	{"onnx_", true}, {"sklearn_", true}, {"xgboost_", false}, {"sqlite_", false}, {"git_", false},
+	{"tools", false}, {"mlflow_", false},
 }
 
 const smallClient = 1 << 20 // bytes that a client saves, the small way
@@ -29,7 +33,8 @@ func (b *bench) clients() error {
 		}
 		var rows [][]string
 		for _, c := range timedClients {
-			if i > 0 && !c.large || len(b.named) > 0 && !slices.Contains(b.named, strings.TrimSuffix(c.name, "_")) {
+			if i > 0 && !c.large || len(b.named) > 0 && !slices.Contains(b.named,
+				strings.TrimSuffix(c.name, "_")) {
 				continue
 			}
 			more, err := b.client(c.name, size)
@@ -45,7 +50,8 @@ func (b *bench) clients() error {
 }
 
 func (b *bench) client(name string, size int64) ([][]string, error) {
-	out, err := b.pythonRun(filepath.Join("clients", "timing.py"), name, fmt.Sprint(b.rounds), fmt.Sprint(size),
+	out, err := b.pythonRun(filepath.Join("clients", "timing.py"), name, fmt.Sprint(b.rounds),
+		fmt.Sprint(size),
 		b.plain, b.daemon.Dir, b.daemon.Store, b.daemon.Bin)
 	if err != nil {
 		return nil, err
@@ -76,7 +82,8 @@ func (b *bench) client(name string, size int64) ([][]string, error) {
 	var rows [][]string
 	for _, what := range order {
 		p := figures[what]
-		rows = append(rows, []string{strings.TrimSuffix(name, "_") + ", " + what, p.plain.text(), p.ours.text(), p.ratio()})
+		rows = append(rows, []string{strings.TrimSuffix(name, "_") + ", " + what, p.plain.text(),
+			p.ours.text(), p.ratio()})
 	}
 	return rows, nil
 }

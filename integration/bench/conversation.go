@@ -20,7 +20,8 @@ type conversation struct {
 }
 
 func (b *bench) converse(program string, args ...string) (*conversation, error) {
-	c := &conversation{cmd: exec.Command(b.python, append([]string{filepath.Join(b.programs, program)}, args...)...)}
+	c := &conversation{cmd: exec.Command(b.python,
+		append([]string{filepath.Join(b.programs, program)}, args...)...)}
 	c.cmd.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1", "PYTHONPATH=scripts/python:"+os.Getenv("PYTHONPATH"))
 	c.cmd.Stderr = os.Stderr
 	in, err := c.cmd.StdinPipe()

@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// evostore is EvoStore's experiment of incremental writes, in small: a model of 100 layers, of which a share was trained since its parent, saved by several writers at
-// once. The bandwidth is what all models take, changed or not, by the time until the last close; and until all of it is durable.
+// evostore is EvoStore's experiment of incremental writes, in small: a model of 100 layers, of which a share
+// was trained since its parent, saved by several writers at once. The bandwidth is what all models take,
+// changed or not, by the time until the last close; and until all of it is durable.
 func (b *bench) evostore() error {
 	const layers = 100
 	model := b.size / 10
@@ -30,11 +31,13 @@ func (b *bench) evostore() error {
 		}
 		var rows [][]string
 		for _, writers := range []int{1, 2, 4, 8} {
-			closed, durable, stored := make([]sample, len(ways)), make([]sample, len(ways)), make([]sample, len(ways))
+			closed, durable, stored := make([]sample, len(ways)), make([]sample, len(ways)),
+				make([]sample, len(ways))
 			for round := range b.rounds {
 				for i := range ways {
 					k := (i + round) % len(ways) // no way is always the first
-					t, d, n, err := b.incremental(ways[k].way, ways[k].mounted, writers, layers, model, changed)
+					t, d, n, err := b.incremental(ways[k].way, ways[k].mounted, writers,
+						layers, model, changed)
 					if err != nil {
 						return fmt.Errorf("%s: %w", ways[k].name, err)
 					}
@@ -50,7 +53,8 @@ func (b *bench) evostore() error {
 					first[0] = fmt.Sprint(writers)
 				}
 				first[1] = w.name
-				rows = append(rows, append(first, closed[i].text(), (&pair{closed[0], closed[i]}).ratio(), durable[i].text(), (&pair{durable[0], durable[i]}).ratio(),
+				rows = append(rows, append(first, closed[i].text(), (&pair{closed[0], closed[i]}).ratio(),
+					durable[i].text(), (&pair{durable[0], durable[i]}).ratio(),
 					fmt.Sprintf("%.0f %%", 100*stored[i].median())))
 			}
 		}
@@ -60,8 +64,10 @@ func (b *bench) evostore() error {
 	return nil
 }
 
-// incremental is one run: seconds until the last close and until durable, and the bytes that the disk took for the children. The store is a new one.
-func (b *bench) incremental(way string, mounted bool, writers, layers int, model int64, changed int) (closed, durable float64, stored int64, err error) {
+// incremental is one run: seconds until the last close and until durable, and the bytes that the disk took
+// for the children. The store is a new one.
+func (b *bench) incremental(way string, mounted bool, writers, layers int, model int64, changed int) (closed,
+	durable float64, stored int64, err error) {
 	dir, err := os.MkdirTemp(b.dir, "evostore-")
 	if err != nil {
 		return 0, 0, 0, err
@@ -79,7 +85,8 @@ func (b *bench) incremental(way string, mounted bool, writers, layers int, model
 	} else if err := os.Mkdir(folder, 0o755); err != nil {
 		return 0, 0, 0, err
 	}
-	c, err := b.converse("evostore.py", way, folder, fmt.Sprint(writers), fmt.Sprint(layers), fmt.Sprint(model), fmt.Sprint(changed*layers/100))
+	c, err := b.converse("evostore.py", way, folder, fmt.Sprint(writers), fmt.Sprint(layers),
+		fmt.Sprint(model), fmt.Sprint(changed*layers/100))
 	if err != nil {
 		return 0, 0, 0, err
 	}

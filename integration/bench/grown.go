@@ -13,8 +13,9 @@ import (
 	"ckptfs/cas"
 )
 
-// grown saves boosted models ten rounds apart and tells what packing one save takes, however much of it is in the store already, beside
-// what reading it and hashing it takes: everything that was saved has to be looked at.
+// grown saves boosted models ten rounds apart and tells what packing one save takes, however much of it is in
+// the store already, beside what reading it and hashing it takes: everything that was saved has to be looked
+// at.
 func (b *bench) grown() error {
 	rows, err := b.scenarios("grown.py", func(kind string, add func([]string)) error {
 		for _, rounds := range []int{1000, 2500, 5000} {
@@ -64,7 +65,8 @@ func (b *bench) grownTo(kind string, rounds int) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		step := filepath.Join(own.Dir, "runs", "grown", strings.TrimSuffix(filepath.Base(path), filepath.Ext(path)))
+		step := filepath.Join(own.Dir, "runs", "grown", strings.TrimSuffix(filepath.Base(path),
+			filepath.Ext(path)))
 		if err := os.MkdirAll(step, 0o755); err != nil {
 			return nil, err
 		}
@@ -86,11 +88,13 @@ func (b *bench) grownTo(kind string, rounds int) ([]string, error) {
 	saves := len(files) - 1
 	packing := fresh.cpu() - before
 	each := func(d time.Duration) string { return digits(d.Seconds() * 1000 / float64(saves)) }
-	return []string{kind, fmt.Sprint(rounds), digits(float64(bytes) / 1e6 / float64(saves)), each(packing), each(floor),
+	return []string{kind, fmt.Sprint(rounds), digits(float64(bytes) / 1e6 / float64(saves)),
+		each(packing), each(floor),
 		fmt.Sprintf("%.1fx", packing.Seconds()/floor.Seconds())}, nil
 }
 
-// hashing is the processor time that reading a file, which the kernel has in memory, and hashing it take, the least of several tries.
+// hashing is the processor time that reading a file, which the kernel has in memory, and hashing it take, the
+// least of several tries.
 func hashing(path string) (least time.Duration, err error) {
 	f, err := os.Open(path)
 	if err != nil {

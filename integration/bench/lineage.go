@@ -26,7 +26,8 @@ const (
 	catalogueAsks = 10_000
 )
 
-// catalogues are the ways in which a catalogue comes about. The last has equal branches, among which a scan would have to search.
+// catalogues are the ways in which a catalogue comes about. The last has equal branches, among which a scan
+// would have to search.
 var catalogues = []struct {
 	name string
 	space
@@ -48,7 +49,8 @@ func (b *bench) lineage() error {
 		}
 		r := rand.New(rand.NewPCG(catalogueSize, 7))
 		all := c.make(r, c.genes, catalogueSize)
-		asked := func(n int) []*graph.Graph { // made when they are needed: a daemon that starts has no heap to look through
+		// made when they are needed: a daemon that starts has no heap to look through
+		asked := func(n int) []*graph.Graph {
 			r := rand.New(rand.NewPCG(catalogueSize, 8))
 			out := make([]*graph.Graph, n)
 			for i := range out {
@@ -80,7 +82,8 @@ func hasPrefix(all []string, name string) bool {
 var graphsBucket = []byte("graphs")
 
 // matches measures one catalogue.
-func (b *bench) matches(all []candidate, graphOf func(genome) *graph.Graph, askedFor func(n int) []*graph.Graph, twins bool) ([]string, error) {
+func (b *bench) matches(all []candidate, graphOf func(genome) *graph.Graph,
+	askedFor func(n int) []*graph.Graph, twins bool) ([]string, error) {
 	path := filepath.Join(b.dir, "graphs.db")
 	if err := b.writeGraphs(path, all, graphOf); err != nil {
 		return nil, err
@@ -94,7 +97,8 @@ func (b *bench) matches(all []candidate, graphOf func(genome) *graph.Graph, aske
 	made := time.Since(start)
 	memory := heap() - before
 	snapshot := filepath.Join(b.dir, "catalogue")
-	if err := os.WriteFile(snapshot, c.Snapshot(func(uint64) (t prefix.Tag) { return t }), 0o600); err != nil {
+	if err := os.WriteFile(snapshot, c.Snapshot(func(uint64) (t prefix.Tag) { return t }),
+		0o600); err != nil {
 		return nil, err
 	}
 	c = nil
@@ -158,8 +162,11 @@ func (b *bench) matches(all []candidate, graphOf func(genome) *graph.Graph, aske
 	allCores := float64(len(asked)) / time.Since(start).Seconds()
 
 	n := float64(len(asked))
-	row := []string{digits(float64(vertices) / n), digits(float64(common) / n), digits(ours), digits(allCores), "–", "–", "–", "–",
-		fmt.Sprintf("%.2f", float64(memory)/float64(len(all))/1024), digits(insert.Seconds() * 1e6 / float64(len(all))), fmt.Sprintf("%.2f", cold.Seconds()), fmt.Sprintf("%.2f", made.Seconds()),
+	row := []string{digits(float64(vertices) / n), digits(float64(common) / n), digits(ours),
+		digits(allCores), "–", "–", "–", "–",
+		fmt.Sprintf("%.2f", float64(memory)/float64(len(all))/1024),
+		digits(insert.Seconds() * 1e6 / float64(len(all))), fmt.Sprintf("%.2f", cold.Seconds()),
+		fmt.Sprintf("%.2f", made.Seconds()),
 		fmt.Sprintf("%.1f %%", 100*float64(inexact)/n)}
 	if twins {
 		return row, nil
@@ -174,8 +181,10 @@ func (b *bench) matches(all []candidate, graphOf func(genome) *graph.Graph, aske
 	return row, nil
 }
 
-// others asks a scan and Redis some of the questions, and holds that they answer the same. It returns queries a second.
-func (b *bench) others(all []candidate, graphOf func(genome) *graph.Graph, asked []*graph.Graph, answers []prefix.Match) (scan, redis float64, err error) {
+// others asks a scan and Redis some of the questions, and holds that they answer the same. It returns queries
+// a second.
+func (b *bench) others(all []candidate, graphOf func(genome) *graph.Graph, asked []*graph.Graph,
+	answers []prefix.Match) (scan, redis float64, err error) {
 	const scans, fetches = 100, 20
 	l := labels{}
 	stored := make([]scanned, len(all))
@@ -224,7 +233,8 @@ func (b *bench) others(all []candidate, graphOf func(genome) *graph.Graph, asked
 	return scan, fetches / time.Since(clock).Seconds(), nil
 }
 
-// writeGraphs makes a bbolt file of the records of a catalogue: by number, the quality and the graph's record.
+// writeGraphs makes a bbolt file of the records of a catalogue: by number, the quality and the graph's
+// record.
 func (b *bench) writeGraphs(path string, all []candidate, graphOf func(genome) *graph.Graph) error {
 	db, err := bolt.Open(path, 0o600, &bolt.Options{NoSync: true})
 	if err != nil {
@@ -275,7 +285,8 @@ func loadGraphs(path string) (*prefix.Catalogue, error) {
 		var bad error
 		c.Fill(len(keys), func(i int, r *graph.OutlineReader) (prefix.Model, *graph.Outline, error) {
 			g, err := r.Read(values[i][8:])
-			return prefix.Model{Seq: binary.BigEndian.Uint64(keys[i]), Quality: math.Float64frombits(binary.BigEndian.Uint64(values[i]))}, g, err
+			return prefix.Model{Seq: binary.BigEndian.Uint64(keys[i]),
+				Quality: math.Float64frombits(binary.BigEndian.Uint64(values[i]))}, g, err
 		}, func(_ int, err error) { bad = err })
 		return bad
 	})

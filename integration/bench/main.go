@@ -1,10 +1,12 @@
-// Command bench measures ckptfs against the filesystem that its store lies on, in the same run: each figure is
-// taken in pairs, now one first and now the other, and is told as the median with the lowest and the highest.
+// Command bench measures ckptfs against the filesystem that its store lies on, in the same run: each figure
+// is taken in pairs, now one first and now the other, and is told as the median with the lowest and the
+// highest.
 //
 //	go run ./integration/bench [-size 1G] [-rounds 5] [-only write,read,torch,dedup,resnet,clients,small,cachex,servers,storage,steps,grown,training,lineage,asking,evostore,nas] [-dir FOLDER] [-served]
 //
-// It needs a built bin/ckptfs and, in CKPTFS_PYTHON, a Python with torch and safetensors; `make bench` sees to both.
-// Run it on a quiet machine, with some 10 times -size free in FOLDER (default: the folder for temporary files).
+// It needs a built bin/ckptfs and, in CKPTFS_PYTHON, a Python with torch and safetensors; `make bench` sees
+// to both. Run it on a quiet machine, with some 10 times -size free in FOLDER (default: the folder for
+// temporary files).
 package main
 
 import (
@@ -118,7 +120,9 @@ func run() error {
 		defer pprof.StopCPUProfile()
 	}
 	for _, s := range sections {
-		if len(o.only) == 0 && (s.name == "dedup" || slices.Contains([]string{"storage", "steps", "grown", "training", "lineage", "asking", "evostore", "nas"}, s.name)) || len(o.only) > 0 && !slices.Contains(o.only, s.name) {
+		if len(o.only) == 0 && (s.name == "dedup" ||
+			slices.Contains([]string{"storage", "steps", "grown", "training", "lineage", "asking", "evostore",
+				"nas"}, s.name)) || len(o.only) > 0 && !slices.Contains(o.only, s.name) {
 			continue
 		}
 		if err := s.run(b); err != nil {

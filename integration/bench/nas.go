@@ -7,7 +7,8 @@ import (
 	"path/filepath"
 )
 
-// nas is EvoStore's experiment of what a network architecture search stores, in small: 1,000 candidates with transfer, with and without retiring.
+// nas is EvoStore's experiment of what a network architecture search stores, in small: 1,000 candidates with
+// transfer, with and without retiring.
 func (b *bench) nas() error {
 	const candidates = 1000
 	var rows, asked [][]string
@@ -19,7 +20,8 @@ func (b *bench) nas() error {
 		rows, asked = append(rows, row), append(asked, latency)
 	}
 	table(fmt.Sprintf("%d candidates of aged evolution with transfer, population 100: MB; milliseconds, medians of all (of the last 100)", candidates),
-		[]string{"", "HDF5, all", "HDF5, left", "ckptfs", "all/ckptfs", "left/ckptfs", "transferred", "match", "transfer", "save"}, rows)
+		[]string{"", "HDF5, all", "HDF5, left", "ckptfs", "all/ckptfs", "left/ckptfs", "transferred",
+			"match", "transfer", "save"}, rows)
 	table("a match "+askedHow, askedBy, asked)
 	return nil
 }
@@ -55,7 +57,8 @@ func (b *bench) search(candidates int, retire bool) (row, latency []string, err 
 	if err := fresh.sync(); err != nil {
 		return nil, nil, err
 	}
-	if _, err := fresh.daemon.CLI("prune", "--grace", "0", "--max-unused", "0", fresh.daemon.Dir); err != nil {
+	if _, err := fresh.daemon.CLI("prune", "--grace", "0", "--max-unused", "0",
+		fresh.daemon.Dir); err != nil {
 		return nil, nil, err
 	}
 	stored, err := diskUsage(filepath.Join(fresh.daemon.Store, "segments"))
@@ -77,5 +80,6 @@ func (b *bench) search(candidates int, retire bool) (row, latency []string, err 
 	if latency, err = fresh.askings(name, [][]byte{graph}, last); err != nil {
 		return nil, nil, err
 	}
-	return []string{name, mb(r.All), mb(left), mb(stored), ratio(r.All), ratio(left), fmt.Sprintf("%.0f %%", 100*r.Transferred), ms(r.Match), ms(r.Transfer), ms(r.Save)}, latency, nil
+	return []string{name, mb(r.All), mb(left), mb(stored), ratio(r.All), ratio(left),
+		fmt.Sprintf("%.0f %%", 100*r.Transferred), ms(r.Match), ms(r.Transfer), ms(r.Save)}, latency, nil
 }

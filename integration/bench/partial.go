@@ -15,7 +15,8 @@ import (
 func (b *bench) partial() error {
 	const name = "partial.safetensors"
 	path := filepath.Join(b.daemon.Dir, name)
-	if _, err := b.pythonRun("payload.py", fmt.Sprint(b.size), filepath.Join(b.plain, "partial.pt"), path); err != nil {
+	if _, err := b.pythonRun("payload.py", fmt.Sprint(b.size), filepath.Join(b.plain, "partial.pt"),
+		path); err != nil {
 		return err
 	}
 	if err := b.sync(); err != nil {
@@ -29,14 +30,16 @@ func (b *bench) partial() error {
 		var read, wall sample
 		var asked int64
 		for range b.rounds {
-			if err := errors.Join(b.remount("--hot-size", "0", "--metrics-listen", "127.0.0.1:0"), b.evictAll(), b.coolStore()); err != nil {
+			if err := errors.Join(b.remount("--hot-size", "0", "--metrics-listen", "127.0.0.1:0"),
+				b.evictAll(), b.coolStore()); err != nil {
 				return err
 			}
 			before, err := b.segmentsRead()
 			if err != nil {
 				return err
 			}
-			out, err := b.pythonRun("partial.py", path, filepath.Join(b.daemon.Dir, ".ckptfs", "tensors", name), how[0])
+			out, err := b.pythonRun("partial.py", path, filepath.Join(b.daemon.Dir, ".ckptfs",
+				"tensors", name), how[0])
 			if err != nil {
 				return err
 			}

@@ -27,7 +27,8 @@ func (b *bench) payloads() ([]*payload, error) {
 		return nil, err
 	}
 	var all []*payload
-	for _, p := range []*payload{{format: "torch-zip", ext: ".pt"}, {format: "safetensors", ext: ".safetensors"}} {
+	for _, p := range []*payload{{format: "torch-zip", ext: ".pt"},
+		{format: "safetensors", ext: ".safetensors"}} {
 		var err error
 		path := filepath.Join(b.plain, "payload"+p.ext)
 		if p.bytes, err = os.ReadFile(path); err != nil {

@@ -8,10 +8,12 @@ import (
 	"strings"
 )
 
-// torch times real torch.save, torch.load and load_file of a state dict of 500 MB, or half of -size where that is less.
+// torch times real torch.save, torch.load and load_file of a state dict of 500 MB, or half of -size where
+// that is less.
 func (b *bench) torch() error {
 	n := min(500_000_000, b.size/2)
-	out, err := b.pythonRun("time_torch.py", fmt.Sprint(n), fmt.Sprint(b.rounds), b.plain, b.daemon.Dir, b.daemon.Store, b.daemon.Bin)
+	out, err := b.pythonRun("time_torch.py", fmt.Sprint(n), fmt.Sprint(b.rounds), b.plain, b.daemon.Dir,
+		b.daemon.Store, b.daemon.Bin)
 	if err != nil {
 		return err
 	}

@@ -102,14 +102,16 @@ var conditions = []struct {
 }{
 	{"resident, warm", nil, func(b *bench, path string) error { return warm(path) }, false},
 	{"resident, cold", nil, func(b *bench, path string) error { return b.coolStore() }, true},
-	{"packed, cold", []string{"--hot-size", "0"}, func(b *bench, path string) error { return b.coolPacked() }, true},
+	{"packed, cold", []string{"--hot-size", "0"}, func(b *bench, path string) error { return b.coolPacked() },
+		true},
 	{"packed, segments warm", []string{"--hot-size", "0"}, func(b *bench, path string) error {
 		if err := b.remount("--hot-size", "0"); err != nil {
 			return err
 		}
 		return b.warmSegments()
 	}, false},
-	{"packed, warm", []string{"--hot-size", "0"}, func(b *bench, path string) error { return warm(path) }, false},
+	{"packed, warm", []string{"--hot-size", "0"}, func(b *bench, path string) error { return warm(path) },
+		false},
 	{"hydrated, warm", nil, func(b *bench, path string) error {
 		if _, err := b.daemon.CLI("hydrate", path); err != nil {
 			return err
@@ -145,7 +147,8 @@ func (b *bench) warmSegments() error {
 }
 
 // pairs reads a plain file and ours in alternating pairs, each after it was prepared.
-func (b *bench) pairs(run func(string) (float64, error), plain string, preparePlain func(string) error, ours string, prepare func(*bench, string) error) (figure pair, err error) {
+func (b *bench) pairs(run func(string) (float64, error), plain string, preparePlain func(string) error,
+	ours string, prepare func(*bench, string) error) (figure pair, err error) {
 	onPlain := func() error {
 		if err := preparePlain(plain); err != nil {
 			return err
@@ -176,8 +179,8 @@ func (b *bench) pairs(run func(string) (float64, error), plain string, preparePl
 	return figure, nil
 }
 
-// reads measures a file of the given size that packing found new, in each condition. It takes a store of its own
-// segments only: nothing else is in the way of the disk.
+// reads measures a file of the given size that packing found new, in each condition. It takes a store of its
+// own segments only: nothing else is in the way of the disk.
 func (b *bench) reads() error {
 	all, err := b.payloads()
 	if err != nil {
@@ -218,7 +221,8 @@ func (b *bench) reads() error {
 			if err != nil {
 				return fmt.Errorf("%s, %s: %w", c.name, r.name, err)
 			}
-			rows = append(rows, []string{c.name + ": " + r.name + ", " + r.unit, figure.plain.text(), figure.ours.text(), figure.ratio()})
+			rows = append(rows, []string{c.name + ": " + r.name + ", " + r.unit, figure.plain.text(),
+				figure.ours.text(), figure.ratio()})
 		}
 	}
 	table("read", []string{"", "plain", "ckptfs", "ratio"}, rows)

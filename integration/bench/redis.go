@@ -15,7 +15,8 @@ import (
 	"time"
 )
 
-// redis is a Redis server of its own, in memory, behind a unix socket, and one connection. A client needs of its protocol two commands.
+// redis is a Redis server of its own, in memory, behind a unix socket, and one connection. A client needs of
+// its protocol two commands.
 type redis struct {
 	cmd *exec.Cmd
 	c   net.Conn
@@ -25,7 +26,8 @@ type redis struct {
 
 func startRedis(dir string) (*redis, error) {
 	socket := filepath.Join(dir, "redis.sock")
-	cmd := exec.Command("redis-server", "--port", "0", "--unixsocket", socket, "--save", "", "--appendonly", "no", "--dir", dir)
+	cmd := exec.Command("redis-server", "--port", "0", "--unixsocket", socket, "--save", "", "--appendonly",
+		"no", "--dir", dir)
 	cmd.Stderr = os.Stderr
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("%w (scripts/setup-peers installs it)", err)
@@ -130,7 +132,8 @@ func (s *redis) ask(p *prefixer, g compact, n int) (best answer, err error) {
 			if _, err := io.ReadFull(s.r, value[:size+2]); err != nil {
 				return best, err
 			}
-			best.offer(p.length(compactOf(value[8:size])), math.Float64frombits(binary.LittleEndian.Uint64(value)), uint64(i+k))
+			best.offer(p.length(compactOf(value[8:size])),
+				math.Float64frombits(binary.LittleEndian.Uint64(value)), uint64(i+k))
 		}
 	}
 	return best, nil

@@ -107,8 +107,8 @@ func (p *prefixer) ask(g compact) {
 	clear(p.used)
 }
 
-// length is that of the longest common prefix with a stored graph. Among vertices that are equal and have the same inputs it takes the
-// first: where there are such it is a lower bound.
+// length is that of the longest common prefix with a stored graph. Among vertices that are equal and have the
+// same inputs it takes the first: where there are such it is a lower bound.
 func (p *prefixer) length(a compact) int {
 	for _, v := range p.frontier {
 		p.used[p.phi[v]-1] = false
@@ -192,7 +192,8 @@ type answer struct {
 }
 
 func (a *answer) offer(length int, quality float64, seq uint64) {
-	if length > a.length || length == a.length && length > 0 && (quality > a.quality || quality == a.quality && seq > a.seq) {
+	if length > a.length || length == a.length && length > 0 &&
+		(quality > a.quality || quality == a.quality && seq > a.seq) {
 		*a = answer{length, quality, seq}
 	}
 }

@@ -19,10 +19,12 @@ func (b *bench) servers() error {
 	}
 	size := min(b.size, 300<<20)
 	paths := map[bool]string{false: filepath.Join(b.plain, "served.safetensors"), true: filepath.Join(b.daemon.Dir, "served.safetensors")}
-	if _, err := b.pythonRun("payload.py", fmt.Sprint(size), filepath.Join(b.plain, "served.pt"), paths[false]); err != nil {
+	if _, err := b.pythonRun("payload.py", fmt.Sprint(size), filepath.Join(b.plain, "served.pt"),
+		paths[false]); err != nil {
 		return err
 	}
-	if _, err := b.pythonRun("payload.py", fmt.Sprint(size), filepath.Join(b.daemon.Dir, "served.pt"), paths[true]); err != nil {
+	if _, err := b.pythonRun("payload.py", fmt.Sprint(size), filepath.Join(b.daemon.Dir, "served.pt"),
+		paths[true]); err != nil {
 		return err
 	}
 	if err := b.sync(); err != nil {

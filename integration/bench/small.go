@@ -41,8 +41,8 @@ var smallSteps = []struct {
 	{"unlink", func(path string, _ []byte) error { return os.Remove(path) }},
 }
 
-// small tells how many small files a second can be made, looked at, read and removed: on the mount, on a plain go-fuse
-// loopback, and on the filesystem below both.
+// small tells how many small files a second can be made, looked at, read and removed: on the mount, on a
+// plain go-fuse loopback, and on the filesystem below both.
 func (b *bench) small() error {
 	stop, loop, err := b.loopback()
 	if err != nil {
@@ -117,7 +117,8 @@ func writeSynced(path string, data []byte) error {
 
 // loopback builds and mounts go-fuse's loopback over a folder beside the plain one.
 func (b *bench) loopback() (stop func(), dir string, err error) {
-	bin, below, dir := filepath.Join(b.dir, "loopback"), filepath.Join(b.dir, "below"), filepath.Join(b.dir, "loop")
+	bin, below, dir := filepath.Join(b.dir, "loopback"), filepath.Join(b.dir, "below"),
+		filepath.Join(b.dir, "loop")
 	build := exec.Command("go", "build", "-o", bin, "ckptfs/integration/bench/loopback")
 	if out, err := build.CombinedOutput(); err != nil {
 		return nil, "", fmt.Errorf("building the loopback: %w\n%s", err, out)

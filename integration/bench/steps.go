@@ -21,9 +21,9 @@ import (
 // trainingSteps is how many checkpoints the section steps saves.
 const trainingSteps = 20
 
-// steps saves a training run from its first steps to convergence, and tells of each step what its chunks would take alone, as deltas of
-// the step before, and as the better of the two against the base that the store's rule gives; what they take in the store; and what other
-// rules for keys would have come to.
+// steps saves a training run from its first steps to convergence, and tells of each step what its chunks
+// would take alone, as deltas of the step before, and as the better of the two against the base that the
+// store's rule gives; what they take in the store; and what other rules for keys would have come to.
 func (b *bench) steps() error {
 	dir, err := os.MkdirTemp(b.dir, "steps-")
 	if err != nil {
@@ -64,7 +64,8 @@ func (b *bench) steps() error {
 			}
 		}
 		best, deltas := all.simulate(i, storedRule)
-		row := []string{fmt.Sprint(s.Step), fmt.Sprintf("%.3f", s.Loss), fmt.Sprintf("%.1f", 100*s.Accuracy), "–", "–", share(alone), "–", share(best),
+		row := []string{fmt.Sprint(s.Step), fmt.Sprintf("%.3f", s.Loss), fmt.Sprintf("%.1f", 100*s.Accuracy),
+			"–", "–", share(alone), "–", share(best),
 			fmt.Sprintf("%d of %d", deltas, len(all.steps[i])), share(int(s.taken))}
 		for n, v := range []int{alone, best, int(s.taken)} {
 			sums[n] += v
@@ -75,7 +76,9 @@ func (b *bench) steps() error {
 		}
 		rows = append(rows, row)
 	}
-	mean := func(n int) string { return digits(100 * float64(sums[n]) / float64(all.raw) / float64(len(all.steps))) }
+	mean := func(n int) string {
+		return digits(100 * float64(sums[n]) / float64(all.raw) / float64(len(all.steps)))
+	}
 	rows = append(rows, []string{"all", "", "", "", "", mean(0), "", mean(1), "", mean(2)})
 	table(fmt.Sprintf("a network trained on handwritten digits until it converged, %d saves of %s; %% of raw", len(all.steps), bytesText(all.raw)),
 		[]string{"save", "loss", "accuracy, %", "change, of the norm", "τ", "alone", "delta of the save before", "the better, by the rule", "deltas of chunks", "stored, with all else"}, rows)
@@ -85,9 +88,11 @@ func (b *bench) steps() error {
 		name string
 		rule rule
 	}{
-		{"alone", rule{cycle: 1, gain: 0.9}}, {"a key every 4", rule{cycle: 4, gain: 0.9}}, {"every 8, as stored", storedRule}, {"every 16", rule{cycle: 16, gain: 0.9}},
+		{"alone", rule{cycle: 1, gain: 0.9}}, {"a key every 4", rule{cycle: 4, gain: 0.9}},
+		{"every 8, as stored", storedRule}, {"every 16", rule{cycle: 16, gain: 0.9}},
 		{"every 8, each against the one before", rule{cycle: 8, gain: 0.9, chain: true}}, {"every 8, or where less than a tenth of the first gain is left", rule{cycle: 8, gain: 0.9, shrunk: 0.1}},
-		{"… half", rule{cycle: 8, gain: 0.9, shrunk: 0.5}}, {"… three quarters", rule{cycle: 8, gain: 0.9, shrunk: 0.75}},
+		{"… half", rule{cycle: 8, gain: 0.9, shrunk: 0.5}},
+		{"… three quarters", rule{cycle: 8, gain: 0.9, shrunk: 0.75}},
 		{"every 8, any gain", rule{cycle: 8, gain: 1}}, {"every 8, a fifth gained", rule{cycle: 8, gain: 0.8}},
 	} {
 		total, deltas := 0, 0
@@ -96,7 +101,8 @@ func (b *bench) steps() error {
 			total += n
 			deltas += d
 		}
-		rows = append(rows, []string{r.name, digits(100 * float64(total) / float64(all.raw) / float64(len(all.steps))), fmt.Sprint(deltas)})
+		rows = append(rows, []string{r.name,
+			digits(100 * float64(total) / float64(all.raw) / float64(len(all.steps))), fmt.Sprint(deltas)})
 	}
 	table("the same under other rules for keys, by what each chunk takes; % of raw", []string{"a key", "stored", "deltas"}, rows)
 	return nil
@@ -202,16 +208,18 @@ func (s *series) cost(k, step, base int) int {
 
 // rule says when a chunk is stored alone.
 type rule struct {
-	cycle  int     // saves from key to key
-	gain   float64 // the share of what it takes alone from which on it is
-	chain  bool    // each is written against the one before it, else against that with the lowest bit of its number cleared
+	cycle int     // saves from key to key
+	gain  float64 // the share of what it takes alone from which on it is
+	// each is written against the one before it, else against that with the lowest bit of its number cleared
+	chain  bool
 	shrunk float64 // of the gain of the first after the key: what is less makes a key; 0: no such rule
 }
 
 // storedRule is the store's.
 var storedRule = rule{cycle: segment.MaxNumber + 1, gain: 0.9}
 
-// simulate tells what a step takes by a rule that chooses by what each chunk takes, and how many of its chunks are deltas.
+// simulate tells what a step takes by a rule that chooses by what each chunk takes, and how many of its
+// chunks are deltas.
 func (s *series) simulate(step int, r rule) (total, deltas int) {
 	for k := range s.steps[step] {
 		number, first := 0, 0.0
@@ -265,7 +273,8 @@ func (s *series) numbers(step int) (w []float32) {
 	return w
 }
 
-// tau is the norm of the change from a to b over that of b, and what zstd makes of their difference b−a, over b's size.
+// tau is the norm of the change from a to b over that of b, and what zstd makes of their difference b−a, over
+// b's size.
 func tau(a, b []float32) (change, tau float64) {
 	var diff, norm float64
 	p := make([]byte, 0, 4*len(b))

@@ -14,8 +14,9 @@ import (
 	"time"
 )
 
-// storage saves series of checkpoints with real libraries and tells what they take: as files, in DVC's cache, in a restic
-// repository, in ZipLLM's scheme (the peers of scripts/setup-peers have to be in PYTHONPATH), and in the store.
+// storage saves series of checkpoints with real libraries and tells what they take: as files, in DVC's cache,
+// in a restic repository, in ZipLLM's scheme (the peers of scripts/setup-peers have to be in PYTHONPATH), and
+// in the store.
 func (b *bench) storage() error {
 	rows, err := b.scenarios("storage.py", func(name string, add func([]string)) error {
 		row, err := b.stored(name)
@@ -28,7 +29,8 @@ func (b *bench) storage() error {
 		return err
 	}
 	table("series of checkpoints: MB stored; seconds a save (of DVC and restic: of adding it), median (lowest–highest)",
-		[]string{"", "saves", "files", "DVC", "restic", "ZipLLM's scheme", "ckptfs", "a save, files", "ckptfs", "ratio", "DVC", "restic", "packing a save",
+		[]string{"", "saves", "files", "DVC", "restic", "ZipLLM's scheme", "ckptfs", "a save, files",
+			"ckptfs", "ratio", "DVC", "restic", "packing a save",
 			"the last save read, cold, GB/s: file", "packed", "ratio"}, rows)
 	return nil
 }
@@ -105,17 +107,21 @@ func (b *bench) stored(name string) ([]string, error) {
 	}
 	mb := func(n int64) string { return digits(float64(n) / 1e6) }
 	each := func(d time.Duration) string { return digits(d.Seconds() / float64(saves)) }
-	return []string{name, fmt.Sprint(saves), mb(logical), mb(dvcBytes), mb(resticBytes), zipllm, mb(segments), files.text(), mounted.text(),
+	return []string{name, fmt.Sprint(saves), mb(logical), mb(dvcBytes), mb(resticBytes), zipllm, mb(segments),
+		files.text(), mounted.text(),
 		fmt.Sprintf("%.2fx", ratio.median()), each(dvcTime), each(resticTime), each(cpu),
 		read.plain.text(), read.ours.text(), read.ratio()}, nil
 }
 
-// lastRead reads the file that was saved last, packed and cold, beside a copy of it in dir. Of small ones there are no figures.
+// lastRead reads the file that was saved last, packed and cold, beside a copy of it in dir. Of small ones
+// there are no figures.
 func (b *bench) lastRead(dir string) (figure pair, err error) {
 	var last string
 	var newest os.FileInfo
-	err = filepath.WalkDir(filepath.Join(b.daemon.Dir, "runs"), func(path string, d fs.DirEntry, err error) error {
-		if err != nil || !d.Type().IsRegular() || strings.HasSuffix(path, ".safetensors") { // a view of another file
+	err = filepath.WalkDir(filepath.Join(b.daemon.Dir, "runs"), func(path string, d fs.DirEntry,
+		err error) error {
+		// a view of another file
+		if err != nil || !d.Type().IsRegular() || strings.HasSuffix(path, ".safetensors") {
 			return err
 		}
 		info, err := d.Info()
@@ -138,7 +144,8 @@ func (b *bench) lastRead(dir string) (figure pair, err error) {
 	if _, err := b.daemon.CLI("evict", last); err != nil {
 		return pair{}, err
 	}
-	return b.pairs(readSequential, plain, cool, last, func(b *bench, _ string) error { return b.coolPacked() })
+	return b.pairs(readSequential, plain, cool, last,
+		func(b *bench, _ string) error { return b.coolPacked() })
 }
 
 // series lets the program save, and returns the seconds that each save took.

@@ -44,7 +44,8 @@ func digits(v float64) string {
 	return fmt.Sprintf("%.3f", v)
 }
 
-// pair is one figure of both sides, in rates: more is better. The ratio is the median of the pairs' own ratios.
+// pair is one figure of both sides, in rates: more is better. The ratio is the median of the pairs' own
+// ratios.
 type pair struct{ plain, ours sample }
 
 func (p *pair) ratio() string {

@@ -11,8 +11,9 @@ import (
 	"time"
 )
 
-// training runs a training loop on all processors beside packing. What a step takes is told of the same loop, now while the daemon
-// is stopped and now while it packs a new file: by itself; when the loop pauses in between, as to evaluate; and by as many processors as there are.
+// training runs a training loop on all processors beside packing. What a step takes is told of the same loop,
+// now while the daemon is stopped and now while it packs a new file: by itself; when the loop pauses in
+// between, as to evaluate; and by as many processors as there are.
 func (b *bench) training() error {
 	const window, pairs = 2500 * time.Millisecond, 4
 	var step struct {
@@ -47,7 +48,8 @@ func (b *bench) training() error {
 			for i := 0; i < len(data); i += 4096 { // new to the store in every chunk
 				data[i]++
 			}
-			if err := os.WriteFile(filepath.Join(b.daemon.Dir, fmt.Sprintf("train%d.bin", round)), data, 0o644); err != nil {
+			if err := os.WriteFile(filepath.Join(b.daemon.Dir, fmt.Sprintf("train%d.bin", round)), data,
+				0o644); err != nil {
 				return err
 			}
 			steps := func(signal syscall.Signal) (ms float64, err error) {

@@ -115,7 +115,8 @@ func (b *bench) writeKinds(from int) error {
 		}
 		for i, kind := range stored[from:] {
 			w := &kinds[from+i]
-			rows = append(rows, []string{p.format + ", " + kind.name, w.until.plain.text(), w.until.ours.text(), w.until.ratio(), w.packed.text()})
+			rows = append(rows, []string{p.format + ", " + kind.name, w.until.plain.text(),
+				w.until.ours.text(), w.until.ratio(), w.packed.text()})
 		}
 		duplicates = append(duplicates, kinds[len(kinds)-1].behind...)
 	}

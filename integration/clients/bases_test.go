@@ -9,8 +9,9 @@ import (
 	"ckptfs/integration/mounttest"
 )
 
-// TestBases: a fine-tune, saved by PyTorch, is stored against the model that it began with, whatever prefixes, containers and shards the
-// two were saved with, when it is saved and when it is found by a compaction.
+// TestBases: a fine-tune, saved by PyTorch, is stored against the model that it began with, whatever
+// prefixes, containers and shards the two were saved with, when it is saved and when it is found by a
+// compaction.
 func TestBases(t *testing.T) {
 	t.Parallel()
 	from := t.TempDir()

@@ -17,8 +17,9 @@ type cachexReply struct {
 	Segment int64 // bytes
 }
 
-// TestCachex runs torchcachex's pattern: segments that are only added, and an index that each flush writes anew beside itself and
-// renames into place. A flush has to cost the store what is new in it, however long the index has become.
+// TestCachex runs torchcachex's pattern: segments that are only added, and an index that each flush writes
+// anew beside itself and renames into place. A flush has to cost the store what is new in it, however long
+// the index has become.
 func TestCachex(t *testing.T) {
 	t.Parallel()
 	mounttest.Modes(t, func(t *testing.T, m *mounttest.Mount) {

@@ -11,20 +11,24 @@ import (
 	"ckptfs/integration/mounttest"
 )
 
-// clients are the programs of programs/clients, by the names of their modules. Those marked heavy take seconds to
-// import.
+// clients are the programs of programs/clients, by the names of their modules. Those marked heavy take
+// seconds to import.
 var clients = []struct {
 	name  string
 	heavy bool
 }{
-	{"torch_save", false}, {"safetensors_", false}, {"numpy_", false}, {"h5py_", false}, {"arrow_", false}, {"gguf_", false},
-	{"onnx_", false}, {"sqlite_", false}, {"tools", false}, {"git_", false}, {"sklearn_", false}, {"xgboost_", false},
-	{"tensorstore_", false}, {"orbax_", false}, {"dcp", false}, {"transformers_", true}, {"accelerate_", true},
+	{"torch_save", false}, {"safetensors_", false}, {"numpy_", false}, {"h5py_", false}, {"arrow_", false},
+	{"gguf_", false},
+	{"onnx_", false}, {"sqlite_", false}, {"tools", false}, {"git_", false}, {"sklearn_", false},
+	{"xgboost_", false},
+	{"tensorstore_", false}, {"orbax_", false}, {"dcp", false}, {"transformers_", true},
+	{"accelerate_", true},
 	{"lightning_", true}, {"keras_", true}, {"mlflow_", true}, {"dvc_", true}, {"dvc_few", true},
 }
 
-// fewClients are those that also run where the daemon serves every byte, as somebody else with a daemon of their own (nobody),
-// and as somebody else beside root's daemon (other), unless CKPTFS_CLIENTS=all asks for every one of them everywhere.
+// fewClients are those that also run where the daemon serves every byte, as somebody else with a daemon of
+// their own (nobody), and as somebody else beside root's daemon (other), unless CKPTFS_CLIENTS=all asks for
+// every one of them everywhere.
 var fewClients = map[string][]string{
 	"served": {"torch_save", "numpy_", "h5py_", "sqlite_", "arrow_", "dvc_few"},
 	"nobody": {"torch_save", "numpy_", "h5py_", "sqlite_", "git_"},
@@ -37,7 +41,8 @@ type client struct {
 	s *mounttest.Session
 }
 
-// newClient starts the program of that name and mounts a store for it; size is what it saves, in bytes, about.
+// newClient starts the program of that name and mounts a store for it; size is what it saves, in bytes,
+// about.
 func newClient(t *testing.T, name, size, how string) *client {
 	t.Helper()
 	mounttest.NeedFUSE(t)
@@ -110,8 +115,9 @@ func (c *client) kill() {
 	c.Must(c.Start())
 }
 
-// conditions takes the program through everything that happens to its files: just written, packed, evicted, after the
-// daemon was killed before and after packing; changed in place and written over when only chunks are left.
+// conditions takes the program through everything that happens to its files: just written, packed, evicted,
+// after the daemon was killed before and after packing; changed in place and written over when only chunks
+// are left.
 func (c *client) conditions() {
 	c.T.Helper()
 	c.do("at first", "save 1")
@@ -139,8 +145,8 @@ func (c *client) conditions() {
 	c.do("saved over and evicted", "check")
 }
 
-// TestClients drives the programs that ckptfs is for, unchanged, on a mount and in a plain folder. Whatever they
-// save has to load the same in every condition, and its files stay what they were.
+// TestClients drives the programs that ckptfs is for, unchanged, on a mount and in a plain folder. Whatever
+// they save has to load the same in every condition, and its files stay what they were.
 func TestClients(t *testing.T) {
 	t.Parallel()
 	all := os.Getenv("CKPTFS_CLIENTS") == "all"

@@ -14,9 +14,9 @@ import (
 	"ckptfs/integration/mounttest"
 )
 
-// TestCutOff kills Orbax, PyTorch DCP and Lightning while they save, now the program and now the daemon under it. What
-// the library then takes for saved loads, with the bytes of its step, and the last step that was acknowledged is among it:
-// what a plain ext4 gives. CKPTFS_ROUNDS sets how often.
+// TestCutOff kills Orbax, PyTorch DCP and Lightning while they save, now the program and now the daemon under
+// it. What the library then takes for saved loads, with the bytes of its step, and the last step that was
+// acknowledged is among it: what a plain ext4 gives. CKPTFS_ROUNDS sets how often.
 func TestCutOff(t *testing.T) {
 	t.Parallel()
 	rounds := 2
@@ -38,7 +38,8 @@ func TestCutOff(t *testing.T) {
 			seed := rand.Uint64()
 			t.Logf("seed %d", seed)
 			r := rand.New(rand.NewPCG(seed, 0))
-			// The list of what was acknowledged lies beside the folder, on the mount: it is no better than the disk it is on.
+			// The list of what was acknowledged lies beside the folder, on the mount: it is no better than
+			// the disk it is on.
 			acknowledged := func() []string {
 				text, _ := os.ReadFile(m.Path("run.acknowledged"))
 				return strings.Fields(string(text))

@@ -20,7 +20,8 @@ func TestOneTensorChanged(t *testing.T) {
 		if first.UniqueBytes > 8*mib+mib/4 {
 			t.Errorf("8 MiB of tensors in two formats are %d unique bytes", first.UniqueBytes)
 		}
-		mounttest.RunPython(t, "change.py", m.Path("runs/a/1/model.pt"), m.Path("runs/a/2/model.pt"), "layers.3.weight")
+		mounttest.RunPython(t, "change.py", m.Path("runs/a/1/model.pt"), m.Path("runs/a/2/model.pt"),
+			"layers.3.weight")
 		m.Sync()
 		second := m.Stats()
 		unique, stored := second.UniqueBytes-first.UniqueBytes, second.StoredBytes-first.StoredBytes
@@ -46,7 +47,8 @@ func TestOneTensorChanged(t *testing.T) {
 	})
 }
 
-// TestFrozenBackbone: many checkpoints of one model whose backbone does not change cost less than one of its files.
+// TestFrozenBackbone: many checkpoints of one model whose backbone does not change cost less than one of its
+// files.
 func TestFrozenBackbone(t *testing.T) {
 	t.Parallel()
 	m := mounttest.New(t)
@@ -66,7 +68,8 @@ func TestFrozenBackbone(t *testing.T) {
 	}
 }
 
-// TestUnknownFormat: bytes that nothing parses are cut where their content says, so that an insertion costs little.
+// TestUnknownFormat: bytes that nothing parses are cut where their content says, so that an insertion costs
+// little.
 func TestUnknownFormat(t *testing.T) {
 	t.Parallel()
 	mounttest.Modes(t, func(t *testing.T, m *mounttest.Mount) {

@@ -10,8 +10,8 @@ import (
 	"ckptfs/integration/mounttest"
 )
 
-// TestDeltas: the checkpoints of a fine-tune, with the optimizer's state, are stored against each other, whatever becomes of
-// those in between.
+// TestDeltas: the checkpoints of a fine-tune, with the optimizer's state, are stored against each other,
+// whatever becomes of those in between.
 func TestDeltas(t *testing.T) {
 	t.Parallel()
 	const steps = 12
@@ -65,8 +65,8 @@ func TestDeltas(t *testing.T) {
 	m.SameSums(sums)
 }
 
-// TestStepsOfTraining: no step of a training, from the first to convergence, takes more for being stored against those before it, and
-// together they take much less.
+// TestStepsOfTraining: no step of a training, from the first to convergence, takes more for being stored
+// against those before it, and together they take much less.
 func TestStepsOfTraining(t *testing.T) {
 	t.Parallel()
 	m, alone := mounttest.New(t), mounttest.New(t, "--no-delta")

@@ -9,8 +9,9 @@ import (
 	"ckptfs/integration/mounttest"
 )
 
-// TestMergedAdapters: a model into which an adapter was merged takes little beside the one that it was tuned from, wherever that is, and whatever becomes of
-// it: after a compaction, when the base is removed, without the index, after a start.
+// TestMergedAdapters: a model into which an adapter was merged takes little beside the one that it was tuned
+// from, wherever that is, and whatever becomes of it: after a compaction, when the base is removed, without
+// the index, after a start.
 func TestMergedAdapters(t *testing.T) {
 	t.Parallel()
 	m := mounttest.New(t, "--hot-size", "0")

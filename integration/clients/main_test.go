@@ -1,5 +1,5 @@
-// Package clients tests whether programs and libraries save and load on a mount, unchanged, and what their checkpoints take
-// in the store.
+// Package clients tests whether programs and libraries save and load on a mount, unchanged, and what their
+// checkpoints take in the store.
 package clients
 
 import (

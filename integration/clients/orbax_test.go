@@ -8,7 +8,8 @@ import (
 	"ckptfs/integration/mounttest"
 )
 
-// TestOrbaxArrays: cat-tensor and show --stats read what Orbax wrote, sharded, chunked, compressed or not, of zarr 2 and 3, in a database and in files.
+// TestOrbaxArrays: cat-tensor and show --stats read what Orbax wrote, sharded, chunked, compressed or not, of
+// zarr 2 and 3, in a database and in files.
 func TestOrbaxArrays(t *testing.T) {
 	t.Parallel()
 	m := mounttest.New(t)
@@ -30,11 +31,13 @@ func TestOrbaxArrays(t *testing.T) {
 			}
 			step := "runs/a/" + d.Name()
 			for _, x := range truth.Tensors {
-				if got, want := elements(step, "state/"+x.Name), elements("runs/a/truth.npz", x.Name); got != want {
+				if got, want := elements(step, "state/"+x.Name), elements("runs/a/truth.npz",
+					x.Name); got != want {
 					t.Errorf("%s: %s: %d bytes, want %d", d.Name(), x.Name, len(got), len(want))
 				}
 			}
-			if said := m.Run("show", "--stats", m.Path(step)); !strings.Contains(said, "type int4 (1)") || !strings.Contains(said, "MEAN") {
+			if said := m.Run("show", "--stats", m.Path(step)); !strings.Contains(said, "type int4 (1)") ||
+				!strings.Contains(said, "MEAN") {
 				t.Error(said)
 			}
 		}

@@ -11,8 +11,8 @@ import (
 // saved are the files of saveAll, and where.
 var saved = []string{"runs/a/1/model.pt", "runs/a/1/weights.safetensors", "runs/a/1/nested.pt", "other/plain.bin"}
 
-// saveAll lets real programs write real checkpoints, and returns the digests of what the same programs write to a
-// plain folder: the mount has to hold the very same bytes.
+// saveAll lets real programs write real checkpoints, and returns the digests of what the same programs write
+// to a plain folder: the mount has to hold the very same bytes.
 func saveAll(t *testing.T, m *mounttest.Mount) map[string]string {
 	t.Helper()
 	plain := t.TempDir()
@@ -20,7 +20,8 @@ func saveAll(t *testing.T, m *mounttest.Mount) map[string]string {
 		for _, f := range saved {
 			m.Must(os.MkdirAll(filepath.Join(dir, filepath.Dir(f)), 0o755))
 		}
-		mounttest.RunPython(t, "save.py", "zoo", "1", filepath.Join(dir, saved[0]), filepath.Join(dir, saved[1]))
+		mounttest.RunPython(t, "save.py", "zoo", "1", filepath.Join(dir, saved[0]),
+			filepath.Join(dir, saved[1]))
 		mounttest.RunPython(t, "save.py", "nested", "2", filepath.Join(dir, saved[2]))
 		mounttest.RunPython(t, "save.py", "plain", "3", filepath.Join(dir, saved[3]))
 	}
@@ -102,7 +103,8 @@ func TestIndexIsRebuilt(t *testing.T) {
 		m.Must(m.Start())
 		checkAll(t, m, sums)
 		after := m.Stats()
-		if after.Chunks != before.Chunks || after.UniqueBytes != before.UniqueBytes || after.Tensors != before.Tensors {
+		if after.Chunks != before.Chunks || after.UniqueBytes != before.UniqueBytes ||
+			after.Tensors != before.Tensors {
 			t.Errorf("rebuilt: %+v\nbefore: %+v", after, before)
 		}
 		// What is stored already is found in the new index.

@@ -18,8 +18,8 @@ type serverReply struct {
 	Pss, Rss int64 // bytes
 }
 
-// TestServers: several processes that map one packed file share one copy of it in memory, and ask the daemon for nothing once it
-// is there.
+// TestServers: several processes that map one packed file share one copy of it in memory, and ask the daemon
+// for nothing once it is there.
 func TestServers(t *testing.T) {
 	t.Parallel()
 	mounttest.Modes(t, func(t *testing.T, m *mounttest.Mount) {
@@ -69,7 +69,8 @@ func TestServers(t *testing.T) {
 			t.Errorf("%d processes that map %d bytes take %d: they do not share them", len(servers), size, pss)
 		}
 
-		// What the reads set going, hydration above all, which begins half a second later, has to be over before the daemon's time is looked at.
+		// What the reads set going, hydration above all, which begins half a second later, has to be over
+		// before the daemon's time is looked at.
 		quiet, at := cpuOf(m), time.Now()
 		m.Must(daemon.Until("the daemon to be idle", func() bool {
 			if now := cpuOf(m); now != quiet {

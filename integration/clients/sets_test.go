@@ -30,13 +30,15 @@ func wantDiff(m *mounttest.Mount, a, b string, equal int, changed ...string) {
 	for _, c := range d.Changed {
 		names = append(names, c.Name)
 	}
-	if d.Equal != equal || strings.Join(names, " ") != strings.Join(changed, " ") || len(d.Reshaped)+len(d.Added)+len(d.Removed)+len(d.Others) > 0 {
+	if d.Equal != equal || strings.Join(names, " ") != strings.Join(changed, " ") ||
+		len(d.Reshaped)+len(d.Added)+len(d.Removed)+len(d.Others) > 0 {
 		m.T.Errorf("diff %s %s: %d equal, want %d; %q changed, want %q; %d reshaped, %d added, %d removed, %d others", a, b, d.Equal, equal, names, changed,
 			len(d.Reshaped), len(d.Added), len(d.Removed), len(d.Others))
 	}
 }
 
-// TestShardedSets: what huggingface_hub cuts into files is one checkpoint to show, diff, cat-tensor and find, whatever it is cut into.
+// TestShardedSets: what huggingface_hub cuts into files is one checkpoint to show, diff, cat-tensor and find,
+// whatever it is cut into.
 func TestShardedSets(t *testing.T) {
 	t.Parallel()
 	m := mounttest.New(t)
@@ -82,7 +84,8 @@ func TestShardedSets(t *testing.T) {
 	if n := strings.Count(said, "layers.0.weight"); n != 10 {
 		t.Error(fmt.Sprintf("%d files have it", n), said)
 	}
-	if said := m.Run("owner", m.Path("runs/two/2", indexes["two"])+":"+last); !strings.Contains(said, "runs/two/2") {
+	if said := m.Run("owner", m.Path("runs/two/2", indexes["two"])+":"+last); !strings.Contains(said,
+		"runs/two/2") {
 		t.Error(said)
 	}
 }

@@ -10,7 +10,8 @@ import (
 	"ckptfs/integration/mounttest"
 )
 
-// TestView: beside a torch file below runs/ a safetensors file is listed, and holds the same tensors bit for bit.
+// TestView: beside a torch file below runs/ a safetensors file is listed, and holds the same tensors bit for
+// bit.
 func TestView(t *testing.T) {
 	t.Parallel()
 	mounttest.Modes(t, func(t *testing.T, m *mounttest.Mount) {
@@ -63,7 +64,8 @@ func TestViewFormats(t *testing.T) {
 	mounttest.RunPython(t, "views.py", "save", m.Path(dir))
 	mounttest.RunPython(t, "views.py", "check", m.Path(dir))
 	m.Sync()
-	files := []string{"arrays.npz", "llama.gguf", "model.keras", "net.onnx", "one.npy", "plain.h5", "w.weights.h5"}
+	files := []string{"arrays.npz", "llama.gguf", "model.keras", "net.onnx", "one.npy",
+		"plain.h5", "w.weights.h5"}
 	for i, f := range files {
 		files[i] = dir + "/" + f
 	}
@@ -71,7 +73,8 @@ func TestViewFormats(t *testing.T) {
 	mounttest.RunPython(t, "views.py", "check", m.Path(dir))
 }
 
-// TestViewGivesWay: a real file of the view's name takes its place, unlink hides it, and rm -r is not held up.
+// TestViewGivesWay: a real file of the view's name takes its place, unlink hides it, and rm -r is not held
+// up.
 func TestViewGivesWay(t *testing.T) {
 	t.Parallel()
 	mounttest.Modes(t, func(t *testing.T, m *mounttest.Mount) {
@@ -88,7 +91,8 @@ func TestViewGivesWay(t *testing.T) {
 		m.Remount()
 		mounttest.RunPython(t, "check.py", "plain", "2", m.Path("runs/a/1/model.safetensors"))
 
-		// Opened for writing, without O_CREAT and O_TRUNC: whatever was there is the file's beginning, or nothing.
+		// Opened for writing, without O_CREAT and O_TRUNC: whatever was there is the file's beginning, or
+		// nothing.
 		f, err := os.OpenFile(m.Path("runs/a/2/model.safetensors"), os.O_WRONLY|os.O_TRUNC, 0)
 		m.Must(err)
 		_, err = f.WriteString("mine")
@@ -105,13 +109,15 @@ func TestViewGivesWay(t *testing.T) {
 		if _, err := os.Stat(m.Path("runs/a/4")); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("after rm -r: %v", err)
 		}
-		mounttest.RunPython(t, "check.py", "plain", "1", m.Path("runs/a/1/model.pt"), m.Path("runs/a/2/model.pt"), m.Path("runs/a/3/model.pt"))
+		mounttest.RunPython(t, "check.py", "plain", "1", m.Path("runs/a/1/model.pt"),
+			m.Path("runs/a/2/model.pt"), m.Path("runs/a/3/model.pt"))
 		m.Sh("rm -r runs")
 		m.WantNames("")
 	})
 }
 
-// TestViewFollowsItsFile: the view is that of the file as it is now, also after rewriting, renaming and removal.
+// TestViewFollowsItsFile: the view is that of the file as it is now, also after rewriting, renaming and
+// removal.
 func TestViewFollowsItsFile(t *testing.T) {
 	t.Parallel()
 	mounttest.Modes(t, func(t *testing.T, m *mounttest.Mount) {

@@ -14,8 +14,8 @@ import (
 	"ckptfs/integration/mounttest"
 )
 
-// TestMaxUnpacked: closes wait for packing, so that what is not packed keeps to its bound; and for nothing that cannot be
-// packed.
+// TestMaxUnpacked: closes wait for packing, so that what is not packed keeps to its bound; and for nothing
+// that cannot be packed.
 func TestMaxUnpacked(t *testing.T) {
 	t.Parallel()
 	m := mounttest.New(t, "--max-unpacked", "8MiB", "--pack-cpus", "1")
@@ -29,7 +29,8 @@ func TestMaxUnpacked(t *testing.T) {
 	const n = 24
 	for i := range n {
 		m.Write(fmt.Sprint(i), mounttest.Noise(uint64(i), 4*mib))
-		// Some more files may be closed and not yet released by the kernel, on a busy machine; 102 MiB are written in all.
+		// Some more files may be closed and not yet released by the kernel, on a busy machine; 102 MiB are
+		// written in all.
 		if s := m.Status(); s.UnpackedBytes > (8+6+36)*mib {
 			t.Errorf("%d MiB are not packed after %d files", s.UnpackedBytes/mib, i+1)
 		}
@@ -45,9 +46,11 @@ func TestMaxUnpacked(t *testing.T) {
 	}
 }
 
-// TestPackingGivesWay: while others compute on all processors packing waits, and says so; whoever waits for it does not.
+// TestPackingGivesWay: while others compute on all processors packing waits, and says so; whoever waits for
+// it does not.
 func TestPackingGivesWay(t *testing.T) {
-	if p, err := syscall.Getpriority(syscall.PRIO_PROCESS, 0); err != nil || p < 20 { // as the system call has it: 20 less what is nice
+	// as the system call has it: 20 less what is nice
+	if p, err := syscall.Getpriority(syscall.PRIO_PROCESS, 0); err != nil || p < 20 {
 		t.Skip("at a low priority nothing gives way to the test")
 	}
 	m := mounttest.New(t, "--pack-cpus", "0")
@@ -62,7 +65,8 @@ func TestPackingGivesWay(t *testing.T) {
 	defer others.Wait()
 	defer over.Store(true)
 	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-		m.Write("f", mounttest.Noise(1, 4*mib)) // it may have been packed before the others were seen, or in a moment without them
+		// it may have been packed before the others were seen, or in a moment without them
+		m.Write("f", mounttest.Noise(1, 4*mib))
 		if strings.Contains(m.Run("status", m.Dir), "other programs use all processors; from ") && m.Show("f").State == mounttest.Resident {
 			break
 		}

@@ -42,8 +42,8 @@ type compacted struct {
 	After  int64 `json:"bytes_after"`
 }
 
-// TestCompact: what was stored without deltas is stored with them, while it is read and more is saved and removed, with
-// compactions killed and the daemon killed in the middle of one.
+// TestCompact: what was stored without deltas is stored with them, while it is read and more is saved and
+// removed, with compactions killed and the daemon killed in the middle of one.
 func TestCompact(t *testing.T) {
 	t.Parallel()
 	m := mounttest.New(t, "--hot-size", "0", "--no-delta")
@@ -162,7 +162,8 @@ func TestCompact(t *testing.T) {
 	}
 }
 
-// TestRounded: a copy in bfloat16, made by PyTorch, takes nothing beside the original, saved after it or, once compacted, before it.
+// TestRounded: a copy in bfloat16, made by PyTorch, takes nothing beside the original, saved after it or,
+// once compacted, before it.
 func TestRounded(t *testing.T) {
 	t.Parallel()
 	m := mounttest.New(t, "--hot-size", "0")
@@ -188,8 +189,8 @@ func TestRounded(t *testing.T) {
 	m.Run("check", "--read-data", m.Dir)
 }
 
-// TestFirstSaveAfterAMount: it is stored against the step before, and against the model that it was tuned from, whether its step says so or it
-// only looks like it.
+// TestFirstSaveAfterAMount: it is stored against the step before, and against the model that it was tuned
+// from, whether its step says so or it only looks like it.
 func TestFirstSaveAfterAMount(t *testing.T) {
 	t.Parallel()
 	m := mounttest.New(t, "--hot-size", "0")

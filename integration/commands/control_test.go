@@ -21,7 +21,8 @@ const (
 	exitPartial  = 7
 )
 
-// TestCommands: each command says the same through a mounted store's mount, its folder, and its folder unmounted.
+// TestCommands: each command says the same through a mounted store's mount, its folder, and its folder
+// unmounted.
 func TestCommands(t *testing.T) {
 	t.Parallel()
 	m := mounttest.New(t)
@@ -44,7 +45,8 @@ func TestCommands(t *testing.T) {
 		}
 		var s mounttest.Stats
 		m.JSON(&s, "stats", "--json", root)
-		if s.Files != 3 || s.Tensors == 0 || s.Chunks == 0 || s.LogicalBytes < 16*mib || s.UniqueBytes < 8*mib ||
+		if s.Files != 3 || s.Tensors == 0 || s.Chunks == 0 || s.LogicalBytes < 16*mib ||
+			s.UniqueBytes < 8*mib ||
 			s.UniqueBytes > 9*mib || s.StoredBytes == 0 || len(s.Runs) != 2 {
 			t.Errorf("%s: stats: %+v", where, s)
 		}
@@ -54,7 +56,8 @@ func TestCommands(t *testing.T) {
 			t.Fatalf("%s: show: %+v", where, f)
 		}
 		first := f.Tensors[0]
-		if first.Name != "layers.0.weight" || first.DType != "F32" || len(first.Shape) != 1 || first.Bytes != mib ||
+		if first.Name != "layers.0.weight" || first.DType != "F32" || len(first.Shape) != 1 ||
+			first.Bytes != mib ||
 			len(first.SharedWith) != 1 || first.SharedWith[0] != "runs/b/1/model.safetensors" {
 			t.Errorf("%s: show: %+v", where, first)
 		}
@@ -78,7 +81,8 @@ func TestCommands(t *testing.T) {
 	}
 	check("mounted, by the mount", m.Dir, m.Dir)
 	check("mounted, by the store", m.Store, filepath.Join(m.Store, "tree"))
-	if s := m.Status(); s.Queue.Files != 0 || s.UnpackedBytes < 0 || len(s.Failures) != 0 || len(m.PIDs()) != 1 || s.PID != m.PIDs()[0] {
+	if s := m.Status(); s.Queue.Files != 0 || s.UnpackedBytes < 0 || len(s.Failures) != 0 ||
+		len(m.PIDs()) != 1 || s.PID != m.PIDs()[0] {
 		t.Errorf("status: %+v; the daemon is %v", s, m.PIDs())
 	}
 	m.Must(m.Stop())
@@ -146,7 +150,8 @@ func TestExitCodes(t *testing.T) {
 		Error    struct{ Message string }
 		ExitCode int `json:"exit_code"`
 	}
-	if err := json.Unmarshal([]byte(said), &e); err != nil || e.Error.Message == "" || e.ExitCode != exitNotStore {
+	if err := json.Unmarshal([]byte(said), &e); err != nil || e.Error.Message == "" ||
+		e.ExitCode != exitNotStore {
 		t.Errorf("a failure with --json says %q (%v)", said, err)
 	}
 	m.Must(open.Close())
@@ -181,7 +186,8 @@ func TestForeground(t *testing.T) {
 	}
 	m.Must(m.Start())
 	m.Want("x", mounttest.Noise(1, mib))
-	if _, err := os.Stat(filepath.Join(m.Store, "control.sock")); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(filepath.Join(m.Store, "control.sock")); err != nil &&
+		!errors.Is(err, os.ErrNotExist) {
 		t.Error(err)
 	}
 }

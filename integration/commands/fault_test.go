@@ -15,7 +15,8 @@ import (
 // mountFails checks that mounting fails, leaves nothing behind, and returns what it said.
 func mountFails(m *mounttest.Mount) string {
 	m.T.Helper()
-	said, _ := m.RunFails(append(append([]string{"mount", "--log-file", m.Log}, m.Flags...), m.Store, m.Dir)...)
+	said, _ := m.RunFails(append(append([]string{"mount", "--log-file", m.Log}, m.Flags...),
+		m.Store, m.Dir)...)
 	return said
 }
 
@@ -27,7 +28,8 @@ func TestNewerStore(t *testing.T) {
 	format := filepath.Join(m.Store, "format")
 	b, err := os.ReadFile(format)
 	m.Must(err)
-	newer := regexp.MustCompile(`\b[0-9]+\b`).ReplaceAll(b[:strings.IndexByte(string(b), '\n')], []byte("999"))
+	newer := regexp.MustCompile(`\b[0-9]+\b`).ReplaceAll(b[:strings.IndexByte(string(b), '\n')],
+		[]byte("999"))
 	m.Must(os.WriteFile(format, append(newer, b[strings.IndexByte(string(b), '\n'):]...), 0o600))
 	mounttest.WantSaid(t, mountFails(m), m.Store, "newer", "999")
 	if m.Mounted() || len(m.PIDs()) > 0 {
@@ -91,8 +93,8 @@ func TestMountpointInUse(t *testing.T) {
 	mounttest.WantSaid(t, mountFails(second), second.Dir)
 }
 
-// TestDeadMountpoint: what a killed daemon leaves is cleared by the next mount there, of that or another store, and
-// by umount.
+// TestDeadMountpoint: what a killed daemon leaves is cleared by the next mount there, of that or another
+// store, and by umount.
 func TestDeadMountpoint(t *testing.T) {
 	t.Parallel()
 	mounttest.Modes(t, func(t *testing.T, m *mounttest.Mount) {
@@ -161,7 +163,8 @@ mkdir "$1/dev" && mount -t tmpfs -o mode=755 none "$1/dev"
 for f in null zero urandom random tty; do touch "$1/dev/$f"; mount --bind /dev/$f "$1/dev/$f"; done
 mount --rbind "$1/dev" /dev
 exec "$2" mount --log-file "$3" "$4" "$5"`
-	out, err := exec.Command("unshare", "--mount", "sh", "-c", script, "sh", t.TempDir(), m.Bin, m.Log, m.Store, m.Dir).CombinedOutput()
+	out, err := exec.Command("unshare", "--mount", "sh", "-c", script, "sh", t.TempDir(), m.Bin, m.Log,
+		m.Store, m.Dir).CombinedOutput()
 	if err == nil {
 		t.Fatalf("it mounted without /dev/fuse: %s", out)
 	}

@@ -52,8 +52,10 @@ func TestForget(t *testing.T) {
 		t.Errorf("%+v", out)
 	}
 	m.WantNames("runs/a", before...)
-	mounttest.WantSaid(t, m.Run(append([]string{"forget", m.Path("runs/a")}, rules...)...), "checkpoint-1 ", "forgotten", "7 of 13 steps")
-	m.WantNames("runs/a", "checkpoint-11", "checkpoint-12", "checkpoint-3", "checkpoint-4", "checkpoint-7", "config.json", "latest", "writing")
+	mounttest.WantSaid(t, m.Run(append([]string{"forget", m.Path("runs/a")}, rules...)...), "checkpoint-1 ",
+		"forgotten", "7 of 13 steps")
+	m.WantNames("runs/a", "checkpoint-11", "checkpoint-12", "checkpoint-3", "checkpoint-4", "checkpoint-7",
+		"config.json", "latest", "writing")
 	m.Want("runs/a/checkpoint-4/extra.bin", mounttest.Noise(4, 100<<10))
 	m.Want("runs/a/checkpoint-12/model.pt", model)
 	if _, err := os.Stat(filepath.Join(outside, "precious")); err != nil {
@@ -74,5 +76,6 @@ func TestForget(t *testing.T) {
 	}
 	m.WantNames("runs/b", "1")
 	m.Run("forget", "--keep-within", "7d", m.Path("runs/a"))
-	m.WantNames("runs/a", "checkpoint-11", "checkpoint-12", "checkpoint-3", "checkpoint-4", "checkpoint-7", "config.json", "latest", "writing")
+	m.WantNames("runs/a", "checkpoint-11", "checkpoint-12", "checkpoint-3", "checkpoint-4", "checkpoint-7",
+		"config.json", "latest", "writing")
 }

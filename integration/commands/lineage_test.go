@@ -25,7 +25,8 @@ type lineageModel struct {
 	Merged []struct{ Path string }
 }
 
-// chain is what `ckptfs lineage` says of the one model at a path: ancestors, how each was learnt, how many tensors they own; "†" behind those retired.
+// chain is what `ckptfs lineage` says of the one model at a path: ancestors, how each was learnt, how many
+// tensors they own; "†" behind those retired.
 func chainOf(m *mounttest.Mount, p string) string {
 	m.T.Helper()
 	var l struct{ Models []lineageModel }
@@ -44,8 +45,9 @@ func chainOf(m *mounttest.Mount, p string) string {
 	return strings.Join(out, "; ")
 }
 
-// TestLineage: parents are found, declared and inferred; what is retired stays in the chain, and what descendants share with it readable; all of it
-// outlives the daemon's death, the loss of the index, and sweeps.
+// TestLineage: parents are found, declared and inferred; what is retired stays in the chain, and what
+// descendants share with it readable; all of it outlives the daemon's death, the loss of the index, and
+// sweeps.
 func TestLineage(t *testing.T) {
 	t.Parallel()
 	m := mounttest.New(t)
@@ -53,7 +55,8 @@ func TestLineage(t *testing.T) {
 		var names []string
 		var data [][]byte
 		for i, c := range contents {
-			names, data = append(names, string(rune('a'+i))), append(data, mounttest.Noise(uint64(c), 300<<10))
+			names, data = append(names, string(rune('a'+i))),
+				append(data, mounttest.Noise(uint64(c), 300<<10))
 		}
 		b, _ := mounttest.SafetensorsOf(names, data)
 		return b
@@ -95,7 +98,8 @@ func TestLineage(t *testing.T) {
 		if said := m.Run("owner", filepath.Join(root, "b/1/m.safetensors")+":c"); !strings.HasPrefix(said, "runs/a/2/m.safetensors") {
 			t.Errorf("%s: owner said %q", when, said)
 		}
-		if said := m.Run("lineage", "--dot", filepath.Join(root, "b/1")); !strings.Contains(said, "merged from") || !strings.HasPrefix(said, "digraph") {
+		if said := m.Run("lineage", "--dot", filepath.Join(root, "b/1")); !strings.Contains(said,
+			"merged from") || !strings.HasPrefix(said, "digraph") {
 			t.Errorf("%s: lineage said %q", when, said)
 		}
 	}
@@ -110,7 +114,8 @@ func TestLineage(t *testing.T) {
 	f, err := os.Open(m.Path("runs/a/2/m.safetensors"))
 	m.Must(err)
 	defer f.Close()
-	m.Must(os.MkdirAll(m.Path("runs/w/1"), 0o755)) // written over: what it was is no model of the step that is retired
+	// written over: what it was is no model of the step that is retired
+	m.Must(os.MkdirAll(m.Path("runs/w/1"), 0o755))
 	for _, content := range []string{"KLMN", "KLMO"} {
 		m.Must(os.WriteFile(m.Path("runs/w/1/m.safetensors"), file(content), 0o644))
 		m.Run("sync", m.Dir)
@@ -153,7 +158,8 @@ func TestLineage(t *testing.T) {
 	check("unmounted, without an index", filepath.Join(m.Store, "tree", "runs"))
 	m.Must(m.Start())
 	check("mounted again", names)
-	if said := m.Run("check", "--read-data", m.Dir); strings.Contains(said, "damaged") && !strings.Contains(said, "no damage") {
+	if said := m.Run("check", "--read-data", m.Dir); strings.Contains(said, "damaged") &&
+		!strings.Contains(said, "no damage") {
 		t.Logf("check said %s", said)
 	}
 
@@ -174,15 +180,16 @@ func TestLineage(t *testing.T) {
 			t.Errorf("status said %s", said)
 		}
 	}
-	for _, bad := range [][]string{{"lineage", m.Path("runs") + "/none"}, {"owner", m.Path("runs/b/1/m.safetensors") + ":none"}, {"retire", m.Path("runs")}, {"retire", m.Path("runs/a")}} {
+	for _, bad := range [][]string{{"lineage", m.Path("runs") + "/none"},
+		{"owner", m.Path("runs/b/1/m.safetensors") + ":none"}, {"retire", m.Path("runs")}, {"retire", m.Path("runs/a")}} {
 		if said, code := m.RunFails(bad...); code == 0 {
 			t.Errorf("%v: %s", bad, said)
 		}
 	}
 }
 
-// TestMatch: a new architecture finds the stored model with most in common, by its sidecar, mounted and not; bad sidecars are
-// refused in the status.
+// TestMatch: a new architecture finds the stored model with most in common, by its sidecar, mounted and not;
+// bad sidecars are refused in the status.
 func TestMatch(t *testing.T) {
 	t.Parallel()
 	m := mounttest.New(t)
@@ -199,7 +206,8 @@ func TestMatch(t *testing.T) {
 	}
 	for step, layers := range map[string]string{"a/1": "xyz", "a/2": "xyw", "b/1": "qqq"} {
 		m.Must(os.MkdirAll(m.Path("runs", step), 0o755))
-		b, _ := mounttest.SafetensorsOf([]string{"a", "b", "c"}, [][]byte{mounttest.Noise(1, mib), mounttest.Noise(2, mib), mounttest.Noise(uint64(step[0])+uint64(step[2]), mib)})
+		b, _ := mounttest.SafetensorsOf([]string{"a", "b", "c"}, [][]byte{mounttest.Noise(1, mib),
+			mounttest.Noise(2, mib), mounttest.Noise(uint64(step[0])+uint64(step[2]), mib)})
 		m.Write("runs/"+step+"/m.safetensors", b)
 		m.Write("runs/"+step+"/arch.json", graph(layers))
 	}
@@ -218,7 +226,8 @@ func TestMatch(t *testing.T) {
 			}
 		}
 		m.JSON(&a, "match", "--json", query, "--in", in)
-		if a.Match == nil || a.Match.Path != "runs/a/2/m.safetensors" || a.Match.Length != 3 || !a.Match.Exact || a.Vertices != 4 || len(a.Match.Tensors) != 3 {
+		if a.Match == nil || a.Match.Path != "runs/a/2/m.safetensors" || a.Match.Length != 3 ||
+			!a.Match.Exact || a.Vertices != 4 || len(a.Match.Tensors) != 3 {
 			t.Errorf("%s: %+v", when, a)
 		}
 		if said := m.Run("match", query, "--in", in, "--full"); !strings.Contains(said, "3 of 4") {
@@ -245,12 +254,14 @@ func TestMatch(t *testing.T) {
 		}
 	}
 	m.Sh("cp " + query + " " + m.Path(".ckptfs/query/copied") + " && grep -q runs/a/2 " + m.Path(".ckptfs/query/copied"))
-	if err := os.WriteFile(m.Path(".ckptfs/query/bad"), []byte(`{"v":2}`), 0o644); err == nil || !strings.Contains(err.Error(), "invalid argument") {
+	if err := os.WriteFile(m.Path(".ckptfs/query/bad"), []byte(`{"v":2}`), 0o644); err == nil ||
+		!strings.Contains(err.Error(), "invalid argument") {
 		t.Errorf("no graph: %v", err)
 	}
 	m.Must(os.Remove(m.Path(".ckptfs/query/bad")))
 	// What is like a stored model, by files alone; it is found anew by each open.
-	if got := m.Sh("ls " + m.Path(".ckptfs/lcp") + " && ls " + m.Path(".ckptfs/lcp/a")); strings.Join(strings.Fields(got), " ") != "a b 1 2" {
+	if got := m.Sh("ls " + m.Path(".ckptfs/lcp") + " && ls " +
+		m.Path(".ckptfs/lcp/a")); strings.Join(strings.Fields(got), " ") != "a b 1 2" {
 		t.Errorf("listed %q", got)
 	}
 	like := func(step string) string { return m.Sh("cat " + m.Path(".ckptfs/lcp/"+step)) }
@@ -308,7 +319,8 @@ func TestPythonPackage(t *testing.T) {
 		if out := mounttest.RunPython(t, "knowing.py", pkg, m.Dir, m.Bin); !strings.Contains(out, "ok") {
 			t.Errorf("it said %s", out)
 		}
-		if got := chainOf(m, m.Path("runs/net/3")); !strings.HasPrefix(got, "net/3 declared ") || !strings.Contains(got, "; net/1 ") {
+		if got := chainOf(m, m.Path("runs/net/3")); !strings.HasPrefix(got, "net/3 declared ") ||
+			!strings.Contains(got, "; net/1 ") {
 			t.Errorf("%s", got)
 		}
 	})

@@ -1,4 +1,5 @@
-// Package commands tests what the commands do, mounted and unmounted, and the daemon's bounds on memory, space and permissions.
+// Package commands tests what the commands do, mounted and unmounted, and the daemon's bounds on memory,
+// space and permissions.
 package commands
 
 import (

@@ -28,7 +28,8 @@ func memoryOf(m *mounttest.Mount) (own, files int64) {
 	for line := range strings.Lines(string(b)) {
 		for key, to := range map[string]*int64{"RssAnon:": &own, "RssFile:": &files} {
 			if v, ok := strings.CutPrefix(line, key); ok {
-				kb, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(v), "kB")), 10, 64)
+				kb, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(v), "kB")),
+					10, 64)
 				m.Must(err)
 				*to = kb << 10
 			}
@@ -82,7 +83,8 @@ func TestMemoryBesideALargeIndex(t *testing.T) {
 	g, entries := rand.NewChaCha8([32]byte{1}), make([]cas.Entry, known)
 	for i := range entries { // of what nobody asks for
 		g.Read(entries[i].Hash[:])
-		entries[i].Location = cas.Location{Segment: 1, Off: 64 + 8*int64(i), Stored: 8, Raw: 8, Kind: cas.Chunk}
+		entries[i].Location = cas.Location{Segment: 1, Off: 64 + 8*int64(i), Stored: 8, Raw: 8,
+			Kind: cas.Chunk}
 	}
 	m.Must(db.Commit(entries, mark))
 	size, err := db.Size()
@@ -119,9 +121,11 @@ func TestMemoryBesideALargeIndex(t *testing.T) {
 	}
 	defer unix.Close(pidfd)
 	at := mappingOf(t, m.PIDs()[0], path)
-	at.len = uint64(size) &^ 4095                                             // it is mapped with room to grow
+	// it is mapped with room to grow
+	at.len = uint64(size) &^ 4095
 	m.Must(daemon.Until("the kernel to take the index's pages", func() bool { // what is being written it leaves
-		if _, _, errno := unix.Syscall6(unix.SYS_PROCESS_MADVISE, uintptr(pidfd), uintptr(unsafe.Pointer(&at)), 1, unix.MADV_PAGEOUT, 0, 0); errno != 0 {
+		if _, _, errno := unix.Syscall6(unix.SYS_PROCESS_MADVISE, uintptr(pidfd),
+			uintptr(unsafe.Pointer(&at)), 1, unix.MADV_PAGEOUT, 0, 0); errno != 0 {
 			t.Logf("whether the pages can go was not tried: %v", errno)
 			return true
 		}

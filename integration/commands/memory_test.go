@@ -15,8 +15,8 @@ import (
 	"ckptfs/integration/mounttest"
 )
 
-// memoryWatch is the most memory of its own that a daemon was seen with. The kernel keeps such a number only for all that
-// is resident, with the pages of mapped files, which are its cache.
+// memoryWatch is the most memory of its own that a daemon was seen with. The kernel keeps such a number only
+// for all that is resident, with the pages of mapped files, which are its cache.
 type memoryWatch struct {
 	mu  sync.Mutex
 	max int64
@@ -49,8 +49,8 @@ func watchMemory(m *mounttest.Mount) *memoryWatch {
 	return w
 }
 
-// TestMemory: the daemon keeps to --memory while several clients write small tensors, pack them, and read them back cold.
-// CKPTFS_MEMORY_TEST is the number of MiB; by default it is few, and one bound.
+// TestMemory: the daemon keeps to --memory while several clients write small tensors, pack them, and read
+// them back cold. CKPTFS_MEMORY_TEST is the number of MiB; by default it is few, and one bound.
 func TestMemory(t *testing.T) {
 	total, bounds := 96, []int64{64}
 	if s := os.Getenv("CKPTFS_MEMORY_TEST"); s != "" {
@@ -79,7 +79,10 @@ func TestMemory(t *testing.T) {
 				return file
 			}
 			files := total / each
-			path := func(n int) string { return m.Path("runs", fmt.Sprint(n%clients), fmt.Sprint(n), "model.safetensors") }
+			path := func(n int) string {
+				return m.Path("runs", fmt.Sprint(n%clients), fmt.Sprint(n),
+					"model.safetensors")
+			}
 			all := func(do func(n int) error) {
 				t.Helper()
 				var wg sync.WaitGroup

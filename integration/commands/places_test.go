@@ -14,7 +14,8 @@ import (
 // disks are the kinds of filesystem that a store may lie on.
 var disks = []string{"ext4", "xfs", "tmpfs", "overlay"}
 
-// useStore does with a mount what everybody does, once around: save, pack, evict, read, end badly, read, end well.
+// useStore does with a mount what everybody does, once around: save, pack, evict, read, end badly, read, end
+// well.
 func useStore(m *mounttest.Mount) {
 	m.T.Helper()
 	model, err := os.ReadFile("../../formats/testdata/torch/flat.pt")
@@ -102,7 +103,8 @@ func TestOddPaths(t *testing.T) {
 			useStore(m)
 			m.Must(m.Start())
 			m.Write("x", []byte("x"))
-			if where := m.Status().Mountpoint; where != m.Dir && utf8.ValidString(name) { // JSON has no other strings
+			// JSON has no other strings
+			if where := m.Status().Mountpoint; where != m.Dir && utf8.ValidString(name) {
 				t.Errorf("mounted on %q, want %q", where, m.Dir)
 			}
 			m.Run("stats", m.Path("x"))

@@ -29,7 +29,8 @@ func TestPrune(t *testing.T) {
 	m := mounttest.New(t)
 	shared := mounttest.Noise(1, 4*mib)
 	file := func(i int) []byte {
-		b, _ := mounttest.SafetensorsOf([]string{"a", "b"}, [][]byte{shared, mounttest.Noise(uint64(100+i), 4*mib)})
+		b, _ := mounttest.SafetensorsOf([]string{"a", "b"},
+			[][]byte{shared, mounttest.Noise(uint64(100+i), 4*mib)})
 		return b
 	}
 	m.Must(os.MkdirAll(m.Path("runs/a"), 0o755))
@@ -82,15 +83,16 @@ func TestPrune(t *testing.T) {
 	m.Sync()
 	m.Run("evict", m.Dir)
 	m.Want(name(0), file(0))
-	for _, args := range [][]string{{"prune", "--grace", "-1h", m.Dir}, {"prune", "--max-unused", "200%", m.Dir}, {"prune"}} {
+	for _, args := range [][]string{{"prune", "--grace", "-1h", m.Dir}, {"prune", "--max-unused", "200%",
+		m.Dir}, {"prune"}} {
 		if said, code := m.RunFails(args...); code != exitUsage {
 			t.Errorf("%v: exit status %d: %s", args, code, said)
 		}
 	}
 }
 
-// TestPruneWhileInUse: files are saved, copied, renamed, removed and evicted while prunes run, some of them killed. Then
-// all is given up and compared.
+// TestPruneWhileInUse: files are saved, copied, renamed, removed and evicted while prunes run, some of them
+// killed. Then all is given up and compared.
 func TestPruneWhileInUse(t *testing.T) {
 	t.Parallel()
 	m := mounttest.New(t, "--hot-size", "64MiB")
@@ -117,7 +119,8 @@ func TestPruneWhileInUse(t *testing.T) {
 			}
 			for i := range 40 {
 				name := fmt.Sprintf("d%d/%d-%d", r.IntN(4), g, i)
-				data, _ := mounttest.SafetensorsOf([]string{"x", "y"}, [][]byte{pool[r.IntN(len(pool))], pool[r.IntN(len(pool))]})
+				data, _ := mounttest.SafetensorsOf([]string{"x", "y"}, [][]byte{pool[r.IntN(len(pool))],
+					pool[r.IntN(len(pool))]})
 				if fail(os.WriteFile(m.Path(name), data, 0o644)) {
 					return
 				}
@@ -137,7 +140,8 @@ func TestPruneWhileInUse(t *testing.T) {
 						delete(mine, old)
 						mine[to] = data
 					case 2:
-						if out, err := exec.Command("cp", m.Path(old), m.Path(to)).CombinedOutput(); err != nil {
+						if out, err := exec.Command("cp", m.Path(old),
+							m.Path(to)).CombinedOutput(); err != nil {
 							t.Errorf("cp: %v: %s", err, out)
 							return
 						}
@@ -221,13 +225,16 @@ func TestPruneWhileInUse(t *testing.T) {
 	}
 }
 
-// TestCheckAndRepair: damage is found and named, the commands that check prints contain it, and what is whole stays.
+// TestCheckAndRepair: damage is found and named, the commands that check prints contain it, and what is whole
+// stays.
 func TestCheckAndRepair(t *testing.T) {
 	t.Parallel()
 	m := mounttest.New(t)
 	bad := mounttest.Noise(2, 2*mib)
-	hurt, _ := mounttest.SafetensorsOf([]string{"layer.0.weight", "layer.1.weight"}, [][]byte{mounttest.Noise(1, mib), bad})
-	fine, _ := mounttest.SafetensorsOf([]string{"layer.0.weight", "layer.2.weight"}, [][]byte{mounttest.Noise(1, mib), mounttest.Noise(3, mib)})
+	hurt, _ := mounttest.SafetensorsOf([]string{"layer.0.weight", "layer.1.weight"},
+		[][]byte{mounttest.Noise(1, mib), bad})
+	fine, _ := mounttest.SafetensorsOf([]string{"layer.0.weight", "layer.2.weight"},
+		[][]byte{mounttest.Noise(1, mib), mounttest.Noise(3, mib)})
 	m.Must(os.MkdirAll(m.Path("runs/a"), 0o755))
 	m.Write("runs/a/hurt.safetensors", hurt)
 	m.Write("runs/a/fine.safetensors", fine)

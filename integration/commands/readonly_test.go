@@ -17,8 +17,8 @@ import (
 	"ckptfs/integration/mounttest"
 )
 
-// snapshot describes everything in a folder: names, modes, sizes, times, bytes. Not times of access: reading moves them as
-// the disk's own mount has it.
+// snapshot describes everything in a folder: names, modes, sizes, times, bytes. Not times of access: reading
+// moves them as the disk's own mount has it.
 func snapshot(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -53,14 +53,15 @@ func snapshot(t *testing.T, dir string) map[string]string {
 	return all
 }
 
-// TestReadOnly: a read-only mount reads everything, refuses every change, and leaves the store as it is to the last time
-// stamp; several can be there at once, also on a disk that cannot be written.
+// TestReadOnly: a read-only mount reads everything, refuses every change, and leaves the store as it is to
+// the last time stamp; several can be there at once, also on a disk that cannot be written.
 func TestReadOnly(t *testing.T) {
 	t.Parallel()
 	m := mounttest.New(t)
 	model, err := os.ReadFile("../../formats/testdata/torch/flat.pt")
 	m.Must(err)
-	want := map[string][]byte{"runs/a/1/model.pt": model, "hollow.bin": mounttest.Noise(1, 3*mib), "whole.bin": mounttest.Noise(2, 2*mib), "notes.txt": []byte("notes"), "empty": {}}
+	want := map[string][]byte{"runs/a/1/model.pt": model, "hollow.bin": mounttest.Noise(1, 3*mib),
+		"whole.bin": mounttest.Noise(2, 2*mib), "notes.txt": []byte("notes"), "empty": {}}
 	for name, data := range want {
 		m.Write(name, data)
 	}
@@ -82,10 +83,13 @@ func TestReadOnly(t *testing.T) {
 		r.WantNames("runs/a/1", "model.pt", "model.safetensors")
 		x := r.Path("hollow.bin")
 		for what, err := range map[string]error{
-			"write": os.WriteFile(x, nil, 0o644), "create": os.WriteFile(r.Path("new"), nil, 0o644), "mkdir": os.Mkdir(r.Path("d"), 0o755),
+			"write": os.WriteFile(x, nil, 0o644), "create": os.WriteFile(r.Path("new"), nil, 0o644),
+			"mkdir":  os.Mkdir(r.Path("d"), 0o755),
 			"remove": os.Remove(x), "remove a view": os.Remove(r.Path("runs/a/1/model.safetensors")), "rename": os.Rename(x, r.Path("y")),
-			"link": os.Link(x, r.Path("y")), "symlink": os.Symlink("x", r.Path("y")), "chmod": os.Chmod(x, 0o600),
-			"truncate": os.Truncate(x, 0), "xattr": unix.Setxattr(x, "user.x", []byte("1"), 0), "times": unix.Utimes(x, make([]unix.Timeval, 2)),
+			"link": os.Link(x, r.Path("y")), "symlink": os.Symlink("x", r.Path("y")),
+			"chmod":    os.Chmod(x, 0o600),
+			"truncate": os.Truncate(x, 0), "xattr": unix.Setxattr(x, "user.x", []byte("1"), 0),
+			"times": unix.Utimes(x, make([]unix.Timeval, 2)),
 		} {
 			if !errors.Is(err, unix.EROFS) {
 				t.Errorf("%s: %v, want EROFS", what, err)
@@ -132,7 +136,8 @@ func TestReadOnly(t *testing.T) {
 	if code != exitBusy {
 		t.Errorf("mounted for writing beside readers: exit status %d", code)
 	}
-	mounttest.WantSaid(t, said, "read-only", fmt.Sprintf("process %d", a.Status().PID), fmt.Sprintf("process %d", b.Status().PID))
+	mounttest.WantSaid(t, said, "read-only", fmt.Sprintf("process %d", a.Status().PID),
+		fmt.Sprintf("process %d", b.Status().PID))
 	m.Run("umount", a.Dir)
 	b.Want("whole.bin", want["whole.bin"])
 	m.Run("umount", m.Store)
@@ -212,7 +217,8 @@ func TestMountWords(t *testing.T) {
 	}
 	var st unix.Statfs_t
 	m.Must(unix.Statfs(m.Dir, &st))
-	if st.Flags&unix.ST_NOATIME == 0 || st.Flags&unix.ST_NOEXEC == 0 || st.Flags&unix.ST_NODEV == 0 || st.Flags&unix.ST_NOSUID != 0 {
+	if st.Flags&unix.ST_NOATIME == 0 || st.Flags&unix.ST_NOEXEC == 0 || st.Flags&unix.ST_NODEV == 0 ||
+		st.Flags&unix.ST_NOSUID != 0 {
 		t.Errorf("flags %x", st.Flags)
 	}
 }

@@ -37,8 +37,8 @@ func runLog(m *mounttest.Mount, run string) map[string]loggedStep {
 	return out
 }
 
-// TestRunsAndMetrics: programs save steps and metrics as files and attributes; the commands know them at once, mounted, by the
-// store's folder, and unmounted.
+// TestRunsAndMetrics: programs save steps and metrics as files and attributes; the commands know them at
+// once, mounted, by the store's folder, and unmounted.
 func TestRunsAndMetrics(t *testing.T) {
 	t.Parallel()
 	mounttest.Modes(t, func(t *testing.T, m *mounttest.Mount) {
@@ -46,7 +46,8 @@ func TestRunsAndMetrics(t *testing.T) {
 		for i, loss := range []string{"0.5", "NaN", "0.25"} {
 			step := fmt.Sprintf("runs/a/checkpoint-%d", 90+10*i)
 			m.Must(os.MkdirAll(m.Path(step), 0o755))
-			b, _ := mounttest.SafetensorsOf([]string{"frozen", "head"}, [][]byte{frozen, mounttest.Noise(uint64(10+i), mib)})
+			b, _ := mounttest.SafetensorsOf([]string{"frozen", "head"},
+				[][]byte{frozen, mounttest.Noise(uint64(10+i), mib)})
 			m.Write(step+"/model.safetensors", b)
 			m.Write(step+"/metrics.json", []byte(`{"loss": `+loss+`}`))
 			m.Must(unix.Setxattr(m.Path(step), "user.metric.acc", []byte(fmt.Sprint(i)), 0))
@@ -76,12 +77,14 @@ func TestRunsAndMetrics(t *testing.T) {
 				}
 			}
 			m.JSON(&l, "runs", "--json", filepath.Dir(tree))
-			if len(l.Runs) != 2 || l.Runs[0].Run != "a" || l.Runs[0].Steps != 3 || l.Runs[0].Complete != 3 || l.Runs[1].Run != "hf" {
+			if len(l.Runs) != 2 || l.Runs[0].Run != "a" || l.Runs[0].Steps != 3 || l.Runs[0].Complete != 3 ||
+				l.Runs[1].Run != "hf" {
 				t.Errorf("%s: %+v", where, l)
 			}
 			steps := runLog(m, tree+"/a")
 			first, second := steps["checkpoint-90"], steps["checkpoint-100"]
-			if first.New < 3*mib || second.New < mib || second.New > mib+64<<10 || second.SharedWith != "checkpoint-90" || second.Metrics["loss"] != "nan" {
+			if first.New < 3*mib || second.New < mib || second.New > mib+64<<10 ||
+				second.SharedWith != "checkpoint-90" || second.Metrics["loss"] != "nan" {
 				t.Errorf("%s: %+v", where, steps)
 			}
 			m.JSON(&best, "best", "--json", tree+"/a", "acc", "--mode", "max")
@@ -95,7 +98,8 @@ func TestRunsAndMetrics(t *testing.T) {
 			if said := m.Run("best", tree+"/a", "loss"); !strings.HasPrefix(said, tree+"/a/checkpoint-110  loss=0.25") {
 				t.Errorf("%s: best said %q", where, said)
 			}
-			for _, bad := range [][]string{{"best", tree + "/a", "speed"}, {"log", tree + "/none"}, {"log", tree + "/a/checkpoint-90"}} {
+			for _, bad := range [][]string{{"best", tree + "/a", "speed"}, {"log", tree + "/none"},
+				{"log", tree + "/a/checkpoint-90"}} {
 				if said, code := m.RunFails(bad...); code == 0 || code == exitUsage && bad[0] != "log" {
 					t.Errorf("%s: %v: %d, %s", where, bad, code, said)
 				}
@@ -110,7 +114,8 @@ func TestRunsAndMetrics(t *testing.T) {
 	})
 }
 
-// TestTornStep: a step that a killed daemon left unfinished is listed as that, and is not the best of its run.
+// TestTornStep: a step that a killed daemon left unfinished is listed as that, and is not the best of its
+// run.
 func TestTornStep(t *testing.T) {
 	t.Parallel()
 	mounttest.Modes(t, func(t *testing.T, m *mounttest.Mount) {
@@ -154,8 +159,8 @@ func TestTornStep(t *testing.T) {
 	})
 }
 
-// TestDiffAndFind: a checkpoint that torch changed differs from the first in the tensor that changed, whatever the format, mounted and not; what is
-// equal is not read. Links lead to the best step.
+// TestDiffAndFind: a checkpoint that torch changed differs from the first in the tensor that changed,
+// whatever the format, mounted and not; what is equal is not read. Links lead to the best step.
 func TestDiffAndFind(t *testing.T) {
 	t.Parallel()
 	m := mounttest.New(t)
@@ -163,7 +168,8 @@ func TestDiffAndFind(t *testing.T) {
 		m.Must(os.MkdirAll(m.Path(d), 0o755))
 	}
 	mounttest.RunPython(t, "save.py", "plain", "1", m.Path("runs/a/1/model.pt"), m.Path("runs/b/1/other.safetensors"))
-	mounttest.RunPython(t, "change.py", m.Path("runs/a/1/model.pt"), m.Path("runs/a/2/model.pt"), "layers.3.weight")
+	mounttest.RunPython(t, "change.py", m.Path("runs/a/1/model.pt"), m.Path("runs/a/2/model.pt"),
+		"layers.3.weight")
 	m.Write("runs/a/1/metrics.json", []byte(`{"loss": 2}`))
 	m.Write("runs/a/2/metrics.json", []byte(`{"loss": 1}`))
 	m.Sync()
@@ -189,12 +195,14 @@ func TestDiffAndFind(t *testing.T) {
 		}
 		for _, pair := range [][2]string{{"a/1/model.pt", "a/2/model.pt"}, {"b/1", "a/2"}, {"b", "a"}, {"b/1/other.safetensors", "a/2/model.pt"}} {
 			m.JSON(&d, "diff", "--json", tree+"/"+pair[0], tree+"/"+pair[1])
-			if d.Equal != 7 || len(d.Changed) != 1 || d.Changed[0].Name != "layers.3.weight" || d.Changed[0].Max == 0 ||
+			if d.Equal != 7 || len(d.Changed) != 1 || d.Changed[0].Name != "layers.3.weight" ||
+				d.Changed[0].Max == 0 ||
 				len(d.Added)+len(d.Removed)+len(d.Reshaped) != 0 || d.Read != 2*mib {
 				t.Errorf("%s: %v: %+v", where, pair, d)
 			}
 		}
-		if said := m.Run("diff", tree+"/a/1", tree+"/a/2"); !strings.Contains(said, "layers.3.weight") || !strings.Contains(said, "7 tensors equal") {
+		if said := m.Run("diff", tree+"/a/1", tree+"/a/2"); !strings.Contains(said, "layers.3.weight") ||
+			!strings.Contains(said, "7 tensors equal") {
 			t.Errorf("%s: diff said %s", where, said)
 		}
 		said := m.Run("find", "--like", tree+"/a/1/model.pt:layers.0.weight")

@@ -64,7 +64,8 @@ func openDir(t *testing.T) string {
 	return dir
 }
 
-// TestOtherUsers: with --allow-other users get from the mount what the permissions of a plain folder give them.
+// TestOtherUsers: with --allow-other users get from the mount what the permissions of a plain folder give
+// them.
 func TestOtherUsers(t *testing.T) {
 	t.Parallel()
 	mounttest.NeedRoot(t, "becomes two other users")
@@ -131,7 +132,8 @@ func TestOtherUsers(t *testing.T) {
 					for n < len(tries) && tries[n].uid == tries[0].uid {
 						n++
 					}
-					got, want := asAll(t, tries[0].uid, m.Dir, tries[:n]), asAll(t, tries[0].uid, plain, tries[:n])
+					got, want := asAll(t, tries[0].uid, m.Dir, tries[:n]),
+						asAll(t, tries[0].uid, plain, tries[:n])
 					for i, c := range tries[:n] {
 						if got[i] != want[i] {
 							t.Errorf("%s, as %d: %s\nmount: %s\nplain: %s", when, c.uid, c.what, got[i], want[i])
@@ -174,7 +176,8 @@ func TestStoreIsPrivate(t *testing.T) {
 		m.Must(err)
 		return st.Mode().Perm()
 	}
-	for name, want := range map[string]os.FileMode{"": 0o700, "control.sock": 0o600, "segments": 0o700, "lost+found": 0o700, "lock": 0o600, "index.db": 0o600} {
+	for name, want := range map[string]os.FileMode{"": 0o700, "control.sock": 0o600, "segments": 0o700,
+		"lost+found": 0o700, "lock": 0o600, "index.db": 0o600} {
 		if got := perm(name); got&^want != 0 {
 			t.Errorf("%s has mode %o, want %o", filepath.Join("store", name), got, want)
 		}

@@ -26,15 +26,16 @@ const (
 	exitInterrupted = 130
 )
 
-// alone is shell that, in a new mount namespace, lets go of the mounts of all other tests, which would live on in it. $dir
-// is kept.
+// alone is shell that, in a new mount namespace, lets go of the mounts of all other tests, which would live
+// on in it. $dir is kept.
 const alone = `mount --make-rprivate /
 sed -n 's/^[^ ]* [^ ]* [^ ]* [^ ]* \([^ ]*\) .* - fuse.ckptfs .*/\1/p' /proc/self/mountinfo | while read -r other; do
     [ "$other" = "${dir:-}" ] || umount -i -l "$(printf %b "$other")" || true
 done`
 
-// TestMountHelpers mounts as mount(8), an fstab and mount.fuse3 do, and unmounts as umount(8) does, with the files that
-// scripts/install puts where they look; in a mount namespace of its own, where those are the only ones to see it.
+// TestMountHelpers mounts as mount(8), an fstab and mount.fuse3 do, and unmounts as umount(8) does, with the
+// files that scripts/install puts where they look; in a mount namespace of its own, where those are the only
+// ones to see it.
 func TestMountHelpers(t *testing.T) {
 	t.Parallel()
 	mounttest.NeedRoot(t, "lays an overlay over /sbin")

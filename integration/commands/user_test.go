@@ -56,8 +56,8 @@ func TestUnprivilegedUser(t *testing.T) {
 	}
 }
 
-// TestReaderOfAnotherUser: the control socket of somebody's read-only mount is in a folder of theirs alone, answers them and
-// root, and nobody else; who is first in a folder for all keeps nobody's place.
+// TestReaderOfAnotherUser: the control socket of somebody's read-only mount is in a folder of theirs alone,
+// answers them and root, and nobody else; who is first in a folder for all keeps nobody's place.
 func TestReaderOfAnotherUser(t *testing.T) {
 	t.Parallel()
 	const uid = 2 // whose name every host knows, as fusermount3 wants it, and who mounts nothing else here
@@ -99,7 +99,8 @@ func TestReaderOfAnotherUser(t *testing.T) {
 		if st.Mode().Perm() != 0o700 || st.Sys().(*syscall.Stat_t).Uid != uid {
 			t.Errorf("%s: %+v", dir, st)
 		}
-		if s, err := os.Lstat(socket()); err != nil || s.Mode().Perm() != 0o600 || s.Sys().(*syscall.Stat_t).Uid != uid {
+		if s, err := os.Lstat(socket()); err != nil || s.Mode().Perm() != 0o600 ||
+			s.Sys().(*syscall.Stat_t).Uid != uid {
 			t.Errorf("%v, %v", s, err)
 		}
 		if got := m.ShAsUser("sha256sum x"); got != want {

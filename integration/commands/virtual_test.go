@@ -12,7 +12,8 @@ import (
 	"ckptfs/integration/mounttest"
 )
 
-// TestTensorFiles: each tensor of a file is a .npy file that NumPy opens and maps, whatever state the file is in.
+// TestTensorFiles: each tensor of a file is a .npy file that NumPy opens and maps, whatever state the file is
+// in.
 func TestTensorFiles(t *testing.T) {
 	t.Parallel()
 	mounttest.Modes(t, func(t *testing.T, m *mounttest.Mount) {
@@ -49,7 +50,8 @@ func TestTensorFiles(t *testing.T) {
 	})
 }
 
-// TestArtifactID: the same tensors have one id whatever library wrote them, in every state of the files, and it leads to them.
+// TestArtifactID: the same tensors have one id whatever library wrote them, in every state of the files, and
+// it leads to them.
 func TestArtifactID(t *testing.T) {
 	t.Parallel()
 	m := mounttest.New(t)
@@ -73,7 +75,8 @@ func TestArtifactID(t *testing.T) {
 	m.Sh("rm models/moved.pt && ! test -e .ckptfs/artifacts/" + strings.TrimSpace(first) + ".safetensors")
 }
 
-// TestShowStats: what show --stats says is what torch says, and cat-tensor writes what torch loads, through the daemon and without it.
+// TestShowStats: what show --stats says is what torch says, and cat-tensor writes what torch loads, through
+// the daemon and without it.
 func TestShowStats(t *testing.T) {
 	t.Parallel()
 	m := mounttest.New(t)
@@ -99,7 +102,8 @@ func TestShowStats(t *testing.T) {
 		raw, err := exec.Command(mounttest.Bin, "cat-tensor", "--npy", file, name).Output()
 		m.Must(err)
 		m.Must(os.WriteFile(filepath.Join(dir, "npy"), raw, 0o644))
-		mounttest.RunPython(t, "stats.py", filepath.Join(dir, "plain.pt"), filepath.Join(dir, "shown"), name, filepath.Join(dir, "npy"))
+		mounttest.RunPython(t, "stats.py", filepath.Join(dir, "plain.pt"), filepath.Join(dir, "shown"),
+			name, filepath.Join(dir, "npy"))
 	}
 	m.Sh("cp m.pt " + dir + "/plain.pt")
 	check(m.Path("m.pt"))

@@ -27,7 +27,8 @@ func garbage(t *testing.T) map[string][]byte {
 	tail := mounttest.Noise(9, 96<<10) // large enough to be packed
 	files := map[string][]byte{}
 	header := func(name string, n uint64, json string) {
-		files[name+".safetensors"] = slices.Concat(binary.LittleEndian.AppendUint64(nil, n), []byte(json), tail)
+		files[name+".safetensors"] = slices.Concat(binary.LittleEndian.AppendUint64(nil, n),
+			[]byte(json), tail)
 	}
 	whole := func(name, json string) { header(name, uint64(len(json)), json) }
 	header("no-header", 0, "")
@@ -52,7 +53,10 @@ func garbage(t *testing.T) map[string][]byte {
 	archive := func(name string, write func(z *zip.Writer)) {
 		var b bytes.Buffer
 		z := zip.NewWriter(&b)
-		z.RegisterCompressor(zip.Deflate, func(w io.Writer) (io.WriteCloser, error) { return flate.NewWriter(w, flate.BestSpeed) })
+		z.RegisterCompressor(zip.Deflate, func(w io.Writer) (io.WriteCloser,
+			error) {
+			return flate.NewWriter(w, flate.BestSpeed)
+		})
 		write(z)
 		if err := z.Close(); err != nil {
 			t.Fatal(err)
@@ -98,7 +102,8 @@ func garbage(t *testing.T) map[string][]byte {
 	npy := "\x93NUMPY\x02\x00\xff\xff\xff\x7f{'descr': '<f8', 'fortran_order': False, 'shape': (1152921504606846976,), }\n"
 	files["header.npy"] = append([]byte(npy), tail...)
 	npy = "{'descr': '<f8', 'fortran_order': False, 'shape': (4294967296, 4294967296, 4294967296), }\n"
-	files["shape.npy"] = slices.Concat([]byte("\x93NUMPY\x01\x00"), binary.LittleEndian.AppendUint16(nil, uint16(len(npy))), []byte(npy), tail)
+	files["shape.npy"] = slices.Concat([]byte("\x93NUMPY\x01\x00"), binary.LittleEndian.AppendUint16(nil,
+		uint16(len(npy))), []byte(npy), tail)
 
 	// Whole files, cut short or with a byte changed where it hurts.
 	for _, path := range []string{"torch/flat.pt", "torch/views.pt", "torch/adamw.pt", "safetensors/dtypes.safetensors"} {
@@ -144,7 +149,8 @@ func TestGarbage(t *testing.T) {
 				t.Errorf("%s: %s: %v: %s", when, name, err, mounttest.Difference(data, got))
 			}
 		}
-		for _, name := range m.Names("runs/bad/1") { // with views of what was taken for a checkpoint after all
+		// with views of what was taken for a checkpoint after all
+		for _, name := range m.Names("runs/bad/1") {
 			if _, err := os.ReadFile(m.Path("runs/bad/1", name)); err != nil {
 				t.Errorf("%s: %s: %v", when, name, err)
 			}
@@ -241,8 +247,8 @@ func TestTwoWriters(t *testing.T) {
 	})
 }
 
-// TestRudeWriters does in one mount and in one plain folder what programs should not do, step by step, packing and
-// evicting in between, and compares.
+// TestRudeWriters does in one mount and in one plain folder what programs should not do, step by step,
+// packing and evicting in between, and compares.
 func TestRudeWriters(t *testing.T) {
 	t.Parallel()
 	mounttest.Modes(t, func(t *testing.T, m *mounttest.Mount) {
@@ -289,7 +295,10 @@ func TestRudeWriters(t *testing.T) {
 		both("a reader", open("r", os.O_RDONLY))
 		both("write of a read-only descriptor", write("r", []byte("x")))
 		both("write", write("c", mounttest.Noise(4, 100<<10)))
-		both("truncate under it", func(dir string) error { return os.Truncate(filepath.Join(dir, "x"), 1000) })
+		both("truncate under it", func(dir string) error {
+			return os.Truncate(filepath.Join(dir, "x"),
+				1000)
+		})
 		both("write after it", write("c", mounttest.Noise(5, 1000)))
 		both("rename over it", func(dir string) error {
 			if err := os.WriteFile(filepath.Join(dir, "y"), mounttest.Noise(6, 200<<10), 0o644); err != nil {
@@ -410,8 +419,12 @@ func TestFullDiskErrnos(t *testing.T) {
 					}, ""},
 					{"stretch", func(dir string) error { return os.Truncate(at("empty")(dir), 1<<30) }, ""},
 					{"shrink", func(dir string) error { return os.Truncate(at("empty")(dir), 0) }, ""},
-					{"rename", func(dir string) error { return os.Rename(at("small")(dir), at("renamed")(dir)) }, ""},
-					{"link", func(dir string) error { return os.Link(at("renamed")(dir), at("link")(dir)) }, "link"},
+					{"rename", func(dir string) error {
+						return os.Rename(at("small")(dir),
+							at("renamed")(dir))
+					}, ""},
+					{"link", func(dir string) error { return os.Link(at("renamed")(dir), at("link")(dir)) },
+						"link"},
 					{"a large attribute", func(dir string) error {
 						return unix.Setxattr(at("renamed")(dir), "user.large", make([]byte, 3000), 0)
 					}, ""},

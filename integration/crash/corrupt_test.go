@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestCorruptChunk: reads that need a damaged chunk fail with EIO and are logged by file and tensor; nothing else is
-// touched.
+// TestCorruptChunk: reads that need a damaged chunk fail with EIO and are logged by file and tensor; nothing
+// else is touched.
 func TestCorruptChunk(t *testing.T) {
 	t.Parallel()
 	mounttest.Modes(t, func(t *testing.T, m *mounttest.Mount) {
@@ -52,7 +52,8 @@ func TestCorruptChunk(t *testing.T) {
 		const page = 4096
 		first, last := start+n+mib, start+n+mib+256<<10
 		for _, r := range []struct{ from, to int }{
-			{0, start + n}, {start + n, first &^ (page - 1)}, {(last + page) &^ (page - 1), start + 2*n}, {start + 2*n, start + 3*n},
+			{0, start + n}, {start + n, first &^ (page - 1)}, {(last + page) &^ (page - 1), start + 2*n},
+			{start + 2*n, start + 3*n},
 		} {
 			p, err := read(r.from, r.to-r.from)
 			if err != nil {
@@ -76,8 +77,8 @@ func TestCorruptChunk(t *testing.T) {
 	}, "--hot-size", "0")
 }
 
-// TestRotInASmallFile: a file that is not packed gets a checksum when it has rested, and check names it when a byte of it has
-// changed.
+// TestRotInASmallFile: a file that is not packed gets a checksum when it has rested, and check names it when
+// a byte of it has changed.
 func TestRotInASmallFile(t *testing.T) {
 	t.Parallel()
 	m := mounttest.New(t)
@@ -91,7 +92,8 @@ func TestRotInASmallFile(t *testing.T) {
 	}))
 	after, err := os.Stat(m.Path("config.json"))
 	m.Must(err)
-	if a, b := after.Sys().(*syscall.Stat_t), before.Sys().(*syscall.Stat_t); a.Ctim != b.Ctim || a.Mtim != b.Mtim {
+	if a, b := after.Sys().(*syscall.Stat_t), before.Sys().(*syscall.Stat_t); a.Ctim != b.Ctim ||
+		a.Mtim != b.Mtim {
 		t.Errorf("its times were %v and %v, and are %v and %v", b.Mtim, b.Ctim, a.Mtim, a.Ctim)
 	}
 	m.Run("check", "--read-data", m.Store)
@@ -105,7 +107,8 @@ func TestRotInASmallFile(t *testing.T) {
 	m.Must(m.Start())
 	out, err := m.CLI("check", "--read-data", m.Store)
 	var exit *daemon.ExitError
-	if !errors.As(err, &exit) || exit.Code != 6 || !strings.Contains(out, "config.json") || !strings.Contains(out, "checksum") {
+	if !errors.As(err, &exit) || exit.Code != 6 || !strings.Contains(out, "config.json") ||
+		!strings.Contains(out, "checksum") {
 		t.Errorf("%v: %s", err, out)
 	}
 	m.Write("config.json", []byte(`{"hidden_size": 768}`))

@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestKilledInTheMiddle kills the daemon at random moments, of writing and of packing, over and over. Every file
-// whose close returned is there, whole, after the next mount.
+// TestKilledInTheMiddle kills the daemon at random moments, of writing and of packing, over and over. Every
+// file whose close returned is there, whole, after the next mount.
 func TestKilledInTheMiddle(t *testing.T) {
 	t.Parallel()
 	mounttest.Modes(t, func(t *testing.T, m *mounttest.Mount) {
@@ -93,8 +93,8 @@ func writeSlowly(path string, data []byte) error {
 	return f.Close()
 }
 
-// TestHandlesOfTheDead: handles that were open when the daemon died give errors or bytes, and hold up neither the
-// next mount nor what it serves.
+// TestHandlesOfTheDead: handles that were open when the daemon died give errors or bytes, and hold up neither
+// the next mount nor what it serves.
 func TestHandlesOfTheDead(t *testing.T) {
 	t.Parallel()
 	mounttest.Modes(t, func(t *testing.T, m *mounttest.Mount) {
@@ -125,8 +125,8 @@ func TestHandlesOfTheDead(t *testing.T) {
 	})
 }
 
-// TestKilledAtTheStart kills mounts as soon as the kernel knows of them. A daemon with a file of its own mount open could
-// not die: the kernel would wait for it to answer the close.
+// TestKilledAtTheStart kills mounts as soon as the kernel knows of them. A daemon with a file of its own
+// mount open could not die: the kernel would wait for it to answer the close.
 func TestKilledAtTheStart(t *testing.T) {
 	t.Parallel()
 	m := mounttest.New(t)

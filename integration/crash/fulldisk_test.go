@@ -15,14 +15,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestCrashOnAFullDisk fills the disk that the store lies on. Writers get ENOSPC as they would from the disk itself; a daemon
-// that is killed while it is full starts again; nothing that was written is lost; and once something is removed all goes
-// on.
+// TestCrashOnAFullDisk fills the disk that the store lies on. Writers get ENOSPC as they would from the disk
+// itself; a daemon that is killed while it is full starts again; nothing that was written is lost; and once
+// something is removed all goes on.
 func TestCrashOnAFullDisk(t *testing.T) {
 	for _, fstype := range []string{"ext4", "xfs"} {
 		t.Run(fstype, func(t *testing.T) {
 			t.Parallel()
-			modes := map[string][]string{"ext4": {"--hot-size", "0"}, "xfs": {"--hot-size", "1GiB", "--no-passthrough"}}
+			modes := map[string][]string{"ext4": {"--hot-size", "0"}, "xfs": {"--hot-size", "1GiB",
+				"--no-passthrough"}}
 			d := mounttest.NewDisk(t, fstype, 320<<20)
 			m := mounttest.PrepareOn(d, modes[fstype]...)
 			// Most of the disk is somebody else's, so that it fills soon.
@@ -74,7 +75,8 @@ func TestCrashOnAFullDisk(t *testing.T) {
 			fillUp("first")
 			check("full")
 			// Caches go when the disk is full, so that it may fit by now.
-			if _, err := writeUntilFull(m.Path("one-more"), mounttest.Noise(1, 8*mib)); err != nil && !errors.Is(err, unix.ENOSPC) {
+			if _, err := writeUntilFull(m.Path("one-more"), mounttest.Noise(1, 8*mib)); err != nil &&
+				!errors.Is(err, unix.ENOSPC) {
 				t.Errorf("another file on a full disk: %v, want ENOSPC", err)
 			}
 			_ = os.Remove(m.Path("one-more"))

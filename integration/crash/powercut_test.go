@@ -25,9 +25,10 @@ func powerCuts() int {
 	return 2
 }
 
-// TestPowerCut cuts the power of the disk that the store lies on, under writers and under packing, and with or without
-// the journal's last entries. What was fsynced, file and folder, and what `ckptfs sync` said is durable, is there, byte
-// for byte; what was not may be anything that a plain file might be, but it can be read, and no bytes are made up.
+// TestPowerCut cuts the power of the disk that the store lies on, under writers and under packing, and with
+// or without the journal's last entries. What was fsynced, file and folder, and what `ckptfs sync` said is
+// durable, is there, byte for byte; what was not may be anything that a plain file might be, but it can be
+// read, and no bytes are made up.
 func TestPowerCut(t *testing.T) {
 	for _, fstype := range []string{"ext4", "xfs"} {
 		t.Run(fstype, func(t *testing.T) {
@@ -226,7 +227,8 @@ func (p *powerCut) write(ctx context.Context, rng *rand.Rand, dir string) {
 
 func (p *powerCut) step(rng *rand.Rand, name string, f *durable, made bool) error {
 	fsync := rng.IntN(2) == 0
-	r := recipe.Recipe{Kind: recipe.Kinds[rng.IntN(4)], Seed: 1 + rng.Uint64N(6), Step: rng.Uint64N(100), Size: 1 + rng.IntN(1<<20)}
+	r := recipe.Recipe{Kind: recipe.Kinds[rng.IntN(4)], Seed: 1 + rng.Uint64N(6), Step: rng.Uint64N(100),
+		Size: 1 + rng.IntN(1<<20)}
 	if rng.IntN(4) == 0 {
 		r.Size = 1 + rng.IntN(5000)
 	}
@@ -289,7 +291,8 @@ func (p *powerCut) step(rng *rand.Rand, name string, f *durable, made bool) erro
 }
 
 // put opens, writes and closes.
-func (p *powerCut) put(name string, f *durable, flags int, data []byte, off int, after []byte, fsync bool) error {
+func (p *powerCut) put(name string, f *durable, flags int, data []byte, off int, after []byte,
+	fsync bool) error {
 	h, err := os.OpenFile(p.Path(name), flags, 0o644)
 	if err != nil {
 		return err
@@ -313,7 +316,8 @@ func (p *powerCut) made(name string, f *durable, after []byte, fsync, named bool
 		if err := p.fsync(filepath.Dir(p.Path(name))); err != nil {
 			return err
 		}
-	} else if p.mu.Lock(); f.base == nil || f.torn { // fsync of a file whose name may not be durable promises nothing yet
+	} else if p.mu.Lock(); f.base == nil || f.torn {
+		// fsync of a file whose name may not be durable promises nothing yet
 		p.mu.Unlock()
 		if err := p.fsync(filepath.Dir(p.Path(name))); err != nil {
 			return err
@@ -341,7 +345,8 @@ func (p *powerCut) fsync(path string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// commands packs, evicts and hydrates beside the writers. What was closed before a sync began is durable when it says so.
+// commands packs, evicts and hydrates beside the writers. What was closed before a sync began is durable when
+// it says so.
 func (p *powerCut) commands(ctx context.Context, rng *rand.Rand) {
 	for ctx.Err() == nil {
 		switch rng.IntN(4) {

@@ -22,7 +22,8 @@ func smallDisk(t *testing.T, n int) string {
 	}
 	dir, image := t.TempDir(), filepath.Join(t.TempDir(), "image")
 	script := `truncate -s "$2"M "$1" && mkfs.ext4 -q -m 0 "$1" && mount -o loop "$1" "$3"`
-	if out, err := exec.Command("sh", "-c", script, "sh", image, fmt.Sprint(n), dir).CombinedOutput(); err != nil {
+	if out, err := exec.Command("sh", "-c", script, "sh", image, fmt.Sprint(n),
+		dir).CombinedOutput(); err != nil {
 		t.Logf("no loop device here, tmpfs instead: %s", out)
 		if err := unix.Mount("none", dir, "tmpfs", 0, fmt.Sprintf("size=%dm,mode=755", n)); err != nil {
 			mounttest.Missing(t, "neither an ext4 image nor a tmpfs can be mounted here: %v", err)
@@ -59,7 +60,8 @@ func TestFullDisk(t *testing.T) {
 			closed := 0
 			var full error
 			for i := 0; full == nil && i < 100; i++ {
-				if full = os.WriteFile(m.Path(fmt.Sprint(i)), mounttest.Noise(uint64(i), n), 0o644); full == nil {
+				if full = os.WriteFile(m.Path(fmt.Sprint(i)), mounttest.Noise(uint64(i), n),
+					0o644); full == nil {
 					closed++
 				}
 			}
@@ -97,8 +99,8 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// TestFullDiskKilled: killed on a full disk, the store has all that was closed: at once, or where the start itself
-// needs space, as soon as there is some.
+// TestFullDiskKilled: killed on a full disk, the store has all that was closed: at once, or where the start
+// itself needs space, as soon as there is some.
 func TestFullDiskKilled(t *testing.T) {
 	t.Parallel()
 	disk := smallDisk(t, 192)
@@ -123,7 +125,8 @@ func TestFullDiskKilled(t *testing.T) {
 	for i := range closed {
 		m.Want(fmt.Sprint(i), mounttest.Noise(uint64(i), 5*mib))
 	}
-	// What cannot be packed for want of space keeps umount from saying that all is well, and nobody from leaving.
+	// What cannot be packed for want of space keeps umount from saying that all is well, and nobody from
+	// leaving.
 	if said, code := m.RunOutcome("umount", m.Dir); code != 0 {
 		mounttest.WantSaid(t, said, "space")
 		m.Run("umount", "--no-wait", m.Dir)

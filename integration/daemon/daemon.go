@@ -127,7 +127,8 @@ func (d *Daemon) PIDs() []int {
 		if err != nil {
 			continue
 		}
-		exe, err := os.Readlink(filepath.Join("/proc", e.Name(), "exe")) // fails for a zombie: it counts as gone
+		// fails for a zombie: it counts as gone
+		exe, err := os.Readlink(filepath.Join("/proc", e.Name(), "exe"))
 		if err != nil || strings.TrimSuffix(exe, " (deleted)") != d.Bin {
 			continue
 		}

@@ -15,7 +15,8 @@ import (
 
 // Asker returns a function that asks the daemon, by its socket, about a path, whatever the path.
 func (m *Mount) Asker() func(method, verb, path string) (int, string) {
-	client := &http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
+	client := &http.Client{Transport: &http.Transport{DialContext: func(context.Context, string,
+		string) (net.Conn, error) {
 		return net.Dial("unix", filepath.Join(m.Store, "control.sock"))
 	}}}
 	m.T.Cleanup(client.CloseIdleConnections)

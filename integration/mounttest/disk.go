@@ -21,8 +21,8 @@ type Disk struct {
 	Dir   string // where it is mounted
 }
 
-// NewDisk makes and mounts one. It skips the test where that cannot be done; with CI=true it fails if there are loop
-// devices at all.
+// NewDisk makes and mounts one. It skips the test where that cannot be done; with CI=true it fails if there
+// are loop devices at all.
 func NewDisk(t *testing.T, fstype string, size int64) *Disk {
 	t.Helper()
 	return newDiskIn(t, fstype, t.TempDir(), size)
@@ -91,7 +91,8 @@ func (d *Disk) Cut(how uint32) error {
 		return err
 	}
 	defer f.Close()
-	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), fsIocShutdown, uintptr(unsafe.Pointer(&how))); errno != 0 {
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), fsIocShutdown,
+		uintptr(unsafe.Pointer(&how))); errno != 0 {
 		return fmt.Errorf("FS_IOC_SHUTDOWN: %w", errno)
 	}
 	return nil
@@ -133,8 +134,8 @@ func (m *Mount) AnotherBoot() {
 	m.Must(os.WriteFile(path, p, 0o600))
 }
 
-// MountDisk mounts a filesystem of n MiB (tmpfs; images of that size, sparse) for the time of the test, and returns its
-// folder.
+// MountDisk mounts a filesystem of n MiB (tmpfs; images of that size, sparse) for the time of the test, and
+// returns its folder.
 func MountDisk(t *testing.T, kind string, n int) string {
 	t.Helper()
 	NeedRoot(t, "mounts a disk")
@@ -145,7 +146,8 @@ func MountDisk(t *testing.T, kind string, n int) string {
 		"tmpfs":   `mount -t tmpfs -o "size=$3m,mode=755" none "$2"`,
 		"overlay": `mkdir "$1" && mount -t tmpfs none "$1" && mkdir "$1/l" "$1/u" "$1/w" && mount -t overlay -o "lowerdir=$1/l,upperdir=$1/u,workdir=$1/w" none "$2"`,
 	}[kind]
-	if out, err := exec.Command("sh", "-c", script, "sh", image, dir, fmt.Sprint(n)).CombinedOutput(); err != nil {
+	if out, err := exec.Command("sh", "-c", script, "sh", image, dir,
+		fmt.Sprint(n)).CombinedOutput(); err != nil {
 		t.Skipf("no %s can be mounted here: %s", kind, out)
 	}
 	t.Cleanup(func() {

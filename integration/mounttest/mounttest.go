@@ -1,9 +1,9 @@
-// Package mounttest gives each test a store of its own, mounted by the real program, and the real programs that
-// use it: PyTorch, safetensors, shell tools. The tests of integration/ share it. It knows the command line and the
-// mount, and nothing of what is inside.
+// Package mounttest gives each test a store of its own, mounted by the real program, and the real programs
+// that use it: PyTorch, safetensors, shell tools. The tests of integration/ share it. It knows the command
+// line and the mount, and nothing of what is inside.
 //
-// It needs /dev/fuse and fusermount3, and a Python that has torch (scripts/setup makes one, CKPTFS_PYTHON names
-// another). What cannot run is skipped with a reason; with CI=true it fails instead.
+// It needs /dev/fuse and fusermount3, and a Python that has torch (scripts/setup makes one, CKPTFS_PYTHON
+// names another). What cannot run is skipped with a reason; with CI=true it fails instead.
 package mounttest
 
 import (
@@ -18,7 +18,8 @@ import (
 // Bin is the program under test, built by Main unless CKPTFS_BIN names a built one.
 var Bin string
 
-// Main is the TestMain of a package of tests: it builds the program, runs the tests and returns the exit status.
+// Main is the TestMain of a package of tests: it builds the program, runs the tests and returns the exit
+// status.
 func Main(m *testing.M) int {
 	flag.Parse()
 	if testing.Short() {

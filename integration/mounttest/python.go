@@ -228,8 +228,10 @@ func StartSession(t *testing.T, name string, args ...string) *Session {
 	t.Cleanup(func() {
 		select {
 		case pid := <-s.p.pid:
-			_ = syscall.Kill(pid, syscall.SIGKILL) // hold.py never sees an end of file: this side holds both ends
-			<-s.p.rc                               // its mappings are gone then, and nothing is busy with them
+			// hold.py never sees an end of file: this side holds both ends
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+			// its mappings are gone then, and nothing is busy with them
+			<-s.p.rc
 		default:
 		}
 		s.stdin.Close()

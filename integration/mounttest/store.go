@@ -13,7 +13,8 @@ import (
 // Taken is what the store's segments take on the disk.
 func (m *Mount) Taken() (n int64) {
 	m.T.Helper()
-	m.Must(filepath.WalkDir(filepath.Join(m.Store, "segments"), func(p string, _ fs.DirEntry, err error) error {
+	m.Must(filepath.WalkDir(filepath.Join(m.Store, "segments"), func(p string, _ fs.DirEntry,
+		err error) error {
 		var st unix.Stat_t
 		if err == nil {
 			err = unix.Lstat(p, &st)
@@ -27,7 +28,8 @@ func (m *Mount) Taken() (n int64) {
 	return n
 }
 
-// Damage flips a bit where the segments hold the bytes of needle, which does not compress and so is there as it is.
+// Damage flips a bit where the segments hold the bytes of needle, which does not compress and so is there as
+// it is.
 func (m *Mount) Damage(needle []byte) {
 	m.T.Helper()
 	segments, err := filepath.Glob(filepath.Join(m.Store, "segments", "*"))

@@ -67,8 +67,10 @@ var attrCases = []posixCase{
 		w.do("chown", unix.Chown(w.p("f"), 1<<31-2, 1<<31-3))
 		w.do("chmod", unix.Chmod(w.p("f"), 0o666))
 		w.as(1001, 1001, func() {
-			w.do("now by who may write", unix.UtimesNanoAt(unix.AT_FDCWD, w.p("f"), []unix.Timespec{{Nsec: unix.UTIME_NOW}, {Nsec: unix.UTIME_NOW}}, 0))
-			w.do("one of them", unix.UtimesNanoAt(unix.AT_FDCWD, w.p("f"), []unix.Timespec{{Nsec: unix.UTIME_NOW}, {Nsec: unix.UTIME_OMIT}}, 0))
+			w.do("now by who may write", unix.UtimesNanoAt(unix.AT_FDCWD, w.p("f"),
+				[]unix.Timespec{{Nsec: unix.UTIME_NOW}, {Nsec: unix.UTIME_NOW}}, 0))
+			w.do("one of them", unix.UtimesNanoAt(unix.AT_FDCWD, w.p("f"),
+				[]unix.Timespec{{Nsec: unix.UTIME_NOW}, {Nsec: unix.UTIME_OMIT}}, 0))
 		})
 		w.stat("f")
 		w.whole("f")
@@ -102,7 +104,8 @@ var attrCases = []posixCase{
 				case 5:
 					w.do("truncate", unix.Truncate(w.p(name), 7))
 				case 6:
-					w.do("punch", unix.Fallocate(fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, 100_000))
+					w.do("punch", unix.Fallocate(fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE,
+						0, 100_000))
 				}
 			}
 			if i == 7 { // root may
@@ -132,8 +135,10 @@ var timeCases = []posixCase{
 	{name: "utimensat", prepare: usual, run: func(w *world) {
 		w.need(os.Mkdir(w.p("d"), 0o755))
 		for _, n := range []string{"f", "d"} {
-			for _, sec := range []int64{0, 1, 1_700_000_000, -1, -1_000_000, -(1 << 31), 1<<31 - 1, 1 << 31, 1 << 32, 15032385535, 15032385536, 1 << 40, -(1 << 31) - 1} {
-				w.utimens(n, unix.Timespec{Sec: sec, Nsec: 123_456_789}, unix.Timespec{Sec: sec, Nsec: 999_999_999})
+			for _, sec := range []int64{0, 1, 1_700_000_000, -1, -1_000_000, -(1 << 31), 1<<31 - 1,
+				1 << 31, 1 << 32, 15032385535, 15032385536, 1 << 40, -(1 << 31) - 1} {
+				w.utimens(n, unix.Timespec{Sec: sec, Nsec: 123_456_789},
+					unix.Timespec{Sec: sec, Nsec: 999_999_999})
 			}
 			for _, nsec := range []int64{-1, 1_000_000_000, 1 << 40} {
 				w.utimens(n, unix.Timespec{Sec: 5, Nsec: nsec}, unix.Timespec{Sec: 5})
@@ -146,23 +151,28 @@ var timeCases = []posixCase{
 			})
 			w.moves(n, "now", func() { w.do("utimens", unix.UtimesNanoAt(unix.AT_FDCWD, w.p(n), nil, 0)) })
 			w.moves(n, "atime now", func() {
-				w.do("utimens", unix.UtimesNanoAt(unix.AT_FDCWD, w.p(n), []unix.Timespec{{Nsec: unix.UTIME_NOW}, {Nsec: unix.UTIME_OMIT}}, 0))
+				w.do("utimens", unix.UtimesNanoAt(unix.AT_FDCWD, w.p(n),
+					[]unix.Timespec{{Nsec: unix.UTIME_NOW}, {Nsec: unix.UTIME_OMIT}}, 0))
 			})
 			w.moves(n, "to the same", func() {
-				w.do("utimens", unix.UtimesNanoAt(unix.AT_FDCWD, w.p(n), []unix.Timespec{{Nsec: unix.UTIME_OMIT}, {Nsec: unix.UTIME_OMIT}}, 0))
+				w.do("utimens", unix.UtimesNanoAt(unix.AT_FDCWD, w.p(n),
+					[]unix.Timespec{{Nsec: unix.UTIME_OMIT}, {Nsec: unix.UTIME_OMIT}}, 0))
 			})
 		}
 		fd := w.open("f", unix.O_RDONLY, 0)
-		w.do("futimens", unix.UtimesNanoAt(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", fd), []unix.Timespec{{Sec: 9}, {Sec: 10}}, 0))
+		w.do("futimens", unix.UtimesNanoAt(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", fd),
+			[]unix.Timespec{{Sec: 9}, {Sec: 10}}, 0))
 		st := w.fstat(fd)
 		w.say("%d %d", st.Atim.Nano(), st.Mtim.Nano())
 	}},
 	{name: "times last", prepare: func(w *world) {
 		usual(w)
-		w.need(unix.UtimesNanoAt(unix.AT_FDCWD, w.p("f"), []unix.Timespec{{Sec: 1_600_000_000, Nsec: 1}, {Sec: 1_500_000_000, Nsec: 2}}, 0))
+		w.need(unix.UtimesNanoAt(unix.AT_FDCWD, w.p("f"), []unix.Timespec{{Sec: 1_600_000_000, Nsec: 1},
+			{Sec: 1_500_000_000, Nsec: 2}}, 0))
 		w.keep("f")
 		w.file("old", mounttest.Noise(2, big))
-		w.need(unix.UtimesNanoAt(unix.AT_FDCWD, w.p("old"), []unix.Timespec{{Sec: 5, Nsec: 1}, {Sec: -5, Nsec: 2}}, 0))
+		w.need(unix.UtimesNanoAt(unix.AT_FDCWD, w.p("old"), []unix.Timespec{{Sec: 5, Nsec: 1},
+			{Sec: -5, Nsec: 2}}, 0))
 		w.keep("old")
 	}, run: func(w *world) {
 		for _, n := range []string{"f", "old"} {
@@ -180,7 +190,10 @@ var timeCases = []posixCase{
 		fd := w.open("f", unix.O_RDWR, 0)
 		w.moves("f", "write", func() { w.write(fd, []byte("x"), 100) })
 		w.moves("f", "append", func() { w.write(fd, []byte("x"), big+100) })
-		w.moves("f", "setxattr", func() { w.do("setxattr", unix.Setxattr(w.p("f"), "user.a", []byte("b"), 0)) })
+		w.moves("f", "setxattr", func() {
+			w.do("setxattr", unix.Setxattr(w.p("f"), "user.a",
+				[]byte("b"), 0))
+		})
 		w.moves("f", "removexattr", func() { w.do("removexattr", unix.Removexattr(w.p("f"), "user.a")) })
 		w.moves("f", "link", func() { w.do("link", unix.Link(w.p("f"), w.p("l"))) })
 		w.moves("f", "rename", func() { w.do("rename", unix.Rename(w.p("l"), w.p("m"))) })
@@ -200,8 +213,10 @@ var timeCases = []posixCase{
 		usual(w)
 		w.file("g", mounttest.Noise(2, big))
 		// Older than the last change: the next read moves it (relatime).
-		w.need(unix.UtimesNanoAt(unix.AT_FDCWD, w.p("f"), []unix.Timespec{{Sec: 1_000_000_000}, {Sec: 1_100_000_000}}, 0))
-		w.need(unix.UtimesNanoAt(unix.AT_FDCWD, w.p("g"), []unix.Timespec{{Sec: 1_000_000_000}, {Sec: 1_100_000_000}}, 0))
+		w.need(unix.UtimesNanoAt(unix.AT_FDCWD, w.p("f"), []unix.Timespec{{Sec: 1_000_000_000},
+			{Sec: 1_100_000_000}}, 0))
+		w.need(unix.UtimesNanoAt(unix.AT_FDCWD, w.p("g"), []unix.Timespec{{Sec: 1_000_000_000},
+			{Sec: 1_100_000_000}}, 0))
 	}, run: func(w *world) {
 		w.moves("f", "a read without O_NOATIME", func() { w.whole("f") })
 		w.moves("f", "the next", func() { w.whole("f") })
@@ -260,7 +275,8 @@ var ownerCases = []posixCase{
 			w.do("rename", unix.Rename(w.p("d/f"), w.p("d/g")))
 			w.file("d/mine", nil)
 			w.do("rename onto", unix.Rename(w.p("d/mine"), w.p("d/f")))
-			w.do("exchange", unix.Renameat2(unix.AT_FDCWD, w.p("d/mine"), unix.AT_FDCWD, w.p("d/f"), unix.RENAME_EXCHANGE))
+			w.do("exchange", unix.Renameat2(unix.AT_FDCWD, w.p("d/mine"), unix.AT_FDCWD, w.p("d/f"),
+				unix.RENAME_EXCHANGE))
 			w.do("rename mine", unix.Rename(w.p("d/mine"), w.p("d/mine2")))
 			w.do("link", unix.Link(w.p("d/f"), w.p("d/l")))
 		})
@@ -314,7 +330,8 @@ var xattrCases = []posixCase{
 	}, run: func(w *world) {
 		for _, n := range []string{"f", "d"} {
 			set := func(name string, value []byte, flags int) {
-				w.do(fmt.Sprintf("set %s %d %d", short(name), len(value), flags), unix.Setxattr(w.p(n), name, value, flags))
+				w.do(fmt.Sprintf("set %s %d %d", short(name), len(value), flags),
+					unix.Setxattr(w.p(n), name, value, flags))
 			}
 			set("user.a", []byte("one"), 0)
 			set("user.a", []byte("two"), unix.XATTR_CREATE)
@@ -405,7 +422,8 @@ var xattrCases = []posixCase{
 		w.file("f", nil)
 		_, err := unix.Getxattr(w.p("f"), "system.posix_acl_access", make([]byte, 100))
 		w.do("get", err)
-		acl := []byte{2, 0, 0, 0, 1, 0, 6, 0, 0xff, 0xff, 0xff, 0xff, 4, 0, 4, 0, 0xff, 0xff, 0xff, 0xff, 0x20, 0, 4, 0, 0xff, 0xff, 0xff, 0xff}
+		acl := []byte{2, 0, 0, 0, 1, 0, 6, 0, 0xff, 0xff, 0xff, 0xff, 4, 0, 4, 0, 0xff, 0xff, 0xff,
+			0xff, 0x20, 0, 4, 0, 0xff, 0xff, 0xff, 0xff}
 		w.do("set", unix.Setxattr(w.p("f"), "system.posix_acl_access", acl, 0))
 	}},
 }

@@ -7,8 +7,8 @@ import (
 	"ckptfs/integration/mounttest"
 )
 
-// TestCopiesShare: cp of a packed file inside the mount costs the store nothing and is there at once; both files are their
-// own from then on.
+// TestCopiesShare: cp of a packed file inside the mount costs the store nothing and is there at once; both
+// files are their own from then on.
 func TestCopiesShare(t *testing.T) {
 	t.Parallel()
 	mounttest.Modes(t, func(t *testing.T, m *mounttest.Mount) {

@@ -58,9 +58,14 @@ var copyCases = []posixCase{
 		w.whole("new")
 		w.extents(n)
 	}},
-	{name: "copy_file_range refused", prepare: func(w *world) { usual(w); w.file("g", mounttest.Noise(2, big)) }, run: func(w *world) {
+	{name: "copy_file_range refused", prepare: func(w *world) {
+		usual(w)
+		w.file("g",
+			mounttest.Noise(2, big))
+	}, run: func(w *world) {
 		f, g := w.open("f", unix.O_RDWR, 0), w.open("g", unix.O_RDWR, 0)
-		ro, wo, app := w.open("f", unix.O_RDONLY, 0), w.open("g", unix.O_WRONLY, 0), w.open("g", unix.O_WRONLY|unix.O_APPEND, 0)
+		ro, wo, app := w.open("f", unix.O_RDONLY, 0), w.open("g", unix.O_WRONLY, 0),
+			w.open("g", unix.O_WRONLY|unix.O_APPEND, 0)
 		dir := w.open(".", unix.O_RDONLY, 0)
 		w.copyRange(f, ro, 0, 100_000, 100)
 		w.copyRange(wo, f, 0, 0, 100)
@@ -96,7 +101,8 @@ var copyCases = []posixCase{
 			fm[i], gm[i] = 'f', 'g'
 		}
 		// Neither what is to be copied nor what stays beside it may be lost.
-		for i, r := range [][3]int64{{100, 5000, 10_000}, {200_000, 300_001, 4096}, {512 << 10, 600_000, 100_000}} {
+		for i, r := range [][3]int64{{100, 5000, 10_000}, {200_000, 300_001, 4096},
+			{512 << 10, 600_000, 100_000}} {
 			gm[r[1]-1], gm[r[1]+r[2]] = byte(i), byte(i)
 			w.copyRange(f, g, r[0], r[1], int(r[2]))
 			w.say("beside it %d %d", gm[r[1]-1], gm[r[1]+r[2]])
@@ -111,7 +117,8 @@ var copyCases = []posixCase{
 		w.file("g", nil)
 		f, g := w.open("f", unix.O_RDONLY, 0), w.open("g", unix.O_RDWR, 0)
 		w.do("FICLONE", unix.IoctlFileClone(g, f))
-		w.do("FICLONERANGE", unix.IoctlFileCloneRange(g, &unix.FileCloneRange{Src_fd: int64(f), Src_length: 4096}))
+		w.do("FICLONERANGE", unix.IoctlFileCloneRange(g, &unix.FileCloneRange{Src_fd: int64(f),
+			Src_length: 4096}))
 	}},
 }
 
@@ -202,7 +209,8 @@ var mapCases = []posixCase{
 		m, err := unix.Mmap(fd, 0, big, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 		w.need(err)
 		m[5000] = 5
-		for _, a := range []int{unix.MADV_WILLNEED, unix.MADV_SEQUENTIAL, unix.MADV_RANDOM, unix.MADV_DONTNEED, unix.MADV_POPULATE_READ, unix.MADV_POPULATE_WRITE} {
+		for _, a := range []int{unix.MADV_WILLNEED, unix.MADV_SEQUENTIAL, unix.MADV_RANDOM,
+			unix.MADV_DONTNEED, unix.MADV_POPULATE_READ, unix.MADV_POPULATE_WRITE} {
 			w.do(fmt.Sprint("madvise ", a), unix.Madvise(m, a))
 		}
 		w.do("mlock", unix.Mlock(m[:8192]))

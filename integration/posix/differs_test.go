@@ -1,6 +1,7 @@
 package posix
 
-// posixDiffers: what FUSE or the kernel's passthrough does not do, or what is so on purpose. docs/posix.md has the list in words.
+// posixDiffers: what FUSE or the kernel's passthrough does not do, or what is so on purpose. docs/posix.md
+// has the list in words.
 var posixDiffers = []posixDifference{
 	{pattern: "*/*/collapse and insert", why: "the kernel's FUSE knows no COLLAPSE_RANGE and INSERT_RANGE: ENOTSUP"},
 	{pattern: "*/*/ACLs", why: "POSIX ACLs are not kept: ENOTSUP"},

@@ -19,7 +19,8 @@ var syncCases = []posixCase{
 		for _, c := range []struct {
 			name  string
 			flags int
-		}{{"f", unix.O_RDONLY}, {"f", unix.O_WRONLY}, {"f", unix.O_RDWR}, {"d", unix.O_RDONLY}, {"p", unix.O_RDWR}, {"f", unix.O_PATH}, {".", unix.O_TMPFILE | unix.O_RDWR}} {
+		}{{"f", unix.O_RDONLY}, {"f", unix.O_WRONLY}, {"f", unix.O_RDWR}, {"d", unix.O_RDONLY},
+			{"p", unix.O_RDWR}, {"f", unix.O_PATH}, {".", unix.O_TMPFILE | unix.O_RDWR}} {
 			fd := w.open(c.name, c.flags, 0o600)
 			if c.flags&unix.O_ACCMODE != 0 && c.name == "f" {
 				w.write(fd, []byte("x"), 7)
@@ -154,8 +155,10 @@ var execCases = []posixCase{
 		var sx unix.Statx_t
 		w.do("statx", unix.Statx(unix.AT_FDCWD, w.p("f"), 0, unix.STATX_BASIC_STATS, &sx))
 		w.say("mode %o size %d nlink %d, basic %v", sx.Mode, sx.Size, sx.Nlink, sx.Mask&unix.STATX_BASIC_STATS == unix.STATX_BASIC_STATS)
-		w.do("forced", unix.Statx(unix.AT_FDCWD, w.p("f"), unix.AT_STATX_FORCE_SYNC, unix.STATX_BASIC_STATS, &sx))
-		w.do("not forced", unix.Statx(unix.AT_FDCWD, w.p("f"), unix.AT_STATX_DONT_SYNC, unix.STATX_BASIC_STATS, &sx))
+		w.do("forced", unix.Statx(unix.AT_FDCWD, w.p("f"), unix.AT_STATX_FORCE_SYNC,
+			unix.STATX_BASIC_STATS, &sx))
+		w.do("not forced", unix.Statx(unix.AT_FDCWD, w.p("f"), unix.AT_STATX_DONT_SYNC,
+			unix.STATX_BASIC_STATS, &sx))
 		w.say("size %d", sx.Size)
 	}},
 	{name: "birth time", run: func(w *world) {

@@ -16,8 +16,9 @@ import (
 	"ckptfs/integration/mounttest"
 )
 
-// TestPOSIXFuzz applies random operations to a mount and to a plain folder, with packing, eviction, hydration, remounts
-// and kills between them, and compares results at each step and everything at the end of each round.
+// TestPOSIXFuzz applies random operations to a mount and to a plain folder, with packing, eviction,
+// hydration, remounts and kills between them, and compares results at each step and everything at the end of
+// each round.
 //
 //	CKPTFS_FUZZ_SEED    the seed of the first round, as a failure prints it
 //	CKPTFS_FUZZ_ROUNDS  rounds, otherwise 3
@@ -198,7 +199,8 @@ func (f *fuzzer) step() (what, got, want string) {
 		return f.both("symlink "+a+" "+b, func(w *world, _ int) { w.do("symlink", unix.Symlink(to, w.p(b))) })
 	case k < 90:
 		size := f.place()
-		return f.both(fmt.Sprintf("truncate %s %d", a, size), func(w *world, _ int) { w.do("truncate", unix.Truncate(w.p(a), size)) })
+		return f.both(fmt.Sprintf("truncate %s %d", a, size),
+			func(w *world, _ int) { w.do("truncate", unix.Truncate(w.p(a), size)) })
 	case k < 93:
 		mode := uint32(0o400 | r.IntN(0o400))
 		return f.both(fmt.Sprintf("chmod %s %o", a, mode), func(w *world, _ int) {
@@ -209,7 +211,8 @@ func (f *fuzzer) step() (what, got, want string) {
 	case k < 96:
 		sec := int64(r.Uint32()) - 1<<30
 		return f.both(fmt.Sprintf("utimens %s %d", a, sec), func(w *world, _ int) {
-			w.do("utimens", unix.UtimesNanoAt(unix.AT_FDCWD, w.p(a), []unix.Timespec{{Sec: sec, Nsec: 5}, {Sec: sec + 1, Nsec: 7}}, 0))
+			w.do("utimens", unix.UtimesNanoAt(unix.AT_FDCWD, w.p(a), []unix.Timespec{{Sec: sec, Nsec: 5},
+				{Sec: sec + 1, Nsec: 7}}, 0))
 			var st unix.Stat_t
 			if unix.Stat(w.p(a), &st) == nil {
 				w.say("%d", st.Mtim.Nano())
@@ -235,16 +238,20 @@ func (f *fuzzer) onOpen(i int) (what, got, want string) {
 	off, d := f.place(), f.data()
 	switch k := r.IntN(100); {
 	case k < 30:
-		return f.both(fmt.Sprintf("[%d] write %d@%d", i, len(d), off), func(w *world, side int) { w.write(p[side], d, off) })
+		return f.both(fmt.Sprintf("[%d] write %d@%d", i, len(d), off),
+			func(w *world, side int) { w.write(p[side], d, off) })
 	case k < 50:
-		return f.both(fmt.Sprintf("[%d] read %d@%d", i, len(d), off), func(w *world, side int) { w.read(p[side], len(d), off) })
+		return f.both(fmt.Sprintf("[%d] read %d@%d", i, len(d), off),
+			func(w *world, side int) { w.read(p[side], len(d), off) })
 	case k < 62:
 		f.fds = slices.Delete(f.fds, i, i+1)
 		return f.both(fmt.Sprintf("[%d] close", i), func(w *world, side int) { w.close(p[side]) })
 	case k < 70:
-		return f.both(fmt.Sprintf("[%d] ftruncate %d", i, off), func(w *world, side int) { w.do("ftruncate", unix.Ftruncate(p[side], off)) })
+		return f.both(fmt.Sprintf("[%d] ftruncate %d", i, off),
+			func(w *world, side int) { w.do("ftruncate", unix.Ftruncate(p[side], off)) })
 	case k < 76:
-		mode := []uint32{0, unix.FALLOC_FL_KEEP_SIZE, unix.FALLOC_FL_PUNCH_HOLE | unix.FALLOC_FL_KEEP_SIZE, unix.FALLOC_FL_ZERO_RANGE}[r.IntN(4)]
+		mode := []uint32{0, unix.FALLOC_FL_KEEP_SIZE, unix.FALLOC_FL_PUNCH_HOLE | unix.FALLOC_FL_KEEP_SIZE,
+			unix.FALLOC_FL_ZERO_RANGE}[r.IntN(4)]
 		return f.both(fmt.Sprintf("[%d] fallocate %d %d+%d", i, mode, off, len(d)), func(w *world, side int) {
 			w.do("fallocate", unix.Fallocate(p[side], mode, off, int64(len(d))))
 			w.fstat(p[side])
@@ -273,7 +280,8 @@ func (f *fuzzer) onOpen(i int) (what, got, want string) {
 			}
 		})
 	case k < 95:
-		return f.both(fmt.Sprintf("[%d] fsync", i), func(w *world, side int) { w.do("fsync", unix.Fsync(p[side])) })
+		return f.both(fmt.Sprintf("[%d] fsync", i),
+			func(w *world, side int) { w.do("fsync", unix.Fsync(p[side])) })
 	}
 	return f.both(fmt.Sprintf("[%d] fstat", i), func(w *world, side int) { w.fstat(p[side]) })
 }

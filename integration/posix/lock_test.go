@@ -82,7 +82,8 @@ var lockCases = []posixCase{
 	{name: "POSIX locks", prepare: usual, run: func(w *world) {
 		a, b := w.open("f", unix.O_RDWR, 0), w.open("f", unix.O_RDWR, 0)
 		set := func(what string, fd int, kind int16, start, n int64) {
-			w.do(what, unix.FcntlFlock(uintptr(fd), unix.F_SETLK, &unix.Flock_t{Type: kind, Start: start, Len: n}))
+			w.do(what, unix.FcntlFlock(uintptr(fd), unix.F_SETLK, &unix.Flock_t{Type: kind,
+				Start: start, Len: n}))
 		}
 		set("write lock", a, unix.F_WRLCK, 100, 100)
 		set("the same process by another descriptor", b, unix.F_WRLCK, 150, 100)
@@ -95,24 +96,29 @@ var lockCases = []posixCase{
 		w.say("over it: %s", w.other("set", "f", unix.F_WRLCK, 139, 20))
 		w.say("who: %s", w.other("get", "f", unix.F_WRLCK, 145, 1000))
 		set("read lock", a, unix.F_RDLCK, 100, 40)
-		w.say("shared: %s %s", w.other("set", "f", unix.F_RDLCK, 100, 40), w.other("set", "f", unix.F_WRLCK, 100, 1))
+		w.say("shared: %s %s", w.other("set", "f", unix.F_RDLCK, 100, 40),
+			w.other("set", "f", unix.F_WRLCK, 100, 1))
 		set("to the end", a, unix.F_WRLCK, big, 0)
 		w.say("far: %s", w.other("set", "f", unix.F_WRLCK, 1<<40, 1))
 		w.say("OFD lock of another: %s", w.other("setofd", "f", unix.F_WRLCK, 100, 1))
 		w.close(b) // any descriptor's close gives all of the process's locks up
 		w.say("after a close: %s", w.other("set", "f", unix.F_WRLCK, 0, 0))
-		w.do("write lock by a reader", unix.FcntlFlock(uintptr(w.open("f", unix.O_RDONLY, 0)), unix.F_SETLK, &unix.Flock_t{Type: unix.F_WRLCK}))
-		w.do("read lock by a writer", unix.FcntlFlock(uintptr(w.open("f", unix.O_WRONLY, 0)), unix.F_SETLK, &unix.Flock_t{Type: unix.F_RDLCK}))
+		w.do("write lock by a reader", unix.FcntlFlock(uintptr(w.open("f", unix.O_RDONLY, 0)), unix.F_SETLK,
+			&unix.Flock_t{Type: unix.F_WRLCK}))
+		w.do("read lock by a writer", unix.FcntlFlock(uintptr(w.open("f", unix.O_WRONLY, 0)), unix.F_SETLK,
+			&unix.Flock_t{Type: unix.F_RDLCK}))
 		set("wrong", a, 77, 0, 0)
 		set("before the start", a, unix.F_WRLCK, -5, 1)
 		set("ending before the start", a, unix.F_WRLCK, 3, -5)
 		set("backwards", a, unix.F_WRLCK, 10, -5)
-		w.say("backwards: %s %s", w.other("set", "f", unix.F_WRLCK, 5, 1), w.other("set", "f", unix.F_WRLCK, 10, 1))
+		w.say("backwards: %s %s", w.other("set", "f", unix.F_WRLCK, 5, 1),
+			w.other("set", "f", unix.F_WRLCK, 10, 1))
 	}},
 	{name: "OFD locks", prepare: usual, run: func(w *world) {
 		a, b := w.open("f", unix.O_RDWR, 0), w.open("f", unix.O_RDWR, 0)
 		set := func(what string, fd int, kind int16, start, n int64) {
-			w.do(what, unix.FcntlFlock(uintptr(fd), unix.F_OFD_SETLK, &unix.Flock_t{Type: kind, Start: start, Len: n}))
+			w.do(what, unix.FcntlFlock(uintptr(fd), unix.F_OFD_SETLK, &unix.Flock_t{Type: kind,
+				Start: start, Len: n}))
 		}
 		set("a", a, unix.F_WRLCK, 0, 100)
 		set("b the same", b, unix.F_WRLCK, 50, 100)

@@ -1,5 +1,5 @@
-// Package posix tests whether a mount behaves as ext4 does: system calls, shell tools, and the suites pjdfstest, fsx,
-// fio, stress-ng and posixtest.
+// Package posix tests whether a mount behaves as ext4 does: system calls, shell tools, and the suites
+// pjdfstest, fsx, fio, stress-ng and posixtest.
 package posix
 
 import (

@@ -39,7 +39,8 @@ func (p *mapping) unmap() {
 	}
 }
 
-// want compares what the mapping shows after its page table entries are dropped, so that each page is asked for again.
+// want compares what the mapping shows after its page table entries are dropped, so that each page is asked
+// for again.
 func (p *mapping) want(when string, data []byte) {
 	p.t.Helper()
 	if err := unix.Madvise(p.bytes, unix.MADV_DONTNEED); err != nil {
@@ -117,8 +118,8 @@ func evictWhenIdle(m *mounttest.Mount, name string, p *mapping) {
 	m.Evict(name)
 }
 
-// TestWritableMapping: while a file is mapped for writing its bytes may change without a word to the daemon, so it
-// is packed only after the munmap, and then with its last bytes.
+// TestWritableMapping: while a file is mapped for writing its bytes may change without a word to the daemon,
+// so it is packed only after the munmap, and then with its last bytes.
 func TestWritableMapping(t *testing.T) {
 	t.Parallel()
 	mounttest.Modes(t, func(t *testing.T, m *mounttest.Mount) {
@@ -165,8 +166,8 @@ func TestWritableMapping(t *testing.T) {
 	})
 }
 
-// TestTorchHoldsMapping: tensors of torch.load(mmap=True) stay what they are while the file is packed, evicted,
-// hydrated, replaced and removed.
+// TestTorchHoldsMapping: tensors of torch.load(mmap=True) stay what they are while the file is packed,
+// evicted, hydrated, replaced and removed.
 func TestTorchHoldsMapping(t *testing.T) {
 	t.Parallel()
 	mounttest.Modes(t, func(t *testing.T, m *mounttest.Mount) {

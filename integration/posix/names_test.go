@@ -39,22 +39,25 @@ var linkCases = []posixCase{
 		w.do("link through a link", unix.Linkat(unix.AT_FDCWD, w.p("s"), unix.AT_FDCWD, w.p("s3"), unix.AT_SYMLINK_FOLLOW))
 		w.names(".")
 	}},
-	{name: "hard links before", prepare: func(w *world) { usual(w); w.need(unix.Link(w.p("f"), w.p("g"))) }, run: func(w *world) {
-		w.stat("f")
-		w.stat("g")
-		f, g := w.open("f", unix.O_RDONLY, 0), w.open("g", unix.O_RDWR, 0)
-		w.write(g, mounttest.Noise(3, 1000), 100_000)
-		w.read(f, 1000, 100_000)
-		w.do("unlink", unix.Unlink(w.p("g")))
-		w.fstat(f)
-		w.write(g, mounttest.Noise(4, 1000), 100_000)
-		w.whole("f")
-		w.do("rename", unix.Rename(w.p("f"), w.p("g")))
-		w.whole("g")
-	}},
+	{name: "hard links before", prepare: func(w *world) { usual(w); w.need(unix.Link(w.p("f"), w.p("g"))) },
+		run: func(w *world) {
+			w.stat("f")
+			w.stat("g")
+			f, g := w.open("f", unix.O_RDONLY, 0), w.open("g", unix.O_RDWR, 0)
+			w.write(g, mounttest.Noise(3, 1000), 100_000)
+			w.read(f, 1000, 100_000)
+			w.do("unlink", unix.Unlink(w.p("g")))
+			w.fstat(f)
+			w.write(g, mounttest.Noise(4, 1000), 100_000)
+			w.whole("f")
+			w.do("rename", unix.Rename(w.p("f"), w.p("g")))
+			w.whole("g")
+		}},
 	{name: "symbolic links", run: func(w *world) {
 		long := strings.Repeat("x/", 2047)
-		for _, target := range []string{"a", long + "y", long + "yy", "", strings.Repeat("z", 5000), "with\nnewline\xff", "/dev/null", strings.Repeat("q", 59), strings.Repeat("q", 60), strings.Repeat("q", 61)} {
+		for _, target := range []string{"a", long + "y", long + "yy", "", strings.Repeat("z", 5000),
+			"with\nnewline\xff", "/dev/null", strings.Repeat("q", 59), strings.Repeat("q", 60),
+			strings.Repeat("q", 61)} {
 			name := fmt.Sprint("s", len(target))
 			w.do("symlink "+short(name), unix.Symlink(target, w.p(name)))
 			b := make([]byte, 8192)
@@ -71,7 +74,8 @@ var linkCases = []posixCase{
 		w.do("readlink of a file", err)
 		_, err = unix.Readlink(w.dir, b)
 		w.do("readlink of a folder", err)
-		w.do("utimens", unix.UtimesNanoAt(unix.AT_FDCWD, w.p("cut"), []unix.Timespec{{Sec: 5, Nsec: 6}, {Sec: 7, Nsec: 8}}, unix.AT_SYMLINK_NOFOLLOW))
+		w.do("utimens", unix.UtimesNanoAt(unix.AT_FDCWD, w.p("cut"), []unix.Timespec{{Sec: 5, Nsec: 6},
+			{Sec: 7, Nsec: 8}}, unix.AT_SYMLINK_NOFOLLOW))
 		st := w.stat("cut")
 		w.say("mtime %d", st.Mtim.Nano())
 		w.do("rename", unix.Rename(w.p("cut"), w.p("cut2")))
@@ -175,53 +179,59 @@ var renameCases = []posixCase{
 		w.names(".")
 		w.stat(".")
 	}},
-	{name: "rename with flags", prepare: func(w *world) { usual(w); w.file("g", mounttest.Noise(2, big)) }, run: func(w *world) {
-		r := func(from, to string, flags uint) {
-			w.do(fmt.Sprint("rename ", from, " ", to, " ", flags), unix.Renameat2(unix.AT_FDCWD, w.p(from), unix.AT_FDCWD, w.p(to), flags))
-		}
-		f, g := w.open("f", unix.O_RDWR, 0), w.open("g", unix.O_RDWR, 0)
-		r("f", "g", unix.RENAME_NOREPLACE)
-		r("f", "new", unix.RENAME_NOREPLACE)
-		r("new", "f", unix.RENAME_NOREPLACE)
-		r("f", "f", unix.RENAME_NOREPLACE)
-		r("f", "none", unix.RENAME_EXCHANGE)
-		r("none", "f", unix.RENAME_EXCHANGE)
-		r("f", "g", unix.RENAME_EXCHANGE)
-		w.write(f, []byte("f's descriptor"), 100)
-		w.write(g, []byte("g's descriptor"), 100)
-		w.whole("f")
-		w.whole("g")
-		w.need(os.Mkdir(w.p("d"), 0o755))
-		w.file("d/in", []byte("x"))
-		d := w.open("d", unix.O_RDONLY, 0)
-		r("f", "d", unix.RENAME_EXCHANGE)
-		w.names(".")
-		w.stat("f/in")
-		_, err := unix.Openat(d, "in", unix.O_RDONLY|unix.O_CLOEXEC, 0)
-		w.do("openat", err)
-		w.whole("d")
-		r("f", "f/in", unix.RENAME_EXCHANGE)
-		r("f/in", "f", unix.RENAME_EXCHANGE)
-		r("f", "g", 8)
-		r("f", "g", unix.RENAME_EXCHANGE|unix.RENAME_NOREPLACE)
-		r("f", "g", unix.RENAME_EXCHANGE|unix.RENAME_WHITEOUT)
-		w.need(os.Mkdir(w.p("e"), 0o755))
-		w.need(os.Mkdir(w.p("e/e"), 0o755))
-		r("f", "e/e", unix.RENAME_EXCHANGE)
-		w.names("e")
-		w.names("e/e")
-		w.names("f")
-	}},
-	{name: "rename leaving a whiteout", root: true, prepare: func(w *world) { usual(w); w.file("g", mounttest.Noise(2, big)) }, run: func(w *world) {
-		w.do("rename", unix.Renameat2(unix.AT_FDCWD, w.p("f"), unix.AT_FDCWD, w.p("h"), unix.RENAME_WHITEOUT))
-		w.stat("f")
-		w.whole("h")
-		w.do("rename", unix.Renameat2(unix.AT_FDCWD, w.p("h"), unix.AT_FDCWD, w.p("g"), unix.RENAME_WHITEOUT))
-		w.stat("h")
-		w.whole("g")
-		w.do("rename", unix.Renameat2(unix.AT_FDCWD, w.p("g"), unix.AT_FDCWD, w.p("h"), unix.RENAME_WHITEOUT|unix.RENAME_NOREPLACE))
-		w.names(".")
-	}},
+	{name: "rename with flags", prepare: func(w *world) { usual(w); w.file("g", mounttest.Noise(2, big)) },
+		run: func(w *world) {
+			r := func(from, to string, flags uint) {
+				w.do(fmt.Sprint("rename ", from, " ", to, " ", flags),
+					unix.Renameat2(unix.AT_FDCWD, w.p(from), unix.AT_FDCWD, w.p(to), flags))
+			}
+			f, g := w.open("f", unix.O_RDWR, 0), w.open("g", unix.O_RDWR, 0)
+			r("f", "g", unix.RENAME_NOREPLACE)
+			r("f", "new", unix.RENAME_NOREPLACE)
+			r("new", "f", unix.RENAME_NOREPLACE)
+			r("f", "f", unix.RENAME_NOREPLACE)
+			r("f", "none", unix.RENAME_EXCHANGE)
+			r("none", "f", unix.RENAME_EXCHANGE)
+			r("f", "g", unix.RENAME_EXCHANGE)
+			w.write(f, []byte("f's descriptor"), 100)
+			w.write(g, []byte("g's descriptor"), 100)
+			w.whole("f")
+			w.whole("g")
+			w.need(os.Mkdir(w.p("d"), 0o755))
+			w.file("d/in", []byte("x"))
+			d := w.open("d", unix.O_RDONLY, 0)
+			r("f", "d", unix.RENAME_EXCHANGE)
+			w.names(".")
+			w.stat("f/in")
+			_, err := unix.Openat(d, "in", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+			w.do("openat", err)
+			w.whole("d")
+			r("f", "f/in", unix.RENAME_EXCHANGE)
+			r("f/in", "f", unix.RENAME_EXCHANGE)
+			r("f", "g", 8)
+			r("f", "g", unix.RENAME_EXCHANGE|unix.RENAME_NOREPLACE)
+			r("f", "g", unix.RENAME_EXCHANGE|unix.RENAME_WHITEOUT)
+			w.need(os.Mkdir(w.p("e"), 0o755))
+			w.need(os.Mkdir(w.p("e/e"), 0o755))
+			r("f", "e/e", unix.RENAME_EXCHANGE)
+			w.names("e")
+			w.names("e/e")
+			w.names("f")
+		}},
+	{name: "rename leaving a whiteout", root: true,
+		prepare: func(w *world) { usual(w); w.file("g", mounttest.Noise(2, big)) }, run: func(w *world) {
+			w.do("rename",
+				unix.Renameat2(unix.AT_FDCWD, w.p("f"), unix.AT_FDCWD, w.p("h"), unix.RENAME_WHITEOUT))
+			w.stat("f")
+			w.whole("h")
+			w.do("rename",
+				unix.Renameat2(unix.AT_FDCWD, w.p("h"), unix.AT_FDCWD, w.p("g"), unix.RENAME_WHITEOUT))
+			w.stat("h")
+			w.whole("g")
+			w.do("rename", unix.Renameat2(unix.AT_FDCWD, w.p("g"), unix.AT_FDCWD, w.p("h"),
+				unix.RENAME_WHITEOUT|unix.RENAME_NOREPLACE))
+			w.names(".")
+		}},
 	{name: "rename of open folders", prepare: func(w *world) {
 		w.need(os.Mkdir(w.p("a"), 0o755))
 		w.need(os.Mkdir(w.p("a/b"), 0o755))
@@ -253,7 +263,8 @@ var renameCases = []posixCase{
 var nameCases = []posixCase{
 	{name: "names", run: func(w *world) {
 		for _, name := range []string{
-			strings.Repeat("n", 255), strings.Repeat("n", 256), strings.Repeat("ü", 127) + "x", strings.Repeat("ü", 128), "a\nb", "\xff\xfe", " ", "...", "-rf",
+			strings.Repeat("n", 255), strings.Repeat("n", 256), strings.Repeat("ü", 127) + "x",
+			strings.Repeat("ü", 128), "a\nb", "\xff\xfe", " ", "...", "-rf",
 			".hidden", "~", "a\\b", "*", "?", strings.Repeat("n", 251) + ".saf", "user.ckptfs", "lost+found",
 		} {
 			fd, err := unix.Open(w.p(name), unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY|unix.O_CLOEXEC, 0o644)
@@ -350,7 +361,11 @@ var dirCases = []posixCase{
 		w.moves("d", "a name that is taken", func() { w.do("mkdir", unix.Mkdir(w.p("d/f"), 0o600)) })
 		w.moves("d", "chmod", func() { w.do("chmod", unix.Chmod(w.p("d"), 0o711)) })
 		w.stat("d")
-		w.do("read", func() error { _, err := unix.Read(w.open("d", unix.O_RDONLY, 0), make([]byte, 10)); return err }())
+		w.do("read", func() error {
+			_, err := unix.Read(w.open("d", unix.O_RDONLY, 0),
+				make([]byte, 10))
+			return err
+		}())
 	}},
 	{name: "folder sizes", run: func(w *world) {
 		w.need(unix.Mkdir(w.p("d"), 0o755))
@@ -512,7 +527,8 @@ func (w *world) some(fd, n int) []dirent {
 	for b := buf[:n]; len(b) > 0; {
 		size := binary.NativeEndian.Uint16(b[16:])
 		name, _, _ := strings.Cut(string(b[19:size]), "\x00")
-		out = append(out, dirent{binary.NativeEndian.Uint64(b), int64(binary.NativeEndian.Uint64(b[8:])), b[18], name})
+		out = append(out, dirent{binary.NativeEndian.Uint64(b),
+			int64(binary.NativeEndian.Uint64(b[8:])), b[18], name})
 		b = b[size:]
 	}
 	return out

@@ -18,10 +18,13 @@ var openCases = []posixCase{
 		w.need(os.Symlink("d", w.p("toD")))
 		w.need(os.Symlink("made", w.p("toMade")))
 		w.need(os.Symlink("loop", w.p("loop")))
-		for _, name := range []string{"f", "d", "toF", "toNone", "toD", "loop", "none", "f/", "d/", "toF/", "none/", "f/x", "none/x", "."} {
+		for _, name := range []string{"f", "d", "toF", "toNone", "toD", "loop", "none", "f/", "d/",
+			"toF/", "none/", "f/x", "none/x", "."} {
 			for _, flags := range []int{
-				0, unix.O_WRONLY, unix.O_RDWR, unix.O_DIRECTORY, unix.O_NOFOLLOW, unix.O_PATH, unix.O_PATH | unix.O_NOFOLLOW,
-				unix.O_PATH | unix.O_DIRECTORY, unix.O_CREAT | unix.O_EXCL | unix.O_WRONLY, unix.O_APPEND, unix.O_WRONLY | unix.O_TRUNC,
+				0, unix.O_WRONLY, unix.O_RDWR, unix.O_DIRECTORY, unix.O_NOFOLLOW, unix.O_PATH,
+				unix.O_PATH | unix.O_NOFOLLOW,
+				unix.O_PATH | unix.O_DIRECTORY, unix.O_CREAT | unix.O_EXCL | unix.O_WRONLY, unix.O_APPEND,
+				unix.O_WRONLY | unix.O_TRUNC,
 				unix.O_DIRECTORY | unix.O_CREAT, unix.O_NONBLOCK, unix.O_NOATIME, unix.O_ACCMODE,
 			} {
 				if fd := w.open(name, flags, 0o644); fd >= 0 {
@@ -128,7 +131,8 @@ var openCases = []posixCase{
 		w.read(fd, 100, 100)
 		w.write(fd, []byte("x"), 5)
 		unix.Close(fd)
-		w.do("link", unix.Linkat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", p), unix.AT_FDCWD, w.p("g"), unix.AT_SYMLINK_FOLLOW))
+		w.do("link", unix.Linkat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", p), unix.AT_FDCWD, w.p("g"),
+			unix.AT_SYMLINK_FOLLOW))
 		w.stat("g")
 		w.do("unlink", unix.Unlink(w.p("f")))
 		w.do("unlink", unix.Unlink(w.p("g")))
@@ -140,28 +144,33 @@ var openCases = []posixCase{
 			w.write(fd, []byte("y"), 7)
 			unix.Close(fd)
 		}
-		w.do("link what is gone", unix.Linkat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", p), unix.AT_FDCWD, w.p("g"), unix.AT_SYMLINK_FOLLOW))
+		w.do("link what is gone", unix.Linkat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", p),
+			unix.AT_FDCWD, w.p("g"), unix.AT_SYMLINK_FOLLOW))
 	}},
 	{name: "O_TMPFILE", run: func(w *world) {
 		fd := w.open(".", unix.O_TMPFILE|unix.O_RDWR, 0o640)
 		w.fstat(fd)
 		w.write(fd, mounttest.Noise(3, big), 0)
 		w.names(".")
-		w.do("link", unix.Linkat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", fd), unix.AT_FDCWD, w.p("named"), unix.AT_SYMLINK_FOLLOW))
+		w.do("link", unix.Linkat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", fd), unix.AT_FDCWD,
+			w.p("named"), unix.AT_SYMLINK_FOLLOW))
 		w.fstat(fd)
 		w.stat("named")
 		w.whole("named")
 		w.write(fd, []byte("more"), 10)
 		w.whole("named")
-		w.do("link again", unix.Linkat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", fd), unix.AT_FDCWD, w.p("named"), unix.AT_SYMLINK_FOLLOW))
-		w.do("link twice", unix.Linkat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", fd), unix.AT_FDCWD, w.p("twice"), unix.AT_SYMLINK_FOLLOW))
+		w.do("link again", unix.Linkat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", fd), unix.AT_FDCWD,
+			w.p("named"), unix.AT_SYMLINK_FOLLOW))
+		w.do("link twice", unix.Linkat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", fd), unix.AT_FDCWD,
+			w.p("twice"), unix.AT_SYMLINK_FOLLOW))
 		w.fstat(fd)
 		w.close(fd)
 		w.whole("twice")
 
 		ex := w.open(".", unix.O_TMPFILE|unix.O_WRONLY|unix.O_EXCL, 0o600)
 		w.write(ex, []byte("x"), 0)
-		w.do("link of an exclusive one", unix.Linkat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", ex), unix.AT_FDCWD, w.p("ex"), unix.AT_SYMLINK_FOLLOW))
+		w.do("link of an exclusive one", unix.Linkat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", ex),
+			unix.AT_FDCWD, w.p("ex"), unix.AT_SYMLINK_FOLLOW))
 		w.open(".", unix.O_TMPFILE, 0o600)
 		w.open("named", unix.O_TMPFILE|unix.O_RDWR, 0o600)
 		w.open("none", unix.O_TMPFILE|unix.O_RDWR, 0o600)
@@ -192,35 +201,39 @@ var openCases = []posixCase{
 		b := make([]byte, 10)
 		n, err := unix.Fgetxattr(r, "user.a", b)
 		w.say("getxattr %q %s", b[:max(n, 0)], errnoName(err))
-		w.do("futimens", unix.UtimesNanoAt(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", rw), []unix.Timespec{{Sec: 5}, {Sec: 6}}, 0))
+		w.do("futimens", unix.UtimesNanoAt(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", rw),
+			[]unix.Timespec{{Sec: 5}, {Sec: 6}}, 0))
 		st := w.fstat(rw)
 		w.say("atime %d mtime %d", st.Atim.Nano(), st.Mtim.Nano())
 		w.do("fallocate", unix.Fallocate(rw, 0, 0, 100_000))
 		w.fstat(r)
-		w.do("link what is gone", unix.Linkat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", rw), unix.AT_FDCWD, w.p("g"), unix.AT_SYMLINK_FOLLOW))
+		w.do("link what is gone", unix.Linkat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", rw),
+			unix.AT_FDCWD, w.p("g"), unix.AT_SYMLINK_FOLLOW))
 		w.close(rw)
 		w.read(r, 5000, 0)
 		w.close(r)
 		w.whole("f")
 	}},
-	{name: "replaced while open", prepare: func(w *world) { usual(w); w.file("g", mounttest.Noise(2, big)) }, run: func(w *world) {
-		f, g := w.open("f", unix.O_RDWR, 0), w.open("g", unix.O_RDONLY, 0)
-		w.do("rename", unix.Rename(w.p("f"), w.p("g")))
-		w.fstat(f)
-		w.fstat(g)
-		w.read(g, 1000, 1000)
-		w.read(f, 1000, 1000)
-		w.write(f, []byte("by the old descriptor"), 1000)
-		w.whole("g")
-		w.read(g, 1000, 1000)
-		w.open("f", unix.O_RDONLY, 0)
-		w.names(".")
-	}},
+	{name: "replaced while open", prepare: func(w *world) { usual(w); w.file("g", mounttest.Noise(2, big)) },
+		run: func(w *world) {
+			f, g := w.open("f", unix.O_RDWR, 0), w.open("g", unix.O_RDONLY, 0)
+			w.do("rename", unix.Rename(w.p("f"), w.p("g")))
+			w.fstat(f)
+			w.fstat(g)
+			w.read(g, 1000, 1000)
+			w.read(f, 1000, 1000)
+			w.write(f, []byte("by the old descriptor"), 1000)
+			w.whole("g")
+			w.read(g, 1000, 1000)
+			w.open("f", unix.O_RDONLY, 0)
+			w.names(".")
+		}},
 	{name: "other user opens", root: true, prepare: usual, run: func(w *world) {
 		for _, mode := range []uint32{0o000, 0o004, 0o002, 0o006, 0o040, 0o400, 0o001, 0o005} {
 			w.do("chmod", unix.Chmod(w.p("f"), mode))
 			w.as(1000, 1000, func() {
-				for _, flags := range []int{unix.O_RDONLY, unix.O_WRONLY, unix.O_RDWR, unix.O_WRONLY | unix.O_TRUNC, unix.O_NOATIME, unix.O_CREAT | unix.O_RDWR} {
+				for _, flags := range []int{unix.O_RDONLY, unix.O_WRONLY, unix.O_RDWR,
+					unix.O_WRONLY | unix.O_TRUNC, unix.O_NOATIME, unix.O_CREAT | unix.O_RDWR} {
 					if flags&unix.O_TRUNC == 0 || mode&2 == 0 {
 						w.open("f", flags, 0o644)
 					}

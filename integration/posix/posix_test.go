@@ -20,11 +20,13 @@ import (
 	"ckptfs/integration/mounttest"
 )
 
-// Every case of posixCases makes real system calls and writes down what came of them: results, errnos, attributes,
-// sums of bytes. It is carried out by a process of its own on the mount and by another on a plain ext4 folder, and the
-// two transcripts have to be the same. What a case prepares is brought into each state of posixStates before it goes on.
+// Every case of posixCases makes real system calls and writes down what came of them: results, errnos,
+// attributes, sums of bytes. It is carried out by a process of its own on the mount and by another on a plain
+// ext4 folder, and the two transcripts have to be the same. What a case prepares is brought into each state
+// of posixStates before it goes on.
 
-// posixCase is one case. prepare may be nil: the case then does not depend on a file's state, and runs in one only.
+// posixCase is one case. prepare may be nil: the case then does not depend on a file's state, and runs in one
+// only.
 type posixCase struct {
 	name    string
 	root    bool // needs root
@@ -33,7 +35,8 @@ type posixCase struct {
 }
 
 func posixCases() []posixCase {
-	return slices.Concat(openCases, writeCases, spaceCases, copyCases, mapCases, linkCases, renameCases, nameCases, dirCases,
+	return slices.Concat(openCases, writeCases, spaceCases, copyCases, mapCases, linkCases, renameCases,
+		nameCases, dirCases,
 		attrCases, timeCases, ownerCases, xattrCases, lockCases, syncCases, execCases)
 }
 
@@ -64,8 +67,8 @@ func evictAll(m *mounttest.Mount, dir string) {
 	}
 }
 
-// posixDifference is something that is otherwise than on ext4: a pattern (path.Match) of mode/state/case, and why. Where
-// a pattern no longer meets any difference the test says so, unless it is met only sometimes.
+// posixDifference is something that is otherwise than on ext4: a pattern (path.Match) of mode/state/case, and
+// why. Where a pattern no longer meets any difference the test says so, unless it is met only sometimes.
 type posixDifference struct {
 	pattern, why string
 	sometimes    bool
@@ -143,7 +146,8 @@ func posixStatesOf(t *testing.T, m *mounttest.Mount, mode string, met *posixMet)
 }
 
 // posixCompare runs all cases in one state.
-func posixCompare(t *testing.T, m *mounttest.Mount, plain, mode string, s posixState, again bool, met *posixMet) {
+func posixCompare(t *testing.T, m *mounttest.Mount, plain, mode string, s posixState, again bool,
+	met *posixMet) {
 	a := startPosixChild(t, m, m.Path(s.name), s.name, again)
 	b := startPosixChild(t, m, filepath.Join(plain, s.name), s.name, again)
 	a.until("prepared")

@@ -92,7 +92,8 @@ func TestRewritePacked(t *testing.T) {
 	mounttest.Modes(t, func(t *testing.T, m *mounttest.Mount) {
 		for i, e := range edits {
 			t.Log(e.name)
-			for j, prepare := range []func(){func() { m.Evict("f") }, func() { m.Evict("f"); m.Hydrate("f") }, func() {}} {
+			for j, prepare := range []func(){func() { m.Evict("f") },
+				func() { m.Evict("f"); m.Hydrate("f") }, func() {}} {
 				data := mounttest.Noise(uint64(10*i+j), 3*mib)
 				m.Write("f", slices.Clone(data))
 				prepare()

@@ -49,7 +49,8 @@ var spaceCases = []posixCase{
 		for _, mode := range allocateModes {
 			name := fmt.Sprintf("f%d", mode)
 			fd := w.open(name, unix.O_RDWR, 0)
-			for _, r := range [][2]int64{{4096, 8192}, {100_001, 5}, {0, 4096}, {big - 100, 10_000}, {big + 50_000, 4096}, {0, 0}, {-1, 10}, {10, -1}} {
+			for _, r := range [][2]int64{{4096, 8192}, {100_001, 5}, {0, 4096}, {big - 100, 10_000},
+				{big + 50_000, 4096}, {0, 0}, {-1, 10}, {10, -1}} {
 				w.moves(name, "fallocate", func() {
 					w.do(fmt.Sprint("fallocate ", mode, r), unix.Fallocate(fd, mode, r[0], r[1]))
 				})
@@ -93,17 +94,19 @@ var spaceCases = []posixCase{
 		st := w.fstat(fd)
 		w.say("takes less than its size: %v", st.Blocks*512 < 3<<20)
 	}},
-	{name: "holes punched", prepare: func(w *world) { w.file("f", mounttest.Noise(1, 2<<20)) }, run: func(w *world) {
-		fd := w.open("f", unix.O_RDWR, 0)
-		w.do("punch", unix.Fallocate(fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 512<<10, 1<<20))
-		w.extents(fd)
-		w.read(fd, 1<<20, 300<<10)
-		st := w.fstat(fd)
-		w.say("takes less: %v", st.Blocks*512 <= 1<<20+16384)
-		w.write(fd, []byte("in the hole"), 1<<20)
-		w.extents(fd)
-		w.whole("f")
-	}},
+	{name: "holes punched", prepare: func(w *world) { w.file("f", mounttest.Noise(1, 2<<20)) },
+		run: func(w *world) {
+			fd := w.open("f", unix.O_RDWR, 0)
+			w.do("punch",
+				unix.Fallocate(fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 512<<10, 1<<20))
+			w.extents(fd)
+			w.read(fd, 1<<20, 300<<10)
+			st := w.fstat(fd)
+			w.say("takes less: %v", st.Blocks*512 <= 1<<20+16384)
+			w.write(fd, []byte("in the hole"), 1<<20)
+			w.extents(fd)
+			w.whole("f")
+		}},
 	{name: "a hole at the end", prepare: func(w *world) {
 		w.file("f", mounttest.Noise(1, 1<<20))
 		w.need(unix.Truncate(w.p("f"), 3<<20))
@@ -149,7 +152,8 @@ var spaceCases = []posixCase{
 }
 
 var allocateModes = []uint32{
-	0, unix.FALLOC_FL_KEEP_SIZE, unix.FALLOC_FL_PUNCH_HOLE | unix.FALLOC_FL_KEEP_SIZE, unix.FALLOC_FL_PUNCH_HOLE,
+	0, unix.FALLOC_FL_KEEP_SIZE, unix.FALLOC_FL_PUNCH_HOLE | unix.FALLOC_FL_KEEP_SIZE,
+	unix.FALLOC_FL_PUNCH_HOLE,
 	unix.FALLOC_FL_ZERO_RANGE, unix.FALLOC_FL_ZERO_RANGE | unix.FALLOC_FL_KEEP_SIZE,
 	unix.FALLOC_FL_PUNCH_HOLE | unix.FALLOC_FL_ZERO_RANGE,
 }

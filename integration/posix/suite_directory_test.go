@@ -13,8 +13,8 @@ import (
 	"ckptfs/integration/mounttest"
 )
 
-// TestSuiteDirectory: a directory of many names is listed by the usual programs as on a plain folder. In full it prints
-// how long that takes, on the mount and on ext4.
+// TestSuiteDirectory: a directory of many names is listed by the usual programs as on a plain folder. In full
+// it prints how long that takes, on the mount and on ext4.
 func TestSuiteDirectory(t *testing.T) {
 	t.Parallel()
 	mounttest.NeedFUSE(t)
@@ -51,7 +51,8 @@ func TestSuiteDirectory(t *testing.T) {
 	fill := func(dir string) string {
 		m.Must(os.Mkdir(filepath.Join(dir, "d"), 0o755))
 		for i := range n {
-			f, err := os.OpenFile(filepath.Join(dir, "d", fmt.Sprintf("name-%06d", i)), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+			f, err := os.OpenFile(filepath.Join(dir, "d", fmt.Sprintf("name-%06d", i)),
+				os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
 			m.Must(err)
 			if i%10 == 0 {
 				_, err = fmt.Fprintln(f, i)
@@ -110,8 +111,8 @@ func TestManyLinks(t *testing.T) {
 	m.Want("f", mounttest.Noise(1, 300<<10))
 }
 
-// TestRemovedFilesPinNothing: what is removed does not keep descriptors of the daemon open, whether it was looked at,
-// packed or evicted before.
+// TestRemovedFilesPinNothing: what is removed does not keep descriptors of the daemon open, whether it was
+// looked at, packed or evicted before.
 func TestRemovedFilesPinNothing(t *testing.T) {
 	t.Parallel()
 	m := mounttest.New(t)

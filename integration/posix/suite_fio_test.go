@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// TestSuiteFio: fio reads back what it wrote, at once and after eviction, by several ways of writing and reading.
+// TestSuiteFio: fio reads back what it wrote, at once and after eviction, by several ways of writing and
+// reading.
 func TestSuiteFio(t *testing.T) {
 	t.Parallel()
 	program := suiteTool(t, "fio")
@@ -18,8 +19,10 @@ func TestSuiteFio(t *testing.T) {
 			t.Parallel()
 			m := suiteMount(t, flags...)
 			jobs := []struct{ engine, pattern, direct string }{
-				{"psync", "write", "0"}, {"psync", "randwrite", "0"}, {"psync", "randrw", "1"}, {"mmap", "write", "0"},
-				{"mmap", "randwrite", "0"}, {"libaio", "randwrite", "1"}, {"libaio", "write", "0"}, {"vsync", "randwrite", "0"},
+				{"psync", "write", "0"}, {"psync", "randwrite", "0"}, {"psync", "randrw", "1"},
+				{"mmap", "write", "0"},
+				{"mmap", "randwrite", "0"}, {"libaio", "randwrite", "1"}, {"libaio", "write", "0"},
+				{"vsync", "randwrite", "0"},
 				{"splice", "write", "0"}, {"io_uring", "randwrite", "0"}, {"pvsync2", "rw", "0"},
 			}
 			var config strings.Builder
@@ -35,7 +38,8 @@ func TestSuiteFio(t *testing.T) {
 			file := filepath.Join(filepath.Dir(m.Store), "jobs.fio")
 			m.Must(os.WriteFile(file, []byte(config.String()), 0o644))
 			run := func(phase string, more ...string) {
-				out, err := suiteRun(t, filepath.Dir(m.Store), sized(3*time.Minute, time.Hour), program, append(more, file)...)
+				out, err := suiteRun(t, filepath.Dir(m.Store), sized(3*time.Minute, time.Hour), program,
+					append(more, file)...)
 				if err != nil {
 					t.Errorf("%s: %v\n%s", phase, err, tail(out, 40))
 				}

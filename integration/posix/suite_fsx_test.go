@@ -29,8 +29,8 @@ posix_fadvise = 1
 copy_file_range = 2
 `
 
-// TestSuiteFsx: a file that fsx writes, maps, cuts, punches and copies about holds what fsx thinks it does, while it is
-// packed, evicted and hydrated whenever it is closed for a moment.
+// TestSuiteFsx: a file that fsx writes, maps, cuts, punches and copies about holds what fsx thinks it does,
+// while it is packed, evicted and hydrated whenever it is closed for a moment.
 func TestSuiteFsx(t *testing.T) {
 	t.Parallel()
 	program := suiteTool(t, "fsx")
@@ -38,8 +38,8 @@ func TestSuiteFsx(t *testing.T) {
 		t.Run(flags[0], func(t *testing.T) {
 			t.Parallel()
 			m := suiteMount(t, flags...)
-			// In rounds, for the file is remounted between them, and one round goes on where the last one ended but for the
-			// bytes: fsx begins with an empty file.
+			// In rounds, for the file is remounted between them, and one round goes on where the last one
+			// ended but for the bytes: fsx begins with an empty file.
 			total, round := sized(4000, 1_000_000), sized(2000, 50_000)
 			for i := range total / round {
 				dir := filepath.Join(filepath.Dir(m.Store), fmt.Sprint("artifacts", i))
@@ -53,7 +53,8 @@ func TestSuiteFsx(t *testing.T) {
 				}
 				stop := churn(m)
 				out, err := suiteRun(t, dir, sized(3*time.Minute, 40*time.Minute), program,
-					"-f", config, "-N", fmt.Sprint(round), "-S", fmt.Sprint(seed), "-P", dir, m.Path(fmt.Sprint("file", i)))
+					"-f", config, "-N", fmt.Sprint(round), "-S", fmt.Sprint(seed), "-P", dir,
+					m.Path(fmt.Sprint("file", i)))
 				stop()
 				if err != nil {
 					t.Fatalf("seed %d: %v\n%s", seed, err, tail(out, 60))

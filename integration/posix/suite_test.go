@@ -14,8 +14,8 @@ import (
 	"ckptfs/integration/mounttest"
 )
 
-// The suites are other people's programs, run on the mount and, where that says something, on a plain folder. They are
-// small here; with CKPTFS_POSIX_FULL=1 (make posix) they have their full sizes.
+// The suites are other people's programs, run on the mount and, where that says something, on a plain folder.
+// They are small here; with CKPTFS_POSIX_FULL=1 (make posix) they have their full sizes.
 func full() bool { return os.Getenv("CKPTFS_POSIX_FULL") != "" }
 
 // sized is small, or large when the suites are to be run in full.
@@ -46,7 +46,8 @@ func suiteTool(t *testing.T, name string) string {
 }
 
 // suiteRun runs a program and returns what it printed. It is killed when it does not end.
-func suiteRun(t *testing.T, dir string, patience time.Duration, program string, args ...string) (string, error) {
+func suiteRun(t *testing.T, dir string, patience time.Duration, program string,
+	args ...string) (string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -82,8 +83,8 @@ func plainFolder(m *mounttest.Mount) string {
 	return p
 }
 
-// churn packs, evicts and hydrates all the time, until the returned function is called. It sees to it that at least one
-// round was done.
+// churn packs, evicts and hydrates all the time, until the returned function is called. It sees to it that at
+// least one round was done.
 func churn(m *mounttest.Mount) (stop func()) {
 	done := make(chan struct{})
 	var wg sync.WaitGroup

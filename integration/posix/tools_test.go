@@ -10,8 +10,8 @@ import (
 	"ckptfs/integration/mounttest"
 )
 
-// toolRuns are shell commands that leave the same tree behind, and say the same, on the mount as in a plain folder.
-// $src is a folder outside of both.
+// toolRuns are shell commands that leave the same tree behind, and say the same, on the mount as in a plain
+// folder. $src is a folder outside of both.
 var toolRuns = []string{
 	`mkdir -p runs/a/1 runs/a/2 d/e`,
 	`cp "$src"/big "$src"/small runs/a/1/`,
@@ -46,7 +46,8 @@ var toolRuns = []string{
 const listing = `find . -mindepth 1 -printf '%P %y %m %s %n %l\n' | sed -E '/ d /s/ [0-9]+ [0-9]+ / - - /' | sort
 find . -type f -print0 | sort -z | xargs -0 -r sha256sum`
 
-// TestTools runs the same commands on the mount and in a plain folder and compares what they say and leave behind.
+// TestTools runs the same commands on the mount and in a plain folder and compares what they say and leave
+// behind.
 func TestTools(t *testing.T) {
 	t.Parallel()
 	mounttest.Modes(t, func(t *testing.T, m *mounttest.Mount) {

@@ -12,8 +12,8 @@ import (
 	"ckptfs/integration/mounttest"
 )
 
-// TestViewsAreOutOfTheWay: what makes a name is not kept from it by a view of that name, as it would not be on a folder
-// without views; what looks for the view finds it.
+// TestViewsAreOutOfTheWay: what makes a name is not kept from it by a view of that name, as it would not be
+// on a folder without views; what looks for the view finds it.
 func TestViewsAreOutOfTheWay(t *testing.T) {
 	t.Parallel()
 	mounttest.Modes(t, func(t *testing.T, m *mounttest.Mount) {
@@ -58,7 +58,8 @@ func TestViewsAreOutOfTheWay(t *testing.T) {
 			return err
 		}, "regular file")
 		try("openat2 with O_EXCL", func(name string) error {
-			fd, err := unix.Openat2(unix.AT_FDCWD, name, &unix.OpenHow{Flags: unix.O_CREAT | unix.O_EXCL | unix.O_WRONLY, Mode: 0o644})
+			fd, err := unix.Openat2(unix.AT_FDCWD, name,
+				&unix.OpenHow{Flags: unix.O_CREAT | unix.O_EXCL | unix.O_WRONLY, Mode: 0o644})
 			if err == nil {
 				_, err = unix.Write(fd, []byte("x"))
 				unix.Close(fd)
@@ -69,7 +70,10 @@ func TestViewsAreOutOfTheWay(t *testing.T) {
 		try("symlink", func(name string) error { return unix.Symlink("f", name) }, "symbolic link")
 		try("mkdir", func(name string) error { return unix.Mkdir(name, 0o755) }, "directory")
 		try("mknod", func(name string) error { return unix.Mknod(name, unix.S_IFIFO|0o644, 0) }, "fifo")
-		try("mkfifoat", func(name string) error { return unix.Mknodat(unix.AT_FDCWD, name, unix.S_IFIFO|0o644, 0) }, "fifo")
+		try("mkfifoat", func(name string) error {
+			return unix.Mknodat(unix.AT_FDCWD, name,
+				unix.S_IFIFO|0o644, 0)
+		}, "fifo")
 		try("rename with RENAME_NOREPLACE", func(name string) error {
 			if _, err := os.Lstat(m.Path("f2")); err != nil {
 				m.Write("f2", []byte("another"))
@@ -105,7 +109,8 @@ func TestViewsAreOutOfTheWay(t *testing.T) {
 	})
 }
 
-// TestViewAttributes: what is done to a view's attributes is done to its source, as chmod -R and chown -R of a run do.
+// TestViewAttributes: what is done to a view's attributes is done to its source, as chmod -R and chown -R of
+// a run do.
 func TestViewAttributes(t *testing.T) {
 	t.Parallel()
 	m := mounttest.New(t)
@@ -123,7 +128,8 @@ func TestViewAttributes(t *testing.T) {
 	m.WantNames("runs/a", "model.pt")
 	m.Remount()
 	m.WantNames("runs/a", "model.pt")
-	// Touched, it is a real file, which its source has nothing to do with any more; moved, it is one elsewhere.
+	// Touched, it is a real file, which its source has nothing to do with any more; moved, it is one
+	// elsewhere.
 	m.Must(os.MkdirAll(m.Path("runs/v"), 0o755))
 	for _, name := range []string{"touched", "moved", "copied"} {
 		mounttest.RunPython(t, "save.py", "plain", "1", m.Path("runs/v", name+".pt"))

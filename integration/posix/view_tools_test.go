@@ -13,8 +13,9 @@ import (
 	"ckptfs/integration/mounttest"
 )
 
-// viewTools is a folder of runs on the mount, where a view lies beside each model.pt, and the same in a plain folder,
-// where the view's bytes are a file: whole folders can be copied, moved and removed on both, and stay the same.
+// viewTools is a folder of runs on the mount, where a view lies beside each model.pt, and the same in a plain
+// folder, where the view's bytes are a file: whole folders can be copied, moved and removed on both, and stay
+// the same.
 type viewTools struct {
 	*mounttest.Mount
 	plain, src, plainSrc string
@@ -42,7 +43,8 @@ func (v *viewTools) both(command string) {
 	if got != want {
 		v.T.Errorf("%s says\n%s\nin a plain folder\n%s", command, got, want)
 	}
-	if got, want := v.shell(v.Dir, v.src, viewListing), v.shell(v.plain, v.plainSrc, viewListing); got != want {
+	if got, want := v.shell(v.Dir, v.src, viewListing), v.shell(v.plain, v.plainSrc,
+		viewListing); got != want {
 		v.T.Fatalf("after %s there is\n%s\nin a plain folder\n%s", command, got, want)
 	}
 }
@@ -72,8 +74,8 @@ var viewCommands = []string{
 	`cp X/model.safetensors X/copy && mv X/copy X/model.safetensors`,
 }
 
-// TestViewTools takes steps with views through what people do to folders, in random sequences, resident and evicted.
-// CKPTFS_ROUNDS sets how many commands.
+// TestViewTools takes steps with views through what people do to folders, in random sequences, resident and
+// evicted. CKPTFS_ROUNDS sets how many commands.
 func TestViewTools(t *testing.T) {
 	t.Parallel()
 	rounds := 30
@@ -90,7 +92,8 @@ func TestViewTools(t *testing.T) {
 			m.Must(os.MkdirAll(m.Path("runs", step), 0o755))
 			mounttest.RunPython(t, "save.py", "nested", step, m.Path("runs", step, "model.pt"))
 			m.Sh("echo '{}' >runs/" + step + "/notes.json")
-			m.Sh("cp -r runs/" + step + " " + v.plainSrc + " && cp -r runs/" + step + " " + v.src + " && rm -r runs/" + step)
+			m.Sh("cp -r runs/" + step + " " + v.plainSrc + " && cp -r runs/" + step + " " + v.src +
+				" && rm -r runs/" + step)
 			m.Must(os.Remove(filepath.Join(v.src, step, "model.safetensors")))
 		}
 		v.both(`cp -r "$src"/1 s0; cp -r "$src"/2 s1`)

@@ -32,7 +32,8 @@ type world struct {
 	open_ []int                  // closed by the end of run
 }
 
-// posixChild is the process that carries out the cases: all their prepares, a word, and after an answer all their runs.
+// posixChild is the process that carries out the cases: all their prepares, a word, and after an answer all
+// their runs.
 func posixChild(dir string) int {
 	if helper := os.Getenv(posixHelperEnv); helper != "" {
 		return posixHelper(helper)
@@ -48,11 +49,13 @@ func posixChild(dir string) int {
 	worlds := map[string]*world{}
 	var cases []posixCase
 	for _, c := range posixCases() {
-		if c.prepare == nil && again || c.root && os.Geteuid() != 0 || only != "" && !strings.Contains(c.name, only) {
+		if c.prepare == nil && again || c.root && os.Geteuid() != 0 || only != "" &&
+			!strings.Contains(c.name, only) {
 			continue
 		}
 		cases = append(cases, c)
-		w := &world{dir: filepath.Join(dir, c.name), state: state, root: os.Geteuid() == 0, kept: map[string]unix.Stat_t{}}
+		w := &world{dir: filepath.Join(dir, c.name), state: state, root: os.Geteuid() == 0,
+			kept: map[string]unix.Stat_t{}}
 		worlds[c.name] = w
 		if err := os.Mkdir(w.dir, 0o755); err != nil {
 			w.say("mkdir: %v", err)
@@ -291,7 +294,8 @@ func moved(a, b *unix.Stat_t) string {
 		}
 		return what + " goes back"
 	}
-	return word("atime", a.Atim, b.Atim) + ", " + word("mtime", a.Mtim, b.Mtim) + ", " + word("ctime", a.Ctim, b.Ctim)
+	return word("atime", a.Atim, b.Atim) + ", " + word("mtime", a.Mtim, b.Mtim) + ", " +
+		word("ctime", a.Ctim, b.Ctim)
 }
 
 // as runs f as another user. What f calls must not start threads of its own.

@@ -131,27 +131,28 @@ var writeCases = []posixCase{
 		}
 		w.whole("f")
 	}},
-	{name: "O_DIRECT", prepare: func(w *world) { w.file("f", mounttest.Noise(1, 80*4096)) }, run: func(w *world) {
-		fd := w.open("f", unix.O_RDWR|unix.O_DIRECT, 0)
-		b := aligned(16384)
-		n, err := unix.Pread(fd, b, 8192)
-		w.say("read %d %s %v", n, errnoName(err), b[:4])
-		copy(b, mounttest.Noise(7, len(b)))
-		n, err = unix.Pwrite(fd, b, 40960)
-		w.say("write %d %s", n, errnoName(err))
-		n, err = unix.Pwrite(fd, b, 80*4096)
-		w.say("write at the end %d %s", n, errnoName(err))
-		n, err = unix.Pread(fd, b, 84*4096)
-		w.say("read at the end %d %s", n, errnoName(err))
-		n, err = unix.Pread(fd, b, 82*4096)
-		w.say("read over the end %d %s", n, errnoName(err))
-		through := w.open("f", unix.O_RDWR, 0)
-		w.read(through, 16384, 40960)
-		w.write(through, mounttest.Noise(8, 4096), 45056)
-		n, err = unix.Pread(fd, b, 40960)
-		w.say("read %d %s %v %v", n, errnoName(err), b[:4], b[4096:4100])
-		w.whole("f")
-	}},
+	{name: "O_DIRECT", prepare: func(w *world) { w.file("f", mounttest.Noise(1, 80*4096)) },
+		run: func(w *world) {
+			fd := w.open("f", unix.O_RDWR|unix.O_DIRECT, 0)
+			b := aligned(16384)
+			n, err := unix.Pread(fd, b, 8192)
+			w.say("read %d %s %v", n, errnoName(err), b[:4])
+			copy(b, mounttest.Noise(7, len(b)))
+			n, err = unix.Pwrite(fd, b, 40960)
+			w.say("write %d %s", n, errnoName(err))
+			n, err = unix.Pwrite(fd, b, 80*4096)
+			w.say("write at the end %d %s", n, errnoName(err))
+			n, err = unix.Pread(fd, b, 84*4096)
+			w.say("read at the end %d %s", n, errnoName(err))
+			n, err = unix.Pread(fd, b, 82*4096)
+			w.say("read over the end %d %s", n, errnoName(err))
+			through := w.open("f", unix.O_RDWR, 0)
+			w.read(through, 16384, 40960)
+			w.write(through, mounttest.Noise(8, 4096), 45056)
+			n, err = unix.Pread(fd, b, 40960)
+			w.say("read %d %s %v %v", n, errnoName(err), b[:4], b[4096:4100])
+			w.whole("f")
+		}},
 	{name: "O_DIRECT unaligned", prepare: func(w *world) { w.file("f", mounttest.Noise(1, 80*4096)) }, run: func(w *world) {
 		fd := w.open("f", unix.O_RDWR|unix.O_DIRECT, 0)
 		b := aligned(16384)
@@ -162,84 +163,87 @@ var writeCases = []posixCase{
 		n, err = unix.Pwrite(fd, mounttest.Noise(1, 100), 0)
 		w.say("write of an odd length %d %s", n, errnoName(err))
 	}},
-	{name: "sendfile", prepare: func(w *world) { usual(w); w.file("g", mounttest.Noise(2, big)) }, run: func(w *world) {
-		in, out := w.open("f", unix.O_RDONLY, 0), w.open("g", unix.O_WRONLY, 0)
-		off := int64(1000)
-		for range 3 {
-			n, err := unix.Sendfile(out, in, &off, 100_000)
-			for n > 0 && n < 100_000 { // less than was asked for is no error, and happens while pages are on their way
-				var k int
-				if k, err = unix.Sendfile(out, in, &off, 100_000-n); k <= 0 {
+	{name: "sendfile", prepare: func(w *world) { usual(w); w.file("g", mounttest.Noise(2, big)) },
+		run: func(w *world) {
+			in, out := w.open("f", unix.O_RDONLY, 0), w.open("g", unix.O_WRONLY, 0)
+			off := int64(1000)
+			for range 3 {
+				n, err := unix.Sendfile(out, in, &off, 100_000)
+				// less than was asked for is no error, and happens while pages are on their way
+				for n > 0 && n < 100_000 {
+					var k int
+					if k, err = unix.Sendfile(out, in, &off, 100_000-n); k <= 0 {
+						break
+					}
+					n += k
+				}
+				w.say("sendfile %d %s, at %d", n, errnoName(err), off)
+			}
+			off = big
+			n, err := unix.Sendfile(out, in, &off, 100)
+			w.say("at the end %d %s", n, errnoName(err))
+			w.whole("g")
+			a, b := net.Pipe()
+			_ = a.Close()
+			_ = b.Close()
+			// To a socket, as a server does.
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			w.need(err)
+			defer l.Close()
+			go func() {
+				c, err := l.Accept()
+				if err == nil {
+					f, _ := os.Open(w.p("g"))
+					_, _ = io.Copy(c, f)
+					f.Close()
+					c.Close()
+				}
+			}()
+			c, err := net.Dial("tcp", l.Addr().String())
+			w.need(err)
+			defer c.Close()
+			all, err := io.ReadAll(c)
+			w.say("over a socket %d %s", len(all), errnoName(err))
+		}},
+	{name: "splice", prepare: func(w *world) { usual(w); w.file("g", mounttest.Noise(2, big)) },
+		run: func(w *world) {
+			var p [2]int
+			w.need(unix.Pipe2(p[:], unix.O_CLOEXEC))
+			defer unix.Close(p[0])
+			defer unix.Close(p[1])
+			in, out := w.open("f", unix.O_RDONLY, 0), w.open("g", unix.O_RDWR, 0)
+			from, to, moved := int64(3000), int64(50_000), int64(0)
+			for moved < 200_000 { // how much goes at once is the kernel's choice
+				n, err := unix.Splice(in, &from, p[1], nil, 60_000, 0)
+				if err != nil || n == 0 {
+					w.say("in %d %s", n, errnoName(err))
 					break
 				}
-				n += k
-			}
-			w.say("sendfile %d %s, at %d", n, errnoName(err), off)
-		}
-		off = big
-		n, err := unix.Sendfile(out, in, &off, 100)
-		w.say("at the end %d %s", n, errnoName(err))
-		w.whole("g")
-		a, b := net.Pipe()
-		_ = a.Close()
-		_ = b.Close()
-		// To a socket, as a server does.
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		w.need(err)
-		defer l.Close()
-		go func() {
-			c, err := l.Accept()
-			if err == nil {
-				f, _ := os.Open(w.p("g"))
-				_, _ = io.Copy(c, f)
-				f.Close()
-				c.Close()
-			}
-		}()
-		c, err := net.Dial("tcp", l.Addr().String())
-		w.need(err)
-		defer c.Close()
-		all, err := io.ReadAll(c)
-		w.say("over a socket %d %s", len(all), errnoName(err))
-	}},
-	{name: "splice", prepare: func(w *world) { usual(w); w.file("g", mounttest.Noise(2, big)) }, run: func(w *world) {
-		var p [2]int
-		w.need(unix.Pipe2(p[:], unix.O_CLOEXEC))
-		defer unix.Close(p[0])
-		defer unix.Close(p[1])
-		in, out := w.open("f", unix.O_RDONLY, 0), w.open("g", unix.O_RDWR, 0)
-		from, to, moved := int64(3000), int64(50_000), int64(0)
-		for moved < 200_000 { // how much goes at once is the kernel's choice
-			n, err := unix.Splice(in, &from, p[1], nil, 60_000, 0)
-			if err != nil || n == 0 {
-				w.say("in %d %s", n, errnoName(err))
-				break
-			}
-			for n > 0 {
-				k, err := unix.Splice(p[0], nil, out, &to, int(n), 0)
-				if err != nil || k == 0 {
-					w.say("out %d %s", k, errnoName(err))
-					return
+				for n > 0 {
+					k, err := unix.Splice(p[0], nil, out, &to, int(n), 0)
+					if err != nil || k == 0 {
+						w.say("out %d %s", k, errnoName(err))
+						return
+					}
+					n -= k
+					moved += k
 				}
-				n -= k
-				moved += k
 			}
-		}
-		app := w.open("g", unix.O_WRONLY|unix.O_APPEND, 0)
-		_, _ = unix.Write(p[1], []byte("x"))
-		_, err := unix.Splice(p[0], nil, app, nil, 1, 0)
-		w.do("splice to an appending descriptor", err)
-		b := make([]byte, big)
-		n, err := unix.Pread(out, b[:200_000], 50_000)
-		w.say("%d %s", n, errnoName(err))
-		want := mounttest.Noise(1, big)[3000:203_000]
-		w.say("right: %v", string(b[:200_000]) == string(want))
-		_, err = unix.Vmsplice(p[1], []unix.Iovec{{Base: &b[0], Len: 1000}}, 0)
-		w.do("vmsplice", err)
-		to = 10
-		k, err := unix.Splice(p[0], nil, out, &to, 1000, 0)
-		w.say("%d %s", k, errnoName(err))
-	}},
+			app := w.open("g", unix.O_WRONLY|unix.O_APPEND, 0)
+			_, _ = unix.Write(p[1], []byte("x"))
+			_, err := unix.Splice(p[0], nil, app, nil, 1, 0)
+			w.do("splice to an appending descriptor", err)
+			b := make([]byte, big)
+			n, err := unix.Pread(out, b[:200_000], 50_000)
+			w.say("%d %s", n, errnoName(err))
+			want := mounttest.Noise(1, big)[3000:203_000]
+			w.say("right: %v", string(b[:200_000]) == string(want))
+			_, err = unix.Vmsplice(p[1], []unix.Iovec{{Base: &b[0], Len: 1000}}, 0)
+			w.do("vmsplice", err)
+			to = 10
+			k, err := unix.Splice(p[0], nil, out, &to, 1000, 0)
+			w.say("%d %s", k, errnoName(err))
+		}},
 	{name: "advice", prepare: usual, run: func(w *world) {
 		fd := w.open("f", unix.O_RDWR, 0)
 		for advice := range 8 {

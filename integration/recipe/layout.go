@@ -32,8 +32,8 @@ func safetensors(ts []tensor) []byte {
 	return append(file, bytes.Join(data, nil)...)
 }
 
-// torch lays tensors out as torch.save does: a zip without compression, a pickle of the state dict in it, and a record
-// for each storage, at offsets that are multiples of 64.
+// torch lays tensors out as torch.save does: a zip without compression, a pickle of the state dict in it, and
+// a record for each storage, at offsets that are multiples of 64.
 func torch(ts []tensor) []byte {
 	var file bytes.Buffer
 	w := zip.NewWriter(&file)

@@ -1,5 +1,6 @@
-// Package recipe describes files in few words, so that the bytes of a file can be made again from a line of a log:
-// checkpoints laid out as torch.save and safetensors lay them out, noise, text, zeros, and what was done to them later.
+// Package recipe describes files in few words, so that the bytes of a file can be made again from a line of a
+// log: checkpoints laid out as torch.save and safetensors lay them out, noise, text, zeros, and what was done
+// to them later.
 package recipe
 
 import (
@@ -22,8 +23,8 @@ const (
 // Kinds are all of them.
 var Kinds = []Kind{Torch, Safetensors, Noise, Text, Zeros}
 
-// Recipe is a file. Checkpoints of the same Seed share most of their tensors' bytes; those of another Step differ in
-// the rest.
+// Recipe is a file. Checkpoints of the same Seed share most of their tensors' bytes; those of another Step
+// differ in the rest.
 type Recipe struct {
 	Kind  Kind   `json:"kind"`
 	Seed  uint64 `json:"seed"`
@@ -32,8 +33,8 @@ type Recipe struct {
 	Edits []Edit `json:"edits,omitempty"`
 }
 
-// Edit is a change: N bytes of noise from Seed at Off, and zeros before them if the file ends earlier; or, with Cut,
-// the file's length set to Off.
+// Edit is a change: N bytes of noise from Seed at Off, and zeros before them if the file ends earlier; or,
+// with Cut, the file's length set to Off.
 type Edit struct {
 	Off  int    `json:"off"`
 	N    int    `json:"n,omitempty"`

@@ -21,7 +21,8 @@ func TestKinds(t *testing.T) {
 			t.Errorf("%s: parsed as %+v, %v", k, l, err)
 		}
 	}
-	a, b := Recipe{Kind: Torch, Seed: 1, Step: 1, Size: 60_000}.Bytes(), Recipe{Kind: Torch, Seed: 1, Step: 2, Size: 60_000}.Bytes()
+	a, b := Recipe{Kind: Torch, Seed: 1, Step: 1, Size: 60_000}.Bytes(), Recipe{Kind: Torch, Seed: 1,
+		Step: 2, Size: 60_000}.Bytes()
 	same := 0
 	for i := range a {
 		if a[i] == b[i] {

@@ -1,11 +1,12 @@
-// Command torture looks for lost bytes. Several processes save, change, move and delete files on a real mount; commands
-// run beside them; the daemon is killed at random moments. What was acknowledged is kept in a log outside of the mount,
-// and after each death every file is compared with it: its bytes, size, mode, times, inode and links.
+// Command torture looks for lost bytes. Several processes save, change, move and delete files on a real
+// mount; commands run beside them; the daemon is killed at random moments. What was acknowledged is kept in a
+// log outside of the mount, and after each death every file is compared with it: its bytes, size, mode,
+// times, inode and links.
 //
 //	go run ./integration/torture -time 20m
 //
-// It ends with a count of what it did, and with exit status 1 if anything was lost; then the store, the log of operations
-// and the daemon's log are kept, and it says where.
+// It ends with a count of what it did, and with exit status 1 if anything was lost; then the store, the log
+// of operations and the daemon's log are kept, and it says where.
 package main
 
 import (

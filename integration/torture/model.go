@@ -9,7 +9,8 @@ import (
 	"ckptfs/integration/recipe"
 )
 
-// file is what was acknowledged of a file: its bytes by recipe and digest, and what stat said once it was written.
+// file is what was acknowledged of a file: its bytes by recipe and digest, and what stat said once it was
+// written.
 type file struct {
 	Recipe recipe.Recipe `json:"recipe"`
 	Sum    string        `json:"sum"` // SHA-256
@@ -58,7 +59,8 @@ type change struct {
 	How  string `json:"how"`
 }
 
-// op is one operation of a writer: what is told before it begins, and, with the stat of what it changed, once it is done.
+// op is one operation of a writer: what is told before it begins, and, with the stat of what it changed, once
+// it is done.
 type op struct {
 	Kind  string          `json:"kind"`
 	Names map[string]move `json:"names,omitempty"` // all of them, or none
@@ -123,8 +125,8 @@ func (m *model) clone() *model {
 	return c
 }
 
-// caught says whether got may be what an operation left of a file when it was cut off, and the recipe of got if there
-// is one.
+// caught says whether got may be what an operation left of a file when it was cut off, and the recipe of got
+// if there is one.
 func caught(c change, got []byte) (r *recipe.Recipe, ok bool) {
 	var from []byte
 	if c.From != nil {
@@ -138,7 +140,8 @@ func caught(c change, got []byte) (r *recipe.Recipe, ok bool) {
 	}
 	switch c.How {
 	case fresh, grown:
-		if c.How == grown && len(got) < len(from) || len(got) > len(to) || string(to[:len(got)]) != string(got) {
+		if c.How == grown && len(got) < len(from) || len(got) > len(to) ||
+			string(to[:len(got)]) != string(got) {
 			return nil, false
 		}
 		cut := c.To.Recipe.With(recipe.Edit{Off: len(got), Cut: true})

@@ -22,9 +22,12 @@ var actions = []struct {
 	weight int
 	plan   action
 }{
-	{20, (*writer).create}, {10, (*writer).overwrite}, {8, (*writer).appending}, {8, (*writer).patch}, {6, (*writer).mapped},
-	{5, (*writer).truncate}, {8, (*writer).rename}, {5, (*writer).link}, {8, (*writer).unlink}, {6, (*writer).copyRange},
-	{3, (*writer).chmod}, {3, (*writer).touch}, {6, (*writer).logging}, {3, (*writer).mkdir}, {3, (*writer).renameDir},
+	{20, (*writer).create}, {10, (*writer).overwrite}, {8, (*writer).appending}, {8, (*writer).patch},
+	{6, (*writer).mapped},
+	{5, (*writer).truncate}, {8, (*writer).rename}, {5, (*writer).link}, {8, (*writer).unlink},
+	{6, (*writer).copyRange},
+	{3, (*writer).chmod}, {3, (*writer).touch}, {6, (*writer).logging}, {3, (*writer).mkdir},
+	{3, (*writer).renameDir},
 	{3, (*writer).rmdir}, {8, (*writer).readBack}, {1, (*writer).pause},
 }
 
@@ -51,7 +54,8 @@ func (w *writer) plan() (*op, func() error, error) {
 
 // any draws a name, "" if there is none. What is held open for appending is left alone but for its name.
 func (w *writer) any(ok func(name string) bool) string {
-	names := slices.DeleteFunc(slices.Sorted(maps.Keys(w.Names)), func(n string) bool { return ok != nil && !ok(n) })
+	names := slices.DeleteFunc(slices.Sorted(maps.Keys(w.Names)),
+		func(n string) bool { return ok != nil && !ok(n) })
 	if len(names) == 0 {
 		return ""
 	}
@@ -92,7 +96,8 @@ func (w *writer) size() int {
 }
 
 func (w *writer) recipe() (r recipe.Recipe, ext string) {
-	r = recipe.Recipe{Kind: recipe.Kinds[w.rng.IntN(len(recipe.Kinds))], Seed: 1 + w.rng.Uint64N(5), Step: w.rng.Uint64N(50), Size: w.size()}
+	r = recipe.Recipe{Kind: recipe.Kinds[w.rng.IntN(len(recipe.Kinds))], Seed: 1 + w.rng.Uint64N(5),
+		Step: w.rng.Uint64N(50), Size: w.size()}
 	switch r.Kind {
 	case recipe.Torch:
 		ext = ".pt"
@@ -143,7 +148,8 @@ func (w *writer) create() (*op, func() error, error) {
 	r, ext := w.recipe()
 	name, id := w.newName(ext), w.fresh()
 	to, p := madeOf(r)
-	o := &op{Kind: "create", Names: map[string]move{name: {absent, id}}, Files: map[int]change{id: {nil, to, fresh}}, Fsync: w.rng.IntN(4) == 0}
+	o := &op{Kind: "create", Names: map[string]move{name: {absent, id}},
+		Files: map[int]change{id: {nil, to, fresh}}, Fsync: w.rng.IntN(4) == 0}
 	mode := os.FileMode([]uint32{0o644, 0o600, 0o664, 0o444}[w.rng.IntN(4)])
 	return o, func() error {
 		f, err := os.OpenFile(w.at(name), w.flags(os.O_CREATE|os.O_EXCL|os.O_RDWR), mode)
@@ -155,7 +161,8 @@ func (w *writer) create() (*op, func() error, error) {
 }
 
 // changing plans an operation on the bytes of an existing file.
-func (w *writer) changing(kind, how string, edit func(size int) recipe.Edit, do func(f *os.File, e recipe.Edit, fsync bool) error) (*op, func() error, error) {
+func (w *writer) changing(kind, how string, edit func(size int) recipe.Edit,
+	do func(f *os.File, e recipe.Edit, fsync bool) error) (*op, func() error, error) {
 	name := w.any(w.quiet)
 	if name == "" {
 		return nil, nil, nil
@@ -257,7 +264,8 @@ func (w *writer) overwrite() (*op, func() error, error) {
 	id := w.Names[name]
 	r, _ := w.recipe()
 	to, p := madeOf(r)
-	o := &op{Kind: "overwrite", Files: map[int]change{id: {w.Files[id], to, fresh}}, Fsync: w.rng.IntN(4) == 0}
+	o := &op{Kind: "overwrite", Files: map[int]change{id: {w.Files[id], to, fresh}},
+		Fsync: w.rng.IntN(4) == 0}
 	return o, func() error {
 		f, err := os.OpenFile(w.at(name), w.flags(os.O_TRUNC|os.O_WRONLY), 0)
 		if err != nil {
@@ -277,13 +285,17 @@ func (w *writer) rename() (*op, func() error, error) {
 	if to == "" || w.rng.IntN(3) == 0 {
 		to = w.newName(path.Ext(from))
 	}
-	o := &op{Kind: "rename", Names: map[string]move{from: {w.Names[from], absent}, to: {w.Names[to], w.Names[from]}}}
+	o := &op{Kind: "rename", Names: map[string]move{from: {w.Names[from], absent},
+		to: {w.Names[to], w.Names[from]}}}
 	flags := uint(0)
 	if w.Names[to] != absent && w.rng.IntN(4) == 0 {
 		o.Names[from] = move{w.Names[from], w.Names[to]}
 		o.Kind, flags = "exchange", unix.RENAME_EXCHANGE
 	}
-	return o, func() error { return unix.Renameat2(unix.AT_FDCWD, w.at(from), unix.AT_FDCWD, w.at(to), flags) }, nil
+	return o, func() error {
+		return unix.Renameat2(unix.AT_FDCWD, w.at(from), unix.AT_FDCWD,
+			w.at(to), flags)
+	}, nil
 }
 
 func (w *writer) link() (*op, func() error, error) {
@@ -314,7 +326,8 @@ func (w *writer) copyRange() (*op, func() error, error) {
 	f := w.Files[w.Names[from]]
 	name, id := w.newName(path.Ext(from)), w.fresh()
 	to := &file{Recipe: f.Recipe, Sum: f.Sum}
-	o := &op{Kind: "copy", Names: map[string]move{name: {absent, id}}, Files: map[int]change{id: {nil, to, fresh}}}
+	o := &op{Kind: "copy", Names: map[string]move{name: {absent, id}},
+		Files: map[int]change{id: {nil, to, fresh}}}
 	return o, func() error {
 		in, err := os.Open(w.at(from))
 		if err != nil {
@@ -365,7 +378,8 @@ func (w *writer) logging() (*op, func() error, error) {
 	if w.held == nil {
 		name, id := w.newName(".log"), w.fresh()
 		to, p := madeOf(recipe.Recipe{Kind: recipe.Noise, Seed: w.rng.Uint64(), Size: 1 + w.rng.IntN(5000)})
-		o := &op{Kind: "open a log", Names: map[string]move{name: {absent, id}}, Files: map[int]change{id: {nil, to, fresh}}}
+		o := &op{Kind: "open a log", Names: map[string]move{name: {absent, id}},
+			Files: map[int]change{id: {nil, to, fresh}}}
 		return o, func() (err error) {
 			w.held, err = os.OpenFile(w.at(name), os.O_CREATE|os.O_EXCL|os.O_WRONLY|os.O_APPEND, 0o644)
 			if err == nil {
@@ -405,7 +419,8 @@ func (w *writer) mkdir() (*op, func() error, error) {
 	return o, func() error { return os.Mkdir(w.at(dir), 0o755) }, nil
 }
 
-// renameDir moves a folder with all that is in it, as who saves a checkpoint of several files does at the end.
+// renameDir moves a folder with all that is in it, as who saves a checkpoint of several files does at the
+// end.
 func (w *writer) renameDir() (*op, func() error, error) {
 	from, to := w.anyDir(), path.Join(w.Dir, fmt.Sprintf("d%d", w.rng.IntN(100)))
 	if from == w.Dir || w.Dirs[to] != absent || strings.HasPrefix(to, from+"/") {

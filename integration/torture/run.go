@@ -52,7 +52,8 @@ func newRun(o options) *run {
 func (r *run) summary() string {
 	return fmt.Sprintf("torture: seed %d: %d cycles survived (%d kill -9, %d of them of a mount that was starting; %d unmounts; %d stores), "+
 		"%d operations acknowledged (%d by fsync), %d commands beside them, %d files verified (%.1f GB), %d losses",
-		r.seed, r.cycles, r.kills, r.interrupted, r.unmounts, r.stores, r.acked, r.fsynced, r.ran, r.verified, float64(r.bytes)/1e9, len(r.losses))
+		r.seed, r.cycles, r.kills, r.interrupted, r.unmounts, r.stores, r.acked, r.fsynced, r.ran, r.verified,
+		float64(r.bytes)/1e9, len(r.losses))
 }
 
 // lose notes a loss; the run goes on to the end of the cycle, so that all of it is seen.
@@ -102,7 +103,8 @@ func (r *run) newStore() error {
 	}
 	r.store++
 	r.stores++
-	r.d = &daemon.Daemon{Bin: r.bin, Store: filepath.Join(r.dir, fmt.Sprint("store", r.store)), Dir: filepath.Join(r.dir, "mnt"), Log: filepath.Join(r.dir, "daemon.log")}
+	r.d = &daemon.Daemon{Bin: r.bin, Store: filepath.Join(r.dir, fmt.Sprint("store", r.store)),
+		Dir: filepath.Join(r.dir, "mnt"), Log: filepath.Join(r.dir, "daemon.log")}
 	if err := os.MkdirAll(r.d.Dir, 0o755); err != nil {
 		return err
 	}

@@ -16,7 +16,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestTorture is a short run of the program. CKPTFS_TORTURE_TIME makes it a longer one, CKPTFS_TORTURE_SEED another.
+// TestTorture is a short run of the program. CKPTFS_TORTURE_TIME makes it a longer one, CKPTFS_TORTURE_SEED
+// another.
 func TestTorture(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: no mounts")
@@ -28,7 +29,8 @@ func TestTorture(t *testing.T) {
 		t.Skip("no /dev/fuse here")
 	}
 	// A bound on cycles, too: what a fast machine does in the time is enough.
-	o := options{dir: t.TempDir(), time: 15 * time.Second, cycles: 12, seed: uint64(time.Now().UnixNano()), writers: 3, files: 16, size: 1 << 20, maxStore: 3 << 30}
+	o := options{dir: t.TempDir(), time: 15 * time.Second, cycles: 12, seed: uint64(time.Now().UnixNano()),
+		writers: 3, files: 16, size: 1 << 20, maxStore: 3 << 30}
 	if s := os.Getenv("CKPTFS_TORTURE_TIME"); s != "" {
 		var err error
 		if o.time, err = time.ParseDuration(s); err != nil {
@@ -49,7 +51,8 @@ func TestTorture(t *testing.T) {
 	err := r.run()
 	t.Log(r.summary())
 	if err != nil {
-		if kept, kerr := os.MkdirTemp("", "ckptfs-torture-"); kerr == nil && os.Rename(o.dir, kept+"/run") == nil {
+		if kept, kerr := os.MkdirTemp("", "ckptfs-torture-"); kerr == nil &&
+			os.Rename(o.dir, kept+"/run") == nil {
 			t.Logf("kept: %s", kept) // t.TempDir would take it away
 		}
 		t.Fatal(err)

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// verify compares the whole mount with what was acknowledged. What was in flight is looked at first: the models then
-// hold what came of it.
+// verify compares the whole mount with what was acknowledged. What was in flight is looked at first: the
+// models then hold what came of it.
 func (r *run) verify() {
 	var all sync.WaitGroup
 	for i := range r.models {
@@ -82,7 +82,8 @@ func (r *run) settle(i int, o *op) {
 	m.forget()
 }
 
-// names reports whether the names that o is about are as m has them: there or not, and of the file that m says.
+// names reports whether the names that o is about are as m has them: there or not, and of the file that m
+// says.
 func (r *run) names(m *model, o *op) bool {
 	for name := range o.Names {
 		var st unix.Stat_t
@@ -181,7 +182,8 @@ func (r *run) compareFile(m *model, name string, f *file) {
 		return
 	}
 	links := m.links(m.Names[name])
-	if st.Size != f.Size || st.Mode != f.Mode || st.Mtim.Nano() != f.Mtime || st.Ino != f.Ino || int(st.Nlink) != len(links) {
+	if st.Size != f.Size || st.Mode != f.Mode || st.Mtim.Nano() != f.Mtime || st.Ino != f.Ino ||
+		int(st.Nlink) != len(links) {
 		r.lose("%s: size %d, mode %o, mtime %d, inode %d, %d links; it had size %d, mode %o, mtime %d, inode %d, %d links", name,
 			st.Size, st.Mode, st.Mtim.Nano(), st.Ino, st.Nlink, f.Size, f.Mode, f.Mtime, f.Ino, len(links))
 	}

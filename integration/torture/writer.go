@@ -15,7 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// job is what a writer is told when it starts, in one line on its standard input. The input's end asks it to stop.
+// job is what a writer is told when it starts, in one line on its standard input. The input's end asks it to
+// stop.
 type job struct {
 	Mount    string `json:"mount"`
 	Dir      string `json:"dir"` // its folder, relative to the mount
@@ -25,7 +26,8 @@ type job struct {
 	Model    *model `json:"model"`
 }
 
-// line is what a writer says on its standard output: an operation that begins, one that is done, or why it gave up.
+// line is what a writer says on its standard output: an operation that begins, one that is done, or why it
+// gave up.
 type line struct {
 	Writer int    `json:"writer"` // who said it; set by who hears it
 	Begin  *op    `json:"begin,omitempty"`

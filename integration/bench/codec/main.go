@@ -1,9 +1,11 @@
-// Command codec measures what chunks are stored as: size in per cent of raw, and GB/s, beside other programs on the same
-// bytes in the same run, and beside the order-0 entropy of the byte planes, which is the limit of coding bytes one by one.
+// Command codec measures what chunks are stored as: size in per cent of raw, and GB/s, beside other programs
+// on the same bytes in the same run, and beside the order-0 entropy of the byte planes, which is the limit of
+// coding bytes one by one.
 //
 //	go run ./integration/bench/codec -data FOLDER [-rounds 3] [-sets REGEX] [-peers ""]
 //
-// `make bench-codec` makes the data first (integration/programs/codec_data.py) and sees to the other programs.
+// `make bench-codec` makes the data first (integration/programs/codec_data.py) and sees to the other
+// programs.
 package main
 
 import (
@@ -109,7 +111,8 @@ func read(folder string, s set) ([]tensor, error) {
 		if t.NumBytes() == 0 {
 			continue
 		}
-		one := tensor{raw: part(own, t, p), hint: codec.Hint{DType: string(t.DType), Elem: t.DType.Bits() / 8}}
+		one := tensor{raw: part(own, t, p), hint: codec.Hint{DType: string(t.DType),
+			Elem: t.DType.Bits() / 8}}
 		if len(t.Shape) > 1 && t.Shape[0] > 0 {
 			one.cols = len(one.raw) / one.hint.Elem / int(t.Shape[0])
 		}

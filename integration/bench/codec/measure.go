@@ -19,7 +19,8 @@ import (
 // refOverhead is what a chunk that has a base stores besides: the base's hash, and its number.
 const refOverhead = cas.HashSize + 1
 
-// minFactored is the size of a tensor from which it may be of low rank, and maxStretches how many chunks tell.
+// minFactored is the size of a tensor from which it may be of low rank, and maxStretches how many chunks
+// tell.
 const (
 	minFactored  = 64 << 10
 	maxStretches = 32
@@ -64,7 +65,8 @@ func factorsOf(t tensor) *factors {
 	for i := range min(chunks, maxStretches) {
 		off := i * chunks / min(chunks, maxStretches) * cas.ChunkSize
 		end := min(off+cas.ChunkSize, len(t.raw))
-		f.stretches = append(f.stretches, lowrank.Stretch{Raw: t.raw[off:end], Base: t.base[off:end], At: int64(off / t.hint.Elem)})
+		f.stretches = append(f.stretches, lowrank.Stretch{Raw: t.raw[off:end], Base: t.base[off:end],
+			At: int64(off / t.hint.Elem)})
 	}
 	return f
 }
@@ -90,8 +92,10 @@ func measure(ts []tensor, rounds int) (result, error) {
 		r.raw += int64(len(t.raw))
 		for off := 0; off < len(t.raw); off += cas.ChunkSize {
 			end := min(off+cas.ChunkSize, len(t.raw))
-			p := piece{raw: t.raw[off:end], at: int64(off / t.hint.Elem), hint: t.hint, factors: f, stored: make([]byte, 0, 2*(end-off)+refOverhead)}
-			clear(p.stored[:cap(p.stored)]) // the store's buffers are used again and again: their pages are there
+			p := piece{raw: t.raw[off:end], at: int64(off / t.hint.Elem), hint: t.hint, factors: f,
+				stored: make([]byte, 0, 2*(end-off)+refOverhead)}
+			// the store's buffers are used again and again: their pages are there
+			clear(p.stored[:cap(p.stored)])
 			if t.base != nil {
 				p.base = t.base[off:end]
 			}
@@ -148,7 +152,8 @@ func measure(ts []tensor, rounds int) (result, error) {
 	return r, nil
 }
 
-// looked are the tensors that packing would look at: all as long as one in eight is of low rank, then every eighth.
+// looked are the tensors that packing would look at: all as long as one in eight is of low rank, then every
+// eighth.
 func looked(all []*factors) (some []*factors) {
 	paid := 0
 	for i, f := range all {
@@ -165,8 +170,8 @@ func looked(all []*factors) (some []*factors) {
 
 func find(f **factors, buf []byte) []byte { return (*f).find(buf) }
 
-// each calls do with every piece from so many goroutines and returns the seconds that took: by the clock, or, of one
-// goroutine, of processor time, which says more where others are at work.
+// each calls do with every piece from so many goroutines and returns the seconds that took: by the clock, or,
+// of one goroutine, of processor time, which says more where others are at work.
 func each[T any](pieces []T, workers int, do func(p *T, buf []byte) []byte) float64 {
 	clock := wall
 	if workers == 1 {
@@ -207,7 +212,8 @@ func (p *piece) encode(buf []byte) []byte {
 			most := int(alone*float64(len(p.raw))) - refOverhead
 			if f := p.factors; f != nil && f.columns != nil {
 				least := min(most, int(delta*float64(len(p.raw)))) - cas.HashSize
-				if out, ok := codec.EncodeLowRank(p.stored[:0], p.raw, p.base, f.columns, f.cols, p.at, p.hint, least); ok {
+				if out, ok := codec.EncodeLowRank(p.stored[:0], p.raw, p.base, f.columns, f.cols, p.at,
+					p.hint, least); ok {
 					p.id, p.stored = codec.LowRank, out
 					return buf
 				}
@@ -232,8 +238,8 @@ func (p *piece) decode(buf []byte) ([]byte, error) {
 	return codec.Decode(buf, p.id, p.stored, len(p.raw))
 }
 
-// limit is the order-0 entropy of the byte planes, as a share of raw: of the values, rotated by a bit so that the sign is at
-// the bottom, or of their differences from the base as ordered integers, zigzag-coded.
+// limit is the order-0 entropy of the byte planes, as a share of raw: of the values, rotated by a bit so that
+// the sign is at the bottom, or of their differences from the base as ordered integers, zigzag-coded.
 func limit(ts []tensor) float64 {
 	var counts [8][256]float64
 	var bytes, bitsSum float64

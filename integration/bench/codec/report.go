@@ -30,7 +30,8 @@ func report(sets []set, ours map[string]result, others []figure) {
 			}
 		}
 		sizes = append(sizes, row)
-		row = []string{s.Name, fmt.Sprintf("%.2f / %.2f", r.encode, r.dec), fmt.Sprintf("%.2f / %.2f", r.encodeAll, r.da)}
+		row = []string{s.Name, fmt.Sprintf("%.2f / %.2f", r.encode, r.dec),
+			fmt.Sprintf("%.2f / %.2f", r.encodeAll, r.da)}
 		for _, p := range timed {
 			if f := of(s.Name, p); f != nil && f.Encode != nil && f.Decode != nil {
 				row = append(row, fmt.Sprintf("%.2f / %.2f", *f.Encode, *f.Decode))

@@ -1,5 +1,5 @@
-// Command loopback mounts FOLDER at MOUNTPOINT with go-fuse's own loopback and nothing else: what a filesystem in this library
-// costs at the least, for the benchmarks to stand beside. It ends on SIGTERM.
+// Command loopback mounts FOLDER at MOUNTPOINT with go-fuse's own loopback and nothing else: what a
+// filesystem in this library costs at the least, for the benchmarks to stand beside. It ends on SIGTERM.
 package main
 
 import (
