@@ -25,8 +25,8 @@ type pkg struct {
 	XTestImports []string
 }
 
-// layers are the packages of the module, each with those of the module that it may import. A package imports only what
-// stands above it in this list.
+// layers are the packages of the module, each with those of the module that it may import. A package imports
+// only what stands above it in this list.
 var layers = []struct {
 	pkg string
 	may []string
@@ -54,7 +54,8 @@ var layers = []struct {
 	{"formats/zipdir", []string{"formats"}},
 	{"formats/torch", []string{"formats", "formats/pickle"}},
 	{"formats/torchlegacy", []string{"formats", "formats/pickle", "formats/torch"}},
-	{"formats/torchzip", []string{"formats", "formats/numbers", "formats/pickle", "formats/torch", "formats/zipdir"}},
+	{"formats/torchzip", []string{"formats", "formats/numbers", "formats/pickle", "formats/torch",
+		"formats/zipdir"}},
 	{"formats/npy", []string{"formats", "formats/zipdir"}},
 	{"formats/pyobject", []string{"formats", "formats/pickle"}},
 	{"formats/gguf", []string{"formats"}},
@@ -89,11 +90,14 @@ var layers = []struct {
 	{"fs/tree", []string{"cas"}},
 	{"fs/view", []string{"formats", "formats/detect", "formats/npy", "formats/safetensors"}},
 	{"fs/assemble", []string{"cas", "cas/pages", "formats", "index/manifest"}},
-	{"fs/pack", []string{"cas", "cas/chunk", "cas/codec", "cas/lowrank", "formats", "formats/detect", "index/manifest"}},
+	{"fs/pack", []string{"cas", "cas/chunk", "cas/codec", "cas/lowrank", "formats", "formats/detect",
+		"index/manifest"}},
 	{"fs/throttle", []string{"cas/locks"}},
-	{"fs/bases", []string{"cas", "cas/codec", "cas/locks", "formats", "formats/detect", "fs/pack", "fs/tree", "index/manifest", "index/runs"}},
+	{"fs/bases", []string{"cas", "cas/codec", "cas/locks", "formats", "formats/detect", "fs/pack", "fs/tree",
+		"index/manifest", "index/runs"}},
 	{"fs/artifacts", []string{"cas", "cas/locks", "formats", "formats/canonical", "index/artifacts"}},
-	{"fs/steps", []string{"cas/locks", "formats", "formats/torchzip", "fs/control", "fs/tree", "fs/view", "index/ledger", "index/runs"}},
+	{"fs/steps", []string{"cas/locks", "formats", "formats/torchzip", "fs/control", "fs/tree", "fs/view",
+		"index/ledger", "index/runs"}},
 	{"fs/volume", []string{"cas", "cas/disk", "cas/salvage", "cas/store", "formats", "formats/canonical", "formats/dcp", "formats/detect", "formats/npy", "formats/numbers", "formats/onnx", "formats/orbax", "formats/safetensors", "formats/torchzip", "formats/zarr", "index/manifest", "index/runs", "index/chunks", "index/artifacts",
 		"fs/steps",
 		"fs/throttle", "fs/bases", "fs/artifacts",
@@ -101,10 +105,12 @@ var layers = []struct {
 		"cas/codec", "index/graph", "index/ledger", "index/lineage", "index/prefix", "index/graph/source"}},
 	{"fs/metrics", []string{"fs/control"}},
 	{"fs/fusefs", []string{"cas", "fs/assemble", "fs/control", "fs/tree", "fs/volume"}},
-	{"cmd/ckptfs", []string{"cas", "formats", "formats/detect", "fs/control", "fs/metrics", "fs/tree", "fs/view", "fs/volume", "fs/fusefs", "index/runs"}},
+	{"cmd/ckptfs", []string{"cas", "formats", "formats/detect", "fs/control", "fs/metrics", "fs/tree",
+		"fs/view", "fs/volume", "fs/fusefs", "index/runs"}},
 }
 
-// only are imports from outside of the module that one package keeps to itself, with those that may have them.
+// only are imports from outside of the module that one package keeps to itself, with those that may have
+// them.
 var only = map[string][]string{
 	"github.com/hanwen/go-fuse/v2":  {"fs/fusefs"},
 	"go.etcd.io/bbolt":              {"index/chunks"},
@@ -182,7 +188,8 @@ func TestImports(t *testing.T) {
 				continue
 			}
 			for prefix, who := range only {
-				if (imp == prefix || strings.HasPrefix(imp, prefix+"/") && strings.Contains(prefix, ".")) && !slices.Contains(who, name) {
+				if (imp == prefix || strings.HasPrefix(imp, prefix+"/") && strings.Contains(prefix, ".")) &&
+					!slices.Contains(who, name) {
 					t.Errorf("%s imports %s", name, imp)
 				}
 			}
@@ -192,7 +199,8 @@ func TestImports(t *testing.T) {
 				t.Errorf("the tests of %s import %s", name, in)
 			}
 		}
-		for _, bad := range []string{"util", "utils", "common", "helper", "helpers", "internal", "manager", "misc"} {
+		for _, bad := range []string{"util", "utils", "common", "helper", "helpers", "internal",
+			"manager", "misc"} {
 			if slices.Contains(strings.Split(name, "/"), bad) {
 				t.Errorf("package %s is named %s, which says nothing", name, bad)
 			}
@@ -200,8 +208,8 @@ func TestImports(t *testing.T) {
 	}
 }
 
-// checkOutside holds that the programs around the module use it from outside: by the binary, not by its packages below
-// the formats.
+// checkOutside holds that the programs around the module use it from outside: by the binary, not by its
+// packages below the formats.
 func checkOutside(t *testing.T, p pkg) {
 	t.Helper()
 	for _, imp := range slices.Concat(p.Imports, p.TestImports, p.XTestImports) {
@@ -215,8 +223,8 @@ func checkOutside(t *testing.T, p pkg) {
 	}
 }
 
-// Only the program and the FUSE adapter log: the volume knows the levels of log/slog and none of its functions. Nothing
-// runs by being imported.
+// Only the program and the FUSE adapter log: the volume knows the levels of log/slog and none of its
+// functions. Nothing runs by being imported.
 func TestNoLoggingNoInit(t *testing.T) {
 	for _, p := range list(t) {
 		name := inside(p.ImportPath)
@@ -248,8 +256,10 @@ func TestNoLoggingNoInit(t *testing.T) {
 				switch {
 				case x.Name == "slog" && sel.Sel.Name != "Level" && !strings.HasPrefix(sel.Sel.Name, "Level"),
 					x.Name == "fmt" && strings.HasPrefix(sel.Sel.Name, "Print"),
-					x.Name == "os" && (sel.Sel.Name == "Stdout" || sel.Sel.Name == "Stderr" || sel.Sel.Name == "Exit"):
-					t.Errorf("%s: %s.%s in %s", fset.Position(sel.Pos()), x.Name, sel.Sel.Name, path.Join(name, file))
+					x.Name == "os" && (sel.Sel.Name == "Stdout" || sel.Sel.Name == "Stderr" ||
+						sel.Sel.Name == "Exit"):
+					t.Errorf("%s: %s.%s in %s", fset.Position(sel.Pos()), x.Name, sel.Sel.Name,
+						path.Join(name, file))
 				}
 				return true
 			})
