@@ -16,7 +16,7 @@ func ReadFull(r io.ReaderAt, p []byte, off int64) error {
 	return err
 }
 
-// Cursor reads a file forwards through a window, and passes over what nobody needs without reading it.
+// Cursor reads a file forwards through a window, and passes over what is not needed without reading it.
 type Cursor struct {
 	r    io.ReaderAt
 	size int64

@@ -8,7 +8,7 @@
 //	tar   | header 512 | entry's bytes, to a multiple of 512 with zeros | header | … | zeros |
 //	zip   see package zipdir
 //
-// The layout is partial, since nobody knows what else an archive holds, but for Keras's .keras:
+// The layout is partial, since an archive may hold anything else, but for Keras's .keras:
 // model.weights.h5 between two texts.
 //
 // An archive in which no parser knows any entry is none for this package: it is better off as one Blob.

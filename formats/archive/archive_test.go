@@ -35,7 +35,7 @@ func TestRefusesWhatHoldsNothingKnown(t *testing.T) {
 	}
 }
 
-// TestKeras: all tensors of a .keras are those of its weights; of any other zip nobody knows.
+// TestKeras: all tensors of a .keras are those of its weights; of any other zip it is not known.
 func TestKeras(t *testing.T) {
 	whole := func(r io.ReaderAt, size int64) (*formats.Layout, error) {
 		if l, err := (hdf5.Parser{}).Parse(r, size); err == nil {

@@ -47,9 +47,6 @@ const (
 	headerBatch      = 3
 )
 
-// Parser is the parser of Arrow IPC files and streams.
-type Parser struct{}
-
 // Format is Arrow's entry in the table of formats.
 var Format = formats.Format{
 	Parser: Parser{},
@@ -59,6 +56,9 @@ var Format = formats.Format{
 		Note: "a table: its columns are stored as buffers, which are no tensors",
 	}},
 }
+
+// Parser is the parser of Arrow IPC files and streams.
+type Parser struct{}
 
 // Name returns "arrow".
 func (Parser) Name() string { return "arrow" }

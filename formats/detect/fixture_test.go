@@ -17,7 +17,7 @@ import (
 	"ckptfs/formats"
 )
 
-var update = flag.Bool("update", false, "write the expected layouts anew")
+var update = flag.Bool("update", false, "write the expected layouts again")
 
 const testdata = "../testdata"
 

@@ -45,9 +45,6 @@ const (
 	window     = 4 << 10
 )
 
-// Parser is the parser of files of frames.
-type Parser struct{}
-
 // Format is the entry of zstd's frames in the table of formats.
 var Format = formats.Format{
 	Parser: Parser{},
@@ -57,6 +54,9 @@ var Format = formats.Format{
 		Note: "compressed parts of arrays: `ckptfs show` of the folder that Orbax wrote lists those",
 	}},
 }
+
+// Parser is the parser of files of frames.
+type Parser struct{}
 
 // Name returns "zstd-frames".
 func (Parser) Name() string { return "zstd-frames" }

@@ -60,9 +60,6 @@ var types = map[uint32]formats.DType{
 	40: "NVFP4", 41: "Q1_0",
 }
 
-// Parser is the parser of GGUF files.
-type Parser struct{}
-
 // Format is GGUF's entry in the table of formats.
 var Format = formats.Format{
 	Parser:  Parser{},
@@ -71,6 +68,9 @@ var Format = formats.Format{
 	Endings: []string{".gguf"},
 	Views:   []string{".gguf"},
 }
+
+// Parser is the parser of GGUF files.
+type Parser struct{}
 
 // Name returns "gguf".
 func (Parser) Name() string { return "gguf" }

@@ -110,7 +110,7 @@ func (f *file) chunked4(o *object, t formats.Tensor, width int64) error {
 				return reject("dataset %.64q: a layout that ends", t.Name)
 			}
 			n, p = int64(le.Uint64(p)), p[12:]
-		} else if o.filters { // nobody says how long it is
+		} else if o.filters { // no field says how long it is
 			f.leave(filtered)
 			return nil
 		}

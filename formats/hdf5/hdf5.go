@@ -67,9 +67,6 @@ const (
 	undefined = ^uint64(0)
 )
 
-// Parser is the parser of HDF5 files.
-type Parser struct{}
-
 // Name is the format's name.
 const Name = "hdf5"
 
@@ -81,6 +78,9 @@ var Format = formats.Format{
 	Endings: []string{".h5", ".hdf5"},
 	Views:   []string{".h5", ".hdf5", ".keras"},
 }
+
+// Parser is the parser of HDF5 files.
+type Parser struct{}
 
 // Name returns "hdf5".
 func (Parser) Name() string { return Name }
@@ -100,7 +100,7 @@ func (p Parser) Parse(r io.ReaderAt, size int64) (*formats.Layout, error) {
 // parse is Parse with another bound on the chunks that are regions.
 func parse(r io.ReaderAt, size, smallest int64) (*formats.Layout, error) {
 	f := &file{smallest: smallest, r: r, size: size, visits: maxVisits, budget: min(4*size+1<<20, maxRead),
-		open: make(map[uint64]bool), layout: &formats.Layout{Format: Parser{}.Name()}}
+		open: make(map[uint64]bool), layout: &formats.Layout{Format: Name}}
 	root, err := f.superblock()
 	if err != nil {
 		return nil, err

@@ -53,9 +53,6 @@ const (
 	maxArrays = 1 << 16
 )
 
-// Parser is the parser of .npy files.
-type Parser struct{}
-
 // Format is the entry of .npy files in the table of formats.
 var Format = formats.Format{
 	Parser:  Parser{},
@@ -64,6 +61,9 @@ var Format = formats.Format{
 	Endings: []string{".npy"},
 	Views:   []string{".npy"},
 }
+
+// Parser is the parser of .npy files.
+type Parser struct{}
 
 // Name returns "npy".
 func (Parser) Name() string { return "npy" }

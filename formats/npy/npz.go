@@ -9,9 +9,6 @@ import (
 	"ckptfs/formats/zipdir"
 )
 
-// Zip is the parser of .npz files.
-type Zip struct{}
-
 // ZipFormat is the entry of .npz files in the table of formats.
 var ZipFormat = formats.Format{
 	Parser:  Zip{},
@@ -20,6 +17,9 @@ var ZipFormat = formats.Format{
 	Endings: []string{".npz"},
 	Views:   []string{".npz"},
 }
+
+// Zip is the parser of .npz files.
+type Zip struct{}
 
 // Name returns "npz".
 func (Zip) Name() string { return "npz" }

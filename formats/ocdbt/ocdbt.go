@@ -19,8 +19,8 @@
 // is one file, is newer than it.) The last version is read.
 //
 // Checksums are verified, paths stay in the database, and what is read is bounded: nodes of 64 MiB, 256 MiB
-// of them in all, 65,536 nodes, 1,048,576 keys, 64 MiB of them and of paths. Values are read for those who
-// ask for them, up to 1 MiB each.
+// of them in all, 65,536 nodes, 1,048,576 keys, 64 MiB of them and of paths. Values are read when the
+// caller asks for them, up to 1 MiB each.
 package ocdbt
 
 import (

@@ -62,14 +62,14 @@ var types = map[uint64]formats.DType{
 	28: formats.F6E3M2,
 }
 
-// Parser is the parser of ONNX models.
-type Parser struct{}
+const (
+	// Name is the format's name.
+	Name = "onnx"
+	// Ending ends the names of models.
+	Ending = ".onnx"
 
-// Name is the format's name.
-const Name = "onnx"
-
-// nameData is what the files of a model's external data have as theirs.
-const nameData = "onnx-data"
+	nameData = "onnx-data" // the name of files of external data
+)
 
 // Format is ONNX's entry in the table of formats.
 var Format = formats.Format{
@@ -81,8 +81,8 @@ var Format = formats.Format{
 	Sidecar: Sidecar{},
 }
 
-// Ending is how the names of models end.
-const Ending = ".onnx"
+// Parser is the parser of ONNX models.
+type Parser struct{}
 
 // Name returns "onnx".
 func (Parser) Name() string { return Name }

@@ -25,8 +25,8 @@
 // The input is hostile. An opcode makes at most three nodes, and nodes that can't change are shared, so the
 // graph is linear in the input; Limits caps it again absolutely. Text and bytes alias the input. Nothing
 // recurses: a list nested a million deep is a million nodes. References are shared (BINGET), so the number of
-// paths through the graph can be exponential in the input and a path can be a cycle. Whoever walks the graph
-// bounds the steps.
+// paths through the graph can be exponential in the input and a path can be a cycle. The caller that walks
+// the graph bounds the steps.
 package pickle
 
 import (

@@ -14,7 +14,7 @@ import (
 	"ckptfs/formats/fixture"
 )
 
-var update = flag.Bool("update", false, "write the expected trees anew")
+var update = flag.Bool("update", false, "write the expected trees again")
 
 // render writes the graph below v, one node a line. A container that is met again is shown by its number
 // alone.

@@ -1,18 +1,18 @@
-// Package protowire walks protobuf messages in a file, or in memory, without the bytes of fields that nobody
-// asks for.
+// Package protowire walks protobuf messages in a file, or in memory, without the bytes of fields that the
+// caller does not ask for.
 //
 //	message   field field …
 //	field     tag (varint: number << 3 | type), value
 //	value     type 0: a varint of at most 64 bits; 1: 8 bytes; 5: 4 bytes, little-endian; 2: a length
 //	          (varint), as many bytes
 //
-// What the bytes of a field are (text, a message, packed numbers) its number says, which is the caller's to
-// know. The package is not google.golang.org/protobuf's, which wants a message in one slice: the messages
-// here are models of gigabytes.
+// The caller knows by a field's number what its bytes are: text, a message, packed numbers. The package is
+// not google.golang.org/protobuf's, which wants a message in one slice: the messages here are models of
+// gigabytes.
 //
-// Files are untrusted. Groups (types 3 and 4) and field 0 are refused, a value that ends past its message is,
-// and so is what takes more than the Reader's budget. A Reader holds its window; Bytes takes more where a
-// field is longer than that.
+// Files are untrusted. A Reader refuses groups (types 3 and 4), field 0, a value that ends past its message,
+// and what takes more than its budget. It holds its window; Bytes takes more where a field is longer than
+// that.
 package protowire
 
 import (

@@ -66,8 +66,7 @@ const (
 
 var limits = pickle.Limits{Nodes: 1 << 19, Pushes: 1 << 22, Marks: 1 << 14, Memo: 1 << 14}
 
-// Parser is the parser of pickles.
-type Parser struct{}
+const listed = "of their arrays those that have a name and at least 4 KiB are listed; trees have no names"
 
 // Format is the entry of pickles in the table of formats.
 var Format = formats.Format{
@@ -80,7 +79,8 @@ var Format = formats.Format{
 	},
 }
 
-const listed = "of their arrays those that have a name and at least 4 KiB are listed; trees have no names"
+// Parser is the parser of pickles.
+type Parser struct{}
 
 // Name returns "pickle". Layouts of joblib's files have the name "joblib".
 func (Parser) Name() string { return formatPickle }

@@ -23,7 +23,7 @@ func fixtures(t testing.TB) map[string][]byte {
 	return files
 }
 
-// TestRewrite writes each fixture's tensors anew.
+// TestRewrite writes each fixture's tensors again.
 func TestRewrite(t *testing.T) {
 	for path, p := range fixtures(t) {
 		l, err := parse(p)

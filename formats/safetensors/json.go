@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// decoder reads JSON in place, as strictly as serde_json: encoding/json replaces lone surrogates, folds the
-// case of field names and would build the whole document.
+// decoder reads JSON where it lies, as strictly as serde_json: encoding/json replaces lone surrogates, folds
+// the case of field names and would build the whole document.
 type decoder struct {
 	p     []byte // UTF-8
 	pos   int

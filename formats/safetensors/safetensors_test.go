@@ -334,7 +334,7 @@ func TestAppendHeader(t *testing.T) {
 // bound is what a file may take.
 var bound = fixture.Bound{Fixed: 1 << 20, PerByte: 100}
 
-// FuzzParse checks that what is accepted covers the file, and that its header written anew says the same.
+// FuzzParse checks that what is accepted covers the file, and that its header written again says the same.
 func FuzzParse(f *testing.F) {
 	for _, p := range fixtures(f) {
 		f.Add(p)

@@ -45,9 +45,6 @@ const (
 	maxStorages = 1 << 20
 )
 
-// Parser is the parser of torch.save's files that are not zips.
-type Parser struct{}
-
 // Name is the format's name.
 const Name = "torch-legacy"
 
@@ -59,6 +56,9 @@ var Format = formats.Format{
 	Endings: torch.Endings,
 	Views:   torch.Endings,
 }
+
+// Parser is the parser of torch.save's files that are not zips.
+type Parser struct{}
 
 // Name returns "torch-legacy".
 func (Parser) Name() string { return Name }

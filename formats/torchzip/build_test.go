@@ -127,7 +127,7 @@ func (z testZip) build() *sparse {
 			f.add(append(append(h, name...), r.extra...))
 			f.add(r.data)
 			f.size += r.zero
-			f.add(make([]byte, 16)) // the descriptor; nobody reads it
+			f.add(make([]byte, 16)) // the descriptor, which is not read
 			f.size -= r.overlap
 		}
 

@@ -9,15 +9,6 @@ import (
 	"ckptfs/formats/zipdir"
 )
 
-// Sequence is the parser of the .distcp files of torch.distributed.checkpoint: torch's zips, one for each
-// tensor or object, one right after the other. Which they are is said by the .metadata beside them; here the
-// tensors are called by their number: 0, 1, and within objects 2.key; the layout is partial.
-//
-//	| zip | zip | … | zip |        each found by its end, from the end of the file
-//
-// A file of one zip is Parser's. At most 65,536 zips; what is said of Parser holds for each.
-type Sequence struct{}
-
 // SequenceFormat is the entry of .distcp files in the table of formats.
 var SequenceFormat = formats.Format{
 	Parser: Sequence{},
@@ -27,6 +18,15 @@ var SequenceFormat = formats.Format{
 		Note: "tensors are called by their numbers: no .metadata beside the file names them",
 	}},
 }
+
+// Sequence is the parser of the .distcp files of torch.distributed.checkpoint: torch's zips, one for each
+// tensor or object, one right after the other. Which they are is said by the .metadata beside them; here the
+// tensors are called by their number: 0, 1, and within objects 2.key; the layout is partial.
+//
+//	| zip | zip | … | zip |        each found by its end, from the end of the file
+//
+// A file of one zip is Parser's. At most 65,536 zips; what is said of Parser holds for each.
+type Sequence struct{}
 
 // Name returns "distcp".
 func (Sequence) Name() string { return "distcp" }

@@ -58,9 +58,6 @@ import (
 // maxPickle bounds data.pkl, in bytes; what is longer is not looked into.
 const maxPickle = 64 << 20
 
-// Parser is the parser of torch.save's zip files.
-type Parser struct{}
-
 // Format is the entry of torch.save's zip files in the table of formats.
 var Format = formats.Format{
 	Parser:  Parser{},
@@ -69,6 +66,9 @@ var Format = formats.Format{
 	Endings: torch.Endings,
 	Views:   torch.Endings,
 }
+
+// Parser is the parser of torch.save's zip files.
+type Parser struct{}
 
 // Name returns "torch-zip".
 func (Parser) Name() string { return saved }

@@ -8,8 +8,8 @@
 //	| head' | tree 0 | tree 1 | … | tree n-1 | tree n | … | tail' |
 //
 // A tree is some hundred bytes to some ten thousand, too little for an object of its own, whose entry in a
-// manifest would be a good part of it and would be written anew by each save. So the file is one Blob and the
-// layout is Fine: it is cut by content into chunks of some 4 KiB, and these are grouped by content into
+// manifest would be a good part of it and would be written again by each save. So the file is one Blob and
+// the layout is Fine: it is cut by content into chunks of some 4 KiB, and these are grouped by content into
 // lists. What a save costs is its new trees, the one or two chunks before them, the head and the tail, and
 // the lists and the manifest that name those; the rest is found.
 //
@@ -45,8 +45,10 @@ var kinds = []kind{
 // longest is the length of the longest start.
 const longest = 32
 
-// Parser is the parser of tree models.
-type Parser struct{}
+func note(by string) string {
+	return "a model of boosted trees by " + by +
+		", stored in chunks by content: it holds no tensors, and trees have no names"
+}
 
 // Format is the entry of tree models in the table of formats.
 var Format = formats.Format{
@@ -59,10 +61,8 @@ var Format = formats.Format{
 	},
 }
 
-func note(by string) string {
-	return "a model of boosted trees by " + by +
-		", stored in chunks by content: it holds no tensors, and trees have no names"
-}
+// Parser is the parser of tree models.
+type Parser struct{}
 
 // Name returns "trees". The layouts have the names of the kinds.
 func (Parser) Name() string { return "trees" }

@@ -58,7 +58,7 @@ func (a *Array) Elements(open Open) (*Reader, error) {
 	return r, nil
 }
 
-// Close gives up what is held. The reader is not to be used again.
+// Close releases what is held. The reader is not to be used again.
 func (r *Reader) Close() {
 	for _, s := range r.kept {
 		s.close()

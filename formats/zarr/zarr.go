@@ -1,4 +1,4 @@
-// Package zarr reads the arrays of zarr, versions 2 and 3, whose metadata and chunks somebody else finds:
+// Package zarr reads the arrays of zarr, versions 2 and 3, whose metadata and chunks the caller finds:
 // what Orbax and TensorStore write.
 //
 // An array is cut by a grid into chunks of one shape, of which those at the upper ends reach beyond the
@@ -22,7 +22,7 @@
 //
 // Elements are read forwards, a slab of at most 32 MiB at a time. Decoders stay open from slab to slab as
 // long as their windows come to 192 MiB together; others, of an array with hundreds of chunks side by side,
-// begin anew in each slab, and pass over what they gave before. A window of more than 64 MiB is refused, as
+// start again in each slab, and pass over what they gave before. A window of more than 64 MiB is refused, as
 // are shards of more than 4,194,304 chunks.
 package zarr
 

@@ -30,7 +30,7 @@ type block struct {
 	used int64 // tick of the last read
 	t    *tensor
 
-	mu   sync.Mutex // held while the block is gathered: who comes in the meantime mostly wants the same
+	mu   sync.Mutex // held while the block is gathered: a reader that comes meanwhile mostly wants the same
 	last int64      // end of the last read, relative to the tensor
 	size int64      // of the next block; grows while reads stay in order
 	off  int64      // where buf begins, relative to the tensor
@@ -59,7 +59,7 @@ func (bs *blocks) read(src io.ReaderAt, t *tensor, p []byte, from int64) (int, e
 			continue
 		}
 		if !b.inOrder(at) || int64(len(p)-n) >= maxBlock || b.fill(src, at) != nil {
-			// A reader that jumps gets what it asked for and no more; so does one for whom the block has
+			// A reader that jumps gets what it asked for and no more; so does one whose block has
 			// bytes that cannot be read.
 			if err := gather(src, t, p[n:], at); err != nil {
 				return n, err

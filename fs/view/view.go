@@ -1,4 +1,4 @@
-// Package view synthesises files that nobody wrote: the safetensors file beside a checkpoint in another
+// Package view synthesises files that no program wrote: the safetensors file beside a checkpoint in another
 // format, and the .npy of one tensor.
 //
 // A View is a header and a plan. The header is built once; the data is gathered from the source file's bytes
