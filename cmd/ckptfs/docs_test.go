@@ -7,12 +7,15 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/spf13/pflag"
+
+	"ckptfs/fs/tree"
 )
 
 const (
@@ -184,6 +187,9 @@ func TestDocumentsShowGoldens(t *testing.T) {
 	shown := 0
 	for _, d := range documents(t) {
 		for i, line := range d.lines {
+			if v, ok := strings.CutPrefix(line, "    ckptfs "); ok && strings.Trim(v, "0123456789") == "" && v != strconv.Itoa(tree.Version) {
+				t.Errorf("%s:%d: stores have format %d", d.path, i+1, tree.Version)
+			}
 			m := hex.FindStringSubmatch(line)
 			if m == nil {
 				continue
