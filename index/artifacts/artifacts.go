@@ -29,7 +29,8 @@ type Artifact struct {
 }
 
 func (a *Artifact) keys() (of, by []byte) {
-	return slices.Concat([]byte(byManifest), a.Manifest[:]), slices.Concat([]byte(byID), a.ID[:], a.Manifest[:])
+	return slices.Concat([]byte(byManifest), a.Manifest[:]),
+		slices.Concat([]byte(byID), a.ID[:], a.Manifest[:])
 }
 
 // Bucket is what a Table is kept in. Write is all or nothing; a pair without a value removes the key. A

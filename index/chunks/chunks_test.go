@@ -43,7 +43,8 @@ func entries(seed byte, n int) []cas.Entry {
 	es := make([]cas.Entry, n)
 	for i := range es {
 		r.Read(es[i].Hash[:])
-		es[i].Location = cas.Location{Segment: 1 + uint32(i/4000), Off: int64(i%4000) * 262_200, Stored: uint32(i % 262_144), Raw: 262_144, Kind: cas.Chunk}
+		es[i].Location = cas.Location{Segment: 1 + uint32(i/4000), Off: int64(i%4000) * 262_200,
+			Stored: uint32(i % 262_144), Raw: 262_144, Kind: cas.Chunk}
 	}
 	return es
 }
@@ -175,7 +176,8 @@ func TestModel(t *testing.T) {
 			}
 		}
 		var want []cas.Entry
-		for _, h := range slices.SortedFunc(maps.Keys(model), func(a, b cas.Hash) int { return bytes.Compare(a[:], b[:]) }) {
+		for _, h := range slices.SortedFunc(maps.Keys(model),
+			func(a, b cas.Hash) int { return bytes.Compare(a[:], b[:]) }) {
 			want = append(want, cas.Entry{Hash: h, Location: model[h]})
 		}
 		if err := db.Check(); err != nil {

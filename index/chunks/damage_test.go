@@ -62,10 +62,12 @@ func put(key, value []byte) func(t *testing.T, path string) {
 
 func TestPutAside(t *testing.T) {
 	for name, f := range map[string]func(t *testing.T, path string){
-		"empty":         func(t *testing.T, path string) { os.Truncate(path, 0) },
-		"short":         func(t *testing.T, path string) { os.Truncate(path, 100) },
-		"cut":           func(t *testing.T, path string) { os.Truncate(path, 64<<10) },
-		"text":          func(t *testing.T, path string) { os.WriteFile(path, bytes.Repeat([]byte("no index\n"), 9999), 0o600) },
+		"empty": func(t *testing.T, path string) { os.Truncate(path, 0) },
+		"short": func(t *testing.T, path string) { os.Truncate(path, 100) },
+		"cut":   func(t *testing.T, path string) { os.Truncate(path, 64<<10) },
+		"text": func(t *testing.T, path string) {
+			os.WriteFile(path, bytes.Repeat([]byte("no index\n"), 9999), 0o600)
+		},
 		"metas":         overwrite(0, 8192),
 		"junk":          overwrite(8192, 1<<40),
 		"another store": put(keyStore, make([]byte, 16)),
@@ -164,10 +166,13 @@ func TestCheckFindsDamage(t *testing.T) {
 		"order": func(b *bolt.Bucket, key, blob []byte) error {
 			return b.Put(key, append(blob[recordLen:], blob[:recordLen]...))
 		},
-		"length":   func(b *bolt.Bucket, key, blob []byte) error { return b.Put(key, blob[1:]) },
-		"record":   func(b *bolt.Bucket, key, blob []byte) error { return b.Put(key, blob[recordLen:]) },
-		"location": func(b *bolt.Bucket, key, blob []byte) error { clear(blob[14:18]); return b.Put(key, blob) },
-		"key":      func(b *bolt.Bucket, key, blob []byte) error { return b.Put([]byte("xyz"), blob) },
+		"length": func(b *bolt.Bucket, key, blob []byte) error { return b.Put(key, blob[1:]) },
+		"record": func(b *bolt.Bucket, key, blob []byte) error { return b.Put(key, blob[recordLen:]) },
+		"location": func(b *bolt.Bucket, key, blob []byte) error {
+			clear(blob[14:18])
+			return b.Put(key, blob)
+		},
+		"key": func(b *bolt.Bucket, key, blob []byte) error { return b.Put([]byte("xyz"), blob) },
 	} {
 		db := newDB(t)
 		es := entries(4, 100)

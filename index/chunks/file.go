@@ -144,7 +144,8 @@ func create(path string, opt Options) (err error) {
 			}
 		}
 		meta := tx.Bucket(bucketMeta)
-		if err := meta.Put(keyFormat, binary.BigEndian.AppendUint32([]byte(formatName), formatVersion)); err != nil {
+		format := binary.BigEndian.AppendUint32([]byte(formatName), formatVersion)
+		if err := meta.Put(keyFormat, format); err != nil {
 			return err
 		}
 		return meta.Put(keyStore, opt.StoreID[:])

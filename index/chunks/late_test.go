@@ -59,7 +59,8 @@ func TestLate(t *testing.T) {
 			}
 		}
 		got := map[key]cas.Location{}
-		if err := d.ForEach(0, 0xffff, func(e cas.Entry) error { got[keyOf(&e.Hash)] = e.Location; return nil }); err != nil {
+		if err := d.ForEach(0, 0xffff,
+			func(e cas.Entry) error { got[keyOf(&e.Hash)] = e.Location; return nil }); err != nil {
 			t.Fatal(err)
 		}
 		if !maps.Equal(got, want) {
@@ -71,7 +72,10 @@ func TestLate(t *testing.T) {
 	}
 	check()
 	var m cas.Watermark
-	if err := d.view(func(tx *bolt.Tx) (err error) { m, err = readMark(tx.Bucket(bucketMeta)); return err }); err != nil || m != (cas.Watermark{}) {
+	if err := d.view(func(tx *bolt.Tx) (err error) {
+		m, err = readMark(tx.Bucket(bucketMeta))
+		return err
+	}); err != nil || m != (cas.Watermark{}) {
 		t.Errorf("the watermark on the disk is at %v, %v", m, err)
 	}
 	if err := d.Remove(a[:1]); !noSpace(err) {

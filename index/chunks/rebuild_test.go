@@ -75,7 +75,8 @@ func TestIndexDamageIsMended(t *testing.T) {
 	}
 	sound := readFile(t, path)
 	later := m.CrashClone(nil) // segments of the past beside an index of the future
-	for _, name := range []string{"00000003.seg", "00000004.seg", "00000005.seg", "00000006.seg", "00000007.seg", "00000008.seg"} {
+	for _, name := range []string{"00000003.seg", "00000004.seg", "00000005.seg", "00000006.seg",
+		"00000007.seg", "00000008.seg"} {
 		_ = later.Remove(segments + "/" + name)
 	}
 

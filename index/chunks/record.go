@@ -22,7 +22,8 @@ const (
 
 // checkLocation returns an error for what a record has no room for.
 func checkLocation(l cas.Location) error {
-	if l.Segment == 0 || l.Kind >= deltaBit || l.Off < 0 || l.Off%8 != 0 || l.Off/8 > 1<<32-1 || l.Stored > cas.MaxChunk || l.Raw > cas.MaxChunk || l.Kind == 0 {
+	if l.Segment == 0 || l.Kind >= deltaBit || l.Off < 0 || l.Off%8 != 0 || l.Off/8 > 1<<32-1 ||
+		l.Stored > cas.MaxChunk || l.Raw > cas.MaxChunk || l.Kind == 0 {
 		return fmt.Errorf("index: location %+v cannot be held", l)
 	}
 	return nil
@@ -81,7 +82,8 @@ func seal(key, blob []byte) []byte {
 func unseal(key, value []byte) ([]byte, error) {
 	n := len(value) - 4
 	if n < 0 || binary.BigEndian.Uint32(value[n:]) != checksum(key, value[:n]) {
-		return nil, fmt.Errorf("index: value of %d bytes at %x: checksum: %w", len(value), key, cas.ErrCorrupt)
+		return nil, fmt.Errorf("index: value of %d bytes at %x: checksum: %w", len(value), key,
+			cas.ErrCorrupt)
 	}
 	return value[:n:n], nil
 }

@@ -63,7 +63,8 @@ func (db *DB) Remove(entries []cas.Entry) error {
 
 // rewrite lets change make other records of those of each prefix that the entries have, and finish complete
 // the transaction.
-func (f *file) rewrite(entries []cas.Entry, change func(blob []byte, entries []cas.Entry) []byte, finish func(meta *bolt.Bucket) error) error {
+func (f *file) rewrite(entries []cas.Entry, change func(blob []byte, entries []cas.Entry) []byte,
+	finish func(meta *bolt.Bucket) error) error {
 	sorted := sortEntries(entries)
 	return f.update(func(tx *bolt.Tx) error {
 		chunks := tx.Bucket(bucketChunks)
@@ -103,7 +104,9 @@ func samePrefix(sorted []cas.Entry) int {
 // sortEntries copies entries into ascending order, keeping the last of each hash.
 func sortEntries(entries []cas.Entry) []cas.Entry {
 	s := slices.Clone(entries)
-	slices.SortStableFunc(s, func(a, b cas.Entry) int { return bytes.Compare(a.Hash[:keyLen], b.Hash[:keyLen]) })
+	slices.SortStableFunc(s, func(a, b cas.Entry) int {
+		return bytes.Compare(a.Hash[:keyLen], b.Hash[:keyLen])
+	})
 	n := 0
 	for i := range s {
 		if n > 0 && bytes.Equal(s[n-1].Hash[:keyLen], s[i].Hash[:keyLen]) {

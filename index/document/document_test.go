@@ -16,7 +16,8 @@ func TestReader(t *testing.T) {
 	p = append(p, 2, 'h', 'i', 7)
 	d := Reader{P: p, Of: "test"}
 	d.Magic("ABC1")
-	if n, z, s, b := d.Num(), d.Zigzag(), d.String(), d.Byte(); n != math.MaxInt64 || z != -300 || s != "hi" || b != 7 || d.End() != nil {
+	if n, z, s, b := d.Num(), d.Zigzag(), d.String(), d.Byte(); n != math.MaxInt64 || z != -300 ||
+		s != "hi" || b != 7 || d.End() != nil {
 		t.Error(n, z, s, b, d.Err)
 	}
 	for name, c := range map[string]struct {
@@ -29,8 +30,10 @@ func TestReader(t *testing.T) {
 		"an earlier version": {"ABC1", func(d *Reader) { d.Magic("ABC2") }, cas.ErrCorrupt},
 		"no magic":           {"AB", func(d *Reader) { d.Magic("ABC1") }, cas.ErrCorrupt},
 		"a longer number":    {"\x80\x00", func(d *Reader) { d.Num() }, cas.ErrCorrupt},
-		"past 2^63":          {"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", func(d *Reader) { d.Num() }, cas.ErrCorrupt},
-		"past 2^64":          {"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x7f", func(d *Reader) { d.Zigzag() }, cas.ErrCorrupt},
+		"past 2^63": {"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", func(d *Reader) { d.Num() },
+			cas.ErrCorrupt},
+		"past 2^64": {"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x7f", func(d *Reader) { d.Zigzag() },
+			cas.ErrCorrupt},
 		"a cut number":       {"\x80", func(d *Reader) { d.Num() }, cas.ErrCorrupt},
 		"more than there is": {"\x05abcd", func(d *Reader) { _ = d.String() }, cas.ErrCorrupt},
 		"too many items":     {"\x02abcd", func(d *Reader) { d.Count(3) }, cas.ErrCorrupt},

@@ -125,16 +125,19 @@ func (g *Graph) Check() error {
 		}
 		for _, in := range v.Inputs {
 			if in.Vertex < 0 || in.Vertex >= i || in.Output < 0 || in.Output > MaxOutput {
-				return fmt.Errorf("vertex %q: input %d:%d of vertex %d: %w", v.Name, in.Vertex, in.Output, i, ErrInvalid)
+				return fmt.Errorf("vertex %q: input %d:%d of vertex %d: %w", v.Name, in.Vertex, in.Output, i,
+					ErrInvalid)
 			}
 		}
 		for _, p := range v.Params {
 			if p.DType == "" && p.Shape != nil {
-				return fmt.Errorf("vertex %q: tensor %q has a shape and no type: %w", v.Name, p.Tensor, ErrInvalid)
+				return fmt.Errorf("vertex %q: tensor %q has a shape and no type: %w", v.Name, p.Tensor,
+					ErrInvalid)
 			}
 			for _, d := range p.Shape {
 				if d < 0 {
-					return fmt.Errorf("vertex %q: tensor %q of shape %v: %w", v.Name, p.Tensor, p.Shape, ErrInvalid)
+					return fmt.Errorf("vertex %q: tensor %q of shape %v: %w", v.Name, p.Tensor, p.Shape,
+						ErrInvalid)
 				}
 			}
 		}
@@ -146,7 +149,8 @@ func (g *Graph) Check() error {
 func MayCommute(op string) bool {
 	switch strings.ToLower(op) {
 	case "add", "mul", "multiply", "average", "max", "maximum", "min", "minimum",
-		"torch.ops.aten.add.tensor", "torch.ops.aten.mul.tensor", "torch.ops.aten.maximum.default", "torch.ops.aten.minimum.default":
+		"torch.ops.aten.add.tensor", "torch.ops.aten.mul.tensor", "torch.ops.aten.maximum.default",
+		"torch.ops.aten.minimum.default":
 		return true
 	}
 	return false

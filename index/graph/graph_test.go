@@ -23,10 +23,12 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 func TestGolden(t *testing.T) {
 	g := &graph.Graph{Kind: graph.Explicit, Vertices: []graph.Vertex{
 		{Name: "x", Op: "Input", Config: `{"shape":[null,3,32,32]}`},
-		{Name: "conv1", Op: "Conv2d", Config: `{"bias":true,"out":16}`, Inputs: []graph.Input{{Vertex: 0, Output: 0}}, Params: []graph.Param{
-			{Tensor: "conv1.weight", Slot: "weight", DType: formats.F32, Shape: []int64{16, 3, 3, 3}},
-			{Tensor: "conv1.bias", Slot: "bias"}}},
-		{Name: "sum", Op: "Add", Config: "{}", Commutative: true, Inputs: []graph.Input{{Vertex: 1, Output: 0}, {Vertex: 0, Output: 1}}},
+		{Name: "conv1", Op: "Conv2d", Config: `{"bias":true,"out":16}`,
+			Inputs: []graph.Input{{Vertex: 0, Output: 0}}, Params: []graph.Param{
+				{Tensor: "conv1.weight", Slot: "weight", DType: formats.F32, Shape: []int64{16, 3, 3, 3}},
+				{Tensor: "conv1.bias", Slot: "bias"}}},
+		{Name: "sum", Op: "Add", Config: "{}", Commutative: true,
+			Inputs: []graph.Input{{Vertex: 1, Output: 0}, {Vertex: 0, Output: 1}}},
 	}}
 	p, err := g.Encode()
 	if err != nil {
@@ -70,13 +72,15 @@ func dump(p []byte) string {
 func randomGraph(r *rand.Rand) *graph.Graph {
 	g := &graph.Graph{Kind: graph.Kind(1 + r.IntN(6))}
 	for i := range r.IntN(20) {
-		v := graph.Vertex{Name: fmt.Sprintf("l%d.%d", i/3, r.IntN(3)), Op: []string{"A", "Add"}[r.IntN(2)], Config: fmt.Sprintf(`{"k":%d}`, r.IntN(3))}
+		v := graph.Vertex{Name: fmt.Sprintf("l%d.%d", i/3, r.IntN(3)), Op: []string{"A", "Add"}[r.IntN(2)],
+			Config: fmt.Sprintf(`{"k":%d}`, r.IntN(3))}
 		v.Commutative = v.Op == "Add" && r.IntN(2) == 0
 		for range min(i, r.IntN(4)) {
 			v.Inputs = append(v.Inputs, graph.Input{Vertex: r.IntN(i), Output: r.IntN(3) / 2 * r.IntN(300)})
 		}
 		for j := range r.IntN(3) {
-			p := graph.Param{Tensor: fmt.Sprintf("%s.w%d", v.Name, j), Slot: fmt.Sprintf("w%d", j), Attached: r.IntN(4) == 0}
+			p := graph.Param{Tensor: fmt.Sprintf("%s.w%d", v.Name, j), Slot: fmt.Sprintf("w%d", j),
+				Attached: r.IntN(4) == 0}
 			if r.IntN(2) == 0 {
 				p.DType = formats.BF16
 				for range r.IntN(3) {
@@ -109,7 +113,8 @@ func TestRecord(t *testing.T) {
 	if _, err := graph.Decode([]byte("CKG2")); !errors.Is(err, cas.ErrNewer) {
 		t.Errorf("a later version: %v", err)
 	}
-	long := &graph.Graph{Kind: graph.Seq, Vertices: []graph.Vertex{{Name: strings.Repeat("n", 300)}, {Name: strings.Repeat("n", 299) + "m"}, {Name: strings.Repeat("n", 300)}}}
+	long := &graph.Graph{Kind: graph.Seq, Vertices: []graph.Vertex{{Name: strings.Repeat("n", 300)},
+		{Name: strings.Repeat("n", 299) + "m"}, {Name: strings.Repeat("n", 300)}}}
 	p, err := long.Encode()
 	if err != nil {
 		t.Fatal(err)
@@ -158,7 +163,8 @@ func TestOutline(t *testing.T) {
 	seen := graphtest.Identities{}
 	for i := range reader.Layers {
 		v := reader.Layers[i]
-		if n := o.Layers(&graph.Graph{Vertices: []graph.Vertex{v}})[0]; n != numbers[uint32(i)] || seen.Number(fmt.Sprint(n)) != i {
+		if n := o.Layers(&graph.Graph{Vertices: []graph.Vertex{v}})[0]; n != numbers[uint32(i)] ||
+			seen.Number(fmt.Sprint(n)) != i {
 			t.Fatalf("layer %d is %+v", i, v)
 		}
 	}
@@ -178,7 +184,8 @@ func checkOutline(t *testing.T, r *graph.OutlineReader, p []byte) {
 		t.Fatalf("error of no kind: %v", err)
 	case wrong == nil && (err != nil || len(out.Layer) != len(g.Vertices)):
 		t.Fatalf("%v, and decoded it is %+v", err, g)
-	case err == nil && wrong != nil && !strings.Contains(wrong.Error(), "name shares") && !strings.Contains(wrong.Error(), "twice"):
+	case err == nil && wrong != nil && !strings.Contains(wrong.Error(), "name shares") &&
+		!strings.Contains(wrong.Error(), "twice"):
 		t.Fatalf("outlined, and decoded it is %v", wrong)
 	}
 }

@@ -30,10 +30,11 @@ type OutlineReader struct {
 	strings []string
 	table   []uint32 // by string of the record: its number
 	used    int      // of table, in order of first use
-	layer   []uint64 // what the vertex being read is: a word each for op, config and the parameters' slots, types, dimensions
-	words   []uint64 // of all Layers
-	ends    []int    // of a layer's words
-	slots   []uint32 // open addressing: place in Layers + 1, 0 is free
+	// what the vertex being read is: a word each for op, config and the parameters' slots, types, dimensions
+	layer []uint64
+	words []uint64 // of all Layers
+	ends  []int    // of a layer's words
+	slots []uint32 // open addressing: place in Layers + 1, 0 is free
 
 	p   []byte
 	i   int

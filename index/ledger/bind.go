@@ -50,7 +50,8 @@ func least(names iter.Seq[string], is func(string) bool) (found string, ok bool)
 
 // has reports whether a name, or one tied to it, is one of ours behind a prefix.
 func (d *Declared) has(ours map[string]bool, prefix, name string) bool {
-	return ours[prefix+name] || slices.ContainsFunc(d.Tied[name], func(tied string) bool { return ours[prefix+tied] })
+	return ours[prefix+name] ||
+		slices.ContainsFunc(d.Tied[name], func(tied string) bool { return ours[prefix+tied] })
 }
 
 // bind adds what all names are behind a prefix; false when one is not there.
@@ -80,7 +81,8 @@ func (d *Declared) prefixes(ours map[string]bool) map[string]bool {
 	found := map[string]bool{}
 	for _, name := range append([]string{name}, d.Tied[name]...) {
 		for have := range ours {
-			if p, ok := strings.CutSuffix(have, name); ok && (strings.HasSuffix(p, ".") || strings.HasSuffix(p, "/")) {
+			if p, ok := strings.CutSuffix(have, name); ok &&
+				(strings.HasSuffix(p, ".") || strings.HasSuffix(p, "/")) {
 				found[p] = true
 			}
 			if len(found) > maxPrefixes {

@@ -23,7 +23,8 @@ var ErrInvalid = errors.New("not valid")
 
 // Declared is what a writer says of a step's parents.
 type Declared struct {
-	Parent     string   // a step or a file: relative to the mount's root, or, beginning with a dot, to the step; "": not said
+	// a step or a file: relative to the mount's root, or, beginning with a dot, to the step; "": not said
+	Parent     string
 	MergedFrom []string // further parents, likewise
 	Transfer   bool     // the parent is the answer to a query, whose weights the writer began with
 
@@ -63,7 +64,8 @@ func ParseDeclared(p []byte) (Declared, error) {
 	}
 	var d Declared
 	how := ""
-	for key, into := range map[string]any{"parent": &d.Parent, "how": &how, "merged_from": &d.MergedFrom, "tensors": &d.Tensors, "tied": &d.Tied} {
+	for key, into := range map[string]any{"parent": &d.Parent, "how": &how, "merged_from": &d.MergedFrom,
+		"tensors": &d.Tensors, "tied": &d.Tied} {
 		value := all[key]
 		if len(value) == 0 || string(value) == "null" {
 			continue
@@ -99,7 +101,8 @@ func ParseDeclared(p []byte) (Declared, error) {
 		}
 	}
 	if len(d.MergedFrom) > maxMerged {
-		return Declared{}, fmt.Errorf("merged from %d: at most %d: %w", len(d.MergedFrom), maxMerged, ErrInvalid)
+		return Declared{}, fmt.Errorf("merged from %d: at most %d: %w", len(d.MergedFrom), maxMerged,
+			ErrInvalid)
 	}
 	if slices.Contains(d.MergedFrom, "") {
 		return Declared{}, fmt.Errorf("merged_from: a path without name: %w", ErrInvalid)

@@ -174,7 +174,8 @@ type Ledger struct {
 // New is the ledger that entries say, in any order; of one seq the highest version counts. What is wrong with
 // one is in problems: it is left out, or loses its parent.
 func New(entries []*Entry) (l *Ledger, problems []error) {
-	l = &Ledger{Forest: lineage.New(), entries: map[uint64]*Entry{}, byIno: map[uint64]*Entry{}, byPlace: map[string][]*Entry{}, marks: map[uint64][]uint64{}, changed: map[uint64]bool{}}
+	l = &Ledger{Forest: lineage.New(), entries: map[uint64]*Entry{}, byIno: map[uint64]*Entry{},
+		byPlace: map[string][]*Entry{}, marks: map[uint64][]uint64{}, changed: map[uint64]bool{}}
 	for _, e := range entries {
 		if old := l.entries[e.Seq]; old == nil || old.Version < e.Version {
 			l.entries[e.Seq] = e
@@ -195,7 +196,8 @@ func New(entries []*Entry) (l *Ledger, problems []error) {
 		l.put(e)
 		if e.RetiredAt == 0 {
 			if other := l.byIno[e.Ino]; other != nil {
-				problems = append(problems, fmt.Errorf("ledger: models %d and %d of one file: %w", other.Seq, e.Seq, cas.ErrCorrupt))
+				problems = append(problems, fmt.Errorf("ledger: models %d and %d of one file: %w", other.Seq,
+					e.Seq, cas.ErrCorrupt))
 				l.retire(other, e.Time)
 			}
 			l.byIno[e.Ino] = e
@@ -277,7 +279,8 @@ func (l *Ledger) put(e *Entry) {
 // take undoes put.
 func (l *Ledger) take(e *Entry) {
 	at := placeOf(e.Path)
-	if l.byPlace[at] = slices.DeleteFunc(l.byPlace[at], func(o *Entry) bool { return o == e }); len(l.byPlace[at]) == 0 {
+	l.byPlace[at] = slices.DeleteFunc(l.byPlace[at], func(o *Entry) bool { return o == e })
+	if len(l.byPlace[at]) == 0 {
 		delete(l.byPlace, at)
 	}
 }
@@ -362,12 +365,14 @@ func (l *Ledger) retire(e *Entry, at int64) {
 			delete(l.marks, m)
 		}
 	}
-	e.RetiredAt, e.Owned, e.Owners, e.Ino, e.Marks, e.Graph, e.GraphFrom = max(at, 1), nil, nil, 0, nil, nil, ""
+	e.RetiredAt, e.Ino = max(at, 1), 0
+	e.Owned, e.Owners, e.Marks, e.Graph, e.GraphFrom = nil, nil, nil, nil, ""
 	l.Change(e)
 }
 
 // Reparent gives a model another parent, and the owners that follow from it.
-func (l *Ledger) Reparent(e *Entry, parent uint64, how lineage.How, owners []uint64, owned []lineage.Share) error {
+func (l *Ledger) Reparent(e *Entry, parent uint64, how lineage.How, owners []uint64,
+	owned []lineage.Share) error {
 	if err := l.Forest.Reparent(e.Seq, parent, how, owned); err != nil {
 		return err
 	}
@@ -400,7 +405,9 @@ func (l *Ledger) Like(marks []uint64) []*Entry {
 			n[l.entries[s]]++
 		}
 	}
-	return slices.SortedFunc(maps.Keys(n), func(a, b *Entry) int { return cmp.Or(cmp.Compare(n[b], n[a]), cmp.Compare(b.Seq, a.Seq)) })
+	return slices.SortedFunc(maps.Keys(n), func(a, b *Entry) int {
+		return cmp.Or(cmp.Compare(n[b], n[a]), cmp.Compare(b.Seq, a.Seq))
+	})
 }
 
 // Sweep forgets tombstones that nothing needs.

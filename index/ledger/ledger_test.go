@@ -20,7 +20,8 @@ func entry(seq, parent uint64, how lineage.How, owners ...uint64) *Entry {
 	}
 	return &Entry{
 		Model:   lineage.Model{Seq: seq, Parent: parent, How: how, Owned: lineage.Shares(owners, bytes)},
-		Version: 1, Ino: 1000 + seq, Manifest: cas.Sum([]byte{byte(seq)}), Path: "runs/a/1/m", Time: int64(seq), Size: 5, Tensors: len(owners), Owners: owners,
+		Version: 1, Ino: 1000 + seq, Manifest: cas.Sum([]byte{byte(seq)}), Path: "runs/a/1/m",
+		Time: int64(seq), Size: 5, Tensors: len(owners), Owners: owners,
 		Marks: []uint64{seq, 42},
 	}
 }
@@ -78,7 +79,8 @@ func FuzzDecode(f *testing.F) {
 // A ledger is what its records say, in whatever order they are found, old versions among them.
 func TestRebuilt(t *testing.T) {
 	l, _ := New(nil)
-	for _, e := range []*Entry{entry(1, 0, lineage.None, 1, 1), entry(2, 1, lineage.Previous, 1, 2), entry(3, 2, lineage.Declared, 1, 3)} {
+	for _, e := range []*Entry{entry(1, 0, lineage.None, 1, 1), entry(2, 1, lineage.Previous, 1, 2),
+		entry(3, 2, lineage.Declared, 1, 3)} {
 		if err := l.Add(e); err != nil {
 			t.Fatal(err)
 		}
@@ -113,7 +115,8 @@ func TestRebuilt(t *testing.T) {
 	l.Move(l.Get(3), 77, "runs/b/1/m")
 	save()
 	again, problems := New(records)
-	if len(problems) > 0 || again.Next() != 4 || again.ByIno(77) == nil || again.ByIno(1001) != nil || again.Get(1).RetiredAt != 50 {
+	if len(problems) > 0 || again.Next() != 4 || again.ByIno(77) == nil || again.ByIno(1001) != nil ||
+		again.Get(1).RetiredAt != 50 {
 		t.Errorf("%v, %+v", problems, again)
 	}
 	if a, ok := again.Forest.MRCA(2, 3); !ok || a.Seq != 2 {
@@ -126,8 +129,10 @@ func TestRebuilt(t *testing.T) {
 	}
 
 	// A parent whose record is lost.
-	lost, problems := New([]*Entry{coded(t, entry(2, 1, lineage.Previous, 1, 2)), coded(t, entry(3, 2, lineage.Declared, 2, 3))})
-	if len(problems) != 1 || lost.Get(2).Parent != 0 || lost.Get(2).Owners[0] != 2 || lost.Get(3).Parent != 2 {
+	lost, problems := New([]*Entry{coded(t, entry(2, 1, lineage.Previous, 1, 2)),
+		coded(t, entry(3, 2, lineage.Declared, 2, 3))})
+	if len(problems) != 1 || lost.Get(2).Parent != 0 || lost.Get(2).Owners[0] != 2 ||
+		lost.Get(3).Parent != 2 {
 		t.Errorf("%v, %+v", problems, lost.Get(2))
 	}
 }
@@ -145,8 +150,11 @@ func TestAt(t *testing.T) {
 	l, _ := New(nil)
 	check := func(l *Ledger) {
 		t.Helper()
-		for _, p := range []string{"", "runs", "runs/1", "runs/1/1", "runs/1/10", somewhere(), somewhere(), "other/1/2/3"} {
-			want := slices.DeleteFunc(l.At(""), func(e *Entry) bool { return p != "" && e.Path != p && !strings.HasPrefix(e.Path, p+"/") })
+		for _, p := range []string{"", "runs", "runs/1", "runs/1/1", "runs/1/10", somewhere(), somewhere(),
+			"other/1/2/3"} {
+			want := slices.DeleteFunc(l.At(""), func(e *Entry) bool {
+				return p != "" && e.Path != p && !strings.HasPrefix(e.Path, p+"/")
+			})
 			if got := l.At(p); !slices.Equal(got, want) {
 				t.Fatalf("%s: %d entries, want %d", p, len(got), len(want))
 			}

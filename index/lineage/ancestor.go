@@ -133,7 +133,8 @@ func (f *Forest) Choose(seq uint64, candidates []Candidate) (parent Candidate, r
 	slices.SortStableFunc(sorted, func(a, b Candidate) int { return int(a.How) - int(b.How) })
 	for _, c := range sorted {
 		if _, ok := f.at(c.Seq); !ok || c.Seq >= seq || c.How == None || c.How > Inferred {
-			refused = append(refused, fmt.Errorf("model %d: parent %d (%s): %w", seq, c.Seq, c.How, ErrParent))
+			refused = append(refused, fmt.Errorf("model %d: parent %d (%s): %w", seq, c.Seq, c.How,
+				ErrParent))
 		} else if parent.Seq == 0 {
 			parent = c
 		}

@@ -35,7 +35,8 @@ func BenchmarkMRCA(b *testing.B) {
 	for _, c := range []struct {
 		name      string
 		n, length int
-	}{{"one chain of 100k", 100_000, 100_000}, {"evolved forest of 60k", 60_000, 0}, {"evolved forest of 1M", 1_000_000, 0}} {
+	}{{"one chain of 100k", 100_000, 100_000}, {"evolved forest of 60k", 60_000, 0},
+		{"evolved forest of 1M", 1_000_000, 0}} {
 		b.Run(c.name, func(b *testing.B) {
 			f := chains(b, c.n, c.length)
 			r := rand.New(rand.NewPCG(3, 4))

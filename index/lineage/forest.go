@@ -171,7 +171,8 @@ func (f *Forest) Add(m Model) error {
 	}
 	f.seqs = append(f.seqs, m.Seq)
 	f.links = append(f.links, l)
-	f.info = append(f.info, info{how: m.How, retiredAt: m.RetiredAt, merged: slices.Clone(m.MergedFrom), owned: slices.Clone(m.Owned)})
+	f.info = append(f.info, info{how: m.How, retiredAt: m.RetiredAt, merged: slices.Clone(m.MergedFrom),
+		owned: slices.Clone(m.Owned)})
 	f.count(i, +1)
 	f.countOwners(i, +1)
 	return nil
@@ -251,7 +252,8 @@ func (f *Forest) Get(seq uint64) (Model, bool) {
 		return Model{}, false
 	}
 	in := &f.info[i]
-	m := Model{Seq: seq, How: in.how, MergedFrom: slices.Clone(in.merged), RetiredAt: in.retiredAt, Owned: slices.Clone(in.owned)}
+	m := Model{Seq: seq, How: in.how, MergedFrom: slices.Clone(in.merged), RetiredAt: in.retiredAt,
+		Owned: slices.Clone(in.owned)}
 	if p := f.links[i].parent; p != i {
 		m.Parent = f.seqs[p]
 	}

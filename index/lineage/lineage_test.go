@@ -66,7 +66,8 @@ func TestAncestors(t *testing.T) {
 	add(t, f, 5, 2)
 	add(t, f, 7, 0) // another tree
 	add(t, f, 8, 5)
-	for _, c := range []struct{ a, b, want uint64 }{{5, 5, 5}, {8, 2, 2}, {2, 8, 2}, {8, 7, 0}, {7, 7, 7}, {1, 99, 0}, {99, 99, 0}} {
+	for _, c := range []struct{ a, b, want uint64 }{{5, 5, 5}, {8, 2, 2}, {2, 8, 2}, {8, 7, 0}, {7, 7, 7},
+		{1, 99, 0}, {99, 99, 0}} {
 		if got := mrca(f, c.a, c.b); got != c.want {
 			t.Errorf("MRCA(%d, %d) = %d, want %d", c.a, c.b, got, c.want)
 		}
@@ -94,21 +95,22 @@ func TestRefused(t *testing.T) {
 		m    Model
 		want error
 	}{
-		"number 0":              {Model{}, ErrOrder},
-		"number known":          {Model{Seq: 5}, ErrOrder},
-		"number before":         {Model{Seq: 4}, ErrOrder},
-		"parent unknown":        {Model{Seq: 9, Parent: 4, How: Declared}, ErrParent},
-		"itself":                {Model{Seq: 9, Parent: 9, How: Declared}, ErrParent},
-		"parent after":          {Model{Seq: 9, Parent: 10, How: Declared}, ErrParent},
-		"from nowhere":          {Model{Seq: 9, Parent: 5}, ErrParent},
-		"from somewhere":        {Model{Seq: 9, How: Inferred}, ErrParent},
-		"merged from unknown":   {Model{Seq: 9, MergedFrom: []uint64{4}}, ErrParent},
-		"merged from later":     {Model{Seq: 9, MergedFrom: []uint64{10}}, ErrParent},
-		"owner not ancestor":    {Model{Seq: 9, Parent: 5, How: Declared, Owned: own(6)}, ErrOwner},
-		"owner of a root":       {Model{Seq: 9, Owned: own(3)}, ErrOwner},
-		"owner unknown":         {Model{Seq: 9, Parent: 5, How: Declared, Owned: own(4)}, ErrOwner},
-		"owner later":           {Model{Seq: 9, Owned: own(10)}, ErrOwner},
-		"owners out of order":   {Model{Seq: 9, Parent: 5, How: Declared, Owned: []Share{{5, 1, 1}, {3, 1, 1}}}, ErrOwner},
+		"number 0":            {Model{}, ErrOrder},
+		"number known":        {Model{Seq: 5}, ErrOrder},
+		"number before":       {Model{Seq: 4}, ErrOrder},
+		"parent unknown":      {Model{Seq: 9, Parent: 4, How: Declared}, ErrParent},
+		"itself":              {Model{Seq: 9, Parent: 9, How: Declared}, ErrParent},
+		"parent after":        {Model{Seq: 9, Parent: 10, How: Declared}, ErrParent},
+		"from nowhere":        {Model{Seq: 9, Parent: 5}, ErrParent},
+		"from somewhere":      {Model{Seq: 9, How: Inferred}, ErrParent},
+		"merged from unknown": {Model{Seq: 9, MergedFrom: []uint64{4}}, ErrParent},
+		"merged from later":   {Model{Seq: 9, MergedFrom: []uint64{10}}, ErrParent},
+		"owner not ancestor":  {Model{Seq: 9, Parent: 5, How: Declared, Owned: own(6)}, ErrOwner},
+		"owner of a root":     {Model{Seq: 9, Owned: own(3)}, ErrOwner},
+		"owner unknown":       {Model{Seq: 9, Parent: 5, How: Declared, Owned: own(4)}, ErrOwner},
+		"owner later":         {Model{Seq: 9, Owned: own(10)}, ErrOwner},
+		"owners out of order": {Model{Seq: 9, Parent: 5, How: Declared,
+			Owned: []Share{{5, 1, 1}, {3, 1, 1}}}, ErrOwner},
 		"owner of no tensors":   {Model{Seq: 9, Owned: []Share{{9, 0, 0}}}, ErrOwner},
 		"tombstone that owns":   {Model{Seq: 9, RetiredAt: 1, Owned: own(9)}, ErrOwner},
 		"owner below the child": {Model{Seq: 9, Parent: 3, How: Declared, Owned: own(5)}, ErrOwner},
@@ -169,7 +171,8 @@ func TestChoose(t *testing.T) {
 	add(t, f, 1, 0)
 	add(t, f, 2, 0)
 	p, refused := f.Choose(5, []Candidate{{2, Previous}, {1, Transfer}, {9, Declared}, {5, Declared}})
-	if p != (Candidate{1, Transfer}) || len(refused) != 2 || !errors.Is(refused[0], ErrParent) || !strings.Contains(refused[0].Error(), "parent 9 (declared)") {
+	if p != (Candidate{1, Transfer}) || len(refused) != 2 || !errors.Is(refused[0], ErrParent) ||
+		!strings.Contains(refused[0].Error(), "parent 9 (declared)") {
 		t.Errorf("%+v, %v", p, refused)
 	}
 	if p, refused := f.Choose(5, nil); p.Seq != 0 || refused != nil {
@@ -183,8 +186,9 @@ func tensor(name, content string, tie int) Tensor {
 
 func TestInherit(t *testing.T) {
 	parent := &Parent{
-		Tensors: []Tensor{tensor("a.w", "1", 0), tensor("a.b", "2", 0), tensor("bn.mean", "3", 0), tensor("x", "0", 0), tensor("y", "0", 0)},
-		Owners:  []uint64{1, 4, 4, 2, 3},
+		Tensors: []Tensor{tensor("a.w", "1", 0), tensor("a.b", "2", 0), tensor("bn.mean", "3", 0),
+			tensor("x", "0", 0), tensor("y", "0", 0)},
+		Owners: []uint64{1, 4, 4, 2, 3},
 	}
 	renamed := *parent
 	renamed.Read = map[string]string{"n.w": "a.w", "n.b": "gone", "x": "y", "bn.mean": "a.b"}
@@ -195,16 +199,25 @@ func TestInherit(t *testing.T) {
 		want    []uint64
 	}{
 		{"a root owns everything", nil, []Tensor{tensor("a.w", "1", 0)}, []uint64{9}},
-		{"unchanged keeps its owner, changed is the child's", parent, []Tensor{tensor("a.w", "1", 0), tensor("a.b", "5", 0)}, []uint64{1, 9}},
+		{"unchanged keeps its owner, changed is the child's", parent,
+			[]Tensor{tensor("a.w", "1", 0), tensor("a.b", "5", 0)}, []uint64{1, 9}},
 		{"running statistics of a frozen layer", parent, []Tensor{tensor("bn.mean", "3.1", 0)}, []uint64{9}},
 		{"the same bytes under another name", parent, []Tensor{tensor("c.w", "1", 0)}, []uint64{9}},
-		{"another shape", parent, []Tensor{{"a.w", Digest("F32", []int64{2, 2}, cas.Sum([]byte("1"))), 0}}, []uint64{9}},
-		{"another type", parent, []Tensor{{"a.w", Digest("I32", []int64{4}, cas.Sum([]byte("1"))), 0}}, []uint64{9}},
-		{"by a transfer, under another name", &renamed, []Tensor{tensor("n.w", "1", 0), tensor("n.b", "2", 0), tensor("x", "0", 0)}, []uint64{1, 9, 3}},
-		{"trained since, and by its own name", &renamed, []Tensor{tensor("n.w", "1.1", 0), tensor("a.b", "2", 0), tensor("bn.mean", "3", 0)}, []uint64{9, 4, 4}},
-		{"tied names have the owner that one inherits", parent, []Tensor{tensor("new", "1", 7), tensor("a.w", "1", 7)}, []uint64{1, 1}},
-		{"of two owners the earlier", parent, []Tensor{tensor("y", "0", 7), tensor("x", "0", 7)}, []uint64{2, 2}},
-		{"a view of the storage is no other name", parent, []Tensor{tensor("a.w", "1", 7), tensor("view", "1 in part", 7)}, []uint64{1, 9}},
+		{"another shape", parent, []Tensor{{"a.w", Digest("F32", []int64{2, 2}, cas.Sum([]byte("1"))), 0}},
+			[]uint64{9}},
+		{"another type", parent, []Tensor{{"a.w", Digest("I32", []int64{4}, cas.Sum([]byte("1"))), 0}},
+			[]uint64{9}},
+		{"by a transfer, under another name", &renamed,
+			[]Tensor{tensor("n.w", "1", 0), tensor("n.b", "2", 0), tensor("x", "0", 0)}, []uint64{1, 9, 3}},
+		{"trained since, and by its own name", &renamed,
+			[]Tensor{tensor("n.w", "1.1", 0), tensor("a.b", "2", 0), tensor("bn.mean", "3", 0)},
+			[]uint64{9, 4, 4}},
+		{"tied names have the owner that one inherits", parent,
+			[]Tensor{tensor("new", "1", 7), tensor("a.w", "1", 7)}, []uint64{1, 1}},
+		{"of two owners the earlier", parent, []Tensor{tensor("y", "0", 7), tensor("x", "0", 7)},
+			[]uint64{2, 2}},
+		{"a view of the storage is no other name", parent,
+			[]Tensor{tensor("a.w", "1", 7), tensor("view", "1 in part", 7)}, []uint64{1, 9}},
 		{"tied and all new", parent, []Tensor{tensor("p", "8", 7), tensor("q", "8", 7)}, []uint64{9, 9}},
 	} {
 		if got := Inherit(9, c.tensors, c.parent); !slices.Equal(got, c.want) {
@@ -412,7 +425,8 @@ func TestForestIsNaive(t *testing.T) {
 						}
 					}
 					want.Owner = x.Seq
-					if x.Seq != chain[i] || at != x || s != want || x.Retired != (n[x.Seq].RetiredAt != 0) || x.Depth != len(chain)-1-i {
+					if x.Seq != chain[i] || at != x || s != want || x.Retired != (n[x.Seq].RetiredAt != 0) ||
+						x.Depth != len(chain)-1-i {
 						t.Fatalf("chain of %d at %d: %+v %+v, by depth %+v", a, i, x, s, at)
 					}
 					i++
@@ -439,7 +453,8 @@ func TestForestIsNaive(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if len(all) > 0 && (!reflect.DeepEqual(again.links, f.links) || !reflect.DeepEqual(again.info, f.info)) {
+		if len(all) > 0 && (!reflect.DeepEqual(again.links, f.links) ||
+			!reflect.DeepEqual(again.info, f.info)) {
 			t.Fatalf("rebuilt is another forest")
 		}
 	})

@@ -11,7 +11,8 @@ import (
 type Tensor struct {
 	Name   string
 	Digest cas.Hash // of type, shape and bytes: Digest
-	Tie    int      // tensors with one number above 0 are names of the same elements of one storage; 0: no other name
+	// tensors with one number above 0 are names of the same elements of one storage; 0: no other name
+	Tie int
 }
 
 // Digest is what has to be equal for a tensor to be the same: BLAKE3 of "CKT1", dtype and its length, the

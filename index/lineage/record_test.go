@@ -14,9 +14,11 @@ import (
 
 // The records are formats: these bytes must never change.
 func TestGolden(t *testing.T) {
-	m := Model{Seq: 300, Parent: 290, How: Transfer, MergedFrom: []uint64{7, 299}, Owned: []Share{{4, 2, 100}, {290, 1, 5000}, {300, 3, 1}}}
+	m := Model{Seq: 300, Parent: 290, How: Transfer, MergedFrom: []uint64{7, 299},
+		Owned: []Share{{4, 2, 100}, {290, 1, 5000}, {300, 3, 1}}}
 	p, err := m.Encode()
-	if got := fmt.Sprintf("%x", p); err != nil || got != "434b4e3102"+"0a"+"02a50201"+"03"+"040264"+"9e02018827"+"0a0301" {
+	if got := fmt.Sprintf("%x", p); err != nil ||
+		got != "434b4e3102"+"0a"+"02a50201"+"03"+"040264"+"9e02018827"+"0a0301" {
 		t.Errorf("%s, %v", got, err)
 	}
 	m = Model{Seq: 2, RetiredAt: 0x0102030405060708}
@@ -24,14 +26,17 @@ func TestGolden(t *testing.T) {
 	if got := fmt.Sprintf("%x", p); err != nil || got != "434b4e3108"+"00"+"00"+"0807060504030201"+"00" {
 		t.Errorf("%s, %v", got, err)
 	}
-	if got := fmt.Sprintf("%x", EncodeOwners(300, []uint64{300, 300, 4, 300})); got != "434b4f31"+"03"+"0200"+"01a802"+"0100" {
+	if got := fmt.Sprintf("%x", EncodeOwners(300, []uint64{300, 300, 4,
+		300})); got != "434b4f31"+"03"+"0200"+"01a802"+"0100" {
 		t.Error(got)
 	}
 }
 
 func TestRecordRefused(t *testing.T) {
-	for _, s := range []string{"", "CKN", "CKX1", "CKN1", "CKN1\x01\x00\x00\x00", "CKN1\x00\x01\x00\x00", "CKN1\x10\x00\x00\x00", "CKN1\x00\x09\x00\x00",
-		"CKN1\x00\x00\x00\x00\x00", "CKN1\x08\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00", "CKN1\x00\x00\xff\xff\x03\x00", "CKN1\x00\x00\x00\x01\x00\x01\x01",
+	for _, s := range []string{"", "CKN", "CKX1", "CKN1", "CKN1\x01\x00\x00\x00", "CKN1\x00\x01\x00\x00",
+		"CKN1\x10\x00\x00\x00", "CKN1\x00\x09\x00\x00",
+		"CKN1\x00\x00\x00\x00\x00", "CKN1\x08\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00",
+		"CKN1\x00\x00\xff\xff\x03\x00", "CKN1\x00\x00\x00\x01\x00\x01\x01",
 		"CKN1\x00\x00\x00\x01\x08\x01\x01", "CKN1\x00\x00\x00\x80\x00", "CKN0\x00\x00\x00\x00"} {
 		if m, err := DecodeModel(7, []byte(s)); !errors.Is(err, cas.ErrCorrupt) {
 			t.Errorf("%q: %+v, %v", s, m, err)
@@ -40,7 +45,8 @@ func TestRecordRefused(t *testing.T) {
 	if _, err := DecodeModel(7, []byte("CKN2")); !errors.Is(err, cas.ErrNewer) {
 		t.Error(err)
 	}
-	for _, s := range []string{"", "CKO1", "CKO1\x00", "CKO1\x01\x02\x00", "CKO1\x01\x03\x07", "CKO1\x02\x01\x00\x02\x00", "CKO1\x01\x04\x00", "CKO1\x01\x03\x00\x00", "CKO1\x02\x03\x00\x00\x01"} {
+	for _, s := range []string{"", "CKO1", "CKO1\x00", "CKO1\x01\x02\x00", "CKO1\x01\x03\x07",
+		"CKO1\x02\x01\x00\x02\x00", "CKO1\x01\x04\x00", "CKO1\x01\x03\x00\x00", "CKO1\x02\x03\x00\x00\x01"} {
 		if o, err := DecodeOwners(7, 3, []byte(s)); !errors.Is(err, cas.ErrCorrupt) {
 			t.Errorf("%q: %d, %v", s, o, err)
 		}
@@ -68,7 +74,8 @@ func TestOwnersRecord(t *testing.T) {
 }
 
 func FuzzModel(f *testing.F) {
-	m := Model{Seq: 300, Parent: 290, How: Transfer, MergedFrom: []uint64{7, 299}, Owned: []Share{{4, 2, 100}, {290, 1, 5000}, {300, 3, 1}}}
+	m := Model{Seq: 300, Parent: 290, How: Transfer, MergedFrom: []uint64{7, 299},
+		Owned: []Share{{4, 2, 100}, {290, 1, 5000}, {300, 3, 1}}}
 	p, _ := m.Encode()
 	f.Add(uint64(300), p)
 	f.Fuzz(func(t *testing.T, seq uint64, p []byte) {

@@ -15,7 +15,8 @@ import (
 
 func TestGolden(t *testing.T) {
 	spans := []Span{{hash(1), cas.ChunkSize}, {hash(2), cas.ChunkSize}, {hash(3), 75_712}}
-	for name, m := range map[string]*Manifest{"manifest": example(), "unaligned": unaligned(), "empty": {Format: "blob"}} {
+	for name, m := range map[string]*Manifest{"manifest": example(), "unaligned": unaligned(),
+		"empty": {Format: "blob"}} {
 		p, err := m.Encode()
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)

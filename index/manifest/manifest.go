@@ -140,7 +140,8 @@ func (m *Manifest) Check() error {
 	for i := range m.Tensors {
 		t := &m.Tensors[i]
 		if t.Stride != nil && len(t.Stride) != len(t.Shape) {
-			return fmt.Errorf("manifest: tensor %q: %d strides for %d dimensions", t.Name, len(t.Stride), len(t.Shape))
+			return fmt.Errorf("manifest: tensor %q: %d strides for %d dimensions", t.Name, len(t.Stride),
+				len(t.Shape))
 		}
 		if t.Offset < 0 || t.Region < -1 {
 			return fmt.Errorf("manifest: tensor %q: offset %d in region %d", t.Name, t.Offset, t.Region)

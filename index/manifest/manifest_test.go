@@ -58,7 +58,8 @@ func example() *Manifest {
 			{Name: "layer.0.bias", DType: formats.BF16, Shape: []int64{8}, Region: 4, Stride: []int64{1}},
 			{Name: "layer.0.step", DType: formats.I64, Region: 4, Offset: 8},
 			{Name: "layer.0.step.empty", DType: formats.BF16, Shape: []int64{0, 3}, Region: -1},
-			{Name: "weight", DType: formats.BF16, Shape: []int64{300, 1000}, Stride: []int64{1, 300}, Region: 1},
+			{Name: "weight", DType: formats.BF16, Shape: []int64{300, 1000}, Stride: []int64{1, 300},
+				Region: 1},
 		},
 	}
 }
@@ -69,7 +70,8 @@ func unaligned() *Manifest {
 		Size:    30,
 		Objects: []Object{{Digest: hash(0x11), Len: 20}},
 		Extents: []Extent{{Len: 20, Object: 0}, {Len: 10, Object: -1}},
-		Regions: []formats.Region{{Off: 0, Len: 25, Kind: formats.Blob}, {Off: 25, Len: 5, Kind: formats.Pad}},
+		Regions: []formats.Region{{Off: 0, Len: 25, Kind: formats.Blob},
+			{Off: 25, Len: 5, Kind: formats.Pad}},
 		Partial: true,
 	}
 }
@@ -192,7 +194,8 @@ func draw(t *rapid.T) *Manifest {
 	m := &Manifest{Format: rapid.SampledFrom([]string{"", "blob", "safetensors"}).Draw(t, "format")}
 	for i := range rapid.IntRange(0, 6).Draw(t, "objects") {
 		m.Objects = append(m.Objects, Object{
-			Digest: hash(byte(i)), Len: rapid.Int64Range(1, 5000).Draw(t, "length"), List: rapid.Bool().Draw(t, "list"),
+			Digest: hash(byte(i)), Len: rapid.Int64Range(1, 5000).Draw(t, "length"),
+			List: rapid.Bool().Draw(t, "list"),
 		})
 	}
 	for range rapid.IntRange(0, 12).Draw(t, "extents") {
@@ -226,12 +229,14 @@ func draw(t *rapid.T) *Manifest {
 		} else {
 			n = rapid.Int64Range(1, m.Size-off).Draw(t, "region")
 		}
-		m.Regions = append(m.Regions, formats.Region{Off: off, Len: n, Kind: formats.Kind(rapid.IntRange(0, 2).Draw(t, "kind"))})
+		m.Regions = append(m.Regions, formats.Region{Off: off, Len: n,
+			Kind: formats.Kind(rapid.IntRange(0, 2).Draw(t, "kind"))})
 		off += n
 	}
 	for i := range rapid.IntRange(0, 8).Draw(t, "tensors") {
 		x := formats.Tensor{
-			Name: rapid.SampledFrom([]string{"", "a", "layer.0.weight", "layer.0.bias", "layer.10.bias"}).Draw(t, "name"), Region: -1,
+			Name: rapid.SampledFrom([]string{"", "a", "layer.0.weight", "layer.0.bias",
+				"layer.10.bias"}).Draw(t, "name"), Region: -1,
 			DType: rapid.SampledFrom([]formats.DType{formats.U8, formats.F32, formats.F4}).Draw(t, "type"),
 			Shape: []int64{int64(i), 0, 3},
 		}
@@ -242,7 +247,8 @@ func draw(t *rapid.T) *Manifest {
 			x.Stride = []int64{rapid.Int64().Draw(t, "stride"), 1, 2}
 		}
 		if len(m.Regions) > 0 {
-			if r := rapid.IntRange(0, len(m.Regions)-1).Draw(t, "region"); m.Regions[r].Kind == formats.Data && x.DType != formats.F4 {
+			if r := rapid.IntRange(0, len(m.Regions)-1).Draw(t,
+				"region"); m.Regions[r].Kind == formats.Data && x.DType != formats.F4 {
 				x.Region, x.Shape, x.Stride = r, nil, nil
 				if x.DType == formats.F32 && m.Regions[r].Len < 4 {
 					x.DType = formats.U8
@@ -299,7 +305,8 @@ func FuzzDecode(f *testing.F) {
 			t.Fatalf("%d bytes of memory for %d", took, len(p))
 		}
 		if err != nil {
-			if !errors.Is(err, cas.ErrCorrupt) && !errors.Is(err, cas.ErrNewer) && !errors.Is(err, cas.ErrTooLarge) {
+			if !errors.Is(err, cas.ErrCorrupt) && !errors.Is(err, cas.ErrNewer) &&
+				!errors.Is(err, cas.ErrTooLarge) {
 				t.Fatalf("untyped error: %v", err)
 			}
 			return
@@ -343,13 +350,15 @@ func TestCompact(t *testing.T) {
 	}
 	add(Extent{Len: 30_000, Object: 0}, formats.Blob)
 	for l := range 32 {
-		for _, w := range []string{"mlp.down_proj", "mlp.gate_proj", "mlp.up_proj", "self_attn.k_proj", "self_attn.o_proj", "self_attn.q_proj"} {
+		for _, w := range []string{"mlp.down_proj", "mlp.gate_proj", "mlp.up_proj", "self_attn.k_proj",
+			"self_attn.o_proj", "self_attn.q_proj"} {
 			h := hash(byte(l))
 			copy(h[:], w)
 			m.Objects = append(m.Objects, Object{Digest: h, Len: 4096 * 4096 * 2, List: true})
 			add(Extent{Len: 4096 * 4096 * 2, Object: int32(len(m.Objects) - 1)}, formats.Data)
 			m.Tensors = append(m.Tensors, formats.Tensor{
-				Name: fmt.Sprintf("model.layers.%d.%s.weight", l, w), DType: formats.BF16, Shape: []int64{4096, 4096}, Region: len(m.Regions) - 1,
+				Name: fmt.Sprintf("model.layers.%d.%s.weight", l, w), DType: formats.BF16,
+				Shape: []int64{4096, 4096}, Region: len(m.Regions) - 1,
 			})
 		}
 	}

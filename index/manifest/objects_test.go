@@ -14,17 +14,21 @@ func TestObjects(t *testing.T) {
 	m := &Manifest{
 		Size:    90,
 		Objects: []Object{{Digest: h(1), Len: 20}, {Digest: h(2), Len: 40}, {Digest: h(3), Len: 10}},
-		Extents: []Extent{{Len: 20, Object: 0}, {Len: 10, Object: -1}, {Len: 40, Object: 1}, {Len: 10, Object: 1, ObjOff: 30},
+		Extents: []Extent{{Len: 20, Object: 0}, {Len: 10, Object: -1}, {Len: 40, Object: 1},
+			{Len: 10, Object: 1, ObjOff: 30},
 			{Len: 10, Object: 2}},
-		Regions: []formats.Region{{Off: 0, Len: 20, Kind: formats.Data}, {Off: 20, Len: 10, Kind: formats.Pad},
-			{Off: 30, Len: 40, Kind: formats.Data}, {Off: 70, Len: 10, Kind: formats.Data}, {Off: 80, Len: 10, Kind: formats.Blob}},
+		Regions: []formats.Region{{Off: 0, Len: 20, Kind: formats.Data},
+			{Off: 20, Len: 10, Kind: formats.Pad},
+			{Off: 30, Len: 40, Kind: formats.Data}, {Off: 70, Len: 10, Kind: formats.Data},
+			{Off: 80, Len: 10, Kind: formats.Blob}},
 		Tensors: []formats.Tensor{{Region: 0}, {Region: -1}, {Region: 3}},
 	}
 	// The third tensor is a part of an object, and names nothing.
 	if got := m.Digests(); !slices.Equal(got, []cas.Hash{h(1), {}, {}}) {
 		t.Errorf("%v", got)
 	}
-	if got := m.WholeObjects(); len(got) != 3 || got[0] != m.Objects[0] || got[30] != m.Objects[1] || got[80] != m.Objects[2] {
+	if got := m.WholeObjects(); len(got) != 3 || got[0] != m.Objects[0] || got[30] != m.Objects[1] ||
+		got[80] != m.Objects[2] {
 		t.Errorf("%v", got)
 	}
 	two := h(2)

@@ -18,14 +18,16 @@ type Part struct {
 // the objects are shared. With l it says what is known of the new bytes; without, a file that is the whole of
 // another keeps what was known of that, and every other is a blob.
 func Splice(parts []Part, l *formats.Layout) (*Manifest, error) {
-	if l == nil && len(parts) == 1 && parts[0].From != nil && parts[0].Off == 0 && parts[0].Len == parts[0].From.Size {
+	if l == nil && len(parts) == 1 && parts[0].From != nil && parts[0].Off == 0 &&
+		parts[0].Len == parts[0].From.Size {
 		whole := *parts[0].From
 		return &whole, whole.Check()
 	}
 	m := &Manifest{}
 	number := map[Object]int32{}
 	for i, p := range parts {
-		if p.Len <= 0 || p.Off < 0 || p.From == nil && p.Off != 0 || p.From != nil && p.Off > p.From.Size-p.Len {
+		if p.Len <= 0 || p.Off < 0 || p.From == nil && p.Off != 0 ||
+			p.From != nil && p.Off > p.From.Size-p.Len {
 			return nil, fmt.Errorf("splice: part %d: bytes %d+%d: %w", i, p.Off, p.Len, cas.ErrCorrupt)
 		}
 		if p.From == nil {

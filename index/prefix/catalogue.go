@@ -105,7 +105,8 @@ type place struct {
 
 // New returns an empty catalogue.
 func New() *Catalogue {
-	return &Catalogue{kinds: map[graph.Kind]*index{}, where: map[uint64]place{}, pins: map[uint64]int{}, identity: identity{newSecret(), newConfigs()}}
+	return &Catalogue{kinds: map[graph.Kind]*index{}, where: map[uint64]place{}, pins: map[uint64]int{},
+		identity: identity{newSecret(), newConfigs()}}
 }
 
 // Add puts a committed model into the catalogue. A sidecar that comes late: Retire, then Add under the same

@@ -59,7 +59,10 @@ func TestCatalogueIsScan(t *testing.T) {
 			pool = append(pool, permuted(r, g))
 			memos[pool[len(pool)-1]] = map[*graph.Graph]int{}
 		}
-		quality := func() float64 { return []float64{0.5, 0.5, 0.9, math.NaN(), math.Inf(-1), r.Float64()}[r.IntN(6)] }
+		quality := func() float64 {
+			return []float64{0.5, 0.5, 0.9, math.NaN(), math.Inf(-1),
+				r.Float64()}[r.IntN(6)]
+		}
 		for seq := uint64(1); seq <= 300; seq++ {
 			switch op := r.IntN(10); {
 			case op < 5:
@@ -116,11 +119,13 @@ func TestLargeCatalogueIsScan(t *testing.T) {
 		c := New()
 		live := map[uint64]stored{}
 		make := func() *graph.Graph { return randomGraph(r, 8) }
-		if branches { // each vertex after the root is one of four, so that architectures have much in common in many ways
+		// each vertex after the root is one of four, so that architectures have much in common in many ways
+		if branches {
 			make = func() *graph.Graph {
 				g := build(l{"x", "x"})
 				for i := range 7 {
-					g.Vertices = append(g.Vertices, graph.Vertex{Op: fmt.Sprint(i, r.IntN(4)), Config: "{}", Inputs: []graph.Input{{Vertex: r.IntN(1 + i/6)}}})
+					g.Vertices = append(g.Vertices, graph.Vertex{Op: fmt.Sprint(i, r.IntN(4)), Config: "{}",
+						Inputs: []graph.Input{{Vertex: r.IntN(1 + i/6)}}})
 				}
 				return g
 			}
@@ -183,14 +188,16 @@ func TestSweep(t *testing.T) {
 	}
 	x.sweep()
 	if x.dict.used != 0 || len(x.unused) != len(x.classes) || len(x.byShape) != 0 {
-		t.Errorf("left: %d keys, %d of %d classes, %d shapes", x.dict.used, len(x.classes)-len(x.unused), len(x.classes), len(x.byShape))
+		t.Errorf("left: %d keys, %d of %d classes, %d shapes", x.dict.used, len(x.classes)-len(x.unused),
+			len(x.classes), len(x.byShape))
 	}
 }
 
 // Two keys that collide make a graph look longer than it is. The answer is right all the same.
 func TestCollision(t *testing.T) {
 	c := New()
-	short, long := build(l{"x", "x"}, l{"y", "y", "x"}), build(l{"x", "x"}, l{"y", "y", "x"}, l{"z", "z", "y"})
+	short, long := build(l{"x", "x"}, l{"y", "y", "x"}),
+		build(l{"x", "x"}, l{"y", "y", "x"}, l{"z", "z", "y"})
 	for seq, g := range []*graph.Graph{short, long} {
 		if err := c.Add(Model{Seq: uint64(seq)}, g); err != nil {
 			t.Fatal(err)
@@ -288,7 +295,8 @@ func TestBudget(t *testing.T) {
 			g.Vertices = append(g.Vertices, graph.Vertex{Op: "s", Config: "{}"})
 		}
 		for range 30 {
-			g.Vertices = append(g.Vertices, graph.Vertex{Op: "e", Config: "{}", Inputs: []graph.Input{{Vertex: r.IntN(14)}, {Vertex: r.IntN(14)}}})
+			g.Vertices = append(g.Vertices, graph.Vertex{Op: "e", Config: "{}",
+				Inputs: []graph.Input{{Vertex: r.IntN(14)}, {Vertex: r.IntN(14)}}})
 		}
 		return g
 	}

@@ -10,7 +10,8 @@ import (
 
 // Fill adds n models, which read reads by all processors at once, in no order; the outline may be r's. A
 // model that read refuses, or that is there, is told to failed.
-func (c *Catalogue) Fill(n int, read func(i int, r *graph.OutlineReader) (Model, *graph.Outline, error), failed func(i int, err error)) {
+func (c *Catalogue) Fill(n int, read func(i int, r *graph.OutlineReader) (Model, *graph.Outline, error),
+	failed func(i int, err error)) {
 	type one struct {
 		i    int
 		m    Model

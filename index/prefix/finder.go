@@ -111,7 +111,8 @@ const probed = 8
 
 // search sets f.best.
 func (f *finder) search() {
-	f.best, f.cut, f.solved, f.doubts, f.sounded = found{}, f.cut[:0], f.solved[:0], f.doubts[:0], f.sounded[:0]
+	f.best, f.cut, f.solved, f.doubts, f.sounded = found{}, f.cut[:0], f.solved[:0], f.doubts[:0],
+		f.sounded[:0]
 	for i := range min(probed, len(f.lists)) {
 		if f.sound(i) && i == 0 {
 			return

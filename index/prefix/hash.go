@@ -141,10 +141,12 @@ func (c *configs) find(v *graph.Vertex, add bool) (n uint32, found bool) {
 	if !add {
 		return 0, false
 	}
-	e := config{hash: h, id: rand.Uint64(), op: strings.Clone(v.Op), config: strings.Clone(v.Config)} // not the document that they are parts of
+	// not the document that they are parts of
+	e := config{hash: h, id: rand.Uint64(), op: strings.Clone(v.Op), config: strings.Clone(v.Config)}
 	for _, p := range v.Params {
 		if !p.Attached {
-			e.params = append(e.params, graph.Param{Slot: strings.Clone(p.Slot), DType: formats.DType(strings.Clone(string(p.DType))), Shape: slices.Clone(p.Shape)})
+			e.params = append(e.params, graph.Param{Slot: strings.Clone(p.Slot),
+				DType: formats.DType(strings.Clone(string(p.DType))), Shape: slices.Clone(p.Shape)})
 		}
 	}
 	return c.add(e), true
@@ -176,7 +178,8 @@ func (c *configs) hash(op, config string, params []graph.Param) uint64 {
 	h := maphash.String(c.seed, config) ^ bits.RotateLeft64(maphash.String(c.seed, op), 1)
 	for i := range params {
 		if p := &params[i]; !p.Attached {
-			h = mum(h^maphash.String(c.seed, p.Slot), 0x9e3779b97f4a7c15^maphash.String(c.seed, string(p.DType)))
+			h = mum(h^maphash.String(c.seed, p.Slot),
+				0x9e3779b97f4a7c15^maphash.String(c.seed, string(p.DType)))
 			for _, d := range p.Shape {
 				h = mum(h^uint64(d), 0xbf58476d1ce4e5b9)
 			}
@@ -196,7 +199,8 @@ func (c *config) is(v *graph.Vertex) bool {
 		if p.Attached {
 			continue
 		}
-		if n == len(c.params) || c.params[n].Slot != p.Slot || c.params[n].DType != p.DType || p.DType != "" && !slices.Equal(c.params[n].Shape, p.Shape) {
+		if n == len(c.params) || c.params[n].Slot != p.Slot || c.params[n].DType != p.DType ||
+			p.DType != "" && !slices.Equal(c.params[n].Shape, p.Shape) {
 			return false
 		}
 		n++

@@ -32,9 +32,11 @@ type index struct {
 
 // class is the keys that the same architectures hold.
 type class struct {
-	size   uint32 // keys
-	folded bool   // one arch has it: line is nil, and of its keys only those are in the dictionary whose inputs are not among them
-	line   []key  // with flags
+	size uint32 // keys
+	// one arch has it: line is nil, and of its keys only those are in the dictionary whose inputs are not
+	// among them
+	folded bool
+	line   []key // with flags
 	post   posting
 }
 
@@ -236,7 +238,8 @@ func (x *index) split(c uint32, taken []uint32) uint32 {
 	n := x.newClass(class{size: uint32(len(taken)), post: x.classes[c].post.clone()}, x.champ[c])
 	old, part := &x.classes[c], &x.classes[n]
 	old.size -= part.size
-	if line, m := old.line, len(taken); int(taken[m-1]) == m-1 { // the line's beginning: nothing but its end needs another entry
+	// the line's beginning: nothing but its end needs another entry
+	if line, m := old.line, len(taken); int(taken[m-1]) == m-1 {
 		part.line, old.line = line[:m:m], line[m:]
 		old.line[0] |= entry
 	} else {
@@ -287,7 +290,8 @@ func (x *index) place(a uint32, m Model) {
 		return
 	}
 	for _, c := range ar.classes {
-		if b := x.champ[c]; b != none && b != a && (len(x.archs[b].models) == 0 || m.better(x.archs[b].models[0])) {
+		if b := x.champ[c]; b != none && b != a &&
+			(len(x.archs[b].models) == 0 || m.better(x.archs[b].models[0])) {
 			x.champ[c] = a
 		}
 	}

@@ -57,7 +57,8 @@ func (f *finder) hash(g *graph.Graph) {
 		f.lists = append(f.lists, list{c, n})
 		f.shared = f.shared || x.archs[a].twins
 	}
-	slices.SortFunc(f.lists, func(a, b list) int { return x.classes[a.class].post.n - x.classes[b.class].post.n })
+	slices.SortFunc(f.lists,
+		func(a, b list) int { return x.classes[a.class].post.n - x.classes[b.class].post.n })
 	f.rest = resize(f.rest, len(f.lists)+1)
 	for i := len(f.lists) - 1; i >= 0; i-- {
 		f.rest[i] = f.rest[i+1] + f.lists[i].weight

@@ -44,7 +44,9 @@ func Tensors(g, a *graph.Graph, pairs []Pair) []Tensor {
 		for i := range to {
 			j := i // the parameters that identity is made of agree one by one
 			if to[i].Attached || i >= len(from) || from[i].Attached {
-				j = slices.IndexFunc(from, func(f graph.Param) bool { return f.Attached && f.Slot == to[i].Slot })
+				j = slices.IndexFunc(from, func(f graph.Param) bool {
+					return f.Attached && f.Slot == to[i].Slot
+				})
 			}
 			if j >= 0 && !seen[to[i].Tensor] {
 				seen[to[i].Tensor] = true

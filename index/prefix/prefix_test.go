@@ -33,7 +33,8 @@ func length(t *testing.T, g, a *graph.Graph) int {
 	want := brute(g, a)
 	pairs, exact := Common(g, a, 0)
 	if len(pairs) != want || !exact {
-		t.Fatalf("Common: %d pairs, exact %v; brute force %d\n%v\n%v", len(pairs), exact, want, g.Vertices, a.Vertices)
+		t.Fatalf("Common: %d pairs, exact %v; brute force %d\n%v\n%v", len(pairs), exact, want, g.Vertices,
+			a.Vertices)
 	}
 	checkPairs(t, g, a, pairs)
 	c := New()
@@ -54,7 +55,8 @@ func checkPairs(t *testing.T, g, a *graph.Graph, pairs []Pair) {
 	phi, back := map[int]int{}, map[int]int{}
 	for _, p := range pairs {
 		v, u := &g.Vertices[p.New], &a.Vertices[p.Stored]
-		if _, twice := back[p.Stored]; twice || v.Op != u.Op || v.Config != u.Config || v.Commutative != u.Commutative || len(v.Inputs) != len(u.Inputs) {
+		if _, twice := back[p.Stored]; twice || v.Op != u.Op || v.Config != u.Config ||
+			v.Commutative != u.Commutative || len(v.Inputs) != len(u.Inputs) {
 			t.Fatalf("pair %v: not injective, or unlike", p)
 		}
 		var got []graph.Input
@@ -96,7 +98,8 @@ func brute(g, a *graph.Graph) int {
 	next:
 		for u := range a.Vertices {
 			y := &a.Vertices[u]
-			if used[u] || x.Op != y.Op || x.Config != y.Config || x.Commutative != y.Commutative || len(x.Inputs) != len(y.Inputs) {
+			if used[u] || x.Op != y.Op || x.Config != y.Config || x.Commutative != y.Commutative ||
+				len(x.Inputs) != len(y.Inputs) {
 				continue
 			}
 			var ins [8][2]graph.Input
@@ -160,10 +163,13 @@ func TestCounterExamples(t *testing.T) {
 	}{
 		{"CE1 one a feeds b and c, or two equal a do",
 			build(l{"a1", "a"}, l{"a2", "a"}, l{"b", "b", "a1"}, l{"c", "c", "a1"}, l{"d", "d", "b", "c"}),
-			build(l{"a1", "a"}, l{"a2", "a"}, l{"b", "b", "a1"}, l{"c", "c", "a2"}, l{"d", "d", "b", "c"}), 5, 3},
+			build(l{"a1", "a"}, l{"a2", "a"}, l{"b", "b", "a1"}, l{"c", "c", "a2"}, l{"d", "d", "b", "c"}), 5,
+			3},
 		{"CE2 twins listed in the other order",
-			build(l{"a1", "a"}, l{"a2", "a"}, l{"b", "b", "a1"}, l{"c", "c", "a2"}, l{"d", "d", "b"}, l{"e", "e", "c", "d"}),
-			build(l{"a1", "a"}, l{"a2", "a"}, l{"c", "c", "a1"}, l{"b", "b", "a2"}, l{"d", "d", "b"}, l{"e", "e", "c", "d"}), 6, 6},
+			build(l{"a1", "a"}, l{"a2", "a"}, l{"b", "b", "a1"}, l{"c", "c", "a2"}, l{"d", "d", "b"},
+				l{"e", "e", "c", "d"}),
+			build(l{"a1", "a"}, l{"a2", "a"}, l{"c", "c", "a1"}, l{"b", "b", "a2"}, l{"d", "d", "b"},
+				l{"e", "e", "c", "d"}), 6, 6},
 		{"CE3 children of twins spread differently",
 			build(l{"a1", "a"}, l{"a2", "a"}, l{"b", "b", "a1"}, l{"c", "c", "a1"}, l{"d", "d", "a2"}),
 			build(l{"a1", "a"}, l{"a2", "a"}, l{"b", "b", "a1"}, l{"c", "c", "a2"}, l{"d", "d", "a2"}), 5, 4},
@@ -182,10 +188,12 @@ func TestCounterExamples(t *testing.T) {
 		{"an input of another shape is no common root",
 			build(l{"x", "x"}, l{"a", "a", "x"}), build(l{"x", "y"}, l{"a", "a", "x"}), 0, 0},
 		{"a graph within a longer one",
-			build(l{"x", "x"}, l{"a", "a", "x"}), build(l{"x", "x"}, l{"a", "a", "x"}, l{"b", "b", "a"}), 2, 2},
+			build(l{"x", "x"}, l{"a", "a", "x"}), build(l{"x", "x"}, l{"a", "a", "x"}, l{"b", "b", "a"}), 2,
+			2},
 		{"an early change in one branch leaves the other",
 			build(l{"x", "x"}, l{"a", "a", "x"}, l{"a2", "a", "a"}, l{"b", "b", "x"}, l{"b2", "b", "b"}),
-			build(l{"x", "x"}, l{"z", "z", "x"}, l{"z2", "a", "z"}, l{"b", "b", "x"}, l{"b2", "b", "b"}), 3, 3},
+			build(l{"x", "x"}, l{"z", "z", "x"}, l{"z2", "a", "z"}, l{"b", "b", "x"}, l{"b2", "b", "b"}), 3,
+			3},
 	} {
 		if n := bag(c.g, c.a); n != c.bag {
 			t.Errorf("%s: bag of hashes %d, want %d", c.name, n, c.bag)
@@ -294,7 +302,8 @@ func TestBruteForce(t *testing.T) {
 }
 
 func TestTensors(t *testing.T) {
-	g, a := build(l{"x", "x"}, l{"y", "y", "x"}, l{"y2", "y", "y"}), build(l{"x", "x"}, l{"y", "y", "x"}, l{"y2", "y", "y"})
+	g, a := build(l{"x", "x"}, l{"y", "y", "x"}, l{"y2", "y", "y"}),
+		build(l{"x", "x"}, l{"y", "y", "x"}, l{"y2", "y", "y"})
 	param := func(s string) []graph.Param { return []graph.Param{{Tensor: s + ".w", Slot: "w"}} }
 	g.Vertices[1].Params, g.Vertices[2].Params = param("n"), param("n")
 	a.Vertices[1].Params, a.Vertices[2].Params = param("s1"), param("s2")

@@ -96,7 +96,8 @@ func (s *solver) ready(v int) bool {
 func (s *solver) fits(v, u int) bool {
 	in, want := s.g.inputs(v), s.a.inputs(u)
 	if len(in) > 1 && s.g.commutes(v) {
-		return sameBag(len(in), func(i int) uint32 { return uint32(s.phi[in[i]>>16])<<16 | in[i]&0xffff }, want)
+		return sameBag(len(in), func(i int) uint32 { return uint32(s.phi[in[i]>>16])<<16 | in[i]&0xffff },
+			want)
 	}
 	for i, e := range in {
 		if uint32(s.phi[e>>16])<<16|e&0xffff != want[i] {

@@ -95,7 +95,8 @@ func (c *Catalogue) Snapshot(tag func(seq uint64) Tag) []byte {
 		num(len(x.classes))
 		for i := range x.classes {
 			cl := &x.classes[i]
-			p = words(p, []uint32{cl.size, uint32(bit(cl.folded, 1)), uint32(len(cl.line)), uint32(len(cl.post.list)), uint32(len(cl.post.words)), cl.post.base, x.champ[i]})
+			p = words(p, []uint32{cl.size, uint32(bit(cl.folded, 1)), uint32(len(cl.line)),
+				uint32(len(cl.post.list)), uint32(len(cl.post.words)), cl.post.base, x.champ[i]})
 		}
 		for i := range x.classes {
 			p = words(p, x.classes[i].line)
@@ -267,12 +268,14 @@ func (r *restoring) index(x *index, configs uint32, model func(a uint32, m Model
 	used := 0
 	for i := range x.dict.slots {
 		q := p[16*i:]
-		s := slot{binary.LittleEndian.Uint64(q), binary.LittleEndian.Uint32(q[8:]), binary.LittleEndian.Uint32(q[12:])}
+		s := slot{binary.LittleEndian.Uint64(q), binary.LittleEndian.Uint32(q[8:]),
+			binary.LittleEndian.Uint32(q[12:])}
 		if x.dict.slots[i] = s; s.class == 0 {
 			continue
 		}
 		used++
-		if s.class > uint32(len(x.classes)) || !x.classes[s.class-1].folded && int(s.pos) >= len(x.classes[s.class-1].line) {
+		if s.class > uint32(len(x.classes)) ||
+			!x.classes[s.class-1].folded && int(s.pos) >= len(x.classes[s.class-1].line) {
 			r.Fail("a key that is nowhere")
 			return
 		}
@@ -324,7 +327,8 @@ func (r *restoring) classes(x *index, head int) {
 		case c.size == 0:
 			*c = class{}
 			x.unused = append(x.unused, uint32(i))
-		case last >= uint64(len(x.archs)) || c.post.n == 0 || c.folded && c.post.list == nil || !c.folded && int(c.size) != len(c.line):
+		case last >= uint64(len(x.archs)) || c.post.n == 0 || c.folded && c.post.list == nil ||
+			!c.folded && int(c.size) != len(c.line):
 			r.Fail("class %d is none", i)
 			return
 		}

@@ -68,15 +68,18 @@ func TestRestoreRefuses(t *testing.T) {
 		p := append([]byte(nil), whole...)
 		i := r.IntN(len(p))
 		p[i] ^= 1 << r.IntN(8)
-		if _, err := Restore(p, keep); !errors.Is(err, cas.ErrCorrupt) && !(i == 3 && errors.Is(err, cas.ErrNewer)) {
+		if _, err := Restore(p, keep); !errors.Is(err, cas.ErrCorrupt) &&
+			!(i == 3 && errors.Is(err, cas.ErrNewer)) {
 			t.Fatalf("byte %d: %v", i, err)
 		}
-		if _, err := Restore(p[:r.IntN(len(p))], keep); !errors.Is(err, cas.ErrCorrupt) && !errors.Is(err, cas.ErrNewer) {
+		if _, err := Restore(p[:r.IntN(len(p))], keep); !errors.Is(err, cas.ErrCorrupt) &&
+			!errors.Is(err, cas.ErrNewer) {
 			t.Fatalf("cut short: %v", err)
 		}
 		h := cas.Sum(p[4+32:])
 		copy(p[4:], h[:])
-		if _, err := Restore(p, keep); err != nil && !errors.Is(err, cas.ErrCorrupt) && !errors.Is(err, cas.ErrNewer) {
+		if _, err := Restore(p, keep); err != nil && !errors.Is(err, cas.ErrCorrupt) &&
+			!errors.Is(err, cas.ErrNewer) {
 			t.Fatalf("error of no kind: %v", err)
 		}
 	}

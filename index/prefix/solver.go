@@ -116,7 +116,8 @@ func (s *solver) solve(a *intGraph, budget, floor int) (exact bool) {
 
 // identical reports whether the graphs are one, in one order: a model saved again.
 func (s *solver) identical() bool {
-	return s.ceil == len(s.g.label) && slices.Equal(s.g.label, s.a.label) && slices.Equal(s.g.first, s.a.first) && slices.Equal(s.g.in, s.a.in)
+	return s.ceil == len(s.g.label) && slices.Equal(s.g.label, s.a.label) &&
+		slices.Equal(s.g.first, s.a.first) && slices.Equal(s.g.in, s.a.in)
 }
 
 func (s *solver) prepare() {

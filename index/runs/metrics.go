@@ -224,7 +224,8 @@ func (r *reader) enter(open json.Delim) error {
 		return fmt.Errorf("%v: %w", r.err, ErrInvalid)
 	}
 	if r.token != open {
-		return fmt.Errorf("no object or array where one is needed, at byte %d: %w", r.dec.InputOffset(), ErrInvalid)
+		return fmt.Errorf("no object or array where one is needed, at byte %d: %w", r.dec.InputOffset(),
+			ErrInvalid)
 	}
 	if r.depth++; r.depth > maxDepth {
 		return fmt.Errorf("nested deeper than %d: %w", maxDepth, ErrInvalid)

@@ -64,7 +64,8 @@ func (p Policy) Decide(steps []Step, now time.Time) ([]Decision, error) {
 	for _, b := range p.KeepBest {
 		best := ranked(sorted, b.Metric, b.Mode)
 		if len(best) == 0 && complete > 0 {
-			return nil, fmt.Errorf("no complete step has metric %q with a number; %s: %w", b.Metric, Known(sorted), ErrInvalid)
+			return nil, fmt.Errorf("no complete step has metric %q with a number; %s: %w", b.Metric,
+				Known(sorted), ErrInvalid)
 		}
 		for n, i := range best[:min(b.N, len(best))] {
 			keep(i, "%s %s %d", b.Mode, b.Metric, n+1)
@@ -130,7 +131,8 @@ func (p Policy) check() error {
 var ages = []struct {
 	unit string
 	d    time.Duration
-}{{"y", 365 * 24 * time.Hour}, {"w", 7 * 24 * time.Hour}, {"d", 24 * time.Hour}, {"h", time.Hour}, {"m", time.Minute}, {"s", time.Second}}
+}{{"y", 365 * 24 * time.Hour}, {"w", 7 * 24 * time.Hour}, {"d", 24 * time.Hour}, {"h", time.Hour},
+	{"m", time.Minute}, {"s", time.Second}}
 
 // ParseAge reads a duration such as 7d, 36h or 1w2d: whole numbers of y (365 days), w, d, h, m, s, each at
 // most once, in that order.

@@ -192,8 +192,10 @@ func CheckName(name string) error {
 	case name == "":
 		return fmt.Errorf("a metric without name: %w", ErrInvalid)
 	case len(name) > MaxName:
-		return fmt.Errorf("metric %.40q…: name of %d bytes, at most %d: %w", name, len(name), MaxName, ErrInvalid)
-	case !utf8.ValidString(name) || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f }):
+		return fmt.Errorf("metric %.40q…: name of %d bytes, at most %d: %w", name, len(name), MaxName,
+			ErrInvalid)
+	case !utf8.ValidString(name) ||
+		strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f }):
 		return fmt.Errorf("metric %q: control characters, or not UTF-8: %w", name, ErrInvalid)
 	}
 	return nil

@@ -15,7 +15,8 @@ import (
 )
 
 func TestCompare(t *testing.T) {
-	want := []string{"", "0", "1", "2", "07", "7", "7a", "10", "010b", "99999999999999999999998", "99999999999999999999999", "a", "a1b2", "a1b10", "a2",
+	want := []string{"", "0", "1", "2", "07", "7", "7a", "10", "010b", "99999999999999999999998",
+		"99999999999999999999999", "a", "a1b2", "a1b10", "a2",
 		"checkpoint-90", "checkpoint-1000", "epoch=2-step=99", "epoch=2-step=100", "epoch=10-step=5", "é1"}
 	got := slices.Clone(want)
 	rand.New(rand.NewPCG(1, 1)).Shuffle(len(got), func(i, j int) { got[i], got[j] = got[j], got[i] })
@@ -56,15 +57,16 @@ func TestParseMetrics(t *testing.T) {
 		}
 	}
 	for in, want := range map[string]string{
-		``:                        "unexpected end",
-		`[]`:                      "no object",
-		`1`:                       "no object",
-		`NaN`:                     "no object",
-		`{"a": 1`:                 "unexpected end",
-		`{"a": 1} {}`:             "after top-level value",
-		`{"a": 1,}`:               "invalid character",
-		`{"a": nan}`:              "invalid character",
-		`{NaN: 1}`:                "", // NaN becomes a string, and so a name: with a zero byte, which no name has
+		``:            "unexpected end",
+		`[]`:          "no object",
+		`1`:           "no object",
+		`NaN`:         "no object",
+		`{"a": 1`:     "unexpected end",
+		`{"a": 1} {}`: "after top-level value",
+		`{"a": 1,}`:   "invalid character",
+		`{"a": nan}`:  "invalid character",
+		// NaN becomes a string, and so a name: with a zero byte, which no name has
+		`{NaN: 1}`:                "",
 		`{"a": 1, "a": 2}`:        `"a" twice`,
 		`{"a": {"b":1}, "a/b":2}`: `"a/b" twice`,
 		`{"": 1}`:                 "without name",
@@ -87,7 +89,8 @@ func TestParseMetrics(t *testing.T) {
 	for i := range MaxMetrics + 1 {
 		fmt.Fprintf(&many, `,"m%d":1`, i)
 	}
-	if _, err := ParseMetrics([]byte("{" + many.String()[1:] + "}")); err == nil || !strings.Contains(err.Error(), "more than 4096") {
+	if _, err := ParseMetrics([]byte("{" + many.String()[1:] + "}")); err == nil ||
+		!strings.Contains(err.Error(), "more than 4096") {
 		t.Errorf("too many: %v", err)
 	}
 }
@@ -110,7 +113,8 @@ func TestParseOthers(t *testing.T) {
 	}
 	hf := `{"best_metric": 0.1, "log_history": [{"epoch": 1.0, "loss": 2.5, "step": 10, "": 1, "a/b": 1, "a": {"b": 2}}, {"eval_loss": 2.0, "step": 10}, 7,
 		{"epoch": 2.0, "loss": 1.5, "step": 20}, {"eval_loss": NaN, "epoch": 2.0, "step": 20}], "global_step": 20}`
-	if got, err := ParseTrainerState([]byte(hf)); err != nil || show(got) != "epoch=2 eval_loss=NaN loss=1.5" {
+	if got, err := ParseTrainerState([]byte(hf)); err != nil ||
+		show(got) != "epoch=2 eval_loss=NaN loss=1.5" {
 		t.Errorf("%s, %v", show(got), err)
 	}
 	for _, s := range []string{`{}`, `{"global_step": "x", "log_history": 3}`, `{"global_step": 1}`} {
@@ -121,7 +125,8 @@ func TestParseOthers(t *testing.T) {
 }
 
 func TestParseValue(t *testing.T) {
-	for in, want := range map[string]float64{"0.5": 0.5, " 1e-3\n": 1e-3, "-inf": math.Inf(-1), "3\x00": 3, "+Infinity": math.Inf(1)} {
+	for in, want := range map[string]float64{"0.5": 0.5, " 1e-3\n": 1e-3, "-inf": math.Inf(-1), "3\x00": 3,
+		"+Infinity": math.Inf(1)} {
 		if got, err := ParseValue([]byte(in)); err != nil || got != want {
 			t.Errorf("%q: %v, %v", in, got, err)
 		}
@@ -129,7 +134,8 @@ func TestParseValue(t *testing.T) {
 	if got, err := ParseValue([]byte("nan")); err != nil || !math.IsNaN(got) {
 		t.Errorf("nan: %v, %v", got, err)
 	}
-	for _, in := range []string{"", " ", "x", "0x1p-2", "1_0", "1 2", "1e400", strings.Repeat("1", 200), "1\x002"} {
+	for _, in := range []string{"", " ", "x", "0x1p-2", "1_0", "1 2", "1e400", strings.Repeat("1", 200),
+		"1\x002"} {
 		if got, err := ParseValue([]byte(in)); !errors.Is(err, ErrInvalid) {
 			t.Errorf("%q: %v, %v", in, got, err)
 		}
@@ -168,7 +174,8 @@ func steps(spec string) []Step {
 	var out []Step
 	for i, s := range strings.Fields(spec) {
 		name, v, ok := strings.Cut(s, "=")
-		st := Step{Name: strings.TrimSuffix(name, "!"), Complete: !strings.HasSuffix(name, "!"), Time: t0.Add(time.Duration(i) * time.Hour)}
+		st := Step{Name: strings.TrimSuffix(name, "!"), Complete: !strings.HasSuffix(name, "!"),
+			Time: t0.Add(time.Duration(i) * time.Hour)}
 		if ok {
 			x, err := ParseValue([]byte(v))
 			if err != nil {
@@ -221,7 +228,8 @@ func TestDecide(t *testing.T) {
 		{"torn in the middle", Policy{KeepLast: 1, ForgetTorn: true}, "1! 2 3!", "2 3"},
 		{"only torn ones", Policy{KeepLast: 1, ForgetTorn: true}, "1! 2!", "1 2"},
 		{"best", Policy{KeepBest: []KeepBest{{"loss", Min, 2}}}, "1=3 2=nan 3=1 4=2 5=2", "3 4"},
-		{"best either way", Policy{KeepBest: []KeepBest{{"loss", Min, 1}, {"loss", Max, 1}}}, "1=3 2=2 3=1", "1 3"},
+		{"best either way", Policy{KeepBest: []KeepBest{{"loss", Min, 1}, {"loss", Max, 1}}}, "1=3 2=2 3=1",
+			"1 3"},
 		{"best of one", Policy{KeepBest: []KeepBest{{"loss", Min, 3}}}, "1 2=nan 3=1", "3"},
 		{"best of none yet", Policy{KeepBest: []KeepBest{{"loss", Min, 3}}}, "1!", "1"},
 		{"within", Policy{KeepWithin: 8 * time.Hour}, "1 2 3 4", "3 4"},
@@ -245,18 +253,27 @@ func TestDecide(t *testing.T) {
 			t.Errorf("%s: kept %q, want %q", c.name, got, c.kept)
 		}
 	}
-	odd := []Step{{Name: "1", Complete: true, Time: time.Unix(0, 0)}, {Name: "2", Complete: true, Time: now.Add(48 * time.Hour)}, {Name: "3", Complete: true, Time: now.Add(-48 * time.Hour)}}
+	odd := []Step{{Name: "1", Complete: true, Time: time.Unix(0, 0)},
+		{Name: "2", Complete: true, Time: now.Add(48 * time.Hour)},
+		{Name: "3", Complete: true, Time: now.Add(-48 * time.Hour)}}
 	p := Policy{KeepWithin: time.Hour}
-	if ds, err := p.Decide(odd, now); err != nil || !ds[0].Keep || !ds[1].Keep || ds[2].Keep || p.Untimed(odd, now) != 2 || (Policy{KeepLast: 1}).Untimed(odd, now) != 0 {
+	if ds, err := p.Decide(odd, now); err != nil || !ds[0].Keep || !ds[1].Keep || ds[2].Keep ||
+		p.Untimed(odd, now) != 2 || (Policy{KeepLast: 1}).Untimed(odd, now) != 0 {
 		t.Errorf("times that cannot be right: %+v, %v", ds, err)
 	}
-	all, _ := Policy{KeepLast: 1, KeepWithin: 26 * time.Hour, KeepBest: []KeepBest{{"loss", Min, 1}}}.Decide([]Step{
-		{Name: "1", Complete: true}, {Name: "2", Complete: true, Time: now.Add(time.Hour), Metrics: map[string]float64{"loss": 1}}, {Name: "0", Complete: true, Time: t0.Add(-48 * time.Hour)}}, now)
-	if got := fmt.Sprint(all[0].Reasons, all[1].Reasons, all[2].Reasons); got != "[no rule keeps it] [time not known] [last 1 min loss 1 within 1d2h]" {
+	all, _ := Policy{KeepLast: 1, KeepWithin: 26 * time.Hour,
+		KeepBest: []KeepBest{{"loss", Min, 1}}}.Decide([]Step{
+		{Name: "1", Complete: true}, {Name: "2", Complete: true, Time: now.Add(time.Hour),
+			Metrics: map[string]float64{"loss": 1}}, {Name: "0", Complete: true,
+			Time: t0.Add(-48 * time.Hour)}}, now)
+	if got := fmt.Sprint(all[0].Reasons, all[1].Reasons,
+		all[2].Reasons); got != "[no rule keeps it] [time not known] [last 1 min loss 1 within 1d2h]" {
 		t.Error(got)
 	}
-	for _, p := range []Policy{{}, {KeepLast: -1}, {KeepWithin: -1}, {KeepLast: 1, KeepBest: []KeepBest{{"loss", Min, -1}}}, {KeepBest: []KeepBest{{"loss", Min, 0}}},
-		{KeepBest: []KeepBest{{"", Min, 1}}}, {KeepBest: []KeepBest{{"loss", 7, 1}}}, {KeepLast: 1, KeepBest: []KeepBest{{"lose", Min, 1}}}, {ForgetTorn: true}} {
+	for _, p := range []Policy{{}, {KeepLast: -1}, {KeepWithin: -1},
+		{KeepLast: 1, KeepBest: []KeepBest{{"loss", Min, -1}}}, {KeepBest: []KeepBest{{"loss", Min, 0}}},
+		{KeepBest: []KeepBest{{"", Min, 1}}}, {KeepBest: []KeepBest{{"loss", 7, 1}}},
+		{KeepLast: 1, KeepBest: []KeepBest{{"lose", Min, 1}}}, {ForgetTorn: true}} {
 		if all, err := p.Decide(steps("1=1 2=2"), now); !errors.Is(err, ErrInvalid) {
 			t.Errorf("%+v: %v, %v", p, all, err)
 		}
@@ -264,7 +281,8 @@ func TestDecide(t *testing.T) {
 }
 
 func drawStep(t *rapid.T) Step {
-	s := Step{Name: rapid.StringMatching(`[0-9]{1,3}`).Draw(t, "name"), Complete: rapid.Bool().Draw(t, "complete")}
+	s := Step{Name: rapid.StringMatching(`[0-9]{1,3}`).Draw(t, "name"),
+		Complete: rapid.Bool().Draw(t, "complete")}
 	s.Writing = !s.Complete && rapid.Bool().Draw(t, "writing")
 	if rapid.Bool().Draw(t, "timed") {
 		s.Time = t0.Add(time.Duration(rapid.IntRange(-1000, 1000).Draw(t, "time")) * time.Minute)
@@ -273,7 +291,8 @@ func drawStep(t *rapid.T) Step {
 		if s.Metrics == nil {
 			s.Metrics = map[string]float64{}
 		}
-		s.Metrics[fmt.Sprintf("m%d", i)] = rapid.SampledFrom([]float64{0, 1, 1, 2, math.NaN(), math.Inf(1), math.Inf(-1)}).Draw(t, "value")
+		s.Metrics[fmt.Sprintf("m%d", i)] = rapid.SampledFrom([]float64{0, 1, 1, 2, math.NaN(), math.Inf(1),
+			math.Inf(-1)}).Draw(t, "value")
 	}
 	return s
 }
@@ -282,8 +301,10 @@ func drawStep(t *rapid.T) Step {
 // given up.
 func TestDecideTwice(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		all := rapid.SliceOfNDistinct(rapid.Custom(drawStep), 0, 12, func(s Step) string { return s.Name }).Draw(t, "steps")
-		p := Policy{KeepLast: rapid.IntRange(0, 3).Draw(t, "last"), KeepWithin: time.Duration(rapid.IntRange(0, 900).Draw(t, "within")) * time.Minute,
+		all := rapid.SliceOfNDistinct(rapid.Custom(drawStep), 0, 12,
+			func(s Step) string { return s.Name }).Draw(t, "steps")
+		p := Policy{KeepLast: rapid.IntRange(0, 3).Draw(t, "last"),
+			KeepWithin: time.Duration(rapid.IntRange(0, 900).Draw(t, "within")) * time.Minute,
 			ForgetTorn: rapid.Bool().Draw(t, "torn")}
 		kept := func(p Policy, all []Step) map[string]bool {
 			ds, err := p.Decide(all, t0)
@@ -321,12 +342,14 @@ func TestDecideTwice(t *testing.T) {
 }
 
 func TestAge(t *testing.T) {
-	for in, want := range map[string]time.Duration{"7d": 168 * time.Hour, "36h": 36 * time.Hour, "1w2d": 216 * time.Hour, "1y": 8760 * time.Hour, "0s": 0, "5m30s": 330 * time.Second} {
+	for in, want := range map[string]time.Duration{"7d": 168 * time.Hour, "36h": 36 * time.Hour,
+		"1w2d": 216 * time.Hour, "1y": 8760 * time.Hour, "0s": 0, "5m30s": 330 * time.Second} {
 		if got, err := ParseAge(in); err != nil || got != want {
 			t.Errorf("%s: %v, %v", in, got, err)
 		}
 	}
-	for _, in := range []string{"", "7", "d", "-1d", "1.5h", "2h1d", "1d1d", "1ms", "1d ", "9999999999999y", "106751d24h", "300y", "1é"} {
+	for _, in := range []string{"", "7", "d", "-1d", "1.5h", "2h1d", "1d1d", "1ms", "1d ", "9999999999999y",
+		"106751d24h", "300y", "1é"} {
 		if got, err := ParseAge(in); !errors.Is(err, ErrInvalid) {
 			t.Errorf("%q: %v, %v", in, got, err)
 		}
@@ -342,7 +365,8 @@ func TestAge(t *testing.T) {
 func FuzzMetrics(f *testing.F) {
 	f.Add([]byte(`{"a": NaN, "val": {"loss": -1e3, "x": [1, "NaN"]}, "metrics": {"q": 1}, "global_step": 3, "log_history": [{"step": 3, "loss": 1}]}`))
 	f.Fuzz(func(t *testing.T, p []byte) {
-		for _, parse := range []func([]byte) (map[string]float64, error){ParseMetrics, ParseOrbax, ParseTrainerState} {
+		for _, parse := range []func([]byte) (map[string]float64, error){ParseMetrics, ParseOrbax,
+			ParseTrainerState} {
 			m, err := parse(p)
 			if err != nil && !errors.Is(err, ErrInvalid) {
 				t.Fatalf("error of no kind: %v", err)
@@ -363,7 +387,8 @@ func TestUnknownMetric(t *testing.T) {
 		"its complete steps have acc, loss": {"loss": 1, "acc": 2},
 		"no complete step has any":          nil,
 	} {
-		if _, err := p.Decide([]Step{{Name: "1", Complete: true, Metrics: metrics}}, time.Now()); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := p.Decide([]Step{{Name: "1", Complete: true, Metrics: metrics}},
+			time.Now()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: %v", metrics, err)
 		}
 	}

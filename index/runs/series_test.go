@@ -10,14 +10,17 @@ func TestNumbers(t *testing.T) {
 		name, pattern string
 		numbers       []string
 	}{
-		{"model", "model", nil}, {"step_0200", "step_0", []string{"200"}}, {"12", "0", []string{"12"}}, {"000", "0", []string{""}},
+		{"model", "model", nil}, {"step_0200", "step_0", []string{"200"}}, {"12", "0", []string{"12"}},
+		{"000", "0", []string{""}},
 		{"epoch=3-step=1200.ckpt", "epoch=0-step=0.ckpt", []string{"3", "1200"}},
 	} {
 		if p, n := Numbers(c.name); p != c.pattern || !slices.Equal(n, c.numbers) {
 			t.Errorf("%s: %q %q", c.name, p, n)
 		}
 	}
-	if CompareNumbers([]string{"9"}, []string{"10"}) >= 0 || CompareNumbers([]string{"2", "10"}, []string{"2", "9"}) <= 0 || CompareNumbers([]string{""}, []string{"1"}) >= 0 {
+	if CompareNumbers([]string{"9"}, []string{"10"}) >= 0 ||
+		CompareNumbers([]string{"2", "10"}, []string{"2", "9"}) <= 0 ||
+		CompareNumbers([]string{""}, []string{"1"}) >= 0 {
 		t.Error("not in the order of numbers")
 	}
 }

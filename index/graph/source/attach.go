@@ -26,11 +26,14 @@ func (k *keras) attach(all []formats.Tensor) {
 		}
 		for _, v := range vs {
 			k.g.Vertices[v].Params = append(k.g.Vertices[v].Params,
-				graph.Param{Tensor: t.Name, Slot: slot, DType: t.DType, Shape: slices.Clone(t.Shape), Attached: true})
+				graph.Param{Tensor: t.Name, Slot: slot, DType: t.DType, Shape: slices.Clone(t.Shape),
+					Attached: true})
 		}
 	}
 	for i := range k.g.Vertices {
-		slices.SortStableFunc(k.g.Vertices[i].Params, func(a, b graph.Param) int { return strings.Compare(a.Slot, b.Slot) })
+		slices.SortStableFunc(k.g.Vertices[i].Params, func(a, b graph.Param) int {
+			return strings.Compare(a.Slot, b.Slot)
+		})
 	}
 }
 

@@ -36,7 +36,8 @@ func (e *explicit) bind(file Tensors) error {
 		case len(found) == 0:
 			return err
 		case len(found) > 1:
-			return fmt.Errorf("the file has them below %q and below %q: %w: %w", found[0], found[1], err, graph.ErrInvalid)
+			return fmt.Errorf("the file has them below %q and below %q: %w: %w", found[0], found[1], err,
+				graph.ErrInvalid)
 		}
 		prefix = found[0]
 	}
@@ -75,7 +76,8 @@ func (e *explicit) fit(file Tensors, prefix string, all []paramAt) error {
 			return fmt.Errorf("no tensor %q in the file: %w", name, graph.ErrInvalid)
 		}
 		if p.DType != "" && (p.DType != t.DType || !slices.Equal(p.Shape, t.Shape)) {
-			return fmt.Errorf("tensor %q is %s %v in the file, not %s %v: %w", name, t.DType, t.Shape, p.DType, p.Shape, graph.ErrInvalid)
+			return fmt.Errorf("tensor %q is %s %v in the file, not %s %v: %w", name, t.DType, t.Shape,
+				p.DType, p.Shape, graph.ErrInvalid)
 		}
 	}
 	return nil
@@ -87,7 +89,8 @@ func (e *explicit) prefixes(file Tensors, at paramAt) []string {
 	found := map[string]bool{}
 	for _, name := range append([]string{e.at(at).Tensor}, e.tied[at]...) {
 		for have := range file {
-			if p, ok := strings.CutSuffix(have, name); ok && (strings.HasSuffix(p, ".") || strings.HasSuffix(p, "/")) {
+			if p, ok := strings.CutSuffix(have, name); ok &&
+				(strings.HasSuffix(p, ".") || strings.HasSuffix(p, "/")) {
 				found[p] = true
 			}
 		}

@@ -245,7 +245,8 @@ func (e *explicit) input(s string) (graph.Input, bool) {
 	}
 	k, err := strconv.ParseUint(s[colon+1:], 10, 16)
 	i, ok := e.ids[s[:colon]]
-	return graph.Input{Vertex: i, Output: int(k)}, ok && err == nil && strconv.FormatUint(k, 10) == s[colon+1:]
+	return graph.Input{Vertex: i, Output: int(k)}, ok && err == nil &&
+		strconv.FormatUint(k, 10) == s[colon+1:]
 }
 
 // param reads a name or an object.

@@ -31,14 +31,18 @@ func parse(t *testing.T, s string) *graph.Graph {
 func TestExplicit(t *testing.T) {
 	want := &graph.Graph{Kind: graph.Explicit, Vertices: []graph.Vertex{
 		{Name: "x", Op: "Input", Config: `{"shape":[null,3,32,32]}`},
-		{Name: "conv1", Op: "Conv2d", Config: `{"bias":true,"out":16}`, Inputs: []graph.Input{{Vertex: 0, Output: 0}}, Params: []graph.Param{
-			{Tensor: "conv1.weight", Slot: "weight", DType: formats.F32, Shape: []int64{16, 3, 3, 3}}, {Tensor: "conv1.bias", Slot: "bias"}}},
-		{Name: "sum", Op: "Add", Config: "{}", Commutative: true, Inputs: []graph.Input{{Vertex: 1, Output: 0}, {Vertex: 0, Output: 1}}},
+		{Name: "conv1", Op: "Conv2d", Config: `{"bias":true,"out":16}`,
+			Inputs: []graph.Input{{Vertex: 0, Output: 0}}, Params: []graph.Param{
+				{Tensor: "conv1.weight", Slot: "weight", DType: formats.F32, Shape: []int64{16, 3, 3, 3}},
+				{Tensor: "conv1.bias", Slot: "bias"}}},
+		{Name: "sum", Op: "Add", Config: "{}", Commutative: true,
+			Inputs: []graph.Input{{Vertex: 1, Output: 0}, {Vertex: 0, Output: 1}}},
 	}}
 	if got := parse(t, example); !reflect.DeepEqual(got, want) {
 		t.Errorf("got\n%+v, want\n%+v", got, want)
 	}
-	file := ByName([]formats.Tensor{{Name: "conv1.bias"}, {Name: "conv1.weight", DType: formats.F32, Shape: []int64{16, 3, 3, 3}}})
+	file := ByName([]formats.Tensor{{Name: "conv1.bias"},
+		{Name: "conv1.weight", DType: formats.F32, Shape: []int64{16, 3, 3, 3}}})
 	if got, err := ParseExplicit([]byte(example), file); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("with tensors: %v, %v", got, err)
 	}
@@ -48,7 +52,8 @@ func TestExplicit(t *testing.T) {
 func TestRemembered(t *testing.T) {
 	doc := func(cfg string) string { return `{"v":1,"nodes":[{"id":"x","op":"X","cfg":` + cfg + `}]}` }
 	for range 2 {
-		if got := parse(t, doc(`{"name":"x", "b":1,"a":{"name":"y"}}`)).Vertices[0].Config; got != `{"a":{"name":"y"},"b":1}` {
+		if got := parse(t,
+			doc(`{"name":"x", "b":1,"a":{"name":"y"}}`)).Vertices[0].Config; got != `{"a":{"name":"y"},"b":1}` {
 			t.Error(got)
 		}
 		if _, err := ParseExplicit([]byte(doc(`{"a":1,"a":1}`)), nil); !errors.Is(err, graph.ErrInvalid) {
@@ -96,21 +101,25 @@ func TestExplicitRefused(t *testing.T) {
 		"comm of Concat":  {node(`{"id":"b","op":"Concat","comm":true}`), "do not commute"},
 		"comm is a word":  {node(`{"id":"b","op":"Add","comm":"yes"}`), "comm is not true or false"},
 		"cfg is a list":   {node(`{"id":"b","op":"B","cfg":[]}`), "cfg is not an object"},
-		"too deep":        {node(`{"id":"b","op":"B","cfg":{"x":` + strings.Repeat("[", 70) + strings.Repeat("]", 70) + `}}`), "nested deeper"},
-		"much too deep":   {strings.Repeat("[", 100_000), "exceeded max depth"},
-		"number":          {node(`{"id":"b","op":"B","cfg":{"x":1e400}}`), "out of range"},
-		"NaN":             {node(`{"id":"b","op":"B","cfg":{"x":NaN}}`), "invalid character"},
-		"unknown tensor":  {node(`{"id":"b","op":"B","params":["v"]}`), `no tensor "v"`},
-		"other shape":     {node(`{"id":"b","op":"B","params":[{"name":"w","dtype":"F32","shape":[3]}]}`), "is F32 [2] in the file"},
-		"shape alone":     {node(`{"id":"b","op":"B","params":[{"name":"w","shape":[2]}]}`), "go together"},
-		"dtype":           {node(`{"id":"b","op":"B","params":[{"name":"w","dtype":"torch.float32","shape":[2]}]}`), "none of safetensors'"},
-		"negative shape":  {node(`{"id":"b","op":"B","params":[{"name":"w","dtype":"F32","shape":[-2]}]}`), "a dimension is -2"},
-		"param number":    {node(`{"id":"b","op":"B","params":[1]}`), "neither a name nor an object"},
-		"tied nameless":   {node(`{"id":"b","op":"B","params":[{"name":"w","tied":[""]}]}`), "without name"},
-		"tied text":       {node(`{"id":"b","op":"B","params":[{"name":"w","tied":"v"}]}`), "tied is not an array"},
-		"tied to many":    {node(`{"id":"b","op":"B","params":[{"name":"w","tied":["v"` + strings.Repeat(`,"v"`, 64) + `]}]}`), "more than 64 tied"},
-		"param nameless":  {node(`{"id":"b","op":"B","params":[""]}`), "without name"},
-		"too large":       {strings.Repeat(" ", MaxSource+1), "at most 16777216"},
+		"too deep": {node(`{"id":"b","op":"B","cfg":{"x":` + strings.Repeat("[", 70) +
+			strings.Repeat("]", 70) + `}}`), "nested deeper"},
+		"much too deep":  {strings.Repeat("[", 100_000), "exceeded max depth"},
+		"number":         {node(`{"id":"b","op":"B","cfg":{"x":1e400}}`), "out of range"},
+		"NaN":            {node(`{"id":"b","op":"B","cfg":{"x":NaN}}`), "invalid character"},
+		"unknown tensor": {node(`{"id":"b","op":"B","params":["v"]}`), `no tensor "v"`},
+		"other shape": {node(`{"id":"b","op":"B","params":[{"name":"w","dtype":"F32","shape":[3]}]}`),
+			"is F32 [2] in the file"},
+		"shape alone": {node(`{"id":"b","op":"B","params":[{"name":"w","shape":[2]}]}`), "go together"},
+		"dtype":       {node(`{"id":"b","op":"B","params":[{"name":"w","dtype":"torch.float32","shape":[2]}]}`), "none of safetensors'"},
+		"negative shape": {node(`{"id":"b","op":"B","params":[{"name":"w","dtype":"F32","shape":[-2]}]}`),
+			"a dimension is -2"},
+		"param number":  {node(`{"id":"b","op":"B","params":[1]}`), "neither a name nor an object"},
+		"tied nameless": {node(`{"id":"b","op":"B","params":[{"name":"w","tied":[""]}]}`), "without name"},
+		"tied text": {node(`{"id":"b","op":"B","params":[{"name":"w","tied":"v"}]}`),
+			"tied is not an array"},
+		"tied to many":   {node(`{"id":"b","op":"B","params":[{"name":"w","tied":["v"` + strings.Repeat(`,"v"`, 64) + `]}]}`), "more than 64 tied"},
+		"param nameless": {node(`{"id":"b","op":"B","params":[""]}`), "without name"},
+		"too large":      {strings.Repeat(" ", MaxSource+1), "at most 16777216"},
 	} {
 		g, err := ParseExplicit([]byte(c.doc), file)
 		if g != nil || !errors.Is(err, graph.ErrInvalid) || !strings.Contains(err.Error(), c.want) {
@@ -127,7 +136,8 @@ func TestExplicitRefused(t *testing.T) {
 			fmt.Fprint(&b, i)
 		}
 	}
-	if _, err := ParseExplicit([]byte(strings.TrimSuffix(b.String(), ",")+"]}"), nil); !errors.Is(err, graph.ErrInvalid) || !strings.Contains(err.Error(), "more than 65535") {
+	if _, err := ParseExplicit([]byte(strings.TrimSuffix(b.String(), ",")+"]}"), nil); !errors.Is(err,
+		graph.ErrInvalid) || !strings.Contains(err.Error(), "more than 65535") {
 		t.Errorf("too many vertices: %v", err)
 	}
 }
@@ -140,9 +150,12 @@ func TestExplicitBound(t *testing.T) {
 		{"h.bias h.weight wte.weight", "wte.weight h.weight h.bias wte.weight", ""},
 		{"h.bias h.weight head.weight", "head.weight h.weight h.bias head.weight", ""},
 		{"h.bias h.weight head.weight wte.weight", "wte.weight h.weight h.bias head.weight", ""},
-		{"model.h.bias model.h.weight model.wte.weight opt.h.weight opt.wte.weight h.bias", "model.wte.weight model.h.weight model.h.bias model.wte.weight", ""},
-		{"a/b/h.bias a/b/h.weight a/b/head.weight a/c", "a/b/head.weight a/b/h.weight a/b/h.bias a/b/head.weight", ""},
-		{"ema.h.bias ema.h.weight ema.wte.weight model.h.bias model.h.weight model.wte.weight", "", `below "ema." and below "model."`},
+		{"model.h.bias model.h.weight model.wte.weight opt.h.weight opt.wte.weight h.bias",
+			"model.wte.weight model.h.weight model.h.bias model.wte.weight", ""},
+		{"a/b/h.bias a/b/h.weight a/b/head.weight a/c",
+			"a/b/head.weight a/b/h.weight a/b/h.bias a/b/head.weight", ""},
+		{"ema.h.bias ema.h.weight ema.wte.weight model.h.bias model.h.weight model.wte.weight", "",
+			`below "ema." and below "model."`},
 		{"xh.bias xh.weight xwte.weight", "", `no tensor "wte.weight"`},
 		{"m.h.bias m.wte.weight", "", `no tensor "wte.weight"`},
 		{"h.bias h.weight", "", `no tensor "wte.weight"`},
@@ -181,8 +194,10 @@ func TestExplicitBound(t *testing.T) {
 }
 
 func TestInputByColon(t *testing.T) {
-	g := parse(t, `{"v":1,"nodes":[{"id":"a","op":"A"},{"id":"a:1","op":"B"},{"id":"c","op":"C","in":["a:1","a:2","a:1:3"]}]}`)
-	if want := []graph.Input{{Vertex: 1, Output: 0}, {Vertex: 0, Output: 2}, {Vertex: 1, Output: 3}}; !reflect.DeepEqual(g.Vertices[2].Inputs, want) {
+	g := parse(t,
+		`{"v":1,"nodes":[{"id":"a","op":"A"},{"id":"a:1","op":"B"},{"id":"c","op":"C","in":["a:1","a:2","a:1:3"]}]}`)
+	if want := []graph.Input{{Vertex: 1, Output: 0}, {Vertex: 0, Output: 2},
+		{Vertex: 1, Output: 3}}; !reflect.DeepEqual(g.Vertices[2].Inputs, want) {
 		t.Errorf("%v, want %v", g.Vertices[2].Inputs, want)
 	}
 }
@@ -250,7 +265,8 @@ func TestSlots(t *testing.T) {
 
 func TestFromTensors(t *testing.T) {
 	all := []formats.Tensor{
-		{Name: "conv.weight", DType: formats.F32, Shape: []int64{4, 3}}, {Name: "conv.bias", DType: formats.F32, Shape: []int64{4}},
+		{Name: "conv.weight", DType: formats.F32, Shape: []int64{4, 3}},
+		{Name: "conv.bias", DType: formats.F32, Shape: []int64{4}},
 		{Name: "fc.weight", DType: formats.F16, Shape: []int64{2, 4}}, {Name: "scale", DType: formats.F32},
 	}
 	seq, err := FromTensors(graph.Seq, all)
@@ -261,10 +277,12 @@ func TestFromTensors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(seq.Vertices) != 3 || len(bag.Vertices) != 3 || seq.Vertices[0].Inputs != nil || seq.Vertices[2].Inputs[0].Vertex != 1 || bag.Vertices[2].Inputs != nil {
+	if len(seq.Vertices) != 3 || len(bag.Vertices) != 3 || seq.Vertices[0].Inputs != nil ||
+		seq.Vertices[2].Inputs[0].Vertex != 1 || bag.Vertices[2].Inputs != nil {
 		t.Errorf("seq %+v\nbag %+v", seq, bag)
 	}
-	if v := seq.Vertices[0]; v.Params[0].Slot != "bias" || v.Params[1].Tensor != "conv.weight" || v.Config != "{}" {
+	if v := seq.Vertices[0]; v.Params[0].Slot != "bias" || v.Params[1].Tensor != "conv.weight" ||
+		v.Config != "{}" {
 		t.Errorf("%+v", v)
 	}
 	for i := range all { // under another module's name a chain is the same, a bag is not
@@ -285,7 +303,9 @@ func FuzzExplicit(f *testing.F) {
 	f.Add([]byte(example))
 	f.Add([]byte(`{"v":1,"nodes":[{"id":"a","op":"A","cfg":{"x":[{"class_name":"D","config":{"name":1}}]}}]}`))
 	f.Fuzz(func(t *testing.T, p []byte) {
-		graphtest.Bounded(t, 256, p, func() { checkSource(t, func() (*graph.Graph, error) { return ParseExplicit(p, nil) }) })
+		graphtest.Bounded(t, 256, p, func() {
+			checkSource(t, func() (*graph.Graph, error) { return ParseExplicit(p, nil) })
+		})
 	})
 }
 

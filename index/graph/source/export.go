@@ -38,7 +38,8 @@ func ParseExport(p []byte) (*graph.Graph, error) {
 	if err := json.Unmarshal(p, &doc); err != nil {
 		return nil, fmt.Errorf("%v: %w", err, graph.ErrInvalid)
 	}
-	e := export{g: &graph.Graph{Kind: graph.Export}, meta: doc.Module.Graph.Values, at: map[string]graph.Input{}, params: map[string]string{}}
+	e := export{g: &graph.Graph{Kind: graph.Export}, meta: doc.Module.Graph.Values,
+		at: map[string]graph.Input{}, params: map[string]string{}}
 	if len(doc.Module.Signature.Inputs) == 0 {
 		return nil, fmt.Errorf("no graph_module with a signature: %w", graph.ErrInvalid)
 	}
@@ -74,7 +75,8 @@ type exportMeta struct {
 }
 
 // exportTypes are the element types by torch's number in the archive's schema.
-var exportTypes = map[int]formats.DType{1: formats.U8, 2: formats.I8, 3: formats.I16, 4: formats.I32, 5: formats.I64, 6: formats.F16, 7: formats.F32,
+var exportTypes = map[int]formats.DType{1: formats.U8, 2: formats.I8, 3: formats.I16, 4: formats.I32,
+	5: formats.I64, 6: formats.F16, 7: formats.F32,
 	8: formats.F64, 10: formats.C64, 11: formats.C128, 12: formats.Bool, 13: formats.BF16}
 
 type export struct {
@@ -114,7 +116,8 @@ func (e *export) input(spec map[string]json.RawMessage) error {
 			if err != nil {
 				return err
 			}
-			err = e.add(graph.Vertex{Name: name, Op: "input", Config: `{"dtype":` + strconv.Itoa(m.DType) + `,"sizes":` + string(sizes) + `}`})
+			err = e.add(graph.Vertex{Name: name, Op: "input",
+				Config: `{"dtype":` + strconv.Itoa(m.DType) + `,"sizes":` + string(sizes) + `}`})
 			if err != nil {
 				return err
 			}

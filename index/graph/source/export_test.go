@@ -35,7 +35,8 @@ add_1 torch.ops.aten.add.Tensor add slice_1
 	if got := describe(g); got != want {
 		t.Errorf("got\n%s", got)
 	}
-	if p := g.Vertices[1].Params[0]; p.DType != formats.F32 || !reflect.DeepEqual(p.Shape, []int64{4, 3, 3, 3}) {
+	if p := g.Vertices[1].Params[0]; p.DType != formats.F32 ||
+		!reflect.DeepEqual(p.Shape, []int64{4, 3, 3, 3}) {
 		t.Errorf("%+v", p)
 	}
 	for i, want := range map[int]string{
@@ -64,7 +65,8 @@ func TestExportRefused(t *testing.T) {
 		"one twice":     {doc(`{"name":"a","target":"t","inputs":[{"name":"i","arg":1},{"name":"i","arg":2}]}`), `"i" twice`},
 		"nameless":      {`{"graph_module":{"signature":{"input_specs":[{"parameter":{"arg":{"name":""}}}]}}}`, "parameter without name"},
 	} {
-		if g, err := ParseExport([]byte(c.doc)); !errors.Is(err, graph.ErrInvalid) || !strings.Contains(err.Error(), c.want) {
+		if g, err := ParseExport([]byte(c.doc)); !errors.Is(err, graph.ErrInvalid) ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, %v, want %q", name, g, err, c.want)
 		}
 	}
@@ -73,6 +75,8 @@ func TestExportRefused(t *testing.T) {
 func FuzzExport(f *testing.F) {
 	f.Add(readFile(f, "torch-export.json"))
 	f.Fuzz(func(t *testing.T, p []byte) {
-		graphtest.Bounded(t, 256, p, func() { checkSource(t, func() (*graph.Graph, error) { return ParseExport(p) }) })
+		graphtest.Bounded(t, 256, p, func() {
+			checkSource(t, func() (*graph.Graph, error) { return ParseExport(p) })
+		})
 	})
 }

@@ -251,7 +251,8 @@ func (k *keras) chain(m *kerasModel, args []graph.Input, path kerasPath) ([]grap
 }
 
 // layer adds one call of a layer or a model, and returns its outputs: of a leaf one, which stands for all.
-func (k *keras) layer(l *kerasLayerJSON, call int, in []graph.Input, how string, path kerasPath) ([]graph.Input, error) {
+func (k *keras) layer(l *kerasLayerJSON, call int, in []graph.Input, how string,
+	path kerasPath) ([]graph.Input, error) {
 	m, err := k.model(l)
 	if err != nil {
 		return nil, err
@@ -313,7 +314,8 @@ func (e *kerasCall) ref(r kerasRef) (graph.Input, error) {
 	if err != nil {
 		return graph.Input{}, err
 	}
-	if m, err := e.model(&e.m.layers[i]); m == nil && err == nil && !(isInput(&e.m.layers[i]) && e.args != nil) {
+	if m, err := e.model(&e.m.layers[i]); m == nil && err == nil &&
+		!(isInput(&e.m.layers[i]) && e.args != nil) {
 		return graph.Input{Vertex: out[0].Vertex, Output: r.output}, nil
 	}
 	if r.output >= len(out) {

@@ -55,8 +55,10 @@ func tensors(names ...string) (out []formats.Tensor) {
 // The files are of one model, written by Keras 3.15: a layer called twice, a model with two outputs within,
 // an attention with a keyword argument, a Sequential at the end.
 func TestKeras(t *testing.T) {
-	g, err := ParseKeras(readFile(t, "keras-config.json"), tensors("layers/dense/vars/0", "layers/functional/layers/dense_1/vars/1",
-		"layers/multi_head_attention/query_dense/vars/0", "layers/sequential/layers/dense/vars/0", "optimizer/vars/0"))
+	g, err := ParseKeras(readFile(t, "keras-config.json"),
+		tensors("layers/dense/vars/0", "layers/functional/layers/dense_1/vars/1",
+			"layers/multi_head_attention/query_dense/vars/0", "layers/sequential/layers/dense/vars/0",
+			"optimizer/vars/0"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,13 +79,17 @@ tail/dropout_1 Dropout tail/s1
 	if got := describe(g); got != want {
 		t.Errorf("got\n%s", got)
 	}
-	h5, err := ParseKeras(readFile(t, "keras-h5-config.json"), tensors("model_weights/shared/shared/kernel", "model_weights/inner/d2/bias",
-		"model_weights/att/att/query/kernel", "model_weights/tail/tail/s1/kernel:0", "optimizer_weights/adam/iteration"))
+	h5, err := ParseKeras(readFile(t, "keras-h5-config.json"),
+		tensors("model_weights/shared/shared/kernel", "model_weights/inner/d2/bias",
+			"model_weights/att/att/query/kernel", "model_weights/tail/tail/s1/kernel:0",
+			"optimizer_weights/adam/iteration"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range []string{"\nshared#1 Dense in2 [kernel model_weights/shared/shared/kernel]\n", "inner/d2 Dense shared [bias model_weights/inner/d2/bias]\n",
-		"[query/kernel model_weights/att/att/query/kernel]\n", "tail/s1 Dense flatten [kernel:0 model_weights/tail/tail/s1/kernel:0]\n"} {
+	for _, s := range []string{"\nshared#1 Dense in2 [kernel model_weights/shared/shared/kernel]\n",
+		"inner/d2 Dense shared [bias model_weights/inner/d2/bias]\n",
+		"[query/kernel model_weights/att/att/query/kernel]\n",
+		"tail/s1 Dense flatten [kernel:0 model_weights/tail/tail/s1/kernel:0]\n"} {
 		if !strings.Contains(describe(h5), s) {
 			t.Errorf("no %q in\n%s", s, describe(h5))
 		}
@@ -92,13 +98,16 @@ tail/dropout_1 Dropout tail/s1
 	if a, b := o.Trees(g), o.Trees(h5); !slices.Equal(a, b) {
 		for i := range a {
 			if a[i] != b[i] {
-				t.Fatalf("one model, two files, and not one graph: %s\n%s\n%s", g.Vertices[i].Name, g.Vertices[i].Config, h5.Vertices[i].Config)
+				t.Fatalf("one model, two files, and not one graph: %s\n%s\n%s", g.Vertices[i].Name,
+					g.Vertices[i].Config, h5.Vertices[i].Config)
 			}
 		}
 	}
-	for i, want := range map[int][]string{2: {`"units":8`, `"GlorotUniform","config":{"input_axes":null`}, 9: {`"call":`, `"value":null`, `"num_heads":2`}, 12: {`"rate":0.5`}} {
+	for i, want := range map[int][]string{2: {`"units":8`, `"GlorotUniform","config":{"input_axes":null`},
+		9: {`"call":`, `"value":null`, `"num_heads":2`}, 12: {`"rate":0.5`}} {
 		for _, s := range want {
-			if c := g.Vertices[i].Config; !strings.Contains(c, s) || strings.Contains(c, `"seed"`) || strings.Contains(c, `"trainable"`) {
+			if c := g.Vertices[i].Config; !strings.Contains(c, s) || strings.Contains(c, `"seed"`) ||
+				strings.Contains(c, `"trainable"`) {
 				t.Errorf("%s: no %s in %s", g.Vertices[i].Name, s, c)
 			}
 		}
@@ -139,26 +148,32 @@ func TestKerasRefused(t *testing.T) {
 	inner := `{"class_name":"Sequential","name":"m0","config":{"layers":[{"class_name":"D","config":{"name":"d"}}]}}`
 	for i := range 12 { // each model calls the one within four times
 		name := fmt.Sprintf("m%d", i)
-		inner = strings.TrimSuffix(inner, "}") + fmt.Sprintf(`,"inbound_nodes":[[["i",0,0,{}]],[["%[1]s",0,0,{}]],[["%[1]s",1,0,{}]],[["%[1]s",2,0,{}]]]}`, name)
+		inner = strings.TrimSuffix(inner, "}") +
+			fmt.Sprintf(`,"inbound_nodes":[[["i",0,0,{}]],[["%[1]s",0,0,{}]],[["%[1]s",1,0,{}]],[["%[1]s",2,0,{}]]]}`, name)
 		inner = fmt.Sprintf(`{"class_name":"Functional","name":"m%d","config":{"layers":[%s,%s],"input_layers":[["i",0,0]],"output_layers":[["%s",3,0]]}}`, i+1, bomb, inner, name)
 	}
 	for name, c := range map[string]struct{ doc, want string }{
-		"empty":         {``, "unexpected end"},
-		"a list":        {`[]`, "cannot unmarshal"},
-		"no model":      {`{"class_name":"Dense","config":{}}`, "no layers"},
-		"no layers":     {`{"class_name":"Functional","config":{}}`, "no layers"},
-		"cycle":         {model(`{"class_name":"A","name":"z","config":{},"inbound_nodes":[[["y",0,0,{}]]]},{"class_name":"A","name":"y","config":{},"inbound_nodes":[[["z",0,0,{}]]]}`), "a cycle"},
-		"itself":        {model(`{"class_name":"A","name":"z","config":{},"inbound_nodes":[[["z",0,0,{}]]]}`), "a cycle"},
-		"unknown layer": {model(`{"class_name":"A","name":"z","config":{},"inbound_nodes":[[["q",0,0,{}]]]}`), `no call 0 of layer "q"`},
-		"unknown call":  {model(`{"class_name":"A","name":"z","config":{},"inbound_nodes":[[["z",7,0,{}]]]}`), `no call 7`},
+		"empty":     {``, "unexpected end"},
+		"a list":    {`[]`, "cannot unmarshal"},
+		"no model":  {`{"class_name":"Dense","config":{}}`, "no layers"},
+		"no layers": {`{"class_name":"Functional","config":{}}`, "no layers"},
+		"cycle":     {model(`{"class_name":"A","name":"z","config":{},"inbound_nodes":[[["y",0,0,{}]]]},{"class_name":"A","name":"y","config":{},"inbound_nodes":[[["z",0,0,{}]]]}`), "a cycle"},
+		"itself": {model(`{"class_name":"A","name":"z","config":{},"inbound_nodes":[[["z",0,0,{}]]]}`),
+			"a cycle"},
+		"unknown layer": {model(`{"class_name":"A","name":"z","config":{},"inbound_nodes":[[["q",0,0,{}]]]}`),
+			`no call 0 of layer "q"`},
+		"unknown call": {model(`{"class_name":"A","name":"z","config":{},"inbound_nodes":[[["z",7,0,{}]]]}`),
+			`no call 7`},
 		"twice":         {model(`{"class_name":"A","name":"z","config":{}},{"class_name":"A","name":"z","config":{}}`), `"z" twice`},
 		"no output":     {model(`{"class_name":"A","name":"y","config":{}}`), `layer "z"`},
 		"no class":      {model(`{"name":"z","config":{}}`), "without class"},
 		"no history":    {model(`{"class_name":"A","name":"z","config":{},"inbound_nodes":[{"args":[{"class_name":"__keras_tensor__"}]}]}`), "keras_history"},
 		"config a list": {model(`{"class_name":"A","name":"z","config":[]}`), "not an object"},
-		"member twice":  {model(`{"class_name":"A","class_name":"B","name":"z","config":{}}`), `"class_name" twice`},
-		"bomb":          {`{"class_name":"Sequential","config":{"layers":[` + bomb + `,` + inner + `]}}`, "more than 65535"},
-		"too large":     {strings.Repeat(" ", MaxKeras+1), "at most 4194304"},
+		"member twice": {model(`{"class_name":"A","class_name":"B","name":"z","config":{}}`),
+			`"class_name" twice`},
+		"bomb": {`{"class_name":"Sequential","config":{"layers":[` + bomb + `,` + inner + `]}}`,
+			"more than 65535"},
+		"too large": {strings.Repeat(" ", MaxKeras+1), "at most 4194304"},
 	} {
 		if slow && name == "bomb" {
 			continue
@@ -171,7 +186,8 @@ func TestKerasRefused(t *testing.T) {
 }
 
 func TestSnakeCase(t *testing.T) {
-	for in, want := range map[string]string{"Dense": "dense", "MultiHeadAttention": "multi_head_attention", "Conv2D": "conv2d", "LSTM": "lstm", "PReLU": "p_re_lu",
+	for in, want := range map[string]string{"Dense": "dense", "MultiHeadAttention": "multi_head_attention",
+		"Conv2D": "conv2d", "LSTM": "lstm", "PReLU": "p_re_lu",
 		"InputLayer": "input_layer", "my-Layer": "my_layer", "GRUCell": "gru_cell"} {
 		if got := snakeCase(in); got != want {
 			t.Errorf("%s: %s, want %s", in, got, want)
@@ -184,6 +200,9 @@ func FuzzKeras(f *testing.F) {
 	f.Add(readFile(f, "keras-h5-config.json"))
 	f.Add([]byte(`{"class_name":"Sequential","config":[{"class_name":"Dense","config":{"name":"x","units":1}}]}`))
 	f.Fuzz(func(t *testing.T, p []byte) {
-		graphtest.Bounded(t, 256, p, func() { checkSource(t, func() (*graph.Graph, error) { return ParseKeras(p, nil) }) })
+		graphtest.Bounded(t, 256, p, func() {
+			checkSource(t,
+				func() (*graph.Graph, error) { return ParseKeras(p, nil) })
+		})
 	})
 }

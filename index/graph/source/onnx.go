@@ -58,8 +58,10 @@ func ParseONNX(r io.ReaderAt, size int64) (*graph.Graph, error) {
 }
 
 // onnxTypes are the element types by TensorProto.DataType.
-var onnxTypes = map[uint64]formats.DType{1: formats.F32, 2: formats.U8, 3: formats.I8, 4: formats.U16, 5: formats.I16, 6: formats.I32, 7: formats.I64,
-	9: formats.Bool, 10: formats.F16, 11: formats.F64, 12: formats.U32, 13: formats.U64, 14: formats.C64, 15: formats.C128, 16: formats.BF16,
+var onnxTypes = map[uint64]formats.DType{1: formats.F32, 2: formats.U8, 3: formats.I8, 4: formats.U16,
+	5: formats.I16, 6: formats.I32, 7: formats.I64,
+	9: formats.Bool, 10: formats.F16, 11: formats.F64, 12: formats.U32, 13: formats.U64, 14: formats.C64,
+	15: formats.C128, 16: formats.BF16,
 	17: formats.F8E4M3, 19: formats.F8E5M2}
 
 type onnxParser struct {
@@ -90,7 +92,8 @@ func (o *onnxParser) graph(s protowire.Span) error {
 			if err != nil {
 				return err
 			}
-			v := onnxValue{text: "p", param: graph.Param{Tensor: t.name, DType: onnxTypes[t.dtype], Shape: t.dims}}
+			v := onnxValue{text: "p",
+				param: graph.Param{Tensor: t.name, DType: onnxTypes[t.dtype], Shape: t.dims}}
 			if v.param.DType == "" {
 				v.param.Shape = nil
 			}
@@ -186,7 +189,8 @@ func (o *onnxParser) input(s protowire.Span) error {
 	if _, ok := o.at[name]; ok {
 		return nil
 	}
-	return o.add(graph.Vertex{Name: name, Op: "Input", Config: fmt.Sprintf(`{"dtype":%d,"shape":[%s]}`, elem, sizes)}, []string{name})
+	return o.add(graph.Vertex{Name: name, Op: "Input",
+		Config: fmt.Sprintf(`{"dtype":%d,"shape":[%s]}`, elem, sizes)}, []string{name})
 }
 
 func (o *onnxParser) add(v graph.Vertex, outputs []string) error {
@@ -274,7 +278,8 @@ func (o *onnxParser) node(s protowire.Span) error {
 			places = append(places, ',')
 		}
 		if places = appendJSONString(places, x.text); len(places) > MaxSource {
-			return fmt.Errorf("node %q: constants of more than %d bytes: %w", v.Name, MaxSource, graph.ErrInvalid)
+			return fmt.Errorf("node %q: constants of more than %d bytes: %w", v.Name, MaxSource,
+				graph.ErrInvalid)
 		}
 		switch x.text {
 		case "":
@@ -311,7 +316,8 @@ func (o *onnxParser) attribute(s protowire.Span, attrs map[string]string) error 
 	}
 	float := func(bits uint32) func([]byte) []byte {
 		return func(p []byte) []byte {
-			return strconv.AppendQuote(p, strconv.FormatFloat(float64(math.Float32frombits(bits)), 'g', -1, 32))
+			f := float64(math.Float32frombits(bits))
+			return strconv.AppendQuote(p, strconv.FormatFloat(f, 'g', -1, 32))
 		}
 	}
 	integer := func(v uint64) func([]byte) []byte {

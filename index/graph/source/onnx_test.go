@@ -48,7 +48,8 @@ func TestONNX(t *testing.T) {
 			t.Errorf("%s: %s, want %s", g.Vertices[i].Name, got, want)
 		}
 	}
-	if p := g.Vertices[1].Params[0]; p.DType != formats.F32 || !reflect.DeepEqual(p.Shape, []int64{4, 3, 3, 3}) {
+	if p := g.Vertices[1].Params[0]; p.DType != formats.F32 ||
+		!reflect.DeepEqual(p.Shape, []int64{4, 3, 3, 3}) {
 		t.Errorf("%+v", p)
 	}
 	for _, i := range []int{5, 10, 11} {
@@ -100,14 +101,17 @@ func message(fields ...any) []byte {
 
 func TestONNXParts(t *testing.T) {
 	model := func(graph ...any) []byte { return message(1, 8, 7, message(graph...)) }
-	input := message(1, "x", 2, message(1, message(1, 1, 2, message(1, message(2, "batch"), 1, message(), 1, message(1, 4)))))
+	input := message(1, "x", 2, message(1, message(1, 1, 2,
+		message(1, message(2, "batch"), 1, message(), 1, message(1, 4)))))
 	weight := message(1, []byte{4, 2}, 2, 1, 8, "w", 9, strings.Repeat("\x00", 32))
 	axes := message(1, 1, 2, 7, 8, "axes", 9, "\x01\x00\x00\x00\x00\x00\x00\x00")
 	g, err := parseONNX(model(11, input, 5, weight, 5, axes,
 		1, message(1, "x", 2, "y", 4, "Identity"),
 		1, message(1, "y", 1, "", 1, "w", 1, "axes", 2, "z", 4, "Odd", 7, "my.domain",
-			5, message(1, "f", 2, float32(0.1)), 5, message(1, "s", 4, "\xff"), 5, message(1, "l", 8, 1, 8, 2), 5, message(1, "fs", 7, []byte{0, 0, 0x80, 0x3f}),
-			5, message(1, "ss", 9, "a", 9, "b"), 5, message(1, "none"), 5, message(1, "t", 5, axes), 5, message(1, "ts", 10, axes, 10, axes)),
+			5, message(1, "f", 2, float32(0.1)), 5, message(1, "s", 4, "\xff"), 5,
+			message(1, "l", 8, 1, 8, 2), 5, message(1, "fs", 7, []byte{0, 0, 0x80, 0x3f}),
+			5, message(1, "ss", 9, "a", 9, "b"), 5, message(1, "none"), 5, message(1, "t", 5, axes), 5,
+			message(1, "ts", 10, axes, 10, axes)),
 		1, message(1, "z", 1, "y", 2, "out", 3, "mul", 4, "Mul")))
 	if err != nil {
 		t.Fatal(err)
@@ -130,28 +134,33 @@ func TestONNXParts(t *testing.T) {
 		p    []byte
 		want string
 	}{
-		"empty":               {nil, "no graph"},
-		"no graph":            {message(1, 8), "no graph"},
-		"unknown input":       {model(1, message(1, "q", 2, "z", 4, "A")), `input "q"`},
-		"itself":              {model(1, message(1, "z", 2, "z", 4, "A")), `input "z"`},
-		"control flow":        {model(1, message(2, "z", 4, "If", 5, message(1, "then", 6, message()))), "a graph within"},
-		"no outputs":          {model(1, message(4, "A")), "0 outputs"},
-		"no op":               {model(1, message(2, "z")), "outputs"},
-		"longer than it is":   {[]byte{7<<3 | 2, 100, 1}, "1 are left"},
-		"a group":             {[]byte{7<<3 | 3}, "wire type 3"},
-		"field 0":             {[]byte{0, 0}, "field 0"},
-		"number without end":  {bytes.Repeat([]byte{0xff}, 20), "more than 64 bits"},
-		"negative shape":      {model(5, message(1, -1, 8, "w")), "shape"},
-		"name not UTF-8":      {model(1, message(1, "\xff", 4, "A", 2, "z")), "not UTF-8"},
-		"constant elsewhere":  {model(1, message(2, "c", 4, "Constant", 5, message(1, "value", 5, message(14, 1)))), "another file"},
-		"constants of 16 MiB": {model(1, message(2, "c", 4, "Constant", 5, message(1, "value", 5, message(9, strings.Repeat("x", MaxSource))))), "more than 16777216"},
+		"empty":         {nil, "no graph"},
+		"no graph":      {message(1, 8), "no graph"},
+		"unknown input": {model(1, message(1, "q", 2, "z", 4, "A")), `input "q"`},
+		"itself":        {model(1, message(1, "z", 2, "z", 4, "A")), `input "z"`},
+		"control flow": {model(1, message(2, "z", 4, "If", 5, message(1, "then", 6, message()))),
+			"a graph within"},
+		"no outputs":         {model(1, message(4, "A")), "0 outputs"},
+		"no op":              {model(1, message(2, "z")), "outputs"},
+		"longer than it is":  {[]byte{7<<3 | 2, 100, 1}, "1 are left"},
+		"a group":            {[]byte{7<<3 | 3}, "wire type 3"},
+		"field 0":            {[]byte{0, 0}, "field 0"},
+		"number without end": {bytes.Repeat([]byte{0xff}, 20), "more than 64 bits"},
+		"negative shape":     {model(5, message(1, -1, 8, "w")), "shape"},
+		"name not UTF-8":     {model(1, message(1, "\xff", 4, "A", 2, "z")), "not UTF-8"},
+		"constant elsewhere": {model(1, message(2, "c", 4, "Constant", 5,
+			message(1, "value", 5, message(14, 1)))), "another file"},
+		"constants of 16 MiB": {model(1, message(2, "c", 4, "Constant", 5,
+			message(1, "value", 5, message(9, strings.Repeat("x", MaxSource))))), "more than 16777216"},
 	} {
-		if g, err := parseONNX(c.p); !errors.Is(err, graph.ErrInvalid) || !strings.Contains(err.Error(), c.want) {
+		if g, err := parseONNX(c.p); !errors.Is(err, graph.ErrInvalid) ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, %v, want %q", name, g, err, c.want)
 		}
 	}
 	// Weights are not read, however large.
-	if _, err := parseONNX(model(5, message(1, MaxSource/2, 2, 1, 8, "w", 9, strings.Repeat("x", 2*MaxSource)), 11, input)); err != nil {
+	if _, err := parseONNX(model(5, message(1, MaxSource/2, 2, 1, 8, "w", 9,
+		strings.Repeat("x", 2*MaxSource)), 11, input)); err != nil {
 		t.Error(err)
 	}
 }
@@ -159,6 +168,9 @@ func TestONNXParts(t *testing.T) {
 func FuzzONNX(f *testing.F) {
 	f.Add(readFile(f, "torch.onnx"))
 	f.Fuzz(func(t *testing.T, p []byte) {
-		graphtest.Bounded(t, 256, p, func() { checkSource(t, func() (*graph.Graph, error) { return parseONNX(p) }) })
+		graphtest.Bounded(t, 256, p, func() {
+			checkSource(t,
+				func() (*graph.Graph, error) { return parseONNX(p) })
+		})
 	})
 }

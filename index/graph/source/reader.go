@@ -36,7 +36,8 @@ func newReader(p []byte) (*reader, error) {
 }
 
 func (r *reader) errorf(format string, args ...any) error {
-	return fmt.Errorf("%s at byte %d: %w", fmt.Sprintf(format, args...), r.dec.InputOffset(), graph.ErrInvalid)
+	return fmt.Errorf("%s at byte %d: %w", fmt.Sprintf(format, args...), r.dec.InputOffset(),
+		graph.ErrInvalid)
 }
 
 func (r *reader) token() (json.Token, error) {

@@ -31,5 +31,6 @@ func slots(params []graph.Param) {
 func module(name string) string { return name[:max(strings.LastIndexAny(name, "./"), 0)] }
 
 func inModule(name, prefix string) bool {
-	return prefix == "" || len(name) > len(prefix) && name[:len(prefix)] == prefix && (name[len(prefix)] == '.' || name[len(prefix)] == '/')
+	return prefix == "" || len(name) > len(prefix) && name[:len(prefix)] == prefix &&
+		(name[len(prefix)] == '.' || name[len(prefix)] == '/')
 }

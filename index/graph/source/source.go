@@ -126,7 +126,8 @@ func Find(files []File, rel, format string) []Source {
 	var out []Source
 	add := func(kind graph.Kind, f *File) {
 		if f != nil {
-			out = append(out, Source{Kind: kind, Rel: f.Rel, Key: fmt.Sprintf("%s %s %s", kind, f.Rel, f.Stamp)})
+			out = append(out, Source{Kind: kind, Rel: f.Rel,
+				Key: fmt.Sprintf("%s %s %s", kind, f.Rel, f.Stamp)})
 		}
 	}
 	self := at[rel]
@@ -134,9 +135,11 @@ func Find(files []File, rel, format string) []Source {
 		self = &File{Rel: rel}
 	}
 	if self.Attr != nil {
-		out = append(out, Source{Kind: graph.Explicit, Rel: rel, Key: fmt.Sprintf("%s @%s", graph.Explicit, cas.Sum(self.Attr)), attr: self.Attr})
+		out = append(out, Source{Kind: graph.Explicit, Rel: rel,
+			Key: fmt.Sprintf("%s @%s", graph.Explicit, cas.Sum(self.Attr)), attr: self.Attr})
 	}
-	for _, name := range []string{rel + ".arch.json", path.Join(dir, "arch.json"), path.Join(dir, "graph.json"), "arch.json", "graph.json"} {
+	for _, name := range []string{rel + ".arch.json", path.Join(dir, "arch.json"),
+		path.Join(dir, "graph.json"), "arch.json", "graph.json"} {
 		if f := at[name]; f != nil && (len(out) == 0 || out[len(out)-1].Rel != name) {
 			add(graph.Explicit, f)
 		}

@@ -25,10 +25,13 @@ func kinds(src []Source) string {
 func TestSources(t *testing.T) {
 	for _, tc := range []struct{ files, rel, format, want string }{
 		{"m.pt", "m.pt", "torch-zip", "seq"},
-		{"m.pt m.pt.arch.json arch.json", "m.pt", "torch-zip", "explicit m.pt.arch.json, explicit arch.json, seq"},
-		{"sub/m.bin arch.json sub/graph.json", "sub/m.bin", "torch-legacy", "explicit sub/graph.json, explicit arch.json, seq"},
+		{"m.pt m.pt.arch.json arch.json", "m.pt", "torch-zip",
+			"explicit m.pt.arch.json, explicit arch.json, seq"},
+		{"sub/m.bin arch.json sub/graph.json", "sub/m.bin", "torch-legacy",
+			"explicit sub/graph.json, explicit arch.json, seq"},
 		{"m.safetensors", "m.safetensors", "safetensors", "explicit m.safetensors, bag"},
-		{"m.safetensors model.onnx x.pt2", "m.safetensors", "safetensors", "explicit m.safetensors, onnx model.onnx, export x.pt2, bag"},
+		{"m.safetensors model.onnx x.pt2", "m.safetensors", "safetensors",
+			"explicit m.safetensors, onnx model.onnx, export x.pt2, bag"},
 		{"a.pt2 b.pt2 m.pt", "m.pt", "torch-zip", "seq"},
 		{"a.pt2 b.pt2", "b.pt2", "torch-zip", "export b.pt2, seq"},
 		{"net.onnx", "net.onnx", "onnx", "onnx net.onnx, bag"},
@@ -81,19 +84,28 @@ func TestRead(t *testing.T) {
 		return p
 	}
 	open := opener(map[string][]byte{
-		"arch.json": []byte(arch), "bad.json": []byte(`{"v":1,"nodes":[{"id":"fc","op":"Linear","params":["fc.bias"]}]}`), "large.json": make([]byte, MaxSource+1),
-		"m.safetensors": safetensorsWith(t, map[string]string{metadataKey: arch}), "plain.safetensors": safetensorsWith(t, map[string]string{"format": "pt"}),
-		"x.pt2": sample("torch/exported.pt2"), "m.keras": sample("hdf5/model.keras"), "m.onnx": sample("onnx/types.onnx"),
+		"arch.json":         []byte(arch),
+		"bad.json":          []byte(`{"v":1,"nodes":[{"id":"fc","op":"Linear","params":["fc.bias"]}]}`),
+		"large.json":        make([]byte, MaxSource+1),
+		"m.safetensors":     safetensorsWith(t, map[string]string{metadataKey: arch}),
+		"plain.safetensors": safetensorsWith(t, map[string]string{"format": "pt"}),
+		"x.pt2":             sample("torch/exported.pt2"), "m.keras": sample("hdf5/model.keras"),
+		"m.onnx": sample("onnx/types.onnx"),
 	})
 	for _, tc := range []struct {
 		src      Source
 		vertices int // 0: refused; -1: some
 	}{
-		{Source{Kind: graph.Explicit, Rel: "arch.json"}, 2}, {Source{Kind: graph.Explicit, Rel: "m.safetensors"}, 2}, {Source{Kind: graph.Export, Rel: "x.pt2"}, -1},
+		{Source{Kind: graph.Explicit, Rel: "arch.json"}, 2},
+		{Source{Kind: graph.Explicit, Rel: "m.safetensors"}, 2},
+		{Source{Kind: graph.Export, Rel: "x.pt2"}, -1},
 		{Source{Kind: graph.Keras, Rel: "m.keras"}, -1}, {Source{Kind: graph.ONNX, Rel: "m.onnx"}, -2},
 		{Source{Kind: graph.Seq}, 1}, {Source{Kind: graph.Bag}, 1},
-		{Source{Kind: graph.Explicit, Rel: "bad.json"}, 0}, {Source{Kind: graph.Explicit, Rel: "large.json"}, 0}, {Source{Kind: graph.Explicit, Rel: "plain.safetensors"}, 0},
-		{Source{Kind: graph.Export, Rel: "m.keras"}, 0}, {Source{Kind: graph.Keras, Rel: "x.pt2"}, 0}, {Source{Kind: graph.Keras, Rel: "arch.json"}, 0},
+		{Source{Kind: graph.Explicit, Rel: "bad.json"}, 0},
+		{Source{Kind: graph.Explicit, Rel: "large.json"}, 0},
+		{Source{Kind: graph.Explicit, Rel: "plain.safetensors"}, 0},
+		{Source{Kind: graph.Export, Rel: "m.keras"}, 0}, {Source{Kind: graph.Keras, Rel: "x.pt2"}, 0},
+		{Source{Kind: graph.Keras, Rel: "arch.json"}, 0},
 	} {
 		g, err := Read(&tc.src, open, tensors)
 		switch {
@@ -105,11 +117,13 @@ func TestRead(t *testing.T) {
 			if err != nil && !errors.Is(err, graph.ErrInvalid) {
 				t.Errorf("%+v: %v", tc.src, err)
 			}
-		case err != nil || tc.vertices > 0 && len(g.Vertices) != tc.vertices || len(g.Vertices) == 0 || g.Kind != tc.src.Kind:
+		case err != nil || tc.vertices > 0 && len(g.Vertices) != tc.vertices || len(g.Vertices) == 0 ||
+			g.Kind != tc.src.Kind:
 			t.Errorf("%+v: %+v, %v", tc.src, g, err)
 		}
 	}
-	if _, err := Read(&Source{Kind: graph.Explicit, Rel: "none.json"}, open, nil); !errors.Is(err, os.ErrNotExist) {
+	if _, err := Read(&Source{Kind: graph.Explicit, Rel: "none.json"}, open, nil); !errors.Is(err,
+		os.ErrNotExist) {
 		t.Error(err)
 	}
 }

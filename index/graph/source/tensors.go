@@ -36,10 +36,14 @@ func FromTensors(kind graph.Kind, all []formats.Tensor) (*graph.Graph, error) {
 			slot = t.Name[len(name)+1:]
 		}
 		v := &g.Vertices[n]
-		v.Params = append(v.Params, graph.Param{Tensor: t.Name, Slot: slot, DType: t.DType, Shape: slices.Clone(t.Shape)})
+		v.Params = append(v.Params, graph.Param{Tensor: t.Name, Slot: slot, DType: t.DType,
+			Shape: slices.Clone(t.Shape)})
 	}
-	for i := range g.Vertices { // torch saves a layer's tensors as they were registered, safetensors by width and name
-		slices.SortFunc(g.Vertices[i].Params, func(a, b graph.Param) int { return strings.Compare(a.Tensor, b.Tensor) })
+	// torch saves a layer's tensors as they were registered, safetensors by width and name
+	for i := range g.Vertices {
+		slices.SortFunc(g.Vertices[i].Params, func(a, b graph.Param) int {
+			return strings.Compare(a.Tensor, b.Tensor)
+		})
 	}
 	return g, g.Check()
 }

@@ -9,13 +9,17 @@ import (
 
 // tokens are those of encoding/json.
 func FuzzTokens(f *testing.F) {
-	for _, s := range []string{`{"a":[1,-2.5e+3,true,false,null,"x\"\\ud800",{}],"\\u00e9":"é"}`, ` [ ] `, `"a"`, `0`, `[[[]],{"a":{"b":[ ]}}]`,
-		`[1 2]`, `{"a"}`, `{"a":}`, `[,]`, `{,}`, `[1,]`, `{"a":1,}`, `01`, `-`, `1.`, `.5`, `1e`, `"\u12g4"`, `"\x"`, "\"\n\"", `tru`, `nulll`, `[}`, `{]`, ` `, ``, `[1]]`, `{"a":1 "b":2}`, `{1:2}`, `-0.0E-12`} {
+	for _, s := range []string{`{"a":[1,-2.5e+3,true,false,null,"x\"\\ud800",{}],"\\u00e9":"é"}`, ` [ ] `,
+		`"a"`, `0`, `[[[]],{"a":{"b":[ ]}}]`,
+		`[1 2]`, `{"a"}`, `{"a":}`, `[,]`, `{,}`, `[1,]`, `{"a":1,}`, `01`, `-`, `1.`, `.5`, `1e`, `"\u12g4"`,
+		`"\x"`, "\"\n\"", `tru`, `nulll`, `[}`, `{]`, ` `, ``, `[1]]`, `{"a":1 "b":2}`, `{1:2}`,
+		`-0.0E-12`} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, p []byte) {
 		ok := json.Valid(p)
-		if deep := bytes.Count(p, []byte("[")) + bytes.Count(p, []byte("{")); valid(string(p)) != ok && !(ok && deep > 2*maxDepth) {
+		if deep := bytes.Count(p, []byte("[")) + bytes.Count(p, []byte("{")); valid(string(p)) != ok &&
+			!(ok && deep > 2*maxDepth) {
 			t.Fatalf("%q: valid %v", p, !ok)
 		}
 		if !ok || !utf8.Valid(p) { // as newReader
@@ -48,7 +52,8 @@ func FuzzTokens(f *testing.F) {
 				return
 			}
 			if want.InputOffset() != got.InputOffset() || want.More() != got.More() {
-				t.Fatalf("after %v: at %d, %v; want %d, %v", a, got.InputOffset(), got.More(), want.InputOffset(), want.More())
+				t.Fatalf("after %v: at %d, %v; want %d, %v", a, got.InputOffset(), got.More(),
+					want.InputOffset(), want.More())
 			}
 		}
 	})
