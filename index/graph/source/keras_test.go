@@ -201,8 +201,7 @@ func FuzzKeras(f *testing.F) {
 	f.Add([]byte(`{"class_name":"Sequential","config":[{"class_name":"Dense","config":{"name":"x","units":1}}]}`))
 	f.Fuzz(func(t *testing.T, p []byte) {
 		graphtest.Bounded(t, 256, p, func() {
-			checkSource(t,
-				func() (*graph.Graph, error) { return ParseKeras(p, nil) })
+			checkSource(t, func() (*graph.Graph, error) { return ParseKeras(p, nil) })
 		})
 	})
 }

@@ -169,8 +169,7 @@ func FuzzONNX(f *testing.F) {
 	f.Add(readFile(f, "torch.onnx"))
 	f.Fuzz(func(t *testing.T, p []byte) {
 		graphtest.Bounded(t, 256, p, func() {
-			checkSource(t,
-				func() (*graph.Graph, error) { return parseONNX(p) })
+			checkSource(t, func() (*graph.Graph, error) { return parseONNX(p) })
 		})
 	})
 }
