@@ -39,6 +39,9 @@ type Location struct {
 	Delta   bool // it is decoded with the help of another record, its base
 }
 
+// RecordSize is what the record takes in its segment, header and padding included, to within a few bytes.
+func (l Location) RecordSize() int64 { return (int64(l.Stored) + 64 + 7) &^ 7 }
+
 // Entry is one line of the chunk index.
 type Entry struct {
 	Hash Hash

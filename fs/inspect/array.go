@@ -8,7 +8,8 @@ import (
 	"ckptfs/formats/zarr"
 )
 
-// array is a tensor as show, diff and cat-tensor know it by its name: one that a file has, or that several tensors are the pieces of.
+// array is a tensor as show, diff and cat-tensor know it by its name: one that a file has, or that several
+// tensors are the pieces of.
 type array struct {
 	formats.Tensor // of one in pieces its name, type and shape; Region and Offset mean nothing
 	pieces         []piece
@@ -19,7 +20,7 @@ type array struct {
 
 // piece is a tensor of a file, and where its first element is in the array.
 type piece struct {
-	f      *comparand
+	f      *file
 	i      int     // in f.layout.Tensors
 	origin []int64 // nil: the beginning
 }
@@ -74,7 +75,7 @@ func (a *array) offset() int64 {
 }
 
 // one is an array that is a tensor of a file.
-func one(f *comparand, i int, name string) array {
+func one(f *file, i int, name string) array {
 	t := f.layout.Tensors[i]
 	t.Name = name
 	return array{Tensor: t, pieces: []piece{{f: f, i: i}}}
@@ -130,8 +131,9 @@ func tile(whole formats.Tensor, pieces []piece) (array, bool) {
 	return a, true
 }
 
-// arraysOf is the tensors of a file. Those that are named as pieces of one (formats.PieceName), and tile it, are one.
-func arraysOf(f *comparand) []array {
+// arraysOf is the tensors of a file. Those that are named as pieces of one (formats.PieceName), and tile it,
+// are one.
+func arraysOf(f *file) []array {
 	out := make([]array, 0, len(f.layout.Tensors))
 	if !f.layout.Partial { // a file that is shown by its parts is
 		for i := range f.layout.Tensors {
@@ -181,7 +183,7 @@ func extent(pieces []piece) []int64 {
 
 // arrayReader reads the elements of an array, row-major.
 type arrayReader struct {
-	v     *Volume
+	ins   *Inspector
 	a     *array
 	whole *tensorReader   // of one that is a tensor
 	parts []*tensorReader // of one in pieces; nil: not opened yet
@@ -189,11 +191,11 @@ type arrayReader struct {
 }
 
 // openArray makes an array readable until done is called. One reader is for one goroutine.
-func (v *Volume) openArray(a *array) (*arrayReader, error) {
-	r := &arrayReader{v: v, a: a}
+func (ins *Inspector) openArray(a *array) (*arrayReader, error) {
+	r := &arrayReader{ins: ins, a: a}
 	if a.zarr != nil {
 		var err error
-		r.zarr, err = v.openZarr(a)
+		r.zarr, err = ins.openZarr(a)
 		return r, err
 	}
 	if a.grid != nil {
@@ -201,7 +203,7 @@ func (v *Volume) openArray(a *array) (*arrayReader, error) {
 		return r, nil
 	}
 	var err error
-	r.whole, err = v.openTensor(a.pieces[0].f, a.pieces[0].tensor())
+	r.whole, err = ins.openTensor(a.pieces[0].f, a.pieces[0].tensor())
 	return r, err
 }
 
@@ -219,7 +221,8 @@ func (r *arrayReader) done() {
 	}
 }
 
-// read reads elements from byte off of them on. Of an array in pieces both ends are those of elements. One that is stored as zarr has it is best read forwards.
+// read reads elements from byte off of them on. Of an array in pieces both ends are those of elements. One
+// that is stored as zarr has it is best read forwards.
 func (r *arrayReader) read(p []byte, off int64) error {
 	if r.zarr != nil {
 		return r.zarr.read(p, off)
@@ -233,7 +236,7 @@ func (r *arrayReader) read(p []byte, off int64) error {
 		n = min(n, int64(len(p))/width)
 		if r.parts[part] == nil {
 			x := &r.a.pieces[part]
-			t, err := r.v.openTensor(x.f, x.tensor())
+			t, err := r.ins.openTensor(x.f, x.tensor())
 			if err != nil {
 				return err
 			}
@@ -247,7 +250,8 @@ func (r *arrayReader) read(p []byte, off int64) error {
 	return nil
 }
 
-// run finds element e of an array in pieces: which piece has it, as which element, and how many follow one another in both.
+// run finds element e of an array in pieces: which piece has it, as which element, and how many follow one
+// another in both.
 func (a *array) run(e int64) (part int, from, n int64) {
 	at := make([]int64, len(a.Shape))
 	for d := len(at) - 1; d >= 0; d-- {
@@ -277,10 +281,11 @@ func (a *array) run(e int64) (part int, from, n int64) {
 	return part, from, n
 }
 
-// sealed is something of which only the bytes are known, in a file: a part of an array that is stored compressed.
+// sealed is something of which only the bytes are known, in a file: a part of an array that is stored
+// compressed.
 type sealed struct {
 	key    string // which part it is
-	f      *comparand
+	f      *file
 	off, n int64
 	inline []byte // where f is nil
 }

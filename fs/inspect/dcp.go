@@ -17,13 +17,14 @@ import (
 // isDCP reports whether a file may be one that a .metadata names the tensors of.
 func isDCP(p string) bool { return strings.HasSuffix(p, dcp.Suffix) }
 
-// dcp is the tensors of a folder that torch.distributed.checkpoint wrote. Those that ranks wrote in parts are one where the parts tile it.
-func (r *reach) dcp(ctx context.Context, dir string) (*collection, error) {
+// dcp is the tensors of a folder that torch.distributed.checkpoint wrote. Those that ranks wrote in parts are
+// one where the parts tile it.
+func (r *reach) dcp(ctx context.Context, dir string) (*set, error) {
 	items, meta, err := r.dcpItems(dir)
 	if err != nil || items == nil {
 		return nil, err
 	}
-	out := &collection{path: dir, format: "dcp", files: []*comparand{meta}}
+	out := &set{path: dir, format: "dcp", files: []*file{meta}}
 	for _, file := range slices.Sorted(maps.Keys(items)) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -39,7 +40,7 @@ func (r *reach) dcp(ctx context.Context, dir string) (*collection, error) {
 }
 
 // dcpFile is what one of its files has, by the names in the .metadata beside it. nil: it is not named there.
-func (r *reach) dcpFile(f *comparand) *collection {
+func (r *reach) dcpFile(f *file) *set {
 	if !isDCP(f.path) {
 		return nil
 	}
@@ -48,16 +49,16 @@ func (r *reach) dcpFile(f *comparand) *collection {
 	if err != nil || items[base] == nil {
 		return nil
 	}
-	out := &collection{path: f.path, format: "dcp", files: []*comparand{f}}
+	out := &set{path: f.path, format: "dcp", files: []*file{f}}
 	if out.arrays, out.objects, err = dcpArrays(out.files, items); err != nil {
 		return nil
 	}
 	return out
 }
 
-func (r *reach) dcpItems(dir string) (map[string][]dcp.Item, *comparand, error) {
+func (r *reach) dcpItems(dir string) (map[string][]dcp.Item, *file, error) {
 	p := path.Join(dir, dcp.Metadata)
-	b, err := r.v.readSmall(p, dcp.MaxMetadata)
+	b, err := r.ins.files.ReadSmall(p, dcp.MaxMetadata)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -73,7 +74,7 @@ func (r *reach) dcpItems(dir string) (map[string][]dcp.Item, *comparand, error) 
 }
 
 // dcpArrays calls the tensors of files by the names of the items that they lie in.
-func dcpArrays(files []*comparand, items map[string][]dcp.Item) (out []array, objects []sealed, err error) {
+func dcpArrays(files []*file, items map[string][]dcp.Item) (out []array, objects []sealed, err error) {
 	var names []string // in the order in which they are met
 	whole := map[string]formats.Tensor{}
 	pieces := map[string][]piece{}
@@ -128,7 +129,8 @@ func dcpArrays(files []*comparand, items map[string][]dcp.Item) (out []array, ob
 	return out, objects, nil
 }
 
-// itemOf finds the item that a tensor is, or lies in: by its number, and by where its bytes are. inner is what it is called there.
+// itemOf finds the item that a tensor is, or lies in: by its number, and by where its bytes are. inner is
+// what it is called there.
 func itemOf(l *formats.Layout, t *formats.Tensor, items []dcp.Item) (k int, inner string, ok bool) {
 	if l.Format == "distcp" {
 		number, rest, _ := strings.Cut(t.Name, ".")

@@ -15,12 +15,12 @@ import (
 )
 
 // Diff compares the tensors of two files, steps or runs. Of a run it is the last complete step.
-func (v *Volume) Diff(ctx context.Context, a, b string, progress func(control.Progress)) (*control.Diff, error) {
-	d := &differ{v: v, report: progress, out: &control.Diff{
+func (ins *Inspector) Diff(ctx context.Context, a, b string, progress func(control.Progress)) (*control.Diff, error) {
+	d := &differ{ins: ins, report: progress, out: &control.Diff{
 		A: a, B: b, Files: []control.FilePair{}, Changed: []control.TensorChange{}, Reshaped: []control.TensorChange{},
 		Added: []control.TensorRef{}, Removed: []control.TensorRef{}, Others: []control.OtherFile{},
 	}}
-	d.reach = newReach(v)
+	d.reach = newReach(ins)
 	defer d.reach.close()
 	left, err := d.side(ctx, &d.out.A)
 	if err != nil {
@@ -34,35 +34,39 @@ func (v *Volume) Diff(ctx context.Context, a, b string, progress func(control.Pr
 }
 
 type differ struct {
-	v      *Volume
+	ins    *Inspector
 	out    *control.Diff
 	report func(control.Progress)
 	reach  *reach
 }
 
 // side lists what there is on one side. *p becomes the step, when it was a run.
-func (d *differ) side(ctx context.Context, p *string) ([]*collection, error) {
-	v := d.v
-	n, err := v.resolve(*p)
+func (d *differ) side(ctx context.Context, p *string) ([]*set, error) {
+	ins := d.ins
+	n, err := ins.files.Open(*p)
 	if err != nil {
 		return nil, &fs.PathError{Op: "diff", Path: *p, Err: err}
 	}
-	defer n.unref(1)
-	if !n.IsDir() {
+	defer n.Unpin()
+	info, err := n.Info()
+	if err != nil {
+		return nil, &fs.PathError{Op: "diff", Path: *p, Err: err}
+	}
+	if !info.Dir {
 		c, err := d.reach.at(ctx, *p)
 		if err != nil {
 			return nil, &fs.PathError{Op: "diff", Path: *p, Err: err}
 		}
 		c.rel = cmp.Or(c.name, path.Base(*p))
-		return []*collection{c}, nil
+		return []*set{c}, nil
 	}
 	if _, err := steps.RunOf(*p); err == nil {
-		_, all, err := v.steps.Run(ctx, "diff", *p)
+		_, all, err := ins.steps.Run(ctx, "diff", *p)
 		if err != nil {
 			return nil, err
 		}
 		i := len(all) - 1
-		for i >= 0 && v.steps.State(all[i]) != control.StepComplete {
+		for i >= 0 && ins.steps.State(all[i]) != control.StepComplete {
 			i--
 		}
 		if i >= 0 { // else it has files, but no steps
@@ -82,12 +86,13 @@ func (d *differ) side(ctx context.Context, p *string) ([]*collection, error) {
 	return all, nil
 }
 
-// compare pairs the files: by name, then by name without its ending, then what is left if there is one of each.
-func (d *differ) compare(ctx context.Context, left, right []*collection) error {
-	pairs := map[*collection]*collection{}
-	taken := map[*collection]bool{}
-	pair := func(key func(*collection) string) {
-		at := map[string]*collection{}
+// compare pairs the files: by name, then by name without its ending, then what is left if there is one of
+// each.
+func (d *differ) compare(ctx context.Context, left, right []*set) error {
+	pairs := map[*set]*set{}
+	taken := map[*set]bool{}
+	pair := func(key func(*set) string) {
+		at := map[string]*set{}
 		for _, b := range right {
 			if k := key(b); !taken[b] && at[k] == nil {
 				at[k] = b
@@ -99,15 +104,15 @@ func (d *differ) compare(ctx context.Context, left, right []*collection) error {
 			}
 		}
 	}
-	pair(func(f *collection) string { return f.rel })
-	holds := func(f *collection) string { // a file without tensors is no other form of one with
+	pair(func(f *set) string { return f.rel })
+	holds := func(f *set) string { // a file without tensors is no other form of one with
 		if len(f.arrays) > 0 {
 			return "/tensors"
 		}
 		return ""
 	}
-	pair(func(f *collection) string { return strings.TrimSuffix(f.rel, path.Ext(f.rel)) + holds(f) })
-	free := func(all []*collection, used func(*collection) bool) (out []*collection) {
+	pair(func(f *set) string { return strings.TrimSuffix(f.rel, path.Ext(f.rel)) + holds(f) })
+	free := func(all []*set, used func(*set) bool) (out []*set) {
 		for _, f := range all {
 			if !used(f) && len(f.arrays) > 0 {
 				out = append(out, f)
@@ -115,8 +120,8 @@ func (d *differ) compare(ctx context.Context, left, right []*collection) error {
 		}
 		return out
 	}
-	a := free(left, func(f *collection) bool { return pairs[f] != nil })
-	b := free(right, func(f *collection) bool { return taken[f] })
+	a := free(left, func(f *set) bool { return pairs[f] != nil })
+	b := free(right, func(f *set) bool { return taken[f] })
 	if len(a) == 1 && len(b) == 1 {
 		pairs[a[0]], taken[b[0]] = b[0], true
 	}
@@ -161,7 +166,7 @@ func shapeOf(t *formats.Tensor) []int64 {
 }
 
 // files compares two files.
-func (d *differ) files(ctx context.Context, a, b *collection) error {
+func (d *differ) files(ctx context.Context, a, b *set) error {
 	if len(a.arrays) == 0 && len(b.arrays) == 0 {
 		return d.others(a, b)
 	}
@@ -200,7 +205,7 @@ func (d *differ) files(ctx context.Context, a, b *collection) error {
 }
 
 // objects compares what two sets hold besides arrays.
-func (d *differ) objects(a, b *collection) error {
+func (d *differ) objects(a, b *set) error {
 	if a.one != nil || b.one != nil {
 		return nil // the one in another form
 	}
@@ -230,7 +235,7 @@ func (d *differ) objects(a, b *collection) error {
 }
 
 // rest tells of what two files hold besides the tensors that are listed.
-func (d *differ) rest(a, b *collection) {
+func (d *differ) rest(a, b *set) {
 	x, y := a.one, b.one
 	switch {
 	case x == nil || y == nil || !x.layout.Partial && !y.layout.Partial || !x.whole.IsZero() && x.whole == y.whole:
@@ -247,7 +252,7 @@ func mapHas(m map[string]int, k string) bool { _, ok := m[k]; return ok }
 const maxCompared = 64 << 20
 
 // others compares two files without tensors.
-func (d *differ) others(a, b *collection) error {
+func (d *differ) others(a, b *set) error {
 	x, y := a.one, b.one
 	if x == nil || y == nil { // sets of nothing
 		return nil
@@ -258,10 +263,10 @@ func (d *differ) others(a, b *collection) error {
 			d.out.Others = append(d.out.Others, control.OtherFile{Path: b.rel, What: "not compared: it is large and holds no tensors"})
 			return nil
 		}
-		p, err := d.v.readFile(x.node, x.size)
+		p, err := readFile(x.node, x.size)
 		if err == nil {
 			var q []byte
-			if q, err = d.v.readFile(y.node, y.size); err == nil {
+			if q, err = readFile(y.node, y.size); err == nil {
 				same = string(p) == string(q)
 			}
 		}

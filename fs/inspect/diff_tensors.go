@@ -18,7 +18,7 @@ import (
 )
 
 // tensors compares two tensors of one name.
-func (d *differ) tensors(ctx context.Context, a *collection, i int, b *collection, j int) error {
+func (d *differ) tensors(ctx context.Context, a *set, i int, b *set, j int) error {
 	s, t := &a.arrays[i], &b.arrays[j]
 	c := control.TensorChange{Name: t.Name, File: b.path, DTypeA: string(s.DType), DType: string(t.DType), ShapeA: shapeOf(&s.Tensor), Shape: shapeOf(&t.Tensor), Bytes: max(t.NumBytes(), 0)}
 	same := s.DType == t.DType && s.sameStorage(t)
@@ -69,8 +69,9 @@ func (d *differ) equal(t *formats.Tensor) {
 	d.out.EqualBytes += t.NumBytes()
 }
 
-// read compares the elements of two tensors of one shape. No sum: they are not numbers to this program, and same says all.
-func (d *differ) read(ctx context.Context, a *collection, s *array, b *collection, t *array) (sum *numbers.Comparison, same bool, err error) {
+// read compares the elements of two tensors of one shape. No sum: they are not numbers to this program, and
+// same says all.
+func (d *differ) read(ctx context.Context, a *set, s *array, b *set, t *array) (sum *numbers.Comparison, same bool, err error) {
 	x, err := d.open(a, s)
 	if err != nil {
 		return nil, false, err
@@ -123,8 +124,8 @@ func (d *differ) read(ctx context.Context, a *collection, s *array, b *collectio
 	return sum, same, nil
 }
 
-func (d *differ) open(f *collection, a *array) (*arrayReader, error) {
-	r, err := d.v.openArray(a)
+func (d *differ) open(f *set, a *array) (*arrayReader, error) {
+	r, err := d.ins.openArray(a)
 	if err != nil {
 		return nil, &fs.PathError{Op: "diff", Path: f.path, Err: fmt.Errorf("tensor %s: %w", a.Name, err)}
 	}
@@ -149,7 +150,7 @@ func (d *differ) sameSealed(ctx context.Context, s, t *array) (same bool, err er
 
 // sameBytes compares two parts of files, by their hashes if they have some.
 func (d *differ) sameBytes(a, b *sealed) (bool, error) {
-	x, y := d.v.storedAt(a.f, a.off, a.n), d.v.storedAt(b.f, b.off, b.n)
+	x, y := d.ins.storedAt(a.f, a.off, a.n), d.ins.storedAt(b.f, b.off, b.n)
 	if a.n != b.n || !x.IsZero() && !y.IsZero() {
 		return a.n == b.n && x == y, nil
 	}
@@ -159,7 +160,7 @@ func (d *differ) sameBytes(a, b *sealed) (bool, error) {
 		if s.f == nil {
 			continue
 		}
-		src, _, done, err := d.v.peruse(s.f.node)
+		src, _, done, err := s.f.node.Open()
 		if err != nil {
 			return false, &fs.PathError{Op: "diff", Path: s.f.path, Err: err}
 		}

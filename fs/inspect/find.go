@@ -14,26 +14,22 @@ import (
 )
 
 // Find lists the tensors of the store whose content has a hash that begins so, or that of a tensor of a file.
-func (v *Volume) Find(ctx context.Context, o control.FindOptions) (*control.Found, error) {
+func (ins *Inspector) Find(ctx context.Context, o control.FindOptions) (*control.Found, error) {
 	hash := strings.ToLower(o.Hash)
 	if o.Path != "" {
 		var err error
-		if hash, err = v.contentOf(ctx, o.Path, o.Tensor); err != nil {
+		if hash, err = ins.contentOf(ctx, o.Path, o.Tensor); err != nil {
 			return nil, err
 		}
 	} else if len(hash) < 8 || len(hash) > 64 || strings.Trim(hash, "0123456789abcdef") != "" {
 		return nil, fmt.Errorf("hash %q: 8 to 64 hexadecimal digits are needed: %w", o.Hash, unix.EINVAL)
 	}
 	out := &control.Found{Hash: hash, Tensors: []control.TensorRef{}}
-	err := v.walk(ctx, "", func(p string, n *Node) error {
-		n.file.mu.Lock()
-		err := n.file.load()
-		packed := n.file.rec.Packed()
-		n.file.mu.Unlock()
-		if err != nil || !packed {
+	err := ins.files.Walk(ctx, "", func(p string, n File) error {
+		if h, err := n.Manifest(); err != nil || h.IsZero() {
 			return nil
 		}
-		f, err := v.comparandOf(p, n)
+		f, err := ins.fileOf(p, n)
 		if err != nil {
 			return nil // damaged or gone, and not what was asked about
 		}
@@ -51,8 +47,8 @@ func (v *Volume) Find(ctx context.Context, o control.FindOptions) (*control.Foun
 }
 
 // contentOf is the hash of a tensor's content.
-func (v *Volume) contentOf(ctx context.Context, p, tensor string) (string, error) {
-	r := newReach(v)
+func (ins *Inspector) contentOf(ctx context.Context, p, tensor string) (string, error) {
+	r := newReach(ins)
 	defer r.close()
 	fail := func(err error) (string, error) { return "", &fs.PathError{Op: "find", Path: p, Err: err} }
 	c, err := r.at(ctx, p)
@@ -73,9 +69,9 @@ func (v *Volume) contentOf(ctx context.Context, p, tensor string) (string, error
 	return a.digest().String(), nil
 }
 
-// holder is the file that a tensor of a set lies in, and what it is called there; of a file itself.
-func (v *Volume) holder(ctx context.Context, p, tensor string) (file, name string) {
-	r := newReach(v)
+// Holder is the file that a tensor of a set lies in, and what it is called there; of a file itself.
+func (ins *Inspector) Holder(ctx context.Context, p, tensor string) (file, name string) {
+	r := newReach(ins)
 	defer r.close()
 	if c, err := r.at(ctx, p); err == nil && c.one == nil {
 		if a := c.find(tensor); a != nil && len(a.pieces) == 1 {

@@ -13,12 +13,12 @@ import (
 )
 
 // Log lists the steps of a run, with what each added to those before it.
-func (v *Volume) Log(ctx context.Context, p string) (*control.RunLog, error) {
-	out, err := v.steps.List(ctx, p)
+func (ins *Inspector) Log(ctx context.Context, p string) (*control.RunLog, error) {
+	out, err := ins.steps.List(ctx, p)
 	if err != nil {
 		return nil, err
 	}
-	l := &logger{v: v, objects: map[cas.Hash]int{}, chunks: map[uint64]int32{}}
+	l := &logger{ins: ins, objects: map[cas.Hash]int{}, chunks: map[uint64]int32{}}
 	for i := range out.Steps {
 		st := &out.Steps[i]
 		if err := l.step(ctx, i, path.Join(p, st.Step), st); err != nil {
@@ -37,9 +37,10 @@ func (v *Volume) Log(ctx context.Context, p string) (*control.RunLog, error) {
 	return out, nil
 }
 
-// logger adds up what a step shares with those before it. An object, or a chunk, belongs to the last step that had it.
+// logger adds up what a step shares with those before it. An object, or a chunk, belongs to the last step
+// that had it.
 type logger struct {
-	v       *Volume
+	ins     *Inspector
 	objects map[cas.Hash]int // digest → the last step that had it, known to be whole
 	chunks  map[uint64]int32 // by the first 8 bytes of their hashes, as good as all for a sum: a run may have many millions
 	shared  map[int]int64    // of the step at hand: bytes by the step that had them last
@@ -47,26 +48,23 @@ type logger struct {
 
 func (l *logger) step(ctx context.Context, i int, p string, st *control.Step) error {
 	l.shared = map[int]int64{}
-	err := l.v.walk(ctx, p, func(_ string, n *Node) error {
-		a, err := l.v.Stat(n)
+	err := l.ins.files.Walk(ctx, p, func(_ string, n File) error {
+		info, err := n.Info()
 		if err == unix.ENOENT {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		n.file.mu.Lock()
-		err = n.file.load()
-		rec := n.file.rec
-		n.file.mu.Unlock()
+		h, err := n.Manifest()
 		if err != nil {
 			return err
 		}
-		if !rec.Packed() {
-			st.PlainBytes += a.Size
+		if h.IsZero() {
+			st.PlainBytes += info.Size
 			return nil
 		}
-		m, err := l.v.asm.Manifest(rec.Manifest)
+		m, err := l.ins.store.Manifest(h)
 		if errors.Is(err, cas.ErrCorrupt) || errors.Is(err, cas.ErrNotFound) {
 			st.Problem = "a file's manifest cannot be read: see check"
 			return nil
@@ -82,7 +80,7 @@ func (l *logger) step(ctx context.Context, i int, p string, st *control.Step) er
 				l.objects[o.Digest] = i
 				continue
 			}
-			spans, err := o.Spans(l.v.store.Get)
+			spans, err := o.Spans(l.ins.store.Get)
 			if errors.Is(err, cas.ErrCorrupt) || errors.Is(err, cas.ErrNotFound) {
 				st.Problem = "a file's chunk list cannot be read: see check"
 				continue
@@ -108,18 +106,3 @@ func (l *logger) step(ctx context.Context, i int, p string, st *control.Step) er
 	}
 	return err
 }
-
-// Runs lists the runs and how far their steps are.
-func (v *Volume) Runs(ctx context.Context) (*control.RunList, error) { return v.steps.Runs(ctx) }
-
-// Best is the best complete step of a run.
-func (v *Volume) Best(ctx context.Context, p, metric, mode string) (*control.BestStep, error) {
-	return v.steps.Best(ctx, p, metric, mode)
-}
-
-// Steps lists the steps of a run.
-func (v *Volume) Steps(ctx context.Context, p string) (*control.RunLog, error) {
-	return v.steps.List(ctx, p)
-}
-
-var _ control.Models = (*Volume)(nil)

@@ -14,13 +14,13 @@ import (
 func notListed(why string, n int) string { return fmt.Sprintf("not listed: %s (%d)", why, n) }
 
 // notes says what of a file is not listed, and why.
-func (v *Volume) notes(n *Node, l *formats.Layout) []string {
+func (ins *Inspector) notes(n File, l *formats.Layout) []string {
 	var out []string
 	if text := detect.About(l.Format).Note; text != "" {
 		out = append(out, text)
 	}
 	if l.Format == formats.BlobLayout(0).Format {
-		if r, size, done, err := v.peruse(n); err == nil {
+		if r, size, done, err := n.Open(); err == nil {
 			if why := detect.Why(path.Base(n.Path()), io.NewSectionReader(r, 0, size), size); why != "" {
 				out = append(out, "no tensors are listed: "+why)
 			}
@@ -31,11 +31,8 @@ func (v *Volume) notes(n *Node, l *formats.Layout) []string {
 		return out
 	}
 	if l.Left == nil { // a manifest does not say
-		if r, size, done, err := v.peruse(n); err == nil {
-			if again, err := n.file.detect(io.NewSectionReader(r, 0, size), size); err == nil && again.Format == l.Format {
-				l = again
-			}
-			done()
+		if again, err := n.Detect(); err == nil && again.Format == l.Format {
+			l = again
 		}
 	}
 	for _, why := range slices.Sorted(maps.Keys(l.Left)) {

@@ -14,17 +14,19 @@ import (
 	"ckptfs/cas"
 	"ckptfs/formats"
 	"ckptfs/formats/onnx"
+	"ckptfs/fs/tree"
 )
 
 // isONNX reports whether a file of this name may be a model with its data in other files.
 func isONNX(p string) bool { return path.Ext(p) == onnx.Ending }
 
-// external is the tensors of an ONNX model, those in other files too, whatever these are called. nil: all are in it. Of files that are not there it says so.
-func (r *reach) external(f *comparand) (*collection, error) {
+// external is the tensors of an ONNX model, those in other files too, whatever these are called. nil: all are
+// in it. Of files that are not there it says so.
+func (r *reach) external(f *file) (*set, error) {
 	if f.layout.Format != onnx.Name || !f.layout.Partial || !isONNX(f.path) {
 		return nil, nil
 	}
-	src, size, done, err := r.v.peruse(f.node)
+	src, size, done, err := f.node.Open()
 	if err != nil {
 		return nil, err
 	}
@@ -37,16 +39,16 @@ func (r *reach) external(f *comparand) (*collection, error) {
 		return nil, err
 	}
 	c := plainly(f)
-	c.one, c.files = nil, []*comparand{f}
-	c.notes = slices.DeleteFunc(r.v.notes(f.node, f.layout), func(s string) bool { return strings.Contains(s, onnx.Elsewhere) })
+	c.one, c.files = nil, []*file{f}
+	c.notes = slices.DeleteFunc(r.ins.notes(f.node, f.layout), func(s string) bool { return strings.Contains(s, onnx.Elsewhere) })
 	for i, file := range x.Files() {
-		if i == maxShards {
+		if i == MaxShards {
 			c.notes = append(c.notes, notListed("tensors in further files", len(x.Files())-i))
 			break
 		}
 		data, g, err := r.externalFile(f, x, file)
 		switch {
-		case errors.Is(err, fs.ErrNotExist), errors.Is(err, formats.ErrNotFormat), err == unix.EINVAL, err == errNotRegular, err == unix.ENOTDIR:
+		case errors.Is(err, fs.ErrNotExist), errors.Is(err, formats.ErrNotFormat), err == unix.EINVAL, err == tree.ErrNotRegular, err == unix.ENOTDIR:
 			c.notes = append(c.notes, notListed(fmt.Sprintf("tensors in %q: %v", file, err), x.Count(file)))
 			continue
 		case err != nil:
@@ -63,22 +65,22 @@ func (r *reach) external(f *comparand) (*collection, error) {
 }
 
 // externalFile is a file of a model's external data, and what it is as the model lays it out.
-func (r *reach) externalFile(model *comparand, x *onnx.External, file string) (f, g *comparand, err error) {
-	local := path.Clean(file)
+func (r *reach) externalFile(model *file, x *onnx.External, name string) (f, g *file, err error) {
+	local := path.Clean(name)
 	if !fs.ValidPath(local) || local == "." || strings.Contains(local, "\x00") {
 		return nil, nil, unix.EINVAL
 	}
 	if f, err = r.file(path.Join(path.Dir(model.node.Path()), local)); err != nil {
 		return nil, nil, err
 	}
-	g = &comparand{path: f.path, node: f.node, size: f.size, whole: f.whole}
-	if g.layout, err = x.Layout(file, f.size); err != nil || g.whole.IsZero() {
+	g = &file{path: f.path, node: f.node, size: f.size, whole: f.whole}
+	if g.layout, err = x.Layout(name, f.size); err != nil || g.whole.IsZero() {
 		return f, g, err
 	}
 	for i := range g.layout.Tensors {
 		var h cas.Hash
 		if k := g.layout.Tensors[i].Region; k >= 0 {
-			h = r.v.storedAt(f, g.layout.Regions[k].Off, g.layout.Regions[k].Len)
+			h = r.ins.storedAt(f, g.layout.Regions[k].Off, g.layout.Regions[k].Len)
 		}
 		g.digests = append(g.digests, h)
 	}

@@ -13,13 +13,14 @@ import (
 	"ckptfs/formats/orbax"
 )
 
-// orbax is the arrays of the folder that Orbax wrote. They are compressed: that they are equal is known by their parts, for the rest they have to be decoded.
-func (r *reach) orbax(ctx context.Context, dir string) (*collection, error) {
-	arrays, err := r.v.orbaxArrays(dir)
+// orbax is the arrays of the folder that Orbax wrote. They are compressed: that they are equal is known by
+// their parts, for the rest they have to be decoded.
+func (r *reach) orbax(ctx context.Context, dir string) (*set, error) {
+	arrays, err := r.ins.orbaxArrays(dir)
 	if err != nil {
 		return nil, err
 	}
-	c := &collection{path: dir, format: "orbax", arrays: make([]array, len(arrays))}
+	c := &set{path: dir, format: "orbax", arrays: make([]array, len(arrays))}
 	folders := map[string]*array{}
 	for i := range arrays {
 		x, a := &arrays[i], &c.arrays[i]
@@ -37,7 +38,7 @@ func (r *reach) orbax(ctx context.Context, dir string) (*collection, error) {
 			folders[x.Folder] = a
 		}
 	}
-	err = r.v.walk(ctx, dir, func(p string, n *Node) error {
+	err = r.ins.files.Walk(ctx, dir, func(p string, n File) error {
 		rel := strings.TrimPrefix(p, strings.Trim(dir, "/")+"/")
 		top, _, _ := strings.Cut(rel, "/")
 		own := rel == "manifest.ocdbt" || top == "d" || strings.HasPrefix(top, "ocdbt.process_")
@@ -63,9 +64,9 @@ func (r *reach) orbax(ctx context.Context, dir string) (*collection, error) {
 }
 
 // orbaxArrays lists the arrays of the folder at a path, which has the metadata.
-func (v *Volume) orbaxArrays(dir string) ([]orbax.Array, error) {
+func (ins *Inspector) orbaxArrays(dir string) ([]orbax.Array, error) {
 	arrays, err := orbax.Arrays(func(p string, off, n, limit int64) ([]byte, error) {
-		r, size, done, err := v.perusePath(path.Join(dir, p))
+		r, size, done, err := ins.open(path.Join(dir, p))
 		if err != nil {
 			return nil, err
 		}

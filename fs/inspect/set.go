@@ -13,24 +13,25 @@ import (
 	"ckptfs/formats/dcp"
 	"ckptfs/formats/orbax"
 	"ckptfs/formats/safetensors"
+	"ckptfs/fs/tree"
 )
 
-// collection is the tensors that a path leads to, wherever they lie: those of a file, of the files that an index names, of a folder that
-// torch.distributed.checkpoint or Orbax wrote.
-type collection struct {
+// set is the tensors that a path leads to, wherever they lie: those of a file, of the files that an index
+// names, of a folder that torch.distributed.checkpoint or Orbax wrote.
+type set struct {
 	path    string
 	name    string // of the files of an index: what the one file would be called that has all of them
 	rel     string // below what diff was asked for
 	format  string
 	arrays  []array
-	one     *comparand   // the file, of a file
-	files   []*comparand // of a set: those that belong to it
-	objects []sealed     // of a set: what it has besides arrays
-	notes   []string     // of a set: what is to be said of it
+	one     *file    // the file, of a file
+	files   []*file  // of a set: those that belong to it
+	objects []sealed // of a set: what it has besides arrays
+	notes   []string // of a set: what is to be said of it
 }
 
 // find is the array of a name, or nil.
-func (c *collection) find(name string) *array {
+func (c *set) find(name string) *array {
 	for i := range c.arrays {
 		if c.arrays[i].Name == name {
 			return &c.arrays[i]
@@ -47,15 +48,15 @@ func (c *collection) find(name string) *array {
 	return nil
 }
 
-func plainly(f *comparand) *collection {
-	return &collection{path: f.path, format: f.layout.Format, arrays: arraysOf(f), one: f}
+func plainly(f *file) *set {
+	return &set{path: f.path, format: f.layout.Format, arrays: arraysOf(f), one: f}
 }
 
 // setKind is a kind of sets of files. One file, known by its name, says which files belong to the set.
 type setKind struct {
 	named  func(p string) bool
 	folder bool // the set is all of that file's folder
-	read   func(r *reach, ctx context.Context, p string) (*collection, error)
+	read   func(r *reach, ctx context.Context, p string) (*set, error)
 }
 
 // setKinds lists all kinds.
@@ -69,56 +70,60 @@ func setKinds() []setKind {
 
 // reach looks at files, each once, and keeps them referenced until it is closed.
 type reach struct {
-	v     *Volume
-	files map[string]*comparand
-	nodes []*Node
+	ins   *Inspector
+	files map[string]*file
+	nodes []File // pinned
 }
 
-func newReach(v *Volume) *reach { return &reach{v: v, files: map[string]*comparand{}} }
+func newReach(ins *Inspector) *reach { return &reach{ins: ins, files: map[string]*file{}} }
 
 func (r *reach) close() {
 	for _, n := range r.nodes {
-		n.unref(1)
+		n.Unpin()
 	}
 }
 
 // file looks at the file of a path.
-func (r *reach) file(p string) (*comparand, error) {
+func (r *reach) file(p string) (*file, error) {
 	if f := r.files[p]; f != nil {
 		return f, nil
 	}
-	n, err := r.v.resolve(p)
+	n, err := r.ins.files.Open(p)
 	if err != nil {
 		return nil, err
 	}
-	defer n.unref(1)
+	defer n.Unpin()
 	return r.look(p, n)
 }
 
 // look is file of a node that is known.
-func (r *reach) look(p string, n *Node) (*comparand, error) {
+func (r *reach) look(p string, n File) (*file, error) {
 	if f := r.files[p]; f != nil {
 		return f, nil
 	}
-	f, err := r.v.comparandOf(p, n)
+	f, err := r.ins.fileOf(p, n)
 	if err != nil {
 		return nil, err
 	}
-	n.ref()
+	n.Pin()
 	r.nodes = append(r.nodes, n)
 	r.files[p] = f
 	return f, nil
 }
 
-// at is what the path of a file or a folder leads to; errNotRegular for a folder without sets.
-func (r *reach) at(ctx context.Context, p string) (*collection, error) {
-	n, err := r.v.resolve(p)
+// at is what the path of a file or a folder leads to; tree.ErrNotRegular for a folder without sets.
+func (r *reach) at(ctx context.Context, p string) (*set, error) {
+	n, err := r.ins.files.Open(p)
 	if err != nil {
 		return nil, err
 	}
-	defer n.unref(1)
-	if n.IsDir() && n.virt == nil {
-		return r.folder(ctx, p, n)
+	defer n.Unpin()
+	info, err := n.Info()
+	if err != nil {
+		return nil, err
+	}
+	if info.Dir && !info.Virtual {
+		return r.folder(ctx, p)
 	}
 	if c, err := r.set(ctx, p); c != nil || err != nil {
 		return c, err
@@ -137,7 +142,7 @@ func (r *reach) at(ctx context.Context, p string) (*collection, error) {
 }
 
 // set is what is named by the file of a path: an index. nil: it is none.
-func (r *reach) set(ctx context.Context, p string) (*collection, error) {
+func (r *reach) set(ctx context.Context, p string) (*set, error) {
 	for _, k := range setKinds() {
 		if !k.folder && k.named(p) {
 			return k.read(r, ctx, p)
@@ -147,7 +152,7 @@ func (r *reach) set(ctx context.Context, p string) (*collection, error) {
 }
 
 // folderSet is what the folder of a file is, which says so by its name. nil: it is nothing.
-func (r *reach) folderSet(ctx context.Context, p string) (*collection, error) {
+func (r *reach) folderSet(ctx context.Context, p string) (*set, error) {
 	for _, k := range setKinds() {
 		if k.folder && k.named(p) {
 			return k.read(r, ctx, path.Dir(p))
@@ -156,9 +161,10 @@ func (r *reach) folderSet(ctx context.Context, p string) (*collection, error) {
 	return r.set(ctx, p)
 }
 
-// folder is the sets that lie in a folder, or else in those in it: of several, each name begins with what it is called.
-func (r *reach) folder(ctx context.Context, p string, n *Node) (*collection, error) {
-	names, err := n.listQuietly()
+// folder is the sets that lie in a folder, or else in those in it: of several, each name begins with what it
+// is called.
+func (r *reach) folder(ctx context.Context, p string) (*set, error) {
+	names, err := r.ins.files.List(p)
 	if err != nil {
 		return nil, err
 	}
@@ -166,12 +172,12 @@ func (r *reach) folder(ctx context.Context, p string, n *Node) (*collection, err
 	if err != nil {
 		return nil, err
 	}
-	prefix := func(c *collection) string { return c.name + "/" }
+	prefix := func(c *set) string { return c.name + "/" }
 	if len(all) == 1 {
-		prefix = func(*collection) string { return "" }
+		prefix = func(*set) string { return "" }
 	}
 	if len(all) == 0 {
-		prefix = func(c *collection) string {
+		prefix = func(c *set) string {
 			dir := c.path
 			if c.name != "" {
 				dir = path.Dir(dir)
@@ -182,29 +188,24 @@ func (r *reach) folder(ctx context.Context, p string, n *Node) (*collection, err
 			if e.Mode != unix.S_IFDIR || e.Name == "." || e.Name == ".." {
 				continue
 			}
-			sub, _, err := r.v.names.child(n, e.Name)
+			below, err := r.ins.files.List(path.Join(p, e.Name))
 			if err == unix.ENOENT {
 				continue
 			}
-			if err != nil {
-				return nil, err
-			}
-			var below []DirEntry
-			if below, err = sub.listQuietly(); err == nil {
-				var more []*collection
+			if err == nil {
+				var more []*set
 				more, err = r.setsOf(ctx, path.Join(p, e.Name), below)
 				all = append(all, more...)
 			}
-			sub.unref(1)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", e.Name, err)
 			}
 		}
 	}
 	if len(all) == 0 {
-		return nil, errNotRegular
+		return nil, tree.ErrNotRegular
 	}
-	out := &collection{path: p}
+	out := &set{path: p}
 	var kinds []string
 	for _, c := range all {
 		for _, a := range c.arrays {
@@ -223,8 +224,8 @@ func (r *reach) folder(ctx context.Context, p string, n *Node) (*collection, err
 }
 
 // setsOf is the sets that files of a folder name.
-func (r *reach) setsOf(ctx context.Context, p string, names []DirEntry) ([]*collection, error) {
-	var out []*collection
+func (r *reach) setsOf(ctx context.Context, p string, names []tree.DirEntry) ([]*set, error) {
+	var out []*set
 	for _, e := range names {
 		if e.Mode != unix.S_IFREG {
 			continue
@@ -237,14 +238,15 @@ func (r *reach) setsOf(ctx context.Context, p string, names []DirEntry) ([]*coll
 			out = append(out, c)
 		}
 	}
-	slices.SortFunc(out, func(a, b *collection) int { return strings.Compare(a.path, b.path) })
+	slices.SortFunc(out, func(a, b *set) int { return strings.Compare(a.path, b.path) })
 	return out, nil
 }
 
-// below is everything at or below a folder: the sets, and the files that belong to none. A set that is not whole is its files.
-func (r *reach) below(ctx context.Context, p string) ([]*collection, error) {
-	var all []*comparand
-	err := r.v.walk(ctx, p, func(at string, n *Node) error {
+// below is everything at or below a folder: the sets, and the files that belong to none. A set that is not
+// whole is its files.
+func (r *reach) below(ctx context.Context, p string) ([]*set, error) {
+	var all []*file
+	err := r.ins.files.Walk(ctx, p, func(at string, n File) error {
 		f, err := r.look(at, n)
 		if err == unix.ENOENT {
 			return nil
@@ -258,8 +260,8 @@ func (r *reach) below(ctx context.Context, p string) ([]*collection, error) {
 	if err != nil {
 		return nil, err
 	}
-	var out []*collection
-	belongs := map[*comparand]bool{}
+	var out []*set
+	belongs := map[*file]bool{}
 	for _, f := range all {
 		c, err := r.folderSet(ctx, f.path)
 		if c == nil && err == nil {

@@ -12,12 +12,13 @@ import (
 	"ckptfs/formats/safetensors"
 )
 
-// maxShards bounds the files of a set.
-const maxShards = 1 << 12
+// MaxShards bounds the files of a set.
+const MaxShards = 1 << 12
 
-// readIndex reads the index of a set: the file of each tensor, and the files, ascending. None: it is no such index.
-func (v *Volume) readIndex(p string) (places map[string]string, files []string, err error) {
-	b, err := v.readSmall(p, safetensors.MaxIndex)
+// ReadIndex reads the index of a set: the file of each tensor, and the files, ascending. None: it is no such
+// index.
+func (ins *Inspector) ReadIndex(p string) (places map[string]string, files []string, err error) {
+	b, err := ins.files.ReadSmall(p, safetensors.MaxIndex)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -25,15 +26,15 @@ func (v *Volume) readIndex(p string) (places map[string]string, files []string, 
 		return nil, nil, nil
 	}
 	files = slices.Compact(slices.Sorted(maps.Values(places)))
-	if len(files) > maxShards {
+	if len(files) > MaxShards {
 		return nil, nil, nil
 	}
 	return places, files, nil
 }
 
 // sharded is the tensors of a set of files by its index. nil: it is no such index.
-func (r *reach) sharded(ctx context.Context, p string) (*collection, error) {
-	places, files, err := r.v.readIndex(p)
+func (r *reach) sharded(ctx context.Context, p string) (*set, error) {
+	places, files, err := r.ins.ReadIndex(p)
 	if err != nil || len(files) == 0 {
 		return nil, err
 	}
@@ -42,7 +43,7 @@ func (r *reach) sharded(ctx context.Context, p string) (*collection, error) {
 		return nil, err
 	}
 	name, _ := safetensors.IndexedFile(p)
-	out := &collection{path: p, name: name, format: strings.TrimPrefix(path.Ext(name), ".") + "-index", files: []*comparand{index}}
+	out := &set{path: p, name: name, format: strings.TrimPrefix(path.Ext(name), ".") + "-index", files: []*file{index}}
 	for _, file := range files {
 		if err := ctx.Err(); err != nil {
 			return nil, err

@@ -22,53 +22,55 @@ import (
 const maxShared = 16
 
 // Show describes one file and its tensors, or those of a set: an index, or a folder that has one.
-func (v *Volume) Show(ctx context.Context, path string) (*control.File, error) {
-	return v.Inspect(ctx, path, control.InspectOptions{}, nil)
+func (ins *Inspector) Show(ctx context.Context, path string) (*control.File, error) {
+	return ins.Inspect(ctx, path, control.InspectOptions{}, nil)
 }
 
 // Inspect is Show, and what it takes a reading of the tensors to say. progress may be nil.
-func (v *Volume) Inspect(ctx context.Context, path string, o control.InspectOptions, progress func(control.Progress)) (*control.File, error) {
-	n, err := v.resolve(path)
+func (ins *Inspector) Inspect(ctx context.Context, path string, o control.InspectOptions, progress func(control.Progress)) (*control.File, error) {
+	n, err := ins.files.Open(path)
 	if err != nil {
 		return nil, &fs.PathError{Op: "show", Path: path, Err: err}
 	}
-	defer n.unref(1)
+	defer n.Unpin()
 	out := &control.File{Path: path, State: control.StateResident, Tensors: []control.Tensor{}}
-	a, err := v.Stat(n)
+	info, err := n.Info()
 	if err != nil {
 		return nil, err
 	}
-	out.Size = a.Size
+	out.Size = info.Size
 	var only *formats.Tensor
-	if n.view != nil {
+	if w := info.View; w != nil {
 		out.View = true
-		out.Format, only = n.view.format(), n.view.npy
-		n = n.view.src
-	} else if set, err := v.showSet(ctx, path, n, o, out, progress); set || err != nil {
+		out.Format, only = w.Format, w.Only
+		n = w.Source
+	} else if set, err := ins.showSet(ctx, path, n, info, o, out, progress); set || err != nil {
 		if err != nil {
 			return nil, &fs.PathError{Op: "show", Path: path, Err: err}
 		}
 		return out, nil
 	}
-	layout, m, err := v.layoutOf(n, out)
+	c, err := n.Contents()
 	if err != nil {
 		return nil, &fs.PathError{Op: "show", Path: path, Err: err}
 	}
+	c.describe(out)
+	layout, m := c.Layout, c.Doc
 	if out.Format == "" {
 		out.Format = layout.Format
 		var why string
-		if out.Artifact, why, err = v.showArtifact(ctx, n, layout, o.Artifact); err != nil {
+		if out.Artifact, why, err = ins.showArtifact(ctx, n, layout, o.Artifact); err != nil {
 			return nil, &fs.PathError{Op: "show", Path: path, Err: err}
 		}
-		out.Notes = v.notes(n, layout)
+		out.Notes = ins.notes(n, layout)
 		if why != "" {
 			out.Notes = append(out.Notes, why)
 		}
 	}
-	f := &comparand{path: path, node: n, layout: layout}
+	f := &file{path: path, node: n, layout: layout}
 	if m != nil {
 		f.digests = m.Digests()
-		if out.Stored, err = v.storedBytes(m); err != nil {
+		if out.Stored, err = ins.storedBytes(m); err != nil {
 			return nil, err
 		}
 	}
@@ -79,31 +81,31 @@ func (v *Volume) Inspect(ctx context.Context, path string, o control.InspectOpti
 	slices.SortStableFunc(arrays, func(a, b array) int { return cmp.Compare(a.offset(), b.offset()) })
 	out.Tensors = describeArrays(arrays)
 	if m != nil {
-		err = v.findShared(ctx, out.Tensors, n)
+		err = ins.findShared(ctx, out.Tensors, n)
 	}
 	if err == nil && o.Stats {
-		err = v.arrayStats(ctx, path, arrays, out.Tensors, progress)
+		err = ins.arrayStats(ctx, path, arrays, out.Tensors, progress)
 	}
 	return out, err
 }
 
 // showSet describes a folder, or what a file is an index of. false: it is a file.
-func (v *Volume) showSet(ctx context.Context, path string, n *Node, o control.InspectOptions, out *control.File, progress func(control.Progress)) (bool, error) {
-	if !n.IsDir() && !safetensors.IsIndex(path) && !isDCP(path) && !isONNX(path) {
+func (ins *Inspector) showSet(ctx context.Context, path string, n File, info Info, o control.InspectOptions, out *control.File, progress func(control.Progress)) (bool, error) {
+	if !info.Dir && !safetensors.IsIndex(path) && !isDCP(path) && !isONNX(path) {
 		return false, nil
 	}
-	r := newReach(v)
+	r := newReach(ins)
 	defer r.close()
 	c, err := r.at(ctx, path)
 	if err != nil || c.one != nil {
 		return false, err
 	}
 	out.Format = c.format
-	if n.IsDir() {
+	if info.Dir {
 		out.State, out.Size = "", 0
-		err = v.names.walkNode(ctx, path, n, func(_ string, n *Node) error {
-			a, err := v.Stat(n)
-			out.Size += a.Size
+		err = ins.files.Walk(ctx, path, func(_ string, n File) error {
+			info, err := n.Info()
+			out.Size += info.Size
 			return err
 		})
 	} else if c.name != "" { // an index
@@ -112,10 +114,13 @@ func (v *Volume) showSet(ctx context.Context, path string, n *Node, o control.In
 			out.Size += f.size
 		}
 	}
-	if err == nil && n.file != nil && c.name == "" { // a file that something beside it describes
-		var m *manifest.Manifest
-		if _, m, err = v.layoutOf(n, out); m != nil {
-			out.Stored, err = v.storedBytes(m)
+	if err == nil && info.Regular && c.name == "" { // a file that something beside it describes
+		var now *Contents
+		if now, err = n.Contents(); err == nil {
+			now.describe(out)
+			if now.Doc != nil {
+				out.Stored, err = ins.storedBytes(now.Doc)
+			}
 		}
 	}
 	if err != nil {
@@ -138,15 +143,15 @@ func (v *Volume) showSet(ctx context.Context, path string, n *Node, o control.In
 		out.Notes = append(out.Notes, fmt.Sprintf("elements %s (%d)", why, unread[why]))
 	}
 	out.Tensors = describeArrays(c.arrays)
-	members := make([]*Node, len(c.files))
+	members := make([]File, len(c.files))
 	for i, f := range c.files {
 		members[i] = f.node
 	}
-	if err := v.findShared(ctx, out.Tensors, members...); err != nil {
+	if err := ins.findShared(ctx, out.Tensors, members...); err != nil {
 		return true, err
 	}
 	if o.Stats {
-		return true, v.arrayStats(ctx, path, c.arrays, out.Tensors, progress)
+		return true, ins.arrayStats(ctx, path, c.arrays, out.Tensors, progress)
 	}
 	return true, nil
 }
@@ -170,9 +175,10 @@ func describeArrays(arrays []array) []control.Tensor {
 // quickArtifact bounds the tensors that Show reads for an artifact id that is not known, in bytes.
 const quickArtifact = 256 << 20
 
-// showArtifact is the artifact id that Show prints: one that is known or found quickly, unless it must be there. Or else why there is none.
-func (v *Volume) showArtifact(ctx context.Context, n *Node, l *formats.Layout, must bool) (id, why string, err error) {
-	known, ok, err := v.artifacts.Known(identified{v, n})
+// showArtifact is the artifact id that Show prints: one that is known or found quickly, unless it must be
+// there. Or else why there is none.
+func (ins *Inspector) showArtifact(ctx context.Context, n File, l *formats.Layout, must bool) (id, why string, err error) {
+	known, ok, err := ins.artifacts.Known(n)
 	if !ok && err == nil {
 		var size int64
 		for i := range l.Tensors {
@@ -181,7 +187,7 @@ func (v *Volume) showArtifact(ctx context.Context, n *Node, l *formats.Layout, m
 		if size > quickArtifact && !must {
 			return "", "the artifact id is not known: of so many tensors `ckptfs show --artifact` computes it", nil
 		}
-		known, err = v.Artifact(ctx, n)
+		known, err = ins.artifacts.Of(ctx, n)
 	}
 	switch {
 	case errors.Is(err, canonical.ErrNoID):
@@ -194,66 +200,24 @@ func (v *Volume) showArtifact(ctx context.Context, n *Node, l *formats.Layout, m
 	return known.String(), "", nil
 }
 
-// layoutOf is the file's layout, and its manifest if it is packed.
-func (v *Volume) layoutOf(n *Node, out *control.File) (*formats.Layout, *manifest.Manifest, error) {
-	f := n.file
-	if f == nil {
-		return nil, nil, errNotRegular
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	l, err := f.layoutNow()
-	if err != nil || !f.rec.Packed() {
-		return l, nil, err
+// describe says of a file how it is stored.
+func (c *Contents) describe(out *control.File) {
+	if c.Doc == nil {
+		return
 	}
 	out.State = control.StatePacked
-	if !f.rec.Hollow {
+	if c.Resident {
 		out.State = control.StateBoth
 	}
-	out.Manifest = f.rec.Manifest.String()
-	m, err := v.asm.Manifest(f.rec.Manifest)
-	return l, m, err
-}
-
-// layoutNow is the layout of a file's present bytes. f.mu is held.
-func (f *file) layoutNow() (*formats.Layout, error) {
-	if err := f.load(); err != nil {
-		return nil, err
-	}
-	if f.damaged != nil {
-		return nil, f.damaged
-	}
-	if f.rec.Packed() {
-		m, err := f.c.v.asm.Manifest(f.rec.Manifest)
-		if err != nil {
-			return nil, err
-		}
-		return m.Layout(), nil
-	}
-	if err := f.vet(); err != nil {
-		return nil, err
-	}
-	if f.damaged != nil {
-		return nil, f.damaged
-	}
-	raw, err := f.node.openQuietly()
-	if err != nil {
-		return nil, err
-	}
-	defer raw.Close()
-	st, err := raw.Stat()
-	if err != nil {
-		return nil, err
-	}
-	return f.detect(raw, st.Size())
+	out.Manifest = c.Manifest.String()
 }
 
 // storedBytes is what a manifest's chunks take in the segments.
-func (v *Volume) storedBytes(m *manifest.Manifest) (int64, error) {
+func (ins *Inspector) storedBytes(m *manifest.Manifest) (int64, error) {
 	seen := map[cas.Hash]bool{}
 	var hashes []cas.Hash
 	for _, o := range m.Objects {
-		spans, err := o.Spans(v.store.Get)
+		spans, err := o.Spans(ins.store.Get)
 		if err != nil {
 			return 0, err
 		}
@@ -265,18 +229,18 @@ func (v *Volume) storedBytes(m *manifest.Manifest) (int64, error) {
 		}
 	}
 	locs := make([]cas.Location, len(hashes))
-	if err := v.store.Locate(hashes, locs); err != nil {
+	if err := ins.store.Locate(hashes, locs); err != nil {
 		return 0, err
 	}
 	var sum int64
 	for _, l := range locs {
-		sum += recordSize(l)
+		sum += l.RecordSize()
 	}
 	return sum, nil
 }
 
 // findShared fills in which other files hold a tensor's bytes.
-func (v *Volume) findShared(ctx context.Context, tensors []control.Tensor, self ...*Node) error {
+func (ins *Inspector) findShared(ctx context.Context, tensors []control.Tensor, self ...File) error {
 	want := map[cas.Hash][]int{}
 	for i, t := range tensors {
 		if h, err := cas.ParseHash(t.Hash); err == nil { // else it has none
@@ -286,15 +250,15 @@ func (v *Volume) findShared(ctx context.Context, tensors []control.Tensor, self 
 	if len(want) == 0 {
 		return nil
 	}
-	err := v.walk(ctx, "", func(path string, n *Node) error {
+	err := ins.files.Walk(ctx, "", func(path string, n File) error {
 		if slices.Contains(self, n) {
 			return nil
 		}
-		h := v.manifestOf(n)
-		if h.IsZero() {
+		h, err := n.Manifest()
+		if err != nil || h.IsZero() {
 			return nil
 		}
-		m, err := v.asm.Manifest(h)
+		m, err := ins.store.Manifest(h)
 		if err != nil {
 			return nil // damaged, and not what was asked about
 		}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"log/slog"
 	"math"
 	"slices"
 	"sync"
@@ -23,13 +22,13 @@ import (
 	"ckptfs/fs/control"
 )
 
-// statsPiece is how many bytes of a tensor a worker looks at at a time; a multiple of every element's width.
-const statsPiece = 4 << 20
+// StatsPiece is how many bytes of a tensor a worker looks at at a time; a multiple of every element's width.
+const StatsPiece = 4 << 20
 
-// arrayStats fills in out[k].Stats, of arrays[k]. It takes statsPiece of memory a core.
-func (v *Volume) arrayStats(ctx context.Context, path string, arrays []array, out []control.Tensor, progress func(control.Progress)) error {
+// arrayStats fills in out[k].Stats, of arrays[k]. It takes StatsPiece of memory a core.
+func (ins *Inspector) arrayStats(ctx context.Context, path string, arrays []array, out []control.Tensor, progress func(control.Progress)) error {
 	p := control.Progress{TotalFiles: 1, Current: path}
-	open := map[*Node]bool{} // each once, so that the pieces need not
+	open := map[File]bool{} // each once, so that the pieces need not
 	for i := range arrays {
 		a := &arrays[i]
 		if !numbers.Known(a.DType) {
@@ -41,7 +40,7 @@ func (v *Volume) arrayStats(ctx context.Context, path string, arrays []array, ou
 		for _, x := range a.pieces {
 			p.TotalBytes += x.tensor().NumBytes()
 			if n := x.f.node; !open[n] {
-				_, _, done, err := v.peruse(n)
+				_, _, done, err := n.Open()
 				if err != nil {
 					return err
 				}
@@ -62,16 +61,16 @@ func (v *Volume) arrayStats(ctx context.Context, path string, arrays []array, ou
 		for _, x := range arrays[k].pieces {
 			t := asStored(x.tensor())
 			size := t.NumBytes()
-			for off := int64(0); off < size && inner.Err() == nil; off += statsPiece {
+			for off := int64(0); off < size && inner.Err() == nil; off += StatsPiece {
 				g.Go(func() error {
-					s, err := v.summarise(inner, x.f, t, off, min(statsPiece, size-off))
+					s, err := ins.summarise(inner, x.f, t, off, min(StatsPiece, size-off))
 					if err != nil {
 						return err
 					}
 					mu.Lock()
 					defer mu.Unlock()
 					sums[k].Merge(s)
-					p.DoneBytes += min(statsPiece, size-off)
+					p.DoneBytes += min(StatsPiece, size-off)
 					if progress != nil {
 						progress(p)
 					}
@@ -88,7 +87,7 @@ func (v *Volume) arrayStats(ctx context.Context, path string, arrays []array, ou
 		if a.zarr == nil || !numbers.Known(a.DType) {
 			continue
 		}
-		s, err := v.summariseForwards(ctx, a, func(n int64) {
+		s, err := ins.summariseForwards(ctx, a, func(n int64) {
 			if p.DoneBytes += n; progress != nil {
 				progress(p)
 			}
@@ -105,13 +104,14 @@ func (v *Volume) arrayStats(ctx context.Context, path string, arrays []array, ou
 	}
 	for k, s := range sums {
 		if s != nil {
-			out[k].Stats = statsOf(s)
+			out[k].Stats = StatsOf(s)
 		}
 	}
 	return nil
 }
 
-// asStored is the tensor with its dimensions in the order of the storage: the same elements in another order, that of reading forwards.
+// asStored is the tensor with its dimensions in the order of the storage: the same elements in another order,
+// that of reading forwards.
 func asStored(t *formats.Tensor) *formats.Tensor {
 	if t.Contiguous() {
 		return t
@@ -130,7 +130,8 @@ func asStored(t *formats.Tensor) *formats.Tensor {
 	return &out
 }
 
-func statsOf(s *numbers.Summary) *control.TensorStats {
+// StatsOf is what is told of a tensor with such elements.
+func StatsOf(s *numbers.Summary) *control.TensorStats {
 	out := &control.TensorStats{
 		Count: s.Count, NaN: s.NaN, Inf: s.Inf, Zero: s.Zero,
 		Min: control.Number(s.Min), Max: control.Number(s.Max), Mean: control.Number(s.Mean()),
@@ -142,19 +143,19 @@ func statsOf(s *numbers.Summary) *control.TensorStats {
 	return out
 }
 
-var statsPieces = sync.Pool{New: func() any { return new([statsPiece]byte) }}
+var statsPieces = sync.Pool{New: func() any { return new([StatsPiece]byte) }}
 
 // summarise describes n bytes of a tensor's elements.
-func (v *Volume) summarise(ctx context.Context, f *comparand, t *formats.Tensor, off, n int64) (*numbers.Summary, error) {
+func (ins *Inspector) summarise(ctx context.Context, f *file, t *formats.Tensor, off, n int64) (*numbers.Summary, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	r, err := v.openTensor(f, t)
+	r, err := ins.openTensor(f, t)
 	if err != nil {
 		return nil, fmt.Errorf("%s: tensor %s: %w", f.path, t.Name, err)
 	}
 	defer r.done()
-	buf := statsPieces.Get().(*[statsPiece]byte)
+	buf := statsPieces.Get().(*[StatsPiece]byte)
 	defer statsPieces.Put(buf)
 	if err := r.read(buf[:n], off); err != nil {
 		return nil, err
@@ -164,21 +165,22 @@ func (v *Volume) summarise(ctx context.Context, f *comparand, t *formats.Tensor,
 	return s, nil
 }
 
-// summariseForwards describes an array that is read from its beginning on: one at a time, for what that takes.
-func (v *Volume) summariseForwards(ctx context.Context, a *array, done func(n int64)) (*numbers.Summary, error) {
-	r, err := v.openArray(a)
+// summariseForwards describes an array that is read from its beginning on: one at a time, for what that
+// takes.
+func (ins *Inspector) summariseForwards(ctx context.Context, a *array, done func(n int64)) (*numbers.Summary, error) {
+	r, err := ins.openArray(a)
 	if err != nil {
 		return nil, err
 	}
 	defer r.done()
-	buf := statsPieces.Get().(*[statsPiece]byte)
+	buf := statsPieces.Get().(*[StatsPiece]byte)
 	defer statsPieces.Put(buf)
 	s := numbers.NewSummary()
-	for off, size := int64(0), a.NumBytes(); off < size; off += statsPiece {
+	for off, size := int64(0), a.NumBytes(); off < size; off += StatsPiece {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		p := buf[:min(statsPiece, size-off)]
+		p := buf[:min(StatsPiece, size-off)]
 		if err := r.read(p, off); err != nil {
 			return nil, err
 		}
@@ -188,9 +190,10 @@ func (v *Volume) summariseForwards(ctx context.Context, a *array, done func(n in
 	return s, nil
 }
 
-// Tensor opens one tensor of a file or a set: its elements row-major, behind the header of a .npy if that is wanted.
-func (v *Volume) Tensor(ctx context.Context, path, name string, withHeader bool) (*control.TensorData, error) {
-	r := newReach(v)
+// Tensor opens one tensor of a file or a set: its elements row-major, behind the header of a .npy if that is
+// wanted.
+func (ins *Inspector) Tensor(ctx context.Context, path, name string, withHeader bool) (*control.TensorData, error) {
+	r := newReach(ins)
 	fail := func(err error) (*control.TensorData, error) {
 		r.close()
 		return nil, &fs.PathError{Op: "cat-tensor", Path: path, Err: err}
@@ -209,7 +212,7 @@ func (v *Volume) Tensor(ctx context.Context, path, name string, withHeader bool)
 			return fail(fmt.Errorf("tensor %s: %w", name, err))
 		}
 	}
-	x, err := v.openArray(a)
+	x, err := ins.openArray(a)
 	if err != nil {
 		return fail(fmt.Errorf("tensor %s: %w", name, err))
 	}
@@ -221,7 +224,8 @@ func (v *Volume) Tensor(ctx context.Context, path, name string, withHeader bool)
 	}}, nil
 }
 
-// elementsOf reads the elements of an array of a path. Who asked for them is told that some are missing; the log says why.
+// elementsOf reads the elements of an array of a path. Who asked for them is told that some are missing; the
+// log says why.
 type elementsOf struct {
 	r    *arrayReader
 	path string
@@ -229,7 +233,7 @@ type elementsOf struct {
 
 func (e elementsOf) ReadAt(p []byte, off int64) (int, error) {
 	if err := e.r.read(p, off); err != nil {
-		e.r.v.report(slog.LevelError, "a tensor could not be read", "path", e.path, "tensor", e.r.a.Name, "reason", err)
+		e.r.ins.unread(e.path, e.r.a.Name, err)
 		return 0, err
 	}
 	return len(p), nil
@@ -244,5 +248,3 @@ func (d *openTensorData) Close() error {
 	d.done()
 	return nil
 }
-
-var _ control.Tensors = (*Volume)(nil)

@@ -20,7 +20,7 @@ type tensorReader struct {
 }
 
 // openTensor makes a tensor readable until done is called.
-func (v *Volume) openTensor(f *comparand, t *formats.Tensor) (*tensorReader, error) {
+func (ins *Inspector) openTensor(f *file, t *formats.Tensor) (*tensorReader, error) {
 	one := *t
 	one.Name = "t"
 	switch _, size := t.DType.Block(); {
@@ -44,7 +44,7 @@ func (v *Volume) openTensor(f *comparand, t *formats.Tensor) (*tensorReader, err
 	if err != nil {
 		return nil, err
 	}
-	src, _, done, err := v.peruse(f.node)
+	src, _, done, err := f.node.Open()
 	if err != nil {
 		return nil, err
 	}

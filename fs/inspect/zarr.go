@@ -9,7 +9,8 @@ import (
 	"ckptfs/formats/zarr"
 )
 
-// zarrReader reads the elements of an array that is stored as zarr has it: from one place in it on, or else from its beginning.
+// zarrReader reads the elements of an array that is stored as zarr has it: from one place in it on, or else
+// from its beginning.
 type zarrReader struct {
 	*zarr.Reader
 	a    *array
@@ -18,7 +19,7 @@ type zarrReader struct {
 }
 
 // openZarr makes the elements of such an array readable until it is closed.
-func (v *Volume) openZarr(a *array) (*zarrReader, error) {
+func (ins *Inspector) openZarr(a *array) (*zarrReader, error) {
 	chunks := make(map[string]*sealed, len(a.sealed))
 	for i := range a.sealed {
 		if s := &a.sealed[i]; s.key != "" {
@@ -33,7 +34,7 @@ func (v *Volume) openZarr(a *array) (*zarrReader, error) {
 		case s.f == nil:
 			return bytes.NewReader(s.inline), s.n, func() {}, nil
 		}
-		src, _, done, err := v.peruse(s.f.node)
+		src, _, done, err := s.f.node.Open()
 		if err != nil {
 			return nil, 0, nil, &fs.PathError{Op: "open", Path: s.f.path, Err: err}
 		}

@@ -3,10 +3,14 @@ package tree
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"sync"
 
 	"golang.org/x/sys/unix"
 )
+
+// ErrNotRegular: what needs a regular file got something else.
+var ErrNotRegular = errors.New("not a regular file")
 
 // DirEntry is one name in a directory.
 type DirEntry struct {

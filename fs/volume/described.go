@@ -65,3 +65,36 @@ func (f *file) beside(p string) (r io.ReaderAt, size int64, done func(), err err
 func (f *file) awaits(j *job, l *formats.Layout) bool {
 	return l.Format == formats.BlobLayout(0).Format && detect.Awaited(path.Base(f.node.Path())) && f.c.v.now().Sub(time.Unix(j.st.Mtim.Unix())) <= describedWait
 }
+
+// layoutNow is the layout of a file's present bytes. f.mu is held.
+func (f *file) layoutNow() (*formats.Layout, error) {
+	if err := f.load(); err != nil {
+		return nil, err
+	}
+	if f.damaged != nil {
+		return nil, f.damaged
+	}
+	if f.rec.Packed() {
+		m, err := f.c.v.asm.Manifest(f.rec.Manifest)
+		if err != nil {
+			return nil, err
+		}
+		return m.Layout(), nil
+	}
+	if err := f.vet(); err != nil {
+		return nil, err
+	}
+	if f.damaged != nil {
+		return nil, f.damaged
+	}
+	raw, err := f.node.openQuietly()
+	if err != nil {
+		return nil, err
+	}
+	defer raw.Close()
+	st, err := raw.Stat()
+	if err != nil {
+		return nil, err
+	}
+	return f.detect(raw, st.Size())
+}

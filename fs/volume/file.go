@@ -450,6 +450,3 @@ func (ns *Names) syncTree() error {
 	defer unix.Close(fd)
 	return unix.Syncfs(fd)
 }
-
-// errNotRegular: a command that needs a regular file got something else.
-var errNotRegular = errors.New("not a regular file")

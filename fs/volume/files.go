@@ -1,14 +1,19 @@
 package volume
 
 import (
+	"context"
 	"fmt"
 	"io"
 
+	"ckptfs/cas"
+	"ckptfs/formats"
+	"ckptfs/fs/inspect"
+	"ckptfs/fs/tree"
 	"ckptfs/index/runs"
 )
 
-// peruse makes the bytes of a file or a view readable to this process until done is called. size is what it had when it was
-// opened.
+// peruse makes the bytes of a file or a view readable to this process until done is called. size is what it
+// had when it was opened.
 func (v *Volume) peruse(n *Node) (r io.ReaderAt, size int64, done func(), err error) {
 	if n.view != nil {
 		if err := v.useView(n); err != nil {
@@ -18,7 +23,7 @@ func (v *Volume) peruse(n *Node) (r io.ReaderAt, size int64, done func(), err er
 	}
 	f := n.file
 	if f == nil {
-		return nil, 0, nil, errNotRegular
+		return nil, 0, nil, tree.ErrNotRegular
 	}
 	a, err := v.Stat(n)
 	if err != nil {
@@ -59,21 +64,6 @@ func (v *Volume) perusePath(p string) (r io.ReaderAt, size int64, done func(), e
 	return r, size, func() { closeIt(); n.unref(1) }, nil
 }
 
-// readFile reads the first size bytes of a file.
-func (v *Volume) readFile(n *Node, size int64) ([]byte, error) {
-	r, _, done, err := v.peruse(n)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
-	p := make([]byte, size)
-	k, err := r.ReadAt(p, 0)
-	if err == io.EOF {
-		err = nil
-	}
-	return p[:k], err
-}
-
 // readSmall reads a file of at most max bytes, packed or not, on the daemon's own account.
 func (v *Volume) readSmall(p string, most int64) ([]byte, error) {
 	r, size, done, err := v.perusePath(p)
@@ -107,3 +97,91 @@ func (f files) Read(path string, do func(r io.ReaderAt, size int64) error) error
 	defer done()
 	return do(r, size)
 }
+
+// Open finds a file, a folder or a view.
+func (f files) Open(path string) (inspect.File, error) {
+	n, err := f.resolve(path)
+	if err != nil {
+		return nil, err
+	}
+	return inspected{f.Volume, n}, nil
+}
+
+// Walk calls do with every regular file at or below a path.
+func (f files) Walk(ctx context.Context, path string, do func(path string, file inspect.File) error) error {
+	return f.walk(ctx, path, func(p string, n *Node) error { return do(p, inspected{f.Volume, n}) })
+}
+
+// List reads the names of a folder.
+func (f files) List(path string) ([]tree.DirEntry, error) {
+	n, err := f.resolve(path)
+	if err != nil {
+		return nil, err
+	}
+	defer n.unref(1)
+	return n.listQuietly()
+}
+
+// inspected is a node as inspect.File.
+type inspected struct {
+	v *Volume
+	n *Node
+}
+
+func (f inspected) Pin()         { f.n.ref() }
+func (f inspected) Unpin()       { f.n.unref(1) }
+func (f inspected) Path() string { return f.n.Path() }
+
+func (f inspected) Info() (inspect.Info, error) {
+	a, err := f.v.Stat(f.n)
+	if err != nil {
+		return inspect.Info{}, err
+	}
+	i := inspect.Info{Size: a.Size, Dir: f.n.IsDir(), Virtual: f.n.virt != nil, Regular: f.n.file != nil}
+	if w := f.n.view; w != nil {
+		i.View = &inspect.View{Source: inspected{f.v, w.src}, Format: w.format(), Only: w.npy}
+	}
+	return i, nil
+}
+
+func (f inspected) Manifest() (cas.Hash, error) {
+	if f.n.file == nil {
+		return cas.Hash{}, tree.ErrNotRegular
+	}
+	f.n.file.mu.Lock()
+	defer f.n.file.mu.Unlock()
+	if err := f.n.file.load(); err != nil {
+		return cas.Hash{}, err
+	}
+	return f.n.file.rec.Manifest, nil
+}
+
+func (f inspected) Contents() (*inspect.Contents, error) {
+	x := f.n.file
+	if x == nil {
+		return nil, tree.ErrNotRegular
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	l, err := x.layoutNow()
+	if err != nil {
+		return nil, err
+	}
+	c := &inspect.Contents{Layout: l, Resident: !x.rec.Hollow}
+	if x.rec.Packed() {
+		c.Manifest = x.rec.Manifest
+		c.Doc, err = f.v.asm.Manifest(c.Manifest)
+	}
+	return c, err
+}
+
+func (f inspected) Detect() (*formats.Layout, error) {
+	r, size, done, err := f.Open()
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	return f.n.file.detect(io.NewSectionReader(r, 0, size), size)
+}
+
+func (f inspected) Open() (io.ReaderAt, int64, func(), error) { return f.v.peruse(f.n) }

@@ -189,7 +189,7 @@ func (v *Volume) Ancestor(ctx context.Context, a, b string) (*control.CommonAnce
 // Owner tells which model first stored a tensor of a file.
 func (v *Volume) Owner(ctx context.Context, p, tensor string) (*control.Ownership, error) {
 	out := &control.Ownership{Path: p, Tensor: tensor}
-	src, own := v.holder(ctx, v.source(p), tensor)
+	src, own := v.inspect.Holder(ctx, v.source(p), tensor)
 	err := v.settledAfterSave(ctx, func(m *models) error {
 		e, err := m.oneModel(v, "owner", src)
 		if err != nil {

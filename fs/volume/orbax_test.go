@@ -16,6 +16,7 @@ import (
 	"ckptfs/formats/safetensors"
 	"ckptfs/formats/zarr"
 	"ckptfs/fs/control"
+	"ckptfs/fs/tree"
 )
 
 // A step that Orbax wrote, and its items, list their arrays: resident, packed and evicted.
@@ -44,7 +45,7 @@ func TestShowOrbax(t *testing.T) {
 	r.evictAll()
 	check("packed")
 	_, err := r.Show(t.Context(), "runs")
-	wantErr(t, "a folder of something else", err, errNotRegular)
+	wantErr(t, "a folder of something else", err, tree.ErrNotRegular)
 	r.write("runs/ocdbt/state/manifest.ocdbt", []byte("nothing"))
 	_, err = r.Show(t.Context(), "runs/ocdbt")
 	wantErr(t, "a damaged database", err, formats.ErrNotFormat)

@@ -13,6 +13,7 @@ import (
 
 	"ckptfs/formats"
 	"ckptfs/fs/control"
+	"ckptfs/fs/inspect"
 )
 
 // A sharded set is shown by its index.
@@ -51,7 +52,7 @@ func TestShowSharded(t *testing.T) {
 		_, err := r.Show(t.Context(), index)
 		wantErr(t, what, err, c.want)
 	}
-	for what, text := range map[string]string{"none": "{}", "too many files": `{"weight_map":{` + strings.TrimSuffix(many(maxShards+1), ",") + `}}`} {
+	for what, text := range map[string]string{"none": "{}", "too many files": `{"weight_map":{` + strings.TrimSuffix(many(inspect.MaxShards+1), ",") + `}}`} {
 		r.write(index, []byte(text))
 		if f, err := r.Show(t.Context(), index); err != nil || f.Format != "blob" {
 			t.Errorf("%s: %+v, %v", what, f, err)

@@ -28,7 +28,7 @@ const partOf = "part of "
 
 // readShards reads an index; nil: it is none of several files.
 func (v *Volume) readShards(index string) *shards {
-	of, files, err := v.readIndex(index)
+	of, files, err := v.inspect.ReadIndex(index)
 	if err != nil || len(files) < 2 {
 		return nil
 	}

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ckptfs/fs/control"
+	"ckptfs/fs/tree"
 )
 
 func (r *rig) stats() *control.Stats {
@@ -169,7 +170,7 @@ func TestShow(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.forget(link)
-	for p, want := range map[string]error{"none": os.ErrNotExist, "d": errNotRegular, "": errNotRegular, "link": errNotRegular} {
+	for p, want := range map[string]error{"none": os.ErrNotExist, "d": tree.ErrNotRegular, "": tree.ErrNotRegular, "link": tree.ErrNotRegular} {
 		_, err := r.Show(context.Background(), p)
 		var pe *os.PathError
 		if !errors.Is(err, want) || !errors.As(err, &pe) {

@@ -14,6 +14,8 @@ import (
 	"ckptfs/formats/numbers"
 	"ckptfs/formats/safetensors"
 	"ckptfs/fs/control"
+	"ckptfs/fs/inspect"
+	"ckptfs/fs/tree"
 )
 
 // TestTensorStats: the numbers are those of the elements, whatever the format, the state and the strides.
@@ -47,7 +49,7 @@ func TestTensorStats(t *testing.T) {
 				}
 				s := numbers.NewSummary()
 				s.Add(x.DType, elements(src, l, x))
-				want := statsOf(s)
+				want := inspect.StatsOf(s)
 				same := got != nil && got.Count == want.Count && got.NaN == want.NaN && got.Inf == want.Inf && got.Zero == want.Zero &&
 					got.Min.String() == want.Min.String() && got.Max.String() == want.Max.String() &&
 					(math.Abs(float64(got.Mean-want.Mean)) < 1e-9 || got.Mean.String() == want.Mean.String())
@@ -62,7 +64,7 @@ func TestTensorStats(t *testing.T) {
 
 // A tensor of many pieces, with progress; and one that is damaged.
 func TestTensorStatsLarge(t *testing.T) {
-	const n = 3*statsPiece/4 + 100
+	const n = 3*inspect.StatsPiece/4 + 100
 	p := make([]byte, 4*n)
 	for i := range n {
 		binary.LittleEndian.PutUint32(p[4*i:], math.Float32bits(float32(i%1000)))
@@ -158,7 +160,7 @@ func TestShowVirtual(t *testing.T) {
 	if err != nil || f.Format != "npy" || len(f.Tensors) != 1 || f.Tensors[0].Name != "b" {
 		t.Errorf("%+v, %v", f, err)
 	}
-	if _, err := r.Show(t.Context(), tensors+"m.npz"); !errors.Is(err, errNotRegular) {
+	if _, err := r.Show(t.Context(), tensors+"m.npz"); !errors.Is(err, tree.ErrNotRegular) {
 		t.Error(err)
 	}
 }

@@ -195,7 +195,7 @@ func (u *usage) dead() (int64, error) {
 	for _, l := range locs {
 		if l.Segment != 0 && !live[l] {
 			live[l] = true
-			bytes += recordSize(l)
+			bytes += l.RecordSize()
 		}
 	}
 	st := &u.stats
@@ -205,21 +205,18 @@ func (u *usage) dead() (int64, error) {
 		}
 		st.Deltas++
 		st.DeltaRawBytes += int64(l.Raw)
-		st.DeltaBytes += recordSize(l)
+		st.DeltaBytes += l.RecordSize()
 		links, _ := u.v.store.Bases(hashes[i], l) // what is lost of them takes nothing
 		for _, b := range links {
 			if b.Loc.Segment != 0 && !live[b.Loc] {
 				live[b.Loc] = true
-				bytes += recordSize(b.Loc)
-				st.BaseBytes += recordSize(b.Loc)
+				bytes += b.Loc.RecordSize()
+				st.BaseBytes += b.Loc.RecordSize()
 			}
 		}
 	}
 	return max(u.stats.SegmentBytes-bytes, 0), nil
 }
-
-// recordSize is what a record takes in its segment, header and padding included, to within a few bytes.
-func recordSize(l cas.Location) int64 { return (int64(l.Stored) + 64 + 7) &^ 7 }
 
 // allocated is what a file, or the files of a folder, take on the disk.
 func allocated(path string) (int64, error) {

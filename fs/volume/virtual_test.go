@@ -17,6 +17,7 @@ import (
 	"ckptfs/formats/canonical"
 	"ckptfs/formats/detect"
 	"ckptfs/formats/npy"
+	"ckptfs/fs/tree"
 )
 
 const tensors = ".ckptfs/tensors/"
@@ -374,7 +375,7 @@ func TestVirtualCommands(t *testing.T) {
 	if m, err := r.Evict(t.Context(), ".ckptfs/tensors", nil); err != nil || m.Files != 0 {
 		t.Errorf("%+v, %v", m, err)
 	}
-	if _, err := r.Show(t.Context(), ".ckptfs/tensors"); !errors.Is(err, errNotRegular) {
+	if _, err := r.Show(t.Context(), ".ckptfs/tensors"); !errors.Is(err, tree.ErrNotRegular) {
 		t.Error(err)
 	}
 }

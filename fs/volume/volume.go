@@ -39,6 +39,7 @@ import (
 	"ckptfs/fs/artifacts"
 	"ckptfs/fs/assemble"
 	"ckptfs/fs/bases"
+	"ckptfs/fs/inspect"
 	"ckptfs/fs/pack"
 	"ckptfs/fs/steps"
 	"ckptfs/fs/throttle"
@@ -99,6 +100,7 @@ type Volume struct {
 	content *contentFiles
 
 	steps   *steps.Steps
+	inspect *inspect.Inspector
 	models  *models
 	queries queries
 
@@ -256,6 +258,7 @@ func (v *Volume) open(o Options, format *tree.Format) error {
 	v.names.root.names = []alias{{}}
 	v.names.root.dirfd = cachedFd{fd: v.names.rootFd, users: 1} // one user too many, so that it stays
 	v.steps.Open(v.names.rootFd)
+	v.openInspect()
 	return v.recover()
 }
 

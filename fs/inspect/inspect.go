@@ -1,0 +1,140 @@
+// Package inspect says what tensors a path leads to, wherever they lie, and what two paths have in common:
+// show, diff, find, cat-tensor, and what each step of a run added.
+//
+// A path leads to a set of arrays: those of one file, of the files that an index names, of an ONNX model and
+// its data, or of a folder that torch.distributed.checkpoint or Orbax wrote (set.go). An array is one tensor
+// of a file, or several that are its pieces, or chunks as zarr has them (array.go). Elements are read through
+// plans of views, so that any file that has a layout will do.
+//
+// There is no state and no lock: each request looks at files anew, and keeps them pinned until it is
+// answered.
+package inspect
+
+import (
+	"context"
+	"io"
+
+	"ckptfs/cas"
+	"ckptfs/formats"
+	"ckptfs/formats/canonical"
+	"ckptfs/fs/steps"
+	"ckptfs/fs/tree"
+	"ckptfs/index/manifest"
+)
+
+// Files is the mount's tree as the daemon reads it for itself: nobody is asked for permission, and no reading
+// is counted.
+type Files interface {
+	// Open finds a file, a folder or a view, and pins it.
+	Open(path string) (File, error)
+	// Walk calls f with every regular file at or below a path. It is pinned while f runs.
+	Walk(ctx context.Context, path string, f func(path string, file File) error) error
+	// List reads the names of a folder, "." and ".." among them, views not.
+	List(path string) ([]tree.DirEntry, error)
+	// ReadSmall reads a file of at most so many bytes.
+	ReadSmall(path string, most int64) ([]byte, error)
+}
+
+// File is a file, a folder or a view. Two are equal if they are the same.
+type File interface {
+	Pin() // keeps it known until as many Unpins
+	Unpin()
+	Path() string // by one of its names
+	Info() (Info, error)
+	Manifest() (cas.Hash, error) // zero: it is not packed
+	// Contents is what a regular file holds now; tree.ErrNotRegular for another.
+	Contents() (*Contents, error)
+	// Detect finds the layout in a regular file's bytes, whatever its manifest says.
+	Detect() (*formats.Layout, error)
+	// Open makes its bytes readable until done is called. size is what it has then.
+	Open() (r io.ReaderAt, size int64, done func(), err error)
+}
+
+// Info is what a File is.
+type Info struct {
+	Size    int64
+	Dir     bool
+	Virtual bool  // it is below .ckptfs
+	Regular bool  // it is a file of the tree
+	View    *View // nil: it is none
+}
+
+// View is what a view shows.
+type View struct {
+	Source File
+	Format string
+	Only   *formats.Tensor // nil: all
+}
+
+// Contents is what a regular file holds at one moment.
+type Contents struct {
+	Layout   *formats.Layout
+	Manifest cas.Hash           // zero: it is not packed
+	Doc      *manifest.Manifest // nil: it is not packed
+	Resident bool               // its bytes are in the tree, too, or there alone
+}
+
+// Store is what of packed files is read without opening them.
+type Store interface {
+	Manifest(h cas.Hash) (*manifest.Manifest, error)
+	Get(h cas.Hash, buf []byte) ([]byte, error)
+	Locate(hashes []cas.Hash, locs []cas.Location) error
+}
+
+// Artifacts knows the ids of files.
+type Artifacts interface {
+	Known(f File) (id canonical.ID, ok bool, err error)
+	Of(ctx context.Context, f File) (canonical.ID, error)
+}
+
+// Options say what an Inspector looks at.
+type Options struct {
+	Files     Files
+	Store     Store
+	Steps     *steps.Steps
+	Artifacts Artifacts
+	Unread    func(path, tensor string, err error) // told of a tensor that could not be read, of which the program sees the end only
+}
+
+// Inspector answers what tensors there are.
+type Inspector struct {
+	files     Files
+	store     Store
+	steps     *steps.Steps
+	artifacts Artifacts
+	unread    func(path, tensor string, err error)
+}
+
+// New makes an Inspector.
+func New(o Options) *Inspector {
+	return &Inspector{files: o.Files, store: o.Store, steps: o.Steps, artifacts: o.Artifacts, unread: o.Unread}
+}
+
+// open makes the bytes of the file at a path readable until done is called.
+func (ins *Inspector) open(path string) (r io.ReaderAt, size int64, done func(), err error) {
+	f, err := ins.files.Open(path)
+	if err != nil {
+		return nil, 0, nil, err
+	}
+	r, size, closeIt, err := f.Open()
+	if err != nil {
+		f.Unpin()
+		return nil, 0, nil, err
+	}
+	return r, size, func() { closeIt(); f.Unpin() }, nil
+}
+
+// readFile reads the first size bytes of a file.
+func readFile(f File, size int64) ([]byte, error) {
+	r, _, done, err := f.Open()
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	p := make([]byte, size)
+	k, err := r.ReadAt(p, 0)
+	if err == io.EOF {
+		err = nil
+	}
+	return p[:k], err
+}

@@ -1,0 +1,90 @@
+package volume
+
+import (
+	"context"
+	"log/slog"
+
+	"ckptfs/cas"
+	"ckptfs/cas/store"
+	"ckptfs/formats/canonical"
+	"ckptfs/fs/assemble"
+	"ckptfs/fs/control"
+	"ckptfs/fs/inspect"
+	"ckptfs/index/manifest"
+)
+
+// What the volume is asked of runs, models and tensors, and which of its parts answers.
+
+// stored is what of packed files is read without opening them.
+type stored struct {
+	*store.Store
+	asm *assemble.Reader
+}
+
+func (s stored) Manifest(h cas.Hash) (*manifest.Manifest, error) { return s.asm.Manifest(h) }
+
+// artifactsOf is the artifact ids of files that are inspected.
+type artifactsOf struct{ *Volume }
+
+func (a artifactsOf) Known(f inspect.File) (canonical.ID, bool, error) {
+	return a.artifacts.Known(identified{a.Volume, f.(inspected).n})
+}
+
+func (a artifactsOf) Of(ctx context.Context, f inspect.File) (canonical.ID, error) {
+	return a.Artifact(ctx, f.(inspected).n)
+}
+
+// openInspect makes what answers questions about tensors.
+func (v *Volume) openInspect() {
+	v.inspect = inspect.New(inspect.Options{Files: files{v}, Store: stored{v.store, v.asm}, Steps: v.steps, Artifacts: artifactsOf{v},
+		Unread: func(path, tensor string, err error) {
+			v.report(slog.LevelError, "a tensor could not be read", "path", path, "tensor", tensor, "reason", err)
+		}})
+}
+
+// Show describes one file and its tensors, or those of a set.
+func (v *Volume) Show(ctx context.Context, path string) (*control.File, error) {
+	return v.inspect.Show(ctx, path)
+}
+
+// Inspect is Show, and what it takes a reading of the tensors to say. progress may be nil.
+func (v *Volume) Inspect(ctx context.Context, path string, o control.InspectOptions, progress func(control.Progress)) (*control.File, error) {
+	return v.inspect.Inspect(ctx, path, o, progress)
+}
+
+// Diff compares the tensors of two files, steps or runs.
+func (v *Volume) Diff(ctx context.Context, a, b string, progress func(control.Progress)) (*control.Diff, error) {
+	return v.inspect.Diff(ctx, a, b, progress)
+}
+
+// Find lists the tensors of the store whose content has a hash that begins so, or that of a tensor of a file.
+func (v *Volume) Find(ctx context.Context, o control.FindOptions) (*control.Found, error) {
+	return v.inspect.Find(ctx, o)
+}
+
+// Tensor opens one tensor of a file or a set.
+func (v *Volume) Tensor(ctx context.Context, path, name string, withHeader bool) (*control.TensorData, error) {
+	return v.inspect.Tensor(ctx, path, name, withHeader)
+}
+
+// Log lists the steps of a run, with what each added to those before it.
+func (v *Volume) Log(ctx context.Context, p string) (*control.RunLog, error) {
+	return v.inspect.Log(ctx, p)
+}
+
+// Runs lists the runs and how far their steps are.
+func (v *Volume) Runs(ctx context.Context) (*control.RunList, error) { return v.steps.Runs(ctx) }
+
+// Best is the best complete step of a run.
+func (v *Volume) Best(ctx context.Context, p, metric, mode string) (*control.BestStep, error) {
+	return v.steps.Best(ctx, p, metric, mode)
+}
+
+// Steps lists the steps of a run.
+func (v *Volume) Steps(ctx context.Context, p string) (*control.RunLog, error) {
+	return v.steps.List(ctx, p)
+}
+
+var _ control.Models = (*Volume)(nil)
+
+var _ control.Tensors = (*Volume)(nil)
