@@ -30,8 +30,8 @@ type extent struct{ lines, fields, methods int }
 var oversize = map[string]extent{
 	"cas/store.Store":      {fields: 41, methods: 83},
 	"fs/metrics.collector": {fields: 42},
-	"fs/volume":            {lines: 15043},
-	"fs/volume.Volume":     {fields: 36, methods: 231},
+	"fs/volume":            {lines: 12791},
+	"fs/volume.Volume":     {fields: 36, methods: 191},
 	"fs/volume.file":       {fields: 36, methods: 70},
 	"index/prefix.finder":  {fields: 31},
 }
