@@ -168,7 +168,7 @@ func TestRounded(t *testing.T) {
 	t.Parallel()
 	m := mounttest.New(t, "--hot-size", "0")
 	m.Must(os.MkdirAll(m.Path("runs/a/1"), 0o755))
-	out := mounttest.RunPython(t, "halves.py", m.Path("runs/a/1"))
+	out := mounttest.RunPython(t, "half_precision.py", m.Path("runs/a/1"))
 	sums := mounttest.SavedBy(t, "runs/a/1", out)
 	m.Sync()
 	m.SameSums(sums)

@@ -228,7 +228,7 @@ func StartSession(t *testing.T, name string, args ...string) *Session {
 	t.Cleanup(func() {
 		select {
 		case pid := <-s.p.pid:
-			// hold.py never sees an end of file: this side holds both ends
+			// hold_mapping.py never sees an end of file: this side holds both ends
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 			// its mappings are gone then, and nothing is busy with them
 			<-s.p.rc

@@ -172,7 +172,7 @@ func TestTorchHoldsMapping(t *testing.T) {
 	t.Parallel()
 	mounttest.Modes(t, func(t *testing.T, m *mounttest.Mount) {
 		mounttest.RunPython(t, "save.py", "zoo", "1", m.Path("m.pt"))
-		first := mounttest.StartSession(t, "hold.py", "zoo", "1", m.Path("m.pt"))
+		first := mounttest.StartSession(t, "hold_mapping.py", "zoo", "1", m.Path("m.pt"))
 		first.Answer()
 		m.Sync()
 		m.WantState("m.pt", mounttest.Both, mounttest.Packed)
@@ -185,7 +185,7 @@ func TestTorchHoldsMapping(t *testing.T) {
 		ask(first, "after packing")
 		_, _ = m.CLI("evict", m.Path("m.pt"))
 		ask(first, "after evict")
-		second := mounttest.StartSession(t, "hold.py", "zoo", "1", m.Path("m.pt"))
+		second := mounttest.StartSession(t, "hold_mapping.py", "zoo", "1", m.Path("m.pt"))
 		second.Answer()
 		_, _ = m.CLI("hydrate", m.Path("m.pt"))
 		ask(first, "after hydrate")

@@ -5,7 +5,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
 
-from zoo import differences, flatten, make
+from seeded_tensors import differences, flatten, make
 
 kind, seed, *paths = sys.argv[1:]
 want = flatten(make(kind, seed))

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from resnet import ResNet18
-from zoo import differences
+from seeded_tensors import differences
 
 run, n = sys.argv[1], int(sys.argv[2])
 classes = int(sys.argv[3]) if len(sys.argv) > 3 else 10

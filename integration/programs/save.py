@@ -4,7 +4,7 @@ import sys
 import torch
 from safetensors.torch import save_file
 
-from zoo import make
+from seeded_tensors import make
 
 kind, seed, *paths = sys.argv[1:]
 tensors = make(kind, seed)

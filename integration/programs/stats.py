@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import torch
 
-from zoo import flatten
+from seeded_tensors import flatten
 
 path, shown, name, npy = sys.argv[1:]
 want = flatten(torch.load(path))

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from safetensors.torch import load_file
 
-from zoo import flatten
+from seeded_tensors import flatten
 
 folder, mirror = sys.argv[1:]
 RAW = {torch.bfloat16: ("uint16", "bfloat16"), torch.float8_e4m3fn: ("uint8", "float8_e4m3fn"), torch.float8_e5m2: ("uint8", "float8_e5m2")}

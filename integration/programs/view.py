@@ -8,7 +8,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
 
-from zoo import differences, flatten
+from seeded_tensors import differences, flatten
 
 pt, view = sys.argv[1:]
 want = flatten(torch.load(pt))

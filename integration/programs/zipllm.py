@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file
 
 from codec_peers import bitx, split, zipnn, zstd
-from zoo import bits, flatten
+from seeded_tensors import bits, flatten
 
 NAMES = {torch.float32: "F32", torch.bfloat16: "BF16", torch.float16: "F16"}
 

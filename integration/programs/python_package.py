@@ -1,4 +1,4 @@
-"""knowing.py PACKAGE MOUNT: saves models by torch, and uses the Python package on them."""
+"""python_package.py PACKAGE MOUNT: saves models by torch, and uses the Python package on them."""
 import json
 import subprocess
 import sys

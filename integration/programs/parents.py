@@ -1,4 +1,4 @@
-"""kinship.py PACKAGE MOUNT CKPTFS: what makes a model another's child, and what does not, with models as torch and transformers save them."""
+"""parents.py PACKAGE MOUNT CKPTFS: what makes a model another's child, and what does not, with models as torch and transformers save them."""
 import json
 import subprocess
 import sys
