@@ -178,7 +178,7 @@ func openBolt(path string, opt Options, file **os.File) (*bolt.DB, error) {
 	})
 }
 
-// close closes the file. Of a broken one only bolt's own file, which gives up its lock: bolt's Close could
+// close closes the file. Of a broken one only bolt's own file, which releases its lock: bolt's Close could
 // wait for ever on a lock of its own.
 func (f *file) close() error {
 	switch {

@@ -163,7 +163,7 @@ func readFile(t *testing.T, path string) []byte {
 	return p
 }
 
-// writeFile changes a file in place.
+// writeFile overwrites a file, which may be open.
 func writeFile(t *testing.T, path string, p []byte) {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)

@@ -24,9 +24,10 @@
 //
 //	"CKG1"
 //	kind                1 byte
-//	strings             number n, then n strings: ops, configurations, slots, types, in the order of first use
+//	strings             number n, then n strings: ops, configurations, slots, types, in order of first use
 //	vertices            number n, then n times
-//	    name            1 byte: bytes shared with the name before (as many as there are, at most 255), string: the rest
+//	    name            1 byte: bytes shared with the name before (as many as there are, at most 255),
+//	                    string: the rest
 //	    op, cfg         number, number: indices into strings
 //	    inputs          number: inputs << 1 | comm, then for each
 //	        from        number: (own position - input's position) << 1 | 1 when the output is not 0

@@ -30,7 +30,8 @@ type OutlineReader struct {
 	strings []string
 	table   []uint32 // by string of the record: its number
 	used    int      // of table, in order of first use
-	// what the vertex being read is: a word each for op, config and the parameters' slots, types, dimensions
+	// layer is the vertex being read: a word each for op, config and the parameters' slots, types,
+	// dimensions.
 	layer []uint64
 	words []uint64 // of all Layers
 	ends  []int    // of a layer's words

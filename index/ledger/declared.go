@@ -23,7 +23,8 @@ var ErrInvalid = errors.New("not valid")
 
 // Declared is what a writer says of a step's parents.
 type Declared struct {
-	// a step or a file: relative to the mount's root, or, beginning with a dot, to the step; "": not said
+	// Parent is a step or a file: relative to the mount's root, or, beginning with a dot, to the step; "":
+	// not said.
 	Parent     string
 	MergedFrom []string // further parents, likewise
 	Transfer   bool     // the parent is the answer to a query, whose weights the writer began with
@@ -47,7 +48,8 @@ func (d Declared) IsZero() bool { return d.Parent == "" && len(d.MergedFrom) == 
 
 // ParseDeclared reads a lineage.json:
 //
-//	{"parent": "runs/a/3", "how": "transfer", "tensors": {"new.weight": "old.weight"}, "tied": {"new.weight": ["head.weight"]}, "merged_from": ["runs/b/7"]}
+//	{"parent": "runs/a/3", "how": "transfer", "merged_from": ["runs/b/7"],
+//	 "tensors": {"new.weight": "old.weight"}, "tied": {"new.weight": ["head.weight"]}}
 //
 // "how" is "declared", and may be missing, or "transfer". A member that is null is missing; others are passed
 // over, but none may be there twice.

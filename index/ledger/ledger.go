@@ -17,7 +17,8 @@
 //	time        number: when it was written, ns since 1970
 //	size        number: bytes of the file
 //	tensors     number: how many the manifest has
-//	marks       number n, at most 16, then n times 8 bytes: the first of the digests of the largest tensors, which find models that may be alike
+//	marks       number n, at most 16, then n times 8 bytes: the first of the digests of the largest tensors,
+//	            which find models that may be alike
 //	model       string: the record of lineage.Model
 //	owners      string: the record of lineage.EncodeOwners; empty for a tombstone
 //	graph       number of parts, then 32 bytes for each: records that hold an architecture; see Graph
@@ -262,7 +263,7 @@ func (l *Ledger) Reparent(e *Entry, parent uint64, how lineage.How, owners []uin
 	return nil
 }
 
-// Merge names the further parents of a model anew.
+// Merge replaces the further parents of a model.
 func (l *Ledger) Merge(e *Entry, from []uint64) error {
 	if err := l.Forest.Merge(e.Seq, from); err != nil {
 		return err

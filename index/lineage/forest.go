@@ -23,7 +23,7 @@
 //
 // Two questions that sound alike differ: the most recent common ancestor (MRCA) is a matter of parents, the
 // most recent common owner (MRCO) of tensors. When two children retrain all that P owned, their MRCA is P and
-// their MRCO older than P, or nobody.
+// their MRCO older than P, or none.
 //
 // # Retiring
 //
@@ -286,7 +286,7 @@ func (f *Forest) Retire(seq uint64, at int64) bool {
 	return true
 }
 
-// Merge names the further parents of a model anew: a sidecar came late.
+// Merge replaces the further parents of a model: a sidecar came late.
 func (f *Forest) Merge(seq uint64, from []uint64) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -224,7 +224,7 @@ func TestInherit(t *testing.T) {
 			t.Errorf("%s: %d, want %d", c.name, got, c.want)
 		}
 	}
-	// Back to a grandparent's value: the child owns it, whoever had it first.
+	// Back to a grandparent's value: the child owns it, whichever model had it first.
 	grand := []Tensor{tensor("w", "old", 0)}
 	p := Inherit(2, []Tensor{tensor("w", "new", 0)}, &Parent{Tensors: grand, Owners: Inherit(1, grand, nil)})
 	if got := Inherit(3, grand, &Parent{Tensors: []Tensor{tensor("w", "new", 0)}, Owners: p}); got[0] != 3 {

@@ -11,7 +11,7 @@ import (
 type Tensor struct {
 	Name   string
 	Digest cas.Hash // of type, shape and bytes: Digest
-	// tensors with one number above 0 are names of the same elements of one storage; 0: no other name
+	// Tie: tensors with one number above 0 are names of the same elements of one storage; 0: no other name.
 	Tie int
 }
 

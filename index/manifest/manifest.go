@@ -17,7 +17,8 @@
 // refuses every other.
 //
 //	"CKM1"                        magic and version
-//	flags                         number: bit 0 set: the regions are written out; bit 1: the layout is partial; the others are 0
+//	flags                         number: bit 0: the regions are written out; bit 1: the layout is partial;
+//	                              the others are 0
 //	format                        string: the name of the layout's parser
 //	size                          number: bytes of the file
 //	objects                       number n, then n times
@@ -31,10 +32,12 @@
 //	tensors                       number n; when n > 0:
 //	    types                     number k, then k strings: the element types in the order of first use
 //	    n times
-//	        name                  number: bytes shared with the tensor before (as many as there are), string: the rest
+//	        name                  number: bytes shared with the tensor before (as many as there are),
+//	                              string: the rest
 //	        type and strides      number: index into types << 2 | stride mode
 //	        shape                 number of dimensions, then one number each
-//	        region                zz: the region's number less that of the tensor before (the first: less 0); -1 is none
+//	        region                zz: the region's number less that of the tensor before (the first: less 0);
+//	                              -1 is none
 //	        offset                number: bytes from the region's start
 //	        strides               stride mode 2 only: one zz a dimension
 //

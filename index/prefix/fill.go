@@ -66,7 +66,7 @@ func (c *Catalogue) Fill(n int, read func(i int, r *graph.OutlineReader) (Model,
 		free <- b
 	}
 	close(free)
-	go func() { // those who found nothing to do any more
+	go func() { // those that found nothing left to do
 		for range full {
 		}
 	}()

@@ -5,13 +5,14 @@ import "math/bits"
 // maxPlanes is how many bits the counters of filter have.
 const maxPlanes = 5
 
-// filter weighs all architectures at once, 64 in a word, by the bitmaps of the lists that have one. It
-// reports whether it did: false when an architecture in none of these could still win.
+// filter weighs all architectures, 64 at a time, by the bitmaps of the lists that have one. It reports
+// whether it did: false when an architecture in none of these could still win.
 //
-// An architecture that lacks lists of more weight than slack, what all lists weigh less the best length
-// known, can't win. For each of 64 there is a counter, bit b of which is in its word's count[b]. It begins at
-// what slack leaves below its greatest value, and who overflows is out. Most are after few lists. Lists
-// without a bitmap count as held, until one of the few who are left is weighed.
+// The slack is what all lists weigh less the best length known. An architecture that lacks lists of more
+// weight than that can't win. Each architecture has a counter of what it lacks; bit b of the 64 counters of a
+// word is count[b]. A counter begins slack below its greatest value, and an architecture whose counter
+// overflows is out. Most are out after few lists. Lists without a bitmap count as held, until the few
+// architectures that are left are weighed.
 func (f *finder) filter() bool {
 	f.bitmaps = f.bitmaps[:0]
 	weight := 0
@@ -57,7 +58,7 @@ func (f *finder) filterBlock(first uint32, known bool) {
 		live[k] = uint8(k)
 	}
 	var words [block]uint64
-	// First the lists that nobody can lack.
+	// First the lists that no winner can lack.
 	for i := range f.bitmaps {
 		l := &f.bitmaps[i]
 		if l.weight>>shift <= most {

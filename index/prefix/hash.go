@@ -12,8 +12,8 @@ import (
 )
 
 // key identifies a tree, a vertex with all that leads to it, for as long as the catalogue lives. It is a hash
-// of 64 bits with a secret that is drawn when the catalogue is made: nobody can prepare graphs whose keys
-// collide, and should two collide all the same, the map that is read off the graphs shows it.
+// of 64 bits with a secret that is drawn when the catalogue is made: graphs whose keys collide cannot be
+// prepared, and should two collide all the same, the map that is read off the graphs shows it.
 //
 //	key(v)   = mix(id of the configuration ^ s0, number of inputs << 1 | comm ^ s1), then
 //	           in order     for each input: k = mix(k ^ s2, key(input) + output * odd ^ s3)

@@ -33,8 +33,8 @@ type index struct {
 // class is the keys that the same architectures hold.
 type class struct {
 	size uint32 // keys
-	// one arch has it: line is nil, and of its keys only those are in the dictionary whose inputs are not
-	// among them
+	// folded: one arch has it; line is nil, and of its keys only those are in the dictionary whose inputs are
+	// not among them.
 	folded bool
 	line   []key // with flags
 	post   posting
@@ -109,7 +109,7 @@ func (x *index) insert(a uint32, r *keyring) {
 			x.isNew[v] = x.isNew[v] || x.isNew[in>>16]
 		}
 		x.at[v] = nowhere
-		if x.isNew[v] { // what follows from a tree that nobody has, nobody has
+		if x.isNew[v] { // what follows from a tree that no architecture has, none has
 			fresh++
 			continue
 		}
@@ -232,7 +232,7 @@ func (x *index) newClass(c class, champ uint32) uint32 {
 }
 
 // split takes the keys at these places out of a class into one of their own, which is returned. Both are held
-// by those who held the class.
+// by those that held the class.
 func (x *index) split(c uint32, taken []uint32) uint32 {
 	slices.Sort(taken)
 	n := x.newClass(class{size: uint32(len(taken)), post: x.classes[c].post.clone()}, x.champ[c])

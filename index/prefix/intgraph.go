@@ -160,7 +160,8 @@ func sound(p string, configs uint32) bool {
 // exactly if they have equal labels and inputs of equal trees (in any order where they commute). It is a key
 // without hashing.
 type trees struct {
-	// of the vertices of the graph it was built for; -1 where the label is none, or an input's is
+	// of has the trees of the vertices of the graph it was built for; -1 where the label is none, or an
+	// input's.
 	of    []int32
 	first []int32  // keys[first[t]:first[t+1]] are the inputs of tree t
 	keys  []uint32 // tree << 16 | output

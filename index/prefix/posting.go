@@ -61,7 +61,7 @@ func (p *posting) count() (n int) {
 	return n
 }
 
-// block is the words from first on of a bitmap, read or in place.
+// block is the words of a bitmap from first on; in buf where p lacks some of them.
 func (p *posting) block(first uint32, buf *[block]uint64) *[block]uint64 {
 	if first >= p.base && int(first-p.base)+block <= len(p.words) {
 		return (*[block]uint64)(p.words[first-p.base:])

@@ -11,18 +11,20 @@ import (
 	"ckptfs/index/graph"
 )
 
-// A snapshot is a catalogue as bytes, so that it need not be made again of records. It is derived: who finds
-// it damaged, or of another version, does without. Numbers are little-endian, of 4 bytes unless said; a
-// string is its length and the bytes; dtypes and slots are strings.
+// A snapshot is a catalogue as bytes, so that it need not be made again from the records. It is derived: the
+// volume ignores one that is damaged or of another version. Numbers are little-endian, of 4 bytes unless
+// said; a string is its length and the bytes; dtypes and slots are strings.
 //
 //	"CKP1"
 //	hash         32 bytes: BLAKE3 of all that follows
 //	secret       4 times 8 bytes
-//	configs      n, then n times: id (8 bytes), op, config, parameters: n, then n times slot, dtype, dimensions: n, then n times 8 bytes
+//	configs      n, then n times: id (8 bytes), op, config, parameters: n, then n times slot, dtype,
+//	             dimensions: n, then n times 8 bytes
 //	kinds        n, then n times
 //	    kind
-//	    archs    n, then n times: bytes of the shape, classes, models, and 1 twins | 2 swept; then, one after the other for all,
-//	             the shapes, the classes, and the models: seq, quality and what the caller calls it by, of 8, 8 and 16 bytes
+//	    archs    n, then n times: bytes of the shape, classes, models, and 1 twins | 2 swept; then, one after
+//	             the other for all, the shapes, the classes, and the models: seq, quality and the caller's
+//	             Tag, of 8, 8 and 16 bytes
 //	    classes  n, then n times: size, 1 folded, keys in line, items of the list, words, base, champion;
 //	             then the keys (8 bytes), the lists, the words (8 bytes)
 //	    dict     slots, slots used, then all slots: key (8 bytes), class + 1, place

@@ -13,7 +13,7 @@ type Policy struct {
 	KeepBest   []KeepBest    // the best by a metric
 	KeepWithin time.Duration // those complete no longer ago than this
 
-	// ForgetTorn gives up steps that are not complete, and not being written, where a later one is complete:
+	// ForgetTorn forgets steps that are not complete, and not being written, where a later one is complete:
 	// the writer has gone on without them.
 	ForgetTorn bool
 }

@@ -15,7 +15,7 @@
 //	user.metric.NAME       extended attribute of the step's directory: one number as text
 //
 // Objects in objects are flattened: {"val": {"loss": 1}} is val/loss. Members that are no numbers are passed
-// over. A name that comes twice in one file is an error, since nobody can tell which was meant.
+// over. A name that comes twice in one file is an error: it cannot be told which was meant.
 //
 // NaN is kept and shown, and never wins. Of equal values the earlier step wins.
 package runs

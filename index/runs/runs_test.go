@@ -298,7 +298,7 @@ func drawStep(t *rapid.T) Step {
 }
 
 // What a policy kept it keeps again; with one more rule it keeps no less; what it forgets is complete or
-// given up.
+// torn.
 func TestDecideTwice(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		all := rapid.SliceOfNDistinct(rapid.Custom(drawStep), 0, 12,

@@ -20,8 +20,8 @@ const onnxWindow = 4 << 10
 // ParseONNX reads the graph of an ONNX model of size bytes. Each operator is a vertex; its attributes are its
 // configuration. Initializers are parameters, by type and shape: their names mean nothing across files.
 // Constant operators, and initializers of integers of at most 1 KiB (shapes, axes), are folded into the
-// configuration of whoever takes them, Identity operators away. Graphs within the graph (control flow) are
-// refused. The weights are not read.
+// configuration of the operators that take them, Identity operators away. Graphs within the graph (control
+// flow) are refused. The weights are not read.
 //
 // The error wraps ErrInvalid, or is r's. At most 16 MiB are read; memory is at most 64 times what is read.
 func ParseONNX(r io.ReaderAt, size int64) (*graph.Graph, error) {

@@ -15,7 +15,7 @@ import (
 
 func parseONNX(p []byte) (*graph.Graph, error) { return ParseONNX(bytes.NewReader(p), int64(len(p))) }
 
-// The file was written by torch 2.15, of the module in TestExport: constants are folded into who takes them.
+// The file was written by torch 2.15, of the module in TestExport: constants are folded into what takes them.
 func TestONNX(t *testing.T) {
 	p := readFile(t, "torch.onnx")
 	g, err := parseONNX(p)

@@ -3,12 +3,12 @@
 //
 // # Kinds, first that applies
 //
-//	explicit  GRAPH.json, see below                                                     exact
-//	onnx      nodes of a model's graph, initializers as parameters                      exact, one vertex an operator
-//	export    the graph of a torch.export archive                                       exact, one vertex an operator
-//	keras     config.json of a .keras file, attribute model_config of an HDF5 file      exact
-//	seq       the tensors of a torch file in their order: one vertex a module, a chain  approximate
-//	bag       the tensors of any other file: one vertex a module, no edges              similarity only
+//	explicit  exact                        GRAPH.json, see below
+//	onnx      exact, a vertex an operator  nodes of a model's graph, initializers as parameters
+//	export    exact, a vertex an operator  the graph of a torch.export archive
+//	keras     exact                        config.json of a .keras file, attribute model_config of an HDF5 one
+//	seq       approximate                  a torch file's tensors in their order: a vertex a module, a chain
+//	bag       similarity only              any other file's tensors: a vertex a module, no edges
 //
 // In seq and bag a module is what stands before the last dot or slash of a tensor's name. In a seq the
 // module's name is no part of its identity, in a bag it is. A bag has no vertex for the virtual root that
@@ -17,8 +17,9 @@
 //
 // # Where each is looked for
 //
-//	explicit  attribute user.ckptfs.arch of the model; MODEL.arch.json beside the model MODEL; arch.json or graph.json
-//	          in its folder, or in the step's; member "ckptfs.arch" of the __metadata__ of a safetensors file
+//	explicit  attribute user.ckptfs.arch of the model; MODEL.arch.json beside the model MODEL; arch.json or
+//	          graph.json in its folder, or in the step's; member "ckptfs.arch" of the __metadata__ of a
+//	          safetensors file
 //	onnx      the model itself; model.onnx in its folder
 //	export    the model itself, a .pt2 file; the only .pt2 file in its folder
 //	keras     the model itself, a .keras file or an HDF5 file; the only .keras file in its folder
@@ -26,21 +27,24 @@
 //
 // # GRAPH.json
 //
-// At most 16 MiB and 65,535 vertices, nested at most 64 deep; a member that stands nowhere below is refused,
+// At most 16 MiB and 65,535 vertices, nested at most 64 deep; a member that is not described here is refused,
 // so that a misspelt one is not an empty one.
 //
 //	{"v": 1, "nodes": [
 //	  {"id": "x",     "op": "Input",  "cfg": {"shape": [null, 3, 32, 32]}},
-//	  {"id": "conv1", "op": "Conv2d", "cfg": {"out": 16}, "in": ["x"], "params": ["conv1.weight", "conv1.bias"]},
+//	  {"id": "conv1", "op": "Conv2d", "cfg": {"out": 16}, "in": ["x"],
+//	   "params": ["conv1.weight", "conv1.bias"]},
 //	  {"id": "sum",   "op": "Add",    "in": ["conv1", "x:1"], "comm": true}]}
 //
 //	id      not empty, one for each vertex
 //	op      not empty: the layer's class
 //	cfg     object, default {}
-//	in      ids of vertices further up, in argument order; "id:k" is output k (an id that is spelt so comes first)
-//	comm    the order of the inputs does not matter: only for Add, Mul, Multiply, Average, Max, Maximum, Min, Minimum
-//	params  tensors of the file, each a name or {"name": …, "dtype": "F32", "shape": [16, 3, 3, 3], "tied": […]}; tied
-//	        are other names of the same tensor, of which a file may have but one
+//	in      ids of vertices further up, in argument order; "id:k" is output k (an id that is spelt so comes
+//	        first)
+//	comm    the order of the inputs does not matter: only for Add, Mul, Multiply, Average, Max, Maximum, Min,
+//	        Minimum
+//	params  tensors of the file, each a name or {"name": …, "dtype": "F32", "shape": [16, 3, 3, 3],
+//	        "tied": […]}; tied are other names of the same tensor, of which a file may have but one
 //
 // The canonical cfg is JSON as RFC 8785 has it (members sorted by UTF-16 units, shortest numbers, no white
 // space), less the members name, trainable, dtype_policy and dtype-policy of cfg itself, and seed at any
@@ -78,7 +82,8 @@ type File struct {
 	Attr  []byte // its attribute Xattr; nil when it has none
 }
 
-// ErrAbsent: a source that may have a graph has none, which is no news. It comes with graph.ErrInvalid.
+// ErrAbsent says that a source that may have a graph has none; callers do not report it. It comes with
+// graph.ErrInvalid.
 var ErrAbsent = errors.New("nothing is said")
 
 // Xattr is the extended attribute of a model that has its graph.
@@ -169,8 +174,8 @@ func Find(files []File, rel, format string) []Source {
 	return append(out, Source{Kind: graph.Bag, Key: graph.Bag.String()})
 }
 
-// Sidecar reports whether the source is a file, or an attribute, that somebody wrote only to say what the
-// graph is: what is wrong with it is news.
+// Sidecar reports whether the source is a file or an attribute whose only purpose is to say what the graph
+// is: callers report what is wrong with it.
 func (s *Source) Sidecar() bool {
 	return s.Kind == graph.Explicit && (s.attr != nil || strings.HasSuffix(s.Rel, ".json"))
 }

@@ -8,7 +8,7 @@ import (
 // tokens reads the tokens of a document of valid UTF-8 that json.Valid has passed, as a json.Decoder with
 // UseNumber does: at a seventh of its cost, which was most of what a query cost.
 //
-// Strings that need no change are parts of s: whoever keeps one keeps all of it.
+// Strings that need no change are parts of s: keeping one keeps all of it.
 type tokens struct {
 	s  string
 	at int // behind the last token
