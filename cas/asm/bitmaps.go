@@ -11,7 +11,8 @@ import (
 
 const maxGroups = 6 // as many as there are registers for
 
-// ahead is how far on the processor is to fetch a base, the first time that it is read: by itself it does not go past a page.
+// ahead is how far on the processor is to fetch a base, the first time that it is read: by itself it does not
+// go past a page.
 const ahead = 2048
 
 // vbmi2 is an instruction of AVX-512 VBMI2, which avo does not know.
@@ -232,8 +233,8 @@ func groupOf(w int) {
 	RET()
 }
 
-// grouping begins a kernel that goes by the groups of 64 elements at a time: each is called with the mask of one group's
-// elements, and after the last the block ends.
+// grouping begins a kernel that goes by the groups of 64 elements at a time: each is called with the mask of
+// one group's elements, and after the last the block ends.
 func grouping(group, blocks, groups Register, begin func(), each func(g int, k, mask Register), end func()) {
 	var numbers [maxGroups]VecVirtual
 	for g := range numbers {

@@ -28,8 +28,8 @@ func pick(w fields, two, four func(a, b Op)) func(a, b Op) {
 	return four
 }
 
-// order maps floats to integers of the same order: of negative ones all bits but the sign are inverted as well.
-// Where floats is zero, nothing changes.
+// order maps floats to integers of the same order: of negative ones all bits but the sign are inverted as
+// well. Where floats is zero, nothing changes.
 func (w fields) order(x, top, floats VecVirtual) {
 	m := clone(x)
 	w.sign(m)

@@ -126,7 +126,8 @@ func predict16(bf16 bool, n int) {
 	RET()
 }
 
-// predict32 takes so many rows at a time: of numbers of 24 bits what makes them double precision takes as long as a product.
+// predict32 takes so many rows at a time: of numbers of 24 bits what makes them double precision takes as
+// long as a product.
 func predict32(n int) {
 	name := fmt.Sprintf("predictF32x%dAVX512", n)
 	TEXT(name, NOSPLIT, "func(p, base *byte, stride, times int, u *float64, v *byte, r int, scale float64)")

@@ -4,7 +4,8 @@
 //		go run . -pkg $p -out ../$p/kernels_generated_amd64.s -stubs ../$p/kernels_generated_amd64.go
 //	done
 //
-// The kernels in SSE2 run on every amd64 processor. Whether those in AVX-512 run is asked at run time (package simd).
+// The kernels in SSE2 run on every amd64 processor. Whether those in AVX-512 run is asked at run time
+// (package simd).
 package main
 
 import (

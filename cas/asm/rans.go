@@ -23,8 +23,8 @@ func broadcast(v uint32) VecVirtual {
 	return x
 }
 
-// gathering returns what takes numbers out of a table. A gather clears its mask in the end: were that set by KXNOR of itself,
-// each would wait for the one before.
+// gathering returns what takes numbers out of a table. A gather clears its mask in the end: were that set by
+// KXNOR of itself, each would wait for the one before.
 func gathering(kernel func(m, k, x Op), scale uint8) func(table Register, at VecVirtual) VecVirtual {
 	all := K()
 	KXNORW(all, all, all)
@@ -214,8 +214,9 @@ func ransDecode(vectors int) {
 	RET()
 }
 
-// Of 32 states the encoder has those of even number in one vector and those of odd number in another, since then the lower words
-// of both, by turns, are those of all in order. Of 16 states only the lower halves of both vectors count.
+// Of 32 states the encoder has those of even number in one vector and those of odd number in another, since
+// then the lower words of both, by turns, are those of all in order. Of 16 states only the lower halves of
+// both vectors count.
 const (
 	pairLanes = 2 * lanes
 
@@ -232,12 +233,12 @@ type coder struct {
 	below, all, biases, nil VecVirtual
 }
 
-// codes are those of a vector's next bytes: what the even states are multiplied by, what the odd ones, each in the lower half
-// of 8 bytes, and the upper halves of all codes.
+// codes are those of a vector's next bytes: what the even states are multiplied by, what the odd ones, each
+// in the lower half of 8 bytes, and the upper halves of all codes.
 type codes struct{ even, odd, rest VecVirtual }
 
-// ransEncode makes two kernels: one gathers codes of 8 bytes, two vectors of them for one of states; the other is for values
-// that differ modulo 32, of which the codes fit in registers.
+// ransEncode makes two kernels: one gathers codes of 8 bytes, two vectors of them for one of states; the
+// other is for values that differ modulo 32, of which the codes fit in registers.
 func ransEncode(vectors int, narrow bool) {
 	name, params := fmt.Sprintf("encode%dAVX512", vectors*lanes), "codes *uint64"
 	if narrow {
@@ -414,7 +415,8 @@ func inRegisters(rcp, rest, src Register) func(at int) [2]codes {
 	}
 }
 
-// full says which states are too large to be coded as they are: where x >> freqAt is not less than the frequency.
+// full says which states are too large to be coded as they are: where x >> freqAt is not less than the
+// frequency.
 func (c *coder) full(x VecVirtual, p codes) Register {
 	least, k := ZMM(), K()
 	VPORD(c.below, x, least)

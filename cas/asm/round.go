@@ -5,7 +5,8 @@ import (
 	. "github.com/mmcloughlin/avo/operand"
 )
 
-// round makes the kernels that round 16 numbers at a time, and count NaNs: they say where the first block with any begins.
+// round makes the kernels that round 16 numbers at a time, and count NaNs: they say where the first block
+// with any begins.
 func round() {
 	for _, bf16 := range []bool{true, false} {
 		name, to := "roundBF16AVX512", "bfloat16"

@@ -10,7 +10,8 @@ import (
 
 // wide are the kernels of planes that take 64 elements at a time: as they are, or as differences from a base.
 func wide(w int) {
-	// Of an order of bytes: element by element, or all least significant bytes of a vector before all next ones.
+	// Of an order of bytes: element by element, or all least significant bytes of a vector before all next
+	// ones.
 	byPlane, byElement := make([]byte, 64), make([]byte, 64)
 	for e := range 64 / w {
 		for k := range w {

@@ -19,8 +19,8 @@ const (
 	root       = 1 << 3
 )
 
-// wide says that the kernel can be used and pays. It needs no more than AVX512F; VBMI is asked for since the processors that
-// came before it clock down when they see such instructions.
+// wide says that the kernel can be used and pays. It needs no more than AVX512F; VBMI is asked for since the
+// processors that came before it clock down when they see such instructions.
 var wide = cpu.X86.HasAVX512F && cpu.X86.HasAVX512VBMI
 
 // lanes are the inputs of the kernel, which knows where each field is.

@@ -70,7 +70,8 @@ func BenchmarkDecode(b *testing.B) {
 
 var model = flag.String("model", "", "a .safetensors file of fp32 tensors for BenchmarkModel")
 
-// BenchmarkModel encodes and decodes real weights: the file's own, and as the bf16 that a cast would make of them.
+// BenchmarkModel encodes and decodes real weights: the file's own, and as the bf16 that a cast would make of
+// them.
 func BenchmarkModel(b *testing.B) {
 	if *model == "" {
 		b.Skip("no -model")

@@ -55,7 +55,8 @@ type source struct {
 	size         float64
 }
 
-// look sets src to what p is, which is a group of elements or, whole, all of them: groups have no period that is worth a search.
+// look sets src to what p is, which is a group of elements or, whole, all of them: groups have no period that
+// is worth a search.
 func (s *planeState) look(src *source, p []byte, whole bool) {
 	*src = source{p: p}
 	if len(p) > 0 && constant(p) {
@@ -115,8 +116,8 @@ func (src *source) measure() {
 	}
 }
 
-// chooseAgain adds the parts of all planes where what they have in common, the elements that are zero, is worth a bitmap of
-// theirs, and says whether it is.
+// chooseAgain adds the parts of all planes where what they have in common, the elements that are zero, is
+// worth a bitmap of theirs, and says whether it is.
 func (s *planeState) chooseAgain(w int) bool {
 	sparse, n := 0, len(s.bufs[0])
 	if n < minGrouped {

@@ -1,7 +1,7 @@
 // Package codec turns the bytes of a chunk into the bytes that are stored, and back.
 //
-// Each stored record names its codec by one byte. The numbers are part of the store's format: what a number decodes to
-// never changes, and a better encoding gets a new number.
+// Each stored record names its codec by one byte. The numbers are part of the store's format: what a number
+// decodes to never changes, and a better encoding gets a new number.
 //
 //	0  raw      the bytes themselves
 //	1  zstd     one Zstandard frame (RFC 8878), single segment, content size stated, no checksum, no dictionary
@@ -11,8 +11,8 @@
 //	5  rounded  numbers of half precision that are those of a base, rounded: see Rounded
 //	6  low rank the difference of numbers from what a base and two factors predict: see LowRank
 //
-// To decode codecs 3 to 6 other records are needed, which the record names (package segment). They are no Codec, but have
-// functions of their own.
+// To decode codecs 3 to 6 other records are needed, which the record names (package segment). They are no
+// Codec, but have functions of their own.
 package codec
 
 import (
@@ -32,9 +32,9 @@ type Hint struct {
 // Codec is one encoding.
 type Codec interface {
 	ID() byte
-	// Decode appends to dst the rawLen bytes that stored holds. It writes nothing past len(dst)+rawLen, takes no more
-	// memory than that, and checks what sizes stored states before it takes any. Errors wrap cas.ErrCorrupt, and
-	// cas.ErrTooLarge when rawLen is past cas.MaxChunk.
+	// Decode appends to dst the rawLen bytes that stored holds. It writes nothing past len(dst)+rawLen, takes
+	// no more memory than that, and checks what sizes stored states before it takes any. Errors wrap
+	// cas.ErrCorrupt, and cas.ErrTooLarge when rawLen is past cas.MaxChunk.
 	Decode(dst, stored []byte, rawLen int) ([]byte, error)
 }
 
@@ -58,9 +58,9 @@ func ByID(id byte) (Codec, error) {
 	return nil, fmt.Errorf("codec %d: %w", id, cas.ErrNewer)
 }
 
-// Encode appends raw to dst in the encoding that suits it, and returns that encoding's number. An encoding is taken only
-// when it saves 1/32 of the bytes at least: less would cost every reader time and gain next to nothing. What was encoded
-// has been decoded again and compared.
+// Encode appends raw to dst in the encoding that suits it, and returns that encoding's number. An encoding is
+// taken only when it saves 1/32 of the bytes at least: less would cost every reader time and gain next to
+// nothing. What was encoded has been decoded again and compared.
 func Encode(dst, raw []byte, h Hint) (id byte, out []byte) {
 	if len(raw) < minLen {
 		return Raw, append(dst, raw...)
@@ -94,8 +94,8 @@ const minLen = 64
 
 var scratch = sync.Pool{New: func() any { return new([]byte) }}
 
-// verify decodes and compares. The encoder has had bugs that lose data (klauspost/compress issues 875 and 922), and once
-// the raw copy of a file is gone the encoding is all there is.
+// verify decodes and compares. The encoder has had bugs that lose data (klauspost/compress issues 875 and
+// 922), and once the raw copy of a file is gone the encoding is all there is.
 func verify(c Codec, stored, raw []byte) bool {
 	p := scratch.Get().(*[]byte)
 	defer scratch.Put(p)

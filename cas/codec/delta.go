@@ -10,10 +10,10 @@ import (
 
 // Delta is the number of what EncodeDelta makes.
 //
-// Floats are mapped to integers of the same order (IEEE 754's totalOrder): the sign bit is inverted, and with it all others
-// of a negative number. A step of training moves a weight by few places in that order, across zero and powers of two as
-// well, where XOR would change most of the bits. The differences, modulo 2^(8w), are zigzag-coded, 0 -1 1 -2 to 0 1 2 3,
-// and stored as planes:
+// Floats are mapped to integers of the same order (IEEE 754's totalOrder): the sign bit is inverted, and with
+// it all others of a negative number. A step of training moves a weight by few places in that order, across
+// zero and powers of two as well, where XOR would change most of the bits. The differences, modulo 2^(8w),
+// are zigzag-coded, 0 -1 1 -2 to 0 1 2 3, and stored as planes:
 //
 //	0  1  kind: 1 the elements are floats, 0 integers, which are subtracted as they are
 //	1  1  the width w of an element in bytes, 1, 2, 4 or 8
@@ -27,14 +27,16 @@ import (
 //	1  1  s, from 8w-9 to 8w-2
 //	2  1  top
 //
-// By how many places a number moves hangs on its exponent most of all. Let e be the base's element without its sign bit,
-// shifted right by s bits: then the element is of group min(max(top - e, 0), g - 1). Of the slab, where g > 1, each plane is
-// its bytes of group 0, in order, followed by those of group 1, and so on, each as a part unless it is empty. But where the
-// code of the first part has its highest bit set, the plane is one part, not sorted, of which the code is in the other bits.
+// By how many places a number moves hangs on its exponent most of all. Let e be the base's element without
+// its sign bit, shifted right by s bits: then the element is of group min(max(top - e, 0), g - 1). Of the
+// slab, where g > 1, each plane is its bytes of group 0, in order, followed by those of group 1, and so on,
+// each as a part unless it is empty. But where the code of the first part has its highest bit set, the plane
+// is one part, not sorted, of which the code is in the other bits.
 const Delta byte = 4
 
-// EncodeDelta appends raw to dst as its difference from base, which must be as long. It returns dst as it was and false
-// unless that takes at most the given number of bytes. What was encoded has been decoded again and compared.
+// EncodeDelta appends raw to dst as its difference from base, which must be as long. It returns dst as it was
+// and false unless that takes at most the given number of bytes. What was encoded has been decoded again and
+// compared.
 func EncodeDelta(dst, raw, base []byte, h Hint, most int) (out []byte, ok bool) {
 	if _, kind := numbers(h); kind == notNumbers || len(raw) != len(base) || len(raw) < minLen || len(raw) > cas.MaxChunk {
 		return dst, false
@@ -74,7 +76,8 @@ func (s *planeState) encodeDelta(dst, raw, base []byte, h Hint, most int) (out [
 	return out, len(out)-n <= most
 }
 
-// encodeDeltas appends the slab of differences from base whose planes s.bufs holds. shift is to where the exponent's lowest bit is; 0 when there is none.
+// encodeDeltas appends the slab of differences from base whose planes s.bufs holds. shift is to where the
+// exponent's lowest bit is; 0 when there is none.
 func (s *planeState) encodeDeltas(dst, base []byte, w, shift int) []byte {
 	if shift > 0 && len(base)/w >= minGrouped {
 		if shape := chooseGroups(base, w, shift); shape.n > 1 {
@@ -101,8 +104,9 @@ func exponentAt(h Hint) int {
 	return 0
 }
 
-// DecodeDelta undoes EncodeDelta: it appends the len(base) bytes that stored holds to dst, which must not lie in base.
-// Its errors and bounds are those of Codec.Decode; base of another length than rawLen is cas.ErrCorrupt.
+// DecodeDelta undoes EncodeDelta: it appends the len(base) bytes that stored holds to dst, which must not lie
+// in base. Its errors and bounds are those of Codec.Decode; base of another length than rawLen is
+// cas.ErrCorrupt.
 func DecodeDelta(dst, stored, base []byte, rawLen int) ([]byte, error) {
 	s := planeStates.Get().(*planeState)
 	defer planeStates.Put(s)
@@ -210,7 +214,8 @@ func undiffPortable(d, base []byte, w int, floats bool) {
 	}
 }
 
-// splitDiffPortable takes the differences of src and base from element i on, for which d has room, apart into planes.
+// splitDiffPortable takes the differences of src and base from element i on, for which d has room, apart into
+// planes.
 func splitDiffPortable(p *[8][]byte, d, src, base []byte, w, i int, floats bool) {
 	if i*w == len(src) {
 		return
@@ -239,7 +244,8 @@ func from(p *[8][]byte, w, i int) (rest [8][]byte) {
 	return rest
 }
 
-// order maps the low bits of x, a float, to an integer of the same order; higher ones are not looked at or left well.
+// order maps the low bits of x, a float, to an integer of the same order; higher ones are not looked at or
+// left well.
 func order(x uint64, bits uint) uint64 {
 	if x>>(bits-1)&1 != 0 {
 		return ^x
@@ -279,8 +285,8 @@ func storeElem(p []byte, v uint64, w int) {
 	}
 }
 
-// Estimate tells from a sample of 4096 elements which share of raw's bytes would be stored of it alone, and of its
-// difference from base: 1 for what cannot be told, or is shorter than the sample.
+// Estimate tells from a sample of 4096 elements which share of raw's bytes would be stored of it alone, and
+// of its difference from base: 1 for what cannot be told, or is shorter than the sample.
 func Estimate(raw, base []byte, h Hint) (alone, delta float64) {
 	w, kind := numbers(h)
 	const elems = rans.Samples * rans.SampleLen

@@ -115,7 +115,8 @@ func TestAnyDeltaRoundTrip(t *testing.T) {
 	})
 }
 
-// Damage is noticed or changes values; it never reaches past the bytes that were asked for, and the twins agree on it.
+// Damage is noticed or changes values; it never reaches past the bytes that were asked for, and the twins
+// agree on it.
 func TestDamagedDelta(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		raw, base, h := moved(t)
@@ -202,7 +203,8 @@ func TestGroups(t *testing.T) {
 	}
 }
 
-// TestOrder: what is next to each other among the floats is so among the integers; and what is no number survives.
+// TestOrder: what is next to each other among the floats is so among the integers; and what is no number
+// survives.
 func TestOrder(t *testing.T) {
 	floats := []float32{float32(math.Inf(-1)), -math.MaxFloat32, -1, -math.SmallestNonzeroFloat32, float32(math.Copysign(0, -1)), 0,
 		math.SmallestNonzeroFloat32, 1, math.Nextafter32(1, 2), math.MaxFloat32, float32(math.Inf(1))}

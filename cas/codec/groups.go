@@ -1,7 +1,7 @@
 package codec
 
-// groups are elements sorted by the exponents of a base: how much a number is moved by a step of training, in units of its
-// last place, hangs on its exponent most of all.
+// groups are elements sorted by the exponents of a base: how much a number is moved by a step of training, in
+// units of its last place, hangs on its exponent most of all.
 type groups struct {
 	n      int
 	counts [maxGroups]int
@@ -10,8 +10,8 @@ type groups struct {
 
 const maxGroups = 6
 
-// groupShape says which exponents make which group: the sign aside, top minus the bits from shift on is the group's number,
-// but 0 at least and n-1 at most.
+// groupShape says which exponents make which group: the sign aside, top minus the bits from shift on is the
+// group's number, but 0 at least and n-1 at most.
 type groupShape struct{ n, shift, top int }
 
 // ofPortable sets of to the elements' groups. base has as many elements, of w bytes.
@@ -54,8 +54,8 @@ func chooseGroups(base []byte, w, shift int) groupShape {
 	return g
 }
 
-// sortBy sorts elements by their base's, of w bytes each. What it returns is valid until the next call. The verification of what was encoded
-// sorts again: what it takes over from the encoder it does not verify.
+// sortBy sorts elements by their base's, of w bytes each. What it returns is valid until the next call. The
+// verification of what was encoded sorts again: what it takes over from the encoder it does not verify.
 func (s *planeState) sortBy(shape groupShape, base []byte, w int) *groups {
 	g := &s.groups
 	*g = groups{n: shape.n, of: s.group[:len(base)/w]}

@@ -2,8 +2,8 @@ package codec
 
 import "ckptfs/cas/simd"
 
-// Each function takes as much as there is in the largest blocks, the rest in smaller ones, and what is left one by one.
-// Kernels in AVX-512 take blocks of 64 elements, or bytes of planes; those in SSE2 take 16.
+// Each function takes as much as there is in the largest blocks, the rest in smaller ones, and what is left
+// one by one. Kernels in AVX-512 take blocks of 64 elements, or bytes of planes; those in SSE2 take 16.
 const sseBlock = 16
 
 func split2(p0, p1, src []byte, rot int) {
@@ -100,7 +100,8 @@ func undiff(d, base []byte, w int, floats bool) {
 	undiffPortable(d, base, w, floats)
 }
 
-// deltaBlocks is how many blocks the kernels of splitDiff and mergeUndiff take of n bytes, for which there is room.
+// deltaBlocks is how many blocks the kernels of splitDiff and mergeUndiff take of n bytes, for which there is
+// room.
 func deltaBlocks(n, w int, p *[8][]byte, base []byte) int {
 	k := mergeBlocks(n, w, p)
 	_ = base[:k*simd.Block*w]
@@ -145,7 +146,8 @@ func mergeUndiff(dst []byte, p *[8][]byte, base []byte, w int, floats bool) {
 	mergeUndiffPortable(dst, p, base, w, n*simd.Block, floats)
 }
 
-// same reports whether the first of want are what merge makes of p: of how many bytes, which are whole elements, it tells.
+// same reports whether the first of want are what merge makes of p: of how many bytes, which are whole
+// elements, it tells.
 func same(want []byte, p *[8][]byte, w, rot int) (n int, ok bool) {
 	n = mergeBlocks(len(want), w, p)
 	switch {

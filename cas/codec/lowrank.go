@@ -10,9 +10,9 @@ import (
 	"ckptfs/cas/lowrank"
 )
 
-// LowRank is the number of what EncodeLowRank makes: a chunk as its difference from what a base and two factors predict
-// (package lowrank). The columns' factor is a record of its own, which all chunks of a tensor share. A chunk holds the
-// rows' factor. It is stored as
+// LowRank is the number of what EncodeLowRank makes: a chunk as its difference from what a base and two
+// factors predict (package lowrank). The columns' factor is a record of its own, which all chunks of a tensor
+// share. A chunk holds the rows' factor. It is stored as
 //
 //	0  1  kind: 1 bfloat16, 2 binary16, 3 single precision
 //	1  1  rank, even, 2 to 64
@@ -43,14 +43,15 @@ func ColumnsHint(h Hint) Hint {
 	return Hint{DType: "I16", Elem: 2}
 }
 
-// MayBeLowRank tells cheaply from stretches of a tensor of so many rows and columns whether storing its chunks with factors
-// may pay; see lowrank.MayBe.
+// MayBeLowRank tells cheaply from stretches of a tensor of so many rows and columns whether storing its
+// chunks with factors may pay; see lowrank.MayBe.
 func MayBeLowRank(s []lowrank.Stretch, rows, cols int, h Hint) bool {
 	return lowrank.MayBe(s, rows, cols, kindOf(h))
 }
 
-// FactorColumns makes the columns' factor from stretches of a tensor, which should be spread over it and have some hundred
-// rows: the content of a record that Encode may code, by ColumnsHint. ok is false when it would not pay.
+// FactorColumns makes the columns' factor from stretches of a tensor, which should be spread over it and have
+// some hundred rows: the content of a record that Encode may code, by ColumnsHint. ok is false when it would
+// not pay.
 func FactorColumns(s []lowrank.Stretch, cols int, h Hint) (columns []byte, ok bool) {
 	kind := kindOf(h)
 	if columns, ok = lowrank.Factor(s, cols, kind); !ok || len(s) < 4 { // of few stretches it would take as long as to encode all
@@ -85,9 +86,9 @@ func (s *lowRankState) predict(shape *lowrank.Shape, base, rows, columns []byte)
 	return s.predicted
 }
 
-// EncodeLowRank appends raw to dst against what base and columns, which FactorColumns made, predict. at is the index in the
-// tensor, of so many columns, of the first element. It returns dst as it was and false unless that takes at most the given
-// number of bytes. What was encoded has been decoded again and compared.
+// EncodeLowRank appends raw to dst against what base and columns, which FactorColumns made, predict. at is
+// the index in the tensor, of so many columns, of the first element. It returns dst as it was and false
+// unless that takes at most the given number of bytes. What was encoded has been decoded again and compared.
 func EncodeLowRank(dst, raw, base, columns []byte, cols int, at int64, h Hint, most int) (out []byte, ok bool) {
 	kind := kindOf(h)
 	if kind == 0 || len(raw) != len(base) || len(raw) < minLen || len(raw) > cas.MaxChunk || cols < lowrank.MinCols || at < 0 {
@@ -134,7 +135,8 @@ func checkRank(r int) error {
 	return nil
 }
 
-// openLowRank reads what stored begins with, and checks all of it; rows is the rows' factor as codec c stores it.
+// openLowRank reads what stored begins with, and checks all of it; rows is the rows' factor as codec c stores
+// it.
 func openLowRank(stored, base, columns []byte, rawLen int) (s lowrank.Shape, c byte, rows, rest []byte, err error) {
 	if len(stored) < lowRankHead {
 		return s, 0, nil, nil, errEnds
@@ -163,9 +165,9 @@ func openLowRank(stored, base, columns []byte, rawLen int) (s lowrank.Shape, c b
 	return s, stored[15], stored[lowRankHead:][:size], stored[lowRankHead+size:], nil
 }
 
-// DecodeLowRank undoes EncodeLowRank: it appends the rawLen bytes that stored, base and columns stand for to dst, which must
-// lie in none of them. Its errors and bounds are those of Codec.Decode, but for another four times rawLen. If columns are
-// not those that it was encoded with, it returns cas.ErrCorrupt or other bytes.
+// DecodeLowRank undoes EncodeLowRank: it appends the rawLen bytes that stored, base and columns stand for to
+// dst, which must lie in none of them. Its errors and bounds are those of Codec.Decode, but for another four
+// times rawLen. If columns are not those that it was encoded with, it returns cas.ErrCorrupt or other bytes.
 func DecodeLowRank(dst, stored, base, columns []byte, rawLen int) ([]byte, error) {
 	return decodeTo(dst, rawLen, "low rank", func(dst []byte) error { return decodeLowRank(output{p: dst}, stored, base, columns) })
 }

@@ -9,8 +9,9 @@ import (
 	"ckptfs/cas/lowrank"
 )
 
-// BenchmarkLowRank encodes and decodes a matrix into which an adapter was merged, by three units of the last place of a weight of
-// bfloat16: chunks, with what it takes to find the columns' factor, of which the size is in %size; %delta is what they take as deltas.
+// BenchmarkLowRank encodes and decodes a matrix into which an adapter was merged, by three units of the last
+// place of a weight of bfloat16: chunks, with what it takes to find the columns' factor, of which the size is
+// in %size; %delta is what they take as deltas.
 func BenchmarkLowRank(b *testing.B) {
 	const rows, cols = 4096, 4096
 	for _, h := range lowRankHints {

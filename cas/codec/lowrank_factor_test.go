@@ -56,7 +56,8 @@ func spreadOver(rows, cols, r int, h Hint, ulps float64) []lowrank.Stretch {
 	return s
 }
 
-// Long rows, of which a chunk has few, and high ranks are seen too; and no columns are made that are too long for a record that others need.
+// Long rows, of which a chunk has few, and high ranks are seen too; and no columns are made that are too long
+// for a record that others need.
 func TestMayBeLowRankShapes(t *testing.T) {
 	f32, b16 := Hint{"F32", 4}, Hint{"BF16", 2}
 	for _, c := range []struct {

@@ -205,7 +205,8 @@ func TestFactorColumnsOdd(t *testing.T) {
 	}
 }
 
-// FuzzDecodeLowRank: whatever is stored, and in the columns' place, nothing is written but what was asked for, and the twins agree on it.
+// FuzzDecodeLowRank: whatever is stored, and in the columns' place, nothing is written but what was asked
+// for, and the twins agree on it.
 func FuzzDecodeLowRank(f *testing.F) {
 	for _, h := range lowRankHints {
 		raw, base := codectest.Merged(64, 50, 2, h.DType, 4)
@@ -241,7 +242,8 @@ func FuzzDecodeLowRank(f *testing.F) {
 	})
 }
 
-// TestGoldenLowRank is of the end of a row and the beginning of the next, of the fewest columns; each of its numbers is predicted by hand.
+// TestGoldenLowRank is of the end of a row and the beginning of the next, of the fewest columns; each of its
+// numbers is predicted by hand.
 func TestGoldenLowRank(t *testing.T) {
 	shape := lowrank.Shape{Kind: lowrank.BF16, Rank: 2, Exp: -10, Cols: lowrank.MinCols, At: lowrank.MinCols - 2, N: 4}
 	columns := make([]byte, shape.ColumnsLen())

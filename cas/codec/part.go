@@ -96,8 +96,8 @@ func (s *planeState) open(stored []byte) ([]byte, error) {
 	return stored[n:], s.dec.Init(stored[:n:n], lanes)
 }
 
-// decodePlane returns the plane of len(buf) bytes that stored begins with, and what is behind it: buf, filled, or bytes of
-// stored.
+// decodePlane returns the plane of len(buf) bytes that stored begins with, and what is behind it: buf,
+// filled, or bytes of stored.
 func (s *planeState) decodePlane(buf, stored []byte, g *groups) (p, rest []byte, err error) {
 	if g == nil {
 		if len(stored) > 0 && stored[0] == partAgain && s.ones != nil {
@@ -201,7 +201,8 @@ func (s *planeState) decodeSparse(buf, stored []byte) ([]byte, error) {
 	return s.decodeRest(buf, stored, bitmap)
 }
 
-// decodeRest fills buf with the bytes of the part that stored begins with, where bitmap has bits set, and with zeros.
+// decodeRest fills buf with the bytes of the part that stored begins with, where bitmap has bits set, and
+// with zeros.
 func (s *planeState) decodeRest(buf, stored, bitmap []byte) ([]byte, error) {
 	rest, stored, err := s.decode(s.rest[:ones(bitmap)], stored, false)
 	if err != nil {

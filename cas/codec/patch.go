@@ -10,8 +10,9 @@ import (
 	"ckptfs/cas"
 )
 
-// Patch is the number of text or structure that is encoded against an earlier version of it: one Zstandard frame (RFC 8878)
-// with the base as a dictionary of raw content, of id 0, its length stated, without a checksum.
+// Patch is the number of text or structure that is encoded against an earlier version of it: one Zstandard
+// frame (RFC 8878) with the base as a dictionary of raw content, of id 0, its length stated, without a
+// checksum.
 const Patch byte = 3
 
 // minPatch is the length of a base below which it is no use as a dictionary.
@@ -20,9 +21,9 @@ const minPatch = 64
 // shortPatch is the length of a text up to which the fastest level serves.
 const shortPatch = 64 << 10
 
-// EncodeAgainst appends raw to dst encoded against base, an earlier version of it, by the codec that suits h. It returns
-// dst as it was and false unless that takes at most the given number of bytes. What was encoded has been decoded again
-// and compared.
+// EncodeAgainst appends raw to dst encoded against base, an earlier version of it, by the codec that suits h.
+// It returns dst as it was and false unless that takes at most the given number of bytes. What was encoded
+// has been decoded again and compared.
 func EncodeAgainst(dst, raw, base []byte, h Hint, most int) (id byte, out []byte, ok bool) {
 	if _, kind := numbers(h); kind != notNumbers {
 		out, ok = EncodeDelta(dst, raw, base, h, most)
@@ -32,8 +33,8 @@ func EncodeAgainst(dst, raw, base []byte, h Hint, most int) (id byte, out []byte
 	return Patch, out, ok
 }
 
-// DecodeAgainst undoes EncodeAgainst and EncodeRounded: it appends the rawLen bytes that stored holds under codec id to dst. Its errors and
-// bounds are those of Codec.Decode; memory for base is the caller's.
+// DecodeAgainst undoes EncodeAgainst and EncodeRounded: it appends the rawLen bytes that stored holds under
+// codec id to dst. Its errors and bounds are those of Codec.Decode; memory for base is the caller's.
 func DecodeAgainst(dst []byte, id byte, stored, base []byte, rawLen int) ([]byte, error) {
 	switch id {
 	case Delta:
@@ -92,7 +93,8 @@ func newPatchEncoder(level zstd.EncoderLevel, n int, base []byte) (*zstd.Encoder
 		zstd.WithWindowSize(window(n)))
 }
 
-// patcher encodes short texts, one after the other: its tables, of half a megabyte, take longer to make than such a text to encode.
+// patcher encodes short texts, one after the other: its tables, of half a megabyte, take longer to make than
+// such a text to encode.
 type patcher struct {
 	enc *zstd.Encoder
 	out appender
@@ -113,8 +115,8 @@ var patchers = sync.Pool{New: func() any {
 	return &patcher{enc: enc}
 }}
 
-// encode writes raw as a stream: what is less than a block and ends there becomes a frame that states its length, as by EncodeAll, which
-// would not take another dictionary.
+// encode writes raw as a stream: what is less than a block and ends there becomes a frame that states its
+// length, as by EncodeAll, which would not take another dictionary.
 func (p *patcher) encode(dst, raw, base []byte) ([]byte, error) {
 	p.out = dst
 	defer func() { p.out = nil }()

@@ -69,7 +69,8 @@ func TestPatch(t *testing.T) {
 	}
 }
 
-// TestPatches: what an encoder and a decoder did before leaves no trace, and the frames are those that EncodeAll makes.
+// TestPatches: what an encoder and a decoder did before leaves no trace, and the frames are those that
+// EncodeAll makes.
 func TestPatches(t *testing.T) {
 	var all sync.WaitGroup
 	for g := range 4 {

@@ -2,8 +2,9 @@ package codec
 
 import "ckptfs/cas/rans"
 
-// Bitmaps repeat themselves: of kernels of 3 by 3 of which only the middle was ever used one element in nine is not zero, so that 9
-// bytes of a bitmap are what the 9 before them were; and where whole rows are zero, one byte mostly is what the one before was.
+// Bitmaps repeat themselves: of kernels of 3 by 3 of which only the middle was ever used one element in nine
+// is not zero, so that 9 bytes of a bitmap are what the 9 before them were; and where whole rows are zero,
+// one byte mostly is what the one before was.
 
 const (
 	// maxPeriod is the longest period that is looked for, in bytes: that of kernels of 7 by 7 is 49.
@@ -12,7 +13,8 @@ const (
 	minPeriodic = 128
 )
 
-// findPeriod sets the bitmap of src to its differences from what it was a period before, where it has one and they take less.
+// findPeriod sets the bitmap of src to its differences from what it was a period before, where it has one and
+// they take less.
 func (s *planeState) findPeriod(src *source) {
 	n := len(src.bitmap)
 	size := src.ones.Estimate(n)
@@ -33,7 +35,8 @@ func (s *planeState) findPeriod(src *source) {
 	}
 }
 
-// periodOf is the period after which the most words of a sample of p are what they were before, if those are one in eight; else 0.
+// periodOf is the period after which the most words of a sample of p are what they were before, if those are
+// one in eight; else 0.
 func periodOf(p []byte) int {
 	const windows, length = 4, 64
 	if len(p) < 2*windows*(maxPeriod+length) {
@@ -68,8 +71,8 @@ func lag(d, p []byte, period int) {
 	}
 }
 
-// unlag undoes lag in place; spare is as long. The lag of a lag is that of twice the period, which gets to where a load need not
-// wait for the stores just before it.
+// unlag undoes lag in place; spare is as long. The lag of a lag is that of twice the period, which gets to
+// where a load need not wait for the stores just before it.
 func unlag(p []byte, period int, spare []byte) {
 	if period == 1 {
 		unlagOne(p)

@@ -9,10 +9,11 @@ import (
 	"ckptfs/cas/rans"
 )
 
-// planesCodec takes numbers apart into planes: all their least significant bytes, then all the next ones, and so on. Of a
-// weight the bits of the mantissa are as good as random and those of the exponent are not; apart, the former are stored as
-// they are and only the latter are coded. Rotating each number left by one bit first puts the sign, which is random too, at
-// the bottom, and the exponent of a float32 or bfloat16 into a byte of its own.
+// planesCodec takes numbers apart into planes: all their least significant bytes, then all the next ones, and
+// so on. Of a weight the bits of the mantissa are as good as random and those of the exponent are not; apart,
+// the former are stored as they are and only the latter are coded. Rotating each number left by one bit first
+// puts the sign, which is random too, at the bottom, and the exponent of a float32 or bfloat16 into a byte of
+// its own.
 //
 // Stored is, all numbers little-endian:
 //
@@ -94,7 +95,8 @@ var planeStates = sync.Pool{New: func() any { return new(planeState) }}
 func encodePlanes(dst, raw []byte, h Hint) []byte {
 	s := planeStates.Get().(*planeState)
 	defer planeStates.Put(s)
-	// Integers are not rotated: it would spoil the planes of zeros above small ones. Floats of one byte gain nothing by it.
+	// Integers are not rotated: it would spoil the planes of zeros above small ones. Floats of one byte gain
+	// nothing by it.
 	w, kind := numbers(h)
 	rot := 0
 	if kind == floats && w > 1 {
@@ -176,8 +178,8 @@ func (s *planeState) encodeSlab(dst []byte, w int, g *groups) []byte {
 	return s.putSlab(dst)
 }
 
-// decodeSlab sets s.bufs to the planes of the slab of n elements that stored begins with, and returns what is behind it. They
-// are valid until the next call.
+// decodeSlab sets s.bufs to the planes of the slab of n elements that stored begins with, and returns what is
+// behind it. They are valid until the next call.
 func (s *planeState) decodeSlab(stored []byte, n, w int, g *groups) ([]byte, error) {
 	stored, err := s.open(stored)
 	if err != nil {

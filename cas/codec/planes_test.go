@@ -315,7 +315,8 @@ func everyPart(n int) []byte {
 	return raw
 }
 
-// What the files hold must decode for ever; what is encoded may change with the choice of parts, and the files with it.
+// What the files hold must decode for ever; what is encoded may change with the choice of parts, and the
+// files with it.
 func TestGoldenPlanes(t *testing.T) {
 	raw := everyPart(512)
 	stored := encodePlanes(nil, raw, Hint{"I32", 4})

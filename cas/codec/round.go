@@ -9,15 +9,16 @@ import (
 	"ckptfs/cas/half"
 )
 
-// Rounded is the number of what EncodeRounded makes: numbers of half precision that are those of the base, in single
-// precision, rounded (package half). Nothing is stored but to which type, and what became of NaNs:
+// Rounded is the number of what EncodeRounded makes: numbers of half precision that are those of the base, in
+// single precision, rounded (package half). Nothing is stored but to which type, and what became of NaNs:
 //
 //	0  1  1: bfloat16, 2: binary16
 //	1     nothing, if NaNs became what package half makes of them;
 //	      or the 2 bytes that every NaN of the base became;
 //	      or, as often as the base has NaNs, the 2 bytes that each became
 //
-// PyTorch makes 0xffff of a NaN in bfloat16, or on a GPU 0x7fff. Numbers that were rounded in another way are not stored so.
+// PyTorch makes 0xffff of a NaN in bfloat16, or on a GPU 0x7fff. Numbers that were rounded in another way are
+// not stored so.
 const Rounded byte = 5
 
 // roundedTo is the type of h as Rounded has it; 0: it is none.
@@ -34,15 +35,15 @@ func roundedTo(h Hint) half.Type {
 // MayBeRounded reports whether numbers of that type can be the rounding of others.
 func MayBeRounded(h Hint) bool { return roundedTo(h) != 0 }
 
-// IsRounded reports whether raw, numbers as h says, is the rounding of base, numbers in single precision; of NaNs it may have
-// what it will.
+// IsRounded reports whether raw, numbers as h says, is the rounding of base, numbers in single precision; of
+// NaNs it may have what it will.
 func IsRounded(raw, base []byte, h Hint) bool {
 	_, ok := nansOf(raw, base, roundedTo(h), nil)
 	return ok
 }
 
-// nansOf appends to nans what raw has where base has NaNs, and reports whether all else in it is base, rounded. It appends
-// nothing where the NaNs are what Rounded makes of them.
+// nansOf appends to nans what raw has where base has NaNs, and reports whether all else in it is base,
+// rounded. It appends nothing where the NaNs are what Rounded makes of them.
 func nansOf(raw, base []byte, to half.Type, nans []byte) (_ []byte, ok bool) {
 	if to == 0 || len(raw) == 0 || len(raw)%2 != 0 || len(base) != 2*len(raw) {
 		return nans, false
@@ -79,8 +80,8 @@ func appendNaNs(nans, raw, base []byte) []byte {
 	return nans
 }
 
-// EncodeRounded appends raw to dst as the rounding of base. It returns dst as it was and false unless it is that, NaNs aside,
-// bit by bit.
+// EncodeRounded appends raw to dst as the rounding of base. It returns dst as it was and false unless it is
+// that, NaNs aside, bit by bit.
 func EncodeRounded(dst, raw, base []byte, h Hint) (out []byte, ok bool) {
 	if len(raw) > cas.MaxChunk {
 		return dst, false
@@ -100,8 +101,8 @@ func EncodeRounded(dst, raw, base []byte, h Hint) (out []byte, ok bool) {
 	return append(append(dst, byte(to)), nans...), true
 }
 
-// decodeRounded undoes EncodeRounded: it appends the rawLen bytes that stored and base stand for to dst, which must not lie in
-// base. Its errors and bounds are those of Codec.Decode.
+// decodeRounded undoes EncodeRounded: it appends the rawLen bytes that stored and base stand for to dst,
+// which must not lie in base. Its errors and bounds are those of Codec.Decode.
 func decodeRounded(dst, stored, base []byte, rawLen int) ([]byte, error) {
 	return decodeTo(dst, rawLen, "rounded", func(dst []byte) error {
 		if len(stored) == 0 || rawLen%2 != 0 || len(base) != 2*rawLen {

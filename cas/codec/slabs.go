@@ -8,7 +8,8 @@ import (
 	"ckptfs/cas"
 )
 
-// decodeTo appends n bytes to dst, which fill sets, as Codec.Decode has it; its errors are of the codec that is called what.
+// decodeTo appends n bytes to dst, which fill sets, as Codec.Decode has it; its errors are of the codec that
+// is called what.
 func decodeTo(dst []byte, n int, what string, fill func(dst []byte) error) ([]byte, error) {
 	d, err := grow(dst, n)
 	if err != nil {
@@ -21,8 +22,8 @@ func decodeTo(dst []byte, n int, what string, fill func(dst []byte) error) ([]by
 	return d[:end], nil
 }
 
-// slabs has decode take one slab after the other, of the n bytes from at on, off stored, which holds rawLen bytes in elements of
-// w bytes. It returns what is left of it: as many bytes as make no whole element.
+// slabs has decode take one slab after the other, of the n bytes from at on, off stored, which holds rawLen
+// bytes in elements of w bytes. It returns what is left of it: as many bytes as make no whole element.
 func slabs(rawLen int, stored []byte, w int, decode func(at, n int, stored []byte) ([]byte, error)) (tail []byte, err error) {
 	at := 0
 	for rawLen-at >= w {

@@ -1,4 +1,5 @@
-// Package codectest has what the tests of the codecs share: bytes such as checkpoints have, and kernels beside twins.
+// Package codectest has what the tests of the codecs share: bytes such as checkpoints have, and kernels
+// beside twins.
 package codectest
 
 import (
@@ -9,7 +10,8 @@ import (
 	"ckptfs/cas/simd"
 )
 
-// Both runs f with the kernels, where this processor has them, and with their twins. No test may run beside it.
+// Both runs f with the kernels, where this processor has them, and with their twins. No test may run beside
+// it.
 func Both(f func(how string)) {
 	defer func(was bool) { simd.Wide = was }(simd.Wide)
 	if simd.Wide {
@@ -26,8 +28,8 @@ func Random(n int) []byte {
 	return p
 }
 
-// Weights are n bytes of float32, normally distributed as a layer's are. Of each the keep most significant bytes are kept:
-// 4 is fp32, 2 is bf16.
+// Weights are n bytes of float32, normally distributed as a layer's are. Of each the keep most significant
+// bytes are kept: 4 is fp32, 2 is bf16.
 func Weights(n, keep int) []byte {
 	r := rand.New(rand.NewPCG(1, 2))
 	p := make([]byte, 0, n+4)
@@ -49,8 +51,8 @@ func Skewed(n int, spread float64) []byte {
 	return p
 }
 
-// HalfOf rounds x by the values of a type, of which inf is infinity: to the nearer of the two neighbours, or to the even one
-// where both are as near.
+// HalfOf rounds x by the values of a type, of which inf is infinity: to the nearer of the two neighbours, or
+// to the even one where both are as near.
 func HalfOf(x float32, value func(h uint16) float64, inf uint16) uint16 {
 	sign := uint16(math.Float32bits(x) >> 16 & 0x8000)
 	f := math.Abs(float64(x))
@@ -84,8 +86,8 @@ func F16Value(h uint16) float64 {
 	return math.Ldexp(1024+m, exp-25)
 }
 
-// Merged is a tensor of type "BF16", "F16" or "F32" into which an adapter of rank r was merged, which moves weights by some
-// units of the last place, and what it was before.
+// Merged is a tensor of type "BF16", "F16" or "F32" into which an adapter of rank r was merged, which moves
+// weights by some units of the last place, and what it was before.
 func Merged(rows, cols, r int, dtype string, ulps float64) (raw, base []byte) {
 	rng := rand.New(rand.NewPCG(uint64(r), 5))
 	mantissa := map[string]int{"BF16": 7, "F16": 10, "F32": 23}[dtype]

@@ -1,8 +1,9 @@
 // Package half rounds numbers of single precision to half precision, and back.
 //
-// Rounding is to the nearest, ties to even (IEEE 754 section 4.3.1). Infinities stay what they are, and what is too large
-// becomes one. Subnormal numbers are rounded as others are. A NaN becomes 0x7fc0 in bfloat16. In binary16 it becomes quiet,
-// and keeps its sign and the upper bits of its payload, as the processors' F16C has it.
+// Rounding is to the nearest, ties to even (IEEE 754 section 4.3.1). Infinities stay what they are, and what
+// is too large becomes one. Subnormal numbers are rounded as others are. A NaN becomes 0x7fc0 in bfloat16. In
+// binary16 it becomes quiet, and keeps its sign and the upper bits of its payload, as the processors' F16C
+// has it.
 package half
 
 import (
@@ -43,8 +44,8 @@ func ToBF16(x uint32) uint16 {
 	return uint16((x + 0x7fff + x>>16&1) >> 16)
 }
 
-// ToF16 rounds a number of single precision with the bits x to binary16. The exponents 1 to 30 of binary16 come of moving
-// the bias from 127 to 15; smaller numbers are counted in steps of 2^-24.
+// ToF16 rounds a number of single precision with the bits x to binary16. The exponents 1 to 30 of binary16
+// come of moving the bias from 127 to 15; smaller numbers are counted in steps of 2^-24.
 func ToF16(x uint32) uint16 {
 	sign := uint16(x >> 16 & 0x8000)
 	x &= 0x7fffffff

@@ -69,7 +69,8 @@ func gramRows(v []float32, k int) []float64 {
 	return out
 }
 
-// orthonormal makes the k rows of v orthogonal, of length 1; those that hang on the others are left out. A second time undoes what was rounded.
+// orthonormal makes the k rows of v orthogonal, of length 1; those that hang on the others are left out. A
+// second time undoes what was rounded.
 func orthonormal(v []float32, k, times int) ([]float32, int) {
 	for range times {
 		by, n := whiten(gramRows(v, k), k)
@@ -82,8 +83,8 @@ func orthonormal(v []float32, k, times int) ([]float32, int) {
 	return v, k
 }
 
-// whiten is a matrix that makes rows with such products orthogonal, of length 1, in its first n columns: the inverse of Cholesky's, with the longest row
-// that is left taken first.
+// whiten is a matrix that makes rows with such products orthogonal, of length 1, in its first n columns: the
+// inverse of Cholesky's, with the longest row that is left taken first.
 func whiten(gram []float64, k int) (by []float64, n int) {
 	a := slices.Clone(gram)
 	by = make([]float64, k*k) // row i, until the end: what makes the i-th
@@ -135,8 +136,8 @@ func whiten(gram []float64, k int) (by []float64, n int) {
 	return out, len(order)
 }
 
-// balance makes the rows of v orthogonal, as long as the columns of u become, of which the product stays as it is; the longest come first. It
-// returns the squares of the lengths too.
+// balance makes the rows of v orthogonal, as long as the columns of u become, of which the product stays as
+// it is; the longest come first. It returns the squares of the lengths too.
 func balance(u, v []float32, r int) ([]float32, []float64) {
 	by, n := whiten(gramRows(v, r), r) // orthonormal rows are byT v, and v is c times them
 	c := make([]float64, r*r)
@@ -203,8 +204,9 @@ func beside(v, more []float32, r, n, width int) []float32 {
 	return out
 }
 
-// eigen are the eigenvalues of a symmetric matrix of n by n, the largest first, and in the columns of vectors what belongs to them: by Jacobi's
-// rotations, in cycles, until nothing is left beside the diagonal (Golub and Van Loan, Matrix Computations, section 8.5). It is not changed.
+// eigen are the eigenvalues of a symmetric matrix of n by n, the largest first, and in the columns of vectors
+// what belongs to them: by Jacobi's rotations, in cycles, until nothing is left beside the diagonal (Golub
+// and Van Loan, Matrix Computations, section 8.5). It is not changed.
 func eigen(matrix []float64, n int) (values, vectors []float64) {
 	a := slices.Clone(matrix)
 	v := make([]float64, n*n) // rows, until the end

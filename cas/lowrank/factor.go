@@ -16,8 +16,8 @@ const (
 	spare   = 4
 )
 
-// rowsOf are whole rows of stretches, so many at most, the first of them as well spread as all; of more than so many columns 64 here and there. What
-// counts as 1 is exact to the exponent e.
+// rowsOf are whole rows of stretches, so many at most, the first of them as well spread as all; of more than
+// so many columns 64 here and there. What counts as 1 is exact to the exponent e.
 func rowsOf(s []Stretch, cols int, kind Kind, rows, most int) (m *matrix, e int) {
 	w := placesOf(kind).w
 	var have []int // rows of each
@@ -79,8 +79,8 @@ func (m *matrix) some(n int) *matrix {
 	return &p
 }
 
-// Factor makes the columns' factor of a tensor of so many columns from stretches of it, which should be spread over it and
-// have some hundred rows. ok is false when it would not pay.
+// Factor makes the columns' factor of a tensor of so many columns from stretches of it, which should be
+// spread over it and have some hundred rows. ok is false when it would not pay.
 func Factor(s []Stretch, cols int, kind Kind) (columns []byte, ok bool) {
 	if kind == 0 || cols < MinCols || cols > maxColumns {
 		return nil, false
@@ -128,8 +128,8 @@ func (m *matrix) polish(v []float32, r, e int) []float32 {
 	return u
 }
 
-// factors are the columns' and the rows' factor, of rank r. Where all count as much a large difference is seen at once; of a small one
-// what is exact tells, as soon as the large one is taken off.
+// factors are the columns' and the rows' factor, of rank r. Where all count as much a large difference is
+// seen at once; of a small one what is exact tells, as soon as the large one is taken off.
 func (m *matrix) factors(e int) (u, v []float32, r int) {
 	rest, clear := *m, 1.3 // for what is left
 	for turn := 0; turn < maxTurns && r < MaxRank; turn++ {
@@ -176,7 +176,8 @@ func (m *matrix) white(u, v []float32, r int) matrix {
 	return p
 }
 
-// roots sets to to the square roots of how numbers count, which are even powers of two, of all rows of 64 columns before those of the next.
+// roots sets to to the square roots of how numbers count, which are even powers of two, of all rows of 64
+// columns before those of the next.
 func (m *matrix) roots(to []float32) {
 	for b := 0; b < m.width; b += fitBlock {
 		for _, w := range m.w[m.at(0, b):][:m.rows*fitBlock] {
@@ -199,7 +200,8 @@ func RowsIn(s []Stretch, cols int, kind Kind) int {
 	return int(min(end/int64(cols), math.MaxInt32))
 }
 
-// subspace finds rows of which all of the matrix are combinations, but for noise, of which they are clear by so much: blocks of r orthogonal ones, k at most.
+// subspace finds rows of which all of the matrix are combinations, but for noise, of which they are clear by
+// so much: blocks of r orthogonal ones, k at most.
 func (m *matrix) subspace(k, e int, clear float64) (v []float32, r int) {
 	v, u, k := m.span(k, 2)
 	if k == 0 {
@@ -218,7 +220,8 @@ func (m *matrix) subspace(k, e int, clear float64) (v []float32, r int) {
 		}
 	}
 	floor *= math.Ldexp(1, 2*e) / 12
-	// The rest is noise; of a matrix of noise the largest are about as these. Rounding alone makes as much as the floor.
+	// The rest is noise; of a matrix of noise the largest are about as these. Rounding alone makes as much as
+	// the floor.
 	n, cols := float64(m.rows), float64(m.cols)
 	edge := math.Sqrt(n) + math.Sqrt(cols)
 	for r = 0; r < k; r++ {
@@ -236,8 +239,8 @@ func (m *matrix) subspace(k, e int, clear float64) (v []float32, r int) {
 	return mix(v, vectors, k, r), r
 }
 
-// span finds k rows at most, orthogonal and of length 1, that explain the most of the matrix or nearly so, the better the more times, and their share of
-// each row.
+// span finds k rows at most, orthogonal and of length 1, that explain the most of the matrix or nearly so,
+// the better the more times, and their share of each row.
 func (m *matrix) span(k, times int) (v, u []float32, n int) {
 	k = min(k, m.rows, m.cols)
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -256,7 +259,8 @@ func (m *matrix) span(k, times int) (v, u []float32, n int) {
 	return v, u, k
 }
 
-// columns is the content of a record: v in numbers of such steps, or greater ones where they are too large; nil where it is none.
+// columns is the content of a record: v in numbers of such steps, or greater ones where they are too large;
+// nil where it is none.
 func (l *Shape) columns(v []float32, step float64) []byte {
 	w := l.Kind.Width()
 	var most float32

@@ -2,8 +2,8 @@ package lowrank
 
 import "math"
 
-// Fit sets the exponent, and returns the rows' factor that fits best to the chunk raw, which was base, and to the columns'
-// factor. All else of the shape must be set.
+// Fit sets the exponent, and returns the rows' factor that fits best to the chunk raw, which was base, and to
+// the columns' factor. All else of the shape must be set.
 func (l *Shape) Fit(s *Scratch, raw, base, columns []byte) []byte {
 	w, rows := l.Kind.Width(), l.Rows()
 	v := room(&s.columns, widthOf(l.Cols)*l.Rank)
@@ -45,8 +45,8 @@ func (l *Shape) singles(v []float32, columns []byte) {
 	}
 }
 
-// quantise makes numbers of u, in steps that move the prediction by little of the last place at the exponent e. It sets
-// the exponent of the shape.
+// quantise makes numbers of u, in steps that move the prediction by little of the last place at the exponent
+// e. It sets the exponent of the shape.
 func (l *Shape) quantise(u, diag []float32, e int) []byte {
 	var sum float64
 	for _, x := range diag {

@@ -52,7 +52,8 @@ func TestDifferencesTwins(t *testing.T) {
 	})
 }
 
-// The twins sum up in another order, and come to the same but for what is rounded. What is fitted is only ever a proposal.
+// The twins sum up in another order, and come to the same but for what is rounded. What is fitted is only
+// ever a proposal.
 func TestFitTwins(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rows, cols, r := rapid.IntRange(1, 30).Draw(t, "rows"), rapid.IntRange(MinCols, 200).Draw(t, "cols"), rapid.IntRange(1, MaxRank).Draw(t, "rank")

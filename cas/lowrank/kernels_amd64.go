@@ -14,8 +14,8 @@ func (l *Shape) predictColumns() int {
 	return blockCols
 }
 
-// predictRows sets one or four blocks of columns, v, of so many rows of p to what is predicted of base, and says of how many rows it did. f is u
-// in double precision, of kind 3.
+// predictRows sets one or four blocks of columns, v, of so many rows of p to what is predicted of base, and
+// says of how many rows it did. f is u in double precision, of kind 3.
 func (l *Shape) predictRows(p, base, u []byte, f []float64, v []byte, rows, cols int) int {
 	if !simd.Wide {
 		return 0
@@ -121,7 +121,8 @@ func differences(d, w []float32, raw, base []byte, kind Kind, e int) {
 	differencesPortable(d, w, raw, base, kind, e)
 }
 
-// singles sets dst to whole blocks of numbers of w bytes in single precision, and says of how many bytes it did.
+// singles sets dst to whole blocks of numbers of w bytes in single precision, and says of how many bytes it
+// did.
 func singles(dst []float32, src []byte, w int) int {
 	n := len(src) / 64
 	if !simd.Wide || n == 0 {

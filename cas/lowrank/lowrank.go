@@ -1,17 +1,19 @@
-// Package lowrank is the algebra of differences of low rank. Weights into which an adapter was merged differ from those
-// before by a product of two narrow matrices (LoRA, Hu et al. 2021), rounded. The package finds the two factors, and
-// predicts the weights from what was before and the factors. It knows no records: package codec stores what it makes.
+// Package lowrank is the algebra of differences of low rank. Weights into which an adapter was merged differ
+// from those before by a product of two narrow matrices (LoRA, Hu et al. 2021), rounded. The package finds
+// the two factors, and predicts the weights from what was before and the factors. It knows no records:
+// package codec stores what it makes.
 //
 // # Factors
 //
-// A factor has r numbers for each column of a tensor, or for each row. r is even, 2 to 64. The columns' factor is one for
-// the whole tensor; each chunk has a rows' factor, for each row of which it has an element: the numbers u[0] to u[r-1].
+// A factor has r numbers for each column of a tensor, or for each row. r is even, 2 to 64. The columns'
+// factor is one for the whole tensor; each chunk has a rows' factor, for each row of which it has an element:
+// the numbers u[0] to u[r-1].
 //
-// The columns' factor lies in blocks of 16 columns, of which the last may have fewer. A block has, for each pair of
-// numbers, for each of its columns, the two numbers of the pair: v[0] and v[1], up to v[r-2] and v[r-1]. Numbers are
-// integers with a sign, little-endian, of 2 bytes. For tensors of single precision they are of 4 bytes, of which the
-// highest is not looked at and the one below has the sign; and a block has, instead of pairs, for each number that of each
-// of its columns.
+// The columns' factor lies in blocks of 16 columns, of which the last may have fewer. A block has, for each
+// pair of numbers, for each of its columns, the two numbers of the pair: v[0] and v[1], up to v[r-2] and
+// v[r-1]. Numbers are integers with a sign, little-endian, of 2 bytes. For tensors of single precision they
+// are of 4 bytes, of which the highest is not looked at and the one below has the sign; and a block has,
+// instead of pairs, for each number that of each of its columns.
 //
 // # Prediction
 //
@@ -21,8 +23,8 @@
 //	                     to that, and the sum, and that to the type of b
 //	single precision     the same in double precision, in which s is exact, rounded to single precision at last
 //
-// always to the nearest, ties to even; but b itself where that is not finite. So the prediction is the same on every
-// machine, in whatever order s is summed up.
+// always to the nearest, ties to even; but b itself where that is not finite. So the prediction is the same
+// on every machine, in whatever order s is summed up.
 package lowrank
 
 import (
@@ -60,7 +62,8 @@ const (
 
 var le = binary.LittleEndian
 
-// Stretch is a chunk of a tensor, and what was there before. At is the index in the tensor of its first element.
+// Stretch is a chunk of a tensor, and what was there before. At is the index in the tensor of its first
+// element.
 type Stretch struct {
 	Raw, Base []byte
 	At        int64

@@ -7,18 +7,20 @@ import (
 	"ckptfs/cas/half"
 )
 
-// What factors are fitted to: differences, in single precision, and how well each is known. A number that was rounded may have been off by half a unit
-// of its last place, which hangs on its exponent: it counts by the inverse of the square of that.
+// What factors are fitted to: differences, in single precision, and how well each is known. A number that was
+// rounded may have been off by half a unit of its last place, which hangs on its exponent: it counts by the
+// inverse of the square of that.
 
 const (
-	// sharpest is by how many binary exponents a number may be known better than the middle one: a few tiny numbers would be all that counts, and
-	// there is other noise than rounding.
+	// sharpest is by how many binary exponents a number may be known better than the middle one: a few tiny
+	// numbers would be all that counts, and there is other noise than rounding.
 	sharpest = 4
 	// faintest is by how many exponents it may be known less well before it counts as not known.
 	faintest = 20
 )
 
-// places are where numbers of a kind have their exponents, and what the least of those is in single precision.
+// places are where numbers of a kind have their exponents, and what the least of those is in single
+// precision.
 type places struct{ w, mantissa, least int }
 
 func placesOf(kind Kind) places {
@@ -67,8 +69,9 @@ func middle(raw []byte, kind Kind) int {
 	return all[n/2]
 }
 
-// differencesPortable sets d to the differences of raw and base, and w to how they count: those at e, an exponent, as 1, and those that are known by
-// sharpest better the most. What is not finite does not count, and is 0.
+// differencesPortable sets d to the differences of raw and base, and w to how they count: those at e, an
+// exponent, as 1, and those that are known by sharpest better the most. What is not finite does not count,
+// and is 0.
 func differencesPortable(d, w []float32, raw, base []byte, kind Kind, e int) {
 	p := placesOf(kind)
 	for i := range d {
@@ -83,8 +86,8 @@ func differencesPortable(d, w []float32, raw, base []byte, kind Kind, e int) {
 	}
 }
 
-// A factor of columns is, in single precision, blocks of 16 columns: of each the r rows of 16. There are as many as make whole times 64 columns; what is
-// past the last column is zero.
+// A factor of columns is, in single precision, blocks of 16 columns: of each the r rows of 16. There are as
+// many as make whole times 64 columns; what is past the last column is zero.
 
 // widthOf is how many numbers rows of so many columns have.
 func widthOf(cols int) int { return (cols + fitBlock - 1) &^ (fitBlock - 1) }
@@ -99,8 +102,8 @@ const (
 	fitAll  = fitD | fitW | fitLeft
 )
 
-// matrix is rows of differences, of width numbers each, and how they count. Of 64 columns those of all rows are beside each other; tile is how far it is to
-// the next ones.
+// matrix is rows of differences, of width numbers each, and how they count. Of 64 columns those of all rows
+// are beside each other; tile is how far it is to the next ones.
 type matrix struct {
 	rows, cols, width, tile int
 	d, w                    []float32
@@ -157,7 +160,8 @@ func (m *matrix) left(x *[blockCols]float32, u, v []float32, at int, flags uint6
 	}
 }
 
-// fitRowsPortable adds to sums, of which each row has r times 16 numbers, the products of v and of what u leaves of d, each by w.
+// fitRowsPortable adds to sums, of which each row has r times 16 numbers, the products of v and of what u
+// leaves of d, each by w.
 func (m *matrix) fitRowsPortable(sums, u, v []float32, r int, flags uint64) {
 	var x [blockCols]float32
 	for i := range m.rows {
@@ -174,7 +178,8 @@ func (m *matrix) fitRowsPortable(sums, u, v []float32, r int, flags uint64) {
 	}
 }
 
-// fitColsPortable adds to sums, which is as v, the products of u and of what it leaves of d, each by w, of rows from one of them on.
+// fitColsPortable adds to sums, which is as v, the products of u and of what it leaves of d, each by w, of
+// rows from one of them on.
 func (m *matrix) fitColsPortable(sums, u, v []float32, r, from int, flags uint64) {
 	var x [blockCols]float32
 	for i := from; i < m.rows; i++ {
@@ -223,8 +228,9 @@ const (
 	batchRows = 64
 )
 
-// rowSolver finds the rows' factor that fits best to one of columns of r rows, whose squares are diag: by conjugate gradients, of which few steps are enough
-// where those rows are orthogonal; all rows take them at the same time, until they are done.
+// rowSolver finds the rows' factor that fits best to one of columns of r rows, whose squares are diag: by
+// conjugate gradients, of which few steps are enough where those rows are orthogonal; all rows take them at
+// the same time, until they are done.
 type rowSolver struct {
 	m       matrix
 	r       int
@@ -235,8 +241,8 @@ type rowSolver struct {
 	done    [batchRows]bool
 }
 
-// solveRows sets u to what fits best, until a step moves what is predicted by little of what is exact: from where u is, or, at first, from what would fit if
-// all counted as much.
+// solveRows sets u to what fits best, until a step moves what is predicted by little of what is exact: from
+// where u is, or, at first, from what would fit if all counted as much.
 func (m *matrix) solveRows(u, v, diag []float32, first bool, exact float64) {
 	s := rowSolver{r: len(diag), v: v, diag: diag}
 	n := min(m.rows, batchRows) * s.r

@@ -6,9 +6,9 @@ import (
 	"ckptfs/cas/half"
 )
 
-// Predict sets p to what is predicted of base, which is as long, by the rows' factor u and the columns' factor, of which
-// RowsLen and ColumnsLen say the lengths. p must lie in none of them. It takes some blocks of columns after the others, so
-// that their numbers stay in the nearest cache.
+// Predict sets p to what is predicted of base, which is as long, by the rows' factor u and the columns'
+// factor, of which RowsLen and ColumnsLen say the lengths. p must lie in none of them. It takes some blocks
+// of columns after the others, so that their numbers stay in the nearest cache.
 func (l *Shape) Predict(s *Scratch, p, base, u, columns []byte) {
 	w := l.Kind.Width()
 	if l.Kind == F32 {
@@ -67,7 +67,8 @@ func (l *Shape) predictBlocks(p, base, u []byte, f []float64, v []byte, start, n
 	}
 }
 
-// predictPart sets p to what is predicted of some columns of a row, from one of them on, in a block of columns v, of so many.
+// predictPart sets p to what is predicted of some columns of a row, from one of them on, in a block of
+// columns v, of so many.
 func (l *Shape) predictPart(p, base, u, v []byte, from, width int) {
 	if l.Kind == F32 {
 		var sums [blockCols]int64

@@ -6,14 +6,15 @@ import (
 	"slices"
 )
 
-// fine is what part of a unit of the last place numbers of factors may move what is predicted by, where r of them serve so many elements: were it
-// half as much, each would take a bit more.
+// fine is what part of a unit of the last place numbers of factors may move what is predicted by, where r of
+// them serve so many elements: were it half as much, each would take a bit more.
 func fine(r, elems int) float64 { return min(max(float64(r)/float64(3*elems), 1./1024), 1./64) }
 
 // trialElems is of how many elements it is told, about, what factors are worth.
 const trialElems = 32 << 10
 
-// fitted are factors of columns, the rows of v, which are orthogonal and come in the order of what they explain, and what they are to be tried with.
+// fitted are factors of columns, the rows of v, which are orthogonal and come in the order of what they
+// explain, and what they are to be tried with.
 type fitted struct {
 	m            *matrix
 	r, e         int
@@ -34,7 +35,8 @@ func (f *fitted) step(other []float64, fine float64) float64 {
 	return math.Ldexp(fine, f.e) * math.Sqrt(12/sum)
 }
 
-// best is of how many ranks, an even number of so many at most, a tensor of so many rows takes the least; 0: it takes no tenth less than as deltas.
+// best is of how many ranks, an even number of so many at most, a tensor of so many rows takes the least; 0:
+// it takes no tenth less than as deltas.
 func (f *fitted) best(rows, most int) int {
 	r := f.r
 	u := make([]float32, f.m.rows*r)
@@ -98,7 +100,8 @@ func (t *trial) take(u, v []float32, r, j int) {
 	}
 }
 
-// bits are what an element takes, about: the entropy of how many units it is off, of which those of many have bits that are as good as random.
+// bits are what an element takes, about: the entropy of how many units it is off, of which those of many have
+// bits that are as good as random.
 func (t *trial) bits() float64 {
 	var counts [32]int
 	var extra, n int
@@ -133,17 +136,20 @@ const (
 	mayBeRows, mayBeCols = 64, 256
 	// SampleRows is of how many rows, at most, it is told whether it may be of a higher rank.
 	SampleRows = 192
-	// minHigh is the size of a tensor, in bytes, from which it is looked at for a higher rank: that takes some milliseconds.
+	// minHigh is the size of a tensor, in bytes, from which it is looked at for a higher rank: that takes
+	// some milliseconds.
 	minHigh = 4 << 20
-	// maxColumns is how long the columns may be, in bytes: a record that others need (segment.MaxBased) is no longer.
+	// maxColumns is how long the columns may be, in bytes: a record that others need (segment.MaxBased) is no
+	// longer.
 	maxColumns = 1 << 20
 )
 
 // mostRank is the highest rank, an even number, that columns have room for.
 func mostRank(cols int, kind Kind) int { return min(MaxRank, maxColumns/(cols*kind.Width())&^1) }
 
-// MayBe tells cheaply from some stretches of a tensor of so many rows whether the difference is of low rank enough to pay: from what is left
-// of a sample of rows and columns that low rank explains, beside what would be left of noise. The stretches should have SampleRows in all, if there are so many.
+// MayBe tells cheaply from some stretches of a tensor of so many rows whether the difference is of low rank
+// enough to pay: from what is left of a sample of rows and columns that low rank explains, beside what would
+// be left of noise. The stretches should have SampleRows in all, if there are so many.
 func MayBe(s []Stretch, rows, cols int, kind Kind) bool {
 	if kind == 0 || cols < MinCols || cols > maxColumns || rows < minSpan {
 		return false

@@ -5,19 +5,21 @@ import (
 	"math/bits"
 )
 
-// Counts is how often each value occurs in a part, or about how often. Freqs are made of it, so every value that occurs is
-// counted at least once.
+// Counts is how often each value occurs in a part, or about how often. Freqs are made of it, so every value
+// that occurs is counted at least once.
 type Counts [256]uint32
 
 const (
-	// RandomBits is the entropy, in bits a byte, from which coding a part does not pay: 1.5 % of 8 bits is 0.12.
+	// RandomBits is the entropy, in bits a byte, from which coding a part does not pay: 1.5 % of 8 bits is
+	// 0.12.
 	RandomBits = 7.9
 
 	// line is how many bytes are looked at or passed over together.
 	line = 64
-	// perSample bounds the sample: for each value that occurs, and each time but one that the sample goes into the part, the
-	// part must have so many bytes. The frequencies of a sample then cost 1/2048 of the part more than those of all at most, or
-	// 1/1024 of a long part. A sample of m makes each byte (values-1)/2m nats longer than it need be (Miller, 1955).
+	// perSample bounds the sample: for each value that occurs, and each time but one that the sample goes
+	// into the part, the part must have so many bytes. The frequencies of a sample then cost 1/2048 of the
+	// part more than those of all at most, or 1/1024 of a long part. A sample of m makes each byte
+	// (values-1)/2m nats longer than it need be (Miller, 1955).
 	perSample = 184
 	longPart  = 8 << 10
 	// minEighth is the length from which an eighth has enough lines not to miss what comes in runs.
@@ -26,8 +28,9 @@ const (
 	minRandom = 2048
 )
 
-// Count sets c to how often the values occur in p, of 256 KiB at most. An eighth, a quarter or half of the lines stand for
-// all where that is exact enough. It reports whether p is as good as random: then all values are counted alike.
+// Count sets c to how often the values occur in p, of 256 KiB at most. An eighth, a quarter or half of the
+// lines stand for all where that is exact enough. It reports whether p is as good as random: then all values
+// are counted alike.
 func (c *Counts) Count(p []byte) (random bool) {
 	var set values
 	whole := p[:len(p)/(8*line)*(8*line)]
@@ -85,8 +88,8 @@ func (c *Counts) Entropy() (bits float64, used, total int) {
 	return (float64(log2(uint32(total))) - float64(sum)/float64(total)) / logOne, used, total
 }
 
-// sampleBits estimates the entropy of the whole from the counts of a sample of n bytes. The entropy of the sample itself
-// falls short of that by about (values-1)/2n nats (Miller, 1955).
+// sampleBits estimates the entropy of the whole from the counts of a sample of n bytes. The entropy of the
+// sample itself falls short of that by about (values-1)/2n nats (Miller, 1955).
 func (c *Counts) sampleBits(n int) float64 {
 	bits, used, _ := c.Entropy()
 	return bits + float64(used-1)/float64(2*n)*math.Log2E
@@ -114,7 +117,8 @@ func (c *Counts) logsPortable() (sum uint64, used, total int) {
 // logOne is 1 as log2 counts.
 const logOne = 1 << 16
 
-// log2 is the logarithm of n > 0, wrong by 0.0009 at most. With floating-point numbers kernel and twin would differ.
+// log2 is the logarithm of n > 0, wrong by 0.0009 at most. With floating-point numbers kernel and twin would
+// differ.
 func log2(n uint32) uint32 {
 	z := uint32(bits.LeadingZeros32(n))
 	m := n << z << 1 >> 16
@@ -148,12 +152,12 @@ func (s *values) holdsPortable(p []byte) int {
 	return len(p)
 }
 
-// tally is counts in the making: eight tables, since increments of one number would wait for each other. A table holds 65,535
-// of one value, so that a part may have 256 KiB.
+// tally is counts in the making: eight tables, since increments of one number would wait for each other. A
+// table holds 65,535 of one value, so that a part may have 256 KiB.
 type tally [8][256]uint16
 
-// eighth counts one line of every eight of p. Which one changes from each eight to the next, since p may have a period. Each
-// q from 0 to 7 counts different lines.
+// eighth counts one line of every eight of p. Which one changes from each eight to the next, since p may have
+// a period. Each q from 0 to 7 counts different lines.
 func (t *tally) eighth(p []byte, q int) {
 	for i := uint32(0); len(p) >= 8*line; i, p = i+1, p[8*line:] {
 		at := (i*0x9e3779b1>>29 + uint32(q)) % 8 * line

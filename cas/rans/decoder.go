@@ -2,8 +2,8 @@ package rans
 
 import "fmt"
 
-// table says what a state stands for by its remainder modulo 4096: bits 0-11 the value's frequency, 12-23 how far the
-// remainder is past the value's start, 24-31 the value.
+// table says what a state stands for by its remainder modulo 4096: bits 0-11 the value's frequency, 12-23 how
+// far the remainder is past the value's start, 24-31 the value.
 type table [probs + 64]uint32 // the kernel that fills it writes up to 63 entries past the end
 
 // fillPortable makes t the table of f, which adds up to 4096. No frequency is 4096: such a run is not coded.
@@ -20,8 +20,8 @@ func (t *table) fillPortable(f *Freqs) {
 
 // Decoder reads a stream. Its zero value has none.
 type Decoder struct {
-	// Read is what the caller reads once a run is decoded, and Written where it writes: the processor fetches both
-	// meanwhile. Either may be empty.
+	// Read is what the caller reads once a run is decoded, and Written where it writes: the processor fetches
+	// both meanwhile. Either may be empty.
 	Read, Written []byte
 
 	x     []uint32

@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// codes is how the encoder divides by the frequency of each value, by multiplication (Alverson 1991; Giesen's ryg_rans).
-// The quotient of x is x * rcp >> 32 >> shift, and the new state x + bias + quotient * (4096 - freq). Bits 0-31 are rcp,
-// 32-36 shift, 37-49 bias and 51-62 freq.
+// codes is how the encoder divides by the frequency of each value, by multiplication (Alverson 1991; Giesen's
+// ryg_rans). The quotient of x is x * rcp >> 32 >> shift, and the new state x + bias + quotient * (4096 -
+// freq). Bits 0-31 are rcp, 32-36 shift, 37-49 bias and 51-62 freq.
 type codes [256]uint64
 
 const (
@@ -42,7 +42,8 @@ func (c *codes) init(f *Freqs, set *values) {
 
 // Encoder writes a stream, the last run first, and each run from its end.
 type Encoder struct {
-	// Written is what the caller writes once all is coded: the processor fetches it meanwhile. It may be empty.
+	// Written is what the caller writes once all is coded: the processor fetches it meanwhile. It may be
+	// empty.
 	Written []byte
 
 	x     []uint32

@@ -9,11 +9,13 @@ import (
 // Freqs are how often each value occurs among 4096: frequencies add up to that.
 type Freqs [256]uint16
 
-// Normalize sets f to the shares of c, which has at least two values. Every value that is counted has at least one 4096th.
+// Normalize sets f to the shares of c, which has at least two values. Every value that is counted has at
+// least one 4096th.
 func (f *Freqs) Normalize(c *Counts) {
 	sum, top := f.shares(c, float64(probs)/float64(c.total()))
 	left := probs - sum
-	// The commonest value takes what rounding left over. Where that would distort it, many values take a share.
+	// The commonest value takes what rounding left over. Where that would distort it, many values take a
+	// share.
 	for least := uint16(16); left != 0; least = max(least/2, 2) {
 		if t := int(f[top]) + left; t >= int(f[top])/8*7 && t <= int(f[top])/8*9 && t < probs && t > 0 {
 			f[top] = uint16(t)
@@ -32,8 +34,8 @@ func (f *Freqs) Normalize(c *Counts) {
 	}
 }
 
-// sharesPortable sets f to the counts times scale, rounded, but to at least one where there are any, and below 4096. It
-// returns the sum of f and the first of the commonest values.
+// sharesPortable sets f to the counts times scale, rounded, but to at least one where there are any, and
+// below 4096. It returns the sum of f and the first of the commonest values.
 func (f *Freqs) sharesPortable(c *Counts, scale float64) (sum, top int) {
 	for v, k := range c {
 		f[v] = 0
@@ -96,7 +98,8 @@ func (f *Freqs) Append(dst []byte) []byte {
 
 var errFreqs = errors.New("rans: frequencies")
 
-// Read sets f to the frequencies that p begins with, and returns what follows them. They add up to 4096, and none is 4096.
+// Read sets f to the frequencies that p begins with, and returns what follows them. They add up to 4096, and
+// none is 4096.
 func (f *Freqs) Read(p []byte) ([]byte, error) {
 	*f = Freqs{}
 	r := bitReader{src: p}

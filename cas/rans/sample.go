@@ -13,8 +13,9 @@ func Sample(p []byte, i int) []byte {
 	return p[(len(p)-SampleLen)/(Samples-1)*i:][:SampleLen]
 }
 
-// SampleBits estimates the order-0 entropy of p, in bits a byte, from a sample of 4 KiB. A quarter of that is enough where
-// the entropy is above random without doubt: then it is 8. It is 0 for a p that is shorter, which costs little to try.
+// SampleBits estimates the order-0 entropy of p, in bits a byte, from a sample of 4 KiB. A quarter of that is
+// enough where the entropy is above random without doubt: then it is 8. It is 0 for a p that is shorter,
+// which costs little to try.
 func SampleBits(p []byte, random float64) float64 {
 	const n = Samples * SampleLen
 	if len(p) < n {

@@ -10,7 +10,8 @@ import (
 const (
 	// BaseSize is how many bytes of a delta's payload name its base; Base.Size of others.
 	BaseSize = 33
-	// LowRankSize is how many bytes of the payload of what is of low rank (codec.LowRank) name its base and the columns.
+	// LowRankSize is how many bytes of the payload of what is of low rank (codec.LowRank) name its base and
+	// the columns.
 	LowRankSize = 65
 	// MaxBaseSize is the most bytes that name bases.
 	MaxBaseSize = 66
@@ -110,7 +111,8 @@ func ParseBase(id byte, p []byte) (Base, error) {
 // BaseHead is how many bytes of the record at loc, which has a base, ReadBase reads.
 func BaseHead(loc cas.Location) int { return RecordHeaderSize + min(MaxBaseSize, int(loc.Stored)) }
 
-// ReadBase reads what the record at loc, which has a base, says of it. The payload's checksum is not looked at.
+// ReadBase reads what the record at loc, which has a base, says of it. The payload's checksum is not looked
+// at.
 func (r *Reader) ReadBase(loc cas.Location, h cas.Hash) (Base, error) {
 	var buf [RecordHeaderSize + MaxBaseSize]byte
 	p := buf[:BaseHead(loc)]

@@ -75,8 +75,8 @@ type Footer struct {
 	sum     uint32
 }
 
-// ReadFooter reads the trailer of a file of size bytes, not yet the footer itself. ErrUnsealed when there is none, or
-// none that is intact.
+// ReadFooter reads the trailer of a file of size bytes, not yet the footer itself. ErrUnsealed when there is
+// none, or none that is intact.
 func ReadFooter(f io.ReaderAt, size int64, id ID) (*Footer, error) {
 	if size < FileHeaderSize+trailerSize {
 		return nil, ErrUnsealed
@@ -113,8 +113,8 @@ func ReadFooter(f io.ReaderAt, size int64, id ID) (*Footer, error) {
 // Start is the offset at which the footer begins: all records lie before it.
 func (t *Footer) Start() int64 { return t.off }
 
-// Each calls fn with the entry of each record, by ascending offset. ErrUnsealed when the footer is damaged: as a rule with
-// no call made. An error of fn ends it.
+// Each calls fn with the entry of each record, by ascending offset. ErrUnsealed when the footer is damaged:
+// as a rule with no call made. An error of fn ends it.
 func (t *Footer) Each(f io.ReaderAt, fn func(*Record) error) error {
 	// Twice over the footer, so that it need not be kept: first all of it is checked.
 	sum := uint32(0)

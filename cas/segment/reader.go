@@ -52,8 +52,8 @@ func (r *Reader) ReadBlocks(p []byte, off int64, keep bool) (int, error) {
 	return r.f.ReadPast(p, off)
 }
 
-// CheckHeader reads the file header. Its error is cas.ErrNewer, ErrOlder, ErrForeign, that of the disk, or cas.ErrCorrupt:
-// then a scan may still find records, since each is tied to its place.
+// CheckHeader reads the file header. Its error is cas.ErrNewer, ErrOlder, ErrForeign, that of the disk, or
+// cas.ErrCorrupt: then a scan may still find records, since each is tied to its place.
 func (r *Reader) CheckHeader() error {
 	p := make([]byte, FileHeaderSize)
 	if err := readFull(r.f, p, 0); err != nil {
@@ -89,10 +89,10 @@ func (r *Reader) Scan(off int64) (*Scanner, error) {
 // Sync makes durable whatever the file holds, by whichever process it was written.
 func (r *Reader) Sync() error { return r.f.Sync() }
 
-// Seal gives a segment a footer, which lists recs, by ascending offset, and syncs. Nothing of what the file holds is
-// overwritten: a segment that was sealed has a new footer behind the old one then. When the footer cannot be written the
-// file is cut back to what it was; when only the sync fails nothing is known of the footer, and the segment must not be
-// changed any more.
+// Seal gives a segment a footer, which lists recs, by ascending offset, and syncs. Nothing of what the file
+// holds is overwritten: a segment that was sealed has a new footer behind the old one then. When the footer
+// cannot be written the file is cut back to what it was; when only the sync fails nothing is known of the
+// footer, and the segment must not be changed any more.
 func (r *Reader) Seal(recs []Record, sealed time.Time) (Totals, error) {
 	size, err := r.f.Size()
 	if err != nil {
@@ -111,7 +111,8 @@ func (r *Reader) Allocated() (int64, error) { return r.f.Allocated() }
 // Punch gives a range back to the disk; it reads as zeros then. The footer must not list records in it.
 func (r *Reader) Punch(g Range) error { return r.f.PunchHole(g.Off, g.End-g.Off) }
 
-// ReadHeader reads the header of the record at loc and compares it with h and loc; cas.ErrCorrupt when they disagree.
+// ReadHeader reads the header of the record at loc and compares it with h and loc; cas.ErrCorrupt when they
+// disagree.
 func (r *Reader) ReadHeader(loc cas.Location, h cas.Hash, rec *Record) error {
 	var p [RecordHeaderSize]byte
 	if err := r.read(p[:], loc.Off); err != nil {
@@ -129,8 +130,8 @@ func (r *Reader) HeaderAt(off int64, rec *Record) error {
 	return rec.parse(p[:], r.id, off)
 }
 
-// ReadPayload fills p, loc.Stored bytes long, with the payload of the record at loc as stored, and checks it against
-// rec, which ReadHeader gave.
+// ReadPayload fills p, loc.Stored bytes long, with the payload of the record at loc as stored, and checks it
+// against rec, which ReadHeader gave.
 func (r *Reader) ReadPayload(loc cas.Location, rec *Record, p []byte) error {
 	if err := r.read(p, loc.Off+RecordHeaderSize); err != nil {
 		return err
@@ -138,8 +139,8 @@ func (r *Reader) ReadPayload(loc cas.Location, rec *Record, p []byte) error {
 	return checkPayload(rec, p)
 }
 
-// ReadRecord reads header and payload in one go, into buf, which is RecordHeaderSize + loc.Stored bytes long. The
-// payload is the part of buf behind the header.
+// ReadRecord reads header and payload in one go, into buf, which is RecordHeaderSize + loc.Stored bytes long.
+// The payload is the part of buf behind the header.
 func (r *Reader) ReadRecord(loc cas.Location, h cas.Hash, rec *Record, buf []byte) (payload []byte, err error) {
 	if err := r.read(buf, loc.Off); err != nil {
 		return nil, err

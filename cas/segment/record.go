@@ -50,8 +50,8 @@ func headerCRC(p []byte, id ID) uint32 {
 	return crc32.Update(crc(p[:60]), castagnoli, tail[:])
 }
 
-// parse reads the header at p, which lies at off. Whatever it accepts lies below 2^63 and within the bounds of the
-// format; whether it lies within the file is for the caller to see.
+// parse reads the header at p, which lies at off. Whatever it accepts lies below 2^63 and within the bounds
+// of the format; whether it lies within the file is for the caller to see.
 func (r *Record) parse(p []byte, id ID, off int64) error {
 	if len(p) < RecordHeaderSize || [4]byte(p[:4]) != recordMagic {
 		return fmt.Errorf("no record: %w", cas.ErrCorrupt)

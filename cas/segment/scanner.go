@@ -9,16 +9,18 @@ import (
 // scanBuffer is how much of a segment a Scanner holds. It bounds its memory whatever the file says.
 const scanBuffer = 1 << 20
 
-// A damaged payload is searched for records from its header on, since the header may be what is left of a write that
-// failed, with good records behind it. A crash leaves few of these; a forged file might be made of them, and each costs
-// its length. When that adds up to maxWaste, or to so many times the segment, headers are believed.
+// A damaged payload is searched for records from its header on, since the header may be what is left of a
+// write that failed, with good records behind it. A crash leaves few of these; a forged file might be made of
+// them, and each costs its length. When that adds up to maxWaste, or to so many times the segment, headers
+// are believed.
 const (
 	maxWaste      = 256 << 20
 	maxWasteTimes = 4
 )
 
-// Scanner finds the records of a segment by reading it, payloads and all. Where there is no valid record it looks for the
-// next one, at every multiple of 8: a record ties itself to its place, so none is found that was not written there.
+// Scanner finds the records of a segment by reading it, payloads and all. Where there is no valid record it
+// looks for the next one, at every multiple of 8: a record ties itself to its place, so none is found that
+// was not written there.
 //
 //	for s.Next() {
 //		if s.Gap() … // no valid record in s.Range(), but one behind it
@@ -43,7 +45,8 @@ type Scanner struct {
 	err   error
 }
 
-// NewScanner scans the first size bytes of f from off, where a record starts, or from the first record if off is 0.
+// NewScanner scans the first size bytes of f from off, where a record starts, or from the first record if off
+// is 0.
 func NewScanner(f io.ReaderAt, size int64, id ID, off int64) *Scanner {
 	return &Scanner{f: f, size: size, id: id, end: max(roundUp(off), FileHeaderSize)}
 }
@@ -94,8 +97,8 @@ func (s *Scanner) Gap() bool { return s.isGap }
 // Record is the record that Next has found, valid until the next call.
 func (s *Scanner) Record() *Record { return &s.rec }
 
-// Range is where the gap lies that Next has found. zero: it holds nothing but zeros, as a range does that was reserved
-// and never written.
+// Range is where the gap lies that Next has found. zero: it holds nothing but zeros, as a range does that was
+// reserved and never written.
 func (s *Scanner) Range() (r Range, zero bool) { return s.gap, s.zero }
 
 // Tail is the end of the last record so far.
@@ -136,7 +139,8 @@ func (s *Scanner) valid(off int64) (bool, error) {
 	return true, nil
 }
 
-// candidate finds the next multiple of 8 from off at which a record may start, or -1. A read error sets s.err.
+// candidate finds the next multiple of 8 from off at which a record may start, or -1. A read error sets
+// s.err.
 func (s *Scanner) candidate(off int64) int64 {
 	for off <= s.size-RecordHeaderSize {
 		p, err := s.at(off, RecordHeaderSize)

@@ -1,8 +1,9 @@
-// Package segment is the format of the files that hold everything packed: append-only files of checksummed records.
+// Package segment is the format of the files that hold everything packed: append-only files of checksummed
+// records.
 //
-// A segment is called NNNNNNNN.seg after its number, decimal, at least 8 digits; number 0 is never used. Integers are
-// little-endian. Checksums are CRC-32C (Castagnoli). Bytes shown as 0 are written as zeros and not looked at, so that a
-// later version can use them where it need not keep this one from reading.
+// A segment is called NNNNNNNN.seg after its number, decimal, at least 8 digits; number 0 is never used.
+// Integers are little-endian. Checksums are CRC-32C (Castagnoli). Bytes shown as 0 are written as zeros and
+// not looked at, so that a later version can use them where it need not keep this one from reading.
 //
 //	0                  64
 //	├── file header ───┼── record ──┼── record ──┼ … ┼── footer ──┼── trailer ──┤
@@ -33,31 +34,34 @@
 //	64  S  payload
 //	       0 to 7 zeros, up to a multiple of 8
 //
-// The offset, and the store's id and segment number in the checksum, tie a record to its place: what looks like a record
-// inside a payload (a segment that someone saved as a file, say) or in blocks that the disk used before is none.
+// The offset, and the store's id and segment number in the checksum, tie a record to its place: what looks
+// like a record inside a payload (a segment that someone saved as a file, say) or in blocks that the disk
+// used before is none.
 //
 // # Deltas
 //
-// A record whose codec needs a base (codec.NeedsBase) holds the difference of its content from that of another record, by
-// whatever location the index has of it. Its payload is
+// A record whose codec needs a base (codec.NeedsBase) holds the difference of its content from that of
+// another record, by whatever location the index has of it. Its payload is
 //
 //	 0 32  hash of the base
 //	32  1  number i: 1 to 7
 //	33     what the codec made
 //
-// A record that needs none has number 0, and is the key of those that lead back to it. Number i is written against number
-// i & (i-1), i with its lowest set bit cleared, which is among what number i-1 leads back to (Fenwick, 1994): so whoever
-// knows the version before can find the base, and no record leads back by more than 3 steps:
+// A record that needs none has number 0, and is the key of those that lead back to it. Number i is written
+// against number i & (i-1), i with its lowest set bit cleared, which is among what number i-1 leads back to
+// (Fenwick, 1994): so whoever knows the version before can find the base, and no record leads back by more
+// than 3 steps:
 //
 //	0 ← 1    0 ← 2 ← 3    0 ← 4 ← 5    4 ← 6 ← 7
 //
-// A base may have been stored anew since, with another number. What a reader insists on is that it is less than i, so that
-// there are no circles and no long chains, whatever a damaged or hostile store says; and that neither the record nor any of
-// its bases is longer than MaxBased once decoded, so that it knows what memory it takes.
+// A base may have been stored anew since, with another number. What a reader insists on is that it is less
+// than i, so that there are no circles and no long chains, whatever a damaged or hostile store says; and that
+// neither the record nor any of its bases is longer than MaxBased once decoded, so that it knows what memory
+// it takes.
 //
-// A record that is rounded (codec.Rounded) has the numbers of its base in half the bytes, so that of chunks of one length it
-// has two bases, one behind the other. It has number 8, whatever theirs are, so that no delta is written against it, and leads
-// back by one step more:
+// A record that is rounded (codec.Rounded) has the numbers of its base in half the bytes, so that of chunks
+// of one length it has two bases, one behind the other. It has number 8, whatever theirs are, so that no
+// delta is written against it, and leads back by one step more:
 //
 //	 0 32  hash of the base
 //	32  1  number: 8
@@ -65,25 +69,28 @@
 //	34 32  hash of the second, if there are two
 //	       what the codec made
 //
-// A record that is of low rank (codec.LowRank) is a delta, with the numbers and the base of one, which is told besides what all chunks of its
-// tensor have in common, the columns' factor: the content of a second record.
+// A record that is of low rank (codec.LowRank) is a delta, with the numbers and the base of one, which is
+// told besides what all chunks of its tensor have in common, the columns' factor: the content of a second
+// record.
 //
 //	 0 32  hash of the base
 //	32  1  number i: 1 to 7
 //	33 32  hash of the columns
 //	65     what the codec made
 //
-// The columns are written with number 0, ahead of what needs them. But by their hash they may be a chunk of some file as well, and so have been
-// stored, or be stored anew, as a delta. So the rule for them is that for bases: their number is less than i, and a reader insists on that.
-// Who follows bases follows both: what needs a record needs its columns.
+// The columns are written with number 0, ahead of what needs them. But by their hash they may be a chunk of
+// some file as well, and so have been stored, or be stored anew, as a delta. So the rule for them is that for
+// bases: their number is less than i, and a reader insists on that. Who follows bases follows both: what
+// needs a record needs its columns.
 //
-// A program that does not know a codec does not know either whether it needs a base, and its sweep would take the base away.
-// So a codec with a base comes with a new version, which keeps earlier programs out.
+// A program that does not know a codec does not know either whether it needs a base, and its sweep would take
+// the base away. So a codec with a base comes with a new version, which keeps earlier programs out.
 //
 // # Footer
 //
-// A segment that no more is appended to is sealed with a footer, so that the index can be rebuilt without reading the
-// payloads. The footer has one entry of 56 bytes for each record that was written in full, by ascending offset:
+// A segment that no more is appended to is sealed with a footer, so that the index can be rebuilt without
+// reading the payloads. The footer has one entry of 56 bytes for each record that was written in full, by
+// ascending offset:
 //
 //	 0 32  hash
 //	32  8  offset of the record
@@ -112,17 +119,19 @@
 //
 // # Writing
 //
-// Writers reserve a range, write it without a lock and report back (Writer). So a crash can leave a range that was never
-// written, or written in part, with whole records after it; and a write that failed leaves such a range in a segment that
-// goes on. Nothing lies about it: such ranges hold no valid record, and no footer has them. A file of which the trailer or
-// footer is missing or damaged is scanned (Scanner), with every payload checked, and may be sealed then. Bytes that a
-// crash left stay where they are, in front of the footer: recovery neither overwrites nor truncates.
+// Writers reserve a range, write it without a lock and report back (Writer). So a crash can leave a range
+// that was never written, or written in part, with whole records after it; and a write that failed leaves
+// such a range in a segment that goes on. Nothing lies about it: such ranges hold no valid record, and no
+// footer has them. A file of which the trailer or footer is missing or damaged is scanned (Scanner), with
+// every payload checked, and may be sealed then. Bytes that a crash left stay where they are, in front of the
+// footer: recovery neither overwrites nor truncates.
 //
 // # Records that go
 //
-// Of a sealed segment single records can be dropped: a footer without them, with the time of the one before, is appended
-// behind the trailer and synced, and only then are their bytes, and those of the footer before, given back to the disk as
-// holes, which read as zeros. Should the new footer be damaged later, a scan finds the same records.
+// Of a sealed segment single records can be dropped: a footer without them, with the time of the one before,
+// is appended behind the trailer and synced, and only then are their bytes, and those of the footer before,
+// given back to the disk as holes, which read as zeros. Should the new footer be damaged later, a scan finds
+// the same records.
 package segment
 
 import (
@@ -137,7 +146,8 @@ import (
 )
 
 const (
-	// Version of the format that this package writes, and the only one that it reads: there was no release with an earlier one.
+	// Version of the format that this package writes, and the only one that it reads: there was no release
+	// with an earlier one.
 	Version = 7
 	// FileHeaderSize is the length of the file header; the first record lies behind it.
 	FileHeaderSize = 64

@@ -274,7 +274,8 @@ func TestNewerAndForeign(t *testing.T) {
 	}
 }
 
-// A segment that was saved as a file is a chunk like any other: even in a damaged record its records are none.
+// A segment that was saved as a file is a chunk like any other: even in a damaged record its records are
+// none.
 
 // Across the scanner's buffer everything must work as within.
 

@@ -14,8 +14,8 @@ import (
 // MaxRecords bounds the records of a segment, whose footer has to be kept in memory (18 MiB).
 const MaxRecords = 1 << 18
 
-// Writer appends to one segment, of which it is the only writer. Any number of goroutines may write at once: Reserve,
-// then Write without holding any lock, then Finish.
+// Writer appends to one segment, of which it is the only writer. Any number of goroutines may write at once:
+// Reserve, then Write without holding any lock, then Finish.
 type Writer struct {
 	f     disk.File
 	id    ID
@@ -24,8 +24,8 @@ type Writer struct {
 	mu   sync.Mutex
 	off  int64   // next free byte; every range below is written, reserved or a hole
 	busy []Range // reserved and not finished
-	// holes are ranges whose write failed. None ends at off: such a range is given back instead. FileHeaderSize <= hole,
-	// hole.End <= off.
+	// holes are ranges whose write failed. None ends at off: such a range is given back instead.
+	// FileHeaderSize <= hole, hole.End <= off.
 	holes  []Range
 	failed bool     // a write failed, so the file may reach past off
 	recs   []Record // written in full, in order of Finish
@@ -38,8 +38,8 @@ type Range struct{ Off, End int64 }
 // Slot is a reserved range of a segment.
 type Slot struct{ Range }
 
-// Create makes the file of a new segment in dir and writes its header. The name is not durable before dir is synced.
-// Records go in until the segment has reached limit bytes.
+// Create makes the file of a new segment in dir and writes its header. The name is not durable before dir is
+// synced. Records go in until the segment has reached limit bytes.
 func Create(fsys disk.FS, dir string, id ID, limit int64) (*Writer, error) {
 	f, err := fsys.OpenFile(Path(dir, id.Number), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
@@ -55,8 +55,8 @@ func Create(fsys disk.FS, dir string, id ID, limit int64) (*Writer, error) {
 // Number is the segment's number.
 func (w *Writer) Number() uint32 { return w.id.Number }
 
-// Reserve takes the room of a record whose payload is stored bytes long. ErrFull when the segment has reached its limit;
-// an empty segment takes any one record. Every Slot must be finished.
+// Reserve takes the room of a record whose payload is stored bytes long. ErrFull when the segment has reached
+// its limit; an empty segment takes any one record. Every Slot must be finished.
 func (w *Writer) Reserve(stored int) (Slot, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -70,8 +70,9 @@ func (w *Writer) Reserve(stored int) (Slot, error) {
 	return s, nil
 }
 
-// Write puts a record down in its slot. buf holds RecordHeaderSize bytes, which Write fills, and the payload as stored;
-// r has Kind, Codec, Raw and Hash, and gets the rest. What buf's array holds behind the payload may be overwritten.
+// Write puts a record down in its slot. buf holds RecordHeaderSize bytes, which Write fills, and the payload
+// as stored; r has Kind, Codec, Raw and Hash, and gets the rest. What buf's array holds behind the payload
+// may be overwritten.
 func (w *Writer) Write(s Slot, r *Record, buf []byte) error {
 	payload := buf[RecordHeaderSize:]
 	r.Off, r.Stored, r.CRC = s.Off, uint32(len(payload)), crc(payload)
@@ -85,7 +86,8 @@ func (w *Writer) Write(s Slot, r *Record, buf []byte) error {
 	return err
 }
 
-// Finish reports what became of a slot. Of a failed one the room is used again if nothing was reserved behind it.
+// Finish reports what became of a slot. Of a failed one the room is used again if nothing was reserved behind
+// it.
 func (w *Writer) Finish(s Slot, r *Record, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -158,11 +160,12 @@ func (w *Writer) Records() []Record {
 
 func byOffset(a, b Record) int { return cmp.Compare(a.Off, b.Off) }
 
-// Sync makes what was finished durable. When it fails the segment must not be trusted any more: neither what was written
-// since the last Sync that succeeded, nor a later Sync.
+// Sync makes what was finished durable. When it fails the segment must not be trusted any more: neither what
+// was written since the last Sync that succeeded, nor a later Sync.
 func (w *Writer) Sync() error { return w.f.Sync() }
 
-// Seal writes the footer and syncs. The Writer must be idle, and takes nothing more. now goes into the footer.
+// Seal writes the footer and syncs. The Writer must be idle, and takes nothing more. now goes into the
+// footer.
 func (w *Writer) Seal(now time.Time) (Totals, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -185,8 +188,8 @@ func (w *Writer) Seal(now time.Time) (Totals, error) {
 	return t, w.f.Sync()
 }
 
-// Abandon takes lost, and everything from off on, out of the file and closes it: these bytes were never made durable and
-// must not come back from the page cache. The Writer must be idle.
+// Abandon takes lost, and everything from off on, out of the file and closes it: these bytes were never made
+// durable and must not come back from the page cache. The Writer must be idle.
 func (w *Writer) Abandon(off int64, lost []Range) error {
 	err := w.f.Truncate(off)
 	for _, r := range lost {

@@ -23,8 +23,8 @@ func main() {
 	Generate()
 }
 
-// The message's words are in Z0 to Z15, the state's in Z16 to Z31, one lane for each of the sixteen inputs; all registers
-// are in use.
+// The message's words are in Z0 to Z15, the state's in Z16 to Z31, one lane for each of the sixteen inputs;
+// all registers are in use.
 func compress() {
 	TEXT("compress16", NOSPLIT, "func(out *[16][32]byte, in *[16]*byte, blocks, base, start uint64)")
 	Pragma("noescape")
@@ -129,8 +129,8 @@ func quarter(v []VecPhysical, words []VecPhysical, of [4][4]int) {
 	}
 }
 
-// transpose turns sixteen rows of sixteen words: word w of all rows is in the register that it returns at w. It needs one
-// register more, and says which one is left over.
+// transpose turns sixteen rows of sixteen words: word w of all rows is in the register that it returns at w.
+// It needs one register more, and says which one is left over.
 func transpose(rows []VecPhysical, spare VecPhysical) (words [16]VecPhysical, left VecPhysical) {
 	r := append([]VecPhysical{}, rows...)
 	// pair sets r[i] and r[k] to what low and high make of them.
