@@ -189,9 +189,11 @@ func (h *hasher) chunk(p []byte, counter, end uint32, to *value) {
 	h.add(src, counter, blocks, len(p)-(blocks-1)*block, end, to)
 }
 
+// add puts an input of so many blocks, the last of length bytes, into the next lane.
 func (h *hasher) add(src *byte, counter uint32, blocks, length int, end uint32, to *value) {
 	i := h.n
-	h.in.src[i], h.in.counter[i], h.in.blocks[i], h.in.length[i], h.in.end[i], h.to[i] = src, counter, uint32(blocks), uint32(length), end, to
+	h.in.src[i], h.in.counter[i], h.in.blocks[i] = src, counter, uint32(blocks)
+	h.in.length[i], h.in.end[i], h.to[i] = uint32(length), end, to
 	h.most = max(h.most, uint64(blocks))
 	h.n++
 }
@@ -201,7 +203,7 @@ func (h *hasher) flush(base, start uint64) {
 	if h.n == 0 {
 		return
 	}
-	for i := h.n; i < width; i++ { // nobody asks what these come to
+	for i := h.n; i < width; i++ { // their results are not used
 		h.in.src[i], h.in.blocks[i] = h.in.src[0], 0
 	}
 	compress16(&h.out, &h.in.src, h.most, base, start)

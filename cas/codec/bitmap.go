@@ -7,7 +7,7 @@ import (
 )
 
 // packPortable sets bitmap to where p is not zero, and dst to the bytes there, which it returns. It may write
-// 8 bytes of dst more.
+// 8 more bytes of dst.
 func packPortable(dst, bitmap, p []byte) []byte {
 	table := moves()
 	j := 0
@@ -31,8 +31,7 @@ func packPortable(dst, bitmap, p []byte) []byte {
 	return dst[:j]
 }
 
-// unionPortable sets any to all planes' bytes from i on or-ed, and zero to 1 where that is zero, to 0
-// elsewhere.
+// unionPortable ors the planes' bytes from i on into any, and sets zero to 1 where that is zero, else to 0.
 func unionPortable(any, zero []byte, planes [][]byte, i int) {
 	const low7, ones = 0x7f7f7f7f7f7f7f7f, 0x0101010101010101
 	for ; i+8 <= len(any); i += 8 {
@@ -73,8 +72,8 @@ func nonZero(v uint64) byte {
 	return byte(v >> 7 * 0x0102040810204080 >> 56)
 }
 
-// scatterPortable puts the bytes of rest from j on where bitmap has bits set, and zeros elsewhere. The last 8
-// bytes of rest may be read but count for nothing.
+// scatterPortable puts the bytes of rest from j on where bitmap has bits set, and zeros elsewhere. It may
+// read the last 8 bytes of rest, and does not use them.
 func scatterPortable(p, bitmap []byte, rest *[maxPlane + 8]byte, j int) {
 	table := moves()
 	for len(bitmap) >= 8 && len(p) >= 64 { // rows of a matrix are often all there or not at all
@@ -102,12 +101,12 @@ func scatterPortable(p, bitmap []byte, rest *[maxPlane + 8]byte, j int) {
 	}
 }
 
-// move is how the lowest bytes of a word get to where a bitmap of 8 has bits set: those in up4 by moving
-// there up by 4 bytes, then those in up2 by 2 and those in up1 by 1. Which bits are set is not to be
-// foretold, so that asking each would cost mispredictions (Warren, Hacker's Delight, 7-4 and 7-5, with bytes
-// for bits).
+// move is how the lowest bytes of a word get to where a bitmap of 8 has bits set: those in up4 move up by 4
+// bytes, then those in up2 by 2 and those in up1 by 1. Branching on each bit would be mispredicted, since the
+// bits are random (Warren, Hacker's Delight, 7-4 and 7-5, with bytes for bits).
 type move struct{ up4, up2, up1, set uint64 }
 
+// spread moves the lowest bytes of v to where the bitmap of m has bits set.
 func spread(v uint64, m *move) uint64 {
 	v = v&^m.up4 | v<<32&m.up4
 	v = v&^m.up2 | v<<16&m.up2
@@ -125,6 +124,7 @@ func gather(v uint64, m *move) uint64 {
 	return v ^ t | t>>32
 }
 
+// moves has the move of each bitmap.
 var moves = sync.OnceValue(func() *[256]move {
 	var table [256]move
 	for b := range table {

@@ -11,7 +11,7 @@ func ones(p []byte) int {
 	return n + onesPortable(p)
 }
 
-// pack is packPortable; it may write 63 bytes of dst more.
+// pack is packPortable. It may write 63 more bytes of dst.
 func pack(dst, bitmap, p []byte) []byte {
 	n := 0
 	if k := simd.Blocks(len(p)); k > 0 {

@@ -11,11 +11,11 @@ const (
 	minCoded = 32
 	// minGain: coding must save 1/minGain of a part, 1.5 %, to be worth a reader's time.
 	minGain = 66
-	// fewOthers are so few of a sample that it is no use to sort them: all others are zeros.
+	// fewOthers is how many bytes of a sample that are not zero are too few to be sorted.
 	fewOthers = 2
 )
 
-// choose sets parts to what codes the planes, which s.bufs holds, in the fewest bytes or nearly so.
+// choose sets parts to those that code the planes in s.bufs in the fewest bytes, or nearly so.
 func (s *planeState) choose(w int, g *groups) {
 	for _, s.flat = range []bool{false, true} {
 		s.parts, s.tables, s.used = s.parts[:0], s.tables[:0], 0
@@ -43,20 +43,20 @@ func (s *planeState) choose(w int, g *groups) {
 	}
 }
 
-// source is bytes that are looked at.
+// source is bytes that are to be coded, and what is known of them.
 type source struct {
 	p            []byte
 	c            rans.Counts
 	bitmap, rest []byte      // where zeros are many
 	ones         rans.Counts // of bitmap
 	period       int         // of bitmap, which is differences then; 0: none
-	sparse       bool        // it is to be
+	sparse       bool        // a sparse part takes less
 	random       bool
 	size         float64
 }
 
-// look sets src to what p is, which is a group of elements or, whole, all of them: groups have no period that
-// is worth a search.
+// look sets src to what is known of p, which is a group of elements or, if whole, a plane. Looking for a
+// period pays for a plane only.
 func (s *planeState) look(src *source, p []byte, whole bool) {
 	*src = source{p: p}
 	if len(p) > 0 && constant(p) {
@@ -64,7 +64,7 @@ func (s *planeState) look(src *source, p []byte, whole bool) {
 		src.size = 2
 		return
 	}
-	if zeros, of := sampleZeros(p); manyZeros(2*zeros, of) { // of which none need be counted
+	if zeros, of := sampleZeros(p); manyZeros(2*zeros, of) { // zeros need not be counted
 		s.pack(src)
 		if whole {
 			s.findPeriod(src)
@@ -80,7 +80,7 @@ func (s *planeState) look(src *source, p []byte, whole bool) {
 	src.measure()
 }
 
-// tryPack makes the bitmap and the rest of src where they may be of use.
+// tryPack makes the bitmap and the rest of src where zeros are many.
 func (s *planeState) tryPack(src *source) {
 	if n := len(src.p); manyZeros(int(src.c[0]), n) {
 		s.pack(src)
@@ -89,6 +89,7 @@ func (s *planeState) tryPack(src *source) {
 	}
 }
 
+// manyZeros reports whether so many zeros of n bytes may make a sparse part smaller.
 func manyZeros(zeros, n int) bool { return 5*zeros > 2*n }
 
 // pack makes the bitmap and the rest of src.
@@ -100,7 +101,7 @@ func (s *planeState) pack(src *source) {
 	src.ones.Count(src.bitmap)
 }
 
-// measure estimates what src takes.
+// measure estimates how many bytes src takes.
 func (src *source) measure() {
 	n := len(src.p)
 	src.size = src.c.Estimate(n)
@@ -111,13 +112,13 @@ func (src *source) measure() {
 	src.c[0] = 0
 	size := src.ones.Estimate(len(src.bitmap)) + src.c.Estimate(n-int(zeros)) + 1
 	src.c[0] = zeros
-	if size < src.size || 4*int(zeros) > 3*n { // of many zeros sparse saves the time
+	if size < src.size || 4*int(zeros) > 3*n { // where zeros are many sparse saves time
 		src.sparse, src.size = true, size
 	}
 }
 
-// chooseAgain adds the parts of all planes where what they have in common, the elements that are zero, is
-// worth a bitmap of theirs, and says whether it is.
+// chooseAgain adds the parts of all planes if a common bitmap, of the elements that are zero, pays. It
+// reports whether it does.
 func (s *planeState) chooseAgain(w int) bool {
 	sparse, n := 0, len(s.bufs[0])
 	if n < minGrouped {
@@ -209,7 +210,8 @@ func (s *planeState) choosePlane(k int, g *groups) {
 	case constant(p):
 		s.parts = append(s.parts, part{code: whole | partConst, p: p})
 		return
-	case s.flat || len(p) < minCoded || (zeros == 0 || g == nil && 64*zeros <= of) && rans.SampleBits(p, rans.RandomBits) > rans.RandomBits:
+	case s.flat || len(p) < minCoded ||
+		(zeros == 0 || g == nil && 64*zeros <= of) && rans.SampleBits(p, rans.RandomBits) > rans.RandomBits:
 		s.parts = append(s.parts, part{code: whole | partRaw, p: p})
 		return
 	}
@@ -262,7 +264,7 @@ func (s *planeState) add(src *source) {
 	s.addPart(src.rest, &src.c)
 }
 
-// addBitmap adds the part that is the bitmap of src.
+// addBitmap adds the part for the bitmap of src.
 func (s *planeState) addBitmap(src *source) {
 	if src.period > 0 {
 		s.parts = append(s.parts, part{code: partPeriod, period: byte(src.period)})
@@ -270,7 +272,7 @@ func (s *planeState) addBitmap(src *source) {
 	s.addPart(src.bitmap, &src.ones)
 }
 
-// addPart adds a part that is p, of counts c, if there is any of it.
+// addPart adds the part for p, of counts c, unless it is empty.
 func (s *planeState) addPart(p []byte, c *rans.Counts) {
 	n := len(p)
 	if n == 0 {

@@ -4,7 +4,7 @@
 // decodes to never changes, and a better encoding gets a new number.
 //
 //	0  raw      the bytes themselves
-//	1  zstd     one Zstandard frame (RFC 8878), single segment, content size stated, no checksum, no dictionary
+//	1  zstd     one Zstandard frame (RFC 8878): single segment, content size stated, no checksum or dictionary
 //	2  planes   the bytes of numbers by significance, each kind coded by itself: see planesCodec
 //	3  patch    text and structure, with a base as dictionary: see Patch
 //	4  delta    the difference of numbers from a base: see Delta
@@ -69,7 +69,8 @@ func Encode(dst, raw []byte, h Hint) (id byte, out []byte) {
 		return encodeNumbers(dst, raw, h, w, kind)
 	}
 	if !looksRandom(raw) {
-		if out = (zstdCodec{}).Encode(dst, raw, h); pays(len(out)-len(dst), len(raw)) && verify(zstdCodec{}, out[len(dst):], raw) {
+		out = zstdCodec{}.Encode(dst, raw, h)
+		if pays(len(out)-len(dst), len(raw)) && verify(zstdCodec{}, out[len(dst):], raw) {
 			return Zstd, out
 		}
 		dst = out[:len(dst)] // keeps what Encode may have grown

@@ -27,18 +27,19 @@ import (
 //	1  1  s, from 8w-9 to 8w-2
 //	2  1  top
 //
-// By how many places a number moves hangs on its exponent most of all. Let e be the base's element without
-// its sign bit, shifted right by s bits: then the element is of group min(max(top - e, 0), g - 1). Of the
-// slab, where g > 1, each plane is its bytes of group 0, in order, followed by those of group 1, and so on,
-// each as a part unless it is empty. But where the code of the first part has its highest bit set, the plane
-// is one part, not sorted, of which the code is in the other bits.
+// How many places a number moves depends on its exponent most of all. Let e be the base's element without
+// its sign bit, shifted right by s bits. The element is of group min(max(top - e, 0), g - 1). Where g > 1,
+// each plane is its bytes of group 0, in order, then those of group 1, and so on, each group as a part unless
+// it is empty. But where the code of the first part has its highest bit set, the plane is one part, not
+// sorted, and its code is in the other bits.
 const Delta byte = 4
 
 // EncodeDelta appends raw to dst as its difference from base, which must be as long. It returns dst as it was
 // and false unless that takes at most the given number of bytes. What was encoded has been decoded again and
 // compared.
 func EncodeDelta(dst, raw, base []byte, h Hint, most int) (out []byte, ok bool) {
-	if _, kind := numbers(h); kind == notNumbers || len(raw) != len(base) || len(raw) < minLen || len(raw) > cas.MaxChunk {
+	_, kind := numbers(h)
+	if kind == notNumbers || len(raw) != len(base) || len(raw) < minLen || len(raw) > cas.MaxChunk {
 		return dst, false
 	}
 	s := planeStates.Get().(*planeState)
@@ -51,7 +52,7 @@ func EncodeDelta(dst, raw, base []byte, h Hint, most int) (out []byte, ok bool) 
 	return out, true
 }
 
-// encodeDelta is EncodeDelta of numbers and a base that are as long, not yet decoded again.
+// encodeDelta is EncodeDelta for numbers and a base as long. The result is not yet verified.
 func (s *planeState) encodeDelta(dst, raw, base []byte, h Hint, most int) (out []byte, ok bool) {
 	w, kind := numbers(h)
 	n := len(dst)
@@ -76,8 +77,8 @@ func (s *planeState) encodeDelta(dst, raw, base []byte, h Hint, most int) (out [
 	return out, len(out)-n <= most
 }
 
-// encodeDeltas appends the slab of differences from base whose planes s.bufs holds. shift is to where the
-// exponent's lowest bit is; 0 when there is none.
+// encodeDeltas appends the slab of differences from base whose planes are in s.bufs. shift is the place of
+// the exponent's lowest bit; 0 where elements have no exponent.
 func (s *planeState) encodeDeltas(dst, base []byte, w, shift int) []byte {
 	if shift > 0 && len(base)/w >= minGrouped {
 		if shape := chooseGroups(base, w, shift); shape.n > 1 {
@@ -91,7 +92,7 @@ func (s *planeState) encodeDeltas(dst, base []byte, w, shift int) []byte {
 // minGrouped is how many elements there must be for more frequencies to pay.
 const minGrouped = 4096
 
-// exponentAt is how many bits are below the exponent, of types that sort by it.
+// exponentAt is how many bits are below the exponent, for types that are sorted by it; 0 for others.
 func exponentAt(h Hint) int {
 	switch h.DType {
 	case "F32", "C64":
@@ -110,7 +111,9 @@ func exponentAt(h Hint) int {
 func DecodeDelta(dst, stored, base []byte, rawLen int) ([]byte, error) {
 	s := planeStates.Get().(*planeState)
 	defer planeStates.Put(s)
-	return decodeTo(dst, rawLen, "delta", func(dst []byte) error { return s.decodeDelta(output{p: dst}, stored, base) })
+	return decodeTo(dst, rawLen, "delta", func(dst []byte) error {
+		return s.decodeDelta(output{p: dst}, stored, base)
+	})
 }
 
 func (s *planeState) decodeDelta(o output, stored, base []byte) error {
@@ -164,7 +167,8 @@ func deltaHead(stored, base []byte, rawLen int) (w int, floats bool, err error) 
 	return w, stored[0] == 1, nil
 }
 
-// openGroups reads how the elements of a slab are sorted, and returns what is behind it.
+// openGroups reads how the elements of a slab are sorted, and returns what follows. The groups are nil where
+// they are not sorted.
 func (s *planeState) openGroups(stored, base []byte, w int) (*groups, []byte, error) {
 	if len(stored) == 0 {
 		return nil, nil, errEnds
@@ -198,7 +202,7 @@ func diffPortable(d, a, base []byte, w int, floats bool) {
 	copy(d[whole:], a[whole:])
 }
 
-// undiffPortable undoes diffPortable in place.
+// undiffPortable undoes diffPortable: d becomes the elements.
 func undiffPortable(d, base []byte, w int, floats bool) {
 	bits := uint(8 * w)
 	for i := 0; i+w <= len(d); i += w {
@@ -244,8 +248,8 @@ func from(p *[8][]byte, w, i int) (rest [8][]byte) {
 	return rest
 }
 
-// order maps the low bits of x, a float, to an integer of the same order; higher ones are not looked at or
-// left well.
+// order maps the lowest bits of x, a float, to an integer of the same order. Higher bits of the result mean
+// nothing.
 func order(x uint64, bits uint) uint64 {
 	if x>>(bits-1)&1 != 0 {
 		return ^x
@@ -286,7 +290,7 @@ func storeElem(p []byte, v uint64, w int) {
 }
 
 // Estimate tells from a sample of 4096 elements which share of raw's bytes would be stored of it alone, and
-// of its difference from base: 1 for what cannot be told, or is shorter than the sample.
+// of its difference from base. It is 1 where that is not known, and for what is shorter than the sample.
 func Estimate(raw, base []byte, h Hint) (alone, delta float64) {
 	w, kind := numbers(h)
 	const elems = rans.Samples * rans.SampleLen
@@ -308,7 +312,8 @@ func Estimate(raw, base []byte, h Hint) (alone, delta float64) {
 	alone = s.sampled(w)
 	for i := range rans.Samples {
 		p := from(planes, w, i*rans.SampleLen)
-		splitDiff(&p, s.diffs[:], raw[i*step:][:rans.SampleLen*w], base[i*step:][:rans.SampleLen*w], w, kind == floats)
+		now, before := raw[i*step:][:rans.SampleLen*w], base[i*step:][:rans.SampleLen*w]
+		splitDiff(&p, s.diffs[:], now, before, w, kind == floats)
 	}
 	return alone, s.sampled(w)
 }

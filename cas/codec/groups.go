@@ -1,7 +1,7 @@
 package codec
 
-// groups are elements sorted by the exponents of a base: how much a number is moved by a step of training, in
-// units of its last place, hangs on its exponent most of all.
+// groups are elements sorted by the exponents of a base. How far a step of training moves a number, in units
+// of its last place, depends on its exponent most of all.
 type groups struct {
 	n      int
 	counts [maxGroups]int
@@ -10,8 +10,8 @@ type groups struct {
 
 const maxGroups = 6
 
-// groupShape says which exponents make which group: the sign aside, top minus the bits from shift on is the
-// group's number, but 0 at least and n-1 at most.
+// groupShape says which exponents make which group. An element's group is top minus its bits from shift on,
+// without the sign, but 0 at least and n-1 at most.
 type groupShape struct{ n, shift, top int }
 
 // ofPortable sets of to the elements' groups. base has as many elements, of w bytes.
@@ -22,7 +22,8 @@ func (g groupShape) ofPortable(of, base []byte, w int) {
 	}
 }
 
-// chooseGroups says how to sort elements of w bytes by the exponents of base; n is 1 when that is no use.
+// chooseGroups says how to sort elements of w bytes by the exponents of base. n is 1 where sorting does not
+// pay.
 func chooseGroups(base []byte, w, shift int) groupShape {
 	const sample, run = 2048, 64 // bytes
 	var t [256]int
@@ -54,8 +55,8 @@ func chooseGroups(base []byte, w, shift int) groupShape {
 	return g
 }
 
-// sortBy sorts elements by their base's, of w bytes each. What it returns is valid until the next call. The
-// verification of what was encoded sorts again: what it takes over from the encoder it does not verify.
+// sortBy sorts elements by those of their base, of w bytes each. The result is valid until the next call.
+// Verification sorts again, since it must not trust what the encoder made.
 func (s *planeState) sortBy(shape groupShape, base []byte, w int) *groups {
 	g := &s.groups
 	*g = groups{n: shape.n, of: s.group[:len(base)/w]}
@@ -63,17 +64,17 @@ func (s *planeState) sortBy(shape groupShape, base []byte, w int) *groups {
 	return g
 }
 
-// countPortable adds the elements from i on to counts.
+// countPortable adds the elements from i on to the counts.
 func (g *groups) countPortable(i int) {
 	for _, k := range g.of[i:] {
 		g.counts[k]++
 	}
 }
 
-// gap is what sort leaves behind each group's bytes: its kernel writes some more.
+// gap is the room that sort leaves behind each group's bytes, into which its kernel may write.
 const gap = 64
 
-// starts are where the groups' first elements are, sorted, with gaps between the groups.
+// starts are where the groups begin in sorted elements, with gaps between them.
 func (g *groups) starts(gap int) (at [maxGroups]int) {
 	sum := 0
 	for k, n := range g.counts {
@@ -92,7 +93,7 @@ func (g *groups) sorted(p []byte) (of [maxGroups][]byte) {
 	return of
 }
 
-// sortPortable puts the bytes of p from i on to at and what follows, each by its group.
+// sortPortable puts each byte of p from i on to where its group goes on in dst, at at.
 func (g *groups) sortPortable(dst, p []byte, at *[maxGroups]int, i int) {
 	for ; i < len(p); i++ {
 		k := g.of[i]

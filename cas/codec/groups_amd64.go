@@ -32,7 +32,7 @@ func (g *groups) count() {
 	g.countPortable(64 * k)
 }
 
-// sort sets dst, which has room for gaps, to p, sorted by group: see sorted.
+// sort sets dst, with room for gaps, to the bytes of p, sorted by group (see sorted).
 func (g *groups) sort(dst, p []byte) {
 	at := g.starts(gap)
 	k := simd.Blocks(len(p))
@@ -43,7 +43,7 @@ func (g *groups) sort(dst, p []byte) {
 	g.sortPortable(dst, p, &at, 64*k)
 }
 
-// unsort sets p to what sorted has by group, without gaps.
+// unsort sets p to the bytes of sorted, which lie by group, without gaps.
 func (g *groups) unsort(p, sorted []byte) {
 	at := g.starts(0)
 	k := simd.Blocks(len(p))

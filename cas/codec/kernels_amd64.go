@@ -100,15 +100,15 @@ func undiff(d, base []byte, w int, floats bool) {
 	undiffPortable(d, base, w, floats)
 }
 
-// deltaBlocks is how many blocks the kernels of splitDiff and mergeUndiff take of n bytes, for which there is
-// room.
+// deltaBlocks is how many blocks the kernels of splitDiff and mergeUndiff take of n bytes. It checks that
+// there is room.
 func deltaBlocks(n, w int, p *[8][]byte, base []byte) int {
 	k := mergeBlocks(n, w, p)
 	_ = base[:k*simd.Block*w]
 	return k
 }
 
-// mergeBlocks is how many blocks the kernels take of n bytes and their planes.
+// mergeBlocks is how many blocks the kernels take of n bytes. It checks that their planes are as long.
 func mergeBlocks(n, w int, p *[8][]byte) int {
 	if w != 2 && w != 4 {
 		return 0
@@ -120,7 +120,7 @@ func mergeBlocks(n, w int, p *[8][]byte) int {
 	return k
 }
 
-// splitDiff is split of what diff makes of src and base; d has room for it.
+// splitDiff is split of what diff makes of src and base. d has room for that.
 func splitDiff(p *[8][]byte, d, src, base []byte, w int, floats bool) {
 	n := deltaBlocks(len(src), w, p, base)
 	switch {
@@ -133,7 +133,7 @@ func splitDiff(p *[8][]byte, d, src, base []byte, w int, floats bool) {
 	splitDiffPortable(p, d, src, base, w, n*simd.Block, floats)
 }
 
-// mergeUndiff is merge and undiff.
+// mergeUndiff is merge, then undiff.
 func mergeUndiff(dst []byte, p *[8][]byte, base []byte, w int, floats bool) {
 	n := deltaBlocks(len(dst), w, p, base)
 	switch {
@@ -146,8 +146,7 @@ func mergeUndiff(dst []byte, p *[8][]byte, base []byte, w int, floats bool) {
 	mergeUndiffPortable(dst, p, base, w, n*simd.Block, floats)
 }
 
-// same reports whether the first of want are what merge makes of p: of how many bytes, which are whole
-// elements, it tells.
+// same reports whether the first n bytes of want, whole elements, are what merge makes of p.
 func same(want []byte, p *[8][]byte, w, rot int) (n int, ok bool) {
 	n = mergeBlocks(len(want), w, p)
 	switch {
@@ -161,7 +160,7 @@ func same(want []byte, p *[8][]byte, w, rot int) (n int, ok bool) {
 	return n * simd.Block * w, ok
 }
 
-// sameUndiff is same, of mergeUndiff.
+// sameUndiff is same for mergeUndiff.
 func sameUndiff(want []byte, p *[8][]byte, base []byte, w int, floats bool) (n int, ok bool) {
 	n = deltaBlocks(len(want), w, p, base)
 	switch {

@@ -54,8 +54,8 @@ func MayBeLowRank(s []lowrank.Stretch, rows, cols int, h Hint) bool {
 // not pay.
 func FactorColumns(s []lowrank.Stretch, cols int, h Hint) (columns []byte, ok bool) {
 	kind := kindOf(h)
-	if columns, ok = lowrank.Factor(s, cols, kind); !ok || len(s) < 4 { // of few stretches it would take as long as to encode all
-		return columns, ok
+	if columns, ok = lowrank.Factor(s, cols, kind); !ok || len(s) < 4 {
+		return columns, ok // to encode two of a few stretches would take as long as to encode all
 	}
 	var low, delta, sum int
 	var out []byte
@@ -89,13 +89,18 @@ func (s *lowRankState) predict(shape *lowrank.Shape, base, rows, columns []byte)
 // EncodeLowRank appends raw to dst against what base and columns, which FactorColumns made, predict. at is
 // the index in the tensor, of so many columns, of the first element. It returns dst as it was and false
 // unless that takes at most the given number of bytes. What was encoded has been decoded again and compared.
-func EncodeLowRank(dst, raw, base, columns []byte, cols int, at int64, h Hint, most int) (out []byte, ok bool) {
+func EncodeLowRank(
+	dst, raw, base, columns []byte, cols int, at int64, h Hint, most int,
+) (out []byte, ok bool) {
 	kind := kindOf(h)
-	if kind == 0 || len(raw) != len(base) || len(raw) < minLen || len(raw) > cas.MaxChunk || cols < lowrank.MinCols || at < 0 {
+	if kind == 0 || len(raw) != len(base) || len(raw) < minLen || len(raw) > cas.MaxChunk ||
+		cols < lowrank.MinCols || at < 0 {
 		return dst, false
 	}
 	w := kind.Width()
-	shape := lowrank.Shape{Kind: kind, Rank: len(columns) / w / cols, Cols: cols, At: int(at % int64(cols)), N: len(raw) / w}
+	shape := lowrank.Shape{
+		Kind: kind, Rank: len(columns) / w / cols, Cols: cols, At: int(at % int64(cols)), N: len(raw) / w,
+	}
 	if len(raw)%w != 0 || checkRank(shape.Rank) != nil || len(columns) != shape.ColumnsLen() {
 		return dst, false
 	}
@@ -121,7 +126,7 @@ func EncodeLowRank(dst, raw, base, columns []byte, cols int, at int64, h Hint, m
 	return out, true
 }
 
-// appendLowRankHead appends what of the head says the shape.
+// appendLowRankHead appends the part of the head that says the shape.
 func appendLowRankHead(dst []byte, s *lowrank.Shape) []byte {
 	dst = append(dst, byte(s.Kind), byte(s.Rank), byte(s.Exp))
 	dst = le.AppendUint32(dst, uint32(s.Cols))
@@ -137,7 +142,9 @@ func checkRank(r int) error {
 
 // openLowRank reads what stored begins with, and checks all of it; rows is the rows' factor as codec c stores
 // it.
-func openLowRank(stored, base, columns []byte, rawLen int) (s lowrank.Shape, c byte, rows, rest []byte, err error) {
+func openLowRank(
+	stored, base, columns []byte, rawLen int,
+) (s lowrank.Shape, c byte, rows, rest []byte, err error) {
 	if len(stored) < lowRankHead {
 		return s, 0, nil, nil, errEnds
 	}
@@ -169,7 +176,9 @@ func openLowRank(stored, base, columns []byte, rawLen int) (s lowrank.Shape, c b
 // dst, which must lie in none of them. Its errors and bounds are those of Codec.Decode, but for another four
 // times rawLen. If columns are not those that it was encoded with, it returns cas.ErrCorrupt or other bytes.
 func DecodeLowRank(dst, stored, base, columns []byte, rawLen int) ([]byte, error) {
-	return decodeTo(dst, rawLen, "low rank", func(dst []byte) error { return decodeLowRank(output{p: dst}, stored, base, columns) })
+	return decodeTo(dst, rawLen, "low rank", func(dst []byte) error {
+		return decodeLowRank(output{p: dst}, stored, base, columns)
+	})
 }
 
 func decodeLowRank(o output, stored, base, columns []byte) error {

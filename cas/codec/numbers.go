@@ -1,6 +1,6 @@
 package codec
 
-// numberKind is what planesCodec is told of the elements.
+// numberKind is what is known of the elements' type.
 type numberKind byte
 
 const (
@@ -9,9 +9,9 @@ const (
 	floats
 )
 
-// numbers says what h promises: elements of w bytes. The names are those of formats.DType; complex numbers
-// are two floats. Booleans are not numbers, nor is what has less than a byte; and of a type that is unknown
-// but for its width no more is assumed than of an integer.
+// numbers is what h promises: elements of w bytes. The names are those of formats.DType; complex numbers are
+// two floats. Booleans and what has less than a byte are not numbers. An unknown type of a known width is
+// taken for integers.
 func numbers(h Hint) (w int, kind numberKind) {
 	switch h.DType {
 	case "F8_E4M3", "F8_E5M2", "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ":
@@ -32,9 +32,9 @@ func numbers(h Hint) (w int, kind numberKind) {
 	return 1, notNumbers
 }
 
-// encodeNumbers is Encode for elements of w bytes. Planes decode three times as fast as zstd, which is tried
-// only when a sample repeats itself, or when integers come out small, and taken only when it saves an eighth
-// of what planes leave.
+// encodeNumbers is Encode for elements of w bytes. Planes decode three times as fast as zstd. So zstd is
+// tried only when a sample repeats itself or integers come out small, and taken only when it saves an eighth
+// of what planes take.
 func encodeNumbers(dst, raw []byte, h Hint, w int, kind numberKind) (id byte, out []byte) {
 	n := len(dst)
 	out = encodePlanes(dst, raw, h)

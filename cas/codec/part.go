@@ -15,23 +15,23 @@ const (
 	partSparse = 3
 	partAgain  = 4
 	partPeriod = 5
-	// partWhole is set in the code of a part that is a plane as it is, and not sorted by groups.
+	// partWhole is set in the code of a part that is a whole plane, not sorted by groups.
 	partWhole = 0x80
 )
 
 var errEnds = errors.New("ends early")
 
-// part says how bytes of a slab are to be coded.
+// part says how some bytes of a slab are coded.
 type part struct {
 	code   byte
 	p      []byte
 	f      rans.Freqs
-	table  [2]int // from and to where f lies, stored, in tables
+	table  [2]int // where f lies in tables as it is stored: from, to
 	size   float64
 	period byte
 }
 
-// putSlab appends the slab of which the parts were chosen.
+// putSlab appends the slab whose parts were chosen.
 func (s *planeState) putSlab(dst []byte) []byte {
 	head := len(dst)
 	dst = append(dst, 0, 0, 0, 0)
@@ -76,7 +76,7 @@ func (s *planeState) toWrite(dst []byte) []byte {
 	return dst[len(dst):min(len(dst)+n, cap(dst))]
 }
 
-// open begins a slab and returns what comes behind its stream.
+// open begins a slab and returns what follows its stream.
 func (s *planeState) open(stored []byte) ([]byte, error) {
 	if len(stored) < 4 {
 		return nil, errEnds
@@ -96,8 +96,8 @@ func (s *planeState) open(stored []byte) ([]byte, error) {
 	return stored[n:], s.dec.Init(stored[:n:n], lanes)
 }
 
-// decodePlane returns the plane of len(buf) bytes that stored begins with, and what is behind it: buf,
-// filled, or bytes of stored.
+// decodePlane returns the plane of len(buf) bytes that stored begins with, and what follows it. The plane is
+// buf, which it fills, or lies in stored.
 func (s *planeState) decodePlane(buf, stored []byte, g *groups) (p, rest []byte, err error) {
 	if g == nil {
 		if len(stored) > 0 && stored[0] == partAgain && s.ones != nil {
@@ -118,7 +118,7 @@ func (s *planeState) decodePlane(buf, stored []byte, g *groups) (p, rest []byte,
 		if p, stored, err = s.decode(sorted[at:at+n:at+n], stored, true); err != nil {
 			return nil, nil, err
 		}
-		copy(sorted[at:], p) // where it is not there already
+		copy(sorted[at:], p) // unless it is there already
 		at += n
 	}
 	g.unsort(buf, sorted)
@@ -136,6 +136,7 @@ func (s *planeState) decode(buf, stored []byte, sparse bool) (p, rest []byte, er
 	return s.decodeAs(stored[0], buf, stored[1:], sparse)
 }
 
+// decodeAs is decode for a part of that code, which may be sparse or not.
 func (s *planeState) decodeAs(code byte, buf, stored []byte, sparse bool) (p, rest []byte, err error) {
 	n := len(buf)
 	switch {
@@ -175,7 +176,7 @@ var (
 	errBitmap   = errors.New("sparse: bits past the end")
 )
 
-// decodeSparse fills buf with the sparse part that stored begins with, and returns what is behind it.
+// decodeSparse fills buf with the sparse part that stored begins with, and returns what follows it.
 func (s *planeState) decodeSparse(buf, stored []byte) ([]byte, error) {
 	period := 0
 	if len(stored) > 1 && stored[0] == partPeriod {
@@ -190,7 +191,7 @@ func (s *planeState) decodeSparse(buf, stored []byte) ([]byte, error) {
 		return nil, err
 	}
 	if period > 0 {
-		copy(own, bitmap) // where it is not there already
+		copy(own, bitmap) // unless it is there already
 		bitmap = own
 		unlag(bitmap, period, s.rest[:len(bitmap)])
 	}
@@ -202,13 +203,13 @@ func (s *planeState) decodeSparse(buf, stored []byte) ([]byte, error) {
 }
 
 // decodeRest fills buf with the bytes of the part that stored begins with, where bitmap has bits set, and
-// with zeros.
+// with zeros elsewhere.
 func (s *planeState) decodeRest(buf, stored, bitmap []byte) ([]byte, error) {
 	rest, stored, err := s.decode(s.rest[:ones(bitmap)], stored, false)
 	if err != nil {
 		return nil, err
 	}
-	copy(s.rest[:], rest) // where it is not there already
+	copy(s.rest[:], rest) // unless it is there already
 	scatter(buf, bitmap, &s.rest)
 	return stored, nil
 }

@@ -15,10 +15,10 @@ import (
 // checksum.
 const Patch byte = 3
 
-// minPatch is the length of a base below which it is no use as a dictionary.
+// minPatch is the length from which a base is of use as a dictionary.
 const minPatch = 64
 
-// shortPatch is the length of a text up to which the fastest level serves.
+// shortPatch is the length of a text up to which the fastest level is enough.
 const shortPatch = 64 << 10
 
 // EncodeAgainst appends raw to dst encoded against base, an earlier version of it, by the codec that suits h.
@@ -34,7 +34,7 @@ func EncodeAgainst(dst, raw, base []byte, h Hint, most int) (id byte, out []byte
 }
 
 // DecodeAgainst undoes EncodeAgainst and EncodeRounded: it appends the rawLen bytes that stored holds under
-// codec id to dst. Its errors and bounds are those of Codec.Decode; memory for base is the caller's.
+// codec id to dst. Its errors and bounds are those of Codec.Decode. The memory of base is the caller's.
 func DecodeAgainst(dst []byte, id byte, stored, base []byte, rawLen int) ([]byte, error) {
 	switch id {
 	case Delta:
@@ -47,7 +47,7 @@ func DecodeAgainst(dst []byte, id byte, stored, base []byte, rawLen int) ([]byte
 	return dst, fmt.Errorf("codec %d with a base: %w", id, cas.ErrNewer)
 }
 
-// NeedsBase reports whether what codec id made can be decoded only by DecodeAgainst, or DecodeLowRank.
+// NeedsBase reports whether codec id needs a base to decode: by DecodeAgainst, or DecodeLowRank.
 func NeedsBase(id byte) bool {
 	return id == Delta || id == Patch || id == LowRank || id == Rounded
 }
@@ -74,7 +74,7 @@ func patch(dst, raw, base []byte) ([]byte, error) {
 		defer patchers.Put(p)
 		return p.encode(dst, raw, base)
 	}
-	// Tables of the better levels take longer to make than a short text to encode, and find no more in it.
+	// The better levels find no more in a short text, and making their tables takes longer than encoding it.
 	level := zstd.SpeedFastest
 	if len(raw) > shortPatch {
 		level = zstd.SpeedBetterCompression
@@ -86,15 +86,21 @@ func patch(dst, raw, base []byte) ([]byte, error) {
 	return enc.EncodeAll(raw, dst), nil
 }
 
-// newPatchEncoder returns an encoder with base as dictionary, for which n bytes are in reach.
+// newPatchEncoder returns an encoder with base as dictionary, whose window holds n bytes.
 func newPatchEncoder(level zstd.EncoderLevel, n int, base []byte) (*zstd.Encoder, error) {
-	return zstd.NewWriter(nil, zstd.WithEncoderDictRaw(0, base), zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(false),
-		zstd.WithSingleSegment(true), zstd.WithEncoderLevel(level), zstd.WithAllLitEntropyCompression(true), zstd.WithLowerEncoderMem(true),
+	return zstd.NewWriter(nil,
+		zstd.WithEncoderDictRaw(0, base),
+		zstd.WithEncoderConcurrency(1),
+		zstd.WithEncoderCRC(false),
+		zstd.WithSingleSegment(true),
+		zstd.WithEncoderLevel(level),
+		zstd.WithAllLitEntropyCompression(true),
+		zstd.WithLowerEncoderMem(true),
 		zstd.WithWindowSize(window(n)))
 }
 
-// patcher encodes short texts, one after the other: its tables, of half a megabyte, take longer to make than
-// such a text to encode.
+// patcher encodes short texts, one after the other. Making its tables, of half a megabyte, takes longer than
+// encoding such a text.
 type patcher struct {
 	enc *zstd.Encoder
 	out appender
@@ -115,8 +121,8 @@ var patchers = sync.Pool{New: func() any {
 	return &patcher{enc: enc}
 }}
 
-// encode writes raw as a stream: what is less than a block and ends there becomes a frame that states its
-// length, as by EncodeAll, which would not take another dictionary.
+// encode writes raw as a stream. What is less than a block and ends there becomes a frame that states its
+// length, as EncodeAll makes it; EncodeAll would not take another dictionary.
 func (p *patcher) encode(dst, raw, base []byte) ([]byte, error) {
 	p.out = dst
 	defer func() { p.out = nil }()
@@ -132,7 +138,7 @@ func (p *patcher) encode(dst, raw, base []byte) ([]byte, error) {
 	return p.out, nil
 }
 
-// window is the least power of two of n at least, within what the encoder takes.
+// window is the least power of two that is at least n, within what the encoder takes.
 func window(n int) int {
 	w := zstd.MinWindowSize
 	for w < n {
@@ -160,7 +166,8 @@ func decodePatch(dst, stored, base []byte, rawLen int) ([]byte, error) {
 		return dst, fmt.Errorf("patch: %w", err)
 	}
 	var head zstd.Header
-	if err := head.Decode(stored); err != nil || !head.HasFCS || head.FrameContentSize != uint64(rawLen) || head.Skippable {
+	err = head.Decode(stored)
+	if err != nil || !head.HasFCS || head.FrameContentSize != uint64(rawLen) || head.Skippable {
 		return dst, fmt.Errorf("patch: no frame of %d bytes: %w", rawLen, cas.ErrCorrupt)
 	}
 	dec := patchDecoders.Get().(*zstd.Decoder)

@@ -2,19 +2,19 @@ package codec
 
 import "ckptfs/cas/rans"
 
-// Bitmaps repeat themselves: of kernels of 3 by 3 of which only the middle was ever used one element in nine
-// is not zero, so that 9 bytes of a bitmap are what the 9 before them were; and where whole rows are zero,
-// one byte mostly is what the one before was.
+// Bitmaps repeat themselves. Of kernels of 3 by 3 of which only the middle was ever used one element in nine
+// is not zero: every 9 bytes of the bitmap are what the 9 before them were. Where whole rows are zero, a byte
+// mostly is what the byte before it was.
 
 const (
-	// maxPeriod is the longest period that is looked for, in bytes: that of kernels of 7 by 7 is 49.
+	// maxPeriod is the longest period that is looked for, in bytes. Kernels of 7 by 7 have one of 49.
 	maxPeriod = 64
-	// minPeriodic is the size, stored, from which it is worth while to look for one.
+	// minPeriodic is the stored size of a bitmap from which looking for a period pays.
 	minPeriodic = 128
 )
 
-// findPeriod sets the bitmap of src to its differences from what it was a period before, where it has one and
-// they take less.
+// findPeriod replaces the bitmap of src by its differences from what it was a period before, if it has a
+// period and the differences take less.
 func (s *planeState) findPeriod(src *source) {
 	n := len(src.bitmap)
 	size := src.ones.Estimate(n)
@@ -35,8 +35,8 @@ func (s *planeState) findPeriod(src *source) {
 	}
 }
 
-// periodOf is the period after which the most words of a sample of p are what they were before, if those are
-// one in eight; else 0.
+// periodOf is the period after which most words of a sample of p repeat. It is 0 if fewer than one in eight
+// do.
 func periodOf(p []byte) int {
 	const windows, length = 4, 64
 	if len(p) < 2*windows*(maxPeriod+length) {
@@ -50,7 +50,7 @@ func periodOf(p []byte) int {
 			now, before := (*[length]byte)(p[at:]), (*[length]byte)(p[at-period:])
 			for k := 0; k < length; k += 8 {
 				x := le.Uint64(now[k:]) ^ le.Uint64(before[k:])
-				differ += int((x | -x) >> 63) // asking would cost mispredictions
+				differ += int((x | -x) >> 63) // a branch would be mispredicted
 			}
 		}
 		if differ < least {
@@ -60,7 +60,7 @@ func periodOf(p []byte) int {
 	return best
 }
 
-// lag sets d to p, each byte but the first ones XORed with the one a period before. They are as long.
+// lag sets d, as long as p, to p with each byte but the first ones XORed with the byte a period before.
 func lag(d, p []byte, period int) {
 	i := copy(d[:min(period, len(d))], p)
 	for ; i+8 <= len(p); i += 8 {
@@ -71,8 +71,8 @@ func lag(d, p []byte, period int) {
 	}
 }
 
-// unlag undoes lag in place; spare is as long. The lag of a lag is that of twice the period, which gets to
-// where a load need not wait for the stores just before it.
+// unlag undoes lag: p becomes what it was. spare is as long. The lag of a lag is the lag of twice the period.
+// So the period is doubled until a load need not wait for the stores just before it.
 func unlag(p []byte, period int, spare []byte) {
 	if period == 1 {
 		unlagOne(p)
@@ -91,7 +91,7 @@ func unlag(p []byte, period int, spare []byte) {
 	}
 }
 
-// unlagOne is unlag for what was the same one byte before: most words of it are zeros.
+// unlagOne is unlag for a period of 1, of which most words are zeros.
 func unlagOne(p []byte) {
 	const each = 0x0101010101010101
 	last := uint64(0) // the byte before, 8 times

@@ -10,19 +10,20 @@ import (
 )
 
 // planesCodec takes numbers apart into planes: all their least significant bytes, then all the next ones, and
-// so on. Of a weight the bits of the mantissa are as good as random and those of the exponent are not; apart,
+// so on. Of a weight the bits of the mantissa are as good as random and those of the exponent are not. Apart,
 // the former are stored as they are and only the latter are coded. Rotating each number left by one bit first
 // puts the sign, which is random too, at the bottom, and the exponent of a float32 or bfloat16 into a byte of
 // its own.
 //
 // Stored is, all numbers little-endian:
 //
-//	0  1  shape: bits 0-3 the width w of an element in bytes, 1, 2, 4 or 8; bit 4 set when the elements are rotated left
-//	      by one bit, never with w = 1; bits 5-7 zero
+//	0  1  shape: bits 0-3 the width w of an element in bytes, 1, 2, 4 or 8; bit 4 set when the elements are
+//	      rotated left by one bit, never with w = 1; bits 5-7 zero
 //	1     slabs, each of 262144/w elements (131072 when w = 1), the last of fewer but of one at least
 //	   t  the rawLen mod w bytes that make no whole element, as they are
 //
-// A slab of n elements is
+// Nothing follows. Slabs bound the memory that either side needs, and fit the processor's nearer caches. A
+// slab of n elements is
 //
 //	0  1  s: how many states the stream has: 4, 16, 32 or 64, or 0 where there is none
 //	1  3  l: the stream's length, 0 where there is none
@@ -35,21 +36,17 @@ import (
 //	1     0  raw     the n bytes
 //	      1  const   1 byte, n times
 //	      2  rans    frequencies (package rans) of the next run of the stream, of n bytes
-//	      3  sparse  a bitmap of ceil(n/8) bytes as a part, and, where it has any bits set, the bytes that it is about as a
-//	                 part: byte i of the plane is the next of them when bit i%8 of byte i/8 is set, else zero. Bits past n
-//	                 are not set. Neither part is sparse
-//	      4  again   only as a whole plane of a slab that is not sorted (see Delta), and after one that is sparse: as a part
-//	                 the bytes that the bitmap of the last such one is about. It is not sparse
+//	      3  sparse  a bitmap of ceil(n/8) bytes as a part, and, where it has any bits set, the bytes that it
+//	                 is about as a part: byte i of the plane is the next of them when bit i%8 of byte i/8 is
+//	                 set, else zero. Bits past n are not set. Neither part is sparse
+//	      4  again   only as a whole plane of a slab that is not sorted (see Delta), and after one that is
+//	                 sparse: as a part the bytes that the bitmap of the last such one is about. It is not
+//	                 sparse
+//	      5  period  only as the bitmap of a sparse part: 1 byte p, not 0, and, as a part that is neither
+//	                 sparse nor periodic, the bitmap with each byte but the first p XORed with the byte p
+//	                 before
 //
-// Slabs bound the memory that either side needs, and fit the processor's nearer caches. Nothing follows.
-//
-// Zeros are what sparse saves the time of: an eighth of a symbol each, and often they come in rows.
-//
-// The bitmap of a sparse part has one code more:
-//
-//	0  1  5
-//	1  1  p, not 0
-//	2     as a part, neither sparse nor periodic, a bitmap of which each byte but the first p is XORed with the one p bytes before
+// Sparse saves the time to code zeros, which are often many and in rows.
 type planesCodec struct{}
 
 func (planesCodec) ID() byte { return Planes }
@@ -73,7 +70,7 @@ type planeState struct {
 	groups groups
 	diffs  [slabBytes]byte
 	bitmap [maxPlane / 8]byte
-	behind []byte             // of the slab at hand: what comes behind its stream, or the last run's frequencies
+	behind []byte             // of the slab at hand: what follows its stream, or the last run's frequencies
 	ones   []byte             // the bitmap of the sparse part before
 	rest   [maxPlane + 8]byte // of a sparse part
 
@@ -115,7 +112,9 @@ func encodePlanes(dst, raw []byte, h Hint) []byte {
 func (planesCodec) Decode(dst, stored []byte, rawLen int) ([]byte, error) {
 	s := planeStates.Get().(*planeState)
 	defer planeStates.Put(s)
-	return decodeTo(dst, rawLen, "planes", func(dst []byte) error { return s.decodePlanes(output{p: dst}, stored) })
+	return decodeTo(dst, rawLen, "planes", func(dst []byte) error {
+		return s.decodePlanes(output{p: dst}, stored)
+	})
 }
 
 // verifyPlanes reports whether stored decodes to raw.
@@ -172,14 +171,14 @@ func (s *planeState) planes(n, w int) *[8][]byte {
 	return &s.bufs
 }
 
-// encodeSlab appends the slab of which s.bufs holds the planes. Its elements are of the groups g, or of none.
+// encodeSlab appends the slab whose planes are in s.bufs. Its elements are sorted by g; nil: they are not.
 func (s *planeState) encodeSlab(dst []byte, w int, g *groups) []byte {
 	s.choose(w, g)
 	return s.putSlab(dst)
 }
 
-// decodeSlab sets s.bufs to the planes of the slab of n elements that stored begins with, and returns what is
-// behind it. They are valid until the next call.
+// decodeSlab sets s.bufs to the planes of the slab of n elements that stored begins with, and returns what
+// follows it. They are valid until the next call.
 func (s *planeState) decodeSlab(stored []byte, n, w int, g *groups) ([]byte, error) {
 	stored, err := s.open(stored)
 	if err != nil {

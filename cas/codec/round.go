@@ -35,8 +35,8 @@ func roundedTo(h Hint) half.Type {
 // MayBeRounded reports whether numbers of that type can be the rounding of others.
 func MayBeRounded(h Hint) bool { return roundedTo(h) != 0 }
 
-// IsRounded reports whether raw, numbers as h says, is the rounding of base, numbers in single precision; of
-// NaNs it may have what it will.
+// IsRounded reports whether raw, numbers as h says, is the rounding of base, numbers in single precision.
+// Where base has NaNs raw may have anything.
 func IsRounded(raw, base []byte, h Hint) bool {
 	_, ok := nansOf(raw, base, roundedTo(h), nil)
 	return ok

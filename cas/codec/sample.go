@@ -7,17 +7,17 @@ import (
 )
 
 const (
-	// flatBits is the order-0 entropy, in bits a byte, from which nothing is to be had: 1/32 of 8 bits is
-	// 0.25.
+	// flatBits is the order-0 entropy, in bits a byte, from which coding saves less than 1/32, which is 0.25
+	// bits of 8.
 	flatBits = 7.8
 )
 
 // looksRandom tells from a sample whether the bytes of raw are so evenly distributed that an entropy coder
-// gains less than 1/32. Such bytes are quantised, compressed or random, and seldom repeat within one chunk:
-// looking for matches as well would cost many times this sample.
+// saves less than 1/32. Such bytes are quantised, compressed or random, and seldom repeat within a chunk.
+// Looking for matches as well would take many times as long.
 func looksRandom(raw []byte) bool { return rans.SampleBits(raw, flatBits) > flatBits }
 
-// sampleZeros counts the zeros of that sample, or of all of p when it is shorter.
+// sampleZeros counts the zeros in the sample of p, or in all of p when it is shorter.
 func sampleZeros(p []byte) (zeros, of int) {
 	if len(p) < rans.Samples*rans.SampleLen {
 		return bytes.Count(p, []byte{0}), len(p)
@@ -28,9 +28,8 @@ func sampleZeros(p []byte) (zeros, of int) {
 	return zeros, rans.Samples * rans.SampleLen
 }
 
-// repeats tells from two samples of 4 KiB whether raw, of elements of w bytes, says the same more than once:
-// whether one in eight of the places where an element begins is followed by 8 bytes, or one element of more,
-// that were seen before. Zeros do not count.
+// repeats tells from two samples of 4 KiB whether raw, of elements of w bytes, repeats itself: whether at one
+// element in eight begin 8 bytes, or an element more, that were seen before. Zeros do not count.
 func repeats(raw []byte, w int) bool {
 	const run = 4 << 10
 	var seen [2048]uint32 // by 11 bits of a hash, the next 32

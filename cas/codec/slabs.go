@@ -8,8 +8,8 @@ import (
 	"ckptfs/cas"
 )
 
-// decodeTo appends n bytes to dst, which fill sets, as Codec.Decode has it; its errors are of the codec that
-// is called what.
+// decodeTo appends n bytes to dst, which fill sets, under the rules of Codec.Decode. what names the codec in
+// errors.
 func decodeTo(dst []byte, n int, what string, fill func(dst []byte) error) ([]byte, error) {
 	d, err := grow(dst, n)
 	if err != nil {
@@ -22,9 +22,11 @@ func decodeTo(dst []byte, n int, what string, fill func(dst []byte) error) ([]by
 	return d[:end], nil
 }
 
-// slabs has decode take one slab after the other, of the n bytes from at on, off stored, which holds rawLen
-// bytes in elements of w bytes. It returns what is left of it: as many bytes as make no whole element.
-func slabs(rawLen int, stored []byte, w int, decode func(at, n int, stored []byte) ([]byte, error)) (tail []byte, err error) {
+// slabs has decode take one slab after the other off stored, which holds rawLen bytes in elements of w bytes:
+// each time the n bytes from at on. It returns what is left: the bytes that make no whole element.
+func slabs(
+	rawLen int, stored []byte, w int, decode func(at, n int, stored []byte) ([]byte, error),
+) (tail []byte, err error) {
 	at := 0
 	for rawLen-at >= w {
 		n := min((rawLen-at)/w, slabElems(w)) * w
@@ -39,7 +41,7 @@ func slabs(rawLen int, stored []byte, w int, decode func(at, n int, stored []byt
 	return stored, nil
 }
 
-// output is what is decoded to: p is set, or, to verify, compared.
+// output is where decoded bytes go: p is set, or, to verify, compared.
 type output struct {
 	p      []byte
 	verify bool
@@ -47,7 +49,7 @@ type output struct {
 
 var errDiffers = errors.New("differs")
 
-// next is where n bytes from at on are written next; nil: they are not.
+// next is where the n bytes from at on are written; nil where they are compared.
 func (o output) next(at, n int) []byte {
 	if o.verify {
 		return nil
@@ -55,7 +57,7 @@ func (o output) next(at, n int) []byte {
 	return o.p[at : at+n]
 }
 
-// tail is the end of p.
+// tail sets or compares the end of p.
 func (o output) tail(tail []byte) error {
 	end := o.p[len(o.p)-len(tail):]
 	if !o.verify {
@@ -68,9 +70,9 @@ func (o output) tail(tail []byte) error {
 
 // joiner makes bytes of planes.
 type joiner interface {
-	// join makes dst, which is the bytes from at on, of p.
+	// join makes dst, the bytes from at on, of p.
 	join(dst []byte, p *[8][]byte, at int)
-	// same reports whether the first n bytes of want are what join makes; where n is 0, it cannot tell.
+	// same reports whether the first n bytes of want are what join makes of p.
 	same(want []byte, p *[8][]byte, at int) (n int, ok bool)
 }
 
@@ -85,7 +87,7 @@ func (s *planeState) put(o output, at, n, w int, j joiner) error {
 	if !ok {
 		return errDiffers
 	}
-	for ; i < n; i += len(s.block) { // what is compared at once need not leave the nearest cache
+	for ; i < n; i += len(s.block) { // a block stays in the nearest cache
 		want := dst[i:min(i+len(s.block), n)]
 		p := from(&s.bufs, w, i/w)
 		if j.join(s.block[:len(want)], &p, at+i); !bytes.Equal(s.block[:len(want)], want) {

@@ -5,12 +5,11 @@ import (
 	"math/bits"
 )
 
-// Splitting and merging are transpositions of small byte matrices held in 64-bit words, by stages that
-// exchange the upper halves of one word's fields with the lower halves of another's, for fields of 8, 4 and 2
-// bytes. That is portable and several times faster than a loop over bytes. Where there is more, in
-// kernels_amd64.s, these are its twins and take what is left of its blocks. The loops go through arrays of
-// known size, which spares the compiler all checks within; what makes no whole array is done one element
-// after the other.
+// Splitting and merging are transpositions of small byte matrices held in 64-bit words. Each stage exchanges
+// the upper halves of one word's fields with the lower halves of another's, for fields of 8, 4 and 2 bytes.
+// That is portable and several times faster than a loop over bytes. On amd64 these functions are the twins of
+// kernels. The loops go through arrays of known size, so that the compiler need not check bounds within. What
+// makes no whole array is done one element after the other.
 
 var le = binary.LittleEndian
 
@@ -22,9 +21,8 @@ const (
 	block     = 64                 // elements
 )
 
-// split takes elements of w bytes, as many as there are in src, apart into p[0:w], least significant bytes
-// first. rot is 1 when every element is first rotated left by one bit, else 0. Each plane has room for
-// len(src)/w bytes.
+// split takes the elements of src, of w bytes, apart into p[0:w], least significant bytes first. If rot is 1
+// every element is rotated left by one bit first, else rot is 0. Each plane has room for len(src)/w bytes.
 func split(p *[8][]byte, src []byte, w, rot int) {
 	switch w {
 	case 1:
@@ -52,7 +50,7 @@ func merge(dst []byte, p *[8][]byte, w, rot int) {
 	}
 }
 
-// Each exchanges the upper half of every field of a with the lower half of the same field of b.
+// These exchange the upper half of every field of a with the lower half of the same field of b.
 func exchangeHalves(a, b uint64) (uint64, uint64) { return a&lowHalf | b<<32, a>>32 | b&^lowHalf }
 func exchangePairs(a, b uint64) (uint64, uint64) {
 	t := (a>>16 ^ b) & evenPairs

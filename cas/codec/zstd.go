@@ -16,7 +16,7 @@ var (
 	zstdEncoder = sync.OnceValue(func() *zstd.Encoder {
 		e, err := zstd.NewWriter(nil,
 			zstd.WithEncoderLevel(zstd.SpeedFastest),
-			zstd.WithAllLitEntropyCompression(true), // else literals that no match was found in stay uncompressed at this level
+			zstd.WithAllLitEntropyCompression(true), // else unmatched literals stay uncompressed
 			zstd.WithSingleSegment(true),            // states the content size whatever it is
 			zstd.WithEncoderCRC(false),              // the record has its own
 			zstd.WithWindowSize(zstdWindow))
@@ -29,7 +29,7 @@ var (
 		d, err := zstd.NewReader(nil,
 			zstd.WithDecoderConcurrency(0),
 			zstd.WithDecoderMaxMemory(cas.MaxChunk+1),
-			zstd.WithDecodeAllCapLimit(true)) // never past the capacity it is given
+			zstd.WithDecodeAllCapLimit(true)) // never past the capacity that it is given
 		if err != nil {
 			panic(fmt.Sprintf("codec: zstd refuses constant options: %v", err))
 		}
@@ -52,14 +52,15 @@ func (zstdCodec) Decode(dst, stored []byte, rawLen int) ([]byte, error) {
 		return dst, fmt.Errorf("zstd: %w: %w", err, cas.ErrCorrupt)
 	}
 	if h.Skippable || !h.HasFCS || h.FrameContentSize != uint64(rawLen) {
-		return dst, fmt.Errorf("zstd: frame states %d bytes, want %d: %w", h.FrameContentSize, rawLen, cas.ErrCorrupt)
+		return dst, fmt.Errorf("zstd: frame states %d bytes, want %d: %w",
+			h.FrameContentSize, rawLen, cas.ErrCorrupt)
 	}
 	dst, err := grow(dst, rawLen)
 	if err != nil {
 		return dst, err
 	}
 	n := len(dst)
-	// The third index keeps the decoder, which copies in strides, off whatever lies behind in dst's array.
+	// The third index keeps the decoder, which copies in strides, off what follows in dst's array.
 	out, err := zstdDecoder().DecodeAll(stored, dst[n:n:n+rawLen])
 	if err != nil {
 		return dst, fmt.Errorf("zstd: %w: %w", err, cas.ErrCorrupt)

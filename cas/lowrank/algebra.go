@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// products are those of the rows of d and of v, k for each row.
+// products are those of the rows of d and the k rows of v: k numbers for each row of d.
 func (m *matrix) products(v []float32, k int) []float32 {
 	s := rowSolver{r: k, v: v, lanes: make([]float32, min(m.rows, batchRows)*k*blockCols)}
 	u := make([]float32, m.rows*k)
@@ -16,7 +16,7 @@ func (m *matrix) products(v []float32, k int) []float32 {
 	return u
 }
 
-// gram are the products of the columns of u, rows of k numbers.
+// gram is the products of the columns of u, which has rows of k numbers, with each other.
 func gram(u []float32, k int) []float64 {
 	out := make([]float64, k*k)
 	for ; len(u) > 0; u = u[k:] {
@@ -34,7 +34,7 @@ func gram(u []float32, k int) []float64 {
 	return out
 }
 
-// plain is v, of k rows, as differences are.
+// plain is the k rows of v as a matrix.
 func plain(v []float32, k int) *matrix {
 	width := len(v) / k
 	m := &matrix{rows: k, cols: width, width: width, tile: k * fitBlock, d: make([]float32, len(v))}
@@ -47,7 +47,7 @@ func plain(v []float32, k int) *matrix {
 	return m
 }
 
-// mix makes r rows of k, by the first columns of a matrix of k by k.
+// mix makes r rows of k, by the first r columns of a matrix of k by k.
 func mix(v []float32, by []float64, k, r int) []float32 {
 	u := make([]float32, k*r)
 	for i := range k {
@@ -60,7 +60,7 @@ func mix(v []float32, by []float64, k, r int) []float32 {
 	return out
 }
 
-// gramRows are the products of the rows of v.
+// gramRows is the products of the rows of v with each other.
 func gramRows(v []float32, k int) []float64 {
 	out := make([]float64, k*k)
 	for i, x := range plain(v, k).products(v, k) {
@@ -69,8 +69,8 @@ func gramRows(v []float32, k int) []float64 {
 	return out
 }
 
-// orthonormal makes the k rows of v orthogonal, of length 1; those that hang on the others are left out. A
-// second time undoes what was rounded.
+// orthonormal makes the k rows of v orthogonal and of length 1, and leaves out those that depend on others. A
+// second time undoes rounding.
 func orthonormal(v []float32, k, times int) ([]float32, int) {
 	for range times {
 		by, n := whiten(gramRows(v, k), k)
@@ -83,11 +83,11 @@ func orthonormal(v []float32, k, times int) ([]float32, int) {
 	return v, k
 }
 
-// whiten is a matrix that makes rows with such products orthogonal, of length 1, in its first n columns: the
-// inverse of Cholesky's, with the longest row that is left taken first.
+// whiten returns a matrix whose first n columns make rows with such products orthogonal and of length 1. It
+// is the inverse of Cholesky's factor, with the longest row that is left taken first.
 func whiten(gram []float64, k int) (by []float64, n int) {
 	a := slices.Clone(gram)
-	by = make([]float64, k*k) // row i, until the end: what makes the i-th
+	by = make([]float64, k*k) // row i is what makes row i of the result, until the end
 	for i := range k {
 		by[i*k+i] = 1
 	}
@@ -115,7 +115,7 @@ func whiten(gram []float64, k int) (by []float64, n int) {
 				for j, x := range rowA {
 					toA[j] -= c * x
 				}
-				for _, j := range order { // of the others it has nothing yet
+				for _, j := range order { // the others are zero yet
 					toBy[j] -= c * rowBy[j]
 				}
 				toBy[p] -= c * rowBy[p]
@@ -136,8 +136,8 @@ func whiten(gram []float64, k int) (by []float64, n int) {
 	return out, len(order)
 }
 
-// balance makes the rows of v orthogonal, as long as the columns of u become, of which the product stays as
-// it is; the longest come first. It returns the squares of the lengths too.
+// balance makes the rows of v orthogonal and as long as the columns of u become, while the product of u and v
+// stays what it is. The longest come first. It returns the squares of the lengths, too.
 func balance(u, v []float32, r int) ([]float32, []float64) {
 	by, n := whiten(gramRows(v, r), r) // orthonormal rows are byT v, and v is c times them
 	c := make([]float64, r*r)
@@ -192,7 +192,7 @@ func first(v []float32, r, n int) []float32 {
 	return out
 }
 
-// beside are the r rows of v, and n more; where those are one less the last is zeros.
+// beside are the r rows of v and the first n rows of more, with zeros where more has one less.
 func beside(v, more []float32, r, n, width int) []float32 {
 	have := len(more) / width
 	out := make([]float32, width*(r+n))
@@ -205,8 +205,8 @@ func beside(v, more []float32, r, n, width int) []float32 {
 }
 
 // eigen are the eigenvalues of a symmetric matrix of n by n, the largest first, and in the columns of vectors
-// what belongs to them: by Jacobi's rotations, in cycles, until nothing is left beside the diagonal (Golub
-// and Van Loan, Matrix Computations, section 8.5). It is not changed.
+// the eigenvectors. Jacobi's rotations go round until nothing is left beside the diagonal (Golub and Van
+// Loan, Matrix Computations, section 8.5). The matrix is not changed.
 func eigen(matrix []float64, n int) (values, vectors []float64) {
 	a := slices.Clone(matrix)
 	v := make([]float64, n*n) // rows, until the end

@@ -1,18 +1,23 @@
 package lowrank
 
-// colSolver is to columns what rowSolver is to rows. Its numbers are in blocks, as those of v.
+// colSolver is to the columns' factor what rowSolver is to the rows'. Its numbers are in blocks, as those of
+// v.
 type colSolver struct {
 	m       *matrix
 	r       int
 	u, diag []float32
 	g, p, q []float32
-	rz, a   []float32 // of each column
+	rz      []float32 // of each column
 }
 
-// solveCols makes v fit better to u, until a step moves what is predicted by little of what is exact.
+// solveCols makes v fit u better, until a step moves the prediction by little of exact, the unit of the last
+// place.
 func (m *matrix) solveCols(u, v []float32, r int, exact float64) {
-	s := &colSolver{m: m, r: r, u: u, diag: make([]float32, r), g: make([]float32, len(v)), p: make([]float32, len(v)), q: make([]float32, len(v)),
-		rz: make([]float32, m.width), a: make([]float32, m.width)}
+	s := &colSolver{
+		m: m, r: r, u: u, diag: make([]float32, r),
+		g: make([]float32, len(v)), p: make([]float32, len(v)), q: make([]float32, len(v)),
+		rz: make([]float32, m.width),
+	}
 	for i, x := range u {
 		s.diag[i%r] += x * x
 	}
@@ -42,7 +47,7 @@ func (s *colSolver) descend(v []float32, little float32) bool {
 	}
 	for range maxSteps {
 		clear(s.q)
-		s.m.fitCols(s.q, s.u, s.p, s.r, fitW|fitLeft) // less than nothing
+		s.m.fitCols(s.q, s.u, s.p, s.r, fitW|fitLeft) // negative
 		if s.step(v) < little {
 			return true
 		}
@@ -50,7 +55,7 @@ func (s *colSolver) descend(v []float32, little float32) bool {
 	return false
 }
 
-// step moves v, and says by how much, at most, it moved what is predicted of a column.
+// step moves v, and returns the square of how far the prediction of a column moved at most.
 func (s *colSolver) step(v []float32) (most float32) {
 	for b := 0; b < s.m.width; b += blockCols {
 		var pq, alpha, beta, moved, next [blockCols]float32
@@ -68,7 +73,8 @@ func (s *colSolver) step(v []float32) (most float32) {
 		}
 		for j, d := range s.diag {
 			at := b*s.r + j*blockCols
-			g, p, q := (*[blockCols]float32)(s.g[at:]), (*[blockCols]float32)(s.p[at:]), (*[blockCols]float32)(s.q[at:])
+			g, p := (*[blockCols]float32)(s.g[at:]), (*[blockCols]float32)(s.p[at:])
+			q := (*[blockCols]float32)(s.q[at:])
 			v := (*[blockCols]float32)(v[at:])
 			inv := inverse(d)
 			for k, a := range alpha {
@@ -98,7 +104,7 @@ func (s *colSolver) step(v []float32) (most float32) {
 	return most
 }
 
-// inverse is that of d, but of nothing nothing.
+// inverse is 1/d, or 0 where d is not above 0.
 func inverse(d float32) float32 {
 	if d > 0 {
 		return 1 / d

@@ -3,84 +3,22 @@ package lowrank
 import (
 	"math"
 	"math/rand/v2"
-	"slices"
 )
 
 const (
-	// factorElems is of how many elements factors are made.
+	// factorElems is how many elements factors are made from.
 	factorElems = 4 << 20
-	// rangeRows is from how many rows it is told what they have in common.
+	// rangeRows is from how many rows factors are made first.
 	rangeRows = 256
-	// fewRank is the rank that is looked for first, and a few more, so that noise is seen.
+	// fewRank is the rank that is looked for first. Looking for spare more shows how large noise is.
 	fewRank = 16
 	spare   = 4
+	// maxTurns is how often factors looks at what is left.
+	maxTurns = 4
 )
 
-// rowsOf are whole rows of stretches, so many at most, the first of them as well spread as all; of more than
-// so many columns 64 here and there. What counts as 1 is exact to the exponent e.
-func rowsOf(s []Stretch, cols int, kind Kind, rows, most int) (m *matrix, e int) {
-	w := placesOf(kind).w
-	var have []int // rows of each
-	s = slices.DeleteFunc(slices.Clone(s), func(t Stretch) bool {
-		return len(t.Raw) != len(t.Base) || len(t.Raw)%w != 0 || t.At < 0 || len(t.Raw)/w-before(t, cols) < cols
-	})
-	var sum int
-	for _, t := range s {
-		have = append(have, (len(t.Raw)/w-before(t, cols))/cols)
-		sum += have[len(have)-1]
-	}
-	m = new(matrix)
-	m.reset(min(sum, rows), min(cols, most))
-	if sum == 0 {
-		return m, 0
-	}
-	e = middle(s[len(s)/2].Raw, kind)
-	for row, turn := 0, 0; row < m.rows; turn++ {
-		for i, t := range s {
-			if turn >= have[i] || row == m.rows {
-				continue
-			}
-			start := before(t, cols) + stride(turn, have[i])*cols
-			for k := 0; k < m.cols; k += fitBlock {
-				at := k
-				if m.cols < cols {
-					at = (cols - fitBlock) / (m.cols/fitBlock - 1) * (k / fitBlock)
-				}
-				m.set(row, k, min(k+fitBlock, m.cols), t.Raw[(start+at)*w:], t.Base[(start+at)*w:], kind, e)
-			}
-			row++
-		}
-	}
-	return m, e
-}
-
-// stride is a permutation of n that goes through them in long strides.
-func stride(i, n int) int {
-	by := max(1, n*5/8)
-	for gcd(by, n) != 1 {
-		by++
-	}
-	return i * by % n
-}
-
-func gcd(a, b int) int {
-	for b != 0 {
-		a, b = b, a%b
-	}
-	return a
-}
-
-// before is how many elements of a stretch are before its first whole row.
-func before(t Stretch, cols int) int { return (cols - int(t.At%int64(cols))) % cols }
-
-// some are so many rows, those that come first, or all.
-func (m *matrix) some(n int) *matrix {
-	p := m.part(0, min(n, m.rows))
-	return &p
-}
-
-// Factor makes the columns' factor of a tensor of so many columns from stretches of it, which should be
-// spread over it and have some hundred rows. ok is false when it would not pay.
+// Factor makes the columns' factor of a tensor of so many columns from stretches of it. These should be
+// spread over the tensor and have some hundred rows. ok is false when factors would not pay.
 func Factor(s []Stretch, cols int, kind Kind) (columns []byte, ok bool) {
 	if kind == 0 || cols < MinCols || cols > maxColumns {
 		return nil, false
@@ -106,19 +44,7 @@ func Factor(s []Stretch, cols int, kind Kind) (columns []byte, ok bool) {
 	return nil, false
 }
 
-// fitted are factors for a tensor of so many rows, as balance makes them.
-func (m *matrix) fitted(u, v []float32, r, e, rows int) *fitted {
-	f := &fitted{m: m.some(max(8, min(trialElems, rows*m.cols/16)/m.width)), r: r, e: e, fineV: fine(r, rows), fineU: fine(r, m.cols)}
-	var singular []float64
-	f.v, singular = balance(u, v, r)
-	for _, x := range singular {
-		f.rmsU = append(f.rmsU, math.Sqrt(x/float64(m.rows)))
-		f.rmsV = append(f.rmsV, math.Sqrt(x/float64(m.cols)))
-	}
-	return f
-}
-
-// polish makes v fit better, and returns the rows' factor.
+// polish makes v fit better, and returns the rows' factor that fits v.
 func (m *matrix) polish(v []float32, r, e int) []float32 {
 	u, exact := make([]float32, m.rows*r), math.Ldexp(1, e)
 	if r > 0 {
@@ -128,8 +54,9 @@ func (m *matrix) polish(v []float32, r, e int) []float32 {
 	return u
 }
 
-// factors are the columns' and the rows' factor, of rank r. Where all count as much a large difference is
-// seen at once; of a small one what is exact tells, as soon as the large one is taken off.
+// factors are the rows' and the columns' factor, of rank r. The first turn counts all numbers alike, which
+// shows a large difference. Later turns count each by how exact it is: that shows a small difference, once
+// the large one is taken off.
 func (m *matrix) factors(e int) (u, v []float32, r int) {
 	rest, clear := *m, 1.3 // for what is left
 	for turn := 0; turn < maxTurns && r < MaxRank; turn++ {
@@ -150,9 +77,7 @@ func (m *matrix) factors(e int) (u, v []float32, r int) {
 	return u, v, r
 }
 
-const maxTurns = 4
-
-// white is what is left of d, in units of how exact each number is.
+// white is what the factors leave of d, in units of how exact each number is.
 func (m *matrix) white(u, v []float32, r int) matrix {
 	p := matrix{rows: m.rows, cols: m.cols, width: m.width, tile: m.rows * fitBlock}
 	p.d, p.w = make([]float32, m.rows*m.width), make([]float32, m.rows*m.width)
@@ -168,7 +93,7 @@ func (m *matrix) white(u, v []float32, r int) matrix {
 			p.d[i] *= w
 		}
 	}
-	for i, w := range p.w { // by which they count as much
+	for i, w := range p.w { // now all count alike
 		if w > 0 {
 			p.w[i] = 1
 		}
@@ -176,8 +101,8 @@ func (m *matrix) white(u, v []float32, r int) matrix {
 	return p
 }
 
-// roots sets to to the square roots of how numbers count, which are even powers of two, of all rows of 64
-// columns before those of the next.
+// roots sets to to the square roots of the weights, which are even powers of two: those of all rows of 64
+// columns, then those of the next 64.
 func (m *matrix) roots(to []float32) {
 	for b := 0; b < m.width; b += fitBlock {
 		for _, w := range m.w[m.at(0, b):][:m.rows*fitBlock] {
@@ -191,17 +116,8 @@ func (m *matrix) roots(to []float32) {
 	}
 }
 
-// RowsIn is how many rows of so many columns a tensor with these stretches has, at least.
-func RowsIn(s []Stretch, cols int, kind Kind) int {
-	var end int64
-	for _, t := range s {
-		end = max(end, t.At+int64(len(t.Raw)/kind.Width()))
-	}
-	return int(min(end/int64(cols), math.MaxInt32))
-}
-
-// subspace finds rows of which all of the matrix are combinations, but for noise, of which they are clear by
-// so much: blocks of r orthogonal ones, k at most.
+// subspace finds r orthogonal rows, k at most, of which all rows of the matrix are combinations, but for
+// noise. A row counts if it is clear times as large as noise would be.
 func (m *matrix) subspace(k, e int, clear float64) (v []float32, r int) {
 	v, u, k := m.span(k, 2)
 	if k == 0 {
@@ -220,8 +136,8 @@ func (m *matrix) subspace(k, e int, clear float64) (v []float32, r int) {
 		}
 	}
 	floor *= math.Ldexp(1, 2*e) / 12
-	// The rest is noise; of a matrix of noise the largest are about as these. Rounding alone makes as much as
-	// the floor.
+	// The rest is noise. The largest values of a matrix of noise are about edge squared times its mean
+	// square. Rounding alone makes floor.
 	n, cols := float64(m.rows), float64(m.cols)
 	edge := math.Sqrt(n) + math.Sqrt(cols)
 	for r = 0; r < k; r++ {
@@ -239,8 +155,8 @@ func (m *matrix) subspace(k, e int, clear float64) (v []float32, r int) {
 	return mix(v, vectors, k, r), r
 }
 
-// span finds k rows at most, orthogonal and of length 1, that explain the most of the matrix or nearly so,
-// the better the more times, and their share of each row.
+// span finds k rows at most, orthogonal and of length 1, which explain most of the matrix, and their shares u
+// of each row. More times explain more.
 func (m *matrix) span(k, times int) (v, u []float32, n int) {
 	k = min(k, m.rows, m.cols)
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -259,8 +175,8 @@ func (m *matrix) span(k, times int) (v, u []float32, n int) {
 	return v, u, k
 }
 
-// columns is the content of a record: v in numbers of such steps, or greater ones where they are too large;
-// nil where it is none.
+// columns is the columns' factor as it is stored: v in numbers of such steps, or of greater ones where v is
+// too large for them. It is nil where v is none.
 func (l *Shape) columns(v []float32, step float64) []byte {
 	w := l.Kind.Width()
 	var most float32

@@ -19,9 +19,9 @@
 //
 // Let b be the element before, and s the sum of all u[j] v[j] of its row and column. Predicted is
 //
-//	bfloat16, binary16   b + s 2^e: s is modulo 2^32, with a sign, and rounded to single precision; the product is rounded
-//	                     to that, and the sum, and that to the type of b
-//	single precision     the same in double precision, in which s is exact, rounded to single precision at last
+//	bfloat16, binary16   b + s 2^e: s is modulo 2^32, with a sign, and rounded to single precision; the
+//	                     product is rounded to that, and the sum, and that to the type of b
+//	single precision     the same in double precision, in which s is exact, rounded to single at last
 //
 // always to the nearest, ties to even; but b itself where that is not finite. So the prediction is the same
 // on every machine, in whatever order s is summed up.

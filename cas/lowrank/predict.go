@@ -61,7 +61,8 @@ func (l *Shape) predictBlocks(p, base, u []byte, f []float64, v []byte, start, n
 			}
 			if first < last {
 				at := (i*l.Cols - l.At + first) * w
-				l.predictPart(p[at:][:(last-first)*w], base[at:], u[i*l.Rank*w:], v[b*l.Rank*w:], first-start-b, width)
+				u, v := u[i*l.Rank*w:], v[b*l.Rank*w:]
+				l.predictPart(p[at:][:(last-first)*w], base[at:], u, v, first-start-b, width)
 			}
 		}
 	}

@@ -46,7 +46,8 @@ func (c *Counts) Count(p []byte) (random bool) {
 		}
 		for shift = 3; ; shift-- {
 			c.sum(&t, shift, &set)
-			if ((1<<shift)-1)*perSample*set.len() <= long*len(whole) && (shift < 3 || len(whole) >= minEighth) {
+			if ((1<<shift)-1)*perSample*set.len() <= long*len(whole) &&
+				(shift < 3 || len(whole) >= minEighth) {
 				break
 			}
 			if shift == 2 && len(whole) >= minRandom && c.sampleBits(len(whole)/4) > RandomBits ||
@@ -184,7 +185,8 @@ func (t *tally) addPortable(p []byte) {
 func (c *Counts) sumPortable(t *tally, shift int, set *values) {
 	*set = values{}
 	for v := range c {
-		n := uint32(t[0][v]) + uint32(t[1][v]) + uint32(t[2][v]) + uint32(t[3][v]) + uint32(t[4][v]) + uint32(t[5][v]) + uint32(t[6][v]) + uint32(t[7][v])
+		n := uint32(t[0][v]) + uint32(t[1][v]) + uint32(t[2][v]) + uint32(t[3][v]) +
+			uint32(t[4][v]) + uint32(t[5][v]) + uint32(t[6][v]) + uint32(t[7][v])
 		c[v] = n << shift
 		if n > 0 {
 			set[v/64] |= 1 << (v % 64)

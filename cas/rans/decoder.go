@@ -84,7 +84,7 @@ func (d *Decoder) runPortable(dst []byte) error {
 	t := (*[probs]uint32)(d.table[:])
 	for lanes := len(d.x); len(dst) >= lanes && len(d.words) >= 2*lanes+8; dst = dst[lanes:] {
 		at := 0
-		for i := 0; i+4 <= lanes; i += 4 { // one load for the words of four: else each would wait for the place of the next
+		for i := 0; i+4 <= lanes; i += 4 { // with one load: else each waits for the place of the next
 			o, xs := (*[4]byte)(dst[i:]), (*[4]uint32)(d.x[i:])
 			words := le.Uint64(d.words[at:])
 			var n0, n1, n2, n3 uint32

@@ -33,13 +33,15 @@ func (d *Decoder) steps(dst []byte) ([]byte, error) {
 	if len(d.words) >= least {
 		read, readStep := fetching(d.Read, n, dst)
 		out, outStep := fetching(d.Written, n, dst)
-		left, used := kernel(&dst[0], n, &d.table[0], &d.x[0], &d.words[0], len(d.words), read, readStep, out, outStep)
+		left, used := kernel(
+			&dst[0], n, &d.table[0], &d.x[0], &d.words[0], len(d.words), read, readStep, out, outStep)
 		d.words = d.words[used:]
 		dst, n = dst[(n-left)*lanes:], left
 	}
 	if n > 0 { // with zeros behind the words, of which it must take none
 		clear(d.tail[copy(d.tail[:], d.words):])
-		_, used := kernel(&dst[0], n, &d.table[0], &d.x[0], &d.tail[0], len(d.words)+least, &dst[0], 0, &dst[0], 0)
+		_, used := kernel(
+			&dst[0], n, &d.table[0], &d.x[0], &d.tail[0], len(d.words)+least, &dst[0], 0, &dst[0], 0)
 		if used > len(d.words) {
 			return nil, errEnds
 		}
@@ -75,7 +77,8 @@ func (e *Encoder) steps(src []byte) {
 	if len(e.x) == ManyLanes {
 		var rcp, rest [32]uint32
 		if e.codes.narrow(&e.set, &rcp, &rest) {
-			e.at -= encode64NarrowAVX512(&e.buf[e.at-1], &src[len(src)-1], n, &rcp[0], &rest[0], &e.x[0], out, outStep)
+			e.at -= encode64NarrowAVX512(
+				&e.buf[e.at-1], &src[len(src)-1], n, &rcp[0], &rest[0], &e.x[0], out, outStep)
 			return
 		}
 	}

@@ -10,14 +10,13 @@ import (
 const (
 	// BaseSize is how many bytes of a delta's payload name its base; Base.Size of others.
 	BaseSize = 33
-	// LowRankSize is how many bytes of the payload of what is of low rank (codec.LowRank) name its base and
-	// the columns.
+	// LowRankSize is how many bytes of the payload of a codec.LowRank name its base and the columns.
 	LowRankSize = 65
 	// MaxBaseSize is the most bytes that name bases.
 	MaxBaseSize = 66
 	// MaxNumber is the highest number of a delta.
 	MaxNumber = 7
-	// RoundedNumber is the number of what is rounded (codec.Rounded).
+	// RoundedNumber is the number of a record that is rounded (codec.Rounded).
 	RoundedNumber = 8
 	// MaxBased bounds the content of a record that has a base, and of each of its bases, in bytes.
 	MaxBased = 1 << 20
@@ -26,8 +25,8 @@ const (
 // Base is what a record says of its base.
 type Base struct {
 	Hash   cas.Hash // of the base
-	Second cas.Hash // of another one: behind it, of what is rounded; the columns, of what is of low rank; zero: there is none
-	Number uint8    // of the record: of a delta, of low rank or not, 1 to MaxNumber, of what is rounded RoundedNumber
+	Second cas.Hash // of the second base if the record is rounded, of the columns if of low rank; or zero
+	Number uint8    // of the record: RoundedNumber if it is rounded, else 1 to MaxNumber
 }
 
 // BaseNumber is the number of the record that number i, of a delta, is written against.
@@ -73,7 +72,8 @@ func (b Base) Put(p []byte) {
 	}
 }
 
-// ParseBase reads the start of the payload of a record that has a base; cas.ErrCorrupt when it cannot be one.
+// ParseBase reads the start of the payload of a record that has a base. The error is cas.ErrCorrupt when it
+// names none.
 func ParseBase(id byte, p []byte) (Base, error) {
 	bad := fmt.Errorf("names no base: %w", cas.ErrCorrupt)
 	if len(p) < BaseSize || p[32] == 0 {
@@ -111,8 +111,7 @@ func ParseBase(id byte, p []byte) (Base, error) {
 // BaseHead is how many bytes of the record at loc, which has a base, ReadBase reads.
 func BaseHead(loc cas.Location) int { return RecordHeaderSize + min(MaxBaseSize, int(loc.Stored)) }
 
-// ReadBase reads what the record at loc, which has a base, says of it. The payload's checksum is not looked
-// at.
+// ReadBase reads what the record at loc, which has a base, says of it. It does not check the payload.
 func (r *Reader) ReadBase(loc cas.Location, h cas.Hash) (Base, error) {
 	var buf [RecordHeaderSize + MaxBaseSize]byte
 	p := buf[:BaseHead(loc)]

@@ -3,11 +3,12 @@ package segment
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"ckptfs/cas"
 )
 
-// Contents checks the header of a sealed segment and reads its footer and the headers of all its records, by
+// Contents checks the header of a sealed segment, and reads its footer and the headers of all its records, by
 // offset. The error is the reader's, ErrUnsealed, or wraps one that IsDamage knows.
 func (r *Reader) Contents() (*Footer, []Record, error) {
 	if err := r.CheckHeader(); err != nil {
@@ -29,8 +30,8 @@ func (r *Reader) Contents() (*Footer, []Record, error) {
 }
 
 // IsDamage reports whether err says that the bytes are not those of an intact segment of this store and
-// version: the others are of the disk.
+// version. Other errors are of the disk.
 func IsDamage(err error) bool {
-	return errors.Is(err, cas.ErrCorrupt) || errors.Is(err, cas.ErrNewer) || errors.Is(err, cas.ErrTooLarge) ||
-		errors.Is(err, ErrForeign) || errors.Is(err, ErrOlder)
+	return slices.ContainsFunc([]error{cas.ErrCorrupt, cas.ErrNewer, cas.ErrTooLarge, ErrForeign, ErrOlder},
+		func(damage error) bool { return errors.Is(err, damage) })
 }

@@ -11,7 +11,8 @@ var (
 	// ErrUnsealed: there is no intact footer; scan the segment.
 	ErrUnsealed = errors.New("segment is not sealed")
 	// ErrOlder: a program before the first release wrote the segment.
-	ErrOlder = fmt.Errorf("this program reads version %d only: copy the files out with the program that wrote them", Version)
+	ErrOlder = fmt.Errorf(
+		"this program reads version %d only: copy the files out with the program that wrote them", Version)
 	// ErrFull: the segment takes no more records.
 	ErrFull = errors.New("segment is full")
 )

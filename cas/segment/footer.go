@@ -14,7 +14,9 @@ import (
 const footerBuffer = 4096 * entrySize
 
 // writeFooter writes footer and trailer at off or the next multiple of 8, and returns where they end.
-func writeFooter(w io.WriterAt, id ID, off int64, recs []Record, sealed time.Time) (t Totals, end int64, err error) {
+func writeFooter(
+	w io.WriterAt, id ID, off int64, recs []Record, sealed time.Time,
+) (t Totals, end int64, err error) {
 	start := roundUp(off)
 	off = start
 	sum := uint32(0)
@@ -71,12 +73,14 @@ type Footer struct {
 	Totals
 	Records int64
 	Sealed  time.Time // zero: not known
-	off     int64     // of the first entry: FileHeaderSize <= off, off + Records*entrySize + trailerSize == size of the file
 	sum     uint32
+	// off is where the first entry is: FileHeaderSize <= off, and off + Records*entrySize + trailerSize is
+	// the file's size.
+	off int64
 }
 
-// ReadFooter reads the trailer of a file of size bytes, not yet the footer itself. ErrUnsealed when there is
-// none, or none that is intact.
+// ReadFooter reads the trailer of a file of size bytes, not yet the footer itself. The error is ErrUnsealed
+// when there is no intact one.
 func ReadFooter(f io.ReaderAt, size int64, id ID) (*Footer, error) {
 	if size < FileHeaderSize+trailerSize {
 		return nil, ErrUnsealed
@@ -113,10 +117,10 @@ func ReadFooter(f io.ReaderAt, size int64, id ID) (*Footer, error) {
 // Start is the offset at which the footer begins: all records lie before it.
 func (t *Footer) Start() int64 { return t.off }
 
-// Each calls fn with the entry of each record, by ascending offset. ErrUnsealed when the footer is damaged:
-// as a rule with no call made. An error of fn ends it.
+// Each calls fn with the entry of each record, by ascending offset. It returns ErrUnsealed when the footer is
+// damaged, as a rule before any call. An error of fn ends it.
 func (t *Footer) Each(f io.ReaderAt, fn func(*Record) error) error {
-	// Twice over the footer, so that it need not be kept: first all of it is checked.
+	// It reads the footer twice, so that it need not keep it: first to check all of it.
 	sum := uint32(0)
 	if err := t.blocks(f, func(p []byte) error {
 		sum = crc32.Update(sum, castagnoli, p)
@@ -138,7 +142,8 @@ func (t *Footer) Each(f io.ReaderAt, fn func(*Record) error) error {
 				Kind:   cas.Kind(p[48]),
 				Codec:  p[49],
 			}
-			if r.Off < next || r.Off > t.off || r.Off%align != 0 || r.Raw > cas.MaxChunk || r.Stored > cas.MaxChunk || r.End() > t.off {
+			if r.Off < next || r.Off > t.off || r.Off%align != 0 ||
+				r.Raw > cas.MaxChunk || r.Stored > cas.MaxChunk || r.End() > t.off {
 				return fmt.Errorf("footer entry at %d: %w", r.Off, ErrUnsealed)
 			}
 			next = r.End()

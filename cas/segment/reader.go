@@ -86,13 +86,13 @@ func (r *Reader) Scan(off int64) (*Scanner, error) {
 	return NewScanner(r.f, size, r.id, off), nil
 }
 
-// Sync makes durable whatever the file holds, by whichever process it was written.
+// Sync makes durable what the file holds, whichever process wrote it.
 func (r *Reader) Sync() error { return r.f.Sync() }
 
-// Seal gives a segment a footer, which lists recs, by ascending offset, and syncs. Nothing of what the file
-// holds is overwritten: a segment that was sealed has a new footer behind the old one then. When the footer
-// cannot be written the file is cut back to what it was; when only the sync fails nothing is known of the
-// footer, and the segment must not be changed any more.
+// Seal gives a segment a footer, which lists recs, by ascending offset, and syncs. It overwrites nothing: a
+// segment that was sealed has a new footer behind the old one then. When the footer cannot be written the
+// file is cut back to what it was. When only the sync fails nothing is known of the footer, and the segment
+// must not be changed any more.
 func (r *Reader) Seal(recs []Record, sealed time.Time) (Totals, error) {
 	size, err := r.f.Size()
 	if err != nil {
@@ -108,11 +108,11 @@ func (r *Reader) Seal(recs []Record, sealed time.Time) (Totals, error) {
 // Allocated is how many bytes the file takes on the disk.
 func (r *Reader) Allocated() (int64, error) { return r.f.Allocated() }
 
-// Punch gives a range back to the disk; it reads as zeros then. The footer must not list records in it.
+// Punch makes a range a hole, which reads as zeros. The footer must not list records in it.
 func (r *Reader) Punch(g Range) error { return r.f.PunchHole(g.Off, g.End-g.Off) }
 
-// ReadHeader reads the header of the record at loc and compares it with h and loc; cas.ErrCorrupt when they
-// disagree.
+// ReadHeader reads the header of the record at loc. The error is cas.ErrCorrupt when it differs from h and
+// loc.
 func (r *Reader) ReadHeader(loc cas.Location, h cas.Hash, rec *Record) error {
 	var p [RecordHeaderSize]byte
 	if err := r.read(p[:], loc.Off); err != nil {
@@ -121,7 +121,7 @@ func (r *Reader) ReadHeader(loc cas.Location, h cas.Hash, rec *Record) error {
 	return r.match(p[:], loc, h, rec)
 }
 
-// HeaderAt reads the header of the record at off, whichever it is; cas.ErrCorrupt when there is none.
+// HeaderAt reads the header of the record at off. The error is cas.ErrCorrupt when there is none.
 func (r *Reader) HeaderAt(off int64, rec *Record) error {
 	var p [RecordHeaderSize]byte
 	if err := r.read(p[:], off); err != nil {
@@ -141,7 +141,9 @@ func (r *Reader) ReadPayload(loc cas.Location, rec *Record, p []byte) error {
 
 // ReadRecord reads header and payload in one go, into buf, which is RecordHeaderSize + loc.Stored bytes long.
 // The payload is the part of buf behind the header.
-func (r *Reader) ReadRecord(loc cas.Location, h cas.Hash, rec *Record, buf []byte) (payload []byte, err error) {
+func (r *Reader) ReadRecord(
+	loc cas.Location, h cas.Hash, rec *Record, buf []byte,
+) (payload []byte, err error) {
 	if err := r.read(buf, loc.Off); err != nil {
 		return nil, err
 	}
@@ -157,7 +159,8 @@ func (r *Reader) Record(buf []byte, loc cas.Location, h cas.Hash, rec *Record) (
 	return payload, checkPayload(rec, payload)
 }
 
-// Unsummed is Record without the payload's checksum, for who holds what it decodes to against the hash.
+// Unsummed is Record without the payload's checksum, for a caller that compares the decoded payload with its
+// hash.
 func (r *Reader) Unsummed(buf []byte, loc cas.Location, h cas.Hash, rec *Record) (payload []byte, err error) {
 	return buf[RecordHeaderSize:], r.match(buf, loc, h, rec)
 }

@@ -25,7 +25,8 @@ func (r *Record) End() int64 { return r.Off + Size(int(r.Stored)) }
 // Entry is the record's line in the index.
 func (r *Record) Entry(number uint32) cas.Entry {
 	return cas.Entry{Hash: r.Hash, Location: cas.Location{
-		Segment: number, Off: r.Off, Stored: r.Stored, Raw: r.Raw, Kind: r.Kind, Delta: codec.NeedsBase(r.Codec),
+		Segment: number, Off: r.Off, Stored: r.Stored, Raw: r.Raw, Kind: r.Kind,
+		Delta: codec.NeedsBase(r.Codec),
 	}}
 }
 
@@ -50,8 +51,8 @@ func headerCRC(p []byte, id ID) uint32 {
 	return crc32.Update(crc(p[:60]), castagnoli, tail[:])
 }
 
-// parse reads the header at p, which lies at off. Whatever it accepts lies below 2^63 and within the bounds
-// of the format; whether it lies within the file is for the caller to see.
+// parse reads the header at p, which lies at off. What it accepts lies below 2^63 and within the bounds of
+// the format. The caller checks that it lies within the file.
 func (r *Record) parse(p []byte, id ID, off int64) error {
 	if len(p) < RecordHeaderSize || [4]byte(p[:4]) != recordMagic {
 		return fmt.Errorf("no record: %w", cas.ErrCorrupt)
@@ -65,7 +66,8 @@ func (r *Record) parse(p []byte, id ID, off int64) error {
 		Hash:   cas.Hash(p[16:48]),
 		CRC:    le.Uint32(p[56:]),
 	}
-	if r.Off != off || le.Uint32(p[60:]) != headerCRC(p, id) || r.Raw > cas.MaxChunk || r.Stored > cas.MaxChunk {
+	if r.Off != off || le.Uint32(p[60:]) != headerCRC(p, id) ||
+		r.Raw > cas.MaxChunk || r.Stored > cas.MaxChunk {
 		return fmt.Errorf("record header: %w", cas.ErrCorrupt)
 	}
 	return nil

@@ -10,8 +10,8 @@ import (
 const scanBuffer = 1 << 20
 
 // A damaged payload is searched for records from its header on, since the header may be what is left of a
-// write that failed, with good records behind it. A crash leaves few of these; a forged file might be made of
-// them, and each costs its length. When that adds up to maxWaste, or to so many times the segment, headers
+// write that failed, with good records behind it. A crash leaves few of these. A forged file may be made of
+// them, and each costs its length. When that adds up to maxWaste, and to so many times the segment, headers
 // are believed.
 const (
 	maxWaste      = 256 << 20
@@ -150,7 +150,8 @@ func (s *Scanner) candidate(off int64) int64 {
 		}
 		i := bytes.Index(p, recordMagic[:])
 		if i < 0 {
-			off += roundUp(int64(len(p)) - int64(len(recordMagic)) + 1 - (align - 1)) // a magic may lie across the buffer's end
+			// A magic may lie across the buffer's end.
+			off += roundUp(int64(len(p)) - int64(len(recordMagic)) + 1 - (align - 1))
 			continue
 		}
 		if i%align == 0 {

@@ -34,9 +34,9 @@
 //	64  S  payload
 //	       0 to 7 zeros, up to a multiple of 8
 //
-// The offset, and the store's id and segment number in the checksum, tie a record to its place: what looks
-// like a record inside a payload (a segment that someone saved as a file, say) or in blocks that the disk
-// used before is none.
+// The offset, and the store's id and segment number in the checksum, tie a record to its place. What looks
+// like a record inside a payload (of a segment saved as a file, say), or in blocks that the disk used before,
+// is none.
 //
 // # Deltas
 //
@@ -49,19 +49,19 @@
 //
 // A record that needs none has number 0, and is the key of those that lead back to it. Number i is written
 // against number i & (i-1), i with its lowest set bit cleared, which is among what number i-1 leads back to
-// (Fenwick, 1994): so whoever knows the version before can find the base, and no record leads back by more
-// than 3 steps:
+// (Fenwick, 1994). So a writer that knows the version before can find the base, and no record leads back by
+// more than 3 steps:
 //
 //	0 ← 1    0 ← 2 ← 3    0 ← 4 ← 5    4 ← 6 ← 7
 //
-// A base may have been stored anew since, with another number. What a reader insists on is that it is less
-// than i, so that there are no circles and no long chains, whatever a damaged or hostile store says; and that
+// A base may have been stored again since, with another number. A reader insists that this is less than i: so
+// there are no circles and no long chains, whatever a damaged or hostile store says. It also insists that
 // neither the record nor any of its bases is longer than MaxBased once decoded, so that it knows what memory
 // it takes.
 //
-// A record that is rounded (codec.Rounded) has the numbers of its base in half the bytes, so that of chunks
-// of one length it has two bases, one behind the other. It has number 8, whatever theirs are, so that no
-// delta is written against it, and leads back by one step more:
+// A record that is rounded (codec.Rounded) has the numbers of its base in half the bytes. So of chunks of one
+// length it has two bases, one behind the other. Its number is 8, whatever theirs are, so that no delta is
+// written against it. It leads back by one step more:
 //
 //	 0 32  hash of the base
 //	32  1  number: 8
@@ -69,26 +69,25 @@
 //	34 32  hash of the second, if there are two
 //	       what the codec made
 //
-// A record that is of low rank (codec.LowRank) is a delta, with the numbers and the base of one, which is
-// told besides what all chunks of its tensor have in common, the columns' factor: the content of a second
-// record.
+// A record that is of low rank (codec.LowRank) is a delta, with the numbers and the base of one. Besides, it
+// names the record of the columns' factor, which all chunks of its tensor have in common:
 //
 //	 0 32  hash of the base
 //	32  1  number i: 1 to 7
 //	33 32  hash of the columns
 //	65     what the codec made
 //
-// The columns are written with number 0, ahead of what needs them. But by their hash they may be a chunk of
-// some file as well, and so have been stored, or be stored anew, as a delta. So the rule for them is that for
-// bases: their number is less than i, and a reader insists on that. Who follows bases follows both: what
-// needs a record needs its columns.
+// The columns are written with number 0, ahead of what needs them. But a chunk of some file may have their
+// hash as well, so that they were stored, or are stored again, as a delta. So the rule for bases holds for
+// them: their number is less than i, and a reader insists on that. A record needs both its base and its
+// columns.
 //
 // A program that does not know a codec does not know either whether it needs a base, and its sweep would take
 // the base away. So a codec with a base comes with a new version, which keeps earlier programs out.
 //
 // # Footer
 //
-// A segment that no more is appended to is sealed with a footer, so that the index can be rebuilt without
+// A segment that takes no more records is sealed with a footer, so that the index can be rebuilt without
 // reading the payloads. The footer has one entry of 56 bytes for each record that was written in full, by
 // ascending offset:
 //
@@ -120,18 +119,18 @@
 // # Writing
 //
 // Writers reserve a range, write it without a lock and report back (Writer). So a crash can leave a range
-// that was never written, or written in part, with whole records after it; and a write that failed leaves
-// such a range in a segment that goes on. Nothing lies about it: such ranges hold no valid record, and no
-// footer has them. A file of which the trailer or footer is missing or damaged is scanned (Scanner), with
-// every payload checked, and may be sealed then. Bytes that a crash left stay where they are, in front of the
-// footer: recovery neither overwrites nor truncates.
+// that was never written, or written in part, with whole records after it. A write that failed leaves such a
+// range, too, in a segment that goes on. Such ranges hold no valid record, and no footer has them. A file
+// whose trailer or footer is missing or damaged is scanned (Scanner), with every payload checked, and may be
+// sealed then. Bytes that a crash left stay where they are, in front of the footer: recovery neither
+// overwrites nor truncates.
 //
 // # Records that go
 //
-// Of a sealed segment single records can be dropped: a footer without them, with the time of the one before,
-// is appended behind the trailer and synced, and only then are their bytes, and those of the footer before,
-// given back to the disk as holes, which read as zeros. Should the new footer be damaged later, a scan finds
-// the same records.
+// Single records of a sealed segment can be dropped. First a footer without them, with the time of the one
+// before, is appended behind the trailer and synced. Only then do their bytes, and those of the footer
+// before, become holes, which read as zeros. If the new footer is damaged later, a scan finds the same
+// records.
 package segment
 
 import (

@@ -24,7 +24,7 @@ type Writer struct {
 	mu   sync.Mutex
 	off  int64   // next free byte; every range below is written, reserved or a hole
 	busy []Range // reserved and not finished
-	// holes are ranges whose write failed. None ends at off: such a range is given back instead.
+	// holes are ranges whose write failed. None ends at off: such a range is used again instead.
 	// FileHeaderSize <= hole, hole.End <= off.
 	holes  []Range
 	failed bool     // a write failed, so the file may reach past off
@@ -55,8 +55,8 @@ func Create(fsys disk.FS, dir string, id ID, limit int64) (*Writer, error) {
 // Number is the segment's number.
 func (w *Writer) Number() uint32 { return w.id.Number }
 
-// Reserve takes the room of a record whose payload is stored bytes long. ErrFull when the segment has reached
-// its limit; an empty segment takes any one record. Every Slot must be finished.
+// Reserve takes the room of a record whose payload is stored bytes long. It returns ErrFull when the segment
+// has reached its limit; an empty segment takes any one record. Every Slot must be finished.
 func (w *Writer) Reserve(stored int) (Slot, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -70,8 +70,8 @@ func (w *Writer) Reserve(stored int) (Slot, error) {
 	return s, nil
 }
 
-// Write puts a record down in its slot. buf holds RecordHeaderSize bytes, which Write fills, and the payload
-// as stored; r has Kind, Codec, Raw and Hash, and gets the rest. What buf's array holds behind the payload
+// Write writes a record into its slot. buf holds RecordHeaderSize bytes, which Write fills, and the payload
+// as stored. r has Kind, Codec, Raw and Hash, and gets the rest. What buf's array holds behind the payload
 // may be overwritten.
 func (w *Writer) Write(s Slot, r *Record, buf []byte) error {
 	payload := buf[RecordHeaderSize:]
@@ -86,7 +86,7 @@ func (w *Writer) Write(s Slot, r *Record, buf []byte) error {
 	return err
 }
 
-// Finish reports what became of a slot. Of a failed one the room is used again if nothing was reserved behind
+// Finish reports what became of a slot. The room of a failed one is used again if nothing was reserved behind
 // it.
 func (w *Writer) Finish(s Slot, r *Record, err error) {
 	w.mu.Lock()
@@ -160,12 +160,11 @@ func (w *Writer) Records() []Record {
 
 func byOffset(a, b Record) int { return cmp.Compare(a.Off, b.Off) }
 
-// Sync makes what was finished durable. When it fails the segment must not be trusted any more: neither what
+// Sync makes what was finished durable. After an error the segment must not be trusted any more: neither what
 // was written since the last Sync that succeeded, nor a later Sync.
 func (w *Writer) Sync() error { return w.f.Sync() }
 
-// Seal writes the footer and syncs. The Writer must be idle, and takes nothing more. now goes into the
-// footer.
+// Seal writes the footer, with the time now, and syncs. The Writer must be idle, and takes nothing more.
 func (w *Writer) Seal(now time.Time) (Totals, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -188,7 +187,7 @@ func (w *Writer) Seal(now time.Time) (Totals, error) {
 	return t, w.f.Sync()
 }
 
-// Abandon takes lost, and everything from off on, out of the file and closes it: these bytes were never made
+// Abandon takes lost, and everything from off on, out of the file and closes it. These bytes were never made
 // durable and must not come back from the page cache. The Writer must be idle.
 func (w *Writer) Abandon(off int64, lost []Range) error {
 	err := w.f.Truncate(off)

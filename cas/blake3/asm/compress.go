@@ -1,6 +1,7 @@
 // Generates the AVX-512 kernel of BLAKE3:
 //
-//	cd cas/blake3/asm && go run . -out ../compress_generated_amd64.s -stubs ../compress_generated_amd64.go -pkg blake3
+//	cd cas/blake3/asm && go run . -pkg blake3 \
+//		-out ../compress_generated_amd64.s -stubs ../compress_generated_amd64.go
 package main
 
 import (
