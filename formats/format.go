@@ -2,8 +2,8 @@ package formats
 
 import "io"
 
-// Format is all that the project has to know of one checkpoint format. The format's package exports its
-// Format, and formats/detect lists it in its table; no other place names it.
+// Format is all that the project has to know of one checkpoint format in order to recognise and show it. The
+// format's package exports its Format, and formats/detect lists it in its table.
 type Format struct {
 	// Parser recognises the files. nil: no file is known by its own bytes alone; see Sidecar.
 	Parser Parser
