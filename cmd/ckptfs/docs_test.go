@@ -187,7 +187,8 @@ func TestDocumentsShowGoldens(t *testing.T) {
 	shown := 0
 	for _, d := range documents(t) {
 		for i, line := range d.lines {
-			if v, ok := strings.CutPrefix(line, "    ckptfs "); ok && strings.Trim(v, "0123456789") == "" && v != strconv.Itoa(tree.Version) {
+			v, ok := strings.CutPrefix(line, "    ckptfs ")
+			if ok && strings.Trim(v, "0123456789") == "" && v != strconv.Itoa(tree.Version) {
 				t.Errorf("%s:%d: stores have format %d", d.path, i+1, tree.Version)
 			}
 			m := hex.FindStringSubmatch(line)
