@@ -62,7 +62,7 @@ type identified struct {
 func (i identified) ReadAt(p []byte, off int64) (int, error) { return i.n.file.ReadAt(p, off) }
 func (i identified) Key() uint64                             { return uint64(i.n.id) }
 func (i identified) Path() string                            { return i.n.Path() }
-func (i identified) Pin()                                    { i.n.ref() }
+func (i identified) Pin()                                    { i.n.Pin() }
 func (i identified) Unpin()                                  { i.n.unref(1) }
 
 func (i identified) State() (artifacts.State, error) {
@@ -74,7 +74,7 @@ func (i identified) State() (artifacts.State, error) {
 func (i identified) stateLocked() (artifacts.State, error) {
 	f := i.n.file
 	err := f.load()
-	return artifacts.State{Gen: f.gen, Manifest: f.rec.Manifest, Written: f.writers > 0, Damaged: f.damaged, Gone: i.n.isDead()}, err
+	return artifacts.State{Gen: f.gen, Manifest: f.rec.Manifest, Written: f.writers > 0, Damaged: f.damaged, Gone: i.n.Dead()}, err
 }
 
 func (i identified) Use(fits func(*formats.Layout) error) (*formats.Layout, artifacts.State, error) {

@@ -8,32 +8,6 @@ import (
 	"ckptfs/fs/tree"
 )
 
-// Attr is what stat(2) shows of a node.
-type Attr struct {
-	Ino    uint64
-	Size   int64
-	Blocks int64 // of 512 bytes
-	Mode   uint32
-	Nlink  uint32
-	UID    uint32
-	GID    uint32
-	Rdev   uint32
-	Atime  unix.Timespec
-	Mtime  unix.Timespec
-	Ctime  unix.Timespec
-
-	// Settled says that nothing but a request through this mount will change the attributes, so that the kernel may
-	// keep them. A file that is being written by passthrough, or waits to be packed and may be mapped, is not settled.
-	Settled bool
-}
-
-func attrOf(st *unix.Stat_t) Attr {
-	return Attr{
-		Ino: st.Ino, Size: st.Size, Blocks: st.Blocks, Mode: st.Mode, Nlink: uint32(st.Nlink), UID: st.Uid, GID: st.Gid,
-		Rdev: uint32(st.Rdev), Atime: st.Atim, Mtime: st.Mtim, Ctime: st.Ctim, Settled: true,
-	}
-}
-
 // Stat describes a node.
 func (v *Volume) Stat(n *Node) (Attr, error) {
 	if n.virt != nil {
@@ -99,25 +73,6 @@ func (f *file) fileAttr(a *Attr) error {
 	return nil
 }
 
-// SetAttr is a change of attributes; nil fields stay as they are.
-type SetAttr struct {
-	Mode     *uint32
-	UID, GID *uint32
-	Size     *int64
-	Atime    *unix.Timespec // Nsec may be UTIME_NOW
-	Mtime    *unix.Timespec
-	KillSUID bool // clear set-user-id and, for an executable, set-group-id
-
-	// By is who changed the bytes, if that is known: one outside of the file's group loses set-group-id of what is no
-	// executable, too.
-	By *Caller
-}
-
-// nothing reports whether no field is set: chown(2) of neither, which moves the change time.
-func (s *SetAttr) nothing() bool {
-	return s.Mode == nil && s.UID == nil && s.GID == nil && s.Size == nil && s.Atime == nil && s.Mtime == nil && !s.KillSUID
-}
-
 // Setattr changes a node's attributes and returns the new ones. h may be nil.
 func (v *Volume) Setattr(n *Node, s *SetAttr) (Attr, error) {
 	if n.virt != nil && n.virt.query != nil {
@@ -155,7 +110,7 @@ func setInode(n *Node, s *SetAttr) error {
 	case f == nil && s.Size != nil:
 		return unix.EINVAL
 	case f == nil:
-		return n.setHost(s)
+		return n.SetHost(s)
 	}
 	if err := f.load(); err != nil {
 		return err
@@ -197,13 +152,13 @@ func (f *file) setInode(s *SetAttr) error {
 		if err := f.unsum(); err != nil {
 			return err
 		}
-		return f.node.setHost(s)
+		return f.node.SetHost(s)
 	}
 	mtime := f.rec.Mtime
 	if s.Mtime != nil {
 		if s.Mtime.Nsec == unix.UTIME_NOW { // the host's hand may not stay where it is put
 			c := *s
-			now := TimespecOf(f.c.v.now())
+			now := TimespecOf(f.c.now())
 			c.Mtime = &now
 			s = &c
 		}
@@ -212,26 +167,26 @@ func (f *file) setInode(s *SetAttr) error {
 			if err := f.makeWritable(false); err != nil {
 				return err
 			}
-			err := f.node.setHost(s)
+			err := f.node.SetHost(s)
 			if f.writers == 0 {
 				f.writersGone()
 			}
 			return err
 		}
 	}
-	if err := f.node.setHost(s); err != nil {
+	if err := f.node.SetHost(s); err != nil {
 		return err
 	}
 	if s.Mtime != nil && !f.hydrating { // the host may have rounded it
 		var st unix.Stat_t
-		if err := f.node.statInode(&st); err != nil {
+		if err := f.node.Stat(&st); err != nil {
 			return err
 		}
 		mtime, _ = tree.Nanoseconds(st.Mtim)
 	}
 	rec := f.rec
 	rec.Mtime = mtime
-	rec.Ctime = f.c.v.now().UnixNano()
+	rec.Ctime = f.c.now().UnixNano()
 	return f.writeRecord(rec)
 }
 
@@ -241,87 +196,12 @@ func (f *file) accessed() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var st unix.Stat_t
-	if !f.rec.Hollow || f.rec.Ctime == 0 || f.c.v.readOnly || f.node.statInode(&st) != nil {
+	if !f.rec.Hollow || f.rec.Ctime == 0 || f.c.readOnly || f.node.Stat(&st) != nil {
 		return
 	}
 	at := st.Atim.Nano()
-	if now := f.c.v.now(); at > f.rec.Mtime && at > f.rec.Ctime && now.Sub(time.Unix(0, at)) < 24*time.Hour {
+	if now := f.c.now(); at > f.rec.Mtime && at > f.rec.Ctime && now.Sub(time.Unix(0, at)) < 24*time.Hour {
 		return
 	}
-	f.node.setHost(&SetAttr{Atime: &unix.Timespec{Nsec: unix.UTIME_NOW}})
+	f.node.SetHost(&SetAttr{Atime: &unix.Timespec{Nsec: unix.UTIME_NOW}})
 }
-
-// setHost does what setInode says to the host's inode.
-func (n *Node) setHost(s *SetAttr) error {
-	n.ns.ns.RLock()
-	defer n.ns.ns.RUnlock()
-	p, err := n.locate()
-	if err != nil {
-		return err
-	}
-	defer n.ns.release(p)
-	path := p.path()
-	if s.UID != nil || s.GID != nil || s.nothing() {
-		uid, gid := -1, -1
-		if s.UID != nil {
-			uid = int(*s.UID)
-		}
-		if s.GID != nil {
-			gid = int(*s.GID)
-		}
-		flag := unix.AT_SYMLINK_NOFOLLOW
-		if p.magic {
-			flag = 0
-		}
-		if err := unix.Fchownat(p.dirfd, p.name, uid, gid, flag); err != nil {
-			return err
-		}
-	}
-	mode := s.Mode
-	if (s.KillSUID || s.nothing() && s.By != nil) && mode == nil && n.file != nil {
-		var st unix.Stat_t
-		if err := p.stat(&st); err != nil {
-			return err
-		}
-		m := st.Mode & 0o7777 &^ unix.S_ISUID
-		if m&unix.S_IXGRP != 0 || s.By != nil && s.By.GID != st.Gid {
-			m &^= unix.S_ISGID
-		}
-		if m != st.Mode&0o7777 {
-			mode = &m
-		}
-	}
-	if mode != nil {
-		if n.mode == unix.S_IFLNK {
-			return unix.EOPNOTSUPP
-		}
-		if err := unix.Chmod(path, *mode&0o7777); err != nil {
-			return err
-		}
-	}
-	if s.Atime == nil && s.Mtime == nil {
-		return nil
-	}
-	ts := [2]unix.Timespec{{Nsec: unix.UTIME_OMIT}, {Nsec: unix.UTIME_OMIT}}
-	if s.Atime != nil {
-		ts[0] = *s.Atime
-	}
-	if s.Mtime != nil {
-		ts[1] = *s.Mtime
-	}
-	flag := unix.AT_SYMLINK_NOFOLLOW
-	if p.magic {
-		flag = 0
-	}
-	return unix.UtimesNanoAt(p.dirfd, p.name, ts[:], flag)
-}
-
-// StatFS describes the disk that the store lies on.
-func (ns *Names) StatFS() (unix.Statfs_t, error) {
-	var st unix.Statfs_t
-	err := unix.Fstatfs(ns.rootFd, &st)
-	return st, err
-}
-
-// TimespecOf converts a time.
-func TimespecOf(t time.Time) unix.Timespec { return unix.NsecToTimespec(t.UnixNano()) }

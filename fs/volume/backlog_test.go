@@ -71,7 +71,7 @@ func TestMakeRoom(t *testing.T) {
 		t.Fatal("it did not wait")
 	default:
 	}
-	n.ref()
+	n.Pin()
 	p.finish(n, 8, true, errMapped) // put off: nobody can say when it will be packed
 	<-done
 	p.stop()

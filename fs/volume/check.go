@@ -132,7 +132,7 @@ func (c *check) file(p string, n *Node) bool {
 	}
 	var st unix.Stat_t
 	if err == nil {
-		err = n.statInode(&st)
+		err = n.Stat(&st)
 	}
 	switch {
 	case errors.Is(err, unix.ENOENT):
@@ -168,7 +168,7 @@ func (c *check) file(p string, n *Node) bool {
 // header looks whether a hollow file would be recognised without its record. The bytes of a file that could not be given
 // up may be in place still.
 func (c *check) header(n *Node, rec *tree.Record, size int64) error {
-	raw, err := n.openQuietly()
+	raw, err := n.file.openQuietly()
 	if err != nil {
 		return err
 	}

@@ -33,7 +33,7 @@ func (c *check) inPlace(ctx context.Context, p string, n *Node) error {
 	var raw *os.File
 	var err error
 	if rec.Packed() && !rec.Hollow && !f.hydrating {
-		raw, err = n.openQuietly()
+		raw, err = n.file.openQuietly()
 	}
 	f.mu.Unlock()
 	if err != nil || raw == nil {
@@ -70,14 +70,14 @@ func (c *check) plain(ctx context.Context, p string, n *Node) error {
 	var gen uint64
 	holds := func() bool { // f.mu is held
 		var st unix.Stat_t
-		return f.rec == rec && f.gen == gen && n.statInode(&st) == nil && sumHolds(&rec, &st)
+		return f.rec == rec && f.gen == gen && n.Stat(&st) == nil && sumHolds(&rec, &st)
 	}
 	f.mu.Lock()
 	rec, gen = f.rec, f.gen
 	var raw *os.File
 	var err error
 	if rec.Summed && holds() {
-		raw, err = n.openQuietly()
+		raw, err = n.file.openQuietly()
 	}
 	f.mu.Unlock()
 	if err != nil || raw == nil {

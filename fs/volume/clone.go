@@ -22,55 +22,58 @@ const (
 	maxCopy = 64 << 20
 )
 
-// CopyRange copies up to n bytes between two open files and returns how many it did; fewer than n is no error. thread is who
-// asks, as the kernel tells it, or 0.
+// copySource is what is copied from: a handle, or bytes that are synthesised.
+type copySource interface {
+	Read(p []byte, off int64) (int, error)
+	Size() (int64, error)
+}
+
+// CopyFrom copies up to n bytes of src to this file and returns how many it did; fewer than n is no error. thread is who asks, as the
+// kernel tells it, or 0.
 //
 // Of a packed file the bytes are not copied but the manifest, or its part: the target is packed at once, and hollow. That
 // needs a target that is empty or packed, to whose end the bytes go, and whose writers this process serves: a later write
 // makes it a plain file first.
-func (v *Volume) CopyRange(src *Handle, srcOff int64, dst *Handle, dstOff, n int64, thread uint32) (int64, error) {
-	if dst.Node.virt != nil && dst.write {
-		return 0, unix.EOPNOTSUPP
-	}
-	if dst.Node.file == nil || !dst.write {
-		return 0, unix.EBADF
-	}
+func (h *fileHandle) CopyFrom(src copySource, srcOff, dstOff, n int64, thread uint32) (int64, error) {
 	if srcOff < 0 || dstOff < 0 || n < 0 {
 		return 0, unix.EINVAL
 	}
-	if done, err := v.clone(src, srcOff, dst, dstOff, n, thread); done > 0 || err != nil {
-		return done, err
+	if from, ok := src.(*fileHandle); ok {
+		if done, err := h.clone(from.f, srcOff, dstOff, n, thread); done > 0 || err != nil {
+			return done, err
+		}
 	}
-	return v.copyBytes(src, srcOff, dst, dstOff, min(n, maxCopy))
+	return h.copyBytes(src, srcOff, dstOff, min(n, maxCopy))
 }
 
-// clone is CopyRange by manifest; 0 when that is not possible.
-func (v *Volume) clone(src *Handle, srcOff int64, dst *Handle, dstOff, n int64, thread uint32) (int64, error) {
-	if src.Node.file == nil || src.Node == dst.Node {
+// clone is CopyFrom by manifest; 0 when that is not possible.
+func (h *fileHandle) clone(src *file, srcOff, dstOff, n int64, thread uint32) (int64, error) {
+	c := src.c
+	if src == h.f {
 		return 0, nil
 	}
-	v.content.cloning.RLock()
-	defer v.content.cloning.RUnlock()
-	from := src.Node.file.packedAs()
+	c.cloning.RLock()
+	defer c.cloning.RUnlock()
+	from := src.packedAs()
 	if !from.Packed() {
 		return 0, nil
 	}
-	m, err := v.asm.Manifest(from.Manifest)
+	m, err := c.asm.Manifest(from.Manifest)
 	if err != nil || srcOff >= m.Size {
 		return 0, nil // the copy of bytes meets the damage, if it needs what is damaged
 	}
 	n = min(n, m.Size-srcOff)
-	if dst.Mode == Passthrough {
-		v.content.copiers.learn(thread)
+	if h.Mode == Passthrough {
+		c.copiers.learn(thread)
 		return 0, nil
 	}
-	f := dst.Node.file
+	f := h.f
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for f.hydrating {
 		f.cond.Wait()
 	}
-	if dst.Node.isDead() || f.pass > 0 || f.damaged != nil || f.rec.ViewHidden {
+	if f.node.Dead() || f.pass > 0 || f.damaged != nil || f.rec.ViewHidden {
 		return 0, nil
 	}
 	first, last := srcOff == 0, srcOff+n == m.Size
@@ -80,12 +83,12 @@ func (v *Volume) clone(src *Handle, srcOff int64, dst *Handle, dstOff, n int64, 
 	}
 	// Bytes in place serve where the manifest does not: they are not left behind, and not given up.
 	if !from.Hollow && !goesOn {
-		if _, err := v.content.whole(from.Manifest); err != nil {
+		if _, err := c.whole(from.Manifest); err != nil {
 			return 0, nil
 		}
 	}
 	if f.rec.Packed() && !f.rec.Hollow {
-		if _, err := v.content.whole(f.rec.Manifest); err != nil {
+		if _, err := c.whole(f.rec.Manifest); err != nil {
 			return 0, nil
 		}
 	}
@@ -110,7 +113,7 @@ func (f *file) packedAs() tree.Record {
 // length or somebody may write it past this process. f.mu is held.
 func (f *file) share(at int64, from tree.Record, m *manifest.Manifest, part manifest.Part) (bool, error) {
 	f.setRaw(nil, false) // from here on every write waits for f.mu
-	own, err := f.node.openInode(unix.O_RDWR)
+	own, err := f.node.Open(unix.O_RDWR)
 	if err != nil {
 		return false, f.writableAgain()
 	}
@@ -122,7 +125,7 @@ func (f *file) share(at int64, from tree.Record, m *manifest.Manifest, part mani
 	}
 	parts := []manifest.Part{part}
 	if at > 0 {
-		held, err := f.c.v.asm.Manifest(f.rec.Manifest)
+		held, err := f.c.asm.Manifest(f.rec.Manifest)
 		if err != nil || held.Size != at {
 			return false, f.writableAgain()
 		}
@@ -132,15 +135,15 @@ func (f *file) share(at int64, from tree.Record, m *manifest.Manifest, part mani
 			parts = []manifest.Part{{From: m, Len: m.Size}}
 		}
 	}
-	rec := tree.Record{Hollow: true, Mtime: f.c.v.now().UnixNano()}
+	rec := tree.Record{Hollow: true, Mtime: f.c.now().UnixNano()}
 	rec.Ctime = rec.Mtime
 	size := at + part.Len
-	b := f.c.v.store.Begin()
+	b := f.c.store.Begin()
 	defer b.Release()
 	// The batch names the manifest until the target does: the source may lose its name meanwhile, and a prune begin.
 	if len(parts) == 1 && parts[0].From == m && parts[0].Len == m.Size {
 		rec.ViewSize = from.ViewSize
-		rec.Manifest, err = f.c.v.pack.Manifest(b, m)
+		rec.Manifest, err = f.c.pack.Manifest(b, m)
 	} else {
 		rec.Manifest, rec.ViewSize, err = f.c.splice(b, parts)
 	}
@@ -158,13 +161,13 @@ func (f *file) share(at int64, from tree.Record, m *manifest.Manifest, part mani
 	}
 	f.changed()
 	f.dirty, f.moved, f.vetted, f.stale = false, true, true, true
-	f.c.v.notePacked(f.node)
+	f.c.events.Packed(f)
 	if part.Off != at || at > 0 && f.copied != from.Manifest { // what lies before is not the source's
 		f.copied = cas.Hash{}
 	} else {
 		f.copied = from.Manifest
 	}
-	f.c.v.hot.remove(f.node)
+	f.c.events.Resident(f, 0)
 	f.closeAsm()
 	if err := f.c.step("clone: size"); err != nil {
 		return false, err
@@ -190,28 +193,28 @@ func (c *contentFiles) splice(b *store.Batch, parts []manifest.Part) (h cas.Hash
 	if err != nil {
 		return h, 0, err
 	}
-	if l, err := detect.Detect(c.v.asm.Of(m), m.Size); err == nil && l.Format != formats.BlobLayout(0).Format {
+	if l, err := detect.Detect(c.asm.Of(m), m.Size); err == nil && l.Format != formats.BlobLayout(0).Format {
 		if known, err := manifest.Splice(parts, l); err == nil {
 			m, viewSize = known, view.SizeOf(l)
 		}
 	}
-	h, err = c.v.pack.Manifest(b, m)
+	h, err = c.pack.Manifest(b, m)
 	return h, viewSize, err
 }
 
 // copyBytes copies bytes, in the kernel where both files are plain.
-func (v *Volume) copyBytes(src *Handle, srcOff int64, dst *Handle, dstOff, n int64) (int64, error) {
-	if size, err := v.sizeOf(src); err != nil || srcOff >= size {
+func (h *fileHandle) copyBytes(src copySource, srcOff, dstOff, n int64) (int64, error) {
+	if size, err := src.Size(); err != nil || srcOff >= size {
 		return 0, err
 	}
-	f := dst.Node.file
+	f := h.f
 	f.mu.Lock()
 	if err := f.beginWrite(); err != nil {
 		f.mu.Unlock()
 		return 0, err
 	}
 	// Of its own: f.raw may be closed once f.mu is free.
-	w, err := dst.Node.openInode(unix.O_RDWR)
+	w, err := f.node.Open(unix.O_RDWR)
 	if err != nil {
 		f.mu.Unlock()
 		return 0, err
@@ -221,25 +224,22 @@ func (v *Volume) copyBytes(src *Handle, srcOff int64, dst *Handle, dstOff, n int
 		f.stale = true
 	}
 	f.mu.Unlock()
-	copied, err := v.hostCopy(src, srcOff, w, dstOff, n)
+	var copied int64
+	if from, ok := src.(*fileHandle); ok {
+		copied, err = from.f.hostCopy(srcOff, w, dstOff, n)
+	}
 	if copied == 0 && err == nil {
-		copied, err = v.readAndWrite(src, srcOff, w, dstOff, n)
+		copied, err = readAndWrite(src, srcOff, w, dstOff, n)
 	}
 	if copied > 0 && f.cachedNow() {
-		v.content.kernel.InvalidateData(dst.Node.id, dstOff, copied)
+		f.c.kernel.InvalidateData(f.node.ID(), dstOff, copied)
 	}
 	return copied, err
 }
 
-// sizeOf is the present length of an open file.
-func (v *Volume) sizeOf(h *Handle) (int64, error) {
-	if h.Node.view != nil {
-		return h.Node.view.size, nil
-	}
-	if h.Node.virt != nil {
-		return h.Node.virt.size(), nil
-	}
-	f := h.Node.file
+// Size is the present length of the file.
+func (h *fileHandle) Size() (int64, error) {
+	f := h.f
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.raw == nil {
@@ -258,11 +258,7 @@ func (v *Volume) sizeOf(h *Handle) (int64, error) {
 }
 
 // hostCopy is copy_file_range(2) on the host; 0 and nil where that cannot be.
-func (v *Volume) hostCopy(src *Handle, srcOff int64, w *os.File, dstOff, n int64) (int64, error) {
-	f := src.Node.file
-	if f == nil {
-		return 0, nil
-	}
+func (f *file) hostCopy(srcOff int64, w *os.File, dstOff, n int64) (int64, error) {
 	f.io.RLock()
 	defer f.io.RUnlock()
 	if f.raw == nil {
@@ -276,10 +272,10 @@ func (v *Volume) hostCopy(src *Handle, srcOff int64, w *os.File, dstOff, n int64
 	return 0, nil
 }
 
-func (v *Volume) readAndWrite(src *Handle, srcOff int64, w *os.File, dstOff, n int64) (copied int64, err error) {
+func readAndWrite(src copySource, srcOff int64, w *os.File, dstOff, n int64) (copied int64, err error) {
 	buf := make([]byte, min(n, 1<<20))
 	for copied < n {
-		k, err := v.Read(src, buf[:min(int64(len(buf)), n-copied)], srcOff+copied)
+		k, err := src.Read(buf[:min(int64(len(buf)), n-copied)], srcOff+copied)
 		if err != nil && copied == 0 {
 			return 0, err
 		}

@@ -145,7 +145,7 @@ func (v *Volume) packedFile(n *Node) (tree.Record, int64, error) {
 		return tree.Record{}, 0, err
 	}
 	var st unix.Stat_t
-	err := n.statInode(&st)
+	err := n.Stat(&st)
 	return f.rec, st.Size, err
 }
 

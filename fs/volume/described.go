@@ -2,7 +2,6 @@ package volume
 
 import (
 	"io"
-	"os"
 	"path"
 	"time"
 
@@ -28,18 +27,18 @@ func (f *file) detect(raw io.ReaderAt, size int64) (*formats.Layout, error) {
 // beside opens another file of n's owner. It takes none of its locks, since who calls may have n's, and it may be n, or be described by
 // n: should a transition change it meanwhile, what is read is no description.
 func (f *file) beside(p string) (r io.ReaderAt, size int64, done func(), err error) {
-	fd, err := tree.OpenBelow(f.c.v.names.rootFd, p, unix.O_RDONLY|unix.O_NONBLOCK)
+	opened, err := f.node.OpenBeside(p, unix.O_RDONLY|unix.O_NONBLOCK)
 	if err != nil {
 		return nil, 0, nil, err
 	}
-	opened := os.NewFile(uintptr(fd), p)
+	fd := int(opened.Fd())
 	defer func() {
 		if err != nil {
 			opened.Close()
 		}
 	}()
 	var own, other unix.Stat_t
-	if err := f.node.statInode(&own); err != nil {
+	if err := f.node.Stat(&own); err != nil {
 		return nil, 0, nil, err
 	}
 	if err := unix.Fstat(fd, &other); err != nil {
@@ -51,7 +50,7 @@ func (f *file) beside(p string) (r io.ReaderAt, size int64, done func(), err err
 	var b [tree.RecordSize + 1]byte
 	if k, err := unix.Fgetxattr(fd, tree.XattrName, b[:]); err == nil {
 		if rec, err := tree.DecodeRecord(b[:k]); err == nil && rec.Hollow {
-			packed, err := f.c.v.asm.Open(rec.Manifest)
+			packed, err := f.c.asm.Open(rec.Manifest)
 			if err != nil {
 				return nil, 0, nil, err
 			}
@@ -61,9 +60,10 @@ func (f *file) beside(p string) (r io.ReaderAt, size int64, done func(), err err
 	return opened, other.Size, func() { opened.Close() }, nil
 }
 
-// awaits reports whether the file that describes another may still come, or be written just now: nothing is known of that one by it.
-func (f *file) awaits(j *job, l *formats.Layout) bool {
-	return l.Format == formats.BlobLayout(0).Format && detect.Awaited(path.Base(f.node.Path())) && f.c.v.now().Sub(time.Unix(j.st.Mtim.Unix())) <= describedWait
+// Awaits reports whether the file that describes this one may still come, or be written just now: nothing is known of it by itself.
+func (p *packing) Awaits(l *formats.Layout) bool {
+	return l.Format == formats.BlobLayout(0).Format && detect.Awaited(path.Base(p.f.node.Path())) &&
+		p.f.c.now().Sub(time.Unix(p.st.Mtim.Unix())) <= describedWait
 }
 
 // layoutNow is the layout of a file's present bytes. f.mu is held.
@@ -75,7 +75,7 @@ func (f *file) layoutNow() (*formats.Layout, error) {
 		return nil, f.damaged
 	}
 	if f.rec.Packed() {
-		m, err := f.c.v.asm.Manifest(f.rec.Manifest)
+		m, err := f.c.asm.Manifest(f.rec.Manifest)
 		if err != nil {
 			return nil, err
 		}
@@ -87,7 +87,7 @@ func (f *file) layoutNow() (*formats.Layout, error) {
 	if f.damaged != nil {
 		return nil, f.damaged
 	}
-	raw, err := f.node.openQuietly()
+	raw, err := f.openQuietly()
 	if err != nil {
 		return nil, err
 	}

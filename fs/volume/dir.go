@@ -25,7 +25,7 @@ func (ns *Names) OpenDir(n *Node) (*DirHandle, error) {
 	if n.mode != unix.S_IFDIR {
 		return nil, unix.ENOTDIR
 	}
-	n.ref()
+	n.Pin()
 	return &DirHandle{Node: n}, nil
 }
 

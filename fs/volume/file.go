@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math"
 	"os"
 	"sync"
-	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -16,27 +16,6 @@ import (
 	"ckptfs/fs/assemble"
 	"ckptfs/fs/tree"
 )
-
-// contentFiles is what all files share.
-type contentFiles struct {
-	v *Volume
-
-	id          [16]byte // the store's
-	kernel      Kernel
-	passthrough atomic.Bool
-	copiers     *copiers
-	cloning     sync.RWMutex // held shared from the look at a manifest until another file has it; see marker
-	copyBufs    sync.Pool
-	count       counters
-	doubt       bool                    // bytes may be in place that no boot can vouch for; see load
-	step        func(what string) error // called before each change on the disk that a transition makes; for tests
-}
-
-func newContentFiles(v *Volume, store [16]byte) *contentFiles {
-	c := &contentFiles{v: v, id: store, kernel: noKernel{}, copiers: newCopiers(), step: func(string) error { return nil }}
-	c.copyBufs.New = func() any { b := make([]byte, 4<<20); return &b }
-	return c
-}
 
 // file is the state of a regular file. Lock order: file.mu, then Volume.ns, then table.mu and fdCache.mu.
 //
@@ -49,7 +28,7 @@ func newContentFiles(v *Volume, store [16]byte) *contentFiles {
 //	moved              if the inode's times were ever not those that programs see
 type file struct {
 	c    *contentFiles
-	node *Node
+	node inode
 
 	mu   sync.Mutex
 	cond sync.Cond // hydrating ended, writers changed
@@ -98,7 +77,7 @@ type file struct {
 	asmOf cas.Hash // the manifest of asm; guarded by mu
 }
 
-func newFile(c *contentFiles, n *Node) *file {
+func newFile(c *contentFiles, n inode) *file {
 	f := &file{c: c, node: n}
 	f.cond.L = &f.mu
 	return f
@@ -111,7 +90,7 @@ func (f *file) load() error {
 	if f.loaded {
 		return nil
 	}
-	rec, err := f.node.readRecord()
+	rec, err := f.node.ReadRecord()
 	switch {
 	case errors.Is(err, tree.ErrNoRecord):
 		f.rec = tree.Record{} // what a transition that failed left here
@@ -121,7 +100,7 @@ func (f *file) load() error {
 		f.damaged = fmt.Errorf("%w: %w", err, unix.EIO)
 	default:
 		f.rec, f.vetted = rec, true
-		if rec.Emptying && !f.c.v.readOnly { // it was cut off
+		if rec.Emptying && !f.c.readOnly { // it was cut off
 			if err := f.finishEmptying(); err != nil {
 				return err
 			}
@@ -137,27 +116,9 @@ func (f *file) load() error {
 	return nil
 }
 
-func (n *Node) readRecord() (tree.Record, error) {
-	n.ns.ns.RLock()
-	defer n.ns.ns.RUnlock()
-	p, err := n.locate()
-	if err != nil {
-		return tree.Record{}, err
-	}
-	defer n.ns.release(p)
-	return tree.ReadRecord(p.path())
-}
-
 // writeRecord stores rec in the inode and, if that went well, here. f.mu is held.
 func (f *file) writeRecord(rec tree.Record) error {
-	f.c.v.names.ns.RLock()
-	defer f.c.v.names.ns.RUnlock()
-	p, err := f.node.locate()
-	if err != nil {
-		return err
-	}
-	defer f.c.v.names.release(p)
-	if err := tree.WriteRecord(p.path(), &rec); err != nil {
+	if err := f.node.WriteRecord(&rec); err != nil {
 		return err
 	}
 	f.rec = rec
@@ -171,46 +132,23 @@ func (f *file) touch() error {
 		return err
 	}
 	if !f.rec.Packed() {
-		if f.node.isDead() {
+		if f.node.Dead() {
 			return nil
 		}
 		return f.unsum() // which moves the inode's
 	}
 	rec := f.rec
-	rec.Ctime = f.c.v.now().UnixNano()
+	rec.Ctime = f.c.now().UnixNano()
 	return f.writeRecord(rec)
 }
 
-// openInode opens the file's inode. A daemon without privileges opens one too whose mode denies its owner. f.mu is held:
-// with a lease taken under it the open would wait, with ns held.
-func (n *Node) openInode(flags int) (*os.File, error) {
-	n.ns.ns.RLock()
-	defer n.ns.ns.RUnlock()
-	p, err := n.locate()
-	if err != nil {
-		return nil, err
-	}
-	defer n.ns.release(p)
-	fd, err := p.open(flags)
-	if err == unix.EACCES && !n.ns.privileged {
-		err = tree.WithOwnerBits(p.path(), func() (err error) {
-			fd, err = p.open(flags)
-			return err
-		})
-	}
-	if err != nil {
-		return nil, err
-	}
-	return os.NewFile(uintptr(fd), p.name), nil
-}
-
 // openQuietly opens the inode for reading on the daemon's own account: the file's access time is the user's.
-func (n *Node) openQuietly() (*os.File, error) {
-	f, err := n.openInode(unix.O_RDONLY | unix.O_NOATIME)
+func (f *file) openQuietly() (*os.File, error) {
+	own, err := f.node.Open(unix.O_RDONLY | unix.O_NOATIME)
 	if err == unix.EPERM { // a file of another owner, and no privileges
-		return n.openInode(unix.O_RDONLY)
+		return f.node.Open(unix.O_RDONLY)
 	}
-	return f, err
+	return own, err
 }
 
 // openRaw makes f.raw the bytes in place, for writing too if write is set. f.mu is held.
@@ -222,13 +160,13 @@ func (f *file) openRaw(write bool) error {
 	var err error
 	switch {
 	case write:
-		raw, err = f.node.openInode(unix.O_RDWR)
+		raw, err = f.node.Open(unix.O_RDWR)
 	case f.rec.Emptying: // and the store may not be changed
 		raw, err = emptyFile()
-	case f.c.v.readOnly:
-		raw, err = f.node.openQuietly()
+	case f.c.readOnly:
+		raw, err = f.openQuietly()
 	default:
-		raw, err = f.node.openInode(unix.O_RDONLY)
+		raw, err = f.node.Open(unix.O_RDONLY)
 	}
 	if err != nil {
 		return err
@@ -260,7 +198,7 @@ func (f *file) vet() error {
 	if f.vetted || f.damaged != nil {
 		return nil
 	}
-	raw, err := f.node.openQuietly()
+	raw, err := f.openQuietly()
 	if err != nil {
 		return err
 	}
@@ -284,7 +222,7 @@ func (f *file) openAsm() error {
 	if f.asm != nil && f.asmOf == f.rec.Manifest { // else a transition failed halfway
 		return nil
 	}
-	asm, err := f.c.v.asm.Open(f.rec.Manifest)
+	asm, err := f.c.asm.Open(f.rec.Manifest)
 	if err != nil {
 		return err
 	}
@@ -328,12 +266,6 @@ func (f *file) closeAsm() {
 		f.asm.Close()
 		f.asm = nil
 	}
-}
-
-func (n *Node) isDead() bool {
-	n.ns.tab.mu.Lock()
-	defer n.ns.tab.mu.Unlock()
-	return n.dead
 }
 
 // errNoSource: what reads go to is not open, for the moment or since a transition failed; see readAgain.
@@ -407,25 +339,12 @@ func (f *file) stopPacking() {
 	}
 }
 
-// statInode describes the inode itself.
-func (n *Node) statInode(st *unix.Stat_t) error {
-	n.ns.ns.RLock()
-	defer n.ns.ns.RUnlock()
-	p, err := n.locate()
-	if err != nil {
-		return err
-	}
-	defer n.ns.release(p)
-	return p.stat(st)
-}
-
-// syncInode makes the inode durable: bytes, record, attributes and, on the filesystems in use, its name. No lock is held.
-func (v *Volume) syncInode(n *Node) error {
-	f := n.file
+// sync makes the inode durable: bytes, record, attributes and, on the filesystems in use, its name. No lock is held.
+func (f *file) sync() error {
 	f.mu.Lock()
 	raw := f.raw
 	if raw == nil {
-		own, err := n.openInode(unix.O_RDONLY)
+		own, err := f.node.Open(unix.O_RDONLY)
 		if err != nil {
 			f.mu.Unlock()
 			return err
@@ -442,11 +361,25 @@ func (v *Volume) syncInode(n *Node) error {
 	return unix.Fsync(fd)
 }
 
-func (ns *Names) syncTree() error {
-	fd, err := unix.Open(ns.v.treePath(), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return err
+// errNotRegular: a command that needs a regular file got something else.
+var errNotRegular = errors.New("not a regular file")
+
+// readFailed logs a failed read with what it struck, and returns what the program gets.
+func (f *file) readFailed(off int64, err error) error {
+	f.c.count.readErrs.Add(1)
+	args := []any{"path", f.node.Path(), "offset", off, "reason", err}
+	var ae *assemble.Error
+	if errors.As(err, &ae) {
+		args = append(args, "tensor", ae.Tensor)
 	}
-	defer unix.Close(fd)
-	return unix.Syncfs(fd)
+	f.c.report(slog.LevelError, "read failed", args...)
+	return unix.EIO
+}
+
+// openFailed is readFailed for what was damaged; other errors of an open are the caller's to see.
+func (f *file) openFailed(err error) error {
+	if errors.Is(err, cas.ErrCorrupt) || errors.Is(err, cas.ErrNotFound) || errors.Is(err, cas.ErrNewer) {
+		return f.readFailed(0, err)
+	}
+	return err
 }

@@ -128,7 +128,7 @@ type inspected struct {
 	n *Node
 }
 
-func (f inspected) Pin()         { f.n.ref() }
+func (f inspected) Pin()         { f.n.Pin() }
 func (f inspected) Unpin()       { f.n.unref(1) }
 func (f inspected) Path() string { return f.n.Path() }
 

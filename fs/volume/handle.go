@@ -24,22 +24,12 @@ const (
 	Passthrough
 )
 
-// Kernel is what a volume asks of the side that mounts it. A volume without one serves every handle itself.
-type Kernel interface {
-	// RegisterBacking lets the kernel read and write the open file fd by itself.
-	RegisterBacking(fd int) (int32, error)
-	UnregisterBacking(id int32)
-	// InvalidateData drops the kernel's cached bytes [off, off+n) of a node, all of them for n = 0, none for off < 0, and
-	// its attributes.
-	InvalidateData(id NodeID, off, n int64)
-}
-
 // openedToExecute is the flag that the kernel opens a program with; open(2) has none for it.
 const openedToExecute = 0x20
 
-// Handle is an open file.
-type Handle struct {
-	Node      *Node
+// fileHandle is an open file.
+type fileHandle struct {
+	f         *file
 	Mode      Mode
 	Backing   int32 // in Passthrough
 	KeepCache bool  // in Cached: what the kernel has of the file is still right
@@ -50,27 +40,10 @@ type Handle struct {
 	sync    uint32       // O_SYNC or O_DSYNC: what this process writes is durable before it answers
 	flushed bool         // guarded by file.mu
 	read    atomic.Int64 // bytes
-	text    []byte       // of a virtual file that has virtual.text
 }
 
-// Writes reports whether the handle may write.
-func (h *Handle) Writes() bool { return h.write }
-
-// Open opens a regular file or a view. flags are open(2)'s; the kernel has checked the permissions.
-func (v *Volume) Open(n *Node, flags uint32) (*Handle, error) { return v.OpenBy(n, flags, 0) }
-
-// OpenBy is Open by a thread, as the kernel tells it.
-func (v *Volume) OpenBy(n *Node, flags, thread uint32) (*Handle, error) {
-	if n.view != nil {
-		return v.openView(n, flags)
-	}
-	if n.virt != nil {
-		return v.openVirtual(n, flags)
-	}
-	if n.file == nil {
-		return nil, unix.ENXIO
-	}
-	f := n.file
+// Open opens the file for a thread, as the kernel tells it, or 0. flags are open(2)'s; the kernel has checked the permissions.
+func (f *file) Open(flags, thread uint32) (*fileHandle, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err := f.load(); err != nil {
@@ -82,12 +55,12 @@ func (v *Volume) OpenBy(n *Node, flags, thread uint32) (*Handle, error) {
 		}
 	}
 	if f.damaged != nil && flags&unix.O_TRUNC == 0 {
-		v.report(slog.LevelError, "damaged file", "path", n.Path(), "reason", f.damaged)
+		f.c.report(slog.LevelError, "damaged file", "path", f.node.Path(), "reason", f.damaged)
 		return nil, unix.EIO
 	}
 	write := flags&unix.O_ACCMODE != unix.O_RDONLY
 	if write || flags&unix.O_TRUNC != 0 {
-		if v.readOnly {
+		if f.c.readOnly {
 			return nil, unix.EROFS
 		}
 		if f.programs > 0 && !write { // who opens it for writing is refused by the kernel; who only truncates is not
@@ -97,6 +70,20 @@ func (v *Volume) OpenBy(n *Node, flags, thread uint32) (*Handle, error) {
 			return nil, err
 		}
 	}
+	return f.attach(flags, f.noteOpen(flags, thread))
+}
+
+// OpenNew opens a file that was made just now and that raw is open on, for writing too if rw is set.
+func (f *file) OpenNew(raw *os.File, rw bool, flags, thread uint32) (*fileHandle, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.loaded, f.vetted = true, true
+	if f.raw == nil {
+		f.setRaw(raw, rw)
+	} else { // somebody has opened it already
+		raw.Close()
+	}
+	f.changed()
 	return f.attach(flags, f.noteOpen(flags, thread))
 }
 
@@ -140,7 +127,7 @@ func (f *file) writable() (w *os.File, done func(), err error) {
 	if f.rw {
 		return f.raw, func() {}, nil
 	}
-	w, err = f.node.openInode(unix.O_RDWR)
+	w, err = f.node.Open(unix.O_RDWR)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -149,10 +136,10 @@ func (f *file) writable() (w *os.File, done func(), err error) {
 
 // attach makes a handle of a file whose state fits flags. With served set it is not in passthrough, if it can be. f.mu is
 // held.
-func (f *file) attach(flags uint32, served bool) (*Handle, error) {
+func (f *file) attach(flags uint32, served bool) (*fileHandle, error) {
 	access := flags & unix.O_ACCMODE
-	h := &Handle{
-		Node: f.node, write: access != unix.O_RDONLY, sync: flags & (unix.O_SYNC | unix.O_DSYNC),
+	h := &fileHandle{
+		f: f, write: access != unix.O_RDONLY, sync: flags & (unix.O_SYNC | unix.O_DSYNC),
 		program: flags&openedToExecute != 0, noatime: flags&unix.O_NOATIME != 0,
 	}
 	if err := f.openSource(); err != nil {
@@ -163,7 +150,7 @@ func (f *file) attach(flags uint32, served bool) (*Handle, error) {
 	if h.Mode == Passthrough && f.pass == 0 {
 		id, err := f.c.kernel.RegisterBacking(int(f.raw.Fd()))
 		if err != nil {
-			f.c.v.report(slog.LevelWarn, "passthrough refused for one file; the daemon serves it", "path", f.node.Path(), "reason", err)
+			f.c.report(slog.LevelWarn, "passthrough refused for one file; the daemon serves it", "path", f.node.Path(), "reason", err)
 			h.Mode = Cached
 		} else {
 			f.backing = id
@@ -191,14 +178,14 @@ func (f *file) attach(flags uint32, served bool) (*Handle, error) {
 	}
 	if h.write {
 		if f.writers++; f.writers == 1 {
-			f.c.v.steps.Begin(f.node.ino)
+			f.c.events.Writing(f, true)
 		}
 		if h.Mode == Passthrough {
 			f.stale = true
 		}
 	}
 	f.opened()
-	f.node.ref()
+	f.node.Pin()
 	f.c.count.opens[h.Mode].Add(1)
 	f.c.count.handles.Add(1)
 	return h, nil
@@ -220,27 +207,15 @@ func (f *file) chooseMode(access uint32, served bool) Mode {
 	return Cached
 }
 
-// Release ends a handle.
-func (v *Volume) Release(h *Handle) {
-	n := h.Node
-	v.content.count.handles.Add(-1)
-	if n.view != nil {
-		v.releaseView(h)
-		return
-	}
-	if n.virt != nil {
-		if n.virt.set != nil {
-			n.virt.set.release()
-		}
-		n.unref(1)
-		return
-	}
-	f := n.file
+// Release ends the handle.
+func (h *fileHandle) Release() {
+	f := h.f
+	f.c.count.handles.Add(-1)
 	f.mu.Lock()
 	switch h.Mode {
 	case Passthrough:
 		if f.pass--; f.pass == 0 {
-			v.content.kernel.UnregisterBacking(f.backing)
+			f.c.kernel.UnregisterBacking(f.backing)
 		}
 	case Cached:
 		f.cached--
@@ -255,7 +230,7 @@ func (v *Volume) Release(h *Handle) {
 			f.flushed--
 		}
 		if f.writers--; f.writers == 0 {
-			v.steps.End(n.ino)
+			f.c.events.Writing(f, false)
 			f.writersGone()
 		}
 		f.cond.Broadcast()
@@ -263,70 +238,75 @@ func (v *Volume) Release(h *Handle) {
 	f.closed(h)
 	f.closeSources()
 	if f.users() == 0 {
-		v.hot.released(n)
+		f.c.events.Idle(f)
 	}
 	f.mu.Unlock()
-	n.unref(1)
+	f.node.Unpin()
+}
+
+// opened notes an open. f.mu is held.
+func (f *file) opened() {
+	if f.rec.Packed() && !f.c.readOnly {
+		f.opens++
+		f.c.events.Opened(f, f.opens)
+	}
+}
+
+// closed notes the end of a handle. f.mu is held.
+func (f *file) closed(h *fileHandle) {
+	if !f.c.readOnly && h.Mode == Cached && f.rec.Hollow && f.asm != nil {
+		f.c.events.Closed(f, h.read.Load())
+	}
 }
 
 // writersGone has the file packed, or finds that it stays as it is. f.mu is held.
 func (f *file) writersGone() {
-	if f.node.isDead() {
+	if f.node.Dead() {
 		return
 	}
 	if !f.settleSmall() {
-		f.c.v.packer.add(f.node)
+		f.c.events.Dirty(f)
 	}
 	if f.rw && f.users() > 0 { // who reads on must not look like a writer
-		if raw, err := f.node.openInode(unix.O_RDONLY); err == nil {
+		if raw, err := f.node.Open(unix.O_RDONLY); err == nil {
 			f.setRaw(raw, false)
 		}
 	}
 }
 
 // Read reads into p at off. Fewer bytes than asked for mean the end of the file.
-func (v *Volume) Read(h *Handle, p []byte, off int64) (int, error) {
-	if h.Node.view != nil {
-		return v.readView(h, p, off)
-	}
-	if h.Node.virt != nil {
-		return readVirtual(h, p, off)
-	}
-	k, packed, err := h.Node.file.read(p, off)
+func (h *fileHandle) Read(p []byte, off int64) (int, error) {
+	k, packed, err := h.f.read(p, off)
 	if err == errNoSource {
-		k, packed, err = h.Node.file.readAgain(p, off)
+		k, packed, err = h.f.readAgain(p, off)
 	}
 	if err != nil {
-		return 0, h.Node.file.readFailed(off, err)
+		return 0, h.f.readFailed(off, err)
 	}
-	v.wasRead(h, k, packed)
+	h.wasRead(k, packed)
 	return k, nil
 }
 
 // wasRead notes that k bytes were read.
-func (v *Volume) wasRead(h *Handle, k int, packed bool) {
+func (h *fileHandle) wasRead(k int, packed bool) {
 	if packed {
-		v.content.count.readPacked.add(k)
+		h.f.c.count.readPacked.add(k)
 	} else {
-		v.content.count.readPlace.add(k)
+		h.f.c.count.readPlace.add(k)
 	}
 	if first := h.read.Add(int64(k)) == int64(k); first && k > 0 && !h.noatime {
-		h.Node.file.accessed()
+		h.f.accessed()
 	}
 }
 
 // Lend is Read of n bytes without a copy; nil: they are not lent, but can be read.
-func (v *Volume) Lend(h *Handle, n int, off int64) (*assemble.Loan, int, error) {
-	f := h.Node.file
-	if f == nil || h.Node.view != nil || h.Node.virt != nil {
-		return nil, 0, nil
-	}
-	l, k, err := f.lend(n, off)
+func (h *fileHandle) Lend(n int, off int64) (*assemble.Loan, int, error) {
+	l, k, err := h.f.lend(n, off)
 	if err != nil {
-		return nil, 0, f.readFailed(off, err)
+		return nil, 0, h.f.readFailed(off, err)
 	}
 	if l != nil {
-		v.wasRead(h, k, true)
+		h.wasRead(k, true)
 	}
 	return l, k, nil
 }
@@ -347,17 +327,11 @@ func (f *file) readAgain(p []byte, off int64) (k int, packed bool, err error) {
 }
 
 // Write writes p at off; the kernel has resolved O_APPEND.
-func (v *Volume) Write(h *Handle, p []byte, off int64) (int, error) {
-	f := h.Node.file
-	if h.Node.virt != nil && h.Node.virt.query != nil && h.write {
-		return h.Node.virt.query.write(p, off)
-	}
-	if f == nil {
-		return 0, unix.EBADF
-	}
+func (h *fileHandle) Write(p []byte, off int64) (int, error) {
+	f := h.f
 	k, err := f.write(p, off, h.sync)
 	if err == errNotPlain {
-		k, err = v.writePacked(h, p, off)
+		k, err = h.writePacked(p, off)
 	}
 	if h.Mode == Direct && k > 0 {
 		f.mu.Lock()
@@ -365,7 +339,7 @@ func (v *Volume) Write(h *Handle, p []byte, off int64) (int, error) {
 		f.stale = true
 		f.mu.Unlock()
 		if shared {
-			v.content.kernel.InvalidateData(h.Node.id, off, int64(k))
+			f.c.kernel.InvalidateData(f.node.ID(), off, int64(k))
 		}
 	}
 	if k > 0 {
@@ -378,8 +352,8 @@ func (v *Volume) Write(h *Handle, p []byte, off int64) (int, error) {
 var errNotPlain = errors.New("not plain")
 
 // writePacked writes to a file that a copy has packed since the handle was opened.
-func (v *Volume) writePacked(h *Handle, p []byte, off int64) (int, error) {
-	f := h.Node.file
+func (h *fileHandle) writePacked(p []byte, off int64) (int, error) {
+	f := h.f
 	for h.write {
 		f.mu.Lock()
 		err := f.beginWrite()
@@ -428,28 +402,14 @@ func pwrite(w *os.File, p []byte, off int64) (int, error) {
 	}
 }
 
-// Flush is a close(2) of one of the handle's descriptors. Its RELEASE may come later. A writer's waits while more than
-// Options.MaxUnpacked waits to be packed.
-func (v *Volume) Flush(h *Handle) {
-	f := h.Node.file
-	if f == nil || !h.write {
-		return
-	}
+// Flush notes a close(2) of one of a writer's descriptors, and returns how many bytes of the file are not packed.
+func (h *fileHandle) Flush() (unpacked int64) {
+	f := h.f
 	f.mu.Lock()
+	defer f.mu.Unlock()
 	if !h.flushed {
 		h.flushed = true
 		f.flushed++
 	}
-	own := f.rawSizeLocked()
-	f.mu.Unlock()
-	v.packer.makeRoom(own)
-}
-
-// Fsync makes the file's bytes, attributes and name durable, as fsync(2) on the host does.
-func (v *Volume) Fsync(h *Handle) error {
-	n := h.Node
-	if n.view != nil || n.virt != nil {
-		return nil
-	}
-	return v.syncInode(n)
+	return f.rawSizeLocked()
 }

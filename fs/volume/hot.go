@@ -81,7 +81,7 @@ func (l *hotList) found(n *Node, size int64) {
 		e.size, e.wanted = size, false
 		l.lru.MoveToBack(e.elem)
 	} else {
-		n.ref()
+		n.Pin()
 		e = &hotEntry{node: n, size: size}
 		e.elem = l.lru.PushBack(e)
 		n.file.hot = e
@@ -134,7 +134,7 @@ func (l *hotList) want(n *Node) {
 	f := n.file
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if !f.rec.Packed() || f.rec.Hollow || n.isDead() {
+	if !f.rec.Packed() || f.rec.Hollow || n.Dead() {
 		return
 	}
 	l.mu.Lock()
@@ -213,7 +213,7 @@ func (l *hotList) candidates(all bool) []hotEntry {
 		h := e.Value.(*hotEntry)
 		l.wanted = l.wanted || h.wanted
 		if (all || h.wanted) && !(h.failed != nil && now.Before(h.retry)) {
-			h.node.ref()
+			h.node.Pin()
 			out = append(out, *h)
 		}
 	}
@@ -224,24 +224,4 @@ func (l *hotList) candidates(all bool) []hotEntry {
 func (v *Volume) diskShort() bool {
 	st, err := v.names.StatFS()
 	return err == nil && st.Blocks > 0 && st.Bavail < st.Blocks/50
-}
-
-// opened notes an open; a packed file that is opened a second time is hydrated. f.mu is held.
-func (f *file) opened() {
-	if !f.rec.Packed() || f.c.v.readOnly {
-		return
-	}
-	f.opens++
-	if !f.rec.Hollow {
-		f.c.v.hot.touch(f.node)
-	} else if f.opens > 1 {
-		f.c.v.hydrator.add(f.node)
-	}
-}
-
-// closed notes the end of a handle; a packed file most of which was read is hydrated. f.mu is held.
-func (f *file) closed(h *Handle) {
-	if !f.c.v.readOnly && h.Mode == Cached && f.rec.Hollow && f.asm != nil && h.read.Load() > f.asm.Size()/2 {
-		f.c.v.hydrator.add(f.node)
-	}
 }

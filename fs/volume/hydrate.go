@@ -142,7 +142,7 @@ func (h *hydrator) add(n *Node) {
 	if n.file.asm != nil {
 		size = n.file.asm.Size()
 	}
-	if size > h.v.hot.max/2 || n.isDead() {
+	if size > h.v.hot.max/2 || n.Dead() {
 		return
 	}
 	now := h.v.now()
@@ -150,7 +150,7 @@ func (h *hydrator) add(n *Node) {
 	h.since = now
 	known := h.in[n]
 	if !known && len(h.queue) < maxWaiting { // else there is enough to do; it will prove hot again
-		n.ref()
+		n.Pin()
 		h.in[n] = true
 		h.queue = append(h.queue, toHydrate{n, now})
 	}
@@ -183,7 +183,7 @@ func (f *file) hydrate() (int64, error) {
 	if err := f.load(); err != nil {
 		return 0, err
 	}
-	if !f.rec.Hollow || f.node.isDead() {
+	if !f.rec.Hollow || f.node.Dead() {
 		return 0, nil
 	}
 	if err := f.hydrateLocked(); err != nil {
@@ -201,7 +201,7 @@ func (f *file) hydrateLocked() error {
 	if !f.rec.Hollow {
 		return nil
 	}
-	own, err := f.node.openInode(os.O_RDWR)
+	own, err := f.node.Open(os.O_RDWR)
 	if err != nil {
 		return err
 	}
@@ -218,13 +218,13 @@ func (f *file) hydrateLocked() error {
 		err = f.hydrated(own)
 	}
 	if err != nil {
-		if !filled && !f.node.isDead() { // a record that failed to be written may have been, all the same
+		if !filled && !f.node.Dead() { // a record that failed to be written may have been, all the same
 			f.giveUp(own, size)
 		}
 		return err
 	}
-	if !f.node.isDead() {
-		f.c.v.hot.add(f.node, size)
+	if !f.node.Dead() {
+		f.c.events.Resident(f, size)
 		f.c.count.hydratedFiles.Add(1)
 		f.c.count.hydratedBytes.Add(size)
 	}
@@ -256,7 +256,7 @@ func (f *file) fill(own *os.File, rec tree.Record) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	src, err := f.c.v.asm.Open(rec.Manifest)
+	src, err := f.c.asm.Open(rec.Manifest)
 	if err != nil {
 		return st.Size(), f.openFailed(err)
 	}

@@ -10,7 +10,7 @@ import (
 // What is filled in waits while somebody reads packed files, but not for ever, and not at the end.
 func TestHydrationWaits(t *testing.T) {
 	v := &Volume{}
-	v.content = newContentFiles(v, [16]byte{})
+	v.content = newContentFiles(fileParts{Events: events{v}, Now: time.Now})
 	v.names = newNames(v)
 	v.hot = newHotList(v, 1<<40)
 	start := time.Now()

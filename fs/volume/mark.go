@@ -41,7 +41,7 @@ type movesLog struct{ names []alias }
 // noteMove writes a new name down, if anybody wants to know. v.ns is held exclusively.
 func (ns *Names) noteMove(dir *Node, name string) {
 	if ns.moves != nil {
-		dir.ref()
+		dir.Pin()
 		ns.moves.names = append(ns.moves.names, alias{dir, name})
 	}
 }
@@ -200,7 +200,7 @@ func (k *marker) file(n *Node, p string) error {
 
 // header reads the header of a hollow file. f.mu is held.
 func (f *file) header() (tree.Header, error) {
-	raw, err := f.node.openQuietly()
+	raw, err := f.openQuietly()
 	if err != nil {
 		return tree.Header{}, err
 	}

@@ -6,12 +6,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Caller is who asked for something new, which is to belong to them.
-type Caller struct {
-	UID, GID uint32
-	Thread   uint32 // 0 when unknown
-}
-
 // Lookup finds name in dir and takes a reference to it for the kernel.
 func (v *Volume) Lookup(dir *Node, name string) (*Node, Attr, error) {
 	if dir.virt != nil {
@@ -131,23 +125,13 @@ type made struct {
 
 // openNew opens a file made just now, and gives the reference back if that fails.
 func (v *Volume) openNew(m made, flags uint32, c Caller) (*Node, Attr, *Handle, error) {
-	f := m.node.file
-	f.mu.Lock() // not before: ns comes after it
-	f.loaded, f.vetted = true, true
-	if f.raw == nil {
-		f.setRaw(m.raw, m.rw)
-	} else { // somebody has opened it already
-		m.raw.Close()
-	}
-	f.changed()
-	h, err := m.node.file.attach(flags, f.noteOpen(flags, c.Thread))
-	f.mu.Unlock()
+	h, err := m.node.file.OpenNew(m.raw, m.rw, flags, c.Thread)
 	if err != nil {
 		m.node.unref(1)
 		return nil, Attr{}, nil, err
 	}
 	m.attr.Settled = false
-	return m.node, m.attr, h, nil
+	return m.node, m.attr, handleOf(m.node, h), nil
 }
 
 // creating are the flags to make a file with that is opened with flags. In passthrough the kernel opens it for writing
@@ -315,7 +299,7 @@ func (ns *Names) makeUnnamed(dir *Node, mode, flags uint32, c Caller) (m made, e
 	n.file.loaded, n.file.vetted = true, true
 	ns.tab.mu.Unlock()
 	open, rw := ns.v.creating(flags)
-	raw, err := n.openInode(open)
+	raw, err := n.Open(open)
 	if err != nil {
 		n.unref(1)
 		return m, err
@@ -357,7 +341,7 @@ func (v *Volume) Link(n, dir *Node, name string) (Attr, error) {
 	if err := v.names.link(n, dir, name); err != nil {
 		return Attr{}, err
 	}
-	n.ref()
+	n.Pin()
 	if n.file != nil {
 		n.file.touched()
 	}

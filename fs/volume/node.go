@@ -7,9 +7,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// NodeID is the kernel's name for a node while it knows it. The root is 1. A node id is never used twice.
-type NodeID uint64
-
 // RootID is the mount's root.
 const RootID NodeID = 1
 
@@ -215,12 +212,15 @@ func (ns *Names) dropAlias(n, dir *Node, name string) {
 	}
 }
 
-// ref adds a reference to a node that has one already.
-func (n *Node) ref() {
+// Pin adds a reference to a node that has one already.
+func (n *Node) Pin() {
 	n.ns.tab.mu.Lock()
 	n.refs++
 	n.ns.tab.mu.Unlock()
 }
+
+// Unpin takes one reference.
+func (n *Node) Unpin() { n.unref(1) }
 
 // unref takes k references; the last one removes the node.
 func (n *Node) unref(k int64) {

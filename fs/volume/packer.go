@@ -10,8 +10,6 @@ import (
 )
 
 const (
-	// smallFile: a file below this size that is no checkpoint stays as it is.
-	smallFile = 64 << 10
 	// A group of files is packed into one batch, so that small checkpoints share an fsync.
 	groupFiles = 64
 	groupBytes = 256 << 20
@@ -126,7 +124,7 @@ func (p *packer) pending() map[*Node]waiting {
 		all[n] = inQueue
 	}
 	for n := range all {
-		n.ref()
+		n.Pin()
 	}
 	return all
 }
@@ -138,7 +136,7 @@ func (p *packer) add(n *Node) {
 		return
 	}
 	f.queued = true
-	n.ref()
+	n.Pin()
 	size := f.rawSizeLocked()
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -343,7 +341,7 @@ func (p *packer) notePublished(n *Node, plain bool) {
 		p.morePlain = true
 		p.forgetPlain()
 	default:
-		n.ref()
+		n.Pin()
 		p.plain[n] = true
 	}
 }

@@ -27,6 +27,12 @@ func (r *rig) begin(p string) *job {
 	return &j
 }
 
+// packQuietly packs a file as the background would.
+func (r *rig) packQuietly(p string) error {
+	j := r.begin(p)
+	return j.p.Publish(j.res)
+}
+
 // A manifest of bytes that changed meanwhile is never published.
 func TestChangedWhilePacking(t *testing.T) {
 	const size = 300 << 10
@@ -54,7 +60,7 @@ func TestChangedWhilePacking(t *testing.T) {
 			r.write("f", random(size, 1))
 			j := r.begin("f")
 			done := change(r)
-			if err := r.publish(j); err != nil {
+			if err := j.p.Publish(j.res); err != nil {
 				t.Fatal(err)
 			}
 			r.want("f", resident)
@@ -80,7 +86,7 @@ func TestMovedWhilePacking(t *testing.T) {
 	r.unlink("g")
 	r.write("g", []byte("another"))
 	for _, j := range []*job{jf, jg} {
-		if err := r.publish(j); err != nil {
+		if err := j.p.Publish(j.res); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -129,7 +135,7 @@ func TestSyncWaitsForRepack(t *testing.T) {
 	n := r.find("f")
 	defer r.forget(n)
 	first := p.take()
-	if _, err := n.file.beginPack(&job{}, func() {}); err != nil {
+	if _, err := n.file.BeginPack(func() {}); err != nil {
 		t.Fatal(err)
 	}
 	r.patch("f", []byte("new"), 0)

@@ -161,7 +161,7 @@ func (queryRoot) lookup(v *Volume, name string) (virtual, error) {
 	q.mu.Lock()
 	p := q.pin
 	if p.h != nil {
-		p.h.Node.ref()
+		p.h.Node.Pin()
 	}
 	q.mu.Unlock()
 	var w virtual
@@ -230,7 +230,7 @@ func (v *Volume) openQuery(n *Node, flags uint32) (*Handle, error) {
 	if !write && q.err != nil {
 		return nil, unix.EINVAL
 	}
-	n.ref()
+	n.Pin()
 	v.content.count.handles.Add(1)
 	return &Handle{Node: n, Mode: Direct, write: write}, nil
 }

@@ -5,14 +5,8 @@ import (
 )
 
 // Fallocate is fallocate(2).
-func (v *Volume) Fallocate(h *Handle, mode uint32, off, n int64) error {
-	if !h.write {
-		return unix.EBADF
-	}
-	f := h.Node.file
-	if f == nil {
-		return unix.EOPNOTSUPP
-	}
+func (h *fileHandle) Fallocate(mode uint32, off, n int64) error {
+	f := h.f
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err := f.beginWrite(); err != nil {
@@ -35,15 +29,8 @@ func (v *Volume) Fallocate(h *Handle, mode uint32, off, n int64) error {
 }
 
 // Seek answers SEEK_DATA and SEEK_HOLE. What is packed counts as data throughout.
-func (v *Volume) Seek(h *Handle, off int64, whence int) (int64, error) {
-	n := h.Node
-	if n.view != nil {
-		return seekDense(off, whence, n.view.size)
-	}
-	if n.virt != nil {
-		return seekDense(off, whence, n.virt.size())
-	}
-	f := n.file
+func (h *fileHandle) Seek(off int64, whence int) (int64, error) {
+	f := h.f
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.raw != nil {

@@ -213,7 +213,7 @@ func (r *treeRepair) file(n *Node) (did string, lost, err error) {
 		return "", missing, nil
 	}
 	var st unix.Stat_t
-	if err := n.statInode(&st); err != nil {
+	if err := n.Stat(&st); err != nil {
 		return did, nil, err
 	}
 	if st.Size != m.Size {

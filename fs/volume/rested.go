@@ -100,7 +100,7 @@ func (r *rested) add(n *Node) {
 		return
 	}
 	if !known {
-		n.ref()
+		n.Pin()
 	}
 	r.waiting[n] = r.since
 }

@@ -79,7 +79,7 @@ func (f *file) rawSize() int64 {
 
 func (f *file) rawSizeLocked() int64 {
 	var st unix.Stat_t
-	if f.load() != nil || f.rec.Hollow || f.node.statInode(&st) != nil {
+	if f.load() != nil || f.rec.Hollow || f.node.Stat(&st) != nil {
 		return 0
 	}
 	return st.Size

@@ -36,7 +36,7 @@ func newSummer(v *Volume, after time.Duration) *summer {
 // sum makes the checksum of a file, and rests from time to time as long as that took.
 func (s *summer) sum(n *Node) {
 	began := time.Now()
-	did, err := s.v.sum(s.ctx, n)
+	did, err := n.file.sum(s.ctx)
 	if err != nil {
 		s.failed(err)
 	}
@@ -59,7 +59,7 @@ func (s *summer) sum(n *Node) {
 func (v *Volume) sumAll(ctx context.Context) error {
 	<-v.surveyed
 	return v.walk(ctx, "", func(_ string, n *Node) error {
-		_, err := v.sum(ctx, n)
+		_, err := n.file.sum(ctx)
 		return err
 	})
 }
@@ -72,8 +72,8 @@ func sumHolds(rec *tree.Record, st *unix.Stat_t) bool {
 }
 
 // sum makes the checksum of a plain file that nobody writes, unless it has one. did: its bytes were read.
-func (v *Volume) sum(ctx context.Context, n *Node) (did bool, err error) {
-	raw, gen, before, err := n.file.beginSum()
+func (f *file) sum(ctx context.Context) (did bool, err error) {
+	raw, gen, before, err := f.beginSum()
 	if raw == nil || err != nil {
 		return false, err
 	}
@@ -82,18 +82,18 @@ func (v *Volume) sum(ctx context.Context, n *Node) (did bool, err error) {
 	if err := unix.Fstat(int(raw.Fd()), &st); err != nil {
 		return false, err
 	}
-	if v.content.mayBeWritten(raw, false) {
-		v.sums.add(n)
+	if f.c.mayBeWritten(raw, false) {
+		f.c.events.Unsummed(f)
 		return false, nil
 	}
 	h, size, err := sumOf(ctx, raw)
 	if err == nil {
-		err = v.content.step("sum: read")
+		err = f.c.step("sum: read")
 	}
 	if err != nil || size != st.Size {
 		return true, err
 	}
-	return true, n.file.endSum(gen, h, before, st)
+	return true, f.endSum(gen, h, before, st)
 }
 
 // beginSum opens a file that wants a checksum; nil for others.
@@ -103,18 +103,18 @@ func (f *file) beginSum() (raw *os.File, gen uint64, before unix.Stat_t, err err
 	if err = f.load(); err == nil && !f.rec.Packed() {
 		err = f.vet()
 	}
-	if err != nil || f.rec.Packed() || f.rec.Emptying || f.damaged != nil || f.dirty || f.writers > 0 || f.node.isDead() || f.c.v.readOnly {
+	if err != nil || f.rec.Packed() || f.rec.Emptying || f.damaged != nil || f.dirty || f.writers > 0 || f.node.Dead() || f.c.readOnly {
 		return nil, 0, before, err
 	}
-	if err := f.node.statInode(&before); err != nil {
+	if err := f.node.Stat(&before); err != nil {
 		return nil, 0, before, err
 	}
 	_, mok := tree.Nanoseconds(before.Mtim)
 	_, cok := tree.Nanoseconds(before.Ctim)
-	if !mok || !cok || before.Size == 0 || before.Size > maxSummed || sumHolds(&f.rec, &before) && f.rec.Epoch == f.c.v.lock.Epoch() {
+	if !mok || !cok || before.Size == 0 || before.Size > maxSummed || sumHolds(&f.rec, &before) && f.rec.Epoch == f.c.epoch() {
 		return nil, 0, before, nil
 	}
-	raw, err = f.node.openQuietly()
+	raw, err = f.openQuietly()
 	return raw, f.gen, before, err
 }
 
@@ -124,31 +124,31 @@ func (f *file) endSum(gen uint64, h cas.Hash, before, st unix.Stat_t) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var now unix.Stat_t
-	if f.gen != gen || f.dirty || f.writers > 0 || f.rec.Packed() || f.node.isDead() {
+	if f.gen != gen || f.dirty || f.writers > 0 || f.rec.Packed() || f.node.Dead() {
 		return nil
 	}
-	if err := f.node.statInode(&now); err != nil {
+	if err := f.node.Stat(&now); err != nil {
 		return err
 	}
 	if now.Size != st.Size || now.Mtim != st.Mtim || now.Ctim != st.Ctim {
-		f.c.v.sums.add(f.node)
+		f.c.events.Unsummed(f)
 		return nil
 	}
 	rec := f.rec
 	held := sumHolds(&rec, &now)
 	if held && rec.Sum != h {
-		f.c.v.report(slog.LevelWarn, "a file is not what it was before the host went down: what was written and not synced was lost, or its bytes are damaged",
+		f.c.report(slog.LevelWarn, "a file is not what it was before the host went down: what was written and not synced was lost, or its bytes are damaged",
 			"path", f.node.Path())
 	}
 	if !held { // else the inode's change time is that of the old record
 		rec.Ctime, _ = tree.Nanoseconds(before.Ctim)
 	}
-	rec.Summed, rec.Sum, rec.Size, rec.Epoch = true, h, uint32(now.Size), f.c.v.lock.Epoch()
+	rec.Summed, rec.Sum, rec.Size, rec.Epoch = true, h, uint32(now.Size), f.c.epoch()
 	rec.Mtime, _ = tree.Nanoseconds(now.Mtim)
 	if err := f.c.step("sum: record"); err != nil {
 		return err
 	}
-	f.c.v.hot.grew.Store(true) // a clean end has to make the bytes durable that the record speaks of
+	f.c.events.Unsynced(f) // a clean end has to make the bytes durable that the record speaks of
 	f.moved = true
 	return f.writeRecord(rec)
 }
@@ -162,7 +162,7 @@ func (f *file) unsum() error {
 	if err := f.c.step("unsum"); err != nil {
 		return err
 	}
-	f.c.v.hot.grew.Store(true) // a clean end has to make it durable that it is gone
+	f.c.events.Unsynced(f) // a clean end has to make it durable that it is gone
 	f.moved = true
 	return f.writeRecord(tree.Record{ViewHidden: f.rec.ViewHidden, Literal: f.rec.Literal})
 }

@@ -174,7 +174,7 @@ func TestSumOvertaken(t *testing.T) {
 	}
 	n := r.find("f")
 	defer r.forget(n)
-	if _, err := r.sum(context.Background(), n); err != nil {
+	if _, err := n.file.sum(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	r.wantSum("f", false)

@@ -46,7 +46,7 @@ func (s *survey) run() {
 	for _, h := range s.hot {
 		f := h.node.file
 		f.mu.Lock()
-		if f.rec.Packed() && !f.rec.Hollow && f.hot == nil && !h.node.isDead() {
+		if f.rec.Packed() && !f.rec.Hollow && f.hot == nil && !h.node.Dead() {
 			s.v.hot.found(h.node, h.size)
 		}
 		f.mu.Unlock()
@@ -105,7 +105,7 @@ func (s *survey) file(n *Node) error {
 		return nil
 	}
 	var st unix.Stat_t
-	if err := n.statInode(&st); err != nil {
+	if err := n.Stat(&st); err != nil {
 		return err
 	}
 	if f.rec.Packed() && !v.readOnly {
@@ -142,7 +142,7 @@ func (s *survey) file(n *Node) error {
 		s.dropped++
 		return f.disbelieve()
 	default:
-		n.ref()
+		n.Pin()
 		s.hot = append(s.hot, hotFile{n, st.Size, st.Atim})
 	}
 	return nil

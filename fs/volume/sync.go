@@ -80,8 +80,8 @@ func (v *Volume) syncPublished() error {
 	p.mu.Unlock()
 	var errs []error
 	for n := range nodes {
-		if !all && !n.isDead() {
-			errs = append(errs, v.syncInode(n))
+		if !all && !n.Dead() {
+			errs = append(errs, n.file.sync())
 		}
 		n.unref(1)
 	}
@@ -163,7 +163,7 @@ func (v *Volume) failures() []control.Failure {
 	var all []failed
 	add := func(n *Node, d *delay) {
 		if d != nil && d.err != nil {
-			n.ref()
+			n.Pin()
 			all = append(all, failed{n, *d})
 		}
 	}

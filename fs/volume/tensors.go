@@ -42,7 +42,7 @@ func (d tensorTree) lookup(v *Volume, name string) (virtual, error) {
 		var w *Node
 		if w, _, err = v.lookupView(d.src, name); err == nil {
 			src = w.view.src
-			src.ref()
+			src.Pin()
 			w.unref(1)
 		}
 	}
@@ -113,7 +113,7 @@ func (d tensorsOf) lookup(v *Volume, name string) (virtual, error) {
 	if err != nil {
 		return virtual{}, unix.ENOENT
 	}
-	d.src.ref()
+	d.src.Pin()
 	return virtual{
 		key: fileKey{d.src, x.gen}, src: d.src,
 		view: &viewNode{src: d.src, gen: x.gen, size: plan.Size(), end: end, npy: t, plan: plan},

@@ -32,7 +32,7 @@ func (f *file) evict() (skip string, err error) {
 	switch {
 	case !f.rec.Packed():
 		return skipNotPacked, nil
-	case f.rec.Hollow || f.node.isDead():
+	case f.rec.Hollow || f.node.Dead():
 		return "", nil
 	case f.pass > 0:
 		return skipOpen, nil
@@ -57,7 +57,7 @@ func (f *file) evict() (skip string, err error) {
 	}
 	f.c.count.evictedFiles.Add(1)
 	f.c.count.evictedBytes.Add(size)
-	f.c.v.hot.remove(f.node)
+	f.c.events.Resident(f, 0)
 	f.kept = 0
 	return "", nil
 }
@@ -65,7 +65,7 @@ func (f *file) evict() (skip string, err error) {
 // evictAlone makes a packed file hollow if nobody else has it open. lost says why it cannot be read by its manifest. f.mu is
 // held.
 func (f *file) evictAlone() (size int64, skip string, lost, err error) {
-	own, err := f.node.openInode(unix.O_RDWR)
+	own, err := f.node.Open(unix.O_RDWR)
 	if err != nil {
 		return 0, "", nil, err
 	}
@@ -99,7 +99,7 @@ func (f *file) keep(lost error) (skip string, err error) {
 	}
 	f.kept++
 	f.c.count.evictErrs.Add(1)
-	f.c.v.report(slog.LevelError, "the manifest of a packed file is damaged; the file is kept by its bytes in place, and packed again",
+	f.c.report(slog.LevelError, "the manifest of a packed file is damaged; the file is kept by its bytes in place, and packed again",
 		"path", f.node.Path(), "reason", lost)
 	if err := f.unpack(false); err != nil {
 		return "", fmt.Errorf("%w; its bytes in place could not be made the file again: %w", lost, err)
@@ -110,7 +110,7 @@ func (f *file) keep(lost error) (skip string, err error) {
 		}
 		f.closeAsm()
 	}
-	f.c.v.packer.add(f.node)
+	f.c.events.Dirty(f)
 	return fmt.Sprintf("%v; it is kept by its bytes in place, and packed again", lost), nil
 }
 
@@ -147,14 +147,14 @@ func (f *file) giveUp(own *os.File, size int64) {
 		err = tree.SetMtime(int(own.Fd()), f.rec.Mtime)
 	}
 	if err != nil {
-		f.c.v.report(slog.LevelWarn, "the bytes of a packed file stay in place", "path", f.node.Path(), "reason", err)
+		f.c.report(slog.LevelWarn, "the bytes of a packed file stay in place", "path", f.node.Path(), "reason", err)
 	}
 }
 
 // disbelieve makes a packed file hollow whose bytes in place nobody can vouch for, or that was cut off on its way to
 // be hollow, and gives it the manifest's size. f.mu is held.
 func (f *file) disbelieve() error {
-	own, err := f.node.openInode(unix.O_RDWR)
+	own, err := f.node.Open(unix.O_RDWR)
 	if err != nil {
 		return err
 	}
@@ -171,9 +171,9 @@ func (f *file) disbelieve() error {
 	if err != nil {
 		return err
 	}
-	m, err := f.c.v.asm.Manifest(f.rec.Manifest)
+	m, err := f.c.asm.Manifest(f.rec.Manifest)
 	if err != nil { // what lies in place may be all there is, for a repair to move aside
-		f.c.v.report(slog.LevelError, "the manifest of a packed file cannot be read; its bytes stay in place and are not believed", "path", f.node.Path(), "reason", err)
+		f.c.report(slog.LevelError, "the manifest of a packed file cannot be read; its bytes stay in place and are not believed", "path", f.node.Path(), "reason", err)
 		return nil
 	}
 	size := st.Size()
@@ -189,7 +189,7 @@ func (f *file) disbelieve() error {
 
 // headed reports whether a hollow file of this size has the header that says so. f.mu is held.
 func (f *file) headed(size int64) bool {
-	raw, err := f.node.openQuietly()
+	raw, err := f.openQuietly()
 	if err != nil {
 		return false
 	}
@@ -204,7 +204,7 @@ func (f *file) headed(size int64) bool {
 
 // finishEmptying ends what empty began. f.mu is held.
 func (f *file) finishEmptying() error {
-	own, err := f.node.openInode(unix.O_RDWR)
+	own, err := f.node.Open(unix.O_RDWR)
 	if err != nil {
 		return err
 	}
@@ -231,7 +231,7 @@ func (f *file) unpack(empty bool) error {
 	if !f.rec.Packed() {
 		return f.unsum()
 	}
-	f.c.v.bases.NotePath(f.node.Path(), f.rec.Manifest)
+	f.c.events.Unpacked(f, f.rec.Manifest)
 	if empty {
 		if err := f.c.step("empty: begin"); err != nil {
 			return err
@@ -250,7 +250,7 @@ func (f *file) unpack(empty bool) error {
 			return err
 		}
 	}
-	own, err := f.node.openQuietly()
+	own, err := f.openQuietly()
 	if err != nil {
 		return err
 	}
@@ -268,7 +268,7 @@ func (f *file) unpack(empty bool) error {
 	if err := f.writeRecord(tree.Record{ViewHidden: f.rec.ViewHidden, Literal: literal}); err != nil {
 		return err
 	}
-	if err := f.unpacked(); err != nil || f.node.isDead() {
+	if err := f.unpacked(); err != nil || f.node.Dead() {
 		return err
 	}
 	if err := f.c.step("unpack: sync record"); err != nil {
@@ -305,7 +305,7 @@ func (f *file) makeWhole(own *os.File) error {
 	if err := f.c.step("unpack: sync"); err != nil {
 		return err
 	}
-	if f.node.isDead() {
+	if f.node.Dead() {
 		return nil
 	}
 	return own.Sync()
@@ -314,7 +314,7 @@ func (f *file) makeWhole(own *os.File) error {
 // unpacked ends unpack: readers that are at it read the bytes in place from now on. f.mu is held.
 func (f *file) unpacked() error {
 	f.moved = true
-	f.c.v.hot.remove(f.node)
+	f.c.events.Resident(f, 0)
 	f.changed()
 	if f.asm == nil {
 		return nil

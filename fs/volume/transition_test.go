@@ -47,7 +47,7 @@ func TestCutOff(t *testing.T) {
 		do   func(r *rig) error
 		new  []byte // nil: as it was, with its times
 	}{
-		"pack":                  {resident, func(r *rig) error { return r.publish(r.begin("f")) }, nil},
+		"pack":                  {resident, func(r *rig) error { return r.packQuietly("f") }, nil},
 		"evict":                 {both, byHand(func(r *rig, n *Node) error { _, err := n.file.evict(); return err }), nil},
 		"hydrate":               {packed, byHand(func(r *rig, n *Node) error { _, err := n.file.hydrate(); return err }), nil},
 		"write, resident":       {both, func(r *rig) error { return writer(r, unix.O_RDWR, 0) }, patched},
@@ -77,7 +77,7 @@ func TestCutOff(t *testing.T) {
 				mtime := unix.Timespec{Sec: 1234567890, Nsec: 987654321}
 				r.setattr("f", &SetAttr{Mtime: &mtime})
 				if c.from != resident {
-					if err := r.publish(r.begin("f")); err != nil {
+					if err := r.packQuietly("f"); err != nil {
 						t.Fatal(err)
 					}
 				}

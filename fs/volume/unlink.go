@@ -103,7 +103,7 @@ func (v *Volume) bury(t *victim) {
 // touched is touch after something that succeeded. f.mu is held.
 func (f *file) touched() {
 	if err := f.touch(); err != nil {
-		f.c.v.report(slog.LevelWarn, "the change time of a file was not kept", "path", f.node.Path(), "reason", err)
+		f.c.report(slog.LevelWarn, "the change time of a file was not kept", "path", f.node.Path(), "reason", err)
 	}
 }
 

@@ -91,7 +91,7 @@ func (u *usage) file(path string, n *Node) error {
 	var st unix.Stat_t
 	n.file.mu.Lock()
 	rec := n.file.rec
-	err = n.statInode(&st)
+	err = n.Stat(&st)
 	n.file.mu.Unlock()
 	if err == nil && !rec.Hollow {
 		s.ResidentBytes += st.Blocks * 512

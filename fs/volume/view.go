@@ -173,7 +173,7 @@ func (v *Volume) measureView(n *Node) int64 {
 		return f.viewSize
 	}
 	f.viewGen, f.viewSize = f.gen+1, 0
-	raw, err := n.openQuietly()
+	raw, err := n.file.openQuietly()
 	if err != nil {
 		return 0
 	}
@@ -236,7 +236,7 @@ func (v *Volume) openView(n *Node, flags uint32) (*Handle, error) {
 	if err := v.useView(n); err != nil {
 		return nil, err
 	}
-	n.ref()
+	n.Pin()
 	v.content.count.handles.Add(1)
 	return &Handle{Node: n, Mode: Cached, KeepCache: true}, nil
 }
@@ -362,7 +362,7 @@ func (v *Volume) materialise(n *Node, empty bool) error {
 	defer v.Release(h)
 	if !empty {
 		if err = v.copyView(n, node); err == nil {
-			err = v.syncInode(node)
+			err = node.file.sync()
 		}
 		if err == nil {
 			err = v.content.step("view: name")

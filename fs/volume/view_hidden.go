@@ -29,7 +29,7 @@ func (h *hiddenViews) has(at alias) bool {
 // hide remembers a view.
 func (v *Volume) hide(at alias) {
 	h := &v.hidden
-	at.dir.ref()
+	at.dir.Pin()
 	h.mu.Lock()
 	known := h.at[at]
 	if h.at == nil {

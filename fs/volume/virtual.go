@@ -260,7 +260,7 @@ func (v *Volume) openVirtual(n *Node, flags uint32) (*Handle, error) {
 		}
 		h = &Handle{Node: n, Mode: Direct, text: text}
 	}
-	n.ref()
+	n.Pin()
 	v.content.count.handles.Add(1)
 	return h, nil
 }

@@ -168,8 +168,6 @@ func Open(o Options) (*Volume, error) {
 		dir: o.Dir, readOnly: o.ReadOnly, noViews: o.NoViews, now: o.Now, report: o.Log,
 		started: o.Now(), lock: lock,
 	}
-	v.content = newContentFiles(v, format.ID)
-	v.names = newNames(v)
 	if !o.ReadOnly {
 		v.keepReserve()
 	}
@@ -244,6 +242,11 @@ func (v *Volume) open(o Options, format *tree.Format) error {
 	}
 	v.pack = pack.New(v.store, packing)
 
+	v.content = newContentFiles(fileParts{
+		ID: format.ID, ReadOnly: v.readOnly, Store: v.store, Assemble: v.asm, Pack: v.pack, Epoch: v.lock.Epoch, Now: v.now, Report: v.report,
+		Events: events{v},
+	})
+	v.names = newNames(v)
 	if v.names.rootFd, err = unix.Open(v.treePath(), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil {
 		return fmt.Errorf("%s: %w", v.treePath(), err)
 	}
@@ -390,7 +393,7 @@ func (v *Volume) shut(clean bool) error {
 	if v.index != nil {
 		errs = append(errs, v.index.Close())
 	}
-	if v.names.rootFd >= 0 {
+	if v.names != nil && v.names.rootFd >= 0 {
 		unix.Close(v.names.rootFd)
 	}
 	if v.steps != nil {
@@ -399,30 +402,3 @@ func (v *Volume) shut(clean bool) error {
 	err := errors.Join(errs...)
 	return errors.Join(err, v.lock.Release(clean && err == nil))
 }
-
-// readFailed logs a failed read with what it struck, and returns what the program gets.
-func (f *file) readFailed(off int64, err error) error {
-	f.c.count.readErrs.Add(1)
-	args := []any{"path", f.node.Path(), "offset", off, "reason", err}
-	var ae *assemble.Error
-	if errors.As(err, &ae) {
-		args = append(args, "tensor", ae.Tensor)
-	}
-	f.c.v.report(slog.LevelError, "read failed", args...)
-	return unix.EIO
-}
-
-// openFailed is readFailed for what was damaged; other errors of an open are the caller's to see.
-func (f *file) openFailed(err error) error {
-	if errors.Is(err, cas.ErrCorrupt) || errors.Is(err, cas.ErrNotFound) || errors.Is(err, cas.ErrNewer) {
-		return f.readFailed(0, err)
-	}
-	return err
-}
-
-// noKernel is for a volume that nobody mounted.
-type noKernel struct{}
-
-func (noKernel) RegisterBacking(int) (int32, error)     { return 0, unix.ENOTSUP }
-func (noKernel) UnregisterBacking(int32)                {}
-func (noKernel) InvalidateData(id NodeID, off, n int64) {}

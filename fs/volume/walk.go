@@ -12,7 +12,7 @@ import (
 // resolve finds the node of a path below the mount's root, with one reference more. Symlinks are not followed.
 func (v *Volume) resolve(p string) (*Node, error) {
 	n := v.names.root
-	n.ref()
+	n.Pin()
 	for name := range strings.SplitSeq(strings.Trim(path.Clean("/"+p), "/"), "/") {
 		if name == "" {
 			continue

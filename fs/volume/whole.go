@@ -11,7 +11,7 @@ import (
 // base of a delta. It decodes no chunk: what rots in one is found by check. An error that wraps cas.ErrCorrupt or cas.ErrNotFound says that the file cannot
 // be read by its manifest.
 func (c *contentFiles) whole(h cas.Hash) (*manifest.Manifest, error) {
-	p, err := c.v.store.Get(h, nil)
+	p, err := c.store.Get(h, nil)
 	if err != nil {
 		return nil, fmt.Errorf("manifest: %w", err)
 	}
@@ -26,14 +26,14 @@ func (c *contentFiles) whole(h cas.Hash) (*manifest.Manifest, error) {
 		if len(locs) < len(hashes) {
 			locs = make([]cas.Location, len(hashes))
 		}
-		if err := c.v.store.Locate(hashes, locs[:len(hashes)]); err != nil {
+		if err := c.store.Locate(hashes, locs[:len(hashes)]); err != nil {
 			return err
 		}
 		for i, h := range hashes {
 			if locs[i].Segment == 0 {
 				return &cas.ChunkError{Hash: h, Err: cas.ErrNotFound}
 			}
-			if _, err := c.v.store.Bases(h, locs[i]); err != nil {
+			if _, err := c.store.Bases(h, locs[i]); err != nil {
 				return err
 			}
 		}
@@ -41,7 +41,7 @@ func (c *contentFiles) whole(h cas.Hash) (*manifest.Manifest, error) {
 		return nil
 	}
 	for _, o := range m.Objects {
-		spans, err := o.Spans(c.v.store.Get)
+		spans, err := o.Spans(c.store.Get)
 		if err != nil {
 			return nil, fmt.Errorf("chunk list: %w", err)
 		}

@@ -1,0 +1,60 @@
+package volume
+
+import (
+	"ckptfs/cas"
+)
+
+// events is what happens when something becomes of a file: the one place where the parts are told of each other.
+type events struct{ v *Volume }
+
+func (e events) Writing(f *file, open bool) {
+	ino := f.node.Ino()
+	if open {
+		e.v.steps.Begin(ino)
+	} else {
+		e.v.steps.End(ino)
+	}
+}
+
+func (e events) Dirty(f *file) { e.v.packer.add(nodeOf(f)) }
+
+func (e events) Plain(f *file) {
+	e.v.packer.notePublished(nodeOf(f), true)
+	e.v.sums.add(nodeOf(f))
+}
+
+func (e events) Packed(f *file) {
+	e.v.packer.notePublished(nodeOf(f), false)
+	e.v.notePacked(nodeOf(f))
+}
+
+func (e events) Unpacked(f *file, before cas.Hash) { e.v.bases.NotePath(f.node.Path(), before) }
+
+func (e events) Resident(f *file, bytes int64) {
+	if bytes > 0 {
+		e.v.hot.add(nodeOf(f), bytes)
+	} else {
+		e.v.hot.remove(nodeOf(f))
+	}
+}
+
+func (e events) Opened(f *file, opens int) {
+	if !f.rec.Hollow {
+		e.v.hot.touch(nodeOf(f))
+	} else if opens > 1 { // it proved hot
+		e.v.hydrator.add(nodeOf(f))
+	}
+}
+
+func (e events) Closed(f *file, read int64) {
+	if read > f.asm.Size()/2 { // it proved hot
+		e.v.hydrator.add(nodeOf(f))
+	}
+}
+
+func (e events) Idle(f *file)     { e.v.hot.released(nodeOf(f)) }
+func (e events) Unsummed(f *file) { e.v.sums.add(nodeOf(f)) }
+func (e events) Unsynced(*file)   { e.v.hot.grew.Store(true) }
+
+// nodeOf is the node of a file.
+func nodeOf(f *file) *Node { return f.node.(*Node) }

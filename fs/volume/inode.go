@@ -1,0 +1,165 @@
+package volume
+
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"ckptfs/fs/tree"
+)
+
+// ReadRecord reads the inode's record; tree.ErrNoRecord when it has none.
+func (n *Node) ReadRecord() (tree.Record, error) {
+	n.ns.ns.RLock()
+	defer n.ns.ns.RUnlock()
+	p, err := n.locate()
+	if err != nil {
+		return tree.Record{}, err
+	}
+	defer n.ns.release(p)
+	return tree.ReadRecord(p.path())
+}
+
+// WriteRecord stores a record in the inode.
+func (n *Node) WriteRecord(rec *tree.Record) error {
+	n.ns.ns.RLock()
+	defer n.ns.ns.RUnlock()
+	p, err := n.locate()
+	if err != nil {
+		return err
+	}
+	defer n.ns.release(p)
+	return tree.WriteRecord(p.path(), rec)
+}
+
+// Open opens the file's inode. A daemon without privileges opens one too whose mode denies its owner. f.mu is held:
+// with a lease taken under it the open would wait, with ns held.
+func (n *Node) Open(flags int) (*os.File, error) {
+	n.ns.ns.RLock()
+	defer n.ns.ns.RUnlock()
+	p, err := n.locate()
+	if err != nil {
+		return nil, err
+	}
+	defer n.ns.release(p)
+	fd, err := p.open(flags)
+	if err == unix.EACCES && !n.ns.privileged {
+		err = tree.WithOwnerBits(p.path(), func() (err error) {
+			fd, err = p.open(flags)
+			return err
+		})
+	}
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), p.name), nil
+}
+
+// Stat describes the inode itself.
+func (n *Node) Stat(st *unix.Stat_t) error {
+	n.ns.ns.RLock()
+	defer n.ns.ns.RUnlock()
+	p, err := n.locate()
+	if err != nil {
+		return err
+	}
+	defer n.ns.release(p)
+	return p.stat(st)
+}
+
+// Dead reports whether no name leads to the node.
+func (n *Node) Dead() bool {
+	n.ns.tab.mu.Lock()
+	defer n.ns.tab.mu.Unlock()
+	return n.dead
+}
+
+// SetHost does what setInode says to the host's inode.
+func (n *Node) SetHost(s *SetAttr) error {
+	n.ns.ns.RLock()
+	defer n.ns.ns.RUnlock()
+	p, err := n.locate()
+	if err != nil {
+		return err
+	}
+	defer n.ns.release(p)
+	path := p.path()
+	if s.UID != nil || s.GID != nil || s.nothing() {
+		uid, gid := -1, -1
+		if s.UID != nil {
+			uid = int(*s.UID)
+		}
+		if s.GID != nil {
+			gid = int(*s.GID)
+		}
+		flag := unix.AT_SYMLINK_NOFOLLOW
+		if p.magic {
+			flag = 0
+		}
+		if err := unix.Fchownat(p.dirfd, p.name, uid, gid, flag); err != nil {
+			return err
+		}
+	}
+	mode := s.Mode
+	if (s.KillSUID || s.nothing() && s.By != nil) && mode == nil && n.file != nil {
+		var st unix.Stat_t
+		if err := p.stat(&st); err != nil {
+			return err
+		}
+		m := st.Mode & 0o7777 &^ unix.S_ISUID
+		if m&unix.S_IXGRP != 0 || s.By != nil && s.By.GID != st.Gid {
+			m &^= unix.S_ISGID
+		}
+		if m != st.Mode&0o7777 {
+			mode = &m
+		}
+	}
+	if mode != nil {
+		if n.mode == unix.S_IFLNK {
+			return unix.EOPNOTSUPP
+		}
+		if err := unix.Chmod(path, *mode&0o7777); err != nil {
+			return err
+		}
+	}
+	if s.Atime == nil && s.Mtime == nil {
+		return nil
+	}
+	ts := [2]unix.Timespec{{Nsec: unix.UTIME_OMIT}, {Nsec: unix.UTIME_OMIT}}
+	if s.Atime != nil {
+		ts[0] = *s.Atime
+	}
+	if s.Mtime != nil {
+		ts[1] = *s.Mtime
+	}
+	flag := unix.AT_SYMLINK_NOFOLLOW
+	if p.magic {
+		flag = 0
+	}
+	return unix.UtimesNanoAt(p.dirfd, p.name, ts[:], flag)
+}
+
+func (ns *Names) syncTree() error {
+	fd, err := unix.Open(ns.v.treePath(), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return unix.Syncfs(fd)
+}
+
+// StatFS describes the disk that the store lies on.
+func (ns *Names) StatFS() (unix.Statfs_t, error) {
+	var st unix.Statfs_t
+	err := unix.Fstatfs(ns.rootFd, &st)
+	return st, err
+}
+
+// OpenBeside opens what a path below the mount's root leads to. Symlinks are not followed.
+func (n *Node) OpenBeside(path string, flags int) (*os.File, error) {
+	fd, err := tree.OpenBelow(n.ns.rootFd, path, uint64(flags))
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), path), nil
+}

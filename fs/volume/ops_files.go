@@ -1,0 +1,163 @@
+package volume
+
+import (
+	"golang.org/x/sys/unix"
+
+	"ckptfs/fs/assemble"
+)
+
+// Handle is an open file.
+type Handle struct {
+	Node      *Node
+	Mode      Mode
+	Backing   int32 // in Passthrough
+	KeepCache bool  // in Cached: what the kernel has of the file is still right
+
+	file  *fileHandle // of a file of the tree
+	write bool
+	text  []byte // of a virtual file that has virtual.text
+}
+
+// handleOf is what the kernel gets of an open file of the tree.
+func handleOf(n *Node, h *fileHandle) *Handle {
+	return &Handle{Node: n, Mode: h.Mode, Backing: h.Backing, KeepCache: h.KeepCache, file: h, write: h.write}
+}
+
+// Writes reports whether the handle may write.
+func (h *Handle) Writes() bool { return h.write }
+
+// Open opens a regular file or a view. flags are open(2)'s; the kernel has checked the permissions.
+func (v *Volume) Open(n *Node, flags uint32) (*Handle, error) { return v.OpenBy(n, flags, 0) }
+
+// OpenBy is Open by a thread, as the kernel tells it.
+func (v *Volume) OpenBy(n *Node, flags, thread uint32) (*Handle, error) {
+	if n.view != nil {
+		return v.openView(n, flags)
+	}
+	if n.virt != nil {
+		return v.openVirtual(n, flags)
+	}
+	if n.file == nil {
+		return nil, unix.ENXIO
+	}
+	h, err := n.file.Open(flags, thread)
+	if err != nil {
+		return nil, err
+	}
+	return handleOf(n, h), nil
+}
+
+// Release ends a handle: the last of its descriptors is closed, and no mapping is left.
+func (v *Volume) Release(h *Handle) {
+	n := h.Node
+	if h.file != nil {
+		h.file.Release()
+		return
+	}
+	v.content.count.handles.Add(-1)
+	if n.view != nil {
+		v.releaseView(h)
+		return
+	}
+	if n.virt.set != nil {
+		n.virt.set.release()
+	}
+	n.unref(1)
+}
+
+// Read reads into p at off. Fewer bytes than asked for mean the end of the file.
+func (v *Volume) Read(h *Handle, p []byte, off int64) (int, error) {
+	switch {
+	case h.file != nil:
+		return h.file.Read(p, off)
+	case h.Node.view != nil:
+		return v.readView(h, p, off)
+	}
+	return readVirtual(h, p, off)
+}
+
+// Lend is Read of n bytes without a copy; nil: they are not lent, but can be read.
+func (v *Volume) Lend(h *Handle, n int, off int64) (*assemble.Loan, int, error) {
+	if h.file == nil {
+		return nil, 0, nil
+	}
+	return h.file.Lend(n, off)
+}
+
+// Write writes p at off; the kernel has resolved O_APPEND.
+func (v *Volume) Write(h *Handle, p []byte, off int64) (int, error) {
+	switch {
+	case h.Node.virt != nil && h.Node.virt.query != nil && h.write:
+		return h.Node.virt.query.write(p, off)
+	case h.file == nil:
+		return 0, unix.EBADF
+	}
+	return h.file.Write(p, off)
+}
+
+// Flush is a close(2) of one of the handle's descriptors. Its RELEASE may come later. A writer's waits while more than
+// Options.MaxUnpacked waits to be packed.
+func (v *Volume) Flush(h *Handle) {
+	if h.file != nil && h.write {
+		v.packer.makeRoom(h.file.Flush())
+	}
+}
+
+// Fsync makes the file's bytes, attributes and name durable, as fsync(2) on the host does.
+func (v *Volume) Fsync(h *Handle) error {
+	if h.file == nil {
+		return nil
+	}
+	return h.Node.file.sync()
+}
+
+// CopyRange copies up to n bytes between two open files and returns how many it did; fewer than n is no error. thread is who
+// asks, as the kernel tells it, or 0.
+func (v *Volume) CopyRange(src *Handle, srcOff int64, dst *Handle, dstOff, n int64, thread uint32) (int64, error) {
+	if dst.Node.virt != nil && dst.write {
+		return 0, unix.EOPNOTSUPP
+	}
+	if dst.file == nil || !dst.write {
+		return 0, unix.EBADF
+	}
+	if src.file != nil {
+		return dst.file.CopyFrom(src.file, srcOff, dstOff, n, thread)
+	}
+	return dst.file.CopyFrom(synthSource{v, src}, srcOff, dstOff, n, thread)
+}
+
+// synthSource is a view or a virtual file that is copied from.
+type synthSource struct {
+	v *Volume
+	h *Handle
+}
+
+func (s synthSource) Read(p []byte, off int64) (int, error) { return s.v.Read(s.h, p, off) }
+func (s synthSource) Size() (int64, error)                  { return s.h.synthSize(), nil }
+
+// synthSize is the length of a view or of a virtual file.
+func (h *Handle) synthSize() int64 {
+	if h.Node.view != nil {
+		return h.Node.view.size
+	}
+	return h.Node.virt.size()
+}
+
+// Fallocate is fallocate(2).
+func (v *Volume) Fallocate(h *Handle, mode uint32, off, n int64) error {
+	switch {
+	case !h.write:
+		return unix.EBADF
+	case h.file == nil:
+		return unix.EOPNOTSUPP
+	}
+	return h.file.Fallocate(mode, off, n)
+}
+
+// Seek answers SEEK_DATA and SEEK_HOLE. What is packed counts as data throughout.
+func (v *Volume) Seek(h *Handle, off int64, whence int) (int64, error) {
+	if h.file == nil {
+		return seekDense(off, whence, h.synthSize())
+	}
+	return h.file.Seek(off, whence)
+}

@@ -1,0 +1,267 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"ckptfs/formats"
+	"ckptfs/formats/detect"
+	"ckptfs/fs/pack"
+	"ckptfs/fs/tree"
+	"ckptfs/fs/view"
+)
+
+// smallFile: a file below this size that is no checkpoint stays as it is.
+const smallFile = 64 << 10
+
+// packing is the packing of a file's bytes as they were when it began.
+type packing struct {
+	f    *file
+	raw  *os.File
+	gen  uint64
+	size int64
+
+	st      unix.Stat_t // when it was opened
+	ctime   unix.Timespec
+	literal bool // begins like a hollow file
+
+	viewSize int64
+}
+
+// BeginPack opens a file that is to be packed; nil when it is not, any more. cancel is called when the bytes change. With an error
+// comes what Overtaken is to be asked of.
+func (f *file) BeginPack(cancel context.CancelFunc) (*packing, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p := &packing{f: f}
+	f.queued = false
+	if err := f.load(); err != nil {
+		return p, err
+	}
+	if !f.dirty || f.writers > 0 || f.rec.Packed() || f.damaged != nil || f.node.Dead() {
+		return nil, nil
+	}
+	p.gen = f.gen
+	var before unix.Stat_t
+	if err := f.node.Stat(&before); err != nil {
+		return p, err
+	}
+	raw, err := f.openQuietly()
+	if err != nil {
+		return p, err
+	}
+	if err := unix.Fstat(int(raw.Fd()), &p.st); err != nil {
+		raw.Close()
+		return p, err
+	}
+	p.raw, p.size = raw, p.st.Size
+	p.ctime = before.Ctim // opening it may have taken a change of its mode
+	f.cancelPack = cancel
+	return p, nil
+}
+
+// Close ends what BeginPack began; Publish may follow.
+func (p *packing) Close() {
+	p.raw.Close()
+	p.f.mu.Lock()
+	defer p.f.mu.Unlock()
+	p.f.cancelPack = nil
+}
+
+// Mapped reports whether somebody may write the bytes past this process.
+func (p *packing) Mapped() bool { return p.f.c.mayBeWritten(p.raw, false) }
+
+// Stays reports whether the file stays as it is, and notes that.
+func (p *packing) Stays() (bool, error) {
+	stays, err := p.staysPlain()
+	if stays && err == nil {
+		err = p.staysAsIs()
+	}
+	return stays, err
+}
+
+// Layout finds the layout of the bytes.
+func (p *packing) Layout() (*formats.Layout, error) {
+	l, err := p.f.detect(p.raw, p.size)
+	if err == nil {
+		p.viewSize = view.SizeOf(l)
+	}
+	return l, err
+}
+
+// Overtaken reports whether the file changed since BeginPack: what became of the old bytes is no news. p may be nil.
+func (p *packing) Overtaken() bool {
+	if p == nil {
+		return false
+	}
+	p.f.mu.Lock()
+	defer p.f.mu.Unlock()
+	return p.overtakenLocked()
+}
+
+func (p *packing) overtakenLocked() bool {
+	return p.f.gen != p.gen || p.f.writers > 0 || p.f.node.Dead()
+}
+
+// mayBeWritten reports whether anybody else can still write the open file past this process: by a shared mapping that
+// outlived its descriptor, or by a descriptor of an earlier daemon's mount. The kernel grants a lease only when nobody
+// can; a filesystem without leases leaves only the mode without passthrough. rw says how raw was opened.
+func (c *contentFiles) mayBeWritten(raw *os.File, rw bool) bool {
+	var err error
+	if rw {
+		var release func()
+		if release, err = tree.Alone(int(raw.Fd())); err == nil {
+			release()
+		}
+	} else {
+		err = tree.NoWriters(int(raw.Fd()))
+	}
+	return err != nil && (errors.Is(err, tree.ErrInUse) || c.passthrough.Load())
+}
+
+// mapped reports whether somebody may write a plain file that nobody has open for that: a mapping outlives its descriptor, and
+// what it writes does not count as a change. Once nobody can, somebody has to open the file first. f.mu is held.
+func (f *file) mapped() bool {
+	if f.rec.Packed() || f.quiet == f.gen+1 {
+		return false
+	}
+	raw, err := f.openQuietly()
+	if err != nil {
+		return false // told by who reads
+	}
+	defer raw.Close()
+	if f.c.mayBeWritten(raw, false) {
+		return true
+	}
+	if f.writers == 0 {
+		f.quiet = f.gen + 1
+	}
+	return false
+}
+
+// staysPlain reports whether a file is left as it is: it is small and no checkpoint, or has holes, which the host keeps for
+// nothing, or its times are out of a record's range.
+func (p *packing) staysPlain() (bool, error) {
+	head, err := readHead(p.raw, p.size)
+	if err != nil {
+		return false, err
+	}
+	if p.literal = tree.LooksHollow(head, p.f.c.id); p.literal {
+		return true, nil // whether it was written so or lost its record: staysAsIs
+	}
+	_, mok := tree.Nanoseconds(p.st.Mtim)
+	_, cok := tree.Nanoseconds(p.st.Ctim)
+	if !mok || !cok || p.size < smallFile && !isCheckpoint(head, p.size) {
+		return true, nil
+	}
+	return tree.HasHoles(int(p.raw.Fd()), p.size)
+}
+
+// sniffed is how much of a file's head is looked at to tell what it is.
+const sniffed = 4096
+
+// readHead reads the first bytes of a file; none of a file that is shorter than a header.
+func readHead(raw *os.File, size int64) ([]byte, error) {
+	if size < tree.HeaderSize {
+		return nil, nil
+	}
+	head := make([]byte, min(size, sniffed))
+	if _, err := raw.ReadAt(head, 0); err != nil {
+		return nil, fmt.Errorf("read: %w", err)
+	}
+	return head, nil
+}
+
+// isCheckpoint reports whether a file of this head and size is worth packing though it is small.
+func isCheckpoint(head []byte, size int64) bool {
+	return size >= tree.HeaderSize && detect.Sniff(head, size)
+}
+
+// settleSmall finds, at the last close, that a small file stays as it is: nothing is written for it, and it does not
+// wait for its turn. false when it has to. f.mu is held.
+func (f *file) settleSmall() bool {
+	if f.raw == nil || !f.dirty || f.rec != (tree.Record{}) {
+		return false
+	}
+	var st unix.Stat_t
+	if unix.Fstat(int(f.raw.Fd()), &st) != nil || st.Size >= smallFile || f.c.mayBeWritten(f.raw, f.rw) {
+		return false
+	}
+	head, err := readHead(f.raw, st.Size)
+	if err != nil || isCheckpoint(head, st.Size) || tree.LooksHollow(head, f.c.id) {
+		return false
+	}
+	f.dirty = false
+	f.c.events.Plain(f)
+	return true
+}
+
+// staysAsIs notes that a file needs no packing.
+func (p *packing) staysAsIs() error {
+	f := p.f
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if p.overtakenLocked() {
+		return nil
+	}
+	if p.literal && f.gen == 0 && !f.rec.Literal { // nobody wrote it since the start
+		f.damaged = errUnrecorded
+		f.c.report(slog.LevelError, "damaged file", "path", f.node.Path(), "reason", f.damaged)
+	} else if p.literal != f.rec.Literal {
+		rec := f.rec
+		rec.Literal = p.literal
+		if err := f.writeRecord(rec); err != nil {
+			return err
+		}
+	}
+	f.dirty = false
+	f.c.events.Plain(f)
+	return nil
+}
+
+// Publish makes a committed manifest the file's, unless the file changed meanwhile.
+func (p *packing) Publish(res *pack.Result) error {
+	f := p.f
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var st unix.Stat_t
+	again := p.overtakenLocked()
+	if !again {
+		if err := f.node.Stat(&st); err != nil {
+			return err
+		}
+		again = st.Size != p.st.Size || st.Mtim != p.st.Mtim
+	}
+	if again {
+		if f.writers == 0 {
+			f.c.events.Dirty(f)
+		}
+		return nil
+	}
+	if st.Ctim == p.st.Ctim {
+		st.Ctim = p.ctime
+	}
+	rec := tree.Record{Manifest: res.Hash, ViewHidden: f.rec.ViewHidden}
+	rec.Mtime, _ = tree.Nanoseconds(st.Mtim)
+	rec.Ctime, _ = tree.Nanoseconds(st.Ctim)
+	if res.Manifest.Format != "blob" { // the layout was kept
+		rec.ViewSize = p.viewSize
+	}
+	if err := f.c.step("pack: record"); err != nil {
+		return err
+	}
+	if err := f.writeRecord(rec); err != nil {
+		return err
+	}
+	f.vetted, f.moved = true, true
+	f.dirty = false
+	f.opens = 0
+	f.c.events.Resident(f, p.size)
+	f.c.events.Packed(f)
+	return nil
+}
