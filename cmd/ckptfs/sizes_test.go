@@ -30,9 +30,9 @@ type extent struct{ lines, fields, methods int }
 var oversize = map[string]extent{
 	"cas/store.Store":      {fields: 41, methods: 83},
 	"fs/metrics.collector": {fields: 42},
-	"fs/volume":            {lines: 12791},
+	"fs/volume":            {lines: 13120},
 	"fs/volume.Volume":     {fields: 36, methods: 191},
-	"fs/volume.file":       {fields: 36, methods: 70},
+	"fs/volume.file":       {fields: 36, methods: 74},
 	"index/prefix.finder":  {fields: 31},
 }
 
