@@ -25,7 +25,7 @@
 //		…
 //	}
 //
-// The numbers of the areas (Volume, Store, Index) order the packages among each other: what calls comes
+// The numbers of the areas (Outer, Volume, Store, Index) order the packages among each other: what calls comes
 // before what it calls.
 //
 // # What is checked
@@ -59,6 +59,7 @@ type Ranked interface {
 // The areas, in the order in which they call each other. A package's places lie within the thousand above its
 // area.
 const (
+	Outer  = 0    // passes over a whole store, which call back into fs: a sweep, a compaction
 	Volume = 1000 // fs/...
 	Store  = 2000 // cas/store
 	Index  = 3000 // index

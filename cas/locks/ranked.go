@@ -3,11 +3,9 @@
 package locks
 
 import (
-	"bytes"
 	"fmt"
 	"runtime"
 	"slices"
-	"strconv"
 	"sync"
 )
 
@@ -110,12 +108,12 @@ type held struct {
 // no place of its own to keep them.
 var table = struct {
 	mu sync.Mutex
-	by map[int64][]held
-}{by: make(map[int64][]held)}
+	by map[uintptr][]held
+}{by: make(map[uintptr][]held)}
 
 // check panics when this goroutine holds a lock that R may not be taken under. It returns the goroutine's
 // number.
-func check[R Ranked](same bool) int64 {
+func check[R Ranked](same bool) uintptr {
 	var r R
 	place, name := r.Rank()
 	g := goroutine()
@@ -131,7 +129,7 @@ func check[R Ranked](same bool) int64 {
 }
 
 // took notes that goroutine g holds lock, for the caller's caller.
-func took[R Ranked](g int64, lock any, shared bool) {
+func took[R Ranked](g uintptr, lock any, shared bool) {
 	var r R
 	place, name := r.Rank()
 	var pc [1]uintptr
@@ -160,7 +158,7 @@ func released[R Ranked](lock any, shared bool) {
 }
 
 // forgetLocked takes the last hold of lock out of what goroutine g holds. table.mu is held.
-func forgetLocked(g int64, lock any, shared bool) bool {
+func forgetLocked(g uintptr, lock any, shared bool) bool {
 	all := table.by[g]
 	for i := len(all) - 1; i >= 0; i-- {
 		if all[i].lock != lock || all[i].shared != shared {
@@ -189,18 +187,6 @@ func assert[R Ranked](lock any, shared bool) {
 	var r R
 	_, name := r.Rank()
 	panic("locks: " + name + " is not held")
-}
-
-// goroutine is the number of the calling goroutine, which only its own stack trace tells: "goroutine 7
-// [running]:".
-func goroutine() int64 {
-	var buf [40]byte
-	field := bytes.Fields(buf[:runtime.Stack(buf[:], false)])[1]
-	n, err := strconv.ParseInt(string(field), 10, 64)
-	if err != nil {
-		panic(err) // the runtime's format is another one
-	}
-	return n
 }
 
 // line is the file and line of a program counter.

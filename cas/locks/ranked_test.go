@@ -90,3 +90,31 @@ func TestNotHeld(t *testing.T) {
 		}
 	}
 }
+
+// Goroutines that run at the same time are told apart, and each stays itself when it moves to another thread.
+func TestGoroutine(t *testing.T) {
+	const n = 64
+	ids := make(chan uintptr, n)
+	var all sync.WaitGroup
+	all.Add(n)
+	for range n {
+		go func() {
+			g := goroutine()
+			all.Done()
+			all.Wait() // all of them live
+			runtime.Gosched()
+			if goroutine() != g {
+				g = 0
+			}
+			ids <- g
+		}()
+	}
+	seen := map[uintptr]bool{goroutine(): true}
+	for range n {
+		g := <-ids
+		if g == 0 || seen[g] {
+			t.Fatal("two goroutines are one, or one is two")
+		}
+		seen[g] = true
+	}
+}

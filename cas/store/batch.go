@@ -13,13 +13,14 @@ import (
 type Batch struct {
 	s *Store
 
-	// Under Store.mu:
-	done   bool // takes no more
+	// Under appender.mu:
+	done  bool                 // takes no more
+	deps  map[cas.Hash]*record // what it needs that was not in the index when last looked at
+	prune int                  // deps is gone through when it has grown to this
+	// Under pins.mu:
 	pinned map[key]struct{}
-	also   []key                 // pinned as often as they occur, besides: by PutHeld, of many, to which a set would cost more than it saves
+	also   []key                 // pinned as often as they occur, besides: by PutHeld, for whose many a set would cost too much
 	naming map[cas.Hash]struct{} // those that are no chunks
-	deps   map[cas.Hash]*record  // what it needs that was not in the index when last looked at
-	prune  int                   // deps is gone through when it has grown to this
 }
 
 // Begin starts a batch.
@@ -67,9 +68,7 @@ func (b *Batch) put(r *record, raw []byte, hint codec.Hint, rel cas.Related) (fr
 		if err != nil {
 			st = failed
 		}
-		s.mu.Lock()
-		s.settle(r, st, err)
-		s.mu.Unlock()
+		s.appender.settle(r, st, err)
 		return false, 0, false, err
 	}
 	id, full, err = b.store(r, raw, hint, rel)
@@ -80,76 +79,85 @@ func (b *Batch) put(r *record, raw []byte, hint codec.Hint, rel cas.Related) (fr
 // has. plain is the record's.
 func (b *Batch) claim(kind cas.Kind, h cas.Hash, plain bool) (*record, error) {
 	s := b.s
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.appender.mu.Lock()
+	defer s.appender.mu.Unlock()
+	hold := func(r *record) (doomed bool) {
+		s.pins.mu.Lock()
+		defer s.pins.mu.Unlock()
+		return b.holdLocked(r)
+	}
 	for {
-		if s.closed {
+		if s.appender.closed {
 			return nil, ErrClosed
 		}
 		if b.done {
 			return nil, ErrBatchDone
 		}
-		r := s.pending[h]
+		r := s.appender.pending[h]
 		if r == nil || r.state != claimed && !serves(r.kind, kind) {
 			r = &record{hash: h, kind: kind, plain: plain, done: make(chan struct{})}
-			s.pending[h] = r
-			b.hold(r)
-			_, r.doomed = s.doomed[keyOf(h)]
+			s.appender.pending[h] = r
+			r.doomed = hold(r)
 			return r, nil
 		}
 		if serves(r.kind, kind) {
-			b.hold(r)
+			hold(r)
 			return nil, nil
 		}
 		// Being stored as another kind, of which ours must come after.
-		s.mu.Unlock()
+		s.appender.mu.Unlock()
 		<-r.done
-		s.mu.Lock()
+		s.appender.mu.Lock()
 	}
 }
 
-// keep pins h, which is put as a record of a kind. s.mu is held.
-func (b *Batch) keep(kind cas.Kind, h cas.Hash) {
+// keepLocked pins h, which is put as a record of a kind.
+func (b *Batch) keepLocked(kind cas.Kind, h cas.Hash) {
+	b.s.pins.mu.AssertHeld()
 	k := keyOf(h)
 	if _, ok := b.pinned[k]; !ok {
 		b.pinned[k] = struct{}{}
-		b.s.pins[k]++
+		b.s.pins.count[k]++
 	}
-	b.touch(kind, h)
+	b.touchLocked(kind, h)
 }
 
-// touch tells sweeps of h, which is pinned. s.mu is held.
-func (b *Batch) touch(kind cas.Kind, h cas.Hash) {
-	s, k := b.s, keyOf(h)
-	if s.touched != nil {
-		s.touched[k] = struct{}{}
+// touchLocked tells sweeps of h, which is pinned.
+func (b *Batch) touchLocked(kind cas.Kind, h cas.Hash) {
+	p := &b.s.pins
+	p.touchLocked(keyOf(h))
+	if kind == cas.Chunk {
+		return
 	}
-	if kind != cas.Chunk {
-		if _, ok := b.naming[h]; !ok {
-			if b.naming == nil {
-				b.naming = make(map[cas.Hash]struct{})
-			}
-			b.naming[h] = struct{}{}
-			s.naming[h]++
+	if _, ok := b.naming[h]; !ok {
+		if b.naming == nil {
+			b.naming = make(map[cas.Hash]struct{})
 		}
-		if s.named != nil {
-			s.named[h] = struct{}{}
-		}
+		b.naming[h] = struct{}{}
+		p.naming[h]++
+	}
+	if p.named != nil {
+		p.named[h] = struct{}{}
 	}
 }
 
-// hold pins r and makes b depend on it. s.mu is held.
-func (b *Batch) hold(r *record) {
-	b.keep(r.kind, r.hash)
+// holdLocked pins r and makes b depend on it. It reports whether a sweep is just taking what the index has of r. The locks of
+// appender and pins are held.
+func (b *Batch) holdLocked(r *record) (doomed bool) {
+	s := b.s
+	s.appender.mu.AssertHeld()
+	b.keepLocked(r.kind, r.hash)
 	b.deps[r.hash] = r
 	if len(b.deps) >= b.prune {
 		for h, r := range b.deps {
-			if ok, _ := r.fate(); ok {
+			if ok, _ := r.fateLocked(); ok {
 				delete(b.deps, h)
 			}
 		}
 		b.prune = max(1024, 2*len(b.deps))
 	}
+	_, doomed = s.pins.doomed[keyOf(r.hash)]
+	return doomed
 }
 
 // held asks the index for r, which is claimed.
@@ -161,9 +169,7 @@ func (s *Store) held(r *record) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	s.mu.Lock()
-	_, r.alone = s.suspect[r.hash]
-	s.mu.Unlock()
+	r.alone = s.pins.suspected(r.hash)
 	if loc.Segment == 0 || !serves(loc.Kind, r.kind) {
 		return false, nil
 	}
@@ -175,9 +181,7 @@ func (s *Store) held(r *record) (bool, error) {
 	if r.alone = err != nil; r.alone {
 		return false, nil
 	}
-	s.mu.Lock()
-	r.on = on
-	s.mu.Unlock()
+	s.appender.leansOn(r, on)
 	return true, nil
 }
 
@@ -209,13 +213,11 @@ func (b *Batch) store(r *record, raw []byte, hint codec.Hint, rel cas.Related) (
 	}
 	if a != nil {
 		freeBuffer(a.raw)
-		s.mu.Lock()
-		r.on = a.on
-		s.mu.Unlock()
+		s.appender.leansOn(r, a.on)
 	} else {
 		id, *p = codec.Encode((*p)[:segment.RecordHeaderSize], raw, hint)
 	}
-	also, err := s.append(r, &segment.Record{Kind: r.kind, Codec: id, Raw: uint32(len(raw)), Hash: r.hash}, *p)
+	also, err := s.appender.append(r, &segment.Record{Kind: r.kind, Codec: id, Raw: uint32(len(raw)), Hash: r.hash}, *p)
 	return id, full || also, err
 }
 
@@ -240,103 +242,24 @@ func (s *Store) encodeRounded(h cas.Hash, raw []byte, hint codec.Hint, masters [
 	return codec.Rounded, a
 }
 
-// append appends rec as r, which is claimed and is settled then. buf is as segment.Writer.Write takes it.
-func (s *Store) append(r *record, rec *segment.Record, buf []byte) (full bool, err error) {
-	t, slot, full, err := s.reserve(len(buf) - segment.RecordHeaderSize)
-	if err == nil {
-		err = t.w.Write(slot, rec, buf)
-	}
-
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if t != nil {
-		t.w.Finish(slot, rec, err)
-		s.finished.Broadcast()
-		if err == nil {
-			err = t.err
-		}
-	}
-	if err != nil {
-		s.settle(r, failed, err)
-		return full, err
-	}
-	r.entry, r.tail = rec.Entry(t.w.Number()), t
-	s.written = append(s.written, r)
-	s.settle(r, written, nil)
-	return full, nil
-}
-
-// reserve takes a slot in the active segment. With a segment comes the duty to finish the slot.
-func (s *Store) reserve(stored int) (t *tail, slot segment.Slot, full bool, err error) {
-	for {
-		s.mu.Lock()
-		if s.closed {
-			s.mu.Unlock()
-			return nil, slot, full, ErrClosed
-		}
-		if t = s.active; t != nil {
-			if slot, err = t.w.Reserve(stored); err == nil {
-				s.mu.Unlock()
-				return t, slot, full, nil
-			}
-			s.full = append(s.full, t)
-			s.active = nil
-			full = true
-		}
-		s.mu.Unlock()
-		if err := s.grow(); err != nil {
-			return nil, slot, full, err
-		}
-	}
-}
-
-// grow creates a segment unless there is one.
-func (s *Store) grow() error {
-	s.growing.Lock()
-	defer s.growing.Unlock()
-	s.mu.Lock()
-	if s.active != nil || s.closed {
-		s.mu.Unlock()
-		return nil
-	}
-	n := s.next
-	s.next++ // also when it fails: the name may be taken now
-	s.mu.Unlock()
-
-	w, err := segment.Create(s.fs, s.dir, s.segment(n), s.opt.SegmentSize)
-	if err != nil {
-		_ = s.fs.Remove(segment.Path(s.dir, n)) // holds nothing
-		return err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.last = n
-	t := &tail{w: w, synced: segment.FileHeaderSize}
-	if s.closed {
-		return w.Close() // an empty segment stays
-	}
-	s.active = t
-	return nil
-}
-
 // Commit makes everything that was put durable; the batch takes nothing more. When it fails some of the chunks may be held
 // all the same; put them again in another batch.
 func (b *Batch) Commit() error {
 	s := b.s
-	s.mu.Lock()
+	s.appender.mu.Lock()
 	if b.done {
-		s.mu.Unlock()
+		s.appender.mu.Unlock()
 		return ErrBatchDone
 	}
 	b.done = true
 	deps := make([]*record, 0, len(b.deps))
 	for _, r := range b.deps {
-		if ok, _ := r.fate(); !ok {
+		if ok, _ := r.fateLocked(); !ok {
 			deps = append(deps, r)
 		}
 	}
 	b.deps = nil
-	s.mu.Unlock()
+	s.appender.mu.Unlock()
 	return s.commit(deps)
 }
 
@@ -344,54 +267,41 @@ func (b *Batch) Commit() error {
 func (s *Store) commit(deps []*record) error {
 	for i := 0; i < len(deps); i++ {
 		<-deps[i].done
-		s.mu.Lock()
+		s.appender.mu.Lock()
 		deps = append(deps, deps[i].on...)
-		s.mu.Unlock()
+		s.appender.mu.Unlock()
 	}
-	if ok, err := s.settled(deps); ok || err != nil {
+	if ok, err := s.appender.settled(deps); ok || err != nil {
 		return err
 	}
 	err := s.flushed(func() (bool, error) {
 		// Whoever held the lock may have committed for us.
-		return s.settled(deps)
+		return s.appender.settled(deps)
 	})
 	if err == nil {
-		_, err = s.settled(deps)
+		_, err = s.appender.settled(deps)
 	}
 	return err
-}
-
-// settled reports whether all of deps are in the index, and the error of one that failed.
-func (s *Store) settled(deps []*record) (bool, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	ok := true
-	for _, r := range deps {
-		in, err := r.fate()
-		if err != nil {
-			return false, err
-		}
-		ok = ok && in
-	}
-	return ok, nil
 }
 
 // Release lets sweeps have what the batch pinned. Call it when what was put is named by something that a sweep's mark
 // finds, or was given up. Without a Commit before it ends the batch, and waits for nothing. A second call does nothing.
 func (b *Batch) Release() {
 	s := b.s
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.appender.mu.Lock()
+	defer s.appender.mu.Unlock()
+	s.pins.mu.Lock()
+	defer s.pins.mu.Unlock()
 	b.done = true
 	for k := range b.pinned {
-		s.unpin(k)
+		s.pins.unpinLocked(k)
 	}
 	for _, k := range b.also {
-		s.unpin(k)
+		s.pins.unpinLocked(k)
 	}
 	for h := range b.naming {
-		if s.naming[h]--; s.naming[h] == 0 {
-			delete(s.naming, h)
+		if s.pins.naming[h]--; s.pins.naming[h] == 0 {
+			delete(s.pins.naming, h)
 		}
 	}
 	b.pinned, b.also, b.naming, b.deps = nil, nil, nil, nil

@@ -47,14 +47,14 @@ func (s *Store) Check(ctx context.Context, opt CheckOptions) (CheckStats, error)
 	}
 	c := &checker{s: s, opt: opt, began: s.opt.Now(), segs: map[uint32]*checked{}}
 	// Under flushing no segment is between being written and being sealed.
-	s.flushing.Lock()
-	s.mu.Lock()
-	closed := s.closed
-	tails := s.tails()
-	c.last = s.last
-	s.mu.Unlock()
+	s.appender.flushing.Lock()
+	s.appender.mu.Lock()
+	closed := s.appender.closed
+	tails := s.appender.tailsLocked()
+	c.last = s.appender.last
+	s.appender.mu.Unlock()
 	numbers, err := s.numbers()
-	s.flushing.Unlock()
+	s.appender.flushing.Unlock()
 	if closed {
 		return c.st, ErrClosed
 	}
@@ -130,8 +130,8 @@ func (c *checker) progress() {
 // sealed checks a segment that nobody appends to.
 func (c *checker) sealed(ctx context.Context, n uint32) error {
 	s := c.s
-	s.reshaping.RLock()
-	defer s.reshaping.RUnlock()
+	s.passes.reshaping.RLock()
+	defer s.passes.reshaping.RUnlock()
 	r, err := segment.Open(s.fs, s.dir, s.segment(n))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // swept meanwhile
@@ -212,8 +212,8 @@ func (c *checker) scan(ctx context.Context, r *segment.Reader, n uint32) (recs [
 // tail checks what is in the index of a segment that is being written.
 func (c *checker) tail(ctx context.Context, t *tail) error {
 	s, n := c.s, t.w.Number()
-	s.reshaping.RLock()
-	defer s.reshaping.RUnlock()
+	s.passes.reshaping.RLock()
+	defer s.passes.reshaping.RUnlock()
 	seen := &checked{}
 	c.segs[n] = seen
 	recs := t.w.Records()
@@ -331,7 +331,7 @@ func (c *checker) record(r *segment.Reader, rec *segment.Record, all bool) (Prob
 	raw := buffers.Get().(*[]byte)
 	defer freeBuffer(raw)
 	*raw = slices.Grow((*raw)[:0], int(loc.Raw))[:loc.Raw]
-	err := c.s.contentIn(access{locked: true}, r, loc, rec.Hash, *raw, anyNumber)
+	err := c.s.reader.contentIn(access{locked: true}, r, loc, rec.Hash, *raw, anyNumber)
 	if err == nil {
 		err = cas.Check(*raw, rec.Hash)
 	}

@@ -15,9 +15,7 @@ import (
 // index checks that every entry names a record.
 func (c *checker) index(ctx context.Context) error {
 	s := c.s
-	s.indexing.RLock()
-	index := s.index // the next one, should there be one, has no damage yet
-	s.indexing.RUnlock()
+	index := s.indexer.now() // the next one, should there be one, has no damage yet
 	if x, ok := index.(interface{ Check() error }); ok {
 		if err := x.Check(); err != nil {
 			c.found(Finding{Problem: BadIndex, Err: err})
@@ -67,8 +65,8 @@ func (c *checker) knows(e cas.Entry) bool {
 // wrong looks again at an entry that seems to name no record: it may have been moved or removed meanwhile.
 func (c *checker) wrong(e cas.Entry) error {
 	s := c.s
-	s.reshaping.RLock()
-	defer s.reshaping.RUnlock()
+	s.passes.reshaping.RLock()
+	defer s.passes.reshaping.RUnlock()
 	now, _, err := c.locate(e.Hash)
 	if err != nil {
 		return err

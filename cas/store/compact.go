@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"syscall"
 
 	"ckptfs/cas"
 	"ckptfs/cas/codec"
+	"ckptfs/cas/locks"
 	"ckptfs/cas/segment"
 )
 
@@ -29,7 +29,7 @@ type Compaction struct {
 	dryRun bool
 	lowest map[key]uint8 // of bases: the lowest number of what is written against them, when it began
 
-	mu  sync.Mutex
+	mu  locks.Mutex[leafLock]
 	old map[uint32]bool // segments that hold what was replaced
 	put map[key]bool    // columns that were not there
 	st  CompactStats
@@ -45,16 +45,11 @@ type CompactStats struct {
 
 // Compact begins a compaction, which must be ended. With dryRun it changes nothing.
 func (s *Store) Compact(ctx context.Context, dryRun bool) (*Compaction, error) {
-	if !s.compacts.TryLock() {
+	if !s.passes.compacting.TryLock() {
 		return nil, ErrCompacting
 	}
 	c := &Compaction{s: s, dryRun: dryRun, lowest: map[key]uint8{}, old: map[uint32]bool{}, put: map[key]bool{}}
-	s.mu.Lock()
-	s.linked = make(map[key]struct{}, len(s.pins))
-	for k := range s.pins {
-		s.linked[k] = struct{}{}
-	}
-	s.mu.Unlock()
+	s.pins.beginCompaction()
 	if err := c.begin(ctx); err != nil {
 		c.End()
 		return nil, err
@@ -79,7 +74,7 @@ func (c *Compaction) begin(ctx context.Context) error {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			b, err := s.baseAt(d.loc, d.hash)
+			b, err := s.reader.baseAt(d.loc, d.hash)
 			if errors.Is(err, cas.ErrCorrupt) {
 				continue
 			}
@@ -98,10 +93,8 @@ func (c *Compaction) begin(ctx context.Context) error {
 
 // End ends the compaction.
 func (c *Compaction) End() {
-	c.s.mu.Lock()
-	c.s.linked = nil
-	c.s.mu.Unlock()
-	c.s.compacts.Unlock()
+	c.s.pins.endCompaction()
+	c.s.passes.compacting.Unlock()
 }
 
 // Stats is what was done so far.
@@ -124,7 +117,7 @@ func (c *Compaction) Recode(b *Batch, h cas.Hash, hint codec.Hint, rel cas.Relat
 	if err != nil || at.Segment == 0 || at.Kind != cas.Chunk || at.Raw > cas.MaxChunk {
 		return false, err
 	}
-	was, at, err := s.baseOf(h, at)
+	was, at, err := s.reader.baseOf(h, at)
 	if err != nil {
 		return false, nil
 	}
@@ -138,7 +131,7 @@ func (c *Compaction) Recode(b *Batch, h cas.Hash, hint codec.Hint, rel cas.Relat
 	defer freeBuffer(raw)
 	defer freeBuffer(buf)
 	*raw = slices.Grow((*raw)[:0], int(at.Raw))[:at.Raw]
-	if err := s.read(at, h, *raw); err != nil {
+	if err := s.reader.read(at, h, *raw); err != nil {
 		return false, nil
 	}
 	c.mu.Lock()
@@ -178,7 +171,7 @@ func (c *Compaction) Recode(b *Batch, h cas.Hash, hint codec.Hint, rel cas.Relat
 		if ok, err := c.claim(b, r, at, number, was.Number); !ok || err != nil {
 			return false, err
 		}
-		full, err := s.append(r, &segment.Record{Kind: cas.Chunk, Codec: id, Raw: at.Raw, Hash: h}, *buf)
+		full, err := s.appender.append(r, &segment.Record{Kind: cas.Chunk, Codec: id, Raw: at.Raw, Hash: h}, *buf)
 		if err != nil {
 			return false, err
 		}
@@ -254,52 +247,45 @@ func (c *Compaction) columns(b *Batch, h cas.Hash, a *against, cols *cas.Columns
 			return -1, nil
 		}
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if was.Segment != 0 || c.put[keyOf(cols.Hash)] {
+	if was.Segment != 0 || !c.firstPut(cols.Hash) {
 		return 0, nil
 	}
-	c.put[keyOf(cols.Hash)] = true
 	if now, err := s.locateNow(false, cols.Hash); err == nil && now.Segment != 0 {
 		return segment.Size(int(now.Stored)), nil
 	}
 	return segment.Size(len(cols.Raw)), nil
 }
 
-// mayRise reports whether the record of h may get a number that is higher than the one that it has.
-func (c *Compaction) mayRise(h cas.Hash, number uint8) bool {
-	c.s.mu.Lock()
-	defer c.s.mu.Unlock()
-	return c.rises(keyOf(h), number)
+// firstPut notes that columns were put, and reports whether they had not been before.
+func (c *Compaction) firstPut(h cas.Hash) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	had := c.put[keyOf(h)]
+	c.put[keyOf(h)] = true
+	return !had
 }
 
-// rises is mayRise; s.mu is held.
-func (c *Compaction) rises(k key, number uint8) bool {
+// mayRise reports whether the record of h may get a number that is higher than the one that it has.
+func (c *Compaction) mayRise(h cas.Hash, number uint8) bool {
+	c.s.pins.mu.Lock()
+	defer c.s.pins.mu.Unlock()
+	return c.risesLocked(keyOf(h), number)
+}
+
+// risesLocked is mayRise for a caller that holds pins.mu.
+func (c *Compaction) risesLocked(k key, number uint8) bool {
+	c.s.pins.mu.AssertHeld()
 	low, based := c.lowest[k]
-	_, linked := c.s.linked[k]
+	_, linked := c.s.pins.linked[k]
 	return !linked && (!based || low > number)
 }
 
 // claim has r take the place of the record at a location, if it still is in the index. With true it must be appended.
 func (c *Compaction) claim(b *Batch, r *record, at cas.Location, number, was uint8) (bool, error) {
 	s := c.s
-	s.mu.Lock()
-	switch _, doomed := s.doomed[keyOf(r.hash)]; {
-	case s.closed:
-		s.mu.Unlock()
-		return false, ErrClosed
-	case b.done:
-		s.mu.Unlock()
-		return false, ErrBatchDone
-	case doomed || s.pending[r.hash] != nil || number > was && !c.rises(keyOf(r.hash), number):
-		s.mu.Unlock()
-		return false, nil
+	if ok, err := c.replace(b, r, number, was); !ok || err != nil {
+		return false, err
 	}
-	r.rising = number > was
-	s.pending[r.hash] = r
-	b.hold(r)
-	s.mu.Unlock()
-
 	now, err := one(r.hash, s.locate)
 	if err == nil && now.Segment == at.Segment && now.Off == at.Off {
 		return true, nil
@@ -311,27 +297,49 @@ func (c *Compaction) claim(b *Batch, r *record, at cas.Location, number, was uin
 	if err != nil {
 		st = failed
 	}
-	s.mu.Lock()
-	s.settle(r, st, err)
-	s.mu.Unlock()
+	s.appender.settle(r, st, err)
 	return false, err
+}
+
+// replace makes r, which a batch holds then, the pending record of its hash. false: another is, a sweep is just taking what the
+// index has of it, or something was written against it, so that its number may not rise.
+func (c *Compaction) replace(b *Batch, r *record, number, was uint8) (bool, error) {
+	s := c.s
+	s.appender.mu.Lock()
+	defer s.appender.mu.Unlock()
+	s.pins.mu.Lock()
+	defer s.pins.mu.Unlock()
+	switch _, doomed := s.pins.doomed[keyOf(r.hash)]; {
+	case s.appender.closed:
+		return false, ErrClosed
+	case b.done:
+		return false, ErrBatchDone
+	case doomed || s.appender.pending[r.hash] != nil || number > was && !c.risesLocked(keyOf(r.hash), number):
+		return false, nil
+	}
+	r.rising = number > was
+	s.appender.pending[r.hash] = r
+	b.holdLocked(r)
+	return true, nil
 }
 
 // pin keeps h from sweeps until b is released. false: one is just taking it.
 func (b *Batch) pin(h cas.Hash) (bool, error) {
 	s := b.s
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
+	s.appender.mu.Lock()
+	defer s.appender.mu.Unlock()
+	if s.appender.closed {
 		return false, ErrClosed
 	}
 	if b.done {
 		return false, ErrBatchDone
 	}
-	if _, doomed := s.doomed[keyOf(h)]; doomed {
+	s.pins.mu.Lock()
+	defer s.pins.mu.Unlock()
+	if _, doomed := s.pins.doomed[keyOf(h)]; doomed {
 		return false, nil
 	}
-	b.keep(cas.Chunk, h)
+	b.keepLocked(cas.Chunk, h)
 	return true, nil
 }
 
@@ -341,9 +349,9 @@ func (c *Compaction) Retire(ctx context.Context) error {
 		return nil
 	}
 	s := c.s
-	s.sweeping.Lock()
-	defer s.sweeping.Unlock()
-	numbers, err := s.sealed()
+	s.passes.sweeping.Lock()
+	defer s.passes.sweeping.Unlock()
+	numbers, err := s.appender.sealed()
 	if err != nil {
 		return err
 	}

@@ -142,17 +142,17 @@ func TestCompactKeepsNumbers(t *testing.T) {
 	}
 	// Nothing is written against what is about to rise.
 	r := &record{hash: cas.Sum(version(2, 0)), kind: cas.Chunk, done: make(chan struct{}), rising: true}
-	s.mu.Lock()
-	s.pending[r.hash] = r
-	s.mu.Unlock()
+	s.appender.mu.Lock()
+	s.appender.pending[r.hash] = r
+	s.appender.mu.Unlock()
 	other = s.Begin()
 	raw := version(2, 3)
 	if _, delta, err := other.PutAgainst(cas.Chunk, cas.Sum(raw), raw, fp32, r.hash); delta || err != nil {
 		t.Error(delta, err)
 	}
-	s.mu.Lock()
-	s.settle(r, indexed, nil)
-	s.mu.Unlock()
+	s.appender.mu.Lock()
+	s.appender.settleLocked(r, indexed, nil)
+	s.appender.mu.Unlock()
 	commit(t, other)
 	commit(t, b)
 	for v := range 4 {
@@ -178,7 +178,7 @@ func TestCompactMakesKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.append(r, &segment.Record{Kind: cas.Chunk, Codec: id, Raw: uint32(len(raw)), Hash: h}, buf); err != nil {
+	if _, err := s.appender.append(r, &segment.Record{Kind: cas.Chunk, Codec: id, Raw: uint32(len(raw)), Hash: h}, buf); err != nil {
 		t.Fatal(err)
 	}
 	commit(t, b)

@@ -429,7 +429,7 @@ func TestGroupCommit(t *testing.T) {
 		batches[i] = s.Begin()
 		put(t, batches[i], cas.Chunk, chunk(i))
 	}
-	s.flushing.Lock() // a commit under way
+	s.appender.flushing.Lock() // a commit under way
 	var wg sync.WaitGroup
 	for _, b := range batches {
 		wg.Go(func() {
@@ -438,7 +438,7 @@ func TestGroupCommit(t *testing.T) {
 			}
 		})
 	}
-	s.flushing.Unlock()
+	s.appender.flushing.Unlock()
 	wg.Wait()
 	if x.commits != 1 {
 		t.Errorf("%d commits of the index for %d batches", x.commits, n)

@@ -151,8 +151,8 @@ func TestDeltaModel(t *testing.T) {
 		}
 		sweepNow(t, s, SweepOptions{}, marking())
 		sweepNow(t, s, SweepOptions{}, marking())
-		if len(x.m)+len(s.pins)+len(s.needs) > 0 {
-			t.Errorf("seed %d: %d records, %d pins left", seed, len(x.m), len(s.pins))
+		if len(x.m)+len(s.pins.count)+len(s.pins.needs) > 0 {
+			t.Errorf("seed %d: %d records, %d pins left", seed, len(x.m), len(s.pins.count))
 		}
 		s.Close()
 	}
@@ -168,7 +168,7 @@ func lowRanksOf(t *testing.T, s *Store) (n int64) {
 		h := cas.Sum(version(adapted, v))
 		if loc, err := s.locateNow(false, h); err != nil {
 			t.Fatal(err)
-		} else if b, _, err := s.baseOf(h, loc); err == nil && b.Number > 0 && !b.Second.IsZero() {
+		} else if b, _, err := s.reader.baseOf(h, loc); err == nil && b.Number > 0 && !b.Second.IsZero() {
 			n++
 		}
 	}
@@ -239,8 +239,8 @@ func TestDeltaCircle(t *testing.T) {
 	for v := range 3 {
 		wantGet(t, s, version(0, v))
 	}
-	if len(s.pins)+len(s.needs) > 0 {
-		t.Errorf("still pinned: %v %v", s.pins, s.needs)
+	if len(s.pins.count)+len(s.pins.needs) > 0 {
+		t.Errorf("still pinned: %v %v", s.pins.count, s.pins.needs)
 	}
 }
 
@@ -278,7 +278,7 @@ func TestDeltaTwins(t *testing.T) {
 	s.Close()
 	s = open(t, m, newIndex(), opt)
 	wantGet(t, s, version(0, 1))
-	if err := s.renew(s.generation(), cas.ErrCorrupt); err != nil {
+	if err := s.renew(s.indexer.generation(), cas.ErrCorrupt); err != nil {
 		t.Fatal(err)
 	}
 	wantGet(t, s, version(0, 1))

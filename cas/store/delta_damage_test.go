@@ -21,9 +21,9 @@ func TestDeltaFailsWithItsBase(t *testing.T) {
 	s := open(t, m, x, Options{SegmentSize: 1 << 10}) // a record each
 	a := s.Begin()
 	evolve(t, a, 1, 0)
-	s.mu.Lock()
-	s.full, s.active = append(s.full, s.active), nil // so that the next goes elsewhere, without a flush
-	s.mu.Unlock()
+	s.appender.mu.Lock()
+	s.appender.full, s.appender.active = append(s.appender.full, s.appender.active), nil // so that the next goes elsewhere, without a flush
+	s.appender.mu.Unlock()
 	b, c := s.Begin(), s.Begin()
 	if _, delta := evolve(t, b, 1, 1); !delta {
 		t.Fatal("no delta")

@@ -96,7 +96,7 @@ func numberOf(t testing.TB, s *Store, h cas.Hash) segment.Base {
 	if err != nil || loc.Segment == 0 {
 		t.Fatal(loc, err)
 	}
-	b, _, err := s.baseOf(h, loc)
+	b, _, err := s.reader.baseOf(h, loc)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,8 +135,8 @@ func TestDeltaNumbers(t *testing.T) {
 			}
 		}
 		check(s)
-		if len(s.pins)+len(s.needs) > 0 {
-			t.Errorf("still pinned: %v %v", s.pins, s.needs)
+		if len(s.pins.count)+len(s.pins.needs) > 0 {
+			t.Errorf("still pinned: %v %v", s.pins.count, s.pins.needs)
 		}
 		if st := s.Stats(); st.Chunks.Stored > st.Chunks.Raw*7/10 {
 			t.Errorf("%+v", st.Chunks)
@@ -369,8 +369,8 @@ func TestDeltaPins(t *testing.T) {
 		}
 		sweepNow(t, s, SweepOptions{}, keeping(map[[2]int]bool{{1, 7}: true}))
 		b.Release()
-		if len(s.pins)+len(s.needs) > 0 {
-			t.Errorf("still pinned: %v %v", s.pins, s.needs)
+		if len(s.pins.count)+len(s.pins.needs) > 0 {
+			t.Errorf("still pinned: %v %v", s.pins.count, s.pins.needs)
 		}
 		wantGet(t, s, version(1, 7))
 		sweepNow(t, s, SweepOptions{}, marking())

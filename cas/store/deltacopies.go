@@ -23,7 +23,7 @@ func (t deltaCopies) add(h cas.Hash, locs ...cas.Location) {
 // numbers themselves. Of equals it is the last. Nobody else uses the index, which has all records.
 func (t deltaCopies) resolve(s *Store) (better []cas.Entry, err error) {
 	for h := range t {
-		now, err := one(h, s.index.Locate)
+		now, err := one(h, s.indexer.index.Locate)
 		if err != nil {
 			return nil, err
 		}
@@ -40,7 +40,7 @@ func (t deltaCopies) resolve(s *Store) (better []cas.Entry, err error) {
 
 // best is the record of h, of a number below the given one, that can be read with what is there; of segment 0 when there is none.
 func (t deltaCopies) best(s *Store, h cas.Hash, below uint8) (best cas.Location, number uint8, err error) {
-	now, err := one(h, s.index.Locate)
+	now, err := one(h, s.indexer.index.Locate)
 	if err != nil || now.Segment == 0 || !now.Delta {
 		return now, 0, err
 	}
@@ -49,7 +49,7 @@ func (t deltaCopies) best(s *Store, h cas.Hash, below uint8) (best cas.Location,
 		all = []cas.Location{now}
 	}
 	for _, loc := range all {
-		b, err := s.baseAt(loc, h)
+		b, err := s.reader.baseAt(loc, h)
 		if err != nil || b.Number >= below || best.Segment != 0 && cmp.Or(cmp.Compare(b.Number, number), -cmp.Compare(loc.Segment, best.Segment), -cmp.Compare(loc.Off, best.Off)) > 0 {
 			continue // one that is damaged is none
 		}

@@ -92,7 +92,7 @@ func (b *Batch) columns(h cas.Hash, a *against, c *cas.Columns, hint codec.Hint)
 		if _, _, full, err = b.put(r, c.Raw, codec.ColumnsHint(hint), cas.Related{}); err != nil {
 			return full, false
 		}
-	} else if pend, _ := b.s.onTheirWay([]cas.Hash{c.Hash}); pend != nil && pend[0].plain {
+	} else if pend, _ := b.s.appender.onTheirWay([]cas.Hash{c.Hash}); pend != nil && pend[0].plain {
 		<-pend[0].done
 	}
 	return full, b.s.takeOne(h, c.Hash, a, nil)

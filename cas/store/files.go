@@ -1,10 +1,9 @@
 package store
 
 import (
-	"sync"
-
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
+	"ckptfs/cas/locks"
 	"ckptfs/cas/segment"
 )
 
@@ -12,7 +11,7 @@ import (
 type files struct {
 	open func(n uint32) (*segment.Reader, error)
 
-	mu     sync.Mutex
+	mu     locks.Mutex[leafLock]
 	closed bool
 	lru    *simplelru.LRU[uint32, *file]
 	gone   map[uint32]bool // retired
@@ -27,7 +26,7 @@ type file struct {
 func newFiles(n int, open func(uint32) (*segment.Reader, error)) *files {
 	fs := &files{open: open, gone: make(map[uint32]bool)}
 	var err error
-	if fs.lru, err = simplelru.NewLRU(n, func(_ uint32, f *file) { fs.drop(f) }); err != nil {
+	if fs.lru, err = simplelru.NewLRU(n, func(_ uint32, f *file) { fs.dropLocked(f) }); err != nil {
 		panic(err) // n is positive
 	}
 	return fs
@@ -68,11 +67,12 @@ func (fs *files) get(n uint32) (*file, error) {
 func (fs *files) put(f *file) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
-	fs.drop(f)
+	fs.dropLocked(f)
 }
 
-// drop gives one reference back. fs.mu is held.
-func (fs *files) drop(f *file) {
+// dropLocked gives one reference back.
+func (fs *files) dropLocked(f *file) {
+	fs.mu.AssertHeld()
 	if f.refs--; f.refs == 0 {
 		f.Close()
 	}

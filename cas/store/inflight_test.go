@@ -322,7 +322,7 @@ func TestCheckWhileIndexRots(t *testing.T) {
 		commit(t, b)
 		wantErr(t, s.roll(), nil)
 		asked, answer := make(chan bool), make(chan error)
-		s.index = &answering{memIndex: x, ask: func() error {
+		s.indexer.index = &answering{memIndex: x, ask: func() error {
 			asked <- true
 			return <-answer
 		}}
@@ -347,7 +347,7 @@ func TestCheckWhileIndexRots(t *testing.T) {
 		if len(found) > 0 {
 			t.Errorf("%v", found)
 		}
-		if s.generation() != 1 {
+		if s.indexer.generation() != 1 {
 			t.Error("no new index")
 		}
 		commit(t, b)

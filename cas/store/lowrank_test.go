@@ -90,8 +90,8 @@ func TestLowRank(t *testing.T) {
 		}
 	}
 	check(s, 0, 1, 2, 3, 4, 5)
-	if len(s.pins)+len(s.needs) > 0 {
-		t.Errorf("still pinned: %v %v", s.pins, s.needs)
+	if len(s.pins.count)+len(s.pins.needs) > 0 {
+		t.Errorf("still pinned: %v %v", s.pins.count, s.pins.needs)
 	}
 	if len(x.m) != 15 {
 		t.Errorf("%d records", len(x.m))
@@ -337,7 +337,7 @@ func TestLowRankFailsWithItsColumns(t *testing.T) {
 	m := newMem()
 	s := open(t, m, newIndex(), Options{SegmentSize: 1}) // a record each
 	alone(t, s, [2]int{0, 0}, [2]int{0, 3})
-	lost := segment.Path(dir, s.newest()+1)
+	lost := segment.Path(dir, s.appender.newest()+1)
 	m.Inject(func(op disk.Op) *disk.Fault {
 		if op.Kind == disk.OpSync && op.Name == lost {
 			return &disk.Fault{Err: errors.New("lost")}

@@ -29,10 +29,10 @@ func (b *Batch) PutHeld(kind cas.Kind, hashes []cas.Hash, held []bool) error {
 		}
 	}
 	// What came on its way meanwhile may have been seen in an index that is not on the disk yet.
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.appender.mu.Lock()
+	defer s.appender.mu.Unlock()
 	for i := range hashes {
-		held[i] = held[i] && s.pending[hashes[i]] == nil
+		held[i] = held[i] && s.appender.pending[hashes[i]] == nil
 	}
 	return nil
 }
@@ -41,9 +41,11 @@ func (b *Batch) PutHeld(kind cas.Kind, hashes []cas.Hash, held []bool) error {
 // need no claim: from here on no sweep takes what the index has of them.
 func (b *Batch) keepThose(kind cas.Kind, hashes []cas.Hash, kept []bool) error {
 	s := b.s
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
+	s.appender.mu.Lock()
+	defer s.appender.mu.Unlock()
+	s.pins.mu.Lock()
+	defer s.pins.mu.Unlock()
+	if s.appender.closed {
 		return ErrClosed
 	}
 	if b.done {
@@ -52,12 +54,12 @@ func (b *Batch) keepThose(kind cas.Kind, hashes []cas.Hash, kept []bool) error {
 	b.also = slices.Grow(b.also, len(hashes))
 	for i, h := range hashes {
 		k := keyOf(h)
-		_, doomed := s.doomed[k]
-		_, doubted := s.suspect[h]
-		if kept[i] = !doomed && !doubted && s.pending[h] == nil; kept[i] {
+		_, doomed := s.pins.doomed[k]
+		_, doubted := s.pins.suspect[h]
+		if kept[i] = !doomed && !doubted && s.appender.pending[h] == nil; kept[i] {
 			b.also = append(b.also, k)
-			s.pins[k]++
-			b.touch(kind, h)
+			s.pins.count[k]++
+			b.touchLocked(kind, h)
 		}
 	}
 	return nil

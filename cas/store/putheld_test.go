@@ -62,8 +62,8 @@ func TestPutHeld(t *testing.T) {
 	}
 	commit(t, other)
 	wantErr(t, other.PutHeld(cas.Chunk, nil, nil), ErrBatchDone)
-	if len(s.pins)+len(s.naming) > 0 {
-		t.Errorf("still pinned: %v %v", s.pins, s.naming)
+	if len(s.pins.count)+len(s.pins.naming) > 0 {
+		t.Errorf("still pinned: %v %v", s.pins.count, s.pins.naming)
 	}
 	b = s.Begin()
 	if err := s.Close(); err != nil {
@@ -94,8 +94,8 @@ func TestPutHeldPins(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.Release()
-	if len(s.pins)+len(s.needs) > 0 {
-		t.Errorf("still pinned: %v %v", s.pins, s.needs)
+	if len(s.pins.count)+len(s.pins.needs) > 0 {
+		t.Errorf("still pinned: %v %v", s.pins.count, s.pins.needs)
 	}
 	sweepNow(t, s, SweepOptions{}, marking())
 	if len(x.m) > 0 {

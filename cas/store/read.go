@@ -10,7 +10,7 @@ import (
 // Locate sets locs[i] to where hashes[i] lies, in the index or on its way there; Segment 0: not held. It waits for
 // chunks that are just being written.
 func (s *Store) Locate(hashes []cas.Hash, locs []cas.Location) error {
-	pend, err := s.onTheirWay(hashes)
+	pend, err := s.appender.onTheirWay(hashes)
 	if err != nil {
 		return err
 	}
@@ -22,7 +22,7 @@ func (s *Store) Locate(hashes []cas.Hash, locs []cas.Location) error {
 	if err := s.locate(hashes, locs); err != nil {
 		return err
 	}
-	s.overlay(pend, locs)
+	s.appender.overlay(pend, locs)
 	return nil
 }
 
@@ -30,71 +30,54 @@ func (s *Store) Locate(hashes []cas.Hash, locs []cas.Location) error {
 // chunk may have to make the index anew, for which he waits for that lock. coming[i]: the index does not have hashes[i],
 // which is just being stored; nil: none of them.
 func (s *Store) locateHere(hashes []cas.Hash, locs []cas.Location) (coming []bool, err error) {
-	pend, err := s.onTheirWay(hashes)
+	pend, err := s.appender.onTheirWay(hashes)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := s.locateOnce(hashes, locs); err != nil {
+	if _, err := s.indexer.locateOnce(hashes, locs); err != nil {
 		return nil, err
 	}
-	return s.overlay(pend, locs), nil
+	return s.appender.overlay(pend, locs), nil
 }
 
-// onTheirWay lists the records of hashes that are pending; nil: none. It is asked before the index: a record goes into
-// that before it ceases to be pending.
-func (s *Store) onTheirWay(hashes []cas.Hash) (pend []*record, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return nil, ErrClosed
+// locateNow is Locate for one record, without waiting for anybody: whoever stores a delta looks for its base with it, and
+// two who wait for each other would wait for ever. locked: the caller holds one of the store's locks, so that a damaged
+// index stays.
+func (s *Store) locateNow(locked bool, h cas.Hash) (cas.Location, error) {
+	if loc, err := s.appender.writtenAt(h); err != nil || loc.Segment != 0 {
+		return loc, err
 	}
-	if len(s.pending) == 0 {
-		return nil, nil
-	}
-	for i, h := range hashes {
-		if r := s.pending[h]; r != nil {
-			if pend == nil {
-				pend = make([]*record, len(hashes))
-			}
-			pend[i] = r
+	return one(h, func(hashes []cas.Hash, locs []cas.Location) error {
+		if locked {
+			_, err := s.indexer.locateOnce(hashes, locs)
+			return err
 		}
-	}
-	return pend, nil
+		return s.locate(hashes, locs)
+	})
 }
 
-// overlay sets locs, which the index told, to where the records of pend were written since it may have been asked. coming
-// says which are still claimed and in neither place; nil: none.
-func (s *Store) overlay(pend []*record, locs []cas.Location) (coming []bool) {
-	if pend == nil {
-		return nil
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for i, r := range pend {
-		switch {
-		case r == nil || r.state == failed:
-		case r.entry.Segment != 0: // an indexed record without an entry was found held
-			locs[i] = r.entry.Location
-		case r.state == claimed && locs[i].Segment == 0:
-			if coming == nil {
-				coming = make([]bool, len(pend))
-			}
-			coming[i] = true
-		}
-	}
-	return coming
+// one is where a record lies, by who locates several.
+func one(h cas.Hash, locate func([]cas.Hash, []cas.Location) error) (cas.Location, error) {
+	hashes, locs := [1]cas.Hash{h}, [1]cas.Location{}
+	err := locate(hashes[:], locs[:])
+	return locs[0], err
 }
+
+// suspects notes that the record of h cannot be read, or is gone: the next Put stores it afresh.
+func (s *Store) suspects(h cas.Hash) { s.pins.suspects(h) }
 
 // Reads is how many records were read from segments since the store was opened, for readers, for packing, and as bases of others, and the
 // bytes of their payloads. A record that is read twice counts twice.
-func (s *Store) Reads() (records, bytes int64) { return s.reads.records.Load(), s.reads.bytes.Load() }
+func (s *Store) Reads() (records, bytes int64) {
+	return s.reader.reads.records.Load(), s.reader.reads.bytes.Load()
+}
 
 // Get appends the raw bytes of chunk h to dst. Errors are *cas.ChunkError and wrap cas.ErrNotFound, cas.ErrCorrupt,
 // cas.ErrNewer (stored in a way that this version does not know) or the error of the disk; dst is returned as it was.
 func (s *Store) Get(h cas.Hash, dst []byte) ([]byte, error) {
 	var loc [1]cas.Location
 	var known bool
-	if loc[0], known = s.located.get(h); !known {
+	if loc[0], known = s.reader.located.get(h); !known {
 		if err := s.Locate([]cas.Hash{h}, loc[:]); err != nil {
 			return dst, &cas.ChunkError{Hash: h, Err: err}
 		}
@@ -121,7 +104,7 @@ func (s *Store) Get(h cas.Hash, dst []byte) ([]byte, error) {
 // ReadInto fills dst, which must be loc.Raw bytes long, with the raw bytes of chunk h, which Locate found at loc. Errors
 // are as for Get; dst's bytes are arbitrary then. A chunk that was moved since is found again.
 func (s *Store) ReadInto(loc cas.Location, h cas.Hash, dst []byte) error {
-	err := s.read(loc, h, dst)
+	err := s.reader.read(loc, h, dst)
 	for err != nil {
 		var now [1]cas.Location
 		if s.Locate([]cas.Hash{h}, now[:]) != nil || now[0].Segment == 0 || now[0].Raw != loc.Raw ||
@@ -129,7 +112,7 @@ func (s *Store) ReadInto(loc cas.Location, h cas.Hash, dst []byte) error {
 			break
 		}
 		loc = now[0]
-		err = s.read(loc, h, dst)
+		err = s.reader.read(loc, h, dst)
 	}
 	if err == nil {
 		return nil
@@ -138,22 +121,4 @@ func (s *Store) ReadInto(loc cas.Location, h cas.Hash, dst []byte) error {
 		s.suspects(h)
 	}
 	return &cas.ChunkError{Hash: h, Loc: loc, Err: err}
-}
-
-// read fills dst, loc.Raw bytes long, with the content of the record of h at loc.
-func (s *Store) read(loc cas.Location, h cas.Hash, dst []byte) error {
-	// What fits its hash needs no other checksum. What does not is read with all of them, which tell where it went wrong.
-	t := decodeSlot{of: s.slots}
-	err := s.content(access{hashed: true, slot: &t}, loc, h, dst, anyNumber)
-	if err == nil {
-		err = cas.Check(dst, h)
-	}
-	t.give()
-	if err == nil {
-		return nil
-	}
-	if err := s.content(access{}, loc, h, dst, anyNumber); err != nil {
-		return err
-	}
-	return cas.Check(dst, h)
 }

@@ -9,6 +9,7 @@ import (
 
 	"ckptfs/cas"
 	"ckptfs/cas/disk"
+	"ckptfs/cas/locks"
 	"ckptfs/cas/pages"
 	"ckptfs/cas/segment"
 )
@@ -28,12 +29,12 @@ func (s *Store) Expect(hashes []cas.Hash) (done func()) {
 	for i, h := range hashes {
 		links[i] = Link{h, locs[i]}
 	}
-	s.located.add(links)
+	s.reader.located.add(links)
 	named := slices.Clone(links)
 	var all []*stretch
 	for range segment.RoundedNumber + 1 {
-		all = s.willRead(locs, all)
-		if links = s.basesOf(links); len(links) == 0 {
+		all = s.reader.willRead(locs, all)
+		if links = s.reader.basesOf(links); len(links) == 0 {
 			break
 		}
 		locs = locs[:0]
@@ -42,16 +43,16 @@ func (s *Store) Expect(hashes []cas.Hash) (done func()) {
 		}
 	}
 	return func() {
-		s.located.remove(named)
-		s.ahead.release(all...)
+		s.reader.located.remove(named)
+		s.reader.ahead.release(all...)
 	}
 }
 
 // basesOf are the bases of those records that have some, each once. What cannot be read or found is passed over.
-func (s *Store) basesOf(links []Link) (bases []Link) {
+func (r *reader) basesOf(links []Link) (bases []Link) {
 	seen := map[cas.Hash]bool{}
 	for _, l := range links {
-		b, _, err := s.baseOf(l.Hash, l.Loc)
+		b, _, err := r.baseOf(l.Hash, l.Loc)
 		if err != nil {
 			continue
 		}
@@ -60,7 +61,7 @@ func (s *Store) basesOf(links []Link) (bases []Link) {
 				continue
 			}
 			seen[h] = true
-			if loc, err := s.locateNow(false, h); err == nil && loc.Segment != 0 {
+			if loc, err := r.in.locateNow(false, h); err == nil && loc.Segment != 0 {
 				bases = append(bases, Link{h, loc})
 			}
 		}
@@ -69,9 +70,9 @@ func (s *Store) basesOf(links []Link) (bases []Link) {
 }
 
 // willRead has the disk begin to read records, and appends what is read to memory of our own to all. It changes locs.
-func (s *Store) willRead(locs []cas.Location, all []*stretch) []*stretch {
+func (r *reader) willRead(locs []cas.Location, all []*stretch) []*stretch {
 	locs = slices.DeleteFunc(locs, func(l cas.Location) bool { // others expect it
-		t := s.ahead.find(l.Segment, l.Off, segment.RecordHeaderSize+int(l.Stored))
+		t := r.ahead.find(l.Segment, l.Off, segment.RecordHeaderSize+int(l.Stored))
 		if t != nil {
 			all = append(all, t)
 		}
@@ -91,20 +92,20 @@ func (s *Store) willRead(locs []cas.Location, all []*stretch) []*stretch {
 		if from.Segment == 0 {
 			continue
 		}
-		f, err := s.files.get(from.Segment)
+		f, err := r.files.get(from.Segment)
 		if err != nil {
 			continue
 		}
-		if t := s.ahead.add(from.Segment, from.Off, to); t != nil {
+		if t := r.ahead.add(from.Segment, from.Off, to); t != nil {
 			all = append(all, t)
 			go func() {
-				s.ahead.read(t, f.Reader)
-				s.files.put(f)
+				r.ahead.read(t, f.Reader)
+				r.files.put(f)
 			}()
 			continue
 		}
 		f.WillRead(from.Off, to-from.Off)
-		s.files.put(f)
+		r.files.put(f)
 	}
 	return all
 }
@@ -136,7 +137,7 @@ type stretch struct {
 
 // stretches are those that are expected.
 type stretches struct {
-	mu      sync.Mutex
+	mu      locks.Mutex[leafLock]
 	closed  bool
 	all     []*stretch
 	bytes   int64                       // of their buffers
@@ -252,7 +253,7 @@ func (a *stretches) close() {
 // located is where chunks lie that are expected, so that the index is asked once, and for many of them at a time. What was moved meanwhile is found anew,
 // as whatever is not where it was.
 type located struct {
-	mu sync.Mutex
+	mu locks.Mutex[leafLock]
 	at map[cas.Hash]found
 }
 

@@ -30,9 +30,9 @@ func large(t testing.TB, s *Store, n int) (chunks [][]byte, hashes []cas.Hash) {
 
 // stretchesOf are those that s has.
 func stretchesOf(s *Store) []*stretch {
-	s.ahead.mu.Lock()
-	defer s.ahead.mu.Unlock()
-	return slices.Clone(s.ahead.all)
+	s.reader.ahead.mu.Lock()
+	defer s.reader.ahead.mu.Unlock()
+	return slices.Clone(s.reader.ahead.all)
 }
 
 // What is expected is got from where it was read to, on any disk, and its memory is given back.
@@ -57,17 +57,17 @@ func TestExpect(t *testing.T) {
 			}
 			for _, h := range hashes {
 				loc := where(t, s, h)
-				p, u := s.ahead.borrow(loc.Segment, loc.Off, segment.RecordHeaderSize+cas.ChunkSize)
+				p, u := s.reader.ahead.borrow(loc.Segment, loc.Off, segment.RecordHeaderSize+cas.ChunkSize)
 				if u == nil {
 					t.Fatalf("%s: %v is not there", name, h)
 				}
 				if cas.Sum(p[segment.RecordHeaderSize:]) != h {
 					t.Errorf("%s: other bytes", name)
 				}
-				s.ahead.release(u)
+				s.reader.ahead.release(u)
 			}
 			done()
-			s.ahead.reading.Wait()
+			s.reader.ahead.reading.Wait()
 			if n := len(stretchesOf(s)); n > 0 {
 				t.Errorf("%s: %d stretches left", name, n)
 			}
@@ -102,7 +102,7 @@ func TestExpectAgain(t *testing.T) {
 			}
 		}
 		done()
-		s.ahead.reading.Wait()
+		s.reader.ahead.reading.Wait()
 	}
 }
 
@@ -124,7 +124,7 @@ func TestExpectMuch(t *testing.T) {
 	for _, f := range done {
 		f()
 	}
-	s.ahead.reading.Wait()
+	s.reader.ahead.reading.Wait()
 	if n := len(stretchesOf(s)); n > 0 {
 		t.Errorf("%d left", n)
 	}
@@ -217,11 +217,11 @@ func TestExpectBases(t *testing.T) {
 			t.Fatal(len(links), err)
 		}
 		for _, l := range links {
-			_, u := s.ahead.borrow(l.Loc.Segment, l.Loc.Off, segment.RecordHeaderSize+int(l.Loc.Stored))
+			_, u := s.reader.ahead.borrow(l.Loc.Segment, l.Loc.Off, segment.RecordHeaderSize+int(l.Loc.Stored))
 			if u == nil {
 				t.Fatal("a base is not expected")
 			}
-			s.ahead.release(u)
+			s.reader.ahead.release(u)
 		}
 	}
 }
@@ -237,18 +237,18 @@ func TestExpectTwice(t *testing.T) {
 		t.Errorf("%d stretches, then %d", len(all), len(now))
 	}
 	done()
-	s.ahead.reading.Wait()
+	s.reader.ahead.reading.Wait()
 	for _, h := range hashes[2:] {
 		loc := where(t, s, h)
-		u := s.ahead.find(loc.Segment, loc.Off, segment.RecordHeaderSize+cas.ChunkSize)
+		u := s.reader.ahead.find(loc.Segment, loc.Off, segment.RecordHeaderSize+cas.ChunkSize)
 		if u == nil {
 			t.Fatal("what is expected is gone")
 		}
-		s.ahead.release(u)
+		s.reader.ahead.release(u)
 	}
 	again()
-	if n := len(stretchesOf(s)); n > 0 || s.ahead.bytes != 0 {
-		t.Errorf("%d stretches left, %d bytes", n, s.ahead.bytes)
+	if n := len(stretchesOf(s)); n > 0 || s.reader.ahead.bytes != 0 {
+		t.Errorf("%d stretches left, %d bytes", n, s.reader.ahead.bytes)
 	}
 }
 
@@ -313,7 +313,7 @@ func TestExpectDamaged(t *testing.T) {
 			}
 		}
 		done()
-		s.ahead.reading.Wait()
+		s.reader.ahead.reading.Wait()
 		patch(t, m, name, off, was[0])
 	}
 	if found < 100 {
@@ -328,7 +328,7 @@ func TestExpectLocates(t *testing.T) {
 	first, second := s.Expect(hashes), s.Expect(hashes[1:])
 	first()
 	for i, h := range hashes {
-		if _, known := s.located.get(h); known != (i > 0) {
+		if _, known := s.reader.located.get(h); known != (i > 0) {
 			t.Errorf("chunk %d: %v", i, known)
 		}
 	}
@@ -337,10 +337,10 @@ func TestExpectLocates(t *testing.T) {
 			t.Error(i, err)
 		}
 	}
-	if second(); len(s.located.at) > 0 {
-		t.Errorf("%d places kept", len(s.located.at))
+	if second(); len(s.reader.located.at) > 0 {
+		t.Errorf("%d places kept", len(s.reader.located.at))
 	}
-	if len(s.slots) > 0 {
-		t.Errorf("%d slots taken", len(s.slots))
+	if len(s.reader.slots) > 0 {
+		t.Errorf("%d slots taken", len(s.reader.slots))
 	}
 }

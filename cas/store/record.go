@@ -28,7 +28,7 @@ type record struct {
 	// rising: it replaces a record of a lower number: nothing may be written against it until it is written.
 	rising bool
 
-	// Under Store.mu; entry and tail are set once, before done is closed.
+	// Under appender.mu; entry and tail are set once, before done is closed.
 	state state
 	err   error // when failed
 	entry cas.Entry
@@ -36,31 +36,20 @@ type record struct {
 	on    []*record // of its bases: what was pending when it was looked for; set before done is closed
 }
 
-// fate reports whether r and what it leads back to are in the index, and the error of one that failed. Store.mu is held.
-func (r *record) fate() (ok bool, err error) {
+// fateLocked reports whether r and what it leads back to are in the index, and the error of one that failed. appender.mu is held.
+func (r *record) fateLocked() (ok bool, err error) {
 	if r.state == failed {
 		return false, r.err
 	}
 	ok = r.state == indexed
 	for _, on := range r.on {
-		o, err := on.fate()
+		o, err := on.fateLocked()
 		if err != nil {
 			return false, err
 		}
 		ok = ok && o
 	}
 	return ok, nil
-}
-
-// settle moves r on. s.mu is held.
-func (s *Store) settle(r *record, st state, err error) {
-	if r.state == claimed {
-		defer close(r.done)
-	}
-	r.state, r.err = st, err
-	if st != written && s.pending[r.hash] == r {
-		delete(s.pending, r.hash)
-	}
 }
 
 // known reports whether records of that kind are indexed. Others are a newer version's: left alone where they are.

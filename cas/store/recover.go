@@ -11,7 +11,7 @@ import (
 
 // recover looks at every segment, brings the index up to date and seals what a crash left open.
 func (s *Store) recover() error {
-	mark, err := s.index.Watermark()
+	mark, err := s.indexer.index.Watermark()
 	if err != nil {
 		return indexError(err)
 	}
@@ -24,10 +24,10 @@ func (s *Store) recover() error {
 		return err
 	}
 	if len(numbers) > 0 {
-		s.last = numbers[len(numbers)-1]
+		s.appender.last = numbers[len(numbers)-1]
 	}
-	s.next = s.last + 1
-	if mark.Segment > s.next || mark.Off > 0 && !slices.Contains(numbers, mark.Segment) {
+	s.appender.next = s.appender.last + 1
+	if mark.Segment > s.appender.next || mark.Off > 0 && !slices.Contains(numbers, mark.Segment) {
 		return fmt.Errorf("segment %d is missing: %w", mark.Segment, ErrIndexAhead)
 	}
 	rc := recovery{replay: newReplay(s), from: mark, last: mark}
@@ -63,8 +63,8 @@ func (rc *recovery) segment(n uint32) error {
 	if n == rc.from.Segment && size < rc.from.Off {
 		return fmt.Errorf("%d bytes, the index knows of %d: %w", size, rc.from.Off, ErrIndexAhead)
 	}
-	s.stats.Segments++
-	s.stats.Bytes += taken(r, size)
+	s.appender.stats.Segments++
+	s.appender.stats.Bytes += taken(r, size)
 	// A damaged header does not keep records from being found; a crash may leave none.
 	intact := r.CheckHeader()
 	if intact != nil && !errors.Is(intact, cas.ErrCorrupt) {
@@ -90,7 +90,7 @@ func (rc *recovery) footer(r *segment.Reader) error {
 		err = r.Each(t, func(rec *segment.Record) error { return rc.add(r.Number(), rec) })
 	}
 	if err == nil {
-		rc.s.stats.Totals.Add(t.Totals)
+		rc.s.appender.stats.Totals.Add(t.Totals)
 	}
 	return err
 }
@@ -119,7 +119,7 @@ func (rc *recovery) scan(r *segment.Reader, size int64) error {
 		if err := rc.add(n, rec); err != nil {
 			return err
 		}
-		s.stats.Count(rec)
+		s.appender.stats.Count(rec)
 		if len(recs) < segment.MaxRecords {
 			recs = append(recs, *rec)
 		} else {
@@ -136,13 +136,13 @@ func (rc *recovery) scan(r *segment.Reader, size int64) error {
 		} else {
 			rc.gap(n, segment.Range{Off: tail, End: known})
 		}
-		s.stats.Leftover += max(0, size-known)
+		s.appender.stats.Leftover += max(0, size-known)
 	}
 	if size < segment.FileHeaderSize {
 		return nil // created by a crash's last breath
 	}
 	if !seal || s.opt.ReadOnly || s.sealOld(n, size, recs) != nil {
-		s.stats.Unsealed++ // nothing hangs on it: the records are in the index
+		s.appender.stats.Unsealed++ // nothing hangs on it: the records are in the index
 	}
 	return nil
 }
@@ -158,7 +158,7 @@ func (s *Store) sealOld(n uint32, before int64, recs []segment.Record) error {
 	}
 	size, err := w.Size()
 	if err == nil {
-		s.stats.Bytes += size - before
+		s.appender.stats.Bytes += size - before
 	}
 	return err
 }
@@ -173,7 +173,7 @@ func taken(r *segment.Reader, size int64) int64 {
 
 // gap counts a range without a valid record. What lies behind the watermark is a write that a crash cut short.
 func (rc *recovery) gap(n uint32, g segment.Range) {
-	st := &rc.s.stats
+	st := &rc.s.appender.stats
 	known := g.End
 	if rc.from.Segment != 0 && rc.from.Before(cas.Watermark{Segment: n, Off: g.End}) {
 		known = g.Off

@@ -14,8 +14,8 @@ import (
 // locate asks the index. One that proves damaged is replaced on the way; then, too, the answer is right.
 func (s *Store) locate(hashes []cas.Hash, locs []cas.Location) error {
 	for try := 0; ; try++ {
-		gen, err := s.locateOnce(hashes, locs)
-		if !s.renewable(err) || try == maxRenewals {
+		gen, err := s.indexer.locateOnce(hashes, locs)
+		if !s.indexer.renewable(err) || try == maxRenewals {
 			return err
 		}
 		if err := s.renew(gen, err); err != nil {
@@ -24,66 +24,43 @@ func (s *Store) locate(hashes []cas.Hash, locs []cas.Location) error {
 	}
 }
 
-// maxRenewals is how many damaged indexes in a row one operation puts up with.
-const maxRenewals = 3
-
-// generation counts the indexes.
-func (s *Store) generation() int {
-	s.indexing.RLock()
-	defer s.indexing.RUnlock()
-	return s.renewals
-}
-
-// locateOnce also says which index it asked.
-func (s *Store) locateOnce(hashes []cas.Hash, locs []cas.Location) (gen int, err error) {
-	s.indexing.RLock()
-	defer s.indexing.RUnlock()
-	if s.indexErr != nil {
-		return s.renewals, s.indexErr
-	}
-	return s.renewals, s.index.Locate(hashes, locs)
-}
-
-// renewable reports whether err, of the index, is a reason to make a new one.
-func (s *Store) renewable(err error) bool {
-	return s.opt.NewIndex != nil && errors.Is(err, cas.ErrCorrupt)
-}
-
 // renew makes a new index while the store is in use; gen is the number of the one that is damaged. Whoever asks the index
 // waits. Nobody who calls it holds one of the store's locks.
 func (s *Store) renew(gen int, reason error) error {
-	s.reshaping.Lock() // else what a sweep is just taking from a segment would be found there
-	defer s.reshaping.Unlock()
-	s.flushing.Lock()
-	defer s.flushing.Unlock()
-	s.indexing.Lock()
-	defer s.indexing.Unlock()
-	if s.renewals != gen {
-		return s.indexErr // somebody has
+	s.passes.reshaping.Lock() // else what a sweep is just taking from a segment would be found there
+	defer s.passes.reshaping.Unlock()
+	s.appender.flushing.Lock()
+	defer s.appender.flushing.Unlock()
+	s.indexer.mu.Lock()
+	defer s.indexer.mu.Unlock()
+	if s.indexer.renewals != gen {
+		return s.indexer.err // it was made
 	}
-	s.renewals++
-	x, err := s.opt.NewIndex(reason)
+	s.indexer.renewals++
+	x, err := s.indexer.renewal(reason)
 	if err == nil {
-		s.index = x
-		err = s.refill()
+		s.indexer.index = x
+		err = s.refillLocked()
 	}
 	if err != nil {
-		s.indexErr = fmt.Errorf("the index is damaged and could not be made anew: %w", err)
+		s.indexer.err = fmt.Errorf("the index is damaged and could not be made anew: %w", err)
 	}
-	return s.indexErr
+	return s.indexer.err
 }
 
-// refill takes what is durable in the segments into the index, which is empty. flushing is held, and nobody else uses the
+// refillLocked takes what is durable in the segments into the index, which is empty. flushing is held, and nobody else uses the
 // index.
-func (s *Store) refill() error {
-	s.mu.Lock()
-	tails := s.tails()
-	last := s.last
+func (s *Store) refillLocked() error {
+	s.appender.flushing.AssertHeld()
+	s.indexer.mu.AssertHeld()
+	s.appender.mu.Lock()
+	tails := s.appender.tailsLocked()
+	last := s.appender.last
 	var volatile []cas.Entry // written and perhaps not durable
-	for _, r := range s.written {
+	for _, r := range s.appender.written {
 		volatile = append(volatile, r.entry)
 	}
-	s.mu.Unlock()
+	s.appender.mu.Unlock()
 	numbers, err := s.numbers()
 	if err != nil {
 		return err
@@ -157,23 +134,18 @@ const doubtAgain = 10 * time.Minute
 // doubted is asked when the index does not have what it should have: it has the index looked through, and reports whether
 // that led to a new one.
 func (s *Store) doubted() bool {
-	if s.opt.NewIndex == nil {
+	if s.indexer.renewal == nil {
 		return false
 	}
-	s.doubting.Lock()
-	defer s.doubting.Unlock()
+	s.indexer.doubting.Lock()
+	defer s.indexer.doubting.Unlock()
 	now := s.opt.Now()
-	if !s.sound.IsZero() && now.Sub(s.sound) < doubtAgain {
+	if !s.indexer.sound.IsZero() && now.Sub(s.indexer.sound) < doubtAgain {
 		return false
 	}
-	s.indexing.RLock()
-	gen, err := s.renewals, error(nil)
-	if c, ok := s.index.(interface{ Check() error }); ok {
-		err = c.Check()
-	}
-	s.indexing.RUnlock()
-	if !s.renewable(err) {
-		s.sound = now
+	gen, err := s.indexer.examine()
+	if !s.indexer.renewable(err) {
+		s.indexer.sound = now
 		return false
 	}
 	return s.renew(gen, err) == nil

@@ -40,7 +40,7 @@ func (in *replay) commit() error {
 	}
 	entries, err := in.lowest()
 	if err == nil {
-		err = in.s.index.Commit(entries, in.mark)
+		err = in.s.indexer.index.Commit(entries, in.mark)
 	}
 	in.entries = in.entries[:0]
 	return err
@@ -55,7 +55,7 @@ func (in *replay) finish(mark cas.Watermark) error {
 	if err != nil || len(better) == 0 && mark == in.mark {
 		return err
 	}
-	return in.s.index.Commit(better, mark)
+	return in.s.indexer.index.Commit(better, mark)
 }
 
 // lowest is the entries, which lie behind what the index has, without the records of which there is one of a lower number: what
@@ -74,7 +74,7 @@ func (in *replay) lowest() ([]cas.Entry, error) {
 		return entries, nil
 	}
 	locs := make([]cas.Location, len(hashes))
-	if err := s.index.Locate(hashes, locs); err != nil {
+	if err := s.indexer.index.Locate(hashes, locs); err != nil {
 		return nil, err
 	}
 	have := map[key]cas.Location{}
@@ -87,7 +87,7 @@ func (in *replay) lowest() ([]cas.Entry, error) {
 		if !l.Delta {
 			return 0
 		}
-		b, err := s.baseAt(l, h)
+		b, err := s.reader.baseAt(l, h)
 		if err != nil {
 			return anyNumber
 		}

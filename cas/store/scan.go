@@ -11,14 +11,12 @@ import (
 // cannot be read is counted in bad, and passed over. f keeps nothing of raw. Records that no Commit has made durable may be missing.
 func (s *Store) Each(kind cas.Kind, f func(h cas.Hash, raw []byte) error) (bad int, err error) {
 	var locs []cas.Location
-	s.indexing.RLock()
-	err = s.index.ForEach(0, 0xffff, func(e cas.Entry) error {
+	err = s.indexer.forEach(func(e cas.Entry) error {
 		if e.Kind == kind {
 			locs = append(locs, e.Location)
 		}
 		return nil
 	})
-	s.indexing.RUnlock()
 	if err != nil {
 		return 0, err
 	}
@@ -34,7 +32,7 @@ func (s *Store) Each(kind cas.Kind, f func(h cas.Hash, raw []byte) error) (bad i
 			bad++
 			continue
 		}
-		h, err := s.hashAt(loc)
+		h, err := s.reader.hashAt(loc)
 		if err == nil {
 			buf = slices.Grow(buf[:0], int(loc.Raw))[:loc.Raw]
 			err = s.ReadInto(loc, h, buf)
@@ -50,27 +48,13 @@ func (s *Store) Each(kind cas.Kind, f func(h cas.Hash, raw []byte) error) (bad i
 	return bad, nil
 }
 
-// hashAt is the whole hash of the record at loc, of which the index has a part.
-func (s *Store) hashAt(loc cas.Location) (cas.Hash, error) {
-	f, err := s.files.get(loc.Segment)
-	if err != nil {
-		return cas.Hash{}, err
-	}
-	defer s.files.put(f)
-	var rec segment.Record
-	err = f.HeaderAt(loc.Off, &rec)
-	return rec.Hash, err
-}
-
 // latestSegments is how many segments Latest looks at.
 const latestSegments = 64
 
 // Latest lists records of a kind that were put last, at most n, the last first, also such as nothing needs any more. It looks at the ends
 // of the newest segments alone; what cannot be read is passed over.
 func (s *Store) Latest(kind cas.Kind, n int) (hashes []cas.Hash) {
-	s.mu.Lock()
-	tails := s.tails()
-	s.mu.Unlock()
+	tails := s.appender.tails()
 	add := func(recs []segment.Record) {
 		for _, rec := range slices.Backward(recs) {
 			if rec.Kind == kind && len(hashes) < n {
@@ -81,7 +65,7 @@ func (s *Store) Latest(kind cas.Kind, n int) (hashes []cas.Hash) {
 	for _, t := range slices.Backward(tails) {
 		add(t.w.Records())
 	}
-	numbers, err := s.sealed()
+	numbers, err := s.appender.sealed()
 	if err != nil {
 		return hashes
 	}

@@ -18,17 +18,16 @@ type Stats struct {
 }
 
 // Stats returns the present figures.
-func (s *Store) Stats() Stats {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	st := s.stats
-	for _, t := range s.full {
+func (s *Store) Stats() Stats { return s.appender.figures() }
+
+// figures are stats with what the tails hold.
+func (a *appender) figures() Stats {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	st := a.stats
+	for _, t := range a.tailsLocked() {
 		st.Segments++
 		st.Bytes += t.w.Size()
-	}
-	if s.active != nil {
-		st.Segments++
-		st.Bytes += s.active.w.Size()
 	}
 	return st
 }

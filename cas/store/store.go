@@ -49,15 +49,11 @@ package store
 import (
 	"errors"
 	"path/filepath"
-	"sync"
 	"sync/atomic"
 	"time"
 
-	lru "github.com/hashicorp/golang-lru/v2"
-
 	"ckptfs/cas"
 	"ckptfs/cas/disk"
-	"ckptfs/cas/segment"
 )
 
 // Locator is the index of the chunks.
@@ -118,94 +114,27 @@ func (o *Options) defaults() {
 }
 
 // Store is a directory of segments and an index. All methods may be called by several goroutines at once.
+//
+// Its parts have a mutex each for their state; those are never held over I/O. See locks.go for the order.
 type Store struct {
-	fs      disk.FS
-	dir     string
-	id      [16]byte
-	index   Locator
-	opt     Options
-	files   *files
-	known   *lru.Cache[place, segment.Base] // what deltas say of their bases
-	ahead   stretches
-	slots   decodeSlots
-	located located
-	reads   struct{ records, bytes atomic.Int64 }
+	folder
+	opt      Options
+	appender appender
+	pins     pins
+	reader   reader
+	indexer  indexer
+	passes   passes
 	// spending is what is being written that Options.Room was asked for.
 	spending atomic.Int64
-
-	// Locks are taken in this order: pruning, sweeping, reshaping, flushing, indexing, growing, mu. No I/O happens under mu. Who holds reshaping, or one
-	// after it, waits for no record that is claimed: who claimed it may have to make the index anew.
-	pruning   sync.Mutex   // held by the one Sweep that is under way
-	sweeping  sync.Mutex   // held by who goes through segments to reshape them
-	compacts  sync.Mutex   // held by the one Compaction that is under way
-	reshaping sync.RWMutex // held while a sealed segment is changed; shared by who looks at one as a whole
-	flushing  sync.Mutex   // held by the one commit that is under way
-	growing   sync.Mutex   // held while a segment is created
-
-	indexing sync.RWMutex // held while the index is made anew, shared over Locator.Locate
-	renewals int          // how often it was
-	indexErr error        // the last time failed
-
-	doubting sync.Mutex
-	sound    time.Time // when the index was last looked through
-
-	mu       sync.Mutex
-	finished sync.Cond // on mu: a slot was finished
-	closed   bool
-	active   *tail   // takes the records; nil until there is one to take
-	full     []*tail // not yet sealed
-	last     uint32  // highest number of a segment that exists
-	next     uint32  // > last
-	pending  map[cas.Hash]*record
-	written  []*record // in state written, by order of finishing
-	pins     map[key]int
-	needs    map[key][]key         // of pinned deltas: their bases, which have a pin for it
-	naming   map[cas.Hash]int      // those of the pins that are no chunks
-	suspect  map[cas.Hash]struct{} // found corrupt: the next Put stores them afresh
-	stats    Stats                 // without what the tails hold
-	// Of the sweep under way; see Sweep:
-	touched map[key]struct{}      // put since it began, or pinned then; nil when there is none
-	named   map[cas.Hash]struct{} // those that are no chunks
-	doomed  map[key]struct{}      // about to leave the index: whoever puts one of these stores it afresh
-	linked  map[key]struct{}      // bases that something was written against since the Compaction under way began, or pinned then
-}
-
-// key is as much of a hash as the index tells apart.
-type key [16]byte
-
-func keyOf(h cas.Hash) key { return key(h[:16]) }
-
-// maxSuspects bounds Store.suspect.
-const maxSuspects = 1 << 16
-
-// A tail is a segment that this process appends to, or has filled and not yet sealed.
-type tail struct {
-	w *segment.Writer
-	// Of the committer alone:
-	named  bool  // its name is durable
-	synced int64 // end of the last record that is durable
-	// Under Store.mu:
-	err error // fsync failed; nothing more is written to it
 }
 
 // Open opens the store in dir (STORE/segments), which it creates if there is none, and brings the index up to date.
 func Open(fs disk.FS, dir string, id [16]byte, index Locator, opt Options) (*Store, error) {
 	opt.defaults()
-	s := &Store{
-		fs: fs, dir: dir, id: id, index: index, opt: opt,
-		pending: make(map[cas.Hash]*record),
-		pins:    make(map[key]int),
-		needs:   make(map[key][]key),
-		naming:  make(map[cas.Hash]int),
-		suspect: make(map[cas.Hash]struct{}),
-	}
-	s.finished.L = &s.mu
-	s.known, _ = lru.New[place, segment.Base](knownBases) // the size is positive
-	s.ahead.init(opt.ExpectBytes)
-	s.slots = newDecodeSlots()
-	s.files = newFiles(opt.OpenFiles, func(n uint32) (*segment.Reader, error) {
-		return segment.Open(fs, dir, s.segment(n))
-	})
+	s := &Store{folder: folder{fs, dir, id}, opt: opt, indexer: indexer{index: index, renewal: opt.NewIndex}}
+	s.appender.init(s.folder, opt.SegmentSize)
+	s.pins.init()
+	s.reader.init(s, s.folder, &s.opt)
 	if !opt.ReadOnly {
 		if err := fs.MkdirAll(dir, 0o755); err != nil {
 			return nil, err
@@ -216,8 +145,8 @@ func Open(fs disk.FS, dir string, id [16]byte, index Locator, opt Options) (*Sto
 	}
 	err := s.recover()
 	if err != nil && opt.NewIndex != nil && (errors.Is(err, ErrIndexAhead) || errors.Is(err, errIndexCorrupt)) {
-		if s.index, err = opt.NewIndex(err); err == nil {
-			s.stats = Stats{}
+		if s.indexer.index, err = opt.NewIndex(err); err == nil {
+			s.appender.stats = Stats{}
 			err = s.recover()
 		}
 	}
@@ -230,37 +159,31 @@ func Open(fs disk.FS, dir string, id [16]byte, index Locator, opt Options) (*Sto
 // Close commits what was written, seals the active segment and closes all files. Batches that are still open can only be
 // released.
 func (s *Store) Close() error {
-	s.ahead.close()
-	s.flushing.Lock()
-	defer s.flushing.Unlock()
-	s.mu.Lock()
-	if s.closed {
-		s.mu.Unlock()
+	s.reader.ahead.close()
+	s.appender.flushing.Lock()
+	defer s.appender.flushing.Unlock()
+	s.appender.mu.Lock()
+	if s.appender.closed {
+		s.appender.mu.Unlock()
 		return nil
 	}
-	s.closed = true
-	if s.active != nil {
-		s.full = append(s.full, s.active)
-		s.active = nil
+	s.appender.closed = true
+	if s.appender.active != nil {
+		s.appender.full = append(s.appender.full, s.appender.active)
+		s.appender.active = nil
 	}
-	s.mu.Unlock()
-	err := s.flush()
-	s.mu.Lock()
-	full := s.full // only if the flush failed
-	s.full = nil
-	s.mu.Unlock()
+	s.appender.mu.Unlock()
+	err := s.flushLocked()
+	s.appender.mu.Lock()
+	full := s.appender.full // only if the flush failed
+	s.appender.full = nil
+	s.appender.mu.Unlock()
 	for _, t := range full {
 		t.w.Close()
 	}
-	s.files.close()
+	s.reader.files.close()
 	return err
 }
 
-func (s *Store) segment(n uint32) segment.ID { return segment.ID{Store: s.id, Number: n} }
-
 // Pinned reports whether an open batch has put h: no sweep may take it.
-func (s *Store) Pinned(h cas.Hash) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.pins[keyOf(h)] > 0
-}
+func (s *Store) Pinned(h cas.Hash) bool { return s.pins.pinned(keyOf(h)) }

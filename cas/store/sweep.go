@@ -6,13 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
-	"slices"
-	"sync"
 	"syscall"
 	"time"
 
 	"ckptfs/cas"
+	"ckptfs/cas/locks"
 	"ckptfs/cas/segment"
 )
 
@@ -61,7 +59,7 @@ type Mark func(ctx context.Context, m *Marking) error
 // Marking is what a Mark reports to, from any number of goroutines, until it returns.
 type Marking struct {
 	s  *Store
-	mu sync.Mutex
+	mu locks.Mutex[leafLock]
 	// marked is what is wanted.
 	marked map[key]struct{}
 }
@@ -76,9 +74,7 @@ func (m *Marking) Keep(h cas.Hash) {
 // Named lists the manifests and lists that batches have put since the sweep began, or had put before and not released.
 // They are wanted themselves; what they name may not be, if it was not put with them.
 func (m *Marking) Named() []cas.Hash {
-	m.s.mu.Lock()
-	defer m.s.mu.Unlock()
-	return slices.Collect(maps.Keys(m.s.named))
+	return m.s.pins.namedSince()
 }
 
 // Sweep removes the records that mark does not name. Batches go on meanwhile: what a batch puts, even if it is held
@@ -91,31 +87,18 @@ func (m *Marking) Named() []cas.Hash {
 // then gives their bytes back to the disk; or, when little is left in it, it first moves the rest to the segment that is
 // being written, and removes the file. It may end after any step, and the next one goes on.
 func (s *Store) Sweep(ctx context.Context, opt SweepOptions, mark Mark) (SweepStats, error) {
-	if !s.pruning.TryLock() {
+	if !s.passes.pruning.TryLock() {
 		return SweepStats{}, ErrSweeping
 	}
-	defer s.pruning.Unlock()
-	s.sweeping.Lock() // of a compaction a moment at a time
-	defer s.sweeping.Unlock()
+	defer s.passes.pruning.Unlock()
+	s.passes.sweeping.Lock() // of a compaction a moment at a time
+	defer s.passes.sweeping.Unlock()
 	m := &Marking{s: s, marked: map[key]struct{}{}}
 	w := sweep{s: s, opt: opt, marked: m.marked}
 
 	// From here on what is put is wanted: the mark may have been where it is named already.
-	s.mu.Lock()
-	s.touched = make(map[key]struct{}, len(s.pins))
-	for k := range s.pins {
-		s.touched[k] = struct{}{}
-	}
-	s.named = make(map[cas.Hash]struct{}, len(s.naming))
-	for h := range s.naming {
-		s.named[h] = struct{}{}
-	}
-	s.mu.Unlock()
-	defer func() {
-		s.mu.Lock()
-		s.touched, s.named = nil, nil
-		s.mu.Unlock()
-	}()
+	s.pins.beginSweep()
+	defer s.pins.endSweep()
 
 	err := mark(ctx, m)
 	if err == nil {
@@ -132,7 +115,7 @@ func (s *Store) Sweep(ctx context.Context, opt SweepOptions, mark Mark) (SweepSt
 			return w.st, err
 		}
 	}
-	numbers, err := s.sealed()
+	numbers, err := s.appender.sealed()
 	if err != nil {
 		return w.st, err
 	}
@@ -191,49 +174,10 @@ var errStop = errors.New("the sweep ends here")
 
 // roll seals the segment that is being written, if there is one.
 func (s *Store) roll() error {
-	s.mu.Lock()
-	if s.closed {
-		s.mu.Unlock()
-		return ErrClosed
+	if err := s.appender.retireActive(); err != nil {
+		return err
 	}
-	if s.active != nil && s.active.w.Size() > segment.FileHeaderSize {
-		s.full = append(s.full, s.active)
-		s.active = nil
-	}
-	s.mu.Unlock()
 	return s.Flush()
-}
-
-// sealed lists the segments that nobody appends to, ascending.
-func (s *Store) sealed() ([]uint32, error) {
-	s.mu.Lock()
-	last := s.last
-	var busy []uint32
-	for _, t := range s.full {
-		busy = append(busy, t.w.Number())
-	}
-	if s.active != nil {
-		busy = append(busy, s.active.w.Number())
-	}
-	s.mu.Unlock()
-	numbers, err := s.numbers()
-	return slices.DeleteFunc(numbers, func(n uint32) bool { return n > last || slices.Contains(busy, n) }), err
-}
-
-// numbers lists the segments in the directory, ascending.
-func (s *Store) numbers() ([]uint32, error) {
-	names, err := s.fs.ReadDir(s.dir)
-	if err != nil {
-		return nil, err
-	}
-	var numbers []uint32
-	for _, name := range names {
-		if n, ok := segment.ParseName(name); ok {
-			numbers = append(numbers, n)
-		}
-	}
-	slices.Sort(numbers)
-	return numbers, nil
 }
 
 // sweep is one under way.
@@ -260,7 +204,7 @@ func (w *sweep) segment(ctx context.Context, n uint32) error {
 	defer r.Close()
 	ft, recs, err := r.Contents()
 	if err != nil {
-		if size, serr := r.Size(); serr == nil && size < segment.FileHeaderSize && n != s.newest() {
+		if size, serr := r.Size(); serr == nil && size < segment.FileHeaderSize && n != s.appender.newest() {
 			// Made by the last breath of a process; never had anything in it.
 			if !w.opt.DryRun {
 				return s.fs.Remove(segment.Path(s.dir, n))
@@ -290,7 +234,7 @@ func (w *sweep) segment(ctx context.Context, n uint32) error {
 	idle := body - liveRoom
 	switch {
 	case live.Records == 0:
-		if dead.Records == 0 && n == s.newest() {
+		if dead.Records == 0 && n == s.appender.newest() {
 			return nil
 		}
 	case idle > 0 && float64(idle) > w.opt.MaxUnused*float64(body):
@@ -306,10 +250,7 @@ func (w *sweep) segment(ctx context.Context, n uint32) error {
 
 // tails counts what of the segments that are being written would go once they are sealed.
 func (w *sweep) tails() {
-	w.s.mu.Lock()
-	tails := w.s.tails()
-	w.s.mu.Unlock()
-	for _, t := range tails {
+	for _, t := range w.s.appender.tails() {
 		p := &part{sweep: w, n: t.w.Number(), recs: t.w.Records()}
 		if p.judge() != nil {
 			continue
@@ -320,20 +261,4 @@ func (w *sweep) tails() {
 		w.st.Dead.Add(dead)
 		w.st.Freed += room
 	}
-}
-
-// tails lists the segments that are being written, by number. s.mu is held.
-func (s *Store) tails() []*tail {
-	tails := slices.Clone(s.full)
-	if s.active != nil {
-		tails = append(tails, s.active)
-	}
-	return tails
-}
-
-// newest is the highest number of a segment.
-func (s *Store) newest() uint32 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.last
 }

@@ -38,14 +38,14 @@ func (w *sweep) bases(ctx context.Context) error {
 		again = false
 		for i := range ds {
 			d := &ds[i]
-			if _, marked := w.marked[keyOf(d.hash)]; d.done || !d.kept && !marked && !w.s.used(keyOf(d.hash)) {
+			if _, marked := w.marked[keyOf(d.hash)]; d.done || !d.kept && !marked && !w.s.pins.inUse(keyOf(d.hash)) {
 				continue
 			}
 			if err := ctx.Err(); err != nil {
 				return err
 			}
 			d.done, again = true, true
-			b, _, err := w.s.baseOf(d.hash, d.loc)
+			b, _, err := w.s.reader.baseOf(d.hash, d.loc)
 			if errors.Is(err, cas.ErrCorrupt) {
 				continue
 			}
@@ -71,15 +71,12 @@ func (s *Store) deltasIn(ctx context.Context, sealed bool, deadline int64) (ds [
 		}
 	}
 	if !sealed {
-		s.mu.Lock()
-		tails := s.tails()
-		s.mu.Unlock()
-		for _, t := range tails {
+		for _, t := range s.appender.tails() {
 			add(t.w.Number(), t.w.Records(), true)
 		}
 		return ds, nil
 	}
-	numbers, err := s.sealed()
+	numbers, err := s.appender.sealed()
 	if err != nil {
 		return nil, err
 	}

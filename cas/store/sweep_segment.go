@@ -32,14 +32,14 @@ type part struct {
 	gen    int              // of the index by which they were judged
 }
 
-// step is how many records are looked at under Store.mu at a time.
+// step is how many records are looked at under a lock at a time.
 const step = 4096
 
 // judge settles the records' fates. Whoever puts one that goes rescues it, until it is doomed.
 func (p *part) judge() error {
 	s := p.s
 	p.fates = make([]fate, len(p.recs))
-	p.gen = s.generation()
+	p.gen = s.indexer.generation()
 	hashes, locs := make([]cas.Hash, step), make([]cas.Location, step)
 	var found []cas.Entry // wanted, and not where the index says
 	for at := 0; at < len(p.recs); at += step {
@@ -51,11 +51,11 @@ func (p *part) judge() error {
 			return err
 		}
 		var doubtful []int
-		s.mu.Lock()
+		s.pins.mu.Lock()
 		for i := range recs {
 			rec, loc, k := &recs[i], &locs[i], keyOf(recs[i].Hash)
 			_, wanted := p.marked[k]
-			wanted = wanted || p.keep || s.inUse(k)
+			wanted = wanted || p.keep || s.pins.inUseLocked(k)
 			here := loc.Segment == p.n && loc.Off == rec.Off
 			switch {
 			case !known(rec.Kind) || here && wanted || p.keep && loc.Segment == 0:
@@ -67,14 +67,14 @@ func (p *part) judge() error {
 				p.fates[at+i] = idle
 			}
 		}
-		s.mu.Unlock()
+		s.pins.mu.Unlock()
 		for _, i := range doubtful {
 			rec, loc := &recs[i], locs[i]
 			switch {
-			case loc.Segment != 0 && serves(loc.Kind, rec.Kind) && s.intact(loc, rec.Hash):
+			case loc.Segment != 0 && serves(loc.Kind, rec.Kind) && s.reader.intact(loc, rec.Hash):
 				p.fates[at+i] = idle // there is a better copy
 			case p.opt.DryRun || p.keep:
-			case s.intact(rec.Entry(p.n).Location, rec.Hash):
+			case s.reader.intact(rec.Entry(p.n).Location, rec.Hash):
 				found = append(found, rec.Entry(p.n))
 			}
 		}
@@ -83,37 +83,13 @@ func (p *part) judge() error {
 		return nil
 	}
 	p.st.Reindexed += len(found)
-	s.flushing.Lock()
-	defer s.flushing.Unlock()
-	mark, err := s.index.Watermark()
+	s.appender.flushing.Lock()
+	defer s.appender.flushing.Unlock()
+	mark, err := s.indexer.index.Watermark()
 	if err != nil {
 		return err
 	}
-	return s.index.Commit(found, mark)
-}
-
-// inUse reports whether a batch has put k since the sweep began, or holds it. s.mu is held.
-func (s *Store) inUse(k key) bool {
-	_, touched := s.touched[k]
-	return touched || s.pins[k] > 0
-}
-
-// intact reports whether the record at loc can be read.
-func (s *Store) intact(loc cas.Location, h cas.Hash) bool {
-	p := buffers.Get().(*[]byte)
-	defer freeBuffer(p)
-	if loc.Raw > cas.MaxChunk {
-		return false
-	}
-	*p = slices.Grow((*p)[:0], int(loc.Raw))
-	return s.read(loc, h, (*p)[:loc.Raw]) == nil
-}
-
-// used is inUse for who does not hold s.mu.
-func (s *Store) used(k key) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.inUse(k)
+	return s.indexer.index.Commit(found, mark)
 }
 
 // tally counts the records that stay, or those that do not, and the room that they take.
@@ -154,8 +130,8 @@ func (p *part) move(ctx context.Context) {
 		}
 	}
 	_ = s.commit(copies) // some may have made it: see below
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.appender.mu.Lock()
+	defer s.appender.mu.Unlock()
 	for i, c := range copies {
 		if c.state == indexed {
 			p.fates[at[i]] = moved
@@ -180,7 +156,7 @@ func (p *part) copy(rec *segment.Record) (*record, error) {
 	// What is not what its name says is not spread.
 	*raw = slices.Grow((*raw)[:0], int(head.Raw))
 	got := (*raw)[:head.Raw]
-	if err = s.decode(false, &head, payload, got, anyNumber); err == nil {
+	if err = s.reader.decode(false, &head, payload, got, anyNumber); err == nil {
 		err = cas.Check(got, rec.Hash)
 	}
 	if err != nil {
@@ -188,17 +164,17 @@ func (p *part) copy(rec *segment.Record) (*record, error) {
 	}
 
 	c := &record{hash: rec.Hash, kind: head.Kind, done: make(chan struct{})}
-	s.mu.Lock()
-	if s.closed || s.pending[rec.Hash] != nil {
-		defer s.mu.Unlock()
-		if s.closed {
+	s.appender.mu.Lock()
+	if s.appender.closed || s.appender.pending[rec.Hash] != nil {
+		defer s.appender.mu.Unlock()
+		if s.appender.closed {
 			return nil, ErrClosed
 		}
 		return nil, nil
 	}
-	s.pending[rec.Hash] = c
-	s.mu.Unlock()
-	_, err = s.append(c, &segment.Record{Kind: head.Kind, Codec: head.Codec, Raw: head.Raw, Hash: rec.Hash}, whole)
+	s.appender.pending[rec.Hash] = c
+	s.appender.mu.Unlock()
+	_, err = s.appender.append(c, &segment.Record{Kind: head.Kind, Codec: head.Codec, Raw: head.Raw, Hash: rec.Hash}, whole)
 	return c, err
 }
 
@@ -206,9 +182,9 @@ func (p *part) copy(rec *segment.Record) (*record, error) {
 // removing the file, else by a footer without them and holes in their place.
 func (p *part) reshape() error {
 	s := p.s
-	s.reshaping.Lock()
-	defer s.reshaping.Unlock()
-	if p.gen != s.generation() {
+	s.passes.reshaping.Lock()
+	defer s.passes.reshaping.Unlock()
+	if p.gen != s.indexer.generation() {
 		return errRenewed
 	}
 	size, err := p.r.Size()
@@ -224,17 +200,15 @@ func (p *part) reshape() error {
 	}
 	if err == nil {
 		// With nothing to remove this still sees to it that the index has on the disk where what was moved is now.
-		err = s.index.Remove(entries)
+		err = s.indexer.index.Remove(entries)
 	}
-	s.mu.Lock()
-	s.doomed = nil
-	s.mu.Unlock()
+	s.pins.doomsNone()
 	if err != nil {
 		return errors.Join(errStop, err)
 	}
 
 	if !left {
-		s.files.retire(p.n)
+		s.reader.files.retire(p.n)
 		if err := s.fs.Remove(segment.Path(s.dir, p.n)); err != nil {
 			return err
 		}
@@ -284,26 +258,35 @@ var errRenewed = errors.New("the index was made anew meanwhile")
 // doom puts the records that go past rescue, and returns their entries. Those that were rescued stay.
 func (p *part) doom() (entries []cas.Entry) {
 	s := p.s
-	s.mu.Lock()
-	s.doomed = make(map[key]struct{})
-	s.mu.Unlock()
+	s.pins.mu.Lock()
+	s.pins.doomed = make(map[key]struct{})
+	s.pins.mu.Unlock()
 	for at := 0; at < len(p.recs); at += step {
-		s.mu.Lock()
-		for i := at; i < min(at+step, len(p.recs)); i++ {
-			if p.fates[i] != goes {
-				continue
-			}
-			rec := &p.recs[i]
-			k := keyOf(rec.Hash)
-			if s.inUse(k) || s.pending[rec.Hash] != nil { // rescued
-				p.fates[i] = stays
-				p.st.Rescued++
-				continue
-			}
-			s.doomed[k] = struct{}{}
-			entries = append(entries, rec.Entry(p.n))
+		entries = p.doomSome(entries, at, min(at+step, len(p.recs)))
+	}
+	return entries
+}
+
+// doomSome is doom for the records from one index to another.
+func (p *part) doomSome(entries []cas.Entry, from, to int) []cas.Entry {
+	s := p.s
+	s.appender.mu.Lock()
+	defer s.appender.mu.Unlock()
+	s.pins.mu.Lock()
+	defer s.pins.mu.Unlock()
+	for i := from; i < to; i++ {
+		if p.fates[i] != goes {
+			continue
 		}
-		s.mu.Unlock()
+		rec := &p.recs[i]
+		k := keyOf(rec.Hash)
+		if s.pins.inUseLocked(k) || s.appender.pending[rec.Hash] != nil { // rescued
+			p.fates[i] = stays
+			p.st.Rescued++
+			continue
+		}
+		s.pins.doomed[k] = struct{}{}
+		entries = append(entries, rec.Entry(p.n))
 	}
 	return entries
 }
@@ -311,41 +294,41 @@ func (p *part) doom() (entries []cas.Entry) {
 // leave prepares for segment n to go: there is a newer one, so that its number is not given out again, and the watermark
 // does not lie in it.
 func (s *Store) leave(n uint32) error {
-	if s.newest() == n {
-		if err := s.grow(); err != nil {
+	if s.appender.newest() == n {
+		if err := s.appender.grow(); err != nil {
 			return err
 		}
-		if s.newest() == n {
+		if s.appender.newest() == n {
 			return ErrClosed
 		}
 		if err := s.fs.SyncDir(s.dir); err != nil {
 			return err
 		}
 	}
-	s.flushing.Lock()
-	defer s.flushing.Unlock()
-	mark, err := s.index.Watermark()
+	s.appender.flushing.Lock()
+	defer s.appender.flushing.Unlock()
+	mark, err := s.indexer.index.Watermark()
 	if err != nil || mark.Segment != n {
 		return err
 	}
-	return s.index.Commit(nil, cas.Watermark{Segment: n + 1})
+	return s.indexer.index.Commit(nil, cas.Watermark{Segment: n + 1})
 }
 
 // drop counts what went.
 func (p *part) drop(freed int64, segments int) {
 	s := p.s
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.appender.mu.Lock()
+	defer s.appender.mu.Unlock()
 	for i := range p.recs {
 		if p.fates[i] != stays {
-			s.stats.Totals.Discount(&p.recs[i])
+			s.appender.stats.Totals.Discount(&p.recs[i])
 		}
 		if f := p.fates[i]; f == idle || f == goes {
 			p.st.Dead.Add(segment.Tally{Records: 1, Raw: int64(p.recs[i].Raw), Stored: int64(p.recs[i].Stored)})
 		}
 	}
-	s.stats.Segments += segments
-	s.stats.Bytes -= freed
+	s.appender.stats.Segments += segments
+	s.appender.stats.Bytes -= freed
 	p.st.Freed += freed
 }
 

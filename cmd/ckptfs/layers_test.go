@@ -45,7 +45,7 @@ var layers = []struct {
 	{"cas/codec", []string{"cas", "cas/half", "cas/lowrank", "cas/rans", "cas/simd"}},
 	{"cas/segment", []string{"cas", "cas/disk", "cas/codec"}},
 	{"cas/salvage", []string{"cas", "cas/disk", "cas/codec", "cas/segment"}},
-	{"cas/store", []string{"cas", "cas/disk", "cas/pages", "cas/codec", "cas/segment"}},
+	{"cas/store", []string{"cas", "cas/locks", "cas/disk", "cas/pages", "cas/codec", "cas/segment"}},
 	{"formats", nil},
 	{"formats/numbers", []string{"formats"}},
 	{"formats/pickle", []string{"formats"}},

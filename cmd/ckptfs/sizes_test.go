@@ -28,7 +28,6 @@ type extent struct{ lines, fields, methods int }
 // held to instead. A figure here may only shrink: nothing is above its own, and one that has become much too
 // large is to be lowered. What is below the limits again leaves the table.
 var oversize = map[string]extent{
-	"cas/store.Store":      {fields: 41, methods: 83},
 	"fs/metrics.collector": {fields: 42},
 	"fs/volume":            {lines: 13120},
 	"fs/volume.Volume":     {fields: 36, methods: 191},

@@ -1,0 +1,319 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"sync/atomic"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+
+	"ckptfs/cas"
+	"ckptfs/cas/codec"
+	"ckptfs/cas/segment"
+)
+
+// errNoBase: a delta's base is gone.
+var errNoBase = fmt.Errorf("the base of another chunk is not in the store: %w", cas.ErrCorrupt)
+
+// reader turns places of records into their contents. It has no lock of its own: its parts have.
+type reader struct {
+	in      finder
+	files   *files
+	known   *lru.Cache[place, segment.Base] // what deltas say of their bases
+	ahead   stretches
+	slots   decodeSlots
+	located located
+	reads   struct{ records, bytes atomic.Int64 }
+}
+
+// finder says where records lie; a Store is one.
+type finder interface {
+	// locateNow is where h lies; Segment 0: nowhere. It waits for no record that is claimed. locked: the caller holds one of the
+	// store's locks.
+	locateNow(locked bool, h cas.Hash) (cas.Location, error)
+	// doubted is told that a record is not where it should be, and reports whether there is a new index.
+	doubted() bool
+	// suspects is told that the record of h cannot be read, or is gone.
+	suspects(h cas.Hash)
+}
+
+func (r *reader) init(in finder, d folder, opt *Options) {
+	r.in = in
+	r.files = newFiles(opt.OpenFiles, d.open)
+	r.known, _ = lru.New[place, segment.Base](knownBases) // the size is positive
+	r.ahead.init(opt.ExpectBytes)
+	r.slots = newDecodeSlots()
+}
+
+// access says how a record is read.
+type access struct {
+	locked bool        // the caller holds one of the store's locks
+	hashed bool        // the caller holds the content against its hash: a payload that was read ahead needs no checksum, unless it is a base's
+	slot   *decodeSlot // for decoding; nil: it waits for none
+}
+
+// read fills dst, loc.Raw bytes long, with the content of the record of h at loc.
+func (r *reader) read(loc cas.Location, h cas.Hash, dst []byte) error {
+	// What fits its hash needs no other checksum. What does not is read with all of them, which tell where it went wrong.
+	t := decodeSlot{of: r.slots}
+	err := r.content(access{hashed: true, slot: &t}, loc, h, dst, anyNumber)
+	if err == nil {
+		err = cas.Check(dst, h)
+	}
+	t.give()
+	if err == nil {
+		return nil
+	}
+	if err := r.content(access{}, loc, h, dst, anyNumber); err != nil {
+		return err
+	}
+	return cas.Check(dst, h)
+}
+
+// intact reports whether the record at loc can be read.
+func (r *reader) intact(loc cas.Location, h cas.Hash) bool {
+	p := buffers.Get().(*[]byte)
+	defer freeBuffer(p)
+	if loc.Raw > cas.MaxChunk {
+		return false
+	}
+	*p = slices.Grow((*p)[:0], int(loc.Raw))
+	return r.read(loc, h, (*p)[:loc.Raw]) == nil
+}
+
+// content fills dst, loc.Raw bytes long, with the content of the record of h at loc, not held against h.
+func (r *reader) content(by access, loc cas.Location, h cas.Hash, dst []byte, below uint8) error {
+	if len(dst) != int(loc.Raw) {
+		return fmt.Errorf("buffer of %d bytes for a chunk of %d", len(dst), loc.Raw)
+	}
+	if loc.Raw > cas.MaxChunk || loc.Stored > cas.MaxChunk {
+		return cas.ErrTooLarge
+	}
+	return r.with(loc, func(f *segment.Reader) error { return r.contentIn(by, f, loc, h, dst, below) })
+}
+
+// contentIn is content with the segment open.
+func (r *reader) contentIn(by access, f *segment.Reader, loc cas.Location, h cas.Hash, dst []byte, below uint8) error {
+	r.reads.records.Add(1)
+	r.reads.bytes.Add(int64(loc.Stored))
+	var rec segment.Record
+	size := segment.RecordHeaderSize + int(loc.Stored)
+	if p, t := r.ahead.borrow(loc.Segment, loc.Off, size); t != nil {
+		record := f.Record
+		if by.hashed {
+			record = f.Unsummed
+		}
+		payload, err := record(p, loc, h, &rec)
+		if err == nil {
+			by.slot.take(&rec)
+			err = r.decode(by.locked, &rec, payload, dst, below)
+		}
+		r.ahead.release(t)
+		if err == nil {
+			return nil
+		} // else the disk is asked: what was read may be from before the record was written
+	}
+	if loc.Stored == loc.Raw {
+		// Stored raw, in all likelihood: read the payload to where it is wanted.
+		if err := f.ReadHeader(loc, h, &rec); err != nil {
+			return err
+		}
+		if rec.Codec == codec.Raw {
+			return f.ReadPayload(loc, &rec, dst)
+		}
+	}
+	p := buffers.Get().(*[]byte)
+	defer freeBuffer(p)
+	*p = slices.Grow((*p)[:0], size)
+	payload, err := f.ReadRecord(loc, h, &rec, (*p)[:size])
+	if err != nil {
+		return err
+	}
+	by.slot.take(&rec)
+	return r.decode(by.locked, &rec, payload, dst, below)
+}
+
+// anyNumber is above the numbers of all records.
+const anyNumber = segment.RoundedNumber + 1
+
+// with calls f with the segment that loc lies in.
+func (r *reader) with(loc cas.Location, f func(*segment.Reader) error) error {
+	file, err := r.files.get(loc.Segment)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w: %w", cas.ErrCorrupt, err)
+	}
+	if err != nil {
+		return err
+	}
+	defer r.files.put(file)
+	return f(file.Reader)
+}
+
+// chase calls f with loc, and again with where h lies now as long as it fails and the record is moved meanwhile.
+func (r *reader) chase(locked bool, h cas.Hash, loc cas.Location, f func(cas.Location) error) error {
+	for {
+		err := f(loc)
+		if err == nil {
+			return nil
+		}
+		now, lerr := r.in.locateNow(locked, h)
+		if lerr != nil || now.Segment == 0 || now.Segment == loc.Segment && now.Off == loc.Off {
+			return err
+		}
+		loc = now
+	}
+}
+
+// decode fills dst with the content of the record rec, whose payload is at hand; a delta's number must be below the given
+// one. The content is not held against the hash.
+func (r *reader) decode(locked bool, rec *segment.Record, payload, dst []byte, below uint8) error {
+	if !codec.NeedsBase(rec.Codec) {
+		_, err := codec.Decode(dst[:0:len(dst)], rec.Codec, payload, len(dst))
+		return err
+	}
+	b, err := segment.ParseBase(rec.Codec, payload)
+	if err != nil {
+		return err
+	}
+	if b.Number >= below {
+		return fmt.Errorf("delta of number %d, want less than %d: %w", b.Number, below, cas.ErrCorrupt)
+	}
+	if len(dst) > segment.MaxBased {
+		return fmt.Errorf("delta of %d bytes: %w", len(dst), cas.ErrTooLarge)
+	}
+	base := buffers.Get().(*[]byte)
+	defer freeBuffer(base)
+	*base = (*base)[:0]
+	first := 0
+	for i, h := range b.Hashes() {
+		if err := r.base(locked, h, b.Number, base); err != nil {
+			return err
+		}
+		if i == 0 {
+			first = len(*base)
+		}
+	}
+	if rec.Codec == codec.LowRank {
+		_, err = codec.DecodeLowRank(dst[:0:len(dst)], payload[b.Size():], (*base)[:first:first], (*base)[first:], len(dst))
+	} else {
+		_, err = codec.DecodeAgainst(dst[:0:len(dst)], rec.Codec, payload[b.Size():], *base, len(dst))
+	}
+	return err
+}
+
+// base appends to buf the content of h, the base of a record of a number; it is not held against the hash. A base that is not
+// there is corruption: cas.ErrCorrupt and errNoBase.
+func (r *reader) base(locked bool, h cas.Hash, number uint8, buf *[]byte) error {
+	loc, err := r.in.locateNow(locked, h)
+	if err == nil && loc.Segment == 0 && !locked && r.in.doubted() {
+		loc, err = r.in.locateNow(locked, h)
+	}
+	if err != nil {
+		return err
+	}
+	if loc.Segment == 0 {
+		r.in.suspects(h) // as another's delta its number may be too high
+		return &cas.ChunkError{Hash: h, Err: errNoBase}
+	}
+	n := len(*buf)
+	err = r.chase(locked, h, loc, func(at cas.Location) error {
+		loc = at
+		if at.Raw > segment.MaxBased {
+			return fmt.Errorf("base of %d bytes: %w: %w", at.Raw, cas.ErrTooLarge, cas.ErrCorrupt)
+		}
+		*buf = slices.Grow((*buf)[:n], int(at.Raw))[:n+int(at.Raw)]
+		return r.content(access{locked: locked}, at, h, (*buf)[n:], number)
+	})
+	if err == nil {
+		return nil
+	}
+	if errors.Is(err, cas.ErrCorrupt) {
+		r.in.suspects(h)
+	}
+	return &cas.ChunkError{Hash: h, Loc: loc, Err: fmt.Errorf("another chunk's base: %w", err)}
+}
+
+// lead follows the record of h at loc, whose number must be below the given one, to its bases, to theirs, and so on. step is told the
+// hash of the one and of the other, and the number of the one, and says where the other lies.
+func (r *reader) lead(h cas.Hash, loc cas.Location, below uint8, step func(of, base cas.Hash, number uint8) (cas.Location, error)) error {
+	b, at, err := r.baseOf(h, loc)
+	if err == nil && b.Number >= below {
+		err = fmt.Errorf("delta of number %d, want less than %d: %w", b.Number, below, cas.ErrCorrupt)
+	}
+	if err != nil {
+		return &cas.ChunkError{Hash: h, Loc: at, Err: err}
+	}
+	for _, base := range b.Hashes() {
+		if loc, err = step(h, base, b.Number); err != nil {
+			return err
+		}
+		if err := r.lead(base, loc, b.Number, step); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// place is where a record lies, which always says the same: numbers of segments are given out once.
+type place struct {
+	segment uint32
+	off     int64
+}
+
+// knownBases bounds Store.known, some 3 MiB.
+const knownBases = 1 << 15
+
+// baseOf finds out what the record of h at loc says of its base; at is where it was found. Number 0: it is no delta.
+func (r *reader) baseOf(h cas.Hash, loc cas.Location) (b segment.Base, at cas.Location, err error) {
+	at = loc
+	if !loc.Delta {
+		return b, at, nil
+	}
+	err = r.chase(false, h, loc, func(now cas.Location) error {
+		b, at = segment.Base{}, now
+		if !now.Delta {
+			return nil
+		}
+		b, err = r.baseAt(now, h)
+		return err
+	})
+	return b, at, err
+}
+
+// baseAt is baseOf for a delta's record at this very place.
+func (r *reader) baseAt(loc cas.Location, h cas.Hash) (b segment.Base, err error) {
+	p := place{loc.Segment, loc.Off}
+	b, ok := r.known.Get(p)
+	if ok {
+		return b, nil
+	}
+	err = r.with(loc, func(f *segment.Reader) (err error) {
+		if p, t := r.ahead.borrow(loc.Segment, loc.Off, segment.BaseHead(loc)); t != nil {
+			b, err = f.Base(p, loc, h)
+			r.ahead.release(t)
+			if err == nil {
+				return nil
+			}
+		}
+		b, err = f.ReadBase(loc, h)
+		return err
+	})
+	if err == nil {
+		r.known.Add(p, b)
+	}
+	return b, err
+}
+
+// hashAt is the whole hash of the record at loc, of which the index has a part.
+func (r *reader) hashAt(loc cas.Location) (cas.Hash, error) {
+	f, err := r.files.get(loc.Segment)
+	if err != nil {
+		return cas.Hash{}, err
+	}
+	defer r.files.put(f)
+	var rec segment.Record
+	err = f.HeaderAt(loc.Off, &rec)
+	return rec.Hash, err
+}
