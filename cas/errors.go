@@ -8,7 +8,8 @@ import (
 var (
 	// ErrNotFound: no record of that hash is in the store.
 	ErrNotFound = errors.New("not in the store")
-	// ErrCorrupt: a record was found and its bytes are not what was written. Readers get EIO; nothing is removed.
+	// ErrCorrupt: a record was found and its bytes are not what was written. Readers get EIO; nothing is
+	// removed.
 	ErrCorrupt = errors.New("corrupt")
 	// ErrTooLarge: a stated size is past its bound; nothing was allocated.
 	ErrTooLarge = errors.New("too large")

@@ -1,8 +1,8 @@
 // Package cas is the vocabulary of the content-addressed store: what a chunk is called (Hash), where it lies
 // (Location), what kind of record it is (Kind), and the errors every layer above tests for.
 //
-// A chunk is at most MaxChunk raw bytes. Its name is the BLAKE3-256 of those raw bytes, before any encoding, so a
-// chunk keeps its name when it is recompressed.
+// A chunk is at most MaxChunk raw bytes. Its name is the BLAKE3-256 of those raw bytes, before any encoding,
+// so a chunk keeps its name when it is recompressed.
 package cas
 
 import (
@@ -17,11 +17,12 @@ import (
 const HashSize = 32
 
 // ChunkSize is the grid, in bytes, on which tensor data is cut: chunk i of a tensor covers [i*ChunkSize,
-// (i+1)*ChunkSize) of the tensor's own bytes, wherever the tensor lies in its file. Equal tensors therefore have equal
-// chunks whatever format they came in.
+// (i+1)*ChunkSize) of the tensor's own bytes, wherever the tensor lies in its file. Equal tensors therefore
+// have equal chunks whatever format they came in.
 const ChunkSize = 256 << 10
 
-// MaxChunk bounds the raw bytes of one chunk. A reader refuses a record that claims more before it takes memory.
+// MaxChunk bounds the raw bytes of one chunk. A reader refuses a record that claims more before it takes
+// memory.
 const MaxChunk = 16<<20 - 1
 
 // Hash names a chunk, a list or a manifest by content.

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// The empty input and the 251-byte pattern of length 1024 are vectors of the BLAKE3 specification's test_vectors.json.
+// The empty input and the 251-byte pattern of length 1024 are vectors of the BLAKE3 specification's
+// test_vectors.json.
 func TestSum(t *testing.T) {
 	p := make([]byte, 1024)
 	for i := range p {

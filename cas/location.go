@@ -10,8 +10,8 @@ const (
 	List Kind = 2
 	// Manifest describes one file.
 	Manifest Kind = 3
-	// Event is something that only an index would know else: a model's parents and owners, its architecture, a tombstone (see
-	// package ckptfs/index/ledger).
+	// Event is something that only an index would know else: a model's parents and owners, its architecture,
+	// a tombstone (see package ckptfs/index/ledger).
 	Event Kind = 4
 )
 
@@ -48,9 +48,9 @@ type Entry struct {
 	Location
 }
 
-// Watermark is a place in the sequence of all segments: every record before it is in the index. Segments are taken in
-// order of their numbers, records in order of their offsets; {n, 0} is "all of the segments below n". The zero
-// Watermark is that of an empty index.
+// Watermark is a place in the sequence of all segments: every record before it is in the index. Segments are
+// taken in order of their numbers, records in order of their offsets; {n, 0} is "all of the segments below
+// n". The zero Watermark is that of an empty index.
 type Watermark struct {
 	Segment uint32
 	Off     int64

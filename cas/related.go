@@ -4,14 +4,15 @@ package cas
 type Related struct {
 	// Prev is what stood there in a version before.
 	Prev Hash
-	// Masters are numbers in single precision of which the chunk's may be the rounding, in one record or, one behind the other,
-	// in two.
+	// Masters are numbers in single precision of which the chunk's may be the rounding, in one record or, one
+	// behind the other, in two.
 	Masters [2]Hash
 
-	// Base, if not nil, is the content of the record that a new version of Prev is stored against, as far as the caller knows.
+	// Base, if not nil, is the content of the record that a new version of Prev is stored against, as far as
+	// the caller knows.
 	Base []byte
-	// Columns, if not nil, is what the difference from Prev may be predicted with (codec.EncodeLowRank), and At the index in the
-	// tensor of the chunk's first element.
+	// Columns, if not nil, is what the difference from Prev may be predicted with (codec.EncodeLowRank), and
+	// At the index in the tensor of the chunk's first element.
 	Columns *Columns
 	At      int64
 }
@@ -19,8 +20,8 @@ type Related struct {
 // IsZero reports whether nothing is named.
 func (r *Related) IsZero() bool { return r.Prev.IsZero() && r.Masters[0].IsZero() }
 
-// Columns is the factor that the chunks of a tensor have in common, whose difference from another is of low rank. It becomes a record
-// when the first chunk is stored with its help.
+// Columns is the factor that the chunks of a tensor have in common, whose difference from another is of low
+// rank. It becomes a record when the first chunk is stored with its help.
 type Columns struct {
 	Hash Hash
 	Raw  []byte // the record's content

@@ -17,8 +17,8 @@ const (
 	MaxFine    = 16 << 10
 )
 
-// rule says where chunks end: at the first byte from the shortest on at which the gear hash of the bytes up to it, and with it, has zeros where
-// the mask has ones.
+// rule says where chunks end: at the first byte from the shortest on at which the gear hash of the bytes up
+// to it, and with it, has zeros where the mask has ones.
 type rule struct {
 	shortest, normal, longest int
 	before, after             uint64 // the masks, up to the normal length and from it on
@@ -109,8 +109,8 @@ func EndsList(p []byte) bool {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Next returns the next chunk, at least 1 and at most MaxLen bytes, valid until the next call; io.EOF after the last one; or
-// the reader's error, after which the CDC is of no more use.
+// Next returns the next chunk, at least 1 and at most MaxLen bytes, valid until the next call; io.EOF after
+// the last one; or the reader's error, after which the CDC is of no more use.
 func (c *CDC) Next() ([]byte, error) {
 	p, err := c.Ahead()
 	if err != nil {
@@ -121,8 +121,8 @@ func (c *CDC) Next() ([]byte, error) {
 	return p, nil
 }
 
-// Ahead returns what follows, at least the longest chunk of it and one byte, or all that is left; io.EOF when that is nothing. It is valid until
-// the next call.
+// Ahead returns what follows, at least the longest chunk of it and one byte, or all that is left; io.EOF when
+// that is nothing. It is valid until the next call.
 func (c *CDC) Ahead() ([]byte, error) {
 	if c.end-c.start <= c.longest && c.err == nil {
 		c.end = copy(c.buf[:], c.buf[c.start:c.end])
@@ -142,8 +142,8 @@ func (c *CDC) Ahead() ([]byte, error) {
 // Pass moves on by n bytes of what is ahead.
 func (c *CDC) Pass(n int) { c.start += n }
 
-// Ends reports whether the first n bytes of p, which is ahead, up to the end of that, are a chunk, if they are known to have no end before.
-// Where p says too little it does not.
+// Ends reports whether the first n bytes of p, which is ahead, up to the end of that, are a chunk, if they
+// are known to have no end before. Where p says too little it does not.
 func (c *CDC) Ends(p []byte, n int) bool {
 	return (n < len(p) || c.err == io.EOF) && c.ends(p, n)
 }

@@ -1,8 +1,8 @@
 package chunk
 
-// gear is the table of the gear hash: a random number for each value of a byte. It is the one that Gilles Chehade published in
-// go-cdc-chunkers (chunkers/fastcdc, ISC licence), and part of the identity of what is stored, so it stands here and not in
-// a module that may change.
+// gear is the table of the gear hash: a random number for each value of a byte. It is the one that Gilles
+// Chehade published in go-cdc-chunkers (chunkers/fastcdc, ISC licence), and part of the identity of what is
+// stored, so it stands here and not in a module that may change.
 var gear = [256]uint64{
 	0x4d65822107fcfd52, 0x78629a0f5f3f164f, 0xd5104dc76695721d, 0xb80704bb7b4d7c03,
 	0x365a858149c6e2d1, 0x57e9d1860d1d68d8, 0x8866cb397916001e, 0x9408d2ac22c4d294,

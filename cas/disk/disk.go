@@ -1,5 +1,6 @@
-// Package disk is the seam between the store and the operating system's files: as much of a filesystem as the store
-// uses and no more. OS is the real one; Mem is a twin in memory that can fail any operation and can crash.
+// Package disk is the seam between the store and the operating system's files: as much of a filesystem as the
+// store uses and no more. OS is the real one; Mem is a twin in memory that can fail any operation and can
+// crash.
 //
 // What the store may rely on, and what Mem therefore gives and no more:
 //
@@ -17,12 +18,12 @@ import (
 	"os"
 )
 
-// BlockSize is the unit, in bytes, in which a disk gives room out and takes it back, as far as the store reckons with it.
-// A hole that holds no whole block frees nothing.
+// BlockSize is the unit, in bytes, in which a disk gives room out and takes it back, as far as the store
+// reckons with it. A hole that holds no whole block frees nothing.
 const BlockSize = 4096
 
-// FS is a filesystem. Names are paths as package os takes them. Errors are those of package os: errors.Is with
-// fs.ErrNotExist, fs.ErrExist, syscall.ENOSPC, syscall.EIO works on every implementation.
+// FS is a filesystem. Names are paths as package os takes them. Errors are those of package os: errors.Is
+// with fs.ErrNotExist, fs.ErrExist, syscall.ENOSPC, syscall.EIO works on every implementation.
 type FS interface {
 	// OpenFile is os.OpenFile; the file is closed on exec.
 	OpenFile(name string, flag int, perm os.FileMode) (File, error)
@@ -48,8 +49,9 @@ type File interface {
 	PunchHole(off, n int64) error
 	// Allocated is how many bytes the file takes on the disk, which is less than Size where it has holes.
 	Allocated() (int64, error)
-	// ReadPast is ReadAt past the page cache, where the host can and unless all of it is there. off and len(p) are multiples of
-	// BlockSize, and p begins at one. The file may end before the last of them; the bytes before were read.
+	// ReadPast is ReadAt past the page cache, where the host can and unless all of it is there. off and
+	// len(p) are multiples of BlockSize, and p begins at one. The file may end before the last of them; the
+	// bytes before were read.
 	ReadPast(p []byte, off int64) (int, error)
 	// WillRead says that [off, off+n) is going to be read soon. It waits for nothing and promises nothing.
 	WillRead(off, n int64)

@@ -379,7 +379,8 @@ func page(n int) []byte {
 	return p[skip : skip+n]
 }
 
-// Whole blocks are read the same way past the page cache, from it, of what was just written, and up to the file's end.
+// Whole blocks are read the same way past the page cache, from it, of what was just written, and up to the
+// file's end.
 func TestReadPast(t *testing.T) {
 	m := NewMem()
 	if err := m.MkdirAll("/d", 0o755); err != nil {

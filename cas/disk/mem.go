@@ -12,8 +12,8 @@ import (
 	"syscall"
 )
 
-// Mem is a filesystem in memory. Beside the live tree it keeps what a crash is sure to leave: of each file the bytes
-// that were synced, of the tree the names whose directory was synced. See CrashClone and Inject.
+// Mem is a filesystem in memory. Beside the live tree it keeps what a crash is sure to leave: of each file
+// the bytes that were synced, of the tree the names whose directory was synced. See CrashClone and Inject.
 type Mem struct {
 	mu      sync.Mutex
 	live    tree

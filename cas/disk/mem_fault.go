@@ -47,8 +47,8 @@ type Fault struct {
 	Short int // of a write: bytes that are put down before it fails
 }
 
-// Inject has f asked before each operation; the operation fails with what f returns unless that is nil. f runs under
-// the Mem's lock and must not call it. A nil f ends it.
+// Inject has f asked before each operation; the operation fails with what f returns unless that is nil. f
+// runs under the Mem's lock and must not call it. A nil f ends it.
 func (m *Mem) Inject(f func(Op) *Fault) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -65,8 +65,8 @@ func FailAt(n int, err error) func(Op) *Fault {
 	}
 }
 
-// CrashAfter lets the first n operations through and fails all later ones with ErrCrashed, so that nothing reaches the
-// disk any more. Take the CrashClone then.
+// CrashAfter lets the first n operations through and fails all later ones with ErrCrashed, so that nothing
+// reaches the disk any more. Take the CrashClone then.
 func CrashAfter(n int) func(Op) *Fault {
 	return func(op Op) *Fault {
 		if op.N < n {
@@ -96,9 +96,9 @@ func (m *Mem) step(kind OpKind, name string, off, n int64) *Fault {
 // sector is what a disk writes at once: a torn write ends on a multiple of it.
 const sector = 512
 
-// CrashClone returns the filesystem as a crash at this moment may leave it, without injection and independent of m.
-// With a nil rng that is the least: what was synced. Otherwise each write that was not synced is kept, lost or torn at
-// random, and of the unsynced changes of names some prefix is kept, as a journal does.
+// CrashClone returns the filesystem as a crash at this moment may leave it, without injection and independent
+// of m. With a nil rng that is the least: what was synced. Otherwise each write that was not synced is kept,
+// lost or torn at random, and of the unsynced changes of names some prefix is kept, as a journal does.
 func (m *Mem) CrashClone(rng *rand.Rand) *Mem {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// ReadOnly is FS without a way to change anything on it, times of access included where the system lets them be. What
-// would is EROFS; making durable does nothing, for there is nothing to be made durable.
+// ReadOnly is FS without a way to change anything on it, times of access included where the system lets them
+// be. What would is EROFS; making durable does nothing, for there is nothing to be made durable.
 type ReadOnly struct{ FS FS }
 
 // OpenFile opens a file for reading.

@@ -2,6 +2,6 @@
 
 package locks
 
-// goroutine is the address of the runtime's structure of the calling goroutine, which no other has while it runs. Nothing reads
-// what is there.
+// goroutine is the address of the runtime's structure of the calling goroutine, which no other has while it
+// runs. Nothing reads what is there.
 func goroutine() uintptr

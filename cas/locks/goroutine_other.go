@@ -8,7 +8,8 @@ import (
 	"strconv"
 )
 
-// goroutine is the number of the calling goroutine, which only its own stack trace tells: "goroutine 7 [running]:".
+// goroutine is the number of the calling goroutine, which only its own stack trace tells: "goroutine 7
+// [running]:".
 func goroutine() uintptr {
 	var buf [40]byte
 	field := bytes.Fields(buf[:runtime.Stack(buf[:], false)])[1]

@@ -25,8 +25,8 @@
 //		…
 //	}
 //
-// The numbers of the areas (Outer, Volume, Store, Index) order the packages among each other: what calls comes
-// before what it calls.
+// The numbers of the areas (Outer, Volume, Store, Index) order the packages among each other: what calls
+// comes before what it calls.
 //
 // # What is checked
 //

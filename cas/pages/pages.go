@@ -1,9 +1,10 @@
-// Package pages has buffers for what is read past the page cache. They begin at a multiple of a page, as O_DIRECT wants it, and lie in
-// huge pages where the host gives any: a request of 1 MiB costs a third of the processor time then, since the kernel looks for
-// one page instead of 256.
+// Package pages has buffers for what is read past the page cache. They begin at a multiple of a page, as
+// O_DIRECT wants it, and lie in huge pages where the host gives any: a request of 1 MiB costs a third of the
+// processor time then, since the kernel looks for one page instead of 256.
 //
-// The memory is not of Go's heap. It goes back to the host when the collector finds no buffer of the same huge page in use or in
-// a pool, which forgets what was not used for two collections. Slots do without the collector.
+// The memory is not of Go's heap. It goes back to the host when the collector finds no buffer of the same
+// huge page in use or in a pool, which forgets what was not used for two collections. Slots do without the
+// collector.
 package pages
 
 import (
@@ -17,7 +18,8 @@ import (
 // hugePage is the size of a huge page, in bytes.
 const hugePage = 2 << 20
 
-// Buffer is a buffer of a pool. Its bytes are not to be used without it: the collector does not see that they refer to it.
+// Buffer is a buffer of a pool. Its bytes are not to be used without it: the collector does not see that they
+// refer to it.
 type Buffer struct {
 	Bytes []byte
 	slab  *slab
@@ -26,7 +28,8 @@ type Buffer struct {
 // slab is the huge page that buffers lie in.
 type slab struct{ bytes []byte }
 
-// Pool has buffers of one size: a power of two from a page to a huge page. It may be used by several goroutines at once.
+// Pool has buffers of one size: a power of two from a page to a huge page. It may be used by several
+// goroutines at once.
 type Pool struct {
 	size int
 	free sync.Pool
@@ -68,7 +71,8 @@ func newSlab() *slab {
 	return s
 }
 
-// mapHuge maps n bytes, a multiple of a huge page, in such pages where the host gives any; nil: it gives no more memory.
+// mapHuge maps n bytes, a multiple of a huge page, in such pages where the host gives any; nil: it gives no
+// more memory.
 func mapHuge(n uintptr) unsafe.Pointer {
 	// One huge page more of address space has an aligned part.
 	m, err := unix.MmapPtr(-1, 0, nil, n+hugePage, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)

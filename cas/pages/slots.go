@@ -16,8 +16,9 @@ const (
 	idle = 5 * time.Second
 )
 
-// Slots are buffers of one size for who keeps many of them, and counts every byte: what is mapped is known, and a slab goes back to the host when
-// it is not used for some seconds, or at once when asked for (Trim), without the collector. The slab mapped first that has room is used first.
+// Slots are buffers of one size for who keeps many of them, and counts every byte: what is mapped is known,
+// and a slab goes back to the host when it is not used for some seconds, or at once when asked for (Trim),
+// without the collector. The slab mapped first that has room is used first.
 //
 // A buffer must be given back with Put, once, and not be touched afterwards: it may not be mapped any more.
 type Slots struct {
@@ -43,8 +44,9 @@ type Slot struct {
 	of    *slots
 }
 
-// NewSlots returns Slots of buffers of size bytes, a multiple of a page of which 2 to 64 fit into a slab. tell, which may be nil, is told how many
-// bytes are mapped whenever that changes; it must not wait for anything.
+// NewSlots returns Slots of buffers of size bytes, a multiple of a page of which 2 to 64 fit into a slab.
+// tell, which may be nil, is told how many bytes are mapped whenever that changes; it must not wait for
+// anything.
 func NewSlots(size int, tell func(mapped int64)) *Slots {
 	return &Slots{size: size, each: SlabSize / size, tell: tell}
 }
@@ -146,7 +148,8 @@ func (p *Slots) Room() (mapped int64, free int) {
 	return int64(len(p.slabs)) * SlabSize, len(p.slabs)*p.each - p.used
 }
 
-// Emptiest names the slab that the fewest buffers are used of, of those of which some are free; nil: there is none. Of is what tells whose buffer is whose.
+// Emptiest names the slab that the fewest buffers are used of, of those of which some are free; nil: there is
+// none. Of is what tells whose buffer is whose.
 func (p *Slots) Emptiest() (slab any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -1,16 +1,18 @@
-// Package salvage saves what is whole of a damaged store. It works on the folder of segments alone: no store is open, and no
-// index is asked.
+// Package salvage saves what is whole of a damaged store. It works on the folder of segments alone: no store
+// is open, and no index is asked.
 //
-// It reads every record of every segment. Of a damaged segment the whole records are copied, as they are stored, to a new
-// segment, which is sealed and durable before the damaged file is moved aside. Nothing is deleted: what could not be read is still
-// in the file that was moved. The index names places that are gone then, so it is dropped before the first file is moved, and
-// the next opening of the store makes it again from the segments.
+// It reads every record of every segment. Of a damaged segment the whole records are copied, as they are
+// stored, to a new segment, which is sealed and durable before the damaged file is moved aside. Nothing is
+// deleted: what could not be read is still in the file that was moved. The index names places that are gone
+// then, so it is dropped before the first file is moved, and the next opening of the store makes it again
+// from the segments.
 //
 //	read ──> whole: it stays as it is
 //	  │
 //	  └────> damaged: copy the whole records ──> drop the index (once) ──> move the file aside
 //
-// A salvage that was cut short leaves at most a copy of records that the damaged segment still has. A second one does what is left.
+// A salvage that was cut short leaves at most a copy of records that the damaged segment still has. A second
+// one does what is left.
 package salvage
 
 import (
@@ -31,7 +33,8 @@ import (
 // Options says where things go.
 type Options struct {
 	Aside string // the directory that damaged segments are moved to
-	// DropIndex puts the index aside, which is about to be wrong. It is called once, before the first segment is moved.
+	// DropIndex puts the index aside, which is about to be wrong. It is called once, before the first segment
+	// is moved.
 	DropIndex func() error
 	Now       func() time.Time
 	Progress  func(Stats) // after each segment; may be nil
@@ -54,8 +57,8 @@ type Moved struct {
 	Reason  error
 }
 
-// Segments salvages the segments in dir, of the store id, which is not open. It may be cut short at any time, and be called
-// again. The error is one of the disk; damage is none.
+// Segments salvages the segments in dir, of the store id, which is not open. It may be cut short at any time,
+// and be called again. The error is one of the disk; damage is none.
 func Segments(fsys disk.FS, dir string, id [16]byte, opt Options) (Stats, error) {
 	if opt.Now == nil {
 		opt.Now = time.Now
@@ -126,8 +129,8 @@ func (v *salvage) segment(n uint32) error {
 	return nil
 }
 
-// examine reads every record. reason says what is damaged; nil: nothing. whole are the records that are intact, lost is
-// how many of those that the footer lists are not.
+// examine reads every record. reason says what is damaged; nil: nothing. whole are the records that are
+// intact, lost is how many of those that the footer lists are not.
 func (v *salvage) examine(r *segment.Reader) (whole []segment.Record, lost int, reason, err error) {
 	size, err := r.Size()
 	if err != nil || size < segment.FileHeaderSize {
@@ -195,8 +198,8 @@ func (v *salvage) examine(r *segment.Reader) (whole []segment.Record, lost int, 
 	return whole, lost, reason, nil
 }
 
-// readWhole reads a record, decodes it and holds it against its hash. A delta is whole when it is what was written: its base
-// may lie anywhere.
+// readWhole reads a record, decodes it and holds it against its hash. A delta is whole when it is what was
+// written: its base may lie anywhere.
 func (v *salvage) readWhole(r *segment.Reader, loc cas.Location, h cas.Hash) error {
 	v.buf = slices.Grow(v.buf[:0], segment.RecordHeaderSize+int(loc.Stored))
 	var rec segment.Record

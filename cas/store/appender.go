@@ -9,8 +9,8 @@ import (
 	"ckptfs/cas/segment"
 )
 
-// appender is what is being written: the segments that this process appends to, and the records on their way into the index.
-// Invariants, under mu:
+// appender is what is being written: the segments that this process appends to, and the records on their way
+// into the index. Invariants, under mu:
 //
 //	active, full   have all segments that are not yet sealed, full ones by number; an active one is the newest
 //	last < next    numbers are given out once
@@ -185,7 +185,8 @@ func (a *appender) settled(deps []*record) (bool, error) {
 	return ok, nil
 }
 
-// writtenAt is where the record of h lies that is written and not yet in the index; of segment 0 when there is none.
+// writtenAt is where the record of h lies that is written and not yet in the index; of segment 0 when there
+// is none.
 func (a *appender) writtenAt(h cas.Hash) (cas.Location, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -198,8 +199,8 @@ func (a *appender) writtenAt(h cas.Hash) (cas.Location, error) {
 	return cas.Location{}, nil
 }
 
-// onTheirWay lists the records of hashes that are pending; nil: none. It is asked before the index: a record goes into
-// that before it ceases to be pending.
+// onTheirWay lists the records of hashes that are pending; nil: none. It is asked before the index: a record
+// goes into that before it ceases to be pending.
 func (a *appender) onTheirWay(hashes []cas.Hash) (pend []*record, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -220,8 +221,8 @@ func (a *appender) onTheirWay(hashes []cas.Hash) (pend []*record, err error) {
 	return pend, nil
 }
 
-// overlay sets locs, which the index told, to where the records of pend were written since it may have been asked. coming
-// says which are still claimed and in neither place; nil: none.
+// overlay sets locs, which the index told, to where the records of pend were written since it may have been
+// asked. coming says which are still claimed and in neither place; nil: none.
 func (a *appender) overlay(pend []*record, locs []cas.Location) (coming []bool) {
 	if pend == nil {
 		return nil

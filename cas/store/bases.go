@@ -11,8 +11,8 @@ type Link struct {
 	Loc  cas.Location
 }
 
-// Bases lists the records that are needed to decode the one of h, which Locate found at loc, besides itself: none unless
-// it is a delta. It looks at headers alone. A base that is not there is cas.ErrCorrupt.
+// Bases lists the records that are needed to decode the one of h, which Locate found at loc, besides itself:
+// none unless it is a delta. It looks at headers alone. A base that is not there is cas.ErrCorrupt.
 func (s *Store) Bases(h cas.Hash, loc cas.Location) (links []Link, err error) {
 	err = s.reader.lead(h, loc, anyNumber, func(_, base cas.Hash, _ uint8) (cas.Location, error) {
 		at, err := s.locateNow(false, base)
@@ -25,8 +25,9 @@ func (s *Store) Bases(h cas.Hash, loc cas.Location) (links []Link, err error) {
 	return links, err
 }
 
-// link pins base as long as the record of h is pinned, and returns the base's record if it is pending. false: h is not
-// pinned, a sweep is just taking the base, the base was found damaged, or it needs h, which an index that lost h does not know.
+// link pins base as long as the record of h is pinned, and returns the base's record if it is pending. false:
+// h is not pinned, a sweep is just taking the base, the base was found damaged, or it needs h, which an index
+// that lost h does not know.
 func (s *Store) link(h, base cas.Hash) (on *record, ok bool) {
 	s.appender.mu.Lock()
 	defer s.appender.mu.Unlock()
@@ -43,8 +44,8 @@ func (s *Store) link(h, base cas.Hash) (on *record, ok bool) {
 	return on, true
 }
 
-// secure pins all that the record of h at loc needs, and sees that it is there, and was not found damaged. h is pinned. number is that of the record;
-// on are the records of its bases that are pending.
+// secure pins all that the record of h at loc needs, and sees that it is there, and was not found damaged. h
+// is pinned. number is that of the record; on are the records of its bases that are pending.
 func (s *Store) secure(h cas.Hash, loc cas.Location) (number uint8, on []*record, err error) {
 	err = s.reader.lead(h, loc, anyNumber, func(of, base cas.Hash, i uint8) (cas.Location, error) {
 		rec, ok := s.link(of, base)
@@ -71,7 +72,8 @@ type against struct {
 	on           []*record
 }
 
-// Against is the record that a new version of prev is stored against, as things are; ok is false when it is stored alone.
+// Against is the record that a new version of prev is stored against, as things are; ok is false when it is
+// stored alone.
 func (s *Store) Against(prev cas.Hash) (base cas.Hash, ok bool) {
 	b, ok := s.nextOf(prev)
 	if !ok {
@@ -80,7 +82,8 @@ func (s *Store) Against(prev cas.Hash) (base cas.Hash, ok bool) {
 	return b.Hash, true
 }
 
-// Key is the record of number 0 that prev leads back to: prev itself, if it is stored alone. false: there is none, for whatever reason.
+// Key is the record of number 0 that prev leads back to: prev itself, if it is stored alone. false: there is
+// none, for whatever reason.
 func (s *Store) Key(prev cas.Hash) (key cas.Hash, ok bool) {
 	for key, below := prev, uint8(segment.MaxNumber+1); ; {
 		loc, err := s.locateNow(false, key)
@@ -98,7 +101,8 @@ func (s *Store) Key(prev cas.Hash) (key cas.Hash, ok bool) {
 	}
 }
 
-// nextOf is the number of a new version of prev, and its base: which of those before it that is. false: there is none, for whatever reason.
+// nextOf is the number of a new version of prev, and its base: which of those before it that is. false: there
+// is none, for whatever reason.
 func (s *Store) nextOf(prev cas.Hash) (next segment.Base, ok bool) {
 	loc, err := s.locateNow(false, prev)
 	if err != nil || loc.Segment == 0 {
@@ -123,8 +127,9 @@ func (s *Store) nextOf(prev cas.Hash) (next segment.Base, ok bool) {
 	return next, true
 }
 
-// choose finds the base for the record of h, which is claimed, from the version before it, and reads it, unless it is at hand. All that it
-// needs is pinned. nil: there is none, for whatever reason. buffers takes raw back.
+// choose finds the base for the record of h, which is claimed, from the version before it, and reads it,
+// unless it is at hand. All that it needs is pinned. nil: there is none, for whatever reason. buffers takes
+// raw back.
 func (s *Store) choose(h cas.Hash, rel cas.Related) *against {
 	if rel.Prev.IsZero() || rel.Prev == h {
 		return nil
@@ -136,8 +141,8 @@ func (s *Store) choose(h cas.Hash, rel cas.Related) *against {
 	return s.take(h, b, rel.Base)
 }
 
-// take pins the bases of b for the record of h, which is pinned, and all that these need, and reads them; had is perhaps the content of
-// the first. nil: they are not to be had.
+// take pins the bases of b for the record of h, which is pinned, and all that these need, and reads them; had
+// is perhaps the content of the first. nil: they are not to be had.
 func (s *Store) take(h cas.Hash, b segment.Base, had []byte) *against {
 	a := &against{Base: b, raw: buffers.Get().(*[]byte)}
 	*a.raw = (*a.raw)[:0]

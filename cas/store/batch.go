@@ -28,17 +28,18 @@ func (s *Store) Begin() *Batch {
 	return &Batch{s: s, pinned: make(map[key]struct{}), deps: make(map[cas.Hash]*record), prune: 1024}
 }
 
-// Put adds a chunk. h must be cas.Sum(raw); raw is not kept. fresh reports whether the chunk was not held and no other Put
-// was storing it already. A Put that failed makes Commit fail, unless the same chunk is put again with success.
+// Put adds a chunk. h must be cas.Sum(raw); raw is not kept. fresh reports whether the chunk was not held and
+// no other Put was storing it already. A Put that failed makes Commit fail, unless the same chunk is put
+// again with success.
 func (b *Batch) Put(kind cas.Kind, h cas.Hash, raw []byte, hint codec.Hint) (fresh bool, err error) {
 	fresh, _, err = b.PutRelated(kind, h, raw, hint, cas.Related{})
 	return fresh, err
 }
 
-// PutRelated is Put of what is related to other records. It is stored as the rounding of its masters if it is that, else as
-// its difference from the version before it, or from one that this leads back to, if that pays. Whatever is wrong with these
-// does not matter. What was encoded has been decoded again and compared. Of what is fresh id is the codec. Columns that it is stored with
-// the help of are put first.
+// PutRelated is Put of what is related to other records. It is stored as the rounding of its masters if it is
+// that, else as its difference from the version before it, or from one that this leads back to, if that pays.
+// Whatever is wrong with these does not matter. What was encoded has been decoded again and compared. Of what
+// is fresh id is the codec. Columns that it is stored with the help of are put first.
 func (b *Batch) PutRelated(kind cas.Kind, h cas.Hash, raw []byte, hint codec.Hint, rel cas.Related) (fresh bool, id byte, err error) {
 	if len(raw) > cas.MaxChunk {
 		return false, 0, fmt.Errorf("chunk %s: %d bytes: %w", h.Short(), len(raw), cas.ErrTooLarge)
@@ -75,8 +76,8 @@ func (b *Batch) put(r *record, raw []byte, hint codec.Hint, rel cas.Related) (fr
 	return err == nil, id, full, err
 }
 
-// claim makes b depend on h. It returns a new record if the caller is to store h, nil if someone else is about to or
-// has. plain is the record's.
+// claim makes b depend on h. It returns a new record if the caller is to store h, nil if someone else is
+// about to or has. plain is the record's.
 func (b *Batch) claim(kind cas.Kind, h cas.Hash, plain bool) (*record, error) {
 	s := b.s
 	s.appender.mu.Lock()
@@ -141,8 +142,8 @@ func (b *Batch) touchLocked(kind cas.Kind, h cas.Hash) {
 	}
 }
 
-// holdLocked pins r and makes b depend on it. It reports whether a sweep is just taking what the index has of r. The locks of
-// appender and pins are held.
+// holdLocked pins r and makes b depend on it. It reports whether a sweep is just taking what the index has of
+// r. The locks of appender and pins are held.
 func (b *Batch) holdLocked(r *record) (doomed bool) {
 	s := b.s
 	s.appender.mu.AssertHeld()
@@ -176,7 +177,8 @@ func (s *Store) held(r *record) (bool, error) {
 	if r.alone || !loc.Delta {
 		return !r.alone, nil
 	}
-	// A delta that nothing needed may have outlived its bases. One whose bases are there, and pinned now, is held.
+	// A delta that nothing needed may have outlived its bases. One whose bases are there, and pinned now, is
+	// held.
 	_, on, err := s.secure(r.hash, loc)
 	if r.alone = err != nil; r.alone {
 		return false, nil
@@ -196,8 +198,8 @@ func freeBuffer(p *[]byte) {
 	}
 }
 
-// store encodes raw, to which rel is related, and appends it as r, which is claimed and is settled then. full: a segment was
-// found full.
+// store encodes raw, to which rel is related, and appends it as r, which is claimed and is settled then.
+// full: a segment was found full.
 func (b *Batch) store(r *record, raw []byte, hint codec.Hint, rel cas.Related) (id byte, full bool, err error) {
 	s := b.s
 	p := buffers.Get().(*[]byte)
@@ -221,7 +223,8 @@ func (b *Batch) store(r *record, raw []byte, hint codec.Hint, rel cas.Related) (
 	return id, full || also, err
 }
 
-// encodeRounded sets p to room for a record's header and the payload of raw, which has hash h, as the rounding of its masters; nil: it is not that.
+// encodeRounded sets p to room for a record's header and the payload of raw, which has hash h, as the
+// rounding of its masters; nil: it is not that.
 func (s *Store) encodeRounded(h cas.Hash, raw []byte, hint codec.Hint, masters [2]cas.Hash, p *[]byte) (id byte, a *against) {
 	if masters[0].IsZero() || !codec.MayBeRounded(hint) {
 		return 0, nil
@@ -242,8 +245,8 @@ func (s *Store) encodeRounded(h cas.Hash, raw []byte, hint codec.Hint, masters [
 	return codec.Rounded, a
 }
 
-// Commit makes everything that was put durable; the batch takes nothing more. When it fails some of the chunks may be held
-// all the same; put them again in another batch.
+// Commit makes everything that was put durable; the batch takes nothing more. When it fails some of the
+// chunks may be held all the same; put them again in another batch.
 func (b *Batch) Commit() error {
 	s := b.s
 	s.appender.mu.Lock()
@@ -284,8 +287,9 @@ func (s *Store) commit(deps []*record) error {
 	return err
 }
 
-// Release lets sweeps have what the batch pinned. Call it when what was put is named by something that a sweep's mark
-// finds, or was given up. Without a Commit before it ends the batch, and waits for nothing. A second call does nothing.
+// Release lets sweeps have what the batch pinned. Call it when what was put is named by something that a
+// sweep's mark finds, or was given up. Without a Commit before it ends the batch, and waits for nothing. A
+// second call does nothing.
 func (b *Batch) Release() {
 	s := b.s
 	s.appender.mu.Lock()

@@ -39,8 +39,9 @@ type CheckStats struct {
 	Elapsed                  time.Duration
 }
 
-// Check looks at all segments and at the index, and changes nothing. It may run while the store is in use. What is written
-// or removed meanwhile it may pass over. The error is the context's, or what kept the check from going on; damage is none.
+// Check looks at all segments and at the index, and changes nothing. It may run while the store is in use.
+// What is written or removed meanwhile it may pass over. The error is the context's, or what kept the check
+// from going on; damage is none.
 func (s *Store) Check(ctx context.Context, opt CheckOptions) (CheckStats, error) {
 	if opt.Workers <= 0 {
 		opt.Workers = cas.Processors
@@ -235,8 +236,8 @@ func (c *checker) tail(ctx context.Context, t *tail) error {
 	return c.records(ctx, r, recs, true)
 }
 
-// records checks records against the index and against what their place holds. Of a tail those that are not in the index
-// are passed over.
+// records checks records against the index and against what their place holds. Of a tail those that are not
+// in the index are passed over.
 func (c *checker) records(ctx context.Context, r *segment.Reader, recs []segment.Record, tail bool) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(c.opt.Workers)

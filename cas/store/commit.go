@@ -12,7 +12,8 @@ import (
 // Flush makes durable whatever was written, of open and aborted batches too.
 func (s *Store) Flush() error { return s.flushed(nil) }
 
-// flushed flushes, unless done says that there is no need. An index that proves damaged is replaced on the way.
+// flushed flushes, unless done says that there is no need. An index that proves damaged is replaced on the
+// way.
 func (s *Store) flushed(done func() (bool, error)) error {
 	once := func() (gen int, err error) {
 		s.appender.flushing.Lock()
@@ -35,8 +36,9 @@ func (s *Store) flushed(done func() (bool, error)) error {
 	}
 }
 
-// flushLocked syncs the segments that hold written records, commits these to the index and seals what is full. It returns the
-// error of the index; an fsync that fails fails the records that it concerns. appender.flushing is held.
+// flushLocked syncs the segments that hold written records, commits these to the index and seals what is
+// full. It returns the error of the index; an fsync that fails fails the records that it concerns.
+// appender.flushing is held.
 func (s *Store) flushLocked() error {
 	s.appender.flushing.AssertHeld()
 	s.appender.mu.Lock()
@@ -82,8 +84,8 @@ func (s *Store) flushLocked() error {
 		for i, r := range durable {
 			entries[i] = r.entry
 		}
-		// The mark must lie in what is durable: of a segment in which nothing is, a crash may leave no file, and of one
-		// that was just abandoned less is left.
+		// The mark must lie in what is durable: of a segment in which nothing is, a crash may leave no file,
+		// and of one that was just abandoned less is left.
 		last := entries[len(entries)-1]
 		if m := (cas.Watermark{Segment: last.Segment, Off: end(last)}); m.Before(mark) {
 			mark = m
@@ -115,7 +117,8 @@ func (s *Store) indexed(recs []*record) {
 
 func end(e cas.Entry) int64 { return e.Off + segment.Size(int(e.Stored)) }
 
-// markLocked is the place before which every record is written, or failed: under mu none is between its segment and written.
+// markLocked is the place before which every record is written, or failed: under mu none is between its
+// segment and written.
 func (a *appender) markLocked() cas.Watermark {
 	a.mu.AssertHeld()
 	for _, t := range a.full {
@@ -143,8 +146,8 @@ func (a *appender) sync(t *tail) error {
 	return nil
 }
 
-// abandon gives a segment up whose fsync failed with err. recs are records of it; they, and those that were written or
-// are being written meanwhile, fail.
+// abandon gives a segment up whose fsync failed with err. recs are records of it; they, and those that were
+// written or are being written meanwhile, fail.
 func (a *appender) abandon(t *tail, recs []*record, err error) {
 	a.mu.Lock()
 	t.err = err
@@ -175,8 +178,8 @@ func (a *appender) abandon(t *tail, recs []*record, err error) {
 	_ = t.w.Abandon(t.synced, lost) // as well as the disk lets us
 }
 
-// seal seals the full segments all of whose records are in the index. One that cannot be sealed is left for the next
-// Open to do.
+// seal seals the full segments all of whose records are in the index. One that cannot be sealed is left for
+// the next Open to do.
 func (a *appender) seal(now time.Time) {
 	a.mu.Lock()
 	var ready []*tail

@@ -16,14 +16,15 @@ import (
 // ErrCompacting: another compaction is under way.
 var ErrCompacting = errors.New("another compaction is under way")
 
-// Compaction stores chunks anew, in less room, while the store is in use. Recode appends a chunk as it would be stored today
-// if that takes less; from the batch's Commit on the index names that record, and Retire takes the one before out of its
-// segment, once the new one was read, decoded and held against its hash. It may end after any step: what it leaves of
-// replaced records goes with the next one, or with the next sweep.
+// Compaction stores chunks anew, in less room, while the store is in use. Recode appends a chunk as it would
+// be stored today if that takes less; from the batch's Commit on the index names that record, and Retire
+// takes the one before out of its segment, once the new one was read, decoded and held against its hash. It
+// may end after any step: what it leaves of replaced records goes with the next one, or with the next sweep.
 //
-// A record may get any lower number than it had, since whatever is written against it has a higher one. It may get a higher
-// one only when no segment holds a delta of that number or a lower one that is written against it, needed or not: a start
-// without an index takes of several records of a chunk the one of the lowest number, and each of them must be of use then.
+// A record may get any lower number than it had, since whatever is written against it has a higher one. It
+// may get a higher one only when no segment holds a delta of that number or a lower one that is written
+// against it, needed or not: a start without an index takes of several records of a chunk the one of the
+// lowest number, and each of them must be of use then.
 type Compaction struct {
 	s      *Store
 	dryRun bool
@@ -104,10 +105,11 @@ func (c *Compaction) Stats() CompactStats {
 	return c.st
 }
 
-// Recode stores chunk h, if it is held, as it would be stored today with the help of what it is related to, when that takes
-// less. What is the rounding of chunks that nobody wants for themselves, as wanted tells, is stored without them though that takes more:
-// without it they can go. saved reports whether it was stored anew. What is wrong with the chunk is not Recode's business, and it stays as it is. The
-// error is one of writing, or that of Options.Room; after the latter the batch may be committed, and the chunk tried again.
+// Recode stores chunk h, if it is held, as it would be stored today with the help of what it is related to,
+// when that takes less. What is the rounding of chunks that nobody wants for themselves, as wanted tells, is
+// stored without them though that takes more: without it they can go. saved reports whether it was stored
+// anew. What is wrong with the chunk is not Recode's business, and it stays as it is. The error is one of
+// writing, or that of Options.Room; after the latter the batch may be committed, and the chunk tried again.
 func (c *Compaction) Recode(b *Batch, h cas.Hash, hint codec.Hint, rel cas.Related, wanted func(cas.Hash) bool) (saved bool, err error) {
 	s := c.s
 	if ok, err := b.pin(h); !ok || err != nil {
@@ -191,8 +193,8 @@ func (c *Compaction) Recode(b *Batch, h cas.Hash, hint codec.Hint, rel cas.Relat
 // worth is one over the share of a record that must be saved for it to be written again.
 const worth = 256
 
-// better reports whether a record of now bytes is worth replacing one of was bytes. A delta that is no longer worth its
-// readers' time gives way to a record that is none.
+// better reports whether a record of now bytes is worth replacing one of was bytes. A delta that is no longer
+// worth its readers' time gives way to a record that is none.
 func better(now int, delta bool, was int, wasDelta bool) bool {
 	if wasDelta && !delta && float64(was) > gain*float64(now) {
 		return true
@@ -200,8 +202,8 @@ func better(now int, delta bool, was int, wasDelta bool) bool {
 	return now < was-was/worth && (wasDelta || !delta || float64(now) <= gain*float64(was))
 }
 
-// encode sets buf to room for a record's header and the payload of r, which is not claimed yet, as it would be stored today, against a; nil: alone.
-// was is what the record that there is says of its base.
+// encode sets buf to room for a record's header and the payload of r, which is not claimed yet, as it would
+// be stored today, against a; nil: alone. was is what the record that there is says of its base.
 func (c *Compaction) encode(r *record, raw []byte, hint codec.Hint, rel cas.Related, was segment.Base, buf *[]byte) (id byte, a *against) {
 	s := c.s
 	if need := int(segment.Size(len(raw) + segment.MaxBaseSize)); cap(*buf) < need {
@@ -231,7 +233,8 @@ func (c *Compaction) encode(r *record, raw []byte, hint codec.Hint, rel cas.Rela
 	return id, nil
 }
 
-// columns has the columns that the record of h, encoded against a, needs, put, and says what these take anew; less than 0: they are not to be had.
+// columns has the columns that the record of h, encoded against a, needs, put, and says what these take anew;
+// less than 0: they are not to be had.
 func (c *Compaction) columns(b *Batch, h cas.Hash, a *against, cols *cas.Columns, hint codec.Hint) (size int64, err error) {
 	s := c.s
 	was, err := s.locateNow(false, cols.Hash)
@@ -280,7 +283,8 @@ func (c *Compaction) risesLocked(k key, number uint8) bool {
 	return !linked && (!based || low > number)
 }
 
-// claim has r take the place of the record at a location, if it still is in the index. With true it must be appended.
+// claim has r take the place of the record at a location, if it still is in the index. With true it must be
+// appended.
 func (c *Compaction) claim(b *Batch, r *record, at cas.Location, number, was uint8) (bool, error) {
 	s := c.s
 	if ok, err := c.replace(b, r, number, was); !ok || err != nil {
@@ -301,8 +305,8 @@ func (c *Compaction) claim(b *Batch, r *record, at cas.Location, number, was uin
 	return false, err
 }
 
-// replace makes r, which a batch holds then, the pending record of its hash. false: another is, a sweep is just taking what the
-// index has of it, or something was written against it, so that its number may not rise.
+// replace makes r, which a batch holds then, the pending record of its hash. false: another is, a sweep is
+// just taking what the index has of it, or something was written against it, so that its number may not rise.
 func (c *Compaction) replace(b *Batch, r *record, number, was uint8) (bool, error) {
 	s := c.s
 	s.appender.mu.Lock()

@@ -113,8 +113,8 @@ func TestCompact(t *testing.T) {
 	wantGet(t, s, version(1, 10))
 }
 
-// A record against which others are written gets no number that these do not allow, now or when they are stored while the
-// compaction goes on.
+// A record against which others are written gets no number that these do not allow, now or when they are
+// stored while the compaction goes on.
 func TestCompactKeepsNumbers(t *testing.T) {
 	s := open(t, newMem(), newIndex(), Options{SegmentSize: 4 << 10})
 	alone(t, s, [2]int{1, 0}, [2]int{1, 1})
@@ -192,8 +192,8 @@ func TestCompactMakesKeys(t *testing.T) {
 	wantGet(t, s, raw)
 }
 
-// For every n: the machine crashes after operation n of saves, compactions and sweeps. What has a name can be read, and all
-// goes on.
+// For every n: the machine crashes after operation n of saves, compactions and sweeps. What has a name can be
+// read, and all goes on.
 func TestCompactCrash(t *testing.T) {
 	small := Options{SegmentSize: 4 << 10, ReplayBatch: 4}
 	ctx := context.Background()
@@ -235,8 +235,8 @@ func TestCompactCrash(t *testing.T) {
 	crashAnywhere(t, small, 1, run, whole)
 }
 
-// What is the rounding of others takes next to nothing, also when it was there first; when nobody wants those for themselves
-// it is stored without them.
+// What is the rounding of others takes next to nothing, also when it was there first; when nobody wants those
+// for themselves it is stored without them.
 func TestRounded(t *testing.T) {
 	m, x := newMem(), newIndex()
 	s := open(t, m, x, Options{SegmentSize: 8 << 10})

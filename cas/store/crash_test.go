@@ -17,8 +17,8 @@ import (
 	"ckptfs/cas/segment"
 )
 
-// workload runs batches over s, some sharing chunks, some aborted, some interleaved, and returns the chunks of those
-// whose Commit returned nil. Errors end a batch and nothing else.
+// workload runs batches over s, some sharing chunks, some aborted, some interleaved, and returns the chunks
+// of those whose Commit returned nil. Errors end a batch and nothing else.
 func workload(s *Store) (committed [][]byte) {
 	type open struct {
 		b   *Batch
@@ -69,8 +69,8 @@ const workloadChunks = 18 // that workload commits when nothing fails
 
 var small = Options{SegmentSize: 2 << 10, ReplayBatch: 4}
 
-// verify opens the store as a crash left it and checks that all of committed is there, that nothing is there that cannot
-// be read, and that the store goes on.
+// verify opens the store as a crash left it and checks that all of committed is there, that nothing is there
+// that cannot be read, and that the store goes on.
 func verify(t *testing.T, what string, m *disk.Mem, x *memIndex, committed [][]byte) {
 	t.Helper()
 	s, err := Open(m, dir, storeID, x, small)
@@ -306,7 +306,8 @@ func durable(t *testing.T, m *disk.Mem) func([]cas.Entry) {
 	}
 }
 
-// After an fsync that failed nothing comes back that was not durable: not by a later fsync, not from the page cache.
+// After an fsync that failed nothing comes back that was not durable: not by a later fsync, not from the page
+// cache.
 func TestFailedSync(t *testing.T) {
 	m, x := newMem(), newIndex()
 	s := open(t, m, x, Options{})

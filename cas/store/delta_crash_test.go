@@ -175,8 +175,8 @@ func lowRanksOf(t *testing.T, s *Store) (n int64) {
 	return n
 }
 
-// For every n: the machine crashes after operation n of saves and sweeps. What has a name can be read, and all of it put
-// again.
+// For every n: the machine crashes after operation n of saves and sweeps. What has a name can be read, and
+// all of it put again.
 func TestDeltaCrash(t *testing.T) {
 	small := Options{SegmentSize: 2 << 10, ReplayBatch: 4}
 	run := func(s *Store) (named map[[2]int]bool) {
@@ -218,7 +218,8 @@ func TestDeltaCrash(t *testing.T) {
 	crashAnywhere(t, small, 1, run, whole)
 }
 
-// An index that lost a record says nothing of the versions that were stored against it: it is not stored against one of them, and no pin goes in a circle.
+// An index that lost a record says nothing of the versions that were stored against it: it is not stored
+// against one of them, and no pin goes in a circle.
 func TestDeltaCircle(t *testing.T) {
 	x := newIndex()
 	s := open(t, newMem(), x, Options{})
@@ -244,7 +245,8 @@ func TestDeltaCircle(t *testing.T) {
 	}
 }
 
-// Of a chunk that was stored twice, the first time against what a sweep took that was cut short, a new index names the second.
+// Of a chunk that was stored twice, the first time against what a sweep took that was cut short, a new index
+// names the second.
 func TestDeltaTwins(t *testing.T) {
 	m, x := newMem(), newIndex()
 	opt := Options{SegmentSize: 1, NewIndex: func(error) (Locator, error) { return newIndex(), nil }}
@@ -284,8 +286,9 @@ func TestDeltaTwins(t *testing.T) {
 	wantGet(t, s, version(0, 1))
 }
 
-// crashAnywhere crashes the disk after each operation of run, which returns what versions are named, and mounts what that left, with the index and
-// without: what was named reads back, and run makes the whole of it again.
+// crashAnywhere crashes the disk after each operation of run, which returns what versions are named, and
+// mounts what that left, with the index and without: what was named reads back, and run makes the whole of it
+// again.
 func crashAnywhere(t *testing.T, opt Options, every int, run func(*Store) map[[2]int]bool, whole map[[2]int]bool) {
 	t.Helper()
 	if !testing.Short() {

@@ -15,7 +15,8 @@ import (
 	"ckptfs/cas/segment"
 )
 
-// A base that an fsync lost takes with it what was encoded against it, whoever put that, and wherever it lies.
+// A base that an fsync lost takes with it what was encoded against it, whoever put that, and wherever it
+// lies.
 func TestDeltaFailsWithItsBase(t *testing.T) {
 	m, x := newMem(), newIndex()
 	s := open(t, m, x, Options{SegmentSize: 1 << 10}) // a record each
@@ -81,7 +82,8 @@ func forge(t testing.TB, m *disk.Mem, n uint32, id byte, recs map[cas.Hash][]byt
 	w.Close()
 }
 
-// Circles, chains that are too long, numbers out of order: nothing of that is followed, and all of it may be swept.
+// Circles, chains that are too long, numbers out of order: nothing of that is followed, and all of it may be
+// swept.
 func TestDeltaHostile(t *testing.T) {
 	name := func(i int) cas.Hash { return cas.Sum(fmt.Append(nil, i)) }
 	payload := func(base, number int) []byte {
@@ -218,8 +220,8 @@ func TestDeltaSalvage(t *testing.T) {
 	wantGet(t, s, version(1, 1))
 }
 
-// What was stored afresh since a base of it was damaged, and became a base itself, stays one when the segment of the old
-// copy, which is whole, is salvaged into a newer one.
+// What was stored afresh since a base of it was damaged, and became a base itself, stays one when the segment
+// of the old copy, which is whole, is salvaged into a newer one.
 func TestDeltaSalvageOfOldCopies(t *testing.T) {
 	m, x := newMem(), newIndex()
 	s := open(t, m, x, Options{})
@@ -269,8 +271,8 @@ func TestDeltaSalvageOfOldCopies(t *testing.T) {
 	}
 }
 
-// A base that was lost comes back alone when it is put again as a version of something else: what was written against it can
-// be read then.
+// A base that was lost comes back alone when it is put again as a version of something else: what was written
+// against it can be read then.
 func TestDeltaLostBaseComesBack(t *testing.T) {
 	m, x := newMem(), newIndex()
 	s := open(t, m, x, Options{})

@@ -7,8 +7,9 @@ import (
 	"ckptfs/cas"
 )
 
-// deltaCopies are the places of deltas of which the segments hold several, as a start, or a new index, finds them. The one of the lowest number is that which others
-// may be written against; but while nothing needed the chunk, a sweep that was cut short may have taken what one of them is written against.
+// deltaCopies are the places of deltas of which the segments hold several, as a start, or a new index, finds
+// them. The one of the lowest number is that which others may be written against; but while nothing needed
+// the chunk, a sweep that was cut short may have taken what one of them is written against.
 type deltaCopies map[cas.Hash][]cas.Location
 
 func (t deltaCopies) add(h cas.Hash, locs ...cas.Location) {
@@ -19,8 +20,9 @@ func (t deltaCopies) add(h cas.Hash, locs ...cas.Location) {
 	}
 }
 
-// resolve lists the records that the index is to name instead of those that it does: of each chunk that of the lowest number whose bases are there, of lower
-// numbers themselves. Of equals it is the last. Nobody else uses the index, which has all records.
+// resolve lists the records that the index is to name instead of those that it does: of each chunk that of
+// the lowest number whose bases are there, of lower numbers themselves. Of equals it is the last. Nobody else
+// uses the index, which has all records.
 func (t deltaCopies) resolve(s *Store) (better []cas.Entry, err error) {
 	for h := range t {
 		now, err := one(h, s.indexer.index.Locate)
@@ -38,7 +40,8 @@ func (t deltaCopies) resolve(s *Store) (better []cas.Entry, err error) {
 	return better, nil
 }
 
-// best is the record of h, of a number below the given one, that can be read with what is there; of segment 0 when there is none.
+// best is the record of h, of a number below the given one, that can be read with what is there; of segment 0
+// when there is none.
 func (t deltaCopies) best(s *Store, h cas.Hash, below uint8) (best cas.Location, number uint8, err error) {
 	now, err := one(h, s.indexer.index.Locate)
 	if err != nil || now.Segment == 0 || !now.Delta {

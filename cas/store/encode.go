@@ -9,11 +9,13 @@ import (
 // gain is the share of what a chunk takes alone below which a delta of it is worth its readers' time.
 const gain = 0.9
 
-// surely is by how much what is of low rank must be smaller than what a sample tells of the plain difference for that not to be tried.
+// surely is by how much what is of low rank must be smaller than what a sample tells of the plain difference
+// for that not to be tried.
 const surely = 0.8
 
-// encodeDelta sets p to room for a record's header and the payload of raw, which has hash h, against what rel names, all of which is in the
-// store then; nil: there is no such thing, or it does not pay. full: a segment was found full.
+// encodeDelta sets p to room for a record's header and the payload of raw, which has hash h, against what rel
+// names, all of which is in the store then; nil: there is no such thing, or it does not pay. full: a segment
+// was found full.
 func (b *Batch) encodeDelta(h cas.Hash, raw []byte, hint codec.Hint, rel cas.Related, p *[]byte) (id byte, a *against, full bool) {
 	s := b.s
 	if a = s.choose(h, rel); a == nil {
@@ -33,8 +35,9 @@ func (b *Batch) encodeDelta(h cas.Hash, raw []byte, hint codec.Hint, rel cas.Rel
 	return id, a, full
 }
 
-// encodeAgainst sets p to room for a record's header and the payload of raw as a delta of a, if that pays: with the help of rel's columns, if there
-// are some, where that takes less. Then a names them, and its caller sees that they are in the store.
+// encodeAgainst sets p to room for a record's header and the payload of raw as a delta of a, if that pays:
+// with the help of rel's columns, if there are some, where that takes less. Then a names them, and its caller
+// sees that they are in the store.
 func (s *Store) encodeAgainst(raw []byte, hint codec.Hint, a *against, rel cas.Related, p *[]byte) (id byte, ok bool) {
 	const head = segment.RecordHeaderSize
 	base := *a.raw
@@ -81,8 +84,9 @@ func (s *Store) encodeAgainst(raw []byte, hint codec.Hint, a *against, rel cas.R
 	return codec.LowRank, true
 }
 
-// columns puts the columns c, which the record of h, encoded against a, needs besides its base, and pins them for it. It waits only for who waits for
-// nobody. ok is false when they are not to be had as a base of a's number; full: a segment was found full.
+// columns puts the columns c, which the record of h, encoded against a, needs besides its base, and pins them
+// for it. It waits only for who waits for nobody. ok is false when they are not to be had as a base of a's
+// number; full: a segment was found full.
 func (b *Batch) columns(h cas.Hash, a *against, c *cas.Columns, hint codec.Hint) (full, ok bool) {
 	r, err := b.claim(cas.Chunk, c.Hash, true)
 	if err != nil {

@@ -3,8 +3,8 @@ package store
 import "errors"
 
 var (
-	// ErrIndexAhead: the index knows of more than the segments hold, so it belongs to a later state of them. It must be
-	// deleted and built again: chunks that it claims to be held are not.
+	// ErrIndexAhead: the index knows of more than the segments hold, so it belongs to a later state of them.
+	// It must be deleted and built again: chunks that it claims to be held are not.
 	ErrIndexAhead = errors.New("the index is ahead of the segments")
 	// ErrNeedsRecovery: the store was not closed in order, and is to be opened without changing it.
 	ErrNeedsRecovery = errors.New("the store was not closed in order, and only an opening for writing can repair it")

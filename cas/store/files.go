@@ -7,7 +7,8 @@ import (
 	"ckptfs/cas/segment"
 )
 
-// files keeps the segments open that were read last. One that is evicted while it is read is closed after that.
+// files keeps the segments open that were read last. One that is evicted while it is read is closed after
+// that.
 type files struct {
 	open func(n uint32) (*segment.Reader, error)
 
@@ -78,8 +79,8 @@ func (fs *files) dropLocked(f *file) {
 	}
 }
 
-// retire closes segment n, once nobody reads it, for good: its file is about to be removed, and an open descriptor would
-// keep its bytes on the disk.
+// retire closes segment n, once nobody reads it, for good: its file is about to be removed, and an open
+// descriptor would keep its bytes on the disk.
 func (fs *files) retire(n uint32) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()

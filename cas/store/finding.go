@@ -50,8 +50,8 @@ func (p Problem) String() string {
 // Harmless reports whether the problem is none as long as nothing needs the record.
 func (p Problem) Harmless() bool { return p == BadBase || p == NotIndexed || p == Unsealed }
 
-// Repair is what mends the problem, as far as it can be: "segments" (package salvage), "index" (built anew), or "" (nothing here:
-// the disk itself, or no need).
+// Repair is what mends the problem, as far as it can be: "segments" (package salvage), "index" (built anew),
+// or "" (nothing here: the disk itself, or no need).
 func (p Problem) Repair() string {
 	switch p {
 	case BadSegment, BadRecord, BadChunk:

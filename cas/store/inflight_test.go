@@ -51,7 +51,8 @@ func (f gateFile) WriteAt(p []byte, off int64) (int, error) {
 	return f.File.WriteAt(p, off)
 }
 
-// bubble runs f with a store on a gated disk, in a synctest bubble: synctest.Wait then says when everyone waits.
+// bubble runs f with a store on a gated disk, in a synctest bubble: synctest.Wait then says when everyone
+// waits.
 func bubble(t *testing.T, opt Options, f func(t *testing.T, m *disk.Mem, x *memIndex, g *gate, s *Store)) {
 	// The codecs' pools must not belong to the bubble.
 	id, stored := codec.Encode(nil, chunk(0), codec.Hint{})
@@ -296,7 +297,8 @@ func (x *answering) Locate(hashes []cas.Hash, locs []cas.Location) (err error) {
 	return cmp.Or(err, x.memIndex.Locate(hashes, locs))
 }
 
-// looked checks a store while somebody stores a chunk, who goes on when the check is done. ok is false when it waits for that one: then he is let go.
+// looked checks a store while somebody stores a chunk, who goes on when the check is done. ok is false when
+// it waits for that one: then he is let go.
 func looked(t *testing.T, s *Store, goOn func(ok bool)) (found []Finding) {
 	t.Helper()
 	checked := make(chan []Finding, 1)
@@ -313,7 +315,8 @@ func looked(t *testing.T, s *Store, goOn func(ok bool)) (found []Finding) {
 	return <-checked
 }
 
-// Who stores a chunk may find the index damaged, and make it anew when no check looks at a segment: so a check does not wait for him.
+// Who stores a chunk may find the index damaged, and make it anew when no check looks at a segment: so a
+// check does not wait for him.
 func TestCheckWhileIndexRots(t *testing.T) {
 	opt := Options{NewIndex: func(error) (Locator, error) { return newIndex(), nil }}
 	bubble(t, opt, func(t *testing.T, m *disk.Mem, x *memIndex, g *gate, s *Store) {

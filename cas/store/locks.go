@@ -2,11 +2,12 @@ package store
 
 import "ckptfs/cas/locks"
 
-// The locks of this package, in the order in which they may be taken (package locks). Those of a pass over the whole store come
-// before all locks of fs/, to which a pass calls back; the others come after these.
+// The locks of this package, in the order in which they may be taken (package locks). Those of a pass over
+// the whole store come before all locks of fs/, to which a pass calls back; the others come after these.
 //
-// No I/O happens under appenderLock, pinsLock or a leaf. A goroutine that holds reshapingLock, or one that comes after it, waits for
-// no record that is claimed: the goroutine that claimed it may have to make the index again, for which it takes reshapingLock.
+// No I/O happens under appenderLock, pinsLock or a leaf. A goroutine that holds reshapingLock, or one that
+// comes after it, waits for no record that is claimed: the goroutine that claimed it may have to make the
+// index again, for which it takes reshapingLock.
 type (
 	pruningLock    struct{} // passes.pruning
 	compactingLock struct{} // passes.compacting
@@ -38,6 +39,7 @@ type passes struct {
 	pruning    locks.Mutex[pruningLock]    // held by the one Sweep that is under way
 	compacting locks.Mutex[compactingLock] // held by the one Compaction that is under way
 	sweeping   locks.Mutex[sweepingLock]   // held to rewrite segments: by a Sweep all along, by a Compaction for a moment at a time
-	// reshaping is held exclusively while a sealed segment is changed, shared while one is looked at as a whole.
+	// reshaping is held exclusively while a sealed segment is changed, shared while one is looked at as a
+	// whole.
 	reshaping locks.RWMutex[reshapingLock]
 }

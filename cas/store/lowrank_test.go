@@ -15,9 +15,11 @@ import (
 )
 
 const (
-	// adapted is the line of tensors into which an adapter was merged: those of line 0 and a product of two factors.
+	// adapted is the line of tensors into which an adapter was merged: those of line 0 and a product of two
+	// factors.
 	adapted = 4
-	// columned is the line of what the chunks of adapted have their columns' factors from, as tensors of their own.
+	// columned is the line of what the chunks of adapted have their columns' factors from, as tensors of
+	// their own.
 	columned = 5
 
 	adaptedRows, adaptedCols, adaptedRank = 8, 32, 2
@@ -59,7 +61,8 @@ func lowRank(t testing.TB, b *Batch, v int) {
 	}
 }
 
-// What is of low rank is put with its columns, which stay as long as it does, and as long as anything does that shares them.
+// What is of low rank is put with its columns, which stay as long as it does, and as long as anything does
+// that shares them.
 func TestLowRank(t *testing.T) {
 	m, x := newMem(), newIndex()
 	s := open(t, m, x, Options{SegmentSize: 2 << 10})
@@ -121,7 +124,8 @@ func TestLowRank(t *testing.T) {
 	}
 }
 
-// A batch pins the columns of what it puts, and of what was held already; one that nothing needed may have lost them, and is stored afresh then.
+// A batch pins the columns of what it puts, and of what was held already; one that nothing needed may have
+// lost them, and is stored afresh then.
 func TestLowRankPins(t *testing.T) {
 	for _, twice := range []bool{false, true} {
 		x := newIndex()
@@ -163,7 +167,8 @@ func TestLowRankPins(t *testing.T) {
 	}
 }
 
-// Columns that are some file's chunk too are shared, also as a delta of a lower number; of a higher one they are of no use, and stay what they are.
+// Columns that are some file's chunk too are shared, also as a delta of a lower number; of a higher one they
+// are of no use, and stay what they are.
 func TestLowRankColumnsOfAFile(t *testing.T) {
 	for _, c := range []struct {
 		v    int // whose number is one more
@@ -201,7 +206,8 @@ func TestLowRankColumnsOfAFile(t *testing.T) {
 	}
 }
 
-// What is a file's chunk too gets no number by a compaction that what has its columns there does not allow, now or since it began.
+// What is a file's chunk too gets no number by a compaction that what has its columns there does not allow,
+// now or since it began.
 func TestCompactKeepsColumns(t *testing.T) {
 	for _, number := range []uint8{1, 2} {
 		s := open(t, newMem(), newIndex(), Options{SegmentSize: 4 << 10})
@@ -243,7 +249,8 @@ func TestCompactKeepsColumns(t *testing.T) {
 	wantGet(t, s, version(adapted, 1))
 }
 
-// Of a chunk that was stored twice, the first time with columns that a sweep took that was cut short, a new index names the second.
+// Of a chunk that was stored twice, the first time with columns that a sweep took that was cut short, a new
+// index names the second.
 func TestLowRankTwins(t *testing.T) {
 	m, x := newMem(), newIndex()
 	s := open(t, m, x, Options{SegmentSize: 1}) // a record each
@@ -297,7 +304,8 @@ func TestLowRankTwins(t *testing.T) {
 	wantGet(t, s, raw)
 }
 
-// Many put chunks of the same columns at once, in batches of which some are given up: none is stored without them.
+// Many put chunks of the same columns at once, in batches of which some are given up: none is stored without
+// them.
 func TestLowRankTogether(t *testing.T) {
 	s := open(t, newMem(), newIndex(), Options{SegmentSize: 4 << 10})
 	b := s.Begin()
@@ -372,7 +380,8 @@ func TestLowRankFailsWithItsColumns(t *testing.T) {
 	}
 }
 
-// Rotten columns damage all that is stored with their help, which a check tells; what is saved again after one read failed is whole, read or not.
+// Rotten columns damage all that is stored with their help, which a check tells; what is saved again after
+// one read failed is whole, read or not.
 func TestLowRankColumnsDamaged(t *testing.T) {
 	m, x := newMem(), newIndex()
 	s := open(t, m, x, Options{})
@@ -415,8 +424,8 @@ func TestLowRankColumnsDamaged(t *testing.T) {
 	wantGet(t, s, version(adapted, 6))
 }
 
-// For every n: the machine crashes after operation n of saves, compactions and sweeps of what is of low rank. What has a name can be read, and all of
-// it put again.
+// For every n: the machine crashes after operation n of saves, compactions and sweeps of what is of low rank.
+// What has a name can be read, and all of it put again.
 func TestLowRankCrash(t *testing.T) {
 	small := Options{SegmentSize: 2 << 10, ReplayBatch: 4}
 	ctx := context.Background()

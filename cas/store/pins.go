@@ -72,8 +72,8 @@ func (p *pins) touchLocked(k key) {
 	}
 }
 
-// linkLocked pins base as long as k is pinned. false: k is not pinned, a sweep is just taking the base, or it needs k, which an
-// index that lost k does not know.
+// linkLocked pins base as long as k is pinned. false: k is not pinned, a sweep is just taking the base, or it
+// needs k, which an index that lost k does not know.
 func (p *pins) linkLocked(k, base key) bool {
 	p.mu.AssertHeld()
 	if _, doomed := p.doomed[base]; doomed || p.count[k] == 0 || p.leadsLocked(base, k) {
@@ -110,7 +110,8 @@ func (p *pins) unpinLocked(k key) {
 	}
 }
 
-// suspects notes that the record of h cannot be read, or is gone: the next Put stores it afresh, without a base.
+// suspects notes that the record of h cannot be read, or is gone: the next Put stores it afresh, without a
+// base.
 func (p *pins) suspects(h cas.Hash) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

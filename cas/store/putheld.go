@@ -6,8 +6,9 @@ import (
 	"ckptfs/cas"
 )
 
-// PutHeld is Put of those of hashes that are durable already, all at once: held says of each whether it is, so that nothing is left to be done for
-// it. The others are for Put: what is not held, what is on its way, and what is to be stored afresh.
+// PutHeld is Put of those of hashes that are durable already, all at once: held says of each whether it is,
+// so that nothing is left to be done for it. The others are for Put: what is not held, what is on its way,
+// and what is to be stored afresh.
 func (b *Batch) PutHeld(kind cas.Kind, hashes []cas.Hash, held []bool) error {
 	s := b.s
 	if err := b.keepThose(kind, hashes, held); err != nil {
@@ -37,8 +38,8 @@ func (b *Batch) PutHeld(kind cas.Kind, hashes []cas.Hash, held []bool) error {
 	return nil
 }
 
-// keepThose pins those of hashes that are neither on their way, nor just being taken by a sweep, nor in doubt, and says which they are. They
-// need no claim: from here on no sweep takes what the index has of them.
+// keepThose pins those of hashes that are neither on their way, nor just being taken by a sweep, nor in
+// doubt, and says which they are. They need no claim: from here on no sweep takes what the index has of them.
 func (b *Batch) keepThose(kind cas.Kind, hashes []cas.Hash, kept []bool) error {
 	s := b.s
 	s.appender.mu.Lock()

@@ -7,8 +7,8 @@ import (
 	"ckptfs/cas"
 )
 
-// Locate sets locs[i] to where hashes[i] lies, in the index or on its way there; Segment 0: not held. It waits for
-// chunks that are just being written.
+// Locate sets locs[i] to where hashes[i] lies, in the index or on its way there; Segment 0: not held. It
+// waits for chunks that are just being written.
 func (s *Store) Locate(hashes []cas.Hash, locs []cas.Location) error {
 	pend, err := s.appender.onTheirWay(hashes)
 	if err != nil {
@@ -26,9 +26,9 @@ func (s *Store) Locate(hashes []cas.Hash, locs []cas.Location) error {
 	return nil
 }
 
-// locateHere is Locate for who holds reshaping. It leaves a damaged index as it is, and waits for nobody: whoever stores a
-// chunk may have to make the index anew, for which he waits for that lock. coming[i]: the index does not have hashes[i],
-// which is just being stored; nil: none of them.
+// locateHere is Locate for who holds reshaping. It leaves a damaged index as it is, and waits for nobody:
+// whoever stores a chunk may have to make the index anew, for which he waits for that lock. coming[i]: the
+// index does not have hashes[i], which is just being stored; nil: none of them.
 func (s *Store) locateHere(hashes []cas.Hash, locs []cas.Location) (coming []bool, err error) {
 	pend, err := s.appender.onTheirWay(hashes)
 	if err != nil {
@@ -40,9 +40,9 @@ func (s *Store) locateHere(hashes []cas.Hash, locs []cas.Location) (coming []boo
 	return s.appender.overlay(pend, locs), nil
 }
 
-// locateNow is Locate for one record, without waiting for anybody: whoever stores a delta looks for its base with it, and
-// two who wait for each other would wait for ever. locked: the caller holds one of the store's locks, so that a damaged
-// index stays.
+// locateNow is Locate for one record, without waiting for anybody: whoever stores a delta looks for its base
+// with it, and two who wait for each other would wait for ever. locked: the caller holds one of the store's
+// locks, so that a damaged index stays.
 func (s *Store) locateNow(locked bool, h cas.Hash) (cas.Location, error) {
 	if loc, err := s.appender.writtenAt(h); err != nil || loc.Segment != 0 {
 		return loc, err
@@ -66,14 +66,15 @@ func one(h cas.Hash, locate func([]cas.Hash, []cas.Location) error) (cas.Locatio
 // suspects notes that the record of h cannot be read, or is gone: the next Put stores it afresh.
 func (s *Store) suspects(h cas.Hash) { s.pins.suspects(h) }
 
-// Reads is how many records were read from segments since the store was opened, for readers, for packing, and as bases of others, and the
-// bytes of their payloads. A record that is read twice counts twice.
+// Reads is how many records were read from segments since the store was opened, for readers, for packing, and
+// as bases of others, and the bytes of their payloads. A record that is read twice counts twice.
 func (s *Store) Reads() (records, bytes int64) {
 	return s.reader.reads.records.Load(), s.reader.reads.bytes.Load()
 }
 
-// Get appends the raw bytes of chunk h to dst. Errors are *cas.ChunkError and wrap cas.ErrNotFound, cas.ErrCorrupt,
-// cas.ErrNewer (stored in a way that this version does not know) or the error of the disk; dst is returned as it was.
+// Get appends the raw bytes of chunk h to dst. Errors are *cas.ChunkError and wrap cas.ErrNotFound,
+// cas.ErrCorrupt, cas.ErrNewer (stored in a way that this version does not know) or the error of the disk;
+// dst is returned as it was.
 func (s *Store) Get(h cas.Hash, dst []byte) ([]byte, error) {
 	var loc [1]cas.Location
 	var known bool
@@ -101,8 +102,8 @@ func (s *Store) Get(h cas.Hash, dst []byte) ([]byte, error) {
 	return out, nil
 }
 
-// ReadInto fills dst, which must be loc.Raw bytes long, with the raw bytes of chunk h, which Locate found at loc. Errors
-// are as for Get; dst's bytes are arbitrary then. A chunk that was moved since is found again.
+// ReadInto fills dst, which must be loc.Raw bytes long, with the raw bytes of chunk h, which Locate found at
+// loc. Errors are as for Get; dst's bytes are arbitrary then. A chunk that was moved since is found again.
 func (s *Store) ReadInto(loc cas.Location, h cas.Hash, dst []byte) error {
 	err := s.reader.read(loc, h, dst)
 	for err != nil {

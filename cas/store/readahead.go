@@ -14,12 +14,14 @@ import (
 	"ckptfs/cas/segment"
 )
 
-// maxSkip is how many bytes between two chunks are read along rather than left out of one request to the disk.
+// maxSkip is how many bytes between two chunks are read along rather than left out of one request to the
+// disk.
 const maxSkip = 64 << 10
 
-// Expect has the disk begin to read chunks that Get will be asked for soon, and their bases, in few large requests: chunks of one
-// file mostly lie one after the other. What cannot be located is passed over. Of deltas it waits for the records, to learn
-// their bases. done, to be called once, says that the chunks were got or will not be.
+// Expect has the disk begin to read chunks that Get will be asked for soon, and their bases, in few large
+// requests: chunks of one file mostly lie one after the other. What cannot be located is passed over. Of
+// deltas it waits for the records, to learn their bases. done, to be called once, says that the chunks were
+// got or will not be.
 func (s *Store) Expect(hashes []cas.Hash) (done func()) {
 	links := make([]Link, len(hashes))
 	locs := make([]cas.Location, len(hashes))
@@ -48,7 +50,8 @@ func (s *Store) Expect(hashes []cas.Hash) (done func()) {
 	}
 }
 
-// basesOf are the bases of those records that have some, each once. What cannot be read or found is passed over.
+// basesOf are the bases of those records that have some, each once. What cannot be read or found is passed
+// over.
 func (r *reader) basesOf(links []Link) (bases []Link) {
 	seen := map[cas.Hash]bool{}
 	for _, l := range links {
@@ -69,7 +72,8 @@ func (r *reader) basesOf(links []Link) (bases []Link) {
 	return bases
 }
 
-// willRead has the disk begin to read records, and appends what is read to memory of our own to all. It changes locs.
+// willRead has the disk begin to read records, and appends what is read to memory of our own to all. It
+// changes locs.
 func (r *reader) willRead(locs []cas.Location, all []*stretch) []*stretch {
 	locs = slices.DeleteFunc(locs, func(l cas.Location) bool { // others expect it
 		t := r.ahead.find(l.Segment, l.Off, segment.RecordHeaderSize+int(l.Stored))
@@ -111,7 +115,8 @@ func (r *reader) willRead(locs []cas.Location, all []*stretch) []*stretch {
 }
 
 const (
-	// stretchSize is the most that a stretch has, fewBytes the most that one in a smaller buffer has, and minStretch the least worth that.
+	// stretchSize is the most that a stretch has, fewBytes the most that one in a smaller buffer has, and
+	// minStretch the least worth that.
 	stretchSize = 1 << 20
 	fewBytes    = 256 << 10
 	minStretch  = 64 << 10
@@ -121,9 +126,9 @@ const (
 	maxOnce = 1 << 13
 )
 
-// A stretch is whole blocks of a segment that several records lie in. It is read past the page cache, and decoded where it is: the
-// pages would be allocated, filled and copied from in as much processor time as decoding takes. What is read a second time is read
-// through the page cache: other files have it too.
+// A stretch is whole blocks of a segment that several records lie in. It is read past the page cache, and
+// decoded where it is: the pages would be allocated, filled and copied from in as much processor time as
+// decoding takes. What is read a second time is read through the page cache: other files have it too.
 type stretch struct {
 	place       // of its first block
 	end   int64 // of the last one
@@ -166,7 +171,8 @@ func fits(from, to int64) bool {
 	return to-from <= stretchSize
 }
 
-// add returns a new stretch, for its caller and for read; nil: it would be too short or too long, or there are too many.
+// add returns a new stretch, for its caller and for read; nil: it would be too short or too long, or there
+// are too many.
 func (a *stretches) add(number uint32, from, to int64) *stretch {
 	if to-from < minStretch || !fits(from, to) {
 		return nil
@@ -189,7 +195,8 @@ func (a *stretches) add(number uint32, from, to int64) *stretch {
 	return t
 }
 
-// read reads a stretch, for which it was added. Who needs what could not be read will try himself, and learn why.
+// read reads a stretch, for which it was added. Who needs what could not be read will try himself, and learn
+// why.
 func (a *stretches) read(t *stretch, f *segment.Reader) {
 	defer a.reading.Done()
 	a.slots <- struct{}{}
@@ -214,7 +221,8 @@ func (a *stretches) find(number uint32, off int64, n int) *stretch {
 	return a.all[i]
 }
 
-// borrow returns n bytes of a segment, once they are read, if they are expected; nil: they are not. They stay until the stretch is released.
+// borrow returns n bytes of a segment, once they are read, if they are expected; nil: they are not. They stay
+// until the stretch is released.
 func (a *stretches) borrow(number uint32, off int64, n int) ([]byte, *stretch) {
 	t := a.find(number, off, n)
 	if t == nil {
@@ -250,8 +258,8 @@ func (a *stretches) close() {
 	a.reading.Wait()
 }
 
-// located is where chunks lie that are expected, so that the index is asked once, and for many of them at a time. What was moved meanwhile is found anew,
-// as whatever is not where it was.
+// located is where chunks lie that are expected, so that the index is asked once, and for many of them at a
+// time. What was moved meanwhile is found anew, as whatever is not where it was.
 type located struct {
 	mu locks.Mutex[leafLock]
 	at map[cas.Hash]found

@@ -130,7 +130,8 @@ func TestExpectMuch(t *testing.T) {
 	}
 }
 
-// What was read before a record was written, or is not what it was, is read again; what is damaged on the disk is found.
+// What was read before a record was written, or is not what it was, is read again; what is damaged on the
+// disk is found.
 func TestExpectStale(t *testing.T) {
 	m := newMem()
 	s := open(t, m, newIndex(), Options{})
@@ -252,8 +253,8 @@ func TestExpectTwice(t *testing.T) {
 	}
 }
 
-// Of a record that is expected, or a base of one, any bit may have flipped: what it comes to is right all the same, or the payload's
-// checksum is said to be wrong.
+// Of a record that is expected, or a base of one, any bit may have flipped: what it comes to is right all the
+// same, or the payload's checksum is said to be wrong.
 func TestExpectDamaged(t *testing.T) {
 	m := newMem()
 	s := open(t, m, newIndex(), Options{})

@@ -30,8 +30,8 @@ type reader struct {
 
 // finder says where records lie; a Store is one.
 type finder interface {
-	// locateNow is where h lies; Segment 0: nowhere. It waits for no record that is claimed. locked: the caller holds one of the
-	// store's locks.
+	// locateNow is where h lies; Segment 0: nowhere. It waits for no record that is claimed. locked: the
+	// caller holds one of the store's locks.
 	locateNow(locked bool, h cas.Hash) (cas.Location, error)
 	// doubted is told that a record is not where it should be, and reports whether there is a new index.
 	doubted() bool
@@ -56,7 +56,8 @@ type access struct {
 
 // read fills dst, loc.Raw bytes long, with the content of the record of h at loc.
 func (r *reader) read(loc cas.Location, h cas.Hash, dst []byte) error {
-	// What fits its hash needs no other checksum. What does not is read with all of them, which tell where it went wrong.
+	// What fits its hash needs no other checksum. What does not is read with all of them, which tell where it
+	// went wrong.
 	t := decodeSlot{of: r.slots}
 	err := r.content(access{hashed: true, slot: &t}, loc, h, dst, anyNumber)
 	if err == nil {
@@ -151,7 +152,8 @@ func (r *reader) with(loc cas.Location, f func(*segment.Reader) error) error {
 	return f(file.Reader)
 }
 
-// chase calls f with loc, and again with where h lies now as long as it fails and the record is moved meanwhile.
+// chase calls f with loc, and again with where h lies now as long as it fails and the record is moved
+// meanwhile.
 func (r *reader) chase(locked bool, h cas.Hash, loc cas.Location, f func(cas.Location) error) error {
 	for {
 		err := f(loc)
@@ -166,8 +168,8 @@ func (r *reader) chase(locked bool, h cas.Hash, loc cas.Location, f func(cas.Loc
 	}
 }
 
-// decode fills dst with the content of the record rec, whose payload is at hand; a delta's number must be below the given
-// one. The content is not held against the hash.
+// decode fills dst with the content of the record rec, whose payload is at hand; a delta's number must be
+// below the given one. The content is not held against the hash.
 func (r *reader) decode(locked bool, rec *segment.Record, payload, dst []byte, below uint8) error {
 	if !codec.NeedsBase(rec.Codec) {
 		_, err := codec.Decode(dst[:0:len(dst)], rec.Codec, payload, len(dst))
@@ -203,8 +205,8 @@ func (r *reader) decode(locked bool, rec *segment.Record, payload, dst []byte, b
 	return err
 }
 
-// base appends to buf the content of h, the base of a record of a number; it is not held against the hash. A base that is not
-// there is corruption: cas.ErrCorrupt and errNoBase.
+// base appends to buf the content of h, the base of a record of a number; it is not held against the hash. A
+// base that is not there is corruption: cas.ErrCorrupt and errNoBase.
 func (r *reader) base(locked bool, h cas.Hash, number uint8, buf *[]byte) error {
 	loc, err := r.in.locateNow(locked, h)
 	if err == nil && loc.Segment == 0 && !locked && r.in.doubted() {
@@ -235,8 +237,9 @@ func (r *reader) base(locked bool, h cas.Hash, number uint8, buf *[]byte) error 
 	return &cas.ChunkError{Hash: h, Loc: loc, Err: fmt.Errorf("another chunk's base: %w", err)}
 }
 
-// lead follows the record of h at loc, whose number must be below the given one, to its bases, to theirs, and so on. step is told the
-// hash of the one and of the other, and the number of the one, and says where the other lies.
+// lead follows the record of h at loc, whose number must be below the given one, to its bases, to theirs, and
+// so on. step is told the hash of the one and of the other, and the number of the one, and says where the
+// other lies.
 func (r *reader) lead(h cas.Hash, loc cas.Location, below uint8, step func(of, base cas.Hash, number uint8) (cas.Location, error)) error {
 	b, at, err := r.baseOf(h, loc)
 	if err == nil && b.Number >= below {
@@ -265,7 +268,8 @@ type place struct {
 // knownBases bounds Store.known, some 3 MiB.
 const knownBases = 1 << 15
 
-// baseOf finds out what the record of h at loc says of its base; at is where it was found. Number 0: it is no delta.
+// baseOf finds out what the record of h at loc says of its base; at is where it was found. Number 0: it is no
+// delta.
 func (r *reader) baseOf(h cas.Hash, loc cas.Location) (b segment.Base, at cas.Location, err error) {
 	at = loc
 	if !loc.Delta {

@@ -36,7 +36,8 @@ type record struct {
 	on    []*record // of its bases: what was pending when it was looked for; set before done is closed
 }
 
-// fateLocked reports whether r and what it leads back to are in the index, and the error of one that failed. appender.mu is held.
+// fateLocked reports whether r and what it leads back to are in the index, and the error of one that failed.
+// appender.mu is held.
 func (r *record) fateLocked() (ok bool, err error) {
 	if r.state == failed {
 		return false, r.err
@@ -52,11 +53,12 @@ func (r *record) fateLocked() (ok bool, err error) {
 	return ok, nil
 }
 
-// known reports whether records of that kind are indexed. Others are a newer version's: left alone where they are.
+// known reports whether records of that kind are indexed. Others are a newer version's: left alone where they
+// are.
 func known(k cas.Kind) bool {
 	return k == cas.Chunk || k == cas.List || k == cas.Manifest || k == cas.Event
 }
 
-// serves reports whether a record of kind have can stand for one of kind want. Lists and manifests must be found as such
-// when the index is rebuilt from the segments; a chunk's bytes may come from anywhere.
+// serves reports whether a record of kind have can stand for one of kind want. Lists and manifests must be
+// found as such when the index is rebuilt from the segments; a chunk's bytes may come from anywhere.
 func serves(have, want cas.Kind) bool { return have == want || want == cas.Chunk }

@@ -163,7 +163,8 @@ func (s *Store) sealOld(n uint32, before int64, recs []segment.Record) error {
 	return err
 }
 
-// taken is what a segment takes on the disk: holes count for nothing. Unlike the blocks it is exact for one without holes.
+// taken is what a segment takes on the disk: holes count for nothing. Unlike the blocks it is exact for one
+// without holes.
 func taken(r *segment.Reader, size int64) int64 {
 	if n, err := r.Allocated(); err == nil && n < size {
 		return n
@@ -171,7 +172,8 @@ func taken(r *segment.Reader, size int64) int64 {
 	return size
 }
 
-// gap counts a range without a valid record. What lies behind the watermark is a write that a crash cut short.
+// gap counts a range without a valid record. What lies behind the watermark is a write that a crash cut
+// short.
 func (rc *recovery) gap(n uint32, g segment.Range) {
 	st := &rc.s.appender.stats
 	known := g.End

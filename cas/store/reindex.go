@@ -24,8 +24,8 @@ func (s *Store) locate(hashes []cas.Hash, locs []cas.Location) error {
 	}
 }
 
-// renew makes a new index while the store is in use; gen is the number of the one that is damaged. Whoever asks the index
-// waits. Nobody who calls it holds one of the store's locks.
+// renew makes a new index while the store is in use; gen is the number of the one that is damaged. Whoever
+// asks the index waits. Nobody who calls it holds one of the store's locks.
 func (s *Store) renew(gen int, reason error) error {
 	s.passes.reshaping.Lock() // else what a sweep is just taking from a segment would be found there
 	defer s.passes.reshaping.Unlock()
@@ -48,8 +48,8 @@ func (s *Store) renew(gen int, reason error) error {
 	return s.indexer.err
 }
 
-// refillLocked takes what is durable in the segments into the index, which is empty. flushing is held, and nobody else uses the
-// index.
+// refillLocked takes what is durable in the segments into the index, which is empty. flushing is held, and
+// nobody else uses the index.
 func (s *Store) refillLocked() error {
 	s.appender.flushing.AssertHeld()
 	s.indexer.mu.AssertHeld()
@@ -131,8 +131,8 @@ func (in *replay) sealed(n uint32) error {
 // doubtAgain is how long an index that was found sound is not looked through again.
 const doubtAgain = 10 * time.Minute
 
-// doubted is asked when the index does not have what it should have: it has the index looked through, and reports whether
-// that led to a new one.
+// doubted is asked when the index does not have what it should have: it has the index looked through, and
+// reports whether that led to a new one.
 func (s *Store) doubted() bool {
 	if s.indexer.renewal == nil {
 		return false

@@ -12,8 +12,8 @@ type replay struct {
 	s       *Store
 	entries []cas.Entry
 	copies  deltaCopies
-	// mark is up to where the index has all. While one is made from nothing it stays zero until the end, so that a start goes on where this was cut
-	// short: at the beginning.
+	// mark is up to where the index has all. While one is made from nothing it stays zero until the end, so
+	// that a start goes on where this was cut short: at the beginning.
 	mark    cas.Watermark
 	refused error // if not nil, what there is instead of a commit
 }
@@ -58,10 +58,10 @@ func (in *replay) finish(mark cas.Watermark) error {
 	return in.s.indexer.index.Commit(better, mark)
 }
 
-// lowest is the entries, which lie behind what the index has, without the records of which there is one of a lower number: what
-// was stored since may be written against that one. Of equals the last one is as good. Mostly there is one record of a chunk;
-// more are left by a Compaction that was cut short, by a chunk that was stored afresh, and by a salvage, behind later ones. The copies are told of deltas
-// among them.
+// lowest is the entries, which lie behind what the index has, without the records of which there is one of a
+// lower number: what was stored since may be written against that one. Of equals the last one is as good.
+// Mostly there is one record of a chunk; more are left by a Compaction that was cut short, by a chunk that
+// was stored afresh, and by a salvage, behind later ones. The copies are told of deltas among them.
 func (in *replay) lowest() ([]cas.Entry, error) {
 	s, entries := in.s, in.entries
 	var hashes []cas.Hash

@@ -1,7 +1,7 @@
 package store
 
-// room reports whether n bytes may be written that only save room. Until written is called they count as not being on the
-// disk yet.
+// room reports whether n bytes may be written that only save room. Until written is called they count as not
+// being on the disk yet.
 func (s *Store) room(n int64) (written func(), err error) {
 	if s.opt.Room == nil {
 		return func() {}, nil

@@ -23,8 +23,8 @@ func (x fullIndex) Remove(entries []cas.Entry) error {
 	return x.memIndex.Remove(entries)
 }
 
-// On a disk that is full to the last byte a sweep uses what it is given: before the segment that is being written is
-// sealed, or when the disk fills on the way.
+// On a disk that is full to the last byte a sweep uses what it is given: before the segment that is being
+// written is sealed, or when the disk fills on the way.
 func TestSweepMakesRoom(t *testing.T) {
 	for _, on := range []string{"seal", "remove", "footer"} {
 		t.Run(on, func(t *testing.T) {
@@ -91,8 +91,8 @@ func TestSweepMakesRoom(t *testing.T) {
 	}
 }
 
-// What only saves room is not written where there is none to spare: sweeps make holes instead, and compactions end. What
-// they wrote until there stays.
+// What only saves room is not written where there is none to spare: sweeps make holes instead, and
+// compactions end. What they wrote until there stays.
 func TestRoom(t *testing.T) {
 	m, x := newMem(), newIndex()
 	left := int64(0)

@@ -7,8 +7,9 @@ import (
 	"ckptfs/cas/segment"
 )
 
-// Each calls f with the content of every record of a kind that is in the index, in the order in which they lie in the segments. What
-// cannot be read is counted in bad, and passed over. f keeps nothing of raw. Records that no Commit has made durable may be missing.
+// Each calls f with the content of every record of a kind that is in the index, in the order in which they
+// lie in the segments. What cannot be read is counted in bad, and passed over. f keeps nothing of raw.
+// Records that no Commit has made durable may be missing.
 func (s *Store) Each(kind cas.Kind, f func(h cas.Hash, raw []byte) error) (bad int, err error) {
 	var locs []cas.Location
 	err = s.indexer.forEach(func(e cas.Entry) error {
@@ -51,8 +52,8 @@ func (s *Store) Each(kind cas.Kind, f func(h cas.Hash, raw []byte) error) (bad i
 // latestSegments is how many segments Latest looks at.
 const latestSegments = 64
 
-// Latest lists records of a kind that were put last, at most n, the last first, also such as nothing needs any more. It looks at the ends
-// of the newest segments alone; what cannot be read is passed over.
+// Latest lists records of a kind that were put last, at most n, the last first, also such as nothing needs
+// any more. It looks at the ends of the newest segments alone; what cannot be read is passed over.
 func (s *Store) Latest(kind cas.Kind, n int) (hashes []cas.Hash) {
 	tails := s.appender.tails()
 	add := func(recs []segment.Record) {

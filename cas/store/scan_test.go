@@ -9,7 +9,8 @@ import (
 	"ckptfs/cas"
 )
 
-// Records of a kind are found again in their order, by an index that was made anew too; sweeps take those that nothing wants.
+// Records of a kind are found again in their order, by an index that was made anew too; sweeps take those
+// that nothing wants.
 func TestEach(t *testing.T) {
 	m, x := newMem(), newIndex()
 	s := open(t, m, x, Options{})

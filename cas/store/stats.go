@@ -2,8 +2,8 @@ package store
 
 import "ckptfs/cas/segment"
 
-// Stats is what a store holds. Records count once they are in the index; a chunk that was found corrupt and stored afresh
-// counts twice.
+// Stats is what a store holds. Records count once they are in the index; a chunk that was found corrupt and
+// stored afresh counts twice.
 type Stats struct {
 	segment.Totals
 	Segments  int

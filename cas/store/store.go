@@ -1,28 +1,32 @@
-// Package store is the content-addressed store: it takes chunks by their hash, holds each once, and gives them back
-// checked.
+// Package store is the content-addressed store: it takes chunks by their hash, holds each once, and gives
+// them back checked.
 //
 // # Life of a chunk
 //
-// A caller opens a Batch and puts chunks, from as many goroutines as it likes. Put pins the hash, so that no sweep takes
-// it before the batch is released, and claims it; whoever puts the same chunk meanwhile, in this batch or another, depends on
-// that claim. The claimer asks the index. If the chunk is not held it is encoded, a slot in the active segment is reserved
-// under the lock, the record is written without it and finished under it. From then on the chunk can be read. PutHeld does that
-// for many chunks that are likely to be held: it pins them, claims none, and asks the index once; what is not held there, for good, is for Put.
+// A caller opens a Batch and puts chunks, from as many goroutines as it likes. Put pins the hash, so that no
+// sweep takes it before the batch is released, and claims it; whoever puts the same chunk meanwhile, in this
+// batch or another, depends on that claim. The claimer asks the index. If the chunk is not held it is
+// encoded, a slot in the active segment is reserved under the lock, the record is written without it and
+// finished under it. From then on the chunk can be read. PutHeld does that for many chunks that are likely to
+// be held: it pins them, claims none, and asks the index once; what is not held there, for good, is for Put.
 //
-// Commit waits for the records that the batch depends on, its own and others', and makes them durable: fsync of the
-// segments, then one transaction of the index. Commits that come while one is under way share the next one.
+// Commit waits for the records that the batch depends on, its own and others', and makes them durable: fsync
+// of the segments, then one transaction of the index. Commits that come while one is under way share the next
+// one.
 //
 //	claimed ──────────> written ──────────> indexed
 //	   │ held already      │ fsync fails
 //	   ├──> indexed        └──> failed: every batch that depends on it fails
 //	   └──> failed (ENOSPC, EIO): likewise; the store goes on
 //
-// A batch is released when something that a sweep's mark finds names its chunks: after the manifest was published. One that
-// is released without a commit leaves its records: others may depend on them, else they are garbage for a sweep.
+// A batch is released when something that a sweep's mark finds names its chunks: after the manifest was
+// published. One that is released without a commit leaves its records: others may depend on them, else they
+// are garbage for a sweep.
 //
 // # Deltas
 //
-// PutRelated stores a record of which a version before is known as its difference from that one (package segment says how), if that pays. Then
+// PutRelated stores a record of which a version before is known as its difference from that one (package
+// segment says how), if that pays. Then
 //
 //	put       its bases are pinned as long as it is, and for a sweep they were put with it. A base that is on its way takes
 //	          with it, when it fails, what was encoded against it
@@ -31,19 +35,21 @@
 //	swept     see Sweep
 //	anew      see Compaction, which gives a record a number that its own deltas allow
 //
-// What is of low rank needs columns besides (package segment), which are a base in all of this. PutRelated puts them itself, as a chunk of the same batch,
-// before the first record that is written with their help; whoever puts another waits until they are there. Where they are not to be had as a base of
-// a lower number, because some file's chunk is the same and is stored as a delta, it is stored without them.
+// What is of low rank needs columns besides (package segment), which are a base in all of this. PutRelated
+// puts them itself, as a chunk of the same batch, before the first record that is written with their help;
+// whoever puts another waits until they are there. Where they are not to be had as a base of a lower number,
+// because some file's chunk is the same and is stored as a delta, it is stored without them.
 //
 // # What a crash leaves
 //
-// The index has a watermark: every record before it is in the index, or failed. It never passes a slot that is being
-// written. Open replays what lies behind it: a sealed segment's footer, or a scan of a segment that was being written,
-// after an fsync, since a killed process leaves records in the page cache that are on no disk. A segment is appended to
-// only by the process that created it.
+// The index has a watermark: every record before it is in the index, or failed. It never passes a slot that
+// is being written. Open replays what lies behind it: a sealed segment's footer, or a scan of a segment that
+// was being written, after an fsync, since a killed process leaves records in the page cache that are on no
+// disk. A segment is appended to only by the process that created it.
 //
-// After an fsync that failed nothing that was written to the segment since the last good one is believed, whatever later
-// reads or fsyncs say: the records fail, the file is cut back and abandoned, and writing goes on in a new one.
+// After an fsync that failed nothing that was written to the segment since the last good one is believed,
+// whatever later reads or fsyncs say: the records fail, the file is cut back and abandoned, and writing goes
+// on in a new one.
 package store
 
 import (
@@ -60,16 +66,16 @@ import (
 type Locator interface {
 	// Locate sets locs[i] to where hashes[i] lies; Segment 0: not held.
 	Locate(hashes []cas.Hash, locs []cas.Location) error
-	// Commit adds entries, of which a later one replaces an earlier one of the same hash, and sets the watermark, in one
-	// step that is durable when it returns. It does not keep entries.
+	// Commit adds entries, of which a later one replaces an earlier one of the same hash, and sets the
+	// watermark, in one step that is durable when it returns. It does not keep entries.
 	Commit(entries []cas.Entry, mark cas.Watermark) error
 	// Watermark is the mark of the last Commit; zero: the index is empty.
 	Watermark() (cas.Watermark, error)
-	// Remove takes entries out, each only if its hash still has that very location. When it returns nil, that and every
-	// Commit before are durable.
+	// Remove takes entries out, each only if its hash still has that very location. When it returns nil, that
+	// and every Commit before are durable.
 	Remove(entries []cas.Entry) error
-	// ForEach calls f with the entries whose hashes begin with a 16-bit prefix in [from, to]. Of a hash the first 16
-	// bytes are sure to be there. f calls no method of the Locator.
+	// ForEach calls f with the entries whose hashes begin with a 16-bit prefix in [from, to]. Of a hash the
+	// first 16 bytes are sure to be there. f calls no method of the Locator.
 	ForEach(from, to uint16, f func(cas.Entry) error) error
 }
 
@@ -79,19 +85,20 @@ type Options struct {
 	OpenFiles   int   // segments kept open for reading; 128
 	ReplayBatch int   // entries in one commit of a replay; 65536
 	ExpectBytes int64 // memory for what is expected; 24 MiB
-	// ReadOnly opens a store that was closed in order, and changes nothing; the disk.FS should be a disk.ReadOnly. Open fails
-	// with ErrNeedsRecovery when the index lacks records that the segments have.
+	// ReadOnly opens a store that was closed in order, and changes nothing; the disk.FS should be a
+	// disk.ReadOnly. Open fails with ErrNeedsRecovery when the index lacks records that the segments have.
 	ReadOnly bool
 	Now      func() time.Time
-	// NewIndex puts the index aside and returns an empty one, into which all segments are replayed. It is called when the
-	// index proves damaged (cas.ErrCorrupt), by Open or later, or by Open when it knows of more than there is
-	// (ErrIndexAhead). nil: whatever struck this fails with reason.
+	// NewIndex puts the index aside and returns an empty one, into which all segments are replayed. It is
+	// called when the index proves damaged (cas.ErrCorrupt), by Open or later, or by Open when it knows of
+	// more than there is (ErrIndexAhead). nil: whatever struck this fails with reason.
 	NewIndex func(reason error) (Locator, error)
-	// Room is asked before n bytes are written that only save room: a chunk that a compaction stores anew, a record that a
-	// sweep moves. Its error, which wraps ENOSPC, keeps them from being written. nil: the disk says itself when it is full.
+	// Room is asked before n bytes are written that only save room: a chunk that a compaction stores anew, a
+	// record that a sweep moves. Its error, which wraps ENOSPC, keeps them from being written. nil: the disk
+	// says itself when it is full.
 	Room func(n int64) error
-	// MakeRoom is called before a sweep writes anything, and when the disk has no room for what a sweep has to write to free some.
-	// It reports whether there is more now. May be nil.
+	// MakeRoom is called before a sweep writes anything, and when the disk has no room for what a sweep has
+	// to write to free some. It reports whether there is more now. May be nil.
 	MakeRoom func() bool
 }
 
@@ -128,7 +135,8 @@ type Store struct {
 	spending atomic.Int64
 }
 
-// Open opens the store in dir (STORE/segments), which it creates if there is none, and brings the index up to date.
+// Open opens the store in dir (STORE/segments), which it creates if there is none, and brings the index up to
+// date.
 func Open(fs disk.FS, dir string, id [16]byte, index Locator, opt Options) (*Store, error) {
 	opt.defaults()
 	s := &Store{folder: folder{fs, dir, id}, opt: opt, indexer: indexer{index: index, renewal: opt.NewIndex}}
@@ -156,8 +164,8 @@ func Open(fs disk.FS, dir string, id [16]byte, index Locator, opt Options) (*Sto
 	return s, nil
 }
 
-// Close commits what was written, seals the active segment and closes all files. Batches that are still open can only be
-// released.
+// Close commits what was written, seals the active segment and closes all files. Batches that are still open
+// can only be released.
 func (s *Store) Close() error {
 	s.reader.ahead.close()
 	s.appender.flushing.Lock()

@@ -48,7 +48,8 @@ type memIndex struct {
 	before  func(op string) // called before each operation, without a lock
 }
 
-// begin calls before as another goroutine: the one that uses the index holds locks of the store, which before uses too.
+// begin calls before as another goroutine: the one that uses the index holds locks of the store, which before
+// uses too.
 func (x *memIndex) begin(op string) {
 	if x.before == nil {
 		return

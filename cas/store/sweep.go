@@ -22,11 +22,11 @@ const (
 
 // SweepOptions say what a sweep may take.
 type SweepOptions struct {
-	// Grace: segments sealed less than this ago are left alone, and so is the one being written. With none that one is
-	// sealed first.
+	// Grace: segments sealed less than this ago are left alone, and so is the one being written. With none
+	// that one is sealed first.
 	Grace time.Duration
-	// MaxUnused is the share of a segment, 0 to 1, that may lie unused in it before the rest is moved and the file removed.
-	// Up to that, what is unused is given back as holes.
+	// MaxUnused is the share of a segment, 0 to 1, that may lie unused in it before the rest is moved and the
+	// file removed. Up to that, what is unused is given back as holes.
 	MaxUnused float64
 	DryRun    bool // change nothing, and count what would go
 	// Progress is called after each segment, and may be nil.
@@ -42,8 +42,8 @@ type SweepStats struct {
 
 	Live segment.Tally // records that are wanted, in the segments that it looked at
 	Dead segment.Tally // records that are not, and went
-	// Freed is how many bytes the disk got back, Copied how many were written to that end. Of a dry run Freed is what the
-	// records take.
+	// Freed is how many bytes the disk got back, Copied how many were written to that end. Of a dry run Freed
+	// is what the records take.
 	Freed, Copied int64
 	Punched       int // segments in which holes were made
 	Removed       int // segments that went, what was wanted of them moved
@@ -71,21 +71,23 @@ func (m *Marking) Keep(h cas.Hash) {
 	m.marked[keyOf(h)] = struct{}{}
 }
 
-// Named lists the manifests and lists that batches have put since the sweep began, or had put before and not released.
-// They are wanted themselves; what they name may not be, if it was not put with them.
+// Named lists the manifests and lists that batches have put since the sweep began, or had put before and not
+// released. They are wanted themselves; what they name may not be, if it was not put with them.
 func (m *Marking) Named() []cas.Hash {
 	return m.s.pins.namedSince()
 }
 
-// Sweep removes the records that mark does not name. Batches go on meanwhile: what a batch puts, even if it is held
-// already, is wanted from then on, by this sweep and until the batch is released; see Batch.Release.
+// Sweep removes the records that mark does not name. Batches go on meanwhile: what a batch puts, even if it
+// is held already, is wanted from then on, by this sweep and until the batch is released; see Batch.Release.
 //
-// A base is wanted as long as a delta is that leads to it, or one that is too young to go; what is put pins its bases with
-// it. So no delta that anything needs outlives its base. One that nothing needs may, for a while: Put sees to that.
+// A base is wanted as long as a delta is that leads to it, or one that is too young to go; what is put pins
+// its bases with it. So no delta that anything needs outlives its base. One that nothing needs may, for a
+// while: Put sees to that.
 //
-// It goes from segment to segment. Of each it takes the unwanted records out of the index, then out of the footer, and
-// then gives their bytes back to the disk; or, when little is left in it, it first moves the rest to the segment that is
-// being written, and removes the file. It may end after any step, and the next one goes on.
+// It goes from segment to segment. Of each it takes the unwanted records out of the index, then out of the
+// footer, and then gives their bytes back to the disk; or, when little is left in it, it first moves the rest
+// to the segment that is being written, and removes the file. It may end after any step, and the next one
+// goes on.
 func (s *Store) Sweep(ctx context.Context, opt SweepOptions, mark Mark) (SweepStats, error) {
 	if !s.passes.pruning.TryLock() {
 		return SweepStats{}, ErrSweeping

@@ -19,11 +19,13 @@ type delta struct {
 	done bool // its base is marked
 }
 
-// bases marks what the deltas need that stay: those that are marked, wherever the index has them, those that a batch has,
-// and those in segments that are too young to be swept, or have no footer. Those of deltas that are put from here on are in
-// use: who depends on one that somebody else is storing has no pins on its bases, but then the record was looked at here.
+// bases marks what the deltas need that stay: those that are marked, wherever the index has them, those that
+// a batch has, and those in segments that are too young to be swept, or have no footer. Those of deltas that
+// are put from here on are in use: who depends on one that somebody else is storing has no pins on its bases,
+// but then the record was looked at here.
 //
-// An error says that it cannot be told which bases are needed. A delta whose own record is damaged needs none.
+// An error says that it cannot be told which bases are needed. A delta whose own record is damaged needs
+// none.
 func (w *sweep) bases(ctx context.Context) error {
 	var ds []delta
 	for _, sealed := range []bool{false, true} {
@@ -60,8 +62,8 @@ func (w *sweep) bases(ctx context.Context) error {
 	return nil
 }
 
-// deltasIn lists the deltas of the segments that are sealed, or of those that are being written. All are kept of those
-// that were sealed after the deadline.
+// deltasIn lists the deltas of the segments that are sealed, or of those that are being written. All are kept
+// of those that were sealed after the deadline.
 func (s *Store) deltasIn(ctx context.Context, sealed bool, deadline int64) (ds []delta, err error) {
 	add := func(n uint32, recs []segment.Record, kept bool) {
 		for i := range recs {
@@ -93,8 +95,8 @@ func (s *Store) deltasIn(ctx context.Context, sealed bool, deadline int64) (ds [
 	return ds, nil
 }
 
-// listed reads the records of a segment that nobody writes, from its footer or, where that is not intact, from all of it.
-// young: it was sealed after the deadline, or has no footer, so that no sweep changes it.
+// listed reads the records of a segment that nobody writes, from its footer or, where that is not intact,
+// from all of it. young: it was sealed after the deadline, or has no footer, so that no sweep changes it.
 func (s *Store) listed(n uint32, deadline int64) (recs []segment.Record, young bool, err error) {
 	r, err := segment.Open(s.fs, s.dir, s.segment(n))
 	if errors.Is(err, fs.ErrNotExist) {

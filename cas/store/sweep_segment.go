@@ -103,8 +103,8 @@ func (p *part) tally(stay bool) (t segment.Tally, room int64) {
 	return t, room
 }
 
-// move copies the records that stay to the segment that is being written, as long as there is room on the disk: not the
-// last of it, of which the index and the footers need some. What cannot be read stays.
+// move copies the records that stay to the segment that is being written, as long as there is room on the
+// disk: not the last of it, of which the index and the footers need some. What cannot be read stays.
 func (p *part) move(ctx context.Context) {
 	s := p.s
 	var at []int
@@ -140,7 +140,8 @@ func (p *part) move(ctx context.Context) {
 	}
 }
 
-// copy appends a record, as it is stored, to the segment that is being written. Nil: somebody is just storing it.
+// copy appends a record, as it is stored, to the segment that is being written. Nil: somebody is just storing
+// it.
 func (p *part) copy(rec *segment.Record) (*record, error) {
 	s := p.s
 	buf, raw := buffers.Get().(*[]byte), buffers.Get().(*[]byte)
@@ -178,8 +179,8 @@ func (p *part) copy(rec *segment.Record) (*record, error) {
 	return c, err
 }
 
-// reshape takes the records that go out of the index, then drops whatever does not stay from the segment: all of it by
-// removing the file, else by a footer without them and holes in their place.
+// reshape takes the records that go out of the index, then drops whatever does not stay from the segment: all
+// of it by removing the file, else by a footer without them and holes in their place.
 func (p *part) reshape() error {
 	s := p.s
 	s.passes.reshaping.Lock()
@@ -199,7 +200,8 @@ func (p *part) reshape() error {
 		err = s.leave(p.n)
 	}
 	if err == nil {
-		// With nothing to remove this still sees to it that the index has on the disk where what was moved is now.
+		// With nothing to remove this still sees to it that the index has on the disk where what was moved is
+		// now.
 		err = s.indexer.index.Remove(entries)
 	}
 	s.pins.doomsNone()
@@ -291,8 +293,8 @@ func (p *part) doomSome(entries []cas.Entry, from, to int) []cas.Entry {
 	return entries
 }
 
-// leave prepares for segment n to go: there is a newer one, so that its number is not given out again, and the watermark
-// does not lie in it.
+// leave prepares for segment n to go: there is a newer one, so that its number is not given out again, and
+// the watermark does not lie in it.
 func (s *Store) leave(n uint32) error {
 	if s.appender.newest() == n {
 		if err := s.appender.grow(); err != nil {

@@ -183,7 +183,8 @@ func TestSweepGrace(t *testing.T) {
 	}
 }
 
-// What is put while the mark is under way is wanted, wherever the mark has been, also if it was held already and dead.
+// What is put while the mark is under way is wanted, wherever the mark has been, also if it was held already
+// and dead.
 func TestSweepSparesWhatIsPut(t *testing.T) {
 	m, x := newMem(), newIndex()
 	s := filled(t, m, x, 60, Options{SegmentSize: 4 << 10})
@@ -270,7 +271,8 @@ func TestSweepRescue(t *testing.T) {
 	}
 }
 
-// The index has lost what is wanted, or believes in a worse copy: a sweep does not take that for a reason to destroy it.
+// The index has lost what is wanted, or believes in a worse copy: a sweep does not take that for a reason to
+// destroy it.
 func TestSweepDistrustsTheIndex(t *testing.T) {
 	m, x := newMem(), newIndex()
 	s := filled(t, m, x, 40, Options{SegmentSize: 4 << 10})
@@ -427,8 +429,8 @@ func distinct(raw [][]byte) int {
 	return len(seen)
 }
 
-// Files come and go and are read, by many at once, while one sweep follows the other. A file is what has a name in a
-// directory; it is read whole or, once it has lost its name, perhaps not.
+// Files come and go and are read, by many at once, while one sweep follows the other. A file is what has a
+// name in a directory; it is read whole or, once it has lost its name, perhaps not.
 func TestSweepUnderLoad(t *testing.T) {
 	m, x := newMem(), newIndex()
 	s := open(t, m, x, Options{SegmentSize: 16 << 10})
@@ -646,7 +648,8 @@ func (x *rotting) ForEach(from, to uint16, f func(cas.Entry) error) error {
 	return cmp.Or(x.ask(), x.memIndex.ForEach(from, to, f))
 }
 
-// The index proves damaged again and again while chunks are put, read, swept and checked: nobody but a sweep or a check notices.
+// The index proves damaged again and again while chunks are put, read, swept and checked: nobody but a sweep
+// or a check notices.
 func TestIndexRotsUnderLoad(t *testing.T) {
 	m := newMem()
 	var mu sync.Mutex
