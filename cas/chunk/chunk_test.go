@@ -87,7 +87,8 @@ func TestGoldenCuts(t *testing.T) {
 
 func TestCutsAreTheInput(t *testing.T) {
 	in := noise(1 << 20)
-	for _, n := range []int{0, 1, 63, MinCDC - 1, MinCDC, MinCDC + 1, NormalCDC, MaxLen - 1, MaxLen, MaxLen + 1, 2 * MaxLen, len(in)} {
+	for _, n := range []int{0, 1, 63, MinCDC - 1, MinCDC, MinCDC + 1, NormalCDC, MaxLen - 1, MaxLen,
+		MaxLen + 1, 2 * MaxLen, len(in)} {
 		for name, cutter := range map[string]func(io.Reader) *CDC{"cdc": NewCDC, "fine": NewFineCDC} {
 			whole := cut(t, cutter(bytes.NewReader(in[:n])))
 			if !bytes.Equal(bytes.Join(whole, nil), in[:n]) {
@@ -140,7 +141,8 @@ func TestCutsAreTheLibrarys(t *testing.T) {
 	}
 	for _, r := range []*rule{&coarse, &fine} {
 		opts := &chunkers.ChunkerOpts{MinSize: r.shortest, NormalSize: r.normal, MaxSize: r.longest}
-		for _, n := range []int{0, 1, r.shortest, r.shortest + 1, r.normal, r.normal + 1, r.longest, r.longest + 1, len(in)} {
+		for _, n := range []int{0, 1, r.shortest, r.shortest + 1, r.normal, r.normal + 1, r.longest,
+			r.longest + 1, len(in)} {
 			lib, err := chunkers.NewChunker("fastcdc-v1.0.0", bytes.NewReader(in[:n]), opts)
 			if err != nil {
 				t.Fatal(err)
@@ -151,11 +153,13 @@ func TestCutsAreTheLibrarys(t *testing.T) {
 					t.Fatal(err)
 				}
 				if got := r.cut(rest); got != len(want) {
-					t.Fatalf("%d bytes: a chunk of %d at %d, the library's is %d", n, got, n-len(rest), len(want))
+					t.Fatalf("%d bytes: a chunk of %d at %d, the library's is %d", n, got, n-len(rest),
+						len(want))
 				}
 				for k := max(1, len(want)-200); k <= len(want); k++ {
 					if r.ends(rest, k) != (k == len(want)) {
-						t.Fatalf("%d bytes: a chunk of %d at %d, ends at %d: %v", n, len(want), n-len(rest), k, r.ends(rest, k))
+						t.Fatalf("%d bytes: a chunk of %d at %d, ends at %d: %v", n, len(want), n-len(rest),
+							k, r.ends(rest, k))
 					}
 				}
 				rest = rest[len(want):]
@@ -184,7 +188,8 @@ func TestCDCRealigns(t *testing.T) {
 }
 
 func TestGridSpan(t *testing.T) {
-	for _, n := range []int64{0, 1, cas.ChunkSize - 1, cas.ChunkSize, cas.ChunkSize + 1, 10*cas.ChunkSize + 7} {
+	for _, n := range []int64{0, 1, cas.ChunkSize - 1, cas.ChunkSize, cas.ChunkSize + 1,
+		10*cas.ChunkSize + 7} {
 		var next int64
 		for i := range GridLen(n) {
 			off, length := GridSpan(n, i)

@@ -407,7 +407,8 @@ func TestReadPast(t *testing.T) {
 			}
 			check := func(when string) {
 				t.Helper()
-				for _, r := range [][2]int{{0, 1 << 20}, {BlockSize, BlockSize}, {1 << 19, 1 << 20}, {1 << 20, BlockSize}, {2 << 20, BlockSize}} {
+				for _, r := range [][2]int{{0, 1 << 20}, {BlockSize, BlockSize}, {1 << 19, 1 << 20},
+					{1 << 20, BlockSize}, {2 << 20, BlockSize}} {
 					p := page(r[1])
 					n, err := f.ReadPast(p, int64(r[0]))
 					part := want[min(r[0], len(want)):min(r[0]+r[1], len(want))]

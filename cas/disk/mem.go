@@ -191,7 +191,8 @@ func (m *Mem) String() string {
 	var s string
 	for _, name := range slices.Sorted(maps.Keys(m.live)) {
 		if n := m.live[name]; n != nil {
-			s += fmt.Sprintf("%s %d bytes, %d durable, %d writes pending\n", name, len(n.data), len(n.durable), len(n.pending))
+			s += fmt.Sprintf("%s %d bytes, %d durable, %d writes pending\n", name, len(n.data),
+				len(n.durable), len(n.pending))
 		}
 	}
 	return s

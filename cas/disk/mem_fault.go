@@ -29,7 +29,8 @@ const (
 )
 
 func (k OpKind) String() string {
-	return [...]string{"open", "read", "write", "sync", "truncate", "punch", "rename", "remove", "mkdir", "readdir", "syncdir"}[k]
+	return [...]string{"open", "read", "write", "sync", "truncate", "punch", "rename", "remove", "mkdir",
+		"readdir", "syncdir"}[k]
 }
 
 // Op is one operation on a Mem, about to be done.

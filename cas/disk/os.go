@@ -82,7 +82,8 @@ func (f *osFile) openPast() {
 		if err != nil {
 			return
 		}
-		past, err := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", fd), os.O_RDONLY|unix.O_DIRECT|flags&unix.O_NOATIME, 0)
+		past, err := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", fd),
+			os.O_RDONLY|unix.O_DIRECT|flags&unix.O_NOATIME, 0)
 		if err == nil {
 			f.past = past
 		}

@@ -28,7 +28,8 @@ func TestReadOnly(t *testing.T) {
 	_, oerr := ro.OpenFile(path, os.O_RDWR, 0)
 	_, cerr := ro.OpenFile(path+"2", os.O_WRONLY|os.O_CREATE, 0o600)
 	for what, err := range map[string]error{
-		"write": werr, "open to write": oerr, "create": cerr, "truncate": f.Truncate(0), "punch": f.PunchHole(0, 5),
+		"write": werr, "open to write": oerr, "create": cerr, "truncate": f.Truncate(0),
+		"punch":  f.PunchHole(0, 5),
 		"rename": ro.Rename(path, path+"2"), "remove": ro.Remove(path), "mkdir": ro.MkdirAll(path+"3", 0o700),
 	} {
 		if !errors.Is(err, syscall.EROFS) {

@@ -75,7 +75,8 @@ func newSlab() *slab {
 // more memory.
 func mapHuge(n uintptr) unsafe.Pointer {
 	// One huge page more of address space has an aligned part.
-	m, err := unix.MmapPtr(-1, 0, nil, n+hugePage, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
+	m, err := unix.MmapPtr(-1, 0, nil, n+hugePage, unix.PROT_NONE,
+		unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
 	if err != nil {
 		return nil
 	}

@@ -18,7 +18,8 @@ func TestBuffers(t *testing.T) {
 		var all []*Buffer
 		for i := range 2*hugePage/size + 1 {
 			b := p.Get()
-			if len(b.Bytes) != size || cap(b.Bytes) != size || uintptr(unsafe.Pointer(&b.Bytes[0]))%uintptr(os.Getpagesize()) != 0 {
+			if len(b.Bytes) != size || cap(b.Bytes) != size ||
+				uintptr(unsafe.Pointer(&b.Bytes[0]))%uintptr(os.Getpagesize()) != 0 {
 				t.Fatalf("%d bytes, room for %d, at %p", len(b.Bytes), cap(b.Bytes), b.Bytes)
 			}
 			for k := range b.Bytes {

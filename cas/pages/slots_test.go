@@ -64,7 +64,8 @@ func TestSlots(t *testing.T) {
 	if mapped, _ := p.Room(); mapped != 0 {
 		t.Errorf("%d bytes mapped that are not used", mapped)
 	}
-	if want := []int64{SlabSize, 2 * SlabSize, SlabSize, 0}; len(told) != 4 || told[0] != want[0] || told[1] != want[1] || told[2] != want[2] || told[3] != want[3] {
+	if want := []int64{SlabSize, 2 * SlabSize, SlabSize, 0}; len(told) != 4 || told[0] != want[0] ||
+		told[1] != want[1] || told[2] != want[2] || told[3] != want[3] {
 		t.Errorf("told %v, want %v", told, want)
 	}
 }

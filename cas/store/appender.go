@@ -257,7 +257,8 @@ func (a *appender) sealed() ([]uint32, error) {
 	}
 	a.mu.Unlock()
 	numbers, err := a.numbers()
-	return slices.DeleteFunc(numbers, func(n uint32) bool { return n > last || slices.Contains(busy, n) }), err
+	return slices.DeleteFunc(numbers, func(n uint32) bool { return n > last || slices.Contains(busy, n) }),
+		err
 }
 
 // tailsLocked lists the segments that are being written, by number.

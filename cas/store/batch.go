@@ -40,7 +40,8 @@ func (b *Batch) Put(kind cas.Kind, h cas.Hash, raw []byte, hint codec.Hint) (fre
 // that, else as its difference from the version before it, or from one that this leads back to, if that pays.
 // Whatever is wrong with these does not matter. What was encoded has been decoded again and compared. Of what
 // is fresh id is the codec. Columns that it is stored with the help of are put first.
-func (b *Batch) PutRelated(kind cas.Kind, h cas.Hash, raw []byte, hint codec.Hint, rel cas.Related) (fresh bool, id byte, err error) {
+func (b *Batch) PutRelated(kind cas.Kind, h cas.Hash, raw []byte, hint codec.Hint, rel cas.Related) (
+	fresh bool, id byte, err error) {
 	if len(raw) > cas.MaxChunk {
 		return false, 0, fmt.Errorf("chunk %s: %d bytes: %w", h.Short(), len(raw), cas.ErrTooLarge)
 	}
@@ -61,7 +62,8 @@ func (b *Batch) PutRelated(kind cas.Kind, h cas.Hash, raw []byte, hint codec.Hin
 }
 
 // put is PutRelated for r, which is claimed and is settled then. full: a segment was found full.
-func (b *Batch) put(r *record, raw []byte, hint codec.Hint, rel cas.Related) (fresh bool, id byte, full bool, err error) {
+func (b *Batch) put(r *record, raw []byte, hint codec.Hint, rel cas.Related) (
+	fresh bool, id byte, full bool, err error) {
 	s := b.s
 	held, err := s.held(r)
 	if held || err != nil {
@@ -200,7 +202,8 @@ func freeBuffer(p *[]byte) {
 
 // store encodes raw, to which rel is related, and appends it as r, which is claimed and is settled then.
 // full: a segment was found full.
-func (b *Batch) store(r *record, raw []byte, hint codec.Hint, rel cas.Related) (id byte, full bool, err error) {
+func (b *Batch) store(r *record, raw []byte, hint codec.Hint, rel cas.Related) (
+	id byte, full bool, err error) {
 	s := b.s
 	p := buffers.Get().(*[]byte)
 	defer freeBuffer(p)
@@ -219,13 +222,15 @@ func (b *Batch) store(r *record, raw []byte, hint codec.Hint, rel cas.Related) (
 	} else {
 		id, *p = codec.Encode((*p)[:segment.RecordHeaderSize], raw, hint)
 	}
-	also, err := s.appender.append(r, &segment.Record{Kind: r.kind, Codec: id, Raw: uint32(len(raw)), Hash: r.hash}, *p)
+	also, err := s.appender.append(r, &segment.Record{Kind: r.kind, Codec: id, Raw: uint32(len(raw)),
+		Hash: r.hash}, *p)
 	return id, full || also, err
 }
 
 // encodeRounded sets p to room for a record's header and the payload of raw, which has hash h, as the
 // rounding of its masters; nil: it is not that.
-func (s *Store) encodeRounded(h cas.Hash, raw []byte, hint codec.Hint, masters [2]cas.Hash, p *[]byte) (id byte, a *against) {
+func (s *Store) encodeRounded(h cas.Hash, raw []byte, hint codec.Hint, masters [2]cas.Hash, p *[]byte) (
+	id byte, a *against) {
 	if masters[0].IsZero() || !codec.MayBeRounded(hint) {
 		return 0, nil
 	}

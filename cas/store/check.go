@@ -201,7 +201,8 @@ func (c *checker) scan(ctx context.Context, r *segment.Reader, n uint32) (recs [
 		if !sc.Gap() {
 			recs = append(recs, *sc.Record())
 		} else if g, zero := sc.Range(); !zero {
-			c.found(Finding{Problem: BadSegment, Segment: n, Off: g.Off, Err: fmt.Errorf("%d bytes at %d hold no record: %w", g.End-g.Off, g.Off, cas.ErrCorrupt)})
+			c.found(Finding{Problem: BadSegment, Segment: n, Off: g.Off,
+				Err: fmt.Errorf("%d bytes at %d hold no record: %w", g.End-g.Off, g.Off, cas.ErrCorrupt)})
 		}
 	}
 	if err := sc.Err(); err != nil {
@@ -284,7 +285,8 @@ func (c *checker) some(ctx context.Context, r *segment.Reader, recs []segment.Re
 			st.ReadRaw += int64(rec.Raw)
 		}
 		if err != nil && !(tail && c.overtaken(rec, n)) && !c.returns(err) {
-			c.found(Finding{Problem: problem(err, what), Segment: n, Off: rec.Off, Hash: rec.Hash, Kind: rec.Kind, Err: err})
+			c.found(Finding{Problem: problem(err, what), Segment: n, Off: rec.Off, Hash: rec.Hash,
+				Kind: rec.Kind, Err: err})
 		}
 	}
 	c.mu.Lock()

@@ -40,7 +40,8 @@ func (c *checker) index(ctx context.Context) error {
 		}
 		for _, e := range odd {
 			if err := c.wrong(e); err != nil {
-				c.found(Finding{Problem: problem(err, BadEntry), Segment: e.Segment, Off: e.Off, Hash: e.Hash, Kind: e.Kind, Err: err})
+				c.found(Finding{Problem: problem(err, BadEntry), Segment: e.Segment, Off: e.Off, Hash: e.Hash,
+					Kind: e.Kind, Err: err})
 			}
 		}
 	}

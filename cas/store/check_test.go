@@ -67,7 +67,8 @@ func TestCheckSound(t *testing.T) {
 		if len(found) > 0 || st.Findings > 0 {
 			t.Errorf("%v", found)
 		}
-		if want := map[bool]int64{true: 101}[data]; st.Read != want || st.Records != 101 || st.Entries != 100 {
+		if want := map[bool]int64{true: 101}[data]; st.Read != want || st.Records != 101 ||
+			st.Entries != 100 {
 			t.Errorf("%+v", st)
 		}
 	}
@@ -174,7 +175,8 @@ func TestCheckInUse(t *testing.T) {
 	}
 	wg.Go(func() {
 		for i := 0; ; i++ {
-			_, err := s.Sweep(t.Context(), SweepOptions{MaxUnused: float64(i%3) / 2}, marking(slices.DeleteFunc(upTo(400), func(n int) bool { return (n+i)%3 == 0 })...))
+			_, err := s.Sweep(t.Context(), SweepOptions{MaxUnused: float64(i%3) / 2},
+				marking(slices.DeleteFunc(upTo(400), func(n int) bool { return (n+i)%3 == 0 })...))
 			if err != nil {
 				t.Error(err)
 			}
@@ -215,7 +217,8 @@ func TestSalvage(t *testing.T) {
 		return salvage.Segments(m, dir, storeID, salvage.Options{Aside: aside, DropIndex: drop})
 	}
 	never := func() error { t.Error("the index was dropped"); return nil }
-	if st, err := run(m, never); err != nil || len(st.Moved) > 0 || st.Looked != st.Segments || st.Looked == 0 {
+	if st, err := run(m, never); err != nil || len(st.Moved) > 0 || st.Looked != st.Segments ||
+		st.Looked == 0 {
 		t.Fatalf("sound: %+v, %v", st, err)
 	}
 	for _, l := range locs {

@@ -49,7 +49,8 @@ func (s *Store) Compact(ctx context.Context, dryRun bool) (*Compaction, error) {
 	if !s.passes.compacting.TryLock() {
 		return nil, ErrCompacting
 	}
-	c := &Compaction{s: s, dryRun: dryRun, lowest: map[key]uint8{}, old: map[uint32]bool{}, put: map[key]bool{}}
+	c := &Compaction{s: s, dryRun: dryRun, lowest: map[key]uint8{}, old: map[uint32]bool{},
+		put: map[key]bool{}}
 	s.pins.beginCompaction()
 	if err := c.begin(ctx); err != nil {
 		c.End()
@@ -80,7 +81,8 @@ func (c *Compaction) begin(ctx context.Context) error {
 				continue
 			}
 			if err != nil {
-				return fmt.Errorf("segment %08d: what is stored against what cannot be told: %w", d.loc.Segment, err)
+				return fmt.Errorf("segment %08d: what is stored against what cannot be told: %w",
+					d.loc.Segment, err)
 			}
 			for _, h := range b.Hashes() {
 				if low, ok := c.lowest[keyOf(h)]; !ok || b.Number < low {
@@ -110,7 +112,8 @@ func (c *Compaction) Stats() CompactStats {
 // stored without them though that takes more: without it they can go. saved reports whether it was stored
 // anew. What is wrong with the chunk is not Recode's business, and it stays as it is. The error is one of
 // writing, or that of Options.Room; after the latter the batch may be committed, and the chunk tried again.
-func (c *Compaction) Recode(b *Batch, h cas.Hash, hint codec.Hint, rel cas.Related, wanted func(cas.Hash) bool) (saved bool, err error) {
+func (c *Compaction) Recode(b *Batch, h cas.Hash, hint codec.Hint, rel cas.Related,
+	wanted func(cas.Hash) bool) (saved bool, err error) {
 	s := c.s
 	if ok, err := b.pin(h); !ok || err != nil {
 		return false, err
@@ -123,7 +126,8 @@ func (c *Compaction) Recode(b *Batch, h cas.Hash, hint codec.Hint, rel cas.Relat
 	if err != nil {
 		return false, nil
 	}
-	apart := was.Number == segment.RoundedNumber && wanted != nil && !slices.ContainsFunc(was.Hashes(), wanted)
+	apart := was.Number == segment.RoundedNumber && wanted != nil &&
+		!slices.ContainsFunc(was.Hashes(), wanted)
 	if apart {
 		rel.Masters = [2]cas.Hash{}
 	} else if was.Number == segment.RoundedNumber {
@@ -146,7 +150,8 @@ func (c *Compaction) Recode(b *Batch, h cas.Hash, hint codec.Hint, rel cas.Relat
 		defer freeBuffer(a.raw)
 		number = a.Number
 	}
-	if now := len(*buf) - segment.RecordHeaderSize; !apart && !better(now, number > 0, int(at.Stored), was.Number > 0) {
+	if now := len(*buf) - segment.RecordHeaderSize; !apart &&
+		!better(now, number > 0, int(at.Stored), was.Number > 0) {
 		return false, nil
 	}
 	if !c.dryRun {
@@ -173,7 +178,8 @@ func (c *Compaction) Recode(b *Batch, h cas.Hash, hint codec.Hint, rel cas.Relat
 		if ok, err := c.claim(b, r, at, number, was.Number); !ok || err != nil {
 			return false, err
 		}
-		full, err := s.appender.append(r, &segment.Record{Kind: cas.Chunk, Codec: id, Raw: at.Raw, Hash: h}, *buf)
+		full, err := s.appender.append(r, &segment.Record{Kind: cas.Chunk, Codec: id, Raw: at.Raw, Hash: h},
+			*buf)
 		if err != nil {
 			return false, err
 		}
@@ -204,7 +210,8 @@ func better(now int, delta bool, was int, wasDelta bool) bool {
 
 // encode sets buf to room for a record's header and the payload of r, which is not claimed yet, as it would
 // be stored today, against a; nil: alone. was is what the record that there is says of its base.
-func (c *Compaction) encode(r *record, raw []byte, hint codec.Hint, rel cas.Related, was segment.Base, buf *[]byte) (id byte, a *against) {
+func (c *Compaction) encode(r *record, raw []byte, hint codec.Hint, rel cas.Related, was segment.Base,
+	buf *[]byte) (id byte, a *against) {
 	s := c.s
 	if need := int(segment.Size(len(raw) + segment.MaxBaseSize)); cap(*buf) < need {
 		*buf = make([]byte, 0, need)
@@ -235,7 +242,8 @@ func (c *Compaction) encode(r *record, raw []byte, hint codec.Hint, rel cas.Rela
 
 // columns has the columns that the record of h, encoded against a, needs, put, and says what these take anew;
 // less than 0: they are not to be had.
-func (c *Compaction) columns(b *Batch, h cas.Hash, a *against, cols *cas.Columns, hint codec.Hint) (size int64, err error) {
+func (c *Compaction) columns(b *Batch, h cas.Hash, a *against, cols *cas.Columns, hint codec.Hint) (
+	size int64, err error) {
 	s := c.s
 	was, err := s.locateNow(false, cols.Hash)
 	if err != nil {

@@ -13,7 +13,8 @@ import (
 )
 
 // recode stores versions of a line anew, each against the one before it.
-func recode(ctx context.Context, s *Store, ids [][2]int, prev func(v int) int, wanted func(cas.Hash) bool) (CompactStats, error) {
+func recode(ctx context.Context, s *Store, ids [][2]int, prev func(v int) int, wanted func(cas.Hash) bool) (
+	CompactStats, error) {
 	c, err := s.Compact(ctx, false)
 	if err != nil {
 		return CompactStats{}, err
@@ -69,7 +70,8 @@ func TestCompact(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := s.Begin()
-	if ok, err := dry.Recode(b, cas.Sum(version(1, 1)), fp32, cas.Related{Prev: cas.Sum(version(1, 0))}, nil); !ok || err != nil {
+	if ok, err := dry.Recode(b, cas.Sum(version(1, 1)), fp32, cas.Related{Prev: cas.Sum(version(1, 0))},
+		nil); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
 	if _, err := s.Compact(t.Context(), false); !errors.Is(err, ErrCompacting) {
@@ -85,7 +87,8 @@ func TestCompact(t *testing.T) {
 		t.Fatalf("%+v, %v", st, err)
 	}
 	after := s.Stats()
-	if got := before.Chunks.Stored - after.Chunks.Stored; after.Chunks.Records != before.Chunks.Records || got < st.Before-st.After-int64(9*8) || st.Freed-st.Copied <= 0 {
+	if got := before.Chunks.Stored - after.Chunks.Stored; after.Chunks.Records != before.Chunks.Records ||
+		got < st.Before-st.After-int64(9*8) || st.Freed-st.Copied <= 0 {
 		t.Errorf("%+v, before %+v, after %+v", st, before, after)
 	}
 	check := func(s *Store) {
@@ -137,7 +140,8 @@ func TestCompactKeepsNumbers(t *testing.T) {
 		t.Fatal("no delta")
 	}
 	commit(t, other)
-	if ok, err := c.Recode(b, cas.Sum(version(2, 1)), fp32, cas.Related{Prev: cas.Sum(version(2, 0))}, nil); ok || err != nil {
+	if ok, err := c.Recode(b, cas.Sum(version(2, 1)), fp32, cas.Related{Prev: cas.Sum(version(2, 0))},
+		nil); ok || err != nil {
 		t.Error(ok, err)
 	}
 	// Nothing is written against what is about to rise.
@@ -178,12 +182,14 @@ func TestCompactMakesKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.appender.append(r, &segment.Record{Kind: cas.Chunk, Codec: id, Raw: uint32(len(raw)), Hash: h}, buf); err != nil {
+	if _, err := s.appender.append(r, &segment.Record{Kind: cas.Chunk, Codec: id, Raw: uint32(len(raw)),
+		Hash: h}, buf); err != nil {
 		t.Fatal(err)
 	}
 	commit(t, b)
 	wantGet(t, s, raw)
-	if st, err := recode(t.Context(), s, [][2]int{{2, 0}}, func(int) int { return -1 }, nil); err != nil || st.Records != 1 {
+	if st, err := recode(t.Context(), s, [][2]int{{2, 0}},
+		func(int) int { return -1 }, nil); err != nil || st.Records != 1 {
 		t.Errorf("%+v, %v", st, err)
 	}
 	if got := numberOf(t, s, h); got.Number != 0 {
@@ -228,10 +234,12 @@ func TestCompactCrash(t *testing.T) {
 		save(true, [2]int{0, 3})
 		_, _ = s.Sweep(ctx, SweepOptions{MaxUnused: 0.4}, keeping(named))
 		save(false, [2]int{1, 4}, [2]int{1, 5})
-		_, _ = recode(ctx, s, slices.Concat(line(0, 4), line(1, 6), line(halves, 3)), stepBefore, func(h cas.Hash) bool { return h == cas.Sum(version(0, 2)) })
+		_, _ = recode(ctx, s, slices.Concat(line(0, 4), line(1, 6), line(halves, 3)), stepBefore,
+			func(h cas.Hash) bool { return h == cas.Sum(version(0, 2)) })
 		return named
 	}
-	whole := map[[2]int]bool{{0, 1}: true, {0, 2}: true, {0, 3}: true, {1, 0}: true, {1, 1}: true, {1, 3}: true, {1, 4}: true, {1, 5}: true, {halves, 0}: true, {halves, 2}: true}
+	whole := map[[2]int]bool{{0, 1}: true, {0, 2}: true, {0, 3}: true, {1, 0}: true, {1, 1}: true,
+		{1, 3}: true, {1, 4}: true, {1, 5}: true, {halves, 0}: true, {halves, 2}: true}
 	crashAnywhere(t, small, 1, run, whole)
 }
 
@@ -253,7 +261,8 @@ func TestRounded(t *testing.T) {
 	h := cas.Sum(version(halves, 7))
 	check := func(s *Store) {
 		t.Helper()
-		if b := numberOf(t, s, h); b.Number != segment.RoundedNumber || b.Hash != cas.Sum(version(0, 7)) || b.Second != cas.Sum(version(1, 7)) {
+		if b := numberOf(t, s, h); b.Number != segment.RoundedNumber || b.Hash != cas.Sum(version(0, 7)) ||
+			b.Second != cas.Sum(version(1, 7)) {
 			t.Error(b)
 		}
 		wantGet(t, s, version(halves, 7))
@@ -276,11 +285,13 @@ func TestRounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	one, _ := codec.DecodeAgainst(nil, codec.Rounded, []byte{1}, version(0, 2), 512)
-	if _, id, err := b.PutRelated(cas.Chunk, cas.Sum(one), one, bf16, cas.Related{Masters: [2]cas.Hash{cas.Sum(version(0, 2))}}); id != codec.Rounded || err != nil {
+	if _, id, err := b.PutRelated(cas.Chunk, cas.Sum(one), one, bf16,
+		cas.Related{Masters: [2]cas.Hash{cas.Sum(version(0, 2))}}); id != codec.Rounded || err != nil {
 		t.Error(id, err)
 	}
 	other, _ := codec.DecodeAgainst(nil, codec.Rounded, []byte{1}, version(0, 4), 512)
-	if _, id, err := b.PutRelated(cas.Chunk, cas.Sum(other), other, bf16, cas.Related{Masters: [2]cas.Hash{cas.Sum(version(0, 5))}}); id == codec.Rounded || err != nil {
+	if _, id, err := b.PutRelated(cas.Chunk, cas.Sum(other), other, bf16,
+		cas.Related{Masters: [2]cas.Hash{cas.Sum(version(0, 5))}}); id == codec.Rounded || err != nil {
 		t.Error(id, err)
 	}
 	// One that has a NaN as PyTorch makes it.
@@ -290,14 +301,16 @@ func TestRounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	torch, _ := codec.DecodeAgainst(nil, codec.Rounded, []byte{1, 0xff, 0xff}, nan, len(nan)/2)
-	if _, id, err := b.PutRelated(cas.Chunk, cas.Sum(torch), torch, bf16, cas.Related{Masters: [2]cas.Hash{cas.Sum(nan)}}); id != codec.Rounded || err != nil {
+	if _, id, err := b.PutRelated(cas.Chunk, cas.Sum(torch), torch, bf16,
+		cas.Related{Masters: [2]cas.Hash{cas.Sum(nan)}}); id != codec.Rounded || err != nil {
 		t.Error(id, err)
 	}
 	commit(t, b)
 	wantGet(t, s, torch)
 	wantGet(t, s, one)
 	wantGet(t, s, other)
-	if st, err := recode(t.Context(), s, [][2]int{{halves, 3}, {halves, 7}}, stepBefore, func(cas.Hash) bool { return true }); err != nil || st.Records != 1 {
+	if st, err := recode(t.Context(), s, [][2]int{{halves, 3}, {halves, 7}}, stepBefore,
+		func(cas.Hash) bool { return true }); err != nil || st.Records != 1 {
 		t.Errorf("%+v, %v", st, err)
 	}
 	if b := numberOf(t, s, cas.Sum(version(halves, 3))); b.Number != segment.RoundedNumber {
@@ -311,7 +324,8 @@ func TestRounded(t *testing.T) {
 	}
 	s = open(t, m, newIndex(), Options{})
 	check(s)
-	if st, err := recode(t.Context(), s, [][2]int{{halves, 3}, {halves, 7}}, stepBefore, func(cas.Hash) bool { return false }); err != nil || st.Records != 2 {
+	if st, err := recode(t.Context(), s, [][2]int{{halves, 3}, {halves, 7}}, stepBefore,
+		func(cas.Hash) bool { return false }); err != nil || st.Records != 2 {
 		t.Errorf("%+v, %v", st, err)
 	}
 	sweepNow(t, s, SweepOptions{}, keeping(map[[2]int]bool{{halves, 3}: true, {halves, 7}: true}))

@@ -83,11 +83,13 @@ func verify(t *testing.T, what string, m *disk.Mem, x *memIndex, committed [][]b
 		}
 	}
 	for i := range 20 {
-		if got, err := s.Get(cas.Sum(chunk(i)), nil); err == nil && !bytes.Equal(got, chunk(i)) || err != nil && !errors.Is(err, cas.ErrNotFound) {
+		if got, err := s.Get(cas.Sum(chunk(i)), nil); err == nil && !bytes.Equal(got, chunk(i)) ||
+			err != nil && !errors.Is(err, cas.ErrNotFound) {
 			t.Fatalf("%s: chunk %d: %v\n%s", what, i, err, m)
 		}
 	}
-	if st := s.Stats(); st.Damaged > 0 && x.mark != (cas.Watermark{}) && len(x.m) > 0 && st.DamagedBytes == 0 {
+	if st := s.Stats(); st.Damaged > 0 && x.mark != (cas.Watermark{}) && len(x.m) > 0 &&
+		st.DamagedBytes == 0 {
 		t.Fatalf("%s: %+v", what, st)
 	}
 	more := workload(s)
@@ -193,13 +195,15 @@ func TestFailureOfEveryOperation(t *testing.T) {
 			}
 			committed := workload(s)
 			for _, raw := range committed {
-				if got, err := s.Get(cas.Sum(raw), nil); err != nil && !errors.Is(err, fault) || err == nil && !bytes.Equal(got, raw) {
+				if got, err := s.Get(cas.Sum(raw), nil); err != nil && !errors.Is(err, fault) ||
+					err == nil && !bytes.Equal(got, raw) {
 					t.Fatalf("%s: %v", what, err)
 				}
 			}
 			if m.Ops() > n {
 				if again := workload(s); len(again) != workloadChunks {
-					t.Fatalf("%s: afterwards the store takes only %d of %d chunks", what, len(again), workloadChunks)
+					t.Fatalf("%s: afterwards the store takes only %d of %d chunks", what, len(again),
+						workloadChunks)
 				}
 			}
 			for seed := range uint64(3) {
@@ -298,7 +302,8 @@ func durable(t *testing.T, m *disk.Mem) func([]cas.Entry) {
 				return
 			}
 			var rec segment.Record
-			if _, err := r.ReadRecord(e.Location, e.Hash, &rec, make([]byte, segment.RecordHeaderSize+e.Stored)); err != nil {
+			if _, err := r.ReadRecord(e.Location, e.Hash, &rec,
+				make([]byte, segment.RecordHeaderSize+e.Stored)); err != nil {
 				t.Errorf("in the index and not on the disk: %v", err)
 			}
 			r.Close()

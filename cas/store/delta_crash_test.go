@@ -84,7 +84,8 @@ func TestDeltaModel(t *testing.T) {
 					}
 				}
 			case k < 18:
-				o := SweepOptions{MaxUnused: float64(r.IntN(3)) / 2, Grace: time.Duration(r.IntN(3)) * time.Hour}
+				o := SweepOptions{MaxUnused: float64(r.IntN(3)) / 2,
+					Grace: time.Duration(r.IntN(3)) * time.Hour}
 				ctx, cancel := context.WithCancel(t.Context())
 				cut := r.IntN(6) - 2
 				o.Progress = func(SweepStats) {
@@ -109,7 +110,8 @@ func TestDeltaModel(t *testing.T) {
 				if r.IntN(3) == 0 {
 					x.before = func(string) { cancel() } // nothing is retired, as a rule
 				}
-				st, err := recode(ctx, s, ids, func(v int) int { return v - back }, func(h cas.Hash) bool { return h[0]&1 != 0 })
+				st, err := recode(ctx, s, ids,
+					func(v int) int { return v - back }, func(h cas.Hash) bool { return h[0]&1 != 0 })
 				x.before = nil
 				cancel()
 				if err != nil && !errors.Is(err, context.Canceled) {
@@ -157,7 +159,8 @@ func TestDeltaModel(t *testing.T) {
 		s.Close()
 	}
 	if recoded == 0 || lowRanks == 0 || recodedLow == 0 {
-		t.Errorf("%d records were stored anew; of low rank were %d, and became %d", recoded, lowRanks, recodedLow)
+		t.Errorf("%d records were stored anew; of low rank were %d, and became %d", recoded, lowRanks,
+			recodedLow)
 	}
 }
 
@@ -186,7 +189,8 @@ func TestDeltaCrash(t *testing.T) {
 			defer b.Release()
 			for _, id := range ids {
 				raw := version(id[0], id[1])
-				if _, _, err := b.PutAgainst(cas.Chunk, cas.Sum(raw), raw, fp32, cas.Sum(version(id[0], max(id[1]-1, 0)))); err != nil {
+				if _, _, err := b.PutAgainst(cas.Chunk, cas.Sum(raw), raw, fp32,
+					cas.Sum(version(id[0], max(id[1]-1, 0)))); err != nil {
 					return
 				}
 			}
@@ -271,7 +275,8 @@ func TestDeltaTwins(t *testing.T) {
 	save(3, 2, 1)
 	save(1, 3, 2)
 	ctx, cancel := context.WithCancel(t.Context())
-	_, err := s.Sweep(ctx, SweepOptions{Progress: func(SweepStats) { cancel() }}, keeping(map[[2]int]bool{{0, 2}: true}))
+	_, err := s.Sweep(ctx, SweepOptions{Progress: func(SweepStats) { cancel() }},
+		keeping(map[[2]int]bool{{0, 2}: true}))
 	wantErr(t, err, context.Canceled)
 	_, err = s.Get(cas.Sum(version(0, 0)), nil)
 	wantErr(t, err, cas.ErrNotFound)
@@ -289,7 +294,8 @@ func TestDeltaTwins(t *testing.T) {
 // crashAnywhere crashes the disk after each operation of run, which returns what versions are named, and
 // mounts what that left, with the index and without: what was named reads back, and run makes the whole of it
 // again.
-func crashAnywhere(t *testing.T, opt Options, every int, run func(*Store) map[[2]int]bool, whole map[[2]int]bool) {
+func crashAnywhere(t *testing.T, opt Options, every int,
+	run func(*Store) map[[2]int]bool, whole map[[2]int]bool) {
 	t.Helper()
 	if !testing.Short() {
 		every = 1
@@ -383,12 +389,13 @@ func TestDeltaConcurrent(t *testing.T) {
 				return
 			default:
 			}
-			_, err := s.Sweep(context.Background(), SweepOptions{MaxUnused: 0.3}, func(ctx context.Context, k *Marking) error {
-				l := <-live
-				ids := maps.Clone(l)
-				live <- l
-				return keeping(ids)(ctx, k)
-			})
+			_, err := s.Sweep(context.Background(), SweepOptions{MaxUnused: 0.3},
+				func(ctx context.Context, k *Marking) error {
+					l := <-live
+					ids := maps.Clone(l)
+					live <- l
+					return keeping(ids)(ctx, k)
+				})
 			if err != nil {
 				t.Error(err)
 				return
@@ -405,10 +412,13 @@ func TestDeltaConcurrent(t *testing.T) {
 				return
 			default:
 			}
-			ids := slices.Concat(line(0, 12), line(1, 12), line(halves, 12), line(adapted, 12), line(columned, 3))
+			ids := slices.Concat(line(0, 12), line(1, 12), line(halves, 12), line(adapted, 12),
+				line(columned, 3))
 			r.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
 			back := 1 + r.IntN(3)
-			if _, err := recode(context.Background(), s, ids, func(v int) int { return v - back }, func(h cas.Hash) bool { return h[0]&1 != 0 }); err != nil {
+			if _, err := recode(context.Background(), s, ids,
+				func(v int) int { return v - back },
+				func(h cas.Hash) bool { return h[0]&1 != 0 }); err != nil {
 				t.Error(err)
 				return
 			}

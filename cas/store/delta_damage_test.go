@@ -97,29 +97,33 @@ func TestDeltaHostile(t *testing.T) {
 		return append(p[:segment.LowRankSize], 3, 2, 0, 32, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 6, 1, 4, 1)
 	}
 	for what, recs := range map[string]map[cas.Hash][]byte{
-		"itself":       {name(1): payload(1, 3)},
-		"circle":       {name(1): payload(2, 3), name(2): payload(1, 3)},
-		"upwards":      {name(1): payload(2, 2), name(2): payload(3, 4), name(3): payload(4, 5)},
-		"lost":         {name(1): payload(9, 1)},
-		"number 0":     {name(1): payload(2, 0)},
-		"number 8":     {name(1): payload(2, 8)},
-		"number 255":   {name(1): payload(2, 255)},
-		"short":        {name(1): payload(2, 1)[:20]},
-		"only a base":  {name(1): payload(2, 1)[:33], name(2): payload(3, 1)},
-		"long chain":   {name(1): payload(2, 7), name(2): payload(3, 6), name(3): payload(4, 5), name(4): payload(5, 4), name(5): payload(6, 3), name(6): payload(7, 2), name(7): payload(8, 1)},
+		"itself":      {name(1): payload(1, 3)},
+		"circle":      {name(1): payload(2, 3), name(2): payload(1, 3)},
+		"upwards":     {name(1): payload(2, 2), name(2): payload(3, 4), name(3): payload(4, 5)},
+		"lost":        {name(1): payload(9, 1)},
+		"number 0":    {name(1): payload(2, 0)},
+		"number 8":    {name(1): payload(2, 8)},
+		"number 255":  {name(1): payload(2, 255)},
+		"short":       {name(1): payload(2, 1)[:20]},
+		"only a base": {name(1): payload(2, 1)[:33], name(2): payload(3, 1)},
+		"long chain": {name(1): payload(2, 7), name(2): payload(3, 6), name(3): payload(4, 5),
+			name(4): payload(5, 4), name(5): payload(6, 3), name(6): payload(7, 2), name(7): payload(8, 1)},
 		"nothing left": {name(1): payload(1, 1)},
 		"rounded":      {name(1): append(payload(2, 8)[:segment.BaseSize], 1, 1)},
 		"of itself":    {name(1): append(payload(1, 8)[:segment.BaseSize], 1, 1)},
 		"no second":    {name(1): append(payload(2, 8)[:segment.BaseSize], 2, 1)},
-		"zero second":  {name(1): append(payload(2, 8)[:segment.BaseSize], append([]byte{2}, make([]byte, 33)...)...)},
-		"three bases":  {name(1): append(payload(2, 8)[:segment.BaseSize], append([]byte{3}, make([]byte, 65)...)...)},
+		"zero second": {name(1): append(payload(2, 8)[:segment.BaseSize],
+			append([]byte{2}, make([]byte, 33)...)...)},
+		"three bases": {name(1): append(payload(2, 8)[:segment.BaseSize],
+			append([]byte{3}, make([]byte, 65)...)...)},
 		"no columns":   {name(1): low(2, 1, 3)[:60]},
 		"zero columns": {name(1): append(payload(2, 1), make([]byte, 60)...)},
 		"lost columns": {name(1): low(2, 1, 3), name(2): low(4, 1, 5)},
 		"its columns":  {name(1): low(2, 1, 1)},
 		"high columns": {name(1): low(2, 3, 3), name(2): low(4, 1, 5), name(3): low(4, 3, 5)},
 		"both circle":  {name(1): low(2, 7, 3), name(2): low(1, 6, 3), name(3): low(2, 5, 1)},
-		"many":         {name(1): low(2, 7, 2), name(2): low(3, 6, 3), name(3): low(4, 5, 4), name(4): low(5, 4, 5), name(5): low(6, 3, 6), name(6): low(7, 2, 7), name(7): low(8, 1, 8)},
+		"many": {name(1): low(2, 7, 2), name(2): low(3, 6, 3), name(3): low(4, 5, 4),
+			name(4): low(5, 4, 5), name(5): low(6, 3, 6), name(6): low(7, 2, 7), name(7): low(8, 1, 8)},
 	} {
 		for i, raw := range []int{1024, cas.MaxChunk, 1024, cas.MaxChunk, 1024, cas.MaxChunk} {
 			m := newMem()
@@ -131,16 +135,20 @@ func TestDeltaHostile(t *testing.T) {
 				t.Errorf("%s: %v", what, err)
 			}
 			b := s.Begin()
-			if _, _, err := b.PutAgainst(cas.Chunk, cas.Sum(version(1, 0)), version(1, 0), fp32, name(1)); err != nil {
+			if _, _, err := b.PutAgainst(cas.Chunk, cas.Sum(version(1, 0)), version(1, 0), fp32,
+				name(1)); err != nil {
 				t.Errorf("%s: %v", what, err)
 			}
 			commit(t, b)
 			wantGet(t, s, version(1, 0))
 			var found []Finding
-			if _, err := s.Check(t.Context(), CheckOptions{ReadData: true, Found: func(f Finding) { found = append(found, f) }}); err != nil || len(found) == 0 {
+			if _, err := s.Check(t.Context(),
+				CheckOptions{ReadData: true,
+					Found: func(f Finding) { found = append(found, f) }}); err != nil || len(found) == 0 {
 				t.Errorf("%s: %v, %v", what, err, found)
 			}
-			sweepNow(t, s, SweepOptions{}, func(_ context.Context, m *Marking) error { m.Keep(name(1)); return nil })
+			sweepNow(t, s, SweepOptions{},
+				func(_ context.Context, m *Marking) error { m.Keep(name(1)); return nil })
 			sweepNow(t, s, SweepOptions{}, marking())
 			s.Close()
 		}
@@ -168,10 +176,12 @@ func TestDeltaBaseDamaged(t *testing.T) {
 		t.Fatal(err)
 	}
 	found := map[cas.Hash]Problem{}
-	if _, err := s.Check(t.Context(), CheckOptions{ReadData: true, Found: func(f Finding) { found[f.Hash] = f.Problem }}); err != nil {
+	if _, err := s.Check(t.Context(), CheckOptions{ReadData: true,
+		Found: func(f Finding) { found[f.Hash] = f.Problem }}); err != nil {
 		t.Fatal(err)
 	}
-	if want := map[cas.Hash]Problem{bad: BadChunk, cas.Sum(version(1, 3)): BadBase}; !maps.Equal(found, want) {
+	if want := map[cas.Hash]Problem{bad: BadChunk, cas.Sum(version(1, 3)): BadBase}; !maps.Equal(found,
+		want) {
 		t.Errorf("%v, want %v", found, want)
 	}
 	_, err = s.Get(cas.Sum(version(1, 3)), nil)
@@ -233,7 +243,8 @@ func TestDeltaSalvageOfOldCopies(t *testing.T) {
 	if err := s.roll(); err != nil {
 		t.Fatal(err)
 	}
-	patch(t, m, segment.Path(dir, 1), x.m[cas.Sum(version(1, 0))].Off+segment.RecordHeaderSize+40, 'X', 'X', 'X', 'X')
+	patch(t, m, segment.Path(dir, 1), x.m[cas.Sum(version(1, 0))].Off+segment.RecordHeaderSize+40, 'X', 'X',
+		'X', 'X')
 	_, err := s.Get(cas.Sum(version(1, 2)), nil)
 	wantErr(t, err, cas.ErrCorrupt)
 	b = s.Begin()
@@ -286,7 +297,8 @@ func TestDeltaLostBaseComesBack(t *testing.T) {
 	_, err := s.Get(cas.Sum(version(1, 3)), nil)
 	wantErr(t, err, cas.ErrCorrupt)
 	b = s.Begin()
-	if _, delta, err := b.PutAgainst(cas.Chunk, lost, version(1, 2), fp32, cas.Sum(version(1, 5))); delta || err != nil {
+	if _, delta, err := b.PutAgainst(cas.Chunk, lost, version(1, 2), fp32, cas.Sum(version(1, 5))); delta ||
+		err != nil {
 		t.Error("stored as a delta", err)
 	}
 	commit(t, b)

@@ -80,7 +80,8 @@ func relatedTo(line, v, prev int) (hint codec.Hint, rel cas.Related) {
 	}
 	if line == adapted {
 		raw := columnsOf(v)
-		rel.Prev, rel.Columns = cas.Sum(version(0, v)), &cas.Columns{Hash: cas.Sum(raw), Raw: raw, Cols: adaptedCols}
+		rel.Prev, rel.Columns = cas.Sum(version(0, v)),
+			&cas.Columns{Hash: cas.Sum(raw), Raw: raw, Cols: adaptedCols}
 	}
 	if line != halves {
 		return fp32, rel

@@ -53,7 +53,9 @@ func (t deltaCopies) best(s *Store, h cas.Hash, below uint8) (best cas.Location,
 	}
 	for _, loc := range all {
 		b, err := s.reader.baseAt(loc, h)
-		if err != nil || b.Number >= below || best.Segment != 0 && cmp.Or(cmp.Compare(b.Number, number), -cmp.Compare(loc.Segment, best.Segment), -cmp.Compare(loc.Off, best.Off)) > 0 {
+		if err != nil || b.Number >= below ||
+			best.Segment != 0 && cmp.Or(cmp.Compare(b.Number, number),
+				-cmp.Compare(loc.Segment, best.Segment), -cmp.Compare(loc.Off, best.Off)) > 0 {
 			continue // one that is damaged is none
 		}
 		sound := true

@@ -16,7 +16,8 @@ const surely = 0.8
 // encodeDelta sets p to room for a record's header and the payload of raw, which has hash h, against what rel
 // names, all of which is in the store then; nil: there is no such thing, or it does not pay. full: a segment
 // was found full.
-func (b *Batch) encodeDelta(h cas.Hash, raw []byte, hint codec.Hint, rel cas.Related, p *[]byte) (id byte, a *against, full bool) {
+func (b *Batch) encodeDelta(h cas.Hash, raw []byte, hint codec.Hint, rel cas.Related, p *[]byte) (
+	id byte, a *against, full bool) {
 	s := b.s
 	if a = s.choose(h, rel); a == nil {
 		return 0, nil, false
@@ -38,7 +39,8 @@ func (b *Batch) encodeDelta(h cas.Hash, raw []byte, hint codec.Hint, rel cas.Rel
 // encodeAgainst sets p to room for a record's header and the payload of raw as a delta of a, if that pays:
 // with the help of rel's columns, if there are some, where that takes less. Then a names them, and its caller
 // sees that they are in the store.
-func (s *Store) encodeAgainst(raw []byte, hint codec.Hint, a *against, rel cas.Related, p *[]byte) (id byte, ok bool) {
+func (s *Store) encodeAgainst(raw []byte, hint codec.Hint, a *against, rel cas.Related, p *[]byte) (
+	id byte, ok bool) {
 	const head = segment.RecordHeaderSize
 	base := *a.raw
 	a.Second = cas.Hash{}

@@ -6,7 +6,8 @@ import (
 )
 
 // PutAgainst is PutRelated of a new version of the record prev: delta reports whether it is stored as such.
-func (b *Batch) PutAgainst(kind cas.Kind, h cas.Hash, raw []byte, hint codec.Hint, prev cas.Hash) (fresh, delta bool, err error) {
+func (b *Batch) PutAgainst(kind cas.Kind, h cas.Hash, raw []byte, hint codec.Hint, prev cas.Hash) (
+	fresh, delta bool, err error) {
 	fresh, id, err := b.PutRelated(kind, h, raw, hint, cas.Related{Prev: prev})
 	return fresh, fresh && codec.NeedsBase(id), err
 }

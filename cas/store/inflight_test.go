@@ -377,7 +377,8 @@ func TestCheckWhileStoredAnew(t *testing.T) {
 		wantErr(t, s.roll(), nil)
 		base := cas.Sum(version(0, 0))
 		delete(x.m, base)
-		if _, found := checkAll(t, s, CheckOptions{ReadData: true}); len(found) != 2 || found[0].Problem != NotIndexed || found[1].Problem != BadBase {
+		if _, found := checkAll(t, s, CheckOptions{ReadData: true}); len(found) != 2 ||
+			found[0].Problem != NotIndexed || found[1].Problem != BadBase {
 			t.Errorf("the base is not in the index: %v", found)
 		}
 		b = s.Begin()

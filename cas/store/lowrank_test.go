@@ -41,7 +41,8 @@ func adaptedVersion(v int) []byte {
 	base := version(0, v)
 	u := numbers24(adaptedRows*adaptedRank, 1<<12, 50+v)
 	e := int8(-30)
-	stored := append([]byte{3, adaptedRank, byte(e), adaptedCols, 0, 0, 0, 0, 0, 0, 0}, byte(len(u)), 0, 0, 0, codec.Raw)
+	stored := append([]byte{3, adaptedRank, byte(e), adaptedCols, 0, 0, 0, 0, 0, 0, 0}, byte(len(u)), 0, 0, 0,
+		codec.Raw)
 	stored, ok := codec.EncodeDelta(append(stored, u...), base, base, fp32, len(base))
 	if !ok {
 		panic("no difference is none")
@@ -182,7 +183,8 @@ func TestLowRankColumnsOfAFile(t *testing.T) {
 			t.Fatal(err)
 		}
 		raw := columnsOf(c.v)
-		if _, delta, err := b.PutAgainst(cas.Chunk, cas.Sum(raw), raw, fp32, cas.Sum(columnsOf(2))); !delta || err != nil {
+		if _, delta, err := b.PutAgainst(cas.Chunk, cas.Sum(raw), raw, fp32, cas.Sum(columnsOf(2))); !delta ||
+			err != nil {
 			t.Fatal(delta, err)
 		}
 		_, id, err := putVersion(b, adapted, c.v, -1)
@@ -197,7 +199,8 @@ func TestLowRankColumnsOfAFile(t *testing.T) {
 		// A compaction gives them no number that is too high, and may give them a lower one.
 		alone(t, s, [2]int{columned, 1})
 		for range 2 {
-			if _, err := recode(t.Context(), s, [][2]int{{columned, c.v}, {adapted, c.v}, {columned, 1}}, stepBefore, nil); err != nil {
+			if _, err := recode(t.Context(), s, [][2]int{{columned, c.v}, {adapted, c.v}, {columned, 1}},
+				stepBefore, nil); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -223,7 +226,8 @@ func TestCompactKeepsColumns(t *testing.T) {
 		}
 		other := [2]int{columned, v + 1}
 		alone(t, s, other)
-		if _, err := recode(t.Context(), s, [][2]int{{columned, v}}, func(int) int { return v + 1 }, nil); err != nil {
+		if _, err := recode(t.Context(), s, [][2]int{{columned, v}},
+			func(int) int { return v + 1 }, nil); err != nil {
 			t.Fatal(err)
 		}
 		if n := numberOf(t, s, cas.Sum(columnsOf(v))).Number; n != number-1 {
@@ -242,7 +246,8 @@ func TestCompactKeepsColumns(t *testing.T) {
 	lowRank(t, b, 1)
 	commit(t, b)
 	b = s.Begin()
-	if ok, err := c.Recode(b, cas.Sum(columnsOf(1)), fp32, cas.Related{Prev: cas.Sum(columnsOf(0))}, nil); ok || err != nil {
+	if ok, err := c.Recode(b, cas.Sum(columnsOf(1)), fp32, cas.Related{Prev: cas.Sum(columnsOf(0))},
+		nil); ok || err != nil {
 		t.Error(ok, err)
 	}
 	commit(t, b)
@@ -263,7 +268,8 @@ func TestLowRankTwins(t *testing.T) {
 	save := func(prev int, cols []byte, want uint8) (fresh bool) {
 		t.Helper()
 		b := s.Begin()
-		rel := cas.Related{Prev: cas.Sum(version(0, prev)), Columns: &cas.Columns{Hash: cas.Sum(cols), Raw: cols, Cols: adaptedCols}}
+		rel := cas.Related{Prev: cas.Sum(version(0, prev)),
+			Columns: &cas.Columns{Hash: cas.Sum(cols), Raw: cols, Cols: adaptedCols}}
 		fresh, _, err := b.PutRelated(cas.Chunk, cas.Sum(raw), raw, fp32, rel)
 		if err != nil {
 			t.Fatal(err)
@@ -293,7 +299,8 @@ func TestLowRankTwins(t *testing.T) {
 		}
 	}}, keeping(map[[2]int]bool{{0, 0}: true, {0, 1}: true, {0, 2}: true}))
 	wantErr(t, err, context.Canceled)
-	if has, _ := s.Has([]cas.Hash{cas.Sum(cols), cas.Sum(swapped), cas.Sum(raw)}); has[0] || !has[1] || !has[2] {
+	if has, _ := s.Has([]cas.Hash{cas.Sum(cols), cas.Sum(swapped), cas.Sum(raw)}); has[0] || !has[1] ||
+		!has[2] {
 		t.Fatal(has)
 	}
 	if save(2, swapped, 2) {
@@ -395,12 +402,15 @@ func TestLowRankColumnsDamaged(t *testing.T) {
 		t.Fatal(err)
 	}
 	bad := cas.Sum(columnsOf(0))
-	patch(t, m, segment.Path(dir, x.m[bad].Segment), x.m[bad].Off+segment.RecordHeaderSize+40, 'X', 'X', 'X', 'X')
+	patch(t, m, segment.Path(dir, x.m[bad].Segment), x.m[bad].Off+segment.RecordHeaderSize+40, 'X', 'X', 'X',
+		'X')
 	found := map[cas.Hash]Problem{}
-	if _, err := s.Check(t.Context(), CheckOptions{ReadData: true, Found: func(f Finding) { found[f.Hash] = f.Problem }}); err != nil {
+	if _, err := s.Check(t.Context(), CheckOptions{ReadData: true,
+		Found: func(f Finding) { found[f.Hash] = f.Problem }}); err != nil {
 		t.Fatal(err)
 	}
-	if len(found) != 3 || found[bad] != BadChunk || found[cas.Sum(version(adapted, 0))] != BadBase || found[cas.Sum(version(adapted, 3))] != BadBase {
+	if len(found) != 3 || found[bad] != BadChunk || found[cas.Sum(version(adapted, 0))] != BadBase ||
+		found[cas.Sum(version(adapted, 3))] != BadBase {
 		t.Errorf("%v", found)
 	}
 	_, err := s.Get(cas.Sum(version(adapted, 0)), nil)
@@ -491,7 +501,8 @@ func TestAgainst(t *testing.T) {
 	commit(t, b)
 	for v := range 8 {
 		base, ok := s.Against(cas.Sum(version(0, v)))
-		if next := segment.BaseNumber(uint8(v) + 1); ok != (v < 7) || ok && base != cas.Sum(version(0, int(next))) {
+		if next := segment.BaseNumber(uint8(v) + 1); ok != (v < 7) ||
+			ok && base != cas.Sum(version(0, int(next))) {
 			t.Errorf("version %d: %s, %v", v, base.Short(), ok)
 		}
 		if key, ok := s.Key(cas.Sum(version(0, v))); !ok || key != cas.Sum(version(0, 0)) {
@@ -502,7 +513,8 @@ func TestAgainst(t *testing.T) {
 		t.Error(key.Short(), ok)
 	}
 	delete(x.m, cas.Sum(version(1, 0)))
-	for _, h := range []cas.Hash{cas.Sum(version(halves, 2)), cas.Sum(version(0, 99)), cas.Sum(version(1, 4)), {}} {
+	for _, h := range []cas.Hash{cas.Sum(version(halves, 2)), cas.Sum(version(0, 99)), cas.Sum(version(1, 4)),
+		{}} {
 		if _, ok := s.Against(h); ok && h != cas.Sum(version(1, 4)) {
 			t.Errorf("%s has a version after it", h.Short())
 		}

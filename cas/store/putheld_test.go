@@ -51,7 +51,8 @@ func TestPutHeld(t *testing.T) {
 	other := s.Begin()
 	wantHeld(t, "on its way", heldOf(t, other, cas.Chunk, chunk(1), chunk(2), chunk(3)), false, false, false)
 	commit(t, b)
-	wantHeld(t, "there", heldOf(t, other, cas.Chunk, chunk(1), chunk(2), chunk(3), chunk(1)), true, true, false, true)
+	wantHeld(t, "there", heldOf(t, other, cas.Chunk, chunk(1), chunk(2), chunk(3), chunk(1)), true, true,
+		false, true)
 	wantHeld(t, "as lists", heldOf(t, other, cas.List, chunk(1), chunk(2)), false, true)
 	put(t, other, cas.Chunk, chunk(3))
 	wantHeld(t, "its own", heldOf(t, other, cas.Chunk, chunk(3)), false)

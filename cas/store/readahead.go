@@ -89,7 +89,8 @@ func (r *reader) willRead(locs []cas.Location, all []*stretch) []*stretch {
 	for len(locs) > 0 {
 		from, to := locs[0], end(locs[0])
 		n := 1
-		for ; n < len(locs) && locs[n].Segment == from.Segment && locs[n].Off <= to+maxSkip && fits(from.Off, end(locs[n])); n++ {
+		for ; n < len(locs) && locs[n].Segment == from.Segment && locs[n].Off <= to+maxSkip &&
+			fits(from.Off, end(locs[n])); n++ {
 			to = max(to, end(locs[n]))
 		}
 		locs = locs[n:]
@@ -187,7 +188,8 @@ func (a *stretches) add(number uint32, from, to int64) *stretch {
 	if a.closed || a.bytes+size > a.max {
 		return nil
 	}
-	t := &stretch{place: place{number, from}, end: to, refs: 2, pool: pool, buf: pool.Get(), ready: make(chan struct{})}
+	t := &stretch{place: place{number, from}, end: to, refs: 2, pool: pool, buf: pool.Get(),
+		ready: make(chan struct{})}
 	t.again, _ = a.once.ContainsOrAdd(t.place, struct{}{})
 	a.all = append(a.all, t)
 	a.bytes += size

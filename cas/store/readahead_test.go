@@ -218,7 +218,8 @@ func TestExpectBases(t *testing.T) {
 			t.Fatal(len(links), err)
 		}
 		for _, l := range links {
-			_, u := s.reader.ahead.borrow(l.Loc.Segment, l.Loc.Off, segment.RecordHeaderSize+int(l.Loc.Stored))
+			_, u := s.reader.ahead.borrow(l.Loc.Segment, l.Loc.Off,
+				segment.RecordHeaderSize+int(l.Loc.Stored))
 			if u == nil {
 				t.Fatal("a base is not expected")
 			}
@@ -287,7 +288,8 @@ func TestExpectDamaged(t *testing.T) {
 	found := 0
 	for range 100 {
 		loc := where(t, s, hashes[r.IntN(3)]) // the fourth is not touched
-		name, off := segment.Path(dir, loc.Segment), loc.Off+segment.RecordHeaderSize+r.Int64N(int64(loc.Stored))
+		name, off := segment.Path(dir, loc.Segment),
+			loc.Off+segment.RecordHeaderSize+r.Int64N(int64(loc.Stored))
 		var was [1]byte
 		f, err := m.OpenFile(name, os.O_RDONLY, 0)
 		if err != nil {
@@ -306,7 +308,8 @@ func TestExpectDamaged(t *testing.T) {
 			got, err := s.Get(h, nil)
 			if err != nil {
 				found++
-				if wantErr(t, err, cas.ErrCorrupt); i == 3 || !strings.Contains(err.Error(), "payload checksum") {
+				if wantErr(t, err, cas.ErrCorrupt); i == 3 ||
+					!strings.Contains(err.Error(), "payload checksum") {
 					t.Fatal(i, err)
 				}
 			} else if !bytes.Equal(got, all[i]) {

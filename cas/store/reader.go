@@ -96,7 +96,8 @@ func (r *reader) content(by access, loc cas.Location, h cas.Hash, dst []byte, be
 }
 
 // contentIn is content with the segment open.
-func (r *reader) contentIn(by access, f *segment.Reader, loc cas.Location, h cas.Hash, dst []byte, below uint8) error {
+func (r *reader) contentIn(by access, f *segment.Reader, loc cas.Location, h cas.Hash, dst []byte,
+	below uint8) error {
 	r.reads.records.Add(1)
 	r.reads.bytes.Add(int64(loc.Stored))
 	var rec segment.Record
@@ -198,7 +199,8 @@ func (r *reader) decode(locked bool, rec *segment.Record, payload, dst []byte, b
 		}
 	}
 	if rec.Codec == codec.LowRank {
-		_, err = codec.DecodeLowRank(dst[:0:len(dst)], payload[b.Size():], (*base)[:first:first], (*base)[first:], len(dst))
+		_, err = codec.DecodeLowRank(dst[:0:len(dst)], payload[b.Size():], (*base)[:first:first],
+			(*base)[first:], len(dst))
 	} else {
 		_, err = codec.DecodeAgainst(dst[:0:len(dst)], rec.Codec, payload[b.Size():], *base, len(dst))
 	}
@@ -240,7 +242,8 @@ func (r *reader) base(locked bool, h cas.Hash, number uint8, buf *[]byte) error 
 // lead follows the record of h at loc, whose number must be below the given one, to its bases, to theirs, and
 // so on. step is told the hash of the one and of the other, and the number of the one, and says where the
 // other lies.
-func (r *reader) lead(h cas.Hash, loc cas.Location, below uint8, step func(of, base cas.Hash, number uint8) (cas.Location, error)) error {
+func (r *reader) lead(h cas.Hash, loc cas.Location, below uint8,
+	step func(of, base cas.Hash, number uint8) (cas.Location, error)) error {
 	b, at, err := r.baseOf(h, loc)
 	if err == nil && b.Number >= below {
 		err = fmt.Errorf("delta of number %d, want less than %d: %w", b.Number, below, cas.ErrCorrupt)

@@ -74,7 +74,9 @@ func (s *Store) refillLocked() error {
 			err = in.sealed(n)
 		default:
 			for _, rec := range tails[i].w.Records() {
-				if rec.End() <= tails[i].synced && !slices.ContainsFunc(volatile, func(e cas.Entry) bool { return e.Segment == n && e.Off == rec.Off }) {
+				if rec.End() <= tails[i].synced &&
+					!slices.ContainsFunc(volatile,
+						func(e cas.Entry) bool { return e.Segment == n && e.Off == rec.Off }) {
 					if err = in.add(n, &rec); err != nil {
 						break
 					}

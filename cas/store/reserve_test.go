@@ -105,7 +105,8 @@ func TestRoom(t *testing.T) {
 	s := open(t, m, x, opt)
 	ids := line(1, 11)
 	alone(t, s, ids...)
-	if st, err := recode(t.Context(), s, ids, stepBefore, nil); !errors.Is(err, syscall.ENOSPC) || st.Records != 0 {
+	if st, err := recode(t.Context(), s, ids, stepBefore, nil); !errors.Is(err, syscall.ENOSPC) ||
+		st.Records != 0 {
 		t.Errorf("%+v, %v", st, err)
 	}
 	size := int64(0)
@@ -132,11 +133,13 @@ func TestRoom(t *testing.T) {
 	left = 0
 	s = filled(t, m, newIndex(), 100, opt)
 	live := slices.DeleteFunc(upTo(100), func(i int) bool { return i%10 > 0 })
-	if st := sweepNow(t, s, SweepOptions{MaxUnused: 0.1}, marking(live...)); st.Copied != 0 || st.Freed <= 0 || st.Punched == 0 {
+	if st := sweepNow(t, s, SweepOptions{MaxUnused: 0.1}, marking(live...)); st.Copied != 0 ||
+		st.Freed <= 0 || st.Punched == 0 {
 		t.Errorf("%+v", st)
 	}
 	left = 1 << 30
-	if st := sweepNow(t, s, SweepOptions{MaxUnused: 0.1}, marking(live...)); st.Copied == 0 || st.Removed == 0 {
+	if st := sweepNow(t, s, SweepOptions{MaxUnused: 0.1}, marking(live...)); st.Copied == 0 ||
+		st.Removed == 0 {
 		t.Errorf("%+v", st)
 	}
 	for _, i := range live {

@@ -22,7 +22,8 @@ func (s *Store) Each(kind cas.Kind, f func(h cas.Hash, raw []byte) error) (bad i
 		return 0, err
 	}
 	slices.SortFunc(locs, func(a, b cas.Location) int {
-		if (cas.Watermark{Segment: a.Segment, Off: a.Off}).Before(cas.Watermark{Segment: b.Segment, Off: b.Off}) {
+		if (cas.Watermark{Segment: a.Segment, Off: a.Off}).Before(cas.Watermark{Segment: b.Segment,
+			Off: b.Off}) {
 			return -1
 		}
 		return 1

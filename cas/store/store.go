@@ -152,7 +152,8 @@ func Open(fs disk.FS, dir string, id [16]byte, index Locator, opt Options) (*Sto
 		}
 	}
 	err := s.recover()
-	if err != nil && opt.NewIndex != nil && (errors.Is(err, ErrIndexAhead) || errors.Is(err, errIndexCorrupt)) {
+	if err != nil && opt.NewIndex != nil &&
+		(errors.Is(err, ErrIndexAhead) || errors.Is(err, errIndexCorrupt)) {
 		if s.indexer.index, err = opt.NewIndex(err); err == nil {
 			s.appender.stats = Stats{}
 			err = s.recover()

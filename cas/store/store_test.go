@@ -228,7 +228,8 @@ func TestPutGet(t *testing.T) {
 			wantGet(t, s, raw)
 		}
 		st := s.Stats()
-		if st.Chunks.Records != int64(len(chunks)) || st.Segments < 5 || st.Damaged+st.Unsealed > 0 || st.Leftover > 0 {
+		if st.Chunks.Records != int64(len(chunks)) || st.Segments < 5 || st.Damaged+st.Unsealed > 0 ||
+			st.Leftover > 0 {
 			t.Errorf("%+v", st)
 		}
 	}
@@ -612,7 +613,8 @@ func TestConcurrent(t *testing.T) {
 		t.Errorf("%d fresh, %d records, %d in the index", total, st.Chunks.Records, len(x.m))
 	}
 	if len(s.appender.pending)+len(s.pins.count)+len(s.appender.written) > 0 {
-		t.Errorf("left: %d pending, %d pinned, %d written", len(s.appender.pending), len(s.pins.count), len(s.appender.written))
+		t.Errorf("left: %d pending, %d pinned, %d written", len(s.appender.pending), len(s.pins.count),
+			len(s.appender.written))
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)

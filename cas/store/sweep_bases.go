@@ -40,7 +40,8 @@ func (w *sweep) bases(ctx context.Context) error {
 		again = false
 		for i := range ds {
 			d := &ds[i]
-			if _, marked := w.marked[keyOf(d.hash)]; d.done || !d.kept && !marked && !w.s.pins.inUse(keyOf(d.hash)) {
+			if _, marked := w.marked[keyOf(d.hash)]; d.done ||
+				!d.kept && !marked && !w.s.pins.inUse(keyOf(d.hash)) {
 				continue
 			}
 			if err := ctx.Err(); err != nil {
@@ -52,7 +53,8 @@ func (w *sweep) bases(ctx context.Context) error {
 				continue
 			}
 			if err != nil {
-				return fmt.Errorf("segment %08d: which chunks are needed cannot be told: %w", d.loc.Segment, err)
+				return fmt.Errorf("segment %08d: which chunks are needed cannot be told: %w", d.loc.Segment,
+					err)
 			}
 			for _, h := range b.Hashes() {
 				w.marked[keyOf(h)] = struct{}{}

@@ -175,7 +175,8 @@ func (p *part) copy(rec *segment.Record) (*record, error) {
 	}
 	s.appender.pending[rec.Hash] = c
 	s.appender.mu.Unlock()
-	_, err = s.appender.append(c, &segment.Record{Kind: head.Kind, Codec: head.Codec, Raw: head.Raw, Hash: rec.Hash}, whole)
+	_, err = s.appender.append(c, &segment.Record{Kind: head.Kind, Codec: head.Codec, Raw: head.Raw,
+		Hash: rec.Hash}, whole)
 	return c, err
 }
 
@@ -326,7 +327,8 @@ func (p *part) drop(freed int64, segments int) {
 			s.appender.stats.Totals.Discount(&p.recs[i])
 		}
 		if f := p.fates[i]; f == idle || f == goes {
-			p.st.Dead.Add(segment.Tally{Records: 1, Raw: int64(p.recs[i].Raw), Stored: int64(p.recs[i].Stored)})
+			p.st.Dead.Add(segment.Tally{Records: 1, Raw: int64(p.recs[i].Raw),
+				Stored: int64(p.recs[i].Stored)})
 		}
 	}
 	s.appender.stats.Segments += segments

@@ -115,16 +115,19 @@ func TestSweep(t *testing.T) {
 			live := slices.DeleteFunc(upTo(n), func(i int) bool { return !c.wanted(i) })
 			before := taking(t, m)
 			dry := sweepNow(t, s, SweepOptions{DryRun: true, MaxUnused: c.maxUnused}, marking(live...))
-			if dry.Dead.Records != int64(n-len(live)) || dry.Live.Records != int64(len(live)) || taking(t, m) != before || len(x.m) != n {
+			if dry.Dead.Records != int64(n-len(live)) || dry.Live.Records != int64(len(live)) ||
+				taking(t, m) != before || len(x.m) != n {
 				t.Errorf("dry run: %+v", dry)
 			}
 			st := sweepNow(t, s, SweepOptions{MaxUnused: c.maxUnused}, marking(live...))
-			if st.Punched > 0 != c.punched || st.Removed > 0 != c.removed || st.Skipped+st.Young+st.Failed+st.Reindexed > 0 {
+			if st.Punched > 0 != c.punched || st.Removed > 0 != c.removed ||
+				st.Skipped+st.Young+st.Failed+st.Reindexed > 0 {
 				t.Errorf("%+v", st)
 			}
 			after := taking(t, m)
 			if got := before - after; st.Freed-st.Copied > got+64<<10 || got < dry.Freed/2 {
-				t.Errorf("freed %d, copied %d, dry run %d, the disk got %d", st.Freed, st.Copied, dry.Freed, got)
+				t.Errorf("freed %d, copied %d, dry run %d, the disk got %d", st.Freed, st.Copied, dry.Freed,
+					got)
 			}
 			check := func(s *Store) {
 				t.Helper()
@@ -140,7 +143,8 @@ func TestSweep(t *testing.T) {
 				}
 			}
 			check(s)
-			if again := sweepNow(t, s, SweepOptions{MaxUnused: c.maxUnused}, marking(live...)); again.Dead.Records+again.Copied+int64(again.Punched) > 0 {
+			if again := sweepNow(t, s, SweepOptions{MaxUnused: c.maxUnused},
+				marking(live...)); again.Dead.Records+again.Copied+int64(again.Punched) > 0 {
 				t.Errorf("again: %+v", again)
 			}
 			check(s)
@@ -170,7 +174,8 @@ func TestSweepGrace(t *testing.T) {
 	s := filled(t, m, x, 100, Options{SegmentSize: 8 << 10, Now: func() time.Time { return now }})
 	day := SweepOptions{Grace: 24 * time.Hour, MaxUnused: 0.5}
 	now = now.Add(23 * time.Hour)
-	if st := sweepNow(t, s, day, marking()); st.Young != st.Segments || st.Dead.Records > 0 || len(x.m) != 100 {
+	if st := sweepNow(t, s, day, marking()); st.Young != st.Segments || st.Dead.Records > 0 ||
+		len(x.m) != 100 {
 		t.Errorf("%+v", st)
 	}
 	now = now.Add(2 * time.Hour)
@@ -349,7 +354,8 @@ func TestSweepCrash(t *testing.T) {
 				m, x := newMem(), newIndex()
 				s := open(t, m, x, small)
 				committed := workload(s)
-				live := slices.DeleteFunc(slices.Clone(committed), func(raw []byte) bool { return cas.Sum(raw)[0]%2 == 0 })
+				live := slices.DeleteFunc(slices.Clone(committed),
+					func(raw []byte) bool { return cas.Sum(raw)[0]%2 == 0 })
 				mark := func(_ context.Context, keep *Marking) error {
 					for _, raw := range live {
 						keep.Keep(cas.Sum(raw))
@@ -398,8 +404,10 @@ func TestSweepCrash(t *testing.T) {
 					if st, err := s.Sweep(t.Context(), SweepOptions{MaxUnused: maxUnused}, mark); err != nil {
 						t.Fatalf("%s: again: %+v, %v", what, st, err)
 					}
-					if st := s.Stats(); st.Chunks.Records+st.Manifests.Records != int64(distinct(live)) || len(y.m) != distinct(live) {
-						t.Fatalf("%s: again: %+v, %d in the index, want %d\n%s", what, st, len(y.m), distinct(live), d)
+					if st := s.Stats(); st.Chunks.Records+st.Manifests.Records != int64(distinct(live)) ||
+						len(y.m) != distinct(live) {
+						t.Fatalf("%s: again: %+v, %d in the index, want %d\n%s", what, st, len(y.m),
+							distinct(live), d)
 					}
 					if err := s.Close(); err != nil {
 						t.Fatalf("%s: %v", what, err)
@@ -407,7 +415,8 @@ func TestSweepCrash(t *testing.T) {
 					z := newIndex()
 					open(t, d.CrashClone(nil), z, small)
 					if len(z.m) != distinct(live) {
-						t.Fatalf("%s: again, then rebuilt: %d in the index, want %d", what, len(z.m), distinct(live))
+						t.Fatalf("%s: again, then rebuilt: %d in the index, want %d", what, len(z.m),
+							distinct(live))
 					}
 					verify(t, what+", swept again", d, y, live)
 				}
@@ -513,14 +522,15 @@ func TestSweepUnderLoad(t *testing.T) {
 	var total SweepStats
 	others.Go(func() {
 		for i := 0; ; i++ {
-			st, err := s.Sweep(t.Context(), SweepOptions{MaxUnused: []float64{0, 0.3, 1}[i%3]}, func(_ context.Context, keep *Marking) error {
-				for _, ids := range snapshot() {
-					for _, i := range ids {
-						keep.Keep(cas.Sum(chunk(i)))
+			st, err := s.Sweep(t.Context(), SweepOptions{MaxUnused: []float64{0, 0.3, 1}[i%3]},
+				func(_ context.Context, keep *Marking) error {
+					for _, ids := range snapshot() {
+						for _, i := range ids {
+							keep.Keep(cas.Sum(chunk(i)))
+						}
 					}
-				}
-				return nil
-			})
+					return nil
+				})
 			if err != nil {
 				t.Error(err)
 				sweeps.Store(6)
@@ -702,12 +712,13 @@ func TestIndexRotsUnderLoad(t *testing.T) {
 	}
 	others.Go(func() {
 		for i := 0; ; i++ {
-			_, err := s.Sweep(t.Context(), SweepOptions{MaxUnused: float64(i%3) / 2}, func(_ context.Context, m *Marking) error {
-				for i := 0; i < 250; i += 2 { // more than there are
-					m.Keep(cas.Sum(chunk(i)))
-				}
-				return nil
-			})
+			_, err := s.Sweep(t.Context(), SweepOptions{MaxUnused: float64(i%3) / 2},
+				func(_ context.Context, m *Marking) error {
+					for i := 0; i < 250; i += 2 { // more than there are
+						m.Keep(cas.Sum(chunk(i)))
+					}
+					return nil
+				})
 			if err != nil && !errors.Is(err, cas.ErrCorrupt) && !errors.Is(err, errRenewed) {
 				t.Error(err)
 			}
@@ -747,7 +758,8 @@ func TestIndexRotsUnderLoad(t *testing.T) {
 				wantGet(t, s, chunk(i))
 			}
 		}
-		if _, fs := checkAll(t, s, CheckOptions{ReadData: true}); slices.ContainsFunc(fs, func(f Finding) bool { return !f.Problem.Harmless() }) {
+		if _, fs := checkAll(t, s, CheckOptions{ReadData: true}); slices.ContainsFunc(fs,
+			func(f Finding) bool { return !f.Problem.Harmless() }) {
 			t.Errorf("%v", fs)
 		}
 	}
