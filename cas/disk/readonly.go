@@ -17,7 +17,7 @@ func (r ReadOnly) OpenFile(name string, flag int, perm os.FileMode) (File, error
 		return nil, refuse("open", name)
 	}
 	f, err := r.FS.OpenFile(name, flag|syscall.O_NOATIME, perm)
-	if errors.Is(err, syscall.EPERM) { // somebody else's file
+	if errors.Is(err, syscall.EPERM) { // another user's file
 		f, err = r.FS.OpenFile(name, flag, perm)
 	}
 	if err != nil {

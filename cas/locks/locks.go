@@ -35,7 +35,7 @@
 //	LockSame      as Lock, but locks of the same rank may be held: for two files, say, whose mutexes every
 //	              caller takes by ascending inode number. That order is the caller's to keep.
 //	TryLock       takes no part in a deadlock and is not checked; what is locked after it is.
-//	Unlock        panics when nobody holds the lock. Another goroutine than the one that locked may unlock.
+//	Unlock        panics when the lock is not held. Another goroutine than the one that locked may unlock.
 //	AssertHeld    panics when this goroutine does not hold the lock. It is for the first line of a function
 //	              whose name ends in Locked. Without the tag it does nothing.
 //

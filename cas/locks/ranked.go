@@ -154,7 +154,7 @@ func released[R Ranked](lock any, shared bool) {
 	}
 	var r R
 	_, name := r.Rank()
-	panic("locks: " + name + " is unlocked, and nobody holds it")
+	panic("locks: " + name + " is unlocked, and is not held")
 }
 
 // forgetLocked takes the last hold of lock out of what goroutine g holds. table.mu is held.

@@ -16,11 +16,11 @@ const (
 	idle = 5 * time.Second
 )
 
-// Slots are buffers of one size for who keeps many of them, and counts every byte: what is mapped is known,
-// and a slab goes back to the host when it is not used for some seconds, or at once when asked for (Trim),
-// without the collector. The slab mapped first that has room is used first.
+// Slots are buffers of one size for a cache that keeps many of them and counts every byte: what is mapped is
+// known, and a slab goes back to the host when it is not used for some seconds, or at once when asked for
+// (Trim), without the collector. The slab mapped first that has room is used first.
 //
-// A buffer must be given back with Put, once, and not be touched afterwards: it may not be mapped any more.
+// A buffer must be returned with Put, once, and not be touched afterwards: it may not be mapped any more.
 type Slots struct {
 	size, each int // bytes of a buffer; buffers in a slab
 
@@ -88,7 +88,8 @@ func (p *Slots) Put(b *Slot) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := b.of
-	s.free |= 1 << ((uintptr(unsafe.Pointer(&b.Bytes[0])) - uintptr(unsafe.Pointer(&s.bytes[0]))) / uintptr(p.size))
+	at := uintptr(unsafe.Pointer(&b.Bytes[0])) - uintptr(unsafe.Pointer(&s.bytes[0]))
+	s.free |= 1 << (at / uintptr(p.size))
 	p.used--
 	b.Bytes, b.of = nil, nil
 	if p.unused(s) {

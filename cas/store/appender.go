@@ -12,10 +12,10 @@ import (
 // appender is what is being written: the segments that this process appends to, and the records on their way
 // into the index. Invariants, under mu:
 //
-//	active, full   have all segments that are not yet sealed, full ones by number; an active one is the newest
+//	active, full   have all segments that are not yet sealed, full ones by number; an active one is newest
 //	last < next    numbers are given out once
 //	pending        has of each hash the last record that is claimed, or written and not indexed; no other
-//	written        has those of the records written that no flush has taken, in the order in which they were finished
+//	written        has the records written that no flush has taken, in the order in which they were finished
 type appender struct {
 	folder
 	size int64 // segments are sealed about there
@@ -244,7 +244,7 @@ func (a *appender) overlay(pend []*record, locs []cas.Location) (coming []bool) 
 	return coming
 }
 
-// sealed lists the segments that nobody appends to, ascending.
+// sealed lists the segments that are no longer appended to, ascending.
 func (a *appender) sealed() ([]uint32, error) {
 	a.mu.Lock()
 	last := a.last

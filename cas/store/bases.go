@@ -142,7 +142,7 @@ func (s *Store) choose(h cas.Hash, rel cas.Related) *against {
 }
 
 // take pins the bases of b for the record of h, which is pinned, and all that these need, and reads them; had
-// is perhaps the content of the first. nil: they are not to be had.
+// is perhaps the content of the first. nil: they are not available.
 func (s *Store) take(h cas.Hash, b segment.Base, had []byte) *against {
 	a := &against{Base: b, raw: buffers.Get().(*[]byte)}
 	*a.raw = (*a.raw)[:0]

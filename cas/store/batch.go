@@ -19,7 +19,7 @@ type Batch struct {
 	prune int                  // deps is gone through when it has grown to this
 	// Under pins.mu:
 	pinned map[key]struct{}
-	also   []key                 // pinned as often as they occur, besides: by PutHeld, for whose many a set would cost too much
+	also   []key                 // pinned by PutHeld, as often as they occur: for so many a set would cost too much
 	naming map[cas.Hash]struct{} // those that are no chunks
 }
 
@@ -54,7 +54,7 @@ func (b *Batch) PutRelated(kind cas.Kind, h cas.Hash, raw []byte, hint codec.Hin
 	}
 	fresh, id, full, err := b.put(r, raw, hint, rel)
 	if full && err == nil {
-		// This Put found the segment full and sees to its sealing: whoever writes fast pays for it.
+		// This Put found the segment full and sees to its sealing: a fast writer pays for it.
 		// What fails here fails the batches that it concerns, at their Commit.
 		_ = b.s.Flush()
 	}
@@ -78,8 +78,8 @@ func (b *Batch) put(r *record, raw []byte, hint codec.Hint, rel cas.Related) (
 	return err == nil, id, full, err
 }
 
-// claim makes b depend on h. It returns a new record if the caller is to store h, nil if someone else is
-// about to or has. plain is the record's.
+// claim makes b depend on h. It returns a new record if the caller is to store h, nil if another Put is about
+// to, or did. plain is the record's.
 func (b *Batch) claim(kind cas.Kind, h cas.Hash, plain bool) (*record, error) {
 	s := b.s
 	s.appender.mu.Lock()
@@ -283,7 +283,7 @@ func (s *Store) commit(deps []*record) error {
 		return err
 	}
 	err := s.flushed(func() (bool, error) {
-		// Whoever held the lock may have committed for us.
+		// The flush that held the lock before may have committed for us.
 		return s.appender.settled(deps)
 	})
 	if err == nil {
@@ -293,7 +293,7 @@ func (s *Store) commit(deps []*record) error {
 }
 
 // Release lets sweeps have what the batch pinned. Call it when what was put is named by something that a
-// sweep's mark finds, or was given up. Without a Commit before it ends the batch, and waits for nothing. A
+// sweep's mark finds, or will not be. Without a Commit before it ends the batch, and waits for nothing. A
 // second call does nothing.
 func (b *Batch) Release() {
 	s := b.s

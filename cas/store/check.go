@@ -128,7 +128,7 @@ func (c *checker) progress() {
 	}
 }
 
-// sealed checks a segment that nobody appends to.
+// sealed checks a segment that is no longer appended to.
 func (c *checker) sealed(ctx context.Context, n uint32) error {
 	s := c.s
 	s.passes.reshaping.RLock()
@@ -146,7 +146,7 @@ func (c *checker) sealed(ctx context.Context, n uint32) error {
 	defer r.Close()
 	var recs []segment.Record
 	if size, err := r.Size(); err == nil && size < segment.FileHeaderSize {
-		return c.records(ctx, r, nil, false) // made by the last breath of a process; holds nothing
+		return c.records(ctx, r, nil, false) // created just before a crash; holds nothing
 	}
 	herr := r.CheckHeader()
 	ft, err := r.Footer()
@@ -301,7 +301,8 @@ func (c *checker) some(ctx context.Context, r *segment.Reader, recs []segment.Re
 	return nil
 }
 
-// overtaken reports whether a record of a tail is no longer in the index: its segment was given up meanwhile.
+// overtaken reports whether a record of a tail is no longer in the index: its segment was abandoned
+// meanwhile.
 func (c *checker) overtaken(rec *segment.Record, n uint32) bool {
 	loc, _, err := c.locate(rec.Hash)
 	return err == nil && (loc.Segment != n || loc.Off != rec.Off)

@@ -91,8 +91,12 @@ func TestCheckFinds(t *testing.T) {
 		harm func(t *testing.T, m *disk.Mem, x *memIndex, loc cas.Location)
 		want found
 	}{
-		"header": {func(t *testing.T, m *disk.Mem, _ *memIndex, _ cas.Location) { patch(t, m, seg, 20, 0xee) }, found{BadSegment: 1}},
-		"record": {func(t *testing.T, m *disk.Mem, _ *memIndex, l cas.Location) { patch(t, m, seg, l.Off+17, 0xee) }, found{BadRecord: 1}},
+		"header": {func(t *testing.T, m *disk.Mem, _ *memIndex, _ cas.Location) {
+			patch(t, m, seg, 20, 0xee)
+		}, found{BadSegment: 1}},
+		"record": {func(t *testing.T, m *disk.Mem, _ *memIndex, l cas.Location) {
+			patch(t, m, seg, l.Off+17, 0xee)
+		}, found{BadRecord: 1}},
 		"content": {func(t *testing.T, m *disk.Mem, _ *memIndex, l cas.Location) {
 			patch(t, m, seg, l.Off+segment.RecordHeaderSize+5, 1, 2, 3)
 		}, found{BadChunk: 1}},
@@ -107,8 +111,12 @@ func TestCheckFinds(t *testing.T) {
 			l.Off = 1 << 30
 			x.m[cas.Sum(chunk(1))] = l
 		}, found{BadEntry: 1}},
-		"entry too many": {func(t *testing.T, m *disk.Mem, x *memIndex, l cas.Location) { x.m[cas.Sum(chunk(999))] = l }, found{BadEntry: 1}},
-		"lost entry":     {func(t *testing.T, m *disk.Mem, x *memIndex, l cas.Location) { delete(x.m, cas.Sum(chunk(1))) }, found{NotIndexed: 1}},
+		"entry too many": {func(t *testing.T, m *disk.Mem, x *memIndex, l cas.Location) {
+			x.m[cas.Sum(chunk(999))] = l
+		}, found{BadEntry: 1}},
+		"lost entry": {func(t *testing.T, m *disk.Mem, x *memIndex, l cas.Location) {
+			delete(x.m, cas.Sum(chunk(1)))
+		}, found{NotIndexed: 1}},
 		"lost segment": {func(t *testing.T, m *disk.Mem, x *memIndex, l cas.Location) {
 			if err := m.Remove(segment.Path(dir, 2)); err != nil {
 				t.Fatal(err)
@@ -192,7 +200,8 @@ func TestCheckInUse(t *testing.T) {
 		rounds = 10
 	}
 	for range rounds {
-		for _, f := range func() []Finding { _, fs := checkAll(t, s, CheckOptions{ReadData: true}); return fs }() {
+		_, findings := checkAll(t, s, CheckOptions{ReadData: true})
+		for _, f := range findings {
 			t.Errorf("false alarm: %v", f)
 		}
 	}
@@ -224,7 +233,8 @@ func TestSalvage(t *testing.T) {
 	for _, l := range locs {
 		patch(t, m, segment.Path(dir, l.Segment), l.Off+segment.RecordHeaderSize+3, 9, 9, 9)
 	}
-	patch(t, m, segment.Path(dir, x.m[cas.Sum(chunk(39))].Segment), 3, 0xff) // a header: nothing is lost by it
+	// A header: nothing is lost by it.
+	patch(t, m, segment.Path(dir, x.m[cas.Sum(chunk(39))].Segment), 3, 0xff)
 	every := 1
 	if testing.Short() {
 		every = 7

@@ -16,7 +16,7 @@ import (
 // ErrCompacting: another compaction is under way.
 var ErrCompacting = errors.New("another compaction is under way")
 
-// Compaction stores chunks anew, in less room, while the store is in use. Recode appends a chunk as it would
+// Compaction stores chunks again, in less room, while the store is in use. Recode appends a chunk as it would
 // be stored today if that takes less; from the batch's Commit on the index names that record, and Retire
 // takes the one before out of its segment, once the new one was read, decoded and held against its hash. It
 // may end after any step: what it leaves of replaced records goes with the next one, or with the next sweep.
@@ -39,7 +39,7 @@ type Compaction struct {
 // CompactStats is what a compaction did, or would do.
 type CompactStats struct {
 	Looked        int64 // chunks at which it looked
-	Records       int64 // that were stored anew
+	Records       int64 // that were stored again
 	Before, After int64 // what these took, and take
 	Freed, Copied int64 // bytes that the disk got back, and that were written to that end
 }
@@ -108,10 +108,10 @@ func (c *Compaction) Stats() CompactStats {
 }
 
 // Recode stores chunk h, if it is held, as it would be stored today with the help of what it is related to,
-// when that takes less. What is the rounding of chunks that nobody wants for themselves, as wanted tells, is
-// stored without them though that takes more: without it they can go. saved reports whether it was stored
-// anew. What is wrong with the chunk is not Recode's business, and it stays as it is. The error is one of
-// writing, or that of Options.Room; after the latter the batch may be committed, and the chunk tried again.
+// when that takes less. A rounding of chunks that are not wanted for themselves, as wanted tells, is stored
+// without them though that takes more: then they can go. saved reports whether it was stored again. What is
+// wrong with the chunk is not Recode's business, and it stays as it is. The error is one of writing, or that
+// of Options.Room; after the latter the batch may be committed, and the chunk tried again.
 func (c *Compaction) Recode(b *Batch, h cas.Hash, hint codec.Hint, rel cas.Related,
 	wanted func(cas.Hash) bool) (saved bool, err error) {
 	s := c.s
@@ -199,8 +199,8 @@ func (c *Compaction) Recode(b *Batch, h cas.Hash, hint codec.Hint, rel cas.Relat
 // worth is one over the share of a record that must be saved for it to be written again.
 const worth = 256
 
-// better reports whether a record of now bytes is worth replacing one of was bytes. A delta that is no longer
-// worth its readers' time gives way to a record that is none.
+// better reports whether a record of now bytes is worth replacing one of was bytes. A delta that no longer
+// saves enough for its readers' time is replaced by a record that is none.
 func better(now int, delta bool, was int, wasDelta bool) bool {
 	if wasDelta && !delta && float64(was) > gain*float64(now) {
 		return true
@@ -240,8 +240,8 @@ func (c *Compaction) encode(r *record, raw []byte, hint codec.Hint, rel cas.Rela
 	return id, nil
 }
 
-// columns has the columns that the record of h, encoded against a, needs, put, and says what these take anew;
-// less than 0: they are not to be had.
+// columns has the columns that the record of h, encoded against a, needs, put, and says how many more bytes
+// these take; less than 0: they are not available.
 func (c *Compaction) columns(b *Batch, h cas.Hash, a *against, cols *cas.Columns, hint codec.Hint) (
 	size int64, err error) {
 	s := c.s
@@ -302,7 +302,7 @@ func (c *Compaction) claim(b *Batch, r *record, at cas.Location, number, was uin
 	if err == nil && now.Segment == at.Segment && now.Off == at.Off {
 		return true, nil
 	}
-	st := indexed // it was moved, or stored anew, just now
+	st := indexed // it was moved, or stored again, just now
 	if err == nil && now.Segment == 0 {
 		err = &cas.ChunkError{Hash: r.hash, Loc: at, Err: cas.ErrNotFound}
 	}

@@ -23,7 +23,8 @@ func TestDeltaFailsWithItsBase(t *testing.T) {
 	a := s.Begin()
 	evolve(t, a, 1, 0)
 	s.appender.mu.Lock()
-	s.appender.full, s.appender.active = append(s.appender.full, s.appender.active), nil // so that the next goes elsewhere, without a flush
+	// The next goes elsewhere, without a flush.
+	s.appender.full, s.appender.active = append(s.appender.full, s.appender.active), nil
 	s.appender.mu.Unlock()
 	b, c := s.Begin(), s.Begin()
 	if _, delta := evolve(t, b, 1, 1); !delta {

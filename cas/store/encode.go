@@ -87,8 +87,8 @@ func (s *Store) encodeAgainst(raw []byte, hint codec.Hint, a *against, rel cas.R
 }
 
 // columns puts the columns c, which the record of h, encoded against a, needs besides its base, and pins them
-// for it. It waits only for who waits for nobody. ok is false when they are not to be had as a base of a's
-// number; full: a segment was found full.
+// for it. It waits only for a Put that waits for no other. ok is false when they are not available as a base
+// of a's number; full: a segment was found full.
 func (b *Batch) columns(h cas.Hash, a *against, c *cas.Columns, hint codec.Hint) (full, ok bool) {
 	r, err := b.claim(cas.Chunk, c.Hash, true)
 	if err != nil {

@@ -7,7 +7,8 @@ var (
 	// It must be deleted and built again: chunks that it claims to be held are not.
 	ErrIndexAhead = errors.New("the index is ahead of the segments")
 	// ErrNeedsRecovery: the store was not closed in order, and is to be opened without changing it.
-	ErrNeedsRecovery = errors.New("the store was not closed in order, and only an opening for writing can repair it")
+	ErrNeedsRecovery = errors.New(
+		"the store was not closed in order, and only an opening for writing can repair it")
 	// ErrSweeping: another sweep is under way.
 	ErrSweeping = errors.New("another sweep is under way")
 	// ErrClosed: the store was closed.

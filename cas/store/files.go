@@ -79,7 +79,7 @@ func (fs *files) dropLocked(f *file) {
 	}
 }
 
-// retire closes segment n, once nobody reads it, for good: its file is about to be removed, and an open
+// retire closes segment n, once it is not being read, for good: its file is about to be removed, and an open
 // descriptor would keep its bytes on the disk.
 func (fs *files) retire(n uint32) {
 	fs.mu.Lock()

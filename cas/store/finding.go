@@ -11,7 +11,7 @@ import (
 type Problem uint8
 
 const (
-	BadSegment Problem = iota + 1 // header or footer damaged, or it belongs to another store; Off says nothing
+	BadSegment Problem = iota + 1 // header or footer damaged, or another store's; Off says nothing
 	BadRecord                     // a record's header is not what was written
 	BadChunk                      // a record's content is not what was written
 	Unreadable                    // the disk refused to read
@@ -19,8 +19,8 @@ const (
 	BadIndex                      // the index itself is damaged
 	// These are no damage by themselves.
 	BadBase    // a delta whose base is lost or damaged: one that nothing needs may outlive its base
-	NotIndexed // a record that the index does not have: what a sweep that was cut short leaves, or a loss of the index's
-	Unsealed   // a segment without a footer that nobody writes: the next start makes one
+	NotIndexed // a record that the index does not have: left by a sweep that was cut short, or lost by the index
+	Unsealed   // a segment without a footer that is not being written: the next start makes one
 )
 
 func (p Problem) String() string {
@@ -50,7 +50,7 @@ func (p Problem) String() string {
 // Harmless reports whether the problem is none as long as nothing needs the record.
 func (p Problem) Harmless() bool { return p == BadBase || p == NotIndexed || p == Unsealed }
 
-// Repair is what mends the problem, as far as it can be: "segments" (package salvage), "index" (built anew),
+// Repair is what mends the problem, as far as it can be: "segments" (package salvage), "index" (built again),
 // or "" (nothing here: the disk itself, or no need).
 func (p Problem) Repair() string {
 	switch p {

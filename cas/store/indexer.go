@@ -10,8 +10,8 @@ import (
 
 // indexer is the index, and the one that takes its place when it proves damaged.
 //
-// index, renewals and err change under appender.flushing, passes.reshaping and mu together; who holds one of
-// these, shared or not, may read them.
+// index, renewals and err change under appender.flushing, passes.reshaping and mu together; a goroutine that
+// holds one of these, shared or not, may read them.
 type indexer struct {
 	renewal func(reason error) (Locator, error) // Options.NewIndex
 

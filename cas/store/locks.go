@@ -38,7 +38,8 @@ func (leafLock) Rank() (int, string)       { return locks.Store + 990, "a leaf o
 type passes struct {
 	pruning    locks.Mutex[pruningLock]    // held by the one Sweep that is under way
 	compacting locks.Mutex[compactingLock] // held by the one Compaction that is under way
-	sweeping   locks.Mutex[sweepingLock]   // held to rewrite segments: by a Sweep all along, by a Compaction for a moment at a time
+	// sweeping is held to rewrite segments: by a Sweep all along, by a Compaction for a moment at a time.
+	sweeping locks.Mutex[sweepingLock]
 	// reshaping is held exclusively while a sealed segment is changed, shared while one is looked at as a
 	// whole.
 	reshaping locks.RWMutex[reshapingLock]

@@ -26,9 +26,9 @@ func (s *Store) Locate(hashes []cas.Hash, locs []cas.Location) error {
 	return nil
 }
 
-// locateHere is Locate for who holds reshaping. It leaves a damaged index as it is, and waits for nobody:
-// whoever stores a chunk may have to make the index anew, for which he waits for that lock. coming[i]: the
-// index does not have hashes[i], which is just being stored; nil: none of them.
+// locateHere is Locate for a caller that holds passes.reshaping. It leaves a damaged index as it is, and
+// waits for no record: the Put that stores it may have to make the index again, for which it waits for that
+// lock. coming[i]: the index does not have hashes[i], which is just being stored; nil: none of them.
 func (s *Store) locateHere(hashes []cas.Hash, locs []cas.Location) (coming []bool, err error) {
 	pend, err := s.appender.onTheirWay(hashes)
 	if err != nil {
@@ -40,9 +40,9 @@ func (s *Store) locateHere(hashes []cas.Hash, locs []cas.Location) (coming []boo
 	return s.appender.overlay(pend, locs), nil
 }
 
-// locateNow is Locate for one record, without waiting for anybody: whoever stores a delta looks for its base
-// with it, and two who wait for each other would wait for ever. locked: the caller holds one of the store's
-// locks, so that a damaged index stays.
+// locateNow is Locate for one record, without waiting for a claimed record: a Put looks for the base of a
+// delta with it, and two of them that wait for each other would wait for ever. locked: the caller holds one
+// of the store's locks, so that a damaged index stays.
 func (s *Store) locateNow(locked bool, h cas.Hash) (cas.Location, error) {
 	if loc, err := s.appender.writtenAt(h); err != nil || loc.Segment != 0 {
 		return loc, err
@@ -56,7 +56,7 @@ func (s *Store) locateNow(locked bool, h cas.Hash) (cas.Location, error) {
 	})
 }
 
-// one is where a record lies, by who locates several.
+// one is where a record lies, by a function that locates several.
 func one(h cas.Hash, locate func([]cas.Hash, []cas.Location) error) (cas.Location, error) {
 	hashes, locs := [1]cas.Hash{h}, [1]cas.Location{}
 	err := locate(hashes[:], locs[:])

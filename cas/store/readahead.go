@@ -133,7 +133,7 @@ const (
 type stretch struct {
 	place       // of its first block
 	end   int64 // of the last one
-	refs  int   // who expects it, reads it, or decodes from it; under stretches.mu
+	refs  int   // how many expect it, read it, or decode from it; under stretches.mu
 	again bool  // it was read before
 	pool  *pages.Pool
 	buf   *pages.Buffer
@@ -197,8 +197,8 @@ func (a *stretches) add(number uint32, from, to int64) *stretch {
 	return t
 }
 
-// read reads a stretch, for which it was added. Who needs what could not be read will try himself, and learn
-// why.
+// read reads a stretch, for which it was added. A reader that needs what could not be read tries again
+// itself, and learns why.
 func (a *stretches) read(t *stretch, f *segment.Reader) {
 	defer a.reading.Done()
 	a.slots <- struct{}{}
@@ -239,7 +239,7 @@ func (a *stretches) borrow(number uint32, off int64, n int) ([]byte, *stretch) {
 	return t.got[at : at+n : at+n], t
 }
 
-// release gives up one reference to each.
+// release drops one reference to each.
 func (a *stretches) release(ts ...*stretch) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -261,7 +261,7 @@ func (a *stretches) close() {
 }
 
 // located is where chunks lie that are expected, so that the index is asked once, and for many of them at a
-// time. What was moved meanwhile is found anew, as whatever is not where it was.
+// time. What was moved meanwhile is located again, as whatever is not where it was.
 type located struct {
 	mu locks.Mutex[leafLock]
 	at map[cas.Hash]found

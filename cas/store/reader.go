@@ -49,8 +49,10 @@ func (r *reader) init(in finder, d folder, opt *Options) {
 
 // access says how a record is read.
 type access struct {
-	locked bool        // the caller holds one of the store's locks
-	hashed bool        // the caller holds the content against its hash: a payload that was read ahead needs no checksum, unless it is a base's
+	locked bool // the caller holds one of the store's locks
+	// hashed: the caller compares the content with its hash, so a payload that was read ahead needs no
+	// checksum, unless it is a base's.
+	hashed bool
 	slot   *decodeSlot // for decoding; nil: it waits for none
 }
 

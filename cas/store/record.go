@@ -19,11 +19,13 @@ type record struct {
 	hash cas.Hash
 	kind cas.Kind
 	done chan struct{} // closed when it is no longer claimed
-	// plain: it is stored with the help of no other, so that who stores it waits for nobody. Set by claim.
+	// plain: it is stored with the help of no other, so that the Put that stores it waits for none. Set by
+	// claim.
 	plain bool
 	// doomed: a sweep is just taking what the index has of it. Set by claim.
 	doomed bool
-	// alone: it is stored without a base: what others may need it for is at stake. Set by who claimed it.
+	// alone: it is stored without a base, because others may need it and cannot read it now. Set by the Put
+	// that claimed it.
 	alone bool
 	// rising: it replaces a record of a lower number: nothing may be written against it until it is written.
 	rising bool

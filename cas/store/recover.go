@@ -139,7 +139,7 @@ func (rc *recovery) scan(r *segment.Reader, size int64) error {
 		s.appender.stats.Leftover += max(0, size-known)
 	}
 	if size < segment.FileHeaderSize {
-		return nil // created by a crash's last breath
+		return nil // created just before a crash
 	}
 	if !seal || s.opt.ReadOnly || s.sealOld(n, size, recs) != nil {
 		s.appender.stats.Unsealed++ // nothing hangs on it: the records are in the index

@@ -24,8 +24,8 @@ func (s *Store) locate(hashes []cas.Hash, locs []cas.Location) error {
 	}
 }
 
-// renew makes a new index while the store is in use; gen is the number of the one that is damaged. Whoever
-// asks the index waits. Nobody who calls it holds one of the store's locks.
+// renew makes a new index while the store is in use; gen is the number of the one that is damaged. Whatever
+// asks the index waits. A caller holds none of the locks from passes.reshaping on.
 func (s *Store) renew(gen int, reason error) error {
 	s.passes.reshaping.Lock() // else what a sweep is just taking from a segment would be found there
 	defer s.passes.reshaping.Unlock()
@@ -43,13 +43,13 @@ func (s *Store) renew(gen int, reason error) error {
 		err = s.refillLocked()
 	}
 	if err != nil {
-		s.indexer.err = fmt.Errorf("the index is damaged and could not be made anew: %w", err)
+		s.indexer.err = fmt.Errorf("the index is damaged and could not be made again: %w", err)
 	}
 	return s.indexer.err
 }
 
 // refillLocked takes what is durable in the segments into the index, which is empty. flushing is held, and
-// nobody else uses the index.
+// nothing else uses the index.
 func (s *Store) refillLocked() error {
 	s.appender.flushing.AssertHeld()
 	s.indexer.mu.AssertHeld()
@@ -97,7 +97,7 @@ func (s *Store) refillLocked() error {
 	return in.finish(mark)
 }
 
-// sealed takes the records of a segment that nobody appends to.
+// sealed takes the records of a segment that is no longer appended to.
 func (in *replay) sealed(n uint32) error {
 	s := in.s
 	r, err := segment.Open(s.fs, s.dir, s.segment(n))

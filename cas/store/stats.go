@@ -9,7 +9,7 @@ type Stats struct {
 	Segments  int
 	Bytes     int64 // that all segments take on the disk
 	Unsealed  int   // segments that should have a footer and got none; the next Open tries again
-	Abandoned int   // segments given up since Open because of a failed fsync
+	Abandoned int   // segments abandoned since Open because of a failed fsync
 
 	// Found by Open in segments that it had to scan:
 	Damaged      int   // ranges that held committed records and do not any more, as far as can be told

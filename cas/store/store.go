@@ -1,14 +1,27 @@
-// Package store is the content-addressed store: it takes chunks by their hash, holds each once, and gives
-// them back checked.
+// Package store is the content-addressed store: it takes chunks by their hash, holds each once, and returns
+// them checked.
+//
+// # Parts
+//
+// A Store is a folder of segments and four parts, each with a mutex for its state that is never held over
+// I/O:
+//
+//	appender  what is being written: the segments that are appended to, and the records on their way into the index
+//	pins      what writers, sweeps and compactions promise one another about records
+//	reader    turns the place of a record into its content, through its bases
+//	indexer   the index, and its replacement when it proves damaged
+//
+// Above them are the commit (commit.go), which makes records durable and takes them from appender to indexer;
+// the Sweep and the Compaction, which rewrite segments; and the Check. locks.go has the order of all locks.
 //
 // # Life of a chunk
 //
-// A caller opens a Batch and puts chunks, from as many goroutines as it likes. Put pins the hash, so that no
-// sweep takes it before the batch is released, and claims it; whoever puts the same chunk meanwhile, in this
-// batch or another, depends on that claim. The claimer asks the index. If the chunk is not held it is
-// encoded, a slot in the active segment is reserved under the lock, the record is written without it and
+// A caller opens a Batch and puts chunks, from any number of goroutines. Put pins the hash, so that no sweep
+// takes it before the batch is released, and claims it. Every other Put of the same chunk depends on that
+// claim, in this batch or another. The Put that claimed asks the index. If the chunk is not held it is
+// encoded. A slot in the active segment is reserved under the lock, the record is written without it and
 // finished under it. From then on the chunk can be read. PutHeld does that for many chunks that are likely to
-// be held: it pins them, claims none, and asks the index once; what is not held there, for good, is for Put.
+// be held: it pins them, claims none, and asks the index once. What is not held there, durably, is for Put.
 //
 // Commit waits for the records that the batch depends on, its own and others', and makes them durable: fsync
 // of the segments, then one transaction of the index. Commits that come while one is under way share the next
@@ -25,30 +38,32 @@
 //
 // # Deltas
 //
-// PutRelated stores a record of which a version before is known as its difference from that one (package
-// segment says how), if that pays. Then
+// PutRelated stores a record as its difference from a version before it (package segment says how), if that
+// pays. Such a record is a delta, and what it needs to be decoded are its bases.
 //
-//	put       its bases are pinned as long as it is, and for a sweep they were put with it. A base that is on its way takes
-//	          with it, when it fails, what was encoded against it
-//	put again a delta is held only when its bases are: what nothing needs any more may have outlived them
-//	got       is decoded through its bases; the bases' checksums are looked at, and the hash of what comes out; where that is another, its own
-//	swept     see Sweep
-//	anew      see Compaction, which gives a record a number that its own deltas allow
+//	put         pins its bases as long as it is pinned itself; for a sweep they were put with it. When a base that is not
+//	            durable yet fails, the delta fails
+//	put again   holds a delta only when its bases are held: a delta that nothing needs may have outlived them
+//	read        decodes through the bases. Their checksums are looked at, and the hash of the result; only where that is
+//	            another one, the hashes of the bases
+//	swept       see Sweep
+//	compacted   see Compaction, which gives a record a number that the deltas written against it allow
 //
-// What is of low rank needs columns besides (package segment), which are a base in all of this. PutRelated
-// puts them itself, as a chunk of the same batch, before the first record that is written with their help;
-// whoever puts another waits until they are there. Where they are not to be had as a base of a lower number,
-// because some file's chunk is the same and is stored as a delta, it is stored without them.
+// A record of low rank needs columns besides (package segment), which are a base in all of this. PutRelated
+// puts them itself, as a chunk of the same batch, before the first record that is written with their help.
+// Every other Put of a record that needs them waits until they are there. Where they are not available as a
+// base of a lower number, because the same chunk occurs in a file and is stored as a delta, the record is
+// stored without them.
 //
 // # What a crash leaves
 //
 // The index has a watermark: every record before it is in the index, or failed. It never passes a slot that
 // is being written. Open replays what lies behind it: a sealed segment's footer, or a scan of a segment that
-// was being written, after an fsync, since a killed process leaves records in the page cache that are on no
-// disk. A segment is appended to only by the process that created it.
+// was being written. Before the scan comes an fsync, since a killed process leaves records in the page cache
+// that are on no disk. A segment is appended to only by the process that created it.
 //
-// After an fsync that failed nothing that was written to the segment since the last good one is believed,
-// whatever later reads or fsyncs say: the records fail, the file is cut back and abandoned, and writing goes
+// After an fsync that failed nothing is believed that was written to the segment since the last good one,
+// whatever later reads or fsyncs say. The records fail, the file is cut back and abandoned, and writing goes
 // on in a new one.
 package store
 
@@ -93,7 +108,7 @@ type Options struct {
 	// called when the index proves damaged (cas.ErrCorrupt), by Open or later, or by Open when it knows of
 	// more than there is (ErrIndexAhead). nil: whatever struck this fails with reason.
 	NewIndex func(reason error) (Locator, error)
-	// Room is asked before n bytes are written that only save room: a chunk that a compaction stores anew, a
+	// Room is asked before n bytes are written that only save room: a chunk that a compaction stores again, a
 	// record that a sweep moves. Its error, which wraps ENOSPC, keeps them from being written. nil: the disk
 	// says itself when it is full.
 	Room func(n int64) error
@@ -122,7 +137,7 @@ func (o *Options) defaults() {
 
 // Store is a directory of segments and an index. All methods may be called by several goroutines at once.
 //
-// Its parts have a mutex each for their state; those are never held over I/O. See locks.go for the order.
+// The package comment says what its parts are for.
 type Store struct {
 	folder
 	opt      Options

@@ -26,7 +26,7 @@ type SweepOptions struct {
 	// that one is sealed first.
 	Grace time.Duration
 	// MaxUnused is the share of a segment, 0 to 1, that may lie unused in it before the rest is moved and the
-	// file removed. Up to that, what is unused is given back as holes.
+	// file removed. Up to that, what is unused is returned to the disk as holes.
 	MaxUnused float64
 	DryRun    bool // change nothing, and count what would go
 	// Progress is called after each segment, and may be nil.
@@ -207,7 +207,7 @@ func (w *sweep) segment(ctx context.Context, n uint32) error {
 	ft, recs, err := r.Contents()
 	if err != nil {
 		if size, serr := r.Size(); serr == nil && size < segment.FileHeaderSize && n != s.appender.newest() {
-			// Made by the last breath of a process; never had anything in it.
+			// Created just before a crash; never had anything in it.
 			if !w.opt.DryRun {
 				return s.fs.Remove(segment.Path(s.dir, n))
 			}

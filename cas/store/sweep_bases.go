@@ -21,8 +21,8 @@ type delta struct {
 
 // bases marks what the deltas need that stay: those that are marked, wherever the index has them, those that
 // a batch has, and those in segments that are too young to be swept, or have no footer. Those of deltas that
-// are put from here on are in use: who depends on one that somebody else is storing has no pins on its bases,
-// but then the record was looked at here.
+// are put from here on are in use: a batch that depends on one that another is storing has no pins on its
+// bases, but then the record was looked at here.
 //
 // An error says that it cannot be told which bases are needed. A delta whose own record is damaged needs
 // none.
@@ -97,8 +97,9 @@ func (s *Store) deltasIn(ctx context.Context, sealed bool, deadline int64) (ds [
 	return ds, nil
 }
 
-// listed reads the records of a segment that nobody writes, from its footer or, where that is not intact,
-// from all of it. young: it was sealed after the deadline, or has no footer, so that no sweep changes it.
+// listed reads the records of a segment that is not being written, from its footer or, where that is not
+// intact, from all of it. young: it was sealed after the deadline, or has no footer, so that no sweep changes
+// it.
 func (s *Store) listed(n uint32, deadline int64) (recs []segment.Record, young bool, err error) {
 	r, err := segment.Open(s.fs, s.dir, s.segment(n))
 	if errors.Is(err, fs.ErrNotExist) {

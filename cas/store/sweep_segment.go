@@ -35,7 +35,7 @@ type part struct {
 // step is how many records are looked at under a lock at a time.
 const step = 4096
 
-// judge settles the records' fates. Whoever puts one that goes rescues it, until it is doomed.
+// judge settles the records' fates. A Put of one that goes rescues it, until it is doomed.
 func (p *part) judge() error {
 	s := p.s
 	p.fates = make([]fate, len(p.recs))
@@ -140,7 +140,7 @@ func (p *part) move(ctx context.Context) {
 	}
 }
 
-// copy appends a record, as it is stored, to the segment that is being written. Nil: somebody is just storing
+// copy appends a record, as it is stored, to the segment that is being written. Nil: a Put is just storing
 // it.
 func (p *part) copy(rec *segment.Record) (*record, error) {
 	s := p.s
@@ -256,7 +256,7 @@ func (p *part) reshape() error {
 }
 
 // errRenewed: there is a new index, which may say something else of the segment: it is judged again.
-var errRenewed = errors.New("the index was made anew meanwhile")
+var errRenewed = errors.New("the index was made again meanwhile")
 
 // doom puts the records that go past rescue, and returns their entries. Those that were rescued stay.
 func (p *part) doom() (entries []cas.Entry) {
