@@ -6,8 +6,8 @@
 //
 //   - a write is durable once Sync on its file has returned nil; before that a crash may keep it, lose it, or
 //     keep a part of it, whatever became of writes before and after it;
-//   - a Sync that failed says nothing about what was written before it, and a later Sync that succeeds does not
-//     make up for it (Linux marks the pages clean and drops them);
+//   - a Sync that failed says nothing about what was written before it, and a later Sync that succeeds does
+//     not make up for it (Linux marks the pages clean and drops them);
 //   - the name of a file that was created, renamed or removed is durable once SyncDir on its directory has
 //     returned nil, and not by Sync on the file;
 //   - Rename replaces atomically.

@@ -15,4 +15,6 @@ var (
 		"this program reads version %d only: copy the files out with the program that wrote them", Version)
 	// ErrFull: the segment takes no more records.
 	ErrFull = errors.New("segment is full")
+	// ErrClosed: the Files were closed, and with them the store.
+	ErrClosed = errors.New("the store is closed")
 )

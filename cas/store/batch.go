@@ -19,7 +19,7 @@ type Batch struct {
 	prune int                  // deps is gone through when it has grown to this
 	// Under pins.mu:
 	pinned map[key]struct{}
-	also   []key                 // pinned by PutHeld, as often as they occur: for so many a set would cost too much
+	also   []key                 // pinned by PutHeld, as often as they occur: a set would cost more
 	naming map[cas.Hash]struct{} // those that are no chunks
 }
 
@@ -225,29 +225,6 @@ func (b *Batch) store(r *record, raw []byte, hint codec.Hint, rel cas.Related) (
 	also, err := s.appender.append(r, &segment.Record{Kind: r.kind, Codec: id, Raw: uint32(len(raw)),
 		Hash: r.hash}, *p)
 	return id, full || also, err
-}
-
-// encodeRounded sets p to room for a record's header and the payload of raw, which has hash h, as the
-// rounding of its masters; nil: it is not that.
-func (s *Store) encodeRounded(h cas.Hash, raw []byte, hint codec.Hint, masters [2]cas.Hash, p *[]byte) (
-	id byte, a *against) {
-	if masters[0].IsZero() || !codec.MayBeRounded(hint) {
-		return 0, nil
-	}
-	a = s.take(h, segment.Base{Hash: masters[0], Second: masters[1], Number: segment.RoundedNumber}, nil)
-	if a == nil {
-		return 0, nil
-	}
-	const head = segment.RecordHeaderSize
-	out := (*p)[:head+a.Size()]
-	a.Put(out[head:])
-	out, ok := codec.EncodeRounded(out, raw, *a.raw, hint)
-	if !ok {
-		freeBuffer(a.raw)
-		return 0, nil
-	}
-	*p = out
-	return codec.Rounded, a
 }
 
 // Commit makes everything that was put durable; the batch takes nothing more. When it fails some of the

@@ -9,6 +9,7 @@ import (
 
 	"ckptfs/cas"
 	"ckptfs/cas/codec"
+	"ckptfs/cas/delta"
 	"ckptfs/cas/locks"
 	"ckptfs/cas/segment"
 )
@@ -151,7 +152,7 @@ func (c *Compaction) Recode(b *Batch, h cas.Hash, hint codec.Hint, rel cas.Relat
 		number = a.Number
 	}
 	if now := len(*buf) - segment.RecordHeaderSize; !apart &&
-		!better(now, number > 0, int(at.Stored), was.Number > 0) {
+		!delta.Better(now, number > 0, int(at.Stored), was.Number > 0) {
 		return false, nil
 	}
 	if !c.dryRun {
@@ -196,18 +197,6 @@ func (c *Compaction) Recode(b *Batch, h cas.Hash, hint codec.Hint, rel cas.Relat
 	return true, nil
 }
 
-// worth is one over the share of a record that must be saved for it to be written again.
-const worth = 256
-
-// better reports whether a record of now bytes is worth replacing one of was bytes. A delta that no longer
-// saves enough for its readers' time is replaced by a record that is none.
-func better(now int, delta bool, was int, wasDelta bool) bool {
-	if wasDelta && !delta && float64(was) > gain*float64(now) {
-		return true
-	}
-	return now < was-was/worth && (wasDelta || !delta || float64(now) <= gain*float64(was))
-}
-
 // encode sets buf to room for a record's header and the payload of r, which is not claimed yet, as it would
 // be stored today, against a; nil: alone. was is what the record that there is says of its base.
 func (c *Compaction) encode(r *record, raw []byte, hint codec.Hint, rel cas.Related, was segment.Base,
@@ -230,7 +219,7 @@ func (c *Compaction) encode(r *record, raw []byte, hint codec.Hint, rel cas.Rela
 			a = s.take(r.hash, segment.Base{Hash: was.Hash, Number: was.Number}, rel.Base)
 		}
 		if a != nil {
-			if id, ok := s.encodeAgainst(raw, hint, a, rel, buf); ok {
+			if id, ok := delta.Encode(buf, &a.Base, *a.raw, raw, hint, rel); ok {
 				return id, a
 			}
 			freeBuffer(a.raw)

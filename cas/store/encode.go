@@ -3,15 +3,27 @@ package store
 import (
 	"ckptfs/cas"
 	"ckptfs/cas/codec"
+	"ckptfs/cas/delta"
 	"ckptfs/cas/segment"
 )
 
-// gain is the share of what a chunk takes alone below which a delta of it is worth its readers' time.
-const gain = 0.9
-
-// surely is by how much what is of low rank must be smaller than what a sample tells of the plain difference
-// for that not to be tried.
-const surely = 0.8
+// encodeRounded sets p to room for a record's header and the payload of raw, which has hash h, as the
+// rounding of its masters; nil: it is not that.
+func (s *Store) encodeRounded(h cas.Hash, raw []byte, hint codec.Hint, masters [2]cas.Hash, p *[]byte) (
+	id byte, a *against) {
+	if masters[0].IsZero() || !codec.MayBeRounded(hint) {
+		return 0, nil
+	}
+	a = s.take(h, segment.Base{Hash: masters[0], Second: masters[1], Number: segment.RoundedNumber}, nil)
+	if a == nil {
+		return 0, nil
+	}
+	if !delta.Rounded(p, &a.Base, *a.raw, raw, hint) {
+		freeBuffer(a.raw)
+		return 0, nil
+	}
+	return codec.Rounded, a
+}
 
 // encodeDelta sets p to room for a record's header and the payload of raw, which has hash h, against what rel
 // names, all of which is in the store then; nil: there is no such thing, or it does not pay. full: a segment
@@ -22,11 +34,11 @@ func (b *Batch) encodeDelta(h cas.Hash, raw []byte, hint codec.Hint, rel cas.Rel
 	if a = s.choose(h, rel); a == nil {
 		return 0, nil, false
 	}
-	id, ok := s.encodeAgainst(raw, hint, a, rel, p)
+	id, ok := delta.Encode(p, &a.Base, *a.raw, raw, hint, rel)
 	if ok && id == codec.LowRank {
 		if full, ok = b.columns(h, a, rel.Columns, hint); !ok {
 			rel.Columns = nil
-			id, ok = s.encodeAgainst(raw, hint, a, rel, p)
+			id, ok = delta.Encode(p, &a.Base, *a.raw, raw, hint, rel)
 		}
 	}
 	if !ok {
@@ -34,56 +46,6 @@ func (b *Batch) encodeDelta(h cas.Hash, raw []byte, hint codec.Hint, rel cas.Rel
 		return 0, nil, full
 	}
 	return id, a, full
-}
-
-// encodeAgainst sets p to room for a record's header and the payload of raw as a delta of a, if that pays:
-// with the help of rel's columns, if there are some, where that takes less. Then a names them, and its caller
-// sees that they are in the store.
-func (s *Store) encodeAgainst(raw []byte, hint codec.Hint, a *against, rel cas.Related, p *[]byte) (
-	id byte, ok bool) {
-	const head = segment.RecordHeaderSize
-	base := *a.raw
-	a.Second = cas.Hash{}
-	alone, delta := codec.Estimate(raw, base, hint)
-	told := alone < 1 || delta < 1
-	plain := !told || delta <= gain*alone
-	if !plain && rel.Columns == nil {
-		return 0, false
-	}
-	most := int(gain * alone * float64(len(raw)))
-	if !told {
-		// Too short for a sample, or no numbers: both are tried.
-		_, *p = codec.Encode((*p)[:head], raw, hint)
-		most = int(gain * float64(len(*p)-head))
-	}
-	var low []byte
-	if c := rel.Columns; c != nil && len(c.Raw) <= segment.MaxBased {
-		q := buffers.Get().(*[]byte)
-		defer freeBuffer(q)
-		with := a.Base
-		with.Second = c.Hash
-		*q = append((*q)[:0], make([]byte, head+with.Size())...)
-		with.Put((*q)[head:])
-		if out, ok := codec.EncodeLowRank(*q, raw, base, c.Raw, c.Cols, rel.At, hint, most-with.Size()); ok {
-			*q, low, most = out, out, len(out)-head-1
-			plain = plain && (!told || float64(most) > surely*delta*float64(len(raw)))
-		}
-	}
-	if plain {
-		out := (*p)[:head+segment.BaseSize]
-		a.Put(out[head:])
-		id, out, ok = codec.EncodeAgainst(out, raw, base, hint, most-segment.BaseSize)
-		*p = out
-		if ok {
-			return id, true
-		}
-	}
-	if low == nil {
-		return 0, false
-	}
-	*p = append((*p)[:0], low...)
-	a.Second = rel.Columns.Hash
-	return codec.LowRank, true
 }
 
 // columns puts the columns c, which the record of h, encoded against a, needs besides its base, and pins them

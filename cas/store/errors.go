@@ -1,6 +1,10 @@
 package store
 
-import "errors"
+import (
+	"errors"
+
+	"ckptfs/cas/segment"
+)
 
 var (
 	// ErrIndexAhead: the index knows of more than the segments hold, so it belongs to a later state of them.
@@ -12,7 +16,7 @@ var (
 	// ErrSweeping: another sweep is under way.
 	ErrSweeping = errors.New("another sweep is under way")
 	// ErrClosed: the store was closed.
-	ErrClosed = errors.New("the store is closed")
+	ErrClosed = segment.ErrClosed
 	// ErrBatchDone: the batch was committed or released.
 	ErrBatchDone = errors.New("the batch is done")
 

@@ -19,7 +19,7 @@ const (
 	BadIndex                      // the index itself is damaged
 	// These are no damage by themselves.
 	BadBase    // a delta whose base is lost or damaged: one that nothing needs may outlive its base
-	NotIndexed // a record that the index does not have: left by a sweep that was cut short, or lost by the index
+	NotIndexed // a record that the index does not have: left by a sweep that was cut short, or lost there
 	Unsealed   // a segment without a footer that is not being written: the next start makes one
 )
 

@@ -19,7 +19,7 @@ type (
 	growingLock    struct{} // appender.growing
 	appenderLock   struct{} // appender.mu
 	pinsLock       struct{} // pins.mu
-	leafLock       struct{} // files.mu, stretches.mu, located.mu, Compaction.mu, Marking.mu
+	leafLock       struct{} // stretches.mu, located.mu, Compaction.mu, Marking.mu
 )
 
 func (pruningLock) Rank() (int, string)    { return locks.Outer + 900, "passes.pruning" }

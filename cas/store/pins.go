@@ -22,8 +22,8 @@ const maxSuspects = 1 << 16
 //	needs[k]        has no duplicates; each of them has one of its pins for it. k is pinned
 //	naming          is a part of what count has
 //	touched, named  are nil when no Sweep is under way; else they have all that was pinned since it began
-//	doomed          is nil but for the moment at which a sweep takes records out of the index; what is in it had
-//	                no pin when it came in, and a Put that pins it later is told
+//	doomed          is nil but for the moment at which a sweep takes records out of the index; what is in it
+//	                had no pin when it came in, and a Put that pins it later is told
 //	linked          is nil when no Compaction is under way
 type pins struct {
 	mu      locks.Mutex[pinsLock]
@@ -34,7 +34,7 @@ type pins struct {
 	touched map[key]struct{}      // put since the Sweep began, or pinned then
 	named   map[cas.Hash]struct{} // those of touched that are no chunks
 	doomed  map[key]struct{}      // about to leave the index: a Put of one of these stores it afresh
-	linked  map[key]struct{}      // bases of what was written since the Compaction began, and what was pinned then
+	linked  map[key]struct{}      // bases of what was written since the Compaction began, and what was pinned
 }
 
 func (p *pins) init() {

@@ -97,7 +97,7 @@ func (r *reader) willRead(locs []cas.Location, all []*stretch) []*stretch {
 		if from.Segment == 0 {
 			continue
 		}
-		f, err := r.files.get(from.Segment)
+		f, err := r.files.Get(from.Segment)
 		if err != nil {
 			continue
 		}
@@ -105,12 +105,12 @@ func (r *reader) willRead(locs []cas.Location, all []*stretch) []*stretch {
 			all = append(all, t)
 			go func() {
 				r.ahead.read(t, f.Reader)
-				r.files.put(f)
+				r.files.Put(f)
 			}()
 			continue
 		}
 		f.WillRead(from.Off, to-from.Off)
-		r.files.put(f)
+		r.files.Put(f)
 	}
 	return all
 }

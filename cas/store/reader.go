@@ -20,7 +20,7 @@ var errNoBase = fmt.Errorf("the base of another chunk is not in the store: %w", 
 // reader turns places of records into their contents. It has no lock of its own: its parts have.
 type reader struct {
 	in      finder
-	files   *files
+	files   *segment.Files
 	known   *lru.Cache[place, segment.Base] // what deltas say of their bases
 	ahead   stretches
 	slots   decodeSlots
@@ -41,7 +41,7 @@ type finder interface {
 
 func (r *reader) init(in finder, d folder, opt *Options) {
 	r.in = in
-	r.files = newFiles(opt.OpenFiles, d.open)
+	r.files = segment.NewFiles(opt.OpenFiles, d.open)
 	r.known, _ = lru.New[place, segment.Base](knownBases) // the size is positive
 	r.ahead.init(opt.ExpectBytes)
 	r.slots = newDecodeSlots()
@@ -144,14 +144,14 @@ const anyNumber = segment.RoundedNumber + 1
 
 // with calls f with the segment that loc lies in.
 func (r *reader) with(loc cas.Location, f func(*segment.Reader) error) error {
-	file, err := r.files.get(loc.Segment)
+	file, err := r.files.Get(loc.Segment)
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%w: %w", cas.ErrCorrupt, err)
 	}
 	if err != nil {
 		return err
 	}
-	defer r.files.put(file)
+	defer r.files.Put(file)
 	return f(file.Reader)
 }
 
@@ -317,11 +317,11 @@ func (r *reader) baseAt(loc cas.Location, h cas.Hash) (b segment.Base, err error
 
 // hashAt is the whole hash of the record at loc, of which the index has a part.
 func (r *reader) hashAt(loc cas.Location) (cas.Hash, error) {
-	f, err := r.files.get(loc.Segment)
+	f, err := r.files.Get(loc.Segment)
 	if err != nil {
 		return cas.Hash{}, err
 	}
-	defer r.files.put(f)
+	defer r.files.Put(f)
 	var rec segment.Record
 	err = f.HeaderAt(loc.Off, &rec)
 	return rec.Hash, err

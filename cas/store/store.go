@@ -6,7 +6,7 @@
 // A Store is a folder of segments and four parts, each with a mutex for its state that is never held over
 // I/O:
 //
-//	appender  what is being written: the segments that are appended to, and the records on their way into the index
+//	appender  what is being written: segments that are appended to, records on their way into the index
 //	pins      what writers, sweeps and compactions promise one another about records
 //	reader    turns the place of a record into its content, through its bases
 //	indexer   the index, and its replacement when it proves damaged
@@ -41,11 +41,11 @@
 // PutRelated stores a record as its difference from a version before it (package segment says how), if that
 // pays. Such a record is a delta, and what it needs to be decoded are its bases.
 //
-//	put         pins its bases as long as it is pinned itself; for a sweep they were put with it. When a base that is not
-//	            durable yet fails, the delta fails
-//	put again   holds a delta only when its bases are held: a delta that nothing needs may have outlived them
-//	read        decodes through the bases. Their checksums are looked at, and the hash of the result; only where that is
-//	            another one, the hashes of the bases
+//	put         pins its bases as long as it is pinned; for a sweep they were put with it. When a base
+//	            that is not durable yet fails, the delta fails
+//	put again   counts as held only when its bases are held: if nothing needed it, it may have outlived them
+//	read        decodes through the bases. Their checksums are looked at, and the hash of the result; only
+//	            where that is another one, the hashes of the bases
 //	swept       see Sweep
 //	compacted   see Compaction, which gives a record a number that the deltas written against it allow
 //
@@ -205,7 +205,7 @@ func (s *Store) Close() error {
 	for _, t := range full {
 		t.w.Close()
 	}
-	s.reader.files.close()
+	s.reader.files.Close()
 	return err
 }
 

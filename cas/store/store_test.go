@@ -509,7 +509,7 @@ func TestOpenFiles(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if n := s.reader.files.lru.Len(); n > 2 {
+	if n := s.reader.files.Len(); n > 2 {
 		t.Errorf("%d files open", n)
 	}
 }

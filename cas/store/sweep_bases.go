@@ -11,8 +11,8 @@ import (
 	"ckptfs/cas/segment"
 )
 
-// delta is a delta that a segment holds.
-type delta struct {
+// deltaRecord is a delta that a segment holds.
+type deltaRecord struct {
 	hash cas.Hash
 	loc  cas.Location
 	kept bool // whether it is wanted or not
@@ -27,7 +27,7 @@ type delta struct {
 // An error says that it cannot be told which bases are needed. A delta whose own record is damaged needs
 // none.
 func (w *sweep) bases(ctx context.Context) error {
-	var ds []delta
+	var ds []deltaRecord
 	for _, sealed := range []bool{false, true} {
 		// First those that are being written: one that is sealed meanwhile is looked at twice, not never.
 		recs, err := w.s.deltasIn(ctx, sealed, w.deadline.Unix())
@@ -66,11 +66,11 @@ func (w *sweep) bases(ctx context.Context) error {
 
 // deltasIn lists the deltas of the segments that are sealed, or of those that are being written. All are kept
 // of those that were sealed after the deadline.
-func (s *Store) deltasIn(ctx context.Context, sealed bool, deadline int64) (ds []delta, err error) {
+func (s *Store) deltasIn(ctx context.Context, sealed bool, deadline int64) (ds []deltaRecord, err error) {
 	add := func(n uint32, recs []segment.Record, kept bool) {
 		for i := range recs {
 			if rec := &recs[i]; known(rec.Kind) && codec.NeedsBase(rec.Codec) {
-				ds = append(ds, delta{hash: rec.Hash, loc: rec.Entry(n).Location, kept: kept})
+				ds = append(ds, deltaRecord{hash: rec.Hash, loc: rec.Entry(n).Location, kept: kept})
 			}
 		}
 	}

@@ -211,7 +211,7 @@ func (p *part) reshape() error {
 	}
 
 	if !left {
-		s.reader.files.retire(p.n)
+		s.reader.files.Retire(p.n)
 		if err := s.fs.Remove(segment.Path(s.dir, p.n)); err != nil {
 			return err
 		}

@@ -1,0 +1,113 @@
+// Package delta encodes a record's content against others, and decides whether that pays.
+//
+// Every delta costs its readers: its bases are read and decoded, too. So one is stored only where it takes
+// less than Gain of what the content takes alone, which a sample tells (codec.Estimate) or, where there is
+// none, the encoding itself.
+//
+//	masters   the content is the rounding of numbers in single precision: the payload says where it is not
+//	base      the difference from the version before
+//	columns   the difference is of low rank: the factors that predict it lie in a record of their own
+//
+// All functions write a payload behind room for a record's header, from which on package segment says what is
+// where.
+package delta
+
+import (
+	"sync"
+
+	"ckptfs/cas"
+	"ckptfs/cas/codec"
+	"ckptfs/cas/segment"
+)
+
+// Gain is the share of what a chunk takes alone below which a delta of it is worth its readers' time.
+const Gain = 0.9
+
+// surely is by how much what is of low rank must be smaller than what a sample tells of the plain difference
+// for that not to be tried.
+const surely = 0.8
+
+const head = segment.RecordHeaderSize
+
+// maxPooled is the capacity up to which a buffer is kept.
+const maxPooled = 1 << 20
+
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
+
+func freeBuffer(p *[]byte) {
+	if cap(*p) <= maxPooled {
+		buffers.Put(p)
+	}
+}
+
+// Rounded sets p, which has room for the header and b, to the payload of raw as the rounding of masters,
+// which b names. ok is false when it is not that.
+func Rounded(p *[]byte, b *segment.Base, masters, raw []byte, hint codec.Hint) (ok bool) {
+	out := (*p)[:head+b.Size()]
+	b.Put(out[head:])
+	if out, ok = codec.EncodeRounded(out, raw, masters, hint); ok {
+		*p = out
+	}
+	return ok
+}
+
+// Encode sets p to the payload of raw as a delta of base, which b names, if that pays: with the help of rel's
+// columns, if there are some, where that takes less. Then b names them, too, and its caller sees that they
+// are in the store.
+func Encode(p *[]byte, b *segment.Base, base, raw []byte, hint codec.Hint, rel cas.Related) (
+	id byte, ok bool) {
+	b.Second = cas.Hash{}
+	alone, delta := codec.Estimate(raw, base, hint)
+	told := alone < 1 || delta < 1
+	plain := !told || delta <= Gain*alone
+	if !plain && rel.Columns == nil {
+		return 0, false
+	}
+	most := int(Gain * alone * float64(len(raw)))
+	if !told {
+		// Too short for a sample, or no numbers: both are tried.
+		_, *p = codec.Encode((*p)[:head], raw, hint)
+		most = int(Gain * float64(len(*p)-head))
+	}
+	var low []byte
+	if c := rel.Columns; c != nil && len(c.Raw) <= segment.MaxBased {
+		q := buffers.Get().(*[]byte)
+		defer freeBuffer(q)
+		with := *b
+		with.Second = c.Hash
+		*q = append((*q)[:0], make([]byte, head+with.Size())...)
+		with.Put((*q)[head:])
+		if out, ok := codec.EncodeLowRank(*q, raw, base, c.Raw, c.Cols, rel.At, hint, most-with.Size()); ok {
+			*q, low, most = out, out, len(out)-head-1
+			plain = plain && (!told || float64(most) > surely*delta*float64(len(raw)))
+		}
+	}
+	if plain {
+		out := (*p)[:head+segment.BaseSize]
+		b.Put(out[head:])
+		id, out, ok = codec.EncodeAgainst(out, raw, base, hint, most-segment.BaseSize)
+		*p = out
+		if ok {
+			return id, true
+		}
+	}
+	if low == nil {
+		return 0, false
+	}
+	*p = append((*p)[:0], low...)
+	b.Second = rel.Columns.Hash
+	return codec.LowRank, true
+}
+
+// worth is one over the share of a record that must be saved for it to be written again.
+const worth = 256
+
+// Better reports whether a record of now bytes is worth replacing one of was bytes; delta and wasDelta say
+// which of them are deltas. A delta that no longer saves enough for its readers' time is replaced by a record
+// that is none.
+func Better(now int, delta bool, was int, wasDelta bool) bool {
+	if wasDelta && !delta && float64(was) > Gain*float64(now) {
+		return true
+	}
+	return now < was-was/worth && (wasDelta || !delta || float64(now) <= Gain*float64(was))
+}
