@@ -1,0 +1,176 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"ckptfs/cas"
+	"ckptfs/cas/codec"
+)
+
+// Puts, names that go, sweeps, starts with and without the index: what has a name can be read.
+func TestDeltaModel(t *testing.T) {
+	rounds := 60
+	if testing.Short() {
+		rounds = 15
+	}
+	var recoded, lowRanks, recodedLow int64
+	for seed := range uint64(rounds) {
+		r := rand.New(rand.NewPCG(seed, 3))
+		m, x := newMem(), newIndex()
+		now := time.Unix(1_700_000_000, 0)
+		opt := Options{SegmentSize: 1 << (10 + r.IntN(4)), Now: func() time.Time { return now }}
+		s := open(t, m, x, opt)
+		named := map[[2]int]bool{}
+		held := map[*Batch][][2]int{}
+		var log []string
+		for range 120 {
+			now = now.Add(time.Duration(r.IntN(100)) * time.Minute)
+			what := ""
+			switch k := r.IntN(20); {
+			case k < 9: // a save
+				b := s.Begin()
+				var ids [][2]int
+				for range 1 + r.IntN(4) {
+					id := [2]int{r.IntN(6), r.IntN(12)}
+					if r.IntN(2) == 0 || !heldOf(t, b, cas.Chunk, version(id[0], id[1]))[0] {
+						if _, codecID, err := putVersion(b, id[0], id[1], id[1]-1); err != nil {
+							t.Fatalf("seed %d: %v", seed, err)
+						} else if codecID == codec.LowRank {
+							lowRanks++
+						}
+					}
+					ids = append(ids, id)
+				}
+				what = fmt.Sprint("save ", ids)
+				if r.IntN(4) == 0 {
+					held[b] = ids
+					what += " later"
+					break
+				}
+				if r.IntN(5) == 0 {
+					what += " given up"
+					b.Release()
+					break
+				}
+				commit(t, b)
+				for _, id := range ids {
+					named[id] = true
+				}
+			case k < 11: // the end of an earlier one
+				for b, ids := range held {
+					commit(t, b)
+					for _, id := range ids {
+						named[id] = true
+					}
+					delete(held, b)
+					what = fmt.Sprint("end ", ids)
+					break
+				}
+			case k < 15:
+				for id := range named {
+					if r.IntN(3) == 0 {
+						delete(named, id)
+						what += fmt.Sprint(" rm ", id)
+					}
+				}
+			case k < 18:
+				o := SweepOptions{MaxUnused: float64(r.IntN(3)) / 2,
+					Grace: time.Duration(r.IntN(3)) * time.Hour}
+				ctx, cancel := context.WithCancel(t.Context())
+				cut := r.IntN(6) - 2
+				o.Progress = func(SweepStats) {
+					if cut--; cut == -1 {
+						cancel()
+					}
+				}
+				_, err := s.Sweep(ctx, o, keeping(named))
+				cancel()
+				if err != nil && !errors.Is(err, context.Canceled) {
+					t.Fatalf("seed %d: %v", seed, err)
+				}
+				what = fmt.Sprintf("sweep %+v %v", o, err)
+			case k < 19:
+				var ids [][2]int
+				for range 1 + r.IntN(12) {
+					ids = append(ids, [2]int{r.IntN(6), r.IntN(12)})
+				}
+				before := lowRanksOf(t, s)
+				back := 1 + r.IntN(3)
+				ctx, cancel := context.WithCancel(t.Context())
+				if r.IntN(3) == 0 {
+					x.before = func(string) { cancel() } // nothing is retired, as a rule
+				}
+				st, err := recode(ctx, s, ids,
+					func(v int) int { return v - back }, func(h cas.Hash) bool { return h[0]&1 != 0 })
+				x.before = nil
+				cancel()
+				if err != nil && !errors.Is(err, context.Canceled) {
+					t.Fatalf("seed %d: %v", seed, err)
+				}
+				recoded += st.Records
+				recodedLow += max(0, lowRanksOf(t, s)-before)
+				what = fmt.Sprintf("compact %v by %d: %+v %v", ids, back, st, err)
+			default:
+				for b := range held {
+					b.Release()
+				}
+				clear(held)
+				if err := s.Close(); err != nil {
+					t.Fatal(err)
+				}
+				if what = "start"; r.IntN(2) == 0 {
+					x, what = newIndex(), "start without index"
+				}
+				s = open(t, m, x, opt)
+			}
+			log = append(log, what)
+			for id := range named {
+				raw := version(id[0], id[1])
+				if got, err := s.Get(cas.Sum(raw), nil); err != nil || !bytes.Equal(got, raw) {
+					t.Fatalf("seed %d: %v: %v\n%s", seed, id, err, strings.Join(log, "\n"))
+				}
+			}
+		}
+		if _, err := s.Check(t.Context(), CheckOptions{ReadData: true, Found: func(f Finding) {
+			if !f.Problem.Harmless() {
+				t.Errorf("seed %d: %s", seed, f)
+			}
+		}}); err != nil {
+			t.Fatal(err)
+		}
+		for b := range held {
+			b.Release()
+		}
+		sweepNow(t, s, SweepOptions{}, marking())
+		sweepNow(t, s, SweepOptions{}, marking())
+		if len(x.m)+len(s.pins.count)+len(s.pins.needs) > 0 {
+			t.Errorf("seed %d: %d records, %d pins left", seed, len(x.m), len(s.pins.count))
+		}
+		s.Close()
+	}
+	if recoded == 0 || lowRanks == 0 || recodedLow == 0 {
+		t.Errorf("%d records were stored anew; of low rank were %d, and became %d", recoded, lowRanks,
+			recodedLow)
+	}
+}
+
+// lowRanksOf counts what of the line adapted is stored with the help of columns.
+func lowRanksOf(t *testing.T, s *Store) (n int64) {
+	t.Helper()
+	for v := range 12 {
+		h := cas.Sum(version(adapted, v))
+		if loc, err := s.locateNow(false, h); err != nil {
+			t.Fatal(err)
+		} else if b, _, err := s.reader.baseOf(h, loc); err == nil && b.Number > 0 && !b.Second.IsZero() {
+			n++
+		}
+	}
+	return n
+}
