@@ -58,7 +58,7 @@ func (m *Mem) OpenFile(name string, flag int, perm os.FileMode) (File, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	name = filepath.Clean(name)
-	if f := m.step(OpOpen, name, 0, 0); f != nil {
+	if f := m.stepLocked(OpOpen, name, 0, 0); f != nil {
 		return nil, pathError("open", name, f.Err)
 	}
 	n, ok := m.live[name]
@@ -70,11 +70,11 @@ func (m *Mem) OpenFile(name string, flag int, perm os.FileMode) (File, error) {
 	case !ok && flag&os.O_CREATE == 0:
 		return nil, pathError("open", name, syscall.ENOENT)
 	case !ok:
-		if err := m.needDir(path.Dir(name)); err != nil {
+		if err := m.needDirLocked(path.Dir(name)); err != nil {
 			return nil, pathError("open", name, err)
 		}
 		n = &inode{}
-		m.rename(nil, tree{name: n})
+		m.renameLocked(nil, tree{name: n})
 	case flag&os.O_TRUNC != 0:
 		n.apply(dataOp{off: 0})
 	}
@@ -85,7 +85,7 @@ func (m *Mem) Rename(oldname, newname string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	oldname, newname = filepath.Clean(oldname), filepath.Clean(newname)
-	if f := m.step(OpRename, oldname, 0, 0); f != nil {
+	if f := m.stepLocked(OpRename, oldname, 0, 0); f != nil {
 		return pathError("rename", oldname, f.Err)
 	}
 	n, ok := m.live[oldname]
@@ -95,14 +95,14 @@ func (m *Mem) Rename(oldname, newname string) error {
 	if n == nil {
 		return pathError("rename", oldname, syscall.ENOTSUP) // directories: the store renames none
 	}
-	if err := m.needDir(path.Dir(newname)); err != nil {
+	if err := m.needDirLocked(path.Dir(newname)); err != nil {
 		return pathError("rename", newname, err)
 	}
 	if over, ok := m.live[newname]; ok && over == nil {
 		return pathError("rename", newname, syscall.EISDIR)
 	}
 	if oldname != newname {
-		m.rename([]string{oldname}, tree{newname: n})
+		m.renameLocked([]string{oldname}, tree{newname: n})
 	}
 	return nil
 }
@@ -111,17 +111,17 @@ func (m *Mem) Remove(name string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	name = filepath.Clean(name)
-	if f := m.step(OpRemove, name, 0, 0); f != nil {
+	if f := m.stepLocked(OpRemove, name, 0, 0); f != nil {
 		return pathError("remove", name, f.Err)
 	}
 	n, ok := m.live[name]
 	if !ok {
 		return pathError("remove", name, syscall.ENOENT)
 	}
-	if n == nil && len(m.list(name)) > 0 {
+	if n == nil && len(m.listLocked(name)) > 0 {
 		return pathError("remove", name, syscall.ENOTEMPTY)
 	}
-	m.rename([]string{name}, nil)
+	m.renameLocked([]string{name}, nil)
 	return nil
 }
 
@@ -129,7 +129,7 @@ func (m *Mem) MkdirAll(name string, perm os.FileMode) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	name = filepath.Clean(name)
-	if f := m.step(OpMkdir, name, 0, 0); f != nil {
+	if f := m.stepLocked(OpMkdir, name, 0, 0); f != nil {
 		return pathError("mkdir", name, f.Err)
 	}
 	var missing []string
@@ -143,7 +143,7 @@ func (m *Mem) MkdirAll(name string, perm os.FileMode) error {
 		missing = append(missing, p)
 	}
 	for _, p := range slices.Backward(missing) {
-		m.rename(nil, tree{p: nil})
+		m.renameLocked(nil, tree{p: nil})
 	}
 	return nil
 }
@@ -152,23 +152,23 @@ func (m *Mem) ReadDir(name string) ([]string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	name = filepath.Clean(name)
-	if f := m.step(OpReadDir, name, 0, 0); f != nil {
+	if f := m.stepLocked(OpReadDir, name, 0, 0); f != nil {
 		return nil, pathError("readdir", name, f.Err)
 	}
-	if err := m.needDir(name); err != nil {
+	if err := m.needDirLocked(name); err != nil {
 		return nil, pathError("readdir", name, err)
 	}
-	return m.list(name), nil
+	return m.listLocked(name), nil
 }
 
 func (m *Mem) SyncDir(name string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	name = filepath.Clean(name)
-	if f := m.step(OpSyncDir, name, 0, 0); f != nil {
+	if f := m.stepLocked(OpSyncDir, name, 0, 0); f != nil {
 		return pathError("sync", name, f.Err)
 	}
-	if err := m.needDir(name); err != nil {
+	if err := m.needDirLocked(name); err != nil {
 		return pathError("sync", name, err)
 	}
 	rest := m.names[:0]
@@ -198,7 +198,7 @@ func (m *Mem) String() string {
 	return s
 }
 
-func (m *Mem) needDir(name string) error {
+func (m *Mem) needDirLocked(name string) error {
 	n, ok := m.live[name]
 	if !ok {
 		return syscall.ENOENT
@@ -209,7 +209,7 @@ func (m *Mem) needDir(name string) error {
 	return nil
 }
 
-func (m *Mem) list(dir string) []string {
+func (m *Mem) listLocked(dir string) []string {
 	names := []string{}
 	for p := range m.live {
 		if path.Dir(p) == dir && p != dir {
@@ -220,7 +220,7 @@ func (m *Mem) list(dir string) []string {
 	return names
 }
 
-func (m *Mem) rename(gone []string, set tree) {
+func (m *Mem) renameLocked(gone []string, set tree) {
 	op := nameOp{gone: gone, set: set}
 	for _, p := range gone {
 		op.dirs = append(op.dirs, path.Dir(p))

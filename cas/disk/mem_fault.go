@@ -84,8 +84,8 @@ func (m *Mem) Ops() int {
 	return m.ops
 }
 
-// step counts an operation and asks whether it is to fail.
-func (m *Mem) step(kind OpKind, name string, off, n int64) *Fault {
+// stepLocked counts an operation and asks whether it is to fail.
+func (m *Mem) stepLocked(kind OpKind, name string, off, n int64) *Fault {
 	op := Op{N: m.ops, Kind: kind, Name: name, Off: off, Len: n}
 	m.ops++
 	if m.inject == nil {

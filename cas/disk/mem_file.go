@@ -16,11 +16,11 @@ type memFile struct {
 	closed bool
 }
 
-func (f *memFile) begin(kind OpKind, off, n int64) (*Fault, error) {
+func (f *memFile) beginLocked(kind OpKind, off, n int64) (*Fault, error) {
 	if f.closed {
 		return nil, pathError(kind.String(), f.name, os.ErrClosed)
 	}
-	if ft := f.m.step(kind, f.name, off, n); ft != nil {
+	if ft := f.m.stepLocked(kind, f.name, off, n); ft != nil {
 		return ft, pathError(kind.String(), f.name, ft.Err)
 	}
 	if off < 0 || n < 0 {
@@ -35,7 +35,7 @@ func (f *memFile) begin(kind OpKind, off, n int64) (*Fault, error) {
 func (f *memFile) ReadAt(p []byte, off int64) (int, error) {
 	f.m.mu.Lock()
 	defer f.m.mu.Unlock()
-	if _, err := f.begin(OpRead, off, int64(len(p))); err != nil {
+	if _, err := f.beginLocked(OpRead, off, int64(len(p))); err != nil {
 		return 0, err
 	}
 	if off >= int64(len(f.n.data)) {
@@ -54,7 +54,7 @@ func (f *memFile) ReadAt(p []byte, off int64) (int, error) {
 func (f *memFile) WriteAt(p []byte, off int64) (int, error) {
 	f.m.mu.Lock()
 	defer f.m.mu.Unlock()
-	ft, err := f.begin(OpWrite, off, int64(len(p)))
+	ft, err := f.beginLocked(OpWrite, off, int64(len(p)))
 	n := len(p)
 	if err != nil {
 		if ft == nil || ft.Short <= 0 {
@@ -71,7 +71,7 @@ func (f *memFile) WriteAt(p []byte, off int64) (int, error) {
 func (f *memFile) Sync() error {
 	f.m.mu.Lock()
 	defer f.m.mu.Unlock()
-	if ft, err := f.begin(OpSync, 0, 0); err != nil {
+	if ft, err := f.beginLocked(OpSync, 0, 0); err != nil {
 		if ft != nil {
 			f.n.pending = nil // gone for good: reads still see them, no later Sync writes them
 		}
@@ -87,7 +87,7 @@ func (f *memFile) Sync() error {
 func (f *memFile) Truncate(size int64) error {
 	f.m.mu.Lock()
 	defer f.m.mu.Unlock()
-	if _, err := f.begin(OpTruncate, size, 0); err != nil {
+	if _, err := f.beginLocked(OpTruncate, size, 0); err != nil {
 		return err
 	}
 	f.n.apply(dataOp{off: size})
@@ -97,7 +97,7 @@ func (f *memFile) Truncate(size int64) error {
 func (f *memFile) PunchHole(off, n int64) error {
 	f.m.mu.Lock()
 	defer f.m.mu.Unlock()
-	if _, err := f.begin(OpPunch, off, n); err != nil {
+	if _, err := f.beginLocked(OpPunch, off, n); err != nil {
 		return err
 	}
 	if n = min(n, int64(len(f.n.data))-off); n > 0 {

@@ -23,6 +23,7 @@ const (
 // A buffer must be returned with Put, once, and not be touched afterwards: it may not be mapped any more.
 type Slots struct {
 	size, each int // bytes of a buffer; buffers in a slab
+	now        func() time.Time
 
 	mu     sync.Mutex
 	slabs  []*slots
@@ -48,7 +49,7 @@ type Slot struct {
 // tell, which may be nil, is told how many bytes are mapped whenever that changes; it must not wait for
 // anything.
 func NewSlots(size int, tell func(mapped int64)) *Slots {
-	return &Slots{size: size, each: SlabSize / size, tell: tell}
+	return &Slots{size: size, each: SlabSize / size, tell: tell, now: time.Now}
 }
 
 // Get returns a buffer with whatever bytes it had; nil: the host gives no more memory.
@@ -57,7 +58,7 @@ func (p *Slots) Get() *Slot {
 	defer p.mu.Unlock()
 	for _, s := range p.slabs {
 		if s.free != 0 {
-			return p.take(s)
+			return p.takeLocked(s)
 		}
 	}
 	at := mapHuge(SlabSize)
@@ -66,17 +67,17 @@ func (p *Slots) Get() *Slot {
 	}
 	s := &slots{bytes: unsafe.Slice((*byte)(at), SlabSize), free: 1<<p.each - 1}
 	p.slabs = append(p.slabs, s)
-	p.told()
-	return p.take(s)
+	p.toldLocked()
+	return p.takeLocked(s)
 }
 
-func (p *Slots) told() {
+func (p *Slots) toldLocked() {
 	if p.tell != nil {
 		p.tell(int64(len(p.slabs)) * SlabSize)
 	}
 }
 
-func (p *Slots) take(s *slots) *Slot {
+func (p *Slots) takeLocked(s *slots) *Slot {
 	i := bits.TrailingZeros64(s.free)
 	s.free &^= 1 << i
 	p.used++
@@ -92,31 +93,31 @@ func (p *Slots) Put(b *Slot) {
 	s.free |= 1 << (at / uintptr(p.size))
 	p.used--
 	b.Bytes, b.of = nil, nil
-	if p.unused(s) {
-		s.since = time.Now()
+	if p.unusedLocked(s) {
+		s.since = p.now()
 		if p.closes == nil {
 			p.closes = time.AfterFunc(idle, p.sweep)
 		}
 	}
 }
 
-func (p *Slots) unused(s *slots) bool { return s.free == 1<<p.each-1 }
+func (p *Slots) unusedLocked(s *slots) bool { return s.free == 1<<p.each-1 }
 
 // sweep unmaps what was not used for a while.
 func (p *Slots) sweep() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.closes = nil
-	if p.drop(func(s *slots) bool { return time.Since(s.since) >= idle*9/10 }) > 0 {
+	if p.dropLocked(func(s *slots) bool { return p.now().Sub(s.since) >= idle*9/10 }) > 0 {
 		p.closes = time.AfterFunc(idle, p.sweep)
 	}
 }
 
-// drop unmaps the unused slabs that are to go, and returns how many stay.
-func (p *Slots) drop(goes func(*slots) bool) (stay int) {
+// dropLocked unmaps the unused slabs that are to go, and returns how many stay.
+func (p *Slots) dropLocked(goes func(*slots) bool) (stay int) {
 	kept := p.slabs[:0]
 	for _, s := range p.slabs {
-		switch unused := p.unused(s); {
+		switch unused := p.unusedLocked(s); {
 		case unused && goes(s):
 			_ = unix.MunmapPtr(unsafe.Pointer(&s.bytes[0]), SlabSize)
 			s.bytes = nil
@@ -130,7 +131,7 @@ func (p *Slots) drop(goes func(*slots) bool) (stay int) {
 	gone := p.slabs[len(kept):]
 	clear(gone)
 	if p.slabs = kept; len(gone) > 0 {
-		p.told()
+		p.toldLocked()
 	}
 	return stay
 }
@@ -139,7 +140,7 @@ func (p *Slots) drop(goes func(*slots) bool) (stay int) {
 func (p *Slots) Trim() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.drop(func(*slots) bool { return true })
+	p.dropLocked(func(*slots) bool { return true })
 }
 
 // Room is how many bytes are mapped, and how many buffers of them are free.

@@ -37,7 +37,7 @@ func TestSlots(t *testing.T) {
 	if p.Emptiest() != all[n].Of() || all[0].Of() == all[n].Of() {
 		t.Error("the second slab is not the emptiest")
 	}
-	// One of the first slab is given back and used again before the second's.
+	// One of the first slab is returned and used again before the second's.
 	at := &all[3].Bytes[0]
 	p.Put(all[3])
 	if all[3] = p.Get(); &all[3].Bytes[0] != at {
@@ -55,10 +55,12 @@ func TestSlots(t *testing.T) {
 	for _, b := range all[:n] {
 		p.Put(b)
 	}
-	p.mu.Lock()
-	for _, s := range p.slabs {
-		s.since = time.Now().Add(-idle)
+	p.sweep()
+	if mapped, _ := p.Room(); mapped != SlabSize {
+		t.Errorf("%d bytes mapped of what was used just now", mapped)
 	}
+	p.mu.Lock()
+	p.now = func() time.Time { return time.Now().Add(idle) }
 	p.mu.Unlock()
 	p.sweep()
 	if mapped, _ := p.Room(); mapped != 0 {
