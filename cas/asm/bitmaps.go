@@ -30,7 +30,7 @@ func vbmi2(opcode string, zero bool, from Op, k, to Register) {
 func ones() {
 	TEXT("onesPOPCNT", NOSPLIT, "func(p *byte, blocks int) (n int)")
 	Pragma("noescape")
-	Doc("onesPOPCNT counts the bits that are set in blocks times 64 bytes.")
+	comment("onesPOPCNT counts the bits that are set in blocks times 64 bytes.")
 	p, blocks := Load(Param("p"), GP64()), Load(Param("blocks"), GP64())
 	sums := []Register{GP64(), GP64()}
 	for _, r := range sums {
@@ -54,7 +54,7 @@ func ones() {
 func bitmaps() {
 	TEXT("spreadAVX512", NOSPLIT, "func(dst, bitmap, src *byte, blocks int) (used int)")
 	Pragma("noescape")
-	Doc("spreadAVX512 sets blocks times 64 bytes of dst to the next ones of src where bitmap has bits set, to zeros elsewhere.")
+	comment("spreadAVX512 sets blocks times 64 bytes of dst to the next ones of src where bitmap has bits set, to zeros elsewhere.")
 	dst, bitmap, src := Load(Param("dst"), GP64()), Load(Param("bitmap"), GP64()), Load(Param("src"), GP64())
 	blocks := Load(Param("blocks"), GP64())
 	Label("block")
@@ -76,7 +76,7 @@ func bitmaps() {
 
 	TEXT("packAVX512", NOSPLIT, "func(dst, bitmap, src *byte, blocks int) (put int)")
 	Pragma("noescape")
-	Doc("packAVX512 undoes spreadAVX512, and makes the bitmap; it writes up to 63 bytes past what it puts.")
+	comment("packAVX512 undoes spreadAVX512, and makes the bitmap; it writes up to 63 bytes past what it puts.")
 	dst, bitmap, src = Load(Param("dst"), GP64()), Load(Param("bitmap"), GP64()), Load(Param("src"), GP64())
 	blocks = Load(Param("blocks"), GP64())
 	Label("block")
@@ -102,7 +102,7 @@ func bitmaps() {
 func union() {
 	TEXT("unionAVX512", NOSPLIT, "func(any, zero *byte, planes **byte, n, blocks int)")
 	Pragma("noescape")
-	Doc("unionAVX512 is unionPortable for blocks times 64 bytes of n planes.")
+	comment("unionAVX512 is unionPortable for blocks times 64 bytes of n planes.")
 	any, zero, planes := Load(Param("any"), GP64()), Load(Param("zero"), GP64()), Load(Param("planes"), GP64())
 	n, blocks := Load(Param("n"), GP64()), Load(Param("blocks"), GP64())
 	r := GP32()
@@ -136,7 +136,7 @@ func groupOf(w int) {
 	name := map[int]string{2: "groupOf2AVX512", 4: "groupOf4AVX512"}[w]
 	TEXT(name, NOSPLIT, "func(dst, base *byte, blocks int, shift, top, last uint64, counts *int)")
 	Pragma("noescape")
-	Doc(name+" is groupsPortable for blocks times 64 bytes of base, 2^15 at most; it sets counts to how many are of each group",
+	comment(name+" is ofPortable and countPortable for blocks times 64 bytes of base, 2^15 at most; it sets counts to how many are of each group",
 		"but the last of six.")
 	dst, base, blocks := Load(Param("dst"), GP64()), Load(Param("base"), GP64()), Load(Param("blocks"), GP64())
 	shift, top, last := Load(Param("shift"), GP64()), Load(Param("top"), GP64()), Load(Param("last"), GP64())
@@ -282,7 +282,7 @@ func storeAll(at [maxGroups]Register) {
 func groups() {
 	TEXT("countGroupsAVX512", NOSPLIT, "func(n *int, group *byte, blocks, groups int)")
 	Pragma("noescape")
-	Doc("countGroupsAVX512 adds to n[g] how many of blocks times 64 elements are of group g.")
+	comment("countGroupsAVX512 adds to n[g] how many of blocks times 64 elements are of group g.")
 	counts := Load(Param("n"), GP64())
 	group, blocks, groups := Load(Param("group"), GP64()), Load(Param("blocks"), GP64()), Load(Param("groups"), GP64())
 	n := loadAll(counts)
@@ -298,7 +298,7 @@ func groups() {
 
 	TEXT("ungroupAVX512", NOSPLIT, "func(dst, src, group *byte, blocks, groups int, at *int)")
 	Pragma("noescape")
-	Doc("ungroupAVX512 sets blocks times 64 bytes of dst, each to the next one of its group, of which the next is at src[at[g]]; at is",
+	comment("ungroupAVX512 sets blocks times 64 bytes of dst, each to the next one of its group, of which the next is at src[at[g]]; at is",
 		"set to what comes then.")
 	dst, src := Load(Param("dst"), GP64()), Load(Param("src"), GP64())
 	group, blocks, groups = Load(Param("group"), GP64()), Load(Param("blocks"), GP64()), Load(Param("groups"), GP64())
@@ -318,7 +318,7 @@ func groups() {
 
 	TEXT("groupAVX512", NOSPLIT, "func(dst, src, group *byte, blocks, groups int, at *int)")
 	Pragma("noescape")
-	Doc("groupAVX512 undoes ungroupAVX512; it writes up to 63 bytes past what it puts of each group.")
+	comment("groupAVX512 undoes ungroupAVX512; it writes up to 63 bytes past what it puts of each group.")
 	dst, src = Load(Param("dst"), GP64()), Load(Param("src"), GP64())
 	group, blocks, groups = Load(Param("group"), GP64()), Load(Param("blocks"), GP64()), Load(Param("groups"), GP64())
 	next = loadAll(Load(Param("at"), GP64()))

@@ -9,7 +9,7 @@ import (
 func counts() {
 	TEXT("tallyWords", NOSPLIT, "func(t *uint16, p *byte, words int)")
 	Pragma("noescape")
-	Doc("tallyWords is tally.addPortable for words of 8 bytes.")
+	comment("tallyWords is tally.addPortable for words of 8 bytes.")
 	to, from, words := Load(Param("t"), GP64()), Load(Param("p"), GP64()), Load(Param("words"), GP64())
 	Label("word")
 	for i := range 8 {
@@ -24,7 +24,7 @@ func counts() {
 
 	TEXT("sumAVX512", NOSPLIT, "func(c *uint32, t *uint16, shift uint64, set *uint64)")
 	Pragma("noescape")
-	Doc("sumAVX512 is sumPortable.")
+	comment("sumAVX512 is sumPortable.")
 	c, t := Load(Param("c"), GP64()), Load(Param("t"), GP64())
 	by, set := XMM(), Load(Param("set"), GP64())
 	MOVQ(Load(Param("shift"), GP64()), by)
@@ -51,7 +51,7 @@ func counts() {
 
 	TEXT("holdsAVX512", NOSPLIT, "func(set *uint64, p *byte, lines int) (left int)")
 	Pragma("noescape")
-	Doc("holdsAVX512 returns how many of the lines of 64 bytes are left where the first has a value that set lacks.")
+	comment("holdsAVX512 returns how many of the lines of 64 bytes are left where the first has a value that set lacks.")
 	s, p, lines := Load(Param("set"), GP64()), Load(Param("p"), GP64()), Load(Param("lines"), GP64())
 	in, ones, five, r := ZMM(), ZMM(), ZMM(), GP64()
 	VBROADCASTI64X4(Mem{Base: s}, in)
@@ -79,7 +79,7 @@ func counts() {
 
 	TEXT("logsAVX512", NOSPLIT, "func(c *uint32) (sum uint64, used, total int)")
 	Pragma("noescape")
-	Doc("logsAVX512 is logsPortable.")
+	comment("logsAVX512 is logsPortable.")
 	c = Load(Param("c"), GP64())
 	left = GP64()
 	MOVQ(U64(256/lanes), left)
@@ -139,7 +139,7 @@ func counts() {
 func shares() {
 	TEXT("sharesAVX512", NOSPLIT, "func(f *uint16, c *uint32, scale float64) (sum, top uint64)")
 	Pragma("noescape")
-	Doc("sharesAVX512 is sharesPortable.")
+	comment("sharesAVX512 is sharesPortable.")
 	f, c := Load(Param("f"), GP64()), Load(Param("c"), GP64())
 	scale, half, least, most := ZMM(), ZMM(), broadcast(1), broadcast(probs-1)
 	VBROADCASTSD(Load(Param("scale"), XMM()), scale)
@@ -214,7 +214,7 @@ func shares() {
 func values() {
 	TEXT("valuesAVX512", NOSPLIT, "func(set *uint64, f *uint16)")
 	Pragma("noescape")
-	Doc("valuesAVX512 is valuesPortable.")
+	comment("valuesAVX512 is valuesPortable.")
 	set, f := Load(Param("set"), GP64()), Load(Param("f"), GP64())
 	for i := range 256 / 32 {
 		x, k := ZMM(), K()

@@ -62,7 +62,7 @@ func delta(w fields, forward bool) {
 		name, doc = fmt.Sprintf("undiff%dSSE", w), "undoes diff: dst may be a"
 	}
 	TEXT(name, NOSPLIT, "func(dst, a, base *byte, blocks int, floats uint64)")
-	Doc(fmt.Sprintf("%s %s, elements of %d bytes; floats has all bits set for floats and none for integers.", name, doc, w))
+	comment(fmt.Sprintf("%s %s, elements of %d bytes; floats has all bits set for floats and none for integers.", name, doc, w))
 	Pragma("noescape")
 	dst, src, base := Load(Param("dst"), GP64()), Load(Param("a"), GP64()), Load(Param("base"), GP64())
 	blocks, flag := Load(Param("blocks"), GP64()), Load(Param("floats"), GP64())

@@ -49,7 +49,7 @@ func predict16(bf16 bool, n int) {
 	name = fmt.Sprintf(name, n)
 	TEXT(name, NOSPLIT, "func(p, base *byte, stride, rows int, u, v *byte, pairs int, scale float32)")
 	Pragma("noescape")
-	Doc(fmt.Sprintf("%s sets %d columns of each row of p, which are stride bytes apart, to what is predicted of base, numbers in %s.", name, 16*n, what))
+	comment(fmt.Sprintf("%s sets %d columns of each row of p, which are stride bytes apart, to what is predicted of base, numbers in %s.", name, 16*n, what))
 	p, base, stride := Load(Param("p"), GP64()), Load(Param("base"), GP64()), Load(Param("stride"), GP64())
 	rows, u, v := Load(Param("rows"), GP64()), Load(Param("u"), GP64()), Load(Param("v"), GP64())
 	pairs, scale := Load(Param("pairs"), GP64()), ZMM()
@@ -132,7 +132,7 @@ func predict32(n int) {
 	name := fmt.Sprintf("predictF32x%dAVX512", n)
 	TEXT(name, NOSPLIT, "func(p, base *byte, stride, times int, u *float64, v *byte, r int, scale float64)")
 	Pragma("noescape")
-	Doc(fmt.Sprintf("%s sets 16 columns of %d rows, times as often, of p, which are stride bytes apart, to what is predicted of base.", name, n))
+	comment(fmt.Sprintf("%s sets 16 columns of %d rows, times as often, of p, which are stride bytes apart, to what is predicted of base.", name, n))
 	p, base, stride := Load(Param("p"), GP64()), Load(Param("base"), GP64()), Load(Param("stride"), GP64())
 	times, u, v := Load(Param("times"), GP64()), Load(Param("u"), GP64()), Load(Param("v"), GP64())
 	r, scale := Load(Param("r"), GP64()), ZMM()
@@ -213,10 +213,10 @@ func fitFlags() (flags, d, w Register) {
 func fitRows(project bool) {
 	if project {
 		TEXT("fitRowsAVX512", NOSPLIT, "func(sums, u, v, d, w *float32, r, rows, stride int, flags uint64)")
-		Doc("fitRowsAVX512 adds to sums, of which each row has r times 16 numbers, the products of v and of what is left of 64 columns of d, each by w; rows of d and w are stride bytes apart. Where flags lack fitD, d is zeros, fitW, w is ones, and fitLeft, nothing is predicted of d.")
+		comment("fitRowsAVX512 adds to sums, of which each row has r times 16 numbers, the products of v and of what is left of 64 columns of d, each by w; rows of d and w are stride bytes apart. Where flags lack fitD, d is zeros, fitW, w is ones, and fitLeft, nothing is predicted of d.")
 	} else {
 		TEXT("leaveAVX512", NOSPLIT, "func(sums, u, v, d, w *float32, r, rows, stride int, flags uint64)")
-		Doc("leaveAVX512 sets sums, rows of which are stride bytes apart too, to what is left of 64 columns of d, each by w, as fitRowsAVX512 has it.")
+		comment("leaveAVX512 sets sums, rows of which are stride bytes apart too, to what is left of 64 columns of d, each by w, as fitRowsAVX512 has it.")
 	}
 	Pragma("noescape")
 	g, u, v := Load(Param("sums"), GP64()), Load(Param("u"), GP64()), Load(Param("v"), GP64())
@@ -285,7 +285,7 @@ func fitRows(project bool) {
 func fitCols() {
 	TEXT("fitColsAVX512", NOSPLIT, "func(sums, v, u, d, w *float32, r, fours, stride int, flags uint64)")
 	Pragma("noescape")
-	Doc("fitColsAVX512 adds to sums, which is as v, the products of u and of what is left of a block of columns of d, each by w, of four times fours rows, which are stride bytes apart. Where flags lack fitD, d is zeros, fitW, w is ones, and fitLeft, nothing is predicted of d.")
+	comment("fitColsAVX512 adds to sums, which is as v, the products of u and of what is left of a block of columns of d, each by w, of four times fours rows, which are stride bytes apart. Where flags lack fitD, d is zeros, fitW, w is ones, and fitLeft, nothing is predicted of d.")
 	g, v, u := Load(Param("sums"), GP64()), Load(Param("v"), GP64()), Load(Param("u"), GP64())
 	d, w, r := Load(Param("d"), GP64()), Load(Param("w"), GP64()), Load(Param("r"), GP64())
 	fours, stride := Load(Param("fours"), GP64()), Load(Param("stride"), GP64())
@@ -347,7 +347,7 @@ func fitCols() {
 func differences(kind int, name string) {
 	TEXT("differences"+name+"AVX512", NOSPLIT, "func(d, w *float32, raw, base *byte, blocks int, least, middle uint64)")
 	Pragma("noescape")
-	Doc("differences" + name + "AVX512 sets d to the differences of blocks times 16 elements, and w to how they count: by their exponents, which are least at least and count as 1 at middle.")
+	comment("differences" + name + "AVX512 sets d to the differences of blocks times 16 elements, and w to how they count: by their exponents, which are least at least and count as 1 at middle.")
 	d, w, raw, base := Load(Param("d"), GP64()), Load(Param("w"), GP64()), Load(Param("raw"), GP64()), Load(Param("base"), GP64())
 	blocks, least, middle := Load(Param("blocks"), GP64()), ZMM(), ZMM()
 	x := Load(Param("least"), GP64())
@@ -407,7 +407,7 @@ func singles(bits int) {
 	name := fmt.Sprintf("singles%dAVX512", bits)
 	TEXT(name, NOSPLIT, "func(dst *float32, src *byte, vectors int)")
 	Pragma("noescape")
-	Doc(fmt.Sprintf("%s sets dst to vectors times 64 bytes of src, numbers of %d bits; of pairs the first ones come before the second ones.", name, bits))
+	comment(fmt.Sprintf("%s sets dst to vectors times 64 bytes of src, numbers of %d bits; of pairs the first ones come before the second ones.", name, bits))
 	dst, src, vectors := Load(Param("dst"), GP64()), Load(Param("src"), GP64()), Load(Param("vectors"), GP64())
 	countdown("vector", vectors, func() {
 		x, y := ZMM(), ZMM()

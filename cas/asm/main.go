@@ -11,6 +11,7 @@ package main
 import (
 	"flag"
 	"log"
+	"strings"
 
 	. "github.com/mmcloughlin/avo/build"
 )
@@ -47,4 +48,18 @@ func main() {
 		log.Fatalf("no kernels of package %q", pkg)
 	}
 	Generate()
+}
+
+// comment is Doc with lines of 110 columns.
+func comment(text ...string) {
+	var lines []string
+	line := "//"
+	for _, word := range strings.Fields(strings.Join(text, " ")) {
+		if len(line)+1+len(word) > 110 {
+			lines = append(lines, line[len("// "):])
+			line = "//"
+		}
+		line += " " + word
+	}
+	Doc(append(lines, line[len("// "):])...)
 }

@@ -40,7 +40,7 @@ func gathering(kernel func(m, k, x Op), scale uint8) func(table Register, at Vec
 func ransTable() {
 	TEXT("tableAVX512", NOSPLIT, "func(t *uint32, f *uint16)")
 	Pragma("noescape")
-	Doc("tableAVX512 is tablePortable; it writes up to 63 entries past the end.")
+	comment("tableAVX512 is fillPortable. It writes up to 63 entries past the end.")
 	t, f := Load(Param("t"), GP64()), Load(Param("f"), GP64())
 	iota := GLOBL("places", RODATA|NOPTR)
 	for i := range lanes {
@@ -120,7 +120,7 @@ func ransDecode(vectors int) {
 	name := fmt.Sprintf("decode%dAVX512", vectors*lanes)
 	TEXT(name, NOSPLIT, "func(dst *byte, steps int, t *uint32, x *uint32, words *byte, n int, raw *byte, rawStep int, out *byte, outStep int) (left, used int)")
 	Pragma("noescape")
-	Doc(fmt.Sprintf("%s decodes so many steps of %d bytes each, or fewer: it begins none when of the n bytes at words less", name, vectors*lanes),
+	comment(fmt.Sprintf("%s decodes so many steps of %d bytes each, or fewer: it begins none when of the n bytes at words less", name, vectors*lanes),
 		fmt.Sprintf("than %d are left, which is what a step reads, and uses at most. Each step has the processor fetch %d lines of 64 bytes", 2*vectors*lanes, vectors),
 		"at raw, which are to be read next, and as many at out, which are to be written, and goes on by rawStep and outStep.")
 	dst, steps := Load(Param("dst"), GP64()), Load(Param("steps"), GP64())
@@ -246,7 +246,7 @@ func ransEncode(vectors int, narrow bool) {
 	}
 	TEXT(name, NOSPLIT, "func(last, src *byte, steps int, "+params+", x *uint32, out *byte, outStep int) (put int)")
 	Pragma("noescape")
-	Doc(fmt.Sprintf("%s codes steps times %d bytes, of which the last is at src, and puts words up to the byte at last, so many bytes.", name, vectors*lanes),
+	comment(fmt.Sprintf("%s codes steps times %d bytes, of which the last is at src, and puts words up to the byte at last, so many bytes.", name, vectors*lanes),
 		fmt.Sprintf("Each step has the processor fetch %d lines of 64 bytes at out, which are to be written, and goes on by outStep.", vectors))
 	c := coder{at: Load(Param("last"), GP64())}
 	src, steps, states := Load(Param("src"), GP64()), Load(Param("steps"), GP64()), Load(Param("x"), GP64())

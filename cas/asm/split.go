@@ -74,7 +74,7 @@ func rotate(x, right, left VecVirtual, w int) {
 func merge(w int) {
 	name := map[int]string{2: "merge2SSE", 4: "merge4SSE"}[w]
 	dst, p, down, up, loop := kernel(name, "dst", w)
-	Doc(name + " makes blocks times 16 elements of their planes and rotates each right by rot bits, 0 or 1.")
+	comment(name + " makes blocks times 16 elements of their planes and rotates each right by rot bits, 0 or 1.")
 	loop(func() {
 		var out []VecVirtual
 		lo, hi := interleave(p, 0)
@@ -109,7 +109,7 @@ func interleave(p []Register, k int) (lo, hi VecVirtual) {
 func split(w int) {
 	name := map[int]string{2: "split2SSE", 4: "split4SSE"}[w]
 	src, p, up, down, loop := kernel(name, "src", w)
-	Doc(name + " rotates blocks times 16 elements left by rot bits, 0 or 1, and takes them apart into planes.")
+	comment(name + " rotates blocks times 16 elements left by rot bits, 0 or 1, and takes them apart into planes.")
 	low := XMM() // the lower byte of every 2
 	PCMPEQL(low, low)
 	PSRLW(Imm(8), low)

@@ -50,7 +50,7 @@ func wideKernel(name, dense string, w int, delta bool, returns, doc string) (sid
 		last = "floats"
 	}
 	TEXT(name, NOSPLIT, sig+last+" uint64)"+returns)
-	Doc(name + " " + doc)
+	comment(name + " " + doc)
 	Pragma("noescape")
 	side = Load(Param(dense), GP64())
 	if delta {
