@@ -8,12 +8,15 @@ TORTURE_TIME ?= 20m
 BENCH     = CKPTFS_PYTHON="$$(scripts/setup)" && export CKPTFS_PYTHON && \
             $(GO) run ./integration/bench -size $(SIZE) -rounds $(ROUNDS) $(BENCHFLAGS)
 
-.PHONY: build test unit integration posix clients race lint demo bench bench-io bench-dedup bench-clients bench-small bench-storage bench-steps bench-grown bench-training bench-codec bench-lineage bench-evostore fuzz torture clean install uninstall
+.PHONY: build test unit integration posix clients race lint demo bench bench-io bench-dedup bench-clients \
+	bench-small bench-storage bench-steps bench-grown bench-training bench-codec bench-lineage bench-evostore \
+	fuzz torture clean install uninstall
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/ckptfs ./cmd/ckptfs
 
-# Everything the tests need is set up first (scripts/setup): on a fresh machine that installs fuse3, torch and the suites.
+# Everything the tests need is set up first (scripts/setup): on a fresh machine that installs fuse3, torch and
+# the suites.
 test:
 	scripts/test unit integration
 
@@ -31,7 +34,8 @@ clients:
 posix:
 	scripts/test posix
 
-# What runs at the same time; the parsers and codecs have no state to share. lockrank: the order of locks is checked.
+# What runs at the same time; the parsers and codecs have no state to share. lockrank: the order of locks is
+# checked.
 race:
 	CGO_ENABLED=1 scripts/gotest -race -tags lockrank -short -timeout 30m ./cas/disk ./cas/locks ./cas/segment ./cas/store/... \
 		./index/... ./fs/...
@@ -49,7 +53,8 @@ bench: build
 bench-io: build
 	$(BENCH) -only write,read,torch,partial
 
-# Real programs' save and load, small and at the size of checkpoints, torchcachex's pattern, inference servers.
+# Real programs' save and load, small and at the size of checkpoints, torchcachex's pattern, inference
+# servers.
 bench-clients: build
 	$(BENCH) -only clients,cachex,servers
 
@@ -60,34 +65,39 @@ bench-small: build
 bench-training: build
 	$(BENCH) -only training
 
-# What series of checkpoints take: as files, in DVC's cache, in restic (Debian's), in a store. -clients names some of them.
+# What series of checkpoints take: as files, in DVC's cache, in restic (Debian's), in a store. -clients names
+# some of them.
 bench-storage: build
 	PYTHONPATH="$$(scripts/setup-peers)" && export PYTHONPATH && $(BENCH) -only storage
 
-# Of each save of a training run, from its first steps to convergence, what it takes alone and as a delta, and which was chosen.
+# Of each save of a training run, from its first steps to convergence, what it takes alone and as a delta, and
+# which was chosen.
 bench-steps: build
 	$(BENCH) -only steps
 
-# What packing a save of a boosted model takes as the model grows, beside hashing it; some minutes. -clients names some of the kinds.
+# What packing a save of a boosted model takes as the model grows, beside hashing it; some minutes. -clients
+# names some of the kinds.
 bench-grown: build
 	PYTHONPATH="$$(scripts/setup-peers)" && export PYTHONPATH && $(BENCH) -only grown
 
-# Sizes and speeds of coding chunks, beside other programs; what the data are is trained first, once, in minutes. BIGSMALL=1 adds
-# BigSmall, which takes minutes by itself.
+# Sizes and speeds of coding chunks, beside other programs; what the data are is trained first, once, in
+# minutes. BIGSMALL=1 adds BigSmall, which takes minutes by itself.
 bench-codec:
 	CKPTFS_PYTHON="$$(scripts/setup)" && export CKPTFS_PYTHON && PYTHONPATH="$$(scripts/setup-peers)" && export PYTHONPATH && \
 	data="$$(dirname "$$PYTHONPATH")/codec-data" && \
 	if [ ! -e "$$data/sets.json" ]; then $$CKPTFS_PYTHON integration/programs/codec_data.py "$$data"; fi && \
 	$(GO) run ./integration/bench/codec -data "$$data" -rounds $(ROUNDS)
 
-# The longest common prefix among 60,000 architectures, beside a scan and Redis (Debian's); what a match takes on a mount; some minutes. LINEAGE=lineage or asking runs one of the two.
+# The longest common prefix among 60,000 architectures, beside a scan and Redis (Debian's); what a match takes
+# on a mount; some minutes. LINEAGE=lineage or asking runs one of the two.
 LINEAGE ?= lineage,asking
 bench-lineage: build
 	scripts/setup-peers >/dev/null
 	$(BENCH) -only $(LINEAGE)
 
-# EvoStore's experiments in small: writes of models of which a part changed, by several writers (models are a tenth of SIZE); what 1,000 candidates
-# of a network architecture search take. EVOSTORE=evostore or nas runs one of the two.
+# EvoStore's experiments in small: writes of models of which a part changed, by several writers (models are a
+# tenth of SIZE); what 1,000 candidates of a network architecture search take. EVOSTORE=evostore or nas runs
+# one of the two.
 EVOSTORE ?= evostore,nas
 bench-evostore: build
 	$(BENCH) -only $(EVOSTORE)

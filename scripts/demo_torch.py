@@ -35,12 +35,15 @@ class Net(nn.Module):
         self.head = nn.Linear(512, classes)
 
 
+def bits(tensor):
+    return tensor.contiguous().reshape(-1).view(torch.uint8)
+
+
 def same(a, b):
     """Bit for bit: as integers, so that NaN equals itself and -0 does not equal 0."""
     return a.keys() == b.keys() and all(
         a[k].dtype == b[k].dtype and a[k].shape == b[k].shape
-        and torch.equal(a[k].contiguous().reshape(-1).view(torch.uint8), b[k].contiguous().reshape(-1).view(torch.uint8))
-        for k in a)
+        and torch.equal(bits(a[k]), bits(b[k])) for k in a)
 
 
 class Training:
