@@ -12,7 +12,7 @@ import (
 	"ckptfs/cas/segment"
 )
 
-// recode stores versions of a line anew, each against the one before it.
+// recode stores versions of a line again, each against the one before it.
 func recode(ctx context.Context, s *Store, ids [][2]int, prev func(v int) int, wanted func(cas.Hash) bool) (
 	CompactStats, error) {
 	c, err := s.Compact(ctx, false)
@@ -243,8 +243,8 @@ func TestCompactCrash(t *testing.T) {
 	crashAnywhere(t, small, 1, run, whole)
 }
 
-// What is the rounding of others takes next to nothing, also when it was there first; when nobody wants those
-// for themselves it is stored without them.
+// What is the rounding of others takes next to nothing, also when it was there first; when those are not
+// wanted for themselves it is stored without them.
 func TestRounded(t *testing.T) {
 	m, x := newMem(), newIndex()
 	s := open(t, m, x, Options{SegmentSize: 8 << 10})

@@ -15,8 +15,8 @@ import (
 	"ckptfs/cas/segment"
 )
 
-// A base that an fsync lost takes with it what was encoded against it, whoever put that, and wherever it
-// lies.
+// A base that an fsync lost takes with it what was encoded against it, whichever batch put that, and wherever
+// it lies.
 func TestDeltaFailsWithItsBase(t *testing.T) {
 	m, x := newMem(), newIndex()
 	s := open(t, m, x, Options{SegmentSize: 1 << 10}) // a record each

@@ -55,7 +55,7 @@ func TestDeltaModel(t *testing.T) {
 					break
 				}
 				if r.IntN(5) == 0 {
-					what += " given up"
+					what += " released"
 					b.Release()
 					break
 				}
@@ -156,7 +156,7 @@ func TestDeltaModel(t *testing.T) {
 		s.Close()
 	}
 	if recoded == 0 || lowRanks == 0 || recodedLow == 0 {
-		t.Errorf("%d records were stored anew; of low rank were %d, and became %d", recoded, lowRanks,
+		t.Errorf("%d records were stored again; of low rank were %d, and became %d", recoded, lowRanks,
 			recodedLow)
 	}
 }

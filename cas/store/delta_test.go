@@ -264,7 +264,7 @@ func TestDeltaExpect(t *testing.T) {
 	s.Expect(hashes)
 }
 
-// What a batch gave up, and another put again while it was on its way to the index, keeps its base.
+// What a batch released, and another put again while it was on its way to the index, keeps its base.
 func TestDeltaTakenOverPins(t *testing.T) {
 	m, x := newMem(), newIndex()
 	s := open(t, m, x, Options{})

@@ -11,7 +11,7 @@ import (
 	"ckptfs/cas/segment"
 )
 
-// A chunk found corrupt is stored afresh by whoever puts it next, and found there, also by a rebuild.
+// A chunk found corrupt is stored afresh by the next Put, and found there, also by a rebuild.
 func TestCorruptChunkHeals(t *testing.T) {
 	m, x := newMem(), newIndex()
 	s := open(t, m, x, Options{})

@@ -24,7 +24,7 @@ type indexer struct {
 	sound    time.Time                 // when it last was
 }
 
-// maxRenewals is how many damaged indexes in a row one operation puts up with.
+// maxRenewals is how many damaged indexes in a row one operation bears.
 const maxRenewals = 3
 
 // generation counts the indexes.

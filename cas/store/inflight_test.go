@@ -108,7 +108,7 @@ func TestInFlightDuplicate(t *testing.T) {
 			}()
 			synctest.Wait()
 			if len(bCommit)+len(got) > 0 {
-				t.Fatal("someone did not wait")
+				t.Fatal("a Put did not wait")
 			}
 			w.pass <- fault
 			wantErr(t, <-aPut, fault)
@@ -297,7 +297,7 @@ func (x *answering) Locate(hashes []cas.Hash, locs []cas.Location) (err error) {
 	return cmp.Or(err, x.memIndex.Locate(hashes, locs))
 }
 
-// looked checks a store while somebody stores a chunk, who goes on when the check is done. ok is false when
+// looked checks a store while a Put stores a chunk, which goes on when the check is done. ok is false when
 // it waits for that one: then he is let go.
 func looked(t *testing.T, s *Store, goOn func(ok bool)) (found []Finding) {
 	t.Helper()
@@ -309,13 +309,13 @@ func looked(t *testing.T, s *Store, goOn func(ok bool)) (found []Finding) {
 	synctest.Wait()
 	ok := len(checked) > 0
 	if !ok {
-		t.Error("the check waits for who stores a chunk")
+		t.Error("the check waits for the Put of a chunk")
 	}
 	goOn(ok)
 	return <-checked
 }
 
-// Who stores a chunk may find the index damaged, and make it anew when no check looks at a segment: so a
+// A Put may find the index damaged, and make it again when no check looks at a segment: so a
 // check does not wait for him.
 func TestCheckWhileIndexRots(t *testing.T) {
 	opt := Options{NewIndex: func(error) (Locator, error) { return newIndex(), nil }}
@@ -358,7 +358,7 @@ func TestCheckWhileIndexRots(t *testing.T) {
 	})
 }
 
-// What the index lost and is just being stored anew is not lost, and neither is what is a delta of it.
+// What the index lost and is just being stored again is not lost, and neither is what is a delta of it.
 func TestCheckWhileStoredAnew(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, m *disk.Mem, x *memIndex, g *gate, s *Store) {
 		b := s.Begin()
@@ -387,12 +387,12 @@ func TestCheckWhileStoredAnew(t *testing.T) {
 		w := <-g.writes
 		found := looked(t, s, func(bool) { w.pass <- nil })
 		if len(found) > 0 {
-			t.Errorf("while it is stored anew: %v", found)
+			t.Errorf("while it is stored again: %v", found)
 		}
 		<-done
 		commit(t, b)
 		if _, found := checkAll(t, s, CheckOptions{ReadData: true}); len(found) > 0 {
-			t.Errorf("stored anew: %v", found)
+			t.Errorf("stored again: %v", found)
 		}
 		wantErr(t, s.Close(), nil)
 	})

@@ -12,7 +12,7 @@ import (
 	"ckptfs/cas/segment"
 )
 
-// Columns that an fsync lost take with them what was stored with their help, whoever put that.
+// Columns that an fsync lost take with them what was stored with their help, whichever batch put that.
 func TestLowRankFailsWithItsColumns(t *testing.T) {
 	m := newMem()
 	s := open(t, m, newIndex(), Options{SegmentSize: 1}) // a record each

@@ -309,8 +309,8 @@ func TestLowRankTwins(t *testing.T) {
 	wantGet(t, s, raw)
 }
 
-// Many put chunks of the same columns at once, in batches of which some are given up: none is stored without
-// them.
+// Many put chunks of the same columns at once, in batches of which some are released without a commit: none
+// is stored without them.
 func TestLowRankTogether(t *testing.T) {
 	s := open(t, newMem(), newIndex(), Options{SegmentSize: 4 << 10})
 	b := s.Begin()

@@ -24,7 +24,7 @@ func (b *Batch) PutHeld(kind cas.Kind, hashes []cas.Hash, held []bool) error {
 		case loc.Segment == 0 || !serves(loc.Kind, kind):
 			held[i] = false
 		case loc.Delta:
-			// As in Put; what waits for a base is for Put, which makes the batch wait too.
+			// As in Put; what depends on a pending base is for Put, which makes the batch wait too.
 			_, on, err := s.secure(hashes[i], loc)
 			held[i] = err == nil && len(on) == 0
 		}

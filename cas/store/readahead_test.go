@@ -228,7 +228,7 @@ func TestExpectBases(t *testing.T) {
 	}
 }
 
-// Two who expect the same have it read once, and it stays until both are done.
+// Two callers that expect the same have it read once, and it stays until both are done.
 func TestExpectTwice(t *testing.T) {
 	s := open(t, newMem(), newIndex(), Options{})
 	_, hashes := large(t, s, 9)

@@ -50,7 +50,7 @@ func (x *rotting) ForEach(from, to uint16, f func(cas.Entry) error) error {
 	return cmp.Or(x.ask(), x.memIndex.ForEach(from, to, f))
 }
 
-// The index proves damaged again and again while chunks are put, read, swept and checked: nobody but a sweep
+// The index proves damaged again and again while chunks are put, read, swept and checked: nothing but a sweep
 // or a check notices.
 func TestIndexRotsUnderLoad(t *testing.T) {
 	m := newMem()

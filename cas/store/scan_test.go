@@ -9,7 +9,7 @@ import (
 	"ckptfs/cas"
 )
 
-// Records of a kind are found again in their order, by an index that was made anew too; sweeps take those
+// Records of a kind are found again in their order, by an index that was made again too; sweeps take those
 // that nothing wants.
 func TestEach(t *testing.T) {
 	m, x := newMem(), newIndex()
