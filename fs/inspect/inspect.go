@@ -6,7 +6,7 @@
 // of a file, or several that are its pieces, or chunks as zarr has them (array.go). Elements are read through
 // plans of views, so that any file that has a layout will do.
 //
-// There is no state and no lock: each request looks at files anew, and keeps them pinned until it is
+// There is no state and no lock: each request looks at the files again, and keeps them pinned until it is
 // answered.
 package inspect
 
@@ -40,6 +40,7 @@ type File interface {
 	Pin() // keeps it known until as many Unpins
 	Unpin()
 	Path() string // by one of its names
+	Ino() uint64  // its inode number
 	Info() (Info, error)
 	Manifest() (cas.Hash, error) // zero: it is not packed
 	// Contents is what a regular file holds now; tree.ErrNotRegular for another.

@@ -5,9 +5,9 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"sync"
 
 	"ckptfs/cas"
+	"ckptfs/cas/locks"
 	"ckptfs/fs/control"
 	"ckptfs/fs/steps"
 	"ckptfs/fs/tree"
@@ -19,14 +19,14 @@ import (
 // qualityMetric is the metric of a step by which matches of equal length are ranked; greater is better.
 const qualityMetric = "quality"
 
-// catalogue is the live models by their architectures, as of one moment of the ledger. Queries need no lock of models: they find in it all that an
-// answer is made of.
+// catalogue is the live models by their architectures, as of one moment of the ledger. Queries need no lock
+// of models: they find in it all that an answer is made of.
 type catalogue struct {
 	*prefix.Catalogue
 	gen     uint64 // of the ledger
 	unsaved int    // changes since it was restored or saved
 
-	mu sync.RWMutex
+	mu locks.RWMutex[knownLock]
 	in map[uint64]*known // models, by number
 }
 
@@ -60,11 +60,12 @@ func (c *catalogue) set(seq uint64, k *known) {
 	}
 }
 
-// upToDate brings the catalogue up to the ledger. m.mu is held, and the ledger settled.
-func (m *models) upToDate(v *Volume) *catalogue {
+// upToDateLocked brings the catalogue up to the ledger. The ledger is settled.
+func (m *Models) upToDateLocked() *catalogue {
+	m.mu.AssertHeld()
 	c := m.catalogue.Load()
 	if c == nil {
-		c = m.restoreCatalogue(v)
+		c = m.restoreCatalogueLocked()
 	} else if c.gen == m.book.Gen && !m.recheck {
 		return c
 	}
@@ -73,7 +74,7 @@ func (m *models) upToDate(v *Volume) *catalogue {
 	var fresh []*known
 	for _, e := range m.book.Live() {
 		live[e.Seq] = true
-		k := knownOf(e, m.qualityOf(e))
+		k := knownOf(e, m.qualityOfLocked(e))
 		old := c.get(e.Seq)
 		switch {
 		case old != nil && old.from == k.from:
@@ -94,7 +95,7 @@ func (m *models) upToDate(v *Volume) *catalogue {
 		}
 	}
 	c.Fill(len(fresh), func(i int, r *graph.OutlineReader) (prefix.Model, *graph.Outline, error) {
-		p, err := v.graphRecord(fresh[i].graph)
+		p, err := m.graphRecord(fresh[i].graph)
 		if err != nil {
 			return prefix.Model{}, nil, err
 		}
@@ -102,7 +103,7 @@ func (m *models) upToDate(v *Volume) *catalogue {
 		return prefix.Model{Seq: fresh[i].Seq, Quality: fresh[i].quality}, g, err
 	}, func(i int, err error) {
 		c.set(fresh[i].Seq, nil)
-		v.noGraph(fresh[i], err)
+		m.noGraph(fresh[i], err)
 	})
 	var gone []uint64
 	c.mu.RLock()
@@ -121,8 +122,9 @@ func (m *models) upToDate(v *Volume) *catalogue {
 	return c
 }
 
-// qualityOf is what a model's step says of its quality; NaN when it says nothing.
-func (m *models) qualityOf(e *ledger.Entry) float64 {
+// qualityOfLocked is what a model's step says of its quality; NaN when it says nothing.
+func (m *Models) qualityOfLocked(e *ledger.Entry) float64 {
+	m.mu.AssertHeld()
 	run, step, _ := steps.In(e.Path)
 	if st := m.seen[run+"/"+step]; st != nil {
 		if q, ok := st.Metrics[qualityMetric]; ok {
@@ -133,21 +135,24 @@ func (m *models) qualityOf(e *ledger.Entry) float64 {
 }
 
 // noGraph tells of a model whose graph cannot be read.
-func (v *Volume) noGraph(k *known, err error) {
-	v.report(slog.LevelWarn, "the architecture of a model cannot be read: it takes no part in matches", "path", k.Path, "reason", err)
+func (m *Models) noGraph(k *known, err error) {
+	m.o.Report(slog.LevelWarn, "the architecture of a model cannot be read: it takes no part in matches", "path", k.Path, "reason", err)
 }
 
-// saveAfter is how many changes of the catalogue are worth a snapshot at once. Fewer are saved at the end, or lost, and made again.
+// saveAfter is how many changes of the catalogue are worth a snapshot at once. Fewer are saved at the end, or
+// lost, and made again.
 const saveAfter = 1000
 
-// saveCatalogue leaves the next start a snapshot of the catalogue, unless fewer than least changes are to be saved. m.mu is held.
-func (m *models) saveCatalogue(v *Volume, least int) {
+// saveCatalogueLocked leaves the next start a snapshot of the catalogue, unless fewer than least changes are
+// to be saved.
+func (m *Models) saveCatalogueLocked(least int) {
+	m.mu.AssertHeld()
 	c := m.catalogue.Load()
-	if c == nil || v.readOnly || c.unsaved < least {
+	if c == nil || m.o.ReadOnly || c.unsaved < least {
 		return
 	}
 	// Nothing is synced: what a power cut leaves of it is seen to be damaged, and not used.
-	path := filepath.Join(v.dir, tree.CatalogueFile)
+	path := filepath.Join(m.o.Dir, tree.CatalogueFile)
 	err := os.WriteFile(path+".new", c.Snapshot(func(seq uint64) prefix.Tag {
 		if k := c.get(seq); k != nil {
 			return tagOf(k.graph)
@@ -159,7 +164,7 @@ func (m *models) saveCatalogue(v *Volume, least int) {
 	}
 	if err != nil {
 		os.Remove(path + ".new")
-		v.report(slog.LevelWarn, "the next start makes the catalogue of architectures again", "reason", err)
+		m.o.Report(slog.LevelWarn, "the next start makes the catalogue of architectures again", "reason", err)
 		return
 	}
 	c.unsaved = 0
@@ -175,9 +180,10 @@ func tagOf(parts []cas.Hash) prefix.Tag {
 	return prefix.Tag(h[:])
 }
 
-// restoreCatalogue is what of the last snapshot the ledger still says; empty when there is none. m.mu is held.
-func (m *models) restoreCatalogue(v *Volume) *catalogue {
-	path := filepath.Join(v.dir, tree.CatalogueFile)
+// restoreCatalogueLocked is what of the last snapshot the ledger still says; empty when there is none.
+func (m *Models) restoreCatalogueLocked() *catalogue {
+	m.mu.AssertHeld()
+	path := filepath.Join(m.o.Dir, tree.CatalogueFile)
 	in := map[uint64]*known{}
 	p, err := os.ReadFile(path)
 	if err == nil {
@@ -197,7 +203,7 @@ func (m *models) restoreCatalogue(v *Volume) *catalogue {
 		}
 	}
 	if !os.IsNotExist(err) {
-		v.report(slog.LevelWarn, "the catalogue of architectures is made again", "reason", err)
+		m.o.Report(slog.LevelWarn, "the catalogue of architectures is made again", "reason", err)
 	}
 	return &catalogue{Catalogue: prefix.New(), in: map[uint64]*known{}}
 }

@@ -15,8 +15,8 @@ type saying struct {
 	problem         string // why it does not count, or not all of it
 }
 
-// says is what the step of p says of its parents. What names tensors that nobody has is refused as a whole, once all files of the step are packed; until then it is as if
-// nothing was said.
+// says is what the step of p says of its parents. What names tensors that nobody has is refused as a whole,
+// once all files of the step are packed; until then it is as if nothing was said.
 func (s *settling) says(p *stepPlace) ledger.Declared {
 	said, ok := s.said[p.step]
 	if !ok {
@@ -34,8 +34,8 @@ func (s *settling) judge(p *stepPlace) saying {
 	if len(said.Tensors) == 0 {
 		return said
 	}
-	to, err := ledger.Resolve(said.Parent, p.step.From(p.run), s.v.mountpoint)
-	if err != nil { // which who looks for it says
+	to, err := ledger.Resolve(said.Parent, p.step.From(p.run), s.o.Mountpoint())
+	if err != nil { // which the search for it says
 		return said
 	}
 	ours, whole := s.tensorNames(p.run, p.step, "")
@@ -60,7 +60,8 @@ func (s *settling) judge(p *stepPlace) saying {
 	return said
 }
 
-// tensorNames is the names of the tensors in the files of a step at or below rel ("" and ".": all), and whether it is all of them: some may not be packed yet.
+// tensorNames is the names of the tensors in the files of a step at or below rel ("" and ".": all), and
+// whether it is all of them: some may not be packed yet.
 func (s *settling) tensorNames(run string, st *steps.Step, rel string) (names map[string]bool, whole bool) {
 	names, whole = map[string]bool{}, true
 	for _, f := range st.Files {
@@ -68,14 +69,14 @@ func (s *settling) tensorNames(run string, st *steps.Step, rel string) (names ma
 			continue
 		}
 		p := stepPlace{path: path.Join(steps.Dir, run, st.Name, f.Rel)}
-		packed, err := s.v.lookAtPlace(&p)
+		packed, err := s.lookAtPlace(&p)
 		if err != nil || p.waits {
 			whole = false
 		}
 		if !packed {
 			continue
 		}
-		if m := s.v.modelManifest(p.manifest); m != nil {
+		if m := s.modelManifest(p.manifest); m != nil {
 			for i := range m.Tensors {
 				names[m.Tensors[i].Name] = true
 			}

@@ -20,11 +20,11 @@ func (s *settling) enter(p *stepPlace) error {
 	}
 	p.state = 1
 	defer func() { p.state = 2 }()
-	v, book := s.v, s.book
-	m := v.modelManifest(p.manifest)
+	book := s.book
+	m := s.modelManifest(p.manifest)
 	if m == nil {
 		if p.before != nil {
-			book.Retire(p.before.Seq, v.now().UnixNano())
+			book.Retire(p.before.Seq, s.o.Now().UnixNano())
 		}
 		return nil
 	}
@@ -40,11 +40,11 @@ func (s *settling) enter(p *stepPlace) error {
 		e.How = lineage.None
 	}
 	g, from, _ := s.graphOf(p, m, "")
-	s.keepGraph(e, g, from)
+	s.keepGraphLocked(e, g, from)
 	e.Owners = s.owners(e, tensors, e.Parent, e.How, s.says(p).Tensors)
 	e.Owned = lineage.Shares(e.Owners, bytes)
 	if p.before != nil { // written again: what it was is no more, and its parent
-		book.Retire(p.before.Seq, v.now().UnixNano())
+		book.Retire(p.before.Seq, s.o.Now().UnixNano())
 	}
 	if err := book.Add(e); err != nil {
 		// No owner but an ancestor is ever named; should it be, the model stands alone.
@@ -63,10 +63,10 @@ func (s *settling) again(p *stepPlace) error {
 	d := s.says(p)
 	otherNames := false // what began as what may be known otherwise now
 	if e != nil {
-		if m := s.v.modelManifest(e.Manifest); m != nil {
+		if m := s.modelManifest(e.Manifest); m != nil {
 			g, from, same := s.graphOf(p, m, e.GraphFrom)
 			if !same {
-				s.keepGraph(e, g, from)
+				s.keepGraphLocked(e, g, from)
 				s.book.Change(e)
 			}
 			otherNames = d.Transfer && (!same || len(s.seen) > 0)
@@ -94,7 +94,7 @@ func (s *settling) again(p *stepPlace) error {
 		s.problems[at] = err.Error()
 		return nil
 	}
-	m := s.v.modelManifest(e.Manifest)
+	m := s.modelManifest(e.Manifest)
 	if m == nil {
 		return nil
 	}
@@ -117,10 +117,10 @@ func (s *settling) owners(e *ledger.Entry, tensors []lineage.Tensor, parent uint
 		return lineage.Inherit(seq, tensors, nil)
 	}
 	if how == lineage.Transfer {
-		renamed = s.v.transferred(e, pe, renamed)
+		renamed = s.transferred(e, pe, renamed)
 	}
 	owners := pe.Owners
-	if pm := s.v.modelManifest(pe.Manifest); pm != nil && (len(owners) == len(pm.Tensors) || owners == nil) {
+	if pm := s.modelManifest(pe.Manifest); pm != nil && (len(owners) == len(pm.Tensors) || owners == nil) {
 		theirs, _, _ := modelTensors(pm)
 		if owners == nil { // retired: what it had of others is forgotten, what the child has of it is not
 			owners = lineage.Inherit(parent, theirs, nil)
@@ -130,16 +130,17 @@ func (s *settling) owners(e *ledger.Entry, tensors []lineage.Tensor, parent uint
 	return lineage.Inherit(seq, tensors, nil)
 }
 
-// manifestOf reads a manifest; nil when it cannot be read or names no tensors.
-func (v *Volume) modelManifest(h cas.Hash) *manifest.Manifest {
-	m, err := v.asm.Manifest(h)
-	if err != nil || len(m.Tensors) == 0 {
+// modelManifest reads a manifest; nil when it cannot be read or names no tensors.
+func (m *Models) modelManifest(h cas.Hash) *manifest.Manifest {
+	doc, err := m.o.Manifest(h)
+	if err != nil || len(doc.Tensors) == 0 {
 		return nil
 	}
-	return m
+	return doc
 }
 
-// modelTensors is what the lineage knows tensors by: in the manifest's order, with their bytes, and the marks of the largest.
+// modelTensors is what the lineage knows tensors by: in the manifest's order, with their bytes, and the marks
+// of the largest.
 func modelTensors(m *manifest.Manifest) (tensors []lineage.Tensor, bytes []int64, marks []uint64) {
 	objects := m.Digests()
 	users := map[int]int{}

@@ -1,15 +1,15 @@
 package models
 
 import (
-	"sync"
-
 	"ckptfs/cas"
+	"ckptfs/cas/locks"
 	"ckptfs/index/graph"
 )
 
-// graphCache holds graphs that were read lately, by their records: one search asks again and again about descendants of the same models. Nobody changes them.
+// graphCache holds graphs that were read lately, by their records: one search asks again and again about
+// descendants of the same models. Nobody changes them.
 type graphCache struct {
-	mu    sync.Mutex
+	mu    locks.Mutex[leafLock]
 	m     map[cas.Hash]*graph.Graph
 	bytes int
 }

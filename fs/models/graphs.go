@@ -10,12 +10,13 @@ import (
 	"maps"
 	"path"
 	"strings"
-	"sync"
 
 	"golang.org/x/sys/unix"
 
 	"ckptfs/cas"
+	"ckptfs/cas/locks"
 	"ckptfs/fs/control"
+	"ckptfs/fs/inspect"
 	"ckptfs/fs/steps"
 	"ckptfs/index/graph"
 	"ckptfs/index/graph/source"
@@ -26,7 +27,7 @@ import (
 
 // graphParts are records of graphs that are not durable yet.
 type graphParts struct {
-	mu sync.Mutex
+	mu locks.Mutex[leafLock]
 	m  map[cas.Hash][]byte
 }
 
@@ -70,14 +71,14 @@ func (s *settling) graphOf(p *stepPlace, m *manifest.Manifest, before string) (g
 			files[i].Rel = rel
 		}
 		if f.Rel == p.rel {
-			files[i].Attr = s.v.graphAttr(p.path)
+			files[i].Attr = s.graphAttr(p.path)
 		}
 	}
 	tensors, behind := m.Tensors, ""
 	set := s.shardsOf(p)
 	if set != nil {
-		if path.Base(p.rel) != set.files[0] {
-			from = partOf + path.Base(set.index)
+		if path.Base(p.rel) != set.Files[0] {
+			from = partOf + path.Base(set.Index)
 			return nil, from, before == from
 		}
 		var ok bool
@@ -91,7 +92,7 @@ func (s *settling) graphOf(p *stepPlace, m *manifest.Manifest, before string) (g
 			s.taken[path.Join(at, src.Rel)] = true
 			return nil, before, true
 		}
-		g, err := source.Read(&src, func(rel string) (io.ReaderAt, int64, func(), error) { return s.v.perusePath(path.Join(at, rel)) }, tensors)
+		g, err := source.Read(&src, func(rel string) (io.ReaderAt, int64, func(), error) { return s.open(path.Join(at, rel)) }, tensors)
 		if err == nil {
 			s.taken[path.Join(at, src.Rel)] = true
 			return g, key, false
@@ -104,18 +105,12 @@ func (s *settling) graphOf(p *stepPlace, m *manifest.Manifest, before string) (g
 }
 
 // graphAttr is the attribute of a model that has its graph; nil when there is none.
-func (v *Volume) graphAttr(p string) []byte {
-	n, err := v.resolve(p)
+func (m *Models) graphAttr(p string) []byte {
+	value, err := m.o.Files.Attribute(p, source.Xattr)
 	if err != nil {
 		return nil
 	}
-	defer n.unref(1)
-	value := make([]byte, maxXattr)
-	k, err := v.GetXattr(context.Background(), n, source.Xattr, value)
-	if err != nil {
-		return nil
-	}
-	return value[:k]
+	return value
 }
 
 // ownKey reports whether a key is that of such a source.
@@ -124,8 +119,9 @@ func ownKey(key, rel string) bool {
 	return !ok && kind == key || strings.HasPrefix(rest, rel+" ")
 }
 
-// keepGraph makes a graph that of an entry, to be recorded with it. A graph that is too large is none.
-func (m *models) keepGraph(e *ledger.Entry, g *graph.Graph, from string) {
+// keepGraphLocked makes a graph that of an entry, to be recorded with it. A graph that is too large is none.
+func (m *Models) keepGraphLocked(e *ledger.Entry, g *graph.Graph, from string) {
+	m.mu.AssertHeld()
 	e.Graph, e.GraphFrom = nil, from
 	if g == nil {
 		return
@@ -146,13 +142,13 @@ func (m *models) keepGraph(e *ledger.Entry, g *graph.Graph, from string) {
 }
 
 // graphRecord is a graph's record, from its parts.
-func (v *Volume) graphRecord(parts []cas.Hash) ([]byte, error) {
+func (m *Models) graphRecord(parts []cas.Hash) ([]byte, error) {
 	var p []byte
 	for _, h := range parts {
-		record := v.models.parts.get(h)
+		record := m.parts.get(h)
 		if record == nil {
 			var err error
-			if record, err = v.store.Get(h, nil); err != nil {
+			if record, err = m.o.Store.Get(h, nil); err != nil {
 				return nil, err
 			}
 		}
@@ -161,35 +157,36 @@ func (v *Volume) graphRecord(parts []cas.Hash) ([]byte, error) {
 	return p, nil
 }
 
-// graphOf is the graph of a record, which is others', too.
-func (v *Volume) graphOf(parts []cas.Hash) (*graph.Graph, error) {
+// readGraph is the graph of a record, which is others', too.
+func (m *Models) readGraph(parts []cas.Hash) (*graph.Graph, error) {
 	if len(parts) == 1 {
-		if g := v.models.graphs.get(parts[0]); g != nil {
+		if g := m.graphs.get(parts[0]); g != nil {
 			return g, nil
 		}
 	}
-	p, err := v.graphRecord(parts)
+	p, err := m.graphRecord(parts)
 	if err != nil {
 		return nil, err
 	}
 	g, err := graph.Decode(p)
 	if err == nil && len(parts) == 1 {
-		v.models.graphs.put(parts[0], g, len(p))
+		m.graphs.put(parts[0], g, len(p))
 	}
 	return g, err
 }
 
-// transferred maps the tensors of a model that a transfer read under other names to those of the parent: by the prefix that the architectures have in
-// common, as far as they are known, and by what the model's step says, which counts.
-func (v *Volume) transferred(e, parent *ledger.Entry, said map[string]string) map[string]string {
+// transferred maps the tensors of a model that a transfer read under other names to those of the parent: by
+// the prefix that the architectures have in common, as far as they are known, and by what the model's step
+// says, which counts.
+func (m *Models) transferred(e, parent *ledger.Entry, said map[string]string) map[string]string {
 	if len(e.Graph) == 0 || len(parent.Graph) == 0 {
 		return said
 	}
-	g, err := v.graphOf(e.Graph)
+	g, err := m.readGraph(e.Graph)
 	if err != nil {
 		return said
 	}
-	stored, err := v.graphOf(parent.Graph)
+	stored, err := m.readGraph(parent.Graph)
 	if err != nil {
 		return said
 	}
@@ -202,35 +199,24 @@ func (v *Volume) transferred(e, parent *ledger.Entry, said map[string]string) ma
 	return read
 }
 
-// Match finds the stored model with the longest prefix in common with an architecture.
-func (v *Volume) Match(ctx context.Context, o control.MatchOptions) (*control.MatchAnswer, error) {
-	if o.Pin != "" {
-		return v.ask(ctx, o.Pin, o)
-	}
-	a, n, err := v.match(ctx, o)
-	if n != nil {
-		n.unref(1)
-	}
-	return a, err
-}
-
-// match is Match, with a reference to the model's file, or nil.
-func (v *Volume) match(ctx context.Context, o control.MatchOptions) (out *control.MatchAnswer, n *Node, err error) {
+// Match finds the stored model with the longest prefix in common with an architecture, and its file, pinned;
+// nil when there is none.
+func (m *Models) Match(ctx context.Context, o control.MatchOptions) (out *control.MatchAnswer, n inspect.File, err error) {
 	if o.Like != "" {
-		like := v.source(o.Like)
-		err := v.settledAfterSave(ctx, func(m *models) error {
-			e, err := m.oneGraph(v, like)
+		like := m.o.Files.Source(o.Like)
+		err := m.withAfterSave(ctx, func() error {
+			e, err := m.oneGraphLocked(like)
 			if err != nil {
 				return err
 			}
 			if len(e.Graph) == 0 {
 				return &fs.PathError{Op: "match", Path: o.Like, Err: fmt.Errorf("its architecture is not known: %w", unix.ENODATA)}
 			}
-			g, err := v.graphOf(e.Graph)
+			g, err := m.readGraph(e.Graph)
 			if err != nil {
 				return &fs.PathError{Op: "match", Path: o.Like, Err: err}
 			}
-			out, n, err = v.answerTo(m.upToDate(v), g, e.Seq, o.ExcludeRun)
+			out, n, err = m.answerTo(m.upToDateLocked(), g, e.Seq, o.ExcludeRun)
 			return err
 		})
 		return out, n, err
@@ -239,21 +225,21 @@ func (v *Volume) match(ctx context.Context, o control.MatchOptions) (out *contro
 	if err != nil {
 		return nil, nil, fmt.Errorf("match: %w: %w", err, unix.EINVAL)
 	}
-	if c := v.models.catalogue.Load(); o.AsKnown && c != nil {
-		if !v.readOnly {
-			v.models.rouse()
+	if c := m.catalogue.Load(); o.AsKnown && c != nil {
+		if !m.o.ReadOnly {
+			m.Rouse()
 		}
-		return v.answerTo(c, g, 0, o.ExcludeRun)
+		return m.answerTo(c, g, 0, o.ExcludeRun)
 	}
-	err = v.settled(ctx, func(m *models) error {
-		out, n, err = v.answerTo(m.upToDate(v), g, 0, o.ExcludeRun)
+	err = m.with(ctx, func() error {
+		out, n, err = m.answerTo(m.upToDateLocked(), g, 0, o.ExcludeRun)
 		return err
 	})
 	return out, n, err
 }
 
 // answerTo finds the best model for g but self, whose file is still there, and takes a reference to that.
-func (v *Volume) answerTo(c *catalogue, g *graph.Graph, self uint64, excludeRun string) (*control.MatchAnswer, *Node, error) {
+func (m *Models) answerTo(c *catalogue, g *graph.Graph, self uint64, excludeRun string) (*control.MatchAnswer, inspect.File, error) {
 	out := &control.MatchAnswer{GraphKind: g.Kind.String(), Vertices: len(g.Vertices)}
 	gone := map[uint64]bool{self: true}
 	q := prefix.Query{}
@@ -280,17 +266,17 @@ func (v *Volume) answerTo(c *catalogue, g *graph.Graph, self uint64, excludeRun 
 			gone[seq] = true
 			continue
 		}
-		n, err := v.resolve(k.Path)
-		if err == nil && n.ino != k.ino {
-			n.unref(1)
+		n, err := m.o.Files.Open(k.Path)
+		if err == nil && n.Ino() != k.ino {
+			n.Unpin()
 		}
-		if err != nil || n.ino != k.ino {
+		if err != nil || n.Ino() != k.ino {
 			gone[seq] = true
 			continue
 		}
-		if out.Match, err = v.describeMatch(k, g, &found); err != nil {
-			n.unref(1)
-			v.noGraph(k, err)
+		if out.Match, err = m.describeMatch(k, g, &found); err != nil {
+			n.Unpin()
+			m.noGraph(k, err)
 			gone[seq] = true
 			continue
 		}
@@ -298,8 +284,8 @@ func (v *Volume) answerTo(c *catalogue, g *graph.Graph, self uint64, excludeRun 
 	}
 }
 
-func (v *Volume) describeMatch(k *known, g *graph.Graph, found *prefix.Match) (*control.Match, error) {
-	stored, err := v.graphOf(k.graph)
+func (m *Models) describeMatch(k *known, g *graph.Graph, found *prefix.Match) (*control.Match, error) {
+	stored, err := m.readGraph(k.graph)
 	if err != nil {
 		return nil, err
 	}
@@ -308,19 +294,19 @@ func (v *Volume) describeMatch(k *known, g *graph.Graph, found *prefix.Match) (*
 		a.Pairs = append(a.Pairs, [2]string{g.Vertices[p.New].Name, stored.Vertices[p.Stored].Name})
 	}
 	sizes := map[string]int64{}
-	docs := []*manifest.Manifest{v.modelManifest(k.manifest)}
+	docs := []*manifest.Manifest{m.modelManifest(k.manifest)}
 	if index := indexOf(k.Path, k.from); index != "" {
-		set := v.readShards(index)
+		set := m.ReadShards(index)
 		if set == nil {
 			return nil, fmt.Errorf("%s: %w", index, unix.ENOENT)
 		}
 		a.Path = index
-		for _, file := range set.files[1:] {
+		for _, file := range set.Files[1:] {
 			p := stepPlace{path: path.Join(path.Dir(index), file)}
-			if ok, err := v.lookAtPlace(&p); !ok {
+			if ok, err := m.lookAtPlace(&p); !ok {
 				return nil, fmt.Errorf("%s: %w", p.path, cmp.Or(err, error(unix.ENOENT)))
 			}
-			docs = append(docs, v.modelManifest(p.manifest))
+			docs = append(docs, m.modelManifest(p.manifest))
 		}
 		a.Size = 0
 	}

@@ -14,9 +14,10 @@ import (
 	"ckptfs/index/manifest"
 )
 
-// A model that nobody says anything of comes from another where at least half of the bytes of its tensors are that one's: frozen weights, or a copy
-// with some added. What models have in common by chance does not count: tensors of less than minTelling bytes, those of one or two different
-// elements (norms and biases as they begin, counters, masks), and files of the same step, which are saved together.
+// A model that nobody says anything of comes from another where at least half of the bytes of its tensors are
+// that one's: frozen weights, or a copy with some added. What models have in common by chance does not count:
+// tensors of less than minTelling bytes, those of one or two different elements (norms and biases as they
+// begin, counters, masks), and files of the same step, which are saved together.
 const (
 	minTelling = 1 << 10
 	maxVaried  = 1 << 20 // bytes of a tensor that are looked at
@@ -31,12 +32,12 @@ func (s *settling) likely(p *stepPlace, m *manifest.Manifest, tensors []lineage.
 		if strings.HasPrefix(e.Path, path.Join(steps.Dir, p.run, p.step.Name)+"/") || s.comesFrom(e, p) {
 			continue
 		}
-		theirs := s.v.modelManifest(e.Manifest)
+		theirs := s.modelManifest(e.Manifest)
 		if theirs == nil {
 			continue
 		}
 		if c == nil {
-			r, _, done, err := s.v.perusePath(p.path)
+			r, _, done, err := s.open(p.path)
 			if err != nil {
 				return 0
 			}
@@ -61,7 +62,7 @@ func (s *settling) comesFrom(e *ledger.Entry, p *stepPlace) bool {
 	}
 	from, d := st.From(run), st.Declared
 	return slices.ContainsFunc(append([]string{d.Parent}, d.MergedFrom...), func(said string) bool {
-		to, err := ledger.Resolve(said, from, s.v.mountpoint)
+		to, err := ledger.Resolve(said, from, s.o.Mountpoint())
 		return said != "" && err == nil && (to == p.path || strings.HasPrefix(p.path, to+"/"))
 	})
 }
@@ -111,7 +112,8 @@ func (c *contents) tells(i int) bool {
 	return told
 }
 
-// varied reports whether what r reads has more than two different elements of so many bytes. Of nearly all that have it reads but the beginning.
+// varied reports whether what r reads has more than two different elements of so many bytes. Of nearly all
+// that have it reads but the beginning.
 func varied(r io.Reader, width int) bool {
 	buf := make([]byte, 4096*width)
 	var seen [][]byte

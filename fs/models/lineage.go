@@ -17,35 +17,35 @@ import (
 	"ckptfs/index/ledger"
 )
 
-// settled brings the ledger up to date and calls f with it.
-func (v *Volume) settled(ctx context.Context, f func(m *models) error) error {
-	m := v.models
+// with brings the ledger up to date and calls f with it.
+func (m *Models) with(ctx context.Context, f func() error) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if err := m.settle(ctx, v); err != nil {
+	if err := m.settleLocked(ctx); err != nil {
 		return err
 	}
 	if len(m.book.Changed()) > 0 {
-		m.rouse()
+		m.Rouse()
 	}
 	if m.catalogue.Load() != nil {
-		m.upToDate(v)
+		m.upToDateLocked()
 	}
-	return f(m)
+	return f()
 }
 
-// settledAfterSave is settled; should what is asked about not be there, it waits for a save that is just ending.
-func (v *Volume) settledAfterSave(ctx context.Context, f func(m *models) error) error {
-	err := v.settled(ctx, f)
-	if err == nil || v.readOnly {
+// withAfterSave is with; should what is asked about not be there, it waits for a save that is just ending.
+func (m *Models) withAfterSave(ctx context.Context, f func() error) error {
+	err := m.with(ctx, f)
+	if err == nil || m.o.ReadOnly {
 		return err
 	}
-	v.awaitReleases(ctx)
-	return v.settled(ctx, f)
+	m.o.Released(ctx)
+	return m.with(ctx, f)
 }
 
-// at lists the live models at or below a path by number, or, when there are none, the retired ones.
-func (m *models) at(p string) []*ledger.Entry {
+// atLocked lists the live models at or below a path by number, or, when there are none, the retired ones.
+func (m *Models) atLocked(p string) []*ledger.Entry {
+	m.mu.AssertHeld()
 	var live, dead []*ledger.Entry
 	for _, e := range m.book.At(p) {
 		if e.RetiredAt == 0 {
@@ -69,27 +69,14 @@ func describe(e *ledger.Entry) control.Model {
 	return m
 }
 
-// source is the path that a view stands for, or the path.
-func (v *Volume) source(p string) string {
-	n, err := v.resolve(p)
-	if err != nil {
-		return p
-	}
-	defer n.unref(1)
-	if n.view != nil {
-		return n.view.src.Path()
-	}
-	return p
-}
-
 // Lineage tells where the models at or below a path come from.
-func (v *Volume) Lineage(ctx context.Context, p string) (*control.Lineage, error) {
+func (m *Models) Lineage(ctx context.Context, p string) (*control.Lineage, error) {
 	out := &control.Lineage{Path: p, Models: []control.ModelLineage{}}
-	src := v.source(p)
-	err := v.settledAfterSave(ctx, func(m *models) error {
-		entries := m.at(src)
+	src := m.o.Files.Source(p)
+	err := m.withAfterSave(ctx, func() error {
+		entries := m.atLocked(src)
 		if len(entries) == 0 {
-			return v.noModel("lineage", p, src)
+			return m.noModel("lineage", p, src)
 		}
 		out.Models = out.Models[:0]
 		for _, e := range entries {
@@ -109,7 +96,7 @@ func (v *Volume) Lineage(ctx context.Context, p string) (*control.Lineage, error
 		for _, at := range []string{src, path.Dir(src)} {
 			out.Problem = cmp.Or(out.Problem, m.problems[at])
 		}
-		if waits := v.notPacked(src); waits != "" {
+		if waits := m.notPacked(src); waits != "" {
 			out.Problem = cmp.Or(out.Problem, waits+" is not packed yet: `ckptfs sync` packs it, and it counts as it is from then on")
 		}
 		return nil
@@ -117,36 +104,33 @@ func (v *Volume) Lineage(ctx context.Context, p string) (*control.Lineage, error
 	return out, err
 }
 
-// notPacked is a checkpoint at or below a path that was written and waits to be packed; "" when there is none.
-func (v *Volume) notPacked(p string) (found string) {
-	v.packer.mu.Lock()
-	pending := v.packer.pending()
-	v.packer.mu.Unlock()
-	for n := range pending {
-		at := n.Path()
+// notPacked is a checkpoint at or below a path that was written and waits to be packed; "" when there is
+// none.
+func (m *Models) notPacked(p string) (found string) {
+	for _, at := range m.o.Pending() {
 		if (at == p || strings.HasPrefix(at, p+"/") || p == "") && strings.HasPrefix(at, steps.Dir+"/") && steps.IsCheckpoint(at) && (found == "" || at < found) {
 			found = at
 		}
-		n.unref(1)
 	}
 	return found
 }
 
 // noModel is the error for a path at which no model is known.
-func (v *Volume) noModel(op, p, src string) error {
+func (m *Models) noModel(op, p, src string) error {
 	err := ledger.ErrUnknown
-	if waits := v.notPacked(src); waits != "" {
+	if waits := m.notPacked(src); waits != "" {
 		err = fmt.Errorf("no model yet: %s is not packed, `ckptfs sync` packs it", waits)
 	}
 	return &fs.PathError{Op: op, Path: p, Err: fmt.Errorf("%w: %w", err, unix.ENODATA)}
 }
 
-// oneModel finds the model that a path names: a file, or a step with one.
-func (m *models) oneModel(v *Volume, op, p string) (*ledger.Entry, error) {
-	entries := m.at(p)
+// oneModelLocked finds the model that a path names: a file, or a step with one.
+func (m *Models) oneModelLocked(op, p string) (*ledger.Entry, error) {
+	m.mu.AssertHeld()
+	entries := m.atLocked(p)
 	switch {
 	case len(entries) == 0:
-		return nil, v.noModel(op, p, p)
+		return nil, m.noModel(op, p, p)
 	case len(entries) == 1:
 		return entries[0], nil
 	case entries[0].RetiredAt != 0 && !slices.ContainsFunc(entries, func(e *ledger.Entry) bool { return e.Path != entries[0].Path }):
@@ -156,15 +140,15 @@ func (m *models) oneModel(v *Volume, op, p string) (*ledger.Entry, error) {
 }
 
 // Ancestor finds the most recent model that both come from.
-func (v *Volume) Ancestor(ctx context.Context, a, b string) (*control.CommonAncestor, error) {
+func (m *Models) Ancestor(ctx context.Context, a, b string) (*control.CommonAncestor, error) {
 	out := &control.CommonAncestor{}
-	a, b = v.source(a), v.source(b)
-	err := v.settledAfterSave(ctx, func(m *models) error {
-		x, err := m.oneModel(v, "ancestor", a)
+	a, b = m.o.Files.Source(a), m.o.Files.Source(b)
+	err := m.withAfterSave(ctx, func() error {
+		x, err := m.oneModelLocked("ancestor", a)
 		if err != nil {
 			return err
 		}
-		y, err := m.oneModel(v, "ancestor", b)
+		y, err := m.oneModelLocked("ancestor", b)
 		if err != nil {
 			return err
 		}
@@ -187,18 +171,18 @@ func (v *Volume) Ancestor(ctx context.Context, a, b string) (*control.CommonAnce
 }
 
 // Owner tells which model first stored a tensor of a file.
-func (v *Volume) Owner(ctx context.Context, p, tensor string) (*control.Ownership, error) {
+func (m *Models) Owner(ctx context.Context, p, tensor string) (*control.Ownership, error) {
 	out := &control.Ownership{Path: p, Tensor: tensor}
-	src, own := v.inspect.Holder(ctx, v.source(p), tensor)
-	err := v.settledAfterSave(ctx, func(m *models) error {
-		e, err := m.oneModel(v, "owner", src)
+	src, own := m.o.Inspect.Holder(ctx, m.o.Files.Source(p), tensor)
+	err := m.withAfterSave(ctx, func() error {
+		e, err := m.oneModelLocked("owner", src)
 		if err != nil {
 			return err
 		}
 		if e.RetiredAt != 0 {
 			return &fs.PathError{Op: "owner", Path: p, Err: fmt.Errorf("it is retired: whose its tensors were is forgotten: %w", unix.ENODATA)}
 		}
-		doc, err := v.asm.Manifest(e.Manifest)
+		doc, err := m.o.Manifest(e.Manifest)
 		if err != nil {
 			return &fs.PathError{Op: "owner", Path: p, Err: err}
 		}
@@ -215,22 +199,22 @@ func (v *Volume) Owner(ctx context.Context, p, tensor string) (*control.Ownershi
 	return out, err
 }
 
-// Retire records that a step, or a file, which was removed is retired. It is done when the path holds no models any more; doing it again
-// changes nothing.
-func (v *Volume) Retire(ctx context.Context, p string) (*control.Retired, error) {
+// Retire records that a step, or a file, which was removed is retired. It is done when the path holds no
+// models any more; doing it again changes nothing.
+func (m *Models) Retire(ctx context.Context, p string) (*control.Retired, error) {
 	out := &control.Retired{Path: p, Models: []control.Model{}}
-	if v.readOnly {
+	if m.o.ReadOnly {
 		return nil, &fs.PathError{Op: "retire", Path: p, Err: unix.EROFS}
 	}
-	err := v.settled(ctx, func(m *models) error {
-		entries := m.at(p)
+	err := m.with(ctx, func() error {
+		entries := m.atLocked(p)
 		if len(entries) > 0 && entries[0].RetiredAt == 0 {
 			return &fs.PathError{Op: "retire", Path: p, Err: fmt.Errorf("%s is still there: %w", entries[0].Path, unix.EBUSY)}
 		}
 		for _, e := range entries {
 			out.Models = append(out.Models, describe(e))
 		}
-		return m.record(v)
+		return m.recordLocked()
 	})
 	return out, err
 }

@@ -1,30 +1,94 @@
+// Package models knows which files are models, which came from which, whose each tensor is, and which is most
+// like an architecture: the ledger, brought up to date with the tree (reconcile.go).
+//
+// A model is a packed file with tensors below runs/, once its step is complete. The tree and the records of
+// its files are the truth about which there are; only numbers, parents and tombstones are the ledger's own,
+// and lie in segments as records of kind cas.Event. So a crash may lose any number of the last events: what
+// the tree shows is entered again, what it no longer shows becomes a tombstone. An event is written after the
+// record of the file that it is about, never before.
+//
+// Architectures are found by package prefix, in a catalogue of the live models. A snapshot of it spares the
+// next start to make it again.
+//
+// Locks: Models.mu guards the ledger, and is held over whatever brings it up to date. It is the first of all:
+// under it may be taken steps.mu and any lock of a file. Queries of what is known (MatchOptions.AsKnown) take
+// the catalogue's lock alone, which is a leaf.
 package models
 
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
+	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"ckptfs/cas"
 	"ckptfs/cas/codec"
+	"ckptfs/cas/locks"
+	"ckptfs/cas/store"
+	"ckptfs/fs/inspect"
 	"ckptfs/fs/steps"
 	"ckptfs/index/ledger"
+	"ckptfs/index/manifest"
 )
 
-// models knows which files are models and which came from which: the ledger, brought up to date with the tree.
-//
-// A model is a packed file with tensors below runs/, once its step is complete. The tree and the records of its files are the
-// truth about which there are; only numbers, parents and tombstones are the ledger's own, and lie in segments as records of kind
-// cas.Event. So a crash may lose any number of the last events: what the tree shows is entered again, what it no longer
-// shows becomes a tombstone. An event is written after the record of the file that it is about, never before.
-//
-// mu is taken before steps.mu and any lock of a file.
-type models struct {
-	mu      sync.Mutex
+// The locks of this package, in the order in which they may be taken.
+type (
+	bookLock  struct{} // Models.mu
+	knownLock struct{} // catalogue.mu
+	leafLock  struct{} // graphParts.mu and graphCache.mu
+)
+
+func (bookLock) Rank() (int, string)  { return locks.Volume + 1, "Models.mu" }
+func (knownLock) Rank() (int, string) { return locks.Volume + 960, "catalogue.mu" }
+func (leafLock) Rank() (int, string)  { return locks.Volume + 970, "graphParts.mu or graphCache.mu" }
+
+// Files is what of the tree is read for models.
+type Files interface {
+	// Open finds a file, a folder or a view, and pins it.
+	Open(path string) (inspect.File, error)
+	// Record is what is recorded of a regular file with an inode number, 0: of any. The error is ENOENT when
+	// another is there.
+	Record(path string, ino uint64) (Record, error)
+	// Attribute is the value of an extended attribute.
+	Attribute(path, name string) ([]byte, error)
+	// Source is the path that a view stands for, or the path.
+	Source(path string) string
+}
+
+// Record is what is recorded of a file.
+type Record struct {
+	Manifest cas.Hash // zero: it is not packed
+	Mtime    int64    // nanoseconds since 1970, as it was packed
+	Waits    bool     // it is to be packed
+}
+
+// Options say what Models are of.
+type Options struct {
+	Dir      string // the store's folder, for the catalogue's snapshot
+	ReadOnly bool
+	Files    Files
+	Steps    *steps.Steps
+	Inspect  *inspect.Inspector
+	Store    *store.Store
+	Manifest func(h cas.Hash) (*manifest.Manifest, error)
+
+	Mountpoint func() string             // where absolute paths are below
+	Pending    func() []string           // paths of files that wait to be packed
+	Released   func(ctx context.Context) // waits, for a bounded time, until every writer that was closed is released
+	Step       func(what string) error   // called before each change on the disk; for tests
+	Now        func() time.Time
+	Report     func(level slog.Level, msg string, args ...any)
+}
+
+// Models are those of a tree.
+type Models struct {
+	o Options
+
+	mu      locks.Mutex[bookLock]
 	book    *ledger.Ledger         // nil: not read yet
 	seen    map[string]*steps.Step // by "run/step": what the book was brought up to date with
 	settled uint64                 // steps.gen of when nothing was left to enter; 0: something is
@@ -39,9 +103,14 @@ type models struct {
 	catalogue atomic.Pointer[catalogue] // nil: nobody has asked yet
 	recheck   bool                      // a step was looked at since the catalogue was: its quality may be another
 
-	stale  atomic.Bool // something was packed below runs/ since the last settle began
+	stale      atomic.Bool // something was packed below runs/ since the last settle began
+	background background
+}
+
+// background is the goroutine that brings the ledger up to date.
+type background struct {
 	wake   chan struct{}
-	stop   chan struct{}
+	stop   chan struct{} // nil: it does not run
 	cancel context.CancelFunc
 	ended  chan struct{}
 }
@@ -51,50 +120,55 @@ const (
 	lastSettle  = 10 * time.Second // bounds what is done at the end
 )
 
-func newModels() *models {
-	return &models{seen: map[string]*steps.Step{}, problems: map[string]string{}, wake: make(chan struct{}, 1)}
+// New makes Models of which nothing is read yet.
+func New(o Options) *Models {
+	return &Models{o: o, seen: map[string]*steps.Step{}, problems: map[string]string{}, background: background{wake: make(chan struct{}, 1)}}
 }
 
-// start begins the work in the background.
-func (m *models) start(v *Volume) {
-	m.stop, m.ended = make(chan struct{}), make(chan struct{})
+// Start begins the work in the background.
+func (m *Models) Start() {
+	b := &m.background
+	b.stop, b.ended = make(chan struct{}), make(chan struct{})
 	ctx, cancel := context.WithCancel(context.Background())
-	m.cancel = cancel
+	b.cancel = cancel
 	go func() {
-		defer close(m.ended)
+		defer close(b.ended)
 		for {
 			select {
-			case <-m.stop:
+			case <-b.stop:
 				return
-			case <-m.wake:
+			case <-b.wake:
 			}
 			select {
-			case <-m.stop:
+			case <-b.stop:
 				return
 			case <-time.After(settleDelay):
 			}
-			v.keepModels(ctx)
+			m.Keep(ctx)
 		}
 	}()
 }
 
-// end stops the work in the background, and does what is left of it.
-func (m *models) end(v *Volume) {
-	if m.stop == nil {
+// Stop ends the work in the background.
+func (m *Models) Stop() {
+	b := &m.background
+	if b.stop == nil {
 		return
 	}
-	close(m.stop)
-	m.cancel()
-	<-m.ended
-	m.stop = nil
-	v.queries.drop(v)
-	// What there is no time for is found by the next start.
+	close(b.stop)
+	b.cancel()
+	<-b.ended
+	b.stop = nil
+}
+
+// Finish does what is left of the work, behind Stop. What there is no time for is found by the next start.
+func (m *Models) Finish() {
 	ctx, cancel := context.WithTimeout(context.Background(), lastSettle)
 	defer cancel()
-	v.keepModels(ctx)
+	m.Keep(ctx)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.saveCatalogue(v, 1)
+	m.saveCatalogueLocked(1)
 }
 
 // refusal is why a query, or an attribute, was refused.
@@ -103,8 +177,8 @@ type refusal struct {
 	err  error
 }
 
-// judged notes whether a query, or an attribute, was refused, and why.
-func (m *models) judged(what string, err error) {
+// Judge notes whether a query, or an attribute, was refused, and why.
+func (m *Models) Judge(what string, err error) {
 	if err != nil {
 		m.refused.Store(&refusal{what, err})
 	} else if last := m.refused.Load(); last != nil && last.what == what {
@@ -112,53 +186,42 @@ func (m *models) judged(what string, err error) {
 	}
 }
 
-// notePacked notes that a file got a manifest. f.mu is held.
-func (v *Volume) notePacked(n *Node) {
-	v.names.ns.RLock()
-	below := n.underRuns()
-	v.names.ns.RUnlock()
-	if !below {
-		return
-	}
-	v.steps.Changed(n.ino)
-	v.models.rouse()
-}
-
-// rouse has the ledger brought up to date, and recorded, in the background.
-func (m *models) rouse() {
+// Rouse has the ledger brought up to date, and recorded, in the background.
+func (m *Models) Rouse() {
 	m.stale.Store(true)
 	select {
-	case m.wake <- struct{}{}:
+	case m.background.wake <- struct{}{}:
 	default:
 	}
 }
 
-// keepModels brings the ledger up to date and makes it durable, if there is something to do. What fails is tried again.
-func (v *Volume) keepModels(ctx context.Context) {
-	if v.readOnly || !v.models.stale.Load() {
+// Keep brings the ledger up to date and makes it durable, if there is something to do. What fails is tried
+// again.
+func (m *Models) Keep(ctx context.Context) {
+	if m.o.ReadOnly || !m.stale.Load() {
 		return
 	}
-	m := v.models
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	err := m.settle(ctx, v)
+	err := m.settleLocked(ctx)
 	if err == nil && m.catalogue.Load() != nil {
-		m.upToDate(v)
-		m.saveCatalogue(v, saveAfter)
+		m.upToDateLocked()
+		m.saveCatalogueLocked(saveAfter)
 	}
 	if m.book != nil { // also what was entered before it was cut short
-		err = errors.Join(err, m.record(v))
+		err = errors.Join(err, m.recordLocked())
 	}
 	if err != nil {
 		m.stale.Store(true)
 	}
 	if err != nil && ctx.Err() == nil {
-		v.report(slog.LevelWarn, "what came from which is not recorded yet", "reason", err)
+		m.o.Report(slog.LevelWarn, "what came from which is not recorded yet", "reason", err)
 	}
 }
 
-// refresh has the problems be those of now, unless nobody has asked for the ledger yet, or it is being brought up to date.
-func (m *models) refresh(ctx context.Context, v *Volume) {
+// Refresh has the problems be those of now, unless nobody has asked for the ledger yet, or it is being
+// brought up to date.
+func (m *Models) Refresh(ctx context.Context) {
 	if !m.mu.TryLock() {
 		return
 	}
@@ -166,19 +229,20 @@ func (m *models) refresh(ctx context.Context, v *Volume) {
 	if m.book == nil {
 		return
 	}
-	if err := m.settle(ctx, v); err == nil && len(m.book.Changed()) > 0 {
-		m.rouse()
+	if err := m.settleLocked(ctx); err == nil && len(m.book.Changed()) > 0 {
+		m.Rouse()
 	}
 }
 
-// load reads the ledger. m.mu is held.
-func (m *models) load(v *Volume) error {
+// loadLocked reads the ledger.
+func (m *Models) loadLocked() error {
+	m.mu.AssertHeld()
 	if m.book != nil {
 		return nil
 	}
 	var entries []*ledger.Entry
 	m.foreign = nil
-	bad, err := v.store.Each(cas.Event, func(h cas.Hash, raw []byte) error {
+	bad, err := m.o.Store.Each(cas.Event, func(h cas.Hash, raw []byte) error {
 		if strings.HasPrefix(string(raw), ledger.GraphMagic) {
 			return nil
 		}
@@ -187,7 +251,7 @@ func (m *models) load(v *Volume) error {
 		case errors.Is(err, cas.ErrNewer):
 			m.foreign = append(m.foreign, h)
 		case err != nil:
-			v.report(slog.LevelWarn, "a record of a model is damaged, and passed over", "reason", err)
+			m.o.Report(slog.LevelWarn, "a record of a model is damaged, and passed over", "reason", err)
 		default:
 			e.Record = h
 			entries = append(entries, e)
@@ -198,26 +262,27 @@ func (m *models) load(v *Volume) error {
 		return err
 	}
 	if bad > 0 {
-		v.report(slog.LevelWarn, "records of models cannot be read: parents may be missing", "records", bad)
+		m.o.Report(slog.LevelWarn, "records of models cannot be read: parents may be missing", "records", bad)
 	}
 	book, problems := ledger.New(entries)
 	for _, p := range problems {
-		v.report(slog.LevelWarn, "lineage", "reason", p)
+		m.o.Report(slog.LevelWarn, "lineage", "reason", p)
 	}
 	m.book = book
 	return nil
 }
 
-// record makes what changed durable. m.mu is held.
-func (m *models) record(v *Volume) error {
+// recordLocked makes what changed durable.
+func (m *Models) recordLocked() error {
+	m.mu.AssertHeld()
 	changed := m.book.Changed()
-	if len(changed) == 0 || v.readOnly {
+	if len(changed) == 0 || m.o.ReadOnly {
 		return nil
 	}
-	if err := v.content.step("models: record"); err != nil {
+	if err := m.o.Step("models: record"); err != nil {
 		return err
 	}
-	b := v.store.Begin()
+	b := m.o.Store.Begin()
 	defer b.Release()
 	for h, p := range m.parts.all() {
 		if _, err := b.Put(cas.Event, h, p, codec.Hint{}); err != nil {
@@ -245,12 +310,12 @@ func (m *models) record(v *Volume) error {
 	return nil
 }
 
-// markModels keeps the records of the ledger, when it is swept those of tombstones that nothing needs any more excepted.
-func (v *Volume) markModels(sweep bool, keep func(cas.Hash)) error {
-	m := v.models
+// Mark keeps the records of the ledger, when it is swept those of tombstones that nothing needs any more
+// excepted.
+func (m *Models) Mark(sweep bool, keep func(cas.Hash)) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if err := m.load(v); err != nil {
+	if err := m.loadLocked(); err != nil {
 		return err
 	}
 	if sweep {
@@ -261,4 +326,67 @@ func (v *Volume) markModels(sweep bool, keep func(cas.Hash)) error {
 		keep(h)
 	}
 	return nil
+}
+
+// Problems are what is wrong with what steps say of themselves, as of the last look.
+func (m *Models) Problems() []string {
+	if said := m.said.Load(); said != nil {
+		return *said
+	}
+	return nil
+}
+
+// Refused is the last query, or attribute, that was refused, and why; "" when it was put right.
+func (m *Models) Refused() string {
+	if q := m.refused.Load(); q != nil {
+		return q.what + ": " + q.err.Error()
+	}
+	return ""
+}
+
+// Stale reports whether something is to be brought up to date, or made durable.
+func (m *Models) Stale() bool { return m.stale.Load() }
+
+// Unsaved is the number of changes of the catalogue since its snapshot.
+func (m *Models) Unsaved() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if c := m.catalogue.Load(); c != nil {
+		return c.unsaved
+	}
+	return 0
+}
+
+// Entries are the models at or below a path, retired ones too, as the ledger was brought up to date last.
+func (m *Models) Entries(path string) []*ledger.Entry {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.book == nil {
+		return nil
+	}
+	return slices.Clone(m.book.At(path))
+}
+
+// Reconcile brings the ledger up to date with the tree. looked is false where nothing can be another than it
+// was; before is what it was up to date with, of Steps.Since, 0: something was left to enter.
+func (m *Models) Reconcile(ctx context.Context) (looked bool, before uint64, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	before = m.settled
+	looked, err = m.settleNowLocked(ctx)
+	return looked, before, err
+}
+
+// open makes the bytes of the file at a path readable until done is called.
+func (m *Models) open(path string) (r io.ReaderAt, size int64, done func(), err error) {
+	f, err := m.o.Files.Open(path)
+	if err != nil {
+		return nil, 0, nil, err
+	}
+	r, size, closeIt, err := f.Open()
+	if err != nil {
+		f.Unpin()
+		return nil, 0, nil, err
+	}
+	return r, size, func() { closeIt(); f.Unpin() }, nil
 }

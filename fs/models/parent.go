@@ -13,7 +13,8 @@ import (
 	"ckptfs/index/lineage"
 )
 
-// parentOf chooses a parent: what the step declares, what the file was before it was written again, the step before, the likely one.
+// parentOf chooses a parent: what the step declares, what the file was before it was written again, the step
+// before, the likely one.
 func (s *settling) parentOf(p *stepPlace, likely func() uint64) (parent lineage.Candidate, merged []uint64, err error) {
 	at := path.Join(steps.Dir, p.run, p.step.Name)
 	var all []lineage.Candidate
@@ -31,7 +32,7 @@ func (s *settling) parentOf(p *stepPlace, likely func() uint64) (parent lineage.
 	}
 	before := s.found[p.run]
 	for i := p.index - 1; i >= 0 && len(all) == 0; i-- {
-		if s.v.steps.State(before[i]) != control.StepComplete {
+		if s.o.Steps.State(before[i]) != control.StepComplete {
 			continue
 		}
 		if seq := s.counterpart(p.run, before[i], p.rel); seq != 0 {
@@ -67,7 +68,7 @@ func (s *settling) mergedFrom(p *stepPlace, at string) (merged []uint64) {
 
 // declared finds the model that a step names as a parent.
 func (s *settling) declared(p *stepPlace, said string) (uint64, error) {
-	to, err := ledger.Resolve(said, p.step.From(p.run), s.v.mountpoint)
+	to, err := ledger.Resolve(said, p.step.From(p.run), s.o.Mountpoint())
 	if err != nil {
 		return 0, err
 	}
@@ -95,14 +96,14 @@ func (s *settling) declared(p *stepPlace, said string) (uint64, error) {
 	return 0, fmt.Errorf("parent %q: %w", said, ledger.ErrUnknown)
 }
 
-// counterpart is the model of a step that corresponds to a file called rel: of the same name, else of the same name with another
-// ending, else the only one that there is. 0 when there is none.
+// counterpart is the model of a step that corresponds to a file called rel: of the same name, else of the
+// same name with another ending, else the only one that there is. 0 when there is none.
 func (s *settling) counterpart(run string, st *steps.Step, rel string) uint64 {
 	stem := func(p string) string { return strings.TrimSuffix(p, path.Ext(p)) }
 	var models []steps.File
 	for _, f := range st.Files {
 		if p := s.fresh[f.Ino]; p != nil && p.state == 0 {
-			_ = s.enter(p) // a parent comes before its children; who cannot be entered has none
+			_ = s.enter(p) // a parent comes before its children; one that cannot be entered has none
 		}
 		if e := s.book.ByIno(f.Ino); e != nil {
 			models = append(models, f)
@@ -119,15 +120,16 @@ func (s *settling) counterpart(run string, st *steps.Step, rel string) uint64 {
 	return 0
 }
 
-// firstOfSet is the model of the first file of the only set of a step, or of that with the index rel: it has the set's architecture, and stands for it where no file of the
-// set is a child's counterpart. 0 when there is none.
+// firstOfSet is the model of the first file of the only set of a step, or of that with the index rel: it has
+// the set's architecture, and stands for it where no file of the set is a child's counterpart. 0 when there
+// is none.
 func (s *settling) firstOfSet(run string, st *steps.Step, rel string) (seq uint64) {
 	for _, f := range st.Files {
 		if !safetensors.IsIndex(f.Rel) || rel != "" && f.Rel != rel {
 			continue
 		}
-		if set := s.v.readShards(path.Join(steps.Dir, run, st.Name, f.Rel)); set != nil {
-			first := path.Join(path.Dir(f.Rel), set.files[0])
+		if set := s.ReadShards(path.Join(steps.Dir, run, st.Name, f.Rel)); set != nil {
+			first := path.Join(path.Dir(f.Rel), set.Files[0])
 			if seq != 0 || !slices.ContainsFunc(st.Files, func(f steps.File) bool { return f.Rel == first }) {
 				return 0
 			}
@@ -161,9 +163,9 @@ func (s *settling) stepOf(p string) (run string, st *steps.Step, rel string) {
 }
 
 // namesOneOf reports whether a step declares one of these, "run/step", a parent.
-func (v *Volume) namesOneOf(p *stepPlace, these map[string]bool) bool {
+func (m *Models) namesOneOf(p *stepPlace, these map[string]bool) bool {
 	one := func(said string) bool {
-		to, err := ledger.Resolve(said, p.step.From(p.run), v.mountpoint)
+		to, err := ledger.Resolve(said, p.step.From(p.run), m.o.Mountpoint())
 		run, step, _ := steps.In(to)
 		return err == nil && these[run+"/"+step]
 	}

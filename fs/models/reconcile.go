@@ -13,6 +13,7 @@ import (
 	"ckptfs/cas"
 	"ckptfs/fs/control"
 	"ckptfs/fs/steps"
+	"ckptfs/fs/tree"
 	"ckptfs/index/ledger"
 	"ckptfs/index/runs"
 )
@@ -35,8 +36,7 @@ type stepPlace struct {
 
 // settling is one settle.
 type settling struct {
-	*models
-	v     *Volume
+	*Models
 	found map[string][]*steps.Step
 	fresh map[uint64]*stepPlace // files to be entered, by inode
 
@@ -44,14 +44,15 @@ type settling struct {
 	refused map[string]error
 	taken   map[string]bool
 
-	sets map[string]*shards // by their indices; nil: it is none
+	sets map[string]*Shards // by their indices; nil: it is none
 	said map[*steps.Step]saying
 }
 
-// settle brings the ledger up to date with the tree. m.mu is held.
-func (m *models) settle(ctx context.Context, v *Volume) error {
+// settleLocked brings the ledger up to date with the tree.
+func (m *Models) settleLocked(ctx context.Context) error {
+	m.mu.AssertHeld()
 	m.stale.Store(false)
-	looked, err := m.settleNow(ctx, v)
+	looked, err := m.settleNowLocked(ctx)
 	if err == nil && !looked {
 		return nil
 	}
@@ -72,17 +73,18 @@ func (m *models) settle(ctx context.Context, v *Volume) error {
 	return err
 }
 
-// settleNow is settle. looked is false where nothing can be another than it was.
-func (m *models) settleNow(ctx context.Context, v *Volume) (looked bool, err error) {
-	if err := m.load(v); err != nil {
+// settleNowLocked is settle. looked is false where nothing can be another than it was.
+func (m *Models) settleNowLocked(ctx context.Context) (looked bool, err error) {
+	m.mu.AssertHeld()
+	if err := m.loadLocked(); err != nil {
 		return false, err
 	}
-	found, gen, err := v.steps.Since(m.settled)
+	found, gen, err := m.o.Steps.Since(m.settled)
 	if err != nil || found == nil {
 		return false, err
 	}
 	m.settled = 0
-	s := &settling{models: m, v: v, found: found, fresh: map[uint64]*stepPlace{}, refused: map[string]error{}, taken: map[string]bool{}, sets: map[string]*shards{}, said: map[*steps.Step]saying{}}
+	s := &settling{Models: m, found: found, fresh: map[uint64]*stepPlace{}, refused: map[string]error{}, taken: map[string]bool{}, sets: map[string]*Shards{}, said: map[*steps.Step]saying{}}
 	there := map[string]bool{}
 	present := map[uint64]string{} // inode → path; of several the first
 	var places []*stepPlace
@@ -100,7 +102,7 @@ func (m *models) settleNow(ctx context.Context, v *Volume) (looked bool, err err
 			}
 			known := m.seen[key] == st
 			changed[key] = !known
-			if v.steps.State(st) != control.StepComplete || known && st.Declared.IsZero() {
+			if m.o.Steps.State(st) != control.StepComplete || known && st.Declared.IsZero() {
 				continue
 			}
 			for _, f := range st.Files {
@@ -123,7 +125,7 @@ func (m *models) settleNow(ctx context.Context, v *Volume) (looked bool, err err
 	maps.DeleteFunc(changed, func(_ string, is bool) bool { return !is })
 	// What a step says of others may be so now, or be so no more.
 	for _, p := range same {
-		if len(changed) > 0 && (m.problems[path.Join(steps.Dir, p.run, p.step.Name)] != "" || v.namesOneOf(p, changed)) {
+		if len(changed) > 0 && (m.problems[path.Join(steps.Dir, p.run, p.step.Name)] != "" || m.namesOneOf(p, changed)) {
 			places = append(places, p)
 		}
 	}
@@ -137,7 +139,7 @@ func (m *models) settleNow(ctx context.Context, v *Volume) (looked bool, err err
 	}
 	for _, run := range names {
 		for _, st := range found[run] {
-			if v.steps.State(st) == control.StepComplete {
+			if m.o.Steps.State(st) == control.StepComplete {
 				m.seen[run+"/"+st.Name] = st
 			}
 		}
@@ -147,8 +149,8 @@ func (m *models) settleNow(ctx context.Context, v *Volume) (looked bool, err err
 
 // files enters what is new among places, and makes tombstones of what is gone.
 func (s *settling) files(ctx context.Context, places []*stepPlace, present map[uint64]string) error {
-	v, book := s.v, s.book
-	now := v.now().UnixNano()
+	book := s.book
+	now := s.o.Now().UnixNano()
 	var known, open, order []*stepPlace
 	looked, claimed := map[uint64]bool{}, map[*ledger.Entry]bool{}
 	for _, p := range places {
@@ -166,7 +168,7 @@ func (s *settling) files(ctx context.Context, places []*stepPlace, present map[u
 			continue
 		}
 		looked[p.ino] = true
-		ok, err := v.lookAtPlace(p)
+		ok, err := s.lookAtPlace(p)
 		if err != nil {
 			return err
 		}
@@ -185,8 +187,8 @@ func (s *settling) files(ctx context.Context, places []*stepPlace, present map[u
 			open = append(open, p)
 		}
 	}
-	// What has no file any more. Its inode may be another file's by now; in a store that was copied every inode is another. So
-	// a file that is new is first looked for among these, by its manifest.
+	// What has no file any more. Its inode may be another file's by now; in a store that was copied every
+	// inode is another. So a file that is new is first looked for among these, by its manifest.
 	var lost []*ledger.Entry
 	for _, e := range book.Live() {
 		if !claimed[e] && (present[e.Ino] == "" || looked[e.Ino]) {
@@ -266,25 +268,16 @@ func (s *settling) files(ctx context.Context, places []*stepPlace, present map[u
 	return nil
 }
 
-// lookAtPlace reads the record of a file, which may be any with p.ino 0. False when the file is no model: not packed, or gone.
-func (v *Volume) lookAtPlace(p *stepPlace) (bool, error) {
-	n, err := v.resolve(p.path)
-	if err == unix.ENOENT || err == unix.ENOTDIR {
+// lookAtPlace reads the record of a file, which may be any with p.ino 0. False when the file is no model: not
+// packed, or gone.
+func (m *Models) lookAtPlace(p *stepPlace) (bool, error) {
+	r, err := m.o.Files.Record(p.path, p.ino)
+	if err == unix.ENOENT || err == unix.ENOTDIR || err == tree.ErrNotRegular {
 		return false, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	defer n.unref(1)
-	if n.file == nil || p.ino != 0 && n.ino != p.ino {
-		return false, nil
-	}
-	n.file.mu.Lock()
-	defer n.file.mu.Unlock()
-	if err := n.file.load(); err != nil {
-		return false, err
-	}
-	p.manifest, p.mtime = n.file.rec.Manifest, n.file.rec.Mtime
-	p.waits = n.file.dirty && !n.file.rec.Packed()
-	return n.file.rec.Packed(), nil
+	p.manifest, p.mtime, p.waits = r.Manifest, r.Mtime, r.Waits
+	return !r.Manifest.IsZero(), nil
 }

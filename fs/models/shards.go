@@ -14,29 +14,30 @@ import (
 	"ckptfs/index/manifest"
 )
 
-// shards is a set of files by the index beside them. Each file has an entry in the ledger, but they have one architecture: the first file's entry
-// has it, from a source that names the index, and the others say that they are parts.
-type shards struct {
-	index string            // path, below the mount's root
-	stamp string            // changes with the index
-	files []string          // names, ascending
-	of    map[string]string // the file of each tensor
+// Shards is a set of files by the index beside them. Each file has an entry in the ledger, but they have one
+// architecture: the first file's entry has it, from a source that names the index, and the others say that
+// they are parts.
+type Shards struct {
+	Index  string            // path, below the mount's root
+	stamp  string            // changes with the index
+	Files  []string          // names, ascending
+	FileOf map[string]string // the file of each tensor
 }
 
 // partOf begins Entry.GraphFrom of the files of a set but the first.
 const partOf = "part of "
 
-// readShards reads an index; nil: it is none of several files.
-func (v *Volume) readShards(index string) *shards {
-	of, files, err := v.inspect.ReadIndex(index)
+// ReadShards reads an index; nil: it is none of several files.
+func (m *Models) ReadShards(index string) *Shards {
+	of, files, err := m.o.Inspect.ReadIndex(index)
 	if err != nil || len(files) < 2 {
 		return nil
 	}
-	return &shards{index: index, files: files, of: of}
+	return &Shards{Index: index, Files: files, FileOf: of}
 }
 
 // shardsOf finds the set that a file of a step is of; nil: it is of none.
-func (s *settling) shardsOf(p *stepPlace) *shards {
+func (s *settling) shardsOf(p *stepPlace) *Shards {
 	for i := range p.step.Files {
 		f := &p.step.Files[i]
 		if p.step.IsFile || !safetensors.IsIndex(f.Rel) || path.Dir(f.Rel) != path.Dir(p.rel) {
@@ -45,43 +46,44 @@ func (s *settling) shardsOf(p *stepPlace) *shards {
 		at := path.Join(path.Dir(p.path), path.Base(f.Rel))
 		set, ok := s.sets[at]
 		if !ok {
-			if set = s.v.readShards(at); set != nil {
+			if set = s.ReadShards(at); set != nil {
 				set.stamp = fmt.Sprintf("%d:%d:%d", f.Ino, f.Mtime, f.Size)
 			}
 			s.sets[at] = set
 		}
-		if set != nil && slices.Contains(set.files, path.Base(p.rel)) {
+		if set != nil && slices.Contains(set.Files, path.Base(p.rel)) {
 			return set
 		}
 	}
 	return nil
 }
 
-// tensorsOf is the tensors of a set, of which m is the first file, and what is to stand behind the source of the set's architecture. False: some are not there, or not
-// packed yet.
-func (s *settling) tensorsOf(set *shards, m *manifest.Manifest) (all []formats.Tensor, behind string, ok bool) {
+// tensorsOf is the tensors of a set, of which m is the first file, and what is to stand behind the source of
+// the set's architecture. False: some are not there, or not packed yet.
+func (s *settling) tensorsOf(set *Shards, m *manifest.Manifest) (all []formats.Tensor, behind string, ok bool) {
 	seen := cas.Sum([]byte(set.stamp))
-	for i, file := range set.files {
+	for i, file := range set.Files {
 		if i > 0 {
-			p := stepPlace{path: path.Join(path.Dir(set.index), file)}
-			if packed, err := s.v.lookAtPlace(&p); err != nil || !packed {
+			p := stepPlace{path: path.Join(path.Dir(set.Index), file)}
+			if packed, err := s.lookAtPlace(&p); err != nil || !packed {
 				return nil, "", false
 			}
-			if m = s.v.modelManifest(p.manifest); m == nil {
+			if m = s.modelManifest(p.manifest); m == nil {
 				return nil, "", false
 			}
 			seen = cas.Sum(append(seen[:], p.manifest[:]...))
 		}
 		for j := range m.Tensors {
-			if set.of[m.Tensors[j].Name] == file {
+			if set.FileOf[m.Tensors[j].Name] == file {
 				all = append(all, m.Tensors[j])
 			}
 		}
 	}
-	return all, fmt.Sprintf(" of %q %x", path.Base(set.index), seen[:8]), len(all) == len(set.of)
+	return all, fmt.Sprintf(" of %q %x", path.Base(set.Index), seen[:8]), len(all) == len(set.FileOf)
 }
 
-// indexOf is the index of the set whose first file is at p, from its Entry.GraphFrom; "": it is a model by itself.
+// indexOf is the index of the set whose first file is at p, from its Entry.GraphFrom; "": it is a model by
+// itself.
 func indexOf(p, from string) string {
 	if i := strings.LastIndex(from, ` of "`); i >= 0 && !strings.HasPrefix(from, partOf) {
 		if quoted, err := strconv.QuotedPrefix(from[i+len(" of "):]); err == nil {
@@ -92,22 +94,24 @@ func indexOf(p, from string) string {
 	return ""
 }
 
-// oneGraph is oneModel, where a set is the model that has its architecture. A path may be that of a set's index, of any of its files, or of their folder.
-func (m *models) oneGraph(v *Volume, p string) (*ledger.Entry, error) {
+// oneGraphLocked is oneModel, where a set is the model that has its architecture. A path may be that of a
+// set's index, of any of its files, or of their folder.
+func (m *Models) oneGraphLocked(p string) (*ledger.Entry, error) {
+	m.mu.AssertHeld()
 	index := ""
 	if safetensors.IsIndex(p) {
 		index = p
-	} else if all := m.at(p); len(all) == 1 && strings.HasPrefix(all[0].GraphFrom, partOf) {
+	} else if all := m.atLocked(p); len(all) == 1 && strings.HasPrefix(all[0].GraphFrom, partOf) {
 		index = path.Join(path.Dir(all[0].Path), strings.TrimPrefix(all[0].GraphFrom, partOf))
 	}
 	if index != "" {
 		p = path.Dir(index)
 	}
-	all := slices.DeleteFunc(m.at(p), func(e *ledger.Entry) bool {
+	all := slices.DeleteFunc(m.atLocked(p), func(e *ledger.Entry) bool {
 		return strings.HasPrefix(e.GraphFrom, partOf) || index != "" && indexOf(e.Path, e.GraphFrom) != index
 	})
 	if len(all) == 1 {
 		return all[0], nil
 	}
-	return m.oneModel(v, "match", p)
+	return m.oneModelLocked("match", p)
 }

@@ -45,6 +45,7 @@ func (s *Steps) Since(last uint64) (found map[string][]*Step, gen uint64, err er
 
 // lookAtRunsLocked is Of, between begin and end.
 func (s *Steps) lookAtRunsLocked(names []string) (map[string][]*Step, error) {
+	s.mu.AssertHeld()
 	every := len(names) == 0
 	out := make(map[string][]*Step, max(len(names), len(s.known)))
 	known := func(name string) bool {
@@ -111,6 +112,7 @@ func (s *Steps) lookAtRunsLocked(names []string) (map[string][]*Step, error) {
 
 // openRunsLocked opens runs/, and has it watched.
 func (s *Steps) openRunsLocked() (int, error) {
+	s.mu.AssertHeld()
 	var root, top unix.Stat_t
 	if err := unix.Fstat(s.root, &root); err != nil {
 		return -1, err
@@ -129,6 +131,7 @@ func (s *Steps) openRunsLocked() (int, error) {
 
 // lookAtRunLocked looks at what is not known of one run; nil when it is none.
 func (s *Steps) lookAtRunLocked(top int, name string) (*run, error) {
+	s.mu.AssertHeld()
 	s.gen++
 	fd, err := openDirAt(top, name)
 	if noFolder(err) {
@@ -143,9 +146,9 @@ func (s *Steps) lookAtRunLocked(top int, name string) (*run, error) {
 		return nil, err
 	}
 	r := s.known[name]
-	if who := accessOf(&st); r == nil || r.ino != st.Ino || r.who != who {
+	if now := accessOf(&st); r == nil || r.ino != st.Ino || r.access != now {
 		s.dropRunLocked(name)
-		r = &run{who: who, ino: st.Ino, steps: map[string]*Step{}}
+		r = &run{access: now, ino: st.Ino, steps: map[string]*Step{}}
 		s.known[name] = r
 		s.watch.mu.Lock()
 		s.watch.runs[r.ino] = r
@@ -260,7 +263,7 @@ func (s *Steps) lookAtStep(dir int, of *run, runName, name string) (*Step, error
 		return nil, err
 	}
 	st.Dirs = []uint64{info.Ino}
-	st.Private = accessOf(&info).withholds(of.who, 5)
+	st.Private = accessOf(&info).withholds(of.access, 5)
 	if err := st.lookInto(fd, "", 0); err != nil || len(st.Files) == 0 {
 		return st, err
 	}
@@ -283,7 +286,7 @@ func (s *Steps) lookAtFile(dir int, of *run, runName, name string) (*Step, error
 	if info.Mode&unix.S_IFMT != unix.S_IFREG {
 		return nil, unix.ENOENT
 	}
-	st := &Step{of: of, Name: name, IsFile: true, Size: info.Size, Time: time.Unix(0, info.Mtim.Nano()), Private: accessOf(&info).withholds(of.who, 4)}
+	st := &Step{of: of, Name: name, IsFile: true, Size: info.Size, Time: time.Unix(0, info.Mtim.Nano()), Private: accessOf(&info).withholds(of.access, 4)}
 	st.Files = []File{{"", info.Ino, info.Size, info.Mtim.Nano()}}
 	s.readMetrics(fd, runName, st)
 	s.readDeclared(fd, runName, st)
@@ -309,7 +312,7 @@ func (st *Step) lookInto(fd int, rel string, depth int) error {
 		at := path.Join(rel, e.Name)
 		switch info.Mode & unix.S_IFMT {
 		case unix.S_IFREG:
-			if hasMetrics(at) && accessOf(&info).withholds(st.of.who, 4) {
+			if hasMetrics(at) && accessOf(&info).withholds(st.of.access, 4) {
 				st.Private = true
 			}
 			if len(st.Files) == maxStepFiles {

@@ -65,7 +65,7 @@ type Steps struct {
 
 // run is one directory of runs/.
 type run struct {
-	who    access
+	access access
 	ino    uint64
 	listed bool             // steps are all its steps, and sorted are those with files, as people count
 	steps  map[string]*Step // by their names

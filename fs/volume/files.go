@@ -5,9 +5,12 @@ import (
 	"fmt"
 	"io"
 
+	"golang.org/x/sys/unix"
+
 	"ckptfs/cas"
 	"ckptfs/formats"
 	"ckptfs/fs/inspect"
+	"ckptfs/fs/models"
 	"ckptfs/fs/tree"
 	"ckptfs/index/runs"
 )
@@ -185,3 +188,55 @@ func (f inspected) Detect() (*formats.Layout, error) {
 }
 
 func (f inspected) Open() (io.ReaderAt, int64, func(), error) { return f.v.peruse(f.n) }
+
+func (f inspected) Ino() uint64 { return f.n.ino }
+
+// Record is what is recorded of a regular file.
+func (f files) Record(path string, ino uint64) (models.Record, error) {
+	n, err := f.resolve(path)
+	if err != nil {
+		return models.Record{}, err
+	}
+	defer n.unref(1)
+	if n.file == nil {
+		return models.Record{}, tree.ErrNotRegular
+	}
+	if ino != 0 && n.ino != ino {
+		return models.Record{}, unix.ENOENT
+	}
+	n.file.mu.Lock()
+	defer n.file.mu.Unlock()
+	if err := n.file.load(); err != nil {
+		return models.Record{}, err
+	}
+	rec := &n.file.rec
+	return models.Record{Manifest: rec.Manifest, Mtime: rec.Mtime, Waits: n.file.dirty && !rec.Packed()}, nil
+}
+
+// Attribute is the value of an extended attribute.
+func (f files) Attribute(path, name string) ([]byte, error) {
+	n, err := f.resolve(path)
+	if err != nil {
+		return nil, err
+	}
+	defer n.unref(1)
+	value := make([]byte, maxXattr)
+	k, err := f.GetXattr(context.Background(), n, name, value)
+	if err != nil {
+		return nil, err
+	}
+	return value[:k], nil
+}
+
+// Source is the path that a view stands for, or the path.
+func (f files) Source(path string) string {
+	n, err := f.resolve(path)
+	if err != nil {
+		return path
+	}
+	defer n.unref(1)
+	if n.view != nil {
+		return n.view.src.Path()
+	}
+	return path
+}

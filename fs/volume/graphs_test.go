@@ -414,7 +414,7 @@ func TestCatalogueSnapshot(t *testing.T) {
 				t.Errorf("%s: %s: %q, want %q", when, layers, got, want[i])
 			}
 		}
-		if n := r.models.catalogue.Load().unsaved; n != made {
+		if n := r.models.Unsaved(); n != made {
 			t.Errorf("%s: %d changes, want %d", when, n, made)
 		}
 	}
@@ -453,10 +453,7 @@ func TestSettledOnce(t *testing.T) {
 	r.saveGraph("a/1", "xyz")
 	looks := func() bool {
 		t.Helper()
-		gen := r.models.settled
-		r.models.mu.Lock()
-		defer r.models.mu.Unlock()
-		looked, err := r.models.settleNow(context.Background(), r.Volume)
+		looked, gen, err := r.models.Reconcile(context.Background())
 		if err != nil || !looked && gen == 0 {
 			t.Fatalf("looked %v, %v", looked, err)
 		}

@@ -284,14 +284,14 @@ func TestLineageAfterCrash(t *testing.T) {
 	r.Volume.content.step = func(string) error { return nil }
 	r.sync()
 	r.eventually("the events are recorded", func() bool {
-		r.keepModels(context.Background())
-		return !r.models.stale.Load()
+		r.models.Keep(context.Background())
+		return !r.models.Stale()
 	})
 	r.removeStep("runs/a/1")
 	c = r.crashed() // whose inodes are others
 	c.wantChain("runs/b/1", want+"†")
 	seqs := map[string]uint64{}
-	for _, e := range c.models.book.At("") {
+	for _, e := range c.models.Entries("") {
 		seqs[e.Path] = e.Seq
 	}
 	if len(seqs) != 3 || seqs["runs/a/1/m.safetensors"] != 1 || seqs["runs/b/1/m.safetensors"] != 3 {

@@ -52,7 +52,7 @@ func (v *Volume) mark(ctx context.Context, m *store.Marking) error {
 	if err := k.names(ctx); err != nil {
 		return err
 	}
-	if err := v.markModels(true, m.Keep); err != nil {
+	if err := v.models.Mark(true, m.Keep); err != nil {
 		return fmt.Errorf("lineage: %w", err)
 	}
 	if err := k.read(ctx, k.manifests, false); err != nil {

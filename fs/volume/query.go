@@ -65,7 +65,7 @@ func (p *pin) drop(v *Volume) {
 // pinned keeps the model of a match readable, whose file n is, or of whose files it is one. What cannot be is not.
 func (v *Volume) pinned(m *control.Match, n *Node) (p pin) {
 	if safetensors.IsIndex(m.Path) {
-		if set := v.readShards(m.Path); set != nil {
+		if set := v.models.ReadShards(m.Path); set != nil {
 			if s, err := v.openSet(set); err == nil {
 				p.set = s
 			}
@@ -295,7 +295,7 @@ func (v *Volume) Answer(ctx context.Context, h *Handle) error {
 	}
 	q.asked = nil
 	q.err = err
-	v.models.judged(virtualName+"/query/"+cmp.Or(q.name, "query"), err)
+	v.models.Judge(virtualName+"/query/"+cmp.Or(q.name, "query"), err)
 	return err
 }
 
@@ -303,11 +303,12 @@ func (v *Volume) Answer(ctx context.Context, h *Handle) error {
 func (q *query) ask(ctx context.Context, v *Volume, o control.MatchOptions) (*control.MatchAnswer, error) {
 	q.pin.drop(v)
 	q.answer = nil
-	a, n, err := v.match(ctx, o)
+	a, found, err := v.models.Match(ctx, o)
 	if err != nil {
 		return nil, err
 	}
-	if n != nil {
+	if found != nil {
+		n := found.(inspected).n
 		if !q.gone {
 			q.pin = v.pinned(a.Match, n)
 		}

@@ -10,6 +10,7 @@ import (
 	"ckptfs/fs/assemble"
 	"ckptfs/fs/control"
 	"ckptfs/fs/inspect"
+	"ckptfs/fs/models"
 	"ckptfs/index/manifest"
 )
 
@@ -40,6 +41,39 @@ func (v *Volume) openInspect() {
 		Unread: func(path, tensor string, err error) {
 			v.report(slog.LevelError, "a tensor could not be read", "path", path, "tensor", tensor, "reason", err)
 		}})
+}
+
+// openModels makes what knows the models.
+func (v *Volume) openModels() {
+	v.models = models.New(models.Options{
+		Dir: v.dir, ReadOnly: v.readOnly, Files: files{v}, Steps: v.steps, Inspect: v.inspect, Store: v.store, Manifest: v.asm.Manifest,
+		Mountpoint: func() string { return v.mountpoint }, Pending: v.pendingPaths, Released: v.awaitReleases,
+		Step: func(what string) error { return v.content.step(what) }, Now: v.now, Report: v.report,
+	})
+}
+
+// pendingPaths are those of the files that wait to be packed.
+func (v *Volume) pendingPaths() (paths []string) {
+	v.packer.mu.Lock()
+	pending := v.packer.pending()
+	v.packer.mu.Unlock()
+	for n := range pending {
+		paths = append(paths, n.Path())
+		n.unref(1)
+	}
+	return paths
+}
+
+// notePacked notes that a file got a manifest. f.mu is held.
+func (v *Volume) notePacked(n *Node) {
+	v.names.ns.RLock()
+	below := n.underRuns()
+	v.names.ns.RUnlock()
+	if !below {
+		return
+	}
+	v.steps.Changed(n.ino)
+	v.models.Rouse()
 }
 
 // Show describes one file and its tensors, or those of a set.
@@ -83,6 +117,39 @@ func (v *Volume) Best(ctx context.Context, p, metric, mode string) (*control.Bes
 // Steps lists the steps of a run.
 func (v *Volume) Steps(ctx context.Context, p string) (*control.RunLog, error) {
 	return v.steps.List(ctx, p)
+}
+
+// Lineage tells where the models at or below a path come from.
+func (v *Volume) Lineage(ctx context.Context, p string) (*control.Lineage, error) {
+	return v.models.Lineage(ctx, p)
+}
+
+// Ancestor finds the most recent model that both come from.
+func (v *Volume) Ancestor(ctx context.Context, a, b string) (*control.CommonAncestor, error) {
+	return v.models.Ancestor(ctx, a, b)
+}
+
+// Owner tells which model first stored a tensor of a file.
+func (v *Volume) Owner(ctx context.Context, p, tensor string) (*control.Ownership, error) {
+	return v.models.Owner(ctx, p, tensor)
+}
+
+// Retire records that a step, or a file, which was removed is retired.
+func (v *Volume) Retire(ctx context.Context, p string) (*control.Retired, error) {
+	return v.models.Retire(ctx, p)
+}
+
+// Match finds the stored model with the longest prefix in common with an architecture. With o.Pin the answer
+// stays readable by that name of .ckptfs/query.
+func (v *Volume) Match(ctx context.Context, o control.MatchOptions) (*control.MatchAnswer, error) {
+	if o.Pin != "" {
+		return v.ask(ctx, o.Pin, o)
+	}
+	a, f, err := v.models.Match(ctx, o)
+	if f != nil {
+		f.Unpin()
+	}
+	return a, err
 }
 
 var _ control.Models = (*Volume)(nil)

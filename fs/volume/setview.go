@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ckptfs/formats"
+	"ckptfs/fs/models"
 	"ckptfs/fs/view"
 )
 
@@ -36,19 +37,19 @@ type setPart struct {
 const maxSetFiles = 512
 
 // openSet opens the files of a set, for one user. ENOENT when one is not as the index says; view.ErrNoView when safetensors cannot have their tensors.
-func (v *Volume) openSet(set *shards) (s *setView, err error) {
+func (v *Volume) openSet(set *models.Shards) (s *setView, err error) {
 	s = &setView{v: v, users: 1}
 	defer func() {
 		if err != nil {
 			s.release()
 		}
 	}()
-	if len(set.files) > maxSetFiles {
-		return nil, fmt.Errorf("%d files, of at most %d: %w", len(set.files), maxSetFiles, view.ErrNoView)
+	if len(set.Files) > maxSetFiles {
+		return nil, fmt.Errorf("%d files, of at most %d: %w", len(set.Files), maxSetFiles, view.ErrNoView)
 	}
 	var all formats.Layout
-	for _, file := range set.files {
-		l, err := s.add(path.Join(path.Dir(set.index), file))
+	for _, file := range set.Files {
+		l, err := s.add(path.Join(path.Dir(set.Index), file))
 		if err != nil {
 			return nil, err
 		}
@@ -59,7 +60,7 @@ func (v *Volume) openSet(set *shards) (s *setView, err error) {
 			s.size = max(s.size, r.Off+r.Len)
 		}
 		for _, t := range l.Tensors {
-			if set.of[t.Name] != file {
+			if set.FileOf[t.Name] != file {
 				continue
 			}
 			if t.Region >= 0 {
@@ -68,7 +69,7 @@ func (v *Volume) openSet(set *shards) (s *setView, err error) {
 			all.Tensors = append(all.Tensors, t)
 		}
 	}
-	if len(all.Tensors) != len(set.of) {
+	if len(all.Tensors) != len(set.FileOf) {
 		return nil, unix.ENOENT
 	}
 	s.plan, err = view.Safetensors(all.Regions, all.Tensors)

@@ -20,13 +20,13 @@ func (v *Volume) Status(ctx context.Context) (*control.Status, error) {
 		Store: v.dir, Mountpoint: v.mountpoint, Mode: v.mode, ModeReason: v.modeReason, PID: os.Getpid(),
 		Started: v.started, HotSize: v.hot.max, Recovery: v.recovery, Packing: []string{}, Failures: v.failures(),
 	}
-	v.models.refresh(ctx, v)
-	if said := v.models.said.Load(); said != nil {
-		shown := min(len(*said), maxSidecars)
-		s.Sidecars, s.MoreSidecars = (*said)[:shown], len(*said)-shown
+	v.models.Refresh(ctx)
+	if said := v.models.Problems(); said != nil {
+		shown := min(len(said), maxSidecars)
+		s.Sidecars, s.MoreSidecars = said[:shown], len(said)-shown
 	}
-	if q := v.models.refused.Load(); q != nil {
-		s.Sidecars = append(slices.Clip(s.Sidecars), q.what+": "+q.err.Error())
+	if refused := v.models.Refused(); refused != "" {
+		s.Sidecars = append(slices.Clip(s.Sidecars), refused)
 	}
 	if s.Mode == "" {
 		s.Mode = control.ModeUnmounted

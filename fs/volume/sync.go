@@ -59,7 +59,7 @@ func (v *Volume) Sync(ctx context.Context, report func(control.Progress)) error 
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	v.keepModels(ctx)
+	v.models.Keep(ctx)
 	for _, f := range v.failures() {
 		return fmt.Errorf("%s could not be packed: %s (its bytes are safe where they are; it is tried again)", f.Path, f.Reason)
 	}

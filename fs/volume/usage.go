@@ -183,7 +183,7 @@ func (u *usage) dead() (int64, error) {
 			hashes = append(hashes, h)
 		}
 	}
-	if err := u.v.markModels(false, func(h cas.Hash) { hashes = append(hashes, h) }); err != nil {
+	if err := u.v.models.Mark(false, func(h cas.Hash) { hashes = append(hashes, h) }); err != nil {
 		return 0, err
 	}
 	locs := make([]cas.Location, len(hashes))

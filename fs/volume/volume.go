@@ -40,6 +40,7 @@ import (
 	"ckptfs/fs/assemble"
 	"ckptfs/fs/bases"
 	"ckptfs/fs/inspect"
+	"ckptfs/fs/models"
 	"ckptfs/fs/pack"
 	"ckptfs/fs/steps"
 	"ckptfs/fs/throttle"
@@ -101,7 +102,7 @@ type Volume struct {
 
 	steps   *steps.Steps
 	inspect *inspect.Inspector
-	models  *models
+	models  *models.Models
 	queries queries
 
 	packer   *packer
@@ -262,12 +263,12 @@ func (v *Volume) open(o Options, format *tree.Format) error {
 	v.names.root.dirfd = cachedFd{fd: v.names.rootFd, users: 1} // one user too many, so that it stays
 	v.steps.Open(v.names.rootFd)
 	v.openInspect()
+	v.openModels()
 	return v.recover()
 }
 
 // openSteps begins to follow which files are written.
 func (v *Volume) openSteps() {
-	v.models = newModels()
 	writing, err := tree.OpenWriting(v.dir, v.lock.Before.Clean || v.lock.Before.PID == 0, v.readOnly)
 	if err != nil {
 		v.report(slog.LevelWarn, "which checkpoints a crash leaves torn will not be known", "reason", err)
@@ -314,7 +315,7 @@ func (v *Volume) recover() error {
 	v.surveyed = make(chan struct{})
 	if !v.readOnly {
 		v.packer.start()
-		v.models.start(v)
+		v.models.Start()
 		v.hot.start()
 		v.hydrator.start()
 		v.sums.start()
@@ -355,7 +356,9 @@ func (v *Volume) Close(context.Context) error {
 		v.sums.stop()
 		v.ids.stop()
 		v.packer.stop()
-		v.models.end(v)
+		v.models.Stop()
+		v.queries.drop(v)
+		v.models.Finish()
 		v.hydrator.stop()
 		v.hot.stop()
 	}

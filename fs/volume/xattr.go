@@ -95,7 +95,7 @@ func (v *Volume) SetXattr(n *Node, name string, value []byte, flags int) error {
 	}
 	p := n.Path()
 	err := v.checkSaid(n, p, name, value)
-	v.models.judged(p+" "+name, err)
+	v.models.Judge(p+" "+name, err)
 	if err != nil {
 		return unix.EINVAL
 	}
@@ -153,8 +153,8 @@ func (v *Volume) tensorsNow(n *Node, p string) source.Tensors {
 	if h.IsZero() {
 		return nil
 	}
-	m := v.modelManifest(h)
-	if m == nil {
+	m, err := v.asm.Manifest(h)
+	if err != nil || len(m.Tensors) == 0 {
 		return nil
 	}
 	return source.ByName(m.Tensors)
