@@ -29,8 +29,8 @@ type extent struct{ lines, fields, methods int }
 // large is to be lowered. What is below the limits again leaves the table.
 var oversize = map[string]extent{
 	"fs/metrics.collector": {fields: 42},
-	"fs/volume":            {lines: 13120},
-	"fs/volume.Volume":     {fields: 36, methods: 191},
+	"fs/volume":            {lines: 11157},
+	"fs/volume.Volume":     {fields: 36, methods: 161},
 	"fs/volume.file":       {fields: 36, methods: 74},
 	"index/prefix.finder":  {fields: 31},
 }
