@@ -1,5 +1,8 @@
 # Targets are thin: what they do is in scripts/, and runs by hand just as well.
 GO       ?= go
+ifeq ($(HOME),)
+export HOME := $(shell getent passwd "$$(id -u)" | cut -d: -f6)
+endif
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 ROUNDS   ?= 5
 SIZE     ?= 1G

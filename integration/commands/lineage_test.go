@@ -316,8 +316,8 @@ func TestPythonPackage(t *testing.T) {
 		pkg, err := filepath.Abs("../../scripts/python")
 		m.Must(err)
 		m.Must(os.MkdirAll(m.Path("runs"), 0o755))
-		if out := mounttest.RunPython(t, "python_package.py", pkg, m.Dir,
-			m.Bin); !strings.Contains(out, "ok") {
+		out := mounttest.RunPython(t, "python_package.py", pkg, m.Dir, m.Bin)
+		if !strings.Contains(out, "ok") {
 			t.Errorf("it said %s", out)
 		}
 		if got := chainOf(m, m.Path("runs/net/3")); !strings.HasPrefix(got, "net/3 declared ") ||
