@@ -111,9 +111,11 @@ func New(o Options) *Inspector {
 	return &Inspector{files: o.Files, store: o.Store, steps: o.Steps, artifacts: o.Artifacts, unread: o.Unread}
 }
 
-// open makes the bytes of the file at a path readable until done is called.
-func (ins *Inspector) open(path string) (r io.ReaderAt, size int64, done func(), err error) {
-	f, err := ins.files.Open(path)
+// OpenPath makes the bytes of the file at a path readable until done is called.
+func OpenPath(files interface {
+	Open(path string) (File, error)
+}, path string) (r io.ReaderAt, size int64, done func(), err error) {
+	f, err := files.Open(path)
 	if err != nil {
 		return nil, 0, nil, err
 	}

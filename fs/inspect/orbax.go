@@ -66,7 +66,7 @@ func (r *reach) orbax(ctx context.Context, dir string) (*set, error) {
 // orbaxArrays lists the arrays of the folder at a path, which has the metadata.
 func (ins *Inspector) orbaxArrays(dir string) ([]orbax.Array, error) {
 	arrays, err := orbax.Arrays(func(p string, off, n, limit int64) ([]byte, error) {
-		r, size, done, err := ins.open(path.Join(dir, p))
+		r, size, done, err := OpenPath(ins.files, path.Join(dir, p))
 		if err != nil {
 			return nil, err
 		}

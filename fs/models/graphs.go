@@ -92,7 +92,9 @@ func (s *settling) graphOf(p *stepPlace, m *manifest.Manifest, before string) (g
 			s.taken[path.Join(at, src.Rel)] = true
 			return nil, before, true
 		}
-		g, err := source.Read(&src, func(rel string) (io.ReaderAt, int64, func(), error) { return s.open(path.Join(at, rel)) }, tensors)
+		g, err := source.Read(&src, func(rel string) (io.ReaderAt, int64, func(), error) {
+			return inspect.OpenPath(s.o.Files, path.Join(at, rel))
+		}, tensors)
 		if err == nil {
 			s.taken[path.Join(at, src.Rel)] = true
 			return g, key, false

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"ckptfs/cas"
+	"ckptfs/fs/inspect"
 	"ckptfs/fs/steps"
 	"ckptfs/index/ledger"
 	"ckptfs/index/lineage"
@@ -37,7 +38,7 @@ func (s *settling) likely(p *stepPlace, m *manifest.Manifest, tensors []lineage.
 			continue
 		}
 		if c == nil {
-			r, _, done, err := s.open(p.path)
+			r, _, done, err := inspect.OpenPath(s.o.Files, p.path)
 			if err != nil {
 				return 0
 			}

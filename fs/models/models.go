@@ -18,7 +18,6 @@ package models
 import (
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"slices"
 	"strings"
@@ -375,18 +374,4 @@ func (m *Models) Reconcile(ctx context.Context) (looked bool, before uint64, err
 	before = m.settled
 	looked, err = m.settleNowLocked(ctx)
 	return looked, before, err
-}
-
-// open makes the bytes of the file at a path readable until done is called.
-func (m *Models) open(path string) (r io.ReaderAt, size int64, done func(), err error) {
-	f, err := m.o.Files.Open(path)
-	if err != nil {
-		return nil, 0, nil, err
-	}
-	r, size, closeIt, err := f.Open()
-	if err != nil {
-		f.Unpin()
-		return nil, 0, nil, err
-	}
-	return r, size, func() { closeIt(); f.Unpin() }, nil
 }

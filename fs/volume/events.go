@@ -1,8 +1,6 @@
 package volume
 
-import (
-	"ckptfs/cas"
-)
+import "ckptfs/cas"
 
 // events is what happens when something becomes of a file: the one place where the parts are told of each other.
 type events struct{ v *Volume }
@@ -55,6 +53,18 @@ func (e events) Closed(f *file, read int64) {
 func (e events) Idle(f *file)     { e.v.hot.released(nodeOf(f)) }
 func (e events) Unsummed(f *file) { e.v.sums.add(nodeOf(f)) }
 func (e events) Unsynced(*file)   { e.v.hot.grew.Store(true) }
+
+// notePacked notes that a file got a manifest. f.mu is held.
+func (v *Volume) notePacked(n *Node) {
+	v.names.ns.RLock()
+	below := n.underRuns()
+	v.names.ns.RUnlock()
+	if !below {
+		return
+	}
+	v.steps.Changed(n.ino)
+	v.models.Rouse()
+}
 
 // nodeOf is the node of a file.
 func nodeOf(f *file) *Node { return f.node.(*Node) }

@@ -64,18 +64,6 @@ func (v *Volume) pendingPaths() (paths []string) {
 	return paths
 }
 
-// notePacked notes that a file got a manifest. f.mu is held.
-func (v *Volume) notePacked(n *Node) {
-	v.names.ns.RLock()
-	below := n.underRuns()
-	v.names.ns.RUnlock()
-	if !below {
-		return
-	}
-	v.steps.Changed(n.ino)
-	v.models.Rouse()
-}
-
 // Show describes one file and its tensors, or those of a set.
 func (v *Volume) Show(ctx context.Context, path string) (*control.File, error) {
 	return v.inspect.Show(ctx, path)
