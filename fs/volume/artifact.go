@@ -66,26 +66,26 @@ func (i identified) Pin()                                    { i.n.Pin() }
 func (i identified) Unpin()                                  { i.n.unref(1) }
 
 func (i identified) State() (artifacts.State, error) {
-	i.n.file.mu.Lock()
-	defer i.n.file.mu.Unlock()
+	i.n.file.Lock()
+	defer i.n.file.Unlock()
 	return i.stateLocked()
 }
 
 func (i identified) stateLocked() (artifacts.State, error) {
 	f := i.n.file
 	err := f.load()
-	return artifacts.State{Gen: f.gen, Manifest: f.rec.Manifest, Written: f.writers > 0, Damaged: f.damaged, Gone: i.n.Dead()}, err
+	return artifacts.State{Gen: f.GenLocked(), Manifest: f.RecordLocked().Manifest, Written: f.WritersLocked() > 0, Damaged: f.DamageLocked(), Gone: i.n.Dead()}, err
 }
 
 func (i identified) Use(fits func(*formats.Layout) error) (*formats.Layout, artifacts.State, error) {
 	f := i.n.file
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.Lock()
+	defer f.Unlock()
 	l, err := f.layoutNow()
 	if err == nil {
 		err = fits(l)
 	}
-	if err == nil && (f.writers > 0 || f.mapped()) {
+	if err == nil && (f.WritersLocked() > 0 || f.mapped()) {
 		err = artifacts.ErrBeingWritten
 	}
 	if err == nil {
@@ -94,16 +94,16 @@ func (i identified) Use(fits func(*formats.Layout) error) (*formats.Layout, arti
 	if err != nil {
 		return nil, artifacts.State{}, err
 	}
-	f.inside++
+	f.UseLocked(1)
 	st, err := i.stateLocked()
 	return l, st, err
 }
 
 func (i identified) Done() (artifacts.State, error) {
 	f := i.n.file
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.inside--
+	f.Lock()
+	defer f.Unlock()
+	f.UseLocked(-1)
 	f.closeSources()
 	return i.stateLocked()
 }
@@ -122,9 +122,9 @@ func (v *Volume) artifactXattr(ctx context.Context, n *Node, dest []byte) (int, 
 		return 0, unix.ENODATA
 	}
 	if len(dest) == 0 {
-		n.file.mu.Lock()
+		n.file.Lock()
 		l, err := n.file.layoutNow()
-		n.file.mu.Unlock()
+		n.file.Unlock()
 		if err == nil {
 			err = artifacts.Check(l)
 		}
@@ -155,12 +155,12 @@ func (v *Volume) noArtifact(n *Node, err error) error {
 
 // manifestOf is a file's manifest; zero unless it is packed.
 func (v *Volume) manifestOf(n *Node) cas.Hash {
-	n.file.mu.Lock()
-	defer n.file.mu.Unlock()
+	n.file.Lock()
+	defer n.file.Unlock()
 	if n.file.load() != nil {
 		return cas.Hash{}
 	}
-	return n.file.rec.Manifest
+	return n.file.RecordLocked().Manifest
 }
 
 // identifier computes artifact ids of packed files that were left alone. What is not in the index the survey of the start
@@ -188,7 +188,7 @@ func newIdentifier(v *Volume, after time.Duration) *identifier {
 
 // found is add of a file that the survey looks at, unless what there is to know is known. f.mu is held.
 func (i *identifier) found(n *Node) {
-	if i.after >= 0 && i.v.artifacts.Wants(n.file.rec.Manifest) {
+	if i.after >= 0 && i.v.artifacts.Wants(n.file.RecordLocked().Manifest) {
 		i.add(n)
 	}
 }

@@ -121,14 +121,14 @@ func (c *check) file(p string, n *Node) bool {
 	tell := func(repair string, err error) {
 		c.problem(control.Problem{Path: p, What: err.Error(), Repair: repair})
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.Lock()
+	defer f.Unlock()
 	err := n.file.load()
-	if err == nil && !f.rec.Packed() {
+	if err == nil && !f.PackedLocked() {
 		err = n.file.vet()
 	}
 	if err == nil {
-		err = f.damaged
+		err = f.DamageLocked()
 	}
 	var st unix.Stat_t
 	if err == nil {
@@ -143,26 +143,27 @@ func (c *check) file(p string, n *Node) bool {
 	case err != nil:
 		tell("tree", err)
 		return false
-	case !f.rec.Packed():
+	case !f.PackedLocked():
 		c.out.PlainFiles++
-		return c.o.ReadData && f.rec.Summed
+		return c.o.ReadData && f.RecordLocked().Summed
 	}
 	c.out.Packed++
-	m, err := c.manifest(f.rec.Manifest)
+	m, err := c.manifest(f.RecordLocked().Manifest)
 	if err != nil {
-		tell(c.repairOf(f.rec.Manifest), err)
+		tell(c.repairOf(f.RecordLocked().Manifest), err)
 		return false
 	}
 	if st.Size != m.Size {
 		tell("tree", fmt.Errorf("it has %d bytes, and its manifest says %d", st.Size, m.Size))
 	}
-	if f.rec.Hollow && !f.hydrating {
-		if err := c.header(n, &f.rec, st.Size); err != nil {
+	if f.RecordLocked().Hollow && !f.HydratingLocked() {
+		rec := f.RecordLocked()
+		if err := c.header(n, &rec, st.Size); err != nil {
 			tell("tree", err)
 		}
 	}
 	c.extents(p, m)
-	return c.o.ReadData && !f.rec.Hollow && !f.hydrating
+	return c.o.ReadData && !f.RecordLocked().Hollow && !f.HydratingLocked()
 }
 
 // header looks whether a hollow file would be recognised without its record. The bytes of a file that could not be given

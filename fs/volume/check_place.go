@@ -24,18 +24,18 @@ const repairEvict = "evict"
 // given up meanwhile is passed over.
 func (c *check) inPlace(ctx context.Context, p string, n *Node) error {
 	v, f := c.v, n.file
-	f.mu.Lock()
-	rec, gen := f.rec, f.gen
+	f.Lock()
+	rec, gen := f.RecordLocked(), f.GenLocked()
 	if rec.Summed {
-		f.mu.Unlock()
+		f.Unlock()
 		return c.plain(ctx, p, n)
 	}
 	var raw *os.File
 	var err error
-	if rec.Packed() && !rec.Hollow && !f.hydrating {
+	if rec.Packed() && !rec.Hollow && !f.HydratingLocked() {
 		raw, err = n.file.openQuietly()
 	}
-	f.mu.Unlock()
+	f.Unlock()
 	if err != nil || raw == nil {
 		return nil // the file was looked at just now
 	}
@@ -51,9 +51,9 @@ func (c *check) inPlace(ctx context.Context, p string, n *Node) error {
 	if err == nil {
 		return nil
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.rec.Manifest == rec.Manifest && !f.rec.Hollow && f.gen == gen {
+	f.Lock()
+	defer f.Unlock()
+	if f.RecordLocked().Manifest == rec.Manifest && !f.RecordLocked().Hollow && f.GenLocked() == gen {
 		c.problem(control.Problem{Path: p, What: fmt.Sprintf("the copy in place is damaged at %d: %v", at, err), Repair: repairEvict})
 	}
 	return nil
@@ -70,16 +70,16 @@ func (c *check) plain(ctx context.Context, p string, n *Node) error {
 	var gen uint64
 	holds := func() bool { // f.mu is held
 		var st unix.Stat_t
-		return f.rec == rec && f.gen == gen && n.Stat(&st) == nil && sumHolds(&rec, &st)
+		return f.RecordLocked() == rec && f.GenLocked() == gen && n.Stat(&st) == nil && sumHolds(&rec, &st)
 	}
-	f.mu.Lock()
-	rec, gen = f.rec, f.gen
+	f.Lock()
+	rec, gen = f.RecordLocked(), f.GenLocked()
 	var raw *os.File
 	var err error
 	if rec.Summed && holds() {
 		raw, err = n.file.openQuietly()
 	}
-	f.mu.Unlock()
+	f.Unlock()
 	if err != nil || raw == nil {
 		return nil // the file was looked at just now
 	}
@@ -96,8 +96,8 @@ func (c *check) plain(ctx context.Context, p string, n *Node) error {
 	if err == nil {
 		err = fmt.Errorf("its bytes are not those of its checksum: restore the file from a copy, or write it anew: %w", cas.ErrCorrupt)
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.Lock()
+	defer f.Unlock()
 	if holds() && rec.Epoch == v.lock.Epoch() {
 		c.problem(control.Problem{Path: p, What: err.Error()})
 	}

@@ -139,14 +139,14 @@ func (k *compaction) wanted(h cas.Hash) bool {
 // packedFile is the record of a file, packed or not, and its size.
 func (v *Volume) packedFile(n *Node) (tree.Record, int64, error) {
 	f := n.file
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.Lock()
+	defer f.Unlock()
 	if err := f.load(); err != nil {
 		return tree.Record{}, 0, err
 	}
 	var st unix.Stat_t
 	err := n.Stat(&st)
-	return f.rec, st.Size, err
+	return f.RecordLocked(), st.Size, err
 }
 
 func (k *compaction) file(ctx context.Context, f compacted) error {

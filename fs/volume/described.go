@@ -98,3 +98,18 @@ func (f *file) layoutNow() (*formats.Layout, error) {
 	}
 	return f.detect(raw, st.Size())
 }
+
+// rawSize is the number of a file's bytes that are in place.
+func (f *file) rawSize() int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.rawSizeLocked()
+}
+
+func (f *file) rawSizeLocked() int64 {
+	var st unix.Stat_t
+	if f.load() != nil || f.rec.Hollow || f.node.Stat(&st) != nil {
+		return 0
+	}
+	return st.Size
+}

@@ -6,7 +6,7 @@ import "ckptfs/cas"
 type events struct{ v *Volume }
 
 func (e events) Writing(f *file, open bool) {
-	ino := f.node.Ino()
+	ino := f.Node().Ino()
 	if open {
 		e.v.steps.Begin(ino)
 	} else {
@@ -26,7 +26,7 @@ func (e events) Packed(f *file) {
 	e.v.notePacked(nodeOf(f))
 }
 
-func (e events) Unpacked(f *file, before cas.Hash) { e.v.bases.NotePath(f.node.Path(), before) }
+func (e events) Unpacked(f *file, before cas.Hash) { e.v.bases.NotePath(f.Node().Path(), before) }
 
 func (e events) Resident(f *file, bytes int64) {
 	if bytes > 0 {
@@ -37,7 +37,7 @@ func (e events) Resident(f *file, bytes int64) {
 }
 
 func (e events) Opened(f *file, opens int) {
-	if !f.rec.Hollow {
+	if !f.RecordLocked().Hollow {
 		e.v.hot.touch(nodeOf(f))
 	} else if opens > 1 { // it proved hot
 		e.v.hydrator.add(nodeOf(f))
@@ -45,7 +45,7 @@ func (e events) Opened(f *file, opens int) {
 }
 
 func (e events) Closed(f *file, read int64) {
-	if read > f.asm.Size()/2 { // it proved hot
+	if read > f.PackedSizeLocked()/2 { // it proved hot
 		e.v.hydrator.add(nodeOf(f))
 	}
 }
@@ -67,4 +67,4 @@ func (v *Volume) notePacked(n *Node) {
 }
 
 // nodeOf is the node of a file.
-func nodeOf(f *file) *Node { return f.node.(*Node) }
+func nodeOf(f *file) *Node { return f.Node().(*Node) }

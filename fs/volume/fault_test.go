@@ -42,9 +42,9 @@ func (r *rig) manifestOf(p string) (cas.Hash, *manifest.Manifest) {
 	r.t.Helper()
 	n := r.find(p)
 	defer r.forget(n)
-	n.file.mu.Lock()
-	h := n.file.rec.Manifest
-	n.file.mu.Unlock()
+	n.file.Lock()
+	h := n.file.RecordLocked().Manifest
+	n.file.Unlock()
 	m, err := r.asm.Manifest(h)
 	if err != nil {
 		r.t.Fatal(err)

@@ -50,7 +50,6 @@ type file struct {
 	flushed int    // writing handles that saw a close(2); see Sync
 	gen     uint64 // counts everything that may change the bytes
 	dirty   bool   // changed since it was packed or found to stay as it is
-	queued  bool   // in the packer's queue
 
 	copied cas.Hash // the packed file of which this one is the beginning, by a copy that may go on
 
@@ -65,8 +64,6 @@ type file struct {
 	quiet    uint64 // gen + 1 of bytes that nobody writes; see mapped
 	viewGen  uint64 // gen + 1 of the bytes that viewSize was measured on; see measureView
 	viewSize int64
-
-	hot *hotEntry // guarded by hotList.mu
 
 	// io guards what reads go to. It is taken shared around a read and exclusively, shortly, for a change.
 	io  sync.RWMutex

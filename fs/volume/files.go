@@ -32,8 +32,8 @@ func (v *Volume) peruse(n *Node) (r io.ReaderAt, size int64, done func(), err er
 	if err != nil {
 		return nil, 0, nil, err
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.Lock()
+	defer f.Unlock()
 	if err := f.load(); err != nil {
 		return nil, 0, nil, err
 	}
@@ -44,11 +44,11 @@ func (v *Volume) peruse(n *Node) (r io.ReaderAt, size int64, done func(), err er
 		f.closeSources()
 		return nil, 0, nil, err
 	}
-	f.inside++
+	f.UseLocked(1)
 	return f, a.Size, func() {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		f.inside--
+		f.Lock()
+		defer f.Unlock()
+		f.UseLocked(-1)
 		f.closeSources()
 	}, nil
 }
@@ -151,12 +151,12 @@ func (f inspected) Manifest() (cas.Hash, error) {
 	if f.n.file == nil {
 		return cas.Hash{}, tree.ErrNotRegular
 	}
-	f.n.file.mu.Lock()
-	defer f.n.file.mu.Unlock()
+	f.n.file.Lock()
+	defer f.n.file.Unlock()
 	if err := f.n.file.load(); err != nil {
 		return cas.Hash{}, err
 	}
-	return f.n.file.rec.Manifest, nil
+	return f.n.file.RecordLocked().Manifest, nil
 }
 
 func (f inspected) Contents() (*inspect.Contents, error) {

@@ -19,6 +19,7 @@ type hotList struct {
 
 	mu     sync.Mutex
 	lru    *list.List // of *hotEntry, least recently used first
+	of     map[*Node]*hotEntry
 	bytes  int64
 	wanted bool // some entry is
 
@@ -40,7 +41,7 @@ type hotEntry struct {
 }
 
 func newHotList(v *Volume, max int64) *hotList {
-	return &hotList{v: v, max: max, lru: list.New(), kick: make(chan struct{}, 1), quit: make(chan struct{})}
+	return &hotList{v: v, max: max, lru: list.New(), of: map[*Node]*hotEntry{}, kick: make(chan struct{}, 1), quit: make(chan struct{})}
 }
 
 func (l *hotList) start() {
@@ -76,7 +77,7 @@ func (l *hotList) add(n *Node, size int64) {
 // found is add of bytes that an earlier process put in place.
 func (l *hotList) found(n *Node, size int64) {
 	l.mu.Lock()
-	if e := n.file.hot; e != nil {
+	if e := l.of[n]; e != nil {
 		l.bytes += size - e.size
 		e.size, e.wanted = size, false
 		l.lru.MoveToBack(e.elem)
@@ -84,7 +85,7 @@ func (l *hotList) found(n *Node, size int64) {
 		n.Pin()
 		e = &hotEntry{node: n, size: size}
 		e.elem = l.lru.PushBack(e)
-		n.file.hot = e
+		l.of[n] = e
 		l.bytes += size
 	}
 	l.mu.Unlock()
@@ -101,9 +102,9 @@ func (l *hotList) wake() {
 // remove forgets bytes that are no cache any more.
 func (l *hotList) remove(n *Node) {
 	l.mu.Lock()
-	e := n.file.hot
+	e := l.of[n]
 	if e != nil {
-		n.file.hot = nil
+		delete(l.of, n)
 		l.lru.Remove(e.elem)
 		l.bytes -= e.size
 	}
@@ -113,11 +114,18 @@ func (l *hotList) remove(n *Node) {
 	}
 }
 
+// knows reports whether the bytes of a file are counted in.
+func (l *hotList) knows(n *Node) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.of[n] != nil
+}
+
 // touch makes a file the most recently used.
 func (l *hotList) touch(n *Node) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if e := n.file.hot; e != nil {
+	if e := l.of[n]; e != nil {
 		l.lru.MoveToBack(e.elem)
 	}
 }
@@ -132,20 +140,17 @@ func (l *hotList) room() int64 {
 // want has a file evicted that is in use now.
 func (l *hotList) want(n *Node) {
 	f := n.file
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if !f.rec.Packed() || f.rec.Hollow || n.Dead() {
+	f.Lock()
+	defer f.Unlock()
+	if !f.PackedLocked() || f.RecordLocked().Hollow || n.Dead() {
 		return
 	}
-	l.mu.Lock()
-	known := f.hot != nil
-	l.mu.Unlock()
-	if !known { // the survey has not come to it
+	if !l.knows(n) { // the survey has not come to it
 		l.found(n, f.rawSizeLocked())
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if e := f.hot; e != nil {
+	if e := l.of[n]; e != nil {
 		e.wanted = true
 		l.wanted = true
 	}
@@ -155,7 +160,7 @@ func (l *hotList) want(n *Node) {
 func (l *hotList) released(n *Node) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if e := n.file.hot; e != nil && (e.wanted || l.bytes > l.max) {
+	if e := l.of[n]; e != nil && (e.wanted || l.bytes > l.max) {
 		l.wake()
 	}
 }
@@ -185,7 +190,7 @@ func (l *hotList) failed(n *Node, err error) {
 	l.v.report(slog.LevelWarn, "eviction failed; it is tried again", "path", n.Path(), "reason", err)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e := n.file.hot
+	e := l.of[n]
 	if e == nil {
 		return
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -171,49 +170,60 @@ func (k *marker) node(ctx context.Context, n *Node, p string) error {
 // file notes what a file needs.
 func (k *marker) file(n *Node, p string) error {
 	f := n.file
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.Lock()
+	defer f.Unlock()
 	err := f.load()
-	if err == nil && !f.rec.Packed() {
+	if err == nil && !f.PackedLocked() {
 		err = n.file.vet()
 	}
 	if err == unix.ENOENT || errors.Is(err, fs.ErrNotExist) {
 		return nil // gone meanwhile
 	}
-	if err == nil && f.damaged != nil {
+	if err == nil && f.DamageLocked() != nil {
 		// The header of a hollow file says what its lost record said.
 		var h tree.Header
 		if h, err = n.file.header(); err == nil {
 			k.manifests[h.Record.Manifest] = p
 		} else {
-			err = f.damaged
+			err = f.DamageLocked()
 		}
 	}
 	if err != nil {
 		return fmt.Errorf("%s: what it needs cannot be told: %w", p, err)
 	}
-	if f.rec.Packed() {
-		k.manifests[f.rec.Manifest] = p
+	if f.PackedLocked() {
+		k.manifests[f.RecordLocked().Manifest] = p
 	}
 	return nil
 }
 
-// header reads the header of a hollow file. f.mu is held.
-func (f *file) header() (tree.Header, error) {
-	raw, err := f.openQuietly()
-	if err != nil {
-		return tree.Header{}, err
-	}
-	defer raw.Close()
-	head := make([]byte, tree.HeaderSize)
-	if _, err := raw.ReadAt(head, 0); err != nil && err != io.EOF {
-		return tree.Header{}, err
-	}
-	h, err := tree.DecodeHeader(head)
-	if err == nil && h.Store != f.c.id {
-		err = fmt.Errorf("header of a hollow file: of another store: %w", cas.ErrCorrupt)
-	}
-	return h, err
+// lostManifests are those of files that a repair moved aside: as long as these lie there, what is left of them is kept.
+func (v *Volume) lostManifests() map[cas.Hash]string {
+	found := map[cas.Hash]string{}
+	_ = filepath.WalkDir(filepath.Join(v.dir, tree.LostFound), func(p string, d os.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return nil
+		}
+		if rec, err := tree.ReadRecord(p); err == nil {
+			if rec.Packed() {
+				found[rec.Manifest] = p
+			}
+			return nil
+		}
+		f, err := os.Open(p)
+		if err != nil {
+			return nil
+		}
+		defer f.Close()
+		head := make([]byte, tree.HeaderSize)
+		if _, err := f.ReadAt(head, 0); err == nil {
+			if h, err := tree.DecodeHeader(head); err == nil {
+				found[h.Record.Manifest] = p
+			}
+		}
+		return nil
+	})
+	return found
 }
 
 // read keeps manifests and all that they name. If lenient, what cannot be read is passed over.
@@ -269,33 +279,4 @@ func (k *marker) manifest(h cas.Hash) error {
 		}
 	}
 	return nil
-}
-
-// lostManifests are those of files that a repair moved aside: as long as these lie there, what is left of them is kept.
-func (v *Volume) lostManifests() map[cas.Hash]string {
-	found := map[cas.Hash]string{}
-	_ = filepath.WalkDir(filepath.Join(v.dir, tree.LostFound), func(p string, d os.DirEntry, err error) error {
-		if err != nil || !d.Type().IsRegular() {
-			return nil
-		}
-		if rec, err := tree.ReadRecord(p); err == nil {
-			if rec.Packed() {
-				found[rec.Manifest] = p
-			}
-			return nil
-		}
-		f, err := os.Open(p)
-		if err != nil {
-			return nil
-		}
-		defer f.Close()
-		head := make([]byte, tree.HeaderSize)
-		if _, err := f.ReadAt(head, 0); err == nil {
-			if h, err := tree.DecodeHeader(head); err == nil {
-				found[h.Record.Manifest] = p
-			}
-		}
-		return nil
-	})
-	return found
 }

@@ -51,12 +51,12 @@ func (v *Volume) attrFrom(n *Node, st *unix.Stat_t) (Attr, error) {
 	if n.file == nil {
 		return a, nil
 	}
-	n.file.mu.Lock()
-	defer n.file.mu.Unlock()
+	n.file.Lock()
+	defer n.file.Unlock()
 	if err := n.file.load(); err != nil { // which may have to end what was cut off
 		return Attr{}, err
 	}
-	if n.file.moved { // perhaps between the look and the lock
+	if n.file.MovedLocked() { // perhaps between the look and the lock
 		return v.statLocked(n)
 	}
 	return a, n.file.fileAttr(&a)
@@ -296,7 +296,7 @@ func (ns *Names) makeUnnamed(dir *Node, mode, flags uint32, c Caller) (m made, e
 	ns.tab.mu.Lock()
 	n := ns.tab.insert(&st)
 	n.keep, n.dead = keep, true
-	n.file.loaded, n.file.vetted = true, true
+	n.file.NewLocked()
 	ns.tab.mu.Unlock()
 	open, rw := ns.v.creating(flags)
 	raw, err := n.Open(open)
@@ -335,8 +335,8 @@ func (v *Volume) Link(n, dir *Node, name string) (Attr, error) {
 		return Attr{}, unix.EPERM
 	}
 	if n.file != nil {
-		n.file.mu.Lock()
-		defer n.file.mu.Unlock()
+		n.file.Lock()
+		defer n.file.Unlock()
 	}
 	if err := v.names.link(n, dir, name); err != nil {
 		return Attr{}, err

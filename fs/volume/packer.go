@@ -38,6 +38,7 @@ type packer struct {
 	mu        sync.Mutex
 	cond      sync.Cond // anything below changed
 	queue     []*Node
+	waits     map[*Node]bool // those of the queue, and of busy until the packing begins
 	busy      map[*Node]bool
 	ahead     map[*Node]runs.Position // those of busy that are not in the store yet
 	changes   int                     // of the queue and of ahead
@@ -67,7 +68,7 @@ type delay struct {
 }
 
 func newPacker(v *Volume, maxUnpacked int64) *packer {
-	p := &packer{v: v, backlog: newBacklog(maxUnpacked), busy: map[*Node]bool{}, ahead: map[*Node]runs.Position{}, delayed: map[*Node]*delay{}, plain: map[*Node]bool{}}
+	p := &packer{v: v, backlog: newBacklog(maxUnpacked), waits: map[*Node]bool{}, busy: map[*Node]bool{}, ahead: map[*Node]runs.Position{}, delayed: map[*Node]*delay{}, plain: map[*Node]bool{}}
 	p.cond.L = &p.mu
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	return p
@@ -99,6 +100,7 @@ func (p *packer) stop() {
 		n.unref(1)
 	}
 	p.queue = nil
+	clear(p.waits)
 	p.forgetPlain()
 }
 
@@ -131,18 +133,27 @@ func (p *packer) pending() map[*Node]waiting {
 
 // add queues a file. f.mu is held.
 func (p *packer) add(n *Node) {
-	f := n.file
-	if f.queued || !f.dirty {
+	if !n.file.DirtyLocked() {
 		return
 	}
-	f.queued = true
-	n.Pin()
-	size := f.rawSizeLocked()
+	size := n.file.rawSizeLocked()
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.waits[n] {
+		return
+	}
+	p.waits[n] = true
+	n.Pin()
 	p.backlog.add(n, size, p.v.now())
 	p.queue = append(p.queue, n)
 	p.changed()
+}
+
+// taken notes that the packing of a file begins: what is written from now on wants another turn.
+func (p *packer) taken(n *Node) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.waits, n)
 }
 
 // changed wakes whoever waits for a change. mu is held.
@@ -299,9 +310,9 @@ func (p *packer) putOff(n *Node, err error) {
 // retry queues a file that was put off.
 func (p *packer) retry(n *Node) {
 	f := n.file
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.writers > 0 || !f.dirty {
+	f.Lock()
+	defer f.Unlock()
+	if f.WritersLocked() > 0 || !f.DirtyLocked() {
 		// Its last close will queue it, or there is nothing to do any more.
 		p.mu.Lock()
 		defer p.mu.Unlock()

@@ -87,6 +87,7 @@ func (v *Volume) packFile(ctx context.Context, b *store.Batch, n *Node) (job, er
 	j := job{node: n}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	v.packer.taken(n)
 	p, err := n.file.BeginPack(cancel)
 	j.p = p
 	if err != nil || p == nil {

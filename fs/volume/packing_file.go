@@ -39,7 +39,6 @@ func (f *file) BeginPack(cancel context.CancelFunc) (*packing, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	p := &packing{f: f}
-	f.queued = false
 	if err := f.load(); err != nil {
 		return p, err
 	}

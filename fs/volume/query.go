@@ -73,9 +73,9 @@ func (v *Volume) pinned(m *control.Match, n *Node) (p pin) {
 		return p
 	}
 	if h, err := v.Open(n, unix.O_RDONLY); err == nil {
-		n.file.mu.Lock()
-		defer n.file.mu.Unlock()
-		p.h, p.gen = h, n.file.gen
+		n.file.Lock()
+		defer n.file.Unlock()
+		p.h, p.gen = h, n.file.GenLocked()
 	}
 	return p
 }
@@ -168,7 +168,7 @@ func (queryRoot) lookup(v *Volume, name string) (virtual, error) {
 	var err error
 	switch {
 	case p.h != nil:
-		w, err = v.tensorView(p.h.Node, func(f *file) bool { return f.gen == p.gen })
+		w, err = v.tensorView(p.h.Node, func(f *file) bool { return f.GenLocked() == p.gen })
 	case p.set != nil && p.set.current():
 		w = virtual{key: p.set, set: p.set}
 	default:

@@ -166,10 +166,10 @@ type treeRepair struct {
 // file mends a file and says what it did. lost says why its bytes are not to be had, so that it is to be moved aside.
 func (r *treeRepair) file(n *Node) (did string, lost, err error) {
 	v, f := r.v, n.file
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.Lock()
+	defer f.Unlock()
 	err = n.file.load()
-	if err == nil && !f.rec.Packed() {
+	if err == nil && !f.PackedLocked() {
 		err = n.file.vet()
 	}
 	if errors.Is(err, unix.ENOENT) {
@@ -178,11 +178,11 @@ func (r *treeRepair) file(n *Node) (did string, lost, err error) {
 	if err != nil {
 		return "", nil, err
 	}
-	if errors.Is(f.damaged, cas.ErrNewer) {
+	if errors.Is(f.DamageLocked(), cas.ErrNewer) {
 		return "", nil, nil
 	}
-	if f.damaged != nil {
-		why := f.damaged
+	if f.DamageLocked() != nil {
+		why := f.DamageLocked()
 		h, err := n.file.header()
 		if err != nil {
 			return "", why, nil
@@ -191,17 +191,17 @@ func (r *treeRepair) file(n *Node) (did string, lost, err error) {
 		if err := n.file.writeRecord(h.Record); err != nil {
 			return "", nil, err
 		}
-		f.damaged, f.vetted, f.loaded = nil, true, true
+		f.MendLocked()
 		if err := n.file.disbelieve(); err != nil {
 			return "", nil, err
 		}
 		did = "record restored from the file's header"
 	}
-	if !f.rec.Packed() {
+	if !f.PackedLocked() {
 		return did, nil, nil
 	}
-	m, missing := v.content.whole(f.rec.Manifest)
-	if missing != nil && !f.rec.Hollow && !f.hydrating {
+	m, missing := v.content.whole(f.RecordLocked().Manifest)
+	if missing != nil && !f.RecordLocked().Hollow && !f.HydratingLocked() {
 		// The bytes in place are believed, and now they are all there is.
 		if err := n.file.unpack(false); err != nil {
 			return did, nil, err
@@ -222,8 +222,8 @@ func (r *treeRepair) file(n *Node) (did string, lost, err error) {
 		}
 		return fmt.Sprintf("%d bytes long again, not %d", m.Size, st.Size), nil, nil
 	}
-	if f.rec.Hollow && !f.hydrating {
-		if h, err := n.file.header(); err != nil || h.Record.Manifest != f.rec.Manifest || h.Size != st.Size {
+	if f.RecordLocked().Hollow && !f.HydratingLocked() {
+		if h, err := n.file.header(); err != nil || h.Record.Manifest != f.RecordLocked().Manifest || h.Size != st.Size {
 			if err := n.file.disbelieve(); err != nil {
 				return did, nil, err
 			}

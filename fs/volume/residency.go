@@ -40,16 +40,16 @@ func (v *Volume) Evict(ctx context.Context, path string, report func(control.Pro
 const closeGrace = 500 * time.Millisecond
 
 func (v *Volume) isOpen(n *Node) bool {
-	n.file.mu.Lock()
-	defer n.file.mu.Unlock()
-	return n.file.users() > 0
+	n.file.Lock()
+	defer n.file.Unlock()
+	return n.file.UsersLocked() > 0
 }
 
 // settledPlain reports whether a file is one of those that are not to be packed.
 func (v *Volume) settledPlain(n *Node) bool {
-	n.file.mu.Lock()
-	defer n.file.mu.Unlock()
-	return !n.file.dirty && n.file.writers == 0
+	n.file.Lock()
+	defer n.file.Unlock()
+	return !n.file.DirtyLocked() && n.file.WritersLocked() == 0
 }
 
 // Hydrate fills in the bytes of the packed files at or below path.

@@ -209,12 +209,12 @@ func (r *rig) state(p string) string {
 
 func stateOf(n *Node) string {
 	f := n.file
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.Lock()
+	defer f.Unlock()
 	switch {
-	case f.rec.Hollow:
+	case f.RecordLocked().Hollow:
 		return packed
-	case f.rec.Packed():
+	case f.PackedLocked():
 		return both
 	}
 	return resident

@@ -90,9 +90,9 @@ func (s *setView) add(p string) (*formats.Layout, error) {
 	if err != nil {
 		return nil, err
 	}
-	n.file.mu.Lock()
-	defer n.file.mu.Unlock()
-	s.parts = append(s.parts, setPart{h, n.file.gen, s.size})
+	n.file.Lock()
+	defer n.file.Unlock()
+	s.parts = append(s.parts, setPart{h, n.file.GenLocked(), s.size})
 	return n.file.layoutNow()
 }
 
@@ -127,9 +127,9 @@ func (s *setView) release() {
 func (s *setView) current() bool {
 	for _, p := range s.parts {
 		f := p.h.Node.file
-		f.mu.Lock()
-		gen := f.gen
-		f.mu.Unlock()
+		f.Lock()
+		gen := f.GenLocked()
+		f.Unlock()
 		if gen != p.gen {
 			return false
 		}

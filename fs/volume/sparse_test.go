@@ -25,7 +25,7 @@ func TestMostlyHoles(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.sync()
-	if n.file.rec.Packed() {
+	if n.file.PackedLocked() {
 		t.Error("it was packed")
 	}
 }

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"sort"
 
-	"golang.org/x/sys/unix"
-
 	"ckptfs/fs/control"
 )
 
@@ -53,14 +51,14 @@ func (v *Volume) Status(ctx context.Context) (*control.Status, error) {
 	sort.Strings(s.Packing)
 	v.names.eachNode(func(n *Node) {
 		if f := n.file; f != nil {
-			f.mu.Lock()
-			if f.pass+f.cached+f.direct > 0 {
+			f.Lock()
+			if f.OpenLocked() {
 				s.OpenFiles++
 			}
-			if f.writers > 0 {
+			if f.WritersLocked() > 0 {
 				s.UnpackedBytes += n.file.rawSizeLocked()
 			}
-			f.mu.Unlock()
+			f.Unlock()
 		}
 	})
 	s.Unidentified.Files, s.Unidentified.More = v.ids.waits()
@@ -68,19 +66,4 @@ func (v *Volume) Status(ctx context.Context) (*control.Status, error) {
 	s.ResidentBytes = v.hot.bytes
 	v.hot.mu.Unlock()
 	return s, nil
-}
-
-// rawSize is the number of a file's bytes that are in place.
-func (f *file) rawSize() int64 {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.rawSizeLocked()
-}
-
-func (f *file) rawSizeLocked() int64 {
-	var st unix.Stat_t
-	if f.load() != nil || f.rec.Hollow || f.node.Stat(&st) != nil {
-		return 0
-	}
-	return st.Size
 }

@@ -45,11 +45,11 @@ func (s *survey) run() {
 	})
 	for _, h := range s.hot {
 		f := h.node.file
-		f.mu.Lock()
-		if f.rec.Packed() && !f.rec.Hollow && f.hot == nil && !h.node.Dead() {
+		f.Lock()
+		if f.PackedLocked() && !f.RecordLocked().Hollow && !s.v.hot.knows(h.node) && !h.node.Dead() {
 			s.v.hot.found(h.node, h.size)
 		}
-		f.mu.Unlock()
+		f.Unlock()
 		h.node.unref(1)
 	}
 }
@@ -95,29 +95,30 @@ func (s *survey) skip(dir *Node, name string, err error) {
 
 func (s *survey) file(n *Node) error {
 	v, f := s.v, n.file
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.Lock()
+	defer f.Unlock()
 	s.files++
 	if err := f.load(); err != nil {
 		return err
 	}
-	if f.damaged != nil {
+	if f.DamageLocked() != nil {
 		return nil
 	}
 	var st unix.Stat_t
 	if err := n.Stat(&st); err != nil {
 		return err
 	}
-	if f.rec.Packed() && !v.readOnly {
+	if f.PackedLocked() && !v.readOnly {
 		v.ids.found(n)
 	}
 	switch {
-	case !f.rec.Packed():
-		if f.writers > 0 || f.dirty {
+	case !f.PackedLocked():
+		if f.WritersLocked() > 0 || f.DirtyLocked() {
 			return nil // somebody is at it already
 		}
-		settled := sumHolds(&f.rec, &st)
-		if !v.readOnly && st.Size > 0 && (!settled && st.Size < tree.HeaderSize || settled && f.rec.Epoch != v.lock.Epoch()) {
+		rec := f.RecordLocked()
+		settled := sumHolds(&rec, &st)
+		if !v.readOnly && st.Size > 0 && (!settled && st.Size < tree.HeaderSize || settled && f.RecordLocked().Epoch != v.lock.Epoch()) {
 			v.sums.add(n)
 		}
 		if settled || st.Size < tree.HeaderSize {
@@ -127,9 +128,9 @@ func (s *survey) file(n *Node) error {
 		if v.readOnly {
 			return nil
 		}
-		f.dirty = true
+		f.SetDirtyLocked()
 		v.packer.add(n)
-	case f.rec.Hollow:
+	case f.RecordLocked().Hollow:
 		switch {
 		case !s.repair:
 		case st.Blocks*512 > maxHeader:

@@ -121,20 +121,7 @@ func (v *Volume) awaitReleases(ctx context.Context) {
 		if f == nil {
 			return
 		}
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		if f.writers == 0 || f.flushed < f.writers {
-			return
-		}
-		stop := context.AfterFunc(ctx, func() {
-			f.mu.Lock()
-			defer f.mu.Unlock()
-			f.cond.Broadcast()
-		})
-		defer stop()
-		for f.writers > 0 && f.flushed >= f.writers && ctx.Err() == nil {
-			f.cond.Wait()
-		}
+		f.AwaitRelease(ctx)
 	})
 }
 

@@ -207,22 +207,22 @@ func (s *tensorIndexes) put(x *tensorIndex) {
 // tensorsOf is the tensors of a file as it is now; of one that is being written, none.
 func (v *Volume) tensorsOf(src *Node) (*tensorIndex, error) {
 	f := src.file
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.Lock()
+	defer f.Unlock()
 	if err := src.file.load(); err != nil {
 		return nil, src.file.openFailed(err)
 	}
-	if f.writers > 0 || src.file.mapped() {
+	if f.WritersLocked() > 0 || src.file.mapped() {
 		return &tensorIndex{layout: &formats.Layout{}}, nil
 	}
-	if x := v.tensors.get(src, f.gen); x != nil {
+	if x := v.tensors.get(src, f.GenLocked()); x != nil {
 		return x, nil
 	}
 	l, err := src.file.layoutNow()
 	if err != nil {
 		return nil, src.file.openFailed(err)
 	}
-	x := &tensorIndex{src: src, gen: f.gen, layout: l, names: make(map[string]int, len(l.Tensors))}
+	x := &tensorIndex{src: src, gen: f.GenLocked(), layout: l, names: make(map[string]int, len(l.Tensors))}
 	for i := range l.Tensors {
 		t := &l.Tensors[i]
 		name := tensorFile(t.Name)

@@ -230,11 +230,11 @@ func TestSmallFilesHaveNoRecord(t *testing.T) {
 			r.patch(p, []byte("x"), 1)
 		}
 		n := r.find(p)
-		n.file.mu.Lock()
-		if n.file.dirty || n.file.queued {
+		n.file.Lock()
+		if n.file.DirtyLocked() || r.packer.waits[n] {
 			t.Errorf("%s waits to be packed", p)
 		}
-		n.file.mu.Unlock()
+		n.file.Unlock()
 		if a := r.stat(p); !a.Settled {
 			t.Errorf("%+v", a)
 		}

@@ -82,9 +82,9 @@ func (v *Volume) bury(t *victim) {
 		return
 	}
 	if f := n.file; f != nil {
-		f.mu.Lock()
-		if f.loaded && f.rec.Packed() {
-			v.bases.NotePath(t.path, f.rec.Manifest)
+		f.Lock()
+		if f.PackedLocked() {
+			v.bases.NotePath(t.path, f.RecordLocked().Manifest)
 		}
 		if t.last {
 			v.hot.remove(n)
@@ -95,23 +95,16 @@ func (v *Volume) bury(t *victim) {
 			v.hydrator.forget(n)
 		}
 		n.file.touched()
-		f.mu.Unlock()
+		f.Unlock()
 	}
 	n.unref(1)
-}
-
-// touched is touch after something that succeeded. f.mu is held.
-func (f *file) touched() {
-	if err := f.touch(); err != nil {
-		f.c.report(slog.LevelWarn, "the change time of a file was not kept", "path", f.node.Path(), "reason", err)
-	}
 }
 
 // touchMoved is touched of a node that has another name now. No lock is held.
 func (v *Volume) touchMoved(n *Node) {
 	if n != nil && n.file != nil {
-		n.file.mu.Lock()
-		defer n.file.mu.Unlock()
+		n.file.Lock()
+		defer n.file.Unlock()
 		n.file.touched()
 	}
 }

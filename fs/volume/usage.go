@@ -89,10 +89,10 @@ func (u *usage) file(path string, n *Node) error {
 		run.LogicalBytes += a.Size
 	}
 	var st unix.Stat_t
-	n.file.mu.Lock()
-	rec := n.file.rec
+	n.file.Lock()
+	rec := n.file.RecordLocked()
 	err = n.Stat(&st)
-	n.file.mu.Unlock()
+	n.file.Unlock()
 	if err == nil && !rec.Hollow {
 		s.ResidentBytes += st.Blocks * 512
 	}

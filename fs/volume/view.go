@@ -138,56 +138,29 @@ func (v *Volume) viewOf(src *Node, at alias) *Node {
 	if f == nil || v.hidden.has(at) {
 		return nil
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if src.file.load() != nil || f.damaged != nil || f.writers > 0 || f.rec.ViewHidden || src.file.mapped() {
+	f.Lock()
+	defer f.Unlock()
+	if src.file.load() != nil || f.DamageLocked() != nil || f.WritersLocked() > 0 || f.RecordLocked().ViewHidden || src.file.mapped() {
 		return nil
 	}
-	size := f.rec.ViewSize
-	if !f.rec.Packed() {
-		size = v.measureView(src)
-	}
+	size := f.ViewSizeLocked()
 	if size == 0 {
 		return nil
 	}
 	t := v.names.tab
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if n := src.viewNode; n != nil && n.view.gen == f.gen && n.view.at == at {
+	if n := src.viewNode; n != nil && n.view.gen == f.GenLocked() && n.view.at == at {
 		n.refs++
 		return n
 	}
 	n := &Node{ns: v.names, id: t.newID(), ino: src.ino | viewIno, mode: unix.S_IFREG, keep: -1, refs: 1, dirfd: cachedFd{fd: -1}}
-	n.view = &viewNode{src: src, at: at, gen: f.gen, size: size, end: math.MaxInt64}
+	n.view = &viewNode{src: src, at: at, gen: f.GenLocked(), size: size, end: math.MaxInt64}
 	src.refs++
 	at.dir.refs++
 	src.viewNode = n
 	t.byID[n.id] = n
 	return n
-}
-
-// measureView is the size of the view of a file that is not packed yet, or 0. f.mu is held.
-func (v *Volume) measureView(n *Node) int64 {
-	f := n.file
-	if f.viewGen == f.gen+1 { // measured
-		return f.viewSize
-	}
-	f.viewGen, f.viewSize = f.gen+1, 0
-	raw, err := n.file.openQuietly()
-	if err != nil {
-		return 0
-	}
-	defer raw.Close()
-	st, err := raw.Stat()
-	if err != nil {
-		return 0
-	}
-	layout, err := f.detect(raw, st.Size())
-	if err != nil {
-		return 0
-	}
-	f.viewSize = view.SizeOf(layout)
-	return f.viewSize
 }
 
 // statView describes a view: its source's owner, mode and times, and its own size.
@@ -247,22 +220,22 @@ func (v *Volume) useView(n *Node) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	f := w.src.file
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.gen != w.gen {
+	f.Lock()
+	defer f.Unlock()
+	if f.GenLocked() != w.gen {
 		return unix.ESTALE
 	}
 	if err := w.src.file.openSource(); err != nil {
 		return w.src.file.openFailed(err)
 	}
-	f.inside++
+	f.UseLocked(1)
 	if w.plan == nil {
 		plan, err := v.planView(w.src)
 		if err == nil && plan.Size() != w.size {
 			err = fmt.Errorf("the view's size is not what the record says: %w", unix.EIO)
 		}
 		if err != nil {
-			f.inside--
+			f.UseLocked(-1)
 			w.src.file.closeSources()
 			return err
 		}
@@ -273,30 +246,18 @@ func (v *Volume) useView(n *Node) error {
 
 // planView plans the view of an open source. f.mu is held.
 func (v *Volume) planView(n *Node) (*view.View, error) {
-	f := n.file
-	if f.rec.Packed() {
-		m, err := v.asm.Manifest(f.rec.Manifest)
-		if err != nil {
-			return nil, err
-		}
-		return view.Safetensors(m.Regions, m.Tensors)
-	}
-	st, err := f.raw.Stat()
+	l, err := n.file.layoutNow()
 	if err != nil {
 		return nil, err
 	}
-	layout, err := f.detect(f.raw, st.Size())
-	if err != nil {
-		return nil, err
-	}
-	return view.Safetensors(layout.Regions, layout.Tensors)
+	return view.Safetensors(l.Regions, l.Tensors)
 }
 
 func (v *Volume) closeView(n *Node) {
 	f := n.view.src.file
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.inside--
+	f.Lock()
+	defer f.Unlock()
+	f.UseLocked(-1)
 	n.view.src.file.closeSources()
 	if f.inside == 0 {
 		n.view.plan.Drop()
@@ -327,9 +288,9 @@ var errViewOvertaken = fmt.Errorf("the view's source has changed: %w", unix.ESTA
 // ReadAt reads a view that is in use; errViewOvertaken when what was read may be of newer bytes than the view.
 func (w *viewNode) ReadAt(p []byte, off int64) (int, error) {
 	k, err := w.plan.ReadAt(upTo{w.src.file, w.end}, p, off)
-	w.src.file.mu.Lock()
-	defer w.src.file.mu.Unlock()
-	if w.src.file.gen != w.gen { // noted before a writer gets the file
+	w.src.file.Lock()
+	defer w.src.file.Unlock()
+	if w.src.file.GenLocked() != w.gen { // noted before a writer gets the file
 		return 0, errViewOvertaken
 	}
 	return k, err
@@ -386,9 +347,9 @@ func (v *Volume) copyView(n, dst *Node) error {
 		return err
 	}
 	defer v.closeView(n)
-	dst.file.mu.Lock()
+	dst.file.Lock()
 	w, done, err := dst.file.writable()
-	dst.file.mu.Unlock()
+	dst.file.Unlock()
 	if err != nil {
 		return err
 	}
@@ -396,14 +357,4 @@ func (v *Volume) copyView(n, dst *Node) error {
 	src := io.NewSectionReader(n.view, 0, n.view.size)
 	_, err = io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{src}, make([]byte, 1<<20))
 	return err
-}
-
-// showView sets whether a file has its view. f.mu is held.
-func (v *Volume) showView(n *Node, show bool) error {
-	rec := n.file.rec
-	if rec.ViewHidden == !show {
-		return nil
-	}
-	rec.ViewHidden = !show
-	return n.file.writeRecord(rec)
 }

@@ -85,9 +85,9 @@ func (v *Volume) hideView(dir *Node, name string) error {
 			if st.Nlink > 1 && !v.hidden.full() {
 				shared = true
 			} else {
-				src.file.mu.Lock()
-				err = v.showView(src, false)
-				src.file.mu.Unlock()
+				src.file.Lock()
+				err = src.file.HideViewLocked(true)
+				src.file.Unlock()
 			}
 			n.unref(1)
 		}

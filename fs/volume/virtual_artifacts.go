@@ -31,7 +31,7 @@ func (artifactDir) lookup(v *Volume, name string) (virtual, error) {
 		return virtual{}, err
 	}
 	n := found.(identified).n
-	w, err := v.tensorView(n, func(f *file) bool { return v.artifacts.Has(uint64(n.id), f.gen, f.rec.Manifest, id) })
+	w, err := v.tensorView(n, func(f *file) bool { return v.artifacts.Has(uint64(n.id), f.GenLocked(), f.RecordLocked().Manifest, id) })
 	w.stat = func(v *Volume) (Attr, error) { return v.statReachable(n) }
 	return w, err
 }
@@ -39,13 +39,13 @@ func (artifactDir) lookup(v *Volume, name string) (virtual, error) {
 // tensorView is a safetensors file of the tensors of n, whose reference it takes; ENOENT when still says that n is not what it was, with f.mu held.
 func (v *Volume) tensorView(n *Node, still func(f *file) bool) (virtual, error) {
 	f := n.file
-	f.mu.Lock()
+	f.Lock()
 	l, err := n.file.layoutNow()
-	gen := f.gen
+	gen := f.GenLocked()
 	if err == nil && !still(f) {
 		err = unix.ENOENT // written just now
 	}
-	f.mu.Unlock()
+	f.Unlock()
 	var plan *view.View
 	if err == nil {
 		plan, err = view.Safetensors(l.Regions, l.Tensors)

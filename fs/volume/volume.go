@@ -377,9 +377,9 @@ func (v *Volume) idle() bool {
 	idle := true
 	v.names.eachNode(func(n *Node) {
 		if f := n.file; f != nil {
-			f.mu.Lock()
-			idle = idle && f.writers == 0
-			f.mu.Unlock()
+			f.Lock()
+			idle = idle && f.WritersLocked() == 0
+			f.Unlock()
 		}
 	})
 	return idle

@@ -191,8 +191,8 @@ func (v *Volume) changeXattr(n *Node, f func(path string, follow bool) error) er
 	if n.file == nil {
 		return n.onInode(f)
 	}
-	n.file.mu.Lock()
-	defer n.file.mu.Unlock()
+	n.file.Lock()
+	defer n.file.Unlock()
 	err := n.onInode(f)
 	if err == nil {
 		n.file.touched()

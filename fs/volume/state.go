@@ -1,0 +1,153 @@
+package volume
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+
+	"ckptfs/cas"
+	"ckptfs/fs/tree"
+	"ckptfs/fs/view"
+)
+
+// Lock takes the file's mu: what its transitions and its writers wait for. It comes before every other lock.
+func (f *file) Lock() { f.mu.Lock() }
+
+// Unlock gives mu back.
+func (f *file) Unlock() { f.mu.Unlock() }
+
+// Node is the inode that the file is the bytes of.
+func (f *file) Node() inode { return f.node }
+
+// RecordLocked is the file's record, once it was loaded.
+func (f *file) RecordLocked() tree.Record { return f.rec }
+
+// GenLocked counts everything that may change the bytes.
+func (f *file) GenLocked() uint64 { return f.gen }
+
+// DamageLocked is why the file cannot be opened, or nil.
+func (f *file) DamageLocked() error { return f.damaged }
+
+// WritersLocked is how many handles may write.
+func (f *file) WritersLocked() int { return f.writers }
+
+// DirtyLocked reports whether the file changed since it was packed or found to stay as it is.
+func (f *file) DirtyLocked() bool { return f.dirty }
+
+// HydratingLocked reports whether the bytes are being written from the manifest.
+func (f *file) HydratingLocked() bool { return f.hydrating }
+
+// UsersLocked is how many handles and readers of this process there are.
+func (f *file) UsersLocked() int { return f.users() }
+
+// OpenLocked reports whether a program has the file open.
+func (f *file) OpenLocked() bool { return f.pass+f.cached+f.direct > 0 }
+
+// SetDirtyLocked has the file packed: nobody knows whether it is.
+func (f *file) SetDirtyLocked() { f.dirty = true }
+
+// MendLocked takes a damage away: the record was mended.
+func (f *file) MendLocked() { f.damaged, f.vetted, f.loaded = nil, true, true }
+
+// UseLocked counts readers of this process in or out, for whom the source is open, and returns how many there are.
+func (f *file) UseLocked(more int) (left int) {
+	f.inside += more
+	return f.inside
+}
+
+// NewLocked says that the file was made just now.
+func (f *file) NewLocked() { f.loaded, f.vetted = true, true }
+
+// AwaitRelease waits until every writer that was closed is released, or ctx ends.
+func (f *file) AwaitRelease(ctx context.Context) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.writers == 0 || f.flushed < f.writers {
+		return
+	}
+	stop := context.AfterFunc(ctx, func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.cond.Broadcast()
+	})
+	defer stop()
+	for f.writers > 0 && f.flushed >= f.writers && ctx.Err() == nil {
+		f.cond.Wait()
+	}
+}
+
+// PackedLocked reports whether the file has a manifest.
+func (f *file) PackedLocked() bool { return f.rec.Packed() }
+
+// MovedLocked reports whether a transition was made of the file: what was seen of its inode before the lock may be old.
+func (f *file) MovedLocked() bool { return f.moved }
+
+// PackedSizeLocked is the length that the manifest says of a packed file that is open; 0 for others.
+func (f *file) PackedSizeLocked() int64 {
+	if f.asm == nil {
+		return 0
+	}
+	return f.asm.Size()
+}
+
+// HideViewLocked sets whether the file is without its view.
+func (f *file) HideViewLocked(hidden bool) error {
+	rec := f.rec
+	if rec.ViewHidden == hidden {
+		return nil
+	}
+	rec.ViewHidden = hidden
+	return f.writeRecord(rec)
+}
+
+// ViewSizeLocked is the size of the file's view, or 0. Of a file that is not packed it is measured once for each generation of its bytes.
+func (f *file) ViewSizeLocked() int64 {
+	if f.rec.Packed() {
+		return f.rec.ViewSize
+	}
+	if f.viewGen == f.gen+1 { // measured
+		return f.viewSize
+	}
+	f.viewGen, f.viewSize = f.gen+1, 0
+	raw, err := f.openQuietly()
+	if err != nil {
+		return 0
+	}
+	defer raw.Close()
+	st, err := raw.Stat()
+	if err != nil {
+		return 0
+	}
+	layout, err := f.detect(raw, st.Size())
+	if err != nil {
+		return 0
+	}
+	f.viewSize = view.SizeOf(layout)
+	return f.viewSize
+}
+
+// touched is touch after something that succeeded. f.mu is held.
+func (f *file) touched() {
+	if err := f.touch(); err != nil {
+		f.c.report(slog.LevelWarn, "the change time of a file was not kept", "path", f.node.Path(), "reason", err)
+	}
+}
+
+// header reads the header of a hollow file. f.mu is held.
+func (f *file) header() (tree.Header, error) {
+	raw, err := f.openQuietly()
+	if err != nil {
+		return tree.Header{}, err
+	}
+	defer raw.Close()
+	head := make([]byte, tree.HeaderSize)
+	if _, err := raw.ReadAt(head, 0); err != nil && err != io.EOF {
+		return tree.Header{}, err
+	}
+	h, err := tree.DecodeHeader(head)
+	if err == nil && h.Store != f.c.id {
+		err = fmt.Errorf("header of a hollow file: of another store: %w", cas.ErrCorrupt)
+	}
+	return h, err
+}
