@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ckptfs/cas"
+	"ckptfs/fs/tree"
 	"ckptfs/fs/volume"
 )
 
@@ -37,7 +38,7 @@ func (s *Server) status(err error) fuse.Status {
 	return fuse.EIO
 }
 
-func fillAttr(out *fuse.Attr, a *volume.Attr) {
+func fillAttr(out *fuse.Attr, a *tree.Attr) {
 	*out = fuse.Attr{
 		Ino: a.Ino, Size: uint64(a.Size), Blocks: uint64(a.Blocks), Mode: a.Mode, Nlink: a.Nlink,
 		Owner: fuse.Owner{Uid: a.UID, Gid: a.GID}, Rdev: a.Rdev, Blksize: 4096,
@@ -47,14 +48,14 @@ func fillAttr(out *fuse.Attr, a *volume.Attr) {
 	}
 }
 
-func attrTimeout(a *volume.Attr) time.Duration {
+func attrTimeout(a *tree.Attr) time.Duration {
 	if a.Settled {
 		return forever
 	}
 	return 0
 }
 
-func (s *Server) fillEntry(out *fuse.EntryOut, n *volume.Node, a *volume.Attr) {
+func (s *Server) fillEntry(out *fuse.EntryOut, n *volume.Node, a *tree.Attr) {
 	out.NodeId = uint64(n.ID())
 	out.Generation = 1
 	if !n.IsView() && !n.IsVirtual() || n.IsFixed() { // a view goes when its source changes
@@ -67,14 +68,14 @@ func (s *Server) fillEntry(out *fuse.EntryOut, n *volume.Node, a *volume.Attr) {
 	fillAttr(&out.Attr, a)
 }
 
-func fillAttrOut(out *fuse.AttrOut, a *volume.Attr) {
+func fillAttrOut(out *fuse.AttrOut, a *tree.Attr) {
 	out.SetTimeout(attrTimeout(a))
 	fillAttr(&out.Attr, a)
 }
 
 // setAttrOf is the kernel's request in the volume's words.
-func setAttrOf(in *fuse.SetAttrIn) *volume.SetAttr {
-	s := &volume.SetAttr{KillSUID: in.Valid&fuse.FATTR_KILL_SUIDGID != 0}
+func setAttrOf(in *fuse.SetAttrIn) *tree.SetAttr {
+	s := &tree.SetAttr{KillSUID: in.Valid&fuse.FATTR_KILL_SUIDGID != 0}
 	if in.InHeader.Uid != 0 { // in.Uid is the new owner
 		c := caller(&in.InHeader)
 		s.By = &c
@@ -110,6 +111,6 @@ func timeOf(valid, set, now uint32, sec uint64, nsec uint32) *unix.Timespec {
 	return nil
 }
 
-func caller(h *fuse.InHeader) volume.Caller {
-	return volume.Caller{UID: h.Uid, GID: h.Gid, Thread: h.Pid}
+func caller(h *fuse.InHeader) tree.Caller {
+	return tree.Caller{UID: h.Uid, GID: h.Gid, Thread: h.Pid}
 }

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ckptfs/cas"
+	"ckptfs/fs/tree"
 	"ckptfs/fs/volume"
 )
 
@@ -45,7 +46,7 @@ func TestStatus(t *testing.T) {
 
 func TestSetAttr(t *testing.T) {
 	in := &fuse.SetAttrIn{}
-	if a := setAttrOf(in); *a != (volume.SetAttr{}) {
+	if a := setAttrOf(in); *a != (tree.SetAttr{}) {
 		t.Errorf("of nothing: %+v", a)
 	}
 	in.Valid = fuse.FATTR_MODE | fuse.FATTR_UID | fuse.FATTR_GID | fuse.FATTR_SIZE | fuse.FATTR_ATIME | fuse.FATTR_MTIME
@@ -65,7 +66,7 @@ func TestSetAttr(t *testing.T) {
 }
 
 func TestFillAttr(t *testing.T) {
-	a := volume.Attr{
+	a := tree.Attr{
 		Ino: 1<<62 | 5, Size: 1 << 40, Blocks: 1 << 31, Mode: unix.S_IFREG | 0o644, Nlink: 3, UID: 7, GID: 8, Rdev: 9,
 		Atime: unix.Timespec{Sec: 1, Nsec: 2}, Mtime: unix.Timespec{Sec: -3, Nsec: 4}, Ctime: unix.Timespec{Sec: 5, Nsec: 6},
 	}

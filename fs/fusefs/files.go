@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ckptfs/fs/assemble"
+	"ckptfs/fs/tree"
 	"ckptfs/fs/volume"
 )
 
@@ -57,7 +58,7 @@ func (s *Server) killSUID(h *volume.Handle, by *fuse.InHeader) error {
 		return nil
 	}
 	c := caller(by)
-	_, err := s.v.Setattr(h.Node, &volume.SetAttr{KillSUID: true, By: &c})
+	_, err := s.v.Setattr(h.Node, &tree.SetAttr{KillSUID: true, By: &c})
 	return err
 }
 
@@ -78,7 +79,7 @@ func (s *Server) Tmpfile(_ <-chan struct{}, in *fuse.CreateIn, out *fuse.CreateO
 	return s.created(out, n, a, h, err)
 }
 
-func (s *Server) created(out *fuse.CreateOut, n *volume.Node, a volume.Attr, h *volume.Handle, err error) fuse.Status {
+func (s *Server) created(out *fuse.CreateOut, n *volume.Node, a tree.Attr, h *volume.Handle, err error) fuse.Status {
 	if err != nil {
 		return s.status(err)
 	}

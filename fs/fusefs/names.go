@@ -7,6 +7,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
+	"ckptfs/fs/tree"
 	"ckptfs/fs/volume"
 )
 
@@ -69,7 +70,7 @@ func (s *Server) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOu
 }
 
 // entry answers an operation that made a name.
-func (s *Server) entry(out *fuse.EntryOut, n *volume.Node, a volume.Attr, err error) fuse.Status {
+func (s *Server) entry(out *fuse.EntryOut, n *volume.Node, a tree.Attr, err error) fuse.Status {
 	if err != nil {
 		return s.status(err)
 	}

@@ -197,7 +197,7 @@ func TestArtifactPermissions(t *testing.T) {
 	} {
 		for p, mode := range map[string]uint32{"a": c.a, "a/b": c.b, "a/b/m.pt": c.file} {
 			n := r.find(p)
-			if _, err := r.Setattr(n, &SetAttr{Mode: &mode}); err != nil {
+			if _, err := r.Setattr(n, &tree.SetAttr{Mode: &mode}); err != nil {
 				t.Fatal(err)
 			}
 			r.forget(n)

@@ -1,11 +1,13 @@
 package volume
 
 import (
+	"ckptfs/fs/tree"
+
 	"golang.org/x/sys/unix"
 )
 
 // Stat describes a node.
-func (v *Volume) Stat(n *Node) (Attr, error) {
+func (v *Volume) Stat(n *Node) (tree.Attr, error) {
 	if n.virt != nil {
 		return v.statVirtual(n)
 	}
@@ -20,26 +22,26 @@ func (v *Volume) Stat(n *Node) (Attr, error) {
 }
 
 // statLocked is Stat of a node that is no view; a file's mu is held.
-func (v *Volume) statLocked(n *Node) (Attr, error) {
+func (v *Volume) statLocked(n *Node) (tree.Attr, error) {
 	var st unix.Stat_t
 	if n.file != nil {
 		if err := n.file.load(); err != nil { // which may have to end what was cut off
-			return Attr{}, err
+			return tree.Attr{}, err
 		}
 	}
 	v.names.ns.RLock()
 	p, err := n.locate()
 	if err != nil {
 		v.names.ns.RUnlock()
-		return Attr{}, err
+		return tree.Attr{}, err
 	}
 	err = p.stat(&st)
 	v.names.release(p)
 	v.names.ns.RUnlock()
 	if err != nil {
-		return Attr{}, err
+		return tree.Attr{}, err
 	}
-	a := attrOf(&st)
+	a := tree.AttrOf(&st)
 	if n.file == nil {
 		return a, nil
 	}
@@ -47,7 +49,7 @@ func (v *Volume) statLocked(n *Node) (Attr, error) {
 }
 
 // Setattr changes a node's attributes and returns the new ones. h may be nil.
-func (v *Volume) Setattr(n *Node, s *SetAttr) (Attr, error) {
+func (v *Volume) Setattr(n *Node, s *tree.SetAttr) (tree.Attr, error) {
 	if n.virt != nil && n.virt.query != nil {
 		if q := n.virt.query; s.Size != nil {
 			q.mu.Lock()
@@ -57,7 +59,7 @@ func (v *Volume) Setattr(n *Node, s *SetAttr) (Attr, error) {
 		return v.statVirtual(n)
 	}
 	if v.readOnly || n.virt != nil {
-		return Attr{}, unix.EROFS
+		return tree.Attr{}, unix.EROFS
 	}
 	if n.view != nil {
 		return v.setView(n, s)
@@ -68,7 +70,7 @@ func (v *Volume) Setattr(n *Node, s *SetAttr) (Attr, error) {
 		defer f.Unlock()
 	}
 	if err := setInode(n, s); err != nil {
-		return Attr{}, err
+		return tree.Attr{}, err
 	}
 	if n == v.names.root {
 		v.restat()
@@ -77,7 +79,7 @@ func (v *Volume) Setattr(n *Node, s *SetAttr) (Attr, error) {
 }
 
 // setInode changes the attributes of a node of the tree; a file's mu is held.
-func setInode(n *Node, s *SetAttr) error {
+func setInode(n *Node, s *tree.SetAttr) error {
 	f := n.file
 	switch {
 	case f == nil && s.Size != nil:

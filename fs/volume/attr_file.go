@@ -8,7 +8,7 @@ import (
 )
 
 // fileAttr replaces in a, which is the inode's, what the record decides. f.mu is held.
-func (f *file) fileAttr(a *Attr) error {
+func (f *file) fileAttr(a *tree.Attr) error {
 	if err := f.load(); err != nil {
 		return err
 	}
@@ -54,7 +54,7 @@ func (f *file) resize(size int64) error {
 }
 
 // setInode applies everything but the size. f.mu is held.
-func (f *file) setInode(s *SetAttr) error {
+func (f *file) setInode(s *tree.SetAttr) error {
 	if !f.rec.Packed() {
 		if err := f.unsum(); err != nil {
 			return err
@@ -65,7 +65,7 @@ func (f *file) setInode(s *SetAttr) error {
 	if s.Mtime != nil {
 		if s.Mtime.Nsec == unix.UTIME_NOW { // the host's hand may not stay where it is put
 			c := *s
-			now := TimespecOf(f.c.now())
+			now := tree.TimespecOf(f.c.now())
 			c.Mtime = &now
 			s = &c
 		}
@@ -110,5 +110,5 @@ func (f *file) accessed() {
 	if now := f.c.now(); at > f.rec.Mtime && at > f.rec.Ctime && now.Sub(time.Unix(0, at)) < 24*time.Hour {
 		return
 	}
-	f.node.SetHost(&SetAttr{Atime: &unix.Timespec{Nsec: unix.UTIME_NOW}})
+	f.node.SetHost(&tree.SetAttr{Atime: &unix.Timespec{Nsec: unix.UTIME_NOW}})
 }

@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"ckptfs/fs/tree"
 	"testing"
 	"time"
 
@@ -13,9 +14,9 @@ func TestStatStays(t *testing.T) {
 	r := newRig(t)
 	r.write("f", random(300<<10, 1))
 	mtime := unix.Timespec{Sec: 1234567890, Nsec: 123456789}
-	r.setattr("f", &SetAttr{Mtime: &mtime, Atime: &mtime})
+	r.setattr("f", &tree.SetAttr{Mtime: &mtime, Atime: &mtime})
 	mode := uint32(0o640)
-	r.setattr("f", &SetAttr{Mode: &mode})
+	r.setattr("f", &tree.SetAttr{Mode: &mode})
 	first := r.stat("f")
 	if first.Mtime != mtime || first.Atime != mtime || first.Mode != unix.S_IFREG|mode || first.Size != 300<<10 || first.Nlink != 1 {
 		t.Fatalf("%+v", first)
@@ -52,7 +53,7 @@ func TestStatStays(t *testing.T) {
 	check("after a crash")
 }
 
-func (r *rig) setattr(p string, s *SetAttr) Attr {
+func (r *rig) setattr(p string, s *tree.SetAttr) tree.Attr {
 	r.t.Helper()
 	n := r.find(p)
 	defer r.forget(n)
@@ -71,7 +72,7 @@ func TestTimes(t *testing.T) {
 			r.write("f", random(300<<10, 1))
 			done := r.bring("f", state)
 			ts := unix.Timespec{Sec: 987654321, Nsec: 987654321}
-			if a := r.setattr("f", &SetAttr{Mtime: &ts}); a.Mtime != ts {
+			if a := r.setattr("f", &tree.SetAttr{Mtime: &ts}); a.Mtime != ts {
 				t.Errorf("%+v", a)
 			}
 			done()
@@ -89,8 +90,8 @@ func TestTimes(t *testing.T) {
 			}
 			r.release(h)
 			now := unix.Timespec{Nsec: unix.UTIME_NOW}
-			r.setattr("f", &SetAttr{Mtime: &ts})
-			if a := r.setattr("f", &SetAttr{Atime: &now}); a.Mtime != ts || time.Unix(a.Atime.Unix()).Before(before) {
+			r.setattr("f", &tree.SetAttr{Mtime: &ts})
+			if a := r.setattr("f", &tree.SetAttr{Atime: &now}); a.Mtime != ts || time.Unix(a.Atime.Unix()).Before(before) {
 				t.Errorf("%+v", a)
 			}
 			r.packOut("f")
@@ -107,7 +108,7 @@ func TestModes(t *testing.T) {
 	for _, mode := range []uint32{0, 0o444, 0o200, 0o7777} {
 		h := r.open("f", unix.O_RDWR|unix.O_CREAT)
 		r.writeAt(h, want, 0)
-		r.setattr("f", &SetAttr{Mode: &mode}) // before it is packed
+		r.setattr("f", &tree.SetAttr{Mode: &mode}) // before it is packed
 		r.release(h)
 		r.packOut("f")
 		r.same("f", want)
@@ -127,8 +128,8 @@ func TestKillSUID(t *testing.T) {
 	r := newRig(t)
 	r.write("f", nil)
 	for _, c := range []struct{ mode, want uint32 }{{0o6755, 0o755}, {0o6644, 0o2644}, {0o755, 0o755}} {
-		r.setattr("f", &SetAttr{Mode: &c.mode})
-		if a := r.setattr("f", &SetAttr{KillSUID: true}); a.Mode&0o7777 != c.want {
+		r.setattr("f", &tree.SetAttr{Mode: &c.mode})
+		if a := r.setattr("f", &tree.SetAttr{KillSUID: true}); a.Mode&0o7777 != c.want {
 			t.Errorf("%o becomes %o, want %o", c.mode, a.Mode&0o7777, c.want)
 		}
 	}
@@ -142,11 +143,11 @@ func TestChown(t *testing.T) {
 	want := random(100<<10, 1)
 	r.write("f", want)
 	uid, gid := uint32(1234), uint32(1235)
-	if a := r.setattr("f", &SetAttr{UID: &uid}); a.UID != uid || a.GID != r.me.GID {
+	if a := r.setattr("f", &tree.SetAttr{UID: &uid}); a.UID != uid || a.GID != r.me.GID {
 		t.Errorf("%+v", a)
 	}
 	r.packOut("f")
-	if a := r.setattr("f", &SetAttr{GID: &gid}); a.UID != uid || a.GID != gid {
+	if a := r.setattr("f", &tree.SetAttr{GID: &gid}); a.UID != uid || a.GID != gid {
 		t.Errorf("%+v", a)
 	}
 	r.same("f", want)
@@ -157,16 +158,16 @@ func TestAttributesOfDirectories(t *testing.T) {
 	r.mkdir("d")
 	mode := uint32(0o1777)
 	ts := unix.Timespec{Sec: 5, Nsec: 7}
-	if a := r.setattr("d", &SetAttr{Mode: &mode, Mtime: &ts}); a.Mode != unix.S_IFDIR|mode || a.Mtime != ts || !a.Settled {
+	if a := r.setattr("d", &tree.SetAttr{Mode: &mode, Mtime: &ts}); a.Mode != unix.S_IFDIR|mode || a.Mtime != ts || !a.Settled {
 		t.Errorf("%+v", a)
 	}
-	if a := r.setattr("", &SetAttr{Mode: &mode, Mtime: &ts}); a.Mode != unix.S_IFDIR|mode || a.Mtime != ts {
+	if a := r.setattr("", &tree.SetAttr{Mode: &mode, Mtime: &ts}); a.Mode != unix.S_IFDIR|mode || a.Mtime != ts {
 		t.Errorf("the root: %+v", a)
 	}
 	size := int64(0)
 	n := r.find("d")
 	defer r.forget(n)
-	if _, err := r.Setattr(n, &SetAttr{Size: &size}); err == nil {
+	if _, err := r.Setattr(n, &tree.SetAttr{Size: &size}); err == nil {
 		t.Error("a directory was truncated")
 	}
 	if st, err := r.names.StatFS(); err != nil || st.Blocks == 0 {

@@ -2,6 +2,7 @@ package volume
 
 import (
 	"bytes"
+	"ckptfs/fs/tree"
 	"errors"
 	"fmt"
 	"os"
@@ -81,17 +82,17 @@ func TestCloneIsWrittenOn(t *testing.T) {
 		"append": {func(r *rig, h *Handle) error { _, err := r.Write(h, []byte("new"), int64(len(data))); return err }, func(p []byte) []byte { return append(p, "new"...) }},
 		"truncate": {func(r *rig, h *Handle) error {
 			n := int64(1000)
-			_, err := r.Setattr(h.Node, &SetAttr{Size: &n})
+			_, err := r.Setattr(h.Node, &tree.SetAttr{Size: &n})
 			return err
 		}, func(p []byte) []byte { return p[:1000] }},
 		"grow": {func(r *rig, h *Handle) error {
 			n := int64(len(data) + 9)
-			_, err := r.Setattr(h.Node, &SetAttr{Size: &n})
+			_, err := r.Setattr(h.Node, &tree.SetAttr{Size: &n})
 			return err
 		}, func(p []byte) []byte { return append(p, make([]byte, 9)...) }},
 		"empty": {func(r *rig, h *Handle) error {
 			n := int64(0)
-			_, err := r.Setattr(h.Node, &SetAttr{Size: &n})
+			_, err := r.Setattr(h.Node, &tree.SetAttr{Size: &n})
 			return err
 		}, func(p []byte) []byte { return nil }},
 		"fallocate": {func(r *rig, h *Handle) error { return r.Fallocate(h, unix.FALLOC_FL_ZERO_RANGE, 10, 10) }, func(p []byte) []byte { clear(p[10:20]); return p }},
@@ -239,7 +240,7 @@ func TestCopyThatCannotBeShared(t *testing.T) {
 	mode(t, "an unknown program's", dst, Passthrough)
 	check("into a file in passthrough", dst, 0, data)
 	r.content.copiers.source(uint32(os.Getpid()))
-	_, _, rw, err := r.Create(r.names.root, "mapped", 0o644, unix.O_RDWR, Caller{UID: r.me.UID, GID: r.me.GID, Thread: uint32(os.Getpid())})
+	_, _, rw, err := r.Create(r.names.root, "mapped", 0o644, unix.O_RDWR, tree.Caller{UID: r.me.UID, GID: r.me.GID, Thread: uint32(os.Getpid())})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -251,7 +252,7 @@ func TestCopyThatCannotBeShared(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, _, dst, err = r.Create(r.names.root, "served", 0o644, unix.O_WRONLY, Caller{UID: r.me.UID, GID: r.me.GID, Thread: uint32(os.Getpid())})
+	_, _, dst, err = r.Create(r.names.root, "served", 0o644, unix.O_WRONLY, tree.Caller{UID: r.me.UID, GID: r.me.GID, Thread: uint32(os.Getpid())})
 	if err != nil {
 		t.Fatal(err)
 	}

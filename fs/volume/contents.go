@@ -47,7 +47,7 @@ type inode interface {
 	// OpenBeside opens what a path below the mount's root leads to, without following symbolic links.
 	OpenBeside(path string, flags int) (*os.File, error)
 	Stat(*unix.Stat_t) error
-	SetHost(*SetAttr) error // mode, owner, times
+	SetHost(*tree.SetAttr) error // mode, owner, times
 	ReadRecord() (tree.Record, error)
 	WriteRecord(*tree.Record) error
 	Pin() // keeps it known until as many Unpins

@@ -12,6 +12,7 @@ import (
 
 	"ckptfs/cas"
 	"ckptfs/cas/segment"
+	"ckptfs/fs/tree"
 	"ckptfs/index/manifest"
 )
 
@@ -169,7 +170,7 @@ func TestDamagedRecord(t *testing.T) {
 			}
 			size := int64(3)
 			n := r.find("f")
-			_, err := r.Setattr(n, &SetAttr{Size: &size})
+			_, err := r.Setattr(n, &tree.SetAttr{Size: &size})
 			wantErr(t, "truncate to 3", err, unix.EIO)
 			r.forget(n)
 			r.same("g", []byte("x"))

@@ -153,7 +153,7 @@ func freeze(t *testing.T, name string) {
 	r.link("noise", "runs/a/2/linked")
 	r.write("hidden.pt", fixture(t, "flat.pt"))
 	mode, when := uint32(0o440), unix.Timespec{Sec: 1_600_000_000, Nsec: 123_456_789}
-	r.setattr("noise", &SetAttr{Mode: &mode, Mtime: &when})
+	r.setattr("noise", &tree.SetAttr{Mode: &mode, Mtime: &when})
 	r.evicted()
 	r.write("resident", lines(90<<10))
 	r.sync()

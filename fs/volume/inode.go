@@ -75,7 +75,7 @@ func (n *Node) Dead() bool {
 }
 
 // SetHost does what setInode says to the host's inode.
-func (n *Node) SetHost(s *SetAttr) error {
+func (n *Node) SetHost(s *tree.SetAttr) error {
 	n.ns.ns.RLock()
 	defer n.ns.ns.RUnlock()
 	p, err := n.locate()
@@ -84,7 +84,7 @@ func (n *Node) SetHost(s *SetAttr) error {
 	}
 	defer n.ns.release(p)
 	path := p.path()
-	if s.UID != nil || s.GID != nil || s.nothing() {
+	if s.UID != nil || s.GID != nil || s.Nothing() {
 		uid, gid := -1, -1
 		if s.UID != nil {
 			uid = int(*s.UID)
@@ -101,7 +101,7 @@ func (n *Node) SetHost(s *SetAttr) error {
 		}
 	}
 	mode := s.Mode
-	if (s.KillSUID || s.nothing() && s.By != nil) && mode == nil && n.file != nil {
+	if (s.KillSUID || s.Nothing() && s.By != nil) && mode == nil && n.file != nil {
 		var st unix.Stat_t
 		if err := p.stat(&st); err != nil {
 			return err

@@ -21,7 +21,7 @@ import (
 // content is what the model knows of a file: hard links and handles share it.
 type content struct {
 	data []byte
-	attr Attr // as stat had it after the last change; what goes on in the background moves none of it
+	attr tree.Attr // as stat had it after the last change; what goes on in the background moves none of it
 }
 
 // model is what a directory of the volume must hold.
@@ -170,7 +170,7 @@ func (m *model) copyRange(rt *rapid.T) {
 func (m *model) utimes(rt *rapid.T) {
 	name := m.existing(rt)
 	when := unix.Timespec{Sec: rapid.Int64Range(0, 4e9).Draw(rt, "s"), Nsec: rapid.Int64Range(0, 999_999_999).Draw(rt, "ns")}
-	m.r.setattr(m.path(name), &SetAttr{Mtime: &when})
+	m.r.setattr(m.path(name), &tree.SetAttr{Mtime: &when})
 	m.look(name)
 	if got := m.files[name].attr.Mtime; got != when {
 		rt.Fatalf("mtime %v, set to %v", got, when)
@@ -180,7 +180,7 @@ func (m *model) utimes(rt *rapid.T) {
 func (m *model) chmod(rt *rapid.T) {
 	name := m.existing(rt)
 	mode := rapid.SampledFrom([]uint32{0o600, 0o644, 0o444, 0o755}).Draw(rt, "mode")
-	m.r.setattr(m.path(name), &SetAttr{Mode: &mode})
+	m.r.setattr(m.path(name), &tree.SetAttr{Mode: &mode})
 	m.look(name)
 }
 
@@ -294,7 +294,7 @@ func (m *model) through(rt *rapid.T) {
 	off := rapid.IntRange(0, len(o.c.data)+5000).Draw(rt, "off")
 	if rapid.Bool().Draw(rt, "truncate") {
 		n := int64(off)
-		if _, err := m.r.Setattr(o.h.Node, &SetAttr{Size: &n}); err != nil {
+		if _, err := m.r.Setattr(o.h.Node, &tree.SetAttr{Size: &n}); err != nil {
 			rt.Fatal(err)
 		}
 		o.c.resize(off)

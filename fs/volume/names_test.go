@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"ckptfs/fs/tree"
 	"fmt"
 	"slices"
 	"strings"
@@ -168,7 +169,7 @@ func TestSpecialFiles(t *testing.T) {
 		t.Fatalf("%+v, %v", a, err)
 	}
 	mode := uint32(0o600)
-	if a, err := r.Setattr(n, &SetAttr{Mode: &mode}); err != nil || a.Mode != unix.S_IFIFO|0o600 {
+	if a, err := r.Setattr(n, &tree.SetAttr{Mode: &mode}); err != nil || a.Mode != unix.S_IFIFO|0o600 {
 		t.Errorf("%+v, %v", a, err)
 	}
 	r.forget(n)
@@ -230,11 +231,11 @@ func TestSetGroupID(t *testing.T) {
 	r.mkdir("d")
 	n := r.find("d")
 	gid, mode := uint32(4321), uint32(0o2775)
-	if _, err := r.Setattr(n, &SetAttr{GID: &gid, Mode: &mode}); err != nil {
+	if _, err := r.Setattr(n, &tree.SetAttr{GID: &gid, Mode: &mode}); err != nil {
 		t.Fatal(err)
 	}
 	r.forget(n)
-	r.me = Caller{UID: 1234, GID: 1235}
+	r.me = tree.Caller{UID: 1234, GID: 1235}
 	r.write("d/f", nil)
 	r.mkdir("d/e")
 	r.write("g", nil)

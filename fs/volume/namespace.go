@@ -1,13 +1,14 @@
 package volume
 
 import (
+	"ckptfs/fs/tree"
 	"os"
 
 	"golang.org/x/sys/unix"
 )
 
 // Lookup finds name in dir and takes a reference to it for the kernel.
-func (v *Volume) Lookup(dir *Node, name string) (*Node, Attr, error) {
+func (v *Volume) Lookup(dir *Node, name string) (*Node, tree.Attr, error) {
 	if dir.virt != nil {
 		return v.lookupVirtual(dir, name)
 	}
@@ -19,12 +20,12 @@ func (v *Volume) Lookup(dir *Node, name string) (*Node, Attr, error) {
 		return v.lookupView(dir, name)
 	}
 	if err != nil {
-		return nil, Attr{}, err
+		return nil, tree.Attr{}, err
 	}
 	a, err := v.attrFrom(n, &st)
 	if err != nil {
 		n.unref(1)
-		return nil, Attr{}, err
+		return nil, tree.Attr{}, err
 	}
 	return n, a, nil
 }
@@ -46,15 +47,15 @@ func (ns *Names) child(dir *Node, name string) (*Node, unix.Stat_t, error) {
 }
 
 // attrFrom is Stat of a node whose inode was looked at just now.
-func (v *Volume) attrFrom(n *Node, st *unix.Stat_t) (Attr, error) {
-	a := attrOf(st)
+func (v *Volume) attrFrom(n *Node, st *unix.Stat_t) (tree.Attr, error) {
+	a := tree.AttrOf(st)
 	if n.file == nil {
 		return a, nil
 	}
 	n.file.Lock()
 	defer n.file.Unlock()
 	if err := n.file.load(); err != nil { // which may have to end what was cut off
-		return Attr{}, err
+		return tree.Attr{}, err
 	}
 	if n.file.MovedLocked() { // perhaps between the look and the lock
 		return v.statLocked(n)
@@ -77,7 +78,7 @@ func (n *Node) releaseDir() { n.ns.fds.release(n) }
 
 // owner is who a new name in a directory is given to. A directory with the set-group-id bit passes its group on, as on
 // ext4: gid is -1 then, since the host has seen to it.
-func owner(dirfd int, c Caller) (uid, gid int) {
+func owner(dirfd int, c tree.Caller) (uid, gid int) {
 	var st unix.Stat_t
 	if err := unix.Fstat(dirfd, &st); err == nil && st.Mode&unix.S_ISGID != 0 {
 		return int(c.UID), -1
@@ -86,7 +87,7 @@ func owner(dirfd int, c Caller) (uid, gid int) {
 }
 
 // give hands a new name to its owner.
-func (ns *Names) give(dirfd int, name string, c Caller) error {
+func (ns *Names) give(dirfd int, name string, c tree.Caller) error {
 	if !ns.privileged {
 		return nil
 	}
@@ -95,22 +96,22 @@ func (ns *Names) give(dirfd int, name string, c Caller) error {
 }
 
 // adopt makes a node of a name that was made just now. v.ns is held.
-func (ns *Names) adopt(dirfd int, dir *Node, name string) (*Node, Attr, error) {
+func (ns *Names) adopt(dirfd int, dir *Node, name string) (*Node, tree.Attr, error) {
 	var st unix.Stat_t
 	if err := unix.Fstatat(dirfd, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-		return nil, Attr{}, err
+		return nil, tree.Attr{}, err
 	}
-	return ns.intern(dir, name, &st), attrOf(&st), nil
+	return ns.intern(dir, name, &st), tree.AttrOf(&st), nil
 }
 
 // Create makes a regular file and opens it. EEXIST when the name is taken.
-func (v *Volume) Create(dir *Node, name string, mode, flags uint32, c Caller) (*Node, Attr, *Handle, error) {
+func (v *Volume) Create(dir *Node, name string, mode, flags uint32, c tree.Caller) (*Node, tree.Attr, *Handle, error) {
 	if dir.isQueries() {
 		return v.createQuery(dir, name, flags)
 	}
 	made, err := v.names.makeFile(dir, name, mode, flags, c)
 	if err != nil {
-		return nil, Attr{}, nil, err
+		return nil, tree.Attr{}, nil, err
 	}
 	return v.openNew(made, flags, c)
 }
@@ -120,15 +121,15 @@ type made struct {
 	node *Node
 	raw  *os.File
 	rw   bool
-	attr Attr
+	attr tree.Attr
 }
 
 // openNew opens a file made just now, and gives the reference back if that fails.
-func (v *Volume) openNew(m made, flags uint32, c Caller) (*Node, Attr, *Handle, error) {
+func (v *Volume) openNew(m made, flags uint32, c tree.Caller) (*Node, tree.Attr, *Handle, error) {
 	h, err := m.node.file.OpenNew(m.raw, m.rw, flags, c.Thread)
 	if err != nil {
 		m.node.unref(1)
-		return nil, Attr{}, nil, err
+		return nil, tree.Attr{}, nil, err
 	}
 	m.attr.Settled = false
 	return m.node, m.attr, handleOf(m.node, h), nil
@@ -144,7 +145,7 @@ func (v *Volume) creating(flags uint32) (int, bool) {
 }
 
 // makeFile makes a regular file.
-func (ns *Names) makeFile(dir *Node, name string, mode, flags uint32, c Caller) (m made, err error) {
+func (ns *Names) makeFile(dir *Node, name string, mode, flags uint32, c tree.Caller) (m made, err error) {
 	if ns.v.readOnly {
 		return m, unix.EROFS
 	}
@@ -170,12 +171,12 @@ func (ns *Names) makeFile(dir *Node, name string, mode, flags uint32, c Caller) 
 		return m, err
 	}
 	ns.v.steps.Changed(dir.ino)
-	return made{node: ns.intern(dir, name, &st), raw: os.NewFile(uintptr(fd), name), rw: rw, attr: attrOf(&st)}, nil
+	return made{node: ns.intern(dir, name, &st), raw: os.NewFile(uintptr(fd), name), rw: rw, attr: tree.AttrOf(&st)}, nil
 }
 
 // adjust gives a file made just now in the directory dirfd its owner and mode, where they are not what they should be,
 // and describes it.
-func (ns *Names) adjust(fd, dirfd int, mode uint32, c Caller, st *unix.Stat_t) error {
+func (ns *Names) adjust(fd, dirfd int, mode uint32, c tree.Caller, st *unix.Stat_t) error {
 	if err := unix.Fstat(fd, st); err != nil {
 		return err
 	}
@@ -202,14 +203,14 @@ func (ns *Names) adjust(fd, dirfd int, mode uint32, c Caller, st *unix.Stat_t) e
 }
 
 // Mknod makes a regular file, a fifo, a socket or a device.
-func (v *Volume) Mknod(dir *Node, name string, mode, rdev uint32, c Caller) (*Node, Attr, error) {
+func (v *Volume) Mknod(dir *Node, name string, mode, rdev uint32, c tree.Caller) (*Node, tree.Attr, error) {
 	if v.readOnly {
-		return nil, Attr{}, unix.EROFS
+		return nil, tree.Attr{}, unix.EROFS
 	}
 	if t := mode & unix.S_IFMT; t == unix.S_IFREG || t == 0 {
 		m, err := v.names.makeFile(dir, name, mode, unix.O_RDONLY, c)
 		if err != nil {
-			return nil, Attr{}, err
+			return nil, tree.Attr{}, err
 		}
 		m.raw.Close()
 		return m.node, m.attr, nil
@@ -220,32 +221,32 @@ func (v *Volume) Mknod(dir *Node, name string, mode, rdev uint32, c Caller) (*No
 }
 
 // Mkdir makes a directory.
-func (v *Volume) Mkdir(dir *Node, name string, mode uint32, c Caller) (*Node, Attr, error) {
+func (v *Volume) Mkdir(dir *Node, name string, mode uint32, c tree.Caller) (*Node, tree.Attr, error) {
 	return v.names.make(dir, name, c, &mode, func(fd int) error { return unix.Mkdirat(fd, name, 0o700) })
 }
 
 // Symlink makes a symbolic link.
-func (v *Volume) Symlink(dir *Node, name, target string, c Caller) (*Node, Attr, error) {
+func (v *Volume) Symlink(dir *Node, name, target string, c tree.Caller) (*Node, tree.Attr, error) {
 	return v.names.make(dir, name, c, nil, func(fd int) error { return unix.Symlinkat(target, fd, name) })
 }
 
 // make makes anything but a regular file.
-func (ns *Names) make(dir *Node, name string, c Caller, mode *uint32, do func(dirfd int) error) (*Node, Attr, error) {
+func (ns *Names) make(dir *Node, name string, c tree.Caller, mode *uint32, do func(dirfd int) error) (*Node, tree.Attr, error) {
 	if ns.v.readOnly {
-		return nil, Attr{}, unix.EROFS
+		return nil, tree.Attr{}, unix.EROFS
 	}
 	ns.ns.RLock()
 	defer ns.ns.RUnlock()
 	dirfd, err := dir.dirFd()
 	if err != nil {
-		return nil, Attr{}, err
+		return nil, tree.Attr{}, err
 	}
 	defer dir.releaseDir()
 	if ns.v.isVirtualRoot(dir, name) {
-		return nil, Attr{}, unix.EEXIST
+		return nil, tree.Attr{}, unix.EEXIST
 	}
 	if err := do(dirfd); err != nil {
-		return nil, Attr{}, err
+		return nil, tree.Attr{}, err
 	}
 	defer ns.v.steps.Changed(dir.ino)
 	err = ns.give(dirfd, name, c)
@@ -256,7 +257,7 @@ func (ns *Names) make(dir *Node, name string, c Caller, mode *uint32, do func(di
 		if unix.Unlinkat(dirfd, name, 0) == unix.EISDIR {
 			unix.Unlinkat(dirfd, name, unix.AT_REMOVEDIR)
 		}
-		return nil, Attr{}, err
+		return nil, tree.Attr{}, err
 	}
 	return ns.adopt(dirfd, dir, name)
 }
@@ -271,18 +272,18 @@ func (ns *Names) chmodNew(dirfd int, name string, mode uint32) error {
 }
 
 // Tmpfile makes a regular file without a name and opens it.
-func (v *Volume) Tmpfile(dir *Node, mode, flags uint32, c Caller) (*Node, Attr, *Handle, error) {
+func (v *Volume) Tmpfile(dir *Node, mode, flags uint32, c tree.Caller) (*Node, tree.Attr, *Handle, error) {
 	if v.readOnly {
-		return nil, Attr{}, nil, unix.EROFS
+		return nil, tree.Attr{}, nil, unix.EROFS
 	}
 	m, err := v.names.makeUnnamed(dir, mode, flags, c)
 	if err != nil {
-		return nil, Attr{}, nil, err
+		return nil, tree.Attr{}, nil, err
 	}
 	return v.openNew(m, flags, c)
 }
 
-func (ns *Names) makeUnnamed(dir *Node, mode, flags uint32, c Caller) (m made, err error) {
+func (ns *Names) makeUnnamed(dir *Node, mode, flags uint32, c tree.Caller) (m made, err error) {
 	var st unix.Stat_t
 	fd, err := ns.openUnnamed(dir, mode, c, &st) // the host wants such a file to be open for writing
 	if err != nil {
@@ -304,10 +305,10 @@ func (ns *Names) makeUnnamed(dir *Node, mode, flags uint32, c Caller) (m made, e
 		n.unref(1)
 		return m, err
 	}
-	return made{node: n, raw: raw, rw: rw, attr: attrOf(&st)}, nil
+	return made{node: n, raw: raw, rw: rw, attr: tree.AttrOf(&st)}, nil
 }
 
-func (ns *Names) openUnnamed(dir *Node, mode uint32, c Caller, st *unix.Stat_t) (int, error) {
+func (ns *Names) openUnnamed(dir *Node, mode uint32, c tree.Caller, st *unix.Stat_t) (int, error) {
 	ns.ns.RLock()
 	defer ns.ns.RUnlock()
 	dirfd, err := dir.dirFd()
@@ -327,19 +328,19 @@ func (ns *Names) openUnnamed(dir *Node, mode uint32, c Caller, st *unix.Stat_t) 
 }
 
 // Link gives a node one more name.
-func (v *Volume) Link(n, dir *Node, name string) (Attr, error) {
+func (v *Volume) Link(n, dir *Node, name string) (tree.Attr, error) {
 	if v.readOnly {
-		return Attr{}, unix.EROFS
+		return tree.Attr{}, unix.EROFS
 	}
 	if n.view != nil || n.virt != nil {
-		return Attr{}, unix.EPERM
+		return tree.Attr{}, unix.EPERM
 	}
 	if n.file != nil {
 		n.file.Lock()
 		defer n.file.Unlock()
 	}
 	if err := v.names.link(n, dir, name); err != nil {
-		return Attr{}, err
+		return tree.Attr{}, err
 	}
 	n.Pin()
 	if n.file != nil {

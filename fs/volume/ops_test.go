@@ -2,6 +2,7 @@ package volume
 
 import (
 	"bytes"
+	"ckptfs/fs/tree"
 	"path"
 	"strings"
 
@@ -17,7 +18,7 @@ func (r *rig) forget(n *Node) {
 }
 
 // lookup finds a path; the caller forgets the node.
-func (r *rig) lookup(p string) (*Node, Attr, error) {
+func (r *rig) lookup(p string) (*Node, tree.Attr, error) {
 	n := r.names.root
 	a, err := r.Stat(n)
 	for name := range strings.SplitSeq(p, "/") {
@@ -48,7 +49,7 @@ func (r *rig) dirOf(p string) (*Node, string) {
 	return r.find(dir), name
 }
 
-func (r *rig) stat(p string) Attr {
+func (r *rig) stat(p string) tree.Attr {
 	r.t.Helper()
 	n, a, err := r.lookup(p)
 	if err != nil {

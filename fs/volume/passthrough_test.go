@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"ckptfs/fs/tree"
 	"fmt"
 	"os"
 	"slices"
@@ -218,7 +219,7 @@ func TestFixedNodes(t *testing.T) {
 		}
 		b.dropped = nil
 		mode := uint32(0o700)
-		if _, err := r.Setattr(r.names.root, &SetAttr{Mode: &mode}); err != nil {
+		if _, err := r.Setattr(r.names.root, &tree.SetAttr{Mode: &mode}); err != nil {
 			t.Fatal(err)
 		}
 		if slices.Contains(b.dropped, n.id) != fixed {

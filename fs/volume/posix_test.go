@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"ckptfs/fs/tree"
 	"fmt"
 	"os"
 	"testing"
@@ -53,11 +54,11 @@ func TestTmpfileInSetGroupIDDirectory(t *testing.T) {
 	r := newRig(t)
 	r.mkdir("d")
 	gid, mode := uint32(3000), uint32(0o2777)
-	r.setattr("d", &SetAttr{GID: &gid})
-	r.setattr("d", &SetAttr{Mode: &mode})
+	r.setattr("d", &tree.SetAttr{GID: &gid})
+	r.setattr("d", &tree.SetAttr{Mode: &mode})
 	dir := r.find("d")
 	defer r.forget(dir)
-	n, a, h, err := r.Tmpfile(dir, 0o640, unix.O_RDWR, Caller{UID: 1000, GID: 2000})
+	n, a, h, err := r.Tmpfile(dir, 0o640, unix.O_RDWR, tree.Caller{UID: 1000, GID: 2000})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,20 +77,20 @@ func TestSetattrOfNothing(t *testing.T) {
 		p := fmt.Sprint("f", packed)
 		r.write(p, random(100<<10, 1))
 		mode := uint32(0o6745)
-		r.setattr(p, &SetAttr{Mode: &mode})
+		r.setattr(p, &tree.SetAttr{Mode: &mode})
 		if packed {
 			r.packOut(p)
 		}
 		before := r.stat(p)
 		time.Sleep(20 * time.Millisecond) // a tick of the host's clock
-		after := r.setattr(p, &SetAttr{})
+		after := r.setattr(p, &tree.SetAttr{})
 		if after.Ctime == before.Ctime || after.Mtime != before.Mtime || after.Mode&unix.S_ISUID != 0 {
 			t.Errorf("packed %v: mode %o, ctime %v, before %v", packed, after.Mode, after.Ctime, before.Ctime)
 		}
 		if os.Geteuid() == 0 && after.Mode&unix.S_ISGID == 0 {
 			t.Errorf("packed %v: root lost set-group-id: %o", packed, after.Mode)
 		}
-		a := r.setattr(p, &SetAttr{KillSUID: true, By: &Caller{UID: 1000, GID: before.GID + 1}})
+		a := r.setattr(p, &tree.SetAttr{KillSUID: true, By: &tree.Caller{UID: 1000, GID: before.GID + 1}})
 		if a.Mode&unix.S_ISGID != 0 {
 			t.Errorf("packed %v: after a write by another: %o", packed, a.Mode)
 		}
@@ -101,7 +102,7 @@ func TestAccessTime(t *testing.T) {
 	r := newRig(t)
 	r.write("f", random(100<<10, 1))
 	old := unix.Timespec{Sec: 1_000_000_000}
-	r.setattr("f", &SetAttr{Atime: &old, Mtime: &unix.Timespec{Sec: 1_100_000_000}})
+	r.setattr("f", &tree.SetAttr{Atime: &old, Mtime: &unix.Timespec{Sec: 1_100_000_000}})
 	r.packOut("f")
 	before := r.stat("f")
 	buf := make([]byte, 1000)
@@ -139,7 +140,7 @@ func TestTimesAreTheHosts(t *testing.T) {
 	r.write("b", random(100<<10, 1))
 	r.packOut("b")
 	for _, ts := range []unix.Timespec{{Sec: -1 << 31, Nsec: 5}, {Sec: -1<<31 - 5, Nsec: 5}, {Sec: -1, Nsec: 5}, {Sec: 1 << 32, Nsec: 7}, {Sec: 8 << 30, Nsec: 999_999_999}} {
-		a, b := r.setattr("a", &SetAttr{Mtime: &ts}), r.setattr("b", &SetAttr{Mtime: &ts})
+		a, b := r.setattr("a", &tree.SetAttr{Mtime: &ts}), r.setattr("b", &tree.SetAttr{Mtime: &ts})
 		if a.Mtime != b.Mtime {
 			t.Errorf("%v is %v, packed %v", ts, a.Mtime, b.Mtime)
 		}
@@ -208,7 +209,7 @@ func TestWalkIsQuiet(t *testing.T) {
 	r.mkdir("d")
 	r.write("d/f", random(100<<10, 1))
 	old := unix.Timespec{Sec: 1_000_000_000}
-	r.setattr("d", &SetAttr{Atime: &old})
+	r.setattr("d", &tree.SetAttr{Atime: &old})
 	r.sync()
 	r.evictAll()
 	r = r.reopen()

@@ -13,6 +13,7 @@ import (
 
 	"ckptfs/formats/safetensors"
 	"ckptfs/fs/control"
+	"ckptfs/fs/tree"
 	"ckptfs/fs/view"
 )
 
@@ -137,8 +138,8 @@ func (q *query) drop(v *Volume) {
 }
 
 // ownersOnly describes what is for whom the mount's root belongs to, as answers are: they name models.
-func ownersOnly(mode uint32) func(v *Volume) (Attr, error) {
-	return func(v *Volume) (Attr, error) {
+func ownersOnly(mode uint32) func(v *Volume) (tree.Attr, error) {
+	return func(v *Volume) (tree.Attr, error) {
 		a, err := v.Stat(v.names.root)
 		a.Mode = mode
 		return a, err
@@ -201,20 +202,20 @@ func (n *Node) isQueries() bool {
 }
 
 // createQuery makes a name in queryRoot and opens it.
-func (v *Volume) createQuery(dir *Node, name string, flags uint32) (*Node, Attr, *Handle, error) {
+func (v *Volume) createQuery(dir *Node, name string, flags uint32) (*Node, tree.Attr, *Handle, error) {
 	if v.queries.find(name) != nil {
-		return nil, Attr{}, nil, unix.EEXIST
+		return nil, tree.Attr{}, nil, unix.EEXIST
 	}
 	n := v.internVirtual(dir, name, v.queries.make(v, name).virtual())
 	a, err := v.statVirtual(n)
 	if err != nil {
 		n.unref(1)
-		return nil, Attr{}, nil, err
+		return nil, tree.Attr{}, nil, err
 	}
 	h, err := v.openQuery(n, flags)
 	if err != nil {
 		n.unref(1)
-		return nil, Attr{}, nil, err
+		return nil, tree.Attr{}, nil, err
 	}
 	return n, a, h, nil
 }

@@ -32,7 +32,7 @@ type rig struct {
 	*Volume
 	dir string // the store's folder
 	log *logbook
-	me  Caller
+	me  tree.Caller
 }
 
 // logbook keeps what the volume reports.
@@ -90,7 +90,7 @@ func openRig(t testing.TB, dir string, set ...func(*Options)) *rig {
 	if err != nil {
 		t.Fatalf("open: %v\n%s", err, log)
 	}
-	r := &rig{t: t, test: t, Volume: v, dir: dir, log: log, me: Caller{UID: uint32(os.Getuid()), GID: uint32(os.Getgid())}}
+	r := &rig{t: t, test: t, Volume: v, dir: dir, log: log, me: tree.Caller{UID: uint32(os.Getuid()), GID: uint32(os.Getgid())}}
 	t.Cleanup(func() {
 		r.close()
 		if t.Failed() && len(log.lines) > 0 {

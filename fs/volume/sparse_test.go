@@ -9,6 +9,7 @@ import (
 	"ckptfs/formats"
 	bound "ckptfs/formats/fixture"
 	"ckptfs/formats/npy"
+	"ckptfs/fs/tree"
 )
 
 // A file of a terabyte with nothing in it holds nobody up.
@@ -18,7 +19,7 @@ func TestMostlyHoles(t *testing.T) {
 	n := r.find("tera")
 	defer r.forget(n)
 	size := int64(1) << 40
-	if _, err := r.Setattr(n, &SetAttr{Size: &size}); err != nil {
+	if _, err := r.Setattr(n, &tree.SetAttr{Size: &size}); err != nil {
 		if err == unix.EFBIG {
 			t.Skip("the disk has no such files")
 		}
@@ -49,7 +50,7 @@ func TestViewOfHundredGigabytes(t *testing.T) {
 			n := r.find("runs/huge.npy")
 			defer r.forget(n)
 			size := int64(len(head)) + rows*columns*4
-			if _, err := r.Setattr(n, &SetAttr{Size: &size}); err == unix.EFBIG {
+			if _, err := r.Setattr(n, &tree.SetAttr{Size: &size}); err == unix.EFBIG {
 				t.Skip("the disk has no such files")
 			} else if err != nil {
 				t.Fatal(err)

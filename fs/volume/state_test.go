@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"ckptfs/fs/tree"
 	"fmt"
 	"testing"
 
@@ -126,7 +127,7 @@ func (r *rig) truncate(p string, size int64) {
 	r.t.Helper()
 	n := r.find(p)
 	defer r.forget(n)
-	a, err := r.Setattr(n, &SetAttr{Size: &size})
+	a, err := r.Setattr(n, &tree.SetAttr{Size: &size})
 	if err != nil {
 		r.t.Fatalf("truncate %s to %d: %v", p, size, err)
 	}
@@ -195,7 +196,7 @@ func TestSparse(t *testing.T) {
 	r.writeAt(h, want[19<<20:19<<20+1000], 19<<20)
 	r.writeAt(h, want[1<<20:1<<20+1000], 1<<20)
 	size := int64(len(want))
-	if _, err := r.Setattr(h.Node, &SetAttr{Size: &size}); err != nil {
+	if _, err := r.Setattr(h.Node, &tree.SetAttr{Size: &size}); err != nil {
 		t.Fatal(err)
 	}
 	holes := func(h *Handle) {
@@ -304,7 +305,7 @@ func TestReadOnly(t *testing.T) {
 	n := r.find("f")
 	defer r.forget(n)
 	mode := uint32(0o600)
-	_, err = r.Setattr(n, &SetAttr{Mode: &mode})
+	_, err = r.Setattr(n, &tree.SetAttr{Mode: &mode})
 	wantErr(t, "chmod", err, unix.EROFS)
 	wantErr(t, "setxattr", r.SetXattr(n, "user.a", nil, 0), unix.EROFS)
 	_, err = r.Link(n, r.names.root, "g")

@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"ckptfs/fs/steps"
+	"ckptfs/fs/tree"
 )
 
 // What is remembered of runs/ is what a fresh look finds, whatever was done meanwhile.
@@ -47,7 +48,7 @@ func TestStepsAreFollowed(t *testing.T) {
 				p := dir.Draw(rt, "p")
 				at := strings.LastIndexByte(p, '/')
 				if d, _, err := r.lookup(p[:max(at, 0)]); err == nil {
-					if n, _, err := r.Mkdir(d, p[at+1:], 0o755, Caller{}); err == nil {
+					if n, _, err := r.Mkdir(d, p[at+1:], 0o755, tree.Caller{}); err == nil {
 						r.forget(n)
 					}
 					r.forget(d)
@@ -117,10 +118,10 @@ func TestStepsAreFollowed(t *testing.T) {
 				case 0:
 					_ = r.RemoveXattr(n, "user.metric.x")
 				case 1:
-					_, _ = r.Setattr(n, &SetAttr{Mtime: &unix.Timespec{Sec: rapid.Int64Range(1, 1000).Draw(rt, "time")}})
+					_, _ = r.Setattr(n, &tree.SetAttr{Mtime: &unix.Timespec{Sec: rapid.Int64Range(1, 1000).Draw(rt, "time")}})
 				case 2:
 					size := rapid.Int64Range(0, 50).Draw(rt, "size")
-					_, _ = r.Setattr(n, &SetAttr{Size: &size})
+					_, _ = r.Setattr(n, &tree.SetAttr{Size: &size})
 				default:
 					_ = r.SetXattr(n, "user.metric.x", fmt.Append(nil, rapid.IntRange(1, 9).Draw(rt, "x")), 0)
 				}

@@ -56,7 +56,7 @@ func TestSumsOfPlainFiles(t *testing.T) {
 	r.write("empty", nil)
 	r.write("packed", random(300<<10, 2))
 	r.sync()
-	before := map[string]Attr{}
+	before := map[string]tree.Attr{}
 	for p := range files {
 		before[p] = r.stat(p)
 	}
@@ -121,15 +121,15 @@ func TestSumGoes(t *testing.T) {
 			}
 		}
 	}
-	set := func(s SetAttr) func(r *rig) {
+	set := func(s tree.SetAttr) func(r *rig) {
 		return onNode(func(r *rig, n *Node) error { _, err := r.Setattr(n, &s); return err })
 	}
 	for name, do := range map[string]func(r *rig){
 		"open":     func(r *rig) { r.release(r.open("small", unix.O_WRONLY)) },
 		"empty":    func(r *rig) { r.release(r.open("small", unix.O_WRONLY|unix.O_TRUNC)) },
-		"truncate": set(SetAttr{Size: &size}),
-		"chmod":    set(SetAttr{Mode: &mode}),
-		"utimes":   set(SetAttr{Mtime: &far}),
+		"truncate": set(tree.SetAttr{Size: &size}),
+		"chmod":    set(tree.SetAttr{Mode: &mode}),
+		"utimes":   set(tree.SetAttr{Mtime: &far}),
 		"setxattr": onNode(func(r *rig, n *Node) error { return r.SetXattr(n, "user.a", []byte("b"), 0) }),
 		"link":     func(r *rig) { r.link("small", "other") },
 		"rename":   func(r *rig) { r.rename("small", "other"); r.rename("other", "small") },

@@ -75,7 +75,7 @@ func TestCutOff(t *testing.T) {
 				r.withoutPacking()
 				r.write("f", old)
 				mtime := unix.Timespec{Sec: 1234567890, Nsec: 987654321}
-				r.setattr("f", &SetAttr{Mtime: &mtime})
+				r.setattr("f", &tree.SetAttr{Mtime: &mtime})
 				if c.from != resident {
 					if err := r.packQuietly("f"); err != nil {
 						t.Fatal(err)
@@ -142,7 +142,7 @@ func TestCutOff(t *testing.T) {
 // touchFar sets a time that no record holds.
 func touchFar(r *rig, n *Node) error {
 	far := unix.Timespec{Sec: 10_000_000_000}
-	_, err := r.Setattr(n, &SetAttr{Mtime: &far})
+	_, err := r.Setattr(n, &tree.SetAttr{Mtime: &far})
 	return err
 }
 
@@ -154,7 +154,7 @@ func TestFarTimes(t *testing.T) {
 		r.write("f", want)
 		r.bring("f", state)()
 		far := unix.Timespec{Sec: 10_000_000_000}
-		a := r.setattr("f", &SetAttr{Mtime: &far})
+		a := r.setattr("f", &tree.SetAttr{Mtime: &far})
 		if a.Mtime != far {
 			t.Skipf("the host has no such times: %+v", a)
 		}
@@ -162,7 +162,7 @@ func TestFarTimes(t *testing.T) {
 		r.want("f", resident)
 		r.same("f", want)
 		near := unix.Timespec{Sec: 5}
-		r.setattr("f", &SetAttr{Mtime: &near})
+		r.setattr("f", &tree.SetAttr{Mtime: &near})
 		r.patch("f", want[:1], 0)
 		r.pack("f")
 	}
@@ -184,9 +184,9 @@ func TestChangeTime(t *testing.T) {
 		{"hydrate", r.hydrateAll, false},
 		{"read", func() { r.read("f") }, false},
 		{"evict", r.evictAll, false},
-		{"chmod", func() { r.setattr("f", &SetAttr{Mode: &mode}) }, true},
-		{"chown", func() { r.setattr("f", &SetAttr{UID: &uid}) }, true},
-		{"utimes", func() { ts := unix.Timespec{Sec: 5}; r.setattr("f", &SetAttr{Mtime: &ts}) }, true},
+		{"chmod", func() { r.setattr("f", &tree.SetAttr{Mode: &mode}) }, true},
+		{"chown", func() { r.setattr("f", &tree.SetAttr{UID: &uid}) }, true},
+		{"utimes", func() { ts := unix.Timespec{Sec: 5}; r.setattr("f", &tree.SetAttr{Mtime: &ts}) }, true},
 		{"hydrate", r.hydrateAll, false},
 		{"link", func() { r.link("f", "g") }, true},
 		{"unlink", func() { r.unlink("g") }, true},

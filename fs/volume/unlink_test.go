@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"ckptfs/fs/tree"
 	"fmt"
 	"os"
 	"strings"
@@ -86,7 +87,7 @@ func TestUnlinkWriting(t *testing.T) {
 			}
 			r.equal("the open file", got, want)
 			size := int64(1000)
-			if _, err := r.Setattr(h.Node, &SetAttr{Size: &size}); err != nil {
+			if _, err := r.Setattr(h.Node, &tree.SetAttr{Size: &size}); err != nil {
 				t.Error(err)
 			}
 			if a, err := r.Stat(h.Node); err != nil || a.Size != size {

@@ -30,7 +30,7 @@ func TestUnprivileged(t *testing.T) {
 			r.mkdir("d")
 			h := r.open("d/f", unix.O_RDWR|unix.O_CREAT)
 			r.writeAt(h, want, 0)
-			r.setattr("d/f", &SetAttr{Mode: &mode})
+			r.setattr("d/f", &tree.SetAttr{Mode: &mode})
 			check := func(when string) {
 				t.Helper()
 				r.same("d/f", want) // the kernel would ask for permissions first
@@ -51,14 +51,14 @@ func TestUnprivileged(t *testing.T) {
 			want = want[:200<<10]
 			r.packOut("d/f")
 			ts := unix.Timespec{Sec: 5, Nsec: 7}
-			if a := r.setattr("d/f", &SetAttr{Mtime: &ts}); a.Mtime != ts {
+			if a := r.setattr("d/f", &tree.SetAttr{Mtime: &ts}); a.Mtime != ts {
 				t.Errorf("%+v", a)
 			}
 			r = r.reopen()
 			check("reopened")
 			r.withoutPacking()
 			r.write("d/g", want) // not packed, and denied
-			r.setattr("d/g", &SetAttr{Mode: &mode})
+			r.setattr("d/g", &tree.SetAttr{Mode: &mode})
 			r = r.reopenUnclean()
 			check("after a crash")
 			r.same("d/g", want)
@@ -87,11 +87,11 @@ func TestUnreadableDirectory(t *testing.T) {
 	r.sync()
 	none, all := uint32(0), uint32(0o755)
 	for _, reopen := range []func() *rig{func() *rig { return r.reopen() }, func() *rig { return r.reopenUnclean() }} {
-		r.setattr("d", &SetAttr{Mode: &none})
+		r.setattr("d", &tree.SetAttr{Mode: &none})
 		r = reopen()
 		r.same("g", want)
 		r.Stats(t.Context()) // whatever it says
-		r.setattr("d", &SetAttr{Mode: &all})
+		r.setattr("d", &tree.SetAttr{Mode: &all})
 		r.same("d/e/f", want)
 		if lost, _ := os.ReadDir(r.at("lost+found")); len(lost) != 0 {
 			t.Errorf("lost+found: %v", lost)
@@ -121,7 +121,7 @@ func TestUnreadableCaches(t *testing.T) {
 	replace(t, r.at("lock"), tree.BootID(), "00000000-0000-0000-0000-000000000000")
 	r = r.reopenUnclean()
 	r = r.reopen()
-	r.setattr("d", &SetAttr{Mode: &all})
+	r.setattr("d", &tree.SetAttr{Mode: &all})
 	r.same("d/f", want)
 }
 

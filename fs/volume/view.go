@@ -13,6 +13,7 @@ import (
 
 	"ckptfs/formats"
 	"ckptfs/formats/safetensors"
+	"ckptfs/fs/tree"
 	"ckptfs/fs/view"
 )
 
@@ -63,10 +64,10 @@ func (v *Volume) viewsHere(dir *Node) bool {
 }
 
 // lookupView finds the view that dir/name is, with one reference more. ENOENT when it is none.
-func (v *Volume) lookupView(dir *Node, name string) (*Node, Attr, error) {
+func (v *Volume) lookupView(dir *Node, name string) (*Node, tree.Attr, error) {
 	stem, ok := strings.CutSuffix(name, view.Suffix)
 	if !ok || stem == "" || !v.viewsHere(dir) {
-		return nil, Attr{}, unix.ENOENT
+		return nil, tree.Attr{}, unix.ENOENT
 	}
 	for _, ext := range view.Sources {
 		src, _, err := v.names.child(dir, stem+ext)
@@ -81,11 +82,11 @@ func (v *Volume) lookupView(dir *Node, name string) (*Node, Attr, error) {
 		a, err := v.statView(n)
 		if err != nil {
 			n.unref(1)
-			return nil, Attr{}, err
+			return nil, tree.Attr{}, err
 		}
 		return n, a, nil
 	}
-	return nil, Attr{}, unix.ENOENT
+	return nil, tree.Attr{}, unix.ENOENT
 }
 
 // isView reports whether dir/name is a view's name.
@@ -164,7 +165,7 @@ func (v *Volume) viewOf(src *Node, at alias) *Node {
 }
 
 // statView describes a view: its source's owner, mode and times, and its own size.
-func (v *Volume) statView(n *Node) (Attr, error) {
+func (v *Volume) statView(n *Node) (tree.Attr, error) {
 	a, err := v.Stat(n.view.src)
 	if err != nil {
 		return a, err
@@ -177,18 +178,18 @@ func (v *Volume) statView(n *Node) (Attr, error) {
 
 // setView changes a view's attributes: its source's, but for the size. What is cut is a file: ESTALE makes the kernel look
 // the name up again.
-func (v *Volume) setView(n *Node, s *SetAttr) (Attr, error) {
+func (v *Volume) setView(n *Node, s *tree.SetAttr) (tree.Attr, error) {
 	if s.Size != nil {
 		if err := v.materialise(n, *s.Size == 0); err != nil {
-			return Attr{}, err
+			return tree.Attr{}, err
 		}
-		return Attr{}, unix.ESTALE
+		return tree.Attr{}, unix.ESTALE
 	}
 	if s.KillSUID {
 		return v.statView(n)
 	}
 	if _, err := v.Setattr(n.view.src, s); err != nil {
-		return Attr{}, err
+		return tree.Attr{}, err
 	}
 	v.content.kernel.InvalidateData(n.view.src.id, -1, 0) // it knows of the view only
 	return v.statView(n)
@@ -307,7 +308,7 @@ func (v *Volume) materialise(n *Node, empty bool) error {
 	if err != nil {
 		return err
 	}
-	by := Caller{UID: st.UID, GID: st.GID}
+	by := tree.Caller{UID: st.UID, GID: st.GID}
 	node, _, h, err := v.Tmpfile(at.dir, st.Mode, unix.O_WRONLY, by)
 	named := err == unix.EOPNOTSUPP
 	if named { // the host makes none without a name

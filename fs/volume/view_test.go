@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ckptfs/formats/detect"
+	"ckptfs/fs/tree"
 	"ckptfs/fs/view"
 )
 
@@ -293,7 +294,7 @@ func TestViewRefuses(t *testing.T) {
 	_, err := r.Link(n, r.names.root, "x")
 	wantErr(t, "link", err, unix.EPERM)
 	mode := uint32(0o600)
-	if a, err := r.Setattr(n, &SetAttr{Mode: &mode}); err != nil || a.Mode&0o777 != 0o600 || r.stat("runs/a/m.pt").Mode&0o777 != 0o600 {
+	if a, err := r.Setattr(n, &tree.SetAttr{Mode: &mode}); err != nil || a.Mode&0o777 != 0o600 || r.stat("runs/a/m.pt").Mode&0o777 != 0o600 {
 		t.Errorf("chmod: %o, source %o, %v", a.Mode, r.stat("runs/a/m.pt").Mode, err)
 	}
 	wantErr(t, "setxattr", r.SetXattr(n, "user.a", nil, 0), unix.EPERM)

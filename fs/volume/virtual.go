@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"ckptfs/fs/tree"
 	"hash/fnv"
 	"io"
 	"maps"
@@ -60,7 +61,7 @@ type virtual struct {
 
 	// stat describes it: owner, times, and the permissions and S_IFMT bits of Mode; the rest is filled in. nil: src's
 	// (without write permission), or, without one, the store's folder's, readable by all.
-	stat func(v *Volume) (Attr, error)
+	stat func(v *Volume) (tree.Attr, error)
 }
 
 // virtualNode is the part of a Node that a virtual file has.
@@ -94,22 +95,22 @@ func (v *Volume) isVirtualRoot(dir *Node, name string) bool {
 }
 
 // lookupVirtual finds what a name leads to in a virtual directory, or virtualName at the root, with one reference more.
-func (v *Volume) lookupVirtual(dir *Node, name string) (*Node, Attr, error) {
+func (v *Volume) lookupVirtual(dir *Node, name string) (*Node, tree.Attr, error) {
 	w := virtual{dir: virtualRoot{}, key: virtualName}
 	if dir != v.names.root {
 		if dir.virt.dir == nil {
-			return nil, Attr{}, unix.ENOTDIR
+			return nil, tree.Attr{}, unix.ENOTDIR
 		}
 		var err error
 		if w, err = dir.virt.dir.lookup(v, name); err != nil {
-			return nil, Attr{}, err
+			return nil, tree.Attr{}, err
 		}
 	}
 	n := v.internVirtual(dir, name, w)
 	a, err := v.statVirtual(n)
 	if err != nil {
 		n.unref(1)
-		return nil, Attr{}, err
+		return nil, tree.Attr{}, err
 	}
 	return n, a, nil
 }
@@ -173,7 +174,7 @@ func (w *virtual) size() int64 {
 }
 
 // statVirtual describes a virtual file.
-func (v *Volume) statVirtual(n *Node) (a Attr, err error) {
+func (v *Volume) statVirtual(n *Node) (a tree.Attr, err error) {
 	w := n.virt
 	switch {
 	case w.stat != nil:
@@ -186,7 +187,7 @@ func (v *Volume) statVirtual(n *Node) (a Attr, err error) {
 		a.Mode = n.mode | withoutWrite(0o444, n.mode)
 	}
 	if err != nil {
-		return Attr{}, err
+		return tree.Attr{}, err
 	}
 	a.Ino, a.Nlink, a.Rdev, a.Settled = n.ino, 1, 0, n.IsFixed()
 	if a.Size = w.size(); n.mode == unix.S_IFLNK {

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ckptfs/formats/canonical"
+	"ckptfs/fs/tree"
 	"ckptfs/fs/view"
 )
 
@@ -32,7 +33,7 @@ func (artifactDir) lookup(v *Volume, name string) (virtual, error) {
 	}
 	n := found.(identified).n
 	w, err := v.tensorView(n, func(f *file) bool { return v.artifacts.Has(uint64(n.id), f.GenLocked(), f.RecordLocked().Manifest, id) })
-	w.stat = func(v *Volume) (Attr, error) { return v.statReachable(n) }
+	w.stat = func(v *Volume) (tree.Attr, error) { return v.statReachable(n) }
 	return w, err
 }
 
@@ -61,7 +62,7 @@ func (v *Volume) tensorView(n *Node, still func(f *file) bool) (virtual, error) 
 }
 
 // statArtifacts: only the owner of the mount's root may list the ids, which tell what files hold that others may not read.
-func statArtifacts(v *Volume) (Attr, error) {
+func statArtifacts(v *Volume) (tree.Attr, error) {
 	a, err := v.Stat(v.names.root)
 	a.Mode = unix.S_IFDIR | 0o511
 	return a, err
@@ -81,7 +82,7 @@ func (artifactDir) list(v *Volume) ([]DirEntry, error) {
 }
 
 // statReachable describes a file for a name outside of its folder: it may be read by whom the folders above it let through, too.
-func (v *Volume) statReachable(n *Node) (Attr, error) {
+func (v *Volume) statReachable(n *Node) (tree.Attr, error) {
 	a, err := v.Stat(n)
 	if err != nil {
 		return a, err

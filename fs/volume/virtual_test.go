@@ -157,7 +157,7 @@ func TestVirtualTree(t *testing.T) {
 
 	f := r.find("runs/a/m.pt")
 	mode := uint32(0o640)
-	if _, err := r.Setattr(f, &SetAttr{Mode: &mode}); err != nil {
+	if _, err := r.Setattr(f, &tree.SetAttr{Mode: &mode}); err != nil {
 		t.Fatal(err)
 	}
 	r.forget(f)
@@ -209,7 +209,7 @@ func TestVirtualRefuses(t *testing.T) {
 		wantErr(t, "rmdir", r.Rmdir(dir, "tensors"), unix.EROFS)
 		wantErr(t, "rename into", r.Rename(r.names.root, "m.pt", dir, "x", 0), unix.EROFS)
 		wantErr(t, "rename from", r.Rename(dir, first, r.names.root, "x", 0), unix.EROFS)
-		_, err = r.Setattr(dir, &SetAttr{})
+		_, err = r.Setattr(dir, &tree.SetAttr{})
 		wantErr(t, "setattr", err, unix.EROFS)
 		wantErr(t, "setxattr", r.SetXattr(dir, "user.x", nil, 0), unix.EROFS)
 		_, err = r.GetXattr(t.Context(), dir, "user.x", nil)
@@ -226,7 +226,7 @@ func TestVirtualRefuses(t *testing.T) {
 		wantErr(t, "open", err, unix.EROFS)
 	}
 	size := int64(0)
-	_, err := r.Setattr(n, &SetAttr{Size: &size})
+	_, err := r.Setattr(n, &tree.SetAttr{Size: &size})
 	wantErr(t, "truncate", err, unix.EROFS)
 	_, err = r.Link(n, r.names.root, "x")
 	wantErr(t, "link", err, unix.EPERM)
@@ -512,7 +512,7 @@ func TestBestOfPrivateSteps(t *testing.T) {
 	}
 	chmod := func(p string, mode uint32) {
 		t.Helper()
-		r.setattr(p, &SetAttr{Mode: &mode})
+		r.setattr(p, &tree.SetAttr{Mode: &mode})
 	}
 	want := func(target string, names ...string) {
 		t.Helper()
@@ -554,7 +554,7 @@ func TestBestPermissions(t *testing.T) {
 	for _, c := range []struct{ runs, run uint32 }{{0o755, 0o755}, {0o700, 0o755}, {0o755, 0o700}, {0o751, 0o710}} {
 		for p, mode := range map[string]uint32{"runs": c.runs, "runs/a": c.run} {
 			n := r.find(p)
-			if _, err := r.Setattr(n, &SetAttr{Mode: &mode}); err != nil {
+			if _, err := r.Setattr(n, &tree.SetAttr{Mode: &mode}); err != nil {
 				t.Fatal(err)
 			}
 			r.forget(n)

@@ -1,4 +1,4 @@
-package volume
+package tree
 
 import (
 	"time"
@@ -25,7 +25,7 @@ type Attr struct {
 	Settled bool
 }
 
-func attrOf(st *unix.Stat_t) Attr {
+func AttrOf(st *unix.Stat_t) Attr {
 	return Attr{
 		Ino: st.Ino, Size: st.Size, Blocks: st.Blocks, Mode: st.Mode, Nlink: uint32(st.Nlink), UID: st.Uid, GID: st.Gid,
 		Rdev: uint32(st.Rdev), Atime: st.Atim, Mtime: st.Mtim, Ctime: st.Ctim, Settled: true,
@@ -46,8 +46,8 @@ type SetAttr struct {
 	By *Caller
 }
 
-// nothing reports whether no field is set: chown(2) of neither, which moves the change time.
-func (s *SetAttr) nothing() bool {
+// Nothing reports whether no field is set: chown(2) of neither, which moves the change time.
+func (s *SetAttr) Nothing() bool {
 	return s.Mode == nil && s.UID == nil && s.GID == nil && s.Size == nil && s.Atime == nil && s.Mtime == nil && !s.KillSUID
 }
 
