@@ -307,6 +307,9 @@ var _ io.ReaderAt = (*file)(nil)
 // ReadAt makes the file's present bytes an io.ReaderAt for this process.
 func (f *file) ReadAt(p []byte, off int64) (int, error) { return upTo{f, math.MaxInt64}.ReadAt(p, off) }
 
+// upToEnd is the file's present bytes for who reads no further than end.
+func (f *file) upToEnd(end int64) io.ReaderAt { return upTo{f, end} }
+
 // upTo is a file that is read no further than end.
 type upTo struct {
 	f   *file

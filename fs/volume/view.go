@@ -258,9 +258,9 @@ func (v *Volume) closeView(n *Node) {
 	f := n.view.src.file
 	f.Lock()
 	defer f.Unlock()
-	f.UseLocked(-1)
+	left := f.UseLocked(-1)
 	n.view.src.file.closeSources()
-	if f.inside == 0 {
+	if left == 0 {
 		n.view.plan.Drop()
 	}
 }
@@ -288,7 +288,7 @@ var errViewOvertaken = fmt.Errorf("the view's source has changed: %w", unix.ESTA
 
 // ReadAt reads a view that is in use; errViewOvertaken when what was read may be of newer bytes than the view.
 func (w *viewNode) ReadAt(p []byte, off int64) (int, error) {
-	k, err := w.plan.ReadAt(upTo{w.src.file, w.end}, p, off)
+	k, err := w.plan.ReadAt(w.src.file.upToEnd(w.end), p, off)
 	w.src.file.Lock()
 	defer w.src.file.Unlock()
 	if w.src.file.GenLocked() != w.gen { // noted before a writer gets the file
