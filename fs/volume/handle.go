@@ -34,7 +34,7 @@ type fileHandle struct {
 	Backing   int32 // in Passthrough
 	KeepCache bool  // in Cached: what the kernel has of the file is still right
 
-	write   bool
+	writes  bool
 	program bool         // a process executes the file
 	noatime bool         // O_NOATIME
 	sync    uint32       // O_SYNC or O_DSYNC: what this process writes is durable before it answers
@@ -139,7 +139,7 @@ func (f *file) writable() (w *os.File, done func(), err error) {
 func (f *file) attach(flags uint32, served bool) (*fileHandle, error) {
 	access := flags & unix.O_ACCMODE
 	h := &fileHandle{
-		f: f, write: access != unix.O_RDONLY, sync: flags & (unix.O_SYNC | unix.O_DSYNC),
+		f: f, writes: access != unix.O_RDONLY, sync: flags & (unix.O_SYNC | unix.O_DSYNC),
 		program: flags&openedToExecute != 0, noatime: flags&unix.O_NOATIME != 0,
 	}
 	if err := f.openSource(); err != nil {
@@ -156,7 +156,7 @@ func (f *file) attach(flags uint32, served bool) (*fileHandle, error) {
 			f.backing = id
 		}
 	}
-	if h.Mode != Passthrough && h.write {
+	if h.Mode != Passthrough && h.writes {
 		if err := f.openRaw(true); err != nil {
 			f.closeSources()
 			return nil, err
@@ -176,7 +176,7 @@ func (f *file) attach(flags uint32, served bool) (*fileHandle, error) {
 	if h.program {
 		f.programs++
 	}
-	if h.write {
+	if h.writes {
 		if f.writers++; f.writers == 1 {
 			f.c.events.Writing(f, true)
 		}
@@ -225,7 +225,7 @@ func (h *fileHandle) Release() {
 	if h.program {
 		f.programs--
 	}
-	if h.write {
+	if h.writes {
 		if h.flushed {
 			f.flushed--
 		}
@@ -354,7 +354,7 @@ var errNotPlain = errors.New("not plain")
 // writePacked writes to a file that a copy has packed since the handle was opened.
 func (h *fileHandle) writePacked(p []byte, off int64) (int, error) {
 	f := h.f
-	for h.write {
+	for h.writes {
 		f.mu.Lock()
 		err := f.beginWrite()
 		if err == nil {

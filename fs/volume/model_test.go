@@ -18,8 +18,8 @@ import (
 	"ckptfs/fs/tree"
 )
 
-// content is what the model knows of a file: hard links and handles share it.
-type content struct {
+// expected is what the model knows of a file: hard links and handles share it.
+type expected struct {
 	data []byte
 	attr tree.Attr // as stat had it after the last change; what goes on in the background moves none of it
 }
@@ -28,14 +28,14 @@ type content struct {
 type model struct {
 	r     *rig
 	dir   string
-	files map[string]*content
+	files map[string]*expected
 	open  []opened
 	seed  uint64
 }
 
 type opened struct {
 	h *Handle
-	c *content
+	c *expected
 }
 
 var sizes = []int{0, 1, 3000, 64<<10 - 1, 64 << 10, 100_000, 256 << 10, 300_000, 600_000}
@@ -55,7 +55,7 @@ func TestModel(t *testing.T) {
 		check++
 		r.t = rt
 		defer func() { r.t = t }()
-		m := &model{r: r, dir: fmt.Sprint("check", check), files: map[string]*content{}, seed: 1}
+		m := &model{r: r, dir: fmt.Sprint("check", check), files: map[string]*expected{}, seed: 1}
 		defer func() { // also if the check has failed
 			m.closeAll()
 			r = m.r
@@ -116,7 +116,7 @@ func (m *model) write(rt *rapid.T) {
 	m.r.write(m.path(name), data)
 	c := m.files[name]
 	if c == nil {
-		c = &content{}
+		c = &expected{}
 		m.files[name] = c
 	}
 	c.data = data
@@ -127,7 +127,7 @@ func (m *model) write(rt *rapid.T) {
 func (m *model) look(name string) { m.files[name].attr = m.r.stat(m.path(name)) }
 
 // lookAt is look for a handle's file, which may have no name any more.
-func (m *model) lookAt(c *content) {
+func (m *model) lookAt(c *expected) {
 	for name, d := range m.files {
 		if c == d {
 			m.look(name)
@@ -144,7 +144,7 @@ func (m *model) copyRange(rt *rapid.T) {
 		rt.Skip("the same file")
 	}
 	if dst == nil {
-		dst = &content{}
+		dst = &expected{}
 		m.files[to] = dst
 	}
 	off := rapid.IntRange(0, len(src.data)).Draw(rt, "off")
@@ -210,7 +210,7 @@ func (m *model) crash(rt *rapid.T) {
 }
 
 // put writes data at off into what the model has.
-func (c *content) put(data []byte, off int) {
+func (c *expected) put(data []byte, off int) {
 	if end := off + len(data); end > len(c.data) {
 		c.resize(end)
 	}
@@ -218,7 +218,7 @@ func (c *content) put(data []byte, off int) {
 	copy(c.data[off:], data)
 }
 
-func (c *content) resize(n int) {
+func (c *expected) resize(n int) {
 	data := make([]byte, n)
 	copy(data, c.data)
 	c.data = data

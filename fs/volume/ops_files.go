@@ -20,7 +20,7 @@ type Handle struct {
 
 // handleOf is what the kernel gets of an open file of the tree.
 func handleOf(n *Node, h *fileHandle) *Handle {
-	return &Handle{Node: n, Mode: h.Mode, Backing: h.Backing, KeepCache: h.KeepCache, file: h, write: h.write}
+	return &Handle{Node: n, Mode: h.Mode, Backing: h.Backing, KeepCache: h.KeepCache, file: h, write: h.writes}
 }
 
 // Writes reports whether the handle may write.
