@@ -29,9 +29,9 @@ type extent struct{ lines, fields, methods int }
 // large is to be lowered. What is below the limits again leaves the table.
 var oversize = map[string]extent{
 	"fs/metrics.collector": {fields: 42},
-	"fs/volume":            {lines: 11157},
+	"fs/volume":            {lines: 8500},
 	"fs/volume.Volume":     {fields: 36, methods: 161},
-	"fs/volume.file":       {fields: 36, methods: 74},
+	"fs/content.File":      {fields: 34, methods: 96},
 	"index/prefix.finder":  {fields: 31},
 }
 

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ckptfs/fs/assemble"
+	"ckptfs/fs/content"
 	"ckptfs/fs/tree"
 	"ckptfs/fs/volume"
 )
@@ -19,12 +20,12 @@ func (s *Server) opened(out *fuse.OpenOut, h *volume.Handle) {
 		out.OpenFlags |= fuse.FOPEN_NOFLUSH
 	}
 	switch h.Mode {
-	case volume.Passthrough:
+	case content.Passthrough:
 		out.OpenFlags |= fuse.FOPEN_PASSTHROUGH
 		out.BackingID = h.Backing
-	case volume.Direct:
+	case content.Direct:
 		out.OpenFlags |= fuse.FOPEN_DIRECT_IO | fuse.FOPEN_PARALLEL_DIRECT_WRITES
-	case volume.Cached:
+	case content.Cached:
 		if h.KeepCache {
 			out.OpenFlags |= fuse.FOPEN_KEEP_CACHE
 		}

@@ -7,12 +7,13 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
+	"ckptfs/fs/content"
 	"ckptfs/fs/tree"
 	"ckptfs/fs/volume"
 )
 
 // node is the node of an id that the kernel gave; it holds a reference, so the node is there.
-func (s *Server) node(id uint64) *volume.Node { return s.v.Node(volume.NodeID(id)) }
+func (s *Server) node(id uint64) *volume.Node { return s.v.Node(content.NodeID(id)) }
 
 // Lookup finds a name. That there is none is cached too, but for names that a view may get, and below .ckptfs. Who makes something new finds no view.
 func (s *Server) Lookup(_ <-chan struct{}, in *fuse.InHeader, name string, out *fuse.EntryOut) fuse.Status {
@@ -39,7 +40,7 @@ func (s *Server) Lookup(_ <-chan struct{}, in *fuse.InHeader, name string, out *
 }
 
 // Forget gives back references.
-func (s *Server) Forget(id, nlookup uint64) { s.v.Forget(volume.NodeID(id), nlookup) }
+func (s *Server) Forget(id, nlookup uint64) { s.v.Forget(content.NodeID(id), nlookup) }
 
 // GetAttr is stat.
 func (s *Server) GetAttr(_ <-chan struct{}, in *fuse.GetAttrIn, out *fuse.AttrOut) fuse.Status {

@@ -21,6 +21,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
+	"ckptfs/fs/content"
 	"ckptfs/fs/control"
 	"ckptfs/fs/tree"
 	"ckptfs/fs/volume"
@@ -189,7 +190,7 @@ func (k kernel) RegisterBacking(fd int) (int32, error) {
 
 func (k kernel) UnregisterBacking(id int32) { k.srv.UnregisterBackingFd(id) }
 
-func (k kernel) InvalidateData(id volume.NodeID, off, n int64) {
+func (k kernel) InvalidateData(id content.NodeID, off, n int64) {
 	k.srv.InodeNotify(uint64(id), off, n)
 }
 

@@ -12,6 +12,7 @@ import (
 	"ckptfs/formats"
 	"ckptfs/formats/canonical"
 	"ckptfs/fs/artifacts"
+	"ckptfs/fs/content"
 	index "ckptfs/index/artifacts"
 )
 
@@ -43,7 +44,7 @@ func (t artifactTree) At(path string) (artifacts.File, error) {
 }
 
 func (t artifactTree) ByKey(key uint64) artifacts.File {
-	if n := t.v.names.tab.getRef(NodeID(key)); n != nil {
+	if n := t.v.names.tab.getRef(content.NodeID(key)); n != nil {
 		return identified{t.v, n}
 	}
 	return nil
@@ -73,7 +74,7 @@ func (i identified) State() (artifacts.State, error) {
 
 func (i identified) stateLocked() (artifacts.State, error) {
 	f := i.n.file
-	err := f.load()
+	err := f.LoadLocked()
 	return artifacts.State{Gen: f.GenLocked(), Manifest: f.RecordLocked().Manifest, Written: f.WritersLocked() > 0, Damaged: f.DamageLocked(), Gone: i.n.Dead()}, err
 }
 
@@ -81,15 +82,15 @@ func (i identified) Use(fits func(*formats.Layout) error) (*formats.Layout, arti
 	f := i.n.file
 	f.Lock()
 	defer f.Unlock()
-	l, err := f.layoutNow()
+	l, err := f.LayoutLocked()
 	if err == nil {
 		err = fits(l)
 	}
-	if err == nil && (f.WritersLocked() > 0 || f.mapped()) {
+	if err == nil && (f.WritersLocked() > 0 || f.MappedLocked()) {
 		err = artifacts.ErrBeingWritten
 	}
 	if err == nil {
-		err = f.openSource()
+		err = f.OpenSourceLocked()
 	}
 	if err != nil {
 		return nil, artifacts.State{}, err
@@ -104,7 +105,7 @@ func (i identified) Done() (artifacts.State, error) {
 	f.Lock()
 	defer f.Unlock()
 	f.UseLocked(-1)
-	f.closeSources()
+	f.CloseSourcesLocked()
 	return i.stateLocked()
 }
 
@@ -123,7 +124,7 @@ func (v *Volume) artifactXattr(ctx context.Context, n *Node, dest []byte) (int, 
 	}
 	if len(dest) == 0 {
 		n.file.Lock()
-		l, err := n.file.layoutNow()
+		l, err := n.file.LayoutLocked()
 		n.file.Unlock()
 		if err == nil {
 			err = artifacts.Check(l)
@@ -150,14 +151,14 @@ func (v *Volume) noArtifact(n *Node, err error) error {
 	case errors.Is(err, context.Canceled):
 		return unix.EINTR
 	}
-	return n.file.openFailed(err)
+	return n.file.OpenFailed(err)
 }
 
 // manifestOf is a file's manifest; zero unless it is packed.
 func (v *Volume) manifestOf(n *Node) cas.Hash {
 	n.file.Lock()
 	defer n.file.Unlock()
-	if n.file.load() != nil {
+	if n.file.LoadLocked() != nil {
 		return cas.Hash{}
 	}
 	return n.file.RecordLocked().Manifest
@@ -172,7 +173,7 @@ type identifier struct {
 func newIdentifier(v *Volume, after time.Duration) *identifier {
 	i := &identifier{newRested(v, after, "artifact ids may be unknown until somebody asks for them")}
 	b := v.artifacts.Background(v.packer.rests, func(ctx context.Context) (func(), error) { return v.throttle.Turn(ctx) },
-		func(what string) error { return v.content.step(what) })
+		func(what string) error { return v.content.Step(what) })
 	i.one = func(n *Node) {
 		if err := b.Identify(i.ctx, identified{v, n}); err != nil {
 			i.failed(err)

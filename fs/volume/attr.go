@@ -25,7 +25,7 @@ func (v *Volume) Stat(n *Node) (tree.Attr, error) {
 func (v *Volume) statLocked(n *Node) (tree.Attr, error) {
 	var st unix.Stat_t
 	if n.file != nil {
-		if err := n.file.load(); err != nil { // which may have to end what was cut off
+		if err := n.file.LoadLocked(); err != nil { // which may have to end what was cut off
 			return tree.Attr{}, err
 		}
 	}
@@ -45,7 +45,7 @@ func (v *Volume) statLocked(n *Node) (tree.Attr, error) {
 	if n.file == nil {
 		return a, nil
 	}
-	return a, n.file.fileAttr(&a)
+	return a, n.file.AttrLocked(&a)
 }
 
 // Setattr changes a node's attributes and returns the new ones. h may be nil.
@@ -87,13 +87,13 @@ func setInode(n *Node, s *tree.SetAttr) error {
 	case f == nil:
 		return n.SetHost(s)
 	}
-	if err := f.load(); err != nil {
+	if err := f.LoadLocked(); err != nil {
 		return err
 	}
 	if s.Size != nil {
-		if err := f.resize(*s.Size); err != nil {
+		if err := f.ResizeLocked(*s.Size); err != nil {
 			return err
 		}
 	}
-	return f.setInode(s)
+	return f.SetInodeLocked(s)
 }

@@ -123,9 +123,9 @@ func (c *check) file(p string, n *Node) bool {
 	}
 	f.Lock()
 	defer f.Unlock()
-	err := n.file.load()
+	err := n.file.LoadLocked()
 	if err == nil && !f.PackedLocked() {
-		err = n.file.vet()
+		err = n.file.VetLocked()
 	}
 	if err == nil {
 		err = f.DamageLocked()
@@ -169,7 +169,7 @@ func (c *check) file(p string, n *Node) bool {
 // header looks whether a hollow file would be recognised without its record. The bytes of a file that could not be given
 // up may be in place still.
 func (c *check) header(n *Node, rec *tree.Record, size int64) error {
-	raw, err := n.file.openQuietly()
+	raw, err := n.file.OpenQuietly()
 	if err != nil {
 		return err
 	}
@@ -178,7 +178,7 @@ func (c *check) header(n *Node, rec *tree.Record, size int64) error {
 	if _, err := raw.ReadAt(head, 0); err != nil && err != io.EOF {
 		return err
 	}
-	if !tree.LooksHollow(head, c.v.content.id) {
+	if !tree.LooksHollow(head, c.v.content.ID) {
 		return nil
 	}
 	h, err := tree.DecodeHeader(head)

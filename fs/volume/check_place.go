@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ckptfs/cas"
+	"ckptfs/fs/content"
 	"ckptfs/fs/control"
 	"ckptfs/fs/tree"
 	"ckptfs/index/manifest"
@@ -33,7 +34,7 @@ func (c *check) inPlace(ctx context.Context, p string, n *Node) error {
 	var raw *os.File
 	var err error
 	if rec.Packed() && !rec.Hollow && !f.HydratingLocked() {
-		raw, err = n.file.openQuietly()
+		raw, err = n.file.OpenQuietly()
 	}
 	f.Unlock()
 	if err != nil || raw == nil {
@@ -70,21 +71,21 @@ func (c *check) plain(ctx context.Context, p string, n *Node) error {
 	var gen uint64
 	holds := func() bool { // f.mu is held
 		var st unix.Stat_t
-		return f.RecordLocked() == rec && f.GenLocked() == gen && n.Stat(&st) == nil && sumHolds(&rec, &st)
+		return f.RecordLocked() == rec && f.GenLocked() == gen && n.Stat(&st) == nil && content.SumHolds(&rec, &st)
 	}
 	f.Lock()
 	rec, gen = f.RecordLocked(), f.GenLocked()
 	var raw *os.File
 	var err error
 	if rec.Summed && holds() {
-		raw, err = n.file.openQuietly()
+		raw, err = n.file.OpenQuietly()
 	}
 	f.Unlock()
 	if err != nil || raw == nil {
 		return nil // the file was looked at just now
 	}
 	defer raw.Close()
-	h, size, err := sumOf(ctx, raw)
+	h, size, err := content.SumOf(ctx, raw)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}

@@ -2,6 +2,7 @@ package volume
 
 import (
 	"bytes"
+	"ckptfs/fs/content"
 	"ckptfs/fs/tree"
 	"errors"
 	"fmt"
@@ -140,14 +141,14 @@ func TestCloneIsWrittenOn(t *testing.T) {
 
 func TestCloneInParts(t *testing.T) {
 	r := newRig(t)
-	data := random(2*minClone+300<<10+11, 1)
+	data := random(2*content.MinClone+300<<10+11, 1)
 	r.write("from", data)
-	r.write("other", random(minClone, 2))
+	r.write("other", random(content.MinClone, 2))
 	r.sync()
 	r.evictAll()
 	// All of it in parts ends as the source's own manifest.
 	dst := r.open("to", unix.O_WRONLY|unix.O_CREAT)
-	r.copyTo("from", dst, minClone)
+	r.copyTo("from", dst, content.MinClone)
 	r.release(dst)
 	r.want("to", packed) // before it is read, which fills it in
 	r.same("to", data)
@@ -155,7 +156,7 @@ func TestCloneInParts(t *testing.T) {
 		t.Error("another manifest")
 	}
 	dst = r.open("to2", unix.O_WRONLY|unix.O_CREAT)
-	r.copyTo("from", dst, minClone+200<<10)
+	r.copyTo("from", dst, content.MinClone+200<<10)
 	r.release(dst)
 	r.same("to2", data)
 	dst = r.open("to3", unix.O_WRONLY|unix.O_CREAT)
@@ -164,8 +165,8 @@ func TestCloneInParts(t *testing.T) {
 	for _, p := range []struct {
 		from    *Handle
 		off, at int64
-	}{{src, 12345, 0}, {other, 0, minClone}, {src, 0, 2 * minClone}} {
-		if n, err := r.CopyRange(p.from, p.off, dst, p.at, minClone, 0); n != minClone || err != nil {
+	}{{src, 12345, 0}, {other, 0, content.MinClone}, {src, 0, 2 * content.MinClone}} {
+		if n, err := r.CopyRange(p.from, p.off, dst, p.at, content.MinClone, 0); n != content.MinClone || err != nil {
 			t.Fatalf("%d, %v", n, err)
 		}
 	}
@@ -176,7 +177,7 @@ func TestCloneInParts(t *testing.T) {
 	r.release(dst)
 	r.release(src)
 	r.release(other)
-	want := bytes.Join([][]byte{data[12345:][:minClone], random(minClone, 2), data[:minClone]}, nil)
+	want := bytes.Join([][]byte{data[12345:][:content.MinClone], random(content.MinClone, 2), data[:content.MinClone]}, nil)
 	r.same("to3", want)
 	r = r.reopen()
 	r.same("to3", want)
@@ -186,12 +187,12 @@ func TestCloneInParts(t *testing.T) {
 // A checkpoint stays one when it is copied in parts.
 func TestCloneInPartsKeepsTensors(t *testing.T) {
 	r := newRig(t)
-	m := random(2*minClone, 3)
-	file := torchLike(t, map[string][]byte{"a": m[:minClone+4], "b": m[minClone+4:]})
+	m := random(2*content.MinClone, 3)
+	file := torchLike(t, map[string][]byte{"a": m[:content.MinClone+4], "b": m[content.MinClone+4:]})
 	r.write("from.safetensors", file)
 	r.packOut("from.safetensors")
 	dst := r.open("to.safetensors", unix.O_WRONLY|unix.O_CREAT)
-	r.copyTo("from.safetensors", dst, minClone+1<<20)
+	r.copyTo("from.safetensors", dst, content.MinClone+1<<20)
 	r.release(dst)
 	r.want("to.safetensors", packed)
 	if a, b := r.recordOf("from.safetensors"), r.recordOf("to.safetensors"); a.Manifest != b.Manifest {
@@ -237,14 +238,14 @@ func TestCopyThatCannotBeShared(t *testing.T) {
 		r.same(p, want)
 	}
 	dst := r.open("passed", unix.O_WRONLY|unix.O_CREAT)
-	mode(t, "an unknown program's", dst, Passthrough)
+	mode(t, "an unknown program's", dst, content.Passthrough)
 	check("into a file in passthrough", dst, 0, data)
-	r.content.copiers.source(uint32(os.Getpid()))
+	r.content.Copiers.Source(uint32(os.Getpid()))
 	_, _, rw, err := r.Create(r.names.root, "mapped", 0o644, unix.O_RDWR, tree.Caller{UID: r.me.UID, GID: r.me.GID, Thread: uint32(os.Getpid())})
 	if err != nil {
 		t.Fatal(err)
 	}
-	mode(t, "one that is read and written", rw, Passthrough)
+	mode(t, "one that is read and written", rw, content.Passthrough)
 	r.release(rw)
 	// From now on it is known to copy: what it opens after a packed file is served.
 	from := r.find("from")
@@ -256,7 +257,7 @@ func TestCopyThatCannotBeShared(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mode(t, "a known copier's", dst, Direct)
+	mode(t, "a known copier's", dst, content.Direct)
 	r.release(h)
 	r.forget(from)
 	check("into a served file", dst, 0, data)
@@ -266,7 +267,7 @@ func TestCopyThatCannotBeShared(t *testing.T) {
 	dst = r.open("plain", unix.O_WRONLY|unix.O_CREAT)
 	b.file(dst).WriteAt([]byte("before"), 0)
 	check("behind what is there", dst, 6, append([]byte("before"), data...))
-	if r.content.copiers.target(uint32(os.Getpid())) {
+	if r.content.Copiers.Target(uint32(os.Getpid())) {
 		t.Error("a second target after one source")
 	}
 	// Plain to plain is the host's to copy.
@@ -290,14 +291,14 @@ func TestCloneCutOff(t *testing.T) {
 		r.packOut("from")
 		h := r.open("to", unix.O_WRONLY|unix.O_CREAT)
 		src := r.open("from", unix.O_RDONLY)
-		r.content.step = func(string) error {
+		r.content.Step = func(string) error {
 			if steps++; steps > k {
 				return errStop
 			}
 			return nil
 		}
 		_, err := r.CopyRange(src, 0, h, 0, int64(len(data)), 0)
-		r.content.step = func(string) error { return nil }
+		r.content.Step = func(string) error { return nil }
 		if err != nil && !errors.Is(err, errStop) {
 			t.Fatal(err)
 		}
@@ -320,7 +321,7 @@ func TestCloneCutOff(t *testing.T) {
 // A part of a file that is appended to another's copy at its own offset does not make that copy the file's beginning.
 func TestCloneOfTwoFilesAtTheirOffsets(t *testing.T) {
 	r := newRig(t)
-	a, b := random(1<<20, 1), random(2*minClone+1<<20, 2)
+	a, b := random(1<<20, 1), random(2*content.MinClone+1<<20, 2)
 	r.write("a", a)
 	r.write("b", b)
 	r.sync()
@@ -328,8 +329,8 @@ func TestCloneOfTwoFilesAtTheirOffsets(t *testing.T) {
 	dst := r.open("to", unix.O_RDWR|unix.O_CREAT)
 	r.copyTo("a", dst, 1<<40)
 	src := r.open("b", unix.O_RDONLY)
-	for _, off := range []int64{1 << 20, 1<<20 + minClone} {
-		if n, err := r.CopyRange(src, off, dst, off, minClone, 0); n != minClone || err != nil {
+	for _, off := range []int64{1 << 20, 1<<20 + content.MinClone} {
+		if n, err := r.CopyRange(src, off, dst, off, content.MinClone, 0); n != content.MinClone || err != nil {
 			t.Fatalf("%d, %v", n, err)
 		}
 	}
@@ -347,7 +348,7 @@ func TestCloneThatFailsIsRead(t *testing.T) {
 	dst := r.open("to", unix.O_RDWR|unix.O_CREAT)
 	defer r.release(dst)
 	r.copyTo("a", dst, 1<<40)
-	r.content.step = func(what string) error {
+	r.content.Step = func(what string) error {
 		if what == "clone: size" {
 			return errStop
 		}
@@ -371,7 +372,7 @@ func TestCloneOfAHeader(t *testing.T) {
 	r.write("some", random(100<<10, 1))
 	r.packOut("some")
 	const at = 256 << 10
-	data := random(at+minClone+1000, 2)
+	data := random(at+content.MinClone+1000, 2)
 	copy(data[at:], headerOf(r, "some"))
 	r.write("from", data)
 	r.pack("from")

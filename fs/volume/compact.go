@@ -141,7 +141,7 @@ func (v *Volume) packedFile(n *Node) (tree.Record, int64, error) {
 	f := n.file
 	f.Lock()
 	defer f.Unlock()
-	if err := f.load(); err != nil {
+	if err := f.LoadLocked(); err != nil {
 		return tree.Record{}, 0, err
 	}
 	var st unix.Stat_t

@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"ckptfs/fs/content"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -58,7 +59,7 @@ func TestDescribedByNothing(t *testing.T) {
 	for _, p := range []string{"ck.data-00000-of-00001", "m.onnx.data"} {
 		r.write(p, src)
 	}
-	later.Store(int64(2 * describedWait))
+	later.Store(int64(2 * content.DescribedWait))
 	for _, p := range []string{"ck.data-00000-of-00001", "m.onnx.data"} {
 		r.pack(p)
 		r.same(p, src)

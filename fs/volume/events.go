@@ -1,11 +1,14 @@
 package volume
 
-import "ckptfs/cas"
+import (
+	"ckptfs/cas"
+	"ckptfs/fs/content"
+)
 
 // events is what happens when something becomes of a file: the one place where the parts are told of each other.
 type events struct{ v *Volume }
 
-func (e events) Writing(f *file, open bool) {
+func (e events) Writing(f *content.File, open bool) {
 	ino := f.Node().Ino()
 	if open {
 		e.v.steps.Begin(ino)
@@ -14,21 +17,23 @@ func (e events) Writing(f *file, open bool) {
 	}
 }
 
-func (e events) Dirty(f *file) { e.v.packer.add(nodeOf(f)) }
+func (e events) Dirty(f *content.File) { e.v.packer.add(nodeOf(f)) }
 
-func (e events) Plain(f *file) {
+func (e events) Plain(f *content.File) {
 	e.v.packer.notePublished(nodeOf(f), true)
 	e.v.sums.add(nodeOf(f))
 }
 
-func (e events) Packed(f *file) {
+func (e events) Packed(f *content.File) {
 	e.v.packer.notePublished(nodeOf(f), false)
 	e.v.notePacked(nodeOf(f))
 }
 
-func (e events) Unpacked(f *file, before cas.Hash) { e.v.bases.NotePath(f.Node().Path(), before) }
+func (e events) Unpacked(f *content.File, before cas.Hash) {
+	e.v.bases.NotePath(f.Node().Path(), before)
+}
 
-func (e events) Resident(f *file, bytes int64) {
+func (e events) Resident(f *content.File, bytes int64) {
 	if bytes > 0 {
 		e.v.hot.add(nodeOf(f), bytes)
 	} else {
@@ -36,7 +41,7 @@ func (e events) Resident(f *file, bytes int64) {
 	}
 }
 
-func (e events) Opened(f *file, opens int) {
+func (e events) Opened(f *content.File, opens int) {
 	if !f.RecordLocked().Hollow {
 		e.v.hot.touch(nodeOf(f))
 	} else if opens > 1 { // it proved hot
@@ -44,15 +49,15 @@ func (e events) Opened(f *file, opens int) {
 	}
 }
 
-func (e events) Closed(f *file, read int64) {
+func (e events) Closed(f *content.File, read int64) {
 	if read > f.PackedSizeLocked()/2 { // it proved hot
 		e.v.hydrator.add(nodeOf(f))
 	}
 }
 
-func (e events) Idle(f *file)     { e.v.hot.released(nodeOf(f)) }
-func (e events) Unsummed(f *file) { e.v.sums.add(nodeOf(f)) }
-func (e events) Unsynced(*file)   { e.v.hot.grew.Store(true) }
+func (e events) Idle(f *content.File)     { e.v.hot.released(nodeOf(f)) }
+func (e events) Unsummed(f *content.File) { e.v.sums.add(nodeOf(f)) }
+func (e events) Unsynced(*content.File)   { e.v.hot.grew.Store(true) }
 
 // notePacked notes that a file got a manifest. f.mu is held.
 func (v *Volume) notePacked(n *Node) {
@@ -67,4 +72,4 @@ func (v *Volume) notePacked(n *Node) {
 }
 
 // nodeOf is the node of a file.
-func nodeOf(f *file) *Node { return f.Node().(*Node) }
+func nodeOf(f *content.File) *Node { return f.Node().(*Node) }

@@ -135,7 +135,7 @@ func TestFailingEvictionIsTold(t *testing.T) {
 	r.sync()
 	var broken atomic.Bool
 	broken.Store(true)
-	r.content.step = func(what string) error {
+	r.content.Step = func(what string) error {
 		if what == "hollow: record" && broken.Load() {
 			return unix.EIO
 		}

@@ -34,14 +34,14 @@ func (v *Volume) peruse(n *Node) (r io.ReaderAt, size int64, done func(), err er
 	}
 	f.Lock()
 	defer f.Unlock()
-	if err := f.load(); err != nil {
+	if err := f.LoadLocked(); err != nil {
 		return nil, 0, nil, err
 	}
-	if err := f.vet(); err != nil {
+	if err := f.VetLocked(); err != nil {
 		return nil, 0, nil, err
 	}
-	if err := f.openSource(); err != nil {
-		f.closeSources()
+	if err := f.OpenSourceLocked(); err != nil {
+		f.CloseSourcesLocked()
 		return nil, 0, nil, err
 	}
 	f.UseLocked(1)
@@ -49,7 +49,7 @@ func (v *Volume) peruse(n *Node) (r io.ReaderAt, size int64, done func(), err er
 		f.Lock()
 		defer f.Unlock()
 		f.UseLocked(-1)
-		f.closeSources()
+		f.CloseSourcesLocked()
 	}, nil
 }
 
@@ -153,7 +153,7 @@ func (f inspected) Manifest() (cas.Hash, error) {
 	}
 	f.n.file.Lock()
 	defer f.n.file.Unlock()
-	if err := f.n.file.load(); err != nil {
+	if err := f.n.file.LoadLocked(); err != nil {
 		return cas.Hash{}, err
 	}
 	return f.n.file.RecordLocked().Manifest, nil
@@ -164,15 +164,15 @@ func (f inspected) Contents() (*inspect.Contents, error) {
 	if x == nil {
 		return nil, tree.ErrNotRegular
 	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	l, err := x.layoutNow()
+	x.Lock()
+	defer x.Unlock()
+	l, err := x.LayoutLocked()
 	if err != nil {
 		return nil, err
 	}
-	c := &inspect.Contents{Layout: l, Resident: !x.rec.Hollow}
-	if x.rec.Packed() {
-		c.Manifest = x.rec.Manifest
+	c := &inspect.Contents{Layout: l, Resident: !x.RecordLocked().Hollow}
+	if x.PackedLocked() {
+		c.Manifest = x.RecordLocked().Manifest
 		c.Doc, err = f.v.asm.Manifest(c.Manifest)
 	}
 	return c, err
@@ -184,7 +184,7 @@ func (f inspected) Detect() (*formats.Layout, error) {
 		return nil, err
 	}
 	defer done()
-	return f.n.file.detect(io.NewSectionReader(r, 0, size), size)
+	return f.n.file.Detect(io.NewSectionReader(r, 0, size), size)
 }
 
 func (f inspected) Open() (io.ReaderAt, int64, func(), error) { return f.v.peruse(f.n) }
@@ -204,13 +204,13 @@ func (f files) Record(path string, ino uint64) (models.Record, error) {
 	if ino != 0 && n.ino != ino {
 		return models.Record{}, unix.ENOENT
 	}
-	n.file.mu.Lock()
-	defer n.file.mu.Unlock()
-	if err := n.file.load(); err != nil {
+	n.file.Lock()
+	defer n.file.Unlock()
+	if err := n.file.LoadLocked(); err != nil {
 		return models.Record{}, err
 	}
-	rec := &n.file.rec
-	return models.Record{Manifest: rec.Manifest, Mtime: rec.Mtime, Waits: n.file.dirty && !rec.Packed()}, nil
+	rec := n.file.RecordLocked()
+	return models.Record{Manifest: rec.Manifest, Mtime: rec.Mtime, Waits: n.file.DirtyLocked() && !rec.Packed()}, nil
 }
 
 // Attribute is the value of an extended attribute.

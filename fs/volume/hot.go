@@ -146,7 +146,7 @@ func (l *hotList) want(n *Node) {
 		return
 	}
 	if !l.knows(n) { // the survey has not come to it
-		l.found(n, f.rawSizeLocked())
+		l.found(n, f.UnpackedLocked())
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -176,7 +176,7 @@ func (l *hotList) shrink() {
 		over := l.bytes > l.max
 		l.mu.Unlock()
 		if over || short || c.wanted {
-			if _, err := c.node.file.evict(); err != nil {
+			if _, err := c.node.file.Evict(); err != nil {
 				l.failed(c.node, err)
 			}
 		}
@@ -186,7 +186,7 @@ func (l *hotList) shrink() {
 
 // failed notes that the bytes of a file cannot be given up, and puts the next attempt off.
 func (l *hotList) failed(n *Node, err error) {
-	l.v.content.count.evictErrs.Add(1)
+	l.v.content.Count.EvictErrs.Add(1)
 	l.v.report(slog.LevelWarn, "eviction failed; it is tried again", "path", n.Path(), "reason", err)
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"ckptfs/fs/content"
 	"context"
 	"fmt"
 	"os"
@@ -146,7 +147,7 @@ func TestEvictUnderMapping(t *testing.T) {
 		t.Fatal(err)
 	}
 	moved, err := r.Evict(context.Background(), "f", nil)
-	if err != nil || moved.Files != 0 || len(moved.Skipped) != 1 || moved.Skipped[0].Reason != skipInUse {
+	if err != nil || moved.Files != 0 || len(moved.Skipped) != 1 || moved.Skipped[0].Reason != content.SkipInUse {
 		t.Errorf("%+v, %v", moved, err)
 	}
 	r.want("f", both)
@@ -171,7 +172,7 @@ func TestEvictWhenClosed(t *testing.T) {
 	r.pack("f")
 	h := r.open("f", unix.O_RDONLY)
 	moved, err := r.Evict(context.Background(), "", nil)
-	if err != nil || moved.Files != 0 || len(moved.Skipped) != 1 || moved.Skipped[0].Reason != skipOpen {
+	if err != nil || moved.Files != 0 || len(moved.Skipped) != 1 || moved.Skipped[0].Reason != content.SkipOpen {
 		t.Errorf("%+v, %v", moved, err)
 	}
 	r.want("f", both)
@@ -189,7 +190,7 @@ func TestEvictSkips(t *testing.T) {
 	r.writeAt(h, random(100<<10, 1), 0)
 	r.sync()
 	m, err := r.Evict(context.Background(), "", nil)
-	if err != nil || m.Files != 0 || len(m.Skipped) != 1 || m.Skipped[0].Path != "f" || m.Skipped[0].Reason != skipNotPacked {
+	if err != nil || m.Files != 0 || len(m.Skipped) != 1 || m.Skipped[0].Path != "f" || m.Skipped[0].Reason != content.SkipNotPacked {
 		t.Errorf("%+v, %v", m, err)
 	}
 	_, err = r.Evict(context.Background(), "nothing", nil)

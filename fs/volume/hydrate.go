@@ -54,8 +54,8 @@ func (h *hydrator) start() {
 			if n == nil {
 				continue
 			}
-			if _, err := n.file.hydrate(); err != nil {
-				h.v.content.count.hydrateErrs.Add(1)
+			if _, err := n.file.Hydrate(); err != nil {
+				h.v.content.Count.HydrateErrs.Add(1)
 				h.v.report(slog.LevelWarn, "hydration failed", "path", n.Path(), "reason", err)
 			}
 			h.mu.Lock()
@@ -103,7 +103,7 @@ func (h *hydrator) wait() bool {
 
 // left is for how long the file that came first has to wait at least, if there is one.
 func (h *hydrator) left() (time.Duration, bool) {
-	reads := h.v.content.count.readPacked.calls.Load() + h.v.content.count.views.calls.Load()
+	reads := h.v.content.Count.ReadPacked.Calls.Load() + h.v.content.Count.Views.Calls.Load()
 	now := h.v.now()
 	h.mu.Lock()
 	defer h.mu.Unlock()

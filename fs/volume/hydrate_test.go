@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"ckptfs/fs/content"
 	"testing"
 	"time"
 
@@ -10,7 +11,7 @@ import (
 // What is filled in waits while somebody reads packed files, but not for ever, and not at the end.
 func TestHydrationWaits(t *testing.T) {
 	v := &Volume{}
-	v.content = newContentFiles(fileParts{Events: events{v}, Now: time.Now})
+	v.content = content.New(content.Parts{Events: events{v}, Now: time.Now})
 	v.names = newNames(v)
 	v.hot = newHotList(v, 1<<40)
 	start := time.Now()
@@ -21,7 +22,7 @@ func TestHydrationWaits(t *testing.T) {
 	h.after = func(d time.Duration) <-chan time.Time {
 		if at.Sub(start) < readFor {
 			d = min(d, 100*time.Millisecond)
-			v.content.count.readPacked.add(1)
+			v.content.Count.ReadPacked.Add(1)
 		}
 		at = at.Add(d)
 		c := make(chan time.Time, 1)
@@ -123,6 +124,6 @@ func TestHydratedAtOnce(t *testing.T) {
 // unpinned is a node of a file that is nowhere.
 func unpinned(v *Volume) *Node {
 	n := &Node{ns: v.names, refs: 1}
-	n.file = newFile(v.content, n)
+	n.file = content.NewFile(v.content, n)
 	return n
 }

@@ -138,9 +138,9 @@ func TestIdentifiedAnother(t *testing.T) {
 	r := newRig(t, identifies)
 	r.write("a.pt", sample(t, "same/model.pt"))
 	r.sync()
-	r.content.step = func(what string) error {
+	r.content.Step = func(what string) error {
 		if what == "identify" {
-			r.content.step = func(string) error { return nil }
+			r.content.Step = func(string) error { return nil }
 			r.write("a.pt", random(100<<10, 1))
 			r.sync()
 		}
@@ -158,7 +158,7 @@ func TestIdentifiedAnother(t *testing.T) {
 // Nothing is computed while anything is packed.
 func TestPackerRests(t *testing.T) {
 	r := newRig(t, identifies)
-	r.Volume.content.step = func(what string) error {
+	r.Volume.content.Step = func(what string) error {
 		if what == "pack: record" {
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 			defer cancel()

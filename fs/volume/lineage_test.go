@@ -262,7 +262,7 @@ func TestLateLineage(t *testing.T) {
 func TestLineageAfterCrash(t *testing.T) {
 	r := newRig(t)
 	fail := errors.New("cut off")
-	r.Volume.content.step = func(what string) error {
+	r.Volume.content.Step = func(what string) error {
 		if what == "models: record" {
 			return fail
 		}
@@ -281,7 +281,7 @@ func TestLineageAfterCrash(t *testing.T) {
 	c = c.reopen()
 	c.wantChain("runs/b/1", want)
 
-	r.Volume.content.step = func(string) error { return nil }
+	r.Volume.content.Step = func(string) error { return nil }
 	r.sync()
 	r.eventually("the events are recorded", func() bool {
 		r.models.Keep(context.Background())

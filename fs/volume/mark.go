@@ -60,9 +60,9 @@ func (v *Volume) mark(ctx context.Context, m *store.Marking) error {
 	// Manifests on their way, which may be made of others without a chunk being put. Whoever took one from a file that the
 	// walk has not seen, since it is gone or was changed, has put it when this lock is free. What is taken from now on is
 	// known.
-	v.content.cloning.Lock()
+	v.content.Cloning.Lock()
 	//lint:ignore SA2001 it is waited for, nothing else
-	v.content.cloning.Unlock()
+	v.content.Cloning.Unlock()
 	named := map[cas.Hash]string{}
 	for _, h := range m.Named() {
 		named[h] = "a file being packed"
@@ -172,9 +172,9 @@ func (k *marker) file(n *Node, p string) error {
 	f := n.file
 	f.Lock()
 	defer f.Unlock()
-	err := f.load()
+	err := f.LoadLocked()
 	if err == nil && !f.PackedLocked() {
-		err = n.file.vet()
+		err = n.file.VetLocked()
 	}
 	if err == unix.ENOENT || errors.Is(err, fs.ErrNotExist) {
 		return nil // gone meanwhile
@@ -182,7 +182,7 @@ func (k *marker) file(n *Node, p string) error {
 	if err == nil && f.DamageLocked() != nil {
 		// The header of a hollow file says what its lost record said.
 		var h tree.Header
-		if h, err = n.file.header(); err == nil {
+		if h, err = n.file.HeaderLocked(); err == nil {
 			k.manifests[h.Record.Manifest] = p
 		} else {
 			err = f.DamageLocked()

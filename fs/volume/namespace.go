@@ -54,13 +54,13 @@ func (v *Volume) attrFrom(n *Node, st *unix.Stat_t) (tree.Attr, error) {
 	}
 	n.file.Lock()
 	defer n.file.Unlock()
-	if err := n.file.load(); err != nil { // which may have to end what was cut off
+	if err := n.file.LoadLocked(); err != nil { // which may have to end what was cut off
 		return tree.Attr{}, err
 	}
 	if n.file.MovedLocked() { // perhaps between the look and the lock
 		return v.statLocked(n)
 	}
-	return a, n.file.fileAttr(&a)
+	return a, n.file.AttrLocked(&a)
 }
 
 // dirFd is the descriptor of a directory until releaseDir. v.ns is held.
@@ -138,7 +138,7 @@ func (v *Volume) openNew(m made, flags uint32, c tree.Caller) (*Node, tree.Attr,
 // creating are the flags to make a file with that is opened with flags. In passthrough the kernel opens it for writing
 // itself; a descriptor for writing here would look like a writer.
 func (v *Volume) creating(flags uint32) (int, bool) {
-	if flags&unix.O_ACCMODE == unix.O_RDONLY || v.content.passthrough.Load() {
+	if flags&unix.O_ACCMODE == unix.O_RDONLY || v.content.Passthrough.Load() {
 		return unix.O_RDONLY | unix.O_CLOEXEC, false
 	}
 	return unix.O_RDWR | unix.O_CLOEXEC, true
@@ -344,7 +344,7 @@ func (v *Volume) Link(n, dir *Node, name string) (tree.Attr, error) {
 	}
 	n.Pin()
 	if n.file != nil {
-		n.file.touched()
+		n.file.TouchedLocked()
 	}
 	return v.statLocked(n)
 }

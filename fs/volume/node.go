@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"ckptfs/fs/content"
 	"os"
 	"sync"
 
@@ -8,7 +9,7 @@ import (
 )
 
 // RootID is the mount's root.
-const RootID NodeID = 1
+const RootID content.NodeID = 1
 
 // alias is one name of a node.
 type alias struct {
@@ -23,10 +24,10 @@ type alias struct {
 // file's state is in file, which has a lock of its own.
 type Node struct {
 	ns   *Names
-	id   NodeID
-	ino  uint64 // the inode's number; for a view the source's with viewIno set
-	mode uint32 // S_IFMT bits only
-	file *file  // regular files
+	id   content.NodeID
+	ino  uint64        // the inode's number; for a view the source's with viewIno set
+	mode uint32        // S_IFMT bits only
+	file *content.File // regular files
 	view *viewNode
 	virt *virtualNode // below .ckptfs; a view too if it is made of a file's bytes
 
@@ -65,7 +66,7 @@ func (n *Node) IsFixed() bool {
 func (n *Node) IsQuery() bool { return n.virt != nil && n.virt.query != nil }
 
 // ID is the node's id in the kernel.
-func (n *Node) ID() NodeID { return n.id }
+func (n *Node) ID() content.NodeID { return n.id }
 
 // Ino is the inode number that programs see.
 func (n *Node) Ino() uint64 { return n.ino }
@@ -97,26 +98,26 @@ type inoKey uint64
 type table struct {
 	ns    *Names
 	mu    sync.Mutex
-	byID  map[NodeID]*Node
+	byID  map[content.NodeID]*Node
 	byIno map[inoKey]*Node
-	next  NodeID
+	next  content.NodeID
 
 	virtual map[alias]*Node // the nodes below .ckptfs, without references
 }
 
 func newTable(ns *Names) *table {
-	return &table{ns: ns, byID: map[NodeID]*Node{}, byIno: map[inoKey]*Node{}, next: RootID, virtual: map[alias]*Node{}}
+	return &table{ns: ns, byID: map[content.NodeID]*Node{}, byIno: map[inoKey]*Node{}, next: RootID, virtual: map[alias]*Node{}}
 }
 
 // get returns the node of a kernel id, or nil.
-func (t *table) get(id NodeID) *Node {
+func (t *table) get(id content.NodeID) *Node {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.byID[id]
 }
 
 // getRef is get with one reference more.
-func (t *table) getRef(id NodeID) *Node {
+func (t *table) getRef(id content.NodeID) *Node {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	n := t.byID[id]
@@ -173,7 +174,7 @@ func (t *table) insert(st *unix.Stat_t) *Node {
 	n := &Node{ns: t.ns, id: t.next, ino: st.Ino, mode: st.Mode & unix.S_IFMT, keep: -1, refs: 1, dirfd: cachedFd{fd: -1}}
 	t.next++
 	if n.mode == unix.S_IFREG {
-		n.file = newFile(t.ns.v.content, n)
+		n.file = content.NewFile(t.ns.v.content, n)
 	}
 	t.byID[n.id] = n
 	t.byIno[inoKey(n.ino)] = n
@@ -234,7 +235,7 @@ func (n *Node) unref(k int64) {
 			n.keep = -1
 		}
 		if n.file != nil {
-			n.file.closeAll()
+			n.file.CloseAll()
 		}
 		switch {
 		case n.virt != nil:
@@ -281,14 +282,14 @@ func (t *table) unref(n *Node, k int64) (gone []*Node) {
 }
 
 // Forget takes nlookup of the kernel's references to a node.
-func (ns *Names) Forget(id NodeID, nlookup uint64) {
+func (ns *Names) Forget(id content.NodeID, nlookup uint64) {
 	if n := ns.tab.get(id); n != nil && n != ns.root {
 		n.unref(int64(nlookup))
 	}
 }
 
 // newID is the id of a new node that has no inode of its own: a view, a virtual file.
-func (t *table) newID() NodeID {
+func (t *table) newID() content.NodeID {
 	id := t.next
 	t.next++
 	return id

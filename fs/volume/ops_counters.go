@@ -1,29 +1,30 @@
 package volume
 
 import (
+	"ckptfs/fs/content"
 	"ckptfs/fs/control"
 	"time"
 )
 
 // Counters are what the volume has done since it was opened.
 func (v *Volume) Counters() *control.Counters {
-	c := &v.content.count
+	c := &v.content.Count
 	st := v.asm.Stats()
 	records, recordBytes := v.store.Reads()
 	return &control.Counters{
-		PackedFiles: c.packedFiles.Load(), PackedBytes: c.packedBytes.Load(), PackSeconds: time.Duration(c.packTime.Load()).Seconds(),
-		HydratedFiles: c.hydratedFiles.Load(), HydratedBytes: c.hydratedBytes.Load(),
-		EvictedFiles: c.evictedFiles.Load(), EvictedBytes: c.evictedBytes.Load(),
+		PackedFiles: c.PackedFiles.Load(), PackedBytes: c.PackedBytes.Load(), PackSeconds: time.Duration(c.PackTime.Load()).Seconds(),
+		HydratedFiles: c.HydratedFiles.Load(), HydratedBytes: c.HydratedBytes.Load(),
+		EvictedFiles: c.EvictedFiles.Load(), EvictedBytes: c.EvictedBytes.Load(),
 		Opens: map[string]int64{
-			"passthrough": c.opens[Passthrough].Load(), "cached": c.opens[Cached].Load(), "direct": c.opens[Direct].Load(),
+			"passthrough": c.Opens[content.Passthrough].Load(), "cached": c.Opens[content.Cached].Load(), "direct": c.Opens[content.Direct].Load(),
 		},
-		Reads: map[string]control.Reads{"raw": c.readPlace.get(), "packed": c.readPacked.get(), "view": c.views.get()},
+		Reads: map[string]control.Reads{"raw": c.ReadPlace.Get(), "packed": c.ReadPacked.Get(), "view": c.Views.Get()},
 		Errors: map[string]int64{
-			"pack": c.packErrs.Load(), "read": c.readErrs.Load(), "hydrate": c.hydrateErrs.Load(), "evict": c.evictErrs.Load(),
-			"sync": c.syncErrs.Load(),
+			"pack": c.PackErrs.Load(), "read": c.ReadErrs.Load(), "hydrate": c.HydrateErrs.Load(), "evict": c.EvictErrs.Load(),
+			"sync": c.SyncErrs.Load(),
 		},
 		Segments:  control.Reads{Calls: records, Bytes: recordBytes},
 		CacheHits: st.Hits, CacheMisses: st.Misses, CacheBytes: st.CacheBytes,
-		Handles: c.handles.Load(),
+		Handles: c.Handles.Load(),
 	}
 }

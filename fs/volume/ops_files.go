@@ -4,23 +4,24 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ckptfs/fs/assemble"
+	"ckptfs/fs/content"
 )
 
 // Handle is an open file.
 type Handle struct {
 	Node      *Node
-	Mode      Mode
+	Mode      content.Mode
 	Backing   int32 // in Passthrough
 	KeepCache bool  // in Cached: what the kernel has of the file is still right
 
-	file  *fileHandle // of a file of the tree
+	file  *content.Handle // of a file of the tree
 	write bool
 	text  []byte // of a virtual file that has virtual.text
 }
 
 // handleOf is what the kernel gets of an open file of the tree.
-func handleOf(n *Node, h *fileHandle) *Handle {
-	return &Handle{Node: n, Mode: h.Mode, Backing: h.Backing, KeepCache: h.KeepCache, file: h, write: h.writes}
+func handleOf(n *Node, h *content.Handle) *Handle {
+	return &Handle{Node: n, Mode: h.Mode, Backing: h.Backing, KeepCache: h.KeepCache, file: h, write: h.Writes}
 }
 
 // Writes reports whether the handle may write.
@@ -54,7 +55,7 @@ func (v *Volume) Release(h *Handle) {
 		h.file.Release()
 		return
 	}
-	v.content.count.handles.Add(-1)
+	v.content.Count.Handles.Add(-1)
 	if n.view != nil {
 		v.releaseView(h)
 		return
@@ -108,7 +109,7 @@ func (v *Volume) Fsync(h *Handle) error {
 	if h.file == nil {
 		return nil
 	}
-	return h.Node.file.sync()
+	return h.Node.file.Sync()
 }
 
 // CopyRange copies up to n bytes between two open files and returns how many it did; fewer than n is no error. thread is who
@@ -157,7 +158,7 @@ func (v *Volume) Fallocate(h *Handle, mode uint32, off, n int64) error {
 // Seek answers SEEK_DATA and SEEK_HOLE. What is packed counts as data throughout.
 func (v *Volume) Seek(h *Handle, off int64, whence int) (int64, error) {
 	if h.file == nil {
-		return seekDense(off, whence, h.synthSize())
+		return content.SeekDense(off, whence, h.synthSize())
 	}
 	return h.file.Seek(off, whence)
 }

@@ -1,14 +1,16 @@
 package volume
 
 import (
+	"ckptfs/fs/content"
+
 	"golang.org/x/sys/unix"
 )
 
 // Node returns the node of an id that the kernel holds, or nil.
-func (v *Volume) Node(id NodeID) *Node { return v.names.tab.get(id) }
+func (v *Volume) Node(id content.NodeID) *Node { return v.names.tab.get(id) }
 
 // Forget takes nlookup of the kernel's references to a node.
-func (v *Volume) Forget(id NodeID, nlookup uint64) { v.names.Forget(id, nlookup) }
+func (v *Volume) Forget(id content.NodeID, nlookup uint64) { v.names.Forget(id, nlookup) }
 
 // Path is the node's path below the mount's root, by one of its names.
 func (v *Volume) Path(n *Node) string { return n.Path() }

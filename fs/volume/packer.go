@@ -136,7 +136,7 @@ func (p *packer) add(n *Node) {
 	if !n.file.DirtyLocked() {
 		return
 	}
-	size := n.file.rawSizeLocked()
+	size := n.file.UnpackedLocked()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.waits[n] {

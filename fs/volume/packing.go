@@ -8,13 +8,14 @@ import (
 
 	"ckptfs/cas"
 	"ckptfs/cas/store"
+	"ckptfs/fs/content"
 	"ckptfs/fs/pack"
 )
 
 // job is a file in a group.
 type job struct {
 	node *Node
-	p    *packing
+	p    *content.Packing
 	res  *pack.Result
 }
 
@@ -25,7 +26,7 @@ var (
 
 // packGroup packs files into one batch and publishes them.
 func (v *Volume) packGroup(ctx context.Context, group []*Node) {
-	defer v.content.count.tookSince(time.Now())
+	defer v.content.Count.TookSince(time.Now())
 	var jobs []job
 	b := v.store.Begin()
 	defer b.Release()
@@ -57,7 +58,7 @@ func (v *Volume) packGroup(ctx context.Context, group []*Node) {
 			v.artifacts.Keep(identified{v, j.node})
 			v.ids.add(j.node)
 		}
-		v.packed(j.node, j.p.size, jerr)
+		v.packed(j.node, j.p.Size, jerr)
 	}
 }
 
@@ -66,8 +67,8 @@ func (v *Volume) packed(n *Node, size int64, err error) {
 	switch {
 	case err == nil:
 		if size > 0 {
-			v.content.count.packedFiles.Add(1)
-			v.content.count.packedBytes.Add(size)
+			v.content.Count.PackedFiles.Add(1)
+			v.content.Count.PackedBytes.Add(size)
 		}
 		v.packer.finish(n, size, false, nil)
 	case errors.Is(err, errMapped), errors.Is(err, errAwaited):
@@ -75,7 +76,7 @@ func (v *Volume) packed(n *Node, size int64, err error) {
 	case errors.Is(err, context.Canceled):
 		v.packer.finish(n, 0, false, nil)
 	default:
-		v.content.count.packErrs.Add(1)
+		v.content.Count.PackErrs.Add(1)
 		v.report(slog.LevelError, "packing failed; the file stays as it is and is tried again", "path", n.Path(), "reason", err)
 		v.packer.finish(n, 0, true, err)
 		v.hot.wake() // the disk may be full
@@ -100,10 +101,10 @@ func (v *Volume) packFile(ctx context.Context, b *store.Batch, n *Node) (job, er
 	if stays, err := p.Stays(); stays || err != nil {
 		return j, err
 	}
-	layout, rel, err := v.bases.Presume(n.Path(), p.raw, p.size)
+	layout, rel, err := v.bases.Presume(n.Path(), p.Raw, p.Size)
 	var was []cas.Hash
 	if layout != nil && err == nil {
-		j.res, err = v.pack.Layout(ctx, b, &guarded{v: v, r: p.raw}, p.size, layout, rel)
+		j.res, err = v.pack.Layout(ctx, b, &guarded{v: v, r: p.Raw}, p.Size, layout, rel)
 	}
 	if layout == nil && err == nil || errors.Is(err, pack.ErrPresumed) {
 		if layout, err = p.Layout(); err != nil {
@@ -113,7 +114,7 @@ func (v *Volume) packFile(ctx context.Context, b *store.Batch, n *Node) (job, er
 			return j, errAwaited
 		}
 		rel, was = v.bases.Related(n.Path(), layout)
-		j.res, err = v.pack.Layout(ctx, b, &guarded{v: v, r: p.raw}, p.size, layout, rel)
+		j.res, err = v.pack.Layout(ctx, b, &guarded{v: v, r: p.Raw}, p.Size, layout, rel)
 	}
 	if err == nil {
 		v.bases.Note(n.Path(), j.res.Hash, layout, was)

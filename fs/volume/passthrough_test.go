@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"ckptfs/fs/content"
 	"ckptfs/fs/tree"
 	"fmt"
 	"os"
@@ -16,7 +17,7 @@ type backings struct {
 	mu      sync.Mutex
 	next    int32
 	open    map[int32]*os.File
-	dropped []NodeID // InvalidateData
+	dropped []content.NodeID // InvalidateData
 	refuse  bool
 }
 
@@ -43,7 +44,7 @@ func (b *backings) UnregisterBacking(id int32) {
 	delete(b.open, id)
 }
 
-func (b *backings) InvalidateData(id NodeID, off, n int64) {
+func (b *backings) InvalidateData(id content.NodeID, off, n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.dropped = append(b.dropped, id)
@@ -62,7 +63,7 @@ func passthroughRig(t *testing.T) (*rig, *backings) {
 	return r, b
 }
 
-func mode(t *testing.T, what string, h *Handle, want Mode) {
+func mode(t *testing.T, what string, h *Handle, want content.Mode) {
 	t.Helper()
 	if h.Mode != want {
 		t.Errorf("%s: mode %d, want %d", what, h.Mode, want)
@@ -74,7 +75,7 @@ func TestPassthrough(t *testing.T) {
 	r, b := passthroughRig(t)
 	want := random(300<<10, 1)
 	w := r.open("f", unix.O_RDWR|unix.O_CREAT)
-	mode(t, "a new file", w, Passthrough)
+	mode(t, "a new file", w, content.Passthrough)
 	if _, err := b.file(w).WriteAt(want, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +83,7 @@ func TestPassthrough(t *testing.T) {
 		t.Errorf("%+v", a)
 	}
 	rd := r.open("f", unix.O_RDONLY)
-	mode(t, "a reader beside it", rd, Passthrough)
+	mode(t, "a reader beside it", rd, content.Passthrough)
 	if rd.Backing != w.Backing {
 		t.Error("two backing files of one node")
 	}
@@ -95,13 +96,13 @@ func TestPassthrough(t *testing.T) {
 	}
 	r.pack("f")
 	rd = r.open("f", unix.O_RDONLY)
-	mode(t, "a resident packed file", rd, Passthrough)
-	if skip, err := rd.Node.file.evict(); skip != skipOpen || err != nil {
+	mode(t, "a resident packed file", rd, content.Passthrough)
+	if skip, err := rd.Node.file.Evict(); skip != content.SkipOpen || err != nil {
 		t.Errorf("evict: %q, %v", skip, err)
 	}
 	// A writer takes the file as it is.
 	w = r.open("f", unix.O_WRONLY)
-	mode(t, "a writer beside it", w, Passthrough)
+	mode(t, "a writer beside it", w, content.Passthrough)
 	b.file(w).WriteAt([]byte("new"), 0)
 	copy(want, "new")
 	r.release(w)
@@ -123,12 +124,12 @@ func TestPassthroughAfterServed(t *testing.T) {
 	r.packOut("f")
 
 	rd := r.open("f", unix.O_RDONLY)
-	mode(t, "a packed file", rd, Cached)
+	mode(t, "a packed file", rd, content.Cached)
 	if rd.KeepCache {
 		t.Error("kept pages from before the writer's")
 	}
 	w = r.open("f", unix.O_RDWR) // unpacks it
-	mode(t, "a writer beside a served reader", w, Cached)
+	mode(t, "a writer beside a served reader", w, content.Cached)
 	r.writeAt(w, []byte("new"), 0)
 	copy(want, "new")
 	got, err := r.readHandle(rd)
@@ -138,11 +139,11 @@ func TestPassthroughAfterServed(t *testing.T) {
 	r.equal("the reader", got, want)
 	r.release(w)
 	rd2 := r.open("f", unix.O_RDONLY)
-	mode(t, "another reader", rd2, Cached)
+	mode(t, "another reader", rd2, content.Cached)
 	r.release(rd2)
 	r.release(rd)
 	rd = r.open("f", unix.O_RDONLY)
-	mode(t, "once all are closed", rd, Passthrough)
+	mode(t, "once all are closed", rd, content.Passthrough)
 	r.release(rd)
 	if len(b.open) != 0 {
 		t.Errorf("left registered: %v", b.open)
@@ -155,7 +156,7 @@ func TestPassthroughRefused(t *testing.T) {
 	b.refuse = true
 	want := random(100<<10, 1)
 	w := r.open("f", unix.O_RDWR|unix.O_CREAT)
-	mode(t, "refused", w, Cached)
+	mode(t, "refused", w, content.Cached)
 	r.writeAt(w, want, 0)
 	r.release(w)
 	r.packOut("f")
@@ -172,9 +173,9 @@ func TestServedModes(t *testing.T) {
 	b := &backings{open: map[int32]*os.File{}}
 	r.Attach(b, "/mnt", false, "served", "asked for")
 	w := r.open("f", unix.O_WRONLY|unix.O_CREAT)
-	mode(t, "a writer", w, Direct)
+	mode(t, "a writer", w, content.Direct)
 	rw := r.open("f", unix.O_RDWR)
-	mode(t, "a reader and writer", rw, Cached)
+	mode(t, "a reader and writer", rw, content.Cached)
 	r.writeAt(w, []byte("abc"), 0)
 	if len(b.dropped) != 1 || b.dropped[0] != w.Node.id {
 		t.Errorf("dropped: %v", b.dropped)
@@ -184,7 +185,7 @@ func TestServedModes(t *testing.T) {
 	r.release(rw)
 	r.release(w2)
 	rd := r.open("f", unix.O_RDONLY)
-	mode(t, "a reader", rd, Cached)
+	mode(t, "a reader", rd, content.Cached)
 	r.release(rd)
 	rd = r.open("f", unix.O_RDONLY)
 	if !rd.KeepCache {

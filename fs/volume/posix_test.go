@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"ckptfs/fs/content"
 	"ckptfs/fs/tree"
 	"fmt"
 	"os"
@@ -19,7 +20,7 @@ func TestRunningProgramIsNotTruncated(t *testing.T) {
 			if state == "packed" {
 				r.packOut("prog")
 			}
-			runs := r.open("prog", unix.O_RDONLY|openedToExecute)
+			runs := r.open("prog", unix.O_RDONLY|content.OpenedToExecute)
 			_, err := r.openFile("prog", unix.O_RDONLY|unix.O_TRUNC)
 			wantErr(t, "truncate", err, unix.ETXTBSY)
 			r.same("prog", random(100<<10, 1))

@@ -218,7 +218,7 @@ func TestPruneWaitsForCopies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.content.cloning.RLock() // the copy has looked at its source
+	r.content.Cloning.RLock() // the copy has looked at its source
 	r.unlink("f")
 	batch := r.store.Begin()
 	walked := make(chan struct{})
@@ -228,7 +228,7 @@ func TestPruneWaitsForCopies(t *testing.T) {
 		}
 	}
 	go func() {
-		defer r.content.cloning.RUnlock()
+		defer r.content.Cloning.RUnlock()
 		<-walked
 		time.Sleep(20 * time.Millisecond) // for a prune that does not wait
 		_, err := r.Volume.pack.Manifest(batch, m)

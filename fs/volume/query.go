@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ckptfs/formats/safetensors"
+	"ckptfs/fs/content"
 	"ckptfs/fs/control"
 	"ckptfs/fs/tree"
 	"ckptfs/fs/view"
@@ -169,7 +170,7 @@ func (queryRoot) lookup(v *Volume, name string) (virtual, error) {
 	var err error
 	switch {
 	case p.h != nil:
-		w, err = v.tensorView(p.h.Node, func(f *file) bool { return f.GenLocked() == p.gen })
+		w, err = v.tensorView(p.h.Node, func(f *content.File) bool { return f.GenLocked() == p.gen })
 	case p.set != nil && p.set.current():
 		w = virtual{key: p.set, set: p.set}
 	default:
@@ -232,8 +233,8 @@ func (v *Volume) openQuery(n *Node, flags uint32) (*Handle, error) {
 		return nil, unix.EINVAL
 	}
 	n.Pin()
-	v.content.count.handles.Add(1)
-	return &Handle{Node: n, Mode: Direct, write: write}, nil
+	v.content.Count.Handles.Add(1)
+	return &Handle{Node: n, Mode: content.Direct, write: write}, nil
 }
 
 // truncate cuts what is being asked. q.mu is held.

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ckptfs/fs/content"
 	"ckptfs/fs/tree"
 )
 
@@ -319,7 +320,7 @@ func TestCopiedWithoutAttributes(t *testing.T) {
 		t.Fatal(err)
 	}
 	h, err := tree.DecodeHeader(b)
-	if err != nil || h.Record != rec || h.Size != int64(len(want)) || h.Store != r.content.id {
+	if err != nil || h.Record != rec || h.Size != int64(len(want)) || h.Store != r.content.ID {
 		t.Fatalf("%+v, %v", h, err)
 	}
 	r.close()
@@ -334,7 +335,7 @@ func TestCopiedWithoutAttributes(t *testing.T) {
 func TestLiteralHeader(t *testing.T) {
 	for _, size := range []int{tree.HeaderSize, 5000, 100 << 10, 300 << 10} {
 		r := newRig(t)
-		h := tree.Header{Store: r.content.id, Record: tree.Record{Manifest: [32]byte{1}, Hollow: true}, Size: int64(size)}
+		h := tree.Header{Store: r.content.ID, Record: tree.Record{Manifest: [32]byte{1}, Hollow: true}, Size: int64(size)}
 		head := h.Encode()
 		want := append(head[:], random(size, 1)...)[:size]
 		r.write("f", want)
@@ -352,7 +353,7 @@ func TestLiteralHeader(t *testing.T) {
 		r.sync()
 		r = r.reopen()
 		r.same("f", want)
-		if size < smallFile && r.recordOf("f") != (tree.Record{}) {
+		if size < content.SmallFile && r.recordOf("f") != (tree.Record{}) {
 			t.Errorf("%d bytes: %+v", size, r.recordOf("f"))
 		}
 	}
@@ -457,7 +458,7 @@ func TestEmptyingReadOnly(t *testing.T) {
 	r.write("f", random(300<<10, 1))
 	r.packOut("f")
 	fail := true
-	r.content.step = func(what string) error {
+	r.content.Step = func(what string) error {
 		if what == "empty: truncate" && fail {
 			return errStop
 		}

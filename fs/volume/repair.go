@@ -168,9 +168,9 @@ func (r *treeRepair) file(n *Node) (did string, lost, err error) {
 	v, f := r.v, n.file
 	f.Lock()
 	defer f.Unlock()
-	err = n.file.load()
+	err = n.file.LoadLocked()
 	if err == nil && !f.PackedLocked() {
-		err = n.file.vet()
+		err = n.file.VetLocked()
 	}
 	if errors.Is(err, unix.ENOENT) {
 		return "", nil, nil
@@ -183,16 +183,16 @@ func (r *treeRepair) file(n *Node) (did string, lost, err error) {
 	}
 	if f.DamageLocked() != nil {
 		why := f.DamageLocked()
-		h, err := n.file.header()
+		h, err := n.file.HeaderLocked()
 		if err != nil {
 			return "", why, nil
 		}
 		// Whatever lies behind the header is to be holes again, of the right size.
-		if err := n.file.writeRecord(h.Record); err != nil {
+		if err := n.file.WriteRecordLocked(h.Record); err != nil {
 			return "", nil, err
 		}
 		f.MendLocked()
-		if err := n.file.disbelieve(); err != nil {
+		if err := n.file.DisbelieveLocked(); err != nil {
 			return "", nil, err
 		}
 		did = "record restored from the file's header"
@@ -200,10 +200,10 @@ func (r *treeRepair) file(n *Node) (did string, lost, err error) {
 	if !f.PackedLocked() {
 		return did, nil, nil
 	}
-	m, missing := v.content.whole(f.RecordLocked().Manifest)
+	m, missing := v.content.Complete(f.RecordLocked().Manifest)
 	if missing != nil && !f.RecordLocked().Hollow && !f.HydratingLocked() {
 		// The bytes in place are believed, and now they are all there is.
-		if err := n.file.unpack(false); err != nil {
+		if err := n.file.UnpackLocked(false); err != nil {
 			return did, nil, err
 		}
 		v.packer.add(n)
@@ -217,14 +217,14 @@ func (r *treeRepair) file(n *Node) (did string, lost, err error) {
 		return did, nil, err
 	}
 	if st.Size != m.Size {
-		if err := n.file.disbelieve(); err != nil {
+		if err := n.file.DisbelieveLocked(); err != nil {
 			return did, nil, err
 		}
 		return fmt.Sprintf("%d bytes long again, not %d", m.Size, st.Size), nil, nil
 	}
 	if f.RecordLocked().Hollow && !f.HydratingLocked() {
-		if h, err := n.file.header(); err != nil || h.Record.Manifest != f.RecordLocked().Manifest || h.Size != st.Size {
-			if err := n.file.disbelieve(); err != nil {
+		if h, err := n.file.HeaderLocked(); err != nil || h.Record.Manifest != f.RecordLocked().Manifest || h.Size != st.Size {
+			if err := n.file.DisbelieveLocked(); err != nil {
 				return did, nil, err
 			}
 			if did == "" {

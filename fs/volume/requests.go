@@ -48,7 +48,7 @@ func (v *Volume) openModels() {
 	v.models = models.New(models.Options{
 		Dir: v.dir, ReadOnly: v.readOnly, Files: files{v}, Steps: v.steps, Inspect: v.inspect, Store: v.store, Manifest: v.asm.Manifest,
 		Mountpoint: func() string { return v.mountpoint }, Pending: v.pendingPaths, Released: v.awaitReleases,
-		Step: func(what string) error { return v.content.step(what) }, Now: v.now, Report: v.report,
+		Step: func(what string) error { return v.content.Step(what) }, Now: v.now, Report: v.report,
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ckptfs/fs/content"
 	"ckptfs/fs/control"
 )
 
@@ -15,19 +16,19 @@ import (
 func (v *Volume) Evict(ctx context.Context, path string, report func(control.Progress)) (*control.Moved, error) {
 	return v.move(ctx, "evict", path, report, func(p string, n *Node) (int64, string, error) {
 		v.hydrator.forget(n) // who says so knows better than what was read before
-		size := n.file.rawSize()
-		skip, err := n.file.evict()
-		for end := time.Now().Add(closeGrace); skip == skipInUse && !v.isOpen(n) && time.Now().Before(end); {
+		size := n.file.Unpacked()
+		skip, err := n.file.Evict()
+		for end := time.Now().Add(closeGrace); skip == content.SkipInUse && !v.isOpen(n) && time.Now().Before(end); {
 			time.Sleep(closeGrace / 50)
-			skip, err = n.file.evict()
+			skip, err = n.file.Evict()
 		}
 		if skip != "" || err != nil {
 			size = 0
 		}
 		switch skip {
-		case skipOpen, skipInUse:
+		case content.SkipOpen, content.SkipInUse:
 			v.hot.want(n)
-		case skipNotPacked:
+		case content.SkipNotPacked:
 			if p != path && v.settledPlain(n) {
 				skip = "" // in a folder, plain files are no news
 			}
@@ -55,7 +56,7 @@ func (v *Volume) settledPlain(n *Node) bool {
 // Hydrate fills in the bytes of the packed files at or below path.
 func (v *Volume) Hydrate(ctx context.Context, path string, report func(control.Progress)) (*control.Moved, error) {
 	return v.move(ctx, "hydrate", path, report, func(_ string, n *Node) (int64, string, error) {
-		size, err := n.file.hydrate()
+		size, err := n.file.Hydrate()
 		return size, "", err
 	})
 }

@@ -93,7 +93,7 @@ func (s *setView) add(p string) (*formats.Layout, error) {
 	n.file.Lock()
 	defer n.file.Unlock()
 	s.parts = append(s.parts, setPart{h, n.file.GenLocked(), s.size})
-	return n.file.layoutNow()
+	return n.file.LayoutLocked()
 }
 
 // retain adds a user; false when the files are closed.

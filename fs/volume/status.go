@@ -37,7 +37,7 @@ func (v *Volume) Status(ctx context.Context) (*control.Status, error) {
 		s.PackingWaits = v.throttle.Why(since.Add(patientFor))
 	}
 	for n, waits := range pending {
-		size := n.file.rawSize()
+		size := n.file.Unpacked()
 		s.UnpackedBytes += size
 		switch waits {
 		case withGroup:
@@ -56,7 +56,7 @@ func (v *Volume) Status(ctx context.Context) (*control.Status, error) {
 				s.OpenFiles++
 			}
 			if f.WritersLocked() > 0 {
-				s.UnpackedBytes += n.file.rawSizeLocked()
+				s.UnpackedBytes += n.file.UnpackedLocked()
 			}
 			f.Unlock()
 		}

@@ -26,7 +26,7 @@ func newSummer(v *Volume, after time.Duration) *summer {
 // sum makes the checksum of a file, and rests from time to time as long as that took.
 func (s *summer) sum(n *Node) {
 	began := time.Now()
-	did, err := n.file.sum(s.ctx)
+	did, err := n.file.Sum(s.ctx)
 	if err != nil {
 		s.failed(err)
 	}
@@ -49,7 +49,7 @@ func (s *summer) sum(n *Node) {
 func (v *Volume) sumAll(ctx context.Context) error {
 	<-v.surveyed
 	return v.walk(ctx, "", func(_ string, n *Node) error {
-		_, err := n.file.sum(ctx)
+		_, err := n.file.Sum(ctx)
 		return err
 	})
 }

@@ -166,7 +166,7 @@ func TestSumGoes(t *testing.T) {
 func TestSumOvertaken(t *testing.T) {
 	r := newRig(t)
 	r.write("f", random(4<<10, 1))
-	r.content.step = func(what string) error {
+	r.content.Step = func(what string) error {
 		if what == "sum: read" {
 			r.patch("f", []byte("new"), 0)
 		}
@@ -174,11 +174,11 @@ func TestSumOvertaken(t *testing.T) {
 	}
 	n := r.find("f")
 	defer r.forget(n)
-	if _, err := n.file.sum(context.Background()); err != nil {
+	if _, err := n.file.Sum(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	r.wantSum("f", false)
-	r.content.step = func(string) error { return nil }
+	r.content.Step = func(string) error { return nil }
 	h := r.open("f", unix.O_WRONLY)
 	r.summed()
 	r.wantSum("f", false)
@@ -237,7 +237,7 @@ func TestSumCutOff(t *testing.T) {
 				r.summed()
 			}
 			var left string
-			r.content.step = func(what string) error {
+			r.content.Step = func(what string) error {
 				if what == at {
 					left = r.copyStore()
 					return errStop
@@ -250,7 +250,7 @@ func TestSumCutOff(t *testing.T) {
 			} else {
 				wantErr(t, "sum", r.sumAll(context.Background()), errStop)
 			}
-			r.content.step = func(string) error { return nil }
+			r.content.Step = func(string) error { return nil }
 			for _, r := range []*rig{r, openRig(t, left)} {
 				r.same("f", old)
 				r.sound()

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ckptfs/fs/content"
 	"ckptfs/fs/tree"
 )
 
@@ -98,7 +99,7 @@ func (s *survey) file(n *Node) error {
 	f.Lock()
 	defer f.Unlock()
 	s.files++
-	if err := f.load(); err != nil {
+	if err := f.LoadLocked(); err != nil {
 		return err
 	}
 	if f.DamageLocked() != nil {
@@ -117,7 +118,7 @@ func (s *survey) file(n *Node) error {
 			return nil // somebody is at it already
 		}
 		rec := f.RecordLocked()
-		settled := sumHolds(&rec, &st)
+		settled := content.SumHolds(&rec, &st)
 		if !v.readOnly && st.Size > 0 && (!settled && st.Size < tree.HeaderSize || settled && f.RecordLocked().Epoch != v.lock.Epoch()) {
 			v.sums.add(n)
 		}
@@ -135,13 +136,13 @@ func (s *survey) file(n *Node) error {
 		case !s.repair:
 		case st.Blocks*512 > maxHeader:
 			s.finished++
-			return f.disbelieve()
-		case !f.headed(st.Size): // its size has not reached the disk, or a copy was cut off
-			return f.disbelieve()
+			return f.DisbelieveLocked()
+		case !f.HeadedLocked(st.Size): // its size has not reached the disk, or a copy was cut off
+			return f.DisbelieveLocked()
 		}
 	case s.newBoot:
 		s.dropped++
-		return f.disbelieve()
+		return f.DisbelieveLocked()
 	default:
 		n.Pin()
 		s.hot = append(s.hot, hotFile{n, st.Size, st.Atim})

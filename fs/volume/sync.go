@@ -65,7 +65,7 @@ func (v *Volume) Sync(ctx context.Context, report func(control.Progress)) error 
 	}
 	err := v.syncPublished()
 	if err != nil {
-		v.content.count.syncErrs.Add(1)
+		v.content.Count.SyncErrs.Add(1)
 	}
 	return err
 }
@@ -81,7 +81,7 @@ func (v *Volume) syncPublished() error {
 	var errs []error
 	for n := range nodes {
 		if !all && !n.Dead() {
-			errs = append(errs, n.file.sync())
+			errs = append(errs, n.file.Sync())
 		}
 		n.unref(1)
 	}

@@ -209,18 +209,18 @@ func (v *Volume) tensorsOf(src *Node) (*tensorIndex, error) {
 	f := src.file
 	f.Lock()
 	defer f.Unlock()
-	if err := src.file.load(); err != nil {
-		return nil, src.file.openFailed(err)
+	if err := src.file.LoadLocked(); err != nil {
+		return nil, src.file.OpenFailed(err)
 	}
-	if f.WritersLocked() > 0 || src.file.mapped() {
+	if f.WritersLocked() > 0 || src.file.MappedLocked() {
 		return &tensorIndex{layout: &formats.Layout{}}, nil
 	}
 	if x := v.tensors.get(src, f.GenLocked()); x != nil {
 		return x, nil
 	}
-	l, err := src.file.layoutNow()
+	l, err := src.file.LayoutLocked()
 	if err != nil {
-		return nil, src.file.openFailed(err)
+		return nil, src.file.OpenFailed(err)
 	}
 	x := &tensorIndex{src: src, gen: f.GenLocked(), layout: l, names: make(map[string]int, len(l.Tensors))}
 	for i := range l.Tensors {

@@ -48,8 +48,8 @@ func TestCutOff(t *testing.T) {
 		new  []byte // nil: as it was, with its times
 	}{
 		"pack":                  {resident, func(r *rig) error { return r.packQuietly("f") }, nil},
-		"evict":                 {both, byHand(func(r *rig, n *Node) error { _, err := n.file.evict(); return err }), nil},
-		"hydrate":               {packed, byHand(func(r *rig, n *Node) error { _, err := n.file.hydrate(); return err }), nil},
+		"evict":                 {both, byHand(func(r *rig, n *Node) error { _, err := n.file.Evict(); return err }), nil},
+		"hydrate":               {packed, byHand(func(r *rig, n *Node) error { _, err := n.file.Hydrate(); return err }), nil},
 		"write, resident":       {both, func(r *rig) error { return writer(r, unix.O_RDWR, 0) }, patched},
 		"write, hollow":         {packed, func(r *rig) error { return writer(r, unix.O_RDWR, 0) }, patched},
 		"truncate, resident":    {both, truncate, []byte{}},
@@ -63,7 +63,7 @@ func TestCutOff(t *testing.T) {
 			t.Run(fmt.Sprintf("%s %d", name, k), func(t *testing.T) {
 				r := newRig(t)
 				var armed atomic.Bool
-				r.content.step = func(string) error {
+				r.content.Step = func(string) error {
 					if !armed.Load() {
 						return nil
 					}
@@ -222,7 +222,7 @@ func TestChangeTime(t *testing.T) {
 func TestSmallFilesHaveNoRecord(t *testing.T) {
 	r := newRig(t)
 	var ops int
-	r.content.step = func(string) error { ops++; return nil }
+	r.content.Step = func(string) error { ops++; return nil }
 	for i := range 100 {
 		p := fmt.Sprint("f", i)
 		r.write(p, random(4<<10, uint64(i)))
@@ -263,7 +263,7 @@ func TestRecordGoesDurably(t *testing.T) {
 	r.write("f", random(300<<10, 1))
 	r.packOut("f")
 	var steps []string
-	r.content.step = func(what string) error {
+	r.content.Step = func(what string) error {
 		if what == "unpack: sync record" {
 			if rec := r.recordOf("f"); rec.Packed() {
 				t.Error("the record is there")
@@ -286,7 +286,7 @@ func TestEmptiedAtTheSecondAttempt(t *testing.T) {
 	r.packOut("f")
 	reader := r.open("f", unix.O_RDONLY)
 	defer r.release(reader)
-	r.content.step = func(what string) error {
+	r.content.Step = func(what string) error {
 		if what == "empty: truncate" {
 			return errStop
 		}
@@ -295,7 +295,7 @@ func TestEmptiedAtTheSecondAttempt(t *testing.T) {
 	if _, err := r.openFile("f", unix.O_WRONLY|unix.O_TRUNC); !errors.Is(err, errStop) {
 		t.Fatal(err)
 	}
-	r.content.step = func(string) error { return nil }
+	r.content.Step = func(string) error { return nil }
 	want := random(300<<10, 2)
 	h := r.open("f", unix.O_WRONLY|unix.O_TRUNC)
 	r.writeAt(h, want, 0)

@@ -88,13 +88,13 @@ func (v *Volume) bury(t *victim) {
 		}
 		if t.last {
 			v.hot.remove(n)
-			f.stopPacking()
+			f.StopPackingLocked()
 			v.packer.forget(n)
 			v.sums.forget(n)
 			v.ids.forget(n)
 			v.hydrator.forget(n)
 		}
-		n.file.touched()
+		n.file.TouchedLocked()
 		f.Unlock()
 	}
 	n.unref(1)
@@ -105,7 +105,7 @@ func (v *Volume) touchMoved(n *Node) {
 	if n != nil && n.file != nil {
 		n.file.Lock()
 		defer n.file.Unlock()
-		n.file.touched()
+		n.file.TouchedLocked()
 	}
 }
 

@@ -267,7 +267,7 @@ func (r *rig) bringPacked(p, state string) (done func()) {
 	case both:
 		n := r.find(p)
 		defer r.forget(n)
-		if _, err := n.file.hydrate(); err != nil {
+		if _, err := n.file.Hydrate(); err != nil {
 			r.t.Fatal(err)
 		}
 	}
@@ -304,7 +304,7 @@ func TestHydratedAfterKnownNameWent(t *testing.T) {
 	r = r.reopen()
 	h := r.open("a", unix.O_RDONLY)
 	r.unlink("a")
-	if _, err := h.Node.file.hydrate(); err != nil {
+	if _, err := h.Node.file.Hydrate(); err != nil {
 		t.Fatal(err)
 	}
 	r.release(h)

@@ -13,6 +13,7 @@ import (
 
 	"ckptfs/formats"
 	"ckptfs/formats/safetensors"
+	"ckptfs/fs/content"
 	"ckptfs/fs/tree"
 	"ckptfs/fs/view"
 )
@@ -141,7 +142,7 @@ func (v *Volume) viewOf(src *Node, at alias) *Node {
 	}
 	f.Lock()
 	defer f.Unlock()
-	if src.file.load() != nil || f.DamageLocked() != nil || f.WritersLocked() > 0 || f.RecordLocked().ViewHidden || src.file.mapped() {
+	if src.file.LoadLocked() != nil || f.DamageLocked() != nil || f.WritersLocked() > 0 || f.RecordLocked().ViewHidden || src.file.MappedLocked() {
 		return nil
 	}
 	size := f.ViewSizeLocked()
@@ -191,7 +192,7 @@ func (v *Volume) setView(n *Node, s *tree.SetAttr) (tree.Attr, error) {
 	if _, err := v.Setattr(n.view.src, s); err != nil {
 		return tree.Attr{}, err
 	}
-	v.content.kernel.InvalidateData(n.view.src.id, -1, 0) // it knows of the view only
+	v.content.Kernel.InvalidateData(n.view.src.id, -1, 0) // it knows of the view only
 	return v.statView(n)
 }
 
@@ -211,8 +212,8 @@ func (v *Volume) openView(n *Node, flags uint32) (*Handle, error) {
 		return nil, err
 	}
 	n.Pin()
-	v.content.count.handles.Add(1)
-	return &Handle{Node: n, Mode: Cached, KeepCache: true}, nil
+	v.content.Count.Handles.Add(1)
+	return &Handle{Node: n, Mode: content.Cached, KeepCache: true}, nil
 }
 
 // useView makes a view readable; closeView ends it.
@@ -226,8 +227,8 @@ func (v *Volume) useView(n *Node) error {
 	if f.GenLocked() != w.gen {
 		return unix.ESTALE
 	}
-	if err := w.src.file.openSource(); err != nil {
-		return w.src.file.openFailed(err)
+	if err := w.src.file.OpenSourceLocked(); err != nil {
+		return w.src.file.OpenFailed(err)
 	}
 	f.UseLocked(1)
 	if w.plan == nil {
@@ -237,7 +238,7 @@ func (v *Volume) useView(n *Node) error {
 		}
 		if err != nil {
 			f.UseLocked(-1)
-			w.src.file.closeSources()
+			w.src.file.CloseSourcesLocked()
 			return err
 		}
 		w.plan = plan
@@ -247,7 +248,7 @@ func (v *Volume) useView(n *Node) error {
 
 // planView plans the view of an open source. f.mu is held.
 func (v *Volume) planView(n *Node) (*view.View, error) {
-	l, err := n.file.layoutNow()
+	l, err := n.file.LayoutLocked()
 	if err != nil {
 		return nil, err
 	}
@@ -259,7 +260,7 @@ func (v *Volume) closeView(n *Node) {
 	f.Lock()
 	defer f.Unlock()
 	left := f.UseLocked(-1)
-	n.view.src.file.closeSources()
+	n.view.src.file.CloseSourcesLocked()
 	if left == 0 {
 		n.view.plan.Drop()
 	}
@@ -278,9 +279,9 @@ func (v *Volume) readView(h *Handle, p []byte, off int64) (int, error) {
 		return 0, unix.ESTALE
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
-		return 0, w.src.file.readFailed(off, err)
+		return 0, w.src.file.ReadFailed(off, err)
 	}
-	v.content.count.views.add(k)
+	v.content.Count.Views.Add(k)
 	return k, nil
 }
 
@@ -288,7 +289,7 @@ var errViewOvertaken = fmt.Errorf("the view's source has changed: %w", unix.ESTA
 
 // ReadAt reads a view that is in use; errViewOvertaken when what was read may be of newer bytes than the view.
 func (w *viewNode) ReadAt(p []byte, off int64) (int, error) {
-	k, err := w.plan.ReadAt(w.src.file.upToEnd(w.end), p, off)
+	k, err := w.plan.ReadAt(w.src.file.UpTo(w.end), p, off)
 	w.src.file.Lock()
 	defer w.src.file.Unlock()
 	if w.src.file.GenLocked() != w.gen { // noted before a writer gets the file
@@ -324,10 +325,10 @@ func (v *Volume) materialise(n *Node, empty bool) error {
 	defer v.Release(h)
 	if !empty {
 		if err = v.copyView(n, node); err == nil {
-			err = node.file.sync()
+			err = node.file.Sync()
 		}
 		if err == nil {
-			err = v.content.step("view: name")
+			err = v.content.Step("view: name")
 		}
 	}
 	switch {
@@ -349,7 +350,7 @@ func (v *Volume) copyView(n, dst *Node) error {
 	}
 	defer v.closeView(n)
 	dst.file.Lock()
-	w, done, err := dst.file.writable()
+	w, done, err := dst.file.WritableLocked()
 	dst.file.Unlock()
 	if err != nil {
 		return err

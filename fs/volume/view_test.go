@@ -377,7 +377,7 @@ func TestViewOpen(t *testing.T) {
 		}
 		r.equal(when, got, want)
 	}
-	if n := r.content.count.handles.Load(); n != 1 {
+	if n := r.content.Count.Handles.Load(); n != 1 {
 		t.Errorf("%d open files", n)
 	}
 	check("resident")

@@ -94,7 +94,7 @@ func TestViewWrittenCutOff(t *testing.T) {
 	r.mkdir("runs/a")
 	r.write("runs/a/m.pt", src)
 	met := false
-	r.content.step = func(what string) error {
+	r.content.Step = func(what string) error {
 		if what != "view: name" {
 			return nil
 		}

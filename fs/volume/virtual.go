@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"ckptfs/fs/content"
 	"ckptfs/fs/tree"
 	"hash/fnv"
 	"io"
@@ -199,7 +200,7 @@ func (v *Volume) statVirtual(n *Node) (a tree.Attr, err error) {
 
 // restat has the kernel ask again for the attributes of fixed nodes, which are made of the root's.
 func (v *Volume) restat() {
-	var ids []NodeID
+	var ids []content.NodeID
 	v.names.tab.mu.Lock()
 	for _, n := range v.names.tab.virtual {
 		if n.IsFixed() {
@@ -208,7 +209,7 @@ func (v *Volume) restat() {
 	}
 	v.names.tab.mu.Unlock()
 	for _, id := range ids {
-		v.content.kernel.InvalidateData(id, -1, 0)
+		v.content.Kernel.InvalidateData(id, -1, 0)
 	}
 }
 
@@ -253,16 +254,16 @@ func (v *Volume) openVirtual(n *Node, flags uint32) (*Handle, error) {
 	case n.virt.set != nil && (!n.virt.set.current() || !n.virt.set.retain()):
 		return nil, unix.ESTALE
 	}
-	h := &Handle{Node: n, Mode: Cached, KeepCache: true}
+	h := &Handle{Node: n, Mode: content.Cached, KeepCache: true}
 	if n.virt.text != nil {
 		text, err := n.virt.text(v)
 		if err != nil {
 			return nil, err
 		}
-		h = &Handle{Node: n, Mode: Direct, text: text}
+		h = &Handle{Node: n, Mode: content.Direct, text: text}
 	}
 	n.Pin()
-	v.content.count.handles.Add(1)
+	v.content.Count.Handles.Add(1)
 	return h, nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ckptfs/formats/canonical"
+	"ckptfs/fs/content"
 	"ckptfs/fs/tree"
 	"ckptfs/fs/view"
 )
@@ -32,16 +33,18 @@ func (artifactDir) lookup(v *Volume, name string) (virtual, error) {
 		return virtual{}, err
 	}
 	n := found.(identified).n
-	w, err := v.tensorView(n, func(f *file) bool { return v.artifacts.Has(uint64(n.id), f.GenLocked(), f.RecordLocked().Manifest, id) })
+	w, err := v.tensorView(n, func(f *content.File) bool {
+		return v.artifacts.Has(uint64(n.id), f.GenLocked(), f.RecordLocked().Manifest, id)
+	})
 	w.stat = func(v *Volume) (tree.Attr, error) { return v.statReachable(n) }
 	return w, err
 }
 
 // tensorView is a safetensors file of the tensors of n, whose reference it takes; ENOENT when still says that n is not what it was, with f.mu held.
-func (v *Volume) tensorView(n *Node, still func(f *file) bool) (virtual, error) {
+func (v *Volume) tensorView(n *Node, still func(f *content.File) bool) (virtual, error) {
 	f := n.file
 	f.Lock()
-	l, err := n.file.layoutNow()
+	l, err := n.file.LayoutLocked()
 	gen := f.GenLocked()
 	if err == nil && !still(f) {
 		err = unix.ENOENT // written just now

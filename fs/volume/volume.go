@@ -39,6 +39,7 @@ import (
 	"ckptfs/fs/artifacts"
 	"ckptfs/fs/assemble"
 	"ckptfs/fs/bases"
+	"ckptfs/fs/content"
 	"ckptfs/fs/inspect"
 	"ckptfs/fs/models"
 	"ckptfs/fs/pack"
@@ -98,7 +99,7 @@ type Volume struct {
 	pack  *pack.Packer
 
 	names   *Names
-	content *contentFiles
+	content *content.Files
 
 	steps   *steps.Steps
 	inspect *inspect.Inspector
@@ -243,7 +244,7 @@ func (v *Volume) open(o Options, format *tree.Format) error {
 	}
 	v.pack = pack.New(v.store, packing)
 
-	v.content = newContentFiles(fileParts{
+	v.content = content.New(content.Parts{
 		ID: format.ID, ReadOnly: v.readOnly, Store: v.store, Assemble: v.asm, Pack: v.pack, Epoch: v.lock.Epoch, Now: v.now, Report: v.report,
 		Events: events{v},
 	})
@@ -305,7 +306,7 @@ func (v *Volume) recover() error {
 		s.run()
 		v.hot.grew.Store(true) // what was made hollow has to be durable, too, before an end is called clean
 		if s.newBoot && s.blind {
-			v.content.doubt = true
+			v.content.Doubt = true
 		} else if err := v.lock.Trust(); err != nil {
 			return fmt.Errorf("recovery: %w", err)
 		}
@@ -341,10 +342,10 @@ func (v *Volume) Dir() string { return v.dir }
 func (v *Volume) Root() *Node { return v.names.root }
 
 // Attach tells the volume who mounts it, how, and whether files in place may be read and written by the kernel itself.
-func (v *Volume) Attach(k Kernel, mountpoint string, passthrough bool, mode, reason string) {
-	v.content.kernel = k
+func (v *Volume) Attach(k content.Kernel, mountpoint string, passthrough bool, mode, reason string) {
+	v.content.Kernel = k
 	v.mountpoint, v.mode, v.modeReason = mountpoint, mode, reason
-	v.content.passthrough.Store(passthrough)
+	v.content.Passthrough.Store(passthrough)
 }
 
 // Close ends the background work and gives the store up. What was not packed stays resident. ctx bounds nothing yet
@@ -362,7 +363,7 @@ func (v *Volume) Close(context.Context) error {
 		v.hydrator.stop()
 		v.hot.stop()
 	}
-	clean := v.idle() && !v.content.doubt
+	clean := v.idle() && !v.content.Doubt
 	if clean && v.hot.grew.Load() {
 		// A clean end says that the caches can be believed after a boot too.
 		if err := v.names.syncTree(); err != nil {

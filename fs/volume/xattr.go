@@ -195,7 +195,7 @@ func (v *Volume) changeXattr(n *Node, f func(path string, follow bool) error) er
 	defer n.file.Unlock()
 	err := n.onInode(f)
 	if err == nil {
-		n.file.touched()
+		n.file.TouchedLocked()
 	}
 	return err
 }

@@ -1,4 +1,4 @@
-package volume
+package content
 
 import (
 	"fmt"
@@ -7,10 +7,10 @@ import (
 	"ckptfs/index/manifest"
 )
 
-// whole reads a manifest and its chunk lists, from the segments, and looks whether the index has every chunk, and every
+// Complete reads a manifest and its chunk lists, from the segments, and looks whether the index has every chunk, and every
 // base of a delta. It decodes no chunk: what rots in one is found by check. An error that wraps cas.ErrCorrupt or cas.ErrNotFound says that the file cannot
 // be read by its manifest.
-func (c *contentFiles) whole(h cas.Hash) (*manifest.Manifest, error) {
+func (c *Files) Complete(h cas.Hash) (*manifest.Manifest, error) {
 	p, err := c.store.Get(h, nil)
 	if err != nil {
 		return nil, fmt.Errorf("manifest: %w", err)

@@ -1,18 +1,18 @@
-package volume
+package content
 
 import (
 	"golang.org/x/sys/unix"
 )
 
 // Fallocate is fallocate(2).
-func (h *fileHandle) Fallocate(mode uint32, off, n int64) error {
+func (h *Handle) Fallocate(mode uint32, off, n int64) error {
 	f := h.f
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.Mu.Lock()
+	defer f.Mu.Unlock()
 	if err := f.beginWrite(); err != nil {
 		return err
 	}
-	w, done, err := f.writable()
+	w, done, err := f.WritableLocked()
 	if err != nil {
 		return err
 	}
@@ -29,10 +29,10 @@ func (h *fileHandle) Fallocate(mode uint32, off, n int64) error {
 }
 
 // Seek answers SEEK_DATA and SEEK_HOLE. What is packed counts as data throughout.
-func (h *fileHandle) Seek(off int64, whence int) (int64, error) {
+func (h *Handle) Seek(off int64, whence int) (int64, error) {
 	f := h.f
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.Mu.Lock()
+	defer f.Mu.Unlock()
 	if f.raw != nil {
 		// The descriptor's own position is never used: reads and writes give their offsets.
 		return unix.Seek(int(f.raw.Fd()), off, whence)
@@ -41,10 +41,10 @@ func (h *fileHandle) Seek(off int64, whence int) (int64, error) {
 	if f.asm != nil {
 		size = f.asm.Size()
 	}
-	return seekDense(off, whence, size)
+	return SeekDense(off, whence, size)
 }
 
-func seekDense(off int64, whence int, size int64) (int64, error) {
+func SeekDense(off int64, whence int, size int64) (int64, error) {
 	if off < 0 || off >= size {
 		return 0, unix.ENXIO
 	}

@@ -1,4 +1,4 @@
-package volume
+package content
 
 import (
 	"ckptfs/cas"
@@ -14,15 +14,15 @@ import (
 // maxSummed bounds the files that get a checksum, in bytes: only files with holes are that long.
 const maxSummed = 1 << 30
 
-// sumHolds reports whether a record's checksum speaks of the file as st describes it: neither was written since by
+// SumHolds reports whether a record's checksum speaks of the file as st describes it: neither was written since by
 // somebody else. f.mu is held.
-func sumHolds(rec *tree.Record, st *unix.Stat_t) bool {
+func SumHolds(rec *tree.Record, st *unix.Stat_t) bool {
 	mtime, ok := tree.Nanoseconds(st.Mtim)
 	return rec.Summed && ok && rec.Mtime == mtime && int64(rec.Size) == st.Size
 }
 
-// sum makes the checksum of a plain file that nobody writes, unless it has one. did: its bytes were read.
-func (f *file) sum(ctx context.Context) (did bool, err error) {
+// Sum makes the checksum of a plain file that nobody writes, unless it has one. did: its bytes were read.
+func (f *File) Sum(ctx context.Context) (did bool, err error) {
 	raw, gen, before, err := f.beginSum()
 	if raw == nil || err != nil {
 		return false, err
@@ -36,9 +36,9 @@ func (f *file) sum(ctx context.Context) (did bool, err error) {
 		f.c.events.Unsummed(f)
 		return false, nil
 	}
-	h, size, err := sumOf(ctx, raw)
+	h, size, err := SumOf(ctx, raw)
 	if err == nil {
-		err = f.c.step("sum: read")
+		err = f.c.Step("sum: read")
 	}
 	if err != nil || size != st.Size {
 		return true, err
@@ -47,13 +47,13 @@ func (f *file) sum(ctx context.Context) (did bool, err error) {
 }
 
 // beginSum opens a file that wants a checksum; nil for others.
-func (f *file) beginSum() (raw *os.File, gen uint64, before unix.Stat_t, err error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if err = f.load(); err == nil && !f.rec.Packed() {
-		err = f.vet()
+func (f *File) beginSum() (raw *os.File, gen uint64, before unix.Stat_t, err error) {
+	f.Mu.Lock()
+	defer f.Mu.Unlock()
+	if err = f.LoadLocked(); err == nil && !f.Rec.Packed() {
+		err = f.VetLocked()
 	}
-	if err != nil || f.rec.Packed() || f.rec.Emptying || f.damaged != nil || f.dirty || f.writers > 0 || f.node.Dead() || f.c.readOnly {
+	if err != nil || f.Rec.Packed() || f.Rec.Emptying || f.damaged != nil || f.dirty || f.writers > 0 || f.node.Dead() || f.c.readOnly {
 		return nil, 0, before, err
 	}
 	if err := f.node.Stat(&before); err != nil {
@@ -61,20 +61,20 @@ func (f *file) beginSum() (raw *os.File, gen uint64, before unix.Stat_t, err err
 	}
 	_, mok := tree.Nanoseconds(before.Mtim)
 	_, cok := tree.Nanoseconds(before.Ctim)
-	if !mok || !cok || before.Size == 0 || before.Size > maxSummed || sumHolds(&f.rec, &before) && f.rec.Epoch == f.c.epoch() {
+	if !mok || !cok || before.Size == 0 || before.Size > maxSummed || SumHolds(&f.Rec, &before) && f.Rec.Epoch == f.c.epoch() {
 		return nil, 0, before, nil
 	}
-	raw, err = f.openQuietly()
+	raw, err = f.OpenQuietly()
 	return raw, f.gen, before, err
 }
 
 // endSum writes the record, unless the file was touched meanwhile. before and st are the inode before and after it was
 // opened.
-func (f *file) endSum(gen uint64, h cas.Hash, before, st unix.Stat_t) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+func (f *File) endSum(gen uint64, h cas.Hash, before, st unix.Stat_t) error {
+	f.Mu.Lock()
+	defer f.Mu.Unlock()
 	var now unix.Stat_t
-	if f.gen != gen || f.dirty || f.writers > 0 || f.rec.Packed() || f.node.Dead() {
+	if f.gen != gen || f.dirty || f.writers > 0 || f.Rec.Packed() || f.node.Dead() {
 		return nil
 	}
 	if err := f.node.Stat(&now); err != nil {
@@ -84,8 +84,8 @@ func (f *file) endSum(gen uint64, h cas.Hash, before, st unix.Stat_t) error {
 		f.c.events.Unsummed(f)
 		return nil
 	}
-	rec := f.rec
-	held := sumHolds(&rec, &now)
+	rec := f.Rec
+	held := SumHolds(&rec, &now)
 	if held && rec.Sum != h {
 		f.c.report(slog.LevelWarn, "a file is not what it was before the host went down: what was written and not synced was lost, or its bytes are damaged",
 			"path", f.node.Path())
@@ -95,30 +95,30 @@ func (f *file) endSum(gen uint64, h cas.Hash, before, st unix.Stat_t) error {
 	}
 	rec.Summed, rec.Sum, rec.Size, rec.Epoch = true, h, uint32(now.Size), f.c.epoch()
 	rec.Mtime, _ = tree.Nanoseconds(now.Mtim)
-	if err := f.c.step("sum: record"); err != nil {
+	if err := f.c.Step("sum: record"); err != nil {
 		return err
 	}
 	f.c.events.Unsynced(f) // a clean end has to make the bytes durable that the record speaks of
 	f.moved = true
-	return f.writeRecord(rec)
+	return f.WriteRecordLocked(rec)
 }
 
 // unsum takes the checksum of a plain file away, before anything is done to the file or after its inode was changed. f.mu is
 // held.
-func (f *file) unsum() error {
-	if !f.rec.Summed {
+func (f *File) unsum() error {
+	if !f.Rec.Summed {
 		return nil
 	}
-	if err := f.c.step("unsum"); err != nil {
+	if err := f.c.Step("unsum"); err != nil {
 		return err
 	}
 	f.c.events.Unsynced(f) // a clean end has to make it durable that it is gone
 	f.moved = true
-	return f.writeRecord(tree.Record{ViewHidden: f.rec.ViewHidden, Literal: f.rec.Literal})
+	return f.WriteRecordLocked(tree.Record{ViewHidden: f.Rec.ViewHidden, Literal: f.Rec.Literal})
 }
 
-// sumOf reads a file to its end.
-func sumOf(ctx context.Context, raw *os.File) (h cas.Hash, size int64, err error) {
+// SumOf reads a file to its end.
+func SumOf(ctx context.Context, raw *os.File) (h cas.Hash, size int64, err error) {
 	return cas.SumReader(&stoppable{ctx, io.NewSectionReader(raw, 0, maxSummed+1)})
 }
 

@@ -1,4 +1,4 @@
-package volume
+package content
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 	"ckptfs/fs/tree"
 )
 
-// file is the state of a regular file. Lock order: file.mu, then Volume.ns, then table.mu and fdCache.mu.
+// File is the state of a regular file. Lock order: file.mu, then Volume.ns, then table.mu and fdCache.mu.
 //
 // Invariants, under mu:
 //
@@ -26,15 +26,15 @@ import (
 //	raw != nil         implies !rec.Hollow and users() > 0
 //	rw                 implies raw != nil
 //	moved              if the inode's times were ever not those that programs see
-type file struct {
-	c    *contentFiles
+type File struct {
+	c    *Files
 	node inode
 
-	mu   sync.Mutex
+	Mu   sync.Mutex
 	cond sync.Cond // hydrating ended, writers changed
 
 	loaded  bool // rec and damaged are known
-	rec     tree.Record
+	Rec     tree.Record
 	damaged error // why the file cannot be opened
 	vetted  bool  // known not to be a hollow file that lost its record
 	moved   bool  // a transition was made of it
@@ -74,37 +74,37 @@ type file struct {
 	asmOf cas.Hash // the manifest of asm; guarded by mu
 }
 
-func newFile(c *contentFiles, n inode) *file {
-	f := &file{c: c, node: n}
-	f.cond.L = &f.mu
+func NewFile(c *Files, n inode) *File {
+	f := &File{c: c, node: n}
+	f.cond.L = &f.Mu
 	return f
 }
 
-func (f *file) users() int { return f.pass + f.cached + f.direct + f.inside }
+func (f *File) users() int { return f.pass + f.cached + f.direct + f.inside }
 
-// load reads the file's record once. f.mu is held.
-func (f *file) load() error {
+// LoadLocked reads the file's record once. f.mu is held.
+func (f *File) LoadLocked() error {
 	if f.loaded {
 		return nil
 	}
 	rec, err := f.node.ReadRecord()
 	switch {
 	case errors.Is(err, tree.ErrNoRecord):
-		f.rec = tree.Record{} // what a transition that failed left here
+		f.Rec = tree.Record{} // what a transition that failed left here
 	case err != nil && errors.As(err, new(unix.Errno)):
 		return err
 	case err != nil:
 		f.damaged = fmt.Errorf("%w: %w", err, unix.EIO)
 	default:
-		f.rec, f.vetted = rec, true
+		f.Rec, f.vetted = rec, true
 		if rec.Emptying && !f.c.readOnly { // it was cut off
 			if err := f.finishEmptying(); err != nil {
 				return err
 			}
 		}
-		if f.c.doubt && rec.Packed() && !rec.Hollow {
+		if f.c.Doubt && rec.Packed() && !rec.Hollow {
 			// Recovery could not look here. Bytes put in place since are in the hot list, whose nodes are loaded.
-			if err := f.disbelieve(); err != nil {
+			if err := f.DisbelieveLocked(); err != nil {
 				return err
 			}
 		}
@@ -113,34 +113,34 @@ func (f *file) load() error {
 	return nil
 }
 
-// writeRecord stores rec in the inode and, if that went well, here. f.mu is held.
-func (f *file) writeRecord(rec tree.Record) error {
+// WriteRecordLocked stores rec in the inode and, if that went well, here. f.mu is held.
+func (f *File) WriteRecordLocked(rec tree.Record) error {
 	if err := f.node.WriteRecord(&rec); err != nil {
 		return err
 	}
-	f.rec = rec
+	f.Rec = rec
 	return nil
 }
 
 // touch moves the change time that programs see to now, of a file whose record keeps it: something was done to its inode. f.mu
 // is held.
-func (f *file) touch() error {
-	if err := f.load(); err != nil {
+func (f *File) touch() error {
+	if err := f.LoadLocked(); err != nil {
 		return err
 	}
-	if !f.rec.Packed() {
+	if !f.Rec.Packed() {
 		if f.node.Dead() {
 			return nil
 		}
 		return f.unsum() // which moves the inode's
 	}
-	rec := f.rec
+	rec := f.Rec
 	rec.Ctime = f.c.now().UnixNano()
-	return f.writeRecord(rec)
+	return f.WriteRecordLocked(rec)
 }
 
-// openQuietly opens the inode for reading on the daemon's own account: the file's access time is the user's.
-func (f *file) openQuietly() (*os.File, error) {
+// OpenQuietly opens the inode for reading on the daemon's own account: the file's access time is the user's.
+func (f *File) OpenQuietly() (*os.File, error) {
 	own, err := f.node.Open(unix.O_RDONLY | unix.O_NOATIME)
 	if err == unix.EPERM { // a file of another owner, and no privileges
 		return f.node.Open(unix.O_RDONLY)
@@ -149,7 +149,7 @@ func (f *file) openQuietly() (*os.File, error) {
 }
 
 // openRaw makes f.raw the bytes in place, for writing too if write is set. f.mu is held.
-func (f *file) openRaw(write bool) error {
+func (f *File) openRaw(write bool) error {
 	if f.raw != nil && (f.rw || !write) {
 		return nil
 	}
@@ -158,10 +158,10 @@ func (f *file) openRaw(write bool) error {
 	switch {
 	case write:
 		raw, err = f.node.Open(unix.O_RDWR)
-	case f.rec.Emptying: // and the store may not be changed
+	case f.Rec.Emptying: // and the store may not be changed
 		raw, err = emptyFile()
 	case f.c.readOnly:
-		raw, err = f.openQuietly()
+		raw, err = f.OpenQuietly()
 	default:
 		raw, err = f.node.Open(unix.O_RDONLY)
 	}
@@ -181,7 +181,7 @@ func emptyFile() (*os.File, error) {
 }
 
 // setRaw replaces f.raw, which may be nil before and after. f.mu is held.
-func (f *file) setRaw(raw *os.File, rw bool) {
+func (f *File) setRaw(raw *os.File, rw bool) {
 	f.io.Lock()
 	defer f.io.Unlock()
 	if f.raw != nil {
@@ -190,12 +190,12 @@ func (f *file) setRaw(raw *os.File, rw bool) {
 	f.raw, f.rw = raw, rw
 }
 
-// vet finds a hollow file that lost its record: the store was copied without attributes. f.mu is held.
-func (f *file) vet() error {
+// VetLocked finds a hollow file that lost its record: the store was copied without attributes. f.mu is held.
+func (f *File) VetLocked() error {
 	if f.vetted || f.damaged != nil {
 		return nil
 	}
-	raw, err := f.openQuietly()
+	raw, err := f.OpenQuietly()
 	if err != nil {
 		return err
 	}
@@ -203,7 +203,7 @@ func (f *file) vet() error {
 	head := make([]byte, tree.HeaderSize)
 	if k, err := raw.ReadAt(head, 0); err != nil && err != io.EOF {
 		return err
-	} else if tree.LooksHollow(head[:k], f.c.id) {
+	} else if tree.LooksHollow(head[:k], f.c.ID) {
 		f.damaged = errUnrecorded
 		return nil
 	}
@@ -215,11 +215,11 @@ func (f *file) vet() error {
 var errUnrecorded = fmt.Errorf("the bytes are packed and the file lost its attribute %s (was the store copied without xattrs?): %w", tree.XattrName, unix.EIO)
 
 // openAsm makes f.asm the packed file. f.mu is held.
-func (f *file) openAsm() error {
-	if f.asm != nil && f.asmOf == f.rec.Manifest { // else a transition failed halfway
+func (f *File) openAsm() error {
+	if f.asm != nil && f.asmOf == f.Rec.Manifest { // else a transition failed halfway
 		return nil
 	}
-	asm, err := f.c.asm.Open(f.rec.Manifest)
+	asm, err := f.c.asm.Open(f.Rec.Manifest)
 	if err != nil {
 		return err
 	}
@@ -228,35 +228,35 @@ func (f *file) openAsm() error {
 	if f.asm != nil {
 		f.asm.Close()
 	}
-	f.asm, f.asmOf = asm, f.rec.Manifest
+	f.asm, f.asmOf = asm, f.Rec.Manifest
 	return nil
 }
 
-// openSource makes the file readable through read. f.mu is held.
-func (f *file) openSource() error {
+// OpenSourceLocked makes the file readable through read. f.mu is held.
+func (f *File) OpenSourceLocked() error {
 	if f.damaged != nil {
 		return f.damaged
 	}
-	if f.rec.Hollow {
+	if f.Rec.Hollow {
 		return f.openAsm()
 	}
 	return f.openRaw(false)
 }
 
-// closeSources ends what openSource began once nobody reads. f.mu is held.
-func (f *file) closeSources() {
+// CloseSourcesLocked ends what openSource began once nobody reads. f.mu is held.
+func (f *File) CloseSourcesLocked() {
 	if f.users() == 0 {
-		f.closeAll()
+		f.CloseAll()
 	}
 }
 
-// closeAll closes what reads go to.
-func (f *file) closeAll() {
+// CloseAll closes what reads go to.
+func (f *File) CloseAll() {
 	f.setRaw(nil, false)
 	f.closeAsm()
 }
 
-func (f *file) closeAsm() {
+func (f *File) closeAsm() {
 	f.io.Lock()
 	defer f.io.Unlock()
 	if f.asm != nil {
@@ -269,12 +269,12 @@ func (f *file) closeAsm() {
 var errNoSource = errors.New("no source")
 
 // read fills p from the file at off: from the bytes in place if they are open, else from the manifest, as packed says.
-func (f *file) read(p []byte, off int64) (n int, packed bool, err error) {
+func (f *File) read(p []byte, off int64) (n int, packed bool, err error) {
 	return f.readWithin(p, off, math.MaxInt64)
 }
 
 // readWithin is read for who reads no further than end.
-func (f *file) readWithin(p []byte, off, end int64) (n int, packed bool, err error) {
+func (f *File) readWithin(p []byte, off, end int64) (n int, packed bool, err error) {
 	f.io.RLock()
 	defer f.io.RUnlock()
 	switch {
@@ -293,7 +293,7 @@ func (f *file) readWithin(p []byte, off, end int64) (n int, packed bool, err err
 }
 
 // lend is read without a copy; nil: it takes one.
-func (f *file) lend(n int, off int64) (*assemble.Loan, int, error) {
+func (f *File) lend(n int, off int64) (*assemble.Loan, int, error) {
 	f.io.RLock()
 	defer f.io.RUnlock()
 	if f.raw != nil || f.asm == nil {
@@ -302,17 +302,17 @@ func (f *file) lend(n int, off int64) (*assemble.Loan, int, error) {
 	return f.asm.Lend(off, int64(n), math.MaxInt64)
 }
 
-var _ io.ReaderAt = (*file)(nil)
+var _ io.ReaderAt = (*File)(nil)
 
 // ReadAt makes the file's present bytes an io.ReaderAt for this process.
-func (f *file) ReadAt(p []byte, off int64) (int, error) { return upTo{f, math.MaxInt64}.ReadAt(p, off) }
+func (f *File) ReadAt(p []byte, off int64) (int, error) { return upTo{f, math.MaxInt64}.ReadAt(p, off) }
 
-// upToEnd is the file's present bytes for who reads no further than end.
-func (f *file) upToEnd(end int64) io.ReaderAt { return upTo{f, end} }
+// UpTo is the file's present bytes for who reads no further than end.
+func (f *File) UpTo(end int64) io.ReaderAt { return upTo{f, end} }
 
 // upTo is a file that is read no further than end.
 type upTo struct {
-	f   *file
+	f   *File
 	end int64
 }
 
@@ -325,35 +325,35 @@ func (u upTo) ReadAt(p []byte, off int64) (int, error) {
 }
 
 // changed notes that the bytes may differ from now on from what was packed. f.mu is held.
-func (f *file) changed() {
+func (f *File) changed() {
 	f.gen++
 	f.dirty = true
 	f.opens = 0
-	f.stopPacking()
+	f.StopPackingLocked()
 }
 
-// stopPacking ends a packing of bytes that nobody wants any more. f.mu is held.
-func (f *file) stopPacking() {
+// StopPackingLocked ends a packing of bytes that nobody wants any more. f.mu is held.
+func (f *File) StopPackingLocked() {
 	if f.cancelPack != nil {
 		f.cancelPack()
 	}
 }
 
-// sync makes the inode durable: bytes, record, attributes and, on the filesystems in use, its name. No lock is held.
-func (f *file) sync() error {
-	f.mu.Lock()
+// Sync makes the inode durable: bytes, record, attributes and, on the filesystems in use, its name. No lock is held.
+func (f *File) Sync() error {
+	f.Mu.Lock()
 	raw := f.raw
 	if raw == nil {
 		own, err := f.node.Open(unix.O_RDONLY)
 		if err != nil {
-			f.mu.Unlock()
+			f.Mu.Unlock()
 			return err
 		}
 		defer own.Close()
 		raw = own
 	}
 	fd, err := unix.FcntlInt(raw.Fd(), unix.F_DUPFD_CLOEXEC, 3)
-	f.mu.Unlock()
+	f.Mu.Unlock()
 	if err != nil {
 		return err
 	}
@@ -364,9 +364,9 @@ func (f *file) sync() error {
 // errNotRegular: a command that needs a regular file got something else.
 var errNotRegular = errors.New("not a regular file")
 
-// readFailed logs a failed read with what it struck, and returns what the program gets.
-func (f *file) readFailed(off int64, err error) error {
-	f.c.count.readErrs.Add(1)
+// ReadFailed logs a failed read with what it struck, and returns what the program gets.
+func (f *File) ReadFailed(off int64, err error) error {
+	f.c.Count.ReadErrs.Add(1)
 	args := []any{"path", f.node.Path(), "offset", off, "reason", err}
 	var ae *assemble.Error
 	if errors.As(err, &ae) {
@@ -376,10 +376,10 @@ func (f *file) readFailed(off int64, err error) error {
 	return unix.EIO
 }
 
-// openFailed is readFailed for what was damaged; other errors of an open are the caller's to see.
-func (f *file) openFailed(err error) error {
+// OpenFailed is readFailed for what was damaged; other errors of an open are the caller's to see.
+func (f *File) OpenFailed(err error) error {
 	if errors.Is(err, cas.ErrCorrupt) || errors.Is(err, cas.ErrNotFound) || errors.Is(err, cas.ErrNewer) {
-		return f.readFailed(0, err)
+		return f.ReadFailed(0, err)
 	}
 	return err
 }

@@ -1,4 +1,4 @@
-package volume
+package content
 
 import (
 	"context"
@@ -12,63 +12,63 @@ import (
 )
 
 // Lock takes the file's mu: what its transitions and its writers wait for. It comes before every other lock.
-func (f *file) Lock() { f.mu.Lock() }
+func (f *File) Lock() { f.Mu.Lock() }
 
 // Unlock gives mu back.
-func (f *file) Unlock() { f.mu.Unlock() }
+func (f *File) Unlock() { f.Mu.Unlock() }
 
 // Node is the inode that the file is the bytes of.
-func (f *file) Node() inode { return f.node }
+func (f *File) Node() inode { return f.node }
 
 // RecordLocked is the file's record, once it was loaded.
-func (f *file) RecordLocked() tree.Record { return f.rec }
+func (f *File) RecordLocked() tree.Record { return f.Rec }
 
 // GenLocked counts everything that may change the bytes.
-func (f *file) GenLocked() uint64 { return f.gen }
+func (f *File) GenLocked() uint64 { return f.gen }
 
 // DamageLocked is why the file cannot be opened, or nil.
-func (f *file) DamageLocked() error { return f.damaged }
+func (f *File) DamageLocked() error { return f.damaged }
 
 // WritersLocked is how many handles may write.
-func (f *file) WritersLocked() int { return f.writers }
+func (f *File) WritersLocked() int { return f.writers }
 
 // DirtyLocked reports whether the file changed since it was packed or found to stay as it is.
-func (f *file) DirtyLocked() bool { return f.dirty }
+func (f *File) DirtyLocked() bool { return f.dirty }
 
 // HydratingLocked reports whether the bytes are being written from the manifest.
-func (f *file) HydratingLocked() bool { return f.hydrating }
+func (f *File) HydratingLocked() bool { return f.hydrating }
 
 // UsersLocked is how many handles and readers of this process there are.
-func (f *file) UsersLocked() int { return f.users() }
+func (f *File) UsersLocked() int { return f.users() }
 
 // OpenLocked reports whether a program has the file open.
-func (f *file) OpenLocked() bool { return f.pass+f.cached+f.direct > 0 }
+func (f *File) OpenLocked() bool { return f.pass+f.cached+f.direct > 0 }
 
 // SetDirtyLocked has the file packed: nobody knows whether it is.
-func (f *file) SetDirtyLocked() { f.dirty = true }
+func (f *File) SetDirtyLocked() { f.dirty = true }
 
 // MendLocked takes a damage away: the record was mended.
-func (f *file) MendLocked() { f.damaged, f.vetted, f.loaded = nil, true, true }
+func (f *File) MendLocked() { f.damaged, f.vetted, f.loaded = nil, true, true }
 
 // UseLocked counts readers of this process in or out, for whom the source is open, and returns how many there are.
-func (f *file) UseLocked(more int) (left int) {
+func (f *File) UseLocked(more int) (left int) {
 	f.inside += more
 	return f.inside
 }
 
 // NewLocked says that the file was made just now.
-func (f *file) NewLocked() { f.loaded, f.vetted = true, true }
+func (f *File) NewLocked() { f.loaded, f.vetted = true, true }
 
 // AwaitRelease waits until every writer that was closed is released, or ctx ends.
-func (f *file) AwaitRelease(ctx context.Context) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+func (f *File) AwaitRelease(ctx context.Context) {
+	f.Mu.Lock()
+	defer f.Mu.Unlock()
 	if f.writers == 0 || f.flushed < f.writers {
 		return
 	}
 	stop := context.AfterFunc(ctx, func() {
-		f.mu.Lock()
-		defer f.mu.Unlock()
+		f.Mu.Lock()
+		defer f.Mu.Unlock()
 		f.cond.Broadcast()
 	})
 	defer stop()
@@ -78,13 +78,13 @@ func (f *file) AwaitRelease(ctx context.Context) {
 }
 
 // PackedLocked reports whether the file has a manifest.
-func (f *file) PackedLocked() bool { return f.rec.Packed() }
+func (f *File) PackedLocked() bool { return f.Rec.Packed() }
 
 // MovedLocked reports whether a transition was made of the file: what was seen of its inode before the lock may be old.
-func (f *file) MovedLocked() bool { return f.moved }
+func (f *File) MovedLocked() bool { return f.moved }
 
 // PackedSizeLocked is the length that the manifest says of a packed file that is open; 0 for others.
-func (f *file) PackedSizeLocked() int64 {
+func (f *File) PackedSizeLocked() int64 {
 	if f.asm == nil {
 		return 0
 	}
@@ -92,25 +92,25 @@ func (f *file) PackedSizeLocked() int64 {
 }
 
 // HideViewLocked sets whether the file is without its view.
-func (f *file) HideViewLocked(hidden bool) error {
-	rec := f.rec
+func (f *File) HideViewLocked(hidden bool) error {
+	rec := f.Rec
 	if rec.ViewHidden == hidden {
 		return nil
 	}
 	rec.ViewHidden = hidden
-	return f.writeRecord(rec)
+	return f.WriteRecordLocked(rec)
 }
 
 // ViewSizeLocked is the size of the file's view, or 0. Of a file that is not packed it is measured once for each generation of its bytes.
-func (f *file) ViewSizeLocked() int64 {
-	if f.rec.Packed() {
-		return f.rec.ViewSize
+func (f *File) ViewSizeLocked() int64 {
+	if f.Rec.Packed() {
+		return f.Rec.ViewSize
 	}
 	if f.viewGen == f.gen+1 { // measured
 		return f.viewSize
 	}
 	f.viewGen, f.viewSize = f.gen+1, 0
-	raw, err := f.openQuietly()
+	raw, err := f.OpenQuietly()
 	if err != nil {
 		return 0
 	}
@@ -119,7 +119,7 @@ func (f *file) ViewSizeLocked() int64 {
 	if err != nil {
 		return 0
 	}
-	layout, err := f.detect(raw, st.Size())
+	layout, err := f.Detect(raw, st.Size())
 	if err != nil {
 		return 0
 	}
@@ -127,16 +127,16 @@ func (f *file) ViewSizeLocked() int64 {
 	return f.viewSize
 }
 
-// touched is touch after something that succeeded. f.mu is held.
-func (f *file) touched() {
+// TouchedLocked is touch after something that succeeded. f.mu is held.
+func (f *File) TouchedLocked() {
 	if err := f.touch(); err != nil {
 		f.c.report(slog.LevelWarn, "the change time of a file was not kept", "path", f.node.Path(), "reason", err)
 	}
 }
 
-// header reads the header of a hollow file. f.mu is held.
-func (f *file) header() (tree.Header, error) {
-	raw, err := f.openQuietly()
+// HeaderLocked reads the header of a hollow file. f.mu is held.
+func (f *File) HeaderLocked() (tree.Header, error) {
+	raw, err := f.OpenQuietly()
 	if err != nil {
 		return tree.Header{}, err
 	}
@@ -146,7 +146,7 @@ func (f *file) header() (tree.Header, error) {
 		return tree.Header{}, err
 	}
 	h, err := tree.DecodeHeader(head)
-	if err == nil && h.Store != f.c.id {
+	if err == nil && h.Store != f.c.ID {
 		err = fmt.Errorf("header of a hollow file: of another store: %w", cas.ErrCorrupt)
 	}
 	return h, err

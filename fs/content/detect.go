@@ -1,4 +1,4 @@
-package volume
+package content
 
 import (
 	"io"
@@ -14,10 +14,10 @@ import (
 
 // A file of raw bytes may be described by another in its folder, of the same owner (detect.Named). Programs write the data first: what is
 // only known by another is packed when that is there, or describedWait after it was written.
-const describedWait = 5 * time.Second
+const DescribedWait = 5 * time.Second
 
-// detect finds the layout of a file's present bytes.
-func (f *file) detect(raw io.ReaderAt, size int64) (*formats.Layout, error) {
+// Detect finds the layout of a file's present bytes.
+func (f *File) Detect(raw io.ReaderAt, size int64) (*formats.Layout, error) {
 	p := f.node.Path()
 	return detect.Named(path.Base(p), raw, size, func(name string) (io.ReaderAt, int64, func(), error) {
 		return f.beside(path.Join(path.Dir(p), name))
@@ -26,7 +26,7 @@ func (f *file) detect(raw io.ReaderAt, size int64) (*formats.Layout, error) {
 
 // beside opens another file of n's owner. It takes none of its locks, since who calls may have n's, and it may be n, or be described by
 // n: should a transition change it meanwhile, what is read is no description.
-func (f *file) beside(p string) (r io.ReaderAt, size int64, done func(), err error) {
+func (f *File) beside(p string) (r io.ReaderAt, size int64, done func(), err error) {
 	opened, err := f.node.OpenBeside(p, unix.O_RDONLY|unix.O_NONBLOCK)
 	if err != nil {
 		return nil, 0, nil, err
@@ -61,33 +61,33 @@ func (f *file) beside(p string) (r io.ReaderAt, size int64, done func(), err err
 }
 
 // Awaits reports whether the file that describes this one may still come, or be written just now: nothing is known of it by itself.
-func (p *packing) Awaits(l *formats.Layout) bool {
+func (p *Packing) Awaits(l *formats.Layout) bool {
 	return l.Format == formats.BlobLayout(0).Format && detect.Awaited(path.Base(p.f.node.Path())) &&
-		p.f.c.now().Sub(time.Unix(p.st.Mtim.Unix())) <= describedWait
+		p.f.c.now().Sub(time.Unix(p.st.Mtim.Unix())) <= DescribedWait
 }
 
-// layoutNow is the layout of a file's present bytes. f.mu is held.
-func (f *file) layoutNow() (*formats.Layout, error) {
-	if err := f.load(); err != nil {
+// LayoutLocked is the layout of a file's present bytes. f.mu is held.
+func (f *File) LayoutLocked() (*formats.Layout, error) {
+	if err := f.LoadLocked(); err != nil {
 		return nil, err
 	}
 	if f.damaged != nil {
 		return nil, f.damaged
 	}
-	if f.rec.Packed() {
-		m, err := f.c.asm.Manifest(f.rec.Manifest)
+	if f.Rec.Packed() {
+		m, err := f.c.asm.Manifest(f.Rec.Manifest)
 		if err != nil {
 			return nil, err
 		}
 		return m.Layout(), nil
 	}
-	if err := f.vet(); err != nil {
+	if err := f.VetLocked(); err != nil {
 		return nil, err
 	}
 	if f.damaged != nil {
 		return nil, f.damaged
 	}
-	raw, err := f.openQuietly()
+	raw, err := f.OpenQuietly()
 	if err != nil {
 		return nil, err
 	}
@@ -96,19 +96,19 @@ func (f *file) layoutNow() (*formats.Layout, error) {
 	if err != nil {
 		return nil, err
 	}
-	return f.detect(raw, st.Size())
+	return f.Detect(raw, st.Size())
 }
 
-// rawSize is the number of a file's bytes that are in place.
-func (f *file) rawSize() int64 {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.rawSizeLocked()
+// Unpacked is the number of a file's bytes that are in place.
+func (f *File) Unpacked() int64 {
+	f.Mu.Lock()
+	defer f.Mu.Unlock()
+	return f.UnpackedLocked()
 }
 
-func (f *file) rawSizeLocked() int64 {
+func (f *File) UnpackedLocked() int64 {
 	var st unix.Stat_t
-	if f.load() != nil || f.rec.Hollow || f.node.Stat(&st) != nil {
+	if f.LoadLocked() != nil || f.Rec.Hollow || f.node.Stat(&st) != nil {
 		return 0
 	}
 	return st.Size

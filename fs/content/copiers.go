@@ -1,4 +1,4 @@
-package volume
+package content
 
 import (
 	"os"
@@ -26,8 +26,8 @@ func newCopiers() *copiers {
 	return &copiers{sources: map[uint32]bool{}, known: map[string]bool{"cp": true, "mv": true, "install": true}}
 }
 
-// source notes that a thread opened a packed file for reading.
-func (c *copiers) source(thread uint32) {
+// Source notes that a thread opened a packed file for reading.
+func (c *copiers) Source(thread uint32) {
 	if thread == 0 {
 		return
 	}
@@ -39,8 +39,8 @@ func (c *copiers) source(thread uint32) {
 	c.sources[thread] = true
 }
 
-// target reports whether the file that a thread opens for writing is likely to be copied to.
-func (c *copiers) target(thread uint32) bool {
+// Target reports whether the file that a thread opens for writing is likely to be copied to.
+func (c *copiers) Target(thread uint32) bool {
 	c.mu.Lock()
 	after := c.sources[thread]
 	delete(c.sources, thread)
@@ -77,15 +77,15 @@ func program(thread uint32) string {
 }
 
 // noteOpen tells the copiers of an open, and reports whether it looks like that of a copy's target. f.mu is held.
-func (f *file) noteOpen(flags, thread uint32) bool {
+func (f *File) noteOpen(flags, thread uint32) bool {
 	switch {
-	case thread == 0 || !f.c.passthrough.Load():
+	case thread == 0 || !f.c.Passthrough.Load():
 		return false
 	case flags&unix.O_ACCMODE == unix.O_WRONLY: // who maps or reads what it writes is no copier
-		return f.c.copiers.target(thread)
+		return f.c.Copiers.Target(thread)
 	case flags&unix.O_ACCMODE == unix.O_RDWR:
-	case f.rec.Packed():
-		f.c.copiers.source(thread)
+	case f.Rec.Packed():
+		f.c.Copiers.Source(thread)
 	}
 	return false
 }

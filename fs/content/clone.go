@@ -1,4 +1,4 @@
-package volume
+package content
 
 import (
 	"os"
@@ -17,7 +17,7 @@ import (
 const (
 	// minClone is the length from which on a part of a packed file is shared, not copied: a manifest of its own costs a sync
 	// of the segment. The whole of a file costs none, whatever its length.
-	minClone = 16 << 20
+	MinClone = 16 << 20
 	// maxCopy is an answer's worth of bytes, within a fraction of a second; the kernel asks again.
 	maxCopy = 64 << 20
 )
@@ -34,11 +34,11 @@ type copySource interface {
 // Of a packed file the bytes are not copied but the manifest, or its part: the target is packed at once, and hollow. That
 // needs a target that is empty or packed, to whose end the bytes go, and whose writers this process serves: a later write
 // makes it a plain file first.
-func (h *fileHandle) CopyFrom(src copySource, srcOff, dstOff, n int64, thread uint32) (int64, error) {
+func (h *Handle) CopyFrom(src copySource, srcOff, dstOff, n int64, thread uint32) (int64, error) {
 	if srcOff < 0 || dstOff < 0 || n < 0 {
 		return 0, unix.EINVAL
 	}
-	if from, ok := src.(*fileHandle); ok {
+	if from, ok := src.(*Handle); ok {
 		if done, err := h.clone(from.f, srcOff, dstOff, n, thread); done > 0 || err != nil {
 			return done, err
 		}
@@ -47,13 +47,13 @@ func (h *fileHandle) CopyFrom(src copySource, srcOff, dstOff, n int64, thread ui
 }
 
 // clone is CopyFrom by manifest; 0 when that is not possible.
-func (h *fileHandle) clone(src *file, srcOff, dstOff, n int64, thread uint32) (int64, error) {
+func (h *Handle) clone(src *File, srcOff, dstOff, n int64, thread uint32) (int64, error) {
 	c := src.c
 	if src == h.f {
 		return 0, nil
 	}
-	c.cloning.RLock()
-	defer c.cloning.RUnlock()
+	c.Cloning.RLock()
+	defer c.Cloning.RUnlock()
 	from := src.packedAs()
 	if !from.Packed() {
 		return 0, nil
@@ -64,31 +64,31 @@ func (h *fileHandle) clone(src *file, srcOff, dstOff, n int64, thread uint32) (i
 	}
 	n = min(n, m.Size-srcOff)
 	if h.Mode == Passthrough {
-		c.copiers.learn(thread)
+		c.Copiers.learn(thread)
 		return 0, nil
 	}
 	f := h.f
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.Mu.Lock()
+	defer f.Mu.Unlock()
 	for f.hydrating {
 		f.cond.Wait()
 	}
-	if f.node.Dead() || f.pass > 0 || f.damaged != nil || f.rec.ViewHidden {
+	if f.node.Dead() || f.pass > 0 || f.damaged != nil || f.Rec.ViewHidden {
 		return 0, nil
 	}
 	first, last := srcOff == 0, srcOff+n == m.Size
 	goesOn := f.copied == from.Manifest && srcOff == dstOff
-	if n < minClone && !(first && last) && !(goesOn && last) {
+	if n < MinClone && !(first && last) && !(goesOn && last) {
 		return 0, nil
 	}
 	// Bytes in place serve where the manifest does not: they are not left behind, and not given up.
 	if !from.Hollow && !goesOn {
-		if _, err := c.whole(from.Manifest); err != nil {
+		if _, err := c.Complete(from.Manifest); err != nil {
 			return 0, nil
 		}
 	}
-	if f.rec.Packed() && !f.rec.Hollow {
-		if _, err := c.whole(f.rec.Manifest); err != nil {
+	if f.Rec.Packed() && !f.Rec.Hollow {
+		if _, err := c.Complete(f.Rec.Manifest); err != nil {
 			return 0, nil
 		}
 	}
@@ -100,18 +100,18 @@ func (h *fileHandle) clone(src *file, srcOff, dstOff, n int64, thread uint32) (i
 }
 
 // packedAs is the record of a packed file, zero for any other.
-func (f *file) packedAs() tree.Record {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.load() != nil || f.damaged != nil || !f.rec.Packed() {
+func (f *File) packedAs() tree.Record {
+	f.Mu.Lock()
+	defer f.Mu.Unlock()
+	if f.LoadLocked() != nil || f.damaged != nil || !f.Rec.Packed() {
 		return tree.Record{}
 	}
-	return f.rec
+	return f.Rec
 }
 
 // share appends a part of a packed file, whose record is from, to a file of at bytes. false when that is not the file's
 // length or somebody may write it past this process. f.mu is held.
-func (f *file) share(at int64, from tree.Record, m *manifest.Manifest, part manifest.Part) (bool, error) {
+func (f *File) share(at int64, from tree.Record, m *manifest.Manifest, part manifest.Part) (bool, error) {
 	f.setRaw(nil, false) // from here on every write waits for f.mu
 	own, err := f.node.Open(unix.O_RDWR)
 	if err != nil {
@@ -119,13 +119,13 @@ func (f *file) share(at int64, from tree.Record, m *manifest.Manifest, part mani
 	}
 	defer own.Close()
 	st, err := own.Stat()
-	if err != nil || st.Size() != at || at > 0 && !f.rec.Packed() || f.c.mayBeWritten(own, true) {
+	if err != nil || st.Size() != at || at > 0 && !f.Rec.Packed() || f.c.mayBeWritten(own, true) {
 		own.Close() // it would be one reader too many for whoever asks next
 		return false, f.writableAgain()
 	}
 	parts := []manifest.Part{part}
 	if at > 0 {
-		held, err := f.c.asm.Manifest(f.rec.Manifest)
+		held, err := f.c.asm.Manifest(f.Rec.Manifest)
 		if err != nil || held.Size != at {
 			return false, f.writableAgain()
 		}
@@ -153,10 +153,10 @@ func (f *file) share(at int64, from tree.Record, m *manifest.Manifest, part mani
 	if err := b.Commit(); err != nil {
 		return false, f.writableAgain()
 	}
-	if err := f.c.step("clone: record"); err != nil {
+	if err := f.c.Step("clone: record"); err != nil {
 		return false, err
 	}
-	if err := f.writeRecord(rec); err != nil {
+	if err := f.WriteRecordLocked(rec); err != nil {
 		return false, err
 	}
 	f.changed()
@@ -169,7 +169,7 @@ func (f *file) share(at int64, from tree.Record, m *manifest.Manifest, part mani
 	}
 	f.c.events.Resident(f, 0)
 	f.closeAsm()
-	if err := f.c.step("clone: size"); err != nil {
+	if err := f.c.Step("clone: size"); err != nil {
 		return false, err
 	}
 	if err := own.Truncate(size); err != nil {
@@ -180,15 +180,15 @@ func (f *file) share(at int64, from tree.Record, m *manifest.Manifest, part mani
 }
 
 // writableAgain opens what share closed. f.mu is held.
-func (f *file) writableAgain() error {
-	if f.rec.Hollow {
+func (f *File) writableAgain() error {
+	if f.Rec.Hollow {
 		return f.openAsm()
 	}
 	return f.openRaw(true)
 }
 
 // splice puts the manifest of a file of parts into b, with what a parser finds in the bytes.
-func (c *contentFiles) splice(b *store.Batch, parts []manifest.Part) (h cas.Hash, viewSize int64, err error) {
+func (c *Files) splice(b *store.Batch, parts []manifest.Part) (h cas.Hash, viewSize int64, err error) {
 	m, err := manifest.Splice(parts, nil)
 	if err != nil {
 		return h, 0, err
@@ -203,48 +203,48 @@ func (c *contentFiles) splice(b *store.Batch, parts []manifest.Part) (h cas.Hash
 }
 
 // copyBytes copies bytes, in the kernel where both files are plain.
-func (h *fileHandle) copyBytes(src copySource, srcOff, dstOff, n int64) (int64, error) {
+func (h *Handle) copyBytes(src copySource, srcOff, dstOff, n int64) (int64, error) {
 	if size, err := src.Size(); err != nil || srcOff >= size {
 		return 0, err
 	}
 	f := h.f
-	f.mu.Lock()
+	f.Mu.Lock()
 	if err := f.beginWrite(); err != nil {
-		f.mu.Unlock()
+		f.Mu.Unlock()
 		return 0, err
 	}
 	// Of its own: f.raw may be closed once f.mu is free.
 	w, err := f.node.Open(unix.O_RDWR)
 	if err != nil {
-		f.mu.Unlock()
+		f.Mu.Unlock()
 		return 0, err
 	}
 	defer w.Close()
 	if f.cached > 0 || f.direct > 0 {
 		f.stale = true
 	}
-	f.mu.Unlock()
+	f.Mu.Unlock()
 	var copied int64
-	if from, ok := src.(*fileHandle); ok {
+	if from, ok := src.(*Handle); ok {
 		copied, err = from.f.hostCopy(srcOff, w, dstOff, n)
 	}
 	if copied == 0 && err == nil {
 		copied, err = readAndWrite(src, srcOff, w, dstOff, n)
 	}
 	if copied > 0 && f.cachedNow() {
-		f.c.kernel.InvalidateData(f.node.ID(), dstOff, copied)
+		f.c.Kernel.InvalidateData(f.node.ID(), dstOff, copied)
 	}
 	return copied, err
 }
 
 // Size is the present length of the file.
-func (h *fileHandle) Size() (int64, error) {
+func (h *Handle) Size() (int64, error) {
 	f := h.f
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.Mu.Lock()
+	defer f.Mu.Unlock()
 	if f.raw == nil {
-		if err := f.openSource(); err != nil {
-			return 0, f.openFailed(err)
+		if err := f.OpenSourceLocked(); err != nil {
+			return 0, f.OpenFailed(err)
 		}
 	}
 	if f.raw == nil {
@@ -258,7 +258,7 @@ func (h *fileHandle) Size() (int64, error) {
 }
 
 // hostCopy is copy_file_range(2) on the host; 0 and nil where that cannot be.
-func (f *file) hostCopy(srcOff int64, w *os.File, dstOff, n int64) (int64, error) {
+func (f *File) hostCopy(srcOff int64, w *os.File, dstOff, n int64) (int64, error) {
 	f.io.RLock()
 	defer f.io.RUnlock()
 	if f.raw == nil {
@@ -295,18 +295,18 @@ func readAndWrite(src copySource, srcOff int64, w *os.File, dstOff, n int64) (co
 	return copied, nil
 }
 
-func (f *file) cachedNow() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+func (f *File) cachedNow() bool {
+	f.Mu.Lock()
+	defer f.Mu.Unlock()
 	return f.cached > 0
 }
 
 // beginWrite makes a file plain that became packed by a copy while its writers had it open. f.mu is held.
-func (f *file) beginWrite() error {
-	if !f.rec.Packed() {
+func (f *File) beginWrite() error {
+	if !f.Rec.Packed() {
 		return nil
 	}
-	if err := f.unpack(false); err != nil {
+	if err := f.UnpackLocked(false); err != nil {
 		return err
 	}
 	return f.openRaw(true)

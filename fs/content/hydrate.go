@@ -1,4 +1,4 @@
-package volume
+package content
 
 import (
 	"ckptfs/fs/tree"
@@ -10,29 +10,29 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// hydrate fills in the bytes of a packed file, if they are not in place, and returns its size.
-func (f *file) hydrate() (int64, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if err := f.load(); err != nil {
+// Hydrate fills in the bytes of a packed file, if they are not in place, and returns its size.
+func (f *File) Hydrate() (int64, error) {
+	f.Mu.Lock()
+	defer f.Mu.Unlock()
+	if err := f.LoadLocked(); err != nil {
 		return 0, err
 	}
-	if !f.rec.Hollow || f.node.Dead() {
+	if !f.Rec.Hollow || f.node.Dead() {
 		return 0, nil
 	}
 	if err := f.hydrateLocked(); err != nil {
 		return 0, err
 	}
-	return f.rawSizeLocked(), nil
+	return f.UnpackedLocked(), nil
 }
 
 // hydrateLocked is hydrate with f.mu held; it is given up while the bytes are written. Until the flag hollow goes, the
 // manifest is read. The bytes are a cache: whole when the flag goes, and not durable.
-func (f *file) hydrateLocked() error {
+func (f *File) hydrateLocked() error {
 	for f.hydrating {
 		f.cond.Wait()
 	}
-	if !f.rec.Hollow {
+	if !f.Rec.Hollow {
 		return nil
 	}
 	own, err := f.node.Open(os.O_RDWR)
@@ -41,10 +41,10 @@ func (f *file) hydrateLocked() error {
 	}
 	defer own.Close()
 	f.hydrating, f.moved = true, true
-	rec := f.rec
-	f.mu.Unlock()
+	rec := f.Rec
+	f.Mu.Unlock()
 	size, err := f.fill(own, rec)
-	f.mu.Lock()
+	f.Mu.Lock()
 	f.hydrating = false
 	f.cond.Broadcast()
 	filled := err == nil
@@ -59,8 +59,8 @@ func (f *file) hydrateLocked() error {
 	}
 	if !f.node.Dead() {
 		f.c.events.Resident(f, size)
-		f.c.count.hydratedFiles.Add(1)
-		f.c.count.hydratedBytes.Add(size)
+		f.c.Count.HydratedFiles.Add(1)
+		f.c.Count.HydratedBytes.Add(size)
 	}
 	if f.users() > 0 {
 		return f.openRaw(false)
@@ -69,39 +69,39 @@ func (f *file) hydrateLocked() error {
 }
 
 // hydrated ends a hydration. f.mu is held.
-func (f *file) hydrated(own *os.File) error {
-	if err := f.c.step("hydrate: mtime"); err != nil {
+func (f *File) hydrated(own *os.File) error {
+	if err := f.c.Step("hydrate: mtime"); err != nil {
 		return err
 	}
-	if err := tree.SetMtime(int(own.Fd()), f.rec.Mtime); err != nil {
+	if err := tree.SetMtime(int(own.Fd()), f.Rec.Mtime); err != nil {
 		return err
 	}
-	if err := f.c.step("hydrate: record"); err != nil {
+	if err := f.c.Step("hydrate: record"); err != nil {
 		return err
 	}
-	rec := f.rec
+	rec := f.Rec
 	rec.Hollow = false
-	return f.writeRecord(rec)
+	return f.WriteRecordLocked(rec)
 }
 
 // fill writes a packed file's bytes into its inode, and returns their number, which is right after a failure too.
-func (f *file) fill(own *os.File, rec tree.Record) (int64, error) {
+func (f *File) fill(own *os.File, rec tree.Record) (int64, error) {
 	st, err := own.Stat()
 	if err != nil {
 		return 0, err
 	}
 	src, err := f.c.asm.Open(rec.Manifest)
 	if err != nil {
-		return st.Size(), f.openFailed(err)
+		return st.Size(), f.OpenFailed(err)
 	}
 	defer src.Close()
-	if err := f.c.step("hydrate: bytes"); err != nil {
+	if err := f.c.Step("hydrate: bytes"); err != nil {
 		return st.Size(), err
 	}
 	if err := f.c.copyParallel(own, src, src.Size()); err != nil {
 		var bad *sourceError
 		if errors.As(err, &bad) {
-			return src.Size(), f.readFailed(bad.off, bad.err)
+			return src.Size(), f.ReadFailed(bad.off, bad.err)
 		}
 		return src.Size(), err
 	}
@@ -121,7 +121,7 @@ func (e *sourceError) Error() string { return fmt.Sprintf("at %d: %v", e.off, e.
 func (e *sourceError) Unwrap() error { return e.err }
 
 // copyParallel copies size bytes by a few workers, each in steps of 4 MiB.
-func (c *contentFiles) copyParallel(dst *os.File, src io.ReaderAt, size int64) error {
+func (c *Files) copyParallel(dst *os.File, src io.ReaderAt, size int64) error {
 	const step = 4 << 20
 	var g errgroup.Group
 	g.SetLimit(4)

@@ -1,4 +1,4 @@
-package volume
+package content
 
 import (
 	"context"
@@ -17,14 +17,14 @@ import (
 )
 
 // smallFile: a file below this size that is no checkpoint stays as it is.
-const smallFile = 64 << 10
+const SmallFile = 64 << 10
 
-// packing is the packing of a file's bytes as they were when it began.
-type packing struct {
-	f    *file
-	raw  *os.File
+// Packing is the packing of a file's bytes as they were when it began.
+type Packing struct {
+	f    *File
+	Raw  *os.File
 	gen  uint64
-	size int64
+	Size int64
 
 	st      unix.Stat_t // when it was opened
 	ctime   unix.Timespec
@@ -35,14 +35,14 @@ type packing struct {
 
 // BeginPack opens a file that is to be packed; nil when it is not, any more. cancel is called when the bytes change. With an error
 // comes what Overtaken is to be asked of.
-func (f *file) BeginPack(cancel context.CancelFunc) (*packing, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	p := &packing{f: f}
-	if err := f.load(); err != nil {
+func (f *File) BeginPack(cancel context.CancelFunc) (*Packing, error) {
+	f.Mu.Lock()
+	defer f.Mu.Unlock()
+	p := &Packing{f: f}
+	if err := f.LoadLocked(); err != nil {
 		return p, err
 	}
-	if !f.dirty || f.writers > 0 || f.rec.Packed() || f.damaged != nil || f.node.Dead() {
+	if !f.dirty || f.writers > 0 || f.Rec.Packed() || f.damaged != nil || f.node.Dead() {
 		return nil, nil
 	}
 	p.gen = f.gen
@@ -50,7 +50,7 @@ func (f *file) BeginPack(cancel context.CancelFunc) (*packing, error) {
 	if err := f.node.Stat(&before); err != nil {
 		return p, err
 	}
-	raw, err := f.openQuietly()
+	raw, err := f.OpenQuietly()
 	if err != nil {
 		return p, err
 	}
@@ -58,25 +58,25 @@ func (f *file) BeginPack(cancel context.CancelFunc) (*packing, error) {
 		raw.Close()
 		return p, err
 	}
-	p.raw, p.size = raw, p.st.Size
+	p.Raw, p.Size = raw, p.st.Size
 	p.ctime = before.Ctim // opening it may have taken a change of its mode
 	f.cancelPack = cancel
 	return p, nil
 }
 
 // Close ends what BeginPack began; Publish may follow.
-func (p *packing) Close() {
-	p.raw.Close()
-	p.f.mu.Lock()
-	defer p.f.mu.Unlock()
+func (p *Packing) Close() {
+	p.Raw.Close()
+	p.f.Mu.Lock()
+	defer p.f.Mu.Unlock()
 	p.f.cancelPack = nil
 }
 
 // Mapped reports whether somebody may write the bytes past this process.
-func (p *packing) Mapped() bool { return p.f.c.mayBeWritten(p.raw, false) }
+func (p *Packing) Mapped() bool { return p.f.c.mayBeWritten(p.Raw, false) }
 
 // Stays reports whether the file stays as it is, and notes that.
-func (p *packing) Stays() (bool, error) {
+func (p *Packing) Stays() (bool, error) {
 	stays, err := p.staysPlain()
 	if stays && err == nil {
 		err = p.staysAsIs()
@@ -85,8 +85,8 @@ func (p *packing) Stays() (bool, error) {
 }
 
 // Layout finds the layout of the bytes.
-func (p *packing) Layout() (*formats.Layout, error) {
-	l, err := p.f.detect(p.raw, p.size)
+func (p *Packing) Layout() (*formats.Layout, error) {
+	l, err := p.f.Detect(p.Raw, p.Size)
 	if err == nil {
 		p.viewSize = view.SizeOf(l)
 	}
@@ -94,23 +94,23 @@ func (p *packing) Layout() (*formats.Layout, error) {
 }
 
 // Overtaken reports whether the file changed since BeginPack: what became of the old bytes is no news. p may be nil.
-func (p *packing) Overtaken() bool {
+func (p *Packing) Overtaken() bool {
 	if p == nil {
 		return false
 	}
-	p.f.mu.Lock()
-	defer p.f.mu.Unlock()
+	p.f.Mu.Lock()
+	defer p.f.Mu.Unlock()
 	return p.overtakenLocked()
 }
 
-func (p *packing) overtakenLocked() bool {
+func (p *Packing) overtakenLocked() bool {
 	return p.f.gen != p.gen || p.f.writers > 0 || p.f.node.Dead()
 }
 
 // mayBeWritten reports whether anybody else can still write the open file past this process: by a shared mapping that
 // outlived its descriptor, or by a descriptor of an earlier daemon's mount. The kernel grants a lease only when nobody
 // can; a filesystem without leases leaves only the mode without passthrough. rw says how raw was opened.
-func (c *contentFiles) mayBeWritten(raw *os.File, rw bool) bool {
+func (c *Files) mayBeWritten(raw *os.File, rw bool) bool {
 	var err error
 	if rw {
 		var release func()
@@ -120,16 +120,16 @@ func (c *contentFiles) mayBeWritten(raw *os.File, rw bool) bool {
 	} else {
 		err = tree.NoWriters(int(raw.Fd()))
 	}
-	return err != nil && (errors.Is(err, tree.ErrInUse) || c.passthrough.Load())
+	return err != nil && (errors.Is(err, tree.ErrInUse) || c.Passthrough.Load())
 }
 
-// mapped reports whether somebody may write a plain file that nobody has open for that: a mapping outlives its descriptor, and
+// MappedLocked reports whether somebody may write a plain file that nobody has open for that: a mapping outlives its descriptor, and
 // what it writes does not count as a change. Once nobody can, somebody has to open the file first. f.mu is held.
-func (f *file) mapped() bool {
-	if f.rec.Packed() || f.quiet == f.gen+1 {
+func (f *File) MappedLocked() bool {
+	if f.Rec.Packed() || f.quiet == f.gen+1 {
 		return false
 	}
-	raw, err := f.openQuietly()
+	raw, err := f.OpenQuietly()
 	if err != nil {
 		return false // told by who reads
 	}
@@ -145,20 +145,20 @@ func (f *file) mapped() bool {
 
 // staysPlain reports whether a file is left as it is: it is small and no checkpoint, or has holes, which the host keeps for
 // nothing, or its times are out of a record's range.
-func (p *packing) staysPlain() (bool, error) {
-	head, err := readHead(p.raw, p.size)
+func (p *Packing) staysPlain() (bool, error) {
+	head, err := readHead(p.Raw, p.Size)
 	if err != nil {
 		return false, err
 	}
-	if p.literal = tree.LooksHollow(head, p.f.c.id); p.literal {
+	if p.literal = tree.LooksHollow(head, p.f.c.ID); p.literal {
 		return true, nil // whether it was written so or lost its record: staysAsIs
 	}
 	_, mok := tree.Nanoseconds(p.st.Mtim)
 	_, cok := tree.Nanoseconds(p.st.Ctim)
-	if !mok || !cok || p.size < smallFile && !isCheckpoint(head, p.size) {
+	if !mok || !cok || p.Size < SmallFile && !isCheckpoint(head, p.Size) {
 		return true, nil
 	}
-	return tree.HasHoles(int(p.raw.Fd()), p.size)
+	return tree.HasHoles(int(p.Raw.Fd()), p.Size)
 }
 
 // sniffed is how much of a file's head is looked at to tell what it is.
@@ -183,16 +183,16 @@ func isCheckpoint(head []byte, size int64) bool {
 
 // settleSmall finds, at the last close, that a small file stays as it is: nothing is written for it, and it does not
 // wait for its turn. false when it has to. f.mu is held.
-func (f *file) settleSmall() bool {
-	if f.raw == nil || !f.dirty || f.rec != (tree.Record{}) {
+func (f *File) settleSmall() bool {
+	if f.raw == nil || !f.dirty || f.Rec != (tree.Record{}) {
 		return false
 	}
 	var st unix.Stat_t
-	if unix.Fstat(int(f.raw.Fd()), &st) != nil || st.Size >= smallFile || f.c.mayBeWritten(f.raw, f.rw) {
+	if unix.Fstat(int(f.raw.Fd()), &st) != nil || st.Size >= SmallFile || f.c.mayBeWritten(f.raw, f.rw) {
 		return false
 	}
 	head, err := readHead(f.raw, st.Size)
-	if err != nil || isCheckpoint(head, st.Size) || tree.LooksHollow(head, f.c.id) {
+	if err != nil || isCheckpoint(head, st.Size) || tree.LooksHollow(head, f.c.ID) {
 		return false
 	}
 	f.dirty = false
@@ -201,20 +201,20 @@ func (f *file) settleSmall() bool {
 }
 
 // staysAsIs notes that a file needs no packing.
-func (p *packing) staysAsIs() error {
+func (p *Packing) staysAsIs() error {
 	f := p.f
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.Mu.Lock()
+	defer f.Mu.Unlock()
 	if p.overtakenLocked() {
 		return nil
 	}
-	if p.literal && f.gen == 0 && !f.rec.Literal { // nobody wrote it since the start
+	if p.literal && f.gen == 0 && !f.Rec.Literal { // nobody wrote it since the start
 		f.damaged = errUnrecorded
 		f.c.report(slog.LevelError, "damaged file", "path", f.node.Path(), "reason", f.damaged)
-	} else if p.literal != f.rec.Literal {
-		rec := f.rec
+	} else if p.literal != f.Rec.Literal {
+		rec := f.Rec
 		rec.Literal = p.literal
-		if err := f.writeRecord(rec); err != nil {
+		if err := f.WriteRecordLocked(rec); err != nil {
 			return err
 		}
 	}
@@ -224,10 +224,10 @@ func (p *packing) staysAsIs() error {
 }
 
 // Publish makes a committed manifest the file's, unless the file changed meanwhile.
-func (p *packing) Publish(res *pack.Result) error {
+func (p *Packing) Publish(res *pack.Result) error {
 	f := p.f
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.Mu.Lock()
+	defer f.Mu.Unlock()
 	var st unix.Stat_t
 	again := p.overtakenLocked()
 	if !again {
@@ -245,22 +245,22 @@ func (p *packing) Publish(res *pack.Result) error {
 	if st.Ctim == p.st.Ctim {
 		st.Ctim = p.ctime
 	}
-	rec := tree.Record{Manifest: res.Hash, ViewHidden: f.rec.ViewHidden}
+	rec := tree.Record{Manifest: res.Hash, ViewHidden: f.Rec.ViewHidden}
 	rec.Mtime, _ = tree.Nanoseconds(st.Mtim)
 	rec.Ctime, _ = tree.Nanoseconds(st.Ctim)
 	if res.Manifest.Format != "blob" { // the layout was kept
 		rec.ViewSize = p.viewSize
 	}
-	if err := f.c.step("pack: record"); err != nil {
+	if err := f.c.Step("pack: record"); err != nil {
 		return err
 	}
-	if err := f.writeRecord(rec); err != nil {
+	if err := f.WriteRecordLocked(rec); err != nil {
 		return err
 	}
 	f.vetted, f.moved = true, true
 	f.dirty = false
 	f.opens = 0
-	f.c.events.Resident(f, p.size)
+	f.c.events.Resident(f, p.Size)
 	f.c.events.Packed(f)
 	return nil
 }

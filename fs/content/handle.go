@@ -1,4 +1,4 @@
-package volume
+package content
 
 import (
 	"errors"
@@ -25,16 +25,16 @@ const (
 )
 
 // openedToExecute is the flag that the kernel opens a program with; open(2) has none for it.
-const openedToExecute = 0x20
+const OpenedToExecute = 0x20
 
-// fileHandle is an open file.
-type fileHandle struct {
-	f         *file
+// Handle is an open file.
+type Handle struct {
+	f         *File
 	Mode      Mode
 	Backing   int32 // in Passthrough
 	KeepCache bool  // in Cached: what the kernel has of the file is still right
 
-	writes  bool
+	Writes  bool
 	program bool         // a process executes the file
 	noatime bool         // O_NOATIME
 	sync    uint32       // O_SYNC or O_DSYNC: what this process writes is durable before it answers
@@ -43,14 +43,14 @@ type fileHandle struct {
 }
 
 // Open opens the file for a thread, as the kernel tells it, or 0. flags are open(2)'s; the kernel has checked the permissions.
-func (f *file) Open(flags, thread uint32) (*fileHandle, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if err := f.load(); err != nil {
+func (f *File) Open(flags, thread uint32) (*Handle, error) {
+	f.Mu.Lock()
+	defer f.Mu.Unlock()
+	if err := f.LoadLocked(); err != nil {
 		return nil, err
 	}
 	if flags&unix.O_TRUNC == 0 {
-		if err := f.vet(); err != nil {
+		if err := f.VetLocked(); err != nil {
 			return nil, err
 		}
 	}
@@ -74,9 +74,9 @@ func (f *file) Open(flags, thread uint32) (*fileHandle, error) {
 }
 
 // OpenNew opens a file that was made just now and that raw is open on, for writing too if rw is set.
-func (f *file) OpenNew(raw *os.File, rw bool, flags, thread uint32) (*fileHandle, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+func (f *File) OpenNew(raw *os.File, rw bool, flags, thread uint32) (*Handle, error) {
+	f.Mu.Lock()
+	defer f.Mu.Unlock()
 	f.loaded, f.vetted = true, true
 	if f.raw == nil {
 		f.setRaw(raw, rw)
@@ -88,8 +88,8 @@ func (f *file) OpenNew(raw *os.File, rw bool, flags, thread uint32) (*fileHandle
 }
 
 // makeWritable prepares a file for a writer. f.mu is held.
-func (f *file) makeWritable(truncate bool) error {
-	if err := f.unpack(truncate); err != nil {
+func (f *File) makeWritable(truncate bool) error {
+	if err := f.UnpackLocked(truncate); err != nil {
 		return err
 	}
 	if truncate {
@@ -97,8 +97,8 @@ func (f *file) makeWritable(truncate bool) error {
 			return err
 		}
 		// What comes is another checkpoint, and the old one's damage is gone with it.
-		if f.damaged != nil || f.rec != (tree.Record{}) {
-			if err := f.writeRecord(tree.Record{}); err != nil {
+		if f.damaged != nil || f.Rec != (tree.Record{}) {
+			if err := f.WriteRecordLocked(tree.Record{}); err != nil {
 				return err
 			}
 		}
@@ -109,8 +109,8 @@ func (f *file) makeWritable(truncate bool) error {
 }
 
 // truncateRaw sets the length of a plain file. f.mu is held.
-func (f *file) truncateRaw(size int64) error {
-	w, done, err := f.writable()
+func (f *File) truncateRaw(size int64) error {
+	w, done, err := f.WritableLocked()
 	if err != nil {
 		return err
 	}
@@ -122,8 +122,8 @@ func (f *file) truncateRaw(size int64) error {
 	return nil
 }
 
-// writable returns the inode open for writing, until done is called. f.mu is held.
-func (f *file) writable() (w *os.File, done func(), err error) {
+// WritableLocked returns the inode open for writing, until done is called. f.mu is held.
+func (f *File) WritableLocked() (w *os.File, done func(), err error) {
 	if f.rw {
 		return f.raw, func() {}, nil
 	}
@@ -136,19 +136,19 @@ func (f *file) writable() (w *os.File, done func(), err error) {
 
 // attach makes a handle of a file whose state fits flags. With served set it is not in passthrough, if it can be. f.mu is
 // held.
-func (f *file) attach(flags uint32, served bool) (*fileHandle, error) {
+func (f *File) attach(flags uint32, served bool) (*Handle, error) {
 	access := flags & unix.O_ACCMODE
-	h := &fileHandle{
-		f: f, writes: access != unix.O_RDONLY, sync: flags & (unix.O_SYNC | unix.O_DSYNC),
-		program: flags&openedToExecute != 0, noatime: flags&unix.O_NOATIME != 0,
+	h := &Handle{
+		f: f, Writes: access != unix.O_RDONLY, sync: flags & (unix.O_SYNC | unix.O_DSYNC),
+		program: flags&OpenedToExecute != 0, noatime: flags&unix.O_NOATIME != 0,
 	}
-	if err := f.openSource(); err != nil {
-		f.closeSources()
-		return nil, f.openFailed(err)
+	if err := f.OpenSourceLocked(); err != nil {
+		f.CloseSourcesLocked()
+		return nil, f.OpenFailed(err)
 	}
 	h.Mode = f.chooseMode(access, served)
 	if h.Mode == Passthrough && f.pass == 0 {
-		id, err := f.c.kernel.RegisterBacking(int(f.raw.Fd()))
+		id, err := f.c.Kernel.RegisterBacking(int(f.raw.Fd()))
 		if err != nil {
 			f.c.report(slog.LevelWarn, "passthrough refused for one file; the daemon serves it", "path", f.node.Path(), "reason", err)
 			h.Mode = Cached
@@ -156,9 +156,9 @@ func (f *file) attach(flags uint32, served bool) (*fileHandle, error) {
 			f.backing = id
 		}
 	}
-	if h.Mode != Passthrough && h.writes {
+	if h.Mode != Passthrough && h.Writes {
 		if err := f.openRaw(true); err != nil {
-			f.closeSources()
+			f.CloseSourcesLocked()
 			return nil, err
 		}
 	}
@@ -176,7 +176,7 @@ func (f *file) attach(flags uint32, served bool) (*fileHandle, error) {
 	if h.program {
 		f.programs++
 	}
-	if h.writes {
+	if h.Writes {
 		if f.writers++; f.writers == 1 {
 			f.c.events.Writing(f, true)
 		}
@@ -186,14 +186,14 @@ func (f *file) attach(flags uint32, served bool) (*fileHandle, error) {
 	}
 	f.opened()
 	f.node.Pin()
-	f.c.count.opens[h.Mode].Add(1)
-	f.c.count.handles.Add(1)
+	f.c.Count.Opens[h.Mode].Add(1)
+	f.c.Count.Handles.Add(1)
 	return h, nil
 }
 
 // chooseMode keeps to the kernel's rule: an inode is either in passthrough with one backing file, or cached.
-func (f *file) chooseMode(access uint32, served bool) Mode {
-	passthrough := f.c.passthrough.Load() && !served
+func (f *File) chooseMode(access uint32, served bool) Mode {
+	passthrough := f.c.Passthrough.Load() && !served
 	switch {
 	case f.pass > 0:
 		return Passthrough
@@ -208,14 +208,14 @@ func (f *file) chooseMode(access uint32, served bool) Mode {
 }
 
 // Release ends the handle.
-func (h *fileHandle) Release() {
+func (h *Handle) Release() {
 	f := h.f
-	f.c.count.handles.Add(-1)
-	f.mu.Lock()
+	f.c.Count.Handles.Add(-1)
+	f.Mu.Lock()
 	switch h.Mode {
 	case Passthrough:
 		if f.pass--; f.pass == 0 {
-			f.c.kernel.UnregisterBacking(f.backing)
+			f.c.Kernel.UnregisterBacking(f.backing)
 		}
 	case Cached:
 		f.cached--
@@ -225,7 +225,7 @@ func (h *fileHandle) Release() {
 	if h.program {
 		f.programs--
 	}
-	if h.writes {
+	if h.Writes {
 		if h.flushed {
 			f.flushed--
 		}
@@ -236,31 +236,31 @@ func (h *fileHandle) Release() {
 		f.cond.Broadcast()
 	}
 	f.closed(h)
-	f.closeSources()
+	f.CloseSourcesLocked()
 	if f.users() == 0 {
 		f.c.events.Idle(f)
 	}
-	f.mu.Unlock()
+	f.Mu.Unlock()
 	f.node.Unpin()
 }
 
 // opened notes an open. f.mu is held.
-func (f *file) opened() {
-	if f.rec.Packed() && !f.c.readOnly {
+func (f *File) opened() {
+	if f.Rec.Packed() && !f.c.readOnly {
 		f.opens++
 		f.c.events.Opened(f, f.opens)
 	}
 }
 
 // closed notes the end of a handle. f.mu is held.
-func (f *file) closed(h *fileHandle) {
-	if !f.c.readOnly && h.Mode == Cached && f.rec.Hollow && f.asm != nil {
+func (f *File) closed(h *Handle) {
+	if !f.c.readOnly && h.Mode == Cached && f.Rec.Hollow && f.asm != nil {
 		f.c.events.Closed(f, h.read.Load())
 	}
 }
 
 // writersGone has the file packed, or finds that it stays as it is. f.mu is held.
-func (f *file) writersGone() {
+func (f *File) writersGone() {
 	if f.node.Dead() {
 		return
 	}
@@ -275,24 +275,24 @@ func (f *file) writersGone() {
 }
 
 // Read reads into p at off. Fewer bytes than asked for mean the end of the file.
-func (h *fileHandle) Read(p []byte, off int64) (int, error) {
+func (h *Handle) Read(p []byte, off int64) (int, error) {
 	k, packed, err := h.f.read(p, off)
 	if err == errNoSource {
 		k, packed, err = h.f.readAgain(p, off)
 	}
 	if err != nil {
-		return 0, h.f.readFailed(off, err)
+		return 0, h.f.ReadFailed(off, err)
 	}
 	h.wasRead(k, packed)
 	return k, nil
 }
 
 // wasRead notes that k bytes were read.
-func (h *fileHandle) wasRead(k int, packed bool) {
+func (h *Handle) wasRead(k int, packed bool) {
 	if packed {
-		h.f.c.count.readPacked.add(k)
+		h.f.c.Count.ReadPacked.Add(k)
 	} else {
-		h.f.c.count.readPlace.add(k)
+		h.f.c.Count.ReadPlace.Add(k)
 	}
 	if first := h.read.Add(int64(k)) == int64(k); first && k > 0 && !h.noatime {
 		h.f.accessed()
@@ -300,10 +300,10 @@ func (h *fileHandle) wasRead(k int, packed bool) {
 }
 
 // Lend is Read of n bytes without a copy; nil: they are not lent, but can be read.
-func (h *fileHandle) Lend(n int, off int64) (*assemble.Loan, int, error) {
+func (h *Handle) Lend(n int, off int64) (*assemble.Loan, int, error) {
 	l, k, err := h.f.lend(n, off)
 	if err != nil {
-		return nil, 0, h.f.readFailed(off, err)
+		return nil, 0, h.f.ReadFailed(off, err)
 	}
 	if l != nil {
 		h.wasRead(k, true)
@@ -312,11 +312,11 @@ func (h *fileHandle) Lend(n int, off int64) (*assemble.Loan, int, error) {
 }
 
 // readAgain is read of a file that is being made another's copy: afterwards there is something to read.
-func (f *file) readAgain(p []byte, off int64) (k int, packed bool, err error) {
+func (f *File) readAgain(p []byte, off int64) (k int, packed bool, err error) {
 	for {
-		f.mu.Lock()
-		err := f.openSource()
-		f.mu.Unlock()
+		f.Mu.Lock()
+		err := f.OpenSourceLocked()
+		f.Mu.Unlock()
 		if err != nil {
 			return 0, false, err
 		}
@@ -327,19 +327,19 @@ func (f *file) readAgain(p []byte, off int64) (k int, packed bool, err error) {
 }
 
 // Write writes p at off; the kernel has resolved O_APPEND.
-func (h *fileHandle) Write(p []byte, off int64) (int, error) {
+func (h *Handle) Write(p []byte, off int64) (int, error) {
 	f := h.f
 	k, err := f.write(p, off, h.sync)
 	if err == errNotPlain {
 		k, err = h.writePacked(p, off)
 	}
 	if h.Mode == Direct && k > 0 {
-		f.mu.Lock()
+		f.Mu.Lock()
 		shared := f.cached > 0
 		f.stale = true
-		f.mu.Unlock()
+		f.Mu.Unlock()
 		if shared {
-			f.c.kernel.InvalidateData(f.node.ID(), off, int64(k))
+			f.c.Kernel.InvalidateData(f.node.ID(), off, int64(k))
 		}
 	}
 	if k > 0 {
@@ -352,15 +352,15 @@ func (h *fileHandle) Write(p []byte, off int64) (int, error) {
 var errNotPlain = errors.New("not plain")
 
 // writePacked writes to a file that a copy has packed since the handle was opened.
-func (h *fileHandle) writePacked(p []byte, off int64) (int, error) {
+func (h *Handle) writePacked(p []byte, off int64) (int, error) {
 	f := h.f
-	for h.writes {
-		f.mu.Lock()
+	for h.Writes {
+		f.Mu.Lock()
 		err := f.beginWrite()
 		if err == nil {
 			err = f.openRaw(true)
 		}
-		f.mu.Unlock()
+		f.Mu.Unlock()
 		if err != nil {
 			return 0, err
 		}
@@ -372,7 +372,7 @@ func (h *fileHandle) writePacked(p []byte, off int64) (int, error) {
 }
 
 // write writes p at off, durably if sync has O_SYNC or O_DSYNC.
-func (f *file) write(p []byte, off int64, sync uint32) (int, error) {
+func (f *File) write(p []byte, off int64, sync uint32) (int, error) {
 	f.io.RLock()
 	defer f.io.RUnlock()
 	if !f.rw {
@@ -403,13 +403,13 @@ func pwrite(w *os.File, p []byte, off int64) (int, error) {
 }
 
 // Flush notes a close(2) of one of a writer's descriptors, and returns how many bytes of the file are not packed.
-func (h *fileHandle) Flush() (unpacked int64) {
+func (h *Handle) Flush() (unpacked int64) {
 	f := h.f
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.Mu.Lock()
+	defer f.Mu.Unlock()
 	if !h.flushed {
 		h.flushed = true
 		f.flushed++
 	}
-	return f.rawSizeLocked()
+	return f.UnpackedLocked()
 }
