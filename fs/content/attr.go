@@ -12,20 +12,20 @@ func (f *File) AttrLocked(a *tree.Attr) error {
 	if err := f.LoadLocked(); err != nil {
 		return err
 	}
-	if !f.Rec.Packed() {
-		if f.Rec.Emptying { // the store may not be changed
+	if !f.rec.Packed() {
+		if f.rec.Emptying { // the store may not be changed
 			a.Size, a.Blocks = 0, 0
 		}
 		a.Settled = f.writers == 0 && !f.dirty
-		if f.Rec.Summed {
-			a.Ctime = unix.NsecToTimespec(f.Rec.Ctime)
+		if f.rec.Summed {
+			a.Ctime = unix.NsecToTimespec(f.rec.Ctime)
 		}
 		return nil
 	}
 	a.Blocks = (a.Size + 511) / 512 // tools take fewer blocks for holes
-	a.Mtime = unix.NsecToTimespec(f.Rec.Mtime)
-	if f.Rec.Ctime != 0 {
-		a.Ctime = unix.NsecToTimespec(f.Rec.Ctime)
+	a.Mtime = unix.NsecToTimespec(f.rec.Mtime)
+	if f.rec.Ctime != 0 {
+		a.Ctime = unix.NsecToTimespec(f.rec.Ctime)
 	}
 	return nil
 }
@@ -55,13 +55,13 @@ func (f *File) ResizeLocked(size int64) error {
 
 // SetInodeLocked applies everything but the size. f.mu is held.
 func (f *File) SetInodeLocked(s *tree.SetAttr) error {
-	if !f.Rec.Packed() {
+	if !f.rec.Packed() {
 		if err := f.unsum(); err != nil {
 			return err
 		}
 		return f.node.SetHost(s)
 	}
-	mtime := f.Rec.Mtime
+	mtime := f.rec.Mtime
 	if s.Mtime != nil {
 		if s.Mtime.Nsec == unix.UTIME_NOW { // the host's hand may not stay where it is put
 			c := *s
@@ -91,7 +91,7 @@ func (f *File) SetInodeLocked(s *tree.SetAttr) error {
 		}
 		mtime, _ = tree.Nanoseconds(st.Mtim)
 	}
-	rec := f.Rec
+	rec := f.rec
 	rec.Mtime = mtime
 	rec.Ctime = f.c.now().UnixNano()
 	return f.WriteRecordLocked(rec)
@@ -100,14 +100,14 @@ func (f *File) SetInodeLocked(s *tree.SetAttr) error {
 // accessed moves the access time of a hollow file that was read: the host does it for what it reads itself. As on a
 // filesystem mounted with relatime, it moves once a day, or after a change. A failure is nobody's loss.
 func (f *File) accessed() {
-	f.Mu.Lock()
-	defer f.Mu.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	var st unix.Stat_t
-	if !f.Rec.Hollow || f.Rec.Ctime == 0 || f.c.readOnly || f.node.Stat(&st) != nil {
+	if !f.rec.Hollow || f.rec.Ctime == 0 || f.c.readOnly || f.node.Stat(&st) != nil {
 		return
 	}
 	at := st.Atim.Nano()
-	if now := f.c.now(); at > f.Rec.Mtime && at > f.Rec.Ctime && now.Sub(time.Unix(0, at)) < 24*time.Hour {
+	if now := f.c.now(); at > f.rec.Mtime && at > f.rec.Ctime && now.Sub(time.Unix(0, at)) < 24*time.Hour {
 		return
 	}
 	f.node.SetHost(&tree.SetAttr{Atime: &unix.Timespec{Nsec: unix.UTIME_NOW}})

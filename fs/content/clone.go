@@ -68,12 +68,12 @@ func (h *Handle) clone(src *File, srcOff, dstOff, n int64, thread uint32) (int64
 		return 0, nil
 	}
 	f := h.f
-	f.Mu.Lock()
-	defer f.Mu.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	for f.hydrating {
 		f.cond.Wait()
 	}
-	if f.node.Dead() || f.pass > 0 || f.damaged != nil || f.Rec.ViewHidden {
+	if f.node.Dead() || f.pass > 0 || f.damaged != nil || f.rec.ViewHidden {
 		return 0, nil
 	}
 	first, last := srcOff == 0, srcOff+n == m.Size
@@ -87,8 +87,8 @@ func (h *Handle) clone(src *File, srcOff, dstOff, n int64, thread uint32) (int64
 			return 0, nil
 		}
 	}
-	if f.Rec.Packed() && !f.Rec.Hollow {
-		if _, err := c.Complete(f.Rec.Manifest); err != nil {
+	if f.rec.Packed() && !f.rec.Hollow {
+		if _, err := c.Complete(f.rec.Manifest); err != nil {
 			return 0, nil
 		}
 	}
@@ -101,12 +101,12 @@ func (h *Handle) clone(src *File, srcOff, dstOff, n int64, thread uint32) (int64
 
 // packedAs is the record of a packed file, zero for any other.
 func (f *File) packedAs() tree.Record {
-	f.Mu.Lock()
-	defer f.Mu.Unlock()
-	if f.LoadLocked() != nil || f.damaged != nil || !f.Rec.Packed() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.LoadLocked() != nil || f.damaged != nil || !f.rec.Packed() {
 		return tree.Record{}
 	}
-	return f.Rec
+	return f.rec
 }
 
 // share appends a part of a packed file, whose record is from, to a file of at bytes. false when that is not the file's
@@ -119,13 +119,13 @@ func (f *File) share(at int64, from tree.Record, m *manifest.Manifest, part mani
 	}
 	defer own.Close()
 	st, err := own.Stat()
-	if err != nil || st.Size() != at || at > 0 && !f.Rec.Packed() || f.c.mayBeWritten(own, true) {
+	if err != nil || st.Size() != at || at > 0 && !f.rec.Packed() || f.c.mayBeWritten(own, true) {
 		own.Close() // it would be one reader too many for whoever asks next
 		return false, f.writableAgain()
 	}
 	parts := []manifest.Part{part}
 	if at > 0 {
-		held, err := f.c.asm.Manifest(f.Rec.Manifest)
+		held, err := f.c.asm.Manifest(f.rec.Manifest)
 		if err != nil || held.Size != at {
 			return false, f.writableAgain()
 		}
@@ -181,7 +181,7 @@ func (f *File) share(at int64, from tree.Record, m *manifest.Manifest, part mani
 
 // writableAgain opens what share closed. f.mu is held.
 func (f *File) writableAgain() error {
-	if f.Rec.Hollow {
+	if f.rec.Hollow {
 		return f.openAsm()
 	}
 	return f.openRaw(true)
@@ -208,22 +208,22 @@ func (h *Handle) copyBytes(src copySource, srcOff, dstOff, n int64) (int64, erro
 		return 0, err
 	}
 	f := h.f
-	f.Mu.Lock()
+	f.mu.Lock()
 	if err := f.beginWrite(); err != nil {
-		f.Mu.Unlock()
+		f.mu.Unlock()
 		return 0, err
 	}
 	// Of its own: f.raw may be closed once f.mu is free.
 	w, err := f.node.Open(unix.O_RDWR)
 	if err != nil {
-		f.Mu.Unlock()
+		f.mu.Unlock()
 		return 0, err
 	}
 	defer w.Close()
 	if f.cached > 0 || f.direct > 0 {
 		f.stale = true
 	}
-	f.Mu.Unlock()
+	f.mu.Unlock()
 	var copied int64
 	if from, ok := src.(*Handle); ok {
 		copied, err = from.f.hostCopy(srcOff, w, dstOff, n)
@@ -240,8 +240,8 @@ func (h *Handle) copyBytes(src copySource, srcOff, dstOff, n int64) (int64, erro
 // Size is the present length of the file.
 func (h *Handle) Size() (int64, error) {
 	f := h.f
-	f.Mu.Lock()
-	defer f.Mu.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if f.raw == nil {
 		if err := f.OpenSourceLocked(); err != nil {
 			return 0, f.OpenFailed(err)
@@ -296,14 +296,14 @@ func readAndWrite(src copySource, srcOff int64, w *os.File, dstOff, n int64) (co
 }
 
 func (f *File) cachedNow() bool {
-	f.Mu.Lock()
-	defer f.Mu.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	return f.cached > 0
 }
 
 // beginWrite makes a file plain that became packed by a copy while its writers had it open. f.mu is held.
 func (f *File) beginWrite() error {
-	if !f.Rec.Packed() {
+	if !f.rec.Packed() {
 		return nil
 	}
 	if err := f.UnpackLocked(false); err != nil {

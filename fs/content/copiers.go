@@ -84,7 +84,7 @@ func (f *File) noteOpen(flags, thread uint32) bool {
 	case flags&unix.O_ACCMODE == unix.O_WRONLY: // who maps or reads what it writes is no copier
 		return f.c.Copiers.Target(thread)
 	case flags&unix.O_ACCMODE == unix.O_RDWR:
-	case f.Rec.Packed():
+	case f.rec.Packed():
 		f.c.Copiers.Source(thread)
 	}
 	return false

@@ -74,8 +74,8 @@ func (f *File) LayoutLocked() (*formats.Layout, error) {
 	if f.damaged != nil {
 		return nil, f.damaged
 	}
-	if f.Rec.Packed() {
-		m, err := f.c.asm.Manifest(f.Rec.Manifest)
+	if f.rec.Packed() {
+		m, err := f.c.asm.Manifest(f.rec.Manifest)
 		if err != nil {
 			return nil, err
 		}
@@ -101,14 +101,14 @@ func (f *File) LayoutLocked() (*formats.Layout, error) {
 
 // Unpacked is the number of a file's bytes that are in place.
 func (f *File) Unpacked() int64 {
-	f.Mu.Lock()
-	defer f.Mu.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	return f.UnpackedLocked()
 }
 
 func (f *File) UnpackedLocked() int64 {
 	var st unix.Stat_t
-	if f.LoadLocked() != nil || f.Rec.Hollow || f.node.Stat(&st) != nil {
+	if f.LoadLocked() != nil || f.rec.Hollow || f.node.Stat(&st) != nil {
 		return 0
 	}
 	return st.Size

@@ -30,11 +30,11 @@ type File struct {
 	c    *Files
 	node inode
 
-	Mu   sync.Mutex
+	mu   sync.Mutex
 	cond sync.Cond // hydrating ended, writers changed
 
 	loaded  bool // rec and damaged are known
-	Rec     tree.Record
+	rec     tree.Record
 	damaged error // why the file cannot be opened
 	vetted  bool  // known not to be a hollow file that lost its record
 	moved   bool  // a transition was made of it
@@ -76,7 +76,7 @@ type File struct {
 
 func NewFile(c *Files, n inode) *File {
 	f := &File{c: c, node: n}
-	f.cond.L = &f.Mu
+	f.cond.L = &f.mu
 	return f
 }
 
@@ -90,13 +90,13 @@ func (f *File) LoadLocked() error {
 	rec, err := f.node.ReadRecord()
 	switch {
 	case errors.Is(err, tree.ErrNoRecord):
-		f.Rec = tree.Record{} // what a transition that failed left here
+		f.rec = tree.Record{} // what a transition that failed left here
 	case err != nil && errors.As(err, new(unix.Errno)):
 		return err
 	case err != nil:
 		f.damaged = fmt.Errorf("%w: %w", err, unix.EIO)
 	default:
-		f.Rec, f.vetted = rec, true
+		f.rec, f.vetted = rec, true
 		if rec.Emptying && !f.c.readOnly { // it was cut off
 			if err := f.finishEmptying(); err != nil {
 				return err
@@ -118,7 +118,7 @@ func (f *File) WriteRecordLocked(rec tree.Record) error {
 	if err := f.node.WriteRecord(&rec); err != nil {
 		return err
 	}
-	f.Rec = rec
+	f.rec = rec
 	return nil
 }
 
@@ -128,13 +128,13 @@ func (f *File) touch() error {
 	if err := f.LoadLocked(); err != nil {
 		return err
 	}
-	if !f.Rec.Packed() {
+	if !f.rec.Packed() {
 		if f.node.Dead() {
 			return nil
 		}
 		return f.unsum() // which moves the inode's
 	}
-	rec := f.Rec
+	rec := f.rec
 	rec.Ctime = f.c.now().UnixNano()
 	return f.WriteRecordLocked(rec)
 }
@@ -158,7 +158,7 @@ func (f *File) openRaw(write bool) error {
 	switch {
 	case write:
 		raw, err = f.node.Open(unix.O_RDWR)
-	case f.Rec.Emptying: // and the store may not be changed
+	case f.rec.Emptying: // and the store may not be changed
 		raw, err = emptyFile()
 	case f.c.readOnly:
 		raw, err = f.OpenQuietly()
@@ -216,10 +216,10 @@ var errUnrecorded = fmt.Errorf("the bytes are packed and the file lost its attri
 
 // openAsm makes f.asm the packed file. f.mu is held.
 func (f *File) openAsm() error {
-	if f.asm != nil && f.asmOf == f.Rec.Manifest { // else a transition failed halfway
+	if f.asm != nil && f.asmOf == f.rec.Manifest { // else a transition failed halfway
 		return nil
 	}
-	asm, err := f.c.asm.Open(f.Rec.Manifest)
+	asm, err := f.c.asm.Open(f.rec.Manifest)
 	if err != nil {
 		return err
 	}
@@ -228,7 +228,7 @@ func (f *File) openAsm() error {
 	if f.asm != nil {
 		f.asm.Close()
 	}
-	f.asm, f.asmOf = asm, f.Rec.Manifest
+	f.asm, f.asmOf = asm, f.rec.Manifest
 	return nil
 }
 
@@ -237,7 +237,7 @@ func (f *File) OpenSourceLocked() error {
 	if f.damaged != nil {
 		return f.damaged
 	}
-	if f.Rec.Hollow {
+	if f.rec.Hollow {
 		return f.openAsm()
 	}
 	return f.openRaw(false)
@@ -341,19 +341,19 @@ func (f *File) StopPackingLocked() {
 
 // Sync makes the inode durable: bytes, record, attributes and, on the filesystems in use, its name. No lock is held.
 func (f *File) Sync() error {
-	f.Mu.Lock()
+	f.mu.Lock()
 	raw := f.raw
 	if raw == nil {
 		own, err := f.node.Open(unix.O_RDONLY)
 		if err != nil {
-			f.Mu.Unlock()
+			f.mu.Unlock()
 			return err
 		}
 		defer own.Close()
 		raw = own
 	}
 	fd, err := unix.FcntlInt(raw.Fd(), unix.F_DUPFD_CLOEXEC, 3)
-	f.Mu.Unlock()
+	f.mu.Unlock()
 	if err != nil {
 		return err
 	}

@@ -44,8 +44,8 @@ type Handle struct {
 
 // Open opens the file for a thread, as the kernel tells it, or 0. flags are open(2)'s; the kernel has checked the permissions.
 func (f *File) Open(flags, thread uint32) (*Handle, error) {
-	f.Mu.Lock()
-	defer f.Mu.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if err := f.LoadLocked(); err != nil {
 		return nil, err
 	}
@@ -75,8 +75,8 @@ func (f *File) Open(flags, thread uint32) (*Handle, error) {
 
 // OpenNew opens a file that was made just now and that raw is open on, for writing too if rw is set.
 func (f *File) OpenNew(raw *os.File, rw bool, flags, thread uint32) (*Handle, error) {
-	f.Mu.Lock()
-	defer f.Mu.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.loaded, f.vetted = true, true
 	if f.raw == nil {
 		f.setRaw(raw, rw)
@@ -97,7 +97,7 @@ func (f *File) makeWritable(truncate bool) error {
 			return err
 		}
 		// What comes is another checkpoint, and the old one's damage is gone with it.
-		if f.damaged != nil || f.Rec != (tree.Record{}) {
+		if f.damaged != nil || f.rec != (tree.Record{}) {
 			if err := f.WriteRecordLocked(tree.Record{}); err != nil {
 				return err
 			}
@@ -211,7 +211,7 @@ func (f *File) chooseMode(access uint32, served bool) Mode {
 func (h *Handle) Release() {
 	f := h.f
 	f.c.Count.Handles.Add(-1)
-	f.Mu.Lock()
+	f.mu.Lock()
 	switch h.Mode {
 	case Passthrough:
 		if f.pass--; f.pass == 0 {
@@ -240,13 +240,13 @@ func (h *Handle) Release() {
 	if f.users() == 0 {
 		f.c.events.Idle(f)
 	}
-	f.Mu.Unlock()
+	f.mu.Unlock()
 	f.node.Unpin()
 }
 
 // opened notes an open. f.mu is held.
 func (f *File) opened() {
-	if f.Rec.Packed() && !f.c.readOnly {
+	if f.rec.Packed() && !f.c.readOnly {
 		f.opens++
 		f.c.events.Opened(f, f.opens)
 	}
@@ -254,7 +254,7 @@ func (f *File) opened() {
 
 // closed notes the end of a handle. f.mu is held.
 func (f *File) closed(h *Handle) {
-	if !f.c.readOnly && h.Mode == Cached && f.Rec.Hollow && f.asm != nil {
+	if !f.c.readOnly && h.Mode == Cached && f.rec.Hollow && f.asm != nil {
 		f.c.events.Closed(f, h.read.Load())
 	}
 }
@@ -314,9 +314,9 @@ func (h *Handle) Lend(n int, off int64) (*assemble.Loan, int, error) {
 // readAgain is read of a file that is being made another's copy: afterwards there is something to read.
 func (f *File) readAgain(p []byte, off int64) (k int, packed bool, err error) {
 	for {
-		f.Mu.Lock()
+		f.mu.Lock()
 		err := f.OpenSourceLocked()
-		f.Mu.Unlock()
+		f.mu.Unlock()
 		if err != nil {
 			return 0, false, err
 		}
@@ -334,10 +334,10 @@ func (h *Handle) Write(p []byte, off int64) (int, error) {
 		k, err = h.writePacked(p, off)
 	}
 	if h.Mode == Direct && k > 0 {
-		f.Mu.Lock()
+		f.mu.Lock()
 		shared := f.cached > 0
 		f.stale = true
-		f.Mu.Unlock()
+		f.mu.Unlock()
 		if shared {
 			f.c.Kernel.InvalidateData(f.node.ID(), off, int64(k))
 		}
@@ -355,12 +355,12 @@ var errNotPlain = errors.New("not plain")
 func (h *Handle) writePacked(p []byte, off int64) (int, error) {
 	f := h.f
 	for h.Writes {
-		f.Mu.Lock()
+		f.mu.Lock()
 		err := f.beginWrite()
 		if err == nil {
 			err = f.openRaw(true)
 		}
-		f.Mu.Unlock()
+		f.mu.Unlock()
 		if err != nil {
 			return 0, err
 		}
@@ -405,8 +405,8 @@ func pwrite(w *os.File, p []byte, off int64) (int, error) {
 // Flush notes a close(2) of one of a writer's descriptors, and returns how many bytes of the file are not packed.
 func (h *Handle) Flush() (unpacked int64) {
 	f := h.f
-	f.Mu.Lock()
-	defer f.Mu.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if !h.flushed {
 		h.flushed = true
 		f.flushed++

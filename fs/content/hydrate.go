@@ -12,12 +12,12 @@ import (
 
 // Hydrate fills in the bytes of a packed file, if they are not in place, and returns its size.
 func (f *File) Hydrate() (int64, error) {
-	f.Mu.Lock()
-	defer f.Mu.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if err := f.LoadLocked(); err != nil {
 		return 0, err
 	}
-	if !f.Rec.Hollow || f.node.Dead() {
+	if !f.rec.Hollow || f.node.Dead() {
 		return 0, nil
 	}
 	if err := f.hydrateLocked(); err != nil {
@@ -32,7 +32,7 @@ func (f *File) hydrateLocked() error {
 	for f.hydrating {
 		f.cond.Wait()
 	}
-	if !f.Rec.Hollow {
+	if !f.rec.Hollow {
 		return nil
 	}
 	own, err := f.node.Open(os.O_RDWR)
@@ -41,10 +41,10 @@ func (f *File) hydrateLocked() error {
 	}
 	defer own.Close()
 	f.hydrating, f.moved = true, true
-	rec := f.Rec
-	f.Mu.Unlock()
+	rec := f.rec
+	f.mu.Unlock()
 	size, err := f.fill(own, rec)
-	f.Mu.Lock()
+	f.mu.Lock()
 	f.hydrating = false
 	f.cond.Broadcast()
 	filled := err == nil
@@ -73,13 +73,13 @@ func (f *File) hydrated(own *os.File) error {
 	if err := f.c.Step("hydrate: mtime"); err != nil {
 		return err
 	}
-	if err := tree.SetMtime(int(own.Fd()), f.Rec.Mtime); err != nil {
+	if err := tree.SetMtime(int(own.Fd()), f.rec.Mtime); err != nil {
 		return err
 	}
 	if err := f.c.Step("hydrate: record"); err != nil {
 		return err
 	}
-	rec := f.Rec
+	rec := f.rec
 	rec.Hollow = false
 	return f.WriteRecordLocked(rec)
 }

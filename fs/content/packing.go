@@ -36,13 +36,13 @@ type Packing struct {
 // BeginPack opens a file that is to be packed; nil when it is not, any more. cancel is called when the bytes change. With an error
 // comes what Overtaken is to be asked of.
 func (f *File) BeginPack(cancel context.CancelFunc) (*Packing, error) {
-	f.Mu.Lock()
-	defer f.Mu.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	p := &Packing{f: f}
 	if err := f.LoadLocked(); err != nil {
 		return p, err
 	}
-	if !f.dirty || f.writers > 0 || f.Rec.Packed() || f.damaged != nil || f.node.Dead() {
+	if !f.dirty || f.writers > 0 || f.rec.Packed() || f.damaged != nil || f.node.Dead() {
 		return nil, nil
 	}
 	p.gen = f.gen
@@ -67,8 +67,8 @@ func (f *File) BeginPack(cancel context.CancelFunc) (*Packing, error) {
 // Close ends what BeginPack began; Publish may follow.
 func (p *Packing) Close() {
 	p.Raw.Close()
-	p.f.Mu.Lock()
-	defer p.f.Mu.Unlock()
+	p.f.mu.Lock()
+	defer p.f.mu.Unlock()
 	p.f.cancelPack = nil
 }
 
@@ -98,8 +98,8 @@ func (p *Packing) Overtaken() bool {
 	if p == nil {
 		return false
 	}
-	p.f.Mu.Lock()
-	defer p.f.Mu.Unlock()
+	p.f.mu.Lock()
+	defer p.f.mu.Unlock()
 	return p.overtakenLocked()
 }
 
@@ -126,7 +126,7 @@ func (c *Files) mayBeWritten(raw *os.File, rw bool) bool {
 // MappedLocked reports whether somebody may write a plain file that nobody has open for that: a mapping outlives its descriptor, and
 // what it writes does not count as a change. Once nobody can, somebody has to open the file first. f.mu is held.
 func (f *File) MappedLocked() bool {
-	if f.Rec.Packed() || f.quiet == f.gen+1 {
+	if f.rec.Packed() || f.quiet == f.gen+1 {
 		return false
 	}
 	raw, err := f.OpenQuietly()
@@ -184,7 +184,7 @@ func isCheckpoint(head []byte, size int64) bool {
 // settleSmall finds, at the last close, that a small file stays as it is: nothing is written for it, and it does not
 // wait for its turn. false when it has to. f.mu is held.
 func (f *File) settleSmall() bool {
-	if f.raw == nil || !f.dirty || f.Rec != (tree.Record{}) {
+	if f.raw == nil || !f.dirty || f.rec != (tree.Record{}) {
 		return false
 	}
 	var st unix.Stat_t
@@ -203,16 +203,16 @@ func (f *File) settleSmall() bool {
 // staysAsIs notes that a file needs no packing.
 func (p *Packing) staysAsIs() error {
 	f := p.f
-	f.Mu.Lock()
-	defer f.Mu.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if p.overtakenLocked() {
 		return nil
 	}
-	if p.literal && f.gen == 0 && !f.Rec.Literal { // nobody wrote it since the start
+	if p.literal && f.gen == 0 && !f.rec.Literal { // nobody wrote it since the start
 		f.damaged = errUnrecorded
 		f.c.report(slog.LevelError, "damaged file", "path", f.node.Path(), "reason", f.damaged)
-	} else if p.literal != f.Rec.Literal {
-		rec := f.Rec
+	} else if p.literal != f.rec.Literal {
+		rec := f.rec
 		rec.Literal = p.literal
 		if err := f.WriteRecordLocked(rec); err != nil {
 			return err
@@ -226,8 +226,8 @@ func (p *Packing) staysAsIs() error {
 // Publish makes a committed manifest the file's, unless the file changed meanwhile.
 func (p *Packing) Publish(res *pack.Result) error {
 	f := p.f
-	f.Mu.Lock()
-	defer f.Mu.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	var st unix.Stat_t
 	again := p.overtakenLocked()
 	if !again {
@@ -245,7 +245,7 @@ func (p *Packing) Publish(res *pack.Result) error {
 	if st.Ctim == p.st.Ctim {
 		st.Ctim = p.ctime
 	}
-	rec := tree.Record{Manifest: res.Hash, ViewHidden: f.Rec.ViewHidden}
+	rec := tree.Record{Manifest: res.Hash, ViewHidden: f.rec.ViewHidden}
 	rec.Mtime, _ = tree.Nanoseconds(st.Mtim)
 	rec.Ctime, _ = tree.Nanoseconds(st.Ctim)
 	if res.Manifest.Format != "blob" { // the layout was kept

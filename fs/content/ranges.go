@@ -7,8 +7,8 @@ import (
 // Fallocate is fallocate(2).
 func (h *Handle) Fallocate(mode uint32, off, n int64) error {
 	f := h.f
-	f.Mu.Lock()
-	defer f.Mu.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if err := f.beginWrite(); err != nil {
 		return err
 	}
@@ -31,8 +31,8 @@ func (h *Handle) Fallocate(mode uint32, off, n int64) error {
 // Seek answers SEEK_DATA and SEEK_HOLE. What is packed counts as data throughout.
 func (h *Handle) Seek(off int64, whence int) (int64, error) {
 	f := h.f
-	f.Mu.Lock()
-	defer f.Mu.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if f.raw != nil {
 		// The descriptor's own position is never used: reads and writes give their offsets.
 		return unix.Seek(int(f.raw.Fd()), off, whence)

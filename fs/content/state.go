@@ -12,16 +12,16 @@ import (
 )
 
 // Lock takes the file's mu: what its transitions and its writers wait for. It comes before every other lock.
-func (f *File) Lock() { f.Mu.Lock() }
+func (f *File) Lock() { f.mu.Lock() }
 
 // Unlock gives mu back.
-func (f *File) Unlock() { f.Mu.Unlock() }
+func (f *File) Unlock() { f.mu.Unlock() }
 
 // Node is the inode that the file is the bytes of.
 func (f *File) Node() inode { return f.node }
 
 // RecordLocked is the file's record, once it was loaded.
-func (f *File) RecordLocked() tree.Record { return f.Rec }
+func (f *File) RecordLocked() tree.Record { return f.rec }
 
 // GenLocked counts everything that may change the bytes.
 func (f *File) GenLocked() uint64 { return f.gen }
@@ -61,14 +61,14 @@ func (f *File) NewLocked() { f.loaded, f.vetted = true, true }
 
 // AwaitRelease waits until every writer that was closed is released, or ctx ends.
 func (f *File) AwaitRelease(ctx context.Context) {
-	f.Mu.Lock()
-	defer f.Mu.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if f.writers == 0 || f.flushed < f.writers {
 		return
 	}
 	stop := context.AfterFunc(ctx, func() {
-		f.Mu.Lock()
-		defer f.Mu.Unlock()
+		f.mu.Lock()
+		defer f.mu.Unlock()
 		f.cond.Broadcast()
 	})
 	defer stop()
@@ -78,7 +78,7 @@ func (f *File) AwaitRelease(ctx context.Context) {
 }
 
 // PackedLocked reports whether the file has a manifest.
-func (f *File) PackedLocked() bool { return f.Rec.Packed() }
+func (f *File) PackedLocked() bool { return f.rec.Packed() }
 
 // MovedLocked reports whether a transition was made of the file: what was seen of its inode before the lock may be old.
 func (f *File) MovedLocked() bool { return f.moved }
@@ -93,7 +93,7 @@ func (f *File) PackedSizeLocked() int64 {
 
 // HideViewLocked sets whether the file is without its view.
 func (f *File) HideViewLocked(hidden bool) error {
-	rec := f.Rec
+	rec := f.rec
 	if rec.ViewHidden == hidden {
 		return nil
 	}
@@ -103,8 +103,8 @@ func (f *File) HideViewLocked(hidden bool) error {
 
 // ViewSizeLocked is the size of the file's view, or 0. Of a file that is not packed it is measured once for each generation of its bytes.
 func (f *File) ViewSizeLocked() int64 {
-	if f.Rec.Packed() {
-		return f.Rec.ViewSize
+	if f.rec.Packed() {
+		return f.rec.ViewSize
 	}
 	if f.viewGen == f.gen+1 { // measured
 		return f.viewSize

@@ -48,12 +48,12 @@ func (f *File) Sum(ctx context.Context) (did bool, err error) {
 
 // beginSum opens a file that wants a checksum; nil for others.
 func (f *File) beginSum() (raw *os.File, gen uint64, before unix.Stat_t, err error) {
-	f.Mu.Lock()
-	defer f.Mu.Unlock()
-	if err = f.LoadLocked(); err == nil && !f.Rec.Packed() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err = f.LoadLocked(); err == nil && !f.rec.Packed() {
 		err = f.VetLocked()
 	}
-	if err != nil || f.Rec.Packed() || f.Rec.Emptying || f.damaged != nil || f.dirty || f.writers > 0 || f.node.Dead() || f.c.readOnly {
+	if err != nil || f.rec.Packed() || f.rec.Emptying || f.damaged != nil || f.dirty || f.writers > 0 || f.node.Dead() || f.c.readOnly {
 		return nil, 0, before, err
 	}
 	if err := f.node.Stat(&before); err != nil {
@@ -61,7 +61,7 @@ func (f *File) beginSum() (raw *os.File, gen uint64, before unix.Stat_t, err err
 	}
 	_, mok := tree.Nanoseconds(before.Mtim)
 	_, cok := tree.Nanoseconds(before.Ctim)
-	if !mok || !cok || before.Size == 0 || before.Size > maxSummed || SumHolds(&f.Rec, &before) && f.Rec.Epoch == f.c.epoch() {
+	if !mok || !cok || before.Size == 0 || before.Size > maxSummed || SumHolds(&f.rec, &before) && f.rec.Epoch == f.c.epoch() {
 		return nil, 0, before, nil
 	}
 	raw, err = f.OpenQuietly()
@@ -71,10 +71,10 @@ func (f *File) beginSum() (raw *os.File, gen uint64, before unix.Stat_t, err err
 // endSum writes the record, unless the file was touched meanwhile. before and st are the inode before and after it was
 // opened.
 func (f *File) endSum(gen uint64, h cas.Hash, before, st unix.Stat_t) error {
-	f.Mu.Lock()
-	defer f.Mu.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	var now unix.Stat_t
-	if f.gen != gen || f.dirty || f.writers > 0 || f.Rec.Packed() || f.node.Dead() {
+	if f.gen != gen || f.dirty || f.writers > 0 || f.rec.Packed() || f.node.Dead() {
 		return nil
 	}
 	if err := f.node.Stat(&now); err != nil {
@@ -84,7 +84,7 @@ func (f *File) endSum(gen uint64, h cas.Hash, before, st unix.Stat_t) error {
 		f.c.events.Unsummed(f)
 		return nil
 	}
-	rec := f.Rec
+	rec := f.rec
 	held := SumHolds(&rec, &now)
 	if held && rec.Sum != h {
 		f.c.report(slog.LevelWarn, "a file is not what it was before the host went down: what was written and not synced was lost, or its bytes are damaged",
@@ -106,7 +106,7 @@ func (f *File) endSum(gen uint64, h cas.Hash, before, st unix.Stat_t) error {
 // unsum takes the checksum of a plain file away, before anything is done to the file or after its inode was changed. f.mu is
 // held.
 func (f *File) unsum() error {
-	if !f.Rec.Summed {
+	if !f.rec.Summed {
 		return nil
 	}
 	if err := f.c.Step("unsum"); err != nil {
@@ -114,7 +114,7 @@ func (f *File) unsum() error {
 	}
 	f.c.events.Unsynced(f) // a clean end has to make it durable that it is gone
 	f.moved = true
-	return f.WriteRecordLocked(tree.Record{ViewHidden: f.Rec.ViewHidden, Literal: f.Rec.Literal})
+	return f.WriteRecordLocked(tree.Record{ViewHidden: f.rec.ViewHidden, Literal: f.rec.Literal})
 }
 
 // SumOf reads a file to its end.

@@ -24,15 +24,15 @@ const (
 // Evict gives up the bytes in place of a packed file. A reason says why they were kept; "" and nil also when there are
 // none.
 func (f *File) Evict() (skip string, err error) {
-	f.Mu.Lock()
-	defer f.Mu.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if err := f.LoadLocked(); err != nil {
 		return "", err
 	}
 	switch {
-	case !f.Rec.Packed():
+	case !f.rec.Packed():
 		return SkipNotPacked, nil
-	case f.Rec.Hollow || f.node.Dead():
+	case f.rec.Hollow || f.node.Dead():
 		return "", nil
 	case f.pass > 0:
 		return SkipOpen, nil
@@ -40,7 +40,7 @@ func (f *File) Evict() (skip string, err error) {
 		return skipBusy, nil
 	}
 	if f.users() > 0 { // they will go on by the manifest
-		if _, err := f.c.Complete(f.Rec.Manifest); err != nil {
+		if _, err := f.c.Complete(f.rec.Manifest); err != nil {
 			return f.keep(err)
 		}
 		if err := f.openAsm(); err != nil {
@@ -79,7 +79,7 @@ func (f *File) evictAlone() (size int64, skip string, lost, err error) {
 		return 0, SkipInUse, nil, nil
 	}
 	if f.users() == 0 { // else that was looked at
-		if _, lost := f.c.Complete(f.Rec.Manifest); lost != nil {
+		if _, lost := f.c.Complete(f.rec.Manifest); lost != nil {
 			return 0, "", lost, nil
 		}
 	}
@@ -121,7 +121,7 @@ func (f *File) hollow(own *os.File) error {
 	if err != nil {
 		return err
 	}
-	rec := f.Rec
+	rec := f.rec
 	rec.Hollow = true
 	if err := f.c.Step("hollow: record"); err != nil {
 		return err
@@ -138,13 +138,13 @@ func (f *File) hollow(own *os.File) error {
 func (f *File) giveUp(own *os.File, size int64) {
 	err := f.c.Step("hollow: punch")
 	if err == nil {
-		err = tree.HollowOut(int(own.Fd()), &tree.Header{Store: f.c.ID, Record: f.Rec, Size: size})
+		err = tree.HollowOut(int(own.Fd()), &tree.Header{Store: f.c.ID, Record: f.rec, Size: size})
 	}
 	if err == nil {
 		err = f.c.Step("hollow: mtime")
 	}
 	if err == nil {
-		err = tree.SetMtime(int(own.Fd()), f.Rec.Mtime)
+		err = tree.SetMtime(int(own.Fd()), f.rec.Mtime)
 	}
 	if err != nil {
 		f.c.report(slog.LevelWarn, "the bytes of a packed file stay in place", "path", f.node.Path(), "reason", err)
@@ -159,8 +159,8 @@ func (f *File) DisbelieveLocked() error {
 		return err
 	}
 	defer own.Close()
-	if !f.Rec.Hollow {
-		rec := f.Rec
+	if !f.rec.Hollow {
+		rec := f.rec
 		rec.Hollow = true
 		if err := f.WriteRecordLocked(rec); err != nil {
 			return err
@@ -171,7 +171,7 @@ func (f *File) DisbelieveLocked() error {
 	if err != nil {
 		return err
 	}
-	m, err := f.c.asm.Manifest(f.Rec.Manifest)
+	m, err := f.c.asm.Manifest(f.rec.Manifest)
 	if err != nil { // what lies in place may be all there is, for a repair to move aside
 		f.c.report(slog.LevelError, "the manifest of a packed file cannot be read; its bytes stay in place and are not believed", "path", f.node.Path(), "reason", err)
 		return nil
@@ -199,7 +199,7 @@ func (f *File) HeadedLocked(size int64) bool {
 		return false
 	}
 	h, err := tree.DecodeHeader(head)
-	return err == nil && h.Size == size && h.Record.Manifest == f.Rec.Manifest
+	return err == nil && h.Size == size && h.Record.Manifest == f.rec.Manifest
 }
 
 // finishEmptying ends what empty began. f.mu is held.
@@ -228,10 +228,10 @@ func (f *File) UnpackLocked(empty bool) error {
 	for f.hydrating {
 		f.cond.Wait()
 	}
-	if !f.Rec.Packed() {
+	if !f.rec.Packed() {
 		return f.unsum()
 	}
-	f.c.events.Unpacked(f, f.Rec.Manifest)
+	f.c.events.Unpacked(f, f.rec.Manifest)
 	if empty {
 		if err := f.c.Step("empty: begin"); err != nil {
 			return err
@@ -245,7 +245,7 @@ func (f *File) UnpackLocked(empty bool) error {
 		}
 		return f.unpacked()
 	}
-	if f.Rec.Hollow {
+	if f.rec.Hollow {
 		if err := f.hydrateLocked(); err != nil {
 			return err
 		}
@@ -265,7 +265,7 @@ func (f *File) UnpackLocked(empty bool) error {
 	if err := f.c.Step("unpack: record"); err != nil {
 		return err
 	}
-	if err := f.WriteRecordLocked(tree.Record{ViewHidden: f.Rec.ViewHidden, Literal: literal}); err != nil {
+	if err := f.WriteRecordLocked(tree.Record{ViewHidden: f.rec.ViewHidden, Literal: literal}); err != nil {
 		return err
 	}
 	if err := f.unpacked(); err != nil || f.node.Dead() {
@@ -297,8 +297,8 @@ func (f *File) makeWhole(own *os.File) error {
 	if err := unix.Fstat(int(own.Fd()), &st); err != nil {
 		return err
 	}
-	if ns, ok := tree.Nanoseconds(st.Mtim); !ok || ns != f.Rec.Mtime {
-		if err := tree.SetMtime(int(own.Fd()), f.Rec.Mtime); err != nil {
+	if ns, ok := tree.Nanoseconds(st.Mtim); !ok || ns != f.rec.Mtime {
+		if err := tree.SetMtime(int(own.Fd()), f.rec.Mtime); err != nil {
 			return err
 		}
 	}
