@@ -135,6 +135,7 @@ func TestSyncWaitsForRepack(t *testing.T) {
 	n := r.find("f")
 	defer r.forget(n)
 	first := p.take()
+	p.taken(n)
 	if _, err := n.file.BeginPack(func() {}); err != nil {
 		t.Fatal(err)
 	}
