@@ -151,3 +151,15 @@ func (f *File) HeaderLocked() (tree.Header, error) {
 	}
 	return h, err
 }
+
+// Path is where the file lies below the mount's root, by one of its names.
+func (f *File) Path() string { return f.node.Path() }
+
+// Dead reports whether no name leads to the file.
+func (f *File) Dead() bool { return f.node.Dead() }
+
+// Pin keeps the file known until as many Unpins.
+func (f *File) Pin() { f.node.Pin() }
+
+// Unpin ends one Pin.
+func (f *File) Unpin() { f.node.Unpin() }

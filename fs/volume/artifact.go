@@ -40,46 +40,43 @@ func (t artifactTree) At(path string) (artifacts.File, error) {
 		n.unref(1)
 		return nil, nil
 	}
-	return identified{t.v, n}, nil
+	return identified{n.file}, nil
 }
 
 func (t artifactTree) ByKey(key uint64) artifacts.File {
 	if n := t.v.names.tab.getRef(content.NodeID(key)); n != nil {
-		return identified{t.v, n}
+		return identified{n.file}
 	}
 	return nil
 }
 
 func (t artifactTree) Walk(ctx context.Context, f func(path string, file artifacts.File) error) error {
-	return t.v.walk(ctx, "", func(path string, n *Node) error { return f(path, identified{t.v, n}) })
+	return t.v.walk(ctx, "", func(path string, n *Node) error { return f(path, identified{n.file}) })
 }
 
 // identified is the artifacts.File that a node of a regular file is.
-type identified struct {
-	v *Volume
-	n *Node
-}
+type identified struct{ f *content.File }
 
-func (i identified) ReadAt(p []byte, off int64) (int, error) { return i.n.file.ReadAt(p, off) }
-func (i identified) Key() uint64                             { return uint64(i.n.id) }
-func (i identified) Path() string                            { return i.n.Path() }
-func (i identified) Pin()                                    { i.n.Pin() }
-func (i identified) Unpin()                                  { i.n.unref(1) }
+func (i identified) ReadAt(p []byte, off int64) (int, error) { return i.f.ReadAt(p, off) }
+func (i identified) Key() uint64                             { return uint64(i.f.Node().ID()) }
+func (i identified) Path() string                            { return i.f.Path() }
+func (i identified) Pin()                                    { i.f.Pin() }
+func (i identified) Unpin()                                  { i.f.Unpin() }
 
 func (i identified) State() (artifacts.State, error) {
-	i.n.file.Lock()
-	defer i.n.file.Unlock()
+	i.f.Lock()
+	defer i.f.Unlock()
 	return i.stateLocked()
 }
 
 func (i identified) stateLocked() (artifacts.State, error) {
-	f := i.n.file
+	f := i.f
 	err := f.LoadLocked()
-	return artifacts.State{Gen: f.GenLocked(), Manifest: f.RecordLocked().Manifest, Written: f.WritersLocked() > 0, Damaged: f.DamageLocked(), Gone: i.n.Dead()}, err
+	return artifacts.State{Gen: f.GenLocked(), Manifest: f.RecordLocked().Manifest, Written: f.WritersLocked() > 0, Damaged: f.DamageLocked(), Gone: i.f.Dead()}, err
 }
 
 func (i identified) Use(fits func(*formats.Layout) error) (*formats.Layout, artifacts.State, error) {
-	f := i.n.file
+	f := i.f
 	f.Lock()
 	defer f.Unlock()
 	l, err := f.LayoutLocked()
@@ -101,7 +98,7 @@ func (i identified) Use(fits func(*formats.Layout) error) (*formats.Layout, arti
 }
 
 func (i identified) Done() (artifacts.State, error) {
-	f := i.n.file
+	f := i.f
 	f.Lock()
 	defer f.Unlock()
 	f.UseLocked(-1)
@@ -114,7 +111,7 @@ func (v *Volume) Artifact(ctx context.Context, n *Node) (canonical.ID, error) {
 	if n.file == nil {
 		return canonical.ID{}, fmt.Errorf("%w: no regular file", canonical.ErrNoID)
 	}
-	return v.artifacts.Of(ctx, identified{v, n})
+	return v.artifacts.Of(ctx, identified{n.file})
 }
 
 // artifactXattr reads XattrArtifact into dest and returns its length; with dest of length 0 nothing is computed.
@@ -174,8 +171,8 @@ func newIdentifier(v *Volume, after time.Duration) *identifier {
 	i := &identifier{newRested(v, after, "artifact ids may be unknown until somebody asks for them")}
 	b := v.artifacts.Background(v.packer.rests, func(ctx context.Context) (func(), error) { return v.throttle.Turn(ctx) },
 		func(what string) error { return v.content.Step(what) })
-	i.one = func(n *Node) {
-		if err := b.Identify(i.ctx, identified{v, n}); err != nil {
+	i.one = func(f *content.File) {
+		if err := b.Identify(i.ctx, identified{f}); err != nil {
 			i.failed(err)
 		}
 	}
@@ -188,8 +185,8 @@ func newIdentifier(v *Volume, after time.Duration) *identifier {
 }
 
 // found is add of a file that the survey looks at, unless what there is to know is known. f.mu is held.
-func (i *identifier) found(n *Node) {
-	if i.after >= 0 && i.v.artifacts.Wants(n.file.RecordLocked().Manifest) {
-		i.add(n)
+func (i *identifier) found(f *content.File) {
+	if i.after >= 0 && i.v.artifacts.Wants(f.RecordLocked().Manifest) {
+		i.add(f)
 	}
 }

@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"ckptfs/fs/content"
 	"fmt"
 	"io"
 	"log/slog"
@@ -19,11 +20,11 @@ import (
 //
 // All is guarded by packer.mu but passed.
 type backlog struct {
-	max     int64              // bytes; negative: no bound
-	queued  map[*Node]unpacked // the files in the queue
-	busy    map[*Node]unpacked // those with a group
-	bytes   int64              // sum of both
-	waiting int                // closes that wait
+	max     int64                      // bytes; negative: no bound
+	queued  map[*content.File]unpacked // the files in the queue
+	busy    map[*content.File]unpacked // those with a group
+	bytes   int64                      // sum of both
+	waiting int                        // closes that wait
 
 	patience time.Duration
 	passed   atomic.Int64 // bytes that packing has read
@@ -39,29 +40,29 @@ type unpacked struct {
 const standstill = 20 * time.Second
 
 func newBacklog(max int64) backlog {
-	return backlog{max: max, queued: map[*Node]unpacked{}, busy: map[*Node]unpacked{}, patience: standstill}
+	return backlog{max: max, queued: map[*content.File]unpacked{}, busy: map[*content.File]unpacked{}, patience: standstill}
 }
 
 // add counts a file in. One that waits already has waited since then.
-func (b *backlog) add(n *Node, size int64, now time.Time) {
-	u, waits := b.queued[n]
+func (b *backlog) add(f *content.File, size int64, now time.Time) {
+	u, waits := b.queued[f]
 	if !waits {
 		u.since = now
 	}
 	b.bytes += size - u.bytes
 	u.bytes = size
-	b.queued[n] = u
+	b.queued[f] = u
 }
 
-func (b *backlog) begin(n *Node) {
-	b.bytes -= b.busy[n].bytes
-	b.busy[n] = b.queued[n]
-	delete(b.queued, n)
+func (b *backlog) begin(f *content.File) {
+	b.bytes -= b.busy[f].bytes
+	b.busy[f] = b.queued[f]
+	delete(b.queued, f)
 }
 
-func (b *backlog) end(n *Node) {
-	b.bytes -= b.busy[n].bytes
-	delete(b.busy, n)
+func (b *backlog) end(f *content.File) {
+	b.bytes -= b.busy[f].bytes
+	delete(b.busy, f)
 }
 
 // full reports whether own bytes more are too many. A file larger than the bound has only to wait until it is alone.
@@ -150,7 +151,7 @@ func (b *backlog) presses(now time.Time) bool {
 
 // since is when the file was closed that waits longest; zero when none does.
 func (b *backlog) since() (oldest time.Time) {
-	for _, files := range []map[*Node]unpacked{b.queued, b.busy} {
+	for _, files := range []map[*content.File]unpacked{b.queued, b.busy} {
 		for _, u := range files {
 			if oldest.IsZero() || u.since.Before(oldest) {
 				oldest = u.since

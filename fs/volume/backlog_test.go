@@ -2,6 +2,7 @@ package volume
 
 import (
 	"bytes"
+	"ckptfs/fs/content"
 	"errors"
 	"io"
 	"testing"
@@ -12,7 +13,7 @@ import (
 
 func TestBacklogCounts(t *testing.T) {
 	b, now := newBacklog(10), time.Now()
-	x, y := &Node{}, &Node{}
+	x, y := &content.File{}, &content.File{}
 	if b.full(100) {
 		t.Error("a file that is alone waits, however large")
 	}
@@ -59,7 +60,7 @@ func waits(t *testing.T, p *packer) {
 func TestMakeRoom(t *testing.T) {
 	r := newRig(t)
 	p := newPacker(r.Volume, 10)
-	n := unpinned(r.Volume)
+	n := unpinned(r.Volume).file
 	p.busy[n] = true
 	p.backlog.add(n, 8, time.Now())
 	p.backlog.begin(n)
@@ -104,7 +105,7 @@ func TestReserve(t *testing.T) {
 // What waits presses after a while, or when it is much; then packing goes on though others want the processors.
 func TestBacklogPresses(t *testing.T) {
 	b, now := newBacklog(100), time.Now()
-	x, y := &Node{}, &Node{}
+	x, y := &content.File{}, &content.File{}
 	if b.presses(now) || !b.since().IsZero() {
 		t.Error("nothing waits, and presses")
 	}

@@ -17,15 +17,15 @@ func (e events) Writing(f *content.File, open bool) {
 	}
 }
 
-func (e events) Dirty(f *content.File) { e.v.packer.add(nodeOf(f)) }
+func (e events) Dirty(f *content.File) { e.v.packer.add(f) }
 
 func (e events) Plain(f *content.File) {
-	e.v.packer.notePublished(nodeOf(f), true)
-	e.v.sums.add(nodeOf(f))
+	e.v.packer.notePublished(f, true)
+	e.v.sums.add(f)
 }
 
 func (e events) Packed(f *content.File) {
-	e.v.packer.notePublished(nodeOf(f), false)
+	e.v.packer.notePublished(f, false)
 	e.v.notePacked(nodeOf(f))
 }
 
@@ -35,28 +35,28 @@ func (e events) Unpacked(f *content.File, before cas.Hash) {
 
 func (e events) Resident(f *content.File, bytes int64) {
 	if bytes > 0 {
-		e.v.hot.add(nodeOf(f), bytes)
+		e.v.hot.add(f, bytes)
 	} else {
-		e.v.hot.remove(nodeOf(f))
+		e.v.hot.remove(f)
 	}
 }
 
 func (e events) Opened(f *content.File, opens int) {
 	if !f.RecordLocked().Hollow {
-		e.v.hot.touch(nodeOf(f))
+		e.v.hot.touch(f)
 	} else if opens > 1 { // it proved hot
-		e.v.hydrator.add(nodeOf(f))
+		e.v.hydrator.add(f)
 	}
 }
 
 func (e events) Closed(f *content.File, read int64) {
 	if read > f.PackedSizeLocked()/2 { // it proved hot
-		e.v.hydrator.add(nodeOf(f))
+		e.v.hydrator.add(f)
 	}
 }
 
-func (e events) Idle(f *content.File)     { e.v.hot.released(nodeOf(f)) }
-func (e events) Unsummed(f *content.File) { e.v.sums.add(nodeOf(f)) }
+func (e events) Idle(f *content.File)     { e.v.hot.released(f) }
+func (e events) Unsummed(f *content.File) { e.v.sums.add(f) }
 func (e events) Unsynced(*content.File)   { e.v.hot.grew.Store(true) }
 
 // notePacked notes that a file got a manifest. f.mu is held.

@@ -142,7 +142,7 @@ func TestFailingEvictionIsTold(t *testing.T) {
 		return nil
 	}
 	n := r.find("f")
-	r.hot.want(n)
+	r.hot.want(n.file)
 	r.hot.wake()
 	failures := func() []control.Failure {
 		s, err := r.Status(context.Background())

@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"ckptfs/fs/content"
 	"container/list"
 	"fmt"
 	"log/slog"
@@ -19,7 +20,7 @@ type hotList struct {
 
 	mu     sync.Mutex
 	lru    *list.List // of *hotEntry, least recently used first
-	of     map[*Node]*hotEntry
+	of     map[*content.File]*hotEntry
 	bytes  int64
 	wanted bool // some entry is
 
@@ -32,7 +33,7 @@ type hotList struct {
 
 // hotEntry holds a reference to its node.
 type hotEntry struct {
-	node   *Node
+	file   *content.File
 	size   int64
 	elem   *list.Element
 	wanted bool // to be evicted as soon as nobody uses it, whatever room there is
@@ -41,7 +42,7 @@ type hotEntry struct {
 }
 
 func newHotList(v *Volume, max int64) *hotList {
-	return &hotList{v: v, max: max, lru: list.New(), of: map[*Node]*hotEntry{}, kick: make(chan struct{}, 1), quit: make(chan struct{})}
+	return &hotList{v: v, max: max, lru: list.New(), of: map[*content.File]*hotEntry{}, kick: make(chan struct{}, 1), quit: make(chan struct{})}
 }
 
 func (l *hotList) start() {
@@ -69,23 +70,23 @@ func (l *hotList) stop() {
 }
 
 // add counts the bytes put in place of a packed file in, as the most recently used.
-func (l *hotList) add(n *Node, size int64) {
+func (l *hotList) add(f *content.File, size int64) {
 	l.grew.Store(true)
-	l.found(n, size)
+	l.found(f, size)
 }
 
 // found is add of bytes that an earlier process put in place.
-func (l *hotList) found(n *Node, size int64) {
+func (l *hotList) found(f *content.File, size int64) {
 	l.mu.Lock()
-	if e := l.of[n]; e != nil {
+	if e := l.of[f]; e != nil {
 		l.bytes += size - e.size
 		e.size, e.wanted = size, false
 		l.lru.MoveToBack(e.elem)
 	} else {
-		n.Pin()
-		e = &hotEntry{node: n, size: size}
+		f.Pin()
+		e = &hotEntry{file: f, size: size}
 		e.elem = l.lru.PushBack(e)
-		l.of[n] = e
+		l.of[f] = e
 		l.bytes += size
 	}
 	l.mu.Unlock()
@@ -100,32 +101,32 @@ func (l *hotList) wake() {
 }
 
 // remove forgets bytes that are no cache any more.
-func (l *hotList) remove(n *Node) {
+func (l *hotList) remove(f *content.File) {
 	l.mu.Lock()
-	e := l.of[n]
+	e := l.of[f]
 	if e != nil {
-		delete(l.of, n)
+		delete(l.of, f)
 		l.lru.Remove(e.elem)
 		l.bytes -= e.size
 	}
 	l.mu.Unlock()
 	if e != nil {
-		n.unref(1)
+		f.Unpin()
 	}
 }
 
 // knows reports whether the bytes of a file are counted in.
-func (l *hotList) knows(n *Node) bool {
+func (l *hotList) knows(f *content.File) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.of[n] != nil
+	return l.of[f] != nil
 }
 
 // touch makes a file the most recently used.
-func (l *hotList) touch(n *Node) {
+func (l *hotList) touch(f *content.File) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if e := l.of[n]; e != nil {
+	if e := l.of[f]; e != nil {
 		l.lru.MoveToBack(e.elem)
 	}
 }
@@ -138,29 +139,28 @@ func (l *hotList) room() int64 {
 }
 
 // want has a file evicted that is in use now.
-func (l *hotList) want(n *Node) {
-	f := n.file
+func (l *hotList) want(f *content.File) {
 	f.Lock()
 	defer f.Unlock()
-	if !f.PackedLocked() || f.RecordLocked().Hollow || n.Dead() {
+	if !f.PackedLocked() || f.RecordLocked().Hollow || f.Dead() {
 		return
 	}
-	if !l.knows(n) { // the survey has not come to it
-		l.found(n, f.UnpackedLocked())
+	if !l.knows(f) { // the survey has not come to it
+		l.found(f, f.UnpackedLocked())
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if e := l.of[n]; e != nil {
+	if e := l.of[f]; e != nil {
 		e.wanted = true
 		l.wanted = true
 	}
 }
 
 // released is told of the end of a file's last use.
-func (l *hotList) released(n *Node) {
+func (l *hotList) released(f *content.File) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if e := l.of[n]; e != nil && (e.wanted || l.bytes > l.max) {
+	if e := l.of[f]; e != nil && (e.wanted || l.bytes > l.max) {
 		l.wake()
 	}
 }
@@ -176,21 +176,21 @@ func (l *hotList) shrink() {
 		over := l.bytes > l.max
 		l.mu.Unlock()
 		if over || short || c.wanted {
-			if _, err := c.node.file.Evict(); err != nil {
-				l.failed(c.node, err)
+			if _, err := c.file.Evict(); err != nil {
+				l.failed(c.file, err)
 			}
 		}
-		c.node.unref(1)
+		c.file.Unpin()
 	}
 }
 
 // failed notes that the bytes of a file cannot be given up, and puts the next attempt off.
-func (l *hotList) failed(n *Node, err error) {
+func (l *hotList) failed(f *content.File, err error) {
 	l.v.content.Count.EvictErrs.Add(1)
-	l.v.report(slog.LevelWarn, "eviction failed; it is tried again", "path", n.Path(), "reason", err)
+	l.v.report(slog.LevelWarn, "eviction failed; it is tried again", "path", f.Path(), "reason", err)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e := l.of[n]
+	e := l.of[f]
 	if e == nil {
 		return
 	}
@@ -218,7 +218,7 @@ func (l *hotList) candidates(all bool) []hotEntry {
 		h := e.Value.(*hotEntry)
 		l.wanted = l.wanted || h.wanted
 		if (all || h.wanted) && !(h.failed != nil && now.Before(h.retry)) {
-			h.node.Pin()
+			h.file.Pin()
 			out = append(out, *h)
 		}
 	}

@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"ckptfs/fs/content"
 	"log/slog"
 	"slices"
 	"sync"
@@ -27,14 +28,14 @@ type hydrator struct {
 
 	mu    sync.Mutex
 	queue []toHydrate
-	in    map[*Node]bool // those that wait, and the one that is being filled in
-	reads int64          // how often packed files were read when that was looked at
-	since time.Time      // when that had changed, or a file proved hot
+	in    map[*content.File]bool // those that wait, and the one that is being filled in
+	reads int64                  // how often packed files were read when that was looked at
+	since time.Time              // when that had changed, or a file proved hot
 }
 
 // toHydrate is a file that proved hot, with a reference to its node.
 type toHydrate struct {
-	node  *Node
+	file  *content.File
 	since time.Time
 }
 
@@ -42,7 +43,7 @@ func newHydrator(v *Volume, still time.Duration) *hydrator {
 	if still == 0 {
 		still = readsStill
 	}
-	return &hydrator{v: v, still: still, after: time.After, in: map[*Node]bool{}, kick: make(chan struct{}, 1), quit: make(chan struct{})}
+	return &hydrator{v: v, still: still, after: time.After, in: map[*content.File]bool{}, kick: make(chan struct{}, 1), quit: make(chan struct{})}
 }
 
 func (h *hydrator) start() {
@@ -50,18 +51,18 @@ func (h *hydrator) start() {
 	go func() {
 		defer h.end.Done()
 		for h.wait() {
-			n := h.next()
-			if n == nil {
+			f := h.next()
+			if f == nil {
 				continue
 			}
-			if _, err := n.file.Hydrate(); err != nil {
+			if _, err := f.Hydrate(); err != nil {
 				h.v.content.Count.HydrateErrs.Add(1)
-				h.v.report(slog.LevelWarn, "hydration failed", "path", n.Path(), "reason", err)
+				h.v.report(slog.LevelWarn, "hydration failed", "path", f.Path(), "reason", err)
 			}
 			h.mu.Lock()
-			delete(h.in, n)
+			delete(h.in, f)
 			h.mu.Unlock()
-			n.unref(1)
+			f.Unpin()
 		}
 	}()
 }
@@ -70,8 +71,8 @@ func (h *hydrator) start() {
 func (h *hydrator) stop() {
 	close(h.quit)
 	h.end.Wait()
-	for n := h.next(); n != nil; n = h.next() {
-		n.unref(1)
+	for f := h.next(); f != nil; f = h.next() {
+		f.Unpin()
 	}
 }
 
@@ -117,31 +118,31 @@ func (h *hydrator) left() (time.Duration, bool) {
 }
 
 // next takes the file that came first, with its reference; nil: none waits any more.
-func (h *hydrator) next() *Node {
+func (h *hydrator) next() *content.File {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if len(h.queue) == 0 {
 		return nil
 	}
-	n := h.queue[0].node
+	f := h.queue[0].file
 	h.queue = slices.Delete(h.queue, 0, 1)
-	return n
+	return f
 }
 
 // add asks for the bytes if they fit into the hot size. f.mu is held.
-func (h *hydrator) add(n *Node) {
-	size := n.file.PackedSizeLocked()
-	if size > h.v.hot.max/2 || n.Dead() {
+func (h *hydrator) add(f *content.File) {
+	size := f.PackedSizeLocked()
+	if size > h.v.hot.max/2 || f.Dead() {
 		return
 	}
 	now := h.v.now()
 	h.mu.Lock()
 	h.since = now
-	known := h.in[n]
+	known := h.in[f]
 	if !known && len(h.queue) < maxWaiting { // else there is enough to do; it will prove hot again
-		n.Pin()
-		h.in[n] = true
-		h.queue = append(h.queue, toHydrate{n, now})
+		f.Pin()
+		h.in[f] = true
+		h.queue = append(h.queue, toHydrate{f, now})
 	}
 	h.mu.Unlock()
 	select {
@@ -152,15 +153,15 @@ func (h *hydrator) add(n *Node) {
 
 // forget lets go of a file that waits: as long as anybody holds its node, a file without a name keeps its chunks. The caller
 // has a reference of its own.
-func (h *hydrator) forget(n *Node) {
+func (h *hydrator) forget(f *content.File) {
 	h.mu.Lock()
-	i := slices.IndexFunc(h.queue, func(w toHydrate) bool { return w.node == n })
+	i := slices.IndexFunc(h.queue, func(w toHydrate) bool { return w.file == f })
 	if i >= 0 {
 		h.queue = slices.Delete(h.queue, i, i+1)
-		delete(h.in, n)
+		delete(h.in, f)
 	}
 	h.mu.Unlock()
 	if i >= 0 {
-		n.unref(1)
+		f.Unpin()
 	}
 }

@@ -32,7 +32,7 @@ func TestHydrationWaits(t *testing.T) {
 	waits := func(what string, lasts, want time.Duration) {
 		t.Helper()
 		start, readFor = at, lasts
-		h.add(unpinned(v))
+		h.add(unpinned(v).file)
 		for len(h.queue) > 0 {
 			if !h.wait() {
 				t.Fatal("the end")
@@ -48,12 +48,12 @@ func TestHydrationWaits(t *testing.T) {
 	waits("read for ever", 1<<60, maxHydrateWait)
 
 	// Those that waited together do not wait again, one after the other.
-	h.add(unpinned(v))
-	h.add(unpinned(v))
+	h.add(unpinned(v).file)
+	h.add(unpinned(v).file)
 	waits("the last of three", 0, readsStill)
 
 	h.after = func(time.Duration) <-chan time.Time { return nil }
-	h.add(unpinned(v))
+	h.add(unpinned(v).file)
 	close(h.quit)
 	if h.wait() {
 		t.Error("filled in at the end")

@@ -97,7 +97,7 @@ func TestIdentifiedByWalk(t *testing.T) {
 	r.ids.mu.Lock()
 	for n := range r.ids.waiting {
 		delete(r.ids.waiting, n)
-		defer n.unref(1)
+		defer n.Unpin()
 	}
 	r.ids.more = true
 	r.ids.mu.Unlock()

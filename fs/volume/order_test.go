@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"ckptfs/fs/content"
 	"ckptfs/index/runs"
 )
 
@@ -13,7 +14,7 @@ func (r *rig) groups() (groups [][]string) {
 	p := r.packer
 	for {
 		p.mu.Lock()
-		positions := map[*Node]runs.Position{}
+		positions := map[*content.File]runs.Position{}
 		for _, n := range p.queue {
 			positions[n] = runs.PositionOf(n.Path())
 		}
@@ -50,7 +51,7 @@ func TestOrder(t *testing.T) {
 	put := func(p string) {
 		n := r.find(p)
 		defer r.forget(n)
-		r.packer.put(n)
+		r.packer.put(n.file)
 	}
 	want([]string{"runs/r/8/model.pt", "runs/r/9/model.pt", "runs/r/10/model.pt", "runs/r/11/model.pt"}, []string{"other.pt"})
 	for i := 8; i < 11; i++ {
@@ -61,7 +62,7 @@ func TestOrder(t *testing.T) {
 	want([]string{"runs/r/12/model.pt"})
 	n := r.find("runs/r/12/model.pt")
 	defer r.forget(n)
-	r.packer.finish(n, 0, false, nil) // it has failed, say
+	r.packer.finish(n.file, 0, false, nil) // it has failed, say
 	want([]string{"runs/r/13/model.pt"})
 	for n := range r.packer.busy {
 		r.packer.finish(n, 0, false, nil)

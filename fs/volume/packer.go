@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"ckptfs/fs/content"
 	"context"
 	"slices"
 	"sync"
@@ -37,16 +38,16 @@ type packer struct {
 
 	mu        sync.Mutex
 	cond      sync.Cond // anything below changed
-	queue     []*Node
-	waits     map[*Node]bool // those of the queue, and of busy until the packing begins
-	busy      map[*Node]bool
-	ahead     map[*Node]runs.Position // those of busy that are not in the store yet
-	changes   int                     // of the queue and of ahead
-	delayed   map[*Node]*delay
-	plain     map[*Node]bool // files that stay as they are, not known to be durable, at most maxPlain; each with a reference
-	morePlain bool           // others too
-	published bool           // records that name manifests are not known to be durable
-	done      progress       // since the start
+	queue     []*content.File
+	waits     map[*content.File]bool // those of the queue, and of busy until the packing begins
+	busy      map[*content.File]bool
+	ahead     map[*content.File]runs.Position // those of busy that are not in the store yet
+	changes   int                             // of the queue and of ahead
+	delayed   map[*content.File]*delay
+	plain     map[*content.File]bool // files that stay as they are, not known to be durable, at most maxPlain; each with a reference
+	morePlain bool                   // others too
+	published bool                   // records that name manifests are not known to be durable
+	done      progress               // since the start
 	backlog   backlog
 	stopping  bool
 
@@ -68,7 +69,7 @@ type delay struct {
 }
 
 func newPacker(v *Volume, maxUnpacked int64) *packer {
-	p := &packer{v: v, backlog: newBacklog(maxUnpacked), waits: map[*Node]bool{}, busy: map[*Node]bool{}, ahead: map[*Node]runs.Position{}, delayed: map[*Node]*delay{}, plain: map[*Node]bool{}}
+	p := &packer{v: v, backlog: newBacklog(maxUnpacked), waits: map[*content.File]bool{}, busy: map[*content.File]bool{}, ahead: map[*content.File]runs.Position{}, delayed: map[*content.File]*delay{}, plain: map[*content.File]bool{}}
 	p.cond.L = &p.mu
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	return p
@@ -91,13 +92,13 @@ func (p *packer) stop() {
 	p.workers.Wait()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for n, d := range p.delayed {
+	for f, d := range p.delayed {
 		d.timer.Stop()
-		delete(p.delayed, n)
-		n.unref(1)
+		delete(p.delayed, f)
+		f.Unpin()
 	}
-	for _, n := range p.queue {
-		n.unref(1)
+	for _, f := range p.queue {
+		f.Unpin()
 	}
 	p.queue = nil
 	clear(p.waits)
@@ -114,46 +115,46 @@ const (
 )
 
 // pending is the files that are not packed yet, each with a reference more. mu is held.
-func (p *packer) pending() map[*Node]waiting {
-	all := make(map[*Node]waiting, len(p.busy)+len(p.queue)+len(p.delayed))
-	for n := range p.delayed {
-		all[n] = putOff
+func (p *packer) pending() map[*content.File]waiting {
+	all := make(map[*content.File]waiting, len(p.busy)+len(p.queue)+len(p.delayed))
+	for f := range p.delayed {
+		all[f] = putOff
 	}
-	for n := range p.busy {
-		all[n] = withGroup
+	for f := range p.busy {
+		all[f] = withGroup
 	}
-	for _, n := range p.queue {
-		all[n] = inQueue
+	for _, f := range p.queue {
+		all[f] = inQueue
 	}
-	for n := range all {
-		n.Pin()
+	for f := range all {
+		f.Pin()
 	}
 	return all
 }
 
 // add queues a file. f.mu is held.
-func (p *packer) add(n *Node) {
-	if !n.file.DirtyLocked() {
+func (p *packer) add(f *content.File) {
+	if !f.DirtyLocked() {
 		return
 	}
-	size := n.file.UnpackedLocked()
+	size := f.UnpackedLocked()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.waits[n] {
+	if p.waits[f] {
 		return
 	}
-	p.waits[n] = true
-	n.Pin()
-	p.backlog.add(n, size, p.v.now())
-	p.queue = append(p.queue, n)
+	p.waits[f] = true
+	f.Pin()
+	p.backlog.add(f, size, p.v.now())
+	p.queue = append(p.queue, f)
 	p.changed()
 }
 
 // taken notes that the packing of a file begins: what is written from now on wants another turn.
-func (p *packer) taken(n *Node) {
+func (p *packer) taken(f *content.File) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.waits, n)
+	delete(p.waits, f)
 }
 
 // changed wakes whoever waits for a change. mu is held.
@@ -187,15 +188,15 @@ func (p *packer) await() bool {
 }
 
 // take waits for files and returns some of them; nil when the packer stops.
-func (p *packer) take() []*Node {
+func (p *packer) take() []*content.File {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for !p.stopping {
 		seen, files := p.changes, slices.Clone(p.queue[:min(len(p.queue), maxAhead)])
 		p.mu.Unlock()
-		positions := make(map[*Node]runs.Position, len(files))
-		for _, n := range files {
-			positions[n] = runs.PositionOf(n.Path()) // now: programs rename what they have saved
+		positions := make(map[*content.File]runs.Position, len(files))
+		for _, f := range files {
+			positions[f] = runs.PositionOf(f.Path()) // now: programs rename what they have saved
 		}
 		p.mu.Lock()
 		if group := p.next(positions); len(group) > 0 {
@@ -227,29 +228,29 @@ func (p *packer) rests(ctx context.Context) error {
 // next moves files from the queue to busy: half of what waits, so that the other group gets something too, of those whose positions are
 // known. A file that is busy, because it was written again meanwhile, waits for its next turn, and so does one for the version before it; who
 // was closed later is not waited for, so that each has its turn. mu is held.
-func (p *packer) next(positions map[*Node]runs.Position) []*Node {
+func (p *packer) next(positions map[*content.File]runs.Position) []*content.File {
 	most := min(groupFiles, (len(p.queue)+packGroups-1)/packGroups)
-	var group []*Node
+	var group []*content.File
 	before := runs.Upcoming{}
 	for _, at := range p.ahead {
 		before.Add(at)
 	}
 	wait := p.queue[:0]
-	for _, n := range p.queue {
-		at, known := positions[n]
+	for _, f := range p.queue {
+		at, known := positions[f]
 		if len(group) == most || !known {
-			wait = append(wait, n)
+			wait = append(wait, f)
 			continue
 		}
-		if p.busy[n] || before.HasBefore(at) {
+		if p.busy[f] || before.HasBefore(at) {
 			before.Add(at)
-			wait = append(wait, n)
+			wait = append(wait, f)
 			continue
 		}
-		p.busy[n] = true
-		p.ahead[n] = at
-		p.backlog.begin(n)
-		group = append(group, n)
+		p.busy[f] = true
+		p.ahead[f] = at
+		p.backlog.begin(f)
+		group = append(group, f)
 	}
 	clear(p.queue[len(wait):])
 	p.queue = wait
@@ -257,120 +258,119 @@ func (p *packer) next(positions map[*Node]runs.Position) []*Node {
 }
 
 // put notes that a file with a group is in the store, as far as packing others is concerned.
-func (p *packer) put(n *Node) {
+func (p *packer) put(f *content.File) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.ahead, n)
+	delete(p.ahead, f)
 	if len(p.ahead) == 0 {
 		p.changed()
 	}
 }
 
 // finish ends a file's turn. With again set it is put off.
-func (p *packer) finish(n *Node, bytes int64, again bool, err error) {
+func (p *packer) finish(f *content.File, bytes int64, again bool, err error) {
 	p.mu.Lock()
-	delete(p.busy, n)
-	delete(p.ahead, n)
-	p.backlog.end(n)
+	delete(p.busy, f)
+	delete(p.ahead, f)
+	p.backlog.end(f)
 	p.done.files++
 	p.done.bytes += bytes
 	if again && !p.stopping {
-		p.putOff(n, err)
+		p.putOff(f, err)
 		p.changed()
 		p.mu.Unlock()
 		return
 	}
-	if d := p.delayed[n]; d != nil {
+	if d := p.delayed[f]; d != nil {
 		d.timer.Stop()
-		delete(p.delayed, n)
-		defer n.unref(1)
+		delete(p.delayed, f)
+		defer f.Unpin()
 	}
 	p.changed()
 	p.mu.Unlock()
-	n.unref(1)
+	f.Unpin()
 }
 
 // putOff keeps the turn's reference in delayed. mu is held.
-func (p *packer) putOff(n *Node, err error) {
-	d := p.delayed[n]
+func (p *packer) putOff(f *content.File, err error) {
+	d := p.delayed[f]
 	if d == nil {
 		d = &delay{since: p.v.now()}
-		p.delayed[n] = d
+		p.delayed[f] = d
 	} else {
-		defer n.unref(1) // it has one already
+		defer f.Unpin() // it has one already
 	}
 	wait := mappedRetry
 	if d.err = err; err != nil {
 		wait = min(failedRetry<<min(d.attempts, 10), maxRetry)
 		d.attempts++
 	}
-	d.timer = time.AfterFunc(wait, func() { p.retry(n) })
+	d.timer = time.AfterFunc(wait, func() { p.retry(f) })
 }
 
 // retry queues a file that was put off.
-func (p *packer) retry(n *Node) {
-	f := n.file
+func (p *packer) retry(f *content.File) {
 	f.Lock()
 	defer f.Unlock()
 	if f.WritersLocked() > 0 || !f.DirtyLocked() {
 		// Its last close will queue it, or there is nothing to do any more.
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		if p.delayed[n] != nil {
-			delete(p.delayed, n)
-			defer n.unref(1)
+		if p.delayed[f] != nil {
+			delete(p.delayed, f)
+			defer f.Unpin()
 		}
 		return
 	}
-	p.add(n)
+	p.add(f)
 }
 
 // retryAll queues everything that was put off, now.
 func (p *packer) retryAll() {
 	p.mu.Lock()
-	nodes := make([]*Node, 0, len(p.delayed))
-	for n, d := range p.delayed {
+	nodes := make([]*content.File, 0, len(p.delayed))
+	for f, d := range p.delayed {
 		if d.timer.Stop() {
-			nodes = append(nodes, n)
+			nodes = append(nodes, f)
 		}
 	}
 	p.mu.Unlock()
-	for _, n := range nodes {
-		p.retry(n)
+	for _, f := range nodes {
+		p.retry(f)
 	}
 }
 
 // notePublished has the next Sync make durable that a file is packed, or the bytes of one that stays plain.
-func (p *packer) notePublished(n *Node, plain bool) {
+func (p *packer) notePublished(f *content.File, plain bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
 	case !plain:
 		p.published = true
-	case p.morePlain || p.plain[n]:
+	case p.morePlain || p.plain[f]:
 	case len(p.plain) == maxPlain:
 		p.morePlain = true
 		p.forgetPlain()
 	default:
-		n.Pin()
-		p.plain[n] = true
+		f.Pin()
+		p.plain[f] = true
 	}
 }
 
 // forget lets go of a file whose last name went: nothing of it has to be made durable. The caller has a reference.
-func (p *packer) forget(n *Node) {
+func (p *packer) forget(f *content.File) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.plain[n] {
-		delete(p.plain, n)
-		n.unref(1)
+	if p.plain[f] {
+		delete(p.plain, f)
+		f.Unpin()
 	}
 }
 
 // forgetPlain gives the references back. mu is held.
 func (p *packer) forgetPlain() {
-	for n := range p.plain {
-		delete(p.plain, n)
-		n.unref(1)
+	for f := range p.plain {
+		delete(p.plain, f)
+		f.Unpin()
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ckptfs/fs/content"
 	"ckptfs/fs/control"
 
 	"ckptfs/index/runs"
@@ -17,7 +18,7 @@ func (r *rig) begin(p string) *job {
 	n := r.find(p)
 	defer r.forget(n)
 	b := r.store.Begin()
-	j, err := r.packFile(context.Background(), b, n)
+	j, err := r.packFile(context.Background(), b, n.file)
 	if err != nil || j.res == nil {
 		r.t.Fatalf("pack %s: %v", p, err)
 	}
@@ -135,13 +136,13 @@ func TestSyncWaitsForRepack(t *testing.T) {
 	n := r.find("f")
 	defer r.forget(n)
 	first := p.take()
-	p.taken(n)
+	p.taken(n.file)
 	if _, err := n.file.BeginPack(func() {}); err != nil {
 		t.Fatal(err)
 	}
 	r.patch("f", []byte("new"), 0)
 	p.mu.Lock()
-	if again := p.next(map[*Node]runs.Position{n: nil}); len(again) > 0 {
+	if again := p.next(map[*content.File]runs.Position{n.file: nil}); len(again) > 0 {
 		t.Error("a file is in two groups at a time")
 	}
 	p.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 
 // job is a file in a group.
 type job struct {
-	node *Node
+	file *content.File
 	p    *content.Packing
 	res  *pack.Result
 }
@@ -25,23 +25,23 @@ var (
 )
 
 // packGroup packs files into one batch and publishes them.
-func (v *Volume) packGroup(ctx context.Context, group []*Node) {
+func (v *Volume) packGroup(ctx context.Context, group []*content.File) {
 	defer v.content.Count.TookSince(time.Now())
 	var jobs []job
 	b := v.store.Begin()
 	defer b.Release()
-	for _, n := range group {
-		j, err := v.packFile(ctx, b, n)
+	for _, f := range group {
+		j, err := v.packFile(ctx, b, f)
 		if err != nil {
 			if j.p.Overtaken() {
 				err, j.res = nil, nil // its last close has queued it again, or will
 			}
 		}
 		if err != nil || j.res == nil {
-			v.packed(n, 0, err)
+			v.packed(f, 0, err)
 			continue
 		}
-		v.packer.put(n)
+		v.packer.put(f)
 		jobs = append(jobs, j)
 	}
 	if len(jobs) == 0 {
@@ -55,41 +55,41 @@ func (v *Volume) packGroup(ctx context.Context, group []*Node) {
 			jerr = j.p.Publish(j.res)
 		}
 		if jerr == nil {
-			v.artifacts.Keep(identified{v, j.node})
-			v.ids.add(j.node)
+			v.artifacts.Keep(identified{j.file})
+			v.ids.add(j.file)
 		}
-		v.packed(j.node, j.p.Size, jerr)
+		v.packed(j.file, j.p.Size, jerr)
 	}
 }
 
 // packed reports the end of a file's turn.
-func (v *Volume) packed(n *Node, size int64, err error) {
+func (v *Volume) packed(f *content.File, size int64, err error) {
 	switch {
 	case err == nil:
 		if size > 0 {
 			v.content.Count.PackedFiles.Add(1)
 			v.content.Count.PackedBytes.Add(size)
 		}
-		v.packer.finish(n, size, false, nil)
+		v.packer.finish(f, size, false, nil)
 	case errors.Is(err, errMapped), errors.Is(err, errAwaited):
-		v.packer.finish(n, 0, true, nil)
+		v.packer.finish(f, 0, true, nil)
 	case errors.Is(err, context.Canceled):
-		v.packer.finish(n, 0, false, nil)
+		v.packer.finish(f, 0, false, nil)
 	default:
 		v.content.Count.PackErrs.Add(1)
-		v.report(slog.LevelError, "packing failed; the file stays as it is and is tried again", "path", n.Path(), "reason", err)
-		v.packer.finish(n, 0, true, err)
+		v.report(slog.LevelError, "packing failed; the file stays as it is and is tried again", "path", f.Path(), "reason", err)
+		v.packer.finish(f, 0, true, err)
 		v.hot.wake() // the disk may be full
 	}
 }
 
 // packFile puts a file's chunks and manifest into b. A job without a result has nothing to pack.
-func (v *Volume) packFile(ctx context.Context, b *store.Batch, n *Node) (job, error) {
-	j := job{node: n}
+func (v *Volume) packFile(ctx context.Context, b *store.Batch, f *content.File) (job, error) {
+	j := job{file: f}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	v.packer.taken(n)
-	p, err := n.file.BeginPack(cancel)
+	v.packer.taken(f)
+	p, err := f.BeginPack(cancel)
 	j.p = p
 	if err != nil || p == nil {
 		return j, err
@@ -101,7 +101,7 @@ func (v *Volume) packFile(ctx context.Context, b *store.Batch, n *Node) (job, er
 	if stays, err := p.Stays(); stays || err != nil {
 		return j, err
 	}
-	layout, rel, err := v.bases.Presume(n.Path(), p.Raw, p.Size)
+	layout, rel, err := v.bases.Presume(f.Path(), p.Raw, p.Size)
 	var was []cas.Hash
 	if layout != nil && err == nil {
 		j.res, err = v.pack.Layout(ctx, b, &guarded{v: v, r: p.Raw}, p.Size, layout, rel)
@@ -113,11 +113,11 @@ func (v *Volume) packFile(ctx context.Context, b *store.Batch, n *Node) (job, er
 		if p.Awaits(layout) {
 			return j, errAwaited
 		}
-		rel, was = v.bases.Related(n.Path(), layout)
+		rel, was = v.bases.Related(f.Path(), layout)
 		j.res, err = v.pack.Layout(ctx, b, &guarded{v: v, r: p.Raw}, p.Size, layout, rel)
 	}
 	if err == nil {
-		v.bases.Note(n.Path(), j.res.Hash, layout, was)
+		v.bases.Note(f.Path(), j.res.Hash, layout, was)
 	}
 	return j, err
 }

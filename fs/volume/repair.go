@@ -206,7 +206,7 @@ func (r *treeRepair) file(n *Node) (did string, lost, err error) {
 		if err := n.file.UnpackLocked(false); err != nil {
 			return did, nil, err
 		}
-		v.packer.add(n)
+		v.packer.add(f)
 		return "kept by its bytes in place, and packed again: " + missing.Error(), nil, nil
 	}
 	if missing != nil {

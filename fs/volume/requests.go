@@ -28,7 +28,7 @@ func (s stored) Manifest(h cas.Hash) (*manifest.Manifest, error) { return s.asm.
 type artifactsOf struct{ *Volume }
 
 func (a artifactsOf) Known(f inspect.File) (canonical.ID, bool, error) {
-	return a.artifacts.Known(identified{a.Volume, f.(inspected).n})
+	return a.artifacts.Known(identified{f.(inspected).n.file})
 }
 
 func (a artifactsOf) Of(ctx context.Context, f inspect.File) (canonical.ID, error) {
@@ -59,7 +59,7 @@ func (v *Volume) pendingPaths() (paths []string) {
 	v.packer.mu.Unlock()
 	for n := range pending {
 		paths = append(paths, n.Path())
-		n.unref(1)
+		n.Unpin()
 	}
 	return paths
 }

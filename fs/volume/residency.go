@@ -15,7 +15,7 @@ import (
 // they are not.
 func (v *Volume) Evict(ctx context.Context, path string, report func(control.Progress)) (*control.Moved, error) {
 	return v.move(ctx, "evict", path, report, func(p string, n *Node) (int64, string, error) {
-		v.hydrator.forget(n) // who says so knows better than what was read before
+		v.hydrator.forget(n.file) // who says so knows better than what was read before
 		size := n.file.Unpacked()
 		skip, err := n.file.Evict()
 		for end := time.Now().Add(closeGrace); skip == content.SkipInUse && !v.isOpen(n) && time.Now().Before(end); {
@@ -27,7 +27,7 @@ func (v *Volume) Evict(ctx context.Context, path string, report func(control.Pro
 		}
 		switch skip {
 		case content.SkipOpen, content.SkipInUse:
-			v.hot.want(n)
+			v.hot.want(n.file)
 		case content.SkipNotPacked:
 			if p != path && v.settledPlain(n) {
 				skip = "" // in a folder, plain files are no news

@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"ckptfs/fs/content"
 	"context"
 	"errors"
 	"log/slog"
@@ -24,17 +25,17 @@ const (
 // rested does what can wait to files that were left alone for a while, one after the other, in a goroutine of its own.
 type rested struct {
 	v       *Volume
-	after   time.Duration // for how long a file was left alone before; negative: nothing is done
-	one     func(*Node)   // sees to a file
-	done    func()        // called after some were; may be nil
-	warning string        // what a failure means
+	after   time.Duration       // for how long a file was left alone before; negative: nothing is done
+	one     func(*content.File) // sees to a file
+	done    func()              // called after some were; may be nil
+	warning string              // what a failure means
 
 	mu      sync.Mutex
-	waiting map[*Node]time.Time // since when; at most maxResting, each with a reference
-	at      int                 // that are being seen to
-	more    bool                // others wait, too
-	since   time.Time           // of the last that was added
-	told    bool                // of a failure
+	waiting map[*content.File]time.Time // since when; at most maxResting, each with a reference
+	at      int                         // that are being seen to
+	more    bool                        // others wait, too
+	since   time.Time                   // of the last that was added
+	told    bool                        // of a failure
 	walked  time.Time
 	took    time.Duration
 
@@ -47,7 +48,7 @@ func newRested(v *Volume, after time.Duration, warning string) *rested {
 	if after == 0 {
 		after = restBefore
 	}
-	r := &rested{v: v, after: after, warning: warning, waiting: map[*Node]time.Time{}}
+	r := &rested{v: v, after: after, warning: warning, waiting: map[*content.File]time.Time{}}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	return r
 }
@@ -80,38 +81,38 @@ func (r *rested) stop() {
 	r.end.Wait()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for n := range r.waiting {
-		delete(r.waiting, n)
-		n.unref(1)
+	for f := range r.waiting {
+		delete(r.waiting, f)
+		f.Unpin()
 	}
 }
 
 // add notes a file that was touched just now.
-func (r *rested) add(n *Node) {
+func (r *rested) add(f *content.File) {
 	if r.after < 0 {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.since = time.Now()
-	_, known := r.waiting[n]
+	_, known := r.waiting[f]
 	if !known && len(r.waiting) == maxResting {
 		r.more = true
 		return
 	}
 	if !known {
-		n.Pin()
+		f.Pin()
 	}
-	r.waiting[n] = r.since
+	r.waiting[f] = r.since
 }
 
 // forget lets go of a file whose last name went. The caller has a reference.
-func (r *rested) forget(n *Node) {
+func (r *rested) forget(f *content.File) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if _, ok := r.waiting[n]; ok {
-		delete(r.waiting, n)
-		n.unref(1)
+	if _, ok := r.waiting[f]; ok {
+		delete(r.waiting, f)
+		f.Unpin()
 	}
 }
 
@@ -125,12 +126,12 @@ func (r *rested) waits() (files int, more bool) {
 // turn sees to the files that have rested for so long, and to all when there were too many to remember.
 func (r *rested) turn(after time.Duration) {
 	now := time.Now()
-	var nodes []*Node
+	var nodes []*content.File
 	r.mu.Lock()
-	for n, since := range r.waiting {
+	for f, since := range r.waiting {
 		if now.Sub(since) >= after {
-			delete(r.waiting, n)
-			nodes = append(nodes, n)
+			delete(r.waiting, f)
+			nodes = append(nodes, f)
 		}
 	}
 	r.at = len(nodes)
@@ -140,17 +141,17 @@ func (r *rested) turn(after time.Duration) {
 		r.more = false
 	}
 	r.mu.Unlock()
-	for _, n := range nodes {
+	for _, f := range nodes {
 		if r.ctx.Err() == nil {
-			r.one(n)
+			r.one(f)
 		}
-		n.unref(1)
+		f.Unpin()
 		r.mu.Lock()
 		r.at--
 		r.mu.Unlock()
 	}
 	if walk {
-		if err := r.v.walk(r.ctx, "", func(_ string, n *Node) error { r.one(n); return r.ctx.Err() }); err != nil {
+		if err := r.v.walk(r.ctx, "", func(_ string, n *Node) error { r.one(n.file); return r.ctx.Err() }); err != nil {
 			r.failed(err)
 		}
 		r.mu.Lock()

@@ -1,6 +1,9 @@
 package volume
 
-import "testing"
+import (
+	"ckptfs/fs/content"
+	"testing"
+)
 
 // A file that changes while it is seen to is seen to again.
 func TestRestedAgain(t *testing.T) {
@@ -8,7 +11,7 @@ func TestRestedAgain(t *testing.T) {
 	r.write("a.pt", sample(t, "same/model.pt"))
 	r.sync()
 	var seen int
-	r.ids.one = func(n *Node) {
+	r.ids.one = func(n *content.File) {
 		if files, _ := r.ids.waits(); files != 1 {
 			t.Errorf("%d wait, want the one that is being seen to", files)
 		}

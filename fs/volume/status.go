@@ -37,7 +37,7 @@ func (v *Volume) Status(ctx context.Context) (*control.Status, error) {
 		s.PackingWaits = v.throttle.Why(since.Add(patientFor))
 	}
 	for n, waits := range pending {
-		size := n.file.Unpacked()
+		size := n.Unpacked()
 		s.UnpackedBytes += size
 		switch waits {
 		case withGroup:
@@ -46,7 +46,7 @@ func (v *Volume) Status(ctx context.Context) (*control.Status, error) {
 			s.Queue.Files++
 			s.Queue.Bytes += size
 		}
-		n.unref(1)
+		n.Unpin()
 	}
 	sort.Strings(s.Packing)
 	v.names.eachNode(func(n *Node) {

@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"ckptfs/fs/content"
 	"context"
 	"time"
 )
@@ -24,9 +25,9 @@ func newSummer(v *Volume, after time.Duration) *summer {
 }
 
 // sum makes the checksum of a file, and rests from time to time as long as that took.
-func (s *summer) sum(n *Node) {
+func (s *summer) sum(f *content.File) {
 	began := time.Now()
-	did, err := n.file.Sum(s.ctx)
+	did, err := f.Sum(s.ctx)
 	if err != nil {
 		s.failed(err)
 	}

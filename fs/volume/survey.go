@@ -47,8 +47,8 @@ func (s *survey) run() {
 	for _, h := range s.hot {
 		f := h.node.file
 		f.Lock()
-		if f.PackedLocked() && !f.RecordLocked().Hollow && !s.v.hot.knows(h.node) && !h.node.Dead() {
-			s.v.hot.found(h.node, h.size)
+		if f.PackedLocked() && !f.RecordLocked().Hollow && !s.v.hot.knows(h.node.file) && !h.node.Dead() {
+			s.v.hot.found(h.node.file, h.size)
 		}
 		f.Unlock()
 		h.node.unref(1)
@@ -110,7 +110,7 @@ func (s *survey) file(n *Node) error {
 		return err
 	}
 	if f.PackedLocked() && !v.readOnly {
-		v.ids.found(n)
+		v.ids.found(f)
 	}
 	switch {
 	case !f.PackedLocked():
@@ -120,7 +120,7 @@ func (s *survey) file(n *Node) error {
 		rec := f.RecordLocked()
 		settled := content.SumHolds(&rec, &st)
 		if !v.readOnly && st.Size > 0 && (!settled && st.Size < tree.HeaderSize || settled && f.RecordLocked().Epoch != v.lock.Epoch()) {
-			v.sums.add(n)
+			v.sums.add(n.file)
 		}
 		if settled || st.Size < tree.HeaderSize {
 			return nil
@@ -130,7 +130,7 @@ func (s *survey) file(n *Node) error {
 			return nil
 		}
 		f.SetDirtyLocked()
-		v.packer.add(n)
+		v.packer.add(n.file)
 	case f.RecordLocked().Hollow:
 		switch {
 		case !s.repair:

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ckptfs/fs/content"
 	"ckptfs/fs/control"
 )
 
@@ -76,14 +77,14 @@ func (v *Volume) syncPublished() error {
 	p := v.packer
 	p.mu.Lock()
 	nodes, all, any := p.plain, p.morePlain, p.published || p.morePlain || len(p.plain) > 0
-	p.plain, p.morePlain, p.published = map[*Node]bool{}, false, false
+	p.plain, p.morePlain, p.published = map[*content.File]bool{}, false, false
 	p.mu.Unlock()
 	var errs []error
 	for n := range nodes {
 		if !all && !n.Dead() {
-			errs = append(errs, n.file.Sync())
+			errs = append(errs, n.Sync())
 		}
-		n.unref(1)
+		n.Unpin()
 	}
 	switch {
 	case all:
@@ -144,11 +145,11 @@ func (v *Volume) progress(start progress) control.Progress {
 // failures lists the files that could not be packed, or whose bytes in place could not be given up, by path.
 func (v *Volume) failures() []control.Failure {
 	type failed struct {
-		n *Node
+		n *content.File
 		d delay
 	}
 	var all []failed
-	add := func(n *Node, d *delay) {
+	add := func(n *content.File, d *delay) {
 		if d != nil && d.err != nil {
 			n.Pin()
 			all = append(all, failed{n, *d})
@@ -163,13 +164,13 @@ func (v *Volume) failures() []control.Failure {
 	l.mu.Lock()
 	for e := l.lru.Front(); e != nil; e = e.Next() {
 		h := e.Value.(*hotEntry)
-		add(h.node, h.failed)
+		add(h.file, h.failed)
 	}
 	l.mu.Unlock()
 	out := []control.Failure{}
 	for _, f := range all {
 		out = append(out, control.Failure{Path: f.n.Path(), Reason: f.d.err.Error(), Since: f.d.since, Attempts: f.d.attempts})
-		f.n.unref(1)
+		f.n.Unpin()
 	}
 	sort.Slice(out, func(i, j int) bool { return out[i].Path < out[j].Path })
 	return out

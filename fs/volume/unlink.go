@@ -87,12 +87,12 @@ func (v *Volume) bury(t *victim) {
 			v.bases.NotePath(t.path, f.RecordLocked().Manifest)
 		}
 		if t.last {
-			v.hot.remove(n)
+			v.hot.remove(f)
 			f.StopPackingLocked()
-			v.packer.forget(n)
-			v.sums.forget(n)
-			v.ids.forget(n)
-			v.hydrator.forget(n)
+			v.packer.forget(f)
+			v.sums.forget(f)
+			v.ids.forget(f)
+			v.hydrator.forget(f)
 		}
 		n.file.TouchedLocked()
 		f.Unlock()

@@ -32,7 +32,7 @@ func (artifactDir) lookup(v *Volume, name string) (virtual, error) {
 	if err != nil {
 		return virtual{}, err
 	}
-	n := found.(identified).n
+	n := nodeOf(found.(identified).f)
 	w, err := v.tensorView(n, func(f *content.File) bool {
 		return v.artifacts.Has(uint64(n.id), f.GenLocked(), f.RecordLocked().Manifest, id)
 	})
