@@ -7,30 +7,30 @@ import (
 	"ckptfs/fs/control"
 )
 
-// counters count since the volume was opened.
-type counters struct {
+// Counters count since the volume was opened.
+type Counters struct {
 	PackedFiles, PackedBytes     atomic.Int64
 	PackTime                     atomic.Int64 // nanoseconds, of all groups
 	HydratedFiles, HydratedBytes atomic.Int64
 	EvictedFiles, EvictedBytes   atomic.Int64
 
 	Opens                        [3]atomic.Int64 // by Mode
-	ReadPlace, ReadPacked, Views reads
+	ReadPlace, ReadPacked, Views Reads
 	PackErrs, ReadErrs, SyncErrs atomic.Int64
 	HydrateErrs, EvictErrs       atomic.Int64
 	Handles                      atomic.Int64 // now
 }
 
-type reads struct{ Calls, bytes atomic.Int64 }
+type Reads struct{ Calls, bytes atomic.Int64 }
 
-func (r *reads) Add(n int) {
+func (r *Reads) Add(n int) {
 	r.Calls.Add(1)
 	r.bytes.Add(int64(n))
 }
 
-func (r *reads) Get() control.Reads {
+func (r *Reads) Get() control.Reads {
 	return control.Reads{Calls: r.Calls.Load(), Bytes: r.bytes.Load()}
 }
 
 // TookSince adds the time since start to what packing took.
-func (c *counters) TookSince(start time.Time) { c.PackTime.Add(int64(time.Since(start))) }
+func (c *Counters) TookSince(start time.Time) { c.PackTime.Add(int64(time.Since(start))) }

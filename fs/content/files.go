@@ -122,7 +122,7 @@ type Files struct {
 	Copiers     *copiers
 	Cloning     sync.RWMutex // held shared from the look at a manifest until another file has it; see marker
 	copyBufs    sync.Pool
-	Count       counters
+	Count       Counters
 	Doubt       bool                    // bytes may be resident that no boot can vouch for; see load
 	Step        func(what string) error // called before each change on the disk that a transition makes; for tests
 }

@@ -134,3 +134,10 @@ func TestBacklogPresses(t *testing.T) {
 		t.Error("no bound presses")
 	}
 }
+
+// unpinned is a node of a file that is nowhere.
+func unpinned(v *Volume) *Node {
+	n := &Node{ns: v.names, refs: 1}
+	n.file = content.NewFile(v.content, n)
+	return n
+}

@@ -2,6 +2,7 @@ package volume
 
 import (
 	"ckptfs/fs/content"
+	"ckptfs/fs/throttle"
 	"container/list"
 	"fmt"
 	"log/slog"
@@ -15,8 +16,11 @@ const diskWatch = time.Second
 
 // hotList bounds the bytes in place of packed files, which are a cache: the least recently opened goes first.
 type hotList struct {
-	v   *Volume
-	max int64 // bytes
+	max    int64 // bytes
+	now    func() time.Time
+	report func(level slog.Level, msg string, args ...any)
+	count  *content.Counters
+	short  func() bool // the disk is nearly full
 
 	mu     sync.Mutex
 	lru    *list.List // of *hotEntry, least recently used first
@@ -37,12 +41,29 @@ type hotEntry struct {
 	size   int64
 	elem   *list.Element
 	wanted bool // to be evicted as soon as nobody uses it, whatever room there is
-	failed *delay
-	retry  time.Time // not before, if failed
+	failed *failure
 }
 
-func newHotList(v *Volume, max int64) *hotList {
-	return &hotList{v: v, max: max, lru: list.New(), of: map[*content.File]*hotEntry{}, kick: make(chan struct{}, 1), quit: make(chan struct{})}
+// failure is what is known of files that could not be evicted.
+type failure struct {
+	err      error
+	since    time.Time
+	attempts int
+	retry    time.Time // not before
+}
+
+// ResidencyOptions are what the cache of resident bytes and the hydrator need.
+type residencyOptions struct {
+	Max    int64         // bytes of packed files that may be resident
+	Still  time.Duration // for how long nobody read packed files before one is hydrated; 0: a default; negative: it is not waited for
+	Now    func() time.Time
+	Report func(level slog.Level, msg string, args ...any)
+	Count  *content.Counters
+	Short  func() bool // the disk is nearly full: whatever can be evicted is
+}
+
+func newHotList(o residencyOptions) *hotList {
+	return &hotList{max: o.Max, now: o.Now, report: o.Report, count: o.Count, short: o.Short, lru: list.New(), of: map[*content.File]*hotEntry{}, kick: make(chan struct{}, 1), quit: make(chan struct{})}
 }
 
 func (l *hotList) start() {
@@ -170,7 +191,7 @@ func (l *hotList) shrink() {
 	if l.room() == l.max {
 		return // nothing to evict
 	}
-	short := l.v.diskShort()
+	short := l.short()
 	for _, c := range l.candidates(short) {
 		l.mu.Lock()
 		over := l.bytes > l.max
@@ -186,8 +207,8 @@ func (l *hotList) shrink() {
 
 // failed notes that the bytes of a file cannot be given up, and puts the next attempt off.
 func (l *hotList) failed(f *content.File, err error) {
-	l.v.content.Count.EvictErrs.Add(1)
-	l.v.report(slog.LevelWarn, "eviction failed; it is tried again", "path", f.Path(), "reason", err)
+	l.count.EvictErrs.Add(1)
+	l.report(slog.LevelWarn, "eviction failed; it is tried again", "path", f.Path(), "reason", err)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e := l.of[f]
@@ -195,10 +216,10 @@ func (l *hotList) failed(f *content.File, err error) {
 		return
 	}
 	if e.failed == nil {
-		e.failed = &delay{since: l.v.now()}
+		e.failed = &failure{since: l.now()}
 	}
-	e.failed.err = fmt.Errorf("its bytes in place could not be given up: %w", err)
-	e.retry = l.v.now().Add(min(failedRetry<<min(e.failed.attempts, 10), maxRetry))
+	e.failed.err = fmt.Errorf("its resident bytes could not be evicted: %w", err)
+	e.failed.retry = l.now().Add(throttle.Backoff(e.failed.attempts))
 	e.failed.attempts++
 }
 
@@ -213,11 +234,11 @@ func (l *hotList) candidates(all bool) []hotEntry {
 	}
 	var out []hotEntry
 	l.wanted = false
-	now := l.v.now()
+	now := l.now()
 	for e := l.lru.Front(); e != nil; e = e.Next() {
 		h := e.Value.(*hotEntry)
 		l.wanted = l.wanted || h.wanted
-		if (all || h.wanted) && !(h.failed != nil && now.Before(h.retry)) {
+		if (all || h.wanted) && !(h.failed != nil && now.Before(h.failed.retry)) {
 			h.file.Pin()
 			out = append(out, *h)
 		}
@@ -225,8 +246,23 @@ func (l *hotList) candidates(all bool) []hotEntry {
 	return out
 }
 
-// diskShort: under 2 % of the disk is free for use.
-func (v *Volume) diskShort() bool {
-	st, err := v.names.StatFS()
-	return err == nil && st.Blocks > 0 && st.Bavail < st.Blocks/50
+// Bytes is how many bytes of packed files are resident.
+func (l *hotList) Bytes() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.bytes
+}
+
+// Max is how many may be.
+func (l *hotList) Max() int64 { return l.max }
+
+// Failures calls f, under a lock, with each file that could not be evicted.
+func (l *hotList) Failures(f func(file *content.File, err error, since time.Time, attempts int)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for e := l.lru.Front(); e != nil; e = e.Next() {
+		if h := e.Value.(*hotEntry); h.failed != nil {
+			f(h.file, h.failed.err, h.failed.since, h.failed.attempts)
+		}
+	}
 }

@@ -19,12 +19,15 @@ const (
 
 // hydrator fills in the bytes of packed files that proved hot, one after the other, while nobody reads packed files.
 type hydrator struct {
-	v     *Volume
-	still time.Duration                        // readsStill; not above 0: nothing waits
-	after func(time.Duration) <-chan time.Time // time.After
-	kick  chan struct{}
-	quit  chan struct{}
-	end   sync.WaitGroup
+	max    int64 // bytes: a file that is longer than half of it is not hydrated
+	now    func() time.Time
+	report func(level slog.Level, msg string, args ...any)
+	count  *content.Counters
+	still  time.Duration                        // readsStill; not above 0: nothing waits
+	after  func(time.Duration) <-chan time.Time // time.After
+	kick   chan struct{}
+	quit   chan struct{}
+	end    sync.WaitGroup
 
 	mu    sync.Mutex
 	queue []toHydrate
@@ -39,11 +42,12 @@ type toHydrate struct {
 	since time.Time
 }
 
-func newHydrator(v *Volume, still time.Duration) *hydrator {
+func newHydrator(o residencyOptions) *hydrator {
+	still := o.Still
 	if still == 0 {
 		still = readsStill
 	}
-	return &hydrator{v: v, still: still, after: time.After, in: map[*content.File]bool{}, kick: make(chan struct{}, 1), quit: make(chan struct{})}
+	return &hydrator{max: o.Max, now: o.Now, report: o.Report, count: o.Count, still: still, after: time.After, in: map[*content.File]bool{}, kick: make(chan struct{}, 1), quit: make(chan struct{})}
 }
 
 func (h *hydrator) start() {
@@ -56,8 +60,8 @@ func (h *hydrator) start() {
 				continue
 			}
 			if _, err := f.Hydrate(); err != nil {
-				h.v.content.Count.HydrateErrs.Add(1)
-				h.v.report(slog.LevelWarn, "hydration failed", "path", f.Path(), "reason", err)
+				h.count.HydrateErrs.Add(1)
+				h.report(slog.LevelWarn, "hydration failed", "path", f.Path(), "reason", err)
 			}
 			h.mu.Lock()
 			delete(h.in, f)
@@ -104,8 +108,8 @@ func (h *hydrator) wait() bool {
 
 // left is for how long the file that came first has to wait at least, if there is one.
 func (h *hydrator) left() (time.Duration, bool) {
-	reads := h.v.content.Count.ReadPacked.Calls.Load() + h.v.content.Count.Views.Calls.Load()
-	now := h.v.now()
+	reads := h.count.ReadPacked.Calls.Load() + h.count.Views.Calls.Load()
+	now := h.now()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if reads != h.reads {
@@ -129,13 +133,20 @@ func (h *hydrator) next() *content.File {
 	return f
 }
 
+// pending is how many files wait or are being hydrated.
+func (h *hydrator) pending() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.in)
+}
+
 // add asks for the bytes if they fit into the hot size. f.mu is held.
 func (h *hydrator) add(f *content.File) {
 	size := f.PackedSizeLocked()
-	if size > h.v.hot.max/2 || f.Dead() {
+	if size > h.max/2 || f.Dead() {
 		return
 	}
-	now := h.v.now()
+	now := h.now()
 	h.mu.Lock()
 	h.since = now
 	known := h.in[f]

@@ -2,6 +2,7 @@ package volume
 
 import (
 	"ckptfs/fs/content"
+	"ckptfs/fs/throttle"
 	"context"
 	"slices"
 	"sync"
@@ -23,8 +24,6 @@ const (
 	maxPlain = 64
 
 	mappedRetry = 500 * time.Millisecond // a writable mapping: look again
-	failedRetry = time.Second            // doubled for each attempt
-	maxRetry    = time.Minute
 )
 
 // packer packs files in the background, in the order in which their last writers closed them. Some are packed at the same time, but none
@@ -302,7 +301,7 @@ func (p *packer) putOff(f *content.File, err error) {
 	}
 	wait := mappedRetry
 	if d.err = err; err != nil {
-		wait = min(failedRetry<<min(d.attempts, 10), maxRetry)
+		wait = throttle.Backoff(d.attempts)
 		d.attempts++
 	}
 	d.timer = time.AfterFunc(wait, func() { p.retry(f) })

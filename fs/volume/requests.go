@@ -2,16 +2,20 @@ package volume
 
 import (
 	"context"
+	"io/fs"
 	"log/slog"
 
 	"ckptfs/cas"
 	"ckptfs/cas/store"
 	"ckptfs/formats/canonical"
 	"ckptfs/fs/assemble"
+	"ckptfs/fs/content"
 	"ckptfs/fs/control"
 	"ckptfs/fs/inspect"
 	"ckptfs/fs/models"
 	"ckptfs/index/manifest"
+
+	"golang.org/x/sys/unix"
 )
 
 // What the volume is asked of runs, models and tensors, and which of its parts answers.
@@ -143,3 +147,26 @@ func (v *Volume) Match(ctx context.Context, o control.MatchOptions) (*control.Ma
 var _ control.Models = (*Volume)(nil)
 
 var _ control.Tensors = (*Volume)(nil)
+
+// walkFiles is walk for those that know files.
+func (v *Volume) walkFiles(ctx context.Context, path string, f func(path string, file *content.File) error) error {
+	return v.walk(ctx, path, func(p string, n *Node) error { return f(p, n.file) })
+}
+
+// Evict drops the local copy of the packed files at or below path. Of those in use it says so, and does it once they are not.
+func (v *Volume) Evict(ctx context.Context, path string, report func(control.Progress)) (*control.Moved, error) {
+	if v.readOnly {
+		return nil, &fs.PathError{Op: "evict", Path: path, Err: unix.EROFS}
+	}
+	return evictAll(ctx, v.walkFiles, v.hot, v.hydrator, path, report)
+}
+
+// Hydrate restores the local copy of the packed files at or below path.
+func (v *Volume) Hydrate(ctx context.Context, path string, report func(control.Progress)) (*control.Moved, error) {
+	if v.readOnly {
+		return nil, &fs.PathError{Op: "hydrate", Path: path, Err: unix.EROFS}
+	}
+	return hydrateAll(ctx, v.walkFiles, path, report)
+}
+
+var _ control.Volume = (*Volume)(nil)

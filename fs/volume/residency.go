@@ -5,31 +5,32 @@ import (
 	"io/fs"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"ckptfs/fs/content"
 	"ckptfs/fs/control"
 )
 
-// Evict gives up the bytes in place of the packed files at or below path. Of those in use it says so, and does it once
+// Walk calls f with each regular file at or below a path.
+type walkFiles func(ctx context.Context, path string, f func(path string, file *content.File) error) error
+
+// evictAll evicts the resident bytes of the packed files at or below path. Of those in use it says so, and does it once
 // they are not.
-func (v *Volume) Evict(ctx context.Context, path string, report func(control.Progress)) (*control.Moved, error) {
-	return v.move(ctx, "evict", path, report, func(p string, n *Node) (int64, string, error) {
-		v.hydrator.forget(n.file) // who says so knows better than what was read before
-		size := n.file.Unpacked()
-		skip, err := n.file.Evict()
-		for end := time.Now().Add(closeGrace); skip == content.SkipInUse && !v.isOpen(n) && time.Now().Before(end); {
+func evictAll(ctx context.Context, walk walkFiles, l *hotList, h *hydrator, path string, report func(control.Progress)) (*control.Moved, error) {
+	return move(ctx, walk, "evict", path, report, func(p string, f *content.File) (int64, string, error) {
+		h.forget(f) // who says so knows better than what was read before
+		size := f.Unpacked()
+		skip, err := f.Evict()
+		for end := time.Now().Add(closeGrace); skip == content.SkipInUse && !isOpen(f) && time.Now().Before(end); {
 			time.Sleep(closeGrace / 50)
-			skip, err = n.file.Evict()
+			skip, err = f.Evict()
 		}
 		if skip != "" || err != nil {
 			size = 0
 		}
 		switch skip {
 		case content.SkipOpen, content.SkipInUse:
-			v.hot.want(n.file)
+			l.want(f)
 		case content.SkipNotPacked:
-			if p != path && v.settledPlain(n) {
+			if p != path && settledPlain(f) {
 				skip = "" // in a folder, plain files are no news
 			}
 		}
@@ -40,35 +41,32 @@ func (v *Volume) Evict(ctx context.Context, path string, report func(control.Pro
 // closeGrace is how long Evict waits for the kernel to let go of a file that a program has closed already.
 const closeGrace = 500 * time.Millisecond
 
-func (v *Volume) isOpen(n *Node) bool {
-	n.file.Lock()
-	defer n.file.Unlock()
-	return n.file.UsersLocked() > 0
+func isOpen(f *content.File) bool {
+	f.Lock()
+	defer f.Unlock()
+	return f.UsersLocked() > 0
 }
 
 // settledPlain reports whether a file is one of those that are not to be packed.
-func (v *Volume) settledPlain(n *Node) bool {
-	n.file.Lock()
-	defer n.file.Unlock()
-	return !n.file.DirtyLocked() && n.file.WritersLocked() == 0
+func settledPlain(f *content.File) bool {
+	f.Lock()
+	defer f.Unlock()
+	return !f.DirtyLocked() && f.WritersLocked() == 0
 }
 
-// Hydrate fills in the bytes of the packed files at or below path.
-func (v *Volume) Hydrate(ctx context.Context, path string, report func(control.Progress)) (*control.Moved, error) {
-	return v.move(ctx, "hydrate", path, report, func(_ string, n *Node) (int64, string, error) {
-		size, err := n.file.Hydrate()
+// hydrateAll hydrates the packed files at or below path.
+func hydrateAll(ctx context.Context, walk walkFiles, path string, report func(control.Progress)) (*control.Moved, error) {
+	return move(ctx, walk, "hydrate", path, report, func(_ string, f *content.File) (int64, string, error) {
+		size, err := f.Hydrate()
 		return size, "", err
 	})
 }
 
-func (v *Volume) move(ctx context.Context, op, path string, report func(control.Progress), do func(string, *Node) (int64, string, error)) (*control.Moved, error) {
-	if v.readOnly {
-		return nil, &fs.PathError{Op: op, Path: path, Err: unix.EROFS}
-	}
+func move(ctx context.Context, walk walkFiles, op, path string, report func(control.Progress), do func(string, *content.File) (int64, string, error)) (*control.Moved, error) {
 	m := &control.Moved{Skipped: []control.Skip{}}
 	done := 0
-	err := v.walk(ctx, path, func(p string, n *Node) error {
-		size, skip, err := do(p, n)
+	err := walk(ctx, path, func(p string, f *content.File) error {
+		size, skip, err := do(p, f)
 		if err != nil {
 			return &fs.PathError{Op: op, Path: p, Err: err}
 		}
@@ -93,5 +91,3 @@ func (v *Volume) move(ctx context.Context, op, path string, report func(control.
 	}
 	return m, nil
 }
-
-var _ control.Volume = (*Volume)(nil)

@@ -269,9 +269,7 @@ func (r *rig) packOut(p string) {
 func (r *rig) awaitHydrator() {
 	r.t.Helper()
 	r.eventually("the hydrator rests", func() bool {
-		r.hydrator.mu.Lock()
-		defer r.hydrator.mu.Unlock()
-		return len(r.hydrator.in) == 0
+		return r.hydrator.pending() == 0
 	})
 }
 

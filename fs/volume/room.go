@@ -12,7 +12,7 @@ import (
 
 // free is how many bytes of the disk are free for use, and how many of them are left to those who write files.
 func (v *Volume) free() (free, reserve int64, err error) {
-	st, err := v.names.StatFS()
+	st, err := v.statDisk()
 	if err != nil {
 		return 0, 0, err
 	}
@@ -47,4 +47,17 @@ func (v *Volume) retakeReserve() {
 	if v.lent.Swap(false) {
 		tree.RetakeReserve(v.dir)
 	}
+}
+
+// diskShort: under 2 % of the disk is free for use.
+func (v *Volume) diskShort() bool {
+	st, err := v.statDisk()
+	return err == nil && st.Blocks > 0 && st.Bavail < st.Blocks/50
+}
+
+// statDisk describes the disk that the store lies on.
+func (v *Volume) statDisk() (unix.Statfs_t, error) {
+	var st unix.Statfs_t
+	err := unix.Statfs(v.dir, &st)
+	return st, err
 }

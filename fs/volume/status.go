@@ -16,7 +16,7 @@ const maxSidecars = 64
 func (v *Volume) Status(ctx context.Context) (*control.Status, error) {
 	s := &control.Status{
 		Store: v.dir, Mountpoint: v.mountpoint, Mode: v.mode, ModeReason: v.modeReason, PID: os.Getpid(),
-		Started: v.started, HotSize: v.hot.max, Recovery: v.recovery, Packing: []string{}, Failures: v.failures(),
+		Started: v.started, HotSize: v.hot.Max(), Recovery: v.recovery, Packing: []string{}, Failures: v.failures(),
 	}
 	v.models.Refresh(ctx)
 	if said := v.models.Problems(); said != nil {
@@ -62,8 +62,6 @@ func (v *Volume) Status(ctx context.Context) (*control.Status, error) {
 		}
 	})
 	s.Unidentified.Files, s.Unidentified.More = v.ids.waits()
-	v.hot.mu.Lock()
-	s.ResidentBytes = v.hot.bytes
-	v.hot.mu.Unlock()
+	s.ResidentBytes = v.hot.Bytes()
 	return s, nil
 }

@@ -145,32 +145,28 @@ func (v *Volume) progress(start progress) control.Progress {
 // failures lists the files that could not be packed, or whose bytes in place could not be given up, by path.
 func (v *Volume) failures() []control.Failure {
 	type failed struct {
-		n *content.File
-		d delay
+		f *content.File
+		control.Failure
 	}
 	var all []failed
-	add := func(n *content.File, d *delay) {
-		if d != nil && d.err != nil {
-			n.Pin()
-			all = append(all, failed{n, *d})
+	add := func(f *content.File, err error, since time.Time, attempts int) {
+		if err != nil {
+			f.Pin()
+			all = append(all, failed{f, control.Failure{Reason: err.Error(), Since: since, Attempts: attempts}})
 		}
 	}
-	p, l := v.packer, v.hot
+	p := v.packer
 	p.mu.Lock()
-	for n, d := range p.delayed {
-		add(n, d)
+	for f, d := range p.delayed {
+		add(f, d.err, d.since, d.attempts)
 	}
 	p.mu.Unlock()
-	l.mu.Lock()
-	for e := l.lru.Front(); e != nil; e = e.Next() {
-		h := e.Value.(*hotEntry)
-		add(h.file, h.failed)
-	}
-	l.mu.Unlock()
+	v.hot.Failures(add)
 	out := []control.Failure{}
 	for _, f := range all {
-		out = append(out, control.Failure{Path: f.n.Path(), Reason: f.d.err.Error(), Since: f.d.since, Attempts: f.d.attempts})
-		f.n.Unpin()
+		f.Failure.Path = f.f.Path()
+		out = append(out, f.Failure)
+		f.f.Unpin()
 	}
 	sort.Slice(out, func(i, j int) bool { return out[i].Path < out[j].Path })
 	return out

@@ -210,8 +210,6 @@ func (v *Volume) open(o Options, format *tree.Format) error {
 		o.MaxUnpacked = defaultMaxUnpacked(o.Dir)
 	}
 	v.packer = newPacker(v, o.MaxUnpacked)
-	v.hot = newHotList(v, o.HotSize)
-	v.hydrator = newHydrator(v, o.HydrateAfter)
 	v.sums = newSummer(v, o.SumAfter)
 
 	var err error
@@ -248,6 +246,10 @@ func (v *Volume) open(o Options, format *tree.Format) error {
 		ID: format.ID, ReadOnly: v.readOnly, Store: v.store, Assemble: v.asm, Pack: v.pack, Epoch: v.lock.Epoch, Now: v.now, Report: v.report,
 		Events: events{v},
 	})
+	residency := residencyOptions{
+		Max: o.HotSize, Still: o.HydrateAfter, Now: v.now, Report: v.report, Count: &v.content.Count, Short: v.diskShort,
+	}
+	v.hot, v.hydrator = newHotList(residency), newHydrator(residency)
 	v.names = newNames(v)
 	if v.names.rootFd, err = unix.Open(v.treePath(), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil {
 		return fmt.Errorf("%s: %w", v.treePath(), err)
