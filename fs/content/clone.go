@@ -22,8 +22,8 @@ const (
 	maxCopy = 64 << 20
 )
 
-// copySource is what is copied from: a handle, or bytes that are synthesised.
-type copySource interface {
+// Source is what is copied from: a handle, or bytes that are synthesised.
+type Source interface {
 	Read(p []byte, off int64) (int, error)
 	Size() (int64, error)
 }
@@ -34,7 +34,7 @@ type copySource interface {
 // Of a packed file the bytes are not copied but the manifest, or its part: the target is packed at once, and hollow. That
 // needs a target that is empty or packed, to whose end the bytes go, and whose writers this process serves: a later write
 // makes it a plain file first.
-func (h *Handle) CopyFrom(src copySource, srcOff, dstOff, n int64, thread uint32) (int64, error) {
+func (h *Handle) CopyFrom(src Source, srcOff, dstOff, n int64, thread uint32) (int64, error) {
 	if srcOff < 0 || dstOff < 0 || n < 0 {
 		return 0, unix.EINVAL
 	}
@@ -203,7 +203,7 @@ func (c *Files) splice(b *store.Batch, parts []manifest.Part) (h cas.Hash, viewS
 }
 
 // copyBytes copies bytes, in the kernel where both files are plain.
-func (h *Handle) copyBytes(src copySource, srcOff, dstOff, n int64) (int64, error) {
+func (h *Handle) copyBytes(src Source, srcOff, dstOff, n int64) (int64, error) {
 	if size, err := src.Size(); err != nil || srcOff >= size {
 		return 0, err
 	}
@@ -272,7 +272,7 @@ func (f *File) hostCopy(srcOff int64, w *os.File, dstOff, n int64) (int64, error
 	return 0, nil
 }
 
-func readAndWrite(src copySource, srcOff int64, w *os.File, dstOff, n int64) (copied int64, err error) {
+func readAndWrite(src Source, srcOff int64, w *os.File, dstOff, n int64) (copied int64, err error) {
 	buf := make([]byte, min(n, 1<<20))
 	for copied < n {
 		k, err := src.Read(buf[:min(int64(len(buf)), n-copied)], srcOff+copied)

@@ -28,7 +28,7 @@ import (
 //	moved              if the inode's times were ever not those that programs see
 type File struct {
 	c    *Files
-	node inode
+	node Inode
 
 	mu   sync.Mutex
 	cond sync.Cond // hydrating ended, writers changed
@@ -74,7 +74,7 @@ type File struct {
 	asmOf cas.Hash // the manifest of asm; guarded by mu
 }
 
-func NewFile(c *Files, n inode) *File {
+func NewFile(c *Files, n Inode) *File {
 	f := &File{c: c, node: n}
 	f.cond.L = &f.mu
 	return f

@@ -58,8 +58,8 @@ func (noKernel) RegisterBacking(int) (int32, error)     { return 0, unix.ENOTSUP
 func (noKernel) UnregisterBacking(int32)                {}
 func (noKernel) InvalidateData(id NodeID, off, n int64) {}
 
-// inode is what a file asks of the inode that it is the bytes of.
-type inode interface {
+// Inode is what a file asks of the inode that it is the bytes of.
+type Inode interface {
 	ID() NodeID
 	Ino() uint64
 	Path() string // by one of its names
@@ -76,9 +76,9 @@ type inode interface {
 	Unpin()
 }
 
-// fileEvents is told what becomes of a file. Its methods are called with the file's mu held: they take leaf locks at most, and
+// Events is told what becomes of a file. Its methods are called with the file's mu held: they take leaf locks at most, and
 // wait for nothing.
-type fileEvents interface {
+type Events interface {
 	Writing(f *File, open bool)        // the first writer came; the last one went
 	Dirty(f *File)                     // nobody writes it any more: it is to be packed
 	Plain(f *File)                     // it stays as it is
@@ -92,7 +92,7 @@ type fileEvents interface {
 	Unsynced(f *File)                  // of its record, or of what that says, a clean end has to make something durable
 }
 
-// Shared is what a volume's files are made of.
+// Parts is what a volume's files are made of.
 type Parts struct {
 	ID       [16]byte // the store's
 	ReadOnly bool
@@ -102,7 +102,7 @@ type Parts struct {
 	Epoch    func() uint32 // the boot's, as checksums name it
 	Now      func() time.Time
 	Report   func(level slog.Level, msg string, args ...any)
-	Events   fileEvents
+	Events   Events
 }
 
 // Files is what all files share.
@@ -115,7 +115,7 @@ type Files struct {
 	epoch    func() uint32
 	now      func() time.Time
 	report   func(level slog.Level, msg string, args ...any)
-	events   fileEvents
+	events   Events
 
 	Kernel      Kernel
 	Passthrough atomic.Bool

@@ -18,7 +18,7 @@ func (f *File) Lock() { f.mu.Lock() }
 func (f *File) Unlock() { f.mu.Unlock() }
 
 // Node is the inode that the file is the bytes of.
-func (f *File) Node() inode { return f.node }
+func (f *File) Node() Inode { return f.node }
 
 // RecordLocked is the file's record, once it was loaded.
 func (f *File) RecordLocked() tree.Record { return f.rec }
