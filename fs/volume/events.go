@@ -35,29 +35,29 @@ func (e events) Unpacked(f *content.File, before cas.Hash) {
 
 func (e events) Resident(f *content.File, bytes int64) {
 	if bytes > 0 {
-		e.v.hot.add(f, bytes)
+		e.v.hot.Add(f, bytes)
 	} else {
-		e.v.hot.remove(f)
+		e.v.hot.Remove(f)
 	}
 }
 
 func (e events) Opened(f *content.File, opens int) {
 	if !f.RecordLocked().Hollow {
-		e.v.hot.touch(f)
+		e.v.hot.Touch(f)
 	} else if opens > 1 { // it proved hot
-		e.v.hydrator.add(f)
+		e.v.hydrator.Add(f)
 	}
 }
 
 func (e events) Closed(f *content.File, read int64) {
 	if read > f.PackedSizeLocked()/2 { // it proved hot
-		e.v.hydrator.add(f)
+		e.v.hydrator.Add(f)
 	}
 }
 
-func (e events) Idle(f *content.File)     { e.v.hot.released(f) }
+func (e events) Idle(f *content.File)     { e.v.hot.Released(f) }
 func (e events) Unsummed(f *content.File) { e.v.sums.add(f) }
-func (e events) Unsynced(*content.File)   { e.v.hot.grew.Store(true) }
+func (e events) Unsynced(*content.File)   { e.v.hot.Grew.Store(true) }
 
 // notePacked notes that a file got a manifest. f.mu is held.
 func (v *Volume) notePacked(n *Node) {

@@ -142,8 +142,8 @@ func TestFailingEvictionIsTold(t *testing.T) {
 		return nil
 	}
 	n := r.find("f")
-	r.hot.want(n.file)
-	r.hot.wake()
+	r.hot.Want(n.file)
+	r.hot.Wake()
 	failures := func() []control.Failure {
 		s, err := r.Status(context.Background())
 		if err != nil {
@@ -153,7 +153,7 @@ func TestFailingEvictionIsTold(t *testing.T) {
 	}
 	r.eventually("the failure is told of", func() bool { return len(failures()) == 1 })
 	for range 20 {
-		r.hot.shrink()
+		r.hot.Shrink()
 	}
 	if f := failures()[0]; f.Path != "f" || f.Attempts > 10 || !strings.Contains(f.Reason, "given up") {
 		t.Errorf("%+v", f)

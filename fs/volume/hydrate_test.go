@@ -34,7 +34,7 @@ func TestHydrationForgets(t *testing.T) {
 			r.write("f", want)
 			r.packOut("f")
 			r.same("f", want)
-			if r.hydrator.pending() != 1 {
+			if r.hydrator.Pending() != 1 {
 				t.Fatal("nothing waits")
 			}
 			r.want("f", packed)

@@ -79,7 +79,7 @@ func (v *Volume) packed(f *content.File, size int64, err error) {
 		v.content.Count.PackErrs.Add(1)
 		v.report(slog.LevelError, "packing failed; the file stays as it is and is tried again", "path", f.Path(), "reason", err)
 		v.packer.finish(f, 0, true, err)
-		v.hot.wake() // the disk may be full
+		v.hot.Wake() // the disk may be full
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"ckptfs/fs/control"
 	"ckptfs/fs/inspect"
 	"ckptfs/fs/models"
+	"ckptfs/fs/residency"
 	"ckptfs/index/manifest"
 
 	"golang.org/x/sys/unix"
@@ -158,7 +159,7 @@ func (v *Volume) Evict(ctx context.Context, path string, report func(control.Pro
 	if v.readOnly {
 		return nil, &fs.PathError{Op: "evict", Path: path, Err: unix.EROFS}
 	}
-	return evictAll(ctx, v.walkFiles, v.hot, v.hydrator, path, report)
+	return residency.Evict(ctx, v.walkFiles, v.hot, v.hydrator, path, report)
 }
 
 // Hydrate restores the local copy of the packed files at or below path.
@@ -166,7 +167,7 @@ func (v *Volume) Hydrate(ctx context.Context, path string, report func(control.P
 	if v.readOnly {
 		return nil, &fs.PathError{Op: "hydrate", Path: path, Err: unix.EROFS}
 	}
-	return hydrateAll(ctx, v.walkFiles, path, report)
+	return residency.Hydrate(ctx, v.walkFiles, path, report)
 }
 
 var _ control.Volume = (*Volume)(nil)

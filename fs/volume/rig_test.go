@@ -269,7 +269,7 @@ func (r *rig) packOut(p string) {
 func (r *rig) awaitHydrator() {
 	r.t.Helper()
 	r.eventually("the hydrator rests", func() bool {
-		return r.hydrator.pending() == 0
+		return r.hydrator.Pending() == 0
 	})
 }
 

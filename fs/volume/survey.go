@@ -47,8 +47,8 @@ func (s *survey) run() {
 	for _, h := range s.hot {
 		f := h.node.file
 		f.Lock()
-		if f.PackedLocked() && !f.RecordLocked().Hollow && !s.v.hot.knows(h.node.file) && !h.node.Dead() {
-			s.v.hot.found(h.node.file, h.size)
+		if f.PackedLocked() && !f.RecordLocked().Hollow && !s.v.hot.Knows(h.node.file) && !h.node.Dead() {
+			s.v.hot.Found(h.node.file, h.size)
 		}
 		f.Unlock()
 		h.node.unref(1)

@@ -87,12 +87,12 @@ func (v *Volume) bury(t *victim) {
 			v.bases.NotePath(t.path, f.RecordLocked().Manifest)
 		}
 		if t.last {
-			v.hot.remove(f)
+			v.hot.Remove(f)
 			f.StopPackingLocked()
 			v.packer.forget(f)
 			v.sums.forget(f)
 			v.ids.forget(f)
-			v.hydrator.forget(f)
+			v.hydrator.Forget(f)
 		}
 		n.file.TouchedLocked()
 		f.Unlock()

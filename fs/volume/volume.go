@@ -43,6 +43,7 @@ import (
 	"ckptfs/fs/inspect"
 	"ckptfs/fs/models"
 	"ckptfs/fs/pack"
+	"ckptfs/fs/residency"
 	"ckptfs/fs/steps"
 	"ckptfs/fs/throttle"
 	"ckptfs/fs/tree"
@@ -109,8 +110,8 @@ type Volume struct {
 	packer   *packer
 	throttle *throttle.Throttle // nil: packing does not ask who else wants the processors
 	bases    *bases.Finder      // nil: nothing is stored against an earlier version
-	hot      *hotList
-	hydrator *hydrator
+	hot      *residency.LRU
+	hydrator *residency.Hydrator
 	sums     *summer
 	ids      *identifier
 
@@ -246,10 +247,10 @@ func (v *Volume) open(o Options, format *tree.Format) error {
 		ID: format.ID, ReadOnly: v.readOnly, Store: v.store, Assemble: v.asm, Pack: v.pack, Epoch: v.lock.Epoch, Now: v.now, Report: v.report,
 		Events: events{v},
 	})
-	residency := residencyOptions{
+	cache := residency.Options{
 		Max: o.HotSize, Still: o.HydrateAfter, Now: v.now, Report: v.report, Count: &v.content.Count, Short: v.diskShort,
 	}
-	v.hot, v.hydrator = newHotList(residency), newHydrator(residency)
+	v.hot, v.hydrator = residency.NewLRU(cache), residency.NewHydrator(cache)
 	v.names = newNames(v)
 	if v.names.rootFd, err = unix.Open(v.treePath(), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil {
 		return fmt.Errorf("%s: %w", v.treePath(), err)
@@ -306,7 +307,7 @@ func (v *Volume) recover() error {
 	if s.repair {
 		s.newBoot = !v.lock.Same()
 		s.run()
-		v.hot.grew.Store(true) // what was made hollow has to be durable, too, before an end is called clean
+		v.hot.Grew.Store(true) // what was made hollow has to be durable, too, before an end is called clean
 		if s.newBoot && s.blind {
 			v.content.Doubt = true
 		} else if err := v.lock.Trust(); err != nil {
@@ -319,8 +320,8 @@ func (v *Volume) recover() error {
 	if !v.readOnly {
 		v.packer.start()
 		v.models.Start()
-		v.hot.start()
-		v.hydrator.start()
+		v.hot.Start()
+		v.hydrator.Start()
 		v.sums.start()
 		v.ids.start()
 	}
@@ -362,11 +363,11 @@ func (v *Volume) Close(context.Context) error {
 		v.models.Stop()
 		v.queries.drop(v)
 		v.models.Finish()
-		v.hydrator.stop()
-		v.hot.stop()
+		v.hydrator.Stop()
+		v.hot.Stop()
 	}
 	clean := v.idle() && !v.content.Doubt
-	if clean && v.hot.grew.Load() {
+	if clean && v.hot.Grew.Load() {
 		// A clean end says that the caches can be believed after a boot too.
 		if err := v.names.syncTree(); err != nil {
 			return errors.Join(err, v.shut(false))

@@ -1,4 +1,12 @@
-package volume
+// Package residency decides which packed files keep a local copy of their bytes.
+//
+// LRU bounds the resident bytes: the least recently opened go first, and all that can go while the disk is nearly full. The
+// decision is in LRU.Shrink; whether one file may be evicted is content.File.Evict's to say. Hydrator restores the bytes of
+// packed files that proved hot (opened twice, or read for the most part), while nobody reads packed files. Evict and Hydrate are
+// the commands of those names.
+//
+// State: LRU and Hydrator, each under its one mutex, which is a leaf. Entries pin their files.
+package residency
 
 import (
 	"ckptfs/fs/content"
@@ -14,8 +22,8 @@ import (
 // diskWatch is how often the free space is looked at while there is something to evict.
 const diskWatch = time.Second
 
-// hotList bounds the bytes in place of packed files, which are a cache: the least recently opened goes first.
-type hotList struct {
+// LRU bounds the bytes in place of packed files, which are a cache: the least recently opened goes first.
+type LRU struct {
 	max    int64 // bytes
 	now    func() time.Time
 	report func(level slog.Level, msg string, args ...any)
@@ -28,7 +36,7 @@ type hotList struct {
 	bytes  int64
 	wanted bool // some entry is
 
-	grew atomic.Bool // since the start bytes were added, or checksums made or taken away: a clean end syncs them
+	Grew atomic.Bool // since the start bytes were added, or checksums made or taken away: a clean end syncs them
 
 	kick chan struct{}
 	quit chan struct{}
@@ -53,7 +61,7 @@ type failure struct {
 }
 
 // ResidencyOptions are what the cache of resident bytes and the hydrator need.
-type residencyOptions struct {
+type Options struct {
 	Max    int64         // bytes of packed files that may be resident
 	Still  time.Duration // for how long nobody read packed files before one is hydrated; 0: a default; negative: it is not waited for
 	Now    func() time.Time
@@ -62,11 +70,11 @@ type residencyOptions struct {
 	Short  func() bool // the disk is nearly full: whatever can be evicted is
 }
 
-func newHotList(o residencyOptions) *hotList {
-	return &hotList{max: o.Max, now: o.Now, report: o.Report, count: o.Count, short: o.Short, lru: list.New(), of: map[*content.File]*hotEntry{}, kick: make(chan struct{}, 1), quit: make(chan struct{})}
+func NewLRU(o Options) *LRU {
+	return &LRU{max: o.Max, now: o.Now, report: o.Report, count: o.Count, short: o.Short, lru: list.New(), of: map[*content.File]*hotEntry{}, kick: make(chan struct{}, 1), quit: make(chan struct{})}
 }
 
-func (l *hotList) start() {
+func (l *LRU) Start() {
 	l.end.Add(1)
 	go func() {
 		defer l.end.Done()
@@ -77,27 +85,27 @@ func (l *hotList) start() {
 			case <-l.quit:
 				return
 			case <-l.kick:
-				l.shrink()
+				l.Shrink()
 			case <-tick.C: // others fill the disk too
-				l.shrink()
+				l.Shrink()
 			}
 		}
 	}()
 }
 
-func (l *hotList) stop() {
+func (l *LRU) Stop() {
 	close(l.quit)
 	l.end.Wait()
 }
 
-// add counts the bytes put in place of a packed file in, as the most recently used.
-func (l *hotList) add(f *content.File, size int64) {
-	l.grew.Store(true)
-	l.found(f, size)
+// Add counts the bytes put in place of a packed file in, as the most recently used.
+func (l *LRU) Add(f *content.File, size int64) {
+	l.Grew.Store(true)
+	l.Found(f, size)
 }
 
-// found is add of bytes that an earlier process put in place.
-func (l *hotList) found(f *content.File, size int64) {
+// Found is add of bytes that an earlier process put in place.
+func (l *LRU) Found(f *content.File, size int64) {
 	l.mu.Lock()
 	if e := l.of[f]; e != nil {
 		l.bytes += size - e.size
@@ -111,18 +119,18 @@ func (l *hotList) found(f *content.File, size int64) {
 		l.bytes += size
 	}
 	l.mu.Unlock()
-	l.wake()
+	l.Wake()
 }
 
-func (l *hotList) wake() {
+func (l *LRU) Wake() {
 	select {
 	case l.kick <- struct{}{}:
 	default:
 	}
 }
 
-// remove forgets bytes that are no cache any more.
-func (l *hotList) remove(f *content.File) {
+// Remove forgets bytes that are no cache any more.
+func (l *LRU) Remove(f *content.File) {
 	l.mu.Lock()
 	e := l.of[f]
 	if e != nil {
@@ -136,15 +144,15 @@ func (l *hotList) remove(f *content.File) {
 	}
 }
 
-// knows reports whether the bytes of a file are counted in.
-func (l *hotList) knows(f *content.File) bool {
+// Knows reports whether the bytes of a file are counted in.
+func (l *LRU) Knows(f *content.File) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.of[f] != nil
 }
 
-// touch makes a file the most recently used.
-func (l *hotList) touch(f *content.File) {
+// Touch makes a file the most recently used.
+func (l *LRU) Touch(f *content.File) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if e := l.of[f]; e != nil {
@@ -153,21 +161,21 @@ func (l *hotList) touch(f *content.File) {
 }
 
 // room is how many bytes may be added without anything else having to go.
-func (l *hotList) room() int64 {
+func (l *LRU) room() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.max - l.bytes
 }
 
-// want has a file evicted that is in use now.
-func (l *hotList) want(f *content.File) {
+// Want has a file evicted that is in use now.
+func (l *LRU) Want(f *content.File) {
 	f.Lock()
 	defer f.Unlock()
 	if !f.PackedLocked() || f.RecordLocked().Hollow || f.Dead() {
 		return
 	}
-	if !l.knows(f) { // the survey has not come to it
-		l.found(f, f.UnpackedLocked())
+	if !l.Knows(f) { // the survey has not come to it
+		l.Found(f, f.UnpackedLocked())
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -177,17 +185,17 @@ func (l *hotList) want(f *content.File) {
 	}
 }
 
-// released is told of the end of a file's last use.
-func (l *hotList) released(f *content.File) {
+// Released is told of the end of a file's last use.
+func (l *LRU) Released(f *content.File) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if e := l.of[f]; e != nil && (e.wanted || l.bytes > l.max) {
-		l.wake()
+		l.Wake()
 	}
 }
 
-// shrink evicts until the bound holds and the disk is not short. Files that are in use are passed over.
-func (l *hotList) shrink() {
+// Shrink evicts until the bound holds and the disk is not short. Files that are in use are passed over.
+func (l *LRU) Shrink() {
 	if l.room() == l.max {
 		return // nothing to evict
 	}
@@ -206,7 +214,7 @@ func (l *hotList) shrink() {
 }
 
 // failed notes that the bytes of a file cannot be given up, and puts the next attempt off.
-func (l *hotList) failed(f *content.File, err error) {
+func (l *LRU) failed(f *content.File, err error) {
 	l.count.EvictErrs.Add(1)
 	l.report(slog.LevelWarn, "eviction failed; it is tried again", "path", f.Path(), "reason", err)
 	l.mu.Lock()
@@ -225,7 +233,7 @@ func (l *hotList) failed(f *content.File, err error) {
 
 // candidates are files, oldest first, if the bound does not hold or all is set, else those that are wanted; each with a
 // reference to its node.
-func (l *hotList) candidates(all bool) []hotEntry {
+func (l *LRU) candidates(all bool) []hotEntry {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	all = all || l.bytes > l.max
@@ -247,17 +255,17 @@ func (l *hotList) candidates(all bool) []hotEntry {
 }
 
 // Bytes is how many bytes of packed files are resident.
-func (l *hotList) Bytes() int64 {
+func (l *LRU) Bytes() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.bytes
 }
 
 // Max is how many may be.
-func (l *hotList) Max() int64 { return l.max }
+func (l *LRU) Max() int64 { return l.max }
 
 // Failures calls f, under a lock, with each file that could not be evicted.
-func (l *hotList) Failures(f func(file *content.File, err error, since time.Time, attempts int)) {
+func (l *LRU) Failures(f func(file *content.File, err error, since time.Time, attempts int)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for e := l.lru.Front(); e != nil; e = e.Next() {

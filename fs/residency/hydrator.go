@@ -1,4 +1,4 @@
-package volume
+package residency
 
 import (
 	"ckptfs/fs/content"
@@ -17,8 +17,8 @@ const (
 	maxWaiting     = 256 // files
 )
 
-// hydrator fills in the bytes of packed files that proved hot, one after the other, while nobody reads packed files.
-type hydrator struct {
+// Hydrator fills in the bytes of packed files that proved hot, one after the other, while nobody reads packed files.
+type Hydrator struct {
 	max    int64 // bytes: a file that is longer than half of it is not hydrated
 	now    func() time.Time
 	report func(level slog.Level, msg string, args ...any)
@@ -42,15 +42,15 @@ type toHydrate struct {
 	since time.Time
 }
 
-func newHydrator(o residencyOptions) *hydrator {
+func NewHydrator(o Options) *Hydrator {
 	still := o.Still
 	if still == 0 {
 		still = readsStill
 	}
-	return &hydrator{max: o.Max, now: o.Now, report: o.Report, count: o.Count, still: still, after: time.After, in: map[*content.File]bool{}, kick: make(chan struct{}, 1), quit: make(chan struct{})}
+	return &Hydrator{max: o.Max, now: o.Now, report: o.Report, count: o.Count, still: still, after: time.After, in: map[*content.File]bool{}, kick: make(chan struct{}, 1), quit: make(chan struct{})}
 }
 
-func (h *hydrator) start() {
+func (h *Hydrator) Start() {
 	h.end.Add(1)
 	go func() {
 		defer h.end.Done()
@@ -71,8 +71,8 @@ func (h *hydrator) start() {
 	}()
 }
 
-// stop gives up what waits.
-func (h *hydrator) stop() {
+// Stop gives up what waits.
+func (h *Hydrator) Stop() {
 	close(h.quit)
 	h.end.Wait()
 	for f := h.next(); f != nil; f = h.next() {
@@ -81,7 +81,7 @@ func (h *hydrator) stop() {
 }
 
 // wait returns when a file is to be filled in; false: it is the end.
-func (h *hydrator) wait() bool {
+func (h *Hydrator) wait() bool {
 	for {
 		var again <-chan time.Time
 		left, some := h.left()
@@ -107,7 +107,7 @@ func (h *hydrator) wait() bool {
 }
 
 // left is for how long the file that came first has to wait at least, if there is one.
-func (h *hydrator) left() (time.Duration, bool) {
+func (h *Hydrator) left() (time.Duration, bool) {
 	reads := h.count.ReadPacked.Calls.Load() + h.count.Views.Calls.Load()
 	now := h.now()
 	h.mu.Lock()
@@ -122,7 +122,7 @@ func (h *hydrator) left() (time.Duration, bool) {
 }
 
 // next takes the file that came first, with its reference; nil: none waits any more.
-func (h *hydrator) next() *content.File {
+func (h *Hydrator) next() *content.File {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if len(h.queue) == 0 {
@@ -133,15 +133,15 @@ func (h *hydrator) next() *content.File {
 	return f
 }
 
-// pending is how many files wait or are being hydrated.
-func (h *hydrator) pending() int {
+// Pending is how many files wait or are being hydrated.
+func (h *Hydrator) Pending() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.in)
 }
 
-// add asks for the bytes if they fit into the hot size. f.mu is held.
-func (h *hydrator) add(f *content.File) {
+// Add asks for the bytes if they fit into the hot size. f.mu is held.
+func (h *Hydrator) Add(f *content.File) {
 	size := f.PackedSizeLocked()
 	if size > h.max/2 || f.Dead() {
 		return
@@ -162,9 +162,9 @@ func (h *hydrator) add(f *content.File) {
 	}
 }
 
-// forget lets go of a file that waits: as long as anybody holds its node, a file without a name keeps its chunks. The caller
+// Forget lets go of a file that waits: as long as anybody holds its node, a file without a name keeps its chunks. The caller
 // has a reference of its own.
-func (h *hydrator) forget(f *content.File) {
+func (h *Hydrator) Forget(f *content.File) {
 	h.mu.Lock()
 	i := slices.IndexFunc(h.queue, func(w toHydrate) bool { return w.file == f })
 	if i >= 0 {

@@ -1,4 +1,4 @@
-package volume
+package residency
 
 import (
 	"context"
@@ -12,11 +12,11 @@ import (
 // Walk calls f with each regular file at or below a path.
 type walkFiles func(ctx context.Context, path string, f func(path string, file *content.File) error) error
 
-// evictAll evicts the resident bytes of the packed files at or below path. Of those in use it says so, and does it once
+// Evict evicts the resident bytes of the packed files at or below path. Of those in use it says so, and does it once
 // they are not.
-func evictAll(ctx context.Context, walk walkFiles, l *hotList, h *hydrator, path string, report func(control.Progress)) (*control.Moved, error) {
+func Evict(ctx context.Context, walk walkFiles, l *LRU, h *Hydrator, path string, report func(control.Progress)) (*control.Moved, error) {
 	return move(ctx, walk, "evict", path, report, func(p string, f *content.File) (int64, string, error) {
-		h.forget(f) // who says so knows better than what was read before
+		h.Forget(f) // who says so knows better than what was read before
 		size := f.Unpacked()
 		skip, err := f.Evict()
 		for end := time.Now().Add(closeGrace); skip == content.SkipInUse && !isOpen(f) && time.Now().Before(end); {
@@ -28,7 +28,7 @@ func evictAll(ctx context.Context, walk walkFiles, l *hotList, h *hydrator, path
 		}
 		switch skip {
 		case content.SkipOpen, content.SkipInUse:
-			l.want(f)
+			l.Want(f)
 		case content.SkipNotPacked:
 			if p != path && settledPlain(f) {
 				skip = "" // in a folder, plain files are no news
@@ -54,8 +54,8 @@ func settledPlain(f *content.File) bool {
 	return !f.DirtyLocked() && f.WritersLocked() == 0
 }
 
-// hydrateAll hydrates the packed files at or below path.
-func hydrateAll(ctx context.Context, walk walkFiles, path string, report func(control.Progress)) (*control.Moved, error) {
+// Hydrate hydrates the packed files at or below path.
+func Hydrate(ctx context.Context, walk walkFiles, path string, report func(control.Progress)) (*control.Moved, error) {
 	return move(ctx, walk, "hydrate", path, report, func(_ string, f *content.File) (int64, string, error) {
 		size, err := f.Hydrate()
 		return size, "", err

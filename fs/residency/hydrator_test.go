@@ -1,4 +1,4 @@
-package volume
+package residency
 
 import (
 	"testing"
@@ -19,7 +19,7 @@ func TestHydrationWaits(t *testing.T) {
 	files := content.New(content.Parts{})
 	start := time.Now()
 	at := start
-	h := newHydrator(residencyOptions{Max: 1 << 40, Now: func() time.Time { return at }, Count: &files.Count})
+	h := NewHydrator(Options{Max: 1 << 40, Now: func() time.Time { return at }, Count: &files.Count})
 	var readFor time.Duration
 	h.after = func(d time.Duration) <-chan time.Time {
 		if at.Sub(start) < readFor {
@@ -34,7 +34,7 @@ func TestHydrationWaits(t *testing.T) {
 	waits := func(what string, lasts, want time.Duration) {
 		t.Helper()
 		start, readFor = at, lasts
-		h.add(content.NewFile(files, nowhere{}))
+		h.Add(content.NewFile(files, nowhere{}))
 		for len(h.queue) > 0 {
 			if !h.wait() {
 				t.Fatal("the end")
@@ -50,12 +50,12 @@ func TestHydrationWaits(t *testing.T) {
 	waits("read for ever", 1<<60, maxHydrateWait)
 
 	// Those that waited together do not wait again, one after the other.
-	h.add(content.NewFile(files, nowhere{}))
-	h.add(content.NewFile(files, nowhere{}))
+	h.Add(content.NewFile(files, nowhere{}))
+	h.Add(content.NewFile(files, nowhere{}))
 	waits("the last of three", 0, readsStill)
 
 	h.after = func(time.Duration) <-chan time.Time { return nil }
-	h.add(content.NewFile(files, nowhere{}))
+	h.Add(content.NewFile(files, nowhere{}))
 	close(h.quit)
 	if h.wait() {
 		t.Error("hydrated at the end")
