@@ -165,14 +165,17 @@ func (v *Volume) manifestOf(n *Node) cas.Hash {
 // finds.
 type identifier struct {
 	*rested
+	v *Volume
 }
 
 func newIdentifier(v *Volume, after time.Duration) *identifier {
-	i := &identifier{newRested(v, after, "artifact ids may be unknown until somebody asks for them")}
+	o := v.atRest(after)
+	o.Warning = "artifact ids may be unknown until somebody asks for them"
+	i := &identifier{newRested(o), v}
 	b := v.artifacts.Background(v.packer.rests, func(ctx context.Context) (func(), error) { return v.throttle.Turn(ctx) },
 		func(what string) error { return v.content.Step(what) })
-	i.one = func(f *content.File) {
-		if err := b.Identify(i.ctx, identified{f}); err != nil {
+	i.one = func(ctx context.Context, f *content.File) {
+		if err := b.Identify(ctx, identified{f}); err != nil {
 			i.failed(err)
 		}
 	}

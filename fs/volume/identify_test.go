@@ -94,13 +94,7 @@ func TestIdentifiedByWalk(t *testing.T) {
 	r := newRig(t, identifies)
 	r.write("a.pt", sample(t, "same/model.pt"))
 	r.pack("a.pt")
-	r.ids.mu.Lock()
-	for n := range r.ids.waiting {
-		delete(r.ids.waiting, n)
-		defer n.Unpin()
-	}
-	r.ids.more = true
-	r.ids.mu.Unlock()
+	r.ids.lookAtAll()
 	r.identify()
 	if !r.exists(artifactsDir + sameID(t) + ".safetensors") {
 		t.Error("not found")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io/fs"
 	"log/slog"
+	"time"
 
 	"ckptfs/cas"
 	"ckptfs/cas/store"
@@ -171,3 +172,10 @@ func (v *Volume) Hydrate(ctx context.Context, path string, report func(control.P
 }
 
 var _ control.Volume = (*Volume)(nil)
+
+// atRest is what work on files that were left alone for so long needs.
+func (v *Volume) atRest(after time.Duration) restedOptions {
+	return restedOptions{After: after, Ready: v.surveyed, Report: v.report, Walk: func(ctx context.Context, f func(*content.File) error) error {
+		return v.walkFiles(ctx, "", func(_ string, file *content.File) error { return f(file) })
+	}}
+}

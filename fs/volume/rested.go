@@ -24,11 +24,13 @@ const (
 
 // rested does what can wait to files that were left alone for a while, one after the other, in a goroutine of its own.
 type rested struct {
-	v       *Volume
-	after   time.Duration       // for how long a file was left alone before; negative: nothing is done
-	one     func(*content.File) // sees to a file
-	done    func()              // called after some were; may be nil
-	warning string              // what a failure means
+	ready   <-chan struct{} // closed when the files that were there at the start are known
+	walk    func(ctx context.Context, f func(*content.File) error) error
+	report  func(level slog.Level, msg string, args ...any)
+	after   time.Duration                        // for how long a file was left alone before; negative: nothing is done
+	one     func(context.Context, *content.File) // sees to a file
+	done    func()                               // called after some were; may be nil
+	warning string                               // what a failure means
 
 	mu      sync.Mutex
 	waiting map[*content.File]time.Time // since when; at most maxResting, each with a reference
@@ -44,11 +46,22 @@ type rested struct {
 	end    sync.WaitGroup
 }
 
-func newRested(v *Volume, after time.Duration, warning string) *rested {
-	if after == 0 {
-		after = restBefore
+// restedOptions are what work on files at rest needs.
+type restedOptions struct {
+	After   time.Duration                                                // for how long a file was left alone before; 0: a default; negative: nothing is done
+	Warning string                                                       // what a failure means
+	Ready   <-chan struct{}                                              // closed when the files that were there at the start are known
+	Walk    func(ctx context.Context, f func(*content.File) error) error // calls f with every file
+	Report  func(level slog.Level, msg string, args ...any)
+}
+
+func newRested(o restedOptions) *rested {
+	if o.After == 0 {
+		o.After = restBefore
 	}
-	r := &rested{v: v, after: after, warning: warning, waiting: map[*content.File]time.Time{}}
+	r := &rested{
+		after: o.After, warning: o.Warning, ready: o.Ready, walk: o.Walk, report: o.Report, waiting: map[*content.File]time.Time{},
+	}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	return r
 }
@@ -59,7 +72,7 @@ func (r *rested) start() {
 	}
 	r.end.Go(func() {
 		select { // a file that the survey has not seen may have to be packed
-		case <-r.v.surveyed:
+		case <-r.ready:
 		case <-r.ctx.Done():
 			return
 		}
@@ -123,6 +136,17 @@ func (r *rested) waits() (files int, more bool) {
 	return len(r.waiting) + r.at, r.more
 }
 
+// lookAtAll has the next turn look at all files, as when there are too many to remember.
+func (r *rested) lookAtAll() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for f := range r.waiting {
+		delete(r.waiting, f)
+		f.Unpin()
+	}
+	r.more = true
+}
+
 // turn sees to the files that have rested for so long, and to all when there were too many to remember.
 func (r *rested) turn(after time.Duration) {
 	now := time.Now()
@@ -143,7 +167,7 @@ func (r *rested) turn(after time.Duration) {
 	r.mu.Unlock()
 	for _, f := range nodes {
 		if r.ctx.Err() == nil {
-			r.one(f)
+			r.one(r.ctx, f)
 		}
 		f.Unpin()
 		r.mu.Lock()
@@ -151,7 +175,7 @@ func (r *rested) turn(after time.Duration) {
 		r.mu.Unlock()
 	}
 	if walk {
-		if err := r.v.walk(r.ctx, "", func(_ string, n *Node) error { r.one(n.file); return r.ctx.Err() }); err != nil {
+		if err := r.walk(r.ctx, func(f *content.File) error { r.one(r.ctx, f); return r.ctx.Err() }); err != nil {
 			r.failed(err)
 		}
 		r.mu.Lock()
@@ -173,6 +197,6 @@ func (r *rested) failed(err error) {
 	r.told = true
 	r.mu.Unlock()
 	if !told {
-		r.v.report(slog.LevelWarn, r.warning, "reason", err)
+		r.report(slog.LevelWarn, r.warning, "reason", err)
 	}
 }

@@ -2,6 +2,7 @@ package volume
 
 import (
 	"ckptfs/fs/content"
+	"context"
 	"testing"
 )
 
@@ -11,7 +12,7 @@ func TestRestedAgain(t *testing.T) {
 	r.write("a.pt", sample(t, "same/model.pt"))
 	r.sync()
 	var seen int
-	r.ids.one = func(n *content.File) {
+	r.ids.one = func(_ context.Context, n *content.File) {
 		if files, _ := r.ids.waits(); files != 1 {
 			t.Errorf("%d wait, want the one that is being seen to", files)
 		}

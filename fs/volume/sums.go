@@ -18,16 +18,17 @@ type summer struct {
 	owed time.Duration // rest; of the one goroutine
 }
 
-func newSummer(v *Volume, after time.Duration) *summer {
-	s := &summer{rested: newRested(v, after, "files that are not packed may be without checksums")}
+func newSummer(o restedOptions) *summer {
+	o.Warning = "files that are not packed may be without checksums"
+	s := &summer{rested: newRested(o)}
 	s.one = s.sum
 	return s
 }
 
 // sum makes the checksum of a file, and rests from time to time as long as that took.
-func (s *summer) sum(f *content.File) {
+func (s *summer) sum(ctx context.Context, f *content.File) {
 	began := time.Now()
-	did, err := f.Sum(s.ctx)
+	did, err := f.Sum(ctx)
 	if err != nil {
 		s.failed(err)
 	}
@@ -42,15 +43,6 @@ func (s *summer) sum(f *content.File) {
 	defer pause.Stop()
 	select {
 	case <-pause.C:
-	case <-s.ctx.Done():
+	case <-ctx.Done():
 	}
-}
-
-// sumAll makes the checksums of all files that want one, now.
-func (v *Volume) sumAll(ctx context.Context) error {
-	<-v.surveyed
-	return v.walk(ctx, "", func(_ string, n *Node) error {
-		_, err := n.file.Sum(ctx)
-		return err
-	})
 }

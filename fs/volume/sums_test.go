@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ckptfs/fs/content"
 	"ckptfs/fs/control"
 	"ckptfs/fs/tree"
 )
@@ -288,4 +289,13 @@ func TestSumsInTheBackground(t *testing.T) {
 	r.release(r.open("new", unix.O_WRONLY))
 	r.eventually("it has one again", func() bool { return r.recordOf("new").Summed })
 	r.sound()
+}
+
+// sumAll makes the checksums of all files that want one, now.
+func (r *rig) sumAll(ctx context.Context) error {
+	<-r.surveyed
+	return r.walkFiles(ctx, "", func(_ string, f *content.File) error {
+		_, err := f.Sum(ctx)
+		return err
+	})
 }

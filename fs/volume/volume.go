@@ -169,7 +169,7 @@ func Open(o Options) (*Volume, error) {
 	}
 	v := &Volume{
 		dir: o.Dir, readOnly: o.ReadOnly, noViews: o.NoViews, now: o.Now, report: o.Log,
-		started: o.Now(), lock: lock,
+		started: o.Now(), lock: lock, surveyed: make(chan struct{}),
 	}
 	if !o.ReadOnly {
 		v.keepReserve()
@@ -211,7 +211,7 @@ func (v *Volume) open(o Options, format *tree.Format) error {
 		o.MaxUnpacked = defaultMaxUnpacked(o.Dir)
 	}
 	v.packer = newPacker(v, o.MaxUnpacked)
-	v.sums = newSummer(v, o.SumAfter)
+	v.sums = newSummer(v.atRest(o.SumAfter))
 
 	var err error
 	v.index, err = chunks.Open(filepath.Join(v.dir, tree.IndexFile),
@@ -316,7 +316,6 @@ func (v *Volume) recover() error {
 		v.recovery = s.report()
 		v.report(slog.LevelWarn, v.recovery)
 	}
-	v.surveyed = make(chan struct{})
 	if !v.readOnly {
 		v.packer.start()
 		v.models.Start()
