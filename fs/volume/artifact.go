@@ -13,6 +13,7 @@ import (
 	"ckptfs/formats/canonical"
 	"ckptfs/fs/artifacts"
 	"ckptfs/fs/content"
+	"ckptfs/fs/idle"
 	index "ckptfs/index/artifacts"
 )
 
@@ -164,24 +165,24 @@ func (v *Volume) manifestOf(n *Node) cas.Hash {
 // identifier computes artifact ids of packed files that were left alone. What is not in the index the survey of the start
 // finds.
 type identifier struct {
-	*rested
+	*idle.Worker
 	v *Volume
 }
 
 func newIdentifier(v *Volume, after time.Duration) *identifier {
 	o := v.atRest(after)
 	o.Warning = "artifact ids may be unknown until somebody asks for them"
-	i := &identifier{newRested(o), v}
+	i := &identifier{idle.NewWorker(o), v}
 	b := v.artifacts.Background(v.packer.rests, func(ctx context.Context) (func(), error) { return v.throttle.Turn(ctx) },
 		func(what string) error { return v.content.Step(what) })
-	i.one = func(ctx context.Context, f *content.File) {
+	i.One = func(ctx context.Context, f *content.File) {
 		if err := b.Identify(ctx, identified{f}); err != nil {
-			i.failed(err)
+			i.Failed(err)
 		}
 	}
-	i.done = func() {
+	i.Done = func() {
 		if err := b.Note(); err != nil {
-			i.failed(err)
+			i.Failed(err)
 		}
 	}
 	return i
@@ -189,7 +190,7 @@ func newIdentifier(v *Volume, after time.Duration) *identifier {
 
 // found is add of a file that the survey looks at, unless what there is to know is known. f.mu is held.
 func (i *identifier) found(f *content.File) {
-	if i.after >= 0 && i.v.artifacts.Wants(f.RecordLocked().Manifest) {
-		i.add(f)
+	if i.After >= 0 && i.v.artifacts.Wants(f.RecordLocked().Manifest) {
+		i.Add(f)
 	}
 }

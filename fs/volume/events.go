@@ -21,7 +21,7 @@ func (e events) Dirty(f *content.File) { e.v.packer.add(f) }
 
 func (e events) Plain(f *content.File) {
 	e.v.packer.notePublished(f, true)
-	e.v.sums.add(f)
+	e.v.sums.Add(f)
 }
 
 func (e events) Packed(f *content.File) {
@@ -56,7 +56,7 @@ func (e events) Closed(f *content.File, read int64) {
 }
 
 func (e events) Idle(f *content.File)     { e.v.hot.Released(f) }
-func (e events) Unsummed(f *content.File) { e.v.sums.add(f) }
+func (e events) Unsummed(f *content.File) { e.v.sums.Add(f) }
 func (e events) Unsynced(*content.File)   { e.v.hot.Grew.Store(true) }
 
 // notePacked notes that a file got a manifest. f.mu is held.

@@ -18,8 +18,8 @@ func identifies(o *Options) { o.IDsAfter, o.PackWorkers = time.Hour, 1 }
 // identify computes what waits, now.
 func (r *rig) identify() {
 	r.t.Helper()
-	r.ids.turn(0)
-	if files, more := r.ids.waits(); files != 0 || more {
+	r.ids.Turn(0)
+	if files, more := r.ids.Pending(); files != 0 || more {
 		r.t.Errorf("%d files wait, and more: %v", files, more)
 	}
 }
@@ -63,9 +63,7 @@ func TestIdentified(t *testing.T) {
 		for range 2 {
 			r = r.reopen(identifies)
 			r.waiting(0)
-			r.ids.mu.Lock()
-			r.ids.more = true // and a look at all files finds nothing
-			r.ids.mu.Unlock()
+			r.ids.LookAtAll() // and a look at all files finds nothing
 			r.identify()
 			if n := r.asm.Stats().Fetched; n != 0 {
 				t.Errorf("%d bytes are read again", n)
@@ -85,7 +83,7 @@ func TestIdentifiedByItself(t *testing.T) {
 	r.write("m.pt", sample(t, "same/model.pt"))
 	r.sync()
 	r.eventually("its id is known", func() bool { return len(r.listing(artifactsDir)) == 1 })
-	r.eventually("none waits", func() bool { files, more := r.ids.waits(); return files == 0 && !more })
+	r.eventually("none waits", func() bool { files, more := r.ids.Pending(); return files == 0 && !more })
 	r.onlyRoot()
 }
 
@@ -94,7 +92,7 @@ func TestIdentifiedByWalk(t *testing.T) {
 	r := newRig(t, identifies)
 	r.write("a.pt", sample(t, "same/model.pt"))
 	r.pack("a.pt")
-	r.ids.lookAtAll()
+	r.ids.LookAtAll()
 	r.identify()
 	if !r.exists(artifactsDir + sameID(t) + ".safetensors") {
 		t.Error("not found")
@@ -140,7 +138,7 @@ func TestIdentifiedAnother(t *testing.T) {
 		}
 		return nil
 	}
-	r.ids.turn(0)
+	r.ids.Turn(0)
 	r.write("a.pt", sample(t, "same/model.pt"))
 	r.sync()
 	r.identify()

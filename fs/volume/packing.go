@@ -56,7 +56,7 @@ func (v *Volume) packGroup(ctx context.Context, group []*content.File) {
 		}
 		if jerr == nil {
 			v.artifacts.Keep(identified{j.file})
-			v.ids.add(j.file)
+			v.ids.Add(j.file)
 		}
 		v.packed(j.file, j.p.Size, jerr)
 	}

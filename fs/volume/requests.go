@@ -12,6 +12,7 @@ import (
 	"ckptfs/fs/assemble"
 	"ckptfs/fs/content"
 	"ckptfs/fs/control"
+	"ckptfs/fs/idle"
 	"ckptfs/fs/inspect"
 	"ckptfs/fs/models"
 	"ckptfs/fs/residency"
@@ -174,8 +175,8 @@ func (v *Volume) Hydrate(ctx context.Context, path string, report func(control.P
 var _ control.Volume = (*Volume)(nil)
 
 // atRest is what work on files that were left alone for so long needs.
-func (v *Volume) atRest(after time.Duration) restedOptions {
-	return restedOptions{After: after, Ready: v.surveyed, Report: v.report, Walk: func(ctx context.Context, f func(*content.File) error) error {
+func (v *Volume) atRest(after time.Duration) idle.Options {
+	return idle.Options{After: after, Ready: v.surveyed, Report: v.report, Walk: func(ctx context.Context, f func(*content.File) error) error {
 		return v.walkFiles(ctx, "", func(_ string, file *content.File) error { return f(file) })
 	}}
 }

@@ -12,17 +12,17 @@ func TestRestedAgain(t *testing.T) {
 	r.write("a.pt", sample(t, "same/model.pt"))
 	r.sync()
 	var seen int
-	r.ids.one = func(_ context.Context, n *content.File) {
-		if files, _ := r.ids.waits(); files != 1 {
+	r.ids.One = func(_ context.Context, n *content.File) {
+		if files, _ := r.ids.Pending(); files != 1 {
 			t.Errorf("%d wait, want the one that is being seen to", files)
 		}
 		if seen++; seen == 1 {
-			r.ids.add(n)
+			r.ids.Add(n)
 		}
 	}
 	for want := 1; want >= 0; want-- {
-		r.ids.turn(0)
-		if files, more := r.ids.waits(); files != want || more {
+		r.ids.Turn(0)
+		if files, more := r.ids.Pending(); files != want || more {
 			t.Errorf("%d wait (more: %v), want %d", files, more, want)
 		}
 	}

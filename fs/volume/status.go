@@ -61,7 +61,7 @@ func (v *Volume) Status(ctx context.Context) (*control.Status, error) {
 			f.Unlock()
 		}
 	})
-	s.Unidentified.Files, s.Unidentified.More = v.ids.waits()
+	s.Unidentified.Files, s.Unidentified.More = v.ids.Pending()
 	s.ResidentBytes = v.hot.Bytes()
 	return s, nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"ckptfs/fs/content"
 	"ckptfs/fs/control"
+	"ckptfs/fs/idle"
 	"ckptfs/fs/tree"
 )
 
@@ -267,7 +268,7 @@ func TestSumCutOff(t *testing.T) {
 // The background finds the files that rest, also more than it remembers and those of the last session, and nothing else is read.
 func TestSumsInTheBackground(t *testing.T) {
 	r := newRig(t)
-	const files = maxResting + 50
+	const files = idle.MaxResting + 50
 	for i := range files {
 		r.write(fmt.Sprint("f", i), []byte{byte(i)})
 	}

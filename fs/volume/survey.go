@@ -120,7 +120,7 @@ func (s *survey) file(n *Node) error {
 		rec := f.RecordLocked()
 		settled := content.SumHolds(&rec, &st)
 		if !v.readOnly && st.Size > 0 && (!settled && st.Size < tree.HeaderSize || settled && f.RecordLocked().Epoch != v.lock.Epoch()) {
-			v.sums.add(n.file)
+			v.sums.Add(n.file)
 		}
 		if settled || st.Size < tree.HeaderSize {
 			return nil

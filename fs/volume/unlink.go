@@ -90,8 +90,8 @@ func (v *Volume) bury(t *victim) {
 			v.hot.Remove(f)
 			f.StopPackingLocked()
 			v.packer.forget(f)
-			v.sums.forget(f)
-			v.ids.forget(f)
+			v.sums.Forget(f)
+			v.ids.Forget(f)
 			v.hydrator.Forget(f)
 		}
 		n.file.TouchedLocked()

@@ -40,6 +40,7 @@ import (
 	"ckptfs/fs/assemble"
 	"ckptfs/fs/bases"
 	"ckptfs/fs/content"
+	"ckptfs/fs/idle"
 	"ckptfs/fs/inspect"
 	"ckptfs/fs/models"
 	"ckptfs/fs/pack"
@@ -112,7 +113,7 @@ type Volume struct {
 	bases    *bases.Finder      // nil: nothing is stored against an earlier version
 	hot      *residency.LRU
 	hydrator *residency.Hydrator
-	sums     *summer
+	sums     *idle.Checksums
 	ids      *identifier
 
 	hidden  hiddenViews
@@ -211,7 +212,7 @@ func (v *Volume) open(o Options, format *tree.Format) error {
 		o.MaxUnpacked = defaultMaxUnpacked(o.Dir)
 	}
 	v.packer = newPacker(v, o.MaxUnpacked)
-	v.sums = newSummer(v.atRest(o.SumAfter))
+	v.sums = idle.NewChecksums(v.atRest(o.SumAfter))
 
 	var err error
 	v.index, err = chunks.Open(filepath.Join(v.dir, tree.IndexFile),
@@ -321,8 +322,8 @@ func (v *Volume) recover() error {
 		v.models.Start()
 		v.hot.Start()
 		v.hydrator.Start()
-		v.sums.start()
-		v.ids.start()
+		v.sums.Start()
+		v.ids.Start()
 	}
 	if s.repair || before.PID == 0 {
 		close(v.surveyed)
@@ -356,8 +357,8 @@ func (v *Volume) Close(context.Context) error {
 	v.closing.Store(true)
 	<-v.surveyed
 	if !v.readOnly {
-		v.sums.stop()
-		v.ids.stop()
+		v.sums.Stop()
+		v.ids.Stop()
 		v.packer.stop()
 		v.models.Stop()
 		v.queries.drop(v)

@@ -1,4 +1,11 @@
-package volume
+// Package idle does low-priority work on files that nobody has touched for ten seconds.
+//
+// A Worker remembers up to MaxResting files one by one; when there are more it walks the whole tree, at most a twentieth of all
+// time. It sees to one file after the other, in one goroutine. Checksums is the Worker that makes the checksums of plain files, and
+// takes half of a core at most; artifact ids are computed by another (fs/volume's identifier).
+//
+// State: under Worker.mu, which is a leaf. What is remembered is pinned.
+package idle
 
 import (
 	"ckptfs/fs/content"
@@ -16,20 +23,20 @@ const (
 	// written again and again cost nothing.
 	restBefore = 10 * time.Second
 	// maxResting bounds the files that are remembered one by one; when there are more the tree is walked.
-	maxResting = 1024
+	MaxResting = 1024
 	// walkPause is the least time between two walks, and walkShare bounds their share of all time.
 	walkPause = time.Minute
 	walkShare = 20
 )
 
-// rested does what can wait to files that were left alone for a while, one after the other, in a goroutine of its own.
-type rested struct {
+// Worker does what can wait to files that were left alone for a while, one after the other, in a goroutine of its own.
+type Worker struct {
 	ready   <-chan struct{} // closed when the files that were there at the start are known
 	walk    func(ctx context.Context, f func(*content.File) error) error
 	report  func(level slog.Level, msg string, args ...any)
-	after   time.Duration                        // for how long a file was left alone before; negative: nothing is done
-	one     func(context.Context, *content.File) // sees to a file
-	done    func()                               // called after some were; may be nil
+	After   time.Duration                        // for how long a file was left alone before; negative: nothing is done
+	One     func(context.Context, *content.File) // sees to a file
+	Done    func()                               // called after some were; may be nil
 	warning string                               // what a failure means
 
 	mu      sync.Mutex
@@ -46,8 +53,8 @@ type rested struct {
 	end    sync.WaitGroup
 }
 
-// restedOptions are what work on files at rest needs.
-type restedOptions struct {
+// Options are what work on files at rest needs.
+type Options struct {
 	After   time.Duration                                                // for how long a file was left alone before; 0: a default; negative: nothing is done
 	Warning string                                                       // what a failure means
 	Ready   <-chan struct{}                                              // closed when the files that were there at the start are known
@@ -55,19 +62,19 @@ type restedOptions struct {
 	Report  func(level slog.Level, msg string, args ...any)
 }
 
-func newRested(o restedOptions) *rested {
+func NewWorker(o Options) *Worker {
 	if o.After == 0 {
 		o.After = restBefore
 	}
-	r := &rested{
-		after: o.After, warning: o.Warning, ready: o.Ready, walk: o.Walk, report: o.Report, waiting: map[*content.File]time.Time{},
+	r := &Worker{
+		After: o.After, warning: o.Warning, ready: o.Ready, walk: o.Walk, report: o.Report, waiting: map[*content.File]time.Time{},
 	}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	return r
 }
 
-func (r *rested) start() {
-	if r.after < 0 {
+func (r *Worker) Start() {
+	if r.After < 0 {
 		return
 	}
 	r.end.Go(func() {
@@ -76,20 +83,20 @@ func (r *rested) start() {
 		case <-r.ctx.Done():
 			return
 		}
-		tick := time.NewTicker(max(r.after/10, time.Millisecond))
+		tick := time.NewTicker(max(r.After/10, time.Millisecond))
 		defer tick.Stop()
 		for {
 			select {
 			case <-r.ctx.Done():
 				return
 			case <-tick.C:
-				r.turn(r.after)
+				r.Turn(r.After)
 			}
 		}
 	})
 }
 
-func (r *rested) stop() {
+func (r *Worker) Stop() {
 	r.cancel()
 	r.end.Wait()
 	r.mu.Lock()
@@ -100,16 +107,16 @@ func (r *rested) stop() {
 	}
 }
 
-// add notes a file that was touched just now.
-func (r *rested) add(f *content.File) {
-	if r.after < 0 {
+// Add notes a file that was touched just now.
+func (r *Worker) Add(f *content.File) {
+	if r.After < 0 {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.since = time.Now()
 	_, known := r.waiting[f]
-	if !known && len(r.waiting) == maxResting {
+	if !known && len(r.waiting) == MaxResting {
 		r.more = true
 		return
 	}
@@ -119,8 +126,8 @@ func (r *rested) add(f *content.File) {
 	r.waiting[f] = r.since
 }
 
-// forget lets go of a file whose last name went. The caller has a reference.
-func (r *rested) forget(f *content.File) {
+// Forget lets go of a file whose last name went. The caller has a reference.
+func (r *Worker) Forget(f *content.File) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if _, ok := r.waiting[f]; ok {
@@ -129,15 +136,15 @@ func (r *rested) forget(f *content.File) {
 	}
 }
 
-// waits is how many files wait, and whether there may be others.
-func (r *rested) waits() (files int, more bool) {
+// Pending is how many files wait, and whether there may be others.
+func (r *Worker) Pending() (files int, more bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.waiting) + r.at, r.more
 }
 
-// lookAtAll has the next turn look at all files, as when there are too many to remember.
-func (r *rested) lookAtAll() {
+// LookAtAll has the next turn look at all files, as when there are too many to remember.
+func (r *Worker) LookAtAll() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for f := range r.waiting {
@@ -147,8 +154,8 @@ func (r *rested) lookAtAll() {
 	r.more = true
 }
 
-// turn sees to the files that have rested for so long, and to all when there were too many to remember.
-func (r *rested) turn(after time.Duration) {
+// Turn sees to the files that have rested for so long, and to all when there were too many to remember.
+func (r *Worker) Turn(after time.Duration) {
 	now := time.Now()
 	var nodes []*content.File
 	r.mu.Lock()
@@ -167,7 +174,7 @@ func (r *rested) turn(after time.Duration) {
 	r.mu.Unlock()
 	for _, f := range nodes {
 		if r.ctx.Err() == nil {
-			r.one(r.ctx, f)
+			r.One(r.ctx, f)
 		}
 		f.Unpin()
 		r.mu.Lock()
@@ -175,20 +182,20 @@ func (r *rested) turn(after time.Duration) {
 		r.mu.Unlock()
 	}
 	if walk {
-		if err := r.walk(r.ctx, func(f *content.File) error { r.one(r.ctx, f); return r.ctx.Err() }); err != nil {
-			r.failed(err)
+		if err := r.walk(r.ctx, func(f *content.File) error { r.One(r.ctx, f); return r.ctx.Err() }); err != nil {
+			r.Failed(err)
 		}
 		r.mu.Lock()
 		r.walked, r.took = time.Now(), time.Since(now)
 		r.mu.Unlock()
 	}
-	if r.done != nil {
-		r.done()
+	if r.Done != nil {
+		r.Done()
 	}
 }
 
-// failed tells of the first failure.
-func (r *rested) failed(err error) {
+// Failed tells of the first failure.
+func (r *Worker) Failed(err error) {
 	if r.ctx.Err() != nil || errors.Is(err, unix.ENOENT) {
 		return
 	}

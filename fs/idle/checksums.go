@@ -1,4 +1,4 @@
-package volume
+package idle
 
 import (
 	"ckptfs/fs/content"
@@ -11,26 +11,26 @@ const (
 	owedMost = 10 * time.Millisecond
 )
 
-// summer makes the checksums of plain files that rest, one after the other, and takes half of a core at most. A file without a checksum is
+// Checksums makes the checksums of plain files that rest, one after the other, and takes half of a core at most. A file without a checksum is
 // what it always was.
-type summer struct {
-	*rested
+type Checksums struct {
+	*Worker
 	owed time.Duration // rest; of the one goroutine
 }
 
-func newSummer(o restedOptions) *summer {
+func NewChecksums(o Options) *Checksums {
 	o.Warning = "files that are not packed may be without checksums"
-	s := &summer{rested: newRested(o)}
-	s.one = s.sum
+	s := &Checksums{Worker: NewWorker(o)}
+	s.One = s.sum
 	return s
 }
 
 // sum makes the checksum of a file, and rests from time to time as long as that took.
-func (s *summer) sum(ctx context.Context, f *content.File) {
+func (s *Checksums) sum(ctx context.Context, f *content.File) {
 	began := time.Now()
 	did, err := f.Sum(ctx)
 	if err != nil {
-		s.failed(err)
+		s.Failed(err)
 	}
 	if did {
 		s.owed += time.Since(began)
