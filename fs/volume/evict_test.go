@@ -155,7 +155,7 @@ func TestFailingEvictionIsTold(t *testing.T) {
 	for range 20 {
 		r.hot.Shrink()
 	}
-	if f := failures()[0]; f.Path != "f" || f.Attempts > 10 || !strings.Contains(f.Reason, "given up") {
+	if f := failures()[0]; f.Path != "f" || f.Attempts > 10 || !strings.Contains(f.Reason, "could not be evicted") {
 		t.Errorf("%+v", f)
 	}
 	broken.Store(false)
