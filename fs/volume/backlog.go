@@ -2,13 +2,11 @@ package volume
 
 import (
 	"ckptfs/fs/content"
-	"fmt"
 	"io"
 	"log/slog"
 	"sync/atomic"
 	"time"
 
-	"github.com/dustin/go-humanize"
 	"golang.org/x/sys/unix"
 )
 
@@ -78,7 +76,7 @@ func (p *packer) makeRoom(own int64) {
 	}
 	b.waiting++
 	defer func() { b.waiting-- }()
-	defer p.v.throttle.Wait()()
+	defer p.Throttle.Wait()()
 	last, since := b.passed.Load(), time.Now()
 	tick := time.AfterFunc(b.patience/4, func() {})
 	defer tick.Stop()
@@ -86,7 +84,7 @@ func (p *packer) makeRoom(own int64) {
 		if now := b.passed.Load(); now != last {
 			last, since = now, time.Now()
 		} else if time.Since(since) > b.patience {
-			p.v.report(slog.LevelWarn, "packing stands still; a close waits for it no longer", "waiting bytes", b.bytes)
+			p.Report(slog.LevelWarn, "packing stands still; a close waits for it no longer", "waiting bytes", b.bytes)
 			return
 		}
 		tick.Stop()
@@ -118,21 +116,21 @@ const (
 // guarded reads a file for packing as long as the disk is not about to be full: its last bytes are for those who write
 // files, and for the little that has to be written to free some.
 type guarded struct {
-	v    *Volume
+	q    *packer
 	r    io.ReaderAt
 	left atomic.Int64 // to be read before the next look
 }
 
 func (g *guarded) ReadAt(p []byte, off int64) (int, error) {
 	if g.left.Add(-int64(len(p))) < 0 {
-		reserve, err := g.v.checkReserve()
+		reserve, err := g.q.Reserve.check()
 		if err != nil {
 			return 0, err
 		}
 		g.left.Store(max(reserve/8, leastStep))
 	}
 	n, err := g.r.ReadAt(p, off)
-	g.v.packer.backlog.passed.Add(int64(n))
+	g.q.backlog.passed.Add(int64(n))
 	return n, err
 }
 
@@ -164,20 +162,7 @@ func (b *backlog) since() (oldest time.Time) {
 // presses is that of its backlog, and whether the disk is short: what is packed can be evicted.
 func (p *packer) presses() bool {
 	p.mu.Lock()
-	b := p.backlog.presses(p.v.now())
+	b := p.backlog.presses(p.Now())
 	p.mu.Unlock()
-	return b || p.v.diskShort()
-}
-
-// checkReserve is how many bytes of the disk packing leaves free; ENOSPC when fewer are.
-func (v *Volume) checkReserve() (reserve int64, err error) {
-	free, reserve, err := v.free()
-	if err != nil {
-		return 0, err
-	}
-	if free < reserve {
-		return 0, fmt.Errorf("the disk has %s free, and packing leaves the last %s alone: %w", humanize.IBytes(uint64(free)),
-			humanize.IBytes(uint64(reserve)), unix.ENOSPC)
-	}
-	return reserve, nil
+	return b || p.Reserve.short()
 }

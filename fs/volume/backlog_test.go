@@ -59,7 +59,7 @@ func waits(t *testing.T, p *packer) {
 
 func TestMakeRoom(t *testing.T) {
 	r := newRig(t)
-	p := newPacker(r.Volume, 10)
+	p := r.newQueue(10)
 	n := unpinned(r.Volume).file
 	p.busy[n] = true
 	p.backlog.add(n, 8, time.Now())
@@ -78,7 +78,7 @@ func TestMakeRoom(t *testing.T) {
 	p.stop()
 
 	// One that stands still.
-	p = newPacker(r.Volume, 10)
+	p = r.newQueue(10)
 	p.backlog.patience = 50 * time.Millisecond
 	p.backlog.add(n, 8, time.Now())
 	p.makeRoom(3)
@@ -89,7 +89,7 @@ func TestMakeRoom(t *testing.T) {
 
 func TestReserve(t *testing.T) {
 	r := newRig(t)
-	g := &guarded{v: r.Volume, r: bytes.NewReader([]byte("hello"))}
+	g := &guarded{q: r.packer, r: bytes.NewReader([]byte("hello"))}
 	b := make([]byte, 5)
 	if _, err := g.ReadAt(b, 0); err != nil && err != io.EOF || string(b) != "hello" {
 		t.Errorf("%q, %v", b, err)
@@ -97,7 +97,7 @@ func TestReserve(t *testing.T) {
 	if r.packer.backlog.passed.Load() != 5 {
 		t.Error("what packing reads is not counted")
 	}
-	if _, err := r.checkReserve(); err != nil && !errors.Is(err, unix.ENOSPC) {
+	if _, err := r.reserve.check(); err != nil && !errors.Is(err, unix.ENOSPC) {
 		t.Error(err)
 	}
 }

@@ -1,9 +1,13 @@
 package volume
 
 import (
+	"ckptfs/cas/store"
+	"ckptfs/fs/bases"
 	"ckptfs/fs/content"
+	"ckptfs/fs/pack"
 	"ckptfs/fs/throttle"
 	"context"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -33,7 +37,7 @@ const (
 // A file is in the queue, with a group (busy), or put off (delayed) after a failure or while it is mapped for writing;
 // each holds a reference to the node.
 type packer struct {
-	v *Volume
+	queueOptions
 
 	mu        sync.Mutex
 	cond      sync.Cond // anything below changed
@@ -67,8 +71,24 @@ type delay struct {
 	attempts int
 }
 
-func newPacker(v *Volume, maxUnpacked int64) *packer {
-	p := &packer{v: v, backlog: newBacklog(maxUnpacked), waits: map[*content.File]bool{}, busy: map[*content.File]bool{}, ahead: map[*content.File]runs.Position{}, delayed: map[*content.File]*delay{}, plain: map[*content.File]bool{}}
+// queueOptions are what packing needs.
+type queueOptions struct {
+	MaxUnpacked int64 // bytes that may wait to be packed before closes wait; negative: no bound
+	Store       *store.Store
+	Pack        *pack.Packer
+	Bases       *bases.Finder      // nil: nothing is stored against other files
+	Throttle    *throttle.Throttle // nil: packing does not ask who else wants the processors
+	Reserve     *reserve
+	Now         func() time.Time
+	Report      func(level slog.Level, msg string, args ...any)
+	Count       *content.Counters
+	Stored      func(*content.File) // a file was packed
+	Failed      func()              // one could not be packed: the disk may be full
+}
+
+func newPacker(o queueOptions) *packer {
+	p := &packer{
+		queueOptions: o, backlog: newBacklog(o.MaxUnpacked), waits: map[*content.File]bool{}, busy: map[*content.File]bool{}, ahead: map[*content.File]runs.Position{}, delayed: map[*content.File]*delay{}, plain: map[*content.File]bool{}}
 	p.cond.L = &p.mu
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	return p
@@ -144,7 +164,7 @@ func (p *packer) add(f *content.File) {
 	}
 	p.waits[f] = true
 	f.Pin()
-	p.backlog.add(f, size, p.v.now())
+	p.backlog.add(f, size, p.Now())
 	p.queue = append(p.queue, f)
 	p.changed()
 }
@@ -172,7 +192,7 @@ func (p *packer) work() {
 		if group == nil {
 			return
 		}
-		p.v.packGroup(p.ctx, group)
+		p.packGroup(p.ctx, group)
 	}
 }
 
@@ -183,7 +203,7 @@ func (p *packer) await() bool {
 		p.cond.Wait()
 	}
 	p.mu.Unlock()
-	return p.v.throttle.Pass(p.ctx) == nil
+	return p.Throttle.Pass(p.ctx) == nil
 }
 
 // take waits for files and returns some of them; nil when the packer stops.
@@ -294,7 +314,7 @@ func (p *packer) finish(f *content.File, bytes int64, again bool, err error) {
 func (p *packer) putOff(f *content.File, err error) {
 	d := p.delayed[f]
 	if d == nil {
-		d = &delay{since: p.v.now()}
+		d = &delay{since: p.Now()}
 		p.delayed[f] = d
 	} else {
 		defer f.Unpin() // it has one already

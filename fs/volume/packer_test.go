@@ -18,7 +18,7 @@ func (r *rig) begin(p string) *job {
 	n := r.find(p)
 	defer r.forget(n)
 	b := r.store.Begin()
-	j, err := r.packFile(context.Background(), b, n.file)
+	j, err := r.packer.packFile(context.Background(), b, n.file)
 	if err != nil || j.res == nil {
 		r.t.Fatalf("pack %s: %v", p, err)
 	}

@@ -25,23 +25,23 @@ var (
 )
 
 // packGroup packs files into one batch and publishes them.
-func (v *Volume) packGroup(ctx context.Context, group []*content.File) {
-	defer v.content.Count.TookSince(time.Now())
+func (p *packer) packGroup(ctx context.Context, group []*content.File) {
+	defer p.Count.TookSince(time.Now())
 	var jobs []job
-	b := v.store.Begin()
+	b := p.Store.Begin()
 	defer b.Release()
 	for _, f := range group {
-		j, err := v.packFile(ctx, b, f)
+		j, err := p.packFile(ctx, b, f)
 		if err != nil {
 			if j.p.Overtaken() {
 				err, j.res = nil, nil // its last close has queued it again, or will
 			}
 		}
 		if err != nil || j.res == nil {
-			v.packed(f, 0, err)
+			p.packed(f, 0, err)
 			continue
 		}
-		v.packer.put(f)
+		p.put(f)
 		jobs = append(jobs, j)
 	}
 	if len(jobs) == 0 {
@@ -55,40 +55,39 @@ func (v *Volume) packGroup(ctx context.Context, group []*content.File) {
 			jerr = j.p.Publish(j.res)
 		}
 		if jerr == nil {
-			v.artifacts.Keep(identified{j.file})
-			v.ids.Add(j.file)
+			p.Stored(j.file)
 		}
-		v.packed(j.file, j.p.Size, jerr)
+		p.packed(j.file, j.p.Size, jerr)
 	}
 }
 
 // packed reports the end of a file's turn.
-func (v *Volume) packed(f *content.File, size int64, err error) {
+func (p *packer) packed(f *content.File, size int64, err error) {
 	switch {
 	case err == nil:
 		if size > 0 {
-			v.content.Count.PackedFiles.Add(1)
-			v.content.Count.PackedBytes.Add(size)
+			p.Count.PackedFiles.Add(1)
+			p.Count.PackedBytes.Add(size)
 		}
-		v.packer.finish(f, size, false, nil)
+		p.finish(f, size, false, nil)
 	case errors.Is(err, errMapped), errors.Is(err, errAwaited):
-		v.packer.finish(f, 0, true, nil)
+		p.finish(f, 0, true, nil)
 	case errors.Is(err, context.Canceled):
-		v.packer.finish(f, 0, false, nil)
+		p.finish(f, 0, false, nil)
 	default:
-		v.content.Count.PackErrs.Add(1)
-		v.report(slog.LevelError, "packing failed; the file stays as it is and is tried again", "path", f.Path(), "reason", err)
-		v.packer.finish(f, 0, true, err)
-		v.hot.Wake() // the disk may be full
+		p.Count.PackErrs.Add(1)
+		p.Report(slog.LevelError, "packing failed; the file stays as it is and is tried again", "path", f.Path(), "reason", err)
+		p.finish(f, 0, true, err)
+		p.Failed() // the disk may be full
 	}
 }
 
 // packFile puts a file's chunks and manifest into b. A job without a result has nothing to pack.
-func (v *Volume) packFile(ctx context.Context, b *store.Batch, f *content.File) (job, error) {
+func (q *packer) packFile(ctx context.Context, b *store.Batch, f *content.File) (job, error) {
 	j := job{file: f}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	v.packer.taken(f)
+	q.taken(f)
 	p, err := f.BeginPack(cancel)
 	j.p = p
 	if err != nil || p == nil {
@@ -101,10 +100,10 @@ func (v *Volume) packFile(ctx context.Context, b *store.Batch, f *content.File) 
 	if stays, err := p.Stays(); stays || err != nil {
 		return j, err
 	}
-	layout, rel, err := v.bases.Presume(f.Path(), p.Raw, p.Size)
+	layout, rel, err := q.Bases.Presume(f.Path(), p.Raw, p.Size)
 	var was []cas.Hash
 	if layout != nil && err == nil {
-		j.res, err = v.pack.Layout(ctx, b, &guarded{v: v, r: p.Raw}, p.Size, layout, rel)
+		j.res, err = q.Pack.Layout(ctx, b, &guarded{q: q, r: p.Raw}, p.Size, layout, rel)
 	}
 	if layout == nil && err == nil || errors.Is(err, pack.ErrPresumed) {
 		if layout, err = p.Layout(); err != nil {
@@ -113,11 +112,11 @@ func (v *Volume) packFile(ctx context.Context, b *store.Batch, f *content.File) 
 		if p.Awaits(layout) {
 			return j, errAwaited
 		}
-		rel, was = v.bases.Related(f.Path(), layout)
-		j.res, err = v.pack.Layout(ctx, b, &guarded{v: v, r: p.Raw}, p.Size, layout, rel)
+		rel, was = q.Bases.Related(f.Path(), layout)
+		j.res, err = q.Pack.Layout(ctx, b, &guarded{q: q, r: p.Raw}, p.Size, layout, rel)
 	}
 	if err == nil {
-		v.bases.Note(f.Path(), j.res.Hash, layout, was)
+		q.Bases.Note(f.Path(), j.res.Hash, layout, was)
 	}
 	return j, err
 }

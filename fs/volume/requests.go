@@ -180,3 +180,9 @@ func (v *Volume) atRest(after time.Duration) idle.Options {
 		return v.walkFiles(ctx, "", func(_ string, file *content.File) error { return f(file) })
 	}}
 }
+
+// stored is told of a file that was packed.
+func (v *Volume) stored(f *content.File) {
+	v.artifacts.Keep(identified{f})
+	v.ids.Add(f)
+}

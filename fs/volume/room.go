@@ -3,6 +3,7 @@ package volume
 import (
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 
 	"github.com/dustin/go-humanize"
 	"golang.org/x/sys/unix"
@@ -10,9 +11,32 @@ import (
 	"ckptfs/fs/tree"
 )
 
+// reserve is what is left free of the disk: for those who write files, and a file of the store that is removed when nothing else
+// would free room.
+type reserve struct {
+	dir    string // the store's
+	report func(level slog.Level, msg string, args ...any)
+	lent   atomic.Bool // the file was removed, and is to be made again by the next sweep
+}
+
+func newReserve(dir string, report func(level slog.Level, msg string, args ...any)) *reserve {
+	return &reserve{dir: dir, report: report}
+}
+
+// keep sees to it that there is room to start in.
+func (r *reserve) keep() {
+	full, err := tree.Reserve(r.dir)
+	if err != nil {
+		r.report(slog.LevelWarn, "cannot create the reserve file", "reason", err)
+	} else if full {
+		r.lent.Store(true)
+		r.report(slog.LevelWarn, "the disk is full: the reserve file, which is kept for a start, is missing", "store", r.dir)
+	}
+}
+
 // free is how many bytes of the disk are free for use, and how many of them are left to those who write files.
-func (v *Volume) free() (free, reserve int64, err error) {
-	st, err := v.statDisk()
+func (r *reserve) free() (free, reserve int64, err error) {
+	st, err := r.stat()
 	if err != nil {
 		return 0, 0, err
 	}
@@ -20,44 +44,57 @@ func (v *Volume) free() (free, reserve int64, err error) {
 }
 
 // room is Options.Room of the store: what packing leaves free is left by whatever only saves room, too.
-func (v *Volume) room(n int64) error {
-	free, reserve, err := v.free()
+func (r *reserve) room(n int64) error {
+	free, reserve, err := r.free()
 	if err != nil || free-n >= reserve {
 		return err
 	}
 	return fmt.Errorf("the disk of %s has %s free, and the last %s are left for what has to be written to free some: %w",
-		v.dir, humanize.IBytes(uint64(free)), humanize.IBytes(uint64(reserve)), unix.ENOSPC)
+		r.dir, humanize.IBytes(uint64(free)), humanize.IBytes(uint64(reserve)), unix.ENOSPC)
 }
 
 // makeRoom is Options.MakeRoom of the store: it gives the reserve up when less is free than that is.
-func (v *Volume) makeRoom() bool {
-	gave, err := tree.FreeReserve(v.dir)
+func (r *reserve) makeRoom() bool {
+	gave, err := tree.FreeReserve(r.dir)
 	if err != nil {
-		v.report(slog.LevelWarn, "the store's reserve is not to be had", "reason", err)
+		r.report(slog.LevelWarn, "cannot free the reserve file", "reason", err)
 	}
 	if gave {
-		v.lent.Store(true)
-		v.report(slog.LevelInfo, "the disk is full: what the store keeps for this was given up", "store", v.dir)
+		r.lent.Store(true)
+		r.report(slog.LevelInfo, "the disk is full: the reserve file was removed, to make room", "store", r.dir)
 	}
 	return gave
 }
 
-// retakeReserve takes back what was given up to a start or a sweep.
-func (v *Volume) retakeReserve() {
-	if v.lent.Swap(false) {
-		tree.RetakeReserve(v.dir)
+// retake takes back what was given up to a start or a sweep.
+func (r *reserve) retake() {
+	if r.lent.Swap(false) {
+		tree.RetakeReserve(r.dir)
 	}
 }
 
-// diskShort: under 2 % of the disk is free for use.
-func (v *Volume) diskShort() bool {
-	st, err := v.statDisk()
+// short: under 2 % of the disk is free for use.
+func (r *reserve) short() bool {
+	st, err := r.stat()
 	return err == nil && st.Blocks > 0 && st.Bavail < st.Blocks/50
 }
 
-// statDisk describes the disk that the store lies on.
-func (v *Volume) statDisk() (unix.Statfs_t, error) {
+// stat describes the disk that the store lies on.
+func (r *reserve) stat() (unix.Statfs_t, error) {
 	var st unix.Statfs_t
-	err := unix.Statfs(v.dir, &st)
+	err := unix.Statfs(r.dir, &st)
 	return st, err
+}
+
+// check is how many bytes of the disk packing leaves free; ENOSPC when fewer are.
+func (r *reserve) check() (reserve int64, err error) {
+	free, reserve, err := r.free()
+	if err != nil {
+		return 0, err
+	}
+	if free < reserve {
+		return 0, fmt.Errorf("the disk has %s free, and packing leaves the last %s alone: %w", humanize.IBytes(uint64(free)),
+			humanize.IBytes(uint64(reserve)), unix.ENOSPC)
+	}
+	return reserve, nil
 }

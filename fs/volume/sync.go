@@ -2,7 +2,6 @@ package volume
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sort"
 	"time"
@@ -28,71 +27,18 @@ func (v *Volume) Sync(ctx context.Context, report func(control.Progress)) error 
 		return ctx.Err()
 	}
 	v.awaitReleases(ctx)
-	defer v.throttle.Wait()()
-	p := v.packer
-	p.retryAll()
-
-	stop := context.AfterFunc(ctx, func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.cond.Broadcast()
-	})
-	defer stop()
-	start := p.snapshot()
-	p.mu.Lock()
-	for (len(p.queue) > 0 || len(p.busy) > 0) && ctx.Err() == nil && !p.stopping {
-		if report != nil {
-			pr := v.progress(start)
-			p.mu.Unlock()
-			report(pr)
-			p.mu.Lock()
-			if len(p.queue) == 0 && len(p.busy) == 0 {
-				break
-			}
-		}
-		p.cond.Wait()
-	}
-	pr := v.progress(start)
-	p.mu.Unlock()
-	if report != nil {
-		report(pr)
-	}
-	if err := ctx.Err(); err != nil {
+	if err := v.packer.packAll(ctx, report); err != nil {
 		return err
 	}
 	v.models.Keep(ctx)
 	for _, f := range v.failures() {
 		return fmt.Errorf("%s could not be packed: %s (its bytes are safe where they are; it is tried again)", f.Path, f.Reason)
 	}
-	err := v.syncPublished()
+	err := v.packer.syncPublished(v.names.syncTree, v.syncNames)
 	if err != nil {
 		v.content.Count.SyncErrs.Add(1)
 	}
 	return err
-}
-
-// syncPublished makes durable what was packed or found to stay plain since the last time. A record that a power cut
-// takes back costs nothing but packing the file once more, so nobody waits for this but who asks.
-func (v *Volume) syncPublished() error {
-	p := v.packer
-	p.mu.Lock()
-	nodes, all, any := p.plain, p.morePlain, p.published || p.morePlain || len(p.plain) > 0
-	p.plain, p.morePlain, p.published = map[*content.File]bool{}, false, false
-	p.mu.Unlock()
-	var errs []error
-	for n := range nodes {
-		if !all && !n.Dead() {
-			errs = append(errs, n.Sync())
-		}
-		n.Unpin()
-	}
-	switch {
-	case all:
-		errs = append(errs, v.names.syncTree())
-	case any:
-		errs = append(errs, v.syncNames())
-	}
-	return errors.Join(errs...)
 }
 
 // syncNames makes every name and record in the tree durable. The host's journal keeps their order, so that what was done
@@ -126,22 +72,6 @@ func (v *Volume) awaitReleases(ctx context.Context) {
 	})
 }
 
-func (p *packer) snapshot() progress {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.done
-}
-
-// progress since start; packer.mu is held. Sizes of what waits are not known yet: files count.
-func (v *Volume) progress(start progress) control.Progress {
-	p := v.packer
-	done := p.done.files - start.files
-	return control.Progress{
-		DoneBytes: p.done.bytes - start.bytes,
-		DoneFiles: done, TotalFiles: done + len(p.queue) + len(p.busy),
-	}
-}
-
 // failures lists the files that could not be packed, or whose bytes in place could not be given up, by path.
 func (v *Volume) failures() []control.Failure {
 	type failed struct {
@@ -155,12 +85,7 @@ func (v *Volume) failures() []control.Failure {
 			all = append(all, failed{f, control.Failure{Reason: err.Error(), Since: since, Attempts: attempts}})
 		}
 	}
-	p := v.packer
-	p.mu.Lock()
-	for f, d := range p.delayed {
-		add(f, d.err, d.since, d.attempts)
-	}
-	p.mu.Unlock()
+	v.packer.failures(add)
 	v.hot.Failures(add)
 	out := []control.Failure{}
 	for _, f := range all {

@@ -92,8 +92,8 @@ type Volume struct {
 	report  func(level slog.Level, msg string, args ...any)
 	started time.Time
 
-	lock *tree.Lock
-	lent atomic.Bool // the reserve was given up, and is to be taken back by the next sweep
+	lock    *tree.Lock
+	reserve *reserve
 
 	index *chunks.DB
 	store *store.Store
@@ -171,26 +171,16 @@ func Open(o Options) (*Volume, error) {
 	v := &Volume{
 		dir: o.Dir, readOnly: o.ReadOnly, noViews: o.NoViews, now: o.Now, report: o.Log,
 		started: o.Now(), lock: lock, surveyed: make(chan struct{}),
+		reserve: newReserve(o.Dir, o.Log),
 	}
 	if !o.ReadOnly {
-		v.keepReserve()
+		v.reserve.keep()
 	}
 	if err := v.open(o, format); err != nil {
 		v.shut(false)
 		return nil, err
 	}
 	return v, nil
-}
-
-// keepReserve sees to it that there is room to start in.
-func (v *Volume) keepReserve() {
-	full, err := tree.Reserve(v.dir)
-	if err != nil {
-		v.report(slog.LevelWarn, "the store's reserve is not to be had", "reason", err)
-	} else if full {
-		v.lent.Store(true)
-		v.report(slog.LevelWarn, "the disk is full: what the store keeps for its own start was given up", "store", v.dir)
-	}
 }
 
 func acquire(o Options) (*tree.Lock, error) {
@@ -211,7 +201,6 @@ func (v *Volume) open(o Options, format *tree.Format) error {
 	if o.MaxUnpacked == 0 {
 		o.MaxUnpacked = defaultMaxUnpacked(o.Dir)
 	}
-	v.packer = newPacker(v, o.MaxUnpacked)
 	v.sums = idle.NewChecksums(v.atRest(o.SumAfter))
 
 	var err error
@@ -226,7 +215,7 @@ func (v *Volume) open(o Options, format *tree.Format) error {
 		v.report(slog.LevelWarn, "index made anew from the segments", "reason", r)
 	}
 	var files disk.FS = disk.OS{}
-	opt := store.Options{NewIndex: v.newIndex, Now: v.now, Room: v.room, MakeRoom: v.makeRoom}
+	opt := store.Options{NewIndex: v.newIndex, Now: v.now, Room: v.reserve.room, MakeRoom: v.reserve.makeRoom}
 	if o.ReadOnly {
 		files = disk.ReadOnly{FS: files}
 		opt = store.Options{ReadOnly: true, Now: v.now}
@@ -239,7 +228,7 @@ func (v *Volume) open(o Options, format *tree.Format) error {
 	v.asm = assemble.New(v.store, assemble.Options{CacheBytes: o.CacheBytes, Mapped: o.Mapped})
 	packing := pack.Options{Workers: o.PackWorkers}
 	if o.PackWorkers == 0 {
-		v.throttle = throttle.New(cas.Processors, v.packer.presses)
+		v.throttle = throttle.New(cas.Processors, func() bool { return v.packer.presses() })
 		packing.Turn = v.throttle.Turn
 	}
 	v.pack = pack.New(v.store, packing)
@@ -249,7 +238,7 @@ func (v *Volume) open(o Options, format *tree.Format) error {
 		Events: events{v},
 	})
 	cache := residency.Options{
-		Max: o.HotSize, Still: o.HydrateAfter, Now: v.now, Report: v.report, Count: &v.content.Count, Short: v.diskShort,
+		Max: o.HotSize, Still: o.HydrateAfter, Now: v.now, Report: v.report, Count: &v.content.Count, Short: v.reserve.short,
 	}
 	v.hot, v.hydrator = residency.NewLRU(cache), residency.NewHydrator(cache)
 	v.names = newNames(v)
@@ -259,6 +248,10 @@ func (v *Volume) open(o Options, format *tree.Format) error {
 	if !o.NoDelta {
 		v.openBases()
 	}
+	v.packer = newPacker(queueOptions{
+		MaxUnpacked: o.MaxUnpacked, Store: v.store, Pack: v.pack, Bases: v.bases, Throttle: v.throttle, Reserve: v.reserve, Now: v.now,
+		Report: v.report, Count: &v.content.Count, Stored: v.stored, Failed: v.hot.Wake,
+	})
 	var st unix.Stat_t
 	if err := unix.Fstat(v.names.rootFd, &st); err != nil {
 		return err
