@@ -8,11 +8,8 @@ import (
 
 // Stat describes a node.
 func (v *Volume) Stat(n *Node) (tree.Attr, error) {
-	if n.virt != nil {
-		return v.statVirtual(n)
-	}
-	if n.view != nil {
-		return v.statView(n)
+	if n.synth != nil {
+		return statSynthetic(n)
 	}
 	if n.file != nil {
 		n.file.Lock()
@@ -50,19 +47,14 @@ func (v *Volume) statLocked(n *Node) (tree.Attr, error) {
 
 // Setattr changes a node's attributes and returns the new ones. h may be nil.
 func (v *Volume) Setattr(n *Node, s *tree.SetAttr) (tree.Attr, error) {
-	if n.virt != nil && n.virt.query != nil {
-		if q := n.virt.query; s.Size != nil {
-			q.mu.Lock()
-			q.truncate(*s.Size)
-			q.mu.Unlock()
+	if n.synth != nil {
+		if err := n.synth.Setattr(s); err != nil {
+			return tree.Attr{}, err
 		}
-		return v.statVirtual(n)
+		return statSynthetic(n)
 	}
-	if v.readOnly || n.virt != nil {
+	if v.readOnly {
 		return tree.Attr{}, unix.EROFS
-	}
-	if n.view != nil {
-		return v.setView(n, s)
 	}
 	defer v.steps.Changed(n.ino)
 	if f := n.file; f != nil {

@@ -37,14 +37,14 @@ func (ns *Names) ReleaseDir(d *DirHandle) { d.Node.unref(1) }
 func (v *Volume) Entries(d *DirHandle, pos uint64) ([]DirEntry, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if (pos == 0 || !d.loaded) && d.Node.virt != nil {
-		names, err := v.listVirtual(d.Node)
+	if (pos == 0 || !d.loaded) && d.Node.synth != nil {
+		names, err := listSynthetic(d.Node)
 		if err != nil {
 			return nil, err
 		}
 		d.entries, d.loaded = names, true
 	}
-	if pos == 0 && d.Node.virt == nil || !d.loaded {
+	if pos == 0 && d.Node.synth == nil || !d.loaded {
 		real, err := d.Node.list()
 		if err != nil {
 			return nil, err
@@ -94,7 +94,7 @@ func (n *Node) openDirFd(flags int) (int, error) {
 
 // FsyncDir makes the names in a directory durable.
 func (v *Volume) FsyncDir(d *DirHandle) error {
-	if d.Node.virt != nil {
+	if d.Node.synth != nil {
 		return nil
 	}
 	fd, err := d.Node.openDirFd(0)

@@ -18,11 +18,11 @@ import (
 // peruse makes the bytes of a file or a view readable to this process until done is called. size is what it
 // had when it was opened.
 func (v *Volume) peruse(n *Node) (r io.ReaderAt, size int64, done func(), err error) {
-	if n.view != nil {
-		if err := v.useView(n); err != nil {
+	if w := n.asView(); w != nil {
+		if err := v.useView(w); err != nil {
 			return nil, 0, nil, err
 		}
-		return n.view, n.view.size, func() { v.closeView(n) }, nil
+		return w, w.size, func() { v.closeView(w) }, nil
 	}
 	f := n.file
 	if f == nil {
@@ -140,8 +140,8 @@ func (f inspected) Info() (inspect.Info, error) {
 	if err != nil {
 		return inspect.Info{}, err
 	}
-	i := inspect.Info{Size: a.Size, Dir: f.n.IsDir(), Virtual: f.n.virt != nil, Regular: f.n.file != nil}
-	if w := f.n.view; w != nil {
+	i := inspect.Info{Size: a.Size, Dir: f.n.IsDir(), Virtual: f.n.IsVirtual(), Regular: f.n.file != nil}
+	if w := f.n.asView(); w != nil {
 		i.View = &inspect.View{Source: inspected{f.v, w.src}, Format: w.format(), Only: w.npy}
 	}
 	return i, nil
@@ -235,8 +235,8 @@ func (f files) Source(path string) string {
 		return path
 	}
 	defer n.unref(1)
-	if n.view != nil {
-		return n.view.src.Path()
+	if w := n.asView(); w != nil {
+		return w.src.Path()
 	}
 	return path
 }

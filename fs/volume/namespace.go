@@ -9,15 +9,15 @@ import (
 
 // Lookup finds name in dir and takes a reference to it for the kernel.
 func (v *Volume) Lookup(dir *Node, name string) (*Node, tree.Attr, error) {
-	if dir.virt != nil {
-		return v.lookupVirtual(dir, name)
+	if dir.synth != nil {
+		return found(dir.synth.Lookup(dir, name))
 	}
 	n, st, err := v.names.child(dir, name)
 	if err == unix.ENOENT {
 		if v.isVirtualRoot(dir, name) {
-			return v.lookupVirtual(dir, name)
+			return found(v.lookupVirtualRoot(), nil)
 		}
-		return v.lookupView(dir, name)
+		return found(v.lookupView(dir, name))
 	}
 	if err != nil {
 		return nil, tree.Attr{}, err
@@ -68,7 +68,7 @@ func (n *Node) dirFd() (int, error) {
 	if n.mode != unix.S_IFDIR {
 		return -1, unix.ENOTDIR
 	}
-	if n.virt != nil {
+	if n.synth != nil {
 		return -1, unix.EROFS
 	}
 	return n.ns.fds.acquire(n)
@@ -106,8 +106,17 @@ func (ns *Names) adopt(dirfd int, dir *Node, name string) (*Node, tree.Attr, err
 
 // Create makes a regular file and opens it. EEXIST when the name is taken.
 func (v *Volume) Create(dir *Node, name string, mode, flags uint32, c tree.Caller) (*Node, tree.Attr, *Handle, error) {
-	if dir.isQueries() {
-		return v.createQuery(dir, name, flags)
+	if dir.synth != nil {
+		n, a, err := found(dir.synth.Create(dir, name))
+		if err != nil {
+			return nil, tree.Attr{}, nil, err
+		}
+		h, err := v.openSynthetic(n, flags)
+		if err != nil {
+			n.unref(1)
+			return nil, tree.Attr{}, nil, err
+		}
+		return n, a, h, nil
 	}
 	made, err := v.names.makeFile(dir, name, mode, flags, c)
 	if err != nil {
@@ -332,7 +341,7 @@ func (v *Volume) Link(n, dir *Node, name string) (tree.Attr, error) {
 	if v.readOnly {
 		return tree.Attr{}, unix.EROFS
 	}
-	if n.view != nil || n.virt != nil {
+	if n.synth != nil {
 		return tree.Attr{}, unix.EPERM
 	}
 	if n.file != nil {
@@ -386,11 +395,8 @@ func (ns *Names) link(n, dir *Node, name string) error {
 
 // Readlink is the target of a symbolic link.
 func (v *Volume) Readlink(n *Node) (string, error) {
-	if n.virt != nil {
-		if n.virt.link == nil {
-			return "", unix.EINVAL
-		}
-		return n.virt.link(v)
+	if n.synth != nil {
+		return n.synth.Readlink()
 	}
 	v.names.ns.RLock()
 	defer v.names.ns.RUnlock()

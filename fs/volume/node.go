@@ -17,19 +17,18 @@ type alias struct {
 	name string
 }
 
-// Node is a file, directory or anything else that has a name in the tree, a view of one, or a virtual file.
+// Node is a file, directory or anything else that has a name in the tree, or is Synthetic.
 //
 // The fields in the first block never change. names, dead and keep are guarded by Volume.ns (written only under its
 // exclusive lock, or under the shared one plus table.mu while the node is new); refs by table.mu; the rest of a regular
 // file's state is in file, which has a lock of its own.
 type Node struct {
-	ns   *Names
-	id   content.NodeID
-	ino  uint64        // the inode's number; for a view the source's with viewIno set
-	mode uint32        // S_IFMT bits only
-	file *content.File // regular files
-	view *viewNode
-	virt *virtualNode // below .ckptfs; a view too if it is made of a file's bytes
+	ns    *Names
+	id    content.NodeID
+	ino   uint64        // the inode's number; for a view the source's with viewIno set
+	mode  uint32        // S_IFMT bits only
+	file  *content.File // regular files
+	synth Synthetic     // nil for what is in the tree
 
 	names []alias // the names that are known; a hard link may have others
 	keep  int     // O_PATH descriptor of the inode of a node without a known name, else -1
@@ -39,31 +38,11 @@ type Node struct {
 	// handle, one per name of a child in the table, one per pin (queue, hot list, view of it).
 	refs int64
 
-	viewNode *Node // the last view made of this file; guarded by table.mu, no reference
-
 	dirfd cachedFd // directories: guarded by fdCache.mu
 }
 
 // IsDir reports whether the node is a directory.
 func (n *Node) IsDir() bool { return n.mode == unix.S_IFDIR }
-
-// IsView reports whether the node is synthesised from another.
-func (n *Node) IsView() bool { return n.view != nil }
-
-// IsVirtual reports whether the node is below .ckptfs: it may go, or be another, without a request of the kernel's.
-func (n *Node) IsVirtual() bool { return n.virt != nil }
-
-// IsFixed reports whether a virtual node is .ckptfs or a folder in it, which are always there.
-func (n *Node) IsFixed() bool {
-	if n.virt == nil {
-		return false
-	}
-	dir := n.virt.at.dir
-	return dir.virt == nil || dir.virt.key == virtualName
-}
-
-// IsQuery reports whether the node is a name below .ckptfs/query.
-func (n *Node) IsQuery() bool { return n.virt != nil && n.virt.query != nil }
 
 // ID is the node's id in the kernel.
 func (n *Node) ID() content.NodeID { return n.id }
@@ -102,11 +81,11 @@ type table struct {
 	byIno map[inoKey]*Node
 	next  content.NodeID
 
-	virtual map[alias]*Node // the nodes below .ckptfs, without references
+	synthetic map[alias]*Node // the nodes that are made up, by their one name, without references
 }
 
 func newTable(ns *Names) *table {
-	return &table{ns: ns, byID: map[content.NodeID]*Node{}, byIno: map[inoKey]*Node{}, next: RootID, virtual: map[alias]*Node{}}
+	return &table{ns: ns, byID: map[content.NodeID]*Node{}, byIno: map[inoKey]*Node{}, next: RootID, synthetic: map[alias]*Node{}}
 }
 
 // get returns the node of a kernel id, or nil.
@@ -237,15 +216,8 @@ func (n *Node) unref(k int64) {
 		if n.file != nil {
 			n.file.CloseAll()
 		}
-		switch {
-		case n.virt != nil:
-			if n.virt.src != nil {
-				n.virt.src.unref(1)
-			}
-			n.virt.at.dir.unref(1)
-		case n.view != nil:
-			n.view.src.unref(1)
-			n.view.at.dir.unref(1)
+		if n.synth != nil {
+			n.synth.Gone()
 		}
 	}
 }
@@ -261,11 +233,8 @@ func (t *table) unref(n *Node, k int64) (gone []*Node) {
 		if t.byIno[inoKey(n.ino)] == n {
 			delete(t.byIno, inoKey(n.ino))
 		}
-		if n.view != nil && n.view.src.viewNode == n {
-			n.view.src.viewNode = nil
-		}
-		if n.virt != nil && t.virtual[n.virt.at] == n {
-			delete(t.virtual, n.virt.at)
+		if n.synth != nil && t.synthetic[n.names[0]] == n {
+			delete(t.synthetic, n.names[0])
 		}
 		gone = append(gone, n)
 		names := n.names
@@ -288,21 +257,8 @@ func (ns *Names) Forget(id content.NodeID, nlookup uint64) {
 	}
 }
 
-// newID is the id of a new node that has no inode of its own: a view, a virtual file.
-func (t *table) newID() content.NodeID {
-	id := t.next
-	t.next++
-	return id
-}
-
 // path is the node's path below the mount's root, for messages; "" for the root. v.ns and table.mu are held.
 func (n *Node) path() string {
-	if n.virt != nil {
-		if n.virt.at.dir.virt == nil {
-			return n.virt.at.name
-		}
-		return n.virt.at.dir.path() + "/" + n.virt.at.name
-	}
 	if len(n.names) == 0 {
 		return "(unlinked)"
 	}
@@ -322,8 +278,8 @@ func (n *Node) Path() string {
 	defer n.ns.ns.RUnlock()
 	n.ns.tab.mu.Lock()
 	defer n.ns.tab.mu.Unlock()
-	if n.view != nil && n.virt == nil {
-		return n.view.src.path() + " (view)"
+	if n.IsView() && !n.IsVirtual() {
+		return n.path() + " (view)"
 	}
 	return n.path()
 }

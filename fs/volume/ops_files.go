@@ -16,7 +16,7 @@ type Handle struct {
 
 	file  *content.Handle // of a file of the tree
 	write bool
-	text  []byte // of a virtual file that has virtual.text
+	synth Opened // of a node that has no inode
 }
 
 // handleOf is what the kernel gets of an open file of the tree.
@@ -32,11 +32,8 @@ func (v *Volume) Open(n *Node, flags uint32) (*Handle, error) { return v.OpenBy(
 
 // OpenBy is Open by a thread, as the kernel tells it.
 func (v *Volume) OpenBy(n *Node, flags, thread uint32) (*Handle, error) {
-	if n.view != nil {
-		return v.openView(n, flags)
-	}
-	if n.virt != nil {
-		return v.openVirtual(n, flags)
+	if n.synth != nil {
+		return v.openSynthetic(n, flags)
 	}
 	if n.file == nil {
 		return nil, unix.ENXIO
@@ -56,25 +53,16 @@ func (v *Volume) Release(h *Handle) {
 		return
 	}
 	v.content.Count.Handles.Add(-1)
-	if n.view != nil {
-		v.releaseView(h)
-		return
-	}
-	if n.virt.set != nil {
-		n.virt.set.release()
-	}
+	h.synth.Close()
 	n.unref(1)
 }
 
 // Read reads into p at off. Fewer bytes than asked for mean the end of the file.
 func (v *Volume) Read(h *Handle, p []byte, off int64) (int, error) {
-	switch {
-	case h.file != nil:
+	if h.file != nil {
 		return h.file.Read(p, off)
-	case h.Node.view != nil:
-		return v.readView(h, p, off)
 	}
-	return readVirtual(h, p, off)
+	return h.synth.Read(p, off)
 }
 
 // Lend is Read of n bytes without a copy; nil: they are not lent, but can be read.
@@ -88,12 +76,12 @@ func (v *Volume) Lend(h *Handle, n int, off int64) (*assemble.Loan, int, error) 
 // Write writes p at off; the kernel has resolved O_APPEND.
 func (v *Volume) Write(h *Handle, p []byte, off int64) (int, error) {
 	switch {
-	case h.Node.virt != nil && h.Node.virt.query != nil && h.write:
-		return h.Node.virt.query.write(p, off)
-	case h.file == nil:
-		return 0, unix.EBADF
+	case h.file != nil:
+		return h.file.Write(p, off)
+	case h.write:
+		return h.synth.Write(p, off)
 	}
-	return h.file.Write(p, off)
+	return 0, unix.EBADF
 }
 
 // Flush is a close(2) of one of the handle's descriptors. Its RELEASE may come later. A writer's waits while more than
@@ -115,7 +103,7 @@ func (v *Volume) Fsync(h *Handle) error {
 // CopyRange copies up to n bytes between two open files and returns how many it did; fewer than n is no error. thread is who
 // asks, as the kernel tells it, or 0.
 func (v *Volume) CopyRange(src *Handle, srcOff int64, dst *Handle, dstOff, n int64, thread uint32) (int64, error) {
-	if dst.Node.virt != nil && dst.write {
+	if dst.synth != nil && dst.write {
 		return 0, unix.EOPNOTSUPP
 	}
 	if dst.file == nil || !dst.write {
@@ -124,25 +112,14 @@ func (v *Volume) CopyRange(src *Handle, srcOff int64, dst *Handle, dstOff, n int
 	if src.file != nil {
 		return dst.file.CopyFrom(src.file, srcOff, dstOff, n, thread)
 	}
-	return dst.file.CopyFrom(synthSource{v, src}, srcOff, dstOff, n, thread)
+	return dst.file.CopyFrom(synthSource{src}, srcOff, dstOff, n, thread)
 }
 
 // synthSource is a view or a virtual file that is copied from.
-type synthSource struct {
-	v *Volume
-	h *Handle
-}
+type synthSource struct{ h *Handle }
 
-func (s synthSource) Read(p []byte, off int64) (int, error) { return s.v.Read(s.h, p, off) }
-func (s synthSource) Size() (int64, error)                  { return s.h.synthSize(), nil }
-
-// synthSize is the length of a view or of a virtual file.
-func (h *Handle) synthSize() int64 {
-	if h.Node.view != nil {
-		return h.Node.view.size
-	}
-	return h.Node.virt.size()
-}
+func (s synthSource) Read(p []byte, off int64) (int, error) { return s.h.synth.Read(p, off) }
+func (s synthSource) Size() (int64, error)                  { return s.h.Node.synth.Size(), nil }
 
 // Fallocate is fallocate(2).
 func (v *Volume) Fallocate(h *Handle, mode uint32, off, n int64) error {
@@ -158,7 +135,7 @@ func (v *Volume) Fallocate(h *Handle, mode uint32, off, n int64) error {
 // Seek answers SEEK_DATA and SEEK_HOLE. What is packed counts as data throughout.
 func (v *Volume) Seek(h *Handle, off int64, whence int) (int64, error) {
 	if h.file == nil {
-		return content.SeekDense(off, whence, h.synthSize())
+		return content.SeekDense(off, whence, h.Node.synth.Size())
 	}
 	return h.file.Seek(off, whence)
 }

@@ -193,48 +193,43 @@ func (queryRoot) list(v *Volume) (out []DirEntry, err error) {
 	return out, nil
 }
 
-// isQueries reports whether a directory is queryRoot.
-func (n *Node) isQueries() bool {
-	if n.virt == nil {
-		return false
-	}
-	_, ok := n.virt.dir.(queryRoot)
-	return ok
-}
-
-// createQuery makes a name in queryRoot and opens it.
-func (v *Volume) createQuery(dir *Node, name string, flags uint32) (*Node, tree.Attr, *Handle, error) {
+// create makes a name.
+func (queryRoot) create(v *Volume, name string) (virtual, error) {
 	if v.queries.find(name) != nil {
-		return nil, tree.Attr{}, nil, unix.EEXIST
+		return virtual{}, unix.EEXIST
 	}
-	n := v.internVirtual(dir, name, v.queries.make(v, name).virtual())
-	a, err := v.statVirtual(n)
-	if err != nil {
-		n.unref(1)
-		return nil, tree.Attr{}, nil, err
-	}
-	h, err := v.openQuery(n, flags)
-	if err != nil {
-		n.unref(1)
-		return nil, tree.Attr{}, nil, err
-	}
-	return n, a, h, nil
+	return v.queries.make(v, name).virtual(), nil
 }
 
-func (v *Volume) openQuery(n *Node, flags uint32) (*Handle, error) {
-	q := n.virt.query
-	write := flags&unix.O_ACCMODE != unix.O_RDONLY
+// remove removes a name.
+func (queryRoot) remove(v *Volume, name string) error {
+	if !v.queries.remove(v, name) {
+		return unix.ENOENT
+	}
+	return nil
+}
+
+// openQuery is an open name of queryRoot.
+type openQuery struct {
+	v *Volume
+	q *query
+	w bool // it may write
+}
+
+func (o openQuery) Read(p []byte, off int64) (int, error)  { return o.q.read(p, off), nil }
+func (o openQuery) Write(p []byte, off int64) (int, error) { return o.q.write(p, off) }
+func (o openQuery) Close()                                 {}
+
+func (q *query) open(v *Volume, write bool, flags uint32) (Opened, content.Mode, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if write && flags&unix.O_TRUNC != 0 {
 		q.truncate(0)
 	}
 	if !write && q.err != nil {
-		return nil, unix.EINVAL
+		return nil, 0, unix.EINVAL
 	}
-	n.Pin()
-	v.content.Count.Handles.Add(1)
-	return &Handle{Node: n, Mode: content.Direct, write: write}, nil
+	return openQuery{v, q, write}, content.Direct, nil
 }
 
 // truncate cuts what is being asked. q.mu is held.
@@ -279,12 +274,12 @@ func (q *query) write(p []byte, off int64) (int, error) {
 	return copy(q.asked[off:], p), nil
 }
 
-// Answer asks what was written by a handle, if it is one of a query; EINVAL when that is no graph. Every close(2) comes here.
-func (v *Volume) Answer(ctx context.Context, h *Handle) error {
-	if h.Node.virt == nil || h.Node.virt.query == nil || !h.write {
+// Flush asks what was written; EINVAL when that is no graph. Every close(2) comes here.
+func (o openQuery) Flush(ctx context.Context) error {
+	if !o.w {
 		return nil
 	}
-	q := h.Node.virt.query
+	v, q := o.v, o.q
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if !q.fresh {

@@ -137,6 +137,15 @@ func (s *setView) current() bool {
 	return true
 }
 
+// openSet is an open setView.
+type openSet struct {
+	unwritten
+	s *setView
+}
+
+func (o openSet) Read(p []byte, off int64) (int, error) { return o.s.read(p, off) }
+func (o openSet) Close()                                { o.s.release() }
+
 // read reads the view; ESTALE when a file has other bytes by now.
 func (s *setView) read(p []byte, off int64) (int, error) {
 	n, err := s.plan.ReadAt(setSource{s}, p, off)

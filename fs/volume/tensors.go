@@ -40,8 +40,8 @@ func (d tensorTree) lookup(v *Volume, name string) (virtual, error) {
 	src, _, err := v.names.child(d.src, name)
 	if err == unix.ENOENT {
 		var w *Node
-		if w, _, err = v.lookupView(d.src, name); err == nil {
-			src = w.view.src
+		if w, err = v.lookupView(d.src, name); err == nil {
+			src = w.asView().src
 			src.Pin()
 			w.unref(1)
 		}
@@ -116,7 +116,7 @@ func (d tensorsOf) lookup(v *Volume, name string) (virtual, error) {
 	d.src.Pin()
 	return virtual{
 		key: fileKey{d.src, x.gen}, src: d.src,
-		view: &viewNode{src: d.src, gen: x.gen, size: plan.Size(), end: end, npy: t, plan: plan},
+		view: &viewNode{v: v, src: d.src, gen: x.gen, size: plan.Size(), end: end, npy: t, plan: plan},
 	}, nil
 }
 

@@ -119,11 +119,8 @@ func (v *Volume) remove(dir *Node, name string, flag int) error {
 	if v.readOnly {
 		return unix.EROFS
 	}
-	if flag == 0 && dir.isQueries() {
-		if !v.queries.remove(v, name) {
-			return unix.ENOENT
-		}
-		return nil
+	if flag == 0 && dir.synth != nil {
+		return dir.synth.Remove(name)
 	}
 	t, err := v.names.removeName(dir, name, flag)
 	if err == unix.ENOENT && v.isVirtualRoot(dir, name) {

@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -21,11 +22,12 @@ import (
 // viewIno marks the inode numbers of views. The source's number is below it on every filesystem in use.
 const viewIno = 1 << 62
 
-// viewNode is the safetensors file beside a checkpoint. It belongs to one generation of its source's bytes: when those
-// change, the name leads to a new node.
+// viewNode is a file that is made of another's bytes, such as the safetensors file beside a checkpoint. It belongs to one
+// generation of its source's bytes: when those change, the name leads to a new node.
 type viewNode struct {
+	v    *Volume
 	src  *Node
-	at   alias // the view's own name; the source may have others
+	at   alias // the view's own name, of one beside its source; that may have others
 	gen  uint64
 	size int64
 	npy  *formats.Tensor // of a .npy: its tensor; nil otherwise
@@ -33,6 +35,17 @@ type viewNode struct {
 
 	mu   sync.Mutex
 	plan *view.View // made at the first open
+}
+
+// made is the view that a synthetic node is.
+func (w *viewNode) made() *viewNode { return w }
+
+// asView is the view that a node is, or nil.
+func (n *Node) asView() *viewNode {
+	if s, ok := n.synth.(interface{ made() *viewNode }); ok {
+		return s.made()
+	}
+	return nil
 }
 
 // format is a view's.
@@ -65,10 +78,10 @@ func (v *Volume) viewsHere(dir *Node) bool {
 }
 
 // lookupView finds the view that dir/name is, with one reference more. ENOENT when it is none.
-func (v *Volume) lookupView(dir *Node, name string) (*Node, tree.Attr, error) {
+func (v *Volume) lookupView(dir *Node, name string) (*Node, error) {
 	stem, ok := strings.CutSuffix(name, view.Suffix)
 	if !ok || stem == "" || !v.viewsHere(dir) {
-		return nil, tree.Attr{}, unix.ENOENT
+		return nil, unix.ENOENT
 	}
 	for _, ext := range view.Sources {
 		src, _, err := v.names.child(dir, stem+ext)
@@ -77,22 +90,16 @@ func (v *Volume) lookupView(dir *Node, name string) (*Node, tree.Attr, error) {
 		}
 		n := v.viewOf(src, alias{dir, name})
 		src.unref(1)
-		if n == nil {
-			continue
+		if n != nil {
+			return n, nil
 		}
-		a, err := v.statView(n)
-		if err != nil {
-			n.unref(1)
-			return nil, tree.Attr{}, err
-		}
-		return n, a, nil
 	}
-	return nil, tree.Attr{}, unix.ENOENT
+	return nil, unix.ENOENT
 }
 
 // isView reports whether dir/name is a view's name.
 func (v *Volume) isView(dir *Node, name string) bool {
-	n, _, err := v.lookupView(dir, name)
+	n, err := v.lookupView(dir, name)
 	if err == nil {
 		n.unref(1)
 	}
@@ -149,76 +156,90 @@ func (v *Volume) viewOf(src *Node, at alias) *Node {
 	if size == 0 {
 		return nil
 	}
-	t := v.names.tab
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if n := src.viewNode; n != nil && n.view.gen == f.GenLocked() && n.view.at == at {
-		n.refs++
-		return n
-	}
-	n := &Node{ns: v.names, id: t.newID(), ino: src.ino | viewIno, mode: unix.S_IFREG, keep: -1, refs: 1, dirfd: cachedFd{fd: -1}}
-	n.view = &viewNode{src: src, at: at, gen: f.GenLocked(), size: size, end: math.MaxInt64}
-	src.refs++
-	at.dir.refs++
-	src.viewNode = n
-	t.byID[n.id] = n
-	return n
+	src.Pin()
+	return v.names.synthesise(at.dir, at.name, src.ino|viewIno, unix.S_IFREG,
+		&viewNode{v: v, src: src, at: at, gen: f.GenLocked(), size: size, end: math.MaxInt64})
 }
 
-// statView describes a view: its source's owner, mode and times, and its own size.
-func (v *Volume) statView(n *Node) (tree.Attr, error) {
-	a, err := v.Stat(n.view.src)
-	if err != nil {
-		return a, err
-	}
-	a.Ino, a.Size, a.Nlink = n.ino, n.view.size, 1
-	a.Blocks = (a.Size + 511) / 512
-	a.Settled = false
-	return a, nil
-}
+// Key tells one generation of a source from another.
+func (w *viewNode) Key() any { return fileKey{w.src, w.gen} }
 
-// setView changes a view's attributes: its source's, but for the size. What is cut is a file: ESTALE makes the kernel look
+// Traits are those of a view beside its source.
+func (w *viewNode) Traits() Traits { return Traits{View: true} }
+
+// Stat describes a view: its source's owner, mode and times.
+func (w *viewNode) Stat() (tree.Attr, error) { return w.v.Stat(w.src) }
+
+// Size is its own.
+func (w *viewNode) Size() int64 { return w.size }
+
+// Setattr changes a view's attributes: its source's, but for the size. What is cut is a file: ESTALE makes the kernel look
 // the name up again.
-func (v *Volume) setView(n *Node, s *tree.SetAttr) (tree.Attr, error) {
-	if s.Size != nil {
-		if err := v.materialise(n, *s.Size == 0); err != nil {
-			return tree.Attr{}, err
+func (w *viewNode) Setattr(s *tree.SetAttr) error {
+	v := w.v
+	switch {
+	case v.readOnly:
+		return unix.EROFS
+	case s.Size != nil:
+		if err := v.materialise(w, *s.Size == 0); err != nil {
+			return err
 		}
-		return tree.Attr{}, unix.ESTALE
+		return unix.ESTALE
+	case s.KillSUID:
+		return nil
 	}
-	if s.KillSUID {
-		return v.statView(n)
+	if _, err := v.Setattr(w.src, s); err != nil {
+		return err
 	}
-	if _, err := v.Setattr(n.view.src, s); err != nil {
-		return tree.Attr{}, err
-	}
-	v.content.Kernel.InvalidateData(n.view.src.id, -1, 0) // it knows of the view only
-	return v.statView(n)
+	v.content.Kernel.InvalidateData(w.src.id, -1, 0) // it knows of the view only
+	return nil
 }
 
-// openView opens a view. For writing, it becomes a real file first, and the caller looks the name up again: ESTALE
+// Open opens a view. For writing, it becomes a real file first, and the caller looks the name up again: ESTALE
 // makes the kernel do that by itself.
-func (v *Volume) openView(n *Node, flags uint32) (*Handle, error) {
+func (w *viewNode) Open(flags uint32) (Opened, content.Mode, error) {
 	if flags&unix.O_ACCMODE != unix.O_RDONLY || flags&unix.O_TRUNC != 0 {
-		if n.virt != nil {
-			return nil, unix.EROFS
+		if err := w.v.materialise(w, flags&unix.O_TRUNC != 0); err != nil {
+			return nil, 0, err
 		}
-		if err := v.materialise(n, flags&unix.O_TRUNC != 0); err != nil {
-			return nil, err
-		}
-		return nil, unix.ESTALE
+		return nil, 0, unix.ESTALE
 	}
-	if err := v.useView(n); err != nil {
-		return nil, err
-	}
-	n.Pin()
-	v.content.Count.Handles.Add(1)
-	return &Handle{Node: n, Mode: content.Cached, KeepCache: true}, nil
+	return w.open()
 }
+
+// open opens a view for reading.
+func (w *viewNode) open() (Opened, content.Mode, error) {
+	if err := w.v.useView(w); err != nil {
+		return nil, 0, err
+	}
+	return openView{w: w}, content.Cached, nil
+}
+
+// Gone takes the source's reference back.
+func (w *viewNode) Gone() { w.src.unref(1) }
+
+// A view is no directory and no link.
+
+func (w *viewNode) Readlink() (string, error)           { return "", unix.EINVAL }
+func (w *viewNode) Lookup(*Node, string) (*Node, error) { return nil, unix.ENOTDIR }
+func (w *viewNode) List() ([]DirEntry, error)           { return nil, unix.ENOTDIR }
+func (w *viewNode) Create(*Node, string) (*Node, error) { return nil, unix.ENOTDIR }
+func (w *viewNode) Remove(string) error                 { return unix.ENOTDIR }
+
+// openView is an open view.
+type openView struct {
+	unwritten
+	w *viewNode
+}
+
+// unwritten is the half of an Opened that is only read.
+type unwritten struct{}
+
+func (unwritten) Write([]byte, int64) (int, error) { return 0, unix.EBADF }
+func (unwritten) Flush(context.Context) error      { return nil }
 
 // useView makes a view readable; closeView ends it.
-func (v *Volume) useView(n *Node) error {
-	w := n.view
+func (v *Volume) useView(w *viewNode) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	f := w.src.file
@@ -255,33 +276,32 @@ func (v *Volume) planView(n *Node) (*view.View, error) {
 	return view.Safetensors(l.Regions, l.Tensors)
 }
 
-func (v *Volume) closeView(n *Node) {
-	f := n.view.src.file
+func (v *Volume) closeView(w *viewNode) {
+	f := w.src.file
 	f.Lock()
 	defer f.Unlock()
 	left := f.UseLocked(-1)
-	n.view.src.file.CloseSourcesLocked()
+	f.CloseSourcesLocked()
 	if left == 0 {
-		n.view.plan.Drop()
+		w.plan.Drop()
 	}
 }
 
-func (v *Volume) releaseView(h *Handle) {
-	v.closeView(h.Node)
-	h.Node.unref(1)
-}
+// Close ends the use of the source.
+func (o openView) Close() { o.w.v.closeView(o.w) }
 
-func (v *Volume) readView(h *Handle, p []byte, off int64) (int, error) {
-	w := h.Node.view
+// Read reads a view; ESTALE when what was read may be of newer bytes than the view.
+func (o openView) Read(p []byte, off int64) (int, error) {
+	w := o.w
 	k, err := w.ReadAt(p, off)
 	if err == errViewOvertaken {
-		v.report(slog.LevelWarn, "a view was read whose source has changed", "path", w.src.Path())
+		w.v.report(slog.LevelWarn, "a view was read whose source has changed", "path", w.src.Path())
 		return 0, unix.ESTALE
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
 		return 0, w.src.file.ReadFailed(off, err)
 	}
-	v.content.Count.Views.Add(k)
+	w.v.content.Count.Views.Add(k)
 	return k, nil
 }
 
@@ -300,12 +320,12 @@ func (w *viewNode) ReadAt(p []byte, off int64) (int, error) {
 
 // materialise makes a real file of a view, in its place. It gets the name when it is whole: a kill or a power cut must not
 // leave a part of it where the view was.
-func (v *Volume) materialise(n *Node, empty bool) error {
+func (v *Volume) materialise(w *viewNode, empty bool) error {
 	if v.readOnly {
 		return unix.EROFS
 	}
-	at := n.view.at
-	st, err := v.Stat(n.view.src)
+	at := w.at
+	st, err := v.Stat(w.src)
 	if err != nil {
 		return err
 	}
@@ -324,7 +344,7 @@ func (v *Volume) materialise(n *Node, empty bool) error {
 	defer node.unref(1)
 	defer v.Release(h)
 	if !empty {
-		if err = v.copyView(n, node); err == nil {
+		if err = v.copyView(w, node); err == nil {
 			err = node.file.Sync()
 		}
 		if err == nil {
@@ -344,19 +364,19 @@ func (v *Volume) materialise(n *Node, empty bool) error {
 	return err
 }
 
-func (v *Volume) copyView(n, dst *Node) error {
-	if err := v.useView(n); err != nil {
+func (v *Volume) copyView(w *viewNode, dst *Node) error {
+	if err := v.useView(w); err != nil {
 		return err
 	}
-	defer v.closeView(n)
+	defer v.closeView(w)
 	dst.file.Lock()
-	w, done, err := dst.file.WritableLocked()
+	to, done, err := dst.file.WritableLocked()
 	dst.file.Unlock()
 	if err != nil {
 		return err
 	}
 	defer done()
-	src := io.NewSectionReader(n.view, 0, n.view.size)
-	_, err = io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{src}, make([]byte, 1<<20))
+	src := io.NewSectionReader(w, 0, w.size)
+	_, err = io.CopyBuffer(struct{ io.Writer }{to}, struct{ io.Reader }{src}, make([]byte, 1<<20))
 	return err
 }

@@ -44,6 +44,12 @@ type virtualDir interface {
 	list(v *Volume) ([]DirEntry, error)
 }
 
+// changing is a virtualDir in which names are made and removed.
+type changing interface {
+	create(v *Volume, name string) (virtual, error)
+	remove(v *Volume, name string) error
+}
+
 // virtual is what a name leads to: of dir, link, data, text, view, set and query one is set.
 type virtual struct {
 	// key is comparable. While it is the same the name leads to the same node.
@@ -65,10 +71,12 @@ type virtual struct {
 	stat func(v *Volume) (tree.Attr, error)
 }
 
-// virtualNode is the part of a Node that a virtual file has.
+// virtualNode is the Synthetic of a virtual file.
 type virtualNode struct {
 	virtual
-	at alias
+	v     *Volume
+	mode  uint32 // S_IFMT bits only
+	fixed bool
 }
 
 // virtualRoot is .ckptfs.
@@ -95,50 +103,15 @@ func (v *Volume) isVirtualRoot(dir *Node, name string) bool {
 	return dir == v.names.root && name == virtualName && !v.noViews
 }
 
-// lookupVirtual finds what a name leads to in a virtual directory, or virtualName at the root, with one reference more.
-func (v *Volume) lookupVirtual(dir *Node, name string) (*Node, tree.Attr, error) {
-	w := virtual{dir: virtualRoot{}, key: virtualName}
-	if dir != v.names.root {
-		if dir.virt.dir == nil {
-			return nil, tree.Attr{}, unix.ENOTDIR
-		}
-		var err error
-		if w, err = dir.virt.dir.lookup(v, name); err != nil {
-			return nil, tree.Attr{}, err
-		}
-	}
-	n := v.internVirtual(dir, name, w)
-	a, err := v.statVirtual(n)
-	if err != nil {
-		n.unref(1)
-		return nil, tree.Attr{}, err
-	}
-	return n, a, nil
+// lookupVirtualRoot is the node of virtualName at the root, with one reference more.
+func (v *Volume) lookupVirtualRoot() *Node {
+	return v.internVirtual(v.names.root, virtualName, virtual{dir: virtualRoot{}, key: virtualName})
 }
 
 // internVirtual returns the node of w by the name dir/name, with one reference more. It takes w.src's reference.
 func (v *Volume) internVirtual(dir *Node, name string, w virtual) *Node {
-	at := alias{dir, name}
-	t := v.names.tab
-	t.mu.Lock()
-	if n := t.virtual[at]; n != nil && n.virt.key == w.key {
-		n.refs++
-		t.mu.Unlock()
-		if w.src != nil {
-			w.src.unref(1)
-		}
-		return n
-	}
-	defer t.mu.Unlock()
-	n := &Node{ns: v.names, id: t.newID(), mode: w.mode(), keep: -1, refs: 1, dirfd: cachedFd{fd: -1}, virt: &virtualNode{w, at}}
-	n.ino = virtualInoOf(dir, name)
-	if n.view = w.view; n.view != nil {
-		n.view.at = at
-	}
-	dir.refs++
-	t.byID[n.id] = n
-	t.virtual[at] = n
-	return n
+	fixed := dir.synth == nil || dir.synth.Key() == virtualName
+	return v.names.synthesise(dir, name, virtualInoOf(dir, name), w.mode(), &virtualNode{w, v, w.mode(), fixed})
 }
 
 // virtualIno marks the inode numbers of virtual files, as viewIno does those of views.
@@ -174,35 +147,114 @@ func (w *virtual) size() int64 {
 	return int64(len(w.data))
 }
 
-// statVirtual describes a virtual file.
-func (v *Volume) statVirtual(n *Node) (a tree.Attr, err error) {
-	w := n.virt
+// Key is that of what the name leads to.
+func (n *virtualNode) Key() any { return n.key }
+
+// Traits are those of a virtual file.
+func (n *virtualNode) Traits() Traits {
+	return Traits{View: n.view != nil, Virtual: true, Fixed: n.fixed, Query: n.query != nil}
+}
+
+// Size is what can be read of it, as far as that is known.
+func (n *virtualNode) Size() int64 { return n.size() }
+
+// made is the view that it is, or nil.
+func (n *virtualNode) made() *viewNode { return n.view }
+
+// Stat describes a virtual file.
+func (n *virtualNode) Stat() (a tree.Attr, err error) {
+	v := n.v
 	switch {
-	case w.stat != nil:
-		a, err = w.stat(v)
-	case w.src != nil:
-		a, err = v.Stat(w.src)
+	case n.stat != nil:
+		a, err = n.stat(v)
+	case n.src != nil:
+		a, err = v.Stat(n.src)
 		a.Mode = n.mode | withoutWrite(a.Mode, n.mode)
 	default:
 		a, err = v.Stat(v.names.root)
 		a.Mode = n.mode | withoutWrite(0o444, n.mode)
 	}
-	if err != nil {
-		return tree.Attr{}, err
-	}
-	a.Ino, a.Nlink, a.Rdev, a.Settled = n.ino, 1, 0, n.IsFixed()
-	if a.Size = w.size(); n.mode == unix.S_IFLNK {
+	if n.mode == unix.S_IFLNK {
 		a.Mode = n.mode | 0o777
 	}
-	a.Blocks = (a.Size + 511) / 512
-	return a, nil
+	return a, err
+}
+
+// Setattr cuts what is being asked; of anything else nothing can be changed.
+func (n *virtualNode) Setattr(s *tree.SetAttr) error {
+	if n.query == nil {
+		return unix.EROFS
+	}
+	if s.Size != nil {
+		n.query.mu.Lock()
+		defer n.query.mu.Unlock()
+		n.query.truncate(*s.Size)
+	}
+	return nil
+}
+
+// Readlink is the target of a symbolic link.
+func (n *virtualNode) Readlink() (string, error) {
+	if n.link == nil {
+		return "", unix.EINVAL
+	}
+	return n.link(n.v)
+}
+
+// Lookup finds a name in a directory.
+func (n *virtualNode) Lookup(dir *Node, name string) (*Node, error) {
+	if n.dir == nil {
+		return nil, unix.ENOTDIR
+	}
+	w, err := n.dir.lookup(n.v, name)
+	if err != nil {
+		return nil, err
+	}
+	return n.v.internVirtual(dir, name, w), nil
+}
+
+// List is the names in a directory.
+func (n *virtualNode) List() ([]DirEntry, error) {
+	if n.dir == nil {
+		return nil, unix.ENOTDIR
+	}
+	return n.dir.list(n.v)
+}
+
+// Create makes a name in a directory that has some made.
+func (n *virtualNode) Create(dir *Node, name string) (*Node, error) {
+	d, ok := n.dir.(changing)
+	if !ok {
+		return nil, unix.EROFS
+	}
+	w, err := d.create(n.v, name)
+	if err != nil {
+		return nil, err
+	}
+	return n.v.internVirtual(dir, name, w), nil
+}
+
+// Remove removes a name from a directory that has some made.
+func (n *virtualNode) Remove(name string) error {
+	d, ok := n.dir.(changing)
+	if !ok {
+		return unix.EROFS
+	}
+	return d.remove(n.v, name)
+}
+
+// Gone takes the reference to what it is made of back.
+func (n *virtualNode) Gone() {
+	if n.src != nil {
+		n.src.unref(1)
+	}
 }
 
 // restat has the kernel ask again for the attributes of fixed nodes, which are made of the root's.
 func (v *Volume) restat() {
 	var ids []content.NodeID
 	v.names.tab.mu.Lock()
-	for _, n := range v.names.tab.virtual {
+	for _, n := range v.names.tab.synthetic {
 		if n.IsFixed() {
 			ids = append(ids, n.id)
 		}
@@ -226,60 +278,41 @@ func withoutWrite(mode, kind uint32) uint32 {
 	return read | read>>2
 }
 
-// listVirtual is the names in a virtual directory, "." and ".." among them.
-func (v *Volume) listVirtual(n *Node) ([]DirEntry, error) {
-	names, err := n.virt.dir.list(v)
-	if err != nil {
-		return nil, err
-	}
-	out := append([]DirEntry{
-		{Name: ".", Ino: n.ino, Mode: unix.S_IFDIR}, {Name: "..", Ino: n.virt.at.dir.ino, Mode: unix.S_IFDIR},
-	}, names...)
-	for i := 2; i < len(out); i++ {
-		out[i].Ino = virtualInoOf(n, out[i].Name)
-	}
-	return out, nil
-}
-
-// openVirtual opens a virtual file that is no view.
-func (v *Volume) openVirtual(n *Node, flags uint32) (*Handle, error) {
-	if n.virt.query != nil {
-		return v.openQuery(n, flags)
-	}
+// Open opens a virtual file.
+func (n *virtualNode) Open(flags uint32) (Opened, content.Mode, error) {
+	write := flags&unix.O_ACCMODE != unix.O_RDONLY
 	switch {
-	case flags&unix.O_ACCMODE != unix.O_RDONLY || flags&unix.O_TRUNC != 0:
-		return nil, unix.EROFS
+	case n.query != nil:
+		return n.query.open(n.v, write, flags)
+	case write || flags&unix.O_TRUNC != 0:
+		return nil, 0, unix.EROFS
+	case n.view != nil:
+		return n.view.open()
 	case n.mode != unix.S_IFREG:
-		return nil, unix.ENXIO
-	case n.virt.set != nil && (!n.virt.set.current() || !n.virt.set.retain()):
-		return nil, unix.ESTALE
-	}
-	h := &Handle{Node: n, Mode: content.Cached, KeepCache: true}
-	if n.virt.text != nil {
-		text, err := n.virt.text(v)
-		if err != nil {
-			return nil, err
+		return nil, 0, unix.ENXIO
+	case n.set != nil:
+		if !n.set.current() || !n.set.retain() {
+			return nil, 0, unix.ESTALE
 		}
-		h = &Handle{Node: n, Mode: content.Direct, text: text}
+		return openSet{s: n.set}, content.Cached, nil
+	case n.text != nil:
+		text, err := n.text(n.v)
+		return openData{data: text}, content.Direct, err
 	}
-	n.Pin()
-	v.content.Count.Handles.Add(1)
-	return h, nil
+	return openData{data: n.data}, content.Cached, nil
 }
 
-// readVirtual reads a virtual file that is no view.
-func readVirtual(h *Handle, p []byte, off int64) (int, error) {
-	data := h.Node.virt.data
-	switch {
-	case h.Node.virt.set != nil:
-		return h.Node.virt.set.read(p, off)
-	case h.Node.virt.query != nil:
-		return h.Node.virt.query.read(p, off), nil
-	case h.text != nil:
-		data = h.text
-	}
-	if off >= int64(len(data)) {
+// openData is an open file of these bytes.
+type openData struct {
+	unwritten
+	data []byte
+}
+
+func (o openData) Close() {}
+
+func (o openData) Read(p []byte, off int64) (int, error) {
+	if off >= int64(len(o.data)) {
 		return 0, nil
 	}
-	return copy(p, data[off:]), nil
+	return copy(p, o.data[off:]), nil
 }

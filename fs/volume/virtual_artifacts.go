@@ -61,7 +61,7 @@ func (v *Volume) tensorView(n *Node, still func(f *content.File) bool) (virtual,
 		}
 		return virtual{}, err
 	}
-	return virtual{key: fileKey{n, gen}, src: n, view: &viewNode{src: n, gen: gen, size: plan.Size(), end: math.MaxInt64, plan: plan}}, nil
+	return virtual{key: fileKey{n, gen}, src: n, view: &viewNode{v: v, src: n, gen: gen, size: plan.Size(), end: math.MaxInt64, plan: plan}}, nil
 }
 
 // statArtifacts: only the owner of the mount's root may list the ids, which tell what files hold that others may not read.

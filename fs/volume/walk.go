@@ -42,7 +42,7 @@ func (ns *Names) walkNode(ctx context.Context, p string, n *Node, f func(string,
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if n.virt != nil {
+	if n.IsVirtual() {
 		return nil
 	}
 	if !n.IsDir() {

@@ -39,7 +39,7 @@ func (v *Volume) GetXattr(ctx context.Context, n *Node, name string, dest []byte
 		return v.artifactXattr(ctx, n, dest)
 	case unsupportedXattr(name):
 		return 0, unix.EOPNOTSUPP
-	case hiddenXattr(name), n.view != nil, n.virt != nil:
+	case hiddenXattr(name), n.synth != nil:
 		return 0, unix.ENODATA
 	}
 	var k int
@@ -56,7 +56,7 @@ func (v *Volume) GetXattr(ctx context.Context, n *Node, name string, dest []byte
 
 // ListXattr lists names, each ended by a zero byte; those of trusted.* for privileged callers only.
 func (v *Volume) ListXattr(n *Node, dest []byte, privileged bool) (int, error) {
-	if n.view != nil || n.virt != nil {
+	if n.synth != nil {
 		return 0, nil
 	}
 	buf := make([]byte, 64<<10)
@@ -175,11 +175,11 @@ func (v *Volume) RemoveXattr(n *Node, name string) error {
 
 func (v *Volume) mayChangeXattr(n *Node, name string) error {
 	switch {
-	case v.readOnly, n.virt != nil:
+	case v.readOnly, n.IsVirtual():
 		return unix.EROFS
 	case unsupportedXattr(name):
 		return unix.EOPNOTSUPP
-	case hiddenXattr(name), n.view != nil:
+	case hiddenXattr(name), n.synth != nil:
 		return unix.EPERM
 	}
 	return nil
