@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -16,6 +15,7 @@ import (
 	"ckptfs/cas"
 	"ckptfs/cas/store"
 	"ckptfs/fs/control"
+	"ckptfs/fs/maintenance"
 	"ckptfs/fs/tree"
 	"ckptfs/index/manifest"
 )
@@ -63,7 +63,7 @@ func (v *Volume) Check(ctx context.Context, o control.CheckOptions, report func(
 	if err != nil {
 		return nil, err
 	}
-	c.out.LostFound = countFiles(filepath.Join(v.dir, tree.LostFound))
+	c.out.LostFound = maintenance.CountFiles(filepath.Join(v.dir, tree.LostFound))
 	c.out.Seconds = time.Since(began).Seconds()
 	c.out.ReadSeconds = c.out.Seconds
 	return c.out, nil
@@ -300,14 +300,4 @@ func (c *check) bases(h cas.Hash, loc cas.Location) error {
 		}
 	}
 	return nil
-}
-
-func countFiles(dir string) (n int64) {
-	_ = filepath.WalkDir(dir, func(_ string, d os.DirEntry, err error) error {
-		if err == nil && d.Type().IsRegular() {
-			n++
-		}
-		return nil
-	})
-	return n
 }

@@ -45,7 +45,7 @@ func (run lcpRun) lookup(v *Volume, name string) (virtual, error) {
 		if err != nil {
 			return nil, err
 		}
-		return answerText(a)
+		return a.Text()
 	}}, nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ckptfs/fs/control"
+	"ckptfs/fs/maintenance"
 	"ckptfs/fs/tree"
 )
 
@@ -182,7 +183,7 @@ func TestRetire(t *testing.T) {
 	if l, err := r.Lineage(ctx, "runs/a/3"); err == nil {
 		t.Errorf("%+v", l)
 	}
-	if n, err := allocated(r.at(tree.SegmentsDir)); err != nil || n > 64<<10 {
+	if n, err := maintenance.Allocated(r.at(tree.SegmentsDir)); err != nil || n > 64<<10 {
 		t.Errorf("%d bytes are left, %v", n, err)
 	}
 	if out, err := r.Retire(ctx, "runs/a/3"); err != nil || len(out.Models) != 0 {

@@ -16,6 +16,7 @@ import (
 
 	"ckptfs/cas"
 	"ckptfs/fs/control"
+	"ckptfs/fs/maintenance"
 	"ckptfs/fs/tree"
 )
 
@@ -32,7 +33,7 @@ var now = control.PruneOptions{MaxUnused: 0.5}
 
 func (r *rig) segmentBytes() int64 {
 	r.t.Helper()
-	n, err := allocated(r.at(tree.SegmentsDir))
+	n, err := maintenance.Allocated(r.at(tree.SegmentsDir))
 	if err != nil {
 		r.t.Fatal(err)
 	}

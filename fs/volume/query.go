@@ -314,7 +314,7 @@ func (q *query) ask(ctx context.Context, v *Volume, o control.MatchOptions) (*co
 			a.Match.Pinned = path.Join(virtualName, "query", q.name+view.Suffix)
 		}
 	}
-	q.answer, err = answerText(a)
+	q.answer, err = a.Text()
 	return a, err
 }
 

@@ -9,33 +9,29 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"ckptfs/cas"
-	"ckptfs/cas/disk"
-	"ckptfs/cas/salvage"
 	"ckptfs/fs/control"
+	"ckptfs/fs/maintenance"
 	"ckptfs/fs/tree"
-	"ckptfs/index/chunks"
 )
 
 // The parts of a store that Repair mends.
 const (
-	RepairIndex    = "index"
-	RepairSegments = "segments"
-	RepairTree     = "tree"
+	RepairIndex    = maintenance.RepairIndex
+	RepairSegments = maintenance.RepairSegments
+	RepairTree     = maintenance.RepairTree
 )
 
 // Repair mends one part of a store that nobody has open. What it cannot use it moves to lost+found; it deletes nothing. It
 // may be interrupted and repeated. The error is a *LockedError when the store is mounted.
 func Repair(ctx context.Context, part string, o Options, report func(control.Progress)) (*control.Repaired, error) {
 	out := &control.Repaired{Part: part, Actions: []control.Action{}}
-	do := map[string]func(*Options, *control.Repaired, func(control.Progress)) error{
-		RepairIndex: repairIndex, RepairSegments: repairSegments, RepairTree: func(*Options, *control.Repaired, func(control.Progress)) error { return nil },
-	}[part]
-	if do == nil {
+	if !slices.Contains([]string{RepairIndex, RepairSegments, RepairTree}, part) {
 		return nil, fmt.Errorf("there is no %q to repair: index, segments or tree", part)
 	}
 	if o.Now == nil {
@@ -46,7 +42,7 @@ func Repair(ctx context.Context, part string, o Options, report func(control.Pro
 		return nil, err
 	}
 	// As it was found: recovery is Open's.
-	err = errors.Join(do(&o, out, report), lock.Release(lock.Before.Clean))
+	err = errors.Join(maintenance.RepairClosed(o.Dir, part, o.Now, out, report), lock.Release(lock.Before.Clean))
 	if err != nil {
 		return out, err
 	}
@@ -60,58 +56,6 @@ func Repair(ctx context.Context, part string, o Options, report func(control.Pro
 	st := v.store.Stats()
 	out.Records = st.Chunks.Records + st.Lists.Records + st.Manifests.Records
 	return out, errors.Join(err, v.Close(context.WithoutCancel(ctx)))
-}
-
-func dropIndex(o *Options, out *control.Repaired) error {
-	aside, err := chunks.MoveAside(filepath.Join(o.Dir, tree.IndexFile), filepath.Join(o.Dir, tree.LostFound))
-	if errors.Is(err, fs.ErrNotExist) {
-		out.Actions = append(out.Actions, control.Action{Path: tree.IndexFile, Did: "was not there, and was made anew"})
-		return nil
-	}
-	if err == nil {
-		out.Actions = append(out.Actions, control.Action{Path: tree.IndexFile, Did: "moved to " + rel(o.Dir, aside) + ", and made anew"})
-	}
-	return err
-}
-
-func rel(dir, p string) string {
-	if r, err := filepath.Rel(dir, p); err == nil {
-		return r
-	}
-	return p
-}
-
-func repairIndex(o *Options, out *control.Repaired, _ func(control.Progress)) error {
-	return dropIndex(o, out)
-}
-
-func repairSegments(o *Options, out *control.Repaired, report func(control.Progress)) error {
-	format, err := tree.ReadFormat(o.Dir)
-	if err != nil {
-		return err
-	}
-	opt := salvage.Options{
-		Aside:     filepath.Join(o.Dir, tree.LostFound),
-		DropIndex: func() error { return dropIndex(o, out) },
-		Now:       o.Now,
-	}
-	if report != nil {
-		opt.Progress = func(st salvage.Stats) {
-			report(control.Progress{DoneBytes: int64(st.Looked), TotalBytes: int64(st.Segments), DoneFiles: st.Looked, TotalFiles: st.Segments})
-		}
-	}
-	st, err := salvage.Segments(disk.OS{}, filepath.Join(o.Dir, tree.SegmentsDir), format.ID, opt)
-	for _, m := range st.Moved {
-		did := fmt.Sprintf("moved to %s: %v", rel(o.Dir, m.Aside), m.Reason)
-		if m.New != 0 {
-			did += fmt.Sprintf("; its %d whole records are kept", m.Records)
-		}
-		if m.Lost > 0 {
-			did += fmt.Sprintf("; %d could not be read", m.Lost)
-		}
-		out.Actions = append(out.Actions, control.Action{Path: fmt.Sprintf("%s/%08d.seg", tree.SegmentsDir, m.Segment), Did: did})
-	}
-	return err
 }
 
 // repairTree mends the files of an open store.
@@ -146,7 +90,7 @@ func (v *Volume) repairTree(ctx context.Context, out *control.Repaired, report f
 		if err != nil {
 			return err
 		}
-		out.Actions = append(out.Actions, control.Action{Path: l.path, Did: fmt.Sprintf("moved to %s: %v", rel(v.dir, to), l.err)})
+		out.Actions = append(out.Actions, control.Action{Path: l.path, Did: fmt.Sprintf("moved to %s: %v", maintenance.Rel(v.dir, to), l.err)})
 		v.report(slog.LevelWarn, "a file was moved to lost+found", "path", l.path, "reason", l.err)
 	}
 	return nil

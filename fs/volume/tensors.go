@@ -1,11 +1,7 @@
 package volume
 
 import (
-	"crypto/sha256"
-	"fmt"
-	"strings"
 	"sync"
-	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 
@@ -93,8 +89,6 @@ type fileKey struct {
 	gen uint64
 }
 
-const npySuffix = ".npy"
-
 func (d tensorsOf) lookup(v *Volume, name string) (virtual, error) {
 	x, err := v.tensorsOf(d.src)
 	if err != nil {
@@ -127,44 +121,13 @@ func (d tensorsOf) list(v *Volume) ([]DirEntry, error) {
 	}
 	out := make([]DirEntry, 0, len(x.names))
 	for i := range x.layout.Tensors {
-		name := tensorFile(x.layout.Tensors[i].Name)
+		name := view.TensorFile(x.layout.Tensors[i].Name)
 		if x.names[name] == i {
 			out = append(out, DirEntry{Name: name, Mode: unix.S_IFREG})
 		}
 	}
 	return out, nil
 }
-
-// tensorFile is the name of a tensor's file.
-func tensorFile(tensor string) string {
-	var b strings.Builder
-	for i := 0; i < len(tensor); {
-		r, n := utf8.DecodeRuneInString(tensor[i:])
-		if c := tensor[i]; r == utf8.RuneError && n == 1 || c < 0x20 || c == '/' || c == '%' || c == 0x7f {
-			fmt.Fprintf(&b, "%%%02X", c)
-			n = 1
-		} else {
-			b.WriteString(tensor[i : i+n])
-		}
-		i += n
-	}
-	name := b.String()
-	if len(name)+len(npySuffix) <= maxNameLen {
-		return name + npySuffix
-	}
-	cut := 200 // not within a character, nor an escape
-	for !utf8.RuneStart(name[cut]) {
-		cut--
-	}
-	if i := strings.LastIndexByte(name[:cut], '%'); i >= 0 && cut-i < 3 {
-		cut = i
-	}
-	sum := sha256.Sum256([]byte(tensor))
-	return fmt.Sprintf("%s%%~%x%s", name[:cut], sum[:8], npySuffix)
-}
-
-// maxNameLen is the host's bound on a name, in bytes.
-const maxNameLen = 255
 
 // tensorIndex finds the tensors of a file by their files' names.
 type tensorIndex struct {
@@ -225,7 +188,7 @@ func (v *Volume) tensorsOf(src *Node) (*tensorIndex, error) {
 	x := &tensorIndex{src: src, gen: f.GenLocked(), layout: l, names: make(map[string]int, len(l.Tensors))}
 	for i := range l.Tensors {
 		t := &l.Tensors[i]
-		name := tensorFile(t.Name)
+		name := view.TensorFile(t.Name)
 		if _, twice := x.names[name]; twice {
 			continue
 		}

@@ -3,7 +3,6 @@ package volume
 import (
 	"context"
 	"errors"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -11,6 +10,7 @@ import (
 
 	"ckptfs/cas"
 	"ckptfs/fs/control"
+	"ckptfs/fs/maintenance"
 	"ckptfs/fs/tree"
 	"ckptfs/index/manifest"
 )
@@ -46,10 +46,10 @@ func (v *Volume) Stats(ctx context.Context) (*control.Stats, error) {
 	}
 	s := &u.stats
 	var err error
-	if s.SegmentBytes, err = allocated(filepath.Join(v.dir, tree.SegmentsDir)); err != nil {
+	if s.SegmentBytes, err = maintenance.Allocated(filepath.Join(v.dir, tree.SegmentsDir)); err != nil {
 		return nil, err
 	}
-	if s.IndexBytes, err = allocated(filepath.Join(v.dir, tree.IndexFile)); err != nil {
+	if s.IndexBytes, err = maintenance.Allocated(filepath.Join(v.dir, tree.IndexFile)); err != nil {
 		return nil, err
 	}
 	s.Chunks, s.Manifests = int64(len(u.chunks)), int64(len(u.manifests))
@@ -216,21 +216,4 @@ func (u *usage) dead() (int64, error) {
 		}
 	}
 	return max(u.stats.SegmentBytes-bytes, 0), nil
-}
-
-// allocated is what a file, or the files of a folder, take on the disk.
-func allocated(path string) (int64, error) {
-	var sum int64
-	err := filepath.WalkDir(path, func(path string, d os.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		var st unix.Stat_t
-		if err := unix.Lstat(path, &st); err != nil && err != unix.ENOENT {
-			return err
-		}
-		sum += st.Blocks * 512
-		return nil
-	})
-	return sum, err
 }

@@ -18,6 +18,7 @@ import (
 	"ckptfs/formats/detect"
 	"ckptfs/formats/npy"
 	"ckptfs/fs/tree"
+	"ckptfs/fs/view"
 )
 
 const tensors = ".ckptfs/tensors/"
@@ -94,7 +95,7 @@ func TestTensors(t *testing.T) {
 				var want []string
 				for i := range l.Tensors {
 					x := &l.Tensors[i]
-					file := tensorFile(x.Name)
+					file := view.TensorFile(x.Name)
 					want = append(want, file)
 					r.same(tensors+p+"/"+file, npyBytes(t, src, x.Name))
 				}
@@ -313,7 +314,7 @@ func TestTensorOfMapped(t *testing.T) {
 	r.release(h)
 	l, _ := detect.Detect(bytes.NewReader(src), int64(len(src)))
 	x := &l.Tensors[0]
-	of := tensors + "runs/m.pt/" + tensorFile(x.Name)
+	of := tensors + "runs/m.pt/" + view.TensorFile(x.Name)
 	for _, p := range []string{of, "runs/m.safetensors"} {
 		if r.exists(p) {
 			t.Errorf("%s is there while the file may change", p)
@@ -353,13 +354,13 @@ func TestTensorFile(t *testing.T) {
 		"": ".npy", "a.b": "a.b.npy", "a/b": "a%2Fb.npy", "100%": "100%25.npy", "größe": "größe.npy", "a\x00\n\x7f": "a%00%0A%7F.npy", "\xff": "%FF.npy",
 		".": "..npy", "..": "...npy", strings.Repeat("x", 251): strings.Repeat("x", 251) + ".npy",
 	} {
-		if got := tensorFile(name); got != want {
+		if got := view.TensorFile(name); got != want {
 			t.Errorf("%q is called %q, want %q", name, got, want)
 		}
 	}
 	seen := map[string]bool{}
 	for _, name := range []string{long, long + "x", strings.Repeat("x", 252), strings.Repeat("%", 100), strings.Repeat("x", 199) + strings.Repeat("%", 99), "y" + strings.Repeat("%", 99)} {
-		got := tensorFile(name)
+		got := view.TensorFile(name)
 		if len(got) > 255 || !strings.Contains(got, "%~") || seen[got] || strings.ToValidUTF8(got, "?") != got {
 			t.Errorf("%q is called %q", name, got)
 		}

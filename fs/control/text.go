@@ -1,13 +1,9 @@
-package volume
+package control
 
-import (
-	"encoding/json"
+import "encoding/json"
 
-	"ckptfs/fs/control"
-)
-
-// answerText is an answer as a file has it.
-func answerText(a *control.MatchAnswer) ([]byte, error) {
+// Text is an answer as a file of .ckptfs has it.
+func (a *MatchAnswer) Text() ([]byte, error) {
 	p, err := json.Marshal(a)
 	return append(indented(p), '\n'), err
 }
