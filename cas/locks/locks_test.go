@@ -69,10 +69,15 @@ func TestHandedOn(t *testing.T) {
 		a.Unlock()
 	}()
 	<-done
+	var reached bool
 	a.Lock()
 	b.Lock()
+	reached = true
 	b.Unlock()
 	a.Unlock()
+	if !reached {
+		t.Error("the locks cannot be taken")
+	}
 }
 
 // A sync.Cond waits on a ranked mutex.

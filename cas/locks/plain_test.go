@@ -18,9 +18,14 @@ func TestPlain(t *testing.T) {
 	}
 	var m Mutex[inner]
 	var out Mutex[outer]
+	reached := false
 	m.Lock()
 	out.Lock() // out of order, and not looked at
+	reached = true
 	out.Unlock()
 	m.Unlock()
+	if !reached {
+		t.Error("the locks cannot be taken")
+	}
 	m.AssertHeld()
 }

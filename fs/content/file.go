@@ -361,9 +361,6 @@ func (f *File) Sync() error {
 	return unix.Fsync(fd)
 }
 
-// errNotRegular: a command that needs a regular file got something else.
-var errNotRegular = errors.New("not a regular file")
-
 // ReadFailed logs a failed read with what it struck, and returns what the program gets.
 func (f *File) ReadFailed(off int64, err error) error {
 	f.c.Count.ReadErrs.Add(1)

@@ -357,8 +357,6 @@ func Noise(seed uint64, n int) []byte {
 	return b
 }
 
-const mib = 1 << 20
-
 // RunOutcome runs a command that may fail.
 func (m *Mount) RunOutcome(args ...string) (said string, code int) {
 	m.T.Helper()
