@@ -1,10 +1,11 @@
 package content
 
 import (
-	"ckptfs/fs/tree"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"ckptfs/fs/tree"
 )
 
 // AttrLocked replaces in a, which is the inode's, what the record decides. f.mu is held.

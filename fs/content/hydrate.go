@@ -1,13 +1,14 @@
 package content
 
 import (
-	"ckptfs/fs/tree"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 
 	"golang.org/x/sync/errgroup"
+
+	"ckptfs/fs/tree"
 )
 
 // Hydrate fills in the bytes of a packed file, if they are not in place, and returns its size.

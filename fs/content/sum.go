@@ -1,14 +1,15 @@
 package content
 
 import (
-	"ckptfs/cas"
-	"ckptfs/fs/tree"
 	"context"
 	"io"
 	"log/slog"
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"ckptfs/cas"
+	"ckptfs/fs/tree"
 )
 
 // maxSummed bounds the files that get a checksum, in bytes: only files with holes are that long.

@@ -1,12 +1,13 @@
 package content
 
 import (
-	"ckptfs/fs/tree"
 	"io"
 	"log/slog"
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"ckptfs/fs/tree"
 )
 
 // DisbelieveLocked makes a packed file hollow whose bytes in place nobody can vouch for, or that was cut off on its way to

@@ -1,9 +1,10 @@
 package idle
 
 import (
-	"ckptfs/fs/content"
 	"context"
 	"time"
+
+	"ckptfs/fs/content"
 )
 
 const (

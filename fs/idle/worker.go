@@ -8,7 +8,6 @@
 package idle
 
 import (
-	"ckptfs/fs/content"
 	"context"
 	"errors"
 	"log/slog"
@@ -16,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"ckptfs/fs/content"
 )
 
 const (

@@ -1,11 +1,12 @@
 package residency
 
 import (
-	"ckptfs/fs/content"
 	"log/slog"
 	"slices"
 	"sync"
 	"time"
+
+	"ckptfs/fs/content"
 )
 
 const (

@@ -9,14 +9,15 @@
 package residency
 
 import (
-	"ckptfs/fs/content"
-	"ckptfs/fs/throttle"
 	"container/list"
 	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"ckptfs/fs/content"
+	"ckptfs/fs/throttle"
 )
 
 // diskWatch is how often the free space is looked at while there is something to evict.

@@ -1,9 +1,9 @@
 package volume
 
 import (
-	"ckptfs/fs/tree"
-
 	"golang.org/x/sys/unix"
+
+	"ckptfs/fs/tree"
 )
 
 // Stat describes a node.

@@ -1,11 +1,12 @@
 package volume
 
 import (
-	"ckptfs/fs/tree"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"ckptfs/fs/tree"
 )
 
 // What stat(2) shows stays over packing, eviction, hydration, forgetting and a new start. Blocks may differ: there are

@@ -1,13 +1,14 @@
 package volume
 
 import (
-	"ckptfs/fs/content"
 	"io"
 	"log/slog"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"ckptfs/fs/content"
 )
 
 // backlog is what waits to be packed or is being packed, and the bound on it. Whoever closes a file that it has written

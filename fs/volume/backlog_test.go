@@ -2,13 +2,14 @@ package volume
 
 import (
 	"bytes"
-	"ckptfs/fs/content"
 	"errors"
 	"io"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"ckptfs/fs/content"
 )
 
 func TestBacklogCounts(t *testing.T) {

@@ -2,14 +2,15 @@ package volume
 
 import (
 	"bytes"
-	"ckptfs/fs/content"
-	"ckptfs/fs/tree"
 	"errors"
 	"fmt"
 	"os"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"ckptfs/fs/content"
+	"ckptfs/fs/tree"
 )
 
 // copyTo copies all of a file into an open one, at once or in parts of so many bytes.

@@ -1,12 +1,13 @@
 package volume
 
 import (
-	"ckptfs/fs/content"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"ckptfs/fs/content"
 )
 
 // listing of a file's tensors.

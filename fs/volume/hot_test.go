@@ -1,13 +1,14 @@
 package volume
 
 import (
-	"ckptfs/fs/content"
 	"context"
 	"fmt"
 	"os"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"ckptfs/fs/content"
 )
 
 // states of files f0, f1, … as one string: r resident, b both, p packed.

@@ -1,13 +1,14 @@
 package volume
 
 import (
-	"ckptfs/fs/tree"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"ckptfs/fs/tree"
 )
 
 func TestRenameFlags(t *testing.T) {

@@ -1,10 +1,11 @@
 package volume
 
 import (
-	"ckptfs/fs/tree"
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"ckptfs/fs/tree"
 )
 
 // Lookup finds name in dir and takes a reference to it for the kernel.

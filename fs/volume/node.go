@@ -1,11 +1,12 @@
 package volume
 
 import (
-	"ckptfs/fs/content"
 	"os"
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"ckptfs/fs/content"
 )
 
 // RootID is the mount's root.

@@ -1,9 +1,10 @@
 package volume
 
 import (
+	"time"
+
 	"ckptfs/fs/content"
 	"ckptfs/fs/control"
-	"time"
 )
 
 // Counters are what the volume has done since it was opened.

@@ -1,9 +1,9 @@
 package volume
 
 import (
-	"ckptfs/fs/content"
-
 	"golang.org/x/sys/unix"
+
+	"ckptfs/fs/content"
 )
 
 // Node returns the node of an id that the kernel holds, or nil.

@@ -2,11 +2,12 @@ package volume
 
 import (
 	"bytes"
-	"ckptfs/fs/tree"
 	"path"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"ckptfs/fs/tree"
 )
 
 // The rest of rig: what programs do, by paths.

@@ -1,17 +1,17 @@
 package volume
 
 import (
-	"ckptfs/cas/store"
-	"ckptfs/fs/bases"
-	"ckptfs/fs/content"
-	"ckptfs/fs/pack"
-	"ckptfs/fs/throttle"
 	"context"
 	"log/slog"
 	"slices"
 	"sync"
 	"time"
 
+	"ckptfs/cas/store"
+	"ckptfs/fs/bases"
+	"ckptfs/fs/content"
+	"ckptfs/fs/pack"
+	"ckptfs/fs/throttle"
 	"ckptfs/index/runs"
 )
 

@@ -8,7 +8,6 @@ import (
 
 	"ckptfs/fs/content"
 	"ckptfs/fs/control"
-
 	"ckptfs/index/runs"
 )
 

@@ -1,8 +1,6 @@
 package volume
 
 import (
-	"ckptfs/fs/content"
-	"ckptfs/fs/tree"
 	"fmt"
 	"os"
 	"slices"
@@ -10,6 +8,9 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"ckptfs/fs/content"
+	"ckptfs/fs/tree"
 )
 
 // backings is the kernel's side of passthrough: it keeps what is registered, and reads and writes it by itself.

@@ -1,14 +1,15 @@
 package volume
 
 import (
-	"ckptfs/fs/content"
-	"ckptfs/fs/tree"
 	"fmt"
 	"os"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"ckptfs/fs/content"
+	"ckptfs/fs/tree"
 )
 
 // What an unprivileged open with O_RDONLY|O_TRUNC would do to a running program.

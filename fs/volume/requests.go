@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"ckptfs/cas"
 	"ckptfs/cas/store"
 	"ckptfs/formats/canonical"
@@ -17,8 +19,6 @@ import (
 	"ckptfs/fs/models"
 	"ckptfs/fs/residency"
 	"ckptfs/index/manifest"
-
-	"golang.org/x/sys/unix"
 )
 
 // What the volume is asked of runs, models and tensors, and which of its parts answers.

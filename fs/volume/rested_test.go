@@ -1,9 +1,10 @@
 package volume
 
 import (
-	"ckptfs/fs/content"
 	"context"
 	"testing"
+
+	"ckptfs/fs/content"
 )
 
 // A file that changes while it is seen to is seen to again.

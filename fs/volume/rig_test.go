@@ -14,11 +14,11 @@ import (
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"ckptfs/cas"
 	"ckptfs/cas/segment"
 	"ckptfs/fs/tree"
-
-	"pgregory.net/rapid"
 )
 
 // patience bounds every wait of a test for something that happens in the background.

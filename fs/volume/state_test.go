@@ -1,11 +1,12 @@
 package volume
 
 import (
-	"ckptfs/fs/tree"
 	"fmt"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"ckptfs/fs/tree"
 )
 
 // A file goes once through all states and has the same bytes in each.

@@ -1,7 +1,6 @@
 package volume
 
 import (
-	"ckptfs/fs/tree"
 	"fmt"
 	"os"
 	"strings"
@@ -9,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"ckptfs/fs/tree"
 )
 
 // Who has a file open keeps it when its name goes, in whatever state it was, and may go on writing.

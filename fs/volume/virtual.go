@@ -1,14 +1,15 @@
 package volume
 
 import (
-	"ckptfs/fs/content"
-	"ckptfs/fs/tree"
 	"hash/fnv"
 	"io"
 	"maps"
 	"slices"
 
 	"golang.org/x/sys/unix"
+
+	"ckptfs/fs/content"
+	"ckptfs/fs/tree"
 )
 
 // Virtual files are names that the daemon answers for, below .ckptfs at the mount's root. They are not listed there, cannot be
