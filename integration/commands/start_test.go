@@ -47,7 +47,7 @@ sbin=$(readlink -f /sbin)
 mkdir -p /run/mount; mount -t tmpfs none /run/mount
 mkdir "$work/ov"; mount -t tmpfs none "$work/ov"; mkdir "$work/ov/up" "$work/ov/work"
 mount -t overlay overlay -o "lowerdir=$sbin,upperdir=$work/ov/up,workdir=$work/ov/work" "$sbin" || { echo no overlay here; exit 77; }
-CKPTFS="$bin" PREFIX="$work/usr" ../scripts/install
+CKPTFS="$bin" PREFIX="$work/usr" ../../scripts/install
 unmounted() { umount "$@" "$dir"; ! mountpoint -q "$dir"; }
 ended() { until "$bin" stats --json "$store" >/dev/null 2>&1; do sleep 0.05; done; }
 
@@ -70,7 +70,7 @@ mount -s -t fuse.ckptfs -o speed=11 "$store" "$dir"
 rc=0; mount -t fuse.ckptfs "$store" "$dir" 2>"$work/err" || rc=$?
 [ $rc = 32 ]; grep -q "already" "$work/err"
 unmounted; ended
-CKPTFS="$bin" PREFIX="$work/usr" ../scripts/install --uninstall
+CKPTFS="$bin" PREFIX="$work/usr" ../../scripts/install --uninstall
 [ ! -e "$sbin/mount.fuse.ckptfs" ]; [ -z "$(find "$work/usr" -type f)" ]
 echo all is well`
 	cmd := exec.Command("unshare", "--mount", "sh", "-c", script, "sh", t.TempDir(), m.Bin, m.Store, m.Dir)
@@ -89,7 +89,7 @@ func TestSystemdUnit(t *testing.T) {
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
 		t.Skip("no systemd-analyze here")
 	}
-	unit, err := os.ReadFile("../scripts/ckptfs@.service")
+	unit, err := os.ReadFile("../../scripts/ckptfs@.service")
 	if err != nil {
 		t.Fatal(err)
 	}
