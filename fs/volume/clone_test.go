@@ -74,6 +74,34 @@ func TestCloneOfAPackedFile(t *testing.T) {
 }
 
 // What is done to the target while its writer has it open finds the bytes there.
+// A copy by manifest is a record that no program has synced: the next sync makes it durable, as it does that of a file it packs.
+func TestCloneIsSynced(t *testing.T) {
+	r := newRig(t)
+	data := random(300<<10, 1)
+	r.write("from", data)
+	r.pack("from")
+	owed := func() bool {
+		r.packer.mu.Lock()
+		defer r.packer.mu.Unlock()
+		return r.packer.published
+	}
+	if owed() {
+		t.Fatal("a sync left a record that is not known to be durable")
+	}
+	dst := r.open("to", unix.O_RDWR|unix.O_CREAT|unix.O_EXCL)
+	r.copyTo("from", dst, 1<<40)
+	r.release(dst)
+	r.want("to", packed)
+	if !owed() {
+		t.Error("the next sync would not make the copy durable")
+	}
+	r.sync()
+	if owed() {
+		t.Error("it is still owed after the sync")
+	}
+	r.same("to", data)
+}
+
 func TestCloneIsWrittenOn(t *testing.T) {
 	data := random(1<<20+5, 1)
 	for name, c := range map[string]struct {
