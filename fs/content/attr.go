@@ -8,7 +8,7 @@ import (
 	"ckptfs/fs/tree"
 )
 
-// AttrLocked replaces in a, which is the inode's, what the record decides. f.mu is held.
+// AttrLocked replaces in a, which is the inode's, what the record decides.
 func (f *File) AttrLocked(a *tree.Attr) error {
 	if err := f.LoadLocked(); err != nil {
 		return err
@@ -31,7 +31,7 @@ func (f *File) AttrLocked(a *tree.Attr) error {
 	return nil
 }
 
-// ResizeLocked is truncate(2). f.mu is held.
+// ResizeLocked is truncate(2).
 func (f *File) ResizeLocked(size int64) error {
 	if size != 0 {
 		if err := f.VetLocked(); err != nil {
@@ -54,7 +54,7 @@ func (f *File) ResizeLocked(size int64) error {
 	return err
 }
 
-// SetInodeLocked applies everything but the size. f.mu is held.
+// SetInodeLocked applies everything but the size.
 func (f *File) SetInodeLocked(s *tree.SetAttr) error {
 	if !f.rec.Packed() {
 		if err := f.unsum(); err != nil {

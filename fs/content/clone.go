@@ -73,7 +73,7 @@ func (h *Handle) clone(src *File, srcOff, dstOff, n int64, thread uint32) (int64
 	for f.hydrating {
 		f.cond.Wait()
 	}
-	if f.node.Dead() || f.pass > 0 || f.damaged != nil || f.rec.ViewHidden {
+	if f.Dead() || f.pass > 0 || f.damaged != nil || f.rec.ViewHidden {
 		return 0, nil
 	}
 	first, last := srcOff == 0, srcOff+n == m.Size
@@ -81,7 +81,7 @@ func (h *Handle) clone(src *File, srcOff, dstOff, n int64, thread uint32) (int64
 	if n < MinClone && !(first && last) && !(goesOn && last) {
 		return 0, nil
 	}
-	// Bytes in place serve where the manifest does not: they are not left behind, and not given up.
+	// Resident bytes serve where the manifest does not: they are not left behind, and not dropped.
 	if !from.Hollow && !goesOn {
 		if _, err := c.Complete(from.Manifest); err != nil {
 			return 0, nil
@@ -120,7 +120,7 @@ func (f *File) share(at int64, from tree.Record, m *manifest.Manifest, part mani
 	defer own.Close()
 	st, err := own.Stat()
 	if err != nil || st.Size() != at || at > 0 && !f.rec.Packed() || f.c.mayBeWritten(own, true) {
-		own.Close() // it would be one reader too many for whoever asks next
+		own.Close() // it would be one reader too many for the next open
 		return false, f.writableAgain()
 	}
 	parts := []manifest.Part{part}

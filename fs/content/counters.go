@@ -21,13 +21,16 @@ type Counters struct {
 	Handles                      atomic.Int64 // now
 }
 
+// Reads counts reads and their bytes.
 type Reads struct{ Calls, bytes atomic.Int64 }
 
+// Add counts one of n bytes.
 func (r *Reads) Add(n int) {
 	r.Calls.Add(1)
 	r.bytes.Add(int64(n))
 }
 
+// Get is what was counted.
 func (r *Reads) Get() control.Reads {
 	return control.Reads{Calls: r.Calls.Load(), Bytes: r.bytes.Load()}
 }

@@ -12,13 +12,13 @@ import (
 	"ckptfs/fs/tree"
 )
 
-// A file of raw bytes may be described by another in its folder, of the same owner (detect.Named). Programs write the data first: what is
-// only known by another is packed when that is there, or describedWait after it was written.
+// DescribedWait is how long a file waits for the one that describes it. A file of raw bytes may be described by another in its folder, of the same owner (detect.Named). Programs write the data first: what is
+// only known by another is packed when that is there, or that long after it was written.
 const DescribedWait = 5 * time.Second
 
 // Detect finds the layout of a file's present bytes.
 func (f *File) Detect(raw io.ReaderAt, size int64) (*formats.Layout, error) {
-	p := f.node.Path()
+	p := f.Path()
 	return detect.Named(path.Base(p), raw, size, func(name string) (io.ReaderAt, int64, func(), error) {
 		return f.beside(path.Join(path.Dir(p), name))
 	})
@@ -62,11 +62,11 @@ func (f *File) beside(p string) (r io.ReaderAt, size int64, done func(), err err
 
 // Awaits reports whether the file that describes this one may still come, or be written just now: nothing is known of it by itself.
 func (p *Packing) Awaits(l *formats.Layout) bool {
-	return l.Format == formats.BlobLayout(0).Format && detect.Awaited(path.Base(p.f.node.Path())) &&
+	return l.Format == formats.BlobLayout(0).Format && detect.Awaited(path.Base(p.f.Path())) &&
 		p.f.c.now().Sub(time.Unix(p.st.Mtim.Unix())) <= DescribedWait
 }
 
-// LayoutLocked is the layout of a file's present bytes. f.mu is held.
+// LayoutLocked is the layout of a file's present bytes.
 func (f *File) LayoutLocked() (*formats.Layout, error) {
 	if err := f.LoadLocked(); err != nil {
 		return nil, err
@@ -99,13 +99,14 @@ func (f *File) LayoutLocked() (*formats.Layout, error) {
 	return f.Detect(raw, st.Size())
 }
 
-// Unpacked is the number of a file's bytes that are in place.
+// Unpacked is the number of a file's resident bytes.
 func (f *File) Unpacked() int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.UnpackedLocked()
 }
 
+// UnpackedLocked is Unpacked with f.mu held.
 func (f *File) UnpackedLocked() int64 {
 	var st unix.Stat_t
 	if f.LoadLocked() != nil || f.rec.Hollow || f.node.Stat(&st) != nil {

@@ -20,7 +20,7 @@ const (
 	skipBusy      = "being hydrated"
 )
 
-// Evict gives up the bytes in place of a packed file. A reason says why they were kept; "" and nil also when there are
+// Evict drops the resident bytes of a packed file. A reason says why they were kept; "" and nil also when there are
 // none.
 func (f *File) Evict() (skip string, err error) {
 	f.mu.Lock()
@@ -31,14 +31,14 @@ func (f *File) Evict() (skip string, err error) {
 	switch {
 	case !f.rec.Packed():
 		return SkipNotPacked, nil
-	case f.rec.Hollow || f.node.Dead():
+	case f.rec.Hollow || f.Dead():
 		return "", nil
 	case f.pass > 0:
 		return SkipOpen, nil
 	case f.hydrating:
 		return skipBusy, nil
 	}
-	if f.users() > 0 { // they will go on by the manifest
+	if f.UsersLocked() > 0 { // they will go on by the manifest
 		if _, err := f.c.Complete(f.rec.Manifest); err != nil {
 			return f.keep(err)
 		}
@@ -77,7 +77,7 @@ func (f *File) evictAlone() (size int64, skip string, lost, err error) {
 		// Somebody maps it. Readers here go on by the manifest, until the next open.
 		return 0, SkipInUse, nil, nil
 	}
-	if f.users() == 0 { // else that was looked at
+	if f.UsersLocked() == 0 { // else that was looked at
 		if _, lost := f.c.Complete(f.rec.Manifest); lost != nil {
 			return 0, "", lost, nil
 		}
@@ -90,7 +90,7 @@ func (f *File) evictAlone() (size int64, skip string, lost, err error) {
 const maxKept = 3
 
 // keep has a packed file whose manifest does not serve, as lost says, go on by its bytes in place: they become the file again,
-// and it is packed anew, which stores afresh what is lost. f.mu is held.
+// and it is packed again, which stores afresh what is lost. f.mu is held.
 func (f *File) keep(lost error) (skip string, err error) {
 	lost = fmt.Errorf("it cannot be read by its manifest: %w", lost)
 	if !errors.Is(lost, cas.ErrCorrupt) && !errors.Is(lost, cas.ErrNotFound) || f.pass > 0 || f.kept == maxKept {
@@ -99,11 +99,11 @@ func (f *File) keep(lost error) (skip string, err error) {
 	f.kept++
 	f.c.Count.EvictErrs.Add(1)
 	f.c.report(slog.LevelError, "the manifest of a packed file is damaged; the file is kept by its bytes in place, and packed again",
-		"path", f.node.Path(), "reason", lost)
+		"path", f.Path(), "reason", lost)
 	if err := f.UnpackLocked(false); err != nil {
 		return "", fmt.Errorf("%w; its bytes in place could not be made the file again: %w", lost, err)
 	}
-	if f.users() > 0 {
+	if f.UsersLocked() > 0 {
 		if err := f.openRaw(false); err != nil {
 			return "", err
 		}
@@ -114,7 +114,7 @@ func (f *File) keep(lost error) (skip string, err error) {
 }
 
 // hollow makes a packed file that nobody else has open hollow. own is open for writing. An error says that the record
-// stays as it was; if the bytes cannot be given up, that is reported. f.mu is held.
+// stays as it was; if the bytes cannot be dropped, that is reported. f.mu is held.
 func (f *File) hollow(own *os.File) error {
 	st, err := own.Stat()
 	if err != nil {
@@ -146,6 +146,6 @@ func (f *File) giveUp(own *os.File, size int64) {
 		err = tree.SetMtime(int(own.Fd()), f.rec.Mtime)
 	}
 	if err != nil {
-		f.c.report(slog.LevelWarn, "the bytes of a packed file stay in place", "path", f.node.Path(), "reason", err)
+		f.c.report(slog.LevelWarn, "the bytes of a packed file stay in place", "path", f.Path(), "reason", err)
 	}
 }

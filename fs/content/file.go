@@ -17,13 +17,13 @@ import (
 	"ckptfs/fs/tree"
 )
 
-// File is the state of a regular file. Lock order: file.mu, then Volume.ns, then table.mu and fdCache.mu.
+// File is the state of a regular file. Its mu comes before every lock that Inode and Events take.
 //
 // Invariants, under mu:
 //
 //	writers > 0        implies !rec.Packed(), but for the target of a copy, whose writers are all served: see beginWrite
 //	pass > 0           implies cached == 0 and direct == 0, and backing is registered
-//	raw != nil         implies !rec.Hollow and users() > 0
+//	raw != nil         implies !rec.Hollow and UsersLocked() > 0
 //	rw                 implies raw != nil
 //	moved              if the inode's times were ever not those that programs see
 type File struct {
@@ -58,11 +58,11 @@ type File struct {
 	hydrating bool
 	stale     bool  // the kernel may have cached pages of older bytes
 	opens     int   // since it was packed; a second one makes it hot
-	kept      int   // times that its bytes in place were kept, and it was packed again, since it was last given up
+	kept      int   // times that its resident bytes were kept and it was packed again, since it was last evicted
 	backing   int32 // the kernel's id of raw while pass > 0
 
-	quiet    uint64 // gen + 1 of bytes that nobody writes; see mapped
-	viewGen  uint64 // gen + 1 of the bytes that viewSize was measured on; see measureView
+	quiet    uint64 // gen + 1 of bytes that nobody writes; see MappedLocked
+	viewGen  uint64 // gen + 1 of the bytes that viewSize was measured on; see ViewSizeLocked
 	viewSize int64
 
 	// io guards what reads go to. It is taken shared around a read and exclusively, shortly, for a change.
@@ -74,15 +74,17 @@ type File struct {
 	asmOf cas.Hash // the manifest of asm; guarded by mu
 }
 
+// NewFile makes the state of a file of which nothing is known yet.
 func NewFile(c *Files, n Inode) *File {
 	f := &File{c: c, node: n}
 	f.cond.L = &f.mu
 	return f
 }
 
-func (f *File) users() int { return f.pass + f.cached + f.direct + f.inside }
+// UsersLocked is how many handles and readers of this process there are.
+func (f *File) UsersLocked() int { return f.pass + f.cached + f.direct + f.inside }
 
-// LoadLocked reads the file's record once. f.mu is held.
+// LoadLocked reads the file's record once.
 func (f *File) LoadLocked() error {
 	if f.loaded {
 		return nil
@@ -103,7 +105,7 @@ func (f *File) LoadLocked() error {
 			}
 		}
 		if f.c.Doubt && rec.Packed() && !rec.Hollow {
-			// Recovery could not look here. Bytes put in place since are in the hot list, whose nodes are loaded.
+			// Recovery could not look here. Bytes hydrated since are known to residency, whose files are loaded.
 			if err := f.DisbelieveLocked(); err != nil {
 				return err
 			}
@@ -113,7 +115,7 @@ func (f *File) LoadLocked() error {
 	return nil
 }
 
-// WriteRecordLocked stores rec in the inode and, if that went well, here. f.mu is held.
+// WriteRecordLocked stores rec in the inode and, if that went well, here.
 func (f *File) WriteRecordLocked(rec tree.Record) error {
 	if err := f.node.WriteRecord(&rec); err != nil {
 		return err
@@ -129,7 +131,7 @@ func (f *File) touch() error {
 		return err
 	}
 	if !f.rec.Packed() {
-		if f.node.Dead() {
+		if f.Dead() {
 			return nil
 		}
 		return f.unsum() // which moves the inode's
@@ -190,7 +192,7 @@ func (f *File) setRaw(raw *os.File, rw bool) {
 	f.raw, f.rw = raw, rw
 }
 
-// VetLocked finds a hollow file that lost its record: the store was copied without attributes. f.mu is held.
+// VetLocked finds a hollow file that lost its record: the store was copied without attributes.
 func (f *File) VetLocked() error {
 	if f.vetted || f.damaged != nil {
 		return nil
@@ -232,7 +234,7 @@ func (f *File) openAsm() error {
 	return nil
 }
 
-// OpenSourceLocked makes the file readable through read. f.mu is held.
+// OpenSourceLocked makes the file readable through read.
 func (f *File) OpenSourceLocked() error {
 	if f.damaged != nil {
 		return f.damaged
@@ -243,9 +245,9 @@ func (f *File) OpenSourceLocked() error {
 	return f.openRaw(false)
 }
 
-// CloseSourcesLocked ends what openSource began once nobody reads. f.mu is held.
+// CloseSourcesLocked ends what OpenSourceLocked began once nobody reads.
 func (f *File) CloseSourcesLocked() {
-	if f.users() == 0 {
+	if f.UsersLocked() == 0 {
 		f.CloseAll()
 	}
 }
@@ -332,7 +334,7 @@ func (f *File) changed() {
 	f.StopPackingLocked()
 }
 
-// StopPackingLocked ends a packing of bytes that nobody wants any more. f.mu is held.
+// StopPackingLocked ends a packing of bytes that nobody wants any more.
 func (f *File) StopPackingLocked() {
 	if f.cancelPack != nil {
 		f.cancelPack()
@@ -364,7 +366,7 @@ func (f *File) Sync() error {
 // ReadFailed logs a failed read with what it struck, and returns what the program gets.
 func (f *File) ReadFailed(off int64, err error) error {
 	f.c.Count.ReadErrs.Add(1)
-	args := []any{"path", f.node.Path(), "offset", off, "reason", err}
+	args := []any{"path", f.Path(), "offset", off, "reason", err}
 	var ae *assemble.Error
 	if errors.As(err, &ae) {
 		args = append(args, "tensor", ae.Tensor)
@@ -373,7 +375,7 @@ func (f *File) ReadFailed(off int64, err error) error {
 	return unix.EIO
 }
 
-// OpenFailed is readFailed for what was damaged; other errors of an open are the caller's to see.
+// OpenFailed is ReadFailed for what was damaged; other errors of an open are the caller's to see.
 func (f *File) OpenFailed(err error) error {
 	if errors.Is(err, cas.ErrCorrupt) || errors.Is(err, cas.ErrNotFound) || errors.Is(err, cas.ErrNewer) {
 		return f.ReadFailed(0, err)

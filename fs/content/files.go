@@ -12,8 +12,8 @@
 //	    └───────────────── opened for writing: hydrated and synced first ┘
 //
 // The bytes being written are the host filesystem's: a File reaches its inode by the interface Inode and knows no names. Package
-// ckptfs/fs/tree says which copy is true when; this package keeps to it. Whoever has to know what became of a file (the queue, the
-// cache of resident bytes, checksums) is told by Events.
+// ckptfs/fs/tree says which copy is true when; this package keeps to it. The parts that have to know what became of a file (the
+// queue, the cache of resident bytes, checksums) are told by Events.
 //
 // close(2) is Handle.Flush; the last close is Handle.Release, which ends in writersGone when no writer is left: there it is decided
 // whether the file is to be packed. Evict decides whether a file may lose its resident bytes, and does it.
@@ -120,13 +120,14 @@ type Files struct {
 	Kernel      Kernel
 	Passthrough atomic.Bool
 	Copiers     *copiers
-	Cloning     sync.RWMutex // held shared from the look at a manifest until another file has it; see marker
+	Cloning     sync.RWMutex // held shared from the look at a manifest until another file has it; see the mark of a sweep
 	copyBufs    sync.Pool
 	Count       Counters
-	Doubt       bool                    // bytes may be resident that no boot can vouch for; see load
+	Doubt       bool                    // bytes may be resident that no boot can vouch for; see LoadLocked
 	Step        func(what string) error // called before each change on the disk that a transition makes; for tests
 }
 
+// New makes what the files of a volume share.
 func New(p Parts) *Files {
 	c := &Files{
 		ID: p.ID, readOnly: p.ReadOnly, store: p.Store, asm: p.Assemble, pack: p.Pack, epoch: p.Epoch, now: p.Now, report: p.Report,

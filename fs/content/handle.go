@@ -55,7 +55,7 @@ func (f *File) Open(flags, thread uint32) (*Handle, error) {
 		}
 	}
 	if f.damaged != nil && flags&unix.O_TRUNC == 0 {
-		f.c.report(slog.LevelError, "damaged file", "path", f.node.Path(), "reason", f.damaged)
+		f.c.report(slog.LevelError, "damaged file", "path", f.Path(), "reason", f.damaged)
 		return nil, unix.EIO
 	}
 	write := flags&unix.O_ACCMODE != unix.O_RDONLY
@@ -122,7 +122,7 @@ func (f *File) truncateRaw(size int64) error {
 	return nil
 }
 
-// WritableLocked returns the inode open for writing, until done is called. f.mu is held.
+// WritableLocked returns the inode open for writing, until done is called.
 func (f *File) WritableLocked() (w *os.File, done func(), err error) {
 	if f.rw {
 		return f.raw, func() {}, nil
@@ -150,7 +150,7 @@ func (f *File) attach(flags uint32, served bool) (*Handle, error) {
 	if h.Mode == Passthrough && f.pass == 0 {
 		id, err := f.c.Kernel.RegisterBacking(int(f.raw.Fd()))
 		if err != nil {
-			f.c.report(slog.LevelWarn, "passthrough refused for one file; the daemon serves it", "path", f.node.Path(), "reason", err)
+			f.c.report(slog.LevelWarn, "passthrough refused for one file; the daemon serves it", "path", f.Path(), "reason", err)
 			h.Mode = Cached
 		} else {
 			f.backing = id
@@ -237,7 +237,7 @@ func (h *Handle) Release() {
 	}
 	f.closed(h)
 	f.CloseSourcesLocked()
-	if f.users() == 0 {
+	if f.UsersLocked() == 0 {
 		f.c.events.Idle(f)
 	}
 	f.mu.Unlock()
@@ -261,13 +261,13 @@ func (f *File) closed(h *Handle) {
 
 // writersGone has the file packed, or finds that it stays as it is. f.mu is held.
 func (f *File) writersGone() {
-	if f.node.Dead() {
+	if f.Dead() {
 		return
 	}
 	if !f.settleSmall() {
 		f.c.events.Dirty(f)
 	}
-	if f.rw && f.users() > 0 { // who reads on must not look like a writer
+	if f.rw && f.UsersLocked() > 0 { // who reads on must not look like a writer
 		if raw, err := f.node.Open(unix.O_RDONLY); err == nil {
 			f.setRaw(raw, false)
 		}

@@ -18,7 +18,7 @@ func (f *File) Hydrate() (int64, error) {
 	if err := f.LoadLocked(); err != nil {
 		return 0, err
 	}
-	if !f.rec.Hollow || f.node.Dead() {
+	if !f.rec.Hollow || f.Dead() {
 		return 0, nil
 	}
 	if err := f.hydrateLocked(); err != nil {
@@ -27,7 +27,7 @@ func (f *File) Hydrate() (int64, error) {
 	return f.UnpackedLocked(), nil
 }
 
-// hydrateLocked is hydrate with f.mu held; it is given up while the bytes are written. Until the flag hollow goes, the
+// hydrateLocked is hydrate with f.mu held; it is released while the bytes are written. Until the flag hollow goes, the
 // manifest is read. The bytes are a cache: whole when the flag goes, and not durable.
 func (f *File) hydrateLocked() error {
 	for f.hydrating {
@@ -53,17 +53,17 @@ func (f *File) hydrateLocked() error {
 		err = f.hydrated(own)
 	}
 	if err != nil {
-		if !filled && !f.node.Dead() { // a record that failed to be written may have been, all the same
+		if !filled && !f.Dead() { // a record that failed to be written may have been, all the same
 			f.giveUp(own, size)
 		}
 		return err
 	}
-	if !f.node.Dead() {
+	if !f.Dead() {
 		f.c.events.Resident(f, size)
 		f.c.Count.HydratedFiles.Add(1)
 		f.c.Count.HydratedBytes.Add(size)
 	}
-	if f.users() > 0 {
+	if f.UsersLocked() > 0 {
 		return f.openRaw(false)
 	}
 	return nil

@@ -16,7 +16,7 @@ import (
 	"ckptfs/fs/view"
 )
 
-// smallFile: a file below this size that is no checkpoint stays as it is.
+// SmallFile: a file below this size that is no checkpoint stays as it is.
 const SmallFile = 64 << 10
 
 // Packing is the packing of a file's bytes as they were when it began.
@@ -42,7 +42,7 @@ func (f *File) BeginPack(cancel context.CancelFunc) (*Packing, error) {
 	if err := f.LoadLocked(); err != nil {
 		return p, err
 	}
-	if !f.dirty || f.writers > 0 || f.rec.Packed() || f.damaged != nil || f.node.Dead() {
+	if !f.dirty || f.writers > 0 || f.rec.Packed() || f.damaged != nil || f.Dead() {
 		return nil, nil
 	}
 	p.gen = f.gen
@@ -104,7 +104,7 @@ func (p *Packing) Overtaken() bool {
 }
 
 func (p *Packing) overtakenLocked() bool {
-	return p.f.gen != p.gen || p.f.writers > 0 || p.f.node.Dead()
+	return p.f.gen != p.gen || p.f.writers > 0 || p.f.Dead()
 }
 
 // mayBeWritten reports whether anybody else can still write the open file past this process: by a shared mapping that
@@ -210,7 +210,7 @@ func (p *Packing) staysAsIs() error {
 	}
 	if p.literal && f.gen == 0 && !f.rec.Literal { // nobody wrote it since the start
 		f.damaged = errUnrecorded
-		f.c.report(slog.LevelError, "damaged file", "path", f.node.Path(), "reason", f.damaged)
+		f.c.report(slog.LevelError, "damaged file", "path", f.Path(), "reason", f.damaged)
 	} else if p.literal != f.rec.Literal {
 		rec := f.rec
 		rec.Literal = p.literal

@@ -38,9 +38,6 @@ func (f *File) DirtyLocked() bool { return f.dirty }
 // HydratingLocked reports whether the bytes are being written from the manifest.
 func (f *File) HydratingLocked() bool { return f.hydrating }
 
-// UsersLocked is how many handles and readers of this process there are.
-func (f *File) UsersLocked() int { return f.users() }
-
 // OpenLocked reports whether a program has the file open.
 func (f *File) OpenLocked() bool { return f.pass+f.cached+f.direct > 0 }
 
@@ -127,14 +124,14 @@ func (f *File) ViewSizeLocked() int64 {
 	return f.viewSize
 }
 
-// TouchedLocked is touch after something that succeeded. f.mu is held.
+// TouchedLocked is touch after something that succeeded.
 func (f *File) TouchedLocked() {
 	if err := f.touch(); err != nil {
 		f.c.report(slog.LevelWarn, "the change time of a file was not kept", "path", f.node.Path(), "reason", err)
 	}
 }
 
-// HeaderLocked reads the header of a hollow file. f.mu is held.
+// HeaderLocked reads the header of a hollow file.
 func (f *File) HeaderLocked() (tree.Header, error) {
 	raw, err := f.OpenQuietly()
 	if err != nil {

@@ -54,7 +54,7 @@ func (f *File) beginSum() (raw *os.File, gen uint64, before unix.Stat_t, err err
 	if err = f.LoadLocked(); err == nil && !f.rec.Packed() {
 		err = f.VetLocked()
 	}
-	if err != nil || f.rec.Packed() || f.rec.Emptying || f.damaged != nil || f.dirty || f.writers > 0 || f.node.Dead() || f.c.readOnly {
+	if err != nil || f.rec.Packed() || f.rec.Emptying || f.damaged != nil || f.dirty || f.writers > 0 || f.Dead() || f.c.readOnly {
 		return nil, 0, before, err
 	}
 	if err := f.node.Stat(&before); err != nil {
@@ -75,7 +75,7 @@ func (f *File) endSum(gen uint64, h cas.Hash, before, st unix.Stat_t) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var now unix.Stat_t
-	if f.gen != gen || f.dirty || f.writers > 0 || f.rec.Packed() || f.node.Dead() {
+	if f.gen != gen || f.dirty || f.writers > 0 || f.rec.Packed() || f.Dead() {
 		return nil
 	}
 	if err := f.node.Stat(&now); err != nil {
@@ -89,7 +89,7 @@ func (f *File) endSum(gen uint64, h cas.Hash, before, st unix.Stat_t) error {
 	held := SumHolds(&rec, &now)
 	if held && rec.Sum != h {
 		f.c.report(slog.LevelWarn, "a file is not what it was before the host went down: what was written and not synced was lost, or its bytes are damaged",
-			"path", f.node.Path())
+			"path", f.Path())
 	}
 	if !held { // else the inode's change time is that of the old record
 		rec.Ctime, _ = tree.Nanoseconds(before.Ctim)

@@ -32,7 +32,7 @@ func (f *File) DisbelieveLocked() error {
 	}
 	m, err := f.c.asm.Manifest(f.rec.Manifest)
 	if err != nil { // what lies in place may be all there is, for a repair to move aside
-		f.c.report(slog.LevelError, "the manifest of a packed file cannot be read; its bytes stay in place and are not believed", "path", f.node.Path(), "reason", err)
+		f.c.report(slog.LevelError, "the manifest of a packed file cannot be read; its bytes stay in place and are not believed", "path", f.Path(), "reason", err)
 		return nil
 	}
 	size := st.Size()
@@ -46,7 +46,7 @@ func (f *File) DisbelieveLocked() error {
 	return nil
 }
 
-// HeadedLocked reports whether a hollow file of this size has the header that says so. f.mu is held.
+// HeadedLocked reports whether a hollow file of this size has the header that says so.
 func (f *File) HeadedLocked(size int64) bool {
 	raw, err := f.OpenQuietly()
 	if err != nil {
@@ -82,7 +82,7 @@ func (f *File) finishEmptying() error {
 }
 
 // UnpackLocked makes a file plain: afterwards the bytes in place are the file, and it has no manifest. With empty set, it is
-// empty. f.mu is held; it is given up while the file is filled in.
+// empty. f.mu is held; it is released while the file is hydrated.
 func (f *File) UnpackLocked(empty bool) error {
 	for f.hydrating {
 		f.cond.Wait()
@@ -127,7 +127,7 @@ func (f *File) UnpackLocked(empty bool) error {
 	if err := f.WriteRecordLocked(tree.Record{ViewHidden: f.rec.ViewHidden, Literal: literal}); err != nil {
 		return err
 	}
-	if err := f.unpacked(); err != nil || f.node.Dead() {
+	if err := f.unpacked(); err != nil || f.Dead() {
 		return err
 	}
 	if err := f.c.Step("unpack: sync record"); err != nil {
@@ -164,7 +164,7 @@ func (f *File) makeWhole(own *os.File) error {
 	if err := f.c.Step("unpack: sync"); err != nil {
 		return err
 	}
-	if f.node.Dead() {
+	if f.Dead() {
 		return nil
 	}
 	return own.Sync()

@@ -10,10 +10,10 @@ import (
 )
 
 const (
-	// readsStill is for how long nobody read packed files before one is filled in: a loader opens a file twice before it reads it, and
+	// readsStill is for how long nobody read packed files before one is hydrated: a loader opens a file twice before it reads it, and
 	// the next shard when it has read one, and what is decoded beside it is decoded twice.
 	readsStill = 500 * time.Millisecond
-	// maxHydrateWait is after how long a file is filled in though packed files are read all the time.
+	// maxHydrateWait is after how long a file is hydrated though packed files are read all the time.
 	maxHydrateWait = time.Minute
 	maxWaiting     = 256 // files
 )
@@ -32,17 +32,18 @@ type Hydrator struct {
 
 	mu    sync.Mutex
 	queue []toHydrate
-	in    map[*content.File]bool // those that wait, and the one that is being filled in
+	in    map[*content.File]bool // those that wait, and the one that is being hydrated
 	reads int64                  // how often packed files were read when that was looked at
 	since time.Time              // when that had changed, or a file proved hot
 }
 
-// toHydrate is a file that proved hot, with a reference to its node.
+// toHydrate is a file that proved hot, pinned.
 type toHydrate struct {
 	file  *content.File
 	since time.Time
 }
 
+// NewHydrator makes the queue; Start has it worked off.
 func NewHydrator(o Options) *Hydrator {
 	still := o.Still
 	if still == 0 {
@@ -51,6 +52,7 @@ func NewHydrator(o Options) *Hydrator {
 	return &Hydrator{max: o.Max, now: o.Now, report: o.Report, count: o.Count, still: still, after: time.After, in: map[*content.File]bool{}, kick: make(chan struct{}, 1), quit: make(chan struct{})}
 }
 
+// Start hydrates in the background, until Stop.
 func (h *Hydrator) Start() {
 	h.end.Add(1)
 	go func() {
@@ -72,7 +74,7 @@ func (h *Hydrator) Start() {
 	}()
 }
 
-// Stop gives up what waits.
+// Stop ends what Start began, and abandons the files that wait.
 func (h *Hydrator) Stop() {
 	close(h.quit)
 	h.end.Wait()
@@ -81,7 +83,7 @@ func (h *Hydrator) Stop() {
 	}
 }
 
-// wait returns when a file is to be filled in; false: it is the end.
+// wait returns when a file is to be hydrated; false: it is the end.
 func (h *Hydrator) wait() bool {
 	for {
 		var again <-chan time.Time

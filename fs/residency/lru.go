@@ -23,7 +23,7 @@ import (
 // diskWatch is how often the free space is looked at while there is something to evict.
 const diskWatch = time.Second
 
-// LRU bounds the bytes in place of packed files, which are a cache: the least recently opened goes first.
+// LRU bounds the resident bytes of packed files, which are a cache: the least recently opened goes first.
 type LRU struct {
 	max    int64 // bytes
 	now    func() time.Time
@@ -32,8 +32,8 @@ type LRU struct {
 	short  func() bool // the disk is nearly full
 
 	mu     sync.Mutex
-	lru    *list.List // of *hotEntry, least recently used first
-	of     map[*content.File]*hotEntry
+	lru    *list.List // of *entry, least recently used first
+	of     map[*content.File]*entry
 	bytes  int64
 	wanted bool // some entry is
 
@@ -44,8 +44,8 @@ type LRU struct {
 	end  sync.WaitGroup
 }
 
-// hotEntry holds a reference to its node.
-type hotEntry struct {
+// entry pins its file.
+type entry struct {
 	file   *content.File
 	size   int64
 	elem   *list.Element
@@ -61,7 +61,7 @@ type failure struct {
 	retry    time.Time // not before
 }
 
-// ResidencyOptions are what the cache of resident bytes and the hydrator need.
+// Options are what the cache of resident bytes and the hydrator need.
 type Options struct {
 	Max    int64         // bytes of packed files that may be resident
 	Still  time.Duration // for how long nobody read packed files before one is hydrated; 0: a default; negative: it is not waited for
@@ -71,10 +71,15 @@ type Options struct {
 	Short  func() bool // the disk is nearly full: whatever can be evicted is
 }
 
+// NewLRU makes the bound; Start has it kept.
 func NewLRU(o Options) *LRU {
-	return &LRU{max: o.Max, now: o.Now, report: o.Report, count: o.Count, short: o.Short, lru: list.New(), of: map[*content.File]*hotEntry{}, kick: make(chan struct{}, 1), quit: make(chan struct{})}
+	return &LRU{
+		max: o.Max, now: o.Now, report: o.Report, count: o.Count, short: o.Short,
+		lru: list.New(), of: map[*content.File]*entry{}, kick: make(chan struct{}, 1), quit: make(chan struct{}),
+	}
 }
 
+// Start keeps the bound in the background, until Stop.
 func (l *LRU) Start() {
 	l.end.Add(1)
 	go func() {
@@ -94,18 +99,19 @@ func (l *LRU) Start() {
 	}()
 }
 
+// Stop ends what Start began.
 func (l *LRU) Stop() {
 	close(l.quit)
 	l.end.Wait()
 }
 
-// Add counts the bytes put in place of a packed file in, as the most recently used.
+// Add counts the resident bytes of a packed file in, as the most recently used.
 func (l *LRU) Add(f *content.File, size int64) {
 	l.Grew.Store(true)
 	l.Found(f, size)
 }
 
-// Found is add of bytes that an earlier process put in place.
+// Found is Add of bytes that an earlier process put in place.
 func (l *LRU) Found(f *content.File, size int64) {
 	l.mu.Lock()
 	if e := l.of[f]; e != nil {
@@ -114,7 +120,7 @@ func (l *LRU) Found(f *content.File, size int64) {
 		l.lru.MoveToBack(e.elem)
 	} else {
 		f.Pin()
-		e = &hotEntry{file: f, size: size}
+		e = &entry{file: f, size: size}
 		e.elem = l.lru.PushBack(e)
 		l.of[f] = e
 		l.bytes += size
@@ -123,6 +129,7 @@ func (l *LRU) Found(f *content.File, size int64) {
 	l.Wake()
 }
 
+// Wake has the bound looked at now.
 func (l *LRU) Wake() {
 	select {
 	case l.kick <- struct{}{}:
@@ -214,7 +221,7 @@ func (l *LRU) Shrink() {
 	}
 }
 
-// failed notes that the bytes of a file cannot be given up, and puts the next attempt off.
+// failed notes that the bytes of a file cannot be evicted, and puts the next attempt off.
 func (l *LRU) failed(f *content.File, err error) {
 	l.count.EvictErrs.Add(1)
 	l.report(slog.LevelWarn, "eviction failed; it is tried again", "path", f.Path(), "reason", err)
@@ -232,20 +239,19 @@ func (l *LRU) failed(f *content.File, err error) {
 	e.failed.attempts++
 }
 
-// candidates are files, oldest first, if the bound does not hold or all is set, else those that are wanted; each with a
-// reference to its node.
-func (l *LRU) candidates(all bool) []hotEntry {
+// candidates are files, oldest first, if the bound does not hold or all is set, else those that are wanted; each pinned.
+func (l *LRU) candidates(all bool) []entry {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	all = all || l.bytes > l.max
 	if !all && !l.wanted {
 		return nil
 	}
-	var out []hotEntry
+	var out []entry
 	l.wanted = false
 	now := l.now()
 	for e := l.lru.Front(); e != nil; e = e.Next() {
-		h := e.Value.(*hotEntry)
+		h := e.Value.(*entry)
 		l.wanted = l.wanted || h.wanted
 		if (all || h.wanted) && !(h.failed != nil && now.Before(h.failed.retry)) {
 			h.file.Pin()
@@ -270,7 +276,7 @@ func (l *LRU) Failures(f func(file *content.File, err error, since time.Time, at
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for e := l.lru.Front(); e != nil; e = e.Next() {
-		if h := e.Value.(*hotEntry); h.failed != nil {
+		if h := e.Value.(*entry); h.failed != nil {
 			f(h.file, h.failed.err, h.failed.since, h.failed.attempts)
 		}
 	}

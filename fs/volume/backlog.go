@@ -11,7 +11,7 @@ import (
 	"ckptfs/fs/content"
 )
 
-// backlog is what waits to be packed or is being packed, and the bound on it. Whoever closes a file that it has written
+// backlog is what waits to be packed or is being packed, and the bound on it. A program that closes a file that it has written
 // waits until the bound holds, so that writers do not fill the disk faster than packing makes it smaller.
 //
 // Nobody waits for what makes no progress: a file that failed or is mapped for writing is put off and is not in here,

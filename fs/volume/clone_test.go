@@ -73,7 +73,6 @@ func TestCloneOfAPackedFile(t *testing.T) {
 	}
 }
 
-// What is done to the target while its writer has it open finds the bytes there.
 // A copy by manifest is a record that no program has synced: the next sync makes it durable, as it does that of a file it packs.
 func TestCloneIsSynced(t *testing.T) {
 	r := newRig(t)
@@ -102,6 +101,7 @@ func TestCloneIsSynced(t *testing.T) {
 	r.same("to", data)
 }
 
+// What is done to the target while its writer has it open finds the bytes there.
 func TestCloneIsWrittenOn(t *testing.T) {
 	data := random(1<<20+5, 1)
 	for name, c := range map[string]struct {

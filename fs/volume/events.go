@@ -30,7 +30,7 @@ func (e events) Packed(f *content.File) {
 }
 
 func (e events) Unpacked(f *content.File, before cas.Hash) {
-	e.v.bases.NotePath(f.Node().Path(), before)
+	e.v.bases.NotePath(f.Path(), before)
 }
 
 func (e events) Resident(f *content.File, bytes int64) {

@@ -88,7 +88,14 @@ type queueOptions struct {
 
 func newPacker(o queueOptions) *packer {
 	p := &packer{
-		queueOptions: o, backlog: newBacklog(o.MaxUnpacked), waits: map[*content.File]bool{}, busy: map[*content.File]bool{}, ahead: map[*content.File]runs.Position{}, delayed: map[*content.File]*delay{}, plain: map[*content.File]bool{}}
+		queueOptions: o,
+		backlog:      newBacklog(o.MaxUnpacked),
+		waits:        map[*content.File]bool{},
+		busy:         map[*content.File]bool{},
+		ahead:        map[*content.File]runs.Position{},
+		delayed:      map[*content.File]*delay{},
+		plain:        map[*content.File]bool{},
+	}
 	p.cond.L = &p.mu
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	return p
@@ -101,7 +108,7 @@ func (p *packer) start() {
 	}
 }
 
-// stop ends the packing after the files that are at it are given up or done. What waits stays resident.
+// stop ends the packing after the files that are being packed are abandoned or done. Those in the queue stay plain.
 func (p *packer) stop() {
 	p.cancel()
 	p.mu.Lock()
@@ -153,20 +160,24 @@ func (p *packer) pending() map[*content.File]waiting {
 
 // add queues a file. f.mu is held.
 func (p *packer) add(f *content.File) {
-	if !f.DirtyLocked() {
+	if !f.DirtyLocked() || p.has(f) { // p.waits gains files under their mu only
 		return
 	}
 	size := f.UnpackedLocked()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.waits[f] {
-		return
-	}
 	p.waits[f] = true
 	f.Pin()
 	p.backlog.add(f, size, p.Now())
 	p.queue = append(p.queue, f)
 	p.changed()
+}
+
+// has reports whether a file has its turn still before it.
+func (p *packer) has(f *content.File) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.waits[f]
 }
 
 // taken notes that the packing of a file begins: what is written from now on wants another turn.
@@ -347,14 +358,14 @@ func (p *packer) retry(f *content.File) {
 // retryAll queues everything that was put off, now.
 func (p *packer) retryAll() {
 	p.mu.Lock()
-	nodes := make([]*content.File, 0, len(p.delayed))
+	files := make([]*content.File, 0, len(p.delayed))
 	for f, d := range p.delayed {
 		if d.timer.Stop() {
-			nodes = append(nodes, f)
+			files = append(files, f)
 		}
 	}
 	p.mu.Unlock()
-	for _, f := range nodes {
+	for _, f := range files {
 		p.retry(f)
 	}
 }

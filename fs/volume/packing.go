@@ -32,10 +32,8 @@ func (p *packer) packGroup(ctx context.Context, group []*content.File) {
 	defer b.Release()
 	for _, f := range group {
 		j, err := p.packFile(ctx, b, f)
-		if err != nil {
-			if j.p.Overtaken() {
-				err, j.res = nil, nil // its last close has queued it again, or will
-			}
+		if err != nil && j.p.Overtaken() {
+			err, j.res = nil, nil // its last close has queued it again, or will
 		}
 		if err != nil || j.res == nil {
 			p.packed(f, 0, err)

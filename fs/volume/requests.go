@@ -156,7 +156,8 @@ func (v *Volume) walkFiles(ctx context.Context, path string, f func(path string,
 	return v.walk(ctx, path, func(p string, n *Node) error { return f(p, n.file) })
 }
 
-// Evict drops the local copy of the packed files at or below path. Of those in use it says so, and does it once they are not.
+// Evict drops the local copy of the packed files at or below path. Of those in use it says so, and does it once
+// they are not.
 func (v *Volume) Evict(ctx context.Context, path string, report func(control.Progress)) (*control.Moved, error) {
 	if v.readOnly {
 		return nil, &fs.PathError{Op: "evict", Path: path, Err: unix.EROFS}
@@ -176,9 +177,12 @@ var _ control.Volume = (*Volume)(nil)
 
 // atRest is what work on files that were left alone for so long needs.
 func (v *Volume) atRest(after time.Duration) idle.Options {
-	return idle.Options{After: after, Ready: v.surveyed, Report: v.report, Walk: func(ctx context.Context, f func(*content.File) error) error {
-		return v.walkFiles(ctx, "", func(_ string, file *content.File) error { return f(file) })
-	}}
+	return idle.Options{
+		After: after, Ready: v.surveyed, Report: v.report,
+		Walk: func(ctx context.Context, f func(*content.File) error) error {
+			return v.walk(ctx, "", func(_ string, n *Node) error { return f(n.file) })
+		},
+	}
 }
 
 // stored is told of a file that was packed.

@@ -53,7 +53,7 @@ func (r *reserve) room(n int64) error {
 		r.dir, humanize.IBytes(uint64(free)), humanize.IBytes(uint64(reserve)), unix.ENOSPC)
 }
 
-// makeRoom is Options.MakeRoom of the store: it gives the reserve up when less is free than that is.
+// makeRoom is Options.MakeRoom of the store: it removes the reserve file when less is free than that is.
 func (r *reserve) makeRoom() bool {
 	gave, err := tree.FreeReserve(r.dir)
 	if err != nil {
@@ -66,7 +66,7 @@ func (r *reserve) makeRoom() bool {
 	return gave
 }
 
-// retake takes back what was given up to a start or a sweep.
+// retake makes the file again that was removed for a start or a sweep.
 func (r *reserve) retake() {
 	if r.lent.Swap(false) {
 		tree.RetakeReserve(r.dir)

@@ -72,7 +72,7 @@ func (v *Volume) awaitReleases(ctx context.Context) {
 	})
 }
 
-// failures lists the files that could not be packed, or whose bytes in place could not be given up, by path.
+// failures lists the files that could not be packed, or evicted, by path.
 func (v *Volume) failures() []control.Failure {
 	type failed struct {
 		f *content.File
