@@ -26,16 +26,7 @@ func (v *Volume) statLocked(n *Node) (tree.Attr, error) {
 			return tree.Attr{}, err
 		}
 	}
-	v.names.ns.RLock()
-	p, err := n.locate()
-	if err != nil {
-		v.names.ns.RUnlock()
-		return tree.Attr{}, err
-	}
-	err = p.stat(&st)
-	v.names.release(p)
-	v.names.ns.RUnlock()
-	if err != nil {
+	if err := n.Stat(&st); err != nil {
 		return tree.Attr{}, err
 	}
 	a := tree.AttrOf(&st)

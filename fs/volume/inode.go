@@ -8,63 +8,54 @@ import (
 	"ckptfs/fs/tree"
 )
 
-// ReadRecord reads the inode's record; tree.ErrNoRecord when it has none.
-func (n *Node) ReadRecord() (tree.Record, error) {
+// atPlace calls do with the node's place, while names are held.
+func (n *Node) atPlace(do func(p place) error) error {
 	n.ns.ns.RLock()
 	defer n.ns.ns.RUnlock()
 	p, err := n.locate()
 	if err != nil {
-		return tree.Record{}, err
+		return err
 	}
 	defer n.ns.release(p)
-	return tree.ReadRecord(p.path())
+	return do(p)
+}
+
+// ReadRecord reads the inode's record; tree.ErrNoRecord when it has none.
+func (n *Node) ReadRecord() (rec tree.Record, err error) {
+	err = n.atPlace(func(p place) (err error) {
+		rec, err = tree.ReadRecord(p.path())
+		return err
+	})
+	return rec, err
 }
 
 // WriteRecord stores a record in the inode.
 func (n *Node) WriteRecord(rec *tree.Record) error {
-	n.ns.ns.RLock()
-	defer n.ns.ns.RUnlock()
-	p, err := n.locate()
-	if err != nil {
-		return err
-	}
-	defer n.ns.release(p)
-	return tree.WriteRecord(p.path(), rec)
+	return n.atPlace(func(p place) error { return tree.WriteRecord(p.path(), rec) })
 }
 
-// Open opens the file's inode. A daemon without privileges opens one too whose mode denies its owner. f.mu is held:
-// with a lease taken under it the open would wait, with ns held.
-func (n *Node) Open(flags int) (*os.File, error) {
-	n.ns.ns.RLock()
-	defer n.ns.ns.RUnlock()
-	p, err := n.locate()
-	if err != nil {
-		return nil, err
-	}
-	defer n.ns.release(p)
-	fd, err := p.open(flags)
-	if err == unix.EACCES && !n.ns.privileged {
-		err = tree.WithOwnerBits(p.path(), func() (err error) {
-			fd, err = p.open(flags)
-			return err
-		})
-	}
-	if err != nil {
-		return nil, err
-	}
-	return os.NewFile(uintptr(fd), p.name), nil
+// Open opens the inode. A daemon without privileges opens one too whose mode denies its owner. A file's mu is
+// held: with a lease taken under it the open would wait, with names held.
+func (n *Node) Open(flags int) (f *os.File, err error) {
+	err = n.atPlace(func(p place) error {
+		fd, err := p.open(flags)
+		if err == unix.EACCES && !n.ns.privileged {
+			err = tree.WithOwnerBits(p.path(), func() (err error) {
+				fd, err = p.open(flags)
+				return err
+			})
+		}
+		if err == nil {
+			f = os.NewFile(uintptr(fd), p.name)
+		}
+		return err
+	})
+	return f, err
 }
 
 // Stat describes the inode itself.
 func (n *Node) Stat(st *unix.Stat_t) error {
-	n.ns.ns.RLock()
-	defer n.ns.ns.RUnlock()
-	p, err := n.locate()
-	if err != nil {
-		return err
-	}
-	defer n.ns.release(p)
-	return p.stat(st)
+	return n.atPlace(func(p place) error { return p.stat(st) })
 }
 
 // Dead reports whether no name leads to the node.
@@ -74,15 +65,12 @@ func (n *Node) Dead() bool {
 	return n.dead
 }
 
-// SetHost does what setInode says to the host's inode.
+// SetHost changes the inode's mode, owner and times as s says.
 func (n *Node) SetHost(s *tree.SetAttr) error {
-	n.ns.ns.RLock()
-	defer n.ns.ns.RUnlock()
-	p, err := n.locate()
-	if err != nil {
-		return err
-	}
-	defer n.ns.release(p)
+	return n.atPlace(func(p place) error { return n.setAt(p, s) })
+}
+
+func (n *Node) setAt(p place, s *tree.SetAttr) error {
 	path := p.path()
 	if s.UID != nil || s.GID != nil || s.Nothing() {
 		uid, gid := -1, -1

@@ -399,20 +399,15 @@ func (v *Volume) Readlink(n *Node) (string, error) {
 	if n.synth != nil {
 		return n.synth.Readlink()
 	}
-	v.names.ns.RLock()
-	defer v.names.ns.RUnlock()
-	p, err := n.locate()
-	if err != nil {
-		return "", err
-	}
-	defer v.names.release(p)
 	buf := make([]byte, unix.PathMax)
-	name := p.name
-	if p.magic {
-		name = "" // an O_PATH descriptor of the link itself
-		k, err := unix.Readlinkat(n.keep, name, buf)
-		return string(buf[:max(k, 0)]), err
-	}
-	k, err := unix.Readlinkat(p.dirfd, name, buf)
+	var k int
+	err := n.atPlace(func(p place) (err error) {
+		if p.magic { // n.keep is an O_PATH descriptor of the link itself
+			k, err = unix.Readlinkat(n.keep, "", buf)
+		} else {
+			k, err = unix.Readlinkat(p.dirfd, p.name, buf)
+		}
+		return err
+	})
 	return string(buf[:max(k, 0)]), err
 }

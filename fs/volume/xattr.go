@@ -202,14 +202,7 @@ func (v *Volume) changeXattr(n *Node, f func(path string, follow bool) error) er
 
 // onInode calls f with a path to the node's inode, and whether the path is a link that f has to follow.
 func (n *Node) onInode(f func(path string, follow bool) error) error {
-	n.ns.ns.RLock()
-	defer n.ns.ns.RUnlock()
-	p, err := n.locate()
-	if err != nil {
-		return err
-	}
-	defer n.ns.release(p)
-	return f(p.path(), p.magic)
+	return n.atPlace(func(p place) error { return f(p.path(), p.magic) })
 }
 
 // indexBeside reports whether there is an index of several files in the folder of one.
