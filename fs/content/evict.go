@@ -38,7 +38,7 @@ func (f *File) Evict() (skip string, err error) {
 	case f.hydrating:
 		return skipBusy, nil
 	}
-	if f.UsersLocked() > 0 { // they will go on by the manifest
+	if f.users() > 0 { // they will go on by the manifest
 		if _, err := f.c.Complete(f.rec.Manifest); err != nil {
 			return f.keep(err)
 		}
@@ -77,7 +77,7 @@ func (f *File) evictAlone() (size int64, skip string, lost, err error) {
 		// Somebody maps it. Readers here go on by the manifest, until the next open.
 		return 0, SkipInUse, nil, nil
 	}
-	if f.UsersLocked() == 0 { // else that was looked at
+	if f.users() == 0 { // else that was looked at
 		if _, lost := f.c.Complete(f.rec.Manifest); lost != nil {
 			return 0, "", lost, nil
 		}
@@ -103,7 +103,7 @@ func (f *File) keep(lost error) (skip string, err error) {
 	if err := f.UnpackLocked(false); err != nil {
 		return "", fmt.Errorf("%w; its bytes in place could not be made the file again: %w", lost, err)
 	}
-	if f.UsersLocked() > 0 {
+	if f.users() > 0 {
 		if err := f.openRaw(false); err != nil {
 			return "", err
 		}

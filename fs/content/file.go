@@ -23,7 +23,7 @@ import (
 //
 //	writers > 0        implies !rec.Packed(), but for the target of a copy, whose writers are all served: see beginWrite
 //	pass > 0           implies cached == 0 and direct == 0, and backing is registered
-//	raw != nil         implies !rec.Hollow and UsersLocked() > 0
+//	raw != nil         implies !rec.Hollow and users() > 0
 //	rw                 implies raw != nil
 //	moved              if the inode's times were ever not those that programs see
 type File struct {
@@ -82,7 +82,7 @@ func NewFile(c *Files, n Inode) *File {
 }
 
 // UsersLocked is how many handles and readers of this process there are.
-func (f *File) UsersLocked() int { return f.pass + f.cached + f.direct + f.inside }
+func (f *File) users() int { return f.pass + f.cached + f.direct + f.inside }
 
 // LoadLocked reads the file's record once.
 func (f *File) LoadLocked() error {
@@ -247,7 +247,7 @@ func (f *File) OpenSourceLocked() error {
 
 // CloseSourcesLocked ends what OpenSourceLocked began once nobody reads.
 func (f *File) CloseSourcesLocked() {
-	if f.UsersLocked() == 0 {
+	if f.users() == 0 {
 		f.CloseAll()
 	}
 }

@@ -237,7 +237,7 @@ func (h *Handle) Release() {
 	}
 	f.closed(h)
 	f.CloseSourcesLocked()
-	if f.UsersLocked() == 0 {
+	if f.users() == 0 {
 		f.c.events.Idle(f)
 	}
 	f.mu.Unlock()
@@ -267,7 +267,7 @@ func (f *File) writersGone() {
 	if !f.settleSmall() {
 		f.c.events.Dirty(f)
 	}
-	if f.rw && f.UsersLocked() > 0 { // who reads on must not look like a writer
+	if f.rw && f.users() > 0 { // who reads on must not look like a writer
 		if raw, err := f.node.Open(unix.O_RDONLY); err == nil {
 			f.setRaw(raw, false)
 		}

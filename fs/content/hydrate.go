@@ -63,7 +63,7 @@ func (f *File) hydrateLocked() error {
 		f.c.Count.HydratedFiles.Add(1)
 		f.c.Count.HydratedBytes.Add(size)
 	}
-	if f.UsersLocked() > 0 {
+	if f.users() > 0 {
 		return f.openRaw(false)
 	}
 	return nil

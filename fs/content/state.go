@@ -20,26 +20,32 @@ func (f *File) Unlock() { f.mu.Unlock() }
 // Node is the inode that the file is the bytes of.
 func (f *File) Node() Inode { return f.node }
 
-// RecordLocked is the file's record, once it was loaded.
-func (f *File) RecordLocked() tree.Record { return f.rec }
+// State is what a File knows of itself at one moment.
+type State struct {
+	Record    tree.Record // once LoadLocked has read it
+	Damage    error       // why the file cannot be opened, or nil
+	Moved     bool        // a transition was made: what was seen of the inode before the lock may be old
+	Gen       uint64      // grows with everything that may change the bytes
+	Dirty     bool        // changed since it was packed or found to stay as it is
+	Writers   int         // handles that may write
+	Open      bool        // a program has it open
+	InUse     bool        // a program or a reader of this process has it open
+	Hydrating bool        // the local copy is being written from the manifest
+}
 
-// GenLocked counts everything that may change the bytes.
-func (f *File) GenLocked() uint64 { return f.gen }
+// StateLocked is the file's state, for as long as mu is held.
+func (f *File) StateLocked() State {
+	return State{
+		Record: f.rec, Damage: f.damaged, Moved: f.moved, Gen: f.gen, Dirty: f.dirty, Writers: f.writers,
+		Open: f.pass+f.cached+f.direct > 0, InUse: f.users() > 0, Hydrating: f.hydrating,
+	}
+}
 
-// DamageLocked is why the file cannot be opened, or nil.
-func (f *File) DamageLocked() error { return f.damaged }
+// Packed reports whether the file has a manifest.
+func (s State) Packed() bool { return s.Record.Packed() }
 
-// WritersLocked is how many handles may write.
-func (f *File) WritersLocked() int { return f.writers }
-
-// DirtyLocked reports whether the file changed since it was packed or found to stay as it is.
-func (f *File) DirtyLocked() bool { return f.dirty }
-
-// HydratingLocked reports whether the bytes are being written from the manifest.
-func (f *File) HydratingLocked() bool { return f.hydrating }
-
-// OpenLocked reports whether a program has the file open.
-func (f *File) OpenLocked() bool { return f.pass+f.cached+f.direct > 0 }
+// Resident reports whether the file has a manifest and a local copy of its bytes, as far as its record says.
+func (s State) Resident() bool { return s.Record.Packed() && !s.Record.Hollow }
 
 // SetDirtyLocked has the file packed: nobody knows whether it is.
 func (f *File) SetDirtyLocked() { f.dirty = true }
@@ -73,12 +79,6 @@ func (f *File) AwaitRelease(ctx context.Context) {
 		f.cond.Wait()
 	}
 }
-
-// PackedLocked reports whether the file has a manifest.
-func (f *File) PackedLocked() bool { return f.rec.Packed() }
-
-// MovedLocked reports whether a transition was made of the file: what was seen of its inode before the lock may be old.
-func (f *File) MovedLocked() bool { return f.moved }
 
 // PackedSizeLocked is the length that the manifest says of a packed file that is open; 0 for others.
 func (f *File) PackedSizeLocked() int64 {

@@ -44,14 +44,15 @@ const closeGrace = 500 * time.Millisecond
 func isOpen(f *content.File) bool {
 	f.Lock()
 	defer f.Unlock()
-	return f.UsersLocked() > 0
+	return f.StateLocked().InUse
 }
 
 // settledPlain reports whether a file is one of those that are not to be packed.
 func settledPlain(f *content.File) bool {
 	f.Lock()
 	defer f.Unlock()
-	return !f.DirtyLocked() && f.WritersLocked() == 0
+	is := f.StateLocked()
+	return !is.Dirty && is.Writers == 0
 }
 
 // Hydrate hydrates the packed files at or below path.

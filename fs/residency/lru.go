@@ -179,7 +179,7 @@ func (l *LRU) room() int64 {
 func (l *LRU) Want(f *content.File) {
 	f.Lock()
 	defer f.Unlock()
-	if !f.PackedLocked() || f.RecordLocked().Hollow || f.Dead() {
+	if !f.StateLocked().Resident() || f.Dead() {
 		return
 	}
 	if !l.Knows(f) { // the survey has not come to it

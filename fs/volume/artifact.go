@@ -73,7 +73,10 @@ func (i identified) State() (artifacts.State, error) {
 func (i identified) stateLocked() (artifacts.State, error) {
 	f := i.f
 	err := f.LoadLocked()
-	return artifacts.State{Gen: f.GenLocked(), Manifest: f.RecordLocked().Manifest, Written: f.WritersLocked() > 0, Damaged: f.DamageLocked(), Gone: i.f.Dead()}, err
+	st := f.StateLocked()
+	return artifacts.State{
+		Gen: st.Gen, Manifest: st.Record.Manifest, Written: st.Writers > 0, Damaged: st.Damage, Gone: f.Dead(),
+	}, err
 }
 
 func (i identified) Use(fits func(*formats.Layout) error) (*formats.Layout, artifacts.State, error) {
@@ -84,7 +87,7 @@ func (i identified) Use(fits func(*formats.Layout) error) (*formats.Layout, arti
 	if err == nil {
 		err = fits(l)
 	}
-	if err == nil && (f.WritersLocked() > 0 || f.MappedLocked()) {
+	if err == nil && (f.StateLocked().Writers > 0 || f.MappedLocked()) {
 		err = artifacts.ErrBeingWritten
 	}
 	if err == nil {
@@ -159,7 +162,7 @@ func (v *Volume) manifestOf(n *Node) cas.Hash {
 	if n.file.LoadLocked() != nil {
 		return cas.Hash{}
 	}
-	return n.file.RecordLocked().Manifest
+	return n.file.StateLocked().Record.Manifest
 }
 
 // identifier computes artifact ids of packed files that were left alone. What is not in the index the survey of the start
@@ -190,7 +193,7 @@ func newIdentifier(v *Volume, after time.Duration) *identifier {
 
 // found is add of a file that the survey looks at, unless what there is to know is known. f.mu is held.
 func (i *identifier) found(f *content.File) {
-	if i.After >= 0 && i.v.artifacts.Wants(f.RecordLocked().Manifest) {
+	if i.After >= 0 && i.v.artifacts.Wants(f.StateLocked().Record.Manifest) {
 		i.Add(f)
 	}
 }

@@ -123,12 +123,13 @@ func (c *check) file(p string, n *Node) bool {
 	}
 	f.Lock()
 	defer f.Unlock()
-	err := n.file.LoadLocked()
-	if err == nil && !f.PackedLocked() {
-		err = n.file.VetLocked()
+	err := f.LoadLocked()
+	if err == nil && !f.StateLocked().Packed() {
+		err = f.VetLocked()
 	}
+	is := f.StateLocked()
 	if err == nil {
-		err = f.DamageLocked()
+		err = is.Damage
 	}
 	var st unix.Stat_t
 	if err == nil {
@@ -143,27 +144,26 @@ func (c *check) file(p string, n *Node) bool {
 	case err != nil:
 		tell("tree", err)
 		return false
-	case !f.PackedLocked():
+	case !is.Packed():
 		c.out.PlainFiles++
-		return c.o.ReadData && f.RecordLocked().Summed
+		return c.o.ReadData && is.Record.Summed
 	}
 	c.out.Packed++
-	m, err := c.manifest(f.RecordLocked().Manifest)
+	m, err := c.manifest(is.Record.Manifest)
 	if err != nil {
-		tell(c.repairOf(f.RecordLocked().Manifest), err)
+		tell(c.repairOf(is.Record.Manifest), err)
 		return false
 	}
 	if st.Size != m.Size {
 		tell("tree", fmt.Errorf("it has %d bytes, and its manifest says %d", st.Size, m.Size))
 	}
-	if f.RecordLocked().Hollow && !f.HydratingLocked() {
-		rec := f.RecordLocked()
-		if err := c.header(n, &rec, st.Size); err != nil {
+	if is.Record.Hollow && !is.Hydrating {
+		if err := c.header(n, &is.Record, st.Size); err != nil {
 			tell("tree", err)
 		}
 	}
 	c.extents(p, m)
-	return c.o.ReadData && !f.RecordLocked().Hollow && !f.HydratingLocked()
+	return c.o.ReadData && !is.Record.Hollow && !is.Hydrating
 }
 
 // header looks whether a hollow file would be recognised without its record. The bytes of a file that could not be given

@@ -26,14 +26,14 @@ const repairEvict = "evict"
 func (c *check) inPlace(ctx context.Context, p string, n *Node) error {
 	v, f := c.v, n.file
 	f.Lock()
-	rec, gen := f.RecordLocked(), f.GenLocked()
-	if rec.Summed {
+	was := f.StateLocked()
+	if was.Record.Summed {
 		f.Unlock()
 		return c.plain(ctx, p, n)
 	}
 	var raw *os.File
 	var err error
-	if rec.Packed() && !rec.Hollow && !f.HydratingLocked() {
+	if was.Resident() && !was.Hydrating {
 		raw, err = n.file.OpenQuietly()
 	}
 	f.Unlock()
@@ -41,7 +41,7 @@ func (c *check) inPlace(ctx context.Context, p string, n *Node) error {
 		return nil // the file was looked at just now
 	}
 	defer raw.Close()
-	m, err := v.asm.Manifest(rec.Manifest)
+	m, err := v.asm.Manifest(was.Record.Manifest)
 	if err != nil {
 		return nil // told of already
 	}
@@ -54,7 +54,7 @@ func (c *check) inPlace(ctx context.Context, p string, n *Node) error {
 	}
 	f.Lock()
 	defer f.Unlock()
-	if f.RecordLocked().Manifest == rec.Manifest && !f.RecordLocked().Hollow && f.GenLocked() == gen {
+	if is := f.StateLocked(); is.Record.Manifest == was.Record.Manifest && !is.Record.Hollow && is.Gen == was.Gen {
 		c.problem(control.Problem{Path: p, What: fmt.Sprintf("the copy in place is damaged at %d: %v", at, err), Repair: repairEvict})
 	}
 	return nil
@@ -71,10 +71,12 @@ func (c *check) plain(ctx context.Context, p string, n *Node) error {
 	var gen uint64
 	holds := func() bool { // f.mu is held
 		var st unix.Stat_t
-		return f.RecordLocked() == rec && f.GenLocked() == gen && n.Stat(&st) == nil && content.SumHolds(&rec, &st)
+		is := f.StateLocked()
+		return is.Record == rec && is.Gen == gen && n.Stat(&st) == nil && content.SumHolds(&rec, &st)
 	}
 	f.Lock()
-	rec, gen = f.RecordLocked(), f.GenLocked()
+	is := f.StateLocked()
+	rec, gen = is.Record, is.Gen
 	var raw *os.File
 	var err error
 	if rec.Summed && holds() {

@@ -146,7 +146,7 @@ func (v *Volume) packedFile(n *Node) (tree.Record, int64, error) {
 	}
 	var st unix.Stat_t
 	err := n.Stat(&st)
-	return f.RecordLocked(), st.Size, err
+	return f.StateLocked().Record, st.Size, err
 }
 
 func (k *compaction) file(ctx context.Context, f compacted) error {

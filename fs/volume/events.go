@@ -42,7 +42,7 @@ func (e events) Resident(f *content.File, bytes int64) {
 }
 
 func (e events) Opened(f *content.File, opens int) {
-	if !f.RecordLocked().Hollow {
+	if !f.StateLocked().Record.Hollow {
 		e.v.hot.Touch(f)
 	} else if opens > 1 { // it proved hot
 		e.v.hydrator.Add(f)

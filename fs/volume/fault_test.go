@@ -44,7 +44,7 @@ func (r *rig) manifestOf(p string) (cas.Hash, *manifest.Manifest) {
 	n := r.find(p)
 	defer r.forget(n)
 	n.file.Lock()
-	h := n.file.RecordLocked().Manifest
+	h := n.file.StateLocked().Record.Manifest
 	n.file.Unlock()
 	m, err := r.asm.Manifest(h)
 	if err != nil {

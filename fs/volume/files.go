@@ -156,7 +156,7 @@ func (f inspected) Manifest() (cas.Hash, error) {
 	if err := f.n.file.LoadLocked(); err != nil {
 		return cas.Hash{}, err
 	}
-	return f.n.file.RecordLocked().Manifest, nil
+	return f.n.file.StateLocked().Record.Manifest, nil
 }
 
 func (f inspected) Contents() (*inspect.Contents, error) {
@@ -170,9 +170,10 @@ func (f inspected) Contents() (*inspect.Contents, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &inspect.Contents{Layout: l, Resident: !x.RecordLocked().Hollow}
-	if x.PackedLocked() {
-		c.Manifest = x.RecordLocked().Manifest
+	is := x.StateLocked()
+	c := &inspect.Contents{Layout: l, Resident: !is.Record.Hollow}
+	if is.Packed() {
+		c.Manifest = is.Record.Manifest
 		c.Doc, err = f.v.asm.Manifest(c.Manifest)
 	}
 	return c, err
@@ -209,8 +210,10 @@ func (f files) Record(path string, ino uint64) (models.Record, error) {
 	if err := n.file.LoadLocked(); err != nil {
 		return models.Record{}, err
 	}
-	rec := n.file.RecordLocked()
-	return models.Record{Manifest: rec.Manifest, Mtime: rec.Mtime, Waits: n.file.DirtyLocked() && !rec.Packed()}, nil
+	is := n.file.StateLocked()
+	return models.Record{
+		Manifest: is.Record.Manifest, Mtime: is.Record.Mtime, Waits: is.Dirty && !is.Packed(),
+	}, nil
 }
 
 // Attribute is the value of an extended attribute.

@@ -173,26 +173,27 @@ func (k *marker) file(n *Node, p string) error {
 	f.Lock()
 	defer f.Unlock()
 	err := f.LoadLocked()
-	if err == nil && !f.PackedLocked() {
-		err = n.file.VetLocked()
+	if err == nil && !f.StateLocked().Packed() {
+		err = f.VetLocked()
 	}
+	is := f.StateLocked()
 	if err == unix.ENOENT || errors.Is(err, fs.ErrNotExist) {
 		return nil // gone meanwhile
 	}
-	if err == nil && f.DamageLocked() != nil {
+	if err == nil && is.Damage != nil {
 		// The header of a hollow file says what its lost record said.
 		var h tree.Header
-		if h, err = n.file.HeaderLocked(); err == nil {
+		if h, err = f.HeaderLocked(); err == nil {
 			k.manifests[h.Record.Manifest] = p
 		} else {
-			err = f.DamageLocked()
+			err = is.Damage
 		}
 	}
 	if err != nil {
 		return fmt.Errorf("%s: what it needs cannot be told: %w", p, err)
 	}
-	if f.PackedLocked() {
-		k.manifests[f.RecordLocked().Manifest] = p
+	if is.Packed() {
+		k.manifests[is.Record.Manifest] = p
 	}
 	return nil
 }

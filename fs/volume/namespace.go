@@ -58,7 +58,7 @@ func (v *Volume) attrFrom(n *Node, st *unix.Stat_t) (tree.Attr, error) {
 	if err := n.file.LoadLocked(); err != nil { // which may have to end what was cut off
 		return tree.Attr{}, err
 	}
-	if n.file.MovedLocked() { // perhaps between the look and the lock
+	if n.file.StateLocked().Moved { // perhaps between the look and the lock
 		return v.statLocked(n)
 	}
 	return a, n.file.AttrLocked(&a)

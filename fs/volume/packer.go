@@ -160,7 +160,7 @@ func (p *packer) pending() map[*content.File]waiting {
 
 // add queues a file. f.mu is held.
 func (p *packer) add(f *content.File) {
-	if !f.DirtyLocked() || p.has(f) { // p.waits gains files under their mu only
+	if !f.StateLocked().Dirty || p.has(f) { // p.waits gains files under their mu only
 		return
 	}
 	size := f.UnpackedLocked()
@@ -342,7 +342,7 @@ func (p *packer) putOff(f *content.File, err error) {
 func (p *packer) retry(f *content.File) {
 	f.Lock()
 	defer f.Unlock()
-	if f.WritersLocked() > 0 || !f.DirtyLocked() {
+	if is := f.StateLocked(); is.Writers > 0 || !is.Dirty {
 		// Its last close will queue it, or there is nothing to do any more.
 		p.mu.Lock()
 		defer p.mu.Unlock()

@@ -77,7 +77,7 @@ func (v *Volume) pinned(m *control.Match, n *Node) (p pin) {
 	if h, err := v.Open(n, unix.O_RDONLY); err == nil {
 		n.file.Lock()
 		defer n.file.Unlock()
-		p.h, p.gen = h, n.file.GenLocked()
+		p.h, p.gen = h, n.file.StateLocked().Gen
 	}
 	return p
 }
@@ -170,7 +170,7 @@ func (queryRoot) lookup(v *Volume, name string) (virtual, error) {
 	var err error
 	switch {
 	case p.h != nil:
-		w, err = v.tensorView(p.h.Node, func(f *content.File) bool { return f.GenLocked() == p.gen })
+		w, err = v.tensorView(p.h.Node, func(f *content.File) bool { return f.StateLocked().Gen == p.gen })
 	case p.set != nil && p.set.current():
 		w = virtual{key: p.set, set: p.set}
 	default:

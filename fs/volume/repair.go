@@ -112,9 +112,9 @@ func (r *treeRepair) file(n *Node) (did string, lost, err error) {
 	v, f := r.v, n.file
 	f.Lock()
 	defer f.Unlock()
-	err = n.file.LoadLocked()
-	if err == nil && !f.PackedLocked() {
-		err = n.file.VetLocked()
+	err = f.LoadLocked()
+	if err == nil && !f.StateLocked().Packed() {
+		err = f.VetLocked()
 	}
 	if errors.Is(err, unix.ENOENT) {
 		return "", nil, nil
@@ -122,32 +122,33 @@ func (r *treeRepair) file(n *Node) (did string, lost, err error) {
 	if err != nil {
 		return "", nil, err
 	}
-	if errors.Is(f.DamageLocked(), cas.ErrNewer) {
+	why := f.StateLocked().Damage
+	if errors.Is(why, cas.ErrNewer) {
 		return "", nil, nil
 	}
-	if f.DamageLocked() != nil {
-		why := f.DamageLocked()
-		h, err := n.file.HeaderLocked()
+	if why != nil {
+		h, err := f.HeaderLocked()
 		if err != nil {
 			return "", why, nil
 		}
 		// Whatever lies behind the header is to be holes again, of the right size.
-		if err := n.file.WriteRecordLocked(h.Record); err != nil {
+		if err := f.WriteRecordLocked(h.Record); err != nil {
 			return "", nil, err
 		}
 		f.MendLocked()
-		if err := n.file.DisbelieveLocked(); err != nil {
+		if err := f.DisbelieveLocked(); err != nil {
 			return "", nil, err
 		}
 		did = "record restored from the file's header"
 	}
-	if !f.PackedLocked() {
+	is := f.StateLocked()
+	if !is.Packed() {
 		return did, nil, nil
 	}
-	m, missing := v.content.Complete(f.RecordLocked().Manifest)
-	if missing != nil && !f.RecordLocked().Hollow && !f.HydratingLocked() {
+	m, missing := v.content.Complete(is.Record.Manifest)
+	if missing != nil && !is.Record.Hollow && !is.Hydrating {
 		// The bytes in place are believed, and now they are all there is.
-		if err := n.file.UnpackLocked(false); err != nil {
+		if err := f.UnpackLocked(false); err != nil {
 			return did, nil, err
 		}
 		v.packer.add(f)
@@ -161,14 +162,14 @@ func (r *treeRepair) file(n *Node) (did string, lost, err error) {
 		return did, nil, err
 	}
 	if st.Size != m.Size {
-		if err := n.file.DisbelieveLocked(); err != nil {
+		if err := f.DisbelieveLocked(); err != nil {
 			return did, nil, err
 		}
 		return fmt.Sprintf("%d bytes long again, not %d", m.Size, st.Size), nil, nil
 	}
-	if f.RecordLocked().Hollow && !f.HydratingLocked() {
-		if h, err := n.file.HeaderLocked(); err != nil || h.Record.Manifest != f.RecordLocked().Manifest || h.Size != st.Size {
-			if err := n.file.DisbelieveLocked(); err != nil {
+	if is.Record.Hollow && !is.Hydrating {
+		if h, err := f.HeaderLocked(); err != nil || h.Record.Manifest != is.Record.Manifest || h.Size != st.Size {
+			if err := f.DisbelieveLocked(); err != nil {
 				return did, nil, err
 			}
 			if did == "" {

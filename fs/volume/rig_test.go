@@ -211,10 +211,10 @@ func stateOf(n *Node) string {
 	f := n.file
 	f.Lock()
 	defer f.Unlock()
-	switch {
-	case f.RecordLocked().Hollow:
+	switch is := f.StateLocked(); {
+	case is.Record.Hollow:
 		return packed
-	case f.PackedLocked():
+	case is.Packed():
 		return both
 	}
 	return resident

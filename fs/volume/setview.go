@@ -92,7 +92,7 @@ func (s *setView) add(p string) (*formats.Layout, error) {
 	}
 	n.file.Lock()
 	defer n.file.Unlock()
-	s.parts = append(s.parts, setPart{h, n.file.GenLocked(), s.size})
+	s.parts = append(s.parts, setPart{h, n.file.StateLocked().Gen, s.size})
 	return n.file.LayoutLocked()
 }
 
@@ -128,7 +128,7 @@ func (s *setView) current() bool {
 	for _, p := range s.parts {
 		f := p.h.Node.file
 		f.Lock()
-		gen := f.GenLocked()
+		gen := f.StateLocked().Gen
 		f.Unlock()
 		if gen != p.gen {
 			return false

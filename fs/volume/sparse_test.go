@@ -26,7 +26,7 @@ func TestMostlyHoles(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.sync()
-	if n.file.PackedLocked() {
+	if n.file.StateLocked().Packed() {
 		t.Error("it was packed")
 	}
 }

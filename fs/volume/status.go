@@ -52,11 +52,12 @@ func (v *Volume) Status(ctx context.Context) (*control.Status, error) {
 	v.names.eachNode(func(n *Node) {
 		if f := n.file; f != nil {
 			f.Lock()
-			if f.OpenLocked() {
+			is := f.StateLocked()
+			if is.Open {
 				s.OpenFiles++
 			}
-			if f.WritersLocked() > 0 {
-				s.UnpackedBytes += n.file.UnpackedLocked()
+			if is.Writers > 0 {
+				s.UnpackedBytes += f.UnpackedLocked()
 			}
 			f.Unlock()
 		}

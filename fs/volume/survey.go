@@ -47,8 +47,8 @@ func (s *survey) run() {
 	for _, h := range s.hot {
 		f := h.node.file
 		f.Lock()
-		if f.PackedLocked() && !f.RecordLocked().Hollow && !s.v.hot.Knows(h.node.file) && !h.node.Dead() {
-			s.v.hot.Found(h.node.file, h.size)
+		if f.StateLocked().Resident() && !s.v.hot.Knows(f) && !h.node.Dead() {
+			s.v.hot.Found(f, h.size)
 		}
 		f.Unlock()
 		h.node.unref(1)
@@ -102,25 +102,26 @@ func (s *survey) file(n *Node) error {
 	if err := f.LoadLocked(); err != nil {
 		return err
 	}
-	if f.DamageLocked() != nil {
+	is := f.StateLocked()
+	if is.Damage != nil {
 		return nil
 	}
 	var st unix.Stat_t
 	if err := n.Stat(&st); err != nil {
 		return err
 	}
-	if f.PackedLocked() && !v.readOnly {
+	if is.Packed() && !v.readOnly {
 		v.ids.found(f)
 	}
 	switch {
-	case !f.PackedLocked():
-		if f.WritersLocked() > 0 || f.DirtyLocked() {
+	case !is.Packed():
+		if is.Writers > 0 || is.Dirty {
 			return nil // somebody is at it already
 		}
-		rec := f.RecordLocked()
-		settled := content.SumHolds(&rec, &st)
-		if !v.readOnly && st.Size > 0 && (!settled && st.Size < tree.HeaderSize || settled && f.RecordLocked().Epoch != v.lock.Epoch()) {
-			v.sums.Add(n.file)
+		settled := content.SumHolds(&is.Record, &st)
+		wantsSum := !settled && st.Size < tree.HeaderSize || settled && is.Record.Epoch != v.lock.Epoch()
+		if !v.readOnly && st.Size > 0 && wantsSum {
+			v.sums.Add(f)
 		}
 		if settled || st.Size < tree.HeaderSize {
 			return nil
@@ -130,8 +131,8 @@ func (s *survey) file(n *Node) error {
 			return nil
 		}
 		f.SetDirtyLocked()
-		v.packer.add(n.file)
-	case f.RecordLocked().Hollow:
+		v.packer.add(f)
+	case is.Record.Hollow:
 		switch {
 		case !s.repair:
 		case st.Blocks*512 > maxHeader:

@@ -175,17 +175,18 @@ func (v *Volume) tensorsOf(src *Node) (*tensorIndex, error) {
 	if err := src.file.LoadLocked(); err != nil {
 		return nil, src.file.OpenFailed(err)
 	}
-	if f.WritersLocked() > 0 || src.file.MappedLocked() {
+	is := f.StateLocked()
+	if is.Writers > 0 || f.MappedLocked() {
 		return &tensorIndex{layout: &formats.Layout{}}, nil
 	}
-	if x := v.tensors.get(src, f.GenLocked()); x != nil {
+	if x := v.tensors.get(src, is.Gen); x != nil {
 		return x, nil
 	}
 	l, err := src.file.LayoutLocked()
 	if err != nil {
 		return nil, src.file.OpenFailed(err)
 	}
-	x := &tensorIndex{src: src, gen: f.GenLocked(), layout: l, names: make(map[string]int, len(l.Tensors))}
+	x := &tensorIndex{src: src, gen: is.Gen, layout: l, names: make(map[string]int, len(l.Tensors))}
 	for i := range l.Tensors {
 		t := &l.Tensors[i]
 		name := view.TensorFile(t.Name)

@@ -231,7 +231,7 @@ func TestSmallFilesHaveNoRecord(t *testing.T) {
 		}
 		n := r.find(p)
 		n.file.Lock()
-		if n.file.DirtyLocked() || r.packer.waits[n.file] {
+		if n.file.StateLocked().Dirty || r.packer.waits[n.file] {
 			t.Errorf("%s waits to be packed", p)
 		}
 		n.file.Unlock()

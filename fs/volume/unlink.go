@@ -83,8 +83,8 @@ func (v *Volume) bury(t *victim) {
 	}
 	if f := n.file; f != nil {
 		f.Lock()
-		if f.PackedLocked() {
-			v.bases.NotePath(t.path, f.RecordLocked().Manifest)
+		if is := f.StateLocked(); is.Packed() {
+			v.bases.NotePath(t.path, is.Record.Manifest)
 		}
 		if t.last {
 			v.hot.Remove(f)

@@ -90,7 +90,7 @@ func (u *usage) file(path string, n *Node) error {
 	}
 	var st unix.Stat_t
 	n.file.Lock()
-	rec := n.file.RecordLocked()
+	rec := n.file.StateLocked().Record
 	err = n.Stat(&st)
 	n.file.Unlock()
 	if err == nil && !rec.Hollow {

@@ -149,7 +149,11 @@ func (v *Volume) viewOf(src *Node, at alias) *Node {
 	}
 	f.Lock()
 	defer f.Unlock()
-	if src.file.LoadLocked() != nil || f.DamageLocked() != nil || f.WritersLocked() > 0 || f.RecordLocked().ViewHidden || src.file.MappedLocked() {
+	if f.LoadLocked() != nil {
+		return nil
+	}
+	is := f.StateLocked()
+	if is.Damage != nil || is.Writers > 0 || is.Record.ViewHidden || f.MappedLocked() {
 		return nil
 	}
 	size := f.ViewSizeLocked()
@@ -158,7 +162,7 @@ func (v *Volume) viewOf(src *Node, at alias) *Node {
 	}
 	src.Pin()
 	return v.names.synthesise(at.dir, at.name, src.ino|viewIno, unix.S_IFREG,
-		&viewNode{v: v, src: src, at: at, gen: f.GenLocked(), size: size, end: math.MaxInt64})
+		&viewNode{v: v, src: src, at: at, gen: is.Gen, size: size, end: math.MaxInt64})
 }
 
 // Key tells one generation of a source from another.
@@ -245,7 +249,7 @@ func (v *Volume) useView(w *viewNode) error {
 	f := w.src.file
 	f.Lock()
 	defer f.Unlock()
-	if f.GenLocked() != w.gen {
+	if f.StateLocked().Gen != w.gen {
 		return unix.ESTALE
 	}
 	if err := w.src.file.OpenSourceLocked(); err != nil {
@@ -312,7 +316,7 @@ func (w *viewNode) ReadAt(p []byte, off int64) (int, error) {
 	k, err := w.plan.ReadAt(w.src.file.UpTo(w.end), p, off)
 	w.src.file.Lock()
 	defer w.src.file.Unlock()
-	if w.src.file.GenLocked() != w.gen { // noted before a writer gets the file
+	if w.src.file.StateLocked().Gen != w.gen { // noted before a writer gets the file
 		return 0, errViewOvertaken
 	}
 	return k, err

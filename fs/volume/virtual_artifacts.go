@@ -34,7 +34,8 @@ func (artifactDir) lookup(v *Volume, name string) (virtual, error) {
 	}
 	n := nodeOf(found.(identified).f)
 	w, err := v.tensorView(n, func(f *content.File) bool {
-		return v.artifacts.Has(uint64(n.id), f.GenLocked(), f.RecordLocked().Manifest, id)
+		is := f.StateLocked()
+		return v.artifacts.Has(uint64(n.id), is.Gen, is.Record.Manifest, id)
 	})
 	w.stat = func(v *Volume) (tree.Attr, error) { return v.statReachable(n) }
 	return w, err
@@ -45,7 +46,7 @@ func (v *Volume) tensorView(n *Node, still func(f *content.File) bool) (virtual,
 	f := n.file
 	f.Lock()
 	l, err := n.file.LayoutLocked()
-	gen := f.GenLocked()
+	gen := f.StateLocked().Gen
 	if err == nil && !still(f) {
 		err = unix.ENOENT // written just now
 	}

@@ -375,7 +375,7 @@ func (v *Volume) idle() bool {
 	v.names.eachNode(func(n *Node) {
 		if f := n.file; f != nil {
 			f.Lock()
-			idle = idle && f.WritersLocked() == 0
+			idle = idle && f.StateLocked().Writers == 0
 			f.Unlock()
 		}
 	})
