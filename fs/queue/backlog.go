@@ -1,4 +1,4 @@
-package volume
+package queue
 
 import (
 	"io"
@@ -67,39 +67,39 @@ func (b *backlog) end(f *content.File) {
 // full reports whether own bytes more are too many. A file larger than the bound has only to wait until it is alone.
 func (b *backlog) full(own int64) bool { return b.max >= 0 && b.bytes > 0 && b.bytes+own > b.max }
 
-// makeRoom waits until own bytes more keep to the bound.
-func (p *packer) makeRoom(own int64) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	b := &p.backlog
+// MakeRoom waits until own bytes more keep to the bound.
+func (q *Queue) MakeRoom(own int64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	b := &q.backlog
 	if !b.full(own) {
 		return
 	}
 	b.waiting++
 	defer func() { b.waiting-- }()
-	defer p.Throttle.Wait()()
+	defer q.o.Throttle.Wait()()
 	last, since := b.passed.Load(), time.Now()
 	tick := time.AfterFunc(b.patience/4, func() {})
 	defer tick.Stop()
-	for b.full(own) && !p.stopping {
+	for b.full(own) && !q.stopping {
 		if now := b.passed.Load(); now != last {
 			last, since = now, time.Now()
 		} else if time.Since(since) > b.patience {
-			p.Report(slog.LevelWarn, "packing stands still; a close waits for it no longer", "waiting bytes", b.bytes)
+			q.o.Report(slog.LevelWarn, "packing stands still; a close waits for it no longer", "waiting bytes", b.bytes)
 			return
 		}
 		tick.Stop()
 		tick = time.AfterFunc(b.patience/4, func() {
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			p.cond.Broadcast()
+			q.mu.Lock()
+			defer q.mu.Unlock()
+			q.cond.Broadcast()
 		})
-		p.cond.Wait()
+		q.cond.Wait()
 	}
 }
 
-// defaultMaxUnpacked is a quarter of what is free on the disk of dir.
-func defaultMaxUnpacked(dir string) int64 {
+// DefaultMaxUnpacked is a quarter of what is free on the disk of dir.
+func DefaultMaxUnpacked(dir string) int64 {
 	var st unix.Statfs_t
 	if unix.Statfs(dir, &st) != nil {
 		return -1
@@ -107,28 +107,21 @@ func defaultMaxUnpacked(dir string) int64 {
 	return int64(st.Bavail) * st.Bsize / 4
 }
 
-const (
-	// maxReserve bounds what packing leaves free of the disk, which is a hundredth of it.
-	maxReserve = 64 << 20
-	// leastStep bounds how few bytes packing reads before it looks at the disk again; it is an eighth of the reserve.
-	leastStep = 128 << 10
-)
-
 // guarded reads a file for packing as long as the disk is not about to be full: its last bytes are for those who write
 // files, and for the little that has to be written to free some.
 type guarded struct {
-	q    *packer
+	q    *Queue
 	r    io.ReaderAt
 	left atomic.Int64 // to be read before the next look
 }
 
 func (g *guarded) ReadAt(p []byte, off int64) (int, error) {
 	if g.left.Add(-int64(len(p))) < 0 {
-		reserve, err := g.q.Reserve.check()
+		step, err := g.q.o.Reserve.check()
 		if err != nil {
 			return 0, err
 		}
-		g.left.Store(max(reserve/8, leastStep))
+		g.left.Store(step)
 	}
 	n, err := g.r.ReadAt(p, off)
 	g.q.backlog.passed.Add(int64(n))
@@ -160,10 +153,10 @@ func (b *backlog) since() (oldest time.Time) {
 	return oldest
 }
 
-// presses is that of its backlog, and whether the disk is short: what is packed can be evicted.
-func (p *packer) presses() bool {
-	p.mu.Lock()
-	b := p.backlog.presses(p.Now())
-	p.mu.Unlock()
-	return b || p.Reserve.short()
+// Presses is that of its backlog, and whether the disk is short: what is packed can be evicted.
+func (q *Queue) Presses() bool {
+	q.mu.Lock()
+	b := q.backlog.presses(q.o.Now())
+	q.mu.Unlock()
+	return b || q.o.Reserve.Short()
 }

@@ -1,4 +1,4 @@
-package volume
+package queue
 
 import (
 	"bytes"
@@ -44,61 +44,45 @@ func TestBacklogCounts(t *testing.T) {
 	}
 }
 
-// waits reports whether p has a close waiting, in time.
-func waits(t *testing.T, p *packer) {
-	t.Helper()
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		p.mu.Lock()
-		n := p.backlog.waiting
-		p.mu.Unlock()
-		if n > 0 {
-			return
-		}
-	}
-	t.Fatal("nobody waits")
-}
-
 func TestMakeRoom(t *testing.T) {
-	r := newRig(t)
-	p := r.newQueue(10)
-	n := unpinned(r.Volume).file
-	p.busy[n] = true
-	p.backlog.add(n, 8, time.Now())
-	p.backlog.begin(n)
+	r := newRig(t, maxUnpacked(10))
+	f := r.file("f")
+	r.busy[f] = true
+	f.Pin()
+	r.backlog.add(f, 8, time.Now())
+	r.backlog.begin(f)
 	done := make(chan struct{})
-	go func() { p.makeRoom(3); close(done) }()
-	waits(t, p)
+	go func() { r.MakeRoom(3); close(done) }()
+	r.eventually("a close waits", func() bool { return r.Status().WaitingCloses > 0 })
 	select {
 	case <-done:
 		t.Fatal("it did not wait")
 	default:
 	}
-	n.Pin()
-	p.finish(n, 8, true, errMapped) // put off: nobody can say when it will be packed
+	r.finish(f, 8, true, errMapped) // put off: nobody can say when it will be packed
 	<-done
-	p.stop()
 
 	// One that stands still.
-	p = r.newQueue(10)
-	p.backlog.patience = 50 * time.Millisecond
-	p.backlog.add(n, 8, time.Now())
-	p.makeRoom(3)
-	if !r.log.has("packing stands still") {
-		t.Errorf("not a word about it: %s", r.log)
+	r = newRig(t, maxUnpacked(10))
+	r.backlog.patience = 50 * time.Millisecond
+	r.backlog.add(r.file("f"), 8, time.Now())
+	r.MakeRoom(3)
+	if !r.reported("packing stands still") {
+		t.Error("not a word about it")
 	}
 }
 
 func TestReserve(t *testing.T) {
 	r := newRig(t)
-	g := &guarded{q: r.packer, r: bytes.NewReader([]byte("hello"))}
+	g := &guarded{q: r.Queue, r: bytes.NewReader([]byte("hello"))}
 	b := make([]byte, 5)
 	if _, err := g.ReadAt(b, 0); err != nil && err != io.EOF || string(b) != "hello" {
 		t.Errorf("%q, %v", b, err)
 	}
-	if r.packer.backlog.passed.Load() != 5 {
+	if r.backlog.passed.Load() != 5 {
 		t.Error("what packing reads is not counted")
 	}
-	if _, err := r.reserve.check(); err != nil && !errors.Is(err, unix.ENOSPC) {
+	if _, err := r.o.Reserve.check(); err != nil && !errors.Is(err, unix.ENOSPC) {
 		t.Error(err)
 	}
 }
@@ -134,11 +118,4 @@ func TestBacklogPresses(t *testing.T) {
 	if b.add(x, 1<<60, now); b.presses(now) {
 		t.Error("no bound presses")
 	}
-}
-
-// unpinned is a node of a file that is nowhere.
-func unpinned(v *Volume) *Node {
-	n := &Node{ns: v.names, refs: 1}
-	n.file = content.NewFile(v.content, n)
-	return n
 }

@@ -1,4 +1,4 @@
-package volume
+package queue
 
 import (
 	"context"
@@ -25,21 +25,21 @@ var (
 )
 
 // packGroup packs files into one batch and publishes them.
-func (p *packer) packGroup(ctx context.Context, group []*content.File) {
-	defer p.Count.TookSince(time.Now())
+func (q *Queue) packGroup(ctx context.Context, group []*content.File) {
+	defer q.o.Count.TookSince(time.Now())
 	var jobs []job
-	b := p.Store.Begin()
+	b := q.o.Store.Begin()
 	defer b.Release()
 	for _, f := range group {
-		j, err := p.packFile(ctx, b, f)
+		j, err := q.packFile(ctx, b, f)
 		if err != nil && j.p.Overtaken() {
 			err, j.res = nil, nil // its last close has queued it again, or will
 		}
 		if err != nil || j.res == nil {
-			p.packed(f, 0, err)
+			q.packed(f, 0, err)
 			continue
 		}
-		p.put(f)
+		q.put(f)
 		jobs = append(jobs, j)
 	}
 	if len(jobs) == 0 {
@@ -53,35 +53,35 @@ func (p *packer) packGroup(ctx context.Context, group []*content.File) {
 			jerr = j.p.Publish(j.res)
 		}
 		if jerr == nil {
-			p.Stored(j.file)
+			q.o.Stored(j.file)
 		}
-		p.packed(j.file, j.p.Size, jerr)
+		q.packed(j.file, j.p.Size, jerr)
 	}
 }
 
 // packed reports the end of a file's turn.
-func (p *packer) packed(f *content.File, size int64, err error) {
+func (q *Queue) packed(f *content.File, size int64, err error) {
 	switch {
 	case err == nil:
 		if size > 0 {
-			p.Count.PackedFiles.Add(1)
-			p.Count.PackedBytes.Add(size)
+			q.o.Count.PackedFiles.Add(1)
+			q.o.Count.PackedBytes.Add(size)
 		}
-		p.finish(f, size, false, nil)
+		q.finish(f, size, false, nil)
 	case errors.Is(err, errMapped), errors.Is(err, errAwaited):
-		p.finish(f, 0, true, nil)
+		q.finish(f, 0, true, nil)
 	case errors.Is(err, context.Canceled):
-		p.finish(f, 0, false, nil)
+		q.finish(f, 0, false, nil)
 	default:
-		p.Count.PackErrs.Add(1)
-		p.Report(slog.LevelError, "packing failed; the file stays as it is and is tried again", "path", f.Path(), "reason", err)
-		p.finish(f, 0, true, err)
-		p.Failed() // the disk may be full
+		q.o.Count.PackErrs.Add(1)
+		q.o.Report(slog.LevelError, "packing failed; the file stays as it is and is tried again", "path", f.Path(), "reason", err)
+		q.finish(f, 0, true, err)
+		q.o.Failed() // the disk may be full
 	}
 }
 
 // packFile puts a file's chunks and manifest into b. A job without a result has nothing to pack.
-func (q *packer) packFile(ctx context.Context, b *store.Batch, f *content.File) (job, error) {
+func (q *Queue) packFile(ctx context.Context, b *store.Batch, f *content.File) (job, error) {
 	j := job{file: f}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -98,10 +98,10 @@ func (q *packer) packFile(ctx context.Context, b *store.Batch, f *content.File) 
 	if stays, err := p.Stays(); stays || err != nil {
 		return j, err
 	}
-	layout, rel, err := q.Bases.Presume(f.Path(), p.Raw, p.Size)
+	layout, rel, err := q.o.Bases.Presume(f.Path(), p.Raw, p.Size)
 	var was []cas.Hash
 	if layout != nil && err == nil {
-		j.res, err = q.Pack.Layout(ctx, b, &guarded{q: q, r: p.Raw}, p.Size, layout, rel)
+		j.res, err = q.o.Pack.Layout(ctx, b, &guarded{q: q, r: p.Raw}, p.Size, layout, rel)
 	}
 	if layout == nil && err == nil || errors.Is(err, pack.ErrPresumed) {
 		if layout, err = p.Layout(); err != nil {
@@ -110,11 +110,11 @@ func (q *packer) packFile(ctx context.Context, b *store.Batch, f *content.File) 
 		if p.Awaits(layout) {
 			return j, errAwaited
 		}
-		rel, was = q.Bases.Related(f.Path(), layout)
-		j.res, err = q.Pack.Layout(ctx, b, &guarded{q: q, r: p.Raw}, p.Size, layout, rel)
+		rel, was = q.o.Bases.Related(f.Path(), layout)
+		j.res, err = q.o.Pack.Layout(ctx, b, &guarded{q: q, r: p.Raw}, p.Size, layout, rel)
 	}
 	if err == nil {
-		q.Bases.Note(f.Path(), j.res.Hash, layout, was)
+		q.o.Bases.Note(f.Path(), j.res.Hash, layout, was)
 	}
 	return j, err
 }

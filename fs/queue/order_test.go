@@ -1,6 +1,7 @@
-package volume
+package queue
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -11,21 +12,21 @@ import (
 
 // groups takes all groups that there are for the files in the queue.
 func (r *rig) groups() (groups [][]string) {
-	p := r.packer
+	q := r.Queue
 	for {
-		p.mu.Lock()
+		q.mu.Lock()
 		positions := map[*content.File]runs.Position{}
-		for _, n := range p.queue {
-			positions[n] = runs.PositionOf(n.Path())
+		for _, f := range q.queue {
+			positions[f] = runs.PositionOf(f.Path())
 		}
-		group := p.next(positions)
-		p.mu.Unlock()
+		group := q.next(positions)
+		q.mu.Unlock()
 		if len(group) == 0 {
 			return groups
 		}
 		var paths []string
-		for _, n := range group {
-			paths = append(paths, n.Path())
+		for _, f := range group {
+			paths = append(paths, f.Path())
 		}
 		groups = append(groups, paths)
 	}
@@ -34,11 +35,7 @@ func (r *rig) groups() (groups [][]string) {
 // A step is packed when those before it are in the store, and other files meanwhile.
 func TestOrder(t *testing.T) {
 	r := newRig(t)
-	r.withoutPacking()
-	r.mkdir("runs")
-	r.mkdir("runs/r")
 	for i := 8; i < 14; i++ {
-		r.mkdir(fmt.Sprintf("runs/r/%d", i))
 		r.write(fmt.Sprintf("runs/r/%d/model.pt", i), random(100<<10, 1))
 	}
 	r.write("other.pt", random(100<<10, 1))
@@ -48,48 +45,51 @@ func TestOrder(t *testing.T) {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
-	put := func(p string) {
-		n := r.find(p)
-		defer r.forget(n)
-		r.packer.put(n.file)
-	}
-	want([]string{"runs/r/8/model.pt", "runs/r/9/model.pt", "runs/r/10/model.pt", "runs/r/11/model.pt"}, []string{"other.pt"})
+	put := func(name string) { r.put(r.file(name)) }
+	want([]string{"runs/r/8/model.pt", "runs/r/9/model.pt", "runs/r/10/model.pt", "runs/r/11/model.pt"},
+		[]string{"other.pt"})
 	for i := 8; i < 11; i++ {
 		put(fmt.Sprintf("runs/r/%d/model.pt", i))
 	}
 	want()
 	put("runs/r/11/model.pt")
 	want([]string{"runs/r/12/model.pt"})
-	n := r.find("runs/r/12/model.pt")
-	defer r.forget(n)
-	r.packer.finish(n.file, 0, false, nil) // it has failed, say
+	r.finish(r.file("runs/r/12/model.pt"), 0, false, nil) // it has failed, say
 	want([]string{"runs/r/13/model.pt"})
-	for n := range r.packer.busy {
-		r.packer.finish(n, 0, false, nil)
+	for f := range r.busy {
+		r.finish(f, 0, false, nil)
 	}
 }
 
-// Steps that are saved faster than they are packed take no more than others.
-func TestQuickSeries(t *testing.T) {
-	stored := func(quick bool) int64 {
-		r := newRig(t)
-		r.withoutPacking()
-		for i := range 12 {
-			r.write(fmt.Sprintf("model-%d.safetensors", i), trained(t, 1, i))
-			if i == 0 && !quick {
-				r.packer.start()
-			}
-			if !quick {
-				r.sync()
-			}
-		}
-		if quick {
-			r.packer.start()
-		}
-		r.sync()
-		return r.store.Stats().Bytes
+// A file that is rewritten while a group packs it can be in two groups; a sync waits for both.
+func TestSyncWaitsForRepack(t *testing.T) {
+	r := newRig(t)
+	r.write("f", random(100<<10, 1))
+	f := r.file("f")
+	first := r.take()
+	r.taken(f)
+	p, err := f.BeginPack(func() {})
+	if err != nil {
+		t.Fatal(err)
 	}
-	if slow, quick := stored(false), stored(true); quick > slow {
-		t.Errorf("%d bytes, and %d bytes when they are saved one after the other", quick, slow)
+	p.Close()
+	r.write("f", []byte("new"))
+	r.Queue.mu.Lock()
+	if again := r.next(map[*content.File]runs.Position{f: nil}); len(again) > 0 {
+		t.Error("a file is in two groups at a time")
+	}
+	r.Queue.mu.Unlock()
+	synced := make(chan error, 1)
+	go func() { synced <- r.PackAll(context.Background(), nil) }()
+	r.finish(first[0], 0, false, nil)
+	second := r.take()
+	select {
+	case err := <-synced:
+		t.Fatalf("sync returned (%v) while the file was packed", err)
+	default:
+	}
+	r.finish(second[0], 0, false, nil)
+	if err := <-synced; err != nil {
+		t.Error(err)
 	}
 }

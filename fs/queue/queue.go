@@ -1,4 +1,4 @@
-package volume
+package queue
 
 import (
 	"context"
@@ -18,7 +18,6 @@ import (
 const (
 	// A group of files is packed into one batch, so that small checkpoints share an fsync.
 	groupFiles = 64
-	groupBytes = 256 << 20
 	// packGroups are packed at the same time: one hashes while the other waits for the disk.
 	packGroups = 2
 	// maxAhead is how many files at the queue's head are looked at for a group.
@@ -30,14 +29,14 @@ const (
 	mappedRetry = 500 * time.Millisecond // a writable mapping: look again
 )
 
-// packer packs files in the background, in the order in which their last writers closed them. Some are packed at the same time, but none
+// Queue packs files in the background, in the order in which their last writers closed them. Some are packed at the same time, but none
 // while what may be the version before it, a file closed earlier with a lower number in its path, is not in the store yet: it would find
 // nothing to be stored against.
 //
 // A file is in the queue, with a group (busy), or put off (delayed) after a failure or while it is mapped for writing;
 // each holds a reference to the node.
-type packer struct {
-	queueOptions
+type Queue struct {
+	o Options
 
 	mu        sync.Mutex
 	cond      sync.Cond // anything below changed
@@ -71,14 +70,14 @@ type delay struct {
 	attempts int
 }
 
-// queueOptions are what packing needs.
-type queueOptions struct {
+// Options are what packing needs.
+type Options struct {
 	MaxUnpacked int64 // bytes that may wait to be packed before closes wait; negative: no bound
 	Store       *store.Store
 	Pack        *pack.Packer
 	Bases       *bases.Finder      // nil: nothing is stored against other files
 	Throttle    *throttle.Throttle // nil: packing does not ask who else wants the processors
-	Reserve     *reserve
+	Reserve     *Reserve
 	Now         func() time.Time
 	Report      func(level slog.Level, msg string, args ...any)
 	Count       *content.Counters
@@ -86,71 +85,73 @@ type queueOptions struct {
 	Failed      func()              // one could not be packed: the disk may be full
 }
 
-func newPacker(o queueOptions) *packer {
-	p := &packer{
-		queueOptions: o,
-		backlog:      newBacklog(o.MaxUnpacked),
-		waits:        map[*content.File]bool{},
-		busy:         map[*content.File]bool{},
-		ahead:        map[*content.File]runs.Position{},
-		delayed:      map[*content.File]*delay{},
-		plain:        map[*content.File]bool{},
+func New(o Options) *Queue {
+	q := &Queue{
+		o:       o,
+		backlog: newBacklog(o.MaxUnpacked),
+		waits:   map[*content.File]bool{},
+		busy:    map[*content.File]bool{},
+		ahead:   map[*content.File]runs.Position{},
+		delayed: map[*content.File]*delay{},
+		plain:   map[*content.File]bool{},
 	}
-	p.cond.L = &p.mu
-	p.ctx, p.cancel = context.WithCancel(context.Background())
-	return p
+	q.cond.L = &q.mu
+	q.ctx, q.cancel = context.WithCancel(context.Background())
+	return q
 }
 
-func (p *packer) start() {
+func (q *Queue) Start() {
 	for range packGroups {
-		p.workers.Add(1)
-		go p.work()
+		q.workers.Add(1)
+		go q.work()
 	}
 }
 
-// stop ends the packing after the files that are being packed are abandoned or done. Those in the queue stay plain.
-func (p *packer) stop() {
-	p.cancel()
-	p.mu.Lock()
-	p.stopping = true
-	p.changed()
-	p.mu.Unlock()
-	p.workers.Wait()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for f, d := range p.delayed {
+// Stop ends the packing after the files that are being packed are abandoned or done. Those in the queue stay plain.
+func (q *Queue) Stop() {
+	q.cancel()
+	q.mu.Lock()
+	q.stopping = true
+	q.changed()
+	q.mu.Unlock()
+	q.workers.Wait()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for f, d := range q.delayed {
 		d.timer.Stop()
-		delete(p.delayed, f)
+		delete(q.delayed, f)
 		f.Unpin()
 	}
-	for _, f := range p.queue {
+	for _, f := range q.queue {
 		f.Unpin()
 	}
-	p.queue = nil
-	clear(p.waits)
-	p.forgetPlain()
+	q.queue = nil
+	clear(q.waits)
+	q.forgetPlain()
 }
 
-// waiting says where a file is that is not packed yet.
-type waiting int
+// Stage says how far a file is that is not packed yet.
+type Stage int
 
 const (
-	putOff waiting = iota // delayed
-	withGroup
-	inQueue
+	Delayed Stage = iota // it could not be packed, or is mapped for writing: it is tried again
+	Packing              // it is with a group
+	Queued
 )
 
-// pending is the files that are not packed yet, each with a reference more. mu is held.
-func (p *packer) pending() map[*content.File]waiting {
-	all := make(map[*content.File]waiting, len(p.busy)+len(p.queue)+len(p.delayed))
-	for f := range p.delayed {
-		all[f] = putOff
+// Pending is the files that are not packed yet. Each is pinned: the caller unpins it.
+func (q *Queue) Pending() map[*content.File]Stage {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	all := make(map[*content.File]Stage, len(q.busy)+len(q.queue)+len(q.delayed))
+	for f := range q.delayed {
+		all[f] = Delayed
 	}
-	for f := range p.busy {
-		all[f] = withGroup
+	for f := range q.busy {
+		all[f] = Packing
 	}
-	for _, f := range p.queue {
-		all[f] = inQueue
+	for _, f := range q.queue {
+		all[f] = Queued
 	}
 	for f := range all {
 		f.Pin()
@@ -158,99 +159,119 @@ func (p *packer) pending() map[*content.File]waiting {
 	return all
 }
 
-// add queues a file. f.mu is held.
-func (p *packer) add(f *content.File) {
-	if !f.StateLocked().Dirty || p.has(f) { // p.waits gains files under their mu only
+// Status is what a queue says of itself.
+type Status struct {
+	MaxUnpacked   int64  // bytes that may wait to be packed before closes wait; negative: no bound
+	WaitingCloses int    // closes that wait
+	Waits         string // why packing waits though there are files; "": it does not
+	Unsynced      bool   // MakeDurable has something to do
+}
+
+// Status is what the queue is doing now.
+func (q *Queue) Status() Status {
+	q.mu.Lock()
+	s := Status{MaxUnpacked: q.backlog.max, WaitingCloses: q.backlog.waiting, Unsynced: q.unsyncedLocked()}
+	since := q.backlog.since()
+	q.mu.Unlock()
+	if !since.IsZero() {
+		s.Waits = q.o.Throttle.Why(since.Add(patientFor))
+	}
+	return s
+}
+
+// Add queues a file. f.mu is held.
+func (q *Queue) Add(f *content.File) {
+	if !f.StateLocked().Dirty || q.has(f) { // q.waits gains files under their mu only
 		return
 	}
 	size := f.UnpackedLocked()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.waits[f] = true
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.waits[f] = true
 	f.Pin()
-	p.backlog.add(f, size, p.Now())
-	p.queue = append(p.queue, f)
-	p.changed()
+	q.backlog.add(f, size, q.o.Now())
+	q.queue = append(q.queue, f)
+	q.changed()
 }
 
 // has reports whether a file has its turn still before it.
-func (p *packer) has(f *content.File) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.waits[f]
+func (q *Queue) has(f *content.File) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.waits[f]
 }
 
 // taken notes that the packing of a file begins: what is written from now on wants another turn.
-func (p *packer) taken(f *content.File) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.waits, f)
+func (q *Queue) taken(f *content.File) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.waits, f)
 }
 
 // changed wakes whoever waits for a change. mu is held.
-func (p *packer) changed() {
-	p.changes++
-	p.cond.Broadcast()
+func (q *Queue) changed() {
+	q.changes++
+	q.cond.Broadcast()
 }
 
-func (p *packer) work() {
-	defer p.workers.Done()
+func (q *Queue) work() {
+	defer q.workers.Done()
 	for {
-		if !p.await() {
+		if !q.await() {
 			return
 		}
-		group := p.take()
+		group := q.take()
 		if group == nil {
 			return
 		}
-		p.packGroup(p.ctx, group)
+		q.packGroup(q.ctx, group)
 	}
 }
 
 // await waits for files and then for the turn to begin with some; false when the packer stops.
-func (p *packer) await() bool {
-	p.mu.Lock()
-	for len(p.queue) == 0 && !p.stopping {
-		p.cond.Wait()
+func (q *Queue) await() bool {
+	q.mu.Lock()
+	for len(q.queue) == 0 && !q.stopping {
+		q.cond.Wait()
 	}
-	p.mu.Unlock()
-	return p.Throttle.Pass(p.ctx) == nil
+	q.mu.Unlock()
+	return q.o.Throttle.Pass(q.ctx) == nil
 }
 
 // take waits for files and returns some of them; nil when the packer stops.
-func (p *packer) take() []*content.File {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for !p.stopping {
-		seen, files := p.changes, slices.Clone(p.queue[:min(len(p.queue), maxAhead)])
-		p.mu.Unlock()
+func (q *Queue) take() []*content.File {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for !q.stopping {
+		seen, files := q.changes, slices.Clone(q.queue[:min(len(q.queue), maxAhead)])
+		q.mu.Unlock()
 		positions := make(map[*content.File]runs.Position, len(files))
 		for _, f := range files {
 			positions[f] = runs.PositionOf(f.Path()) // now: programs rename what they have saved
 		}
-		p.mu.Lock()
-		if group := p.next(positions); len(group) > 0 {
+		q.mu.Lock()
+		if group := q.next(positions); len(group) > 0 {
 			return group
 		}
-		if p.changes == seen && !p.stopping {
-			p.cond.Wait()
+		if q.changes == seen && !q.stopping {
+			q.cond.Wait()
 		}
 	}
 	return nil
 }
 
-// rests waits until nothing is packed or waits to be.
-func (p *packer) rests(ctx context.Context) error {
+// Rests waits until nothing is packed or waits to be.
+func (q *Queue) Rests(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.cond.Broadcast()
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.cond.Broadcast()
 	})
 	defer stop()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for (len(p.queue) > 0 || len(p.busy) > 0) && ctx.Err() == nil {
-		p.cond.Wait()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for (len(q.queue) > 0 || len(q.busy) > 0) && ctx.Err() == nil {
+		q.cond.Wait()
 	}
 	return ctx.Err()
 }
@@ -258,75 +279,75 @@ func (p *packer) rests(ctx context.Context) error {
 // next moves files from the queue to busy: half of what waits, so that the other group gets something too, of those whose positions are
 // known. A file that is busy, because it was written again meanwhile, waits for its next turn, and so does one for the version before it; who
 // was closed later is not waited for, so that each has its turn. mu is held.
-func (p *packer) next(positions map[*content.File]runs.Position) []*content.File {
-	most := min(groupFiles, (len(p.queue)+packGroups-1)/packGroups)
+func (q *Queue) next(positions map[*content.File]runs.Position) []*content.File {
+	most := min(groupFiles, (len(q.queue)+packGroups-1)/packGroups)
 	var group []*content.File
 	before := runs.Upcoming{}
-	for _, at := range p.ahead {
+	for _, at := range q.ahead {
 		before.Add(at)
 	}
-	wait := p.queue[:0]
-	for _, f := range p.queue {
+	wait := q.queue[:0]
+	for _, f := range q.queue {
 		at, known := positions[f]
 		if len(group) == most || !known {
 			wait = append(wait, f)
 			continue
 		}
-		if p.busy[f] || before.HasBefore(at) {
+		if q.busy[f] || before.HasBefore(at) {
 			before.Add(at)
 			wait = append(wait, f)
 			continue
 		}
-		p.busy[f] = true
-		p.ahead[f] = at
-		p.backlog.begin(f)
+		q.busy[f] = true
+		q.ahead[f] = at
+		q.backlog.begin(f)
 		group = append(group, f)
 	}
-	clear(p.queue[len(wait):])
-	p.queue = wait
+	clear(q.queue[len(wait):])
+	q.queue = wait
 	return group
 }
 
 // put notes that a file with a group is in the store, as far as packing others is concerned.
-func (p *packer) put(f *content.File) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.ahead, f)
-	if len(p.ahead) == 0 {
-		p.changed()
+func (q *Queue) put(f *content.File) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.ahead, f)
+	if len(q.ahead) == 0 {
+		q.changed()
 	}
 }
 
 // finish ends a file's turn. With again set it is put off.
-func (p *packer) finish(f *content.File, bytes int64, again bool, err error) {
-	p.mu.Lock()
-	delete(p.busy, f)
-	delete(p.ahead, f)
-	p.backlog.end(f)
-	p.done.files++
-	p.done.bytes += bytes
-	if again && !p.stopping {
-		p.putOff(f, err)
-		p.changed()
-		p.mu.Unlock()
+func (q *Queue) finish(f *content.File, bytes int64, again bool, err error) {
+	q.mu.Lock()
+	delete(q.busy, f)
+	delete(q.ahead, f)
+	q.backlog.end(f)
+	q.done.files++
+	q.done.bytes += bytes
+	if again && !q.stopping {
+		q.putOff(f, err)
+		q.changed()
+		q.mu.Unlock()
 		return
 	}
-	if d := p.delayed[f]; d != nil {
+	if d := q.delayed[f]; d != nil {
 		d.timer.Stop()
-		delete(p.delayed, f)
+		delete(q.delayed, f)
 		defer f.Unpin()
 	}
-	p.changed()
-	p.mu.Unlock()
+	q.changed()
+	q.mu.Unlock()
 	f.Unpin()
 }
 
 // putOff keeps the turn's reference in delayed. mu is held.
-func (p *packer) putOff(f *content.File, err error) {
-	d := p.delayed[f]
+func (q *Queue) putOff(f *content.File, err error) {
+	d := q.delayed[f]
 	if d == nil {
-		d = &delay{since: p.Now()}
-		p.delayed[f] = d
+		d = &delay{since: q.o.Now()}
+		q.delayed[f] = d
 	} else {
 		defer f.Unpin() // it has one already
 	}
@@ -335,72 +356,77 @@ func (p *packer) putOff(f *content.File, err error) {
 		wait = throttle.Backoff(d.attempts)
 		d.attempts++
 	}
-	d.timer = time.AfterFunc(wait, func() { p.retry(f) })
+	d.timer = time.AfterFunc(wait, func() { q.retry(f) })
 }
 
 // retry queues a file that was put off.
-func (p *packer) retry(f *content.File) {
+func (q *Queue) retry(f *content.File) {
 	f.Lock()
 	defer f.Unlock()
 	if is := f.StateLocked(); is.Writers > 0 || !is.Dirty {
 		// Its last close will queue it, or there is nothing to do any more.
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if p.delayed[f] != nil {
-			delete(p.delayed, f)
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		if q.delayed[f] != nil {
+			delete(q.delayed, f)
 			defer f.Unpin()
 		}
 		return
 	}
-	p.add(f)
+	q.Add(f)
 }
 
 // retryAll queues everything that was put off, now.
-func (p *packer) retryAll() {
-	p.mu.Lock()
-	files := make([]*content.File, 0, len(p.delayed))
-	for f, d := range p.delayed {
+func (q *Queue) retryAll() {
+	q.mu.Lock()
+	files := make([]*content.File, 0, len(q.delayed))
+	for f, d := range q.delayed {
 		if d.timer.Stop() {
 			files = append(files, f)
 		}
 	}
-	p.mu.Unlock()
+	q.mu.Unlock()
 	for _, f := range files {
-		p.retry(f)
+		q.retry(f)
 	}
 }
 
-// notePublished has the next Sync make durable that a file is packed, or the bytes of one that stays plain.
-func (p *packer) notePublished(f *content.File, plain bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+// NotePacked has MakeDurable make the record of a packed file durable.
+func (q *Queue) NotePacked() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.published = true
+}
+
+// NotePlain has MakeDurable make the bytes of a file durable that stays plain.
+func (q *Queue) NotePlain(f *content.File) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	switch {
-	case !plain:
-		p.published = true
-	case p.morePlain || p.plain[f]:
-	case len(p.plain) == maxPlain:
-		p.morePlain = true
-		p.forgetPlain()
+	case q.morePlain || q.plain[f]:
+	case len(q.plain) == maxPlain:
+		q.morePlain = true
+		q.forgetPlain()
 	default:
 		f.Pin()
-		p.plain[f] = true
+		q.plain[f] = true
 	}
 }
 
-// forget lets go of a file whose last name went: nothing of it has to be made durable. The caller has a reference.
-func (p *packer) forget(f *content.File) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.plain[f] {
-		delete(p.plain, f)
+// Forget lets go of a file whose last name went: nothing of it has to be made durable. The caller has a reference.
+func (q *Queue) Forget(f *content.File) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.plain[f] {
+		delete(q.plain, f)
 		f.Unpin()
 	}
 }
 
 // forgetPlain gives the references back. mu is held.
-func (p *packer) forgetPlain() {
-	for f := range p.plain {
-		delete(p.plain, f)
+func (q *Queue) forgetPlain() {
+	for f := range q.plain {
+		delete(q.plain, f)
 		f.Unpin()
 	}
 }

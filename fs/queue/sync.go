@@ -1,4 +1,4 @@
-package volume
+package queue
 
 import (
 	"context"
@@ -9,46 +9,46 @@ import (
 	"ckptfs/fs/control"
 )
 
-// packAll packs everything that waits, and what was put off, and returns when nothing does.
-func (p *packer) packAll(ctx context.Context, report func(control.Progress)) error {
-	defer p.Throttle.Wait()()
-	p.retryAll()
+// PackAll packs everything that waits, and what was put off, and returns when nothing does.
+func (q *Queue) PackAll(ctx context.Context, report func(control.Progress)) error {
+	defer q.o.Throttle.Wait()()
+	q.retryAll()
 
 	stop := context.AfterFunc(ctx, func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.cond.Broadcast()
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.cond.Broadcast()
 	})
 	defer stop()
-	start := p.snapshot()
-	p.mu.Lock()
-	for (len(p.queue) > 0 || len(p.busy) > 0) && ctx.Err() == nil && !p.stopping {
+	start := q.snapshot()
+	q.mu.Lock()
+	for (len(q.queue) > 0 || len(q.busy) > 0) && ctx.Err() == nil && !q.stopping {
 		if report != nil {
-			pr := p.progressLocked(start)
-			p.mu.Unlock()
+			pr := q.progressLocked(start)
+			q.mu.Unlock()
 			report(pr)
-			p.mu.Lock()
-			if len(p.queue) == 0 && len(p.busy) == 0 {
+			q.mu.Lock()
+			if len(q.queue) == 0 && len(q.busy) == 0 {
 				break
 			}
 		}
-		p.cond.Wait()
+		q.cond.Wait()
 	}
-	pr := p.progressLocked(start)
-	p.mu.Unlock()
+	pr := q.progressLocked(start)
+	q.mu.Unlock()
 	if report != nil {
 		report(pr)
 	}
 	return ctx.Err()
 }
 
-// syncPublished makes durable what was packed or found to stay plain since the last time. A record that a power cut
+// MakeDurable makes durable what was packed or found to stay plain since the last time. A record that a power cut
 // takes back costs nothing but packing the file once more, so nobody waits for this but who asks.
-func (p *packer) syncPublished(syncTree, syncNames func() error) error {
-	p.mu.Lock()
-	files, all, any := p.plain, p.morePlain, p.published || p.morePlain || len(p.plain) > 0
-	p.plain, p.morePlain, p.published = map[*content.File]bool{}, false, false
-	p.mu.Unlock()
+func (q *Queue) MakeDurable(syncTree, syncNames func() error) error {
+	q.mu.Lock()
+	files, all, any := q.plain, q.morePlain, q.unsyncedLocked()
+	q.plain, q.morePlain, q.published = map[*content.File]bool{}, false, false
+	q.mu.Unlock()
 	var errs []error
 	for f := range files {
 		if !all && !f.Dead() {
@@ -65,26 +65,29 @@ func (p *packer) syncPublished(syncTree, syncNames func() error) error {
 	return errors.Join(errs...)
 }
 
-func (p *packer) snapshot() progress {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.done
+// unsyncedLocked reports whether MakeDurable has something to do.
+func (q *Queue) unsyncedLocked() bool { return q.published || q.morePlain || len(q.plain) > 0 }
+
+func (q *Queue) snapshot() progress {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.done
 }
 
 // progressLocked is what was done since start. Sizes of what waits are not known yet: files count.
-func (p *packer) progressLocked(start progress) control.Progress {
-	done := p.done.files - start.files
+func (q *Queue) progressLocked(start progress) control.Progress {
+	done := q.done.files - start.files
 	return control.Progress{
-		DoneBytes: p.done.bytes - start.bytes,
-		DoneFiles: done, TotalFiles: done + len(p.queue) + len(p.busy),
+		DoneBytes: q.done.bytes - start.bytes,
+		DoneFiles: done, TotalFiles: done + len(q.queue) + len(q.busy),
 	}
 }
 
-// failures calls f, under a lock, with each file that is put off; err is nil of one that is mapped for writing.
-func (p *packer) failures(f func(file *content.File, err error, since time.Time, attempts int)) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for file, d := range p.delayed {
+// Failures calls f, under a lock, with each file that is put off; err is nil of one that is mapped for writing.
+func (q *Queue) Failures(f func(file *content.File, err error, since time.Time, attempts int)) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for file, d := range q.delayed {
 		f(file, d.err, d.since, d.attempts)
 	}
 }

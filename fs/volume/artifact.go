@@ -176,7 +176,7 @@ func newIdentifier(v *Volume, after time.Duration) *identifier {
 	o := v.atRest(after)
 	o.Warning = "artifact ids may be unknown until somebody asks for them"
 	i := &identifier{idle.NewWorker(o), v}
-	b := v.artifacts.Background(func(ctx context.Context) error { return v.packer.rests(ctx) }, func(ctx context.Context) (func(), error) { return v.throttle.Turn(ctx) },
+	b := v.artifacts.Background(func(ctx context.Context) error { return v.queue.Rests(ctx) }, func(ctx context.Context) (func(), error) { return v.throttle.Turn(ctx) },
 		func(what string) error { return v.content.Step(what) })
 	i.One = func(ctx context.Context, f *content.File) {
 		if err := b.Identify(ctx, identified{f}); err != nil {

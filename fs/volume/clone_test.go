@@ -79,11 +79,7 @@ func TestCloneIsSynced(t *testing.T) {
 	data := random(300<<10, 1)
 	r.write("from", data)
 	r.pack("from")
-	owed := func() bool {
-		r.packer.mu.Lock()
-		defer r.packer.mu.Unlock()
-		return r.packer.published
-	}
+	owed := func() bool { return r.queue.Status().Unsynced }
 	if owed() {
 		t.Fatal("a sync left a record that is not known to be durable")
 	}

@@ -39,7 +39,7 @@ func (v *Volume) Compact(ctx context.Context, o control.CompactOptions, report f
 		return nil, unix.EROFS
 	}
 	if !o.DryRun {
-		if err := v.reserve.room(0); err != nil {
+		if err := v.reserve.Room(0); err != nil {
 			return nil, fmt.Errorf("make room, by `ckptfs prune` or `ckptfs evict` say, and compact then: %w", err)
 		}
 	}
@@ -64,7 +64,7 @@ func (v *Volume) Compact(ctx context.Context, o control.CompactOptions, report f
 	st := c.Stats()
 	k.out.Looked, k.out.Chunks, k.out.BytesBefore, k.out.BytesAfter = st.Looked, st.Records, st.Before, st.After
 	k.out.FreedBytes, k.out.CopiedBytes, k.out.SegmentBytes = st.Freed, st.Copied, v.store.Stats().Bytes
-	v.reserve.retake()
+	v.reserve.Retake()
 	if errors.Is(err, unix.ENOSPC) {
 		err = fmt.Errorf("%d chunks were stored anew, and stay so; make room, by `ckptfs prune` or `ckptfs evict` say, and compact again: %w", st.Records, err)
 	}
@@ -169,7 +169,7 @@ func (k *compaction) file(ctx context.Context, f compacted) error {
 		if err := k.retire(ctx); err != nil {
 			return err
 		}
-		if _, reserve, ferr := v.reserve.free(); ferr != nil || v.reserve.room(max(reserve/8, leastStep)) != nil {
+		if step, ferr := v.reserve.Step(); ferr != nil || v.reserve.Room(step) != nil {
 			return err
 		}
 	}
@@ -209,8 +209,8 @@ func (k *compaction) recode(ctx context.Context, m *manifest.Manifest, rel pack.
 		return err
 	}
 	b.Release()
-	free, reserve, err := v.reserve.free()
-	if written := k.Stats().After - k.retired; err == nil && written >= min(retireBytes, max(free-reserve, leastStep)) {
+	spare, err := v.reserve.Spare()
+	if written := k.Stats().After - k.retired; err == nil && written >= min(retireBytes, spare) {
 		return k.retire(ctx)
 	}
 	return err

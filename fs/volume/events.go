@@ -17,15 +17,15 @@ func (e events) Writing(f *content.File, open bool) {
 	}
 }
 
-func (e events) Dirty(f *content.File) { e.v.packer.add(f) }
+func (e events) Dirty(f *content.File) { e.v.queue.Add(f) }
 
 func (e events) Plain(f *content.File) {
-	e.v.packer.notePublished(f, true)
+	e.v.queue.NotePlain(f)
 	e.v.sums.Add(f)
 }
 
 func (e events) Packed(f *content.File) {
-	e.v.packer.notePublished(f, false)
+	e.v.queue.NotePacked()
 	e.v.notePacked(nodeOf(f))
 }
 

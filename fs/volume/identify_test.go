@@ -154,7 +154,7 @@ func TestPackerRests(t *testing.T) {
 		if what == "pack: record" {
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 			defer cancel()
-			if err := r.packer.rests(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			if err := r.queue.Rests(ctx); !errors.Is(err, context.DeadlineExceeded) {
 				t.Error("it rests while it packs:", err)
 			}
 		}
@@ -162,7 +162,7 @@ func TestPackerRests(t *testing.T) {
 	}
 	r.write("a.pt", sample(t, "same/model.pt"))
 	r.sync()
-	if err := r.packer.rests(t.Context()); err != nil {
+	if err := r.queue.Rests(t.Context()); err != nil {
 		t.Error(err)
 	}
 }

@@ -416,7 +416,7 @@ func TestLineageNotPacked(t *testing.T) {
 	if _, err := r.Lineage(ctx, "runs/c"); err == nil || strings.Contains(err.Error(), "sync") {
 		t.Error(err)
 	}
-	r.packer.start()
+	r.queue.Start()
 	r.sync()
 	if l, err := r.Lineage(ctx, "runs/a"); err != nil || l.Problem != "" {
 		t.Errorf("%+v, %v", l, err)

@@ -2,32 +2,61 @@ package volume
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"ckptfs/cas/store"
 	"ckptfs/fs/content"
 	"ckptfs/fs/control"
-	"ckptfs/index/runs"
+	"ckptfs/fs/pack"
 )
 
-// begin packs a file as the background would, up to the point where its manifest is published.
-func (r *rig) begin(p string) *job {
+// job is a file that was packed, and is not published yet.
+type job struct {
+	p   *content.Packing
+	res *pack.Result
+}
+
+// begin packs a file as the queue does, up to the point where its manifest is published.
+func (r *rig) begin(p string) job {
 	r.t.Helper()
 	n := r.find(p)
 	defer r.forget(n)
-	b := r.store.Begin()
-	j, err := r.packer.packFile(context.Background(), b, n.file)
-	if err != nil || j.res == nil {
+	b := r.store.Begin() // not released: what is in it is kept until it is published
+	j, err := r.packFile(b, n.file)
+	if err == nil {
+		err = b.Commit()
+	}
+	if err != nil {
 		r.t.Fatalf("pack %s: %v", p, err)
 	}
-	if err := b.Commit(); err != nil {
-		r.t.Fatal(err)
-	}
-	return &j
+	return j
 }
 
-// packQuietly packs a file as the background would.
+func (r *rig) packFile(b *store.Batch, f *content.File) (j job, err error) {
+	if j.p, err = f.BeginPack(func() {}); err != nil {
+		return j, err
+	}
+	if j.p == nil {
+		return j, errors.New("it is not to be packed")
+	}
+	defer j.p.Close()
+	if stays, err := j.p.Stays(); stays || err != nil {
+		return j, errors.Join(err, errors.New("it stays plain"))
+	}
+	l, err := j.p.Layout()
+	if err != nil {
+		return j, err
+	}
+	rel, _ := r.bases.Related(f.Path(), l)
+	j.res, err = r.Volume.pack.Layout(context.Background(), b, j.p.Raw, j.p.Size, l, rel)
+	return j, err
+}
+
+// packQuietly packs a file as the queue does.
 func (r *rig) packQuietly(p string) error {
 	j := r.begin(p)
 	return j.p.Publish(j.res)
@@ -66,7 +95,7 @@ func TestChangedWhilePacking(t *testing.T) {
 			r.want("f", resident)
 			want := r.read("f")
 			done()
-			r.packer.start()
+			r.queue.Start()
 			r.sync()
 			r.evictAll()
 			r.same("f", want)
@@ -85,7 +114,7 @@ func TestMovedWhilePacking(t *testing.T) {
 	r.rename("f", "h")
 	r.unlink("g")
 	r.write("g", []byte("another"))
-	for _, j := range []*job{jf, jg} {
+	for _, j := range []job{jf, jg} {
 		if err := j.p.Publish(j.res); err != nil {
 			t.Fatal(err)
 		}
@@ -113,7 +142,7 @@ func TestQueue(t *testing.T) {
 		t.Errorf("%+v, %v", s, err)
 	}
 	r.release(h)
-	r.packer.start()
+	r.queue.Start()
 	var last control.Progress
 	if err := r.Sync(context.Background(), func(p control.Progress) { last = p }); err != nil {
 		t.Fatal(err)
@@ -123,40 +152,6 @@ func TestQueue(t *testing.T) {
 	}
 	if s, err = r.Status(context.Background()); err != nil || s.Queue.Files != 0 || len(s.Packing) != 0 || s.UnpackedBytes != 0 || s.ResidentBytes != 300<<10 {
 		t.Errorf("%+v, %v", s, err)
-	}
-}
-
-// A file that is rewritten while a group packs it can be in two groups; Sync waits for both.
-func TestSyncWaitsForRepack(t *testing.T) {
-	r := newRig(t)
-	r.withoutPacking()
-	p := r.packer
-	r.write("f", random(100<<10, 1))
-	n := r.find("f")
-	defer r.forget(n)
-	first := p.take()
-	p.taken(n.file)
-	if _, err := n.file.BeginPack(func() {}); err != nil {
-		t.Fatal(err)
-	}
-	r.patch("f", []byte("new"), 0)
-	p.mu.Lock()
-	if again := p.next(map[*content.File]runs.Position{n.file: nil}); len(again) > 0 {
-		t.Error("a file is in two groups at a time")
-	}
-	p.mu.Unlock()
-	synced := make(chan error, 1)
-	go func() { synced <- r.Sync(context.Background(), nil) }()
-	p.finish(first[0], 0, false, nil)
-	second := p.take()
-	select {
-	case err := <-synced:
-		t.Fatalf("sync returned (%v) while the file was packed", err)
-	default:
-	}
-	p.finish(second[0], 0, false, nil)
-	if err := <-synced; err != nil {
-		t.Error(err)
 	}
 }
 
@@ -236,4 +231,29 @@ func TestMappedForWriting(t *testing.T) {
 	r.same("f", want)
 	r.evictAll()
 	r.same("f", want)
+}
+
+// Steps that are saved faster than they are packed take no more than others.
+func TestQuickSeries(t *testing.T) {
+	stored := func(quick bool) int64 {
+		r := newRig(t)
+		r.withoutPacking()
+		for i := range 12 {
+			r.write(fmt.Sprintf("model-%d.safetensors", i), trained(t, 1, i))
+			if i == 0 && !quick {
+				r.queue.Start()
+			}
+			if !quick {
+				r.sync()
+			}
+		}
+		if quick {
+			r.queue.Start()
+		}
+		r.sync()
+		return r.store.Stats().Bytes
+	}
+	if slow, quick := stored(false), stored(true); quick > slow {
+		t.Errorf("%d bytes, and %d bytes when they are saved one after the other", quick, slow)
+	}
 }

@@ -28,7 +28,7 @@ func (v *Volume) Prune(ctx context.Context, o control.PruneOptions, report func(
 		}
 	}
 	if !o.DryRun {
-		defer v.reserve.retake()
+		defer v.reserve.Retake()
 	}
 	st, err := v.store.Sweep(ctx, opt, v.mark)
 	out := &control.Pruned{

@@ -151,7 +151,7 @@ func (r *treeRepair) file(n *Node) (did string, lost, err error) {
 		if err := f.UnpackLocked(false); err != nil {
 			return did, nil, err
 		}
-		v.packer.add(f)
+		v.queue.Add(f)
 		return "kept by its bytes in place, and packed again: " + missing.Error(), nil, nil
 	}
 	if missing != nil {

@@ -61,12 +61,9 @@ func (v *Volume) openModels() {
 
 // pendingPaths are those of the files that wait to be packed.
 func (v *Volume) pendingPaths() (paths []string) {
-	v.packer.mu.Lock()
-	pending := v.packer.pending()
-	v.packer.mu.Unlock()
-	for n := range pending {
-		paths = append(paths, n.Path())
-		n.Unpin()
+	for f := range v.queue.Pending() {
+		paths = append(paths, f.Path())
+		f.Unpin()
 	}
 	return paths
 }

@@ -318,8 +318,8 @@ func TestReadOnly(t *testing.T) {
 
 // withoutPacking stops the background packing: what is written from now on stays resident.
 func (r *rig) withoutPacking() {
-	r.packer.stop()
-	r.packer = r.newQueue(-1)
+	r.queue.Stop()
+	r.queue = newQueue(r.Volume, -1)
 }
 
 // What was not packed when the store was closed is packed by the next sync, however soon it comes.
@@ -336,11 +336,4 @@ func TestSyncAfterOpen(t *testing.T) {
 			t.Fatalf("%s is %s", p, s)
 		}
 	}
-}
-
-// newQueue is a queue like the volume's, with a bound of its own.
-func (r *rig) newQueue(maxUnpacked int64) *packer {
-	o := r.packer.queueOptions
-	o.MaxUnpacked = maxUnpacked
-	return newPacker(o)
 }

@@ -7,6 +7,7 @@ import (
 	"sort"
 
 	"ckptfs/fs/control"
+	"ckptfs/fs/queue"
 )
 
 // maxSidecars bounds the problems of sidecars that Status names.
@@ -29,24 +30,19 @@ func (v *Volume) Status(ctx context.Context) (*control.Status, error) {
 	if s.Mode == "" {
 		s.Mode = control.ModeUnmounted
 	}
-	v.packer.mu.Lock()
-	s.MaxUnpacked, s.WaitingCloses = v.packer.backlog.max, v.packer.backlog.waiting
-	pending, since := v.packer.pending(), v.packer.backlog.since()
-	v.packer.mu.Unlock()
-	if !since.IsZero() {
-		s.PackingWaits = v.throttle.Why(since.Add(patientFor))
-	}
-	for n, waits := range pending {
-		size := n.Unpacked()
+	q := v.queue.Status()
+	s.MaxUnpacked, s.WaitingCloses, s.PackingWaits = q.MaxUnpacked, q.WaitingCloses, q.Waits
+	for f, stage := range v.queue.Pending() {
+		size := f.Unpacked()
 		s.UnpackedBytes += size
-		switch waits {
-		case withGroup:
-			s.Packing = append(s.Packing, n.Path())
-		case inQueue:
+		switch stage {
+		case queue.Packing:
+			s.Packing = append(s.Packing, f.Path())
+		case queue.Queued:
 			s.Queue.Files++
 			s.Queue.Bytes += size
 		}
-		n.Unpin()
+		f.Unpin()
 	}
 	sort.Strings(s.Packing)
 	v.names.eachNode(func(n *Node) {

@@ -131,7 +131,7 @@ func (s *survey) file(n *Node) error {
 			return nil
 		}
 		f.SetDirtyLocked()
-		v.packer.add(f)
+		v.queue.Add(f)
 	case is.Record.Hollow:
 		switch {
 		case !s.repair:

@@ -27,14 +27,14 @@ func (v *Volume) Sync(ctx context.Context, report func(control.Progress)) error 
 		return ctx.Err()
 	}
 	v.awaitReleases(ctx)
-	if err := v.packer.packAll(ctx, report); err != nil {
+	if err := v.queue.PackAll(ctx, report); err != nil {
 		return err
 	}
 	v.models.Keep(ctx)
 	for _, f := range v.failures() {
 		return fmt.Errorf("%s could not be packed: %s (its bytes are safe where they are; it is tried again)", f.Path, f.Reason)
 	}
-	err := v.packer.syncPublished(v.names.syncTree, v.syncNames)
+	err := v.queue.MakeDurable(v.names.syncTree, v.syncNames)
 	if err != nil {
 		v.content.Count.SyncErrs.Add(1)
 	}
@@ -85,7 +85,7 @@ func (v *Volume) failures() []control.Failure {
 			all = append(all, failed{f, control.Failure{Reason: err.Error(), Since: since, Attempts: attempts}})
 		}
 	}
-	v.packer.failures(add)
+	v.queue.Failures(add)
 	v.hot.Failures(add)
 	out := []control.Failure{}
 	for _, f := range all {

@@ -231,10 +231,13 @@ func TestSmallFilesHaveNoRecord(t *testing.T) {
 		}
 		n := r.find(p)
 		n.file.Lock()
-		if n.file.StateLocked().Dirty || r.packer.waits[n.file] {
-			t.Errorf("%s waits to be packed", p)
+		if n.file.StateLocked().Dirty {
+			t.Errorf("%s is to be packed", p)
 		}
 		n.file.Unlock()
+		if waiting := r.pendingPaths(); len(waiting) > 0 {
+			t.Errorf("%q wait to be packed", waiting)
+		}
 		if a := r.stat(p); !a.Settled {
 			t.Errorf("%+v", a)
 		}

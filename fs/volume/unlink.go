@@ -89,7 +89,7 @@ func (v *Volume) bury(t *victim) {
 		if t.last {
 			v.hot.Remove(f)
 			f.StopPackingLocked()
-			v.packer.forget(f)
+			v.queue.Forget(f)
 			v.sums.Forget(f)
 			v.ids.Forget(f)
 			v.hydrator.Forget(f)

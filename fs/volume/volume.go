@@ -17,7 +17,7 @@
 // beside the file that it is made of, and virtual files (virtual.go), below .ckptfs.
 // Package ckptfs/fs/tree says which copy is true when; this package keeps to it.
 //
-// Locks, in the order in which they may be taken: file.mu, ns, then any of table.mu, fdCache.mu, packer.mu, hotList.mu, rested.mu,
+// Locks, in the order in which they may be taken: file.mu, ns, then any of table.mu, fdCache.mu, Queue.mu, hotList.mu, rested.mu,
 // hiddenViews.mu, file.io. ns is held shared by whatever resolves a name, exclusively by what takes one away; not over fsync or data.
 package volume
 
@@ -44,6 +44,7 @@ import (
 	"ckptfs/fs/inspect"
 	"ckptfs/fs/models"
 	"ckptfs/fs/pack"
+	"ckptfs/fs/queue"
 	"ckptfs/fs/residency"
 	"ckptfs/fs/steps"
 	"ckptfs/fs/throttle"
@@ -93,7 +94,7 @@ type Volume struct {
 	started time.Time
 
 	lock    *tree.Lock
-	reserve *reserve
+	reserve *queue.Reserve
 
 	index *chunks.DB
 	store *store.Store
@@ -108,7 +109,7 @@ type Volume struct {
 	models  *models.Models
 	queries queries
 
-	packer   *packer
+	queue    *queue.Queue
 	throttle *throttle.Throttle // nil: packing does not ask who else wants the processors
 	bases    *bases.Finder      // nil: nothing is stored against an earlier version
 	hot      *residency.LRU
@@ -171,10 +172,10 @@ func Open(o Options) (*Volume, error) {
 	v := &Volume{
 		dir: o.Dir, readOnly: o.ReadOnly, noViews: o.NoViews, now: o.Now, report: o.Log,
 		started: o.Now(), lock: lock, surveyed: make(chan struct{}),
-		reserve: newReserve(o.Dir, o.Log),
+		reserve: queue.NewReserve(o.Dir, o.Log),
 	}
 	if !o.ReadOnly {
-		v.reserve.keep()
+		v.reserve.Keep()
 	}
 	if err := v.open(o, format); err != nil {
 		v.shut(false)
@@ -199,7 +200,7 @@ func (v *Volume) open(o Options, format *tree.Format) error {
 	}
 	v.openSteps()
 	if o.MaxUnpacked == 0 {
-		o.MaxUnpacked = defaultMaxUnpacked(o.Dir)
+		o.MaxUnpacked = queue.DefaultMaxUnpacked(o.Dir)
 	}
 	v.sums = idle.NewChecksums(v.atRest(o.SumAfter))
 
@@ -215,7 +216,7 @@ func (v *Volume) open(o Options, format *tree.Format) error {
 		v.report(slog.LevelWarn, "index made anew from the segments", "reason", r)
 	}
 	var files disk.FS = disk.OS{}
-	opt := store.Options{NewIndex: v.newIndex, Now: v.now, Room: v.reserve.room, MakeRoom: v.reserve.makeRoom}
+	opt := store.Options{NewIndex: v.newIndex, Now: v.now, Room: v.reserve.Room, MakeRoom: v.reserve.MakeRoom}
 	if o.ReadOnly {
 		files = disk.ReadOnly{FS: files}
 		opt = store.Options{ReadOnly: true, Now: v.now}
@@ -228,7 +229,7 @@ func (v *Volume) open(o Options, format *tree.Format) error {
 	v.asm = assemble.New(v.store, assemble.Options{CacheBytes: o.CacheBytes, Mapped: o.Mapped})
 	packing := pack.Options{Workers: o.PackWorkers}
 	if o.PackWorkers == 0 {
-		v.throttle = throttle.New(cas.Processors, func() bool { return v.packer.presses() })
+		v.throttle = throttle.New(cas.Processors, func() bool { return v.queue.Presses() })
 		packing.Turn = v.throttle.Turn
 	}
 	v.pack = pack.New(v.store, packing)
@@ -238,7 +239,7 @@ func (v *Volume) open(o Options, format *tree.Format) error {
 		Events: events{v},
 	})
 	cache := residency.Options{
-		Max: o.HotSize, Still: o.HydrateAfter, Now: v.now, Report: v.report, Count: &v.content.Count, Short: v.reserve.short,
+		Max: o.HotSize, Still: o.HydrateAfter, Now: v.now, Report: v.report, Count: &v.content.Count, Short: v.reserve.Short,
 	}
 	v.hot, v.hydrator = residency.NewLRU(cache), residency.NewHydrator(cache)
 	v.names = newNames(v)
@@ -248,10 +249,7 @@ func (v *Volume) open(o Options, format *tree.Format) error {
 	if !o.NoDelta {
 		v.openBases()
 	}
-	v.packer = newPacker(queueOptions{
-		MaxUnpacked: o.MaxUnpacked, Store: v.store, Pack: v.pack, Bases: v.bases, Throttle: v.throttle, Reserve: v.reserve, Now: v.now,
-		Report: v.report, Count: &v.content.Count, Stored: v.stored, Failed: v.hot.Wake,
-	})
+	v.queue = newQueue(v, o.MaxUnpacked)
 	var st unix.Stat_t
 	if err := unix.Fstat(v.names.rootFd, &st); err != nil {
 		return err
@@ -263,6 +261,15 @@ func (v *Volume) open(o Options, format *tree.Format) error {
 	v.openInspect()
 	v.openModels()
 	return v.recover()
+}
+
+// newQueue makes the queue of the files that wait to be packed.
+func newQueue(v *Volume, maxUnpacked int64) *queue.Queue {
+	return queue.New(queue.Options{
+		MaxUnpacked: maxUnpacked, Store: v.store, Pack: v.pack, Bases: v.bases, Throttle: v.throttle,
+		Reserve: v.reserve, Now: v.now, Report: v.report, Count: &v.content.Count,
+		Stored: v.stored, Failed: v.hot.Wake,
+	})
 }
 
 // openSteps begins to follow which files are written.
@@ -311,7 +318,7 @@ func (v *Volume) recover() error {
 		v.report(slog.LevelWarn, v.recovery)
 	}
 	if !v.readOnly {
-		v.packer.start()
+		v.queue.Start()
 		v.models.Start()
 		v.hot.Start()
 		v.hydrator.Start()
@@ -352,7 +359,7 @@ func (v *Volume) Close(context.Context) error {
 	if !v.readOnly {
 		v.sums.Stop()
 		v.ids.Stop()
-		v.packer.stop()
+		v.queue.Stop()
 		v.models.Stop()
 		v.queries.drop(v)
 		v.models.Finish()
