@@ -31,7 +31,6 @@ var oversize = map[string]extent{
 	"fs/metrics.collector": {fields: 42},
 	"fs/volume":            {lines: 7000},
 	"fs/volume.Volume":     {fields: 36, methods: 137},
-	"fs/content.File":      {fields: 34, methods: 93},
 	"index/prefix.finder":  {fields: 31},
 }
 

@@ -1,7 +1,7 @@
 package content
 
 import (
-	"time"
+	"log/slog"
 
 	"golang.org/x/sys/unix"
 
@@ -17,7 +17,7 @@ func (f *File) AttrLocked(a *tree.Attr) error {
 		if f.rec.Emptying { // the store may not be changed
 			a.Size, a.Blocks = 0, 0
 		}
-		a.Settled = f.writers == 0 && !f.dirty
+		a.Settled = f.users.writers == 0 && !f.bytes.dirty
 		if f.rec.Summed {
 			a.Ctime = unix.NsecToTimespec(f.rec.Ctime)
 		}
@@ -41,15 +41,15 @@ func (f *File) ResizeLocked(size int64) error {
 			return unix.EIO
 		}
 	}
-	if err := f.makeWritable(size == 0); err != nil {
+	if err := f.makeWritableLocked(size == 0); err != nil {
 		return err
 	}
 	var err error
 	if size != 0 {
-		err = f.truncateRaw(size)
+		err = f.truncateRawLocked(size)
 	}
-	if f.writers == 0 {
-		f.writersGone()
+	if f.users.writers == 0 {
+		f.writersGoneLocked()
 	}
 	return err
 }
@@ -57,7 +57,7 @@ func (f *File) ResizeLocked(size int64) error {
 // SetInodeLocked applies everything but the size.
 func (f *File) SetInodeLocked(s *tree.SetAttr) error {
 	if !f.rec.Packed() {
-		if err := f.unsum(); err != nil {
+		if err := f.unsumLocked(); err != nil {
 			return err
 		}
 		return f.node.SetHost(s)
@@ -72,12 +72,12 @@ func (f *File) SetInodeLocked(s *tree.SetAttr) error {
 		}
 		var ok bool
 		if mtime, ok = tree.Nanoseconds(*s.Mtime); !ok { // no record holds it
-			if err := f.makeWritable(false); err != nil {
+			if err := f.makeWritableLocked(false); err != nil {
 				return err
 			}
 			err := f.node.SetHost(s)
-			if f.writers == 0 {
-				f.writersGone()
+			if f.users.writers == 0 {
+				f.writersGoneLocked()
 			}
 			return err
 		}
@@ -85,7 +85,7 @@ func (f *File) SetInodeLocked(s *tree.SetAttr) error {
 	if err := f.node.SetHost(s); err != nil {
 		return err
 	}
-	if s.Mtime != nil && !f.hydrating { // the host may have rounded it
+	if s.Mtime != nil && !f.local.hydrating { // the host may have rounded it
 		var st unix.Stat_t
 		if err := f.node.Stat(&st); err != nil {
 			return err
@@ -98,18 +98,20 @@ func (f *File) SetInodeLocked(s *tree.SetAttr) error {
 	return f.WriteRecordLocked(rec)
 }
 
-// accessed moves the access time of a hollow file that was read: the host does it for what it reads itself. As on a
-// filesystem mounted with relatime, it moves once a day, or after a change. A failure is nobody's loss.
-func (f *File) accessed() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	var st unix.Stat_t
-	if !f.rec.Hollow || f.rec.Ctime == 0 || f.c.readOnly || f.node.Stat(&st) != nil {
-		return
+// TouchedLocked moves the change time that programs see to now, of a file whose record keeps it, after
+// something that succeeded was done to its inode. A failure is reported.
+func (f *File) TouchedLocked() {
+	err := f.LoadLocked()
+	switch {
+	case err != nil:
+	case f.rec.Packed():
+		rec := f.rec
+		rec.Ctime = f.c.now().UnixNano()
+		err = f.WriteRecordLocked(rec)
+	case !f.Dead():
+		err = f.unsumLocked() // which moves the inode's
 	}
-	at := st.Atim.Nano()
-	if now := f.c.now(); at > f.rec.Mtime && at > f.rec.Ctime && now.Sub(time.Unix(0, at)) < 24*time.Hour {
-		return
+	if err != nil {
+		f.c.report(slog.LevelWarn, "the change time of a file was not kept", "path", f.Path(), "reason", err)
 	}
-	f.node.SetHost(&tree.SetAttr{Atime: &unix.Timespec{Nsec: unix.UTIME_NOW}})
 }

@@ -1,6 +1,7 @@
 package content
 
 import (
+	"errors"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -14,144 +15,123 @@ import (
 	"ckptfs/index/manifest"
 )
 
-const (
-	// minClone is the length from which on a part of a packed file is shared, not copied: a manifest of its own costs a sync
-	// of the segment. The whole of a file costs none, whatever its length.
-	MinClone = 16 << 20
-	// maxCopy is an answer's worth of bytes, within a fraction of a second; the kernel asks again.
-	maxCopy = 64 << 20
-)
-
-// Source is what is copied from: a handle, or bytes that are synthesised.
-type Source interface {
-	Read(p []byte, off int64) (int, error)
-	Size() (int64, error)
-}
-
-// CopyFrom copies up to n bytes of src to this file and returns how many it did; fewer than n is no error. thread is who asks, as the
-// kernel tells it, or 0.
-//
-// Of a packed file the bytes are not copied but the manifest, or its part: the target is packed at once, and hollow. That
-// needs a target that is empty or packed, to whose end the bytes go, and whose writers this process serves: a later write
-// makes it a plain file first.
-func (h *Handle) CopyFrom(src Source, srcOff, dstOff, n int64, thread uint32) (int64, error) {
-	if srcOff < 0 || dstOff < 0 || n < 0 {
-		return 0, unix.EINVAL
-	}
-	if from, ok := src.(*Handle); ok {
-		if done, err := h.clone(from.f, srcOff, dstOff, n, thread); done > 0 || err != nil {
-			return done, err
-		}
-	}
-	return h.copyBytes(src, srcOff, dstOff, min(n, maxCopy))
-}
+// MinClone is the length from which on a part of a packed file is shared, not copied: a manifest of its own
+// costs a sync of the segment. The whole of a file costs none, whatever its length.
+const MinClone = 16 << 20
 
 // clone is CopyFrom by manifest; 0 when that is not possible.
-func (h *Handle) clone(src *File, srcOff, dstOff, n int64, thread uint32) (int64, error) {
-	c := src.c
-	if src == h.f {
+func (h *Handle) clone(src *Handle, srcOff, dstOff, n int64, thread uint32) (int64, error) {
+	c := h.f.c
+	if src.f == h.f {
 		return 0, nil
 	}
 	c.Cloning.RLock()
 	defer c.Cloning.RUnlock()
-	from := src.packedAs()
-	if !from.Packed() {
+	from, ok := src.packedRecord()
+	if !ok {
 		return 0, nil
 	}
 	m, err := c.asm.Manifest(from.Manifest)
 	if err != nil || srcOff >= m.Size {
 		return 0, nil // the copy of bytes meets the damage, if it needs what is damaged
 	}
-	n = min(n, m.Size-srcOff)
 	if h.Mode == Passthrough {
 		c.Copiers.learn(thread)
 		return 0, nil
 	}
+	part := manifest.Part{From: m, Off: srcOff, Len: min(n, m.Size-srcOff)}
 	f := h.f
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for f.hydrating {
-		f.cond.Wait()
-	}
-	if f.Dead() || f.pass > 0 || f.damaged != nil || f.rec.ViewHidden {
+	k := clone{f: f, from: from, part: part, at: dstOff}
+	if !k.fitsLocked() {
 		return 0, nil
 	}
-	first, last := srcOff == 0, srcOff+n == m.Size
-	goesOn := f.copied == from.Manifest && srcOff == dstOff
-	if n < MinClone && !(first && last) && !(goesOn && last) {
-		return 0, nil
-	}
-	// Resident bytes serve where the manifest does not: they are not left behind, and not dropped.
-	if !from.Hollow && !goesOn {
-		if _, err := c.Complete(from.Manifest); err != nil {
-			return 0, nil
-		}
-	}
-	if f.rec.Packed() && !f.rec.Hollow {
-		if _, err := c.Complete(f.rec.Manifest); err != nil {
-			return 0, nil
-		}
-	}
-	ok, err := f.share(dstOff, from, m, manifest.Part{From: m, Off: srcOff, Len: n})
-	if !ok || err != nil {
+	if done, err := k.runLocked(); !done || err != nil {
 		return 0, err
 	}
-	return n, nil
+	return part.Len, nil
 }
 
-// packedAs is the record of a packed file, zero for any other.
-func (f *File) packedAs() tree.Record {
+// packedRecord is the record of a packed file; false for any other.
+func (h *Handle) packedRecord() (tree.Record, bool) {
+	f := h.f
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.LoadLocked() != nil || f.damaged != nil || !f.rec.Packed() {
-		return tree.Record{}
+		return tree.Record{}, false
 	}
-	return f.rec
+	return f.rec, true
 }
 
-// share appends a part of a packed file, whose record is from, to a file of at bytes. false when that is not the file's
-// length or somebody may write it past this process. f.mu is held.
-func (f *File) share(at int64, from tree.Record, m *manifest.Manifest, part manifest.Part) (bool, error) {
-	f.setRaw(nil, false) // from here on every write waits for f.mu
+// clone is the transition of an empty or packed file to a packed one that ends in a part of another, or is
+// that part. The mu of the file is held, and no other's.
+type clone struct {
+	f    *File
+	from tree.Record   // the other's
+	part manifest.Part // of the other's manifest
+	at   int64         // where the part goes: to the file's end
+}
+
+// goesOn reports whether the file so far is the beginning of the other one, and the part is what comes next.
+func (k *clone) goesOn() bool { return k.f.bytes.copied == k.from.Manifest && k.part.Off == k.at }
+
+// last reports whether the part ends where the other file does.
+func (k *clone) last() bool { return k.part.Off+k.part.Len == k.part.From.Size }
+
+// fitsLocked reports whether the file may become packed, and whether it is worth it. It waits for a
+// hydration.
+func (k *clone) fitsLocked() bool {
+	f := k.f
+	for f.local.hydrating {
+		f.cond.Wait()
+	}
+	if f.Dead() || f.users.pass > 0 || f.damaged != nil || f.rec.ViewHidden {
+		return false
+	}
+	whole := k.part.Off == 0 && k.last()
+	if k.part.Len < MinClone && !whole && !(k.goesOn() && k.last()) {
+		return false
+	}
+	// Resident bytes serve where the manifest does not: they are not left behind, and not dropped.
+	if !k.from.Hollow && !k.goesOn() {
+		if _, err := f.c.Complete(k.from.Manifest); err != nil {
+			return false
+		}
+	}
+	if f.rec.Packed() && !f.rec.Hollow {
+		if _, err := f.c.Complete(f.rec.Manifest); err != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// runLocked makes the file packed and hollow. false when the part does not go to the file's end, or somebody
+// may write it past this process.
+func (k *clone) runLocked() (bool, error) {
+	f := k.f
+	f.src.setRaw(nil, false) // from here on every write waits for mu
 	own, err := f.node.Open(unix.O_RDWR)
 	if err != nil {
-		return false, f.writableAgain()
+		return false, k.reopenLocked()
 	}
 	defer own.Close()
 	st, err := own.Stat()
-	if err != nil || st.Size() != at || at > 0 && !f.rec.Packed() || f.c.mayBeWritten(own, true) {
+	if err != nil || st.Size() != k.at || k.at > 0 && !f.rec.Packed() || f.c.mayBeWritten(own, true) {
 		own.Close() // it would be one reader too many for the next open
-		return false, f.writableAgain()
+		return false, k.reopenLocked()
 	}
-	parts := []manifest.Part{part}
-	if at > 0 {
-		held, err := f.c.asm.Manifest(f.rec.Manifest)
-		if err != nil || held.Size != at {
-			return false, f.writableAgain()
-		}
-		parts = []manifest.Part{{From: held, Len: at}, part}
-		// A long file is copied in several parts: with the last one it is the source again.
-		if f.copied == from.Manifest && part.Off == at && part.Off+part.Len == m.Size {
-			parts = []manifest.Part{{From: m, Len: m.Size}}
-		}
-	}
-	rec := tree.Record{Hollow: true, Mtime: f.c.now().UnixNano()}
-	rec.Ctime = rec.Mtime
-	size := at + part.Len
 	b := f.c.store.Begin()
+	// The batch names the manifest until the record does: the source may lose its name meanwhile, and a prune
+	// begin.
 	defer b.Release()
-	// The batch names the manifest until the target does: the source may lose its name meanwhile, and a prune begin.
-	if len(parts) == 1 && parts[0].From == m && parts[0].Len == m.Size {
-		rec.ViewSize = from.ViewSize
-		rec.Manifest, err = f.c.pack.Manifest(b, m)
-	} else {
-		rec.Manifest, rec.ViewSize, err = f.c.splice(b, parts)
-	}
+	rec, err := k.recordLocked(b)
 	if err != nil {
-		return false, f.writableAgain()
+		return false, k.reopenLocked()
 	}
 	if err := b.Commit(); err != nil {
-		return false, f.writableAgain()
+		return false, k.reopenLocked()
 	}
 	if err := f.c.Step("clone: record"); err != nil {
 		return false, err
@@ -159,32 +139,71 @@ func (f *File) share(at int64, from tree.Record, m *manifest.Manifest, part mani
 	if err := f.WriteRecordLocked(rec); err != nil {
 		return false, err
 	}
-	f.changed()
-	f.dirty, f.moved, f.vetted, f.stale = false, true, true, true
+	f.changedLocked()
+	f.bytes.dirty, f.moved, f.vetted, f.users.stale = false, true, true, true
 	f.c.events.Packed(f)
-	if part.Off != at || at > 0 && f.copied != from.Manifest { // what lies before is not the source's
-		f.copied = cas.Hash{}
+	if k.part.Off != k.at || k.at > 0 && f.bytes.copied != k.from.Manifest {
+		f.bytes.copied = cas.Hash{} // what lies before the part is not the other's
 	} else {
-		f.copied = from.Manifest
+		f.bytes.copied = k.from.Manifest
 	}
 	f.c.events.Resident(f, 0)
-	f.closeAsm()
+	f.src.closeAsm()
+	return k.endLocked(own)
+}
+
+// recordLocked puts the manifest into b, and returns the record that names it.
+func (k *clone) recordLocked(b *store.Batch) (rec tree.Record, err error) {
+	f, m := k.f, k.part.From
+	parts := []manifest.Part{k.part}
+	if k.at > 0 {
+		held, err := f.c.asm.Manifest(f.rec.Manifest)
+		if err != nil {
+			return rec, err
+		}
+		if held.Size != k.at {
+			return rec, errNotAtEnd
+		}
+		parts = []manifest.Part{{From: held, Len: k.at}, k.part}
+		// A long file is copied in several parts: with the last one it is the other file again.
+		if k.goesOn() && k.last() {
+			parts = []manifest.Part{{From: m, Len: m.Size}}
+		}
+	}
+	rec = tree.Record{Hollow: true, Mtime: f.c.now().UnixNano()}
+	rec.Ctime = rec.Mtime
+	if len(parts) == 1 && parts[0].From == m && parts[0].Len == m.Size {
+		rec.ViewSize = k.from.ViewSize
+		rec.Manifest, err = f.c.pack.Manifest(b, m)
+	} else {
+		rec.Manifest, rec.ViewSize, err = f.c.splice(b, parts)
+	}
+	return rec, err
+}
+
+// errNotAtEnd: the file's manifest is of another length than the file.
+var errNotAtEnd = errors.New("not at the end of the file")
+
+// endLocked gives the inode, which own is open on, its size, and makes the file readable.
+func (k *clone) endLocked(own *os.File) (bool, error) {
+	f := k.f
 	if err := f.c.Step("clone: size"); err != nil {
 		return false, err
 	}
+	size := k.at + k.part.Len
 	if err := own.Truncate(size); err != nil {
 		return false, err
 	}
-	f.giveUp(own, size)
-	return true, f.openAsm()
+	f.dropBytesLocked(own, size)
+	return true, f.openAsmLocked()
 }
 
-// writableAgain opens what share closed. f.mu is held.
-func (f *File) writableAgain() error {
-	if f.rec.Hollow {
-		return f.openAsm()
+// reopenLocked opens what runLocked closed.
+func (k *clone) reopenLocked() error {
+	if k.f.rec.Hollow {
+		return k.f.openAsmLocked()
 	}
-	return f.openRaw(true)
+	return k.f.openRawLocked(true)
 }
 
 // splice puts the manifest of a file of parts into b, with what a parser finds in the bytes.
@@ -200,114 +219,4 @@ func (c *Files) splice(b *store.Batch, parts []manifest.Part) (h cas.Hash, viewS
 	}
 	h, err = c.pack.Manifest(b, m)
 	return h, viewSize, err
-}
-
-// copyBytes copies bytes, in the kernel where both files are plain.
-func (h *Handle) copyBytes(src Source, srcOff, dstOff, n int64) (int64, error) {
-	if size, err := src.Size(); err != nil || srcOff >= size {
-		return 0, err
-	}
-	f := h.f
-	f.mu.Lock()
-	if err := f.beginWrite(); err != nil {
-		f.mu.Unlock()
-		return 0, err
-	}
-	// Of its own: f.raw may be closed once f.mu is free.
-	w, err := f.node.Open(unix.O_RDWR)
-	if err != nil {
-		f.mu.Unlock()
-		return 0, err
-	}
-	defer w.Close()
-	if f.cached > 0 || f.direct > 0 {
-		f.stale = true
-	}
-	f.mu.Unlock()
-	var copied int64
-	if from, ok := src.(*Handle); ok {
-		copied, err = from.f.hostCopy(srcOff, w, dstOff, n)
-	}
-	if copied == 0 && err == nil {
-		copied, err = readAndWrite(src, srcOff, w, dstOff, n)
-	}
-	if copied > 0 && f.cachedNow() {
-		f.c.Kernel.InvalidateData(f.node.ID(), dstOff, copied)
-	}
-	return copied, err
-}
-
-// Size is the present length of the file.
-func (h *Handle) Size() (int64, error) {
-	f := h.f
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.raw == nil {
-		if err := f.OpenSourceLocked(); err != nil {
-			return 0, f.OpenFailed(err)
-		}
-	}
-	if f.raw == nil {
-		return f.asm.Size(), nil
-	}
-	st, err := f.raw.Stat()
-	if err != nil {
-		return 0, err
-	}
-	return st.Size(), nil
-}
-
-// hostCopy is copy_file_range(2) on the host; 0 and nil where that cannot be.
-func (f *File) hostCopy(srcOff int64, w *os.File, dstOff, n int64) (int64, error) {
-	f.io.RLock()
-	defer f.io.RUnlock()
-	if f.raw == nil {
-		return 0, nil
-	}
-	k, err := unix.CopyFileRange(int(f.raw.Fd()), &srcOff, int(w.Fd()), &dstOff, int(n), 0)
-	switch err {
-	case nil, unix.ENOSPC, unix.EDQUOT, unix.EFBIG, unix.EIO:
-		return int64(max(k, 0)), err
-	}
-	return 0, nil
-}
-
-func readAndWrite(src Source, srcOff int64, w *os.File, dstOff, n int64) (copied int64, err error) {
-	buf := make([]byte, min(n, 1<<20))
-	for copied < n {
-		k, err := src.Read(buf[:min(int64(len(buf)), n-copied)], srcOff+copied)
-		if err != nil && copied == 0 {
-			return 0, err
-		}
-		if k == 0 || err != nil {
-			break
-		}
-		want := k
-		k, err = pwrite(w, buf[:k], dstOff+copied)
-		copied += int64(k)
-		if err != nil || k < want {
-			if copied == 0 {
-				return 0, err
-			}
-			break
-		}
-	}
-	return copied, nil
-}
-
-func (f *File) cachedNow() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.cached > 0
-}
-
-// beginWrite makes a file plain that became packed by a copy while its writers had it open. f.mu is held.
-func (f *File) beginWrite() error {
-	if !f.rec.Packed() {
-		return nil
-	}
-	if err := f.UnpackLocked(false); err != nil {
-		return err
-	}
-	return f.openRaw(true)
 }

@@ -7,9 +7,9 @@ import (
 	"ckptfs/index/manifest"
 )
 
-// Complete reads a manifest and its chunk lists, from the segments, and looks whether the index has every chunk, and every
-// base of a delta. It decodes no chunk: what rots in one is found by check. An error that wraps cas.ErrCorrupt or cas.ErrNotFound says that the file cannot
-// be read by its manifest.
+// Complete reads a manifest and its chunk lists, from the segments, and looks whether the index has every
+// chunk, and every base of a delta. It decodes no chunk: what rots in one is found by check. An error that
+// wraps cas.ErrCorrupt or cas.ErrNotFound says that the file cannot be read by its manifest.
 func (c *Files) Complete(h cas.Hash) (*manifest.Manifest, error) {
 	p, err := c.store.Get(h, nil)
 	if err != nil {

@@ -9,10 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// copiers guesses which file is opened to be the target of a copy. A copy inside the mount can share the manifest, in
-// milliseconds, but only when the target's writers are served by this process, and that is settled when it is opened. The
-// guess: a thread that opened a packed file and then, as the next thing, a file for writing, in a program that is known to
-// copy. A wrong guess costs the one speed or the other, never bytes.
+// copiers guesses which file is opened to be the target of a copy. A copy inside the mount can share the
+// manifest, in milliseconds, but only when the target's writers are served by this process, and that is
+// settled when it is opened. The guess: a thread that opened a packed file and then, as the next thing, a
+// file for writing, in a program that is known to copy. A wrong guess costs the one speed or the other, never
+// bytes.
 type copiers struct {
 	mu      sync.Mutex
 	sources map[uint32]bool // threads whose last open was of a packed file
@@ -23,7 +24,10 @@ type copiers struct {
 const maxSources = 4096
 
 func newCopiers() *copiers {
-	return &copiers{sources: map[uint32]bool{}, known: map[string]bool{"cp": true, "mv": true, "install": true}}
+	return &copiers{
+		sources: map[uint32]bool{},
+		known:   map[string]bool{"cp": true, "mv": true, "install": true},
+	}
 }
 
 // Source notes that a thread opened a packed file for reading.
@@ -76,16 +80,16 @@ func program(thread uint32) string {
 	return strings.TrimSpace(string(b))
 }
 
-// noteOpen tells the copiers of an open, and reports whether it looks like that of a copy's target. f.mu is held.
-func (f *File) noteOpen(flags, thread uint32) bool {
+// isTarget notes an open of a file, packed or not, and reports whether it looks like that of a copy's target.
+func (c *Files) isTarget(flags, thread uint32, packed bool) bool {
 	switch {
-	case thread == 0 || !f.c.Passthrough.Load():
+	case thread == 0 || !c.Passthrough.Load():
 		return false
-	case flags&unix.O_ACCMODE == unix.O_WRONLY: // who maps or reads what it writes is no copier
-		return f.c.Copiers.Target(thread)
+	case flags&unix.O_ACCMODE == unix.O_WRONLY: // a program that maps or reads what it writes is no copier
+		return c.Copiers.Target(thread)
 	case flags&unix.O_ACCMODE == unix.O_RDWR:
-	case f.rec.Packed():
-		f.c.Copiers.Source(thread)
+	case packed:
+		c.Copiers.Source(thread)
 	}
 	return false
 }

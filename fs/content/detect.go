@@ -12,22 +12,23 @@ import (
 	"ckptfs/fs/tree"
 )
 
-// DescribedWait is how long a file waits for the one that describes it. A file of raw bytes may be described by another in its folder, of the same owner (detect.Named). Programs write the data first: what is
-// only known by another is packed when that is there, or that long after it was written.
+// DescribedWait is how long a file waits for the one that describes it. A file of raw bytes may be described
+// by another in its folder, of the same owner (detect.Named). Programs write the data first: what is only
+// known by another is packed when that is there, or that long after it was written.
 const DescribedWait = 5 * time.Second
 
 // Detect finds the layout of a file's present bytes.
 func (f *File) Detect(raw io.ReaderAt, size int64) (*formats.Layout, error) {
 	p := f.Path()
 	return detect.Named(path.Base(p), raw, size, func(name string) (io.ReaderAt, int64, func(), error) {
-		return f.beside(path.Join(path.Dir(p), name))
+		return f.c.beside(f.node, path.Join(path.Dir(p), name))
 	})
 }
 
-// beside opens another file of n's owner. It takes none of its locks, since who calls may have n's, and it may be n, or be described by
-// n: should a transition change it meanwhile, what is read is no description.
-func (f *File) beside(p string) (r io.ReaderAt, size int64, done func(), err error) {
-	opened, err := f.node.OpenBeside(p, unix.O_RDONLY|unix.O_NONBLOCK)
+// beside opens another file of n's owner. It takes none of its locks, since the caller may have n's, and it
+// may be n, or be described by n: should a transition change it meanwhile, what is read is no description.
+func (c *Files) beside(n Inode, p string) (r io.ReaderAt, size int64, done func(), err error) {
+	opened, err := n.OpenBeside(p, unix.O_RDONLY|unix.O_NONBLOCK)
 	if err != nil {
 		return nil, 0, nil, err
 	}
@@ -38,7 +39,7 @@ func (f *File) beside(p string) (r io.ReaderAt, size int64, done func(), err err
 		}
 	}()
 	var own, other unix.Stat_t
-	if err := f.node.Stat(&own); err != nil {
+	if err := n.Stat(&own); err != nil {
 		return nil, 0, nil, err
 	}
 	if err := unix.Fstat(fd, &other); err != nil {
@@ -50,7 +51,7 @@ func (f *File) beside(p string) (r io.ReaderAt, size int64, done func(), err err
 	var b [tree.RecordSize + 1]byte
 	if k, err := unix.Fgetxattr(fd, tree.XattrName, b[:]); err == nil {
 		if rec, err := tree.DecodeRecord(b[:k]); err == nil && rec.Hollow {
-			packed, err := f.c.asm.Open(rec.Manifest)
+			packed, err := c.asm.Open(rec.Manifest)
 			if err != nil {
 				return nil, 0, nil, err
 			}
@@ -60,43 +61,11 @@ func (f *File) beside(p string) (r io.ReaderAt, size int64, done func(), err err
 	return opened, other.Size, func() { opened.Close() }, nil
 }
 
-// Awaits reports whether the file that describes this one may still come, or be written just now: nothing is known of it by itself.
+// Awaits reports whether the file that describes this one may still come, or be written just now: nothing is
+// known of it by itself.
 func (p *Packing) Awaits(l *formats.Layout) bool {
 	return l.Format == formats.BlobLayout(0).Format && detect.Awaited(path.Base(p.f.Path())) &&
 		p.f.c.now().Sub(time.Unix(p.st.Mtim.Unix())) <= DescribedWait
-}
-
-// LayoutLocked is the layout of a file's present bytes.
-func (f *File) LayoutLocked() (*formats.Layout, error) {
-	if err := f.LoadLocked(); err != nil {
-		return nil, err
-	}
-	if f.damaged != nil {
-		return nil, f.damaged
-	}
-	if f.rec.Packed() {
-		m, err := f.c.asm.Manifest(f.rec.Manifest)
-		if err != nil {
-			return nil, err
-		}
-		return m.Layout(), nil
-	}
-	if err := f.VetLocked(); err != nil {
-		return nil, err
-	}
-	if f.damaged != nil {
-		return nil, f.damaged
-	}
-	raw, err := f.OpenQuietly()
-	if err != nil {
-		return nil, err
-	}
-	defer raw.Close()
-	st, err := raw.Stat()
-	if err != nil {
-		return nil, err
-	}
-	return f.Detect(raw, st.Size())
 }
 
 // Unpacked is the number of a file's resident bytes.

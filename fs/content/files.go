@@ -11,15 +11,17 @@
 //	    ▲                                                                │
 //	    └───────────────── opened for writing: hydrated and synced first ┘
 //
-// The bytes being written are the host filesystem's: a File reaches its inode by the interface Inode and knows no names. Package
-// ckptfs/fs/tree says which copy is true when; this package keeps to it. The parts that have to know what became of a file (the
-// queue, the cache of resident bytes, checksums) are told by Events.
+// The bytes being written are the host filesystem's: a File reaches its inode by the interface Inode and
+// knows no names. Package ckptfs/fs/tree says which copy is true when; this package keeps to it. The parts
+// that have to know what became of a file (the queue, the cache of resident bytes, checksums) are told by
+// Events.
 //
-// close(2) is Handle.Flush; the last close is Handle.Release, which ends in writersGone when no writer is left: there it is decided
-// whether the file is to be packed. Evict decides whether a file may lose its resident bytes, and does it.
+// close(2) is Handle.Flush; the last close is Handle.Release, which ends in writersGone when no writer is
+// left: there it is decided whether the file is to be packed. Evict decides whether a file may lose its
+// resident bytes, and does it.
 //
-// Locks: File.mu before everything else, then what Inode and Events take, then File.io. A function whose name ends in Locked needs
-// File.mu; it is held across no read of a program, but across a transition.
+// Locks: File.mu before everything else, then what Inode and Events take, then File.io. A function whose name
+// ends in Locked needs File.mu; it is held across no read of a program, but across a transition.
 package content
 
 import (
@@ -46,8 +48,8 @@ type Kernel interface {
 	// RegisterBacking lets the kernel read and write the open file fd by itself.
 	RegisterBacking(fd int) (int32, error)
 	UnregisterBacking(id int32)
-	// InvalidateData drops the kernel's cached bytes [off, off+n) of a node, all of them for n = 0, none for off < 0, and
-	// its attributes.
+	// InvalidateData drops the kernel's cached bytes [off, off+n) of a node, all of them for n = 0, none for
+	// off < 0, and its attributes.
 	InvalidateData(id NodeID, off, n int64)
 }
 
@@ -76,8 +78,8 @@ type Inode interface {
 	Unpin()
 }
 
-// Events is told what becomes of a file. Its methods are called with the file's mu held: they take leaf locks at most, and
-// wait for nothing.
+// Events is told what becomes of a file. Its methods are called with the file's mu held: they take leaf locks
+// at most, and wait for nothing.
 type Events interface {
 	Writing(f *File, open bool)        // the first writer came; the last one went
 	Dirty(f *File)                     // nobody writes it any more: it is to be packed
@@ -89,7 +91,7 @@ type Events interface {
 	Closed(f *File, read int64)        // a handle was closed that had read so much of the manifest
 	Idle(f *File)                      // its last use ended
 	Unsummed(f *File)                  // a plain file may want a checksum
-	Unsynced(f *File)                  // of its record, or of what that says, a clean end has to make something durable
+	Unsynced(f *File)                  // a clean end has to make its record durable, or the bytes that it speaks of
 }
 
 // Parts is what a volume's files are made of.
@@ -120,18 +122,19 @@ type Files struct {
 	Kernel      Kernel
 	Passthrough atomic.Bool
 	Copiers     *copiers
-	Cloning     sync.RWMutex // held shared from the look at a manifest until another file has it; see the mark of a sweep
+	Cloning     sync.RWMutex // shared from the look at a manifest until another file has it; see a sweep's mark
 	copyBufs    sync.Pool
 	Count       Counters
 	Doubt       bool                    // bytes may be resident that no boot can vouch for; see LoadLocked
-	Step        func(what string) error // called before each change on the disk that a transition makes; for tests
+	Step        func(what string) error // called before each change of the disk by a transition; for tests
 }
 
 // New makes what the files of a volume share.
 func New(p Parts) *Files {
 	c := &Files{
-		ID: p.ID, readOnly: p.ReadOnly, store: p.Store, asm: p.Assemble, pack: p.Pack, epoch: p.Epoch, now: p.Now, report: p.Report,
-		events: p.Events, Kernel: noKernel{}, Copiers: newCopiers(), Step: func(string) error { return nil },
+		ID: p.ID, readOnly: p.ReadOnly, store: p.Store, asm: p.Assemble, pack: p.Pack,
+		epoch: p.Epoch, now: p.Now, report: p.Report, events: p.Events,
+		Kernel: noKernel{}, Copiers: newCopiers(), Step: func(string) error { return nil },
 	}
 	c.copyBufs.New = func() any { b := make([]byte, 4<<20); return &b }
 	return c

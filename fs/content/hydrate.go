@@ -8,10 +8,11 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"ckptfs/cas"
 	"ckptfs/fs/tree"
 )
 
-// Hydrate fills in the bytes of a packed file, if they are not in place, and returns its size.
+// Hydrate restores the local copy of a packed file, if there is none, and returns its size; else 0.
 func (f *File) Hydrate() (int64, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -27,10 +28,10 @@ func (f *File) Hydrate() (int64, error) {
 	return f.UnpackedLocked(), nil
 }
 
-// hydrateLocked is hydrate with f.mu held; it is released while the bytes are written. Until the flag hollow goes, the
-// manifest is read. The bytes are a cache: whole when the flag goes, and not durable.
+// hydrateLocked restores the local copy; mu is released while the bytes are written. Until the flag hollow
+// goes, the manifest is read. The bytes are a cache: whole when the flag goes, and not durable.
 func (f *File) hydrateLocked() error {
-	for f.hydrating {
+	for f.local.hydrating {
 		f.cond.Wait()
 	}
 	if !f.rec.Hollow {
@@ -41,40 +42,79 @@ func (f *File) hydrateLocked() error {
 		return err
 	}
 	defer own.Close()
-	f.hydrating, f.moved = true, true
-	rec := f.rec
+	f.local.hydrating, f.moved = true, true
+	h := hydration{f: f, own: own, of: f.rec.Manifest}
 	f.mu.Unlock()
-	size, err := f.fill(own, rec)
+	err = h.fill()
 	f.mu.Lock()
-	f.hydrating = false
+	f.local.hydrating = false
 	f.cond.Broadcast()
 	filled := err == nil
 	if filled {
-		err = f.hydrated(own)
+		err = h.endLocked()
 	}
 	if err != nil {
 		if !filled && !f.Dead() { // a record that failed to be written may have been, all the same
-			f.giveUp(own, size)
+			f.dropBytesLocked(own, h.size)
 		}
 		return err
 	}
 	if !f.Dead() {
-		f.c.events.Resident(f, size)
+		f.c.events.Resident(f, h.size)
 		f.c.Count.HydratedFiles.Add(1)
-		f.c.Count.HydratedBytes.Add(size)
+		f.c.Count.HydratedBytes.Add(h.size)
 	}
-	if f.users() > 0 {
-		return f.openRaw(false)
+	if f.users.all() > 0 {
+		return f.openRawLocked(false)
 	}
 	return nil
 }
 
-// hydrated ends a hydration. f.mu is held.
-func (f *File) hydrated(own *os.File) error {
+// hydration is the transition of a hollow file to a resident one.
+type hydration struct {
+	f    *File
+	own  *os.File // the inode
+	of   cas.Hash // the manifest
+	size int64    // of the file; known after fill, even one that failed
+}
+
+// fill writes the packed file's bytes into the inode. No lock is held.
+func (h *hydration) fill() error {
+	c := h.f.c
+	st, err := h.own.Stat()
+	if err != nil {
+		return err
+	}
+	h.size = st.Size()
+	src, err := c.asm.Open(h.of)
+	if err != nil {
+		return h.f.OpenFailed(err)
+	}
+	defer src.Close()
+	if err := c.Step("hydrate: bytes"); err != nil {
+		return err
+	}
+	h.size = src.Size()
+	if err := c.copyParallel(h.own, src, h.size); err != nil {
+		var bad *sourceError
+		if errors.As(err, &bad) {
+			return h.f.ReadFailed(bad.off, bad.err)
+		}
+		return err
+	}
+	if st.Size() != h.size { // somebody was at the store
+		return h.own.Truncate(h.size)
+	}
+	return nil
+}
+
+// endLocked makes the file resident. File.mu is held.
+func (h *hydration) endLocked() error {
+	f := h.f
 	if err := f.c.Step("hydrate: mtime"); err != nil {
 		return err
 	}
-	if err := tree.SetMtime(int(own.Fd()), f.rec.Mtime); err != nil {
+	if err := tree.SetMtime(int(h.own.Fd()), f.rec.Mtime); err != nil {
 		return err
 	}
 	if err := f.c.Step("hydrate: record"); err != nil {
@@ -83,33 +123,6 @@ func (f *File) hydrated(own *os.File) error {
 	rec := f.rec
 	rec.Hollow = false
 	return f.WriteRecordLocked(rec)
-}
-
-// fill writes a packed file's bytes into its inode, and returns their number, which is right after a failure too.
-func (f *File) fill(own *os.File, rec tree.Record) (int64, error) {
-	st, err := own.Stat()
-	if err != nil {
-		return 0, err
-	}
-	src, err := f.c.asm.Open(rec.Manifest)
-	if err != nil {
-		return st.Size(), f.OpenFailed(err)
-	}
-	defer src.Close()
-	if err := f.c.Step("hydrate: bytes"); err != nil {
-		return st.Size(), err
-	}
-	if err := f.c.copyParallel(own, src, src.Size()); err != nil {
-		var bad *sourceError
-		if errors.As(err, &bad) {
-			return src.Size(), f.ReadFailed(bad.off, bad.err)
-		}
-		return src.Size(), err
-	}
-	if st.Size() != src.Size() { // somebody was at the store
-		return src.Size(), own.Truncate(src.Size())
-	}
-	return src.Size(), nil
 }
 
 // sourceError tells a read that failed from a write that did.

@@ -33,8 +33,8 @@ type Packing struct {
 	viewSize int64
 }
 
-// BeginPack opens a file that is to be packed; nil when it is not, any more. cancel is called when the bytes change. With an error
-// comes what Overtaken is to be asked of.
+// BeginPack opens a file that is to be packed; nil when it is not, any more. cancel is called when the bytes
+// change. With an error comes what Overtaken is to be asked of.
 func (f *File) BeginPack(cancel context.CancelFunc) (*Packing, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -42,10 +42,10 @@ func (f *File) BeginPack(cancel context.CancelFunc) (*Packing, error) {
 	if err := f.LoadLocked(); err != nil {
 		return p, err
 	}
-	if !f.dirty || f.writers > 0 || f.rec.Packed() || f.damaged != nil || f.Dead() {
+	if !f.bytes.dirty || f.users.writers > 0 || f.rec.Packed() || f.damaged != nil || f.Dead() {
 		return nil, nil
 	}
-	p.gen = f.gen
+	p.gen = f.bytes.gen
 	var before unix.Stat_t
 	if err := f.node.Stat(&before); err != nil {
 		return p, err
@@ -93,7 +93,8 @@ func (p *Packing) Layout() (*formats.Layout, error) {
 	return l, err
 }
 
-// Overtaken reports whether the file changed since BeginPack: what became of the old bytes is no news. p may be nil.
+// Overtaken reports whether the file changed since BeginPack: what became of the old bytes is no news. p may
+// be nil.
 func (p *Packing) Overtaken() bool {
 	if p == nil {
 		return false
@@ -104,12 +105,13 @@ func (p *Packing) Overtaken() bool {
 }
 
 func (p *Packing) overtakenLocked() bool {
-	return p.f.gen != p.gen || p.f.writers > 0 || p.f.Dead()
+	return p.f.bytes.gen != p.gen || p.f.users.writers > 0 || p.f.Dead()
 }
 
-// mayBeWritten reports whether anybody else can still write the open file past this process: by a shared mapping that
-// outlived its descriptor, or by a descriptor of an earlier daemon's mount. The kernel grants a lease only when nobody
-// can; a filesystem without leases leaves only the mode without passthrough. rw says how raw was opened.
+// mayBeWritten reports whether anybody else can still write the open file past this process: by a shared
+// mapping that outlived its descriptor, or by a descriptor of an earlier daemon's mount. The kernel grants a
+// lease only when nobody can; a filesystem without leases leaves only the mode without passthrough. rw says
+// how raw was opened.
 func (c *Files) mayBeWritten(raw *os.File, rw bool) bool {
 	var err error
 	if rw {
@@ -123,10 +125,11 @@ func (c *Files) mayBeWritten(raw *os.File, rw bool) bool {
 	return err != nil && (errors.Is(err, tree.ErrInUse) || c.Passthrough.Load())
 }
 
-// MappedLocked reports whether somebody may write a plain file that nobody has open for that: a mapping outlives its descriptor, and
-// what it writes does not count as a change. Once nobody can, somebody has to open the file first. f.mu is held.
+// MappedLocked reports whether somebody may write a plain file that nobody has open for that: a mapping
+// outlives its descriptor, and what it writes does not count as a change. Once nobody can, somebody has to
+// open the file first.
 func (f *File) MappedLocked() bool {
-	if f.rec.Packed() || f.quiet == f.gen+1 {
+	if f.rec.Packed() || f.bytes.quiet == f.bytes.gen+1 {
 		return false
 	}
 	raw, err := f.OpenQuietly()
@@ -137,14 +140,14 @@ func (f *File) MappedLocked() bool {
 	if f.c.mayBeWritten(raw, false) {
 		return true
 	}
-	if f.writers == 0 {
-		f.quiet = f.gen + 1
+	if f.users.writers == 0 {
+		f.bytes.quiet = f.bytes.gen + 1
 	}
 	return false
 }
 
-// staysPlain reports whether a file is left as it is: it is small and no checkpoint, or has holes, which the host keeps for
-// nothing, or its times are out of a record's range.
+// staysPlain reports whether a file is left as it is: it is small and no checkpoint, or has holes, which the
+// host keeps for nothing, or its times are out of a record's range.
 func (p *Packing) staysPlain() (bool, error) {
 	head, err := readHead(p.Raw, p.Size)
 	if err != nil {
@@ -181,21 +184,22 @@ func isCheckpoint(head []byte, size int64) bool {
 	return size >= tree.HeaderSize && detect.Sniff(head, size)
 }
 
-// settleSmall finds, at the last close, that a small file stays as it is: nothing is written for it, and it does not
-// wait for its turn. false when it has to. f.mu is held.
-func (f *File) settleSmall() bool {
-	if f.raw == nil || !f.dirty || f.rec != (tree.Record{}) {
+// settleSmallLocked finds, at the last close, that a small file stays as it is: nothing is written for it,
+// and it does not wait for its turn. false when it has to.
+func (f *File) settleSmallLocked() bool {
+	if f.src.raw == nil || !f.bytes.dirty || f.rec != (tree.Record{}) {
 		return false
 	}
 	var st unix.Stat_t
-	if unix.Fstat(int(f.raw.Fd()), &st) != nil || st.Size >= SmallFile || f.c.mayBeWritten(f.raw, f.rw) {
+	raw := f.src.raw
+	if unix.Fstat(int(raw.Fd()), &st) != nil || st.Size >= SmallFile || f.c.mayBeWritten(raw, f.src.rw) {
 		return false
 	}
-	head, err := readHead(f.raw, st.Size)
+	head, err := readHead(raw, st.Size)
 	if err != nil || isCheckpoint(head, st.Size) || tree.LooksHollow(head, f.c.ID) {
 		return false
 	}
-	f.dirty = false
+	f.bytes.dirty = false
 	f.c.events.Plain(f)
 	return true
 }
@@ -208,7 +212,7 @@ func (p *Packing) staysAsIs() error {
 	if p.overtakenLocked() {
 		return nil
 	}
-	if p.literal && f.gen == 0 && !f.rec.Literal { // nobody wrote it since the start
+	if p.literal && f.bytes.gen == 0 && !f.rec.Literal { // nobody wrote it since the start
 		f.damaged = errUnrecorded
 		f.c.report(slog.LevelError, "damaged file", "path", f.Path(), "reason", f.damaged)
 	} else if p.literal != f.rec.Literal {
@@ -218,7 +222,7 @@ func (p *Packing) staysAsIs() error {
 			return err
 		}
 	}
-	f.dirty = false
+	f.bytes.dirty = false
 	f.c.events.Plain(f)
 	return nil
 }
@@ -237,7 +241,7 @@ func (p *Packing) Publish(res *pack.Result) error {
 		again = st.Size != p.st.Size || st.Mtim != p.st.Mtim
 	}
 	if again {
-		if f.writers == 0 {
+		if f.users.writers == 0 {
 			f.c.events.Dirty(f)
 		}
 		return nil
@@ -258,8 +262,8 @@ func (p *Packing) Publish(res *pack.Result) error {
 		return err
 	}
 	f.vetted, f.moved = true, true
-	f.dirty = false
-	f.opens = 0
+	f.bytes.dirty = false
+	f.local.opens = 0
 	f.c.events.Resident(f, p.Size)
 	f.c.events.Packed(f)
 	return nil

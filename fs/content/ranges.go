@@ -9,7 +9,7 @@ func (h *Handle) Fallocate(mode uint32, off, n int64) error {
 	f := h.f
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if err := f.beginWrite(); err != nil {
+	if err := h.beginWriteLocked(); err != nil {
 		return err
 	}
 	w, done, err := f.WritableLocked()
@@ -20,10 +20,10 @@ func (h *Handle) Fallocate(mode uint32, off, n int64) error {
 	if err := unix.Fallocate(int(w.Fd()), mode, off, n); err != nil {
 		return err
 	}
-	if f.pass > 0 {
-		f.stale = true
+	if f.users.pass > 0 {
+		f.users.stale = true
 	} else if mode&^unix.FALLOC_FL_KEEP_SIZE != 0 {
-		f.stale = true // what the kernel has of a punched or shifted range is dropped by it, not beyond
+		f.users.stale = true // what the kernel has of a punched or shifted range is dropped by it, not beyond
 	}
 	return nil
 }
@@ -33,13 +33,13 @@ func (h *Handle) Seek(off int64, whence int) (int64, error) {
 	f := h.f
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.raw != nil {
+	if f.src.raw != nil {
 		// The descriptor's own position is never used: reads and writes give their offsets.
-		return unix.Seek(int(f.raw.Fd()), off, whence)
+		return unix.Seek(int(f.src.raw.Fd()), off, whence)
 	}
 	size := int64(0)
-	if f.asm != nil {
-		size = f.asm.Size()
+	if f.src.asm != nil {
+		size = f.src.asm.Size()
 	}
 	return SeekDense(off, whence, size)
 }

@@ -15,8 +15,8 @@ import (
 // maxSummed bounds the files that get a checksum, in bytes: only files with holes are that long.
 const maxSummed = 1 << 30
 
-// SumHolds reports whether a record's checksum speaks of the file as st describes it: neither was written since by
-// somebody else. f.mu is held.
+// SumHolds reports whether a record's checksum speaks of the file as st describes it: neither was written
+// since by somebody else.
 func SumHolds(rec *tree.Record, st *unix.Stat_t) bool {
 	mtime, ok := tree.Nanoseconds(st.Mtim)
 	return rec.Summed && ok && rec.Mtime == mtime && int64(rec.Size) == st.Size
@@ -24,64 +24,75 @@ func SumHolds(rec *tree.Record, st *unix.Stat_t) bool {
 
 // Sum makes the checksum of a plain file that nobody writes, unless it has one. did: its bytes were read.
 func (f *File) Sum(ctx context.Context) (did bool, err error) {
-	raw, gen, before, err := f.beginSum()
-	if raw == nil || err != nil {
+	s := summing{f: f}
+	if wanted, err := s.begin(); !wanted || err != nil {
 		return false, err
 	}
-	defer raw.Close()
-	var st unix.Stat_t
-	if err := unix.Fstat(int(raw.Fd()), &st); err != nil {
+	defer s.raw.Close()
+	if err := unix.Fstat(int(s.raw.Fd()), &s.opened); err != nil {
 		return false, err
 	}
-	if f.c.mayBeWritten(raw, false) {
+	if f.c.mayBeWritten(s.raw, false) {
 		f.c.events.Unsummed(f)
 		return false, nil
 	}
-	h, size, err := SumOf(ctx, raw)
+	h, size, err := SumOf(ctx, s.raw)
 	if err == nil {
 		err = f.c.Step("sum: read")
 	}
-	if err != nil || size != st.Size {
+	if err != nil || size != s.opened.Size {
 		return true, err
 	}
-	return true, f.endSum(gen, h, before, st)
+	return true, s.end(h)
 }
 
-// beginSum opens a file that wants a checksum; nil for others.
-func (f *File) beginSum() (raw *os.File, gen uint64, before unix.Stat_t, err error) {
+// summing is the making of one checksum. No lock is held while the bytes are read.
+type summing struct {
+	f              *File
+	raw            *os.File
+	gen            uint64      // of the bytes
+	before, opened unix.Stat_t // the inode before and after it was opened
+}
+
+// begin opens the file if it wants a checksum.
+func (s *summing) begin() (wanted bool, err error) {
+	f := s.f
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err = f.LoadLocked(); err == nil && !f.rec.Packed() {
 		err = f.VetLocked()
 	}
-	if err != nil || f.rec.Packed() || f.rec.Emptying || f.damaged != nil || f.dirty || f.writers > 0 || f.Dead() || f.c.readOnly {
-		return nil, 0, before, err
+	if err != nil || f.rec.Packed() || f.rec.Emptying || f.damaged != nil || f.bytes.dirty ||
+		f.users.writers > 0 || f.Dead() || f.c.readOnly {
+		return false, err
 	}
-	if err := f.node.Stat(&before); err != nil {
-		return nil, 0, before, err
+	if err := f.node.Stat(&s.before); err != nil {
+		return false, err
 	}
-	_, mok := tree.Nanoseconds(before.Mtim)
-	_, cok := tree.Nanoseconds(before.Ctim)
-	if !mok || !cok || before.Size == 0 || before.Size > maxSummed || SumHolds(&f.rec, &before) && f.rec.Epoch == f.c.epoch() {
-		return nil, 0, before, nil
+	_, mok := tree.Nanoseconds(s.before.Mtim)
+	_, cok := tree.Nanoseconds(s.before.Ctim)
+	if !mok || !cok || s.before.Size == 0 || s.before.Size > maxSummed ||
+		SumHolds(&f.rec, &s.before) && f.rec.Epoch == f.c.epoch() {
+		return false, nil
 	}
-	raw, err = f.OpenQuietly()
-	return raw, f.gen, before, err
+	s.gen = f.bytes.gen
+	s.raw, err = f.OpenQuietly()
+	return err == nil, err
 }
 
-// endSum writes the record, unless the file was touched meanwhile. before and st are the inode before and after it was
-// opened.
-func (f *File) endSum(gen uint64, h cas.Hash, before, st unix.Stat_t) error {
+// end writes the record, unless the file was touched meanwhile.
+func (s *summing) end(h cas.Hash) error {
+	f := s.f
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	var now unix.Stat_t
-	if f.gen != gen || f.dirty || f.writers > 0 || f.rec.Packed() || f.Dead() {
+	if f.bytes.gen != s.gen || f.bytes.dirty || f.users.writers > 0 || f.rec.Packed() || f.Dead() {
 		return nil
 	}
+	var now unix.Stat_t
 	if err := f.node.Stat(&now); err != nil {
 		return err
 	}
-	if now.Size != st.Size || now.Mtim != st.Mtim || now.Ctim != st.Ctim {
+	if now.Size != s.opened.Size || now.Mtim != s.opened.Mtim || now.Ctim != s.opened.Ctim {
 		f.c.events.Unsummed(f)
 		return nil
 	}
@@ -92,7 +103,7 @@ func (f *File) endSum(gen uint64, h cas.Hash, before, st unix.Stat_t) error {
 			"path", f.Path())
 	}
 	if !held { // else the inode's change time is that of the old record
-		rec.Ctime, _ = tree.Nanoseconds(before.Ctim)
+		rec.Ctime, _ = tree.Nanoseconds(s.before.Ctim)
 	}
 	rec.Summed, rec.Sum, rec.Size, rec.Epoch = true, h, uint32(now.Size), f.c.epoch()
 	rec.Mtime, _ = tree.Nanoseconds(now.Mtim)
@@ -104,9 +115,9 @@ func (f *File) endSum(gen uint64, h cas.Hash, before, st unix.Stat_t) error {
 	return f.WriteRecordLocked(rec)
 }
 
-// unsum takes the checksum of a plain file away, before anything is done to the file or after its inode was changed. f.mu is
-// held.
-func (f *File) unsum() error {
+// unsumLocked takes the checksum of a plain file away, before anything is done to the file or after its inode
+// was changed.
+func (f *File) unsumLocked() error {
 	if !f.rec.Summed {
 		return nil
 	}

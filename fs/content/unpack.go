@@ -2,7 +2,6 @@ package content
 
 import (
 	"io"
-	"log/slog"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -10,59 +9,45 @@ import (
 	"ckptfs/fs/tree"
 )
 
-// DisbelieveLocked makes a packed file hollow whose bytes in place nobody can vouch for, or that was cut off on its way to
-// be hollow, and gives it the manifest's size. f.mu is held.
-func (f *File) DisbelieveLocked() error {
-	own, err := f.node.Open(unix.O_RDWR)
-	if err != nil {
-		return err
+// UnpackLocked makes a file plain: afterwards its bytes lie in the inode, and it has no manifest. With empty
+// set, it is empty. mu is released while the file is hydrated.
+func (f *File) UnpackLocked(empty bool) error {
+	for f.local.hydrating {
+		f.cond.Wait()
 	}
-	defer own.Close()
-	if !f.rec.Hollow {
-		rec := f.rec
-		rec.Hollow = true
-		if err := f.WriteRecordLocked(rec); err != nil {
-			return err
-		}
+	if !f.rec.Packed() {
+		return f.unsumLocked()
 	}
-	f.moved = true
-	st, err := own.Stat()
-	if err != nil {
-		return err
+	f.c.events.Unpacked(f, f.rec.Manifest)
+	u := unpacking{f}
+	if empty {
+		return u.emptyLocked()
 	}
-	m, err := f.c.asm.Manifest(f.rec.Manifest)
-	if err != nil { // what lies in place may be all there is, for a repair to move aside
-		f.c.report(slog.LevelError, "the manifest of a packed file cannot be read; its bytes stay in place and are not believed", "path", f.Path(), "reason", err)
-		return nil
-	}
-	size := st.Size()
-	if m.Size != size {
-		if err := own.Truncate(m.Size); err != nil {
-			return err
-		}
-		size = m.Size
-	}
-	f.giveUp(own, size)
-	return nil
+	return u.wholeLocked()
 }
 
-// HeadedLocked reports whether a hollow file of this size has the header that says so.
-func (f *File) HeadedLocked(size int64) bool {
-	raw, err := f.OpenQuietly()
-	if err != nil {
-		return false
+// unpacking is the transition of a packed file to a plain one. File.mu is held.
+type unpacking struct{ f *File }
+
+// emptyLocked drops the bytes: a program truncates the file.
+func (u unpacking) emptyLocked() error {
+	f := u.f
+	if err := f.c.Step("empty: begin"); err != nil {
+		return err
 	}
-	defer raw.Close()
-	head, err := readHead(raw, size)
-	if err != nil {
-		return false
+	if err := f.WriteRecordLocked(tree.Record{Emptying: true}); err != nil {
+		return err
 	}
-	h, err := tree.DecodeHeader(head)
-	return err == nil && h.Size == size && h.Record.Manifest == f.rec.Manifest
+	if err := u.finishEmptyingLocked(); err != nil {
+		f.loaded = false // the next to come tries again
+		return err
+	}
+	return u.endLocked()
 }
 
-// finishEmptying ends what empty began. f.mu is held.
-func (f *File) finishEmptying() error {
+// finishEmptyingLocked ends what emptyLocked began, perhaps before a crash.
+func (u unpacking) finishEmptyingLocked() error {
+	f := u.f
 	own, err := f.node.Open(unix.O_RDWR)
 	if err != nil {
 		return err
@@ -81,29 +66,9 @@ func (f *File) finishEmptying() error {
 	return f.WriteRecordLocked(tree.Record{})
 }
 
-// UnpackLocked makes a file plain: afterwards the bytes in place are the file, and it has no manifest. With empty set, it is
-// empty. f.mu is held; it is released while the file is hydrated.
-func (f *File) UnpackLocked(empty bool) error {
-	for f.hydrating {
-		f.cond.Wait()
-	}
-	if !f.rec.Packed() {
-		return f.unsum()
-	}
-	f.c.events.Unpacked(f, f.rec.Manifest)
-	if empty {
-		if err := f.c.Step("empty: begin"); err != nil {
-			return err
-		}
-		if err := f.WriteRecordLocked(tree.Record{Emptying: true}); err != nil {
-			return err
-		}
-		if err := f.finishEmptying(); err != nil {
-			f.loaded = false // the next to come tries again
-			return err
-		}
-		return f.unpacked()
-	}
+// wholeLocked keeps the bytes: they are hydrated, and durable before the record loses the manifest.
+func (u unpacking) wholeLocked() error {
+	f := u.f
 	if f.rec.Hollow {
 		if err := f.hydrateLocked(); err != nil {
 			return err
@@ -114,7 +79,7 @@ func (f *File) UnpackLocked(empty bool) error {
 		return err
 	}
 	defer own.Close()
-	if err := f.makeWhole(own); err != nil {
+	if err := u.syncLocked(own); err != nil {
 		return err
 	}
 	literal, err := f.c.looksHollow(own)
@@ -127,31 +92,21 @@ func (f *File) UnpackLocked(empty bool) error {
 	if err := f.WriteRecordLocked(tree.Record{ViewHidden: f.rec.ViewHidden, Literal: literal}); err != nil {
 		return err
 	}
-	if err := f.unpacked(); err != nil || f.Dead() {
+	if err := u.endLocked(); err != nil || f.Dead() {
 		return err
 	}
 	if err := f.c.Step("unpack: sync record"); err != nil {
 		return err
 	}
-	// What a program writes over the bytes and makes durable by fdatasync(2), O_DSYNC or msync(2) would be lost to the
-	// manifest by a power cut: of the inode these wait for the size alone.
+	// What a program writes over the bytes and makes durable by fdatasync(2), O_DSYNC or msync(2) would be
+	// lost to the manifest by a power cut: of the inode these wait for the size alone.
 	return own.Sync()
 }
 
-// looksHollow reports whether a file with its bytes in place begins like a hollow one: a part of a packed file that was copied by
-// its manifest may.
-func (c *Files) looksHollow(own *os.File) (bool, error) {
-	var head [tree.HeaderSize]byte
-	k, err := own.ReadAt(head[:], 0)
-	if err == io.EOF {
-		err = nil
-	}
-	return tree.LooksHollow(head[:k], c.ID), err
-}
-
-// makeWhole gives the inode of a packed file that is not hollow, which own is open on, the file's times, and makes its
-// bytes durable: the record must not lose the manifest before. f.mu is held.
-func (f *File) makeWhole(own *os.File) error {
+// syncLocked gives the inode, which own is open on, the file's times, and makes its bytes durable: the record
+// must not lose the manifest before.
+func (u unpacking) syncLocked(own *os.File) error {
+	f := u.f
 	var st unix.Stat_t
 	if err := unix.Fstat(int(own.Fd()), &st); err != nil {
 		return err
@@ -170,17 +125,29 @@ func (f *File) makeWhole(own *os.File) error {
 	return own.Sync()
 }
 
-// unpacked ends unpack: readers that are at it read the bytes in place from now on. f.mu is held.
-func (f *File) unpacked() error {
+// endLocked has readers that are at it read the bytes of the inode from now on.
+func (u unpacking) endLocked() error {
+	f := u.f
 	f.moved = true
 	f.c.events.Resident(f, 0)
-	f.changed()
-	if f.asm == nil {
+	f.changedLocked()
+	if f.src.asm == nil {
 		return nil
 	}
-	if err := f.openRaw(false); err != nil {
+	if err := f.openRawLocked(false); err != nil {
 		return err
 	}
-	f.closeAsm()
+	f.src.closeAsm()
 	return nil
+}
+
+// looksHollow reports whether a file that is not hollow begins like one that is: a part of a packed file that
+// was copied by its manifest may.
+func (c *Files) looksHollow(own *os.File) (bool, error) {
+	var head [tree.HeaderSize]byte
+	k, err := own.ReadAt(head[:], 0)
+	if err == io.EOF {
+		err = nil
+	}
+	return tree.LooksHollow(head[:k], c.ID), err
 }

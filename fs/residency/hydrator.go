@@ -145,7 +145,7 @@ func (h *Hydrator) Pending() int {
 
 // Add asks for the bytes if they fit into the hot size. f.mu is held.
 func (h *Hydrator) Add(f *content.File) {
-	size := f.PackedSizeLocked()
+	size := f.StateLocked().PackedSize
 	if size > h.max/2 || f.Dead() {
 		return
 	}

@@ -50,7 +50,7 @@ func (e events) Opened(f *content.File, opens int) {
 }
 
 func (e events) Closed(f *content.File, read int64) {
-	if read > f.PackedSizeLocked()/2 { // it proved hot
+	if read > f.StateLocked().PackedSize/2 { // it proved hot
 		e.v.hydrator.Add(f)
 	}
 }

@@ -1,0 +1,163 @@
+package content
+
+import (
+	"log/slog"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"ckptfs/fs/tree"
+)
+
+// OpenedToExecute is the flag that the kernel opens a program with; open(2) has none for it.
+const OpenedToExecute = 0x20
+
+// Open opens the file for a thread, as the kernel tells it, or 0. flags are open(2)'s; the kernel has checked
+// the permissions. The errors are EROFS, ETXTBSY, EIO for what is damaged, and the host's.
+func (f *File) Open(flags, thread uint32) (*Handle, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.LoadLocked(); err != nil {
+		return nil, err
+	}
+	if flags&unix.O_TRUNC == 0 {
+		if err := f.VetLocked(); err != nil {
+			return nil, err
+		}
+	}
+	if f.damaged != nil && flags&unix.O_TRUNC == 0 {
+		f.c.report(slog.LevelError, "damaged file", "path", f.Path(), "reason", f.damaged)
+		return nil, unix.EIO
+	}
+	write := flags&unix.O_ACCMODE != unix.O_RDONLY
+	if write || flags&unix.O_TRUNC != 0 {
+		if f.c.readOnly {
+			return nil, unix.EROFS
+		}
+		if f.users.programs > 0 && !write { // the kernel refuses a writer, but not a reader that truncates
+			return nil, unix.ETXTBSY
+		}
+		if err := f.makeWritableLocked(flags&unix.O_TRUNC != 0); err != nil {
+			return nil, err
+		}
+	}
+	return f.handleLocked(flags, thread)
+}
+
+// OpenNew opens a file that was made just now and that raw is open on, for writing too if rw is set.
+func (f *File) OpenNew(raw *os.File, rw bool, flags, thread uint32) (*Handle, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.NewLocked()
+	if f.src.raw == nil {
+		f.src.setRaw(raw, rw)
+	} else { // somebody has opened it already
+		raw.Close()
+	}
+	f.changedLocked()
+	return f.handleLocked(flags, thread)
+}
+
+// handleLocked makes a handle of a file whose state fits flags.
+func (f *File) handleLocked(flags, thread uint32) (*Handle, error) {
+	served := f.c.isTarget(flags, thread, f.rec.Packed())
+	access := flags & unix.O_ACCMODE
+	h := &Handle{
+		f: f, Writes: access != unix.O_RDONLY, sync: flags & (unix.O_SYNC | unix.O_DSYNC),
+		program: flags&OpenedToExecute != 0, noatime: flags&unix.O_NOATIME != 0,
+	}
+	if err := f.OpenSourceLocked(); err != nil {
+		f.CloseSourcesLocked()
+		return nil, f.OpenFailed(err)
+	}
+	h.Mode = f.users.mode(access, f.src.raw != nil, f.c.Passthrough.Load() && !served)
+	if h.Mode == Passthrough && f.users.pass == 0 {
+		id, err := f.c.Kernel.RegisterBacking(int(f.src.raw.Fd()))
+		if err != nil {
+			f.c.report(slog.LevelWarn, "passthrough refused for one file; the daemon serves it",
+				"path", f.Path(), "reason", err)
+			h.Mode = Cached
+		} else {
+			f.users.backing = id
+		}
+	}
+	if h.Mode != Passthrough && h.Writes {
+		if err := f.openRawLocked(true); err != nil {
+			f.CloseSourcesLocked()
+			return nil, err
+		}
+	}
+	if firstWriter := f.users.enter(h); firstWriter {
+		f.c.events.Writing(f, true)
+	}
+	if f.rec.Packed() && !f.c.readOnly {
+		f.local.opens++
+		f.c.events.Opened(f, f.local.opens)
+	}
+	f.node.Pin()
+	f.c.Count.Opens[h.Mode].Add(1)
+	f.c.Count.Handles.Add(1)
+	return h, nil
+}
+
+// makeWritableLocked prepares a file for a writer.
+func (f *File) makeWritableLocked(truncate bool) error {
+	if err := f.UnpackLocked(truncate); err != nil {
+		return err
+	}
+	if truncate {
+		if err := f.truncateRawLocked(0); err != nil {
+			return err
+		}
+		// What comes is another checkpoint, and the old one's damage is gone with it.
+		if f.damaged != nil || f.rec != (tree.Record{}) {
+			if err := f.WriteRecordLocked(tree.Record{}); err != nil {
+				return err
+			}
+		}
+		f.damaged, f.vetted = nil, true
+	}
+	f.changedLocked()
+	return nil
+}
+
+// truncateRawLocked sets the length of a plain file.
+func (f *File) truncateRawLocked(size int64) error {
+	w, done, err := f.WritableLocked()
+	if err != nil {
+		return err
+	}
+	defer done()
+	if err := w.Truncate(size); err != nil {
+		return err
+	}
+	f.users.stale = f.users.stale || f.users.pass > 0
+	return nil
+}
+
+// WritableLocked returns the inode open for writing, until done is called.
+func (f *File) WritableLocked() (w *os.File, done func(), err error) {
+	if f.src.rw {
+		return f.src.raw, func() {}, nil
+	}
+	w, err = f.node.Open(unix.O_RDWR)
+	if err != nil {
+		return nil, nil, err
+	}
+	return w, func() { w.Close() }, nil
+}
+
+// writersGoneLocked has the file packed, or finds that it stays as it is.
+func (f *File) writersGoneLocked() {
+	if f.Dead() {
+		return
+	}
+	if !f.settleSmallLocked() {
+		f.c.events.Dirty(f)
+	}
+	if f.src.rw && f.users.all() > 0 { // a reader that stays must not look like a writer
+		if raw, err := f.node.Open(unix.O_RDONLY); err == nil {
+			f.src.setRaw(raw, false)
+		}
+	}
+}

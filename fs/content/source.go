@@ -1,0 +1,237 @@
+package content
+
+import (
+	"errors"
+	"io"
+	"math"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"ckptfs/cas"
+	"ckptfs/fs/assemble"
+)
+
+// source is what reads of a file go to: the local copy if it is open, else the packed file.
+//
+// io is taken shared around a read or a write, and exclusively, for a moment, around a change of raw, rw or
+// asm. Who changes them holds File.mu too, or is the last to know the file; so who holds File.mu may look at
+// them.
+type source struct {
+	io    sync.RWMutex
+	raw   *os.File       // the local copy
+	rw    bool           // raw is open for writing too; implies raw != nil
+	asm   *assemble.File // the packed file
+	asmOf cas.Hash       // the manifest of asm; guarded by File.mu
+}
+
+// errNoSource: what reads go to is not open, for the moment or since a transition failed; see
+// Handle.readAgain.
+var errNoSource = errors.New("no source")
+
+// setRaw replaces raw, which may be nil before and after.
+func (s *source) setRaw(raw *os.File, rw bool) {
+	s.io.Lock()
+	defer s.io.Unlock()
+	if s.raw != nil {
+		s.raw.Close()
+	}
+	s.raw, s.rw = raw, rw
+}
+
+// setAsm replaces asm by the packed file of a manifest.
+func (s *source) setAsm(asm *assemble.File, of cas.Hash) {
+	s.io.Lock()
+	defer s.io.Unlock()
+	if s.asm != nil {
+		s.asm.Close()
+	}
+	s.asm, s.asmOf = asm, of
+}
+
+func (s *source) closeAsm() {
+	s.io.Lock()
+	defer s.io.Unlock()
+	if s.asm != nil {
+		s.asm.Close()
+		s.asm = nil
+	}
+}
+
+// read is readWithin for a reader of the whole file.
+func (s *source) read(p []byte, off int64) (n int, packed bool, err error) {
+	return s.readWithin(p, off, math.MaxInt64)
+}
+
+// readWithin fills p from the file at off, for a reader that reads no further than end. n < len(p) without an
+// error means the end of the file. packed: it was read by the manifest.
+func (s *source) readWithin(p []byte, off, end int64) (n int, packed bool, err error) {
+	s.io.RLock()
+	defer s.io.RUnlock()
+	switch {
+	case s.raw != nil:
+		n, err = s.raw.ReadAt(p, off)
+	case s.asm != nil:
+		packed = true
+		n, err = s.asm.ReadWithin(p, off, end)
+	default:
+		err = errNoSource
+	}
+	if err == io.EOF {
+		err = nil
+	}
+	return n, packed, err
+}
+
+// lend is a read of n bytes without a copy; nil: they can only be read with one.
+func (s *source) lend(n int, off int64) (*assemble.Loan, int, error) {
+	s.io.RLock()
+	defer s.io.RUnlock()
+	if s.raw != nil || s.asm == nil {
+		return nil, 0, nil
+	}
+	return s.asm.Lend(off, int64(n), math.MaxInt64)
+}
+
+// errNotPlain: the local copy is not open for writing.
+var errNotPlain = errors.New("not plain")
+
+// write writes p at off, durably if sync has O_SYNC or O_DSYNC.
+func (s *source) write(p []byte, off int64, sync uint32) (int, error) {
+	s.io.RLock()
+	defer s.io.RUnlock()
+	if !s.rw {
+		return 0, errNotPlain
+	}
+	k, err := pwrite(s.raw, p, off)
+	if k > 0 && sync != 0 {
+		if sync&unix.O_SYNC == unix.O_SYNC {
+			err = unix.Fsync(int(s.raw.Fd()))
+		} else {
+			err = unix.Fdatasync(int(s.raw.Fd()))
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+	return k, err
+}
+
+// pwrite is pwrite(2): unlike WriteAt it tells how much was written before the disk was full.
+func pwrite(w *os.File, p []byte, off int64) (int, error) {
+	for {
+		k, err := unix.Pwrite(int(w.Fd()), p, off)
+		if err != unix.EINTR {
+			return max(k, 0), err
+		}
+	}
+}
+
+// copyTo is copy_file_range(2) from the local copy; 0 and nil where that cannot be.
+func (s *source) copyTo(w *os.File, srcOff, dstOff, n int64) (int64, error) {
+	s.io.RLock()
+	defer s.io.RUnlock()
+	if s.raw == nil {
+		return 0, nil
+	}
+	k, err := unix.CopyFileRange(int(s.raw.Fd()), &srcOff, int(w.Fd()), &dstOff, int(n), 0)
+	switch err {
+	case nil, unix.ENOSPC, unix.EDQUOT, unix.EFBIG, unix.EIO:
+		return int64(max(k, 0)), err
+	}
+	return 0, nil
+}
+
+// OpenSourceLocked makes the file readable, for a reader that UseLocked counts in.
+func (f *File) OpenSourceLocked() error {
+	if f.damaged != nil {
+		return f.damaged
+	}
+	if f.rec.Hollow {
+		return f.openAsmLocked()
+	}
+	return f.openRawLocked(false)
+}
+
+// CloseSourcesLocked ends what OpenSourceLocked began, once nobody reads.
+func (f *File) CloseSourcesLocked() {
+	if f.users.all() == 0 {
+		f.CloseAll()
+	}
+}
+
+// CloseAll closes what reads go to, for a file that nobody uses.
+func (f *File) CloseAll() {
+	f.src.setRaw(nil, false)
+	f.src.closeAsm()
+}
+
+// openRawLocked opens the local copy, for writing too if write is set.
+func (f *File) openRawLocked(write bool) error {
+	if f.src.raw != nil && (f.src.rw || !write) {
+		return nil
+	}
+	var raw *os.File
+	var err error
+	switch {
+	case write:
+		raw, err = f.node.Open(unix.O_RDWR)
+	case f.rec.Emptying: // and the store may not be changed
+		raw, err = emptyFile()
+	case f.c.readOnly:
+		raw, err = f.OpenQuietly()
+	default:
+		raw, err = f.node.Open(unix.O_RDONLY)
+	}
+	if err != nil {
+		return err
+	}
+	f.src.setRaw(raw, write)
+	return nil
+}
+
+func emptyFile() (*os.File, error) {
+	fd, err := unix.MemfdCreate("empty", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), "empty"), nil
+}
+
+// openAsmLocked opens the packed file.
+func (f *File) openAsmLocked() error {
+	if f.src.asm != nil && f.src.asmOf == f.rec.Manifest { // else a transition failed halfway
+		return nil
+	}
+	asm, err := f.c.asm.Open(f.rec.Manifest)
+	if err != nil {
+		return err
+	}
+	f.src.setAsm(asm, f.rec.Manifest)
+	return nil
+}
+
+var _ io.ReaderAt = (*File)(nil)
+
+// ReadAt makes the file's present bytes an io.ReaderAt for this process.
+func (f *File) ReadAt(p []byte, off int64) (int, error) {
+	return upTo{&f.src, math.MaxInt64}.ReadAt(p, off)
+}
+
+// UpTo is the file's present bytes for a reader that reads no further than end.
+func (f *File) UpTo(end int64) io.ReaderAt { return upTo{&f.src, end} }
+
+// upTo is a file that is read no further than end.
+type upTo struct {
+	src *source
+	end int64
+}
+
+func (u upTo) ReadAt(p []byte, off int64) (int, error) {
+	n, _, err := u.src.readWithin(p, off, u.end)
+	if err == nil && n < len(p) {
+		err = io.EOF
+	}
+	return n, err
+}
