@@ -53,7 +53,10 @@ func TestOutOfOrder(t *testing.T) {
 // wait waits on a condition that comes at once. m is held.
 func wait(m *Mutex[outer]) {
 	cond := sync.NewCond(m)
+	done := make(chan struct{})
+	defer func() { <-done }()
 	go func() {
+		defer close(done)
 		for !m.TryLock() { // until the other one waits
 			runtime.Gosched()
 		}

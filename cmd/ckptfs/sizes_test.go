@@ -29,7 +29,7 @@ type extent struct{ lines, fields, methods int }
 // large is to be lowered. What is below the limits again leaves the table.
 var oversize = map[string]extent{
 	"fs/metrics.collector": {fields: 42},
-	"fs/volume":            {lines: 7000},
+	"fs/volume":            {lines: 5400},
 	"fs/volume.Volume":     {fields: 36, methods: 137},
 	"index/prefix.finder":  {fields: 31},
 }

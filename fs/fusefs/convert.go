@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ckptfs/cas"
+	"ckptfs/fs/names"
 	"ckptfs/fs/tree"
-	"ckptfs/fs/volume"
 )
 
 // Everything that changes a name or a settled attribute passes through the kernel, so it may keep them.
@@ -55,7 +55,7 @@ func attrTimeout(a *tree.Attr) time.Duration {
 	return 0
 }
 
-func (s *Server) fillEntry(out *fuse.EntryOut, n *volume.Node, a *tree.Attr) {
+func (s *Server) fillEntry(out *fuse.EntryOut, n *names.Node, a *tree.Attr) {
 	out.NodeId = uint64(n.ID())
 	out.Generation = 1
 	if !n.IsView() && !n.IsVirtual() || n.IsFixed() { // a view goes when its source changes

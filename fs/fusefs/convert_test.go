@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ckptfs/cas"
+	"ckptfs/fs/names"
 	"ckptfs/fs/tree"
 	"ckptfs/fs/volume"
 )
@@ -90,7 +91,7 @@ func TestFillAttr(t *testing.T) {
 func TestHandles(t *testing.T) {
 	var h handles
 	h.init()
-	file, dir := &volume.Handle{}, &volume.DirHandle{}
+	file, dir := &volume.Handle{}, &names.DirHandle{}
 	a, b := h.add(file), h.add(dir)
 	if a == 0 || b == 0 || a == b {
 		t.Errorf("numbers %d and %d", a, b)

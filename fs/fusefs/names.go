@@ -8,12 +8,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ckptfs/fs/content"
+	"ckptfs/fs/names"
 	"ckptfs/fs/tree"
 	"ckptfs/fs/volume"
 )
 
 // node is the node of an id that the kernel gave; it holds a reference, so the node is there.
-func (s *Server) node(id uint64) *volume.Node { return s.v.Node(content.NodeID(id)) }
+func (s *Server) node(id uint64) *names.Node { return s.v.Node(content.NodeID(id)) }
 
 // Lookup finds a name. That there is none is cached too, but for names that a view may get, and below .ckptfs. Who makes something new finds no view.
 func (s *Server) Lookup(_ <-chan struct{}, in *fuse.InHeader, name string, out *fuse.EntryOut) fuse.Status {
@@ -71,7 +72,7 @@ func (s *Server) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOu
 }
 
 // entry answers an operation that made a name.
-func (s *Server) entry(out *fuse.EntryOut, n *volume.Node, a tree.Attr, err error) fuse.Status {
+func (s *Server) entry(out *fuse.EntryOut, n *names.Node, a tree.Attr, err error) fuse.Status {
 	if err != nil {
 		return s.status(err)
 	}
@@ -218,7 +219,7 @@ func (s *Server) ReadDirPlus(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEn
 
 // ReleaseDir closes a directory.
 func (s *Server) ReleaseDir(in *fuse.ReleaseIn) {
-	if d, ok := s.handles.remove(in.Fh).(*volume.DirHandle); ok {
+	if d, ok := s.handles.remove(in.Fh).(*names.DirHandle); ok {
 		s.v.ReleaseDir(d)
 	}
 }

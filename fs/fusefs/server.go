@@ -23,6 +23,7 @@ import (
 
 	"ckptfs/fs/content"
 	"ckptfs/fs/control"
+	"ckptfs/fs/names"
 	"ckptfs/fs/tree"
 	"ckptfs/fs/volume"
 )
@@ -218,10 +219,10 @@ func (t *handles) file(fh uint64) *volume.Handle {
 	return h
 }
 
-func (t *handles) dir(fh uint64) *volume.DirHandle {
+func (t *handles) dir(fh uint64) *names.DirHandle {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	h, _ := t.open[fh].(*volume.DirHandle)
+	h, _ := t.open[fh].(*names.DirHandle)
 	return h
 }
 

@@ -14,6 +14,7 @@ import (
 	"ckptfs/fs/artifacts"
 	"ckptfs/fs/content"
 	"ckptfs/fs/idle"
+	"ckptfs/fs/names"
 	index "ckptfs/index/artifacts"
 )
 
@@ -37,22 +38,22 @@ func (t artifactTree) At(path string) (artifacts.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if n.file == nil {
-		n.unref(1)
+	if n.File() == nil {
+		n.Unpin()
 		return nil, nil
 	}
-	return identified{n.file}, nil
+	return identified{n.File()}, nil
 }
 
 func (t artifactTree) ByKey(key uint64) artifacts.File {
-	if n := t.v.names.tab.getRef(content.NodeID(key)); n != nil {
-		return identified{n.file}
+	if n := t.v.names.GetPinned(content.NodeID(key)); n != nil {
+		return identified{n.File()}
 	}
 	return nil
 }
 
 func (t artifactTree) Walk(ctx context.Context, f func(path string, file artifacts.File) error) error {
-	return t.v.walk(ctx, "", func(path string, n *Node) error { return f(path, identified{n.file}) })
+	return t.v.names.Walk(ctx, func(path string, n *names.Node) error { return f(path, identified{n.File()}) })
 }
 
 // identified is the artifacts.File that a node of a regular file is.
@@ -111,22 +112,22 @@ func (i identified) Done() (artifacts.State, error) {
 }
 
 // Artifact is the artifact id of a file, computed if it is not known. The error is canonical.ErrNoID, wrapped, when it has none.
-func (v *Volume) Artifact(ctx context.Context, n *Node) (canonical.ID, error) {
-	if n.file == nil {
+func (v *Volume) Artifact(ctx context.Context, n *names.Node) (canonical.ID, error) {
+	if n.File() == nil {
 		return canonical.ID{}, fmt.Errorf("%w: no regular file", canonical.ErrNoID)
 	}
-	return v.artifacts.Of(ctx, identified{n.file})
+	return v.artifacts.Of(ctx, identified{n.File()})
 }
 
 // artifactXattr reads XattrArtifact into dest and returns its length; with dest of length 0 nothing is computed.
-func (v *Volume) artifactXattr(ctx context.Context, n *Node, dest []byte) (int, error) {
-	if n.file == nil {
+func (v *Volume) artifactXattr(ctx context.Context, n *names.Node, dest []byte) (int, error) {
+	if n.File() == nil {
 		return 0, unix.ENODATA
 	}
 	if len(dest) == 0 {
-		n.file.Lock()
-		l, err := n.file.LayoutLocked()
-		n.file.Unlock()
+		n.File().Lock()
+		l, err := n.File().LayoutLocked()
+		n.File().Unlock()
 		if err == nil {
 			err = artifacts.Check(l)
 		}
@@ -143,7 +144,7 @@ func (v *Volume) artifactXattr(ctx context.Context, n *Node, dest []byte) (int, 
 }
 
 // noArtifact is what getxattr answers when Artifact failed.
-func (v *Volume) noArtifact(n *Node, err error) error {
+func (v *Volume) noArtifact(n *names.Node, err error) error {
 	switch {
 	case err == nil:
 		return nil
@@ -152,17 +153,17 @@ func (v *Volume) noArtifact(n *Node, err error) error {
 	case errors.Is(err, context.Canceled):
 		return unix.EINTR
 	}
-	return n.file.OpenFailed(err)
+	return n.File().OpenFailed(err)
 }
 
 // manifestOf is a file's manifest; zero unless it is packed.
-func (v *Volume) manifestOf(n *Node) cas.Hash {
-	n.file.Lock()
-	defer n.file.Unlock()
-	if n.file.LoadLocked() != nil {
+func (v *Volume) manifestOf(n *names.Node) cas.Hash {
+	n.File().Lock()
+	defer n.File().Unlock()
+	if n.File().LoadLocked() != nil {
 		return cas.Hash{}
 	}
-	return n.file.StateLocked().Record.Manifest
+	return n.File().StateLocked().Record.Manifest
 }
 
 // identifier computes artifact ids of packed files that were left alone. What is not in the index the survey of the start

@@ -8,7 +8,7 @@ import (
 
 // openBases finds what files are stored against from now on.
 func (v *Volume) openBases() {
-	v.bases = bases.New(bases.Options{Store: manifests{v}, Root: v.names.rootFd, Parents: v.parents})
+	v.bases = bases.New(bases.Options{Store: manifests{v}, Root: v.names.RootFd(), Parents: v.parents})
 }
 
 // manifests is the bases.Store of a volume.

@@ -7,7 +7,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ckptfs/fs/names"
 	"ckptfs/fs/steps"
+	"ckptfs/fs/tree"
 	"ckptfs/index/runs"
 )
 
@@ -18,13 +20,13 @@ type bestRoot struct{}
 
 // attrs is the node of runs/ or a folder in it, whose permissions and times are those of what is shown of it here; with a
 // reference, nil when it is not there.
-func (bestRoot) attrs(v *Volume, run string) *Node {
-	n, err := v.resolve(path.Join(steps.Dir, run))
+func (bestRoot) attrs(v *Volume, run string) *names.Node {
+	n, err := v.names.Resolve(path.Join(steps.Dir, run))
 	if err != nil {
 		return nil
 	}
 	if !n.IsDir() {
-		n.unref(1)
+		n.Unpin()
 		return nil
 	}
 	return n
@@ -33,7 +35,7 @@ func (bestRoot) attrs(v *Volume, run string) *Node {
 // bestKey tells what the name of a run leads to.
 type bestKey struct {
 	run string
-	src *Node
+	src *names.Node
 }
 
 func (r bestRoot) virtual(v *Volume) virtual {
@@ -61,11 +63,11 @@ func missing(err error) error {
 	return err
 }
 
-func (bestRoot) list(v *Volume) ([]DirEntry, error) {
+func (bestRoot) list(v *Volume) ([]tree.DirEntry, error) {
 	names, err := v.steps.Names()
-	out := make([]DirEntry, len(names))
+	out := make([]tree.DirEntry, len(names))
 	for i, name := range names {
-		out[i] = DirEntry{Name: name, Mode: unix.S_IFDIR}
+		out[i] = tree.DirEntry{Name: name, Mode: unix.S_IFDIR}
 	}
 	return out, err
 }
@@ -80,12 +82,12 @@ func (run bestRun) lookup(v *Volume, name string) (virtual, error) {
 	return virtual{key: [2]string{string(run), name}, link: func(v *Volume) (string, error) { return run.target(v, name) }}, nil
 }
 
-func (run bestRun) list(v *Volume) (out []DirEntry, err error) {
+func (run bestRun) list(v *Volume) (out []tree.DirEntry, err error) {
 	all, err := run.judged(v)
 	for _, metric := range runs.Names(all) {
 		for _, mode := range []runs.Mode{runs.Min, runs.Max} {
 			if _, ok := runs.Best(all, metric, mode); ok {
-				out = append(out, DirEntry{Name: runs.FileName(metric) + "." + mode.String(), Mode: unix.S_IFLNK})
+				out = append(out, tree.DirEntry{Name: runs.FileName(metric) + "." + mode.String(), Mode: unix.S_IFLNK})
 			}
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"ckptfs/cas/store"
 	"ckptfs/fs/control"
 	"ckptfs/fs/maintenance"
+	"ckptfs/fs/names"
 	"ckptfs/fs/tree"
 	"ckptfs/index/manifest"
 )
@@ -50,7 +51,7 @@ func (v *Volume) Check(ctx context.Context, o control.CheckOptions, report func(
 	}
 	c.out.Segments, c.out.Records, c.out.Entries = int64(st.Segments), st.Records, st.Entries
 	c.out.ReadRecords, c.out.ReadBytes = st.Read, st.ReadStored
-	err = v.walk(ctx, "", func(p string, n *Node) error {
+	err = v.names.Walk(ctx, func(p string, n *names.Node) error {
 		c.out.Files++
 		if report != nil && c.out.Files%64 == 1 {
 			report(control.Progress{DoneBytes: total, TotalBytes: total, DoneFiles: int(c.out.Files), Current: p})
@@ -116,8 +117,8 @@ func (c *check) found(f store.Finding) {
 }
 
 // file checks one file, and reports whether its bytes in place are worth a look.
-func (c *check) file(p string, n *Node) bool {
-	f := n.file
+func (c *check) file(p string, n *names.Node) bool {
+	f := n.File()
 	tell := func(repair string, err error) {
 		c.problem(control.Problem{Path: p, What: err.Error(), Repair: repair})
 	}
@@ -168,8 +169,8 @@ func (c *check) file(p string, n *Node) bool {
 
 // header looks whether a hollow file would be recognised without its record. The bytes of a file that could not be given
 // up may be in place still.
-func (c *check) header(n *Node, rec *tree.Record, size int64) error {
-	raw, err := n.file.OpenQuietly()
+func (c *check) header(n *names.Node, rec *tree.Record, size int64) error {
+	raw, err := n.File().OpenQuietly()
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"ckptfs/cas"
 	"ckptfs/fs/content"
 	"ckptfs/fs/control"
+	"ckptfs/fs/names"
 	"ckptfs/fs/tree"
 	"ckptfs/index/manifest"
 )
@@ -23,8 +24,8 @@ const repairEvict = "evict"
 
 // inPlace compares the bytes in place of a packed file, which reads trust, with its manifest. A file that is changed or
 // given up meanwhile is passed over.
-func (c *check) inPlace(ctx context.Context, p string, n *Node) error {
-	v, f := c.v, n.file
+func (c *check) inPlace(ctx context.Context, p string, n *names.Node) error {
+	v, f := c.v, n.File()
 	f.Lock()
 	was := f.StateLocked()
 	if was.Record.Summed {
@@ -34,7 +35,7 @@ func (c *check) inPlace(ctx context.Context, p string, n *Node) error {
 	var raw *os.File
 	var err error
 	if was.Resident() && !was.Hydrating {
-		raw, err = n.file.OpenQuietly()
+		raw, err = n.File().OpenQuietly()
 	}
 	f.Unlock()
 	if err != nil || raw == nil {
@@ -62,8 +63,8 @@ func (c *check) inPlace(ctx context.Context, p string, n *Node) error {
 
 // plain compares a plain file with its checksum. One that was written since, or whose checksum a power cut has made doubtful,
 // is passed over.
-func (c *check) plain(ctx context.Context, p string, n *Node) error {
-	v, f := c.v, n.file
+func (c *check) plain(ctx context.Context, p string, n *names.Node) error {
+	v, f := c.v, n.File()
 	if c.o.Subset > 0 && c.o.Subset < 1 && rand.Float64() >= c.o.Subset {
 		return nil
 	}
@@ -80,7 +81,7 @@ func (c *check) plain(ctx context.Context, p string, n *Node) error {
 	var raw *os.File
 	var err error
 	if rec.Summed && holds() {
-		raw, err = n.file.OpenQuietly()
+		raw, err = n.File().OpenQuietly()
 	}
 	f.Unlock()
 	if err != nil || raw == nil {

@@ -266,7 +266,7 @@ func TestCopyThatCannotBeShared(t *testing.T) {
 	mode(t, "an unknown program's", dst, content.Passthrough)
 	check("into a file in passthrough", dst, 0, data)
 	r.content.Copiers.Source(uint32(os.Getpid()))
-	_, _, rw, err := r.Create(r.names.root, "mapped", 0o644, unix.O_RDWR, tree.Caller{UID: r.me.UID, GID: r.me.GID, Thread: uint32(os.Getpid())})
+	_, _, rw, err := r.Create(r.names.Root(), "mapped", 0o644, unix.O_RDWR, tree.Caller{UID: r.me.UID, GID: r.me.GID, Thread: uint32(os.Getpid())})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -278,7 +278,7 @@ func TestCopyThatCannotBeShared(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, _, dst, err = r.Create(r.names.root, "served", 0o644, unix.O_WRONLY, tree.Caller{UID: r.me.UID, GID: r.me.GID, Thread: uint32(os.Getpid())})
+	_, _, dst, err = r.Create(r.names.Root(), "served", 0o644, unix.O_WRONLY, tree.Caller{UID: r.me.UID, GID: r.me.GID, Thread: uint32(os.Getpid())})
 	if err != nil {
 		t.Fatal(err)
 	}

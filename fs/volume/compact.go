@@ -15,6 +15,7 @@ import (
 	"ckptfs/cas/store"
 	"ckptfs/fs/bases"
 	"ckptfs/fs/control"
+	"ckptfs/fs/names"
 	"ckptfs/fs/pack"
 	"ckptfs/fs/tree"
 	"ckptfs/index/manifest"
@@ -89,7 +90,7 @@ type compaction struct {
 
 func (k *compaction) files(ctx context.Context, report func(control.Progress)) error {
 	var total, done int64
-	err := k.v.walk(ctx, "", func(p string, n *Node) error {
+	err := k.v.names.Walk(ctx, func(p string, n *names.Node) error {
 		rec, size, err := k.v.packedFile(n)
 		if err != nil || !rec.Packed() || k.to[rec.Manifest] {
 			return nil // gone meanwhile, damaged, or plain
@@ -137,8 +138,8 @@ func (k *compaction) wanted(h cas.Hash) bool {
 }
 
 // packedFile is the record of a file, packed or not, and its size.
-func (v *Volume) packedFile(n *Node) (tree.Record, int64, error) {
-	f := n.file
+func (v *Volume) packedFile(n *names.Node) (tree.Record, int64, error) {
+	f := n.File()
 	f.Lock()
 	defer f.Unlock()
 	if err := f.LoadLocked(); err != nil {

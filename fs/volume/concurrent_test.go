@@ -46,7 +46,7 @@ func TestTruncatedWhilePacking(t *testing.T) {
 // ever replaced whole, by rename.
 func TestConcurrent(t *testing.T) {
 	r := newRig(t, hotSize(1<<20), func(o *Options) { o.SumAfter = time.Millisecond })
-	r.names.fds.max = 3
+	r.names.KeepOpen(3)
 	const dirs, names = 3, 4
 	for i := range dirs {
 		r.mkdir(fmt.Sprintf("runs/%d/x", i))

@@ -3,6 +3,8 @@ package volume
 import (
 	"ckptfs/cas"
 	"ckptfs/fs/content"
+	"ckptfs/fs/names"
+	"ckptfs/fs/steps"
 )
 
 // events is what happens when something becomes of a file: the one place where the parts are told of each other.
@@ -60,16 +62,13 @@ func (e events) Unsummed(f *content.File) { e.v.sums.Add(f) }
 func (e events) Unsynced(*content.File)   { e.v.hot.Grew.Store(true) }
 
 // notePacked notes that a file got a manifest. f.mu is held.
-func (v *Volume) notePacked(n *Node) {
-	v.names.ns.RLock()
-	below := n.underRuns()
-	v.names.ns.RUnlock()
-	if !below {
+func (v *Volume) notePacked(n *names.Node) {
+	if !n.Below(steps.Dir) {
 		return
 	}
-	v.steps.Changed(n.ino)
+	v.steps.Changed(n.Ino())
 	v.models.Rouse()
 }
 
 // nodeOf is the node of a file.
-func nodeOf(f *content.File) *Node { return f.Node().(*Node) }
+func nodeOf(f *content.File) *names.Node { return f.Node().(*names.Node) }

@@ -142,7 +142,7 @@ func TestFailingEvictionIsTold(t *testing.T) {
 		return nil
 	}
 	n := r.find("f")
-	r.hot.Want(n.file)
+	r.hot.Want(n.File())
 	r.hot.Wake()
 	failures := func() []control.Failure {
 		s, err := r.Status(context.Background())

@@ -43,9 +43,9 @@ func (r *rig) manifestOf(p string) (cas.Hash, *manifest.Manifest) {
 	r.t.Helper()
 	n := r.find(p)
 	defer r.forget(n)
-	n.file.Lock()
-	h := n.file.StateLocked().Record.Manifest
-	n.file.Unlock()
+	n.File().Lock()
+	h := n.File().StateLocked().Record.Manifest
+	n.File().Unlock()
 	m, err := r.asm.Manifest(h)
 	if err != nil {
 		r.t.Fatal(err)

@@ -11,20 +11,21 @@ import (
 	"ckptfs/formats"
 	"ckptfs/fs/inspect"
 	"ckptfs/fs/models"
+	"ckptfs/fs/names"
 	"ckptfs/fs/tree"
 	"ckptfs/index/runs"
 )
 
 // peruse makes the bytes of a file or a view readable to this process until done is called. size is what it
 // had when it was opened.
-func (v *Volume) peruse(n *Node) (r io.ReaderAt, size int64, done func(), err error) {
-	if w := n.asView(); w != nil {
+func (v *Volume) peruse(n *names.Node) (r io.ReaderAt, size int64, done func(), err error) {
+	if w := asView(n); w != nil {
 		if err := v.useView(w); err != nil {
 			return nil, 0, nil, err
 		}
 		return w, w.size, func() { v.closeView(w) }, nil
 	}
-	f := n.file
+	f := n.File()
 	if f == nil {
 		return nil, 0, nil, tree.ErrNotRegular
 	}
@@ -61,10 +62,10 @@ func (v *Volume) perusePath(p string) (r io.ReaderAt, size int64, done func(), e
 	}
 	r, size, closeIt, err := v.peruse(n)
 	if err != nil {
-		n.unref(1)
+		n.Unpin()
 		return nil, 0, nil, err
 	}
-	return r, size, func() { closeIt(); n.unref(1) }, nil
+	return r, size, func() { closeIt(); n.Unpin() }, nil
 }
 
 // readSmall reads a file of at most max bytes, packed or not, on the daemon's own account.
@@ -112,7 +113,7 @@ func (f files) Open(path string) (inspect.File, error) {
 
 // Walk calls do with every regular file at or below a path.
 func (f files) Walk(ctx context.Context, path string, do func(path string, file inspect.File) error) error {
-	return f.walk(ctx, path, func(p string, n *Node) error { return do(p, inspected{f.Volume, n}) })
+	return f.walk(ctx, path, func(p string, n *names.Node) error { return do(p, inspected{f.Volume, n}) })
 }
 
 // List reads the names of a folder.
@@ -121,18 +122,18 @@ func (f files) List(path string) ([]tree.DirEntry, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer n.unref(1)
-	return n.listQuietly()
+	defer n.Unpin()
+	return n.ListQuietly()
 }
 
 // inspected is a node as inspect.File.
 type inspected struct {
 	v *Volume
-	n *Node
+	n *names.Node
 }
 
 func (f inspected) Pin()         { f.n.Pin() }
-func (f inspected) Unpin()       { f.n.unref(1) }
+func (f inspected) Unpin()       { f.n.Unpin() }
 func (f inspected) Path() string { return f.n.Path() }
 
 func (f inspected) Info() (inspect.Info, error) {
@@ -140,27 +141,27 @@ func (f inspected) Info() (inspect.Info, error) {
 	if err != nil {
 		return inspect.Info{}, err
 	}
-	i := inspect.Info{Size: a.Size, Dir: f.n.IsDir(), Virtual: f.n.IsVirtual(), Regular: f.n.file != nil}
-	if w := f.n.asView(); w != nil {
+	i := inspect.Info{Size: a.Size, Dir: f.n.IsDir(), Virtual: f.n.IsVirtual(), Regular: f.n.File() != nil}
+	if w := asView(f.n); w != nil {
 		i.View = &inspect.View{Source: inspected{f.v, w.src}, Format: w.format(), Only: w.npy}
 	}
 	return i, nil
 }
 
 func (f inspected) Manifest() (cas.Hash, error) {
-	if f.n.file == nil {
+	if f.n.File() == nil {
 		return cas.Hash{}, tree.ErrNotRegular
 	}
-	f.n.file.Lock()
-	defer f.n.file.Unlock()
-	if err := f.n.file.LoadLocked(); err != nil {
+	f.n.File().Lock()
+	defer f.n.File().Unlock()
+	if err := f.n.File().LoadLocked(); err != nil {
 		return cas.Hash{}, err
 	}
-	return f.n.file.StateLocked().Record.Manifest, nil
+	return f.n.File().StateLocked().Record.Manifest, nil
 }
 
 func (f inspected) Contents() (*inspect.Contents, error) {
-	x := f.n.file
+	x := f.n.File()
 	if x == nil {
 		return nil, tree.ErrNotRegular
 	}
@@ -185,12 +186,12 @@ func (f inspected) Detect() (*formats.Layout, error) {
 		return nil, err
 	}
 	defer done()
-	return f.n.file.Detect(io.NewSectionReader(r, 0, size), size)
+	return f.n.File().Detect(io.NewSectionReader(r, 0, size), size)
 }
 
 func (f inspected) Open() (io.ReaderAt, int64, func(), error) { return f.v.peruse(f.n) }
 
-func (f inspected) Ino() uint64 { return f.n.ino }
+func (f inspected) Ino() uint64 { return f.n.Ino() }
 
 // Record is what is recorded of a regular file.
 func (f files) Record(path string, ino uint64) (models.Record, error) {
@@ -198,19 +199,19 @@ func (f files) Record(path string, ino uint64) (models.Record, error) {
 	if err != nil {
 		return models.Record{}, err
 	}
-	defer n.unref(1)
-	if n.file == nil {
+	defer n.Unpin()
+	if n.File() == nil {
 		return models.Record{}, tree.ErrNotRegular
 	}
-	if ino != 0 && n.ino != ino {
+	if ino != 0 && n.Ino() != ino {
 		return models.Record{}, unix.ENOENT
 	}
-	n.file.Lock()
-	defer n.file.Unlock()
-	if err := n.file.LoadLocked(); err != nil {
+	n.File().Lock()
+	defer n.File().Unlock()
+	if err := n.File().LoadLocked(); err != nil {
 		return models.Record{}, err
 	}
-	is := n.file.StateLocked()
+	is := n.File().StateLocked()
 	return models.Record{
 		Manifest: is.Record.Manifest, Mtime: is.Record.Mtime, Waits: is.Dirty && !is.Packed(),
 	}, nil
@@ -222,7 +223,7 @@ func (f files) Attribute(path, name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer n.unref(1)
+	defer n.Unpin()
 	value := make([]byte, maxXattr)
 	k, err := f.GetXattr(context.Background(), n, name, value)
 	if err != nil {
@@ -237,8 +238,8 @@ func (f files) Source(path string) string {
 	if err != nil {
 		return path
 	}
-	defer n.unref(1)
-	if w := n.asView(); w != nil {
+	defer n.Unpin()
+	if w := asView(n); w != nil {
 		return w.src.Path()
 	}
 	return path

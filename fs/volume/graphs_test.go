@@ -322,7 +322,7 @@ func TestQueryFiles(t *testing.T) {
 		h := r.open(".ckptfs/query/"+name, unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC)
 		for len(graph) > 0 { // in pieces, as programs do
 			n := min(len(graph), 20)
-			r.writeAt(h, graph[:n], int64(h.Node.synth.Size()))
+			r.writeAt(h, graph[:n], int64(h.Node.Synth().Size()))
 			graph = graph[n:]
 		}
 		err := r.Answer(context.Background(), h)

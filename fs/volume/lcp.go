@@ -9,6 +9,7 @@ import (
 
 	"ckptfs/fs/control"
 	"ckptfs/fs/steps"
+	"ckptfs/fs/tree"
 )
 
 // lcpRoot is .ckptfs/lcp: a directory for each run, and in it for each complete step a file: what has most in common with the step's model, as
@@ -28,7 +29,7 @@ func (lcpRoot) lookup(v *Volume, name string) (virtual, error) {
 	return virtual{dir: lcpRun(name), key: lcpRun(name), stat: ownersOnly(unix.S_IFDIR | 0o500)}, nil
 }
 
-func (lcpRoot) list(v *Volume) ([]DirEntry, error) { return bestRoot{}.list(v) }
+func (lcpRoot) list(v *Volume) ([]tree.DirEntry, error) { return bestRoot{}.list(v) }
 
 // lcpRun is .ckptfs/lcp/RUN.
 type lcpRun string
@@ -49,13 +50,13 @@ func (run lcpRun) lookup(v *Volume, name string) (virtual, error) {
 	}}, nil
 }
 
-func (run lcpRun) list(v *Volume) (out []DirEntry, err error) {
+func (run lcpRun) list(v *Volume) (out []tree.DirEntry, err error) {
 	found, err := v.steps.Of(string(run))
 	for _, s := range found[string(run)] {
 		if v.steps.State(s) != control.StepComplete {
 			continue
 		}
-		out = append(out, DirEntry{Name: s.Name, Mode: unix.S_IFREG})
+		out = append(out, tree.DirEntry{Name: s.Name, Mode: unix.S_IFREG})
 	}
 	return out, err
 }

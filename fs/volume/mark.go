@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
 	"sync"
 
@@ -15,15 +14,15 @@ import (
 
 	"ckptfs/cas"
 	"ckptfs/cas/store"
+	"ckptfs/fs/names"
 	"ckptfs/fs/tree"
 	"ckptfs/index/manifest"
 )
 
 // marker finds everything in the store that files need: the mark of mark-and-sweep.
 //
-// First the names are walked and the manifests collected, then the manifests are read. A file may be renamed or linked
-// meanwhile from a directory that the walk has not reached to one that it has left, so what gets a new name is written
-// down (Volume.moves) and looked at afterwards. What is packed meanwhile the sweep sees to itself.
+// First the names are walked and the manifests collected, then the manifests are read. Names.EachFile misses no file
+// that moves meanwhile. What is packed meanwhile the sweep sees to itself.
 type marker struct {
 	v *Volume
 	m *store.Marking
@@ -34,21 +33,10 @@ type marker struct {
 	lists map[cas.Hash]bool // read already
 }
 
-// movesLog is what got a new name while a marker walks. Volume.ns guards it.
-type movesLog struct{ names []alias }
-
-// noteMove writes a new name down, if anybody wants to know. v.ns is held exclusively.
-func (ns *Names) noteMove(dir *Node, name string) {
-	if ns.moves != nil {
-		dir.Pin()
-		ns.moves.names = append(ns.moves.names, alias{dir, name})
-	}
-}
-
 // mark is the Mark of a sweep. An error says that what some file needs cannot be told.
 func (v *Volume) mark(ctx context.Context, m *store.Marking) error {
 	k := &marker{v: v, m: m, manifests: map[cas.Hash]string{}, lists: map[cas.Hash]bool{}}
-	if err := k.names(ctx); err != nil {
+	if err := v.names.EachFile(ctx, k.file); err != nil {
 		return err
 	}
 	if err := v.models.Mark(true, m.Keep); err != nil {
@@ -73,103 +61,9 @@ func (v *Volume) mark(ctx context.Context, m *store.Marking) error {
 	return k.read(ctx, v.lostManifests(), true)
 }
 
-// names collects the manifests of all files: with a name, and open without one.
-func (k *marker) names(ctx context.Context) error {
-	v := k.v
-	v.names.ns.Lock()
-	v.names.moves = &movesLog{}
-	v.names.ns.Unlock()
-	defer func() {
-		v.names.ns.Lock()
-		left := v.names.moves
-		v.names.moves = nil
-		v.names.ns.Unlock()
-		if left != nil {
-			for _, a := range left.names {
-				a.dir.unref(1)
-			}
-		}
-	}()
-	if err := k.node(ctx, v.names.root, ""); err != nil {
-		return err
-	}
-	var err error
-	v.names.eachNode(func(n *Node) {
-		if n.file != nil && err == nil {
-			err = k.file(n, n.Path())
-		}
-	})
-	for err == nil {
-		v.names.ns.Lock()
-		names := v.names.moves.names
-		v.names.moves.names = nil
-		if len(names) == 0 {
-			v.names.moves = nil
-		}
-		v.names.ns.Unlock()
-		if len(names) == 0 {
-			return nil
-		}
-		for _, a := range names {
-			n, _, cerr := v.names.child(a.dir, a.name)
-			if cerr == nil {
-				if err == nil {
-					err = k.node(ctx, n, path.Join(a.dir.Path(), a.name))
-				}
-				n.unref(1)
-			} else if cerr != unix.ENOENT && err == nil {
-				err = cerr
-			}
-			a.dir.unref(1)
-		}
-	}
-	return err
-}
-
-// node looks at a file, or at all below a directory.
-func (k *marker) node(ctx context.Context, n *Node, p string) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if !n.IsDir() {
-		if n.file == nil {
-			return nil
-		}
-		return k.file(n, p)
-	}
-	names, err := n.list()
-	if err == unix.ENOENT {
-		return nil // gone meanwhile
-	}
-	if err != nil {
-		return &fs.PathError{Op: "list", Path: p, Err: err}
-	}
-	for _, e := range names {
-		if e.Name == "." || e.Name == ".." || e.Mode != unix.S_IFDIR && e.Mode != unix.S_IFREG {
-			continue
-		}
-		c, _, err := k.v.names.child(n, e.Name)
-		if err == unix.ENOENT {
-			continue
-		}
-		if err != nil {
-			return &fs.PathError{Op: "stat", Path: path.Join(p, e.Name), Err: err}
-		}
-		err = k.node(ctx, c, path.Join(p, e.Name))
-		c.unref(1)
-		if err != nil {
-			return err
-		}
-	}
-	if k.v.names.walked != nil {
-		k.v.names.walked(p)
-	}
-	return nil
-}
-
 // file notes what a file needs.
-func (k *marker) file(n *Node, p string) error {
-	f := n.file
+func (k *marker) file(n *names.Node, p string) error {
+	f := n.File()
 	f.Lock()
 	defer f.Unlock()
 	err := f.LoadLocked()

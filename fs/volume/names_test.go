@@ -2,6 +2,7 @@ package volume
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -116,10 +117,10 @@ func TestRemoveDirectory(t *testing.T) {
 	r.mkdir("d/e")
 	r.write("f", nil)
 	d := r.find("d")
-	wantErr(t, "not empty", r.Rmdir(r.names.root, "d"), unix.ENOTEMPTY)
-	wantErr(t, "unlink of a directory", r.Unlink(r.names.root, "d"), unix.EISDIR)
-	wantErr(t, "rmdir of a file", r.Rmdir(r.names.root, "f"), unix.ENOTDIR)
-	wantErr(t, "nothing", r.Rmdir(r.names.root, "x"), unix.ENOENT)
+	wantErr(t, "not empty", r.Rmdir(r.names.Root(), "d"), unix.ENOTEMPTY)
+	wantErr(t, "unlink of a directory", r.Unlink(r.names.Root(), "d"), unix.EISDIR)
+	wantErr(t, "rmdir of a file", r.Rmdir(r.names.Root(), "f"), unix.ENOTDIR)
+	wantErr(t, "nothing", r.Rmdir(r.names.Root(), "x"), unix.ENOENT)
 	r.mkdir("d/e/g")
 	r.same("f", nil)
 	for _, p := range []string{"d/e/g", "d/e"} {
@@ -129,17 +130,17 @@ func TestRemoveDirectory(t *testing.T) {
 		}
 		r.forget(dir)
 	}
-	h, err := r.names.OpenDir(d)
+	h, err := r.OpenDir(d)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Rmdir(r.names.root, "d"); err != nil {
+	if err := r.Rmdir(r.names.Root(), "d"); err != nil {
 		t.Fatal(err)
 	}
 	if e, err := r.Entries(h, 0); err == nil && len(e) > 2 {
 		t.Errorf("entries of a removed directory: %v", e)
 	}
-	r.names.ReleaseDir(h)
+	r.ReleaseDir(h)
 	r.forget(d)
 	// The name is free again, for anything.
 	r.write("d", []byte("x"))
@@ -148,7 +149,7 @@ func TestRemoveDirectory(t *testing.T) {
 
 func TestSpecialFiles(t *testing.T) {
 	r := newRig(t)
-	n, a, err := r.Symlink(r.names.root, "s", "no/where", r.me)
+	n, a, err := r.Symlink(r.names.Root(), "s", "no/where", r.me)
 	if err != nil || a.Mode&unix.S_IFMT != unix.S_IFLNK || a.Size != 8 {
 		t.Fatalf("%+v, %v", a, err)
 	}
@@ -165,7 +166,7 @@ func TestSpecialFiles(t *testing.T) {
 	}
 	r.forget(n)
 
-	n, a, err = r.Mknod(r.names.root, "fifo", unix.S_IFIFO|0o640, 0, r.me)
+	n, a, err = r.Mknod(r.names.Root(), "fifo", unix.S_IFIFO|0o640, 0, r.me)
 	if err != nil || a.Mode != unix.S_IFIFO|0o640 {
 		t.Fatalf("%+v, %v", a, err)
 	}
@@ -175,14 +176,14 @@ func TestSpecialFiles(t *testing.T) {
 	}
 	r.forget(n)
 
-	n, a, err = r.Mknod(r.names.root, "plain", 0o640, 0, r.me)
+	n, a, err = r.Mknod(r.names.Root(), "plain", 0o640, 0, r.me)
 	if err != nil || a.Mode != unix.S_IFREG|0o640 || a.Size != 0 {
 		t.Fatalf("%+v, %v", a, err)
 	}
 	r.forget(n)
 	r.write("plain", []byte("x"))
 	r.same("plain", []byte("x"))
-	_, _, err = r.Mknod(r.names.root, "plain", 0o640, 0, r.me)
+	_, _, err = r.Mknod(r.names.Root(), "plain", 0o640, 0, r.me)
 	wantErr(t, "mknod of a taken name", err, unix.EEXIST)
 
 	names := r.listing("")
@@ -201,32 +202,32 @@ func TestSpecialFiles(t *testing.T) {
 
 func TestCreate(t *testing.T) {
 	r := newRig(t)
-	n, a, h, err := r.Create(r.names.root, "f", unix.S_IFREG|0o4751, unix.O_RDWR, r.me)
+	n, a, h, err := r.Create(r.names.Root(), "f", unix.S_IFREG|0o4751, unix.O_RDWR, r.me)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a.Mode != unix.S_IFREG|0o4751 || a.Nlink != 1 || a.Ino != n.ino || a.UID != r.me.UID {
+	if a.Mode != unix.S_IFREG|0o4751 || a.Nlink != 1 || a.Ino != n.Ino() || a.UID != r.me.UID {
 		t.Errorf("%+v", a)
 	}
 	r.release(h)
 	r.forget(n)
-	_, _, _, err = r.Create(r.names.root, "f", 0o644, unix.O_RDWR, r.me)
+	_, _, _, err = r.Create(r.names.Root(), "f", 0o644, unix.O_RDWR, r.me)
 	wantErr(t, "a taken name", err, unix.EEXIST)
 	long := strings.Repeat("n", 256)
-	_, _, _, err = r.Create(r.names.root, long, 0o644, unix.O_RDWR, r.me)
+	_, _, _, err = r.Create(r.names.Root(), long, 0o644, unix.O_RDWR, r.me)
 	wantErr(t, "a name of 256 bytes", err, unix.ENAMETOOLONG)
 	f := r.find("f")
 	defer r.forget(f)
 	_, _, err = r.Lookup(f, "x")
 	wantErr(t, "a lookup in a file", err, unix.ENOTDIR)
-	_, err = r.names.OpenDir(f)
+	_, err = r.OpenDir(f)
 	wantErr(t, "a file as a directory", err, unix.ENOTDIR)
 }
 
 // A directory with the set-group-id bit gives its group on, and directories the bit as well.
 func TestSetGroupID(t *testing.T) {
 	r := newRig(t)
-	if !r.names.privileged {
+	if os.Geteuid() != 0 {
 		t.Skip("only root can give files away")
 	}
 	r.mkdir("d")
@@ -261,11 +262,11 @@ func TestEntries(t *testing.T) {
 	r.write("runs/a/m.pt", fixture(t, "flat.pt"))
 	n := r.find("runs/a")
 	defer r.forget(n)
-	d, err := r.names.OpenDir(n)
+	d, err := r.OpenDir(n)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer r.names.ReleaseDir(d)
+	defer r.ReleaseDir(d)
 	seen := map[string]int{}
 	var pos uint64
 	for {

@@ -5,22 +5,23 @@ import (
 
 	"ckptfs/fs/assemble"
 	"ckptfs/fs/content"
+	"ckptfs/fs/names"
 )
 
 // Handle is an open file.
 type Handle struct {
-	Node      *Node
+	Node      *names.Node
 	Mode      content.Mode
 	Backing   int32 // in Passthrough
 	KeepCache bool  // in Cached: what the kernel has of the file is still right
 
 	file  *content.Handle // of a file of the tree
 	write bool
-	synth Opened // of a node that has no inode
+	synth names.Opened // of a node that has no inode
 }
 
 // handleOf is what the kernel gets of an open file of the tree.
-func handleOf(n *Node, h *content.Handle) *Handle {
+func handleOf(n *names.Node, h *content.Handle) *Handle {
 	return &Handle{Node: n, Mode: h.Mode, Backing: h.Backing, KeepCache: h.KeepCache, file: h, write: h.Writes}
 }
 
@@ -28,17 +29,17 @@ func handleOf(n *Node, h *content.Handle) *Handle {
 func (h *Handle) Writes() bool { return h.write }
 
 // Open opens a regular file or a view. flags are open(2)'s; the kernel has checked the permissions.
-func (v *Volume) Open(n *Node, flags uint32) (*Handle, error) { return v.OpenBy(n, flags, 0) }
+func (v *Volume) Open(n *names.Node, flags uint32) (*Handle, error) { return v.OpenBy(n, flags, 0) }
 
 // OpenBy is Open by a thread, as the kernel tells it.
-func (v *Volume) OpenBy(n *Node, flags, thread uint32) (*Handle, error) {
-	if n.synth != nil {
+func (v *Volume) OpenBy(n *names.Node, flags, thread uint32) (*Handle, error) {
+	if n.Synth() != nil {
 		return v.openSynthetic(n, flags)
 	}
-	if n.file == nil {
+	if n.File() == nil {
 		return nil, unix.ENXIO
 	}
-	h, err := n.file.Open(flags, thread)
+	h, err := n.File().Open(flags, thread)
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +55,7 @@ func (v *Volume) Release(h *Handle) {
 	}
 	v.content.Count.Handles.Add(-1)
 	h.synth.Close()
-	n.unref(1)
+	n.Unpin()
 }
 
 // Read reads into p at off. Fewer bytes than asked for mean the end of the file.
@@ -97,7 +98,7 @@ func (v *Volume) Fsync(h *Handle) error {
 	if h.file == nil {
 		return nil
 	}
-	return h.Node.file.Sync()
+	return h.Node.File().Sync()
 }
 
 // CopyRange copies up to n bytes between two open files and returns how many it did; fewer than n is no error. thread is who
@@ -119,7 +120,7 @@ func (v *Volume) CopyRange(src *Handle, srcOff int64, dst *Handle, dstOff, n int
 type synthSource struct{ h *Handle }
 
 func (s synthSource) Read(p []byte, off int64) (int, error) { return s.h.synth.Read(p, off) }
-func (s synthSource) Size() (int64, error)                  { return s.h.Node.synth.Size(), nil }
+func (s synthSource) Size() (int64, error)                  { return s.h.Node.Synth().Size(), nil }
 
 // Fallocate is fallocate(2).
 func (v *Volume) Fallocate(h *Handle, mode uint32, off, n int64) error {
@@ -135,7 +136,7 @@ func (v *Volume) Fallocate(h *Handle, mode uint32, off, n int64) error {
 // Seek answers SEEK_DATA and SEEK_HOLE. What is packed counts as data throughout.
 func (v *Volume) Seek(h *Handle, off int64, whence int) (int64, error) {
 	if h.file == nil {
-		return content.SeekDense(off, whence, h.Node.synth.Size())
+		return content.SeekDense(off, whence, h.Node.Synth().Size())
 	}
 	return h.file.Seek(off, whence)
 }

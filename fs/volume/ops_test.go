@@ -7,26 +7,27 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ckptfs/fs/names"
 	"ckptfs/fs/tree"
 )
 
 // The rest of rig: what programs do, by paths.
 
-func (r *rig) forget(n *Node) {
-	if n != r.names.root {
-		r.names.Forget(n.id, 1)
+func (r *rig) forget(n *names.Node) {
+	if n != r.names.Root() {
+		r.names.Forget(n.ID(), 1)
 	}
 }
 
 // lookup finds a path; the caller forgets the node.
-func (r *rig) lookup(p string) (*Node, tree.Attr, error) {
-	n := r.names.root
+func (r *rig) lookup(p string) (*names.Node, tree.Attr, error) {
+	n := r.names.Root()
 	a, err := r.Stat(n)
 	for name := range strings.SplitSeq(p, "/") {
 		if name == "" || err != nil {
 			continue
 		}
-		var next *Node
+		var next *names.Node
 		next, a, err = r.Lookup(n, name)
 		r.forget(n)
 		n = next
@@ -34,7 +35,7 @@ func (r *rig) lookup(p string) (*Node, tree.Attr, error) {
 	return n, a, err
 }
 
-func (r *rig) find(p string) *Node {
+func (r *rig) find(p string) *names.Node {
 	r.t.Helper()
 	n, _, err := r.lookup(p)
 	if err != nil {
@@ -44,7 +45,7 @@ func (r *rig) find(p string) *Node {
 }
 
 // dirOf finds the directory of a path and the name in it; the caller forgets the directory.
-func (r *rig) dirOf(p string) (*Node, string) {
+func (r *rig) dirOf(p string) (*names.Node, string) {
 	r.t.Helper()
 	dir, name := path.Split(p)
 	return r.find(dir), name
@@ -70,7 +71,7 @@ func (r *rig) exists(p string) bool {
 
 func (r *rig) mkdir(p string) {
 	r.t.Helper()
-	dir := r.names.root
+	dir := r.names.Root()
 	for name := range strings.SplitSeq(p, "/") {
 		n, _, err := r.Mkdir(dir, name, 0o755, r.me)
 		if err == unix.EEXIST {
@@ -246,11 +247,11 @@ func (r *rig) listing(p string) []string {
 	r.t.Helper()
 	n := r.find(p)
 	defer r.forget(n)
-	d, err := r.names.OpenDir(n)
+	d, err := r.OpenDir(n)
 	if err != nil {
 		r.t.Fatalf("open directory %s: %v", p, err)
 	}
-	defer r.names.ReleaseDir(d)
+	defer r.ReleaseDir(d)
 	entries, err := r.Entries(d, 0)
 	if err != nil {
 		r.t.Fatalf("list %s: %v", p, err)

@@ -26,7 +26,7 @@ func (r *rig) begin(p string) job {
 	n := r.find(p)
 	defer r.forget(n)
 	b := r.store.Begin() // not released: what is in it is kept until it is published
-	j, err := r.packFile(b, n.file)
+	j, err := r.packFile(b, n.File())
 	if err == nil {
 		err = b.Commit()
 	}
@@ -162,21 +162,15 @@ func TestSyncAwaitsRelease(t *testing.T) {
 	r.writeAt(h, random(100<<10, 1), 0)
 	r.Flush(h)
 	r.Flush(h) // a descriptor that was duplicated
-	before := r.refs(h.Node)
+	before := h.Node.Refs()
 	synced := make(chan error, 1)
 	go func() { synced <- r.Sync(context.Background(), nil) }()
-	r.eventually("Sync looks at the files", func() bool { return len(synced) > 0 || r.refs(h.Node) > before })
+	r.eventually("Sync looks at the files", func() bool { return len(synced) > 0 || h.Node.Refs() > before })
 	r.Release(h)
 	if err := <-synced; err != nil {
 		t.Fatal(err)
 	}
 	r.want("f", both)
-}
-
-func (r *rig) refs(n *Node) int64 {
-	r.names.tab.mu.Lock()
-	defer r.names.tab.mu.Unlock()
-	return n.refs
 }
 
 // An open writer holds nothing up.

@@ -98,7 +98,7 @@ func TestPassthrough(t *testing.T) {
 	r.pack("f")
 	rd = r.open("f", unix.O_RDONLY)
 	mode(t, "a resident packed file", rd, content.Passthrough)
-	if skip, err := rd.Node.file.Evict(); skip != content.SkipOpen || err != nil {
+	if skip, err := rd.Node.File().Evict(); skip != content.SkipOpen || err != nil {
 		t.Errorf("evict: %q, %v", skip, err)
 	}
 	// A writer takes the file as it is.
@@ -178,7 +178,7 @@ func TestServedModes(t *testing.T) {
 	rw := r.open("f", unix.O_RDWR)
 	mode(t, "a reader and writer", rw, content.Cached)
 	r.writeAt(w, []byte("abc"), 0)
-	if len(b.dropped) != 1 || b.dropped[0] != w.Node.id {
+	if len(b.dropped) != 1 || b.dropped[0] != w.Node.ID() {
 		t.Errorf("dropped: %v", b.dropped)
 	}
 	w2 := r.open("f", unix.O_WRONLY)
@@ -221,13 +221,13 @@ func TestFixedNodes(t *testing.T) {
 		}
 		b.dropped = nil
 		mode := uint32(0o700)
-		if _, err := r.Setattr(r.names.root, &tree.SetAttr{Mode: &mode}); err != nil {
+		if _, err := r.Setattr(r.names.Root(), &tree.SetAttr{Mode: &mode}); err != nil {
 			t.Fatal(err)
 		}
-		if slices.Contains(b.dropped, n.id) != fixed {
-			t.Errorf("%s: the kernel was told of %d, it is %d", p, b.dropped, n.id)
+		if slices.Contains(b.dropped, n.ID()) != fixed {
+			t.Errorf("%s: the kernel was told of %d, it is %d", p, b.dropped, n.ID())
 		}
-		n.unref(1)
+		n.Unpin()
 	}
 	r.save("a/1", "AB")
 	for _, p := range []string{".ckptfs/lcp/a", ".ckptfs/tensors/runs", ".ckptfs/lcp/a/1"} {
@@ -238,7 +238,7 @@ func TestFixedNodes(t *testing.T) {
 		if a, err := r.Stat(n); err != nil || a.Settled || n.IsFixed() {
 			t.Errorf("%s: %+v, %v", p, a, err)
 		}
-		n.unref(1)
+		n.Unpin()
 	}
 	r.onlyRoot()
 }

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ckptfs/fs/content"
+	"ckptfs/fs/names"
 	"ckptfs/fs/tree"
 )
 
@@ -175,23 +176,23 @@ func TestRemovedFileLeavesNoView(t *testing.T) {
 func TestManyNames(t *testing.T) {
 	r := newRig(t)
 	r.write("f", random(100<<10, 1))
-	for i := range 3 * maxNames {
+	for i := range 3 * names.MaxNames {
 		r.link("f", fmt.Sprint("l", i))
 	}
 	n := r.find("f")
-	if len(n.names) != maxNames {
-		t.Errorf("%d names are kept", len(n.names))
+	if n.KnownNames() != names.MaxNames {
+		t.Errorf("%d names are kept", n.KnownNames())
 	}
 	r.packOut("f")
 	h := r.open("f", unix.O_RDONLY)
 	r.unlink("f")
-	for i := range 3*maxNames - 1 {
+	for i := range 3*names.MaxNames - 1 {
 		r.unlink(fmt.Sprint("l", i))
-		if a, err := r.Stat(n); err != nil || int(a.Nlink) != 3*maxNames-1-i {
+		if a, err := r.Stat(n); err != nil || int(a.Nlink) != 3*names.MaxNames-1-i {
 			t.Fatalf("after %d: %d names, %v", i, a.Nlink, err)
 		}
 	}
-	last := fmt.Sprint("l", 3*maxNames-1)
+	last := fmt.Sprint("l", 3*names.MaxNames-1)
 	r.rename(last, "x")
 	r.same("x", random(100<<10, 1))
 	r.unlink("x")

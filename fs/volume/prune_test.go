@@ -169,7 +169,7 @@ func TestPruneOvertaken(t *testing.T) {
 			r.unlink("z/dead")
 			// The walk goes by the order of the directory: act behind the first of the two that it leaves.
 			var first string
-			r.names.walked = func(p string) {
+			r.names.AfterDir = func(p string) {
 				if first != "" || p == "" {
 					return
 				}
@@ -178,7 +178,7 @@ func TestPruneOvertaken(t *testing.T) {
 					return
 				}
 				if p == "a" {
-					r.names.walked = nil
+					r.names.AfterDir = nil
 					move(r)
 				}
 			}
@@ -223,7 +223,7 @@ func TestPruneWaitsForCopies(t *testing.T) {
 	r.unlink("f")
 	batch := r.store.Begin()
 	walked := make(chan struct{})
-	r.names.walked = func(p string) {
+	r.names.AfterDir = func(p string) {
 		if p == "" {
 			close(walked)
 		}
@@ -245,7 +245,7 @@ func TestPruneWaitsForCopies(t *testing.T) {
 		}
 	}
 	batch.Release()
-	r.names.walked = nil
+	r.names.AfterDir = nil
 	r.eventually("the chunks to go", func() bool { return r.prune(now).DeadRecords > 0 })
 }
 

@@ -14,6 +14,7 @@ import (
 	"ckptfs/formats/safetensors"
 	"ckptfs/fs/content"
 	"ckptfs/fs/control"
+	"ckptfs/fs/names"
 	"ckptfs/fs/tree"
 	"ckptfs/fs/view"
 )
@@ -65,7 +66,7 @@ func (p *pin) drop(v *Volume) {
 }
 
 // pinned keeps the model of a match readable, whose file n is, or of whose files it is one. What cannot be is not.
-func (v *Volume) pinned(m *control.Match, n *Node) (p pin) {
+func (v *Volume) pinned(m *control.Match, n *names.Node) (p pin) {
 	if safetensors.IsIndex(m.Path) {
 		if set := v.models.ReadShards(m.Path); set != nil {
 			if s, err := v.openSet(set); err == nil {
@@ -75,9 +76,9 @@ func (v *Volume) pinned(m *control.Match, n *Node) (p pin) {
 		return p
 	}
 	if h, err := v.Open(n, unix.O_RDONLY); err == nil {
-		n.file.Lock()
-		defer n.file.Unlock()
-		p.h, p.gen = h, n.file.StateLocked().Gen
+		n.File().Lock()
+		defer n.File().Unlock()
+		p.h, p.gen = h, n.File().StateLocked().Gen
 	}
 	return p
 }
@@ -141,7 +142,7 @@ func (q *query) drop(v *Volume) {
 // ownersOnly describes what is for whom the mount's root belongs to, as answers are: they name models.
 func ownersOnly(mode uint32) func(v *Volume) (tree.Attr, error) {
 	return func(v *Volume) (tree.Attr, error) {
-		a, err := v.Stat(v.names.root)
+		a, err := v.Stat(v.names.Root())
 		a.Mode = mode
 		return a, err
 	}
@@ -184,11 +185,11 @@ func (q *query) virtual() virtual {
 	return virtual{key: q, query: q, stat: ownersOnly(unix.S_IFREG | 0o600)}
 }
 
-func (queryRoot) list(v *Volume) (out []DirEntry, err error) {
+func (queryRoot) list(v *Volume) (out []tree.DirEntry, err error) {
 	v.queries.mu.Lock()
 	defer v.queries.mu.Unlock()
 	for _, q := range v.queries.all {
-		out = append(out, DirEntry{Name: q.name, Mode: unix.S_IFREG})
+		out = append(out, tree.DirEntry{Name: q.name, Mode: unix.S_IFREG})
 	}
 	return out, nil
 }
@@ -220,7 +221,7 @@ func (o openQuery) Read(p []byte, off int64) (int, error)  { return o.q.read(p, 
 func (o openQuery) Write(p []byte, off int64) (int, error) { return o.q.write(p, off) }
 func (o openQuery) Close()                                 {}
 
-func (q *query) open(v *Volume, write bool, flags uint32) (Opened, content.Mode, error) {
+func (q *query) open(v *Volume, write bool, flags uint32) (names.Opened, content.Mode, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if write && flags&unix.O_TRUNC != 0 {
@@ -309,7 +310,7 @@ func (q *query) ask(ctx context.Context, v *Volume, o control.MatchOptions) (*co
 		if !q.gone {
 			q.pin = v.pinned(a.Match, n)
 		}
-		n.unref(1)
+		n.Unpin()
 		if q.pin != (pin{}) {
 			a.Match.Pinned = path.Join(virtualName, "query", q.name+view.Suffix)
 		}

@@ -17,6 +17,7 @@ import (
 	"ckptfs/cas"
 	"ckptfs/fs/control"
 	"ckptfs/fs/maintenance"
+	"ckptfs/fs/names"
 	"ckptfs/fs/tree"
 )
 
@@ -62,7 +63,7 @@ func Repair(ctx context.Context, part string, o Options, report func(control.Pro
 func (v *Volume) repairTree(ctx context.Context, out *control.Repaired, report func(control.Progress)) error {
 	r := &treeRepair{v: v, out: out}
 	done := 0
-	err := v.walk(ctx, "", func(p string, n *Node) error {
+	err := v.names.Walk(ctx, func(p string, n *names.Node) error {
 		did, lost, err := r.file(n)
 		if err != nil {
 			return &fs.PathError{Op: "repair", Path: p, Err: err}
@@ -108,8 +109,8 @@ type treeRepair struct {
 }
 
 // file mends a file and says what it did. lost says why its bytes are not to be had, so that it is to be moved aside.
-func (r *treeRepair) file(n *Node) (did string, lost, err error) {
-	v, f := r.v, n.file
+func (r *treeRepair) file(n *names.Node) (did string, lost, err error) {
+	v, f := r.v, n.File()
 	f.Lock()
 	defer f.Unlock()
 	err = f.LoadLocked()
@@ -191,7 +192,7 @@ func (v *Volume) moveAside(p string) (string, error) {
 	for i := 1; ; i++ {
 		err := unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)
 		if err == nil {
-			return to, v.syncNames()
+			return to, v.names.Sync()
 		}
 		if err != unix.EEXIST {
 			return "", &fs.PathError{Op: "move to " + tree.LostFound, Path: p, Err: err}

@@ -17,6 +17,7 @@ import (
 	"ckptfs/fs/idle"
 	"ckptfs/fs/inspect"
 	"ckptfs/fs/models"
+	"ckptfs/fs/names"
 	"ckptfs/fs/residency"
 	"ckptfs/index/manifest"
 )
@@ -35,7 +36,7 @@ func (s stored) Manifest(h cas.Hash) (*manifest.Manifest, error) { return s.asm.
 type artifactsOf struct{ *Volume }
 
 func (a artifactsOf) Known(f inspect.File) (canonical.ID, bool, error) {
-	return a.artifacts.Known(identified{f.(inspected).n.file})
+	return a.artifacts.Known(identified{f.(inspected).n.File()})
 }
 
 func (a artifactsOf) Of(ctx context.Context, f inspect.File) (canonical.ID, error) {
@@ -150,7 +151,7 @@ var _ control.Tensors = (*Volume)(nil)
 
 // walkFiles is walk for those that know files.
 func (v *Volume) walkFiles(ctx context.Context, path string, f func(path string, file *content.File) error) error {
-	return v.walk(ctx, path, func(p string, n *Node) error { return f(p, n.file) })
+	return v.walk(ctx, path, func(p string, n *names.Node) error { return f(p, n.File()) })
 }
 
 // Evict drops the local copy of the packed files at or below path. Of those in use it says so, and does it once
@@ -177,7 +178,7 @@ func (v *Volume) atRest(after time.Duration) idle.Options {
 	return idle.Options{
 		After: after, Ready: v.surveyed, Report: v.report,
 		Walk: func(ctx context.Context, f func(*content.File) error) error {
-			return v.walk(ctx, "", func(_ string, n *Node) error { return f(n.file) })
+			return v.names.Walk(ctx, func(_ string, n *names.Node) error { return f(n.File()) })
 		},
 	}
 }

@@ -18,6 +18,7 @@ import (
 
 	"ckptfs/cas"
 	"ckptfs/cas/segment"
+	"ckptfs/fs/names"
 	"ckptfs/fs/tree"
 )
 
@@ -207,8 +208,8 @@ func (r *rig) state(p string) string {
 	return stateOf(n)
 }
 
-func stateOf(n *Node) string {
-	f := n.file
+func stateOf(n *names.Node) string {
+	f := n.File()
 	f.Lock()
 	defer f.Unlock()
 	switch is := f.StateLocked(); {

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ckptfs/fs/control"
+	"ckptfs/fs/names"
 	"ckptfs/fs/tree"
 )
 
@@ -195,7 +196,7 @@ func TestTornSteps(t *testing.T) {
 }
 
 // dirNode finds a directory; it stays known.
-func (r *rig) dirNode(p string) *Node {
+func (r *rig) dirNode(p string) *names.Node {
 	r.t.Helper()
 	n := r.find(p)
 	r.test.Cleanup(func() { r.forget(n) })

@@ -78,22 +78,22 @@ func (v *Volume) openSet(set *models.Shards) (s *setView, err error) {
 
 // add opens one file more, which begins at s.size.
 func (s *setView) add(p string) (*formats.Layout, error) {
-	n, err := s.v.resolve(p)
+	n, err := s.v.names.Resolve(p)
 	if err != nil {
 		return nil, err
 	}
-	defer n.unref(1)
-	if n.file == nil {
+	defer n.Unpin()
+	if n.File() == nil {
 		return nil, unix.ENOENT
 	}
 	h, err := s.v.Open(n, unix.O_RDONLY)
 	if err != nil {
 		return nil, err
 	}
-	n.file.Lock()
-	defer n.file.Unlock()
-	s.parts = append(s.parts, setPart{h, n.file.StateLocked().Gen, s.size})
-	return n.file.LayoutLocked()
+	n.File().Lock()
+	defer n.File().Unlock()
+	s.parts = append(s.parts, setPart{h, n.File().StateLocked().Gen, s.size})
+	return n.File().LayoutLocked()
 }
 
 // retain adds a user; false when the files are closed.
@@ -126,7 +126,7 @@ func (s *setView) release() {
 // current reports whether the files have the bytes that they had when they were opened.
 func (s *setView) current() bool {
 	for _, p := range s.parts {
-		f := p.h.Node.file
+		f := p.h.Node.File()
 		f.Lock()
 		gen := f.StateLocked().Gen
 		f.Unlock()

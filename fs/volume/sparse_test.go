@@ -26,7 +26,7 @@ func TestMostlyHoles(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.sync()
-	if n.file.StateLocked().Packed() {
+	if n.File().StateLocked().Packed() {
 		t.Error("it was packed")
 	}
 }
@@ -63,7 +63,7 @@ func TestViewOfHundredGigabytes(t *testing.T) {
 			bound.Within(t, bound.Bound{Fixed: 16 << 20}, 0, func() {
 				for _, p := range []string{"runs/huge.safetensors", tensors + "runs/huge.npy/arr_0.npy"} {
 					h := r.open(p, unix.O_RDONLY)
-					end := h.Node.synth.Size()
+					end := h.Node.Synth().Size()
 					buf := make([]byte, 8)
 					if k, err := r.Read(h, buf, end-8); k != 8 || err != nil || string(buf[4:]) != "last" {
 						t.Errorf("%s: %q, %v", p, buf[:k], err)

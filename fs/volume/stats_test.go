@@ -165,7 +165,7 @@ func TestShow(t *testing.T) {
 	if f := show("small"); f.Format != "blob" || f.State != control.StateResident || f.Size != 1 || len(f.Tensors) != 0 || f.Tensors == nil {
 		t.Errorf("%+v", f)
 	}
-	link, _, err := r.Symlink(r.names.root, "link", "two", r.me)
+	link, _, err := r.Symlink(r.names.Root(), "link", "two", r.me)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"sort"
 
 	"ckptfs/fs/control"
+	"ckptfs/fs/names"
 	"ckptfs/fs/queue"
 )
 
@@ -45,8 +46,8 @@ func (v *Volume) Status(ctx context.Context) (*control.Status, error) {
 		f.Unpin()
 	}
 	sort.Strings(s.Packing)
-	v.names.eachNode(func(n *Node) {
-		if f := n.file; f != nil {
+	v.names.Each(func(n *names.Node) {
+		if f := n.File(); f != nil {
 			f.Lock()
 			is := f.StateLocked()
 			if is.Open {

@@ -163,7 +163,7 @@ func lookedAtAnew(rt *rapid.T, r *rig) []string {
 	was := r.steps
 	defer func() { r.steps = was }()
 	r.steps = steps.New(was.Options)
-	r.steps.Open(r.names.rootFd)
+	r.steps.Open(r.names.RootFd())
 	return remembered(rt, r)
 }
 

@@ -13,6 +13,7 @@ import (
 	"ckptfs/fs/content"
 	"ckptfs/fs/control"
 	"ckptfs/fs/idle"
+	"ckptfs/fs/names"
 	"ckptfs/fs/tree"
 )
 
@@ -114,7 +115,7 @@ func TestSumsOfPlainFiles(t *testing.T) {
 // The checksum goes before anybody may write the file, and with every change of the inode; it comes back when the file rests.
 func TestSumGoes(t *testing.T) {
 	mode, far, size := uint32(0o600), unix.Timespec{Sec: 5}, int64(10)
-	onNode := func(do func(r *rig, n *Node) error) func(r *rig) {
+	onNode := func(do func(r *rig, n *names.Node) error) func(r *rig) {
 		return func(r *rig) {
 			n := r.find("small")
 			defer r.forget(n)
@@ -124,7 +125,7 @@ func TestSumGoes(t *testing.T) {
 		}
 	}
 	set := func(s tree.SetAttr) func(r *rig) {
-		return onNode(func(r *rig, n *Node) error { _, err := r.Setattr(n, &s); return err })
+		return onNode(func(r *rig, n *names.Node) error { _, err := r.Setattr(n, &s); return err })
 	}
 	for name, do := range map[string]func(r *rig){
 		"open":     func(r *rig) { r.release(r.open("small", unix.O_WRONLY)) },
@@ -132,7 +133,7 @@ func TestSumGoes(t *testing.T) {
 		"truncate": set(tree.SetAttr{Size: &size}),
 		"chmod":    set(tree.SetAttr{Mode: &mode}),
 		"utimes":   set(tree.SetAttr{Mtime: &far}),
-		"setxattr": onNode(func(r *rig, n *Node) error { return r.SetXattr(n, "user.a", []byte("b"), 0) }),
+		"setxattr": onNode(func(r *rig, n *names.Node) error { return r.SetXattr(n, "user.a", []byte("b"), 0) }),
 		"link":     func(r *rig) { r.link("small", "other") },
 		"rename":   func(r *rig) { r.rename("small", "other"); r.rename("other", "small") },
 	} {
@@ -176,7 +177,7 @@ func TestSumOvertaken(t *testing.T) {
 	}
 	n := r.find("f")
 	defer r.forget(n)
-	if _, err := n.file.Sum(context.Background()); err != nil {
+	if _, err := n.File().Sum(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	r.wantSum("f", false)

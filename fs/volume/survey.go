@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ckptfs/fs/content"
+	"ckptfs/fs/names"
 	"ckptfs/fs/tree"
 )
 
@@ -33,31 +34,31 @@ type survey struct {
 
 // hotFile is a packed file with its bytes in place.
 type hotFile struct {
-	node  *Node
+	node  *names.Node
 	size  int64
 	atime unix.Timespec
 }
 
 func (s *survey) run() {
-	s.dir(s.v.names.root)
+	s.dir(s.v.names.Root())
 	// The list is in the order of last use.
 	slices.SortStableFunc(s.hot, func(a, b hotFile) int {
 		return cmp.Or(cmp.Compare(a.atime.Sec, b.atime.Sec), cmp.Compare(a.atime.Nsec, b.atime.Nsec))
 	})
 	for _, h := range s.hot {
-		f := h.node.file
+		f := h.node.File()
 		f.Lock()
 		if f.StateLocked().Resident() && !s.v.hot.Knows(f) && !h.node.Dead() {
 			s.v.hot.Found(f, h.size)
 		}
 		f.Unlock()
-		h.node.unref(1)
+		h.node.Unpin()
 	}
 }
 
 // dir looks at what is in dir. What cannot be looked at is reported and passed over: the rest is not to suffer.
-func (s *survey) dir(dir *Node) {
-	names, err := dir.listQuietly()
+func (s *survey) dir(dir *names.Node) {
+	names, err := dir.ListQuietly()
 	if err != nil {
 		s.skip(dir, "", err)
 		return
@@ -70,7 +71,7 @@ func (s *survey) dir(dir *Node) {
 		if e.Name == "." || e.Name == ".." || e.Mode != unix.S_IFDIR && e.Mode != unix.S_IFREG {
 			continue
 		}
-		n, _, err := s.v.names.child(dir, e.Name)
+		n, _, err := s.v.names.Child(dir, e.Name)
 		if err == unix.ENOENT {
 			continue // gone meanwhile
 		}
@@ -80,22 +81,22 @@ func (s *survey) dir(dir *Node) {
 		}
 		if n.IsDir() {
 			s.dir(n)
-		} else if n.file != nil {
+		} else if n.File() != nil {
 			if err := s.file(n); err != nil {
 				s.skip(dir, e.Name, err)
 			}
 		}
-		n.unref(1)
+		n.Unpin()
 	}
 }
 
-func (s *survey) skip(dir *Node, name string, err error) {
+func (s *survey) skip(dir *names.Node, name string, err error) {
 	s.blind = true
 	s.v.report(slog.LevelError, "could not be looked at", "path", path.Join(dir.Path(), name), "reason", err)
 }
 
-func (s *survey) file(n *Node) error {
-	v, f := s.v, n.file
+func (s *survey) file(n *names.Node) error {
+	v, f := s.v, n.File()
 	f.Lock()
 	defer f.Unlock()
 	s.files++

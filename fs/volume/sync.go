@@ -6,10 +6,9 @@ import (
 	"sort"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"ckptfs/fs/content"
 	"ckptfs/fs/control"
+	"ckptfs/fs/names"
 )
 
 // releaseGrace is how long Sync waits for the kernel's RELEASE of a file that a program has closed already.
@@ -34,37 +33,19 @@ func (v *Volume) Sync(ctx context.Context, report func(control.Progress)) error 
 	for _, f := range v.failures() {
 		return fmt.Errorf("%s could not be packed: %s (its bytes are safe where they are; it is tried again)", f.Path, f.Reason)
 	}
-	err := v.queue.MakeDurable(v.names.syncTree, v.syncNames)
+	err := v.queue.MakeDurable(v.names.SyncTree, v.names.Sync)
 	if err != nil {
 		v.content.Count.SyncErrs.Add(1)
 	}
 	return err
 }
 
-// syncNames makes every name and record in the tree durable. The host's journal keeps their order, so that what was done
-// before a file is made that is synced is durable with it; where there is no such journal, everything is synced.
-func (v *Volume) syncNames() error {
-	var st unix.Statfs_t
-	if err := unix.Fstatfs(v.names.rootFd, &st); err != nil {
-		return err
-	}
-	if st.Type != unix.EXT4_SUPER_MAGIC && st.Type != unix.XFS_SUPER_MAGIC {
-		return v.names.syncTree()
-	}
-	fd, err := unix.Open(v.dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
-	if err != nil {
-		return v.names.syncTree()
-	}
-	defer unix.Close(fd)
-	return unix.Fsync(fd)
-}
-
 // awaitReleases waits, for a bounded time, until every writer that was closed is released.
 func (v *Volume) awaitReleases(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, releaseGrace)
 	defer cancel()
-	v.names.eachNode(func(n *Node) {
-		f := n.file
+	v.names.Each(func(n *names.Node) {
+		f := n.File()
 		if f == nil {
 			return
 		}

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"ckptfs/fs/names"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -16,36 +18,17 @@ func (r *rig) onlyRoot() {
 	r.sync()
 	r.evictAll()
 	var left []string
+	var open int
 	empty := func() bool {
-		left = r.table()
-		r.names.fds.mu.Lock()
-		defer r.names.fds.mu.Unlock()
-		return len(left) == 0 && r.names.fds.open == 0 && r.names.fds.idle.Len() == 0
+		left, open = r.names.Leftover()
+		return len(left) == 0 && open == 0
 	}
 	for end := time.Now().Add(patience / 10); !empty(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			r.t.Errorf("left in the table: %q; %d directories open", left, r.names.fds.open)
+			r.t.Errorf("left in the table: %q; %d directories open", left, open)
 			return
 		}
 	}
-}
-
-// table describes what is in the table but the root.
-func (r *rig) table() []string {
-	r.names.ns.RLock()
-	defer r.names.ns.RUnlock()
-	r.names.tab.mu.Lock()
-	defer r.names.tab.mu.Unlock()
-	var out []string
-	for _, n := range r.names.tab.byID {
-		if n != r.names.root {
-			out = append(out, fmt.Sprintf("%s, %d references", n.path(), n.refs))
-		}
-	}
-	if len(r.names.tab.byIno) > len(r.names.tab.byID) {
-		out = append(out, fmt.Sprintf("%d inodes of %d nodes", len(r.names.tab.byIno), len(r.names.tab.byID)))
-	}
-	return out
 }
 
 // What the kernel has forgotten and closed is gone, whatever was done with it.
@@ -91,23 +74,23 @@ func TestNodeIdentity(t *testing.T) {
 	if c := r.find("g"); c != a {
 		t.Error("a rename made another node")
 	}
-	if r.Node(a.id) != a {
+	if r.Node(a.ID()) != a {
 		t.Error("not found by its id")
 	}
-	id := a.id
+	id := a.ID()
 	r.names.Forget(id, 3)
 	r.sync()
 	if r.Node(id) != nil {
 		t.Error("still known")
 	}
 	r.names.Forget(id, 1) // late, and of nobody
-	if c := r.find("g"); c.id == id {
+	if c := r.find("g"); c.ID() == id {
 		t.Error("a node id was used twice")
 	} else {
 		r.forget(c)
 	}
-	r.names.Forget(RootID, 1<<40)
-	if r.Node(RootID) != r.names.root {
+	r.names.Forget(names.RootID, 1<<40)
+	if r.Node(names.RootID) != r.names.Root() {
 		t.Error("the root went")
 	}
 }
@@ -144,10 +127,10 @@ func TestPathOfLinks(t *testing.T) {
 // Paths longer than PATH_MAX, with room for two directories' descriptors.
 func TestDeep(t *testing.T) {
 	r := newRig(t)
-	r.names.fds.max = 2
+	r.names.KeepOpen(2)
 	const depth = 60
 	name := strings.Repeat("n", 100)
-	dirs := []*Node{r.names.root}
+	dirs := []*names.Node{r.names.Root()}
 	for range depth {
 		n, _, err := r.Mkdir(dirs[len(dirs)-1], name, 0o755, r.me)
 		if err != nil {
@@ -160,11 +143,9 @@ func TestDeep(t *testing.T) {
 	r.write(deep+"/f", want)
 	r.packOut(deep + "/f")
 	r.same(deep+"/f", want)
-	r.names.fds.mu.Lock()
-	if r.names.fds.open > 2 {
-		t.Errorf("%d directories open", r.names.fds.open)
+	if _, open := r.names.Leftover(); open > 2 {
+		t.Errorf("%d directories open", open)
 	}
-	r.names.fds.mu.Unlock()
 	r.rename(name+"/"+name, "moved")
 	rest := "moved" + strings.TrimPrefix(deep, name+"/"+name)
 	r.same(rest+"/f", want)
@@ -180,7 +161,7 @@ func TestDeep(t *testing.T) {
 // Many directories, few descriptors, every operation on a name.
 func TestFewDescriptors(t *testing.T) {
 	r := newRig(t)
-	r.names.fds.max = 2
+	r.names.KeepOpen(2)
 	for i := range 20 {
 		d := fmt.Sprintf("d%d/e", i)
 		r.mkdir(d)

@@ -6,6 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ckptfs/formats"
+	"ckptfs/fs/names"
+	"ckptfs/fs/tree"
 	"ckptfs/fs/view"
 )
 
@@ -21,32 +23,34 @@ import (
 // hexadecimal, and the suffix. A file that is being written, or may be by a mapping, has no tensors, one that no parser knows neither.
 //
 // Permissions are the tree's, without those to write; who may read a file may enter the directory.
-type tensorTree struct{ src *Node }
+type tensorTree struct{ src *names.Node }
 
 // tensorRoot is the tree's root, whatever volume it is.
 type tensorRoot struct{}
 
 func (tensorRoot) lookup(v *Volume, name string) (virtual, error) {
-	return tensorTree{v.names.root}.lookup(v, name)
+	return tensorTree{v.names.Root()}.lookup(v, name)
 }
 
-func (tensorRoot) list(v *Volume) ([]DirEntry, error) { return tensorTree{v.names.root}.list(v) }
+func (tensorRoot) list(v *Volume) ([]tree.DirEntry, error) {
+	return tensorTree{v.names.Root()}.list(v)
+}
 
 func (d tensorTree) lookup(v *Volume, name string) (virtual, error) {
-	src, _, err := v.names.child(d.src, name)
+	src, _, err := v.names.Child(d.src, name)
 	if err == unix.ENOENT {
-		var w *Node
+		var w *names.Node
 		if w, err = v.lookupView(d.src, name); err == nil {
-			src = w.asView().src
+			src = asView(w).src
 			src.Pin()
-			w.unref(1)
+			w.Unpin()
 		}
 	}
 	if err != nil {
 		return virtual{}, err
 	}
 	out := virtual{key: src, src: src}
-	switch src.mode {
+	switch src.Type() {
 	case unix.S_IFDIR:
 		out.dir = tensorTree{src}
 	case unix.S_IFREG:
@@ -54,18 +58,18 @@ func (d tensorTree) lookup(v *Volume, name string) (virtual, error) {
 	case unix.S_IFLNK:
 		out.link = func(v *Volume) (string, error) { return v.Readlink(src) }
 	default:
-		src.unref(1)
+		src.Unpin()
 		return virtual{}, unix.ENOENT
 	}
 	return out, nil
 }
 
-func (d tensorTree) list(v *Volume) ([]DirEntry, error) {
-	real, err := d.src.listQuietly()
+func (d tensorTree) list(v *Volume) ([]tree.DirEntry, error) {
+	real, err := d.src.ListQuietly()
 	if err != nil {
 		return nil, err
 	}
-	var out []DirEntry
+	var out []tree.DirEntry
 	for _, e := range real {
 		switch {
 		case e.Name == "." || e.Name == "..":
@@ -75,17 +79,17 @@ func (d tensorTree) list(v *Volume) ([]DirEntry, error) {
 		case e.Mode != unix.S_IFDIR && e.Mode != unix.S_IFLNK:
 			continue
 		}
-		out = append(out, DirEntry{Name: e.Name, Mode: e.Mode})
+		out = append(out, tree.DirEntry{Name: e.Name, Mode: e.Mode})
 	}
 	return out, nil
 }
 
 // tensorsOf is the tensors of a file.
-type tensorsOf struct{ src *Node }
+type tensorsOf struct{ src *names.Node }
 
 // fileKey tells what the name of a file made of another's bytes leads to: one generation of them.
 type fileKey struct {
-	src *Node
+	src *names.Node
 	gen uint64
 }
 
@@ -114,16 +118,16 @@ func (d tensorsOf) lookup(v *Volume, name string) (virtual, error) {
 	}, nil
 }
 
-func (d tensorsOf) list(v *Volume) ([]DirEntry, error) {
+func (d tensorsOf) list(v *Volume) ([]tree.DirEntry, error) {
 	x, err := v.tensorsOf(d.src)
 	if err != nil {
 		return nil, err
 	}
-	out := make([]DirEntry, 0, len(x.names))
+	out := make([]tree.DirEntry, 0, len(x.names))
 	for i := range x.layout.Tensors {
 		name := view.TensorFile(x.layout.Tensors[i].Name)
 		if x.names[name] == i {
-			out = append(out, DirEntry{Name: name, Mode: unix.S_IFREG})
+			out = append(out, tree.DirEntry{Name: name, Mode: unix.S_IFREG})
 		}
 	}
 	return out, nil
@@ -131,7 +135,7 @@ func (d tensorsOf) list(v *Volume) ([]DirEntry, error) {
 
 // tensorIndex finds the tensors of a file by their files' names.
 type tensorIndex struct {
-	src    *Node // not to be used: only its identity counts
+	src    *names.Node // not to be used: only its identity counts
 	gen    uint64
 	layout *formats.Layout
 	names  map[string]int // into layout.Tensors
@@ -145,7 +149,7 @@ type tensorIndexes struct {
 
 const maxTensorIndexes = 4
 
-func (s *tensorIndexes) get(src *Node, gen uint64) *tensorIndex {
+func (s *tensorIndexes) get(src *names.Node, gen uint64) *tensorIndex {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, x := range s.last {
@@ -168,12 +172,12 @@ func (s *tensorIndexes) put(x *tensorIndex) {
 }
 
 // tensorsOf is the tensors of a file as it is now; of one that is being written, none.
-func (v *Volume) tensorsOf(src *Node) (*tensorIndex, error) {
-	f := src.file
+func (v *Volume) tensorsOf(src *names.Node) (*tensorIndex, error) {
+	f := src.File()
 	f.Lock()
 	defer f.Unlock()
-	if err := src.file.LoadLocked(); err != nil {
-		return nil, src.file.OpenFailed(err)
+	if err := src.File().LoadLocked(); err != nil {
+		return nil, src.File().OpenFailed(err)
 	}
 	is := f.StateLocked()
 	if is.Writers > 0 || f.MappedLocked() {
@@ -182,9 +186,9 @@ func (v *Volume) tensorsOf(src *Node) (*tensorIndex, error) {
 	if x := v.tensors.get(src, is.Gen); x != nil {
 		return x, nil
 	}
-	l, err := src.file.LayoutLocked()
+	l, err := src.File().LayoutLocked()
 	if err != nil {
-		return nil, src.file.OpenFailed(err)
+		return nil, src.File().OpenFailed(err)
 	}
 	x := &tensorIndex{src: src, gen: is.Gen, layout: l, names: make(map[string]int, len(l.Tensors))}
 	for i := range l.Tensors {

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ckptfs/fs/names"
 	"ckptfs/fs/tree"
 )
 
@@ -35,7 +36,7 @@ func TestCutOff(t *testing.T) {
 		}
 		return err
 	}
-	byHand := func(do func(r *rig, n *Node) error) func(r *rig) error {
+	byHand := func(do func(r *rig, n *names.Node) error) func(r *rig) error {
 		return func(r *rig) error {
 			n := r.find("f")
 			defer r.forget(n)
@@ -48,8 +49,8 @@ func TestCutOff(t *testing.T) {
 		new  []byte // nil: as it was, with its times
 	}{
 		"pack":                  {resident, func(r *rig) error { return r.packQuietly("f") }, nil},
-		"evict":                 {both, byHand(func(r *rig, n *Node) error { _, err := n.file.Evict(); return err }), nil},
-		"hydrate":               {packed, byHand(func(r *rig, n *Node) error { _, err := n.file.Hydrate(); return err }), nil},
+		"evict":                 {both, byHand(func(r *rig, n *names.Node) error { _, err := n.File().Evict(); return err }), nil},
+		"hydrate":               {packed, byHand(func(r *rig, n *names.Node) error { _, err := n.File().Hydrate(); return err }), nil},
 		"write, resident":       {both, func(r *rig) error { return writer(r, unix.O_RDWR, 0) }, patched},
 		"write, hollow":         {packed, func(r *rig) error { return writer(r, unix.O_RDWR, 0) }, patched},
 		"truncate, resident":    {both, truncate, []byte{}},
@@ -140,7 +141,7 @@ func TestCutOff(t *testing.T) {
 }
 
 // touchFar sets a time that no record holds.
-func touchFar(r *rig, n *Node) error {
+func touchFar(r *rig, n *names.Node) error {
 	far := unix.Timespec{Sec: 10_000_000_000}
 	_, err := r.Setattr(n, &tree.SetAttr{Mtime: &far})
 	return err
@@ -230,11 +231,11 @@ func TestSmallFilesHaveNoRecord(t *testing.T) {
 			r.patch(p, []byte("x"), 1)
 		}
 		n := r.find(p)
-		n.file.Lock()
-		if n.file.StateLocked().Dirty {
+		n.File().Lock()
+		if n.File().StateLocked().Dirty {
 			t.Errorf("%s is to be packed", p)
 		}
-		n.file.Unlock()
+		n.File().Unlock()
 		if waiting := r.pendingPaths(); len(waiting) > 0 {
 			t.Errorf("%q wait to be packed", waiting)
 		}

@@ -268,7 +268,7 @@ func (r *rig) bringPacked(p, state string) (done func()) {
 	case both:
 		n := r.find(p)
 		defer r.forget(n)
-		if _, err := n.file.Hydrate(); err != nil {
+		if _, err := n.File().Hydrate(); err != nil {
 			r.t.Fatal(err)
 		}
 	}
@@ -305,7 +305,7 @@ func TestHydratedAfterKnownNameWent(t *testing.T) {
 	r = r.reopen()
 	h := r.open("a", unix.O_RDONLY)
 	r.unlink("a")
-	if _, err := h.Node.file.Hydrate(); err != nil {
+	if _, err := h.Node.File().Hydrate(); err != nil {
 		t.Fatal(err)
 	}
 	r.release(h)
@@ -327,7 +327,7 @@ func TestLinkAfterKnownNameWent(t *testing.T) {
 	r.sync()
 	h := r.open("a", unix.O_RDONLY)
 	r.unlink("a")
-	if _, err := r.Link(h.Node, r.names.root, "c"); err != nil {
+	if _, err := r.Link(h.Node, r.names.Root(), "c"); err != nil {
 		t.Fatal(err)
 	}
 	r.forget(h.Node)
@@ -358,7 +358,7 @@ func TestTmpfile(t *testing.T) {
 				t.Fatal(err)
 			}
 			r.forget(n)
-			if a := r.stat("d/f"); a.Nlink != 1 || a.Ino != n.ino {
+			if a := r.stat("d/f"); a.Nlink != 1 || a.Ino != n.Ino() {
 				t.Errorf("%+v", a)
 			}
 		}

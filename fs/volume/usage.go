@@ -11,6 +11,7 @@ import (
 	"ckptfs/cas"
 	"ckptfs/fs/control"
 	"ckptfs/fs/maintenance"
+	"ckptfs/fs/names"
 	"ckptfs/fs/tree"
 	"ckptfs/index/manifest"
 )
@@ -41,7 +42,7 @@ func (v *Volume) Stats(ctx context.Context) (*control.Stats, error) {
 		v: v, inodes: map[uint64]bool{}, manifests: map[cas.Hash]bool{}, objects: map[cas.Hash]bool{},
 		chunks: map[cas.Hash]bool{}, runs: map[string]*runUsage{},
 	}
-	if err := v.walk(ctx, "", u.file); err != nil {
+	if err := v.names.Walk(ctx, u.file); err != nil {
 		return nil, err
 	}
 	s := &u.stats
@@ -68,7 +69,7 @@ func (v *Volume) Stats(ctx context.Context) (*control.Stats, error) {
 	return s, nil
 }
 
-func (u *usage) file(path string, n *Node) error {
+func (u *usage) file(path string, n *names.Node) error {
 	a, err := u.v.Stat(n)
 	if err == unix.ENOENT {
 		return nil
@@ -77,10 +78,10 @@ func (u *usage) file(path string, n *Node) error {
 		return err
 	}
 	run := u.run(path)
-	if u.inodes[n.ino] {
+	if u.inodes[n.Ino()] {
 		return nil // another hard link
 	}
-	u.inodes[n.ino] = true
+	u.inodes[n.Ino()] = true
 	s := &u.stats
 	s.Files++
 	s.LogicalBytes += a.Size
@@ -89,10 +90,10 @@ func (u *usage) file(path string, n *Node) error {
 		run.LogicalBytes += a.Size
 	}
 	var st unix.Stat_t
-	n.file.Lock()
-	rec := n.file.StateLocked().Record
+	n.File().Lock()
+	rec := n.File().StateLocked().Record
 	err = n.Stat(&st)
-	n.file.Unlock()
+	n.File().Unlock()
 	if err == nil && !rec.Hollow {
 		s.ResidentBytes += st.Blocks * 512
 	}

@@ -45,7 +45,7 @@ func trained(t testing.TB, model, steps int) []byte {
 
 // forgetBases has nothing known of what files may be stored against, but what the tree says.
 func (r *rig) forgetBases() {
-	r.bases = bases.New(bases.Options{Store: nothingLately{manifests{r.Volume}}, Root: r.names.rootFd, Parents: r.parents})
+	r.bases = bases.New(bases.Options{Store: nothingLately{manifests{r.Volume}}, Root: r.names.RootFd(), Parents: r.parents})
 }
 
 // nothingLately is a store of which nobody knows what was packed last.

@@ -15,19 +15,18 @@ import (
 	"ckptfs/formats"
 	"ckptfs/formats/safetensors"
 	"ckptfs/fs/content"
+	"ckptfs/fs/names"
+	"ckptfs/fs/steps"
 	"ckptfs/fs/tree"
 	"ckptfs/fs/view"
 )
-
-// viewIno marks the inode numbers of views. The source's number is below it on every filesystem in use.
-const viewIno = 1 << 62
 
 // viewNode is a file that is made of another's bytes, such as the safetensors file beside a checkpoint. It belongs to one
 // generation of its source's bytes: when those change, the name leads to a new node.
 type viewNode struct {
 	v    *Volume
-	src  *Node
-	at   alias // the view's own name, of one beside its source; that may have others
+	src  *names.Node
+	at   names.Alias // the view's own name, of one beside its source; that may have others
 	gen  uint64
 	size int64
 	npy  *formats.Tensor // of a .npy: its tensor; nil otherwise
@@ -41,8 +40,8 @@ type viewNode struct {
 func (w *viewNode) made() *viewNode { return w }
 
 // asView is the view that a node is, or nil.
-func (n *Node) asView() *viewNode {
-	if s, ok := n.synth.(interface{ made() *viewNode }); ok {
+func asView(n *names.Node) *viewNode {
+	if s, ok := n.Synth().(interface{ made() *viewNode }); ok {
 		return s.made()
 	}
 	return nil
@@ -56,40 +55,26 @@ func (w *viewNode) format() string {
 	return safetensors.Name
 }
 
-// underRuns reports whether dir is below runs/, where views appear. v.ns is held.
-func (n *Node) underRuns() bool {
-	for len(n.names) > 0 && n.names[0].dir != nil {
-		a := n.names[0]
-		if len(a.dir.names) == 0 || a.dir.names[0].dir == nil {
-			return a.name == "runs"
-		}
-		n = a.dir
-	}
-	return false
-}
-
-func (v *Volume) viewsHere(dir *Node) bool {
+func (v *Volume) viewsHere(dir *names.Node) bool {
 	if v.noViews {
 		return false
 	}
-	v.names.ns.RLock()
-	defer v.names.ns.RUnlock()
-	return dir.underRuns()
+	return dir.Below(steps.Dir)
 }
 
 // lookupView finds the view that dir/name is, with one reference more. ENOENT when it is none.
-func (v *Volume) lookupView(dir *Node, name string) (*Node, error) {
+func (v *Volume) lookupView(dir *names.Node, name string) (*names.Node, error) {
 	stem, ok := strings.CutSuffix(name, view.Suffix)
 	if !ok || stem == "" || !v.viewsHere(dir) {
 		return nil, unix.ENOENT
 	}
 	for _, ext := range view.Sources {
-		src, _, err := v.names.child(dir, stem+ext)
+		src, _, err := v.names.Child(dir, stem+ext)
 		if err != nil {
 			continue
 		}
-		n := v.viewOf(src, alias{dir, name})
-		src.unref(1)
+		n := v.viewOf(src, names.Alias{Dir: dir, Name: name})
+		src.Unpin()
 		if n != nil {
 			return n, nil
 		}
@@ -98,16 +83,16 @@ func (v *Volume) lookupView(dir *Node, name string) (*Node, error) {
 }
 
 // isView reports whether dir/name is a view's name.
-func (v *Volume) isView(dir *Node, name string) bool {
+func (v *Volume) isView(dir *names.Node, name string) bool {
 	n, err := v.lookupView(dir, name)
 	if err == nil {
-		n.unref(1)
+		n.Unpin()
 	}
 	return err == nil
 }
 
 // viewsIn lists the views in dir, given its real names.
-func (v *Volume) viewsIn(dir *Node, real []DirEntry) []DirEntry {
+func (v *Volume) viewsIn(dir *names.Node, real []tree.DirEntry) []tree.DirEntry {
 	if !v.viewsHere(dir) {
 		return nil
 	}
@@ -117,24 +102,24 @@ func (v *Volume) viewsIn(dir *Node, real []DirEntry) []DirEntry {
 			taken[e.Name] = true
 		}
 	}
-	var out []DirEntry
+	var out []tree.DirEntry
 	for _, ext := range view.Sources {
 		for _, e := range real {
 			stem, ok := strings.CutSuffix(e.Name, ext)
 			if !ok || stem == "" || e.Mode != unix.S_IFREG || taken[stem+view.Suffix] {
 				continue
 			}
-			src, _, err := v.names.child(dir, e.Name)
+			src, _, err := v.names.Child(dir, e.Name)
 			if err != nil {
 				continue
 			}
 			name := stem + view.Suffix
-			if n := v.viewOf(src, alias{dir, name}); n != nil {
+			if n := v.viewOf(src, names.Alias{Dir: dir, Name: name}); n != nil {
 				taken[name] = true
-				out = append(out, DirEntry{Name: name, Ino: n.ino, Mode: unix.S_IFREG, View: true})
-				n.unref(1)
+				out = append(out, tree.DirEntry{Name: name, Ino: n.Ino(), Mode: unix.S_IFREG, View: true})
+				n.Unpin()
 			}
-			src.unref(1)
+			src.Unpin()
 		}
 	}
 	return out
@@ -142,8 +127,8 @@ func (v *Volume) viewsIn(dir *Node, real []DirEntry) []DirEntry {
 
 // viewOf returns the view of src by the name at, with one reference more, or nil if it has none: it holds no tensors, somebody writes
 // it, or may by a mapping, or the view was unlinked.
-func (v *Volume) viewOf(src *Node, at alias) *Node {
-	f := src.file
+func (v *Volume) viewOf(src *names.Node, at names.Alias) *names.Node {
+	f := src.File()
 	if f == nil || v.hidden.has(at) {
 		return nil
 	}
@@ -161,7 +146,7 @@ func (v *Volume) viewOf(src *Node, at alias) *Node {
 		return nil
 	}
 	src.Pin()
-	return v.names.synthesise(at.dir, at.name, src.ino|viewIno, unix.S_IFREG,
+	return v.names.Synthesise(at.Dir, at.Name, src.Ino()|names.ViewIno, unix.S_IFREG,
 		&viewNode{v: v, src: src, at: at, gen: is.Gen, size: size, end: math.MaxInt64})
 }
 
@@ -169,7 +154,7 @@ func (v *Volume) viewOf(src *Node, at alias) *Node {
 func (w *viewNode) Key() any { return fileKey{w.src, w.gen} }
 
 // Traits are those of a view beside its source.
-func (w *viewNode) Traits() Traits { return Traits{View: true} }
+func (w *viewNode) Traits() names.Traits { return names.Traits{View: true} }
 
 // Stat describes a view: its source's owner, mode and times.
 func (w *viewNode) Stat() (tree.Attr, error) { return w.v.Stat(w.src) }
@@ -195,13 +180,13 @@ func (w *viewNode) Setattr(s *tree.SetAttr) error {
 	if _, err := v.Setattr(w.src, s); err != nil {
 		return err
 	}
-	v.content.Kernel.InvalidateData(w.src.id, -1, 0) // it knows of the view only
+	v.content.Kernel.InvalidateData(w.src.ID(), -1, 0) // it knows of the view only
 	return nil
 }
 
 // Open opens a view. For writing, it becomes a real file first, and the caller looks the name up again: ESTALE
 // makes the kernel do that by itself.
-func (w *viewNode) Open(flags uint32) (Opened, content.Mode, error) {
+func (w *viewNode) Open(flags uint32) (names.Opened, content.Mode, error) {
 	if flags&unix.O_ACCMODE != unix.O_RDONLY || flags&unix.O_TRUNC != 0 {
 		if err := w.v.materialise(w, flags&unix.O_TRUNC != 0); err != nil {
 			return nil, 0, err
@@ -212,7 +197,7 @@ func (w *viewNode) Open(flags uint32) (Opened, content.Mode, error) {
 }
 
 // open opens a view for reading.
-func (w *viewNode) open() (Opened, content.Mode, error) {
+func (w *viewNode) open() (names.Opened, content.Mode, error) {
 	if err := w.v.useView(w); err != nil {
 		return nil, 0, err
 	}
@@ -220,15 +205,15 @@ func (w *viewNode) open() (Opened, content.Mode, error) {
 }
 
 // Gone takes the source's reference back.
-func (w *viewNode) Gone() { w.src.unref(1) }
+func (w *viewNode) Gone() { w.src.Unpin() }
 
 // A view is no directory and no link.
 
-func (w *viewNode) Readlink() (string, error)           { return "", unix.EINVAL }
-func (w *viewNode) Lookup(*Node, string) (*Node, error) { return nil, unix.ENOTDIR }
-func (w *viewNode) List() ([]DirEntry, error)           { return nil, unix.ENOTDIR }
-func (w *viewNode) Create(*Node, string) (*Node, error) { return nil, unix.ENOTDIR }
-func (w *viewNode) Remove(string) error                 { return unix.ENOTDIR }
+func (w *viewNode) Readlink() (string, error)                       { return "", unix.EINVAL }
+func (w *viewNode) Lookup(*names.Node, string) (*names.Node, error) { return nil, unix.ENOTDIR }
+func (w *viewNode) List() ([]tree.DirEntry, error)                  { return nil, unix.ENOTDIR }
+func (w *viewNode) Create(*names.Node, string) (*names.Node, error) { return nil, unix.ENOTDIR }
+func (w *viewNode) Remove(string) error                             { return unix.ENOTDIR }
 
 // openView is an open view.
 type openView struct {
@@ -246,14 +231,14 @@ func (unwritten) Flush(context.Context) error      { return nil }
 func (v *Volume) useView(w *viewNode) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	f := w.src.file
+	f := w.src.File()
 	f.Lock()
 	defer f.Unlock()
 	if f.StateLocked().Gen != w.gen {
 		return unix.ESTALE
 	}
-	if err := w.src.file.OpenSourceLocked(); err != nil {
-		return w.src.file.OpenFailed(err)
+	if err := w.src.File().OpenSourceLocked(); err != nil {
+		return w.src.File().OpenFailed(err)
 	}
 	f.UseLocked(1)
 	if w.plan == nil {
@@ -263,7 +248,7 @@ func (v *Volume) useView(w *viewNode) error {
 		}
 		if err != nil {
 			f.UseLocked(-1)
-			w.src.file.CloseSourcesLocked()
+			w.src.File().CloseSourcesLocked()
 			return err
 		}
 		w.plan = plan
@@ -272,8 +257,8 @@ func (v *Volume) useView(w *viewNode) error {
 }
 
 // planView plans the view of an open source. f.mu is held.
-func (v *Volume) planView(n *Node) (*view.View, error) {
-	l, err := n.file.LayoutLocked()
+func (v *Volume) planView(n *names.Node) (*view.View, error) {
+	l, err := n.File().LayoutLocked()
 	if err != nil {
 		return nil, err
 	}
@@ -281,7 +266,7 @@ func (v *Volume) planView(n *Node) (*view.View, error) {
 }
 
 func (v *Volume) closeView(w *viewNode) {
-	f := w.src.file
+	f := w.src.File()
 	f.Lock()
 	defer f.Unlock()
 	left := f.UseLocked(-1)
@@ -303,7 +288,7 @@ func (o openView) Read(p []byte, off int64) (int, error) {
 		return 0, unix.ESTALE
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
-		return 0, w.src.file.ReadFailed(off, err)
+		return 0, w.src.File().ReadFailed(off, err)
 	}
 	w.v.content.Count.Views.Add(k)
 	return k, nil
@@ -313,10 +298,10 @@ var errViewOvertaken = fmt.Errorf("the view's source has changed: %w", unix.ESTA
 
 // ReadAt reads a view that is in use; errViewOvertaken when what was read may be of newer bytes than the view.
 func (w *viewNode) ReadAt(p []byte, off int64) (int, error) {
-	k, err := w.plan.ReadAt(w.src.file.UpTo(w.end), p, off)
-	w.src.file.Lock()
-	defer w.src.file.Unlock()
-	if w.src.file.StateLocked().Gen != w.gen { // noted before a writer gets the file
+	k, err := w.plan.ReadAt(w.src.File().UpTo(w.end), p, off)
+	w.src.File().Lock()
+	defer w.src.File().Unlock()
+	if w.src.File().StateLocked().Gen != w.gen { // noted before a writer gets the file
 		return 0, errViewOvertaken
 	}
 	return k, err
@@ -334,10 +319,10 @@ func (v *Volume) materialise(w *viewNode, empty bool) error {
 		return err
 	}
 	by := tree.Caller{UID: st.UID, GID: st.GID}
-	node, _, h, err := v.Tmpfile(at.dir, st.Mode, unix.O_WRONLY, by)
+	node, _, h, err := v.Tmpfile(at.Dir, st.Mode, unix.O_WRONLY, by)
 	named := err == unix.EOPNOTSUPP
 	if named { // the host makes none without a name
-		node, _, h, err = v.Create(at.dir, at.name, st.Mode, unix.O_WRONLY, by)
+		node, _, h, err = v.Create(at.Dir, at.Name, st.Mode, unix.O_WRONLY, by)
 	}
 	if err == unix.EEXIST {
 		return nil // somebody was faster
@@ -345,11 +330,11 @@ func (v *Volume) materialise(w *viewNode, empty bool) error {
 	if err != nil {
 		return err
 	}
-	defer node.unref(1)
+	defer node.Unpin()
 	defer v.Release(h)
 	if !empty {
 		if err = v.copyView(w, node); err == nil {
-			err = node.file.Sync()
+			err = node.File().Sync()
 		}
 		if err == nil {
 			err = v.content.Step("view: name")
@@ -357,10 +342,10 @@ func (v *Volume) materialise(w *viewNode, empty bool) error {
 	}
 	switch {
 	case named && err != nil:
-		v.Unlink(at.dir, at.name)
+		v.Unlink(at.Dir, at.Name)
 	case !named && err == nil:
-		if _, err = v.Link(node, at.dir, at.name); err == nil {
-			node.unref(1) // nobody looked it up
+		if _, err = v.Link(node, at.Dir, at.Name); err == nil {
+			node.Unpin() // nobody looked it up
 		} else if err == unix.EEXIST {
 			err = nil
 		}
@@ -368,14 +353,14 @@ func (v *Volume) materialise(w *viewNode, empty bool) error {
 	return err
 }
 
-func (v *Volume) copyView(w *viewNode, dst *Node) error {
+func (v *Volume) copyView(w *viewNode, dst *names.Node) error {
 	if err := v.useView(w); err != nil {
 		return err
 	}
 	defer v.closeView(w)
-	dst.file.Lock()
-	to, done, err := dst.file.WritableLocked()
-	dst.file.Unlock()
+	dst.File().Lock()
+	to, done, err := dst.File().WritableLocked()
+	dst.File().Unlock()
 	if err != nil {
 		return err
 	}

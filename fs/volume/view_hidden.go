@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ckptfs/fs/names"
 	"ckptfs/fs/view"
 )
 
@@ -14,69 +15,69 @@ import (
 // the next start. Each holds a reference to its directory.
 type hiddenViews struct {
 	mu sync.Mutex
-	at map[alias]bool
+	at map[names.Alias]bool
 }
 
 // maxHiddenViews bounds them; beyond it the flag is set.
 const maxHiddenViews = 4096
 
-func (h *hiddenViews) has(at alias) bool {
+func (h *hiddenViews) has(at names.Alias) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.at[at]
 }
 
 // hide remembers a view.
-func (v *Volume) hide(at alias) {
+func (v *Volume) hide(at names.Alias) {
 	h := &v.hidden
-	at.dir.Pin()
+	at.Dir.Pin()
 	h.mu.Lock()
 	known := h.at[at]
 	if h.at == nil {
-		h.at = map[alias]bool{}
+		h.at = map[names.Alias]bool{}
 	}
 	h.at[at] = true
 	h.mu.Unlock()
 	if known {
-		at.dir.unref(1)
+		at.Dir.Unpin()
 	}
 }
 
 // unhide forgets the view beside dir/source, which went or came; with source "" all of a directory that went.
-func (v *Volume) unhide(dir *Node, source string) {
+func (v *Volume) unhide(dir *names.Node, source string) {
 	h := &v.hidden
-	var gone []alias
+	var gone []names.Alias
 	h.mu.Lock()
 	switch stem, ok := view.Stem(source); {
 	case len(h.at) == 0:
 	case source == "":
 		for a := range h.at {
-			if a.dir == dir {
+			if a.Dir == dir {
 				gone = append(gone, a)
 			}
 		}
-	case ok && h.at[alias{dir, stem + view.Suffix}]:
-		gone = []alias{{dir, stem + view.Suffix}}
+	case ok && h.at[names.Alias{Dir: dir, Name: stem + view.Suffix}]:
+		gone = []names.Alias{{Dir: dir, Name: stem + view.Suffix}}
 	}
 	for _, a := range gone {
 		delete(h.at, a)
 	}
 	h.mu.Unlock()
 	for _, a := range gone {
-		a.dir.unref(1)
+		a.Dir.Unpin()
 	}
 }
 
 // hideView is unlink of a view: all files that it could be made of remember it. ENOENT when dir/name is no view.
-func (v *Volume) hideView(dir *Node, name string) error {
+func (v *Volume) hideView(dir *names.Node, name string) error {
 	stem, ok := strings.CutSuffix(name, view.Suffix)
 	if !ok || stem == "" || !v.viewsHere(dir) {
 		return unix.ENOENT
 	}
-	at := alias{dir, name}
+	at := names.Alias{Dir: dir, Name: name}
 	found, shared := false, false
 	for _, ext := range view.Sources {
-		src, st, err := v.names.child(dir, stem+ext)
+		src, st, err := v.names.Child(dir, stem+ext)
 		if err != nil {
 			continue
 		}
@@ -85,13 +86,13 @@ func (v *Volume) hideView(dir *Node, name string) error {
 			if st.Nlink > 1 && !v.hidden.full() {
 				shared = true
 			} else {
-				src.file.Lock()
-				err = src.file.HideViewLocked(true)
-				src.file.Unlock()
+				src.File().Lock()
+				err = src.File().HideViewLocked(true)
+				src.File().Unlock()
 			}
-			n.unref(1)
+			n.Unpin()
 		}
-		src.unref(1)
+		src.Unpin()
 		if err != nil {
 			return err
 		}

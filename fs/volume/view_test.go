@@ -291,7 +291,7 @@ func TestViewRefuses(t *testing.T) {
 	wantErr(t, "rename", r.tryRename("runs/a/m.safetensors", "runs/a/n", 0), unix.EXDEV)
 	n := r.find("runs/a/m.safetensors")
 	defer r.forget(n)
-	_, err := r.Link(n, r.names.root, "x")
+	_, err := r.Link(n, r.names.Root(), "x")
 	wantErr(t, "link", err, unix.EPERM)
 	mode := uint32(0o600)
 	if a, err := r.Setattr(n, &tree.SetAttr{Mode: &mode}); err != nil || a.Mode&0o777 != 0o600 || r.stat("runs/a/m.pt").Mode&0o777 != 0o600 {

@@ -73,7 +73,7 @@ func TestViewReadBesideAWriter(t *testing.T) {
 	r.write("runs/a/m.pt", src)
 	h := r.open("runs/a/m.safetensors", unix.O_RDONLY)
 	defer r.release(h)
-	w := h.Node.asView()
+	w := asView(h.Node)
 	p := make([]byte, 16)
 	if _, err := w.ReadAt(p, 0); err != nil {
 		t.Fatal(err)
@@ -82,7 +82,7 @@ func TestViewReadBesideAWriter(t *testing.T) {
 	if _, err := w.ReadAt(p, 0); err != errViewOvertaken {
 		t.Errorf("%v", err)
 	}
-	if err := r.copyView(h.Node.asView(), h.Node.asView().src); err == nil {
+	if err := r.copyView(asView(h.Node), asView(h.Node).src); err == nil {
 		t.Error("copied")
 	}
 }

@@ -1,14 +1,13 @@
 package volume
 
 import (
-	"hash/fnv"
-	"io"
 	"maps"
 	"slices"
 
 	"golang.org/x/sys/unix"
 
 	"ckptfs/fs/content"
+	"ckptfs/fs/names"
 	"ckptfs/fs/tree"
 )
 
@@ -42,7 +41,7 @@ type virtualDir interface {
 	// lookup finds a name; ENOENT when there is none.
 	lookup(v *Volume, name string) (virtual, error)
 	// list is the names in it, with Name and the S_IFMT bits of Mode. It may leave out names that lookup finds.
-	list(v *Volume) ([]DirEntry, error)
+	list(v *Volume) ([]tree.DirEntry, error)
 }
 
 // changing is a virtualDir in which names are made and removed.
@@ -56,7 +55,7 @@ type virtual struct {
 	// key is comparable. While it is the same the name leads to the same node.
 	key any
 	// src is the node of the tree that this is made of, with a reference, which goes over to the node of the name; or nil.
-	src *Node
+	src *names.Node
 
 	dir  virtualDir
 	link func(v *Volume) (string, error) // the target of a symbolic link, asked for each time
@@ -91,38 +90,28 @@ func (virtualRoot) lookup(v *Volume, name string) (virtual, error) {
 	return kind(v), nil
 }
 
-func (virtualRoot) list(*Volume) ([]DirEntry, error) {
-	var out []DirEntry
+func (virtualRoot) list(*Volume) ([]tree.DirEntry, error) {
+	var out []tree.DirEntry
 	for _, name := range slices.Sorted(maps.Keys(virtualKinds)) {
-		out = append(out, DirEntry{Name: name, Mode: unix.S_IFDIR})
+		out = append(out, tree.DirEntry{Name: name, Mode: unix.S_IFDIR})
 	}
 	return out, nil
 }
 
 // isVirtualRoot reports whether dir/name is where the virtual files are, unless something real is there.
-func (v *Volume) isVirtualRoot(dir *Node, name string) bool {
-	return dir == v.names.root && name == virtualName && !v.noViews
+func (v *Volume) isVirtualRoot(dir *names.Node, name string) bool {
+	return dir == v.names.Root() && name == virtualName && !v.noViews
 }
 
 // lookupVirtualRoot is the node of virtualName at the root, with one reference more.
-func (v *Volume) lookupVirtualRoot() *Node {
-	return v.internVirtual(v.names.root, virtualName, virtual{dir: virtualRoot{}, key: virtualName})
+func (v *Volume) lookupVirtualRoot() *names.Node {
+	return v.internVirtual(v.names.Root(), virtualName, virtual{dir: virtualRoot{}, key: virtualName})
 }
 
 // internVirtual returns the node of w by the name dir/name, with one reference more. It takes w.src's reference.
-func (v *Volume) internVirtual(dir *Node, name string, w virtual) *Node {
-	fixed := dir.synth == nil || dir.synth.Key() == virtualName
-	return v.names.synthesise(dir, name, virtualInoOf(dir, name), w.mode(), &virtualNode{w, v, w.mode(), fixed})
-}
-
-// virtualIno marks the inode numbers of virtual files, as viewIno does those of views.
-const virtualIno = 1 << 63
-
-// virtualInoOf is the number of a name, as long as it is there.
-func virtualInoOf(dir *Node, name string) uint64 {
-	sum := fnv.New64a()
-	io.WriteString(sum, name)
-	return (sum.Sum64()^dir.ino*31)&^(viewIno|virtualIno) | virtualIno
+func (v *Volume) internVirtual(dir *names.Node, name string, w virtual) *names.Node {
+	fixed := dir.Synth() == nil || dir.Synth().Key() == virtualName
+	return v.names.Synthesise(dir, name, names.InoOf(dir, name), w.mode(), &virtualNode{w, v, w.mode(), fixed})
 }
 
 func (w *virtual) mode() uint32 {
@@ -152,8 +141,8 @@ func (w *virtual) size() int64 {
 func (n *virtualNode) Key() any { return n.key }
 
 // Traits are those of a virtual file.
-func (n *virtualNode) Traits() Traits {
-	return Traits{View: n.view != nil, Virtual: true, Fixed: n.fixed, Query: n.query != nil}
+func (n *virtualNode) Traits() names.Traits {
+	return names.Traits{View: n.view != nil, Virtual: true, Fixed: n.fixed, Query: n.query != nil}
 }
 
 // Size is what can be read of it, as far as that is known.
@@ -172,7 +161,7 @@ func (n *virtualNode) Stat() (a tree.Attr, err error) {
 		a, err = v.Stat(n.src)
 		a.Mode = n.mode | withoutWrite(a.Mode, n.mode)
 	default:
-		a, err = v.Stat(v.names.root)
+		a, err = v.Stat(v.names.Root())
 		a.Mode = n.mode | withoutWrite(0o444, n.mode)
 	}
 	if n.mode == unix.S_IFLNK {
@@ -203,7 +192,7 @@ func (n *virtualNode) Readlink() (string, error) {
 }
 
 // Lookup finds a name in a directory.
-func (n *virtualNode) Lookup(dir *Node, name string) (*Node, error) {
+func (n *virtualNode) Lookup(dir *names.Node, name string) (*names.Node, error) {
 	if n.dir == nil {
 		return nil, unix.ENOTDIR
 	}
@@ -215,7 +204,7 @@ func (n *virtualNode) Lookup(dir *Node, name string) (*Node, error) {
 }
 
 // List is the names in a directory.
-func (n *virtualNode) List() ([]DirEntry, error) {
+func (n *virtualNode) List() ([]tree.DirEntry, error) {
 	if n.dir == nil {
 		return nil, unix.ENOTDIR
 	}
@@ -223,7 +212,7 @@ func (n *virtualNode) List() ([]DirEntry, error) {
 }
 
 // Create makes a name in a directory that has some made.
-func (n *virtualNode) Create(dir *Node, name string) (*Node, error) {
+func (n *virtualNode) Create(dir *names.Node, name string) (*names.Node, error) {
 	d, ok := n.dir.(changing)
 	if !ok {
 		return nil, unix.EROFS
@@ -247,21 +236,13 @@ func (n *virtualNode) Remove(name string) error {
 // Gone takes the reference to what it is made of back.
 func (n *virtualNode) Gone() {
 	if n.src != nil {
-		n.src.unref(1)
+		n.src.Unpin()
 	}
 }
 
 // restat has the kernel ask again for the attributes of fixed nodes, which are made of the root's.
 func (v *Volume) restat() {
-	var ids []content.NodeID
-	v.names.tab.mu.Lock()
-	for _, n := range v.names.tab.synthetic {
-		if n.IsFixed() {
-			ids = append(ids, n.id)
-		}
-	}
-	v.names.tab.mu.Unlock()
-	for _, id := range ids {
+	for _, id := range v.names.FixedIDs() {
 		v.content.Kernel.InvalidateData(id, -1, 0)
 	}
 }
@@ -280,7 +261,7 @@ func withoutWrite(mode, kind uint32) uint32 {
 }
 
 // Open opens a virtual file.
-func (n *virtualNode) Open(flags uint32) (Opened, content.Mode, error) {
+func (n *virtualNode) Open(flags uint32) (names.Opened, content.Mode, error) {
 	write := flags&unix.O_ACCMODE != unix.O_RDONLY
 	switch {
 	case n.query != nil:

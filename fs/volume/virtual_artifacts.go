@@ -10,6 +10,7 @@ import (
 
 	"ckptfs/formats/canonical"
 	"ckptfs/fs/content"
+	"ckptfs/fs/names"
 	"ckptfs/fs/tree"
 	"ckptfs/fs/view"
 )
@@ -35,17 +36,17 @@ func (artifactDir) lookup(v *Volume, name string) (virtual, error) {
 	n := nodeOf(found.(identified).f)
 	w, err := v.tensorView(n, func(f *content.File) bool {
 		is := f.StateLocked()
-		return v.artifacts.Has(uint64(n.id), is.Gen, is.Record.Manifest, id)
+		return v.artifacts.Has(uint64(n.ID()), is.Gen, is.Record.Manifest, id)
 	})
 	w.stat = func(v *Volume) (tree.Attr, error) { return v.statReachable(n) }
 	return w, err
 }
 
 // tensorView is a safetensors file of the tensors of n, whose reference it takes; ENOENT when still says that n is not what it was, with f.mu held.
-func (v *Volume) tensorView(n *Node, still func(f *content.File) bool) (virtual, error) {
-	f := n.file
+func (v *Volume) tensorView(n *names.Node, still func(f *content.File) bool) (virtual, error) {
+	f := n.File()
 	f.Lock()
-	l, err := n.file.LayoutLocked()
+	l, err := n.File().LayoutLocked()
 	gen := f.StateLocked().Gen
 	if err == nil && !still(f) {
 		err = unix.ENOENT // written just now
@@ -56,7 +57,7 @@ func (v *Volume) tensorView(n *Node, still func(f *content.File) bool) (virtual,
 		plan, err = view.Safetensors(l.Regions, l.Tensors)
 	}
 	if err != nil {
-		n.unref(1)
+		n.Unpin()
 		if errors.Is(err, view.ErrNoView) {
 			err = unix.ENOENT
 		}
@@ -67,17 +68,17 @@ func (v *Volume) tensorView(n *Node, still func(f *content.File) bool) (virtual,
 
 // statArtifacts: only the owner of the mount's root may list the ids, which tell what files hold that others may not read.
 func statArtifacts(v *Volume) (tree.Attr, error) {
-	a, err := v.Stat(v.names.root)
+	a, err := v.Stat(v.names.Root())
 	a.Mode = unix.S_IFDIR | 0o511
 	return a, err
 }
 
-func (artifactDir) list(v *Volume) ([]DirEntry, error) {
-	var out []DirEntry
+func (artifactDir) list(v *Volume) ([]tree.DirEntry, error) {
+	var out []tree.DirEntry
 	last := ""
 	err := v.artifacts.Each(func(id canonical.ID) error {
 		if name := id.String() + view.Suffix; name != last {
-			out = append(out, DirEntry{Name: name, Mode: unix.S_IFREG})
+			out = append(out, tree.DirEntry{Name: name, Mode: unix.S_IFREG})
 			last = name
 		}
 		return nil
@@ -86,15 +87,15 @@ func (artifactDir) list(v *Volume) ([]DirEntry, error) {
 }
 
 // statReachable describes a file for a name outside of its folder: it may be read by whom the folders above it let through, too.
-func (v *Volume) statReachable(n *Node) (tree.Attr, error) {
+func (v *Volume) statReachable(n *names.Node) (tree.Attr, error) {
 	a, err := v.Stat(n)
 	if err != nil {
 		return a, err
 	}
 	mode := a.Mode & 0o444
-	for _, dir := range v.foldersOf(n) {
+	for _, dir := range n.Folders() {
 		d, err := v.Stat(dir)
-		dir.unref(1)
+		dir.Unpin()
 		if err != nil {
 			mode = 0
 			continue
@@ -112,19 +113,4 @@ func (v *Volume) statReachable(n *Node) (tree.Attr, error) {
 	}
 	a.Mode = unix.S_IFREG | mode
 	return a, nil
-}
-
-// foldersOf is the directories above a node, by one of its names, with a reference to each; not the root.
-func (v *Volume) foldersOf(n *Node) []*Node {
-	v.names.ns.RLock()
-	defer v.names.ns.RUnlock()
-	v.names.tab.mu.Lock()
-	defer v.names.tab.mu.Unlock()
-	var out []*Node
-	for len(n.names) > 0 && n.names[0].dir != nil && n.names[0].dir != v.names.root {
-		n = n.names[0].dir
-		n.refs++
-		out = append(out, n)
-	}
-	return out
 }

@@ -208,8 +208,8 @@ func TestVirtualRefuses(t *testing.T) {
 		wantErr(t, "tmpfile", err, unix.EROFS)
 		wantErr(t, "unlink", r.Unlink(dir, first), unix.EROFS)
 		wantErr(t, "rmdir", r.Rmdir(dir, "tensors"), unix.EROFS)
-		wantErr(t, "rename into", r.Rename(r.names.root, "m.pt", dir, "x", 0), unix.EROFS)
-		wantErr(t, "rename from", r.Rename(dir, first, r.names.root, "x", 0), unix.EROFS)
+		wantErr(t, "rename into", r.Rename(r.names.Root(), "m.pt", dir, "x", 0), unix.EROFS)
+		wantErr(t, "rename from", r.Rename(dir, first, r.names.Root(), "x", 0), unix.EROFS)
 		_, err = r.Setattr(dir, &tree.SetAttr{})
 		wantErr(t, "setattr", err, unix.EROFS)
 		wantErr(t, "setxattr", r.SetXattr(dir, "user.x", nil, 0), unix.EROFS)
@@ -229,18 +229,18 @@ func TestVirtualRefuses(t *testing.T) {
 	size := int64(0)
 	_, err := r.Setattr(n, &tree.SetAttr{Size: &size})
 	wantErr(t, "truncate", err, unix.EROFS)
-	_, err = r.Link(n, r.names.root, "x")
+	_, err = r.Link(n, r.names.Root(), "x")
 	wantErr(t, "link", err, unix.EPERM)
 	r.forget(n)
 
-	_, _, err = r.Mkdir(r.names.root, ".ckptfs", 0o755, r.me)
+	_, _, err = r.Mkdir(r.names.Root(), ".ckptfs", 0o755, r.me)
 	wantErr(t, "mkdir .ckptfs", err, unix.EEXIST)
-	_, _, _, err = r.Create(r.names.root, ".ckptfs", 0o644, unix.O_WRONLY, r.me)
+	_, _, _, err = r.Create(r.names.Root(), ".ckptfs", 0o644, unix.O_WRONLY, r.me)
 	wantErr(t, "create .ckptfs", err, unix.EEXIST)
-	wantErr(t, "rename to .ckptfs", r.Rename(r.names.root, "m.pt", r.names.root, ".ckptfs", 0), unix.EROFS)
-	wantErr(t, "rename .ckptfs", r.Rename(r.names.root, ".ckptfs", r.names.root, "x", 0), unix.EROFS)
-	wantErr(t, "rmdir .ckptfs", r.Rmdir(r.names.root, ".ckptfs"), unix.EROFS)
-	wantErr(t, "unlink .ckptfs", r.Unlink(r.names.root, ".ckptfs"), unix.EROFS)
+	wantErr(t, "rename to .ckptfs", r.Rename(r.names.Root(), "m.pt", r.names.Root(), ".ckptfs", 0), unix.EROFS)
+	wantErr(t, "rename .ckptfs", r.Rename(r.names.Root(), ".ckptfs", r.names.Root(), "x", 0), unix.EROFS)
+	wantErr(t, "rmdir .ckptfs", r.Rmdir(r.names.Root(), ".ckptfs"), unix.EROFS)
+	wantErr(t, "unlink .ckptfs", r.Unlink(r.names.Root(), ".ckptfs"), unix.EROFS)
 	r.onlyRoot()
 
 	if err := os.WriteFile(r.at("tree/.ckptfs"), []byte("real"), 0o644); err != nil {
@@ -453,11 +453,11 @@ func TestVirtualConcurrent(t *testing.T) {
 					}
 				}
 				if d, _, err := r.lookup(tensors + "m"); err == nil {
-					if h, err := r.names.OpenDir(d); err == nil {
+					if h, err := r.OpenDir(d); err == nil {
 						if _, err := r.Entries(h, 0); err != nil && !gone(err) {
 							t.Errorf("list: %v", err)
 						}
-						r.names.ReleaseDir(h)
+						r.ReleaseDir(h)
 					}
 					r.forget(d)
 				}

@@ -43,6 +43,7 @@ import (
 	"ckptfs/fs/idle"
 	"ckptfs/fs/inspect"
 	"ckptfs/fs/models"
+	"ckptfs/fs/names"
 	"ckptfs/fs/pack"
 	"ckptfs/fs/queue"
 	"ckptfs/fs/residency"
@@ -101,7 +102,7 @@ type Volume struct {
 	asm   *assemble.Reader
 	pack  *pack.Packer
 
-	names   *Names
+	names   *names.Names
 	content *content.Files
 
 	steps   *steps.Steps
@@ -134,7 +135,6 @@ type Volume struct {
 const (
 	maxHotSize   = 32 << 30
 	defaultCache = 256 << 20
-	openDirs     = 2048
 )
 
 // DefaultHotSize is 5 % of the disk that dir lies on, at most 32 GiB.
@@ -242,22 +242,18 @@ func (v *Volume) open(o Options, format *tree.Format) error {
 		Max: o.HotSize, Still: o.HydrateAfter, Now: v.now, Report: v.report, Count: &v.content.Count, Short: v.reserve.Short,
 	}
 	v.hot, v.hydrator = residency.NewLRU(cache), residency.NewHydrator(cache)
-	v.names = newNames(v)
-	if v.names.rootFd, err = unix.Open(v.treePath(), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil {
-		return fmt.Errorf("%s: %w", v.treePath(), err)
+	v.names, err = names.Open(names.Options{
+		Dir: v.dir, Tree: v.treePath(), Files: v.content, ReadOnly: v.readOnly, Changed: v.steps.Changed,
+		Reserved: v.isVirtualRoot, Report: v.report,
+	})
+	if err != nil {
+		return err
 	}
 	if !o.NoDelta {
 		v.openBases()
 	}
 	v.queue = newQueue(v, o.MaxUnpacked)
-	var st unix.Stat_t
-	if err := unix.Fstat(v.names.rootFd, &st); err != nil {
-		return err
-	}
-	v.names.root = v.names.tab.insert(&st)
-	v.names.root.names = []alias{{}}
-	v.names.root.dirfd = cachedFd{fd: v.names.rootFd, users: 1} // one user too many, so that it stays
-	v.steps.Open(v.names.rootFd)
+	v.steps.Open(v.names.RootFd())
 	v.openInspect()
 	v.openModels()
 	return v.recover()
@@ -342,7 +338,7 @@ func (v *Volume) treePath() string { return filepath.Join(v.dir, tree.TreeDir) }
 func (v *Volume) Dir() string { return v.dir }
 
 // Root is the mount's root.
-func (v *Volume) Root() *Node { return v.names.root }
+func (v *Volume) Root() *names.Node { return v.names.Root() }
 
 // Attach tells the volume who mounts it, how, and whether files in place may be read and written by the kernel itself.
 func (v *Volume) Attach(k content.Kernel, mountpoint string, passthrough bool, mode, reason string) {
@@ -369,7 +365,7 @@ func (v *Volume) Close(context.Context) error {
 	clean := v.idle() && !v.content.Doubt
 	if clean && v.hot.Grew.Load() {
 		// A clean end says that the caches can be believed after a boot too.
-		if err := v.names.syncTree(); err != nil {
+		if err := v.names.SyncTree(); err != nil {
 			return errors.Join(err, v.shut(false))
 		}
 	}
@@ -379,8 +375,8 @@ func (v *Volume) Close(context.Context) error {
 // idle reports whether no handle is left that could still write.
 func (v *Volume) idle() bool {
 	idle := true
-	v.names.eachNode(func(n *Node) {
-		if f := n.file; f != nil {
+	v.names.Each(func(n *names.Node) {
+		if f := n.File(); f != nil {
 			f.Lock()
 			idle = idle && f.StateLocked().Writers == 0
 			f.Unlock()
@@ -400,8 +396,8 @@ func (v *Volume) shut(clean bool) error {
 	if v.index != nil {
 		errs = append(errs, v.index.Close())
 	}
-	if v.names != nil && v.names.rootFd >= 0 {
-		unix.Close(v.names.rootFd)
+	if v.names != nil {
+		v.names.Close()
 	}
 	if v.steps != nil {
 		errs = append(errs, v.steps.Close())

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ckptfs/formats/safetensors"
+	"ckptfs/fs/names"
 	"ckptfs/fs/steps"
 	"ckptfs/fs/tree"
 	"ckptfs/index/graph/source"
@@ -33,42 +34,25 @@ func unsupportedXattr(name string) bool {
 
 // GetXattr reads an attribute into dest and returns its length; dest of length 0 asks for the length only. ctx bounds what has to be
 // computed.
-func (v *Volume) GetXattr(ctx context.Context, n *Node, name string, dest []byte) (int, error) {
+func (v *Volume) GetXattr(ctx context.Context, n *names.Node, name string, dest []byte) (int, error) {
 	switch {
 	case name == XattrArtifact:
 		return v.artifactXattr(ctx, n, dest)
 	case unsupportedXattr(name):
 		return 0, unix.EOPNOTSUPP
-	case hiddenXattr(name), n.synth != nil:
+	case hiddenXattr(name), n.Synth() != nil:
 		return 0, unix.ENODATA
 	}
-	var k int
-	err := n.onInode(func(path string, follow bool) (err error) {
-		if follow {
-			k, err = unix.Getxattr(path, name, dest)
-		} else {
-			k, err = unix.Lgetxattr(path, name, dest)
-		}
-		return err
-	})
-	return k, err
+	return n.GetXattr(name, dest)
 }
 
 // ListXattr lists names, each ended by a zero byte; those of trusted.* for privileged callers only.
-func (v *Volume) ListXattr(n *Node, dest []byte, privileged bool) (int, error) {
-	if n.synth != nil {
+func (v *Volume) ListXattr(n *names.Node, dest []byte, privileged bool) (int, error) {
+	if n.Synth() != nil {
 		return 0, nil
 	}
 	buf := make([]byte, 64<<10)
-	var k int
-	err := n.onInode(func(path string, follow bool) (err error) {
-		if follow {
-			k, err = unix.Listxattr(path, buf)
-		} else {
-			k, err = unix.Llistxattr(path, buf)
-		}
-		return err
-	})
+	k, err := n.ListXattr(buf)
 	if err != nil {
 		return 0, err
 	}
@@ -89,7 +73,7 @@ func (v *Volume) ListXattr(n *Node, dest []byte, privileged bool) (int, error) {
 }
 
 // SetXattr sets an attribute. flags are setxattr(2)'s.
-func (v *Volume) SetXattr(n *Node, name string, value []byte, flags int) error {
+func (v *Volume) SetXattr(n *names.Node, name string, value []byte, flags int) error {
 	if err := v.mayChangeXattr(n, name); err != nil {
 		return err
 	}
@@ -99,17 +83,12 @@ func (v *Volume) SetXattr(n *Node, name string, value []byte, flags int) error {
 	if err != nil {
 		return unix.EINVAL
 	}
-	return v.changeXattr(n, func(path string, follow bool) error {
-		if follow {
-			return unix.Setxattr(path, name, value, flags)
-		}
-		return unix.Lsetxattr(path, name, value, flags)
-	})
+	return n.SetXattr(name, value, flags)
 }
 
 // checkSaid returns an error when the value of an attribute by which something at p says what it is, or a step its metrics or its parent, can never
 // mean anything. A parent that is not there yet may come.
-func (v *Volume) checkSaid(n *Node, p string, name string, value []byte) error {
+func (v *Volume) checkSaid(n *names.Node, p string, name string, value []byte) error {
 	if name == source.Xattr {
 		return source.CheckAttr(value, v.tensorsNow(n, p))
 	}
@@ -142,8 +121,8 @@ func (v *Volume) checkSaid(n *Node, p string, name string, value []byte) error {
 
 // tensorsNow is the tensors of a model, as far as they are known to be all that its graph may name: it is packed, and there is no index in its folder, which may
 // make it one of a set. Else nil.
-func (v *Volume) tensorsNow(n *Node, p string) source.Tensors {
-	if n.file == nil {
+func (v *Volume) tensorsNow(n *names.Node, p string) source.Tensors {
+	if n.File() == nil {
 		return nil
 	}
 	if v.indexBeside(p) {
@@ -161,53 +140,28 @@ func (v *Volume) tensorsNow(n *Node, p string) source.Tensors {
 }
 
 // RemoveXattr removes an attribute.
-func (v *Volume) RemoveXattr(n *Node, name string) error {
+func (v *Volume) RemoveXattr(n *names.Node, name string) error {
 	if err := v.mayChangeXattr(n, name); err != nil {
 		return err
 	}
-	return v.changeXattr(n, func(path string, follow bool) error {
-		if follow {
-			return unix.Removexattr(path, name)
-		}
-		return unix.Lremovexattr(path, name)
-	})
+	return n.RemoveXattr(name)
 }
 
-func (v *Volume) mayChangeXattr(n *Node, name string) error {
+func (v *Volume) mayChangeXattr(n *names.Node, name string) error {
 	switch {
 	case v.readOnly, n.IsVirtual():
 		return unix.EROFS
 	case unsupportedXattr(name):
 		return unix.EOPNOTSUPP
-	case hiddenXattr(name), n.synth != nil:
+	case hiddenXattr(name), n.Synth() != nil:
 		return unix.EPERM
 	}
 	return nil
 }
 
-// changeXattr is onInode of a change.
-func (v *Volume) changeXattr(n *Node, f func(path string, follow bool) error) error {
-	defer v.steps.Changed(n.ino)
-	if n.file == nil {
-		return n.onInode(f)
-	}
-	n.file.Lock()
-	defer n.file.Unlock()
-	err := n.onInode(f)
-	if err == nil {
-		n.file.TouchedLocked()
-	}
-	return err
-}
-
-// onInode calls f with a path to the node's inode, and whether the path is a link that f has to follow.
-func (n *Node) onInode(f func(path string, follow bool) error) error {
-	return n.atPlace(func(p place) error { return f(p.path(), p.magic) })
-}
-
 // indexBeside reports whether there is an index of several files in the folder of one.
 func (v *Volume) indexBeside(p string) bool {
-	d, err := tree.OpenDirBelow(v.names.rootFd, path.Dir(p))
+	d, err := tree.OpenDirBelow(v.names.RootFd(), path.Dir(p))
 	if err != nil {
 		return false
 	}

@@ -1,7 +1,9 @@
-package volume
+package names
 
 import (
 	"context"
+	"hash/fnv"
+	"io"
 
 	"golang.org/x/sys/unix"
 
@@ -9,13 +11,15 @@ import (
 	"ckptfs/fs/tree"
 )
 
-// Synthetic is what a node is that has no inode of its own: a view, or a name below .ckptfs. The node has a reference to its
-// directory, and Synthetic to whatever it is made of. No lock is held when a method is called.
+// Synthetic is what a node is that has no inode of its own: a view, or a name below .ckptfs. The node has a
+// reference to its directory, and Synthetic to whatever it is made of. No lock is held when a method is
+// called.
 type Synthetic interface {
 	// Key is comparable. While it is the same a name leads to the same node.
 	Key() any
 	Traits() Traits
-	// Stat describes it: owner, times, permissions and S_IFMT bits. The rest of Attr follows from the node, Size and Traits.
+	// Stat describes it: owner, times, permissions and S_IFMT bits. The rest of Attr follows from the node,
+	// Size and Traits.
 	Stat() (tree.Attr, error)
 	Setattr(s *tree.SetAttr) error
 	Size() int64
@@ -24,7 +28,7 @@ type Synthetic interface {
 	// Lookup finds a name in it, as dir, with one reference more.
 	Lookup(dir *Node, name string) (*Node, error)
 	// List is the names in it, with Name and the S_IFMT bits of Mode.
-	List() ([]DirEntry, error)
+	List() ([]tree.DirEntry, error)
 	// Create makes a regular file in it, as dir, with one reference more.
 	Create(dir *Node, name string) (*Node, error)
 	Remove(name string) error
@@ -53,7 +57,8 @@ type Opened interface {
 // IsView reports whether the node is made of a file's bytes.
 func (n *Node) IsView() bool { return n.synth != nil && n.synth.Traits().View }
 
-// IsVirtual reports whether the node is below .ckptfs: it may go, or be another, without a request of the kernel's.
+// IsVirtual reports whether the node is below .ckptfs: it may go, or be another, without a request of the
+// kernel's.
 func (n *Node) IsVirtual() bool { return n.synth != nil && n.synth.Traits().Virtual }
 
 // IsFixed reports whether a virtual node is .ckptfs or a folder in it, which are always there.
@@ -62,10 +67,10 @@ func (n *Node) IsFixed() bool { return n.synth != nil && n.synth.Traits().Fixed 
 // IsQuery reports whether the node is a name below .ckptfs/query.
 func (n *Node) IsQuery() bool { return n.synth != nil && n.synth.Traits().Query }
 
-// synthesise returns the node of s by the name dir/name, with one reference more. Where the name leads to the same already, s is
-// gone.
-func (ns *Names) synthesise(dir *Node, name string, ino uint64, mode uint32, s Synthetic) *Node {
-	at := alias{dir, name}
+// Synthesise returns the node of s by the name dir/name, with one reference more. Where the name leads to the
+// same already, s is gone.
+func (ns *Names) Synthesise(dir *Node, name string, ino uint64, mode uint32, s Synthetic) *Node {
+	at := Alias{dir, name}
 	t := ns.tab
 	t.mu.Lock()
 	if n := t.synthetic[at]; n != nil && n.synth.Key() == s.Key() {
@@ -75,16 +80,15 @@ func (ns *Names) synthesise(dir *Node, name string, ino uint64, mode uint32, s S
 		return n
 	}
 	defer t.mu.Unlock()
-	n := &Node{ns: ns, id: t.next, ino: ino, mode: mode, synth: s, names: []alias{at}, keep: -1, refs: 1, dirfd: cachedFd{fd: -1}}
-	t.next++
+	n := t.newNodeLocked(ino, mode)
+	n.synth, n.names = s, []Alias{at}
 	dir.refs++
-	t.byID[n.id] = n
 	t.synthetic[at] = n
 	return n
 }
 
-// statSynthetic describes a node that has no inode.
-func statSynthetic(n *Node) (tree.Attr, error) {
+// attrOfSynthetic describes a node that has no inode.
+func attrOfSynthetic(n *Node) (tree.Attr, error) {
 	a, err := n.synth.Stat()
 	if err != nil {
 		return tree.Attr{}, err
@@ -95,49 +99,43 @@ func statSynthetic(n *Node) (tree.Attr, error) {
 	return a, nil
 }
 
-// found is what Lookup returns of a synthetic node, whose reference it takes if there is an error.
-func found(n *Node, err error) (*Node, tree.Attr, error) {
-	if err != nil {
-		return nil, tree.Attr{}, err
-	}
-	a, err := statSynthetic(n)
-	if err != nil {
-		n.unref(1)
-		return nil, tree.Attr{}, err
-	}
-	return n, a, nil
-}
-
 // listSynthetic is the names in a synthetic directory, "." and ".." among them.
-func listSynthetic(n *Node) ([]DirEntry, error) {
+func listSynthetic(n *Node) ([]tree.DirEntry, error) {
 	names, err := n.synth.List()
 	if err != nil {
 		return nil, err
 	}
-	out := append([]DirEntry{
-		{Name: ".", Ino: n.ino, Mode: unix.S_IFDIR}, {Name: "..", Ino: n.names[0].dir.ino, Mode: unix.S_IFDIR},
+	out := append([]tree.DirEntry{
+		{Name: ".", Ino: n.ino, Mode: unix.S_IFDIR},
+		{Name: "..", Ino: n.names[0].Dir.ino, Mode: unix.S_IFDIR},
 	}, names...)
 	for i := 2; i < len(out); i++ {
-		out[i].Ino = virtualInoOf(n, out[i].Name)
+		out[i].Ino = InoOf(n, out[i].Name)
 	}
 	return out, nil
 }
 
-// openSynthetic opens a node that has no inode.
-func (v *Volume) openSynthetic(n *Node, flags uint32) (*Handle, error) {
-	o, mode, err := n.synth.Open(flags)
-	if err != nil {
-		return nil, err
-	}
-	n.Pin()
-	v.content.Count.Handles.Add(1)
-	return &Handle{Node: n, Mode: mode, KeepCache: mode == content.Cached, write: flags&unix.O_ACCMODE != unix.O_RDONLY, synth: o}, nil
+// ViewIno marks the inode numbers of views. The source's number is below it on every filesystem in use.
+const ViewIno = 1 << 62
+
+// virtualIno marks the inode numbers of virtual files, as ViewIno does those of views.
+const virtualIno = 1 << 63
+
+// InoOf is the inode number of a virtual name, as long as it is there.
+func InoOf(dir *Node, name string) uint64 {
+	sum := fnv.New64a()
+	io.WriteString(sum, name)
+	return (sum.Sum64()^dir.ino*31)&^(ViewIno|virtualIno) | virtualIno
 }
 
-// Answer asks what was written by a handle, if it is one of a query; EINVAL when that is no graph. Every close(2) comes here.
-func (v *Volume) Answer(ctx context.Context, h *Handle) error {
-	if h.synth == nil {
-		return nil
+// FixedIDs are the kernel's ids of the nodes that are always there: .ckptfs and the folders in it.
+func (ns *Names) FixedIDs() (ids []content.NodeID) {
+	ns.tab.mu.Lock()
+	defer ns.tab.mu.Unlock()
+	for _, n := range ns.tab.synthetic {
+		if n.IsFixed() {
+			ids = append(ids, n.id)
+		}
 	}
-	return h.synth.Flush(ctx)
+	return ids
 }

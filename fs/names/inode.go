@@ -1,4 +1,4 @@
-package volume
+package names
 
 import (
 	"os"
@@ -12,7 +12,7 @@ import (
 func (n *Node) atPlace(do func(p place) error) error {
 	n.ns.ns.RLock()
 	defer n.ns.ns.RUnlock()
-	p, err := n.locate()
+	p, err := n.locateLocked()
 	if err != nil {
 		return err
 	}
@@ -127,22 +127,6 @@ func (n *Node) setAt(p place, s *tree.SetAttr) error {
 	return unix.UtimesNanoAt(p.dirfd, p.name, ts[:], flag)
 }
 
-func (ns *Names) syncTree() error {
-	fd, err := unix.Open(ns.v.treePath(), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd)
-	return unix.Syncfs(fd)
-}
-
-// StatFS describes the disk that the store lies on.
-func (ns *Names) StatFS() (unix.Statfs_t, error) {
-	var st unix.Statfs_t
-	err := unix.Fstatfs(ns.rootFd, &st)
-	return st, err
-}
-
 // OpenBeside opens what a path below the mount's root leads to. Symlinks are not followed.
 func (n *Node) OpenBeside(path string, flags int) (*os.File, error) {
 	fd, err := tree.OpenBelow(n.ns.rootFd, path, uint64(flags))
@@ -150,4 +134,19 @@ func (n *Node) OpenBeside(path string, flags int) (*os.File, error) {
 		return nil, err
 	}
 	return os.NewFile(uintptr(fd), path), nil
+}
+
+// Readlink is the target of a symbolic link.
+func (n *Node) Readlink() (string, error) {
+	buf := make([]byte, unix.PathMax)
+	var k int
+	err := n.atPlace(func(p place) (err error) {
+		if p.magic { // n.keep is an O_PATH descriptor of the link itself
+			k, err = unix.Readlinkat(n.keep, "", buf)
+		} else {
+			k, err = unix.Readlinkat(p.dirfd, p.name, buf)
+		}
+		return err
+	})
+	return string(buf[:max(k, 0)]), err
 }

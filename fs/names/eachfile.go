@@ -1,0 +1,127 @@
+package names
+
+import (
+	"context"
+	"io/fs"
+	"path"
+
+	"golang.org/x/sys/unix"
+)
+
+// movesLog is what got a new name while EachFile walks. Names.ns guards it.
+type movesLog struct{ names []Alias }
+
+// noteMoveLocked writes a new name down, if EachFile walks. ns is held exclusively.
+func (ns *Names) noteMoveLocked(dir *Node, name string) {
+	if ns.moves != nil {
+		dir.Pin()
+		ns.moves.names = append(ns.moves.names, Alias{dir, name})
+	}
+}
+
+// startMoves begins to write new names down.
+func (ns *Names) startMoves() {
+	ns.ns.Lock()
+	defer ns.ns.Unlock()
+	ns.moves = &movesLog{}
+}
+
+// takeMoves returns what got a new name since it was called last, and stops writing when that is nothing or
+// last is set.
+func (ns *Names) takeMoves(last bool) []Alias {
+	ns.ns.Lock()
+	defer ns.ns.Unlock()
+	if ns.moves == nil {
+		return nil
+	}
+	names := ns.moves.names
+	ns.moves.names = nil
+	if last || len(names) == 0 {
+		ns.moves = nil
+	}
+	return names
+}
+
+// EachFile calls do with every regular file, by a path of it: those with a name and those that are open
+// without one, some twice. No file is missed, although it may be renamed or linked meanwhile from a directory
+// that the walk has not reached to one that it has left: what gets a new name is written down and looked at
+// afterwards. What cannot be looked at ends it with an error. One may run at a time.
+func (ns *Names) EachFile(ctx context.Context, do func(n *Node, path string) error) error {
+	ns.startMoves()
+	defer func() {
+		for _, a := range ns.takeMoves(true) {
+			a.Dir.Unpin()
+		}
+	}()
+	if err := ns.eachBelow(ctx, ns.root, "", do); err != nil {
+		return err
+	}
+	var err error
+	ns.Each(func(n *Node) {
+		if n.file != nil && err == nil {
+			err = do(n, n.Path())
+		}
+	})
+	for err == nil {
+		names := ns.takeMoves(false)
+		if len(names) == 0 {
+			return nil
+		}
+		for _, a := range names {
+			n, _, cerr := ns.Child(a.Dir, a.Name)
+			if cerr == nil {
+				if err == nil {
+					err = ns.eachBelow(ctx, n, path.Join(a.Dir.Path(), a.Name), do)
+				}
+				n.Unpin()
+			} else if cerr != unix.ENOENT && err == nil {
+				err = cerr
+			}
+			a.Dir.Unpin()
+		}
+	}
+	return err
+}
+
+// eachBelow is EachFile of the names at or below n.
+func (ns *Names) eachBelow(
+	ctx context.Context, n *Node, p string, do func(n *Node, path string) error,
+) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if !n.IsDir() {
+		if n.file == nil {
+			return nil
+		}
+		return do(n, p)
+	}
+	names, err := n.List()
+	if err == unix.ENOENT {
+		return nil // gone meanwhile
+	}
+	if err != nil {
+		return &fs.PathError{Op: "list", Path: p, Err: err}
+	}
+	for _, e := range names {
+		if e.Name == "." || e.Name == ".." || e.Mode != unix.S_IFDIR && e.Mode != unix.S_IFREG {
+			continue
+		}
+		c, _, err := ns.Child(n, e.Name)
+		if err == unix.ENOENT {
+			continue
+		}
+		if err != nil {
+			return &fs.PathError{Op: "stat", Path: path.Join(p, e.Name), Err: err}
+		}
+		err = ns.eachBelow(ctx, c, path.Join(p, e.Name), do)
+		c.Unpin()
+		if err != nil {
+			return err
+		}
+	}
+	if ns.AfterDir != nil {
+		ns.AfterDir(p)
+	}
+	return nil
+}

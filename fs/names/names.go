@@ -1,0 +1,152 @@
+// Package names keeps the mount's names: nodes by the kernel's id and by inode, looked up, made, moved and removed on
+// the host.
+//
+// # Nodes
+//
+// Every name in the mount is the same name in STORE/tree. A Node is one inode there, by whichever of its names it was
+// found, or a Synthetic, which has no inode: a view, or what is below .ckptfs. The node of a regular file has a
+// content.File, and is the content.Inode that this one is the bytes of.
+//
+// A node is in the table as long as something refers to it: each lookup that the kernel has not forgotten, each
+// handle, each node below it, each Pin. Its number in the kernel is never used twice.
+//
+// # Operations
+//
+// A call about a name goes to the host relative to an O_PATH descriptor of the name's directory; a call about a node
+// goes to one of its names, or, when it has none, to a descriptor of the inode that was taken before the last name
+// went. The descriptors of the directories that were used last stay open; any other is opened again through its
+// parent's, which is always right, since every change of a name passes through this process.
+//
+// # Locks
+//
+//	DirHandle.mu      the names of one open directory
+//	content.File.mu   of a node that the call is about
+//	Names.ns          which name leads where: shared while a name is resolved or made, exclusive while one is moved
+//	                  or removed; not over fsync(2) or data
+//	table.mu          references, and the names of a node while ns is shared
+//	fdCache.mu        the descriptors of directories
+package names
+
+import (
+	"log/slog"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"ckptfs/cas/locks"
+	"ckptfs/fs/content"
+)
+
+// The locks of this package, in the order in which they may be taken. content.File.mu is between the first two.
+type (
+	dirLock  struct{} // DirHandle.mu: the names of one open directory
+	nameLock struct{} // Names.ns: which name leads where
+	leafLock struct{} // table.mu and fdCache.mu
+)
+
+func (dirLock) Rank() (int, string)  { return locks.Volume, "DirHandle.mu" }
+func (nameLock) Rank() (int, string) { return locks.Volume + 500, "Names.ns" }
+func (leafLock) Rank() (int, string) { return locks.Volume + 950, "table.mu or fdCache.mu" }
+
+// Options are what Names has to be told of its surroundings.
+type Options struct {
+	Dir      string         // the store's folder, absolute
+	Tree     string         // the folder of the tree in it, absolute
+	Files    *content.Files // what the nodes of regular files share
+	ReadOnly bool
+	// Changed is told that names in a directory changed. It takes locks of its own at most.
+	Changed func(ino uint64)
+	// Reserved reports whether a name may not be made, since it leads to something that is no inode's.
+	Reserved func(dir *Node, name string) bool
+	Report   func(level slog.Level, msg string, args ...any)
+}
+
+// Names are the mount's names: nodes by the kernel's id and by inode, looked up, made, moved and removed on
+// the host.
+type Names struct {
+	o Options
+
+	privileged bool // files may be given to others
+	ns         locks.RWMutex[nameLock]
+	tab        *table
+	fds        *fdCache
+	root       *Node
+	rootFd     int
+
+	moves *movesLog // while EachFile walks; guarded by ns
+	// AfterDir is called by EachFile behind each directory; for tests.
+	AfterDir func(path string)
+}
+
+// openDirs is how many directories are kept open.
+const openDirs = 2048
+
+// Open opens the tree. Close ends it.
+func Open(o Options) (*Names, error) {
+	rootFd, err := unix.Open(o.Tree, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: o.Tree, Err: err}
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(rootFd, &st); err != nil {
+		unix.Close(rootFd)
+		return nil, err
+	}
+	ns := &Names{o: o, privileged: os.Geteuid() == 0, fds: newFdCache(openDirs), rootFd: rootFd}
+	ns.tab = newTable(ns)
+	ns.root = ns.tab.insertLocked(&st)
+	ns.root.names = []Alias{{}}
+	ns.root.dirfd = cachedFd{fd: rootFd, users: 1} // one user too many, so that it stays
+	return ns, nil
+}
+
+// Close gives the tree back. Nodes are not to be used any more.
+func (ns *Names) Close() { unix.Close(ns.rootFd) }
+
+// Root is the mount's root.
+func (ns *Names) Root() *Node { return ns.root }
+
+// RootFd is an O_PATH descriptor of the mount's root, until Close.
+func (ns *Names) RootFd() int { return ns.rootFd }
+
+// Get returns the node of a kernel's id, or nil.
+func (ns *Names) Get(id content.NodeID) *Node { return ns.tab.get(id) }
+
+// GetPinned is Get with one reference more.
+func (ns *Names) GetPinned(id content.NodeID) *Node { return ns.tab.getRef(id) }
+
+// StatFS describes the disk that the store lies on.
+func (ns *Names) StatFS() (unix.Statfs_t, error) {
+	var st unix.Statfs_t
+	err := unix.Fstatfs(ns.rootFd, &st)
+	return st, err
+}
+
+// SyncTree makes everything in the tree durable.
+func (ns *Names) SyncTree() error {
+	fd, err := unix.Open(ns.o.Tree, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return unix.Syncfs(fd)
+}
+
+// Sync makes every name and record in the tree durable. The host's journal keeps their order, so that what
+// was done before a file is made that is synced is durable with it; where there is no such journal,
+// everything is synced.
+func (ns *Names) Sync() error {
+	var st unix.Statfs_t
+	if err := unix.Fstatfs(ns.rootFd, &st); err != nil {
+		return err
+	}
+	if st.Type != unix.EXT4_SUPER_MAGIC && st.Type != unix.XFS_SUPER_MAGIC {
+		return ns.SyncTree()
+	}
+	fd, err := unix.Open(ns.o.Dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return ns.SyncTree()
+	}
+	defer unix.Close(fd)
+	return unix.Fsync(fd)
+}

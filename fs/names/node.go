@@ -1,0 +1,129 @@
+package names
+
+import (
+	"golang.org/x/sys/unix"
+
+	"ckptfs/fs/content"
+)
+
+// RootID is the mount's root.
+const RootID content.NodeID = 1
+
+// Alias is one name of a node.
+type Alias struct {
+	Dir  *Node
+	Name string
+}
+
+// Node is a file, directory or anything else that has a name in the tree, or is Synthetic.
+//
+// The fields in the first block never change. names, dead and keep are guarded by Names.ns (written only
+// under its exclusive lock, or under the shared one plus table.mu while the node is new); refs by table.mu;
+// the rest of a regular file's state is in file, which has a lock of its own.
+type Node struct {
+	ns    *Names
+	id    content.NodeID
+	ino   uint64        // the inode's number; for a view the source's with viewIno set
+	mode  uint32        // S_IFMT bits only
+	file  *content.File // regular files
+	synth Synthetic     // nil for what is in the tree
+
+	names []Alias // the names that are known; a hard link may have others
+	keep  int     // O_PATH descriptor of the inode of a node without a known name, else -1
+	dead  bool    // no name leads here, and only Link of an O_TMPFILE can change that
+
+	// refs counts what keeps the node in the table: one per lookup that the kernel has not forgotten, one per
+	// handle, one per name of a child in the table, one per pin (queue, hot list, view of it).
+	refs int64
+
+	dirfd cachedFd // directories: guarded by fdCache.mu
+}
+
+// IsDir reports whether the node is a directory.
+func (n *Node) IsDir() bool { return n.mode == unix.S_IFDIR }
+
+// ID is the node's id in the kernel.
+func (n *Node) ID() content.NodeID { return n.id }
+
+// Ino is the inode number that programs see.
+func (n *Node) Ino() uint64 { return n.ino }
+
+// Pin adds a reference to a node that has one already.
+func (n *Node) Pin() {
+	n.ns.tab.mu.Lock()
+	n.refs++
+	n.ns.tab.mu.Unlock()
+}
+
+// Unpin takes one reference.
+func (n *Node) Unpin() { n.unref(1) }
+
+// unref takes k references; the last one removes the node.
+func (n *Node) unref(k int64) {
+	n.ns.tab.mu.Lock()
+	gone := n.ns.tab.unrefLocked(n, k)
+	n.ns.tab.mu.Unlock()
+	for _, n := range gone {
+		n.ns.fds.drop(n)
+		if n.keep >= 0 {
+			unix.Close(n.keep)
+			n.keep = -1
+		}
+		if n.file != nil {
+			n.file.CloseAll()
+		}
+		if n.synth != nil {
+			n.synth.Gone()
+		}
+	}
+}
+
+// path is the node's path below the mount's root, for messages; "" for the root. ns and table.mu are held.
+func (n *Node) path() string {
+	if len(n.names) == 0 {
+		return "(unlinked)"
+	}
+	a := n.names[0]
+	if a.Dir == nil {
+		return ""
+	}
+	if p := a.Dir.path(); p != "" {
+		return p + "/" + a.Name
+	}
+	return a.Name
+}
+
+// Path is the node's path below the mount's root, by one of its names.
+func (n *Node) Path() string {
+	n.ns.ns.RLock()
+	defer n.ns.ns.RUnlock()
+	n.ns.tab.mu.Lock()
+	defer n.ns.tab.mu.Unlock()
+	if n.IsView() && !n.IsVirtual() {
+		return n.path() + " (view)"
+	}
+	return n.path()
+}
+
+// Refs is how many references there are to the node: of the kernel's, of handles, of children and of pins.
+func (n *Node) Refs() int64 {
+	n.ns.tab.mu.Lock()
+	defer n.ns.tab.mu.Unlock()
+	return n.refs
+}
+
+// File is the bytes of a regular file; nil for anything else.
+func (n *Node) File() *content.File { return n.file }
+
+// Synth is what makes a node up that has no inode; nil for what is in the tree.
+func (n *Node) Synth() Synthetic { return n.synth }
+
+// Type is the node's S_IFMT bits.
+func (n *Node) Type() uint32 { return n.mode }
+
+// KnownNames is how many of its names are known, of at most maxNames.
+func (n *Node) KnownNames() int {
+	n.ns.tab.mu.Lock()
+	defer n.ns.tab.mu.Unlock()
+	return len(n.names)
+}

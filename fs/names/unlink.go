@@ -1,0 +1,107 @@
+package names
+
+import (
+	"path"
+
+	"golang.org/x/sys/unix"
+)
+
+// Victim is a name that is about to go, or went. It holds a reference to its node until Spare, or Unpin of
+// Node.
+type Victim struct {
+	Node  *Node  // nil when nobody knows it
+	Ino   uint64 // of what the name leads or led to; 0: to nothing
+	Last  bool   // no other name leads there
+	Went  bool   // the name went
+	Moved bool   // a rename changed something
+	Path  string // by which it was known, if it went
+}
+
+// prepareLocked looks at dir/name before it goes and, if it is the last name of a node that somebody knows,
+// takes hold of the inode, so that open files and directories stay what they are. ns is held exclusively.
+func (ns *Names) prepareLocked(dirfd int, name string) (Victim, error) {
+	var t Victim
+	var st unix.Stat_t
+	if err := unix.Fstatat(dirfd, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return t, err
+	}
+	t.Ino, t.Node = st.Ino, ns.tab.findIno(st.Ino)
+	isDir := st.Mode&unix.S_IFMT == unix.S_IFDIR
+	t.Last = isDir || st.Nlink <= 1
+	if !t.Last {
+		if n := t.Node; n != nil && len(n.names) == 1 {
+			// Another name exists that nobody has looked up: the node lives on by its descriptor.
+			return t, n.keepOpenLocked(dirfd, name)
+		}
+		return t, nil
+	}
+	if t.Node != nil {
+		return t, t.Node.keepOpenLocked(dirfd, name)
+	}
+	return t, nil
+}
+
+func (n *Node) keepOpenLocked(dirfd int, name string) error {
+	if n.keep >= 0 {
+		return nil
+	}
+	fd, err := unix.Openat(dirfd, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err == nil {
+		n.keep = fd
+	}
+	return err
+}
+
+// goneLocked updates the table after dir/name went. ns is held exclusively.
+func (ns *Names) goneLocked(t *Victim, dir *Node, name string) {
+	t.Went = true
+	n := t.Node
+	if n == nil {
+		return
+	}
+	ns.dropAliasLocked(n, dir, name)
+	ns.tab.mu.Lock()
+	defer ns.tab.mu.Unlock()
+	t.Path = path.Join(dir.path(), name)
+	if t.Last {
+		n.dead = true
+		delete(ns.tab.byIno, inoKey(n.ino))
+	}
+}
+
+// Spare ends what was begun for a name that stays.
+func (t *Victim) Spare() {
+	if t.Node != nil {
+		t.Node.Unpin()
+	}
+}
+
+// Remove removes a name: flag is unlinkat(2)'s. After an error, too, the victim is to be spared.
+func (ns *Names) Remove(dir *Node, name string, flag int) (Victim, error) {
+	ns.ns.Lock()
+	defer ns.ns.Unlock()
+	dirfd, err := dir.dirFdLocked()
+	if err != nil {
+		return Victim{}, err
+	}
+	defer dir.releaseDir()
+	t, err := ns.prepareLocked(dirfd, name)
+	if err != nil {
+		return t, err
+	}
+	if err := unix.Unlinkat(dirfd, name, flag); err != nil {
+		ns.unkeepLocked(&t)
+		return t, err
+	}
+	ns.o.Changed(dir.ino)
+	ns.goneLocked(&t, dir, name)
+	return t, nil
+}
+
+// unkeepLocked undoes keepOpen for a name that stayed.
+func (ns *Names) unkeepLocked(t *Victim) {
+	if n := t.Node; n != nil && n.keep >= 0 && len(n.names) > 0 {
+		unix.Close(n.keep)
+		n.keep = -1
+	}
+}

@@ -1,0 +1,94 @@
+package volume
+
+import (
+	"context"
+	"path"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"ckptfs/fs/content"
+	"ckptfs/fs/names"
+	"ckptfs/fs/tree"
+)
+
+// Lookup finds name in dir and takes a reference to it for the kernel.
+func (v *Volume) Lookup(dir *names.Node, name string) (*names.Node, tree.Attr, error) {
+	if dir.Synth() != nil {
+		return found(dir.Synth().Lookup(dir, name))
+	}
+	n, st, err := v.names.Child(dir, name)
+	if err == unix.ENOENT {
+		if v.isVirtualRoot(dir, name) {
+			return found(v.lookupVirtualRoot(), nil)
+		}
+		return found(v.lookupView(dir, name))
+	}
+	if err != nil {
+		return nil, tree.Attr{}, err
+	}
+	a, err := n.AttrFrom(&st)
+	if err != nil {
+		n.Unpin()
+		return nil, tree.Attr{}, err
+	}
+	return n, a, nil
+}
+
+// Readlink is the target of a symbolic link.
+func (v *Volume) Readlink(n *names.Node) (string, error) {
+	if n.Synth() != nil {
+		return n.Synth().Readlink()
+	}
+	return n.Readlink()
+}
+
+// resolve finds the node of a path below the mount's root, with one reference more. Symlinks are not followed.
+func (v *Volume) resolve(p string) (*names.Node, error) {
+	n := v.names.Root()
+	n.Pin()
+	for name := range strings.SplitSeq(strings.Trim(path.Clean("/"+p), "/"), "/") {
+		if name == "" {
+			continue
+		}
+		next, _, err := v.Lookup(n, name)
+		n.Unpin()
+		if err != nil {
+			return nil, err
+		}
+		n = next
+	}
+	return n, nil
+}
+
+// walk calls f with every regular file at or below the node of p, each with its path. Names that go meanwhile are
+// passed over, and so are, without privileges, folders below it that their owner has locked.
+func (v *Volume) walk(ctx context.Context, p string, f func(path string, n *names.Node) error) error {
+	n, err := v.resolve(p)
+	if err != nil {
+		return err
+	}
+	defer n.Unpin()
+	return v.names.WalkBelow(ctx, strings.Trim(path.Clean("/"+p), "/"), n, f)
+}
+
+// Node returns the node of an id that the kernel holds, or nil.
+func (v *Volume) Node(id content.NodeID) *names.Node { return v.names.Get(id) }
+
+// Forget takes nlookup of the kernel's references to a node.
+func (v *Volume) Forget(id content.NodeID, nlookup uint64) { v.names.Forget(id, nlookup) }
+
+// Path is the node's path below the mount's root, by one of its names.
+func (v *Volume) Path(n *names.Node) string { return n.Path() }
+
+// Stat describes a node.
+func (v *Volume) Stat(n *names.Node) (tree.Attr, error) { return n.Attr() }
+
+// Setattr changes a node's attributes and returns the new ones.
+func (v *Volume) Setattr(n *names.Node, s *tree.SetAttr) (tree.Attr, error) {
+	a, err := n.SetAttr(s)
+	if err == nil && n == v.names.Root() {
+		v.restat()
+	}
+	return a, err
+}

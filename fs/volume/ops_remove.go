@@ -1,0 +1,161 @@
+package volume
+
+import (
+	"log/slog"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"ckptfs/fs/names"
+	"ckptfs/fs/tree"
+	"ckptfs/fs/view"
+)
+
+// Link gives a node one more name.
+func (v *Volume) Link(n, dir *names.Node, name string) (tree.Attr, error) {
+	if v.readOnly {
+		return tree.Attr{}, unix.EROFS
+	}
+	if n.Synth() != nil {
+		return tree.Attr{}, unix.EPERM
+	}
+	if n.File() != nil {
+		n.File().Lock()
+		defer n.File().Unlock()
+	}
+	if err := v.names.Link(n, dir, name); err != nil {
+		return tree.Attr{}, err
+	}
+	n.Pin()
+	if n.File() != nil {
+		n.File().TouchedLocked()
+	}
+	return n.AttrLocked()
+}
+
+// Unlink removes a name that is no directory's.
+func (v *Volume) Unlink(dir *names.Node, name string) error { return v.remove(dir, name, 0) }
+
+// Rmdir removes an empty directory.
+func (v *Volume) Rmdir(dir *names.Node, name string) error {
+	return v.remove(dir, name, unix.AT_REMOVEDIR)
+}
+
+func (v *Volume) remove(dir *names.Node, name string, flag int) error {
+	if v.readOnly {
+		return unix.EROFS
+	}
+	if flag == 0 && dir.Synth() != nil {
+		return dir.Synth().Remove(name)
+	}
+	t, err := v.names.Remove(dir, name, flag)
+	if err == unix.ENOENT && v.isVirtualRoot(dir, name) {
+		err = unix.EROFS
+	}
+	if err == unix.ENOENT && flag == 0 {
+		t.Spare()
+		return v.hideView(dir, name)
+	}
+	if err != nil {
+		t.Spare()
+		return err
+	}
+	v.unhide(dir, name)
+	if flag != 0 && t.Node != nil {
+		v.unhide(t.Node, "")
+	}
+	v.bury(&t)
+	v.leaveNoView(dir, name)
+	return nil
+}
+
+// Rename moves a name. flags are renameat2(2)'s.
+func (v *Volume) Rename(oldDir *names.Node, oldName string, newDir *names.Node, newName string, flags uint32) error {
+	if v.readOnly {
+		return unix.EROFS
+	}
+	if flags&^(unix.RENAME_NOREPLACE|unix.RENAME_EXCHANGE|unix.RENAME_WHITEOUT) != 0 {
+		return unix.EINVAL
+	}
+	if v.isVirtualRoot(newDir, newName) {
+		return unix.EROFS
+	}
+	t, moved, err := v.names.Rename(oldDir, oldName, newDir, newName, flags)
+	if t.Moved {
+		v.unhide(oldDir, oldName)
+		v.unhide(newDir, newName)
+		if t.Went && t.Node != nil && t.Node.IsDir() {
+			v.unhide(t.Node, "")
+		}
+		v.touchMoved(moved)
+		if !t.Went {
+			v.touchMoved(t.Node) // exchanged
+		}
+	}
+	if moved != nil {
+		moved.Unpin()
+	}
+	if err == nil && flags&(unix.RENAME_EXCHANGE|unix.RENAME_WHITEOUT) == 0 {
+		v.leaveNoView(oldDir, oldName)
+	}
+	if err != nil || !t.Went {
+		t.Spare()
+	} else {
+		v.bury(&t)
+	}
+	if err == unix.ENOENT && v.isVirtualRoot(oldDir, oldName) {
+		return unix.EROFS
+	}
+	if err == unix.ENOENT && v.isView(oldDir, oldName) {
+		return unix.EXDEV // mv copies it then, which makes a real file of it
+	}
+	return err
+}
+
+// bury ends the background work on a file that lost its last name. Who knows the file keeps it, open or not: a program
+// may be between looking the name up and opening it, and has a right to the old file or the new. No lock is held.
+func (v *Volume) bury(t *names.Victim) {
+	if t.Last {
+		v.steps.Gone(t.Ino)
+	}
+	n := t.Node
+	if n == nil {
+		return
+	}
+	if f := n.File(); f != nil {
+		f.Lock()
+		if is := f.StateLocked(); is.Packed() {
+			v.bases.NotePath(t.Path, is.Record.Manifest)
+		}
+		if t.Last {
+			v.hot.Remove(f)
+			f.StopPackingLocked()
+			v.queue.Forget(f)
+			v.sums.Forget(f)
+			v.ids.Forget(f)
+			v.hydrator.Forget(f)
+		}
+		n.File().TouchedLocked()
+		f.Unlock()
+	}
+	n.Unpin()
+}
+
+// touchMoved is touched of a node that has another name now. No lock is held.
+func (v *Volume) touchMoved(n *names.Node) {
+	if n != nil && n.File() != nil {
+		n.File().Lock()
+		defer n.File().Unlock()
+		n.File().TouchedLocked()
+	}
+}
+
+// leaveNoView keeps a view from appearing where a name was taken away: who removed model.safetensors wants it gone.
+func (v *Volume) leaveNoView(dir *names.Node, name string) {
+	if !strings.HasSuffix(name, view.Suffix) {
+		return
+	}
+	if err := v.hideView(dir, name); err != nil && err != unix.ENOENT {
+		v.report(slog.LevelWarn, "a view stays where a file was removed", "name", name, "reason", err)
+	}
+}

@@ -1,0 +1,43 @@
+package volume
+
+import (
+	"context"
+
+	"golang.org/x/sys/unix"
+
+	"ckptfs/fs/content"
+	"ckptfs/fs/names"
+	"ckptfs/fs/tree"
+)
+
+// found is what Lookup returns of a synthetic node, whose reference it takes if there is an error.
+func found(n *names.Node, err error) (*names.Node, tree.Attr, error) {
+	if err != nil {
+		return nil, tree.Attr{}, err
+	}
+	a, err := n.Attr()
+	if err != nil {
+		n.Unpin()
+		return nil, tree.Attr{}, err
+	}
+	return n, a, nil
+}
+
+// openSynthetic opens a node that has no inode.
+func (v *Volume) openSynthetic(n *names.Node, flags uint32) (*Handle, error) {
+	o, mode, err := n.Synth().Open(flags)
+	if err != nil {
+		return nil, err
+	}
+	n.Pin()
+	v.content.Count.Handles.Add(1)
+	return &Handle{Node: n, Mode: mode, KeepCache: mode == content.Cached, write: flags&unix.O_ACCMODE != unix.O_RDONLY, synth: o}, nil
+}
+
+// Answer asks what was written by a handle, if it is one of a query; EINVAL when that is no graph. Every close(2) comes here.
+func (v *Volume) Answer(ctx context.Context, h *Handle) error {
+	if h.synth == nil {
+		return nil
+	}
+	return h.synth.Flush(ctx)
+}
