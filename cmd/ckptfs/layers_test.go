@@ -144,7 +144,7 @@ var only = map[string][]string{
 	"github.com/zeebo/blake3":       {"cas/blake3"},
 	"github.com/spf13/cobra":        {"cmd/ckptfs"},
 	"log":                           {},
-	"log/slog": {"fs/artifacts", "fs/content", "fs/idle", "fs/residency",
+	"log/slog": {"fs/artifacts", "fs/content", "fs/idle", "fs/names", "fs/residency", "fs/virtual",
 		"fs/models", "fs/queue", "fs/volume", "fs/fusefs", "cmd/ckptfs"},
 	"net/http":              {"fs/control", "fs/metrics", "cmd/ckptfs"},
 	"github.com/prometheus": {"fs/metrics"},
