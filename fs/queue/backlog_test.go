@@ -36,7 +36,7 @@ func TestBacklogCounts(t *testing.T) {
 	}
 	b.begin(y)
 	b.end(y)
-	if b.bytes != 0 || len(b.queued)+len(b.busy) > 0 {
+	if b.bytes != 0 || len(b.queued)+len(b.packing) > 0 {
 		t.Errorf("%+v", &b)
 	}
 	if b = newBacklog(-1); b.full(1 << 60) {
@@ -47,7 +47,7 @@ func TestBacklogCounts(t *testing.T) {
 func TestMakeRoom(t *testing.T) {
 	r := newRig(t, maxUnpacked(10))
 	f := r.file("f")
-	r.busy[f] = true
+	r.packing[f] = true
 	f.Pin()
 	r.backlog.add(f, 8, time.Now())
 	r.backlog.begin(f)
@@ -59,7 +59,7 @@ func TestMakeRoom(t *testing.T) {
 		t.Fatal("it did not wait")
 	default:
 	}
-	r.finish(f, 8, true, errMapped) // put off: nobody can say when it will be packed
+	r.putOff(f, nil) // put off: nobody can say when it will be packed
 	<-done
 
 	// One that stands still.
@@ -74,12 +74,12 @@ func TestMakeRoom(t *testing.T) {
 
 func TestReserve(t *testing.T) {
 	r := newRig(t)
-	g := &guarded{q: r.Queue, r: bytes.NewReader([]byte("hello"))}
+	g := r.guard(bytes.NewReader([]byte("hello")))
 	b := make([]byte, 5)
 	if _, err := g.ReadAt(b, 0); err != nil && err != io.EOF || string(b) != "hello" {
 		t.Errorf("%q, %v", b, err)
 	}
-	if r.backlog.passed.Load() != 5 {
+	if r.backlog.read.Load() != 5 {
 		t.Error("what packing reads is not counted")
 	}
 	if _, err := r.o.Reserve.check(); err != nil && !errors.Is(err, unix.ENOSPC) {
@@ -87,7 +87,8 @@ func TestReserve(t *testing.T) {
 	}
 }
 
-// What waits presses after a while, or when it is much; then packing goes on though others want the processors.
+// What waits presses after a while, or when it is much; then packing goes on though others want the
+// processors.
 func TestBacklogPresses(t *testing.T) {
 	b, now := newBacklog(100), time.Now()
 	x, y := &content.File{}, &content.File{}

@@ -3,7 +3,9 @@ package queue
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"ckptfs/cas"
@@ -12,13 +14,14 @@ import (
 	"ckptfs/fs/pack"
 )
 
-// job is a file in a group.
+// job is a file of a group.
 type job struct {
 	file *content.File
 	p    *content.Packing
-	res  *pack.Result
+	res  *pack.Result // nil: there is nothing to pack
 }
 
+// Why a file is put off that nothing is wrong with.
 var (
 	errMapped  = errors.New("mapped for writing")
 	errAwaited = errors.New("the file that describes it is not there yet, or not whole")
@@ -36,10 +39,10 @@ func (q *Queue) packGroup(ctx context.Context, group []*content.File) {
 			err, j.res = nil, nil // its last close has queued it again, or will
 		}
 		if err != nil || j.res == nil {
-			q.packed(f, 0, err)
+			q.end(f, 0, err)
 			continue
 		}
-		q.put(f)
+		q.stored(f)
 		jobs = append(jobs, j)
 	}
 	if len(jobs) == 0 {
@@ -55,37 +58,38 @@ func (q *Queue) packGroup(ctx context.Context, group []*content.File) {
 		if jerr == nil {
 			q.o.Stored(j.file)
 		}
-		q.packed(j.file, j.p.Size, jerr)
+		q.end(j.file, j.p.Size, jerr)
 	}
 }
 
-// packed reports the end of a file's turn.
-func (q *Queue) packed(f *content.File, size int64, err error) {
+// end ends a file's turn, by its outcome.
+func (q *Queue) end(f *content.File, size int64, err error) {
 	switch {
 	case err == nil:
 		if size > 0 {
 			q.o.Count.PackedFiles.Add(1)
 			q.o.Count.PackedBytes.Add(size)
 		}
-		q.finish(f, size, false, nil)
+		q.finish(f, size)
 	case errors.Is(err, errMapped), errors.Is(err, errAwaited):
-		q.finish(f, 0, true, nil)
+		q.putOff(f, nil)
 	case errors.Is(err, context.Canceled):
-		q.finish(f, 0, false, nil)
+		q.finish(f, 0)
 	default:
 		q.o.Count.PackErrs.Add(1)
-		q.o.Report(slog.LevelError, "packing failed; the file stays as it is and is tried again", "path", f.Path(), "reason", err)
-		q.finish(f, 0, true, err)
-		q.o.Failed() // the disk may be full
+		q.o.Report(slog.LevelError, "packing failed; the file stays as it is and is tried again",
+			"path", f.Path(), "reason", err)
+		q.putOff(f, err)
+		q.o.Failed()
 	}
 }
 
-// packFile puts a file's chunks and manifest into b. A job without a result has nothing to pack.
+// packFile puts a file's chunks and manifest into b.
 func (q *Queue) packFile(ctx context.Context, b *store.Batch, f *content.File) (job, error) {
 	j := job{file: f}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	q.taken(f)
+	q.begin(f)
 	p, err := f.BeginPack(cancel)
 	j.p = p
 	if err != nil || p == nil {
@@ -101,7 +105,7 @@ func (q *Queue) packFile(ctx context.Context, b *store.Batch, f *content.File) (
 	layout, rel, err := q.o.Bases.Presume(f.Path(), p.Raw, p.Size)
 	var was []cas.Hash
 	if layout != nil && err == nil {
-		j.res, err = q.o.Pack.Layout(ctx, b, &guarded{q: q, r: p.Raw}, p.Size, layout, rel)
+		j.res, err = q.o.Pack.Layout(ctx, b, q.guard(p.Raw), p.Size, layout, rel)
 	}
 	if layout == nil && err == nil || errors.Is(err, pack.ErrPresumed) {
 		if layout, err = p.Layout(); err != nil {
@@ -111,10 +115,36 @@ func (q *Queue) packFile(ctx context.Context, b *store.Batch, f *content.File) (
 			return j, errAwaited
 		}
 		rel, was = q.o.Bases.Related(f.Path(), layout)
-		j.res, err = q.o.Pack.Layout(ctx, b, &guarded{q: q, r: p.Raw}, p.Size, layout, rel)
+		j.res, err = q.o.Pack.Layout(ctx, b, q.guard(p.Raw), p.Size, layout, rel)
 	}
 	if err == nil {
 		q.o.Bases.Note(f.Path(), j.res.Hash, layout, was)
 	}
 	return j, err
+}
+
+// guarded reads a file for packing as long as the Reserve is free: the last of the disk is for programs that
+// write files, and for the little that has to be written to free some.
+type guarded struct {
+	reserve *Reserve
+	read    *atomic.Int64 // counts the bytes
+	r       io.ReaderAt
+	left    atomic.Int64 // bytes to be read before the next look at the disk
+}
+
+func (q *Queue) guard(r io.ReaderAt) *guarded {
+	return &guarded{reserve: q.o.Reserve, read: &q.backlog.read, r: r}
+}
+
+func (g *guarded) ReadAt(p []byte, off int64) (int, error) {
+	if g.left.Add(-int64(len(p))) < 0 {
+		step, err := g.reserve.check()
+		if err != nil {
+			return 0, err
+		}
+		g.left.Store(step)
+	}
+	n, err := g.r.ReadAt(p, off)
+	g.read.Add(int64(n))
+	return n, err
 }

@@ -16,10 +16,10 @@ func (r *rig) groups() (groups [][]string) {
 	for {
 		q.mu.Lock()
 		positions := map[*content.File]runs.Position{}
-		for _, f := range q.queue {
+		for _, f := range q.queued {
 			positions[f] = runs.PositionOf(f.Path())
 		}
-		group := q.next(positions)
+		group := q.nextLocked(positions)
 		q.mu.Unlock()
 		if len(group) == 0 {
 			return groups
@@ -45,7 +45,7 @@ func TestOrder(t *testing.T) {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
-	put := func(name string) { r.put(r.file(name)) }
+	put := func(name string) { r.stored(r.file(name)) }
 	want([]string{"runs/r/8/model.pt", "runs/r/9/model.pt", "runs/r/10/model.pt", "runs/r/11/model.pt"},
 		[]string{"other.pt"})
 	for i := 8; i < 11; i++ {
@@ -54,10 +54,10 @@ func TestOrder(t *testing.T) {
 	want()
 	put("runs/r/11/model.pt")
 	want([]string{"runs/r/12/model.pt"})
-	r.finish(r.file("runs/r/12/model.pt"), 0, false, nil) // it has failed, say
+	r.finish(r.file("runs/r/12/model.pt"), 0) // it has failed, say
 	want([]string{"runs/r/13/model.pt"})
-	for f := range r.busy {
-		r.finish(f, 0, false, nil)
+	for f := range r.packing {
+		r.finish(f, 0)
 	}
 }
 
@@ -67,7 +67,7 @@ func TestSyncWaitsForRepack(t *testing.T) {
 	r.write("f", random(100<<10, 1))
 	f := r.file("f")
 	first := r.take()
-	r.taken(f)
+	r.begin(f)
 	p, err := f.BeginPack(func() {})
 	if err != nil {
 		t.Fatal(err)
@@ -75,20 +75,20 @@ func TestSyncWaitsForRepack(t *testing.T) {
 	p.Close()
 	r.write("f", []byte("new"))
 	r.Queue.mu.Lock()
-	if again := r.next(map[*content.File]runs.Position{f: nil}); len(again) > 0 {
+	if again := r.nextLocked(map[*content.File]runs.Position{f: nil}); len(again) > 0 {
 		t.Error("a file is in two groups at a time")
 	}
 	r.Queue.mu.Unlock()
 	synced := make(chan error, 1)
 	go func() { synced <- r.PackAll(context.Background(), nil) }()
-	r.finish(first[0], 0, false, nil)
+	r.finish(first[0], 0)
 	second := r.take()
 	select {
 	case err := <-synced:
 		t.Fatalf("sync returned (%v) while the file was packed", err)
 	default:
 	}
-	r.finish(second[0], 0, false, nil)
+	r.finish(second[0], 0)
 	if err := <-synced; err != nil {
 		t.Error(err)
 	}

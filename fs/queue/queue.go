@@ -1,12 +1,73 @@
+// Package queue packs files in the background. It holds the files that wait to be packed, bounds their bytes,
+// and has the workers that pack them in groups.
+//
+// # What waits
+//
+// A file waits from the close of its last writer on, or from a start that finds it unpacked (Queue.Add). It
+// waits once, however often it is written meanwhile.
+//
+//	    last close           its turn            packed, or found to stay plain
+//	plain ──────────▶ Queued ────────▶ Packing ───────────────────────────────▶ out
+//	                    ▲                 │
+//	                    │ later, or at    │ it failed, is mapped for writing,
+//	                    │ once by PackAll │ or its sidecar is not whole yet
+//	                    └──── Delayed ◀───┘
+//
+// A file that is written while it is packed waits for another turn as well: what was read of it is not
+// published. The tries of a file that failed are a second apart, then two, four, up to a minute. Those of the
+// other delayed files are half a second apart.
+//
+// # Order
+//
+// Files are packed in the order in which their last writers closed them, with one exception. A file is passed
+// over while what may be the version before it is not in the store yet: a file that was closed earlier and
+// has a lower number in its path (index/runs). Without that version it would find nothing to be stored
+// against. A file that was closed later is not waited for, so each has its turn. The paths are those of the
+// moment in which a group is made, because programs rename what they have saved.
+//
+// # Groups
+//
+// A group is packed into one batch of the store, so that small checkpoints share an fsync. Two groups are
+// packed at the same time: one hashes while the other waits for the disk. Each takes half of what is queued,
+// 64 files at most. A worker begins with a group when the throttle lets it (fs/throttle).
+//
+// Of each file, content.File.BeginPack opens the bytes, fs/bases finds stored manifests with earlier versions
+// of its tensors, and fs/pack puts its chunks and its manifest into the batch. Then the batch is committed,
+// which makes them durable. Only then Packing.Publish writes the manifest's hash into the file's record,
+// unless the file was changed since BeginPack. An error concerns one file; one of the commit concerns the
+// group.
+//
+// Packing reads as long as more is free on the disk than the Reserve, and fails with ENOSPC after that. The
+// rest is for the programs that write files.
+//
+// # When a close waits
+//
+// MakeRoom delays a writer's close(2) while the bytes that wait exceed Options.MaxUnpacked, so that programs
+// do not fill the disk faster than packing makes it smaller. A file that is larger than the bound waits until
+// it is alone. No close waits for what makes no progress: a delayed file does not count, and a packing that
+// has read nothing for 20 seconds is not waited for. So every close ends.
+//
+// When half of the bound waits, or a file has waited for ten minutes, or the disk is nearly full, packing
+// goes on though other programs want the processors (Presses).
+//
+// # What is durable
+//
+// A published record is not synced: a power cut that takes it back costs nothing but packing the file again.
+// MakeDurable syncs the records that were published, and the bytes of the files that were found to stay
+// plain, for the command sync. Up to 64 plain files are synced one by one; when there are more, the whole
+// filesystem.
+//
+// State: Queue, under its one mutex, which is a leaf: it is taken with a file's mutex held, and no file's
+// mutex is taken with it held. Each file that waits, and each plain file to be synced, is pinned.
 package queue
 
 import (
 	"context"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
+	"ckptfs/cas/locks"
 	"ckptfs/cas/store"
 	"ckptfs/fs/bases"
 	"ckptfs/fs/content"
@@ -15,64 +76,37 @@ import (
 	"ckptfs/index/runs"
 )
 
-const (
-	// A group of files is packed into one batch, so that small checkpoints share an fsync.
-	groupFiles = 64
-	// packGroups are packed at the same time: one hashes while the other waits for the disk.
-	packGroups = 2
-	// maxAhead is how many files at the queue's head are looked at for a group.
-	maxAhead = 2 * groupFiles
+// queueLock is the rank of Queue.mu. Nodes are pinned under it, and the throttle's mutex is taken.
+type queueLock struct{}
 
-	// maxPlain bounds the files that a Sync makes durable one by one; when there are more it syncs the filesystem.
-	maxPlain = 64
+func (queueLock) Rank() (int, string) { return locks.Volume + 800, "Queue.mu" }
 
-	mappedRetry = 500 * time.Millisecond // a writable mapping: look again
-)
-
-// Queue packs files in the background, in the order in which their last writers closed them. Some are packed at the same time, but none
-// while what may be the version before it, a file closed earlier with a lower number in its path, is not in the store yet: it would find
-// nothing to be stored against.
-//
-// A file is in the queue, with a group (busy), or put off (delayed) after a failure or while it is mapped for writing;
-// each holds a reference to the node.
+// Queue is the files that wait to be packed, and the workers that pack them.
 type Queue struct {
 	o Options
 
-	mu        sync.Mutex
-	cond      sync.Cond // anything below changed
-	queue     []*content.File
-	waits     map[*content.File]bool // those of the queue, and of busy until the packing begins
-	busy      map[*content.File]bool
-	ahead     map[*content.File]runs.Position // those of busy that are not in the store yet
-	changes   int                             // of the queue and of ahead
-	delayed   map[*content.File]*delay
-	plain     map[*content.File]bool // files that stay as they are, not known to be durable, at most maxPlain; each with a reference
-	morePlain bool                   // others too
-	published bool                   // records that name manifests are not known to be durable
-	done      progress               // since the start
-	backlog   backlog
-	stopping  bool
+	mu      locks.Mutex[queueLock]
+	cond    sync.Cond // anything below changed
+	queued  []*content.File
+	waits   map[*content.File]bool          // those queued, and those of packing whose packing has not begun
+	packing map[*content.File]bool          // with a group
+	ahead   map[*content.File]runs.Position // those of packing that are not in the store yet
+	changes int                             // of queued and of ahead
+	delayed map[*content.File]*delay
+
+	backlog  backlog
+	unsynced unsynced
+	done     progress // since the start
+	stopping bool
 
 	workers sync.WaitGroup
-	ctx     context.Context
+	ctx     context.Context // ends with Stop
 	cancel  context.CancelFunc
-}
-
-type progress struct {
-	files int
-	bytes int64
-}
-
-type delay struct {
-	timer    *time.Timer
-	err      error // nil: mapped for writing
-	since    time.Time
-	attempts int
 }
 
 // Options are what packing needs.
 type Options struct {
-	MaxUnpacked int64 // bytes that may wait to be packed before closes wait; negative: no bound
+	MaxUnpacked int64 // bytes that may wait before closes wait; negative: no bound
 	Store       *store.Store
 	Pack        *pack.Packer
 	Bases       *bases.Finder      // nil: nothing is stored against other files
@@ -81,25 +115,27 @@ type Options struct {
 	Now         func() time.Time
 	Report      func(level slog.Level, msg string, args ...any)
 	Count       *content.Counters
-	Stored      func(*content.File) // a file was packed
-	Failed      func()              // one could not be packed: the disk may be full
+	Stored      func(*content.File) // called when a file was packed
+	Failed      func()              // called when one could not be packed: the disk may be full
 }
 
+// New makes an empty queue. Files may be added before Start.
 func New(o Options) *Queue {
 	q := &Queue{
-		o:       o,
-		backlog: newBacklog(o.MaxUnpacked),
-		waits:   map[*content.File]bool{},
-		busy:    map[*content.File]bool{},
-		ahead:   map[*content.File]runs.Position{},
-		delayed: map[*content.File]*delay{},
-		plain:   map[*content.File]bool{},
+		o:        o,
+		waits:    map[*content.File]bool{},
+		packing:  map[*content.File]bool{},
+		ahead:    map[*content.File]runs.Position{},
+		delayed:  map[*content.File]*delay{},
+		backlog:  newBacklog(o.MaxUnpacked),
+		unsynced: unsynced{plain: map[*content.File]bool{}},
 	}
 	q.cond.L = &q.mu
 	q.ctx, q.cancel = context.WithCancel(context.Background())
 	return q
 }
 
+// Start begins to pack.
 func (q *Queue) Start() {
 	for range packGroups {
 		q.workers.Add(1)
@@ -107,12 +143,13 @@ func (q *Queue) Start() {
 	}
 }
 
-// Stop ends the packing after the files that are being packed are abandoned or done. Those in the queue stay plain.
+// Stop ends the packing: it returns once the files that are being packed are packed or abandoned. All others
+// stay plain, and are not waited for any more.
 func (q *Queue) Stop() {
 	q.cancel()
 	q.mu.Lock()
 	q.stopping = true
-	q.changed()
+	q.changedLocked()
 	q.mu.Unlock()
 	q.workers.Wait()
 	q.mu.Lock()
@@ -122,66 +159,17 @@ func (q *Queue) Stop() {
 		delete(q.delayed, f)
 		f.Unpin()
 	}
-	for _, f := range q.queue {
+	for _, f := range q.queued {
 		f.Unpin()
 	}
-	q.queue = nil
+	q.queued = nil
 	clear(q.waits)
-	q.forgetPlain()
+	q.unsynced.forgetPlain()
 }
 
-// Stage says how far a file is that is not packed yet.
-type Stage int
-
-const (
-	Delayed Stage = iota // it could not be packed, or is mapped for writing: it is tried again
-	Packing              // it is with a group
-	Queued
-)
-
-// Pending is the files that are not packed yet. Each is pinned: the caller unpins it.
-func (q *Queue) Pending() map[*content.File]Stage {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	all := make(map[*content.File]Stage, len(q.busy)+len(q.queue)+len(q.delayed))
-	for f := range q.delayed {
-		all[f] = Delayed
-	}
-	for f := range q.busy {
-		all[f] = Packing
-	}
-	for _, f := range q.queue {
-		all[f] = Queued
-	}
-	for f := range all {
-		f.Pin()
-	}
-	return all
-}
-
-// Status is what a queue says of itself.
-type Status struct {
-	MaxUnpacked   int64  // bytes that may wait to be packed before closes wait; negative: no bound
-	WaitingCloses int    // closes that wait
-	Waits         string // why packing waits though there are files; "": it does not
-	Unsynced      bool   // MakeDurable has something to do
-}
-
-// Status is what the queue is doing now.
-func (q *Queue) Status() Status {
-	q.mu.Lock()
-	s := Status{MaxUnpacked: q.backlog.max, WaitingCloses: q.backlog.waiting, Unsynced: q.unsyncedLocked()}
-	since := q.backlog.since()
-	q.mu.Unlock()
-	if !since.IsZero() {
-		s.Waits = q.o.Throttle.Why(since.Add(patientFor))
-	}
-	return s
-}
-
-// Add queues a file. f.mu is held.
+// Add queues a file that changed and has no writer, unless it waits already. f's mutex is held.
 func (q *Queue) Add(f *content.File) {
-	if !f.StateLocked().Dirty || q.has(f) { // q.waits gains files under their mu only
+	if !f.StateLocked().Dirty || q.has(f) { // q.waits gains a file with the file's mutex held only
 		return
 	}
 	size := f.UnpackedLocked()
@@ -190,8 +178,8 @@ func (q *Queue) Add(f *content.File) {
 	q.waits[f] = true
 	f.Pin()
 	q.backlog.add(f, size, q.o.Now())
-	q.queue = append(q.queue, f)
-	q.changed()
+	q.queued = append(q.queued, f)
+	q.changedLocked()
 }
 
 // has reports whether a file has its turn still before it.
@@ -201,232 +189,33 @@ func (q *Queue) has(f *content.File) bool {
 	return q.waits[f]
 }
 
-// taken notes that the packing of a file begins: what is written from now on wants another turn.
-func (q *Queue) taken(f *content.File) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	delete(q.waits, f)
-}
-
-// changed wakes whoever waits for a change. mu is held.
-func (q *Queue) changed() {
+// changedLocked wakes all that wait for a change of the queue.
+func (q *Queue) changedLocked() {
+	q.mu.AssertHeld()
 	q.changes++
 	q.cond.Broadcast()
 }
 
-func (q *Queue) work() {
-	defer q.workers.Done()
-	for {
-		if !q.await() {
-			return
-		}
-		group := q.take()
-		if group == nil {
-			return
-		}
-		q.packGroup(q.ctx, group)
-	}
-}
-
-// await waits for files and then for the turn to begin with some; false when the packer stops.
-func (q *Queue) await() bool {
-	q.mu.Lock()
-	for len(q.queue) == 0 && !q.stopping {
-		q.cond.Wait()
-	}
-	q.mu.Unlock()
-	return q.o.Throttle.Pass(q.ctx) == nil
-}
-
-// take waits for files and returns some of them; nil when the packer stops.
-func (q *Queue) take() []*content.File {
+// wake has all that wait for a change look again: their time is over, say.
+func (q *Queue) wake() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for !q.stopping {
-		seen, files := q.changes, slices.Clone(q.queue[:min(len(q.queue), maxAhead)])
-		q.mu.Unlock()
-		positions := make(map[*content.File]runs.Position, len(files))
-		for _, f := range files {
-			positions[f] = runs.PositionOf(f.Path()) // now: programs rename what they have saved
-		}
-		q.mu.Lock()
-		if group := q.next(positions); len(group) > 0 {
-			return group
-		}
-		if q.changes == seen && !q.stopping {
-			q.cond.Wait()
-		}
-	}
-	return nil
+	q.cond.Broadcast()
 }
 
-// Rests waits until nothing is packed or waits to be.
+// restsLocked reports whether no file is packed or queued.
+func (q *Queue) restsLocked() bool {
+	q.mu.AssertHeld()
+	return len(q.queued) == 0 && len(q.packing) == 0
+}
+
+// Rests waits until no file is packed or queued; the error is that of ctx.
 func (q *Queue) Rests(ctx context.Context) error {
-	stop := context.AfterFunc(ctx, func() {
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		q.cond.Broadcast()
-	})
-	defer stop()
+	defer context.AfterFunc(ctx, q.wake)()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for (len(q.queue) > 0 || len(q.busy) > 0) && ctx.Err() == nil {
+	for !q.restsLocked() && ctx.Err() == nil {
 		q.cond.Wait()
 	}
 	return ctx.Err()
-}
-
-// next moves files from the queue to busy: half of what waits, so that the other group gets something too, of those whose positions are
-// known. A file that is busy, because it was written again meanwhile, waits for its next turn, and so does one for the version before it; who
-// was closed later is not waited for, so that each has its turn. mu is held.
-func (q *Queue) next(positions map[*content.File]runs.Position) []*content.File {
-	most := min(groupFiles, (len(q.queue)+packGroups-1)/packGroups)
-	var group []*content.File
-	before := runs.Upcoming{}
-	for _, at := range q.ahead {
-		before.Add(at)
-	}
-	wait := q.queue[:0]
-	for _, f := range q.queue {
-		at, known := positions[f]
-		if len(group) == most || !known {
-			wait = append(wait, f)
-			continue
-		}
-		if q.busy[f] || before.HasBefore(at) {
-			before.Add(at)
-			wait = append(wait, f)
-			continue
-		}
-		q.busy[f] = true
-		q.ahead[f] = at
-		q.backlog.begin(f)
-		group = append(group, f)
-	}
-	clear(q.queue[len(wait):])
-	q.queue = wait
-	return group
-}
-
-// put notes that a file with a group is in the store, as far as packing others is concerned.
-func (q *Queue) put(f *content.File) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	delete(q.ahead, f)
-	if len(q.ahead) == 0 {
-		q.changed()
-	}
-}
-
-// finish ends a file's turn. With again set it is put off.
-func (q *Queue) finish(f *content.File, bytes int64, again bool, err error) {
-	q.mu.Lock()
-	delete(q.busy, f)
-	delete(q.ahead, f)
-	q.backlog.end(f)
-	q.done.files++
-	q.done.bytes += bytes
-	if again && !q.stopping {
-		q.putOff(f, err)
-		q.changed()
-		q.mu.Unlock()
-		return
-	}
-	if d := q.delayed[f]; d != nil {
-		d.timer.Stop()
-		delete(q.delayed, f)
-		defer f.Unpin()
-	}
-	q.changed()
-	q.mu.Unlock()
-	f.Unpin()
-}
-
-// putOff keeps the turn's reference in delayed. mu is held.
-func (q *Queue) putOff(f *content.File, err error) {
-	d := q.delayed[f]
-	if d == nil {
-		d = &delay{since: q.o.Now()}
-		q.delayed[f] = d
-	} else {
-		defer f.Unpin() // it has one already
-	}
-	wait := mappedRetry
-	if d.err = err; err != nil {
-		wait = throttle.Backoff(d.attempts)
-		d.attempts++
-	}
-	d.timer = time.AfterFunc(wait, func() { q.retry(f) })
-}
-
-// retry queues a file that was put off.
-func (q *Queue) retry(f *content.File) {
-	f.Lock()
-	defer f.Unlock()
-	if is := f.StateLocked(); is.Writers > 0 || !is.Dirty {
-		// Its last close will queue it, or there is nothing to do any more.
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		if q.delayed[f] != nil {
-			delete(q.delayed, f)
-			defer f.Unpin()
-		}
-		return
-	}
-	q.Add(f)
-}
-
-// retryAll queues everything that was put off, now.
-func (q *Queue) retryAll() {
-	q.mu.Lock()
-	files := make([]*content.File, 0, len(q.delayed))
-	for f, d := range q.delayed {
-		if d.timer.Stop() {
-			files = append(files, f)
-		}
-	}
-	q.mu.Unlock()
-	for _, f := range files {
-		q.retry(f)
-	}
-}
-
-// NotePacked has MakeDurable make the record of a packed file durable.
-func (q *Queue) NotePacked() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.published = true
-}
-
-// NotePlain has MakeDurable make the bytes of a file durable that stays plain.
-func (q *Queue) NotePlain(f *content.File) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	switch {
-	case q.morePlain || q.plain[f]:
-	case len(q.plain) == maxPlain:
-		q.morePlain = true
-		q.forgetPlain()
-	default:
-		f.Pin()
-		q.plain[f] = true
-	}
-}
-
-// Forget lets go of a file whose last name went: nothing of it has to be made durable. The caller has a reference.
-func (q *Queue) Forget(f *content.File) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.plain[f] {
-		delete(q.plain, f)
-		f.Unpin()
-	}
-}
-
-// forgetPlain gives the references back. mu is held.
-func (q *Queue) forgetPlain() {
-	for f := range q.plain {
-		delete(q.plain, f)
-		f.Unpin()
-	}
 }

@@ -1,0 +1,85 @@
+package queue
+
+import (
+	"errors"
+
+	"ckptfs/fs/content"
+)
+
+// maxPlain bounds the plain files that are synced one by one; when there are more the filesystem is synced.
+const maxPlain = 64
+
+// unsynced is what is not known to be durable. It is guarded by Queue.mu.
+type unsynced struct {
+	records   bool                   // that name manifests
+	plain     map[*content.File]bool // files that stay plain, at most maxPlain, pinned
+	morePlain bool                   // others too; plain is empty
+}
+
+func (u *unsynced) any() bool { return u.records || u.morePlain || len(u.plain) > 0 }
+
+// forgetPlain unpins the plain files.
+func (u *unsynced) forgetPlain() {
+	for f := range u.plain {
+		delete(u.plain, f)
+		f.Unpin()
+	}
+}
+
+// NotePacked has MakeDurable sync the record of a file that was packed.
+func (q *Queue) NotePacked() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.unsynced.records = true
+}
+
+// NotePlain has MakeDurable sync a file that stays plain.
+func (q *Queue) NotePlain(f *content.File) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	u := &q.unsynced
+	switch {
+	case u.morePlain || u.plain[f]:
+	case len(u.plain) == maxPlain:
+		u.morePlain = true
+		u.forgetPlain()
+	default:
+		f.Pin()
+		u.plain[f] = true
+	}
+}
+
+// Forget lets go of a file whose last name went: its bytes are not to be made durable. The caller has pinned
+// it.
+func (q *Queue) Forget(f *content.File) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.unsynced.plain[f] {
+		delete(q.unsynced.plain, f)
+		f.Unpin()
+	}
+}
+
+// MakeDurable makes durable what was packed or found to stay plain since the last time. syncTree syncs the
+// whole filesystem, syncNames the names and records in the tree; one of them is called at most. No other
+// caller waits for this: a record that a power cut takes back costs nothing but packing the file again.
+func (q *Queue) MakeDurable(syncTree, syncNames func() error) error {
+	q.mu.Lock()
+	u := q.unsynced
+	q.unsynced = unsynced{plain: map[*content.File]bool{}}
+	q.mu.Unlock()
+	var errs []error
+	for f := range u.plain {
+		if !f.Dead() {
+			errs = append(errs, f.Sync())
+		}
+		f.Unpin()
+	}
+	switch {
+	case u.morePlain:
+		errs = append(errs, syncTree())
+	case u.any():
+		errs = append(errs, syncNames())
+	}
+	return errors.Join(errs...)
+}

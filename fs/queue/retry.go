@@ -1,0 +1,94 @@
+package queue
+
+import (
+	"time"
+
+	"ckptfs/fs/content"
+	"ckptfs/fs/throttle"
+)
+
+// lookAgain is after how long a file is tried again that is mapped for writing or waits for its sidecar.
+const lookAgain = 500 * time.Millisecond
+
+// delay is what is known of a file that could not be packed. The file is pinned.
+type delay struct {
+	timer    *time.Timer
+	err      error // nil: it is mapped for writing, or waits for its sidecar
+	since    time.Time
+	attempts int // that failed with an error
+}
+
+// putOff ends a file's turn, in which nothing was packed, and has it tried again later. err is nil of a file
+// that is mapped for writing or waits for its sidecar.
+func (q *Queue) putOff(f *content.File, err error) {
+	if !q.delay(f, err) {
+		f.Unpin()
+	}
+}
+
+// delay is putOff, and reports whether the file's pin is kept.
+func (q *Queue) delay(f *content.File, err error) (kept bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.endLocked(f, 0)
+	if q.stopping {
+		return false
+	}
+	d := q.delayed[f]
+	if kept = d == nil; kept {
+		d = &delay{since: q.o.Now()}
+		q.delayed[f] = d
+	} else {
+		d.timer.Stop()
+	}
+	wait := lookAgain
+	if d.err = err; err != nil {
+		wait = throttle.Backoff(d.attempts)
+		d.attempts++
+	}
+	d.timer = time.AfterFunc(wait, func() { q.retry(f) })
+	return kept
+}
+
+// retry queues a file that was put off.
+func (q *Queue) retry(f *content.File) {
+	f.Lock()
+	defer f.Unlock()
+	if is := f.StateLocked(); is.Dirty && is.Writers == 0 {
+		q.Add(f)
+		return
+	}
+	// Its last close queues it, or there is nothing left to do.
+	q.mu.Lock()
+	d := q.delayed[f]
+	delete(q.delayed, f)
+	q.mu.Unlock()
+	if d != nil {
+		f.Unpin()
+	}
+}
+
+// retryAll queues every file that was put off, now.
+func (q *Queue) retryAll() {
+	q.mu.Lock()
+	files := make([]*content.File, 0, len(q.delayed))
+	for f, d := range q.delayed {
+		if d.timer.Stop() {
+			files = append(files, f)
+		}
+	}
+	q.mu.Unlock()
+	for _, f := range files {
+		q.retry(f)
+	}
+}
+
+// Failures calls f, under a lock, with each file that is tried again: the last error, since when, and how
+// often it was tried. err is nil of a file that is mapped for writing or waits for its sidecar.
+func (q *Queue) Failures(f func(file *content.File, err error, since time.Time, attempts int)) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for file, d := range q.delayed {
+		f(file, d.err, d.since, d.attempts)
+	}
+}

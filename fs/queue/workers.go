@@ -1,0 +1,134 @@
+package queue
+
+import (
+	"slices"
+
+	"ckptfs/fs/content"
+	"ckptfs/index/runs"
+)
+
+const (
+	groupFiles = 64
+	packGroups = 2 // that are packed at the same time
+	// maxAhead is how many files at the queue's head are looked at for a group.
+	maxAhead = 2 * groupFiles
+)
+
+// work packs groups until the queue stops.
+func (q *Queue) work() {
+	defer q.workers.Done()
+	for q.await() {
+		group := q.take()
+		if group == nil {
+			return
+		}
+		q.packGroup(q.ctx, group)
+	}
+}
+
+// await waits for files, and then until the throttle lets some be packed. It is false when the queue stops.
+func (q *Queue) await() bool {
+	q.mu.Lock()
+	for len(q.queued) == 0 && !q.stopping {
+		q.cond.Wait()
+	}
+	q.mu.Unlock()
+	return q.o.Throttle.Pass(q.ctx) == nil
+}
+
+// take waits until files may be packed and takes them; nil when the queue stops.
+func (q *Queue) take() []*content.File {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for !q.stopping {
+		seen, files := q.changes, slices.Clone(q.queued[:min(len(q.queued), maxAhead)])
+		q.mu.Unlock()
+		positions := make(map[*content.File]runs.Position, len(files))
+		for _, f := range files {
+			positions[f] = runs.PositionOf(f.Path())
+		}
+		q.mu.Lock()
+		if group := q.nextLocked(positions); len(group) > 0 {
+			return group
+		}
+		if q.changes == seen && !q.stopping {
+			q.cond.Wait()
+		}
+	}
+	return nil
+}
+
+// nextLocked takes a group out of the queue: at most half of it, so that the other worker gets something too,
+// and only of the files whose positions are known. It passes over a file that is still being packed, because
+// it was written again meanwhile, and over a file that another one ahead of it may be the version before.
+func (q *Queue) nextLocked(positions map[*content.File]runs.Position) []*content.File {
+	q.mu.AssertHeld()
+	most := min(groupFiles, (len(q.queued)+packGroups-1)/packGroups)
+	var group []*content.File
+	before := runs.Upcoming{}
+	for _, at := range q.ahead {
+		before.Add(at)
+	}
+	left := q.queued[:0]
+	for _, f := range q.queued {
+		at, known := positions[f]
+		if len(group) == most || !known {
+			left = append(left, f)
+			continue
+		}
+		if q.packing[f] || before.HasBefore(at) {
+			before.Add(at)
+			left = append(left, f)
+			continue
+		}
+		q.packing[f] = true
+		q.ahead[f] = at
+		q.backlog.begin(f)
+		group = append(group, f)
+	}
+	clear(q.queued[len(left):])
+	q.queued = left
+	return group
+}
+
+// begin notes that the packing of a file begins: what is written from now on wants another turn.
+func (q *Queue) begin(f *content.File) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.waits, f)
+}
+
+// stored notes that a file of a group is in the store: the files after it in its series may be packed.
+func (q *Queue) stored(f *content.File) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.ahead, f)
+	if len(q.ahead) == 0 {
+		q.changedLocked()
+	}
+}
+
+// finish ends a file's turn, in which so many bytes were packed.
+func (q *Queue) finish(f *content.File, bytes int64) {
+	q.mu.Lock()
+	q.endLocked(f, bytes)
+	d := q.delayed[f]
+	delete(q.delayed, f)
+	q.mu.Unlock()
+	if d != nil {
+		d.timer.Stop()
+		f.Unpin()
+	}
+	f.Unpin()
+}
+
+// endLocked counts a file out of its group.
+func (q *Queue) endLocked(f *content.File, bytes int64) {
+	q.mu.AssertHeld()
+	delete(q.packing, f)
+	delete(q.ahead, f)
+	q.backlog.end(f)
+	q.done.files++
+	q.done.bytes += bytes
+	q.changedLocked()
+}
