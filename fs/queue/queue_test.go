@@ -1,0 +1,130 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"ckptfs/fs/content"
+	"ckptfs/fs/control"
+)
+
+// packAll is PackAll, which has to end.
+func (r *rig) packAll() {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := r.PackAll(ctx, nil); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// What is closed is packed, once, and what is small stays plain. A sync is told how far it is.
+func TestPacks(t *testing.T) {
+	var stored []string
+	r := newRig(t, func(o *Options) { o.Stored = func(f *content.File) { stored = append(stored, f.Path()) } })
+	r.write("a", random(100<<10, 1))
+	r.write("a", random(100<<10, 2)) // waits already
+	r.write("b", random(100<<10, 3))
+	h := r.open("c") // is being written
+	defer h.Release()
+	if n := len(r.Queue.queued); n != 2 {
+		t.Errorf("%d files wait", n)
+	}
+	if s, ok := r.stage("a"); !ok || s != Queued {
+		t.Errorf("stage %v, %v", s, ok)
+	}
+	r.Start()
+	var last control.Progress
+	if err := r.PackAll(t.Context(), func(p control.Progress) { last = p }); err != nil {
+		t.Fatal(err)
+	}
+	if want := (control.Progress{DoneBytes: last.DoneBytes, DoneFiles: last.TotalFiles, TotalFiles: last.TotalFiles}); last != want {
+		t.Errorf("at the end %+v", last)
+	}
+	if !r.packed("a") || !r.packed("b") || r.packed("c") {
+		t.Error("not packed, or too much")
+	}
+	if _, ok := r.stage("a"); ok {
+		t.Error("a packed file waits")
+	}
+	if len(stored) != 2 || r.files.Count.PackedFiles.Load() != 2 || r.files.Count.PackedBytes.Load() != 200<<10 {
+		t.Errorf("%q were packed, %d are counted", stored, r.files.Count.PackedFiles.Load())
+	}
+}
+
+// A file that could not be packed is tried again, at once by PackAll, and until then is a failure.
+func TestFailed(t *testing.T) {
+	failed := 0
+	r := newRig(t, func(o *Options) { o.Failed = func() { failed++ } })
+	errBroken := errors.New("broken")
+	broken := make(chan struct{})
+	r.files.Step = func(what string) error {
+		select {
+		case <-broken:
+			return nil
+		default:
+			return errBroken
+		}
+	}
+	r.write("a", random(100<<10, 1))
+	r.Start()
+	r.eventually("it is put off", func() bool { s, ok := r.stage("a"); return ok && s == Delayed })
+	r.Failures(func(f *content.File, err error, _ time.Time, attempts int) {
+		if f != r.file("a") || !errors.Is(err, errBroken) || attempts < 1 {
+			t.Errorf("%s: %v, tried %d times", f.Path(), err, attempts)
+		}
+	})
+	if failed == 0 || r.files.Count.PackErrs.Load() == 0 || !r.reported("broken") {
+		t.Error("nobody is told")
+	}
+	if err := r.Rests(t.Context()); err != nil {
+		t.Errorf("a file that was put off keeps it from resting: %v", err)
+	}
+	close(broken)
+	r.packAll()
+	if !r.packed("a") {
+		t.Error("not tried again")
+	}
+	r.Failures(func(f *content.File, err error, _ time.Time, _ int) { t.Errorf("%s is still a failure", f.Path()) })
+}
+
+// What is packed or stays plain is made durable once, small files one by one unless they are many.
+func TestMakeDurable(t *testing.T) {
+	r := newRig(t)
+	trees, names := 0, 0
+	makeDurable := func(wantTrees, wantNames int) {
+		t.Helper()
+		if err := r.MakeDurable(func() error { trees++; return nil }, func() error { names++; return nil }); err != nil {
+			t.Fatal(err)
+		}
+		if trees != wantTrees || names != wantNames {
+			t.Errorf("%d times the filesystem and %d times the names, want %d and %d", trees, names, wantTrees, wantNames)
+		}
+		if r.Status().Unsynced {
+			t.Error("something is left")
+		}
+	}
+	makeDurable(0, 0)
+	r.write("packed", random(100<<10, 1))
+	r.Start()
+	r.packAll()
+	if !r.Status().Unsynced {
+		t.Error("a packed file is not to be synced")
+	}
+	makeDurable(0, 1)
+	r.write("small", []byte("small"))
+	r.packAll()
+	makeDurable(0, 2)
+	r.write("gone", []byte("small"))
+	r.packAll()
+	r.Forget(r.file("gone"))
+	makeDurable(0, 2)
+	for i := range maxPlain + 1 {
+		r.write(fmt.Sprint("small", i), []byte("small"))
+	}
+	r.packAll()
+	makeDurable(1, 2)
+}
