@@ -17,14 +17,14 @@ func (f *finder) filter() bool {
 	f.bitmaps = f.bitmaps[:0]
 	weight := 0
 	high := uint32(0)
-	for _, l := range f.lists {
+	for _, l := range f.asked.lists {
 		if p := &f.x.classes[l.class].post; p.words != nil {
 			f.bitmaps = append(f.bitmaps, filtered{p, l.weight})
 			weight += l.weight
 			high = max(high, p.base+uint32(len(p.words)))
 		}
 	}
-	all := f.rest[0]
+	all := f.asked.rest[0]
 	if weight <= all-f.best.length {
 		return false
 	}
@@ -42,7 +42,7 @@ const block = 32
 
 // filterBlock filters the archs of the words from first on.
 func (f *finder) filterBlock(first uint32, known bool) {
-	all := f.rest[0]
+	all := f.asked.rest[0]
 	slack := all - f.best.length
 	shift := 0
 	for slack>>shift >= 1<<maxPlanes {

@@ -14,37 +14,23 @@ type finder struct {
 	x      *index
 	opt    Query
 	budget int
+	asked  asked
+
+	// How an arch is compared with g where keys do not say what is in common.
 	solver solver
-	built  bool // the solver knows g
+	built  bool     // the solver knows g
+	stored intGraph // the arch
+	trust  bool     // keys say what is in common, twins or not
+	verify bool     // trust no key
 
-	ints   intGraph
-	trees  []key
-	at     []spot
-	states []uint8
-	stored intGraph
-
-	folded  []uint32 // folded classes of which g has a key
-	lacking []key    // of g that may be in one
-	ring    keyring
-
-	seen    weights // tree → how often in g
-	weights weights // class → keys of g in it
-	lists   []list
-	rest    []int // weight of lists[i:]
-	twins   bool  // some tree that is known occurs twice in g
-	shared  bool  // some tree that is known occurs twice in an architecture
-	trust   bool  // keys say what is in common, twins or not
-	verify  bool  // trust no key
-
-	partial []uint16 // by arch: weight of the lists read
-	touched []uint32
-	left    []uint32
-	members []uint32
-	doubts  []found
-	sounded []uint32 // archs that sound has considered
-	bitmaps []filtered
+	// The archs that may win.
+	sounded []uint32   // those that sound has considered
+	bitmaps []filtered // what filter reads
+	tally   tally      // what readLists adds up
+	members []uint32   // of one list
 
 	best   found
+	doubts []found // possibly better than best; doubtful
 	solved []found // of doubtful archs
 	cut    []found // where the budget ended a search: length is what is possible
 }
@@ -69,11 +55,11 @@ func (f *finder) find(x *index, g *graph.Graph, opt Query) (Match, bool) {
 		f.budget = DefaultBudget
 	}
 	f.built, f.trust, f.verify = false, false, false
-	f.hash(g)
-	if len(f.lists) == 0 {
+	f.asked.hash(x, g)
+	if len(f.asked.lists) == 0 {
 		return Match{}, false
 	}
-	if f.twins || f.shared {
+	if f.asked.twins || f.asked.shared {
 		if m, ok := f.guess(); ok {
 			return m, true
 		}
@@ -113,7 +99,7 @@ const probed = 8
 func (f *finder) search() {
 	f.best, f.cut, f.solved, f.doubts, f.sounded = found{}, f.cut[:0], f.solved[:0], f.doubts[:0],
 		f.sounded[:0]
-	for i := range min(probed, len(f.lists)) {
+	for i := range min(probed, len(f.asked.lists)) {
 		if f.sound(i) && i == 0 {
 			return
 		}
@@ -139,14 +125,14 @@ func (f *finder) search() {
 // sound considers the best of list i and the latest. It reports whether, among the archs in the list that are
 // in none before it, none is better than the best.
 func (f *finder) sound(i int) bool {
-	c := f.lists[i].class
+	c := f.asked.lists[i].class
 	a := f.x.champion(c)
 	if a == none {
 		return false
 	}
 	if m, ok := f.model(a); ok && m.Seq == f.x.archs[a].models[0].Seq {
 		// Among those none weighs more than rest[i], and no model is better.
-		if n, exact := f.consider(a); n >= f.rest[i] && exact {
+		if n, exact := f.consider(a); n >= f.asked.rest[i] && exact {
 			return true
 		}
 	}
@@ -194,14 +180,14 @@ func (f *finder) model(a uint32) (Model, bool) {
 func (f *finder) weight(a uint32) int {
 	n := 0
 	for _, c := range f.x.archs[a].classes {
-		n += f.weights.get(uint64(c))
+		n += f.asked.weights.get(uint64(c))
 	}
 	return n
 }
 
 // doubtful reports whether the arch may have less in common with g than it has keys.
 func (f *finder) doubtful(a uint32) bool {
-	return !f.trust && (f.verify || f.twins || f.shared && f.x.archs[a].twins)
+	return !f.trust && (f.verify || f.asked.twins || f.asked.shared && f.x.archs[a].twins)
 }
 
 // consider weighs an arch, and takes it if it is better than the best. It returns the length, and whether
@@ -250,8 +236,8 @@ func (f *finder) consider(a uint32) (int, bool) {
 // load readies the solver for an arch.
 func (f *finder) load(a uint32) {
 	if !f.built {
-		f.solver.g = &f.ints
-		f.solver.build(&f.ints)
+		f.solver.g = &f.asked.ints
+		f.solver.build(&f.asked.ints)
 		f.built = true
 	}
 	f.stored.read(f.x.archs[a].shape)
