@@ -1,0 +1,116 @@
+package metrics
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"ckptfs/fs/control"
+)
+
+// ofStatus are the metrics of the moment.
+var ofStatus = []metric[control.Status]{
+	gauge("start_time_seconds", "When the daemon started, in seconds since the epoch.",
+		func(s *control.Status) float64 { return float64(s.Started.UnixMilli()) / 1e3 }),
+	{desc("mount_info", "1; the label says how resident files are served.", "mode"), prometheus.GaugeValue,
+		func(s *control.Status, send send) { send(1, s.Mode) }},
+
+	gauge("queue_files", "Closed files that wait to be packed.",
+		func(s *control.Status) float64 { return float64(s.Queue.Files) }),
+	gauge("queue_bytes", "Bytes of the closed files that wait to be packed.",
+		func(s *control.Status) float64 { return float64(s.Queue.Bytes) }),
+	gauge("unpacked_bytes", "Bytes of files that are to be packed and are not yet, open ones included.",
+		func(s *control.Status) float64 { return float64(s.UnpackedBytes) }),
+	gauge("unpacked_limit_bytes", "The bound on ckptfs_unpacked_bytes (--max-unpacked); negative for none.",
+		func(s *control.Status) float64 { return float64(s.MaxUnpacked) }),
+	gauge("waiting_closes", "Closes of files that wait for packing.",
+		func(s *control.Status) float64 { return float64(s.WaitingCloses) }),
+	gauge("cache_bytes", "Bytes of the local copies of packed files, a cache on the disk.",
+		func(s *control.Status) float64 { return float64(s.ResidentBytes) }),
+	gauge("cache_limit_bytes", "The bound on ckptfs_cache_bytes (--hot-size).",
+		func(s *control.Status) float64 { return float64(s.HotSize) }),
+	gauge("failing_files", "Files whose packing failed, and is tried again.",
+		func(s *control.Status) float64 { return float64(len(s.Failures)) }),
+	gauge("open_files", "Distinct files that programs have open.",
+		func(s *control.Status) float64 { return float64(s.OpenFiles) }),
+}
+
+// ofStats are the metrics of the whole store, by the last count.
+var ofStats = []metric[control.Stats]{
+	gauge("files", "Files in the store.",
+		func(s *control.Stats) float64 { return float64(s.Files) }),
+	gauge("packed_files", "Files that are packed.",
+		func(s *control.Stats) float64 { return float64(s.Packed) }),
+	gauge("damaged_files", "Packed files whose manifest or lists of chunks cannot be read.",
+		func(s *control.Stats) float64 { return float64(s.Damaged) }),
+	gauge("chunks", "Distinct chunks.",
+		func(s *control.Stats) float64 { return float64(s.Chunks) }),
+	gauge("tensors", "Tensors in all files, repeated ones counted each time.",
+		func(s *control.Stats) float64 { return float64(s.Tensors) }),
+	gauge("logical_bytes", "Sum of the sizes of all files, hard links counted once.",
+		func(s *control.Stats) float64 { return float64(s.LogicalBytes) }),
+	gauge("unique_bytes", "Bytes of the distinct chunks, before compression.",
+		func(s *control.Stats) float64 { return float64(s.UniqueBytes) }),
+	gauge("stored_bytes", "Bytes that segments and index take on the disk.",
+		func(s *control.Stats) float64 { return float64(s.StoredBytes) }),
+	gauge("dead_bytes", "The part of the segments that no file refers to.",
+		func(s *control.Stats) float64 { return float64(s.DeadBytes) }),
+	gauge("plain_bytes", "Bytes of files that are stored as they are: small, or not packed yet.",
+		func(s *control.Stats) float64 { return float64(s.PlainBytes) }),
+}
+
+// ofCounters are the metrics since the daemon's start, and those of its memory and handles.
+var ofCounters = []metric[control.Counters]{
+	counter("packed_files_total", "Files packed since the start.",
+		func(n *control.Counters) float64 { return float64(n.PackedFiles) }),
+	counter("packed_bytes_total", "Bytes of the files packed since the start.",
+		func(n *control.Counters) float64 { return float64(n.PackedBytes) }),
+	counter("pack_seconds_total", "Time spent on packing since the start, summed over its workers.",
+		func(n *control.Counters) float64 { return n.PackSeconds }),
+	counter("hydrated_files_total", "Packed files hydrated since the start.",
+		func(n *control.Counters) float64 { return float64(n.HydratedFiles) }),
+	counter("hydrated_bytes_total", "Bytes of the packed files hydrated since the start.",
+		func(n *control.Counters) float64 { return float64(n.HydratedBytes) }),
+	counter("evicted_files_total", "Packed files evicted since the start.",
+		func(n *control.Counters) float64 { return float64(n.EvictedFiles) }),
+	counter("evicted_bytes_total", "Bytes of the packed files evicted since the start.",
+		func(n *control.Counters) float64 { return float64(n.EvictedBytes) }),
+
+	counters("opens_total", "mode", "Opens of files, by how they are served.",
+		func(n *control.Counters, send send) {
+			for mode, v := range n.Opens {
+				send(float64(v), mode)
+			}
+		}),
+	counters("reads_total", "source",
+		"Reads that the daemon answered, by where the bytes came from; passthrough and the page cache are not seen.",
+		func(n *control.Counters, send send) {
+			for source, v := range n.Reads {
+				send(float64(v.Calls), source)
+			}
+		}),
+	counters("read_bytes_total", "source",
+		"Bytes of the reads that the daemon answered, by where they came from.",
+		func(n *control.Counters, send send) {
+			for source, v := range n.Reads {
+				send(float64(v.Bytes), source)
+			}
+		}),
+	counter("segment_reads_total", "Records read from segments.",
+		func(n *control.Counters) float64 { return float64(n.Segments.Calls) }),
+	counter("segment_read_bytes_total", "Bytes of the records read from segments, as stored.",
+		func(n *control.Counters) float64 { return float64(n.Segments.Bytes) }),
+	counters("errors_total", "kind", "Failures, by what failed.",
+		func(n *control.Counters, send send) {
+			for kind, v := range n.Errors {
+				send(float64(v), kind)
+			}
+		}),
+
+	counter("chunk_cache_hits_total", "Chunks wanted that were in memory.",
+		func(n *control.Counters) float64 { return float64(n.CacheHits) }),
+	counter("chunk_cache_misses_total", "Chunks wanted that were not in memory.",
+		func(n *control.Counters) float64 { return float64(n.CacheMisses) }),
+	gauge("chunk_cache_bytes", "Memory that decoded chunks take.",
+		func(n *control.Counters) float64 { return float64(n.CacheBytes) }),
+	gauge("handles", "Open files and directories.",
+		func(n *control.Counters) float64 { return float64(n.Handles) }),
+}
