@@ -128,3 +128,25 @@ func TestMakeDurable(t *testing.T) {
 	r.packAll()
 	makeDurable(1, 2)
 }
+
+// A sync ends when its caller goes while it is told how far it is.
+func TestCancelledInReport(t *testing.T) {
+	r := newRig(t)
+	r.write("a", random(100<<10, 1))
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	gone := func(control.Progress) {
+		cancel()
+		time.Sleep(10 * time.Millisecond) // whatever the end of ctx wakes is over
+	}
+	go func() { done <- r.PackAll(ctx, gone) }()
+	select {
+	case err := <-done:
+		if !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	case <-time.After(patience):
+		t.Error("it goes on")
+		r.wake()
+	}
+}

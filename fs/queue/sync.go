@@ -29,7 +29,7 @@ func (q *Queue) PackAll(ctx context.Context, report func(control.Progress)) erro
 		q.mu.Unlock()
 		report(pr)
 		q.mu.Lock()
-		if q.changes == changes {
+		if q.changes == changes && ctx.Err() == nil {
 			q.cond.Wait()
 		}
 	}
