@@ -11,12 +11,18 @@ const maxPlain = 64
 
 // unsynced is what is not known to be durable. It is guarded by Queue.mu.
 type unsynced struct {
-	records   bool                   // that name manifests
-	plain     map[*content.File]bool // files that stay plain, at most maxPlain, pinned
-	morePlain bool                   // others too; plain is empty
+	records bool                   // some that name manifests
+	plain   map[*content.File]bool // files that stay plain, at most maxPlain, pinned
+	tree    bool                   // the whole filesystem: plain files are too many, or a sync failed; plain is empty
 }
 
-func (u *unsynced) any() bool { return u.records || u.morePlain || len(u.plain) > 0 }
+func (u *unsynced) any() bool { return u.records || u.tree || len(u.plain) > 0 }
+
+// setTree has the whole filesystem synced.
+func (u *unsynced) setTree() {
+	u.tree = true
+	u.forgetPlain()
+}
 
 // forgetPlain unpins the plain files.
 func (u *unsynced) forgetPlain() {
@@ -39,10 +45,9 @@ func (q *Queue) NotePlain(f *content.File) {
 	defer q.mu.Unlock()
 	u := &q.unsynced
 	switch {
-	case u.morePlain || u.plain[f]:
+	case u.tree || u.plain[f]:
 	case len(u.plain) == maxPlain:
-		u.morePlain = true
-		u.forgetPlain()
+		u.setTree()
 	default:
 		f.Pin()
 		u.plain[f] = true
@@ -61,7 +66,7 @@ func (q *Queue) Forget(f *content.File) {
 }
 
 // MakeDurable makes durable what was packed or found to stay plain since the last time. syncTree syncs the
-// whole filesystem, syncNames the names and records in the tree; one of them is called at most. No other
+// whole filesystem, syncNames the names and records in the tree; at most one of them is called. No other
 // caller waits for this: a record that a power cut takes back costs nothing but packing the file again.
 func (q *Queue) MakeDurable(syncTree, syncNames func() error) error {
 	q.mu.Lock()
@@ -76,10 +81,16 @@ func (q *Queue) MakeDurable(syncTree, syncNames func() error) error {
 		f.Unpin()
 	}
 	switch {
-	case u.morePlain:
+	case u.tree:
 		errs = append(errs, syncTree())
 	case u.any():
 		errs = append(errs, syncNames())
 	}
-	return errors.Join(errs...)
+	err := errors.Join(errs...)
+	if err != nil {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.unsynced.setTree()
+	}
+	return err
 }

@@ -150,3 +150,44 @@ func TestCancelledInReport(t *testing.T) {
 		r.wake()
 	}
 }
+
+// After a sync that failed the next one syncs the whole filesystem.
+func TestMakeDurableFails(t *testing.T) {
+	errBroken := errors.New("broken")
+	never := func() error { t.Error("called"); return nil }
+	works := func() error { return nil }
+	fails := func() error { return errBroken }
+
+	r := newRig(t)
+	synced := func() {
+		t.Helper()
+		if err := r.MakeDurable(works, never); err != nil || r.Status().Unsynced {
+			t.Errorf("%v, and not all is durable", err)
+		}
+	}
+	r.write("packed", random(100<<10, 1))
+	r.write("small", []byte("small"))
+	r.Start()
+	r.packAll()
+	if err := r.MakeDurable(never, fails); !errors.Is(err, errBroken) || !r.Status().Unsynced {
+		t.Errorf("%v, and it is forgotten", err)
+	}
+	synced()
+
+	for i := range maxPlain + 1 {
+		r.write(fmt.Sprint("small", i), []byte("small"))
+	}
+	r.packAll()
+	if err := r.MakeDurable(fails, never); !errors.Is(err, errBroken) || !r.Status().Unsynced {
+		t.Errorf("%v, and it is forgotten", err)
+	}
+	synced()
+
+	r.write("small", []byte("another"))
+	r.packAll()
+	r.known["small"].broken.Store(true)
+	if err := r.MakeDurable(never, works); !errors.Is(err, errNoFile) || !r.Status().Unsynced {
+		t.Errorf("%v, and it is forgotten", err)
+	}
+	synced()
+}

@@ -176,6 +176,9 @@ func random(n int, seed uint64) []byte {
 	return b
 }
 
+// errNoFile is why an inode that is broken cannot be opened.
+var errNoFile = errors.New("too many open files")
+
 // inode is a file of the host.
 type inode struct {
 	content.Inode // what nobody asks for
@@ -183,14 +186,20 @@ type inode struct {
 	file          *content.File
 	pins          atomic.Int64
 	gone          atomic.Bool
+	broken        atomic.Bool // it cannot be opened
 }
 
-func (n *inode) at() string                         { return filepath.Join(n.root, n.name) }
-func (n *inode) ID() content.NodeID                 { return 2 }
-func (n *inode) Ino() uint64                        { return 2 }
-func (n *inode) Path() string                       { return n.name }
-func (n *inode) Dead() bool                         { return n.gone.Load() }
-func (n *inode) Open(flags int) (*os.File, error)   { return os.OpenFile(n.at(), flags, 0) }
+func (n *inode) at() string         { return filepath.Join(n.root, n.name) }
+func (n *inode) ID() content.NodeID { return 2 }
+func (n *inode) Ino() uint64        { return 2 }
+func (n *inode) Path() string       { return n.name }
+func (n *inode) Dead() bool         { return n.gone.Load() }
+func (n *inode) Open(flags int) (*os.File, error) {
+	if n.broken.Load() {
+		return nil, errNoFile
+	}
+	return os.OpenFile(n.at(), flags, 0)
+}
 func (n *inode) Stat(st *unix.Stat_t) error         { return unix.Stat(n.at(), st) }
 func (n *inode) ReadRecord() (tree.Record, error)   { return tree.ReadRecord(n.at()) }
 func (n *inode) WriteRecord(rec *tree.Record) error { return tree.WriteRecord(n.at(), rec) }
