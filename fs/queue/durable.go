@@ -45,7 +45,7 @@ func (q *Queue) NotePlain(f *content.File) {
 	defer q.mu.Unlock()
 	u := &q.unsynced
 	switch {
-	case u.tree || u.plain[f]:
+	case q.stopping || u.tree || u.plain[f]:
 	case len(u.plain) == maxPlain:
 		u.setTree()
 	default:

@@ -144,7 +144,7 @@ func (q *Queue) Start() {
 }
 
 // Stop ends the packing: it returns once the files that are being packed are packed or abandoned. All others
-// stay plain, and are not waited for any more.
+// stay plain; no file waits from now on.
 func (q *Queue) Stop() {
 	q.cancel()
 	q.mu.Lock()
@@ -175,6 +175,9 @@ func (q *Queue) Add(f *content.File) {
 	size := f.UnpackedLocked()
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if q.stopping {
+		return
+	}
 	q.waits[f] = true
 	f.Pin()
 	q.backlog.add(f, size, q.o.Now())

@@ -191,3 +191,15 @@ func TestMakeDurableFails(t *testing.T) {
 	}
 	synced()
 }
+
+// A file that is closed after the end does not wait, and is not pinned.
+func TestAfterStop(t *testing.T) {
+	r := newRig(t)
+	r.Start()
+	r.Stop()
+	r.write("a", random(100<<10, 1))
+	r.write("small", []byte("small"))
+	if _, ok := r.stage("a"); ok {
+		t.Error("it waits")
+	}
+}
