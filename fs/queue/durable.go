@@ -13,7 +13,7 @@ const maxPlain = 64
 type unsynced struct {
 	records bool                   // some that name manifests
 	plain   map[*content.File]bool // files that stay plain, at most maxPlain, pinned
-	tree    bool                   // the whole filesystem: plain files are too many, or a sync failed; plain is empty
+	tree    bool                   // the filesystem: too many plain files, or a sync failed; plain is empty
 }
 
 func (u *unsynced) any() bool { return u.records || u.tree || len(u.plain) > 0 }
@@ -66,9 +66,12 @@ func (q *Queue) Forget(f *content.File) {
 }
 
 // MakeDurable makes durable what was packed or found to stay plain since the last time. syncTree syncs the
-// whole filesystem, syncNames the names and records in the tree; at most one of them is called. No other
+// whole filesystem, syncNames the names and records in the tree; at most one of them is called. A
+// call waits for the one that is under way, which may have taken what this one is to make durable. No other
 // caller waits for this: a record that a power cut takes back costs nothing but packing the file again.
 func (q *Queue) MakeDurable(syncTree, syncNames func() error) error {
+	q.syncing.Lock()
+	defer q.syncing.Unlock()
 	q.mu.Lock()
 	u := q.unsynced
 	q.unsynced = unsynced{plain: map[*content.File]bool{}}

@@ -76,14 +76,20 @@ import (
 	"ckptfs/index/runs"
 )
 
-// queueLock is the rank of Queue.mu. Nodes are pinned under it, and the throttle's mutex is taken.
-type queueLock struct{}
+// The locks of this package, in the order in which they may be taken. The mutexes of files come between.
+type (
+	syncingLock struct{} // Queue.syncing
+	queueLock   struct{} // Queue.mu; files are pinned under it, and the throttle's mutex is taken
+)
 
-func (queueLock) Rank() (int, string) { return locks.Volume + 800, "Queue.mu" }
+func (syncingLock) Rank() (int, string) { return locks.Volume + 6, "Queue.syncing" }
+func (queueLock) Rank() (int, string)   { return locks.Volume + 800, "Queue.mu" }
 
 // Queue is the files that wait to be packed, and the workers that pack them.
 type Queue struct {
 	o Options
+
+	syncing locks.Mutex[syncingLock] // held by the one MakeDurable that is under way
 
 	mu      locks.Mutex[queueLock]
 	cond    sync.Cond // anything below changed

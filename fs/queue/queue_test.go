@@ -24,7 +24,9 @@ func (r *rig) packAll() {
 // What is closed is packed, once, and what is small stays plain. A sync is told how far it is.
 func TestPacks(t *testing.T) {
 	var stored []string
-	r := newRig(t, func(o *Options) { o.Stored = func(f *content.File) { stored = append(stored, f.Path()) } })
+	r := newRig(t, func(o *Options) {
+		o.Stored = func(f *content.File) { stored = append(stored, f.Path()) }
+	})
 	r.write("a", random(100<<10, 1))
 	r.write("a", random(100<<10, 2)) // waits already
 	r.write("b", random(100<<10, 3))
@@ -41,7 +43,7 @@ func TestPacks(t *testing.T) {
 	if err := r.PackAll(t.Context(), func(p control.Progress) { last = p }); err != nil {
 		t.Fatal(err)
 	}
-	if want := (control.Progress{DoneBytes: last.DoneBytes, DoneFiles: last.TotalFiles, TotalFiles: last.TotalFiles}); last != want {
+	if last.DoneFiles != last.TotalFiles {
 		t.Errorf("at the end %+v", last)
 	}
 	if !r.packed("a") || !r.packed("b") || r.packed("c") {
@@ -50,8 +52,9 @@ func TestPacks(t *testing.T) {
 	if _, ok := r.stage("a"); ok {
 		t.Error("a packed file waits")
 	}
-	if len(stored) != 2 || r.files.Count.PackedFiles.Load() != 2 || r.files.Count.PackedBytes.Load() != 200<<10 {
-		t.Errorf("%q were packed, %d are counted", stored, r.files.Count.PackedFiles.Load())
+	count := &r.files.Count
+	if len(stored) != 2 || count.PackedFiles.Load() != 2 || count.PackedBytes.Load() != 200<<10 {
+		t.Errorf("%q were packed, %d are counted", stored, count.PackedFiles.Load())
 	}
 }
 
@@ -97,11 +100,14 @@ func TestMakeDurable(t *testing.T) {
 	trees, names := 0, 0
 	makeDurable := func(wantTrees, wantNames int) {
 		t.Helper()
-		if err := r.MakeDurable(func() error { trees++; return nil }, func() error { names++; return nil }); err != nil {
+		tree := func() error { trees++; return nil }
+		name := func() error { names++; return nil }
+		if err := r.MakeDurable(tree, name); err != nil {
 			t.Fatal(err)
 		}
 		if trees != wantTrees || names != wantNames {
-			t.Errorf("%d times the filesystem and %d times the names, want %d and %d", trees, names, wantTrees, wantNames)
+			t.Errorf("the filesystem %d times, the names %d times, want %d and %d",
+				trees, names, wantTrees, wantNames)
 		}
 		if r.Status().Unsynced {
 			t.Error("something is left")
@@ -201,5 +207,27 @@ func TestAfterStop(t *testing.T) {
 	r.write("small", []byte("small"))
 	if _, ok := r.stage("a"); ok {
 		t.Error("it waits")
+	}
+}
+
+// A sync that finds another one under way returns after it.
+func TestMakeDurableTwice(t *testing.T) {
+	r := newRig(t)
+	r.NotePacked()
+	under, end := make(chan struct{}), make(chan struct{})
+	first, second := make(chan error, 1), make(chan error, 1)
+	never := func() error { t.Error("called"); return nil }
+	go func() { first <- r.MakeDurable(never, func() error { close(under); <-end; return nil }) }()
+	<-under
+	go func() { second <- r.MakeDurable(never, never) }()
+	select {
+	case err := <-second:
+		close(end)
+		t.Fatalf("it returned (%v) before the records are durable", err)
+	case <-time.After(20 * time.Millisecond):
+	}
+	close(end)
+	if err := errors.Join(<-first, <-second); err != nil {
+		t.Error(err)
 	}
 }
