@@ -1,6 +1,10 @@
 package names
 
-import "golang.org/x/sys/unix"
+import (
+	"golang.org/x/sys/unix"
+
+	"ckptfs/fs/tree"
+)
 
 // Rename moves a name; flags are renameat2(2)'s. It returns what lost its name to the moved one, or was
 // exchanged with it, and the moved node with a reference if it is known.
@@ -72,8 +76,29 @@ func (ns *Names) moveAliasLocked(n, oldDir *Node, oldName string, newDir *Node, 
 	}
 }
 
-// Link gives a node one more name. A file's mu is held.
-func (ns *Names) Link(n, dir *Node, name string) error {
+// Link gives a node one more name, and returns its attributes and one reference more.
+func (ns *Names) Link(n, dir *Node, name string) (tree.Attr, error) {
+	if ns.o.ReadOnly {
+		return tree.Attr{}, unix.EROFS
+	}
+	if n.synth != nil {
+		return tree.Attr{}, unix.EPERM
+	}
+	if n.file != nil {
+		n.file.Lock()
+		defer n.file.Unlock()
+	}
+	if err := ns.link(n, dir, name); err != nil {
+		return tree.Attr{}, err
+	}
+	n.Pin()
+	if n.file != nil {
+		n.file.TouchedLocked()
+	}
+	return n.AttrLocked()
+}
+
+func (ns *Names) link(n, dir *Node, name string) error {
 	ns.ns.Lock()
 	defer ns.ns.Unlock()
 	dirfd, err := dir.dirFdLocked()

@@ -13,17 +13,18 @@ import (
 	"ckptfs/fs/models"
 	"ckptfs/fs/names"
 	"ckptfs/fs/tree"
+	"ckptfs/fs/virtual"
 	"ckptfs/index/runs"
 )
 
 // peruse makes the bytes of a file or a view readable to this process until done is called. size is what it
 // had when it was opened.
 func (v *Volume) peruse(n *names.Node) (r io.ReaderAt, size int64, done func(), err error) {
-	if w := asView(n); w != nil {
-		if err := v.useView(w); err != nil {
+	if w := virtual.ViewOf(n); w != nil {
+		if err := w.Use(); err != nil {
 			return nil, 0, nil, err
 		}
-		return w, w.size, func() { v.closeView(w) }, nil
+		return w, w.Size(), w.Done, nil
 	}
 	f := n.File()
 	if f == nil {
@@ -142,8 +143,8 @@ func (f inspected) Info() (inspect.Info, error) {
 		return inspect.Info{}, err
 	}
 	i := inspect.Info{Size: a.Size, Dir: f.n.IsDir(), Virtual: f.n.IsVirtual(), Regular: f.n.File() != nil}
-	if w := asView(f.n); w != nil {
-		i.View = &inspect.View{Source: inspected{f.v, w.src}, Format: w.format(), Only: w.npy}
+	if w := virtual.ViewOf(f.n); w != nil {
+		i.View = &inspect.View{Source: inspected{f.v, w.Source()}, Format: w.Format(), Only: w.Tensor()}
 	}
 	return i, nil
 }
@@ -239,8 +240,8 @@ func (f files) Source(path string) string {
 		return path
 	}
 	defer n.Unpin()
-	if w := asView(n); w != nil {
-		return w.src.Path()
+	if w := virtual.ViewOf(n); w != nil {
+		return w.Source().Path()
 	}
 	return path
 }

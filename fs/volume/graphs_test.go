@@ -14,6 +14,7 @@ import (
 
 	"ckptfs/fs/control"
 	"ckptfs/fs/tree"
+	"ckptfs/fs/virtual"
 )
 
 // chainGraph is the GRAPH.json of a chain of layers, a letter each; parameters are those of modelFile when params is set.
@@ -358,12 +359,12 @@ func TestQueryFiles(t *testing.T) {
 	if r.exists(".ckptfs/query/bad") {
 		t.Error("it was removed")
 	}
-	for i := range maxQueries + 5 {
+	for i := range virtual.MaxQueries + 5 {
 		if err := ask(fmt.Sprint(i), chainGraph("q", false)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if got := r.listing(".ckptfs/query"); len(got) != maxQueries {
+	if got := r.listing(".ckptfs/query"); len(got) != virtual.MaxQueries {
 		t.Errorf("%d names", len(got))
 	}
 	r.onlyRoot()

@@ -19,7 +19,7 @@ func (v *Volume) ReleaseDir(d *names.DirHandle) { d.Release() }
 // Entries returns the names from position pos on; position 0 reads the directory again. Views come before everything
 // else, so that `rm -r` meets a view before the file it is made of.
 func (v *Volume) Entries(d *names.DirHandle, pos uint64) ([]tree.DirEntry, error) {
-	return d.Entries(pos, v.viewsIn)
+	return d.Entries(pos, v.virtual.Views)
 }
 
 // FsyncDir makes the names in a directory durable.

@@ -19,10 +19,10 @@ func (v *Volume) Lookup(dir *names.Node, name string) (*names.Node, tree.Attr, e
 	}
 	n, st, err := v.names.Child(dir, name)
 	if err == unix.ENOENT {
-		if v.isVirtualRoot(dir, name) {
-			return found(v.lookupVirtualRoot(), nil)
+		if v.virtual.Reserved(dir, name) {
+			return found(v.virtual.Root(), nil)
 		}
-		return found(v.lookupView(dir, name))
+		return found(v.virtual.LookupView(dir, name))
 	}
 	if err != nil {
 		return nil, tree.Attr{}, err
@@ -88,7 +88,7 @@ func (v *Volume) Stat(n *names.Node) (tree.Attr, error) { return n.Attr() }
 func (v *Volume) Setattr(n *names.Node, s *tree.SetAttr) (tree.Attr, error) {
 	a, err := n.SetAttr(s)
 	if err == nil && n == v.names.Root() {
-		v.restat()
+		v.virtual.Restat()
 	}
 	return a, err
 }

@@ -13,24 +13,7 @@ import (
 
 // Link gives a node one more name.
 func (v *Volume) Link(n, dir *names.Node, name string) (tree.Attr, error) {
-	if v.readOnly {
-		return tree.Attr{}, unix.EROFS
-	}
-	if n.Synth() != nil {
-		return tree.Attr{}, unix.EPERM
-	}
-	if n.File() != nil {
-		n.File().Lock()
-		defer n.File().Unlock()
-	}
-	if err := v.names.Link(n, dir, name); err != nil {
-		return tree.Attr{}, err
-	}
-	n.Pin()
-	if n.File() != nil {
-		n.File().TouchedLocked()
-	}
-	return n.AttrLocked()
+	return v.names.Link(n, dir, name)
 }
 
 // Unlink removes a name that is no directory's.
@@ -49,20 +32,20 @@ func (v *Volume) remove(dir *names.Node, name string, flag int) error {
 		return dir.Synth().Remove(name)
 	}
 	t, err := v.names.Remove(dir, name, flag)
-	if err == unix.ENOENT && v.isVirtualRoot(dir, name) {
+	if err == unix.ENOENT && v.virtual.Reserved(dir, name) {
 		err = unix.EROFS
 	}
 	if err == unix.ENOENT && flag == 0 {
 		t.Spare()
-		return v.hideView(dir, name)
+		return v.virtual.HideView(dir, name)
 	}
 	if err != nil {
 		t.Spare()
 		return err
 	}
-	v.unhide(dir, name)
+	v.virtual.Unhide(dir, name)
 	if flag != 0 && t.Node != nil {
-		v.unhide(t.Node, "")
+		v.virtual.Unhide(t.Node, "")
 	}
 	v.bury(&t)
 	v.leaveNoView(dir, name)
@@ -77,15 +60,15 @@ func (v *Volume) Rename(oldDir *names.Node, oldName string, newDir *names.Node, 
 	if flags&^(unix.RENAME_NOREPLACE|unix.RENAME_EXCHANGE|unix.RENAME_WHITEOUT) != 0 {
 		return unix.EINVAL
 	}
-	if v.isVirtualRoot(newDir, newName) {
+	if v.virtual.Reserved(newDir, newName) {
 		return unix.EROFS
 	}
 	t, moved, err := v.names.Rename(oldDir, oldName, newDir, newName, flags)
 	if t.Moved {
-		v.unhide(oldDir, oldName)
-		v.unhide(newDir, newName)
+		v.virtual.Unhide(oldDir, oldName)
+		v.virtual.Unhide(newDir, newName)
 		if t.Went && t.Node != nil && t.Node.IsDir() {
-			v.unhide(t.Node, "")
+			v.virtual.Unhide(t.Node, "")
 		}
 		v.touchMoved(moved)
 		if !t.Went {
@@ -103,10 +86,10 @@ func (v *Volume) Rename(oldDir *names.Node, oldName string, newDir *names.Node, 
 	} else {
 		v.bury(&t)
 	}
-	if err == unix.ENOENT && v.isVirtualRoot(oldDir, oldName) {
+	if err == unix.ENOENT && v.virtual.Reserved(oldDir, oldName) {
 		return unix.EROFS
 	}
-	if err == unix.ENOENT && v.isView(oldDir, oldName) {
+	if err == unix.ENOENT && v.virtual.IsView(oldDir, oldName) {
 		return unix.EXDEV // mv copies it then, which makes a real file of it
 	}
 	return err
@@ -155,7 +138,7 @@ func (v *Volume) leaveNoView(dir *names.Node, name string) {
 	if !strings.HasSuffix(name, view.Suffix) {
 		return
 	}
-	if err := v.hideView(dir, name); err != nil && err != unix.ENOENT {
+	if err := v.virtual.HideView(dir, name); err != nil && err != unix.ENOENT {
 		v.report(slog.LevelWarn, "a view stays where a file was removed", "name", name, "reason", err)
 	}
 }

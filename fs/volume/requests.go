@@ -19,6 +19,7 @@ import (
 	"ckptfs/fs/models"
 	"ckptfs/fs/names"
 	"ckptfs/fs/residency"
+	"ckptfs/fs/virtual"
 	"ckptfs/index/manifest"
 )
 
@@ -57,6 +58,16 @@ func (v *Volume) openModels() {
 		Dir: v.dir, ReadOnly: v.readOnly, Files: files{v}, Steps: v.steps, Inspect: v.inspect, Store: v.store, Manifest: v.asm.Manifest,
 		Mountpoint: func() string { return v.mountpoint }, Pending: v.pendingPaths, Released: v.awaitReleases,
 		Step: func(what string) error { return v.content.Step(what) }, Now: v.now, Report: v.report,
+	})
+}
+
+// openVirtual makes the names that exist only in the mount.
+func (v *Volume) openVirtual() {
+	v.virtual = virtual.New(virtual.Options{
+		Names: v.names, Files: v.content, Steps: v.steps, Models: v.models, Artifacts: v.artifacts,
+		NodeOf: func(f inspect.File) *names.Node { return f.(inspected).n },
+		Remove: v.Unlink, Report: v.report, ReadOnly: v.readOnly, Off: v.noViews,
+		Kinds: []virtual.Kind{virtual.Artifacts, virtual.Best, virtual.LCP, virtual.Query, virtual.Tensors},
 	})
 }
 
@@ -136,7 +147,7 @@ func (v *Volume) Retire(ctx context.Context, p string) (*control.Retired, error)
 // stays readable by that name of .ckptfs/query.
 func (v *Volume) Match(ctx context.Context, o control.MatchOptions) (*control.MatchAnswer, error) {
 	if o.Pin != "" {
-		return v.ask(ctx, o.Pin, o)
+		return v.virtual.Ask(ctx, o.Pin, o)
 	}
 	a, f, err := v.models.Match(ctx, o)
 	if f != nil {

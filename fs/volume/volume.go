@@ -50,6 +50,7 @@ import (
 	"ckptfs/fs/steps"
 	"ckptfs/fs/throttle"
 	"ckptfs/fs/tree"
+	"ckptfs/fs/virtual"
 	"ckptfs/index/chunks"
 )
 
@@ -108,7 +109,7 @@ type Volume struct {
 	steps   *steps.Steps
 	inspect *inspect.Inspector
 	models  *models.Models
-	queries queries
+	virtual *virtual.Virtual
 
 	queue    *queue.Queue
 	throttle *throttle.Throttle // nil: packing does not ask who else wants the processors
@@ -117,9 +118,6 @@ type Volume struct {
 	hydrator *residency.Hydrator
 	sums     *idle.Checksums
 	ids      *identifier
-
-	hidden  hiddenViews
-	tensors tensorIndexes
 
 	artifacts *artifacts.Artifacts
 
@@ -244,7 +242,7 @@ func (v *Volume) open(o Options, format *tree.Format) error {
 	v.hot, v.hydrator = residency.NewLRU(cache), residency.NewHydrator(cache)
 	v.names, err = names.Open(names.Options{
 		Dir: v.dir, Tree: v.treePath(), Files: v.content, ReadOnly: v.readOnly, Changed: v.steps.Changed,
-		Reserved: v.isVirtualRoot, Report: v.report,
+		Reserved: func(dir *names.Node, name string) bool { return v.virtual.Reserved(dir, name) }, Report: v.report,
 	})
 	if err != nil {
 		return err
@@ -256,6 +254,7 @@ func (v *Volume) open(o Options, format *tree.Format) error {
 	v.steps.Open(v.names.RootFd())
 	v.openInspect()
 	v.openModels()
+	v.openVirtual()
 	return v.recover()
 }
 
@@ -357,7 +356,7 @@ func (v *Volume) Close(context.Context) error {
 		v.ids.Stop()
 		v.queue.Stop()
 		v.models.Stop()
-		v.queries.drop(v)
+		v.virtual.Close()
 		v.models.Finish()
 		v.hydrator.Stop()
 		v.hot.Stop()

@@ -1,26 +1,27 @@
-package volume
+package virtual
 
 import (
-	"sync"
-
 	"golang.org/x/sys/unix"
 
+	"ckptfs/cas/locks"
 	"ckptfs/formats"
 	"ckptfs/fs/names"
 	"ckptfs/fs/tree"
 	"ckptfs/fs/view"
 )
 
-// tensorTree is a directory of the tree as it is below .ckptfs/tensors: its directories and symbolic links are here too, and
-// each regular file (and view) is a directory that holds a file TENSOR.npy for each of its tensors.
+// tensorTree is a directory of the tree as it is below .ckptfs/tensors: its directories and symbolic links
+// are here too, and each regular file (and view) is a directory that holds a file TENSOR.npy for each of its
+// tensors.
 //
 //	.ckptfs/tensors/runs/a/7/model.pt/layer1.weight.npy
 //
-// NumPy maps these (np.load(path, mmap_mode="r")); package npy says how types are written that NumPy lacks. A read fetches the
-// tensor's own bytes and no others, of an evicted file too. A tensor is called as `ckptfs show` prints it, with what a name
-// cannot hold escaped: '/', '%', bytes below 0x20, 0x7f and what is no UTF-8 are %XX, upper-case. What is longer than 255 bytes
-// then, with its suffix, is its first 200 bytes or fewer, "%~", the first 8 bytes of the SHA-256 of the tensor's name in
-// hexadecimal, and the suffix. A file that is being written, or may be by a mapping, has no tensors, one that no parser knows neither.
+// NumPy maps these (np.load(path, mmap_mode="r")); package npy says how types are written that NumPy lacks. A
+// read fetches the tensor's own bytes and no others, of an evicted file too. A tensor is called as `ckptfs
+// show` prints it, with what a name cannot hold escaped: '/', '%', bytes below 0x20, 0x7f and what is no
+// UTF-8 are %XX, upper-case. What is longer than 255 bytes then, with its suffix, is its first 200 bytes or
+// fewer, "%~", the first 8 bytes of the SHA-256 of the tensor's name in hexadecimal, and the suffix. A file
+// that is being written, or may be by a mapping, has no tensors, one that no parser knows neither.
 //
 // Permissions are the tree's, without those to write; who may read a file may enter the directory.
 type tensorTree struct{ src *names.Node }
@@ -28,43 +29,43 @@ type tensorTree struct{ src *names.Node }
 // tensorRoot is the tree's root, whatever volume it is.
 type tensorRoot struct{}
 
-func (tensorRoot) lookup(v *Volume, name string) (virtual, error) {
-	return tensorTree{v.names.Root()}.lookup(v, name)
+func (tensorRoot) lookup(v *Virtual, name string) (entry, error) {
+	return tensorTree{v.o.Names.Root()}.lookup(v, name)
 }
 
-func (tensorRoot) list(v *Volume) ([]tree.DirEntry, error) {
-	return tensorTree{v.names.Root()}.list(v)
+func (tensorRoot) list(v *Virtual) ([]tree.DirEntry, error) {
+	return tensorTree{v.o.Names.Root()}.list(v)
 }
 
-func (d tensorTree) lookup(v *Volume, name string) (virtual, error) {
-	src, _, err := v.names.Child(d.src, name)
+func (d tensorTree) lookup(v *Virtual, name string) (entry, error) {
+	src, _, err := v.o.Names.Child(d.src, name)
 	if err == unix.ENOENT {
 		var w *names.Node
-		if w, err = v.lookupView(d.src, name); err == nil {
-			src = asView(w).src
+		if w, err = v.LookupView(d.src, name); err == nil {
+			src = ViewOf(w).src
 			src.Pin()
 			w.Unpin()
 		}
 	}
 	if err != nil {
-		return virtual{}, err
+		return entry{}, err
 	}
-	out := virtual{key: src, src: src}
+	out := entry{key: src, src: src}
 	switch src.Type() {
 	case unix.S_IFDIR:
 		out.dir = tensorTree{src}
 	case unix.S_IFREG:
 		out.dir = tensorsOf{src}
 	case unix.S_IFLNK:
-		out.link = func(v *Volume) (string, error) { return v.Readlink(src) }
+		out.link = func(v *Virtual) (string, error) { return src.Readlink() }
 	default:
 		src.Unpin()
-		return virtual{}, unix.ENOENT
+		return entry{}, unix.ENOENT
 	}
 	return out, nil
 }
 
-func (d tensorTree) list(v *Volume) ([]tree.DirEntry, error) {
+func (d tensorTree) list(v *Virtual) ([]tree.DirEntry, error) {
 	real, err := d.src.ListQuietly()
 	if err != nil {
 		return nil, err
@@ -93,14 +94,14 @@ type fileKey struct {
 	gen uint64
 }
 
-func (d tensorsOf) lookup(v *Volume, name string) (virtual, error) {
+func (d tensorsOf) lookup(v *Virtual, name string) (entry, error) {
 	x, err := v.tensorsOf(d.src)
 	if err != nil {
-		return virtual{}, err
+		return entry{}, err
 	}
 	i, ok := x.names[name]
 	if !ok {
-		return virtual{}, unix.ENOENT
+		return entry{}, unix.ENOENT
 	}
 	t := &x.layout.Tensors[i]
 	end := int64(0)
@@ -109,16 +110,16 @@ func (d tensorsOf) lookup(v *Volume, name string) (virtual, error) {
 	}
 	plan, err := view.Npy(x.layout.Regions, t)
 	if err != nil {
-		return virtual{}, unix.ENOENT
+		return entry{}, unix.ENOENT
 	}
 	d.src.Pin()
-	return virtual{
+	return entry{
 		key: fileKey{d.src, x.gen}, src: d.src,
-		view: &viewNode{v: v, src: d.src, gen: x.gen, size: plan.Size(), end: end, npy: t, plan: plan},
+		view: &View{v: v, src: d.src, gen: x.gen, size: plan.Size(), end: end, npy: t, plan: plan},
 	}, nil
 }
 
-func (d tensorsOf) list(v *Volume) ([]tree.DirEntry, error) {
+func (d tensorsOf) list(v *Virtual) ([]tree.DirEntry, error) {
 	x, err := v.tensorsOf(d.src)
 	if err != nil {
 		return nil, err
@@ -143,7 +144,7 @@ type tensorIndex struct {
 
 // tensorIndexes keeps the last few.
 type tensorIndexes struct {
-	mu   sync.Mutex
+	mu   locks.Mutex[leafLock]
 	last []*tensorIndex // the latest used last
 }
 
@@ -172,7 +173,7 @@ func (s *tensorIndexes) put(x *tensorIndex) {
 }
 
 // tensorsOf is the tensors of a file as it is now; of one that is being written, none.
-func (v *Volume) tensorsOf(src *names.Node) (*tensorIndex, error) {
+func (v *Virtual) tensorsOf(src *names.Node) (*tensorIndex, error) {
 	f := src.File()
 	f.Lock()
 	defer f.Unlock()

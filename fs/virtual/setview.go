@@ -1,26 +1,27 @@
-package volume
+package virtual
 
 import (
 	"fmt"
 	"io"
 	"path"
 	"sort"
-	"sync"
 
 	"golang.org/x/sys/unix"
 
+	"ckptfs/cas/locks"
 	"ckptfs/formats"
+	"ckptfs/fs/content"
 	"ckptfs/fs/models"
 	"ckptfs/fs/view"
 )
 
-// setView is one safetensors file of the tensors of several files, which are kept open until nobody has it any more: the plan of a view is of one source, so here
-// it is of the files one behind the other.
+// setView is one safetensors file of the tensors of several files, which are kept open until nobody has it
+// any more: the plan of a view is of one source, so here it is of the files one behind the other.
 type setView struct {
-	v    *Volume
+	v    *Virtual
 	plan *view.View
 
-	mu    sync.Mutex
+	mu    locks.Mutex[leafLock]
 	users int // who may read; 0: the files are closed
 
 	parts []setPart // ascending by start
@@ -28,7 +29,8 @@ type setView struct {
 }
 
 type setPart struct {
-	h     *Handle
+	h     *content.Handle
+	file  *content.File
 	gen   uint64 // of its bytes
 	start int64
 }
@@ -36,8 +38,9 @@ type setPart struct {
 // maxSetFiles bounds the files that one setView keeps open.
 const maxSetFiles = 512
 
-// openSet opens the files of a set, for one user. ENOENT when one is not as the index says; view.ErrNoView when safetensors cannot have their tensors.
-func (v *Volume) openSet(set *models.Shards) (s *setView, err error) {
+// openSet opens the files of a set, for one user. ENOENT when one is not as the index says; view.ErrNoView
+// when safetensors cannot have their tensors.
+func (v *Virtual) openSet(set *models.Shards) (s *setView, err error) {
 	s = &setView{v: v, users: 1}
 	defer func() {
 		if err != nil {
@@ -78,7 +81,7 @@ func (v *Volume) openSet(set *models.Shards) (s *setView, err error) {
 
 // add opens one file more, which begins at s.size.
 func (s *setView) add(p string) (*formats.Layout, error) {
-	n, err := s.v.names.Resolve(p)
+	n, err := s.v.o.Names.Resolve(p)
 	if err != nil {
 		return nil, err
 	}
@@ -86,13 +89,13 @@ func (s *setView) add(p string) (*formats.Layout, error) {
 	if n.File() == nil {
 		return nil, unix.ENOENT
 	}
-	h, err := s.v.Open(n, unix.O_RDONLY)
+	h, err := n.File().Open(unix.O_RDONLY, 0)
 	if err != nil {
 		return nil, err
 	}
 	n.File().Lock()
 	defer n.File().Unlock()
-	s.parts = append(s.parts, setPart{h, n.File().StateLocked().Gen, s.size})
+	s.parts = append(s.parts, setPart{h, n.File(), n.File().StateLocked().Gen, s.size})
 	return n.File().LayoutLocked()
 }
 
@@ -116,7 +119,7 @@ func (s *setView) release() {
 		return
 	}
 	for _, p := range s.parts {
-		s.v.Release(p.h)
+		p.h.Release()
 	}
 	if s.plan != nil {
 		s.plan.Drop()
@@ -126,7 +129,7 @@ func (s *setView) release() {
 // current reports whether the files have the bytes that they had when they were opened.
 func (s *setView) current() bool {
 	for _, p := range s.parts {
-		f := p.h.Node.File()
+		f := p.file
 		f.Lock()
 		gen := f.StateLocked().Gen
 		f.Unlock()
@@ -169,7 +172,7 @@ func (r setSource) ReadAt(p []byte, off int64) (n int, err error) {
 		if i+1 < len(s.parts) {
 			end = s.parts[i+1].start
 		}
-		k, err := s.v.Read(s.parts[i].h, p[n:min(int64(len(p)), int64(n)+end-off)], off-s.parts[i].start)
+		k, err := s.parts[i].h.Read(p[n:min(int64(len(p)), int64(n)+end-off)], off-s.parts[i].start)
 		if err != nil {
 			return n, err
 		}

@@ -1,4 +1,4 @@
-package volume
+package virtual
 
 import (
 	"context"
@@ -19,31 +19,32 @@ import (
 //
 //	.ckptfs/artifacts/ID.safetensors     the tensors of an id, by name, row-major; equal ids have equal bytes
 //
-// It is there for the ids that are known, of files that are still there and whose tensors safetensors can express. Who may
-// read that file, by the permissions of its folders too, may read it.
+// It is there for the ids that are known, of files that are still there and whose tensors safetensors can
+// express. Who may read that file, by the permissions of its folders too, may read it.
 type artifactDir struct{}
 
-func (artifactDir) lookup(v *Volume, name string) (virtual, error) {
+func (artifactDir) lookup(v *Virtual, name string) (entry, error) {
 	stem, _ := strings.CutSuffix(name, view.Suffix)
 	id, err := canonical.ParseID(stem)
 	if err != nil || len(stem) == len(name) {
-		return virtual{}, unix.ENOENT
+		return entry{}, unix.ENOENT
 	}
-	found, err := v.artifacts.Find(context.Background(), id)
+	found, err := v.o.Artifacts.Find(context.Background(), id)
 	if err != nil {
-		return virtual{}, err
+		return entry{}, err
 	}
-	n := nodeOf(found.(identified).f)
+	n := v.o.Names.Get(content.NodeID(found.Key())) // found has a reference to it
 	w, err := v.tensorView(n, func(f *content.File) bool {
 		is := f.StateLocked()
-		return v.artifacts.Has(uint64(n.ID()), is.Gen, is.Record.Manifest, id)
+		return v.o.Artifacts.Has(uint64(n.ID()), is.Gen, is.Record.Manifest, id)
 	})
-	w.stat = func(v *Volume) (tree.Attr, error) { return v.statReachable(n) }
+	w.stat = func(v *Virtual) (tree.Attr, error) { return statReachable(n) }
 	return w, err
 }
 
-// tensorView is a safetensors file of the tensors of n, whose reference it takes; ENOENT when still says that n is not what it was, with f.mu held.
-func (v *Volume) tensorView(n *names.Node, still func(f *content.File) bool) (virtual, error) {
+// tensorView is a safetensors file of the tensors of n, whose reference it takes; ENOENT when still says that
+// n is not what it was, with f.mu held.
+func (v *Virtual) tensorView(n *names.Node, still func(f *content.File) bool) (entry, error) {
 	f := n.File()
 	f.Lock()
 	l, err := n.File().LayoutLocked()
@@ -61,22 +62,24 @@ func (v *Volume) tensorView(n *names.Node, still func(f *content.File) bool) (vi
 		if errors.Is(err, view.ErrNoView) {
 			err = unix.ENOENT
 		}
-		return virtual{}, err
+		return entry{}, err
 	}
-	return virtual{key: fileKey{n, gen}, src: n, view: &viewNode{v: v, src: n, gen: gen, size: plan.Size(), end: math.MaxInt64, plan: plan}}, nil
+	w := &View{v: v, src: n, gen: gen, size: plan.Size(), end: math.MaxInt64, plan: plan}
+	return entry{key: fileKey{n, gen}, src: n, view: w}, nil
 }
 
-// statArtifacts: only the owner of the mount's root may list the ids, which tell what files hold that others may not read.
-func statArtifacts(v *Volume) (tree.Attr, error) {
-	a, err := v.Stat(v.names.Root())
+// statArtifacts: only the owner of the mount's root may list the ids, which tell what files hold that others
+// may not read.
+func statArtifacts(v *Virtual) (tree.Attr, error) {
+	a, err := v.o.Names.Root().Attr()
 	a.Mode = unix.S_IFDIR | 0o511
 	return a, err
 }
 
-func (artifactDir) list(v *Volume) ([]tree.DirEntry, error) {
+func (artifactDir) list(v *Virtual) ([]tree.DirEntry, error) {
 	var out []tree.DirEntry
 	last := ""
-	err := v.artifacts.Each(func(id canonical.ID) error {
+	err := v.o.Artifacts.Each(func(id canonical.ID) error {
 		if name := id.String() + view.Suffix; name != last {
 			out = append(out, tree.DirEntry{Name: name, Mode: unix.S_IFREG})
 			last = name
@@ -86,15 +89,16 @@ func (artifactDir) list(v *Volume) ([]tree.DirEntry, error) {
 	return out, err
 }
 
-// statReachable describes a file for a name outside of its folder: it may be read by whom the folders above it let through, too.
-func (v *Volume) statReachable(n *names.Node) (tree.Attr, error) {
-	a, err := v.Stat(n)
+// statReachable describes a file for a name outside of its folder: it may be read by whom the folders above
+// it let through, too.
+func statReachable(n *names.Node) (tree.Attr, error) {
+	a, err := n.Attr()
 	if err != nil {
 		return a, err
 	}
 	mode := a.Mode & 0o444
 	for _, dir := range n.Folders() {
-		d, err := v.Stat(dir)
+		d, err := dir.Attr()
 		dir.Unpin()
 		if err != nil {
 			mode = 0

@@ -1,4 +1,4 @@
-package volume
+package virtual
 
 import (
 	"cmp"
@@ -7,10 +7,10 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"sync"
 
 	"golang.org/x/sys/unix"
 
+	"ckptfs/cas/locks"
 	"ckptfs/formats/safetensors"
 	"ckptfs/fs/content"
 	"ckptfs/fs/control"
@@ -19,18 +19,20 @@ import (
 	"ckptfs/fs/view"
 )
 
-// queryRoot is .ckptfs/query: a GRAPH.json that is written to a name there is asked about when it is closed (EINVAL when it is none), and
-// what the name holds from then on is the answer, a control.MatchAnswer as JSON. The last maxQueries names are kept, in memory.
+// queryRoot is .ckptfs/query: a GRAPH.json that is written to a name there is asked about when it is closed
+// (EINVAL when it is none), and what the name holds from then on is the answer, a control.MatchAnswer as
+// JSON. The last MaxQueries names are kept, in memory.
 //
-// The model that is the answer is pinned as long as the name is there and nothing else is asked by it: NAME.safetensors, which is not listed, is its
-// tensors, even if the model is removed meanwhile.
+// The model that is the answer is pinned as long as the name is there and nothing else is asked by it:
+// NAME.safetensors, which is not listed, is its tensors, even if the model is removed meanwhile.
 type queryRoot struct{}
 
-const maxQueries = 64
+// MaxQueries is how many names of .ckptfs/query are kept.
+const MaxQueries = 64
 
 // queries are the names in it.
 type queries struct {
-	mu  sync.Mutex
+	mu  locks.Mutex[leafLock]
 	all []*query // by last use
 }
 
@@ -38,7 +40,7 @@ type queries struct {
 type query struct {
 	name string
 
-	mu     sync.Mutex
+	mu     locks.Mutex[queryLock]
 	asked  []byte // what is being written
 	answer []byte
 	err    error // of what was asked last
@@ -50,14 +52,15 @@ type query struct {
 
 // pin is what keeps an answer readable: a handle of its file, or a view of its files.
 type pin struct {
-	h   *Handle
-	gen uint64 // of the file's bytes
+	h   *content.Handle
+	n   *names.Node // of the file
+	gen uint64      // of the file's bytes
 	set *setView
 }
 
-func (p *pin) drop(v *Volume) {
+func (p *pin) drop() {
 	if p.h != nil {
-		v.Release(p.h)
+		p.h.Release()
 	}
 	if p.set != nil {
 		p.set.release()
@@ -65,20 +68,21 @@ func (p *pin) drop(v *Volume) {
 	*p = pin{}
 }
 
-// pinned keeps the model of a match readable, whose file n is, or of whose files it is one. What cannot be is not.
-func (v *Volume) pinned(m *control.Match, n *names.Node) (p pin) {
+// pinned keeps the model of a match readable, whose file n is, or of whose files it is one. What cannot be is
+// not.
+func (v *Virtual) pinned(m *control.Match, n *names.Node) (p pin) {
 	if safetensors.IsIndex(m.Path) {
-		if set := v.models.ReadShards(m.Path); set != nil {
+		if set := v.o.Models.ReadShards(m.Path); set != nil {
 			if s, err := v.openSet(set); err == nil {
 				p.set = s
 			}
 		}
 		return p
 	}
-	if h, err := v.Open(n, unix.O_RDONLY); err == nil {
+	if h, err := n.File().Open(unix.O_RDONLY, 0); err == nil {
 		n.File().Lock()
 		defer n.File().Unlock()
-		p.h, p.gen = h, n.File().StateLocked().Gen
+		p.h, p.n, p.gen = h, n, n.File().StateLocked().Gen
 	}
 	return p
 }
@@ -92,23 +96,23 @@ func (q *queries) find(name string) *query {
 	return nil
 }
 
-func (q *queries) make(v *Volume, name string) *query {
+func (q *queries) make(v *Virtual, name string) *query {
 	x := &query{name: name}
 	q.mu.Lock()
 	q.all = append(q.all, x)
 	var last *query
-	if len(q.all) > maxQueries {
+	if len(q.all) > MaxQueries {
 		last = q.all[0]
 		q.all = slices.Delete(q.all, 0, 1)
 	}
 	q.mu.Unlock()
 	if last != nil {
-		last.drop(v)
+		last.drop()
 	}
 	return x
 }
 
-func (q *queries) remove(v *Volume, name string) bool {
+func (q *queries) remove(v *Virtual, name string) bool {
 	x := q.find(name)
 	if x == nil {
 		return false
@@ -116,76 +120,76 @@ func (q *queries) remove(v *Volume, name string) bool {
 	q.mu.Lock()
 	q.all = slices.DeleteFunc(q.all, func(y *query) bool { return x == y })
 	q.mu.Unlock()
-	x.drop(v)
+	x.drop()
 	return true
 }
 
 // drop drops all pins.
-func (q *queries) drop(v *Volume) {
+func (q *queries) drop() {
 	q.mu.Lock()
 	all := slices.Clone(q.all)
 	q.mu.Unlock()
 	for _, x := range all {
-		x.drop(v)
+		x.drop()
 	}
 }
 
 // drop drops the pin.
-func (q *query) drop(v *Volume) {
+func (q *query) drop() {
 	q.mu.Lock()
 	p := q.pin
 	q.pin, q.gone = pin{}, true
 	q.mu.Unlock()
-	p.drop(v)
+	p.drop()
 }
 
 // ownersOnly describes what is for whom the mount's root belongs to, as answers are: they name models.
-func ownersOnly(mode uint32) func(v *Volume) (tree.Attr, error) {
-	return func(v *Volume) (tree.Attr, error) {
-		a, err := v.Stat(v.names.Root())
+func ownersOnly(mode uint32) func(v *Virtual) (tree.Attr, error) {
+	return func(v *Virtual) (tree.Attr, error) {
+		a, err := v.o.Names.Root().Attr()
 		a.Mode = mode
 		return a, err
 	}
 }
 
-func (r queryRoot) virtual(*Volume) virtual {
-	return virtual{dir: r, key: "query", stat: ownersOnly(unix.S_IFDIR | 0o700)}
+func (r queryRoot) entry(*Virtual) entry {
+	return entry{dir: r, key: "query", stat: ownersOnly(unix.S_IFDIR | 0o700)}
 }
 
-func (queryRoot) lookup(v *Volume, name string) (virtual, error) {
+func (queryRoot) lookup(v *Virtual, name string) (entry, error) {
 	if q := v.queries.find(name); q != nil {
-		return q.virtual(), nil
+		return q.entry(), nil
 	}
 	stem, ok := strings.CutSuffix(name, view.Suffix)
 	q := v.queries.find(stem)
 	if !ok || q == nil {
-		return virtual{}, unix.ENOENT
+		return entry{}, unix.ENOENT
 	}
 	q.mu.Lock()
 	p := q.pin
 	if p.h != nil {
-		p.h.Node.Pin()
+		p.n.Pin()
 	}
 	q.mu.Unlock()
-	var w virtual
+	var w entry
 	var err error
 	switch {
 	case p.h != nil:
-		w, err = v.tensorView(p.h.Node, func(f *content.File) bool { return f.StateLocked().Gen == p.gen })
+		w, err = v.tensorView(p.n, func(f *content.File) bool { return f.StateLocked().Gen == p.gen })
 	case p.set != nil && p.set.current():
-		w = virtual{key: p.set, set: p.set}
+		w = entry{key: p.set, set: p.set}
 	default:
-		return virtual{}, unix.ENOENT
+		return entry{}, unix.ENOENT
 	}
 	w.stat = ownersOnly(unix.S_IFREG | 0o400)
 	return w, err
 }
 
-func (q *query) virtual() virtual {
-	return virtual{key: q, query: q, stat: ownersOnly(unix.S_IFREG | 0o600)}
+func (q *query) entry() entry {
+	return entry{key: q, query: q, stat: ownersOnly(unix.S_IFREG | 0o600)}
 }
 
-func (queryRoot) list(v *Volume) (out []tree.DirEntry, err error) {
+func (queryRoot) list(v *Virtual) (out []tree.DirEntry, err error) {
 	v.queries.mu.Lock()
 	defer v.queries.mu.Unlock()
 	for _, q := range v.queries.all {
@@ -195,15 +199,15 @@ func (queryRoot) list(v *Volume) (out []tree.DirEntry, err error) {
 }
 
 // create makes a name.
-func (queryRoot) create(v *Volume, name string) (virtual, error) {
+func (queryRoot) create(v *Virtual, name string) (entry, error) {
 	if v.queries.find(name) != nil {
-		return virtual{}, unix.EEXIST
+		return entry{}, unix.EEXIST
 	}
-	return v.queries.make(v, name).virtual(), nil
+	return v.queries.make(v, name).entry(), nil
 }
 
 // remove removes a name.
-func (queryRoot) remove(v *Volume, name string) error {
+func (queryRoot) remove(v *Virtual, name string) error {
 	if !v.queries.remove(v, name) {
 		return unix.ENOENT
 	}
@@ -212,7 +216,7 @@ func (queryRoot) remove(v *Volume, name string) error {
 
 // openQuery is an open name of queryRoot.
 type openQuery struct {
-	v *Volume
+	v *Virtual
 	q *query
 	w bool // it may write
 }
@@ -221,11 +225,11 @@ func (o openQuery) Read(p []byte, off int64) (int, error)  { return o.q.read(p, 
 func (o openQuery) Write(p []byte, off int64) (int, error) { return o.q.write(p, off) }
 func (o openQuery) Close()                                 {}
 
-func (q *query) open(v *Volume, write bool, flags uint32) (names.Opened, content.Mode, error) {
+func (q *query) open(v *Virtual, write bool, flags uint32) (names.Opened, content.Mode, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if write && flags&unix.O_TRUNC != 0 {
-		q.truncate(0)
+		q.truncateLocked(0)
 	}
 	if !write && q.err != nil {
 		return nil, 0, unix.EINVAL
@@ -233,8 +237,8 @@ func (q *query) open(v *Volume, write bool, flags uint32) (names.Opened, content
 	return openQuery{v, q, write}, content.Direct, nil
 }
 
-// truncate cuts what is being asked. q.mu is held.
-func (q *query) truncate(size int64) {
+// truncateLocked cuts what is being asked.
+func (q *query) truncateLocked(size int64) {
 	q.asked = q.asked[:min(size, int64(len(q.asked)))]
 	q.answer, q.err, q.fresh, q.large = nil, nil, true, false
 }
@@ -263,7 +267,7 @@ func (q *query) write(p []byte, off int64) (int, error) {
 	defer q.mu.Unlock()
 	if !q.fresh {
 		q.asked = q.asked[:0]
-		q.truncate(0)
+		q.truncateLocked(0)
 	}
 	if off+int64(len(p)) > control.MaxGraph {
 		q.large = true
@@ -289,43 +293,46 @@ func (o openQuery) Flush(ctx context.Context) error {
 	q.fresh = false
 	err := fmt.Errorf("match: over %d bytes, which is the most: %w", control.MaxGraph, unix.EINVAL)
 	if !q.large {
-		_, err = q.ask(ctx, v, control.MatchOptions{Graph: q.asked, AsKnown: true})
+		_, err = q.askLocked(ctx, v, control.MatchOptions{Graph: q.asked, AsKnown: true})
 	}
 	q.asked = nil
 	q.err = err
-	v.models.Judge(virtualName+"/query/"+cmp.Or(q.name, "query"), err)
+	v.o.Models.Judge(Name+"/query/"+cmp.Or(q.name, "query"), err)
 	return err
 }
 
-// ask has the name hold the answer to o from now on, and pins that. q.mu is held.
-func (q *query) ask(ctx context.Context, v *Volume, o control.MatchOptions) (*control.MatchAnswer, error) {
-	q.pin.drop(v)
+// askLocked has the name hold the answer to o from now on, and pins that.
+func (q *query) askLocked(ctx context.Context, v *Virtual, o control.MatchOptions) (*control.MatchAnswer, error) {
+	q.pin.drop()
 	q.answer = nil
-	a, found, err := v.models.Match(ctx, o)
+	a, found, err := v.o.Models.Match(ctx, o)
 	if err != nil {
 		return nil, err
 	}
 	if found != nil {
-		n := found.(inspected).n
+		n := v.o.NodeOf(found)
 		if !q.gone {
 			q.pin = v.pinned(a.Match, n)
 		}
 		n.Unpin()
 		if q.pin != (pin{}) {
-			a.Match.Pinned = path.Join(virtualName, "query", q.name+view.Suffix)
+			a.Match.Pinned = path.Join(Name, "query", q.name+view.Suffix)
 		}
 	}
 	q.answer, err = a.Text()
 	return a, err
 }
 
-// ask asks by a name of .ckptfs/query, as who writes there does.
-func (v *Volume) ask(ctx context.Context, name string, o control.MatchOptions) (*control.MatchAnswer, error) {
-	if name == "." || name == ".." || strings.Contains(name, "/") || len(name)+len(view.Suffix) > unix.NAME_MAX {
-		return nil, fmt.Errorf("match: %q is no name for %s/query: %w", name, virtualName, unix.EINVAL)
+// Ask asks by a name of .ckptfs/query, as a program that writes there does.
+func (v *Virtual) Ask(
+	ctx context.Context, name string, o control.MatchOptions,
+) (*control.MatchAnswer, error) {
+	dots := name == "." || name == ".."
+	if dots || strings.Contains(name, "/") || len(name)+len(view.Suffix) > unix.NAME_MAX {
+		return nil, fmt.Errorf("match: %q is no name for %s/query: %w", name, Name, unix.EINVAL)
 	}
-	if v.noViews {
-		return nil, fmt.Errorf("match: there is no %s/query without views: %w", virtualName, unix.EINVAL)
+	if v.o.Off {
+		return nil, fmt.Errorf("match: there is no %s/query without views: %w", Name, unix.EINVAL)
 	}
 	q := v.queries.find(name)
 	if q == nil {
@@ -333,7 +340,7 @@ func (v *Volume) ask(ctx context.Context, name string, o control.MatchOptions) (
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	a, err := q.ask(ctx, v, o)
+	a, err := q.askLocked(ctx, v, o)
 	q.asked, q.fresh, q.large, q.err = nil, false, false, err
 	return a, err
 }

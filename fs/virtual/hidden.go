@@ -1,20 +1,20 @@
-package volume
+package virtual
 
 import (
 	"strings"
-	"sync"
 
 	"golang.org/x/sys/unix"
 
+	"ckptfs/cas/locks"
 	"ckptfs/fs/names"
 	"ckptfs/fs/view"
 )
 
-// hiddenViews are the views that were unlinked beside files with several names. The flag in the record is the inode's and
-// would hide the views beside the other names, too; so these are remembered as long as the store is open, and come back with
-// the next start. Each holds a reference to its directory.
+// hiddenViews are the views that were unlinked beside files with several names. The flag in the record is the
+// inode's and would hide the views beside the other names, too; so these are remembered as long as the store
+// is open, and come back with the next start. Each holds a reference to its directory.
 type hiddenViews struct {
-	mu sync.Mutex
+	mu locks.Mutex[leafLock]
 	at map[names.Alias]bool
 }
 
@@ -28,7 +28,7 @@ func (h *hiddenViews) has(at names.Alias) bool {
 }
 
 // hide remembers a view.
-func (v *Volume) hide(at names.Alias) {
+func (v *Virtual) hide(at names.Alias) {
 	h := &v.hidden
 	at.Dir.Pin()
 	h.mu.Lock()
@@ -43,8 +43,8 @@ func (v *Volume) hide(at names.Alias) {
 	}
 }
 
-// unhide forgets the view beside dir/source, which went or came; with source "" all of a directory that went.
-func (v *Volume) unhide(dir *names.Node, source string) {
+// Unhide forgets the view beside dir/source, which went or came; with source "" all of a directory that went.
+func (v *Virtual) Unhide(dir *names.Node, source string) {
 	h := &v.hidden
 	var gone []names.Alias
 	h.mu.Lock()
@@ -68,8 +68,9 @@ func (v *Volume) unhide(dir *names.Node, source string) {
 	}
 }
 
-// hideView is unlink of a view: all files that it could be made of remember it. ENOENT when dir/name is no view.
-func (v *Volume) hideView(dir *names.Node, name string) error {
+// HideView is unlink of a view: all files that it could be made of remember it. ENOENT when dir/name is no
+// view.
+func (v *Virtual) HideView(dir *names.Node, name string) error {
 	stem, ok := strings.CutSuffix(name, view.Suffix)
 	if !ok || stem == "" || !v.viewsHere(dir) {
 		return unix.ENOENT
@@ -77,7 +78,7 @@ func (v *Volume) hideView(dir *names.Node, name string) error {
 	at := names.Alias{Dir: dir, Name: name}
 	found, shared := false, false
 	for _, ext := range view.Sources {
-		src, st, err := v.names.Child(dir, stem+ext)
+		src, st, err := v.o.Names.Child(dir, stem+ext)
 		if err != nil {
 			continue
 		}

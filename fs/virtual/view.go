@@ -1,4 +1,4 @@
-package volume
+package virtual
 
 import (
 	"context"
@@ -8,10 +8,10 @@ import (
 	"log/slog"
 	"math"
 	"strings"
-	"sync"
 
 	"golang.org/x/sys/unix"
 
+	"ckptfs/cas/locks"
 	"ckptfs/formats"
 	"ckptfs/formats/safetensors"
 	"ckptfs/fs/content"
@@ -21,10 +21,10 @@ import (
 	"ckptfs/fs/view"
 )
 
-// viewNode is a file that is made of another's bytes, such as the safetensors file beside a checkpoint. It belongs to one
-// generation of its source's bytes: when those change, the name leads to a new node.
-type viewNode struct {
-	v    *Volume
+// View is a file that is made of another's bytes, such as the safetensors file beside a checkpoint. It
+// belongs to one generation of its source's bytes: when those change, the name leads to a new node.
+type View struct {
+	v    *Virtual
 	src  *names.Node
 	at   names.Alias // the view's own name, of one beside its source; that may have others
 	gen  uint64
@@ -32,44 +32,48 @@ type viewNode struct {
 	npy  *formats.Tensor // of a .npy: its tensor; nil otherwise
 	end  int64           // nothing of the source lies behind it that is wanted
 
-	mu   sync.Mutex
+	mu   locks.Mutex[viewLock]
 	plan *view.View // made at the first open
 }
 
 // made is the view that a synthetic node is.
-func (w *viewNode) made() *viewNode { return w }
+func (w *View) made() *View { return w }
 
-// asView is the view that a node is, or nil.
-func asView(n *names.Node) *viewNode {
-	if s, ok := n.Synth().(interface{ made() *viewNode }); ok {
+// ViewOf is the view that a node is, or nil.
+func ViewOf(n *names.Node) *View {
+	if s, ok := n.Synth().(interface{ made() *View }); ok {
 		return s.made()
 	}
 	return nil
 }
 
-// format is a view's.
-func (w *viewNode) format() string {
+// Source is the node of the file that the view is made of.
+func (w *View) Source() *names.Node { return w.src }
+
+// Tensor is the only tensor of a view that has one, as a .npy; else nil.
+func (w *View) Tensor() *formats.Tensor { return w.npy }
+
+// Format is what the view's bytes are: safetensors or npy.
+func (w *View) Format() string {
 	if w.npy != nil {
 		return "npy"
 	}
 	return safetensors.Name
 }
 
-func (v *Volume) viewsHere(dir *names.Node) bool {
-	if v.noViews {
-		return false
-	}
-	return dir.Below(steps.Dir)
+// viewsHere reports whether views appear in a directory.
+func (v *Virtual) viewsHere(dir *names.Node) bool {
+	return !v.o.Off && dir.Below(steps.Dir)
 }
 
-// lookupView finds the view that dir/name is, with one reference more. ENOENT when it is none.
-func (v *Volume) lookupView(dir *names.Node, name string) (*names.Node, error) {
+// LookupView finds the view that dir/name is, with one reference more. ENOENT when it is none.
+func (v *Virtual) LookupView(dir *names.Node, name string) (*names.Node, error) {
 	stem, ok := strings.CutSuffix(name, view.Suffix)
 	if !ok || stem == "" || !v.viewsHere(dir) {
 		return nil, unix.ENOENT
 	}
 	for _, ext := range view.Sources {
-		src, _, err := v.names.Child(dir, stem+ext)
+		src, _, err := v.o.Names.Child(dir, stem+ext)
 		if err != nil {
 			continue
 		}
@@ -82,17 +86,17 @@ func (v *Volume) lookupView(dir *names.Node, name string) (*names.Node, error) {
 	return nil, unix.ENOENT
 }
 
-// isView reports whether dir/name is a view's name.
-func (v *Volume) isView(dir *names.Node, name string) bool {
-	n, err := v.lookupView(dir, name)
+// IsView reports whether dir/name is a view's name.
+func (v *Virtual) IsView(dir *names.Node, name string) bool {
+	n, err := v.LookupView(dir, name)
 	if err == nil {
 		n.Unpin()
 	}
 	return err == nil
 }
 
-// viewsIn lists the views in dir, given its real names.
-func (v *Volume) viewsIn(dir *names.Node, real []tree.DirEntry) []tree.DirEntry {
+// Views lists the views in dir, given its real names.
+func (v *Virtual) Views(dir *names.Node, real []tree.DirEntry) []tree.DirEntry {
 	if !v.viewsHere(dir) {
 		return nil
 	}
@@ -109,7 +113,7 @@ func (v *Volume) viewsIn(dir *names.Node, real []tree.DirEntry) []tree.DirEntry 
 			if !ok || stem == "" || e.Mode != unix.S_IFREG || taken[stem+view.Suffix] {
 				continue
 			}
-			src, _, err := v.names.Child(dir, e.Name)
+			src, _, err := v.o.Names.Child(dir, e.Name)
 			if err != nil {
 				continue
 			}
@@ -125,9 +129,9 @@ func (v *Volume) viewsIn(dir *names.Node, real []tree.DirEntry) []tree.DirEntry 
 	return out
 }
 
-// viewOf returns the view of src by the name at, with one reference more, or nil if it has none: it holds no tensors, somebody writes
-// it, or may by a mapping, or the view was unlinked.
-func (v *Volume) viewOf(src *names.Node, at names.Alias) *names.Node {
+// viewOf returns the view of src by the name at, with one reference more, or nil if it has none: it holds no
+// tensors, somebody writes it, or may by a mapping, or the view was unlinked.
+func (v *Virtual) viewOf(src *names.Node, at names.Alias) *names.Node {
 	f := src.File()
 	if f == nil || v.hidden.has(at) {
 		return nil
@@ -146,28 +150,28 @@ func (v *Volume) viewOf(src *names.Node, at names.Alias) *names.Node {
 		return nil
 	}
 	src.Pin()
-	return v.names.Synthesise(at.Dir, at.Name, src.Ino()|names.ViewIno, unix.S_IFREG,
-		&viewNode{v: v, src: src, at: at, gen: is.Gen, size: size, end: math.MaxInt64})
+	return v.o.Names.Synthesise(at.Dir, at.Name, src.Ino()|names.ViewIno, unix.S_IFREG,
+		&View{v: v, src: src, at: at, gen: is.Gen, size: size, end: math.MaxInt64})
 }
 
 // Key tells one generation of a source from another.
-func (w *viewNode) Key() any { return fileKey{w.src, w.gen} }
+func (w *View) Key() any { return fileKey{w.src, w.gen} }
 
 // Traits are those of a view beside its source.
-func (w *viewNode) Traits() names.Traits { return names.Traits{View: true} }
+func (w *View) Traits() names.Traits { return names.Traits{View: true} }
 
 // Stat describes a view: its source's owner, mode and times.
-func (w *viewNode) Stat() (tree.Attr, error) { return w.v.Stat(w.src) }
+func (w *View) Stat() (tree.Attr, error) { return w.src.Attr() }
 
 // Size is its own.
-func (w *viewNode) Size() int64 { return w.size }
+func (w *View) Size() int64 { return w.size }
 
-// Setattr changes a view's attributes: its source's, but for the size. What is cut is a file: ESTALE makes the kernel look
-// the name up again.
-func (w *viewNode) Setattr(s *tree.SetAttr) error {
+// Setattr changes a view's attributes: its source's, but for the size. What is cut is a file: ESTALE makes
+// the kernel look the name up again.
+func (w *View) Setattr(s *tree.SetAttr) error {
 	v := w.v
 	switch {
-	case v.readOnly:
+	case v.o.ReadOnly:
 		return unix.EROFS
 	case s.Size != nil:
 		if err := v.materialise(w, *s.Size == 0); err != nil {
@@ -177,16 +181,16 @@ func (w *viewNode) Setattr(s *tree.SetAttr) error {
 	case s.KillSUID:
 		return nil
 	}
-	if _, err := v.Setattr(w.src, s); err != nil {
+	if _, err := w.src.SetAttr(s); err != nil {
 		return err
 	}
-	v.content.Kernel.InvalidateData(w.src.ID(), -1, 0) // it knows of the view only
+	v.o.Files.Kernel.InvalidateData(w.src.ID(), -1, 0) // it knows of the view only
 	return nil
 }
 
-// Open opens a view. For writing, it becomes a real file first, and the caller looks the name up again: ESTALE
-// makes the kernel do that by itself.
-func (w *viewNode) Open(flags uint32) (names.Opened, content.Mode, error) {
+// Open opens a view. For writing, it becomes a real file first, and the caller looks the name up again:
+// ESTALE makes the kernel do that by itself.
+func (w *View) Open(flags uint32) (names.Opened, content.Mode, error) {
 	if flags&unix.O_ACCMODE != unix.O_RDONLY || flags&unix.O_TRUNC != 0 {
 		if err := w.v.materialise(w, flags&unix.O_TRUNC != 0); err != nil {
 			return nil, 0, err
@@ -197,28 +201,28 @@ func (w *viewNode) Open(flags uint32) (names.Opened, content.Mode, error) {
 }
 
 // open opens a view for reading.
-func (w *viewNode) open() (names.Opened, content.Mode, error) {
-	if err := w.v.useView(w); err != nil {
+func (w *View) open() (names.Opened, content.Mode, error) {
+	if err := w.Use(); err != nil {
 		return nil, 0, err
 	}
 	return openView{w: w}, content.Cached, nil
 }
 
 // Gone takes the source's reference back.
-func (w *viewNode) Gone() { w.src.Unpin() }
+func (w *View) Gone() { w.src.Unpin() }
 
 // A view is no directory and no link.
 
-func (w *viewNode) Readlink() (string, error)                       { return "", unix.EINVAL }
-func (w *viewNode) Lookup(*names.Node, string) (*names.Node, error) { return nil, unix.ENOTDIR }
-func (w *viewNode) List() ([]tree.DirEntry, error)                  { return nil, unix.ENOTDIR }
-func (w *viewNode) Create(*names.Node, string) (*names.Node, error) { return nil, unix.ENOTDIR }
-func (w *viewNode) Remove(string) error                             { return unix.ENOTDIR }
+func (w *View) Readlink() (string, error)                       { return "", unix.EINVAL }
+func (w *View) Lookup(*names.Node, string) (*names.Node, error) { return nil, unix.ENOTDIR }
+func (w *View) List() ([]tree.DirEntry, error)                  { return nil, unix.ENOTDIR }
+func (w *View) Create(*names.Node, string) (*names.Node, error) { return nil, unix.ENOTDIR }
+func (w *View) Remove(string) error                             { return unix.ENOTDIR }
 
 // openView is an open view.
 type openView struct {
 	unwritten
-	w *viewNode
+	w *View
 }
 
 // unwritten is the half of an Opened that is only read.
@@ -227,8 +231,8 @@ type unwritten struct{}
 func (unwritten) Write([]byte, int64) (int, error) { return 0, unix.EBADF }
 func (unwritten) Flush(context.Context) error      { return nil }
 
-// useView makes a view readable; closeView ends it.
-func (v *Volume) useView(w *viewNode) error {
+// Use makes the view readable until Done. ESTALE when its source has other bytes by now.
+func (w *View) Use() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	f := w.src.File()
@@ -242,7 +246,7 @@ func (v *Volume) useView(w *viewNode) error {
 	}
 	f.UseLocked(1)
 	if w.plan == nil {
-		plan, err := v.planView(w.src)
+		plan, err := planViewLocked(w.src)
 		if err == nil && plan.Size() != w.size {
 			err = fmt.Errorf("the view's size is not what the record says: %w", unix.EIO)
 		}
@@ -256,8 +260,8 @@ func (v *Volume) useView(w *viewNode) error {
 	return nil
 }
 
-// planView plans the view of an open source. f.mu is held.
-func (v *Volume) planView(n *names.Node) (*view.View, error) {
+// planViewLocked plans the view of an open source, whose mu is held.
+func planViewLocked(n *names.Node) (*view.View, error) {
 	l, err := n.File().LayoutLocked()
 	if err != nil {
 		return nil, err
@@ -265,7 +269,8 @@ func (v *Volume) planView(n *names.Node) (*view.View, error) {
 	return view.Safetensors(l.Regions, l.Tensors)
 }
 
-func (v *Volume) closeView(w *viewNode) {
+// Done ends one Use.
+func (w *View) Done() {
 	f := w.src.File()
 	f.Lock()
 	defer f.Unlock()
@@ -277,27 +282,28 @@ func (v *Volume) closeView(w *viewNode) {
 }
 
 // Close ends the use of the source.
-func (o openView) Close() { o.w.v.closeView(o.w) }
+func (o openView) Close() { o.w.Done() }
 
 // Read reads a view; ESTALE when what was read may be of newer bytes than the view.
 func (o openView) Read(p []byte, off int64) (int, error) {
 	w := o.w
 	k, err := w.ReadAt(p, off)
 	if err == errViewOvertaken {
-		w.v.report(slog.LevelWarn, "a view was read whose source has changed", "path", w.src.Path())
+		w.v.o.Report(slog.LevelWarn, "a view was read whose source has changed", "path", w.src.Path())
 		return 0, unix.ESTALE
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
 		return 0, w.src.File().ReadFailed(off, err)
 	}
-	w.v.content.Count.Views.Add(k)
+	w.v.o.Files.Count.Views.Add(k)
 	return k, nil
 }
 
 var errViewOvertaken = fmt.Errorf("the view's source has changed: %w", unix.ESTALE)
 
-// ReadAt reads a view that is in use; errViewOvertaken when what was read may be of newer bytes than the view.
-func (w *viewNode) ReadAt(p []byte, off int64) (int, error) {
+// ReadAt reads a view that is in use; errViewOvertaken when what was read may be of newer bytes than the
+// view.
+func (w *View) ReadAt(p []byte, off int64) (int, error) {
 	k, err := w.plan.ReadAt(w.src.File().UpTo(w.end), p, off)
 	w.src.File().Lock()
 	defer w.src.File().Unlock()
@@ -307,45 +313,49 @@ func (w *viewNode) ReadAt(p []byte, off int64) (int, error) {
 	return k, err
 }
 
-// materialise makes a real file of a view, in its place. It gets the name when it is whole: a kill or a power cut must not
-// leave a part of it where the view was.
-func (v *Volume) materialise(w *viewNode, empty bool) error {
-	if v.readOnly {
+// materialise makes a real file of a view, in its place. It gets the name when it is whole: a kill or a power
+// cut must not leave a part of it where the view was.
+func (v *Virtual) materialise(w *View, empty bool) error {
+	if v.o.ReadOnly {
 		return unix.EROFS
 	}
 	at := w.at
-	st, err := v.Stat(w.src)
+	st, err := w.src.Attr()
 	if err != nil {
 		return err
 	}
 	by := tree.Caller{UID: st.UID, GID: st.GID}
-	node, _, h, err := v.Tmpfile(at.Dir, st.Mode, unix.O_WRONLY, by)
+	made, err := v.o.Names.MakeUnnamed(at.Dir, st.Mode, unix.O_WRONLY, by)
 	named := err == unix.EOPNOTSUPP
 	if named { // the host makes none without a name
-		node, _, h, err = v.Create(at.Dir, at.Name, st.Mode, unix.O_WRONLY, by)
+		made, err = v.o.Names.MakeFile(at.Dir, at.Name, st.Mode, unix.O_WRONLY, by)
 	}
 	if err == unix.EEXIST {
-		return nil // somebody was faster
+		return nil // another was faster
 	}
 	if err != nil {
 		return err
 	}
-	defer node.Unpin()
-	defer v.Release(h)
+	h, err := made.Open(unix.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer made.Node.Unpin()
+	defer h.Release()
 	if !empty {
-		if err = v.copyView(w, node); err == nil {
-			err = node.File().Sync()
+		if err = v.copyView(w, made.Node); err == nil {
+			err = made.Node.File().Sync()
 		}
 		if err == nil {
-			err = v.content.Step("view: name")
+			err = v.o.Files.Step("view: name")
 		}
 	}
 	switch {
 	case named && err != nil:
-		v.Unlink(at.Dir, at.Name)
+		v.o.Remove(at.Dir, at.Name)
 	case !named && err == nil:
-		if _, err = v.Link(node, at.Dir, at.Name); err == nil {
-			node.Unpin() // nobody looked it up
+		if _, err = v.o.Names.Link(made.Node, at.Dir, at.Name); err == nil {
+			made.Node.Unpin() // it was not looked up
 		} else if err == unix.EEXIST {
 			err = nil
 		}
@@ -353,11 +363,11 @@ func (v *Volume) materialise(w *viewNode, empty bool) error {
 	return err
 }
 
-func (v *Volume) copyView(w *viewNode, dst *names.Node) error {
-	if err := v.useView(w); err != nil {
+func (v *Virtual) copyView(w *View, dst *names.Node) error {
+	if err := w.Use(); err != nil {
 		return err
 	}
-	defer v.closeView(w)
+	defer w.Done()
 	dst.File().Lock()
 	to, done, err := dst.File().WritableLocked()
 	dst.File().Unlock()

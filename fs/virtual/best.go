@@ -1,0 +1,126 @@
+package virtual
+
+import (
+	"path"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"ckptfs/fs/names"
+	"ckptfs/fs/steps"
+	"ckptfs/fs/tree"
+	"ckptfs/index/runs"
+)
+
+// bestRoot is .ckptfs/best: a directory for each run, and in it for each metric the symbolic links METRIC.min
+// and METRIC.max to the best complete step. A metric's name is written as runs.FileName does. Who may list
+// runs/ and a run may list these; a step that not all of them may list takes no part.
+type bestRoot struct{}
+
+// attrs is the node of runs/ or a folder in it, whose permissions and times are those of what is shown of it
+// here; with a reference, nil when it is not there.
+func (bestRoot) attrs(v *Virtual, run string) *names.Node {
+	n, err := v.o.Names.Resolve(path.Join(steps.Dir, run))
+	if err != nil {
+		return nil
+	}
+	if !n.IsDir() {
+		n.Unpin()
+		return nil
+	}
+	return n
+}
+
+// bestKey tells what the name of a run leads to.
+type bestKey struct {
+	run string
+	src *names.Node
+}
+
+func (r bestRoot) entry(v *Virtual) entry {
+	src := r.attrs(v, "")
+	return entry{dir: r, key: bestKey{"", src}, src: src}
+}
+
+func (bestRoot) lookup(v *Virtual, name string) (entry, error) {
+	found, err := v.o.Steps.Of(name)
+	if err != nil || found[name] == nil {
+		return entry{}, missing(err)
+	}
+	src := bestRoot{}.attrs(v, name)
+	if src == nil {
+		return entry{}, unix.ENOENT
+	}
+	return entry{dir: bestRun(name), key: bestKey{name, src}, src: src}, nil
+}
+
+// missing is ENOENT unless there is another error.
+func missing(err error) error {
+	if err == nil {
+		return unix.ENOENT
+	}
+	return err
+}
+
+func (bestRoot) list(v *Virtual) ([]tree.DirEntry, error) {
+	names, err := v.o.Steps.Names()
+	out := make([]tree.DirEntry, len(names))
+	for i, name := range names {
+		out[i] = tree.DirEntry{Name: name, Mode: unix.S_IFDIR}
+	}
+	return out, err
+}
+
+// bestRun is .ckptfs/best/RUN.
+type bestRun string
+
+func (run bestRun) lookup(v *Virtual, name string) (entry, error) {
+	if _, err := run.target(v, name); err != nil {
+		return entry{}, err
+	}
+	target := func(v *Virtual) (string, error) { return run.target(v, name) }
+	return entry{key: [2]string{string(run), name}, link: target}, nil
+}
+
+func (run bestRun) list(v *Virtual) (out []tree.DirEntry, err error) {
+	all, err := run.judged(v)
+	for _, metric := range runs.Names(all) {
+		for _, mode := range []runs.Mode{runs.Min, runs.Max} {
+			if _, ok := runs.Best(all, metric, mode); ok {
+				name := runs.FileName(metric) + "." + mode.String()
+				out = append(out, tree.DirEntry{Name: name, Mode: unix.S_IFLNK})
+			}
+		}
+	}
+	return out, err
+}
+
+// judged are the steps that take part: those that everybody may see who may see the run.
+func (run bestRun) judged(v *Virtual) ([]runs.Step, error) {
+	found, err := v.o.Steps.Of(string(run))
+	all := slices.Clone(found[string(run)])
+	return v.o.Steps.Judged(slices.DeleteFunc(all, func(s *steps.Step) bool { return s.Private })), err
+}
+
+// target is where a link leads, from its place.
+func (run bestRun) target(v *Virtual, name string) (string, error) {
+	dot := strings.LastIndexByte(name, '.')
+	if dot < 0 {
+		return "", unix.ENOENT
+	}
+	mode, err := runs.ParseMode(name[dot+1:])
+	metric, ok := runs.MetricOf(name[:dot])
+	if err != nil || !ok {
+		return "", unix.ENOENT
+	}
+	all, err := run.judged(v)
+	if err != nil {
+		return "", err
+	}
+	i, ok := runs.Best(all, metric, mode)
+	if !ok {
+		return "", unix.ENOENT
+	}
+	return path.Join("../../..", steps.Dir, string(run), all[i].Name), nil
+}

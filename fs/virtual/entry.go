@@ -1,0 +1,232 @@
+package virtual
+
+import (
+	"golang.org/x/sys/unix"
+
+	"ckptfs/fs/content"
+	"ckptfs/fs/names"
+	"ckptfs/fs/tree"
+)
+
+// folder is a directory of names that the daemon answers for. No lock is held when its methods are called.
+type folder interface {
+	// lookup finds a name; ENOENT when there is none.
+	lookup(v *Virtual, name string) (entry, error)
+	// list is the names in it, with Name and the S_IFMT bits of Mode. It may leave out names that lookup
+	// finds.
+	list(v *Virtual) ([]tree.DirEntry, error)
+}
+
+// changing is a folder in which names are made and removed.
+type changing interface {
+	create(v *Virtual, name string) (entry, error)
+	remove(v *Virtual, name string) error
+}
+
+// entry is what a name leads to: of dir, link, data, text, view, set and query one is set.
+type entry struct {
+	// key is comparable. While it is the same the name leads to the same node.
+	key any
+	// src is the node of the tree that this is made of, with a reference, which goes over to the node of the
+	// name; or nil.
+	src *names.Node
+
+	dir  folder
+	link func(v *Virtual) (string, error) // the target of a symbolic link, asked for each time
+	data []byte                           // a file's bytes
+	text func(v *Virtual) ([]byte, error) // a file's bytes, found by each open; its size is 0 as in /proc
+	view *View                            // a file over src's bytes; at is set by who gets it
+
+	set   *setView // a file over those of a set
+	query *query   // a file that may be written; see queryRoot
+
+	// stat describes it: owner, times, and the permissions and S_IFMT bits of Mode; the rest is filled in.
+	// nil: src's (without write permission), or, without one, the store's folder's, readable by all.
+	stat func(v *Virtual) (tree.Attr, error)
+}
+
+// synthetic is the Synthetic of a virtual file.
+type synthetic struct {
+	entry
+	v     *Virtual
+	mode  uint32 // S_IFMT bits only
+	fixed bool
+}
+
+func (w *entry) mode() uint32 {
+	switch {
+	case w.dir != nil:
+		return unix.S_IFDIR
+	case w.link != nil:
+		return unix.S_IFLNK
+	}
+	return unix.S_IFREG
+}
+
+func (w *entry) size() int64 {
+	if w.view != nil {
+		return w.view.size
+	}
+	if w.set != nil {
+		return w.set.plan.Size()
+	}
+	if w.query != nil {
+		return w.query.size()
+	}
+	return int64(len(w.data))
+}
+
+// Key is that of what the name leads to.
+func (n *synthetic) Key() any { return n.key }
+
+// Traits are those of a virtual file.
+func (n *synthetic) Traits() names.Traits {
+	return names.Traits{View: n.view != nil, Virtual: true, Fixed: n.fixed, Query: n.query != nil}
+}
+
+// Size is what can be read of it, as far as that is known.
+func (n *synthetic) Size() int64 { return n.size() }
+
+// made is the view that it is, or nil.
+func (n *synthetic) made() *View { return n.view }
+
+// Stat describes a virtual file.
+func (n *synthetic) Stat() (a tree.Attr, err error) {
+	v := n.v
+	switch {
+	case n.stat != nil:
+		a, err = n.stat(v)
+	case n.src != nil:
+		a, err = n.src.Attr()
+		a.Mode = n.mode | withoutWrite(a.Mode, n.mode)
+	default:
+		a, err = v.o.Names.Root().Attr()
+		a.Mode = n.mode | withoutWrite(0o444, n.mode)
+	}
+	if n.mode == unix.S_IFLNK {
+		a.Mode = n.mode | 0o777
+	}
+	return a, err
+}
+
+// Setattr cuts what is being asked; of anything else nothing can be changed.
+func (n *synthetic) Setattr(s *tree.SetAttr) error {
+	if n.query == nil {
+		return unix.EROFS
+	}
+	if s.Size != nil {
+		n.query.mu.Lock()
+		defer n.query.mu.Unlock()
+		n.query.truncateLocked(*s.Size)
+	}
+	return nil
+}
+
+// Readlink is the target of a symbolic link.
+func (n *synthetic) Readlink() (string, error) {
+	if n.link == nil {
+		return "", unix.EINVAL
+	}
+	return n.link(n.v)
+}
+
+// Lookup finds a name in a directory.
+func (n *synthetic) Lookup(dir *names.Node, name string) (*names.Node, error) {
+	if n.dir == nil {
+		return nil, unix.ENOTDIR
+	}
+	w, err := n.dir.lookup(n.v, name)
+	if err != nil {
+		return nil, err
+	}
+	return n.v.node(dir, name, w), nil
+}
+
+// List is the names in a directory.
+func (n *synthetic) List() ([]tree.DirEntry, error) {
+	if n.dir == nil {
+		return nil, unix.ENOTDIR
+	}
+	return n.dir.list(n.v)
+}
+
+// Create makes a name in a directory that has some made.
+func (n *synthetic) Create(dir *names.Node, name string) (*names.Node, error) {
+	d, ok := n.dir.(changing)
+	if !ok {
+		return nil, unix.EROFS
+	}
+	w, err := d.create(n.v, name)
+	if err != nil {
+		return nil, err
+	}
+	return n.v.node(dir, name, w), nil
+}
+
+// Remove removes a name from a directory that has some made.
+func (n *synthetic) Remove(name string) error {
+	d, ok := n.dir.(changing)
+	if !ok {
+		return unix.EROFS
+	}
+	return d.remove(n.v, name)
+}
+
+// Gone takes the reference to what it is made of back.
+func (n *synthetic) Gone() {
+	if n.src != nil {
+		n.src.Unpin()
+	}
+}
+
+// withoutWrite is what is left of a mode's permissions for something of type kind that nobody may change. Who
+// may read a file may enter the directory that it is shown as.
+func withoutWrite(mode, kind uint32) uint32 {
+	read := mode & 0o444
+	switch {
+	case kind != unix.S_IFDIR:
+		return read
+	case mode&unix.S_IFMT == unix.S_IFDIR:
+		return mode & 0o555
+	}
+	return read | read>>2
+}
+
+// Open opens a virtual file.
+func (n *synthetic) Open(flags uint32) (names.Opened, content.Mode, error) {
+	write := flags&unix.O_ACCMODE != unix.O_RDONLY
+	switch {
+	case n.query != nil:
+		return n.query.open(n.v, write, flags)
+	case write || flags&unix.O_TRUNC != 0:
+		return nil, 0, unix.EROFS
+	case n.view != nil:
+		return n.view.open()
+	case n.mode != unix.S_IFREG:
+		return nil, 0, unix.ENXIO
+	case n.set != nil:
+		if !n.set.current() || !n.set.retain() {
+			return nil, 0, unix.ESTALE
+		}
+		return openSet{s: n.set}, content.Cached, nil
+	case n.text != nil:
+		text, err := n.text(n.v)
+		return openData{data: text}, content.Direct, err
+	}
+	return openData{data: n.data}, content.Cached, nil
+}
+
+// openData is an open file of these bytes.
+type openData struct {
+	unwritten
+	data []byte
+}
+
+func (o openData) Close() {}
+
+func (o openData) Read(p []byte, off int64) (int, error) {
+	if off >= int64(len(o.data)) {
+		return 0, nil
+	}
+	return copy(p, o.data[off:]), nil
+}

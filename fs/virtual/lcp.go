@@ -1,0 +1,69 @@
+package virtual
+
+import (
+	"context"
+	"path"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"ckptfs/fs/control"
+	"ckptfs/fs/steps"
+	"ckptfs/fs/tree"
+)
+
+// lcpRoot is .ckptfs/lcp: a directory for each run, and in it for each complete step a file: what has most in
+// common with the step's model, as `ckptfs match --like` finds it, a control.MatchAnswer as JSON. It is found
+// when the file is opened, which fails with EINVAL for a step of several models, and with ENODATA for one
+// without.
+type lcpRoot struct{}
+
+func (r lcpRoot) entry(*Virtual) entry {
+	return entry{dir: r, key: "lcp", stat: ownersOnly(unix.S_IFDIR | 0o500)}
+}
+
+func (lcpRoot) lookup(v *Virtual, name string) (entry, error) {
+	found, err := v.o.Steps.Of(name)
+	if err != nil || found[name] == nil {
+		return entry{}, missing(err)
+	}
+	return entry{dir: lcpRun(name), key: lcpRun(name), stat: ownersOnly(unix.S_IFDIR | 0o500)}, nil
+}
+
+func (lcpRoot) list(v *Virtual) ([]tree.DirEntry, error) { return bestRoot{}.list(v) }
+
+// lcpRun is .ckptfs/lcp/RUN.
+type lcpRun string
+
+func (run lcpRun) lookup(v *Virtual, name string) (entry, error) {
+	found, err := v.o.Steps.Of(string(run))
+	all := found[string(run)]
+	i := slices.IndexFunc(all, func(s *steps.Step) bool { return s.Name == name })
+	if err != nil || i < 0 || v.o.Steps.State(all[i]) != control.StepComplete {
+		return entry{}, missing(err)
+	}
+	answer := func(v *Virtual) ([]byte, error) {
+		like := path.Join(steps.Dir, string(run), name)
+		a, found, err := v.o.Models.Match(context.Background(), control.MatchOptions{Like: like})
+		if found != nil {
+			found.Unpin()
+		}
+		if err != nil {
+			return nil, err
+		}
+		return a.Text()
+	}
+	key := [2]string{string(run), name}
+	return entry{key: key, stat: ownersOnly(unix.S_IFREG | 0o400), text: answer}, nil
+}
+
+func (run lcpRun) list(v *Virtual) (out []tree.DirEntry, err error) {
+	found, err := v.o.Steps.Of(string(run))
+	for _, s := range found[string(run)] {
+		if v.o.Steps.State(s) != control.StepComplete {
+			continue
+		}
+		out = append(out, tree.DirEntry{Name: s.Name, Mode: unix.S_IFREG})
+	}
+	return out, err
+}
