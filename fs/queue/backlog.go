@@ -67,8 +67,19 @@ func (b *backlog) end(f *content.File) {
 	delete(b.packing, f)
 }
 
-// full reports whether own bytes more are too many. A file larger than the bound waits until it is alone.
-func (b *backlog) full(own int64) bool { return b.max >= 0 && b.bytes > 0 && b.bytes+own > b.max }
+// grow gives a file its new size if it is queued.
+func (b *backlog) grow(f *content.File, size int64) {
+	if u, ok := b.queued[f]; ok {
+		b.add(f, size, u.since)
+	}
+}
+
+// full reports whether own bytes of f are too many beside those of the other files. A file larger than the
+// bound waits until it is alone.
+func (b *backlog) full(f *content.File, own int64) bool {
+	others := b.bytes - b.queued[f].bytes
+	return b.max >= 0 && others > 0 && others+own > b.max
+}
 
 // since is when the file was queued that waits longest; zero when none does.
 func (b *backlog) since() (oldest time.Time) {
@@ -100,13 +111,14 @@ func (q *Queue) Presses() bool {
 	return b || q.o.Reserve.Short()
 }
 
-// MakeRoom waits until own bytes more, of a file that is being closed, keep to Options.MaxUnpacked. It does
-// not wait for a packing that stands still.
-func (q *Queue) MakeRoom(own int64) {
+// MakeRoom waits until the own bytes of f, which is being closed, and those of the files that wait keep to
+// Options.MaxUnpacked. It does not wait for a packing that stands still.
+func (q *Queue) MakeRoom(f *content.File, own int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	b := &q.backlog
-	if !b.full(own) {
+	b.grow(f, own)
+	if !b.full(f, own) {
 		return
 	}
 	b.waiting++
@@ -115,7 +127,7 @@ func (q *Queue) MakeRoom(own int64) {
 	last, since := b.read.Load(), time.Now()
 	tick := time.AfterFunc(b.patience/4, q.wake)
 	defer tick.Stop()
-	for b.full(own) && !q.stopping {
+	for b.full(f, own) && !q.stopping {
 		if now := b.read.Load(); now != last {
 			last, since = now, time.Now()
 		} else if time.Since(since) > b.patience {

@@ -15,23 +15,23 @@ import (
 func TestBacklogCounts(t *testing.T) {
 	b, now := newBacklog(10), time.Now()
 	x, y := &content.File{}, &content.File{}
-	if b.full(100) {
+	if b.full(x, 100) {
 		t.Error("a file that is alone waits, however large")
 	}
 	b.add(x, 4, now)
 	b.add(y, 5, now)
 	b.begin(x)
 	b.add(x, 6, now) // written again while it is packed
-	if b.bytes != 15 || !b.full(0) {
+	if b.bytes != 15 || !b.full(nil, 0) {
 		t.Errorf("%d bytes", b.bytes)
 	}
 	b.end(x)
-	if b.bytes != 11 || !b.full(0) {
+	if b.bytes != 11 || !b.full(nil, 0) {
 		t.Errorf("%d bytes", b.bytes)
 	}
 	b.begin(x)
 	b.end(x)
-	if b.bytes != 5 || b.full(5) || !b.full(6) {
+	if b.bytes != 5 || b.full(nil, 5) || !b.full(nil, 6) {
 		t.Errorf("%d bytes", b.bytes)
 	}
 	b.begin(y)
@@ -39,7 +39,7 @@ func TestBacklogCounts(t *testing.T) {
 	if b.bytes != 0 || len(b.queued)+len(b.packing) > 0 {
 		t.Errorf("%+v", &b)
 	}
-	if b = newBacklog(-1); b.full(1 << 60) {
+	if b = newBacklog(-1); b.full(nil, 1<<60) {
 		t.Error("no bound is one")
 	}
 }
@@ -52,7 +52,7 @@ func TestMakeRoom(t *testing.T) {
 	r.backlog.add(f, 8, time.Now())
 	r.backlog.begin(f)
 	done := make(chan struct{})
-	go func() { r.MakeRoom(3); close(done) }()
+	go func() { r.MakeRoom(r.file("g"), 3); close(done) }()
 	r.eventually("a close waits", func() bool { return r.Status().WaitingCloses > 0 })
 	select {
 	case <-done:
@@ -66,9 +66,39 @@ func TestMakeRoom(t *testing.T) {
 	r = newRig(t, maxUnpacked(10))
 	r.backlog.patience = 50 * time.Millisecond
 	r.backlog.add(r.file("f"), 8, time.Now())
-	r.MakeRoom(3)
+	r.MakeRoom(r.file("g"), 3)
 	if !r.reported("packing stands still") {
 		t.Error("not a word about it")
+	}
+}
+
+// A file that grows while it waits counts with what it has grown to, and does not wait for itself.
+func TestGrowsWhileItWaits(t *testing.T) {
+	const mib = 1 << 20
+	r := newRig(t, maxUnpacked(2*mib))
+	r.backlog.patience = 10 * time.Millisecond
+	closes := func(h *content.Handle, name string) (waits bool) {
+		own := h.Flush()
+		r.MakeRoom(r.file(name), own)
+		h.Release()
+		waits, r.lines = r.reported("packing stands still"), nil
+		return waits
+	}
+	writes := func(name string, n int) *content.Handle {
+		h := r.open(name)
+		if _, err := h.Write(random(n, 1), 0); err != nil {
+			t.Fatal(err)
+		}
+		return h
+	}
+	if closes(writes("a", mib/2), "a") || closes(writes("a", 7*mib/4), "a") {
+		t.Error("a file that is alone waits")
+	}
+	if !closes(writes("b", mib), "b") {
+		t.Error("a close does not wait for what a waiting file has grown to")
+	}
+	if closes(writes("a", 3*mib), "a"); r.backlog.bytes != 4*mib {
+		t.Errorf("%d bytes", r.backlog.bytes)
 	}
 }
 

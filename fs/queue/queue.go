@@ -44,8 +44,9 @@
 //
 // MakeRoom delays a writer's close(2) while the bytes that wait exceed Options.MaxUnpacked, so that programs
 // do not fill the disk faster than packing makes it smaller. A file that is larger than the bound waits until
-// it is alone. No close waits for what makes no progress: a delayed file does not count, and a packing that
-// has read nothing for 20 seconds is not waited for. So every close ends.
+// it is alone. A file that grows while it waits counts with its size at its last close. No close waits for
+// what makes no progress: a delayed file does not count, and a packing that has read nothing for 20 seconds
+// is not waited for. So every close ends.
 //
 // When half of the bound waits, or a file has waited for ten minutes, or the disk is nearly full, packing
 // goes on though other programs want the processors (Presses).
@@ -57,8 +58,8 @@
 // plain, for the command sync. Up to 64 plain files are synced one by one; when there are more, the whole
 // filesystem.
 //
-// State: Queue, under its one mutex, which is a leaf: it is taken with a file's mutex held, and no file's
-// mutex is taken with it held. Each file that waits, and each plain file to be synced, is pinned.
+// State: Queue, under mu, which is taken with a file's mutex held. No file's mutex is taken with mu held.
+// Each file that waits, and each plain file to be synced, is pinned.
 package queue
 
 import (

@@ -89,7 +89,7 @@ func (v *Volume) Write(h *Handle, p []byte, off int64) (int, error) {
 // Options.MaxUnpacked waits to be packed.
 func (v *Volume) Flush(h *Handle) {
 	if h.file != nil && h.write {
-		v.queue.MakeRoom(h.file.Flush())
+		v.queue.MakeRoom(h.Node.File(), h.file.Flush())
 	}
 }
 
