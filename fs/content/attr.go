@@ -10,6 +10,7 @@ import (
 
 // AttrLocked replaces in a, which is the inode's, what the record decides.
 func (f *File) AttrLocked(a *tree.Attr) error {
+	f.mu.AssertHeld()
 	if err := f.LoadLocked(); err != nil {
 		return err
 	}

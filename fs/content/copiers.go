@@ -4,9 +4,10 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"ckptfs/cas/locks"
 )
 
 // copiers guesses which file is opened to be the target of a copy. A copy inside the mount can share the
@@ -15,7 +16,7 @@ import (
 // file for writing, in a program that is known to copy. A wrong guess costs the one speed or the other, never
 // bytes.
 type copiers struct {
-	mu      sync.Mutex
+	mu      locks.Mutex[leafLock]
 	sources map[uint32]bool // threads whose last open was of a packed file
 	known   map[string]bool // programs, by what /proc calls them
 }

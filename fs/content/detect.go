@@ -77,6 +77,7 @@ func (f *File) Unpacked() int64 {
 
 // UnpackedLocked is Unpacked with f.mu held.
 func (f *File) UnpackedLocked() int64 {
+	f.mu.AssertHeld()
 	var st unix.Stat_t
 	if f.LoadLocked() != nil || f.rec.Hollow || f.node.Stat(&st) != nil {
 		return 0

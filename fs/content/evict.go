@@ -148,6 +148,7 @@ func (e *eviction) keepLocked() (skip string, err error) {
 // dropBytesLocked makes holes of the bytes of a hollow file, which own is open on. A failure costs only
 // space.
 func (f *File) dropBytesLocked(own *os.File, size int64) {
+	f.mu.AssertHeld()
 	err := f.c.Step("hollow: punch")
 	if err == nil {
 		err = tree.HollowOut(int(own.Fd()), &tree.Header{Store: f.c.ID, Record: f.rec, Size: size})

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ckptfs/cas"
+	"ckptfs/cas/locks"
 	"ckptfs/fs/assemble"
 	"ckptfs/fs/tree"
 )
@@ -29,7 +30,7 @@ type File struct {
 	node Inode
 
 	// mu guards all that follows. It is held over a transition, and not over the reads of a program.
-	mu   sync.Mutex
+	mu   locks.Mutex[fileLock]
 	cond sync.Cond // a hydration ended, or the writers changed
 
 	rec     tree.Record
@@ -98,6 +99,7 @@ func (f *File) Unpin() { f.node.Unpin() }
 
 // LoadLocked reads the file's record once. It ends what was cut off, if the record says so.
 func (f *File) LoadLocked() error {
+	f.mu.AssertHeld()
 	if f.loaded {
 		return nil
 	}
@@ -130,6 +132,7 @@ func (f *File) LoadLocked() error {
 
 // VetLocked finds a hollow file that lost its record: the store was copied without attributes.
 func (f *File) VetLocked() error {
+	f.mu.AssertHeld()
 	if f.vetted || f.damaged != nil {
 		return nil
 	}
@@ -154,6 +157,7 @@ var errUnrecorded = fmt.Errorf("the bytes are packed and the file lost its attri
 
 // WriteRecordLocked stores rec in the inode and, if that went well, here.
 func (f *File) WriteRecordLocked(rec tree.Record) error {
+	f.mu.AssertHeld()
 	if err := f.node.WriteRecord(&rec); err != nil {
 		return err
 	}
@@ -172,6 +176,7 @@ func (f *File) OpenQuietly() (*os.File, error) {
 
 // changedLocked notes that the bytes may differ from now on from what was packed.
 func (f *File) changedLocked() {
+	f.mu.AssertHeld()
 	f.bytes.gen++
 	f.bytes.dirty = true
 	f.local.opens = 0
@@ -180,6 +185,7 @@ func (f *File) changedLocked() {
 
 // StopPackingLocked ends a packing of bytes that nobody wants any more.
 func (f *File) StopPackingLocked() {
+	f.mu.AssertHeld()
 	if f.cancelPack != nil {
 		f.cancelPack()
 	}

@@ -16,12 +16,23 @@
 // that have to know what became of a file (the queue, the cache of resident bytes, checksums) are told by
 // Events.
 //
-// close(2) is Handle.Flush; the last close is Handle.Release, which ends in writersGone when no writer is
-// left: there it is decided whether the file is to be packed. Evict decides whether a file may lose its
-// resident bytes, and does it.
+//	File     the record, and the parts below, all guarded by File.mu (file.go, state.go)
+//	  users    who has the file open, and in which mode the kernel serves them (users.go)
+//	  bytes    which generation of the bytes this is, and what is known of it (file.go)
+//	  local    what is known of the resident bytes of a packed file (file.go)
+//	  src      what reads go to, which has a lock of its own (source.go)
+//	Handle   an open file: it is read, written and copied by handles (open.go, handle.go, copy.go, ranges.go)
+//	Packing  the packing of a plain file, which fs/queue carries out (packing.go)
+//	Files    what all files share (this file)
 //
-// Locks: File.mu before everything else, then what Inode and Events take, then File.io. A function whose name
-// ends in Locked needs File.mu; it is held across no read of a program, but across a transition.
+// Each transition is one file: unpack.go, evict.go, hydrate.go, clone.go (packed by a copy), recover.go
+// (after a crash). Evict decides whether a file may lose its resident bytes, and does it.
+//
+// close(2) is Handle.Flush. The last close is Handle.Release, which ends in writersGoneLocked when no writer
+// is left: there it is decided whether the file is to be packed.
+//
+// locks.go has the order of the locks. A function whose name ends in Locked needs File.mu. It is held over a
+// transition, but for the hydration of the bytes, and over no read of a program.
 package content
 
 import (
@@ -34,6 +45,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ckptfs/cas"
+	"ckptfs/cas/locks"
 	"ckptfs/cas/store"
 	"ckptfs/fs/assemble"
 	"ckptfs/fs/pack"
@@ -91,7 +103,7 @@ type Events interface {
 	Closed(f *File, read int64)        // a handle was closed that had read so much of the manifest
 	Idle(f *File)                      // its last use ended
 	Unsummed(f *File)                  // a plain file may want a checksum
-	Unsynced(f *File)                  // a clean end has to make its record durable, or the bytes that it speaks of
+	Unsynced(f *File)                  // a clean end has to make its record durable, or what that speaks of
 }
 
 // Parts is what a volume's files are made of.
@@ -120,13 +132,17 @@ type Files struct {
 	events   Events
 
 	Kernel      Kernel
-	Passthrough atomic.Bool
+	Passthrough atomic.Bool // Kernel has it
 	Copiers     *copiers
-	Cloning     sync.RWMutex // shared from the look at a manifest until another file has it; see a sweep's mark
-	copyBufs    sync.Pool
 	Count       Counters
-	Doubt       bool                    // bytes may be resident that no boot can vouch for; see LoadLocked
-	Step        func(what string) error // called before each change of the disk by a transition; for tests
+	Doubt       bool // bytes may be resident that no boot can vouch for; see LoadLocked
+	copyBufs    sync.Pool
+
+	// Cloning is held shared from the look at a manifest until another file has it: a mark waits for it.
+	Cloning locks.RWMutex[cloningLock]
+
+	// Step is called before each change of the disk by a transition; for tests.
+	Step func(what string) error
 }
 
 // New makes what the files of a volume share.

@@ -31,6 +31,7 @@ func (f *File) Hydrate() (int64, error) {
 // hydrateLocked restores the local copy; mu is released while the bytes are written. Until the flag hollow
 // goes, the manifest is read. The bytes are a cache: whole when the flag goes, and not durable.
 func (f *File) hydrateLocked() error {
+	f.mu.AssertHeld()
 	for f.local.hydrating {
 		f.cond.Wait()
 	}

@@ -60,6 +60,7 @@ func (f *File) OpenNew(raw *os.File, rw bool, flags, thread uint32) (*Handle, er
 
 // handleLocked makes a handle of a file whose state fits flags.
 func (f *File) handleLocked(flags, thread uint32) (*Handle, error) {
+	f.mu.AssertHeld()
 	served := f.c.isTarget(flags, thread, f.rec.Packed())
 	access := flags & unix.O_ACCMODE
 	h := &Handle{
@@ -137,6 +138,7 @@ func (f *File) truncateRawLocked(size int64) error {
 
 // WritableLocked returns the inode open for writing, until done is called.
 func (f *File) WritableLocked() (w *os.File, done func(), err error) {
+	f.mu.AssertHeld()
 	if f.src.rw {
 		return f.src.raw, func() {}, nil
 	}
@@ -149,6 +151,7 @@ func (f *File) WritableLocked() (w *os.File, done func(), err error) {
 
 // writersGoneLocked has the file packed, or finds that it stays as it is.
 func (f *File) writersGoneLocked() {
+	f.mu.AssertHeld()
 	if f.Dead() {
 		return
 	}

@@ -129,6 +129,7 @@ func (c *Files) mayBeWritten(raw *os.File, rw bool) bool {
 // outlives its descriptor, and what it writes does not count as a change. Once nobody can, somebody has to
 // open the file first.
 func (f *File) MappedLocked() bool {
+	f.mu.AssertHeld()
 	if f.rec.Packed() || f.bytes.quiet == f.bytes.gen+1 {
 		return false
 	}

@@ -5,11 +5,11 @@ import (
 	"io"
 	"math"
 	"os"
-	"sync"
 
 	"golang.org/x/sys/unix"
 
 	"ckptfs/cas"
+	"ckptfs/cas/locks"
 	"ckptfs/fs/assemble"
 )
 
@@ -19,7 +19,7 @@ import (
 // asm. Who changes them holds File.mu too, or is the last to know the file; so who holds File.mu may look at
 // them.
 type source struct {
-	io    sync.RWMutex
+	io    locks.RWMutex[sourceLock]
 	raw   *os.File       // the local copy
 	rw    bool           // raw is open for writing too; implies raw != nil
 	asm   *assemble.File // the packed file
@@ -145,6 +145,7 @@ func (s *source) copyTo(w *os.File, srcOff, dstOff, n int64) (int64, error) {
 
 // OpenSourceLocked makes the file readable, for a reader that UseLocked counts in.
 func (f *File) OpenSourceLocked() error {
+	f.mu.AssertHeld()
 	if f.damaged != nil {
 		return f.damaged
 	}
@@ -156,6 +157,7 @@ func (f *File) OpenSourceLocked() error {
 
 // CloseSourcesLocked ends what OpenSourceLocked began, once nobody reads.
 func (f *File) CloseSourcesLocked() {
+	f.mu.AssertHeld()
 	if f.users.all() == 0 {
 		f.CloseAll()
 	}
@@ -169,6 +171,7 @@ func (f *File) CloseAll() {
 
 // openRawLocked opens the local copy, for writing too if write is set.
 func (f *File) openRawLocked(write bool) error {
+	f.mu.AssertHeld()
 	if f.src.raw != nil && (f.src.rw || !write) {
 		return nil
 	}
@@ -201,6 +204,7 @@ func emptyFile() (*os.File, error) {
 
 // openAsmLocked opens the packed file.
 func (f *File) openAsmLocked() error {
+	f.mu.AssertHeld()
 	if f.src.asm != nil && f.src.asmOf == f.rec.Manifest { // else a transition failed halfway
 		return nil
 	}

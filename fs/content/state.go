@@ -22,6 +22,7 @@ type State struct {
 
 // StateLocked is the file's state, for as long as mu is held.
 func (f *File) StateLocked() State {
+	f.mu.AssertHeld()
 	s := State{
 		Record: f.rec, Damage: f.damaged, Moved: f.moved, Hydrating: f.local.hydrating,
 		Gen: f.bytes.gen, Dirty: f.bytes.dirty,
@@ -48,6 +49,7 @@ func (f *File) SetDirtyLocked() { f.bytes.dirty = true }
 // UseLocked counts readers of this process in or out, for whom the source is open, and returns how many there
 // are.
 func (f *File) UseLocked(more int) (left int) {
+	f.mu.AssertHeld()
 	f.users.inside += more
 	return f.users.inside
 }

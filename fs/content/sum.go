@@ -118,6 +118,7 @@ func (s *summing) end(h cas.Hash) error {
 // unsumLocked takes the checksum of a plain file away, before anything is done to the file or after its inode
 // was changed.
 func (f *File) unsumLocked() error {
+	f.mu.AssertHeld()
 	if !f.rec.Summed {
 		return nil
 	}

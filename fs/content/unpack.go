@@ -12,6 +12,7 @@ import (
 // UnpackLocked makes a file plain: afterwards its bytes lie in the inode, and it has no manifest. With empty
 // set, it is empty. mu is released while the file is hydrated.
 func (f *File) UnpackLocked(empty bool) error {
+	f.mu.AssertHeld()
 	for f.local.hydrating {
 		f.cond.Wait()
 	}

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ckptfs/cas/locks"
 	"ckptfs/fs/content"
 )
 
@@ -30,6 +31,11 @@ const (
 	walkShare = 20
 )
 
+// workerLock is Worker.mu: a file is pinned and unpinned under it.
+type workerLock struct{}
+
+func (workerLock) Rank() (int, string) { return locks.Volume + 800, "idle.Worker.mu" }
+
 // Worker does what can wait to files that were left alone for a while, one after the other, in a goroutine of its own.
 type Worker struct {
 	ready   <-chan struct{} // closed when the files that were there at the start are known
@@ -40,7 +46,7 @@ type Worker struct {
 	Done    func()                               // called after some were; may be nil
 	warning string                               // what a failure means
 
-	mu      sync.Mutex
+	mu      locks.Mutex[workerLock]
 	waiting map[*content.File]time.Time // since when; at most maxResting, each with a reference
 	at      int                         // that are being seen to
 	more    bool                        // others wait, too

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"ckptfs/cas/locks"
 	"ckptfs/fs/content"
 )
 
@@ -30,7 +31,7 @@ type Hydrator struct {
 	quit   chan struct{}
 	end    sync.WaitGroup
 
-	mu    sync.Mutex
+	mu    locks.Mutex[leafLock]
 	queue []toHydrate
 	in    map[*content.File]bool // those that wait, and the one that is being hydrated
 	reads int64                  // how often packed files were read when that was looked at

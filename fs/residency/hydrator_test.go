@@ -31,10 +31,16 @@ func TestHydrationWaits(t *testing.T) {
 		c <- at
 		return c
 	}
+	add := func() {
+		f := content.NewFile(files, nowhere{})
+		f.Lock()
+		defer f.Unlock()
+		h.Add(f)
+	}
 	waits := func(what string, lasts, want time.Duration) {
 		t.Helper()
 		start, readFor = at, lasts
-		h.Add(content.NewFile(files, nowhere{}))
+		add()
 		for len(h.queue) > 0 {
 			if !h.wait() {
 				t.Fatal("the end")
@@ -50,12 +56,12 @@ func TestHydrationWaits(t *testing.T) {
 	waits("read for ever", 1<<60, maxHydrateWait)
 
 	// Those that waited together do not wait again, one after the other.
-	h.Add(content.NewFile(files, nowhere{}))
-	h.Add(content.NewFile(files, nowhere{}))
+	add()
+	add()
 	waits("the last of three", 0, readsStill)
 
 	h.after = func(time.Duration) <-chan time.Time { return nil }
-	h.Add(content.NewFile(files, nowhere{}))
+	add()
 	close(h.quit)
 	if h.wait() {
 		t.Error("hydrated at the end")

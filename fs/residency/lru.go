@@ -16,12 +16,18 @@ import (
 	"sync/atomic"
 	"time"
 
+	"ckptfs/cas/locks"
 	"ckptfs/fs/content"
 	"ckptfs/fs/throttle"
 )
 
 // diskWatch is how often the free space is looked at while there is something to evict.
 const diskWatch = time.Second
+
+// leafLock is LRU.mu and Hydrator.mu: a file is pinned under one of them.
+type leafLock struct{}
+
+func (leafLock) Rank() (int, string) { return locks.Volume + 800, "LRU.mu or Hydrator.mu" }
 
 // LRU bounds the resident bytes of packed files, which are a cache: the least recently opened goes first.
 type LRU struct {
@@ -31,7 +37,7 @@ type LRU struct {
 	count  *content.Counters
 	short  func() bool // the disk is nearly full
 
-	mu     sync.Mutex
+	mu     locks.Mutex[leafLock]
 	lru    *list.List // of *entry, least recently used first
 	of     map[*content.File]*entry
 	bytes  int64

@@ -219,17 +219,17 @@ func TestPruneWaitsForCopies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.content.Cloning.RLock() // the copy has looked at its source
-	r.unlink("f")
 	batch := r.store.Begin()
-	walked := make(chan struct{})
+	looked, walked := make(chan struct{}), make(chan struct{})
 	r.names.AfterDir = func(p string) {
 		if p == "" {
 			close(walked)
 		}
 	}
 	go func() {
+		r.content.Cloning.RLock()
 		defer r.content.Cloning.RUnlock()
+		close(looked) // at the source
 		<-walked
 		time.Sleep(20 * time.Millisecond) // for a prune that does not wait
 		_, err := r.Volume.pack.Manifest(batch, m)
@@ -237,6 +237,8 @@ func TestPruneWaitsForCopies(t *testing.T) {
 			t.Error(err)
 		}
 	}()
+	<-looked
+	r.unlink("f")
 	r.prune(now)
 	locs := make([]cas.Location, 1)
 	for _, s := range spans {

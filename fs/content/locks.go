@@ -1,0 +1,17 @@
+package content
+
+import "ckptfs/cas/locks"
+
+// The locks of this package, in the order in which they may be taken. What Inode and Events take comes
+// between File.mu and source.io. No goroutine holds the mu of two files.
+type (
+	cloningLock struct{} // Files.Cloning
+	fileLock    struct{} // File.mu
+	sourceLock  struct{} // source.io
+	leafLock    struct{} // copiers.mu
+)
+
+func (cloningLock) Rank() (int, string) { return locks.Volume + 9, "Files.Cloning" }
+func (fileLock) Rank() (int, string)    { return locks.Volume + 10, "File.mu" }
+func (sourceLock) Rank() (int, string)  { return locks.Volume + 950, "source.io" }
+func (leafLock) Rank() (int, string)    { return locks.Volume + 990, "copiers.mu" }
