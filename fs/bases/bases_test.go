@@ -136,3 +136,20 @@ func TestNone(t *testing.T) {
 		t.Error("something presumed")
 	}
 }
+
+// A file of few tensors is alike to those that share one of them, and to no others: many such do not take the
+// places of a file that is alike.
+func TestSignaturesOfFewTensors(t *testing.T) {
+	var s Signatures
+	h := func(i uint64) cas.Hash { return cas.Sum([]byte{byte(i)}) }
+	s.Note([]uint64{1, 2, 3, 4, 5, 6, 7, 8}, h(1), nil)
+	for i := range uint64(2 * maxAlike) {
+		s.Note([]uint64{100 + i, 200 + i}, h(100+i), nil)
+	}
+	if got := s.of([]uint64{1, 2, 3, 4}); !slices.Equal(got, []cas.Hash{h(1)}) {
+		t.Errorf("%d files, want the one alike", len(got))
+	}
+	if got := s.of([]uint64{1, 2, 103}); !slices.Equal(got, []cas.Hash{h(103), h(1)}) {
+		t.Errorf("%d files, want the two that share tensors", len(got))
+	}
+}

@@ -67,9 +67,10 @@ func (s *Signatures) of(signs []uint64) []cas.Hash {
 			}
 		}
 		switch {
+		case common == 0: // of fewer than four signs a quarter is none
 		case common >= len(f.signs)/4:
 			most = append(most, f.manifest)
-		case common > 0:
+		default:
 			few = append(few, f.manifest)
 		}
 	}
