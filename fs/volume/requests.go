@@ -16,6 +16,7 @@ import (
 	"ckptfs/fs/control"
 	"ckptfs/fs/idle"
 	"ckptfs/fs/inspect"
+	"ckptfs/fs/maintenance"
 	"ckptfs/fs/models"
 	"ckptfs/fs/names"
 	"ckptfs/fs/residency"
@@ -69,6 +70,40 @@ func (v *Volume) openVirtual() {
 		Remove: v.Unlink, Report: v.report, ReadOnly: v.readOnly, Off: v.noViews,
 		Kinds: []virtual.Kind{virtual.Artifacts, virtual.Best, virtual.LCP, virtual.Query, virtual.Tensors},
 	})
+}
+
+// openPasses makes what goes over the whole store.
+func (v *Volume) openPasses() {
+	v.passes = &maintenance.Passes{
+		Dir: v.dir, Tree: v.treePath(), ReadOnly: v.readOnly, Now: v.now, Report: v.report, Epoch: v.lock.Epoch,
+		Store: v.store, Assemble: v.asm, Pack: v.pack, Files: v.content, Names: v.names, Queue: v.queue,
+		Reserve: v.reserve, Throttle: v.throttle, Bases: v.bases, Hot: v.hot, Sums: v.sums, Models: v.models,
+		Artifacts: v.artifacts, Packed: v.ids.found,
+	}
+}
+
+// Stats counts what the store holds and what it costs.
+func (v *Volume) Stats(ctx context.Context) (*control.Stats, error) { return v.passes.Stats(ctx) }
+
+// Check looks for damage and changes nothing.
+func (v *Volume) Check(
+	ctx context.Context, o control.CheckOptions, report func(control.Progress),
+) (*control.Checked, error) {
+	return v.passes.Check(ctx, o, report)
+}
+
+// Prune gives the room back that nothing needs any more.
+func (v *Volume) Prune(
+	ctx context.Context, o control.PruneOptions, report func(control.Progress),
+) (*control.Pruned, error) {
+	return v.passes.Prune(ctx, o, report)
+}
+
+// Compact stores again what takes less room by now.
+func (v *Volume) Compact(
+	ctx context.Context, o control.CompactOptions, report func(control.Progress),
+) (*control.Compacted, error) {
+	return v.passes.Compact(ctx, o, report)
 }
 
 // pendingPaths are those of the files that wait to be packed.

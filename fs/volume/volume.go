@@ -42,6 +42,7 @@ import (
 	"ckptfs/fs/content"
 	"ckptfs/fs/idle"
 	"ckptfs/fs/inspect"
+	"ckptfs/fs/maintenance"
 	"ckptfs/fs/models"
 	"ckptfs/fs/names"
 	"ckptfs/fs/pack"
@@ -110,6 +111,7 @@ type Volume struct {
 	inspect *inspect.Inspector
 	models  *models.Models
 	virtual *virtual.Virtual
+	passes  *maintenance.Passes
 
 	queue    *queue.Queue
 	throttle *throttle.Throttle // nil: packing does not ask who else wants the processors
@@ -255,6 +257,7 @@ func (v *Volume) open(o Options, format *tree.Format) error {
 	v.openInspect()
 	v.openModels()
 	v.openVirtual()
+	v.openPasses()
 	return v.recover()
 }
 
@@ -299,17 +302,19 @@ func (v *Volume) unready(err error) error {
 // recover brings the store in order after an unclean end, and starts the background work.
 func (v *Volume) recover() error {
 	before := v.lock.Before
-	s := &survey{v: v, repair: !before.Clean && before.PID != 0, stop: v.closing.Load}
-	if s.repair {
-		s.newBoot = !v.lock.Same()
-		s.run()
+	s := &maintenance.Survey{
+		Passes: v.passes, Repair: !before.Clean && before.PID != 0, Stop: v.closing.Load,
+	}
+	if s.Repair {
+		s.NewBoot = !v.lock.Same()
+		s.Run()
 		v.hot.Grew.Store(true) // what was made hollow has to be durable, too, before an end is called clean
-		if s.newBoot && s.blind {
+		if s.NewBoot && s.Blind() {
 			v.content.Doubt = true
 		} else if err := v.lock.Trust(); err != nil {
 			return fmt.Errorf("recovery: %w", err)
 		}
-		v.recovery = s.report()
+		v.recovery = s.Repaired()
 		v.report(slog.LevelWarn, v.recovery)
 	}
 	if !v.readOnly {
@@ -320,12 +325,12 @@ func (v *Volume) recover() error {
 		v.sums.Start()
 		v.ids.Start()
 	}
-	if s.repair || before.PID == 0 {
+	if s.Repair || before.PID == 0 {
 		close(v.surveyed)
 	} else {
 		go func() {
 			defer close(v.surveyed)
-			s.run()
+			s.Run()
 		}()
 	}
 	return nil

@@ -1,4 +1,4 @@
-package volume
+package maintenance
 
 import (
 	"context"
@@ -10,13 +10,13 @@ import (
 	"ckptfs/fs/control"
 )
 
-// Prune gives the room back that nothing needs any more. Files may be saved, read, renamed and removed meanwhile. It may
-// be interrupted at any time.
-func (v *Volume) Prune(ctx context.Context, o control.PruneOptions, report func(control.Progress)) (*control.Pruned, error) {
-	if v.readOnly && !o.DryRun {
+// Prune gives the room back that nothing needs any more. Files may be saved, read, renamed and removed
+// meanwhile. It may be interrupted at any time.
+func (ps *Passes) Prune(ctx context.Context, o control.PruneOptions, report func(control.Progress)) (*control.Pruned, error) {
+	if ps.ReadOnly && !o.DryRun {
 		return nil, unix.EROFS
 	}
-	size := v.store.Stats().Bytes
+	size := ps.Store.Stats().Bytes
 	opt := store.SweepOptions{Grace: o.Grace, MaxUnused: o.MaxUnused, DryRun: o.DryRun}
 	if report != nil {
 		report(control.Progress{TotalBytes: size, Current: "looking for what is in use"})
@@ -28,16 +28,16 @@ func (v *Volume) Prune(ctx context.Context, o control.PruneOptions, report func(
 		}
 	}
 	if !o.DryRun {
-		defer v.reserve.Retake()
+		defer ps.Reserve.Retake()
 	}
-	st, err := v.store.Sweep(ctx, opt, v.mark)
+	st, err := ps.Store.Sweep(ctx, opt, ps.mark)
 	out := &control.Pruned{
 		DryRun: o.DryRun, Segments: st.Segments, Young: st.Young, Damaged: st.Skipped,
 		LiveRecords: st.Live.Records, LiveBytes: st.Live.Stored, DeadRecords: st.Dead.Records, DeadBytes: st.Dead.Stored,
 		FreedBytes: st.Freed, CopiedBytes: st.Copied, Punched: st.Punched, Removed: st.Removed, NotPunched: st.NotPunched,
 	}
 	if err == nil && !o.DryRun {
-		err = v.artifacts.Forget(v.store.Locate)
+		err = ps.Artifacts.Forget(ps.Store.Locate)
 	}
 	if err != nil && st.Looked == 0 {
 		err = fmt.Errorf("nothing was removed: %w", err)

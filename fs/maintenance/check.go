@@ -1,4 +1,4 @@
-package volume
+package maintenance
 
 import (
 	"context"
@@ -15,7 +15,6 @@ import (
 	"ckptfs/cas"
 	"ckptfs/cas/store"
 	"ckptfs/fs/control"
-	"ckptfs/fs/maintenance"
 	"ckptfs/fs/names"
 	"ckptfs/fs/tree"
 	"ckptfs/index/manifest"
@@ -27,12 +26,12 @@ const (
 )
 
 // Check looks for damage and changes nothing. It works while files are saved and removed.
-func (v *Volume) Check(ctx context.Context, o control.CheckOptions, report func(control.Progress)) (*control.Checked, error) {
-	c := &check{v: v, o: o, out: &control.Checked{Problems: []control.Problem{}}, bad: map[[16]byte]store.Finding{},
+func (ps *Passes) Check(ctx context.Context, o control.CheckOptions, report func(control.Progress)) (*control.Checked, error) {
+	c := &check{ps: ps, o: o, out: &control.Checked{Problems: []control.Problem{}}, bad: map[[16]byte]store.Finding{},
 		unindexed: map[[16]byte]bool{}, objects: map[cas.Hash]*objectState{}}
 	began := time.Now()
-	total := v.store.Stats().Bytes
-	opt := store.CheckOptions{ReadData: o.ReadData, Subset: o.Subset, Seed: uint64(v.now().UnixNano()), Found: c.found}
+	total := ps.Store.Stats().Bytes
+	opt := store.CheckOptions{ReadData: o.ReadData, Subset: o.Subset, Seed: uint64(ps.Now().UnixNano()), Found: c.found}
 	if o.Subset > 0 && o.Subset < 1 {
 		total = int64(float64(total) * o.Subset)
 	}
@@ -45,13 +44,13 @@ func (v *Volume) Check(ctx context.Context, o control.CheckOptions, report func(
 			report(p)
 		}
 	}
-	st, err := v.store.Check(ctx, opt)
+	st, err := ps.Store.Check(ctx, opt)
 	if err != nil {
 		return nil, err
 	}
 	c.out.Segments, c.out.Records, c.out.Entries = int64(st.Segments), st.Records, st.Entries
 	c.out.ReadRecords, c.out.ReadBytes = st.Read, st.ReadStored
-	err = v.names.Walk(ctx, func(p string, n *names.Node) error {
+	err = ps.Names.Walk(ctx, func(p string, n *names.Node) error {
 		c.out.Files++
 		if report != nil && c.out.Files%64 == 1 {
 			report(control.Progress{DoneBytes: total, TotalBytes: total, DoneFiles: int(c.out.Files), Current: p})
@@ -64,7 +63,7 @@ func (v *Volume) Check(ctx context.Context, o control.CheckOptions, report func(
 	if err != nil {
 		return nil, err
 	}
-	c.out.LostFound = maintenance.CountFiles(filepath.Join(v.dir, tree.LostFound))
+	c.out.LostFound = CountFiles(filepath.Join(ps.Dir, tree.LostFound))
 	c.out.Seconds = time.Since(began).Seconds()
 	c.out.ReadSeconds = c.out.Seconds
 	return c.out, nil
@@ -72,7 +71,7 @@ func (v *Volume) Check(ctx context.Context, o control.CheckOptions, report func(
 
 // check is one under way.
 type check struct {
-	v   *Volume
+	ps  *Passes
 	o   control.CheckOptions
 	out *control.Checked
 
@@ -167,8 +166,8 @@ func (c *check) file(p string, n *names.Node) bool {
 	return c.o.ReadData && !is.Record.Hollow && !is.Hydrating
 }
 
-// header looks whether a hollow file would be recognised without its record. The bytes of a file that could not be given
-// up may be in place still.
+// header looks whether a hollow file would be recognised without its record. The bytes of a file that could
+// not be given up may be in place still.
 func (c *check) header(n *names.Node, rec *tree.Record, size int64) error {
 	raw, err := n.File().OpenQuietly()
 	if err != nil {
@@ -179,7 +178,7 @@ func (c *check) header(n *names.Node, rec *tree.Record, size int64) error {
 	if _, err := raw.ReadAt(head, 0); err != nil && err != io.EOF {
 		return err
 	}
-	if !tree.LooksHollow(head, c.v.content.ID) {
+	if !tree.LooksHollow(head, c.ps.Files.ID) {
 		return nil
 	}
 	h, err := tree.DecodeHeader(head)
@@ -190,7 +189,7 @@ func (c *check) header(n *names.Node, rec *tree.Record, size int64) error {
 }
 
 func (c *check) manifest(h cas.Hash) (*manifest.Manifest, error) {
-	p, err := c.v.store.Get(h, nil)
+	p, err := c.ps.Store.Get(h, nil)
 	if err != nil {
 		return nil, fmt.Errorf("manifest: %w", err)
 	}
@@ -256,7 +255,7 @@ func (c *check) object(o manifest.Object) *objectState {
 	}
 	st := &objectState{}
 	c.objects[o.Digest] = st
-	spans, err := o.Spans(c.v.store.Get)
+	spans, err := o.Spans(c.ps.Store.Get)
 	if err != nil {
 		st.err, st.repair = fmt.Errorf("chunk list: %w", err), c.repairOf(o.Digest)
 		return st
@@ -265,7 +264,7 @@ func (c *check) object(o manifest.Object) *objectState {
 	for i := range spans {
 		hashes[i] = spans[i].Hash
 	}
-	if err := c.v.store.Locate(hashes, locs); err != nil {
+	if err := c.ps.Store.Locate(hashes, locs); err != nil {
 		st.err = err
 		return st
 	}
@@ -291,7 +290,7 @@ func (c *check) object(o manifest.Object) *objectState {
 
 // bases looks whether what a delta needs is there, and was not found damaged.
 func (c *check) bases(h cas.Hash, loc cas.Location) error {
-	links, err := c.v.store.Bases(h, loc)
+	links, err := c.ps.Store.Bases(h, loc)
 	if err != nil {
 		return &cas.ChunkError{Hash: h, Loc: loc, Err: err}
 	}

@@ -1,4 +1,4 @@
-package volume
+package maintenance
 
 import (
 	"bytes"
@@ -22,10 +22,10 @@ import (
 // repairEvict is the mend of bytes in place that are not the manifest's: they are given up.
 const repairEvict = "evict"
 
-// inPlace compares the bytes in place of a packed file, which reads trust, with its manifest. A file that is changed or
-// given up meanwhile is passed over.
+// inPlace compares the bytes in place of a packed file, which reads trust, with its manifest. A file that is
+// changed or given up meanwhile is passed over.
 func (c *check) inPlace(ctx context.Context, p string, n *names.Node) error {
-	v, f := c.v, n.File()
+	ps, f := c.ps, n.File()
 	f.Lock()
 	was := f.StateLocked()
 	if was.Record.Summed {
@@ -42,7 +42,7 @@ func (c *check) inPlace(ctx context.Context, p string, n *names.Node) error {
 		return nil // the file was looked at just now
 	}
 	defer raw.Close()
-	m, err := v.asm.Manifest(was.Record.Manifest)
+	m, err := ps.Assemble.Manifest(was.Record.Manifest)
 	if err != nil {
 		return nil // told of already
 	}
@@ -61,10 +61,10 @@ func (c *check) inPlace(ctx context.Context, p string, n *names.Node) error {
 	return nil
 }
 
-// plain compares a plain file with its checksum. One that was written since, or whose checksum a power cut has made doubtful,
-// is passed over.
+// plain compares a plain file with its checksum. One that was written since, or whose checksum a power cut
+// has made doubtful, is passed over.
 func (c *check) plain(ctx context.Context, p string, n *names.Node) error {
-	v, f := c.v, n.File()
+	ps, f := c.ps, n.File()
 	if c.o.Subset > 0 && c.o.Subset < 1 && rand.Float64() >= c.o.Subset {
 		return nil
 	}
@@ -102,14 +102,14 @@ func (c *check) plain(ctx context.Context, p string, n *names.Node) error {
 	}
 	f.Lock()
 	defer f.Unlock()
-	if holds() && rec.Epoch == v.lock.Epoch() {
+	if holds() && rec.Epoch == ps.Epoch() {
 		c.problem(control.Problem{Path: p, What: err.Error()})
 	}
 	return nil
 }
 
-// compare reads every chunk that lies whole in raw, and zeros where the manifest has zeros. It returns where the first
-// difference is.
+// compare reads every chunk that lies whole in raw, and zeros where the manifest has zeros. It returns where
+// the first difference is.
 func (c *check) compare(ctx context.Context, raw io.ReaderAt, m *manifest.Manifest) (int64, error) {
 	var buf []byte
 	read := func(off, size int64) ([]byte, error) {
@@ -146,7 +146,7 @@ func (c *check) compare(ctx context.Context, raw io.ReaderAt, m *manifest.Manife
 			}
 			continue
 		}
-		spans, err := m.Objects[e.Object].Spans(c.v.store.Get)
+		spans, err := m.Objects[e.Object].Spans(c.ps.Store.Get)
 		if err != nil {
 			continue // told of already
 		}

@@ -1,4 +1,3 @@
-// Package maintenance looks through a whole store and mends it. It keeps nothing between two calls.
 package maintenance
 
 import (
@@ -22,8 +21,8 @@ const (
 	RepairTree     = "tree"
 )
 
-// RepairClosed mends a part of the store in dir that can be mended while nobody has the store open, which the caller has locked. It
-// adds to out what it did. Of RepairTree there is nothing to do yet.
+// RepairClosed mends a part of the store in dir that can be mended while nobody has the store open, which the
+// caller has locked. It adds to out what it did. Of RepairTree there is nothing to do yet.
 func RepairClosed(dir, part string, now func() time.Time, out *control.Repaired, report func(control.Progress)) error {
 	switch part {
 	case RepairIndex:

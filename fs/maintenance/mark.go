@@ -1,4 +1,4 @@
-package volume
+package maintenance
 
 import (
 	"context"
@@ -21,11 +21,11 @@ import (
 
 // marker finds everything in the store that files need: the mark of mark-and-sweep.
 //
-// First the names are walked and the manifests collected, then the manifests are read. Names.EachFile misses no file
-// that moves meanwhile. What is packed meanwhile the sweep sees to itself.
+// First the names are walked and the manifests collected, then the manifests are read. Names.EachFile misses
+// no file that moves meanwhile. What is packed meanwhile the sweep sees to itself.
 type marker struct {
-	v *Volume
-	m *store.Marking
+	ps *Passes
+	m  *store.Marking
 
 	manifests map[cas.Hash]string // and a path of each
 
@@ -34,23 +34,23 @@ type marker struct {
 }
 
 // mark is the Mark of a sweep. An error says that what some file needs cannot be told.
-func (v *Volume) mark(ctx context.Context, m *store.Marking) error {
-	k := &marker{v: v, m: m, manifests: map[cas.Hash]string{}, lists: map[cas.Hash]bool{}}
-	if err := v.names.EachFile(ctx, k.file); err != nil {
+func (ps *Passes) mark(ctx context.Context, m *store.Marking) error {
+	k := &marker{ps: ps, m: m, manifests: map[cas.Hash]string{}, lists: map[cas.Hash]bool{}}
+	if err := ps.Names.EachFile(ctx, k.file); err != nil {
 		return err
 	}
-	if err := v.models.Mark(true, m.Keep); err != nil {
+	if err := ps.Models.Mark(true, m.Keep); err != nil {
 		return fmt.Errorf("lineage: %w", err)
 	}
 	if err := k.read(ctx, k.manifests, false); err != nil {
 		return err
 	}
-	// Manifests on their way, which may be made of others without a chunk being put. Whoever took one from a file that the
-	// walk has not seen, since it is gone or was changed, has put it when this lock is free. What is taken from now on is
-	// known.
-	v.content.Cloning.Lock()
+	// Manifests on their way, which may be made of others without a chunk being put. Whoever took one from a
+	// file that the walk has not seen, since it is gone or was changed, has put it when this lock is free.
+	// What is taken from now on is known.
+	ps.Files.Cloning.Lock()
 	//lint:ignore SA2001 it is waited for, nothing else
-	v.content.Cloning.Unlock()
+	ps.Files.Cloning.Unlock()
 	named := map[cas.Hash]string{}
 	for _, h := range m.Named() {
 		named[h] = "a file being packed"
@@ -58,7 +58,7 @@ func (v *Volume) mark(ctx context.Context, m *store.Marking) error {
 	if err := k.read(ctx, named, true); err != nil {
 		return err
 	}
-	return k.read(ctx, v.lostManifests(), true)
+	return k.read(ctx, ps.lostManifests(), true)
 }
 
 // file notes what a file needs.
@@ -92,10 +92,11 @@ func (k *marker) file(n *names.Node, p string) error {
 	return nil
 }
 
-// lostManifests are those of files that a repair moved aside: as long as these lie there, what is left of them is kept.
-func (v *Volume) lostManifests() map[cas.Hash]string {
+// lostManifests are those of files that a repair moved aside: as long as these lie there, what is left of
+// them is kept.
+func (ps *Passes) lostManifests() map[cas.Hash]string {
 	found := map[cas.Hash]string{}
-	_ = filepath.WalkDir(filepath.Join(v.dir, tree.LostFound), func(p string, d os.DirEntry, err error) error {
+	_ = filepath.WalkDir(filepath.Join(ps.Dir, tree.LostFound), func(p string, d os.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
 			return nil
 		}
@@ -145,7 +146,7 @@ func (k *marker) read(ctx context.Context, manifests map[cas.Hash]string, lenien
 
 func (k *marker) manifest(h cas.Hash) error {
 	k.m.Keep(h)
-	p, err := k.v.store.Get(h, nil)
+	p, err := k.ps.Store.Get(h, nil)
 	if err != nil {
 		return err
 	}
@@ -165,7 +166,7 @@ func (k *marker) manifest(h cas.Hash) error {
 		if seen {
 			continue
 		}
-		spans, err := o.Spans(k.v.store.Get)
+		spans, err := o.Spans(k.ps.Store.Get)
 		if err != nil {
 			return err
 		}

@@ -1,4 +1,4 @@
-package volume
+package maintenance
 
 import (
 	"context"
@@ -10,16 +10,15 @@ import (
 
 	"ckptfs/cas"
 	"ckptfs/fs/control"
-	"ckptfs/fs/maintenance"
 	"ckptfs/fs/names"
 	"ckptfs/fs/tree"
 	"ckptfs/index/manifest"
 )
 
-// usage adds up what the files of a store refer to. It is the mark of mark-and-sweep: every manifest is looked at, so
-// its cost grows with the store; nothing is counted while files are saved.
+// usage adds up what the files of a store refer to. It is the mark of mark-and-sweep: every manifest is
+// looked at, so its cost grows with the store; nothing is counted while files are saved.
 type usage struct {
-	v         *Volume
+	ps        *Passes
 	stats     control.Stats
 	inodes    map[uint64]bool
 	manifests map[cas.Hash]bool
@@ -37,20 +36,20 @@ type runUsage struct {
 }
 
 // Stats counts what the store holds and what it costs.
-func (v *Volume) Stats(ctx context.Context) (*control.Stats, error) {
+func (ps *Passes) Stats(ctx context.Context) (*control.Stats, error) {
 	u := &usage{
-		v: v, inodes: map[uint64]bool{}, manifests: map[cas.Hash]bool{}, objects: map[cas.Hash]bool{},
+		ps: ps, inodes: map[uint64]bool{}, manifests: map[cas.Hash]bool{}, objects: map[cas.Hash]bool{},
 		chunks: map[cas.Hash]bool{}, runs: map[string]*runUsage{},
 	}
-	if err := v.names.Walk(ctx, u.file); err != nil {
+	if err := ps.Names.Walk(ctx, u.file); err != nil {
 		return nil, err
 	}
 	s := &u.stats
 	var err error
-	if s.SegmentBytes, err = maintenance.Allocated(filepath.Join(v.dir, tree.SegmentsDir)); err != nil {
+	if s.SegmentBytes, err = Allocated(filepath.Join(ps.Dir, tree.SegmentsDir)); err != nil {
 		return nil, err
 	}
-	if s.IndexBytes, err = maintenance.Allocated(filepath.Join(v.dir, tree.IndexFile)); err != nil {
+	if s.IndexBytes, err = Allocated(filepath.Join(ps.Dir, tree.IndexFile)); err != nil {
 		return nil, err
 	}
 	s.Chunks, s.Manifests = int64(len(u.chunks)), int64(len(u.manifests))
@@ -70,7 +69,7 @@ func (v *Volume) Stats(ctx context.Context) (*control.Stats, error) {
 }
 
 func (u *usage) file(path string, n *names.Node) error {
-	a, err := u.v.Stat(n)
+	a, err := n.Attr()
 	if err == unix.ENOENT {
 		return nil
 	}
@@ -125,7 +124,7 @@ func (u *usage) run(path string) *runUsage {
 }
 
 func (u *usage) manifest(h cas.Hash, run *runUsage) error {
-	m, err := u.v.asm.Manifest(h)
+	m, err := u.ps.Assemble.Manifest(h)
 	if err != nil {
 		return u.damaged(err)
 	}
@@ -141,7 +140,7 @@ func (u *usage) manifest(h cas.Hash, run *runUsage) error {
 		if run != nil {
 			run.objects[o.Digest] = true
 		}
-		spans, err := o.Spans(u.v.store.Get)
+		spans, err := o.Spans(u.ps.Store.Get)
 		if err != nil {
 			return u.damaged(err)
 		}
@@ -184,11 +183,11 @@ func (u *usage) dead() (int64, error) {
 			hashes = append(hashes, h)
 		}
 	}
-	if err := u.v.models.Mark(false, func(h cas.Hash) { hashes = append(hashes, h) }); err != nil {
+	if err := u.ps.Models.Mark(false, func(h cas.Hash) { hashes = append(hashes, h) }); err != nil {
 		return 0, err
 	}
 	locs := make([]cas.Location, len(hashes))
-	if err := u.v.store.Locate(hashes, locs); err != nil {
+	if err := u.ps.Store.Locate(hashes, locs); err != nil {
 		return 0, err
 	}
 	live := map[cas.Location]bool{}
@@ -207,7 +206,7 @@ func (u *usage) dead() (int64, error) {
 		st.Deltas++
 		st.DeltaRawBytes += int64(l.Raw)
 		st.DeltaBytes += l.RecordSize()
-		links, _ := u.v.store.Bases(hashes[i], l) // what is lost of them takes nothing
+		links, _ := u.ps.Store.Bases(hashes[i], l) // what is lost of them takes nothing
 		for _, b := range links {
 			if b.Loc.Segment != 0 && !live[b.Loc] {
 				live[b.Loc] = true

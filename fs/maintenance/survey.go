@@ -1,4 +1,4 @@
-package volume
+package maintenance
 
 import (
 	"cmp"
@@ -14,16 +14,17 @@ import (
 	"ckptfs/fs/tree"
 )
 
-// survey looks at every file once after a start. It queues what is not packed and finds the bytes in place of what is.
+// Survey looks at every file once after a start. It queues what is not packed and finds the bytes in place of
+// what is.
 //
-// After an unclean end it runs before the first request and repairs: transitions that were cut off, and bytes that may
-// not have reached the disk, when the host was started anew since. After a clean end it runs beside the requests and has
-// nothing to repair.
-type survey struct {
-	v       *Volume
-	repair  bool
-	newBoot bool
-	stop    func() bool
+// After an unclean end it runs before the first request and repairs: transitions that were cut off, and bytes
+// that may not have reached the disk, when the host was started anew since. After a clean end it runs beside
+// the requests and has nothing to repair.
+type Survey struct {
+	Passes  *Passes
+	Repair  bool        // the store was not closed in order
+	NewBoot bool        // the host was started since
+	Stop    func() bool // reports whether it is to end early
 
 	files, unpacked, dropped, finished int
 
@@ -39,8 +40,9 @@ type hotFile struct {
 	atime unix.Timespec
 }
 
-func (s *survey) run() {
-	s.dir(s.v.names.Root())
+// Run looks at every file. It is called once.
+func (s *Survey) Run() {
+	s.dir(s.Passes.Names.Root())
 	// The list is in the order of last use.
 	slices.SortStableFunc(s.hot, func(a, b hotFile) int {
 		return cmp.Or(cmp.Compare(a.atime.Sec, b.atime.Sec), cmp.Compare(a.atime.Nsec, b.atime.Nsec))
@@ -48,30 +50,31 @@ func (s *survey) run() {
 	for _, h := range s.hot {
 		f := h.node.File()
 		f.Lock()
-		if f.StateLocked().Resident() && !s.v.hot.Knows(f) && !h.node.Dead() {
-			s.v.hot.Found(f, h.size)
+		if f.StateLocked().Resident() && !s.Passes.Hot.Knows(f) && !h.node.Dead() {
+			s.Passes.Hot.Found(f, h.size)
 		}
 		f.Unlock()
 		h.node.Unpin()
 	}
 }
 
-// dir looks at what is in dir. What cannot be looked at is reported and passed over: the rest is not to suffer.
-func (s *survey) dir(dir *names.Node) {
+// dir looks at what is in dir. What cannot be looked at is reported and passed over: the rest is not to
+// suffer.
+func (s *Survey) dir(dir *names.Node) {
 	names, err := dir.ListQuietly()
 	if err != nil {
 		s.skip(dir, "", err)
 		return
 	}
 	for _, e := range names {
-		if s.stop() {
+		if s.Stop() {
 			s.blind = true
 			return
 		}
 		if e.Name == "." || e.Name == ".." || e.Mode != unix.S_IFDIR && e.Mode != unix.S_IFREG {
 			continue
 		}
-		n, _, err := s.v.names.Child(dir, e.Name)
+		n, _, err := s.Passes.Names.Child(dir, e.Name)
 		if err == unix.ENOENT {
 			continue // gone meanwhile
 		}
@@ -90,13 +93,13 @@ func (s *survey) dir(dir *names.Node) {
 	}
 }
 
-func (s *survey) skip(dir *names.Node, name string, err error) {
+func (s *Survey) skip(dir *names.Node, name string, err error) {
 	s.blind = true
-	s.v.report(slog.LevelError, "could not be looked at", "path", path.Join(dir.Path(), name), "reason", err)
+	s.Passes.Report(slog.LevelError, "could not be looked at", "path", path.Join(dir.Path(), name), "reason", err)
 }
 
-func (s *survey) file(n *names.Node) error {
-	v, f := s.v, n.File()
+func (s *Survey) file(n *names.Node) error {
+	ps, f := s.Passes, n.File()
 	f.Lock()
 	defer f.Unlock()
 	s.files++
@@ -111,8 +114,8 @@ func (s *survey) file(n *names.Node) error {
 	if err := n.Stat(&st); err != nil {
 		return err
 	}
-	if is.Packed() && !v.readOnly {
-		v.ids.found(f)
+	if is.Packed() && !ps.ReadOnly {
+		ps.Packed(f)
 	}
 	switch {
 	case !is.Packed():
@@ -120,29 +123,29 @@ func (s *survey) file(n *names.Node) error {
 			return nil // somebody is at it already
 		}
 		settled := content.SumHolds(&is.Record, &st)
-		wantsSum := !settled && st.Size < tree.HeaderSize || settled && is.Record.Epoch != v.lock.Epoch()
-		if !v.readOnly && st.Size > 0 && wantsSum {
-			v.sums.Add(f)
+		wantsSum := !settled && st.Size < tree.HeaderSize || settled && is.Record.Epoch != ps.Epoch()
+		if !ps.ReadOnly && st.Size > 0 && wantsSum {
+			ps.Sums.Add(f)
 		}
 		if settled || st.Size < tree.HeaderSize {
 			return nil
 		}
 		s.unpacked++
-		if v.readOnly {
+		if ps.ReadOnly {
 			return nil
 		}
 		f.SetDirtyLocked()
-		v.queue.Add(f)
+		ps.Queue.Add(f)
 	case is.Record.Hollow:
 		switch {
-		case !s.repair:
+		case !s.Repair:
 		case st.Blocks*512 > maxHeader:
 			s.finished++
 			return f.DisbelieveLocked()
 		case !f.HeadedLocked(st.Size): // its size has not reached the disk, or a copy was cut off
 			return f.DisbelieveLocked()
 		}
-	case s.newBoot:
+	case s.NewBoot:
 		s.dropped++
 		return f.DisbelieveLocked()
 	default:
@@ -155,11 +158,14 @@ func (s *survey) file(n *names.Node) error {
 // maxHeader is what a hollow file may take on the disk: a block for its header, of whatever size blocks have.
 const maxHeader = 64 << 10
 
-// report says in a line what was repaired, "" for nothing.
-func (s *survey) report() string {
-	if !s.repair {
+// Repaired says in a line what was repaired, "" for nothing.
+func (s *Survey) Repaired() string {
+	if !s.Repair {
 		return ""
 	}
 	return fmt.Sprintf("the store was not closed in order: %d files looked at, %d not packed yet, %d caches dropped, %d half-made caches removed",
 		s.files, s.unpacked, s.dropped, s.finished)
 }
+
+// Blind reports whether something could not be looked at.
+func (s *Survey) Blind() bool { return s.blind }

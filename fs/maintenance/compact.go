@@ -1,4 +1,4 @@
-package volume
+package maintenance
 
 import (
 	"cmp"
@@ -21,7 +21,8 @@ import (
 	"ckptfs/index/manifest"
 )
 
-// retireBytes is how much is stored anew, at most, before what it replaces is given back: where less is free, half of that.
+// retireBytes is how much is stored anew, at most, before what it replaces is given back: where less is free,
+// half of that.
 const retireBytes = 1 << 30
 
 // compacted is a file as a compaction found it.
@@ -32,19 +33,19 @@ type compacted struct {
 	mtime    int64
 }
 
-// Compact stores anew what takes less room by today's encodings, or against versions that are known by now: file by file,
-// the oldest first, so that each finds the ones before it as they will stay. Files may be saved, read, renamed and removed
-// meanwhile. It may be interrupted at any time.
-func (v *Volume) Compact(ctx context.Context, o control.CompactOptions, report func(control.Progress)) (*control.Compacted, error) {
-	if v.readOnly && !o.DryRun {
+// Compact stores anew what takes less room by today's encodings, or against versions that are known by now:
+// file by file, the oldest first, so that each finds the ones before it as they will stay. Files may be
+// saved, read, renamed and removed meanwhile. It may be interrupted at any time.
+func (ps *Passes) Compact(ctx context.Context, o control.CompactOptions, report func(control.Progress)) (*control.Compacted, error) {
+	if ps.ReadOnly && !o.DryRun {
 		return nil, unix.EROFS
 	}
 	if !o.DryRun {
-		if err := v.reserve.Room(0); err != nil {
+		if err := ps.Reserve.Room(0); err != nil {
 			return nil, fmt.Errorf("make room, by `ckptfs prune` or `ckptfs evict` say, and compact then: %w", err)
 		}
 	}
-	c, err := v.store.Compact(ctx, o.DryRun)
+	c, err := ps.Store.Compact(ctx, o.DryRun)
 	if errors.Is(err, store.ErrCompacting) {
 		return nil, fmt.Errorf("%w: %w", err, unix.EBUSY)
 	}
@@ -52,20 +53,20 @@ func (v *Volume) Compact(ctx context.Context, o control.CompactOptions, report f
 		return nil, err
 	}
 	defer c.End()
-	defer v.throttle.Press()()
-	k := &compaction{Compaction: c, v: v, out: &control.Compacted{DryRun: o.DryRun}, to: map[cas.Hash]bool{}, seen: map[[16]byte]bool{}}
+	defer ps.Throttle.Press()()
+	k := &compaction{Compaction: c, ps: ps, out: &control.Compacted{DryRun: o.DryRun}, to: map[cas.Hash]bool{}, seen: map[[16]byte]bool{}}
 	err = k.files(ctx, report)
 	if err != nil && ctx.Err() == nil {
 		// A full disk, say: what was stored anew until here must not take room twice.
-		err = errors.Join(err, v.store.Flush())
+		err = errors.Join(err, ps.Store.Flush())
 	}
 	if ctx.Err() == nil {
 		err = errors.Join(err, c.Retire(ctx))
 	}
 	st := c.Stats()
 	k.out.Looked, k.out.Chunks, k.out.BytesBefore, k.out.BytesAfter = st.Looked, st.Records, st.Before, st.After
-	k.out.FreedBytes, k.out.CopiedBytes, k.out.SegmentBytes = st.Freed, st.Copied, v.store.Stats().Bytes
-	v.reserve.Retake()
+	k.out.FreedBytes, k.out.CopiedBytes, k.out.SegmentBytes = st.Freed, st.Copied, ps.Store.Stats().Bytes
+	ps.Reserve.Retake()
 	if errors.Is(err, unix.ENOSPC) {
 		err = fmt.Errorf("%d chunks were stored anew, and stay so; make room, by `ckptfs prune` or `ckptfs evict` say, and compact again: %w", st.Records, err)
 	}
@@ -74,7 +75,7 @@ func (v *Volume) Compact(ctx context.Context, o control.CompactOptions, report f
 
 type compaction struct {
 	*store.Compaction
-	v       *Volume
+	ps      *Passes
 	out     *control.Compacted
 	all     []compacted
 	to      map[cas.Hash]bool // manifests of the files to come
@@ -90,8 +91,8 @@ type compaction struct {
 
 func (k *compaction) files(ctx context.Context, report func(control.Progress)) error {
 	var total, done int64
-	err := k.v.names.Walk(ctx, func(p string, n *names.Node) error {
-		rec, size, err := k.v.packedFile(n)
+	err := k.ps.Names.Walk(ctx, func(p string, n *names.Node) error {
+		rec, size, err := packedFile(n)
 		if err != nil || !rec.Packed() || k.to[rec.Manifest] {
 			return nil // gone meanwhile, damaged, or plain
 		}
@@ -117,17 +118,18 @@ func (k *compaction) files(ctx context.Context, report func(control.Progress)) e
 	return nil
 }
 
-// wanted reports whether a file names a chunk. It is asked only where there is something that is the rounding of another.
+// wanted reports whether a file names a chunk. It is asked only where there is something that is the rounding
+// of another.
 func (k *compaction) wanted(h cas.Hash) bool {
 	k.naming.Do(func() {
 		k.named = map[[16]byte]bool{}
 		for _, f := range k.all {
-			m, err := k.v.asm.Manifest(f.manifest)
+			m, err := k.ps.Assemble.Manifest(f.manifest)
 			if err != nil {
 				continue
 			}
 			for _, o := range m.Objects {
-				spans, _ := o.Spans(k.v.store.Get)
+				spans, _ := o.Spans(k.ps.Store.Get)
 				for _, s := range spans {
 					k.named[short(s.Hash)] = true
 				}
@@ -138,7 +140,7 @@ func (k *compaction) wanted(h cas.Hash) bool {
 }
 
 // packedFile is the record of a file, packed or not, and its size.
-func (v *Volume) packedFile(n *names.Node) (tree.Record, int64, error) {
+func packedFile(n *names.Node) (tree.Record, int64, error) {
 	f := n.File()
 	f.Lock()
 	defer f.Unlock()
@@ -151,13 +153,14 @@ func (v *Volume) packedFile(n *names.Node) (tree.Record, int64, error) {
 }
 
 func (k *compaction) file(ctx context.Context, f compacted) error {
-	v := k.v
-	m, err := v.asm.Manifest(f.manifest)
+	ps := k.ps
+	m, err := ps.Assemble.Manifest(f.manifest)
 	if err != nil {
 		k.out.Passed++
 		return nil
 	}
-	rel, was := v.bases.RelatedAmong(f.path, m.Layout(), func(h cas.Hash) bool { return k.to[h] }, &k.alike) // versions before it are older
+	// versions before it are older
+	rel, was := ps.Bases.RelatedAmong(f.path, m.Layout(), func(h cas.Hash) bool { return k.to[h] }, &k.alike)
 	delete(k.to, f.manifest)
 	k.alike.Note(pack.Signs(m.Tensors), f.manifest, was)
 	for {
@@ -170,7 +173,7 @@ func (k *compaction) file(ctx context.Context, f compacted) error {
 		if err := k.retire(ctx); err != nil {
 			return err
 		}
-		if step, ferr := v.reserve.Step(); ferr != nil || v.reserve.Room(step) != nil {
+		if step, ferr := ps.Reserve.Step(); ferr != nil || ps.Reserve.Room(step) != nil {
 			return err
 		}
 	}
@@ -178,10 +181,10 @@ func (k *compaction) file(ctx context.Context, f compacted) error {
 
 // recode stores the chunks of a file anew at which it was not yet.
 func (k *compaction) recode(ctx context.Context, m *manifest.Manifest, rel pack.Related) error {
-	v := k.v
-	b := v.store.Begin()
+	ps := k.ps
+	b := ps.Store.Begin()
 	defer b.Release()
-	err := v.pack.Recode(ctx, m, rel, func(h cas.Hash, hint codec.Hint, rel cas.Related) (tried, saved bool, err error) {
+	err := ps.Pack.Recode(ctx, m, rel, func(h cas.Hash, hint codec.Hint, rel cas.Related) (tried, saved bool, err error) {
 		if err := ctx.Err(); err != nil {
 			return false, false, err
 		}
@@ -201,7 +204,7 @@ func (k *compaction) recode(ctx context.Context, m *manifest.Manifest, rel pack.
 		return true, saved, err
 	})
 	if errors.Is(err, unix.ENOSPC) {
-		return errors.Join(err, v.store.Flush())
+		return errors.Join(err, ps.Store.Flush())
 	}
 	if err != nil {
 		return err
@@ -210,7 +213,7 @@ func (k *compaction) recode(ctx context.Context, m *manifest.Manifest, rel pack.
 		return err
 	}
 	b.Release()
-	spare, err := v.reserve.Spare()
+	spare, err := ps.Reserve.Spare()
 	if written := k.Stats().After - k.retired; err == nil && written >= min(retireBytes, spare) {
 		return k.retire(ctx)
 	}

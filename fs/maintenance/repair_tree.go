@@ -1,0 +1,163 @@
+package maintenance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"ckptfs/cas"
+	"ckptfs/fs/control"
+	"ckptfs/fs/names"
+	"ckptfs/fs/tree"
+)
+
+// RepairTree mends the files of an open store, and adds to out what it did.
+func (ps *Passes) RepairTree(ctx context.Context, out *control.Repaired, report func(control.Progress)) error {
+	r := &treeRepair{ps: ps, out: out}
+	done := 0
+	err := ps.Names.Walk(ctx, func(p string, n *names.Node) error {
+		did, lost, err := r.file(n)
+		if err != nil {
+			return &fs.PathError{Op: "repair", Path: p, Err: err}
+		}
+		if lost != nil {
+			r.lost = append(r.lost, lostFile{p, lost})
+		}
+		if did != "" {
+			out.Actions = append(out.Actions, control.Action{Path: p, Did: did})
+		}
+		if done++; report != nil {
+			report(control.Progress{DoneFiles: done, Current: p})
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	// Not while the directories are read.
+	for _, l := range r.lost {
+		to, err := ps.moveAside(l.path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		out.Actions = append(out.Actions, control.Action{Path: l.path, Did: fmt.Sprintf("moved to %s: %v", Rel(ps.Dir, to), l.err)})
+		ps.Report(slog.LevelWarn, "a file was moved to lost+found", "path", l.path, "reason", l.err)
+	}
+	return nil
+}
+
+type lostFile struct {
+	path string
+	err  error
+}
+
+type treeRepair struct {
+	ps   *Passes
+	out  *control.Repaired
+	lost []lostFile
+}
+
+// file mends a file and says what it did. lost says why its bytes are not to be had, so that it is to be
+// moved aside.
+func (r *treeRepair) file(n *names.Node) (did string, lost, err error) {
+	ps, f := r.ps, n.File()
+	f.Lock()
+	defer f.Unlock()
+	err = f.LoadLocked()
+	if err == nil && !f.StateLocked().Packed() {
+		err = f.VetLocked()
+	}
+	if errors.Is(err, unix.ENOENT) {
+		return "", nil, nil
+	}
+	if err != nil {
+		return "", nil, err
+	}
+	why := f.StateLocked().Damage
+	if errors.Is(why, cas.ErrNewer) {
+		return "", nil, nil
+	}
+	if why != nil {
+		h, err := f.HeaderLocked()
+		if err != nil {
+			return "", why, nil
+		}
+		// Whatever lies behind the header is to be holes again, of the right size.
+		if err := f.WriteRecordLocked(h.Record); err != nil {
+			return "", nil, err
+		}
+		f.MendLocked()
+		if err := f.DisbelieveLocked(); err != nil {
+			return "", nil, err
+		}
+		did = "record restored from the file's header"
+	}
+	is := f.StateLocked()
+	if !is.Packed() {
+		return did, nil, nil
+	}
+	m, missing := ps.Files.Complete(is.Record.Manifest)
+	if missing != nil && !is.Record.Hollow && !is.Hydrating {
+		// The bytes in place are believed, and now they are all there is.
+		if err := f.UnpackLocked(false); err != nil {
+			return did, nil, err
+		}
+		ps.Queue.Add(f)
+		return "kept by its bytes in place, and packed again: " + missing.Error(), nil, nil
+	}
+	if missing != nil {
+		return "", missing, nil
+	}
+	var st unix.Stat_t
+	if err := n.Stat(&st); err != nil {
+		return did, nil, err
+	}
+	if st.Size != m.Size {
+		if err := f.DisbelieveLocked(); err != nil {
+			return did, nil, err
+		}
+		return fmt.Sprintf("%d bytes long again, not %d", m.Size, st.Size), nil, nil
+	}
+	if is.Record.Hollow && !is.Hydrating {
+		if h, err := f.HeaderLocked(); err != nil || h.Record.Manifest != is.Record.Manifest || h.Size != st.Size {
+			if err := f.DisbelieveLocked(); err != nil {
+				return did, nil, err
+			}
+			if did == "" {
+				did = "header written anew"
+			}
+		}
+	}
+	return did, nil, nil
+}
+
+// moveAside moves a file of the tree to the same path below lost+found/tree, or to the first free name beside
+// that.
+func (ps *Passes) moveAside(p string) (string, error) {
+	from := filepath.Join(ps.Tree, p)
+	base := filepath.Join(ps.Dir, tree.LostFound, tree.TreeDir, p)
+	if err := os.MkdirAll(path.Dir(base), 0o700); err != nil {
+		return "", err
+	}
+	to := base
+	for i := 1; ; i++ {
+		err := unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)
+		if err == nil {
+			return to, ps.Names.Sync()
+		}
+		if err != unix.EEXIST {
+			return "", &fs.PathError{Op: "move to " + tree.LostFound, Path: p, Err: err}
+		}
+		to = fmt.Sprintf("%s.%d", base, i)
+	}
+}
