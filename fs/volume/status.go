@@ -18,7 +18,8 @@ const maxSidecars = 64
 func (v *Volume) Status(ctx context.Context) (*control.Status, error) {
 	s := &control.Status{
 		Store: v.dir, Mountpoint: v.mountpoint, Mode: v.mode, ModeReason: v.modeReason, PID: os.Getpid(),
-		Started: v.started, HotSize: v.hot.Max(), Recovery: v.recovery, Packing: []string{}, Failures: v.failures(),
+		Started: v.started, HotSize: v.hot.Max(), Recovery: v.recovery, Packing: []string{},
+		Failures: failures(v.queue.Failures, v.hot.Failures),
 	}
 	v.models.Refresh(ctx)
 	if said := v.models.Problems(); said != nil {

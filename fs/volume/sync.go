@@ -2,6 +2,7 @@ package volume
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sort"
 	"time"
@@ -14,13 +15,14 @@ import (
 // releaseGrace is how long Sync waits for the kernel's RELEASE of a file that a program has closed already.
 const releaseGrace = 2 * time.Second
 
-// Sync packs everything that waits, and returns when it is packed and durable. Files that are open or mapped for
-// writing are left out: their turn comes when they are closed. The error names the first file that could not be packed.
+// Sync packs all files that wait, and returns when they are packed and durable. Files that are open or mapped
+// for writing are left out: their turn comes when they are closed. The error names the first file that could
+// not be packed; all others are durable then. report may be nil.
 func (v *Volume) Sync(ctx context.Context, report func(control.Progress)) error {
 	if v.readOnly {
 		return nil
 	}
-	select { // it queues what the last session left
+	select { // the survey queues what the last session left
 	case <-v.surveyed:
 	case <-ctx.Done():
 		return ctx.Err()
@@ -30,14 +32,17 @@ func (v *Volume) Sync(ctx context.Context, report func(control.Progress)) error 
 		return err
 	}
 	v.models.Keep(ctx)
-	for _, f := range v.failures() {
-		return fmt.Errorf("%s could not be packed: %s (its bytes are safe where they are; it is tried again)", f.Path, f.Reason)
+	var errs []error
+	for _, f := range failures(v.queue.Failures) {
+		errs = append(errs, fmt.Errorf("%s could not be packed: %s (its bytes are safe where they are; it is tried again)",
+			f.Path, f.Reason))
+		break
 	}
-	err := v.queue.MakeDurable(v.names.SyncTree, v.names.Sync)
-	if err != nil {
+	if err := v.queue.MakeDurable(v.names.SyncTree, v.names.Sync); err != nil {
 		v.content.Count.SyncErrs.Add(1)
+		errs = append(errs, err)
 	}
-	return err
+	return errors.Join(errs...)
 }
 
 // awaitReleases waits, for a bounded time, until every writer that was closed is released.
@@ -45,29 +50,32 @@ func (v *Volume) awaitReleases(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, releaseGrace)
 	defer cancel()
 	v.names.Each(func(n *names.Node) {
-		f := n.File()
-		if f == nil {
-			return
+		if f := n.File(); f != nil {
+			f.AwaitRelease(ctx)
 		}
-		f.AwaitRelease(ctx)
 	})
 }
 
-// failures lists the files that could not be packed, or evicted, by path.
-func (v *Volume) failures() []control.Failure {
+// eachFailure calls f with each file of a part that it could not see to, under a lock. err is nil of a file
+// that is only waited for.
+type eachFailure func(f func(file *content.File, err error, since time.Time, attempts int))
+
+// failures lists the files that the parts could not see to, by path.
+func failures(parts ...eachFailure) []control.Failure {
 	type failed struct {
 		f *content.File
 		control.Failure
 	}
 	var all []failed
-	add := func(f *content.File, err error, since time.Time, attempts int) {
-		if err != nil {
-			f.Pin()
-			all = append(all, failed{f, control.Failure{Reason: err.Error(), Since: since, Attempts: attempts}})
-		}
+	for _, each := range parts {
+		each(func(f *content.File, err error, since time.Time, attempts int) {
+			if err != nil {
+				f.Pin()
+				why := control.Failure{Reason: err.Error(), Since: since, Attempts: attempts}
+				all = append(all, failed{f, why})
+			}
+		})
 	}
-	v.queue.Failures(add)
-	v.hot.Failures(add)
 	out := []control.Failure{}
 	for _, f := range all {
 		f.Failure.Path = f.f.Path()
