@@ -15,9 +15,9 @@ import (
 	"ckptfs/index/manifest"
 )
 
-// MinClone is the length from which on a part of a packed file is shared, not copied: a manifest of its own
+// minClone is the length from which on a part of a packed file is shared, not copied: a manifest of its own
 // costs a sync of the segment. The whole of a file costs none, whatever its length.
-const MinClone = 16 << 20
+const minClone = 16 << 20
 
 // clone is CopyFrom by manifest; 0 when that is not possible.
 func (h *Handle) clone(src *Handle, srcOff, dstOff, n int64, thread uint32) (int64, error) {
@@ -36,7 +36,7 @@ func (h *Handle) clone(src *Handle, srcOff, dstOff, n int64, thread uint32) (int
 		return 0, nil // the copy of bytes meets the damage, if it needs what is damaged
 	}
 	if h.Mode == Passthrough {
-		c.Copiers.learn(thread)
+		c.copiers.learn(thread)
 		return 0, nil
 	}
 	part := manifest.Part{From: m, Off: srcOff, Len: min(n, m.Size-srcOff)}
@@ -90,7 +90,7 @@ func (k *clone) fitsLocked() bool {
 		return false
 	}
 	whole := k.part.Off == 0 && k.last()
-	if k.part.Len < MinClone && !whole && !(k.goesOn() && k.last()) {
+	if k.part.Len < minClone && !whole && !(k.goesOn() && k.last()) {
 		return false
 	}
 	// Resident bytes serve where the manifest does not: they are not left behind, and not dropped.

@@ -31,8 +31,8 @@ func newCopiers() *copiers {
 	}
 }
 
-// Source notes that a thread opened a packed file for reading.
-func (c *copiers) Source(thread uint32) {
+// source notes that a thread opened a packed file for reading.
+func (c *copiers) source(thread uint32) {
 	if thread == 0 {
 		return
 	}
@@ -44,8 +44,8 @@ func (c *copiers) Source(thread uint32) {
 	c.sources[thread] = true
 }
 
-// Target reports whether the file that a thread opens for writing is likely to be copied to.
-func (c *copiers) Target(thread uint32) bool {
+// target reports whether the file that a thread opens for writing is likely to be copied to.
+func (c *copiers) target(thread uint32) bool {
 	c.mu.Lock()
 	after := c.sources[thread]
 	delete(c.sources, thread)
@@ -87,10 +87,10 @@ func (c *Files) isTarget(flags, thread uint32, packed bool) bool {
 	case thread == 0 || !c.Passthrough.Load():
 		return false
 	case flags&unix.O_ACCMODE == unix.O_WRONLY: // a program that maps or reads what it writes is no copier
-		return c.Copiers.Target(thread)
+		return c.copiers.target(thread)
 	case flags&unix.O_ACCMODE == unix.O_RDWR:
 	case packed:
-		c.Copiers.Source(thread)
+		c.copiers.source(thread)
 	}
 	return false
 }

@@ -12,10 +12,10 @@ import (
 	"ckptfs/fs/tree"
 )
 
-// DescribedWait is how long a file waits for the one that describes it. A file of raw bytes may be described
+// describedWait is how long a file waits for the one that describes it. A file of raw bytes may be described
 // by another in its folder, of the same owner (detect.Named). Programs write the data first: what is only
 // known by another is packed when that is there, or that long after it was written.
-const DescribedWait = 5 * time.Second
+const describedWait = 5 * time.Second
 
 // Detect finds the layout of a file's present bytes.
 func (f *File) Detect(raw io.ReaderAt, size int64) (*formats.Layout, error) {
@@ -65,7 +65,7 @@ func (c *Files) beside(n Inode, p string) (r io.ReaderAt, size int64, done func(
 // known of it by itself.
 func (p *Packing) Awaits(l *formats.Layout) bool {
 	return l.Format == formats.BlobLayout(0).Format && detect.Awaited(path.Base(p.f.Path())) &&
-		p.f.c.now().Sub(time.Unix(p.st.Mtim.Unix())) <= DescribedWait
+		p.f.c.now().Sub(time.Unix(p.st.Mtim.Unix())) <= describedWait
 }
 
 // Unpacked is the number of a file's resident bytes.

@@ -133,7 +133,7 @@ type Files struct {
 
 	Kernel      Kernel
 	Passthrough atomic.Bool // Kernel has it
-	Copiers     *copiers
+	copiers     *copiers
 	Count       Counters
 	Doubt       bool // bytes may be resident that no boot can vouch for; see LoadLocked
 	copyBufs    sync.Pool
@@ -150,7 +150,7 @@ func New(p Parts) *Files {
 	c := &Files{
 		ID: p.ID, readOnly: p.ReadOnly, store: p.Store, asm: p.Assemble, pack: p.Pack,
 		epoch: p.Epoch, now: p.Now, report: p.Report, events: p.Events,
-		Kernel: noKernel{}, Copiers: newCopiers(), Step: func(string) error { return nil },
+		Kernel: noKernel{}, copiers: newCopiers(), Step: func(string) error { return nil },
 	}
 	c.copyBufs.New = func() any { b := make([]byte, 4<<20); return &b }
 	return c

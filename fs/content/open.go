@@ -9,8 +9,8 @@ import (
 	"ckptfs/fs/tree"
 )
 
-// OpenedToExecute is the flag that the kernel opens a program with; open(2) has none for it.
-const OpenedToExecute = 0x20
+// openedToExecute is the flag that the kernel opens a program with; open(2) has none for it.
+const openedToExecute = 0x20
 
 // Open opens the file for a thread, as the kernel tells it, or 0. flags are open(2)'s; the kernel has checked
 // the permissions. The errors are EROFS, ETXTBSY, EIO for what is damaged, and the host's.
@@ -65,7 +65,7 @@ func (f *File) handleLocked(flags, thread uint32) (*Handle, error) {
 	access := flags & unix.O_ACCMODE
 	h := &Handle{
 		f: f, Writes: access != unix.O_RDONLY, sync: flags & (unix.O_SYNC | unix.O_DSYNC),
-		program: flags&OpenedToExecute != 0, noatime: flags&unix.O_NOATIME != 0,
+		program: flags&openedToExecute != 0, noatime: flags&unix.O_NOATIME != 0,
 	}
 	if err := f.OpenSourceLocked(); err != nil {
 		f.CloseSourcesLocked()

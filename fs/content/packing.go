@@ -16,8 +16,8 @@ import (
 	"ckptfs/fs/view"
 )
 
-// SmallFile: a file below this size that is no checkpoint stays as it is.
-const SmallFile = 64 << 10
+// smallFile: a file below this size that is no checkpoint stays as it is.
+const smallFile = 64 << 10
 
 // Packing is the packing of a file's bytes as they were when it began.
 type Packing struct {
@@ -159,7 +159,7 @@ func (p *Packing) staysPlain() (bool, error) {
 	}
 	_, mok := tree.Nanoseconds(p.st.Mtim)
 	_, cok := tree.Nanoseconds(p.st.Ctim)
-	if !mok || !cok || p.Size < SmallFile && !isCheckpoint(head, p.Size) {
+	if !mok || !cok || p.Size < smallFile && !isCheckpoint(head, p.Size) {
 		return true, nil
 	}
 	return tree.HasHoles(int(p.Raw.Fd()), p.Size)
@@ -193,7 +193,7 @@ func (f *File) settleSmallLocked() bool {
 	}
 	var st unix.Stat_t
 	raw := f.src.raw
-	if unix.Fstat(int(raw.Fd()), &st) != nil || st.Size >= SmallFile || f.c.mayBeWritten(raw, f.src.rw) {
+	if unix.Fstat(int(raw.Fd()), &st) != nil || st.Size >= smallFile || f.c.mayBeWritten(raw, f.src.rw) {
 		return false
 	}
 	head, err := readHead(raw, st.Size)

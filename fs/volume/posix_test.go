@@ -8,30 +8,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ckptfs/fs/content"
 	"ckptfs/fs/names"
 	"ckptfs/fs/tree"
 )
-
-// What an unprivileged open with O_RDONLY|O_TRUNC would do to a running program.
-func TestRunningProgramIsNotTruncated(t *testing.T) {
-	r := newRig(t)
-	r.write("prog", random(100<<10, 1))
-	for _, state := range []string{"resident", "packed"} {
-		t.Run(state, func(t *testing.T) {
-			if state == "packed" {
-				r.packOut("prog")
-			}
-			runs := r.open("prog", unix.O_RDONLY|content.OpenedToExecute)
-			_, err := r.openFile("prog", unix.O_RDONLY|unix.O_TRUNC)
-			wantErr(t, "truncate", err, unix.ETXTBSY)
-			r.same("prog", random(100<<10, 1))
-			r.release(runs)
-		})
-	}
-	r.release(r.open("prog", unix.O_RDONLY|unix.O_TRUNC))
-	r.same("prog", nil)
-}
 
 func TestWhiteout(t *testing.T) {
 	if os.Geteuid() != 0 {

@@ -1,0 +1,62 @@
+package content
+
+import (
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// What the parts of a volume are told while a file is written, packed, evicted, read and written again.
+func TestEvents(t *testing.T) {
+	r := newRig(t)
+	told := func(after string, told ...string) {
+		t.Helper()
+		r.events.want(t, after, told...)
+	}
+	data := random(100<<10, 1)
+	w := r.open("f", unix.O_RDWR)
+	told("the first writer", "f writing true")
+	w2 := r.open("f", unix.O_WRONLY)
+	told("the second writer")
+	if _, err := w.Write(data, 0); err != nil {
+		t.Fatal(err)
+	}
+	w2.Release()
+	told("not the last close")
+	w.Release()
+	told("the last close", "f writing false", "f dirty", "f idle")
+	r.pack("f")
+	told("packed", "f resident 102400", "f packed")
+	r.same("f", data)
+	told("read", "f opened 1", "f idle")
+	if skip, err := r.file("f").Evict(); skip != "" || err != nil {
+		t.Fatal(skip, err)
+	}
+	told("evicted", "f resident 0")
+	r.same("f", data)
+	told("read packed", "f opened 2", "f closed 102400", "f idle")
+	if n, err := r.file("f").Hydrate(); n != 100<<10 || err != nil {
+		t.Fatal(n, err)
+	}
+	told("hydrated", "f resident 102400")
+	r.open("f", unix.O_WRONLY).Release()
+	told("opened for writing", "f unpacked", "f resident 0", "f writing true", "f writing false", "f dirty", "f idle")
+	r.want("f", "plain")
+	r.same("f", data)
+	told("read plain", "f idle")
+}
+
+// A file that is small and no checkpoint stays as it is, from the limit on it is packed.
+func TestSmallFile(t *testing.T) {
+	for _, c := range []struct {
+		size int
+		told string
+	}{{smallFile - 1, "f plain"}, {smallFile, "f dirty"}} {
+		r := newRig(t)
+		r.write("f", random(c.size, 1))
+		r.events.want(t, "written", "f writing true", "f writing false", c.told, "f idle")
+		if packed, want := r.pack("f"), c.size >= smallFile; packed != want {
+			t.Errorf("%d bytes: packed: %v", c.size, packed)
+		}
+	}
+}
