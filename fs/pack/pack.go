@@ -15,7 +15,7 @@
 //	write   the manifest goes in last
 //
 // When files are known that have earlier versions of its tensors (match.go says which these are), chunk k of a tensor is put against
-// chunk k of the one before. Where several have a tensor, samples tell which is the nearest (bases.go). Of one of these files the
+// chunk k of the one before. Where several have a tensor, samples tell which is the nearest (origins.go). Of one of these files the
 // skeleton's chunks are looked for where that has them, several at a time, and cut by content again where something else has come; what is
 // found has the ends that a cutter would find. What changed in the skeleton is put against what stood there, and the manifest against the
 // manifest, most of which is the digests of what did not change. The store tells from samples whether that pays; of a region where it

@@ -12,10 +12,10 @@ import (
 	"ckptfs/index/manifest"
 )
 
-// bases chooses for each data region of a file the region of an earlier one that it is stored against. Regions that the same sources
+// origins chooses for each data region of a file the region of an earlier one that it is stored against. Regions that the same sources
 // have are decided together: by the sources' order where they are known to be versions before, by samples where there are several, or
 // where it is only their names that speak for them.
-type bases struct {
+type origins struct {
 	tensors []formats.Tensor
 	regions []formats.Region
 	first   []int // the first tensors of regions, or -1
@@ -70,7 +70,7 @@ func (j *job) lookBack(rel Related, tensors []formats.Tensor, regions []formats.
 	if len(rel.Before)+len(rel.Alike) == 0 {
 		return nil
 	}
-	b := &bases{tensors: tensors, regions: regions, first: first, head: head}
+	o := &origins{tensors: tensors, regions: regions, first: first, head: head}
 	sought := Seek(tensors)
 	for i, m := range slices.Concat(rel.Before, rel.Alike) {
 		e := newEarlier(j.store, m)
@@ -78,47 +78,47 @@ func (j *job) lookBack(rel Related, tensors []formats.Tensor, regions []formats.
 		if i == 0 && len(rel.Before) > 0 {
 			j.before = e
 		}
-		b.add(e, sought, i >= len(rel.Before))
+		o.add(e, sought, i >= len(rel.Before))
 	}
-	if err := b.choose(j.origins); err != nil {
+	if err := o.choose(j.origins); err != nil {
 		return err
 	}
-	if s := b.most(); j.before == nil && s != nil {
+	if s := o.most(); j.before == nil && s != nil {
 		j.before = s.of
 	}
 	return nil
 }
 
 // add adds a file as sources.
-func (b *bases) add(e *earlier, sought *Sought, doubted bool) {
+func (o *origins) add(e *earlier, sought *Sought, doubted bool) {
 	for _, f := range sought.In(e.m) {
-		b.sources = append(b.sources, source{of: e, at: f.At, doubted: doubted || f.Renamed})
+		o.sources = append(o.sources, source{of: e, at: f.At, doubted: doubted || f.Renamed})
 	}
 }
 
 // origin is where source s has region i: a tensor of the same place in a region as long. Its chunks lie on the grid then, as do i's.
-func (b *bases) origin(s, i int) (o origin, ok bool) {
-	src, r, k := &b.sources[s], &b.regions[i], b.first[i]
+func (o *origins) origin(s, i int) (at origin, ok bool) {
+	src, r, k := &o.sources[s], &o.regions[i], o.first[i]
 	if src.at[k] < 0 {
-		return o, false
+		return at, false
 	}
 	was := &src.of.m.Tensors[src.at[k]]
 	old := &src.of.m.Regions[was.Region]
-	if was.Offset != b.tensors[k].Offset || old.Len != r.Len || old.Kind != r.Kind {
-		return o, false
+	if was.Offset != o.tensors[k].Offset || old.Len != r.Len || old.Kind != r.Kind {
+		return at, false
 	}
 	return origin{src.of, old}, true
 }
 
 // choose says for each region where it was.
-func (b *bases) choose(origins []origin) error {
-	contests, all := b.contests()
-	b.samples = int(min(minSamples+all/perSample, maxSamples))
+func (o *origins) choose(to []origin) error {
+	contests, all := o.contests()
+	o.samples = int(min(minSamples+all/perSample, maxSamples))
 	for _, c := range contests {
 		winner := c.sources[0]
-		if len(c.sources) > 1 || b.sources[winner].doubted {
+		if len(c.sources) > 1 || o.sources[winner].doubted {
 			var err error
-			if winner, err = b.decide(c); err != nil {
+			if winner, err = o.decide(c); err != nil {
 				return err
 			}
 		}
@@ -126,25 +126,25 @@ func (b *bases) choose(origins []origin) error {
 			continue
 		}
 		for _, i := range c.regions {
-			origins[i], _ = b.origin(winner, i)
+			to[i], _ = o.origin(winner, i)
 		}
-		b.sources[winner].won += c.bytes
+		o.sources[winner].won += c.bytes
 	}
 	return nil
 }
 
 // contests are those of all data regions that any source has, the one of most bytes first; all is the sum of these.
-func (b *bases) contests() (list []*contest, all int64) {
+func (o *origins) contests() (list []*contest, all int64) {
 	bySources := map[string]*contest{}
 	var having []int
 	var key []byte
-	for i := range b.regions {
-		if b.regions[i].Kind != formats.Data || b.first[i] < 0 {
+	for i := range o.regions {
+		if o.regions[i].Kind != formats.Data || o.first[i] < 0 {
 			continue
 		}
 		having, key = having[:0], key[:0]
-		for s := range b.sources {
-			if _, ok := b.origin(s, i); ok {
+		for s := range o.sources {
+			if _, ok := o.origin(s, i); ok {
 				having = append(having, s)
 				key = binary.AppendUvarint(key, uint64(s))
 			}
@@ -158,8 +158,8 @@ func (b *bases) contests() (list []*contest, all int64) {
 			bySources[string(key)] = c
 		}
 		c.regions = append(c.regions, i)
-		c.bytes += b.regions[i].Len
-		all += b.regions[i].Len
+		c.bytes += o.regions[i].Len
+		all += o.regions[i].Len
 	}
 	return slices.SortedFunc(maps.Values(bySources), func(a, b *contest) int {
 		return cmp.Or(cmp.Compare(b.bytes, a.bytes), slices.Compare(a.sources, b.sources))
@@ -169,26 +169,26 @@ func (b *bases) contests() (list []*contest, all int64) {
 // decide tells which source of a contest is the nearest, by samples of the beginnings of two of its larger regions; -1: none is of use.
 // What is found to be no source is none for the rest of the file. Where samples tell nothing, or no more are to be taken, it is the source
 // that has won most so far.
-func (b *bases) decide(c *contest) (winner int, err error) {
-	rivals := slices.DeleteFunc(slices.Clone(c.sources), func(s int) bool { return b.sources[s].lost })
+func (o *origins) decide(c *contest) (winner int, err error) {
+	rivals := slices.DeleteFunc(slices.Clone(c.sources), func(s int) bool { return o.sources[s].lost })
 	if len(rivals) == 0 {
 		return -1, nil
 	}
-	slices.SortStableFunc(rivals, func(s, t int) int { return cmp.Compare(b.sources[t].won, b.sources[s].won) })
-	if b.samples == 0 {
+	slices.SortStableFunc(rivals, func(s, t int) int { return cmp.Compare(o.sources[t].won, o.sources[s].won) })
+	if o.samples == 0 {
 		return rivals[0], nil
 	}
-	rivals = rivals[:min(len(rivals), b.samples)]
+	rivals = rivals[:min(len(rivals), o.samples)]
 	larger := slices.Clone(c.regions)
-	slices.SortStableFunc(larger, func(i, k int) int { return cmp.Compare(b.regions[k].Len, b.regions[i].Len) })
-	small := slices.IndexFunc(larger, func(i int) bool { return b.regions[i].Len < b.regions[larger[0]].Len/2 })
+	slices.SortStableFunc(larger, func(i, k int) int { return cmp.Compare(o.regions[k].Len, o.regions[i].Len) })
+	small := slices.IndexFunc(larger, func(i int) bool { return o.regions[i].Len < o.regions[larger[0]].Len/2 })
 	if small > 0 {
 		larger = larger[:small]
 	}
 	var alone float64
 	shares := make([]float64, len(rivals))
-	for n := 0; n < min(sampled, len(larger)) && len(rivals) <= b.samples; n++ {
-		own, err := b.compare(larger[n*len(larger)/sampled], rivals, shares)
+	for n := 0; n < min(sampled, len(larger)) && len(rivals) <= o.samples; n++ {
+		own, err := o.compare(larger[n*len(larger)/sampled], rivals, shares)
 		if err != nil {
 			return -1, err
 		}
@@ -200,7 +200,7 @@ func (b *bases) decide(c *contest) (winner int, err error) {
 	winner = -1
 	var least float64
 	for x, s := range rivals {
-		src := &b.sources[s]
+		src := &o.sources[s]
 		if src.lost = src.doubted && shares[x] > worth*alone; !src.lost && (winner < 0 || shares[x] < least) {
 			winner, least = s, shares[x]
 		}
@@ -210,22 +210,22 @@ func (b *bases) decide(c *contest) (winner int, err error) {
 
 // compare adds to shares what the beginning of region i takes as a difference from each rival's, and tells what it takes alone; nothing,
 // and 0, where that cannot be told.
-func (b *bases) compare(i int, rivals []int, shares []float64) (alone float64, err error) {
-	r := &b.regions[i]
-	head, err := b.head(r, int(min(r.Len, cas.ChunkSize)))
+func (o *origins) compare(i int, rivals []int, shares []float64) (alone float64, err error) {
+	r := &o.regions[i]
+	head, err := o.head(r, int(min(r.Len, cas.ChunkSize)))
 	if err != nil || head == nil {
 		return 0, err
 	}
-	hint := hintOf(&b.tensors[b.first[i]])
+	hint := hintOf(&o.tensors[o.first[i]])
 	own, same := codec.Estimate(head, head, hint)
 	if own == 1 && same == 1 {
 		return 0, nil
 	}
-	b.samples -= len(rivals)
+	o.samples -= len(rivals)
 	for x, s := range rivals {
 		share := own
-		o, _ := b.origin(s, i)
-		if base := o.of.begin(o.r, len(head)); base != nil {
+		was, _ := o.origin(s, i)
+		if base := was.of.begin(was.r, len(head)); base != nil {
 			_, share = codec.Estimate(head, base, hint)
 		}
 		shares[x] += share
@@ -234,9 +234,9 @@ func (b *bases) compare(i int, rivals []int, shares []float64) (alone float64, e
 }
 
 // most is the source that won most bytes; nil: none did.
-func (b *bases) most() (most *source) {
-	for i := range b.sources {
-		if s := &b.sources[i]; s.won > 0 && (most == nil || s.won > most.won) {
+func (o *origins) most() (most *source) {
+	for i := range o.sources {
+		if s := &o.sources[i]; s.won > 0 && (most == nil || s.won > most.won) {
 			most = s
 		}
 	}
