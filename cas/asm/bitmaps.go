@@ -17,7 +17,8 @@ const ahead = 2048
 
 // vbmi2 is an instruction of AVX-512 VBMI2, which avo does not know.
 func vbmi2(opcode string, zero bool, from Op, k, to Register) {
-	i := &ir.Instruction{Opcode: opcode, Operands: []Op{from, k, to}, Inputs: []Op{from, k}, Outputs: []Op{to}, ISA: []string{"AVX512_VBMI2"}}
+	i := &ir.Instruction{Opcode: opcode, Operands: []Op{from, k, to}, Inputs: []Op{from, k},
+		Outputs: []Op{to}, ISA: []string{"AVX512_VBMI2"}}
 	if zero {
 		i.Suffixes = []string{"Z"}
 	} else {
@@ -103,7 +104,8 @@ func union() {
 	TEXT("unionAVX512", NOSPLIT, "func(any, zero *byte, planes **byte, n, blocks int)")
 	Pragma("noescape")
 	comment("unionAVX512 is unionPortable for blocks times 64 bytes of n planes.")
-	any, zero, planes := Load(Param("any"), GP64()), Load(Param("zero"), GP64()), Load(Param("planes"), GP64())
+	any, zero, planes := Load(Param("any"), GP64()), Load(Param("zero"), GP64()),
+		Load(Param("planes"), GP64())
 	n, blocks := Load(Param("n"), GP64()), Load(Param("blocks"), GP64())
 	r := GP32()
 	MOVL(U32(1), r)
@@ -138,7 +140,8 @@ func groupOf(w int) {
 	Pragma("noescape")
 	comment(name+" is ofPortable and countPortable for blocks times 64 bytes of base, 2^15 at most; it sets counts to how many are of each group",
 		"but the last of six.")
-	dst, base, blocks := Load(Param("dst"), GP64()), Load(Param("base"), GP64()), Load(Param("blocks"), GP64())
+	dst, base, blocks := Load(Param("dst"), GP64()), Load(Param("base"), GP64()),
+		Load(Param("blocks"), GP64())
 	shift, top, last := Load(Param("shift"), GP64()), Load(Param("top"), GP64()), Load(Param("last"), GP64())
 	right, tops, lasts, zero := XMM(), ZMM(), ZMM(), ZMM()
 	INCQ(shift)
@@ -284,7 +287,8 @@ func groups() {
 	Pragma("noescape")
 	comment("countGroupsAVX512 adds to n[g] how many of blocks times 64 elements are of group g.")
 	counts := Load(Param("n"), GP64())
-	group, blocks, groups := Load(Param("group"), GP64()), Load(Param("blocks"), GP64()), Load(Param("groups"), GP64())
+	group, blocks, groups := Load(Param("group"), GP64()), Load(Param("blocks"), GP64()),
+		Load(Param("groups"), GP64())
 	n := loadAll(counts)
 	grouping(group, blocks, groups, func() {}, func(g int, _, mask Register) {
 		POPCNTQ(mask, mask)
@@ -301,7 +305,8 @@ func groups() {
 	comment("ungroupAVX512 sets blocks times 64 bytes of dst, each to the next one of its group, of which the next is at src[at[g]]; at is",
 		"set to what comes then.")
 	dst, src := Load(Param("dst"), GP64()), Load(Param("src"), GP64())
-	group, blocks, groups = Load(Param("group"), GP64()), Load(Param("blocks"), GP64()), Load(Param("groups"), GP64())
+	group, blocks, groups = Load(Param("group"), GP64()), Load(Param("blocks"), GP64()),
+		Load(Param("groups"), GP64())
 	next := loadAll(Load(Param("at"), GP64()))
 	out := ZMM()
 	grouping(group, blocks, groups, func() { VPXORD(out, out, out) }, func(g int, k, mask Register) {
@@ -320,7 +325,8 @@ func groups() {
 	Pragma("noescape")
 	comment("groupAVX512 undoes ungroupAVX512; it writes up to 63 bytes past what it puts of each group.")
 	dst, src = Load(Param("dst"), GP64()), Load(Param("src"), GP64())
-	group, blocks, groups = Load(Param("group"), GP64()), Load(Param("blocks"), GP64()), Load(Param("groups"), GP64())
+	group, blocks, groups = Load(Param("group"), GP64()), Load(Param("blocks"), GP64()),
+		Load(Param("groups"), GP64())
 	next = loadAll(Load(Param("at"), GP64()))
 	in := ZMM()
 	grouping(group, blocks, groups, func() {

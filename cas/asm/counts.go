@@ -83,7 +83,8 @@ func counts() {
 	c = Load(Param("c"), GP64())
 	left = GP64()
 	MOVQ(U64(256/lanes), left)
-	one, bits, linear, square, ones16 := broadcast(1<<16), broadcast(31), broadcast(27713), broadcast(10435), broadcast(1)
+	one, bits, linear, square, ones16 := broadcast(1<<16), broadcast(31), broadcast(27713), broadcast(10435),
+		broadcast(1)
 	sumEven, sumOdd, totals, useds := ZMM(), ZMM(), ZMM(), ZMM()
 	for _, x := range []VecVirtual{sumEven, sumOdd, totals, useds} {
 		VPXORD(x, x, x)

@@ -67,7 +67,8 @@ func predict16(bf16 bool, n int) {
 	MOVQ(pairs, step)
 	SHLQ(Imm(6), step)
 	LEAQ(Mem{Base: step, Index: step, Scale: 2}, step3)
-	blocks := []Mem{{Base: at}, {Base: at, Index: step, Scale: 1}, {Base: at, Index: step, Scale: 2}, {Base: at, Index: step3, Scale: 1}}[:n]
+	blocks := []Mem{{Base: at}, {Base: at, Index: step, Scale: 1}, {Base: at, Index: step, Scale: 2},
+		{Base: at, Index: step3, Scale: 1}}[:n]
 	countdown("row", rows, func() {
 		var sums [4]VecVirtual
 		for i := range n {
@@ -160,7 +161,8 @@ func predict32(n int) {
 			VCVTDQ2PD(x.AsY(), low)
 			VEXTRACTI64X4(Imm(1), x, y)
 			VCVTDQ2PD(y, high)
-			for i, m := range []Mem{{Base: u}, {Base: u, Index: step, Scale: 1}, {Base: u, Index: step, Scale: 2}, {Base: u, Index: step3, Scale: 1}}[:n] {
+			for i, m := range []Mem{{Base: u}, {Base: u, Index: step, Scale: 1},
+				{Base: u, Index: step, Scale: 2}, {Base: u, Index: step3, Scale: 1}}[:n] {
 				VFMADD231PD_BCST(m, low, sums[i][0])
 				VFMADD231PD_BCST(m, high, sums[i][1])
 			}
@@ -227,7 +229,8 @@ func fitRows(project bool) {
 	MOVQ(r, step)
 	SHLQ(Imm(6), step)
 	LEAQ(Mem{Base: step, Index: step, Scale: 2}, step3)
-	blocks := []Mem{{Base: at}, {Base: at, Index: step, Scale: 1}, {Base: at, Index: step, Scale: 2}, {Base: at, Index: step3, Scale: 1}}
+	blocks := []Mem{{Base: at}, {Base: at, Index: step, Scale: 1}, {Base: at, Index: step, Scale: 2},
+		{Base: at, Index: step3, Scale: 1}}
 	countdown("row", rows, func() {
 		var x [4]VecVirtual
 		for i := range x {
@@ -294,7 +297,8 @@ func fitCols() {
 	MOVQ(r, step)
 	SHLQ(Imm(2), step)
 	LEAQ(Mem{Base: step, Index: step, Scale: 2}, step3)
-	rows := []Mem{{Base: u}, {Base: u, Index: step, Scale: 1}, {Base: u, Index: step, Scale: 2}, {Base: u, Index: step3, Scale: 1}}
+	rows := []Mem{{Base: u}, {Base: u, Index: step, Scale: 1}, {Base: u, Index: step, Scale: 2},
+		{Base: u, Index: step3, Scale: 1}}
 	countdown("rows", fours, func() {
 		var x [4]VecVirtual
 		for i := range x {
@@ -348,7 +352,8 @@ func differences(kind int, name string) {
 	TEXT("differences"+name+"AVX512", NOSPLIT, "func(d, w *float32, raw, base *byte, blocks int, least, middle uint64)")
 	Pragma("noescape")
 	comment("differences" + name + "AVX512 sets d to the differences of blocks times 16 elements, and w to how they count: by their exponents, which are least at least and count as 1 at middle.")
-	d, w, raw, base := Load(Param("d"), GP64()), Load(Param("w"), GP64()), Load(Param("raw"), GP64()), Load(Param("base"), GP64())
+	d, w, raw, base := Load(Param("d"), GP64()), Load(Param("w"), GP64()), Load(Param("raw"), GP64()),
+		Load(Param("base"), GP64())
 	blocks, least, middle := Load(Param("blocks"), GP64()), ZMM(), ZMM()
 	x := Load(Param("least"), GP64())
 	VPBROADCASTD(x.(GPVirtual).As32(), least)
@@ -408,7 +413,8 @@ func singles(bits int) {
 	TEXT(name, NOSPLIT, "func(dst *float32, src *byte, vectors int)")
 	Pragma("noescape")
 	comment(fmt.Sprintf("%s sets dst to vectors times 64 bytes of src, numbers of %d bits; of pairs the first ones come before the second ones.", name, bits))
-	dst, src, vectors := Load(Param("dst"), GP64()), Load(Param("src"), GP64()), Load(Param("vectors"), GP64())
+	dst, src, vectors := Load(Param("dst"), GP64()), Load(Param("src"), GP64()),
+		Load(Param("vectors"), GP64())
 	countdown("vector", vectors, func() {
 		x, y := ZMM(), ZMM()
 		VMOVDQU32(Mem{Base: src}, x)

@@ -467,5 +467,6 @@ func (c *coder) code(x VecVirtual, p codes, full Register) {
 
 // shiftRight shifts to and, above it, upper, by the 5 lowest bits of by.
 func shiftRight(by, upper, to VecVirtual) {
-	Instruction(&ir.Instruction{Opcode: "VPSHRDVD", Operands: []Op{by, upper, to}, Inputs: []Op{by, upper, to}, Outputs: []Op{to}, ISA: []string{"AVX512_VBMI2"}})
+	Instruction(&ir.Instruction{Opcode: "VPSHRDVD", Operands: []Op{by, upper, to},
+		Inputs: []Op{by, upper, to}, Outputs: []Op{to}, ISA: []string{"AVX512_VBMI2"}})
 }

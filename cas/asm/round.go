@@ -16,7 +16,8 @@ func round() {
 		TEXT(name, NOSPLIT, "func(dst, src *byte, blocks int) (left int)")
 		Pragma("noescape")
 		comment(name + " sets 32 bytes of dst for each block of 64 of src, rounded to " + to + ", up to one that has a NaN; left is how many there are from it on.")
-		dst, src, blocks := Load(Param("dst"), GP64()), Load(Param("src"), GP64()), Load(Param("blocks"), GP64())
+		dst, src, blocks := Load(Param("dst"), GP64()), Load(Param("src"), GP64()),
+			Load(Param("blocks"), GP64())
 		half, one := broadcast(0x7fff), broadcast(1)
 		Label("block")
 		x, y, h, nan := ZMM(), ZMM(), YMM(), K()

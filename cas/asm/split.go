@@ -15,7 +15,8 @@ func splitSSE() {
 }
 
 // kernel begins a function of the dense side and w planes, and returns a loop over its blocks.
-func kernel(name, dense string, w int) (side Register, planes []Register, down, up VecVirtual, loop func(body func())) {
+func kernel(name, dense string, w int) (side Register, planes []Register, down, up VecVirtual,
+	loop func(body func())) {
 	sig := "func(" + dense + " *byte"
 	for k := range w {
 		sig += ", p" + string(rune('0'+k))

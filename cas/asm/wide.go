@@ -19,7 +19,8 @@ func wide(w int) {
 			byElement[e*w+k] = byte(k*64/w + e)
 		}
 	}
-	toPlanes, toElements := table(fmt.Sprintf("byPlane%d", w), byPlane), table(fmt.Sprintf("byElement%d", w), byElement)
+	toPlanes, toElements := table(fmt.Sprintf("byPlane%d", w), byPlane),
+		table(fmt.Sprintf("byElement%d", w), byElement)
 	for _, delta := range []bool{false, true} {
 		wideSplit(w, delta, toPlanes)
 		wideMerge(w, delta, false, toElements)
@@ -36,7 +37,8 @@ func table(name string, p []byte) Mem {
 }
 
 // wideKernel begins a function, which returns what is said, and returns a loop over its blocks.
-func wideKernel(name, dense string, w int, delta bool, returns, doc string) (side, base Register, planes []Register, flag Register, loop func(body func())) {
+func wideKernel(name, dense string, w int, delta bool, returns, doc string) (
+	side, base Register, planes []Register, flag Register, loop func(body func())) {
 	sig := "func(" + dense
 	if delta {
 		sig += ", base"

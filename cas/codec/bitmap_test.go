@@ -28,7 +28,8 @@ func TestSparseTwins(t *testing.T) {
 			}
 			bitmaps, rests = append(bitmaps, bitmap), append(rests, rest)
 		})
-		if last := len(rests) - 1; !bytes.Equal(bitmaps[0], bitmaps[last]) || !bytes.Equal(rests[0], rests[last]) {
+		if last := len(rests) - 1; !bytes.Equal(bitmaps[0], bitmaps[last]) ||
+			!bytes.Equal(rests[0], rests[last]) {
 			t.Fatalf("%d bytes: the twins differ", n)
 		}
 	}
@@ -105,7 +106,8 @@ func TestZerosWhereSamplesLook(t *testing.T) {
 				t.Errorf("%s, %s: %v", how, h.DType, err)
 			}
 			stored, ok := EncodeDelta(nil, now, base, h, 2*len(raw))
-			if got, err := DecodeAgainst(nil, Delta, stored, base, len(raw)); !ok || err != nil || !bytes.Equal(got, now) {
+			if got, err := DecodeAgainst(nil, Delta, stored, base, len(raw)); !ok || err != nil ||
+				!bytes.Equal(got, now) {
 				t.Errorf("%s, %s, a delta: %v", how, h.DType, err)
 			}
 		})

@@ -58,7 +58,8 @@ func TestRoundTrip(t *testing.T) {
 }
 
 func TestWhatIsTaken(t *testing.T) {
-	for name, want := range map[string]byte{"zeros": Zstd, "random": Raw, "short": Raw, "text": Zstd, "fp32": Zstd, "bf16": Zstd} {
+	for name, want := range map[string]byte{"zeros": Zstd, "random": Raw, "short": Raw, "text": Zstd,
+		"fp32": Zstd, "bf16": Zstd} {
 		if id, _ := Encode(nil, inputs()[name], Hint{}); id != want {
 			t.Errorf("%s: codec %d, want %d", name, id, want)
 		}
@@ -69,7 +70,11 @@ func TestWhatIsTaken(t *testing.T) {
 func TestDecodeStaysInItsBytes(t *testing.T) {
 	raw := codectest.Weights(10007, 4)
 	planes := encodePlanes(nil, raw, Hint{})
-	for c, stored := range map[Codec][]byte{rawCodec{}: raw, zstdCodec{}: zstdCodec{}.Encode(nil, raw, Hint{}), planesCodec{}: planes} {
+	for c, stored := range map[Codec][]byte{
+		rawCodec{}:    raw,
+		zstdCodec{}:   zstdCodec{}.Encode(nil, raw, Hint{}),
+		planesCodec{}: planes,
+	} {
 		id := c.ID()
 		const n = 16
 		all := bytes.Repeat([]byte{0xee}, n*(len(raw)+1))
@@ -174,7 +179,8 @@ func FuzzDecode(f *testing.F) {
 			runtime.ReadMemStats(&before)
 			out, err := Decode(buf, id, stored, rawLen)
 			runtime.ReadMemStats(&after)
-			if took := after.TotalAlloc - before.TotalAlloc; took > decodeBound+uint64(min(max(rawLen, 0), cas.MaxChunk)) {
+			bound := decodeBound + uint64(min(max(rawLen, 0), cas.MaxChunk))
+			if took := after.TotalAlloc - before.TotalAlloc; took > bound {
 				t.Fatalf("codec %d: %d bytes of memory for %d", id, took, rawLen)
 			}
 			if err == nil && len(out) != len(buf)+rawLen || err != nil && len(out) != len(buf) {

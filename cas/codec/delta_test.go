@@ -44,7 +44,8 @@ func moveAll(raw []byte, h Hint, move func(v, by float64) float64) []byte {
 
 func TestDeltaRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		h := rapid.SampledFrom([]Hint{{"F32", 4}, {"BF16", 2}, {"F16", 2}, {"F64", 8}, {"I32", 4}, {"U8", 1}, {"F8_E4M3", 1}, {"", 2}}).Draw(t, "hint")
+		h := rapid.SampledFrom([]Hint{{"F32", 4}, {"BF16", 2}, {"F16", 2}, {"F64", 8}, {"I32", 4}, {"U8", 1},
+			{"F8_E4M3", 1}, {"", 2}}).Draw(t, "hint")
 		raw := rapid.SliceOfN(rapid.Byte(), minLen, 700).Draw(t, "raw")
 		base := bytes.Clone(raw)
 		for range rapid.IntRange(0, 50).Draw(t, "changes") {
@@ -76,12 +77,15 @@ func TestGoldenDelta(t *testing.T) {
 	g := s.sortBy(shape, base, 4)
 	out := dump{raw: raw, base: base, stored: s.encodeSlab(stored, 4, g)}
 	out.delta()
-	out.compare(t, "delta", func(stored []byte) ([]byte, error) { return DecodeDelta(nil, stored, base, len(raw)) })
+	out.compare(t, "delta", func(stored []byte) ([]byte, error) {
+		return DecodeDelta(nil, stored, base, len(raw))
+	})
 }
 
 // moved draws elements and a base of them, as long, with as many moved as a step of training might.
 func moved(t *rapid.T) (raw, base []byte, h Hint) {
-	h = rapid.SampledFrom([]Hint{{"F32", 4}, {"BF16", 2}, {"F16", 2}, {"C64", 8}, {"F64", 8}, {"I32", 4}}).Draw(t, "hint")
+	h = rapid.SampledFrom([]Hint{{"F32", 4}, {"BF16", 2}, {"F16", 2}, {"C64", 8}, {"F64", 8},
+		{"I32", 4}}).Draw(t, "hint")
 	base = chunk(t)
 	by := rapid.SampledFrom([]func([]byte, Hint, float64) []byte{step, drift}).Draw(t, "how")
 	raw = by(base, h, rapid.SampledFrom([]float64{0, 1e-7, 1e-4, 1e-2, 1}).Draw(t, "size"))
@@ -108,7 +112,8 @@ func TestAnyDeltaRoundTrip(t *testing.T) {
 			return
 		}
 		codectest.Both(func(how string) {
-			if got, err := DecodeAgainst(nil, Delta, all[0][4:], base, len(raw)); err != nil || !bytes.Equal(got, raw) {
+			if got, err := DecodeAgainst(nil, Delta, all[0][4:], base, len(raw)); err != nil ||
+				!bytes.Equal(got, raw) {
 				t.Fatal(how, err)
 			}
 		})
@@ -125,7 +130,8 @@ func TestDamagedDelta(t *testing.T) {
 			return
 		}
 		for range rapid.IntRange(1, 5).Draw(t, "flips") {
-			at := rapid.OneOf(rapid.IntRange(0, len(stored)-1), rapid.IntRange(0, min(len(stored), 200)-1)).Draw(t, "at")
+			at := rapid.OneOf(rapid.IntRange(0, len(stored)-1),
+				rapid.IntRange(0, min(len(stored), 200)-1)).Draw(t, "at")
 			stored[at] ^= rapid.ByteRange(1, 255).Draw(t, "by")
 		}
 		const guard = 64
@@ -133,7 +139,8 @@ func TestDamagedDelta(t *testing.T) {
 		codectest.Both(func(string) {
 			buf := bytes.Repeat([]byte{0xee}, len(raw)+2*guard)
 			out, err := DecodeDelta(buf[guard:guard], stored, base, len(raw))
-			if err == nil && len(out) != len(raw) || err != nil && (len(out) != 0 || !errors.Is(err, cas.ErrCorrupt)) {
+			if err == nil && len(out) != len(raw) ||
+				err != nil && (len(out) != 0 || !errors.Is(err, cas.ErrCorrupt)) {
 				t.Fatalf("%d bytes, %v", len(out), err)
 			}
 			want := bytes.Repeat([]byte{0xee}, guard)
@@ -164,7 +171,8 @@ func TestAnotherBase(t *testing.T) {
 			t.Fatalf("base %d: %v, %d groups", i, ok, stored[2])
 		}
 		back := make([]byte, len(raw))
-		if err := new(planeState).decodeDelta(output{p: back}, stored, base); err != nil || !bytes.Equal(back, raw) {
+		if err := new(planeState).decodeDelta(output{p: back}, stored, base); err != nil ||
+			!bytes.Equal(back, raw) {
 			t.Fatalf("base %d: what was encoded is not what comes back: %v", i, err)
 		}
 		if err := s.decodeDelta(output{p: back}, stored, base); err != nil || !bytes.Equal(back, raw) {
@@ -192,10 +200,12 @@ func TestGroups(t *testing.T) {
 					if !bytes.Equal(back, p) {
 						t.Fatalf("%s: %d elements of %d bytes come back as % x, want % x", how, n, w, back, p)
 					}
-					of, sorted, counts = append(of, g.of), append(sorted, s), append(counts, fmt.Append(nil, g.counts))
+					of, sorted, counts = append(of, g.of), append(sorted, s),
+						append(counts, fmt.Append(nil, g.counts))
 				})
 				last := len(of) - 1
-				if !bytes.Equal(of[0], of[last]) || !bytes.Equal(sorted[0], sorted[last]) || !bytes.Equal(counts[0], counts[last]) {
+				if !bytes.Equal(of[0], of[last]) || !bytes.Equal(sorted[0], sorted[last]) ||
+					!bytes.Equal(counts[0], counts[last]) {
 					t.Fatalf("%d elements of %d bytes, %d groups: the twins differ", n, w, groupCount)
 				}
 			}
@@ -206,7 +216,8 @@ func TestGroups(t *testing.T) {
 // TestOrder: what is next to each other among the floats is so among the integers; and what is no number
 // survives.
 func TestOrder(t *testing.T) {
-	floats := []float32{float32(math.Inf(-1)), -math.MaxFloat32, -1, -math.SmallestNonzeroFloat32, float32(math.Copysign(0, -1)), 0,
+	floats := []float32{float32(math.Inf(-1)), -math.MaxFloat32, -1, -math.SmallestNonzeroFloat32,
+		float32(math.Copysign(0, -1)), 0,
 		math.SmallestNonzeroFloat32, 1, math.Nextafter32(1, 2), math.MaxFloat32, float32(math.Inf(1))}
 	for i, f := range floats {
 		u := uint64(math.Float32bits(f))
@@ -273,7 +284,8 @@ func TestDeltaPays(t *testing.T) {
 			}
 			a, d := Estimate(now, raw, h)
 			t.Logf("%s moved by %g: alone %.1f %% (estimate %.1f), delta %.1f %% (%.1f)", h.DType, size,
-				100*float64(len(alone))/float64(len(now)), 100*a, 100*float64(len(out))/float64(len(now)), 100*d)
+				100*float64(len(alone))/float64(len(now)), 100*a, 100*float64(len(out))/float64(len(now)),
+				100*d)
 			if got := float64(len(out)) / float64(len(now)); math.Abs(got-d) > 0.02 {
 				t.Errorf("%s moved by %g: %.3f estimated as %.3f", h.DType, size, got, d)
 			}

@@ -90,7 +90,8 @@ func (d *dump) stream() {
 // part prints a part of n bytes, and how many bits a bitmap has set, if it is one that is raw.
 func (d *dump) part(what string, n int) (ones int) {
 	code := d.stored[d.off]
-	d.field(1, fmt.Sprintf("%s: %s", what, []string{"raw", "const", "rans", "sparse", "again", "period"}[code&^partWhole]))
+	d.field(1, fmt.Sprintf("%s: %s", what,
+		[]string{"raw", "const", "rans", "sparse", "again", "period"}[code&^partWhole]))
 	switch code &^ partWhole {
 	case partRaw:
 		for _, b := range d.field(n, "") {

@@ -20,7 +20,8 @@ func BenchmarkLowRank(b *testing.B) {
 			var columns, out []byte
 			name := fmt.Sprintf("%s/rank=%d", h.DType, r)
 			b.Run(name+"/encode", func(b *testing.B) {
-				raw, base := codectest.Merged(rows, cols, r, h.DType, map[string]float64{"BF16": 3, "F16": 3 * 8, "F32": 3 << 16}[h.DType])
+				raw, base := codectest.Merged(rows, cols, r, h.DType,
+					map[string]float64{"BF16": 3, "F16": 3 * 8, "F32": 3 << 16}[h.DType])
 				all, some = chunksOf(raw, base, h.Elem, cas.ChunkSize), nil
 				for i := range 32 {
 					some = append(some, all[i*len(all)/32])

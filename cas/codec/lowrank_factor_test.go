@@ -23,7 +23,8 @@ func TestMayBeLowRank(t *testing.T) {
 			}
 		}
 		// Two chunks of a large tensor are enough to see rank 8.
-		raw, base := codectest.Merged(2*cas.ChunkSize/h.Elem/4096, 4096, 8, h.DType, map[int]float64{2: 1, 4: 1e5}[h.Elem])
+		raw, base := codectest.Merged(2*cas.ChunkSize/h.Elem/4096, 4096, 8, h.DType,
+			map[int]float64{2: 1, 4: 1e5}[h.Elem])
 		two := chunksOf(raw, base, h.Elem, cas.ChunkSize)
 		if two[1].At = 2048 * 4096; !MayBeLowRank(two, 4096, 4096, h) {
 			t.Errorf("%v: is not seen in two chunks", h)
@@ -33,7 +34,8 @@ func TestMayBeLowRank(t *testing.T) {
 		base := codectest.Weights(1<<19, h.Elem)
 		for _, raw := range [][]byte{drift(base, h, 1e-4), step(base, h, 1e-2), base} {
 			all := chunksOf(raw, base, h.Elem, 1<<16)
-			if MayBeLowRank(all, lowrank.RowsIn(all, 256, kindOf(h)), 256, h) || MayBeLowRank(chunksOf(raw, base, h.Elem, cas.ChunkSize)[:2], 1024, 4096, h) {
+			if MayBeLowRank(all, lowrank.RowsIn(all, 256, kindOf(h)), 256, h) ||
+				MayBeLowRank(chunksOf(raw, base, h.Elem, cas.ChunkSize)[:2], 1024, 4096, h) {
 				t.Errorf("%v: what is of full rank is taken", h)
 			}
 			if _, ok := FactorColumns(all, 256, h); ok {

@@ -43,7 +43,8 @@ func TestLowRank(t *testing.T) {
 			for _, s := range all {
 				d, _ := EncodeDelta(nil, s.Raw, s.Base, h, 2*len(s.Raw))
 				delta += len(d)
-				out, ok := EncodeLowRank([]byte("before"), s.Raw, s.Base, columns, c.cols, s.At, h, 2*len(s.Raw))
+				out, ok := EncodeLowRank([]byte("before"), s.Raw, s.Base, columns, c.cols, s.At, h,
+					2*len(s.Raw))
 				if !ok || !bytes.HasPrefix(out, []byte("before")) {
 					t.Fatalf("%v %+v: not encoded", h, c)
 				}
@@ -144,7 +145,8 @@ func TestLowRankRefuses(t *testing.T) {
 		"half":           {stored, base[1:], columns, len(raw) - 1},
 		"none":           {stored, nil, columns, -2},
 	} {
-		if _, err := DecodeLowRank(nil, c.stored, c.base, c.columns, c.n); !errors.Is(err, cas.ErrCorrupt) && !errors.Is(err, cas.ErrTooLarge) {
+		if _, err := DecodeLowRank(nil, c.stored, c.base, c.columns, c.n); !errors.Is(err, cas.ErrCorrupt) &&
+			!errors.Is(err, cas.ErrTooLarge) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -163,7 +165,8 @@ func TestLowRankRefuses(t *testing.T) {
 		"half numbers": {raw[1:], base[1:], columns, 50, 0, h},
 		"nothing":      {nil, nil, columns, 50, 0, h},
 	} {
-		if out, ok := EncodeLowRank([]byte("x"), c.raw, c.base, c.columns, c.cols, c.at, c.h, 1<<20); ok || len(out) != 1 {
+		if out, ok := EncodeLowRank([]byte("x"), c.raw, c.base, c.columns, c.cols, c.at, c.h, 1<<20); ok ||
+			len(out) != 1 {
 			t.Errorf("%s: encoded", name)
 		}
 	}
@@ -176,11 +179,12 @@ func TestFactorColumnsOdd(t *testing.T) {
 		same := codectest.Weights(n, h.Elem)
 		nans := bytes.Repeat([]byte{0xff}, n)
 		for name, s := range map[string][]lowrank.Stretch{
-			"none":          nil,
-			"empty":         {{}},
-			"the same":      {{Raw: same, Base: same}},
-			"NaNs":          {{Raw: same, Base: nans}},
-			"infinite":      {{Raw: bytes.Repeat([]byte{0, 0, 0x80, 0x7f, 0xff, 0xff, 0x7f, 0x7f}, n/8), Base: bytes.Repeat([]byte{0, 0, 0x80, 0xff, 0xff, 0xff, 0x7f, 0xff}, n/8)}},
+			"none":     nil,
+			"empty":    {{}},
+			"the same": {{Raw: same, Base: same}},
+			"NaNs":     {{Raw: same, Base: nans}},
+			"infinite": {{Raw: bytes.Repeat([]byte{0, 0, 0x80, 0x7f, 0xff, 0xff, 0x7f, 0x7f}, n/8),
+				Base: bytes.Repeat([]byte{0, 0, 0x80, 0xff, 0xff, 0xff, 0x7f, 0xff}, n/8)}},
 			"other lengths": {{Raw: same, Base: same[2:]}},
 			"nowhere":       {{Raw: same, Base: nans, At: -5}},
 			"less than row": {{Raw: same[:100], Base: nans[:100], At: 7}},
@@ -196,7 +200,8 @@ func TestFactorColumnsOdd(t *testing.T) {
 					t.Error(h, name, cols)
 				}
 				if out, ok := EncodeLowRank(nil, s[0].Raw, s[0].Base, columns, cols, 0, h, 2*n); ok {
-					if got, err := DecodeLowRank(nil, out, s[0].Base, columns, len(s[0].Raw)); err != nil || !bytes.Equal(got, s[0].Raw) {
+					if got, err := DecodeLowRank(nil, out, s[0].Base, columns, len(s[0].Raw)); err != nil ||
+						!bytes.Equal(got, s[0].Raw) {
 						t.Error(h, name, cols, err)
 					}
 				}
@@ -227,7 +232,8 @@ func FuzzDecodeLowRank(f *testing.F) {
 		codectest.Both(func(how string) {
 			buf := bytes.Repeat([]byte{0xee}, n+2*guard)
 			out, err := DecodeLowRank(buf[guard:guard], stored, base, columns, n)
-			if err == nil && len(out) != n || err != nil && (len(out) != 0 || !errors.Is(err, cas.ErrCorrupt)) {
+			if err == nil && len(out) != n ||
+				err != nil && (len(out) != 0 || !errors.Is(err, cas.ErrCorrupt)) {
 				t.Fatalf("%s: %d bytes, want %d: %v", how, len(out), n, err)
 			}
 			want := bytes.Repeat([]byte{0xee}, guard)
@@ -245,16 +251,18 @@ func FuzzDecodeLowRank(f *testing.F) {
 // TestGoldenLowRank is of the end of a row and the beginning of the next, of the fewest columns; each of its
 // numbers is predicted by hand.
 func TestGoldenLowRank(t *testing.T) {
-	shape := lowrank.Shape{Kind: lowrank.BF16, Rank: 2, Exp: -10, Cols: lowrank.MinCols, At: lowrank.MinCols - 2, N: 4}
+	shape := lowrank.Shape{Kind: lowrank.BF16, Rank: 2, Exp: -10, Cols: lowrank.MinCols,
+		At: lowrank.MinCols - 2, N: 4}
 	columns := make([]byte, shape.ColumnsLen())
 	for k, v := range map[int][2]int16{30: {3, -4}, 31: {0, 512}, 0: {1, 1}, 1: {-32768, -32768}} {
 		at := columns[k/16*16*4+k%16*4:]
 		le.PutUint16(at, uint16(v[0]))
 		le.PutUint16(at[2:], uint16(v[1]))
 	}
-	u := []byte{100, 0, 10, 0, 0, 0x80, 0, 0x80}                        // 100 10, -32768 -32768
-	base := []byte{0x80, 0x3f, 0x80, 0xbf, 0x00, 0x42, 0x80, 0x3f}      // 1, -1, 32, 1
-	predicted := []byte{0xa0, 0x3f, 0x80, 0x40, 0x00, 0xc2, 0x00, 0xca} // 1+260/1024, which lies halfway, -1+5120/1024, 32-65536/1024, 1-2^31/1024
+	u := []byte{100, 0, 10, 0, 0, 0x80, 0, 0x80}                   // 100 10, -32768 -32768
+	base := []byte{0x80, 0x3f, 0x80, 0xbf, 0x00, 0x42, 0x80, 0x3f} // 1, -1, 32, 1
+	// 1+260/1024, which lies halfway, -1+5120/1024, 32-65536/1024, 1-2^31/1024
+	predicted := []byte{0xa0, 0x3f, 0x80, 0x40, 0x00, 0xc2, 0x00, 0xca}
 	raw := bytes.Clone(predicted)
 	raw[0]-- // by one less
 	out := dump{raw: raw, base: base}
@@ -270,7 +278,9 @@ func TestGoldenLowRank(t *testing.T) {
 	out.stream()
 	out.part("plane 0", 4)
 	out.part("plane 1", 4)
-	out.compare(t, "lowrank", func(stored []byte) ([]byte, error) { return DecodeLowRank(nil, stored, base, columns, len(raw)) })
+	out.compare(t, "lowrank", func(stored []byte) ([]byte, error) {
+		return DecodeLowRank(nil, stored, base, columns, len(raw))
+	})
 	p := make([]byte, len(base))
 	shape.Predict(new(lowrank.Scratch), p, base, u, columns)
 	if !bytes.Equal(p, predicted) {

@@ -60,7 +60,8 @@ func TestPatch(t *testing.T) {
 		"cut":          {out[:len(out)-3], base, len(raw)},
 		"other base":   {out, base[:100], len(raw)},
 	} {
-		if got, err := DecodeAgainst(nil, Patch, c.stored, c.base, c.n); err == nil && bytes.Equal(got, raw) || err != nil && !errors.Is(err, cas.ErrCorrupt) {
+		got, err := DecodeAgainst(nil, Patch, c.stored, c.base, c.n)
+		if err == nil && bytes.Equal(got, raw) || err != nil && !errors.Is(err, cas.ErrCorrupt) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -93,15 +93,18 @@ func TestPeriodicRefuses(t *testing.T) {
 		"of the others": {partSparse, partRaw, 1, partPeriod, 1, partRaw, 'a'},
 		"of a plane":    {partPeriod, 1, partRaw, 'a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'},
 	} {
-		if _, err := Decode(nil, Planes, append([]byte{1, 0, 0, 0, 0}, parts...), 8); !errors.Is(err, cas.ErrCorrupt) {
+		_, err := Decode(nil, Planes, append([]byte{1, 0, 0, 0, 0}, parts...), 8)
+		if !errors.Is(err, cas.ErrCorrupt) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	// Bits past the end, which the period made.
-	if _, err := Decode(nil, Planes, []byte{1, 0, 0, 0, 0, partSparse, partPeriod, 1, partRaw, 0x80, 0, partRaw, 'a', 'b'}, 12); !errors.Is(err, cas.ErrCorrupt) {
+	if _, err := Decode(nil, Planes, []byte{1, 0, 0, 0, 0, partSparse, partPeriod, 1, partRaw, 0x80, 0,
+		partRaw, 'a', 'b'}, 12); !errors.Is(err, cas.ErrCorrupt) {
 		t.Error(err)
 	}
-	got, err := Decode(nil, Planes, []byte{1, 0, 0, 0, 0, partSparse, partPeriod, 1, partRaw, 2, 0, partRaw, 'a', 'b'}, 12)
+	got, err := Decode(nil, Planes,
+		[]byte{1, 0, 0, 0, 0, partSparse, partPeriod, 1, partRaw, 2, 0, partRaw, 'a', 'b'}, 12)
 	if want := "\x00a\x00\x00\x00\x00\x00\x00\x00b\x00\x00"; err != nil || string(got) != want {
 		t.Errorf("%q, %v", got, err)
 	}
@@ -115,5 +118,7 @@ func TestGoldenPeriodic(t *testing.T) {
 	stored := encodePlanes(nil, raw, Hint{"U8", 1})
 	d := dump{raw: raw, stored: stored}
 	d.planes()
-	d.compare(t, "periodic", func(stored []byte) ([]byte, error) { return Decode(nil, Planes, stored, len(raw)) })
+	d.compare(t, "periodic", func(stored []byte) ([]byte, error) {
+		return Decode(nil, Planes, stored, len(raw))
+	})
 }

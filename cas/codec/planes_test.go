@@ -20,7 +20,8 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 
 // hints are one for each shape, and some that say nothing of use.
 var hints = []Hint{
-	{}, {"F32", 4}, {"BF16", 2}, {"F16", 2}, {"F64", 8}, {"C64", 8}, {"C128", 16}, {"F8_E4M3", 1}, {"I8", 1}, {"U8", 1},
+	{}, {"F32", 4}, {"BF16", 2}, {"F16", 2}, {"F64", 8}, {"C64", 8}, {"C128", 16}, {"F8_E4M3", 1},
+	{"I8", 1}, {"U8", 1},
 	{"I16", 2}, {"I32", 4}, {"I64", 8}, {"", 4}, {"BOOL", 1}, {"F4", 0}, {"X", 3}, {"F32", -1},
 }
 
@@ -178,7 +179,8 @@ func TestAnyRoundTrip(t *testing.T) {
 		pre := []byte("kept")
 		id, stored := Encode(bytes.Clone(pre), raw, h)
 		got, err := Decode(bytes.Clone(pre), id, stored[len(pre):], len(raw))
-		if err != nil || !bytes.Equal(got[len(pre):], raw) || !bytes.HasPrefix(got, pre) || !bytes.HasPrefix(stored, pre) {
+		if err != nil || !bytes.Equal(got[len(pre):], raw) || !bytes.HasPrefix(got, pre) ||
+			!bytes.HasPrefix(stored, pre) {
 			t.Fatalf("codec %d: %v", id, err)
 		}
 		stored = encodePlanes(nil, raw, h) // whether it pays or not
@@ -194,7 +196,8 @@ func TestDamagedPlanes(t *testing.T) {
 		raw := chunk(t)
 		stored := encodePlanes(nil, raw, rapid.SampledFrom(hints).Draw(t, "hint"))
 		for range rapid.IntRange(0, 5).Draw(t, "flips") {
-			at := rapid.OneOf(rapid.IntRange(0, len(stored)-1), rapid.IntRange(0, min(len(stored), 200)-1)).Draw(t, "at")
+			at := rapid.OneOf(rapid.IntRange(0, len(stored)-1),
+				rapid.IntRange(0, min(len(stored), 200)-1)).Draw(t, "at")
 			stored[at] ^= rapid.ByteRange(1, 255).Draw(t, "by")
 		}
 		stored = stored[:rapid.OneOf(rapid.Just(len(stored)), rapid.IntRange(0, len(stored))).Draw(t, "cut")]
@@ -202,7 +205,8 @@ func TestDamagedPlanes(t *testing.T) {
 		const guard = 64
 		buf := bytes.Repeat([]byte{0xee}, n+2*guard)
 		out, err := Decode(buf[guard:guard], Planes, stored, n)
-		if err == nil && len(out) != n || err != nil && len(out) != 0 || err != nil && !errors.Is(err, cas.ErrCorrupt) {
+		if err == nil && len(out) != n || err != nil && len(out) != 0 ||
+			err != nil && !errors.Is(err, cas.ErrCorrupt) {
 			t.Fatalf("%d bytes, %v", len(out), err)
 		}
 		want := bytes.Repeat([]byte{0xee}, guard)
@@ -258,7 +262,8 @@ func TestPlanesRefuse(t *testing.T) {
 		{"again within sparse", head(1, partSparse, partAgain, partRaw, 1, partRaw, 'a'), 8},
 		{"again, too few", head(2, partSparse, partRaw, 3, partRaw, 'a', 'b', partAgain, partRaw, 'c'), 16},
 		{"again, too many", head(2, partSparse, partRaw, 1, partRaw, 'a', partAgain, partRaw, 'b', 'c'), 16},
-		{"again, sparse", head(2, partSparse, partRaw, 1, partRaw, 'a', partAgain, partSparse, partRaw, 1, partRaw, 'b'), 16},
+		{"again, sparse", head(2, partSparse, partRaw, 1, partRaw, 'a', partAgain, partSparse, partRaw, 1,
+			partRaw, 'b'), 16},
 		{"sparse, too few", head(1, partSparse, partRaw, 3, partRaw, 'a'), 8},
 		{"sparse, too many", head(1, partSparse, partRaw, 1, partRaw, 'a', 'b'), 8},
 		{"tail, short", []byte{4, 'a', 'b'}, 3},
@@ -279,7 +284,8 @@ func TestPlanesRefuse(t *testing.T) {
 
 // What has zeros in common stores once where they are.
 func TestPlanesAgain(t *testing.T) {
-	got, err := Decode(nil, Planes, append([]byte{2, 0, 0, 0, 0}, partSparse, partRaw, 0x11, partRaw, 'a', 'b', partAgain, partRaw, 0, 'd'), 16)
+	got, err := Decode(nil, Planes, append([]byte{2, 0, 0, 0, 0}, partSparse, partRaw, 0x11, partRaw, 'a',
+		'b', partAgain, partRaw, 0, 'd'), 16)
 	if want := "a\x00\x00\x00\x00\x00\x00\x00b" + "d\x00\x00\x00\x00\x00\x00"; err != nil || string(got) != want {
 		t.Errorf("%q, %v", got, err)
 	}

@@ -28,7 +28,8 @@ func TestRound(t *testing.T) {
 		f := math.Float32frombits(x)
 		wantB, wantF := uint16(0x7fc0), uint16(x>>16&0x8000|0x7e00|x>>13&0x3ff)
 		if f == f {
-			wantB, wantF = codectest.HalfOf(f, codectest.BF16Value, 0x7f80), codectest.HalfOf(f, codectest.F16Value, 0x7c00)
+			wantB, wantF = codectest.HalfOf(f, codectest.BF16Value, 0x7f80),
+				codectest.HalfOf(f, codectest.F16Value, 0x7c00)
 		}
 		if got := ToBF16(x); got != wantB {
 			t.Fatalf("%#08x, %v: bfloat16 %#04x, want %#04x", x, f, got, wantB)

@@ -56,7 +56,8 @@ func TestDifferencesTwins(t *testing.T) {
 // ever a proposal.
 func TestFitTwins(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		rows, cols, r := rapid.IntRange(1, 30).Draw(t, "rows"), rapid.IntRange(MinCols, 200).Draw(t, "cols"), rapid.IntRange(1, MaxRank).Draw(t, "rank")
+		rows, cols, r := rapid.IntRange(1, 30).Draw(t, "rows"), rapid.IntRange(MinCols, 200).Draw(t, "cols"),
+			rapid.IntRange(1, MaxRank).Draw(t, "rank")
 		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
 		fill := func(p []float32) []float32 {
 			for i := range p {
@@ -94,8 +95,10 @@ func TestFitTwins(t *testing.T) {
 			want[i/blockCols] += x
 		}
 		same("rows", got, want)
-		same("columns", sums(len(v), func(p []float32) { m.fitCols(p, u, v, r, flags) }), sums(len(v), func(p []float32) { m.fitColsPortable(p, u, v, r, 0, flags) }))
-		same("left", sums(len(m.d), func(p []float32) { m.leave(p, u, v, r, flags) }), sums(len(m.d), func(p []float32) { m.leavePortable(p, u, v, r, flags) }))
+		same("columns", sums(len(v), func(p []float32) { m.fitCols(p, u, v, r, flags) }),
+			sums(len(v), func(p []float32) { m.fitColsPortable(p, u, v, r, 0, flags) }))
+		same("left", sums(len(m.d), func(p []float32) { m.leave(p, u, v, r, flags) }),
+			sums(len(m.d), func(p []float32) { m.leavePortable(p, u, v, r, flags) }))
 	})
 }
 

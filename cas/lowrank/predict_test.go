@@ -85,8 +85,9 @@ func (l *Shape) wants(base, u, columns []byte) (p []byte) {
 func TestPredict(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		kind := rapid.SampledFrom(kinds).Draw(t, "kind")
-		l := Shape{Kind: kind, Rank: 2 * rapid.IntRange(1, MaxRank/2).Draw(t, "pairs"), Cols: rapid.IntRange(MinCols, 150).Draw(t, "cols"),
-			Exp: rapid.Int8().Draw(t, "e"), N: rapid.IntRange(1, 1000).Draw(t, "elements")}
+		l := Shape{Kind: kind, Rank: 2 * rapid.IntRange(1, MaxRank/2).Draw(t, "pairs"),
+			Cols: rapid.IntRange(MinCols, 150).Draw(t, "cols"),
+			Exp:  rapid.Int8().Draw(t, "e"), N: rapid.IntRange(1, 1000).Draw(t, "elements")}
 		l.At = rapid.IntRange(0, l.Cols-1).Draw(t, "at")
 		w := l.Kind.Width()
 		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
@@ -102,7 +103,8 @@ func TestPredict(t *testing.T) {
 		}
 		base := some(l.N*w, 0)
 		for i := 0; i < l.N; i += 3 { // what is not finite, zeros, and the least and the largest
-			odd := [][]int64{{0x7f80, 0xff80, 0x7fff, 0, 0x8000, 1, 0x7f7f, 0xff7f}, {0x7c00, 0xfc00, 0x7e01, 0, 0x8000, 1, 0x7bff, 0xfbff},
+			odd := [][]int64{{0x7f80, 0xff80, 0x7fff, 0, 0x8000, 1, 0x7f7f, 0xff7f},
+				{0x7c00, 0xfc00, 0x7e01, 0, 0x8000, 1, 0x7bff, 0xfbff},
 				{0x7f800000, 0xff800000, 0x7f800001, 0, 1 << 31, 1, 0x7f7fffff, 0xff7fffff}}[l.Kind-1]
 			kind.store(base[i*w:], odd[rng.IntN(len(odd))])
 		}

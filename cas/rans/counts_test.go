@@ -32,7 +32,8 @@ func TestCounts(t *testing.T) {
 					t.Fatalf("%s: %d is counted %d times, and occurs %d times", how, v, c[v], exact[v])
 				}
 			}
-			if got, want := c.Estimate(n), exact.Estimate(n); !random && math.Abs(got-want) > math.Sqrt(float64(n))+10 {
+			got, want := c.Estimate(n), exact.Estimate(n)
+			if !random && math.Abs(got-want) > math.Sqrt(float64(n))+10 {
 				t.Fatalf("%s: %.0f bytes, want %.0f", how, got, want)
 			} else if random && want < 0.98*float64(n) {
 				t.Fatalf("%s: %.0f bytes of %d are taken for random", how, want, n)

@@ -71,7 +71,8 @@ func TestRans(t *testing.T) {
 			}
 			for i, p := range rs {
 				got := bytes.Repeat([]byte{0xee}, len(p)+32)
-				if err := d.Run(got[:len(p)], &fs[i]); err != nil || !bytes.Equal(got[:len(p)], p) || !bytes.Equal(got[len(p):], bytes.Repeat([]byte{0xee}, 32)) {
+				if err := d.Run(got[:len(p)], &fs[i]); err != nil || !bytes.Equal(got[:len(p)], p) ||
+					!bytes.Equal(got[len(p):], bytes.Repeat([]byte{0xee}, 32)) {
 					t.Fatalf("%s: %v: % x, want % x", how, err, got, p)
 				}
 			}
@@ -117,7 +118,8 @@ func TestFreqs(t *testing.T) {
 		var c Counts
 		for range rapid.IntRange(2, 256).Draw(t, "values") {
 			v := rapid.Byte().Draw(t, "value")
-			k := rapid.OneOf(rapid.Just(1), rapid.IntRange(1, 300), rapid.IntRange(1, 100000)).Draw(t, "count")
+			counts := rapid.OneOf(rapid.Just(1), rapid.IntRange(1, 300), rapid.IntRange(1, 100000))
+			k := counts.Draw(t, "count")
 			c[v] = uint32(k)
 		}
 		used := 0

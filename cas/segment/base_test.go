@@ -44,7 +44,8 @@ func TestBase(t *testing.T) {
 		}
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		id := rapid.SampledFrom([]byte{codec.Delta, codec.Patch, codec.LowRank, codec.Rounded}).Draw(t, "codec")
+		ids := []byte{codec.Delta, codec.Patch, codec.LowRank, codec.Rounded}
+		id := rapid.SampledFrom(ids).Draw(t, "codec")
 		p := rapid.SliceOfN(rapid.Byte(), 0, 70).Draw(t, "p")
 		b, err := ParseBase(id, p)
 		if err != nil {

@@ -32,7 +32,8 @@ func TestGoldenFormat(t *testing.T) {
 	rec := &Record{Kind: cas.Chunk, Codec: codec.Delta, Raw: 16, Hash: cas.Sum([]byte("more tensor data"))}
 	err = w.Write(slot, rec, buf)
 	w.Finish(slot, rec, err)
-	base := Base{Hash: cas.Sum([]byte("some tensor data")), Second: cas.Sum([]byte("more tensor data")), Number: RoundedNumber}
+	base := Base{Hash: cas.Sum([]byte("some tensor data")), Second: cas.Sum([]byte("more tensor data")),
+		Number: RoundedNumber}
 	buf = make([]byte, RecordHeaderSize+base.Size()+1)
 	base.Put(buf[RecordHeaderSize:])
 	buf[len(buf)-1] = 1
@@ -77,7 +78,8 @@ func dump(p []byte) string {
 		q := p[off : off+n]
 		for i := 0; i < n; i += 16 {
 			line := q[i:min(i+16, n)]
-			b.WriteString(strings.TrimRight(fmt.Sprintf("%06d  %-47s  %s", off+i, fmt.Sprintf("% x", line), what), " ") + "\n")
+			b.WriteString(strings.TrimRight(fmt.Sprintf("%06d  %-47s  %s", off+i, fmt.Sprintf("% x", line),
+				what), " ") + "\n")
 			what = ""
 		}
 		off += n

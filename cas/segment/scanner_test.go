@@ -63,7 +63,8 @@ func TestScan(t *testing.T) {
 		{"whole", p, []string{at(a), at(b), at(c)}, c.End()},
 		{"no file header", with(0, make([]byte, 64)...), []string{at(a), at(b), at(c)}, c.End()},
 		{"header damaged", with(b.Off+20, 'X'), []string{at(a), gap(b.Off, c.Off, false), at(c)}, c.End()},
-		{"length damaged", with(b.Off+12, 0xff, 0xff), []string{at(a), gap(b.Off, c.Off, false), at(c)}, c.End()},
+		{"length damaged", with(b.Off+12, 0xff, 0xff), []string{at(a), gap(b.Off, c.Off, false), at(c)},
+			c.End()},
 		{"payload damaged", with(b.Off+100, 'X'), []string{at(a), gap(b.Off, c.Off, false), at(c)}, c.End()},
 		{"never written", zeroed(b), []string{at(a), gap(b.Off, c.Off, true), at(c)}, c.End()},
 		{"stale header", stale, []string{at(a), gap(b.Off, c.Off, false), at(c)}, c.End()},
@@ -96,7 +97,8 @@ func TestScanInsidePayload(t *testing.T) {
 	p := fileOf(t, m2)
 	p[outer.Off] ^= 1
 	got, _ := scanned(t, p)
-	if want := []string{fmt.Sprintf("gap %d-%d zero=false", outer.Off, last.Off), fmt.Sprintf("chunk at %d", last.Off)}; !slices.Equal(got, want) {
+	if want := []string{fmt.Sprintf("gap %d-%d zero=false", outer.Off, last.Off),
+		fmt.Sprintf("chunk at %d", last.Off)}; !slices.Equal(got, want) {
 		t.Errorf("%q", got)
 	}
 }
@@ -129,7 +131,8 @@ func TestScanLarge(t *testing.T) {
 		if len(got) != want {
 			t.Fatalf("record %d damaged: %d found of %d", i, len(got), want)
 		}
-		if i < len(recs)-1 && !strings.HasPrefix(got[i], fmt.Sprintf("gap %d-%d ", recs[i].Off, recs[i+1].Off)) {
+		if i < len(recs)-1 && !strings.HasPrefix(got[i],
+			fmt.Sprintf("gap %d-%d ", recs[i].Off, recs[i+1].Off)) {
 			t.Fatalf("record %d damaged: %s", i, got[i])
 		}
 	}
@@ -139,7 +142,8 @@ func TestScanForged(t *testing.T) {
 	const n = 4 << 20
 	p := make([]byte, n)
 	for off := int64(FileHeaderSize); off+RecordHeaderSize <= n; off += RecordHeaderSize {
-		r := Record{Off: off, Kind: cas.Chunk, Stored: uint32(min(cas.MaxChunk, n-off-RecordHeaderSize)), CRC: 1}
+		r := Record{Off: off, Kind: cas.Chunk, Stored: uint32(min(cas.MaxChunk, n-off-RecordHeaderSize)),
+			CRC: 1}
 		r.put(p[off:], testID)
 	}
 	var read int64
@@ -212,7 +216,10 @@ func FuzzScan(f *testing.F) {
 			return
 		}
 		var n int64
-		if err := ft.Each(bytes.NewReader(p), func(*Record) error { n++; return nil }); err == nil && n != ft.Records {
+		if err := ft.Each(bytes.NewReader(p), func(*Record) error {
+			n++
+			return nil
+		}); err == nil && n != ft.Records {
 			t.Fatalf("%d entries of %d", n, ft.Records)
 		}
 	})

@@ -86,7 +86,8 @@ func fileOf(t testing.TB, m *disk.Mem) []byte {
 // dump annotates a sealed segment, field by field as in the package comment.
 
 func TestNames(t *testing.T) {
-	for n, want := range map[uint32]string{1: "00000001.seg", 99999999: "99999999.seg", 100000000: "100000000.seg"} {
+	for n, want := range map[uint32]string{1: "00000001.seg", 99999999: "99999999.seg",
+		100000000: "100000000.seg"} {
 		if got := Name(n); got != want {
 			t.Errorf("%d: %s", n, got)
 		}
@@ -94,7 +95,8 @@ func TestNames(t *testing.T) {
 			t.Errorf("%s: %d, %v", want, got, ok)
 		}
 	}
-	for _, bad := range []string{"00000000.seg", "1.seg", "000000001.seg", "00000001", "+0000001.seg", "0000001a.seg", "99999999999.seg", "00000001.seg.tmp", ""} {
+	for _, bad := range []string{"00000000.seg", "1.seg", "000000001.seg", "00000001", "+0000001.seg",
+		"0000001a.seg", "99999999999.seg", "00000001.seg.tmp", ""} {
 		if n, ok := ParseName(bad); ok {
 			t.Errorf("%s: %d", bad, n)
 		}
@@ -140,7 +142,8 @@ func TestReadBack(t *testing.T) {
 				{Off: loc.Off, Stored: loc.Stored, Raw: loc.Raw + 1},
 				{Off: 1 << 40, Stored: loc.Stored, Raw: loc.Raw},
 			} {
-				if _, err := r.ReadRecord(bad, want.Hash, &got, make([]byte, RecordHeaderSize+bad.Stored)); !errors.Is(err, cas.ErrCorrupt) {
+				if _, err := r.ReadRecord(bad, want.Hash, &got,
+					make([]byte, RecordHeaderSize+bad.Stored)); !errors.Is(err, cas.ErrCorrupt) {
 					t.Errorf("%v: %v", bad, err)
 				}
 			}

@@ -97,14 +97,18 @@ func TestFailedWrites(t *testing.T) {
 		t.Fatal(err)
 	}
 	var offs []int64
-	if err := f.Each(bytes.NewReader(p), func(r *Record) error { offs = append(offs, r.Off); return nil }); err != nil {
+	if err := f.Each(bytes.NewReader(p), func(r *Record) error {
+		offs = append(offs, r.Off)
+		return nil
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if !slices.Equal(offs, []int64{a.Off, b.Off}) {
 		t.Errorf("the footer has %v", offs)
 	}
 	got, _ := scanned(t, p)
-	if want := []string{"chunk at 64", fmt.Sprintf("gap %d-%d zero=true", s1.Off, s1.End), fmt.Sprintf("chunk at %d", b.Off)}; !slices.Equal(got, want) {
+	if want := []string{"chunk at 64", fmt.Sprintf("gap %d-%d zero=true", s1.Off, s1.End),
+		fmt.Sprintf("chunk at %d", b.Off)}; !slices.Equal(got, want) {
 		t.Errorf("%q", got)
 	}
 }

@@ -14,7 +14,8 @@ var zmm = []VecPhysical{Z0, Z1, Z2, Z3, Z4, Z5, Z6, Z7, Z8, Z9, Z10, Z11, Z12, Z
 	Z16, Z17, Z18, Z19, Z20, Z21, Z22, Z23, Z24, Z25, Z26, Z27, Z28, Z29, Z30, Z31}
 
 // iv is the initial value of BLAKE3, which is SHA-256's.
-var iv = [8]uint32{0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19}
+var iv = [8]uint32{0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c,
+	0x1f83d9ab, 0x5be0cd19}
 
 // order is the permutation of the message's words between rounds.
 var order = [16]int{2, 6, 3, 10, 7, 0, 4, 13, 1, 11, 12, 5, 9, 14, 15, 8}
@@ -51,7 +52,8 @@ func compress() {
 	ORQ(base, flags)
 	// Of type lanes.
 	sources := Mem{Base: in}
-	counters, lengths, counts, ends := Mem{Base: in, Disp: 128}, Mem{Base: in, Disp: 192}, Mem{Base: in, Disp: 256}, Mem{Base: in, Disp: 320}
+	counters, lengths, counts, ends := Mem{Base: in, Disp: 128}, Mem{Base: in, Disp: 192},
+		Mem{Base: in, Disp: 256}, Mem{Base: in, Disp: 320}
 
 	m, v := zmm[:16], append([]VecPhysical{}, zmm[16:]...)
 	for i := range 8 {
@@ -141,7 +143,8 @@ func transpose(rows []VecPhysical, spare VecPhysical) (words [16]VecPhysical, le
 		r[i], spare = spare, r[i]
 	}
 	for i := 0; i < 16; i += 2 {
-		pair(i, i+1, func(b, a, d VecPhysical) { VPUNPCKLDQ(b, a, d) }, func(b, a, d VecPhysical) { VPUNPCKHDQ(b, a, d) })
+		pair(i, i+1, func(b, a, d VecPhysical) { VPUNPCKLDQ(b, a, d) },
+			func(b, a, d VecPhysical) { VPUNPCKHDQ(b, a, d) })
 	}
 	quads := func(b, a, d VecPhysical) { VPUNPCKLQDQ(b, a, d) }
 	quadsHigh := func(b, a, d VecPhysical) { VPUNPCKHQDQ(b, a, d) }

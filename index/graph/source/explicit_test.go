@@ -203,23 +203,24 @@ func TestInputByColon(t *testing.T) {
 }
 
 func TestCanonicalConfig(t *testing.T) {
-	for in, want := range map[string]string{
-		`{"b":1,"a":2}`:                                                                           `{"a":2,"b":1}`,
-		`{ "a" : [ 1 , 2.50, 1e2, -0, 0.0 ] }`:                                                    `{"a":[1,2.5,100,0,0]}`,
-		`{"a":1E30,"b":1e-7,"c":4.5,"d":2e-3,"e":1e21}`:                                           `{"a":1e+30,"b":1e-7,"c":4.5,"d":0.002,"e":1e+21}`,
-		`{"a":333333333.33333329,"b":0.000001}`:                                                   `{"a":333333333.3333333,"b":0.000001}`,
-		`{"a":9007199254740993,"b":9007199254740992}`:                                             `{"a":9007199254740993,"b":9007199254740992}`,
-		`{"name":"x","trainable":false,"seed":3,"k":1}`:                                           `{"k":1}`,
-		`{"dtype_policy":"f","dtype-policy":1,"dtype":2}`:                                         `{"dtype":2}`,
-		`{"init":{"name":"he","seed":7,"s":[{"seed":1}]}}`:                                        `{"init":{"name":"he","s":[{}]}}`,
-		`{"layer":{"config":{"name":"n","units":4,"a":"x\",{"},"class_name":"Dense","name":"d"}}`: `{"layer":{"class_name":"Dense","config":{"a":"x\",{","units":4},"name":"d"}}`,
-		`{"layer":{"config":{"trainable":1},"class_name":"Dense"}}`:                               `{"layer":{"class_name":"Dense","config":{}}}`,
-		`{"layer":{"config":"name","class_name":"Dense"}}`:                                        `{"layer":{"class_name":"Dense","config":"name"}}`,
-		`{"config":{"name":1}}`:                                                                   `{"config":{"name":1}}`,
-		`{"a":"\u20ac$\u000F\u000aA'\u0042\u0022\u005c\\\"\/"}`:                                   `{"a":"€$\u000f\nA'B\"\\\\\"/"}`,
-		`{"\u20ac":1,"\r":2,"\ufb33":3,"1":4,"\ud83d\ude00":5,"\u0080":6,"\u00f6":7}`:             `{"\r":2,"1":4,"` + "\u0080" + `":6,"ö":7,"€":1,"😀":5,"` + "\ufb33" + `":3}`,
-		`{"a":[true,false,null,{},[]]}`:                                                           `{"a":[true,false,null,{},[]]}`,
+	for _, c := range [][2]string{
+		{`{"b":1,"a":2}`, `{"a":2,"b":1}`},
+		{`{ "a" : [ 1 , 2.50, 1e2, -0, 0.0 ] }`, `{"a":[1,2.5,100,0,0]}`},
+		{`{"a":1E30,"b":1e-7,"c":4.5,"d":2e-3,"e":1e21}`, `{"a":1e+30,"b":1e-7,"c":4.5,"d":0.002,"e":1e+21}`},
+		{`{"a":333333333.33333329,"b":0.000001}`, `{"a":333333333.3333333,"b":0.000001}`},
+		{`{"a":9007199254740993,"b":9007199254740992}`, `{"a":9007199254740993,"b":9007199254740992}`},
+		{`{"name":"x","trainable":false,"seed":3,"k":1}`, `{"k":1}`},
+		{`{"dtype_policy":"f","dtype-policy":1,"dtype":2}`, `{"dtype":2}`},
+		{`{"init":{"name":"he","seed":7,"s":[{"seed":1}]}}`, `{"init":{"name":"he","s":[{}]}}`},
+		{`{"layer":{"config":{"name":"n","units":4,"a":"x\",{"},"class_name":"Dense","name":"d"}}`, `{"layer":{"class_name":"Dense","config":{"a":"x\",{","units":4},"name":"d"}}`},
+		{`{"layer":{"config":{"trainable":1},"class_name":"Dense"}}`, `{"layer":{"class_name":"Dense","config":{}}}`},
+		{`{"layer":{"config":"name","class_name":"Dense"}}`, `{"layer":{"class_name":"Dense","config":"name"}}`},
+		{`{"config":{"name":1}}`, `{"config":{"name":1}}`},
+		{`{"a":"\u20ac$\u000F\u000aA'\u0042\u0022\u005c\\\"\/"}`, `{"a":"€$\u000f\nA'B\"\\\\\"/"}`},
+		{`{"\u20ac":1,"\r":2,"\ufb33":3,"1":4,"\ud83d\ude00":5,"\u0080":6,"\u00f6":7}`, `{"\r":2,"1":4,"` + "\u0080" + `":6,"ö":7,"€":1,"😀":5,"` + "\ufb33" + `":3}`},
+		{`{"a":[true,false,null,{},[]]}`, `{"a":[true,false,null,{},[]]}`},
 	} {
+		in, want := c[0], c[1]
 		r, err := newReader([]byte(in))
 		if err != nil {
 			t.Fatal(err)
