@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -229,5 +231,64 @@ func TestMakeDurableTwice(t *testing.T) {
 	close(end)
 	if err := errors.Join(<-first, <-second); err != nil {
 		t.Error(err)
+	}
+}
+
+// Whatever programs and syncs do at the same time, in the end every file is packed and none waits.
+func TestConcurrent(t *testing.T) {
+	r := newRig(t, maxUnpacked(1<<20))
+	const writers, files, rounds = 4, 6, 5
+	for i := range writers * files {
+		r.file(fmt.Sprint("f", i)) // the folder is made here, by one goroutine
+	}
+	var tries atomic.Int64
+	r.files.Step = func(what string) error {
+		if what == "pack: record" && tries.Add(1)%7 == 0 {
+			return errors.New("broken")
+		}
+		return nil
+	}
+	r.Start()
+	var all sync.WaitGroup
+	for w := range writers {
+		all.Go(func() {
+			for i := range files * rounds {
+				name := fmt.Sprint("f", w*files+i%files)
+				h := r.open(name)
+				if _, err := h.Write(random(70<<10, uint64(i)), 0); err != nil {
+					t.Error(err)
+				}
+				r.MakeRoom(r.file(name), h.Flush())
+				h.Release()
+			}
+		})
+	}
+	nothing := func() error { return nil }
+	all.Go(func() {
+		for range rounds {
+			if err := errors.Join(r.PackAll(t.Context(), nil), r.MakeDurable(nothing, nothing)); err != nil {
+				t.Error(err)
+			}
+			r.Status()
+		}
+	})
+	all.Wait()
+	r.eventually("all files are packed", func() bool {
+		r.packAll()
+		left := false
+		for f := range r.Pending() {
+			left = true
+			f.Unpin()
+		}
+		return !left
+	})
+	for name := range r.known {
+		if !r.packed(name) {
+			t.Errorf("%s is not packed", name)
+		}
+	}
+	if b := &r.backlog; b.bytes != 0 || len(b.queued)+len(b.packing) > 0 || len(r.waits)+len(r.ahead) > 0 {
+		t.Errorf("left: %d bytes of %d and %d files, %d and %d",
+			b.bytes, len(b.queued), len(b.packing), len(r.waits), len(r.ahead))
 	}
 }

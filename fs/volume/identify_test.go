@@ -148,7 +148,7 @@ func TestIdentifiedAnother(t *testing.T) {
 }
 
 // Nothing is computed while anything is packed.
-func TestPackerRests(t *testing.T) {
+func TestQueueRests(t *testing.T) {
 	r := newRig(t, identifies)
 	r.Volume.content.Step = func(what string) error {
 		if what == "pack: record" {

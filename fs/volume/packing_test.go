@@ -66,15 +66,27 @@ func (r *rig) packQuietly(p string) error {
 func TestChangedWhilePacking(t *testing.T) {
 	const size = 300 << 10
 	for name, change := range map[string]func(r *rig) (done func()){
-		"written and closed": func(r *rig) func() { r.patch("f", []byte("new"), 0); return func() {} },
-		"open for writing":   func(r *rig) func() { h := r.open("f", unix.O_RDWR); return func() { r.release(h) } },
+		"written and closed": func(r *rig) func() {
+			r.patch("f", []byte("new"), 0)
+			return func() {}
+		},
+		"open for writing": func(r *rig) func() {
+			h := r.open("f", unix.O_RDWR)
+			return func() { r.release(h) }
+		},
 		"being written": func(r *rig) func() {
 			h := r.open("f", unix.O_RDWR)
 			r.writeAt(h, []byte("new"), 0)
 			return func() { r.release(h) }
 		},
-		"truncated": func(r *rig) func() { r.truncate("f", size/2); return func() {} },
-		"O_TRUNC":   func(r *rig) func() { r.release(r.open("f", unix.O_WRONLY|unix.O_TRUNC)); return func() {} },
+		"truncated": func(r *rig) func() {
+			r.truncate("f", size/2)
+			return func() {}
+		},
+		"O_TRUNC": func(r *rig) func() {
+			r.release(r.open("f", unix.O_WRONLY|unix.O_TRUNC))
+			return func() {}
+		},
 		"fallocated": func(r *rig) func() {
 			h := r.open("f", unix.O_RDWR)
 			if err := r.Fallocate(h, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, 4096); err != nil {
@@ -133,13 +145,22 @@ func TestQueue(t *testing.T) {
 		r.write(p, random(100<<10, 1))
 	}
 	r.patch("a", []byte("x"), 0) // queued once
-	s, err := r.Status(context.Background())
-	if err != nil || s.Queue.Files != 3 || s.Queue.Bytes != 300<<10 || s.UnpackedBytes != 300<<10 || s.OpenFiles != 0 {
-		t.Errorf("%+v, %v", s, err)
+	const all = 300 << 10
+	status := func() *control.Status {
+		t.Helper()
+		s, err := r.Status(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	s := status()
+	if s.Queue.Files != 3 || s.Queue.Bytes != all || s.UnpackedBytes != all || s.OpenFiles != 0 {
+		t.Errorf("%+v", s)
 	}
 	h := r.open("a", unix.O_RDWR)
-	if s, err = r.Status(context.Background()); err != nil || s.OpenFiles != 1 || len(s.Failures) != 0 || s.Mode != control.ModeUnmounted {
-		t.Errorf("%+v, %v", s, err)
+	if s = status(); s.OpenFiles != 1 || len(s.Failures) != 0 || s.Mode != control.ModeUnmounted {
+		t.Errorf("%+v", s)
 	}
 	r.release(h)
 	r.queue.Start()
@@ -150,55 +171,14 @@ func TestQueue(t *testing.T) {
 	if last.DoneFiles != last.TotalFiles {
 		t.Errorf("%+v", last)
 	}
-	if s, err = r.Status(context.Background()); err != nil || s.Queue.Files != 0 || len(s.Packing) != 0 || s.UnpackedBytes != 0 || s.ResidentBytes != 300<<10 {
-		t.Errorf("%+v, %v", s, err)
+	s = status()
+	if s.Queue.Files != 0 || len(s.Packing) != 0 || s.UnpackedBytes != 0 || s.ResidentBytes != all {
+		t.Errorf("%+v", s)
 	}
 }
 
-// Sync waits for a writer that a program has closed and the kernel not yet released.
-func TestSyncAwaitsRelease(t *testing.T) {
-	r := newRig(t)
-	h := r.open("f", unix.O_WRONLY|unix.O_CREAT)
-	r.writeAt(h, random(100<<10, 1), 0)
-	r.Flush(h)
-	r.Flush(h) // a descriptor that was duplicated
-	before := h.Node.Refs()
-	synced := make(chan error, 1)
-	go func() { synced <- r.Sync(context.Background(), nil) }()
-	r.eventually("Sync looks at the files", func() bool { return len(synced) > 0 || h.Node.Refs() > before })
-	r.Release(h)
-	if err := <-synced; err != nil {
-		t.Fatal(err)
-	}
-	r.want("f", both)
-}
-
-// An open writer holds nothing up.
-func TestSyncPassesOverWriters(t *testing.T) {
-	r := newRig(t)
-	h := r.open("f", unix.O_WRONLY|unix.O_CREAT)
-	r.writeAt(h, random(100<<10, 1), 0)
-	r.write("g", random(100<<10, 2))
-	r.sync()
-	r.want("f", resident)
-	r.want("g", both)
-	r.release(h)
-	r.sync()
-	r.want("f", both)
-}
-
-func TestSyncCancelled(t *testing.T) {
-	r := newRig(t)
-	r.withoutPacking()
-	r.write("f", random(100<<10, 1))
-	ctx, cancel := context.WithCancel(context.Background())
-	synced := make(chan error, 1)
-	go func() { synced <- r.Sync(ctx, nil) }()
-	cancel()
-	wantErr(t, "sync", <-synced, context.Canceled)
-}
-
-// A writable mapping keeps a file from being packed for as long as it lives; the kernel tells by refusing a lease.
+// A writable mapping keeps a file from being packed for as long as it lives; the kernel tells by refusing a
+// lease.
 func TestMappedForWriting(t *testing.T) {
 	r := newRig(t)
 	want := random(300<<10, 1)

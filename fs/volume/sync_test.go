@@ -1,9 +1,12 @@
 package volume
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // What could be packed is durable after a sync, also beside a file that could not be.
@@ -42,4 +45,47 @@ func TestSyncAfterFailedEviction(t *testing.T) {
 		return err == nil && len(s.Failures) > 0
 	})
 	r.sync()
+}
+
+// Sync waits for a writer that a program has closed and the kernel not yet released.
+func TestSyncAwaitsRelease(t *testing.T) {
+	r := newRig(t)
+	h := r.open("f", unix.O_WRONLY|unix.O_CREAT)
+	r.writeAt(h, random(100<<10, 1), 0)
+	r.Flush(h)
+	r.Flush(h) // a descriptor that was duplicated
+	before := h.Node.Refs()
+	synced := make(chan error, 1)
+	go func() { synced <- r.Sync(context.Background(), nil) }()
+	r.eventually("Sync looks at the files", func() bool { return len(synced) > 0 || h.Node.Refs() > before })
+	r.Release(h)
+	if err := <-synced; err != nil {
+		t.Fatal(err)
+	}
+	r.want("f", both)
+}
+
+// An open writer holds nothing up.
+func TestSyncPassesOverWriters(t *testing.T) {
+	r := newRig(t)
+	h := r.open("f", unix.O_WRONLY|unix.O_CREAT)
+	r.writeAt(h, random(100<<10, 1), 0)
+	r.write("g", random(100<<10, 2))
+	r.sync()
+	r.want("f", resident)
+	r.want("g", both)
+	r.release(h)
+	r.sync()
+	r.want("f", both)
+}
+
+func TestSyncCancelled(t *testing.T) {
+	r := newRig(t)
+	r.withoutPacking()
+	r.write("f", random(100<<10, 1))
+	ctx, cancel := context.WithCancel(context.Background())
+	synced := make(chan error, 1)
+	go func() { synced <- r.Sync(ctx, nil) }()
+	cancel()
+	wantErr(t, "sync", <-synced, context.Canceled)
 }
