@@ -292,3 +292,20 @@ func TestConcurrent(t *testing.T) {
 			b.bytes, len(b.queued), len(b.packing), len(r.waits), len(r.ahead))
 	}
 }
+
+// A sync tries a file again also when its timer has run out just now.
+func TestRetriedAtOnce(t *testing.T) {
+	r := newRig(t)
+	r.write("a", random(100<<10, 1))
+	r.groups()
+	r.begin(r.file("a"))
+	r.putOff(r.file("a"), errors.New("broken"))
+	if !r.delayed[r.file("a")].timer.Stop() {
+		t.Skip("too late")
+	}
+	r.Start()
+	r.packAll()
+	if !r.packed("a") {
+		t.Error("not packed")
+	}
+}

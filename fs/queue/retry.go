@@ -68,18 +68,20 @@ func (q *Queue) retry(f *content.File) {
 	}
 }
 
-// retryAll queues every file that was put off, now.
+// retryAll queues every file that was put off, now. A timer that has run out already is not relied on: its
+// retry may come later than what the caller does next.
 func (q *Queue) retryAll() {
 	q.mu.Lock()
 	files := make([]*content.File, 0, len(q.delayed))
 	for f, d := range q.delayed {
-		if d.timer.Stop() {
-			files = append(files, f)
-		}
+		d.timer.Stop()
+		f.Pin()
+		files = append(files, f)
 	}
 	q.mu.Unlock()
 	for _, f := range files {
 		q.retry(f)
+		f.Unpin()
 	}
 }
 
