@@ -67,7 +67,7 @@ func (s *shelf) Show(_ context.Context, path string) (*control.File, error) {
 func serveShelf(t *testing.T, s *shelf) string {
 	t.Helper()
 	store := makeStore(t)
-	srv, err := control.Serve(store, control.NewHandler(s, control.Mount{Version: "1", Store: store,
+	srv, err := control.Serve(store, control.NewHandler(control.Services{Volume: s}, control.Mount{Version: "1", Store: store,
 		Mode: control.ModeServed, Mountpoint: "/mnt/x"}))
 	if err != nil {
 		t.Fatal(err)

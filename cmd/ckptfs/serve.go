@@ -131,14 +131,14 @@ func (a *app) serve(ctx context.Context, c *mountConfig, ready func(*mounted) er
 	unmount := func(lazy bool) error { return release(c.mountpoint, c.store, lazy) }
 	metricsAt := ""
 	if ln != nil {
-		defer serveMetrics(ln, v)()
+		defer serveMetrics(ln, v.Requests())()
 		metricsAt = ln.Addr().String()
 	}
 	socket, err := c.socket()
 	if err != nil {
 		return errors.Join(err, unmount(true))
 	}
-	ctl, err := control.ServeAt(socket, control.NewHandler(v, control.Mount{
+	ctl, err := control.ServeAt(socket, control.NewHandler(v.Services(), control.Mount{
 		Version: version, Store: c.store, Mountpoint: c.mountpoint, Mode: mode, ModeReason: reason,
 		PID: os.Getpid(), Started: started, Metrics: metricsAt,
 		Unmount: func(_ context.Context, lazy bool) error { return unmount(lazy) },
@@ -156,7 +156,7 @@ func (a *app) serve(ctx context.Context, c *mountConfig, ready func(*mounted) er
 		"version", version, "pid", os.Getpid())
 	m := &mounted{Store: c.store, Mountpoint: c.mountpoint, Mode: mode, ModeReason: reason,
 		PID: os.Getpid(), Log: logFile}
-	if st, serr := v.Status(closing); serr == nil {
+	if st, serr := v.Requests().Status(closing); serr == nil {
 		m.Recovery = st.Recovery
 	}
 	if logTo == nil && !c.foreground {

@@ -82,7 +82,7 @@ func (a *app) connect(ctx context.Context, p *place, how access) (*session, erro
 	if err != nil {
 		return nil, err
 	}
-	h := control.NewHandler(v, control.Mount{Version: version, Store: p.store, PID: os.Getpid(),
+	h := control.NewHandler(v.Services(), control.Mount{Version: version, Store: p.store, PID: os.Getpid(),
 		Started: time.Now()})
 	return &session{
 		Client: control.InProcess(h),

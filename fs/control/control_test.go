@@ -119,7 +119,7 @@ func bothWays(t *testing.T, m Mount, test func(t *testing.T, s *shelf, c *Client
 	t.Run("socket", func(t *testing.T) {
 		s := newShelf()
 		store := t.TempDir()
-		srv, err := Serve(store, NewHandler(s, m))
+		srv, err := Serve(store, NewHandler(allOf(s), m))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -135,7 +135,7 @@ func bothWays(t *testing.T, m Mount, test func(t *testing.T, s *shelf, c *Client
 	})
 	t.Run("in process", func(t *testing.T) {
 		s := newShelf()
-		test(t, s, InProcess(NewHandler(s, m)))
+		test(t, s, InProcess(NewHandler(allOf(s), m)))
 	})
 }
 
@@ -314,7 +314,7 @@ func TestClosingTheBodyEndsTheHandler(t *testing.T) {
 	s := newShelf()
 	s.hold = make(chan struct{})
 	ended := make(chan struct{})
-	h := NewHandler(s, Mount{})
+	h := NewHandler(allOf(s), Mount{})
 	c := InProcess(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusOK)
 		h.ServeHTTP(w, r)
@@ -332,7 +332,7 @@ func TestDaemonGoesAway(t *testing.T) {
 	s := newShelf()
 	s.hold = make(chan struct{})
 	store := t.TempDir()
-	srv, err := Serve(store, NewHandler(s, Mount{}))
+	srv, err := Serve(store, NewHandler(allOf(s), Mount{}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -356,4 +356,12 @@ func TestDaemonGoesAway(t *testing.T) {
 	if _, err := Dial(t.Context(), store); !errors.Is(err, ErrNoDaemon) {
 		t.Errorf("after the end: %v", err)
 	}
+}
+
+// allOf are the services that v has.
+func allOf(v Volume) Services {
+	s := Services{Volume: v}
+	s.Models, _ = v.(Models)
+	s.Tensors, _ = v.(Tensors)
+	return s
 }

@@ -50,7 +50,7 @@ func FuzzRequest(f *testing.F) {
 		r := httptest.NewRequest(http.MethodGet, "/", strings.NewReader(body))
 		r.Method, r.URL.Path, r.URL.RawQuery = method, target, query
 		w := httptest.NewRecorder()
-		NewHandler(recording{t: t}, Mount{Store: "/s"}).ServeHTTP(w, r)
+		NewHandler(allOf(recording{t: t}), Mount{Store: "/s"}).ServeHTTP(w, r)
 		if w.Code >= 300 && w.Code < 400 || w.Code == http.StatusMethodNotAllowed { // net/http's own answers
 			return
 		}

@@ -28,6 +28,13 @@ type Mount struct {
 	Unmount func(ctx context.Context, lazy bool) error
 }
 
+// Services answer the protocol's requests. Models and Tensors may be nil: their requests are not known then.
+type Services struct {
+	Volume  Volume
+	Models  Models
+	Tensors Tensors
+}
+
 // Handler serves the protocol for one volume.
 type Handler struct {
 	vol   Volume
@@ -35,8 +42,9 @@ type Handler struct {
 	mux   *http.ServeMux
 }
 
-// NewHandler returns the handler for v, mounted as m says.
-func NewHandler(v Volume, m Mount) *Handler {
+// NewHandler returns the handler of what s answers, of a volume that is mounted as m says.
+func NewHandler(s Services, m Mount) *Handler {
+	v := s.Volume
 	m.Mode = cmp.Or(m.Mode, ModeUnmounted)
 	h := &Handler{vol: v, mount: m, mux: http.NewServeMux()}
 	h.mux.HandleFunc("GET /v1/stats", plain(func(r *http.Request) (any, error) { return v.Stats(r.Context()) }))
@@ -49,11 +57,11 @@ func NewHandler(v Volume, m Mount) *Handler {
 	h.mux.HandleFunc("POST /v1/prune", stream(h.prune))
 	h.mux.HandleFunc("POST /v1/compact", stream(h.compact))
 	h.mux.HandleFunc("POST /v1/check", stream(h.check))
-	if models, ok := v.(Models); ok {
-		h.models(models)
+	if s.Models != nil {
+		h.models(s.Models)
 	}
-	if tensors, ok := v.(Tensors); ok {
-		h.tensors(tensors)
+	if s.Tensors != nil {
+		h.tensors(s.Tensors)
 	}
 	h.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		writeError(w, &Error{Code: CodeInvalid, Message: fmt.Sprintf(

@@ -42,7 +42,7 @@ func TestSocket(t *testing.T) {
 		t.Fatalf("dead socket: %v", err)
 	}
 
-	srv, err := Serve(store, NewHandler(newShelf(), Mount{}))
+	srv, err := Serve(store, NewHandler(allOf(newShelf()), Mount{}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func TestSocket(t *testing.T) {
 }
 
 func TestOnlyTheOwnerAndRootMayAsk(t *testing.T) {
-	h := allowed(NewHandler(newShelf(), Mount{}), 1000)
+	h := allowed(NewHandler(allOf(newShelf()), Mount{}), 1000)
 	for _, tc := range []struct {
 		ctx    context.Context
 		status int

@@ -72,7 +72,7 @@ func TestTensors(t *testing.T) {
 	}
 	t.Run("socket", func(t *testing.T) {
 		store := t.TempDir()
-		srv, err := Serve(store, NewHandler(loom{newShelf()}, Mount{}))
+		srv, err := Serve(store, NewHandler(allOf(loom{newShelf()}), Mount{}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -86,5 +86,5 @@ func TestTensors(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	t.Run("in process", func(t *testing.T) { test(t, InProcess(NewHandler(loom{newShelf()}, Mount{}))) })
+	t.Run("in process", func(t *testing.T) { test(t, InProcess(NewHandler(allOf(loom{newShelf()}), Mount{}))) })
 }

@@ -45,7 +45,7 @@ func (s *Server) Open(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fus
 	}
 	if in.Mode&fuse.OPEN_KILL_SUIDGID != 0 {
 		if err := s.killSUID(h, &in.InHeader); err != nil {
-			s.v.Release(h)
+			h.Release()
 			return s.status(err)
 		}
 	}
@@ -99,14 +99,14 @@ func (s *Server) Read(_ <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.Read
 	if h == nil {
 		return nil, fuse.EBADF
 	}
-	loan, n, err := s.v.Lend(h, min(int(in.Size), len(buf)), int64(in.Offset))
+	loan, n, err := h.Lend(min(int(in.Size), len(buf)), int64(in.Offset))
 	if err != nil {
 		return nil, s.status(err)
 	}
 	if loan != nil {
 		return lent{loan, n}, fuse.OK
 	}
-	n, err = s.v.Read(h, buf[:min(int(in.Size), len(buf))], int64(in.Offset))
+	n, err = h.Read(buf[:min(int(in.Size), len(buf))], int64(in.Offset))
 	if err != nil {
 		return nil, s.status(err)
 	}
@@ -140,7 +140,7 @@ func (s *Server) Write(_ <-chan struct{}, in *fuse.WriteIn, data []byte) (uint32
 			return 0, s.status(err)
 		}
 	}
-	n, err := s.v.Write(h, data, int64(in.Offset))
+	n, err := h.Write(data, int64(in.Offset))
 	return uint32(n), s.status(err)
 }
 
@@ -158,7 +158,7 @@ func (s *Server) CopyFileRange(_ <-chan struct{}, in *fuse.CopyFileRangeIn) (uin
 			return 0, s.status(err)
 		}
 	}
-	n, err := s.v.CopyRange(src, int64(in.OffIn), dst, int64(in.OffOut), int64(min(in.Len, maxCopied)), in.Pid)
+	n, err := src.CopyRange(int64(in.OffIn), dst, int64(in.OffOut), int64(min(in.Len, maxCopied)), in.Pid)
 	return uint32(n), s.status(err)
 }
 
@@ -168,7 +168,7 @@ func (s *Server) Lseek(_ <-chan struct{}, in *fuse.LseekIn, out *fuse.LseekOut) 
 	if h == nil {
 		return fuse.EBADF
 	}
-	off, err := s.v.Seek(h, int64(in.Offset), int(in.Whence))
+	off, err := h.Seek(int64(in.Offset), int(in.Whence))
 	out.Offset = uint64(max(off, 0))
 	return s.status(err)
 }
@@ -177,7 +177,7 @@ func (s *Server) Lseek(_ <-chan struct{}, in *fuse.LseekIn, out *fuse.LseekOut) 
 func (s *Server) Flush(_ <-chan struct{}, in *fuse.FlushIn) fuse.Status {
 	if h := s.handles.file(in.Fh); h != nil {
 		s.v.Flush(h)
-		return s.status(s.v.Answer(context.Background(), h))
+		return s.status(h.Answer(context.Background()))
 	}
 	return fuse.OK
 }
@@ -188,7 +188,7 @@ func (s *Server) Fsync(_ <-chan struct{}, in *fuse.FsyncIn) fuse.Status {
 	if h == nil {
 		return fuse.EBADF
 	}
-	return s.status(s.v.Fsync(h))
+	return s.status(h.Fsync())
 }
 
 // Fallocate reserves or frees space.
@@ -202,12 +202,12 @@ func (s *Server) Fallocate(_ <-chan struct{}, in *fuse.FallocateIn) fuse.Status 
 			return s.status(err)
 		}
 	}
-	return s.status(s.v.Fallocate(h, in.Mode, int64(in.Offset), int64(in.Length)))
+	return s.status(h.Fallocate(in.Mode, int64(in.Offset), int64(in.Length)))
 }
 
 // Release ends a handle; nobody waits for it.
 func (s *Server) Release(_ <-chan struct{}, in *fuse.ReleaseIn) {
 	if h, ok := s.handles.remove(in.Fh).(*volume.Handle); ok {
-		s.v.Release(h)
+		h.Release()
 	}
 }

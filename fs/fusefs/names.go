@@ -49,7 +49,7 @@ func (s *Server) GetAttr(_ <-chan struct{}, in *fuse.GetAttrIn, out *fuse.AttrOu
 	if n == nil {
 		return fuse.Status(unix.ESTALE)
 	}
-	a, err := s.v.Stat(n)
+	a, err := n.Attr()
 	if err != nil {
 		return s.status(err)
 	}
@@ -122,7 +122,7 @@ func (s *Server) Rename(_ <-chan struct{}, in *fuse.RenameIn, oldName, newName s
 
 // Readlink reads a symbolic link.
 func (s *Server) Readlink(_ <-chan struct{}, in *fuse.InHeader) ([]byte, fuse.Status) {
-	target, err := s.v.Readlink(s.node(in.NodeId))
+	target, err := s.node(in.NodeId).Readlink()
 	return []byte(target), s.status(err)
 }
 
@@ -163,7 +163,7 @@ func (s *Server) RemoveXAttr(_ <-chan struct{}, in *fuse.InHeader, name string) 
 
 // OpenDir opens a directory.
 func (s *Server) OpenDir(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fuse.Status {
-	d, err := s.v.OpenDir(s.node(in.NodeId))
+	d, err := s.node(in.NodeId).OpenDir()
 	if err != nil {
 		return s.status(err)
 	}
@@ -220,7 +220,7 @@ func (s *Server) ReadDirPlus(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEn
 // ReleaseDir closes a directory.
 func (s *Server) ReleaseDir(in *fuse.ReleaseIn) {
 	if d, ok := s.handles.remove(in.Fh).(*names.DirHandle); ok {
-		s.v.ReleaseDir(d)
+		d.Release()
 	}
 }
 
@@ -230,7 +230,7 @@ func (s *Server) FsyncDir(_ <-chan struct{}, in *fuse.FsyncIn) fuse.Status {
 	if d == nil {
 		return fuse.EBADF
 	}
-	return s.status(s.v.FsyncDir(d))
+	return s.status(d.Fsync())
 }
 
 // StatFs describes the disk.

@@ -18,7 +18,7 @@ import (
 	"ckptfs/fs/control"
 )
 
-// Source is what is measured; *volume.Volume is one.
+// Source is what is measured; *volume.Requests is one.
 type Source interface {
 	Stats(ctx context.Context) (*control.Stats, error)
 	Status(ctx context.Context) (*control.Status, error)

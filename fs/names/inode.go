@@ -138,6 +138,9 @@ func (n *Node) OpenBeside(path string, flags int) (*os.File, error) {
 
 // Readlink is the target of a symbolic link.
 func (n *Node) Readlink() (string, error) {
+	if n.synth != nil {
+		return n.synth.Readlink()
+	}
 	buf := make([]byte, unix.PathMax)
 	var k int
 	err := n.atPlace(func(p place) (err error) {

@@ -15,20 +15,12 @@ import (
 	"ckptfs/fs/content"
 	"ckptfs/fs/idle"
 	"ckptfs/fs/names"
-	index "ckptfs/index/artifacts"
 )
 
 // XattrArtifact is the extended attribute that a file's artifact id is read from. It is not listed and cannot be set.
 const XattrArtifact = "user.ckptfs.artifact"
 
 const artifactLen = 117
-
-// openArtifacts begins to know the ids of files.
-func (v *Volume) openArtifacts() {
-	v.artifacts = artifacts.New(artifacts.Options{
-		Table: index.New(v.index.Bucket(index.BucketName)), Tree: artifactTree{v}, ReadOnly: v.readOnly, Now: v.now, Log: v.report,
-	})
-}
 
 // artifactTree is the artifacts.Tree of a volume.
 type artifactTree struct{ v *Volume }
@@ -131,11 +123,11 @@ func (v *Volume) artifactXattr(ctx context.Context, n *names.Node, dest []byte) 
 		if err == nil {
 			err = artifacts.Check(l)
 		}
-		return artifactLen, v.noArtifact(n, err)
+		return artifactLen, noArtifact(n, err)
 	}
 	id, err := v.Artifact(ctx, n)
 	if err != nil {
-		return 0, v.noArtifact(n, err)
+		return 0, noArtifact(n, err)
 	}
 	if len(dest) < artifactLen {
 		return 0, unix.ERANGE
@@ -144,7 +136,7 @@ func (v *Volume) artifactXattr(ctx context.Context, n *names.Node, dest []byte) 
 }
 
 // noArtifact is what getxattr answers when Artifact failed.
-func (v *Volume) noArtifact(n *names.Node, err error) error {
+func noArtifact(n *names.Node, err error) error {
 	switch {
 	case err == nil:
 		return nil
@@ -157,7 +149,7 @@ func (v *Volume) noArtifact(n *names.Node, err error) error {
 }
 
 // manifestOf is a file's manifest; zero unless it is packed.
-func (v *Volume) manifestOf(n *names.Node) cas.Hash {
+func manifestOf(n *names.Node) cas.Hash {
 	n.File().Lock()
 	defer n.File().Unlock()
 	if n.File().LoadLocked() != nil {

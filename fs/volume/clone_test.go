@@ -16,7 +16,7 @@ func (r *rig) copyTo(from string, dst *Handle, part int64) {
 	src := r.open(from, unix.O_RDONLY)
 	defer r.release(src)
 	for off := int64(0); ; {
-		n, err := r.CopyRange(src, off, dst, off, part, 0)
+		n, err := src.CopyRange(off, dst, off, part, 0)
 		if err != nil {
 			r.t.Fatal(err)
 		}
@@ -52,7 +52,7 @@ func TestCloneOfAPackedFile(t *testing.T) {
 			if now := r.stored(); now != before {
 				t.Errorf("a copy took %d bytes of segments", now-before)
 			}
-			if err := r.Fsync(dst); err != nil {
+			if err := dst.Fsync(); err != nil {
 				t.Error(err)
 			}
 			r.release(dst)
@@ -101,8 +101,8 @@ func TestCloneIsWrittenOn(t *testing.T) {
 		do   func(r *rig, h *Handle) error
 		want func(p []byte) []byte
 	}{
-		"write":  {func(r *rig, h *Handle) error { _, err := r.Write(h, []byte("new"), 100); return err }, func(p []byte) []byte { copy(p[100:], "new"); return p }},
-		"append": {func(r *rig, h *Handle) error { _, err := r.Write(h, []byte("new"), int64(len(data))); return err }, func(p []byte) []byte { return append(p, "new"...) }},
+		"write":  {func(r *rig, h *Handle) error { _, err := h.Write([]byte("new"), 100); return err }, func(p []byte) []byte { copy(p[100:], "new"); return p }},
+		"append": {func(r *rig, h *Handle) error { _, err := h.Write([]byte("new"), int64(len(data))); return err }, func(p []byte) []byte { return append(p, "new"...) }},
 		"truncate": {func(r *rig, h *Handle) error {
 			n := int64(1000)
 			_, err := r.Setattr(h.Node, &tree.SetAttr{Size: &n})
@@ -118,11 +118,11 @@ func TestCloneIsWrittenOn(t *testing.T) {
 			_, err := r.Setattr(h.Node, &tree.SetAttr{Size: &n})
 			return err
 		}, func(p []byte) []byte { return nil }},
-		"fallocate": {func(r *rig, h *Handle) error { return r.Fallocate(h, unix.FALLOC_FL_ZERO_RANGE, 10, 10) }, func(p []byte) []byte { clear(p[10:20]); return p }},
+		"fallocate": {func(r *rig, h *Handle) error { return h.Fallocate(unix.FALLOC_FL_ZERO_RANGE, 10, 10) }, func(p []byte) []byte { clear(p[10:20]); return p }},
 		"small copy": {func(r *rig, h *Handle) error {
 			src := r.open("from", unix.O_RDONLY)
 			defer r.release(src)
-			_, err := r.CopyRange(src, 50, h, 5, 10, 0)
+			_, err := src.CopyRange(50, h, 5, 10, 0)
 			return err
 		}, func(p []byte) []byte { copy(p[5:15], data[50:60]); return p }},
 	} {
@@ -143,7 +143,7 @@ func TestCloneIsWrittenOn(t *testing.T) {
 					t.Fatalf("%s reads %d bytes, want %d: %v", what, len(got), len(want), err)
 				}
 			}
-			if _, err := r.Write(h, []byte("!"), 0); err != nil && len(want) > 0 {
+			if _, err := h.Write([]byte("!"), 0); err != nil && len(want) > 0 {
 				t.Fatal(err)
 			} else if len(want) > 0 {
 				want[0] = '!'
@@ -177,7 +177,7 @@ func TestCloneCutOff(t *testing.T) {
 			}
 			return nil
 		}
-		_, err := r.CopyRange(src, 0, h, 0, int64(len(data)), 0)
+		_, err := src.CopyRange(0, h, 0, int64(len(data)), 0)
 		r.content.Step = func(string) error { return nil }
 		if err != nil && !errors.Is(err, errStop) {
 			t.Fatal(err)
@@ -215,11 +215,11 @@ func TestCloneThatFailsIsRead(t *testing.T) {
 	}
 	src := r.open("a", unix.O_RDONLY)
 	defer r.release(src)
-	if _, err := r.CopyRange(src, 0, dst, int64(len(a)), int64(len(a)), 0); !errors.Is(err, errStop) {
+	if _, err := src.CopyRange(0, dst, int64(len(a)), int64(len(a)), 0); !errors.Is(err, errStop) {
 		t.Fatal(err)
 	}
 	got := make([]byte, len(a))
-	if n, err := r.Read(dst, got, 0); n != len(a) || err != nil || !bytes.Equal(got, a) {
+	if n, err := dst.Read(got, 0); n != len(a) || err != nil || !bytes.Equal(got, a) {
 		t.Errorf("%d bytes, %v", n, err)
 	}
 }
@@ -237,7 +237,7 @@ func TestCloneOfAHeader(t *testing.T) {
 	r.pack("from")
 	want := data[at:]
 	src, dst := r.open("from", unix.O_RDONLY), r.open("to", unix.O_RDWR|unix.O_CREAT)
-	if k, err := r.CopyRange(src, at, dst, 0, int64(len(want)), 0); err != nil || k != int64(len(want)) {
+	if k, err := src.CopyRange(at, dst, 0, int64(len(want)), 0); err != nil || k != int64(len(want)) {
 		t.Fatalf("%d, %v", k, err)
 	}
 	r.release(src)

@@ -135,7 +135,7 @@ func TestConcurrent(t *testing.T) {
 				if _, err := w.readHandle(h); !gone(err) {
 					t.Errorf("view: %v", err)
 				}
-				w.Release(h)
+				h.Release()
 			} else if !gone(err) {
 				t.Errorf("view: %v", err)
 			}

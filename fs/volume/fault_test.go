@@ -69,13 +69,13 @@ func TestCorruptChunk(t *testing.T) {
 	defer r.release(h)
 	start := int64(len(want) - len(b) + 256<<10) // of the damage
 	p := make([]byte, 100<<10)
-	_, err := r.Read(h, p, start+5000)
+	_, err := h.Read(p, start+5000)
 	wantErr(t, "a read of the damage", err, unix.EIO)
 	if !r.log.has("ERROR", "m.safetensors", "fc.weight") {
 		t.Errorf("reported: %s", r.log)
 	}
 	for _, off := range []int64{0, 500 << 10, start - int64(len(p)), start + 256<<10} {
-		n, err := r.Read(h, p, off)
+		n, err := h.Read(p, off)
 		if err != nil {
 			t.Errorf("a read at %d: %v", off, err)
 		}
@@ -274,7 +274,7 @@ func TestDiskFull(t *testing.T) {
 	var err error
 	for off < len(data) && err == nil {
 		var n int
-		n, err = r.Write(h, data[off:min(off+256<<10, len(data))], int64(off))
+		n, err = h.Write(data[off:min(off+256<<10, len(data))], int64(off))
 		off += n
 	}
 	wantErr(t, "write", err, unix.ENOSPC)

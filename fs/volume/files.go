@@ -17,9 +17,12 @@ import (
 	"ckptfs/index/runs"
 )
 
+// files is the tree as the daemon reads it for itself, for those that have no nodes.
+type files struct{ *Volume }
+
 // peruse makes the bytes of a file or a view readable to this process until done is called. size is what it
 // had when it was opened.
-func (v *Volume) peruse(n *names.Node) (r io.ReaderAt, size int64, done func(), err error) {
+func peruse(n *names.Node) (r io.ReaderAt, size int64, done func(), err error) {
 	if w := virtual.ViewOf(n); w != nil {
 		if err := w.Use(); err != nil {
 			return nil, 0, nil, err
@@ -30,7 +33,7 @@ func (v *Volume) peruse(n *names.Node) (r io.ReaderAt, size int64, done func(), 
 	if f == nil {
 		return nil, 0, nil, tree.ErrNotRegular
 	}
-	a, err := v.Stat(n)
+	a, err := n.Attr()
 	if err != nil {
 		return nil, 0, nil, err
 	}
@@ -56,12 +59,12 @@ func (v *Volume) peruse(n *names.Node) (r io.ReaderAt, size int64, done func(), 
 }
 
 // perusePath is peruse of the file at a path.
-func (v *Volume) perusePath(p string) (r io.ReaderAt, size int64, done func(), err error) {
-	n, err := v.resolve(p)
+func (f files) perusePath(p string) (r io.ReaderAt, size int64, done func(), err error) {
+	n, err := f.resolve(p)
 	if err != nil {
 		return nil, 0, nil, err
 	}
-	r, size, closeIt, err := v.peruse(n)
+	r, size, closeIt, err := peruse(n)
 	if err != nil {
 		n.Unpin()
 		return nil, 0, nil, err
@@ -69,9 +72,9 @@ func (v *Volume) perusePath(p string) (r io.ReaderAt, size int64, done func(), e
 	return r, size, func() { closeIt(); n.Unpin() }, nil
 }
 
-// readSmall reads a file of at most max bytes, packed or not, on the daemon's own account.
-func (v *Volume) readSmall(p string, most int64) ([]byte, error) {
-	r, size, done, err := v.perusePath(p)
+// ReadSmall reads a file of at most so many bytes, packed or not, on the daemon's own account.
+func (f files) ReadSmall(p string, most int64) ([]byte, error) {
+	r, size, done, err := f.perusePath(p)
 	if err != nil {
 		return nil, err
 	}
@@ -86,12 +89,6 @@ func (v *Volume) readSmall(p string, most int64) ([]byte, error) {
 	}
 	return b[:k], err
 }
-
-// files is the tree as the daemon reads it for itself, for those that have no nodes.
-type files struct{ *Volume }
-
-// ReadSmall reads a file of at most so many bytes, packed or not.
-func (f files) ReadSmall(path string, most int64) ([]byte, error) { return f.readSmall(path, most) }
 
 // Read calls do with the bytes of a file or a view.
 func (f files) Read(path string, do func(r io.ReaderAt, size int64) error) error {
@@ -138,7 +135,7 @@ func (f inspected) Unpin()       { f.n.Unpin() }
 func (f inspected) Path() string { return f.n.Path() }
 
 func (f inspected) Info() (inspect.Info, error) {
-	a, err := f.v.Stat(f.n)
+	a, err := f.n.Attr()
 	if err != nil {
 		return inspect.Info{}, err
 	}
@@ -190,7 +187,7 @@ func (f inspected) Detect() (*formats.Layout, error) {
 	return f.n.File().Detect(io.NewSectionReader(r, 0, size), size)
 }
 
-func (f inspected) Open() (io.ReaderAt, int64, func(), error) { return f.v.peruse(f.n) }
+func (f inspected) Open() (io.ReaderAt, int64, func(), error) { return peruse(f.n) }
 
 func (f inspected) Ino() uint64 { return f.n.Ino() }
 

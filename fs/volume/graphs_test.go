@@ -230,7 +230,7 @@ func TestPinned(t *testing.T) {
 		t.Helper()
 		h := r.open(".ckptfs/query/new", unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC)
 		r.writeAt(h, chainGraph("xyw", true), 0)
-		if err := r.Answer(context.Background(), h); err != nil {
+		if err := h.Answer(context.Background()); err != nil {
 			t.Fatal(err)
 		}
 		r.release(h)
@@ -303,7 +303,7 @@ func TestPinnedByName(t *testing.T) {
 	h := r.open(".ckptfs/query/late", unix.O_WRONLY|unix.O_CREAT)
 	r.writeAt(h, chainGraph("x", true), 0)
 	r.unlink(".ckptfs/query/late")
-	if err := r.Answer(context.Background(), h); err != nil {
+	if err := h.Answer(context.Background()); err != nil {
 		t.Error(err)
 	}
 	r.release(h)
@@ -326,7 +326,7 @@ func TestQueryFiles(t *testing.T) {
 			r.writeAt(h, graph[:n], int64(h.Node.Synth().Size()))
 			graph = graph[n:]
 		}
-		err := r.Answer(context.Background(), h)
+		err := h.Answer(context.Background())
 		r.release(h)
 		return err
 	}
@@ -349,10 +349,10 @@ func TestQueryFiles(t *testing.T) {
 		t.Errorf("%q, %v", st.Sidecars, err)
 	}
 	h := r.open(".ckptfs/query/bad", unix.O_WRONLY|unix.O_TRUNC)
-	if _, err := r.Write(h, []byte("x"), 16<<20); err != unix.EFBIG {
+	if _, err := h.Write([]byte("x"), 16<<20); err != unix.EFBIG {
 		t.Errorf("beyond what a graph may be: %v", err)
 	}
-	_, err = r.CopyRange(h, 0, h, 0, 1, 0)
+	_, err = h.CopyRange(0, h, 0, 1, 0)
 	wantErr(t, "copy_file_range", err, unix.EOPNOTSUPP)
 	r.release(h)
 	r.unlink(".ckptfs/query/bad")

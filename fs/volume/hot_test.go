@@ -113,7 +113,7 @@ func TestEvictUnderReader(t *testing.T) {
 	const step = 100 << 10
 	for i, off := 0, 0; off < len(got); i, off = i+1, off+step {
 		p := got[off:min(off+step, len(got))]
-		if n, err := r.Read(h, p, int64(off)); n != len(p) || err != nil {
+		if n, err := h.Read(p, int64(off)); n != len(p) || err != nil {
 			t.Fatalf("read at %d: %d, %v", off, n, err)
 		}
 		switch i % 4 {
@@ -126,7 +126,7 @@ func TestEvictUnderReader(t *testing.T) {
 		}
 	}
 	r.equal("read", got, want)
-	if n, err := r.Read(h, got, int64(len(want))); n != 0 || err != nil {
+	if n, err := h.Read(got, int64(len(want))); n != 0 || err != nil {
 		t.Errorf("past the end: %d, %v", n, err)
 	}
 	r.release(h)

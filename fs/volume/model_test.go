@@ -153,7 +153,7 @@ func (m *model) copyRange(rt *rapid.T) {
 	in, out := m.r.open(m.path(from), unix.O_RDONLY), m.r.open(m.path(to), unix.O_WRONLY|unix.O_CREAT)
 	data := src.data[off : off+n]
 	for done := 0; done < n; {
-		k, err := m.r.CopyRange(in, int64(off+done), out, int64(at+done), int64(n-done), 0)
+		k, err := in.CopyRange(int64(off+done), out, int64(at+done), int64(n-done), 0)
 		if err != nil || k == 0 {
 			rt.Fatalf("copied %d of %d: %v", done, n, err)
 		}

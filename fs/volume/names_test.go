@@ -140,7 +140,7 @@ func TestRemoveDirectory(t *testing.T) {
 	if e, err := r.Entries(h, 0); err == nil && len(e) > 2 {
 		t.Errorf("entries of a removed directory: %v", e)
 	}
-	r.ReleaseDir(h)
+	h.Release()
 	r.forget(d)
 	// The name is free again, for anything.
 	r.write("d", []byte("x"))
@@ -266,7 +266,7 @@ func TestEntries(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer r.ReleaseDir(d)
+	defer d.Release()
 	seen := map[string]int{}
 	var pos uint64
 	for {
@@ -289,7 +289,7 @@ func TestEntries(t *testing.T) {
 	if e, _ := r.Entries(d, 0); len(e) != 305 {
 		t.Errorf("%d entries after a rewind", len(e))
 	}
-	if err := r.FsyncDir(d); err != nil {
+	if err := d.Fsync(); err != nil {
 		t.Error(err)
 	}
 }

@@ -1,6 +1,8 @@
 package volume
 
 import (
+	"sync/atomic"
+
 	"golang.org/x/sys/unix"
 
 	"ckptfs/fs/assemble"
@@ -17,7 +19,8 @@ type Handle struct {
 
 	file  *content.Handle // of a file of the tree
 	write bool
-	synth names.Opened // of a node that has no inode
+	synth names.Opened  // of a node that has no inode
+	count *atomic.Int64 // of the open nodes that have none
 }
 
 // handleOf is what the kernel gets of an open file of the tree.
@@ -27,9 +30,6 @@ func handleOf(n *names.Node, h *content.Handle) *Handle {
 
 // Writes reports whether the handle may write.
 func (h *Handle) Writes() bool { return h.write }
-
-// Open opens a regular file or a view. flags are open(2)'s; the kernel has checked the permissions.
-func (v *Volume) Open(n *names.Node, flags uint32) (*Handle, error) { return v.OpenBy(n, flags, 0) }
 
 // OpenBy is Open by a thread, as the kernel tells it.
 func (v *Volume) OpenBy(n *names.Node, flags, thread uint32) (*Handle, error) {
@@ -47,19 +47,19 @@ func (v *Volume) OpenBy(n *names.Node, flags, thread uint32) (*Handle, error) {
 }
 
 // Release ends a handle: the last of its descriptors is closed, and no mapping is left.
-func (v *Volume) Release(h *Handle) {
+func (h *Handle) Release() {
 	n := h.Node
 	if h.file != nil {
 		h.file.Release()
 		return
 	}
-	v.content.Count.Handles.Add(-1)
+	h.count.Add(-1)
 	h.synth.Close()
 	n.Unpin()
 }
 
 // Read reads into p at off. Fewer bytes than asked for mean the end of the file.
-func (v *Volume) Read(h *Handle, p []byte, off int64) (int, error) {
+func (h *Handle) Read(p []byte, off int64) (int, error) {
 	if h.file != nil {
 		return h.file.Read(p, off)
 	}
@@ -67,7 +67,7 @@ func (v *Volume) Read(h *Handle, p []byte, off int64) (int, error) {
 }
 
 // Lend is Read of n bytes without a copy; nil: they are not lent, but can be read.
-func (v *Volume) Lend(h *Handle, n int, off int64) (*assemble.Loan, int, error) {
+func (h *Handle) Lend(n int, off int64) (*assemble.Loan, int, error) {
 	if h.file == nil {
 		return nil, 0, nil
 	}
@@ -75,7 +75,7 @@ func (v *Volume) Lend(h *Handle, n int, off int64) (*assemble.Loan, int, error) 
 }
 
 // Write writes p at off; the kernel has resolved O_APPEND.
-func (v *Volume) Write(h *Handle, p []byte, off int64) (int, error) {
+func (h *Handle) Write(p []byte, off int64) (int, error) {
 	switch {
 	case h.file != nil:
 		return h.file.Write(p, off)
@@ -94,26 +94,26 @@ func (v *Volume) Flush(h *Handle) {
 }
 
 // Fsync makes the file's bytes, attributes and name durable, as fsync(2) on the host does.
-func (v *Volume) Fsync(h *Handle) error {
+func (h *Handle) Fsync() error {
 	if h.file == nil {
 		return nil
 	}
 	return h.Node.File().Sync()
 }
 
-// CopyRange copies up to n bytes between two open files and returns how many it did; fewer than n is no error. thread is who
+// CopyRange copies up to n bytes to another open file and returns how many it did; fewer than n is no error. thread is who
 // asks, as the kernel tells it, or 0.
-func (v *Volume) CopyRange(src *Handle, srcOff int64, dst *Handle, dstOff, n int64, thread uint32) (int64, error) {
+func (h *Handle) CopyRange(srcOff int64, dst *Handle, dstOff, n int64, thread uint32) (int64, error) {
 	if dst.synth != nil && dst.write {
 		return 0, unix.EOPNOTSUPP
 	}
 	if dst.file == nil || !dst.write {
 		return 0, unix.EBADF
 	}
-	if src.file != nil {
-		return dst.file.CopyFrom(src.file, srcOff, dstOff, n, thread)
+	if h.file != nil {
+		return dst.file.CopyFrom(h.file, srcOff, dstOff, n, thread)
 	}
-	return dst.file.CopyFrom(synthSource{src}, srcOff, dstOff, n, thread)
+	return dst.file.CopyFrom(synthSource{h}, srcOff, dstOff, n, thread)
 }
 
 // synthSource is a view or a virtual file that is copied from.
@@ -123,7 +123,7 @@ func (s synthSource) Read(p []byte, off int64) (int, error) { return s.h.synth.R
 func (s synthSource) Size() (int64, error)                  { return s.h.Node.Synth().Size(), nil }
 
 // Fallocate is fallocate(2).
-func (v *Volume) Fallocate(h *Handle, mode uint32, off, n int64) error {
+func (h *Handle) Fallocate(mode uint32, off, n int64) error {
 	switch {
 	case !h.write:
 		return unix.EBADF
@@ -134,7 +134,7 @@ func (v *Volume) Fallocate(h *Handle, mode uint32, off, n int64) error {
 }
 
 // Seek answers SEEK_DATA and SEEK_HOLE. What is packed counts as data throughout.
-func (v *Volume) Seek(h *Handle, off int64, whence int) (int64, error) {
+func (h *Handle) Seek(off int64, whence int) (int64, error) {
 	if h.file == nil {
 		return content.SeekDense(off, whence, h.Node.Synth().Size())
 	}

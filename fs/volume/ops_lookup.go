@@ -35,14 +35,6 @@ func (v *Volume) Lookup(dir *names.Node, name string) (*names.Node, tree.Attr, e
 	return n, a, nil
 }
 
-// Readlink is the target of a symbolic link.
-func (v *Volume) Readlink(n *names.Node) (string, error) {
-	if n.Synth() != nil {
-		return n.Synth().Readlink()
-	}
-	return n.Readlink()
-}
-
 // resolve finds the node of a path below the mount's root, with one reference more. Symlinks are not followed.
 func (v *Volume) resolve(p string) (*names.Node, error) {
 	n := v.names.Root()
@@ -77,12 +69,6 @@ func (v *Volume) Node(id content.NodeID) *names.Node { return v.names.Get(id) }
 
 // Forget takes nlookup of the kernel's references to a node.
 func (v *Volume) Forget(id content.NodeID, nlookup uint64) { v.names.Forget(id, nlookup) }
-
-// Path is the node's path below the mount's root, by one of its names.
-func (v *Volume) Path(n *names.Node) string { return n.Path() }
-
-// Stat describes a node.
-func (v *Volume) Stat(n *names.Node) (tree.Attr, error) { return n.Attr() }
 
 // Setattr changes a node's attributes and returns the new ones.
 func (v *Volume) Setattr(n *names.Node, s *tree.SetAttr) (tree.Attr, error) {

@@ -70,9 +70,9 @@ func (v *Volume) Rename(oldDir *names.Node, oldName string, newDir *names.Node, 
 		if t.Went && t.Node != nil && t.Node.IsDir() {
 			v.virtual.Unhide(t.Node, "")
 		}
-		v.touchMoved(moved)
+		touchMoved(moved)
 		if !t.Went {
-			v.touchMoved(t.Node) // exchanged
+			touchMoved(t.Node) // exchanged
 		}
 	}
 	if moved != nil {
@@ -125,7 +125,7 @@ func (v *Volume) bury(t *names.Victim) {
 }
 
 // touchMoved is touched of a node that has another name now. No lock is held.
-func (v *Volume) touchMoved(n *names.Node) {
+func touchMoved(n *names.Node) {
 	if n != nil && n.File() != nil {
 		n.File().Lock()
 		defer n.File().Unlock()

@@ -31,11 +31,11 @@ func (v *Volume) openSynthetic(n *names.Node, flags uint32) (*Handle, error) {
 	}
 	n.Pin()
 	v.content.Count.Handles.Add(1)
-	return &Handle{Node: n, Mode: mode, KeepCache: mode == content.Cached, write: flags&unix.O_ACCMODE != unix.O_RDONLY, synth: o}, nil
+	return &Handle{Node: n, Mode: mode, KeepCache: mode == content.Cached, write: flags&unix.O_ACCMODE != unix.O_RDONLY, synth: o, count: &v.content.Count.Handles}, nil
 }
 
 // Answer asks what was written by a handle, if it is one of a query; EINVAL when that is no graph. Every close(2) comes here.
-func (v *Volume) Answer(ctx context.Context, h *Handle) error {
+func (h *Handle) Answer(ctx context.Context) error {
 	if h.synth == nil {
 		return nil
 	}

@@ -123,7 +123,7 @@ func (r *rig) writeAt(h *Handle, data []byte, off int64) {
 	r.t.Helper()
 	const request = 1 << 20
 	for len(data) > 0 {
-		n, err := r.Write(h, data[:min(request, len(data))], off)
+		n, err := h.Write(data[:min(request, len(data))], off)
 		if err != nil {
 			r.t.Fatalf("write at %d: %v", off, err)
 		}
@@ -133,7 +133,7 @@ func (r *rig) writeAt(h *Handle, data []byte, off int64) {
 
 func (r *rig) release(h *Handle) {
 	r.Flush(h)
-	r.Release(h)
+	h.Release()
 }
 
 // write makes p a file of these bytes.
@@ -157,7 +157,7 @@ func (r *rig) readHandle(h *Handle) ([]byte, error) {
 	var out []byte
 	buf := make([]byte, 256<<10+1000)
 	for {
-		n, err := r.Read(h, buf, int64(len(out)))
+		n, err := h.Read(buf, int64(len(out)))
 		if n == 0 || err != nil {
 			return out, err
 		}
@@ -251,7 +251,7 @@ func (r *rig) listing(p string) []string {
 	if err != nil {
 		r.t.Fatalf("open directory %s: %v", p, err)
 	}
-	defer r.ReleaseDir(d)
+	defer d.Release()
 	entries, err := r.Entries(d, 0)
 	if err != nil {
 		r.t.Fatalf("list %s: %v", p, err)

@@ -89,7 +89,7 @@ func TestChangedWhilePacking(t *testing.T) {
 		},
 		"fallocated": func(r *rig) func() {
 			h := r.open("f", unix.O_RDWR)
-			if err := r.Fallocate(h, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, 4096); err != nil {
+			if err := h.Fallocate(unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, 4096); err != nil {
 				r.t.Fatal(err)
 			}
 			return func() { r.release(h) }

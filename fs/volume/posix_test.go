@@ -92,7 +92,7 @@ func TestAccessTime(t *testing.T) {
 		t.Helper()
 		h := r.open("f", flags)
 		defer r.release(h)
-		if _, err := r.Read(h, buf, 0); err != nil {
+		if _, err := h.Read(buf, 0); err != nil {
 			t.Fatal(err)
 		}
 		return r.stat("f").Atime

@@ -205,10 +205,10 @@ func TestLargeQuery(t *testing.T) {
 	r.mkdir("runs")
 	h := r.open(".ckptfs/query/large", unix.O_WRONLY|unix.O_CREAT)
 	r.writeAt(h, chainGraph("xyz", false), 0)
-	if _, err := r.Write(h, []byte(" "), control.MaxGraph); !errors.Is(err, unix.EFBIG) {
+	if _, err := h.Write([]byte(" "), control.MaxGraph); !errors.Is(err, unix.EFBIG) {
 		t.Error(err)
 	}
-	if err := r.Answer(context.Background(), h); !errors.Is(err, unix.EINVAL) {
+	if err := h.Answer(context.Background()); !errors.Is(err, unix.EINVAL) {
 		t.Errorf("close: %v", err)
 	}
 	if got := r.refused(); !strings.Contains(got, ".ckptfs/query/large: ") || !strings.Contains(got, "which is the most") {
@@ -217,7 +217,7 @@ func TestLargeQuery(t *testing.T) {
 	r.release(h)
 	h = r.open(".ckptfs/query/large", unix.O_WRONLY|unix.O_TRUNC)
 	r.writeAt(h, chainGraph("xyz", false), 0)
-	if err := r.Answer(context.Background(), h); err != nil {
+	if err := h.Answer(context.Background()); err != nil {
 		t.Errorf("asked again: %v", err)
 	}
 	r.release(h)

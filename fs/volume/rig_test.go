@@ -31,6 +31,7 @@ type rig struct {
 	t    rapid.TB // told of failures: test, or one check of a property
 	test testing.TB
 	*Volume
+	*Requests
 	dir string // the store's folder
 	log *logbook
 	me  tree.Caller
@@ -91,7 +92,7 @@ func openRig(t testing.TB, dir string, set ...func(*Options)) *rig {
 	if err != nil {
 		t.Fatalf("open: %v\n%s", err, log)
 	}
-	r := &rig{t: t, test: t, Volume: v, dir: dir, log: log, me: tree.Caller{UID: uint32(os.Getuid()), GID: uint32(os.Getgid())}}
+	r := &rig{t: t, test: t, Volume: v, Requests: v.Requests(), dir: dir, log: log, me: tree.Caller{UID: uint32(os.Getuid()), GID: uint32(os.Getgid())}}
 	t.Cleanup(func() {
 		r.close()
 		if t.Failed() && len(log.lines) > 0 {
@@ -297,3 +298,13 @@ func wantErr(t testing.TB, what string, err, want error) {
 		t.Errorf("%s: %v, want %v", what, err, want)
 	}
 }
+
+// What the kernel asks of a node itself.
+
+func (r *rig) Stat(n *names.Node) (tree.Attr, error)           { return n.Attr() }
+func (r *rig) Readlink(n *names.Node) (string, error)          { return n.Readlink() }
+func (r *rig) Path(n *names.Node) string                       { return n.Path() }
+func (r *rig) Root() *names.Node                               { return r.names.Root() }
+func (r *rig) OpenDir(n *names.Node) (*names.DirHandle, error) { return n.OpenDir() }
+
+func (r *rig) Open(n *names.Node, flags uint32) (*Handle, error) { return r.OpenBy(n, flags, 0) }

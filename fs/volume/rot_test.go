@@ -435,7 +435,7 @@ func (s *rotting) openDamaged(f flip, o *outcome) {
 		}
 		return
 	}
-	r := &rig{t: s.t, test: s.t, Volume: v, dir: dir, log: log, me: tree.Caller{UID: uint32(os.Getuid()), GID: uint32(os.Getgid())}}
+	r := &rig{t: s.t, test: s.t, Volume: v, Requests: v.Requests(), dir: dir, log: log, me: tree.Caller{UID: uint32(os.Getuid()), GID: uint32(os.Getgid())}}
 	<-r.surveyed
 	s.look(r, f, o, true)
 	r.close()

@@ -124,7 +124,7 @@ func TestPinnedSet(t *testing.T) {
 	for off := range 40 { // across the files
 		got, whole := make([]byte, 100<<10), r.read(m.Pinned)
 		h := r.open(m.Pinned, unix.O_RDONLY)
-		n, err := r.Read(h, got, int64(off)*25<<10)
+		n, err := h.Read(got, int64(off)*25<<10)
 		if end := min(len(whole), off*25<<10+len(got)); err != nil || off*25<<10 < len(whole) && !bytes.Equal(got[:n], whole[off*25<<10:end]) {
 			t.Errorf("at %d: %d bytes, %v", off*25<<10, n, err)
 		}
@@ -141,7 +141,7 @@ func TestPinnedSet(t *testing.T) {
 		t.Error("there without its query")
 	}
 	got := make([]byte, len(want)+1000)
-	if n, err := r.Read(h, got, 0); err != nil || !bytes.Equal(data(got[:n]), data(want)) {
+	if n, err := h.Read(got, 0); err != nil || !bytes.Equal(data(got[:n]), data(want)) {
 		t.Errorf("an open handle reads %d bytes, %v", n, err)
 	}
 	r.release(h)
@@ -158,7 +158,7 @@ func TestPinnedSet(t *testing.T) {
 	}
 	h = r.open(m.Pinned, unix.O_RDONLY)
 	r.patch("runs/a/1/m-2.safetensors", []byte("x"), 300<<10)
-	if n, err := r.Read(h, got, 0); err == nil {
+	if n, err := h.Read(got, 0); err == nil {
 		t.Errorf("%d bytes of a file that changed", n)
 	}
 	r.release(h)

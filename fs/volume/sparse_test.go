@@ -65,7 +65,7 @@ func TestViewOfHundredGigabytes(t *testing.T) {
 					h := r.open(p, unix.O_RDONLY)
 					end := h.Node.Synth().Size()
 					buf := make([]byte, 8)
-					if k, err := r.Read(h, buf, end-8); k != 8 || err != nil || string(buf[4:]) != "last" {
+					if k, err := h.Read(buf, end-8); k != 8 || err != nil || string(buf[4:]) != "last" {
 						t.Errorf("%s: %q, %v", p, buf[:k], err)
 					}
 					r.release(h)

@@ -202,13 +202,13 @@ func TestSparse(t *testing.T) {
 	}
 	holes := func(h *Handle) {
 		t.Helper()
-		if off, err := r.Seek(h, 2<<20, unix.SEEK_DATA); err != nil || off > 19<<20 || off < 18<<20 {
+		if off, err := h.Seek(2<<20, unix.SEEK_DATA); err != nil || off > 19<<20 || off < 18<<20 {
 			t.Errorf("the next data is at %d, %v", off, err)
 		}
-		if off, err := r.Seek(h, 0, unix.SEEK_HOLE); err != nil || off != 0 {
+		if off, err := h.Seek(0, unix.SEEK_HOLE); err != nil || off != 0 {
 			t.Errorf("the first hole is at %d, %v", off, err)
 		}
-		if _, err := r.Seek(h, size, unix.SEEK_DATA); err != unix.ENXIO {
+		if _, err := h.Seek(size, unix.SEEK_DATA); err != unix.ENXIO {
 			t.Errorf("data past the end: %v", err)
 		}
 	}
@@ -231,10 +231,10 @@ func TestSparse(t *testing.T) {
 	r.evictAll()
 	h = r.open("f", unix.O_RDONLY)
 	defer r.release(h)
-	if off, err := r.Seek(h, 5, unix.SEEK_DATA); err != nil || off != 5 {
+	if off, err := h.Seek(5, unix.SEEK_DATA); err != nil || off != 5 {
 		t.Errorf("data of a packed file: %d, %v", off, err)
 	}
-	if off, err := r.Seek(h, 5, unix.SEEK_HOLE); err != nil || off != size {
+	if off, err := h.Seek(5, unix.SEEK_HOLE); err != nil || off != size {
 		t.Errorf("hole of a packed file: %d, %v", off, err)
 	}
 }
@@ -245,19 +245,19 @@ func TestFallocate(t *testing.T) {
 	h := r.open("f", unix.O_RDWR|unix.O_CREAT)
 	defer func() { r.release(h) }()
 	r.writeAt(h, want, 0)
-	if err := r.Fallocate(h, 0, 0, 2<<20); err != nil {
+	if err := h.Fallocate(0, 0, 2<<20); err != nil {
 		t.Fatal(err)
 	}
 	want = append(want, make([]byte, 1<<20)...)
 	r.same("f", want)
-	if err := r.Fallocate(h, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 4096, 8192); err != nil {
+	if err := h.Fallocate(unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 4096, 8192); err != nil {
 		t.Fatal(err)
 	}
 	clear(want[4096 : 4096+8192])
 	r.same("f", want)
 	ro := r.open("f", unix.O_RDONLY)
 	defer r.release(ro)
-	wantErr(t, "by a handle for reading", r.Fallocate(ro, 0, 0, 1), unix.EBADF)
+	wantErr(t, "by a handle for reading", ro.Fallocate(0, 0, 1), unix.EBADF)
 }
 
 func TestCopyRange(t *testing.T) {
@@ -269,7 +269,7 @@ func TestCopyRange(t *testing.T) {
 	defer r.release(src)
 	dst := r.open("to", unix.O_WRONLY|unix.O_CREAT)
 	for off := int64(0); ; {
-		n, err := r.CopyRange(src, off, dst, off, 1<<30, 0)
+		n, err := src.CopyRange(off, dst, off, 1<<30, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -284,7 +284,7 @@ func TestCopyRange(t *testing.T) {
 	r.same("to", data)
 	ro := r.open("to", unix.O_RDONLY)
 	defer r.release(ro)
-	_, err := r.CopyRange(src, 0, ro, 0, 1, 0)
+	_, err := src.CopyRange(0, ro, 0, 1, 0)
 	wantErr(t, "into a handle for reading", err, unix.EBADF)
 }
 

@@ -15,26 +15,27 @@ import (
 const maxSidecars = 64
 
 // Status is what the volume is doing now.
-func (v *Volume) Status(ctx context.Context) (*control.Status, error) {
+func (q *Requests) Status(ctx context.Context) (*control.Status, error) {
+	m := q.v.mount()
 	s := &control.Status{
-		Store: v.dir, Mountpoint: v.mountpoint, Mode: v.mode, ModeReason: v.modeReason, PID: os.Getpid(),
-		Started: v.started, HotSize: v.hot.Max(), Recovery: v.recovery, Packing: []string{},
-		Failures: failures(v.queue.Failures, v.hot.Failures),
+		Store: q.v.dir, Mountpoint: m.point, Mode: m.mode, ModeReason: m.reason, PID: os.Getpid(),
+		Started: q.v.started, HotSize: q.v.hot.Max(), Recovery: q.v.recovery, Packing: []string{},
+		Failures: failures(q.v.queue.Failures, q.v.hot.Failures),
 	}
-	v.models.Refresh(ctx)
-	if said := v.models.Problems(); said != nil {
+	q.v.models.Refresh(ctx)
+	if said := q.v.models.Problems(); said != nil {
 		shown := min(len(said), maxSidecars)
 		s.Sidecars, s.MoreSidecars = said[:shown], len(said)-shown
 	}
-	if refused := v.models.Refused(); refused != "" {
+	if refused := q.v.models.Refused(); refused != "" {
 		s.Sidecars = append(slices.Clip(s.Sidecars), refused)
 	}
 	if s.Mode == "" {
 		s.Mode = control.ModeUnmounted
 	}
-	q := v.queue.Status()
-	s.MaxUnpacked, s.WaitingCloses, s.PackingWaits = q.MaxUnpacked, q.WaitingCloses, q.Waits
-	for f, stage := range v.queue.Pending() {
+	waiting := q.v.queue.Status()
+	s.MaxUnpacked, s.WaitingCloses, s.PackingWaits = waiting.MaxUnpacked, waiting.WaitingCloses, waiting.Waits
+	for f, stage := range q.v.queue.Pending() {
 		size := f.Unpacked()
 		s.UnpackedBytes += size
 		switch stage {
@@ -47,7 +48,7 @@ func (v *Volume) Status(ctx context.Context) (*control.Status, error) {
 		f.Unpin()
 	}
 	sort.Strings(s.Packing)
-	v.names.Each(func(n *names.Node) {
+	q.v.names.Each(func(n *names.Node) {
 		if f := n.File(); f != nil {
 			f.Lock()
 			is := f.StateLocked()
@@ -60,7 +61,7 @@ func (v *Volume) Status(ctx context.Context) (*control.Status, error) {
 			f.Unlock()
 		}
 	})
-	s.Unidentified.Files, s.Unidentified.More = v.ids.Pending()
-	s.ResidentBytes = v.hot.Bytes()
+	s.Unidentified.Files, s.Unidentified.More = q.v.ids.Pending()
+	s.ResidentBytes = q.v.hot.Bytes()
 	return s, nil
 }

@@ -18,28 +18,28 @@ const releaseGrace = 2 * time.Second
 // Sync packs all files that wait, and returns when they are packed and durable. Files that are open or mapped
 // for writing are left out: their turn comes when they are closed. The error names the first file that could
 // not be packed; all others are durable then. report may be nil.
-func (v *Volume) Sync(ctx context.Context, report func(control.Progress)) error {
-	if v.readOnly {
+func (q *Requests) Sync(ctx context.Context, report func(control.Progress)) error {
+	if q.v.readOnly {
 		return nil
 	}
 	select { // the survey queues what the last session left
-	case <-v.surveyed:
+	case <-q.v.surveyed:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	v.awaitReleases(ctx)
-	if err := v.queue.PackAll(ctx, report); err != nil {
+	q.v.awaitReleases(ctx)
+	if err := q.v.queue.PackAll(ctx, report); err != nil {
 		return err
 	}
-	v.models.Keep(ctx)
+	q.v.models.Keep(ctx)
 	var errs []error
-	for _, f := range failures(v.queue.Failures) {
+	for _, f := range failures(q.v.queue.Failures) {
 		errs = append(errs, fmt.Errorf("%s could not be packed: %s (its bytes are safe where they are; it is tried again)",
 			f.Path, f.Reason))
 		break
 	}
-	if err := v.queue.MakeDurable(v.names.SyncTree, v.names.Sync); err != nil {
-		v.content.Count.SyncErrs.Add(1)
+	if err := q.v.queue.MakeDurable(q.v.names.SyncTree, q.v.names.Sync); err != nil {
+		q.v.content.Count.SyncErrs.Add(1)
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)

@@ -58,7 +58,7 @@ func TestSyncAwaitsRelease(t *testing.T) {
 	synced := make(chan error, 1)
 	go func() { synced <- r.Sync(context.Background(), nil) }()
 	r.eventually("Sync looks at the files", func() bool { return len(synced) > 0 || h.Node.Refs() > before })
-	r.Release(h)
+	h.Release()
 	if err := <-synced; err != nil {
 		t.Fatal(err)
 	}

@@ -34,7 +34,7 @@ func TestUnlinkOpen(t *testing.T) {
 			if a, err := r.Stat(h.Node); err != nil || a.Nlink != 0 || a.Size != int64(len(want)) {
 				t.Errorf("%+v, %v", a, err)
 			}
-			if err := r.Fsync(h); err != nil {
+			if err := h.Fsync(); err != nil {
 				t.Error(err)
 			}
 			r.release(h)

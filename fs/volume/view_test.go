@@ -305,12 +305,12 @@ func TestViewRefuses(t *testing.T) {
 	}
 	h := r.open("runs/a/m.safetensors", unix.O_RDONLY)
 	defer r.release(h)
-	_, err = r.Write(h, []byte("x"), 0)
+	_, err = h.Write([]byte("x"), 0)
 	wantErr(t, "write", err, unix.EBADF)
-	if err := r.Fsync(h); err != nil {
+	if err := h.Fsync(); err != nil {
 		t.Errorf("fsync: %v", err)
 	}
-	if off, err := r.Seek(h, 1, unix.SEEK_DATA); off != 1 || err != nil {
+	if off, err := h.Seek(1, unix.SEEK_DATA); off != 1 || err != nil {
 		t.Errorf("seek: %d, %v", off, err)
 	}
 }
@@ -336,7 +336,7 @@ func TestViewOutdated(t *testing.T) {
 			if r.exists(p) {
 				t.Error("a view of a file that is being written")
 			}
-			_, err = r.Read(oh, make([]byte, 100), 0)
+			_, err = oh.Read(make([]byte, 100), 0)
 			wantErr(t, "a read of the old view", err, unix.ESTALE)
 			_, err = r.Open(old, unix.O_RDONLY)
 			wantErr(t, "an open of the old view", err, unix.ESTALE)
@@ -348,7 +348,7 @@ func TestViewOutdated(t *testing.T) {
 				t.Error("the same node")
 			}
 			r.same(p, viewBytes(t, second))
-			_, err = r.Read(oh, make([]byte, 100), 0)
+			_, err = oh.Read(make([]byte, 100), 0)
 			wantErr(t, "a read of the old view", err, unix.ESTALE)
 			r.release(oh)
 			r.forget(old)

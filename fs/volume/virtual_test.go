@@ -281,7 +281,7 @@ func TestTensorFollowsItsFile(t *testing.T) {
 	if r.exists(p) {
 		t.Error("a tensor of a file that is being written")
 	}
-	_, err := r.Read(h, make([]byte, 10), 0)
+	_, err := h.Read(make([]byte, 10), 0)
 	wantErr(t, "a read of old bytes", err, unix.ESTALE)
 	r.writeAt(w, src, 0)
 	r.release(w)
@@ -457,7 +457,7 @@ func TestVirtualConcurrent(t *testing.T) {
 						if _, err := r.Entries(h, 0); err != nil && !gone(err) {
 							t.Errorf("list: %v", err)
 						}
-						r.ReleaseDir(h)
+						h.Release()
 					}
 					r.forget(d)
 				}

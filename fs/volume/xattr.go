@@ -113,7 +113,7 @@ func (v *Volume) checkSaid(n *names.Node, p string, name string, value []byte) e
 		if err := ledger.CheckPath(said); err != nil {
 			return err
 		}
-		_, err := ledger.Resolve(said, p, v.mountpoint)
+		_, err := ledger.Resolve(said, p, v.mount().point)
 		return err
 	}
 	return nil
@@ -128,7 +128,7 @@ func (v *Volume) tensorsNow(n *names.Node, p string) source.Tensors {
 	if v.indexBeside(p) {
 		return nil
 	}
-	h := v.manifestOf(n)
+	h := manifestOf(n)
 	if h.IsZero() {
 		return nil
 	}

@@ -213,7 +213,7 @@ func askedWithin(store string, graphs [][]byte) (string, error) {
 		return "", err
 	}
 	took, err := timed(graphs, func(graph []byte) ([]byte, error) {
-		a, err := v.Match(context.Background(), control.MatchOptions{Graph: graph, AsKnown: true})
+		a, err := v.Requests().Match(context.Background(), control.MatchOptions{Graph: graph, AsKnown: true})
 		if err != nil {
 			return nil, err
 		}

@@ -8,10 +8,10 @@ import (
 )
 
 // Counters are what the volume has done since it was opened.
-func (v *Volume) Counters() *control.Counters {
-	c := &v.content.Count
-	st := v.asm.Stats()
-	records, recordBytes := v.store.Reads()
+func (q *Requests) Counters() *control.Counters {
+	c := &q.v.content.Count
+	st := q.v.asm.Stats()
+	records, recordBytes := q.v.store.Reads()
 	return &control.Counters{
 		PackedFiles: c.PackedFiles.Load(), PackedBytes: c.PackedBytes.Load(), PackSeconds: time.Duration(c.PackTime.Load()).Seconds(),
 		HydratedFiles: c.HydratedFiles.Load(), HydratedBytes: c.HydratedBytes.Load(),

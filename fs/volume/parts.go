@@ -1,0 +1,176 @@
+package volume
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	indexartifacts "ckptfs/index/artifacts"
+
+	"ckptfs/cas"
+	"ckptfs/cas/store"
+	"ckptfs/formats/canonical"
+	"ckptfs/fs/artifacts"
+	"ckptfs/fs/assemble"
+	"ckptfs/fs/bases"
+	"ckptfs/fs/content"
+	"ckptfs/fs/idle"
+	"ckptfs/fs/inspect"
+	"ckptfs/fs/maintenance"
+	"ckptfs/fs/models"
+	"ckptfs/fs/names"
+	"ckptfs/fs/pack"
+	"ckptfs/fs/queue"
+	"ckptfs/fs/residency"
+	"ckptfs/fs/steps"
+	"ckptfs/fs/throttle"
+	"ckptfs/fs/tree"
+	"ckptfs/fs/virtual"
+	"ckptfs/index/manifest"
+)
+
+// stored is what of packed files is read without opening them.
+type stored struct {
+	*store.Store
+	asm *assemble.Reader
+}
+
+func (s stored) Manifest(h cas.Hash) (*manifest.Manifest, error) { return s.asm.Manifest(h) }
+
+// artifactsOf is the artifact ids of files that are inspected.
+type artifactsOf struct{ *Volume }
+
+func (a artifactsOf) Known(f inspect.File) (canonical.ID, bool, error) {
+	return a.artifacts.Known(identified{f.(inspected).n.File()})
+}
+
+func (a artifactsOf) Of(ctx context.Context, f inspect.File) (canonical.ID, error) {
+	return a.Artifact(ctx, f.(inspected).n)
+}
+
+// openInspect makes what answers questions about tensors.
+func (v *Volume) openInspect() {
+	v.inspect = inspect.New(inspect.Options{Files: files{v}, Store: stored{v.store, v.asm}, Steps: v.steps, Artifacts: artifactsOf{v},
+		Unread: func(path, tensor string, err error) {
+			v.report(slog.LevelError, "a tensor could not be read", "path", path, "tensor", tensor, "reason", err)
+		}})
+}
+
+// openModels makes what knows the models.
+func (v *Volume) openModels() {
+	v.models = models.New(models.Options{
+		Dir: v.dir, ReadOnly: v.readOnly, Files: files{v}, Steps: v.steps, Inspect: v.inspect, Store: v.store, Manifest: v.asm.Manifest,
+		Mountpoint: func() string { return v.mount().point }, Pending: v.pendingPaths, Released: v.awaitReleases,
+		Step: func(what string) error { return v.content.Step(what) }, Now: v.now, Report: v.report,
+	})
+}
+
+// openVirtual makes the names that exist only in the mount.
+func (v *Volume) openVirtual(on bool) {
+	v.virtual = virtual.New(virtual.Options{
+		Names: v.names, Files: v.content, Steps: v.steps, Models: v.models, Artifacts: v.artifacts,
+		NodeOf: func(f inspect.File) *names.Node { return f.(inspected).n },
+		Remove: v.Unlink, Report: v.report, ReadOnly: v.readOnly, Off: !on,
+		Kinds: []virtual.Kind{virtual.Artifacts, virtual.Best, virtual.LCP, virtual.Query, virtual.Tensors},
+	})
+}
+
+// openPasses makes what goes over the whole store.
+func (v *Volume) openPasses() {
+	v.passes = &maintenance.Passes{
+		Dir: v.dir, Tree: v.treePath(), ReadOnly: v.readOnly, Now: v.now, Report: v.report, Epoch: v.lock.Epoch,
+		Store: v.store, Assemble: v.asm, Pack: v.pack, Files: v.content, Names: v.names, Queue: v.queue,
+		Reserve: v.reserve, Throttle: v.throttle, Bases: v.bases, Hot: v.hot, Sums: v.sums, Models: v.models,
+		Artifacts: v.artifacts, Packed: v.ids.found,
+	}
+}
+
+// atRest is what work on files that were left alone for so long needs.
+func (v *Volume) atRest(after time.Duration) idle.Options {
+	return idle.Options{
+		After: after, Ready: v.surveyed, Report: v.report,
+		Walk: func(ctx context.Context, f func(*content.File) error) error {
+			return v.names.Walk(ctx, func(_ string, n *names.Node) error { return f(n.File()) })
+		},
+	}
+}
+
+// stored is told of a file that was packed.
+func (v *Volume) stored(f *content.File) {
+	v.artifacts.Keep(identified{f})
+	v.ids.Add(f)
+}
+
+// manifests is the bases.Store of a volume.
+type manifests struct{ v *Volume }
+
+func (s manifests) Manifest(h cas.Hash) (*manifest.Manifest, error) { return s.v.asm.Manifest(h) }
+
+func (s manifests) Latest(n int) []cas.Hash { return s.v.store.Latest(cas.Manifest, n) }
+
+// parents lists the paths that the step of the file at p, which may be the step itself, says it came from.
+func (v *Volume) parents(p string) []string { return v.steps.Parents(p, v.mount().point) }
+
+// openContent makes what all files share.
+func (v *Volume) openContent(o Options) {
+	packing := pack.Options{Workers: o.PackWorkers}
+	if o.PackWorkers == 0 {
+		v.throttle = throttle.New(cas.Processors, func() bool { return v.queue.Presses() })
+		packing.Turn = v.throttle.Turn
+	}
+	v.pack = pack.New(v.store, packing)
+	v.content = content.New(content.Parts{
+		ID: v.id, ReadOnly: v.readOnly, Store: v.store, Assemble: v.asm, Pack: v.pack, Epoch: v.lock.Epoch,
+		Now: v.now, Report: v.report, Events: events{v},
+	})
+}
+
+// openNames makes the tree of names.
+func (v *Volume) openNames() (err error) {
+	v.names, err = names.Open(names.Options{
+		Dir: v.dir, Tree: v.treePath(), Files: v.content, ReadOnly: v.readOnly, Changed: v.steps.Changed,
+		Reserved: func(dir *names.Node, name string) bool { return v.virtual.Reserved(dir, name) },
+		Report:   v.report,
+	})
+	return err
+}
+
+// openWorkers makes what works in the background; recover starts it.
+func (v *Volume) openWorkers(o Options) {
+	cache := residency.Options{
+		Max: o.HotSize, Still: o.HydrateAfter, Now: v.now, Report: v.report, Count: &v.content.Count,
+		Short: v.reserve.Short,
+	}
+	v.hot, v.hydrator = residency.NewLRU(cache), residency.NewHydrator(cache)
+	v.sums = idle.NewChecksums(v.atRest(o.SumAfter))
+	v.ids = newIdentifier(v, o.IDsAfter)
+	if !o.NoDelta {
+		v.bases = bases.New(bases.Options{Store: manifests{v}, Root: v.names.RootFd(), Parents: v.parents})
+	}
+	v.queue = newQueue(v, o.MaxUnpacked)
+}
+
+// newQueue makes the queue of the files that wait to be packed.
+func newQueue(v *Volume, maxUnpacked int64) *queue.Queue {
+	return queue.New(queue.Options{
+		MaxUnpacked: maxUnpacked, Store: v.store, Pack: v.pack, Bases: v.bases, Throttle: v.throttle,
+		Reserve: v.reserve, Now: v.now, Report: v.report, Count: &v.content.Count,
+		Stored: v.stored, Failed: v.hot.Wake,
+	})
+}
+
+// openSteps begins to follow which files are written.
+func (v *Volume) openSteps() {
+	writing, err := tree.OpenWriting(v.dir, v.lock.Before.Clean || v.lock.Before.PID == 0, v.readOnly)
+	if err != nil {
+		v.report(slog.LevelWarn, "which checkpoints a crash leaves torn will not be known", "reason", err)
+	}
+	v.steps = steps.New(steps.Options{Files: files{v}, Writing: writing, Released: v.awaitReleases})
+}
+
+// openArtifacts begins to know the ids of files.
+func (v *Volume) openArtifacts() {
+	v.artifacts = artifacts.New(artifacts.Options{
+		Table: indexartifacts.New(v.index.Bucket(indexartifacts.BucketName)), Tree: artifactTree{v}, ReadOnly: v.readOnly, Now: v.now, Log: v.report,
+	})
+}

@@ -1,0 +1,107 @@
+package volume
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"path/filepath"
+	"time"
+
+	"ckptfs/cas"
+	"ckptfs/cas/disk"
+	"ckptfs/cas/store"
+	"ckptfs/fs/assemble"
+	"ckptfs/fs/queue"
+	"ckptfs/fs/tree"
+	"ckptfs/index/chunks"
+)
+
+// storage is a store's folder on the disk, and what reads and writes it below the tree.
+type storage struct {
+	dir      string
+	readOnly bool
+	now      func() time.Time
+	report   func(level slog.Level, msg string, args ...any)
+
+	id      [16]byte
+	lock    *tree.Lock
+	reserve *queue.Reserve
+	index   *chunks.DB
+	store   *store.Store
+	asm     *assemble.Reader
+}
+
+// open opens the index and the segments. After an error, too, it is to be closed.
+func (s *storage) open(o Options) error {
+	if o.CacheBytes == 0 {
+		o.CacheBytes = defaultCache
+	}
+	var err error
+	s.index, err = chunks.Open(filepath.Join(s.dir, tree.IndexFile), chunks.Options{
+		StoreID: s.id, ReadOnly: s.readOnly, Aside: filepath.Join(s.dir, tree.LostFound),
+	})
+	if err != nil {
+		return s.unready(err)
+	}
+	if r := s.index.Recovered(); r != "" {
+		s.report(slog.LevelWarn, "index made anew from the segments", "reason", r)
+	}
+	var files disk.FS = disk.OS{}
+	opt := store.Options{NewIndex: s.newIndex, Now: s.now, Room: s.reserve.Room, MakeRoom: s.reserve.MakeRoom}
+	if s.readOnly {
+		files = disk.ReadOnly{FS: files}
+		opt = store.Options{ReadOnly: true, Now: s.now}
+	}
+	opt.ExpectBytes = o.ExpectBytes
+	s.store, err = store.Open(files, filepath.Join(s.dir, tree.SegmentsDir), s.id, s.index, opt)
+	if err != nil {
+		return s.unready(err)
+	}
+	s.asm = assemble.New(s.store, assemble.Options{CacheBytes: o.CacheBytes, Mapped: o.Mapped})
+	return nil
+}
+
+// close closes what is open; the lock stays.
+func (s *storage) close() error {
+	var errs []error
+	if s.asm != nil {
+		s.asm.Close()
+	}
+	if s.store != nil {
+		errs = append(errs, s.store.Close())
+	}
+	if s.index != nil {
+		errs = append(errs, s.index.Close())
+	}
+	return errors.Join(errs...)
+}
+
+func acquire(o Options) (*tree.Lock, error) {
+	if o.ReadOnly {
+		return tree.AcquireShared(o.Dir)
+	}
+	return tree.Acquire(o.Dir, o.Now())
+}
+
+// newIndex puts a damaged index aside; the store fills the new one.
+func (s *storage) newIndex(reason error) (store.Locator, error) {
+	err := s.index.Renew(reason)
+	s.report(slog.LevelWarn, "index made anew from the segments", "reason", s.index.Recovered())
+	return s.index, err
+}
+
+// unready says of what keeps a store from being opened whether an opening for writing would mend it.
+func (s *storage) unready(err error) error {
+	if !s.readOnly {
+		return err
+	}
+	for _, mends := range []error{store.ErrNeedsRecovery, store.ErrIndexAhead, cas.ErrCorrupt, fs.ErrNotExist} {
+		if errors.Is(err, mends) {
+			return fmt.Errorf("%s: %w (%w)", s.dir, ErrNeedsRecovery, err)
+		}
+	}
+	return err
+}
+
+func (s *storage) treePath() string { return filepath.Join(s.dir, tree.TreeDir) }
