@@ -10,7 +10,8 @@ import (
 	"ckptfs/fs/control"
 )
 
-// Datasets that h5py stored in chunks are arrays to show, read and compare, whatever index finds the chunks and however they are cut.
+// Datasets that h5py stored in chunks are arrays to show, read and compare, whatever index finds the chunks
+// and however they are cut.
 func TestPieces(t *testing.T) {
 	r := newRig(t)
 	r.mkdir("runs/a/1")

@@ -17,7 +17,8 @@ import (
 	"ckptfs/fs/names"
 )
 
-// XattrArtifact is the extended attribute that a file's artifact id is read from. It is not listed and cannot be set.
+// XattrArtifact is the extended attribute that a file's artifact id is read from. It is not listed and cannot
+// be set.
 const XattrArtifact = "user.ckptfs.artifact"
 
 const artifactLen = 117
@@ -103,7 +104,8 @@ func (i identified) Done() (artifacts.State, error) {
 	return i.stateLocked()
 }
 
-// Artifact is the artifact id of a file, computed if it is not known. The error is canonical.ErrNoID, wrapped, when it has none.
+// Artifact is the artifact id of a file, computed if it is not known. The error is canonical.ErrNoID,
+// wrapped, when it has none.
 func (v *Volume) Artifact(ctx context.Context, n *names.Node) (canonical.ID, error) {
 	if n.File() == nil {
 		return canonical.ID{}, fmt.Errorf("%w: no regular file", canonical.ErrNoID)
@@ -111,7 +113,8 @@ func (v *Volume) Artifact(ctx context.Context, n *names.Node) (canonical.ID, err
 	return v.artifacts.Of(ctx, identified{n.File()})
 }
 
-// artifactXattr reads XattrArtifact into dest and returns its length; with dest of length 0 nothing is computed.
+// artifactXattr reads XattrArtifact into dest and returns its length; with dest of length 0 nothing is
+// computed.
 func (v *Volume) artifactXattr(ctx context.Context, n *names.Node, dest []byte) (int, error) {
 	if n.File() == nil {
 		return 0, unix.ENODATA
@@ -158,8 +161,8 @@ func manifestOf(n *names.Node) cas.Hash {
 	return n.File().StateLocked().Record.Manifest
 }
 
-// identifier computes artifact ids of packed files that were left alone. What is not in the index the survey of the start
-// finds.
+// identifier computes artifact ids of packed files that were left alone. What is not in the index the survey
+// of the start finds.
 type identifier struct {
 	*idle.Worker
 	v *Volume

@@ -249,7 +249,8 @@ func TestArtifactWithoutIndex(t *testing.T) {
 	r.exists(artifactsDir + want + ".safetensors")
 }
 
-// A file that somebody may still write, by a mapping that outlived its descriptor, has no id: it would be another's bytes'.
+// A file that somebody may still write, by a mapping that outlived its descriptor, has no id: it would be
+// another's bytes'.
 func TestArtifactOfMapped(t *testing.T) {
 	r := newRig(t)
 	r.write("m.pt", sample(t, "same/model.pt"))

@@ -10,8 +10,8 @@ import (
 	"ckptfs/fs/tree"
 )
 
-// What stat(2) shows stays over packing, eviction, hydration, forgetting and a new start. Blocks may differ: there are
-// some as long as the file has bytes.
+// What stat(2) shows stays over packing, eviction, hydration, forgetting and a new start. Blocks may differ:
+// there are some as long as the file has bytes.
 func TestStatStays(t *testing.T) {
 	r := newRig(t)
 	r.write("f", random(300<<10, 1))

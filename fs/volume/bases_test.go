@@ -43,8 +43,9 @@ func shardsOf(t testing.TB, weights [baseTensors][]byte, n int, prefix string) (
 	return files
 }
 
-// A model is stored against the one before it, whatever is put before its tensors' names and however many files it is in: as the next step,
-// where its step says what it came from, and where it is only like it, among others that are, also after a start and by a compaction.
+// A model is stored against the one before it, whatever is put before its tensors' names and however many
+// files it is in: as the next step, where its step says what it came from, and where it is only like it,
+// among others that are, also after a start and by a compaction.
 func TestBases(t *testing.T) {
 	type saved struct {
 		prefix string
@@ -86,7 +87,8 @@ func TestBases(t *testing.T) {
 				}
 				save("runs/a/1", c.base, weightsOf(1, 0))
 				if how != "the step before" {
-					save("runs/c/1", saved{c.tuned.prefix, 1}, weightsOf(2, 0)) // it looks more like the tuned one
+					// it looks more like the tuned one
+					save("runs/c/1", saved{c.tuned.prefix, 1}, weightsOf(2, 0))
 				}
 				to := "runs/b/1"
 				switch how {

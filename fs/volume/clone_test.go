@@ -70,7 +70,8 @@ func TestCloneOfAPackedFile(t *testing.T) {
 	}
 }
 
-// A copy by manifest is a record that no program has synced: the next sync makes it durable, as it does that of a file it packs.
+// A copy by manifest is a record that no program has synced: the next sync makes it durable, as it does that
+// of a file it packs.
 func TestCloneIsSynced(t *testing.T) {
 	r := newRig(t)
 	data := random(300<<10, 1)
@@ -161,7 +162,8 @@ func TestCloneIsWrittenOn(t *testing.T) {
 	}
 }
 
-// Cut off at any of its changes on the disk, a copy leaves the source as it is, and the target empty or whole.
+// Cut off at any of its changes on the disk, a copy leaves the source as it is, and the target empty or
+// whole.
 func TestCloneCutOff(t *testing.T) {
 	data := random(1<<20, 1)
 	for k := 0; ; k++ {
@@ -224,8 +226,8 @@ func TestCloneThatFailsIsRead(t *testing.T) {
 	}
 }
 
-// A part of a packed file that is copied by its manifest may begin like a hollow file of this store: it is no lost record,
-// whatever happens to it.
+// A part of a packed file that is copied by its manifest may begin like a hollow file of this store: it is no
+// lost record, whatever happens to it.
 func TestCloneOfAHeader(t *testing.T) {
 	r := newRig(t)
 	r.write("some", random(100<<10, 1))

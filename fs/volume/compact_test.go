@@ -20,8 +20,8 @@ func (r *rig) compact(o control.CompactOptions) *control.Compacted {
 	return c
 }
 
-// What was stored without deltas takes as much less afterwards as if it had been stored with them, and nothing is lost by it: evicted,
-// after a crash, without the index, and when steps are removed.
+// What was stored without deltas takes as much less afterwards as if it had been stored with them, and
+// nothing is lost by it: evicted, after a crash, without the index, and when steps are removed.
 func TestCompact(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.NoDelta = true })
 	const steps = 10

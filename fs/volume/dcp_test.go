@@ -28,7 +28,8 @@ func (r *rig) folder(to, src string) {
 	}
 }
 
-// What torch.distributed.checkpoint wrote is shown, compared and read by its names, however many ranks wrote it.
+// What torch.distributed.checkpoint wrote is shown, compared and read by its names, however many ranks wrote
+// it.
 func TestDCP(t *testing.T) {
 	r := newRig(t)
 	r.folder("runs/a/1", "dcp/two")

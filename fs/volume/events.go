@@ -7,7 +7,8 @@ import (
 	"ckptfs/fs/steps"
 )
 
-// events is what happens when something becomes of a file: the one place where the parts are told of each other.
+// events is what happens when something becomes of a file: the one place where the parts are told of each
+// other.
 type events struct{ v *Volume }
 
 func (e events) Writing(f *content.File, open bool) {

@@ -37,8 +37,8 @@ func (r *rig) dropEntry(h cas.Hash) {
 	}
 }
 
-// losses are what a file may lose of what is needed to read it by its manifest, and be noticed before its bytes in place
-// are given up.
+// losses are what a file may lose of what is needed to read it by its manifest, and be noticed before its
+// bytes in place are given up.
 var losses = map[string]func(r *rig, p string){
 	"the manifest": func(r *rig, p string) {
 		h, _ := r.manifestOf(p)
@@ -62,8 +62,8 @@ var losses = map[string]func(r *rig, p string){
 	},
 }
 
-// Before bytes in place are given up it is made sure that they can be had without them. Else the file is kept by them, and
-// packed again.
+// Before bytes in place are given up it is made sure that they can be had without them. Else the file is kept
+// by them, and packed again.
 func TestEvictKeepsWhatIsLost(t *testing.T) {
 	for name, lose := range losses {
 		t.Run(name, func(t *testing.T) {

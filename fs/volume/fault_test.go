@@ -136,7 +136,8 @@ func TestCorruptManifest(t *testing.T) {
 	r.same("f", want)
 }
 
-// A file whose record cannot be read is an error for who opens it, not an empty file; truncating it is allowed.
+// A file whose record cannot be read is an error for who opens it, not an empty file; truncating it is
+// allowed.
 func TestDamagedRecord(t *testing.T) {
 	for name, damage := range map[string]func(t *testing.T, path string){
 		"rubbish": func(t *testing.T, path string) {
@@ -214,8 +215,8 @@ func onTmpfs(t *testing.T, dir, size string) (resize func(size string)) {
 	}
 }
 
-// No room for segments: what was written stays resident and readable, status says so, and packing goes on once there
-// is room.
+// No room for segments: what was written stays resident and readable, status says so, and packing goes on
+// once there is room.
 func TestSegmentsFull(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	r := openRig(t, dir)

@@ -12,7 +12,8 @@ import (
 	"ckptfs/fs/steps"
 )
 
-// Checkpoints that are files of the run's own directory are its steps, with metrics, parents and links, until there are directories with such.
+// Checkpoints that are files of the run's own directory are its steps, with metrics, parents and links, until
+// there are directories with such.
 func TestFlatSteps(t *testing.T) {
 	lightning, err := os.ReadFile("../../formats/testdata/torch/lightning.ckpt")
 	if err != nil {

@@ -35,18 +35,20 @@ type frozenFile struct {
 	Blake3 string `json:"blake3"` // of the bytes
 }
 
-// TestFrozenStores opens stores that an earlier build wrote, as they were closed, as a crash would have left them, and
-// without their index: every file is as it was.
+// TestFrozenStores opens stores that an earlier build wrote, as they were closed, as a crash would have left
+// them, and without their index: every file is as it was.
 //
-// A change of the format that this program is to read still must not touch them. One that it refuses takes a new
-// tree.Version; then remove testdata/store-v* and write them with `go test ./fs/volume -run Frozen -update`.
+// A change of the format that this program is to read still must not touch them. One that it refuses takes a
+// new tree.Version; then remove testdata/store-v* and write them with `go test ./fs/volume -run Frozen
+// -update`.
 func TestFrozenStores(t *testing.T) {
 	if *update {
 		for name, freeze := range map[string]func(*testing.T, string){
 			"plain": freeze, "related": freezeRelated, "periodic": freezePeriodic, "lowrank": freezeLowRank,
 		} {
 			name = filepath.Join("testdata", fmt.Sprintf("store-v%d-%s", tree.Version, name))
-			if _, err := os.Stat(name + ".json"); errors.Is(err, fs.ErrNotExist) { // what is frozen stays as it is
+			// what is frozen stays as it is
+			if _, err := os.Stat(name + ".json"); errors.Is(err, fs.ErrNotExist) {
 				freeze(t, name)
 			}
 		}
@@ -175,8 +177,8 @@ func freeze(t *testing.T, name string) {
 	r.keep(name, want, "runs", "noise", "hidden.pt")
 }
 
-// freezeRelated makes a store with chunks that are stored with the help of others: against versions before, and as the rounding of
-// masters, in the same file and in another.
+// freezeRelated makes a store with chunks that are stored with the help of others: against versions before,
+// and as the rounding of masters, in the same file and in another.
 func freezeRelated(t *testing.T, name string) {
 	t.Helper()
 	r := newRig(t)
@@ -208,7 +210,8 @@ func (r *rig) saveFrozen(p string, data []byte) frozenFile {
 	return frozenFile{Size: a.Size, Mode: a.Mode, Mtime: a.Mtime.Nano(), Blake3: cas.Sum(data).String()}
 }
 
-// freezePeriodic makes a store with chunks whose bitmaps repeat themselves, alone, against versions before and as masters.
+// freezePeriodic makes a store with chunks whose bitmaps repeat themselves, alone, against versions before
+// and as masters.
 func freezePeriodic(t *testing.T, name string) {
 	t.Helper()
 	r := newRig(t)
@@ -252,7 +255,8 @@ func freezeLowRank(t *testing.T, name string) {
 	r.keep(name, want, "runs")
 }
 
-// keep keeps a store and the list of its files, in which the states are set once those at and below some paths were evicted.
+// keep keeps a store and the list of its files, in which the states are set once those at and below some
+// paths were evicted.
 func (r *rig) keep(name string, want map[string]frozenFile, evict ...string) {
 	t := r.test
 	t.Helper()

@@ -17,7 +17,8 @@ import (
 	"ckptfs/fs/virtual"
 )
 
-// chainGraph is the GRAPH.json of a chain of layers, a letter each; parameters are those of modelFile when params is set.
+// chainGraph is the GRAPH.json of a chain of layers, a letter each; parameters are those of modelFile when
+// params is set.
 func chainGraph(layers string, params bool) []byte {
 	var nodes []string
 	for i, l := range layers {
@@ -221,7 +222,8 @@ func TestGraphAttribute(t *testing.T) {
 	}
 }
 
-// What a query answers is readable as long as the query has its name, though the model be removed and swept; and no other query answers it any more.
+// What a query answers is readable as long as the query has its name, though the model be removed and swept;
+// and no other query answers it any more.
 func TestPinned(t *testing.T) {
 	r := newRig(t)
 	r.saveGraph("a/1", "xyz")
@@ -402,7 +404,8 @@ func TestInodeOfAnother(t *testing.T) {
 	}
 }
 
-// A snapshot of the catalogue spares the next start to make it again, and says nothing that the ledger does not.
+// A snapshot of the catalogue spares the next start to make it again, and says nothing that the ledger does
+// not.
 func TestCatalogueSnapshot(t *testing.T) {
 	r := newRig(t)
 	r.saveGraph("a/1", "xyz")

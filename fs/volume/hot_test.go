@@ -132,7 +132,8 @@ func TestEvictUnderReader(t *testing.T) {
 	r.release(h)
 }
 
-// The bytes of a file that somebody maps are not given up: eviction is put off, and done once the mapping is gone.
+// The bytes of a file that somebody maps are not given up: eviction is put off, and done once the mapping is
+// gone.
 func TestEvictUnderMapping(t *testing.T) {
 	r := newRig(t)
 	want := random(300<<10, 1)

@@ -7,7 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A file that waits to be filled in and loses its name, or that somebody wants evicted, waits no more: prune takes its chunks.
+// A file that waits to be filled in and loses its name, or that somebody wants evicted, waits no more: prune
+// takes its chunks.
 func TestHydrationForgets(t *testing.T) {
 	for what, gone := range map[string]func(r *rig){
 		"removed":  func(r *rig) { r.unlink("f") },

@@ -32,7 +32,8 @@ func (r *rig) waiting(want int) {
 	}
 }
 
-// TestIdentified: every packed file with tensors is found by its id though nobody has asked, and is read for that once.
+// TestIdentified: every packed file with tensors is found by its id though nobody has asked, and is read for
+// that once.
 func TestIdentified(t *testing.T) {
 	id := sameID(t) + ".safetensors"
 	for _, stop := range []bool{false, true} { // before there was time

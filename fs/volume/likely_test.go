@@ -10,7 +10,8 @@ import (
 	"ckptfs/fs/steps"
 )
 
-// TestUnrelated: what models have in common that have nothing to do with each other makes none the parent of the other.
+// TestUnrelated: what models have in common that have nothing to do with each other makes none the parent of
+// the other.
 func TestUnrelated(t *testing.T) {
 	r := newRig(t)
 	const size = 70 << 10
@@ -53,7 +54,8 @@ func TestUnrelated(t *testing.T) {
 		r.sync()
 		r.wantChain(fmt.Sprintf("runs/small%d/1", i), fmt.Sprintf("small%d/1 none 2", i))
 	}
-	// One that is trained further with its weights frozen is inferred, though most of its bytes are constant, and with weights added.
+	// One that is trained further with its weights frozen is inferred, though most of its bytes are constant,
+	// and with weights added.
 	put("runs/tuned/1/m.safetensors", weights(t, append(names, "5.lora"), ones, zeros, mask, []byte{8, 0, 0, 0, 0, 0, 0, 0}, random(size, 'A'), random(size/2, 'L')))
 	r.sync()
 	r.wantChain("runs/tuned/1", "tuned/1 inferred 2; norm0/1 none 4")

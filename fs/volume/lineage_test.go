@@ -133,7 +133,8 @@ func TestLineage(t *testing.T) {
 	}
 }
 
-// Retired models stay in the chain as long as somebody comes from them; what descendants own of them can be read.
+// Retired models stay in the chain as long as somebody comes from them; what descendants own of them can be
+// read.
 func TestRetire(t *testing.T) {
 	r := newRig(t)
 	for i, c := range []string{"ABCD", "ABCE", "ABFE"} {

@@ -107,8 +107,8 @@ func (r *rig) lowRanks(p string) (n, columns int) {
 
 var adaptedModel = []matrix{{"a.w", "BF16", 1024, 512}, {"b.w", "F32", 512, 512}, {"c.w", "BF16", 512, 256}}
 
-// A model into which an adapter was merged takes little beside the one before, wherever that is found, and reads back in all lives of a store: the
-// one before may go.
+// A model into which an adapter was merged takes little beside the one before, wherever that is found, and
+// reads back in all lives of a store: the one before may go.
 func TestLowRank(t *testing.T) {
 	base, tuned, other := merged(t, 0, adaptedModel...), merged(t, 1, adaptedModel...), merged(t, 2, adaptedModel...)
 	for name, to := range map[string][3]string{

@@ -28,8 +28,8 @@ func crowd(t testing.TB, n, every, step int) []byte {
 	return append(p, data...)
 }
 
-// The manifests of a run are stored against each other, and steps that come and go leave the others whole: evicted, pruned,
-// checked, after a crash and without the index.
+// The manifests of a run are stored against each other, and steps that come and go leave the others whole:
+// evicted, pruned, checked, after a crash and without the index.
 func TestManifestsOfARun(t *testing.T) {
 	r := newRig(t)
 	const steps, tensors = 10, 1000

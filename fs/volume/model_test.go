@@ -40,8 +40,8 @@ type opened struct {
 
 var sizes = []int{0, 1, 3000, 64<<10 - 1, 64 << 10, 100_000, 256 << 10, 300_000, 600_000}
 
-// The volume beside a model of it: whatever is done, in whatever order, every file and every open handle has the bytes
-// that the model has.
+// The volume beside a model of it: whatever is done, in whatever order, every file and every open handle has
+// the bytes that the model has.
 func TestModel(t *testing.T) {
 	fewer := flag.Lookup("rapid.checks")
 	if fewer.Value.String() == fewer.DefValue { // each takes some 0.3 s
@@ -342,7 +342,8 @@ func (m *model) prune(rt *rapid.T) {
 	}
 }
 
-// unhurt fails if the store has found anything amiss by itself: it mends some of it without a word to who reads.
+// unhurt fails if the store has found anything amiss by itself: it mends some of it without a word to who
+// reads.
 func (m *model) unhurt(rt *rapid.T) {
 	if m.r.log.has("ERROR") {
 		rt.Errorf("reported:\n%s", m.r.log)

@@ -12,7 +12,8 @@ import (
 	"ckptfs/fs/control"
 )
 
-// What Orbax wrote is no model, and says so; of what torch.distributed.checkpoint wrote each file is one, and comes from that of the same name in the step before.
+// What Orbax wrote is no model, and says so; of what torch.distributed.checkpoint wrote each file is one, and
+// comes from that of the same name in the step before.
 func TestFoldersOfArrays(t *testing.T) {
 	r := newRig(t)
 	for _, step := range []string{"1", "2"} {

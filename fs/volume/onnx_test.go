@@ -9,7 +9,8 @@ import (
 	"ckptfs/fs/control"
 )
 
-// A model whose data lie in another file is shown with them, whatever that is called and whether or not it was laid out by the model.
+// A model whose data lie in another file is shown with them, whatever that is called and whether or not it
+// was laid out by the model.
 func TestExternalModel(t *testing.T) {
 	r := newRig(t)
 	model, data := sample(t, "onnx/external.onnx"), sample(t, "onnx/external.bin")

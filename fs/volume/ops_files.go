@@ -85,8 +85,8 @@ func (h *Handle) Write(p []byte, off int64) (int, error) {
 	return 0, unix.EBADF
 }
 
-// Flush is a close(2) of one of the handle's descriptors. Its RELEASE may come later. A writer's waits while more than
-// Options.MaxUnpacked waits to be packed.
+// Flush is a close(2) of one of the handle's descriptors. Its RELEASE may come later. A writer's waits while
+// more than Options.MaxUnpacked waits to be packed.
 func (v *Volume) Flush(h *Handle) {
 	if h.file != nil && h.write {
 		v.queue.MakeRoom(h.Node.File(), h.file.Flush())
@@ -101,8 +101,8 @@ func (h *Handle) Fsync() error {
 	return h.Node.File().Sync()
 }
 
-// CopyRange copies up to n bytes to another open file and returns how many it did; fewer than n is no error. thread is who
-// asks, as the kernel tells it, or 0.
+// CopyRange copies up to n bytes to another open file and returns how many it did; fewer than n is no error.
+// thread is who asks, as the kernel tells it, or 0.
 func (h *Handle) CopyRange(srcOff int64, dst *Handle, dstOff, n int64, thread uint32) (int64, error) {
 	if dst.synth != nil && dst.write {
 		return 0, unix.EOPNOTSUPP

@@ -35,7 +35,8 @@ func (v *Volume) Lookup(dir *names.Node, name string) (*names.Node, tree.Attr, e
 	return n, a, nil
 }
 
-// resolve finds the node of a path below the mount's root, with one reference more. Symlinks are not followed.
+// resolve finds the node of a path below the mount's root, with one reference more. Symlinks are not
+// followed.
 func (v *Volume) resolve(p string) (*names.Node, error) {
 	n := v.names.Root()
 	n.Pin()
@@ -53,8 +54,8 @@ func (v *Volume) resolve(p string) (*names.Node, error) {
 	return n, nil
 }
 
-// walk calls f with every regular file at or below the node of p, each with its path. Names that go meanwhile are
-// passed over, and so are, without privileges, folders below it that their owner has locked.
+// walk calls f with every regular file at or below the node of p, each with its path. Names that go meanwhile
+// are passed over, and so are, without privileges, folders below it that their owner has locked.
 func (v *Volume) walk(ctx context.Context, p string, f func(path string, n *names.Node) error) error {
 	n, err := v.resolve(p)
 	if err != nil {

@@ -95,8 +95,9 @@ func (v *Volume) Rename(oldDir *names.Node, oldName string, newDir *names.Node, 
 	return err
 }
 
-// bury ends the background work on a file that lost its last name. Who knows the file keeps it, open or not: a program
-// may be between looking the name up and opening it, and has a right to the old file or the new. No lock is held.
+// bury ends the background work on a file that lost its last name. Who knows the file keeps it, open or not:
+// a program may be between looking the name up and opening it, and has a right to the old file or the new. No
+// lock is held.
 func (v *Volume) bury(t *names.Victim) {
 	if t.Last {
 		v.steps.Gone(t.Ino)
@@ -133,7 +134,8 @@ func touchMoved(n *names.Node) {
 	}
 }
 
-// leaveNoView keeps a view from appearing where a name was taken away: who removed model.safetensors wants it gone.
+// leaveNoView keeps a view from appearing where a name was taken away: who removed model.safetensors wants it
+// gone.
 func (v *Volume) leaveNoView(dir *names.Node, name string) {
 	if !strings.HasSuffix(name, view.Suffix) {
 		return

@@ -34,7 +34,8 @@ func (v *Volume) openSynthetic(n *names.Node, flags uint32) (*Handle, error) {
 	return &Handle{Node: n, Mode: mode, KeepCache: mode == content.Cached, write: flags&unix.O_ACCMODE != unix.O_RDONLY, synth: o, count: &v.content.Count.Handles}, nil
 }
 
-// Answer asks what was written by a handle, if it is one of a query; EINVAL when that is no graph. Every close(2) comes here.
+// Answer asks what was written by a handle, if it is one of a query; EINVAL when that is no graph. Every
+// close(2) comes here.
 func (h *Handle) Answer(ctx context.Context) error {
 	if h.synth == nil {
 		return nil

@@ -20,21 +20,27 @@ type LockedError = tree.LockedError
 
 // Options say how a store is opened.
 type Options struct {
-	Dir         string        // the store's folder, absolute
-	Create      bool          // make a store if there is none
-	ReadOnly    bool          // change nothing at all, beside other readers; ErrNeedsRecovery if the store is not in order
-	NoViews     bool          // no synthesised files
-	HotSize     int64         // bytes of packed files to keep in place; -1: DefaultHotSize
-	MaxUnpacked int64         // bytes that may wait to be packed before closes wait; 0: a quarter of the free disk; -1: no bound
-	CacheBytes  int64         // bytes of decoded chunks to keep in memory; 0: a default
-	ExpectBytes int64         // bytes of segments to read ahead into memory; 0: a default
-	Mapped      func(int64)   // told how many of CacheBytes do not lie in Go's heap, whenever that changes; must not wait; may be nil
-	PackWorkers int           // cores that packing may use; 0: those that others leave
-	NoDelta     bool          // store every chunk alone, not against an earlier version of it
-	SumAfter    time.Duration // for how long a plain file rests before its checksum is made; 0: a default; negative: it is not
-	IDsAfter    time.Duration // for how long a packed file was left alone before its artifact id is computed; 0: a default; negative: it is not
-	// HydrateAfter is for how long nobody read packed files before one that proved hot is filled in; 0: a default; negative: it is
-	// not waited for.
+	Dir    string // the store's folder, absolute
+	Create bool   // make a store if there is none
+	// change nothing at all, beside other readers; ErrNeedsRecovery if the store is not in order
+	ReadOnly bool
+	NoViews  bool  // no synthesised files
+	HotSize  int64 // bytes of packed files to keep in place; -1: DefaultHotSize
+	// bytes that may wait to be packed before closes wait; 0: a quarter of the free disk; -1: no bound
+	MaxUnpacked int64
+	CacheBytes  int64 // bytes of decoded chunks to keep in memory; 0: a default
+	ExpectBytes int64 // bytes of segments to read ahead into memory; 0: a default
+	// told how many of CacheBytes do not lie in Go's heap, whenever that changes; must not wait; may be nil
+	Mapped      func(int64)
+	PackWorkers int  // cores that packing may use; 0: those that others leave
+	NoDelta     bool // store every chunk alone, not against an earlier version of it
+	// for how long a plain file rests before its checksum is made; 0: a default; negative: it is not
+	SumAfter time.Duration
+	// for how long a packed file was left alone before its artifact id is computed; 0: a default; negative:
+	// it is not
+	IDsAfter time.Duration
+	// HydrateAfter is for how long nobody read packed files before one that proved hot is filled in; 0: a
+	// default; negative: it is not waited for.
 	HydrateAfter time.Duration
 	Now          func() time.Time
 	Log          func(level slog.Level, msg string, args ...any) // nil: silent

@@ -13,7 +13,8 @@ import (
 	"ckptfs/fs/tree"
 )
 
-// backings is the kernel's side of passthrough: it keeps what is registered, and reads and writes it by itself.
+// backings is the kernel's side of passthrough: it keeps what is registered, and reads and writes it by
+// itself.
 type backings struct {
 	mu      sync.Mutex
 	next    int32
@@ -168,7 +169,8 @@ func TestPassthroughRefused(t *testing.T) {
 	}
 }
 
-// Without passthrough a handle that only writes bypasses the page cache; readers beside it lose what they have of what it writes.
+// Without passthrough a handle that only writes bypasses the page cache; readers beside it lose what they
+// have of what it writes.
 func TestServedModes(t *testing.T) {
 	r := newRig(t)
 	b := &backings{open: map[int32]*os.File{}}
@@ -204,7 +206,8 @@ func TestServedModes(t *testing.T) {
 	r.same("f", []byte("xyz"))
 }
 
-// The kernel keeps the attributes of the folders in .ckptfs, and is told when the root's, of which they are made, change.
+// The kernel keeps the attributes of the folders in .ckptfs, and is told when the root's, of which they are
+// made, change.
 func TestFixedNodes(t *testing.T) {
 	r, b := passthroughRig(t)
 	for _, p := range []string{".ckptfs", ".ckptfs/query", ".ckptfs/lcp", ".ckptfs/tensors", "runs"} {

@@ -51,8 +51,8 @@ func TestTmpfileInSetGroupIDDirectory(t *testing.T) {
 	}
 }
 
-// chown(2) of neither moves the change time and takes set-user-id away; a write by somebody outside of the group takes
-// set-group-id of what is no executable.
+// chown(2) of neither moves the change time and takes set-user-id away; a write by somebody outside of the
+// group takes set-group-id of what is no executable.
 func TestSetattrOfNothing(t *testing.T) {
 	r := newRig(t)
 	for _, packed := range []bool{false, true} {
@@ -79,7 +79,8 @@ func TestSetattrOfNothing(t *testing.T) {
 	}
 }
 
-// Reading a hollow file moves its access time as the host's mount with relatime would: not twice, and not for O_NOATIME.
+// Reading a hollow file moves its access time as the host's mount with relatime would: not twice, and not for
+// O_NOATIME.
 func TestAccessTime(t *testing.T) {
 	r := newRig(t)
 	r.write("f", random(100<<10, 1))

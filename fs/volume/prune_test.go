@@ -111,7 +111,8 @@ func TestPrune(t *testing.T) {
 		r.unlink(p)
 	}
 	r.unlink("again")
-	r.eventually("an empty store takes no room", func() bool { // what was hydrated just now may be held a little longer
+	// what was hydrated just now may be held a little longer
+	r.eventually("an empty store takes no room", func() bool {
 		r.prune(now)
 		return r.segmentBytes() <= 64<<10
 	})
@@ -138,7 +139,8 @@ func TestPruneSparesOpenFiles(t *testing.T) {
 	r.eventually("the file is gone for good", func() bool { return r.prune(now).DeadRecords > 0 })
 }
 
-// Files that get another name while the walk is under way, from where it has not been to where it has, are not missed.
+// Files that get another name while the walk is under way, from where it has not been to where it has, are
+// not missed.
 func TestPruneOvertaken(t *testing.T) {
 	for name, move := range map[string]func(r *rig){
 		"rename": func(r *rig) { r.rename("z/f", "a/f") },

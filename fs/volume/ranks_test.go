@@ -13,9 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Ranks of a distributed training save their shards into one folder, which the first of them renames when all are done,
-// and read what the others saved, by handles from before the rename and after; older steps are removed under readers;
-// files are packed, given up, filled in and swept meanwhile. Every byte that is read was written so.
+// Ranks of a distributed training save their shards into one folder, which the first of them renames when all
+// are done, and read what the others saved, by handles from before the rename and after; older steps are
+// removed under readers; files are packed, given up, filled in and swept meanwhile. Every byte that is read
+// was written so.
 func TestRanks(t *testing.T) {
 	const ranks, steps = 4, 12
 	r := newRig(t, hotSize(1<<20))
@@ -109,8 +110,8 @@ func each(n int, f func(i int)) {
 	all.Wait()
 }
 
-// Two processes save to the same path, by O_TRUNC and in place, while others read: no reader sees bytes that neither wrote,
-// and what is left when both are done is all there.
+// Two processes save to the same path, by O_TRUNC and in place, while others read: no reader sees bytes that
+// neither wrote, and what is left when both are done is all there.
 func TestSamePath(t *testing.T) {
 	r := newRig(t, hotSize(0))
 	const n = 150 << 10

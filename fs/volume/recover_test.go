@@ -196,7 +196,8 @@ func TestRepairs(t *testing.T) {
 		c.want("f", both)
 		c.same("f", want)
 	})
-	for _, left := range []int{300 << 10, 100 << 10, 0} { // what the page cache had not written yet is zeros, or missing
+	// what the page cache had not written yet is zeros, or missing
+	for _, left := range []int{300 << 10, 100 << 10, 0} {
 		t.Run(fmt.Sprintf("packed, in another boot, %d bytes left", left), func(t *testing.T) {
 			r, want, _ := setup(t)
 			r.hydrateAll()
@@ -280,8 +281,8 @@ func patchFile(t *testing.T, path string, p []byte) {
 	}
 }
 
-// A store that was copied without attributes has files that are not what they seem: they are errors for who opens
-// them, with a word in the log, and the header of each says what it was.
+// A store that was copied without attributes has files that are not what they seem: they are errors for who
+// opens them, with a word in the log, and the header of each says what it was.
 func TestCopiedWithoutAttributes(t *testing.T) {
 	r := newRig(t)
 	want := random(300<<10, 1)
@@ -430,7 +431,8 @@ func replaceFile(t *testing.T, path string, p []byte) {
 	}
 }
 
-// After another boot the bytes in place are not believed; but as long as nothing else is left of the file they stay.
+// After another boot the bytes in place are not believed; but as long as nothing else is left of the file
+// they stay.
 func TestBytesWithoutManifestStay(t *testing.T) {
 	r := newRig(t)
 	data := random(300<<10, 1)

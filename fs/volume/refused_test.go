@@ -31,7 +31,8 @@ func (r *rig) setXattr(p, name string, value []byte) error {
 	return r.SetXattr(n, name, value, 0)
 }
 
-// A lineage.json that is none is refused as a whole, with a line in the status, whether it comes before the weights or after them.
+// A lineage.json that is none is refused as a whole, with a line in the status, whether it comes before the
+// weights or after them.
 func TestBadLineage(t *testing.T) {
 	const before, after = "b/2 previous step 1; b/1 inferred 0; a/1 none 3", "b/2 declared 1; a/1 none 3"
 	for sidecar, word := range map[string]string{
@@ -99,7 +100,8 @@ func TestBadLineage(t *testing.T) {
 	}
 }
 
-// The names of a transfer are judged when all files of the step are packed, and may be behind a prefix, or tied to others.
+// The names of a transfer are judged when all files of the step are packed, and may be behind a prefix, or
+// tied to others.
 func TestTransferNames(t *testing.T) {
 	r := newRig(t)
 	r.save("a/1", "ABCD")
@@ -148,7 +150,8 @@ func TestTransferNames(t *testing.T) {
 	}
 }
 
-// What is refused when it is set: an attribute with a graph that names what the file has not, once that is known.
+// What is refused when it is set: an attribute with a graph that names what the file has not, once that is
+// known.
 func TestBadGraphAttribute(t *testing.T) {
 	r := newRig(t)
 	r.save("a/1", "ABC")

@@ -151,7 +151,8 @@ func TestNotRounded(t *testing.T) {
 	r.same("half.safetensors", half)
 }
 
-// One that came before its master is made smaller by a compaction; one whose master is gone is stored without it, so that it goes.
+// One that came before its master is made smaller by a compaction; one whose master is gone is stored without
+// it, so that it goes.
 func TestCompactRounded(t *testing.T) {
 	r := newRig(t)
 	w := singles(1, elems)
@@ -213,8 +214,8 @@ func TestDamagedMaster(t *testing.T) {
 	}
 }
 
-// A model is stored against the one that its step says it came from, and against one that is alike though not in all, also after a
-// start.
+// A model is stored against the one that its step says it came from, and against one that is alike though not
+// in all, also after a start.
 func TestRelatedModels(t *testing.T) {
 	for _, restart := range []bool{false, true} {
 		for name, c := range map[string]struct {

@@ -19,8 +19,8 @@ const (
 	RepairTree     = maintenance.RepairTree
 )
 
-// Repair mends one part of a store that nobody has open. What it cannot use it moves to lost+found; it deletes nothing. It
-// may be interrupted and repeated. The error is a *LockedError when the store is mounted.
+// Repair mends one part of a store that nobody has open. What it cannot use it moves to lost+found; it
+// deletes nothing. It may be interrupted and repeated. The error is a *LockedError when the store is mounted.
 func Repair(ctx context.Context, part string, o Options, report func(control.Progress)) (*control.Repaired, error) {
 	out := &control.Repaired{Part: part, Actions: []control.Action{}}
 	if !slices.Contains([]string{RepairIndex, RepairSegments, RepairTree}, part) {

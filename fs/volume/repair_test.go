@@ -133,8 +133,8 @@ func (r *rig) hydrateFile(p string) {
 	r.want(p, both)
 }
 
-// Bytes in place are read without being checked; a check that reads everything finds what rots in them, and giving them
-// up mends it.
+// Bytes in place are read without being checked; a check that reads everything finds what rots in them, and
+// giving them up mends it.
 func TestCheckBytesInPlace(t *testing.T) {
 	r := newRig(t)
 	data := weights(t, []string{"a", "b"}, random(600<<10, 1), make([]byte, 300<<10))

@@ -138,8 +138,8 @@ func (q *Requests) walkFiles(ctx context.Context, path string, f func(path strin
 	return q.v.walk(ctx, path, func(p string, n *names.Node) error { return f(p, n.File()) })
 }
 
-// Evict drops the local copy of the packed files at or below path. Of those in use it says so, and does it once
-// they are not.
+// Evict drops the local copy of the packed files at or below path. Of those in use it says so, and does it
+// once they are not.
 func (q *Requests) Evict(ctx context.Context, path string, report func(control.Progress)) (*control.Moved, error) {
 	if q.v.readOnly {
 		return nil, &fs.PathError{Op: "evict", Path: path, Err: unix.EROFS}

@@ -25,8 +25,8 @@ import (
 // patience bounds every wait of a test for something that happens in the background.
 const patience = 20 * time.Second
 
-// rig is a volume as the kernel uses it: every lookup is counted and forgotten, every handle released. Paths are
-// relative to the mount's root. Without a Kernel the handles are served.
+// rig is a volume as the kernel uses it: every lookup is counted and forgotten, every handle released. Paths
+// are relative to the mount's root. Without a Kernel the handles are served.
 type rig struct {
 	t    rapid.TB // told of failures: test, or one check of a property
 	test testing.TB
@@ -182,8 +182,8 @@ func (r *rig) copyStore() string {
 	if err := os.Mkdir(to, 0o700); err != nil {
 		r.t.Fatal(err)
 	}
-	// The background goes on meanwhile, and a copy is not made in one moment: what refers comes before what it refers to, and
-	// nothing is being filled in.
+	// The background goes on meanwhile, and a copy is not made in one moment: what refers comes before what
+	// it refers to, and nothing is being filled in.
 	r.awaitHydrator()
 	script := `cd "$1" && { [ ! -e index.db ] || cp -a index.db "$2"; } && cp -a tree "$2" && for f in *; do [ -e "$2/$f" ] || cp -a "$f" "$2" || exit 1; done`
 	if out, err := exec.Command("sh", "-c", script, "sh", r.dir, to).CombinedOutput(); err != nil {
@@ -247,7 +247,8 @@ func (r *rig) pack(p string) {
 	}
 }
 
-// evictAll gives up the bytes in place of all packed files, those too that are being filled in since they were read.
+// evictAll gives up the bytes in place of all packed files, those too that are being filled in since they
+// were read.
 func (r *rig) evictAll() {
 	r.t.Helper()
 	r.awaitHydrator()

@@ -58,7 +58,8 @@ func newRotting(t *testing.T) *rotting {
 		t.Error("nothing is of low rank")
 	}
 	r = r.reopen()
-	add("runs/a/2/same.safetensors", weights(t, []string{"fc.weight"}, a)) // shares chunks with the first session
+	// shares chunks with the first session
+	add("runs/a/2/same.safetensors", weights(t, []string{"fc.weight"}, a))
 	add("evicted", random(80<<10, 3))
 	add("text", bytes.Repeat([]byte("step 1 loss 0.25\n"), 5000))
 	r.link("evicted", "runs/a/2/linked")
@@ -236,7 +237,8 @@ func (f flip) apply(t *testing.T, dir string) {
 	if _, err := unix.Pwrite(fd, b[:], f.off); err != nil {
 		t.Fatal(err)
 	}
-	if err := unix.UtimesNanoAt(unix.AT_FDCWD, path, []unix.Timespec{st.Atim, st.Mtim}, 0); err != nil { // rot moves no times
+	// rot moves no times
+	if err := unix.UtimesNanoAt(unix.AT_FDCWD, path, []unix.Timespec{st.Atim, st.Mtim}, 0); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -278,8 +280,8 @@ func (s *rotting) spots() []spot {
 	return all
 }
 
-// draw draws a flip: any place as likely as another, and in big files beginnings and ends more often than what lies
-// between, since that is where what is not payload is.
+// draw draws a flip: any place as likely as another, and in big files beginnings and ends more often than
+// what lies between, since that is where what is not payload is.
 func draw(g *rand.Rand, places []spot) flip {
 	p := places[g.IntN(len(places))]
 	off := g.Int64N(p.size)
@@ -397,7 +399,8 @@ func TestRotWhileOpen(t *testing.T) {
 	}
 }
 
-// TestRotBeforeOpen flips bits of a closed store, the index and what a start looks at among them, and opens it.
+// TestRotBeforeOpen flips bits of a closed store, the index and what a start looks at among them, and opens
+// it.
 func TestRotBeforeOpen(t *testing.T) {
 	t.Parallel()
 	s := newRotting(t)

@@ -146,7 +146,8 @@ func TestLogCountsWhatIsNew(t *testing.T) {
 	}
 }
 
-// A step is not complete while a file of it is written. One that a killed daemon left so is torn, until it is written again.
+// A step is not complete while a file of it is written. One that a killed daemon left so is torn, until it is
+// written again.
 func TestTornSteps(t *testing.T) {
 	r := newRig(t)
 	r.mkdir("runs/a/1/deep")
@@ -203,8 +204,8 @@ func (r *rig) dirNode(p string) *names.Node {
 	return n
 }
 
-// killed is what a kill -9 leaves, in its place: the inodes are those that they were. The rig must not go on but to let go of
-// what it has.
+// killed is what a kill -9 leaves, in its place: the inodes are those that they were. The rig must not go on
+// but to let go of what it has.
 func (r *rig) killed() *rig {
 	r.t.Helper()
 	to := r.copyStore()

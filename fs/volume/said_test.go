@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestTransferRenamed: a child by transfer owns what differs and no more, whatever its layers are called: by the architectures, also when they come late, or by what
-// lineage.json says.
+// TestTransferRenamed: a child by transfer owns what differs and no more, whatever its layers are called: by
+// the architectures, also when they come late, or by what lineage.json says.
 func TestTransferRenamed(t *testing.T) {
 	r := newRig(t)
 	save := func(step string, tensors string) { // "a=X": a.w has the content X
@@ -76,7 +76,8 @@ func TestTransferRenamed(t *testing.T) {
 	}
 }
 
-// TestSaidNonsense: an attribute of a step that can never mean anything is refused, and what else is wrong with a step is in the status.
+// TestSaidNonsense: an attribute of a step that can never mean anything is refused, and what else is wrong
+// with a step is in the status.
 func TestSaidNonsense(t *testing.T) {
 	r := newRig(t)
 	r.save("a/1", "AB")
@@ -102,7 +103,8 @@ func TestSaidNonsense(t *testing.T) {
 		if got := status(); !strings.HasPrefix(got, "runs/a/1 "+c.name+": ") {
 			t.Errorf("%s=%q: status said %q", c.name, c.value, got)
 		}
-		if err := set("runs/a/1/m.safetensors", c.name, c.value); err != nil && len(c.value) < 2048 { // the host's limit
+		// the host's limit
+		if err := set("runs/a/1/m.safetensors", c.name, c.value); err != nil && len(c.value) < 2048 {
 			t.Errorf("%s=%.40q of a file: %v", c.name, c.value, err)
 		}
 	}

@@ -55,7 +55,8 @@ func TestShardedModel(t *testing.T) {
 	r = r.withoutIndex()
 	check(r, "without its index")
 
-	// Another, whose architecture is guessed, and which comes from the first; it is asked about by any of its names.
+	// Another, whose architecture is guessed, and which comes from the first; it is asked about by any of its
+	// names.
 	begin("b/1")
 	r.write("runs/b/1/lineage.json", []byte(`{"parent": "runs/a/1/m.safetensors.index.json"}`))
 	shard("b/1", 1)

@@ -31,8 +31,8 @@ func TestMostlyHoles(t *testing.T) {
 	}
 }
 
-// A view of 100 GB, and one of its tensors, are made from a header: opening them and reading their ends takes no memory for
-// what lies between, in the order of the file or across it.
+// A view of 100 GB, and one of its tensors, are made from a header: opening them and reading their ends takes
+// no memory for what lies between, in the order of the file or across it.
 func TestViewOfHundredGigabytes(t *testing.T) {
 	const rows, columns = 25 << 20, 1 << 10 // of 4 bytes
 	for name, order := range map[string]string{"rows": "False", "columns": "True"} {

@@ -83,7 +83,8 @@ func TestTruncatedToNothing(t *testing.T) {
 	}
 }
 
-// bring brings a file that was just written into a state. In the state resident a writer holds it, until done.
+// bring brings a file that was just written into a state. In the state resident a writer holds it, until
+// done.
 func (r *rig) bring(p, state string) (done func()) {
 	r.t.Helper()
 	done = func() {}

@@ -52,7 +52,8 @@ func plainKinds(r *rig) map[string][]byte {
 	return files
 }
 
-// Files that are never packed get a checksum when they rest, which nobody sees; a byte that changes in one is found.
+// Files that are never packed get a checksum when they rest, which nobody sees; a byte that changes in one is
+// found.
 func TestSumsOfPlainFiles(t *testing.T) {
 	r := newRig(t)
 	files := plainKinds(r)
@@ -112,7 +113,8 @@ func TestSumsOfPlainFiles(t *testing.T) {
 	}
 }
 
-// The checksum goes before anybody may write the file, and with every change of the inode; it comes back when the file rests.
+// The checksum goes before anybody may write the file, and with every change of the inode; it comes back when
+// the file rests.
 func TestSumGoes(t *testing.T) {
 	mode, far, size := uint32(0o600), unix.Timespec{Sec: 5}, int64(10)
 	onNode := func(do func(r *rig, n *names.Node) error) func(r *rig) {
@@ -191,8 +193,8 @@ func TestSumOvertaken(t *testing.T) {
 	r.sound()
 }
 
-// After a power cut, which may have kept a record and lost the bytes, or the other way round, no file is called damaged;
-// what fits its checksum is vouched for anew.
+// After a power cut, which may have kept a record and lost the bytes, or the other way round, no file is
+// called damaged; what fits its checksum is vouched for anew.
 func TestSumsAfterAPowerCut(t *testing.T) {
 	r := newRig(t)
 	files := plainKinds(r)
@@ -266,7 +268,8 @@ func TestSumCutOff(t *testing.T) {
 	}
 }
 
-// The background finds the files that rest, also more than it remembers and those of the last session, and nothing else is read.
+// The background finds the files that rest, also more than it remembers and those of the last session, and
+// nothing else is read.
 func TestSumsInTheBackground(t *testing.T) {
 	r := newRig(t)
 	const files = idle.MaxResting + 50

@@ -12,7 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// onlyRoot fails unless the table comes to hold the root alone, once nothing is looked up, open or cached any more.
+// onlyRoot fails unless the table comes to hold the root alone, once nothing is looked up, open or cached any
+// more.
 func (r *rig) onlyRoot() {
 	r.t.Helper()
 	r.sync()

@@ -16,8 +16,8 @@ import (
 
 var errStop = errors.New("stopped here")
 
-// A transition that is cut off before any of its changes on the disk, by an error, a kill -9 or the power, leaves the
-// file's bytes and times as they were, or as they were to be.
+// A transition that is cut off before any of its changes on the disk, by an error, a kill -9 or the power,
+// leaves the file's bytes and times as they were, or as they were to be.
 func TestCutOff(t *testing.T) {
 	old := random(300<<10+17, 1)
 	patched := append([]byte("new"), old[3:]...)
@@ -260,8 +260,8 @@ func TestSmallFilesHaveNoRecord(t *testing.T) {
 	}
 }
 
-// A writer gets a file when the disk knows that no manifest speaks for it any more: what it overwrites and makes durable by
-// fdatasync would be lost else.
+// A writer gets a file when the disk knows that no manifest speaks for it any more: what it overwrites and
+// makes durable by fdatasync would be lost else.
 func TestRecordGoesDurably(t *testing.T) {
 	r := newRig(t)
 	r.write("f", random(300<<10, 1))
@@ -283,7 +283,8 @@ func TestRecordGoesDurably(t *testing.T) {
 	}
 }
 
-// A file that is emptied under its readers, at the second attempt, is read by its new bytes from then on, in whatever state.
+// A file that is emptied under its readers, at the second attempt, is read by its new bytes from then on, in
+// whatever state.
 func TestEmptiedAtTheSecondAttempt(t *testing.T) {
 	r := newRig(t)
 	r.write("f", random(300<<10, 1))

@@ -138,8 +138,8 @@ func TestUnlinkedOpenedForWriting(t *testing.T) {
 	}
 }
 
-// open(2) is a lookup and then an open. If the name is replaced or goes between the two, the program gets the old file
-// or an error that makes the kernel look the name up again, and never an empty file.
+// open(2) is a lookup and then an open. If the name is replaced or goes between the two, the program gets the
+// old file or an error that makes the kernel look the name up again, and never an empty file.
 func TestReplacedBetweenLookupAndOpen(t *testing.T) {
 	for _, how := range []string{"rename", "unlink"} {
 		for _, state := range []string{"small", "queued", both, packed} {

@@ -16,8 +16,8 @@ import (
 	"ckptfs/fs/tree"
 )
 
-// A daemon without privileges keeps files whose modes deny their owner, who it is. Root is denied nothing, so root runs
-// this as nobody.
+// A daemon without privileges keeps files whose modes deny their owner, who it is. Root is denied nothing, so
+// root runs this as nobody.
 func TestUnprivileged(t *testing.T) {
 	if os.Geteuid() == 0 {
 		asNobody(t, "^TestUnprivileged$")
@@ -112,7 +112,8 @@ func TestUnreadableCaches(t *testing.T) {
 	r.pack("d/f")
 	all := uint32(0o755)
 	r.close()
-	if err := os.WriteFile(r.rawPath("d/f"), make([]byte, len(want)), 0o600); err != nil { // it had not reached the disk
+	// it had not reached the disk
+	if err := os.WriteFile(r.rawPath("d/f"), make([]byte, len(want)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Chmod(r.rawPath("d"), 0); err != nil {

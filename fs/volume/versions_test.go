@@ -102,7 +102,8 @@ func TestVersionBefore(t *testing.T) {
 	}
 }
 
-// A run whose steps come and go: what is left is there, evicted, pruned, checked, after a crash and without its index.
+// A run whose steps come and go: what is left is there, evicted, pruned, checked, after a crash and without
+// its index.
 func TestDeltasOfARun(t *testing.T) {
 	r := newRig(t)
 	r.mkdir("runs")

@@ -70,7 +70,8 @@ func TestView(t *testing.T) {
 	}
 }
 
-// Formats other than torch's have views, too, when all that they hold is a tensor that safetensors has a type for.
+// Formats other than torch's have views, too, when all that they hold is a tensor that safetensors has a type
+// for.
 func TestViewFormats(t *testing.T) {
 	r := newRig(t)
 	r.mkdir("runs/a")
@@ -132,14 +133,15 @@ func TestNoView(t *testing.T) {
 	r.mkdir("runs/a")
 	r.mkdir("other/runs")
 	for p, data := range map[string][]byte{
-		"model.pt":                 flat, // not below runs/
-		"other/runs/m.pt":          flat,
-		"runs/a/m.txt":             flat, // no checkpoint's name
-		"runs/a/.pt":               flat,
-		"runs/a/text.pt":           []byte("no checkpoint"),
-		"runs/a/empty.pt":          nil,
-		"runs/a/no_tensors.pt":     fixture(t, "no_tensors.pt"),
-		"runs/a/same.pt":           weights(t, []string{"a"}, []byte{1}), // a safetensors file under that name
+		"model.pt":             flat, // not below runs/
+		"other/runs/m.pt":      flat,
+		"runs/a/m.txt":         flat, // no checkpoint's name
+		"runs/a/.pt":           flat,
+		"runs/a/text.pt":       []byte("no checkpoint"),
+		"runs/a/empty.pt":      nil,
+		"runs/a/no_tensors.pt": fixture(t, "no_tensors.pt"),
+		// a safetensors file under that name
+		"runs/a/same.pt":           weights(t, []string{"a"}, []byte{1}),
 		"runs/a/big.pt":            random(100<<10, 1),
 		"runs/a/taken.pt":          flat,
 		"runs/a/taken.safetensors": []byte("real"),
@@ -400,7 +402,8 @@ func TestViewOpen(t *testing.T) {
 	r.onlyRoot()
 }
 
-// Two checkpoints that would have a view of one name: the first kind is shown, and unlink means the name, not the kind.
+// Two checkpoints that would have a view of one name: the first kind is shown, and unlink means the name, not
+// the kind.
 func TestViewOfTwo(t *testing.T) {
 	r := newRig(t)
 	r.mkdir("runs/a")
@@ -427,7 +430,8 @@ func sample(t testing.TB, name string) []byte {
 	return p
 }
 
-// A view that is unlinked beside one of a file's names stays beside the others: `cp -al A B; rm -r B` leaves A as it was.
+// A view that is unlinked beside one of a file's names stays beside the others: `cp -al A B; rm -r B` leaves
+// A as it was.
 func TestViewOfLinks(t *testing.T) {
 	for _, state := range []string{resident, both, packed} {
 		t.Run(state, func(t *testing.T) {

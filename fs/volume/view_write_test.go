@@ -90,7 +90,8 @@ func TestViewReadBesideAWriter(t *testing.T) {
 	}
 }
 
-// A view that becomes a file is whole before it has its name, and stays the view when it does not get that far.
+// A view that becomes a file is whole before it has its name, and stays the view when it does not get that
+// far.
 func TestViewWrittenCutOff(t *testing.T) {
 	r := newRig(t)
 	src := fixture(t, "flat.pt")

@@ -253,7 +253,8 @@ func TestVirtualRefuses(t *testing.T) {
 	}
 }
 
-// A tensor's file belongs to one generation of its file's bytes, and reads on when that is evicted, hydrated or unlinked.
+// A tensor's file belongs to one generation of its file's bytes, and reads on when that is evicted, hydrated
+// or unlinked.
 func TestTensorFollowsItsFile(t *testing.T) {
 	r := newRig(t)
 	src := fixture(t, "flat.pt")
@@ -294,8 +295,8 @@ func TestTensorFollowsItsFile(t *testing.T) {
 	r.onlyRoot()
 }
 
-// What a mapping writes that outlived its descriptor is no change that anybody is told of: until it is gone there is nothing
-// whose pages the kernel could keep.
+// What a mapping writes that outlived its descriptor is no change that anybody is told of: until it is gone
+// there is nothing whose pages the kernel could keep.
 func TestTensorOfMapped(t *testing.T) {
 	r := newRig(t)
 	r.mkdir("runs")
@@ -343,7 +344,8 @@ func TestTensorAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.same(tensors+"m.safetensors/b.npy", append(head, b...))
-	if got := r.asm.Stats().FetchedBytes - before.FetchedBytes; got > 2*n { // of 3n; read ahead may fetch what was just let go
+	// of 3n; read ahead may fetch what was just let go
+	if got := r.asm.Stats().FetchedBytes - before.FetchedBytes; got > 2*n {
 		t.Errorf("%d bytes fetched for a tensor of %d", got, n)
 	}
 }
@@ -381,8 +383,8 @@ func TestVirtualCommands(t *testing.T) {
 	}
 }
 
-// Files are replaced, rewritten, packed, evicted and removed while their tensors and ids are looked up and read: what is read is of one
-// version, whole, or nothing.
+// Files are replaced, rewritten, packed, evicted and removed while their tensors and ids are looked up and
+// read: what is read is of one version, whole, or nothing.
 func TestVirtualConcurrent(t *testing.T) {
 	r := newRig(t, hotSize(1<<20))
 	const n = 300 << 10

@@ -1,5 +1,5 @@
-// Package volume is an open store, without FUSE: it makes the parts, tells them of each other, and gives each request
-// to the part that it is for.
+// Package volume is an open store, without FUSE: it makes the parts, tells them of each other, and gives each
+// request to the part that it is for.
 //
 //	storage.go   the folder on the disk: the lock, the index, the segments
 //	parts.go     makes the parts, and says what each may ask of the others
@@ -8,11 +8,13 @@
 //	ops_*.go     what the kernel asks: names, attributes, open files
 //	requests.go  what the control socket asks; status.go, sync.go and counters.go with it
 //
-// Every operation on a name or a file is the same operation on the inode in STORE/tree (package names). Two kinds of
-// names have no inode: views, each beside the file that it is made of, and virtual files, below .ckptfs (package
-// virtual). The states of a file are package content's; package ckptfs/fs/tree says which copy is true when.
+// Every operation on a name or a file is the same operation on the inode in STORE/tree (package names). Two
+// kinds of names have no inode: views, each beside the file that it is made of, and virtual files, below
+// .ckptfs (package virtual). The states of a file are package content's; package ckptfs/fs/tree says which
+// copy is true when.
 //
-// The packages below this one are ranked in docs/architecture.md; so are the locks. This package has none of its own.
+// The packages below this one are ranked in docs/architecture.md; so are the locks. This package has none of
+// its own.
 package volume
 
 import (
@@ -87,8 +89,8 @@ func (v *Volume) mount() mount {
 	return mount{}
 }
 
-// Open opens a store. The error is a *LockedError when another process has it, wraps ErrNotStore when there is none,
-// and cas.ErrNewer when a newer program wrote it.
+// Open opens a store. The error is a *LockedError when another process has it, wraps ErrNotStore when there
+// is none, and cas.ErrNewer when a newer program wrote it.
 func Open(o Options) (*Volume, error) {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -201,8 +203,8 @@ func (v *Volume) Attach(k content.Kernel, mountpoint string, passthrough bool, m
 	v.content.Passthrough.Store(passthrough)
 }
 
-// Close ends the background work and the use of the store. What was not packed stays resident. ctx bounds nothing yet
-// that could take long: packing stops between chunks.
+// Close ends the background work and the use of the store. What was not packed stays resident. ctx bounds
+// nothing yet that could take long: packing stops between chunks.
 func (v *Volume) Close(context.Context) error {
 	v.closing.Store(true)
 	<-v.surveyed

@@ -21,8 +21,8 @@ import (
 // maxXattr is the most that an attribute's value has, in bytes: XATTR_SIZE_MAX of Linux.
 const maxXattr = 64 << 10
 
-// hiddenXattr: the store's own attributes are not listed and cannot be set; none but XattrArtifact can be read. source.Xattr is
-// a user's.
+// hiddenXattr: the store's own attributes are not listed and cannot be set; none but XattrArtifact can be
+// read. source.Xattr is a user's.
 func hiddenXattr(name string) bool {
 	return name == "user.ckptfs" || strings.HasPrefix(name, "user.ckptfs.") && name != source.Xattr || strings.HasPrefix(name, "trusted.ckptfs")
 }
@@ -32,8 +32,8 @@ func unsupportedXattr(name string) bool {
 	return strings.HasPrefix(name, "security.") || strings.HasPrefix(name, "system.posix_acl_")
 }
 
-// GetXattr reads an attribute into dest and returns its length; dest of length 0 asks for the length only. ctx bounds what has to be
-// computed.
+// GetXattr reads an attribute into dest and returns its length; dest of length 0 asks for the length only.
+// ctx bounds what has to be computed.
 func (v *Volume) GetXattr(ctx context.Context, n *names.Node, name string, dest []byte) (int, error) {
 	switch {
 	case name == XattrArtifact:
@@ -86,8 +86,8 @@ func (v *Volume) SetXattr(n *names.Node, name string, value []byte, flags int) e
 	return n.SetXattr(name, value, flags)
 }
 
-// checkSaid returns an error when the value of an attribute by which something at p says what it is, or a step its metrics or its parent, can never
-// mean anything. A parent that is not there yet may come.
+// checkSaid returns an error when the value of an attribute by which something at p says what it is, or a
+// step its metrics or its parent, can never mean anything. A parent that is not there yet may come.
 func (v *Volume) checkSaid(n *names.Node, p string, name string, value []byte) error {
 	if name == source.Xattr {
 		return source.CheckAttr(value, v.tensorsNow(n, p))
@@ -119,8 +119,8 @@ func (v *Volume) checkSaid(n *names.Node, p string, name string, value []byte) e
 	return nil
 }
 
-// tensorsNow is the tensors of a model, as far as they are known to be all that its graph may name: it is packed, and there is no index in its folder, which may
-// make it one of a set. Else nil.
+// tensorsNow is the tensors of a model, as far as they are known to be all that its graph may name: it is
+// packed, and there is no index in its folder, which may make it one of a set. Else nil.
 func (v *Volume) tensorsNow(n *names.Node, p string) source.Tensors {
 	if n.File() == nil {
 		return nil
