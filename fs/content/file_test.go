@@ -46,6 +46,42 @@ func TestEvents(t *testing.T) {
 	told("read plain", "f idle")
 }
 
+// A file that was made plain for a writer that could not come has no last close: it is packed all the same.
+func TestWriterThatFails(t *testing.T) {
+	unsynced := func(r *rig) {
+		r.Step = func(what string) error {
+			if what == "unpack: sync record" {
+				return unix.EMFILE
+			}
+			return nil
+		}
+	}
+	open := func(f *File) error { _, err := f.Open(unix.O_RDWR, 0); return err }
+	for name, c := range map[string]struct {
+		fail func(r *rig)
+		do   func(f *File) error
+	}{
+		"opened":       {unsynced, open},
+		"opened again": {func(r *rig) { r.known["f"].unwritable.Store(true) }, open},
+		"truncated": {unsynced, func(f *File) error {
+			f.Lock()
+			defer f.Unlock()
+			return f.ResizeLocked(70 << 10)
+		}},
+	} {
+		r := newRig(t)
+		r.write("f", random(100<<10, 1))
+		r.pack("f")
+		r.events.told = nil
+		c.fail(r)
+		if err := c.do(r.file("f")); err != unix.EMFILE {
+			t.Errorf("%s: %v", name, err)
+		}
+		r.events.want(t, name, "f unpacked", "f resident 0", "f dirty")
+		r.want("f", "plain")
+	}
+}
+
 // A file that is small and no checkpoint stays as it is, from the limit on it is packed.
 func TestSmallFile(t *testing.T) {
 	for _, c := range []struct {

@@ -41,7 +41,11 @@ func (f *File) Open(flags, thread uint32) (*Handle, error) {
 			return nil, err
 		}
 	}
-	return f.handleLocked(flags, thread)
+	h, err := f.handleLocked(flags, thread)
+	if err != nil {
+		abandonedLocked(f)
+	}
+	return h, err
 }
 
 // OpenNew opens a file that was made just now and that raw is open on, for writing too if rw is set.
@@ -102,7 +106,12 @@ func (f *File) handleLocked(flags, thread uint32) (*Handle, error) {
 }
 
 // makeWritableLocked prepares a file for a writer.
-func (f *File) makeWritableLocked(truncate bool) error {
+func (f *File) makeWritableLocked(truncate bool) (err error) {
+	defer func() {
+		if err != nil {
+			abandonedLocked(f)
+		}
+	}()
 	if err := f.UnpackLocked(truncate); err != nil {
 		return err
 	}
@@ -147,6 +156,15 @@ func (f *File) WritableLocked() (w *os.File, done func(), err error) {
 		return nil, nil, err
 	}
 	return w, func() { w.Close() }, nil
+}
+
+// abandonedLocked has a file packed that was made plain for a writer that does not come: there is no last
+// close.
+func abandonedLocked(f *File) {
+	f.mu.AssertHeld()
+	if f.users.writers == 0 && f.bytes.dirty && !f.rec.Packed() {
+		f.writersGoneLocked()
+	}
 }
 
 // writersGoneLocked has the file packed, or finds that it stays as it is.

@@ -272,6 +272,7 @@ type inode struct {
 	file       *File
 	pins       atomic.Int64
 	gone       atomic.Bool
+	unwritable atomic.Bool // it cannot be opened for writing
 }
 
 func (n *inode) at() string                         { return filepath.Join(n.root, n.name) }
@@ -279,12 +280,18 @@ func (n *inode) ID() NodeID                         { return 2 }
 func (n *inode) Ino() uint64                        { return 2 }
 func (n *inode) Path() string                       { return n.name }
 func (n *inode) Dead() bool                         { return n.gone.Load() }
-func (n *inode) Open(flags int) (*os.File, error)   { return os.OpenFile(n.at(), flags, 0) }
 func (n *inode) Stat(st *unix.Stat_t) error         { return unix.Stat(n.at(), st) }
 func (n *inode) ReadRecord() (tree.Record, error)   { return tree.ReadRecord(n.at()) }
 func (n *inode) WriteRecord(rec *tree.Record) error { return tree.WriteRecord(n.at(), rec) }
 func (n *inode) Pin()                               { n.pins.Add(1) }
 func (n *inode) Unpin()                             { n.pins.Add(-1) }
+
+func (n *inode) Open(flags int) (*os.File, error) {
+	if n.unwritable.Load() && flags&unix.O_ACCMODE != unix.O_RDONLY {
+		return nil, unix.EMFILE
+	}
+	return os.OpenFile(n.at(), flags, 0)
+}
 
 func (n *inode) OpenBeside(path string, flags int) (*os.File, error) {
 	return os.OpenFile(filepath.Join(n.root, path), flags, 0)
