@@ -57,7 +57,7 @@ type (
 )
 
 func (queryLock) Rank() (int, string) { return locks.Volume, "query.mu" }
-func (viewLock) Rank() (int, string)  { return locks.Volume + 10, "View.mu" }
+func (viewLock) Rank() (int, string)  { return locks.Volume + 8, "View.mu" }
 func (leafLock) Rank() (int, string)  { return locks.Volume + 940, "a leaf of fs/virtual" }
 
 // Name is the directory of the virtual files.
