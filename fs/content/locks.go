@@ -11,7 +11,7 @@ type (
 	leafLock    struct{} // copiers.mu
 )
 
-func (cloningLock) Rank() (int, string) { return locks.Volume + 9, "Files.Cloning" }
-func (fileLock) Rank() (int, string)    { return locks.Volume + 10, "File.mu" }
+func (cloningLock) Rank() (int, string) { return locks.Volume + 90, "Files.Cloning" }
+func (fileLock) Rank() (int, string)    { return locks.Volume + 100, "File.mu" }
 func (sourceLock) Rank() (int, string)  { return locks.Volume + 950, "source.io" }
 func (leafLock) Rank() (int, string)    { return locks.Volume + 990, "copiers.mu" }
