@@ -96,7 +96,7 @@ func (f *File) SetInodeLocked(s *tree.SetAttr) error {
 	rec := f.rec
 	rec.Mtime = mtime
 	rec.Ctime = f.c.now().UnixNano()
-	return f.WriteRecordLocked(rec)
+	return f.writeRecordLocked(rec)
 }
 
 // TouchedLocked moves the change time that programs see to now, of a file whose record keeps it, after
@@ -108,7 +108,7 @@ func (f *File) TouchedLocked() {
 	case f.rec.Packed():
 		rec := f.rec
 		rec.Ctime = f.c.now().UnixNano()
-		err = f.WriteRecordLocked(rec)
+		err = f.writeRecordLocked(rec)
 	case !f.Dead():
 		err = f.unsumLocked() // which moves the inode's
 	}

@@ -136,7 +136,7 @@ func (k *clone) runLocked() (bool, error) {
 	if err := f.c.Step("clone: record"); err != nil {
 		return false, err
 	}
-	if err := f.WriteRecordLocked(rec); err != nil {
+	if err := f.writeRecordLocked(rec); err != nil {
 		return false, err
 	}
 	f.changedLocked()

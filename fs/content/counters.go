@@ -15,7 +15,7 @@ type Counters struct {
 	EvictedFiles, EvictedBytes   atomic.Int64
 
 	Opens                        [3]atomic.Int64 // by Mode
-	ReadPlace, ReadPacked, Views Reads
+	ReadLocal, ReadPacked, Views Reads
 	PackErrs, ReadErrs, SyncErrs atomic.Int64
 	HydrateErrs, EvictErrs       atomic.Int64
 	Handles                      atomic.Int64 // now

@@ -107,7 +107,7 @@ func (e *eviction) hollowLocked(own *os.File) error {
 	if err := f.c.Step("hollow: record"); err != nil {
 		return err
 	}
-	if err := f.WriteRecordLocked(rec); err != nil {
+	if err := f.writeRecordLocked(rec); err != nil {
 		return err
 	}
 	f.moved = true

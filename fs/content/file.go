@@ -155,8 +155,8 @@ func (f *File) VetLocked() error {
 // errUnrecorded: the file is hollow and nothing says of what.
 var errUnrecorded = fmt.Errorf("the bytes are packed and the file lost its attribute %s (was the store copied without xattrs?): %w", tree.XattrName, unix.EIO)
 
-// WriteRecordLocked stores rec in the inode and, if that went well, here.
-func (f *File) WriteRecordLocked(rec tree.Record) error {
+// writeRecordLocked stores rec in the inode and, if that went well, here.
+func (f *File) writeRecordLocked(rec tree.Record) error {
 	f.mu.AssertHeld()
 	if err := f.node.WriteRecord(&rec); err != nil {
 		return err

@@ -57,7 +57,7 @@ func (h *Handle) Release() {
 	if !f.c.readOnly && h.Mode == Cached && f.rec.Hollow && f.src.asm != nil {
 		f.c.events.Closed(f, h.read.Load())
 	}
-	f.CloseSourcesLocked()
+	f.closeSourceLocked()
 	if f.users.all() == 0 {
 		f.c.events.Idle(f)
 	}
@@ -84,7 +84,7 @@ func (h *Handle) readAgain(p []byte, off int64) (k int, packed bool, err error) 
 	f := h.f
 	for {
 		f.mu.Lock()
-		err := f.OpenSourceLocked()
+		err := f.openSourceLocked()
 		f.mu.Unlock()
 		if err != nil {
 			return 0, false, err
@@ -112,7 +112,7 @@ func (h *Handle) wasRead(k int, packed bool) {
 	if packed {
 		h.f.c.Count.ReadPacked.Add(k)
 	} else {
-		h.f.c.Count.ReadPlace.Add(k)
+		h.f.c.Count.ReadLocal.Add(k)
 	}
 	if first := h.read.Add(int64(k)) == int64(k); first && k > 0 && !h.noatime {
 		h.accessed()
@@ -197,7 +197,7 @@ func (h *Handle) Size() (int64, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.src.raw == nil {
-		if err := f.OpenSourceLocked(); err != nil {
+		if err := f.openSourceLocked(); err != nil {
 			return 0, f.OpenFailed(err)
 		}
 	}

@@ -123,7 +123,7 @@ func (h *hydration) endLocked() error {
 	}
 	rec := f.rec
 	rec.Hollow = false
-	return f.WriteRecordLocked(rec)
+	return f.writeRecordLocked(rec)
 }
 
 // sourceError tells a read that failed from a write that did.

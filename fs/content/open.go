@@ -41,7 +41,7 @@ func (f *File) Open(flags, thread uint32) (*Handle, error) {
 			return nil, err
 		}
 	}
-	h, err := f.handleLocked(flags, thread)
+	h, err := newHandleLocked(f, flags, thread)
 	if err != nil {
 		abandonedLocked(f)
 	}
@@ -59,11 +59,11 @@ func (f *File) OpenNew(raw *os.File, rw bool, flags, thread uint32) (*Handle, er
 		raw.Close()
 	}
 	f.changedLocked()
-	return f.handleLocked(flags, thread)
+	return newHandleLocked(f, flags, thread)
 }
 
-// handleLocked makes a handle of a file whose state fits flags.
-func (f *File) handleLocked(flags, thread uint32) (*Handle, error) {
+// newHandleLocked makes a handle of a file whose state fits flags.
+func newHandleLocked(f *File, flags, thread uint32) (*Handle, error) {
 	f.mu.AssertHeld()
 	served := f.c.isTarget(flags, thread, f.rec.Packed())
 	access := flags & unix.O_ACCMODE
@@ -71,8 +71,8 @@ func (f *File) handleLocked(flags, thread uint32) (*Handle, error) {
 		f: f, Writes: access != unix.O_RDONLY, sync: flags & (unix.O_SYNC | unix.O_DSYNC),
 		program: flags&openedToExecute != 0, noatime: flags&unix.O_NOATIME != 0,
 	}
-	if err := f.OpenSourceLocked(); err != nil {
-		f.CloseSourcesLocked()
+	if err := f.openSourceLocked(); err != nil {
+		f.closeSourceLocked()
 		return nil, f.OpenFailed(err)
 	}
 	h.Mode = f.users.mode(access, f.src.raw != nil, f.c.Passthrough.Load() && !served)
@@ -88,7 +88,7 @@ func (f *File) handleLocked(flags, thread uint32) (*Handle, error) {
 	}
 	if h.Mode != Passthrough && h.Writes {
 		if err := f.openRawLocked(true); err != nil {
-			f.CloseSourcesLocked()
+			f.closeSourceLocked()
 			return nil, err
 		}
 	}
@@ -121,7 +121,7 @@ func (f *File) makeWritableLocked(truncate bool) (err error) {
 		}
 		// What comes is another checkpoint, and the old one's damage is gone with it.
 		if f.damaged != nil || f.rec != (tree.Record{}) {
-			if err := f.WriteRecordLocked(tree.Record{}); err != nil {
+			if err := f.writeRecordLocked(tree.Record{}); err != nil {
 				return err
 			}
 		}

@@ -219,7 +219,7 @@ func (p *Packing) staysAsIs() error {
 	} else if p.literal != f.rec.Literal {
 		rec := f.rec
 		rec.Literal = p.literal
-		if err := f.WriteRecordLocked(rec); err != nil {
+		if err := f.writeRecordLocked(rec); err != nil {
 			return err
 		}
 	}
@@ -259,7 +259,7 @@ func (p *Packing) Publish(res *pack.Result) error {
 	if err := f.c.Step("pack: record"); err != nil {
 		return err
 	}
-	if err := f.WriteRecordLocked(rec); err != nil {
+	if err := f.writeRecordLocked(rec); err != nil {
 		return err
 	}
 	f.vetted, f.moved = true, true

@@ -22,7 +22,7 @@ func (f *File) DisbelieveLocked() error {
 	if !f.rec.Hollow {
 		rec := f.rec
 		rec.Hollow = true
-		if err := f.WriteRecordLocked(rec); err != nil {
+		if err := f.writeRecordLocked(rec); err != nil {
 			return err
 		}
 	}
@@ -82,5 +82,12 @@ func (f *File) HeaderLocked() (tree.Header, error) {
 	return h, err
 }
 
-// MendLocked takes a damage away: the record was mended.
-func (f *File) MendLocked() { f.damaged, f.vetted, f.loaded = nil, true, true }
+// RestoreLocked gives a damaged hollow file the record that its header has. What lies behind the header
+// becomes holes again, of the right size.
+func (f *File) RestoreLocked(rec tree.Record) error {
+	if err := f.writeRecordLocked(rec); err != nil {
+		return err
+	}
+	f.damaged, f.vetted, f.loaded = nil, true, true
+	return f.DisbelieveLocked()
+}

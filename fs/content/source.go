@@ -143,8 +143,25 @@ func (s *source) copyTo(w *os.File, srcOff, dstOff, n int64) (int64, error) {
 	return 0, nil
 }
 
-// OpenSourceLocked makes the file readable, for a reader that UseLocked counts in.
-func (f *File) OpenSourceLocked() error {
+// UseLocked opens the file for a reader of this process, who may read until DoneLocked.
+func (f *File) UseLocked() error {
+	if err := f.openSourceLocked(); err != nil {
+		f.closeSourceLocked()
+		return err
+	}
+	f.users.inside++
+	return nil
+}
+
+// DoneLocked ends one UseLocked, and returns how many others there are.
+func (f *File) DoneLocked() (left int) {
+	f.users.inside--
+	f.closeSourceLocked()
+	return f.users.inside
+}
+
+// openSourceLocked makes the file readable, for a user that is counted next.
+func (f *File) openSourceLocked() error {
 	f.mu.AssertHeld()
 	if f.damaged != nil {
 		return f.damaged
@@ -155,8 +172,8 @@ func (f *File) OpenSourceLocked() error {
 	return f.openRawLocked(false)
 }
 
-// CloseSourcesLocked ends what OpenSourceLocked began, once nobody reads.
-func (f *File) CloseSourcesLocked() {
+// closeSourceLocked closes what reads go to, once nobody uses the file.
+func (f *File) closeSourceLocked() {
 	f.mu.AssertHeld()
 	if f.users.all() == 0 {
 		f.CloseAll()

@@ -46,14 +46,6 @@ func (f *File) NewLocked() { f.loaded, f.vetted = true, true }
 // SetDirtyLocked has the file packed: nobody knows whether it is.
 func (f *File) SetDirtyLocked() { f.bytes.dirty = true }
 
-// UseLocked counts readers of this process in or out, for whom the source is open, and returns how many there
-// are.
-func (f *File) UseLocked(more int) (left int) {
-	f.mu.AssertHeld()
-	f.users.inside += more
-	return f.users.inside
-}
-
 // AwaitRelease waits until every writer that was closed is released, or ctx ends.
 func (f *File) AwaitRelease(ctx context.Context) {
 	f.mu.Lock()

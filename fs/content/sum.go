@@ -112,7 +112,7 @@ func (s *summing) end(h cas.Hash) error {
 	}
 	f.c.events.Unsynced(f) // a clean end has to make the bytes durable that the record speaks of
 	f.moved = true
-	return f.WriteRecordLocked(rec)
+	return f.writeRecordLocked(rec)
 }
 
 // unsumLocked takes the checksum of a plain file away, before anything is done to the file or after its inode
@@ -127,7 +127,7 @@ func (f *File) unsumLocked() error {
 	}
 	f.c.events.Unsynced(f) // a clean end has to make it durable that it is gone
 	f.moved = true
-	return f.WriteRecordLocked(tree.Record{ViewHidden: f.rec.ViewHidden, Literal: f.rec.Literal})
+	return f.writeRecordLocked(tree.Record{ViewHidden: f.rec.ViewHidden, Literal: f.rec.Literal})
 }
 
 // SumOf reads a file to its end.

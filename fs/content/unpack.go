@@ -36,7 +36,7 @@ func (u unpacking) emptyLocked() error {
 	if err := f.c.Step("empty: begin"); err != nil {
 		return err
 	}
-	if err := f.WriteRecordLocked(tree.Record{Emptying: true}); err != nil {
+	if err := f.writeRecordLocked(tree.Record{Emptying: true}); err != nil {
 		return err
 	}
 	if err := u.finishEmptyingLocked(); err != nil {
@@ -64,7 +64,7 @@ func (u unpacking) finishEmptyingLocked() error {
 	if err := f.c.Step("empty: record"); err != nil {
 		return err
 	}
-	return f.WriteRecordLocked(tree.Record{})
+	return f.writeRecordLocked(tree.Record{})
 }
 
 // wholeLocked keeps the bytes: they are hydrated, and durable before the record loses the manifest.
@@ -90,7 +90,7 @@ func (u unpacking) wholeLocked() error {
 	if err := f.c.Step("unpack: record"); err != nil {
 		return err
 	}
-	if err := f.WriteRecordLocked(tree.Record{ViewHidden: f.rec.ViewHidden, Literal: literal}); err != nil {
+	if err := f.writeRecordLocked(tree.Record{ViewHidden: f.rec.ViewHidden, Literal: literal}); err != nil {
 		return err
 	}
 	if err := u.endLocked(); err != nil || f.Dead() {

@@ -27,7 +27,7 @@ func (f *File) HideViewLocked(hidden bool) error {
 		return nil
 	}
 	rec.ViewHidden = hidden
-	return f.WriteRecordLocked(rec)
+	return f.writeRecordLocked(rec)
 }
 
 // LayoutLocked is the layout of a file's present bytes.

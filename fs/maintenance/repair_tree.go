@@ -92,12 +92,7 @@ func (r *treeRepair) file(n *names.Node) (did string, lost, err error) {
 		if err != nil {
 			return "", why, nil
 		}
-		// Whatever lies behind the header is to be holes again, of the right size.
-		if err := f.WriteRecordLocked(h.Record); err != nil {
-			return "", nil, err
-		}
-		f.MendLocked()
-		if err := f.DisbelieveLocked(); err != nil {
+		if err := f.RestoreLocked(h.Record); err != nil {
 			return "", nil, err
 		}
 		did = "record restored from the file's header"

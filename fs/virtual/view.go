@@ -241,18 +241,16 @@ func (w *View) Use() error {
 	if f.StateLocked().Gen != w.gen {
 		return unix.ESTALE
 	}
-	if err := w.src.File().OpenSourceLocked(); err != nil {
-		return w.src.File().OpenFailed(err)
+	if err := f.UseLocked(); err != nil {
+		return f.OpenFailed(err)
 	}
-	f.UseLocked(1)
 	if w.plan == nil {
 		plan, err := planViewLocked(w.src)
 		if err == nil && plan.Size() != w.size {
 			err = fmt.Errorf("the view's size is not what the record says: %w", unix.EIO)
 		}
 		if err != nil {
-			f.UseLocked(-1)
-			w.src.File().CloseSourcesLocked()
+			f.DoneLocked()
 			return err
 		}
 		w.plan = plan
@@ -274,9 +272,7 @@ func (w *View) Done() {
 	f := w.src.File()
 	f.Lock()
 	defer f.Unlock()
-	left := f.UseLocked(-1)
-	f.CloseSourcesLocked()
-	if left == 0 {
+	if left := f.DoneLocked(); left == 0 {
 		w.plan.Drop()
 	}
 }

@@ -85,12 +85,11 @@ func (i identified) Use(fits func(*formats.Layout) error) (*formats.Layout, arti
 		err = artifacts.ErrBeingWritten
 	}
 	if err == nil {
-		err = f.OpenSourceLocked()
+		err = f.UseLocked()
 	}
 	if err != nil {
 		return nil, artifacts.State{}, err
 	}
-	f.UseLocked(1)
 	st, err := i.stateLocked()
 	return l, st, err
 }
@@ -99,8 +98,7 @@ func (i identified) Done() (artifacts.State, error) {
 	f := i.f
 	f.Lock()
 	defer f.Unlock()
-	f.UseLocked(-1)
-	f.CloseSourcesLocked()
+	f.DoneLocked()
 	return i.stateLocked()
 }
 

@@ -19,7 +19,7 @@ func (q *Requests) Counters() *control.Counters {
 		Opens: map[string]int64{
 			"passthrough": c.Opens[content.Passthrough].Load(), "cached": c.Opens[content.Cached].Load(), "direct": c.Opens[content.Direct].Load(),
 		},
-		Reads: map[string]control.Reads{"raw": c.ReadPlace.Get(), "packed": c.ReadPacked.Get(), "view": c.Views.Get()},
+		Reads: map[string]control.Reads{"raw": c.ReadLocal.Get(), "packed": c.ReadPacked.Get(), "view": c.Views.Get()},
 		Errors: map[string]int64{
 			"pack": c.PackErrs.Load(), "read": c.ReadErrs.Load(), "hydrate": c.HydrateErrs.Load(), "evict": c.EvictErrs.Load(),
 			"sync": c.SyncErrs.Load(),

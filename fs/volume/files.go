@@ -45,16 +45,13 @@ func peruse(n *names.Node) (r io.ReaderAt, size int64, done func(), err error) {
 	if err := f.VetLocked(); err != nil {
 		return nil, 0, nil, err
 	}
-	if err := f.OpenSourceLocked(); err != nil {
-		f.CloseSourcesLocked()
+	if err := f.UseLocked(); err != nil {
 		return nil, 0, nil, err
 	}
-	f.UseLocked(1)
 	return f, a.Size, func() {
 		f.Lock()
 		defer f.Unlock()
-		f.UseLocked(-1)
-		f.CloseSourcesLocked()
+		f.DoneLocked()
 	}, nil
 }
 
