@@ -1,15 +1,17 @@
-// Package artifacts knows the identity of tensors: which artifact id a file has, and which file has an artifact id.
+// Package artifacts knows the identity of tensors: which artifact id a file has, and which file has an
+// artifact id.
 //
-// An artifact id (package formats/canonical) names the tensors of a file, whatever its format. It takes a reading of all
-// of them, so it is computed when there is time (Background), or when somebody asks before (Of). It is kept with the
-// file's generation in memory, and in the index by the manifest, so that it outlives the mount and holds for all files
-// of equal bytes. The index also leads from an id to the manifests that have it and to a path where one was; both are
-// looked at again before they are believed. When that path is wrong all files are looked at, one search at a time and
-// for a sixteenth of the time at most: who asks meanwhile gets EAGAIN.
+// An artifact id (package formats/canonical) names the tensors of a file, whatever its format. It takes a
+// reading of all of them, so it is computed when there is time (Background), or when somebody asks before
+// (Of). It is kept with the file's generation in memory, and in the index by the manifest, so that it
+// outlives the mount and holds for all files of equal bytes. The index also leads from an id to the manifests
+// that have it and to a path where one was; both are looked at again before they are believed. When that path
+// is wrong all files are looked at, one search at a time and for a sixteenth of the time at most: who asks
+// meanwhile gets EAGAIN.
 //
-// Its state is bounded: the ids of the files that were asked for last, the ids of the last few that are not packed, and
-// when the next search may begin. The leaf locks of the first two are taken under a file's lock; that of a search is
-// held while all files are looked at, and no lock is held when it is taken.
+// Its state is bounded: the ids of the files that were asked for last, the ids of the last few that are not
+// packed, and when the next search may begin. The leaf locks of the first two are taken under a file's lock;
+// that of a search is held while all files are looked at, and no lock is held when it is taken.
 package artifacts
 
 import (
@@ -50,8 +52,8 @@ type File interface {
 	Pin()         // keeps it known until as many Unpins
 	Unpin()       //
 	State() (State, error)
-	// Use makes its bytes readable until Done is called. fits is asked before whether its layout will do. The error is
-	// ErrBeingWritten when its bytes may change: it is open for writing, or mapped so.
+	// Use makes its bytes readable until Done is called. fits is asked before whether its layout will do. The
+	// error is ErrBeingWritten when its bytes may change: it is open for writing, or mapped so.
 	Use(fits func(*formats.Layout) error) (*formats.Layout, State, error)
 	Done() (State, error)
 }
@@ -99,7 +101,8 @@ func New(o Options) *Artifacts {
 	return a
 }
 
-// Of is the artifact id of a file, computed if it is not known. The error is canonical.ErrNoID, wrapped, when it has none.
+// Of is the artifact id of a file, computed if it is not known. The error is canonical.ErrNoID, wrapped, when
+// it has none.
 func (a *Artifacts) Of(ctx context.Context, f File) (canonical.ID, error) {
 	for {
 		if id, ok, err := a.Known(f); ok || err != nil {
@@ -142,8 +145,8 @@ func (a *Artifacts) Known(f File) (canonical.ID, bool, error) {
 	return k.id, true, nil
 }
 
-// Has reports whether the bytes of a generation of a file are known to have an id. The manifest is zero unless it is
-// packed. It takes leaf locks only.
+// Has reports whether the bytes of a generation of a file are known to have an id. The manifest is zero
+// unless it is packed. It takes leaf locks only.
 func (a *Artifacts) Has(key, gen uint64, manifest cas.Hash, id canonical.ID) bool {
 	if k, ok := a.known.Get(key); ok && k.gen == gen {
 		return k.id == id
@@ -162,7 +165,8 @@ func Check(l *formats.Layout) error {
 }
 
 // compute reads the file's tensors, by what reader makes of its generation.
-func (a *Artifacts) compute(ctx context.Context, f File, workers int, reader func(gen uint64) io.ReaderAt) (canonical.ID, error) {
+func (a *Artifacts) compute(ctx context.Context, f File, workers int,
+	reader func(gen uint64) io.ReaderAt) (canonical.ID, error) {
 	l, st, err := f.Use(Check)
 	if err != nil {
 		return canonical.ID{}, err
@@ -200,7 +204,8 @@ func (a *Artifacts) Keep(f File) {
 	}
 }
 
-// Each calls f with every id that is in the index, once for each file that had it, equal ones one after the other.
+// Each calls f with every id that is in the index, once for each file that had it, equal ones one after the
+// other.
 func (a *Artifacts) Each(f func(canonical.ID) error) error {
 	return a.o.Table.Each(nil, func(x index.Artifact) error { return f(idOf(x.ID)) })
 }
@@ -208,10 +213,16 @@ func (a *Artifacts) Each(f func(canonical.ID) error) error {
 // Forget takes from the index what is known of manifests that are gone: that locate finds nowhere.
 func (a *Artifacts) Forget(locate func([]cas.Hash, []cas.Location) error) error {
 	var all []index.Artifact
-	if err := a.o.Table.Each(nil, func(x index.Artifact) error { all = append(all, x); return nil }); err != nil {
+	if err := a.o.Table.Each(nil, func(x index.Artifact) error {
+		all = append(all, x)
+		return nil
+	}); err != nil {
 		return err
 	}
-	if err := a.o.Table.EachNone(func(m cas.Hash) error { all = append(all, index.Artifact{Manifest: m}); return nil }); err != nil {
+	if err := a.o.Table.EachNone(func(m cas.Hash) error {
+		all = append(all, index.Artifact{Manifest: m})
+		return nil
+	}); err != nil {
 		return err
 	}
 	hashes := make([]cas.Hash, len(all))

@@ -130,7 +130,8 @@ func sample(t *testing.T, path string) *file {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &file{data: data, path: path, key: uint64(len(data)), state: State{Gen: 7, Manifest: cas.Sum(data)}}
+	return &file{data: data, path: path, key: uint64(len(data)),
+		state: State{Gen: 7, Manifest: cas.Sum(data)}}
 }
 
 func of(t *testing.T, all ...*file) *Artifacts {
@@ -142,7 +143,8 @@ func of(t *testing.T, all ...*file) *Artifacts {
 			}
 		}
 	})
-	return New(Options{Table: index.New(bucket{}), Tree: files(all), Now: time.Now, Log: func(slog.Level, string, ...any) {}})
+	return New(Options{Table: index.New(bucket{}), Tree: files(all), Now: time.Now,
+		Log: func(slog.Level, string, ...any) {}})
 }
 
 func TestOf(t *testing.T) {
@@ -162,7 +164,8 @@ func TestOf(t *testing.T) {
 	if got, err := a.Of(t.Context(), npz); got != id || err != nil {
 		t.Error(got, err)
 	}
-	if f, err = a.Find(t.Context(), id); f != File(npz) || err != nil { // those that are not packed come first
+	// those that are not packed come first
+	if f, err = a.Find(t.Context(), id); f != File(npz) || err != nil {
 		t.Fatal(f, err)
 	}
 	f.Unpin()
@@ -174,10 +177,14 @@ func TestOf(t *testing.T) {
 	if _, err := a.Of(t.Context(), npz); !errors.Is(err, canonical.ErrNoID) {
 		t.Error("of a file that is written:", err)
 	}
-	if !a.Has(pt.key, 7, pt.state.Manifest, id) || a.Has(npz.key, 8, cas.Hash{}, id) || !a.Has(99, 1, pt.state.Manifest, id) {
+	if !a.Has(pt.key, 7, pt.state.Manifest, id) || a.Has(npz.key, 8, cas.Hash{}, id) ||
+		!a.Has(99, 1, pt.state.Manifest, id) {
 		t.Error("who has it")
 	}
-	if err := a.Forget(func(_ []cas.Hash, locs []cas.Location) error { clear(locs); return nil }); err != nil {
+	if err := a.Forget(func(_ []cas.Hash, locs []cas.Location) error {
+		clear(locs)
+		return nil
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := a.Find(t.Context(), id); err != unix.ENOENT {
@@ -226,7 +233,8 @@ func TestPacedIsOvertaken(t *testing.T) {
 	a := of(t, f)
 	turns := 0
 	b := a.Background(func(ctx context.Context) error { return ctx.Err() },
-		func(context.Context) (func(), error) { turns++; return func() { turns-- }, nil }, func(string) error { return nil })
+		func(context.Context) (func(), error) { turns++; return func() { turns-- }, nil },
+		func(string) error { return nil })
 	read := func(p *paced) error {
 		_, err := p.ReadAt(make([]byte, 10), 0)
 		p.pause()
@@ -262,7 +270,8 @@ func TestPacedIsOvertaken(t *testing.T) {
 func TestNoID(t *testing.T) {
 	f := &file{data: []byte("no tensors"), path: "text", key: 1, state: State{Manifest: cas.Sum(nil)}}
 	a := of(t, f)
-	b := a.Background(func(context.Context) error { return nil }, func(context.Context) (func(), error) { return func() {}, nil },
+	b := a.Background(func(context.Context) error { return nil },
+		func(context.Context) (func(), error) { return func() {}, nil },
 		func(string) error { return nil })
 	if !a.Wants(f.state.Manifest) {
 		t.Error("not wanted")

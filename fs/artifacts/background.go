@@ -20,10 +20,10 @@ const (
 // errOvertaken: the file is another now, or somebody who asked was faster.
 var errOvertaken = errors.New("overtaken")
 
-// Background computes the ids of packed files before anybody asks for them, so that they are found by them: one file after
-// the other, on one processor, while nothing is packed or waits to be, and while packing might use a processor. Which
-// manifests have an id and which have none is in the index; so a file is read once, whatever becomes of the daemon. It is
-// for one goroutine.
+// Background computes the ids of packed files before anybody asks for them, so that they are found by them:
+// one file after the other, on one processor, while nothing is packed or waits to be, and while packing might
+// use a processor. Which manifests have an id and which have none is in the index; so a file is read once,
+// whatever becomes of the daemon. It is for one goroutine.
 type Background struct {
 	a     *Artifacts
 	rests func(ctx context.Context) error
@@ -32,8 +32,10 @@ type Background struct {
 	none  []cas.Hash // manifests without an id, to be noted
 }
 
-// Background computes ids. rests waits until nothing is packed, turn for a processor, step is a hook of tests.
-func (a *Artifacts) Background(rests func(context.Context) error, turn func(context.Context) (func(), error), step func(string) error) *Background {
+// Background computes ids. rests waits until nothing is packed, turn for a processor, step is a hook of
+// tests.
+func (a *Artifacts) Background(rests func(context.Context) error, turn func(context.Context) (func(), error),
+	step func(string) error) *Background {
 	return &Background{a: a, rests: rests, turn: turn, step: step}
 }
 
@@ -118,7 +120,8 @@ func (p *paced) ReadAt(b []byte, off int64) (int, error) {
 		p.over, p.until = over, time.Now().Add(identifyTurn)
 	}
 	st, err := p.f.State()
-	if k, ok := p.b.a.known.Peek(p.f.Key()); err != nil || st.Gen != p.gen || st.Written || st.Gone || ok && k.gen == st.Gen {
+	if k, ok := p.b.a.known.Peek(p.f.Key()); err != nil || st.Gen != p.gen || st.Written || st.Gone ||
+		ok && k.gen == st.Gen {
 		return 0, errOvertaken
 	}
 	return p.f.ReadAt(b, off)

@@ -65,7 +65,8 @@ func (a *Artifacts) Find(ctx context.Context, id canonical.ID) (File, error) {
 			continue
 		}
 		st, err := f.State()
-		if k, ok := a.known.Get(key); ok && err == nil && k.gen == st.Gen && k.id == id && !st.Written && !st.Gone {
+		if k, ok := a.known.Get(key); ok && err == nil && k.gen == st.Gen && k.id == id &&
+			!st.Written && !st.Gone {
 			return f, nil
 		}
 		f.Unpin()
@@ -80,11 +81,14 @@ func (a *Artifacts) Find(ctx context.Context, id canonical.ID) (File, error) {
 	return a.lookAtAll(ctx, id)
 }
 
-// byKnownPath finds a file of an id by the paths that the index has, with one pin more. nil: what the index has is
-// wrong, or all is empty.
+// byKnownPath finds a file of an id by the paths that the index has, with one pin more. nil: what the index
+// has is wrong, or all is empty.
 func (a *Artifacts) byKnownPath(id canonical.ID) (f File, all []index.Artifact, err error) {
 	raw := rawID(id)
-	if err := a.o.Table.Each(&raw, func(x index.Artifact) error { all = append(all, x); return nil }); err != nil {
+	if err := a.o.Table.Each(&raw, func(x index.Artifact) error {
+		all = append(all, x)
+		return nil
+	}); err != nil {
 		return nil, nil, err
 	}
 	for _, x := range all {
@@ -113,8 +117,8 @@ const (
 	shortSearch = 10 * time.Millisecond // a search that does not count
 )
 
-// lookAtAll looks at all files for one of an id whose known paths are wrong, and mends the index. EAGAIN: there was a
-// search a short while ago.
+// lookAtAll looks at all files for one of an id whose known paths are wrong, and mends the index. EAGAIN:
+// there was a search a short while ago.
 func (a *Artifacts) lookAtAll(ctx context.Context, id canonical.ID) (File, error) {
 	s := &a.search
 	s.mu.Lock()

@@ -11,21 +11,25 @@ import (
 const (
 	// maxStreams is how many readers in order one file tells apart.
 	maxStreams = 8
-	// firstWindow is read ahead once two reads have followed each other; it doubles with each one more, up to what was read
-	// beyond burst.
+	// firstWindow is read ahead once two reads have followed each other; it doubles with each one more, up to
+	// what was read beyond burst.
 	firstWindow = 512 << 10
-	// burst is what the kernel asks for at once around a page that was touched. A mapped tensor is often read no further.
+	// burst is what the kernel asks for at once around a page that was touched. A mapped tensor is often read
+	// no further.
 	burst = 4 << 20
-	// maxSlack bounds how far before its stream a read may lie, and twice that how far behind: the kernel sends requests for that much
-	// at once, and more before the last of them are answered, and they overtake each other.
+	// maxSlack bounds how far before its stream a read may lie, and twice that how far behind: the kernel
+	// sends requests for that much at once, and more before the last of them are answered, and they overtake
+	// each other.
 	maxSlack = 4 << 20
 )
 
-// streams recognises readers in order, several of them interleaved, by where their next read should begin. A read of n
-// bytes belongs to the stream nearest to where it begins, when that is within 4n of it, so small reads at random rarely look like one.
+// streams recognises readers in order, several of them interleaved, by where their next read should begin. A
+// read of n bytes belongs to the stream nearest to where it begins, when that is within 4n of it, so small
+// reads at random rarely look like one.
 //
-// The kernel keeps what it was answered, and does not ask for it again: several readers of a mapped file, each of whom it gave 8 MiB around the page
-// that he touched first, come to what the others had. What was answered is not read ahead, and a stream is expected behind it.
+// The kernel keeps what it was answered, and does not ask for it again: several readers of a mapped file,
+// each of whom it gave 8 MiB around the page that he touched first, come to what the others had. What was
+// answered is not read ahead, and a stream is expected behind it.
 type streams struct {
 	mu   sync.Mutex
 	tick int64
@@ -35,7 +39,8 @@ type streams struct {
 
 const (
 	granule = 1 << 20
-	// maxGranules bounds streams.got to a MiB, for files of 256 GiB. Of longer ones it is not known what was answered.
+	// maxGranules bounds streams.got to a MiB, for files of 256 GiB. Of longer ones it is not known what was
+	// answered.
 	maxGranules = 1 << 18
 )
 
@@ -59,7 +64,8 @@ func (s *stream) near(off, slack int64) (distance int64, within bool) {
 	return distance, within
 }
 
-// answer notes what is answered of a file of that size. What is answered twice the kernel has let go of, and who knows what else.
+// answer notes what is answered of a file of that size. What is answered twice the kernel has let go of, and
+// who knows what else.
 func (t *streams) answer(off, n, size int64) {
 	if t.got == nil {
 		if (size-1)/granule >= maxGranules {
@@ -109,8 +115,8 @@ func (t *streams) missing(from, to, size int64, visit func(from, to int64)) {
 	}
 }
 
-// advance notes a read of a file of that size, by who does not go beyond stop, and returns what to read ahead now, if anything, and whether the read
-// is in order.
+// advance notes a read of a file of that size, by who does not go beyond stop, and returns what to read ahead
+// now, if anything, and whether the read is in order.
 func (t *streams) advance(off, n, size, stop, limit int64) (from, to int64, inOrder bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -124,7 +130,8 @@ func (t *streams) advance(off, n, size, stop, limit int64) (from, to int64, inOr
 		if c.used == 0 {
 			continue
 		}
-		if d, within := c.near(off, slack); within && (s == nil || d < nearest || d == nearest && c.read > s.read) {
+		if d, within := c.near(off, slack); within &&
+			(s == nil || d < nearest || d == nearest && c.read > s.read) {
 			s, nearest = c, d
 		}
 	}
@@ -158,14 +165,19 @@ func (t *streams) advance(off, n, size, stop, limit int64) (from, to int64, inOr
 
 func abs(n int64) int64 { return max(n, -n) }
 
-// readAhead notes a read and queues what should be read ahead of it, up to end. It reports whether the read is one of several in order.
+// readAhead notes a read and queues what should be read ahead of it, up to end. It reports whether the read
+// is one of several in order.
 func (f *File) readAhead(off, n, end int64) (inOrder bool) {
 	if f.closed.Load() || f.r.readAhead <= 0 {
 		return false
 	}
-	f.sweep.look(f.doc, off, n, func(from, to int64) { f.r.ranges.push(span{f: f, from: from, to: min(to, end)}) })
+	f.sweep.look(f.doc, off, n, func(from, to int64) {
+		f.r.ranges.push(span{f: f, from: from, to: min(to, end)})
+	})
 	from, to, inOrder := f.streams.advance(off, n, f.doc.Size, end, f.r.readAhead)
-	f.streams.missing(from, to, f.doc.Size, func(from, to int64) { f.r.ranges.push(span{f: f, from: from, to: to}) })
+	f.streams.missing(from, to, f.doc.Size, func(from, to int64) {
+		f.r.ranges.push(span{f: f, from: from, to: to})
+	})
 	return inOrder
 }
 

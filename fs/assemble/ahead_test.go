@@ -124,7 +124,8 @@ func TestBurst(t *testing.T) {
 	}
 }
 
-// What the kernel was given around a page is not read ahead by who comes there in order, who is known beyond it, too.
+// What the kernel was given around a page is not read ahead by who comes there in order, who is known beyond
+// it, too.
 func TestAnsweredBefore(t *testing.T) {
 	const n, size = 1 << 20, 64 << 20
 	s := newShelf()
@@ -163,7 +164,8 @@ func TestAnsweredBefore(t *testing.T) {
 	}
 }
 
-// Requests overtake each other: of a chunk in two of them the end may be read first, and much else before the begin.
+// Requests overtake each other: of a chunk in two of them the end may be read first, and much else before the
+// begin.
 func TestOvertaken(t *testing.T) {
 	s := newShelf()
 	want := random(32<<20, 6)

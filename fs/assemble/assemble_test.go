@@ -164,11 +164,13 @@ func TestReadProperty(t *testing.T) {
 			p := bytes.Repeat([]byte{0xee}, rapid.IntRange(0, len(want)+10-off).Draw(rt, "length"))
 			n, err := f.ReadAt(p, int64(off))
 			end := min(off+len(p), len(want))
-			if n != end-off || (err != nil) != (n < len(p)) || err != nil && err != io.EOF || !bytes.Equal(p[:n], want[off:end]) {
+			if n != end-off || (err != nil) != (n < len(p)) || err != nil && err != io.EOF ||
+				!bytes.Equal(p[:n], want[off:end]) {
 				rt.Fatalf("read of %d at %d: %d, %v", len(p), off, n, err)
 			}
 			l, n, err := f.Lend(int64(off), int64(len(p)), f.Size())
-			if err != nil || l != nil && (n != end-off || !bytes.Equal(bytes.Join(l.Parts(), nil), want[off:end])) {
+			if err != nil || l != nil &&
+				(n != end-off || !bytes.Equal(bytes.Join(l.Parts(), nil), want[off:end])) {
 				rt.Fatalf("loan of %d at %d: %d, %v", len(p), off, n, err)
 			}
 			if l != nil {
@@ -235,7 +237,8 @@ func TestOneFetch(t *testing.T) {
 	}
 }
 
-// A read of many chunks fetches them in parallel: none of these Gets returns before as many as there are workers run.
+// A read of many chunks fetches them in parallel: none of these Gets returns before as many as there are
+// workers run.
 func TestParallel(t *testing.T) {
 	for _, size := range []int{1 << 20, directRead} {
 		s := newShelf()
@@ -294,7 +297,8 @@ func TestDamage(t *testing.T) {
 			continue
 		}
 		var e *Error
-		if !errors.As(err, &e) || !errors.Is(err, cas.ErrCorrupt) || e.Tensor != "second" || e.Off != max(off, bad*cas.ChunkSize) {
+		if !errors.As(err, &e) || !errors.Is(err, cas.ErrCorrupt) || e.Tensor != "second" ||
+			e.Off != max(off, bad*cas.ChunkSize) {
 			t.Fatalf("at %d: %v", off, err)
 		}
 		if int64(got) != e.Off-off || !bytes.Equal(p[:got], want[off:e.Off]) {
@@ -304,7 +308,8 @@ func TestDamage(t *testing.T) {
 	// In one read, past the cache.
 	all := make([]byte, f.Size())
 	got, err := f.ReadAt(all, 0)
-	if int64(got) != bad*cas.ChunkSize || !errors.Is(err, cas.ErrCorrupt) || !bytes.Equal(all[:got], want[:got]) {
+	if int64(got) != bad*cas.ChunkSize || !errors.Is(err, cas.ErrCorrupt) ||
+		!bytes.Equal(all[:got], want[:got]) {
 		t.Errorf("%d, %v", got, err)
 	}
 	// It is not remembered: what is repaired reads again.
@@ -330,7 +335,8 @@ func TestMismatch(t *testing.T) {
 		"gone":         {Digest: cas.Sum([]byte("?")), Len: 10},
 		"list gone":    {Digest: cas.Sum([]byte("?")), Len: 10, List: true},
 	} {
-		m := &manifest.Manifest{Format: "x", Size: o.Len, Objects: []manifest.Object{o}, Extents: []manifest.Extent{{Len: o.Len}},
+		m := &manifest.Manifest{Format: "x", Size: o.Len, Objects: []manifest.Object{o},
+			Extents: []manifest.Extent{{Len: o.Len}},
 			Regions: []formats.Region{{Len: o.Len}}}
 		r := New(s, Options{})
 		f := file(t, r, s.manifest(t, m))

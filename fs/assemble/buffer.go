@@ -8,8 +8,9 @@ import (
 	"ckptfs/cas/pages"
 )
 
-// buffer holds one decoded chunk, which begins at a place of it. Where that is where it begins in a page of the file, a page that is answered is one
-// page here, and not parts of two, which the kernel would pin and copy one by one.
+// buffer holds one decoded chunk, which begins at a place of it. Where that is where it begins in a page of
+// the file, a page that is answered is one page here, and not parts of two, which the kernel would pin and
+// copy one by one.
 type buffer struct {
 	bytes []byte
 	at    int
@@ -23,7 +24,8 @@ const page = 4 << 10
 
 func phase(at int64) int { return int(at & (page - 1)) }
 
-// Chunks longer than slotFrom have slots, in which they may begin anywhere in the first page. The pools' buffers have 4 KiB to 256 KiB, powers of two.
+// Chunks longer than slotFrom have slots, in which they may begin anywhere in the first page. The pools'
+// buffers have 4 KiB to 256 KiB, powers of two.
 const (
 	slotFrom = cas.ChunkSize / 2
 	slotSize = cas.ChunkSize + page
@@ -33,7 +35,8 @@ const (
 
 var pools [maxClass - minClass + 1]sync.Pool
 
-// newBuffer returns a buffer of the heap for n bytes, in which they begin at the place wanted if that takes no larger one.
+// newBuffer returns a buffer of the heap for n bytes, in which they begin at the place wanted if that takes
+// no larger one.
 func newBuffer(n, at int) *buffer {
 	class := max(bits.Len(uint(max(n, 1)-1))-minClass, 0)
 	if class >= len(pools) {

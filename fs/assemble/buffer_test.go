@@ -11,7 +11,8 @@ import (
 	"ckptfs/index/manifest"
 )
 
-// Slots stay within the cache's bound, also when what is kept are small chunks by and by, and are let go of at the end.
+// Slots stay within the cache's bound, also when what is kept are small chunks by and by, and are let go of
+// at the end.
 func TestSlots(t *testing.T) {
 	s := newShelf()
 	want := random(96<<20, 3)
@@ -19,7 +20,8 @@ func TestSlots(t *testing.T) {
 	small := random(96<<20, 4)
 	n := int64(len(small))
 	hs := s.manifest(t, &manifest.Manifest{
-		Format: "test", Size: n, Objects: []manifest.Object{s.object(small, 32<<10)}, Extents: []manifest.Extent{{Len: n}},
+		Format: "test", Size: n, Objects: []manifest.Object{s.object(small, 32<<10)},
+		Extents: []manifest.Extent{{Len: n}},
 		Regions: []formats.Region{{Len: n, Kind: formats.Data}},
 	})
 	r := New(s, Options{CacheBytes: minSlots})
@@ -65,7 +67,8 @@ func TestPhase(t *testing.T) {
 	const head = 1000
 	h := s.manifest(t, &manifest.Manifest{
 		Format: "test", Size: head + n, Objects: []manifest.Object{s.object(want, cas.ChunkSize)},
-		Extents: []manifest.Extent{{Len: head, Object: -1}, {Len: n}}, Regions: []formats.Region{{Len: head + n, Kind: formats.Data}},
+		Extents: []manifest.Extent{{Len: head, Object: -1}, {Len: n}},
+		Regions: []formats.Region{{Len: head + n, Kind: formats.Data}},
 	})
 	r := New(s, Options{})
 	f := file(t, r, h)
@@ -77,7 +80,8 @@ func TestPhase(t *testing.T) {
 		}
 		at := off
 		for i, part := range l.Parts() {
-			if place := int64(uintptr(unsafe.Pointer(&part[0])) % page); place != at%page && (off > 0 || i > 0) {
+			if place := int64(uintptr(unsafe.Pointer(&part[0])) % page); place != at%page &&
+				(off > 0 || i > 0) {
 				t.Fatalf("byte %d of the file lies at %d of a page", at, place)
 			}
 			at += int64(copy(p[at-off:], part))

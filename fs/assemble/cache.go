@@ -15,7 +15,8 @@ import (
 type lru[V any] = simplelru.LRU[cas.Hash, V]
 
 func newLRU[V any]() *lru[V] {
-	l, _ := simplelru.NewLRU[cas.Hash, V](math.MaxInt, nil) // bounded in bytes by its owner; fails only for a size of 0
+	// bounded in bytes by its owner; fails only for a size of 0
+	l, _ := simplelru.NewLRU[cas.Hash, V](math.MaxInt, nil)
 	return l
 }
 
@@ -23,14 +24,17 @@ func newLRU[V any]() *lru[V] {
 //
 //	queued → running → held or failed
 //
-// Whoever moves an entry from queued to running (claim) must load it. Everyone who got it from acquire must release it.
+// The goroutine that moves an entry from queued to running (claim) must load it. Each that got it from
+// acquire must release it.
 //
 // Invariants, under mu:
 //
-//	an entry is in coming while queued or running, in lru while held and not evicted, in neither once failed or evicted
+//	an entry is in coming while queued or running, in lru while held and not evicted, in neither once failed
+//	or evicted
 //	bytes = sum of the buffers of the entries in lru, and inSlots the number of them that have a slot
 //	bytes <= max once loaded returns, and no more than a slab above max with the slots that are free
-//	gone has those of lru that readers in order have passed by, oldest first, and passed the sum of their buffers
+//	gone has those of lru that readers in order have passed by, oldest first, and passed the sum of their
+//	buffers
 //	passed <= maxPassed once pass returns
 type cache struct {
 	mu           sync.Mutex
@@ -47,9 +51,9 @@ type cache struct {
 // minSlots is the least cache that has its chunks in slots.
 const minSlots = 32 << 20
 
-// maxPassed bounds the chunks kept that readers in order have passed by. Their bytes lie in the kernel's cache by then, and
-// new chunks are better decoded into warm buffers than into memory that has to be faulted in. Some are kept, since the
-// kernel's requests overtake each other.
+// maxPassed bounds the chunks kept that readers in order have passed by. Their bytes lie in the kernel's
+// cache by then, and new chunks are better decoded into warm buffers than into memory that has to be faulted
+// in. Some are kept, since the kernel's requests overtake each other.
 const maxPassed = 4 << 20
 
 type entry struct {
@@ -73,7 +77,8 @@ func newCache(max int64, tell func(mapped int64)) *cache {
 	return c
 }
 
-// acquire returns the entry of a chunk that begins at that place of a file, a new one if there is none, and whether it needs to be claimed and loaded.
+// acquire returns the entry of a chunk that begins at that place of a file, a new one if there is none, and
+// whether it needs to be claimed and loaded.
 func (c *cache) acquire(s manifest.Span, at int64) (e *entry, queued bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -149,7 +154,8 @@ func (c *cache) evictOldest() bool {
 	return ok
 }
 
-// expect returns an entry to be loaded ahead of its readers, acquired, or nil when the chunk is held or on its way.
+// expect returns an entry to be loaded ahead of its readers, acquired, or nil when the chunk is held or on
+// its way.
 func (c *cache) expect(s manifest.Span, at int64) *entry {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -169,7 +175,8 @@ func (c *cache) claim(e *entry) bool {
 	return !was
 }
 
-// buffer returns one for the chunk of an entry that is to be loaded, which it may begin in where the entry's phase is.
+// buffer returns one for the chunk of an entry that is to be loaded, which it may begin in where the entry's
+// phase is.
 func (c *cache) buffer(e *entry) *buffer {
 	n := int(e.span.Len)
 	if c.slots == nil || n <= slotFrom || n > cas.ChunkSize {

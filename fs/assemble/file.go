@@ -15,8 +15,8 @@ import (
 const (
 	// maxPieces bounds the chunks that one read has in hand.
 	maxPieces = 32
-	// directRead is the length from which a read takes whole chunks past the cache, straight into the caller's bytes: it is
-	// long enough to keep all workers busy and would only push other chunks out.
+	// directRead is the length from which a read takes whole chunks past the cache, straight into the
+	// caller's bytes: it is long enough to keep all workers busy and would only push other chunks out.
 	directRead = 2 << 20
 )
 
@@ -66,7 +66,8 @@ type piece struct {
 	err  error  // of that
 }
 
-// ReadAt is io.ReaderAt's. Its errors but io.EOF are of type *Error; the bytes before the error's place have been read.
+// ReadAt is io.ReaderAt's. Its errors but io.EOF are of type *Error; the bytes before the error's place have
+// been read.
 func (f *File) ReadAt(p []byte, off int64) (int, error) { return f.ReadWithin(p, off, f.doc.Size) }
 
 // ReadWithin is ReadAt for who reads no further than end: nothing is read ahead beyond it.
@@ -102,8 +103,9 @@ func (f *File) ReadWithin(p []byte, off, end int64) (int, error) {
 	return n, eof
 }
 
-// collect finds the pieces of the size bytes at off, up to cap(pieces) of them, and the length they cover. Zeros are written to p
-// at once, or are a piece of a chunk of length 0 when p is nil. An error is that of the piece after those returned.
+// collect finds the pieces of the size bytes at off, up to cap(pieces) of them, and the length they cover.
+// Zeros are written to p at once, or are a piece of a chunk of length 0 when p is nil. An error is that of
+// the piece after those returned.
 func (f *File) collect(pieces []piece, p []byte, size int, off int64) ([]piece, int, error) {
 	n := 0
 	err := f.doc.walk(f.r, off, off+int64(size), func(s manifest.Span, skip, at, length int64) bool {
@@ -127,11 +129,13 @@ func (f *File) collect(pieces []piece, p []byte, size int, off int64) ([]piece, 
 	return pieces, n, err
 }
 
-// walk calls visit with the chunks that the bytes [off, end) of the file lie in, in order, until it returns false: the
-// chunk, how many of its bytes come before, where in the file the part begins and how long it is. Zeros are a chunk of
-// length 0.
-func (d *doc) walk(r *Reader, off, end int64, visit func(s manifest.Span, skip, at, length int64) bool) error {
-	for i := sort.Search(len(d.ends), func(i int) bool { return d.ends[i] > off }); i < len(d.ends) && off < end; i++ {
+// walk calls visit with the chunks that the bytes [off, end) of the file lie in, in order, until it returns
+// false: the chunk, how many of its bytes come before, where in the file the part begins and how long it is.
+// Zeros are a chunk of length 0.
+func (d *doc) walk(r *Reader, off, end int64,
+	visit func(s manifest.Span, skip, at, length int64) bool) error {
+	first := sort.Search(len(d.ends), func(i int) bool { return d.ends[i] > off })
+	for i := first; i < len(d.ends) && off < end; i++ {
 		x := d.Extents[i]
 		stop := min(end, d.ends[i])
 		if x.Object < 0 {
@@ -230,7 +234,8 @@ func (f *File) await(q *piece, how way) error {
 	if err := fits(q.span, q.e.data); err != nil {
 		return err
 	}
-	// The kernel's requests overtake each other: a chunk whose end was read may be in another request with its begin.
+	// The kernel's requests overtake each other: a chunk whose end was read may be in another request with
+	// its begin.
 	if q.e.seen.Add(int64(q.n)) >= int64(q.span.Len) && how == readPassing {
 		f.r.chunks.pass(q.e)
 	}

@@ -8,8 +8,8 @@ import (
 	"ckptfs/cas"
 )
 
-// TestKept: what is past the bound alone goes when nobody asks for it any more, and takes no room from others, where it is told to; else it stays as
-// long as it is the last.
+// TestKept: what is past the bound alone goes when nobody asks for it any more, and takes no room from
+// others, where it is told to; else it stays as long as it is the last.
 func TestKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := cas.Sum([]byte("a")), cas.Sum([]byte("b"))

@@ -26,8 +26,9 @@ func (l *Loan) Done() {
 // zeros is where zeros are lent from.
 var zeros [cas.ChunkSize]byte
 
-// Lend is ReadWithin without a copy: of n bytes at off, or of those up to the file's end, and how many those are. Its errors are of type
-// *Error. nil: the bytes are to be read, for they are few, or as many as go past the cache, or lie in many chunks.
+// Lend is ReadWithin without a copy: of n bytes at off, or of those up to the file's end, and how many those
+// are. Its errors are of type *Error. nil: the bytes are to be read, for they are few, or as many as go past
+// the cache, or lie in many chunks.
 func (f *File) Lend(off, n, end int64) (*Loan, int, error) {
 	n = min(n, f.doc.Size-off)
 	if off < 0 || n < minLoan || n >= directRead {

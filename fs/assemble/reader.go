@@ -5,15 +5,17 @@
 //	file offset   → extent           binary search
 //	extent        → object, offset   zeros end here
 //	object        → list of chunks   loaded when first needed, kept in an LRU
-//	chunk         → bytes            the LRU of decoded chunks, else fetched; several at a time, each by one goroutine only
+//	chunk         → bytes            the LRU of decoded chunks, else fetched; several at a time, each by one
+//	                                 goroutine only
 //
-// Memory is bounded. Decoded chunks lie in pooled buffers and are counted by the bytes of their buffers; an evicted buffer
-// goes back to the pool when its last reader has let go of it. Only chunks being copied or fetched are beyond the bound. Chunks of about full
-// size have slots of huge pages, beside Go's heap, unless the cache is small: memory that is touched first costs a third as much there, and the
-// collector has less to do.
+// Memory is bounded. Decoded chunks lie in pooled buffers and are counted by the bytes of their buffers; an
+// evicted buffer goes back to the pool when its last reader has let go of it. Only chunks being copied or
+// fetched are beyond the bound. Chunks of about full size have slots of huge pages, beside Go's heap, unless
+// the cache is small: memory that is touched first costs a third as much there, and the collector has less to
+// do.
 //
-// A file that is read in order is read ahead; see streams. Chunks read ahead wait in a queue; a reader who needs one that
-// waits fetches it himself.
+// A file that is read in order is read ahead; see streams. Chunks read ahead wait in a queue; a reader who
+// needs one that waits fetches it himself.
 package assemble
 
 import (
@@ -39,10 +41,13 @@ type Store interface {
 
 // Options configures a Reader. Zero values take the defaults.
 type Options struct {
-	CacheBytes int64 // decoded chunks kept; 256 MiB. Manifests and lists of chunks take up to a quarter of that more
-	Workers    int   // chunks fetched at a time for readers, and as many again ahead of them; the processors
-	ReadAhead  int64 // bytes at most that are read ahead of one stream; 16 MiB, at most a quarter of CacheBytes
-	// Mapped, which may be nil, is told how much of the cache's memory is not of Go's heap whenever that changes, and must not wait.
+	// decoded chunks kept; 256 MiB. Manifests and lists of chunks take up to a quarter of that more
+	CacheBytes int64
+	Workers    int // chunks fetched at a time for readers, and as many again ahead of them; the processors
+	// bytes at most that are read ahead of one stream; 16 MiB, at most a quarter of CacheBytes
+	ReadAhead int64
+	// Mapped, which may be nil, is told how much of the cache's memory is not of Go's heap whenever that
+	// changes, and must not wait.
 	Mapped func(bytes int64)
 }
 
@@ -50,7 +55,8 @@ const (
 	defaultCache     = 256 << 20
 	defaultReadAhead = 16 << 20
 
-	// keepShare is the part of CacheBytes that manifests, and lists as much again, may take besides, and maxKeep its bound.
+	// keepShare is the part of CacheBytes that manifests, and lists as much again, may take besides, and
+	// maxKeep its bound.
 	keepShare = 8
 	maxKeep   = 64 << 20
 )
@@ -103,7 +109,8 @@ func New(st Store, opt Options) *Reader {
 	return r
 }
 
-// Close ends all read-ahead, waits for what is under way and lets go of the cache. Open files stay readable, without read-ahead.
+// Close ends all read-ahead, waits for what is under way and lets go of the cache. Open files stay readable,
+// without read-ahead.
 func (r *Reader) Close() error {
 	r.ranges.close()
 	r.ahead.close()
@@ -134,10 +141,12 @@ func newDoc(m *manifest.Manifest) *doc {
 	return d
 }
 
-// weight is the memory that d takes, roughly, in bytes. The record may be much shorter: a million tensors of a few bytes take a few each in it.
+// weight is the memory that d takes, roughly, in bytes. The record may be much shorter: a million tensors of
+// a few bytes take a few each in it.
 func (d *doc) weight() int64 {
 	const fixed, object, extent, region, tensor = 4096, 48, 24 + 8, 24, 96 + 8 + 24
-	return fixed + object*int64(len(d.Objects)) + extent*int64(len(d.Extents)) + region*int64(len(d.Regions)) + tensor*int64(len(d.Tensors))
+	return fixed + object*int64(len(d.Objects)) + extent*int64(len(d.Extents)) +
+		region*int64(len(d.Regions)) + tensor*int64(len(d.Tensors))
 }
 
 // Manifest reads the manifest record h. The manifest is shared and must not be changed.
@@ -244,8 +253,9 @@ func (r *Reader) load(e *entry) {
 	r.chunks.loaded(e, b, p, err)
 }
 
-// kept is an LRU bounded in bytes. What is past the bound alone is kept all the same, as long as it came last, or until nobody has asked for it for
-// so long: several ask one after the other for what a file that was just packed has in it.
+// kept is an LRU bounded in bytes. What is past the bound alone is kept all the same, as long as it came
+// last, or until nobody has asked for it for so long: several ask one after the other for what a file that
+// was just packed has in it.
 type kept[T any] struct {
 	mu     sync.Mutex
 	lru    *lru[weighed[T]]

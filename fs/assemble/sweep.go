@@ -7,8 +7,9 @@ import (
 	"ckptfs/formats"
 )
 
-// sweep recognises who looks at what stands before each tensor, one after the other, and at none of their numbers: so does torch.load of a file that
-// it maps, since a zip has a header there. Each look costs him a page, and here a chunk or two; those that come next are decoded before he does.
+// sweep recognises who looks at what stands before each tensor, one after the other, and at none of their
+// numbers: so does torch.load of a file that it maps, since a zip has a header there. Each look costs him a
+// page, and here a chunk or two; those that come next are decoded before he does.
 type sweep struct {
 	mu     sync.Mutex
 	begins []int64 // where tensors begin, in order; once made
@@ -22,7 +23,8 @@ const (
 	// maxLook is the most that a look reads, and minSwept the least tensor that one may pass over.
 	maxLook  = 64 << 10
 	minSwept = 256 << 10
-	// headRoom is how long what stands before a tensor is, about: a zip's header with a name and the bytes that align the tensor.
+	// headRoom is how long what stands before a tensor is, about: a zip's header with a name and the bytes
+	// that align the tensor.
 	headRoom = 256
 	// sweepAhead is how many tensors ahead are expected, once sweepRow were looked at.
 	sweepAhead, sweepRow = 8, 3

@@ -14,15 +14,19 @@ func zipped(t testing.TB, s *shelf, n int) (h cas.Hash, heads []int64) {
 	m := &manifest.Manifest{Format: "test"}
 	for i := range n {
 		heads = append(heads, m.Size)
-		m.Objects = append(m.Objects, s.object(random(head, byte(i)), head), s.object(random(size, byte(i)), cas.ChunkSize))
-		m.Extents = append(m.Extents, manifest.Extent{Len: head, Object: int32(2 * i)}, manifest.Extent{Len: size, Object: int32(2*i + 1)})
-		m.Regions = append(m.Regions, formats.Region{Off: m.Size, Len: head}, formats.Region{Off: m.Size + head, Len: size, Kind: formats.Data})
+		m.Objects = append(m.Objects, s.object(random(head, byte(i)), head),
+			s.object(random(size, byte(i)), cas.ChunkSize))
+		m.Extents = append(m.Extents, manifest.Extent{Len: head, Object: int32(2 * i)},
+			manifest.Extent{Len: size, Object: int32(2*i + 1)})
+		m.Regions = append(m.Regions, formats.Region{Off: m.Size, Len: head},
+			formats.Region{Off: m.Size + head, Len: size, Kind: formats.Data})
 		m.Size += head + size
 	}
 	return s.manifest(t, m), heads
 }
 
-// Who looks at what stands before tensors, one after the other, finds what comes next decoded, and no more than that.
+// Who looks at what stands before tensors, one after the other, finds what comes next decoded, and no more
+// than that.
 func TestSweep(t *testing.T) {
 	s := newShelf()
 	h, heads := zipped(t, s, 24)

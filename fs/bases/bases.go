@@ -1,23 +1,26 @@
-// Package bases finds, for a file that is about to be packed, the stored manifests that its tensors may be stored
-// against. A wrong guess costs bytes, never correctness: a manifest that does not match costs a look, and one that was
-// forgotten some bytes. It looks, in this order and until most of the file's tensors are found, at
+// Package bases finds, for a file that is about to be packed, the stored manifests that its tensors may be
+// stored against. A wrong guess costs bytes, never correctness: a manifest that does not match costs a look,
+// and one that was forgotten some bytes. It looks, in this order and until most of the file's tensors are
+// found, at
 //
 //	the same path      as it was packed or opened for writing last
-//	the steps before   the same path with a lower number in one of its names, the closest first: model-100.pt beside
-//	                   model-200.pt, checkpoint-100/model.pt beside checkpoint-200/model.pt; and what else is in its
-//	                   folder there, since a step may be one file and the next one several
+//	the steps before   the same path with a lower number in one of its names, the closest first:
+//	                   model-100.pt beside model-200.pt, checkpoint-100/model.pt beside
+//	                   checkpoint-200/model.pt; and what else is in its folder there, since a step may be
+//	                   one file and the next one several
 //	the parent         that the file's step declares: what is called as the file is there, and what else is
-//	what is alike      files packed before whose tensors end alike in their names and have the same shapes: a run's
-//	                   base, say. They may have nothing else in common: that is for samples to tell
+//	what is alike      files packed before whose tensors end alike in their names and have the same shapes:
+//	                   a run's base, say. They may have nothing else in common: that is for samples to tell
 //
-// Of each it takes what has tensors that are not found yet, by the names that package pack finds them under. After a
-// start the first two are found by the names as they are, and what is alike among the files that were packed last.
+// Of each it takes what has tensors that are not found yet, by the names that package pack finds them under.
+// After a start the first two are found by the names as they are, and what is alike among the files that were
+// packed last.
 //
-// Which of a tensor's regions is compared with which is decided by package pack, which record by cas/store, and whether
-// a difference pays by cas/codec.
+// Which of a tensor's regions is compared with which is decided by package pack, which record by cas/store,
+// and whether a difference pays by cas/codec.
 //
-// Its state is what it remembers: paths (Finder) and samples of signs (Signatures). Both are bounded, and neither
-// outlives the process. Signatures.mu is a leaf: nothing is locked under it.
+// Its state is what it remembers: paths (Finder) and samples of signs (Signatures). Both are bounded, and
+// neither outlives the process. Signatures.mu is a leaf: nothing is locked under it.
 package bases
 
 import (
@@ -54,12 +57,13 @@ type Store interface {
 type Options struct {
 	Store Store
 	Root  int // a descriptor of the tree's root
-	// Parents lists the paths that the step of the file at p, which may be the step itself, says it came from. Paths are
-	// relative to the tree's root.
+	// Parents lists the paths that the step of the file at p, which may be the step itself, says it came
+	// from. Paths are relative to the tree's root.
 	Parents func(p string) []string
 }
 
-// Finder finds what files may be stored against. A nil Finder finds nothing. It may be used by several goroutines at once.
+// Finder finds what files may be stored against. A nil Finder finds nothing. It may be used by several
+// goroutines at once.
 type Finder struct {
 	o        Options
 	paths    *lru.Cache[string, cas.Hash] // the last manifest of each path, which may not be published yet
@@ -74,8 +78,8 @@ func New(o Options) *Finder {
 	return f
 }
 
-// NotePath remembers that the file at a path has, or had, a manifest: what is saved there next is likely its next
-// version.
+// NotePath remembers that the file at a path has, or had, a manifest: what is saved there next is likely its
+// next version.
 func (f *Finder) NotePath(p string, h cas.Hash) {
 	if f != nil {
 		f.paths.Add(p, h)
@@ -90,8 +94,8 @@ func (f *Finder) Note(p string, h cas.Hash, l *formats.Layout, was []cas.Hash) {
 	}
 }
 
-// Related is what the file at p, of a layout l, may be stored with the help of; was are those of which it is the next
-// version.
+// Related is what the file at p, of a layout l, may be stored with the help of; was are those of which it is
+// the next version.
 func (f *Finder) Related(p string, l *formats.Layout) (rel pack.Related, was []cas.Hash) {
 	if f == nil {
 		return rel, nil
@@ -101,9 +105,10 @@ func (f *Finder) Related(p string, l *formats.Layout) (rel pack.Related, was []c
 	return rel, was
 }
 
-// RelatedAmong is Related for a walk over stored files, the oldest first: not says of a manifest that the walk was not
-// there yet, and what is alike is looked for among those that it has noted.
-func (f *Finder) RelatedAmong(p string, l *formats.Layout, not func(cas.Hash) bool, among *Signatures) (rel pack.Related, was []cas.Hash) {
+// RelatedAmong is Related for a walk over stored files, the oldest first: not says of a manifest that the
+// walk was not there yet, and what is alike is looked for among those that it has noted.
+func (f *Finder) RelatedAmong(p string, l *formats.Layout, not func(cas.Hash) bool,
+	among *Signatures) (rel pack.Related, was []cas.Hash) {
 	if f == nil {
 		return rel, nil
 	}

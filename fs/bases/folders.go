@@ -28,8 +28,8 @@ func (f *Finder) namesIn(dir string) []string {
 	return names
 }
 
-// stepsBefore lists the paths that differ from names in a lower number in names[k], the closest first, and perhaps in that
-// number in what lies below. There may be nothing at them.
+// stepsBefore lists the paths that differ from names in a lower number in names[k], the closest first, and
+// perhaps in that number in what lies below. There may be nothing at them.
 func (f *Finder) stepsBefore(names []string, k int) (rels []string) {
 	dir, own := path.Join(names[:k]...), names[k]
 	if dir == "" {

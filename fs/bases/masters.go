@@ -22,8 +22,8 @@ func isHalf(t *formats.Tensor) bool {
 	return codec.MayBeRounded(codec.Hint{DType: string(t.DType)})
 }
 
-// mastersOf are files in which the tensors may be of which those of the file at p are the rounding: in its folder, or in the step that it
-// belongs to, or alike. Those of its own are known to who packs it.
+// mastersOf are files in which the tensors may be of which those of the file at p are the rounding: in its
+// folder, or in the step that it belongs to, or alike. Those of its own are known to who packs it.
 func (f *Finder) mastersOf(p string, l *formats.Layout) (ms []*manifest.Manifest) {
 	if !slices.ContainsFunc(l.Tensors, func(t formats.Tensor) bool { return isHalf(&t) }) {
 		return nil
@@ -35,7 +35,8 @@ func (f *Finder) mastersOf(p string, l *formats.Layout) (ms []*manifest.Manifest
 		}
 		seen = append(seen, h)
 		m, err := f.o.Store.Manifest(h)
-		if err == nil && slices.ContainsFunc(m.Tensors, func(t formats.Tensor) bool { return t.DType == "F32" }) {
+		if err == nil && slices.ContainsFunc(m.Tensors,
+			func(t formats.Tensor) bool { return t.DType == "F32" }) {
 			ms = append(ms, m)
 		}
 	}
@@ -70,8 +71,8 @@ func stepOf(p string) string {
 	return path.Join(names[:3]...)
 }
 
-// parents lists manifests of what the step of the file at p, which may be the step itself, says it came from: of the
-// same name first, then of what else is in that step.
+// parents lists manifests of what the step of the file at p, which may be the step itself, says it came from:
+// of the same name first, then of what else is in that step.
 func (f *Finder) parents(p string) (hashes []cas.Hash) {
 	if stepOf(p) == "" || f.o.Parents == nil {
 		return nil

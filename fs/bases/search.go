@@ -16,9 +16,10 @@ import (
 )
 
 const (
-	maxSteps  = 2       // of the steps before that are looked at for one name
-	maxStep   = 256     // files of a step that are looked at
-	enough    = 0.5     // share of a file's bytes in tensors that are found, from which on nothing else is looked for
+	maxSteps = 2   // of the steps before that are looked at for one name
+	maxStep  = 256 // files of a step that are looked at
+	// share of a file's bytes in tensors that are found, from which on nothing else is looked for
+	enough    = 0.5
 	nearlyAll = 0.9     // and from which on nothing else is looked for in the same step
 	minLooks  = 16      // manifests that are looked at for a file, at least, and
 	maxLooks  = 256     // at most, and
@@ -49,7 +50,8 @@ type version struct {
 }
 
 func (f *Finder) newSearch(l *formats.Layout, not func(cas.Hash) bool) *search {
-	s := &search{f: f, layout: l, sought: pack.Seek(l.Tensors), not: not, seen: map[cas.Hash]bool{}, has: make([]bool, len(l.Tensors))}
+	s := &search{f: f, layout: l, sought: pack.Seek(l.Tensors), not: not, seen: map[cas.Hash]bool{},
+		has: make([]bool, len(l.Tensors))}
 	s.fits = func(m *manifest.Manifest) bool { return m.Format == l.Format }
 	for i := range l.Tensors {
 		s.all += s.sought.Bytes(i)
@@ -72,7 +74,8 @@ func (s *search) read(h cas.Hash) *manifest.Manifest {
 	return m
 }
 
-// look takes the manifest h if it has tensors that those before it lack; of a file without tensors, if it fits.
+// look takes the manifest h if it has tensors that those before it lack; of a file without tensors, if it
+// fits.
 func (s *search) look(h cas.Hash) {
 	m := s.read(h)
 	if m == nil {
@@ -145,9 +148,11 @@ func (s *search) stepsBefore(names []string, k int) {
 	}
 }
 
-// earlier are files that the one at p, of a layout l, may be stored against; was are those of which it is the next version, at its path or
-// in its run. not, if not nil, says of a manifest that it is none; what is alike is looked for with alike.
-func (f *Finder) earlier(p string, l *formats.Layout, not func(cas.Hash) bool, alike func(signs []uint64) []cas.Hash) (rel pack.Related, was []cas.Hash) {
+// earlier are files that the one at p, of a layout l, may be stored against; was are those of which it is the
+// next version, at its path or in its run. not, if not nil, says of a manifest that it is none; what is alike
+// is looked for with alike.
+func (f *Finder) earlier(p string, l *formats.Layout, not func(cas.Hash) bool,
+	alike func(signs []uint64) []cas.Hash) (rel pack.Related, was []cas.Hash) {
 	if len(l.Tensors) == 0 && !l.Fine {
 		return rel, nil
 	}
@@ -180,9 +185,10 @@ func (f *Finder) earlier(p string, l *formats.Layout, not func(cas.Hash) bool, a
 	return rel, was
 }
 
-// Presume is the layout of the file at p if it is one that has grown, as far as can be told without parsing it, and the version before it; nil when it
-// is none.
-func (f *Finder) Presume(p string, raw io.ReaderAt, size int64) (l *formats.Layout, rel pack.Related, err error) {
+// Presume is the layout of the file at p if it is one that has grown, as far as can be told without parsing
+// it, and the version before it; nil when it is none.
+func (f *Finder) Presume(p string, raw io.ReaderAt,
+	size int64) (l *formats.Layout, rel pack.Related, err error) {
 	if f == nil {
 		return nil, rel, nil
 	}

@@ -13,10 +13,10 @@ const (
 	maxAlike = 16  // files that are alike and looked at
 )
 
-// Signatures finds files whose tensors end alike in their names and have the same shapes. Of each it remembers the
-// least of its tensors' signs, which are a sample: the share of them that another file has is about its share of the
-// tensors. A file takes the place of those of which it is the next version, so that a long run leaves room for others.
-// The zero value is ready for use, by several goroutines at once.
+// Signatures finds files whose tensors end alike in their names and have the same shapes. Of each it
+// remembers the least of its tensors' signs, which are a sample: the share of them that another file has is
+// about its share of the tensors. A file takes the place of those of which it is the next version, so that a
+// long run leaves room for others. The zero value is ready for use, by several goroutines at once.
 type Signatures struct {
 	mu    locks.Mutex[signaturesLock]
 	files []signature // what was noted last comes last
@@ -35,7 +35,9 @@ func (s *Signatures) Note(all []uint64, h cas.Hash, was []cas.Hash) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.files = slices.DeleteFunc(s.files, func(f signature) bool { return f.manifest == h || slices.Contains(was, f.manifest) })
+	s.files = slices.DeleteFunc(s.files, func(f signature) bool {
+		return f.manifest == h || slices.Contains(was, f.manifest)
+	})
 	if len(s.files) == maxLikes {
 		s.files = slices.Delete(s.files, 0, 1)
 	}
@@ -46,15 +48,16 @@ func (s *Signatures) Note(all []uint64, h cas.Hash, was []cas.Hash) {
 func (s *Signatures) recall(all []uint64, h cas.Hash) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(all) > 0 && len(s.files) < maxLikes && !slices.ContainsFunc(s.files, func(f signature) bool { return f.manifest == h }) {
+	if len(all) > 0 && len(s.files) < maxLikes &&
+		!slices.ContainsFunc(s.files, func(f signature) bool { return f.manifest == h }) {
 		s.files = slices.Insert(s.files, 0, signature{h, least(all)})
 	}
 }
 
 func least(all []uint64) []uint64 { return slices.Clone(all[:min(maxSigns, len(all))]) }
 
-// of lists the manifests of files with signs such as these, which are in order: those that were noted last first, and after them those
-// that have few.
+// of lists the manifests of files with signs such as these, which are in order: those that were noted last
+// first, and after them those that have few.
 func (s *Signatures) of(signs []uint64) []cas.Hash {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -27,8 +27,8 @@ type Client struct {
 	dir   *os.File      // the store's folder; nil in process
 }
 
-// Dial connects to the daemon that holds the store. The error is ErrNoDaemon when there is none, also when one died
-// and left its socket.
+// Dial connects to the daemon that holds the store. The error is ErrNoDaemon when there is none, also when
+// one died and left its socket.
 func Dial(ctx context.Context, store string) (*Client, error) {
 	return DialAt(ctx, filepath.Join(store, SocketName))
 }
@@ -168,7 +168,8 @@ func (c *Client) send(ctx context.Context, method, verb string, query url.Values
 }
 
 // post is send of a POST with a body.
-func (c *Client) post(ctx context.Context, verb string, query url.Values, content io.Reader) (io.ReadCloser, error) {
+func (c *Client) post(ctx context.Context, verb string, query url.Values,
+	content io.Reader) (io.ReadCloser, error) {
 	resp, err := c.request(ctx, http.MethodPost, verb, query, content)
 	if err != nil {
 		return nil, err
@@ -177,7 +178,8 @@ func (c *Client) post(ctx context.Context, verb string, query url.Values, conten
 }
 
 // request does one request. An answer that is not 200 comes back as an error.
-func (c *Client) request(ctx context.Context, method, verb string, query url.Values, content io.Reader) (*http.Response, error) {
+func (c *Client) request(ctx context.Context, method, verb string, query url.Values,
+	content io.Reader) (*http.Response, error) {
 	u := url.URL{Scheme: "http", Host: "ckptfs", Path: "/v1/" + verb, RawQuery: query.Encode()}
 	req, err := http.NewRequestWithContext(ctx, method, u.String(), content)
 	if err != nil {
@@ -197,7 +199,8 @@ func (c *Client) request(ctx context.Context, method, verb string, query url.Val
 	}
 	e := &Error{}
 	if json.Unmarshal(body, e) != nil || e.Message == "" {
-		e = &Error{Code: CodeInternal, Message: fmt.Sprintf("%s: %s: %q", verb, resp.Status, bytes.TrimSpace(body))}
+		e = &Error{Code: CodeInternal,
+			Message: fmt.Sprintf("%s: %s: %q", verb, resp.Status, bytes.TrimSpace(body))}
 	}
 	return nil, e
 }
@@ -215,7 +218,8 @@ func ask[T any](ctx context.Context, c *Client, method, verb string, query url.V
 	return v, nil
 }
 
-func follow[T any](ctx context.Context, c *Client, verb string, query url.Values, progress func(Progress)) (*T, error) {
+func follow[T any](ctx context.Context, c *Client, verb string, query url.Values,
+	progress func(Progress)) (*T, error) {
 	body, err := c.send(ctx, http.MethodPost, verb, query)
 	if err != nil {
 		return nil, err

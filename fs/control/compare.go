@@ -102,5 +102,6 @@ func (c *Client) Diff(ctx context.Context, a, b string, progress func(Progress))
 
 // Find is Models.Find.
 func (c *Client) Find(ctx context.Context, o FindOptions) (*Found, error) {
-	return ask[Found](ctx, c, http.MethodGet, "find", url.Values{"hash": {o.Hash}, "path": {o.Path}, "tensor": {o.Tensor}})
+	return ask[Found](ctx, c, http.MethodGet, "find",
+		url.Values{"hash": {o.Hash}, "path": {o.Path}, "tensor": {o.Tensor}})
 }

@@ -1,16 +1,16 @@
-// Package control is how the command line talks to a volume: HTTP over the unix socket STORE/control.sock while a
-// daemon has the store mounted, and the same HTTP in memory while none has. The handler, the client and the errors
-// are the same both ways, so a command is written once.
+// Package control is how the command line talks to a volume: HTTP over the unix socket STORE/control.sock
+// while a daemon has the store mounted, and the same HTTP in memory while none has. The handler, the client
+// and the errors are the same both ways, so a command is written once.
 //
 // # Who may
 //
-// The socket has mode 0600. The peer's user, as the kernel tells it (SO_PEERCRED), must be the daemon's or root;
-// anyone else gets 403. There is no other authentication, and no network.
+// The socket has mode 0600. The peer's user, as the kernel tells it (SO_PEERCRED), must be the daemon's or
+// root; anyone else gets 403. There is no other authentication, and no network.
 //
 // # Requests
 //
-// All are below /v1/. Paths are relative to the mount's root and travel in the query, percent-encoded, so that names
-// that are not UTF-8 arrive whole. In JSON answers such a name's odd bytes read U+FFFD.
+// All are below /v1/. Paths are relative to the mount's root and travel in the query, percent-encoded, so
+// that names that are not UTF-8 arrive whole. In JSON answers such a name's odd bytes read U+FFFD.
 //
 //	GET  /v1/stats              Stats
 //	GET  /v1/status             Status
@@ -22,16 +22,16 @@
 //
 // # Answers
 //
-// A plain answer is one JSON object (200), or an Error's object (4xx, 5xx). A stream is 200 with one JSON object a line
-// (application/x-ndjson): any number of progress lines, then exactly one result or error line. A stream that ends
-// without one means that the daemon went away.
+// A plain answer is one JSON object (200), or an Error's object (4xx, 5xx). A stream is 200 with one JSON
+// object a line (application/x-ndjson): any number of progress lines, then exactly one result or error line.
+// A stream that ends without one means that the daemon went away.
 //
 //	{"progress":{"done_bytes":1048576,"total_bytes":4194304,"done_files":0,"total_files":1,"current":"runs/a/1/model.pt"}}
 //	{"result":{"files":1,"bytes":4194304,"skipped":[]}}
 //	{"error":{"code":"busy","message":"…","errno":"EBUSY"}}
 //
-// Progress lines are for people: a slow reader gets fewer of them, and always the last. Closing the connection
-// cancels the request.
+// Progress lines are for people: a slow reader gets fewer of them, and always the last. Closing the
+// connection cancels the request.
 package control
 
 // SocketName is the socket's name in the store's folder.

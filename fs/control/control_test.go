@@ -27,7 +27,8 @@ type shelf struct {
 }
 
 func newShelf() *shelf {
-	return &shelf{packed: map[string]bool{"runs/a/1/model.pt": true, "runs/a/2/model.pt": true, "notes": false}}
+	return &shelf{packed: map[string]bool{"runs/a/1/model.pt": true, "runs/a/2/model.pt": true,
+		"notes": false}}
 }
 
 func (s *shelf) Stats(context.Context) (*Stats, error) {
@@ -51,7 +52,8 @@ func (s *shelf) Sync(ctx context.Context, progress func(Progress)) error {
 	}
 	const n = 1000
 	for i := range n {
-		progress(Progress{DoneBytes: int64(i + 1), TotalBytes: n, DoneFiles: i + 1, TotalFiles: n, Current: fmt.Sprint(i)})
+		progress(Progress{DoneBytes: int64(i + 1), TotalBytes: n, DoneFiles: i + 1, TotalFiles: n,
+			Current: fmt.Sprint(i)})
 	}
 	return s.fail
 }
@@ -89,14 +91,16 @@ func (s *shelf) Compact(_ context.Context, o CompactOptions, _ func(Progress)) (
 
 func (s *shelf) Prune(_ context.Context, o PruneOptions, progress func(Progress)) (*Pruned, error) {
 	progress(Progress{DoneFiles: 1, TotalFiles: 1})
-	return &Pruned{DryRun: o.DryRun, Young: int(o.Grace / time.Hour), FreedBytes: int64(o.MaxUnused * 100)}, s.fail
+	return &Pruned{DryRun: o.DryRun, Young: int(o.Grace / time.Hour), FreedBytes: int64(o.MaxUnused * 100)},
+		s.fail
 }
 
 func (s *shelf) Check(_ context.Context, o CheckOptions, _ func(Progress)) (*Checked, error) {
 	c := &Checked{Problems: []Problem{}}
 	if o.ReadData {
 		c.Damaged = int64(o.Subset * 100)
-		c.Problems = append(c.Problems, Problem{Path: "a", What: "lost", Tensors: []string{"w"}, TensorCount: 1, Repair: "tree"})
+		c.Problems = append(c.Problems,
+			Problem{Path: "a", What: "lost", Tensors: []string{"w"}, TensorCount: 1, Repair: "tree"})
 	}
 	return c, s.fail
 }
@@ -111,7 +115,8 @@ func (s *shelf) Show(_ context.Context, path string) (*File, error) {
 	if _, ok := s.packed[path]; !ok {
 		return nil, &fs.PathError{Op: "show", Path: path, Err: syscall.ENOENT}
 	}
-	return &File{Path: path, Format: "safetensors", State: StateBoth, Tensors: []Tensor{{Name: "w", Shape: []int64{2, 3}}}}, nil
+	return &File{Path: path, Format: "safetensors", State: StateBoth,
+		Tensors: []Tensor{{Name: "w", Shape: []int64{2, 3}}}}, nil
 }
 
 // bothWays runs a test against a server on a socket and in the process; all that is said must be the same.
@@ -141,19 +146,22 @@ func bothWays(t *testing.T, m Mount, test func(t *testing.T, s *shelf, c *Client
 
 func TestQueries(t *testing.T) {
 	started := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	m := Mount{Version: "1.2", Store: "/s", Mountpoint: "/m", Mode: ModeServed, ModeReason: "not root", PID: 7, Started: started}
+	m := Mount{Version: "1.2", Store: "/s", Mountpoint: "/m", Mode: ModeServed, ModeReason: "not root",
+		PID: 7, Started: started}
 	bothWays(t, m, func(t *testing.T, s *shelf, c *Client) {
 		want, _ := s.Stats(t.Context())
 		if got, err := c.Stats(t.Context()); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("stats: %+v, %v", got, err)
 		}
-		wantStatus := &Status{Version: "1.2", Store: "/s", Mountpoint: "/m", Mode: ModeServed, ModeReason: "not root", PID: 7, Started: started,
+		wantStatus := &Status{Version: "1.2", Store: "/s", Mountpoint: "/m", Mode: ModeServed,
+			ModeReason: "not root", PID: 7, Started: started,
 			Queue: Queue{1, 7}, HotSize: 99, Packing: []string{}, Failures: []Failure{}}
 		if got, err := c.Status(t.Context()); err != nil || !reflect.DeepEqual(got, wantStatus) {
 			t.Errorf("status: %+v, %v", got, err)
 		}
 		wantFile, _ := s.Show(t.Context(), "runs/a/1/model.pt")
-		if got, err := c.Show(t.Context(), "runs/a/1/model.pt"); err != nil || !reflect.DeepEqual(got, wantFile) {
+		if got, err := c.Show(t.Context(), "runs/a/1/model.pt"); err != nil ||
+			!reflect.DeepEqual(got, wantFile) {
 			t.Errorf("show: %+v, %v", got, err)
 		}
 		if c.PID() != os.Getpid() {
@@ -232,14 +240,16 @@ func TestErrorsReadTheSame(t *testing.T) {
 		{errors.New("odd"), CodeInternal, nil},
 		{fmt.Errorf("x: %w", syscall.EBUSY), CodeBusy, []error{syscall.EBUSY}},
 		{fmt.Errorf("x: %w", syscall.ENOSPC), CodeNoSpace, []error{syscall.ENOSPC}},
-		{&fs.PathError{Op: "open", Path: "p", Err: syscall.ENOENT}, CodeNotFound, []error{fs.ErrNotExist, syscall.ENOENT}},
+		{&fs.PathError{Op: "open", Path: "p", Err: syscall.ENOENT}, CodeNotFound,
+			[]error{fs.ErrNotExist, syscall.ENOENT}},
 		{fmt.Errorf("x: %w", fs.ErrNotExist), CodeNotFound, []error{fs.ErrNotExist}},
 		{fmt.Errorf("x: %w", syscall.EACCES), CodeDenied, []error{fs.ErrPermission}},
 		{fmt.Errorf("read m.pt: %w", chunk), CodeCorrupt, []error{cas.ErrCorrupt}},
 		{fmt.Errorf("x: %w", cas.ErrNewer), CodeNewer, []error{cas.ErrNewer}},
 		{fmt.Errorf("x: %w", syscall.EXDEV), CodeInternal, []error{syscall.EXDEV}},
 		{context.Canceled, CodeCancelled, []error{context.Canceled}},
-		{fmt.Errorf("more: %w", &Error{Code: CodeUnsupported, Message: "no", Errno: "EPERM"}), CodeUnsupported, []error{syscall.EPERM}},
+		{fmt.Errorf("more: %w", &Error{Code: CodeUnsupported, Message: "no", Errno: "EPERM"}),
+			CodeUnsupported, []error{syscall.EPERM}},
 	} {
 		bothWays(t, Mount{}, func(t *testing.T, s *shelf, c *Client) {
 			s.fail = tc.err
@@ -263,7 +273,8 @@ func TestErrorsReadTheSame(t *testing.T) {
 func TestUnmount(t *testing.T) {
 	bothWays(t, Mount{Store: "/s"}, func(t *testing.T, s *shelf, c *Client) {
 		var e *Error
-		if err := c.Unmount(t.Context(), false); !errors.As(err, &e) || e.Code != CodeUnsupported || e.Message != "/s is not mounted" {
+		if err := c.Unmount(t.Context(), false); !errors.As(err, &e) || e.Code != CodeUnsupported ||
+			e.Message != "/s is not mounted" {
 			t.Errorf("unmount of an unmounted store: %v", err)
 		}
 	})

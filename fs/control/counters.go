@@ -10,11 +10,13 @@ type Counters struct {
 	EvictedFiles, EvictedBytes   int64 // bytes in place given up
 
 	Opens map[string]int64 // by how the file is served: passthrough, cached, direct
-	Reads map[string]Reads // by where the bytes came from: raw, packed, view; what passes the daemon is not seen
+	// by where the bytes came from: raw, packed, view; what passes the daemon is not seen
+	Reads map[string]Reads
 
 	Errors map[string]int64 // by what failed: pack, read, hydrate, evict, sync
 
-	Segments               Reads // records that were read from segments, also for packing and as bases of others
+	// records that were read from segments, also for packing and as bases of others
+	Segments               Reads
 	CacheHits, CacheMisses int64 // decoded chunks
 	CacheBytes             int64 // now
 	Handles                int64 // files and directories that programs hold open, now

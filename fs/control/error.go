@@ -18,8 +18,9 @@ type Code string
 
 // The codes.
 const (
-	CodeInternal    Code = "internal"
-	CodeInvalid     Code = "invalid"      // the request makes no sense: a bug, or programs of different versions
+	CodeInternal Code = "internal"
+	// the request makes no sense: a bug, or programs of different versions
+	CodeInvalid     Code = "invalid"
 	CodeNotFound    Code = "not_found"    // no such file
 	CodeDenied      Code = "denied"       // not this user
 	CodeBusy        Code = "busy"         // in use: the mountpoint, a file
@@ -31,8 +32,8 @@ const (
 	CodeUnsupported Code = "not_possible" // not in this state: unmounting what is not mounted
 )
 
-// Error is a failure as it travels: it reads the same on both sides of the wire, and errors.Is finds the errno
-// and the sentinels of package cas in it on both.
+// Error is a failure as it travels: it reads the same on both sides of the wire, and errors.Is finds the
+// errno and the sentinels of package cas in it on both.
 type Error struct {
 	Code    Code   `json:"code"`
 	Message string `json:"message"`

@@ -19,7 +19,8 @@ type recording struct {
 }
 
 func (v recording) path(p string) {
-	if p != path.Clean("/" + p)[1:] || strings.HasPrefix(p, "/") || p == ".." || strings.HasPrefix(p, "../") || strings.ContainsRune(p, 0) {
+	if p != path.Clean("/" + p)[1:] || strings.HasPrefix(p, "/") || p == ".." ||
+		strings.HasPrefix(p, "../") || strings.ContainsRune(p, 0) {
 		v.t.Errorf("the volume is asked for %q", p)
 	}
 }
@@ -39,7 +40,8 @@ func (v recording) Stats(context.Context) (*Stats, error)      { return &Stats{}
 func (v recording) Status(context.Context) (*Status, error)    { return &Status{}, nil }
 func (v recording) Sync(context.Context, func(Progress)) error { return nil }
 
-// FuzzRequest: whatever is asked, the volume gets paths inside of the mount, and the asker gets an answer in JSON.
+// FuzzRequest: whatever is asked, the volume gets paths inside of the mount, and the asker gets an answer in
+// JSON.
 func FuzzRequest(f *testing.F) {
 	for _, verb := range []string{"stats", "status", "show", "sync", "evict", "hydrate", "unmount", "no"} {
 		f.Add("GET", "/v1/"+verb, "path=a/../b", "")

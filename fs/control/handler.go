@@ -47,7 +47,9 @@ func NewHandler(s Services, m Mount) *Handler {
 	v := s.Volume
 	m.Mode = cmp.Or(m.Mode, ModeUnmounted)
 	h := &Handler{vol: v, mount: m, mux: http.NewServeMux()}
-	h.mux.HandleFunc("GET /v1/stats", plain(func(r *http.Request) (any, error) { return v.Stats(r.Context()) }))
+	h.mux.HandleFunc("GET /v1/stats", plain(func(r *http.Request) (any, error) {
+		return v.Stats(r.Context())
+	}))
 	h.mux.HandleFunc("GET /v1/status", plain(h.status))
 	h.mux.HandleFunc("GET /v1/show", plain(h.show))
 	h.mux.HandleFunc("POST /v1/unmount", plain(h.unmount))
@@ -137,7 +139,9 @@ func (h *Handler) check(r *http.Request, progress func(Progress)) (any, error) {
 	return h.vol.Check(r.Context(), o, progress)
 }
 
-func moving(move func(context.Context, string, func(Progress)) (*Moved, error)) func(*http.Request, func(Progress)) (any, error) {
+func moving(
+	move func(context.Context, string, func(Progress)) (*Moved, error),
+) func(*http.Request, func(Progress)) (any, error) {
 	return func(r *http.Request, progress func(Progress)) (any, error) {
 		p, err := pathOf(r)
 		if err != nil {

@@ -9,16 +9,17 @@ import (
 
 // Model is a file with tensors, as it was committed once.
 type Model struct {
-	Seq        uint64    `json:"seq"` // its place in the order of commits
-	Path       string    `json:"path"`
-	Time       time.Time `json:"time"`
-	Size       int64     `json:"size"`
-	Tensors    int       `json:"tensors"`
-	Retired    bool      `json:"retired"`
-	RetiredAt  time.Time `json:"retired_at,omitzero"`
-	Parent     uint64    `json:"parent,omitempty"` // 0: none
-	How        string    `json:"how"`              // where the parent was learnt: "none", "declared", "transfer", "previous step", "inferred"
-	MergedFrom []uint64  `json:"merged_from,omitempty"`
+	Seq       uint64    `json:"seq"` // its place in the order of commits
+	Path      string    `json:"path"`
+	Time      time.Time `json:"time"`
+	Size      int64     `json:"size"`
+	Tensors   int       `json:"tensors"`
+	Retired   bool      `json:"retired"`
+	RetiredAt time.Time `json:"retired_at,omitzero"`
+	Parent    uint64    `json:"parent,omitempty"` // 0: none
+	// where the parent was learnt: "none", "declared", "transfer", "previous step", "inferred"
+	How        string   `json:"how"`
+	MergedFrom []uint64 `json:"merged_from,omitempty"`
 }
 
 // Ancestor is a model in another's chain of parents, and what it owns of it.
@@ -35,18 +36,21 @@ type ModelLineage struct {
 	Merged []Model    `json:"merged,omitempty"` // of MergedFrom
 }
 
-// Lineage is the answer of Models.Lineage: the models at or below a path; the retired ones only if there is no other.
+// Lineage is the answer of Models.Lineage: the models at or below a path; the retired ones only if there is
+// no other.
 type Lineage struct {
-	Path    string         `json:"path"`
-	Models  []ModelLineage `json:"models"`
-	Problem string         `json:"problem,omitempty"` // what is wrong with what the step says of its parent, or what is not packed yet
+	Path   string         `json:"path"`
+	Models []ModelLineage `json:"models"`
+	// what is wrong with what the step says of its parent, or what is not packed yet
+	Problem string `json:"problem,omitempty"`
 }
 
 // CommonAncestor is the answer of Models.Ancestor.
 type CommonAncestor struct {
-	A        Model  `json:"a"`
-	B        Model  `json:"b"`
-	Ancestor *Model `json:"ancestor"`     // the most recent model that both come from; null when there is none
+	A Model `json:"a"`
+	B Model `json:"b"`
+	// the most recent model that both come from; null when there is none
+	Ancestor *Model `json:"ancestor"`
 	Owner    *Model `json:"common_owner"` // the latest that owns tensors of both; null when there is none
 }
 

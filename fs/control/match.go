@@ -13,15 +13,17 @@ import (
 // MaxGraph bounds the bytes of MatchOptions.Graph.
 const MaxGraph = 16 << 20
 
-// MatchOptions say what to look for: a GRAPH.json (package ckptfs/index/graph), or the architecture of a stored model, which is not its
-// own answer.
+// MatchOptions say what to look for: a GRAPH.json (package ckptfs/index/graph), or the architecture of a
+// stored model, which is not its own answer.
 type MatchOptions struct {
 	Graph      []byte
 	Like       string // path of a model
 	ExcludeRun string // a run whose models are passed over
-	// AsKnown answers from what is known, without looking first what has changed; the tree is looked at afterwards. A model that is gone is never the answer.
+	// AsKnown answers from what is known, without looking first what has changed; the tree is looked at
+	// afterwards. A model that is gone is never the answer.
 	AsKnown bool
-	// Pin is the name in .ckptfs/query that has the answer from then on, as if the graph had been written there: the model stays readable. "": none.
+	// Pin is the name in .ckptfs/query that has the answer from then on, as if the graph had been written
+	// there: the model stays readable. "": none.
 	Pin string
 }
 
@@ -40,7 +42,8 @@ type Match struct {
 	Pairs   [][2]string      `json:"pairs"`   // names of the vertices: the new one's, the stored one's
 	Tensors []TransferTensor `json:"tensors"` // what a transfer reads
 	Bytes   int64            `json:"bytes"`   // of Tensors
-	// Pinned is where the model's tensors are readable, below the mount's root, as long as the query has its name, even if the model is removed.
+	// Pinned is where the model's tensors are readable, below the mount's root, as long as the query has its
+	// name, even if the model is removed.
 	Pinned string `json:"pinned,omitempty"`
 }
 
@@ -65,7 +68,8 @@ func (h *Handler) matching(m Models) {
 		if len(body) > MaxGraph {
 			return nil, &Error{Code: CodeInvalid, Message: fmt.Sprintf("match: the graph is over %d bytes", MaxGraph), Errno: "EINVAL"}
 		}
-		return m.Match(r.Context(), MatchOptions{Graph: body, Like: like, ExcludeRun: q.Get("exclude_run"), AsKnown: q.Get("as_known") == "1", Pin: q.Get("pin")})
+		return m.Match(r.Context(), MatchOptions{Graph: body, Like: like, ExcludeRun: q.Get("exclude_run"),
+			AsKnown: q.Get("as_known") == "1", Pin: q.Get("pin")})
 	}))
 }
 

@@ -135,7 +135,8 @@ func (h *Handler) models(m Models) {
 	h.lineage(m)
 	h.matching(m)
 	h.mux.HandleFunc("GET /v1/runs", plain(func(r *http.Request) (any, error) { return m.Runs(r.Context()) }))
-	for name, list := range map[string]func(context.Context, string) (*RunLog, error){"log": m.Log, "steps": m.Steps} {
+	for name, list := range map[string]func(context.Context, string) (*RunLog, error){"log": m.Log,
+		"steps": m.Steps} {
 		h.mux.HandleFunc("GET /v1/"+name, plain(func(r *http.Request) (any, error) {
 			p, err := pathOf(r)
 			if err != nil {
@@ -171,7 +172,8 @@ func (c *Client) Steps(ctx context.Context, run string) (*RunLog, error) {
 
 // Best is Models.Best.
 func (c *Client) Best(ctx context.Context, run, metric, mode string) (*BestStep, error) {
-	return ask[BestStep](ctx, c, http.MethodGet, "best", url.Values{"path": {run}, "metric": {metric}, "mode": {mode}})
+	return ask[BestStep](ctx, c, http.MethodGet, "best",
+		url.Values{"path": {run}, "metric": {metric}, "mode": {mode}})
 }
 
 var _ Models = (*Client)(nil)

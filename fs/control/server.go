@@ -20,8 +20,8 @@ type Server struct {
 
 type peerKey struct{}
 
-// Serve makes the socket in the store's folder and answers on it with h until Close. The caller holds the store's
-// lock, so a socket that is there already is a dead daemon's, and is replaced.
+// Serve makes the socket in the store's folder and answers on it with h until Close. The caller holds the
+// store's lock, so a socket that is there already is a dead daemon's, and is replaced.
 func Serve(store string, h http.Handler) (*Server, error) {
 	return ServeAt(filepath.Join(store, SocketName), h)
 }
@@ -50,13 +50,14 @@ func ServeAt(socket string, h http.Handler) (*Server, error) {
 	}
 	go func() {
 		defer close(s.done)
-		_ = s.http.Serve(ln) // always ErrServerClosed after Close; an accept that fails for good leaves a mount without a socket
+		// always ErrServerClosed after Close; an accept that fails for good leaves a mount without a socket
+		_ = s.http.Serve(ln)
 	}()
 	return s, nil
 }
 
-// listen binds under another name and renames, so that the socket never exists with a wider mode and replaces a
-// stale one at once.
+// listen binds under another name and renames, so that the socket never exists with a wider mode and replaces
+// a stale one at once.
 func listen(dir *os.File, name string) (*net.UnixListener, error) {
 	fresh := in(dir, name+".new")
 	if err := os.Remove(fresh); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -78,7 +79,8 @@ func listen(dir *os.File, name string) (*net.UnixListener, error) {
 	return ln, nil
 }
 
-// in names a file in an open directory. The address of a unix socket holds 107 bytes, a store's path any number.
+// in names a file in an open directory. The address of a unix socket holds 107 bytes, a store's path any
+// number.
 func in(dir *os.File, name string) string {
 	return fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), name)
 }

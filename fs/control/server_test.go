@@ -22,7 +22,8 @@ func TestSocket(t *testing.T) {
 	if _, err := Dial(t.Context(), store); !errors.Is(err, ErrNoDaemon) {
 		t.Fatalf("no socket: %v", err)
 	}
-	if _, err := Dial(t.Context(), store+"/gone"); errors.Is(err, ErrNoDaemon) || !errors.Is(err, fs.ErrNotExist) {
+	if _, err := Dial(t.Context(), store+"/gone"); errors.Is(err, ErrNoDaemon) ||
+		!errors.Is(err, fs.ErrNotExist) {
 		t.Fatalf("no folder: %v", err)
 	}
 

@@ -9,8 +9,8 @@ import (
 // progressInterval is the shortest time between two progress lines.
 const progressInterval = 50 * time.Millisecond
 
-// stream runs do and writes its progress as it comes, then its result. do is never held up by a slow reader: a
-// progress that could not be written yet gives way to the next.
+// stream runs do and writes its progress as it comes, then its result. do is never held up by a slow reader:
+// a progress that could not be written yet gives way to the next.
 func stream(do func(*http.Request, func(Progress)) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/x-ndjson")

@@ -13,8 +13,8 @@ import (
 type Tensors interface {
 	// Inspect is Volume.Show, and what it has to read the tensors for.
 	Inspect(ctx context.Context, path string, o InspectOptions, progress func(Progress)) (*File, error)
-	// Tensor opens one tensor of a file: its elements, row-major and without gaps, with the header of a .npy file before them if
-	// npy is set.
+	// Tensor opens one tensor of a file: its elements, row-major and without gaps, with the header of a .npy
+	// file before them if npy is set.
 	Tensor(ctx context.Context, path, name string, npy bool) (*TensorData, error)
 }
 
@@ -24,8 +24,8 @@ type InspectOptions struct {
 	Artifact bool // File.Artifact, however large the file is
 }
 
-// TensorStats describes the elements of a tensor, of a complex one both components. Min, Max and Mean are of the finite ones, and
-// NaN when there is none.
+// TensorStats describes the elements of a tensor, of a complex one both components. Min, Max and Mean are of
+// the finite ones, and NaN when there is none.
 type TensorStats struct {
 	Count int64  `json:"count"`
 	NaN   int64  `json:"nan"`
@@ -61,7 +61,8 @@ func (h *Handler) tensors(t Tensors) {
 			return nil, err
 		}
 		q := r.URL.Query()
-		return t.Inspect(r.Context(), p, InspectOptions{Stats: q.Get("stats") == "1", Artifact: q.Get("artifact") == "1"}, progress)
+		return t.Inspect(r.Context(), p,
+			InspectOptions{Stats: q.Get("stats") == "1", Artifact: q.Get("artifact") == "1"}, progress)
 	}))
 	h.mux.HandleFunc("GET /v1/tensor", func(w http.ResponseWriter, r *http.Request) {
 		p, err := pathOf(r)
@@ -84,7 +85,8 @@ func (h *Handler) tensors(t Tensors) {
 }
 
 // Inspect is Tensors.Inspect.
-func (c *Client) Inspect(ctx context.Context, path string, o InspectOptions, progress func(Progress)) (*File, error) {
+func (c *Client) Inspect(ctx context.Context, path string, o InspectOptions,
+	progress func(Progress)) (*File, error) {
 	return follow[File](ctx, c, "inspect", o.query(path), progress)
 }
 

@@ -14,7 +14,8 @@ import (
 // loom is a shelf with tensors. One called "torn" ends early.
 type loom struct{ *shelf }
 
-func (l loom) Inspect(ctx context.Context, path string, o InspectOptions, progress func(Progress)) (*File, error) {
+func (l loom) Inspect(ctx context.Context, path string, o InspectOptions,
+	progress func(Progress)) (*File, error) {
 	f, err := l.Show(ctx, path)
 	if err == nil && o.Stats {
 		progress(Progress{DoneBytes: 1, TotalBytes: 1})
@@ -43,7 +44,8 @@ func (l loom) Tensor(_ context.Context, path, name string, npy bool) (*TensorDat
 
 func TestTensors(t *testing.T) {
 	test := func(t *testing.T, c *Client) {
-		f, err := c.Inspect(t.Context(), "runs/a/1/model.pt", InspectOptions{Stats: true, Artifact: true}, nil)
+		f, err := c.Inspect(t.Context(), "runs/a/1/model.pt", InspectOptions{Stats: true, Artifact: true},
+			nil)
 		if err != nil || f.Tensors[0].Stats == nil || f.Tensors[0].Stats.Mean != 0.5 || f.Artifact != "mi2" {
 			t.Errorf("%+v, %v", f, err)
 		}
@@ -54,7 +56,8 @@ func TestTensors(t *testing.T) {
 			}
 			p, err := io.ReadAll(d)
 			d.Close()
-			if err != nil || int64(len(p)) != d.Size || bytes.HasPrefix(p, []byte("head")) != npy || !bytes.HasSuffix(p, []byte("wäf/1")) {
+			if err != nil || int64(len(p)) != d.Size || bytes.HasPrefix(p, []byte("head")) != npy ||
+				!bytes.HasSuffix(p, []byte("wäf/1")) {
 				t.Errorf("%d bytes of %d, %v", len(p), d.Size, err)
 			}
 		}

@@ -8,7 +8,8 @@ func (a *MatchAnswer) Text() ([]byte, error) {
 	return append(indented(p), '\n'), err
 }
 
-// indented is what json.Marshal wrote as json.MarshalIndent writes it, with two spaces, in a fifth of the time.
+// indented is what json.Marshal wrote as json.MarshalIndent writes it, with two spaces, in a fifth of the
+// time.
 func indented(p []byte) []byte {
 	out := make([]byte, 0, 3*len(p)+1)
 	depth := 0

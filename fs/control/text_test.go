@@ -8,8 +8,10 @@ import (
 func TestIndented(t *testing.T) {
 	for _, v := range []any{
 		nil, 1, "", "x", []int{}, map[string]int{}, []any{[]int{}, []any{map[string]any{}}},
-		map[string]any{"a": []any{1, -2.5e-9, true, nil, `"\{[,:]}é<>&` + "\x00\n\\"}, `b"\\`: map[string]any{"": [][2]string{{"x", "y"}, {`\"`, `\`}}}},
-		&MatchAnswer{GraphKind: "explicit", Match: &Match{Pairs: [][2]string{{"a", "b"}}, Tensors: []TransferTensor{}}},
+		map[string]any{"a": []any{1, -2.5e-9, true, nil, `"\{[,:]}é<>&` + "\x00\n\\"},
+			`b"\\`: map[string]any{"": [][2]string{{"x", "y"}, {`\"`, `\`}}}},
+		&MatchAnswer{GraphKind: "explicit",
+			Match: &Match{Pairs: [][2]string{{"a", "b"}}, Tensors: []TransferTensor{}}},
 	} {
 		p, err := json.Marshal(v)
 		if err != nil {

@@ -8,14 +8,14 @@ import (
 	"sync"
 )
 
-// transport is an http.RoundTripper that calls a handler in this process. Answers are streamed: the handler runs
-// while its answer is read, and closing the body cuts it off as a closed connection would.
+// transport is an http.RoundTripper that calls a handler in this process. Answers are streamed: the handler
+// runs while its answer is read, and closing the body cuts it off as a closed connection would.
 type transport struct {
 	h http.Handler
 }
 
-// RoundTrip returns once the handler has begun its answer. When the request is cancelled it is the handler that ends,
-// so that nothing runs in the volume any more once the caller has its answer.
+// RoundTrip returns once the handler has begun its answer. When the request is cancelled it is the handler
+// that ends, so that nothing runs in the volume any more once the caller has its answer.
 func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancel(r.Context())
 	pr, pw := io.Pipe()

@@ -30,8 +30,9 @@ type Skip struct {
 //
 //	LogicalBytes   sum of the sizes of all files, hard links counted once
 //	UniqueBytes    raw bytes of the distinct chunks
-//	StoredBytes    SegmentBytes + IndexBytes: live and dead chunks, manifests and index, as allocated on the disk
-//	ResidentBytes  what files take in place; a cache for what is packed, so never part of StoredBytes
+//	StoredBytes    SegmentBytes + IndexBytes: live and dead chunks, manifests and index, as allocated on
+//	               the disk
+//	ResidentBytes  what files take in the tree; a cache for what is packed, so never part of StoredBytes
 //	PlainBytes     the part of ResidentBytes that is the only copy: not packed (yet, or ever)
 //	Ratio          PackedBytes / StoredBytes, 0 when nothing is stored
 type Stats struct {
@@ -52,8 +53,8 @@ type Stats struct {
 	ResidentBytes int64 `json:"resident_bytes"`
 	PlainBytes    int64 `json:"plain_bytes"`
 
-	// Chunks that are stored as their difference from another: how many, their bytes raw and stored; and the bytes of what is
-	// kept for their sake alone, since no file refers to it.
+	// Chunks that are stored as their difference from another: how many, their bytes raw and stored; and the
+	// bytes of what is kept for their sake alone, since no file refers to it.
 	Deltas        int64 `json:"deltas"`
 	DeltaRawBytes int64 `json:"delta_raw_bytes"`
 	DeltaBytes    int64 `json:"delta_bytes"`
@@ -70,7 +71,8 @@ type RunStats struct {
 	Files        int64  `json:"files"`
 	LogicalBytes int64  `json:"logical_bytes"`
 	UniqueBytes  int64  `json:"unique_bytes"` // raw bytes of the distinct chunks that the run's files use
-	NewBytes     int64  `json:"new_bytes"`    // the part of UniqueBytes that no run listed before this one uses
+	// the part of UniqueBytes that no run listed before this one uses
+	NewBytes int64 `json:"new_bytes"`
 }
 
 // The values of Status.Mode.
@@ -121,7 +123,8 @@ type Queue struct {
 	Bytes int64 `json:"bytes"`
 }
 
-// Failure is a file that could not be packed, or whose bytes in place could not be given up, and is tried again.
+// Failure is a file that could not be packed, or whose bytes in place could not be given up, and is tried
+// again.
 type Failure struct {
 	Path     string    `json:"path"`
 	Reason   string    `json:"reason"`
@@ -167,8 +170,9 @@ type Tensor struct {
 
 // PruneOptions say what Prune may take.
 type PruneOptions struct {
-	Grace     time.Duration // what was written less than this ago stays
-	MaxUnused float64       // share of a segment, 0 to 1, that may lie unused before the rest is moved and the file removed
+	Grace time.Duration // what was written less than this ago stays
+	// share of a segment, 0 to 1, that may lie unused before the rest is moved and the file removed
+	MaxUnused float64
 	DryRun    bool
 }
 
@@ -236,7 +240,9 @@ type Problem struct {
 	What        string   `json:"what"`
 	Tensors     []string `json:"tensors,omitempty"` // of the file that cannot be read whole; cut short
 	TensorCount int      `json:"tensor_count,omitempty"`
-	Repair      string   `json:"repair,omitempty"` // "index", "segments", "tree": the part that is to be repaired; "evict": the copy in place is to be given up
+	// "index", "segments", "tree": the part that is to be repaired; "evict": the copy in place is to be given
+	// up
+	Repair string `json:"repair,omitempty"`
 }
 
 // Repaired is what a repair did.

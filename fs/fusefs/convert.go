@@ -17,8 +17,8 @@ import (
 // Everything that changes a name or a settled attribute passes through the kernel, so it may keep them.
 const forever = time.Hour
 
-// justMade is how long the kernel keeps the attributes of a file made, or of a query found, just now: one tick of its clock. Its own writes
-// it knows of.
+// justMade is how long the kernel keeps the attributes of a file made, or of a query found, just now: one
+// tick of its clock. Its own writes it knows of.
 const justMade = time.Nanosecond
 
 // status is the one place where an error becomes an errno.

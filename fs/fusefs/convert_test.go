@@ -50,13 +50,15 @@ func TestSetAttr(t *testing.T) {
 	if a := setAttrOf(in); *a != (tree.SetAttr{}) {
 		t.Errorf("of nothing: %+v", a)
 	}
-	in.Valid = fuse.FATTR_MODE | fuse.FATTR_UID | fuse.FATTR_GID | fuse.FATTR_SIZE | fuse.FATTR_ATIME | fuse.FATTR_MTIME
+	in.Valid = fuse.FATTR_MODE | fuse.FATTR_UID | fuse.FATTR_GID | fuse.FATTR_SIZE |
+		fuse.FATTR_ATIME | fuse.FATTR_MTIME
 	in.Mode, in.Size = 0o640, 1<<40
 	in.Uid, in.Gid = 7, 8
 	in.Atime, in.Atimensec, in.Mtime, in.Mtimensec = 1, 2, ^uint64(0), 999_999_999 // a second before 1970
 	a := setAttrOf(in)
 	if *a.Mode != 0o640 || *a.UID != 7 || *a.GID != 8 || *a.Size != 1<<40 || a.KillSUID ||
-		*a.Atime != (unix.Timespec{Sec: 1, Nsec: 2}) || *a.Mtime != (unix.Timespec{Sec: -1, Nsec: 999_999_999}) {
+		*a.Atime != (unix.Timespec{Sec: 1, Nsec: 2}) ||
+		*a.Mtime != (unix.Timespec{Sec: -1, Nsec: 999_999_999}) {
 		t.Errorf("%+v", a)
 	}
 	in.Valid = fuse.FATTR_ATIME | fuse.FATTR_ATIME_NOW | fuse.FATTR_KILL_SUIDGID
@@ -68,14 +70,18 @@ func TestSetAttr(t *testing.T) {
 
 func TestFillAttr(t *testing.T) {
 	a := tree.Attr{
-		Ino: 1<<62 | 5, Size: 1 << 40, Blocks: 1 << 31, Mode: unix.S_IFREG | 0o644, Nlink: 3, UID: 7, GID: 8, Rdev: 9,
-		Atime: unix.Timespec{Sec: 1, Nsec: 2}, Mtime: unix.Timespec{Sec: -3, Nsec: 4}, Ctime: unix.Timespec{Sec: 5, Nsec: 6},
+		Ino: 1<<62 | 5, Size: 1 << 40, Blocks: 1 << 31, Mode: unix.S_IFREG | 0o644, Nlink: 3, UID: 7,
+		GID: 8, Rdev: 9,
+		Atime: unix.Timespec{Sec: 1, Nsec: 2}, Mtime: unix.Timespec{Sec: -3, Nsec: 4},
+		Ctime: unix.Timespec{Sec: 5, Nsec: 6},
 	}
 	var out fuse.AttrOut
 	fillAttrOut(&out, &a)
 	b := out.Attr
-	if b.Ino != a.Ino || b.Size != 1<<40 || b.Blocks != 1<<31 || b.Mode != a.Mode || b.Nlink != 3 || b.Uid != 7 || b.Gid != 8 ||
-		b.Rdev != 9 || b.Atime != 1 || b.Atimensec != 2 || int64(b.Mtime) != -3 || b.Mtimensec != 4 || b.Ctime != 5 || b.Ctimensec != 6 {
+	if b.Ino != a.Ino || b.Size != 1<<40 || b.Blocks != 1<<31 || b.Mode != a.Mode || b.Nlink != 3 ||
+		b.Uid != 7 || b.Gid != 8 ||
+		b.Rdev != 9 || b.Atime != 1 || b.Atimensec != 2 || int64(b.Mtime) != -3 || b.Mtimensec != 4 ||
+		b.Ctime != 5 || b.Ctimensec != 6 {
 		t.Errorf("%+v", b)
 	}
 	if out.AttrValid != 0 || out.AttrValidNsec != 0 {

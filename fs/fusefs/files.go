@@ -81,7 +81,8 @@ func (s *Server) Tmpfile(_ <-chan struct{}, in *fuse.CreateIn, out *fuse.CreateO
 	return s.created(out, n, a, h, err)
 }
 
-func (s *Server) created(out *fuse.CreateOut, n *names.Node, a tree.Attr, h *volume.Handle, err error) fuse.Status {
+func (s *Server) created(out *fuse.CreateOut, n *names.Node, a tree.Attr, h *volume.Handle,
+	err error) fuse.Status {
 	if err != nil {
 		return s.status(err)
 	}

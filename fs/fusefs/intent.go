@@ -11,15 +11,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A LOOKUP does not say what the name is wanted for. A view is to be found by who opens it and to be out of the way of
-// who makes something of its name, where the kernel itself answers EEXIST as soon as the lookup found anything. So the
-// system call that the caller waits in is looked at: /proc/TID/syscall has its number and arguments, in hexadecimal:
+// A LOOKUP does not say what the name is wanted for. A view is to be found by who opens it and to be out of
+// the way of who makes something of its name, where the kernel itself answers EEXIST as soon as the lookup
+// found anything. So the system call that the caller waits in is looked at: /proc/TID/syscall has its number
+// and arguments, in hexadecimal:
 //
 //	257 0xffffff9c 0x7ffd0b7e0420 0xc1 0x1a4 0x0 0x0 0x7ffd0b7dfb68 0x7f2a4c0f9a3b
 //
-// Where it cannot be read (a caller in another pid namespace or of another user, io_uring) the view is found by everybody.
+// Where it cannot be read (a caller in another pid namespace or of another user, io_uring) the view is found
+// by everybody.
 
-// newName says which arguments of a system call make a new name: the path's, and what has to hold of the flags.
+// newName says which arguments of a system call make a new name: the path's, and what has to hold of the
+// flags.
 type newName struct {
 	path  int    // index of the argument that points to the path
 	flags int    // index of the argument with the flags, or -1
@@ -39,7 +42,8 @@ func makes(tid uint32, name string) bool {
 	}
 	var flags uint64
 	n, ok := newNames[number]
-	if !ok && number == unix.SYS_OPENAT2 { // its flags are the first word of what the third argument points to
+	// its flags are the first word of what the third argument points to
+	if !ok && number == unix.SYS_OPENAT2 {
 		var word [8]byte
 		if !readMemory(tid, args[2], word[:]) {
 			return false
@@ -56,7 +60,8 @@ func makes(tid uint32, name string) bool {
 	return lastName(tid, args[n.path]) == name
 }
 
-// syscallOf reads /proc/TID/syscall. The thread has asked and may not have gone to sleep yet; it will, for it waits for the answer.
+// syscallOf reads /proc/TID/syscall. The thread has asked and may not have gone to sleep yet; it will, for it
+// waits for the answer.
 func syscallOf(tid uint32) string {
 	const patience = 10 * time.Millisecond
 	for start := time.Now(); ; time.Sleep(20 * time.Microsecond) {
@@ -67,8 +72,8 @@ func syscallOf(tid uint32) string {
 	}
 }
 
-// parseSyscall reads a line of /proc/TID/syscall. Of a thread that runs, or is stopped elsewhere, there is nothing to
-// be had.
+// parseSyscall reads a line of /proc/TID/syscall. Of a thread that runs, or is stopped elsewhere, there is
+// nothing to be had.
 func parseSyscall(line string) (number uint64, args [6]uint64, ok bool) {
 	fields := strings.Fields(line)
 	if len(fields) < 7 {

@@ -16,7 +16,8 @@ import (
 // node is the node of an id that the kernel gave; it holds a reference, so the node is there.
 func (s *Server) node(id uint64) *names.Node { return s.v.Node(content.NodeID(id)) }
 
-// Lookup finds a name. That there is none is cached too, but for names that a view may get, and below .ckptfs. Who makes something new finds no view.
+// Lookup finds a name. That there is none is cached too, but for names that a view may get, and below
+// .ckptfs. Who makes something new finds no view.
 func (s *Server) Lookup(_ <-chan struct{}, in *fuse.InHeader, name string, out *fuse.EntryOut) fuse.Status {
 	dir := s.node(in.NodeId)
 	if dir == nil {
@@ -93,7 +94,8 @@ func (s *Server) Mkdir(_ <-chan struct{}, in *fuse.MkdirIn, name string, out *fu
 }
 
 // Symlink makes a symbolic link.
-func (s *Server) Symlink(_ <-chan struct{}, in *fuse.InHeader, target, name string, out *fuse.EntryOut) fuse.Status {
+func (s *Server) Symlink(_ <-chan struct{}, in *fuse.InHeader, target, name string,
+	out *fuse.EntryOut) fuse.Status {
 	n, a, err := s.v.Symlink(s.node(in.NodeId), name, target, caller(in))
 	return s.entry(out, n, a, err)
 }
@@ -127,7 +129,8 @@ func (s *Server) Readlink(_ <-chan struct{}, in *fuse.InHeader) ([]byte, fuse.St
 }
 
 // GetXAttr reads an attribute.
-func (s *Server) GetXAttr(cancel <-chan struct{}, in *fuse.InHeader, name string, dest []byte) (uint32, fuse.Status) {
+func (s *Server) GetXAttr(cancel <-chan struct{}, in *fuse.InHeader, name string,
+	dest []byte) (uint32, fuse.Status) {
 	ctx := context.Background()
 	if name == volume.XattrArtifact { // may take a while
 		var stop context.CancelFunc
@@ -182,7 +185,8 @@ func (s *Server) ReadDir(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryL
 		return s.status(err)
 	}
 	for i, e := range entries {
-		if !out.AddDirEntry(fuse.DirEntry{Name: e.Name, Ino: e.Ino, Mode: e.Mode, Off: in.Offset + uint64(i) + 1}) {
+		if !out.AddDirEntry(fuse.DirEntry{Name: e.Name, Ino: e.Ino, Mode: e.Mode,
+			Off: in.Offset + uint64(i) + 1}) {
 			break
 		}
 	}
@@ -200,7 +204,8 @@ func (s *Server) ReadDirPlus(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEn
 		return s.status(err)
 	}
 	for i, e := range entries {
-		entry := out.AddDirLookupEntry(fuse.DirEntry{Name: e.Name, Ino: e.Ino, Mode: e.Mode, Off: in.Offset + uint64(i) + 1})
+		entry := out.AddDirLookupEntry(fuse.DirEntry{Name: e.Name, Ino: e.Ino, Mode: e.Mode,
+			Off: in.Offset + uint64(i) + 1})
 		if entry == nil {
 			break
 		}
@@ -239,7 +244,8 @@ func (s *Server) StatFs(_ <-chan struct{}, _ *fuse.InHeader, out *fuse.StatfsOut
 	if err != nil {
 		return s.status(err)
 	}
-	out.Blocks, out.Bfree, out.Bavail, out.Files, out.Ffree = st.Blocks, st.Bfree, st.Bavail, st.Files, st.Ffree
+	out.Blocks, out.Bfree, out.Bavail, out.Files, out.Ffree = st.Blocks, st.Bfree, st.Bavail,
+		st.Files, st.Ffree
 	out.Bsize, out.Frsize, out.NameLen = uint32(st.Bsize), uint32(st.Frsize), uint32(st.Namelen)
 	return fuse.OK
 }

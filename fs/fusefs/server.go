@@ -1,12 +1,13 @@
-// Package fusefs puts a volume under a mountpoint. It is the only package that knows of FUSE: it turns the kernel's
-// requests into calls of package volume and errors into errnos, keeps the kernel's handles, and holds no state of files.
+// Package fusefs puts a volume under a mountpoint. It is the only package that knows of FUSE: it turns the
+// kernel's requests into calls of package volume and errors into errnos, keeps the kernel's handles, and
+// holds no state of files.
 //
 // Two modes, chosen at the mount:
 //
-//	passthrough  resident files are read, written and mapped by the kernel directly. Needs CAP_SYS_ADMIN in the
-//	             initial user namespace and a store that is not on a stacked filesystem.
-//	served       every read and write comes here. Write-only handles bypass the page cache, which is faster; all
-//	             others go through it, so that mmap works.
+//	passthrough  resident files are read, written and mapped by the kernel directly. Needs CAP_SYS_ADMIN in
+//	             the initial user namespace and a store that is not on a stacked filesystem.
+//	served       every read and write comes here. Write-only handles bypass the page cache, which is faster;
+//	             all others go through it, so that mmap works.
 //
 // Packed files are served in both modes, through the page cache.
 package fusefs
@@ -41,10 +42,11 @@ type Options struct {
 	AllowOther    bool // other users may use the mount, under its permissions
 	NoPassthrough bool // serve everything
 	ReadOnly      bool
-	Words         []string // mount(8)'s words for the kernel, such as noexec; later ones go before earlier ones
-	Background    int      // requests that the kernel may send ahead at a time; at most, and by default, 64
-	FsName        string   // the first column of mount(8): the store's absolute path
-	Log           func(level slog.Level, msg string, args ...any)
+	// mount(8)'s words for the kernel, such as noexec; later ones go before earlier ones
+	Words      []string
+	Background int    // requests that the kernel may send ahead at a time; at most, and by default, 64
+	FsName     string // the first column of mount(8): the store's absolute path
+	Log        func(level slog.Level, msg string, args ...any)
 }
 
 // Server is a mounted volume.
@@ -96,8 +98,9 @@ func Mount(v *volume.Volume, mountpoint string, o Options) (*Server, error) {
 		defer s.served.Done()
 		srv.Serve()
 	}()
-	// Not srv.WaitMount: the kernel has shaken hands already, and this process never asks anything of its own mount. Killed
-	// before it had answered itself it could not end: the kernel waits for the answer, and then closes /dev/fuse.
+	// Not srv.WaitMount: the kernel has shaken hands already, and this process never asks anything of its own
+	// mount. Killed before it had answered itself it could not end: the kernel waits for the answer, and then
+	// closes /dev/fuse.
 	s.raiseReadAhead(mountpoint)
 	return s, nil
 }
@@ -110,8 +113,8 @@ func ahead(n int) int {
 	return min(n, background)
 }
 
-// crash ends the process. A request that panicked may have left a lock held, and a mount that hangs is worse than one
-// that is gone: what was closed is safe, and open resident files go on without the daemon.
+// crash ends the process. A request that panicked may have left a lock held, and a mount that hangs is worse
+// than one that is gone: what was closed is safe, and open resident files go on without the daemon.
 func crash(v any) fuse.Status {
 	panic(v)
 }
@@ -157,7 +160,8 @@ func (s *Server) probe(off, readOnly bool) (mode, reason string) {
 // raiseReadAhead lets the kernel read further ahead in packed files than it lets FUSE ask for. Only root may.
 func (s *Server) raiseReadAhead(mountpoint string) {
 	var st unix.Statx_t // without a request to ourselves
-	if err := unix.Statx(unix.AT_FDCWD, mountpoint, unix.AT_STATX_DONT_SYNC|unix.AT_NO_AUTOMOUNT, unix.STATX_TYPE, &st); err != nil {
+	if err := unix.Statx(unix.AT_FDCWD, mountpoint, unix.AT_STATX_DONT_SYNC|unix.AT_NO_AUTOMOUNT,
+		unix.STATX_TYPE, &st); err != nil {
 		return
 	}
 	path := fmt.Sprintf("/sys/class/bdi/%d:%d/read_ahead_kb", st.Dev_major, st.Dev_minor)

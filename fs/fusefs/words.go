@@ -20,13 +20,14 @@ var mountFlags = map[string]struct {
 	"dirsync": {flag: unix.MS_DIRSYNC},
 }
 
-// mountWords says how the words of Options.Words, and ReadOnly, are told to go-fuse. Of those of root it takes some as
-// words and the rest as flags of mount(2), for which it has no set-user-id and no devices unless told; for others they
-// all go to fusermount3, which knows most and whose defaults are the rest.
+// mountWords says how the words of Options.Words, and ReadOnly, are told to go-fuse. Of those of root it
+// takes some as words and the rest as flags of mount(2), for which it has no set-user-id and no devices
+// unless told; for others they all go to fusermount3, which knows most and whose defaults are the rest.
 func mountWords(o Options) (words []string, flags uintptr) {
 	if os.Geteuid() != 0 {
 		for _, w := range o.Words {
-			if f, ok := mountFlags[w]; !ok || !f.clear && f.flag != unix.MS_RELATIME && f.flag != unix.MS_STRICTATIME {
+			if f, ok := mountFlags[w]; !ok || !f.clear && f.flag != unix.MS_RELATIME &&
+				f.flag != unix.MS_STRICTATIME {
 				words = append(words, w)
 			}
 		}

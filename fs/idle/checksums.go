@@ -12,8 +12,8 @@ const (
 	owedMost = 10 * time.Millisecond
 )
 
-// Checksums makes the checksums of plain files that rest, one after the other, and takes half of a core at most. A file without a checksum is
-// what it always was.
+// Checksums makes the checksums of plain files that rest, one after the other, and takes half of a core at
+// most. A file without a checksum is what it always was.
 type Checksums struct {
 	*Worker
 	owed time.Duration // rest; of the one goroutine

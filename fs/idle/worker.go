@@ -1,8 +1,9 @@
 // Package idle does low-priority work on files that nobody has touched for ten seconds.
 //
-// A Worker remembers up to MaxResting files one by one; when there are more it walks the whole tree, at most a twentieth of all
-// time. It sees to one file after the other, in one goroutine. Checksums is the Worker that makes the checksums of plain files, and
-// takes half of a core at most; artifact ids are computed by another (fs/volume's identifier).
+// A Worker remembers up to MaxResting files one by one; when there are more it walks the whole tree, at most
+// a twentieth of all time. It sees to one file after the other, in one goroutine. Checksums is the Worker
+// that makes the checksums of plain files, and takes half of a core at most; artifact ids are computed by
+// another (fs/volume's identifier).
 //
 // State: under Worker.mu, which is a leaf. What is remembered is pinned.
 package idle
@@ -21,8 +22,8 @@ import (
 )
 
 const (
-	// restBefore is how long a file was left alone before work of the background begins: files that live shortly or are
-	// written again and again cost nothing.
+	// restBefore is how long a file was left alone before work of the background begins: files that live
+	// shortly or are written again and again cost nothing.
 	restBefore = 10 * time.Second
 	// maxResting bounds the files that are remembered one by one; when there are more the tree is walked.
 	MaxResting = 1024
@@ -36,12 +37,14 @@ type workerLock struct{}
 
 func (workerLock) Rank() (int, string) { return locks.Volume + 800, "idle.Worker.mu" }
 
-// Worker does what can wait to files that were left alone for a while, one after the other, in a goroutine of its own.
+// Worker does what can wait to files that were left alone for a while, one after the other, in a goroutine of
+// its own.
 type Worker struct {
-	ready   <-chan struct{} // closed when the files that were there at the start are known
-	walk    func(ctx context.Context, f func(*content.File) error) error
-	report  func(level slog.Level, msg string, args ...any)
-	After   time.Duration                        // for how long a file was left alone before; negative: nothing is done
+	ready  <-chan struct{} // closed when the files that were there at the start are known
+	walk   func(ctx context.Context, f func(*content.File) error) error
+	report func(level slog.Level, msg string, args ...any)
+	// for how long a file was left alone before; negative: nothing is done
+	After   time.Duration
 	One     func(context.Context, *content.File) // sees to a file
 	Done    func()                               // called after some were; may be nil
 	warning string                               // what a failure means
@@ -62,11 +65,13 @@ type Worker struct {
 
 // Options are what work on files at rest needs.
 type Options struct {
-	After   time.Duration                                                // for how long a file was left alone before; 0: a default; negative: nothing is done
-	Warning string                                                       // what a failure means
-	Ready   <-chan struct{}                                              // closed when the files that were there at the start are known
-	Walk    func(ctx context.Context, f func(*content.File) error) error // calls f with every file
-	Report  func(level slog.Level, msg string, args ...any)
+	// for how long a file was left alone before; 0: a default; negative: nothing is done
+	After   time.Duration
+	Warning string // what a failure means
+	// closed when the files that were there at the start are known
+	Ready  <-chan struct{}
+	Walk   func(ctx context.Context, f func(*content.File) error) error // calls f with every file
+	Report func(level slog.Level, msg string, args ...any)
 }
 
 func NewWorker(o Options) *Worker {
@@ -74,7 +79,8 @@ func NewWorker(o Options) *Worker {
 		o.After = restBefore
 	}
 	r := &Worker{
-		After: o.After, warning: o.Warning, ready: o.Ready, walk: o.Walk, report: o.Report, waiting: map[*content.File]time.Time{},
+		After: o.After, warning: o.Warning, ready: o.Ready, walk: o.Walk, report: o.Report,
+		waiting: map[*content.File]time.Time{},
 	}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	return r
@@ -189,7 +195,10 @@ func (r *Worker) Turn(after time.Duration) {
 		r.mu.Unlock()
 	}
 	if walk {
-		if err := r.walk(r.ctx, func(f *content.File) error { r.One(r.ctx, f); return r.ctx.Err() }); err != nil {
+		if err := r.walk(r.ctx, func(f *content.File) error {
+			r.One(r.ctx, f)
+			return r.ctx.Err()
+		}); err != nil {
 			r.Failed(err)
 		}
 		r.mu.Lock()

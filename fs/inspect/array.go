@@ -37,7 +37,8 @@ func (p *piece) sameStorage(q *piece) bool {
 	if x.IsZero() || x != y || s.Offset != t.Offset {
 		return false
 	}
-	return s.Contiguous() && t.Contiguous() || slices.Equal(s.Shape, t.Shape) && slices.Equal(s.Stride, t.Stride)
+	return s.Contiguous() && t.Contiguous() || slices.Equal(s.Shape, t.Shape) &&
+		slices.Equal(s.Stride, t.Stride)
 }
 
 // sameStorage reports whether the elements of two arrays are known to be the same row-major bytes.
@@ -47,7 +48,8 @@ func (a *array) sameStorage(b *array) bool {
 	}
 	for i := range a.pieces {
 		p, q := &a.pieces[i], &b.pieces[i]
-		if !p.sameStorage(q) || a.grid != nil && (!slices.Equal(p.origin, q.origin) || !slices.Equal(p.tensor().Shape, q.tensor().Shape)) {
+		if !p.sameStorage(q) || a.grid != nil &&
+			(!slices.Equal(p.origin, q.origin) || !slices.Equal(p.tensor().Shape, q.tensor().Shape)) {
 			return false
 		}
 	}

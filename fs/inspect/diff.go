@@ -15,10 +15,12 @@ import (
 )
 
 // Diff compares the tensors of two files, steps or runs. Of a run it is the last complete step.
-func (ins *Inspector) Diff(ctx context.Context, a, b string, progress func(control.Progress)) (*control.Diff, error) {
+func (ins *Inspector) Diff(ctx context.Context, a, b string,
+	progress func(control.Progress)) (*control.Diff, error) {
 	d := &differ{ins: ins, report: progress, out: &control.Diff{
-		A: a, B: b, Files: []control.FilePair{}, Changed: []control.TensorChange{}, Reshaped: []control.TensorChange{},
-		Added: []control.TensorRef{}, Removed: []control.TensorRef{}, Others: []control.OtherFile{},
+		A: a, B: b, Files: []control.FilePair{}, Changed: []control.TensorChange{},
+		Reshaped: []control.TensorChange{},
+		Added:    []control.TensorRef{}, Removed: []control.TensorRef{}, Others: []control.OtherFile{},
 	}}
 	d.reach = newReach(ins)
 	defer d.reach.close()
@@ -155,7 +157,8 @@ func (d *differ) compare(ctx context.Context, left, right []*set) error {
 }
 
 func refOf(file string, t *formats.Tensor) control.TensorRef {
-	return control.TensorRef{File: file, Name: t.Name, DType: string(t.DType), Shape: shapeOf(t), Bytes: max(t.NumBytes(), 0)}
+	return control.TensorRef{File: file, Name: t.Name, DType: string(t.DType), Shape: shapeOf(t),
+		Bytes: max(t.NumBytes(), 0)}
 }
 
 func shapeOf(t *formats.Tensor) []int64 {
@@ -238,7 +241,8 @@ func (d *differ) objects(a, b *set) error {
 func (d *differ) rest(a, b *set) {
 	x, y := a.one, b.one
 	switch {
-	case x == nil || y == nil || !x.layout.Partial && !y.layout.Partial || !x.whole.IsZero() && x.whole == y.whole:
+	case x == nil || y == nil || !x.layout.Partial && !y.layout.Partial ||
+		!x.whole.IsZero() && x.whole == y.whole:
 	case x.hidden.IsZero() || y.hidden.IsZero() || x.layout.Format != y.layout.Format:
 		d.out.Others = append(d.out.Others, control.OtherFile{Path: b.rel, What: "not compared: what it holds besides the tensors that are listed"})
 	case x.hidden != y.hidden:

@@ -20,7 +20,8 @@ import (
 // tensors compares two tensors of one name.
 func (d *differ) tensors(ctx context.Context, a *set, i int, b *set, j int) error {
 	s, t := &a.arrays[i], &b.arrays[j]
-	c := control.TensorChange{Name: t.Name, File: b.path, DTypeA: string(s.DType), DType: string(t.DType), ShapeA: shapeOf(&s.Tensor), Shape: shapeOf(&t.Tensor), Bytes: max(t.NumBytes(), 0)}
+	c := control.TensorChange{Name: t.Name, File: b.path, DTypeA: string(s.DType), DType: string(t.DType),
+		ShapeA: shapeOf(&s.Tensor), Shape: shapeOf(&t.Tensor), Bytes: max(t.NumBytes(), 0)}
 	same := s.DType == t.DType && s.sameStorage(t)
 	if !slices.Equal(s.Shape, t.Shape) {
 		c.SameBytes = same
@@ -41,9 +42,11 @@ func (d *differ) tensors(ctx context.Context, a *set, i int, b *set, j int) erro
 	}
 	sum, same, err := d.read(ctx, a, s, b, t)
 	switch {
-	case errors.Is(err, zarr.ErrUnread) && s.zarr != nil && t.zarr != nil: // all that is known is that they are stored in other bytes
+	case errors.Is(err, zarr.ErrUnread) && s.zarr != nil && t.zarr != nil:
+		// All that is known is that they are stored in other bytes.
 	case errors.Is(err, zarr.ErrUnread):
-		d.out.Others = append(d.out.Others, control.OtherFile{Path: path.Join(b.rel, t.Name), What: "not compared: one of the two is " + zarr.ErrUnread.Error()})
+		d.out.Others = append(d.out.Others, control.OtherFile{Path: path.Join(b.rel, t.Name),
+			What: "not compared: one of the two is " + zarr.ErrUnread.Error()})
 		return nil
 	case err != nil:
 		return fmt.Errorf("%s: %w", b.path, err)
@@ -71,7 +74,8 @@ func (d *differ) equal(t *formats.Tensor) {
 
 // read compares the elements of two tensors of one shape. No sum: they are not numbers to this program, and
 // same says all.
-func (d *differ) read(ctx context.Context, a *set, s *array, b *set, t *array) (sum *numbers.Comparison, same bool, err error) {
+func (d *differ) read(ctx context.Context, a *set, s *array, b *set,
+	t *array) (sum *numbers.Comparison, same bool, err error) {
 	x, err := d.open(a, s)
 	if err != nil {
 		return nil, false, err
@@ -135,7 +139,8 @@ func (d *differ) open(f *set, a *array) (*arrayReader, error) {
 // sameSealed reports whether two arrays of one shape are stored as the same bytes, chunk by chunk.
 func (d *differ) sameSealed(ctx context.Context, s, t *array) (same bool, err error) {
 	byKey := func(a, b sealed) int { return strings.Compare(a.key, b.key) }
-	x, y := slices.SortedFunc(slices.Values(s.sealed), byKey), slices.SortedFunc(slices.Values(t.sealed), byKey)
+	x, y := slices.SortedFunc(slices.Values(s.sealed), byKey),
+		slices.SortedFunc(slices.Values(t.sealed), byKey)
 	same = len(x) == len(y) && s.DType == t.DType
 	for i := 0; same && i < len(x); i++ {
 		if err := ctx.Err(); err != nil {

@@ -42,7 +42,9 @@ func (ins *Inspector) Find(ctx context.Context, o control.FindOptions) (*control
 		}
 		return nil
 	})
-	slices.SortStableFunc(out.Tensors, func(a, b control.TensorRef) int { return cmp.Compare(a.File, b.File) })
+	slices.SortStableFunc(out.Tensors, func(a, b control.TensorRef) int {
+		return cmp.Compare(a.File, b.File)
+	})
 	return out, err
 }
 

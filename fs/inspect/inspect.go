@@ -94,7 +94,8 @@ type Options struct {
 	Store     Store
 	Steps     *steps.Steps
 	Artifacts Artifacts
-	Unread    func(path, tensor string, err error) // told of a tensor that could not be read, of which the program sees the end only
+	// told of a tensor that could not be read, of which the program sees the end only
+	Unread func(path, tensor string, err error)
 }
 
 // Inspector answers what tensors there are.
@@ -108,7 +109,8 @@ type Inspector struct {
 
 // New makes an Inspector.
 func New(o Options) *Inspector {
-	return &Inspector{files: o.Files, store: o.Store, steps: o.Steps, artifacts: o.Artifacts, unread: o.Unread}
+	return &Inspector{files: o.Files, store: o.Store, steps: o.Steps, artifacts: o.Artifacts,
+		unread: o.Unread}
 }
 
 // OpenPath makes the bytes of the file at a path readable until done is called.

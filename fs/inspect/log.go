@@ -42,8 +42,9 @@ func (ins *Inspector) Log(ctx context.Context, p string) (*control.RunLog, error
 type logger struct {
 	ins     *Inspector
 	objects map[cas.Hash]int // digest → the last step that had it, known to be whole
-	chunks  map[uint64]int32 // by the first 8 bytes of their hashes, as good as all for a sum: a run may have many millions
-	shared  map[int]int64    // of the step at hand: bytes by the step that had them last
+	// by the first 8 bytes of their hashes, as good as all for a sum: a run may have many millions
+	chunks map[uint64]int32
+	shared map[int]int64 // of the step at hand: bytes by the step that had them last
 }
 
 func (l *logger) step(ctx context.Context, i int, p string, st *control.Step) error {

@@ -40,7 +40,9 @@ func (r *reach) external(f *file) (*set, error) {
 	}
 	c := plainly(f)
 	c.one, c.files = nil, []*file{f}
-	c.notes = slices.DeleteFunc(r.ins.notes(f.node, f.layout), func(s string) bool { return strings.Contains(s, onnx.Elsewhere) })
+	c.notes = slices.DeleteFunc(r.ins.notes(f.node, f.layout), func(s string) bool {
+		return strings.Contains(s, onnx.Elsewhere)
+	})
 	for i, file := range x.Files() {
 		if i == MaxShards {
 			c.notes = append(c.notes, notListed("tensors in further files", len(x.Files())-i))
@@ -48,7 +50,8 @@ func (r *reach) external(f *file) (*set, error) {
 		}
 		data, g, err := r.externalFile(f, x, file)
 		switch {
-		case errors.Is(err, fs.ErrNotExist), errors.Is(err, formats.ErrNotFormat), err == unix.EINVAL, err == tree.ErrNotRegular, err == unix.ENOTDIR:
+		case errors.Is(err, fs.ErrNotExist), errors.Is(err, formats.ErrNotFormat), err == unix.EINVAL,
+			err == tree.ErrNotRegular, err == unix.ENOTDIR:
 			c.notes = append(c.notes, notListed(fmt.Sprintf("tensors in %q: %v", file, err), x.Count(file)))
 			continue
 		case err != nil:

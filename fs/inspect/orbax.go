@@ -24,7 +24,8 @@ func (r *reach) orbax(ctx context.Context, dir string) (*set, error) {
 	folders := map[string]*array{}
 	for i := range arrays {
 		x, a := &arrays[i], &c.arrays[i]
-		*a = array{Tensor: x.Tensor, zarr: x.Zarr, sealed: []sealed{{inline: x.Metadata, n: int64(len(x.Metadata))}}}
+		*a = array{Tensor: x.Tensor, zarr: x.Zarr,
+			sealed: []sealed{{inline: x.Metadata, n: int64(len(x.Metadata))}}}
 		for _, k := range x.Chunks {
 			s := sealed{key: k.Key, inline: k.Inline, off: k.Off, n: k.Len}
 			if k.Path == "" {

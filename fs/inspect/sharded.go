@@ -43,7 +43,8 @@ func (r *reach) sharded(ctx context.Context, p string) (*set, error) {
 		return nil, err
 	}
 	name, _ := safetensors.IndexedFile(p)
-	out := &set{path: p, name: name, format: strings.TrimPrefix(path.Ext(name), ".") + "-index", files: []*file{index}}
+	out := &set{path: p, name: name, format: strings.TrimPrefix(path.Ext(name), ".") + "-index",
+		files: []*file{index}}
 	for _, file := range files {
 		if err := ctx.Err(); err != nil {
 			return nil, err

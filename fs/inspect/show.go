@@ -27,7 +27,8 @@ func (ins *Inspector) Show(ctx context.Context, path string) (*control.File, err
 }
 
 // Inspect is Show, and what it takes a reading of the tensors to say. progress may be nil.
-func (ins *Inspector) Inspect(ctx context.Context, path string, o control.InspectOptions, progress func(control.Progress)) (*control.File, error) {
+func (ins *Inspector) Inspect(ctx context.Context, path string, o control.InspectOptions,
+	progress func(control.Progress)) (*control.File, error) {
 	n, err := ins.files.Open(path)
 	if err != nil {
 		return nil, &fs.PathError{Op: "show", Path: path, Err: err}
@@ -90,7 +91,8 @@ func (ins *Inspector) Inspect(ctx context.Context, path string, o control.Inspec
 }
 
 // showSet describes a folder, or what a file is an index of. false: it is a file.
-func (ins *Inspector) showSet(ctx context.Context, path string, n File, info Info, o control.InspectOptions, out *control.File, progress func(control.Progress)) (bool, error) {
+func (ins *Inspector) showSet(ctx context.Context, path string, n File, info Info, o control.InspectOptions,
+	out *control.File, progress func(control.Progress)) (bool, error) {
 	if !info.Dir && !safetensors.IsIndex(path) && !isDCP(path) && !isONNX(path) {
 		return false, nil
 	}
@@ -161,7 +163,8 @@ func describeArrays(arrays []array) []control.Tensor {
 	for i := range arrays {
 		a := &arrays[i]
 		t := &out[i]
-		*t = control.Tensor{Name: a.Name, DType: string(a.DType), Shape: shapeOf(&a.Tensor), Bytes: max(a.NumBytes(), 0), SharedWith: []string{}, Offset: a.offset()}
+		*t = control.Tensor{Name: a.Name, DType: string(a.DType), Shape: shapeOf(&a.Tensor),
+			Bytes: max(a.NumBytes(), 0), SharedWith: []string{}, Offset: a.offset()}
 		if h := a.digest(); !h.IsZero() {
 			t.Hash = h.String()
 		}
@@ -177,7 +180,8 @@ const quickArtifact = 256 << 20
 
 // showArtifact is the artifact id that Show prints: one that is known or found quickly, unless it must be
 // there. Or else why there is none.
-func (ins *Inspector) showArtifact(ctx context.Context, n File, l *formats.Layout, must bool) (id, why string, err error) {
+func (ins *Inspector) showArtifact(ctx context.Context, n File, l *formats.Layout,
+	must bool) (id, why string, err error) {
 	known, ok, err := ins.artifacts.Known(n)
 	if !ok && err == nil {
 		var size int64

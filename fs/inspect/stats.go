@@ -26,7 +26,8 @@ import (
 const StatsPiece = 4 << 20
 
 // arrayStats fills in out[k].Stats, of arrays[k]. It takes StatsPiece of memory a core.
-func (ins *Inspector) arrayStats(ctx context.Context, path string, arrays []array, out []control.Tensor, progress func(control.Progress)) error {
+func (ins *Inspector) arrayStats(ctx context.Context, path string, arrays []array, out []control.Tensor,
+	progress func(control.Progress)) error {
 	p := control.Progress{TotalFiles: 1, Current: path}
 	open := map[File]bool{} // each once, so that the pieces need not
 	for i := range arrays {
@@ -146,7 +147,8 @@ func StatsOf(s *numbers.Summary) *control.TensorStats {
 var statsPieces = sync.Pool{New: func() any { return new([StatsPiece]byte) }}
 
 // summarise describes n bytes of a tensor's elements.
-func (ins *Inspector) summarise(ctx context.Context, f *file, t *formats.Tensor, off, n int64) (*numbers.Summary, error) {
+func (ins *Inspector) summarise(ctx context.Context, f *file, t *formats.Tensor, off,
+	n int64) (*numbers.Summary, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -167,7 +169,8 @@ func (ins *Inspector) summarise(ctx context.Context, f *file, t *formats.Tensor,
 
 // summariseForwards describes an array that is read from its beginning on: one at a time, for what that
 // takes.
-func (ins *Inspector) summariseForwards(ctx context.Context, a *array, done func(n int64)) (*numbers.Summary, error) {
+func (ins *Inspector) summariseForwards(ctx context.Context, a *array,
+	done func(n int64)) (*numbers.Summary, error) {
 	r, err := ins.openArray(a)
 	if err != nil {
 		return nil, err
@@ -192,7 +195,8 @@ func (ins *Inspector) summariseForwards(ctx context.Context, a *array, done func
 
 // Tensor opens one tensor of a file or a set: its elements row-major, behind the header of a .npy if that is
 // wanted.
-func (ins *Inspector) Tensor(ctx context.Context, path, name string, withHeader bool) (*control.TensorData, error) {
+func (ins *Inspector) Tensor(ctx context.Context, path, name string,
+	withHeader bool) (*control.TensorData, error) {
 	r := newReach(ins)
 	fail := func(err error) (*control.TensorData, error) {
 		r.close()

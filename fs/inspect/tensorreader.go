@@ -48,7 +48,10 @@ func (ins *Inspector) openTensor(f *file, t *formats.Tensor) (*tensorReader, err
 	if err != nil {
 		return nil, err
 	}
-	return &tensorReader{path: f.path, plan: plan, head: plan.Size() - t.NumBytes(), src: src, done: func() { plan.Drop(); done() }}, nil
+	return &tensorReader{path: f.path, plan: plan, head: plan.Size() - t.NumBytes(), src: src, done: func() {
+		plan.Drop()
+		done()
+	}}, nil
 }
 
 func (r *tensorReader) read(p []byte, off int64) error {

@@ -26,18 +26,22 @@ const (
 )
 
 // Check looks for damage and changes nothing. It works while files are saved and removed.
-func (ps *Passes) Check(ctx context.Context, o control.CheckOptions, report func(control.Progress)) (*control.Checked, error) {
-	c := &check{ps: ps, o: o, out: &control.Checked{Problems: []control.Problem{}}, bad: map[[16]byte]store.Finding{},
+func (ps *Passes) Check(ctx context.Context, o control.CheckOptions,
+	report func(control.Progress)) (*control.Checked, error) {
+	c := &check{ps: ps, o: o, out: &control.Checked{Problems: []control.Problem{}},
+		bad:       map[[16]byte]store.Finding{},
 		unindexed: map[[16]byte]bool{}, objects: map[cas.Hash]*objectState{}}
 	began := time.Now()
 	total := ps.Store.Stats().Bytes
-	opt := store.CheckOptions{ReadData: o.ReadData, Subset: o.Subset, Seed: uint64(ps.Now().UnixNano()), Found: c.found}
+	opt := store.CheckOptions{ReadData: o.ReadData, Subset: o.Subset, Seed: uint64(ps.Now().UnixNano()),
+		Found: c.found}
 	if o.Subset > 0 && o.Subset < 1 {
 		total = int64(float64(total) * o.Subset)
 	}
 	if report != nil {
 		opt.Progress = func(st store.CheckStats) {
-			p := control.Progress{DoneBytes: st.ReadStored, TotalBytes: total, DoneFiles: st.SegmentsLooked, TotalFiles: st.Segments, Current: "segments"}
+			p := control.Progress{DoneBytes: st.ReadStored, TotalBytes: total, DoneFiles: st.SegmentsLooked,
+				TotalFiles: st.Segments, Current: "segments"}
 			if !o.ReadData {
 				p.TotalBytes, p.DoneBytes = int64(st.Segments), int64(st.SegmentsLooked)
 			}
@@ -53,7 +57,8 @@ func (ps *Passes) Check(ctx context.Context, o control.CheckOptions, report func
 	err = ps.Names.Walk(ctx, func(p string, n *names.Node) error {
 		c.out.Files++
 		if report != nil && c.out.Files%64 == 1 {
-			report(control.Progress{DoneBytes: total, TotalBytes: total, DoneFiles: int(c.out.Files), Current: p})
+			report(control.Progress{DoneBytes: total, TotalBytes: total, DoneFiles: int(c.out.Files),
+				Current: p})
 		}
 		if c.file(p, n) {
 			return c.inPlace(ctx, p, n)
@@ -296,7 +301,8 @@ func (c *check) bases(h cas.Hash, loc cas.Location) error {
 	}
 	for _, l := range links {
 		if f, bad := c.bad[short(l.Hash)]; bad && f.Segment == l.Loc.Segment && f.Off == l.Loc.Off {
-			return &cas.ChunkError{Hash: h, Loc: loc, Err: &cas.ChunkError{Hash: l.Hash, Loc: l.Loc, Err: f.Err}}
+			return &cas.ChunkError{Hash: h, Loc: loc,
+				Err: &cas.ChunkError{Hash: l.Hash, Loc: l.Loc, Err: f.Err}}
 		}
 	}
 	return nil

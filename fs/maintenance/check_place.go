@@ -55,7 +55,8 @@ func (c *check) inPlace(ctx context.Context, p string, n *names.Node) error {
 	}
 	f.Lock()
 	defer f.Unlock()
-	if is := f.StateLocked(); is.Record.Manifest == was.Record.Manifest && !is.Record.Hollow && is.Gen == was.Gen {
+	if is := f.StateLocked(); is.Record.Manifest == was.Record.Manifest && !is.Record.Hollow &&
+		is.Gen == was.Gen {
 		c.problem(control.Problem{Path: p, What: fmt.Sprintf("the copy in place is damaged at %d: %v", at, err), Repair: repairEvict})
 	}
 	return nil
@@ -154,7 +155,8 @@ func (c *check) compare(ctx context.Context, raw io.ReaderAt, m *manifest.Manife
 		for _, s := range spans {
 			from, size := in, int64(s.Len)
 			in += size
-			if from < e.ObjOff || from+size > e.ObjOff+e.Len || c.o.Subset > 0 && c.o.Subset < 1 && rand.Float64() >= c.o.Subset {
+			if from < e.ObjOff || from+size > e.ObjOff+e.Len || c.o.Subset > 0 && c.o.Subset < 1 &&
+				rand.Float64() >= c.o.Subset {
 				continue
 			}
 			if err := ctx.Err(); err != nil {

@@ -36,7 +36,8 @@ type compacted struct {
 // Compact stores anew what takes less room by today's encodings, or against versions that are known by now:
 // file by file, the oldest first, so that each finds the ones before it as they will stay. Files may be
 // saved, read, renamed and removed meanwhile. It may be interrupted at any time.
-func (ps *Passes) Compact(ctx context.Context, o control.CompactOptions, report func(control.Progress)) (*control.Compacted, error) {
+func (ps *Passes) Compact(ctx context.Context, o control.CompactOptions,
+	report func(control.Progress)) (*control.Compacted, error) {
 	if ps.ReadOnly && !o.DryRun {
 		return nil, unix.EROFS
 	}
@@ -54,7 +55,8 @@ func (ps *Passes) Compact(ctx context.Context, o control.CompactOptions, report 
 	}
 	defer c.End()
 	defer ps.Throttle.Press()()
-	k := &compaction{Compaction: c, ps: ps, out: &control.Compacted{DryRun: o.DryRun}, to: map[cas.Hash]bool{}, seen: map[[16]byte]bool{}}
+	k := &compaction{Compaction: c, ps: ps, out: &control.Compacted{DryRun: o.DryRun},
+		to: map[cas.Hash]bool{}, seen: map[[16]byte]bool{}}
 	err = k.files(ctx, report)
 	if err != nil && ctx.Err() == nil {
 		// A full disk, say: what was stored anew until here must not take room twice.
@@ -64,7 +66,8 @@ func (ps *Passes) Compact(ctx context.Context, o control.CompactOptions, report 
 		err = errors.Join(err, c.Retire(ctx))
 	}
 	st := c.Stats()
-	k.out.Looked, k.out.Chunks, k.out.BytesBefore, k.out.BytesAfter = st.Looked, st.Records, st.Before, st.After
+	k.out.Looked, k.out.Chunks, k.out.BytesBefore, k.out.BytesAfter = st.Looked, st.Records,
+		st.Before, st.After
 	k.out.FreedBytes, k.out.CopiedBytes, k.out.SegmentBytes = st.Freed, st.Copied, ps.Store.Stats().Bytes
 	ps.Reserve.Retake()
 	if errors.Is(err, unix.ENOSPC) {
@@ -104,10 +107,13 @@ func (k *compaction) files(ctx context.Context, report func(control.Progress)) e
 	if err != nil {
 		return err
 	}
-	slices.SortFunc(k.all, func(a, b compacted) int { return cmp.Or(cmp.Compare(a.mtime, b.mtime), cmp.Compare(a.path, b.path)) })
+	slices.SortFunc(k.all, func(a, b compacted) int {
+		return cmp.Or(cmp.Compare(a.mtime, b.mtime), cmp.Compare(a.path, b.path))
+	})
 	for i, f := range k.all {
 		if report != nil {
-			report(control.Progress{DoneBytes: done, TotalBytes: total, DoneFiles: i, TotalFiles: len(k.all), Current: f.path})
+			report(control.Progress{DoneBytes: done, TotalBytes: total, DoneFiles: i, TotalFiles: len(k.all),
+				Current: f.path})
 		}
 		if err := k.file(ctx, f); err != nil {
 			return err
@@ -184,7 +190,7 @@ func (k *compaction) recode(ctx context.Context, m *manifest.Manifest, rel pack.
 	ps := k.ps
 	b := ps.Store.Begin()
 	defer b.Release()
-	err := ps.Pack.Recode(ctx, m, rel, func(h cas.Hash, hint codec.Hint, rel cas.Related) (tried, saved bool, err error) {
+	recode := func(h cas.Hash, hint codec.Hint, rel cas.Related) (tried, saved bool, err error) {
 		if err := ctx.Err(); err != nil {
 			return false, false, err
 		}
@@ -202,7 +208,8 @@ func (k *compaction) recode(ctx context.Context, m *manifest.Manifest, rel pack.
 			k.mu.Unlock()
 		}
 		return true, saved, err
-	})
+	}
+	err := ps.Pack.Recode(ctx, m, rel, recode)
 	if errors.Is(err, unix.ENOSPC) {
 		return errors.Join(err, ps.Store.Flush())
 	}

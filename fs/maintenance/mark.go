@@ -96,7 +96,8 @@ func (k *marker) file(n *names.Node, p string) error {
 // them is kept.
 func (ps *Passes) lostManifests() map[cas.Hash]string {
 	found := map[cas.Hash]string{}
-	_ = filepath.WalkDir(filepath.Join(ps.Dir, tree.LostFound), func(p string, d os.DirEntry, err error) error {
+	lost := filepath.Join(ps.Dir, tree.LostFound)
+	_ = filepath.WalkDir(lost, func(p string, d os.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
 			return nil
 		}

@@ -12,7 +12,8 @@ import (
 
 // Prune gives the room back that nothing needs any more. Files may be saved, read, renamed and removed
 // meanwhile. It may be interrupted at any time.
-func (ps *Passes) Prune(ctx context.Context, o control.PruneOptions, report func(control.Progress)) (*control.Pruned, error) {
+func (ps *Passes) Prune(ctx context.Context, o control.PruneOptions,
+	report func(control.Progress)) (*control.Pruned, error) {
 	if ps.ReadOnly && !o.DryRun {
 		return nil, unix.EROFS
 	}
@@ -33,8 +34,10 @@ func (ps *Passes) Prune(ctx context.Context, o control.PruneOptions, report func
 	st, err := ps.Store.Sweep(ctx, opt, ps.mark)
 	out := &control.Pruned{
 		DryRun: o.DryRun, Segments: st.Segments, Young: st.Young, Damaged: st.Skipped,
-		LiveRecords: st.Live.Records, LiveBytes: st.Live.Stored, DeadRecords: st.Dead.Records, DeadBytes: st.Dead.Stored,
-		FreedBytes: st.Freed, CopiedBytes: st.Copied, Punched: st.Punched, Removed: st.Removed, NotPunched: st.NotPunched,
+		LiveRecords: st.Live.Records, LiveBytes: st.Live.Stored, DeadRecords: st.Dead.Records,
+		DeadBytes:  st.Dead.Stored,
+		FreedBytes: st.Freed, CopiedBytes: st.Copied, Punched: st.Punched, Removed: st.Removed,
+		NotPunched: st.NotPunched,
 	}
 	if err == nil && !o.DryRun {
 		err = ps.Artifacts.Forget(ps.Store.Locate)

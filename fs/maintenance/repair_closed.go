@@ -23,7 +23,8 @@ const (
 
 // RepairClosed mends a part of the store in dir that can be mended while nobody has the store open, which the
 // caller has locked. It adds to out what it did. Of RepairTree there is nothing to do yet.
-func RepairClosed(dir, part string, now func() time.Time, out *control.Repaired, report func(control.Progress)) error {
+func RepairClosed(dir, part string, now func() time.Time, out *control.Repaired,
+	report func(control.Progress)) error {
 	switch part {
 	case RepairIndex:
 		return dropIndex(dir, out)
@@ -40,7 +41,8 @@ func dropIndex(dir string, out *control.Repaired) error {
 		return nil
 	}
 	if err == nil {
-		out.Actions = append(out.Actions, control.Action{Path: tree.IndexFile, Did: "moved to " + Rel(dir, aside) + ", and made anew"})
+		out.Actions = append(out.Actions,
+			control.Action{Path: tree.IndexFile, Did: "moved to " + Rel(dir, aside) + ", and made anew"})
 	}
 	return err
 }
@@ -53,7 +55,8 @@ func Rel(dir, p string) string {
 	return p
 }
 
-func repairSegments(dir string, now func() time.Time, out *control.Repaired, report func(control.Progress)) error {
+func repairSegments(dir string, now func() time.Time, out *control.Repaired,
+	report func(control.Progress)) error {
 	format, err := tree.ReadFormat(dir)
 	if err != nil {
 		return err
@@ -65,7 +68,8 @@ func repairSegments(dir string, now func() time.Time, out *control.Repaired, rep
 	}
 	if report != nil {
 		opt.Progress = func(st salvage.Stats) {
-			report(control.Progress{DoneBytes: int64(st.Looked), TotalBytes: int64(st.Segments), DoneFiles: st.Looked, TotalFiles: st.Segments})
+			report(control.Progress{DoneBytes: int64(st.Looked), TotalBytes: int64(st.Segments),
+				DoneFiles: st.Looked, TotalFiles: st.Segments})
 		}
 	}
 	st, err := salvage.Segments(disk.OS{}, filepath.Join(dir, tree.SegmentsDir), format.ID, opt)
@@ -77,7 +81,8 @@ func repairSegments(dir string, now func() time.Time, out *control.Repaired, rep
 		if m.Lost > 0 {
 			did += fmt.Sprintf("; %d could not be read", m.Lost)
 		}
-		out.Actions = append(out.Actions, control.Action{Path: fmt.Sprintf("%s/%08d.seg", tree.SegmentsDir, m.Segment), Did: did})
+		out.Actions = append(out.Actions,
+			control.Action{Path: fmt.Sprintf("%s/%08d.seg", tree.SegmentsDir, m.Segment), Did: did})
 	}
 	return err
 }

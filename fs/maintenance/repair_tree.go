@@ -19,7 +19,8 @@ import (
 )
 
 // RepairTree mends the files of an open store, and adds to out what it did.
-func (ps *Passes) RepairTree(ctx context.Context, out *control.Repaired, report func(control.Progress)) error {
+func (ps *Passes) RepairTree(ctx context.Context, out *control.Repaired,
+	report func(control.Progress)) error {
 	r := &treeRepair{ps: ps, out: out}
 	done := 0
 	err := ps.Names.Walk(ctx, func(p string, n *names.Node) error {
@@ -50,7 +51,8 @@ func (ps *Passes) RepairTree(ctx context.Context, out *control.Repaired, report 
 		if err != nil {
 			return err
 		}
-		out.Actions = append(out.Actions, control.Action{Path: l.path, Did: fmt.Sprintf("moved to %s: %v", Rel(ps.Dir, to), l.err)})
+		out.Actions = append(out.Actions,
+			control.Action{Path: l.path, Did: fmt.Sprintf("moved to %s: %v", Rel(ps.Dir, to), l.err)})
 		ps.Report(slog.LevelWarn, "a file was moved to lost+found", "path", l.path, "reason", l.err)
 	}
 	return nil
@@ -124,7 +126,8 @@ func (r *treeRepair) file(n *names.Node) (did string, lost, err error) {
 		return fmt.Sprintf("%d bytes long again, not %d", m.Size, st.Size), nil, nil
 	}
 	if is.Record.Hollow && !is.Hydrating {
-		if h, err := f.HeaderLocked(); err != nil || h.Record.Manifest != is.Record.Manifest || h.Size != st.Size {
+		if h, err := f.HeaderLocked(); err != nil || h.Record.Manifest != is.Record.Manifest ||
+			h.Size != st.Size {
 			if err := f.DisbelieveLocked(); err != nil {
 				return did, nil, err
 			}

@@ -1,8 +1,9 @@
-// Package metrics gives what a volume holds, does and did in the form that Prometheus asks for. docs/metrics.md lists
-// every metric by name and unit; a test holds the two together.
+// Package metrics gives what a volume holds, does and did in the form that Prometheus asks for.
+// docs/metrics.md lists every metric by name and unit; a test holds the two together.
 //
-// What is cheap to know is asked for at each scrape. What is not, the sums over the whole store, is counted in the
-// background when it is older than its own cost allows (see survey), and a scrape gets the last count, with its age.
+// What is cheap to know is asked for at each scrape. What is not, the sums over the whole store, is counted
+// in the background when it is older than its own cost allows (see survey), and a scrape gets the last count,
+// with its age.
 package metrics
 
 import (
@@ -41,8 +42,10 @@ func Handler(ctx context.Context, src Source, b Build) http.Handler {
 	info.Set(1)
 	reg.MustRegister(info, newCollector(ctx, src),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewGoCollector())
-	return promhttp.HandlerFor(reg, promhttp.HandlerOpts{MaxRequestsInFlight: 4, ErrorHandling: promhttp.ContinueOnError})
+	return promhttp.HandlerFor(reg,
+		promhttp.HandlerOpts{MaxRequestsInFlight: 4, ErrorHandling: promhttp.ContinueOnError})
 }
 
-// patience is how long a scrape waits for the volume's answer. A volume that is slower than that has worse to tell.
+// patience is how long a scrape waits for the volume's answer. A volume that is slower than that has worse to
+// tell.
 const patience = 5 * time.Second

@@ -26,23 +26,26 @@ func (s *sample) Status(context.Context) (*control.Status, error) {
 	if s.stuck != nil {
 		<-s.stuck
 	}
-	return &control.Status{Mode: control.ModePassthrough, Started: time.Unix(1000, 0), Queue: control.Queue{Files: 3, Bytes: 5},
+	return &control.Status{Mode: control.ModePassthrough, Started: time.Unix(1000, 0),
+		Queue:    control.Queue{Files: 3, Bytes: 5},
 		Failures: []control.Failure{{}}}, nil
 }
 
 func (s *sample) Counters() *control.Counters {
 	return &control.Counters{
 		PackedFiles: 4, PackSeconds: 1.5, CacheHits: 9,
-		Opens: map[string]int64{"passthrough": 2},
-		Reads: map[string]control.Reads{"packed": {Calls: 3, Bytes: 4096}}, Segments: control.Reads{Calls: 2, Bytes: 1000},
-		Errors: map[string]int64{"pack": 1},
+		Opens:    map[string]int64{"passthrough": 2},
+		Reads:    map[string]control.Reads{"packed": {Calls: 3, Bytes: 4096}},
+		Segments: control.Reads{Calls: 2, Bytes: 1000},
+		Errors:   map[string]int64{"pack": 1},
 	}
 }
 
 func scrape(t *testing.T, src Source) string {
 	t.Helper()
 	w := httptest.NewRecorder()
-	Handler(t.Context(), src, Build{Version: "1.2.3", Revision: "abc"}).ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	Handler(t.Context(), src, Build{Version: "1.2.3", Revision: "abc"}).ServeHTTP(w,
+		httptest.NewRequest("GET", "/metrics", nil))
 	if w.Code != 200 {
 		t.Fatalf("%d: %s", w.Code, w.Body)
 	}
@@ -58,7 +61,8 @@ func TestValues(t *testing.T) {
 		`ckptfs_reads_total{source="packed"} 3`, `ckptfs_read_bytes_total{source="packed"} 4096`, `ckptfs_errors_total{kind="pack"} 1`, "ckptfs_segment_read_bytes_total 1000",
 		"ckptfs_chunk_cache_hits_total 9", "process_resident_memory_bytes ",
 	} {
-		if !strings.Contains(out, "\n"+want) && !strings.Contains(out, want+"\n") && !strings.Contains(out, want) {
+		if !strings.Contains(out, "\n"+want) && !strings.Contains(out, want+"\n") &&
+			!strings.Contains(out, want) {
 			t.Errorf("no %s", want)
 		}
 	}

@@ -8,8 +8,8 @@ import (
 	"ckptfs/fs/control"
 )
 
-// survey keeps the last count of a store. A count walks the whole store: one at a time, in the background, and at most
-// a hundredth of the time goes into it.
+// survey keeps the last count of a store. A count walks the whole store: one at a time, in the background,
+// and at most a hundredth of the time goes into it.
 type survey struct {
 	ctx   context.Context
 	count func(context.Context) (*control.Stats, error)
@@ -27,7 +27,8 @@ const (
 	firstGrace = 2 * time.Second  // the first scrape waits for the first count for so long
 )
 
-// get returns the last count and when it was made, nil if there is none yet, and has a new one made if it is time.
+// get returns the last count and when it was made, nil if there is none yet, and has a new one made if it is
+// time.
 func (s *survey) get() (*control.Stats, time.Time) {
 	s.mu.Lock()
 	if s.running == nil && !s.now().Before(s.next) {

@@ -41,7 +41,8 @@ type known struct {
 }
 
 func knownOf(e *ledger.Entry, quality float64) *known {
-	return &known{Model: describe(e), ino: e.Ino, from: e.GraphFrom, graph: e.Graph, manifest: e.Manifest, quality: quality}
+	return &known{Model: describe(e), ino: e.Ino, from: e.GraphFrom, graph: e.Graph, manifest: e.Manifest,
+		quality: quality}
 }
 
 func (c *catalogue) get(seq uint64) *known {

@@ -33,7 +33,8 @@ func (s *settling) enter(p *stepPlace) error {
 	if err != nil {
 		return err
 	}
-	e := &ledger.Entry{Ino: p.ino, Manifest: p.manifest, Path: p.path, Time: p.mtime, Size: m.Size, Tensors: len(tensors), Marks: marks}
+	e := &ledger.Entry{Ino: p.ino, Manifest: p.manifest, Path: p.path, Time: p.mtime, Size: m.Size,
+		Tensors: len(tensors), Marks: marks}
 	e.Seq = book.Next()
 	e.Parent, e.How, e.MergedFrom = parent.Seq, parent.How, merged
 	if e.Parent == 0 {
@@ -110,7 +111,8 @@ func (s *settling) again(p *stepPlace) error {
 }
 
 // owners is who owns each tensor of e as a child of parent. renamed is what the step says of their names.
-func (s *settling) owners(e *ledger.Entry, tensors []lineage.Tensor, parent uint64, how lineage.How, renamed map[string]string) []uint64 {
+func (s *settling) owners(e *ledger.Entry, tensors []lineage.Tensor, parent uint64, how lineage.How,
+	renamed map[string]string) []uint64 {
 	seq := e.Seq
 	pe := s.book.Get(parent)
 	if pe == nil {

@@ -59,7 +59,8 @@ func (g *graphParts) clear() {
 }
 
 // graphOf finds the graph of a model. same: it is read from what it was read from before (from).
-func (s *settling) graphOf(p *stepPlace, m *manifest.Manifest, before string) (g *graph.Graph, from string, same bool) {
+func (s *settling) graphOf(p *stepPlace, m *manifest.Manifest,
+	before string) (g *graph.Graph, from string, same bool) {
 	at, rel := path.Join(steps.Dir, p.run, p.step.Name), p.rel
 	if p.step.IsFile {
 		at, rel = path.Dir(at), p.step.Name
@@ -99,7 +100,8 @@ func (s *settling) graphOf(p *stepPlace, m *manifest.Manifest, before string) (g
 			s.taken[path.Join(at, src.Rel)] = true
 			return g, key, false
 		}
-		if src.Kind == graph.Explicit && errors.Is(err, graph.ErrInvalid) && !errors.Is(err, source.ErrAbsent) {
+		if src.Kind == graph.Explicit && errors.Is(err, graph.ErrInvalid) &&
+			!errors.Is(err, source.ErrAbsent) {
 			s.refused[path.Join(at, src.Rel)] = err
 		}
 	}
@@ -203,7 +205,8 @@ func (m *Models) transferred(e, parent *ledger.Entry, said map[string]string) ma
 
 // Match finds the stored model with the longest prefix in common with an architecture, and its file, pinned;
 // nil when there is none.
-func (m *Models) Match(ctx context.Context, o control.MatchOptions) (out *control.MatchAnswer, n inspect.File, err error) {
+func (m *Models) Match(ctx context.Context,
+	o control.MatchOptions) (out *control.MatchAnswer, n inspect.File, err error) {
 	if o.Like != "" {
 		like := m.o.Files.Source(o.Like)
 		err := m.withAfterSave(ctx, func() error {
@@ -241,7 +244,8 @@ func (m *Models) Match(ctx context.Context, o control.MatchOptions) (out *contro
 }
 
 // answerTo finds the best model for g but self, whose file is still there, and takes a reference to that.
-func (m *Models) answerTo(c *catalogue, g *graph.Graph, self uint64, excludeRun string) (*control.MatchAnswer, inspect.File, error) {
+func (m *Models) answerTo(c *catalogue, g *graph.Graph, self uint64,
+	excludeRun string) (*control.MatchAnswer, inspect.File, error) {
 	out := &control.MatchAnswer{GraphKind: g.Kind.String(), Vertices: len(g.Vertices)}
 	gone := map[uint64]bool{self: true}
 	q := prefix.Query{}
@@ -291,7 +295,8 @@ func (m *Models) describeMatch(k *known, g *graph.Graph, found *prefix.Match) (*
 	if err != nil {
 		return nil, err
 	}
-	a := &control.Match{Model: k.Model, Length: found.Length, Exact: found.Exact, Pairs: [][2]string{}, Tensors: []control.TransferTensor{}}
+	a := &control.Match{Model: k.Model, Length: found.Length, Exact: found.Exact, Pairs: [][2]string{},
+		Tensors: []control.TransferTensor{}}
 	for _, p := range found.Pairs {
 		a.Pairs = append(a.Pairs, [2]string{g.Vertices[p.New].Name, stored.Vertices[p.Stored].Name})
 	}
@@ -324,7 +329,8 @@ func (m *Models) describeMatch(k *known, g *graph.Graph, found *prefix.Match) (*
 		}
 	}
 	for _, t := range prefix.Tensors(g, stored, found.Pairs) {
-		a.Tensors = append(a.Tensors, control.TransferTensor{New: t.New, Stored: t.Stored, Bytes: sizes[t.Stored]})
+		a.Tensors = append(a.Tensors,
+			control.TransferTensor{New: t.New, Stored: t.Stored, Bytes: sizes[t.Stored]})
 		a.Bytes += sizes[t.Stored]
 	}
 	return a, nil

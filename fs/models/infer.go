@@ -26,7 +26,8 @@ const (
 )
 
 // likely guesses the parent of a new model from what it holds; 0: none is likely.
-func (s *settling) likely(p *stepPlace, m *manifest.Manifest, tensors []lineage.Tensor, marks []uint64) uint64 {
+func (s *settling) likely(p *stepPlace, m *manifest.Manifest, tensors []lineage.Tensor,
+	marks []uint64) uint64 {
 	var c *contents
 	left := maxLikely
 	for _, e := range s.book.Like(marks) {
@@ -106,7 +107,8 @@ func (c *contents) tells(i int) bool {
 		t := &c.m.Tensors[i]
 		if t.Region >= 0 {
 			region := c.m.Regions[t.Region]
-			told = varied(io.NewSectionReader(c.r, region.Off, min(region.Len, maxVaried)), max(t.DType.Bits()/8, 1))
+			told = varied(io.NewSectionReader(c.r, region.Off, min(region.Len, maxVaried)),
+				max(t.DType.Bits()/8, 1))
 		}
 		c.telling[digest] = told
 	}

@@ -61,7 +61,8 @@ func (m *Models) atLocked(p string) []*ledger.Entry {
 }
 
 func describe(e *ledger.Entry) control.Model {
-	m := control.Model{Seq: e.Seq, Path: e.Path, Time: time.Unix(0, e.Time), Size: e.Size, Tensors: e.Tensors, Parent: e.Parent, How: e.How.String(),
+	m := control.Model{Seq: e.Seq, Path: e.Path, Time: time.Unix(0, e.Time), Size: e.Size, Tensors: e.Tensors,
+		Parent: e.Parent, How: e.How.String(),
 		MergedFrom: e.MergedFrom}
 	if e.RetiredAt != 0 {
 		m.Retired, m.RetiredAt = true, time.Unix(0, e.RetiredAt)
@@ -83,7 +84,9 @@ func (m *Models) Lineage(ctx context.Context, p string) (*control.Lineage, error
 			l := control.ModelLineage{Model: describe(e), Chain: []control.Ancestor{}}
 			for a, share := range m.book.Forest.Chain(e.Seq) {
 				if ae := m.book.Get(a.Seq); ae != nil {
-					l.Chain = append(l.Chain, control.Ancestor{Model: describe(ae), OwnedTensors: share.Tensors, OwnedBytes: share.Bytes})
+					l.Chain = append(l.Chain,
+						control.Ancestor{Model: describe(ae), OwnedTensors: share.Tensors,
+							OwnedBytes: share.Bytes})
 				}
 			}
 			for _, seq := range e.MergedFrom {
@@ -108,7 +111,8 @@ func (m *Models) Lineage(ctx context.Context, p string) (*control.Lineage, error
 // none.
 func (m *Models) notPacked(p string) (found string) {
 	for _, at := range m.o.Pending() {
-		if (at == p || strings.HasPrefix(at, p+"/") || p == "") && strings.HasPrefix(at, steps.Dir+"/") && steps.IsCheckpoint(at) && (found == "" || at < found) {
+		if (at == p || strings.HasPrefix(at, p+"/") || p == "") && strings.HasPrefix(at, steps.Dir+"/") &&
+			steps.IsCheckpoint(at) && (found == "" || at < found) {
 			found = at
 		}
 	}
@@ -133,10 +137,12 @@ func (m *Models) oneModelLocked(op, p string) (*ledger.Entry, error) {
 		return nil, m.noModel(op, p, p)
 	case len(entries) == 1:
 		return entries[0], nil
-	case entries[0].RetiredAt != 0 && !slices.ContainsFunc(entries, func(e *ledger.Entry) bool { return e.Path != entries[0].Path }):
+	case entries[0].RetiredAt != 0 &&
+		!slices.ContainsFunc(entries, func(e *ledger.Entry) bool { return e.Path != entries[0].Path }):
 		return entries[len(entries)-1], nil // one file, written over and over
 	}
-	return nil, &fs.PathError{Op: op, Path: p, Err: fmt.Errorf("%d models are there, among them %s and %s: name the file: %w", len(entries), entries[0].Path, entries[1].Path, unix.EINVAL)}
+	return nil, &fs.PathError{Op: op, Path: p,
+		Err: fmt.Errorf("%d models are there, among them %s and %s: name the file: %w", len(entries), entries[0].Path, entries[1].Path, unix.EINVAL)}
 }
 
 // Ancestor finds the most recent model that both come from.

@@ -75,12 +75,13 @@ type Options struct {
 	Store    *store.Store
 	Manifest func(h cas.Hash) (*manifest.Manifest, error)
 
-	Mountpoint func() string             // where absolute paths are below
-	Pending    func() []string           // paths of files that wait to be packed
-	Released   func(ctx context.Context) // waits, for a bounded time, until every writer that was closed is released
-	Step       func(what string) error   // called before each change on the disk; for tests
-	Now        func() time.Time
-	Report     func(level slog.Level, msg string, args ...any)
+	Mountpoint func() string   // where absolute paths are below
+	Pending    func() []string // paths of files that wait to be packed
+	// waits, for a bounded time, until every writer that was closed is released
+	Released func(ctx context.Context)
+	Step     func(what string) error // called before each change on the disk; for tests
+	Now      func() time.Time
+	Report   func(level slog.Level, msg string, args ...any)
 }
 
 // Models are those of a tree.
@@ -100,7 +101,8 @@ type Models struct {
 	parts     graphParts
 	graphs    graphCache
 	catalogue atomic.Pointer[catalogue] // nil: nobody has asked yet
-	recheck   bool                      // a step was looked at since the catalogue was: its quality may be another
+	// a step was looked at since the catalogue was: its quality may be another
+	recheck bool
 
 	stale      atomic.Bool // something was packed below runs/ since the last settle began
 	background background
@@ -121,7 +123,8 @@ const (
 
 // New makes Models of which nothing is read yet.
 func New(o Options) *Models {
-	return &Models{o: o, seen: map[string]*steps.Step{}, problems: map[string]string{}, background: background{wake: make(chan struct{}, 1)}}
+	return &Models{o: o, seen: map[string]*steps.Step{}, problems: map[string]string{},
+		background: background{wake: make(chan struct{}, 1)}}
 }
 
 // Start begins the work in the background.

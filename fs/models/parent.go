@@ -15,7 +15,8 @@ import (
 
 // parentOf chooses a parent: what the step declares, what the file was before it was written again, the step
 // before, the likely one.
-func (s *settling) parentOf(p *stepPlace, likely func() uint64) (parent lineage.Candidate, merged []uint64, err error) {
+func (s *settling) parentOf(p *stepPlace,
+	likely func() uint64) (parent lineage.Candidate, merged []uint64, err error) {
 	at := path.Join(steps.Dir, p.run, p.step.Name)
 	var all []lineage.Candidate
 	if d := s.says(p); d.Parent != "" {
@@ -110,7 +111,8 @@ func (s *settling) counterpart(run string, st *steps.Step, rel string) uint64 {
 		}
 	}
 	for _, same := range []func(f steps.File) bool{
-		func(f steps.File) bool { return f.Rel == rel }, func(f steps.File) bool { return stem(f.Rel) == stem(rel) },
+		func(f steps.File) bool { return f.Rel == rel },
+		func(f steps.File) bool { return stem(f.Rel) == stem(rel) },
 		func(steps.File) bool { return len(models) == 1 },
 	} {
 		if i := slices.IndexFunc(models, same); i >= 0 {

@@ -84,7 +84,8 @@ func (m *Models) settleNowLocked(ctx context.Context) (looked bool, err error) {
 		return false, err
 	}
 	m.settled = 0
-	s := &settling{Models: m, found: found, fresh: map[uint64]*stepPlace{}, refused: map[string]error{}, taken: map[string]bool{}, sets: map[string]*Shards{}, said: map[*steps.Step]saying{}}
+	s := &settling{Models: m, found: found, fresh: map[uint64]*stepPlace{}, refused: map[string]error{},
+		taken: map[string]bool{}, sets: map[string]*Shards{}, said: map[*steps.Step]saying{}}
 	there := map[string]bool{}
 	present := map[uint64]string{} // inode → path; of several the first
 	var places []*stepPlace
@@ -106,7 +107,8 @@ func (m *Models) settleNowLocked(ctx context.Context) (looked bool, err error) {
 				continue
 			}
 			for _, f := range st.Files {
-				p := &stepPlace{run: run, index: i, step: st, rel: f.Rel, ino: f.Ino, path: path.Join(steps.Dir, key, f.Rel)}
+				p := &stepPlace{run: run, index: i, step: st, rel: f.Rel, ino: f.Ino,
+					path: path.Join(steps.Dir, key, f.Rel)}
 				if known {
 					same = append(same, p)
 				} else {
@@ -125,7 +127,8 @@ func (m *Models) settleNowLocked(ctx context.Context) (looked bool, err error) {
 	maps.DeleteFunc(changed, func(_ string, is bool) bool { return !is })
 	// What a step says of others may be so now, or be so no more.
 	for _, p := range same {
-		if len(changed) > 0 && (m.problems[path.Join(steps.Dir, p.run, p.step.Name)] != "" || m.namesOneOf(p, changed)) {
+		if len(changed) > 0 && (m.problems[path.Join(steps.Dir, p.run, p.step.Name)] != "" ||
+			m.namesOneOf(p, changed)) {
 			places = append(places, p)
 		}
 	}
@@ -174,7 +177,8 @@ func (s *settling) files(ctx context.Context, places []*stepPlace, present map[u
 		}
 		e := book.ByIno(p.ino)
 		switch {
-		case e != nil && (ok && e.Manifest == p.manifest || !ok && e.Path == p.path): // elsewhere, what is not packed may be another file that got the inode
+		// elsewhere, what is not packed may be another file that got the inode
+		case e != nil && (ok && e.Manifest == p.manifest || !ok && e.Path == p.path):
 			claimed[e] = true
 			if ok {
 				known = append(known, p)
@@ -209,7 +213,9 @@ func (s *settling) files(ctx context.Context, places []*stepPlace, present map[u
 	for _, anywhere := range []bool{false, true} {
 		for _, p := range open {
 			if moved[p] == nil {
-				if e := take(func(e *ledger.Entry) bool { return e.Manifest == p.manifest && (anywhere || e.Path == p.path) }); e != nil {
+				if e := take(func(e *ledger.Entry) bool {
+					return e.Manifest == p.manifest && (anywhere || e.Path == p.path)
+				}); e != nil {
 					moved[p] = e
 				}
 			}
@@ -217,7 +223,8 @@ func (s *settling) files(ctx context.Context, places []*stepPlace, present map[u
 	}
 	for _, p := range open {
 		if moved[p] == nil {
-			p.before = take(func(e *ledger.Entry) bool { return e.Path == p.path }) // another file in its place
+			// another file in its place
+			p.before = take(func(e *ledger.Entry) bool { return e.Path == p.path })
 			order = append(order, p)
 		}
 	}

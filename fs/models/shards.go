@@ -60,7 +60,8 @@ func (s *settling) shardsOf(p *stepPlace) *Shards {
 
 // tensorsOf is the tensors of a set, of which m is the first file, and what is to stand behind the source of
 // the set's architecture. False: some are not there, or not packed yet.
-func (s *settling) tensorsOf(set *Shards, m *manifest.Manifest) (all []formats.Tensor, behind string, ok bool) {
+func (s *settling) tensorsOf(set *Shards,
+	m *manifest.Manifest) (all []formats.Tensor, behind string, ok bool) {
 	seen := cas.Sum([]byte(set.stamp))
 	for i, file := range set.Files {
 		if i > 0 {

@@ -10,10 +10,11 @@ import (
 // window is how much of a large blob one worker cuts.
 const window = 4 << 20
 
-// byContent cuts a large blob as one chunk.CDC over it would, but on several workers, since a CDC is slower than the
-// hash. Where a chunk ends depends only on where it begins and on the bytes after. So workers cut windows of the blob, each
-// as if a chunk began where the window does, and the true cuts are followed from window to window: a few chunks into each
-// they fall on one of the worker's, and from there on they are the worker's.
+// byContent cuts a large blob as one chunk.CDC over it would, but on several workers, since a CDC is slower
+// than the hash. Where a chunk ends depends only on where it begins and on the bytes after. So workers cut
+// windows of the blob, each as if a chunk began where the window does, and the true cuts are followed from
+// window to window: a few chunks into each they fall on one of the worker's, and from there on they are the
+// worker's.
 //
 //	true cuts     ──┴─────┴───┊─┴────┴───┴──┴────┴───┊──┴───
 //	the worker's             ┊└──┴──────┴──┴────┴───┊──┘
@@ -71,7 +72,8 @@ func (w *windowCuts) cut(j *job, until, end int64) {
 	}
 }
 
-// follow takes the true chunks of r that begin at pos and before until, and returns where the next one begins.
+// follow takes the true chunks of r that begin at pos and before until, and returns where the next one
+// begins.
 func (c *cutter) follow(r *region, starts []int64, pos, until int64) (int64, error) {
 	var cdc *chunk.CDC
 	for pos < until {

@@ -54,7 +54,8 @@ func (j *job) cut(p *plan) error {
 	return c.flush()
 }
 
-// relate finds out what the chunks of data may be stored with the help of, and which regions have to wait for others.
+// relate finds out what the chunks of data may be stored with the help of, and which regions have to wait for
+// others.
 func (c *cutter) relate(p *plan) (late []*region, err error) {
 	half := slices.ContainsFunc(p.regions, func(r region) bool { return codec.MayBeRounded(r.hint()) })
 	for i := range p.regions {
@@ -83,7 +84,9 @@ func (c *cutter) relate(p *plan) (late []*region, err error) {
 			return nil, err
 		case m == nil:
 			if r.rel != nil {
-				r.low = lowRankOf(r.tensor, &r.Region, r.rel.prev, func(k int64) ([]byte, error) { return c.chunkOf(&r.Region, k) })
+				r.low = lowRankOf(r.tensor, &r.Region, r.rel.prev, func(k int64) ([]byte, error) {
+					return c.chunkOf(&r.Region, k)
+				})
 			}
 		case m.own != nil:
 			m.own.keep, r.master = true, m.own
@@ -121,8 +124,8 @@ func (c *cutter) onGrid(r *region) error {
 	return c.end(r.objects)
 }
 
-// take makes the next n bytes of r, which are at off, a chunk that is related to others. The batch only says where they are; a
-// worker reads them.
+// take makes the next n bytes of r, which are at off, a chunk that is related to others. The batch only says
+// where they are; a worker reads them.
 func (c *cutter) take(r *region, off int64, n int, rel cas.Related) (p *piece, err error) {
 	if b := c.b; b != nil && (b.full(off-b.off+int64(n)) || off-b.end() > smallBlob) {
 		if err := c.flush(); err != nil {
@@ -151,7 +154,8 @@ func (c *cutter) room(r *region, n int) ([]*object, error) {
 	return append(r.objects, &object{of: r, open: 1}), nil
 }
 
-// end says that the last of objects, if any, is complete. Whoever finds that nothing of it is left to hash names it.
+// end says that the last of objects, if any, is complete. Whoever finds that nothing of it is left to hash
+// names it.
 func (c *cutter) end(objects []*object) error {
 	if len(objects) > 0 && atomic.AddInt64(&last(objects).open, -1) == 0 {
 		return c.name(last(objects))

@@ -69,8 +69,8 @@ func (e *earlier) list(o manifest.Object) ([]manifest.Span, bool) {
 	return spans, true
 }
 
-// skeleton is the chunks of e's blobs, in order: the skeleton, and large ones, which do no harm; nil when they are not to be
-// had.
+// skeleton is the chunks of e's blobs, in order: the skeleton, and large ones, which do no harm; nil when
+// they are not to be had.
 func (e *earlier) skeleton() *trail {
 	if e == nil {
 		return nil
@@ -82,7 +82,8 @@ func (e *earlier) skeleton() *trail {
 		if r.Kind != formats.Blob {
 			continue
 		}
-		for k, found := slices.BinarySearch(e.starts, r.Off); found && k < len(e.starts) && e.starts[k] < r.Off+r.Len; k++ {
+		for k, found := slices.BinarySearch(e.starts, r.Off); found && k < len(e.starts) &&
+			e.starts[k] < r.Off+r.Len; k++ {
 			o := e.m.Extents[k].Object
 			if o < 0 || seen[o] {
 				continue
@@ -107,7 +108,8 @@ func (e *earlier) skeleton() *trail {
 // maxTrail bounds the chunks of a trail.
 const maxTrail = 1 << 16
 
-// maxPatches bounds the chunks of a skeleton that are put against others: text takes about a millisecond each.
+// maxPatches bounds the chunks of a skeleton that are put against others: text takes about a millisecond
+// each.
 const maxPatches = 512
 
 // trail walks along the chunks that a document had before.
@@ -131,7 +133,9 @@ type stretch struct {
 
 // list names o, the n chunks from first on, if they were the chunks of a list before.
 func (t *trail) list(first, n int, o *manifest.Object) bool {
-	i, found := slices.BinarySearchFunc(t.lists, first, func(s stretch, first int) int { return s.first - first })
+	i, found := slices.BinarySearchFunc(t.lists, first, func(s stretch, first int) int {
+		return s.first - first
+	})
 	if !found || t.lists[i].n != n {
 		return false
 	}
@@ -145,8 +149,8 @@ const (
 	maxHopes = 64
 )
 
-// follow returns the chunks that p, which lies ahead of c, begins with: those that come next on the trail, as far as they are there and
-// end where c would end them.
+// follow returns the chunks that p, which lies ahead of c, begins with: those that come next on the trail, as
+// far as they are there and end where c would end them.
 func (t *trail) follow(c *chunk.CDC, p []byte) []manifest.Span {
 	if t == nil || t.hopes == 0 {
 		return nil

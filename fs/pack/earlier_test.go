@@ -13,8 +13,8 @@ import (
 	"ckptfs/index/manifest"
 )
 
-// trained is a safetensors file of fp32 tensors after some steps of training: each moves every weight by a share of
-// itself of about rate. All but the first have n elements.
+// trained is a safetensors file of fp32 tensors after some steps of training: each moves every weight by a
+// share of itself of about rate. All but the first have n elements.
 func trained(t testing.TB, tensors, n, steps int, rate float64) []byte {
 	t.Helper()
 	r := rand.New(rand.NewPCG(1, 2))
@@ -25,7 +25,8 @@ func trained(t testing.TB, tensors, n, steps int, rate float64) []byte {
 		if k == 0 {
 			n = 100
 		}
-		entries = append(entries, safetensors.Entry{Name: string(rune('a' + k)), DType: "F32", Shape: []int64{int64(n)}})
+		entries = append(entries,
+			safetensors.Entry{Name: string(rune('a' + k)), DType: "F32", Shape: []int64{int64(n)}})
 		for range n {
 			w := r.NormFloat64()
 			for s := range steps {

@@ -57,7 +57,8 @@ func TestSourceFails(t *testing.T) {
 				r := &shrinking{p: src, n: int64(len(src)) / 2, when: when, err: fault}
 				_, err := b.p.Layout(t.Context(), batch, r, int64(len(src)), l, Related{})
 				batch.Release()
-				if fault == nil && !errors.Is(err, io.ErrUnexpectedEOF) && (err != nil || when < 1) || fault != nil && err != broken && (err != nil || when < 2) {
+				if fault == nil && !errors.Is(err, io.ErrUnexpectedEOF) && (err != nil || when < 1) ||
+					fault != nil && err != broken && (err != nil || when < 2) {
 					t.Errorf("%s, read %d: %v, want %v", name, when, err, fault)
 				}
 			}
@@ -85,7 +86,8 @@ func (f *failingBatch) Put(kind cas.Kind, h cas.Hash, raw []byte, hint codec.Hin
 	return fresh, err
 }
 
-func (f *failingBatch) PutRelated(kind cas.Kind, h cas.Hash, raw []byte, hint codec.Hint, rel cas.Related) (bool, byte, error) {
+func (f *failingBatch) PutRelated(kind cas.Kind, h cas.Hash, raw []byte, hint codec.Hint,
+	rel cas.Related) (bool, byte, error) {
 	f.mu.Lock()
 	f.n--
 	n := f.n
@@ -122,7 +124,8 @@ func TestCancel(t *testing.T) {
 		}}
 		batch := b.st.Begin()
 		const size = 1 << 40
-		_, err := b.p.Layout(ctx, batch, r, size, &formats.Layout{Regions: []formats.Region{{Len: size, Kind: kind}}}, Related{})
+		_, err := b.p.Layout(ctx, batch, r, size,
+			&formats.Layout{Regions: []formats.Region{{Len: size, Kind: kind}}}, Related{})
 		batch.Release()
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("%s: %v", name, err)
@@ -143,12 +146,14 @@ func TestCancel(t *testing.T) {
 func TestStoreFails(t *testing.T) {
 	src := tensors(t, named{"a", random(3<<20, 6)}, named{"b", random(100, 1)})
 	b := memBench(t)
-	if _, err := b.p.File(t.Context(), &failingBatch{Batch: b.st.Begin(), n: 1 << 30}, bytes.NewReader(src), int64(len(src))); err != nil {
+	if _, err := b.p.File(t.Context(), &failingBatch{Batch: b.st.Begin(), n: 1 << 30}, bytes.NewReader(src),
+		int64(len(src))); err != nil {
 		t.Fatal(err)
 	}
 	for n := range 16 { // 12 chunks, a list, a tensor, the header, the manifest
 		f := &failingBatch{Batch: memBench(t).st.Begin(), n: n}
-		if _, err := b.p.File(t.Context(), f, bytes.NewReader(src), int64(len(src))); !errors.Is(err, errFull) {
+		_, err := b.p.File(t.Context(), f, bytes.NewReader(src), int64(len(src)))
+		if !errors.Is(err, errFull) {
 			t.Errorf("put %d: %v", n, err)
 		}
 	}

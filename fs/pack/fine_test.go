@@ -34,7 +34,8 @@ func boosted(n int) []byte {
 	return []byte(b.String())
 }
 
-// TestGrowingModel: a save costs its new trees and a few KiB, whatever there was before, and its manifest stays small.
+// TestGrowingModel: a save costs its new trees and a few KiB, whatever there was before, and its manifest
+// stays small.
 func TestGrowingModel(t *testing.T) {
 	b := memBench(t)
 	step := len(boosted(110)) - len(boosted(100))
@@ -70,7 +71,8 @@ func TestGrowingModelAgainst(t *testing.T) {
 		batch := b.st.Begin()
 		defer batch.Release()
 		reads, _ := b.st.Reads()
-		res, err := b.p.Layout(t.Context(), batch, bytes.NewReader(src), int64(len(src)), l, Related{Before: known(before.Manifest)})
+		res, err := b.p.Layout(t.Context(), batch, bytes.NewReader(src), int64(len(src)), l,
+			Related{Before: known(before.Manifest)})
 		if err == nil {
 			err = batch.Commit()
 		}
@@ -98,16 +100,23 @@ func encoded(t *testing.T, res *Result) []byte {
 	return enc
 }
 
-// TestFollowing: whatever became of a document, what comes before does not tell where it is cut, and it is read back.
+// TestFollowing: whatever became of a document, what comes before does not tell where it is cut, and it is
+// read back.
 func TestFollowing(t *testing.T) {
 	src := boosted(1500)
 	ends := bytes.LastIndexByte(src, ',')
 	edit := func(f func(p []byte) []byte) []byte { return f(bytes.Clone(src)) }
 	for name, now := range map[string][]byte{
-		"same":     src,
-		"inserted": edit(func(p []byte) []byte { return append(p[:ends/2:ends/2], append([]byte("9"), src[ends/2:]...)...) }),
-		"removed":  edit(func(p []byte) []byte { return append(p[:ends/2:ends/2], src[ends/2+5000:]...) }),
-		"moved":    edit(func(p []byte) []byte { return append(append(p[:1000:1000], src[ends/2:ends]...), src[1000:ends/2]...) }),
+		"same": src,
+		"inserted": edit(func(p []byte) []byte {
+			return append(p[:ends/2:ends/2],
+				append([]byte("9"), src[ends/2:]...)...)
+		}),
+		"removed": edit(func(p []byte) []byte { return append(p[:ends/2:ends/2], src[ends/2+5000:]...) }),
+		"moved": edit(func(p []byte) []byte {
+			return append(append(p[:1000:1000], src[ends/2:ends]...),
+				src[1000:ends/2]...)
+		}),
 		"changed": edit(func(p []byte) []byte {
 			for i := 2000; i < ends; i += 50_000 {
 				p[i] ^= 1
@@ -120,7 +129,8 @@ func TestFollowing(t *testing.T) {
 		now[len(now)-1] = '}'
 		alone := encoded(t, memBench(t).file(t, now))
 		for how, lost := range map[string]bereft{
-			"": {}, ", half lost": {kind: cas.Chunk, one: 2}, ", lost": {kind: cas.Chunk, one: 1}, ", lists lost": {kind: cas.List, one: 1},
+			"": {}, ", half lost": {kind: cas.Chunk, one: 2}, ", lost": {kind: cas.Chunk, one: 1},
+			", lists lost": {kind: cas.List, one: 1},
 		} {
 			t.Run(name+how, func(t *testing.T) {
 				b := memBench(t)
@@ -132,7 +142,8 @@ func TestFollowing(t *testing.T) {
 				batch := b.st.Begin()
 				defer batch.Release()
 				lost.Batch, lost.t, lost.b = batch, t, b
-				res, err := b.p.Layout(t.Context(), &lost, bytes.NewReader(now), int64(len(now)), l, Related{Before: known(before.Manifest)})
+				res, err := b.p.Layout(t.Context(), &lost, bytes.NewReader(now), int64(len(now)), l,
+					Related{Before: known(before.Manifest)})
 				if err == nil {
 					err = batch.Commit()
 				}
@@ -168,7 +179,8 @@ func TestPresumed(t *testing.T) {
 		l := formats.BlobLayout(int64(len(c.now)))
 		l.Format, l.Fine = before.Manifest.Format, true
 		batch := b.st.Begin()
-		res, err := b.p.Layout(t.Context(), batch, bytes.NewReader(c.now), int64(len(c.now)), l, Related{Before: known(before.Manifest), Presumed: true})
+		res, err := b.p.Layout(t.Context(), batch, bytes.NewReader(c.now), int64(len(c.now)), l,
+			Related{Before: known(before.Manifest), Presumed: true})
 		if !errors.Is(err, c.want) || len(b.p.slots) > 0 {
 			t.Errorf("%s: %v, %d workers left", name, err, len(b.p.slots))
 		}
@@ -182,7 +194,8 @@ func TestPresumed(t *testing.T) {
 	}
 }
 
-// bereft is a batch of a store that loses one in so many of the records of a kind, just before they are put again.
+// bereft is a batch of a store that loses one in so many of the records of a kind, just before they are put
+// again.
 type bereft struct {
 	Batch
 	t    *testing.T

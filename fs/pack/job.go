@@ -170,8 +170,8 @@ func (j *job) work(b *batch) error {
 		}
 	}
 	b.sum()
-	// Put is asked about every chunk, held or not: it is what makes this batch depend on chunks of others that are not
-	// durable yet, and what keeps a sweep off.
+	// Put is asked about every chunk, held or not: it is what makes this batch depend on chunks of others
+	// that are not durable yet, and what keeps a sweep off.
 	b.fresh = b.fresh[:0]
 	for _, p := range b.pieces {
 		if err := j.ctx.Err(); err != nil {
@@ -217,7 +217,8 @@ func (j *job) put(p *piece, raw []byte) (fresh bool, id byte, err error) {
 		return fresh, 0, err
 	}
 	rel := p.rel
-	if err := p.low.relate(j, p.k, p.span.Hash, func() ([]byte, error) { return raw, nil }, &rel); err != nil {
+	read := func() ([]byte, error) { return raw, nil }
+	if err := p.low.relate(j, p.k, p.span.Hash, read, &rel); err != nil {
 		return false, 0, err
 	}
 	fresh, id, err = j.batch.PutRelated(cas.Chunk, p.span.Hash, raw, p.o.hint(), rel)

@@ -7,8 +7,8 @@ import (
 	"ckptfs/index/manifest"
 )
 
-// lists has the short lists that were named or read last in memory: the next save of a document that grows asks for nearly all of those of the
-// save before.
+// lists has the short lists that were named or read last in memory: the next save of a document that grows
+// asks for nearly all of those of the save before.
 type lists struct {
 	of *lru.Cache[cas.Hash, []manifest.Span]
 }

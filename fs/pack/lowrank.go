@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// minLowRank is the length of a tensor, in bytes, below which factors are no gain, and minLine and maxLine that of its lines: the least in
-	// elements, the most in bytes.
+	// minLowRank is the length of a tensor, in bytes, below which factors are no gain, and minLine and
+	// maxLine that of its lines: the least in elements, the most in bytes.
 	minLowRank = 64 << 10
 	minLine    = 32
 	maxLine    = 64 << 10
@@ -25,8 +25,9 @@ const (
 	factored = 32
 )
 
-// lineOf is how many elements make a line of a tensor that fills a region: elements that lie one after the other and hang on one factor of the
-// rows, or, of a matrix that lies transposed, of the columns. 0: it is none of which a difference may be of low rank.
+// lineOf is how many elements make a line of a tensor that fills a region: elements that lie one after the
+// other and hang on one factor of the rows, or, of a matrix that lies transposed, of the columns. 0: it is
+// none of which a difference may be of low rank.
 func lineOf(t *formats.Tensor, r *formats.Region) int64 {
 	switch t.DType {
 	case "BF16", "F16", "F32":
@@ -50,11 +51,12 @@ func lineOf(t *formats.Tensor, r *formats.Region) int64 {
 	return line
 }
 
-// lowRank is a tensor of which the difference from the one before may be of low rank, as that of weights is into which an adapter was merged.
-// When the first of its chunks is new it is found out whether it is, from a few of them and what these are stored against; then factors
-// are made of chunks from all over it, and the columns are what all its chunks are stored with the help of. Where several versions have had an
-// adapter merged into them, each differs from the key before all of them by less than from another, which is rounded as it is: so factors are made of the
-// difference from that, too.
+// lowRank is a tensor of which the difference from the one before may be of low rank, as that of weights is
+// into which an adapter was merged. When the first of its chunks is new it is found out whether it is, from a
+// few of them and what these are stored against; then factors are made of chunks from all over it, and the
+// columns are what all its chunks are stored with the help of. Where several versions have had an adapter
+// merged into them, each differs from the key before all of them by less than from another, which is rounded
+// as it is: so factors are made of the difference from that, too.
 type lowRank struct {
 	line int64 // elements
 	hint codec.Hint
@@ -69,8 +71,10 @@ type lowRank struct {
 	held    bool         // the columns are in the store, or counted
 }
 
-// lowRankOf is the region's tensor t, which had the chunks prev before, as one that may be of low rank; nil: it is not.
-func lowRankOf(t *formats.Tensor, r *formats.Region, prev []manifest.Span, read func(k int64) ([]byte, error)) *lowRank {
+// lowRankOf is the region's tensor t, which had the chunks prev before, as one that may be of low rank; nil:
+// it is not.
+func lowRankOf(t *formats.Tensor, r *formats.Region, prev []manifest.Span,
+	read func(k int64) ([]byte, error)) *lowRank {
 	if t == nil || len(prev) == 0 {
 		return nil
 	}
@@ -87,7 +91,8 @@ func (l *lowRank) at(k int64) int64 {
 	return off / int64(l.hint.Elem)
 }
 
-// relate adds to rel what chunk k, which has hash h, may be stored with the help of. raw gives its bytes. An error is that of reading the tensor.
+// relate adds to rel what chunk k, which has hash h, may be stored with the help of. raw gives its bytes. An
+// error is that of reading the tensor.
 func (l *lowRank) relate(j *job, k int64, h cas.Hash, raw func() ([]byte, error), rel *cas.Related) error {
 	if l == nil || rel.Prev.IsZero() || rel.Prev == h {
 		return nil
@@ -117,7 +122,8 @@ func (l *lowRank) relate(j *job, k int64, h cas.Hash, raw func() ([]byte, error)
 	return nil
 }
 
-// base is the content of what chunk k, n bytes, is stored against, or of the key before that; nil: there is none.
+// base is the content of what chunk k, n bytes, is stored against, or of the key before that; nil: there is
+// none.
 func (l *lowRank) base(j *job, k int64, n int, ofKey bool) []byte {
 	if l.prev[k].Hash.IsZero() || int(l.prev[k].Len) != n {
 		return nil
@@ -137,10 +143,11 @@ func (l *lowRank) base(j *job, k int64, n int, ofKey bool) []byte {
 	return p
 }
 
-// ask finds out whether the tensor, of which chunk k is raw, is of low rank, and makes the columns. base is what the chunk is stored against, if it was
-// read.
+// ask finds out whether the tensor, of which chunk k is raw, is of low rank, and makes the columns. base is
+// what the chunk is stored against, if it was read.
 func (l *lowRank) ask(j *job, k int64, raw []byte) (base []byte, err error) {
-	against, _ := j.store.Against(l.prev[k].Hash) // zero: there have been so many versions that this one is alone
+	// zero: there have been so many versions that this one is alone
+	against, _ := j.store.Against(l.prev[k].Hash)
 	key, _ := j.store.Key(l.prev[k].Hash)
 	if against.IsZero() && key.IsZero() {
 		return nil, nil
@@ -172,7 +179,8 @@ func (l *lowRank) ask(j *job, k int64, raw []byte) (base []byte, err error) {
 		if err != nil {
 			return base, err
 		}
-		if old := l.base(j, k, len(raw), true); other != nil && old != nil && l.size(k, raw, old, other) < l.size(k, raw, base, columns) {
+		if old := l.base(j, k, len(raw), true); other != nil && old != nil &&
+			l.size(k, raw, old, other) < l.size(k, raw, base, columns) {
 			columns, base, ofKey = other, old, true
 		}
 	}
@@ -185,8 +193,8 @@ func (l *lowRank) ask(j *job, k int64, raw []byte) (base []byte, err error) {
 	return base, nil
 }
 
-// mayBe looks at chunks from all over the tensor, which are the same whichever chunk was the first to be new: as many as have enough lines.
-// One is at hand.
+// mayBe looks at chunks from all over the tensor, which are the same whichever chunk was the first to be new:
+// as many as have enough lines. One is at hand.
 func (l *lowRank) mayBe(j *job, one lowrank.Stretch, ofKey bool) (bool, error) {
 	n := chunk.GridLen(l.len)
 	some := lowrank.SampleRows*l.line*int64(l.hint.Elem)/cas.ChunkSize + 1
@@ -242,7 +250,8 @@ func (l *lowRank) add(j *job, k int64, ofKey bool, s *[]lowrank.Stretch) error {
 	return nil
 }
 
-// used is told of a chunk that was stored with the help of the columns; fresh are these, when they are so too and were not told yet.
+// used is told of a chunk that was stored with the help of the columns; fresh are these, when they are so too
+// and were not told yet.
 func (l *lowRank) used() (fresh *cas.Columns) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -253,7 +262,8 @@ func (l *lowRank) used() (fresh *cas.Columns) {
 	return l.columns
 }
 
-// fair reports whether to look at another tensor: always at first, and then as long as it was of use for one in eight; else now and then.
+// fair reports whether to look at another tensor: always at first, and then as long as it was of use for one
+// in eight; else now and then.
 func (o *odds) fair() bool {
 	n, tried := o.asked.Add(1), o.tried.Load()
 	return tried < 8 || 8*o.paid.Load() >= tried || n%8 == 0

@@ -25,9 +25,11 @@ type matrix struct {
 	noise      float64 // that was added to what is not of low rank, in units of the last place
 }
 
-// bytes are the matrix, of elements that a step more of training, or another adapter, would give another seed to.
+// bytes are the matrix, of elements that a step more of training, or another adapter, would give another seed
+// to.
 func (m matrix) bytes(adapter uint64) (p []byte) {
-	base, up, down := rand.New(rand.NewPCG(m.seed, 1)), rand.New(rand.NewPCG(m.seed, adapter)), rand.New(rand.NewPCG(m.seed, adapter+1))
+	base, up, down := rand.New(rand.NewPCG(m.seed, 1)), rand.New(rand.NewPCG(m.seed, adapter)),
+		rand.New(rand.NewPCG(m.seed, adapter+1))
 	a := make([]float64, m.rank*m.cols)
 	for i := range a {
 		a[i] = down.NormFloat64()
@@ -61,7 +63,8 @@ func merged(t testing.TB, adapter uint64, all ...matrix) []byte {
 	var entries []safetensors.Entry
 	var data []byte
 	for _, m := range all {
-		entries = append(entries, safetensors.Entry{Name: m.name, DType: formats.DType("BF16"), Shape: []int64{int64(m.rows), int64(m.cols)}})
+		entries = append(entries, safetensors.Entry{Name: m.name, DType: formats.DType("BF16"),
+			Shape: []int64{int64(m.rows), int64(m.cols)}})
 		data = append(data, m.bytes(adapter)...)
 	}
 	p, err := safetensors.AppendHeader(nil, entries, nil)
@@ -95,7 +98,9 @@ func (b *bench) lowRanks(t testing.TB, m *manifest.Manifest) (n int, columns map
 
 func TestLowRank(t *testing.T) {
 	b := memBench(t)
-	plain := []matrix{{name: "a.w", rows: 1024, cols: 1024, seed: 1}, {name: "b.w", rows: 300, cols: 512, seed: 2}, {name: "c.w", rows: 16, cols: 4096, seed: 3}, {name: "d.w", rows: 512, cols: 512, seed: 4}}
+	plain := []matrix{{name: "a.w", rows: 1024, cols: 1024, seed: 1},
+		{name: "b.w", rows: 300, cols: 512, seed: 2}, {name: "c.w", rows: 16, cols: 4096, seed: 3},
+		{name: "d.w", rows: 512, cols: 512, seed: 4}}
 	base := merged(t, 9, plain...)
 	before := b.related(t, base, Related{}).Manifest
 	tuned := make([]matrix, len(plain))
@@ -124,13 +129,14 @@ func (c *counted) Get(h cas.Hash, dst []byte) ([]byte, error) {
 	return c.Store.Get(h, dst)
 }
 
-// Of a tensor that is not of low rank few chunks are looked at, whose bases are read: here two, and the first that is new; of one that did not change, none; of a
-// file of many such, few tensors.
+// Of a tensor that is not of low rank few chunks are looked at, whose bases are read: here two, and the first
+// that is new; of one that did not change, none; of a file of many such, few tensors.
 func TestNotLowRank(t *testing.T) {
 	const n = 40
 	all := make([]matrix, n)
 	for i := range all {
-		all[i] = matrix{name: fmt.Sprintf("layers.%02d.w", i), rows: 512, cols: 768, seed: uint64(i)} // three chunks
+		// three chunks
+		all[i] = matrix{name: fmt.Sprintf("layers.%02d.w", i), rows: 512, cols: 768, seed: uint64(i)}
 	}
 	b := memBench(t)
 	c := &counted{Store: b.st}
@@ -160,7 +166,8 @@ func TestNotLowRank(t *testing.T) {
 	}
 }
 
-// An adapter that is trained on, merged at each step, is stored in little each time: against what all of them were merged into.
+// An adapter that is trained on, merged at each step, is stored in little each time: against what all of them
+// were merged into.
 func TestLowRankSeries(t *testing.T) {
 	b := memBench(t)
 	m := matrix{name: "a.w", rows: 1024, cols: 512, seed: 1}

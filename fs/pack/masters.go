@@ -8,8 +8,8 @@ import (
 	"ckptfs/index/manifest"
 )
 
-// masters finds, for a tensor in half precision, those in single precision of which it may be the rounding: of the same shape and
-// name, or whose names end alike, as model.a.b and optimizer.master.a.b do.
+// masters finds, for a tensor in half precision, those in single precision of which it may be the rounding:
+// of the same shape and name, or whose names end alike, as model.a.b and optimizer.master.a.b do.
 type masters struct{ byName map[string][]master }
 
 // master is a tensor in single precision that fills a region.
@@ -63,10 +63,12 @@ func (m *masters) addFiles(st Store, files []*manifest.Manifest) {
 	}
 }
 
-// of is the first master of which t, all of r, which begins with head, may be the rounding; nil when there is none. read gives the
-// beginning of one.
-func (m *masters) of(t *formats.Tensor, r *formats.Region, head func() ([]byte, error), read func(c *master, n int) ([]byte, error)) (*master, error) {
-	if len(m.byName) == 0 || t == nil || r.Len < minRounded || !codec.MayBeRounded(hintOf(t)) || !fills(t, r) {
+// of is the first master of which t, all of r, which begins with head, may be the rounding; nil when there is
+// none. read gives the beginning of one.
+func (m *masters) of(t *formats.Tensor, r *formats.Region, head func() ([]byte, error),
+	read func(c *master, n int) ([]byte, error)) (*master, error) {
+	if len(m.byName) == 0 || t == nil || r.Len < minRounded || !codec.MayBeRounded(hintOf(t)) ||
+		!fills(t, r) {
 		return nil, nil
 	}
 	var half []byte

@@ -11,9 +11,10 @@ import (
 	"ckptfs/index/manifest"
 )
 
-// Sought are the tensors of a file, to be found in others: of the same type and shape, and of the same name, or of one that differs in
-// what stands before it. That is told of the whole file: a.b and a.c are model.a.b and model.a.c where most bytes that can be found are
-// found by putting model. before them. Parts of names that only say how a module is wrapped are looked through.
+// Sought are the tensors of a file, to be found in others: of the same type and shape, and of the same name,
+// or of one that differs in what stands before it. That is told of the whole file: a.b and a.c are model.a.b
+// and model.a.c where most bytes that can be found are found by putting model. before them. Parts of names
+// that only say how a module is wrapped are looked through.
 type Sought struct {
 	tensors []formats.Tensor
 	bytes   []int64
@@ -23,7 +24,8 @@ type Sought struct {
 	ends    []ending // of plain names, by their hashes
 }
 
-// Match is where tensors that are sought are in another file, under names that begin otherwise in one and the same way.
+// Match is where tensors that are sought are in another file, under names that begin otherwise in one and the
+// same way.
 type Match struct {
 	At      []int32 // for each tensor that is sought its place in the other's list; -1: it is not there
 	Bytes   int64   // of those that are there
@@ -46,15 +48,16 @@ const (
 	maxPlain    = 1 << 10 // bytes of a name beyond which it is left as it is
 )
 
-// wrappers are parts of names that come and go with what wraps a module: data parallelism, compilation, sharding, activation
-// checkpointing, adapters.
+// wrappers are parts of names that come and go with what wraps a module: data parallelism, compilation,
+// sharding, activation checkpointing, adapters.
 var wrappers = []string{"module", "_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module", "base_layer"}
 
 var seed = maphash.MakeSeed()
 
 // Seek prepares the search for tensors, which stay as they are meanwhile.
 func Seek(tensors []formats.Tensor) *Sought {
-	s := &Sought{tensors: tensors, bytes: make([]int64, len(tensors)), names: make(map[string]int32, len(tensors))}
+	s := &Sought{tensors: tensors, bytes: make([]int64, len(tensors)),
+		names: make(map[string]int32, len(tensors))}
 	for i := range tensors {
 		t := &tensors[i]
 		if t.Region >= 0 {
@@ -70,8 +73,8 @@ func Seek(tensors []formats.Tensor) *Sought {
 // Bytes are those of the tensor i, 0 when it has none of its own.
 func (s *Sought) Bytes(i int) int64 { return s.bytes[i] }
 
-// In tells where m has what is sought: under equal names first, then under those that begin otherwise, most bytes first. A tensor that was
-// found by its own name is not looked for under others.
+// In tells where m has what is sought: under equal names first, then under those that begin otherwise, most
+// bytes first. A tensor that was found by its own name is not looked for under others.
 func (s *Sought) In(m *manifest.Manifest) (all []Match) {
 	found := s.match(m, nil, func(name string) (int32, bool) {
 		i, ok := s.names[name]
@@ -91,7 +94,8 @@ func (s *Sought) In(m *manifest.Manifest) (all []Match) {
 	return all
 }
 
-// match goes through m's tensors, of which sought says which one is sought by that name, and takes the first of each but those that are in not.
+// match goes through m's tensors, of which sought says which one is sought by that name, and takes the first
+// of each but those that are in not.
 func (s *Sought) match(m *manifest.Manifest, not []int32, sought func(string) (int32, bool)) Match {
 	f := Match{At: make([]int32, len(s.tensors))}
 	for i := range f.At {
@@ -125,7 +129,9 @@ func (r *renaming) renumbers() bool {
 
 // numbersOf are the parts of a name that are numbers.
 func numbersOf(name string) (numbers []string) {
-	for part := range strings.FieldsFuncSeq(name, func(r rune) bool { return strings.ContainsRune(separators, r) }) {
+	for part := range strings.FieldsFuncSeq(name, func(r rune) bool {
+		return strings.ContainsRune(separators, r)
+	}) {
 		if strings.Trim(part, "0123456789") == "" {
 			numbers = append(numbers, part)
 		}
@@ -144,13 +150,17 @@ func (s *Sought) renamed(m *manifest.Manifest, found []int32) (all []Match) {
 		for _, e := range endings(name, 1) {
 			hit := false
 			h := maphash.String(seed, e)
-			at, _ := slices.BinarySearchFunc(s.ends, h, func(e ending, h uint64) int { return cmp.Compare(e.hash, h) })
-			for end := min(at+maxSameEnd, len(s.ends)); at < end && s.ends[at].hash == h && tries < maxTries; at++ {
+			at, _ := slices.BinarySearchFunc(s.ends, h, func(e ending, h uint64) int {
+				return cmp.Compare(e.hash, h)
+			})
+			for end := min(at+maxSameEnd, len(s.ends)); at < end && s.ends[at].hash == h &&
+				tries < maxTries; at++ {
 				tries++
 				i := s.ends[at].t
 				own := s.plain[i]
 				// One part alone, such as weight, says nothing unless it is all of a name.
-				if found[i] >= 0 || !s.is(i, t) || !strings.HasSuffix(own, e) || !strings.ContainsAny(e, separators) && e != name && e != own {
+				if found[i] >= 0 || !s.is(i, t) || !strings.HasSuffix(own, e) ||
+					!strings.ContainsAny(e, separators) && e != name && e != own {
 					continue
 				}
 				r := renaming{name[:len(name)-len(e)], own[:len(own)-len(e)]}
@@ -172,7 +182,8 @@ func (s *Sought) renamed(m *manifest.Manifest, found []int32) (all []Match) {
 		ways = append(ways, r)
 	}
 	slices.SortFunc(ways, func(a, b renaming) int {
-		return cmp.Or(cmp.Compare(votes[b], votes[a]), cmp.Compare(a.there, b.there), cmp.Compare(a.here, b.here))
+		return cmp.Or(cmp.Compare(votes[b], votes[a]), cmp.Compare(a.there, b.there),
+			cmp.Compare(a.here, b.here))
 	})
 	for _, r := range ways[:min(len(ways), maxRenames)] {
 		f := s.match(m, found, func(name string) (int32, bool) {
@@ -208,13 +219,15 @@ func (s *Sought) index() {
 			s.ends = append(s.ends, ending{maphash.String(seed, e), int32(i)})
 		}
 	}
-	slices.SortFunc(s.ends, func(a, b ending) int { return cmp.Or(cmp.Compare(a.hash, b.hash), cmp.Compare(a.t, b.t)) })
+	slices.SortFunc(s.ends, func(a, b ending) int {
+		return cmp.Or(cmp.Compare(a.hash, b.hash), cmp.Compare(a.t, b.t))
+	})
 }
 
 const separators = "./"
 
-// endings are the names by which a tensor is looked for, the longest first: all of its name, and the ends of it that have so many
-// parts at least.
+// endings are the names by which a tensor is looked for, the longest first: all of its name, and the ends of
+// it that have so many parts at least.
 func endings(name string, parts int) []string {
 	ends := []string{name}
 	for rest := name; len(ends) < maxEndings; {
@@ -241,7 +254,8 @@ func plainName(name string) string {
 			}
 			i += from
 			end := i + len(w)
-			if (i > 0 && !strings.ContainsRune(separators, rune(name[i-1]))) || end == len(name) || !strings.ContainsRune(separators, rune(name[end])) {
+			if (i > 0 && !strings.ContainsRune(separators, rune(name[i-1]))) || end == len(name) ||
+				!strings.ContainsRune(separators, rune(name[end])) {
 				from = end
 				continue
 			}
@@ -251,8 +265,9 @@ func plainName(name string) string {
 	return name
 }
 
-// Signs are hashes of the ends of tensors' names with their shapes, in order: two files have as many of them in common as they have tensors,
-// whatever else stands before the names, and in whatever types. They are good for the life of the process.
+// Signs are hashes of the ends of tensors' names with their shapes, in order: two files have as many of them
+// in common as they have tensors, whatever else stands before the names, and in whatever types. They are good
+// for the life of the process.
 func Signs(tensors []formats.Tensor) (signs []uint64) {
 	var h maphash.Hash
 	h.SetSeed(seed)

@@ -62,7 +62,8 @@ func TestSeek(t *testing.T) {
 					names = append(names, m.Tensors[at].Name)
 					bytes += here[i].NumBytes()
 				}
-				if bytes != f.Bytes || f.Renamed == (k == 0 && here[0].Name == m.Tensors[0].Name) && name != "equal" {
+				if bytes != f.Bytes || f.Renamed == (k == 0 && here[0].Name == m.Tensors[0].Name) &&
+					name != "equal" {
 					t.Errorf("%+v", f)
 				}
 				got = append(got, strings.Join(names, " "))
@@ -76,7 +77,8 @@ func TestSeek(t *testing.T) {
 
 func TestPlainName(t *testing.T) {
 	for name, want := range map[string]string{
-		"module.a.w": "a.w", "module.module.a": "a", "a.module": "a.module", "modules.a": "modules.a", "my_module.a": "my_module.a",
+		"module.a.w": "a.w", "module.module.a": "a", "a.module": "a.module", "modules.a": "modules.a",
+		"my_module.a":            "my_module.a",
 		"a._orig_mod.b.module.c": "a.b.c", "a/_orig_mod/b": "a/b", "": "", "module": "module",
 	} {
 		if got := plainName(name); got != want {
@@ -92,7 +94,8 @@ func TestSeekHostileNames(t *testing.T) {
 		same = append(same, fmt.Sprintf("%d.a.weight", i))
 		long = append(long, fmt.Sprintf("%d.weight", i))
 	}
-	for _, names := range [][]string{same, long, {strings.Repeat("module.", 1<<17)}, {strings.Repeat(".", 1<<20)}} {
+	for _, names := range [][]string{same, long, {strings.Repeat("module.", 1<<17)},
+		{strings.Repeat(".", 1<<20)}} {
 		m := &manifest.Manifest{Tensors: tensorsOf(names...)}
 		for i := range names {
 			names[i] = "x" + names[i]
@@ -102,7 +105,8 @@ func TestSeekHostileNames(t *testing.T) {
 	}
 }
 
-// The signs of a file are among those of the same one with more before its names, in another type, and of a part of it.
+// The signs of a file are among those of the same one with more before its names, in another type, and of a
+// part of it.
 func TestSigns(t *testing.T) {
 	whole := Signs(tensorsOf("l.0.a.w", "l.0.b.w", "l.1.a.w", "h"))
 	wrapped := tensorsOf("module.model.l.0.a.w", "module.model.l.0.b.w", "module.model.l.1.a.w", "module.model.h")

@@ -12,9 +12,9 @@ import (
 	"ckptfs/index/manifest"
 )
 
-// origins chooses for each data region of a file the region of an earlier one that it is stored against. Regions that the same sources
-// have are decided together: by the sources' order where they are known to be versions before, by samples where there are several, or
-// where it is only their names that speak for them.
+// origins chooses for each data region of a file the region of an earlier one that it is stored against.
+// Regions that the same sources have are decided together: by the sources' order where they are known to be
+// versions before, by samples where there are several, or where it is only their names that speak for them.
 type origins struct {
 	tensors []formats.Tensor
 	regions []formats.Region
@@ -65,7 +65,8 @@ const (
 )
 
 // lookBack finds what stood before in the data regions of a file, from which head reads.
-func (j *job) lookBack(rel Related, tensors []formats.Tensor, regions []formats.Region, first []int, head func(r *formats.Region, n int) ([]byte, error)) error {
+func (j *job) lookBack(rel Related, tensors []formats.Tensor, regions []formats.Region, first []int,
+	head func(r *formats.Region, n int) ([]byte, error)) error {
 	j.origins = make([]origin, len(regions))
 	if len(rel.Before)+len(rel.Alike) == 0 {
 		return nil
@@ -96,7 +97,8 @@ func (o *origins) add(e *earlier, sought *Sought, doubted bool) {
 	}
 }
 
-// origin is where source s has region i: a tensor of the same place in a region as long. Its chunks lie on the grid then, as do i's.
+// origin is where source s has region i: a tensor of the same place in a region as long. Its chunks lie on
+// the grid then, as do i's.
 func (o *origins) origin(s, i int) (at origin, ok bool) {
 	src, r, k := &o.sources[s], &o.regions[i], o.first[i]
 	if src.at[k] < 0 {
@@ -133,7 +135,8 @@ func (o *origins) choose(to []origin) error {
 	return nil
 }
 
-// contests are those of all data regions that any source has, the one of most bytes first; all is the sum of these.
+// contests are those of all data regions that any source has, the one of most bytes first; all is the sum of
+// these.
 func (o *origins) contests() (list []*contest, all int64) {
 	bySources := map[string]*contest{}
 	var having []int
@@ -166,22 +169,28 @@ func (o *origins) contests() (list []*contest, all int64) {
 	}), all
 }
 
-// decide tells which source of a contest is the nearest, by samples of the beginnings of two of its larger regions; -1: none is of use.
-// What is found to be no source is none for the rest of the file. Where samples tell nothing, or no more are to be taken, it is the source
-// that has won most so far.
+// decide tells which source of a contest is the nearest, by samples of the beginnings of two of its larger
+// regions; -1: none is of use. What is found to be no source is none for the rest of the file. Where samples
+// tell nothing, or no more are to be taken, it is the source that has won most so far.
 func (o *origins) decide(c *contest) (winner int, err error) {
 	rivals := slices.DeleteFunc(slices.Clone(c.sources), func(s int) bool { return o.sources[s].lost })
 	if len(rivals) == 0 {
 		return -1, nil
 	}
-	slices.SortStableFunc(rivals, func(s, t int) int { return cmp.Compare(o.sources[t].won, o.sources[s].won) })
+	slices.SortStableFunc(rivals, func(s, t int) int {
+		return cmp.Compare(o.sources[t].won, o.sources[s].won)
+	})
 	if o.samples == 0 {
 		return rivals[0], nil
 	}
 	rivals = rivals[:min(len(rivals), o.samples)]
 	larger := slices.Clone(c.regions)
-	slices.SortStableFunc(larger, func(i, k int) int { return cmp.Compare(o.regions[k].Len, o.regions[i].Len) })
-	small := slices.IndexFunc(larger, func(i int) bool { return o.regions[i].Len < o.regions[larger[0]].Len/2 })
+	slices.SortStableFunc(larger, func(i, k int) int {
+		return cmp.Compare(o.regions[k].Len, o.regions[i].Len)
+	})
+	small := slices.IndexFunc(larger, func(i int) bool {
+		return o.regions[i].Len < o.regions[larger[0]].Len/2
+	})
 	if small > 0 {
 		larger = larger[:small]
 	}
@@ -208,8 +217,8 @@ func (o *origins) decide(c *contest) (winner int, err error) {
 	return winner, nil
 }
 
-// compare adds to shares what the beginning of region i takes as a difference from each rival's, and tells what it takes alone; nothing,
-// and 0, where that cannot be told.
+// compare adds to shares what the beginning of region i takes as a difference from each rival's, and tells
+// what it takes alone; nothing, and 0, where that cannot be told.
 func (o *origins) compare(i int, rivals []int, shares []float64) (alone float64, err error) {
 	r := &o.regions[i]
 	head, err := o.head(r, int(min(r.Len, cas.ChunkSize)))

@@ -54,8 +54,8 @@ func (b *bench) deltas(t testing.TB, m *manifest.Manifest) (n int) {
 	return n
 }
 
-// Of several files that have the tensors, the nearest is taken, whatever their order; what has nothing to do with the file is not even tried;
-// what lies in several files is found in all.
+// Of several files that have the tensors, the nearest is taken, whatever their order; what has nothing to do
+// with the file is not even tried; what lies in several files is found in all.
 func TestNearestBase(t *testing.T) {
 	const n = 70_000 // two chunks
 	b := memBench(t)
@@ -64,7 +64,8 @@ func TestNearestBase(t *testing.T) {
 	other := b.related(t, model(t, 2, 0, n, "a.w", "b.w"), Related{}).Manifest
 	both := b.related(t, model(t, 1, 300, n, "ema.a.w", "ema.b.w", "model.a.w"), Related{}).Manifest
 	shard := b.related(t, model(t, 1, 0, n, "a.w"), Related{}).Manifest
-	wild := &manifest.Manifest{Format: "safetensors", Size: 8 * n, Tensors: base.Tensors, Regions: base.Regions}
+	wild := &manifest.Manifest{Format: "safetensors", Size: 8 * n, Tensors: base.Tensors,
+		Regions: base.Regions}
 
 	steps := 12.0
 	tuned := func() []byte { // never held
@@ -105,9 +106,11 @@ func TestManyAlike(t *testing.T) {
 	b := memBench(t)
 	var alike []*manifest.Manifest
 	for i := range 30 {
-		alike = append(alike, b.related(t, model(t, 1, float64(i), 5000, "a.w", fmt.Sprintf("only%d.w", i)), Related{}).Manifest)
+		alike = append(alike, b.related(t, model(t, 1, float64(i), 5000, "a.w", fmt.Sprintf("only%d.w", i)),
+			Related{}).Manifest)
 	}
-	if res := b.related(t, model(t, 1, 100, 5000, "a.w", "only29.w", "only3.w"), Related{Alike: alike}); b.deltas(t, res.Manifest) == 0 {
+	if res := b.related(t, model(t, 1, 100, 5000, "a.w", "only29.w", "only3.w"),
+		Related{Alike: alike}); b.deltas(t, res.Manifest) == 0 {
 		t.Error("no deltas")
 	}
 }

@@ -3,33 +3,37 @@
 // A file is packed in one pass:
 //
 //	detect  which format, which regions (package formats/detect)
-//	plan    data regions become objects of their own, cut on the grid of cas.ChunkSize; blobs of at least 64 KiB become
-//	        objects of their own, cut by content; the smaller ones are joined in file order into one object, the
-//	        skeleton, cut by content; in a fine layout all blobs are, cut finely, in several objects that end where the
-//	        content says so, so that a document that grows shares the lists of what was there before; pads become extents
-//	        of zeros, after they were seen to be zeros
-//	cut     one goroutine walks the plan and makes batches of chunks, about 512 KiB of the file each; workers help it find the
-//	        cuts of large blobs
-//	hash    workers read and hash batches and put the chunks, which costs next to nothing for those that are held
+//	plan    data regions become objects of their own, cut on the grid of cas.ChunkSize; blobs of at least
+//	        64 KiB become objects of their own, cut by content; the smaller ones are joined in file order
+//	        into one object, the skeleton, cut by content; in a fine layout all blobs are, cut finely, in
+//	        several objects that end where the content says so, so that a document that grows shares the
+//	        lists of what was there before; pads become extents of zeros, after they were seen to be zeros
+//	cut     one goroutine walks the plan and makes batches of chunks, about 512 KiB of the file each; workers
+//	        help it find the cuts of large blobs
+//	hash    workers read and hash batches and put the chunks, which costs next to nothing for those that are
+//	        held
 //	name    the last chunk of an object to be hashed makes its list and its digest
 //	write   the manifest goes in last
 //
-// When files are known that have earlier versions of its tensors (match.go says which these are), chunk k of a tensor is put against
-// chunk k of the one before. Where several have a tensor, samples tell which is the nearest (origins.go). Of one of these files the
-// skeleton's chunks are looked for where that has them, several at a time, and cut by content again where something else has come; what is
-// found has the ends that a cutter would find. What changed in the skeleton is put against what stood there, and the manifest against the
-// manifest, most of which is the digests of what did not change. The store tells from samples whether that pays; of a region where it
-// mostly does not, only now and then a chunk is tried.
+// When files are known that have earlier versions of its tensors (match.go says which these are), chunk k of
+// a tensor is put against chunk k of the one before. Where several have a tensor, samples tell which is the
+// nearest (origins.go). Of one of these files the skeleton's chunks are looked for where that has them,
+// several at a time, and cut by content again where something else has come; what is found has the ends that
+// a cutter would find. What changed in the skeleton is put against what stood there, and the manifest against
+// the manifest, most of which is the digests of what did not change. The store tells from samples whether
+// that pays; of a region where it mostly does not, only now and then a chunk is tried.
 //
-// Of a matrix that changed, two to sixteen chunks are looked at, the longer its rows the more, to tell whether the difference may be of low rank, as it is of weights into which an
-// adapter was merged (lowrank.go). If so, factors are made of up to 32 chunks of it, and each chunk is stored with the help of these where that takes less.
+// Of a matrix that changed, two to sixteen chunks are looked at, the longer its rows the more, to tell
+// whether the difference may be of low rank, as it is of weights into which an adapter was merged
+// (lowrank.go). If so, factors are made of up to 32 chunks of it, and each chunk is stored with the help of
+// these where that takes less.
 //
-// Memory is bounded by the batches in flight and by 36 bytes a chunk of the objects in flight; while factors are made, by some 60 MiB more, for one
-// tensor at a time and one more for every eight workers.
+// Memory is bounded by the batches in flight and by 36 bytes a chunk of the objects in flight; while factors
+// are made, by some 60 MiB more, for one tensor at a time and one more for every eight workers.
 //
-// The manifest describes the bytes that were read and hashed, never those that a parser saw: if the file changes on the
-// way, what comes out is a manifest of some mixture that was read, or an error, and it is the caller's part to notice the
-// change and throw it away.
+// The manifest describes the bytes that were read and hashed, never those that a parser saw: if the file
+// changes on the way, what comes out is a manifest of some mixture that was read, or an error, and it is the
+// caller's part to notice the change and throw it away.
 package pack
 
 import (
@@ -57,13 +61,15 @@ type Store interface {
 type Batch interface {
 	Put(kind cas.Kind, h cas.Hash, raw []byte, hint codec.Hint) (fresh bool, err error)
 	PutHeld(kind cas.Kind, hashes []cas.Hash, held []bool) error
-	PutRelated(kind cas.Kind, h cas.Hash, raw []byte, hint codec.Hint, rel cas.Related) (fresh bool, id byte, err error)
+	PutRelated(kind cas.Kind, h cas.Hash, raw []byte, hint codec.Hint,
+		rel cas.Related) (fresh bool, id byte, err error)
 }
 
 // Options configures a Packer.
 type Options struct {
 	Workers int // batches hashed at a time, over all files; 0: as many as processors
-	// Turn is called before a batch is worked on, and over when it is done; it may wait. nil: nothing is waited for.
+	// Turn is called before a batch is worked on, and over when it is done; it may wait. nil: nothing is
+	// waited for.
 	Turn func(ctx context.Context) (over func(), err error)
 }
 
@@ -111,8 +117,8 @@ type Result struct {
 	Deltas                       int64 // of the records: how many are stored against an earlier one
 }
 
-// File packs the size bytes of r into b. The caller commits b, and must do so before it relies on the result. An error of
-// r's comes back as it is; a file that ends early is io.ErrUnexpectedEOF, wrapped.
+// File packs the size bytes of r into b. The caller commits b, and must do so before it relies on the result.
+// An error of r's comes back as it is; a file that ends early is io.ErrUnexpectedEOF, wrapped.
 func (p *Packer) File(ctx context.Context, b Batch, r io.ReaderAt, size int64) (*Result, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -130,14 +136,16 @@ var errLayout = errors.New("layout cannot be kept")
 // ErrPresumed: the layout was presumed, and the file has too much that is new for that.
 var ErrPresumed = errors.New("the file is not mostly what it was before")
 
-// What may be new in a file whose layout is presumed, and one over the share of what is known up to there that may be new besides.
+// What may be new in a file whose layout is presumed, and one over the share of what is known up to there
+// that may be new besides.
 const (
 	mayBeNew  = 128 << 10
 	presuming = 16
 )
 
 // Layout packs as File does, by a layout that is known already.
-func (p *Packer) Layout(ctx context.Context, b Batch, r io.ReaderAt, size int64, l *formats.Layout, rel Related) (*Result, error) {
+func (p *Packer) Layout(ctx context.Context, b Batch, r io.ReaderAt, size int64, l *formats.Layout,
+	rel Related) (*Result, error) {
 	res := &Result{}
 	err := p.pack(ctx, b, r, size, l, rel, res)
 	if errors.Is(err, errLayout) {
@@ -150,8 +158,8 @@ func (p *Packer) Layout(ctx context.Context, b Batch, r io.ReaderAt, size int64,
 	return res, nil
 }
 
-// Manifest puts a manifest of objects that the store holds into b, and returns its hash. The error wraps cas.ErrTooLarge
-// when it is longer than a record may be.
+// Manifest puts a manifest of objects that the store holds into b, and returns its hash. The error wraps
+// cas.ErrTooLarge when it is longer than a record may be.
 func (p *Packer) Manifest(b Batch, m *manifest.Manifest) (cas.Hash, error) {
 	enc, err := m.Encode()
 	if err != nil {
@@ -166,7 +174,8 @@ func (p *Packer) Manifest(b Batch, m *manifest.Manifest) (cas.Hash, error) {
 }
 
 // pack adds to res, so that a second try counts what the first one added.
-func (p *Packer) pack(ctx context.Context, b Batch, r io.ReaderAt, size int64, l *formats.Layout, rel Related, res *Result) error {
+func (p *Packer) pack(ctx context.Context, b Batch, r io.ReaderAt, size int64, l *formats.Layout, rel Related,
+	res *Result) error {
 	if err := l.Check(size); err != nil {
 		return fmt.Errorf("%w: %w", errLayout, err)
 	}

@@ -137,7 +137,8 @@ type named struct {
 func tensors(t testing.TB, ts ...named) []byte {
 	var es []safetensors.Entry
 	for _, n := range ts {
-		es = append(es, safetensors.Entry{Name: n.name, DType: formats.U8, Shape: []int64{int64(len(n.data))}})
+		es = append(es, safetensors.Entry{Name: n.name, DType: formats.U8,
+			Shape: []int64{int64(len(n.data))}})
 	}
 	p, err := safetensors.AppendHeader(nil, es, nil)
 	if err != nil {
@@ -166,7 +167,8 @@ func TestSafetensors(t *testing.T) {
 		{Hash: cas.Sum(big[cas.ChunkSize : 2*cas.ChunkSize]), Len: cas.ChunkSize},
 		{Hash: cas.Sum(big[2*cas.ChunkSize:]), Len: 700_000 - 2*cas.ChunkSize},
 	}
-	if want := (manifest.Object{Digest: cas.Sum(manifest.EncodeList(spans)), Len: 700_000, List: true}); m.Objects[m.Extents[2].Object] != want {
+	want := manifest.Object{Digest: cas.Sum(manifest.EncodeList(spans)), Len: 700_000, List: true}
+	if m.Objects[m.Extents[2].Object] != want {
 		t.Errorf("object of b: %+v", m.Objects)
 	}
 	if want := (manifest.Object{Digest: cas.Sum(small), Len: 1000}); m.Objects[m.Extents[1].Object] != want {
@@ -181,7 +183,8 @@ func TestSafetensors(t *testing.T) {
 		t.Errorf("counted %+v, the index has %+v", got, sum)
 	}
 	// The same once more adds nothing; a file with one tensor changed adds that.
-	if again := b.file(t, src); again.Hash != first.Hash || again.Fresh != 0 || again.FreshRaw != 0 || again.FreshStored != 0 {
+	if again := b.file(t, src); again.Hash != first.Hash || again.Fresh != 0 || again.FreshRaw != 0 ||
+		again.FreshStored != 0 {
 		t.Errorf("again: %+v", again)
 	}
 	second := b.file(t, tensors(t, named{"a", random(1000, 3)}, named{"b", big}, named{"c", small}))
@@ -216,8 +219,9 @@ func TestCutsAreTheCutters(t *testing.T) {
 		"random":   random(5*window+12_345, 21),
 		"zeros":    make([]byte, 3*window+1),
 		"periodic": text[:3*window],
-		"mixed":    append(append(text[1000:window+4321:window+4321], random(window, 22)...), make([]byte, window)...),
-		"short":    random(smallBlob, 23),
+		"mixed": append(append(text[1000:window+4321:window+4321], random(window, 22)...),
+			make([]byte, window)...),
+		"short": random(smallBlob, 23),
 	} {
 		for _, front := range []int{0, 1000} {
 			whole := append(make([]byte, front), src...)
@@ -259,7 +263,8 @@ func TestLayoutProperty(t *testing.T) {
 		var src []byte
 		for range rapid.IntRange(0, 12).Draw(rt, "regions") {
 			kind := formats.Kind(rapid.IntRange(0, 2).Draw(rt, "kind"))
-			n := rapid.IntRange(1, rapid.SampledFrom([]int{10, 1000, 70_000, 600_000}).Draw(rt, "scale")).Draw(rt, "length")
+			scale := rapid.SampledFrom([]int{10, 1000, 70_000, 600_000}).Draw(rt, "scale")
+			n := rapid.IntRange(1, scale).Draw(rt, "length")
 			l.Regions = append(l.Regions, formats.Region{Off: int64(len(src)), Len: int64(n), Kind: kind})
 			if kind == formats.Pad {
 				src = append(src, make([]byte, n)...)
@@ -268,11 +273,13 @@ func TestLayoutProperty(t *testing.T) {
 				src = append(src, source[at:at+n]...)
 			}
 			if kind == formats.Data {
-				l.Tensors = append(l.Tensors, formats.Tensor{Name: fmt.Sprint(len(l.Tensors)), DType: formats.U8, Shape: []int64{int64(n)}, Region: len(l.Regions) - 1})
+				l.Tensors = append(l.Tensors, formats.Tensor{Name: fmt.Sprint(len(l.Tensors)),
+					DType: formats.U8, Shape: []int64{int64(n)}, Region: len(l.Regions) - 1})
 			}
 		}
 		p := *b.p
-		p.object = limits{rapid.SampledFrom([]int64{manifest.MaxObject, cas.ChunkSize, 3 * cas.ChunkSize}).Draw(rt, "longest object"),
+		longest := []int64{manifest.MaxObject, cas.ChunkSize, 3 * cas.ChunkSize}
+		p.object = limits{rapid.SampledFrom(longest).Draw(rt, "longest object"),
 			rapid.SampledFrom([]int{maxSpans, 2, 1}).Draw(rt, "most spans")}
 		c := *b
 		c.p = &p
@@ -320,7 +327,8 @@ func TestPadThatIsNot(t *testing.T) {
 func TestManifestTooLarge(t *testing.T) {
 	b := memBench(t)
 	b.p.record = 1000
-	src := tensors(t, named{"a", random(5000, 1)}, named{string(bytes.Repeat([]byte("b"), 2000)), random(5000, 2)})
+	src := tensors(t, named{"a", random(5000, 1)},
+		named{string(bytes.Repeat([]byte("b"), 2000)), random(5000, 2)})
 	res := b.file(t, src)
 	if res.Manifest.Format != "blob" || len(res.Manifest.Tensors) != 0 {
 		t.Errorf("%+v", res.Manifest)
@@ -338,7 +346,8 @@ func TestConcurrent(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 6 {
 		wg.Go(func() {
-			src := tensors(t, named{"a", common}, named{"b", random(200_000, byte(100+i))}, named{"c", common[:300_000]})
+			src := tensors(t, named{"a", common}, named{"b", random(200_000, byte(100+i))},
+				named{"c", common[:300_000]})
 			batch := b.st.Begin()
 			defer batch.Release()
 			res, err := b.p.File(context.Background(), batch, bytes.NewReader(src), int64(len(src)))

@@ -33,7 +33,8 @@ type region struct {
 	low     *lowRank        // nil: it is not of low rank
 }
 
-// plan prepares l, and looks at its pads: a parser's mistake must not cost bytes, so a pad that is not zero is a blob.
+// plan prepares l, and looks at its pads: a parser's mistake must not cost bytes, so a pad that is not zero
+// is a blob.
 func (j *job) plan(l *formats.Layout) (*plan, error) {
 	p := &plan{format: l.Format, regions: make([]region, len(l.Regions)), fine: l.Fine}
 	for i, r := range l.Regions {
@@ -64,7 +65,8 @@ func (r *region) hint() codec.Hint {
 	return hintOf(r.tensor)
 }
 
-// relatives are the region's, to be filled in. Most regions of a file of very many have none, and take no memory for them.
+// relatives are the region's, to be filled in. Most regions of a file of very many have none, and take no
+// memory for them.
 func (r *region) relatives() *relatives {
 	if r.rel == nil {
 		r.rel = &relatives{}

@@ -10,11 +10,12 @@ import (
 	"ckptfs/index/manifest"
 )
 
-// Recode calls recode for the chunks of a packed file, on as many workers as packing has, each with what is known of its
-// numbers and with the chunks that it is related to. recode reports whether it
-// tried, and whether that paid: of a region where it mostly does not, only now and then a chunk is tried, as in packing. What cannot be read
-// of the file is passed over.
-func (p *Packer) Recode(ctx context.Context, m *manifest.Manifest, rel Related, recode func(h cas.Hash, hint codec.Hint, rel cas.Related) (tried, saved bool, err error)) error {
+// Recode calls recode for the chunks of a packed file, on as many workers as packing has, each with what is
+// known of its numbers and with the chunks that it is related to. recode reports whether it tried, and
+// whether that paid: of a region where it mostly does not, only now and then a chunk is tried, as in packing.
+// What cannot be read of the file is passed over.
+func (p *Packer) Recode(ctx context.Context, m *manifest.Manifest, rel Related,
+	recode func(h cas.Hash, hint codec.Hint, rel cas.Related) (tried, saved bool, err error)) error {
 	j := newJob(ctx, p, nil, nil)
 	defer j.cancel()
 	own := newEarlier(p.store, m)
@@ -28,7 +29,8 @@ func (p *Packer) Recode(ctx context.Context, m *manifest.Manifest, rel Related, 
 	return j.finish(j.recode(own, first, recode))
 }
 
-func (j *job) recode(own *earlier, first []int, recode func(cas.Hash, codec.Hint, cas.Related) (bool, bool, error)) error {
+func (j *job) recode(own *earlier, first []int,
+	recode func(cas.Hash, codec.Hint, cas.Related) (bool, bool, error)) error {
 	blobs := &odds{} // they are many and small
 	for i := range own.m.Regions {
 		r, chances := &own.m.Regions[i], blobs
@@ -41,7 +43,9 @@ func (j *job) recode(own *earlier, first []int, recode func(cas.Hash, codec.Hint
 			hint, chances = hintOf(t), &odds{}
 			if spans = own.grid(r); spans != nil {
 				if kin = j.kin(own, t, i); kin.masters == nil {
-					low = lowRankOf(t, r, kin.prev, func(k int64) ([]byte, error) { return j.storedChunk(spans, k) })
+					low = lowRankOf(t, r, kin.prev, func(k int64) ([]byte, error) {
+						return j.storedChunk(spans, k)
+					})
 				}
 			}
 		}
@@ -54,7 +58,8 @@ func (j *job) recode(own *earlier, first []int, recode func(cas.Hash, codec.Hint
 				continue
 			}
 			if err := j.do(func() error {
-				if err := low.relate(j, int64(k), s.Hash, func() ([]byte, error) { return j.storedChunk(spans, int64(k)) }, &rel); err != nil {
+				read := func() ([]byte, error) { return j.storedChunk(spans, int64(k)) }
+				if err := low.relate(j, int64(k), s.Hash, read, &rel); err != nil {
 					return err
 				}
 				tried, saved, err := recode(s.Hash, hint, rel)
@@ -70,7 +75,8 @@ func (j *job) recode(own *earlier, first []int, recode func(cas.Hash, codec.Hint
 	return nil
 }
 
-// kin is what the chunks of region i of a packed file, whose first tensor is t, may be stored with the help of.
+// kin is what the chunks of region i of a packed file, whose first tensor is t, may be stored with the help
+// of.
 func (j *job) kin(own *earlier, t *formats.Tensor, i int) relatives {
 	r := &own.m.Regions[i]
 	kin := relatives{prev: j.origins[i].chunks()}

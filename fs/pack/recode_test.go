@@ -13,7 +13,8 @@ import (
 
 func TestEndings(t *testing.T) {
 	for name, want := range map[string][]string{
-		"w": {"w"}, "a.w": {"a.w"}, "m/a.w": {"m/a.w", "a.w"}, "": {""}, "model.layers.0.w": {"model.layers.0.w", "layers.0.w", "0.w"},
+		"w": {"w"}, "a.w": {"a.w"}, "m/a.w": {"m/a.w", "a.w"}, "": {""},
+		"model.layers.0.w": {"model.layers.0.w", "layers.0.w", "0.w"},
 	} {
 		if got := endings(name, 2); !slices.Equal(got, want) {
 			t.Errorf("%q: %q", name, got)
@@ -28,7 +29,8 @@ func TestEndings(t *testing.T) {
 	}
 }
 
-// Each chunk is looked at with what stood there before; where it does not pay few are; and the workers wait for their turns.
+// Each chunk is looked at with what stood there before; where it does not pay few are; and the workers wait
+// for their turns.
 func TestRecode(t *testing.T) {
 	const n = 40 * cas.ChunkSize / 4
 	b := memBench(t)
@@ -36,10 +38,13 @@ func TestRecode(t *testing.T) {
 	res := b.against(t, trained(t, 2, n, 1, 1e-6), old.Manifest)
 	for _, pays := range []bool{true, false} {
 		var turns, over atomic.Int64
-		p := New(b.st, Options{Workers: 2, Turn: func(context.Context) (func(), error) { turns.Add(1); return func() { over.Add(1) }, nil }})
+		p := New(b.st, Options{Workers: 2, Turn: func(context.Context) (func(), error) {
+			turns.Add(1)
+			return func() { over.Add(1) }, nil
+		}})
 		var mu sync.Mutex
 		seen := map[cas.Hash]cas.Related{}
-		err := p.Recode(t.Context(), res.Manifest, Related{Before: known(old.Manifest)}, func(h cas.Hash, hint codec.Hint, rel cas.Related) (bool, bool, error) {
+		recode := func(h cas.Hash, hint codec.Hint, rel cas.Related) (bool, bool, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			seen[h] = rel
@@ -47,7 +52,8 @@ func TestRecode(t *testing.T) {
 				t.Error(hint)
 			}
 			return true, pays, nil
-		})
+		}
+		err := p.Recode(t.Context(), res.Manifest, Related{Before: known(old.Manifest)}, recode)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -57,7 +63,8 @@ func TestRecode(t *testing.T) {
 				related++
 			}
 		}
-		if turns.Load() < int64(len(seen)) || over.Load() != turns.Load() || pays && related != 41 || !pays && related > 12 {
+		if turns.Load() < int64(len(seen)) || over.Load() != turns.Load() || pays && related != 41 ||
+			!pays && related > 12 {
 			t.Errorf("pays %v: %d chunks, %d related, %d turns, %d over", pays, len(seen), related, turns.Load(), over.Load())
 		}
 	}

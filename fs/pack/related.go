@@ -7,16 +7,17 @@ import (
 
 // Related is what is known of the files around one. What lies in their chunks may be gone.
 type Related struct {
-	// Before are files that have earlier versions of its tensors, the best first: the file itself as it was, or the shards of the step
-	// before. What changed since is stored against them where that pays.
+	// Before are files that have earlier versions of its tensors, the best first: the file itself as it was,
+	// or the shards of the step before. What changed since is stored against them where that pays.
 	Before []*manifest.Manifest
-	// Presumed: the layout is that of the first of Before, presumed to be the file's since most of the file stood there: if that turns out to be wrong,
-	// Layout gives up, with ErrPresumed.
+	// Presumed: the layout is that of the first of Before, presumed to be the file's since most of the file
+	// stood there: if that turns out to be wrong, Layout gives up, with ErrPresumed.
 	Presumed bool
-	// Alike may have earlier versions of its tensors, or have nothing to do with it: samples tell, and which of several is the nearest.
+	// Alike may have earlier versions of its tensors, or have nothing to do with it: samples tell, and which
+	// of several is the nearest.
 	Alike []*manifest.Manifest
-	// Masters are files in which tensors in single precision may be. What is the rounding of one of them is stored as that, and so is what
-	// is the rounding of one in the same file.
+	// Masters are files in which tensors in single precision may be. What is the rounding of one of them is
+	// stored as that, and so is what is the rounding of one in the same file.
 	Masters []*manifest.Manifest
 }
 

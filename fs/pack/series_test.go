@@ -17,9 +17,10 @@ import (
 	"ckptfs/index/manifest"
 )
 
-// TestSeries packs the files that CKPTFS_SERIES, a glob pattern, matches, in order of their names, each against the one before, into
-// one store, and says what each of them added, in records of each kind. It is for measuring: without the variable there is nothing to
-// do. With CKPTFS_SERIES_ALONE nothing is stored against anything.
+// TestSeries packs the files that CKPTFS_SERIES, a glob pattern, matches, in order of their names, each
+// against the one before, into one store, and says what each of them added, in records of each kind. It is
+// for measuring: without the variable there is nothing to do. With CKPTFS_SERIES_ALONE nothing is stored
+// against anything.
 func TestSeries(t *testing.T) {
 	pattern := os.Getenv("CKPTFS_SERIES")
 	if pattern == "" {
@@ -44,7 +45,8 @@ func TestSeries(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		res, err := b.p.Layout(t.Context(), counted, bytes.NewReader(src), int64(len(src)), layout, Related{Before: known(before)})
+		res, err := b.p.Layout(t.Context(), counted, bytes.NewReader(src), int64(len(src)), layout,
+			Related{Before: known(before)})
 		if err == nil {
 			err = batch.Commit()
 		}
@@ -70,7 +72,8 @@ func TestSeries(t *testing.T) {
 		logical += int64(len(src))
 		stored += res.FreshStored
 		t.Logf("%-20s %-8s %9d bytes  %7d new in %3d records (chunks %d in %d, lists %d in %d, manifest %d; objects %4d, tensors %5d)  %v, %v of processors", filepath.Base(path),
-			res.Manifest.Format, len(src), res.FreshStored, res.Fresh, of(cas.Chunk), len(counted.fresh[cas.Chunk]),
+			res.Manifest.Format, len(src), res.FreshStored, res.Fresh, of(cas.Chunk),
+			len(counted.fresh[cas.Chunk]),
 			of(cas.List), len(counted.fresh[cas.List]), of(cas.Manifest), len(res.Manifest.Objects),
 			len(res.Manifest.Tensors), took.Round(time.Millisecond/10), cpu.Round(time.Millisecond/10))
 	}
@@ -98,7 +101,8 @@ func (c *countedBatch) Put(kind cas.Kind, h cas.Hash, raw []byte, hint codec.Hin
 	return fresh, err
 }
 
-func (c *countedBatch) PutRelated(kind cas.Kind, h cas.Hash, raw []byte, hint codec.Hint, rel cas.Related) (bool, byte, error) {
+func (c *countedBatch) PutRelated(kind cas.Kind, h cas.Hash, raw []byte, hint codec.Hint,
+	rel cas.Related) (bool, byte, error) {
 	fresh, id, err := c.Batch.PutRelated(kind, h, raw, hint, rel)
 	c.note(kind, h, fresh)
 	return fresh, id, err

@@ -9,13 +9,15 @@ import (
 	"ckptfs/index/manifest"
 )
 
-// skeleton is the cutter at work on the small blobs, which it joins. Its batches hold their bytes already, since these lie all over the file.
+// skeleton is the cutter at work on the small blobs, which it joins. Its batches hold their bytes already,
+// since these lie all over the file.
 type skeleton struct {
 	*cutter
 	plan  *plan
-	prev  *trail    // nil: there is none
-	ended bool      // the last object takes no more
-	since int       // where on the trail the last object began, if all of its chunks are held, from there on; or -1
+	prev  *trail // nil: there is none
+	ended bool   // the last object takes no more
+	// where on the trail the last object began, if all of its chunks are held, from there on; or -1
+	since int
 	whole []*object // that have their digests from the trail
 	held  []bool
 	odds  odds
@@ -75,8 +77,8 @@ func (c *cutter) skeleton(p *plan) error {
 	return c.flush()
 }
 
-// follow takes the chunks that q, which lies ahead of cdc, begins with as far as the trail has them. Where the store still holds them all that is
-// left of them is their names.
+// follow takes the chunks that q, which lies ahead of cdc, begins with as far as the trail has them. Where
+// the store still holds them all that is left of them is their names.
 func (s *skeleton) follow(cdc *chunk.CDC, q []byte) (bool, error) {
 	over, err := s.turn(s.ctx)
 	if err != nil {
@@ -123,7 +125,8 @@ func (s *skeleton) pass(q []byte, span manifest.Span, at int) error {
 	return nil
 }
 
-// take makes q the next chunk. Its hash is h, where that is not zero, and in the place of one that was before.
+// take makes q the next chunk. Its hash is h, where that is not zero, and in the place of one that was
+// before.
 func (s *skeleton) take(q []byte, h, was cas.Hash) error {
 	c := s.cutter
 	if c.b != nil && c.b.full(int64(c.b.n+len(q))) {
@@ -147,8 +150,8 @@ func (s *skeleton) take(q []byte, h, was cas.Hash) error {
 	return nil
 }
 
-// maxFineList bounds the chunks in a list of a fine layout. A save rewrites the lists of its head and its end, whatever their length:
-// by content they have 16 chunks on average, and some have many more.
+// maxFineList bounds the chunks in a list of a fine layout. A save rewrites the lists of its head and its
+// end, whatever their length: by content they have 16 chunks on average, and some have many more.
 const maxFineList = 48
 
 // object is the one that chunk q, the next one, belongs to.

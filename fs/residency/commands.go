@@ -12,14 +12,16 @@ import (
 // Walk calls f with each regular file at or below a path.
 type Walk func(ctx context.Context, path string, f func(path string, file *content.File) error) error
 
-// Evict evicts the resident bytes of the packed files at or below path. Of those in use it says so, and does it once
-// they are not.
-func Evict(ctx context.Context, walk Walk, l *LRU, h *Hydrator, path string, report func(control.Progress)) (*control.Moved, error) {
+// Evict evicts the resident bytes of the packed files at or below path. Of those in use it says so, and does
+// it once they are not.
+func Evict(ctx context.Context, walk Walk, l *LRU, h *Hydrator, path string,
+	report func(control.Progress)) (*control.Moved, error) {
 	return move(ctx, walk, "evict", path, report, func(p string, f *content.File) (int64, string, error) {
 		h.Forget(f) // who says so knows better than what was read before
 		size := f.Unpacked()
 		skip, err := f.Evict()
-		for end := time.Now().Add(closeGrace); skip == content.SkipInUse && !isOpen(f) && time.Now().Before(end); {
+		for end := time.Now().Add(closeGrace); skip == content.SkipInUse && !isOpen(f) &&
+			time.Now().Before(end); {
 			time.Sleep(closeGrace / 50)
 			skip, err = f.Evict()
 		}
@@ -56,14 +58,16 @@ func settledPlain(f *content.File) bool {
 }
 
 // Hydrate hydrates the packed files at or below path.
-func Hydrate(ctx context.Context, walk Walk, path string, report func(control.Progress)) (*control.Moved, error) {
+func Hydrate(ctx context.Context, walk Walk, path string,
+	report func(control.Progress)) (*control.Moved, error) {
 	return move(ctx, walk, "hydrate", path, report, func(_ string, f *content.File) (int64, string, error) {
 		size, err := f.Hydrate()
 		return size, "", err
 	})
 }
 
-func move(ctx context.Context, walk Walk, op, path string, report func(control.Progress), do func(string, *content.File) (int64, string, error)) (*control.Moved, error) {
+func move(ctx context.Context, walk Walk, op, path string, report func(control.Progress),
+	do func(string, *content.File) (int64, string, error)) (*control.Moved, error) {
 	m := &control.Moved{Skipped: []control.Skip{}}
 	done := 0
 	err := walk(ctx, path, func(p string, f *content.File) error {

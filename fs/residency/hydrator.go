@@ -11,15 +11,17 @@ import (
 )
 
 const (
-	// readsStill is for how long nobody read packed files before one is hydrated: a loader opens a file twice before it reads it, and
-	// the next shard when it has read one, and what is decoded beside it is decoded twice.
+	// readsStill is for how long nobody read packed files before one is hydrated: a loader opens a file twice
+	// before it reads it, and the next shard when it has read one, and what is decoded beside it is decoded
+	// twice.
 	readsStill = 500 * time.Millisecond
 	// maxHydrateWait is after how long a file is hydrated though packed files are read all the time.
 	maxHydrateWait = time.Minute
 	maxWaiting     = 256 // files
 )
 
-// Hydrator fills in the bytes of packed files that proved hot, one after the other, while nobody reads packed files.
+// Hydrator fills in the bytes of packed files that proved hot, one after the other, while nobody reads packed
+// files.
 type Hydrator struct {
 	max    int64 // bytes: a file that is longer than half of it is not hydrated
 	now    func() time.Time
@@ -50,7 +52,9 @@ func NewHydrator(o Options) *Hydrator {
 	if still == 0 {
 		still = readsStill
 	}
-	return &Hydrator{max: o.Max, now: o.Now, report: o.Report, count: o.Count, still: still, after: time.After, in: map[*content.File]bool{}, kick: make(chan struct{}, 1), quit: make(chan struct{})}
+	return &Hydrator{max: o.Max, now: o.Now, report: o.Report, count: o.Count, still: still,
+		after: time.After, in: map[*content.File]bool{}, kick: make(chan struct{}, 1),
+		quit: make(chan struct{})}
 }
 
 // Start hydrates in the background, until Stop.
@@ -166,8 +170,8 @@ func (h *Hydrator) Add(f *content.File) {
 	}
 }
 
-// Forget lets go of a file that waits: as long as anybody holds its node, a file without a name keeps its chunks. The caller
-// has a reference of its own.
+// Forget lets go of a file that waits: as long as anybody holds its node, a file without a name keeps its
+// chunks. The caller has a reference of its own.
 func (h *Hydrator) Forget(f *content.File) {
 	h.mu.Lock()
 	i := slices.IndexFunc(h.queue, func(w toHydrate) bool { return w.file == f })

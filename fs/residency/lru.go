@@ -1,9 +1,9 @@
 // Package residency decides which packed files keep a local copy of their bytes.
 //
-// LRU bounds the resident bytes: the least recently opened go first, and all that can go while the disk is nearly full. The
-// decision is in LRU.Shrink; whether one file may be evicted is content.File.Evict's to say. Hydrator restores the bytes of
-// packed files that proved hot (opened twice, or read for the most part), while nobody reads packed files. Evict and Hydrate are
-// the commands of those names.
+// LRU bounds the resident bytes: the least recently opened go first, and all that can go while the disk is
+// nearly full. The decision is in LRU.Shrink; whether one file may be evicted is content.File.Evict's to say.
+// Hydrator restores the bytes of packed files that proved hot (opened twice, or read for the most part),
+// while nobody reads packed files. Evict and Hydrate are the commands of those names.
 //
 // State: LRU and Hydrator, each under its one mutex, which is a leaf. Entries pin their files.
 package residency
@@ -43,7 +43,8 @@ type LRU struct {
 	bytes  int64
 	wanted bool // some entry is
 
-	Grew atomic.Bool // since the start bytes were added, or checksums made or taken away: a clean end syncs them
+	// since the start bytes were added, or checksums made or taken away: a clean end syncs them
+	Grew atomic.Bool
 
 	kick chan struct{}
 	quit chan struct{}
@@ -69,8 +70,10 @@ type failure struct {
 
 // Options are what the cache of resident bytes and the hydrator need.
 type Options struct {
-	Max    int64         // bytes of packed files that may be resident
-	Still  time.Duration // for how long nobody read packed files before one is hydrated; 0: a default; negative: it is not waited for
+	Max int64 // bytes of packed files that may be resident
+	// for how long nobody read packed files before one is hydrated; 0: a default; negative: it is not waited
+	// for
+	Still  time.Duration
 	Now    func() time.Time
 	Report func(level slog.Level, msg string, args ...any)
 	Count  *content.Counters
@@ -81,7 +84,8 @@ type Options struct {
 func NewLRU(o Options) *LRU {
 	return &LRU{
 		max: o.Max, now: o.Now, report: o.Report, count: o.Count, short: o.Short,
-		lru: list.New(), of: map[*content.File]*entry{}, kick: make(chan struct{}, 1), quit: make(chan struct{}),
+		lru: list.New(), of: map[*content.File]*entry{}, kick: make(chan struct{}, 1),
+		quit: make(chan struct{}),
 	}
 }
 
@@ -245,7 +249,8 @@ func (l *LRU) failed(f *content.File, err error) {
 	e.failed.attempts++
 }
 
-// candidates are files, oldest first, if the bound does not hold or all is set, else those that are wanted; each pinned.
+// candidates are files, oldest first, if the bound does not hold or all is set, else those that are wanted;
+// each pinned.
 func (l *LRU) candidates(all bool) []entry {
 	l.mu.Lock()
 	defer l.mu.Unlock()

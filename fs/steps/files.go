@@ -37,7 +37,9 @@ func numberedCheckpoints(files []tree.DirEntry) (steps []tree.DirEntry) {
 		whole = whole || strings.HasSuffix(e.Name, lightningSuffix)
 	}
 	if whole {
-		return slices.DeleteFunc(steps, func(e tree.DirEntry) bool { return !strings.HasSuffix(e.Name, lightningSuffix) })
+		return slices.DeleteFunc(steps, func(e tree.DirEntry) bool {
+			return !strings.HasSuffix(e.Name, lightningSuffix)
+		})
 	}
 	if len(patterns) > 1 {
 		return nil

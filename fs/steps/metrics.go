@@ -89,7 +89,8 @@ const lightningSuffix = ".ckpt"
 
 // hasMetrics reports whether metrics may be read from a file of a step.
 func hasMetrics(rel string) bool {
-	return strings.HasSuffix(rel, lightningSuffix) || slices.ContainsFunc(runs.Sources, func(src runs.Source) bool { return src.Name == rel })
+	return strings.HasSuffix(rel, lightningSuffix) ||
+		slices.ContainsFunc(runs.Sources, func(src runs.Source) bool { return src.Name == rel })
 }
 
 // readScores adds what Lightning's checkpoint in a step says of itself; of several, that which was written
@@ -97,7 +98,8 @@ func hasMetrics(rel string) bool {
 func (s *Steps) readScores(runName string, st *Step, all map[string]float64) error {
 	var last *File
 	for i := range st.Files {
-		if f := &st.Files[i]; strings.HasSuffix(path.Join(st.Name, f.Rel), lightningSuffix) && (last == nil || f.Mtime > last.Mtime || f.Mtime == last.Mtime && f.Rel > last.Rel) {
+		if f := &st.Files[i]; strings.HasSuffix(path.Join(st.Name, f.Rel), lightningSuffix) &&
+			(last == nil || f.Mtime > last.Mtime || f.Mtime == last.Mtime && f.Rel > last.Rel) {
 			last = f
 		}
 	}

@@ -71,7 +71,8 @@ func (s *Steps) Runs(ctx context.Context) (*control.RunList, error) {
 func (s *Steps) Judged(steps []*Step) []runs.Step {
 	out := make([]runs.Step, len(steps))
 	for i, st := range steps {
-		out[i] = runs.Step{Name: st.Name, Time: st.Time, Complete: s.State(st) == control.StepComplete, Metrics: st.Metrics}
+		out[i] = runs.Step{Name: st.Name, Time: st.Time, Complete: s.State(st) == control.StepComplete,
+			Metrics: st.Metrics}
 	}
 	return out
 }
@@ -112,7 +113,8 @@ func (s *Steps) Best(ctx context.Context, p, metric, mode string) (*control.Best
 	if !ok {
 		return nil, &fs.PathError{Op: "best", Path: p, Err: fmt.Errorf("no complete step has metric %q with a number; %s: %w", metric, runs.Known(all), unix.ENODATA)}
 	}
-	return &control.BestStep{Run: run, Step: all[i].Name, Path: path.Join(Dir, run, all[i].Name), Metric: metric, Mode: m.String(),
+	return &control.BestStep{Run: run, Step: all[i].Name, Path: path.Join(Dir, run, all[i].Name),
+		Metric: metric, Mode: m.String(),
 		Value: control.Number(all[i].Metrics[metric])}, nil
 }
 
@@ -124,8 +126,9 @@ func (s *Steps) List(ctx context.Context, p string) (*control.RunLog, error) {
 	}
 	out := &control.RunLog{Run: run, Steps: make([]control.Step, len(steps))}
 	for i, st := range steps {
-		l := control.Step{Step: st.Name, State: s.State(st), Time: st.Time, Files: len(st.Files), LogicalBytes: st.Size,
-			Metrics: map[string]control.Number{}, Problem: st.Problem}
+		l := control.Step{Step: st.Name, State: s.State(st), Time: st.Time, Files: len(st.Files),
+			LogicalBytes: st.Size,
+			Metrics:      map[string]control.Number{}, Problem: st.Problem}
 		for name, m := range st.Metrics {
 			l.Metrics[name] = control.Number(m)
 		}

@@ -187,7 +187,9 @@ func (s *Steps) lookAtRunLocked(top int, name string) (*run, error) {
 		if len(st.Files) > 0 || st.Problem != "" {
 			r.sorted = append(r.sorted, st)
 		}
-		saved = saved || !st.IsFile && slices.ContainsFunc(st.Files, func(f File) bool { return IsCheckpoint(f.Rel) })
+		saved = saved || !st.IsFile && slices.ContainsFunc(st.Files, func(f File) bool {
+			return IsCheckpoint(f.Rel)
+		})
 		return nil
 	}
 	for _, e := range dirs {
@@ -286,7 +288,8 @@ func (s *Steps) lookAtFile(dir int, of *run, runName, name string) (*Step, error
 	if info.Mode&unix.S_IFMT != unix.S_IFREG {
 		return nil, unix.ENOENT
 	}
-	st := &Step{of: of, Name: name, IsFile: true, Size: info.Size, Time: time.Unix(0, info.Mtim.Nano()), Private: accessOf(&info).withholds(of.access, 4)}
+	st := &Step{of: of, Name: name, IsFile: true, Size: info.Size, Time: time.Unix(0, info.Mtim.Nano()),
+		Private: accessOf(&info).withholds(of.access, 4)}
 	st.Files = []File{{"", info.Ino, info.Size, info.Mtim.Nano()}}
 	s.readMetrics(fd, runName, st)
 	s.readDeclared(fd, runName, st)
@@ -301,7 +304,8 @@ func (st *Step) lookInto(fd int, rel string, depth int) error {
 		return err
 	}
 	for _, e := range entries {
-		if e.Name == "." || e.Name == ".." || e.Mode != 0 && e.Mode != unix.S_IFREG && e.Mode != unix.S_IFDIR {
+		if e.Name == "." || e.Name == ".." || e.Mode != 0 && e.Mode != unix.S_IFREG &&
+			e.Mode != unix.S_IFDIR {
 			continue
 		}
 		if err := unix.Fstatat(fd, e.Name, &info, unix.AT_SYMLINK_NOFOLLOW); err == unix.ENOENT {

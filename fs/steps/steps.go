@@ -2,7 +2,8 @@
 // and what it says of its parents.
 //
 //	runs/RUN/STEP/...     a step is a folder of a run
-//	runs/RUN/STEP.ckpt    or a file of it, where the run has no folders with checkpoints and the names differ in their numbers only
+//	runs/RUN/STEP.ckpt    or a file of it, where the run has no folders with checkpoints and the names differ
+//	                      in their numbers only
 //
 // The host's directories are looked through once, and again where they changed. Nothing is held that they do
 // not say. Whatever changes a file or a directory says so (Changed): after it was done, and before the caller

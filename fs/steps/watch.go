@@ -28,7 +28,8 @@ type watch struct {
 }
 
 func newWatch() watch {
-	return watch{changes: map[uint64]bool{}, steps: map[uint64]*Step{}, shared: map[uint64][]*Step{}, runs: map[uint64]*run{}}
+	return watch{changes: map[uint64]bool{}, steps: map[uint64]*Step{}, shared: map[uint64][]*Step{},
+		runs: map[uint64]*run{}}
 }
 
 // Changed notes that a file may have other bytes, or a directory other names or attributes.

@@ -28,7 +28,8 @@ func (u cpuTime) since(b cpuTime) load {
 	if passed <= 0 || u.all <= b.all {
 		return load{waiting: -1}
 	}
-	l := load{all: all, busy: float64(u.busy-b.busy) / float64(u.all-b.all) * all, own: float64(u.own-b.own) / passed, waiting: -1}
+	l := load{all: all, busy: float64(u.busy-b.busy) / float64(u.all-b.all) * all,
+		own: float64(u.own-b.own) / passed, waiting: -1}
 	if u.waiting >= 0 && b.waiting >= 0 {
 		l.waiting = float64(u.waiting-b.waiting) / passed
 	}

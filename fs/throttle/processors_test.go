@@ -61,7 +61,8 @@ func TestWaited(t *testing.T) {
 func TestSince(t *testing.T) {
 	at := time.Now()
 	a := cpuTime{at: at, cpus: 2, all: time.Hour, busy: time.Minute, own: time.Second, waiting: time.Minute}
-	b := cpuTime{at: at.Add(time.Second), cpus: 2, all: time.Hour + 2*time.Second, busy: time.Minute + time.Second, own: 3 * time.Second / 2, waiting: time.Minute + time.Second/4}
+	b := cpuTime{at: at.Add(time.Second), cpus: 2, all: time.Hour + 2*time.Second,
+		busy: time.Minute + time.Second, own: 3 * time.Second / 2, waiting: time.Minute + time.Second/4}
 	if l := b.since(a); l != (load{all: 2, busy: 1, own: 0.5, waiting: 0.25}) {
 		t.Errorf("%+v", l)
 	}

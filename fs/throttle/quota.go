@@ -33,7 +33,9 @@ func newQuotas() quotas {
 	if err != nil {
 		return nil
 	}
-	mounts, err := mountinfo.GetMounts(func(m *mountinfo.Info) (skip, stop bool) { return !strings.HasPrefix(m.FSType, "cgroup"), false })
+	mounts, err := mountinfo.GetMounts(func(m *mountinfo.Info) (skip, stop bool) {
+		return !strings.HasPrefix(m.FSType, "cgroup"), false
+	})
 	if err != nil {
 		return nil
 	}
@@ -63,11 +65,13 @@ func groupFolder(own []byte, mounts []*mountinfo.Info, controller string) (folde
 	for line := range bytes.Lines(own) {
 		// number:controller,controller:path
 		fields := strings.SplitN(strings.TrimSuffix(string(line), "\n"), ":", 3)
-		if len(fields) != 3 || !has(fields[1], controller) || strings.HasPrefix(fields[2], "/..") { // outside of what is seen here
+		// outside of what is seen here
+		if len(fields) != 3 || !has(fields[1], controller) || strings.HasPrefix(fields[2], "/..") {
 			continue
 		}
 		for _, m := range mounts {
-			if (m.FSType == "cgroup2") != (controller == "") || controller != "" && !has(m.VFSOptions, controller) {
+			if (m.FSType == "cgroup2") != (controller == "") ||
+				controller != "" && !has(m.VFSOptions, controller) {
 				continue
 			}
 			rel, err := filepath.Rel(m.Root, fields[2])
@@ -126,7 +130,8 @@ func (g group) readUnified() (t groupTime) {
 		return t
 	}
 	throttled, _ := statLine(stat, "throttled_usec")
-	return groupTime{float64(quota) / float64(per), time.Duration(used) * time.Microsecond, time.Duration(throttled) * time.Microsecond}
+	return groupTime{float64(quota) / float64(per), time.Duration(used) * time.Microsecond,
+		time.Duration(throttled) * time.Microsecond}
 }
 
 func (g group) readOld() (t groupTime) {

@@ -23,7 +23,8 @@ import (
 // own up.
 func TestFindGroups(t *testing.T) {
 	v1 := func(controllers, root string) *mountinfo.Info {
-		return &mountinfo.Info{FSType: "cgroup", VFSOptions: "rw," + controllers, Root: root, Mountpoint: "/cg/" + controllers}
+		return &mountinfo.Info{FSType: "cgroup", VFSOptions: "rw," + controllers, Root: root,
+			Mountpoint: "/cg/" + controllers}
 	}
 	v2 := func(root string) *mountinfo.Info {
 		return &mountinfo.Info{FSType: "cgroup2", VFSOptions: "rw", Root: root, Mountpoint: "/cg"}
@@ -57,10 +58,17 @@ func TestReadGroups(t *testing.T) {
 		old   bool
 		want  groupTime
 	}{
-		"limited":                  {map[string]string{"cpu.max": "250000 100000\n", "cpu.stat": "usage_usec 7\nuser_usec 5\nthrottled_usec 3\n"}, false, groupTime{2.5, 7 * time.Microsecond, 3 * time.Microsecond}},
-		"not limited":              {map[string]string{"cpu.max": "max 100000\n", "cpu.stat": "usage_usec 7\n"}, false, groupTime{}},
-		"the highest":              {map[string]string{"cpu.stat": "usage_usec 7\n"}, false, groupTime{}},
-		"no period":                {map[string]string{"cpu.max": "5 0", "cpu.stat": "usage_usec 7\n"}, false, groupTime{}},
+		"limited": {map[string]string{
+			"cpu.max":  "250000 100000\n",
+			"cpu.stat": "usage_usec 7\nuser_usec 5\nthrottled_usec 3\n",
+		}, false, groupTime{2.5, 7 * time.Microsecond, 3 * time.Microsecond}},
+		"not limited": {map[string]string{
+			"cpu.max":  "max 100000\n",
+			"cpu.stat": "usage_usec 7\n",
+		}, false, groupTime{}},
+		"the highest": {map[string]string{"cpu.stat": "usage_usec 7\n"}, false, groupTime{}},
+		"no period": {map[string]string{"cpu.max": "5 0", "cpu.stat": "usage_usec 7\n"}, false,
+			groupTime{}},
 		"no accounts":              {map[string]string{"cpu.max": "5 5"}, false, groupTime{}},
 		"nothing":                  {nil, false, groupTime{}},
 		"version 1, limited":       {map[string]string{"cpu.cfs_quota_us": "50000\n", "cpu.cfs_period_us": "100000\n", "cpuacct.usage": "7\n", "cpu.stat": "nr_throttled 9\nthrottled_time 3\n"}, true, groupTime{0.5, 7, 3}},
@@ -292,7 +300,8 @@ func burn() {
 			break
 		}
 		l := u.limits(before)
-		if len(l) > 0 && l[0].waiting > muchWaiting && u.at.Sub(before.at) > 3*limitsEvery && l[0].busy-l[0].own < countsAsUse {
+		if len(l) > 0 && l[0].waiting > muchWaiting && u.at.Sub(before.at) > 3*limitsEvery &&
+			l[0].busy-l[0].own < countsAsUse {
 			fmt.Printf("quota %v: throttled, %.2f used\n", l[0].all, l[0].busy)
 			return
 		}

@@ -8,8 +8,9 @@ import "time"
 // others leave processors; and when hardly any processor is idle then, and something waits for one, it is
 // none until some are idle without packing.
 type share struct {
-	most     int // workers
-	siblings int // hardware threads of a core: a thread that has a core to itself is faster than two that share it
+	most int // workers
+	// hardware threads of a core: a thread that has a core to itself is faster than two that share it
+	siblings int
 
 	workers int
 	since   time.Time     // when it became none, or some
@@ -81,5 +82,6 @@ func (l load) within() int {
 
 // wanted reports whether others want what this process uses.
 func (l load) wanted() bool {
-	return l.busy-l.own > countsAsUse && l.all-l.busy < hardlyIdle*l.all && (l.waiting < 0 || l.waiting > muchWaiting)
+	return l.busy-l.own > countsAsUse && l.all-l.busy < hardlyIdle*l.all &&
+		(l.waiting < 0 || l.waiting > muchWaiting)
 }

@@ -42,7 +42,8 @@ func (m *machine) read() (cpuTime, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.passLocked()
-	return cpuTime{at: time.Now(), cpus: machineCPUs, all: machineCPUs * time.Since(m.start), busy: m.busy, own: m.own, waiting: m.waiting}, nil
+	return cpuTime{at: time.Now(), cpus: machineCPUs, all: machineCPUs * time.Since(m.start), busy: m.busy,
+		own: m.own, waiting: m.waiting}, nil
 }
 
 func (m *machine) want(others float64) {

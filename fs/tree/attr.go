@@ -20,14 +20,16 @@ type Attr struct {
 	Mtime  unix.Timespec
 	Ctime  unix.Timespec
 
-	// Settled says that nothing but a request through this mount will change the attributes, so that the kernel may
-	// keep them. A file that is being written by passthrough, or waits to be packed and may be mapped, is not settled.
+	// Settled says that nothing but a request through this mount will change the attributes, so that the
+	// kernel may keep them. A file that is being written by passthrough, or waits to be packed and may be
+	// mapped, is not settled.
 	Settled bool
 }
 
 func AttrOf(st *unix.Stat_t) Attr {
 	return Attr{
-		Ino: st.Ino, Size: st.Size, Blocks: st.Blocks, Mode: st.Mode, Nlink: uint32(st.Nlink), UID: st.Uid, GID: st.Gid,
+		Ino: st.Ino, Size: st.Size, Blocks: st.Blocks, Mode: st.Mode, Nlink: uint32(st.Nlink), UID: st.Uid,
+		GID:  st.Gid,
 		Rdev: uint32(st.Rdev), Atime: st.Atim, Mtime: st.Mtim, Ctime: st.Ctim, Settled: true,
 	}
 }
@@ -41,14 +43,15 @@ type SetAttr struct {
 	Mtime    *unix.Timespec
 	KillSUID bool // clear set-user-id and, for an executable, set-group-id
 
-	// By is who changed the bytes, if that is known: one outside of the file's group loses set-group-id of what is no
-	// executable, too.
+	// By is who changed the bytes, if that is known: one outside of the file's group loses set-group-id of
+	// what is no executable, too.
 	By *Caller
 }
 
 // Nothing reports whether no field is set: chown(2) of neither, which moves the change time.
 func (s *SetAttr) Nothing() bool {
-	return s.Mode == nil && s.UID == nil && s.GID == nil && s.Size == nil && s.Atime == nil && s.Mtime == nil && !s.KillSUID
+	return s.Mode == nil && s.UID == nil && s.GID == nil && s.Size == nil && s.Atime == nil &&
+		s.Mtime == nil && !s.KillSUID
 }
 
 // Caller is who asked for something new, which is to belong to them.

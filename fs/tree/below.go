@@ -6,11 +6,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// OpenBelow opens a path below the directory root. It leads through no symbolic link, to nothing above root and into no other
-// filesystem.
+// OpenBelow opens a path below the directory root. It leads through no symbolic link, to nothing above root
+// and into no other filesystem.
 func OpenBelow(root int, rel string, flags uint64) (int, error) {
 	return unix.Openat2(root, rel, &unix.OpenHow{
-		Flags: flags | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV,
+		Flags:   flags | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV,
 	})
 }
 

@@ -18,8 +18,8 @@ import (
 	"ckptfs/cas"
 )
 
-// Version is the version of the store's formats that this program writes, and the only one that it reads: no release wrote
-// an earlier one.
+// Version is the version of the store's formats that this program writes, and the only one that it reads: no
+// release wrote an earlier one.
 const Version = 3
 
 // ErrNotStore: the folder is no ckptfs store.
@@ -35,8 +35,8 @@ var ErrOlder = fmt.Errorf("this program reads format %d only: copy the files out
 //	created 2026-11-21T12:00:00Z
 //	sum 1c291ca3  (CRC-32C of all before this line, 8 hex characters)
 //
-// The sum comes last. Stores that earlier programs made have none, and who mends the file by hand may leave it out. Lines with other
-// keys are passed over.
+// The sum comes last. Stores that earlier programs made have none, and who mends the file by hand may leave
+// it out. Lines with other keys are passed over.
 type Format struct {
 	Version int
 	ID      [16]byte
@@ -96,8 +96,8 @@ func parseFormat(b []byte) (*Format, error) {
 	return f, nil
 }
 
-// ReadFormat reads and checks STORE/format. ErrNotStore when there is none; cas.ErrNewer when a newer program wrote it,
-// ErrOlder when an older one did.
+// ReadFormat reads and checks STORE/format. ErrNotStore when there is none; cas.ErrNewer when a newer program
+// wrote it, ErrOlder when an older one did.
 func ReadFormat(dir string) (*Format, error) {
 	path := filepath.Join(dir, FormatFile)
 	b, err := readBounded(path)
@@ -129,8 +129,8 @@ func readBounded(path string) ([]byte, error) {
 	return b, err
 }
 
-// Create makes a store in dir, which may exist if it is empty or holds what an interrupted Create left. The file
-// `format` comes last: a folder with it is a whole store.
+// Create makes a store in dir, which may exist if it is empty or holds what an interrupted Create left. The
+// file `format` comes last: a folder with it is a whole store.
 func Create(dir string, now time.Time) error {
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err

@@ -62,7 +62,8 @@ func TestFormatText(t *testing.T) {
 		"as it is": want, "by an earlier program": strings.Join(lines[:3], ""), "with a line more": lines[0] + "later something\n" + lines[1],
 	} {
 		g, err := parseFormat([]byte(text))
-		if err != nil || g.Version != Version || g.ID != f.ID || strings.Contains(text, "created") && !g.Created.Equal(born) {
+		if err != nil || g.Version != Version || g.ID != f.ID || strings.Contains(text, "created") &&
+			!g.Created.Equal(born) {
 			t.Errorf("%s: %+v, %v", what, g, err)
 		}
 	}

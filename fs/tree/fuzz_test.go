@@ -59,7 +59,8 @@ func FuzzDecodeHeader(f *testing.F) {
 	})
 }
 
-// Whatever stands in a lock file, the store opens, and nothing but a line that says so makes the last end a clean one.
+// Whatever stands in a lock file, the store opens, and nothing but a line that says so makes the last end a
+// clean one.
 func FuzzLock(f *testing.F) {
 	for _, s := range []string{"", "{", `{"pid":1,"clean":true}`, `{"host":"h","pid":-1,"started":"x"}`, `{"pid":1e99}`, "null", "[]"} {
 		f.Add([]byte(s))

@@ -13,12 +13,13 @@ var ErrInUse = errors.New("open or mapped")
 // ErrNoLease: the filesystem, or the process's privileges, do not allow to find out who uses a file.
 var ErrNoLease = errors.New("no leases here")
 
-// Alone takes an exclusive lease on the open file fd, which must be open for writing, and gives it back by release. ErrInUse when
-// any other descriptor or mapping of the file lives, in this process or another. While the lease is held nobody gets one.
+// Alone takes an exclusive lease on the open file fd, which must be open for writing, and gives it back by
+// release. ErrInUse when any other descriptor or mapping of the file lives, in this process or another. While
+// the lease is held nobody gets one.
 func Alone(fd int) (release func(), err error) { return lease(fd, unix.F_WRLCK) }
 
-// NoWriters takes a shared lease on the open file fd, which must be open for reading only, and gives it back at once. ErrInUse
-// when anybody has the file open or mapped for writing.
+// NoWriters takes a shared lease on the open file fd, which must be open for reading only, and gives it back
+// at once. ErrInUse when anybody has the file open or mapped for writing.
 func NoWriters(fd int) error {
 	release, err := lease(fd, unix.F_RDLCK)
 	if err == nil {
@@ -38,8 +39,8 @@ func lease(fd, kind int) (release func(), err error) {
 	}
 }
 
-// HollowOut gives up the bytes of the open file fd and writes the header in their place. The record says hollow already;
-// nobody else uses the file. The inode's times move.
+// HollowOut gives up the bytes of the open file fd and writes the header in their place. The record says
+// hollow already; nobody else uses the file. The inode's times move.
 func HollowOut(fd int, h *Header) error {
 	err := unix.Fallocate(fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, h.Size)
 	if err == unix.EOPNOTSUPP || err == unix.ENOSYS {
@@ -75,9 +76,10 @@ func SetMtime(fd int, ns int64) error {
 	return unix.UtimesNanoAt(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", fd), ts[:], 0)
 }
 
-// WithOwnerBits runs f while the owner of path may read and write it: a daemon without privileges may not touch the
-// bytes and attributes of a file whose mode denies its owner. EACCES, and f is not run, when that is not the reason. An error
-// of another kind than f's says that the mode stays as f needed it; so does a kill in the middle.
+// WithOwnerBits runs f while the owner of path may read and write it: a daemon without privileges may not
+// touch the bytes and attributes of a file whose mode denies its owner. EACCES, and f is not run, when that
+// is not the reason. An error of another kind than f's says that the mode stays as f needed it; so does a
+// kill in the middle.
 func WithOwnerBits(path string, f func() error) error {
 	var st unix.Stat_t
 	if err := unix.Stat(path, &st); err != nil {

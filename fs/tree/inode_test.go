@@ -14,7 +14,8 @@ import (
 )
 
 func hollowHeader() *Header {
-	return &Header{Store: id(0x40), Record: Record{Manifest: cas.Sum([]byte("manifest")), Mtime: 5, Ctime: 6, Hollow: true}, Size: 1 << 20}
+	return &Header{Store: id(0x40), Record: Record{Manifest: cas.Sum([]byte("manifest")), Mtime: 5, Ctime: 6,
+		Hollow: true}, Size: 1 << 20}
 }
 
 func TestHeader(t *testing.T) {
@@ -23,10 +24,12 @@ func TestHeader(t *testing.T) {
 	if got, err := DecodeHeader(append(good[:], "more"...)); err != nil || got != *h {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if !LooksHollow(good[:], h.Store) || LooksHollow(good[:], id(0x41)) || LooksHollow(good[:HeaderSize-1], h.Store) {
+	if !LooksHollow(good[:], h.Store) || LooksHollow(good[:], id(0x41)) ||
+		LooksHollow(good[:HeaderSize-1], h.Store) {
 		t.Error("taken for what it is not")
 	}
-	if line, _, _ := bytes.Cut(good[:], []byte("\n")); len(line) != 63 || !bytes.HasPrefix(line, []byte("ckptfs: packed")) {
+	if line, _, _ := bytes.Cut(good[:], []byte("\n")); len(line) != 63 ||
+		!bytes.HasPrefix(line, []byte("ckptfs: packed")) {
 		t.Errorf("%q", line)
 	}
 	for bit := range 8 * HeaderSize {
@@ -66,14 +69,16 @@ func TestHollowOut(t *testing.T) {
 			t.Fatal(err)
 		}
 		var st unix.Stat_t
-		if err := unix.Fstat(int(f.Fd()), &st); err != nil || st.Size != size || st.Blocks*512 > 64<<10 || st.Mtim != (unix.Timespec{Sec: 1, Nsec: 7}) {
+		if err := unix.Fstat(int(f.Fd()), &st); err != nil || st.Size != size || st.Blocks*512 > 64<<10 ||
+			st.Mtim != (unix.Timespec{Sec: 1, Nsec: 7}) {
 			t.Errorf("%+v, %v", st, err)
 		}
 		got, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if g, err := DecodeHeader(got); err != nil || g != *h || len(bytes.Trim(got[HeaderSize:], "\x00")) != 0 {
+		if g, err := DecodeHeader(got); err != nil || g != *h ||
+			len(bytes.Trim(got[HeaderSize:], "\x00")) != 0 {
 			t.Errorf("%+v, %v", g, err)
 		}
 		if holes, err := HasHoles(int(f.Fd()), size); err != nil || holes != (size > 64<<10) {

@@ -28,9 +28,10 @@ type Holder struct {
 
 // LockedError says that another process has the store open.
 type LockedError struct {
-	Dir     string
-	Holder  Holder
-	Readers []int // processes that have it open to read it only, if that is what is in the way; those that can be seen
+	Dir    string
+	Holder Holder
+	// processes that have it open to read it only, if that is what is in the way; those that can be seen
+	Readers []int
 }
 
 func (e *LockedError) Error() string {
@@ -87,13 +88,15 @@ func Acquire(dir string, now time.Time) (*Lock, error) {
 	}
 	host, _ := os.Hostname()
 	here := Holder{Boot: BootID(), Mount: MountID(dir)}
-	l := &Lock{f: f, Before: before, here: here, self: Holder{Host: host, PID: os.Getpid(), Started: now, Boot: here.Boot, Mount: here.Mount}}
+	l := &Lock{f: f, Before: before, here: here,
+		self: Holder{Host: host, PID: os.Getpid(), Started: now, Boot: here.Boot, Mount: here.Mount}}
 	l.self.Epoch = before.Epoch
 	if before.Epoch == 0 || !before.Clean && !l.Same() {
 		l.self.Epoch = newEpoch()
 	}
 	if !before.Clean && before.PID != 0 {
-		l.self.Boot, l.self.Mount = before.Boot, before.Mount // until Trust: what this process repairs, a crash may leave to the next
+		// until Trust: what this process repairs, a crash may leave to the next
+		l.self.Boot, l.self.Mount = before.Boot, before.Mount
 	}
 	if err := l.write(); err != nil {
 		f.Close()
@@ -102,12 +105,13 @@ func Acquire(dir string, now time.Time) (*Lock, error) {
 	return l, nil
 }
 
-// Same reports whether the host has not been started, nor the store's filesystem mounted, since the holder before: what
-// its page cache held, it holds.
+// Same reports whether the host has not been started, nor the store's filesystem mounted, since the holder
+// before: what its page cache held, it holds.
 func (l *Lock) Same() bool { return l.Before.Boot == l.here.Boot && l.Before.Mount == l.here.Mount }
 
-// Epoch names the time since the host last went down with the store open, or the store's filesystem was mounted anew: what
-// happened to one file since then happened in one order. Never 0, but for a reader of a store that an older program wrote.
+// Epoch names the time since the host last went down with the store open, or the store's filesystem was
+// mounted anew: what happened to one file since then happened in one order. Never 0, but for a reader of a
+// store that an older program wrote.
 func (l *Lock) Epoch() uint32 {
 	if l.shared {
 		return l.Before.Epoch

@@ -30,7 +30,8 @@ func TestLock(t *testing.T) {
 	_, err := Acquire(dir, born)
 	var locked *LockedError
 	host, _ := os.Hostname()
-	if !errors.As(err, &locked) || locked.Dir != dir || locked.Holder.PID != os.Getpid() || locked.Holder.Host != host ||
+	if !errors.As(err, &locked) || locked.Dir != dir || locked.Holder.PID != os.Getpid() ||
+		locked.Holder.Host != host ||
 		!locked.Holder.Started.Equal(born) || locked.Holder.Boot != BootID() || locked.Holder.Clean {
 		t.Fatalf("%+v, %v", locked, err)
 	}

@@ -42,7 +42,8 @@ func ReadNames(fd int) ([]DirEntry, error) {
 			if i := bytes.IndexByte(name, 0); i >= 0 {
 				name = name[:i]
 			}
-			out = append(out, DirEntry{Name: string(name), Ino: binary.NativeEndian.Uint64(b), Mode: uint32(b[18]) << 12})
+			out = append(out, DirEntry{Name: string(name), Ino: binary.NativeEndian.Uint64(b),
+				Mode: uint32(b[18]) << 12})
 			b = b[reclen:]
 		}
 	}

@@ -66,7 +66,8 @@ func (r *Record) flags() byte {
 		set bool
 		bit byte
 	}{
-		{r.Packed(), flagPacked}, {r.ViewHidden, flagViewHidden}, {r.Hollow, flagHollow}, {r.Emptying, flagEmptying}, {r.Literal, flagLiteral}, {r.Summed, flagSummed},
+		{r.Packed(), flagPacked}, {r.ViewHidden, flagViewHidden}, {r.Hollow, flagHollow},
+		{r.Emptying, flagEmptying}, {r.Literal, flagLiteral}, {r.Summed, flagSummed},
 	} {
 		if f.set {
 			b |= f.bit

@@ -35,7 +35,8 @@ var records = []struct {
 	{"hollow", Record{Manifest: cas.Sum([]byte("manifest")), Mtime: 1, Ctime: 2, Hollow: true}},
 	{"emptying", Record{Emptying: true}},
 	{"literal", Record{Literal: true}},
-	{"with a checksum", Record{Summed: true, Sum: cas.Sum([]byte("bytes")), Mtime: 0x1122334455667788, Ctime: -2, Size: 5, Epoch: 0xa1b2c3d4}},
+	{"with a checksum", Record{Summed: true, Sum: cas.Sum([]byte("bytes")), Mtime: 0x1122334455667788,
+		Ctime: -2, Size: 5, Epoch: 0xa1b2c3d4}},
 	{"with a checksum, literal, view hidden", Record{Summed: true, Sum: cas.Sum(nil), Literal: true, ViewHidden: true, Epoch: 1}},
 }
 
@@ -44,7 +45,8 @@ var recordFields = []struct {
 	off, size int
 	name      string
 }{
-	{0, 1, "version"}, {1, 1, "flags"}, {2, 2, "zero"}, {4, 4, "CRC-32C"}, {8, 8, "modification time"}, {16, 8, "change time"},
+	{0, 1, "version"}, {1, 1, "flags"}, {2, 2, "zero"}, {4, 4, "CRC-32C"}, {8, 8, "modification time"},
+	{16, 8, "change time"},
 	{24, 32, "manifest"}, {56, 8, "view size"},
 }
 

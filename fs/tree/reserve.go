@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ReserveFile is room that a store keeps for itself: a start needs some for its socket and its index, and a sweep for
-// the index and the footers of segments. Neither must fail on a disk that is full.
+// ReserveFile is room that a store keeps for itself: a start needs some for its socket and its index, and a
+// sweep for the index and the footers of segments. Neither must fail on a disk that is full.
 const ReserveFile = "reserve"
 
 const (
@@ -18,8 +18,8 @@ const (
 	reservePart = 64 // at most this part of the disk
 )
 
-// Reserve keeps the reserve of the store in dir, or gives it up if the disk is full, which it reports. That it cannot be
-// made is no error.
+// Reserve keeps the reserve of the store in dir, or gives it up if the disk is full, which it reports. That
+// it cannot be made is no error.
 func Reserve(dir string) (full bool, err error) {
 	free, size, err := reckon(dir)
 	if err != nil {

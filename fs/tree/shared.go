@@ -18,8 +18,8 @@ import (
 // ErrNeedsRecovery: the store was not closed in order, and this opening may not repair it.
 var ErrNeedsRecovery = errors.New("the store was not closed in order: mount it once for writing, which repairs it")
 
-// AcquireShared takes the store's lock beside other readers, and writes nothing. *LockedError while somebody has the
-// store for writing; ErrNeedsRecovery when whoever had it last did not close it.
+// AcquireShared takes the store's lock beside other readers, and writes nothing. *LockedError while somebody
+// has the store for writing; ErrNeedsRecovery when whoever had it last did not close it.
 func AcquireShared(dir string) (*Lock, error) {
 	f, err := os.Open(filepath.Join(dir, LockFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -69,7 +69,8 @@ func sharedLocks(lines *bufio.Scanner, ino uint64) []int {
 	var pids []int
 	for lines.Scan() {
 		f := strings.Fields(lines.Text())
-		if len(f) < 6 || f[1] != "FLOCK" || f[3] != "READ" || !strings.HasSuffix(f[5], ":"+strconv.FormatUint(ino, 10)) {
+		if len(f) < 6 || f[1] != "FLOCK" || f[3] != "READ" ||
+			!strings.HasSuffix(f[5], ":"+strconv.FormatUint(ino, 10)) {
 			continue
 		}
 		if pid, err := strconv.Atoi(f[4]); err == nil && pid > 0 {

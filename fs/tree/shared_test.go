@@ -21,7 +21,8 @@ func TestSharedLock(t *testing.T) {
 		t.Fatal(err)
 	}
 	var locked *LockedError
-	if _, err := AcquireShared(dir); !errors.As(err, &locked) || locked.Holder.PID != os.Getpid() || !strings.Contains(err.Error(), "in use by process") {
+	if _, err := AcquireShared(dir); !errors.As(err, &locked) || locked.Holder.PID != os.Getpid() ||
+		!strings.Contains(err.Error(), "in use by process") {
 		t.Errorf("beside a writer: %v", err)
 	}
 	if err := w.Release(false); err != nil {
@@ -49,7 +50,8 @@ func TestSharedLock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Acquire(dir, time.Now()); !errors.As(err, &locked) || !strings.Contains(err.Error(), "mounted read-only") {
+	if _, err := Acquire(dir, time.Now()); !errors.As(err, &locked) ||
+		!strings.Contains(err.Error(), "mounted read-only") {
 		t.Errorf("a writer beside readers: %v", err)
 	}
 	if err := errors.Join(a.Trust(), a.Release(true), b.Release(false)); err != nil {
@@ -75,7 +77,8 @@ func TestSharedLocksInProc(t *testing.T) {
 5: FLOCK  ADVISORY  READ 4715 08:01:91234 0 EOF
 5: -> FLOCK  ADVISORY  READ 4716 08:01:1234 0 EOF
 `
-	if got := sharedLocks(bufio.NewScanner(strings.NewReader(locks)), 1234); !slices.Equal(got, []int{4711, 4714}) {
+	got := sharedLocks(bufio.NewScanner(strings.NewReader(locks)), 1234)
+	if !slices.Equal(got, []int{4711, 4714}) {
 		t.Errorf("%v", got)
 	}
 }

@@ -13,10 +13,10 @@
 //
 // # Files
 //
-// A regular file in tree/ is the file that the mount shows: its name, mode, owner, links, inode number and size are the
-// host's. As long as it was never packed it is a plain file, with its bytes and times, and at most a checksum tells it from
-// any other. What the store knows of a file lies in one extended attribute, user.ckptfs, the record, so that it changes in
-// one step. Numbers are little-endian:
+// A regular file in tree/ is the file that the mount shows: its name, mode, owner, links, inode number and
+// size are the host's. As long as it was never packed it is a plain file, with its bytes and times, and at
+// most a checksum tells it from any other. What the store knows of a file lies in one extended attribute,
+// user.ckptfs, the record, so that it changes in one step. Numbers are little-endian:
 //
 //	offset size
 //	     0    1  version, 2
@@ -30,7 +30,7 @@
 //
 //	flag   1  packed: the segments hold the file, by the manifest
 //	       2  view hidden: the name of the file's view was unlinked
-//	       4  hollow: the bytes in place were given up; only with packed
+//	       4  hollow: the file was evicted; only with packed
 //	       8  emptying: the file is empty, and about to become a plain file; not with packed
 //	      16  literal: a plain file whose first bytes look like those of a hollow one
 //	      32  reserved: holes that have to be kept
@@ -42,59 +42,67 @@
 //	16    8  change time that programs see, since the record moved the inode's
 //	24   32  BLAKE3 of the file's bytes
 //	56    4  their number
-//	60    4  the store's epoch, from the lock file: drawn anew at each start that finds that the host went down, or the
-//	         filesystem was mounted anew, with the store open
+//	60    4  the store's epoch, from the lock file: a new one is drawn at each start that finds that the host
+//	         went down, or the filesystem was mounted again, with the store open
 //
 // A program that does not know a flag refuses the file.
 //
-// 64 bytes fit into the free part of a 256-byte ext4 inode beside the attribute's name, so that reading a record costs
-// no block.
+// 64 bytes fit into the free part of a 256-byte ext4 inode beside the attribute's name, so that reading a
+// record costs no block.
 //
 // # Which copy is true
 //
 //	record              the file is
-//	none                the bytes in place
-//	literal, hidden     the bytes in place
-//	summed              the bytes in place
-//	packed              the manifest; the bytes in place are a cache of it, and read as long as they can be believed
-//	packed, hollow      the manifest; the bytes in place are a header and holes, or anything while they are filled in
-//	emptying            empty, whatever the bytes in place
+//	none                the local bytes: those of the file in tree/
+//	literal, hidden     the local bytes
+//	summed              the local bytes
+//	packed              the manifest; the local bytes are a copy of it, and read as long as they can be
+//	                    believed: the file is resident
+//	packed, hollow      the manifest; the local bytes are a header and holes, or anything while the file is
+//	                    hydrated
+//	emptying            empty, whatever the local bytes
 //
-// The times of a packed file are the record's, since the host moves the inode's when bytes are filled in or given up,
-// and at each change of the record. Its size is the inode's, which no transition changes.
+// The times of a packed file are the record's, since the host moves the inode's when it is hydrated or
+// evicted, and at each change of the record. Its size is the inode's, which no transition changes.
 //
-// A cache is complete, but not durable. So after an unclean end it is believed only within the same boot of the host and the
-// same mount of its filesystem; after another boot or mount every packed file is made hollow, with the manifest's size, and
-// the manifest speaks. A clean end syncs the whole filesystem before it says so.
+// A local copy is complete, but not durable. So after an unclean end it is believed only within the same boot
+// of the host and the same mount of its filesystem; after another boot or mount every packed file is made
+// hollow, with the manifest's size, and the manifest speaks. A clean end syncs the whole filesystem before it
+// says so.
 //
-// The order of writes makes each transition safe under kill -9, at any moment, and under power cuts, since the host's
-// journal keeps the order of what is done to one inode. Nothing but a program's write changes bytes while no record is
-// there:
+// The order of writes makes each transition safe under kill -9, at any moment, and under power cuts, since
+// the host's journal keeps the order of what is done to one inode. Nothing but a program's write changes
+// bytes while no record is there:
 //
 //   - packed: segments synced, index committed, then the record;
-//   - given up: nobody else has the file open or mapped, which an exclusive lease makes sure of; the manifest and its chunk
-//     lists are read and every chunk is found in the index, else the file becomes plain; the flag hollow, then the blocks go, then the header is written, then the inode's modification time is set to the record's;
-//   - filled in: the bytes, then the inode's modification time, then the flag hollow goes;
-//   - opened for writing: filled in, the bytes are synced, the inode's modification time, then the record goes and that is
-//     synced, since fdatasync would not see to it, then the writer gets the file;
-//   - truncated to nothing: a record that says emptying replaces the other, the file is truncated, then the record goes.
+//   - evicted: no program has the file open or mapped, which an exclusive lease makes sure of; the manifest
+//     and its chunk lists are read and every chunk is found in the index, else the file becomes plain; the
+//     flag hollow, then the blocks go, then the header is written, then the inode's modification time is set
+//     to the record's;
+//   - hydrated: the bytes, then the inode's modification time, then the flag hollow goes;
+//   - opened for writing: hydrated, the bytes are synced, the inode's modification time, then the record goes
+//     and that is synced, since fdatasync would not see to it, then the writer gets the file;
+//   - truncated to nothing: a record that says emptying replaces the other, the file is truncated, then the
+//     record goes.
 //
 // # Checksums of plain files
 //
-// A plain file that rests, and that nobody has open for writing, gets the checksum of its bytes. The record loses it before
-// anybody gets the file to write or truncate it, and with every change of its inode, whose change time speaks then. So within one
-// epoch bytes that are not what the record says are damaged, in whatever order the daemon was killed. Exempt are files whose size
-// or modification time is not the record's: somebody wrote them past the mount.
+// A plain file that rests, and that no program has open for writing, gets the checksum of its bytes. The
+// record loses it before a program gets the file to write or truncate it, and with every change of its inode,
+// whose change time speaks then. So within one epoch bytes that are not what the record says are damaged, in
+// whatever order the daemon was killed. Exempt are files whose size or modification time is not the record's:
+// a program wrote them past the mount.
 //
-// Neither the bytes nor the record are synced when a checksum is made, nor its going when a file is opened: that would cost
-// writers a sync. After a power cut, therefore, a record may speak of bytes that never reached the disk, or stay though the bytes
-// did that came after it. It is of an epoch that ended then: bytes that fit it are vouched for anew, bytes that do not are
-// reported once, and called changed, not damaged. A clean end syncs the filesystem if any checksum was made or taken away.
+// Neither the bytes nor the record are synced when a checksum is made, nor its going when a file is opened:
+// that would cost writers a sync. After a power cut, therefore, a record may speak of bytes that never
+// reached the disk, or stay though the bytes did that came after it. It is of an epoch that ended then: bytes
+// that fit it get a record of the new epoch, bytes that do not are reported once, and called changed, not
+// damaged. A clean end syncs the filesystem if any checksum was made or taken away.
 //
 // # Hollow files
 //
-// A hollow file begins with a header, so that a store that was copied without its attributes is recognised, and its
-// files are not taken for the zeros that they would hold. A file shorter than a header is not packed.
+// A hollow file begins with a header, so that a store that was copied without its attributes is recognised,
+// and its files are not taken for the zeros that they would hold. A file shorter than a header is not packed.
 //
 //	offset size
 //	     0   64  text: `ckptfs: packed, read it through the mount of its store` and spaces, the last byte a line feed
@@ -104,8 +112,8 @@
 //	   152    4  zero
 //	   156    4  CRC-32C of the 156 bytes before
 //
-// A plain file without a record that begins with a header of this store is damaged: its record was lost, and can be
-// made again from the header. One that a program wrote so gets the record literal when it is closed.
+// A plain file without a record that begins with a header of this store is damaged: its record was lost, and
+// can be made again from the header. One that a program wrote so gets the record literal when it is closed.
 package tree
 
 import "golang.org/x/sys/unix"
@@ -126,8 +134,8 @@ const (
 	LogFile       = "log"
 )
 
-// MountID names the mount that dir lies on, 0 where the kernel does not tell: a filesystem that was shut down by an error
-// and mounted again has lost what was not on the disk, within one boot.
+// MountID names the mount that dir lies on, 0 where the kernel does not tell: a filesystem that was shut down
+// by an error and mounted again has lost what was not on the disk, within one boot.
 func MountID(dir string) uint64 {
 	const unique = 0x4000 // STATX_MNT_ID_UNIQUE, since Linux 6.8
 	var st unix.Statx_t

@@ -16,9 +16,9 @@ import (
 // WritingFile is the file of Writing, in the store's folder.
 const WritingFile = "writing"
 
-// Writing knows which files have writers, and which had one when a daemon died: those are torn, until somebody writes them
-// to an end or they go. It is a file that is written to and never synced: what a killed process wrote is there. After a power cut it may
-// lack names, and a file may pass for whole that is not.
+// Writing knows which files have writers, and which had one when a daemon died: those are torn, until
+// somebody writes them to an end or they go. It is a file that is written to and never synced: what a killed
+// process wrote is there. After a power cut it may lack names, and a file may pass for whole that is not.
 //
 //	offset size
 //	     0    8  "ckptopen"
@@ -27,11 +27,13 @@ const WritingFile = "writing"
 //	    24   40  zero
 //	    64   8n  slots: an inode number, 0: free; the highest bit set: torn
 //
-// A file that belongs to another tree/, since the store was copied, says nothing. Without the file, or without room in it, files are not
-// torn.
+// A file that belongs to another tree/, since the store was copied, says nothing. Without the file, or
+// without room in it, files are not torn.
 type Writing struct {
-	mu    sync.Mutex
-	m     []byte // the file, mapped, since a write(2) for each open and close costs a fifth of a create; nil: nothing is kept
+	mu sync.Mutex
+	// the file, mapped, since a write(2) for each open and close costs a fifth of a create; nil: nothing is
+	// kept
+	m     []byte
 	slots map[uint64]int
 	torn  map[uint64]bool
 	free  []int
@@ -45,8 +47,8 @@ const (
 	writingMagic  = "ckptopen"
 )
 
-// OpenWriting reads what the last process left in dir. clean says that it ended in order, so that what it was writing
-// was written. With readOnly set nothing is changed.
+// OpenWriting reads what the last process left in dir. clean says that it ended in order, so that what it was
+// writing was written. With readOnly set nothing is changed.
 func OpenWriting(dir string, clean, readOnly bool) (*Writing, error) {
 	w := &Writing{slots: map[uint64]int{}, torn: map[uint64]bool{}}
 	flags := unix.O_RDWR | unix.O_CREAT
@@ -100,17 +102,20 @@ func OpenWriting(dir string, clean, readOnly bool) (*Writing, error) {
 	if err := os.Rename(tmp, filepath.Join(dir, WritingFile)); err != nil {
 		return w, err
 	}
-	if f, err = os.OpenFile(filepath.Join(dir, WritingFile), unix.O_RDWR|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0); err != nil {
+	if f, err = os.OpenFile(filepath.Join(dir, WritingFile), unix.O_RDWR|unix.O_CLOEXEC|unix.O_NOFOLLOW,
+		0); err != nil {
 		return w, err
 	}
 	defer f.Close()
-	w.m, err = unix.Mmap(int(f.Fd()), 0, len(out), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_POPULATE)
+	w.m, err = unix.Mmap(int(f.Fd()), 0, len(out), unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_SHARED|unix.MAP_POPULATE)
 	return w, err
 }
 
 func writingHead(dir string) (head [writingHeader]byte, err error) {
 	var st unix.Statx_t
-	if err := unix.Statx(unix.AT_FDCWD, filepath.Join(dir, TreeDir), 0, unix.STATX_INO|unix.STATX_BTIME, &st); err != nil {
+	if err := unix.Statx(unix.AT_FDCWD, filepath.Join(dir, TreeDir), 0, unix.STATX_INO|unix.STATX_BTIME,
+		&st); err != nil {
 		return head, fmt.Errorf("%s: %w", TreeDir, err)
 	}
 	copy(head[:], writingMagic)

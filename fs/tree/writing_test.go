@@ -41,7 +41,8 @@ func TestWriting(t *testing.T) {
 	// Killed: what was open is torn, also for who only reads, and after an end in order of the next.
 	for _, readOnly := range []bool{true, false} {
 		r := openWriting(t, dir, false, readOnly)
-		for ino, torn := range map[uint64]bool{1: true, 2: false, 3: true, 4: false, 5: true, 6: true, 7: false} {
+		for ino, torn := range map[uint64]bool{1: true, 2: false, 3: true, 4: false, 5: true,
+			6: true, 7: false} {
 			state(r, ino, false, torn)
 		}
 	}
@@ -85,7 +86,8 @@ func TestWritingFull(t *testing.T) {
 
 // What belongs to another tree, is cut short or is no such file says nothing.
 func TestWritingDoubted(t *testing.T) {
-	for _, bad := range []string{"", "ckptopen", string(make([]byte, 128)), "ckptopen" + string(make([]byte, 56)) + "aaaaaaaa"} {
+	for _, bad := range []string{"", "ckptopen", string(make([]byte, 128)),
+		"ckptopen" + string(make([]byte, 56)) + "aaaaaaaa"} {
 		dir := t.TempDir()
 		if err := os.Mkdir(filepath.Join(dir, TreeDir), 0o700); err != nil {
 			t.Fatal(err)

@@ -10,8 +10,8 @@ import (
 // NpySuffix ends the name of a tensor's file.
 const NpySuffix = ".npy"
 
-// TensorFile is the name of a tensor's file: at most 255 bytes, with what a name cannot hold escaped as %XX. What would be longer
-// ends in a hash.
+// TensorFile is the name of a tensor's file: at most 255 bytes, with what a name cannot hold escaped as %XX.
+// What would be longer ends in a hash.
 func TensorFile(tensor string) string {
 	var b strings.Builder
 	for i := 0; i < len(tensor); {
