@@ -55,8 +55,8 @@
 //
 // A published record is not synced: a power cut that takes it back costs nothing but packing the file again.
 // MakeDurable syncs the records that were published, and the bytes of the files that were found to stay
-// plain, for the command sync. Up to 64 plain files are synced one by one; when there are more, the whole
-// filesystem.
+// plain, for the command sync. Up to 64 plain files are synced one by one; when there are more, or the
+// sync before failed, the whole filesystem.
 //
 // State: Queue, under mu, which is taken with a file's mutex held. No file's mutex is taken with mu held.
 // Each file that waits, and each plain file to be synced, is pinned.

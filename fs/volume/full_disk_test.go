@@ -37,7 +37,8 @@ func onSmallDisk(t *testing.T) (r *rig, leave func(n int64)) {
 			t.Fatal(err)
 		}
 		size := is.Size + int64(st.Bavail)*st.Bsize - n
-		if err := errors.Join(ballast.Truncate(size), unix.Fallocate(int(ballast.Fd()), 0, 0, size)); err != nil {
+		err := errors.Join(ballast.Truncate(size), unix.Fallocate(int(ballast.Fd()), 0, 0, size))
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
