@@ -195,13 +195,13 @@ func (k *clone) endLocked(own *os.File) (bool, error) {
 		return false, err
 	}
 	f.dropBytesLocked(own, size)
-	return true, f.openAsmLocked()
+	return true, f.src.openAsm(f.c.asm, f.rec.Manifest)
 }
 
 // reopenLocked opens what runLocked closed.
 func (k *clone) reopenLocked() error {
 	if k.f.rec.Hollow {
-		return k.f.openAsmLocked()
+		return k.f.src.openAsm(k.f.c.asm, k.f.rec.Manifest)
 	}
 	return k.f.openRawLocked(true)
 }

@@ -96,7 +96,7 @@ func TestCloneInPartsKeepsTensors(t *testing.T) {
 	r.copyTo("from.safetensors", dst, minClone+1<<20)
 	dst.Release()
 	r.want("to.safetensors", "packed")
-	if a, b := r.state("from.safetensors").Record, r.state("to.safetensors").Record; a.Manifest != b.Manifest {
+	if r.state("from.safetensors").Record.Manifest != r.state("to.safetensors").Record.Manifest {
 		t.Error("another manifest")
 	}
 }

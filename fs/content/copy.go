@@ -16,7 +16,7 @@ type Source interface {
 }
 
 // CopyFrom copies up to n bytes of src to this file and returns how many it did; fewer than n is no error.
-// thread is who asks, as the kernel tells it, or 0.
+// thread is the caller's, as the kernel tells it, or 0.
 //
 // Of a packed file the bytes are not copied but the manifest, or its part: the target is packed at once, and
 // hollow. That needs a target that is empty or packed, to whose end the bytes go, and whose writers this

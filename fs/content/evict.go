@@ -67,7 +67,7 @@ func (e *eviction) runLocked() (skip string, err error) {
 		if _, e.lost = f.c.Complete(f.rec.Manifest); e.lost != nil {
 			return "", nil
 		}
-		if err := f.openAsmLocked(); err != nil {
+		if err := f.src.openAsm(f.c.asm, f.rec.Manifest); err != nil {
 			return "", err
 		}
 	}

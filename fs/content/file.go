@@ -51,7 +51,7 @@ type File struct {
 type byteState struct {
 	gen    uint64   // grows with everything that may change the bytes
 	dirty  bool     // changed since the file was packed or found to stay as it is
-	quiet  uint64   // gen + 1 of bytes that nobody writes; see MappedLocked
+	quiet  uint64   // gen + 1 of bytes that no mapping can write; see MappedLocked
 	view   viewSize // what was measured last
 	copied cas.Hash // the packed file of which this one is the beginning, by a copy that may go on
 }
@@ -183,7 +183,7 @@ func (f *File) changedLocked() {
 	f.StopPackingLocked()
 }
 
-// StopPackingLocked ends a packing of bytes that nobody wants any more.
+// StopPackingLocked ends the packing of bytes that are not the file's any more.
 func (f *File) StopPackingLocked() {
 	f.mu.AssertHeld()
 	if f.cancelPack != nil {

@@ -65,7 +65,7 @@ type Kernel interface {
 	InvalidateData(id NodeID, off, n int64)
 }
 
-// noKernel is for a volume that nobody mounted.
+// noKernel is for a volume that is not mounted.
 type noKernel struct{}
 
 func (noKernel) RegisterBacking(int) (int32, error)     { return 0, unix.ENOTSUP }
@@ -94,7 +94,7 @@ type Inode interface {
 // at most, and wait for nothing.
 type Events interface {
 	Writing(f *File, open bool)        // the first writer came; the last one went
-	Dirty(f *File)                     // nobody writes it any more: it is to be packed
+	Dirty(f *File)                     // it is to be packed: its last writer went, or a writer could not come
 	Plain(f *File)                     // it stays as it is
 	Packed(f *File)                    // it has a manifest now
 	Unpacked(f *File, before cas.Hash) // it is about to lose its manifest

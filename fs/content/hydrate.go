@@ -22,15 +22,28 @@ func (f *File) Hydrate() (int64, error) {
 	if !f.rec.Hollow || f.Dead() {
 		return 0, nil
 	}
-	if err := f.hydrateLocked(); err != nil {
+	h := hydration{f: f}
+	if err := h.runLocked(); err != nil {
 		return 0, err
 	}
 	return f.UnpackedLocked(), nil
 }
 
-// hydrateLocked restores the local copy; mu is released while the bytes are written. Until the flag hollow
-// goes, the manifest is read. The bytes are a cache: whole when the flag goes, and not durable.
-func (f *File) hydrateLocked() error {
+// hydration is the transition of a hollow file to a resident one.
+type hydration struct {
+	f    *File
+	own  *os.File // the inode
+	of   cas.Hash // the manifest
+	size int64    // of the file; known after fill, even one that failed
+}
+
+// runLocked restores the local copy, unless there is one. File.mu is held, but not while the bytes are
+// written.
+//
+// Until the flag hollow goes, the manifest is read. The bytes are a cache: whole when the flag goes, and not
+// durable.
+func (h *hydration) runLocked() error {
+	f := h.f
 	f.mu.AssertHeld()
 	for f.local.hydrating {
 		f.cond.Wait()
@@ -38,13 +51,13 @@ func (f *File) hydrateLocked() error {
 	if !f.rec.Hollow {
 		return nil
 	}
-	own, err := f.node.Open(os.O_RDWR)
-	if err != nil {
+	var err error
+	if h.own, err = f.node.Open(os.O_RDWR); err != nil {
 		return err
 	}
-	defer own.Close()
+	defer h.own.Close()
+	h.of = f.rec.Manifest
 	f.local.hydrating, f.moved = true, true
-	h := hydration{f: f, own: own, of: f.rec.Manifest}
 	f.mu.Unlock()
 	err = h.fill()
 	f.mu.Lock()
@@ -56,7 +69,7 @@ func (f *File) hydrateLocked() error {
 	}
 	if err != nil {
 		if !filled && !f.Dead() { // a record that failed to be written may have been, all the same
-			f.dropBytesLocked(own, h.size)
+			f.dropBytesLocked(h.own, h.size)
 		}
 		return err
 	}
@@ -69,14 +82,6 @@ func (f *File) hydrateLocked() error {
 		return f.openRawLocked(false)
 	}
 	return nil
-}
-
-// hydration is the transition of a hollow file to a resident one.
-type hydration struct {
-	f    *File
-	own  *os.File // the inode
-	of   cas.Hash // the manifest
-	size int64    // of the file; known after fill, even one that failed
 }
 
 // fill writes the packed file's bytes into the inode. No lock is held.
@@ -103,7 +108,7 @@ func (h *hydration) fill() error {
 		}
 		return err
 	}
-	if st.Size() != h.size { // somebody was at the store
+	if st.Size() != h.size { // the store was changed from outside
 		return h.own.Truncate(h.size)
 	}
 	return nil

@@ -43,7 +43,7 @@ func (f *File) Open(flags, thread uint32) (*Handle, error) {
 	}
 	h, err := newHandleLocked(f, flags, thread)
 	if err != nil {
-		abandonedLocked(f)
+		f.abandonedLocked()
 	}
 	return h, err
 }
@@ -109,7 +109,7 @@ func newHandleLocked(f *File, flags, thread uint32) (*Handle, error) {
 func (f *File) makeWritableLocked(truncate bool) (err error) {
 	defer func() {
 		if err != nil {
-			abandonedLocked(f)
+			f.abandonedLocked()
 		}
 	}()
 	if err := f.UnpackLocked(truncate); err != nil {
@@ -160,7 +160,7 @@ func (f *File) WritableLocked() (w *os.File, done func(), err error) {
 
 // abandonedLocked has a file packed that was made plain for a writer that does not come: there is no last
 // close.
-func abandonedLocked(f *File) {
+func (f *File) abandonedLocked() {
 	f.mu.AssertHeld()
 	if f.users.writers == 0 && f.bytes.dirty && !f.rec.Packed() {
 		f.writersGoneLocked()

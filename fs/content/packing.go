@@ -2,39 +2,32 @@ package content
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 
 	"golang.org/x/sys/unix"
 
 	"ckptfs/formats"
-	"ckptfs/formats/detect"
 	"ckptfs/fs/pack"
 	"ckptfs/fs/tree"
 	"ckptfs/fs/view"
 )
 
-// smallFile: a file below this size that is no checkpoint stays as it is.
-const smallFile = 64 << 10
-
-// Packing is the packing of a file's bytes as they were when it began.
+// Packing is the packing of a file's bytes as they were when it began. One goroutine uses it.
 type Packing struct {
-	f    *File
-	Raw  *os.File
-	gen  uint64
-	Size int64
+	Raw  *os.File // the bytes
+	Size int64    // their number
 
-	st      unix.Stat_t // when it was opened
-	ctime   unix.Timespec
-	literal bool // begins like a hollow file
-
-	viewSize int64
+	f        *File
+	gen      uint64        // of the bytes
+	st       unix.Stat_t   // the inode when Raw was opened
+	ctime    unix.Timespec // its change time before that
+	literal  bool          // the bytes begin like those of a hollow file; known after Stays
+	viewSize int64         // known after Layout
 }
 
 // BeginPack opens a file that is to be packed; nil when it is not, any more. cancel is called when the bytes
-// change. With an error comes what Overtaken is to be asked of.
+// change. With an error comes a Packing that can only be asked whether it is Overtaken.
 func (f *File) BeginPack(cancel context.CancelFunc) (*Packing, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -72,7 +65,7 @@ func (p *Packing) Close() {
 	p.f.cancelPack = nil
 }
 
-// Mapped reports whether somebody may write the bytes past this process.
+// Mapped reports whether the bytes may be written past this process.
 func (p *Packing) Mapped() bool { return p.f.c.mayBeWritten(p.Raw, false) }
 
 // Stays reports whether the file stays as it is, and notes that.
@@ -108,45 +101,6 @@ func (p *Packing) overtakenLocked() bool {
 	return p.f.bytes.gen != p.gen || p.f.users.writers > 0 || p.f.Dead()
 }
 
-// mayBeWritten reports whether anybody else can still write the open file past this process: by a shared
-// mapping that outlived its descriptor, or by a descriptor of an earlier daemon's mount. The kernel grants a
-// lease only when nobody can; a filesystem without leases leaves only the mode without passthrough. rw says
-// how raw was opened.
-func (c *Files) mayBeWritten(raw *os.File, rw bool) bool {
-	var err error
-	if rw {
-		var release func()
-		if release, err = tree.Alone(int(raw.Fd())); err == nil {
-			release()
-		}
-	} else {
-		err = tree.NoWriters(int(raw.Fd()))
-	}
-	return err != nil && (errors.Is(err, tree.ErrInUse) || c.Passthrough.Load())
-}
-
-// MappedLocked reports whether somebody may write a plain file that nobody has open for that: a mapping
-// outlives its descriptor, and what it writes does not count as a change. Once nobody can, somebody has to
-// open the file first.
-func (f *File) MappedLocked() bool {
-	f.mu.AssertHeld()
-	if f.rec.Packed() || f.bytes.quiet == f.bytes.gen+1 {
-		return false
-	}
-	raw, err := f.OpenQuietly()
-	if err != nil {
-		return false // told by who reads
-	}
-	defer raw.Close()
-	if f.c.mayBeWritten(raw, false) {
-		return true
-	}
-	if f.users.writers == 0 {
-		f.bytes.quiet = f.bytes.gen + 1
-	}
-	return false
-}
-
 // staysPlain reports whether a file is left as it is: it is small and no checkpoint, or has holes, which the
 // host keeps for nothing, or its times are out of a record's range.
 func (p *Packing) staysPlain() (bool, error) {
@@ -165,46 +119,6 @@ func (p *Packing) staysPlain() (bool, error) {
 	return tree.HasHoles(int(p.Raw.Fd()), p.Size)
 }
 
-// sniffed is how much of a file's head is looked at to tell what it is.
-const sniffed = 4096
-
-// readHead reads the first bytes of a file; none of a file that is shorter than a header.
-func readHead(raw *os.File, size int64) ([]byte, error) {
-	if size < tree.HeaderSize {
-		return nil, nil
-	}
-	head := make([]byte, min(size, sniffed))
-	if _, err := raw.ReadAt(head, 0); err != nil {
-		return nil, fmt.Errorf("read: %w", err)
-	}
-	return head, nil
-}
-
-// isCheckpoint reports whether a file of this head and size is worth packing though it is small.
-func isCheckpoint(head []byte, size int64) bool {
-	return size >= tree.HeaderSize && detect.Sniff(head, size)
-}
-
-// settleSmallLocked finds, at the last close, that a small file stays as it is: nothing is written for it,
-// and it does not wait for its turn. false when it has to.
-func (f *File) settleSmallLocked() bool {
-	if f.src.raw == nil || !f.bytes.dirty || f.rec != (tree.Record{}) {
-		return false
-	}
-	var st unix.Stat_t
-	raw := f.src.raw
-	if unix.Fstat(int(raw.Fd()), &st) != nil || st.Size >= smallFile || f.c.mayBeWritten(raw, f.src.rw) {
-		return false
-	}
-	head, err := readHead(raw, st.Size)
-	if err != nil || isCheckpoint(head, st.Size) || tree.LooksHollow(head, f.c.ID) {
-		return false
-	}
-	f.bytes.dirty = false
-	f.c.events.Plain(f)
-	return true
-}
-
 // staysAsIs notes that a file needs no packing.
 func (p *Packing) staysAsIs() error {
 	f := p.f
@@ -213,7 +127,7 @@ func (p *Packing) staysAsIs() error {
 	if p.overtakenLocked() {
 		return nil
 	}
-	if p.literal && f.bytes.gen == 0 && !f.rec.Literal { // nobody wrote it since the start
+	if p.literal && f.bytes.gen == 0 && !f.rec.Literal { // not written since the start
 		f.damaged = errUnrecorded
 		f.c.report(slog.LevelError, "damaged file", "path", f.Path(), "reason", f.damaged)
 	} else if p.literal != f.rec.Literal {

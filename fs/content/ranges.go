@@ -23,7 +23,7 @@ func (h *Handle) Fallocate(mode uint32, off, n int64) error {
 	if f.users.pass > 0 {
 		f.users.stale = true
 	} else if mode&^unix.FALLOC_FL_KEEP_SIZE != 0 {
-		f.users.stale = true // what the kernel has of a punched or shifted range is dropped by it, not beyond
+		f.users.stale = true // the kernel drops what it has of a punched or shifted range, not beyond
 	}
 	return nil
 }
@@ -44,6 +44,7 @@ func (h *Handle) Seek(off int64, whence int) (int64, error) {
 	return SeekDense(off, whence, size)
 }
 
+// SeekDense is Seek in a file of this size without holes. ENXIO outside of it.
 func SeekDense(off int64, whence int, size int64) (int64, error) {
 	if off < 0 || off >= size {
 		return 0, unix.ENXIO

@@ -335,8 +335,8 @@ func (e *recorder) Resident(f *File, bytes int64) { e.add(f, "resident", bytes) 
 func (e *recorder) Opened(f *File, opens int)     { e.add(f, "opened", opens) }
 func (e *recorder) Closed(f *File, read int64)    { e.add(f, "closed", read) }
 func (e *recorder) Idle(f *File)                  { e.add(f, "idle") }
-func (e *recorder) Unsummed(f *File)              {}
-func (e *recorder) Unsynced(f *File)              {}
+func (e *recorder) Unsummed(f *File)              { f.mu.AssertHeld() }
+func (e *recorder) Unsynced(f *File)              { f.mu.AssertHeld() }
 
 // kernel is the kernel's side of passthrough: it keeps what is registered, and writes it by itself.
 type kernel struct {

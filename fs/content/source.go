@@ -16,8 +16,8 @@ import (
 // source is what reads of a file go to: the local copy if it is open, else the packed file.
 //
 // io is taken shared around a read or a write, and exclusively, for a moment, around a change of raw, rw or
-// asm. Who changes them holds File.mu too, or is the last to know the file; so who holds File.mu may look at
-// them.
+// asm. A change needs File.mu, too, or the last reference to the file; so under File.mu they may be looked
+// at.
 type source struct {
 	io    locks.RWMutex[sourceLock]
 	raw   *os.File       // the local copy
@@ -40,14 +40,22 @@ func (s *source) setRaw(raw *os.File, rw bool) {
 	s.raw, s.rw = raw, rw
 }
 
-// setAsm replaces asm by the packed file of a manifest.
-func (s *source) setAsm(asm *assemble.File, of cas.Hash) {
+// openAsm makes asm the packed file of a manifest.
+func (s *source) openAsm(r *assemble.Reader, of cas.Hash) error {
+	if s.asm != nil && s.asmOf == of { // else a transition failed halfway
+		return nil
+	}
+	asm, err := r.Open(of)
+	if err != nil {
+		return err
+	}
 	s.io.Lock()
 	defer s.io.Unlock()
 	if s.asm != nil {
 		s.asm.Close()
 	}
 	s.asm, s.asmOf = asm, of
+	return nil
 }
 
 func (s *source) closeAsm() {
@@ -167,7 +175,7 @@ func (f *File) openSourceLocked() error {
 		return f.damaged
 	}
 	if f.rec.Hollow {
-		return f.openAsmLocked()
+		return f.src.openAsm(f.c.asm, f.rec.Manifest)
 	}
 	return f.openRawLocked(false)
 }
@@ -217,20 +225,6 @@ func emptyFile() (*os.File, error) {
 		return nil, err
 	}
 	return os.NewFile(uintptr(fd), "empty"), nil
-}
-
-// openAsmLocked opens the packed file.
-func (f *File) openAsmLocked() error {
-	f.mu.AssertHeld()
-	if f.src.asm != nil && f.src.asmOf == f.rec.Manifest { // else a transition failed halfway
-		return nil
-	}
-	asm, err := f.c.asm.Open(f.rec.Manifest)
-	if err != nil {
-		return err
-	}
-	f.src.setAsm(asm, f.rec.Manifest)
-	return nil
 }
 
 var _ io.ReaderAt = (*File)(nil)

@@ -43,7 +43,7 @@ func (s State) Resident() bool { return s.Record.Packed() && !s.Record.Hollow }
 // NewLocked says that the file was made just now.
 func (f *File) NewLocked() { f.loaded, f.vetted = true, true }
 
-// SetDirtyLocked has the file packed: nobody knows whether it is.
+// SetDirtyLocked has the next packing look at the file: it is not known whether it is to be packed.
 func (f *File) SetDirtyLocked() { f.bytes.dirty = true }
 
 // AwaitRelease waits until every writer that was closed is released, or ctx ends.

@@ -15,14 +15,13 @@ import (
 // maxSummed bounds the files that get a checksum, in bytes: only files with holes are that long.
 const maxSummed = 1 << 30
 
-// SumHolds reports whether a record's checksum speaks of the file as st describes it: neither was written
-// since by somebody else.
+// SumHolds reports whether a record's checksum speaks of the file as st describes it.
 func SumHolds(rec *tree.Record, st *unix.Stat_t) bool {
 	mtime, ok := tree.Nanoseconds(st.Mtim)
 	return rec.Summed && ok && rec.Mtime == mtime && int64(rec.Size) == st.Size
 }
 
-// Sum makes the checksum of a plain file that nobody writes, unless it has one. did: its bytes were read.
+// Sum makes the checksum of a plain file that has no writer, unless it has one. did: its bytes were read.
 func (f *File) Sum(ctx context.Context) (did bool, err error) {
 	s := summing{f: f}
 	if wanted, err := s.begin(); !wanted || err != nil {
@@ -33,6 +32,8 @@ func (f *File) Sum(ctx context.Context) (did bool, err error) {
 		return false, err
 	}
 	if f.c.mayBeWritten(s.raw, false) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
 		f.c.events.Unsummed(f)
 		return false, nil
 	}

@@ -71,7 +71,8 @@ func (u unpacking) finishEmptyingLocked() error {
 func (u unpacking) wholeLocked() error {
 	f := u.f
 	if f.rec.Hollow {
-		if err := f.hydrateLocked(); err != nil {
+		h := hydration{f: f}
+		if err := h.runLocked(); err != nil {
 			return err
 		}
 	}
