@@ -2,7 +2,7 @@
 // artifact id.
 //
 // An artifact id (package formats/canonical) names the tensors of a file, whatever its format. It takes a
-// reading of all of them, so it is computed when there is time (Background), or when somebody asks before
+// reading of all of them, so it is computed when there is time (Background), or when a command asks before
 // (Of). It is kept with the file's generation in memory, and in the index by the manifest, so that it
 // outlives the mount and holds for all files of equal bytes. The index also leads from an id to the manifests
 // that have it and to a path where one was; both are looked at again before they are believed. When that path

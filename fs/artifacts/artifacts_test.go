@@ -227,7 +227,7 @@ func TestSearchRests(t *testing.T) {
 	}
 }
 
-// A read in the background ends when the file is another, or somebody has asked and was faster.
+// A read in the background ends when the file is another, or a command asked and was faster.
 func TestPacedIsOvertaken(t *testing.T) {
 	f := sample(t, "model.pt")
 	a := of(t, f)

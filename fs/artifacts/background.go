@@ -17,10 +17,10 @@ const (
 	maxNone = 256
 )
 
-// errOvertaken: the file is another now, or somebody who asked was faster.
+// errOvertaken: the file is another now, or a command that asked was faster.
 var errOvertaken = errors.New("overtaken")
 
-// Background computes the ids of packed files before anybody asks for them, so that they are found by them:
+// Background computes the ids of packed files before a command asks for them, so that they are found by them:
 // one file after the other, on one processor, while nothing is packed or waits to be, and while packing might
 // use a processor. Which manifests have an id and which have none is in the index; so a file is read once,
 // whatever becomes of the daemon. It is for one goroutine.

@@ -106,7 +106,7 @@ func (a *Artifacts) byKnownPath(id canonical.ID) (f File, all []index.Artifact, 
 
 var errFound = errors.New("found")
 
-// search bounds what searches cost: anybody may cause them, by renaming a file of a known id.
+// search bounds what searches cost: any user may cause them, by renaming a file of a known id.
 type search struct {
 	mu   locks.Mutex[searchLock] // held by the one that is under way
 	next time.Time               // not before that

@@ -28,7 +28,7 @@ const (
 // reads at random rarely look like one.
 //
 // The kernel keeps what it was answered, and does not ask for it again: several readers of a mapped file,
-// each of whom it gave 8 MiB around the page that he touched first, come to what the others had. What was
+// each of which got 8 MiB around the page that it touched first, come to what the others had. What was
 // answered is not read ahead, and a stream is expected behind it.
 type streams struct {
 	mu   sync.Mutex
@@ -65,7 +65,7 @@ func (s *stream) near(off, slack int64) (distance int64, within bool) {
 }
 
 // answer notes what is answered of a file of that size. What is answered twice the kernel has let go of, and
-// who knows what else.
+// perhaps more.
 func (t *streams) answer(off, n, size int64) {
 	if t.got == nil {
 		if (size-1)/granule >= maxGranules {
@@ -115,8 +115,8 @@ func (t *streams) missing(from, to, size int64, visit func(from, to int64)) {
 	}
 }
 
-// advance notes a read of a file of that size, by who does not go beyond stop, and returns what to read ahead
-// now, if anything, and whether the read is in order.
+// advance notes a read of a file of that size, by a reader that does not go beyond stop, and returns what to
+// read ahead now, if anything, and whether the read is in order.
 func (t *streams) advance(off, n, size, stop, limit int64) (from, to int64, inOrder bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -208,7 +208,7 @@ func (r *Reader) expect(s span) {
 	x := &expected{}
 	var jobs []job
 	var hashes []cas.Hash
-	// A list that cannot be read will be met again by the reader, who has someone to tell.
+	// A list that cannot be read will be met again by the reader, which returns the error.
 	_ = s.f.doc.walk(r, s.from, s.to, func(c manifest.Span, skip, at, _ int64) bool {
 		if c.Len > 0 {
 			if e := r.chunks.expect(c, at-skip); e != nil {
@@ -297,7 +297,7 @@ func (q *queue[J]) run() {
 	}
 }
 
-// close drops what waits and waits for what is under way.
+// close empties the queue and waits for the jobs under way.
 func (q *queue[J]) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

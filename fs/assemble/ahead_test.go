@@ -124,8 +124,8 @@ func TestBurst(t *testing.T) {
 	}
 }
 
-// What the kernel was given around a page is not read ahead by who comes there in order, who is known beyond
-// it, too.
+// What the kernel was given around a page is not read ahead of a reader that comes there in order, which is
+// known beyond it, too.
 func TestAnsweredBefore(t *testing.T) {
 	const n, size = 1 << 20, 64 << 20
 	s := newShelf()
@@ -189,11 +189,11 @@ func TestOvertaken(t *testing.T) {
 	before := r.Stats().Fetched
 	read(half + 10<<20)
 	if n := r.Stats().Fetched - before; n > 0 {
-		t.Errorf("%d chunks fetched anew", n)
+		t.Errorf("%d chunks fetched again", n)
 	}
 }
 
-// Close ends the read-ahead that is not under way; what waits is forgotten.
+// Close ends the read-ahead that is not under way; the queue is forgotten.
 func TestCloseEndsReadAhead(t *testing.T) {
 	s := newShelf()
 	want := random(16<<20, 7)

@@ -278,7 +278,7 @@ func (c *cache) unref(e *entry) {
 		return
 	}
 	if !e.claimed {
-		delete(c.coming, e.span.Hash) // nobody wants it any more
+		delete(c.coming, e.span.Hash) // no reader wants it any more
 	}
 	if e.buf != nil {
 		e.buf.free()

@@ -70,7 +70,7 @@ type piece struct {
 // been read.
 func (f *File) ReadAt(p []byte, off int64) (int, error) { return f.ReadWithin(p, off, f.doc.Size) }
 
-// ReadWithin is ReadAt for who reads no further than end: nothing is read ahead beyond it.
+// ReadWithin is ReadAt for a caller that reads no further than end: nothing is read ahead beyond it.
 func (f *File) ReadWithin(p []byte, off, end int64) (int, error) {
 	if off < 0 {
 		return 0, errors.New("assemble: negative offset")
@@ -242,7 +242,7 @@ func (f *File) await(q *piece, how way) error {
 	return nil
 }
 
-// start acquires the pieces' chunks, and loads those that nobody else does.
+// start acquires the pieces' chunks, and loads those that no other goroutine does.
 func (f *File) start(pieces []piece, how way) {
 	var mine [maxPieces]int // pieces that this call loads
 	n := 0
@@ -292,7 +292,7 @@ func (f *File) loadAll(pieces []piece, mine []int) {
 	var wg sync.WaitGroup
 	f.r.loading.Add(1)
 	for range own[1:] {
-		if f.r.loading.Add(1) > f.r.workers { // who could help has work
+		if f.r.loading.Add(1) > f.r.workers { // those that could help have work
 			f.r.loading.Add(-1)
 			break
 		}

@@ -8,7 +8,7 @@ import (
 	"ckptfs/cas"
 )
 
-// TestKept: what is past the bound alone goes when nobody asks for it any more, and takes no room from
+// TestKept: what is past the bound alone goes when no reader asks for it any more, and takes no room from
 // others, where it is told to; else it stays as long as it is the last.
 func TestKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -14,8 +14,8 @@
 // the cache is small: memory that is touched first costs a third as much there, and the collector has less to
 // do.
 //
-// A file that is read in order is read ahead; see streams. Chunks read ahead wait in a queue; a reader who
-// needs one that waits fetches it himself.
+// A file that is read in order is read ahead; see streams. Chunks read ahead wait in a queue; a reader that
+// needs one that waits fetches it itself.
 package assemble
 
 import (
@@ -254,7 +254,7 @@ func (r *Reader) load(e *entry) {
 }
 
 // kept is an LRU bounded in bytes. What is past the bound alone is kept all the same, as long as it came
-// last, or until nobody has asked for it for so long: several ask one after the other for what a file that
+// last, or until no reader has asked for it for so long: several ask one after the other for what a file that
 // was just packed has in it.
 type kept[T any] struct {
 	mu     sync.Mutex
@@ -306,7 +306,7 @@ func (k *kept[T]) add(h cas.Hash, v *T, bytes int64) {
 			}
 			k.mu.Unlock()
 			if leaves {
-				debug.FreeOSMemory() // who is idle collects no garbage
+				debug.FreeOSMemory() // an idle process collects no garbage
 			}
 		})
 		return

@@ -7,9 +7,9 @@ import (
 	"ckptfs/formats"
 )
 
-// sweep recognises who looks at what stands before each tensor, one after the other, and at none of their
-// numbers: so does torch.load of a file that it maps, since a zip has a header there. Each look costs him a
-// page, and here a chunk or two; those that come next are decoded before he does.
+// sweep recognises a reader that looks at what stands before each tensor, one after the other, and at none of
+// their numbers: so does torch.load of a file that it maps, since a zip has a header there. Each look costs
+// it a page, and here a chunk or two; those that come next are decoded before it does.
 type sweep struct {
 	mu     sync.Mutex
 	begins []int64 // where tensors begin, in order; once made

@@ -110,7 +110,8 @@ func TestParents(t *testing.T) {
 	}
 }
 
-// A file takes the place of those of which it is the next version; who has more signs in common comes first.
+// A file takes the place of those of which it is the next version; the one with more signs in common comes
+// first.
 func TestSignatures(t *testing.T) {
 	var s Signatures
 	h := func(i byte) cas.Hash { return cas.Sum([]byte{i}) }

@@ -52,7 +52,7 @@ func (f *Finder) stepsBefore(names []string, k int) (rels []string) {
 		rels = append(rels, path.Join(dir, s.name, rest))
 		other := rest
 		for i := range number {
-			// Names are anybody's, and may make it longer each time; zero has no digits to look for.
+			// Names are chosen by users, and may make it longer each time; zero has no digits to look for.
 			if number[i] != "" && len(other) < unix.PathMax {
 				other = strings.ReplaceAll(other, number[i], cmp.Or(s.number[i], "0"))
 			}

@@ -23,7 +23,7 @@ func isHalf(t *formats.Tensor) bool {
 }
 
 // mastersOf are files in which the tensors may be of which those of the file at p are the rounding: in its
-// folder, or in the step that it belongs to, or alike. Those of its own are known to who packs it.
+// folder, or in the step that it belongs to, or alike. Those of its own are known to the packer.
 func (f *Finder) mastersOf(p string, l *formats.Layout) (ms []*manifest.Manifest) {
 	if !slices.ContainsFunc(l.Tensors, func(t formats.Tensor) bool { return isHalf(&t) }) {
 		return nil

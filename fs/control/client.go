@@ -51,7 +51,7 @@ func DialAt(ctx context.Context, socket string) (*Client, error) {
 	case errors.Is(err, syscall.ENOENT), errors.Is(err, syscall.ECONNREFUSED):
 		return nil, fmt.Errorf("%s: %w", filepath.Dir(socket), ErrNoDaemon)
 	case err != nil:
-		var op *net.OpError // it names the socket by a descriptor, which tells nobody anything
+		var op *net.OpError // it names the socket by a descriptor, which tells the user nothing
 		if errors.As(err, &op) {
 			err = op.Err
 		}
@@ -105,7 +105,7 @@ func (c *Client) Stats(ctx context.Context) (*Stats, error) {
 	return ask[Stats](ctx, c, http.MethodGet, "stats", nil)
 }
 
-// Status is Volume.Status, with the mount's side filled in.
+// Status is Volume.Status, with the mount's side added.
 func (c *Client) Status(ctx context.Context) (*Status, error) {
 	return ask[Status](ctx, c, http.MethodGet, "status", nil)
 }

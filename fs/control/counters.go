@@ -6,8 +6,8 @@ type Counters struct {
 	PackedBytes int64   // of those files
 	PackSeconds float64 // time that packing took, summed over its workers
 
-	HydratedFiles, HydratedBytes int64 // bytes filled in
-	EvictedFiles, EvictedBytes   int64 // bytes in place given up
+	HydratedFiles, HydratedBytes int64
+	EvictedFiles, EvictedBytes   int64
 
 	Opens map[string]int64 // by how the file is served: passthrough, cached, direct
 	// by where the bytes came from: raw, packed, view; what passes the daemon is not seen

@@ -184,7 +184,7 @@ func plain(do func(*http.Request) (any, error)) http.HandlerFunc {
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
-		// A failed write means that the caller has gone; there is nobody left to tell.
+		// A failed write means that the caller has gone.
 		_ = json.NewEncoder(w).Encode(v)
 	}
 }

@@ -22,7 +22,7 @@ type Models interface {
 	Best(ctx context.Context, run, metric, mode string) (*BestStep, error)
 	// Diff compares the tensors of two files, steps or runs.
 	Diff(ctx context.Context, a, b string, progress func(Progress)) (*Diff, error)
-	// Find lists who holds a tensor's content.
+	// Find lists the tensors that hold some content.
 	Find(ctx context.Context, o FindOptions) (*Found, error)
 	// Lineage tells which models those at or below a path come from.
 	Lineage(ctx context.Context, path string) (*Lineage, error)

@@ -89,5 +89,7 @@ func TestTensors(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	t.Run("in process", func(t *testing.T) { test(t, InProcess(NewHandler(allOf(loom{newShelf()}), Mount{}))) })
+	t.Run("in process", func(t *testing.T) {
+		test(t, InProcess(NewHandler(allOf(loom{newShelf()}), Mount{})))
+	})
 }

@@ -117,14 +117,13 @@ type Unknown struct {
 	More  bool `json:"more,omitempty"` // others too, which are not counted
 }
 
-// Queue is what waits to be packed.
+// Queue is the files that wait to be packed.
 type Queue struct {
 	Files int   `json:"files"`
 	Bytes int64 `json:"bytes"`
 }
 
-// Failure is a file that could not be packed, or whose bytes in place could not be given up, and is tried
-// again.
+// Failure is a file that could not be packed, or whose local copy could not be evicted, and is tried again.
 type Failure struct {
 	Path     string    `json:"path"`
 	Reason   string    `json:"reason"`
@@ -134,8 +133,8 @@ type Failure struct {
 
 // The values of File.State.
 const (
-	StateResident = "resident"        // the bytes in place only
-	StateBoth     = "resident+packed" // bytes in place and chunks
+	StateResident = "resident"        // a local file only
+	StateBoth     = "resident+packed" // local copy and chunks
 	StatePacked   = "packed"          // chunks only
 )
 
@@ -202,7 +201,7 @@ type Compacted struct {
 	Files        int   `json:"files"`         // packed ones, that were looked at
 	Passed       int   `json:"passed_files"`  // of which something could not be read: see check
 	Looked       int64 `json:"looked_chunks"` // that were read and encoded; of a tensor where it does not pay only some are
-	Chunks       int64 `json:"chunks"`        // that were stored anew
+	Chunks       int64 `json:"chunks"`        // that were encoded again
 	BytesBefore  int64 `json:"bytes_before"`  // what these took
 	BytesAfter   int64 `json:"bytes_after"`   // what they take
 	FreedBytes   int64 `json:"freed_bytes"`   // the disk got back
@@ -240,8 +239,7 @@ type Problem struct {
 	What        string   `json:"what"`
 	Tensors     []string `json:"tensors,omitempty"` // of the file that cannot be read whole; cut short
 	TensorCount int      `json:"tensor_count,omitempty"`
-	// "index", "segments", "tree": the part that is to be repaired; "evict": the copy in place is to be given
-	// up
+	// "index", "segments", "tree": the part that is to be repaired; "evict": the file is to be evicted
 	Repair string `json:"repair,omitempty"`
 }
 

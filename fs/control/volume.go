@@ -12,13 +12,13 @@ type Volume interface {
 	Status(ctx context.Context) (*Status, error)
 	// Sync packs everything that waits, and returns when it is packed and durable.
 	Sync(ctx context.Context, progress func(Progress)) error
-	// Evict gives up the bytes in place of the packed files at or below path.
+	// Evict drops the local copies of the packed files at or below path.
 	Evict(ctx context.Context, path string, progress func(Progress)) (*Moved, error)
-	// Hydrate fills in the bytes of the packed files at or below path.
+	// Hydrate restores the local copies of the packed files at or below path.
 	Hydrate(ctx context.Context, path string, progress func(Progress)) (*Moved, error)
 	// Prune gives back what no file needs any more.
 	Prune(ctx context.Context, o PruneOptions, progress func(Progress)) (*Pruned, error)
-	// Compact stores anew, in less room, what can be.
+	// Compact encodes chunks again that can be stored in less room.
 	Compact(ctx context.Context, o CompactOptions, progress func(Progress)) (*Compacted, error)
 	// Check looks for damage and changes nothing. Damage is no error.
 	Check(ctx context.Context, o CheckOptions, progress func(Progress)) (*Checked, error)

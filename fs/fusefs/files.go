@@ -53,7 +53,7 @@ func (s *Server) Open(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fus
 	return fuse.OK
 }
 
-// killSUID clears set-user-id and set-group-id, as a change of the bytes by anybody but root does.
+// killSUID clears set-user-id and set-group-id, as a change of the bytes by any user but root does.
 // Before a write by passthrough the kernel asks for it by a SETATTR of nothing.
 func (s *Server) killSUID(h *volume.Handle, by *fuse.InHeader) error {
 	if h.Node.IsView() {
@@ -125,7 +125,7 @@ func (l lent) Size() int { return l.n }
 // Slices is what go-fuse looks for.
 func (l lent) Slices() ([][]byte, fuse.Status) { return l.Parts(), fuse.OK }
 
-// Bytes is for who has no use for slices.
+// Bytes is for callers that have no use for slices.
 func (l lent) Bytes(buf []byte) ([]byte, fuse.Status) {
 	return append(buf[:0], slices.Concat(l.Parts()...)...), fuse.OK
 }
@@ -206,7 +206,7 @@ func (s *Server) Fallocate(_ <-chan struct{}, in *fuse.FallocateIn) fuse.Status 
 	return s.status(h.Fallocate(in.Mode, int64(in.Offset), int64(in.Length)))
 }
 
-// Release ends a handle; nobody waits for it.
+// Release ends a handle; no program waits for it.
 func (s *Server) Release(_ <-chan struct{}, in *fuse.ReleaseIn) {
 	if h, ok := s.handles.remove(in.Fh).(*volume.Handle); ok {
 		h.Release()

@@ -11,10 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A LOOKUP does not say what the name is wanted for. A view is to be found by who opens it and to be out of
-// the way of who makes something of its name, where the kernel itself answers EEXIST as soon as the lookup
-// found anything. So the system call that the caller waits in is looked at: /proc/TID/syscall has its number
-// and arguments, in hexadecimal:
+// A LOOKUP does not say what the name is wanted for. A view is to be found by a program that opens it and to
+// be out of the way of one that makes something of its name, where the kernel itself answers EEXIST as soon
+// as the lookup found anything. So the system call that the caller waits in is looked at: /proc/TID/syscall
+// has its number and arguments, in hexadecimal:
 //
 //	257 0xffffff9c 0x7ffd0b7e0420 0xc1 0x1a4 0x0 0x0 0x7ffd0b7dfb68 0x7f2a4c0f9a3b
 //

@@ -22,7 +22,7 @@ import (
 	"ckptfs/index/manifest"
 )
 
-// Files is the mount's tree as the daemon reads it for itself: nobody is asked for permission, and no reading
+// Files is the mount's tree as the daemon reads it for itself: no permissions are checked, and no reading
 // is counted.
 type Files interface {
 	// Open finds a file, a folder or a view, and pins it.

@@ -243,7 +243,7 @@ func (ins *Inspector) storedBytes(m *manifest.Manifest) (int64, error) {
 	return sum, nil
 }
 
-// findShared fills in which other files hold a tensor's bytes.
+// findShared notes which other files hold a tensor's bytes.
 func (ins *Inspector) findShared(ctx context.Context, tensors []control.Tensor, self ...File) error {
 	want := map[cas.Hash][]int{}
 	for i, t := range tensors {

@@ -25,7 +25,7 @@ import (
 // StatsPiece is how many bytes of a tensor a worker looks at at a time; a multiple of every element's width.
 const StatsPiece = 4 << 20
 
-// arrayStats fills in out[k].Stats, of arrays[k]. It takes StatsPiece of memory a core.
+// arrayStats sets out[k].Stats, of arrays[k]. It takes StatsPiece of memory a core.
 func (ins *Inspector) arrayStats(ctx context.Context, path string, arrays []array, out []control.Tensor,
 	progress func(control.Progress)) error {
 	p := control.Progress{TotalFiles: 1, Current: path}

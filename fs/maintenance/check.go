@@ -120,7 +120,7 @@ func (c *check) found(f store.Finding) {
 	c.problem(control.Problem{What: f.String(), Repair: f.Problem.Repair()})
 }
 
-// file checks one file, and reports whether its bytes in place are worth a look.
+// file checks one file, and reports whether its local copy is worth a look.
 func (c *check) file(p string, n *names.Node) bool {
 	f := n.File()
 	tell := func(repair string, err error) {
@@ -171,8 +171,8 @@ func (c *check) file(p string, n *names.Node) bool {
 	return c.o.ReadData && !is.Record.Hollow && !is.Hydrating
 }
 
-// header looks whether a hollow file would be recognised without its record. The bytes of a file that could
-// not be given up may be in place still.
+// header looks whether a hollow file would be recognised without its record. A file that could not be
+// evicted may still have its local bytes.
 func (c *check) header(n *names.Node, rec *tree.Record, size int64) error {
 	raw, err := n.File().OpenQuietly()
 	if err != nil {

@@ -19,11 +19,11 @@ import (
 	"ckptfs/index/manifest"
 )
 
-// repairEvict is the mend of bytes in place that are not the manifest's: they are given up.
+// repairEvict is the mend of a local copy that is not the manifest's: it is evicted.
 const repairEvict = "evict"
 
-// inPlace compares the bytes in place of a packed file, which reads trust, with its manifest. A file that is
-// changed or given up meanwhile is passed over.
+// inPlace compares the local copy of a packed file, which reads trust, with its manifest. A file that is
+// changed or evicted meanwhile is passed over.
 func (c *check) inPlace(ctx context.Context, p string, n *names.Node) error {
 	ps, f := c.ps, n.File()
 	f.Lock()
@@ -57,7 +57,7 @@ func (c *check) inPlace(ctx context.Context, p string, n *names.Node) error {
 	defer f.Unlock()
 	if is := f.StateLocked(); is.Record.Manifest == was.Record.Manifest && !is.Record.Hollow &&
 		is.Gen == was.Gen {
-		c.problem(control.Problem{Path: p, What: fmt.Sprintf("the copy in place is damaged at %d: %v", at, err), Repair: repairEvict})
+		c.problem(control.Problem{Path: p, What: fmt.Sprintf("the local copy is damaged at %d: %v", at, err), Repair: repairEvict})
 	}
 	return nil
 }
@@ -99,7 +99,7 @@ func (c *check) plain(ctx context.Context, p string, n *names.Node) error {
 		return nil
 	}
 	if err == nil {
-		err = fmt.Errorf("its bytes are not those of its checksum: restore the file from a copy, or write it anew: %w", cas.ErrCorrupt)
+		err = fmt.Errorf("its bytes are not those of its checksum: restore the file from a copy, or write it again: %w", cas.ErrCorrupt)
 	}
 	f.Lock()
 	defer f.Unlock()

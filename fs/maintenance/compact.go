@@ -21,8 +21,8 @@ import (
 	"ckptfs/index/manifest"
 )
 
-// retireBytes is how much is stored anew, at most, before what it replaces is given back: where less is free,
-// half of that.
+// retireBytes is how much is encoded again, at most, before what it replaces is given back: where less is
+// free, half of that.
 const retireBytes = 1 << 30
 
 // compacted is a file as a compaction found it.
@@ -33,7 +33,7 @@ type compacted struct {
 	mtime    int64
 }
 
-// Compact stores anew what takes less room by today's encodings, or against versions that are known by now:
+// Compact encodes again what takes less room by today's encodings, or against versions that are known by now:
 // file by file, the oldest first, so that each finds the ones before it as they will stay. Files may be
 // saved, read, renamed and removed meanwhile. It may be interrupted at any time.
 func (ps *Passes) Compact(ctx context.Context, o control.CompactOptions,
@@ -59,7 +59,7 @@ func (ps *Passes) Compact(ctx context.Context, o control.CompactOptions,
 		to: map[cas.Hash]bool{}, seen: map[[16]byte]bool{}}
 	err = k.files(ctx, report)
 	if err != nil && ctx.Err() == nil {
-		// A full disk, say: what was stored anew until here must not take room twice.
+		// A full disk, say: what was encoded again until here must not take room twice.
 		err = errors.Join(err, ps.Store.Flush())
 	}
 	if ctx.Err() == nil {
@@ -71,7 +71,7 @@ func (ps *Passes) Compact(ctx context.Context, o control.CompactOptions,
 	k.out.FreedBytes, k.out.CopiedBytes, k.out.SegmentBytes = st.Freed, st.Copied, ps.Store.Stats().Bytes
 	ps.Reserve.Retake()
 	if errors.Is(err, unix.ENOSPC) {
-		err = fmt.Errorf("%d chunks were stored anew, and stay so; make room, by `ckptfs prune` or `ckptfs evict` say, and compact again: %w", st.Records, err)
+		err = fmt.Errorf("%d chunks were encoded again, and stay so; make room, by `ckptfs prune` or `ckptfs evict` say, and compact again: %w", st.Records, err)
 	}
 	return k.out, err
 }
@@ -83,7 +83,7 @@ type compaction struct {
 	all     []compacted
 	to      map[cas.Hash]bool // manifests of the files to come
 	alike   bases.Signatures  // of the files that it was at
-	retired int64             // bytes that were stored anew when Retire was called last
+	retired int64             // bytes that were encoded again when Retire was called last
 
 	mu   sync.Mutex
 	seen map[[16]byte]bool // chunks
@@ -185,7 +185,7 @@ func (k *compaction) file(ctx context.Context, f compacted) error {
 	}
 }
 
-// recode stores the chunks of a file anew at which it was not yet.
+// recode encodes again the chunks of a file at which it was not yet.
 func (k *compaction) recode(ctx context.Context, m *manifest.Manifest, rel pack.Related) error {
 	ps := k.ps
 	b := ps.Store.Begin()

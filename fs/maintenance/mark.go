@@ -45,9 +45,9 @@ func (ps *Passes) mark(ctx context.Context, m *store.Marking) error {
 	if err := k.read(ctx, k.manifests, false); err != nil {
 		return err
 	}
-	// Manifests on their way, which may be made of others without a chunk being put. Whoever took one from a
-	// file that the walk has not seen, since it is gone or was changed, has put it when this lock is free.
-	// What is taken from now on is known.
+	// Manifests on their way, which may be made of others without a chunk being put. A packer that took one
+	// from a file that the walk has not seen, since it is gone or was changed, has put it when this lock is
+	// free. What is taken from now on is known.
 	ps.Files.Cloning.Lock()
 	//lint:ignore SA2001 it is waited for, nothing else
 	ps.Files.Cloning.Unlock()

@@ -37,12 +37,12 @@ func RepairClosed(dir, part string, now func() time.Time, out *control.Repaired,
 func dropIndex(dir string, out *control.Repaired) error {
 	aside, err := chunks.MoveAside(filepath.Join(dir, tree.IndexFile), filepath.Join(dir, tree.LostFound))
 	if errors.Is(err, fs.ErrNotExist) {
-		out.Actions = append(out.Actions, control.Action{Path: tree.IndexFile, Did: "was not there, and was made anew"})
+		out.Actions = append(out.Actions, control.Action{Path: tree.IndexFile, Did: "was not there, and was rebuilt"})
 		return nil
 	}
 	if err == nil {
 		out.Actions = append(out.Actions,
-			control.Action{Path: tree.IndexFile, Did: "moved to " + Rel(dir, aside) + ", and made anew"})
+			control.Action{Path: tree.IndexFile, Did: "moved to " + Rel(dir, aside) + ", and rebuilt"})
 	}
 	return err
 }

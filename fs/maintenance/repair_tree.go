@@ -69,7 +69,7 @@ type treeRepair struct {
 	lost []lostFile
 }
 
-// file mends a file and says what it did. lost says why its bytes are not to be had, so that it is to be
+// file mends a file and says what it did. lost says why its bytes cannot be read, so that it is to be
 // moved aside.
 func (r *treeRepair) file(n *names.Node) (did string, lost, err error) {
 	ps, f := r.ps, n.File()
@@ -105,12 +105,12 @@ func (r *treeRepair) file(n *names.Node) (did string, lost, err error) {
 	}
 	m, missing := ps.Files.Complete(is.Record.Manifest)
 	if missing != nil && !is.Record.Hollow && !is.Hydrating {
-		// The bytes in place are believed, and now they are all there is.
+		// The local bytes are believed, and now they are all there is.
 		if err := f.UnpackLocked(false); err != nil {
 			return did, nil, err
 		}
 		ps.Queue.Add(f)
-		return "kept by its bytes in place, and packed again: " + missing.Error(), nil, nil
+		return "its local copy is kept, and packed again: " + missing.Error(), nil, nil
 	}
 	if missing != nil {
 		return "", missing, nil
@@ -132,7 +132,7 @@ func (r *treeRepair) file(n *names.Node) (did string, lost, err error) {
 				return did, nil, err
 			}
 			if did == "" {
-				did = "header written anew"
+				did = "header written again"
 			}
 		}
 	}

@@ -14,11 +14,11 @@ import (
 	"ckptfs/fs/tree"
 )
 
-// Survey looks at every file once after a start. It queues what is not packed and finds the bytes in place of
+// Survey looks at every file once after a start. It queues what is not packed and finds the local copies of
 // what is.
 //
 // After an unclean end it runs before the first request and repairs: transitions that were cut off, and bytes
-// that may not have reached the disk, when the host was started anew since. After a clean end it runs beside
+// that may not have reached the disk, when the host was started again since. After a clean end it runs beside
 // the requests and has nothing to repair.
 type Survey struct {
 	Passes  *Passes
@@ -33,7 +33,7 @@ type Survey struct {
 	blind bool // something could not be looked at
 }
 
-// hotFile is a packed file with its bytes in place.
+// hotFile is a packed file that is resident.
 type hotFile struct {
 	node  *names.Node
 	size  int64
@@ -120,7 +120,7 @@ func (s *Survey) file(n *names.Node) error {
 	switch {
 	case !is.Packed():
 		if is.Writers > 0 || is.Dirty {
-			return nil // somebody is at it already
+			return nil // a writer or the queue has it already
 		}
 		settled := content.SumHolds(&is.Record, &st)
 		wantsSum := !settled && st.Size < tree.HeaderSize || settled && is.Record.Epoch != ps.Epoch()

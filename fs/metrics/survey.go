@@ -23,7 +23,7 @@ type survey struct {
 }
 
 const (
-	freshFor   = 30 * time.Second // a count is not made anew for so long
+	freshFor   = 30 * time.Second // no other count is made for so long
 	firstGrace = 2 * time.Second  // the first scrape waits for the first count for so long
 )
 

@@ -15,7 +15,7 @@ type saying struct {
 	problem         string // why it does not count, or not all of it
 }
 
-// says is what the step of p says of its parents. What names tensors that nobody has is refused as a whole,
+// says is what the step of p says of its parents. What names tensors that no model has is refused as a whole,
 // once all files of the step are packed; until then it is as if nothing was said.
 func (s *settling) says(p *stepPlace) ledger.Declared {
 	said, ok := s.said[p.step]

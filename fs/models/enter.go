@@ -110,7 +110,8 @@ func (s *settling) again(p *stepPlace) error {
 	return nil
 }
 
-// owners is who owns each tensor of e as a child of parent. renamed is what the step says of their names.
+// owners are the models that own each tensor of e as a child of parent. renamed is what the step says of
+// their names.
 func (s *settling) owners(e *ledger.Entry, tensors []lineage.Tensor, parent uint64, how lineage.How,
 	renamed map[string]string) []uint64 {
 	seq := e.Seq

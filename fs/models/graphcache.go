@@ -7,7 +7,7 @@ import (
 )
 
 // graphCache holds graphs that were read lately, by their records: one search asks again and again about
-// descendants of the same models. Nobody changes them.
+// descendants of the same models. They are never changed.
 type graphCache struct {
 	mu    locks.Mutex[leafLock]
 	m     map[cas.Hash]*graph.Graph

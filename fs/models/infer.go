@@ -15,7 +15,7 @@ import (
 	"ckptfs/index/manifest"
 )
 
-// A model that nobody says anything of comes from another where at least half of the bytes of its tensors are
+// A model whose parent is not declared comes from another where at least half of the bytes of its tensors are
 // that one's: frozen weights, or a copy with some added. What models have in common by chance does not count:
 // tensors of less than minTelling bytes, those of one or two different elements (norms and biases as they
 // begin, counters, masks), and files of the same step, which are saved together.

@@ -100,7 +100,7 @@ type Models struct {
 
 	parts     graphParts
 	graphs    graphCache
-	catalogue atomic.Pointer[catalogue] // nil: nobody has asked yet
+	catalogue atomic.Pointer[catalogue] // nil: no match was asked for yet
 	// a step was looked at since the catalogue was: its quality may be another
 	recheck bool
 
@@ -221,7 +221,7 @@ func (m *Models) Keep(ctx context.Context) {
 	}
 }
 
-// Refresh has the problems be those of now, unless nobody has asked for the ledger yet, or it is being
+// Refresh has the problems be those of now, unless the ledger was not asked for yet, or it is being
 // brought up to date.
 func (m *Models) Refresh(ctx context.Context) {
 	if !m.mu.TryLock() {

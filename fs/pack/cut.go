@@ -154,8 +154,8 @@ func (c *cutter) room(r *region, n int) ([]*object, error) {
 	return append(r.objects, &object{of: r, open: 1}), nil
 }
 
-// end says that the last of objects, if any, is complete. Whoever finds that nothing of it is left to hash
-// names it.
+// end says that the last of objects, if any, is complete. The worker that finds that nothing of it is left to
+// hash names it.
 func (c *cutter) end(objects []*object) error {
 	if len(objects) > 0 && atomic.AddInt64(&last(objects).open, -1) == 0 {
 		return c.name(last(objects))

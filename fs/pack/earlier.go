@@ -70,7 +70,7 @@ func (e *earlier) list(o manifest.Object) ([]manifest.Span, bool) {
 }
 
 // skeleton is the chunks of e's blobs, in order: the skeleton, and large ones, which do no harm; nil when
-// they are not to be had.
+// they cannot be read.
 func (e *earlier) skeleton() *trail {
 	if e == nil {
 		return nil

@@ -144,7 +144,7 @@ func (j *job) finish(err error) error {
 	return err
 }
 
-// sum hashes the pieces that nobody has hashed.
+// sum hashes the pieces that are not hashed yet.
 func (b *batch) sum() {
 	b.raws = b.raws[:0]
 	for _, p := range b.pieces {

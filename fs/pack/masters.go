@@ -100,7 +100,7 @@ func (m *masters) of(t *formats.Tensor, r *formats.Region, head func() ([]byte, 
 	return nil, nil
 }
 
-// begin reads the first n bytes of a region that e had; nil when they are not to be had.
+// begin reads the first n bytes of a region that e had; nil when they cannot be read.
 func (e *earlier) begin(r *formats.Region, n int) []byte {
 	spans := e.grid(r)
 	if len(spans) == 0 {

@@ -87,7 +87,7 @@ func TestPlainName(t *testing.T) {
 	}
 }
 
-// Names are anybody's: what they cost is bounded.
+// Names are chosen by users: what they cost is bounded.
 func TestSeekHostileNames(t *testing.T) {
 	var same, long []string
 	for i := range 20_000 {

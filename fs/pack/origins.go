@@ -19,7 +19,7 @@ type origins struct {
 	tensors []formats.Tensor
 	regions []formats.Region
 	first   []int // the first tensors of regions, or -1
-	// head reads the first bytes of a region; nil when they are not to be had.
+	// head reads the first bytes of a region; nil when they cannot be read.
 	head func(r *formats.Region, n int) ([]byte, error)
 
 	sources []source

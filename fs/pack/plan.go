@@ -65,8 +65,8 @@ func (r *region) hint() codec.Hint {
 	return hintOf(r.tensor)
 }
 
-// relatives are the region's, to be filled in. Most regions of a file of very many have none, and take no
-// memory for them.
+// relatives are the region's, for the caller to set. Most regions of a file of very many have none, and take
+// no memory for them.
 func (r *region) relatives() *relatives {
 	if r.rel == nil {
 		r.rel = &relatives{}
@@ -224,7 +224,7 @@ func (o *object) full(n int, l limits) bool {
 	return o.named.Len+int64(n) > l.bytes || o.count >= l.spans
 }
 
-// add appends a span of n bytes for a worker to fill in.
+// add appends a span of n bytes, whose hash a worker sets.
 func (o *object) add(n int) *manifest.Span {
 	k := len(o.spans) - 1
 	if k < 0 || len(o.spans[k]) == cap(o.spans[k]) {

@@ -11,7 +11,7 @@ type Related struct {
 	// or the shards of the step before. What changed since is stored against them where that pays.
 	Before []*manifest.Manifest
 	// Presumed: the layout is that of the first of Before, presumed to be the file's since most of the file
-	// stood there: if that turns out to be wrong, Layout gives up, with ErrPresumed.
+	// stood there: if that turns out to be wrong, Layout returns ErrPresumed.
 	Presumed bool
 	// Alike may have earlier versions of its tensors, or have nothing to do with it: samples tell, and which
 	// of several is the nearest.

@@ -17,7 +17,7 @@ type Walk func(ctx context.Context, path string, f func(path string, file *conte
 func Evict(ctx context.Context, walk Walk, l *LRU, h *Hydrator, path string,
 	report func(control.Progress)) (*control.Moved, error) {
 	return move(ctx, walk, "evict", path, report, func(p string, f *content.File) (int64, string, error) {
-		h.Forget(f) // who says so knows better than what was read before
+		h.Forget(f) // the user knows better than what was read before
 		size := f.Unpacked()
 		skip, err := f.Evict()
 		for end := time.Now().Add(closeGrace); skip == content.SkipInUse && !isOpen(f) &&

@@ -11,17 +11,17 @@ import (
 )
 
 const (
-	// readsStill is for how long nobody read packed files before one is hydrated: a loader opens a file twice
-	// before it reads it, and the next shard when it has read one, and what is decoded beside it is decoded
-	// twice.
+	// readsStill is for how long no program read packed files before one is hydrated: a loader opens a file
+	// twice before it reads it, and the next shard when it has read one, and what is decoded beside it is
+	// decoded twice.
 	readsStill = 500 * time.Millisecond
 	// maxHydrateWait is after how long a file is hydrated though packed files are read all the time.
 	maxHydrateWait = time.Minute
 	maxWaiting     = 256 // files
 )
 
-// Hydrator fills in the bytes of packed files that proved hot, one after the other, while nobody reads packed
-// files.
+// Hydrator restores the local copies of packed files that proved hot, one after the other, while no program
+// reads packed files.
 type Hydrator struct {
 	max    int64 // bytes: a file that is longer than half of it is not hydrated
 	now    func() time.Time
@@ -170,7 +170,7 @@ func (h *Hydrator) Add(f *content.File) {
 	}
 }
 
-// Forget lets go of a file that waits: as long as anybody holds its node, a file without a name keeps its
+// Forget lets go of a file that waits: as long as anything holds its node, a file without a name keeps its
 // chunks. The caller has a reference of its own.
 func (h *Hydrator) Forget(f *content.File) {
 	h.mu.Lock()

@@ -14,7 +14,8 @@ func (nowhere) Dead() bool { return false }
 func (nowhere) Pin()       {}
 func (nowhere) Unpin()     {}
 
-// What is to be hydrated waits while somebody reads packed files, but not for ever, and not at the end.
+// A file that is to be hydrated waits while a program reads packed files, but not for ever, and not at the
+// end.
 func TestHydrationWaits(t *testing.T) {
 	files := content.New(content.Parts{})
 	start := time.Now()

@@ -3,7 +3,7 @@
 // LRU bounds the resident bytes: the least recently opened go first, and all that can go while the disk is
 // nearly full. The decision is in LRU.Shrink; whether one file may be evicted is content.File.Evict's to say.
 // Hydrator restores the bytes of packed files that proved hot (opened twice, or read for the most part),
-// while nobody reads packed files. Evict and Hydrate are the commands of those names.
+// while no program reads packed files. Evict and Hydrate are the commands of those names.
 //
 // State: LRU and Hydrator, each under its one mutex, which is a leaf. Entries pin their files.
 package residency
@@ -56,7 +56,7 @@ type entry struct {
 	file   *content.File
 	size   int64
 	elem   *list.Element
-	wanted bool // to be evicted as soon as nobody uses it, whatever room there is
+	wanted bool // to be evicted as soon as nothing uses it, whatever room there is
 	failed *failure
 }
 
@@ -71,8 +71,8 @@ type failure struct {
 // Options are what the cache of resident bytes and the hydrator need.
 type Options struct {
 	Max int64 // bytes of packed files that may be resident
-	// for how long nobody read packed files before one is hydrated; 0: a default; negative: it is not waited
-	// for
+	// for how long no program read packed files before one is hydrated; 0: a default; negative: it is not
+	// waited for
 	Still  time.Duration
 	Now    func() time.Time
 	Report func(level slog.Level, msg string, args ...any)
@@ -121,7 +121,7 @@ func (l *LRU) Add(f *content.File, size int64) {
 	l.Found(f, size)
 }
 
-// Found is Add of bytes that an earlier process put in place.
+// Found is Add of a local copy that an earlier process left.
 func (l *LRU) Found(f *content.File, size int64) {
 	l.mu.Lock()
 	if e := l.of[f]; e != nil {

@@ -209,7 +209,7 @@ func (s *Steps) lookAtRunLocked(top int, name string) (*run, error) {
 	return r, nil
 }
 
-// dirsIn lists the directories in a directory. Names that begin with a dot are nobody's runs or steps.
+// dirsIn lists the directories in a directory. Names that begin with a dot are neither runs nor steps.
 func dirsIn(fd int) ([]tree.DirEntry, error) {
 	dirs, _, err := namesIn(fd)
 	return dirs, err
@@ -351,13 +351,13 @@ func (st *Step) lookInto(fd int, rel string, depth int) error {
 	return nil
 }
 
-// access is who may do what with an inode.
+// access is the owner and permissions of an inode.
 type access struct{ mode, uid, gid uint32 }
 
 func accessOf(st *unix.Stat_t) access { return access{st.Mode & 0o777, st.Uid, st.Gid} }
 
-// withholds reports whether somebody whom b lets read is not let by a: as group or as others, for the owner
-// can help himself.
+// withholds reports whether a user whom b lets read is not let by a: as group or as others, for the owner
+// can change that.
 func (a access) withholds(b access, bits uint32) bool {
 	for _, class := range []uint32{3, 0} {
 		want := b.mode & (bits << class)

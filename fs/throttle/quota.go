@@ -13,8 +13,8 @@ import (
 )
 
 // quotas are the control groups that this process is in, from its own on upwards, each of which may be given
-// no more than a quota of processor time: a container's limit. Whoever takes of it takes it from all others
-// in the group, however many processors are idle.
+// no more than a quota of processor time: a container's limit. A process that takes of it takes it from all
+// others in the group, however many processors are idle.
 type quotas []group
 
 // group is a control group's folder; of version 1 the folder of its accounts besides.

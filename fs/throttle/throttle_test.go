@@ -71,7 +71,7 @@ func (m *machine) work(ctx context.Context, c *Throttle) error {
 	return nil
 }
 
-// Packing has the processors that others leave, and those alone, unless something presses or somebody waits.
+// Packing has the processors that others leave, and those alone, unless something presses or a caller waits.
 func TestThrottle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMachine()
@@ -181,8 +181,8 @@ func TestThrottleGaps(t *testing.T) {
 	})
 }
 
-// Nobody is kept waiting: who begins to wait for the packing ends a worker's waiting at once, and so does the
-// end of it.
+// No caller is kept waiting: one that begins to wait for the packing ends a worker's waiting at once, and so
+// does the end of it.
 func TestThrottleHurries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMachine()

@@ -43,8 +43,8 @@ type SetAttr struct {
 	Mtime    *unix.Timespec
 	KillSUID bool // clear set-user-id and, for an executable, set-group-id
 
-	// By is who changed the bytes, if that is known: one outside of the file's group loses set-group-id of
-	// what is no executable, too.
+	// By is the user who changed the bytes, if that is known: one outside of the file's group loses
+	// set-group-id of what is no executable, too.
 	By *Caller
 }
 
@@ -54,7 +54,7 @@ func (s *SetAttr) Nothing() bool {
 		s.Mtime == nil && !s.KillSUID
 }
 
-// Caller is who asked for something new, which is to belong to them.
+// Caller is the user who asked for something new, which is to belong to them.
 type Caller struct {
 	UID, GID uint32
 	Thread   uint32 // 0 when unknown

@@ -35,8 +35,8 @@ var ErrOlder = fmt.Errorf("this program reads format %d only: copy the files out
 //	created 2026-11-21T12:00:00Z
 //	sum 1c291ca3  (CRC-32C of all before this line, 8 hex characters)
 //
-// The sum comes last. Stores that earlier programs made have none, and who mends the file by hand may leave
-// it out. Lines with other keys are passed over.
+// The sum comes last. Stores that earlier programs made have none, and a user who mends the file by hand may
+// leave it out. Lines with other keys are passed over.
 type Format struct {
 	Version int
 	ID      [16]byte
@@ -154,7 +154,7 @@ func Create(dir string, now time.Time) error {
 	return writeSynced(filepath.Join(dir, FormatFile), f.encode())
 }
 
-// refuseForeign keeps Create from turning somebody's folder into a store.
+// refuseForeign keeps Create from turning a folder with other files into a store.
 func refuseForeign(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -133,7 +133,7 @@ func TestFormatRefused(t *testing.T) {
 	}
 }
 
-// Somebody's folder is no place for a store.
+// A folder with other files is no place for a store.
 func TestCreateRefuses(t *testing.T) {
 	for _, name := range []string{"thesis.tex", ".hidden", "format.txt", "index.db", "tree/photo.jpg", "content/00/photo.jpg", "tree/00/photo.jpg", "segments/00000001.seg", "lost+found/x"} {
 		dir := t.TempDir()

@@ -7,19 +7,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrInUse: somebody else has the file open or mapped.
+// ErrInUse: another process has the file open or mapped.
 var ErrInUse = errors.New("open or mapped")
 
-// ErrNoLease: the filesystem, or the process's privileges, do not allow to find out who uses a file.
+// ErrNoLease: the filesystem, or the process's privileges, do not allow to find out whether a file is in use.
 var ErrNoLease = errors.New("no leases here")
 
 // Alone takes an exclusive lease on the open file fd, which must be open for writing, and gives it back by
 // release. ErrInUse when any other descriptor or mapping of the file lives, in this process or another. While
-// the lease is held nobody gets one.
+// the lease is held no process gets one.
 func Alone(fd int) (release func(), err error) { return lease(fd, unix.F_WRLCK) }
 
 // NoWriters takes a shared lease on the open file fd, which must be open for reading only, and gives it back
-// at once. ErrInUse when anybody has the file open or mapped for writing.
+// at once. ErrInUse when a process has the file open or mapped for writing.
 func NoWriters(fd int) error {
 	release, err := lease(fd, unix.F_RDLCK)
 	if err == nil {
@@ -39,8 +39,8 @@ func lease(fd, kind int) (release func(), err error) {
 	}
 }
 
-// HollowOut gives up the bytes of the open file fd and writes the header in their place. The record says
-// hollow already; nobody else uses the file. The inode's times move.
+// HollowOut frees the blocks of the open file fd and writes the header. The record says
+// hollow already; no process uses the file. The inode's times move.
 func HollowOut(fd int, h *Header) error {
 	err := unix.Fallocate(fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, h.Size)
 	if err == unix.EOPNOTSUPP || err == unix.ENOSYS {

@@ -87,7 +87,7 @@ func TestHollowOut(t *testing.T) {
 	}
 }
 
-// A lease is had by who is alone only: no descriptor and no mapping of anybody else lives.
+// A lease is had only where no other descriptor and no mapping of the file lives.
 func TestAlone(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
 	if err := os.WriteFile(path, make([]byte, 8192), 0o600); err != nil {

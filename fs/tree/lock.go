@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Holder is who has a store open.
+// Holder is the process that has a store open.
 type Holder struct {
 	Host    string    `json:"host"`
 	PID     int       `json:"pid"`
@@ -35,7 +35,7 @@ type LockedError struct {
 }
 
 func (e *LockedError) Error() string {
-	if e.Holder.Clean { // nobody who writes
+	if e.Holder.Clean { // readers alone
 		who := ""
 		for i, pid := range e.Readers {
 			who += fmt.Sprintf("%s process %d", []string{", by", " and"}[min(i, 1)], pid)
@@ -49,18 +49,18 @@ func (e *LockedError) Error() string {
 		e.Holder.Started.Local().Format(time.DateTime))
 }
 
-// Lock is the store's flock, held from Open to Close and given up by the kernel when the process dies.
+// Lock is the store's flock, held from Open to Close; the kernel releases it when the process dies.
 type Lock struct {
 	f      *os.File
 	self   Holder
 	here   Holder // Boot and Mount as they are now
 	shared bool   // held beside others; nothing is written
 
-	// Before is who held the store last; zero when nobody did.
+	// Before is the process that held the store last; zero when none did.
 	Before Holder
 }
 
-// Acquire takes the store's lock. *LockedError when somebody has it.
+// Acquire takes the store's lock. *LockedError when another process has it.
 func Acquire(dir string, now time.Time) (*Lock, error) {
 	path := filepath.Join(dir, LockFile)
 	_, err := os.Lstat(path)
@@ -81,7 +81,7 @@ func Acquire(dir string, now time.Time) (*Lock, error) {
 		return nil, fmt.Errorf("lock %s: %w", dir, err)
 	}
 	if decErr != nil || before.PID == 0 {
-		before = Holder{PID: -1} // a torn line, or one that names nobody: not known to be clean
+		before = Holder{PID: -1} // a torn line, or one that names no process: not known to be clean
 		if fresh {
 			before = Holder{}
 		}
@@ -110,7 +110,7 @@ func Acquire(dir string, now time.Time) (*Lock, error) {
 func (l *Lock) Same() bool { return l.Before.Boot == l.here.Boot && l.Before.Mount == l.here.Mount }
 
 // Epoch names the time since the host last went down with the store open, or the store's filesystem was
-// mounted anew: what happened to one file since then happened in one order. Never 0, but for a reader of a
+// mounted again: what happened to one file since then happened in one order. Never 0, but for a reader of a
 // store that an older program wrote.
 func (l *Lock) Epoch() uint32 {
 	if l.shared {

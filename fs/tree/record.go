@@ -34,7 +34,7 @@ type Record struct {
 	Ctime      int64    // likewise; 0: the inode's own
 	ViewSize   int64    // bytes of the safetensors view of a packed file, 0 without one
 	ViewHidden bool     // the view's name was unlinked
-	Hollow     bool     // a packed file's bytes are not in place
+	Hollow     bool     // a packed file that is not resident
 	Emptying   bool     // the file is empty, whatever its bytes
 	Literal    bool     // a plain file that looks like a hollow one
 	Summed     bool     // a plain file with a checksum; else the next three are zero

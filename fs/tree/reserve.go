@@ -35,7 +35,7 @@ func Reserve(dir string) (full bool, err error) {
 	return false, nil
 }
 
-// RetakeReserve takes back what FreeReserve gave up, as far as it is free.
+// RetakeReserve takes back what FreeReserve freed, as far as it is free.
 func RetakeReserve(dir string) {
 	if free, size, err := reckon(dir); err == nil && free > 0 {
 		take(dir, min(free, size))
@@ -74,6 +74,6 @@ func reckon(dir string) (free, size int64, err error) {
 	if err := unix.Statfs(dir, &st); err != nil {
 		return 0, 0, err
 	}
-	// Not Bfree, also for root: ext4 counts as free what it gives to nobody.
+	// Not Bfree, also for root: ext4 counts as free what it gives to no process.
 	return int64(st.Bavail) * st.Bsize, min(reserveSize, int64(st.Blocks)*st.Bsize/reservePart), nil
 }

@@ -18,8 +18,8 @@ import (
 // ErrNeedsRecovery: the store was not closed in order, and this opening may not repair it.
 var ErrNeedsRecovery = errors.New("the store was not closed in order: mount it once for writing, which repairs it")
 
-// AcquireShared takes the store's lock beside other readers, and writes nothing. *LockedError while somebody
-// has the store for writing; ErrNeedsRecovery when whoever had it last did not close it.
+// AcquireShared takes the store's lock beside other readers, and writes nothing. *LockedError while a process
+// has the store for writing; ErrNeedsRecovery when the process that had it last did not close it.
 func AcquireShared(dir string) (*Lock, error) {
 	f, err := os.Open(filepath.Join(dir, LockFile))
 	if errors.Is(err, fs.ErrNotExist) {

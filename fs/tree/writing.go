@@ -17,7 +17,7 @@ import (
 const WritingFile = "writing"
 
 // Writing knows which files have writers, and which had one when a daemon died: those are torn, until
-// somebody writes them to an end or they go. It is a file that is written to and never synced: what a killed
+// a program writes them to an end or they go. It is a file that is written to and never synced: what a killed
 // process wrote is there. After a power cut it may lack names, and a file may pass for whole that is not.
 //
 //	offset size
@@ -84,8 +84,8 @@ func OpenWriting(dir string, clean, readOnly bool) (*Writing, error) {
 	if readOnly {
 		return w, f.Close()
 	}
-	// Written anew in one piece: a kill leaves the old or the new.
-	// In full, so that a disk that has no room says so here.
+	// Written in one piece: a kill leaves the old or the new. In full, so that a disk that has no room says
+	// so here.
 	out := make([]byte, writingHeader+8*max(writingSlots, len(w.torn)))
 	copy(out, head[:])
 	for ino := range w.torn {

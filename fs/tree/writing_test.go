@@ -38,7 +38,7 @@ func TestWriting(t *testing.T) {
 	state(w, 1, true, false)
 	state(w, 2, false, false)
 
-	// Killed: what was open is torn, also for who only reads, and after an end in order of the next.
+	// Killed: what was open is torn, also for a mount that only reads, and after an end in order of the next.
 	for _, readOnly := range []bool{true, false} {
 		r := openWriting(t, dir, false, readOnly)
 		for ino, torn := range map[uint64]bool{1: true, 2: false, 3: true, 4: false, 5: true,

@@ -184,7 +184,7 @@ func TestRepairIndex(t *testing.T) {
 		t.Fatal(err)
 	}
 	r, rep = r.repair(RepairIndex)
-	if len(rep.Actions) != 1 || !strings.Contains(rep.Actions[0].Did, "made anew") || rep.Records == 0 {
+	if len(rep.Actions) != 1 || !strings.Contains(rep.Actions[0].Did, "rebuilt") || rep.Records == 0 {
 		t.Errorf("of one that is not there: %+v", rep)
 	}
 	r.same("f", data)
