@@ -154,6 +154,7 @@ func TestManyNames(t *testing.T) {
 func TestPathOfLinks(t *testing.T) {
 	for what, ask := range map[string]func(n *Node) bool{
 		"Path":    func(n *Node) bool { return n.Path() == "a/f" },
+		"Below":   func(n *Node) bool { return n.Below("a") && !n.Below("b") },
 		"Stat":    func(n *Node) bool { var st unix.Stat_t; return n.Stat(&st) == nil },
 		"Folders": func(n *Node) bool { f := n.Folders(); f[0].Unpin(); return len(f) == 1 },
 	} {

@@ -80,8 +80,11 @@ func (ns *Names) WalkBelow(
 
 // Below reports whether the node is below a folder of the root, by one of its names.
 func (n *Node) Below(folder string) bool {
-	n.ns.ns.RLock()
-	defer n.ns.ns.RUnlock()
+	ns := n.ns
+	ns.ns.RLock()
+	defer ns.ns.RUnlock()
+	ns.tab.mu.Lock() // a hard link's other name may be added just now
+	defer ns.tab.mu.Unlock()
 	for len(n.names) > 0 && n.names[0].Dir != nil {
 		a := n.names[0]
 		if len(a.Dir.names) == 0 || a.Dir.names[0].Dir == nil {
