@@ -67,8 +67,8 @@ func (s *shelf) Show(_ context.Context, path string) (*control.File, error) {
 func serveShelf(t *testing.T, s *shelf) string {
 	t.Helper()
 	store := makeStore(t)
-	srv, err := control.Serve(store, control.NewHandler(control.Services{Volume: s}, control.Mount{Version: "1", Store: store,
-		Mode: control.ModeServed, Mountpoint: "/mnt/x"}))
+	m := control.Mount{Version: "1", Store: store, Mode: control.ModeServed, Mountpoint: "/mnt/x"}
+	srv, err := control.Serve(store, control.NewHandler(control.Services{Volume: s}, m))
 	if err != nil {
 		t.Fatal(err)
 	}

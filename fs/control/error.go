@@ -16,7 +16,6 @@ import (
 // Code says what kind of failure an Error is. Command line and scripts decide by it, never by the message.
 type Code string
 
-// The codes.
 const (
 	CodeInternal Code = "internal"
 	// the request makes no sense: a bug, or programs of different versions
