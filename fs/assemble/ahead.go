@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"ckptfs/cas"
+	"ckptfs/cas/locks"
 	"ckptfs/index/manifest"
 )
 
@@ -31,7 +32,7 @@ const (
 // each of which got 8 MiB around the page that it touched first, come to what the others had. What was
 // answered is not read ahead, and a stream is expected behind it.
 type streams struct {
-	mu   sync.Mutex
+	mu   locks.Mutex[leafLock]
 	tick int64
 	s    [maxStreams]stream
 	got  []uint32 // bytes answered of each granule of the file
@@ -249,7 +250,7 @@ const maxQueue = 4096
 type queue[J any] struct {
 	max      int
 	do, drop func(J) // each job is given to one of them
-	mu       sync.Mutex
+	mu       locks.Mutex[leafLock]
 	idle     sync.Cond // running is 0
 	closed   bool
 	running  int

@@ -12,7 +12,7 @@ import (
 
 // settle waits until nothing is read ahead any more.
 func (r *Reader) settle() {
-	wait := func(mu *sync.Mutex, drain func()) {
+	wait := func(mu sync.Locker, drain func()) {
 		mu.Lock()
 		defer mu.Unlock()
 		drain()

@@ -2,12 +2,12 @@ package assemble
 
 import (
 	"math"
-	"sync"
 	"sync/atomic"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"ckptfs/cas"
+	"ckptfs/cas/locks"
 	"ckptfs/cas/pages"
 	"ckptfs/index/manifest"
 )
@@ -37,7 +37,7 @@ func newLRU[V any]() *lru[V] {
 //	buffers
 //	passed <= maxPassed once pass returns
 type cache struct {
-	mu           sync.Mutex
+	mu           locks.Mutex[leafLock]
 	coming       map[cas.Hash]*entry
 	lru          *lru[*entry]
 	bytes, max   int64
@@ -291,3 +291,8 @@ func (c *cache) stats() (hits, misses, bytes int64) {
 	defer c.mu.Unlock()
 	return c.hits, c.misses, c.bytes
 }
+
+// leafLock is the rank of this package's mutexes: nothing is locked under one of them but what cas locks.
+type leafLock struct{}
+
+func (leafLock) Rank() (int, string) { return locks.Volume + 960, "a leaf of fs/assemble" }

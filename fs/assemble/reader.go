@@ -21,13 +21,13 @@ package assemble
 import (
 	"fmt"
 	"runtime/debug"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/singleflight"
 
 	"ckptfs/cas"
+	"ckptfs/cas/locks"
 	"ckptfs/index/manifest"
 )
 
@@ -257,7 +257,7 @@ func (r *Reader) load(e *entry) {
 // last, or until no reader has asked for it for so long: several ask one after the other for what a file that
 // was just packed has in it.
 type kept[T any] struct {
-	mu     sync.Mutex
+	mu     locks.Mutex[leafLock]
 	lru    *lru[weighed[T]]
 	bytes  int64
 	max    int64

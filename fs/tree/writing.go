@@ -8,7 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
-	"sync"
+
+	"ckptfs/cas/locks"
 
 	"golang.org/x/sys/unix"
 )
@@ -30,7 +31,7 @@ const WritingFile = "writing"
 // A file that belongs to another tree/, since the store was copied, says nothing. Without the file, or
 // without room in it, files are not torn.
 type Writing struct {
-	mu sync.Mutex
+	mu locks.Mutex[writingLock]
 	// the file, mapped, since a write(2) for each open and close costs a fifth of a create; nil: nothing is
 	// kept
 	m     []byte
@@ -214,3 +215,8 @@ func (w *Writing) Close() error {
 	w.m = nil
 	return unix.Munmap(m)
 }
+
+// writingLock is a leaf.
+type writingLock struct{}
+
+func (writingLock) Rank() (int, string) { return locks.Volume + 985, "Writing.mu" }

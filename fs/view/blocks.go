@@ -2,7 +2,8 @@ package view
 
 import (
 	"io"
-	"sync"
+
+	"ckptfs/cas/locks"
 )
 
 const (
@@ -20,7 +21,7 @@ const (
 
 // blocks holds what was gathered ahead of readers.
 type blocks struct {
-	mu   sync.Mutex // guards all but the slots' insides
+	mu   locks.Mutex[leafLock] // guards all but the slots' insides
 	slot [slots]*block
 	tick int64
 }
@@ -30,10 +31,10 @@ type block struct {
 	used int64 // tick of the last read
 	t    *tensor
 
-	mu   sync.Mutex // held while the block is gathered: a reader that comes meanwhile mostly wants the same
-	last int64      // end of the last read, relative to the tensor
-	size int64      // of the next block; grows while reads stay in order
-	off  int64      // where buf begins, relative to the tensor
+	mu   locks.Mutex[blockLock] // held while the block is gathered: a reader that comes meanwhile mostly wants the same
+	last int64                  // end of the last read, relative to the tensor
+	size int64                  // of the next block; grows while reads stay in order
+	off  int64                  // where buf begins, relative to the tensor
 	buf  []byte
 }
 
@@ -126,3 +127,12 @@ func (b *block) fill(src io.ReaderAt, at int64) error {
 	b.off, b.buf = off, buf[:n]
 	return nil
 }
+
+// The locks of this package. What a source locks while it is read comes between them.
+type (
+	blockLock struct{} // block.mu
+	leafLock  struct{} // blocks.mu
+)
+
+func (blockLock) Rank() (int, string) { return locks.Volume + 930, "view.block.mu" }
+func (leafLock) Rank() (int, string)  { return locks.Volume + 990, "view.blocks.mu" }

@@ -37,12 +37,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"sync"
 	"syscall"
 
 	bolt "go.etcd.io/bbolt"
 
 	"ckptfs/cas"
+	"ckptfs/cas/locks"
 )
 
 // Options configures Open.
@@ -66,10 +66,10 @@ type DB struct {
 	path string
 	opt  Options
 
-	writing sync.Mutex // held over commits; taken before the others
+	writing locks.Mutex[writingLock] // held over commits; taken before the others
 
-	swap   sync.RWMutex // held to change file and reason
-	file   *file        // nil: there is no room for one
+	swap   locks.RWMutex[swapLock] // held to change file and reason
+	file   *file                   // nil: there is no room for one
 	reason string
 	commit func(f *file, entries []cas.Entry, mark cas.Watermark) error // file.commit, but for tests
 
@@ -219,3 +219,14 @@ func (db *DB) Close() error {
 	}
 	return err
 }
+
+// The locks of this package, in the order in which they may be taken.
+type (
+	writingLock struct{} // DB.writing
+	swapLock    struct{} // DB.swap
+	lateLock    struct{} // late.mu
+)
+
+func (writingLock) Rank() (int, string) { return locks.Index + 10, "chunks.DB.writing" }
+func (swapLock) Rank() (int, string)    { return locks.Index + 20, "chunks.DB.swap" }
+func (lateLock) Rank() (int, string)    { return locks.Index + 30, "chunks.late.mu" }

@@ -2,9 +2,9 @@ package chunks
 
 import (
 	"fmt"
-	"sync"
 
 	"ckptfs/cas"
+	"ckptfs/cas/locks"
 )
 
 // maxLate bounds the entries that are late, at some 100 bytes each.
@@ -12,7 +12,7 @@ const maxLate = 4 << 20
 
 // late are the entries of commits for which there was no room on the disk.
 type late struct {
-	mu      sync.RWMutex
+	mu      locks.RWMutex[lateLock]
 	entries map[key]cas.Entry
 	mark    cas.Watermark // that of the last Commit, when behind
 	behind  bool          // the watermark on the disk is not that of the last Commit

@@ -59,7 +59,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
+
+	"ckptfs/cas/locks"
 )
 
 // What Add and Reparent refuse.
@@ -109,7 +110,7 @@ type Share struct {
 
 // Forest holds all models. It is safe for concurrent use.
 type Forest struct {
-	mu    sync.RWMutex
+	mu    locks.RWMutex[forestLock]
 	seqs  []uint64 // ascending
 	links []link   // by position in seqs
 	info  []info
@@ -381,3 +382,8 @@ func (f *Forest) Sweep() []uint64 {
 	f.seqs, f.links, f.info = f.seqs[:n], f.links[:n], f.info[:n]
 	return gone
 }
+
+// forestLock is a leaf.
+type forestLock struct{}
+
+func (forestLock) Rank() (int, string) { return locks.Index + 70, "lineage.Forest.mu" }

@@ -61,8 +61,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"sync"
 
+	"ckptfs/cas/locks"
 	"ckptfs/index/graph"
 )
 
@@ -92,13 +92,13 @@ func quality(q float64) float64 {
 
 // Catalogue is the index. It is safe for concurrent use: queries share it, Add and Retire exclude them.
 type Catalogue struct {
-	mu    sync.RWMutex
+	mu    locks.RWMutex[catalogueLock]
 	kinds map[graph.Kind]*index
 	where map[uint64]place // by seq
 	identity
 	adding keyring
 
-	pinning sync.Mutex
+	pinning locks.Mutex[pinningLock]
 	pins    map[uint64]int
 }
 
@@ -198,3 +198,12 @@ func (c *Catalogue) pin(seq uint64, n int) {
 		delete(c.pins, seq)
 	}
 }
+
+// The locks of this package, in the order in which they may be taken.
+type (
+	catalogueLock struct{} // Catalogue.mu
+	pinningLock   struct{} // Catalogue.pinning
+)
+
+func (catalogueLock) Rank() (int, string) { return locks.Index + 50, "prefix.Catalogue.mu" }
+func (pinningLock) Rank() (int, string)   { return locks.Index + 60, "prefix.Catalogue.pinning" }
