@@ -60,7 +60,8 @@ func (ns *Names) MakeFile(dir *Node, name string, mode, flags uint32, c tree.Cal
 	}
 	ns.o.Changed(dir.ino)
 	return Made{
-		Node: ns.internLocked(dir, name, &st), Attr: tree.AttrOf(&st), raw: os.NewFile(uintptr(fd), name), rw: rw,
+		Node: ns.internLocked(dir, name, &st), Attr: tree.AttrOf(&st),
+		raw: os.NewFile(uintptr(fd), name), rw: rw,
 	}, nil
 }
 

@@ -1,28 +1,29 @@
-// Package names keeps the mount's names: nodes by the kernel's id and by inode, looked up, made, moved and removed on
-// the host.
+// Package names keeps the mount's names: nodes by the kernel's id and by inode, looked up, made, moved and
+// removed on the host.
 //
 // # Nodes
 //
-// Every name in the mount is the same name in STORE/tree. A Node is one inode there, by whichever of its names it was
-// found, or a Synthetic, which has no inode: a view, or what is below .ckptfs. The node of a regular file has a
-// content.File, and is the content.Inode that this one is the bytes of.
+// Every name in the mount is the same name in STORE/tree. A Node is one inode there, by whichever of its
+// names it was found, or a Synthetic, which has no inode: a view, or what is below .ckptfs. The node of a
+// regular file has a content.File, and is the content.Inode that this one is the bytes of.
 //
-// A node is in the table as long as something refers to it: each lookup that the kernel has not forgotten, each
-// handle, each node below it, each Pin. Its number in the kernel is never used twice.
+// A node is in the table as long as something refers to it: each lookup that the kernel has not forgotten,
+// each handle, each node below it, each Pin. Its number in the kernel is never used twice.
 //
 // # Operations
 //
-// A call about a name goes to the host relative to an O_PATH descriptor of the name's directory; a call about a node
-// goes to one of its names, or, when it has none, to a descriptor of the inode that was taken before the last name
-// went. The descriptors of the directories that were used last stay open; any other is opened again through its
-// parent's, which is always right, since every change of a name passes through this process.
+// A call about a name goes to the host relative to an O_PATH descriptor of the name's directory; a call about
+// a node goes to one of its names, or, when it has none, to a descriptor of the inode that was taken before
+// the last name went. The descriptors of the directories that were used last stay open; any other is opened
+// again through its parent's, which is always right, since every change of a name passes through this
+// process.
 //
 // # Locks
 //
 //	DirHandle.mu      the names of one open directory
 //	content.File.mu   of a node that the call is about
-//	Names.ns          which name leads where: shared while a name is resolved or made, exclusive while one is moved
-//	                  or removed; not over fsync(2) or data
+//	Names.ns          which name leads where: shared while a name is resolved or made, exclusive while one is
+//	                  moved or removed; not over fsync(2) or data
 //	table.mu          references, and the names of a node while ns is shared
 //	fdCache.mu        the descriptors of directories
 package names
@@ -37,7 +38,8 @@ import (
 	"ckptfs/fs/content"
 )
 
-// The locks of this package, in the order in which they may be taken. content.File.mu is between the first two.
+// The locks of this package, in the order in which they may be taken. content.File.mu is between the first
+// two.
 type (
 	dirLock  struct{} // DirHandle.mu: the names of one open directory
 	nameLock struct{} // Names.ns: which name leads where

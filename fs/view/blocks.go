@@ -31,10 +31,11 @@ type block struct {
 	used int64 // tick of the last read
 	t    *tensor
 
-	mu   locks.Mutex[blockLock] // held while the block is gathered: a reader that comes meanwhile mostly wants the same
-	last int64                  // end of the last read, relative to the tensor
-	size int64                  // of the next block; grows while reads stay in order
-	off  int64                  // where buf begins, relative to the tensor
+	// held while the block is gathered: a reader that comes meanwhile mostly wants the same
+	mu   locks.Mutex[blockLock]
+	last int64 // end of the last read, relative to the tensor
+	size int64 // of the next block; grows while reads stay in order
+	off  int64 // where buf begins, relative to the tensor
 	buf  []byte
 }
 

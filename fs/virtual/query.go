@@ -302,7 +302,9 @@ func (o openQuery) Flush(ctx context.Context) error {
 }
 
 // askLocked has the name hold the answer to o from now on, and pins that.
-func (q *query) askLocked(ctx context.Context, v *Virtual, o control.MatchOptions) (*control.MatchAnswer, error) {
+func (q *query) askLocked(
+	ctx context.Context, v *Virtual, o control.MatchOptions,
+) (*control.MatchAnswer, error) {
 	q.pin.drop()
 	q.answer = nil
 	a, found, err := v.o.Models.Match(ctx, o)

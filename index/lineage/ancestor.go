@@ -94,7 +94,7 @@ func (f *Forest) MRCO(a, b uint64) (uint64, bool) {
 }
 
 // Chain goes from a model to its root, with what each owns of the model's tensors. The forest is locked for
-// writers until it ends.
+// writers until it ends, and is not to be asked anything else meanwhile.
 func (f *Forest) Chain(seq uint64) iter.Seq2[Ancestor, Share] {
 	return func(yield func(Ancestor, Share) bool) {
 		f.mu.RLock()

@@ -415,8 +415,13 @@ func TestForestIsNaive(t *testing.T) {
 					t.Fatalf("MRCO(%d, %d) = %d, want %d", a, b, got, n.mrco(a, b))
 				}
 				chain := n.chain(a)
-				i := 0
-				for x, s := range f.Chain(a) {
+				var links []Ancestor
+				var shares []Share
+				for x, s := range f.Chain(a) { // nothing else of the forest may be asked meanwhile
+					links, shares = append(links, x), append(shares, s)
+				}
+				for i, x := range links {
+					s := shares[i]
 					at, _ := f.At(a, len(chain)-1-i)
 					var want Share
 					for _, o := range n[a].Owned {
@@ -429,10 +434,9 @@ func TestForestIsNaive(t *testing.T) {
 						x.Depth != len(chain)-1-i {
 						t.Fatalf("chain of %d at %d: %+v %+v, by depth %+v", a, i, x, s, at)
 					}
-					i++
 				}
-				if i != len(chain) {
-					t.Fatalf("chain of %d: %d, want %d", a, i, len(chain))
+				if len(links) != len(chain) {
+					t.Fatalf("chain of %d: %d, want %d", a, len(links), len(chain))
 				}
 				if got, _ := f.Get(a); !reflect.DeepEqual(got, *n[a]) {
 					t.Fatalf("get %d: %+v, want %+v", a, got, *n[a])
