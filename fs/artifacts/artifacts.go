@@ -6,8 +6,8 @@
 // (Of). It is kept with the file's generation in memory, and in the index by the manifest, so that it
 // outlives the mount and holds for all files of equal bytes. The index also leads from an id to the manifests
 // that have it and to a path where one was; both are looked at again before they are believed. When that path
-// is wrong all files are looked at, one search at a time and for a sixteenth of the time at most: who asks
-// meanwhile gets EAGAIN.
+// is wrong all files are looked at, one search at a time and for a sixteenth of the time at most: a caller
+// that asks meanwhile gets EAGAIN.
 //
 // Its state is bounded: the ids of the files that were asked for last, the ids of the last few that are not
 // packed, and when the next search may begin. The leaf locks of the first two are taken under a file's lock;
