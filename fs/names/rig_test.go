@@ -19,18 +19,18 @@ import (
 	"ckptfs/fs/tree"
 )
 
-// rig is the names of a temporary folder, without a store: no file of it is ever packed. Paths are relative to
-// the tree. Everything that a test finds it gives back; see end.
+// rig is the names of a temporary folder, without a store: no file of it is ever packed. Paths are relative
+// to the tree. A test gives back every node that it finds; see end.
 type rig struct {
 	t rapid.TB
 	*Names
 	dir string // the store's folder
 	me  tree.Caller
 
-	mu      sync.Mutex
-	lines   []string         // that were reported
-	changes map[uint64]int   // how often names in a directory changed, or attributes
-	onMove  func(ino uint64) // called by Changed
+	mu       sync.Mutex
+	lines    []string       // that were reported
+	changes  map[uint64]int // what Changed was told
+	onChange func()         // called by Changed
 }
 
 // newRig opens an empty tree. The test ends with end.
@@ -73,8 +73,8 @@ func openRig(t rapid.TB, dir string, set ...func(*Options)) *rig {
 	return r
 }
 
-// end closes the tree, and fails unless everything was given back: the root alone is known, and nothing in the
-// store's folder is open.
+// end closes the tree, and fails unless everything was given back: the root alone is known, and nothing in
+// the store's folder is open.
 func (r *rig) end() {
 	r.t.Helper()
 	r.onlyRoot()
@@ -119,10 +119,10 @@ func (r *rig) report(level slog.Level, msg string, args ...any) {
 func (r *rig) changed(ino uint64) {
 	r.mu.Lock()
 	r.changes[ino]++
-	do := r.onMove
+	do := r.onChange
 	r.mu.Unlock()
 	if do != nil {
-		do(ino)
+		do()
 	}
 }
 
