@@ -179,6 +179,24 @@ func TestMakeUnnamed(t *testing.T) {
 	}
 }
 
+// The reference that Link took is taken back when the new name cannot be described.
+func TestLinkFails(t *testing.T) {
+	r := newRig(t)
+	r.write("f")
+	n := r.find("f")
+	r.onChange = func() { // behind its back
+		os.Remove(r.at("f"))
+		os.Remove(r.at("g"))
+	}
+	if _, err := r.Link(n, r.Root(), "g"); !errors.Is(err, unix.ENOENT) {
+		t.Errorf("%v", err)
+	}
+	if n.Refs() != 1 {
+		t.Errorf("%d references", n.Refs())
+	}
+	r.Forget(n.ID(), uint64(n.Refs()))
+}
+
 func TestLink(t *testing.T) {
 	r := newRig(t)
 	r.mkdir("d")

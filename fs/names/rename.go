@@ -95,7 +95,11 @@ func (ns *Names) Link(n, dir *Node, name string) (tree.Attr, error) {
 	if n.file != nil {
 		n.file.TouchedLocked()
 	}
-	return n.AttrLocked()
+	a, err := n.AttrLocked()
+	if err != nil {
+		n.Unpin()
+	}
+	return a, err
 }
 
 func (ns *Names) link(n, dir *Node, name string) error {
