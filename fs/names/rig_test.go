@@ -24,8 +24,9 @@ import (
 type rig struct {
 	t rapid.TB
 	*Names
-	dir string // the store's folder
-	me  tree.Caller
+	dir  string // the store's folder
+	me   tree.Caller
+	kept []*Node // end gives them back
 
 	mu       sync.Mutex
 	lines    []string       // that were reported
@@ -77,6 +78,9 @@ func openRig(t rapid.TB, dir string, set ...func(*Options)) *rig {
 // the store's folder is open.
 func (r *rig) end() {
 	r.t.Helper()
+	for _, n := range r.kept {
+		n.Unpin()
+	}
 	r.onlyRoot()
 	r.Close()
 	fds, err := os.ReadDir("/proc/self/fd")
@@ -136,6 +140,13 @@ func (r *rig) find(p string) *Node {
 	if err != nil {
 		r.t.Fatalf("look up %s: %v", p, err)
 	}
+	return n
+}
+
+// keep has a node known until end.
+func (r *rig) keep(p string) *Node {
+	n := r.find(p)
+	r.kept = append(r.kept, n)
 	return n
 }
 
