@@ -132,7 +132,11 @@ type schedule struct {
 
 // start makes a tree with some files, one of which is open without a name, and returns their inode numbers.
 func (s *schedule) start() map[uint64]bool {
-	for range 30 {
+	for _, d := range []string{"a/a", "a/b", "b/a", "b/c", "c/b", "c/c"} {
+		s.mkdir(d)
+		s.write(d + "/b")
+	}
+	for range 10 {
 		s.step()
 	}
 	clear(s.gone)
@@ -162,6 +166,18 @@ func (s *schedule) files() map[uint64]bool {
 	return files
 }
 
+// there draws a path that leads to something.
+func (s *schedule) there() string {
+	var paths []string
+	s.must("list", filepath.WalkDir(s.at(""), func(p string, _ fs.DirEntry, err error) error {
+		if rel, _ := filepath.Rel(s.at(""), p); rel != "." {
+			paths = append(paths, rel)
+		}
+		return err
+	}))
+	return append(paths, "a")[s.draw("there", max(1, len(paths)))]
+}
+
 // path draws a path, of few.
 func (s *schedule) path() string {
 	names := []string{"a", "b", "c"}
@@ -189,7 +205,7 @@ func (s *schedule) step() {
 		s.tryMkdir(s.path())
 	case 3, 4, 5:
 		flags := []uint32{0, unix.RENAME_EXCHANGE, unix.RENAME_NOREPLACE}[s.draw("flags", 3)]
-		s.in(s.path(), func(fd *Node, fn string) error {
+		s.in(s.there(), func(fd *Node, fn string) error {
 			return s.in(s.path(), func(td *Node, tn string) error {
 				v, moved, err := s.Rename(fd, fn, td, tn, flags)
 				if moved != nil {
@@ -202,18 +218,20 @@ func (s *schedule) step() {
 	case 6:
 		if len(s.held) > 0 && s.draw("held", 2) == 0 {
 			s.linkNode(s.held[s.draw("which", len(s.held))], s.path())
-		} else {
-			s.link(s.path(), s.path())
+		} else if from := s.there(); s.link(from, s.path()) == nil {
+			s.unlink(from)
 		}
 	case 7:
-		s.in(s.path(), func(dir *Node, name string) error {
+		s.in(s.there(), func(dir *Node, name string) error {
 			v, err := s.Remove(dir, name, []int{0, unix.AT_REMOVEDIR}[s.draw("flag", 2)])
 			lost(&v, err)
 			return err
 		})
 	case 8:
-		if n, err := s.Resolve(s.path()); err == nil {
+		if n, err := s.Resolve(s.there()); err == nil && s.draw("hold", 3) == 0 {
 			s.held = append(s.held, n)
+		} else if err == nil {
+			n.Unpin()
 		}
 	}
 }
