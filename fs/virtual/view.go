@@ -33,7 +33,8 @@ type View struct {
 	end  int64           // nothing of the source lies behind it that is wanted
 
 	mu   locks.Mutex[viewLock]
-	plan *view.View // made at the first open
+	plan *view.View // made at the first Use
+	uses int        // of those, so many are not Done
 }
 
 // made is the view that a synthetic node is.
@@ -255,6 +256,7 @@ func (w *View) Use() error {
 		}
 		w.plan = plan
 	}
+	w.uses++
 	return nil
 }
 
@@ -267,12 +269,15 @@ func planViewLocked(n *names.Node) (*view.View, error) {
 	return view.Safetensors(l.Regions, l.Tensors)
 }
 
-// Done ends one Use.
+// Done ends one Use. The last one gives back the memory that reads left behind.
 func (w *View) Done() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	f := w.src.File()
 	f.Lock()
 	defer f.Unlock()
-	if left := f.DoneLocked(); left == 0 {
+	f.DoneLocked()
+	if w.uses--; w.uses == 0 {
 		w.plan.Drop()
 	}
 }

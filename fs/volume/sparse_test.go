@@ -2,6 +2,7 @@ package volume
 
 import (
 	"bytes"
+	"runtime"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -72,5 +73,49 @@ func TestViewOfHundredGigabytes(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// What a view has read ahead of a strided tensor goes with its last user, whoever else reads the source.
+func TestClosedViewHoldsNoBlocks(t *testing.T) {
+	r := newRig(t)
+	r.mkdir("runs")
+	head, err := npy.AppendHeader(nil, &formats.Tensor{DType: formats.F32, Shape: []int64{8 << 10, 4 << 10}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.write("runs/t.npy", bytes.Replace(head, []byte("False, "), []byte("True,  "), 1))
+	src := r.find("runs/t.npy")
+	defer r.forget(src)
+	size := int64(len(head)) + 128<<20
+	if _, err := r.Setattr(src, &tree.SetAttr{Size: &size}); err != nil {
+		t.Fatal(err)
+	}
+	r.sync()
+	n := r.find("runs/t.safetensors")
+	defer r.forget(n)
+	heap := func() int64 {
+		runtime.GC()
+		runtime.GC() // pools are emptied in two
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	h := r.open("runs/t.safetensors", unix.O_RDONLY)
+	buf := make([]byte, 128<<10)
+	for off := int64(1 << 10); off < 16<<20; off += int64(len(buf)) {
+		if _, err := h.Read(buf, off); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, _, done, err := peruse(src)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer done()
+	held := heap()
+	r.release(h)
+	if freed := held - heap(); freed < 4<<20 { // half of a block
+		t.Errorf("closing the view frees %d bytes", freed)
 	}
 }
