@@ -73,8 +73,10 @@ type clone struct {
 	at   int64         // where the part goes: to the file's end
 }
 
-// goesOn reports whether the file so far is the beginning of the other one, and the part is what comes next.
-func (k *clone) goesOn() bool { return k.f.bytes.copied == k.from.Manifest && k.part.Off == k.at }
+// goesOnLocked reports whether the file so far is the beginning of the other one, and the part comes next.
+func (k *clone) goesOnLocked() bool {
+	return k.f.bytes.copied == k.from.Manifest && k.part.Off == k.at
+}
 
 // last reports whether the part ends where the other file does.
 func (k *clone) last() bool { return k.part.Off+k.part.Len == k.part.From.Size }
@@ -90,11 +92,11 @@ func (k *clone) fitsLocked() bool {
 		return false
 	}
 	whole := k.part.Off == 0 && k.last()
-	if k.part.Len < minClone && !whole && !(k.goesOn() && k.last()) {
+	if k.part.Len < minClone && !whole && !(k.goesOnLocked() && k.last()) {
 		return false
 	}
 	// Resident bytes serve where the manifest does not: they are not left behind, and not dropped.
-	if !k.from.Hollow && !k.goesOn() {
+	if !k.from.Hollow && !k.goesOnLocked() {
 		if _, err := f.c.Complete(k.from.Manifest); err != nil {
 			return false
 		}
@@ -166,7 +168,7 @@ func (k *clone) recordLocked(b *store.Batch) (rec tree.Record, err error) {
 		}
 		parts = []manifest.Part{{From: held, Len: k.at}, k.part}
 		// A long file is copied in several parts: with the last one it is the other file again.
-		if k.goesOn() && k.last() {
+		if k.goesOnLocked() && k.last() {
 			parts = []manifest.Part{{From: m, Len: m.Size}}
 		}
 	}

@@ -161,11 +161,10 @@ func (f *File) UseLocked() error {
 	return nil
 }
 
-// DoneLocked ends one UseLocked, and returns how many others there are.
-func (f *File) DoneLocked() (left int) {
+// DoneLocked ends one UseLocked.
+func (f *File) DoneLocked() {
 	f.users.inside--
 	f.closeSourceLocked()
-	return f.users.inside
 }
 
 // openSourceLocked makes the file readable, for a user that is counted next.
