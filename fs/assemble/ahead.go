@@ -32,7 +32,7 @@ const (
 // each of which got 8 MiB around the page that it touched first, come to what the others had. What was
 // answered is not read ahead, and a stream is expected behind it.
 type streams struct {
-	mu   locks.Mutex[leafLock]
+	mu   locks.Mutex[orderLock]
 	tick int64
 	s    [maxStreams]stream
 	got  []uint32 // bytes answered of each granule of the file

@@ -292,7 +292,11 @@ func (c *cache) stats() (hits, misses, bytes int64) {
 	return c.hits, c.misses, c.bytes
 }
 
-// leafLock is the rank of this package's mutexes: nothing is locked under one of them but what cas locks.
-type leafLock struct{}
+// The locks of this package, in the order in which they may be taken. Under a leaf is locked what cas locks.
+type (
+	orderLock struct{} // streams.mu and sweep.mu: what they find is queued under them
+	leafLock  struct{} // the others
+)
 
-func (leafLock) Rank() (int, string) { return locks.Volume + 960, "a leaf of fs/assemble" }
+func (orderLock) Rank() (int, string) { return locks.Volume + 955, "streams.mu or sweep.mu" }
+func (leafLock) Rank() (int, string)  { return locks.Volume + 960, "a leaf of fs/assemble" }

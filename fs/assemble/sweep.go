@@ -11,7 +11,7 @@ import (
 // their numbers: so does torch.load of a file that it maps, since a zip has a header there. Each look costs
 // it a page, and here a chunk or two; those that come next are decoded before it does.
 type sweep struct {
-	mu     locks.Mutex[leafLock]
+	mu     locks.Mutex[orderLock]
 	begins []int64 // where tensors begin, in order; once made
 	made   bool
 	last   int // the one looked at
