@@ -104,7 +104,10 @@ func (ns *Names) eachBelow(
 		return &fs.PathError{Op: "list", Path: p, Err: err}
 	}
 	for _, e := range names {
-		if e.Name == "." || e.Name == ".." || e.Mode != unix.S_IFDIR && e.Mode != unix.S_IFREG {
+		if e.Name == "." || e.Name == ".." {
+			continue
+		}
+		if e.Mode != unix.S_IFDIR && e.Mode != unix.S_IFREG && e.Mode != 0 {
 			continue
 		}
 		c, _, err := ns.Child(n, e.Name)

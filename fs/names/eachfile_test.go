@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path"
 	"path/filepath"
 	"runtime"
@@ -385,4 +386,30 @@ func TestEachFileUnreadable(t *testing.T) {
 		r.onlyRoot()
 	}
 	r.must("chmod", os.Chmod(r.at("d/e"), 0o755))
+}
+
+// A disk need not say of which type a name is.
+func TestEachFileWithoutTypes(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, to mount")
+	}
+	dir := t.TempDir()
+	image, store := filepath.Join(dir, "image"), filepath.Join(dir, "store")
+	script := `truncate -s 8M "$1" && mkfs.ext4 -q -O ^filetype "$1" && mkdir "$2" && mount -o loop "$1" "$2"`
+	if out, err := exec.Command("sh", "-c", script, "sh", image, store).CombinedOutput(); err != nil {
+		t.Skipf("nothing is mounted here: %v\n%s", err, out)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(store, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	r := openRig(t, store)
+	t.Cleanup(r.end)
+	r.mkdir("a/b")
+	r.write("a/b/f", "g")
+	r.symlink("s", "g").Unpin()
+	if met := r.each(); len(met) != 2 {
+		t.Errorf("%d files, want 2", len(met))
+	}
 }

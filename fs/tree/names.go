@@ -23,6 +23,9 @@ type DirEntry struct {
 // ReadNames reads a directory from its start. The kernel's records are
 //
 //	ino u64 | off u64 | reclen u16 | type u8 | name, zero-terminated
+//
+// Where the filesystem keeps no types in its directories (XFS without ftype, for example), each name is looked
+// at. The Mode of one that cannot be is 0.
 func ReadNames(fd int) ([]DirEntry, error) {
 	p := dirBufs.Get().(*[256 << 10]byte)
 	defer dirBufs.Put(p)
@@ -42,11 +45,23 @@ func ReadNames(fd int) ([]DirEntry, error) {
 			if i := bytes.IndexByte(name, 0); i >= 0 {
 				name = name[:i]
 			}
-			out = append(out, DirEntry{Name: string(name), Ino: binary.NativeEndian.Uint64(b),
-				Mode: uint32(b[18]) << 12})
+			e := DirEntry{Name: string(name), Ino: binary.NativeEndian.Uint64(b), Mode: uint32(b[18]) << 12}
+			if e.Mode == 0 {
+				e.Mode = typeOf(fd, e.Name)
+			}
+			out = append(out, e)
 			b = b[reclen:]
 		}
 	}
+}
+
+// typeOf is the S_IFMT bits of a name in a directory; 0: it cannot be looked at.
+func typeOf(fd int, name string) uint32 {
+	var st unix.Stat_t
+	if unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
+		return 0
+	}
+	return st.Mode & unix.S_IFMT
 }
 
 var dirBufs = sync.Pool{New: func() any { return new([256 << 10]byte) }}
