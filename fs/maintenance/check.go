@@ -21,64 +21,78 @@ import (
 )
 
 const (
-	maxProblems     = 1000 // that a check lists; the rest is counted
-	maxNamedTensors = 8    // of one file
+	maxProblems     = 1000 // that a check lists; it only counts the others
+	maxNamedTensors = 8    // that it names of one file
 )
 
 // Check looks for damage and changes nothing. It works while files are saved and removed.
-func (ps *Passes) Check(ctx context.Context, o control.CheckOptions,
-	report func(control.Progress)) (*control.Checked, error) {
-	c := &check{ps: ps, o: o, out: &control.Checked{Problems: []control.Problem{}},
-		bad:       map[[16]byte]store.Finding{},
-		unindexed: map[[16]byte]bool{}, objects: map[cas.Hash]*objectState{}}
+func (p *Passes) Check(
+	ctx context.Context, o control.CheckOptions, report func(control.Progress),
+) (*control.Checked, error) {
+	c := &check{
+		passes: p, o: o, out: &control.Checked{Problems: []control.Problem{}},
+		bad: map[[16]byte]store.Finding{}, unindexed: map[[16]byte]bool{},
+		objects: map[cas.Hash]*objectState{},
+	}
 	began := time.Now()
-	total := ps.Store.Stats().Bytes
-	opt := store.CheckOptions{ReadData: o.ReadData, Subset: o.Subset, Seed: uint64(ps.Now().UnixNano()),
-		Found: c.found}
-	if o.Subset > 0 && o.Subset < 1 {
+	total := p.Store.Stats().Bytes
+	if c.samples() {
 		total = int64(float64(total) * o.Subset)
 	}
-	if report != nil {
-		opt.Progress = func(st store.CheckStats) {
-			p := control.Progress{DoneBytes: st.ReadStored, TotalBytes: total, DoneFiles: st.SegmentsLooked,
-				TotalFiles: st.Segments, Current: "segments"}
-			if !o.ReadData {
-				p.TotalBytes, p.DoneBytes = int64(st.Segments), int64(st.SegmentsLooked)
-			}
-			report(p)
-		}
-	}
-	st, err := ps.Store.Check(ctx, opt)
-	if err != nil {
+	if err := c.segments(ctx, total, report); err != nil {
 		return nil, err
 	}
-	c.out.Segments, c.out.Records, c.out.Entries = int64(st.Segments), st.Records, st.Entries
-	c.out.ReadRecords, c.out.ReadBytes = st.Read, st.ReadStored
-	err = ps.Names.Walk(ctx, func(p string, n *names.Node) error {
+	err := p.Names.Walk(ctx, func(path string, n *names.Node) error {
 		c.out.Files++
 		if report != nil && c.out.Files%64 == 1 {
-			report(control.Progress{DoneBytes: total, TotalBytes: total, DoneFiles: int(c.out.Files),
-				Current: p})
+			done := int(c.out.Files)
+			report(control.Progress{DoneBytes: total, TotalBytes: total, DoneFiles: done, Current: path})
 		}
-		if c.file(p, n) {
-			return c.inPlace(ctx, p, n)
+		if c.file(path, n) {
+			return c.local(ctx, path, n)
 		}
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	c.out.LostFound = CountFiles(filepath.Join(ps.Dir, tree.LostFound))
+	c.out.LostFound = CountFiles(filepath.Join(p.Dir, tree.LostFound))
 	c.out.Seconds = time.Since(began).Seconds()
 	c.out.ReadSeconds = c.out.Seconds
 	return c.out, nil
 }
 
+// segments checks the segments, of which it reads total bytes, and the index.
+func (c *check) segments(ctx context.Context, total int64, report func(control.Progress)) error {
+	opt := store.CheckOptions{
+		ReadData: c.o.ReadData, Subset: c.o.Subset, Seed: uint64(c.passes.Now().UnixNano()), Found: c.found,
+	}
+	if report != nil {
+		opt.Progress = func(st store.CheckStats) {
+			done := control.Progress{
+				DoneBytes: st.ReadStored, TotalBytes: total,
+				DoneFiles: st.SegmentsLooked, TotalFiles: st.Segments, Current: "segments",
+			}
+			if !c.o.ReadData {
+				done.TotalBytes, done.DoneBytes = int64(st.Segments), int64(st.SegmentsLooked)
+			}
+			report(done)
+		}
+	}
+	st, err := c.passes.Store.Check(ctx, opt)
+	c.out.Segments, c.out.Records, c.out.Entries = int64(st.Segments), st.Records, st.Entries
+	c.out.ReadRecords, c.out.ReadBytes = st.Read, st.ReadStored
+	return err
+}
+
+// samples reports whether only a part of the data is read.
+func (c *check) samples() bool { return c.o.Subset > 0 && c.o.Subset < 1 }
+
 // check is one under way.
 type check struct {
-	ps  *Passes
-	o   control.CheckOptions
-	out *control.Checked
+	passes *Passes
+	o      control.CheckOptions
+	out    *control.Checked
 
 	mu        sync.Mutex
 	bad       map[[16]byte]store.Finding
@@ -101,7 +115,7 @@ func (c *check) problem(p control.Problem) {
 	}
 }
 
-// found takes what the store's check found.
+// found takes a finding of the store's check. Several goroutines call it.
 func (c *check) found(f store.Finding) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -120,11 +134,11 @@ func (c *check) found(f store.Finding) {
 	c.problem(control.Problem{What: f.String(), Repair: f.Problem.Repair()})
 }
 
-// file checks one file, and reports whether its local copy is worth a look.
-func (c *check) file(p string, n *names.Node) bool {
+// file checks one file, and reports whether its resident or plain bytes are worth a look.
+func (c *check) file(path string, n *names.Node) bool {
 	f := n.File()
 	tell := func(repair string, err error) {
-		c.problem(control.Problem{Path: p, What: err.Error(), Repair: repair})
+		c.problem(control.Problem{Path: path, What: err.Error(), Repair: repair})
 	}
 	f.Lock()
 	defer f.Unlock()
@@ -163,17 +177,17 @@ func (c *check) file(p string, n *names.Node) bool {
 		tell("tree", fmt.Errorf("it has %d bytes, and its manifest says %d", st.Size, m.Size))
 	}
 	if is.Record.Hollow && !is.Hydrating {
-		if err := c.header(n, &is.Record, st.Size); err != nil {
+		if err := c.headerLocked(n, &is.Record, st.Size); err != nil {
 			tell("tree", err)
 		}
 	}
-	c.extents(p, m)
+	c.extents(path, m)
 	return c.o.ReadData && !is.Record.Hollow && !is.Hydrating
 }
 
-// header looks whether a hollow file would be recognised without its record. A file that could not be
-// evicted may still have its local bytes.
-func (c *check) header(n *names.Node, rec *tree.Record, size int64) error {
+// headerLocked looks whether a hollow file would be recognised without its record. A file without a header
+// is no problem: its local copy may still be there, when it could not be dropped. File.mu is held.
+func (c *check) headerLocked(n *names.Node, rec *tree.Record, size int64) error {
 	raw, err := n.File().OpenQuietly()
 	if err != nil {
 		return err
@@ -183,7 +197,7 @@ func (c *check) header(n *names.Node, rec *tree.Record, size int64) error {
 	if _, err := raw.ReadAt(head, 0); err != nil && err != io.EOF {
 		return err
 	}
-	if !tree.LooksHollow(head, c.ps.Files.ID) {
+	if !tree.LooksHollow(head, c.passes.Files.ID) {
 		return nil
 	}
 	h, err := tree.DecodeHeader(head)
@@ -194,14 +208,14 @@ func (c *check) header(n *names.Node, rec *tree.Record, size int64) error {
 }
 
 func (c *check) manifest(h cas.Hash) (*manifest.Manifest, error) {
-	p, err := c.ps.Store.Get(h, nil)
+	raw, err := c.passes.Store.Get(h, nil)
 	if err != nil {
 		return nil, fmt.Errorf("manifest: %w", err)
 	}
-	return manifest.Decode(p)
+	return manifest.Decode(raw)
 }
 
-// repairOf is what brings a record back, if anything does.
+// repairOf is the repair that may restore a record.
 func (c *check) repairOf(h cas.Hash) string {
 	if c.unindexed[short(h)] {
 		return "index"
@@ -212,8 +226,8 @@ func (c *check) repairOf(h cas.Hash) string {
 	return "tree"
 }
 
-// extents looks whether everything is there that a file is made of, and names what is not.
-func (c *check) extents(p string, m *manifest.Manifest) {
+// extents looks whether every object of a file can be read, and names the tensors that cannot.
+func (c *check) extents(path string, m *manifest.Manifest) {
 	var first *objectState
 	var lost []int32
 	for i, o := range m.Objects {
@@ -227,9 +241,9 @@ func (c *check) extents(p string, m *manifest.Manifest) {
 	if first == nil {
 		return
 	}
-	pr := control.Problem{Path: p, What: first.err.Error(), Repair: first.repair}
+	pr := control.Problem{Path: path, What: first.err.Error(), Repair: first.repair}
 	var off int64
-	var ranges [][2]int64 // that cannot be read
+	var ranges [][2]int64 // from and to, in the file, of bytes that cannot be read
 	for _, e := range m.Extents {
 		if e.Object >= 0 && slices.Contains(lost, e.Object) {
 			ranges = append(ranges, [2]int64{off, off + e.Len})
@@ -253,14 +267,14 @@ func (c *check) extents(p string, m *manifest.Manifest) {
 	c.problem(pr)
 }
 
-// object looks whether an object's list can be read, its chunks are in the index, and none was found damaged.
+// object looks whether an object's list can be read, its chunks are in the index, and none is damaged.
 func (c *check) object(o manifest.Object) *objectState {
 	if st := c.objects[o.Digest]; st != nil {
 		return st
 	}
 	st := &objectState{}
 	c.objects[o.Digest] = st
-	spans, err := o.Spans(c.ps.Store.Get)
+	spans, err := o.Spans(c.passes.Store.Get)
 	if err != nil {
 		st.err, st.repair = fmt.Errorf("chunk list: %w", err), c.repairOf(o.Digest)
 		return st
@@ -269,7 +283,7 @@ func (c *check) object(o manifest.Object) *objectState {
 	for i := range spans {
 		hashes[i] = spans[i].Hash
 	}
-	if err := c.ps.Store.Locate(hashes, locs); err != nil {
+	if err := c.passes.Store.Locate(hashes, locs); err != nil {
 		st.err = err
 		return st
 	}
@@ -293,16 +307,16 @@ func (c *check) object(o manifest.Object) *objectState {
 	return st
 }
 
-// bases looks whether what a delta needs is there, and was not found damaged.
+// bases looks whether the bases of a delta are there and whole.
 func (c *check) bases(h cas.Hash, loc cas.Location) error {
-	links, err := c.ps.Store.Bases(h, loc)
+	links, err := c.passes.Store.Bases(h, loc)
 	if err != nil {
 		return &cas.ChunkError{Hash: h, Loc: loc, Err: err}
 	}
 	for _, l := range links {
 		if f, bad := c.bad[short(l.Hash)]; bad && f.Segment == l.Loc.Segment && f.Off == l.Loc.Off {
-			return &cas.ChunkError{Hash: h, Loc: loc,
-				Err: &cas.ChunkError{Hash: l.Hash, Loc: l.Loc, Err: f.Err}}
+			base := &cas.ChunkError{Hash: l.Hash, Loc: l.Loc, Err: f.Err}
+			return &cas.ChunkError{Hash: h, Loc: loc, Err: base}
 		}
 	}
 	return nil

@@ -21,8 +21,8 @@ import (
 	"ckptfs/index/manifest"
 )
 
-// retireBytes is how much is encoded again, at most, before what it replaces is given back: where less is
-// free, half of that.
+// retireBytes is how much is encoded again, at most, before what it replaces is freed. Where less is free it
+// is Reserve.Spare.
 const retireBytes = 1 << 30
 
 // compacted is a file as a compaction found it.
@@ -33,20 +33,22 @@ type compacted struct {
 	mtime    int64
 }
 
-// Compact encodes again what takes less room by today's encodings, or against versions that are known by now:
-// file by file, the oldest first, so that each finds the ones before it as they will stay. Files may be
-// saved, read, renamed and removed meanwhile. It may be interrupted at any time.
-func (ps *Passes) Compact(ctx context.Context, o control.CompactOptions,
-	report func(control.Progress)) (*control.Compacted, error) {
-	if ps.ReadOnly && !o.DryRun {
+// Compact encodes again the chunks that take less room by today's encodings, or against bases that came later.
+// It goes file by file, the oldest first, so that each file finds those before it as they will stay. Files
+// may be saved, read, renamed and removed meanwhile. It may be interrupted at any time.
+func (p *Passes) Compact(
+	ctx context.Context, o control.CompactOptions, report func(control.Progress),
+) (*control.Compacted, error) {
+	if p.ReadOnly && !o.DryRun {
 		return nil, unix.EROFS
 	}
 	if !o.DryRun {
-		if err := ps.Reserve.Room(0); err != nil {
-			return nil, fmt.Errorf("make room, by `ckptfs prune` or `ckptfs evict` say, and compact then: %w", err)
+		if err := p.Reserve.Room(0); err != nil {
+			return nil, fmt.Errorf("make room, for example with `ckptfs prune` or `ckptfs evict`, "+
+				"and compact then: %w", err)
 		}
 	}
-	c, err := ps.Store.Compact(ctx, o.DryRun)
+	c, err := p.Store.Compact(ctx, o.DryRun)
 	if errors.Is(err, store.ErrCompacting) {
 		return nil, fmt.Errorf("%w: %w", err, unix.EBUSY)
 	}
@@ -54,36 +56,39 @@ func (ps *Passes) Compact(ctx context.Context, o control.CompactOptions,
 		return nil, err
 	}
 	defer c.End()
-	defer ps.Throttle.Press()()
-	k := &compaction{Compaction: c, ps: ps, out: &control.Compacted{DryRun: o.DryRun},
-		to: map[cas.Hash]bool{}, seen: map[[16]byte]bool{}}
+	defer p.Throttle.Press()()
+	k := &compaction{
+		Compaction: c, passes: p, out: &control.Compacted{DryRun: o.DryRun},
+		to: map[cas.Hash]bool{}, seen: map[[16]byte]bool{},
+	}
 	err = k.files(ctx, report)
 	if err != nil && ctx.Err() == nil {
-		// A full disk, say: what was encoded again until here must not take room twice.
-		err = errors.Join(err, ps.Store.Flush())
+		// The disk may be full. What was encoded again until here must not take room twice.
+		err = errors.Join(err, p.Store.Flush())
 	}
 	if ctx.Err() == nil {
 		err = errors.Join(err, c.Retire(ctx))
 	}
 	st := c.Stats()
-	k.out.Looked, k.out.Chunks, k.out.BytesBefore, k.out.BytesAfter = st.Looked, st.Records,
-		st.Before, st.After
-	k.out.FreedBytes, k.out.CopiedBytes, k.out.SegmentBytes = st.Freed, st.Copied, ps.Store.Stats().Bytes
-	ps.Reserve.Retake()
+	k.out.Looked, k.out.Chunks = st.Looked, st.Records
+	k.out.BytesBefore, k.out.BytesAfter = st.Before, st.After
+	k.out.FreedBytes, k.out.CopiedBytes, k.out.SegmentBytes = st.Freed, st.Copied, p.Store.Stats().Bytes
+	p.Reserve.Retake()
 	if errors.Is(err, unix.ENOSPC) {
-		err = fmt.Errorf("%d chunks were encoded again, and stay so; make room, by `ckptfs prune` or `ckptfs evict` say, and compact again: %w", st.Records, err)
+		err = fmt.Errorf("%d chunks were encoded again, and stay so; "+
+			"make room, for example with `ckptfs prune` or `ckptfs evict`, and compact again: %w", st.Records, err)
 	}
 	return k.out, err
 }
 
 type compaction struct {
 	*store.Compaction
-	ps      *Passes
+	passes  *Passes
 	out     *control.Compacted
 	all     []compacted
 	to      map[cas.Hash]bool // manifests of the files to come
-	alike   bases.Signatures  // of the files that it was at
-	retired int64             // bytes that were encoded again when Retire was called last
+	alike   bases.Signatures  // of the files that are done
+	retired int64             // bytes that had been encoded again when Retire was called last
 
 	mu   sync.Mutex
 	seen map[[16]byte]bool // chunks
@@ -94,14 +99,14 @@ type compaction struct {
 
 func (k *compaction) files(ctx context.Context, report func(control.Progress)) error {
 	var total, done int64
-	err := k.ps.Names.Walk(ctx, func(p string, n *names.Node) error {
+	err := k.passes.Names.Walk(ctx, func(path string, n *names.Node) error {
 		rec, size, err := packedFile(n)
 		if err != nil || !rec.Packed() || k.to[rec.Manifest] {
 			return nil // gone meanwhile, damaged, or plain
 		}
 		k.to[rec.Manifest] = true
 		total += size
-		k.all = append(k.all, compacted{p, rec.Manifest, size, rec.Mtime})
+		k.all = append(k.all, compacted{path, rec.Manifest, size, rec.Mtime})
 		return nil
 	})
 	if err != nil {
@@ -112,8 +117,9 @@ func (k *compaction) files(ctx context.Context, report func(control.Progress)) e
 	})
 	for i, f := range k.all {
 		if report != nil {
-			report(control.Progress{DoneBytes: done, TotalBytes: total, DoneFiles: i, TotalFiles: len(k.all),
-				Current: f.path})
+			report(control.Progress{
+				DoneBytes: done, TotalBytes: total, DoneFiles: i, TotalFiles: len(k.all), Current: f.path,
+			})
 		}
 		if err := k.file(ctx, f); err != nil {
 			return err
@@ -124,18 +130,18 @@ func (k *compaction) files(ctx context.Context, report func(control.Progress)) e
 	return nil
 }
 
-// wanted reports whether a file names a chunk. It is asked only where there is something that is the rounding
-// of another.
+// wanted reports whether a file names a chunk. The first call reads all manifests. The store asks only of
+// chunks that are the rounding of another.
 func (k *compaction) wanted(h cas.Hash) bool {
 	k.naming.Do(func() {
 		k.named = map[[16]byte]bool{}
 		for _, f := range k.all {
-			m, err := k.ps.Assemble.Manifest(f.manifest)
+			m, err := k.passes.Assemble.Manifest(f.manifest)
 			if err != nil {
 				continue
 			}
 			for _, o := range m.Objects {
-				spans, _ := o.Spans(k.ps.Store.Get)
+				spans, _ := o.Spans(k.passes.Store.Get)
 				for _, s := range spans {
 					k.named[short(s.Hash)] = true
 				}
@@ -159,14 +165,14 @@ func packedFile(n *names.Node) (tree.Record, int64, error) {
 }
 
 func (k *compaction) file(ctx context.Context, f compacted) error {
-	ps := k.ps
-	m, err := ps.Assemble.Manifest(f.manifest)
+	p := k.passes
+	m, err := p.Assemble.Manifest(f.manifest)
 	if err != nil {
 		k.out.Passed++
 		return nil
 	}
-	// versions before it are older
-	rel, was := ps.Bases.RelatedAmong(f.path, m.Layout(), func(h cas.Hash) bool { return k.to[h] }, &k.alike)
+	// Only the files before this one, which are older, may be its bases.
+	rel, was := p.Bases.RelatedAmong(f.path, m.Layout(), func(h cas.Hash) bool { return k.to[h] }, &k.alike)
 	delete(k.to, f.manifest)
 	k.alike.Note(pack.Signs(m.Tensors), f.manifest, was)
 	for {
@@ -175,22 +181,22 @@ func (k *compaction) file(ctx context.Context, f compacted) error {
 		if !errors.Is(err, unix.ENOSPC) || k.Stats().Records == done {
 			return err
 		}
-		// The disk is short: what was replaced is given back at once, and if that was something it goes on.
+		// The disk is short: free what was replaced, and go on if that made room.
 		if err := k.retire(ctx); err != nil {
 			return err
 		}
-		if step, ferr := ps.Reserve.Step(); ferr != nil || ps.Reserve.Room(step) != nil {
+		if step, ferr := p.Reserve.Step(); ferr != nil || p.Reserve.Room(step) != nil {
 			return err
 		}
 	}
 }
 
-// recode encodes again the chunks of a file at which it was not yet.
+// recode encodes the chunks of a file again, but for those that an earlier file had, too.
 func (k *compaction) recode(ctx context.Context, m *manifest.Manifest, rel pack.Related) error {
-	ps := k.ps
-	b := ps.Store.Begin()
+	p := k.passes
+	b := p.Store.Begin()
 	defer b.Release()
-	recode := func(h cas.Hash, hint codec.Hint, rel cas.Related) (tried, saved bool, err error) {
+	one := func(h cas.Hash, hint codec.Hint, rel cas.Related) (tried, saved bool, err error) {
 		if err := ctx.Err(); err != nil {
 			return false, false, err
 		}
@@ -209,9 +215,9 @@ func (k *compaction) recode(ctx context.Context, m *manifest.Manifest, rel pack.
 		}
 		return true, saved, err
 	}
-	err := ps.Pack.Recode(ctx, m, rel, recode)
+	err := p.Pack.Recode(ctx, m, rel, one)
 	if errors.Is(err, unix.ENOSPC) {
-		return errors.Join(err, ps.Store.Flush())
+		return errors.Join(err, p.Store.Flush())
 	}
 	if err != nil {
 		return err
@@ -220,14 +226,14 @@ func (k *compaction) recode(ctx context.Context, m *manifest.Manifest, rel pack.
 		return err
 	}
 	b.Release()
-	spare, err := ps.Reserve.Spare()
+	spare, err := p.Reserve.Spare()
 	if written := k.Stats().After - k.retired; err == nil && written >= min(retireBytes, spare) {
 		return k.retire(ctx)
 	}
 	return err
 }
 
-// retire gives back what was replaced.
+// retire frees what was replaced.
 func (k *compaction) retire(ctx context.Context) error {
 	k.retired = k.Stats().After
 	return k.Retire(ctx)

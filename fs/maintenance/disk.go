@@ -24,7 +24,7 @@ func Allocated(path string) (int64, error) {
 	return sum, err
 }
 
-// CountFiles is the number of regular files below a folder, as far as they can be listed.
+// CountFiles is the number of regular files below a folder. What cannot be listed is not counted.
 func CountFiles(dir string) (n int64) {
 	_ = filepath.WalkDir(dir, func(_ string, d os.DirEntry, err error) error {
 		if err == nil && d.Type().IsRegular() {

@@ -21,36 +21,36 @@ import (
 
 // marker finds everything in the store that files need: the mark of mark-and-sweep.
 //
-// First the names are walked and the manifests collected, then the manifests are read. Names.EachFile misses
-// no file that moves meanwhile. What is packed meanwhile the sweep sees to itself.
+// It walks the names and collects the manifests, and then reads the manifests. Names.EachFile misses no file
+// that moves meanwhile. The sweep itself keeps what is packed meanwhile.
 type marker struct {
-	ps *Passes
-	m  *store.Marking
+	passes *Passes
+	m      *store.Marking
 
-	manifests map[cas.Hash]string // and a path of each
+	manifests map[cas.Hash]string // each with the path of a file
 
 	mu    sync.Mutex
-	lists map[cas.Hash]bool // read already
+	lists map[cas.Hash]bool // chunk lists that were read
 }
 
-// mark is the Mark of a sweep. An error says that what some file needs cannot be told.
-func (ps *Passes) mark(ctx context.Context, m *store.Marking) error {
-	k := &marker{ps: ps, m: m, manifests: map[cas.Hash]string{}, lists: map[cas.Hash]bool{}}
-	if err := ps.Names.EachFile(ctx, k.file); err != nil {
+// mark is the Mark of a sweep. It fails when it cannot find out what some file needs.
+func (p *Passes) mark(ctx context.Context, m *store.Marking) error {
+	k := &marker{passes: p, m: m, manifests: map[cas.Hash]string{}, lists: map[cas.Hash]bool{}}
+	if err := p.Names.EachFile(ctx, k.file); err != nil {
 		return err
 	}
-	if err := ps.Models.Mark(true, m.Keep); err != nil {
+	if err := p.Models.Mark(true, m.Keep); err != nil {
 		return fmt.Errorf("lineage: %w", err)
 	}
 	if err := k.read(ctx, k.manifests, false); err != nil {
 		return err
 	}
-	// Manifests on their way, which may be made of others without a chunk being put. A packer that took one
-	// from a file that the walk has not seen, since it is gone or was changed, has put it when this lock is
-	// free. What is taken from now on is known.
-	ps.Files.Cloning.Lock()
-	//lint:ignore SA2001 it is waited for, nothing else
-	ps.Files.Cloning.Unlock()
+	// Manifests that no file has yet. A clone makes one of another file's and may put no chunk. The walk may
+	// have missed that other file, which is gone by now or has changed. Then the clone has put its manifest
+	// once this lock is free. What a later clone takes is marked already.
+	p.Files.Cloning.Lock()
+	//lint:ignore SA2001 taken only to wait for its holders
+	p.Files.Cloning.Unlock()
 	named := map[cas.Hash]string{}
 	for _, h := range m.Named() {
 		named[h] = "a file being packed"
@@ -58,11 +58,11 @@ func (ps *Passes) mark(ctx context.Context, m *store.Marking) error {
 	if err := k.read(ctx, named, true); err != nil {
 		return err
 	}
-	return k.read(ctx, ps.lostManifests(), true)
+	return k.read(ctx, p.lostManifests(), true)
 }
 
 // file notes what a file needs.
-func (k *marker) file(n *names.Node, p string) error {
+func (k *marker) file(n *names.Node, path string) error {
 	f := n.File()
 	f.Lock()
 	defer f.Unlock()
@@ -75,39 +75,39 @@ func (k *marker) file(n *names.Node, p string) error {
 		return nil // gone meanwhile
 	}
 	if err == nil && is.Damage != nil {
-		// The header of a hollow file says what its lost record said.
+		// The header of a hollow file repeats its record, which is lost.
 		var h tree.Header
 		if h, err = f.HeaderLocked(); err == nil {
-			k.manifests[h.Record.Manifest] = p
+			k.manifests[h.Record.Manifest] = path
 		} else {
 			err = is.Damage
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("%s: what it needs cannot be told: %w", p, err)
+		return fmt.Errorf("%s: what it needs cannot be told: %w", path, err)
 	}
 	if is.Packed() {
-		k.manifests[is.Record.Manifest] = p
+		k.manifests[is.Record.Manifest] = path
 	}
 	return nil
 }
 
-// lostManifests are those of files that a repair moved aside: as long as these lie there, what is left of
-// them is kept.
-func (ps *Passes) lostManifests() map[cas.Hash]string {
+// lostManifests are those of the files that a repair moved to lost+found. What is left of such a file is kept
+// as long as it lies there.
+func (p *Passes) lostManifests() map[cas.Hash]string {
 	found := map[cas.Hash]string{}
-	lost := filepath.Join(ps.Dir, tree.LostFound)
-	_ = filepath.WalkDir(lost, func(p string, d os.DirEntry, err error) error {
+	dir := filepath.Join(p.Dir, tree.LostFound)
+	_ = filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
 			return nil
 		}
-		if rec, err := tree.ReadRecord(p); err == nil {
+		if rec, err := tree.ReadRecord(path); err == nil {
 			if rec.Packed() {
-				found[rec.Manifest] = p
+				found[rec.Manifest] = path
 			}
 			return nil
 		}
-		f, err := os.Open(p)
+		f, err := os.Open(path)
 		if err != nil {
 			return nil
 		}
@@ -115,7 +115,7 @@ func (ps *Passes) lostManifests() map[cas.Hash]string {
 		head := make([]byte, tree.HeaderSize)
 		if _, err := f.ReadAt(head, 0); err == nil {
 			if h, err := tree.DecodeHeader(head); err == nil {
-				found[h.Record.Manifest] = p
+				found[h.Record.Manifest] = path
 			}
 		}
 		return nil
@@ -123,11 +123,11 @@ func (ps *Passes) lostManifests() map[cas.Hash]string {
 	return found
 }
 
-// read keeps manifests and all that they name. If lenient, what cannot be read is passed over.
+// read keeps manifests and all that they name. If lenient, it passes over what is lost or damaged.
 func (k *marker) read(ctx context.Context, manifests map[cas.Hash]string, lenient bool) error {
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(cas.Processors)
-	for h, p := range manifests {
+	for h, path := range manifests {
 		if gctx.Err() != nil {
 			break
 		}
@@ -136,7 +136,7 @@ func (k *marker) read(ctx context.Context, manifests map[cas.Hash]string, lenien
 			if err == nil || lenient && (errors.Is(err, cas.ErrNotFound) || errors.Is(err, cas.ErrCorrupt)) {
 				return nil
 			}
-			return fmt.Errorf("%s: what it needs cannot be told: %w", p, err)
+			return fmt.Errorf("%s: what it needs cannot be told: %w", path, err)
 		})
 	}
 	if err := g.Wait(); err != nil {
@@ -147,11 +147,11 @@ func (k *marker) read(ctx context.Context, manifests map[cas.Hash]string, lenien
 
 func (k *marker) manifest(h cas.Hash) error {
 	k.m.Keep(h)
-	p, err := k.ps.Store.Get(h, nil)
+	raw, err := k.passes.Store.Get(h, nil)
 	if err != nil {
 		return err
 	}
-	m, err := manifest.Decode(p)
+	m, err := manifest.Decode(raw)
 	if err != nil {
 		return err
 	}
@@ -167,7 +167,7 @@ func (k *marker) manifest(h cas.Hash) error {
 		if seen {
 			continue
 		}
-		spans, err := o.Spans(k.ps.Store.Get)
+		spans, err := o.Spans(k.passes.Store.Get)
 		if err != nil {
 			return err
 		}

@@ -6,12 +6,12 @@
 //	Prune         the mark of mark-and-sweep; cas/store has the sweep
 //	Compact       stores again, file by file, what takes less room by now
 //	Stats         what the files refer to, and what the segments cost
-//	RepairClosed  mends the index or the segments of a store that nobody has open
-//	RepairTree    mends the files of an open store that nobody has mounted
+//	RepairClosed  mends the index or the segments of a store that no process has open
+//	RepairTree    mends the files of an open store that is not mounted
 //
-// All but the repairs run while files are saved, read, renamed and removed. A file that changes under a pass
-// is left to what follows the change: a pass looks again, under the file's mu, before it says or does
-// something.
+// All but the repairs run while files are saved, read, renamed and removed. A pass looks at a file without
+// its lock. Before it reports or changes something it takes File.mu and looks again. A file that has changed
+// meanwhile is left alone: the change queues what is to be done about it.
 package maintenance
 
 import (

@@ -10,14 +10,15 @@ import (
 	"ckptfs/fs/control"
 )
 
-// Prune gives the room back that nothing needs any more. Files may be saved, read, renamed and removed
-// meanwhile. It may be interrupted at any time.
-func (ps *Passes) Prune(ctx context.Context, o control.PruneOptions,
-	report func(control.Progress)) (*control.Pruned, error) {
-	if ps.ReadOnly && !o.DryRun {
+// Prune frees the room that no file needs any more. Files may be saved, read, renamed and removed meanwhile.
+// It may be interrupted at any time.
+func (p *Passes) Prune(
+	ctx context.Context, o control.PruneOptions, report func(control.Progress),
+) (*control.Pruned, error) {
+	if p.ReadOnly && !o.DryRun {
 		return nil, unix.EROFS
 	}
-	size := ps.Store.Stats().Bytes
+	size := p.Store.Stats().Bytes
 	opt := store.SweepOptions{Grace: o.Grace, MaxUnused: o.MaxUnused, DryRun: o.DryRun}
 	if report != nil {
 		report(control.Progress{TotalBytes: size, Current: "looking for what is in use"})
@@ -29,18 +30,18 @@ func (ps *Passes) Prune(ctx context.Context, o control.PruneOptions,
 		}
 	}
 	if !o.DryRun {
-		defer ps.Reserve.Retake()
+		defer p.Reserve.Retake()
 	}
-	st, err := ps.Store.Sweep(ctx, opt, ps.mark)
+	st, err := p.Store.Sweep(ctx, opt, p.mark)
 	out := &control.Pruned{
 		DryRun: o.DryRun, Segments: st.Segments, Young: st.Young, Damaged: st.Skipped,
-		LiveRecords: st.Live.Records, LiveBytes: st.Live.Stored, DeadRecords: st.Dead.Records,
-		DeadBytes:  st.Dead.Stored,
-		FreedBytes: st.Freed, CopiedBytes: st.Copied, Punched: st.Punched, Removed: st.Removed,
-		NotPunched: st.NotPunched,
+		LiveRecords: st.Live.Records, LiveBytes: st.Live.Stored,
+		DeadRecords: st.Dead.Records, DeadBytes: st.Dead.Stored,
+		FreedBytes: st.Freed, CopiedBytes: st.Copied,
+		Punched: st.Punched, Removed: st.Removed, NotPunched: st.NotPunched,
 	}
 	if err == nil && !o.DryRun {
-		err = ps.Artifacts.Forget(ps.Store.Locate)
+		err = p.Artifacts.Forget(p.Store.Locate)
 	}
 	if err != nil && st.Looked == 0 {
 		err = fmt.Errorf("nothing was removed: %w", err)

@@ -21,10 +21,11 @@ const (
 	RepairTree     = "tree"
 )
 
-// RepairClosed mends a part of the store in dir that can be mended while nobody has the store open, which the
-// caller has locked. It adds to out what it did. Of RepairTree there is nothing to do yet.
-func RepairClosed(dir, part string, now func() time.Time, out *control.Repaired,
-	report func(control.Progress)) error {
+// RepairClosed mends the index or the segments of the store in dir, and adds to out what it did. No process
+// has the store open; the caller holds its lock. Of RepairTree it does nothing: that needs an open store.
+func RepairClosed(
+	dir, part string, now func() time.Time, out *control.Repaired, report func(control.Progress),
+) error {
 	switch part {
 	case RepairIndex:
 		return dropIndex(dir, out)
@@ -36,27 +37,27 @@ func RepairClosed(dir, part string, now func() time.Time, out *control.Repaired,
 
 func dropIndex(dir string, out *control.Repaired) error {
 	aside, err := chunks.MoveAside(filepath.Join(dir, tree.IndexFile), filepath.Join(dir, tree.LostFound))
+	did := "moved to " + Rel(dir, aside) + ", and rebuilt"
 	if errors.Is(err, fs.ErrNotExist) {
-		out.Actions = append(out.Actions, control.Action{Path: tree.IndexFile, Did: "was not there, and was rebuilt"})
-		return nil
+		did, err = "was not there, and was rebuilt", nil
 	}
 	if err == nil {
-		out.Actions = append(out.Actions,
-			control.Action{Path: tree.IndexFile, Did: "moved to " + Rel(dir, aside) + ", and rebuilt"})
+		out.Actions = append(out.Actions, control.Action{Path: tree.IndexFile, Did: did})
 	}
 	return err
 }
 
-// Rel is a path as it is told: relative to the store, if it is in it.
-func Rel(dir, p string) string {
-	if r, err := filepath.Rel(dir, p); err == nil {
+// Rel is a path as reports show it: relative to the store, if that is possible.
+func Rel(dir, path string) string {
+	if r, err := filepath.Rel(dir, path); err == nil {
 		return r
 	}
-	return p
+	return path
 }
 
-func repairSegments(dir string, now func() time.Time, out *control.Repaired,
-	report func(control.Progress)) error {
+func repairSegments(
+	dir string, now func() time.Time, out *control.Repaired, report func(control.Progress),
+) error {
 	format, err := tree.ReadFormat(dir)
 	if err != nil {
 		return err
@@ -68,8 +69,10 @@ func repairSegments(dir string, now func() time.Time, out *control.Repaired,
 	}
 	if report != nil {
 		opt.Progress = func(st salvage.Stats) {
-			report(control.Progress{DoneBytes: int64(st.Looked), TotalBytes: int64(st.Segments),
-				DoneFiles: st.Looked, TotalFiles: st.Segments})
+			report(control.Progress{
+				DoneBytes: int64(st.Looked), TotalBytes: int64(st.Segments),
+				DoneFiles: st.Looked, TotalFiles: st.Segments,
+			})
 		}
 	}
 	st, err := salvage.Segments(disk.OS{}, filepath.Join(dir, tree.SegmentsDir), format.ID, opt)
@@ -81,8 +84,8 @@ func repairSegments(dir string, now func() time.Time, out *control.Repaired,
 		if m.Lost > 0 {
 			did += fmt.Sprintf("; %d could not be read", m.Lost)
 		}
-		out.Actions = append(out.Actions,
-			control.Action{Path: fmt.Sprintf("%s/%08d.seg", tree.SegmentsDir, m.Segment), Did: did})
+		segment := fmt.Sprintf("%s/%08d.seg", tree.SegmentsDir, m.Segment)
+		out.Actions = append(out.Actions, control.Action{Path: segment, Did: did})
 	}
 	return err
 }

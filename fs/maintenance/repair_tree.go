@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"path"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
@@ -19,41 +18,40 @@ import (
 )
 
 // RepairTree mends the files of an open store, and adds to out what it did.
-func (ps *Passes) RepairTree(ctx context.Context, out *control.Repaired,
-	report func(control.Progress)) error {
-	r := &treeRepair{ps: ps, out: out}
+func (p *Passes) RepairTree(ctx context.Context, out *control.Repaired, report func(control.Progress)) error {
+	r := &treeRepair{passes: p, out: out}
 	done := 0
-	err := ps.Names.Walk(ctx, func(p string, n *names.Node) error {
+	err := p.Names.Walk(ctx, func(path string, n *names.Node) error {
 		did, lost, err := r.file(n)
 		if err != nil {
-			return &fs.PathError{Op: "repair", Path: p, Err: err}
+			return &fs.PathError{Op: "repair", Path: path, Err: err}
 		}
 		if lost != nil {
-			r.lost = append(r.lost, lostFile{p, lost})
+			r.lost = append(r.lost, lostFile{path, lost})
 		}
 		if did != "" {
-			out.Actions = append(out.Actions, control.Action{Path: p, Did: did})
+			out.Actions = append(out.Actions, control.Action{Path: path, Did: did})
 		}
 		if done++; report != nil {
-			report(control.Progress{DoneFiles: done, Current: p})
+			report(control.Progress{DoneFiles: done, Current: path})
 		}
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	// Not while the directories are read.
+	// The lost files move now, when no directory is being read.
 	for _, l := range r.lost {
-		to, err := ps.moveAside(l.path)
+		to, err := p.moveAside(l.path)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err != nil {
 			return err
 		}
-		out.Actions = append(out.Actions,
-			control.Action{Path: l.path, Did: fmt.Sprintf("moved to %s: %v", Rel(ps.Dir, to), l.err)})
-		ps.Report(slog.LevelWarn, "a file was moved to lost+found", "path", l.path, "reason", l.err)
+		did := fmt.Sprintf("moved to %s: %v", Rel(p.Dir, to), l.err)
+		out.Actions = append(out.Actions, control.Action{Path: l.path, Did: did})
+		p.Report(slog.LevelWarn, "a file was moved to lost+found", "path", l.path, "reason", l.err)
 	}
 	return nil
 }
@@ -64,15 +62,15 @@ type lostFile struct {
 }
 
 type treeRepair struct {
-	ps   *Passes
-	out  *control.Repaired
-	lost []lostFile
+	passes *Passes
+	out    *control.Repaired
+	lost   []lostFile
 }
 
-// file mends a file and says what it did. lost says why its bytes cannot be read, so that it is to be
-// moved aside.
+// file mends a file and returns what it did. lost is why the file's bytes cannot be read: then it is to be
+// moved to lost+found.
 func (r *treeRepair) file(n *names.Node) (did string, lost, err error) {
-	ps, f := r.ps, n.File()
+	p, f := r.passes, n.File()
 	f.Lock()
 	defer f.Unlock()
 	err = f.LoadLocked()
@@ -103,13 +101,13 @@ func (r *treeRepair) file(n *names.Node) (did string, lost, err error) {
 	if !is.Packed() {
 		return did, nil, nil
 	}
-	m, missing := ps.Files.Complete(is.Record.Manifest)
+	m, missing := p.Files.Complete(is.Record.Manifest)
 	if missing != nil && !is.Record.Hollow && !is.Hydrating {
-		// The local bytes are believed, and now they are all there is.
+		// The local copy is all there is. It is believed.
 		if err := f.UnpackLocked(false); err != nil {
 			return did, nil, err
 		}
-		ps.Queue.Add(f)
+		p.Queue.Add(f)
 		return "its local copy is kept, and packed again: " + missing.Error(), nil, nil
 	}
 	if missing != nil {
@@ -126,8 +124,8 @@ func (r *treeRepair) file(n *names.Node) (did string, lost, err error) {
 		return fmt.Sprintf("%d bytes long again, not %d", m.Size, st.Size), nil, nil
 	}
 	if is.Record.Hollow && !is.Hydrating {
-		if h, err := f.HeaderLocked(); err != nil || h.Record.Manifest != is.Record.Manifest ||
-			h.Size != st.Size {
+		h, err := f.HeaderLocked()
+		if err != nil || h.Record.Manifest != is.Record.Manifest || h.Size != st.Size {
 			if err := f.DisbelieveLocked(); err != nil {
 				return did, nil, err
 			}
@@ -141,20 +139,20 @@ func (r *treeRepair) file(n *names.Node) (did string, lost, err error) {
 
 // moveAside moves a file of the tree to the same path below lost+found/tree, or to the first free name beside
 // that.
-func (ps *Passes) moveAside(p string) (string, error) {
-	from := filepath.Join(ps.Tree, p)
-	base := filepath.Join(ps.Dir, tree.LostFound, tree.TreeDir, p)
-	if err := os.MkdirAll(path.Dir(base), 0o700); err != nil {
+func (p *Passes) moveAside(path string) (string, error) {
+	from := filepath.Join(p.Tree, path)
+	base := filepath.Join(p.Dir, tree.LostFound, tree.TreeDir, path)
+	if err := os.MkdirAll(filepath.Dir(base), 0o700); err != nil {
 		return "", err
 	}
 	to := base
 	for i := 1; ; i++ {
 		err := unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)
 		if err == nil {
-			return to, ps.Names.Sync()
+			return to, p.Names.Sync()
 		}
 		if err != unix.EEXIST {
-			return "", &fs.PathError{Op: "move to " + tree.LostFound, Path: p, Err: err}
+			return "", &fs.PathError{Op: "move to " + tree.LostFound, Path: path, Err: err}
 		}
 		to = fmt.Sprintf("%s.%d", base, i)
 	}

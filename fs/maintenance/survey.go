@@ -14,26 +14,28 @@ import (
 	"ckptfs/fs/tree"
 )
 
-// Survey looks at every file once after a start. It queues what is not packed and finds the local copies of
-// what is.
+// Survey looks at every file once after a start. It queues files that are not packed, and finds out which
+// packed files are resident.
 //
-// After an unclean end it runs before the first request and repairs: transitions that were cut off, and bytes
-// that may not have reached the disk, when the host was started again since. After a clean end it runs beside
-// the requests and has nothing to repair.
+// After an unclean end it runs before the first request, and repairs: it finishes transitions that were cut
+// off. If the host was booted since, it drops local copies that may not have reached the disk. After a clean
+// end it runs beside the requests and has nothing to repair.
 type Survey struct {
 	Passes  *Passes
 	Repair  bool        // the store was not closed in order
-	NewBoot bool        // the host was started since
+	NewBoot bool        // the host was booted since
 	Stop    func() bool // reports whether it is to end early
 
+	// Files that were looked at; that are not packed; whose local copy was dropped; whose partial local copy
+	// was removed.
 	files, unpacked, dropped, finished int
 
 	hot []hotFile // with a reference each
 
-	blind bool // something could not be looked at
+	blind bool // it could not look at something
 }
 
-// hotFile is a packed file that is resident.
+// hotFile is a resident packed file.
 type hotFile struct {
 	node  *names.Node
 	size  int64
@@ -58,8 +60,7 @@ func (s *Survey) Run() {
 	}
 }
 
-// dir looks at what is in dir. What cannot be looked at is reported and passed over: the rest is not to
-// suffer.
+// dir looks at what is in dir. It reports and passes over what it cannot read.
 func (s *Survey) dir(dir *names.Node) {
 	names, err := dir.ListQuietly()
 	if err != nil {
@@ -99,7 +100,7 @@ func (s *Survey) skip(dir *names.Node, name string, err error) {
 }
 
 func (s *Survey) file(n *names.Node) error {
-	ps, f := s.Passes, n.File()
+	p, f := s.Passes, n.File()
 	f.Lock()
 	defer f.Unlock()
 	s.files++
@@ -114,35 +115,35 @@ func (s *Survey) file(n *names.Node) error {
 	if err := n.Stat(&st); err != nil {
 		return err
 	}
-	if is.Packed() && !ps.ReadOnly {
-		ps.Packed(f)
+	if is.Packed() && !p.ReadOnly {
+		p.Packed(f)
 	}
 	switch {
 	case !is.Packed():
 		if is.Writers > 0 || is.Dirty {
-			return nil // a writer or the queue has it already
+			return nil // a program writes it, or it is queued
 		}
 		settled := content.SumHolds(&is.Record, &st)
-		wantsSum := !settled && st.Size < tree.HeaderSize || settled && is.Record.Epoch != ps.Epoch()
-		if !ps.ReadOnly && st.Size > 0 && wantsSum {
-			ps.Sums.Add(f)
+		wantsSum := !settled && st.Size < tree.HeaderSize || settled && is.Record.Epoch != p.Epoch()
+		if !p.ReadOnly && st.Size > 0 && wantsSum {
+			p.Sums.Add(f)
 		}
 		if settled || st.Size < tree.HeaderSize {
 			return nil
 		}
 		s.unpacked++
-		if ps.ReadOnly {
+		if p.ReadOnly {
 			return nil
 		}
 		f.SetDirtyLocked()
-		ps.Queue.Add(f)
+		p.Queue.Add(f)
 	case is.Record.Hollow:
 		switch {
 		case !s.Repair:
 		case st.Blocks*512 > maxHeader:
 			s.finished++
 			return f.DisbelieveLocked()
-		case !f.HeadedLocked(st.Size): // its size has not reached the disk, or a copy was cut off
+		case !f.HeadedLocked(st.Size): // its size has not reached the disk, or a hydration was cut off
 			return f.DisbelieveLocked()
 		}
 	case s.NewBoot:
@@ -155,17 +156,17 @@ func (s *Survey) file(n *names.Node) error {
 	return nil
 }
 
-// maxHeader is what a hollow file may take on the disk: a block for its header, of whatever size blocks have.
+// maxHeader bounds what a hollow file takes on the disk: one block for its header, of any usual size.
 const maxHeader = 64 << 10
 
-// Repaired says in a line what was repaired, "" for nothing.
+// Repaired is a line about what was repaired; "" for nothing.
 func (s *Survey) Repaired() string {
 	if !s.Repair {
 		return ""
 	}
-	return fmt.Sprintf("the store was not closed in order: %d files looked at, %d not packed yet, %d caches dropped, %d half-made caches removed",
-		s.files, s.unpacked, s.dropped, s.finished)
+	return fmt.Sprintf("the store was not closed in order: %d files looked at, %d not packed yet, "+
+		"%d local copies dropped, %d partial ones removed", s.files, s.unpacked, s.dropped, s.finished)
 }
 
-// Blind reports whether something could not be looked at.
+// Blind reports whether it could not look at something.
 func (s *Survey) Blind() bool { return s.blind }

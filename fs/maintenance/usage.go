@@ -15,10 +15,10 @@ import (
 	"ckptfs/index/manifest"
 )
 
-// usage adds up what the files of a store refer to. It is the mark of mark-and-sweep: every manifest is
-// looked at, so its cost grows with the store; nothing is counted while files are saved.
+// usage adds up what the files of a store refer to. Like the mark of a sweep it reads every manifest, so its
+// cost grows with the store. Nothing is counted while files are saved.
 type usage struct {
-	ps        *Passes
+	passes    *Passes
 	stats     control.Stats
 	inodes    map[uint64]bool
 	manifests map[cas.Hash]bool
@@ -36,20 +36,20 @@ type runUsage struct {
 }
 
 // Stats counts what the store holds and what it costs.
-func (ps *Passes) Stats(ctx context.Context) (*control.Stats, error) {
+func (p *Passes) Stats(ctx context.Context) (*control.Stats, error) {
 	u := &usage{
-		ps: ps, inodes: map[uint64]bool{}, manifests: map[cas.Hash]bool{}, objects: map[cas.Hash]bool{},
+		passes: p, inodes: map[uint64]bool{}, manifests: map[cas.Hash]bool{}, objects: map[cas.Hash]bool{},
 		chunks: map[cas.Hash]bool{}, runs: map[string]*runUsage{},
 	}
-	if err := ps.Names.Walk(ctx, u.file); err != nil {
+	if err := p.Names.Walk(ctx, u.file); err != nil {
 		return nil, err
 	}
 	s := &u.stats
 	var err error
-	if s.SegmentBytes, err = Allocated(filepath.Join(ps.Dir, tree.SegmentsDir)); err != nil {
+	if s.SegmentBytes, err = Allocated(filepath.Join(p.Dir, tree.SegmentsDir)); err != nil {
 		return nil, err
 	}
-	if s.IndexBytes, err = Allocated(filepath.Join(ps.Dir, tree.IndexFile)); err != nil {
+	if s.IndexBytes, err = Allocated(filepath.Join(p.Dir, tree.IndexFile)); err != nil {
 		return nil, err
 	}
 	s.Chunks, s.Manifests = int64(len(u.chunks)), int64(len(u.manifests))
@@ -124,7 +124,7 @@ func (u *usage) run(path string) *runUsage {
 }
 
 func (u *usage) manifest(h cas.Hash, run *runUsage) error {
-	m, err := u.ps.Assemble.Manifest(h)
+	m, err := u.passes.Assemble.Manifest(h)
 	if err != nil {
 		return u.damaged(err)
 	}
@@ -140,7 +140,7 @@ func (u *usage) manifest(h cas.Hash, run *runUsage) error {
 		if run != nil {
 			run.objects[o.Digest] = true
 		}
-		spans, err := o.Spans(u.ps.Store.Get)
+		spans, err := o.Spans(u.passes.Store.Get)
 		if err != nil {
 			return u.damaged(err)
 		}
@@ -175,7 +175,7 @@ func (u *usage) chunk(s manifest.Span, run *runUsage) {
 	}
 }
 
-// dead is what lies in the segments and no file needs. It counts the deltas on the way.
+// dead is the bytes of segments that no file needs. It counts the deltas on the way.
 func (u *usage) dead() (int64, error) {
 	hashes := make([]cas.Hash, 0, len(u.chunks)+len(u.objects)+len(u.manifests))
 	for _, set := range []map[cas.Hash]bool{u.chunks, u.objects, u.manifests} {
@@ -183,11 +183,11 @@ func (u *usage) dead() (int64, error) {
 			hashes = append(hashes, h)
 		}
 	}
-	if err := u.ps.Models.Mark(false, func(h cas.Hash) { hashes = append(hashes, h) }); err != nil {
+	if err := u.passes.Models.Mark(false, func(h cas.Hash) { hashes = append(hashes, h) }); err != nil {
 		return 0, err
 	}
 	locs := make([]cas.Location, len(hashes))
-	if err := u.ps.Store.Locate(hashes, locs); err != nil {
+	if err := u.passes.Store.Locate(hashes, locs); err != nil {
 		return 0, err
 	}
 	live := map[cas.Location]bool{}
@@ -206,7 +206,7 @@ func (u *usage) dead() (int64, error) {
 		st.Deltas++
 		st.DeltaRawBytes += int64(l.Raw)
 		st.DeltaBytes += l.RecordSize()
-		links, _ := u.ps.Store.Bases(hashes[i], l) // what is lost of them takes nothing
+		links, _ := u.passes.Store.Bases(hashes[i], l) // a base that is lost takes no room
 		for _, b := range links {
 			if b.Loc.Segment != 0 && !live[b.Loc] {
 				live[b.Loc] = true

@@ -320,7 +320,7 @@ func TestIndexDamagedInUse(t *testing.T) {
 	r.write("new", random(600<<10, 99))
 	r.pack("new")
 	r.sound()
-	if !r.log.has("index made anew") {
+	if !r.log.has("index rebuilt") {
 		t.Errorf("reported: %s", r.log)
 	}
 }

@@ -45,7 +45,7 @@ func (s *storage) open(o Options) error {
 		return s.unready(err)
 	}
 	if r := s.index.Recovered(); r != "" {
-		s.report(slog.LevelWarn, "index made anew from the segments", "reason", r)
+		s.report(slog.LevelWarn, "index rebuilt from the segments", "reason", r)
 	}
 	var files disk.FS = disk.OS{}
 	opt := store.Options{NewIndex: s.newIndex, Now: s.now, Room: s.reserve.Room, MakeRoom: s.reserve.MakeRoom}
@@ -87,7 +87,7 @@ func acquire(o Options) (*tree.Lock, error) {
 // newIndex puts a damaged index aside; the store fills the new one.
 func (s *storage) newIndex(reason error) (store.Locator, error) {
 	err := s.index.Renew(reason)
-	s.report(slog.LevelWarn, "index made anew from the segments", "reason", s.index.Recovered())
+	s.report(slog.LevelWarn, "index rebuilt from the segments", "reason", s.index.Recovered())
 	return s.index, err
 }
 
