@@ -19,8 +19,8 @@ import (
 //
 //	.ckptfs/artifacts/ID.safetensors     the tensors of an id, by name, row-major; equal ids have equal bytes
 //
-// It is there for the ids that are known, of files that are still there and whose tensors safetensors can
-// express. Who may read that file, by the permissions of its folders too, may read it.
+// There is one for each known id of a file that is still there and whose tensors safetensors can express. It
+// may be read by the users who may read that file where it lies, its folders included.
 type artifactDir struct{}
 
 func (artifactDir) lookup(v *Virtual, name string) (entry, error) {
@@ -42,14 +42,14 @@ func (artifactDir) lookup(v *Virtual, name string) (entry, error) {
 	return w, err
 }
 
-// tensorView is a safetensors file of the tensors of n, whose reference it takes; ENOENT when still says that
-// n is not what it was, with f.mu held.
-func (v *Virtual) tensorView(n *names.Node, still func(f *content.File) bool) (entry, error) {
+// tensorView is a safetensors file of the tensors of n. It takes n's reference. ENOENT when n has changed:
+// stillLocked, which is called with File.mu held, reports whether it has not.
+func (v *Virtual) tensorView(n *names.Node, stillLocked func(f *content.File) bool) (entry, error) {
 	f := n.File()
 	f.Lock()
 	l, err := n.File().LayoutLocked()
 	gen := f.StateLocked().Gen
-	if err == nil && !still(f) {
+	if err == nil && !stillLocked(f) {
 		err = unix.ENOENT // written just now
 	}
 	f.Unlock()
@@ -68,8 +68,8 @@ func (v *Virtual) tensorView(n *names.Node, still func(f *content.File) bool) (e
 	return entry{key: fileKey{n, gen}, src: n, view: w}, nil
 }
 
-// statArtifacts: only the owner of the mount's root may list the ids, which tell what files hold that others
-// may not read.
+// statArtifacts lets only the owner of the mount's root list the ids. An id discloses what a file holds, and
+// other users may not be allowed to read that file.
 func statArtifacts(v *Virtual) (tree.Attr, error) {
 	a, err := v.o.Names.Root().Attr()
 	a.Mode = unix.S_IFDIR | 0o511
@@ -89,8 +89,8 @@ func (artifactDir) list(v *Virtual) ([]tree.DirEntry, error) {
 	return out, err
 }
 
-// statReachable describes a file for a name outside of its folder: it may be read by whom the folders above
-// it let through, too.
+// statReachable describes a file for a name outside of its folder. A user may read it there if the modes of
+// the file and of all folders above it allow that.
 func statReachable(n *names.Node) (tree.Attr, error) {
 	a, err := n.Attr()
 	if err != nil {

@@ -14,12 +14,12 @@ import (
 )
 
 // bestRoot is .ckptfs/best: a directory for each run, and in it for each metric the symbolic links METRIC.min
-// and METRIC.max to the best complete step. A metric's name is written as runs.FileName does. Who may list
-// runs/ and a run may list these; a step that not all of them may list takes no part.
+// and METRIC.max to the best complete step. A metric's name is written as runs.FileName does. A user may list
+// these if that user may list runs/ and the run. A step that not all of those users may list takes no part.
 type bestRoot struct{}
 
-// attrs is the node of runs/ or a folder in it, whose permissions and times are those of what is shown of it
-// here; with a reference, nil when it is not there.
+// attrs is the node of runs/, or of a folder in it, with a reference; nil when it is not there. Its
+// permissions and times are those of the folder that is shown here.
 func (bestRoot) attrs(v *Virtual, run string) *names.Node {
 	n, err := v.o.Names.Resolve(path.Join(steps.Dir, run))
 	if err != nil {
@@ -32,7 +32,7 @@ func (bestRoot) attrs(v *Virtual, run string) *names.Node {
 	return n
 }
 
-// bestKey tells what the name of a run leads to.
+// bestKey is the identity of what the name of a run leads to.
 type bestKey struct {
 	run string
 	src *names.Node
@@ -96,7 +96,7 @@ func (run bestRun) list(v *Virtual) (out []tree.DirEntry, err error) {
 	return out, err
 }
 
-// judged are the steps that take part: those that everybody may see who may see the run.
+// judged are the steps that take part: those that every user may see who may see the run.
 func (run bestRun) judged(v *Virtual) ([]runs.Step, error) {
 	found, err := v.o.Steps.Of(string(run))
 	all := slices.Clone(found[string(run)])

@@ -8,7 +8,7 @@ import (
 	"ckptfs/fs/tree"
 )
 
-// folder is a directory of names that the daemon answers for. No lock is held when its methods are called.
+// folder is a directory whose names the daemon makes up. No lock is held when its methods are called.
 type folder interface {
 	// lookup finds a name; ENOENT when there is none.
 	lookup(v *Virtual, name string) (entry, error)
@@ -25,23 +25,23 @@ type changing interface {
 
 // entry is what a name leads to: of dir, link, data, text, view, set and query one is set.
 type entry struct {
-	// key is comparable. While it is the same the name leads to the same node.
+	// key is comparable. As long as it is the same, the name leads to the same node.
 	key any
-	// src is the node of the tree that this is made of, with a reference, which goes over to the node of the
-	// name; or nil.
+	// src is the node of the tree that this is made of, or nil. It has a reference, which the node of the
+	// name takes over.
 	src *names.Node
 
 	dir  folder
 	link func(v *Virtual) (string, error) // the target of a symbolic link, asked for each time
 	data []byte                           // a file's bytes
 	text func(v *Virtual) ([]byte, error) // a file's bytes, found by each open; its size is 0 as in /proc
-	view *View                            // a file over src's bytes; at is set by who gets it
+	view *View                            // a file over src's bytes
 
 	set   *setView // a file over those of a set
 	query *query   // a file that may be written; see queryRoot
 
-	// stat describes it: owner, times, and the permissions and S_IFMT bits of Mode; the rest is filled in.
-	// nil: src's (without write permission), or, without one, the store's folder's, readable by all.
+	// stat describes it: owner, times, and the permissions and S_IFMT bits of Mode. nil: as src, without the
+	// permissions to write. nil without src: as the mount's root, and readable by all.
 	stat func(v *Virtual) (tree.Attr, error)
 }
 
@@ -109,7 +109,7 @@ func (n *synthetic) Stat() (a tree.Attr, err error) {
 	return a, err
 }
 
-// Setattr cuts what is being asked; of anything else nothing can be changed.
+// Setattr truncates a query that is being written. Nothing else can be changed.
 func (n *synthetic) Setattr(s *tree.SetAttr) error {
 	if n.query == nil {
 		return unix.EROFS
@@ -150,7 +150,7 @@ func (n *synthetic) List() ([]tree.DirEntry, error) {
 	return n.dir.list(n.v)
 }
 
-// Create makes a name in a directory that has some made.
+// Create makes a name in a directory that is changing.
 func (n *synthetic) Create(dir *names.Node, name string) (*names.Node, error) {
 	d, ok := n.dir.(changing)
 	if !ok {
@@ -163,7 +163,7 @@ func (n *synthetic) Create(dir *names.Node, name string) (*names.Node, error) {
 	return n.v.node(dir, name, w), nil
 }
 
-// Remove removes a name from a directory that has some made.
+// Remove removes a name from a directory that is changing.
 func (n *synthetic) Remove(name string) error {
 	d, ok := n.dir.(changing)
 	if !ok {
@@ -172,15 +172,15 @@ func (n *synthetic) Remove(name string) error {
 	return d.remove(n.v, name)
 }
 
-// Gone takes the reference to what it is made of back.
+// Gone drops the reference to the node that it is made of.
 func (n *synthetic) Gone() {
 	if n.src != nil {
 		n.src.Unpin()
 	}
 }
 
-// withoutWrite is what is left of a mode's permissions for something of type kind that nobody may change. Who
-// may read a file may enter the directory that it is shown as.
+// withoutWrite is what is left of a mode's permissions for something of type kind that cannot be changed. A
+// file may be shown as a directory. Then the permissions to read the file are those to enter the directory.
 func withoutWrite(mode, kind uint32) uint32 {
 	read := mode & 0o444
 	switch {

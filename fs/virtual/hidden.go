@@ -11,8 +11,8 @@ import (
 )
 
 // hiddenViews are the views that were unlinked beside files with several names. The flag in the record is the
-// inode's and would hide the views beside the other names, too; so these are remembered as long as the store
-// is open, and come back with the next start. Each holds a reference to its directory.
+// inode's, and would hide the views beside the other names, too. So these views are remembered as long as the
+// store is open, and appear again after the next start. Each holds a reference to its directory.
 type hiddenViews struct {
 	mu locks.Mutex[leafLock]
 	at map[names.Alias]bool
@@ -43,7 +43,8 @@ func (v *Virtual) hide(at names.Alias) {
 	}
 }
 
-// Unhide forgets the view beside dir/source, which went or came; with source "" all of a directory that went.
+// Unhide forgets the view beside dir/source, a name that was removed or made. With source "" it forgets all
+// views in a directory that was removed.
 func (v *Virtual) Unhide(dir *names.Node, source string) {
 	h := &v.hidden
 	var gone []names.Alias
@@ -68,7 +69,7 @@ func (v *Virtual) Unhide(dir *names.Node, source string) {
 	}
 }
 
-// HideView is unlink of a view: all files that it could be made of remember it. ENOENT when dir/name is no
+// HideView is unlink of a view. It marks all files that the view could be made of. ENOENT when dir/name is no
 // view.
 func (v *Virtual) HideView(dir *names.Node, name string) error {
 	stem, ok := strings.CutSuffix(name, view.Suffix)

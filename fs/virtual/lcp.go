@@ -12,10 +12,10 @@ import (
 	"ckptfs/fs/tree"
 )
 
-// lcpRoot is .ckptfs/lcp: a directory for each run, and in it for each complete step a file: what has most in
-// common with the step's model, as `ckptfs match --like` finds it, a control.MatchAnswer as JSON. It is found
-// when the file is opened, which fails with EINVAL for a step of several models, and with ENODATA for one
-// without.
+// lcpRoot is .ckptfs/lcp: a directory for each run, and in it a file for each complete step. The file holds
+// the model that has most in common with the step's model, as `ckptfs match --like` finds it: a
+// control.MatchAnswer as JSON. The answer is found when the file is opened. The open fails with EINVAL for a
+// step of several models, and with ENODATA for a step without one.
 type lcpRoot struct{}
 
 func (r lcpRoot) entry(*Virtual) entry {

@@ -19,18 +19,18 @@ import (
 	"ckptfs/fs/view"
 )
 
-// queryRoot is .ckptfs/query: a GRAPH.json that is written to a name there is asked about when it is closed
-// (EINVAL when it is none), and what the name holds from then on is the answer, a control.MatchAnswer as
-// JSON. The last MaxQueries names are kept, in memory.
+// queryRoot is .ckptfs/query. A program writes a GRAPH.json to a name there and closes it (EINVAL when it is
+// no graph). From then on the name holds the answer, a control.MatchAnswer as JSON. The last MaxQueries names
+// are kept, in memory.
 //
-// The model that is the answer is pinned as long as the name is there and nothing else is asked by it:
-// NAME.safetensors, which is not listed, is its tensors, even if the model is removed meanwhile.
+// The model of the answer is pinned until the name is removed or asked again.
+// NAME.safetensors, which is not listed, has the model's tensors, even if the model is removed meanwhile.
 type queryRoot struct{}
 
 // MaxQueries is how many names of .ckptfs/query are kept.
 const MaxQueries = 64
 
-// queries are the names in it.
+// queries are the names in queryRoot.
 type queries struct {
 	mu  locks.Mutex[leafLock]
 	all []*query // by last use
@@ -43,11 +43,11 @@ type query struct {
 	mu     locks.Mutex[queryLock]
 	asked  []byte // what is being written
 	answer []byte
-	err    error // of what was asked last
-	fresh  bool  // it was written since it was asked last
-	large  bool  // some of what was written since then did not fit
+	err    error // of the last question
+	fresh  bool  // it was written since the last question
+	large  bool  // a write since then did not fit
 	pin    pin
-	gone   bool // the name is: nothing is pinned any more
+	gone   bool // the name was removed: nothing is pinned any more
 }
 
 // pin is what keeps an answer readable: a handle of its file, or a view of its files.
@@ -68,8 +68,8 @@ func (p *pin) drop() {
 	*p = pin{}
 }
 
-// pinned keeps the model of a match readable, whose file n is, or of whose files it is one. What cannot be is
-// not.
+// pinned keeps the model of a match readable. n is the model's file, or one of its files. The pin is empty if
+// the model cannot be opened.
 func (v *Virtual) pinned(m *control.Match, n *names.Node) (p pin) {
 	if safetensors.IsIndex(m.Path) {
 		if set := v.o.Models.ReadShards(m.Path); set != nil {
@@ -143,7 +143,7 @@ func (q *query) drop() {
 	p.drop()
 }
 
-// ownersOnly describes what is for whom the mount's root belongs to, as answers are: they name models.
+// ownersOnly describes what only the owner of the mount's root may read, such as answers: they name models.
 func ownersOnly(mode uint32) func(v *Virtual) (tree.Attr, error) {
 	return func(v *Virtual) (tree.Attr, error) {
 		a, err := v.o.Names.Root().Attr()
@@ -237,7 +237,7 @@ func (q *query) open(v *Virtual, write bool, flags uint32) (names.Opened, conten
 	return openQuery{v, q, write}, content.Direct, nil
 }
 
-// truncateLocked cuts what is being asked.
+// truncateLocked truncates the graph that is being written. query.mu is held.
 func (q *query) truncateLocked(size int64) {
 	q.asked = q.asked[:min(size, int64(len(q.asked)))]
 	q.answer, q.err, q.fresh, q.large = nil, nil, true, false
@@ -279,7 +279,7 @@ func (q *query) write(p []byte, off int64) (int, error) {
 	return copy(q.asked[off:], p), nil
 }
 
-// Flush asks what was written; EINVAL when that is no graph. Every close(2) comes here.
+// Flush asks about the graph that was written; EINVAL when it is none. Every close(2) comes here.
 func (o openQuery) Flush(ctx context.Context) error {
 	if !o.w {
 		return nil
@@ -301,7 +301,7 @@ func (o openQuery) Flush(ctx context.Context) error {
 	return err
 }
 
-// askLocked has the name hold the answer to o from now on, and pins that.
+// askLocked finds the answer to o, which the name holds from now on, and pins its model. query.mu is held.
 func (q *query) askLocked(
 	ctx context.Context, v *Virtual, o control.MatchOptions,
 ) (*control.MatchAnswer, error) {
@@ -325,7 +325,7 @@ func (q *query) askLocked(
 	return a, err
 }
 
-// Ask asks by a name of .ckptfs/query, as a program that writes there does.
+// Ask asks o in a name of .ckptfs/query, as a program does that writes there. EINVAL when name cannot be one.
 func (v *Virtual) Ask(
 	ctx context.Context, name string, o control.MatchOptions,
 ) (*control.MatchAnswer, error) {

@@ -15,14 +15,14 @@ import (
 	"ckptfs/fs/view"
 )
 
-// setView is one safetensors file of the tensors of several files, which are kept open until nobody has it
-// any more: the plan of a view is of one source, so here it is of the files one behind the other.
+// setView is one safetensors file of the tensors of several files. The files are kept open until the last
+// user of the view closes it. The plan of a view has one source: here that is the files one behind the other.
 type setView struct {
 	v    *Virtual
 	plan *view.View
 
 	mu    locks.Mutex[leafLock]
-	users int // who may read; 0: the files are closed
+	users int // open handles and pins; 0: the files are closed
 
 	parts []setPart // ascending by start
 	size  int64     // of all parts
@@ -38,8 +38,8 @@ type setPart struct {
 // maxSetFiles bounds the files that one setView keeps open.
 const maxSetFiles = 512
 
-// openSet opens the files of a set, for one user. ENOENT when one is not as the index says; view.ErrNoView
-// when safetensors cannot have their tensors.
+// openSet opens the files of a set, for one user. ENOENT when a file does not have the tensors that the index
+// lists; view.ErrNoView when safetensors cannot express them.
 func (v *Virtual) openSet(set *models.Shards) (s *setView, err error) {
 	s = &setView{v: v, users: 1}
 	defer func() {
@@ -79,7 +79,7 @@ func (v *Virtual) openSet(set *models.Shards) (s *setView, err error) {
 	return s, err
 }
 
-// add opens one file more, which begins at s.size.
+// add opens one more file, which begins at s.size.
 func (s *setView) add(p string) (*formats.Layout, error) {
 	n, err := s.v.o.Names.Resolve(p)
 	if err != nil {

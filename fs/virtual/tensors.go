@@ -10,23 +10,25 @@ import (
 	"ckptfs/fs/view"
 )
 
-// tensorTree is a directory of the tree as it is below .ckptfs/tensors: its directories and symbolic links
-// are here too, and each regular file (and view) is a directory that holds a file TENSOR.npy for each of its
-// tensors.
+// tensorTree is a directory of the tree as it is shown below .ckptfs/tensors. It has the same directories and
+// symbolic links. Each regular file, and each view, is a directory there, with a file TENSOR.npy for each of
+// its tensors.
 //
 //	.ckptfs/tensors/runs/a/7/model.pt/layer1.weight.npy
 //
-// NumPy maps these (np.load(path, mmap_mode="r")); package npy says how types are written that NumPy lacks. A
-// read fetches the tensor's own bytes and no others, of an evicted file too. A tensor is called as `ckptfs
-// show` prints it, with what a name cannot hold escaped: '/', '%', bytes below 0x20, 0x7f and what is no
-// UTF-8 are %XX, upper-case. What is longer than 255 bytes then, with its suffix, is its first 200 bytes or
-// fewer, "%~", the first 8 bytes of the SHA-256 of the tensor's name in hexadecimal, and the suffix. A file
-// that is being written, or may be by a mapping, has no tensors, one that no parser knows neither.
+// NumPy maps these files (np.load(path, mmap_mode="r")). Package npy specifies how types are written that
+// NumPy lacks. A read fetches only the bytes of that tensor, also if the file is evicted. A file has no
+// tensors if no parser knows it, while a program writes it, and while one may write it by a mapping.
 //
-// Permissions are the tree's, without those to write; who may read a file may enter the directory.
+// A tensor's name is the one that `ckptfs show` prints. '/', '%', 0x7f, bytes below 0x20 and bytes that are
+// no UTF-8 are escaped as %XX, upper-case. A name that is longer than 255 bytes then, with its suffix, is
+// cut: its first 200 bytes or fewer, "%~", the first 8 bytes of the SHA-256 of the tensor's name in
+// hexadecimal, and the suffix.
+//
+// Permissions are the tree's, without those to write. A user who may read a file may enter its directory.
 type tensorTree struct{ src *names.Node }
 
-// tensorRoot is the tree's root, whatever volume it is.
+// tensorRoot is tensorTree of the tree's root.
 type tensorRoot struct{}
 
 func (tensorRoot) lookup(v *Virtual, name string) (entry, error) {
@@ -88,7 +90,7 @@ func (d tensorTree) list(v *Virtual) ([]tree.DirEntry, error) {
 // tensorsOf is the tensors of a file.
 type tensorsOf struct{ src *names.Node }
 
-// fileKey tells what the name of a file made of another's bytes leads to: one generation of them.
+// fileKey is the identity of a file that is made of another's bytes: one generation of these.
 type fileKey struct {
 	src *names.Node
 	gen uint64
@@ -136,7 +138,7 @@ func (d tensorsOf) list(v *Virtual) ([]tree.DirEntry, error) {
 
 // tensorIndex finds the tensors of a file by their files' names.
 type tensorIndex struct {
-	src    *names.Node // not to be used: only its identity counts
+	src    *names.Node // compared, never used: it has no reference
 	gen    uint64
 	layout *formats.Layout
 	names  map[string]int // into layout.Tensors
@@ -172,7 +174,7 @@ func (s *tensorIndexes) put(x *tensorIndex) {
 	s.last = append(s.last, x)
 }
 
-// tensorsOf is the tensors of a file as it is now; of one that is being written, none.
+// tensorsOf is the tensors of a file as it is now; none while a program writes it.
 func (v *Virtual) tensorsOf(src *names.Node) (*tensorIndex, error) {
 	f := src.File()
 	f.Lock()

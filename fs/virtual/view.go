@@ -26,11 +26,11 @@ import (
 type View struct {
 	v    *Virtual
 	src  *names.Node
-	at   names.Alias // the view's own name, of one beside its source; that may have others
-	gen  uint64
+	at   names.Alias // the view's own name, if it is beside its source, which may have other names
+	gen  uint64      // of the source's bytes
 	size int64
 	npy  *formats.Tensor // of a .npy: its tensor; nil otherwise
-	end  int64           // nothing of the source lies behind it that is wanted
+	end  int64           // the view needs no bytes of the source from here on
 
 	mu   locks.Mutex[viewLock]
 	plan *view.View // made at the first Use
@@ -130,8 +130,8 @@ func (v *Virtual) Views(dir *names.Node, real []tree.DirEntry) []tree.DirEntry {
 	return out
 }
 
-// viewOf returns the view of src by the name at, with one reference more, or nil if it has none: it holds no
-// tensors, somebody writes it, or may by a mapping, or the view was unlinked.
+// viewOf returns the view of src by the name at, with one reference more. It is nil if src holds no tensors,
+// while a program writes it or may by a mapping, and if the view was unlinked.
 func (v *Virtual) viewOf(src *names.Node, at names.Alias) *names.Node {
 	f := src.File()
 	if f == nil || v.hidden.has(at) {
@@ -155,7 +155,7 @@ func (v *Virtual) viewOf(src *names.Node, at names.Alias) *names.Node {
 		&View{v: v, src: src, at: at, gen: is.Gen, size: size, end: math.MaxInt64})
 }
 
-// Key tells one generation of a source from another.
+// Key is the identity of the view: one generation of its source's bytes.
 func (w *View) Key() any { return fileKey{w.src, w.gen} }
 
 // Traits are those of a view beside its source.
@@ -164,11 +164,11 @@ func (w *View) Traits() names.Traits { return names.Traits{View: true} }
 // Stat describes a view: its source's owner, mode and times.
 func (w *View) Stat() (tree.Attr, error) { return w.src.Attr() }
 
-// Size is its own.
+// Size is the view's size in bytes.
 func (w *View) Size() int64 { return w.size }
 
-// Setattr changes a view's attributes: its source's, but for the size. What is cut is a file: ESTALE makes
-// the kernel look the name up again.
+// Setattr changes a view's attributes, which are its source's but for the size. To truncate a view makes a
+// real file of it. Then ESTALE makes the kernel look the name up again.
 func (w *View) Setattr(s *tree.SetAttr) error {
 	v := w.v
 	switch {
@@ -185,12 +185,12 @@ func (w *View) Setattr(s *tree.SetAttr) error {
 	if _, err := w.src.SetAttr(s); err != nil {
 		return err
 	}
-	v.o.Files.Kernel.InvalidateData(w.src.ID(), -1, 0) // it knows of the view only
+	v.o.Files.Kernel.InvalidateData(w.src.ID(), -1, 0) // the kernel knows of the view only
 	return nil
 }
 
-// Open opens a view. For writing, it becomes a real file first, and the caller looks the name up again:
-// ESTALE makes the kernel do that by itself.
+// Open opens a view. To write, it makes a real file of the view first. Then ESTALE makes the kernel look the
+// name up again.
 func (w *View) Open(flags uint32) (names.Opened, content.Mode, error) {
 	if flags&unix.O_ACCMODE != unix.O_RDONLY || flags&unix.O_TRUNC != 0 {
 		if err := w.v.materialise(w, flags&unix.O_TRUNC != 0); err != nil {
@@ -209,7 +209,7 @@ func (w *View) open() (names.Opened, content.Mode, error) {
 	return openView{w: w}, content.Cached, nil
 }
 
-// Gone takes the source's reference back.
+// Gone drops the reference to the source.
 func (w *View) Gone() { w.src.Unpin() }
 
 // A view is no directory and no link.
@@ -260,7 +260,7 @@ func (w *View) Use() error {
 	return nil
 }
 
-// planViewLocked plans the view of an open source, whose mu is held.
+// planViewLocked plans the view of an open source. The source's File.mu is held.
 func planViewLocked(n *names.Node) (*view.View, error) {
 	l, err := n.File().LayoutLocked()
 	if err != nil {
@@ -314,8 +314,8 @@ func (w *View) ReadAt(p []byte, off int64) (int, error) {
 	return k, err
 }
 
-// materialise makes a real file of a view, in its place. It gets the name when it is whole: a kill or a power
-// cut must not leave a part of it where the view was.
+// materialise makes a real file of a view, which takes the view's name. It gets the name when it is whole: a
+// kill or a power cut must not leave a part of a file there.
 func (v *Virtual) materialise(w *View, empty bool) error {
 	if v.o.ReadOnly {
 		return unix.EROFS
@@ -332,7 +332,7 @@ func (v *Virtual) materialise(w *View, empty bool) error {
 		made, err = v.o.Names.MakeFile(at.Dir, at.Name, st.Mode, unix.O_WRONLY, by)
 	}
 	if err == unix.EEXIST {
-		return nil // another was faster
+		return nil // another handle was faster
 	}
 	if err != nil {
 		return err

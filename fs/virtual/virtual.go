@@ -3,12 +3,12 @@
 //
 // # Views
 //
-// Beside a checkpoint X.pt below runs/ there is X.safetensors, as long as no file has that name, nobody
-// writes X.pt, and its tensors can be expressed. A view's owner, times and permissions are its source's. It
-// is of one generation of its source's bytes: when these change, the name leads to another node, and a read
-// through the old one is ESTALE. Who opens a view for writing gets a real file of its bytes in its place. An
-// unlinked view stays away: a flag in the source's record says so, or, of a source with several names, a
-// table that is kept as long as the store is open.
+// Beside a checkpoint X.pt below runs/ there is X.safetensors, as long as no file has that name, no program
+// writes X.pt, and safetensors can express its tensors. A view's owner, times and permissions are its
+// source's. A view is of one generation of its source's bytes. When these change, the name leads to another
+// node, and a read through the old one fails with ESTALE. An open for writing makes a real file of the view's
+// bytes, which takes its name. An unlinked view stays hidden: a flag in the source's record holds that. Of a
+// source with several names it is a table, which is kept as long as the store is open (hiddenViews).
 //
 // # Virtual files
 //
@@ -21,17 +21,19 @@
 //	.ckptfs/best/RUN/METRIC.min         a symbolic link to a run's best step; .max likewise; see bestRoot
 //	.ckptfs/artifacts/ID.safetensors    the tensors of an artifact id; see artifactDir
 //
-// Each of these folders is a Kind: a folder, which says what its names lead to (an entry). Nothing is kept
-// but the nodes that the kernel knows. A name is looked up each time, and leads to the node that it led to
-// before as long as it means the same thing (entry.key).
+// Each of these folders is a Kind: its folder finds what a name leads to (an entry). Only nodes that the
+// kernel knows are kept. A name is looked up each time. It leads to the same node as before, as long as it
+// means the same thing (entry.key).
 //
 // # Permissions
 //
-// The kernel checks permissions by the mode that a node is said to have, so the stat of an entry is its
-// policy. What is made of one file has that file's permissions, without those to write; a file that is shown
-// outside of its folder may be read only by whom the folders above it let through (statReachable); what names
-// models is for the owner of the mount's root (ownersOnly); the ids of artifacts may be listed by that owner
-// alone (statArtifacts).
+// The kernel checks permissions by the mode of a node, so the stat of an entry is its policy.
+//
+//   - What is made of one file has that file's permissions, without those to write.
+//   - A file that is shown outside of its folder also needs the permissions of the folders above it
+//     (statReachable).
+//   - What names models is for the owner of the mount's root (ownersOnly).
+//   - Only that owner may list the ids of artifacts (statArtifacts).
 package virtual
 
 import (
@@ -51,7 +53,7 @@ import (
 
 // The locks of this package, in the order in which they may be taken. The leaves come after all others of fs.
 type (
-	queryLock struct{} // query.mu: one name of .ckptfs/query, held while it is asked
+	queryLock struct{} // query.mu: one name of .ckptfs/query, held while its answer is found
 	viewLock  struct{} // View.mu: the plan of a view; its source's File.mu comes after it
 	leafLock  struct{} // hiddenViews.mu, queries.mu, setView.mu, tensorIndexes.mu
 )
@@ -89,7 +91,7 @@ type Virtual struct {
 // New makes the names that exist only in the mount.
 func New(o Options) *Virtual { return &Virtual{o: o} }
 
-// Close lets go of the models that answers pinned.
+// Close releases the models that answers pinned.
 func (v *Virtual) Close() { v.queries.drop() }
 
 // Kind is a folder in .ckptfs.
@@ -145,7 +147,7 @@ func (v *Virtual) node(dir *names.Node, name string, w entry) *names.Node {
 	return v.o.Names.Synthesise(dir, name, names.InoOf(dir, name), w.mode(), s)
 }
 
-// Restat has the kernel ask again for the attributes of fixed nodes, which are made of the root's.
+// Restat makes the kernel ask again for the attributes of fixed nodes, which are made of the root's.
 func (v *Virtual) Restat() {
 	for _, id := range v.o.Names.FixedIDs() {
 		v.o.Files.Kernel.InvalidateData(id, -1, 0)
