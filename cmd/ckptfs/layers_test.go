@@ -126,7 +126,7 @@ var layers = []struct {
 		"formats/safetensors", "fs/artifacts", "fs/assemble", "fs/bases", "fs/content", "fs/control",
 		"fs/idle", "fs/inspect", "fs/maintenance", "fs/models", "fs/names", "fs/pack", "fs/queue",
 		"fs/residency", "fs/steps", "fs/throttle", "fs/tree", "fs/view", "fs/virtual", "index/artifacts",
-		"index/chunks", "index/graph/source", "index/ledger", "index/manifest", "index/runs"}},
+		"index/chunks", "index/graph/source", "index/manifest", "index/runs"}},
 	{"fs/metrics", []string{"fs/control"}},
 	{"fs/fusefs", []string{"cas", "fs/assemble", "fs/content", "fs/control", "fs/names", "fs/tree",
 		"fs/volume"}},

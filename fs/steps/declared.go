@@ -10,6 +10,7 @@ import (
 
 	"ckptfs/fs/tree"
 	"ckptfs/index/ledger"
+	"ckptfs/index/runs"
 )
 
 // LineageFile and ParentXattr say of a step which it came from; the attribute wins.
@@ -17,6 +18,36 @@ const (
 	LineageFile = "lineage.json"
 	ParentXattr = "user.parent"
 )
+
+// CheckAttr returns an error when an attribute of the step at p is a metric or the step's parent, and its value
+// can never mean anything. A parent that does not exist yet is no error. dir reports whether the step is a
+// folder; mountpoint is where absolute paths are below.
+func CheckAttr(p string, dir bool, name string, value []byte, mountpoint string) error {
+	run, step, rel := In(p)
+	if step == "" || rel != "" {
+		return nil
+	}
+	if metric, ok := strings.CutPrefix(name, runs.XattrPrefix); ok {
+		if err := runs.CheckName(metric); err != nil {
+			return err
+		}
+		_, err := runs.ParseValue(value)
+		return err
+	}
+	if name != ParentXattr {
+		return nil
+	}
+	said := ParentSaid(value)
+	if said == "" {
+		return nil
+	}
+	if err := ledger.CheckPath(said); err != nil {
+		return err
+	}
+	st := &Step{Name: step, IsFile: !dir}
+	_, err := ledger.Resolve(said, st.From(run), mountpoint)
+	return err
+}
 
 // ParentSaid is the value of ParentXattr without what programs put behind it.
 func ParentSaid(value []byte) string { return strings.TrimRight(string(value), "\x00\n") }

@@ -8,7 +8,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ckptfs/cas"
 	"ckptfs/formats"
 	"ckptfs/formats/canonical"
 	"ckptfs/fs/artifacts"
@@ -46,10 +45,12 @@ func (t artifactTree) ByKey(key uint64) artifacts.File {
 }
 
 func (t artifactTree) Walk(ctx context.Context, f func(path string, file artifacts.File) error) error {
-	return t.v.names.Walk(ctx, func(path string, n *names.Node) error { return f(path, identified{n.File()}) })
+	return t.v.names.Walk(ctx, func(path string, n *names.Node) error {
+		return f(path, identified{n.File()})
+	})
 }
 
-// identified is the artifacts.File that a node of a regular file is.
+// identified is a regular file as artifacts.File.
 type identified struct{ f *content.File }
 
 func (i identified) ReadAt(p []byte, off int64) (int, error) { return i.f.ReadAt(p, off) }
@@ -69,7 +70,8 @@ func (i identified) stateLocked() (artifacts.State, error) {
 	err := f.LoadLocked()
 	st := f.StateLocked()
 	return artifacts.State{
-		Gen: st.Gen, Manifest: st.Record.Manifest, Written: st.Writers > 0, Damaged: st.Damage, Gone: f.Dead(),
+		Gen: st.Gen, Manifest: st.Record.Manifest,
+		Written: st.Writers > 0, Damaged: st.Damage, Gone: f.Dead(),
 	}, err
 }
 
@@ -102,8 +104,8 @@ func (i identified) Done() (artifacts.State, error) {
 	return i.stateLocked()
 }
 
-// Artifact is the artifact id of a file, computed if it is not known. The error is canonical.ErrNoID,
-// wrapped, when it has none.
+// Artifact is the artifact id of a file, computed if it is not known. The error wraps canonical.ErrNoID when
+// it has none.
 func (v *Volume) Artifact(ctx context.Context, n *names.Node) (canonical.ID, error) {
 	if n.File() == nil {
 		return canonical.ID{}, fmt.Errorf("%w: no regular file", canonical.ErrNoID)
@@ -136,7 +138,7 @@ func (v *Volume) artifactXattr(ctx context.Context, n *names.Node, dest []byte) 
 	return copy(dest, id.String()), nil
 }
 
-// noArtifact is what getxattr answers when Artifact failed.
+// noArtifact is the errno of getxattr when Artifact failed.
 func noArtifact(n *names.Node, err error) error {
 	switch {
 	case err == nil:
@@ -149,18 +151,8 @@ func noArtifact(n *names.Node, err error) error {
 	return n.File().OpenFailed(err)
 }
 
-// manifestOf is a file's manifest; zero unless it is packed.
-func manifestOf(n *names.Node) cas.Hash {
-	n.File().Lock()
-	defer n.File().Unlock()
-	if n.File().LoadLocked() != nil {
-		return cas.Hash{}
-	}
-	return n.File().StateLocked().Record.Manifest
-}
-
-// identifier computes artifact ids of packed files that were left alone. What is not in the index the survey
-// of the start finds.
+// identifier computes the artifact ids of packed files that rest. The survey of the start adds those whose id
+// is not in the index.
 type identifier struct {
 	*idle.Worker
 	v *Volume
@@ -168,9 +160,11 @@ type identifier struct {
 
 func newIdentifier(v *Volume, after time.Duration) *identifier {
 	o := v.atRest(after)
-	o.Warning = "artifact ids may be unknown until somebody asks for them"
+	o.Warning = "artifact ids may be unknown until a program asks for them"
 	i := &identifier{idle.NewWorker(o), v}
-	b := v.artifacts.Background(func(ctx context.Context) error { return v.queue.Rests(ctx) }, func(ctx context.Context) (func(), error) { return v.throttle.Turn(ctx) },
+	b := v.artifacts.Background(
+		func(ctx context.Context) error { return v.queue.Rests(ctx) },
+		func(ctx context.Context) (func(), error) { return v.throttle.Turn(ctx) },
 		func(what string) error { return v.content.Step(what) })
 	i.One = func(ctx context.Context, f *content.File) {
 		if err := b.Identify(ctx, identified{f}); err != nil {
@@ -185,8 +179,8 @@ func newIdentifier(v *Volume, after time.Duration) *identifier {
 	return i
 }
 
-// found is add of a file that the survey looks at, unless what there is to know is known. f.mu is held.
-func (i *identifier) found(f *content.File) {
+// foundLocked adds a file that the survey looks at, unless its id is known. File.mu is held.
+func (i *identifier) foundLocked(f *content.File) {
 	if i.After >= 0 && i.v.artifacts.Wants(f.StateLocked().Record.Manifest) {
 		i.Add(f)
 	}

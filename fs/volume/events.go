@@ -7,8 +7,8 @@ import (
 	"ckptfs/fs/steps"
 )
 
-// events is what happens when something becomes of a file: the one place where the parts are told of each
-// other.
+// events is the content.Events of a volume: the one place where a change of one file reaches the other parts.
+// File.mu is held in all of them.
 type events struct{ v *Volume }
 
 func (e events) Writing(f *content.File, open bool) {
@@ -62,7 +62,7 @@ func (e events) Idle(f *content.File)     { e.v.hot.Released(f) }
 func (e events) Unsummed(f *content.File) { e.v.sums.Add(f) }
 func (e events) Unsynced(*content.File)   { e.v.hot.Grew.Store(true) }
 
-// notePacked notes that a file got a manifest. f.mu is held.
+// notePacked notes that a file got a manifest.
 func (v *Volume) notePacked(n *names.Node) {
 	if !n.Below(steps.Dir) {
 		return

@@ -17,11 +17,12 @@ import (
 	"ckptfs/index/runs"
 )
 
-// files is the tree as the daemon reads it for itself, for those that have no nodes.
+// files is the tree for the parts that read it by paths, on the daemon's own account: inspect.Files, and
+// those of steps and models.
 type files struct{ *Volume }
 
-// peruse makes the bytes of a file or a view readable to this process until done is called. size is what it
-// had when it was opened.
+// peruse makes the bytes of a file or a view readable to the daemon until done is called. size is their
+// number when it was opened.
 func peruse(n *names.Node) (r io.ReaderAt, size int64, done func(), err error) {
 	if w := virtual.ViewOf(n); w != nil {
 		if err := w.Use(); err != nil {
@@ -69,7 +70,8 @@ func (f files) perusePath(p string) (r io.ReaderAt, size int64, done func(), err
 	return r, size, func() { closeIt(); n.Unpin() }, nil
 }
 
-// ReadSmall reads a file of at most so many bytes, packed or not, on the daemon's own account.
+// ReadSmall reads a file of at most so many bytes, packed or not. The error wraps runs.ErrInvalid when it has
+// more.
 func (f files) ReadSmall(p string, most int64) ([]byte, error) {
 	r, size, done, err := f.perusePath(p)
 	if err != nil {
@@ -188,7 +190,7 @@ func (f inspected) Open() (io.ReaderAt, int64, func(), error) { return peruse(f.
 
 func (f inspected) Ino() uint64 { return f.n.Ino() }
 
-// Record is what is recorded of a regular file.
+// Record is what is recorded of a regular file. ENOENT when it is not inode ino, unless that is 0.
 func (f files) Record(path string, ino uint64) (models.Record, error) {
 	n, err := f.resolve(path)
 	if err != nil {
@@ -227,7 +229,7 @@ func (f files) Attribute(path, name string) ([]byte, error) {
 	return value[:k], nil
 }
 
-// Source is the path that a view stands for, or the path.
+// Source is the path of the file that a view is made of; of anything else, the path itself.
 func (f files) Source(path string) string {
 	n, err := f.resolve(path)
 	if err != nil {

@@ -8,7 +8,9 @@ import (
 )
 
 // Create makes a regular file and opens it. EEXIST when the name is taken.
-func (v *Volume) Create(dir *names.Node, name string, mode, flags uint32, c tree.Caller) (*names.Node, tree.Attr, *Handle, error) {
+func (v *Volume) Create(
+	dir *names.Node, name string, mode, flags uint32, c tree.Caller,
+) (*names.Node, tree.Attr, *Handle, error) {
 	if dir.Synth() != nil {
 		n, a, err := found(dir.Synth().Create(dir, name))
 		if err != nil {
@@ -29,7 +31,9 @@ func (v *Volume) Create(dir *names.Node, name string, mode, flags uint32, c tree
 }
 
 // Mknod makes a regular file, a fifo, a socket or a device.
-func (v *Volume) Mknod(dir *names.Node, name string, mode, rdev uint32, c tree.Caller) (*names.Node, tree.Attr, error) {
+func (v *Volume) Mknod(
+	dir *names.Node, name string, mode, rdev uint32, c tree.Caller,
+) (*names.Node, tree.Attr, error) {
 	if v.readOnly {
 		return nil, tree.Attr{}, unix.EROFS
 	}
@@ -47,17 +51,23 @@ func (v *Volume) Mknod(dir *names.Node, name string, mode, rdev uint32, c tree.C
 }
 
 // Mkdir makes a directory.
-func (v *Volume) Mkdir(dir *names.Node, name string, mode uint32, c tree.Caller) (*names.Node, tree.Attr, error) {
+func (v *Volume) Mkdir(
+	dir *names.Node, name string, mode uint32, c tree.Caller,
+) (*names.Node, tree.Attr, error) {
 	return v.names.Make(dir, name, c, &mode, func(fd int) error { return unix.Mkdirat(fd, name, 0o700) })
 }
 
 // Symlink makes a symbolic link.
-func (v *Volume) Symlink(dir *names.Node, name, target string, c tree.Caller) (*names.Node, tree.Attr, error) {
+func (v *Volume) Symlink(
+	dir *names.Node, name, target string, c tree.Caller,
+) (*names.Node, tree.Attr, error) {
 	return v.names.Make(dir, name, c, nil, func(fd int) error { return unix.Symlinkat(target, fd, name) })
 }
 
 // Tmpfile makes a regular file without a name and opens it.
-func (v *Volume) Tmpfile(dir *names.Node, mode, flags uint32, c tree.Caller) (*names.Node, tree.Attr, *Handle, error) {
+func (v *Volume) Tmpfile(
+	dir *names.Node, mode, flags uint32, c tree.Caller,
+) (*names.Node, tree.Attr, *Handle, error) {
 	if v.readOnly {
 		return nil, tree.Attr{}, nil, unix.EROFS
 	}

@@ -15,23 +15,26 @@ type Handle struct {
 	Node      *names.Node
 	Mode      content.Mode
 	Backing   int32 // in Passthrough
-	KeepCache bool  // in Cached: what the kernel has of the file is still right
+	KeepCache bool  // in Cached: the kernel's pages of the file are still right
 
 	file  *content.Handle // of a file of the tree
 	write bool
 	synth names.Opened  // of a node that has no inode
-	count *atomic.Int64 // of the open nodes that have none
+	count *atomic.Int64 // of the open handles of such nodes
 }
 
-// handleOf is what the kernel gets of an open file of the tree.
+// handleOf is the Handle of an open file of the tree.
 func handleOf(n *names.Node, h *content.Handle) *Handle {
-	return &Handle{Node: n, Mode: h.Mode, Backing: h.Backing, KeepCache: h.KeepCache, file: h, write: h.Writes}
+	return &Handle{
+		Node: n, Mode: h.Mode, Backing: h.Backing, KeepCache: h.KeepCache, file: h, write: h.Writes,
+	}
 }
 
 // Writes reports whether the handle may write.
 func (h *Handle) Writes() bool { return h.write }
 
-// OpenBy is Open by a thread, as the kernel tells it.
+// OpenBy opens a node. flags are open(2)'s; thread is the caller's id, as the kernel reports it. ENXIO when
+// the node is neither a file nor synthetic.
 func (v *Volume) OpenBy(n *names.Node, flags, thread uint32) (*Handle, error) {
 	if n.Synth() != nil {
 		return v.openSynthetic(n, flags)
@@ -66,7 +69,7 @@ func (h *Handle) Read(p []byte, off int64) (int, error) {
 	return h.synth.Read(p, off)
 }
 
-// Lend is Read of n bytes without a copy; nil: they are not lent, but can be read.
+// Lend is Read of n bytes without a copy; nil: use Read.
 func (h *Handle) Lend(n int, off int64) (*assemble.Loan, int, error) {
 	if h.file == nil {
 		return nil, 0, nil
@@ -85,8 +88,8 @@ func (h *Handle) Write(p []byte, off int64) (int, error) {
 	return 0, unix.EBADF
 }
 
-// Flush is a close(2) of one of the handle's descriptors. Its RELEASE may come later. A writer's waits while
-// more than Options.MaxUnpacked waits to be packed.
+// Flush is a close(2) of one of the handle's descriptors. Its RELEASE may come later. The close of a writer
+// waits while more than Options.MaxUnpacked bytes wait to be packed.
 func (v *Volume) Flush(h *Handle) {
 	if h.file != nil && h.write {
 		v.queue.MakeRoom(h.Node.File(), h.file.Flush())
@@ -102,7 +105,7 @@ func (h *Handle) Fsync() error {
 }
 
 // CopyRange copies up to n bytes to another open file and returns how many it did; fewer than n is no error.
-// thread is who asks, as the kernel tells it, or 0.
+// thread is the caller's id, as the kernel reports it, or 0.
 func (h *Handle) CopyRange(srcOff int64, dst *Handle, dstOff, n int64, thread uint32) (int64, error) {
 	if dst.synth != nil && dst.write {
 		return 0, unix.EOPNOTSUPP
@@ -133,7 +136,7 @@ func (h *Handle) Fallocate(mode uint32, off, n int64) error {
 	return h.file.Fallocate(mode, off, n)
 }
 
-// Seek answers SEEK_DATA and SEEK_HOLE. What is packed counts as data throughout.
+// Seek answers SEEK_DATA and SEEK_HOLE. A packed file is data throughout.
 func (h *Handle) Seek(off int64, whence int) (int64, error) {
 	if h.file == nil {
 		return content.SeekDense(off, whence, h.Node.Synth().Size())

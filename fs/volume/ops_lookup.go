@@ -54,8 +54,8 @@ func (v *Volume) resolve(p string) (*names.Node, error) {
 	return n, nil
 }
 
-// walk calls f with every regular file at or below the node of p, each with its path. Names that go meanwhile
-// are passed over, and so are, without privileges, folders below it that their owner has locked.
+// walk calls f with every regular file at or below p, each with its path. It passes over names that are
+// removed meanwhile and, without privileges, folders below p that their owner has locked.
 func (v *Volume) walk(ctx context.Context, p string, f func(path string, n *names.Node) error) error {
 	n, err := v.resolve(p)
 	if err != nil {

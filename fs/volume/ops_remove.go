@@ -53,7 +53,9 @@ func (v *Volume) remove(dir *names.Node, name string, flag int) error {
 }
 
 // Rename moves a name. flags are renameat2(2)'s.
-func (v *Volume) Rename(oldDir *names.Node, oldName string, newDir *names.Node, newName string, flags uint32) error {
+func (v *Volume) Rename(
+	oldDir *names.Node, oldName string, newDir *names.Node, newName string, flags uint32,
+) error {
 	if v.readOnly {
 		return unix.EROFS
 	}
@@ -90,14 +92,14 @@ func (v *Volume) Rename(oldDir *names.Node, oldName string, newDir *names.Node, 
 		return unix.EROFS
 	}
 	if err == unix.ENOENT && v.virtual.IsView(oldDir, oldName) {
-		return unix.EXDEV // mv copies it then, which makes a real file of it
+		return unix.EXDEV // then mv copies it, which makes a real file
 	}
 	return err
 }
 
-// bury ends the background work on a file that lost its last name. Who knows the file keeps it, open or not:
-// a program may be between looking the name up and opening it, and has a right to the old file or the new. No
-// lock is held.
+// bury ends the background work on a file that lost its last name. The kernel may keep the node, open or not:
+// a program may be between the lookup and the open, and has a right to the old file or the new. No lock is
+// held.
 func (v *Volume) bury(t *names.Victim) {
 	if t.Last {
 		v.steps.Gone(t.Ino)
@@ -125,7 +127,7 @@ func (v *Volume) bury(t *names.Victim) {
 	n.Unpin()
 }
 
-// touchMoved is touched of a node that has another name now. No lock is held.
+// touchMoved notes that a node has another name now. No lock is held.
 func touchMoved(n *names.Node) {
 	if n != nil && n.File() != nil {
 		n.File().Lock()
@@ -134,8 +136,8 @@ func touchMoved(n *names.Node) {
 	}
 }
 
-// leaveNoView keeps a view from appearing where a name was taken away: who removed model.safetensors wants it
-// gone.
+// leaveNoView keeps a view from appearing where a name was removed: a program that removed model.safetensors
+// must not find it there again.
 func (v *Volume) leaveNoView(dir *names.Node, name string) {
 	if !strings.HasSuffix(name, view.Suffix) {
 		return

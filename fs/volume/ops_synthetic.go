@@ -10,7 +10,7 @@ import (
 	"ckptfs/fs/tree"
 )
 
-// found is what Lookup returns of a synthetic node, whose reference it takes if there is an error.
+// found is what Lookup returns of a synthetic node. It drops the node's reference if there is an error.
 func found(n *names.Node, err error) (*names.Node, tree.Attr, error) {
 	if err != nil {
 		return nil, tree.Attr{}, err
@@ -31,11 +31,15 @@ func (v *Volume) openSynthetic(n *names.Node, flags uint32) (*Handle, error) {
 	}
 	n.Pin()
 	v.content.Count.Handles.Add(1)
-	return &Handle{Node: n, Mode: mode, KeepCache: mode == content.Cached, write: flags&unix.O_ACCMODE != unix.O_RDONLY, synth: o, count: &v.content.Count.Handles}, nil
+	return &Handle{
+		Node: n, Mode: mode, KeepCache: mode == content.Cached,
+		write: flags&unix.O_ACCMODE != unix.O_RDONLY,
+		synth: o, count: &v.content.Count.Handles,
+	}, nil
 }
 
-// Answer asks what was written by a handle, if it is one of a query; EINVAL when that is no graph. Every
-// close(2) comes here.
+// Answer finds the answer to the graph that was written by a handle of a query; EINVAL when it is no graph.
+// Every close(2) comes here.
 func (h *Handle) Answer(ctx context.Context) error {
 	if h.synth == nil {
 		return nil

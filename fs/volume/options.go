@@ -15,34 +15,37 @@ var ErrNotStore = tree.ErrNotStore
 // ErrNeedsRecovery: the store was not closed in order, and is to be opened without changing it.
 var ErrNeedsRecovery = tree.ErrNeedsRecovery
 
-// LockedError says that another process has the store open.
+// LockedError is the error when another process has the store open.
 type LockedError = tree.LockedError
 
-// Options say how a store is opened.
+// Options are how a store is opened.
 type Options struct {
 	Dir    string // the store's folder, absolute
 	Create bool   // make a store if there is none
-	// change nothing at all, beside other readers; ErrNeedsRecovery if the store is not in order
+	// ReadOnly changes nothing at all, beside other readers; ErrNeedsRecovery if the store is not in order.
 	ReadOnly bool
 	NoViews  bool  // no synthesised files
-	HotSize  int64 // bytes of packed files to keep in place; -1: DefaultHotSize
-	// bytes that may wait to be packed before closes wait; 0: a quarter of the free disk; -1: no bound
+	HotSize  int64 // bytes of packed files to keep resident; -1: DefaultHotSize
+	// MaxUnpacked bytes may wait to be packed before closes wait; 0: a quarter of the free disk; -1: no
+	// bound.
 	MaxUnpacked int64
 	CacheBytes  int64 // bytes of decoded chunks to keep in memory; 0: a default
 	ExpectBytes int64 // bytes of segments to read ahead into memory; 0: a default
-	// told how many of CacheBytes do not lie in Go's heap, whenever that changes; must not wait; may be nil
+	// Mapped is called with how many of CacheBytes do not lie in Go's heap, whenever that changes. It must
+	// not wait; nil: none.
 	Mapped      func(int64)
-	PackWorkers int  // cores that packing may use; 0: those that others leave
+	PackWorkers int  // cores that packing may use; 0: those that other programs leave idle
 	NoDelta     bool // store every chunk alone, not against an earlier version of it
-	// for how long a plain file rests before its checksum is made; 0: a default; negative: it is not
+	// SumAfter is for how long a plain file rests before its checksum is made; 0: a default; negative: no
+	// checksums.
 	SumAfter time.Duration
-	// for how long a packed file was left alone before its artifact id is computed; 0: a default; negative:
-	// it is not
+	// IDsAfter is for how long a packed file rests before its artifact id is computed; 0: a default;
+	// negative: ids are computed only when a program asks for them.
 	IDsAfter time.Duration
-	// HydrateAfter is for how long nobody read packed files before one that proved hot is filled in; 0: a
-	// default; negative: it is not waited for.
+	// HydrateAfter is for how long no program reads packed files before a hot one is hydrated; 0: a default;
+	// negative: at once.
 	HydrateAfter time.Duration
-	Now          func() time.Time
+	Now          func() time.Time                                // nil: time.Now
 	Log          func(level slog.Level, msg string, args ...any) // nil: silent
 }
 

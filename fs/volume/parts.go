@@ -5,8 +5,6 @@ import (
 	"log/slog"
 	"time"
 
-	indexartifacts "ckptfs/index/artifacts"
-
 	"ckptfs/cas"
 	"ckptfs/cas/store"
 	"ckptfs/formats/canonical"
@@ -26,10 +24,11 @@ import (
 	"ckptfs/fs/throttle"
 	"ckptfs/fs/tree"
 	"ckptfs/fs/virtual"
+	indexartifacts "ckptfs/index/artifacts"
 	"ckptfs/index/manifest"
 )
 
-// stored is what of packed files is read without opening them.
+// stored is the inspect.Store of a volume: what is read of packed files without opening them.
 type stored struct {
 	*store.Store
 	asm *assemble.Reader
@@ -37,7 +36,7 @@ type stored struct {
 
 func (s stored) Manifest(h cas.Hash) (*manifest.Manifest, error) { return s.asm.Manifest(h) }
 
-// artifactsOf is the artifact ids of files that are inspected.
+// artifactsOf is the inspect.Artifacts of a volume: the artifact ids of files that are inspected.
 type artifactsOf struct{ *Volume }
 
 func (a artifactsOf) Known(f inspect.File) (canonical.ID, bool, error) {
@@ -48,19 +47,22 @@ func (a artifactsOf) Of(ctx context.Context, f inspect.File) (canonical.ID, erro
 	return a.Artifact(ctx, f.(inspected).n)
 }
 
-// openInspect makes what answers questions about tensors.
+// openInspect makes the inspector of tensors.
 func (v *Volume) openInspect() {
-	v.inspect = inspect.New(inspect.Options{Files: files{v}, Store: stored{v.store, v.asm}, Steps: v.steps, Artifacts: artifactsOf{v},
+	v.inspect = inspect.New(inspect.Options{
+		Files: files{v}, Store: stored{v.store, v.asm}, Steps: v.steps, Artifacts: artifactsOf{v},
 		Unread: func(path, tensor string, err error) {
 			v.report(slog.LevelError, "a tensor could not be read", "path", path, "tensor", tensor, "reason", err)
-		}})
+		},
+	})
 }
 
-// openModels makes what knows the models.
+// openModels makes the list of models.
 func (v *Volume) openModels() {
 	v.models = models.New(models.Options{
-		Dir: v.dir, ReadOnly: v.readOnly, Files: files{v}, Steps: v.steps, Inspect: v.inspect, Store: v.store, Manifest: v.asm.Manifest,
-		Mountpoint: func() string { return v.mount().point }, Pending: v.pendingPaths, Released: v.awaitReleases,
+		Dir: v.dir, ReadOnly: v.readOnly, Files: files{v}, Steps: v.steps, Inspect: v.inspect, Store: v.store,
+		Manifest: v.asm.Manifest, Mountpoint: func() string { return v.mount().point },
+		Pending: v.pendingPaths, Released: v.awaitReleases,
 		Step: func(what string) error { return v.content.Step(what) }, Now: v.now, Report: v.report,
 	})
 }
@@ -75,17 +77,18 @@ func (v *Volume) openVirtual(on bool) {
 	})
 }
 
-// openPasses makes what goes over the whole store.
+// openPasses makes the passes over the whole store.
 func (v *Volume) openPasses() {
 	v.passes = &maintenance.Passes{
-		Dir: v.dir, Tree: v.treePath(), ReadOnly: v.readOnly, Now: v.now, Report: v.report, Epoch: v.lock.Epoch,
+		Dir: v.dir, Tree: v.treePath(), ReadOnly: v.readOnly,
+		Now: v.now, Report: v.report, Epoch: v.lock.Epoch,
 		Store: v.store, Assemble: v.asm, Pack: v.pack, Files: v.content, Names: v.names, Queue: v.queue,
 		Reserve: v.reserve, Throttle: v.throttle, Bases: v.bases, Hot: v.hot, Sums: v.sums, Models: v.models,
-		Artifacts: v.artifacts, Packed: v.ids.found,
+		Artifacts: v.artifacts, Packed: v.ids.foundLocked,
 	}
 }
 
-// atRest is what work on files that were left alone for so long needs.
+// atRest is the options of a worker on files that no program has touched for so long.
 func (v *Volume) atRest(after time.Duration) idle.Options {
 	return idle.Options{
 		After: after, Ready: v.surveyed, Report: v.report,
@@ -95,7 +98,7 @@ func (v *Volume) atRest(after time.Duration) idle.Options {
 	}
 }
 
-// stored is told of a file that was packed.
+// stored notes that a worker of the queue has packed a file.
 func (v *Volume) stored(f *content.File) {
 	v.artifacts.Keep(identified{f})
 	v.ids.Add(f)
@@ -108,10 +111,10 @@ func (s manifests) Manifest(h cas.Hash) (*manifest.Manifest, error) { return s.v
 
 func (s manifests) Latest(n int) []cas.Hash { return s.v.store.Latest(cas.Manifest, n) }
 
-// parents lists the paths that the step of the file at p, which may be the step itself, says it came from.
+// parents lists the paths of the parents that a step declares. p is a file of the step, or the step itself.
 func (v *Volume) parents(p string) []string { return v.steps.Parents(p, v.mount().point) }
 
-// openContent makes what all files share.
+// openContent makes the part that all files share.
 func (v *Volume) openContent(o Options) {
 	packing := pack.Options{Workers: o.PackWorkers}
 	if o.PackWorkers == 0 {
@@ -135,7 +138,7 @@ func (v *Volume) openNames() (err error) {
 	return err
 }
 
-// openWorkers makes what works in the background; recover starts it.
+// openWorkers makes the parts that work in the background. recover starts them.
 func (v *Volume) openWorkers(o Options) {
 	cache := residency.Options{
 		Max: o.HotSize, Still: o.HydrateAfter, Now: v.now, Report: v.report, Count: &v.content.Count,
@@ -159,7 +162,7 @@ func newQueue(v *Volume, maxUnpacked int64) *queue.Queue {
 	})
 }
 
-// openSteps begins to follow which files are written.
+// openSteps makes the list of runs and steps, and begins to follow which files are written.
 func (v *Volume) openSteps() {
 	writing, err := tree.OpenWriting(v.dir, v.lock.Before.Clean || v.lock.Before.PID == 0, v.readOnly)
 	if err != nil {
@@ -168,9 +171,10 @@ func (v *Volume) openSteps() {
 	v.steps = steps.New(steps.Options{Files: files{v}, Writing: writing, Released: v.awaitReleases})
 }
 
-// openArtifacts begins to know the ids of files.
+// openArtifacts makes the table of artifact ids.
 func (v *Volume) openArtifacts() {
 	v.artifacts = artifacts.New(artifacts.Options{
-		Table: indexartifacts.New(v.index.Bucket(indexartifacts.BucketName)), Tree: artifactTree{v}, ReadOnly: v.readOnly, Now: v.now, Log: v.report,
+		Table: indexartifacts.New(v.index.Bucket(indexartifacts.BucketName)), Tree: artifactTree{v},
+		ReadOnly: v.readOnly, Now: v.now, Log: v.report,
 	})
 }

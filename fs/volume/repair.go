@@ -19,9 +19,11 @@ const (
 	RepairTree     = maintenance.RepairTree
 )
 
-// Repair mends one part of a store that nobody has open. What it cannot use it moves to lost+found; it
-// deletes nothing. It may be interrupted and repeated. The error is a *LockedError when the store is mounted.
-func Repair(ctx context.Context, part string, o Options, report func(control.Progress)) (*control.Repaired, error) {
+// Repair mends one part of a store that no process has open. It deletes nothing: what it cannot use it moves
+// to lost+found. It may be interrupted and repeated. The error is a *LockedError when the store is open.
+func Repair(
+	ctx context.Context, part string, o Options, report func(control.Progress),
+) (*control.Repaired, error) {
 	out := &control.Repaired{Part: part, Actions: []control.Action{}}
 	if !slices.Contains([]string{RepairIndex, RepairSegments, RepairTree}, part) {
 		return nil, fmt.Errorf("there is no %q to repair: index, segments or tree", part)
@@ -33,8 +35,8 @@ func Repair(ctx context.Context, part string, o Options, report func(control.Pro
 	if err != nil {
 		return nil, err
 	}
-	// As it was found: recovery is Open's.
-	err = errors.Join(maintenance.RepairClosed(o.Dir, part, o.Now, out, report), lock.Release(lock.Before.Clean))
+	err = maintenance.RepairClosed(o.Dir, part, o.Now, out, report)
+	err = errors.Join(err, lock.Release(lock.Before.Clean)) // as it was found: Open recovers
 	if err != nil {
 		return out, err
 	}

@@ -12,13 +12,13 @@ import (
 	"ckptfs/fs/residency"
 )
 
-// Requests answers what the control socket and the metrics ask of a volume, by the part that knows.
+// Requests answers the control socket and the metrics of a volume. It passes each request to a part.
 type Requests struct{ v *Volume }
 
-// Requests is who answers the volume's control socket.
+// Requests answers the volume's control socket and metrics.
 func (v *Volume) Requests() *Requests { return &Requests{v} }
 
-// Services are what the volume can be asked by the control protocol.
+// Services are the services of the volume in the control protocol.
 func (v *Volume) Services() control.Services {
 	q := v.Requests()
 	return control.Services{Volume: q, Models: q, Tensors: q}
@@ -34,14 +34,14 @@ func (q *Requests) Check(
 	return q.v.passes.Check(ctx, o, report)
 }
 
-// Prune gives the room back that nothing needs any more.
+// Prune frees the room that no file needs any more.
 func (q *Requests) Prune(
 	ctx context.Context, o control.PruneOptions, report func(control.Progress),
 ) (*control.Pruned, error) {
 	return q.v.passes.Prune(ctx, o, report)
 }
 
-// Compact stores again what takes less room by now.
+// Compact stores again the chunks that take less room by now.
 func (q *Requests) Compact(
 	ctx context.Context, o control.CompactOptions, report func(control.Progress),
 ) (*control.Compacted, error) {
@@ -62,23 +62,29 @@ func (q *Requests) Show(ctx context.Context, path string) (*control.File, error)
 	return q.v.inspect.Show(ctx, path)
 }
 
-// Inspect is Show, and what it takes a reading of the tensors to say. progress may be nil.
-func (q *Requests) Inspect(ctx context.Context, path string, o control.InspectOptions, progress func(control.Progress)) (*control.File, error) {
+// Inspect is Show, and reads the tensors for the facts that o asks for. progress may be nil.
+func (q *Requests) Inspect(
+	ctx context.Context, path string, o control.InspectOptions, progress func(control.Progress),
+) (*control.File, error) {
 	return q.v.inspect.Inspect(ctx, path, o, progress)
 }
 
 // Diff compares the tensors of two files, steps or runs.
-func (q *Requests) Diff(ctx context.Context, a, b string, progress func(control.Progress)) (*control.Diff, error) {
+func (q *Requests) Diff(
+	ctx context.Context, a, b string, progress func(control.Progress),
+) (*control.Diff, error) {
 	return q.v.inspect.Diff(ctx, a, b, progress)
 }
 
-// Find lists the tensors of the store whose content has a hash that begins so, or that of a tensor of a file.
+// Find lists the tensors of the store with a content hash: one that begins so, or that of a tensor of a file.
 func (q *Requests) Find(ctx context.Context, o control.FindOptions) (*control.Found, error) {
 	return q.v.inspect.Find(ctx, o)
 }
 
 // Tensor opens one tensor of a file or a set.
-func (q *Requests) Tensor(ctx context.Context, path, name string, withHeader bool) (*control.TensorData, error) {
+func (q *Requests) Tensor(
+	ctx context.Context, path, name string, withHeader bool,
+) (*control.TensorData, error) {
 	return q.v.inspect.Tensor(ctx, path, name, withHeader)
 }
 
@@ -100,7 +106,7 @@ func (q *Requests) Steps(ctx context.Context, p string) (*control.RunLog, error)
 	return q.v.steps.List(ctx, p)
 }
 
-// Lineage tells where the models at or below a path come from.
+// Lineage lists the parents of the models at or below a path.
 func (q *Requests) Lineage(ctx context.Context, p string) (*control.Lineage, error) {
 	return q.v.models.Lineage(ctx, p)
 }
@@ -110,12 +116,12 @@ func (q *Requests) Ancestor(ctx context.Context, a, b string) (*control.CommonAn
 	return q.v.models.Ancestor(ctx, a, b)
 }
 
-// Owner tells which model first stored a tensor of a file.
+// Owner finds the model that first stored a tensor of a file.
 func (q *Requests) Owner(ctx context.Context, p, tensor string) (*control.Ownership, error) {
 	return q.v.models.Owner(ctx, p, tensor)
 }
 
-// Retire records that a step, or a file, which was removed is retired.
+// Retire records that a step or a file that was removed is retired.
 func (q *Requests) Retire(ctx context.Context, p string) (*control.Retired, error) {
 	return q.v.models.Retire(ctx, p)
 }
@@ -133,22 +139,28 @@ func (q *Requests) Match(ctx context.Context, o control.MatchOptions) (*control.
 	return a, err
 }
 
-// walkFiles is walk for those that know files.
-func (q *Requests) walkFiles(ctx context.Context, path string, f func(path string, file *content.File) error) error {
+// walkFiles is walk for parts that know no nodes.
+func (q *Requests) walkFiles(
+	ctx context.Context, path string, f func(path string, file *content.File) error,
+) error {
 	return q.v.walk(ctx, path, func(p string, n *names.Node) error { return f(p, n.File()) })
 }
 
-// Evict drops the local copy of the packed files at or below path. Of those in use it says so, and does it
-// once they are not.
-func (q *Requests) Evict(ctx context.Context, path string, report func(control.Progress)) (*control.Moved, error) {
+// Evict drops the local copies of the packed files at or below path. It lists the files that are in use, and
+// evicts these when they are closed.
+func (q *Requests) Evict(
+	ctx context.Context, path string, report func(control.Progress),
+) (*control.Moved, error) {
 	if q.v.readOnly {
 		return nil, &fs.PathError{Op: "evict", Path: path, Err: unix.EROFS}
 	}
 	return residency.Evict(ctx, q.walkFiles, q.v.hot, q.v.hydrator, path, report)
 }
 
-// Hydrate restores the local copy of the packed files at or below path.
-func (q *Requests) Hydrate(ctx context.Context, path string, report func(control.Progress)) (*control.Moved, error) {
+// Hydrate restores the local copies of the packed files at or below path.
+func (q *Requests) Hydrate(
+	ctx context.Context, path string, report func(control.Progress),
+) (*control.Moved, error) {
 	if q.v.readOnly {
 		return nil, &fs.PathError{Op: "hydrate", Path: path, Err: unix.EROFS}
 	}

@@ -23,9 +23,9 @@ func (q *Requests) Status(ctx context.Context) (*control.Status, error) {
 		Failures: failures(q.v.queue.Failures, q.v.hot.Failures),
 	}
 	q.v.models.Refresh(ctx)
-	if said := q.v.models.Problems(); said != nil {
-		shown := min(len(said), maxSidecars)
-		s.Sidecars, s.MoreSidecars = said[:shown], len(said)-shown
+	if problems := q.v.models.Problems(); problems != nil {
+		shown := min(len(problems), maxSidecars)
+		s.Sidecars, s.MoreSidecars = problems[:shown], len(problems)-shown
 	}
 	if refused := q.v.models.Refused(); refused != "" {
 		s.Sidecars = append(slices.Clip(s.Sidecars), refused)

@@ -17,7 +17,7 @@ import (
 	"ckptfs/index/chunks"
 )
 
-// storage is a store's folder on the disk, and what reads and writes it below the tree.
+// storage is a store's folder on the disk, and the parts that read and write it below the tree.
 type storage struct {
 	dir      string
 	readOnly bool
@@ -32,7 +32,7 @@ type storage struct {
 	asm     *assemble.Reader
 }
 
-// open opens the index and the segments. After an error, too, it is to be closed.
+// open opens the index and the segments. The caller closes it after an error, too.
 func (s *storage) open(o Options) error {
 	if o.CacheBytes == 0 {
 		o.CacheBytes = defaultCache
@@ -91,13 +91,15 @@ func (s *storage) newIndex(reason error) (store.Locator, error) {
 	return s.index, err
 }
 
-// unready says of what keeps a store from being opened whether an opening for writing would mend it.
+// unready is the error of an open that failed: it wraps ErrNeedsRecovery if an open for writing would mend
+// the store.
 func (s *storage) unready(err error) error {
 	if !s.readOnly {
 		return err
 	}
-	for _, mends := range []error{store.ErrNeedsRecovery, store.ErrIndexAhead, cas.ErrCorrupt, fs.ErrNotExist} {
-		if errors.Is(err, mends) {
+	mended := []error{store.ErrNeedsRecovery, store.ErrIndexAhead, cas.ErrCorrupt, fs.ErrNotExist}
+	for _, m := range mended {
+		if errors.Is(err, m) {
 			return fmt.Errorf("%s: %w (%w)", s.dir, ErrNeedsRecovery, err)
 		}
 	}

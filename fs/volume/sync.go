@@ -16,8 +16,8 @@ import (
 const releaseGrace = 2 * time.Second
 
 // Sync packs all files that wait, and returns when they are packed and durable. Files that are open or mapped
-// for writing are left out: their turn comes when they are closed. The error names the first file that could
-// not be packed; all others are durable then. report may be nil.
+// for writing are left out, and packed after they are closed. The error names the first file that could not
+// be packed; all others are durable then. report may be nil.
 func (q *Requests) Sync(ctx context.Context, report func(control.Progress)) error {
 	if q.v.readOnly {
 		return nil
@@ -56,11 +56,11 @@ func (v *Volume) awaitReleases(ctx context.Context) {
 	})
 }
 
-// eachFailure calls f with each file of a part that it could not see to, under a lock. err is nil of a file
-// that is only waited for.
+// eachFailure calls f, under a lock, with each file that a part failed to pack or to evict. err is nil of a
+// file that the part only waits for.
 type eachFailure func(f func(file *content.File, err error, since time.Time, attempts int))
 
-// failures lists the files that the parts could not see to, by path.
+// failures lists the files that the parts failed to pack or to evict, by path.
 func failures(parts ...eachFailure) []control.Failure {
 	type failed struct {
 		f *content.File

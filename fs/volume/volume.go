@@ -1,20 +1,21 @@
-// Package volume is an open store, without FUSE: it makes the parts, tells them of each other, and gives each
-// request to the part that it is for.
+// Package volume is an open store, without FUSE: it makes the parts, connects them, and passes each request
+// to the part that answers it.
 //
 //	storage.go   the folder on the disk: the lock, the index, the segments
-//	parts.go     makes the parts, and says what each may ask of the others
-//	events.go    what happens when something becomes of a file
-//	files.go     the tree as parts read it that have no nodes
+//	parts.go     makes the parts, and hands each what it needs of the others
+//	events.go    which parts act when a file changes its state
+//	files.go     the tree for the parts that read it without nodes
 //	ops_*.go     what the kernel asks: names, attributes, open files
+//	xattr.go     extended attributes; artifact.go has the one that is computed
 //	requests.go  what the control socket asks; status.go, sync.go and counters.go with it
+//	repair.go    opens a damaged store
 //
 // Every operation on a name or a file is the same operation on the inode in STORE/tree (package names). Two
 // kinds of names have no inode: views, each beside the file that it is made of, and virtual files, below
-// .ckptfs (package virtual). The states of a file are package content's; package ckptfs/fs/tree says which
-// copy is true when.
+// .ckptfs (package virtual). Package content has the states of a file. Package tree specifies which copy of a
+// file's bytes is true in which state.
 //
-// The packages below this one are ranked in docs/architecture.md; so are the locks. This package has none of
-// its own.
+// docs/architecture.md ranks the packages below this one, and the locks. This package has no locks.
 package volume
 
 import (
@@ -59,7 +60,7 @@ type Volume struct {
 
 	workers
 
-	mounted  atomic.Pointer[mount] // nil: it is not
+	mounted  atomic.Pointer[mount] // nil: not mounted
 	recovery string                // what was repaired at the start; "": nothing
 
 	closing  atomic.Bool
@@ -69,7 +70,7 @@ type Volume struct {
 // workers are the parts that work in the background.
 type workers struct {
 	pack     *pack.Packer
-	throttle *throttle.Throttle // nil: packing does not ask who else wants the processors
+	throttle *throttle.Throttle // nil: packing does not leave processors to other programs
 	bases    *bases.Finder      // nil: nothing is stored against an earlier version
 	queue    *queue.Queue
 	hot      *residency.LRU
@@ -89,8 +90,8 @@ func (v *Volume) mount() mount {
 	return mount{}
 }
 
-// Open opens a store. The error is a *LockedError when another process has it, wraps ErrNotStore when there
-// is none, and cas.ErrNewer when a newer program wrote it.
+// Open opens a store. The error is a *LockedError when another process has it open. It wraps ErrNotStore when
+// there is none, and cas.ErrNewer when a newer program wrote it.
 func Open(o Options) (*Volume, error) {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -129,7 +130,7 @@ func Open(o Options) (*Volume, error) {
 	return v, nil
 }
 
-// open makes the parts. The order is theirs: each is handed what it may ask.
+// open makes the parts, each after those that it needs.
 func (v *Volume) open(o Options) error {
 	if o.HotSize < 0 {
 		o.HotSize = DefaultHotSize(o.Dir)
@@ -155,7 +156,7 @@ func (v *Volume) open(o Options) error {
 	return v.recover()
 }
 
-// recover brings the store in order after an unclean end, and starts the background work.
+// recover repairs the store after an unclean end, and starts the background work.
 func (v *Volume) recover() error {
 	before := v.lock.Before
 	s := &maintenance.Survey{
@@ -164,7 +165,7 @@ func (v *Volume) recover() error {
 	if s.Repair {
 		s.NewBoot = !v.lock.Same()
 		s.Run()
-		v.hot.Grew.Store(true) // what was made hollow has to be durable, too, before an end is called clean
+		v.hot.Grew.Store(true) // what was made hollow has to be durable, too, before the end is clean
 		if s.NewBoot && s.Blind() {
 			v.content.Doubt = true
 		} else if err := v.lock.Trust(); err != nil {
@@ -195,16 +196,16 @@ func (v *Volume) recover() error {
 // Dir is the store's folder.
 func (v *Volume) Dir() string { return v.dir }
 
-// Attach tells the volume who mounts it, how, and whether plain and resident files may be read and written by
-// the kernel itself.
+// Attach connects the volume with the kernel that it is mounted by. passthrough reports whether the kernel
+// itself may read and write plain and resident files. mode and reason are for Status.
 func (v *Volume) Attach(k content.Kernel, mountpoint string, passthrough bool, mode, reason string) {
 	v.content.Kernel = k
 	v.mounted.Store(&mount{mountpoint, mode, reason})
 	v.content.Passthrough.Store(passthrough)
 }
 
-// Close ends the background work and the use of the store. What was not packed stays resident. ctx bounds
-// nothing yet that could take long: packing stops between chunks.
+// Close ends the background work and the use of the store. Files that were not packed stay plain, and are
+// packed after the next start. ctx is not used: packing stops between chunks.
 func (v *Volume) Close(context.Context) error {
 	v.closing.Store(true)
 	<-v.surveyed
@@ -220,7 +221,7 @@ func (v *Volume) Close(context.Context) error {
 	}
 	clean := v.idle() && !v.content.Doubt
 	if clean && v.hot.Grew.Load() {
-		// A clean end says that the caches can be believed after a boot too.
+		// After a clean end the local copies are believed, also after a boot.
 		if err := v.names.SyncTree(); err != nil {
 			return errors.Join(err, v.shut(false))
 		}
@@ -241,7 +242,7 @@ func (v *Volume) idle() bool {
 	return idle
 }
 
-// shut closes what is open. clean says that nothing is left to be repaired.
+// shut closes what is open. clean: there is nothing to repair at the next start.
 func (v *Volume) shut(clean bool) error {
 	err := v.storage.close()
 	if v.names != nil {

@@ -14,26 +14,28 @@ import (
 	"ckptfs/fs/steps"
 	"ckptfs/fs/tree"
 	"ckptfs/index/graph/source"
-	"ckptfs/index/ledger"
-	"ckptfs/index/runs"
 )
 
-// maxXattr is the most that an attribute's value has, in bytes: XATTR_SIZE_MAX of Linux.
-const maxXattr = 64 << 10
+const (
+	maxXattr     = 64 << 10 // bytes of an attribute's value: XATTR_SIZE_MAX of Linux
+	maxXattrList = 64 << 10 // bytes of all names: XATTR_LIST_MAX of Linux
+)
 
-// hiddenXattr: the store's own attributes are not listed and cannot be set; none but XattrArtifact can be
-// read. source.Xattr is a user's.
+// hiddenXattr reports whether an attribute is the store's own. Such attributes are not listed and cannot be
+// set, and only XattrArtifact can be read. source.Xattr is a user's.
 func hiddenXattr(name string) bool {
-	return name == "user.ckptfs" || strings.HasPrefix(name, "user.ckptfs.") && name != source.Xattr || strings.HasPrefix(name, "trusted.ckptfs")
+	return name == "user.ckptfs" || strings.HasPrefix(name, "user.ckptfs.") && name != source.Xattr ||
+		strings.HasPrefix(name, "trusted.ckptfs")
 }
 
-// unsupportedXattr: answered without a look, since `ls -l` asks for them once a file.
+// unsupportedXattr reports whether an attribute is answered without a look: `ls -l` asks for these of every
+// file.
 func unsupportedXattr(name string) bool {
 	return strings.HasPrefix(name, "security.") || strings.HasPrefix(name, "system.posix_acl_")
 }
 
-// GetXattr reads an attribute into dest and returns its length; dest of length 0 asks for the length only.
-// ctx bounds what has to be computed.
+// GetXattr reads an attribute into dest and returns its length. With dest of length 0 it returns the length
+// only. ctx bounds the computation of an artifact id.
 func (v *Volume) GetXattr(ctx context.Context, n *names.Node, name string, dest []byte) (int, error) {
 	switch {
 	case name == XattrArtifact:
@@ -51,7 +53,7 @@ func (v *Volume) ListXattr(n *names.Node, dest []byte, privileged bool) (int, er
 	if n.Synth() != nil {
 		return 0, nil
 	}
-	buf := make([]byte, 64<<10)
+	buf := make([]byte, maxXattrList)
 	k, err := n.ListXattr(buf)
 	if err != nil {
 		return 0, err
@@ -59,7 +61,10 @@ func (v *Volume) ListXattr(n *names.Node, dest []byte, privileged bool) (int, er
 	var out []byte
 	for name := range bytes.SplitSeq(buf[:k], []byte{0}) {
 		s := string(name)
-		if s != "" && !hiddenXattr(s) && !unsupportedXattr(s) && (privileged || !strings.HasPrefix(s, "trusted.")) {
+		if s == "" || hiddenXattr(s) || unsupportedXattr(s) {
+			continue
+		}
+		if privileged || !strings.HasPrefix(s, "trusted.") {
 			out = append(append(out, name...), 0)
 		}
 	}
@@ -72,13 +77,14 @@ func (v *Volume) ListXattr(n *names.Node, dest []byte, privileged bool) (int, er
 	return copy(dest, out), nil
 }
 
-// SetXattr sets an attribute. flags are setxattr(2)'s.
+// SetXattr sets an attribute. flags are setxattr(2)'s. EINVAL when the attribute is metadata of a model or a
+// step, and its value is invalid; Status lists why.
 func (v *Volume) SetXattr(n *names.Node, name string, value []byte, flags int) error {
 	if err := v.mayChangeXattr(n, name); err != nil {
 		return err
 	}
 	p := n.Path()
-	err := v.checkSaid(n, p, name, value)
+	err := v.checkMetadata(n, p, name, value)
 	v.models.Judge(p+" "+name, err)
 	if err != nil {
 		return unix.EINVAL
@@ -86,50 +92,22 @@ func (v *Volume) SetXattr(n *names.Node, name string, value []byte, flags int) e
 	return n.SetXattr(name, value, flags)
 }
 
-// checkSaid returns an error when the value of an attribute by which something at p says what it is, or a
-// step its metrics or its parent, can never mean anything. A parent that is not there yet may come.
-func (v *Volume) checkSaid(n *names.Node, p string, name string, value []byte) error {
+// checkMetadata checks the value of an attribute that describes the model or the step at p.
+func (v *Volume) checkMetadata(n *names.Node, p, name string, value []byte) error {
 	if name == source.Xattr {
 		return source.CheckAttr(value, v.tensorsNow(n, p))
 	}
-	if !strings.HasPrefix(p, steps.Dir+"/") || strings.Count(p, "/") != 2 {
-		return nil
-	}
-	if metric, ok := strings.CutPrefix(name, runs.XattrPrefix); ok {
-		if err := runs.CheckName(metric); err != nil {
-			return err
-		}
-		_, err := runs.ParseValue(value)
-		return err
-	}
-	if name == steps.ParentXattr {
-		if !n.IsDir() {
-			p = path.Dir(p)
-		}
-		said := steps.ParentSaid(value)
-		if said == "" {
-			return nil
-		}
-		if err := ledger.CheckPath(said); err != nil {
-			return err
-		}
-		_, err := ledger.Resolve(said, p, v.mount().point)
-		return err
-	}
-	return nil
+	return steps.CheckAttr(p, n.IsDir(), name, value, v.mount().point)
 }
 
-// tensorsNow is the tensors of a model, as far as they are known to be all that its graph may name: it is
-// packed, and there is no index in its folder, which may make it one of a set. Else nil.
+// tensorsNow is the tensors of a model, if they are all that its graph may name; else nil. They are all if
+// the file is packed and its folder has no index, which may make it one file of a set.
 func (v *Volume) tensorsNow(n *names.Node, p string) source.Tensors {
-	if n.File() == nil {
+	if n.File() == nil || v.indexBeside(p) {
 		return nil
 	}
-	if v.indexBeside(p) {
-		return nil
-	}
-	h := manifestOf(n)
-	if h.IsZero() {
+	h, err := inspected{v, n}.Manifest()
+	if err != nil || h.IsZero() {
 		return nil
 	}
 	m, err := v.asm.Manifest(h)
@@ -170,5 +148,5 @@ func (v *Volume) indexBeside(p string) bool {
 	return slices.ContainsFunc(names, safetensors.IsIndex)
 }
 
-// maxSiblings is how many names are looked at in a folder for an index.
+// maxSiblings is how many names of a folder indexBeside looks at.
 const maxSiblings = 4096
