@@ -33,9 +33,9 @@ type compacted struct {
 	mtime    int64
 }
 
-// Compact encodes again the chunks that take less room by today's encodings, or against bases that came later.
-// It goes file by file, the oldest first, so that each file finds those before it as they will stay. Files
-// may be saved, read, renamed and removed meanwhile. It may be interrupted at any time.
+// Compact encodes again the chunks that take less room by today's encodings, or against bases that came
+// later. It goes file by file, the oldest first, so that each file finds those before it as they will stay.
+// Files may be saved, read, renamed and removed meanwhile. It may be interrupted at any time.
 func (p *Passes) Compact(
 	ctx context.Context, o control.CompactOptions, report func(control.Progress),
 ) (*control.Compacted, error) {

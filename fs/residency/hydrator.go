@@ -148,7 +148,7 @@ func (h *Hydrator) Pending() int {
 	return len(h.in)
 }
 
-// Add asks for the bytes if they fit into the hot size. f.mu is held.
+// Add asks for the bytes if they fit into the hot size. File.mu is held.
 func (h *Hydrator) Add(f *content.File) {
 	size := f.StateLocked().PackedSize
 	if size > h.max/2 || f.Dead() {

@@ -19,9 +19,9 @@ const (
 	ParentXattr = "user.parent"
 )
 
-// CheckAttr returns an error when an attribute of the step at p is a metric or the step's parent, and its value
-// can never mean anything. A parent that does not exist yet is no error. dir reports whether the step is a
-// folder; mountpoint is where absolute paths are below.
+// CheckAttr returns an error when an attribute of the step at p is a metric or the step's parent, and its
+// value can never mean anything. A parent that does not exist yet is no error. dir reports whether the step
+// is a folder; mountpoint is where absolute paths are below.
 func CheckAttr(p string, dir bool, name string, value []byte, mountpoint string) error {
 	run, step, rel := In(p)
 	if step == "" || rel != "" {

@@ -34,7 +34,8 @@ func TestPieces(t *testing.T) {
 				if x.Name == "corner" {
 					pieces = 0
 				}
-				if len(x.Shape) != 2 || x.Shape[0] != 70 || x.Shape[1] != 100 || x.Pieces != pieces || x.Stats == nil || x.Stats.Count != 7000 || x.Stats.Max != 6999 {
+				if len(x.Shape) != 2 || x.Shape[0] != 70 || x.Shape[1] != 100 || x.Pieces != pieces ||
+					x.Stats == nil || x.Stats.Count != 7000 || x.Stats.Max != 6999 {
 					t.Errorf("%s: %+v", p, x)
 				}
 				got, err := r.Tensor(t.Context(), p, x.Name, false)
@@ -55,7 +56,8 @@ func TestPieces(t *testing.T) {
 			}
 		}
 		d := r.diff("runs/a/1", "runs/a/2")
-		if d.Equal != 6 || len(d.Changed)+len(d.Added)+len(d.Removed)+len(d.Reshaped) != 0 || state == packed && (d.ReadBytes != 0 || len(d.Others) != 0) {
+		if d.Equal != 6 || len(d.Changed)+len(d.Added)+len(d.Removed)+len(d.Reshaped) != 0 ||
+			state == packed && (d.ReadBytes != 0 || len(d.Others) != 0) {
 			t.Errorf("%s: %+v", state, d)
 		}
 	}
@@ -130,7 +132,8 @@ func TestLeftOut(t *testing.T) {
 			if err != nil || f.Format != "blob" {
 				t.Fatalf("%s: %+v, %v", name, f, err)
 			}
-			if got := strings.Join(f.Notes, "|"); !strings.HasPrefix(got, c.want) || c.want == "" && strings.Contains(got, "listed") {
+			if got := strings.Join(f.Notes, "|"); !strings.HasPrefix(got, c.want) ||
+				c.want == "" && strings.Contains(got, "listed") {
 				t.Errorf("%s, %s: %q", name, state, got)
 			}
 		}
@@ -140,7 +143,8 @@ func TestLeftOut(t *testing.T) {
 	r.write("b.h5", b)
 	b[bytes.Index(b, []byte{0x78, 0x5e})+100]++ // within the compressed dataset
 	r.write("c.h5", b)
-	if d := r.diff("b.h5", "c.h5"); len(d.Others) != 1 || !strings.HasPrefix(d.Others[0].What, "not compared") {
+	if d := r.diff("b.h5", "c.h5"); len(d.Others) != 1 ||
+		!strings.HasPrefix(d.Others[0].What, "not compared") {
 		t.Errorf("%+v", d)
 	}
 	r.sync()

@@ -77,7 +77,7 @@ func TestArtifact(t *testing.T) {
 					r.bring(p, state)
 				}
 				if r.exists(artifactsDir + want + ".safetensors") {
-					t.Error("there before anybody asked")
+					t.Error("there before a program asked")
 				}
 				if got, err := r.artifact(p); got != want || err != nil {
 					t.Fatalf("%q, %v, want %q", got, err, want)
@@ -100,7 +100,8 @@ func TestArtifact(t *testing.T) {
 				if state == packed {
 					before = r.asm.Stats().Fetched
 				}
-				if got, err := r.artifact("moved"); got != want || err != nil || r.asm.Stats().Fetched != before {
+				if got, err := r.artifact("moved"); got != want || err != nil ||
+					r.asm.Stats().Fetched != before {
 					t.Errorf("%q, %v; or computed again", got, err)
 				}
 				if f, err := r.Show(t.Context(), "moved"); err != nil || f.Artifact != want {
@@ -146,11 +147,12 @@ func TestArtifactOfTwo(t *testing.T) {
 	}
 }
 
-// What has no id, and who may not set it.
+// Files that have no id; and no program may set one.
 func TestNoArtifact(t *testing.T) {
 	r := newRig(t)
 	for p, data := range map[string][]byte{
-		"text": []byte("no tensors"), "mixed.npz": sample(t, "numpy/mixed.npz"), "empty": nil, "noise": random(100<<10, 1),
+		"text": []byte("no tensors"), "mixed.npz": sample(t, "numpy/mixed.npz"), "empty": nil,
+		"noise": random(100<<10, 1),
 	} {
 		r.write(p, data)
 		_, err := r.artifact(p)
@@ -192,8 +194,10 @@ func TestArtifactPermissions(t *testing.T) {
 	}
 	mine := r.stat("a/b/m.pt")
 	for _, c := range []struct{ a, b, file, want uint32 }{
-		{0o755, 0o755, 0o644, 0o444}, {0o755, 0o755, 0o600, 0o400}, {0o755, 0o700, 0o644, 0o400}, {0o700, 0o755, 0o666, 0o400},
-		{0o750, 0o755, 0o664, 0o440}, {0o711, 0o755, 0o644, 0o444}, {0o755, 0o705, 0o644, 0o400}, {0o755, 0o755, 0o222, 0},
+		{0o755, 0o755, 0o644, 0o444}, {0o755, 0o755, 0o600, 0o400}, {0o755, 0o700, 0o644, 0o400},
+		{0o700, 0o755, 0o666, 0o400},
+		{0o750, 0o755, 0o664, 0o440}, {0o711, 0o755, 0o644, 0o444}, {0o755, 0o705, 0o644, 0o400},
+		{0o755, 0o755, 0o222, 0},
 	} {
 		for p, mode := range map[string]uint32{"a": c.a, "a/b": c.b, "a/b/m.pt": c.file} {
 			n := r.find(p)
@@ -202,7 +206,8 @@ func TestArtifactPermissions(t *testing.T) {
 			}
 			r.forget(n)
 		}
-		if a := r.stat(artifactsDir + id + ".safetensors"); a.Mode != unix.S_IFREG|c.want || a.UID != mine.UID || a.GID != mine.GID {
+		if a := r.stat(artifactsDir + id + ".safetensors"); a.Mode != unix.S_IFREG|c.want ||
+			a.UID != mine.UID || a.GID != mine.GID {
 			t.Errorf("%o/%o/%o has mode %o, want %o", c.a, c.b, c.file, a.Mode, c.want)
 		}
 	}
@@ -249,7 +254,7 @@ func TestArtifactWithoutIndex(t *testing.T) {
 	r.exists(artifactsDir + want + ".safetensors")
 }
 
-// A file that somebody may still write, by a mapping that outlived its descriptor, has no id: it would be
+// A file that a program may still write, by a mapping that outlived its descriptor, has no id: it would be
 // another's bytes'.
 func TestArtifactOfMapped(t *testing.T) {
 	r := newRig(t)

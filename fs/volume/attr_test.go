@@ -20,7 +20,8 @@ func TestStatStays(t *testing.T) {
 	mode := uint32(0o640)
 	r.setattr("f", &tree.SetAttr{Mode: &mode})
 	first := r.stat("f")
-	if first.Mtime != mtime || first.Atime != mtime || first.Mode != unix.S_IFREG|mode || first.Size != 300<<10 || first.Nlink != 1 {
+	if first.Mtime != mtime || first.Atime != mtime || first.Mode != unix.S_IFREG|mode ||
+		first.Size != 300<<10 || first.Nlink != 1 {
 		t.Fatalf("%+v", first)
 	}
 	check := func(when string) {
@@ -30,7 +31,8 @@ func TestStatStays(t *testing.T) {
 			t.Errorf("%s: no blocks", when)
 		}
 		if a.Ino != first.Ino || a.Size != first.Size || a.Mode != first.Mode || a.Nlink != first.Nlink ||
-			a.UID != first.UID || a.GID != first.GID || a.Mtime != first.Mtime || a.Atime != first.Atime || a.Ctime != first.Ctime {
+			a.UID != first.UID || a.GID != first.GID || a.Mtime != first.Mtime || a.Atime != first.Atime ||
+			a.Ctime != first.Ctime {
 			t.Errorf("%s: %+v, was %+v", when, a, first)
 		}
 	}
@@ -93,7 +95,8 @@ func TestTimes(t *testing.T) {
 			r.release(h)
 			now := unix.Timespec{Nsec: unix.UTIME_NOW}
 			r.setattr("f", &tree.SetAttr{Mtime: &ts})
-			if a := r.setattr("f", &tree.SetAttr{Atime: &now}); a.Mtime != ts || time.Unix(a.Atime.Unix()).Before(before) {
+			if a := r.setattr("f", &tree.SetAttr{Atime: &now}); a.Mtime != ts ||
+				time.Unix(a.Atime.Unix()).Before(before) {
 				t.Errorf("%+v", a)
 			}
 			r.packOut("f")
@@ -160,10 +163,12 @@ func TestAttributesOfDirectories(t *testing.T) {
 	r.mkdir("d")
 	mode := uint32(0o1777)
 	ts := unix.Timespec{Sec: 5, Nsec: 7}
-	if a := r.setattr("d", &tree.SetAttr{Mode: &mode, Mtime: &ts}); a.Mode != unix.S_IFDIR|mode || a.Mtime != ts || !a.Settled {
+	if a := r.setattr("d", &tree.SetAttr{Mode: &mode, Mtime: &ts}); a.Mode != unix.S_IFDIR|mode ||
+		a.Mtime != ts || !a.Settled {
 		t.Errorf("%+v", a)
 	}
-	if a := r.setattr("", &tree.SetAttr{Mode: &mode, Mtime: &ts}); a.Mode != unix.S_IFDIR|mode || a.Mtime != ts {
+	if a := r.setattr("", &tree.SetAttr{Mode: &mode, Mtime: &ts}); a.Mode != unix.S_IFDIR|mode ||
+		a.Mtime != ts {
 		t.Errorf("the root: %+v", a)
 	}
 	size := int64(0)

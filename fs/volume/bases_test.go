@@ -64,7 +64,8 @@ func TestBases(t *testing.T) {
 		"3 to 4":      {saved{"", 3}, saved{"", 4}},
 		"both change": {saved{"", 4}, saved{"module.", 2}},
 	} {
-		for _, how := range []string{"the step before", "declared", "alike", "alike, restarted", "compacted"} {
+		for _, how := range []string{"the step before", "declared", "alike", "alike, restarted",
+			"compacted"} {
 			t.Run(name+", "+how, func(t *testing.T) {
 				t.Parallel()
 				r := newRig(t, func(o *Options) { o.NoDelta = how == "compacted" })
@@ -82,7 +83,8 @@ func TestBases(t *testing.T) {
 					}
 					return paths
 				}
-				for _, dir := range []string{"runs", "runs/a", "runs/a/1", "runs/a/2", "runs/b", "runs/b/1", "runs/c", "runs/c/1"} {
+				for _, dir := range []string{"runs", "runs/a", "runs/a/1", "runs/a/2", "runs/b", "runs/b/1",
+					"runs/c", "runs/c/1"} {
 					r.mkdir(dir)
 				}
 				save("runs/a/1", c.base, weightsOf(1, 0))
@@ -110,7 +112,9 @@ func TestBases(t *testing.T) {
 				}
 				deltas := 0
 				for _, p := range tuned {
-					deltas += r.countChunks(p, func(loc cas.Location) bool { return loc.Delta && loc.Raw == 4*baseElems })
+					deltas += r.countChunks(p, func(loc cas.Location) bool {
+						return loc.Delta && loc.Raw == 4*baseElems
+					})
 				}
 				if deltas != baseTensors {
 					t.Errorf("%d of %d chunks are deltas", deltas, baseTensors)

@@ -102,8 +102,12 @@ func TestCloneIsWrittenOn(t *testing.T) {
 		do   func(r *rig, h *Handle) error
 		want func(p []byte) []byte
 	}{
-		"write":  {func(r *rig, h *Handle) error { _, err := h.Write([]byte("new"), 100); return err }, func(p []byte) []byte { copy(p[100:], "new"); return p }},
-		"append": {func(r *rig, h *Handle) error { _, err := h.Write([]byte("new"), int64(len(data))); return err }, func(p []byte) []byte { return append(p, "new"...) }},
+		"write": {func(r *rig, h *Handle) error { _, err := h.Write([]byte("new"), 100); return err },
+			func(p []byte) []byte { copy(p[100:], "new"); return p }},
+		"append": {func(r *rig, h *Handle) error {
+			_, err := h.Write([]byte("new"), int64(len(data)))
+			return err
+		}, func(p []byte) []byte { return append(p, "new"...) }},
 		"truncate": {func(r *rig, h *Handle) error {
 			n := int64(1000)
 			_, err := r.Setattr(h.Node, &tree.SetAttr{Size: &n})
@@ -119,7 +123,8 @@ func TestCloneIsWrittenOn(t *testing.T) {
 			_, err := r.Setattr(h.Node, &tree.SetAttr{Size: &n})
 			return err
 		}, func(p []byte) []byte { return nil }},
-		"fallocate": {func(r *rig, h *Handle) error { return h.Fallocate(unix.FALLOC_FL_ZERO_RANGE, 10, 10) }, func(p []byte) []byte { clear(p[10:20]); return p }},
+		"fallocate": {func(r *rig, h *Handle) error { return h.Fallocate(unix.FALLOC_FL_ZERO_RANGE, 10, 10) },
+			func(p []byte) []byte { clear(p[10:20]); return p }},
 		"small copy": {func(r *rig, h *Handle) error {
 			src := r.open("from", unix.O_RDONLY)
 			defer r.release(src)
@@ -134,7 +139,7 @@ func TestCloneIsWrittenOn(t *testing.T) {
 			h := r.open("to", unix.O_RDWR|unix.O_CREAT)
 			r.copyTo("from", h, 1<<40)
 			r.want("to", packed)
-			other := r.open("to", unix.O_RDONLY) // who reads on through the manifest
+			other := r.open("to", unix.O_RDONLY) // it reads on through the manifest
 			if err := c.do(r, h); err != nil {
 				t.Fatal(err)
 			}

@@ -55,7 +55,8 @@ func TestCompact(t *testing.T) {
 	}
 	var last control.Progress
 	c, err := r.Compact(context.Background(), control.CompactOptions{}, func(p control.Progress) { last = p })
-	if err != nil || c.Chunks < 2*(steps-2) || c.Files != steps+1 || c.Passed > 0 || last.TotalFiles != c.Files || last.DoneFiles != c.Files-1 {
+	if err != nil || c.Chunks < 2*(steps-2) || c.Files != steps+1 || c.Passed > 0 ||
+		last.TotalFiles != c.Files || last.DoneFiles != c.Files-1 {
 		t.Errorf("%+v, %v; %+v", c, err, last)
 	}
 	if now := r.segmentBytes(); now > full*2/3 || full-now < c.BytesBefore-c.BytesAfter-64<<10 {

@@ -71,7 +71,8 @@ func TestConcurrent(t *testing.T) {
 	}
 	file := func(g *rand.Rand) string { return fmt.Sprintf("runs/%d/x/f%d", g.IntN(dirs), g.IntN(names)) }
 	gone := func(err error) bool {
-		return err == nil || errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESTALE) || errors.Is(err, unix.EEXIST)
+		return err == nil || errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESTALE) ||
+			errors.Is(err, unix.EEXIST)
 	}
 	flat := fixture(t, "flat.pt")
 
@@ -89,8 +90,9 @@ func TestConcurrent(t *testing.T) {
 				}
 				return
 			}
-			if want, ok := versions.Load(string(got[:min(20, len(got))])); !ok || !bytes.Equal(got, want.([]byte)) {
-				t.Errorf("read %d bytes that nobody wrote so", len(got))
+			if want, ok := versions.Load(string(got[:min(20, len(got))])); !ok ||
+				!bytes.Equal(got, want.([]byte)) {
+				t.Errorf("read %d bytes that no writer wrote so", len(got))
 			}
 		},
 		func(w *rig, g *rand.Rand, id int) { // list, with what readdirplus does

@@ -45,14 +45,16 @@ func TestDCP(t *testing.T) {
 		for _, x := range f.Tensors {
 			byName[x.Name] = x
 		}
-		if x := byName["model.cols"]; len(f.Tensors) != 6 || x.Pieces != 2 || !slices.Equal(x.Shape, []int64{40, 7}) || x.Stats.Max != 279 || x.Stats.Count != 280 {
+		if x := byName["model.cols"]; len(f.Tensors) != 6 || x.Pieces != 2 ||
+			!slices.Equal(x.Shape, []int64{40, 7}) || x.Stats.Max != 279 || x.Stats.Count != 280 {
 			t.Errorf("%s: %d tensors, %+v", when, len(f.Tensors), x)
 		}
 		if x := byName["model.scalar"]; x.DType != "F32" || len(x.Shape) != 0 || x.Pieces != 0 {
 			t.Errorf("%s: %+v", when, x)
 		}
 		d := r.diff("runs/a/1", "runs/a/2")
-		if d.Equal != 5 || len(d.Changed) != 1 || d.Changed[0].Name != "model.cols" || *d.Changed[0].MaxAbs != 1 || len(d.Added)+len(d.Removed)+len(d.Reshaped)+len(d.Others) != 0 {
+		if d.Equal != 5 || len(d.Changed) != 1 || d.Changed[0].Name != "model.cols" ||
+			*d.Changed[0].MaxAbs != 1 || len(d.Added)+len(d.Removed)+len(d.Reshaped)+len(d.Others) != 0 {
 			t.Errorf("%s: %+v", when, d)
 		}
 		x, err := r.Tensor(t.Context(), "runs/a/1", "model.cols", false)
@@ -72,13 +74,15 @@ func TestDCP(t *testing.T) {
 	r.sync()
 	r.evictAll()
 	check("packed")
-	if f, err := r.Show(t.Context(), "runs/a/2/__0_0.distcp"); err != nil || f.State != control.StatePacked || f.Stored == 0 || f.Format != "dcp" {
+	if f, err := r.Show(t.Context(), "runs/a/2/__0_0.distcp"); err != nil || f.State != control.StatePacked ||
+		f.Stored == 0 || f.Format != "dcp" {
 		t.Errorf("%+v, %v", f, err)
 	}
 
 	// In doubt they are called by their numbers.
 	meta := sample(t, "dcp/one/.metadata")
-	for what, p := range map[string][]byte{"of something else": []byte("{}"), "of other offsets": sample(t, "dcp/two/.metadata"), "cut off": meta[:len(meta)/2]} {
+	for what, p := range map[string][]byte{"of something else": []byte("{}"),
+		"of other offsets": sample(t, "dcp/two/.metadata"), "cut off": meta[:len(meta)/2]} {
 		r.write("runs/a/2/.metadata", p)
 		if got := r.tensorsOf("runs/a/2/__0_0.distcp"); len(got) != 6 || strings.Contains(got[0], "model") {
 			t.Errorf("%s: %q", what, got)

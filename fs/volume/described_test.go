@@ -53,7 +53,8 @@ func TestDescribed(t *testing.T) {
 // One whose index does not come is packed all the same.
 func TestDescribedByNothing(t *testing.T) {
 	var later atomic.Int64
-	r := newRig(t, func(o *Options) { o.Now = func() time.Time { return time.Now().Add(time.Duration(later.Load())) } })
+	r := newRig(t,
+		func(o *Options) { o.Now = func() time.Time { return time.Now().Add(time.Duration(later.Load())) } })
 	src := random(200<<10, 1)
 	for _, p := range []string{"ck.data-00000-of-00001", "m.onnx.data"} {
 		r.write(p, src)

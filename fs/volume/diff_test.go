@@ -62,10 +62,14 @@ func TestDiff(t *testing.T) {
 	special := f32s(1000, one)
 	broken := append([]byte(nil), special...)
 	binary.LittleEndian.PutUint32(broken[400:], math.Float32bits(float32(math.Inf(1))))
-	r.write("runs/a/1/m.safetensors", typed(t, []safetensors.Entry{entry("a.frozen", n), entry("b.changed", 100, n/100), entry("c.shaped", n), entry("d.gone", 1000), entry("e.special", 1000)},
-		base, base, base, special, special))
-	r.write("runs/a/2/m.safetensors", typed(t, []safetensors.Entry{entry("a.frozen", n), entry("b.changed", 100, n/100), entry("c.shaped", 10, n/10), entry("d.new", 1000), entry("e.special", 1000)},
-		base, changed, base, special, broken))
+	r.write("runs/a/1/m.safetensors",
+		typed(t, []safetensors.Entry{entry("a.frozen", n), entry("b.changed", 100, n/100),
+			entry("c.shaped", n), entry("d.gone", 1000), entry("e.special", 1000)},
+			base, base, base, special, special))
+	r.write("runs/a/2/m.safetensors",
+		typed(t, []safetensors.Entry{entry("a.frozen", n), entry("b.changed", 100, n/100),
+			entry("c.shaped", 10, n/10), entry("d.new", 1000), entry("e.special", 1000)},
+			base, changed, base, special, broken))
 	r.write("runs/a/1/metrics.json", []byte("{}"))
 	r.write("runs/a/2/metrics.json", []byte(`{"loss": 1}`))
 	r.write("runs/a/1/same.txt", []byte("x"))
@@ -75,7 +79,8 @@ func TestDiff(t *testing.T) {
 	check := func(when string, packed bool) {
 		t.Helper()
 		d := r.diff("runs/a/1", "runs/a/2")
-		if d.Equal != 1 || d.EqualBytes != 4*n || len(d.Changed) != 2 || len(d.Reshaped) != 1 || len(d.Added) != 1 || len(d.Removed) != 1 || len(d.Files) != 1 {
+		if d.Equal != 1 || d.EqualBytes != 4*n || len(d.Changed) != 2 || len(d.Reshaped) != 1 ||
+			len(d.Added) != 1 || len(d.Removed) != 1 || len(d.Files) != 1 {
 			t.Fatalf("%s: %+v", when, d)
 		}
 		c := d.Changed[0]
@@ -83,17 +88,21 @@ func TestDiff(t *testing.T) {
 		for i := range n {
 			norm += float64(one(i)) * float64(one(i))
 		}
-		if c.Name != "b.changed" || c.Elements != n || c.ChangedElements != n/100 || *c.MaxAbs != 0.5 || c.Share != 0.01 ||
+		if c.Name != "b.changed" || c.Elements != n || c.ChangedElements != n/100 || *c.MaxAbs != 0.5 ||
+			c.Share != 0.01 ||
 			math.Abs(float64(*c.RelNorm)-math.Sqrt(0.25*n/100/norm)) > 1e-9 {
 			t.Errorf("%s: %+v", when, c)
 		}
-		if c = d.Changed[1]; c.Name != "e.special" || c.ChangedElements != 1 || c.Special != 1 || *c.RelNorm != 0 {
+		if c = d.Changed[1]; c.Name != "e.special" || c.ChangedElements != 1 || c.Special != 1 ||
+			*c.RelNorm != 0 {
 			t.Errorf("%s: %+v", when, c)
 		}
-		if d.Reshaped[0].Name != "c.shaped" || d.Reshaped[0].SameBytes != packed || d.Added[0].Name != "d.new" || d.Removed[0].Name != "d.gone" {
+		if d.Reshaped[0].Name != "c.shaped" || d.Reshaped[0].SameBytes != packed ||
+			d.Added[0].Name != "d.new" || d.Removed[0].Name != "d.gone" {
 			t.Errorf("%s: %+v", when, d)
 		}
-		if want := int64(2*4*n + 2*4000); packed && d.ReadBytes != want || !packed && d.ReadBytes != want+2*4*n {
+		if want := int64(2*4*n + 2*4000); packed && d.ReadBytes != want ||
+			!packed && d.ReadBytes != want+2*4*n {
 			t.Errorf("%s: %d bytes were read", when, d.ReadBytes)
 		}
 		var others []string
@@ -112,11 +121,13 @@ func TestDiff(t *testing.T) {
 	if d := r.diff("runs/a/1/m.safetensors", "runs/a"); d.B != "runs/a/2" || len(d.Changed) != 2 {
 		t.Errorf("%+v", d)
 	}
-	if d := r.diff("runs/a/1", "runs/a/1"); len(d.Changed)+len(d.Reshaped)+len(d.Added)+len(d.Removed)+len(d.Others) != 0 || d.Equal != 5 || d.ReadBytes != 0 {
+	if d := r.diff("runs/a/1", "runs/a/1"); d.Equal != 5 || d.ReadBytes != 0 ||
+		len(d.Changed)+len(d.Reshaped)+len(d.Added)+len(d.Removed)+len(d.Others) != 0 {
 		t.Errorf("%+v", d)
 	}
 	for _, p := range []string{"none", "runs/none", "runs/a/1/none"} {
-		if _, err := r.Diff(context.Background(), "runs/a/1", p, nil); err == nil || !strings.Contains(err.Error(), p) {
+		if _, err := r.Diff(context.Background(), "runs/a/1", p, nil); err == nil ||
+			!strings.Contains(err.Error(), p) {
 			t.Errorf("%s: %v", p, err)
 		}
 	}
@@ -130,7 +141,8 @@ func TestDiff(t *testing.T) {
 	if err != nil || len(g.Tensors) != 5 || g.Tensors[4].Name != "c.shaped" || g.Tensors[4].Hash != f.Hash {
 		t.Errorf("%+v, %v", g, err)
 	}
-	for _, o := range []control.FindOptions{{Hash: "abc"}, {Hash: "zzzzzzzzzz"}, {Path: "none", Tensor: "x"}, {Path: "runs/a/1/m.safetensors", Tensor: "x"},
+	for _, o := range []control.FindOptions{{Hash: "abc"}, {Hash: "zzzzzzzzzz"}, {Path: "none", Tensor: "x"},
+		{Path: "runs/a/1/m.safetensors", Tensor: "x"},
 		{Path: "runs/a/1/metrics.json", Tensor: "x"}, {Path: "runs/a", Tensor: "x"}} {
 		if f, err := r.Find(context.Background(), o); err == nil {
 			t.Errorf("%+v: %+v", o, f)
@@ -162,9 +174,12 @@ func TestDiffAcrossFormats(t *testing.T) {
 	}
 	r := newRig(t)
 	half := []byte{0, 0x3c, 0, 0xc0} // 1, -2
-	r.write("a.safetensors", typed(t, []safetensors.Entry{{Name: "w", DType: formats.F16, Shape: []int64{2}}}, half))
-	r.write("b.safetensors", typed(t, []safetensors.Entry{{Name: "w", DType: formats.F32, Shape: []int64{2}}}, f32s(2, func(i int) float32 { return float32(1 - 3*i) })))
-	if d := r.diff("a.safetensors", "b.safetensors"); len(d.Changed) != 1 || d.Changed[0].ChangedElements != 0 || d.Changed[0].DTypeA != "F16" || d.Changed[0].DType != "F32" {
+	r.write("a.safetensors",
+		typed(t, []safetensors.Entry{{Name: "w", DType: formats.F16, Shape: []int64{2}}}, half))
+	r.write("b.safetensors", typed(t, []safetensors.Entry{{Name: "w", DType: formats.F32, Shape: []int64{2}}},
+		f32s(2, func(i int) float32 { return float32(1 - 3*i) })))
+	if d := r.diff("a.safetensors", "b.safetensors"); len(d.Changed) != 1 ||
+		d.Changed[0].ChangedElements != 0 || d.Changed[0].DTypeA != "F16" || d.Changed[0].DType != "F32" {
 		t.Errorf("%+v", d)
 	}
 }

@@ -37,8 +37,7 @@ func (r *rig) dropEntry(h cas.Hash) {
 	}
 }
 
-// losses are what a file may lose of what is needed to read it by its manifest, and be noticed before its
-// bytes in place are given up.
+// losses are what a file's manifest may lack when the file is to be evicted. Eviction notices each of them.
 var losses = map[string]func(r *rig, p string){
 	"the manifest": func(r *rig, p string) {
 		h, _ := r.manifestOf(p)
@@ -62,8 +61,8 @@ var losses = map[string]func(r *rig, p string){
 	},
 }
 
-// Before bytes in place are given up it is made sure that they can be had without them. Else the file is kept
-// by them, and packed again.
+// Eviction drops a local copy only if the file can be read without it. Otherwise the local copy is kept, and
+// the file is packed again.
 func TestEvictKeepsWhatIsLost(t *testing.T) {
 	for name, lose := range losses {
 		t.Run(name, func(t *testing.T) {
@@ -78,7 +77,8 @@ func TestEvictKeepsWhatIsLost(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if len(m.Skipped) != 1 || m.Skipped[0].Path != "f.safetensors" || !strings.Contains(m.Skipped[0].Reason, "packed again") {
+			if len(m.Skipped) != 1 || m.Skipped[0].Path != "f.safetensors" ||
+				!strings.Contains(m.Skipped[0].Reason, "packed again") {
 				t.Errorf("%+v", m)
 			}
 			r.want("g", packed)
@@ -167,7 +167,7 @@ func TestFailingEvictionIsTold(t *testing.T) {
 	r.same("f", want)
 }
 
-// A copy is made by the manifest when that can be read, else of the bytes in place.
+// A copy is made by the manifest if that can be read, otherwise from the resident bytes.
 func TestCloneOfWhatIsLost(t *testing.T) {
 	for name, lose := range losses {
 		t.Run(name, func(t *testing.T) {

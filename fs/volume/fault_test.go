@@ -98,7 +98,7 @@ func TestCorruptChunk(t *testing.T) {
 		t.Errorf("show: %v", err)
 	}
 
-	// Written anew the chunk is stored anew, and the file is whole.
+	// When the file is written again, its chunk is stored again, and the file is whole.
 	r.write("again", want)
 	r.packOut("again")
 	r.same("again", want)
@@ -136,8 +136,7 @@ func TestCorruptManifest(t *testing.T) {
 	r.same("f", want)
 }
 
-// A file whose record cannot be read is an error for who opens it, not an empty file; truncating it is
-// allowed.
+// To open a file whose record cannot be read is an error; the file is not empty. It may be truncated.
 func TestDamagedRecord(t *testing.T) {
 	for name, damage := range map[string]func(t *testing.T, path string){
 		"rubbish": func(t *testing.T, path string) {
@@ -146,7 +145,8 @@ func TestDamagedRecord(t *testing.T) {
 			}
 		},
 		"newer": func(t *testing.T, path string) {
-			if err := unix.Setxattr(path, "user.ckptfs", append([]byte{9}, make([]byte, 100)...), 0); err != nil {
+			bad := append([]byte{9}, make([]byte, 100)...)
+			if err := unix.Setxattr(path, "user.ckptfs", bad, 0); err != nil {
 				t.Fatal(err)
 			}
 		},

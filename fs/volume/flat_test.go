@@ -44,7 +44,8 @@ func TestFlatSteps(t *testing.T) {
 		}
 		return out
 	}
-	if got := stepsOf("runs/lit"); !slices.Equal(got, []string{"epoch=9.ckpt", "epoch=10.ckpt", "lightning_logs"}) {
+	want := []string{"epoch=9.ckpt", "epoch=10.ckpt", "lightning_logs"}
+	if got := stepsOf("runs/lit"); !slices.Equal(got, want) {
 		t.Errorf("%q", got)
 	}
 	if got := r.best("runs/lit", "val_loss", "max"); got != "epoch=9.ckpt" {

@@ -24,7 +24,7 @@ import (
 	"ckptfs/fs/tree"
 )
 
-var update = flag.Bool("update", false, "write the stores in testdata anew")
+var update = flag.Bool("update", false, "write the stores in testdata again")
 
 // frozenFile is what a frozen store's list says of a file.
 type frozenFile struct {
@@ -118,7 +118,8 @@ func (r *rig) isFrozen(want map[string]frozenFile) {
 	for p, f := range want {
 		got := r.read(p)
 		a := r.stat(p)
-		if h := cas.Sum(got).String(); h != f.Blake3 || a.Size != f.Size || a.Mode != f.Mode || a.Mtime.Nano() != f.Mtime {
+		if h := cas.Sum(got).String(); h != f.Blake3 || a.Size != f.Size || a.Mode != f.Mode ||
+			a.Mtime.Nano() != f.Mtime {
 			r.t.Errorf("%s: %d bytes (%s), mode %o, mtime %d; want %+v", p, a.Size, h, a.Mode, a.Mtime.Nano(), f)
 		}
 	}
@@ -138,7 +139,8 @@ func freeze(t *testing.T, name string) {
 	floats := func(n int, seed float64) []byte {
 		var p []byte
 		for i := range n / 4 {
-			p = binary.LittleEndian.AppendUint32(p, math.Float32bits(float32(math.Sin(seed*float64(i*i))*0.05)))
+			p = binary.LittleEndian.AppendUint32(p,
+				math.Float32bits(float32(math.Sin(seed*float64(i*i))*0.05)))
 		}
 		return p
 	}
@@ -169,7 +171,8 @@ func freeze(t *testing.T, name string) {
 		"hidden.pt", "resident", "small", "empty", "like a hollow one",
 	} {
 		a := r.stat(p)
-		want[p] = frozenFile{Size: a.Size, Mode: a.Mode, Mtime: a.Mtime.Nano(), Blake3: cas.Sum(r.read(p)).String()}
+		want[p] = frozenFile{Size: a.Size, Mode: a.Mode, Mtime: a.Mtime.Nano(),
+			Blake3: cas.Sum(r.read(p)).String()}
 	}
 	view := want["runs/a/1/m.safetensors"]
 	view.State = "view"
@@ -201,7 +204,7 @@ func freezeRelated(t *testing.T, name string) {
 	r.keep(name, want, "runs", "half")
 }
 
-// saveFrozen writes a file, packs it and takes its bytes in place away.
+// saveFrozen writes, packs and evicts a file.
 func (r *rig) saveFrozen(p string, data []byte) frozenFile {
 	r.mkdir(filepath.Dir(p))
 	r.write(p, data)
@@ -331,7 +334,8 @@ func archive(t testing.TB, dir string, to io.Writer) {
 		if !st.Mode().IsRegular() && !st.IsDir() {
 			return nil
 		}
-		h := &tar.Header{Name: rel, Mode: int64(st.Mode().Perm()), ModTime: st.ModTime(), Format: tar.FormatPAX, Typeflag: tar.TypeDir}
+		h := &tar.Header{Name: rel, Mode: int64(st.Mode().Perm()), ModTime: st.ModTime(),
+			Format: tar.FormatPAX, Typeflag: tar.TypeDir}
 		if st.IsDir() {
 			return w.WriteHeader(h)
 		}

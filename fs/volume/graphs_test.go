@@ -1,9 +1,7 @@
 package volume
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -14,7 +12,6 @@ import (
 
 	"ckptfs/fs/control"
 	"ckptfs/fs/tree"
-	"ckptfs/fs/virtual"
 )
 
 // chainGraph is the GRAPH.json of a chain of layers, a letter each; parameters are those of modelFile when
@@ -58,7 +55,8 @@ func (r *rig) matched(layers string) string {
 	if m == nil {
 		return ""
 	}
-	return fmt.Sprintf("%s %d", strings.TrimSuffix(strings.TrimPrefix(m.Path, "runs/"), "/m.safetensors"), m.Length)
+	return fmt.Sprintf("%s %d", strings.TrimSuffix(strings.TrimPrefix(m.Path, "runs/"), "/m.safetensors"),
+		m.Length)
 }
 
 func TestMatch(t *testing.T) {
@@ -78,16 +76,20 @@ func TestMatch(t *testing.T) {
 	want := []string{"a/1 3", "a/2 3", "b/1 3", "a/2 2", ""}
 	check(r, "saved", want...)
 	m := r.match(control.MatchOptions{Graph: chainGraph("xyzz", true)})
-	if !m.Exact || len(m.Pairs) != 3 || m.Pairs[2] != [2]string{"n2", "n2"} || len(m.Tensors) != 3 || m.Tensors[1] != (control.TransferTensor{New: "b", Stored: "b", Bytes: 70 << 10}) || m.Bytes != 3*70<<10 {
+	if !m.Exact || len(m.Pairs) != 3 || m.Pairs[2] != [2]string{"n2", "n2"} || len(m.Tensors) != 3 ||
+		m.Tensors[1] != (control.TransferTensor{New: "b", Stored: "b", Bytes: 70 << 10}) ||
+		m.Bytes != 3*70<<10 {
 		t.Errorf("%+v", m)
 	}
 	if m := r.match(control.MatchOptions{Like: "runs/a/1"}); m == nil || m.Path != "runs/a/2/m.safetensors" || m.Length != 2 {
 		t.Errorf("%+v", m)
 	}
-	if m := r.match(control.MatchOptions{Graph: chainGraph("xyzz", true), ExcludeRun: "a"}); m == nil || m.Path != "runs/b/1/m.safetensors" {
+	if m := r.match(control.MatchOptions{Graph: chainGraph("xyzz", true), ExcludeRun: "a"}); m == nil ||
+		m.Path != "runs/b/1/m.safetensors" {
 		t.Errorf("%+v", m)
 	}
-	if a, err := r.Match(context.Background(), control.MatchOptions{Like: "runs/plain/1/m.safetensors"}); err != nil || a.GraphKind != "bag" || a.Match != nil {
+	plain := control.MatchOptions{Like: "runs/plain/1/m.safetensors"}
+	if a, err := r.Match(context.Background(), plain); err != nil || a.GraphKind != "bag" || a.Match != nil {
 		t.Errorf("%+v, %v", a, err)
 	}
 	// Quality decides between equals, also when it comes late.
@@ -124,7 +126,8 @@ func TestManyBadSidecars(t *testing.T) {
 		r.write("runs/"+step+"/arch.json", []byte("{"))
 	}
 	r.sync()
-	if st, err := r.Status(context.Background()); err != nil || len(st.Sidecars) != maxSidecars || st.MoreSidecars != 3 {
+	if st, err := r.Status(context.Background()); err != nil || len(st.Sidecars) != maxSidecars ||
+		st.MoreSidecars != 3 {
 		t.Errorf("%d named, %d more, %v", len(st.Sidecars), st.MoreSidecars, err)
 	}
 }
@@ -147,11 +150,13 @@ func TestBadSidecars(t *testing.T) {
 			t.Errorf("%.40s: %q", sidecar, got)
 		}
 		st, err := r.Status(context.Background())
-		if err != nil || len(st.Sidecars) != 1 || !strings.Contains(st.Sidecars[0], word) || !strings.Contains(st.Sidecars[0], "runs/a/1") {
+		if err != nil || len(st.Sidecars) != 1 || !strings.Contains(st.Sidecars[0], word) ||
+			!strings.Contains(st.Sidecars[0], "runs/a/1") {
 			t.Errorf("%.40s: %q, %v", sidecar, st.Sidecars, err)
 		}
 		r.same("runs/a/1/m.safetensors", modelFile(t, "ABC"))
-		_, err = r.Match(context.Background(), control.MatchOptions{Graph: []byte(strings.TrimLeft(sidecar, " "))})
+		_, err = r.Match(context.Background(),
+			control.MatchOptions{Graph: []byte(strings.TrimLeft(sidecar, " "))})
 		if !errors.Is(err, unix.EINVAL) && word != "nothing" {
 			t.Errorf("%.40s: as a query: %v", sidecar, err)
 		}
@@ -178,7 +183,8 @@ func TestGraphAttribute(t *testing.T) {
 	if err := set([]byte(`{"v":1,"nodes":[`)); !errors.Is(err, unix.EINVAL) {
 		t.Errorf("no graph: %v", err)
 	}
-	if st, err := r.Status(context.Background()); err != nil || len(st.Sidecars) != 1 || !strings.HasPrefix(st.Sidecars[0], file+" user.ckptfs.arch: ") {
+	if st, err := r.Status(context.Background()); err != nil || len(st.Sidecars) != 1 ||
+		!strings.HasPrefix(st.Sidecars[0], file+" user.ckptfs.arch: ") {
 		t.Errorf("%q, %v", st.Sidecars, err)
 	}
 	if err := set(chainGraph("uvw", true)); err != nil {
@@ -217,159 +223,10 @@ func TestGraphAttribute(t *testing.T) {
 	if got := r.matched("xyz"); got != "a/1 3" {
 		t.Errorf("%q", got)
 	}
-	if st, err := r.Status(context.Background()); err != nil || !strings.Contains(strings.Join(st.Sidecars, " "), "nothing") {
+	if st, err := r.Status(context.Background()); err != nil ||
+		!strings.Contains(strings.Join(st.Sidecars, " "), "nothing") {
 		t.Errorf("%q, %v", st.Sidecars, err)
 	}
-}
-
-// What a query answers is readable as long as the query has its name, though the model be removed and swept;
-// and no other query answers it any more.
-func TestPinned(t *testing.T) {
-	r := newRig(t)
-	r.saveGraph("a/1", "xyz")
-	r.saveGraph("a/2", "xqq")
-	ask := func() (a control.MatchAnswer) {
-		t.Helper()
-		h := r.open(".ckptfs/query/new", unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC)
-		r.writeAt(h, chainGraph("xyw", true), 0)
-		if err := h.Answer(context.Background()); err != nil {
-			t.Fatal(err)
-		}
-		r.release(h)
-		if err := json.Unmarshal(r.read(".ckptfs/query/new"), &a); err != nil {
-			t.Fatal(err)
-		}
-		return a
-	}
-	a := ask()
-	if a.Match == nil || a.Match.Path != "runs/a/1/m.safetensors" || a.Match.Pinned != ".ckptfs/query/new.safetensors" {
-		t.Fatalf("%+v", a.Match)
-	}
-	want := r.read(a.Match.Pinned)
-	r.evictAll()
-	r.unlink("runs/a/1/arch.json")
-	r.removeStep("runs/a/1")
-	r.prune(now)
-	if got := r.read(a.Match.Pinned); !bytes.Equal(got, want) || len(got) < 3*70<<10 {
-		t.Errorf("%d bytes, %d before", len(got), len(want))
-	}
-	r.unlink(".ckptfs/query/new")
-	if r.exists(a.Match.Pinned) {
-		t.Error("there without its query")
-	}
-	if b := ask(); b.Match == nil || b.Match.Path != "runs/a/2/m.safetensors" || b.Match.Length != 1 {
-		t.Errorf("%+v", b.Match)
-	}
-	r.unlink(".ckptfs/query/new")
-	r.onlyRoot()
-}
-
-// Who asks by the control socket can have the answer pinned by a name, as who writes there has.
-func TestPinnedByName(t *testing.T) {
-	r := newRig(t)
-	r.saveGraph("a/1", "xyz")
-	r.saveGraph("a/2", "xqq")
-	m := r.match(control.MatchOptions{Graph: chainGraph("xyw", true), Pin: "new"})
-	if m == nil || m.Path != "runs/a/1/m.safetensors" || m.Pinned != ".ckptfs/query/new.safetensors" {
-		t.Fatalf("%+v", m)
-	}
-	var a control.MatchAnswer
-	if err := json.Unmarshal(r.read(".ckptfs/query/new"), &a); err != nil || a.Match == nil || a.Match.Path != m.Path || a.Match.Pinned != m.Pinned {
-		t.Errorf("%+v, %v", a, err)
-	}
-	want := r.read(m.Pinned)
-	r.evictAll()
-	r.unlink("runs/a/1/arch.json")
-	r.removeStep("runs/a/1")
-	r.prune(now)
-	if got := r.read(m.Pinned); !bytes.Equal(got, want) || len(got) < 3*70<<10 {
-		t.Errorf("%d bytes, %d before", len(got), len(want))
-	}
-	if m := r.match(control.MatchOptions{Graph: chainGraph("k", true), Pin: "new"}); m != nil || r.exists(".ckptfs/query/new.safetensors") {
-		t.Errorf("%+v", m)
-	}
-	if m := r.match(control.MatchOptions{Graph: chainGraph("x", true), Pin: "new"}); m == nil || m.Path != "runs/a/2/m.safetensors" || !r.exists(m.Pinned) {
-		t.Errorf("%+v", m)
-	}
-	for _, o := range []control.MatchOptions{{Pin: ".."}, {Pin: "a/b"}, {Pin: strings.Repeat("n", 250)}, {Pin: "bad", Graph: []byte("{")}} {
-		if _, err := r.Match(context.Background(), o); !errors.Is(err, unix.EINVAL) {
-			t.Errorf("%q: %v", o.Pin, err)
-		}
-	}
-	if got := r.listing(".ckptfs/query"); len(got) != 2 {
-		t.Errorf("%q", got)
-	}
-	r.unlink(".ckptfs/query/new")
-	r.unlink(".ckptfs/query/bad")
-	// A name that is removed while somebody has it open pins nothing.
-	h := r.open(".ckptfs/query/late", unix.O_WRONLY|unix.O_CREAT)
-	r.writeAt(h, chainGraph("x", true), 0)
-	r.unlink(".ckptfs/query/late")
-	if err := h.Answer(context.Background()); err != nil {
-		t.Error(err)
-	}
-	r.release(h)
-	r.onlyRoot()
-	r = r.reopen(func(o *Options) { o.NoViews = true })
-	if _, err := r.Match(context.Background(), control.MatchOptions{Graph: chainGraph("x", true), Pin: "new"}); !errors.Is(err, unix.EINVAL) {
-		t.Error(err)
-	}
-}
-
-// A graph that is written below .ckptfs/query is answered there.
-func TestQueryFiles(t *testing.T) {
-	r := newRig(t)
-	r.saveGraph("a/1", "xyz")
-	ask := func(name string, graph []byte) error {
-		t.Helper()
-		h := r.open(".ckptfs/query/"+name, unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC)
-		for len(graph) > 0 { // in pieces, as programs do
-			n := min(len(graph), 20)
-			r.writeAt(h, graph[:n], int64(h.Node.Synth().Size()))
-			graph = graph[n:]
-		}
-		err := h.Answer(context.Background())
-		r.release(h)
-		return err
-	}
-	for range 2 {
-		if err := ask("new", chainGraph("xyw", true)); err != nil {
-			t.Fatal(err)
-		}
-		var a control.MatchAnswer
-		if err := json.Unmarshal(r.read(".ckptfs/query/new"), &a); err != nil || a.Match == nil || a.Match.Path != "runs/a/1/m.safetensors" || a.Match.Length != 2 {
-			t.Errorf("%+v, %v", a, err)
-		}
-	}
-	if got := r.listing(".ckptfs/query"); len(got) != 1 || got[0] != "new" {
-		t.Errorf("%q", got)
-	}
-	wantErr(t, "no graph", ask("bad", []byte(`{"v":1,"nodes":[{}]}`)), unix.EINVAL)
-	_, err := r.openFile(".ckptfs/query/bad", unix.O_RDONLY)
-	wantErr(t, "an answer to none", err, unix.EINVAL)
-	if st, err := r.Status(context.Background()); err != nil || len(st.Sidecars) != 1 || !strings.Contains(st.Sidecars[0], "query/bad") {
-		t.Errorf("%q, %v", st.Sidecars, err)
-	}
-	h := r.open(".ckptfs/query/bad", unix.O_WRONLY|unix.O_TRUNC)
-	if _, err := h.Write([]byte("x"), 16<<20); err != unix.EFBIG {
-		t.Errorf("beyond what a graph may be: %v", err)
-	}
-	_, err = h.CopyRange(0, h, 0, 1, 0)
-	wantErr(t, "copy_file_range", err, unix.EOPNOTSUPP)
-	r.release(h)
-	r.unlink(".ckptfs/query/bad")
-	if r.exists(".ckptfs/query/bad") {
-		t.Error("it was removed")
-	}
-	for i := range virtual.MaxQueries + 5 {
-		if err := ask(fmt.Sprint(i), chainGraph("q", false)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if got := r.listing(".ckptfs/query"); len(got) != virtual.MaxQueries {
-		t.Errorf("%d names", len(got))
-	}
-	r.onlyRoot()
 }
 
 // BenchmarkMatch is a query as the control socket has it, of a hundred layers.
@@ -439,7 +296,8 @@ func TestCatalogueSnapshot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for what, q := range map[string][]byte{"damaged": append(p[:len(p)-1:len(p)-1], p[len(p)-1]^1), "cut short": p[:50], "of a later version": append([]byte("CKP2"), p[4:]...), "none": nil} {
+	for what, q := range map[string][]byte{"damaged": append(p[:len(p)-1:len(p)-1], p[len(p)-1]^1),
+		"cut short": p[:50], "of a later version": append([]byte("CKP2"), p[4:]...), "none": nil} {
 		if err := os.WriteFile(path, q, 0o600); err != nil {
 			t.Fatal(err)
 		}

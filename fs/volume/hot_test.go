@@ -67,7 +67,7 @@ func TestHotSizeZero(t *testing.T) {
 	r.onlyRoot()
 }
 
-// A packed file of which most is read, or that is opened again, is filled in.
+// A packed file is hydrated when most of it is read, and when it is opened twice.
 func TestHydratedWhenHot(t *testing.T) {
 	t.Run("read", func(t *testing.T) {
 		r := newRig(t)
@@ -132,8 +132,7 @@ func TestEvictUnderReader(t *testing.T) {
 	r.release(h)
 }
 
-// The bytes of a file that somebody maps are not given up: eviction is put off, and done once the mapping is
-// gone.
+// The local copy of a mapped file is not dropped. Eviction waits until the mapping is gone.
 func TestEvictUnderMapping(t *testing.T) {
 	r := newRig(t)
 	want := random(300<<10, 1)
@@ -149,7 +148,8 @@ func TestEvictUnderMapping(t *testing.T) {
 		t.Fatal(err)
 	}
 	moved, err := r.Evict(context.Background(), "f", nil)
-	if err != nil || moved.Files != 0 || len(moved.Skipped) != 1 || moved.Skipped[0].Reason != content.SkipInUse {
+	if err != nil || moved.Files != 0 || len(moved.Skipped) != 1 ||
+		moved.Skipped[0].Reason != content.SkipInUse {
 		t.Errorf("%+v, %v", moved, err)
 	}
 	r.want("f", both)
@@ -174,7 +174,8 @@ func TestEvictWhenClosed(t *testing.T) {
 	r.pack("f")
 	h := r.open("f", unix.O_RDONLY)
 	moved, err := r.Evict(context.Background(), "", nil)
-	if err != nil || moved.Files != 0 || len(moved.Skipped) != 1 || moved.Skipped[0].Reason != content.SkipOpen {
+	if err != nil || moved.Files != 0 || len(moved.Skipped) != 1 ||
+		moved.Skipped[0].Reason != content.SkipOpen {
 		t.Errorf("%+v, %v", moved, err)
 	}
 	r.want("f", both)
@@ -192,7 +193,8 @@ func TestEvictSkips(t *testing.T) {
 	r.writeAt(h, random(100<<10, 1), 0)
 	r.sync()
 	m, err := r.Evict(context.Background(), "", nil)
-	if err != nil || m.Files != 0 || len(m.Skipped) != 1 || m.Skipped[0].Path != "f" || m.Skipped[0].Reason != content.SkipNotPacked {
+	if err != nil || m.Files != 0 || len(m.Skipped) != 1 || m.Skipped[0].Path != "f" ||
+		m.Skipped[0].Reason != content.SkipNotPacked {
 		t.Errorf("%+v, %v", m, err)
 	}
 	_, err = r.Evict(context.Background(), "nothing", nil)

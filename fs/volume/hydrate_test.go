@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A file that waits to be filled in and loses its name, or that somebody wants evicted, waits no more: prune
-// takes its chunks.
+// A file that waits to be hydrated waits no more when it loses its name or is to be evicted: prune frees its
+// chunks.
 func TestHydrationForgets(t *testing.T) {
 	for what, gone := range map[string]func(r *rig){
 		"removed":  func(r *rig) { r.unlink("f") },
@@ -46,7 +46,7 @@ func TestHydrationForgets(t *testing.T) {
 	}
 }
 
-// A hydration that is asked for does not wait, nor does whoever writes, nor the end.
+// The command, a writer and the end do not wait for HydrateAfter.
 func TestHydratedAtOnce(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.HydrateAfter = time.Hour })
 	want := random(300<<10, 1)

@@ -15,7 +15,7 @@ import (
 // identifies has artifact ids computed when a test says so: by the other goroutine after an hour.
 func identifies(o *Options) { o.IDsAfter, o.PackWorkers = time.Hour, 1 }
 
-// identify computes what waits, now.
+// identify computes the ids of the files that wait, now.
 func (r *rig) identify() {
 	r.t.Helper()
 	r.ids.Turn(0)
@@ -32,8 +32,8 @@ func (r *rig) waiting(want int) {
 	}
 }
 
-// TestIdentified: every packed file with tensors is found by its id though nobody has asked, and is read for
-// that once.
+// TestIdentified: every packed file with tensors is found by its id though no program has asked, and is read
+// for that once.
 func TestIdentified(t *testing.T) {
 	id := sameID(t) + ".safetensors"
 	for _, stop := range []bool{false, true} { // before there was time
@@ -88,7 +88,7 @@ func TestIdentifiedByItself(t *testing.T) {
 	r.onlyRoot()
 }
 
-// When too many wait to be remembered, or one was moved where nobody sees it, all files are looked at.
+// When too many files wait to be remembered, or a file was moved unseen, all files are looked at.
 func TestIdentifiedByWalk(t *testing.T) {
 	r := newRig(t, identifies)
 	r.write("a.pt", sample(t, "same/model.pt"))

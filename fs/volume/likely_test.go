@@ -36,7 +36,8 @@ func TestUnrelated(t *testing.T) {
 	}
 	// The files of a step: shards that share a tensor, and what is saved beside them.
 	for _, name := range []string{"m-1.safetensors", "m-2.safetensors", "optimizer.safetensors"} {
-		put("runs/set/1/"+name, weights(t, []string{"shared", "w"}, random(size, 'S'), random(1000, uint64(len(name))+uint64(name[2]))))
+		put("runs/set/1/"+name, weights(t, []string{"shared", "w"}, random(size, 'S'),
+			random(1000, uint64(len(name))+uint64(name[2]))))
 	}
 	r.sync()
 	l, err := r.Lineage(context.Background(), "runs/set/1")
@@ -56,7 +57,9 @@ func TestUnrelated(t *testing.T) {
 	}
 	// One that is trained further with its weights frozen is inferred, though most of its bytes are constant,
 	// and with weights added.
-	put("runs/tuned/1/m.safetensors", weights(t, append(names, "5.lora"), ones, zeros, mask, []byte{8, 0, 0, 0, 0, 0, 0, 0}, random(size, 'A'), random(size/2, 'L')))
+	put("runs/tuned/1/m.safetensors",
+		weights(t, append(names, "5.lora"), ones, zeros, mask, []byte{8, 0, 0, 0, 0, 0, 0, 0},
+			random(size, 'A'), random(size/2, 'L')))
 	r.sync()
 	r.wantChain("runs/tuned/1", "tuned/1 inferred 2; norm0/1 none 4")
 	r = r.withoutIndex()

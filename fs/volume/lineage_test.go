@@ -46,7 +46,8 @@ func (r *rig) chain(p string) string {
 	r.t.Helper()
 	var out []string
 	for _, a := range r.lineage(p).Chain {
-		s := fmt.Sprintf("%s %s %d", strings.TrimSuffix(strings.TrimPrefix(a.Path, "runs/"), "/m.safetensors"), a.How, a.OwnedTensors)
+		s := fmt.Sprintf("%s %s %d",
+			strings.TrimSuffix(strings.TrimPrefix(a.Path, "runs/"), "/m.safetensors"), a.How, a.OwnedTensors)
 		if a.Retired {
 			s += "†"
 		}
@@ -133,8 +134,8 @@ func TestLineage(t *testing.T) {
 	}
 }
 
-// Retired models stay in the chain as long as somebody comes from them; what descendants own of them can be
-// read.
+// Retired models stay in the chain as long as a model comes from them. The tensors that descendants share
+// with them can be read.
 func TestRetire(t *testing.T) {
 	r := newRig(t)
 	for i, c := range []string{"ABCD", "ABCE", "ABFE"} {
@@ -149,7 +150,8 @@ func TestRetire(t *testing.T) {
 	r.removeStep("runs/a/1")
 	r.removeStep("runs/a/2")
 	for range 2 {
-		if out, err := r.Retire(ctx, "runs/a/1"); err != nil || len(out.Models) != 1 || !out.Models[0].Retired {
+		if out, err := r.Retire(ctx, "runs/a/1"); err != nil || len(out.Models) != 1 ||
+			!out.Models[0].Retired {
 			t.Errorf("%+v, %v", out, err)
 		}
 	}
@@ -209,7 +211,8 @@ func TestRewrittenModel(t *testing.T) {
 	r.write("runs/z/last/tmp", modelFile(t, "ABCF"))
 	r.rename("runs/z/last/tmp", "runs/z/last/m.safetensors")
 	r.sync()
-	if got := r.chain("runs/z/last"); !strings.HasPrefix(got, "z/last ") || !strings.HasSuffix(got, "a/last none 3†") {
+	if got := r.chain("runs/z/last"); !strings.HasPrefix(got, "z/last ") ||
+		!strings.HasSuffix(got, "a/last none 3†") {
 		t.Errorf("%s", got)
 	}
 	r.write("runs/z/last/m.safetensors", modelFile(t, "ABCG"))
@@ -255,7 +258,8 @@ func TestLateLineage(t *testing.T) {
 	r.same("runs/y/2/m.safetensors", modelFile(t, "ABFE"))
 	// A parent that was saved after its child is none.
 	r.write("runs/x/1/lineage.json", []byte(`{"parent": "runs/y/1"}`))
-	if l, err := r.Lineage(context.Background(), "runs/x/1"); err != nil || !strings.Contains(l.Problem, "after its child") {
+	if l, err := r.Lineage(context.Background(), "runs/x/1"); err != nil ||
+		!strings.Contains(l.Problem, "after its child") {
 		t.Errorf("%+v, %v", l, err)
 	}
 }
@@ -306,7 +310,7 @@ func TestLineageWaits(t *testing.T) {
 	r := newRig(t)
 	r.save("a/1", "AB")
 	r = r.reopen()
-	r.prune(control.PruneOptions{MaxUnused: 0.5}) // before anybody asked
+	r.prune(control.PruneOptions{MaxUnused: 0.5}) // before a program asked
 	r.wantChain("runs/a/1", "a/1 none 2")
 	r.mkdir("runs/a/2")
 	r.write("runs/a/2/m.safetensors", modelFile(t, "AC"))
@@ -385,7 +389,8 @@ func TestProblemsOfMetrics(t *testing.T) {
 	r.mkdir("runs/a")
 	r.rename("elsewhere", "runs/a/2")
 	l, err := r.Steps(context.Background(), "runs/a")
-	if err != nil || len(l.Steps) != 1 || !strings.Contains(l.Steps[0].Problem, "user.metric.acc") || !strings.Contains(l.Steps[0].Problem, "user.metric.loss") {
+	if err != nil || len(l.Steps) != 1 || !strings.Contains(l.Steps[0].Problem, "user.metric.acc") ||
+		!strings.Contains(l.Steps[0].Problem, "user.metric.loss") {
 		t.Errorf("%+v, %v", l, err)
 	}
 }
@@ -405,7 +410,9 @@ func TestLineageNotPacked(t *testing.T) {
 			"owner":   func() error { _, err := r.Owner(ctx, p, "a"); return err }(),
 			"match":   func() error { _, err := r.Match(ctx, control.MatchOptions{Like: p}); return err }(),
 		} {
-			if !errors.Is(err, unix.ENODATA) || !strings.Contains(err.Error(), "runs/b/1/m.safetensors is not packed") || !strings.Contains(err.Error(), "ckptfs sync") {
+			if !errors.Is(err, unix.ENODATA) ||
+				!strings.Contains(err.Error(), "runs/b/1/m.safetensors is not packed") ||
+				!strings.Contains(err.Error(), "ckptfs sync") {
 				t.Errorf("%s %s: %v", op, p, err)
 			}
 		}

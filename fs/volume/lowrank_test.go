@@ -28,7 +28,8 @@ func merged(t testing.TB, adapter uint64, all ...matrix) []byte {
 	var entries []safetensors.Entry
 	var data []byte
 	for i, m := range all {
-		entries = append(entries, safetensors.Entry{Name: m.name, DType: m.dtype, Shape: []int64{int64(m.rows), int64(m.cols)}})
+		entries = append(entries,
+			safetensors.Entry{Name: m.name, DType: m.dtype, Shape: []int64{int64(m.rows), int64(m.cols)}})
 		base, r := rand.New(rand.NewPCG(uint64(i), 3)), rand.New(rand.NewPCG(uint64(i), 100+adapter))
 		a, u := make([]float64, adapterRank*m.cols), make([]float64, adapterRank)
 		for k := range a {
@@ -110,7 +111,8 @@ var adaptedModel = []matrix{{"a.w", "BF16", 1024, 512}, {"b.w", "F32", 512, 512}
 // A model into which an adapter was merged takes little beside the one before, wherever that is found, and
 // reads back in all lives of a store: the one before may go.
 func TestLowRank(t *testing.T) {
-	base, tuned, other := merged(t, 0, adaptedModel...), merged(t, 1, adaptedModel...), merged(t, 2, adaptedModel...)
+	base, tuned, other := merged(t, 0, adaptedModel...), merged(t, 1, adaptedModel...),
+		merged(t, 2, adaptedModel...)
 	for name, to := range map[string][3]string{
 		"in steps":        {"runs/r/1/m.safetensors", "runs/r/2/m.safetensors", "runs/r/3/m.safetensors"},
 		"by a parent":     {"base/m.safetensors", "runs/r/1/tuned.safetensors", "runs/r/2/tuned.safetensors"},
@@ -178,7 +180,8 @@ func TestLowRank(t *testing.T) {
 // What was saved without deltas is made smaller by a compaction as if it had been saved with them.
 func TestCompactLowRank(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.NoDelta = true })
-	files := map[string][]byte{"10.safetensors": merged(t, 0, adaptedModel...), "20.safetensors": merged(t, 1, adaptedModel...), "30.safetensors": merged(t, 2, adaptedModel...)}
+	files := map[string][]byte{"10.safetensors": merged(t, 0, adaptedModel...),
+		"20.safetensors": merged(t, 1, adaptedModel...), "30.safetensors": merged(t, 2, adaptedModel...)}
 	for _, p := range []string{"10.safetensors", "20.safetensors", "30.safetensors"} {
 		r.write(p, files[p])
 		r.pack(p)
@@ -193,7 +196,8 @@ func TestCompactLowRank(t *testing.T) {
 	c := r.compact(control.CompactOptions{})
 	t.Logf("%d bytes, %d then: %+v, %+v", before, r.segmentBytes(), c, dry)
 	// Of a dry run the last is against the one before it, which is alone there.
-	if dry.Chunks != c.Chunks || dry.BytesBefore != c.BytesBefore || dry.BytesAfter > 2*c.BytesAfter || dry.BytesAfter < c.BytesAfter {
+	if dry.Chunks != c.Chunks || dry.BytesBefore != c.BytesBefore || dry.BytesAfter > 2*c.BytesAfter ||
+		dry.BytesAfter < c.BytesAfter {
 		t.Errorf("%+v, in a dry run %+v", c, dry)
 	}
 	for _, p := range []string{"20.safetensors", "30.safetensors"} {

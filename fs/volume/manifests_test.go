@@ -56,7 +56,8 @@ func TestManifestsOfARun(t *testing.T) {
 			t.Fatal(err)
 		}
 		// Every eighth stands alone; of the others one refers to four steps back at most, of 20 tensors each.
-		if key := i%8 == 0; len(m.Tensors) != tensors || at[0].Delta == key || !key && at[0].Stored > 4*20*40+1024 {
+		if key := i%8 == 0; len(m.Tensors) != tensors || at[0].Delta == key ||
+			!key && at[0].Stored > 4*20*40+1024 {
 			t.Errorf("step %d: manifest of %d tensors: %+v", i, len(m.Tensors), at[0])
 		}
 	}

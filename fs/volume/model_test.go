@@ -169,7 +169,8 @@ func (m *model) copyRange(rt *rapid.T) {
 
 func (m *model) utimes(rt *rapid.T) {
 	name := m.existing(rt)
-	when := unix.Timespec{Sec: rapid.Int64Range(0, 4e9).Draw(rt, "s"), Nsec: rapid.Int64Range(0, 999_999_999).Draw(rt, "ns")}
+	when := unix.Timespec{Sec: rapid.Int64Range(0, 4e9).Draw(rt, "s"),
+		Nsec: rapid.Int64Range(0, 999_999_999).Draw(rt, "ns")}
 	m.r.setattr(m.path(name), &tree.SetAttr{Mtime: &when})
 	m.look(name)
 	if got := m.files[name].attr.Mtime; got != when {
@@ -342,8 +343,7 @@ func (m *model) prune(rt *rapid.T) {
 	}
 }
 
-// unhurt fails if the store has found anything amiss by itself: it mends some of it without a word to who
-// reads.
+// unhurt fails if the store has found damage by itself: it repairs some of it without an error for readers.
 func (m *model) unhurt(rt *rapid.T) {
 	if m.r.log.has("ERROR") {
 		rt.Errorf("reported:\n%s", m.r.log)
@@ -394,7 +394,8 @@ func (m *model) compare() {
 		if int(a.Nlink) != links {
 			m.r.t.Errorf("%s has %d links, want %d", name, a.Nlink, links)
 		}
-		if b := c.attr; a.Mtime != b.Mtime || a.Mode != b.Mode || a.Ino != b.Ino || a.Size != int64(len(c.data)) {
+		if b := c.attr; a.Mtime != b.Mtime || a.Mode != b.Mode || a.Ino != b.Ino ||
+			a.Size != int64(len(c.data)) {
 			m.r.t.Errorf("%s: %+v, it was %+v", name, a, b)
 		}
 	}

@@ -31,10 +31,12 @@ func TestExternalModel(t *testing.T) {
 		t.Helper()
 		for _, p := range []string{first, second} {
 			f, err := r.Inspect(t.Context(), p, control.InspectOptions{Stats: true}, nil)
-			if err != nil || f.Format != "onnx" || f.Size != int64(len(model)) || len(f.Tensors) != 1 || f.Tensors[0].Name != "w" || f.Tensors[0].Stats == nil || f.Artifact != "" {
+			if err != nil || f.Format != "onnx" || f.Size != int64(len(model)) || len(f.Tensors) != 1 ||
+				f.Tensors[0].Name != "w" || f.Tensors[0].Stats == nil || f.Artifact != "" {
 				t.Fatalf("%s: %s: %+v, %v", when, p, f, err)
 			}
-			if len(f.Notes) != 2 || !strings.HasPrefix(f.Notes[0], "no view") || !strings.HasPrefix(f.Notes[1], "no artifact id") {
+			if len(f.Notes) != 2 || !strings.HasPrefix(f.Notes[0], "no view") ||
+				!strings.HasPrefix(f.Notes[1], "no artifact id") {
 				t.Errorf("%s: %s: %q", when, p, f.Notes)
 			}
 			if got := r.cat(p, "w"); !bytes.Equal(got, data) {
@@ -42,11 +44,13 @@ func TestExternalModel(t *testing.T) {
 			}
 		}
 		for _, x := range [][2]string{{first, second}, {"runs/a/1", "runs/a/2"}, {second, "runs/a/1"}} {
-			if d := r.diff(x[0], x[1]); d.Equal != 1 || len(d.Changed)+len(d.Reshaped)+len(d.Added)+len(d.Removed)+len(d.Others) != 0 {
+			if d := r.diff(x[0], x[1]); d.Equal != 1 ||
+				len(d.Changed)+len(d.Reshaped)+len(d.Added)+len(d.Removed)+len(d.Others) != 0 {
 				t.Errorf("%s: %s: %+v", when, x, d)
 			}
 		}
-		if d := r.diff("runs/a/2", "runs/a/3"); d.Equal != 0 || len(d.Changed) != 1 || d.Changed[0].ChangedElements != 1 || len(d.Added)+len(d.Removed)+len(d.Others) != 0 {
+		if d := r.diff("runs/a/2", "runs/a/3"); d.Equal != 0 || len(d.Changed) != 1 ||
+			d.Changed[0].ChangedElements != 1 || len(d.Added)+len(d.Removed)+len(d.Others) != 0 {
 			t.Errorf("%s: %+v", when, d)
 		}
 	}
@@ -54,14 +58,17 @@ func TestExternalModel(t *testing.T) {
 	r.sync()
 	r.evictAll()
 	check("packed")
+	notListed := func(note string) bool {
+		return strings.HasPrefix(note, `not listed: tensors in "external.bin"`)
+	}
 	r.write("runs/a/1/external.bin", data[1:])
 	f, err := r.Show(t.Context(), first)
-	if err != nil || len(f.Tensors) != 0 || !slices.ContainsFunc(f.Notes, func(s string) bool { return strings.HasPrefix(s, `not listed: tensors in "external.bin"`) }) {
+	if err != nil || len(f.Tensors) != 0 || !slices.ContainsFunc(f.Notes, notListed) {
 		t.Errorf("too short: %+v, %v", f, err)
 	}
 	r.unlink("runs/a/1/external.bin")
 	f, err = r.Show(t.Context(), first)
-	if err != nil || len(f.Tensors) != 0 || !slices.ContainsFunc(f.Notes, func(s string) bool { return strings.HasPrefix(s, `not listed: tensors in "external.bin"`) }) {
+	if err != nil || len(f.Tensors) != 0 || !slices.ContainsFunc(f.Notes, notListed) {
 		t.Errorf("not there: %+v, %v", f, err)
 	}
 	r.onlyRoot()
@@ -73,9 +80,12 @@ func TestExternalOutside(t *testing.T) {
 	model := sample(t, "onnx/external.onnx")
 	r.mkdir("in")
 	r.write("external.bin", sample(t, "onnx/external.bin"))
-	for _, name := range []string{"../rnal.bin", "/xternal.bin", "./../al.bin", "exter\x00l.bin", "..........."} {
-		r.write("in/m.onnx", bytes.Replace(model, []byte("external.bin"), []byte(name + strings.Repeat("/", 12-len(name)))[:12], 1))
-		if f, err := r.Show(t.Context(), "in/m.onnx"); err != nil || len(f.Tensors) != 0 || len(f.Notes) == 0 {
+	for _, name := range []string{"../rnal.bin", "/xternal.bin", "./../al.bin", "exter\x00l.bin",
+		"..........."} {
+		r.write("in/m.onnx", bytes.Replace(model, []byte("external.bin"),
+			[]byte(name + strings.Repeat("/", 12-len(name)))[:12], 1))
+		if f, err := r.Show(t.Context(), "in/m.onnx"); err != nil || len(f.Tensors) != 0 ||
+			len(f.Notes) == 0 {
 			t.Errorf("%q: %+v, %v", name, f, err)
 		}
 	}

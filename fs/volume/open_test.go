@@ -27,7 +27,7 @@ func TestOpenRefuses(t *testing.T) {
 	dir := t.TempDir()
 	replaceFile(t, filepath.Join(dir, "thesis.tex"), []byte("x"))
 	_, err = Open(Options{Dir: dir, Create: true})
-	wantErr(t, "somebody's folder", err, ErrNotStore)
+	wantErr(t, "a folder of other files", err, ErrNotStore)
 	if e, _ := os.ReadDir(dir); len(e) != 1 {
 		t.Errorf("in the folder: %v", e)
 	}

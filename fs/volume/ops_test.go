@@ -106,7 +106,7 @@ func (r *rig) openFile(p string, flags uint32) (*Handle, error) {
 	return r.Open(n, flags)
 }
 
-// open is openFile; as the kernel does, it looks the name up anew, once, after ESTALE.
+// open is openFile. As the kernel does, it looks the name up again, once, after ESTALE.
 func (r *rig) open(p string, flags uint32) *Handle {
 	r.t.Helper()
 	h, err := r.openFile(p, flags)

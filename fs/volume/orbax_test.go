@@ -28,7 +28,8 @@ func TestShowOrbax(t *testing.T) {
 	check := func(when string) {
 		t.Helper()
 		for _, name := range []string{"ocdbt", "zarr3", "loose"} {
-			for p, prefix := range map[string]string{"runs/" + name: "state/", "runs/" + name + "/state": ""} {
+			for p, prefix := range map[string]string{"runs/" + name: "state/",
+				"runs/" + name + "/state": ""} {
 				f, err := r.Show(t.Context(), p)
 				if err != nil || f.Format != "orbax" || len(f.Tensors) != 6 || f.Size < 3000 {
 					t.Errorf("%s, %s: %+v, %v", when, p, f, err)
@@ -50,7 +51,8 @@ func TestShowOrbax(t *testing.T) {
 	_, err = r.Show(t.Context(), "runs/ocdbt")
 	wantErr(t, "a damaged database", err, formats.ErrNotFormat)
 	r.unlink("runs/ocdbt/state/manifest.ocdbt")
-	if _, err = r.Show(t.Context(), "runs/ocdbt/state"); !errors.Is(err, formats.ErrNotFormat) || errors.Is(err, unix.ENOENT) {
+	if _, err = r.Show(t.Context(), "runs/ocdbt/state"); !errors.Is(err, formats.ErrNotFormat) ||
+		errors.Is(err, unix.ENOENT) {
 		t.Errorf("without its database: %v", err)
 	}
 	r.onlyRoot()
@@ -69,17 +71,21 @@ func TestDiffOrbax(t *testing.T) {
 				r.sync()
 				r.evictAll()
 			}
-			if d := r.diff("runs/a/1", "runs/a/2"); d.Equal != 6 || len(d.Changed)+len(d.Added)+len(d.Removed)+len(d.Reshaped)+len(d.Others) != 0 {
+			if d := r.diff("runs/a/1", "runs/a/2"); d.Equal != 6 ||
+				len(d.Changed)+len(d.Added)+len(d.Removed)+len(d.Reshaped)+len(d.Others) != 0 {
 				t.Errorf("%s, %s: %+v", name, state, d)
 			}
-			if d := r.diff("runs/a/1", "runs/a/3"); d.Equal != 5 || len(d.Changed) != 1 || d.Changed[0].Name != "params/layer.0/kernel" || d.Changed[0].ChangedElements < 256 || float64(*d.Changed[0].MaxAbs) > 4 || len(d.Added)+len(d.Removed)+len(d.Reshaped)+len(d.Others) != 0 {
+			if d := r.diff("runs/a/1", "runs/a/3"); d.Equal != 5 || len(d.Changed) != 1 ||
+				d.Changed[0].Name != "params/layer.0/kernel" || d.Changed[0].ChangedElements < 256 ||
+				float64(*d.Changed[0].MaxAbs) > 4 ||
+				len(d.Added)+len(d.Removed)+len(d.Reshaped)+len(d.Others) != 0 {
 				t.Errorf("%s, %s: %+v", name, state, d)
 			}
 		}
 	}
 }
 
-// The arrays of Orbax are read, whatever holds them: their elements, and what is to be said of those.
+// The arrays of Orbax are read from each kind of folder: their elements and their statistics.
 func TestReadOrbax(t *testing.T) {
 	r := newRig(t)
 	var kernel, counts []byte
@@ -99,7 +105,10 @@ func TestReadOrbax(t *testing.T) {
 		r.folder("runs/"+name+"/1", "orbax/"+name)
 	}
 	r.mkdir("runs/b/1")
-	r.write("runs/b/1/m.safetensors", typed(t, []safetensors.Entry{{Name: "params/layer.0/kernel", DType: formats.BF16, Shape: []int64{20, 30}}}, kernel))
+	r.write("runs/b/1/m.safetensors",
+		typed(t, []safetensors.Entry{
+			{Name: "params/layer.0/kernel", DType: formats.BF16, Shape: []int64{20, 30}},
+		}, kernel))
 	for _, state := range []string{resident, packed} {
 		if state == packed {
 			r.sync()
@@ -117,11 +126,13 @@ func TestReadOrbax(t *testing.T) {
 				t.Fatalf("%s, %s: %+v, %v", name, state, f, err)
 			}
 			for _, x := range f.Tensors {
-				if x.Stats == nil || x.Name == "state/params/layer.0/kernel" && (x.Stats.Count != 600 || x.Stats.Min != 0 || x.Stats.Max != 600) {
+				if x.Stats == nil || x.Name == "state/params/layer.0/kernel" &&
+					(x.Stats.Count != 600 || x.Stats.Min != 0 || x.Stats.Max != 600) {
 					t.Errorf("%s, %s: %s: %+v", name, state, x.Name, x.Stats)
 				}
 			}
-			if d := r.diff("runs/b/1", p+"/state"); d.Equal != 1 || len(d.Changed)+len(d.Removed) != 0 || len(d.Added) != 5 {
+			if d := r.diff("runs/b/1", p+"/state"); d.Equal != 1 || len(d.Changed)+len(d.Removed) != 0 ||
+				len(d.Added) != 5 {
 				t.Errorf("%s, %s: against a file: %+v", name, state, d)
 			}
 			if _, err := r.Tensor(t.Context(), p, "state/none", false); !errors.Is(err, fs.ErrNotExist) {
@@ -129,7 +140,7 @@ func TestReadOrbax(t *testing.T) {
 			}
 		}
 	}
-	// What is not read is said to be, and why.
+	// An error names the array that is not read, and why.
 	r.write("runs/loose/1/state/params.layer.0.kernel/.zarray", []byte(`{"zarr_format":2,"shape":[20,30],"chunks":[20,30],"dtype":"bfloat16","order":"C","compressor":{"id":"blosc"}}`))
 	f, err := r.Inspect(t.Context(), "runs/loose/1", control.InspectOptions{Stats: true}, nil)
 	if err != nil || len(f.Notes) != 2 || !strings.Contains(f.Notes[1], `compressed by "blosc" (1)`) {
@@ -138,7 +149,8 @@ func TestReadOrbax(t *testing.T) {
 	if _, err := r.Tensor(t.Context(), "runs/loose/1", "state/params/layer.0/kernel", false); !errors.Is(err, zarr.ErrUnread) {
 		t.Error(err)
 	}
-	if d := r.diff("runs/zarr3/1", "runs/loose/1"); d.Equal != 5 || len(d.Changed) != 1 || d.Changed[0].MaxAbs != nil {
+	if d := r.diff("runs/zarr3/1", "runs/loose/1"); d.Equal != 5 || len(d.Changed) != 1 ||
+		d.Changed[0].MaxAbs != nil {
 		t.Errorf("%+v", d)
 	}
 	// What is damaged is an error, which says where.
@@ -151,14 +163,17 @@ func TestReadOrbax(t *testing.T) {
 		t.Error(err)
 	}
 	d.Close()
-	if _, err := r.Inspect(t.Context(), "runs/loose/1", control.InspectOptions{Stats: true}, nil); !errors.Is(err, formats.ErrNotFormat) {
+	_, err = r.Inspect(t.Context(), "runs/loose/1", control.InspectOptions{Stats: true}, nil)
+	if !errors.Is(err, formats.ErrNotFormat) {
 		t.Error(err)
 	}
-	if _, err := r.Diff(t.Context(), "runs/loose/1", "runs/zarr3/1", nil); !errors.Is(err, formats.ErrNotFormat) || !strings.Contains(err.Error(), "runs/zarr3/1") {
+	if _, err := r.Diff(t.Context(), "runs/loose/1", "runs/zarr3/1", nil); err == nil ||
+		!errors.Is(err, formats.ErrNotFormat) || !strings.Contains(err.Error(), "runs/zarr3/1") {
 		t.Error(err)
 	}
 	r.write("runs/loose/1/state/params.layer.0.bias/0", sample(t, "orbax/loose/state/params.layer.0.bias/0"))
-	if d := r.diff("runs/b/1", "runs/loose/1"); d.Equal != 0 || len(d.Others) == 0 || !strings.HasPrefix(d.Others[0].What, "not compared") {
+	if d := r.diff("runs/b/1", "runs/loose/1"); d.Equal != 0 || len(d.Others) == 0 ||
+		!strings.HasPrefix(d.Others[0].What, "not compared") {
 		t.Errorf("%+v", d)
 	}
 	r.onlyRoot()

@@ -29,7 +29,7 @@ func (b *backings) RegisterBacking(fd int) (int32, error) {
 	if b.refuse {
 		return 0, unix.EMFILE
 	}
-	// The kernel opens the file anew, with the flags of the handle.
+	// The kernel opens the file again, with the flags of the handle.
 	f, err := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", fd), os.O_RDWR, 0)
 	if err != nil {
 		return 0, err

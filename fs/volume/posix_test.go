@@ -51,8 +51,8 @@ func TestTmpfileInSetGroupIDDirectory(t *testing.T) {
 	}
 }
 
-// chown(2) of neither moves the change time and takes set-user-id away; a write by somebody outside of the
-// group takes set-group-id of what is no executable.
+// chown(2) of neither owner nor group moves the change time and takes set-user-id away. A write by a user
+// outside of the group takes set-group-id of a file that is no executable.
 func TestSetattrOfNothing(t *testing.T) {
 	r := newRig(t)
 	for _, packed := range []bool{false, true} {
@@ -122,7 +122,8 @@ func TestTimesAreTheHosts(t *testing.T) {
 	r.write("a", random(100<<10, 1))
 	r.write("b", random(100<<10, 1))
 	r.packOut("b")
-	for _, ts := range []unix.Timespec{{Sec: -1 << 31, Nsec: 5}, {Sec: -1<<31 - 5, Nsec: 5}, {Sec: -1, Nsec: 5}, {Sec: 1 << 32, Nsec: 7}, {Sec: 8 << 30, Nsec: 999_999_999}} {
+	for _, ts := range []unix.Timespec{{Sec: -1 << 31, Nsec: 5}, {Sec: -1<<31 - 5, Nsec: 5},
+		{Sec: -1, Nsec: 5}, {Sec: 1 << 32, Nsec: 7}, {Sec: 8 << 30, Nsec: 999_999_999}} {
 		a, b := r.setattr("a", &tree.SetAttr{Mtime: &ts}), r.setattr("b", &tree.SetAttr{Mtime: &ts})
 		if a.Mtime != b.Mtime {
 			t.Errorf("%v is %v, packed %v", ts, a.Mtime, b.Mtime)

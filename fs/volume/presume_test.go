@@ -62,7 +62,9 @@ func TestPresume(t *testing.T) {
 				r.sync()
 			}
 			_, m := r.manifestOf("run/2/model.pkl")
-			data := slices.ContainsFunc(m.Regions, func(g formats.Region) bool { return g.Kind == formats.Data })
+			data := slices.ContainsFunc(m.Regions, func(g formats.Region) bool {
+				return g.Kind == formats.Data
+			})
 			if m.Format != c.format || data != c.data {
 				t.Errorf("format %s, data %v, want %s, %v", m.Format, data, c.format, c.data)
 			}

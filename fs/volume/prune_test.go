@@ -265,7 +265,8 @@ func TestPruneStopsAtDamage(t *testing.T) {
 	r.damage(h)
 	before := r.segmentBytes()
 	_, err := r.Prune(context.Background(), now, nil)
-	if !errors.Is(err, cas.ErrCorrupt) || !strings.Contains(err.Error(), "f: ") || !strings.Contains(err.Error(), "nothing was removed") {
+	if !errors.Is(err, cas.ErrCorrupt) || !strings.Contains(err.Error(), "f: ") ||
+		!strings.Contains(err.Error(), "nothing was removed") {
 		t.Errorf("%v", err)
 	}
 	if r.segmentBytes() != before {

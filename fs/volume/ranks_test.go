@@ -13,15 +13,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Ranks of a distributed training save their shards into one folder, which the first of them renames when all
-// are done, and read what the others saved, by handles from before the rename and after; older steps are
-// removed under readers; files are packed, given up, filled in and swept meanwhile. Every byte that is read
-// was written so.
+// Ranks of a distributed training save their shards into one folder. The first of them renames it when all
+// are done. They read what the others saved, by handles from before the rename and after. Older steps are
+// removed under readers. Files are packed, evicted, hydrated and swept meanwhile. Every byte is read as it
+// was written.
 func TestRanks(t *testing.T) {
 	const ranks, steps = 4, 12
 	r := newRig(t, hotSize(1<<20))
 	shard := func(step, rank int) []byte { // most of it is frozen
-		return weights(t, []string{"frozen", "trained"}, random(90<<10, uint64(rank)), random(60<<10, uint64(step*100+rank)))
+		return weights(t, []string{"frozen", "trained"}, random(90<<10, uint64(rank)),
+			random(60<<10, uint64(step*100+rank)))
 	}
 	r.mkdir("runs/a")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -40,7 +41,8 @@ func TestRanks(t *testing.T) {
 			case 3:
 				err = r.sweep(ctx)
 			}
-			if err != nil && ctx.Err() == nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ESTALE) {
+			if err != nil && ctx.Err() == nil && !errors.Is(err, fs.ErrNotExist) &&
+				!errors.Is(err, unix.ESTALE) {
 				t.Errorf("beside the ranks: %v", err)
 			}
 		}
@@ -68,7 +70,7 @@ func TestRanks(t *testing.T) {
 		if step < 2 {
 			continue
 		}
-		// The step before the last goes while somebody reads it.
+		// The step before the last is removed while a rank reads it.
 		old := fmt.Sprintf("runs/a/%d", step-2)
 		each(ranks, func(rank int) {
 			h := r.open(name(old, rank), unix.O_RDONLY)
@@ -110,8 +112,8 @@ func each(n int, f func(i int)) {
 	all.Wait()
 }
 
-// Two processes save to the same path, by O_TRUNC and in place, while others read: no reader sees bytes that
-// neither wrote, and what is left when both are done is all there.
+// Two processes save to the same path, with O_TRUNC and without, while others read. No reader sees bytes that
+// neither wrote, and the file is whole when both are done.
 func TestSamePath(t *testing.T) {
 	r := newRig(t, hotSize(0))
 	const n = 150 << 10
@@ -148,7 +150,7 @@ func TestSamePath(t *testing.T) {
 				}
 				for i, b := range got {
 					if b > 2 { // zeros are what a truncation between two reads leaves
-						t.Errorf("byte %d is %d, which nobody wrote", i, b)
+						t.Errorf("byte %d is %d, which no process wrote", i, b)
 						return
 					}
 				}

@@ -174,7 +174,7 @@ func TestRepairs(t *testing.T) {
 		r.same("new", []byte("x"))
 		r.reopen().same("new", []byte("x"))
 	})
-	t.Run("filling in was cut off", func(t *testing.T) {
+	t.Run("hydration was cut off", func(t *testing.T) {
 		r, want, dir := setup(t)
 		mtime := r.stat("f").Mtime
 		patchFile(t, filepath.Join(dir, "tree", "f"), make([]byte, 200<<10))
@@ -281,8 +281,8 @@ func patchFile(t *testing.T, path string, p []byte) {
 	}
 }
 
-// A store that was copied without attributes has files that are not what they seem: they are errors for who
-// opens them, with a word in the log, and the header of each says what it was.
+// A store that was copied without attributes has files that are not what they seem. To open one is an error,
+// which is logged. The header of each file keeps what it was.
 func TestCopiedWithoutAttributes(t *testing.T) {
 	r := newRig(t)
 	want := random(300<<10, 1)
@@ -302,7 +302,7 @@ func TestCopiedWithoutAttributes(t *testing.T) {
 	}
 	for range 2 { // by the open, and by the packing that comes first
 		r = r.reopen()
-		r.same("whole", want) // its bytes are in place
+		r.same("whole", want) // it is resident
 		for _, flags := range []uint32{unix.O_RDONLY, unix.O_RDWR} {
 			_, err := r.openFile("f", flags)
 			wantErr(t, "open", err, unix.EIO)
@@ -335,7 +335,8 @@ func TestCopiedWithoutAttributes(t *testing.T) {
 func TestLiteralHeader(t *testing.T) {
 	for _, size := range []int{tree.HeaderSize, 5000, 100 << 10, 300 << 10} {
 		r := newRig(t)
-		h := tree.Header{Store: r.content.ID, Record: tree.Record{Manifest: [32]byte{1}, Hollow: true}, Size: int64(size)}
+		h := tree.Header{Store: r.content.ID, Record: tree.Record{Manifest: [32]byte{1}, Hollow: true},
+			Size: int64(size)}
 		head := h.Encode()
 		want := append(head[:], random(size, 1)...)[:size]
 		r.write("f", want)
@@ -383,7 +384,7 @@ func replace(t *testing.T, path, old, new string) {
 	}
 }
 
-// The index is derived: without it, or with rubbish in its place, it is made anew.
+// The index is derived: when it is missing or rubbish, it is made again.
 func TestIndexDeleted(t *testing.T) {
 	for _, how := range []string{"deleted", "rubbish", "empty", "deleted after a crash"} {
 		t.Run(how, func(t *testing.T) {
@@ -431,8 +432,7 @@ func replaceFile(t *testing.T, path string, p []byte) {
 	}
 }
 
-// After another boot the bytes in place are not believed; but as long as nothing else is left of the file
-// they stay.
+// After another boot a local copy is not believed. It stays as long as nothing else is left of the file.
 func TestBytesWithoutManifestStay(t *testing.T) {
 	r := newRig(t)
 	data := random(300<<10, 1)
@@ -453,7 +453,7 @@ func TestBytesWithoutManifestStay(t *testing.T) {
 	}
 }
 
-// A file that was cut off on its way to be empty is empty for readers who may not finish that.
+// A file whose truncation was cut off is empty for readers of a store that is open for reading only.
 func TestEmptyingReadOnly(t *testing.T) {
 	r := newRig(t)
 	r.write("f", random(300<<10, 1))

@@ -187,7 +187,8 @@ func TestBadGraphMetadata(t *testing.T) {
 		n := binary.LittleEndian.Uint64(p)
 		header := bytes.TrimRight(p[8:8+n], " ")
 		header = append(fmt.Appendf(nil, `{"__metadata__":{"ckptfs.arch":%q},`, graph), header[1:]...)
-		return append(append(binary.LittleEndian.AppendUint64(nil, uint64(len(header))), header...), p[8+n:]...)
+		return append(append(binary.LittleEndian.AppendUint64(nil, uint64(len(header))), header...),
+			p[8+n:]...)
 	}
 	r.mkdir("runs/a/1")
 	r.mkdir("runs/b/1")

@@ -39,7 +39,8 @@ func fileOf(t testing.TB, tensors ...tensor) []byte {
 	for _, x := range tensors {
 		at := len(data)
 		data = append(data, x.data...)
-		header[x.name] = entry{x.dtype, []int64{int64(len(x.data) * 8 / x.dtype.Bits())}, [2]int{at, len(data)}}
+		header[x.name] = entry{x.dtype, []int64{int64(len(x.data) * 8 / x.dtype.Bits())},
+			[2]int{at, len(data)}}
 	}
 	h, err := json.Marshal(header)
 	if err != nil {
@@ -76,11 +77,15 @@ func TestRounded(t *testing.T) {
 	full := fileOf(t, tensor{"a.w", "F32", w}, tensor{"a.v", "F32", v})
 	half := fileOf(t, tensor{"a.w", "BF16", halves(t, w)}, tensor{"a.v", "BF16", halves(t, v)})
 	for name, files := range map[string]map[string][]byte{
-		"in the folder":      {"1/model.safetensors": full, "2/x": nil, "1/zhalf.safetensors": half},
-		"alike":              {"full.safetensors": full, "zelsewhere/model.safetensors": half},
-		"in the step":        {"runs/r/1/full.safetensors": full, "runs/r/1/sub/half.safetensors": half},
-		"in the file, ahead": {"m.safetensors": fileOf(t, tensor{"master.a.w", "F32", w}, tensor{"master.a.v", "F32", v}, tensor{"a.w", "BF16", halves(t, w)}, tensor{"a.v", "BF16", halves(t, v)})},
-		"in the file, after": {"m.safetensors": fileOf(t, tensor{"a.w", "BF16", halves(t, w)}, tensor{"a.v", "BF16", halves(t, v)}, tensor{"optimizer.master.a.w", "F32", w}, tensor{"optimizer.master.a.v", "F32", v})},
+		"in the folder": {"1/model.safetensors": full, "2/x": nil, "1/zhalf.safetensors": half},
+		"alike":         {"full.safetensors": full, "zelsewhere/model.safetensors": half},
+		"in the step":   {"runs/r/1/full.safetensors": full, "runs/r/1/sub/half.safetensors": half},
+		"in the file, ahead": {"m.safetensors": fileOf(t, tensor{"master.a.w", "F32", w},
+			tensor{"master.a.v", "F32", v}, tensor{"a.w", "BF16", halves(t, w)},
+			tensor{"a.v", "BF16", halves(t, v)})},
+		"in the file, after": {"m.safetensors": fileOf(t, tensor{"a.w", "BF16", halves(t, w)},
+			tensor{"a.v", "BF16", halves(t, v)}, tensor{"optimizer.master.a.w", "F32", w},
+			tensor{"optimizer.master.a.v", "F32", v})},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
@@ -227,7 +232,8 @@ func TestRelatedModels(t *testing.T) {
 			"other names": {"runs/base/1/pretrained.safetensors", "runs/tune/1/model.safetensors", tensor{}, `{"parent": "runs/base/1"}`},
 			"the file":    {"runs/base/1/a.safetensors", "runs/tune/1/b.safetensors", tensor{}, `{"parent": "runs/base/1/a.safetensors"}`},
 			"alike":       {"base.safetensors", "runs/tune/1/model.safetensors", tensor{}, ""},
-			"with a head": {"base.safetensors", "tuned.safetensors", tensor{"head", "F32", singles(3, 10_000)}, ""},
+			"with a head": {"base.safetensors", "tuned.safetensors",
+				tensor{"head", "F32", singles(3, 10_000)}, ""},
 		} {
 			t.Run(fmt.Sprint(name, ", restarted ", restart), func(t *testing.T) {
 				r := newRig(t)

@@ -28,7 +28,8 @@ func (r *rig) check() *control.Checked {
 func (r *rig) repair(part string) (*rig, *control.Repaired) {
 	r.t.Helper()
 	r.close()
-	rep, err := Repair(context.Background(), part, Options{Dir: r.dir, HotSize: 1 << 40, Log: r.log.report}, nil)
+	rep, err := Repair(context.Background(), part, Options{Dir: r.dir, HotSize: 1 << 40, Log: r.log.report},
+		nil)
 	if err != nil {
 		r.t.Fatalf("repair %s: %v", part, err)
 	}
@@ -67,7 +68,7 @@ func TestCheckAndRepairSegments(t *testing.T) {
 			r.damage(spans[1].Hash)
 		}
 	}
-	// The same of a file that has its bytes in place.
+	// The same of a resident file.
 	r.hydrateFile("kept")
 	_, km := r.manifestOf("kept")
 	spans, err := km.Objects[0].Spans(r.store.Get)
@@ -78,13 +79,15 @@ func TestCheckAndRepairSegments(t *testing.T) {
 
 	c := r.check()
 	ps := about(c, "hurt.safetensors")
-	if len(ps) != 1 || len(ps[0].Tensors) != 1 || ps[0].Tensors[0] != "bad" || ps[0].TensorCount != 1 || ps[0].Repair != "segments" {
+	if len(ps) != 1 || len(ps[0].Tensors) != 1 || ps[0].Tensors[0] != "bad" || ps[0].TensorCount != 1 ||
+		ps[0].Repair != "segments" {
 		t.Errorf("%+v", c.Problems)
 	}
 	if len(about(c, "fine.safetensors")) > 0 || len(about(c, "kept")) != 1 || len(about(c, "")) != 2 {
 		t.Errorf("%+v", c.Problems)
 	}
-	if quick, err := r.Check(context.Background(), control.CheckOptions{}, nil); err != nil || quick.ReadRecords != 0 {
+	if quick, err := r.Check(context.Background(), control.CheckOptions{}, nil); err != nil ||
+		quick.ReadRecords != 0 {
 		t.Errorf("%+v, %v", quick, err)
 	}
 
@@ -133,9 +136,9 @@ func (r *rig) hydrateFile(p string) {
 	r.want(p, both)
 }
 
-// Bytes in place are read without being checked; a check that reads everything finds what rots in them, and
-// giving them up mends it.
-func TestCheckBytesInPlace(t *testing.T) {
+// A local copy is read without being checked. A check that reads everything finds what rots in it, and
+// eviction repairs it.
+func TestCheckLocalCopy(t *testing.T) {
 	r := newRig(t)
 	data := weights(t, []string{"a", "b"}, random(600<<10, 1), make([]byte, 300<<10))
 	r.write("f", data)
@@ -154,7 +157,8 @@ func TestCheckBytesInPlace(t *testing.T) {
 	if ps := about(c, "f"); len(ps) != 1 || ps[0].Repair != "evict" || len(c.Problems) != 1 {
 		t.Errorf("%+v", c.Problems)
 	}
-	if quick, err := r.Check(context.Background(), control.CheckOptions{}, nil); err != nil || len(quick.Problems) > 0 {
+	if quick, err := r.Check(context.Background(), control.CheckOptions{}, nil); err != nil ||
+		len(quick.Problems) > 0 {
 		t.Errorf("%+v, %v", quick, err)
 	}
 	if _, err := r.Evict(context.Background(), "f", nil); err != nil {
@@ -200,7 +204,8 @@ func TestRepairIndex(t *testing.T) {
 // A store that was copied without attributes is whole again after a repair.
 func TestRepairTreeAfterCopy(t *testing.T) {
 	r := newRig(t)
-	files := map[string][]byte{"a/evicted": random(600<<10, 1), "a/both": random(500<<10, 2), "plain": []byte("text")}
+	files := map[string][]byte{"a/evicted": random(600<<10, 1), "a/both": random(500<<10, 2),
+		"plain": []byte("text")}
 	r.mkdir("a")
 	for p, b := range files {
 		r.write(p, b)
@@ -215,9 +220,10 @@ func TestRepairTreeAfterCopy(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	r = openRig(t, to)
-	r.sync() // nobody takes the header and zeros for the file
+	r.sync() // must not pack the header and zeros as the file
 	c := r.check()
-	if ps := about(c, "a/evicted"); len(ps) != 1 || ps[0].Repair != "tree" || !strings.Contains(ps[0].What, "xattrs") {
+	if ps := about(c, "a/evicted"); len(ps) != 1 || ps[0].Repair != "tree" ||
+		!strings.Contains(ps[0].What, "xattrs") {
 		t.Errorf("%+v", c.Problems)
 	}
 	r, rep := r.repair(RepairTree)
@@ -237,7 +243,8 @@ func TestRepairTreeAfterCopy(t *testing.T) {
 // Records that cannot be read, sizes that are not the manifest's, headers that are not the record's.
 func TestRepairTree(t *testing.T) {
 	r := newRig(t)
-	files := map[string][]byte{"garbled": random(600<<10, 1), "short": random(500<<10, 2), "header": random(400<<10, 3), "gone": random(300<<10, 4)}
+	files := map[string][]byte{"garbled": random(600<<10, 1), "short": random(500<<10, 2),
+		"header": random(400<<10, 3), "gone": random(300<<10, 4)}
 	for p, b := range files {
 		r.write(p, b)
 	}
@@ -281,7 +288,8 @@ func TestRepairTree(t *testing.T) {
 			if r.exists(p) {
 				t.Errorf("%s is there", p)
 			}
-			if got, err := os.ReadFile(r.at(tree.LostFound, tree.TreeDir, p)); err != nil || string(got) != string(b) {
+			if got, err := os.ReadFile(r.at(tree.LostFound, tree.TreeDir, p)); err != nil ||
+				string(got) != string(b) {
 				t.Errorf("%s: not as it was: %v", p, err)
 			}
 			continue

@@ -83,8 +83,9 @@ func hotSize(n int64) func(*Options) { return func(o *Options) { o.HotSize = n }
 func openRig(t testing.TB, dir string, set ...func(*Options)) *rig {
 	t.Helper()
 	log := &logbook{}
-	o := Options{Dir: dir, Create: true, HotSize: 1 << 40, CacheBytes: 8 << 20, SumAfter: -1, IDsAfter: -1, HydrateAfter: -1, Log: log.report,
-		PackWorkers: runtime.NumCPU()} // said, so that packing does not wait for the tests beside this one
+	o := Options{Dir: dir, Create: true, HotSize: 1 << 40, CacheBytes: 8 << 20, SumAfter: -1, IDsAfter: -1,
+		HydrateAfter: -1, Log: log.report,
+		PackWorkers: runtime.NumCPU()} // set: packing does not wait for the tests beside this one
 	for _, f := range set {
 		f(&o)
 	}
@@ -92,7 +93,8 @@ func openRig(t testing.TB, dir string, set ...func(*Options)) *rig {
 	if err != nil {
 		t.Fatalf("open: %v\n%s", err, log)
 	}
-	r := &rig{t: t, test: t, Volume: v, Requests: v.Requests(), dir: dir, log: log, me: tree.Caller{UID: uint32(os.Getuid()), GID: uint32(os.Getgid())}}
+	r := &rig{t: t, test: t, Volume: v, Requests: v.Requests(), dir: dir, log: log,
+		me: tree.Caller{UID: uint32(os.Getuid()), GID: uint32(os.Getgid())}}
 	t.Cleanup(func() {
 		r.close()
 		if t.Failed() && len(log.lines) > 0 {
@@ -146,7 +148,9 @@ func (r *rig) deltas(p string) int {
 
 // rounded counts the chunks of a file that are stored as the rounding of others.
 func (r *rig) rounded(p string) int {
-	return r.countChunks(p, func(loc cas.Location) bool { return loc.Delta && loc.Stored <= segment.MaxBaseSize+1 })
+	return r.countChunks(p, func(loc cas.Location) bool {
+		return loc.Delta && loc.Stored <= segment.MaxBaseSize+1
+	})
 }
 
 func (r *rig) countChunks(p string, which func(cas.Location) bool) (n int) {
@@ -182,8 +186,8 @@ func (r *rig) copyStore() string {
 	if err := os.Mkdir(to, 0o700); err != nil {
 		r.t.Fatal(err)
 	}
-	// The background goes on meanwhile, and a copy is not made in one moment: what refers comes before what
-	// it refers to, and nothing is being filled in.
+	// The background goes on meanwhile, and a copy is not made in one moment. So a thing is copied before
+	// those that it refers to, and nothing is being hydrated.
 	r.awaitHydrator()
 	script := `cd "$1" && { [ ! -e index.db ] || cp -a index.db "$2"; } && cp -a tree "$2" && for f in *; do [ -e "$2/$f" ] || cp -a "$f" "$2" || exit 1; done`
 	if out, err := exec.Command("sh", "-c", script, "sh", r.dir, to).CombinedOutput(); err != nil {
@@ -247,8 +251,7 @@ func (r *rig) pack(p string) {
 	}
 }
 
-// evictAll gives up the bytes in place of all packed files, those too that are being filled in since they
-// were read.
+// evictAll evicts all packed files, those too that are being hydrated since they were read.
 func (r *rig) evictAll() {
 	r.t.Helper()
 	r.awaitHydrator()
@@ -261,7 +264,7 @@ func (r *rig) evictAll() {
 	}
 }
 
-// packOut packs p and gives up its bytes in place.
+// packOut packs and evicts p.
 func (r *rig) packOut(p string) {
 	r.t.Helper()
 	r.pack(p)

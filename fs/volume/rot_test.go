@@ -164,7 +164,8 @@ func (r *rig) own(s *rotting, p string) {
 	}
 	for _, l := range locs {
 		file := filepath.Join(tree.SegmentsDir, segment.Name(l.Segment))
-		s.owner[file] = append(s.owner[file], span{l.Off, l.Off + segment.Size(int(l.Stored)), s.links(paths)})
+		s.owner[file] = append(s.owner[file],
+			span{l.Off, l.Off + segment.Size(int(l.Stored)), s.links(paths)})
 	}
 }
 
@@ -369,10 +370,11 @@ func TestRotWhileOpen(t *testing.T) {
 	s := newRotting(t)
 	r := openRig(t, s.dir, hotSize(0), func(o *Options) { o.CacheBytes = 1 }) // nothing is hydrated
 	<-r.surveyed
-	r.eventually("no cache is left to be given up under a flip", func() bool { return r.state("resident") == packed })
+	r.eventually("no local copy is left to be dropped under a flip", func() bool { return r.state("resident") == packed })
 	var places []spot
 	for _, p := range s.spots() {
-		if strings.HasPrefix(p.file, tree.SegmentsDir) || strings.HasPrefix(p.file, tree.TreeDir) && !p.xattr {
+		if strings.HasPrefix(p.file, tree.SegmentsDir) ||
+			strings.HasPrefix(p.file, tree.TreeDir) && !p.xattr {
 			places = append(places, p)
 		}
 	}
@@ -438,7 +440,8 @@ func (s *rotting) openDamaged(f flip, o *outcome) {
 		}
 		return
 	}
-	r := &rig{t: s.t, test: s.t, Volume: v, Requests: v.Requests(), dir: dir, log: log, me: tree.Caller{UID: uint32(os.Getuid()), GID: uint32(os.Getgid())}}
+	r := &rig{t: s.t, test: s.t, Volume: v, Requests: v.Requests(), dir: dir, log: log,
+		me: tree.Caller{UID: uint32(os.Getuid()), GID: uint32(os.Getgid())}}
 	<-r.surveyed
 	s.look(r, f, o, true)
 	r.close()

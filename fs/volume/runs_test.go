@@ -67,26 +67,31 @@ func TestRuns(t *testing.T) {
 	r.setMetric("runs/a/100", "val/loss", "0.75")
 
 	l, err := r.Runs(context.Background())
-	if err != nil || len(l.Runs) != 2 || l.Runs[0].Run != "a" || l.Runs[0].Steps != 3 || l.Runs[0].Complete != 3 || l.Runs[1].Steps != 0 ||
+	if err != nil || len(l.Runs) != 2 || l.Runs[0].Run != "a" || l.Runs[0].Steps != 3 ||
+		l.Runs[0].Complete != 3 || l.Runs[1].Steps != 0 ||
 		strings.Join(l.Runs[0].Metrics, " ") != "acc val/loss" {
 		t.Fatalf("%+v, %v", l, err)
 	}
-	if _, err := r.Log(context.Background(), ""); !errors.Is(err, unix.EINVAL) || !strings.HasPrefix(err.Error(), "the root: no run") {
+	if _, err := r.Log(context.Background(), ""); !errors.Is(err, unix.EINVAL) ||
+		!strings.HasPrefix(err.Error(), "the root: no run") {
 		t.Error(err)
 	}
 	full, err := r.Log(context.Background(), "runs/a")
-	if err != nil || len(full.Steps) != 3 || full.Steps[0].Step != "9" || full.Steps[1].Step != "10" || full.Steps[2].Step != "100" {
+	if err != nil || len(full.Steps) != 3 || full.Steps[0].Step != "9" || full.Steps[1].Step != "10" ||
+		full.Steps[2].Step != "100" {
 		t.Fatalf("%+v, %v", full, err)
 	}
 	if v := float64(full.Steps[1].Metrics["val/loss"]); !math.IsNaN(v) {
 		t.Errorf("val/loss of 10 is %v", v)
 	}
-	for _, tc := range [][3]string{{"val/loss", "min", "9"}, {"val/loss", "max", "100"}, {"acc", "max", "10"}, {"acc", "min", "9"}} {
+	for _, tc := range [][3]string{{"val/loss", "min", "9"}, {"val/loss", "max", "100"}, {"acc", "max", "10"},
+		{"acc", "min", "9"}} {
 		if got := r.best("runs/a", tc[0], tc[1]); got != tc[2] {
 			t.Errorf("best %s %s is %s, want %s", tc[0], tc[1], got, tc[2])
 		}
 	}
-	// Written again in place, which no directory's time shows; an attribute that goes; a step that moves.
+	// A file that is written again, which no directory's time shows; an attribute that goes; a step that
+	// moves.
 	r.write("runs/a/9/metrics.json", []byte(`{"val": {"loss": 5}, "acc": 1}`))
 	if got := r.best("runs/a", "val/loss", "min"); got != "100" {
 		t.Errorf("best is %s", got)
@@ -96,14 +101,16 @@ func TestRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.forget(n)
-	if b, err := r.Best(context.Background(), "runs/a", "val/loss", "min"); err != nil || b.Value != 0.25 || b.Path != "runs/a/100" {
+	if b, err := r.Best(context.Background(), "runs/a", "val/loss", "min"); err != nil || b.Value != 0.25 ||
+		b.Path != "runs/a/100" {
 		t.Errorf("%+v, %v", b, err)
 	}
 	r.rename("runs/a/100", "runs/a/.gone")
 	if got := r.best("runs/a", "val/loss", "min"); got != "9" {
 		t.Errorf("best is %s", got)
 	}
-	for _, tc := range [][2]string{{"runs/none", "acc"}, {"runs/a", "speed"}, {"elsewhere", "acc"}, {"runs/a/9", "acc"}, {"", "acc"}} {
+	for _, tc := range [][2]string{{"runs/none", "acc"}, {"runs/a", "speed"}, {"elsewhere", "acc"},
+		{"runs/a/9", "acc"}, {"", "acc"}} {
 		if b, err := r.Best(context.Background(), tc[0], tc[1], "min"); err == nil {
 			t.Errorf("%s %s: %+v", tc[0], tc[1], b)
 		}
@@ -136,7 +143,8 @@ func TestLogCountsWhatIsNew(t *testing.T) {
 		if n := s["1"].NewBytes; n < 900<<10 || n > 902<<10 || s["1"].SharedWith != "" {
 			t.Errorf("%+v", s["1"])
 		}
-		if n := s["2"].NewBytes; n < 300<<10 || n > 302<<10 || s["2"].SharedWith != "1" || s["2"].SharedBytes < 600<<10 {
+		if n := s["2"].NewBytes; n < 300<<10 || n > 302<<10 || s["2"].SharedWith != "1" ||
+			s["2"].SharedBytes < 600<<10 {
 			t.Errorf("%+v", s["2"])
 		}
 		if n := s["3"].NewBytes; n > 2<<10 || s["3"].SharedWith != "2" || s["3"].PlainBytes != 0 {
@@ -181,7 +189,7 @@ func TestTornSteps(t *testing.T) {
 	r.release(h)
 	state(r, "1", control.StepComplete)
 
-	// What was removed is no longer torn, whoever gets its inode.
+	// A step that was removed is no longer torn, also if its inode is used again.
 	h = r.open("runs/a/2/opt.bin", unix.O_WRONLY|unix.O_CREAT)
 	c = r.killed()
 	state(c, "2", control.StepTorn)
@@ -245,7 +253,8 @@ func manyRuns(t testing.TB, top string, n, steps int) {
 			if err := os.MkdirAll(dir, 0o755); err != nil {
 				t.Fatal(err)
 			}
-			for name, s := range map[string]string{"model.bin": "weights", "metrics.json": fmt.Sprintf(`{"loss": %d}`, steps-j)} {
+			for name, s := range map[string]string{"model.bin": "weights",
+				"metrics.json": fmt.Sprintf(`{"loss": %d}`, steps-j)} {
 				if err := os.WriteFile(filepath.Join(dir, name), []byte(s), 0o644); err != nil {
 					t.Fatal(err)
 				}
@@ -331,7 +340,8 @@ func TestLightningScores(t *testing.T) {
 		if m := s["1"].Metrics; m["val_loss"] != 0.3125 || m["val/acc"] != 7 || len(m) != 2 {
 			t.Errorf("%+v", s["1"])
 		}
-		if m := s["2"].Metrics; m["val_loss"] != 0.25 || len(m) != 2 || len(s["3"].Metrics) != 0 || s["3"].Problem != "" {
+		if m := s["2"].Metrics; m["val_loss"] != 0.25 || len(m) != 2 || len(s["3"].Metrics) != 0 ||
+			s["3"].Problem != "" {
 			t.Errorf("%+v %+v", s["2"], s["3"])
 		}
 		r.sync()

@@ -52,7 +52,8 @@ func TestShowSharded(t *testing.T) {
 		_, err := r.Show(t.Context(), index)
 		wantErr(t, what, err, c.want)
 	}
-	for what, text := range map[string]string{"none": "{}", "too many files": `{"weight_map":{` + strings.TrimSuffix(many(inspect.MaxShards+1), ",") + `}}`} {
+	for what, text := range map[string]string{"none": "{}", "too many files": `{"weight_map":{` +
+		strings.TrimSuffix(many(inspect.MaxShards+1), ",") + `}}`} {
 		r.write(index, []byte(text))
 		if f, err := r.Show(t.Context(), index); err != nil || f.Format != "blob" {
 			t.Errorf("%s: %+v, %v", what, f, err)
@@ -96,7 +97,8 @@ func TestSets(t *testing.T) {
 			for _, q := range []string{file, "runs/b/1", "runs/b"} {
 				for _, x := range [][2]string{{p, q}, {q, p}} {
 					e := r.diff(x[0], x[1])
-					if e.Equal != 3 || len(e.Changed)+len(e.Reshaped)+len(e.Added)+len(e.Removed)+len(e.Others) != 0 || packed && e.ReadBytes != 0 {
+					if e.Equal != 3 || packed && e.ReadBytes != 0 ||
+						len(e.Changed)+len(e.Reshaped)+len(e.Added)+len(e.Removed)+len(e.Others) != 0 {
 						t.Errorf("%s: %s: %+v", when, x, e)
 					}
 				}
@@ -104,13 +106,15 @@ func TestSets(t *testing.T) {
 		}
 		for _, p := range []string{set, "runs/a/1"} {
 			e := r.diff(p, "runs/a")
-			if e.Equal != 2 || len(e.Changed) != 1 || e.Changed[0].Name != "c" || e.Changed[0].File != other || len(e.Added) != 1 || len(e.Others) != 0 {
+			if e.Equal != 2 || len(e.Changed) != 1 || e.Changed[0].Name != "c" ||
+				e.Changed[0].File != other || len(e.Added) != 1 || len(e.Others) != 0 {
 				t.Errorf("%s: %s: %+v", when, p, e)
 			}
 		}
 		for _, p := range []string{set, "runs/a/1"} {
 			f, err := r.Inspect(t.Context(), p, control.InspectOptions{Stats: true}, nil)
-			if err != nil || f.Format != "safetensors-index" || len(f.Tensors) != 3 || f.Tensors[2].Stats == nil || f.Tensors[2].Stats.Count != 200<<10 {
+			if err != nil || f.Format != "safetensors-index" || len(f.Tensors) != 3 ||
+				f.Tensors[2].Stats == nil || f.Tensors[2].Stats.Count != 200<<10 {
 				t.Fatalf("%s: %s: %+v, %v", when, p, f, err)
 			}
 			if shared := f.Tensors[2].SharedWith; packed && !slices.Equal(shared, []string{file}) {
@@ -125,7 +129,8 @@ func TestSets(t *testing.T) {
 			if err != nil || !bytes.Equal(got, c) {
 				t.Errorf("%s: %s: %d bytes, %v", when, p, len(got), err)
 			}
-			if found, err := r.Find(t.Context(), control.FindOptions{Path: p, Tensor: "c"}); packed && (err != nil || len(found.Tensors) != 2) {
+			if found, err := r.Find(t.Context(), control.FindOptions{Path: p, Tensor: "c"}); packed &&
+				(err != nil || len(found.Tensors) != 2) {
 				t.Errorf("%s: %s: %+v, %v", when, p, found, err)
 			}
 			if o, err := r.Owner(t.Context(), p, "c"); packed && (err != nil || o.Owner.Path != "runs/a/1/2.safetensors") {
@@ -187,10 +192,12 @@ func TestVariants(t *testing.T) {
 		if got := r.cat("runs/a/1", "model.fp16.safetensors/a"); !bytes.Equal(got, data[2]) {
 			t.Errorf("%s: %d bytes of a by the folder", index, len(got))
 		}
-		if e := r.diff("runs/a/1", "runs/b/1"); e.Equal != 1 || len(e.Changed) != 1 || e.Changed[0].Name != "b" || len(e.Removed) != 2 || len(e.Added)+len(e.Others) != 0 {
+		if e := r.diff("runs/a/1", "runs/b/1"); e.Equal != 1 || len(e.Changed) != 1 ||
+			e.Changed[0].Name != "b" || len(e.Removed) != 2 || len(e.Added)+len(e.Others) != 0 {
 			t.Errorf("%s: %+v", index, e)
 		}
-		if found, err := r.Find(t.Context(), control.FindOptions{Path: "runs/a/1/" + index, Tensor: "a"}); err != nil || len(found.Tensors) != 2 {
+		found, err := r.Find(t.Context(), control.FindOptions{Path: "runs/a/1/" + index, Tensor: "a"})
+		if err != nil || len(found.Tensors) != 2 {
 			t.Errorf("%s: %+v, %v", index, found, err)
 		}
 		if o, err := r.Owner(t.Context(), "runs/a/1/"+index, "a"); err != nil || o.Owner.Path != "runs/a/1/model.fp16-1.safetensors" {
@@ -201,7 +208,8 @@ func TestVariants(t *testing.T) {
 			"model.safetensors.index.json": index, "model-2.safetensors": index,
 		} {
 			a, err := r.Match(t.Context(), control.MatchOptions{Like: "runs/a/1/" + p})
-			if err != nil || a.Match == nil || a.Match.Path != "runs/a/1/"+want && a.Match.Path != "runs/b/1/model.fp16.safetensors" || len(a.Match.Tensors) != 2 {
+			if err != nil || a.Match == nil || a.Match.Path != "runs/a/1/"+want &&
+				a.Match.Path != "runs/b/1/model.fp16.safetensors" || len(a.Match.Tensors) != 2 {
 				t.Errorf("%s: like %s: %+v, %v", index, p, a, err)
 			}
 		}

@@ -41,7 +41,8 @@ func TestShardedModel(t *testing.T) {
 	check := func(r *rig, when string) {
 		t.Helper()
 		m := r.match(control.MatchOptions{Graph: chainGraph("xyzk", true)})
-		if m == nil || m.Path != "runs/a/1/m.safetensors.index.json" || m.Length != 3 || len(m.Tensors) != 3 || m.Bytes != 3*70<<10 || m.Size < m.Bytes {
+		if m == nil || m.Path != "runs/a/1/m.safetensors.index.json" || m.Length != 3 ||
+			len(m.Tensors) != 3 || m.Bytes != 3*70<<10 || m.Size < m.Bytes {
 			t.Errorf("%s: %+v", when, m)
 		}
 		if st, err := r.Status(context.Background()); err != nil || len(st.Sidecars) != 0 {
@@ -66,7 +67,8 @@ func TestShardedModel(t *testing.T) {
 	shard("c/1", 2)
 	for _, p := range []string{"runs/b/1", "runs/b/1/m-1.safetensors", "runs/b/1/m-2.safetensors", "runs/b/1/m.safetensors.index.json"} {
 		a, err := r.Match(context.Background(), control.MatchOptions{Like: p})
-		if err != nil || a.GraphKind != "bag" || a.Match == nil || a.Match.Path != "runs/c/1/m.safetensors.index.json" || len(a.Match.Tensors) != 3 {
+		if err != nil || a.GraphKind != "bag" || a.Match == nil ||
+			a.Match.Path != "runs/c/1/m.safetensors.index.json" || len(a.Match.Tensors) != 3 {
 			t.Errorf("%s: %+v, %v", p, a, err)
 		}
 	}
@@ -75,7 +77,8 @@ func TestShardedModel(t *testing.T) {
 		t.Fatalf("%+v, %v", l, err)
 	}
 	for _, m := range l.Models {
-		if m.How != "declared" || len(m.Chain) != 2 || m.Chain[0].OwnedTensors != 0 || strings.TrimPrefix(m.Chain[1].Path, "runs/a") != strings.TrimPrefix(m.Path, "runs/b") {
+		if m.How != "declared" || len(m.Chain) != 2 || m.Chain[0].OwnedTensors != 0 ||
+			strings.TrimPrefix(m.Chain[1].Path, "runs/a") != strings.TrimPrefix(m.Path, "runs/b") {
 			t.Errorf("%s comes from %+v", m.Path, m.Chain)
 		}
 	}
@@ -84,7 +87,8 @@ func TestShardedModel(t *testing.T) {
 	if got := r.matched("xyz"); got != "" {
 		t.Errorf("%q", got)
 	}
-	if st, err := r.Status(context.Background()); err != nil || len(st.Sidecars) != 1 || !strings.Contains(st.Sidecars[0], `no tensor "d"`) {
+	if st, err := r.Status(context.Background()); err != nil || len(st.Sidecars) != 1 ||
+		!strings.Contains(st.Sidecars[0], `no tensor "d"`) {
 		t.Errorf("%q, %v", st.Sidecars, err)
 	}
 	// Files by themselves, when the index goes.
@@ -121,12 +125,13 @@ func TestPinnedSet(t *testing.T) {
 			t.Errorf("%s: %d bytes, want %d", when, len(got), len(want))
 		}
 	}
-	check("in place")
+	check("at first")
 	for off := range 40 { // across the files
 		got, whole := make([]byte, 100<<10), r.read(m.Pinned)
 		h := r.open(m.Pinned, unix.O_RDONLY)
 		n, err := h.Read(got, int64(off)*25<<10)
-		if end := min(len(whole), off*25<<10+len(got)); err != nil || off*25<<10 < len(whole) && !bytes.Equal(got[:n], whole[off*25<<10:end]) {
+		if end := min(len(whole), off*25<<10+len(got)); err != nil ||
+			off*25<<10 < len(whole) && !bytes.Equal(got[:n], whole[off*25<<10:end]) {
 			t.Errorf("at %d: %d bytes, %v", off*25<<10, n, err)
 		}
 		r.release(h)
@@ -154,7 +159,8 @@ func TestPinnedSet(t *testing.T) {
 	r.write("runs/a/1/m-1.safetensors", weights(t, []string{"a"}, a))
 	r.write("runs/a/1/m-2.safetensors", weights(t, []string{"b", "c"}, b, c))
 	r.sync()
-	if m := r.match(control.MatchOptions{Graph: chainGraph("xyw", true), Pin: "new"}); m == nil || m.Pinned == "" {
+	if m := r.match(control.MatchOptions{Graph: chainGraph("xyw", true), Pin: "new"}); m == nil ||
+		m.Pinned == "" {
 		t.Fatalf("%+v", m)
 	}
 	h = r.open(m.Pinned, unix.O_RDONLY)
@@ -185,7 +191,8 @@ func TestChildOfSet(t *testing.T) {
 		r.write("runs/"+step+"/other.safetensors", weights(t, []string{"x", "y"}, a, b))
 		r.sync()
 		l, err := r.Lineage(context.Background(), "runs/"+step)
-		if err != nil || l.Problem != "" || len(l.Models) != 1 || l.Models[0].How != "transfer" || len(l.Models[0].Chain) != 2 || !strings.HasPrefix(l.Models[0].Chain[1].Path, "runs/a/1/m-") {
+		if err != nil || l.Problem != "" || len(l.Models) != 1 || l.Models[0].How != "transfer" ||
+			len(l.Models[0].Chain) != 2 || !strings.HasPrefix(l.Models[0].Chain[1].Path, "runs/a/1/m-") {
 			t.Errorf("%s of %s: %+v, %v", step, parent, l, err)
 		}
 	}

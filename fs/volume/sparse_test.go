@@ -13,7 +13,7 @@ import (
 	"ckptfs/fs/tree"
 )
 
-// A file of a terabyte with nothing in it holds nobody up.
+// A file of a terabyte with nothing in it delays no other.
 func TestMostlyHoles(t *testing.T) {
 	r := newRig(t)
 	r.write("tera", random(100<<10, 1))
@@ -40,7 +40,8 @@ func TestViewOfHundredGigabytes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
 			r.mkdir("runs")
-			head, err := npy.AppendHeader(nil, &formats.Tensor{DType: formats.F32, Shape: []int64{rows, columns}})
+			head, err := npy.AppendHeader(nil,
+				&formats.Tensor{DType: formats.F32, Shape: []int64{rows, columns}})
 			if err != nil {
 				t.Fatal(err)
 			}

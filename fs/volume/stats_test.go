@@ -24,7 +24,8 @@ func (r *rig) stats() *control.Stats {
 
 func TestStats(t *testing.T) {
 	r := newRig(t)
-	if s := r.stats(); s.Files != 0 || s.LogicalBytes != 0 || s.UniqueBytes != 0 || s.Chunks != 0 || s.Ratio != 0 || s.Runs == nil {
+	if s := r.stats(); s.Files != 0 || s.LogicalBytes != 0 || s.UniqueBytes != 0 || s.Chunks != 0 ||
+		s.Ratio != 0 || s.Runs == nil {
 		t.Errorf("of nothing: %+v", s)
 	}
 	frozen, a, b := random(512<<10, 1), random(256<<10, 2), random(256<<10, 3)
@@ -86,7 +87,8 @@ func TestStats(t *testing.T) {
 	}
 
 	r.evictAll()
-	if e := r.stats(); e.ResidentBytes >= 64<<10 || e.StoredBytes < s.UniqueBytes || e.LogicalBytes != s.LogicalBytes {
+	if e := r.stats(); e.ResidentBytes >= 64<<10 || e.StoredBytes < s.UniqueBytes ||
+		e.LogicalBytes != s.LogicalBytes {
 		t.Errorf("evicted: %+v", e)
 	}
 	// What no file refers to any more is dead.
@@ -140,7 +142,8 @@ func TestShow(t *testing.T) {
 		return f
 	}
 	f := show("two")
-	if f.Path != "two" || f.Format != "safetensors" || f.State != control.StatePacked || f.Size != int64(len(r.read("two"))) ||
+	if f.Path != "two" || f.Format != "safetensors" || f.State != control.StatePacked ||
+		f.Size != int64(len(r.read("two"))) ||
 		f.View || f.Manifest == "" || f.Stored < 400<<10 || f.Stored > 420<<10 || len(f.Tensors) != 2 {
 		t.Errorf("%+v", f)
 	}
@@ -149,7 +152,8 @@ func TestShow(t *testing.T) {
 		if x.Name == "c" {
 			want, n = []string{}, 100<<10
 		}
-		if !slices.Equal(x.SharedWith, want) || x.Shared != len(want) || x.Bytes != int64(n) || x.DType != "U8" ||
+		if !slices.Equal(x.SharedWith, want) || x.Shared != len(want) || x.Bytes != int64(n) ||
+			x.DType != "U8" ||
 			!slices.Equal(x.Shape, []int64{int64(n)}) || x.Hash == "" || x.SharedWith == nil {
 			t.Errorf("%+v", x)
 		}
@@ -162,7 +166,8 @@ func TestShow(t *testing.T) {
 		}
 		r.equal(x.Name, data[x.Offset:x.Offset+x.Bytes], want)
 	}
-	if f := show("small"); f.Format != "blob" || f.State != control.StateResident || f.Size != 1 || len(f.Tensors) != 0 || f.Tensors == nil {
+	if f := show("small"); f.Format != "blob" || f.State != control.StateResident || f.Size != 1 ||
+		len(f.Tensors) != 0 || f.Tensors == nil {
 		t.Errorf("%+v", f)
 	}
 	link, _, err := r.Symlink(r.names.Root(), "link", "two", r.me)
@@ -170,7 +175,8 @@ func TestShow(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.forget(link)
-	for p, want := range map[string]error{"none": os.ErrNotExist, "d": tree.ErrNotRegular, "": tree.ErrNotRegular, "link": tree.ErrNotRegular} {
+	for p, want := range map[string]error{"none": os.ErrNotExist, "d": tree.ErrNotRegular,
+		"": tree.ErrNotRegular, "link": tree.ErrNotRegular} {
 		_, err := r.Show(context.Background(), p)
 		var pe *os.PathError
 		if !errors.Is(err, want) || !errors.As(err, &pe) {
@@ -213,7 +219,8 @@ func TestShowStates(t *testing.T) {
 		}
 	}
 	f, err := r.Show(context.Background(), "runs/a/m.safetensors")
-	if err != nil || !f.View || f.Format != "safetensors" || f.Size != int64(len(viewBytes(t, src))) || !slices.Equal(names(f), want) {
+	if err != nil || !f.View || f.Format != "safetensors" || f.Size != int64(len(viewBytes(t, src))) ||
+		!slices.Equal(names(f), want) {
 		t.Errorf("%+v, %v", f, err)
 	}
 }

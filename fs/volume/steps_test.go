@@ -21,10 +21,13 @@ func TestStepsAreFollowed(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		r := newRig(t)
 		defer r.close()
-		names := []string{"runs", "runs/a", "runs/b", "runs/a/1", "runs/a/2", "runs/b/1", "runs/a/1/deep", "else", "else/1"}
+		names := []string{"runs", "runs/a", "runs/b", "runs/a/1", "runs/a/2", "runs/b/1", "runs/a/1/deep",
+			"else", "else/1"}
 		files := []string{"model.bin", "metrics.json", "user", "1.pt", "2.pt"}
 		dir := rapid.OneOf(rapid.SampledFrom(names), rapid.Just("runs/a/1"))
-		file := rapid.Custom(func(rt *rapid.T) string { return dir.Draw(rt, "dir") + "/" + rapid.SampledFrom(files).Draw(rt, "file") })
+		file := rapid.Custom(func(rt *rapid.T) string {
+			return dir.Draw(rt, "dir") + "/" + rapid.SampledFrom(files).Draw(rt, "file")
+		})
 		file = rapid.OneOf(file, rapid.Just("runs/a/1/metrics.json"))
 		if rapid.Bool().Draw(rt, "made") {
 			r.mkdir("runs/a/1/deep")
@@ -35,7 +38,7 @@ func TestStepsAreFollowed(t *testing.T) {
 		// Errors are right: names are missing, or taken.
 		rt.Repeat(map[string]func(*rapid.T){
 			"": func(rt *rapid.T) {
-				if got, want := remembered(rt, r), lookedAtAnew(rt, r); !reflect.DeepEqual(got, want) {
+				if got, want := remembered(rt, r), lookedAtAgain(rt, r); !reflect.DeepEqual(got, want) {
 					rt.Fatalf("remembered:\n%s\nfound:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 				}
 			},
@@ -78,7 +81,8 @@ func TestStepsAreFollowed(t *testing.T) {
 			},
 			"rename": func(rt *rapid.T) {
 				from, to := rapid.OneOf(dir, file).Draw(rt, "from"), rapid.OneOf(dir, file).Draw(rt, "to")
-				flags := rapid.SampledFrom([]uint32{0, unix.RENAME_EXCHANGE, unix.RENAME_NOREPLACE}).Draw(rt, "flags")
+				flags := rapid.SampledFrom([]uint32{0, unix.RENAME_EXCHANGE, unix.RENAME_NOREPLACE}).Draw(rt,
+					"flags")
 				if r.exists(path.Dir(from)) && r.exists(path.Dir(to)) {
 					_ = r.tryRename(from, to, flags)
 				}
@@ -118,7 +122,8 @@ func TestStepsAreFollowed(t *testing.T) {
 				case 0:
 					_ = r.RemoveXattr(n, "user.metric.x")
 				case 1:
-					_, _ = r.Setattr(n, &tree.SetAttr{Mtime: &unix.Timespec{Sec: rapid.Int64Range(1, 1000).Draw(rt, "time")}})
+					_, _ = r.Setattr(n, &tree.SetAttr{
+						Mtime: &unix.Timespec{Sec: rapid.Int64Range(1, 1000).Draw(rt, "time")}})
 				case 2:
 					size := rapid.Int64Range(0, 50).Draw(rt, "size")
 					_, _ = r.Setattr(n, &tree.SetAttr{Size: &size})
@@ -152,14 +157,15 @@ func remembered(rt *rapid.T, r *rig) (out []string) {
 			for _, f := range s.Files {
 				files = append(files, fmt.Sprint(f.Rel, " ", f.Ino))
 			}
-			out = append(out, fmt.Sprintln(" ", s.Name, s.Dirs, files, size, s.Time.IsZero(), metrics, s.Declared))
+			out = append(out, fmt.Sprintln(" ", s.Name, s.Dirs, files, size, s.Time.IsZero(), metrics,
+				s.Declared))
 		}
 	}
 	return out
 }
 
-// lookedAtAnew is remembered by who knows nothing.
-func lookedAtAnew(rt *rapid.T, r *rig) []string {
+// lookedAtAgain is remembered of a new Steps, which knows nothing yet.
+func lookedAtAgain(rt *rapid.T, r *rig) []string {
 	was := r.steps
 	defer func() { r.steps = was }()
 	r.steps = steps.New(was.Options)

@@ -52,8 +52,8 @@ func plainKinds(r *rig) map[string][]byte {
 	return files
 }
 
-// Files that are never packed get a checksum when they rest, which nobody sees; a byte that changes in one is
-// found.
+// Files that are never packed get a checksum when they rest, which no program sees. A byte that changes in
+// one is found.
 func TestSumsOfPlainFiles(t *testing.T) {
 	r := newRig(t)
 	files := plainKinds(r)
@@ -93,10 +93,12 @@ func TestSumsOfPlainFiles(t *testing.T) {
 	for p, data := range files {
 		rots(t, r.at("tree", p), int64(len(data))/2)
 		c := r.check()
-		if ps := about(c, p); len(ps) != 1 || len(c.Problems) != 1 || !strings.Contains(ps[0].What, "checksum") || ps[0].Repair != "" {
+		if ps := about(c, p); len(ps) != 1 || len(c.Problems) != 1 ||
+			!strings.Contains(ps[0].What, "checksum") || ps[0].Repair != "" {
 			t.Errorf("%s: %+v", p, c.Problems)
 		}
-		if c, err := r.Check(context.Background(), control.CheckOptions{}, nil); err != nil || len(c.Problems) > 0 {
+		if c, err := r.Check(context.Background(), control.CheckOptions{}, nil); err != nil ||
+			len(c.Problems) > 0 {
 			t.Errorf("%s, not read: %+v, %v", p, c, err)
 		}
 		rots(t, r.at("tree", p), int64(len(data))/2)
@@ -113,8 +115,8 @@ func TestSumsOfPlainFiles(t *testing.T) {
 	}
 }
 
-// The checksum goes before anybody may write the file, and with every change of the inode; it comes back when
-// the file rests.
+// The checksum is removed before a program may write the file, and with every change of the inode. It comes
+// back when the file rests.
 func TestSumGoes(t *testing.T) {
 	mode, far, size := uint32(0o600), unix.Timespec{Sec: 5}, int64(10)
 	onNode := func(do func(r *rig, n *names.Node) error) func(r *rig) {
@@ -135,9 +137,12 @@ func TestSumGoes(t *testing.T) {
 		"truncate": set(tree.SetAttr{Size: &size}),
 		"chmod":    set(tree.SetAttr{Mode: &mode}),
 		"utimes":   set(tree.SetAttr{Mtime: &far}),
-		"setxattr": onNode(func(r *rig, n *names.Node) error { return r.SetXattr(n, "user.a", []byte("b"), 0) }),
-		"link":     func(r *rig) { r.link("small", "other") },
-		"rename":   func(r *rig) { r.rename("small", "other"); r.rename("other", "small") },
+		"setxattr": onNode(func(r *rig,
+			n *names.Node) error {
+			return r.SetXattr(n, "user.a", []byte("b"), 0)
+		}),
+		"link":   func(r *rig) { r.link("small", "other") },
+		"rename": func(r *rig) { r.rename("small", "other"); r.rename("other", "small") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
@@ -194,7 +199,7 @@ func TestSumOvertaken(t *testing.T) {
 }
 
 // After a power cut, which may have kept a record and lost the bytes, or the other way round, no file is
-// called damaged; what fits its checksum is vouched for anew.
+// called damaged. A file that fits its checksum is vouched for again.
 func TestSumsAfterAPowerCut(t *testing.T) {
 	r := newRig(t)
 	files := plainKinds(r)

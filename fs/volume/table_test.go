@@ -84,7 +84,7 @@ func TestNodeIdentity(t *testing.T) {
 	if r.Node(id) != nil {
 		t.Error("still known")
 	}
-	r.names.Forget(id, 1) // late, and of nobody
+	r.names.Forget(id, 1) // late, of a node that is gone
 	if c := r.find("g"); c.ID() == id {
 		t.Error("a node id was used twice")
 	} else {
@@ -96,7 +96,7 @@ func TestNodeIdentity(t *testing.T) {
 	}
 }
 
-// A node may get to be known by another of its names while somebody asks for its path.
+// A node may get another of its names while its path is being asked for.
 func TestPathOfLinks(t *testing.T) {
 	r := newRig(t)
 	r.write("a", nil)

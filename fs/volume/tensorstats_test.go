@@ -50,7 +50,8 @@ func TestTensorStats(t *testing.T) {
 				s := numbers.NewSummary()
 				s.Add(x.DType, elements(src, l, x))
 				want := inspect.StatsOf(s)
-				same := got != nil && got.Count == want.Count && got.NaN == want.NaN && got.Inf == want.Inf && got.Zero == want.Zero &&
+				same := got != nil && got.Count == want.Count && got.NaN == want.NaN && got.Inf == want.Inf &&
+					got.Zero == want.Zero &&
 					got.Min.String() == want.Min.String() && got.Max.String() == want.Max.String() &&
 					(math.Abs(float64(got.Mean-want.Mean)) < 1e-9 || got.Mean.String() == want.Mean.String())
 				if !same {
@@ -73,7 +74,8 @@ func TestTensorStatsLarge(t *testing.T) {
 	r.write("m.safetensors", floats(t, "w", p))
 	r.packOut("m.safetensors")
 	var last control.Progress
-	f, err := r.Inspect(t.Context(), "m.safetensors", control.InspectOptions{Stats: true}, func(p control.Progress) { last = p })
+	f, err := r.Inspect(t.Context(), "m.safetensors", control.InspectOptions{Stats: true},
+		func(p control.Progress) { last = p })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +87,8 @@ func TestTensorStatsLarge(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := r.Inspect(ctx, "m.safetensors", control.InspectOptions{Stats: true}, nil); !errors.Is(err, context.Canceled) {
+	_, err = r.Inspect(ctx, "m.safetensors", control.InspectOptions{Stats: true}, nil)
+	if !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 	r.onlyRoot()
@@ -94,7 +97,8 @@ func TestTensorStatsLarge(t *testing.T) {
 // floats is a safetensors file of one F32 tensor.
 func floats(t testing.TB, name string, p []byte) []byte {
 	t.Helper()
-	head, err := safetensors.AppendHeader(nil, []safetensors.Entry{{Name: name, DType: "F32", Shape: []int64{int64(len(p) / 4)}}}, nil)
+	head, err := safetensors.AppendHeader(nil,
+		[]safetensors.Entry{{Name: name, DType: "F32", Shape: []int64{int64(len(p) / 4)}}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -48,9 +48,11 @@ func TestCutOff(t *testing.T) {
 		do   func(r *rig) error
 		new  []byte // nil: as it was, with its times
 	}{
-		"pack":                  {resident, func(r *rig) error { return r.packQuietly("f") }, nil},
-		"evict":                 {both, byHand(func(r *rig, n *names.Node) error { _, err := n.File().Evict(); return err }), nil},
-		"hydrate":               {packed, byHand(func(r *rig, n *names.Node) error { _, err := n.File().Hydrate(); return err }), nil},
+		"pack": {resident, func(r *rig) error { return r.packQuietly("f") }, nil},
+		"evict": {both,
+			byHand(func(r *rig, n *names.Node) error { _, err := n.File().Evict(); return err }), nil},
+		"hydrate": {packed,
+			byHand(func(r *rig, n *names.Node) error { _, err := n.File().Hydrate(); return err }), nil},
 		"write, resident":       {both, func(r *rig) error { return writer(r, unix.O_RDWR, 0) }, patched},
 		"write, hollow":         {packed, func(r *rig) error { return writer(r, unix.O_RDWR, 0) }, patched},
 		"truncate, resident":    {both, truncate, []byte{}},
@@ -102,7 +104,8 @@ func TestCutOff(t *testing.T) {
 						if name != "touch, out of range" && a.Mtime != before.Mtime {
 							t.Errorf("%s: mtime %v, was %v", what, a.Mtime, before.Mtime)
 						}
-						if c.new == nil && name[0] != 't' && name[0] != 'a' && a.Ctime != before.Ctime && left.Packed() {
+						if c.new == nil && name[0] != 't' && name[0] != 'a' && a.Ctime != before.Ctime &&
+							left.Packed() {
 							t.Errorf("%s: ctime %v, was %v", what, a.Ctime, before.Ctime)
 						}
 					case c.new == nil || !bytes.Equal(got, c.new):

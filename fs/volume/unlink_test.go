@@ -102,7 +102,7 @@ func TestUnlinkWriting(t *testing.T) {
 	}
 }
 
-// An unlinked file may be opened again, through /proc, by who has it open for reading only: for writing too.
+// An unlinked file that is open for reading may be opened again through /proc, for writing too.
 func TestUnlinkedOpenedForWriting(t *testing.T) {
 	for _, flags := range []uint32{unix.O_RDWR, unix.O_RDWR | unix.O_TRUNC} {
 		for _, state := range []string{resident, both, packed} {

@@ -16,8 +16,8 @@ import (
 	"ckptfs/fs/tree"
 )
 
-// A daemon without privileges keeps files whose modes deny their owner, who it is. Root is denied nothing, so
-// root runs this as nobody.
+// A daemon without privileges keeps files whose modes deny their owner, which is the daemon's user. Root is
+// denied nothing, so root runs this as the user nobody.
 func TestUnprivileged(t *testing.T) {
 	if os.Geteuid() == 0 {
 		asNobody(t, "^TestUnprivileged$")
@@ -86,7 +86,8 @@ func TestUnreadableDirectory(t *testing.T) {
 	r.write("g", want)
 	r.sync()
 	none, all := uint32(0), uint32(0o755)
-	for _, reopen := range []func() *rig{func() *rig { return r.reopen() }, func() *rig { return r.reopenUnclean() }} {
+	for _, reopen := range []func() *rig{func() *rig { return r.reopen() },
+		func() *rig { return r.reopenUnclean() }} {
 		r.setattr("d", &tree.SetAttr{Mode: &none})
 		r = reopen()
 		r.same("g", want)
@@ -135,7 +136,8 @@ func (r *rig) reopenUnclean(set ...func(*Options)) *rig {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	if err := os.WriteFile(path, bytes.Replace(b, []byte(`"clean":true`), []byte(`"clean":false`), 1), 0o600); err != nil {
+	b = bytes.Replace(b, []byte(`"clean":true`), []byte(`"clean":false`), 1)
+	if err := os.WriteFile(path, b, 0o600); err != nil {
 		r.t.Fatal(err)
 	}
 	n := openRig(r.test, r.dir, set...)

@@ -32,7 +32,8 @@ func trained(t testing.TB, model, steps int) []byte {
 		}
 	}
 	p, err := safetensors.AppendHeader(nil, []safetensors.Entry{
-		{Name: "a", DType: formats.DType("F32"), Shape: []int64{n}}, {Name: "b", DType: formats.DType("F32"), Shape: []int64{n}},
+		{Name: "a", DType: formats.DType("F32"), Shape: []int64{n}},
+		{Name: "b", DType: formats.DType("F32"), Shape: []int64{n}},
 	}, map[string]string{"model": fmt.Sprint(model), "step": fmt.Sprint(steps)})
 	if err != nil {
 		t.Fatal(err)
@@ -45,10 +46,11 @@ func trained(t testing.TB, model, steps int) []byte {
 
 // forgetBases has nothing known of what files may be stored against, but what the tree says.
 func (r *rig) forgetBases() {
-	r.bases = bases.New(bases.Options{Store: nothingLately{manifests{r.Volume}}, Root: r.names.RootFd(), Parents: r.parents})
+	r.bases = bases.New(bases.Options{Store: nothingLately{manifests{r.Volume}}, Root: r.names.RootFd(),
+		Parents: r.parents})
 }
 
-// nothingLately is a store of which nobody knows what was packed last.
+// nothingLately is a store that does not know what was packed last.
 type nothingLately struct{ manifests }
 
 func (nothingLately) Latest(int) []cas.Hash { return nil }
@@ -143,7 +145,8 @@ func TestDeltasOfARun(t *testing.T) {
 		same(fmt.Sprint("without ", gone))
 		// What is kept as a base alone is not called dead: no prune would free it.
 		st, err := r.Stats(t.Context())
-		if err != nil || st.Deltas == 0 || st.BaseBytes == 0 || st.DeltaBytes > st.DeltaRawBytes/2 || st.DeadBytes > 200<<10 {
+		if err != nil || st.Deltas == 0 || st.BaseBytes == 0 || st.DeltaBytes > st.DeltaRawBytes/2 ||
+			st.DeadBytes > 200<<10 {
 			t.Errorf("%+v, %v", st, err)
 		}
 	}

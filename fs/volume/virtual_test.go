@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"os"
-	"path"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -13,111 +11,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ckptfs/formats"
 	"ckptfs/formats/canonical"
 	"ckptfs/formats/detect"
-	"ckptfs/formats/npy"
 	"ckptfs/fs/tree"
-	"ckptfs/fs/view"
 )
 
 const tensors = ".ckptfs/tensors/"
-
-// npyBytes is what the .npy file of a tensor must hold.
-func npyBytes(t testing.TB, src []byte, name string) []byte {
-	t.Helper()
-	l, err := detect.Detect(bytes.NewReader(src), int64(len(src)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range l.Tensors {
-		x := &l.Tensors[i]
-		if x.Name != name {
-			continue
-		}
-		p, err := npy.AppendHeader(nil, x)
-		if err != nil || len(p)%64 != 0 {
-			t.Fatalf("header of %d bytes, %v", len(p), err)
-		}
-		return append(p, elements(src, l, x)...)
-	}
-	t.Fatalf("no tensor %q", name)
-	return nil
-}
-
-// elements is a tensor's elements, row-major.
-func elements(src []byte, l *formats.Layout, x *formats.Tensor) []byte {
-	var out []byte
-	width := int64(x.DType.Bits() / 8)
-	index := make([]int64, len(x.Shape))
-	stride := x.Stride
-	if stride == nil {
-		stride = make([]int64, len(x.Shape))
-		n := int64(1)
-		for i := len(stride) - 1; i >= 0; i-- {
-			stride[i] = n
-			n *= x.Shape[i]
-		}
-	}
-	for range x.NumElements() {
-		at := l.Regions[x.Region].Off + x.Offset
-		for i, k := range index {
-			at += k * stride[i] * width
-		}
-		out = append(out, src[at:at+width]...)
-		for i := len(index) - 1; i >= 0; i-- {
-			if index[i]++; index[i] < x.Shape[i] {
-				break
-			}
-			index[i] = 0
-		}
-	}
-	return out
-}
-
-func TestTensors(t *testing.T) {
-	for _, name := range []string{"torch/flat.pt", "torch/views.pt", "torch/unicode.pt", "numpy/several.npz", "numpy/fortran.npy", "same/model.safetensors",
-		"hdf5/model.keras", "sklearn/arrays.joblib", "torch/empty_and_scalar.pt"} {
-		if _, err := os.Stat("../../formats/testdata/" + name); err != nil {
-			continue
-		}
-		t.Run(name, func(t *testing.T) {
-			r := newRig(t)
-			src := sample(t, name)
-			l, err := detect.Detect(bytes.NewReader(src), int64(len(src)))
-			if err != nil || len(l.Tensors) == 0 {
-				t.Fatal(err, len(l.Tensors))
-			}
-			r.mkdir("a")
-			p := "a/x" + filepath.Ext(name)
-			check := func() {
-				t.Helper()
-				var want []string
-				for i := range l.Tensors {
-					x := &l.Tensors[i]
-					file := view.TensorFile(x.Name)
-					want = append(want, file)
-					r.same(tensors+p+"/"+file, npyBytes(t, src, x.Name))
-				}
-				got := r.listing(tensors + p)
-				slices.Sort(got)
-				slices.Sort(want)
-				if !slices.Equal(got, want) {
-					t.Errorf("names %q, want %q", got, want)
-				}
-			}
-			r.withoutPacking()
-			r.write(p, src)
-			check()
-			r = r.reopen()
-			r.bring(p, both)
-			check()
-			r.bring(p, packed)
-			check()
-			r.onlyRoot()
-		})
-	}
-}
 
 // The directory is not listed, mirrors the tree, and shows what its files may show.
 func TestVirtualTree(t *testing.T) {
@@ -164,17 +63,20 @@ func TestVirtualTree(t *testing.T) {
 	r.forget(f)
 	first := r.listing(tensors + "runs/a/m.pt")[0]
 	for p, want := range map[string]uint32{
-		".ckptfs": unix.S_IFDIR | 0o555, tensors: unix.S_IFDIR | 0o555, tensors + "runs": unix.S_IFDIR | 0o555, tensors + "runs/latest": unix.S_IFLNK | 0o777,
+		".ckptfs": unix.S_IFDIR | 0o555, tensors: unix.S_IFDIR | 0o555,
+		tensors + "runs": unix.S_IFDIR | 0o555, tensors + "runs/latest": unix.S_IFLNK | 0o777,
 		tensors + "runs/a/m.pt": unix.S_IFDIR | 0o550, tensors + "runs/a/m.pt/" + first: unix.S_IFREG | 0o440,
 	} {
 		if a := r.stat(p); a.Mode != want {
 			t.Errorf("%s has mode %o, want %o", p, a.Mode, want)
 		}
 	}
-	if a := r.stat(tensors + "runs/a/m.pt/" + first); a.Mtime != r.stat("runs/a/m.pt").Mtime || a.Nlink != 1 || a.Settled {
+	if a := r.stat(tensors + "runs/a/m.pt/" + first); a.Mtime != r.stat("runs/a/m.pt").Mtime ||
+		a.Nlink != 1 || a.Settled {
 		t.Errorf("%+v", a)
 	}
-	for _, p := range []string{".ckptfs/x", tensors + "x", tensors + "runs/a/m.pt/x.npy", tensors + "runs/a/m.pt/" + strings.TrimSuffix(first, ".npy"), "runs/.ckptfs"} {
+	for _, p := range []string{".ckptfs/x", tensors + "x", tensors + "runs/a/m.pt/x.npy",
+		tensors + "runs/a/m.pt/" + strings.TrimSuffix(first, ".npy"), "runs/.ckptfs"} {
 		if r.exists(p) {
 			t.Errorf("%s is there", p)
 		}
@@ -237,7 +139,8 @@ func TestVirtualRefuses(t *testing.T) {
 	wantErr(t, "mkdir .ckptfs", err, unix.EEXIST)
 	_, _, _, err = r.Create(r.names.Root(), ".ckptfs", 0o644, unix.O_WRONLY, r.me)
 	wantErr(t, "create .ckptfs", err, unix.EEXIST)
-	wantErr(t, "rename to .ckptfs", r.Rename(r.names.Root(), "m.pt", r.names.Root(), ".ckptfs", 0), unix.EROFS)
+	wantErr(t, "rename to .ckptfs", r.Rename(r.names.Root(), "m.pt", r.names.Root(), ".ckptfs", 0),
+		unix.EROFS)
 	wantErr(t, "rename .ckptfs", r.Rename(r.names.Root(), ".ckptfs", r.names.Root(), "x", 0), unix.EROFS)
 	wantErr(t, "rmdir .ckptfs", r.Rmdir(r.names.Root(), ".ckptfs"), unix.EROFS)
 	wantErr(t, "unlink .ckptfs", r.Unlink(r.names.Root(), ".ckptfs"), unix.EROFS)
@@ -250,123 +153,6 @@ func TestVirtualRefuses(t *testing.T) {
 	r.unlink(".ckptfs")
 	if !r.exists(".ckptfs/tensors") {
 		t.Error("gone with the real one")
-	}
-}
-
-// A tensor's file belongs to one generation of its file's bytes, and reads on when that is evicted, hydrated
-// or unlinked.
-func TestTensorFollowsItsFile(t *testing.T) {
-	r := newRig(t)
-	src := fixture(t, "flat.pt")
-	r.write("m.pt", src)
-	r.pack("m.pt")
-	l, _ := detect.Detect(bytes.NewReader(src), int64(len(src)))
-	name := l.Tensors[0].Name
-	p := tensors + "m.pt/" + name + ".npy"
-	want := npyBytes(t, src, name)
-	h := r.open(p, unix.O_RDONLY)
-	check := func(when string) {
-		t.Helper()
-		got, err := r.readHandle(h)
-		if err != nil {
-			t.Fatalf("%s: %v", when, err)
-		}
-		r.equal(when, got, want)
-	}
-	check("resident")
-	r.evictAll()
-	check("evicted")
-	r.hydrateAll()
-	check("hydrated")
-	w := r.open("m.pt", unix.O_WRONLY|unix.O_TRUNC)
-	if r.exists(p) {
-		t.Error("a tensor of a file that is being written")
-	}
-	_, err := h.Read(make([]byte, 10), 0)
-	wantErr(t, "a read of old bytes", err, unix.ESTALE)
-	r.writeAt(w, src, 0)
-	r.release(w)
-	r.same(p, want)
-	r.release(h)
-	h = r.open(p, unix.O_RDONLY)
-	r.unlink("m.pt")
-	check("unlinked")
-	r.release(h)
-	r.onlyRoot()
-}
-
-// What a mapping writes that outlived its descriptor is no change that anybody is told of: until it is gone
-// there is nothing whose pages the kernel could keep.
-func TestTensorOfMapped(t *testing.T) {
-	r := newRig(t)
-	r.mkdir("runs")
-	src := fixture(t, "flat.pt")
-	h := r.open("runs/m.pt", unix.O_RDWR|unix.O_CREAT)
-	r.writeAt(h, src, 0)
-	fd, err := unix.Open(r.rawPath("runs/m.pt"), unix.O_RDWR|unix.O_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := unix.Mmap(fd, 0, len(src), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	if err != nil {
-		t.Fatal(err)
-	}
-	unix.Close(fd)
-	r.release(h)
-	l, _ := detect.Detect(bytes.NewReader(src), int64(len(src)))
-	x := &l.Tensors[0]
-	of := tensors + "runs/m.pt/" + view.TensorFile(x.Name)
-	for _, p := range []string{of, "runs/m.safetensors"} {
-		if r.exists(p) {
-			t.Errorf("%s is there while the file may change", p)
-		}
-	}
-	at := l.Regions[x.Region].Off + x.Offset
-	copy(m[at:], "four")
-	copy(src[at:], "four")
-	if err := unix.Munmap(m); err != nil {
-		t.Fatal(err)
-	}
-	r.same(of, npyBytes(t, src, x.Name))
-	r.same("runs/m.safetensors", viewBytes(t, src))
-}
-
-// A read of one tensor needs its own chunks, and nothing is read ahead beyond them.
-func TestTensorAlone(t *testing.T) {
-	r := newRig(t)
-	const n = 4 << 20
-	a, b, c := random(n, 1), random(n, 2), random(n, 3)
-	r.write("m.safetensors", weights(t, []string{"a", "b", "c"}, a, b, c))
-	r.packOut("m.safetensors")
-	before := r.asm.Stats()
-	head, err := npy.AppendHeader(nil, &formats.Tensor{DType: formats.U8, Shape: []int64{n}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.same(tensors+"m.safetensors/b.npy", append(head, b...))
-	// of 3n; read ahead may fetch what was just let go
-	if got := r.asm.Stats().FetchedBytes - before.FetchedBytes; got > 2*n {
-		t.Errorf("%d bytes fetched for a tensor of %d", got, n)
-	}
-}
-
-func TestTensorFile(t *testing.T) {
-	long := strings.Repeat("ä", 300)
-	for name, want := range map[string]string{
-		"": ".npy", "a.b": "a.b.npy", "a/b": "a%2Fb.npy", "100%": "100%25.npy", "größe": "größe.npy", "a\x00\n\x7f": "a%00%0A%7F.npy", "\xff": "%FF.npy",
-		".": "..npy", "..": "...npy", strings.Repeat("x", 251): strings.Repeat("x", 251) + ".npy",
-	} {
-		if got := view.TensorFile(name); got != want {
-			t.Errorf("%q is called %q, want %q", name, got, want)
-		}
-	}
-	seen := map[string]bool{}
-	for _, name := range []string{long, long + "x", strings.Repeat("x", 252), strings.Repeat("%", 100), strings.Repeat("x", 199) + strings.Repeat("%", 99), "y" + strings.Repeat("%", 99)} {
-		got := view.TensorFile(name)
-		if len(got) > 255 || !strings.Contains(got, "%~") || seen[got] || strings.ToValidUTF8(got, "?") != got {
-			t.Errorf("%q is called %q", name, got)
-		}
-		seen[got] = true
 	}
 }
 
@@ -393,7 +179,8 @@ func TestVirtualConcurrent(t *testing.T) {
 	}
 	// EAGAIN: another search for an id was slow, a short while ago.
 	gone := func(err error) bool {
-		return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESTALE) || errors.Is(err, unix.ENODATA) || errors.Is(err, unix.EAGAIN)
+		return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESTALE) || errors.Is(err, unix.ENODATA) ||
+			errors.Is(err, unix.EAGAIN)
 	}
 	// read reads a virtual file; nil when it is not there, or went.
 	read := func(p string) []byte {
@@ -430,7 +217,7 @@ func TestVirtualConcurrent(t *testing.T) {
 			v := byte(i)
 			switch i % 4 {
 			case 0:
-				save("m", v) // in place
+				save("m", v) // over the old file
 			case 1:
 				save("tmp", v)
 				r.rename("tmp", "m")
@@ -494,7 +281,8 @@ func TestVirtualConcurrent(t *testing.T) {
 					t.Error(err)
 					continue
 				}
-				if back, err := canonical.Identify(t.Context(), bytes.NewReader(got), l, 1); err != nil || back.String() != id {
+				if back, err := canonical.Identify(t.Context(), bytes.NewReader(got), l, 1); err != nil ||
+					back.String() != id {
 					t.Errorf("%s leads to the tensors of %s, %v", id, back, err)
 				}
 			}
@@ -504,73 +292,5 @@ func TestVirtualConcurrent(t *testing.T) {
 	r.sync()
 	r.awaitHydrator()
 	r.unlink("m")
-	r.onlyRoot()
-}
-
-// A step that not everybody may see who may see its run is no best, and tells no metric.
-func TestBestOfPrivateSteps(t *testing.T) {
-	r := newRig(t)
-	for step, metrics := range map[string]string{"1": `{"loss": 3}`, "2": `{"loss": 2, "secret": 1}`, "3": `{"loss": 1, "secret": 2}`} {
-		r.mkdir("runs/a/" + step)
-		r.write("runs/a/"+step+"/metrics.json", []byte(metrics))
-	}
-	chmod := func(p string, mode uint32) {
-		t.Helper()
-		r.setattr(p, &tree.SetAttr{Mode: &mode})
-	}
-	want := func(target string, names ...string) {
-		t.Helper()
-		got := r.listing(".ckptfs/best/a")
-		slices.Sort(got)
-		if !slices.Equal(got, names) {
-			t.Errorf("%q, want %q", got, names)
-		}
-		n := r.find(".ckptfs/best/a/loss.min")
-		defer r.forget(n)
-		if to, err := r.Readlink(n); err != nil || path.Base(to) != target {
-			t.Errorf("%s, %v; want %s", to, err, target)
-		}
-	}
-	want("3", "loss.max", "loss.min", "secret.max", "secret.min")
-	chmod("runs/a/3", 0o700)
-	want("2", "loss.max", "loss.min", "secret.max", "secret.min")
-	chmod("runs/a/2/metrics.json", 0o600)
-	want("1", "loss.max", "loss.min")
-	if got := r.best("runs/a", "loss", "min"); got != "3" { // who asks the daemon may see all
-		t.Errorf("best is %s", got)
-	}
-	chmod("runs/a", 0o700)
-	want("3", "loss.max", "loss.min", "secret.max", "secret.min")
-	chmod("runs/a", 0o755)
-	chmod("runs/a/3", 0o711)
-	chmod("runs/a/2/metrics.json", 0o644)
-	want("2", "loss.max", "loss.min", "secret.max", "secret.min")
-}
-
-// Who may not look into runs/, or into a run, learns nothing of it below best.
-func TestBestPermissions(t *testing.T) {
-	r := newRig(t)
-	if a := r.stat(".ckptfs/best"); a.Mode != unix.S_IFDIR|0o555 {
-		t.Errorf("without runs: mode %o", a.Mode)
-	}
-	r.mkdir("runs/a/1")
-	r.write("runs/a/1/metrics.json", []byte(`{"loss": 1}`))
-	for _, c := range []struct{ runs, run uint32 }{{0o755, 0o755}, {0o700, 0o755}, {0o755, 0o700}, {0o751, 0o710}} {
-		for p, mode := range map[string]uint32{"runs": c.runs, "runs/a": c.run} {
-			n := r.find(p)
-			if _, err := r.Setattr(n, &tree.SetAttr{Mode: &mode}); err != nil {
-				t.Fatal(err)
-			}
-			r.forget(n)
-		}
-		for p, mode := range map[string]uint32{".ckptfs/best": c.runs, ".ckptfs/best/a": c.run} {
-			if a := r.stat(p); a.Mode != unix.S_IFDIR|mode&0o555 {
-				t.Errorf("%o/%o: %s has mode %o", c.runs, c.run, p, a.Mode)
-			}
-		}
-		if got := r.listing(".ckptfs/best/a"); !slices.Equal(got, []string{"loss.max", "loss.min"}) && !slices.Equal(got, []string{"loss.min", "loss.max"}) {
-			t.Errorf("%q", got)
-		}
-	}
 	r.onlyRoot()
 }

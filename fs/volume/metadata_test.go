@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestTransferRenamed: a child by transfer owns what differs and no more, whatever its layers are called: by
-// the architectures, also when they come late, or by what lineage.json says.
+// TestTransferRenamed: a child by transfer owns what differs and no more, whatever its layers are called. The
+// layers are matched by the architectures, also when these come late, or by lineage.json.
 func TestTransferRenamed(t *testing.T) {
 	r := newRig(t)
 	save := func(step string, tensors string) { // "a=X": a.w has the content X
@@ -44,9 +44,9 @@ func TestTransferRenamed(t *testing.T) {
 	renamed := `{"parent": "runs/a/1", "how": "transfer", "tensors": {"b.w": "a.w", "d.w": "b.w"}}`
 	for _, c := range []struct{ run, lineage, arch, lateLineage, lateArch string }{
 		{"graphs", `{"parent": "runs/a/1", "how": "transfer"}`, longer, "", ""},
-		{"said", renamed, "", "", ""},
+		{"declared", renamed, "", "", ""},
 		{"lategraph", `{"parent": "runs/a/1", "how": "transfer"}`, "", "", longer},
-		{"latesaid", `{"parent": "runs/a/1", "how": "transfer"}`, "", renamed, ""},
+		{"latedeclared", `{"parent": "runs/a/1", "how": "transfer"}`, "", renamed, ""},
 	} {
 		step := "runs/" + c.run + "/1"
 		r.mkdir(step)
@@ -71,14 +71,14 @@ func TestTransferRenamed(t *testing.T) {
 	}
 	r.sync()
 	r = r.withoutIndex()
-	for _, run := range []string{"graphs", "said", "lategraph", "latesaid"} {
+	for _, run := range []string{"graphs", "declared", "lategraph", "latedeclared"} {
 		r.wantChain("runs/"+run+"/1", run+"/1 transfer 2; a/1 none 2")
 	}
 }
 
-// TestSaidNonsense: an attribute of a step that can never mean anything is refused, and what else is wrong
-// with a step is in the status.
-func TestSaidNonsense(t *testing.T) {
+// TestInvalidMetadata: an attribute of a step that can never mean anything is refused. The status lists what
+// else is wrong with a step.
+func TestInvalidMetadata(t *testing.T) {
 	r := newRig(t)
 	r.save("a/1", "AB")
 	set := func(p, name, value string) error {
@@ -95,13 +95,15 @@ func TestSaidNonsense(t *testing.T) {
 		return strings.Join(st.Sidecars, "\n")
 	}
 	for _, c := range []struct{ name, value string }{
-		{"user.parent", "../../../../etc"}, {"user.parent", "/etc"}, {"user.parent", "models/x"}, {"user.parent", "."}, {"user.parent", "runs/a/1"}, {"user.parent", "runs/b/\xff"},
-		{"user.parent", "runs/" + strings.Repeat("x", 5000)}, {"user.metric.acc", "good"}, {"user.metric.acc", ""}, {"user.metric.acc", strings.Repeat("1", 200)},
+		{"user.parent", "../../../../etc"}, {"user.parent", "/etc"}, {"user.parent", "models/x"},
+		{"user.parent", "."}, {"user.parent", "runs/a/1"}, {"user.parent", "runs/b/\xff"},
+		{"user.parent", "runs/" + strings.Repeat("x", 5000)}, {"user.metric.acc", "good"},
+		{"user.metric.acc", ""}, {"user.metric.acc", strings.Repeat("1", 200)},
 		{"user.metric.a\tb", "1"}, {"user.metric.\xff", "1"}, {"user.metric.", "1"},
 	} {
 		wantErr(t, c.name+"="+c.value, set("runs/a/1", c.name, c.value), unix.EINVAL)
 		if got := status(); !strings.HasPrefix(got, "runs/a/1 "+c.name+": ") {
-			t.Errorf("%s=%q: status said %q", c.name, c.value, got)
+			t.Errorf("%s=%q: status %q", c.name, c.value, got)
 		}
 		// the host's limit
 		if err := set("runs/a/1/m.safetensors", c.name, c.value); err != nil && len(c.value) < 2048 {
@@ -109,13 +111,14 @@ func TestSaidNonsense(t *testing.T) {
 		}
 	}
 	for _, c := range []struct{ name, value string }{
-		{"user.parent", "runs/b/7\n"}, {"user.parent", "../9"}, {"user.parent", ""}, {"user.metric.acc", " 0.5\n"}, {"user.metric.acc", "nan"}, {"user.other", "good"},
+		{"user.parent", "runs/b/7\n"}, {"user.parent", "../9"}, {"user.parent", ""},
+		{"user.metric.acc", " 0.5\n"}, {"user.metric.acc", "nan"}, {"user.other", "good"},
 	} {
 		if err := set("runs/a/1", c.name, c.value); err != nil {
 			t.Errorf("%s=%q: %v", c.name, c.value, err)
 		}
 	}
-	// What comes another way is told of when it is looked at.
+	// What comes another way is in the status once the step is looked at.
 	r.mkdir("elsewhere")
 	if err := set("elsewhere", "user.metric.acc", "good"); err != nil {
 		t.Error(err)
@@ -125,6 +128,6 @@ func TestSaidNonsense(t *testing.T) {
 	r.sync()
 	r.wantChain("runs/a/2", "a/2 previous step 1; a/1 none 1")
 	if got := status(); !strings.Contains(got, `runs/a/2: attribute user.metric.acc: "good" is not a number`) {
-		t.Errorf("status said %q", got)
+		t.Errorf("status %q", got)
 	}
 }
