@@ -51,6 +51,9 @@ func (ns *Names) WalkBelow(
 		return do(p, n)
 	}
 	names, err := n.ListQuietly()
+	if err == unix.ENOENT {
+		return nil // gone meanwhile
+	}
 	if err != nil {
 		return err
 	}
