@@ -37,13 +37,13 @@ import (
 // The locks of this package, in the order in which they may be taken.
 type (
 	bookLock  struct{} // Models.mu
-	knownLock struct{} // catalogue.mu
 	leafLock  struct{} // graphParts.mu and graphCache.mu
+	knownLock struct{} // catalogue.mu, which a search of index/prefix takes under its own
 )
 
 func (bookLock) Rank() (int, string)  { return locks.Volume + 1, "Models.mu" }
-func (knownLock) Rank() (int, string) { return locks.Volume + 960, "catalogue.mu" }
 func (leafLock) Rank() (int, string)  { return locks.Volume + 970, "graphParts.mu or graphCache.mu" }
+func (knownLock) Rank() (int, string) { return locks.Index + 900, "catalogue.mu" }
 
 // Files is what of the tree is read for models.
 type Files interface {
