@@ -53,6 +53,6 @@ type Passes struct {
 	Sums      *idle.Checksums
 	Models    *models.Models
 	Artifacts *artifacts.Artifacts
-	// Packed is told of a packed file that the survey looks at, with File.mu held.
+	// Packed is called with each packed file that the survey looks at. File.mu is held.
 	Packed func(f *content.File)
 }

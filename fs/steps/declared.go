@@ -13,7 +13,7 @@ import (
 	"ckptfs/index/runs"
 )
 
-// LineageFile and ParentXattr say of a step which it came from; the attribute wins.
+// LineageFile and ParentXattr hold the parent of a step. The attribute wins.
 const (
 	LineageFile = "lineage.json"
 	ParentXattr = "user.parent"
@@ -37,20 +37,20 @@ func CheckAttr(p string, dir bool, name string, value []byte, mountpoint string)
 	if name != ParentXattr {
 		return nil
 	}
-	said := ParentSaid(value)
-	if said == "" {
+	parent := declaredParent(value)
+	if parent == "" {
 		return nil
 	}
-	if err := ledger.CheckPath(said); err != nil {
+	if err := ledger.CheckPath(parent); err != nil {
 		return err
 	}
 	st := &Step{Name: step, IsFile: !dir}
-	_, err := ledger.Resolve(said, st.From(run), mountpoint)
+	_, err := ledger.Resolve(parent, st.From(run), mountpoint)
 	return err
 }
 
-// ParentSaid is the value of ParentXattr without what programs put behind it.
-func ParentSaid(value []byte) string { return strings.TrimRight(string(value), "\x00\n") }
+// declaredParent is the value of ParentXattr without the newlines and zero bytes that programs append.
+func declaredParent(value []byte) string { return strings.TrimRight(string(value), "\x00\n") }
 
 // Parents lists the paths that the step of the file at p, which may be the step itself, says it came from: as
 // it is now, whatever is remembered. mountpoint is where absolute paths are below.
@@ -97,7 +97,7 @@ func (s *Steps) readDeclared(fd int, runName string, st *Step) {
 	n, err := unix.Getxattr(fmt.Sprintf("/proc/self/fd/%d", fd), ParentXattr, value)
 	switch {
 	case err == nil:
-		st.Declared.Parent, st.Declared.Transfer, st.Declared.Tensors = ParentSaid(value[:n]), false, nil
+		st.Declared.Parent, st.Declared.Transfer, st.Declared.Tensors = declaredParent(value[:n]), false, nil
 	case err != unix.ENODATA && err != unix.EOPNOTSUPP:
 		st.DeclaredProblem = fmt.Sprintf("attribute %s: %v", ParentXattr, err)
 	}

@@ -269,7 +269,7 @@ func planViewLocked(n *names.Node) (*view.View, error) {
 	return view.Safetensors(l.Regions, l.Tensors)
 }
 
-// Done ends one Use. The last one gives back the memory that reads left behind.
+// Done ends one Use. The last one frees the memory that reads left behind.
 func (w *View) Done() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -64,7 +64,7 @@ func TestPieces(t *testing.T) {
 	r.onlyRoot()
 }
 
-// What show leaves out it says, and diff tells when that changes.
+// show notes what it leaves out, and diff lists it when that changes.
 func TestLeftOut(t *testing.T) {
 	r := newRig(t)
 	for name, want := range map[string]string{

@@ -42,8 +42,8 @@ func TestTruncatedWhilePacking(t *testing.T) {
 	}
 }
 
-// Everything at once. A file's bytes say which version they are, so that a reader can tell a mixture: a name
-// is only ever replaced whole, by rename.
+// Everything at once. A file's bytes contain their version, so that a reader recognises a mixture: a name is
+// only ever replaced whole, by rename.
 func TestConcurrent(t *testing.T) {
 	r := newRig(t, hotSize(1<<20), func(o *Options) { o.SumAfter = time.Millisecond })
 	r.names.KeepOpen(3)

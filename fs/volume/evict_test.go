@@ -127,7 +127,7 @@ func TestRoomIsNotMadeOfWhatIsLost(t *testing.T) {
 	}
 }
 
-// An eviction that fails is told of as long as it does, and is not tried all the time.
+// Status lists an eviction as long as it fails. It is not tried all the time.
 func TestFailingEvictionIsTold(t *testing.T) {
 	r := newRig(t)
 	want := random(300<<10, 1)
@@ -151,7 +151,7 @@ func TestFailingEvictionIsTold(t *testing.T) {
 		}
 		return s.Failures
 	}
-	r.eventually("the failure is told of", func() bool { return len(failures()) == 1 })
+	r.eventually("status lists the failure", func() bool { return len(failures()) == 1 })
 	for range 20 {
 		r.hot.Shrink()
 	}

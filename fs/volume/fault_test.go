@@ -253,7 +253,7 @@ func TestSegmentsFull(t *testing.T) {
 	}
 }
 
-// No room for what programs write: they are told, what was there stays, and it goes on once there is room.
+// Without room a program's write fails, and what was there stays. Writes succeed again once there is room.
 func TestDiskFull(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	if err := os.Mkdir(dir, 0o700); err != nil {

@@ -395,7 +395,7 @@ func TestProblemsOfMetrics(t *testing.T) {
 	}
 }
 
-// Who asks right after a save is told what is missing.
+// The error of a request right after a save names what is missing.
 func TestLineageNotPacked(t *testing.T) {
 	r := newRig(t)
 	r.save("a/1", "ABCD")

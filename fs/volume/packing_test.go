@@ -177,8 +177,8 @@ func TestQueue(t *testing.T) {
 	}
 }
 
-// A writable mapping keeps a file from being packed for as long as it lives; the kernel tells by refusing a
-// lease.
+// A writable mapping keeps a file from being packed as long as it lives. The daemon finds it when the kernel
+// refuses a lease.
 func TestMappedForWriting(t *testing.T) {
 	r := newRig(t)
 	want := random(300<<10, 1)

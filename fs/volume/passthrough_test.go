@@ -206,8 +206,8 @@ func TestServedModes(t *testing.T) {
 	r.same("f", []byte("xyz"))
 }
 
-// The kernel keeps the attributes of the folders in .ckptfs, and is told when the root's, of which they are
-// made, change.
+// The kernel keeps the attributes of the folders in .ckptfs, which are made of the root's. The daemon
+// invalidates them when the root's change.
 func TestFixedNodes(t *testing.T) {
 	r, b := passthroughRig(t)
 	for _, p := range []string{".ckptfs", ".ckptfs/query", ".ckptfs/lcp", ".ckptfs/tensors", "runs"} {

@@ -52,7 +52,7 @@ func (r *rig) sound() {
 	}
 }
 
-// Removed files give their room back, and what others share with them stays.
+// The room of removed files is freed, and what other files share with them stays.
 func TestPrune(t *testing.T) {
 	r := newRig(t)
 	shared := random(2<<20, 1)
@@ -253,7 +253,7 @@ func TestPruneWaitsForCopies(t *testing.T) {
 	r.eventually("the chunks to go", func() bool { return r.prune(now).DeadRecords > 0 })
 }
 
-// What a file needs cannot be told: nothing is removed.
+// When it is unknown what a file needs, nothing is removed.
 func TestPruneStopsAtDamage(t *testing.T) {
 	r := newRig(t)
 	r.write("f", random(600<<10, 1))

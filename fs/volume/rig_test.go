@@ -28,7 +28,7 @@ const patience = 20 * time.Second
 // rig is a volume as the kernel uses it: every lookup is counted and forgotten, every handle released. Paths
 // are relative to the mount's root. Without a Kernel the handles are served.
 type rig struct {
-	t    rapid.TB // told of failures: test, or one check of a property
+	t    rapid.TB // where failures go: test, or one check of a property
 	test testing.TB
 	*Volume
 	*Requests

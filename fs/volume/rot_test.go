@@ -318,7 +318,7 @@ func (s *rotting) look(r *rig, f flip, o *outcome, everything bool) {
 		case err != nil && !slices.Contains(may, p):
 			s.t.Errorf("%s takes %s with it: %v", f, p, err)
 		case err != nil:
-			// Of a file whose record is damaged no view can be told.
+			// A file whose record is damaged may have no view.
 			if view := p == theView && errors.Is(err, fs.ErrNotExist); !errors.Is(err, unix.EIO) && !view {
 				s.t.Errorf("%s: reading %s: %v, want EIO", f, p, err)
 			}

@@ -217,7 +217,7 @@ func (r *rig) dirNode(p string) *names.Node {
 func (r *rig) killed() *rig {
 	r.t.Helper()
 	to := r.copyStore()
-	// A copy has other inodes: the file of those that were written is told of them.
+	// A copy has other inodes. The file that lists those that were being written gets the new ones.
 	translateWriting(r.test, r.dir, to)
 	return openRig(r.test, to)
 }
@@ -286,7 +286,7 @@ func BenchmarkRuns(b *testing.B) {
 	})
 }
 
-// translateWriting tells a copy of a store which of its files had writers.
+// translateWriting lists in a copy of a store which of its files had writers.
 func translateWriting(t testing.TB, from, to string) {
 	t.Helper()
 	p, err := os.ReadFile(filepath.Join(from, tree.WritingFile))

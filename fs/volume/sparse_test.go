@@ -77,7 +77,8 @@ func TestViewOfHundredGigabytes(t *testing.T) {
 	}
 }
 
-// What a view has read ahead of a strided tensor goes with its last user, whoever else reads the source.
+// What a view has read ahead of a strided tensor goes with its last user, also if other handles read the
+// source.
 func TestClosedViewHoldsNoBlocks(t *testing.T) {
 	r := newRig(t)
 	r.mkdir("runs")
