@@ -129,17 +129,6 @@ func TestModes(t *testing.T) {
 	}
 }
 
-func TestKillSUID(t *testing.T) {
-	r := newRig(t)
-	r.write("f", nil)
-	for _, c := range []struct{ mode, want uint32 }{{0o6755, 0o755}, {0o6644, 0o2644}, {0o755, 0o755}} {
-		r.setattr("f", &tree.SetAttr{Mode: &c.mode})
-		if a := r.setattr("f", &tree.SetAttr{KillSUID: true}); a.Mode&0o7777 != c.want {
-			t.Errorf("%o becomes %o, want %o", c.mode, a.Mode&0o7777, c.want)
-		}
-	}
-}
-
 func TestChown(t *testing.T) {
 	r := newRig(t)
 	if os.Geteuid() != 0 {
@@ -156,30 +145,6 @@ func TestChown(t *testing.T) {
 		t.Errorf("%+v", a)
 	}
 	r.same("f", want)
-}
-
-func TestAttributesOfDirectories(t *testing.T) {
-	r := newRig(t)
-	r.mkdir("d")
-	mode := uint32(0o1777)
-	ts := unix.Timespec{Sec: 5, Nsec: 7}
-	if a := r.setattr("d", &tree.SetAttr{Mode: &mode, Mtime: &ts}); a.Mode != unix.S_IFDIR|mode ||
-		a.Mtime != ts || !a.Settled {
-		t.Errorf("%+v", a)
-	}
-	if a := r.setattr("", &tree.SetAttr{Mode: &mode, Mtime: &ts}); a.Mode != unix.S_IFDIR|mode ||
-		a.Mtime != ts {
-		t.Errorf("the root: %+v", a)
-	}
-	size := int64(0)
-	n := r.find("d")
-	defer r.forget(n)
-	if _, err := r.Setattr(n, &tree.SetAttr{Size: &size}); err == nil {
-		t.Error("a directory was truncated")
-	}
-	if st, err := r.names.StatFS(); err != nil || st.Blocks == 0 {
-		t.Errorf("%+v, %v", st, err)
-	}
 }
 
 func TestXattrs(t *testing.T) {

@@ -8,48 +8,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ckptfs/fs/names"
 	"ckptfs/fs/tree"
 )
-
-func TestWhiteout(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root, to make a device")
-	}
-	r := newRig(t)
-	r.write("a", random(100<<10, 1))
-	r.packOut("a")
-	if err := r.tryRename("a", "b", unix.RENAME_WHITEOUT); err != nil {
-		t.Fatal(err)
-	}
-	r.same("b", random(100<<10, 1))
-	if a := r.stat("a"); a.Mode&unix.S_IFMT != unix.S_IFCHR || a.Rdev != 0 {
-		t.Errorf("what is left is %o %x", a.Mode, a.Rdev)
-	}
-}
-
-// A file without a name gets the group that a named one would.
-func TestTmpfileInSetGroupIDDirectory(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root, to be others")
-	}
-	r := newRig(t)
-	r.mkdir("d")
-	gid, mode := uint32(3000), uint32(0o2777)
-	r.setattr("d", &tree.SetAttr{GID: &gid})
-	r.setattr("d", &tree.SetAttr{Mode: &mode})
-	dir := r.find("d")
-	defer r.forget(dir)
-	n, a, h, err := r.Tmpfile(dir, 0o640, unix.O_RDWR, tree.Caller{UID: 1000, GID: 2000})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.forget(n)
-	defer r.release(h)
-	if a.UID != 1000 || a.GID != 3000 || a.Mode&0o7777 != 0o640 {
-		t.Errorf("%d:%d %o", a.UID, a.GID, a.Mode)
-	}
-}
 
 // chown(2) of neither owner nor group moves the change time and takes set-user-id away. A write by a user
 // outside of the group takes set-group-id of a file that is no executable.
@@ -151,40 +111,6 @@ func TestRemovedFileLeavesNoView(t *testing.T) {
 			t.Errorf("%d: the next file has no view", i)
 		}
 	}
-}
-
-// Some of very many names are enough, whichever of them go.
-func TestManyNames(t *testing.T) {
-	r := newRig(t)
-	r.write("f", random(100<<10, 1))
-	for i := range 3 * names.MaxNames {
-		r.link("f", fmt.Sprint("l", i))
-	}
-	n := r.find("f")
-	if n.KnownNames() != names.MaxNames {
-		t.Errorf("%d names are kept", n.KnownNames())
-	}
-	r.packOut("f")
-	h := r.open("f", unix.O_RDONLY)
-	r.unlink("f")
-	for i := range 3*names.MaxNames - 1 {
-		r.unlink(fmt.Sprint("l", i))
-		if a, err := r.Stat(n); err != nil || int(a.Nlink) != 3*names.MaxNames-1-i {
-			t.Fatalf("after %d: %d names, %v", i, a.Nlink, err)
-		}
-	}
-	last := fmt.Sprint("l", 3*names.MaxNames-1)
-	r.rename(last, "x")
-	r.same("x", random(100<<10, 1))
-	r.unlink("x")
-	got, err := r.readHandle(h)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.equal("what has no name", got, random(100<<10, 1))
-	r.release(h)
-	r.forget(n)
-	r.onlyRoot()
 }
 
 // The daemon's own looking around leaves directories' access times alone.

@@ -1,9 +1,7 @@
 package volume
 
 import (
-	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -63,68 +61,6 @@ func TestForgotten(t *testing.T) {
 	r.onlyRoot()
 }
 
-// The kernel may count several lookups and forget them at once; a node that it holds stays the same node.
-func TestNodeIdentity(t *testing.T) {
-	r := newRig(t)
-	r.write("f", nil)
-	a, b := r.find("f"), r.find("f")
-	if a != b {
-		t.Fatal("two nodes of one file")
-	}
-	r.rename("f", "g")
-	if c := r.find("g"); c != a {
-		t.Error("a rename made another node")
-	}
-	if r.Node(a.ID()) != a {
-		t.Error("not found by its id")
-	}
-	id := a.ID()
-	r.names.Forget(id, 3)
-	r.sync()
-	if r.Node(id) != nil {
-		t.Error("still known")
-	}
-	r.names.Forget(id, 1) // late, of a node that is gone
-	if c := r.find("g"); c.ID() == id {
-		t.Error("a node id was used twice")
-	} else {
-		r.forget(c)
-	}
-	r.names.Forget(names.RootID, 1<<40)
-	if r.Node(names.RootID) != r.names.Root() {
-		t.Error("the root went")
-	}
-}
-
-// A node may get another of its names while its path is being asked for.
-func TestPathOfLinks(t *testing.T) {
-	r := newRig(t)
-	r.write("a", nil)
-	r.mkdir("d")
-	for i := range 100 {
-		r.link("a", fmt.Sprint("d/", i))
-	}
-	r.sync()
-	r = r.reopen()
-	r.sync()
-	n := r.find("a")
-	defer r.forget(n)
-	var asked sync.WaitGroup
-	asked.Add(1)
-	go func() {
-		defer asked.Done()
-		for range 1000 {
-			if p := n.Path(); p != "a" {
-				t.Errorf("path %q", p)
-			}
-		}
-	}()
-	for i := range 100 {
-		r.stat(fmt.Sprint("d/", i))
-	}
-	asked.Wait()
-}
-
 // Paths longer than PATH_MAX, with room for two directories' descriptors.
 func TestDeep(t *testing.T) {
 	r := newRig(t)
@@ -155,30 +91,6 @@ func TestDeep(t *testing.T) {
 	}
 	for _, n := range dirs[1:] {
 		r.forget(n)
-	}
-	r.onlyRoot()
-}
-
-// Many directories, few descriptors, every operation on a name.
-func TestFewDescriptors(t *testing.T) {
-	r := newRig(t)
-	r.names.KeepOpen(2)
-	for i := range 20 {
-		d := fmt.Sprintf("d%d/e", i)
-		r.mkdir(d)
-		r.write(d+"/f", []byte(d))
-	}
-	for i := range 20 {
-		j := (i + 7) % 20
-		r.rename(fmt.Sprintf("d%d/e/f", i), fmt.Sprintf("d%d/g", j))
-		r.link(fmt.Sprintf("d%d/g", j), fmt.Sprintf("d%d/e/h", i))
-		r.unlink(fmt.Sprintf("d%d/g", j))
-	}
-	for i := range 20 {
-		r.same(fmt.Sprintf("d%d/e/h", i), fmt.Appendf(nil, "d%d/e", i))
-		if n := r.listing(fmt.Sprintf("d%d", i)); len(n) != 1 {
-			t.Errorf("names: %v", n)
-		}
 	}
 	r.onlyRoot()
 }

@@ -317,25 +317,6 @@ func TestHydratedAfterKnownNameWent(t *testing.T) {
 	r.reopen().same("b", want)
 }
 
-// A name more for a file whose known name went, as linkat(2) of a descriptor makes it.
-func TestLinkAfterKnownNameWent(t *testing.T) {
-	r := newRig(t)
-	want := random(1000, 1)
-	r.write("a", want)
-	r.link("a", "b")
-	r = r.reopen()
-	r.sync()
-	h := r.open("a", unix.O_RDONLY)
-	r.unlink("a")
-	if _, err := r.Link(h.Node, r.names.Root(), "c"); err != nil {
-		t.Fatal(err)
-	}
-	r.forget(h.Node)
-	r.release(h)
-	r.same("b", want)
-	r.same("c", want)
-}
-
 func TestTmpfile(t *testing.T) {
 	for _, linked := range []bool{true, false} {
 		r := newRig(t)
