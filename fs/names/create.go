@@ -139,6 +139,9 @@ func (ns *Names) chmodNew(dirfd int, name string, mode uint32) error {
 
 // MakeUnnamed makes a regular file without a name, on the disk of dir, as MakeFile does with one.
 func (ns *Names) MakeUnnamed(dir *Node, mode, flags uint32, c tree.Caller) (m Made, err error) {
+	if ns.o.ReadOnly {
+		return m, unix.EROFS
+	}
 	var st unix.Stat_t
 	fd, err := ns.openUnnamed(dir, mode, c, &st) // the host wants such a file to be open for writing
 	if err != nil {

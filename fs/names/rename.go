@@ -11,6 +11,9 @@ import (
 func (ns *Names) Rename(
 	oldDir *Node, oldName string, newDir *Node, newName string, flags uint32,
 ) (t Victim, moved *Node, err error) {
+	if ns.o.ReadOnly {
+		return t, nil, unix.EROFS
+	}
 	ns.ns.Lock()
 	defer ns.ns.Unlock()
 	oldFd, err := oldDir.dirFdLocked()

@@ -51,6 +51,9 @@ func (n *Node) RemoveXattr(name string) error {
 
 // changeXattr is onInode of a change.
 func (n *Node) changeXattr(do func(path string, follow bool) error) error {
+	if n.ns.o.ReadOnly {
+		return unix.EROFS
+	}
 	defer n.ns.o.Changed(n.ino)
 	if n.file == nil {
 		return n.onInode(do)

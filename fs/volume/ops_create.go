@@ -34,9 +34,6 @@ func (v *Volume) Create(
 func (v *Volume) Mknod(
 	dir *names.Node, name string, mode, rdev uint32, c tree.Caller,
 ) (*names.Node, tree.Attr, error) {
-	if v.readOnly {
-		return nil, tree.Attr{}, unix.EROFS
-	}
 	if t := mode & unix.S_IFMT; t == unix.S_IFREG || t == 0 {
 		m, err := v.names.MakeFile(dir, name, mode, unix.O_RDONLY, c)
 		if err != nil {
@@ -68,9 +65,6 @@ func (v *Volume) Symlink(
 func (v *Volume) Tmpfile(
 	dir *names.Node, mode, flags uint32, c tree.Caller,
 ) (*names.Node, tree.Attr, *Handle, error) {
-	if v.readOnly {
-		return nil, tree.Attr{}, nil, unix.EROFS
-	}
 	m, err := v.names.MakeUnnamed(dir, mode, flags, c)
 	if err != nil {
 		return nil, tree.Attr{}, nil, err
