@@ -19,40 +19,47 @@ func (ns *Names) noteMoveLocked(dir *Node, name string) {
 	}
 }
 
-// startMoves begins to write new names down.
-func (ns *Names) startMoves() {
+// startMoves begins to write new names down; false: another walk does.
+func (ns *Names) startMoves() bool {
 	ns.ns.Lock()
 	defer ns.ns.Unlock()
+	if ns.moves != nil {
+		return false
+	}
 	ns.moves = &movesLog{}
+	return true
 }
 
-// takeMoves returns what got a new name since it was called last, and stops writing when that is nothing or
-// last is set.
-func (ns *Names) takeMoves(last bool) []Alias {
+// takeMoves returns what got a new name since it was called last.
+func (ns *Names) takeMoves() []Alias {
 	ns.ns.Lock()
 	defer ns.ns.Unlock()
-	if ns.moves == nil {
-		return nil
-	}
 	names := ns.moves.names
 	ns.moves.names = nil
-	if last || len(names) == 0 {
-		ns.moves = nil
-	}
 	return names
+}
+
+// stopMoves ends the writing down, and lets go of what was not taken.
+func (ns *Names) stopMoves() {
+	ns.ns.Lock()
+	left := ns.moves.names
+	ns.moves = nil
+	ns.ns.Unlock()
+	for _, a := range left {
+		a.Dir.Unpin()
+	}
 }
 
 // EachFile calls do with every regular file, by a path of it: those with a name and those that are open
 // without one, some twice. No file is missed, although it may be renamed or linked meanwhile from a directory
 // that the walk has not reached to one that it has left: what gets a new name is written down and looked at
-// afterwards. What cannot be looked at ends it with an error. One may run at a time.
+// afterwards. What cannot be looked at ends it with an error. One may run at a time; another one is
+// EBUSY.
 func (ns *Names) EachFile(ctx context.Context, do func(n *Node, path string) error) error {
-	ns.startMoves()
-	defer func() {
-		for _, a := range ns.takeMoves(true) {
-			a.Dir.Unpin()
-		}
-	}()
+	if !ns.startMoves() {
+		return unix.EBUSY
+	}
+	defer ns.stopMoves()
 	if err := ns.eachBelow(ctx, ns.root, "", do); err != nil {
 		return err
 	}
@@ -63,7 +70,7 @@ func (ns *Names) EachFile(ctx context.Context, do func(n *Node, path string) err
 		}
 	})
 	for err == nil {
-		names := ns.takeMoves(false)
+		names := ns.takeMoves()
 		if len(names) == 0 {
 			return nil
 		}

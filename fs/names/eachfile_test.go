@@ -413,3 +413,24 @@ func TestEachFileWithoutTypes(t *testing.T) {
 		t.Errorf("%d files, want 2", len(met))
 	}
 }
+
+// One walk at a time: another one would not learn of the names that the first one writes down.
+func TestEachFileTwice(t *testing.T) {
+	r := newRig(t)
+	r.mkdir("a")
+	r.write("f", "g")
+	again := 0
+	r.must("walk", r.EachFile(t.Context(), func(*Node, string) error {
+		r.rename("f", "a/f", 0)
+		err := r.EachFile(t.Context(), func(*Node, string) error { again++; return nil })
+		r.want("another walk", err, unix.EBUSY)
+		if r.moves == nil {
+			t.Error("moves are not written down any more")
+		}
+		return nil
+	}))
+	if again > 0 {
+		t.Error("it walked")
+	}
+	r.must("the next walk", r.EachFile(t.Context(), func(*Node, string) error { return nil }))
+}
