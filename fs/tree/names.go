@@ -24,8 +24,8 @@ type DirEntry struct {
 //
 //	ino u64 | off u64 | reclen u16 | type u8 | name, zero-terminated
 //
-// Where the filesystem keeps no types in its directories (XFS without ftype, for example), each name is looked
-// at. The Mode of one that cannot be is 0.
+// Where the filesystem keeps no types in its directories (XFS without ftype, for example), each name is
+// looked at. The Mode of one that cannot be is 0.
 func ReadNames(fd int) ([]DirEntry, error) {
 	p := dirBufs.Get().(*[256 << 10]byte)
 	defer dirBufs.Put(p)
