@@ -130,10 +130,10 @@ func (e *eviction) keepLocked() (skip string, err error) {
 	f.local.kept++
 	f.c.Count.EvictErrs.Add(1)
 	f.c.report(slog.LevelError,
-		"the manifest of a packed file is damaged; the file is kept by its bytes in place, and packed again",
+		"the manifest of a packed file is damaged; the file is kept by its local copy, and packed again",
 		"path", f.Path(), "reason", lost)
 	if err := f.UnpackLocked(false); err != nil {
-		return "", fmt.Errorf("%w; its bytes in place could not be made the file again: %w", lost, err)
+		return "", fmt.Errorf("%w; its local copy could not be made the file again: %w", lost, err)
 	}
 	if f.users.all() > 0 {
 		if err := f.openRawLocked(false); err != nil {
@@ -142,7 +142,7 @@ func (e *eviction) keepLocked() (skip string, err error) {
 		f.src.closeAsm()
 	}
 	f.c.events.Dirty(f)
-	return fmt.Sprintf("%v; it is kept by its bytes in place, and packed again", lost), nil
+	return fmt.Sprintf("%v; it is kept by its local copy, and packed again", lost), nil
 }
 
 // dropBytesLocked makes holes of the bytes of a hollow file, which own is open on. A failure costs only
@@ -160,6 +160,6 @@ func (f *File) dropBytesLocked(own *os.File, size int64) {
 		err = tree.SetMtime(int(own.Fd()), f.rec.Mtime)
 	}
 	if err != nil {
-		f.c.report(slog.LevelWarn, "the bytes of a packed file stay in place", "path", f.Path(), "reason", err)
+		f.c.report(slog.LevelWarn, "a packed file keeps its local copy", "path", f.Path(), "reason", err)
 	}
 }

@@ -34,7 +34,7 @@ func (f *File) DisbelieveLocked() error {
 	m, err := f.c.asm.Manifest(f.rec.Manifest)
 	if err != nil { // the local copy may be all there is, for a repair to move aside
 		f.c.report(slog.LevelError,
-			"the manifest of a packed file cannot be read; its bytes stay in place and are not believed",
+			"the manifest of a packed file cannot be read; its local copy stays and is not believed",
 			"path", f.Path(), "reason", err)
 		return nil
 	}

@@ -258,7 +258,9 @@ func (r *rig) mkdir(paths ...string) {
 func (r *rig) tryMkdir(p string) error {
 	return r.in(p, func(dir *Node, name string) error {
 		mode := uint32(0o755)
-		n, _, err := r.Make(dir, name, r.me, &mode, func(fd int) error { return unix.Mkdirat(fd, name, 0o700) })
+		n, _, err := r.Make(dir, name, r.me, &mode, func(fd int) error {
+			return unix.Mkdirat(fd, name, 0o700)
+		})
 		if err == nil {
 			n.Unpin()
 		}
@@ -270,7 +272,9 @@ func (r *rig) tryMkdir(p string) error {
 func (r *rig) symlink(p, target string) (n *Node) {
 	r.t.Helper()
 	r.must("symlink "+p, r.in(p, func(dir *Node, name string) (err error) {
-		n, _, err = r.Make(dir, name, r.me, nil, func(fd int) error { return unix.Symlinkat(target, fd, name) })
+		n, _, err = r.Make(dir, name, r.me, nil, func(fd int) error {
+			return unix.Symlinkat(target, fd, name)
+		})
 		return err
 	}))
 	return n
