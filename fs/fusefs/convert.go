@@ -1,6 +1,7 @@
 package fusefs
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"syscall"
@@ -31,11 +32,26 @@ func (s *Server) status(err error) fuse.Status {
 		return fuse.Status(errno)
 	}
 	switch {
+	case errors.Is(err, context.Canceled): // by the caller
+		return fuse.Status(unix.EINTR)
 	case errors.Is(err, cas.ErrNotFound), errors.Is(err, cas.ErrCorrupt), errors.Is(err, cas.ErrTooLarge):
 	default:
 		s.log(slog.LevelError, "request failed", "reason", err)
 	}
 	return fuse.EIO
+}
+
+// until is a context that ends when the kernel says that the caller of a request was interrupted, or killed.
+func until(cancel <-chan struct{}) (context.Context, context.CancelFunc) {
+	ctx, stop := context.WithCancel(context.Background())
+	go func() {
+		select {
+		case <-cancel:
+			stop()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, stop
 }
 
 func fillAttr(out *fuse.Attr, a *tree.Attr) {

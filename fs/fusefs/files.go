@@ -34,12 +34,18 @@ func (s *Server) opened(out *fuse.OpenOut, h *volume.Handle) {
 }
 
 // Open opens a file.
-func (s *Server) Open(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fuse.Status {
+func (s *Server) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fuse.Status {
 	n := s.node(in.NodeId)
 	if n == nil {
 		return fuse.Status(unix.ESTALE)
 	}
-	h, err := s.v.OpenBy(n, in.Flags, in.Pid)
+	ctx := context.Background()
+	if n.IsVirtual() { // may take a while
+		var stop context.CancelFunc
+		ctx, stop = until(cancel)
+		defer stop()
+	}
+	h, err := s.v.OpenBy(ctx, n, in.Flags, in.Pid)
 	if err != nil {
 		return s.status(err)
 	}

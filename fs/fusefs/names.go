@@ -134,15 +134,8 @@ func (s *Server) GetXAttr(cancel <-chan struct{}, in *fuse.InHeader, name string
 	ctx := context.Background()
 	if name == volume.XattrArtifact { // may take a while
 		var stop context.CancelFunc
-		ctx, stop = context.WithCancel(ctx)
+		ctx, stop = until(cancel)
 		defer stop()
-		go func() {
-			select {
-			case <-cancel:
-				stop()
-			case <-ctx.Done():
-			}
-		}()
 	}
 	k, err := s.v.GetXattr(ctx, s.node(in.NodeId), name, dest)
 	return uint32(max(k, 0)), s.status(err)

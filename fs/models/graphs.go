@@ -10,6 +10,7 @@ import (
 	"maps"
 	"path"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -209,6 +210,9 @@ func (m *Models) Match(ctx context.Context,
 	o control.MatchOptions) (out *control.MatchAnswer, n inspect.File, err error) {
 	if o.Like != "" {
 		like := m.o.Files.Source(o.Like)
+		var c *catalogue
+		var g *graph.Graph
+		var self uint64
 		err := m.withAfterSave(ctx, func() error {
 			e, err := m.oneGraphLocked(like)
 			if err != nil {
@@ -217,14 +221,16 @@ func (m *Models) Match(ctx context.Context,
 			if len(e.Graph) == 0 {
 				return &fs.PathError{Op: "match", Path: o.Like, Err: fmt.Errorf("its architecture is not known: %w", unix.ENODATA)}
 			}
-			g, err := m.readGraph(e.Graph)
-			if err != nil {
+			if g, err = m.readGraph(e.Graph); err != nil {
 				return &fs.PathError{Op: "match", Path: o.Like, Err: err}
 			}
-			out, n, err = m.answerTo(m.upToDateLocked(), g, e.Seq, o.ExcludeRun)
-			return err
+			c, self = m.upToDateLocked(), e.Seq
+			return nil
 		})
-		return out, n, err
+		if err != nil {
+			return nil, nil, err
+		}
+		return m.answerTo(ctx, c, g, self, o.ExcludeRun)
 	}
 	g, err := source.ParseExplicit(o.Graph, nil)
 	if err != nil {
@@ -234,21 +240,32 @@ func (m *Models) Match(ctx context.Context,
 		if !m.o.ReadOnly {
 			m.Rouse()
 		}
-		return m.answerTo(c, g, 0, o.ExcludeRun)
+		return m.answerTo(ctx, c, g, 0, o.ExcludeRun)
 	}
+	var c *catalogue
 	err = m.with(ctx, func() error {
-		out, n, err = m.answerTo(m.upToDateLocked(), g, 0, o.ExcludeRun)
-		return err
+		c = m.upToDateLocked()
+		return nil
 	})
-	return out, n, err
+	if err != nil {
+		return nil, nil, err
+	}
+	return m.answerTo(ctx, c, g, 0, o.ExcludeRun)
 }
 
-// answerTo finds the best model for g but self, whose file is still there, and takes a reference to that.
-func (m *Models) answerTo(c *catalogue, g *graph.Graph, self uint64,
+// matchTime bounds the search for an answer, which then says that there may be a better one. Graphs that come
+// near it are made for that.
+const matchTime = 5 * time.Second
+
+// answerTo finds the best model for g but self, whose file is still there, and takes a reference to that. It
+// may take matchTime, so Models.mu is not held.
+func (m *Models) answerTo(ctx context.Context, c *catalogue, g *graph.Graph, self uint64,
 	excludeRun string) (*control.MatchAnswer, inspect.File, error) {
 	out := &control.MatchAnswer{GraphKind: g.Kind.String(), Vertices: len(g.Vertices)}
 	gone := map[uint64]bool{self: true}
-	q := prefix.Query{}
+	ended := m.o.Now().Add(matchTime)
+	late := func() bool { return m.o.Now().After(ended) }
+	q := prefix.Query{Stop: func() bool { return ctx.Err() != nil || late() }}
 	if excludeRun != "" {
 		excludeRun = path.Join(steps.Dir, excludeRun) + "/"
 	}
@@ -263,7 +280,12 @@ func (m *Models) answerTo(c *catalogue, g *graph.Graph, self uint64,
 			}
 		}
 		found, ok := c.Find(g, q)
-		if !ok {
+		switch {
+		case ctx.Err() != nil:
+			return nil, nil, ctx.Err()
+		case !ok && late():
+			return nil, nil, fmt.Errorf("match: nothing was found in %v: %w", matchTime, unix.ETIMEDOUT)
+		case !ok:
 			return out, nil, nil
 		}
 		seq := found.Model.Seq

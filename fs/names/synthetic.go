@@ -24,7 +24,8 @@ type Synthetic interface {
 	Setattr(s *tree.SetAttr) error
 	Size() int64
 	Readlink() (string, error)
-	Open(flags uint32) (Opened, content.Mode, error)
+	// Open ends early, with the error of ctx, when its caller has gone.
+	Open(ctx context.Context, flags uint32) (Opened, content.Mode, error)
 	// Lookup finds a name in it, as dir, with one reference more.
 	Lookup(dir *Node, name string) (*Node, error)
 	// List is the names in it, with Name and the S_IFMT bits of Mode.

@@ -1,6 +1,7 @@
 package names
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"sync"
@@ -32,7 +33,7 @@ func (s *fake) Stat() (tree.Attr, error) {
 }
 func (s *fake) Setattr(*tree.SetAttr) error { s.set++; return s.err }
 func (s *fake) Readlink() (string, error)   { return "target", s.err }
-func (s *fake) Open(uint32) (Opened, content.Mode, error) {
+func (s *fake) Open(context.Context, uint32) (Opened, content.Mode, error) {
 	return nil, 0, unix.ENXIO
 }
 func (s *fake) Lookup(*Node, string) (*Node, error) { return nil, unix.ENOENT }

@@ -1,6 +1,8 @@
 package virtual
 
 import (
+	"context"
+
 	"golang.org/x/sys/unix"
 
 	"ckptfs/fs/content"
@@ -34,8 +36,9 @@ type entry struct {
 	dir  folder
 	link func(v *Virtual) (string, error) // the target of a symbolic link, asked for each time
 	data []byte                           // a file's bytes
-	text func(v *Virtual) ([]byte, error) // a file's bytes, found by each open; its size is 0 as in /proc
-	view *View                            // a file over src's bytes
+	// text is a file's bytes, found by each open, which may end it; its size is 0 as in /proc.
+	text func(ctx context.Context, v *Virtual) ([]byte, error)
+	view *View // a file over src's bytes
 
 	set   *setView // a file over those of a set
 	query *query   // a file that may be written; see queryRoot
@@ -193,7 +196,7 @@ func withoutWrite(mode, kind uint32) uint32 {
 }
 
 // Open opens a virtual file.
-func (n *synthetic) Open(flags uint32) (names.Opened, content.Mode, error) {
+func (n *synthetic) Open(ctx context.Context, flags uint32) (names.Opened, content.Mode, error) {
 	write := flags&unix.O_ACCMODE != unix.O_RDONLY
 	switch {
 	case n.query != nil:
@@ -210,7 +213,7 @@ func (n *synthetic) Open(flags uint32) (names.Opened, content.Mode, error) {
 		}
 		return openSet{s: n.set}, content.Cached, nil
 	case n.text != nil:
-		text, err := n.text(n.v)
+		text, err := n.text(ctx, n.v)
 		return openData{data: text}, content.Direct, err
 	}
 	return openData{data: n.data}, content.Cached, nil

@@ -42,9 +42,9 @@ func (run lcpRun) lookup(v *Virtual, name string) (entry, error) {
 	if err != nil || i < 0 || v.o.Steps.State(all[i]) != control.StepComplete {
 		return entry{}, missing(err)
 	}
-	answer := func(v *Virtual) ([]byte, error) {
+	answer := func(ctx context.Context, v *Virtual) ([]byte, error) {
 		like := path.Join(steps.Dir, string(run), name)
-		a, found, err := v.o.Models.Match(context.Background(), control.MatchOptions{Like: like})
+		a, found, err := v.o.Models.Match(ctx, control.MatchOptions{Like: like})
 		if found != nil {
 			found.Unpin()
 		}

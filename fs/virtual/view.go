@@ -191,7 +191,7 @@ func (w *View) Setattr(s *tree.SetAttr) error {
 
 // Open opens a view. To write, it makes a real file of the view first. Then ESTALE makes the kernel look the
 // name up again.
-func (w *View) Open(flags uint32) (names.Opened, content.Mode, error) {
+func (w *View) Open(_ context.Context, flags uint32) (names.Opened, content.Mode, error) {
 	if flags&unix.O_ACCMODE != unix.O_RDONLY || flags&unix.O_TRUNC != 0 {
 		if err := w.v.materialise(w, flags&unix.O_TRUNC != 0); err != nil {
 			return nil, 0, err

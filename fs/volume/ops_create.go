@@ -1,6 +1,8 @@
 package volume
 
 import (
+	"context"
+
 	"golang.org/x/sys/unix"
 
 	"ckptfs/fs/names"
@@ -16,7 +18,7 @@ func (v *Volume) Create(
 		if err != nil {
 			return nil, tree.Attr{}, nil, err
 		}
-		h, err := v.openSynthetic(n, flags)
+		h, err := v.openSynthetic(context.Background(), n, flags)
 		if err != nil {
 			n.Unpin()
 			return nil, tree.Attr{}, nil, err

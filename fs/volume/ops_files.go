@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"context"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -33,11 +34,11 @@ func handleOf(n *names.Node, h *content.Handle) *Handle {
 // Writes reports whether the handle may write.
 func (h *Handle) Writes() bool { return h.write }
 
-// OpenBy opens a node. flags are open(2)'s; thread is the caller's id, as the kernel reports it. ENXIO when
-// the node is neither a file nor synthetic.
-func (v *Volume) OpenBy(n *names.Node, flags, thread uint32) (*Handle, error) {
+// OpenBy opens a node. flags are open(2)'s; thread is the caller's id, as the kernel reports it. When ctx
+// ends, an answer that is being found is not waited for. ENXIO when the node is neither a file nor synthetic.
+func (v *Volume) OpenBy(ctx context.Context, n *names.Node, flags, thread uint32) (*Handle, error) {
 	if n.Synth() != nil {
-		return v.openSynthetic(n, flags)
+		return v.openSynthetic(ctx, n, flags)
 	}
 	if n.File() == nil {
 		return nil, unix.ENXIO

@@ -84,7 +84,7 @@ func TestViewReadBesideAWriter(t *testing.T) {
 	if _, err := w.ReadAt(p, 0); !errors.Is(err, unix.ESTALE) {
 		t.Errorf("%v", err)
 	}
-	h.Node.Synth().Open(unix.O_WRONLY)
+	h.Node.Synth().Open(t.Context(), unix.O_WRONLY)
 	if _, err := os.Lstat(r.at("tree/runs/a/m.safetensors")); err == nil {
 		t.Error("a file was made of it")
 	}

@@ -15,7 +15,7 @@
 // The *tree* of a vertex is what it is, with all that leads to it. The number of trees that G and A share, as
 // bags, is never less than the longest prefix, and equal to it unless a shared tree occurs twice in G or in
 // A. Such twins are the only freedom in phi; choosing among them is NP-hard, so it is branch and bound with a
-// budget: past it the answer is the best prefix found and Exact is false.
+// budget of nodes, and of what they look at: past it the answer is the best prefix found and Exact is false.
 //
 // In memory a tree is a key of 62 bits, made with a secret of the catalogue's own (hash.go). An architecture
 // that has a layer has all layers before it. Keys that the same architectures have are one *class*, with one

@@ -13,7 +13,8 @@ var finders = sync.Pool{New: func() any { return new(finder) }}
 type finder struct {
 	x      *index
 	opt    Query
-	budget int
+	budget int // nodes of the search that are left
+	work   int // what they may look at
 	asked  asked
 
 	// How an arch is compared with g where keys do not say what is in common.
@@ -30,6 +31,8 @@ type finder struct {
 	members []uint32   // of one list
 
 	best   found
+	phi    []int32 // of best, if it is phiOf
+	phiOf  uint32
 	doubts []found // possibly better than best; doubtful
 	solved []found // of doubtful archs
 	cut    []found // where the budget ended a search: length is what is possible
@@ -41,8 +44,8 @@ type found struct {
 	length int
 	model  Model
 	exact  bool
-	// The search that found length had this budget, and looked for no less than one more than floor.
-	budget, floor int
+	// The search that is to find length has this budget, and looks for no less than one more than floor.
+	budget, work, floor int
 }
 
 func (a *found) better(b *found) bool {
@@ -50,7 +53,7 @@ func (a *found) better(b *found) bool {
 }
 
 func (f *finder) find(x *index, g *graph.Graph, opt Query) (Match, bool) {
-	f.x, f.opt, f.budget = x, opt, opt.Budget
+	f.x, f.opt, f.budget, f.work = x, opt, opt.Budget, defaultWork
 	if f.budget == 0 {
 		f.budget = DefaultBudget
 	}
@@ -82,9 +85,10 @@ func (f *finder) guess() (Match, bool) {
 	f.search()
 	f.trust = false
 	n, visited := f.best.length, f.solver.visited
-	f.best.budget, f.best.floor = f.budget/4, n-1
+	f.best.budget, f.best.work, f.best.floor = f.budget/4, f.work/4, n-1
 	m, ok := f.answer()
 	f.budget -= f.solver.visited - visited
+	f.work -= f.solver.worked
 	return m, ok && m.Length == n
 }
 
@@ -97,6 +101,7 @@ const probed = 8
 
 // search sets f.best.
 func (f *finder) search() {
+	f.phiOf = none
 	f.best, f.cut, f.solved, f.doubts, f.sounded = found{}, f.cut[:0], f.solved[:0], f.doubts[:0],
 		f.sounded[:0]
 	for i := range min(probed, len(f.asked.lists)) {
@@ -207,24 +212,29 @@ func (f *finder) consider(a uint32) (int, bool) {
 				return s.length, s.exact
 			}
 		}
-		if f.budget == 0 {
+		if f.budget == 0 || f.work < pace || f.opt.Stop != nil && f.opt.Stop() {
 			f.cut = append(f.cut, p)
 			return 0, false
 		}
 		f.load(a)
 		before := f.solver.visited
-		p.budget, p.floor = f.budget, f.best.length
+		p.floor = f.best.length
 		if p.floor == 0 || p.model.better(f.best.model) {
 			p.floor--
 		}
-		p.exact = f.solver.solve(&f.stored, p.budget, p.floor)
+		// One architecture does not take all the work, so that others have their turn.
+		p.exact = f.solver.solve(&f.stored, limits{f.budget, f.work / 2, f.opt.Stop}, p.floor)
 		f.budget = max(0, f.budget-(f.solver.visited-before))
+		f.work -= f.solver.worked
 		if p.length = f.solver.len; p.length == p.floor {
 			p.length = 0
 		}
 		f.solved = append(f.solved, p)
 		if !p.exact {
 			f.cut = append(f.cut, found{arch: a, length: f.solver.ceil, model: m})
+		}
+		if p.better(&f.best) {
+			f.phi, f.phiOf = append(f.phi[:0], f.solver.best...), a
 		}
 	}
 	if p.better(&f.best) {
@@ -248,13 +258,17 @@ func (f *finder) answer() (Match, bool) {
 	if f.best.length == 0 {
 		return Match{}, false
 	}
-	f.load(f.best.arch)
-	f.solver.solve(&f.stored, f.best.budget, f.best.floor)
-	m := Match{Model: f.best.model, Length: f.solver.len, Exact: true, Pairs: make([]Pair, 0, f.solver.len)}
+	phi, n := f.phi, f.best.length
+	if f.phiOf != f.best.arch {
+		f.load(f.best.arch)
+		f.solver.solve(&f.stored, limits{f.best.budget, f.best.work, f.opt.Stop}, f.best.floor)
+		phi, n = f.solver.best, f.solver.len
+	}
+	m := Match{Model: f.best.model, Length: n, Exact: true, Pairs: make([]Pair, 0, n)}
 	for _, c := range f.cut {
 		m.Exact = m.Exact && !c.better(&f.best)
 	}
-	for v, u := range f.solver.best {
+	for v, u := range phi {
 		if u >= 0 {
 			m.Pairs = append(m.Pairs, Pair{v, int(u)})
 		}

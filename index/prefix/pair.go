@@ -7,8 +7,8 @@ import (
 )
 
 // Common is the longest common prefix of two graphs. It visits at most budget nodes of the search among twins
-// (0: DefaultBudget) and reports whether that sufficed to know that there is no longer one. Graphs of
-// different kinds have none.
+// (0: DefaultBudget), which look at a bounded part of the graphs, and reports whether that sufficed to know
+// that there is no longer one. Graphs of different kinds have none.
 func Common(g, a *graph.Graph, budget int) (pairs []Pair, exact bool) {
 	if g.Kind != a.Kind || g.Check() != nil || a.Check() != nil {
 		return nil, true
@@ -22,7 +22,7 @@ func Common(g, a *graph.Graph, budget int) (pairs []Pair, exact bool) {
 	y.of(&all, a)
 	s := solver{g: &x}
 	s.build(&x)
-	exact = s.solve(&y, budget, -1)
+	exact = s.solve(&y, limits{nodes: budget, work: defaultWork}, -1)
 	for v, u := range s.best {
 		if u >= 0 {
 			pairs = append(pairs, Pair{v, int(u)})

@@ -150,7 +150,7 @@ func bag(g, a *graph.Graph) int {
 	y.of(&all, a)
 	s := solver{g: &x}
 	s.build(&x)
-	s.solve(&y, 0, len(g.Vertices))
+	s.solve(&y, limits{}, len(g.Vertices))
 	return s.ceil
 }
 

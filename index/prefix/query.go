@@ -10,9 +10,14 @@ import (
 // a hundred layers.
 const DefaultBudget = 2_000
 
+// defaultWork bounds what the nodes of one query look at, in vertices and inputs: about half a second. Only
+// graphs of tens of thousands of vertices come to it.
+const defaultWork = 1 << 27
+
 // Query says what to leave out and how long to search.
 type Query struct {
 	Budget  int                   // nodes of the search among twins; 0: DefaultBudget
+	Stop    func() bool           // asked now and then; once true the best so far is the answer; nil: never
 	Exclude func(seq uint64) bool // nil: nothing; called under the catalogue's lock
 	Pin     bool                  // pin the model found
 }
@@ -22,7 +27,7 @@ type Match struct {
 	Model  Model
 	Length int    // vertices in common
 	Pairs  []Pair // which they are, ascending by New
-	Exact  bool   // no live model wins over this one; false: the budget ended before that was sure
+	Exact  bool   // no live model wins over this one; false: the search ended before that was sure
 
 	unpin func()
 }

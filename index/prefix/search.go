@@ -16,7 +16,7 @@ func (s *solver) search(v, mapped int) bool {
 			}
 		}
 	}()
-	var free, rivals []int32
+	free, rivals := s.free, s.rivals // not used below the next search
 	for ; v < len(s.ofG); v++ {
 		s.phi[v] = -1
 		t := s.ofG[v]
@@ -24,6 +24,10 @@ func (s *solver) search(v, mapped int) bool {
 			continue
 		}
 		free = free[:0]
+		each := 1 + len(s.g.inputs(v))
+		if !s.spend((len(s.group[t]) + len(s.twins[t])) * each) {
+			return false
+		}
 		for _, u := range s.group[t] {
 			if !s.used[u] && s.fits(v, int(u)) {
 				free = append(free, u)
@@ -45,6 +49,8 @@ func (s *solver) search(v, mapped int) bool {
 		s.used[free[0]] = true
 		mapped++
 	}
+	s.free, s.rivals = free, rivals
+	s.spend(v - from)
 	if v == len(s.ofG) {
 		if mapped > s.len {
 			s.len = mapped
@@ -53,9 +59,13 @@ func (s *solver) search(v, mapped int) bool {
 		return true
 	}
 	if s.len >= 0 && mapped+s.bound(v) <= s.len {
-		return true
+		return s.work >= 0
 	}
-	for _, u := range s.order(v, free, rivals) {
+	order := s.order(v, free, rivals)
+	if s.work < 0 {
+		return false
+	}
+	for _, u := range order {
 		if s.len == s.ceil {
 			return true
 		}
@@ -135,23 +145,26 @@ func sameBag(n int, a func(int) uint32, b []uint32) bool {
 // have. Twins from which equal trees grow are interchangeable: one is enough. With more rivals than
 // counterparts v may go without, -1, and does so before it takes one that a rival would rather have.
 func (s *solver) order(v int, free, rivals []int32) []int32 {
-	type scored struct {
-		u     int32
-		score int
-	}
-	all := make([]scored, 0, len(free))
+	all := s.scored[:0]
 next:
 	for i, u := range free {
 		if s.treeA[u] {
-			for _, w := range free[:i] {
+			for k, w := range free[:i] {
 				if s.treeA[w] && s.downA[w] == s.downA[u] {
+					s.spend(k)
 					continue next
 				}
+			}
+			if !s.spend(i) {
+				return nil
 			}
 		}
 		score, fuel := same, 64
 		if s.downG[v] != s.downA[u] {
 			score = s.alike(int32(v), u, &fuel)
+			if !s.spend(len(rivals)) {
+				return nil
+			}
 			for _, w := range rivals {
 				if s.downG[w] == s.downA[u] {
 					score -= same
@@ -164,6 +177,10 @@ next:
 	if len(rivals) >= len(free) {
 		all = append(all, scored{-1, -1})
 	}
+	s.scored = all
+	if !s.spend(kept * len(all)) {
+		return nil
+	}
 	slices.SortStableFunc(all, func(a, b scored) int { return b.score - a.score })
 	out := make([]int32, len(all))
 	for i := range all {
@@ -172,6 +189,15 @@ next:
 	return out
 }
 
+// scored is a counterpart, and how alike it is.
+type scored struct {
+	u     int32
+	score int
+}
+
+// kept is what a counterpart costs that is kept while the search is below: so memory is bounded as work is.
+const kept = 16
+
 // same is more than alike gives where there is a difference.
 const same = 1 << 16
 
@@ -179,7 +205,9 @@ const same = 1 << 16
 func (s *solver) alike(v, u int32, fuel *int) int {
 	score := 0
 	for _, w := range s.outG[v] {
+		looked := 0
 		for _, x := range s.outA[u] {
+			looked++
 			if s.ofG[w] == s.ofA[x] {
 				score++
 				if s.downG[w] == s.downA[x] {
@@ -190,12 +218,18 @@ func (s *solver) alike(v, u int32, fuel *int) int {
 				break
 			}
 		}
+		if !s.spend(looked) {
+			return score
+		}
 	}
 	return score
 }
 
 // bound is how many of the vertices from v on can still be mapped at most.
 func (s *solver) bound(v int) int {
+	if !s.spend(len(s.ofG) + len(s.ofA) + len(s.left) + len(s.g.in) + len(s.a.in)) {
+		return 0
+	}
 	clear(s.left)
 	for w, t := range s.ofG {
 		if w < v {

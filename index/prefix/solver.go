@@ -16,21 +16,58 @@ type solver struct {
 	len  int     // of best
 
 	// The search, in what the two have in common.
-	ofG     []int32   // of, less what a has not
-	used    []bool    // a's vertices that phi reaches
-	group   [][]int32 // by tree: a's vertices
-	twins   [][]int32 // by tree: g's vertices
-	outG    [][]int32 // consumers
-	outA    [][]int32
-	downG   []uint64 // what follows from a vertex, as a hash
-	downA   []uint64
-	aliveG  []bool
-	aliveA  []bool
-	treeA   []bool  // what follows from the vertex is a tree: each has one input
-	left    []int32 // by tree
-	budget  int
-	visited int // nodes of all searches
-	ceil    int // no prefix is longer
+	ofG    []int32   // of, less what a has not
+	used   []bool    // a's vertices that phi reaches
+	group  [][]int32 // by tree: a's vertices
+	twins  [][]int32 // by tree: g's vertices
+	outG   [][]int32 // consumers
+	outA   [][]int32
+	downG  []uint64 // what follows from a vertex, as a hash
+	downA  []uint64
+	aliveG []bool
+	aliveA []bool
+	treeA  []bool  // what follows from the vertex is a tree: each has one input
+	left   []int32 // by tree
+	ceil   int     // no prefix is longer
+	effort
+	choice
+}
+
+// effort is what a search may still do, and did.
+type effort struct {
+	budget  int         // nodes
+	visited int         // nodes of all searches
+	work    int         // what may still be looked at; below 0 the search ends
+	worked  int         // what the last solve looked at
+	look    int         // stop is asked when work has come down to this
+	stop    func() bool // or nil
+}
+
+// choice is about the vertex that search is at.
+type choice struct {
+	free, rivals []int32
+	scored       []scored
+}
+
+// limits bound a search. Nodes are few, but one may look at all of both graphs, or at all pairs of twins.
+type limits struct {
+	nodes int
+	work  int         // vertices and inputs that are looked at
+	stop  func() bool // true: the search is to end; asked now and then; nil: never
+}
+
+// pace is how much is looked at between two looks at stop: some milliseconds.
+const pace = 1 << 20
+
+// spend counts n vertices or inputs that were looked at. False when the search is to end.
+func (s *effort) spend(n int) bool {
+	if s.work -= n; s.work < s.look && s.work >= 0 {
+		s.look = s.work - pace
+		if s.stop != nil && s.stop() {
+			s.work = -1
+		}
+	}
+	return s.work >= 0
 }
 
 func resize[T any](s []T, n int) []T {
@@ -51,11 +88,11 @@ func resizeTo[T any](s []T, n int) []T {
 }
 
 // solve looks for a prefix of g and a that is longer than floor, with s.build(s.g) called before, and sets
-// s.best and s.len to the longest it found; s.len is floor when it found none. It visits at most budget nodes
-// of the search, of which with floor -1 the first descent is always made, and reports whether that sufficed
-// to know that no prefix is longer.
-func (s *solver) solve(a *intGraph, budget, floor int) (exact bool) {
-	s.a = a
+// s.best and s.len to the longest it found; s.len is floor when it found none. It keeps to the limits, but
+// that with floor -1 there always is a first descent, and reports whether they sufficed to know that no
+// prefix is longer.
+func (s *solver) solve(a *intGraph, l limits, floor int) (exact bool) {
+	s.a, s.worked = a, 0
 	s.ofA = s.match(a, s.ofA[:0])
 	n := len(s.label)
 	s.countG, s.countA = resize(s.countG, n), resize(s.countA, n)
@@ -86,7 +123,7 @@ func (s *solver) solve(a *intGraph, budget, floor int) (exact bool) {
 		return true
 	}
 	if ambiguous {
-		s.budget = budget
+		s.budget, s.work, s.look, s.stop = l.nodes, l.work, l.work-pace, l.stop
 		if s.ceil <= floor {
 			s.len = floor
 			return true
@@ -94,6 +131,10 @@ func (s *solver) solve(a *intGraph, budget, floor int) (exact bool) {
 		s.len = floor
 		s.prepare()
 		done := s.search(0, 0)
+		s.worked = l.work - max(s.work, 0)
+		if !done && s.len < 0 {
+			s.descend()
+		}
 		return done || s.len == s.ceil
 	}
 	at := s.countA // tree → a's vertex + 1

@@ -1,0 +1,63 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"ckptfs/fs/control"
+)
+
+// fanGraph is the GRAPH.json of an Input and n equal layers behind it.
+func fanGraph(n int) []byte {
+	var b strings.Builder
+	b.WriteString(`{"v":1,"nodes":[{"id":"x","op":"Input"}`)
+	for i := range n {
+		fmt.Fprintf(&b, `,{"id":"0_%d","op":"A","cfg":{},"in":["x"]}`, i)
+	}
+	b.WriteString(`]}`)
+	return []byte(b.String())
+}
+
+// TestAnswersEnd: what somebody's sidecar makes slow to answer ends soon, and at once when its caller goes;
+// nobody else waits for it.
+func TestAnswersEnd(t *testing.T) {
+	r := newRig(t)
+	for i, step := range []string{"adv/1", "adv/2"} {
+		r.mkdir("runs/" + step)
+		r.write("runs/"+step+"/arch.json", fanGraph(50_000-i))
+		r.save(step, "A")
+	}
+	r.sync()
+	r.saveGraph("a/1", "xyz")
+	r.sync()
+	if got := r.matched("xy"); got != "a/1 2" {
+		t.Fatalf("matched %q", got)
+	}
+	ended := make(chan error)
+	start := time.Now()
+	go func() {
+		_, _, err := r.models.Match(t.Context(), control.MatchOptions{Like: "runs/adv/1"})
+		ended <- err
+	}()
+	if got := r.matched("xyq"); got != "a/1 2" {
+		t.Errorf("beside it: matched %q", got)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(start); took > 20*time.Second {
+		t.Errorf("took %v", took)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(20*time.Millisecond, cancel)
+	n := r.find(".ckptfs/lcp/adv/2")
+	if h, err := r.OpenBy(ctx, n, unix.O_RDONLY, 0); !errors.Is(err, context.Canceled) {
+		t.Errorf("opened: %v %v", h, err)
+	}
+}
