@@ -138,6 +138,10 @@ func Create(dir string, now time.Time) error {
 	if err := refuseForeign(dir); err != nil {
 		return err
 	}
+	if err := CheckAttributes(dir); err != nil {
+		_ = os.Remove(dir) // if it was made for this
+		return err
+	}
 	for _, sub := range []string{TreeDir, SegmentsDir, LostFound} {
 		mode := fs.FileMode(0o700)
 		if sub == TreeDir {

@@ -106,6 +106,9 @@ func Open(o Options) (*Volume, error) {
 		}
 		format, err = tree.ReadFormat(o.Dir)
 	}
+	if err == nil {
+		err = tree.CheckAttributes(o.Dir)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,17 @@
+package tree
+
+import (
+	"errors"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestCheckAttributes(t *testing.T) {
+	if err := CheckAttributes("/proc"); !errors.Is(err, unix.EOPNOTSUPP) {
+		t.Errorf("/proc: %v", err)
+	}
+	if err := CheckAttributes(t.TempDir()); err != nil {
+		t.Error(err)
+	}
+}
