@@ -12,10 +12,10 @@ import (
 // Walk calls f with each regular file at or below a path.
 type Walk func(ctx context.Context, path string, f func(path string, file *content.File) error) error
 
-// Evict evicts the resident bytes of the packed files at or below path. Of those in use it says so, and does
-// it once they are not.
+// Evict evicts the resident bytes of the packed files at or below path. Of those in use it says so, and what
+// holder says of them, and does it once they are not.
 func Evict(ctx context.Context, walk Walk, l *LRU, h *Hydrator, path string,
-	report func(control.Progress)) (*control.Moved, error) {
+	holder func(f *content.File) string, report func(control.Progress)) (*control.Moved, error) {
 	return move(ctx, walk, "evict", path, report, func(p string, f *content.File) (int64, string, error) {
 		h.Forget(f) // the user knows better than what was read before
 		size := f.Unpacked()
@@ -31,6 +31,9 @@ func Evict(ctx context.Context, walk Walk, l *LRU, h *Hydrator, path string,
 		switch skip {
 		case content.SkipOpen, content.SkipInUse:
 			l.Want(f)
+			if who := holder(f); who != "" {
+				skip = who
+			}
 		case content.SkipNotPacked:
 			if p != path && settledPlain(f) {
 				skip = "" // in a folder, plain files are no news

@@ -87,6 +87,31 @@ func (v *Virtual) pinned(m *control.Match, n *names.Node) (p pin) {
 	return p
 }
 
+// Pins are the names in .ckptfs/query whose answers keep a file open, below the mount's root.
+func (v *Virtual) Pins(f *content.File) (pins []string) {
+	v.queries.mu.Lock()
+	all := slices.Clone(v.queries.all)
+	v.queries.mu.Unlock()
+	for _, q := range all {
+		if !q.mu.TryLock() { // it is being asked, which drops what it pinned
+			continue
+		}
+		if q.pin.has(f) {
+			pins = append(pins, path.Join(Name, "query", q.name))
+		}
+		q.mu.Unlock()
+	}
+	return pins
+}
+
+// has reports whether a file is kept open.
+func (p *pin) has(f *content.File) bool {
+	if p.set != nil {
+		return slices.ContainsFunc(p.set.parts, func(part setPart) bool { return part.file == f })
+	}
+	return p.n != nil && p.n.File() == f
+}
+
 func (q *queries) find(name string) *query {
 	q.mu.Lock()
 	defer q.mu.Unlock()

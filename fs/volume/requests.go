@@ -3,6 +3,8 @@ package volume
 import (
 	"context"
 	"io/fs"
+	"path/filepath"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -154,7 +156,20 @@ func (q *Requests) Evict(
 	if q.v.readOnly {
 		return nil, &fs.PathError{Op: "evict", Path: path, Err: unix.EROFS}
 	}
-	return residency.Evict(ctx, q.walkFiles, q.v.hot, q.v.hydrator, path, report)
+	return residency.Evict(ctx, q.walkFiles, q.v.hot, q.v.hydrator, path, q.pinned, report)
+}
+
+// pinned says which answers to queries keep a file open, and what to do; "" when none does.
+func (q *Requests) pinned(f *content.File) string {
+	pins := q.v.virtual.Pins(f)
+	if len(pins) == 0 {
+		return ""
+	}
+	for i, p := range pins {
+		pins[i] = filepath.Join(q.v.mount().point, p)
+	}
+	return "open: pinned by " + strings.Join(pins, " and ") +
+		" (rm of that name drops the pin; it is evicted once nobody has it open)"
 }
 
 // Hydrate restores the local copies of the packed files at or below path.
