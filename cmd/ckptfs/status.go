@@ -86,6 +86,7 @@ func printStatus(w io.Writer, st *control.Status) {
 	if st.MoreSidecars > 0 {
 		fmt.Fprintf(w, "refused: %d more\n", st.MoreSidecars)
 	}
+	st.NamePlain(w, printable)
 	for _, f := range st.Failures {
 		fmt.Fprintf(w, "failed: %s: %s (%s since %s)\n", printable(f.Path), printable(f.Reason), plural(int64(f.Attempts), "attempt"),
 			f.Since.Format(time.DateTime))

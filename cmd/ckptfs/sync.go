@@ -26,13 +26,14 @@ for writing are not waited for.`,
 				if err != nil {
 					return err
 				}
+				st.NamePlain(a.err, printable)
 				out := synced{Store: s.place.store, UnpackedBytes: st.UnpackedBytes}
 				return a.show(out, func(w io.Writer) {
 					if out.UnpackedBytes > 0 {
 						fmt.Fprintf(w, "%s: all that is closed is packed; %s are open or mapped for writing\n", printable(out.Store), bytesText(out.UnpackedBytes))
 						return
 					}
-					fmt.Fprintf(w, "%s: everything is packed\n", printable(out.Store))
+					fmt.Fprintf(w, "%s: %s is packed\n", printable(out.Store), st.Everything())
 				})
 			})
 		},

@@ -112,6 +112,7 @@ func (a *app) umount(ctx context.Context, arg string, c *umountConfig) error {
 		if err != nil {
 			return late(ctx, err, mountpoint+" not unmounted, for not everything is packed (--no-wait unmounts all the same)", dev)
 		}
+		cl.NamePlain(ctx, a.err, printable)
 	}
 	if err := a.tryUnmount(ctx, cl, mountpoint, dev, c); err != nil {
 		return err

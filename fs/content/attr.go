@@ -100,9 +100,14 @@ func (f *File) SetInodeLocked(s *tree.SetAttr) error {
 }
 
 // TouchedLocked moves the change time that programs see to now, of a file whose record keeps it, after
-// something that succeeded was done to its inode. A failure is reported.
+// something that succeeded was done to its inode. A failure is reported. A file that was not packed for its
+// attributes is packed now.
 func (f *File) TouchedLocked() {
 	err := f.LoadLocked()
+	if f.noRoom && f.users.writers == 0 {
+		f.noRoom, f.bytes.dirty = false, true
+		f.c.events.Dirty(f)
+	}
 	switch {
 	case err != nil:
 	case f.rec.Packed():

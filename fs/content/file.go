@@ -38,6 +38,7 @@ type File struct {
 	damaged error // why the file cannot be opened
 	vetted  bool  // known not to be a hollow file that lost its record
 	moved   bool  // a transition was made of it
+	noRoom  bool  // it was not packed, since its other attributes leave no room for its record
 
 	users users
 	bytes byteState

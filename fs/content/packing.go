@@ -2,6 +2,7 @@ package content
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"os"
 
@@ -38,7 +39,7 @@ func (f *File) BeginPack(cancel context.CancelFunc) (*Packing, error) {
 	if !f.bytes.dirty || f.users.writers > 0 || f.rec.Packed() || f.damaged != nil || f.Dead() {
 		return nil, nil
 	}
-	p.gen = f.bytes.gen
+	p.gen, f.noRoom = f.bytes.gen, false
 	var before unix.Stat_t
 	if err := f.node.Stat(&before); err != nil {
 		return p, err
@@ -142,7 +143,8 @@ func (p *Packing) staysAsIs() error {
 	return nil
 }
 
-// Publish makes a committed manifest the file's, unless the file changed meanwhile.
+// Publish makes a committed manifest the file's, unless the file changed meanwhile. With tree.ErrNoRoom the
+// file stays as it is until its attributes change.
 func (p *Packing) Publish(res *pack.Result) error {
 	f := p.f
 	f.mu.Lock()
@@ -174,6 +176,10 @@ func (p *Packing) Publish(res *pack.Result) error {
 		return err
 	}
 	if err := f.writeRecordLocked(rec); err != nil {
+		if errors.Is(err, tree.ErrNoRoom) {
+			f.noRoom, f.bytes.dirty = true, false
+			f.c.events.Plain(f)
+		}
 		return err
 	}
 	f.vetted, f.moved = true, true

@@ -63,7 +63,7 @@ func (s *summing) begin() (wanted bool, err error) {
 	if err = f.LoadLocked(); err == nil && !f.rec.Packed() {
 		err = f.VetLocked()
 	}
-	if err != nil || f.rec.Packed() || f.rec.Emptying || f.damaged != nil || f.bytes.dirty ||
+	if err != nil || f.rec.Packed() || f.rec.Emptying || f.damaged != nil || f.bytes.dirty || f.noRoom ||
 		f.users.writers > 0 || f.Dead() || f.c.readOnly {
 		return false, err
 	}

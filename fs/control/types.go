@@ -105,6 +105,7 @@ type Status struct {
 	OpenFiles     int      `json:"open_files"`
 
 	Failures []Failure `json:"failures"`
+	Plain    []Failure `json:"plain"`              // files that stay plain though they are to be packed; at most 256
 	Sidecars []string  `json:"sidecars,omitempty"` // what is wrong with what steps say of their models, as last looked at
 	// MoreSidecars is how many such problems there are besides.
 	MoreSidecars int    `json:"more_sidecars,omitempty"`

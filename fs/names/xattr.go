@@ -1,6 +1,10 @@
 package names
 
-import "golang.org/x/sys/unix"
+import (
+	"golang.org/x/sys/unix"
+
+	"ckptfs/fs/tree"
+)
 
 // GetXattr reads an extended attribute of the inode into dest and returns its length; dest of length 0 asks
 // for the length only.
@@ -29,13 +33,20 @@ func (n *Node) ListXattr(dest []byte) (k int, err error) {
 	return k, err
 }
 
-// SetXattr sets an extended attribute of the inode. flags are setxattr(2)'s.
+// SetXattr sets an extended attribute of the inode. flags are setxattr(2)'s. ENOSPC or EDQUOT when there
+// would be no room left for the record of a file.
 func (n *Node) SetXattr(name string, value []byte, flags int) error {
 	return n.changeXattr(func(path string, follow bool) error {
-		if follow {
-			return unix.Setxattr(path, name, value, flags)
+		set := func() error {
+			if follow {
+				return unix.Setxattr(path, name, value, flags)
+			}
+			return unix.Lsetxattr(path, name, value, flags)
 		}
-		return unix.Lsetxattr(path, name, value, flags)
+		if n.file == nil {
+			return set()
+		}
+		return tree.KeepRoom(path, len(name)+len(value), set)
 	})
 }
 

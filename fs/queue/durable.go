@@ -59,6 +59,7 @@ func (q *Queue) NotePlain(f *content.File) {
 func (q *Queue) Forget(f *content.File) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.crowdOutLocked(f)
 	if q.unsynced.plain[f] {
 		delete(q.unsynced.plain, f)
 		f.Unpin()

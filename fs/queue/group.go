@@ -12,6 +12,7 @@ import (
 	"ckptfs/cas/store"
 	"ckptfs/fs/content"
 	"ckptfs/fs/pack"
+	"ckptfs/fs/tree"
 )
 
 // job is a file of a group.
@@ -57,6 +58,11 @@ func (q *Queue) packGroup(ctx context.Context, group []*content.File) {
 		}
 		if jerr == nil {
 			q.o.Stored(j.file)
+		}
+		if errors.Is(jerr, tree.ErrNoRoom) {
+			q.o.Report(slog.LevelWarn, "a file stays plain", "path", j.file.Path(), "reason", jerr)
+			q.crowdIn(j.file, jerr)
+			j.p.Size, jerr = 0, nil
 		}
 		q.end(j.file, j.p.Size, jerr)
 	}

@@ -100,6 +100,7 @@ type Queue struct {
 	ahead   map[*content.File]runs.Position // those of packing that are not in the store yet
 	changes int                             // of queued and of ahead
 	delayed map[*content.File]*delay
+	crowded map[*content.File]crowd
 
 	backlog  backlog
 	unsynced unsynced
@@ -134,6 +135,7 @@ func New(o Options) *Queue {
 		packing:  map[*content.File]bool{},
 		ahead:    map[*content.File]runs.Position{},
 		delayed:  map[*content.File]*delay{},
+		crowded:  map[*content.File]crowd{},
 		backlog:  newBacklog(o.MaxUnpacked),
 		unsynced: unsynced{plain: map[*content.File]bool{}},
 	}
@@ -168,6 +170,9 @@ func (q *Queue) Stop() {
 	}
 	for _, f := range q.queued {
 		f.Unpin()
+	}
+	for f := range q.crowded {
+		q.crowdOutLocked(f)
 	}
 	q.queued = nil
 	clear(q.waits)

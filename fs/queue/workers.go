@@ -96,6 +96,7 @@ func (q *Queue) begin(f *content.File) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	delete(q.waits, f)
+	q.crowdOutLocked(f)
 }
 
 // stored notes that a file of a group is in the store: the files after it in its series may be packed.

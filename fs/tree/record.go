@@ -169,7 +169,8 @@ func ReadRecord(path string) (Record, error) {
 	return Record{}, fmt.Errorf("record: %w", err)
 }
 
-// WriteRecord sets the record of the regular file at path; that of a plain file is taken away.
+// WriteRecord sets the record of the regular file at path; that of a plain file is taken away. ErrNoRoom when
+// the file's other attributes are in the way.
 func WriteRecord(path string, r *Record) error {
 	set := func() error {
 		if *r == (Record{}) {
@@ -185,8 +186,11 @@ func WriteRecord(path string, r *Record) error {
 	if err == unix.EACCES {
 		err = WithOwnerBits(path, set)
 	}
+	if err != nil && unix.Removexattr(path, roomName) == nil {
+		err = set()
+	}
 	if err != nil {
-		return fmt.Errorf("write record: %w", err)
+		return fmt.Errorf("write record: %w", full(path, err))
 	}
 	return nil
 }

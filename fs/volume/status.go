@@ -20,7 +20,7 @@ func (q *Requests) Status(ctx context.Context) (*control.Status, error) {
 	s := &control.Status{
 		Store: q.v.dir, Mountpoint: m.point, Mode: m.mode, ModeReason: m.reason, PID: os.Getpid(),
 		Started: q.v.started, HotSize: q.v.hot.Max(), Recovery: q.v.recovery, Packing: []string{},
-		Failures: failures(q.v.queue.Failures, q.v.hot.Failures),
+		Failures: failures(q.v.queue.Failures, q.v.hot.Failures), Plain: failures(q.v.queue.Crowded),
 	}
 	q.v.models.Refresh(ctx)
 	if problems := q.v.models.Problems(); problems != nil {
