@@ -49,7 +49,7 @@ var sampleStats = &control.Stats{
 }
 
 var sampleFile = &control.File{
-	Path: "runs/a/3/model.pt", Format: "torch-zip", State: control.StateBoth, Size: 46_830_571,
+	Path: "runs/a/3/model.pt", Format: "torch-zip", State: control.StateResident, Size: 46_830_571,
 	Stored: 41_000_000, Manifest: "6f0c2a…",
 	Tensors: []control.Tensor{
 		{Name: "conv1.weight", DType: "F32", Shape: []int64{64, 3, 7, 7}, Bytes: 37632, Shared: 19,
@@ -91,7 +91,7 @@ func TestGoldens(t *testing.T) {
 		"show.golden":        func(w io.Writer) { printFile(w, sampleFile) },
 		"show-plain.golden": func(w io.Writer) {
 			printFile(w, &control.File{Path: "notes.txt", Format: "blob",
-				State: control.StateResident, Size: 12})
+				State: control.StatePlain, Size: 12})
 		},
 		"show-view.golden": func(w io.Writer) {
 			printFile(w, &control.File{Path: "m.safetensors", Format: "safetensors",

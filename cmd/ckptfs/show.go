@@ -63,7 +63,7 @@ func printFile(w io.Writer, f *control.File) {
 		state += ", a view"
 	}
 	stored := ""
-	if f.State == control.StatePacked || f.State == control.StateBoth {
+	if f.State == control.StatePacked || f.State == control.StateResident {
 		stored = bytesText(f.Stored) + ", shared parts counted in full"
 	}
 	pairs(w,

@@ -1,14 +1,14 @@
 // Package content is the bytes of one regular file, and what becomes of them.
 //
 //	plain               just written, or never packed: a file of the host as any other
-//	resident + packed   the bytes of the inode are a cache; reads pass through them
+//	resident            packed, and the bytes of the inode are a cache; reads pass through them
 //	packed              hollow: reads are put together from chunks
 //
-//	       last close, packed             evicted (least recently used, by hand)
-//	plain ───────────────────▶ resident + packed ─────────────────▶ packed
-//	    ▲                              │         ▲                       │
-//	    └──── opened for writing ──────┘         └─ hydrated (proved hot) ┤
-//	    ▲                                                                │
+//	       last close, packed        evicted (least recently used, by hand)
+//	plain ───────────────────▶ resident ─────────────────────────────▶ packed
+//	    ▲                         │    ▲                                 │
+//	    └── opened for writing ───┘    └─ hydrated (by hand, or read ────┤
+//	    ▲                                 often: hot)                    │
 //	    └───────────────── opened for writing: hydrated and synced first ┘
 //
 // The bytes being written are the host filesystem's: a File reaches its inode by the interface Inode and

@@ -134,9 +134,9 @@ type Failure struct {
 
 // The values of File.State.
 const (
-	StateResident = "resident"        // a local file only
-	StateBoth     = "resident+packed" // local copy and chunks
-	StatePacked   = "packed"          // chunks only
+	StatePlain    = "plain"    // a file of the host, not packed
+	StateResident = "resident" // packed, with a local copy
+	StatePacked   = "packed"   // packed, without one
 )
 
 // File is one file and its tensors, in the order of their offsets in the file.

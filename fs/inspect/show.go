@@ -34,7 +34,7 @@ func (ins *Inspector) Inspect(ctx context.Context, path string, o control.Inspec
 		return nil, &fs.PathError{Op: "show", Path: path, Err: err}
 	}
 	defer n.Unpin()
-	out := &control.File{Path: path, State: control.StateResident, Tensors: []control.Tensor{}}
+	out := &control.File{Path: path, State: control.StatePlain, Tensors: []control.Tensor{}}
 	info, err := n.Info()
 	if err != nil {
 		return nil, err
@@ -211,7 +211,7 @@ func (c *Contents) describe(out *control.File) {
 	}
 	out.State = control.StatePacked
 	if c.Resident {
-		out.State = control.StateBoth
+		out.State = control.StateResident
 	}
 	out.Manifest = c.Manifest.String()
 }

@@ -4,11 +4,12 @@
 // # Nodes
 //
 // Every name in the mount is the same name in STORE/tree. A Node is one inode there, by whichever of its
-// names it was found, or a Synthetic, which has no inode: a view, or what is below .ckptfs. The node of a
-// regular file has a content.File, and is the content.Inode that this one is the bytes of.
+// names it was found, or a Synthetic, which has no inode: a view, or what is below .ckptfs. The Node of a
+// regular file holds a content.File; the File reaches its inode through the Node, which implements
+// content.Inode.
 //
 // A node is in the table as long as something refers to it: each lookup that the kernel has not forgotten,
-// each handle, each node below it, each Pin. Its number in the kernel is never used twice.
+// each handle, each node below it, each Pin. Its NodeID is never used twice.
 //
 // # Operations
 //

@@ -74,7 +74,7 @@ func TestCommands(t *testing.T) {
 		m.Run("evict", tree+"/runs/a/1/model.pt")
 		state(mounttest.Packed)
 		m.Run("hydrate", tree+"/runs/a/1/model.pt")
-		state(mounttest.Both)
+		state(mounttest.Resident)
 		var v map[string]any
 		m.JSON(&v, "evict", "--json", tree+"/runs/a/1/model.pt")
 		m.JSON(&v, "hydrate", "--json", tree+"/runs/a/1/model.pt")

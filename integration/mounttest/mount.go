@@ -85,8 +85,8 @@ type File struct {
 const MaxLife = 8 * time.Minute
 
 const (
+	Plain    = "plain"
 	Resident = "resident"
-	Both     = "resident+packed"
 	Packed   = "packed"
 )
 
@@ -263,7 +263,7 @@ func (m *Mount) Hydrate(names ...string) {
 	m.T.Helper()
 	for _, n := range names {
 		m.Run("hydrate", m.Path(n))
-		m.WantState(n, Both)
+		m.WantState(n, Resident)
 	}
 }
 

@@ -2,13 +2,14 @@ package mounttest
 
 import (
 	"bytes"
-	"ckptfs/integration/daemon"
 	"errors"
 	"os/exec"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"ckptfs/integration/daemon"
 )
 
 // Process is a program that runs beside the test.

@@ -129,17 +129,17 @@ func TestWritableMapping(t *testing.T) {
 		copy(p.bytes, data[:mib])
 		m.Write("y", mounttest.Noise(8, mib))
 		m.Sync() // y is packed; x must not hold this up
-		m.WantState("y", mounttest.Both, mounttest.Packed)
-		m.WantState("x", mounttest.Resident)
+		m.WantState("y", mounttest.Resident, mounttest.Packed)
+		m.WantState("x", mounttest.Plain)
 		copy(p.bytes[mib:], data[mib:])
 		m.Must(unix.Msync(p.bytes, unix.MS_SYNC))
-		m.WantState("x", mounttest.Resident)
+		m.WantState("x", mounttest.Plain)
 		p.bytes[0] ^= 0xff // the last store, with no msync after it
 		data[0] ^= 0xff
 		p.unmap()
 		m.Must(daemon.Until("x to be packed after the munmap", func() bool {
 			m.Sync()
-			return m.Show("x").State != mounttest.Resident
+			return m.Show("x").State != mounttest.Plain
 		}))
 		m.Want("x", data)
 		m.Evict("x")
@@ -175,7 +175,7 @@ func TestTorchHoldsMapping(t *testing.T) {
 		first := mounttest.StartSession(t, "hold_mapping.py", "zoo", "1", m.Path("m.pt"))
 		first.Answer()
 		m.Sync()
-		m.WantState("m.pt", mounttest.Both, mounttest.Packed)
+		m.WantState("m.pt", mounttest.Resident, mounttest.Packed)
 		ask := func(s *mounttest.Session, when string) {
 			t.Helper()
 			if got := s.Ask(); got != "same" {

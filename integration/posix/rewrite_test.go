@@ -105,7 +105,7 @@ func TestRewritePacked(t *testing.T) {
 				switch e.name {
 				case "O_TRUNC and nothing":
 				case "truncate longer", "write past the end, leaving a hole":
-					m.WantState("f", mounttest.Resident) // files with holes keep them
+					m.WantState("f", mounttest.Plain) // files with holes keep them
 				default:
 					m.Evict("f")
 				}
@@ -121,10 +121,10 @@ func TestReadersKeepTheOld(t *testing.T) {
 	t.Parallel()
 	mounttest.Modes(t, func(t *testing.T, m *mounttest.Mount) {
 		old, young := mounttest.Noise(1, 3*mib), mounttest.Noise(2, 2*mib)
-		for _, state := range []string{mounttest.Resident, mounttest.Both, mounttest.Packed} {
+		for _, state := range []string{mounttest.Plain, mounttest.Resident, mounttest.Packed} {
 			m.Write("f", old)
 			switch state {
-			case mounttest.Both:
+			case mounttest.Resident:
 				m.Sync()
 			case mounttest.Packed:
 				m.Evict("f")
