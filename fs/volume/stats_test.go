@@ -166,7 +166,7 @@ func TestShow(t *testing.T) {
 		}
 		r.equal(x.Name, data[x.Offset:x.Offset+x.Bytes], want)
 	}
-	if f := show("small"); f.Format != "blob" || f.State != control.StateResident || f.Size != 1 ||
+	if f := show("small"); f.Format != "blob" || f.State != control.StatePlain || f.Size != 1 ||
 		len(f.Tensors) != 0 || f.Tensors == nil {
 		t.Errorf("%+v", f)
 	}
@@ -199,7 +199,7 @@ func TestShowStates(t *testing.T) {
 		return out
 	}
 	var want []string
-	for _, state := range []string{control.StateResident, control.StateBoth, control.StatePacked} {
+	for _, state := range []string{control.StatePlain, control.StateResident, control.StatePacked} {
 		f, err := r.Show(context.Background(), "runs/a/m.pt")
 		if err != nil || f.State != state || f.Format != "torch-zip" || f.Size != int64(len(src)) {
 			t.Errorf("%s: %+v, %v", state, f, err)
@@ -211,10 +211,10 @@ func TestShowStates(t *testing.T) {
 			t.Errorf("%s: tensors %v, want %v", state, names(f), want)
 		}
 		switch state {
-		case control.StateResident:
+		case control.StatePlain:
 			r.release(h)
 			r.sync()
-		case control.StateBoth:
+		case control.StateResident:
 			r.evictAll()
 		}
 	}

@@ -43,7 +43,7 @@ func TestFullAttributes(t *testing.T) {
 	fillAttributes(t, m.Path("new.bin"))
 	m.Write("new.bin", mounttest.Noise(1, 200<<10))
 	m.Sync()
-	m.WantState("new.bin", mounttest.Both)
+	m.WantState("new.bin", mounttest.Resident)
 
 	m.Write("old.bin", nil)
 	fillAttributes(t, filepath.Join(m.Store, "tree", "old.bin"))
@@ -61,13 +61,13 @@ func TestFullAttributes(t *testing.T) {
 		return strings.Contains(m.Run("status", m.Dir), "old.bin stays plain")
 	}))
 	named("sync", m.Dir)
-	m.WantState("old.bin", mounttest.Resident)
+	m.WantState("old.bin", mounttest.Plain)
 	named("umount", m.Dir)
 	m.Must(m.Start())
 	m.Want("old.bin", mounttest.Noise(2, 200<<10))
 	m.Must(unix.Removexattr(m.Path("old.bin"), "user.f512.0"))
 	m.Sync()
-	m.WantState("old.bin", mounttest.Both)
+	m.WantState("old.bin", mounttest.Resident)
 }
 
 // TestNoAttributes: a store is refused where there are no attributes of users, and nothing is made there.
