@@ -1,6 +1,7 @@
 package safetensors
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 )
@@ -12,8 +13,9 @@ var fields = [...]string{"dtype", "shape", "data_offsets"}
 // keeps its place and takes the last value.
 func parseHeader(header []byte) ([]entry, error) {
 	d := decoder{p: header}
-	var entries []entry
-	index := make(map[string]int)
+	most := min(bytes.Count(header, []byte(fields[2])), maxTensors) // no growing, which leaves much behind
+	entries := make([]entry, 0, most)
+	index := make(map[string]int, most)
 	metadata := false
 	err := d.object(func(key []byte) error {
 		if string(key) == metadataKey {
@@ -139,7 +141,8 @@ func (d *decoder) dtype(e *entry) error {
 }
 
 func (d *decoder) shape(e *entry) error {
-	return d.array(func() error {
+	e.shape = d.shaped[:0]
+	err := d.array(func() error {
 		v, err := d.uint64()
 		if d.dims++; err == nil && d.dims > maxDims {
 			err = fmt.Errorf("more than %d dimensions in all", maxDims)
@@ -147,6 +150,10 @@ func (d *decoder) shape(e *entry) error {
 		e.shape = append(e.shape, v)
 		return err
 	})
+	if d.shaped != nil {
+		d.shaped = e.shape
+	}
+	return err
 }
 
 func (d *decoder) offsets(e *entry) error {

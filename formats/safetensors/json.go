@@ -12,11 +12,12 @@ import (
 // decoder reads JSON where it lies, as strictly as serde_json: encoding/json replaces lone surrogates, folds
 // the case of field names and would build the whole document.
 type decoder struct {
-	p     []byte // UTF-8
-	pos   int
-	depth int
-	dims  int    // dimensions read in all
-	buf   []byte // the last string that had escapes
+	p      []byte // UTF-8
+	pos    int
+	depth  int
+	dims   int      // dimensions read in all
+	shaped []uint64 // nil, or what each shape is read into
+	buf    []byte   // the last string that had escapes
 }
 
 // maxDepth is serde_json's: the 128th open object or array is refused.

@@ -1,7 +1,10 @@
 package content
 
 import (
+	"errors"
+
 	"ckptfs/formats"
+	"ckptfs/formats/safetensors"
 	"ckptfs/fs/view"
 )
 
@@ -52,6 +55,34 @@ func (f *File) LayoutLocked() (*formats.Layout, error) {
 		return nil, f.damaged
 	}
 	return f.detectLocked()
+}
+
+// largeHeader is from what size, in bytes, the header of a safetensors file is not parsed for one tensor.
+const largeHeader = 1 << 20
+
+// FindTensorLocked finds the only tensor that is accepts in a plain safetensors file of very many, by a
+// layout that has no other. ok is false of any other file, and where all of the layout is needed to tell.
+func (f *File) FindTensorLocked(is func(name []byte) bool) (l *formats.Layout, ok bool, err error) {
+	if err := f.LoadLocked(); err != nil || f.damaged != nil || f.rec.Packed() {
+		return nil, false, nil
+	}
+	if err := f.VetLocked(); err != nil || f.damaged != nil {
+		return nil, false, nil
+	}
+	raw, err := f.OpenQuietly()
+	if err != nil {
+		return nil, false, err
+	}
+	defer raw.Close()
+	st, err := raw.Stat()
+	if err != nil || safetensors.HeaderSize(raw, st.Size()) < largeHeader {
+		return nil, false, err
+	}
+	l, err = safetensors.Find(raw, st.Size(), is)
+	if errors.Is(err, safetensors.ErrUnsure) || errors.Is(err, formats.ErrNotFormat) {
+		return nil, false, nil
+	}
+	return l, true, err
 }
 
 // detectLocked finds the layout of the bytes of a plain file.

@@ -39,5 +39,19 @@ func TensorFile(tensor string) string {
 	return fmt.Sprintf("%s%%~%x%s", name[:cut], sum[:8], NpySuffix)
 }
 
+// IsTensorFile reports whether name is TensorFile(tensor), without memory for most.
+func IsTensorFile(tensor, name string) bool {
+	plain := len(tensor)+len(NpySuffix) <= maxNameLen
+	for i := 0; i < len(tensor) && plain; i++ {
+		c := tensor[i]
+		plain = c >= 0x20 && c < 0x7f && c != '/' && c != '%'
+	}
+	if plain {
+		stem, ok := strings.CutSuffix(name, NpySuffix)
+		return ok && stem == tensor
+	}
+	return TensorFile(tensor) == name
+}
+
 // maxNameLen is the host's bound on a name, in bytes.
 const maxNameLen = 255

@@ -1,10 +1,11 @@
 package virtual
 
 import (
+	"slices"
+	"strings"
+
 	"golang.org/x/sys/unix"
 
-	"ckptfs/cas/locks"
-	"ckptfs/formats"
 	"ckptfs/fs/names"
 	"ckptfs/fs/tree"
 	"ckptfs/fs/view"
@@ -97,12 +98,12 @@ type fileKey struct {
 }
 
 func (d tensorsOf) lookup(v *Virtual, name string) (entry, error) {
-	x, err := v.tensorsOf(d.src)
+	x, err := v.tensorsNamed(d.src, name)
 	if err != nil {
 		return entry{}, err
 	}
-	i, ok := x.names[name]
-	if !ok {
+	i := x.find(name)
+	if i < 0 {
 		return entry{}, unix.ENOENT
 	}
 	t := &x.layout.Tensors[i]
@@ -115,6 +116,9 @@ func (d tensorsOf) lookup(v *Virtual, name string) (entry, error) {
 		return entry{}, unix.ENOENT
 	}
 	d.src.Pin()
+	own := *t // a node may be known for long: it is not to hold all of the index
+	own.Name, own.Shape, own.Stride = strings.Clone(t.Name), slices.Clone(t.Shape), slices.Clone(t.Stride)
+	t = &own
 	return entry{
 		key: fileKey{d.src, x.gen}, src: d.src,
 		view: &View{v: v, src: d.src, gen: x.gen, size: plan.Size(), end: end, npy: t, plan: plan},
@@ -126,84 +130,11 @@ func (d tensorsOf) list(v *Virtual) ([]tree.DirEntry, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := make([]tree.DirEntry, 0, len(x.names))
+	out := make([]tree.DirEntry, 0, len(x.layout.Tensors))
 	for i := range x.layout.Tensors {
-		name := view.TensorFile(x.layout.Tensors[i].Name)
-		if x.names[name] == i {
+		if name := view.TensorFile(x.layout.Tensors[i].Name); x.find(name) == i {
 			out = append(out, tree.DirEntry{Name: name, Mode: unix.S_IFREG})
 		}
 	}
 	return out, nil
-}
-
-// tensorIndex finds the tensors of a file by their files' names.
-type tensorIndex struct {
-	src    *names.Node // compared, never used: it has no reference
-	gen    uint64
-	layout *formats.Layout
-	names  map[string]int // into layout.Tensors
-}
-
-// tensorIndexes keeps the last few.
-type tensorIndexes struct {
-	mu   locks.Mutex[leafLock]
-	last []*tensorIndex // the latest used last
-}
-
-const maxTensorIndexes = 4
-
-func (s *tensorIndexes) get(src *names.Node, gen uint64) *tensorIndex {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for i, x := range s.last {
-		if x.src == src && x.gen == gen {
-			copy(s.last[i:], s.last[i+1:])
-			s.last[len(s.last)-1] = x
-			return x
-		}
-	}
-	return nil
-}
-
-func (s *tensorIndexes) put(x *tensorIndex) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.last) == maxTensorIndexes {
-		s.last = s.last[:copy(s.last, s.last[1:])]
-	}
-	s.last = append(s.last, x)
-}
-
-// tensorsOf is the tensors of a file as it is now; none while a program writes it.
-func (v *Virtual) tensorsOf(src *names.Node) (*tensorIndex, error) {
-	f := src.File()
-	f.Lock()
-	defer f.Unlock()
-	if err := src.File().LoadLocked(); err != nil {
-		return nil, src.File().OpenFailed(err)
-	}
-	is := f.StateLocked()
-	if is.Writers > 0 || f.MappedLocked() {
-		return &tensorIndex{layout: &formats.Layout{}}, nil
-	}
-	if x := v.tensors.get(src, is.Gen); x != nil {
-		return x, nil
-	}
-	l, err := src.File().LayoutLocked()
-	if err != nil {
-		return nil, src.File().OpenFailed(err)
-	}
-	x := &tensorIndex{src: src, gen: is.Gen, layout: l, names: make(map[string]int, len(l.Tensors))}
-	for i := range l.Tensors {
-		t := &l.Tensors[i]
-		name := view.TensorFile(t.Name)
-		if _, twice := x.names[name]; twice {
-			continue
-		}
-		if _, err := view.Npy(l.Regions, t); err == nil {
-			x.names[name] = i
-		}
-	}
-	v.tensors.put(x)
-	return x, nil
 }

@@ -38,6 +38,7 @@ package virtual
 
 import (
 	"log/slog"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -55,7 +56,7 @@ import (
 type (
 	queryLock struct{} // query.mu: one name of .ckptfs/query, held while its answer is found
 	viewLock  struct{} // View.mu: the plan of a view; its source's File.mu comes after it
-	leafLock  struct{} // hiddenViews.mu, queries.mu, setView.mu, tensorIndexes.mu
+	leafLock  struct{} // hiddenViews.mu, queries.mu, setView.mu, tensorIndex.mu, tensorIndexes.mu
 )
 
 func (queryLock) Rank() (int, string) { return locks.Volume, "query.mu" }
@@ -76,8 +77,10 @@ type Options struct {
 	Remove    func(dir *names.Node, name string) error // unlinks a file
 	Report    func(level slog.Level, msg string, args ...any)
 	Kinds     []Kind // the folders in .ckptfs
-	ReadOnly  bool
-	Off       bool // there are neither views nor virtual files
+	// IndexBytes bounds what is kept of files' tensors, in memory; one file's is kept whatever it takes.
+	IndexBytes int64
+	ReadOnly   bool
+	Off        bool // there are neither views nor virtual files
 }
 
 // Virtual are the names that exist only in the mount.
@@ -89,10 +92,15 @@ type Virtual struct {
 }
 
 // New makes the names that exist only in the mount.
-func New(o Options) *Virtual { return &Virtual{o: o} }
+func New(o Options) *Virtual {
+	return &Virtual{o: o, tensors: tensorIndexes{maxBytes: o.IndexBytes, lingers: time.Minute}}
+}
 
 // Close releases the models that answers pinned.
-func (v *Virtual) Close() { v.queries.drop() }
+func (v *Virtual) Close() {
+	v.queries.drop()
+	v.tensors.drop()
+}
 
 // Kind is a folder in .ckptfs.
 type Kind struct {

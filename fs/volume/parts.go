@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"time"
@@ -68,12 +69,13 @@ func (v *Volume) openModels() {
 }
 
 // openVirtual makes the names that exist only in the mount.
-func (v *Volume) openVirtual(on bool) {
+func (v *Volume) openVirtual(o Options) {
 	v.virtual = virtual.New(virtual.Options{
 		Names: v.names, Files: v.content, Steps: v.steps, Models: v.models, Artifacts: v.artifacts,
 		NodeOf: func(f inspect.File) *names.Node { return f.(inspected).n },
-		Remove: v.Unlink, Report: v.report, ReadOnly: v.readOnly, Off: !on,
-		Kinds: []virtual.Kind{virtual.Artifacts, virtual.Best, virtual.LCP, virtual.Query, virtual.Tensors},
+		Remove: v.Unlink, Report: v.report, ReadOnly: v.readOnly, Off: o.NoViews,
+		IndexBytes: cmp.Or(o.CacheBytes, defaultCache) / 8, // a sixteenth of --memory
+		Kinds:      []virtual.Kind{virtual.Artifacts, virtual.Best, virtual.LCP, virtual.Query, virtual.Tensors},
 	})
 }
 

@@ -154,7 +154,7 @@ func (v *Volume) open(o Options) error {
 	v.steps.Open(v.names.RootFd())
 	v.openInspect()
 	v.openModels()
-	v.openVirtual(!o.NoViews)
+	v.openVirtual(o)
 	v.openPasses()
 	return v.recover()
 }

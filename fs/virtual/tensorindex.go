@@ -1,0 +1,195 @@
+package virtual
+
+import (
+	"hash/maphash"
+	"slices"
+	"strings"
+	"time"
+	"unsafe"
+
+	"ckptfs/cas/locks"
+	"ckptfs/formats"
+	"ckptfs/fs/names"
+	"ckptfs/fs/view"
+)
+
+// tensorIndex finds the tensors of a file by their files' names. One name is looked for where the tensors
+// are; who asks for more has a table made, of 8 bytes a tensor.
+type tensorIndex struct {
+	src    *names.Node // not to be used: only its identity counts
+	gen    uint64
+	layout *formats.Layout
+	bytes  int64 // about what it takes, with the table
+	asked  time.Time
+
+	mu     locks.Mutex[leafLock]
+	looked bool     // a name was looked for
+	table  []uint64 // hash of the file's name << 32 | index into layout.Tensors; ascending
+}
+
+var tensorSeed = maphash.MakeSeed()
+
+func hashOf(name string) uint64 { return maphash.String(tensorSeed, name) >> 32 << 32 }
+
+// find is the first tensor whose file has a name, and that NumPy can have; -1 when there is none.
+func (x *tensorIndex) find(name string) int {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	all := x.layout.Tensors
+	if !x.looked {
+		x.looked = true
+		for i := range all {
+			if x.isLocked(i, name) {
+				return i
+			}
+		}
+		return -1
+	}
+	if x.table == nil {
+		x.table = make([]uint64, len(all))
+		for i := range all {
+			x.table[i] = hashOf(view.TensorFile(all[i].Name)) | uint64(i)
+		}
+		slices.Sort(x.table)
+	}
+	h := hashOf(name)
+	at, _ := slices.BinarySearch(x.table, h)
+	for ; at < len(x.table) && x.table[at]>>32 == h>>32; at++ {
+		if i := int(uint32(x.table[at])); x.isLocked(i, name) {
+			return i
+		}
+	}
+	return -1
+}
+
+// isLocked reports whether the file of tensor i has a name.
+func (x *tensorIndex) isLocked(i int, name string) bool {
+	t := &x.layout.Tensors[i]
+	if !view.IsTensorFile(t.Name, name) {
+		return false
+	}
+	_, err := view.Npy(x.layout.Regions, t)
+	return err == nil
+}
+
+// weigh sets bytes.
+func (x *tensorIndex) weigh() {
+	x.bytes = 512 + int64(len(x.layout.Regions))*int64(unsafe.Sizeof(formats.Region{}))
+	for i := range x.layout.Tensors {
+		t := &x.layout.Tensors[i]
+		x.bytes += int64(unsafe.Sizeof(*t)) + 8 + int64(len(t.Name)+15&^15) +
+			int64(cap(t.Shape)+cap(t.Stride))*8
+	}
+}
+
+// tensorIndexes keeps those that were asked for last: of maxBytes in all, but one of any size, and none for
+// longer than lingers after it was asked for.
+type tensorIndexes struct {
+	mu       locks.Mutex[leafLock]
+	last     []*tensorIndex // the latest asked for last
+	bytes    int64          // of all
+	sweeping *time.Timer    // nil: there are none
+
+	maxBytes int64
+	lingers  time.Duration
+}
+
+func (s *tensorIndexes) get(src *names.Node, gen uint64) *tensorIndex {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, x := range s.last {
+		if x.src == src && x.gen == gen {
+			copy(s.last[i:], s.last[i+1:])
+			s.last[len(s.last)-1] = x
+			x.asked = time.Now()
+			return x
+		}
+	}
+	return nil
+}
+
+func (s *tensorIndexes) put(x *tensorIndex) {
+	x.weigh()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	x.asked = time.Now()
+	s.last = append(s.last, x)
+	for s.bytes += x.bytes; s.bytes > s.maxBytes && len(s.last) > 1; {
+		s.dropLocked()
+	}
+	if s.sweeping == nil {
+		s.sweeping = time.AfterFunc(s.lingers, s.sweep)
+	}
+}
+
+// dropLocked drops the one that was not asked for longest.
+func (s *tensorIndexes) dropLocked() {
+	s.mu.AssertHeld()
+	s.bytes -= s.last[0].bytes
+	s.last = slices.Delete(s.last, 0, 1)
+}
+
+// sweep drops what was not asked for, and comes again as long as there is any.
+func (s *tensorIndexes) sweep() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for len(s.last) > 0 && time.Since(s.last[0].asked) >= s.lingers {
+		s.dropLocked()
+	}
+	s.sweeping = nil
+	if len(s.last) > 0 {
+		s.sweeping = time.AfterFunc(s.lingers-time.Since(s.last[0].asked), s.sweep)
+	}
+}
+
+// drop drops all.
+func (s *tensorIndexes) drop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last, s.bytes = nil, 0
+	if s.sweeping != nil {
+		s.sweeping.Stop()
+	}
+}
+
+// tensorsOf is the tensors of a file as it is now; of one that is being written, none.
+func (v *Virtual) tensorsOf(src *names.Node) (*tensorIndex, error) { return v.tensorsNamed(src, "") }
+
+// tensorsNamed is tensorsOf, if not "" at least of those whose file has a name.
+func (v *Virtual) tensorsNamed(src *names.Node, name string) (*tensorIndex, error) {
+	f := src.File()
+	f.Lock()
+	defer f.Unlock()
+	if err := src.File().LoadLocked(); err != nil {
+		return nil, src.File().OpenFailed(err)
+	}
+	now := f.StateLocked()
+	if now.Writers > 0 || f.MappedLocked() {
+		return &tensorIndex{layout: &formats.Layout{}}, nil
+	}
+	if x := v.tensors.get(src, now.Gen); x != nil {
+		return x, nil
+	}
+	if name != "" {
+		stem := strings.TrimSuffix(name, view.NpySuffix)
+		is := func(tensor []byte) bool { // without '%' nothing in the tensor's name was escaped
+			return string(tensor) == stem ||
+				strings.Contains(stem, "%") && view.IsTensorFile(string(tensor), name)
+		}
+		switch l, ok, err := f.FindTensorLocked(is); {
+		case err != nil:
+			return nil, f.OpenFailed(err)
+		case ok && l == nil:
+			return &tensorIndex{layout: &formats.Layout{}}, nil
+		case ok:
+			return &tensorIndex{src: src, gen: now.Gen, layout: l}, nil
+		}
+	}
+	l, err := src.File().LayoutLocked()
+	if err != nil {
+		return nil, src.File().OpenFailed(err)
+	}
+	x := &tensorIndex{src: src, gen: now.Gen, layout: l}
+	v.tensors.put(x)
+	return x, nil
+}
