@@ -32,6 +32,7 @@ func (f *File) Evict() (skip string, err error) {
 	case !f.rec.Packed():
 		return SkipNotPacked, nil
 	case f.rec.Hollow || f.Dead():
+		distrust{f}.dropLeftLocked()
 		return "", nil
 	case f.users.pass > 0:
 		return SkipOpen, nil
@@ -111,6 +112,7 @@ func (e *eviction) hollowLocked(own *os.File) error {
 		return err
 	}
 	f.moved = true
+	f.local.forget(f.c)
 	f.dropBytesLocked(own, st.Size())
 	return nil
 }

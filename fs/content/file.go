@@ -50,11 +50,14 @@ type File struct {
 
 // byteState is what is known of a file's present bytes. File.mu guards it.
 type byteState struct {
-	gen    uint64   // grows with everything that may change the bytes
-	dirty  bool     // changed since the file was packed or found to stay as it is
-	quiet  uint64   // gen + 1 of bytes that no mapping can write; see MappedLocked
-	view   viewSize // what was measured last
-	copied cas.Hash // the packed file of which this one is the beginning, by a copy that may go on
+	gen   uint64   // grows with everything that may change the bytes
+	dirty bool     // changed since the file was packed or found to stay as it is
+	quiet uint64   // gen + 1 of bytes that no mapping can write; see MappedLocked
+	view  viewSize // what was measured last
+	// emptied counts how often the file was truncated to nothing. What is written then goes to new pages: to
+	// write over one that the disk did not take does not help on each filesystem; see hydration.openLocked.
+	emptied uint64
+	copied  cas.Hash // the packed file of which this one is the beginning, by a copy that may go on
 }
 
 // viewSize is the size of the view of one generation of a file's bytes.
@@ -66,8 +69,11 @@ type viewSize struct {
 // localCopy is what is known of the resident bytes of a packed file. File.mu guards it.
 type localCopy struct {
 	hydrating bool
-	opens     int // since the file was packed; a second one makes it hot
-	kept      int // how often eviction failed and had the file packed again, since it last succeeded
+	opens     int      // since the file was packed; a second one makes it hot
+	kept      int      // how often eviction failed and had the file packed again, since it last succeeded
+	after     uint64   // the copy is durable once this sync of the filesystem succeeded; see durable.go
+	inode     *os.File // keeps the inode in memory until then; or nil
+	left      bool     // the file was made hollow while its bytes were in use: they are still in the inode
 }
 
 // NewFile makes the state of a file of which nothing is known yet.
@@ -119,7 +125,10 @@ func (f *File) LoadLocked() error {
 				return err
 			}
 		}
-		if f.c.Doubt && rec.Packed() && !rec.Hollow {
+		if f.c.Unclean {
+			f.local.after = unknown
+		}
+		if f.c.Doubt.Load() && rec.Packed() && !rec.Hollow {
 			// Recovery could not look here. Bytes hydrated since are known to residency, whose files are
 			// loaded.
 			if err := f.DisbelieveLocked(); err != nil {
@@ -181,6 +190,7 @@ func (f *File) changedLocked() {
 	f.bytes.gen++
 	f.bytes.dirty = true
 	f.local.opens = 0
+	f.c.syncs.wanted.Store(true)
 	f.StopPackingLocked()
 }
 
@@ -193,7 +203,7 @@ func (f *File) StopPackingLocked() {
 }
 
 // Sync makes the inode durable: bytes, record, attributes and, on the filesystems in use, its name. No lock
-// is held.
+// is held. If the disk did not take the bytes, this is noted: see distrust.
 func (f *File) Sync() error {
 	f.mu.Lock()
 	raw := f.src.raw
@@ -212,7 +222,13 @@ func (f *File) Sync() error {
 		return err
 	}
 	defer unix.Close(fd)
-	return unix.Fsync(fd)
+	err = f.c.Fsync(fd, false)
+	if err != nil {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		distrust{f}.noteLocked(err)
+	}
+	return err
 }
 
 // ReadFailed logs a failed read with what it struck, and returns what the program gets: EIO.

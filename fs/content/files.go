@@ -102,6 +102,7 @@ type Events interface {
 	Opened(f *File, opens int)         // a packed file was opened, so often since it was packed
 	Closed(f *File, read int64)        // a handle was closed that had read so much of the manifest
 	Idle(f *File)                      // its last use ended
+	Lost(f *File, why error)           // it is plain, and the disk did not take all that was written to it
 	Unsummed(f *File)                  // a plain file may want a checksum
 	Unsynced(f *File)                  // a clean end has to make its record durable, or what that speaks of
 }
@@ -135,7 +136,9 @@ type Files struct {
 	Passthrough atomic.Bool // Kernel has it
 	copiers     *copiers
 	Count       Counters
-	Doubt       bool // bytes may be resident that no boot can vouch for; see LoadLocked
+	Doubt       atomic.Bool // bytes may be resident that nobody can vouch for; see LoadLocked
+	Unclean     bool        // the last process did not close the store in order; set before any file is known
+	syncs       syncs
 	copyBufs    sync.Pool
 
 	// Cloning is held shared from the look at a manifest until another file has it: a mark waits for it.
@@ -143,6 +146,10 @@ type Files struct {
 
 	// Step is called before each change of the disk by a transition; for tests.
 	Step func(what string) error
+	// Fsync is fsync(2) of an inode, or with data set fdatasync(2); tests have it fail.
+	Fsync func(fd int, data bool) error
+	// Failed is tree.WritebackFailed; for tests.
+	Failed func(fd int) error
 }
 
 // New makes what the files of a volume share.
@@ -150,7 +157,8 @@ func New(p Parts) *Files {
 	c := &Files{
 		ID: p.ID, readOnly: p.ReadOnly, store: p.Store, asm: p.Assemble, pack: p.Pack,
 		epoch: p.Epoch, now: p.Now, report: p.Report, events: p.Events,
-		Kernel: noKernel{}, copiers: newCopiers(), Step: func(string) error { return nil },
+		Kernel: noKernel{}, copiers: newCopiers(), Step: func(string) error { return nil }, Fsync: fsync,
+		Failed: tree.WritebackFailed,
 	}
 	c.copyBufs.New = func() any { b := make([]byte, 4<<20); return &b }
 	return c

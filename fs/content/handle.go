@@ -59,6 +59,7 @@ func (h *Handle) Release() {
 	}
 	f.closeSourceLocked()
 	if f.users.all() == 0 {
+		distrust{f}.dropLeftLocked()
 		f.c.events.Idle(f)
 	}
 	f.mu.Unlock()
@@ -143,6 +144,12 @@ func (h *Handle) Write(p []byte, off int64) (int, error) {
 	k, err := f.src.write(p, off, h.sync)
 	if err == errNotPlain {
 		k, err = h.writePacked(p, off)
+	}
+	if bad, ok := err.(*syncError); ok {
+		err = bad.err
+		f.mu.Lock()
+		distrust{f}.noteLocked(err)
+		f.mu.Unlock()
 	}
 	if h.Mode == Direct && k > 0 {
 		f.mu.Lock()

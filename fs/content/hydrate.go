@@ -32,7 +32,7 @@ func (f *File) Hydrate() (int64, error) {
 // hydration is the transition of a hollow file to a resident one.
 type hydration struct {
 	f    *File
-	own  *os.File // the inode
+	own  *os.File // the inode, open since before the first byte was written: it is told of all that fails
 	of   cas.Hash // the manifest
 	size int64    // of the file; known after fill, even one that failed
 }
@@ -40,8 +40,7 @@ type hydration struct {
 // runLocked restores the local copy, unless there is one. File.mu is held, but not while the bytes are
 // written.
 //
-// Until the flag hollow goes, the manifest is read. The bytes are a cache: whole when the flag goes, and not
-// durable.
+// Until the flag hollow goes, the manifest is read. When it goes the bytes are whole and durable.
 func (h *hydration) runLocked() error {
 	f := h.f
 	f.mu.AssertHeld()
@@ -51,35 +50,70 @@ func (h *hydration) runLocked() error {
 	if !f.rec.Hollow {
 		return nil
 	}
-	var err error
-	if h.own, err = f.node.Open(os.O_RDWR); err != nil {
+	if err := h.openLocked(); err != nil {
 		return err
 	}
 	defer h.own.Close()
-	h.of = f.rec.Manifest
-	f.local.hydrating, f.moved = true, true
-	f.mu.Unlock()
-	err = h.fill()
-	f.mu.Lock()
-	f.local.hydrating = false
-	f.cond.Broadcast()
-	filled := err == nil
-	if filled {
-		err = h.endLocked()
-	}
-	if err != nil {
-		if !filled && !f.Dead() { // a record that failed to be written may have been, all the same
-			f.dropBytesLocked(h.own, h.size)
-		}
+	if err := h.fillLocked(); err != nil {
 		return err
 	}
+	if err := h.endLocked(); err != nil { // a record that failed to be written may have been, all the same
+		return err
+	}
+	f.local.left = false
+	f.local.came(f.c, durable, nil)
 	if !f.Dead() {
 		f.c.events.Resident(f, h.size)
-		f.c.Count.HydratedFiles.Add(1)
-		f.c.Count.HydratedBytes.Add(h.size)
 	}
 	if f.users.all() > 0 {
 		return f.openRawLocked(false)
+	}
+	return nil
+}
+
+// openLocked opens the inode. The caller closes it.
+func (h *hydration) openLocked() (err error) {
+	f := h.f
+	h.of = f.rec.Manifest
+	if h.own, err = f.node.Open(os.O_RDWR); err != nil {
+		return err
+	}
+	f.c.Failed(int(h.own.Fd())) // what failed before says nothing of the bytes that come
+	if f.local.left || f.users.pass > 0 {
+		return nil
+	}
+	// ext4 forgets of a page that it failed to write that its blocks hold nothing yet: written once more, the
+	// page reads as zeros when it comes from the disk, and nobody is told. A page of a hole is a new one.
+	if err := tree.Punch(int(h.own.Fd())); err != nil {
+		h.own.Close()
+		return err
+	}
+	return nil
+}
+
+// fillLocked writes the bytes and makes them durable. mu is released meanwhile, and local.hydrating is set. A
+// file that is hollow and cannot be hydrated is given its holes again.
+func (h *hydration) fillLocked() error {
+	f := h.f
+	f.local.hydrating, f.moved = true, true
+	f.mu.Unlock()
+	err := h.fill()
+	dead := f.Dead()
+	if err == nil && !dead {
+		if err = f.c.Step("hydrate: sync"); err == nil {
+			err = f.c.Fsync(int(h.own.Fd()), true)
+		}
+	}
+	f.mu.Lock()
+	f.local.hydrating = false
+	f.cond.Broadcast()
+	if err != nil {
+		distrust{f}.dropHydratedLocked(h.own, h.size)
+		return err
+	}
+	if !dead {
+		f.c.Count.HydratedFiles.Add(1)
+		f.c.Count.HydratedBytes.Add(h.size)
 	}
 	return nil
 }

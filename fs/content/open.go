@@ -119,6 +119,7 @@ func (f *File) makeWritableLocked(truncate bool) (err error) {
 		if err := f.truncateRawLocked(0); err != nil {
 			return err
 		}
+		f.bytes.emptied++
 		// What comes is another checkpoint, and the old one's damage is gone with it.
 		if f.damaged != nil || f.rec != (tree.Record{}) {
 			if err := f.writeRecordLocked(tree.Record{}); err != nil {
@@ -172,6 +173,13 @@ func (f *File) writersGoneLocked() {
 	f.mu.AssertHeld()
 	if f.Dead() {
 		return
+	}
+	if f.src.raw != nil {
+		// A program that asked for durable writes past this process, by O_SYNC or msync(2), may have been
+		// told of a failure that no later descriptor is told of.
+		if err := f.c.Failed(int(f.src.raw.Fd())); err != nil {
+			distrust{f}.noteLocked(err)
+		}
 	}
 	if !f.settleSmallLocked() {
 		f.c.events.Dirty(f)

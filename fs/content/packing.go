@@ -25,6 +25,8 @@ type Packing struct {
 	ctime    unix.Timespec // its change time before that
 	literal  bool          // the bytes begin like those of a hollow file; known after Stays
 	viewSize int64         // known after Layout
+	inode    *os.File      // keeps the inode in memory after Close; or nil
+	failed   error         // the disk did not take what was written before it was packed
 }
 
 // BeginPack opens a file that is to be packed; nil when it is not, any more. cancel is called when the bytes
@@ -58,12 +60,24 @@ func (f *File) BeginPack(cancel context.CancelFunc) (*Packing, error) {
 	return p, nil
 }
 
-// Close ends what BeginPack began; Publish may follow.
+// Close ends what BeginPack began; Publish may follow. Drop ends that.
 func (p *Packing) Close() {
-	p.Raw.Close()
 	p.f.mu.Lock()
 	defer p.f.mu.Unlock()
+	if p.failed = p.f.c.Failed(int(p.Raw.Fd())); p.failed != nil {
+		distrust{p.f}.noteLocked(p.failed)
+	}
+	p.inode = keepInode(p.Raw)
+	p.Raw.Close()
 	p.f.cancelPack = nil
+}
+
+// Drop ends the packing, published or not. p may be nil.
+func (p *Packing) Drop() {
+	if p != nil && p.inode != nil {
+		p.inode.Close()
+		p.inode = nil
+	}
 }
 
 // Mapped reports whether the bytes may be written past this process.
@@ -185,7 +199,13 @@ func (p *Packing) Publish(res *pack.Result) error {
 	f.vetted, f.moved = true, true
 	f.bytes.dirty = false
 	f.local.opens = 0
+	f.local.came(f.c, f.c.syncs.begun.Load()+1, p.inode)
+	p.inode = nil
+	f.c.syncs.wanted.Store(true)
 	f.c.events.Resident(f, p.Size)
 	f.c.events.Packed(f)
+	if p.failed != nil { // what was packed is what was read, and may be right
+		distrust{f}.noteLocked(p.failed)
+	}
 	return nil
 }

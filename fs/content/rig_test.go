@@ -37,6 +37,7 @@ type rig struct {
 	known  map[string]*inode
 	kernel *kernel
 	events *recorder
+	disk   *writeback
 
 	mu    sync.Mutex
 	lines []string // that were reported
@@ -53,11 +54,13 @@ func newRig(t *testing.T) *rig {
 		t.Fatal(err)
 	}
 	asm := assemble.New(st, assemble.Options{CacheBytes: 8 << 20})
-	r := &rig{t: t, dir: t.TempDir(), known: map[string]*inode{}, events: &recorder{}}
+	r := &rig{t: t, dir: t.TempDir(), known: map[string]*inode{}, events: &recorder{},
+		disk: newWriteback()}
 	r.Files = New(Parts{
 		ID: id, Store: st, Assemble: asm, Pack: pack.New(st, pack.Options{}),
 		Epoch: func() uint32 { return 1 }, Now: time.Now, Report: r.report, Events: r.events,
 	})
+	r.Fsync, r.Failed = r.disk.fsync, r.disk.failed
 	t.Cleanup(func() {
 		for name, n := range r.known {
 			n.file.CloseAll()
@@ -95,7 +98,7 @@ func (r *rig) file(name string) *File {
 	r.t.Helper()
 	n := r.known[name]
 	if n == nil {
-		n = &inode{root: r.dir, name: name}
+		n = &inode{root: r.dir, name: name, disk: r.disk}
 		err := os.WriteFile(n.at(), nil, 0o600)
 		if err == nil {
 			err = tree.WriteRecord(n.at(), &tree.Record{Literal: true})
@@ -160,7 +163,13 @@ func (r *rig) tryPack(name string) (bool, error) {
 	if p == nil || err != nil {
 		return false, err
 	}
-	defer p.Close()
+	closed := false
+	defer func() {
+		if !closed {
+			p.Close()
+			p.Drop()
+		}
+	}()
 	if stays, err := p.Stays(); stays || err != nil {
 		return false, err
 	}
@@ -177,6 +186,9 @@ func (r *rig) tryPack(name string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	closed = true
+	p.Close()
+	defer p.Drop()
 	return true, p.Publish(res)
 }
 
@@ -269,6 +281,7 @@ func random(n int, seed uint64) []byte {
 // inode is a file of the host.
 type inode struct {
 	root, name string
+	disk       *writeback
 	file       *File
 	pins       atomic.Int64
 	gone       atomic.Bool
@@ -290,7 +303,11 @@ func (n *inode) Open(flags int) (*os.File, error) {
 	if n.unwritable.Load() && flags&unix.O_ACCMODE != unix.O_RDONLY {
 		return nil, unix.EMFILE
 	}
-	return os.OpenFile(n.at(), flags, 0)
+	f, err := os.OpenFile(n.at(), flags, 0)
+	if err == nil {
+		n.disk.opened(f)
+	}
+	return f, err
 }
 
 func (n *inode) OpenBeside(path string, flags int) (*os.File, error) {
@@ -335,6 +352,7 @@ func (e *recorder) Resident(f *File, bytes int64) { e.add(f, "resident", bytes) 
 func (e *recorder) Opened(f *File, opens int)     { e.add(f, "opened", opens) }
 func (e *recorder) Closed(f *File, read int64)    { e.add(f, "closed", read) }
 func (e *recorder) Idle(f *File)                  { e.add(f, "idle") }
+func (e *recorder) Lost(f *File, why error)       { e.add(f, "lost", why) }
 func (e *recorder) Unsummed(f *File)              { f.mu.AssertHeld() }
 func (e *recorder) Unsynced(f *File)              { f.mu.AssertHeld() }
 

@@ -105,7 +105,14 @@ func (s *source) lend(n int, off int64) (*assemble.Loan, int, error) {
 // errNotPlain: the local copy is not open for writing.
 var errNotPlain = errors.New("not plain")
 
-// write writes p at off, durably if sync has O_SYNC or O_DSYNC.
+// syncError tells a sync that failed from a write that did.
+type syncError struct{ err error }
+
+func (e *syncError) Error() string { return e.err.Error() }
+func (e *syncError) Unwrap() error { return e.err }
+
+// write writes p at off, durably if sync has O_SYNC or O_DSYNC. The error is a *syncError if the disk did not
+// take it.
 func (s *source) write(p []byte, off int64, sync uint32) (int, error) {
 	s.io.RLock()
 	defer s.io.RUnlock()
@@ -114,13 +121,8 @@ func (s *source) write(p []byte, off int64, sync uint32) (int, error) {
 	}
 	k, err := pwrite(s.raw, p, off)
 	if k > 0 && sync != 0 {
-		if sync&unix.O_SYNC == unix.O_SYNC {
-			err = unix.Fsync(int(s.raw.Fd()))
-		} else {
-			err = unix.Fdatasync(int(s.raw.Fd()))
-		}
-		if err != nil {
-			return 0, err
+		if err := fsync(int(s.raw.Fd()), sync&unix.O_SYNC != unix.O_SYNC); err != nil {
+			return 0, &syncError{err}
 		}
 	}
 	return k, err
@@ -176,21 +178,38 @@ func (f *File) openSourceLocked() error {
 	if f.rec.Hollow {
 		return f.src.openAsm(f.c.asm, f.rec.Manifest)
 	}
-	return f.openRawLocked(false)
+	had := f.src.raw != nil
+	if err := f.openRawLocked(false); err != nil {
+		return err
+	}
+	if !had && f.rec.Packed() && !f.c.readOnly && f.local.after > f.c.syncs.held.Load() {
+		if err := f.c.Failed(int(f.src.raw.Fd())); err != nil {
+			if (distrust{f}).noteLocked(err); f.rec.Hollow {
+				return f.src.openAsm(f.c.asm, f.rec.Manifest)
+			}
+		}
+	}
+	return nil
 }
 
 // closeSourceLocked closes what reads go to, once nobody uses the file.
 func (f *File) closeSourceLocked() {
 	f.mu.AssertHeld()
 	if f.users.all() == 0 {
-		f.CloseAll()
+		f.src.close()
 	}
 }
 
-// CloseAll closes what reads go to, for a file that nobody uses.
+// close closes what reads go to.
+func (s *source) close() {
+	s.setRaw(nil, false)
+	s.closeAsm()
+}
+
+// CloseAll closes all that is open, for a file that nobody knows any more.
 func (f *File) CloseAll() {
-	f.src.setRaw(nil, false)
-	f.src.closeAsm()
+	f.src.close()
+	f.local.forget(f.c)
 }
 
 // openRawLocked opens the local copy, for writing too if write is set.

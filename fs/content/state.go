@@ -13,6 +13,7 @@ type State struct {
 	Moved      bool        // a transition was made: what was seen of the inode before the lock may be old
 	Gen        uint64      // grows with everything that may change the bytes
 	Dirty      bool        // changed since it was packed or found to stay as it is
+	Emptied    uint64      // how often it was truncated to nothing
 	Writers    int         // handles that may write
 	Open       bool        // a program has it open
 	InUse      bool        // a program or a reader of this process has it open
@@ -25,7 +26,7 @@ func (f *File) StateLocked() State {
 	f.mu.AssertHeld()
 	s := State{
 		Record: f.rec, Damage: f.damaged, Moved: f.moved, Hydrating: f.local.hydrating,
-		Gen: f.bytes.gen, Dirty: f.bytes.dirty,
+		Gen: f.bytes.gen, Dirty: f.bytes.dirty, Emptied: f.bytes.emptied,
 		Writers: f.users.writers, Open: f.users.open(), InUse: f.users.all() > 0,
 	}
 	if f.src.asm != nil {

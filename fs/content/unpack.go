@@ -1,6 +1,7 @@
 package content
 
 import (
+	"errors"
 	"io"
 	"os"
 
@@ -67,42 +68,75 @@ func (u unpacking) finishEmptyingLocked() error {
 	return f.writeRecordLocked(tree.Record{})
 }
 
-// wholeLocked keeps the bytes: they are hydrated, and durable before the record loses the manifest.
+// wholeLocked keeps the bytes: they are hydrated, unless the local copy is known to be durable, and durable
+// before the record loses the manifest. An error leaves the file hollow.
 func (u unpacking) wholeLocked() error {
 	f := u.f
-	if f.rec.Hollow {
-		h := hydration{f: f}
-		if err := h.runLocked(); err != nil {
-			return err
-		}
-	}
-	own, err := f.OpenQuietly()
+	own, err := u.openLocked()
 	if err != nil {
 		return err
 	}
 	defer own.Close()
-	if err := u.syncLocked(own); err != nil {
-		return err
+	err = u.syncLocked(own)
+	var literal bool
+	if err == nil {
+		literal, err = f.c.looksHollow(own)
 	}
-	literal, err := f.c.looksHollow(own)
+	if err == nil {
+		err = f.c.Step("unpack: record")
+	}
 	if err != nil {
+		u.abandonLocked(own, err)
 		return err
 	}
-	if err := f.c.Step("unpack: record"); err != nil {
-		return err
+	before := f.rec
+	err = f.writeRecordLocked(tree.Record{ViewHidden: before.ViewHidden, Literal: literal})
+	if err == nil && !f.Dead() {
+		// What a program writes over the bytes and makes durable by fdatasync(2), O_DSYNC or msync(2) would
+		// be lost to the manifest by a power cut: of the inode these wait for the size alone.
+		if err = f.c.Step("unpack: sync record"); err == nil {
+			err = f.c.Fsync(int(own.Fd()), false)
+		}
 	}
-	if err := f.writeRecordLocked(tree.Record{ViewHidden: f.rec.ViewHidden, Literal: literal}); err != nil {
-		return err
+	if err != nil { // it may have been written, all the same
+		if werr := f.writeRecordLocked(before); werr == nil {
+			u.abandonLocked(own, err)
+			return err
+		} else if f.rec.Packed() {
+			return errors.Join(err, werr)
+		}
 	}
-	if err := u.endLocked(); err != nil || f.Dead() {
-		return err
+	return errors.Join(err, u.endLocked())
+}
+
+// openLocked opens the inode once its bytes are whole, and no failure to write them can have been told to
+// others alone: on the descriptor that they were hydrated by, or the local copy is known to be durable.
+func (u unpacking) openLocked() (*os.File, error) {
+	f := u.f
+	if !f.rec.Hollow {
+		if f.local.durable(f.c) || (distrust{f}).rejectLocked() != nil { // or it is all there is
+			return f.OpenQuietly()
+		}
 	}
-	if err := f.c.Step("unpack: sync record"); err != nil {
-		return err
+	h := hydration{f: f}
+	if err := h.openLocked(); err != nil {
+		return nil, err
 	}
-	// What a program writes over the bytes and makes durable by fdatasync(2), O_DSYNC or msync(2) would be
-	// lost to the manifest by a power cut: of the inode these wait for the size alone.
-	return own.Sync()
+	if err := h.fillLocked(); err != nil {
+		h.own.Close()
+		return nil, err
+	}
+	return h.own, nil
+}
+
+// abandonLocked has a file that stays packed be read by its manifest.
+func (u unpacking) abandonLocked(own *os.File, why error) {
+	f := u.f
+	st, err := own.Stat()
+	if err == nil && f.rec.Hollow {
+		distrust{f}.dropHydratedLocked(own, st.Size())
+	}
+	distrust{f}.noteLocked(why)
 }
 
 // syncLocked gives the inode, which own is open on, the file's times, and makes its bytes durable: the record
@@ -124,13 +158,14 @@ func (u unpacking) syncLocked(own *os.File) error {
 	if f.Dead() {
 		return nil
 	}
-	return own.Sync()
+	return f.c.Fsync(int(own.Fd()), false)
 }
 
 // endLocked has readers that are at it read the bytes of the inode from now on.
 func (u unpacking) endLocked() error {
 	f := u.f
-	f.moved = true
+	f.moved, f.local.left = true, false
+	f.local.forget(f.c)
 	f.c.events.Resident(f, 0)
 	f.changedLocked()
 	if f.src.asm == nil {

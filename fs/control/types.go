@@ -105,8 +105,10 @@ type Status struct {
 	OpenFiles     int      `json:"open_files"`
 
 	Failures []Failure `json:"failures"`
-	Plain    []Failure `json:"plain"`              // files that stay plain though they are to be packed; at most 256
-	Sidecars []string  `json:"sidecars,omitempty"` // what is wrong with what steps say of their models, as last looked at
+	Plain    []Failure `json:"plain"`          // files that stay plain though they are to be packed; at most 256
+	Loss     *Loss     `json:"loss,omitempty"` // what the disk did not take; nil: nothing is known
+	// Sidecars are what is wrong with what steps say of their models, as last looked at.
+	Sidecars []string `json:"sidecars,omitempty"`
 	// MoreSidecars is how many such problems there are besides.
 	MoreSidecars int    `json:"more_sidecars,omitempty"`
 	Recovery     string `json:"recovery,omitempty"` // what the start had to repair, empty after a clean end

@@ -75,6 +75,7 @@ type Names struct {
 	fds        *fdCache
 	root       *Node
 	rootFd     int
+	syncFd     int // which the kernel tells of everything that it could not write since Open
 
 	moves *movesLog // while EachFile walks; guarded by ns
 	// AfterDir is called by EachFile behind each directory; for tests.
@@ -95,7 +96,13 @@ func Open(o Options) (*Names, error) {
 		unix.Close(rootFd)
 		return nil, err
 	}
-	ns := &Names{o: o, privileged: os.Geteuid() == 0, fds: newFdCache(openDirs), rootFd: rootFd}
+	syncFd, err := unix.Open(o.Tree, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		unix.Close(rootFd)
+		return nil, &os.PathError{Op: "open", Path: o.Tree, Err: err}
+	}
+	ns := &Names{o: o, privileged: os.Geteuid() == 0, fds: newFdCache(openDirs), rootFd: rootFd,
+		syncFd: syncFd}
 	ns.tab = newTable(ns)
 	ns.root = ns.tab.insertLocked(&st)
 	ns.root.names = []Alias{{}}
@@ -104,7 +111,10 @@ func Open(o Options) (*Names, error) {
 }
 
 // Close gives the tree back. Nodes are not to be used any more.
-func (ns *Names) Close() { unix.Close(ns.rootFd) }
+func (ns *Names) Close() {
+	unix.Close(ns.rootFd)
+	unix.Close(ns.syncFd)
+}
 
 // Root is the mount's root.
 func (ns *Names) Root() *Node { return ns.root }
@@ -125,15 +135,9 @@ func (ns *Names) StatFS() (unix.Statfs_t, error) {
 	return st, err
 }
 
-// SyncTree makes everything in the tree durable.
-func (ns *Names) SyncTree() error {
-	fd, err := unix.Open(ns.o.Tree, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd)
-	return unix.Syncfs(fd)
-}
+// SyncTree makes everything in the tree durable. An error may also speak of what was to be written since the
+// last call, or since Open, wherever on the filesystem.
+func (ns *Names) SyncTree() error { return unix.Syncfs(ns.syncFd) }
 
 // Sync makes every name and record in the tree durable. The host's journal keeps their order, so that what
 // was done before a file is made that is synced is durable with it; where there is no such journal,

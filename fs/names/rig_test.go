@@ -352,5 +352,6 @@ func (events) Resident(*content.File, int64)    {}
 func (events) Opened(*content.File, int)        {}
 func (events) Closed(*content.File, int64)      {}
 func (events) Idle(*content.File)               {}
+func (events) Lost(*content.File, error)        {}
 func (events) Unsummed(*content.File)           {}
 func (events) Unsynced(*content.File)           {}

@@ -64,12 +64,14 @@ func (q *Queue) Forget(f *content.File) {
 		delete(q.unsynced.plain, f)
 		f.Unpin()
 	}
+	q.forgetLostLocked(f)
 }
 
 // MakeDurable makes durable what was packed or found to stay plain since the last time. syncTree syncs the
 // whole filesystem, syncNames the names and records in the tree; at most one of them is called. A
 // call waits for the one that is under way, which may have taken what this one is to make durable. No other
-// caller waits for this: a record that a power cut takes back costs nothing but packing the file again.
+// caller waits for this: a record that a power cut takes back costs nothing but packing the file again. No
+// error is made of the files that the disk did not take: those are Losses.
 func (q *Queue) MakeDurable(syncTree, syncNames func() error) error {
 	q.syncing.Lock()
 	defer q.syncing.Unlock()
@@ -77,11 +79,10 @@ func (q *Queue) MakeDurable(syncTree, syncNames func() error) error {
 	u := q.unsynced
 	q.unsynced = unsynced{plain: map[*content.File]bool{}}
 	q.mu.Unlock()
-	var errs []error
+	q.settleLost()
+	errs := []error{q.syncFailed()}
 	for f := range u.plain {
-		if !f.Dead() {
-			errs = append(errs, f.Sync())
-		}
+		errs = append(errs, q.syncPlain(f))
 		f.Unpin()
 	}
 	switch {

@@ -40,6 +40,7 @@ func (q *Queue) packGroup(ctx context.Context, group []*content.File) {
 			err, j.res = nil, nil // its last close has queued it again, or will
 		}
 		if err != nil || j.res == nil {
+			j.p.Drop()
 			q.end(f, 0, err)
 			continue
 		}
@@ -56,6 +57,7 @@ func (q *Queue) packGroup(ctx context.Context, group []*content.File) {
 		if jerr == nil {
 			jerr = j.p.Publish(j.res)
 		}
+		j.p.Drop()
 		if jerr == nil {
 			q.o.Stored(j.file)
 		}

@@ -58,6 +58,9 @@
 // plain, for the command sync. Up to 64 plain files are synced one by one; when there are more, or the
 // sync before failed, the whole filesystem.
 //
+// The kernel tells of a write that the disk did not take once, and later syncs succeed. So a file of which a
+// sync failed is one of Losses until it was written again from nothing and synced, or removed.
+//
 // State: Queue, under mu, which is taken with a file's mutex held. No file's mutex is taken with mu held.
 // Each file that waits, and each plain file to be synced, is pinned.
 package queue
@@ -104,6 +107,7 @@ type Queue struct {
 
 	backlog  backlog
 	unsynced unsynced
+	lost     lost
 	done     progress // since the start
 	stopping bool
 
@@ -138,6 +142,7 @@ func New(o Options) *Queue {
 		crowded:  map[*content.File]crowd{},
 		backlog:  newBacklog(o.MaxUnpacked),
 		unsynced: unsynced{plain: map[*content.File]bool{}},
+		lost:     lost{files: map[*content.File]*loss{}},
 	}
 	q.cond.L = &q.mu
 	q.ctx, q.cancel = context.WithCancel(context.Background())
@@ -177,6 +182,10 @@ func (q *Queue) Stop() {
 	q.queued = nil
 	clear(q.waits)
 	q.unsynced.forgetPlain()
+	q.lost.more += len(q.lost.files)
+	for f := range q.lost.files {
+		q.forgetLostLocked(f)
+	}
 }
 
 // Add queues a file that changed and has no writer, unless it waits already. f's mutex is held.

@@ -213,14 +213,15 @@ func (n *inode) OpenBeside(path string, flags int) (*os.File, error) {
 // events passes on what becomes of files, as a volume does.
 type events struct{ r *rig }
 
-func (e events) Dirty(f *content.File)          { e.r.Add(f) }
-func (e events) Plain(f *content.File)          { e.r.NotePlain(f) }
-func (e events) Packed(*content.File)           { e.r.NotePacked() }
-func (events) Writing(*content.File, bool)      {}
-func (events) Unpacked(*content.File, cas.Hash) {}
-func (events) Resident(*content.File, int64)    {}
-func (events) Opened(*content.File, int)        {}
-func (events) Closed(*content.File, int64)      {}
-func (events) Idle(*content.File)               {}
-func (events) Unsummed(*content.File)           {}
-func (events) Unsynced(*content.File)           {}
+func (e events) Dirty(f *content.File)           { e.r.Add(f) }
+func (e events) Plain(f *content.File)           { e.r.NotePlain(f) }
+func (e events) Packed(*content.File)            { e.r.NotePacked() }
+func (events) Writing(*content.File, bool)       {}
+func (events) Unpacked(*content.File, cas.Hash)  {}
+func (events) Resident(*content.File, int64)     {}
+func (events) Opened(*content.File, int)         {}
+func (events) Closed(*content.File, int64)       {}
+func (events) Idle(*content.File)                {}
+func (e events) Lost(f *content.File, err error) { e.r.Lost(f, err) }
+func (events) Unsummed(*content.File)            {}
+func (events) Unsynced(*content.File)            {}

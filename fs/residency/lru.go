@@ -272,6 +272,21 @@ func (l *LRU) candidates(all bool) []entry {
 	return out
 }
 
+// Each calls f, under no lock, with each file that is counted in.
+func (l *LRU) Each(f func(*content.File)) {
+	l.mu.Lock()
+	var all []*content.File
+	for file := range l.of {
+		file.Pin()
+		all = append(all, file)
+	}
+	l.mu.Unlock()
+	for _, file := range all {
+		f(file)
+		file.Unpin()
+	}
+}
+
 // Bytes is how many bytes of packed files are resident.
 func (l *LRU) Bytes() int64 {
 	l.mu.Lock()

@@ -42,18 +42,34 @@ func lease(fd, kind int) (release func(), err error) {
 // HollowOut frees the blocks of the open file fd and writes the header. The record says
 // hollow already; no process uses the file. The inode's times move.
 func HollowOut(fd int, h *Header) error {
-	err := unix.Fallocate(fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, h.Size)
-	if err == unix.EOPNOTSUPP || err == unix.ENOSYS {
-		if err = unix.Ftruncate(fd, 0); err == nil {
-			err = unix.Ftruncate(fd, h.Size)
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("punch: %w", err)
+	if err := punch(fd, h.Size); err != nil {
+		return err
 	}
 	b := h.Encode()
 	if n, err := unix.Pwrite(fd, b[:], 0); err != nil || n < len(b) {
 		return fmt.Errorf("write header: %d bytes: %w", n, err)
+	}
+	return nil
+}
+
+// Punch makes one hole of the open file fd, which keeps its size.
+func Punch(fd int) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil || st.Size == 0 {
+		return err
+	}
+	return punch(fd, st.Size)
+}
+
+func punch(fd int, size int64) error {
+	err := unix.Fallocate(fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, size)
+	if err == unix.EOPNOTSUPP || err == unix.ENOSYS {
+		if err = unix.Ftruncate(fd, 0); err == nil {
+			err = unix.Ftruncate(fd, size)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("punch: %w", err)
 	}
 	return nil
 }
@@ -73,7 +89,21 @@ func HasHoles(fd int, size int64) (bool, error) {
 // SetMtime sets the modification time of the open file fd, to the nanosecond, and leaves the access time.
 func SetMtime(fd int, ns int64) error {
 	ts := [2]unix.Timespec{{Nsec: unix.UTIME_OMIT}, unix.NsecToTimespec(ns)}
-	return unix.UtimesNanoAt(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", fd), ts[:], 0)
+	return unix.UtimesNanoAt(unix.AT_FDCWD, FdPath(fd), ts[:], 0)
+}
+
+// FdPath is a path to what the descriptor fd of this process is open on.
+func FdPath(fd int) string { return fmt.Sprintf("/proc/self/fd/%d", fd) }
+
+// WritebackFailed is the error of a write to the inode that the disk did not take, of which fd has not told
+// yet, and nil when there is none. Nothing is written and nothing waited for.
+func WritebackFailed(fd int) error {
+	const beyond = 1 << 60 // an offset where no file has pages
+	err := unix.SyncFileRange(fd, beyond, 1, unix.SYNC_FILE_RANGE_WAIT_BEFORE)
+	if err == unix.ESPIPE || err == unix.EINVAL || err == unix.EBADF || err == unix.ENOSYS {
+		return nil // no file, or no such call here
+	}
+	return err
 }
 
 // WithOwnerBits runs f while the owner of path may read and write it: a daemon without privileges may not

@@ -60,6 +60,28 @@ type Lock struct {
 	Before Holder
 }
 
+// ClosedInOrder is nil if the process closed the store in order that had it open at a time, and has ended;
+// also if it only read it, or that may not be known.
+func ClosedInOrder(dir string, at time.Time) error {
+	var h Holder
+	f, err := os.OpenFile(filepath.Join(dir, LockFile), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+		return nil
+	}
+	if err == nil {
+		defer f.Close()
+		err = json.NewDecoder(io.LimitReader(f, 64<<10)).Decode(&h)
+	}
+	switch {
+	case err != nil:
+		return fmt.Errorf("it is not known whether the store was closed in order: %w", err)
+	case !h.Clean && h.Started.Before(at): // else another process has it by now
+		return fmt.Errorf("the store %s was not closed in order: its log says why (%s); the next mount looks at every file",
+			dir, filepath.Join(dir, LogFile))
+	}
+	return nil
+}
+
 // Acquire takes the store's lock. *LockedError when another process has it.
 func Acquire(dir string, now time.Time) (*Lock, error) {
 	path := filepath.Join(dir, LockFile)

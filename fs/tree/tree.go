@@ -65,10 +65,10 @@
 // The times of a packed file are the record's, since the host moves the inode's when it is hydrated or
 // evicted, and at each change of the record. Its size is the inode's, which no transition changes.
 //
-// A local copy is complete, but not durable. So after an unclean end it is believed only within the same boot
-// of the host and the same mount of its filesystem; after another boot or mount every packed file is made
-// hollow, with the manifest's size, and the manifest speaks. A clean end syncs the whole filesystem before it
-// says so.
+// A local copy is complete, but not always durable. After an unclean end it is believed only within the same
+// boot of the host and the same mount of its filesystem; after another boot or mount every packed file is
+// made hollow, with the manifest's size, and the manifest speaks. A clean end syncs the whole filesystem
+// before it says so.
 //
 // The order of writes makes each transition safe under kill -9, at any moment, and under power cuts, since
 // the host's journal keeps the order of what is done to one inode. Nothing but a program's write changes
@@ -79,11 +79,23 @@
 //     and its chunk lists are read and every chunk is found in the index, else the file becomes plain; the
 //     flag hollow, then the blocks go, then the header is written, then the inode's modification time is set
 //     to the record's;
-//   - hydrated: the bytes, then the inode's modification time, then the flag hollow goes;
-//   - opened for writing: hydrated, the bytes are synced, the inode's modification time, then the record goes
-//     and that is synced, since fdatasync would not see to it, then the writer gets the file;
+//   - hydrated: a hole, the bytes, which are synced, then the inode's modification time, then the flag hollow
+//     goes;
+//   - opened for writing: hydrated, unless the local copy is known to be durable, the bytes are synced, the
+//     inode's modification time, then the record goes and that is synced, since fdatasync would not see to
+//     it, then the writer gets the file; if a sync fails, the record comes back, and says hollow;
 //   - truncated to nothing: a record that says emptying replaces the other, the file is truncated, then the
 //     record goes.
+//
+// # What the disk does not take
+//
+// A write may fail after write(2) has succeeded: a thin volume, a quota or a network disk refuses it when the
+// kernel writes it back. The kernel tells of that once, and takes the pages for written: later syncs succeed,
+// and what is read is what the disk has, as soon as the pages go. So local bytes count as the file, or as a
+// copy that a manifest may be given up for, only after a sync that succeeded on a descriptor that was open
+// before they were written. An error of any sync makes a packed file hollow. A plain file has nothing else:
+// it is named until it is written again from nothing, and the end is not clean (package ckptfs/fs/content,
+// durable.go; package ckptfs/fs/queue, lost.go).
 //
 // # Checksums of plain files
 //

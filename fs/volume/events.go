@@ -58,7 +58,10 @@ func (e events) Closed(f *content.File, read int64) {
 	}
 }
 
-func (e events) Idle(f *content.File)     { e.v.hot.Released(f) }
+func (e events) Idle(f *content.File) { e.v.hot.Released(f) }
+
+func (e events) Lost(f *content.File, why error) { e.v.queue.Lost(f, why) }
+
 func (e events) Unsummed(f *content.File) { e.v.sums.Add(f) }
 func (e events) Unsynced(*content.File)   { e.v.hot.Grew.Store(true) }
 

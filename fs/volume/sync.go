@@ -17,7 +17,8 @@ const releaseGrace = 2 * time.Second
 
 // Sync packs all files that wait, and returns when they are packed and durable. Files that are open or mapped
 // for writing are left out, and packed after they are closed. The error names the first file that could not
-// be packed; all others are durable then. report may be nil.
+// be packed; all others are durable then. It also names one that may have lost bytes, since the disk did not
+// take them, until it was written again. report may be nil.
 func (q *Requests) Sync(ctx context.Context, report func(control.Progress)) error {
 	if q.v.readOnly {
 		return nil
@@ -33,16 +34,20 @@ func (q *Requests) Sync(ctx context.Context, report func(control.Progress)) erro
 	}
 	q.v.models.Keep(ctx)
 	var errs []error
-	for _, f := range failures(q.v.queue.Failures) {
-		errs = append(errs, fmt.Errorf("%s could not be packed: %s (its bytes are safe where they are; it is tried again)",
-			f.Path, f.Reason))
-		break
-	}
-	if err := q.v.queue.MakeDurable(q.v.names.SyncTree, q.v.names.Sync); err != nil {
+	if err := q.v.queue.MakeDurable(q.v.settled.syncTree, q.v.names.Sync); err != nil {
 		q.v.content.Count.SyncErrs.Add(1)
 		errs = append(errs, err)
 	}
-	return errors.Join(errs...)
+	lost := q.v.settled.lost()
+	safe := "its bytes are safe where they are; "
+	if lost != nil || len(errs) > 0 {
+		safe = ""
+	}
+	for _, f := range failures(q.v.queue.Failures) {
+		errs = append(errs, fmt.Errorf("%s could not be packed: %s (%sit is tried again)", f.Path, f.Reason, safe))
+		break
+	}
+	return errors.Join(append(errs, lost)...)
 }
 
 // awaitReleases waits, for a bounded time, until every writer that was closed is released.

@@ -77,6 +77,7 @@ type workers struct {
 	hydrator *residency.Hydrator
 	sums     *idle.Checksums
 	ids      *identifier
+	settled  settled
 }
 
 // mount is how a volume is mounted.
@@ -123,6 +124,7 @@ func Open(o Options) (*Volume, error) {
 		},
 		started: o.Now(), surveyed: make(chan struct{}),
 	}
+	v.settled.v = v
 	if !o.ReadOnly {
 		v.reserve.Keep()
 	}
@@ -166,11 +168,12 @@ func (v *Volume) recover() error {
 		Passes: v.passes, Repair: !before.Clean && before.PID != 0, Stop: v.closing.Load,
 	}
 	if s.Repair {
+		v.content.Unclean = true
 		s.NewBoot = !v.lock.Same()
 		s.Run()
 		v.hot.Grew.Store(true) // what was made hollow has to be durable, too, before the end is clean
 		if s.NewBoot && s.Blind() {
-			v.content.Doubt = true
+			v.content.Doubt.Store(true)
 		} else if err := v.lock.Trust(); err != nil {
 			return fmt.Errorf("recovery: %w", err)
 		}
@@ -184,6 +187,7 @@ func (v *Volume) recover() error {
 		v.hydrator.Start()
 		v.sums.Start()
 		v.ids.Start()
+		v.settled.start()
 	}
 	if s.Repair || before.PID == 0 {
 		close(v.surveyed)
@@ -213,6 +217,7 @@ func (v *Volume) Close(context.Context) error {
 	v.closing.Store(true)
 	<-v.surveyed
 	if !v.readOnly {
+		v.settled.stop()
 		v.sums.Stop()
 		v.ids.Stop()
 		v.queue.Stop()
@@ -222,14 +227,11 @@ func (v *Volume) Close(context.Context) error {
 		v.hydrator.Stop()
 		v.hot.Stop()
 	}
-	clean := v.idle() && !v.content.Doubt
-	if clean && v.hot.Grew.Load() {
-		// After a clean end the local copies are believed, also after a boot.
-		if err := v.names.SyncTree(); err != nil {
-			return errors.Join(err, v.shut(false))
-		}
+	var err error
+	if !v.readOnly {
+		err = v.settled.settle()
 	}
-	return v.shut(clean)
+	return errors.Join(err, v.shut(err == nil && v.idle() && !v.content.Doubt.Load()))
 }
 
 // idle reports whether no handle is left that could still write.

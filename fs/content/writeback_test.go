@@ -1,0 +1,388 @@
+package content
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"ckptfs/fs/tree"
+)
+
+// writeback is the kernel's writeback as programs see it, over the files of a folder: it may fail, and then
+// the bytes are lost, later syncs succeed, and each descriptor is told once that was open before, or opened
+// before anybody was told.
+type writeback struct {
+	mu     sync.Mutex
+	failAt int // the sync that fails from now on, counted from 1; 0: none
+	syncs  int
+	of     map[uint64]*failures
+}
+
+// failures are those of an inode.
+type failures struct{ n, told int }
+
+func newWriteback() *writeback { return &writeback{of: map[uint64]*failures{}} }
+
+// marked is the first position of a descriptor that keeps how many failures it was told of: nobody else uses
+// positions, and copies of a descriptor share them.
+const marked = 1 << 40
+
+func (w *writeback) ofLocked(fd int) *failures {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		panic(err)
+	}
+	if w.of[st.Ino] == nil {
+		w.of[st.Ino] = &failures{}
+	}
+	return w.of[st.Ino]
+}
+
+// opened notes what a descriptor will be told.
+func (w *writeback) opened(f *os.File) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	is := w.ofLocked(int(f.Fd()))
+	unix.Seek(int(f.Fd()), marked+int64(is.told), unix.SEEK_SET)
+}
+
+// lose fails to write an inode back. told: another descriptor was told of it.
+func (w *writeback) lose(path string, told bool) {
+	fd, err := unix.Open(path, unix.O_RDWR, 0)
+	if err != nil {
+		panic(err)
+	}
+	defer unix.Close(fd)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.loseLocked(fd)
+	if is := w.ofLocked(fd); told {
+		is.told = is.n
+	}
+}
+
+func (w *writeback) loseLocked(fd int) {
+	var st unix.Stat_t
+	own, err := os.OpenFile(tree.FdPath(fd), os.O_WRONLY, 0)
+	if err == nil {
+		defer own.Close()
+		err = unix.Fstat(fd, &st)
+	}
+	if err == nil {
+		_, err = own.WriteAt(make([]byte, st.Size), 0)
+	}
+	if err == nil {
+		err = tree.SetMtime(fd, st.Mtim.Nano())
+	}
+	if err != nil {
+		panic(err)
+	}
+	w.ofLocked(fd).n++
+}
+
+func (w *writeback) fsync(fd int, data bool) error {
+	w.mu.Lock()
+	if w.syncs++; w.syncs == w.failAt {
+		w.loseLocked(fd)
+	}
+	w.mu.Unlock()
+	return w.failed(fd)
+}
+
+func (w *writeback) failed(fd int) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	is := w.ofLocked(fd)
+	at, _ := unix.Seek(fd, 0, unix.SEEK_CUR)
+	told := int(at - marked)
+	if at < marked {
+		told = is.told
+	}
+	if told >= is.n {
+		return nil
+	}
+	unix.Seek(fd, marked+int64(is.n), unix.SEEK_SET)
+	is.told = is.n
+	return unix.EIO
+}
+
+// arm has the sync fail that is the kth from now on.
+func (w *writeback) arm(k int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.failAt = w.syncs + k
+}
+
+var errNotWritten = errors.New("not written")
+
+// Whichever sync of whatever is done to a packed file fails, once, with its bytes lost: who asked is told,
+// the file is right, and it is right when it is done again.
+func TestSyncFails(t *testing.T) {
+	old := random(200<<10, 1)
+	write := func(r *rig) error {
+		h, err := r.file("f").Open(unix.O_RDWR, 0)
+		if err != nil {
+			return err
+		}
+		defer h.Release()
+		_, err = h.Write([]byte("new"), 100)
+		return err
+	}
+	patched := slices.Concat(old[:100], []byte("new"), old[103:])
+	hydrate := func(r *rig) error { _, err := r.file("f").Hydrate(); return err }
+	sync := func(r *rig) error { return r.file("f").Sync() }
+	for name, c := range map[string]struct {
+		from string
+		do   func(r *rig) error
+		want []byte
+	}{
+		"write, just packed":         {"resident", write, patched},
+		"write, of an earlier life":  {"unknown", write, patched},
+		"write, synced":              {"durable", write, patched},
+		"write, packed":              {"packed", write, patched},
+		"hydrate":                    {"packed", hydrate, old},
+		"sync, just packed":          {"resident", sync, old},
+		"sync, of an earlier life":   {"unknown", sync, old},
+		"resized":                    {"packed", resize, old[:100<<10]},
+		"resized, of another life":   {"unknown", resize, old[:100<<10]},
+		"another mtime, not a small": {"packed", touchFar, old},
+	} {
+		for k := 1; ; k++ {
+			more := true
+			t.Run(fmt.Sprintf("%s, %d", name, k), func(t *testing.T) {
+				r := newRig(t)
+				r.writtenAs(c.from, old)
+				r.disk.arm(k)
+				err := c.do(r)
+				if more = r.disk.syncs >= r.disk.failAt; !more {
+					return
+				}
+				if err != unix.EIO {
+					t.Fatalf("done: %v", err)
+				}
+				r.want("f", "packed")
+				r.same("f", old)
+				if err := c.do(r); err != nil {
+					t.Fatalf("done again: %v", err)
+				}
+				r.same("f", c.want)
+			})
+			if !more || t.Failed() {
+				break
+			}
+		}
+	}
+}
+
+func resize(r *rig) error {
+	f := r.file("f")
+	f.Lock()
+	defer f.Unlock()
+	if err := f.LoadLocked(); err != nil {
+		return err
+	}
+	return f.ResizeLocked(100 << 10)
+}
+
+// touchFar gives a file a time that no record holds.
+func touchFar(r *rig) error {
+	f := r.file("f")
+	f.Lock()
+	defer f.Unlock()
+	return f.SetInodeLocked(&tree.SetAttr{Mtime: &unix.Timespec{Sec: math.MaxInt32 * 8}})
+}
+
+// writtenAs makes the file f, packed, with a local copy of which that is known, or none.
+func (r *rig) writtenAs(how string, data []byte) {
+	r.t.Helper()
+	r.write("f", data)
+	r.pack("f")
+	switch how {
+	case "packed":
+		if skip, err := r.file("f").Evict(); skip != "" || err != nil {
+			r.t.Fatalf("evict: %q, %v", skip, err)
+		}
+	case "durable":
+		if err := r.SyncAll(func() error { return nil }); err != nil {
+			r.t.Fatal(err)
+		}
+	case "unknown":
+		r.forget()
+		r.Unclean = true
+	}
+}
+
+// At whatever moment writeback fails: a file that becomes plain has its bytes, also when others were told of
+// the failure, as far as others can be.
+func TestWritebackFailsBetween(t *testing.T) {
+	old := random(200<<10, 1)
+	for _, c := range []struct {
+		from string
+		told bool
+	}{{"resident", false}, {"unknown", true}, {"unknown", false}, {"packed", true}, {"packed", false}} {
+		for k := 0; ; k++ {
+			steps := 0
+			t.Run(fmt.Sprintf("%s, told %v, %d", c.from, c.told, k), func(t *testing.T) {
+				r := newRig(t)
+				r.writtenAs(c.from, old)
+				var last string
+				lose := func(what string) error {
+					if strings.HasPrefix(what, "hollow: ") {
+						return nil // under a lease, which the loss would wait for
+					}
+					if steps++; steps == k+1 {
+						last = what
+						r.disk.lose(r.known["f"].at(), c.told)
+					}
+					return nil
+				}
+				lose("before")
+				r.Step = lose
+				h, err := r.file("f").Open(unix.O_RDWR, 0)
+				r.Step = func(string) error { return nil }
+				if last == "unpack: sync record" || last == "unpack: record" {
+					return // the bytes are durable by then, and a disk that loses those is beyond us
+				}
+				if err == nil {
+					h.Release()
+				} else if err != unix.EIO {
+					t.Fatal(err)
+				}
+				r.same("f", old)
+				r.open("f", unix.O_RDWR).Release()
+				r.want("f", "plain")
+				r.same("f", old)
+			})
+			if steps <= k || t.Failed() {
+				break
+			}
+		}
+	}
+}
+
+// A local copy whose writeback failed after it was packed is not read, once anybody asked.
+func TestCopyNotWritten(t *testing.T) {
+	old := random(200<<10, 1)
+	for name, ask := range map[string]func(r *rig){
+		"opened": func(r *rig) { r.open("f", unix.O_RDONLY).Release() },
+		"synced": func(r *rig) {
+			if err := r.file("f").Sync(); err != unix.EIO {
+				r.t.Errorf("sync: %v", err)
+			}
+		},
+	} {
+		for _, open := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, " ", open), func(t *testing.T) {
+				r := newRig(t)
+				r.writtenAs("resident", old)
+				var h *Handle
+				if open {
+					h = r.open("f", unix.O_RDONLY)
+				}
+				r.disk.lose(r.known["f"].at(), false)
+				if open && name == "opened" { // that is not asked while it is open
+					h.Release()
+					open = false
+				}
+				ask(r)
+				r.want("f", "packed")
+				r.same("f", old)
+				if open {
+					r.reads(h, old)
+					h.Release()
+				}
+				if n, err := r.file("f").Hydrate(); n != int64(len(old)) || err != nil {
+					t.Error(n, err)
+				}
+				r.want("f", "resident")
+				r.same("f", old)
+			})
+		}
+	}
+}
+
+// What the kernel reads by itself stays where it is while it reads it, and goes when it is closed.
+func TestDistrustedInUse(t *testing.T) {
+	old := random(200<<10, 1)
+	r := passthroughRig(t)
+	r.writtenAs("resident", old)
+	h := r.open("f", unix.O_RDONLY)
+	if h.Mode != Passthrough {
+		t.Fatal(h.Mode)
+	}
+	f := r.file("f")
+	f.Lock()
+	distrust{f}.noteLocked(errNotWritten)
+	f.Unlock()
+	r.want("f", "packed")
+	got := make([]byte, len(old))
+	if _, err := r.kernel.file(h).ReadAt(got, 0); err != nil || !slices.Equal(got, old) {
+		t.Errorf("the bytes were taken from under a reader: %v", err)
+	}
+	h.Release()
+	var st unix.Stat_t
+	if err := f.Node().Stat(&st); err != nil || st.Blocks*512 > 64<<10 {
+		t.Errorf("%d blocks stay, %v", st.Blocks, err)
+	}
+	r.same("f", old)
+}
+
+// A local copy that cannot be read by its manifest is kept, whatever is known of it.
+func TestDistrustedWithoutManifest(t *testing.T) {
+	old := random(200<<10, 1)
+	r := newRig(t)
+	r.writtenAs("resident", old)
+	f := r.file("f")
+	f.Lock()
+	rec := f.StateLocked().Record
+	rec.Manifest[0] ^= 1
+	if err := f.writeRecordLocked(rec); err != nil {
+		t.Fatal(err)
+	}
+	distrust{f}.noteLocked(errNotWritten)
+	f.Unlock()
+	r.want("f", "resident")
+	r.same("f", old)
+	r.open("f", unix.O_RDWR).Release()
+	r.want("f", "plain")
+	r.same("f", old)
+}
+
+// A plain file that the disk did not take is told of, whoever finds out.
+func TestPlainNotWritten(t *testing.T) {
+	for name, find := range map[string]func(r *rig, h *Handle){
+		"synced": func(r *rig, h *Handle) {
+			if err := r.file("f").Sync(); err != unix.EIO {
+				r.t.Errorf("sync: %v", err)
+			}
+			h.Release()
+		},
+		"closed": func(r *rig, h *Handle) { h.Release() },
+		"packed": func(r *rig, h *Handle) {
+			h.Release()
+			r.disk.lose(r.known["f"].at(), false)
+			r.pack("f")
+			r.want("f", "packed")
+		},
+	} {
+		r := newRig(t)
+		h := r.open("f", unix.O_RDWR)
+		if _, err := h.Write(random(200<<10, 1), 0); err != nil {
+			t.Fatal(err)
+		}
+		if name != "packed" {
+			r.disk.lose(r.known["f"].at(), true)
+		}
+		find(r, h)
+		if !slices.Contains(r.events.told, "f lost input/output error") {
+			t.Errorf("%s: told %q", name, r.events.told)
+		}
+	}
+}

@@ -1,0 +1,155 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"ckptfs/fs/content"
+	"ckptfs/fs/control"
+	"ckptfs/fs/names"
+)
+
+// settleEvery is how often the kernel is asked what of local copies it could not write, while some came since
+// the last time. By then it has written most of them by itself.
+const settleEvery = time.Minute
+
+// settled makes everything durable, at the end and for the command sync, and asks the kernel now and then
+// what it could not write.
+type settled struct {
+	v    *Volume
+	quit chan struct{}
+	end  sync.WaitGroup
+
+	told    atomic.Int64          // failures that were known at the last one
+	failed  atomic.Pointer[error] // the first one
+	unnamed atomic.Pointer[error] // the first one that no file tells of
+}
+
+// syncTree makes everything durable. After an error no local copy is believed that is not known to be
+// durable, and each plain file is asked whether it is the one that was not written.
+func (s *settled) syncTree() error {
+	v := s.v
+	before := s.told.Load()
+	err := v.content.SyncAll(v.names.SyncTree)
+	if err == nil {
+		v.hot.Each(v.content.Settled)
+		s.told.Store(s.failuresKnown())
+		return nil
+	}
+	v.content.Doubt.Store(true)
+	v.report(slog.LevelError, "the disk did not take all that was written", "reason", err)
+	err = fmt.Errorf("the disk did not take all that was written: %w", err)
+	s.failed.CompareAndSwap(nil, &err)
+	known := s.failuresKnown() > before
+	if werr := v.names.Walk(context.Background(), func(_ string, n *names.Node) error {
+		f := n.File()
+		f.Lock()
+		plain := f.LoadLocked() == nil && !f.StateLocked().Packed()
+		f.Unlock()
+		if plain && f.Sync() != nil {
+			known = true
+		}
+		return nil
+	}); werr != nil {
+		err = errors.Join(err, werr)
+	}
+	v.hot.Each(func(f *content.File) { v.content.Suspect(f, err) })
+	s.told.Store(s.failuresKnown())
+	if !known { // else those are named, or tried again
+		unnamed := fmt.Errorf("at %s %w, and no file tells of it: what was written before may be wrong; look for the cause in the kernel's log, check what was saved, and mount again",
+			v.now().Format(time.DateTime), err)
+		s.unnamed.CompareAndSwap(nil, &unnamed)
+	}
+	return err
+}
+
+// failuresKnown counts what explains that the disk says it could not write something.
+func (s *settled) failuresKnown() int64 {
+	c := &s.v.content.Count
+	return c.NotWritten.Load() + c.PackErrs.Load() + c.HydrateErrs.Load()
+}
+
+// losses are the files that may have lost bytes, by path, and how many more there are.
+func (s *settled) losses() (all []control.Failure, more int) {
+	all = failures(func(f func(*content.File, error, time.Time, int)) { more = s.v.queue.Losses(f) })
+	return all, more
+}
+
+// loss is what the disk did not take, as Status has it.
+func (s *settled) loss() *control.Loss {
+	all, more := s.losses()
+	l := &control.Loss{Files: all, More: more}
+	if e := s.unnamed.Load(); e != nil {
+		l.Other = (*e).Error()
+	} else if len(all)+more == 0 {
+		return nil
+	}
+	return l
+}
+
+// lost names a file that may have lost bytes; nil when there is none.
+func (s *settled) lost() error {
+	all, more := s.losses()
+	var errs []error
+	if e := s.unnamed.Load(); e != nil {
+		errs = append(errs, *e)
+	}
+	switch {
+	case len(all) > 0:
+		others := ""
+		if n := len(all) - 1 + more; n > 0 {
+			others = fmt.Sprintf("; so it is with %d more, which `ckptfs status` names", n)
+		}
+		errs = append(errs, fmt.Errorf("%s may have lost bytes, for the disk did not take all that was written to it: %s (write it again, or remove it%s)",
+			all[0].Path, all[0].Reason, others))
+	case more > 0:
+		errs = append(errs, fmt.Errorf("%d files may have lost bytes, for the disk did not take all that was written to them; the log names them", more))
+	}
+	return errors.Join(errs...)
+}
+
+// settle makes durable what was written since the start, at its end. The error says that not all is.
+func (s *settled) settle() error {
+	if s.v.content.Unsynced() || s.v.hot.Grew.Load() {
+		// A clean end says that local copies can be believed after a boot too.
+		if err := s.syncTree(); err != nil {
+			return errors.Join(err, s.lost())
+		}
+	}
+	err := s.lost()
+	if e := s.failed.Load(); e != nil && err == nil {
+		err = fmt.Errorf("%w; the next start looks at every file", *e)
+	}
+	return err
+}
+
+// start asks the kernel now and then, until stop.
+func (s *settled) start() {
+	s.quit = make(chan struct{})
+	s.end.Go(func() {
+		tick := time.NewTicker(settleEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-s.quit:
+				return
+			case <-tick.C:
+				if s.v.content.Unsynced() {
+					s.syncTree()
+				}
+			}
+		}
+	})
+}
+
+func (s *settled) stop() {
+	if s.quit != nil {
+		close(s.quit)
+	}
+	s.end.Wait()
+}
