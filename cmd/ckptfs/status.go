@@ -16,7 +16,7 @@ func (a *app) statusCmd() *cobra.Command {
 		Use:   "status PATH",
 		Short: "Show what the daemon does: mode, queue, failures",
 		Long: `Prints where and how the store of PATH is mounted, the queue of files to pack, how much of --hot-size is in use, what
-failed and will be tried again, and what the start repaired.`,
+failed and will be tried again, and what the start repaired. The exit code is 1 while a file may have lost bytes.`,
 		Args: onePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.with(cmd.Context(), args[0], readOnly, func(s *session) error {
@@ -24,16 +24,14 @@ failed and will be tried again, and what the start repaired.`,
 				if err != nil {
 					return err
 				}
-				return a.show(st, func(w io.Writer) { printStatus(w, st) })
+				return st.Loss.After(a.show(st, func(w io.Writer) { printStatus(w, st) }))
 			})
 		},
 	}
 }
 
 func printStatus(w io.Writer, st *control.Status) {
-	mounted := "no"
-	mode := ""
-	process := ""
+	mounted, mode, process := "no", "", ""
 	if st.Mode != control.ModeUnmounted {
 		mounted = printable(st.Mountpoint)
 		mode = withReason(st.Mode, st.ModeReason)
@@ -87,10 +85,7 @@ func printStatus(w io.Writer, st *control.Status) {
 		fmt.Fprintf(w, "refused: %d more\n", st.MoreSidecars)
 	}
 	st.NamePlain(w, printable)
-	for _, f := range st.Failures {
-		fmt.Fprintf(w, "failed: %s: %s (%s since %s)\n", printable(f.Path), printable(f.Reason), plural(int64(f.Attempts), "attempt"),
-			f.Since.Format(time.DateTime))
-	}
+	st.NameFailures(w, printable)
 }
 
 func withReason(mode, reason string) string {

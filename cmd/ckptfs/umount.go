@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"ckptfs/fs/control"
+	"ckptfs/fs/tree"
 )
 
 // umountConfig is the umount command's line.
@@ -120,6 +121,9 @@ func (a *app) umount(ctx context.Context, arg string, c *umountConfig) error {
 	if !c.lazy {
 		if err := a.awaitEnd(ctx, end, mountpoint, dev); err != nil {
 			return err
+		}
+		if err := tree.ClosedInOrder(p.store, end.since); err != nil && end.pidfd >= 0 {
+			return fmt.Errorf("%s is unmounted, but %w", mountpoint, err)
 		}
 	}
 	return a.sayUnmounted(p.store, mountpoint, c.lazy, "")

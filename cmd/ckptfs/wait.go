@@ -16,11 +16,12 @@ import (
 // nothing afterwards.
 type ending struct {
 	place *place
-	pidfd int // -1 when the process cannot be seen from here (another pid namespace)
+	since time.Time // when it was running
+	pidfd int       // -1 when the process cannot be seen from here (another pid namespace)
 }
 
 func watch(p *place, pid int) *ending {
-	e := &ending{place: p, pidfd: -1}
+	e := &ending{place: p, since: time.Now(), pidfd: -1}
 	if pid > 0 {
 		if fd, err := unix.PidfdOpen(pid, 0); err == nil {
 			e.pidfd = fd
