@@ -97,16 +97,18 @@ type Status struct {
 	Packing       []string `json:"packing"`                 // paths being packed at this moment
 	PackingWaits  string   `json:"packing_waits,omitempty"` // why packing waits, or is slow
 	UnpackedBytes int64    `json:"unpacked_bytes"`
-	Unidentified  Unknown  `json:"unidentified"`   // packed files whose artifact ids will be computed
-	MaxUnpacked   int64    `json:"max_unpacked"`   // bytes that may wait to be packed before closes wait; negative: no bound
-	WaitingCloses int      `json:"waiting_closes"` // closes that wait for packing now
-	ResidentBytes int64    `json:"resident_bytes"`
-	HotSize       int64    `json:"hot_size"` // the bound on ResidentBytes
-	OpenFiles     int      `json:"open_files"`
+	Unidentified  Unknown  `json:"unidentified"` // packed files whose artifact ids will be computed
+	// bytes that may wait to be packed before closes wait; negative: no bound
+	MaxUnpacked   int64 `json:"max_unpacked"`
+	WaitingCloses int   `json:"waiting_closes"` // closes that wait for packing now
+	ResidentBytes int64 `json:"resident_bytes"`
+	HotSize       int64 `json:"hot_size"` // the bound on ResidentBytes
+	OpenFiles     int   `json:"open_files"`
 
 	Failures []Failure `json:"failures"`
-	Plain    []Failure `json:"plain"`          // files that stay plain though they are to be packed; at most 256
-	Loss     *Loss     `json:"loss,omitempty"` // what the disk did not take; nil: nothing is known
+	// files that stay plain though they are to be packed; at most 256
+	Plain []Failure `json:"plain"`
+	Loss  *Loss     `json:"loss,omitempty"` // what the disk did not take; nil: nothing is known
 	// Sidecars are what is wrong with what steps say of their models, as last looked at.
 	Sidecars []string `json:"sidecars,omitempty"`
 	// MoreSidecars is how many such problems there are besides.
@@ -143,12 +145,13 @@ const (
 
 // File is one file and its tensors, in the order of their offsets in the file.
 type File struct {
-	Path     string   `json:"path"` // relative to the mount's root
-	Format   string   `json:"format"`
-	State    string   `json:"state"` // empty for a folder
-	View     bool     `json:"view"`  // synthesised from another file
-	Size     int64    `json:"size"`
-	Stored   int64    `json:"stored_bytes"` // what its chunks and manifest take in segments, shared ones included
+	Path   string `json:"path"` // relative to the mount's root
+	Format string `json:"format"`
+	State  string `json:"state"` // empty for a folder
+	View   bool   `json:"view"`  // synthesised from another file
+	Size   int64  `json:"size"`
+	// what its chunks and manifest take in segments, shared ones included
+	Stored   int64    `json:"stored_bytes"`
 	Manifest string   `json:"manifest,omitempty"`
 	Artifact string   `json:"artifact,omitempty"`
 	Notes    []string `json:"notes,omitempty"` // what is not told, and why
@@ -157,17 +160,19 @@ type File struct {
 
 // Tensor is one named array of a File.
 type Tensor struct {
-	Name       string   `json:"name"`
-	DType      string   `json:"dtype"`
-	Shape      []int64  `json:"shape"`
-	Bytes      int64    `json:"bytes"`
-	Offset     int64    `json:"offset"` // of its region in the file
-	Hash       string   `json:"hash,omitempty"`
-	SharedWith []string `json:"shared_with"`      // other files that hold the same bytes, relative to the mount's root; sorted
+	Name   string  `json:"name"`
+	DType  string  `json:"dtype"`
+	Shape  []int64 `json:"shape"`
+	Bytes  int64   `json:"bytes"`
+	Offset int64   `json:"offset"` // of its region in the file
+	Hash   string  `json:"hash,omitempty"`
+	// other files that hold the same bytes, relative to the mount's root; sorted
+	SharedWith []string `json:"shared_with"`
 	Shared     int      `json:"shared"`           // how many there are; SharedWith may be cut short
 	Pieces     int      `json:"pieces,omitempty"` // how many it is stored in; 0: it is in one
 
-	Stats *TensorStats `json:"stats,omitempty"` // by Inspect; nil where the elements are no numbers of whole bytes
+	// by Inspect; nil where the elements are no numbers of whole bytes
+	Stats *TensorStats `json:"stats,omitempty"`
 }
 
 // PruneOptions say what Prune may take.
@@ -180,11 +185,12 @@ type PruneOptions struct {
 
 // Pruned is what Prune did, or would do.
 type Pruned struct {
-	DryRun      bool  `json:"dry_run"`
-	Segments    int   `json:"segments"`
-	Young       int   `json:"young_segments"`   // left alone: written within the grace period
-	Damaged     int   `json:"damaged_segments"` // left alone: see check
-	LiveRecords int64 `json:"live_records"`     // chunks, lists and manifests in use, in the segments looked at
+	DryRun   bool `json:"dry_run"`
+	Segments int  `json:"segments"`
+	Young    int  `json:"young_segments"`   // left alone: written within the grace period
+	Damaged  int  `json:"damaged_segments"` // left alone: see check
+	// chunks, lists and manifests in use, in the segments looked at
+	LiveRecords int64 `json:"live_records"`
 	LiveBytes   int64 `json:"live_bytes"`
 	DeadRecords int64 `json:"dead_records"` // not in use, and removed
 	DeadBytes   int64 `json:"dead_bytes"`
@@ -200,10 +206,11 @@ type CompactOptions struct{ DryRun bool }
 
 // Compacted is what Compact did, or would do.
 type Compacted struct {
-	DryRun       bool  `json:"dry_run"`
-	Files        int   `json:"files"`         // packed ones, that were looked at
-	Passed       int   `json:"passed_files"`  // of which something could not be read: see check
-	Looked       int64 `json:"looked_chunks"` // that were read and encoded; of a tensor where it does not pay only some are
+	DryRun bool `json:"dry_run"`
+	Files  int  `json:"files"`        // packed ones, that were looked at
+	Passed int  `json:"passed_files"` // of which something could not be read: see check
+	// that were read and encoded; of a tensor where it does not pay only some are
+	Looked       int64 `json:"looked_chunks"`
 	Chunks       int64 `json:"chunks"`        // that were encoded again
 	BytesBefore  int64 `json:"bytes_before"`  // what these took
 	BytesAfter   int64 `json:"bytes_after"`   // what they take
@@ -238,7 +245,8 @@ type Checked struct {
 
 // Problem is one thing that is wrong.
 type Problem struct {
-	Path        string   `json:"path,omitempty"` // of the file that suffers, relative to the mount's root; "" when it is no file's
+	// of the file that suffers, relative to the mount's root; "" when it is no file's
+	Path        string   `json:"path,omitempty"`
 	What        string   `json:"what"`
 	Tensors     []string `json:"tensors,omitempty"` // of the file that cannot be read whole; cut short
 	TensorCount int      `json:"tensor_count,omitempty"`

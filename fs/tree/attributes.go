@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CheckAttributes returns an error when the filesystem of a folder keeps no attributes of users: no file in it
-// could ever get a record. It changes nothing.
+// CheckAttributes returns an error when the filesystem of a folder keeps no attributes of users: no file in
+// it could ever get a record. It changes nothing.
 func CheckAttributes(dir string) error {
 	if _, err := unix.Getxattr(dir, XattrName, nil); err != unix.EOPNOTSUPP {
 		return nil

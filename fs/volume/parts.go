@@ -75,7 +75,9 @@ func (v *Volume) openVirtual(o Options) {
 		NodeOf: func(f inspect.File) *names.Node { return f.(inspected).n },
 		Remove: v.Unlink, Report: v.report, ReadOnly: v.readOnly, Off: o.NoViews,
 		IndexBytes: cmp.Or(o.CacheBytes, defaultCache) / 8, // a sixteenth of --memory
-		Kinds:      []virtual.Kind{virtual.Artifacts, virtual.Best, virtual.LCP, virtual.Query, virtual.Tensors},
+		Kinds: []virtual.Kind{
+			virtual.Artifacts, virtual.Best, virtual.LCP, virtual.Query, virtual.Tensors,
+		},
 	})
 }
 
