@@ -77,7 +77,7 @@ func (x *tensorIndex) weigh() {
 	x.bytes = 512 + int64(len(x.layout.Regions))*int64(unsafe.Sizeof(formats.Region{}))
 	for i := range x.layout.Tensors {
 		t := &x.layout.Tensors[i]
-		x.bytes += int64(unsafe.Sizeof(*t)) + 8 + int64(len(t.Name)+15&^15) +
+		x.bytes += int64(unsafe.Sizeof(*t)) + 8 + int64((len(t.Name)+15)&^15) +
 			int64(cap(t.Shape)+cap(t.Stride))*8
 	}
 }
