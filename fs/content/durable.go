@@ -127,6 +127,22 @@ func (c *Files) Suspect(f *File, why error) {
 	}
 }
 
+// NotWritten reports whether the kernel tells of a packed file that its inode could not be written. Of a
+// hollow one that is no loss: its bytes are in the segments, and the next start mends its header.
+func (c *Files) NotWritten(f *File) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	own, err := f.OpenQuietly()
+	if err != nil {
+		return false
+	}
+	defer own.Close()
+	if err = c.Failed(int(own.Fd())); err != nil {
+		distrust{f}.noteLocked(err)
+	}
+	return err != nil
+}
+
 // distrust is of a file of whose inode writeback failed, or may have. File.mu is held.
 type distrust struct{ f *File }
 

@@ -31,7 +31,7 @@ type settled struct {
 }
 
 // syncTree makes everything durable. After an error no local copy is believed that is not known to be
-// durable, and each plain file is asked whether it is the one that was not written.
+// durable, and each file is asked whether it is the one that was not written.
 func (s *settled) syncTree() error {
 	v := s.v
 	before := s.told.Load()
@@ -49,10 +49,15 @@ func (s *settled) syncTree() error {
 	if werr := v.names.Walk(context.Background(), func(_ string, n *names.Node) error {
 		f := n.File()
 		f.Lock()
-		plain := f.LoadLocked() == nil && !f.StateLocked().Packed()
+		err := f.LoadLocked()
+		packed := f.StateLocked().Packed()
 		f.Unlock()
-		if plain && f.Sync() != nil {
-			known = true
+		switch {
+		case err != nil:
+		case packed:
+			known = v.content.NotWritten(f) || known
+		default:
+			known = f.Sync() != nil || known
 		}
 		return nil
 	}); werr != nil {
