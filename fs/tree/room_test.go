@@ -12,7 +12,7 @@ import (
 
 // TestRoom: however a user's attributes are set, a record fits beside them, on a host that bounds them.
 func TestRoom(t *testing.T) {
-	for _, size := range []int{0, 1, 30, 60, 64, 100, 200, 900, 2000, 3800} {
+	for _, size := range []int{0, 1, 30, 60, 64, 100, 200, 900, 2000, 3800, 4000} {
 		path := filepath.Join(t.TempDir(), "f")
 		if err := os.WriteFile(path, []byte("x"), 0o600); err != nil {
 			t.Fatal(err)
