@@ -10,6 +10,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
+	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/fs/control"
 )
 
@@ -61,30 +62,30 @@ code is then 6.`,
 var errFoundDamage = &exitError{exitDamaged, errors.New("the store is damaged")}
 
 func printChecked(w io.Writer, c *control.Checked, todo []string) {
-	fmt.Fprintf(w, "checked %s, %s packed; %s, %s, %s in the index\n", plural(c.Files, "file"), humanize.Comma(c.Packed),
-		plural(c.Segments, "segment"), plural(c.Records, "record"), humanize.Comma(c.Entries))
+	fmt.Fprintf(w, "checked %s, %s packed; %s, %s, %s in the index\n", text.Plural(c.Files, "file"), humanize.Comma(c.Packed),
+		text.Plural(c.Segments, "segment"), text.Plural(c.Records, "record"), humanize.Comma(c.Entries))
 	if c.ReadRecords > 0 {
-		fmt.Fprintf(w, "read %s, %s, %s/s\n", plural(c.ReadRecords, "record"), bytesText(c.ReadBytes),
-			bytesText(int64(float64(c.ReadBytes)/max(c.ReadSeconds, 1e-3))))
+		fmt.Fprintf(w, "read %s, %s, %s/s\n", text.Plural(c.ReadRecords, "record"), text.Bytes(c.ReadBytes),
+			text.Bytes(int64(float64(c.ReadBytes)/max(c.ReadSeconds, 1e-3))))
 	}
 	if c.Verified > 0 {
-		fmt.Fprintf(w, "%s of %s compared with their checksums\n", humanize.Comma(c.Verified), plural(c.PlainFiles, "plain file"))
+		fmt.Fprintf(w, "%s of %s compared with their checksums\n", humanize.Comma(c.Verified), text.Plural(c.PlainFiles, "plain file"))
 	}
 	if c.LostFound > 0 {
-		fmt.Fprintf(w, "%s in lost+found, moved there by repairs\n", plural(c.LostFound, "file"))
+		fmt.Fprintf(w, "%s in lost+found, moved there by repairs\n", text.Plural(c.LostFound, "file"))
 	}
 	for _, p := range c.Problems {
 		s := p.What
 		if p.Path != "" {
 			s = p.Path + ": " + s
 		}
-		fmt.Fprintln(w, printable(s))
+		fmt.Fprintln(w, text.Printable(s))
 		if p.TensorCount > 0 {
 			more := ""
 			if n := p.TensorCount - len(p.Tensors); n > 0 {
 				more = fmt.Sprintf(" and %s more", humanize.Comma(int64(n)))
 			}
-			fmt.Fprintf(w, "    tensors: %s%s\n", printable(strings.Join(p.Tensors, ", ")), more)
+			fmt.Fprintf(w, "    tensors: %s%s\n", text.Printable(strings.Join(p.Tensors, ", ")), more)
 		}
 	}
 	switch {

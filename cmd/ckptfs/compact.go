@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/fs/control"
 )
 
@@ -46,13 +47,13 @@ func printCompacted(w io.Writer, c *control.Compacted) {
 	if c.DryRun {
 		did = "would re-encode"
 	}
-	fmt.Fprintf(w, "%s %s of %s: %s before, %s after\n", did, plural(c.Chunks, "chunk"),
-		plural(int64(c.Files), "file"), bytesText(c.BytesBefore), bytesText(c.BytesAfter))
+	fmt.Fprintf(w, "%s %s of %s: %s before, %s after\n", did, text.Plural(c.Chunks, "chunk"),
+		text.Plural(int64(c.Files), "file"), text.Bytes(c.BytesBefore), text.Bytes(c.BytesAfter))
 	if !c.DryRun {
 		fmt.Fprintf(w, "%s freed; the segments take %s\n",
-			bytesText(max(0, c.FreedBytes-c.CopiedBytes-c.BytesAfter)), bytesText(c.SegmentBytes))
+			text.Bytes(max(0, c.FreedBytes-c.CopiedBytes-c.BytesAfter)), text.Bytes(c.SegmentBytes))
 	}
 	if c.Passed > 0 {
-		fmt.Fprintf(w, "%s left alone: damaged; `ckptfs check` says more\n", plural(int64(c.Passed), "file"))
+		fmt.Fprintf(w, "%s left alone: damaged; `ckptfs check` says more\n", text.Plural(int64(c.Passed), "file"))
 	}
 }

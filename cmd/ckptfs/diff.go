@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/fs/control"
 )
 
@@ -39,14 +40,14 @@ difference divided by the norm of A's tensor. Files without tensors are compared
 
 func printDiff(w io.Writer, d *control.Diff) {
 	for _, p := range d.Files {
-		fmt.Fprintf(w, "%s  %s\n", printable(p.A), printable(p.B))
+		fmt.Fprintf(w, "%s  %s\n", text.Printable(p.A), text.Printable(p.B))
 	}
 	many := len(d.Files) > 1
 	name := func(n, file string) string {
 		if many {
-			return printable(file + ":" + n)
+			return text.Printable(file + ":" + n)
 		}
-		return printable(n)
+		return text.Printable(n)
 	}
 	if len(d.Changed) > 0 {
 		rows := make([][]string, len(d.Changed))
@@ -63,7 +64,7 @@ func printDiff(w io.Writer, d *control.Diff) {
 			rows[i] = row
 		}
 		fmt.Fprintln(w)
-		table(w, []string{"CHANGED", "DTYPE", "SHAPE", ">ELEMENTS", ">MAX |Δ|", "|Δ|/|A|"}, rows)
+		text.Table(w, []string{"CHANGED", "DTYPE", "SHAPE", ">ELEMENTS", ">MAX |Δ|", "|Δ|/|A|"}, rows)
 	}
 	if len(d.Reshaped) > 0 {
 		rows := make([][]string, len(d.Reshaped))
@@ -77,7 +78,7 @@ func printDiff(w io.Writer, d *control.Diff) {
 				shapeText(c.Shape), note}
 		}
 		fmt.Fprintln(w)
-		table(w, []string{"RESHAPED", "DTYPE", "FROM", "TO", ""}, rows)
+		text.Table(w, []string{"RESHAPED", "DTYPE", "FROM", "TO", ""}, rows)
 	}
 	for _, part := range []struct {
 		head string
@@ -91,13 +92,13 @@ func printDiff(w io.Writer, d *control.Diff) {
 	if len(d.Others) > 0 {
 		rows := make([][]string, len(d.Others))
 		for i, o := range d.Others {
-			rows[i] = []string{printable(o.Path), o.What}
+			rows[i] = []string{text.Printable(o.Path), o.What}
 		}
 		fmt.Fprintln(w)
-		table(w, []string{"OTHER FILES", ""}, rows)
+		text.Table(w, []string{"OTHER FILES", ""}, rows)
 	}
-	fmt.Fprintf(w, "\n%s equal (%s), %d changed, %d reshaped, %d added, %d removed; %s read\n", plural(int64(d.Equal), "tensor"), bytesText(d.EqualBytes),
-		len(d.Changed), len(d.Reshaped), len(d.Added), len(d.Removed), bytesText(d.ReadBytes))
+	fmt.Fprintf(w, "\n%s equal (%s), %d changed, %d reshaped, %d added, %d removed; %s read\n", text.Plural(int64(d.Equal), "tensor"), text.Bytes(d.EqualBytes),
+		len(d.Changed), len(d.Reshaped), len(d.Added), len(d.Removed), text.Bytes(d.ReadBytes))
 }
 
 func typeChange(c *control.TensorChange) string {
@@ -123,9 +124,9 @@ func printRefs(w io.Writer, head string, refs []control.TensorRef, files bool) {
 		if files {
 			name = r.File + ":" + name
 		}
-		rows[i] = []string{printable(name), r.DType, shapeText(r.Shape), bytesText(r.Bytes)}
+		rows[i] = []string{text.Printable(name), r.DType, shapeText(r.Shape), text.Bytes(r.Bytes)}
 	}
-	table(w, []string{head, "DTYPE", "SHAPE", ">BYTES"}, rows)
+	text.Table(w, []string{head, "DTYPE", "SHAPE", ">BYTES"}, rows)
 }
 
 func (a *app) findCmd() *cobra.Command {

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/formats"
 	"ckptfs/formats/detect"
 	"ckptfs/fs/view"
@@ -109,8 +110,8 @@ func (a *app) dropOptimizer(ctx context.Context, path string, dry bool) error {
 			verb = "would be replaced by"
 		}
 		fmt.Fprintf(w, "%s (%s) %s the new file %s (%s): %s kept, %d of optimizer state dropped; whatever else was in it is gone\n",
-			printable(path), bytesText(out.Size), verb, printable(out.Weights), bytesText(out.NewSize),
-			plural(int64(out.Kept), "tensor"), out.Dropped)
+			text.Printable(path), text.Bytes(out.Size), verb, text.Printable(out.Weights),
+			text.Bytes(out.NewSize), text.Plural(int64(out.Kept), "tensor"), out.Dropped)
 	})
 }
 

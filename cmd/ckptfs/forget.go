@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/fs/control"
 	"ckptfs/index/runs"
 )
@@ -159,7 +160,7 @@ func (a *app) forget(ctx context.Context, arg string, p runs.Policy, dry bool) e
 		return fmt.Errorf("%s: %w", arg, err)
 	}
 	if n := p.Untimed(steps, time.Now()); n > 0 {
-		fmt.Fprintf(os.Stderr, "ckptfs: %s: %s with an impossible time, before 2000 or in the future: --keep-within keeps them\n", arg, plural(int64(n), "step"))
+		fmt.Fprintf(os.Stderr, "ckptfs: %s: %s with an impossible time, before 2000 or in the future: --keep-within keeps them\n", arg, text.Plural(int64(n), "step"))
 	}
 	out := forgotten{Run: at.path, DryRun: dry, Steps: []forgottenStep{}}
 	for _, d := range decisions {
@@ -211,14 +212,15 @@ func printForgotten(w io.Writer, out *forgotten) {
 			what = "forgotten"
 			gone++
 		}
-		rows[i] = []string{printable(s.Step), what, printable(strings.Join(s.Reason, ", "))}
+		rows[i] = []string{text.Printable(s.Step), what, text.Printable(strings.Join(s.Reason, ", "))}
 	}
-	table(w, []string{"STEP", "", "WHY"}, rows)
+	text.Table(w, []string{"STEP", "", "WHY"}, rows)
 	verb := "forgotten"
 	if out.DryRun {
 		verb = "would be forgotten"
 	}
-	fmt.Fprintf(w, "%s: %d of %s %s\n", printable(out.Run), gone, plural(int64(len(rows)), "step"), verb)
+	fmt.Fprintf(w, "%s: %d of %s %s\n", text.Printable(out.Run), gone,
+		text.Plural(int64(len(rows)), "step"), verb)
 }
 
 // removeStep removes a step, a directory or a file: its name first, so that what is left by an interruption

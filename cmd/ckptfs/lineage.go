@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/fs/control"
 )
 
@@ -59,15 +60,15 @@ func printLineage(w io.Writer, l *control.Lineage) {
 			if j > 0 {
 				indent = "   "
 			}
-			fmt.Fprintf(w, "%s%s: %s, %s%s\n", indent, modelText(&c.Model), plural(c.OwnedTensors, "tensor"),
-				bytesText(c.OwnedBytes), howText(m.Chain, j))
+			fmt.Fprintf(w, "%s%s: %s, %s%s\n", indent, modelText(&c.Model),
+				text.Plural(c.OwnedTensors, "tensor"), text.Bytes(c.OwnedBytes), howText(m.Chain, j))
 		}
 		for j := range m.Merged {
 			fmt.Fprintf(w, "   merged from %s\n", modelText(&m.Merged[j]))
 		}
 	}
 	if l.Problem != "" {
-		fmt.Fprintf(w, "%s: %s\n", printable(l.Path), printable(l.Problem))
+		fmt.Fprintf(w, "%s: %s\n", text.Printable(l.Path), text.Printable(l.Problem))
 	}
 }
 
@@ -84,7 +85,7 @@ func idle(chain []control.Ancestor) int {
 }
 
 func modelText(m *control.Model) string {
-	s := fmt.Sprintf("%s (%d)", printable(m.Path), m.Seq)
+	s := fmt.Sprintf("%s (%d)", text.Printable(m.Path), m.Seq)
 	if m.Retired {
 		s += ", retired " + timeText(m.RetiredAt)
 	}
@@ -137,7 +138,7 @@ func printDot(w io.Writer, l *control.Lineage) {
 
 // dotText is a string in Graphviz' language.
 func dotText(s string) string {
-	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(printable(s)) + `"`
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(text.Printable(s)) + `"`
 }
 
 func (a *app) ancestorCmd() *cobra.Command {
@@ -161,7 +162,7 @@ The two may differ. A and B are files, or steps with one model each.`,
 					if c.Owner != nil {
 						owner = modelText(c.Owner)
 					}
-					pairs(w, "ancestor", ancestor, "common owner", owner)
+					text.Pairs(w, "ancestor", ancestor, "common owner", owner)
 				})
 			})
 		},
@@ -275,11 +276,11 @@ func (a *app) retire(cmd *cobra.Command, arg string) error {
 		return a.show(r, func(w io.Writer) {
 			switch {
 			case was:
-				fmt.Fprintf(w, "%s: removed; %s retired\n", printable(r.Path), plural(int64(len(r.Models)), "model"))
+				fmt.Fprintf(w, "%s: removed; %s retired\n", text.Printable(r.Path), text.Plural(int64(len(r.Models)), "model"))
 			case len(r.Models) > 0:
-				fmt.Fprintf(w, "%s: retired already\n", printable(r.Path))
+				fmt.Fprintf(w, "%s: retired already\n", text.Printable(r.Path))
 			default:
-				fmt.Fprintf(w, "%s: nothing is there\n", printable(r.Path))
+				fmt.Fprintf(w, "%s: nothing is there\n", text.Printable(r.Path))
 			}
 		})
 	})

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/fs/control"
 )
 
@@ -78,7 +79,7 @@ func readGraph(path string) ([]byte, error) {
 	defer f.Close()
 	p, err := io.ReadAll(io.LimitReader(f, control.MaxGraph+1))
 	if err == nil && len(p) > control.MaxGraph {
-		err = fmt.Errorf("%s is over %s: it is no graph", path, bytesText(control.MaxGraph))
+		err = fmt.Errorf("%s is over %s: it is no graph", path, text.Bytes(control.MaxGraph))
 	}
 	return p, err
 }
@@ -103,28 +104,29 @@ func printMatch(w io.Writer, p *place, a *control.MatchAnswer, full bool) {
 	if !m.Exact {
 		exact = ", at least: the search was cut short"
 	}
-	pairs(w,
-		"model", printable(p.full(m.Path)),
+	text.Pairs(w,
+		"model", text.Printable(p.full(m.Path)),
 		"layers", fmt.Sprintf("%d of %d%s", m.Length, a.Vertices, exact),
-		"tensors", fmt.Sprintf("%d, %s", len(m.Tensors), bytesText(m.Bytes)),
+		"tensors", fmt.Sprintf("%d, %s", len(m.Tensors), text.Bytes(m.Bytes)),
 		"kind", a.GraphKind,
-		"pinned", printable(pinnedText(p, m)),
+		"pinned", text.Printable(pinnedText(p, m)),
 	)
 	if !full {
 		return
 	}
 	rows := make([][]string, len(m.Pairs))
 	for i, pair := range m.Pairs {
-		rows[i] = []string{printable(pair[0]), printable(pair[1])}
+		rows[i] = []string{text.Printable(pair[0]), text.Printable(pair[1])}
 	}
 	fmt.Fprintln(w)
-	table(w, []string{"LAYER", "STORED"}, rows)
+	text.Table(w, []string{"LAYER", "STORED"}, rows)
 	if len(m.Tensors) > 0 {
 		rows = rows[:0]
 		for _, t := range m.Tensors {
-			rows = append(rows, []string{printable(t.New), printable(t.Stored), bytesText(t.Bytes)})
+			rows = append(rows,
+				[]string{text.Printable(t.New), text.Printable(t.Stored), text.Bytes(t.Bytes)})
 		}
 		fmt.Fprintln(w)
-		table(w, []string{"TENSOR", "STORED", ">BYTES"}, rows)
+		text.Table(w, []string{"TENSOR", "STORED", ">BYTES"}, rows)
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"runtime"
 	"strings"
 
+	"ckptfs/cmd/ckptfs/text"
+
 	"github.com/spf13/cobra"
 )
 
@@ -201,9 +203,10 @@ func (a *app) mount(ctx context.Context, c *mountConfig) error {
 
 func (a *app) sayMounted(m *mounted) error {
 	return a.show(m, func(w io.Writer) {
-		fmt.Fprintf(w, "%s mounted on %s, %s\n", printable(m.Store), printable(m.Mountpoint), withReason(m.Mode, m.ModeReason))
+		fmt.Fprintf(w, "%s mounted on %s, %s\n", text.Printable(m.Store), text.Printable(m.Mountpoint),
+			withReason(m.Mode, m.ModeReason))
 		if m.Recovery != "" {
-			fmt.Fprintf(w, "repaired after an unclean end: %s\n", printable(strings.TrimSpace(m.Recovery)))
+			fmt.Fprintf(w, "repaired after an unclean end: %s\n", text.Printable(strings.TrimSpace(m.Recovery)))
 		}
 	})
 }

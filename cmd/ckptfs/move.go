@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/fs/control"
 )
 
@@ -60,9 +61,10 @@ func (a *app) move(ctx context.Context, paths []string, doing, did, bytes string
 	}
 	err := a.show(sum, func(w io.Writer) {
 		for _, k := range sum.Skipped {
-			fmt.Fprintf(a.err, "ckptfs: %s: left as it is: %s\n", printable(k.Path), printable(k.Reason))
+			fmt.Fprintf(a.err, "ckptfs: %s: left as it is: %s\n", text.Printable(k.Path), text.Printable(k.Reason))
 		}
-		fmt.Fprintf(w, "%s %s, %s %s\n", did, plural(int64(sum.Files), "file"), bytesText(sum.Bytes), bytes)
+		fmt.Fprintf(w, "%s %s, %s %s\n", did, text.Plural(int64(sum.Files), "file"), text.Bytes(sum.Bytes),
+			bytes)
 	})
 	if err == nil && len(sum.Skipped) > 0 {
 		err = errPartial

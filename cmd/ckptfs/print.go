@@ -1,16 +1,8 @@
 package main
 
 import (
-	"bufio"
 	"encoding/json"
-	"fmt"
 	"io"
-	"strconv"
-	"strings"
-	"unicode"
-	"unicode/utf8"
-
-	"github.com/dustin/go-humanize"
 )
 
 // show prints the result: as JSON if asked, else by human.
@@ -23,76 +15,4 @@ func (a *app) show(v any, human func(io.Writer)) error {
 	}
 	human(a.out)
 	return nil
-}
-
-func bytesText(n int64) string {
-	if n < 1024 {
-		return fmt.Sprintf("%d B", n)
-	}
-	return humanize.IBytesN(uint64(n), 3)
-}
-
-// plural is "1 file", "12,345 files".
-func plural(n int64, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return humanize.Comma(n) + " " + noun + "s"
-}
-
-// printable quotes what could steer a terminal: names in a store are anybody's.
-func printable(s string) string {
-	if utf8.ValidString(s) && strings.IndexFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) < 0 {
-		return s
-	}
-	return strconv.Quote(s)
-}
-
-// pairs prints a label and a value a line, the values under each other. Lines with an empty value are left
-// out.
-func pairs(w io.Writer, kv ...string) {
-	wide := 0
-	for i := 0; i < len(kv); i += 2 {
-		if kv[i+1] != "" {
-			wide = max(wide, len(kv[i]))
-		}
-	}
-	for i := 0; i < len(kv); i += 2 {
-		if kv[i+1] != "" {
-			fmt.Fprintf(w, "%-*s  %s\n", wide, kv[i], kv[i+1])
-		}
-	}
-}
-
-// table prints rows under a head, columns aligned. A column whose head begins with ">" is flush right.
-func table(out io.Writer, head []string, rows [][]string) {
-	w := bufio.NewWriter(out)
-	defer w.Flush()
-	wide := make([]int, len(head))
-	right := make([]bool, len(head))
-	titles := make([]string, len(head))
-	for i, h := range head {
-		titles[i], right[i] = strings.CutPrefix(h, ">")
-	}
-	rows = append([][]string{titles}, rows...)
-	for _, row := range rows {
-		for i, cell := range row {
-			wide[i] = max(wide[i], utf8.RuneCountInString(cell))
-		}
-	}
-	for _, row := range rows {
-		var b strings.Builder
-		for i, cell := range row {
-			pad := strings.Repeat(" ", wide[i]-utf8.RuneCountInString(cell))
-			if i > 0 {
-				b.WriteString("  ")
-			}
-			if right[i] {
-				b.WriteString(pad + cell)
-			} else {
-				b.WriteString(cell + pad)
-			}
-		}
-		fmt.Fprintln(w, strings.TrimRight(b.String(), " "))
-	}
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/fs/control"
 )
 
@@ -112,7 +113,7 @@ func TestPrintable(t *testing.T) {
 		"runs/a": "runs/a", "größe": "größe", "": "", "a\x1b[2J": `"a\x1b[2J"`, "a\nb": `"a\nb"`,
 		"\xff": `"\xff"`, "a\u202eb": `"a\u202eb"`,
 	} {
-		if got := printable(in); got != want {
+		if got := text.Printable(in); got != want {
 			t.Errorf("%q prints as %s, want %s", in, got, want)
 		}
 	}

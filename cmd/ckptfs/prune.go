@@ -11,6 +11,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
+	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/fs/control"
 )
 
@@ -61,24 +62,24 @@ sealed, or the store was unmounted. Chunks of files in lost+found are kept.`,
 
 func printPruned(w io.Writer, p *control.Pruned) {
 	if p.DryRun {
-		fmt.Fprintf(w, "would remove %s, about %s\n", plural(p.DeadRecords, "chunk"), bytesText(p.FreedBytes))
+		fmt.Fprintf(w, "would remove %s, about %s\n", text.Plural(p.DeadRecords, "chunk"), text.Bytes(p.FreedBytes))
 	} else {
-		fmt.Fprintf(w, "removed %s, %s freed", plural(p.DeadRecords, "chunk"), bytesText(max(0, p.FreedBytes-p.CopiedBytes)))
+		fmt.Fprintf(w, "removed %s, %s freed", text.Plural(p.DeadRecords, "chunk"), text.Bytes(max(0, p.FreedBytes-p.CopiedBytes)))
 		if p.CopiedBytes > 0 {
-			fmt.Fprintf(w, " (%s moved)", bytesText(p.CopiedBytes))
+			fmt.Fprintf(w, " (%s moved)", text.Bytes(p.CopiedBytes))
 		}
 		fmt.Fprintln(w)
 	}
-	fmt.Fprintf(w, "%s in use, %s, in %s looked at\n", plural(p.LiveRecords, "chunk"), bytesText(p.LiveBytes),
-		plural(int64(p.Segments-p.Young-p.Damaged), "segment"))
+	fmt.Fprintf(w, "%s in use, %s, in %s looked at\n", text.Plural(p.LiveRecords, "chunk"), text.Bytes(p.LiveBytes),
+		text.Plural(int64(p.Segments-p.Young-p.Damaged), "segment"))
 	if p.Young > 0 {
-		fmt.Fprintf(w, "%s left alone: written within the grace period\n", plural(int64(p.Young), "segment"))
+		fmt.Fprintf(w, "%s left alone: written within the grace period\n", text.Plural(int64(p.Young), "segment"))
 	}
 	if p.Damaged > 0 {
-		fmt.Fprintf(w, "%s left alone: damaged or unfinished; `ckptfs check` says more\n", plural(int64(p.Damaged), "segment"))
+		fmt.Fprintf(w, "%s left alone: damaged or unfinished; `ckptfs check` says more\n", text.Plural(int64(p.Damaged), "segment"))
 	}
 	if p.NotPunched > 0 {
-		fmt.Fprintf(w, "%s: this disk makes no holes; --max-unused 0 moves what is in use instead\n", plural(int64(p.NotPunched), "segment"))
+		fmt.Fprintf(w, "%s: this disk makes no holes; --max-unused 0 moves what is in use instead\n", text.Plural(int64(p.NotPunched), "segment"))
 	}
 }
 

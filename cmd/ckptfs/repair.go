@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/fs/control"
 	"ckptfs/fs/tree"
 	"ckptfs/fs/volume"
@@ -68,10 +69,10 @@ Aside is the store's folder lost+found. Nothing is deleted. A repair may be inte
 
 func printRepaired(w io.Writer, r *control.Repaired) {
 	for _, x := range r.Actions {
-		fmt.Fprintf(w, "%s: %s\n", printable(x.Path), printable(x.Did))
+		fmt.Fprintf(w, "%s: %s\n", text.Printable(x.Path), text.Printable(x.Did))
 	}
 	if len(r.Actions) == 0 {
 		fmt.Fprintf(w, "%s: nothing to repair\n", r.Part)
 	}
-	fmt.Fprintf(w, "the store holds %s\n", plural(r.Records, "record"))
+	fmt.Fprintf(w, "the store holds %s\n", text.Plural(r.Records, "record"))
 }

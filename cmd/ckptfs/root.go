@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/fs/control"
 )
 
@@ -138,8 +139,8 @@ func (a *app) complain(err error) {
 		_ = json.NewEncoder(a.err).Encode(map[string]any{"error": e, "exit_code": exit})
 		return
 	}
-	text := strings.ReplaceAll(err.Error(), context.Canceled.Error(), "interrupted")
-	fmt.Fprintf(a.err, "ckptfs: %s\n", printable(text))
+	message := strings.ReplaceAll(err.Error(), context.Canceled.Error(), "interrupted")
+	fmt.Fprintf(a.err, "ckptfs: %s\n", text.Printable(message))
 	var usage *usageError
 	if errors.As(err, &usage) {
 		fmt.Fprintf(a.err, "Usage: %s\nSee %s --help.\n", usage.cmd.UseLine(), usage.cmd.CommandPath())
@@ -161,5 +162,5 @@ func wantArgs(cmd *cobra.Command, args []string, n int) error {
 	if len(args) == n {
 		return nil
 	}
-	return &usageError{msg: fmt.Sprintf("%s takes %s, not %d", cmd.Name(), plural(int64(n), "argument"), len(args)), cmd: cmd}
+	return &usageError{msg: fmt.Sprintf("%s takes %s, not %d", cmd.Name(), text.Plural(int64(n), "argument"), len(args)), cmd: cmd}
 }

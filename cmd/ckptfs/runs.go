@@ -11,6 +11,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
+	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/fs/control"
 	"ckptfs/index/runs"
 )
@@ -48,11 +49,11 @@ func printRuns(w io.Writer, l *control.RunList) {
 		if r.Writing > 0 {
 			not = append(not, fmt.Sprintf("%d being written", r.Writing))
 		}
-		rows[i] = []string{printable(r.Run), humanize.Comma(int64(r.Steps)), strings.Join(not, ", "),
-			bytesText(r.LogicalBytes),
-			timeText(r.Last), printable(strings.Join(r.Metrics, ", "))}
+		rows[i] = []string{text.Printable(r.Run), humanize.Comma(int64(r.Steps)), strings.Join(not, ", "),
+			text.Bytes(r.LogicalBytes),
+			timeText(r.Last), text.Printable(strings.Join(r.Metrics, ", "))}
 	}
-	table(w, []string{"RUN", ">STEPS", "NOT COMPLETE", ">SIZE", "LAST WRITTEN", "METRICS"}, rows)
+	text.Table(w, []string{"RUN", ">STEPS", "NOT COMPLETE", ">SIZE", "LAST WRITTEN", "METRICS"}, rows)
 }
 
 func timeText(t time.Time) string {
@@ -90,26 +91,26 @@ func printLog(w io.Writer, l *control.RunLog) {
 	rows := make([][]string, len(l.Steps))
 	for i := range l.Steps {
 		s := &l.Steps[i]
-		fresh := bytesText(s.NewBytes)
+		fresh := text.Bytes(s.NewBytes)
 		if s.PlainBytes > 0 {
-			fresh += " + " + bytesText(s.PlainBytes) + " not packed"
+			fresh += " + " + text.Bytes(s.PlainBytes) + " not packed"
 		}
 		shared := ""
 		if s.SharedWith != "" {
-			shared = fmt.Sprintf("%s with %s", bytesText(s.SharedBytes), s.SharedWith)
+			shared = fmt.Sprintf("%s with %s", text.Bytes(s.SharedBytes), s.SharedWith)
 		}
 		metrics := make([]string, 0, len(s.Metrics))
 		for _, name := range slices.Sorted(maps.Keys(s.Metrics)) {
 			metrics = append(metrics, fmt.Sprintf("%s=%s", name, s.Metrics[name]))
 		}
-		rows[i] = []string{printable(s.Step), s.State, timeText(s.Time), bytesText(s.LogicalBytes),
-			fresh, printable(shared),
-			printable(strings.Join(metrics, " "))}
+		rows[i] = []string{text.Printable(s.Step), s.State, timeText(s.Time), text.Bytes(s.LogicalBytes),
+			fresh, text.Printable(shared),
+			text.Printable(strings.Join(metrics, " "))}
 	}
-	table(w, []string{"STEP", "STATE", "WRITTEN", ">SIZE", ">NEW", "SHARED", "METRICS"}, rows)
+	text.Table(w, []string{"STEP", "STATE", "WRITTEN", ">SIZE", ">NEW", "SHARED", "METRICS"}, rows)
 	for i := range l.Steps {
 		if s := &l.Steps[i]; s.Problem != "" {
-			fmt.Fprintf(w, "%s: %s\n", printable(s.Step), printable(s.Problem))
+			fmt.Fprintf(w, "%s: %s\n", text.Printable(s.Step), text.Printable(s.Problem))
 		}
 	}
 }
@@ -133,8 +134,8 @@ the value. NaN never wins. Of equal values the earlier step wins. ckptfs log RUN
 					return err
 				}
 				return a.show(b, func(w io.Writer) {
-					fmt.Fprintf(w, "%s  %s=%s\n", printable(s.place.full(b.Path)),
-						printable(b.Metric), b.Value)
+					fmt.Fprintf(w, "%s  %s=%s\n", text.Printable(s.place.full(b.Path)),
+						text.Printable(b.Metric), b.Value)
 				})
 			})
 		},

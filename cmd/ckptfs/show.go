@@ -10,6 +10,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
+	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/fs/control"
 )
 
@@ -64,20 +65,20 @@ func printFile(w io.Writer, f *control.File) {
 	}
 	stored := ""
 	if f.State == control.StatePacked || f.State == control.StateResident {
-		stored = bytesText(f.Stored) + ", shared parts counted in full"
+		stored = text.Bytes(f.Stored) + ", shared parts counted in full"
 	}
-	pairs(w,
-		"file", printable(f.Path),
+	text.Pairs(w,
+		"file", text.Printable(f.Path),
 		"format", f.Format,
 		"state", state,
-		"size", bytesText(f.Size),
+		"size", text.Bytes(f.Size),
 		"stored", stored,
 		"manifest", f.Manifest,
 		"artifact", f.Artifact,
 		"tensors", humanize.Comma(int64(len(f.Tensors))),
 	)
 	for _, note := range f.Notes {
-		fmt.Fprintln(w, printable(note))
+		fmt.Fprintln(w, text.Printable(note))
 	}
 	if len(f.Tensors) == 0 {
 		return
@@ -93,7 +94,7 @@ func printFile(w io.Writer, f *control.File) {
 	rows := make([][]string, 0, len(f.Tensors))
 	for i := range f.Tensors {
 		t := &f.Tensors[i]
-		row := []string{printable(t.Name), t.DType, shapeText(t.Shape), bytesText(t.Bytes)}
+		row := []string{text.Printable(t.Name), t.DType, shapeText(t.Shape), text.Bytes(t.Bytes)}
 		if t.Pieces > 0 {
 			row[2] += fmt.Sprintf(" in %d pieces", t.Pieces)
 		}
@@ -103,7 +104,7 @@ func printFile(w io.Writer, f *control.File) {
 		rows = append(rows, append(row, sharedText(t)))
 	}
 	fmt.Fprintln(w)
-	table(w, append(head, "SHARED WITH"), rows)
+	text.Table(w, append(head, "SHARED WITH"), rows)
 }
 
 // statsText is a tensor's columns of --stats.
@@ -129,9 +130,9 @@ func sharedText(t *control.Tensor) string {
 	case n == 0:
 		return ""
 	case len(t.SharedWith) == 0:
-		return plural(int64(n), "file")
+		return text.Plural(int64(n), "file")
 	case n == 1:
-		return printable(t.SharedWith[0])
+		return text.Printable(t.SharedWith[0])
 	}
-	return fmt.Sprintf("%s and %s more", printable(t.SharedWith[0]), humanize.Comma(int64(n-1)))
+	return fmt.Sprintf("%s and %s more", text.Printable(t.SharedWith[0]), humanize.Comma(int64(n-1)))
 }

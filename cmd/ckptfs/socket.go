@@ -13,6 +13,7 @@ import (
 
 	"github.com/moby/sys/mountinfo"
 
+	"ckptfs/cmd/ckptfs/procs"
 	"ckptfs/fs/control"
 )
 
@@ -30,8 +31,8 @@ func runtimeDir(uid int) string {
 	return filepath.Join("/tmp", fmt.Sprintf("ckptfs-%d", uid))
 }
 
-func deviceSocket(uid int, dev device) string {
-	return filepath.Join(runtimeDir(uid), fmt.Sprintf("%d-%d.sock", dev.major, dev.minor))
+func deviceSocket(uid int, dev procs.Device) string {
+	return filepath.Join(runtimeDir(uid), fmt.Sprintf("%d-%d.sock", dev.Major, dev.Minor))
 }
 
 // makeRuntimeDir makes the folder of this user's sockets. One that is somebody else's, or open to others, is refused: in
@@ -56,7 +57,7 @@ func makeRuntimeDir() error {
 // none.
 func dialReader(ctx context.Context, m *mountinfo.Info) (*control.Client, error) {
 	uid := ownerOf(m)
-	c, err := control.DialAt(ctx, deviceSocket(uid, device{m.Major, m.Minor}))
+	c, err := control.DialAt(ctx, deviceSocket(uid, procs.Device{Major: m.Major, Minor: m.Minor}))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, control.ErrNoDaemon
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
+	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/fs/control"
 )
 
@@ -46,21 +47,22 @@ func printStats(w io.Writer, st *control.Stats) {
 	}
 	deltas := ""
 	if st.Deltas > 0 {
-		deltas = fmt.Sprintf("%s, %s stored as %s", plural(st.Deltas, "chunk"), bytesText(st.DeltaRawBytes), bytesText(st.DeltaBytes))
+		deltas = fmt.Sprintf("%s, %s stored as %s", text.Plural(st.Deltas, "chunk"),
+			text.Bytes(st.DeltaRawBytes), text.Bytes(st.DeltaBytes))
 		if st.BaseBytes > 0 {
-			deltas += fmt.Sprintf("; kept for them alone: %s", bytesText(st.BaseBytes))
+			deltas += fmt.Sprintf("; kept for them alone: %s", text.Bytes(st.BaseBytes))
 		}
 	}
-	pairs(w,
+	text.Pairs(w,
 		"files", fmt.Sprintf("%s, %s packed", humanize.Comma(st.Files), humanize.Comma(st.Packed)),
 		"tensors", humanize.Comma(st.Tensors),
 		"chunks", humanize.Comma(st.Chunks),
-		"logical", fmt.Sprintf("%s, %s packed", bytesText(st.LogicalBytes), bytesText(st.PackedBytes)),
-		"unique", bytesText(st.UniqueBytes),
-		"stored", fmt.Sprintf("%s (segments %s, of it dead %s; index %s)", bytesText(st.StoredBytes), bytesText(st.SegmentBytes),
-			bytesText(st.DeadBytes), bytesText(st.IndexBytes)),
+		"logical", fmt.Sprintf("%s, %s packed", text.Bytes(st.LogicalBytes), text.Bytes(st.PackedBytes)),
+		"unique", text.Bytes(st.UniqueBytes),
+		"stored", fmt.Sprintf("%s (segments %s, of it dead %s; index %s)", text.Bytes(st.StoredBytes), text.Bytes(st.SegmentBytes),
+			text.Bytes(st.DeadBytes), text.Bytes(st.IndexBytes)),
 		"deltas", deltas,
-		"resident", fmt.Sprintf("%s, of it not packed %s", bytesText(st.ResidentBytes), bytesText(st.PlainBytes)),
+		"resident", fmt.Sprintf("%s, of it not packed %s", text.Bytes(st.ResidentBytes), text.Bytes(st.PlainBytes)),
 		"ratio", ratio,
 	)
 	if len(st.Runs) == 0 {
@@ -68,10 +70,10 @@ func printStats(w io.Writer, st *control.Stats) {
 	}
 	rows := make([][]string, 0, len(st.Runs))
 	for _, r := range st.Runs {
-		rows = append(rows, []string{printable(r.Run), humanize.Comma(r.Steps), humanize.Comma(r.Files),
-			bytesText(r.LogicalBytes),
-			bytesText(r.UniqueBytes), bytesText(r.NewBytes)})
+		rows = append(rows, []string{text.Printable(r.Run), humanize.Comma(r.Steps), humanize.Comma(r.Files),
+			text.Bytes(r.LogicalBytes),
+			text.Bytes(r.UniqueBytes), text.Bytes(r.NewBytes)})
 	}
 	fmt.Fprintln(w)
-	table(w, []string{"RUN", ">STEPS", ">FILES", ">LOGICAL", ">UNIQUE", ">NEW"}, rows)
+	text.Table(w, []string{"RUN", ">STEPS", ">FILES", ">LOGICAL", ">UNIQUE", ">NEW"}, rows)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/fs/control"
 )
 
@@ -33,7 +34,7 @@ failed and will be tried again, and what the start repaired. The exit code is 1 
 func printStatus(w io.Writer, st *control.Status) {
 	mounted, mode, process := "no", "", ""
 	if st.Mode != control.ModeUnmounted {
-		mounted = printable(st.Mountpoint)
+		mounted = text.Printable(st.Mountpoint)
 		mode = withReason(st.Mode, st.ModeReason)
 		process = fmt.Sprintf("%d since %s, ckptfs %s", st.PID, st.Started.Format(time.DateTime), st.Version)
 	}
@@ -41,56 +42,57 @@ func printStatus(w io.Writer, st *control.Status) {
 	if st.Metrics != "" {
 		metrics = "http://" + st.Metrics + "/metrics"
 	}
-	unpacked := bytesText(st.UnpackedBytes)
+	unpacked := text.Bytes(st.UnpackedBytes)
 	if st.MaxUnpacked > 0 {
-		unpacked += ", closes wait from " + bytesText(st.MaxUnpacked)
+		unpacked += ", closes wait from " + text.Bytes(st.MaxUnpacked)
 	}
 	if st.WaitingCloses > 0 {
-		unpacked += fmt.Sprintf(", %s waiting", plural(int64(st.WaitingCloses), "close"))
+		unpacked += fmt.Sprintf(", %s waiting", text.Plural(int64(st.WaitingCloses), "close"))
 	}
 	packing := make([]string, len(st.Packing))
 	for i, p := range st.Packing {
-		packing[i] = printable(p)
+		packing[i] = text.Printable(p)
 	}
-	hot := bytesText(st.HotSize)
+	hot := text.Bytes(st.HotSize)
 	if st.HotSize < 0 {
 		hot = "not bounded"
 	}
 	ids := ""
 	if u := st.Unidentified; u.Files > 0 || u.More {
-		ids = plural(int64(u.Files), "file") + " without"
+		ids = text.Plural(int64(u.Files), "file") + " without"
 		if u.More {
 			ids += ", and more"
 		}
 	}
-	pairs(w,
-		"store", printable(st.Store),
+	text.Pairs(w,
+		"store", text.Printable(st.Store),
 		"mounted", mounted,
 		"mode", mode,
 		"process", process,
 		"metrics", metrics,
-		"queue", fmt.Sprintf("%s, %s", plural(int64(st.Queue.Files), "file"), bytesText(st.Queue.Bytes)),
+		"queue", fmt.Sprintf("%s, %s", text.Plural(int64(st.Queue.Files), "file"),
+			text.Bytes(st.Queue.Bytes)),
 		"packing", strings.Join(packing, ", "),
 		"waits", st.PackingWaits,
 		"not packed", unpacked,
 		"artifact ids", ids,
-		"resident", fmt.Sprintf("%s of %s", bytesText(st.ResidentBytes), hot),
+		"resident", fmt.Sprintf("%s of %s", text.Bytes(st.ResidentBytes), hot),
 		"open files", fmt.Sprint(st.OpenFiles),
-		"recovery", printable(st.Recovery),
+		"recovery", text.Printable(st.Recovery),
 	)
 	for _, s := range st.Sidecars {
-		fmt.Fprintf(w, "refused: %s\n", printable(s))
+		fmt.Fprintf(w, "refused: %s\n", text.Printable(s))
 	}
 	if st.MoreSidecars > 0 {
 		fmt.Fprintf(w, "refused: %d more\n", st.MoreSidecars)
 	}
-	st.NamePlain(w, printable)
-	st.NameFailures(w, printable)
+	text.NamePlain(w, st)
+	text.NameFailures(w, st)
 }
 
 func withReason(mode, reason string) string {
 	if reason == "" {
 		return mode
 	}
-	return fmt.Sprintf("%s (%s)", mode, printable(reason))
+	return fmt.Sprintf("%s (%s)", mode, text.Printable(reason))
 }

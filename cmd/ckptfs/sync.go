@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 
+	"ckptfs/cmd/ckptfs/text"
+
 	"github.com/spf13/cobra"
 )
 
@@ -26,14 +28,14 @@ for writing are not waited for.`,
 				if err != nil {
 					return err
 				}
-				st.NamePlain(a.err, printable)
+				text.NamePlain(a.err, st)
 				out := synced{Store: s.place.store, UnpackedBytes: st.UnpackedBytes}
 				return a.show(out, func(w io.Writer) {
 					if out.UnpackedBytes > 0 {
-						fmt.Fprintf(w, "%s: all that is closed is packed; %s are open or mapped for writing\n", printable(out.Store), bytesText(out.UnpackedBytes))
+						fmt.Fprintf(w, "%s: all that is closed is packed; %s are open or mapped for writing\n", text.Printable(out.Store), text.Bytes(out.UnpackedBytes))
 						return
 					}
-					fmt.Fprintf(w, "%s: %s is packed\n", printable(out.Store), st.Everything())
+					fmt.Fprintf(w, "%s: %s is packed\n", text.Printable(out.Store), text.Everything(st))
 				})
 			})
 		},

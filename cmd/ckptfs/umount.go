@@ -12,6 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"ckptfs/cmd/ckptfs/procs"
+	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/fs/control"
 	"ckptfs/fs/tree"
 )
@@ -95,7 +97,7 @@ func (a *app) umount(ctx context.Context, arg string, c *umountConfig) error {
 	if mountpoint == "" { // it is in another container, or this is another user
 		st, err := cl.Status(ctx)
 		if err != nil {
-			return late(ctx, err, "the daemon of "+p.store+" does not answer", device{})
+			return late(ctx, err, "the daemon of "+p.store+" does not answer", procs.Device{})
 		}
 		mountpoint = st.Mountpoint
 	}
@@ -113,7 +115,9 @@ func (a *app) umount(ctx context.Context, arg string, c *umountConfig) error {
 		if err != nil {
 			return late(ctx, err, mountpoint+" not unmounted, for not everything is packed (--no-wait unmounts all the same)", dev)
 		}
-		cl.NamePlain(ctx, a.err, printable)
+		if st, err := cl.Status(ctx); err == nil {
+			text.NamePlain(a.err, st)
+		}
 	}
 	if err := a.tryUnmount(ctx, cl, mountpoint, dev, c); err != nil {
 		return err
@@ -132,7 +136,7 @@ func (a *app) umount(ctx context.Context, arg string, c *umountConfig) error {
 var errTimeout = errors.New("the time of --timeout is over")
 
 // late makes of an error that is only that time ran out one that says who is in the way, if anybody is.
-func late(ctx context.Context, err error, what string, dev device) error {
+func late(ctx context.Context, err error, what string, dev procs.Device) error {
 	switch {
 	case err == nil:
 		return nil
@@ -149,7 +153,7 @@ func late(ctx context.Context, err error, what string, dev device) error {
 }
 
 // tryUnmount asks the daemon to unmount: once, or until --timeout.
-func (a *app) tryUnmount(ctx context.Context, cl *control.Client, mountpoint string, dev device,
+func (a *app) tryUnmount(ctx context.Context, cl *control.Client, mountpoint string, dev procs.Device,
 	c *umountConfig) error {
 	told := false
 	for {
@@ -166,7 +170,7 @@ func (a *app) tryUnmount(ctx context.Context, cl *control.Client, mountpoint str
 		}
 		if !told {
 			told = true
-			fmt.Fprintf(a.err, "ckptfs: %s; trying on for %v\n", printable(busy.Error()), c.timeout)
+			fmt.Fprintf(a.err, "ckptfs: %s; trying on for %v\n", text.Printable(busy.Error()), c.timeout)
 		}
 		select {
 		case <-time.After(200 * time.Millisecond):
@@ -181,24 +185,24 @@ func (a *app) tryUnmount(ctx context.Context, cl *control.Client, mountpoint str
 
 // awaitEnd waits for the daemon, and says why it takes long when that is known: the mount lives on in another
 // container.
-func (a *app) awaitEnd(ctx context.Context, end *ending, mountpoint string, dev device) error {
+func (a *app) awaitEnd(ctx context.Context, end *ending, mountpoint string, dev procs.Device) error {
 	quick, cancel := context.WithTimeout(ctx, 3*time.Second)
 	err := end.wait(quick)
 	cancel()
 	if err == nil || !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
-		return late(ctx, err, mountpoint+" is unmounted, and its daemon has not closed the store yet", device{})
+		return late(ctx, err, mountpoint+" is unmounted, and its daemon has not closed the store yet", procs.Device{})
 	}
-	who := elsewhere("/proc", dev)
+	who := procs.Elsewhere("/proc", dev)
 	if len(who) > 0 {
 		fmt.Fprintf(a.err, "ckptfs: %s is unmounted here, and still mounted elsewhere, by %s: the daemon serves on until that ends\n",
-			printable(mountpoint), strings.Join(who, ", "))
+			text.Printable(mountpoint), strings.Join(who, ", "))
 	}
 	if err := end.wait(ctx); err != nil {
 		what := mountpoint + " is unmounted, and its daemon has not closed the store yet"
 		if len(who) > 0 {
 			what = mountpoint + " is unmounted here, and still mounted by " + strings.Join(who, ", ")
 		}
-		return late(ctx, err, what, device{})
+		return late(ctx, err, what, procs.Device{})
 	}
 	return nil
 }
@@ -251,15 +255,15 @@ func (a *app) sayUnmounted(store, mountpoint string, lazy bool, note string) err
 		if note != "" {
 			note = "; " + note
 		}
-		fmt.Fprintf(w, "%s unmounted%s\n", printable(mountpoint), note)
+		fmt.Fprintf(w, "%s unmounted%s\n", text.Printable(mountpoint), note)
 	})
 }
 
 // inUse is EBUSY, with who is in the way.
-func inUse(ctx context.Context, c *control.Client, mountpoint string, dev device) error {
+func inUse(ctx context.Context, c *control.Client, mountpoint string, dev procs.Device) error {
 	msg := fmt.Sprintf("%s is in use", mountpoint)
 	if st, err := c.Status(ctx); err == nil && st.OpenFiles > 0 {
-		msg += ", with " + plural(int64(st.OpenFiles), "open file")
+		msg += ", with " + text.Plural(int64(st.OpenFiles), "open file")
 	}
 	if who := users(dev); who != "" {
 		msg += ", by " + who
@@ -268,11 +272,11 @@ func inUse(ctx context.Context, c *control.Client, mountpoint string, dev device
 }
 
 // users lists those who are in the way, in words; "" when nobody is seen.
-func users(dev device) string {
-	if dev == (device{}) {
+func users(dev procs.Device) string {
+	if dev == (procs.Device{}) {
 		return ""
 	}
-	who := holders("/proc", dev)
+	who := procs.Using("/proc", dev)
 	const most = 5
 	more := ""
 	if len(who) > most {

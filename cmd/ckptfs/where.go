@@ -11,6 +11,7 @@ import (
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 
+	"ckptfs/cmd/ckptfs/procs"
 	"ckptfs/fs/tree"
 )
 
@@ -170,4 +171,17 @@ func isDir(path string) bool {
 func within(path, dir string) bool {
 	dir = strings.TrimSuffix(dir, "/")
 	return path == dir || strings.HasPrefix(path, dir+"/")
+}
+
+// deviceOf is the device of the filesystem that is mounted there, in this process's mounts.
+func deviceOf(mountpoint string) (procs.Device, bool) {
+	mounts, err := mountinfo.GetMounts(nil)
+	if err != nil {
+		return procs.Device{}, false
+	}
+	p := inMount(mountpoint, mounts)
+	if p == nil || p.mount.Mountpoint != mountpoint {
+		return procs.Device{}, false
+	}
+	return procs.Device{Major: p.mount.Major, Minor: p.mount.Minor}, true
 }

@@ -176,13 +176,13 @@ func (f *File) writeRecordLocked(rec tree.Record) error {
 }
 
 // OpenQuietly opens the inode for reading on the daemon's own account: the access time is for programs.
-func (f *File) OpenQuietly() (*os.File, error) { return f.openQuietly(unix.O_RDONLY) }
+func (f *File) OpenQuietly() (*os.File, error) { return openQuietly(f.node, unix.O_RDONLY) }
 
-// openQuietly opens the inode so that reads of it do not move the access time.
-func (f *File) openQuietly(flags int) (*os.File, error) {
-	own, err := f.node.Open(flags | unix.O_NOATIME)
+// openQuietly opens an inode so that reads of it do not move the access time.
+func openQuietly(n Inode, flags int) (*os.File, error) {
+	own, err := n.Open(flags | unix.O_NOATIME)
 	if err == unix.EPERM { // a file of another owner, and no privileges
-		return f.node.Open(flags)
+		return n.Open(flags)
 	}
 	return own, err
 }

@@ -76,7 +76,7 @@ func (h *hydration) runLocked() error {
 func (h *hydration) openLocked() (err error) {
 	f := h.f
 	h.of = f.rec.Manifest
-	if h.own, err = f.openQuietly(unix.O_RDWR); err != nil {
+	if h.own, err = openQuietly(f.node, unix.O_RDWR); err != nil {
 		return err
 	}
 	f.c.Failed(int(h.own.Fd())) // what failed before says nothing of the bytes that come

@@ -12,8 +12,8 @@ import (
 // filesystems bound what all attributes of a file take: 4 KiB on ext4.
 var ErrNoRoom = errors.New("its extended attributes leave no room for the one that ckptfs keeps of it")
 
-// roomName is the attribute that holds a record's place while another is set. A kill may leave it behind. ext4
-// rounds names up to four bytes: this one takes what XattrName takes, and fits where a record fits.
+// roomName is the attribute that holds a record's place while another is set. A kill may leave it behind.
+// ext4 rounds names up to four bytes: this one takes what XattrName takes, and fits where a record fits.
 const roomName = XattrName + ".r"
 
 // ample is how much of attributes, in bytes, leaves room on every filesystem: the least has 1 KiB.

@@ -1,4 +1,4 @@
-package main
+package procs
 
 import (
 	"os"
@@ -24,12 +24,23 @@ func (p procFS) link(name, to string) {
 	}
 }
 
+func (p procFS) file(name, content string) {
+	p.t.Helper()
+	path := filepath.Join(p.dir, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		p.t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
 // process makes one in a mount namespace that has these mounts.
 func (p procFS) process(pid, comm, ns, mounts string) {
 	p.t.Helper()
-	makeFile(p.t, p.dir+"/"+pid+"/comm", comm+"\n")
+	p.file("/"+pid+"/comm", comm+"\n")
 	p.link(pid+"/ns/mnt", "mnt:["+ns+"]")
-	makeFile(p.t, p.dir+"/"+pid+"/mountinfo", mounts)
+	p.file("/"+pid+"/mountinfo", mounts)
 }
 
 const (
@@ -43,7 +54,7 @@ const (
 	noMounts = "220 1 0:61 / / rw - overlay overlay rw\n"
 )
 
-func TestHolders(t *testing.T) {
+func TestUsing(t *testing.T) {
 	p := procFS{t, t.TempDir()}
 	p.process("self", "ckptfs", "1", ownMounts)
 	p.process("10", "bash", "1", ownMounts)
@@ -51,24 +62,24 @@ func TestHolders(t *testing.T) {
 	p.process("11", "python3", "1", ownMounts)
 	p.link("11/cwd", "/mnt/ckpt2")
 	p.link("11/fd/0", "/dev/null")
-	makeFile(t, p.dir+"/11/fdinfo/0", "pos:\t0\nflags:\t02\nmnt_id:\t20\n")
+	p.file("/11/fdinfo/0", "pos:\t0\nflags:\t02\nmnt_id:\t20\n")
 	p.link("11/fd/3", "/mnt/ckpt/runs/a/model.pt")
-	makeFile(t, p.dir+"/11/fdinfo/3", "pos:\t0\nflags:\t02\nmnt_id:\t30\n")
+	p.file("/11/fdinfo/3", "pos:\t0\nflags:\t02\nmnt_id:\t30\n")
 	p.link("11/fd/4", "/mnt/ckpt/runs/b/model.pt")
-	makeFile(t, p.dir+"/11/fdinfo/4", "pos:\t0\nflags:\t02\nmnt_id:\t30\n")
+	p.file("/11/fdinfo/4", "pos:\t0\nflags:\t02\nmnt_id:\t30\n")
 	p.process("12", "reader", "1", ownMounts)
-	makeFile(t, p.dir+"/12/maps", "7f00-7f01 r--p 00000000 00:2d 12   /mnt/ckpt/model.pt\n7f01-7f02 r--p 00001000 00:2d 12   /mnt/ckpt/model.pt\n")
+	p.file("/12/maps", "7f00-7f01 r--p 00000000 00:2d 12   /mnt/ckpt/model.pt\n7f01-7f02 r--p 00001000 00:2d 12   /mnt/ckpt/model.pt\n")
 	p.process("13", "idle", "1", ownMounts)
-	makeFile(t, p.dir+"/13/maps", "7f00-7f01 r--p 00000000 08:01 12   /usr/lib/libc.so\n7f02-7f03 rw-p 0 00:00 0\n")
+	p.file("/13/maps", "7f00-7f01 r--p 00000000 08:01 12   /usr/lib/libc.so\n7f02-7f03 rw-p 0 00:00 0\n")
 	p.process("14", "job", "2", otherMounts) // in a container
 	p.link("14/cwd", "/work/runs")
 	p.process("15", "other", "3", noMounts) // in one that has no such mount
 	p.link("15/cwd", "/mnt/ckpt")
 	p.process("16", "below", "1", ownMounts) // a file of another file system below it
 	p.link("16/fd/3", "/mnt/ckpt/scratch/x")
-	makeFile(t, p.dir+"/16/fdinfo/3", "mnt_id:\t31\n")
+	p.file("/16/fdinfo/3", "mnt_id:\t31\n")
 
-	got := strings.Join(holders(p.dir, device{0, 45}), "\n")
+	got := strings.Join(Using(p.dir, Device{0, 45}), "\n")
 	if want := `bash (10: cwd runs)
 python3 (11: open runs/a/model.pt and 1 more)
 reader (12: mapped model.pt)
@@ -76,7 +87,7 @@ job (14: cwd runs)
 what is mounted on /mnt/ckpt/scratch`; got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
-	if got := strings.Join(elsewhere(p.dir, device{0, 45}), "; "); got != "job (14), on /work" {
+	if got := strings.Join(Elsewhere(p.dir, Device{0, 45}), "; "); got != "job (14), on /work" {
 		t.Errorf("elsewhere: %s", got)
 	}
 }

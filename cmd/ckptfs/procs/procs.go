@@ -1,4 +1,6 @@
-package main
+// Package procs finds the processes that use a mount, in /proc alone: it never asks the mount, which may not
+// answer.
+package procs
 
 import (
 	"bytes"
@@ -8,29 +10,18 @@ import (
 	"strconv"
 	"strings"
 
+	"ckptfs/cmd/ckptfs/text"
+
 	"github.com/moby/sys/mountinfo"
 )
 
-// device is a mounted filesystem's number, the same in every mount namespace.
-type device struct{ major, minor int }
+// Device is a mounted filesystem's number, the same in every mount namespace.
+type Device struct{ Major, Minor int }
 
-// deviceOf is the device of the filesystem that is mounted there, in this process's mounts.
-func deviceOf(mountpoint string) (device, bool) {
-	mounts, err := mountinfo.GetMounts(nil)
-	if err != nil {
-		return device{}, false
-	}
-	p := inMount(mountpoint, mounts)
-	if p == nil || p.mount.Mountpoint != mountpoint {
-		return device{}, false
-	}
-	return device{p.mount.Major, p.mount.Minor}, true
-}
-
-// finder finds who uses a mount, in /proc alone: it never asks the mount, which may not answer.
+// finder finds who uses a mount.
 type finder struct {
 	proc   string
-	dev    device
+	dev    Device
 	spaces map[string]*space // by namespace
 }
 
@@ -41,9 +32,9 @@ type space struct {
 	nested []string     // what else is mounted below them
 }
 
-// holders lists the processes that keep the mount from going, as far as this user may see them, of all mount
+// Using lists the processes that keep the mount from going, as far as this user may see them, of all mount
 // namespaces: "python3 (812: open runs/a/model.pt)". Then what is mounted below it.
-func holders(proc string, dev device) []string {
+func Using(proc string, dev Device) []string {
 	f := &finder{proc: proc, dev: dev, spaces: map[string]*space{}}
 	entries, err := os.ReadDir(proc)
 	if err != nil {
@@ -66,14 +57,14 @@ func holders(proc string, dev device) []string {
 	}
 	if own := f.space(filepath.Join(proc, "self")); own != nil {
 		for _, point := range own.nested {
-			out = append(out, "what is mounted on "+printable(point))
+			out = append(out, "what is mounted on "+text.Printable(point))
 		}
 	}
 	return out
 }
 
-// elsewhere lists a process for each other mount namespace that still has the mount.
-func elsewhere(proc string, dev device) []string {
+// Elsewhere lists a process for each other mount namespace that still has the mount.
+func Elsewhere(proc string, dev Device) []string {
 	f := &finder{proc: proc, dev: dev, spaces: map[string]*space{}}
 	entries, err := os.ReadDir(proc)
 	if err != nil {
@@ -93,7 +84,8 @@ func elsewhere(proc string, dev device) []string {
 		}
 		seen[ns] = true
 		if sp := f.space(p); sp != nil && len(sp.points) > 0 {
-			out = append(out, fmt.Sprintf("%s (%s), on %s", commandOf(p), e.Name(), printable(sp.points[0])))
+			out = append(out, fmt.Sprintf("%s (%s), on %s", commandOf(p), e.Name(),
+				text.Printable(sp.points[0])))
 		}
 	}
 	return out
@@ -101,7 +93,7 @@ func elsewhere(proc string, dev device) []string {
 
 func commandOf(proc string) string {
 	comm, _ := os.ReadFile(filepath.Join(proc, "comm"))
-	return printable(string(bytes.TrimSpace(comm)))
+	return text.Printable(string(bytes.TrimSpace(comm)))
 }
 
 // space reads the mounts that a process has; nil when this user may not see them.
@@ -124,7 +116,7 @@ func (f *finder) space(proc string) *space {
 	}
 	sp := &space{ids: map[int]bool{}}
 	for _, m := range mounts {
-		if m.Major == f.dev.major && m.Minor == f.dev.minor {
+		if m.Major == f.dev.Major && m.Minor == f.dev.Minor {
 			sp.ids[m.ID] = true
 			sp.points = append(sp.points, m.Mountpoint)
 		}
@@ -170,9 +162,9 @@ func some(names []string) string {
 // inside is the path within the mount of one that the kernel told, if it is in one.
 func (sp *space) inside(path string) (string, bool) {
 	for _, point := range sp.points {
-		if within(path, point) {
-			return printable(strings.TrimPrefix(strings.TrimPrefix(path, strings.TrimSuffix(point, "/")),
-				"/")), true
+		rest, ok := strings.CutPrefix(path, strings.TrimSuffix(point, "/"))
+		if ok && (rest == "" || rest[0] == '/') {
+			return text.Printable(strings.TrimPrefix(rest, "/")), true
 		}
 	}
 	return "", false
@@ -193,7 +185,7 @@ func (f *finder) open(proc string, sp *space) []string {
 		case id != 0 && !sp.ids[id], id == 0 && !ok:
 			continue
 		case !ok:
-			name = printable(to)
+			name = text.Printable(to)
 		case name == "":
 			name = "its root"
 		}
@@ -225,7 +217,7 @@ func (f *finder) mapped(proc string, sp *space) []string {
 	if err != nil {
 		return nil
 	}
-	dev := fmt.Sprintf("%02x:%02x", f.dev.major, f.dev.minor)
+	dev := fmt.Sprintf("%02x:%02x", f.dev.Major, f.dev.Minor)
 	var names []string
 	seen := map[string]bool{}
 	for line := range strings.Lines(string(maps)) {
@@ -237,7 +229,7 @@ func (f *finder) mapped(proc string, sp *space) []string {
 		path = "/" + strings.TrimSpace(path)
 		name, ok := sp.inside(path)
 		if !ok {
-			name = printable(path)
+			name = text.Printable(path)
 		}
 		if !seen[name] {
 			seen[name] = true

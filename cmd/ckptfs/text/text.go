@@ -1,0 +1,87 @@
+// Package text makes what a terminal shows of numbers, names and tables.
+package text
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/dustin/go-humanize"
+)
+
+// Bytes is a number of bytes in units of 1,024: "512 B", "44.7 MiB".
+func Bytes(n int64) string {
+	if n < 1024 {
+		return fmt.Sprintf("%d B", n)
+	}
+	return humanize.IBytesN(uint64(n), 3)
+}
+
+// Plural is "1 file", "12,345 files".
+func Plural(n int64, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return humanize.Comma(n) + " " + noun + "s"
+}
+
+// Printable quotes what could steer a terminal: names in a store are anybody's.
+func Printable(s string) string {
+	if utf8.ValidString(s) && strings.IndexFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) < 0 {
+		return s
+	}
+	return strconv.Quote(s)
+}
+
+// Pairs prints a label and a value a line, the values under each other. Lines with an empty value are left
+// out.
+func Pairs(w io.Writer, kv ...string) {
+	wide := 0
+	for i := 0; i < len(kv); i += 2 {
+		if kv[i+1] != "" {
+			wide = max(wide, len(kv[i]))
+		}
+	}
+	for i := 0; i < len(kv); i += 2 {
+		if kv[i+1] != "" {
+			fmt.Fprintf(w, "%-*s  %s\n", wide, kv[i], kv[i+1])
+		}
+	}
+}
+
+// Table prints rows under a head, columns aligned. A column whose head begins with ">" is flush right.
+func Table(out io.Writer, head []string, rows [][]string) {
+	w := bufio.NewWriter(out)
+	defer w.Flush()
+	wide := make([]int, len(head))
+	right := make([]bool, len(head))
+	titles := make([]string, len(head))
+	for i, h := range head {
+		titles[i], right[i] = strings.CutPrefix(h, ">")
+	}
+	rows = append([][]string{titles}, rows...)
+	for _, row := range rows {
+		for i, cell := range row {
+			wide[i] = max(wide[i], utf8.RuneCountInString(cell))
+		}
+	}
+	for _, row := range rows {
+		var b strings.Builder
+		for i, cell := range row {
+			pad := strings.Repeat(" ", wide[i]-utf8.RuneCountInString(cell))
+			if i > 0 {
+				b.WriteString("  ")
+			}
+			if right[i] {
+				b.WriteString(pad + cell)
+			} else {
+				b.WriteString(cell + pad)
+			}
+		}
+		fmt.Fprintln(w, strings.TrimRight(b.String(), " "))
+	}
+}
