@@ -96,14 +96,11 @@ func TestArtifact(t *testing.T) {
 				if got := r.listing(artifactsDir); !slices.Equal(got, []string{want + ".safetensors"}) {
 					t.Errorf("artifacts lists %q", got)
 				}
-				r.same(artifactsDir+want+".safetensors", canon)
-				if state == packed {
-					before = r.asm.Stats().Fetched
-				}
 				if got, err := r.artifact("moved"); got != want || err != nil ||
 					r.asm.Stats().Fetched != before {
 					t.Errorf("%q, %v; or computed again", got, err)
 				}
+				r.same(artifactsDir+want+".safetensors", canon)
 				if f, err := r.Show(t.Context(), "moved"); err != nil || f.Artifact != want {
 					t.Errorf("show: %+v, %v", f, err)
 				}
