@@ -195,3 +195,53 @@ func TestCheckFindsDamage(t *testing.T) {
 		}
 	}
 }
+
+// An index whose damage makes bolt panic can be opened again at once, by this process too: the first opening
+// leaves no lock, though its map of the file stays.
+func TestDamagedIndexIsUnlocked(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "index.db")
+	db := open(t, path)
+	if err := db.Commit(entries(1, 20_000), cas.Watermark{Segment: 9, Off: 8}); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	readOnly := opts
+	readOnly.ReadOnly = true
+	panics := 0
+	for page := range min(len(whole)/4096, 8) {
+		bad := bytes.Clone(whole)
+		bad[page*4096+8] ^= 0xff // the page's kind
+		path := filepath.Join(t.TempDir(), "index.db")
+		if err := os.WriteFile(path, bad, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		db, err := Open(path, readOnly)
+		if err == nil {
+			err = errors.Join(db.Check(), db.Close())
+		}
+		if err != nil && !errors.Is(err, cas.ErrCorrupt) {
+			t.Fatalf("page %d: %v", page, err)
+		}
+		if err == nil {
+			continue
+		}
+		panics++
+		for range 2 {
+			if db, err = Open(path, opts); err == nil {
+				err = errors.Join(db.Check(), db.Close())
+			}
+			if err != nil && !errors.Is(err, cas.ErrCorrupt) {
+				t.Errorf("page %d, opened again: %v", page, err)
+			}
+		}
+	}
+	if panics == 0 {
+		t.Error("no damage was met")
+	}
+}

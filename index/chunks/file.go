@@ -16,6 +16,7 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
+	"golang.org/x/sys/unix"
 
 	"ckptfs/cas"
 )
@@ -178,12 +179,12 @@ func openBolt(path string, opt Options, file **os.File) (*bolt.DB, error) {
 	})
 }
 
-// close closes the file. Of a broken one only bolt's own file, which releases its lock: bolt's Close could
-// wait for ever on a lock of its own.
+// close closes the file. Of a broken one only bolt's own file: bolt's Close could wait for ever on a lock of
+// its own. Bolt's map of the file stays, out of reach, and holds the open file; so the flock is given up here.
 func (f *file) close() error {
 	switch {
 	case f.broken.Load() && f.raw != nil:
-		return f.raw.Close()
+		return errors.Join(unix.Flock(int(f.raw.Fd()), unix.LOCK_UN), f.raw.Close())
 	case f.bolt != nil:
 		return f.bolt.Close()
 	}

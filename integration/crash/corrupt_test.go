@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -130,4 +131,47 @@ func TestDamagedIndex(t *testing.T) {
 	for i := range 4 {
 		m.Want(fmt.Sprintf("f%d", i), mounttest.Noise(uint64(i), mib))
 	}
+}
+
+// TestCheckOfADamagedIndex: the first check of a store whose index is damaged says so, and leaves the store
+// closed in order. It rebuilds an index that cannot be opened, and names the repair of another.
+func TestCheckOfADamagedIndex(t *testing.T) {
+	t.Parallel()
+	m := mounttest.New(t)
+	for i := range 4 {
+		m.Write(fmt.Sprintf("f%d", i), mounttest.Noise(uint64(i), mib))
+	}
+	m.Sync()
+	m.Must(m.Stop())
+	index, lock := filepath.Join(m.Store, "index.db"), filepath.Join(m.Store, "lock")
+	whole, err := os.ReadFile(index)
+	m.Must(err)
+	rebuilt := 0
+	for page := range min(len(whole)/4096, 8) {
+		bad := bytes.Clone(whole)
+		bad[page*4096+8] ^= 0xff // the page's kind
+		m.Must(os.WriteFile(index, bad, 0o600))
+		for range 2 {
+			out, err := exec.Command(m.Bin, "check", m.Store).CombinedOutput()
+			said := "no damage found"
+			var exit *exec.ExitError
+			if errors.As(err, &exit) && exit.ExitCode() == 6 {
+				said, err = "ckptfs repair index", nil
+			}
+			if err != nil || !bytes.Contains(out, []byte(said)) ||
+				bytes.Contains(out, []byte("not closed in order")) {
+				t.Errorf("page %d: %v: %s", page, err, out)
+			}
+			if bytes.Contains(out, []byte("index rebuilt")) {
+				rebuilt++
+			}
+			if held, err := os.ReadFile(lock); err != nil || !bytes.Contains(held, []byte(`"clean":true`)) {
+				t.Errorf("page %d: %v: the lock says %s", page, err, held)
+			}
+		}
+	}
+	if rebuilt == 0 {
+		t.Error("no damage was met")
+	}
+	m.Must(m.Start())
 }
