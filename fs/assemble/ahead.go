@@ -262,21 +262,27 @@ func (q *queue[J]) init(max int, do, drop func(J)) {
 	q.idle.L = &q.mu
 }
 
-// push adds jobs, unless there are too many.
+// push adds jobs, unless there are too many: those are dropped.
 func (q *queue[J]) push(jobs ...J) {
+	for _, j := range jobs[q.accept(jobs):] {
+		q.drop(j)
+	}
+}
+
+// accept adds as many of jobs as there is room for, and returns how many.
+func (q *queue[J]) accept(jobs []J) int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for _, j := range jobs {
-		if q.closed || len(q.jobs) >= maxQueue {
-			q.drop(j)
-			continue
-		}
-		q.jobs = append(q.jobs, j)
-		if q.running < q.max {
-			q.running++
-			go q.run()
-		}
+	n := min(len(jobs), max(0, maxQueue-len(q.jobs)))
+	if q.closed {
+		n = 0
 	}
+	q.jobs = append(q.jobs, jobs[:n]...)
+	for range min(n, q.max-q.running) {
+		q.running++
+		go q.run()
+	}
+	return n
 }
 
 func (q *queue[J]) run() {
@@ -303,10 +309,13 @@ func (q *queue[J]) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.closed = true
-	for _, j := range q.jobs {
+	jobs := q.jobs
+	q.jobs = nil
+	q.mu.Unlock()
+	for _, j := range jobs {
 		q.drop(j)
 	}
-	q.jobs = nil
+	q.mu.Lock()
 	q.drain()
 }
 

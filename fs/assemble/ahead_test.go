@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 
@@ -19,6 +20,27 @@ func (r *Reader) settle() {
 	}
 	wait(&r.ranges.mu, r.ranges.drain)
 	wait(&r.ahead.mu, r.ahead.drain)
+}
+
+// Jobs that are not done are dropped without the queue's lock, since dropping takes the cache's.
+func TestQueueDrops(t *testing.T) {
+	var q queue[int]
+	var dropped []int
+	drop := func(job int) {
+		if !q.mu.TryLock() {
+			t.Error("the queue is locked while a job is dropped")
+			return
+		}
+		q.mu.Unlock()
+		dropped = append(dropped, job)
+	}
+	q.init(0, nil, drop)
+	q.push(1, 2)
+	q.close()
+	q.push(3)
+	if !slices.Equal(dropped, []int{1, 2, 3}) {
+		t.Error(dropped)
+	}
 }
 
 // A file read in order, and several places of it interleaved, is read ahead; reads at random are not.

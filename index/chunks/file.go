@@ -180,7 +180,8 @@ func openBolt(path string, opt Options, file **os.File) (*bolt.DB, error) {
 }
 
 // close closes the file. Of a broken one only bolt's own file: bolt's Close could wait for ever on a lock of
-// its own. Bolt's map of the file stays, out of reach, and holds the open file; so the flock is given up here.
+// its own. Bolt's map of the file stays, out of reach, and holds the open file; so the flock is given up
+// here.
 func (f *file) close() error {
 	switch {
 	case f.broken.Load() && f.raw != nil:
