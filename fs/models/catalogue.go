@@ -154,12 +154,12 @@ func (m *Models) saveCatalogueLocked(least int) {
 	}
 	// Nothing is synced: what a power cut leaves of it is seen to be damaged, and not used.
 	path := filepath.Join(m.o.Dir, tree.CatalogueFile)
-	err := os.WriteFile(path+".new", c.Snapshot(func(seq uint64) prefix.Tag {
+	err := tree.WriteNew(path+".new", c.Snapshot(func(seq uint64) prefix.Tag {
 		if k := c.get(seq); k != nil {
 			return tagOf(k.graph)
 		}
 		return prefix.Tag{}
-	}), 0o600)
+	}))
 	if err == nil {
 		err = os.Rename(path+".new", path)
 	}

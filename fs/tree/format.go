@@ -117,7 +117,7 @@ func ReadFormat(dir string) (*Format, error) {
 // readBounded reads a file of a few lines.
 func readBounded(path string) ([]byte, error) {
 	const most = 64 << 10
-	f, err := os.Open(path)
+	f, err := openOwn(path, os.O_RDONLY)
 	if err != nil {
 		return nil, err
 	}
@@ -194,7 +194,7 @@ func holdsNoFiles(dir string) bool {
 // writeSynced replaces path by a file that is durable before it has its name.
 func writeSynced(path string, data []byte) error {
 	tmp := path + ".new"
-	f, err := os.OpenFile(tmp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	f, err := NewFile(tmp)
 	if err != nil {
 		return err
 	}

@@ -87,7 +87,7 @@ func Acquire(dir string, now time.Time) (*Lock, error) {
 	path := filepath.Join(dir, LockFile)
 	_, err := os.Lstat(path)
 	fresh := errors.Is(err, fs.ErrNotExist)
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := openOwn(path, os.O_RDWR|os.O_CREATE)
 	if err != nil {
 		return nil, err
 	}

@@ -45,7 +45,10 @@ func RetakeReserve(dir string) {
 // take makes the file, if there is room for it.
 func take(dir string, size int64) {
 	path := filepath.Join(dir, ReserveFile)
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if st, err := os.Lstat(path); err == nil && st.Mode().IsRegular() && st.Size() >= size {
+		return
+	}
+	f, err := NewFile(path)
 	if err != nil {
 		return
 	}

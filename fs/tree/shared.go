@@ -21,7 +21,7 @@ var ErrNeedsRecovery = errors.New("the store was not closed in order: mount it o
 // AcquireShared takes the store's lock beside other readers, and writes nothing. *LockedError while a process
 // has the store for writing; ErrNeedsRecovery when the process that had it last did not close it.
 func AcquireShared(dir string) (*Lock, error) {
-	f, err := os.Open(filepath.Join(dir, LockFile))
+	f, err := openOwn(filepath.Join(dir, LockFile), os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%s: nobody has mounted it yet: %w", dir, ErrNeedsRecovery)
 	}

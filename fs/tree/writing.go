@@ -56,7 +56,7 @@ func OpenWriting(dir string, clean, readOnly bool) (*Writing, error) {
 	if readOnly {
 		flags = unix.O_RDONLY
 	}
-	f, err := os.OpenFile(filepath.Join(dir, WritingFile), flags|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0o600)
+	f, err := openOwn(filepath.Join(dir, WritingFile), flags)
 	if err != nil {
 		if readOnly && errors.Is(err, fs.ErrNotExist) {
 			err = nil
@@ -96,18 +96,17 @@ func OpenWriting(dir string, clean, readOnly bool) (*Writing, error) {
 	}
 	tmp := filepath.Join(dir, WritingFile+".new")
 	f.Close()
-	if err := os.WriteFile(tmp, out, 0o600); err != nil {
+	if f, err = NewFile(tmp); err != nil {
+		return w, err
+	}
+	defer f.Close()
+	if _, err := f.Write(out); err != nil {
 		os.Remove(tmp)
 		return w, err
 	}
 	if err := os.Rename(tmp, filepath.Join(dir, WritingFile)); err != nil {
 		return w, err
 	}
-	if f, err = os.OpenFile(filepath.Join(dir, WritingFile), unix.O_RDWR|unix.O_CLOEXEC|unix.O_NOFOLLOW,
-		0); err != nil {
-		return w, err
-	}
-	defer f.Close()
 	w.m, err = unix.Mmap(int(f.Fd()), 0, len(out), unix.PROT_READ|unix.PROT_WRITE,
 		unix.MAP_SHARED|unix.MAP_POPULATE)
 	return w, err

@@ -172,7 +172,7 @@ func openBolt(path string, opt Options, file **os.File) (*bolt.DB, error) {
 		ReadOnly:        opt.ReadOnly,
 		NoStatistics:    true,
 		OpenFile: func(name string, flag int, perm os.FileMode) (*os.File, error) {
-			f, err := os.OpenFile(name, flag, perm)
+			f, err := os.OpenFile(name, flag|unix.O_NOFOLLOW|unix.O_NONBLOCK, perm)
 			*file = f
 			return f, err
 		},
