@@ -6,15 +6,12 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"os"
-	"path/filepath"
 
 	"golang.org/x/sys/unix"
 
 	"ckptfs/cas"
 	"ckptfs/fs/control"
 	"ckptfs/fs/names"
-	"ckptfs/fs/tree"
 )
 
 // RepairTree mends the files of an open store, and adds to out what it did.
@@ -42,7 +39,10 @@ func (p *Passes) RepairTree(ctx context.Context, out *control.Repaired, report f
 	}
 	// The lost files move now, when no directory is being read.
 	for _, l := range r.lost {
-		to, err := p.moveAside(l.path)
+		to, err := moveAside(p.Dir, p.Tree, l.path)
+		if err == nil {
+			err = p.Names.Sync()
+		}
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -135,25 +135,4 @@ func (r *treeRepair) file(n *names.Node) (did string, lost, err error) {
 		}
 	}
 	return did, nil, nil
-}
-
-// moveAside moves a file of the tree to the same path below lost+found/tree, or to the first free name beside
-// that.
-func (p *Passes) moveAside(path string) (string, error) {
-	from := filepath.Join(p.Tree, path)
-	base := filepath.Join(p.Dir, tree.LostFound, tree.TreeDir, path)
-	if err := os.MkdirAll(filepath.Dir(base), 0o700); err != nil {
-		return "", err
-	}
-	to := base
-	for i := 1; ; i++ {
-		err := unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)
-		if err == nil {
-			return to, p.Names.Sync()
-		}
-		if err != unix.EEXIST {
-			return "", &fs.PathError{Op: "move to " + tree.LostFound, Path: path, Err: err}
-		}
-		to = fmt.Sprintf("%s.%d", base, i)
-	}
 }
