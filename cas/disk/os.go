@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"sort"
@@ -10,13 +11,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+var errNoFile = errors.New("not a file: it is not of ckptfs; move it away")
+
 // OS is the operating system's filesystem.
 type OS struct{}
 
-// OpenFile opens a file; package os adds O_CLOEXEC.
+// OpenFile opens a file; package os adds O_CLOEXEC. It follows no symbolic link, and a FIFO, which would wait
+// for its other end, is refused like all else that is no file.
 func (OS) OpenFile(name string, flag int, perm os.FileMode) (File, error) {
-	f, err := os.OpenFile(name, flag, perm)
+	f, err := os.OpenFile(name, flag|unix.O_NOFOLLOW|unix.O_NONBLOCK, perm)
 	if err != nil {
+		return nil, err
+	}
+	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() {
+		f.Close()
+		if err == nil {
+			err = &os.PathError{Op: "open", Path: name, Err: errNoFile}
+		}
 		return nil, err
 	}
 	return &osFile{File: f}, nil
