@@ -6,6 +6,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"ckptfs/cas"
 )
 
 // NewFile makes a file of the store's own: what has its name goes, and a link that is put there meanwhile
@@ -28,15 +30,23 @@ func WriteNew(path string, data []byte) error {
 }
 
 // openOwn opens a file of the store's own. It follows no link, waits for no FIFO's other end, and takes
-// nothing but a file.
+// nothing but a file: else the error wraps cas.ErrCorrupt.
 func openOwn(path string, flags int) (*os.File, error) {
 	f, err := os.OpenFile(path, flags|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
+	if errors.Is(err, unix.ELOOP) {
+		return nil, fmt.Errorf("%s is a symbolic link, and nothing of a store may lead out of it: put the file itself there: %w",
+			path, cas.ErrCorrupt)
+	}
 	if err != nil {
 		return nil, err
 	}
-	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() {
+	st, err := f.Stat()
+	if err == nil && !st.Mode().IsRegular() {
+		err = fmt.Errorf("%s is not a file: it is not of ckptfs; move it away: %w", path, cas.ErrCorrupt)
+	}
+	if err != nil {
 		f.Close()
-		return nil, errors.Join(fmt.Errorf("%s is not a file: it is not of ckptfs; move it away", path), err)
+		return nil, err
 	}
 	return f, nil
 }
