@@ -177,9 +177,8 @@ func (s *Server) ReadDir(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryL
 	if err != nil {
 		return s.status(err)
 	}
-	for i, e := range entries {
-		if !out.AddDirEntry(fuse.DirEntry{Name: e.Name, Ino: e.Ino, Mode: e.Mode,
-			Off: in.Offset + uint64(i) + 1}) {
+	for _, e := range entries {
+		if !out.AddDirEntry(fuse.DirEntry{Name: e.Name, Ino: e.Ino, Mode: e.Mode, Off: e.Pos}) {
 			break
 		}
 	}
@@ -196,9 +195,8 @@ func (s *Server) ReadDirPlus(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEn
 	if err != nil {
 		return s.status(err)
 	}
-	for i, e := range entries {
-		entry := out.AddDirLookupEntry(fuse.DirEntry{Name: e.Name, Ino: e.Ino, Mode: e.Mode,
-			Off: in.Offset + uint64(i) + 1})
+	for _, e := range entries {
+		entry := out.AddDirLookupEntry(fuse.DirEntry{Name: e.Name, Ino: e.Ino, Mode: e.Mode, Off: e.Pos})
 		if entry == nil {
 			break
 		}

@@ -1,6 +1,10 @@
 package names
 
 import (
+	"cmp"
+	"slices"
+	"sort"
+
 	"golang.org/x/sys/unix"
 
 	"ckptfs/cas/locks"
@@ -13,7 +17,16 @@ type DirHandle struct {
 
 	mu      locks.Mutex[dirLock]
 	loaded  bool
-	entries []tree.DirEntry
+	entries []Listed // by position
+}
+
+// Listed is one name of a directory.
+type Listed struct {
+	tree.DirEntry
+	// Pos is the position behind the name. It follows from the name alone, whichever process lists it, so
+	// that a listing goes on where it was after another daemon took the mount over: what is there all the
+	// time is listed once, whatever came and went. At least 1, and below 1<<63.
+	Pos uint64
 }
 
 // OpenDir opens a directory.
@@ -29,10 +42,10 @@ func (n *Node) OpenDir() (*DirHandle, error) {
 func (d *DirHandle) Release() { d.Node.Unpin() }
 
 // Entries returns the names from position pos on; position 0 reads the directory again. What more returns,
-// given the names of a directory of the tree, comes before these.
+// given the names of a directory of the tree, is listed too. Views come first.
 func (d *DirHandle) Entries(
 	pos uint64, more func(dir *Node, real []tree.DirEntry) []tree.DirEntry,
-) ([]tree.DirEntry, error) {
+) ([]Listed, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if pos == 0 || !d.loaded {
@@ -43,12 +56,53 @@ func (d *DirHandle) Entries(
 		if d.Node.synth == nil {
 			names = append(more(d.Node, names), names...)
 		}
-		d.entries, d.loaded = names, true
+		d.entries, d.loaded = inOrder(names), true
 	}
-	if pos >= uint64(len(d.entries)) {
-		return nil, nil
+	from := sort.Search(len(d.entries), func(i int) bool { return d.entries[i].Pos > pos })
+	return d.entries[from:], nil
+}
+
+// The positions of a listing.
+const (
+	posDot    = 1
+	posDotDot = 2
+	posViews  = 1 << 61 // from here on: views, by the hashes of their names
+	posReal   = 1 << 62 // from here on: all other names, in the same way
+	hashBits  = 61
+)
+
+// inOrder gives names their positions, and sorts them.
+func inOrder(names []tree.DirEntry) []Listed {
+	l := make([]Listed, len(names))
+	for i, e := range names {
+		l[i] = Listed{e, position(e)}
 	}
-	return d.entries[pos:], nil
+	slices.SortFunc(l, func(a, b Listed) int {
+		return cmp.Or(cmp.Compare(a.Pos, b.Pos), cmp.Compare(a.Name, b.Name))
+	})
+	for i := range l[:max(len(l)-1, 0)] { // names whose hashes are the same
+		l[i+1].Pos = max(l[i+1].Pos, l[i].Pos+1)
+	}
+	return l
+}
+
+func position(e tree.DirEntry) uint64 {
+	switch e.Name {
+	case ".":
+		return posDot
+	case "..":
+		return posDotDot
+	}
+	h := uint64(14695981039346656037) // FNV-1a
+	for _, c := range []byte(e.Name) {
+		h = (h ^ uint64(c)) * 1099511628211
+	}
+	h ^= h >> 32
+	h = h * 0x9e3779b97f4a7c15 >> (64 - hashBits)
+	if e.View {
+		return posViews + h/2
+	}
+	return posReal + h
 }
 
 // Fsync makes the names in the directory durable.

@@ -2,6 +2,7 @@ package names
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -10,8 +11,8 @@ import (
 	"ckptfs/fs/tree"
 )
 
-// A directory is read in pieces, as it was when it was read from the start; what is beside the tree's names
-// comes before them.
+// A directory is read in pieces, as it was when it was read from the start; views come before all other names
+// but "." and "..".
 func TestEntries(t *testing.T) {
 	r := newRig(t)
 	r.mkdir("d")
@@ -46,7 +47,7 @@ func TestEntries(t *testing.T) {
 		}
 		for _, e := range l[:min(7, len(l))] {
 			seen[e.Name]++
-			pos++
+			pos = e.Pos
 		}
 	}
 	if len(seen) != 303 || seen["f299"] != 1 || seen["."] != 1 || seen[".."] != 1 || seen["first"] != 1 {
@@ -56,10 +57,10 @@ func TestEntries(t *testing.T) {
 		t.Errorf("read %d times", calls)
 	}
 	l, err := d.Entries(0, more)
-	if err != nil || len(l) != 303 || l[0].Name != "first" || calls != 2 {
+	if err != nil || len(l) != 303 || l[2].Name != "first" || calls != 2 {
 		t.Errorf("%d entries after a rewind, %v", len(l), err)
 	}
-	for _, e := range l[1:] {
+	for _, e := range slices.Delete(slices.Clone(l), 2, 3) {
 		want := uint32(unix.S_IFREG)
 		if strings.HasPrefix(e.Name, ".") {
 			want = unix.S_IFDIR
@@ -71,14 +72,55 @@ func TestEntries(t *testing.T) {
 	// A handle that has read nothing yet reads it now, wherever it is to start.
 	e, err := n.OpenDir()
 	r.must("open", err)
-	if l, err := e.Entries(300, more); err != nil || len(l) != 3 {
+	if l, err := e.Entries(l[299].Pos, more); err != nil || len(l) != 3 {
 		t.Errorf("%d entries, %v", len(l), err)
 	}
 	e.Release()
-	if l, err := d.Entries(1<<40, more); err != nil || len(l) != 0 {
+	if l, err := d.Entries(1<<63-1, more); err != nil || len(l) != 0 {
 		t.Errorf("%d entries, %v", len(l), err)
 	}
 	r.must("fsync", d.Fsync())
+}
+
+// A listing goes on where it was though another handle, as of another process, lists the rest: what is there
+// all the time is listed once, also names whose positions are the same.
+func TestPositions(t *testing.T) {
+	r := newRig(t)
+	r.mkdir("d")
+	for i := range 200 {
+		r.write(fmt.Sprintf("d/f%d", i))
+	}
+	n := r.find("d")
+	defer n.Unpin()
+	seen := map[string]int{}
+	for pos, round := uint64(0), 0; ; round++ {
+		d, err := n.OpenDir()
+		r.must("open", err)
+		l, err := d.Entries(pos, func(*Node, []tree.DirEntry) []tree.DirEntry { return nil })
+		d.Release()
+		r.must("read", err)
+		if len(l) == 0 {
+			break
+		}
+		for _, e := range l[:min(3, len(l))] {
+			seen[e.Name]++
+			pos = e.Pos
+		}
+		r.write(fmt.Sprintf("d/g%d", round))
+		r.must("unlink", r.unlink(fmt.Sprintf("d/f%d", 199-min(round, 49))))
+		r.write(fmt.Sprintf("d/f%d", 199-min(round, 49)))
+	}
+	for i := range 150 {
+		if k := seen[fmt.Sprintf("f%d", i)]; k != 1 {
+			t.Errorf("f%d was listed %d times", i, k)
+		}
+	}
+	same := inOrder([]tree.DirEntry{{Name: "b"}, {Name: "a"}, {Name: "a"}, {Name: "a"}})
+	for i, e := range same[1:] {
+		if e.Pos <= same[i].Pos {
+			t.Errorf("%+v comes behind %+v", e, same[i])
+		}
+	}
 }
 
 // Many directories, few descriptors, every operation on a name.

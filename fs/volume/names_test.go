@@ -137,8 +137,8 @@ func TestEntries(t *testing.T) {
 			break
 		}
 		for _, e := range e[:min(7, len(e))] {
-			seen[e.Name] = int(pos) + 1
-			pos++
+			seen[e.Name] = len(seen) + 1
+			pos = e.Pos
 		}
 	}
 	if len(seen) != 304 || seen["m.safetensors"] >= seen["m.pt"] {
