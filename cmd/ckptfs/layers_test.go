@@ -93,6 +93,7 @@ var layers = []struct {
 	{"index/runs", nil},
 	{"fs/control", []string{"cas"}},
 	{"fs/tree", []string{"cas", "cas/locks"}},
+	{"fs/handover", nil},
 	{"fs/view", []string{"cas/locks", "formats", "formats/detect", "formats/npy", "formats/safetensors"}},
 	{"fs/assemble", []string{"cas", "cas/locks", "cas/pages", "formats", "index/manifest"}},
 	{"fs/pack", []string{"cas", "cas/chunk", "cas/codec", "cas/lowrank", "formats", "formats/detect",
