@@ -41,12 +41,15 @@ func (s *Server) status(err error) fuse.Status {
 	return fuse.EIO
 }
 
-// until is a context that ends when the kernel says that the caller of a request was interrupted, or killed.
-func until(cancel <-chan struct{}) (context.Context, context.CancelFunc) {
+// until is a context that ends when the kernel says that the caller of a request was interrupted, or killed,
+// and when the mount is gone.
+func (s *Server) until(cancel <-chan struct{}) (context.Context, context.CancelFunc) {
 	ctx, stop := context.WithCancel(context.Background())
 	go func() {
 		select {
 		case <-cancel:
+			stop()
+		case <-s.dead:
 			stop()
 		case <-ctx.Done():
 		}

@@ -2,12 +2,10 @@ package fusefs
 
 import (
 	"context"
-	"slices"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
-	"ckptfs/fs/assemble"
 	"ckptfs/fs/content"
 	"ckptfs/fs/names"
 	"ckptfs/fs/tree"
@@ -42,7 +40,7 @@ func (s *Server) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut
 	ctx := context.Background()
 	if n.IsVirtual() { // may take a while
 		var stop context.CancelFunc
-		ctx, stop = until(cancel)
+		ctx, stop = s.until(cancel)
 		defer stop()
 	}
 	h, err := s.v.OpenBy(ctx, n, in.Flags, in.Pid)
@@ -100,40 +98,26 @@ func (s *Server) created(out *fuse.CreateOut, n *names.Node, a tree.Attr, h *vol
 	return fuse.OK
 }
 
-// Read reads what is not read by passthrough.
-func (s *Server) Read(_ <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.ReadResult, fuse.Status) {
+// read reads what is not read by passthrough. It is READ, which does not come through go-fuse.
+func (s *Server) read(in *fuse.ReadIn, room func(n int) []byte) (loan, []byte, fuse.Status) {
 	h := s.handles.file(in.Fh)
 	if h == nil {
-		return nil, fuse.EBADF
+		return nil, nil, fuse.EBADF
 	}
-	loan, n, err := h.Lend(min(int(in.Size), len(buf)), int64(in.Offset))
+	want := min(int(in.Size), maxRequest)
+	lent, _, err := h.Lend(want, int64(in.Offset))
 	if err != nil {
-		return nil, s.status(err)
+		return nil, nil, s.status(err)
 	}
-	if loan != nil {
-		return lent{loan, n}, fuse.OK
+	if lent != nil {
+		return lent, nil, fuse.OK
 	}
-	n, err = h.Read(buf[:min(int(in.Size), len(buf))], int64(in.Offset))
+	buf := room(want)
+	n, err := h.Read(buf, int64(in.Offset))
 	if err != nil {
-		return nil, s.status(err)
+		return nil, nil, s.status(err)
 	}
-	return fuse.ReadResultData(buf[:n]), fuse.OK
-}
-
-// lent answers a read with bytes where they lie: go-fuse has the kernel gather the slices.
-type lent struct {
-	*assemble.Loan
-	n int
-}
-
-func (l lent) Size() int { return l.n }
-
-// Slices is what go-fuse looks for.
-func (l lent) Slices() ([][]byte, fuse.Status) { return l.Parts(), fuse.OK }
-
-// Bytes is for callers that have no use for slices.
-func (l lent) Bytes(buf []byte) ([]byte, fuse.Status) {
-	return append(buf[:0], slices.Concat(l.Parts()...)...), fuse.OK
+	return nil, buf[:n], fuse.OK
 }
 
 // Write writes what is not written by passthrough.

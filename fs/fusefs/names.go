@@ -134,7 +134,7 @@ func (s *Server) GetXAttr(cancel <-chan struct{}, in *fuse.InHeader, name string
 	ctx := context.Background()
 	if name == volume.XattrArtifact { // may take a while
 		var stop context.CancelFunc
-		ctx, stop = until(cancel)
+		ctx, stop = s.until(cancel)
 		defer stop()
 	}
 	k, err := s.v.GetXattr(ctx, s.node(in.NodeId), name, dest)

@@ -10,6 +10,14 @@
 //	             all others go through it, so that mmap works.
 //
 // Packed files are served in both modes, through the page cache.
+//
+// From the device to the volume, each step by itself:
+//
+//	mountDevice  mounts, and has the descriptor of /dev/fuse
+//	readInit     reads the kernel's first request, whose bytes are kept
+//	answerInit   has go-fuse settle what it asks for
+//	loop         reads requests, and answers them: READ by itself, the rest through go-fuse
+//	Server       does them, by the volume
 package fusefs
 
 import (
@@ -22,7 +30,6 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
-	"ckptfs/fs/content"
 	"ckptfs/fs/control"
 	"ckptfs/fs/names"
 	"ckptfs/fs/tree"
@@ -54,56 +61,85 @@ type Server struct {
 	fuse.RawFileSystem // answers ENOSYS to what is not implemented
 
 	v       *volume.Volume
-	server  *fuse.Server
+	dev     *device
 	log     func(level slog.Level, msg string, args ...any)
 	mode    string
 	reason  string
+	dead    chan struct{} // closed when the mount is gone
 	served  sync.WaitGroup
 	handles handles
 }
 
 // Mount mounts v. It returns once the mount answers.
 func Mount(v *volume.Volume, mountpoint string, o Options) (*Server, error) {
-	s := &Server{RawFileSystem: fuse.NewDefaultRawFileSystem(), v: v, log: o.Log}
-	if s.log == nil {
-		s.log = func(slog.Level, string, ...any) {}
-	}
-	s.handles.init()
 	unix.Umask(0) // modes come from the kernel, masked by the caller's umask already
 	words, flags := mountWords(o)
-	srv, err := fuse.NewServer(s, mountpoint, &fuse.MountOptions{
-		AllowOther:               o.AllowOther,
-		Options:                  append([]string{"default_permissions"}, words...),
-		DirectMountFlags:         flags,
-		FsName:                   o.FsName,
-		Name:                     "ckptfs",
-		MaxWrite:                 maxRequest,
-		MaxBackground:            ahead(o.Background),
-		DirectMount:              os.Geteuid() == 0,
-		DisableSplice:            true, // a reply of 1 MiB does not fit into a pipe of 1 MiB with its header
-		ExplicitDataCacheControl: true,
-		PanicHandler:             crash,
-		MaxStackDepth:            stackDepth(v.Dir()),
-		ExtraCapabilities: fuse.CAP_ATOMIC_O_TRUNC | fuse.CAP_HANDLE_KILLPRIV_V2 | fuse.CAP_READDIRPLUS_AUTO |
-			fuse.CAP_DIRECT_IO_ALLOW_MMAP,
+	fd, err := mountDevice(mountpoint, mountOptions{
+		source:     o.FsName,
+		maxRead:    mostBytes(),
+		allowOther: o.AllowOther,
+		words:      append([]string{"default_permissions"}, words...),
+		flags:      flags,
 	})
 	if err != nil {
 		return nil, err
 	}
-	s.server = srv
+	dev := &device{fd: fd}
+	init, err := dev.readInit()
+	if err != nil {
+		dev.close()
+		return nil, err
+	}
+	s, err := serve(v, dev, init, mountpoint, o)
+	if err != nil {
+		dev.close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// serve serves v by a device whose INIT was read already.
+func serve(v *volume.Volume, dev *device, init []byte, mountpoint string, o Options) (*Server, error) {
+	s := &Server{RawFileSystem: fuse.NewDefaultRawFileSystem(), v: v, dev: dev, log: o.Log,
+		dead: make(chan struct{})}
+	if s.log == nil {
+		s.log = func(slog.Level, string, ...any) {}
+	}
+	s.handles.init()
+	ps := fuse.NewProtocolServer(s, settings(o, v.Dir()))
+	answer, err := answerInit(ps, init)
+	if werr := dev.write(answer); err == nil && werr != nil {
+		err = fmt.Errorf("init: %w", werr)
+	}
+	if err != nil {
+		return nil, err
+	}
 	s.mode, s.reason = s.probe(o.NoPassthrough, o.ReadOnly)
-	v.Attach(kernel{srv}, mountpoint, s.mode == control.ModePassthrough, s.mode, s.reason)
-	s.served.Add(1)
-	go func() {
-		defer s.served.Done()
-		srv.Serve()
-	}()
-	// Not srv.WaitMount: the kernel has shaken hands already, and this process never asks anything of its own
-	// mount. Killed before it had answered itself it could not end: the kernel waits for the answer, and then
-	// closes /dev/fuse.
+	v.Attach(dev, mountpoint, s.mode == control.ModePassthrough, s.mode, s.reason)
+	l := &loop{dev: dev, ps: ps, file: s, log: s.log, dead: s.dead}
+	l.start()
+	s.served.Go(l.wait)
+	// This process never asks anything of its own mount: killed before it had answered itself it could not
+	// end, as the kernel waits for the answer, and then closes /dev/fuse.
 	s.raiseReadAhead(mountpoint)
 	return s, nil
 }
+
+// settings are what INIT is answered by.
+func settings(o Options, dir string) *fuse.MountOptions {
+	return &fuse.MountOptions{
+		MaxWrite:                 mostBytes(),
+		MaxBackground:            ahead(o.Background),
+		ExplicitDataCacheControl: true,
+		PanicHandler:             crash,
+		MaxStackDepth:            stackDepth(dir),
+		ExtraCapabilities: fuse.CAP_ATOMIC_O_TRUNC | fuse.CAP_HANDLE_KILLPRIV_V2 | fuse.CAP_READDIRPLUS_AUTO |
+			fuse.CAP_DIRECT_IO_ALLOW_MMAP,
+	}
+}
+
+// mostBytes is the most that one request carries.
+func mostBytes() int { return min(maxRequest, mostPages()) }
 
 // ahead is how many requests the kernel may send ahead.
 func ahead(n int) int {
@@ -142,10 +178,10 @@ func (s *Server) probe(off, readOnly bool) (mode, reason string) {
 		return control.ModeServed, err.Error()
 	}
 	defer unix.Close(fd)
-	id, errno := s.server.RegisterBackingFd(&fuse.BackingMap{Fd: int32(fd)})
-	switch errno {
-	case 0:
-		s.server.UnregisterBackingFd(id)
+	id, err := s.dev.RegisterBacking(fd)
+	switch err {
+	case nil:
+		s.dev.UnregisterBacking(id)
 		return control.ModePassthrough, "the kernel reads and writes resident files itself"
 	case unix.EPERM:
 		return control.ModeServed, "passthrough needs CAP_SYS_ADMIN (root) in the initial user namespace"
@@ -154,7 +190,7 @@ func (s *Server) probe(off, readOnly bool) (mode, reason string) {
 	case unix.ENOTTY, unix.EOPNOTSUPP, unix.EINVAL:
 		return control.ModeServed, "this kernel has no FUSE passthrough (Linux 6.9 has)"
 	}
-	return control.ModeServed, fmt.Sprintf("the kernel refused passthrough: %v", errno)
+	return control.ModeServed, fmt.Sprintf("the kernel refused passthrough: %v", err)
 }
 
 // raiseReadAhead lets the kernel read further ahead in packed files than it lets FUSE ask for. Only root may.
@@ -173,31 +209,11 @@ func (s *Server) raiseReadAhead(mountpoint string) {
 // Mode says how resident files are served, control.ModePassthrough or control.ModeServed, and why.
 func (s *Server) Mode() (mode, reason string) { return s.mode, s.reason }
 
-// Wait returns when the mount is gone, however it went.
+// Wait returns when the mount is gone, however it went, and nothing is in hand.
 func (s *Server) Wait() { s.served.Wait() }
-
-// Unmount takes the mount away. It fails with EBUSY while the mount is in use, and may be tried again.
-func (s *Server) Unmount() error { return s.server.Unmount() }
 
 // String names the filesystem.
 func (s *Server) String() string { return "ckptfs" }
-
-// kernel is the volume's way to the kernel.
-type kernel struct{ srv *fuse.Server }
-
-func (k kernel) RegisterBacking(fd int) (int32, error) {
-	id, errno := k.srv.RegisterBackingFd(&fuse.BackingMap{Fd: int32(fd)})
-	if errno != 0 {
-		return 0, errno
-	}
-	return id, nil
-}
-
-func (k kernel) UnregisterBacking(id int32) { k.srv.UnregisterBackingFd(id) }
-
-func (k kernel) InvalidateData(id content.NodeID, off, n int64) {
-	k.srv.InodeNotify(uint64(id), off, n)
-}
 
 // handles gives numbers to open files and directories.
 type handles struct {

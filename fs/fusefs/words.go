@@ -20,9 +20,9 @@ var mountFlags = map[string]struct {
 	"dirsync": {flag: unix.MS_DIRSYNC},
 }
 
-// mountWords says how the words of Options.Words, and ReadOnly, are told to go-fuse. Of those of root it
-// takes some as words and the rest as flags of mount(2), for which it has no set-user-id and no devices
-// unless told; for others they all go to fusermount3, which knows most and whose defaults are the rest.
+// mountWords says how the words of Options.Words, and ReadOnly, are told to mountDevice. Root's become flags
+// of mount(2), by which there is no set-user-id and no devices unless told; those left, of which wordFlags
+// has some, stay words. Others' all go to fusermount3, which knows most and whose defaults are the rest.
 func mountWords(o Options) (words []string, flags uintptr) {
 	if os.Geteuid() != 0 {
 		for _, w := range o.Words {

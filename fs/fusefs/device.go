@@ -1,0 +1,140 @@
+package fusefs
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"ckptfs/fs/content"
+)
+
+// Of linux/fuse.h.
+const (
+	backingOpen  = 0x4010e501 // FUSE_DEV_IOC_BACKING_OPEN, of struct fuse_backing_map
+	backingClose = 0x4004e502 // FUSE_DEV_IOC_BACKING_CLOSE, of the id
+
+	notifyInvalInode = 2 // FUSE_NOTIFY_INVAL_INODE
+)
+
+// backingMap is struct fuse_backing_map.
+type backingMap struct {
+	fd      int32
+	flags   uint32
+	padding uint64
+}
+
+// invalInode is a notification by the kernel's structs: struct fuse_out_header, whose unique is 0 and whose
+// error is the code, and struct fuse_notify_inval_inode_out.
+type invalInode struct {
+	length uint32
+	code   int32
+	unique uint64
+
+	node        uint64
+	off, extent int64
+}
+
+// device is an open /dev/fuse, to which a mount's requests come. It is the volume's way to the kernel, too.
+type device struct {
+	fd int // the readers' and writers', who are gone before it is closed
+
+	mu     sync.RWMutex // held, shared, by those who may still come then
+	closed bool
+}
+
+// read takes a request. It fails with ENODEV when the mount is gone.
+func (d *device) read(buf []byte) (int, error) {
+	for {
+		n, err := unix.Read(d.fd, buf)
+		switch {
+		case err == unix.EINTR, err == unix.EAGAIN, err == unix.ENOENT: // the last: its caller went
+		case err == nil && n == 0: // a socket in place of the kernel was closed
+			return 0, unix.ENODEV
+		default:
+			return n, err
+		}
+	}
+}
+
+// readInit takes the first request of a mount, which is INIT. There is one only: whoever answers it later,
+// or again, needs these bytes.
+func (d *device) readInit() ([]byte, error) {
+	buf := make([]byte, 16<<10) // FUSE_MIN_READ_BUFFER is 8 KiB
+	n, err := d.read(buf)
+	if err != nil {
+		return nil, fmt.Errorf("init: %w", err)
+	}
+	return buf[:n:n], nil
+}
+
+// write answers a request, whose bytes are all there is in parts, or notifies.
+func (d *device) write(parts ...[]byte) error {
+	for {
+		var err error
+		if len(parts) == 1 {
+			_, err = unix.Write(d.fd, parts[0])
+		} else {
+			_, err = unix.Writev(d.fd, parts)
+		}
+		if err != unix.EINTR {
+			return err
+		}
+	}
+}
+
+// close lets go of the device, once nobody reads from it.
+func (d *device) close() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.closed = true
+	unix.Close(d.fd)
+}
+
+// open runs f, unless the device is closed.
+func (d *device) open(f func() error) error {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	if d.closed {
+		return unix.EBADF
+	}
+	return f()
+}
+
+// RegisterBacking lets the kernel read and write the open file fd by itself.
+func (d *device) RegisterBacking(fd int) (id int32, err error) {
+	err = d.open(func() error {
+		m := &backingMap{fd: int32(fd)}
+		r, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(d.fd), backingOpen, uintptr(unsafe.Pointer(m)))
+		runtime.KeepAlive(m)
+		if errno != 0 {
+			return errno
+		}
+		id = int32(r)
+		return nil
+	})
+	return id, err
+}
+
+// UnregisterBacking takes back what RegisterBacking gave.
+func (d *device) UnregisterBacking(id int32) {
+	d.open(func() error {
+		_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(d.fd), backingClose, uintptr(unsafe.Pointer(&id)))
+		if errno != 0 {
+			return errno
+		}
+		return nil
+	})
+}
+
+// InvalidateData has the kernel drop its cached bytes [off, off+n) of a node, all of them for n = 0, none for
+// off < 0, and its attributes. It may wait for pages that are being read.
+func (d *device) InvalidateData(id content.NodeID, off, n int64) {
+	d.open(func() error {
+		m := invalInode{code: notifyInvalInode, node: uint64(id), off: off, extent: n}
+		m.length = uint32(unsafe.Sizeof(m))
+		return d.write(unsafe.Slice((*byte)(unsafe.Pointer(&m)), unsafe.Sizeof(m)))
+	})
+}

@@ -1,0 +1,36 @@
+package fusefs
+
+import (
+	"encoding/hex"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// A notification, byte for byte (on a machine of low byte first).
+func TestInvalidateData(t *testing.T) {
+	kernel, dev := sockets(t)
+	defer unix.Close(kernel)
+	d := &device{fd: dev}
+	for _, c := range []struct {
+		off, n int64
+		want   string
+	}{
+		{4096, 1 << 20, "0010000000000000" + "0000100000000000"},
+		{0, 0, "0000000000000000" + "0000000000000000"},
+		{-1, 0, "ffffffffffffffff" + "0000000000000000"}, // attributes only
+	} {
+		d.InvalidateData(0x4000000000000007, c.off, c.n)
+		buf := make([]byte, 100)
+		n, err := unix.Read(kernel, buf)
+		want := "28000000" + "02000000" + "0000000000000000" + "0700000000000040" + c.want
+		if got := hex.EncodeToString(buf[:n]); err != nil || got != want {
+			t.Errorf("%d, %d: %s, want %s (%v)", c.off, c.n, got, want, err)
+		}
+	}
+	d.close()
+	d.InvalidateData(7, 0, 0)
+	if _, err := unix.Read(kernel, make([]byte, 100)); err != nil {
+		t.Errorf("after its close: %v", err)
+	}
+}
