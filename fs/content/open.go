@@ -67,10 +67,7 @@ func newHandleLocked(f *File, flags, thread uint32) (*Handle, error) {
 	f.mu.AssertHeld()
 	served := f.c.isTarget(flags, thread, f.rec.Packed())
 	access := flags & unix.O_ACCMODE
-	h := &Handle{
-		f: f, Writes: access != unix.O_RDONLY, sync: flags & (unix.O_SYNC | unix.O_DSYNC),
-		program: flags&openedToExecute != 0, noatime: flags&unix.O_NOATIME != 0,
-	}
+	h := asOpened(f, flags)
 	if err := f.openSourceLocked(); err != nil {
 		f.closeSourceLocked()
 		return nil, f.OpenFailed(err)
@@ -92,17 +89,60 @@ func newHandleLocked(f *File, flags, thread uint32) (*Handle, error) {
 			return nil, err
 		}
 	}
-	if firstWriter := f.users.enter(h); firstWriter {
-		f.c.events.Writing(f, true)
-	}
+	enterLocked(f, h)
 	if f.rec.Packed() && !f.c.readOnly {
 		f.local.opens++
 		f.c.events.Opened(f, f.local.opens)
 	}
+	return h, nil
+}
+
+// Reopen makes the handle again that an earlier process gave to the kernel: flags are open(2)'s, mode and
+// backing what the kernel was told. The file is neither truncated nor made plain: what the kernel has of it
+// goes on as it was. No other call has been made for the file in this process, but other Reopens.
+func Reopen(f *File, flags uint32, mode Mode, backing int32) (*Handle, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.LoadLocked(); err != nil {
+		return nil, err
+	}
+	h := asOpened(f, flags)
+	h.Mode = mode
+	if mode == Passthrough {
+		f.users.backing = backing
+	}
+	err := f.openSourceLocked()
+	if err == nil && h.Writes && mode != Passthrough && !f.rec.Packed() {
+		err = f.openRawLocked(true)
+	}
+	if err != nil {
+		f.closeSourceLocked()
+		return nil, f.OpenFailed(err)
+	}
+	if h.Writes {
+		f.changedLocked()
+	}
+	enterLocked(f, h)
+	f.users.stale = true // it is not known since when the kernel has its pages
+	return h, nil
+}
+
+// asOpened is the Handle of an open with these flags, without its mode.
+func asOpened(f *File, flags uint32) *Handle {
+	return &Handle{
+		f: f, Writes: flags&unix.O_ACCMODE != unix.O_RDONLY, sync: flags & (unix.O_SYNC | unix.O_DSYNC),
+		program: flags&openedToExecute != 0, noatime: flags&unix.O_NOATIME != 0,
+	}
+}
+
+// enterLocked counts a handle in.
+func enterLocked(f *File, h *Handle) {
+	if firstWriter := f.users.enter(h); firstWriter {
+		f.c.events.Writing(f, true)
+	}
 	f.node.Pin()
 	f.c.Count.Opens[h.Mode].Add(1)
 	f.c.Count.Handles.Add(1)
-	return h, nil
 }
 
 // makeWritableLocked prepares a file for a writer.

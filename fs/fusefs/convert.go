@@ -22,6 +22,9 @@ const forever = time.Hour
 // tick of its clock. Its own writes it knows of.
 const justMade = time.Nanosecond
 
+// errStale has the kernel look a name up again, and do its call once more.
+const errStale = fuse.Status(unix.ESTALE)
+
 // status is the one place where an error becomes an errno.
 func (s *Server) status(err error) fuse.Status {
 	if err == nil {
@@ -75,6 +78,7 @@ func attrTimeout(a *tree.Attr) time.Duration {
 }
 
 func (s *Server) fillEntry(out *fuse.EntryOut, n *names.Node, a *tree.Attr) {
+	n.Tell()
 	out.NodeId = uint64(n.ID())
 	out.Generation = 1
 	if !n.IsView() && !n.IsVirtual() || n.IsFixed() { // a view goes when its source changes

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ckptfs/cas"
+	"ckptfs/fs/handover"
 	"ckptfs/fs/names"
 	"ckptfs/fs/tree"
 	"ckptfs/fs/volume"
@@ -95,20 +96,49 @@ func TestFillAttr(t *testing.T) {
 }
 
 func TestHandles(t *testing.T) {
-	var h handles
-	h.init()
+	m := newMemory(t)
+	h := newHandles(m.Handles())
 	file, dir := &volume.Handle{}, &names.DirHandle{}
-	a, b := h.add(file), h.add(dir)
+	by := &fuse.InHeader{Unique: 8}
+	what := handover.Handle{Kind: handover.KindFile, Node: 3, Flags: unix.O_RDWR}
+	a, b := h.add(file, by, what), h.add(dir, &fuse.InHeader{Unique: 10}, handover.Handle{Kind: handover.KindDir})
 	if a == 0 || b == 0 || a == b {
 		t.Errorf("numbers %d and %d", a, b)
 	}
 	if h.file(a) != file || h.dir(b) != dir || h.file(b) != nil || h.dir(a) != nil || h.file(0) != nil {
 		t.Error("found under a wrong number, or as what it is not")
 	}
+	what.Unique = 8
+	if is, ok := m.Handles().Get(a); !ok || is != what {
+		t.Errorf("written down: %+v", is)
+	}
+	h.restore(a, 8, file) // as the next process does
+	if fh, got := h.again(&fuse.InHeader{Unique: 8 | resent}); fh != a || got != file {
+		t.Errorf("again: %d, %v", fh, got)
+	}
+	for _, unique := range []uint64{8, 10 | resent} {
+		if _, got := h.again(&fuse.InHeader{Unique: unique}); got != nil {
+			t.Errorf("%x was opened before", unique)
+		}
+	}
 	if h.remove(a) != file || h.file(a) != nil || h.remove(a) != nil {
 		t.Error("still there")
 	}
-	if c := h.add(file); c == a {
+	if _, got := h.again(&fuse.InHeader{Unique: 8 | resent}); got != nil {
+		t.Error("what was closed is opened again")
+	}
+	if c := h.add(file, by, what); c == a {
 		t.Error("a number was used twice")
 	}
+}
+
+func newMemory(t *testing.T) *handover.Memory {
+	t.Helper()
+	m, err := handover.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.BeginLife(false)
+	t.Cleanup(func() { m.Close() })
+	return m
 }

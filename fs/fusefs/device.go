@@ -6,6 +6,7 @@ import (
 	"sync"
 	"unsafe"
 
+	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
 	"ckptfs/fs/content"
@@ -17,6 +18,7 @@ const (
 	backingClose = 0x4004e502 // FUSE_DEV_IOC_BACKING_CLOSE, of the id
 
 	notifyInvalInode = 2 // FUSE_NOTIFY_INVAL_INODE
+	notifyResend     = 7 // FUSE_NOTIFY_RESEND
 )
 
 // backingMap is struct fuse_backing_map.
@@ -131,8 +133,22 @@ func (d *device) UnregisterBacking(id int32) {
 
 // InvalidateData has the kernel drop its cached bytes [off, off+n) of a node, all of them for n = 0, none for
 // off < 0, and its attributes. It may wait for pages that are being read.
-func (d *device) InvalidateData(id content.NodeID, off, n int64) {
-	d.open(func() error {
+func (d *device) InvalidateData(id content.NodeID, off, n int64) { _ = d.invalidate(id, off, n) }
+
+// knows reports whether the kernel has a reference to a node, or may have.
+func (d *device) knows(id content.NodeID) bool { return d.invalidate(id, -1, 0) != unix.ENOENT }
+
+// resend has the kernel send again every request that was read and not answered, before all others. No request
+// of this process may be in hand. EINVAL from a kernel that cannot.
+func (d *device) resend() error {
+	return d.open(func() error {
+		m := fuse.OutHeader{Length: uint32(unsafe.Sizeof(fuse.OutHeader{})), Status: notifyResend}
+		return d.write(unsafe.Slice((*byte)(unsafe.Pointer(&m)), unsafe.Sizeof(m)))
+	})
+}
+
+func (d *device) invalidate(id content.NodeID, off, n int64) error {
+	return d.open(func() error {
 		m := invalInode{code: notifyInvalInode, node: uint64(id), off: off, extent: n}
 		m.length = uint32(unsafe.Sizeof(m))
 		return d.write(unsafe.Slice((*byte)(unsafe.Pointer(&m)), unsafe.Sizeof(m)))

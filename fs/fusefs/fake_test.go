@@ -44,6 +44,7 @@ func serveFake(t *testing.T, fs fuse.RawFileSystem, file reader) *fakeKernel {
 	}
 	k := &fakeKernel{t: t, fd: kernel, done: make(chan struct{})}
 	k.loop = &loop{dev: &device{fd: dev}, ps: ps, file: file, dead: make(chan struct{}),
+		memory: newMemory(t), answered: func(uint64) {},
 		log: func(_ slog.Level, msg string, args ...any) { t.Log(append([]any{msg}, args...)...) }}
 	k.loop.start()
 	go func() {

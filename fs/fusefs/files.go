@@ -7,14 +7,23 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ckptfs/fs/content"
+	"ckptfs/fs/handover"
 	"ckptfs/fs/names"
 	"ckptfs/fs/tree"
 	"ckptfs/fs/volume"
 )
 
-// opened answers an operation that opened a file.
-func (s *Server) opened(out *fuse.OpenOut, h *volume.Handle) {
-	out.Fh = s.handles.add(h)
+// opened answers an operation that opened a file. flags are open(2)'s.
+func (s *Server) opened(out *fuse.OpenOut, h *volume.Handle, by *fuse.InHeader, flags uint32) {
+	s.describe(out, h, s.handles.add(h, by, handover.Handle{
+		Kind: handover.KindFile, Node: uint64(h.Node.ID()), Flags: flags, Thread: by.Pid,
+		Mode: uint32(h.Mode), Backing: h.Backing,
+	}))
+}
+
+// describe tells the kernel how a handle is read and written.
+func (s *Server) describe(out *fuse.OpenOut, h *volume.Handle, fh uint64) {
+	out.Fh = fh
 	if !h.Writes() { // nothing is done at its close
 		out.OpenFlags |= fuse.FOPEN_NOFLUSH
 	}
@@ -31,11 +40,25 @@ func (s *Server) opened(out *fuse.OpenOut, h *volume.Handle) {
 	}
 }
 
+// openedAgain answers an OPEN or CREATE that an earlier process did.
+func (s *Server) openedAgain(by *fuse.InHeader, out *fuse.OpenOut) *volume.Handle {
+	fh, was := s.handles.again(by)
+	h, ok := was.(*volume.Handle)
+	if !ok {
+		return nil
+	}
+	s.describe(out, h, fh)
+	return h
+}
+
 // Open opens a file.
 func (s *Server) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fuse.Status {
+	if s.openedAgain(&in.InHeader, out) != nil {
+		return fuse.OK
+	}
 	n := s.node(in.NodeId)
 	if n == nil {
-		return fuse.Status(unix.ESTALE)
+		return errStale
 	}
 	ctx := context.Background()
 	if n.IsVirtual() { // may take a while
@@ -53,7 +76,7 @@ func (s *Server) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut
 			return s.status(err)
 		}
 	}
-	s.opened(out, h)
+	s.opened(out, h, &in.InHeader, in.Flags)
 	return fuse.OK
 }
 
@@ -71,31 +94,74 @@ func (s *Server) killSUID(h *volume.Handle, by *fuse.InHeader) error {
 // Create makes a file and opens it.
 func (s *Server) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out *fuse.CreateOut) fuse.Status {
 	dir := s.node(in.NodeId)
-	n, a, h, err := s.v.Create(dir, name, in.Mode, in.Flags, caller(&in.InHeader))
-	if err == unix.EEXIST && in.Flags&unix.O_EXCL == 0 {
-		// Made behind the kernel's back, as when a view became a file: what it wants is to open that.
-		return fuse.Status(unix.ESTALE)
+	if dir == nil {
+		return errStale
 	}
-	return s.created(out, n, a, h, err)
+	return s.once(&in.InHeader, change{
+		before: handover.Entry{Dir: in.NodeId, Name: name, Ino: s.inoAt(dir, name)},
+		happened: func(before handover.Entry) bool {
+			if _, h := s.handles.again(&in.InHeader); h != nil {
+				return true
+			}
+			s.unmake(dir, before)
+			return false
+		},
+		do: func() fuse.Status {
+			n, a, h, err := s.v.Create(dir, name, in.Mode, in.Flags, caller(&in.InHeader))
+			if err == unix.EEXIST && in.Flags&unix.O_EXCL == 0 {
+				// Made behind the kernel's back, as when a view became a file: it wants to open that.
+				return errStale
+			}
+			return s.created(in, out, n, a, h, err)
+		},
+		answer: func() fuse.Status { return s.createdAgain(in, out) },
+	})
 }
 
 // Tmpfile makes a file without a name and opens it.
 func (s *Server) Tmpfile(_ <-chan struct{}, in *fuse.CreateIn, out *fuse.CreateOut) fuse.Status {
-	n, a, h, err := s.v.Tmpfile(s.node(in.NodeId), in.Mode, in.Flags, caller(&in.InHeader))
-	return s.created(out, n, a, h, err)
+	if _, h := s.handles.again(&in.InHeader); h != nil {
+		return s.createdAgain(in, out)
+	}
+	dir := s.node(in.NodeId)
+	if dir == nil {
+		return errStale
+	}
+	n, a, h, err := s.v.Tmpfile(dir, in.Mode, in.Flags, caller(&in.InHeader))
+	return s.created(in, out, n, a, h, err)
 }
 
-func (s *Server) created(out *fuse.CreateOut, n *names.Node, a tree.Attr, h *volume.Handle,
-	err error) fuse.Status {
+func (s *Server) created(in *fuse.CreateIn, out *fuse.CreateOut, n *names.Node, a tree.Attr,
+	h *volume.Handle, err error) fuse.Status {
 	if err != nil {
 		return s.status(err)
 	}
-	s.fillEntry(&out.EntryOut, n, &a)
+	s.fillNew(out, n, &a)
+	s.opened(&out.OpenOut, h, &in.InHeader, in.Flags)
+	return fuse.OK
+}
+
+// createdAgain answers what an earlier process made and opened.
+func (s *Server) createdAgain(in *fuse.CreateIn, out *fuse.CreateOut) fuse.Status {
+	h := s.openedAgain(&in.InHeader, &out.OpenOut)
+	if h == nil {
+		return fuse.EIO
+	}
+	a, err := h.Node.Attr()
+	if err != nil {
+		return s.status(err)
+	}
+	h.Node.Pin() // for the kernel, as a lookup does
+	s.fillNew(out, h.Node, &a)
+	return fuse.OK
+}
+
+// fillNew describes a file that was made just now.
+func (s *Server) fillNew(out *fuse.CreateOut, n *names.Node, a *tree.Attr) {
+	s.fillEntry(&out.EntryOut, n, a)
 	if !a.Settled { // the kernel asks once more at once, to check permissions
 		out.SetAttrTimeout(justMade)
 	}
-	s.opened(&out.OpenOut, h)
-	return fuse.OK
 }
 
 // read reads what is not read by passthrough. It is READ, which does not come through go-fuse.

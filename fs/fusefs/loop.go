@@ -9,11 +9,15 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
+
+	"ckptfs/fs/handover"
 )
 
 const (
 	smallRequest = 4096 // at most; such are copied out of the buffer that they were read into
-	maxIdle      = 3    // readers that wait for requests at a time; one more may find out that it is too many
+	// crashesAllowed is how often a process may have crashed while it had a request in hand.
+	crashesAllowed = 2
+	maxIdle        = 3 // readers that wait for requests at a time; one more may find out that it is too many
 )
 
 // loan is what bytes are answered from where they lie.
@@ -41,6 +45,9 @@ type loop struct {
 	file reader
 	log  func(level slog.Level, msg string, args ...any)
 
+	memory   *handover.Memory    // in which it is written down what is in hand
+	answered func(unique uint64) // called when the kernel has an answer
+
 	dead    chan struct{} // closed when no more requests come: who waits for something need wait no longer
 	ended   sync.Once
 	idle    atomic.Int64 // readers that wait for a request, or take in a FORGET
@@ -48,6 +55,8 @@ type loop struct {
 	large   requestBuffers
 	small   scratch
 	reads   inHand
+	rounds  rounds
+	fresh   event // a request came that the kernel had not sent before
 }
 
 // answerInit has go-fuse settle what an INIT asks for and returns the answer, which is still to be written.
@@ -87,6 +96,8 @@ func (l *loop) end() { l.ended.Do(func() { close(l.dead) }) }
 // serve is a reader.
 func (l *loop) serve() {
 	defer l.running.Done()
+	flight := l.memory.Flights().Take()
+	defer flight.Release()
 	for {
 		buf := l.large.get()
 		n, err := l.dev.read(buf.in)
@@ -98,7 +109,7 @@ func (l *loop) serve() {
 			l.end()
 			return
 		}
-		if l.serveOne(buf, n) && l.idle.Add(1) > maxIdle {
+		if l.serveOne(flight, buf, n) && l.idle.Add(1) > maxIdle {
 			l.idle.Add(-1)
 			return
 		}
@@ -107,7 +118,7 @@ func (l *loop) serve() {
 
 // serveOne answers the request that is the first n bytes of buf, which it gives back. It says whether this
 // reader was not idle meanwhile.
-func (l *loop) serveOne(buf *requestBuffer, n int) (busy bool) {
+func (l *loop) serveOne(flight *handover.Flight, buf *requestBuffer, n int) (busy bool) {
 	req := buf.in[:n]
 	h := as[fuse.InHeader](req)
 	if h == nil {
@@ -124,12 +135,25 @@ func (l *loop) serveOne(buf *requestBuffer, n int) (busy bool) {
 	} else {
 		defer l.large.put(buf)
 	}
+	round := l.rounds.enter()
+	defer l.rounds.leave(round)
 	if unanswered(op) { // they come in any number: no reader is started for more of them
 		l.handle(req)
 		return false
 	}
 	if l.idle.Add(-1) == 0 {
 		l.start()
+	}
+	flight.Begin(h.Unique &^ resent)
+	defer flight.End()
+	if h.Unique&resent == 0 {
+		if op != opInterrupt {
+			l.fresh.Do()
+		}
+	} else if l.memory.Crashes(h.Unique&^resent) >= crashesAllowed {
+		l.log(slog.LevelError, "a request was under way each time that the daemon crashed; it fails now", "opcode", op)
+		l.answer(h, answerHeader(h.Unique, fuse.EIO, 0))
+		return true
 	}
 	l.handle(req)
 	return true
@@ -197,4 +221,5 @@ func (l *loop) answer(h *fuse.InHeader, parts ...[]byte) {
 	if err != nil && !errors.Is(err, unix.ENOENT) {
 		l.log(slog.LevelError, "the kernel did not take an answer", "opcode", h.Opcode, "reason", err)
 	}
+	l.answered(h.Unique)
 }

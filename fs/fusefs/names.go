@@ -8,20 +8,22 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ckptfs/fs/content"
+	"ckptfs/fs/handover"
 	"ckptfs/fs/names"
 	"ckptfs/fs/tree"
 	"ckptfs/fs/volume"
 )
 
-// node is the node of an id that the kernel gave; it holds a reference, so the node is there.
-func (s *Server) node(id uint64) *names.Node { return s.v.Node(content.NodeID(id)) }
+// node is the node of an id that the kernel gave; nil if an earlier process gave the id to the kernel, and
+// what it stood for cannot be found any more.
+func (s *Server) node(id uint64) *names.Node { return s.v.Names().Get(content.NodeID(id)) }
 
 // Lookup finds a name. That there is none is cached too, but for names that a view may get, and below
 // .ckptfs. Who makes something new finds no view.
 func (s *Server) Lookup(_ <-chan struct{}, in *fuse.InHeader, name string, out *fuse.EntryOut) fuse.Status {
 	dir := s.node(in.NodeId)
 	if dir == nil {
-		return fuse.Status(unix.ESTALE)
+		return errStale
 	}
 	n, a, err := s.v.Lookup(dir, name)
 	if err != nil {
@@ -34,7 +36,7 @@ func (s *Server) Lookup(_ <-chan struct{}, in *fuse.InHeader, name string, out *
 		return st
 	}
 	if n.IsView() && makes(in.Pid, name) {
-		s.v.Forget(n.ID(), 1)
+		s.v.Names().Forget(n.ID(), 1)
 		return fuse.ENOENT
 	}
 	s.fillEntry(out, n, &a)
@@ -42,13 +44,13 @@ func (s *Server) Lookup(_ <-chan struct{}, in *fuse.InHeader, name string, out *
 }
 
 // Forget gives back references.
-func (s *Server) Forget(id, nlookup uint64) { s.v.Forget(content.NodeID(id), nlookup) }
+func (s *Server) Forget(id, nlookup uint64) { s.v.Names().Forget(content.NodeID(id), nlookup) }
 
 // GetAttr is stat.
 func (s *Server) GetAttr(_ <-chan struct{}, in *fuse.GetAttrIn, out *fuse.AttrOut) fuse.Status {
 	n := s.node(in.NodeId)
 	if n == nil {
-		return fuse.Status(unix.ESTALE)
+		return errStale
 	}
 	a, err := n.Attr()
 	if err != nil {
@@ -62,7 +64,7 @@ func (s *Server) GetAttr(_ <-chan struct{}, in *fuse.GetAttrIn, out *fuse.AttrOu
 func (s *Server) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOut) fuse.Status {
 	n := s.node(in.NodeId)
 	if n == nil {
-		return fuse.Status(unix.ESTALE)
+		return errStale
 	}
 	a, err := s.v.Setattr(n, setAttrOf(in))
 	if err != nil {
@@ -81,50 +83,175 @@ func (s *Server) entry(out *fuse.EntryOut, n *names.Node, a tree.Attr, err error
 	return fuse.OK
 }
 
+// making is a request that makes a name, done by do. What an earlier process began is undone, and done from
+// the start: it may have made the name and not its owner or mode, and its caller has not seen it yet.
+func (s *Server) making(in *fuse.InHeader, dir *names.Node, name string, out *fuse.EntryOut,
+	do func() (*names.Node, tree.Attr, error)) fuse.Status {
+	return s.once(in, change{
+		before: handover.Entry{Dir: in.NodeId, Name: name, Ino: s.inoAt(dir, name)},
+		happened: func(before handover.Entry) bool {
+			s.unmake(dir, before)
+			return false
+		},
+		do: func() fuse.Status {
+			n, a, err := do()
+			return s.entry(out, n, a, err)
+		},
+		answer: func() fuse.Status {
+			n, a, err := s.v.Lookup(dir, name)
+			return s.entry(out, n, a, err)
+		},
+	})
+}
+
+// unmake removes a name that was not there before.
+func (s *Server) unmake(dir *names.Node, before handover.Entry) {
+	if before.Ino != 0 || s.v.Names().InoAt(dir, before.Name) == 0 {
+		return
+	}
+	for _, flag := range []int{0, unix.AT_REMOVEDIR} {
+		t, err := s.v.Names().Remove(dir, before.Name, flag)
+		t.Spare()
+		if err != unix.EISDIR {
+			break
+		}
+	}
+}
+
+// inoAt is the number of the inode, or of the synthesised file, that a name leads to; 0 if it leads to none.
+func (s *Server) inoAt(dir *names.Node, name string) uint64 {
+	if dir.Synth() == nil {
+		if ino := s.v.Names().InoAt(dir, name); ino != 0 {
+			return ino
+		}
+	}
+	n, _, err := s.v.Lookup(dir, name)
+	if err != nil {
+		return 0
+	}
+	defer n.Unpin()
+	return n.Ino()
+}
+
 // Mknod makes a file that is not opened.
 func (s *Server) Mknod(_ <-chan struct{}, in *fuse.MknodIn, name string, out *fuse.EntryOut) fuse.Status {
-	n, a, err := s.v.Mknod(s.node(in.NodeId), name, in.Mode, in.Rdev, caller(&in.InHeader))
-	return s.entry(out, n, a, err)
+	dir := s.node(in.NodeId)
+	if dir == nil {
+		return errStale
+	}
+	return s.making(&in.InHeader, dir, name, out, func() (*names.Node, tree.Attr, error) {
+		return s.v.Mknod(dir, name, in.Mode, in.Rdev, caller(&in.InHeader))
+	})
 }
 
 // Mkdir makes a directory.
 func (s *Server) Mkdir(_ <-chan struct{}, in *fuse.MkdirIn, name string, out *fuse.EntryOut) fuse.Status {
-	n, a, err := s.v.Mkdir(s.node(in.NodeId), name, in.Mode, caller(&in.InHeader))
-	return s.entry(out, n, a, err)
+	dir := s.node(in.NodeId)
+	if dir == nil {
+		return errStale
+	}
+	return s.making(&in.InHeader, dir, name, out, func() (*names.Node, tree.Attr, error) {
+		return s.v.Mkdir(dir, name, in.Mode, caller(&in.InHeader))
+	})
 }
 
 // Symlink makes a symbolic link.
 func (s *Server) Symlink(_ <-chan struct{}, in *fuse.InHeader, target, name string,
 	out *fuse.EntryOut) fuse.Status {
-	n, a, err := s.v.Symlink(s.node(in.NodeId), name, target, caller(in))
-	return s.entry(out, n, a, err)
+	dir := s.node(in.NodeId)
+	if dir == nil {
+		return errStale
+	}
+	return s.making(in, dir, name, out, func() (*names.Node, tree.Attr, error) {
+		return s.v.Symlink(dir, name, target, caller(in))
+	})
 }
 
 // Link makes a hard link.
 func (s *Server) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out *fuse.EntryOut) fuse.Status {
-	n := s.node(in.Oldnodeid)
-	a, err := s.v.Link(n, s.node(in.NodeId), name)
-	return s.entry(out, n, a, err)
+	n, dir := s.node(in.Oldnodeid), s.node(in.NodeId)
+	if n == nil || dir == nil {
+		return errStale
+	}
+	return s.once(&in.InHeader, change{
+		before:   handover.Entry{Dir: in.NodeId, Name: name, Ino: n.Ino(), Ino2: s.inoAt(dir, name)},
+		happened: func(was handover.Entry) bool { return was.Ino2 == 0 && s.inoAt(dir, name) == was.Ino },
+		do: func() fuse.Status {
+			a, err := s.v.Link(n, dir, name)
+			return s.entry(out, n, a, err)
+		},
+		answer: func() fuse.Status {
+			n, a, err := s.v.Lookup(dir, name)
+			return s.entry(out, n, a, err)
+		},
+	})
 }
+
+// ok answers a request whose answer says nothing more.
+func ok() fuse.Status { return fuse.OK }
 
 // Unlink removes a name.
 func (s *Server) Unlink(_ <-chan struct{}, in *fuse.InHeader, name string) fuse.Status {
-	return s.status(s.v.Unlink(s.node(in.NodeId), name))
+	return s.removing(in, name, s.v.Unlink)
 }
 
 // Rmdir removes an empty directory.
 func (s *Server) Rmdir(_ <-chan struct{}, in *fuse.InHeader, name string) fuse.Status {
-	return s.status(s.v.Rmdir(s.node(in.NodeId), name))
+	return s.removing(in, name, s.v.Rmdir)
+}
+
+func (s *Server) removing(in *fuse.InHeader, name string, do func(*names.Node, string) error) fuse.Status {
+	dir := s.node(in.NodeId)
+	if dir == nil {
+		return errStale
+	}
+	return s.once(in, change{
+		before: handover.Entry{Dir: in.NodeId, Name: name, Ino: s.inoAt(dir, name)},
+		happened: func(before handover.Entry) bool {
+			if before.Ino == 0 || s.inoAt(dir, name) == before.Ino {
+				return false
+			}
+			s.v.Removed(dir, name)
+			return true
+		},
+		do:     func() fuse.Status { return s.status(do(dir, name)) },
+		answer: ok,
+	})
 }
 
 // Rename moves a name.
 func (s *Server) Rename(_ <-chan struct{}, in *fuse.RenameIn, oldName, newName string) fuse.Status {
-	return s.status(s.v.Rename(s.node(in.NodeId), oldName, s.node(in.Newdir), newName, in.Flags))
+	from, to := s.node(in.NodeId), s.node(in.Newdir)
+	if from == nil || to == nil {
+		return errStale
+	}
+	return s.once(&in.InHeader, change{
+		before: handover.Entry{
+			Dir: in.NodeId, Name: oldName, Ino: s.inoAt(from, oldName),
+			Dir2: in.Newdir, Name2: newName, Ino2: s.inoAt(to, newName), Arg: uint64(in.Flags),
+		},
+		happened: func(before handover.Entry) bool {
+			// Of two names of one inode nothing is moved, however often.
+			if before.Ino == 0 || before.Ino == before.Ino2 || s.inoAt(from, oldName) == before.Ino {
+				return false
+			}
+			if in.Flags&(unix.RENAME_EXCHANGE|unix.RENAME_WHITEOUT) == 0 {
+				s.v.Removed(from, oldName)
+			}
+			return true
+		},
+		do:     func() fuse.Status { return s.status(s.v.Rename(from, oldName, to, newName, in.Flags)) },
+		answer: ok,
+	})
 }
 
 // Readlink reads a symbolic link.
 func (s *Server) Readlink(_ <-chan struct{}, in *fuse.InHeader) ([]byte, fuse.Status) {
-	target, err := s.node(in.NodeId).Readlink()
+	n := s.node(in.NodeId)
+	if n == nil {
+		return nil, errStale
+	}
+	target, err := n.Readlink()
 	return []byte(target), s.status(err)
 }
 
@@ -137,33 +264,83 @@ func (s *Server) GetXAttr(cancel <-chan struct{}, in *fuse.InHeader, name string
 		ctx, stop = s.until(cancel)
 		defer stop()
 	}
-	k, err := s.v.GetXattr(ctx, s.node(in.NodeId), name, dest)
+	n := s.node(in.NodeId)
+	if n == nil {
+		return 0, errStale
+	}
+	k, err := s.v.GetXattr(ctx, n, name, dest)
 	return uint32(max(k, 0)), s.status(err)
 }
 
 // ListXAttr lists attributes.
 func (s *Server) ListXAttr(_ <-chan struct{}, in *fuse.InHeader, dest []byte) (uint32, fuse.Status) {
-	k, err := s.v.ListXattr(s.node(in.NodeId), dest, in.Uid == 0)
+	n := s.node(in.NodeId)
+	if n == nil {
+		return 0, errStale
+	}
+	k, err := s.v.ListXattr(n, dest, in.Uid == 0)
 	return uint32(max(k, 0)), s.status(err)
 }
 
 // SetXAttr sets an attribute.
 func (s *Server) SetXAttr(_ <-chan struct{}, in *fuse.SetXAttrIn, name string, value []byte) fuse.Status {
-	return s.status(s.v.SetXattr(s.node(in.NodeId), name, value, int(in.Flags)))
+	n := s.node(in.NodeId)
+	if n == nil {
+		return errStale
+	}
+	do := func() fuse.Status { return s.status(s.v.SetXattr(n, name, value, int(in.Flags))) }
+	if in.Flags == 0 {
+		return do()
+	}
+	return s.once(&in.InHeader, change{
+		before: handover.Entry{Dir: in.NodeId, Name: name, Arg: s.hasXattr(n, name)},
+		happened: func(before handover.Entry) bool {
+			if before.Arg != 0 || in.Flags&unix.XATTR_CREATE == 0 {
+				return false // it fails again, or may be done again
+			}
+			return s.hasXattr(n, name) != 0
+		},
+		do: do, answer: ok,
+	})
+}
+
+// hasXattr is 1 if a node has an attribute, else 0.
+func (s *Server) hasXattr(n *names.Node, name string) uint64 {
+	if _, err := n.GetXattr(name, nil); err != nil {
+		return 0
+	}
+	return 1
 }
 
 // RemoveXAttr removes an attribute.
 func (s *Server) RemoveXAttr(_ <-chan struct{}, in *fuse.InHeader, name string) fuse.Status {
-	return s.status(s.v.RemoveXattr(s.node(in.NodeId), name))
+	n := s.node(in.NodeId)
+	if n == nil {
+		return errStale
+	}
+	return s.once(in, change{
+		before:   handover.Entry{Dir: in.NodeId, Name: name, Arg: s.hasXattr(n, name)},
+		happened: func(before handover.Entry) bool { return before.Arg != 0 && s.hasXattr(n, name) == 0 },
+		do:       func() fuse.Status { return s.status(s.v.RemoveXattr(n, name)) },
+		answer:   ok,
+	})
 }
 
 // OpenDir opens a directory.
 func (s *Server) OpenDir(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fuse.Status {
-	d, err := s.node(in.NodeId).OpenDir()
+	if fh, h := s.handles.again(&in.InHeader); h != nil {
+		out.Fh = fh
+		return fuse.OK
+	}
+	n := s.node(in.NodeId)
+	if n == nil {
+		return errStale
+	}
+	d, err := n.OpenDir()
 	if err != nil {
 		return s.status(err)
 	}
-	out.Fh = s.handles.add(d)
+	out.Fh = s.handles.add(d, &in.InHeader, handover.Handle{Kind: handover.KindDir, Node: in.NodeId})
 	return fuse.OK
 }
 

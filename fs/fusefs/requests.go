@@ -9,6 +9,7 @@ import (
 // Opcodes of linux/fuse.h that are treated by themselves.
 const (
 	opForget      = 2
+	opRename      = 12
 	opRead        = 15
 	opWrite       = 16
 	opGetxattr    = 22
@@ -18,6 +19,7 @@ const (
 	opIoctl       = 39
 	opBatchForget = 42
 	opReaddirplus = 44
+	opRename2     = 45
 )
 
 // as is a request as one of go-fuse's structs, which begin with the kernel's header; nil if it is too short.

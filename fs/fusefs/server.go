@@ -18,6 +18,14 @@
 //	answerInit   has go-fuse settle what it asks for
 //	loop         reads requests, and answers them: READ by itself, the rest through go-fuse
 //	Server       does them, by the volume
+//
+// # A mount outlives the process
+//
+// The mount lasts as long as a process has /dev/fuse open. A Keeper has it, and hands it to the next process
+// when this one ended. What that one has to know lies in memory that both map (package handover): INIT and its
+// answer, which node and which handle each number stands for, and which requests are being done that must not
+// be done twice. Take, Resume and Start take a mount over (take.go). Then the kernel sends again all requests
+// that were read and not answered (FUSE_NOTIFY_RESEND, Linux 6.9); once.go says how each is done once.
 package fusefs
 
 import (
@@ -31,7 +39,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ckptfs/fs/control"
-	"ckptfs/fs/names"
+	"ckptfs/fs/handover"
 	"ckptfs/fs/tree"
 	"ckptfs/fs/volume"
 )
@@ -53,26 +61,57 @@ type Options struct {
 	Words      []string
 	Background int    // requests that the kernel may send ahead at a time; at most, and by default, 64
 	FsName     string // the first column of mount(8): the store's absolute path
+	Keeper     Keeper // nil: the mount ends with this process
 	Log        func(level slog.Level, msg string, args ...any)
+}
+
+// Keeper keeps what a mount is made of while one process after the other serves it.
+type Keeper interface {
+	// Hold has the mount outlive this process: dev is its /dev/fuse, memory a handover.Memory.
+	Hold(dev, memory int) error
+	// Keep keeps a descriptor, until Drop, for the process that comes next.
+	Keep(id uint64, fd int) error
+	Drop(id uint64) error
 }
 
 // Server is a mounted volume.
 type Server struct {
 	fuse.RawFileSystem // answers ENOSYS to what is not implemented
 
-	v       *volume.Volume
-	dev     *device
-	log     func(level slog.Level, msg string, args ...any)
-	mode    string
-	reason  string
-	dead    chan struct{} // closed when the mount is gone
-	served  sync.WaitGroup
-	handles handles
+	o      Options
+	v      *volume.Volume
+	dev    *device
+	loop   *loop
+	memory *handover.Memory // what the process has to know that serves the mount next
+	log    func(level slog.Level, msg string, args ...any)
+	mode   string
+	reason string
+	dead   chan struct{} // closed when the mount is gone
+	served sync.WaitGroup
+
+	handles *handles
+	written written
+}
+
+func newServer(dev *device, memory *handover.Memory, o Options) *Server {
+	s := &Server{
+		RawFileSystem: fuse.NewDefaultRawFileSystem(), o: o, dev: dev, memory: memory, log: o.Log,
+		dead: make(chan struct{}), handles: newHandles(memory.Handles()),
+	}
+	if s.log == nil {
+		s.log = func(slog.Level, string, ...any) {}
+	}
+	s.loop = &loop{dev: dev, file: s, log: s.log, dead: s.dead, memory: memory, answered: s.written.answered}
+	unix.Umask(0) // modes come from the kernel, masked by the caller's umask already
+	return s
 }
 
 // Mount mounts v. It returns once the mount answers.
 func Mount(v *volume.Volume, mountpoint string, o Options) (*Server, error) {
-	unix.Umask(0) // modes come from the kernel, masked by the caller's umask already
+	memory, err := handover.New()
+	if err != nil {
+		return nil, err
+	}
 	words, flags := mountWords(o)
 	fd, err := mountDevice(mountpoint, mountOptions{
 		source:     o.FsName,
@@ -82,47 +121,65 @@ func Mount(v *volume.Volume, mountpoint string, o Options) (*Server, error) {
 		flags:      flags,
 	})
 	if err != nil {
+		memory.Close()
 		return nil, err
 	}
-	dev := &device{fd: fd}
-	init, err := dev.readInit()
-	if err != nil {
-		dev.close()
-		return nil, err
-	}
-	s, err := serve(v, dev, init, mountpoint, o)
-	if err != nil {
-		dev.close()
+	s := newServer(&device{fd: fd}, memory, o)
+	if err := s.begin(v, mountpoint); err != nil {
+		s.dev.close()
 		return nil, err
 	}
 	return s, nil
 }
 
-// serve serves v by a device whose INIT was read already.
-func serve(v *volume.Volume, dev *device, init []byte, mountpoint string, o Options) (*Server, error) {
-	s := &Server{RawFileSystem: fuse.NewDefaultRawFileSystem(), v: v, dev: dev, log: o.Log,
-		dead: make(chan struct{})}
-	if s.log == nil {
-		s.log = func(slog.Level, string, ...any) {}
-	}
-	s.handles.init()
-	ps := fuse.NewProtocolServer(s, settings(o, v.Dir()))
-	answer, err := answerInit(ps, init)
-	if werr := dev.write(answer); err == nil && werr != nil {
-		err = fmt.Errorf("init: %w", werr)
+// begin serves v as the first process that serves the mount.
+func (s *Server) begin(v *volume.Volume, mountpoint string) error {
+	init, err := s.dev.readInit()
+	if err == nil {
+		err = s.memory.SetInit(init)
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
-	s.mode, s.reason = s.probe(o.NoPassthrough, o.ReadOnly)
-	v.Attach(dev, mountpoint, s.mode == control.ModePassthrough, s.mode, s.reason)
-	l := &loop{dev: dev, ps: ps, file: s, log: s.log, dead: s.dead}
-	l.start()
-	s.served.Go(l.wait)
+	s.memory.BeginLife(false)
+	answer, err := s.shakeHands(init, v.Dir())
+	if werr := s.dev.write(answer); err == nil && werr != nil {
+		err = fmt.Errorf("init: %w", werr)
+	}
+	if err == nil {
+		err = s.memory.SetAnswer(answer)
+	}
+	if err != nil {
+		return err
+	}
+	s.v = v
+	s.mode, s.reason = s.probe(s.o.NoPassthrough, s.o.ReadOnly)
+	if err := noteMode(s.memory, s.mode, s.reason); err != nil {
+		return err
+	}
+	v.Names().HandOn(heirOf(s))
+	v.Attach(backing{s.dev, s.memory}, mountpoint, s.mode == control.ModePassthrough, s.mode, s.reason)
+	if s.o.Keeper != nil {
+		if err := s.o.Keeper.Hold(s.dev.fd, s.memory.Fd()); err != nil {
+			return fmt.Errorf("hand the mount to its holder: %w", err)
+		}
+	}
+	s.serve()
 	// This process never asks anything of its own mount: killed before it had answered itself it could not
 	// end, as the kernel waits for the answer, and then closes /dev/fuse.
 	s.raiseReadAhead(mountpoint)
-	return s, nil
+	return nil
+}
+
+// shakeHands has go-fuse settle what INIT asks for, and returns the answer, which is still to be written.
+func (s *Server) shakeHands(init []byte, dir string) (answer []byte, err error) {
+	s.loop.ps = fuse.NewProtocolServer(s, settings(s.o, dir))
+	return answerInit(s.loop.ps, init)
+}
+
+func (s *Server) serve() {
+	s.loop.start()
+	s.served.Go(s.loop.wait)
 }
 
 // settings are what INIT is answered by.
@@ -214,42 +271,3 @@ func (s *Server) Wait() { s.served.Wait() }
 
 // String names the filesystem.
 func (s *Server) String() string { return "ckptfs" }
-
-// handles gives numbers to open files and directories.
-type handles struct {
-	mu   sync.Mutex
-	next uint64
-	open map[uint64]any // *volume.Handle or *volume.DirHandle
-}
-
-func (t *handles) init() { t.open = map[uint64]any{} }
-
-func (t *handles) add(h any) uint64 {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.next++
-	t.open[t.next] = h
-	return t.next
-}
-
-func (t *handles) file(fh uint64) *volume.Handle {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	h, _ := t.open[fh].(*volume.Handle)
-	return h
-}
-
-func (t *handles) dir(fh uint64) *names.DirHandle {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	h, _ := t.open[fh].(*names.DirHandle)
-	return h
-}
-
-func (t *handles) remove(fh uint64) any {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	h := t.open[fh]
-	delete(t.open, fh)
-	return h
-}

@@ -17,9 +17,10 @@ import (
 // Survey looks at every file once after a start. It queues files that are not packed, and finds out which
 // packed files are resident.
 //
-// After an unclean end it runs before the first request, and repairs: it finishes transitions that were cut
-// off. If the host was booted since, it drops local copies that may not have reached the disk. After a clean
-// end it runs beside the requests and has nothing to repair.
+// After an unclean end it repairs: it finishes transitions that were cut off. If the host was booted since, it
+// drops local copies that may not have reached the disk. It runs before the first request then, unless this
+// process took a mount over, whose requests do not wait. After a clean end it runs beside the requests, too,
+// and has nothing to repair.
 type Survey struct {
 	Passes  *Passes
 	Repair  bool        // the store was not closed in order
@@ -139,7 +140,7 @@ func (s *Survey) file(n *names.Node) error {
 		p.Queue.Add(f)
 	case is.Record.Hollow:
 		switch {
-		case !s.Repair:
+		case !s.Repair || is.Hydrating || is.InUse: // in use already: a read goes by the manifest
 		case st.Blocks*512 > maxHeader:
 			s.finished++
 			return f.DisbelieveLocked()

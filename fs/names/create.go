@@ -153,8 +153,10 @@ func (ns *Names) MakeUnnamed(dir *Node, mode, flags uint32, c tree.Caller) (m Ma
 		return m, err
 	}
 	ns.tab.mu.Lock()
-	n := ns.tab.insertLocked(&st)
-	n.keep, n.dead = keep, true
+	n := ns.tab.insertLocked(&st, 0)
+	n.dead = true
+	n.keepFd(keep)
+	ns.tab.heir.Load().put(n)
 	n.file.NewLocked()
 	ns.tab.mu.Unlock()
 	open, rw := ns.creating(flags)

@@ -9,7 +9,9 @@
 // content.Inode.
 //
 // A node is in the table as long as something refers to it: each lookup that the kernel has not forgotten,
-// each handle, each node below it, each Pin. Its NodeID is never used twice.
+// each handle, each node below it, each Pin. Its NodeID is never used twice, and is the same in every process
+// that serves the mount: an Heir writes down which id leads where (heir.go), and the next process finds the
+// node again by that when the kernel asks for it (past.go).
 //
 // # Operations
 //
@@ -61,7 +63,10 @@ type Options struct {
 	Changed func(ino uint64)
 	// Reserved reports whether a name may not be made, since it leads to something that is no inode's.
 	Reserved func(dir *Node, name string) bool
-	Report   func(level slog.Level, msg string, args ...any)
+	// Synthetic finds a name that is no inode's, as a lookup does, with one reference more; nil: there are
+	// none.
+	Synthetic func(dir *Node, name string) (*Node, error)
+	Report    func(level slog.Level, msg string, args ...any)
 }
 
 // Names are the mount's names: nodes by the kernel's id and by inode, looked up, made, moved and removed on
@@ -104,7 +109,7 @@ func Open(o Options) (*Names, error) {
 	ns := &Names{o: o, privileged: os.Geteuid() == 0, fds: newFdCache(openDirs), rootFd: rootFd,
 		syncFd: syncFd}
 	ns.tab = newTable(ns)
-	ns.root = ns.tab.insertLocked(&st)
+	ns.root = ns.tab.insertLocked(&st, 0)
 	ns.root.names = []Alias{{}}
 	ns.root.dirfd = cachedFd{fd: rootFd, users: 1} // one user too many, so that it stays
 	return ns, nil
@@ -122,11 +127,20 @@ func (ns *Names) Root() *Node { return ns.root }
 // RootFd is an O_PATH descriptor of the mount's root, until Close.
 func (ns *Names) RootFd() int { return ns.rootFd }
 
-// Get returns the node of a kernel's id, or nil.
-func (ns *Names) Get(id content.NodeID) *Node { return ns.tab.get(id) }
+// Get returns the node of an id that the kernel has; nil if it has no such node, or what an earlier daemon
+// told it of cannot be found any more.
+func (ns *Names) Get(id content.NodeID) *Node {
+	if n := ns.tab.get(id); n != nil {
+		return n
+	}
+	return ns.revive(id)
+}
 
 // GetPinned is Get with one reference more.
-func (ns *Names) GetPinned(id content.NodeID) *Node { return ns.tab.getRef(id) }
+func (ns *Names) GetPinned(id content.NodeID) *Node {
+	ns.Get(id)
+	return ns.tab.getRef(id)
+}
 
 // StatFS describes the disk that the store lies on.
 func (ns *Names) StatFS() (unix.Statfs_t, error) {

@@ -32,6 +32,11 @@ type Node struct {
 	keep  int     // O_PATH descriptor of the inode of a node without a known name, else -1
 	dead  bool    // no name leads here, and only Link of an O_TMPFILE can change that
 
+	// past: an earlier daemon told the kernel of the node, and refs has one for all that it told; told counts
+	// what this process has told the kernel since. Guarded by table.mu.
+	past bool
+	told int64
+
 	// refs counts what keeps the node in the table: one per lookup that the kernel has not forgotten, one per
 	// handle, one per name of a child in the table, one per pin (queue, hot list, view of it).
 	refs int64
@@ -66,8 +71,7 @@ func (n *Node) unref(k int64) {
 	for _, n := range gone {
 		n.ns.fds.drop(n)
 		if n.keep >= 0 {
-			unix.Close(n.keep)
-			n.keep = -1
+			n.unkeep()
 		}
 		if n.file != nil {
 			n.file.CloseAll()

@@ -73,6 +73,9 @@ func (ns *Names) moveAliasLocked(n, oldDir *Node, oldName string, newDir *Node, 
 		if a.Dir == oldDir && a.Name == oldName {
 			newDir.refs++
 			n.names[i] = Alias{newDir, newName}
+			if i == 0 {
+				ns.tab.heir.Load().put(n)
+			}
 			ns.tab.unrefLocked(oldDir, 1)
 			return
 		}

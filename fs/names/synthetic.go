@@ -81,10 +81,11 @@ func (ns *Names) Synthesise(dir *Node, name string, ino uint64, mode uint32, s S
 		return n
 	}
 	defer t.mu.Unlock()
-	n := t.newNodeLocked(ino, mode)
+	n := t.newNodeLocked(t.past.syntheticLocked(at, ino, mode), ino, mode)
 	n.synth, n.names = s, []Alias{at}
 	dir.refs++
 	t.synthetic[at] = n
+	t.heir.Load().put(n)
 	return n
 }
 

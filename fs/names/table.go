@@ -2,6 +2,7 @@ package names
 
 import (
 	"fmt"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -21,12 +22,15 @@ type table struct {
 	next  content.NodeID
 
 	synthetic map[Alias]*Node // the nodes that are made up, by their one name, without references
+
+	heir atomic.Pointer[Heir] // who is told of every node, or nil
+	past past                 // what an earlier process knew, and this one has not looked at yet
 }
 
 func newTable(ns *Names) *table {
 	return &table{
 		ns: ns, next: RootID, byID: map[content.NodeID]*Node{}, byIno: map[inoKey]*Node{},
-		synthetic: map[Alias]*Node{},
+		synthetic: map[Alias]*Node{}, past: newPast(),
 	}
 }
 
@@ -85,22 +89,30 @@ func (ns *Names) internLocked(dir *Node, name string, st *unix.Stat_t) *Node {
 		t.addAliasLocked(n, dir, name)
 		return n
 	}
-	n := t.insertLocked(st)
+	n := t.insertLocked(st, t.past.inodeLocked(st))
 	t.addAliasLocked(n, dir, name)
 	return n
 }
 
-// newNodeLocked gives a node with one reference the next id.
-func (t *table) newNodeLocked(ino uint64, mode uint32) *Node {
-	n := &Node{ns: t.ns, id: t.next, ino: ino, mode: mode, keep: -1, refs: 1, dirfd: cachedFd{fd: -1}}
-	t.next++
+// newNodeLocked adds a node with one reference. id is 0 or, of a node that an earlier daemon told the kernel
+// of, the one that it has there; then there is one reference more, for all that the kernel has from then.
+func (t *table) newNodeLocked(id content.NodeID, ino uint64, mode uint32) *Node {
+	n := &Node{ns: t.ns, id: id, ino: ino, mode: mode, keep: -1, refs: 1, dirfd: cachedFd{fd: -1}}
+	if id == 0 {
+		n.id = t.next
+		t.next++
+		t.heir.Load().next(t.next)
+	} else {
+		n.past = true
+		n.refs++
+	}
 	t.byID[n.id] = n
 	return n
 }
 
-// insertLocked adds a node with one reference.
-func (t *table) insertLocked(st *unix.Stat_t) *Node {
-	n := t.newNodeLocked(st.Ino, st.Mode&unix.S_IFMT)
+// insertLocked adds the node of an inode; id is as newNodeLocked has it.
+func (t *table) insertLocked(st *unix.Stat_t, id content.NodeID) *Node {
+	n := t.newNodeLocked(id, st.Ino, st.Mode&unix.S_IFMT)
 	if n.mode == unix.S_IFREG {
 		n.file = content.NewFile(t.ns.o.Files, n)
 	}
@@ -125,6 +137,9 @@ func (t *table) addAliasLocked(n, dir *Node, name string) {
 		dir.refs++
 	}
 	n.names = append(n.names, Alias{dir, name})
+	if len(n.names) == 1 {
+		t.heir.Load().put(n)
+	}
 }
 
 // dropAliasLocked forgets a name. ns is held exclusively.
@@ -134,6 +149,9 @@ func (ns *Names) dropAliasLocked(n, dir *Node, name string) {
 	for i, a := range n.names {
 		if a.Dir == dir && a.Name == name {
 			n.names = append(n.names[:i], n.names[i+1:]...)
+			if i == 0 {
+				ns.tab.heir.Load().put(n)
+			}
 			ns.tab.unrefLocked(dir, 1)
 			return
 		}
@@ -148,6 +166,7 @@ func (t *table) unrefLocked(n *Node, k int64) (gone []*Node) {
 			return gone
 		}
 		delete(t.byID, n.id)
+		t.heir.Load().drop(n)
 		if t.byIno[inoKey(n.ino)] == n {
 			delete(t.byIno, inoKey(n.ino))
 		}
@@ -170,7 +189,7 @@ func (t *table) unrefLocked(n *Node, k int64) (gone []*Node) {
 
 // Forget takes nlookup of the kernel's references to a node.
 func (ns *Names) Forget(id content.NodeID, nlookup uint64) {
-	if n := ns.tab.get(id); n != nil && n != ns.root {
+	if n := ns.tab.forget(id); n != nil && n != ns.root {
 		n.unref(int64(nlookup))
 	}
 }

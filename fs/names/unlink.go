@@ -47,9 +47,22 @@ func (n *Node) keepOpenLocked(dirfd int, name string) error {
 	}
 	fd, err := unix.Openat(dirfd, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err == nil {
-		n.keep = fd
+		n.keepFd(fd)
 	}
 	return err
+}
+
+// keepFd makes an O_PATH descriptor the way to the node's inode, for this process and the next.
+func (n *Node) keepFd(fd int) {
+	n.keep = fd
+	n.ns.tab.heir.Load().keep(n.id, fd)
+}
+
+// unkeep closes the descriptor.
+func (n *Node) unkeep() {
+	n.ns.tab.heir.Load().unkeep(n.id)
+	unix.Close(n.keep)
+	n.keep = -1
 }
 
 // goneLocked updates the table after dir/name went. ns is held exclusively.
@@ -104,7 +117,6 @@ func (ns *Names) Remove(dir *Node, name string, flag int) (Victim, error) {
 // unkeepLocked undoes keepOpen for a name that stayed.
 func (ns *Names) unkeepLocked(t *Victim) {
 	if n := t.Node; n != nil && n.keep >= 0 && len(n.names) > 0 {
-		unix.Close(n.keep)
-		n.keep = -1
+		n.unkeep()
 	}
 }

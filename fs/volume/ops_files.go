@@ -50,6 +50,27 @@ func (v *Volume) OpenBy(ctx context.Context, n *names.Node, flags, thread uint32
 	return handleOf(n, h), nil
 }
 
+// Reopen makes a handle again that an earlier process gave to the kernel: flags are those that it was opened
+// with, mode and backing what the kernel was told.
+func (v *Volume) Reopen(n *names.Node, flags uint32, mode content.Mode, backing int32) (*Handle, error) {
+	flags &^= unix.O_CREAT | unix.O_EXCL | unix.O_TRUNC
+	if n.Synth() != nil {
+		h, err := v.openSynthetic(context.Background(), n, flags)
+		if err == nil {
+			h.Mode = mode
+		}
+		return h, err
+	}
+	if n.File() == nil {
+		return nil, unix.ENXIO
+	}
+	h, err := content.Reopen(n.File(), flags, mode, backing)
+	if err != nil {
+		return nil, err
+	}
+	return handleOf(n, h), nil
+}
+
 // Release ends a handle: the last of its descriptors is closed, and no mapping is left.
 func (h *Handle) Release() {
 	n := h.Node

@@ -7,7 +7,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ckptfs/fs/content"
 	"ckptfs/fs/names"
 	"ckptfs/fs/tree"
 )
@@ -64,12 +63,6 @@ func (v *Volume) walk(ctx context.Context, p string, f func(path string, n *name
 	defer n.Unpin()
 	return v.names.WalkBelow(ctx, strings.Trim(path.Clean("/"+p), "/"), n, f)
 }
-
-// Node returns the node of an id that the kernel holds, or nil.
-func (v *Volume) Node(id content.NodeID) *names.Node { return v.names.Get(id) }
-
-// Forget takes nlookup of the kernel's references to a node.
-func (v *Volume) Forget(id content.NodeID, nlookup uint64) { v.names.Forget(id, nlookup) }
 
 // Setattr changes a node's attributes and returns the new ones.
 func (v *Volume) Setattr(n *names.Node, s *tree.SetAttr) (tree.Attr, error) {

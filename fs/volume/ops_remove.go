@@ -48,7 +48,7 @@ func (v *Volume) remove(dir *names.Node, name string, flag int) error {
 		v.virtual.Unhide(t.Node, "")
 	}
 	v.bury(&t)
-	v.leaveNoView(dir, name)
+	v.Removed(dir, name)
 	return nil
 }
 
@@ -81,7 +81,7 @@ func (v *Volume) Rename(
 		moved.Unpin()
 	}
 	if err == nil && flags&(unix.RENAME_EXCHANGE|unix.RENAME_WHITEOUT) == 0 {
-		v.leaveNoView(oldDir, oldName)
+		v.Removed(oldDir, oldName)
 	}
 	if err != nil || !t.Went {
 		t.Spare()
@@ -136,10 +136,10 @@ func touchMoved(n *names.Node) {
 	}
 }
 
-// leaveNoView keeps a view from appearing where a name was removed: a program that removed model.safetensors
-// must not find it there again.
-func (v *Volume) leaveNoView(dir *names.Node, name string) {
-	if !strings.HasSuffix(name, view.Suffix) {
+// Removed ends the removal of a name, or its move to another place, which an earlier process may have begun: it
+// keeps a view from appearing there. A program that removed model.safetensors must not find it there again.
+func (v *Volume) Removed(dir *names.Node, name string) {
+	if dir.Synth() != nil || !strings.HasSuffix(name, view.Suffix) {
 		return
 	}
 	if err := v.virtual.HideView(dir, name); err != nil && err != unix.ENOENT {

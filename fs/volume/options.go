@@ -45,8 +45,12 @@ type Options struct {
 	// HydrateAfter is for how long no program reads packed files before a hot one is hydrated; 0: a default;
 	// negative: at once.
 	HydrateAfter time.Duration
-	Now          func() time.Time                                // nil: time.Now
-	Log          func(level slog.Level, msg string, args ...any) // nil: silent
+	// Resume is called when the parts are made and nothing works in the background yet, if the store is
+	// mounted already, by an earlier process: it makes known what the kernel knows (Attach, Names, Reopen).
+	// Then the store's repair goes on beside the requests; nil: it comes before Open returns.
+	Resume func(*Volume) error
+	Now    func() time.Time                                // nil: time.Now
+	Log    func(level slog.Level, msg string, args ...any) // nil: silent
 }
 
 const (

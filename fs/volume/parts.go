@@ -137,7 +137,11 @@ func (v *Volume) openNames() (err error) {
 	v.names, err = names.Open(names.Options{
 		Dir: v.dir, Tree: v.treePath(), Files: v.content, ReadOnly: v.readOnly, Changed: v.steps.Changed,
 		Reserved: func(dir *names.Node, name string) bool { return v.virtual.Reserved(dir, name) },
-		Report:   v.report,
+		Synthetic: func(dir *names.Node, name string) (*names.Node, error) {
+			n, _, err := v.Lookup(dir, name)
+			return n, err
+		},
+		Report: v.report,
 	})
 	return err
 }

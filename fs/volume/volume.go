@@ -158,27 +158,31 @@ func (v *Volume) open(o Options) error {
 	v.openModels()
 	v.openVirtual(o)
 	v.openPasses()
-	return v.recover()
+	return v.recover(o.Resume)
 }
 
-// recover repairs the store after an unclean end, and starts the background work.
-func (v *Volume) recover() error {
+// recover repairs the store after an unclean end, and starts the background work. resume is Options.Resume.
+func (v *Volume) recover(resume func(*Volume) error) error {
 	before := v.lock.Before
 	s := &maintenance.Survey{
 		Passes: v.passes, Repair: !before.Clean && before.PID != 0, Stop: v.closing.Load,
 	}
+	v.content.Unclean = s.Repair
 	if s.Repair {
-		v.content.Unclean = true
 		s.NewBoot = !v.lock.Same()
-		s.Run()
-		v.hot.Grew.Store(true) // what was made hollow has to be durable, too, before the end is clean
-		if s.NewBoot && s.Blind() {
-			v.content.Doubt.Store(true)
-		} else if err := v.lock.Trust(); err != nil {
-			return fmt.Errorf("recovery: %w", err)
+	}
+	if resume != nil {
+		if s.NewBoot {
+			return errors.New("the disk that the store lies on was mounted again since the mount was made: unmount it, and mount it anew")
+		}
+		if err := resume(v); err != nil {
+			return err
+		}
+	} else if s.Repair {
+		if err := v.repair(s); err != nil {
+			return err
 		}
 		v.recovery = s.Repaired()
-		v.report(slog.LevelWarn, v.recovery)
 	}
 	if !v.readOnly {
 		v.queue.Start()
@@ -189,9 +193,17 @@ func (v *Volume) recover() error {
 		v.ids.Start()
 		v.settled.start()
 	}
-	if s.Repair || before.PID == 0 {
+	switch {
+	case resume != nil && s.Repair:
+		go func() {
+			defer close(v.surveyed)
+			if err := v.repair(s); err != nil {
+				v.report(slog.LevelError, "the next mount looks at every file again", "reason", err)
+			}
+		}()
+	case s.Repair || before.PID == 0:
 		close(v.surveyed)
-	} else {
+	default:
 		go func() {
 			defer close(v.surveyed)
 			s.Run()
@@ -199,6 +211,22 @@ func (v *Volume) recover() error {
 	}
 	return nil
 }
+
+// repair repairs the store after an unclean end.
+func (v *Volume) repair(s *maintenance.Survey) error {
+	s.Run()
+	v.hot.Grew.Store(true) // what was made hollow has to be durable, too, before the end is clean
+	if s.NewBoot && s.Blind() {
+		v.content.Doubt.Store(true)
+	} else if err := v.lock.Trust(); err != nil {
+		return fmt.Errorf("recovery: %w", err)
+	}
+	v.report(slog.LevelWarn, s.Repaired())
+	return nil
+}
+
+// Names are the mount's names, for the side that mounts the volume.
+func (v *Volume) Names() *names.Names { return v.names }
 
 // Dir is the store's folder.
 func (v *Volume) Dir() string { return v.dir }

@@ -1,0 +1,307 @@
+package names
+
+import (
+	"golang.org/x/sys/unix"
+
+	"ckptfs/fs/content"
+	"ckptfs/fs/handover"
+)
+
+// past is what an earlier process wrote down of the nodes that the kernel may ask for. A node is taken from
+// it when it is found: by its id (revive), or since a lookup leads to it. table.mu guards it.
+//
+// How many references the kernel has to such a node is not known. So none of them is given back when the
+// kernel forgets some: the node is in doubt, and Sweep asks the kernel whether it has any left.
+type past struct {
+	byID   map[content.NodeID]handover.Node
+	byIno  map[inoKey]content.NodeID
+	byName map[pastName]content.NodeID // synthetic nodes
+	doubt  map[content.NodeID]struct{} // what the kernel forgot, or may have
+	any    bool                        // there was an earlier process; set before anything is served
+}
+
+// pastName is a name in a directory that need not have a Node yet.
+type pastName struct {
+	dir  content.NodeID
+	name string
+}
+
+func newPast() past {
+	return past{
+		byID: map[content.NodeID]handover.Node{}, byIno: map[inoKey]content.NodeID{},
+		byName: map[pastName]content.NodeID{}, doubt: map[content.NodeID]struct{}{},
+	}
+}
+
+func (p *past) addLocked(r handover.Node) {
+	id := content.NodeID(r.ID)
+	p.byID[id] = r
+	switch {
+	case r.Synthetic:
+		p.byName[pastName{content.NodeID(r.Parent), r.Name}] = id
+	case r.Name != "":
+		p.byIno[inoKey(r.Ino)] = id
+	}
+}
+
+func (p *past) removeLocked(id content.NodeID) {
+	r, ok := p.byID[id]
+	if !ok {
+		return
+	}
+	delete(p.byID, id)
+	if at := (pastName{content.NodeID(r.Parent), r.Name}); p.byName[at] == id {
+		delete(p.byName, at)
+	}
+	if p.byIno[inoKey(r.Ino)] == id {
+		delete(p.byIno, inoKey(r.Ino))
+	}
+}
+
+// inodeLocked takes the id of an inode out of the past, or returns 0.
+func (p *past) inodeLocked(st *unix.Stat_t) content.NodeID {
+	id := p.byIno[inoKey(st.Ino)]
+	if id == 0 || p.byID[id].Type != st.Mode&unix.S_IFMT {
+		return 0
+	}
+	p.removeLocked(id)
+	return id
+}
+
+// syntheticLocked takes the id of a name that is made up out of the past, or returns 0.
+func (p *past) syntheticLocked(at Alias, ino uint64, mode uint32) content.NodeID {
+	id := p.byName[pastName{at.Dir.id, at.Name}]
+	if r := p.byID[id]; id == 0 || r.Ino != ino || r.Type != mode {
+		return 0
+	}
+	p.removeLocked(id)
+	return id
+}
+
+// TakeOver makes known the nodes that an earlier process wrote down. h gets what comes. It is called before
+// anything is looked up. TakeKept is called next, or after Moved.
+func (ns *Names) TakeOver(h *Heir, nodes map[uint64]handover.Node) {
+	t := ns.tab
+	t.mu.Lock()
+	t.heir.Store(h)
+	t.past.any = true
+	t.next = max(t.next, content.NodeID(h.Nodes.Next()))
+	for _, r := range nodes {
+		if r.ID != uint64(RootID) {
+			t.past.addLocked(r)
+		}
+	}
+	t.mu.Unlock()
+}
+
+// TakeKept makes known the descriptors that an earlier process kept, by node. They are this process's from
+// now on.
+func (ns *Names) TakeKept(kept map[uint64]int) {
+	for id, fd := range kept {
+		ns.takeKept(content.NodeID(id), fd)
+	}
+}
+
+// takeKept makes the node of a descriptor that an earlier process kept, unless it has a name after all: that
+// process was killed before the name went.
+func (ns *Names) takeKept(id content.NodeID, fd int) {
+	t := ns.tab
+	h := t.heir.Load()
+	t.mu.Lock()
+	r, known := t.past.byID[id]
+	t.mu.Unlock()
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil || !known || r.Name != "" && ns.leadsTo(r, &st) {
+		h.unkeep(id)
+		unix.Close(fd)
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.past.removeLocked(id)
+	n := t.insertLocked(&st, id)
+	n.keep = fd
+	n.refs-- // the kernel's are all there is
+	if n.dead = st.Nlink == 0; n.dead {
+		delete(t.byIno, inoKey(n.ino))
+	}
+	h.put(n)
+}
+
+// leadsTo reports whether a node's name of then leads to the inode that st describes.
+func (ns *Names) leadsTo(r handover.Node, st *unix.Stat_t) bool {
+	dir := ns.Get(content.NodeID(r.Parent))
+	return dir != nil && ns.InoAt(dir, r.Name) == st.Ino
+}
+
+// Moved notes that the name dir/name may have been given to a known inode by a rename that an earlier process
+// did not come to write down. It reports whether it knows what the name leads to.
+func (ns *Names) Moved(dir content.NodeID, name string) bool {
+	d := ns.Get(dir)
+	if d == nil {
+		return false
+	}
+	ino := ns.InoAt(d, name)
+	t := ns.tab
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	id := t.past.byIno[inoKey(ino)]
+	if id == 0 {
+		return t.byIno[inoKey(ino)] != nil
+	}
+	r := t.past.byID[id]
+	if content.NodeID(r.Parent) != dir || r.Name != name {
+		r.Parent, r.Name = uint64(dir), name
+		t.past.byID[id] = r
+		_ = t.heir.Load().Nodes.Put(r)
+	}
+	return true
+}
+
+// revive finds the node of an id that an earlier process gave out, or returns nil. Its reference is the
+// kernel's.
+func (ns *Names) revive(id content.NodeID) *Node {
+	ns.tab.mu.Lock()
+	r, ok := ns.tab.past.byID[id]
+	ns.tab.mu.Unlock()
+	if !ok || r.Name == "" {
+		return ns.tab.get(id) // found meanwhile
+	}
+	dir := ns.GetPinned(content.NodeID(r.Parent))
+	if dir == nil {
+		return nil
+	}
+	defer dir.Unpin()
+	var n *Node
+	var err error
+	switch {
+	case !r.Synthetic:
+		n, _, err = ns.Child(dir, r.Name)
+	case ns.o.Synthetic != nil:
+		n, err = ns.o.Synthetic(dir, r.Name)
+	}
+	if err != nil || n == nil {
+		return nil
+	}
+	defer n.Unpin()
+	if n.id != id {
+		return nil
+	}
+	return n
+}
+
+// Tell notes that an answer names the node to the kernel once more: its reference is the one that the lookup
+// took.
+func (n *Node) Tell() {
+	t := n.ns.tab
+	if !t.past.any {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if n.past {
+		n.told++
+	}
+}
+
+// forget returns the node whose references the kernel gives back; nil if there is none, or if it is not known
+// how many it has.
+func (t *table) forget(id content.NodeID) *Node {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := t.byID[id]
+	if n != nil && !n.past {
+		return n
+	}
+	if _, ok := t.past.byID[id]; ok || n != nil {
+		t.past.doubt[id] = struct{}{}
+	}
+	return nil
+}
+
+// Sweep gives back the references of nodes that the kernel knows no more. all: it looks at each that an
+// earlier process told the kernel of, not only at those that the kernel forgot since. known asks the kernel
+// for a node. settle returns when every request that was under way has been answered: the answer to a lookup
+// is a reference that the kernel does not know of yet.
+func (ns *Names) Sweep(all bool, known func(content.NodeID) bool, settle func()) {
+	t := ns.tab
+	told := map[content.NodeID]int64{}
+	t.mu.Lock()
+	if all {
+		for id := range t.past.byID {
+			told[id] = 0
+		}
+		for id, n := range t.byID {
+			if n.past {
+				told[id] = n.told
+			}
+		}
+	} else {
+		for id := range t.past.doubt {
+			if n := t.byID[id]; n != nil {
+				told[id] = n.told
+			} else {
+				told[id] = 0
+			}
+		}
+	}
+	clear(t.past.doubt)
+	t.mu.Unlock()
+	if len(told) == 0 {
+		return
+	}
+	settle()
+	for id := range told {
+		if known(id) {
+			delete(told, id)
+		}
+	}
+	var gone []*Node
+	t.mu.Lock()
+	needed := t.past.parentsLocked(told)
+	for id, k := range told {
+		n := t.byID[id]
+		if n == nil && !needed[id] {
+			if r, ok := t.past.byID[id]; ok {
+				t.past.removeLocked(id)
+				t.heir.Load().Nodes.Drop(r.ID)
+			}
+		}
+		if n != nil && n.past && n.told == k {
+			n.past = false
+			n.refs++ // Unpin takes it
+			t.unrefLocked(n, 1+k)
+			gone = append(gone, n)
+		}
+	}
+	t.mu.Unlock()
+	for _, n := range gone {
+		n.Unpin()
+	}
+}
+
+// parentsLocked are the directories that lead to nodes of the past but those in leave.
+func (p *past) parentsLocked(leave map[content.NodeID]int64) map[content.NodeID]bool {
+	needed := map[content.NodeID]bool{}
+	for id, r := range p.byID {
+		if _, ok := leave[id]; ok {
+			continue
+		}
+		for at := content.NodeID(r.Parent); !needed[at]; {
+			needed[at] = true
+			up, ok := p.byID[at]
+			if !ok {
+				break
+			}
+			at = content.NodeID(up.Parent)
+		}
+	}
+	return needed
+}
+
+// InDoubt reports whether the kernel forgot nodes that Sweep has not asked it about.
+func (ns *Names) InDoubt() bool {
+	ns.tab.mu.Lock()
+	defer ns.tab.mu.Unlock()
+	return len(ns.tab.past.doubt) > 0
+}
