@@ -133,8 +133,9 @@ var layers = []struct {
 		"fs/volume"}},
 	{"cmd/ckptfs/text", []string{"fs/control"}},
 	{"cmd/ckptfs/procs", []string{"cmd/ckptfs/text"}},
-	{"cmd/ckptfs", []string{"cas", "cmd/ckptfs/procs", "cmd/ckptfs/text", "formats", "formats/detect",
-		"fs/control", "fs/metrics", "fs/tree",
+	{"cmd/ckptfs/holder", nil},
+	{"cmd/ckptfs", []string{"cas", "cmd/ckptfs/holder", "cmd/ckptfs/procs", "cmd/ckptfs/text", "formats",
+		"formats/detect", "fs/control", "fs/metrics", "fs/tree",
 		"fs/view", "fs/volume", "fs/fusefs", "index/runs"}},
 }
 

@@ -21,6 +21,7 @@ func TestHandles(t *testing.T) {
 		t.Error("a handle of no kind")
 	}
 	for range 3 {
+		was := a
 		a.Mode++
 		a.Backing++
 		x := a
@@ -28,6 +29,11 @@ func TestHandles(t *testing.T) {
 		h.Set(fa, x)
 		if got, ok := next(t, m).Handles().Get(fa); !ok || got != a {
 			t.Errorf("%+v, not %+v", got, a)
+		}
+		// A kill on the way would have left the copy before.
+		s := &m.handles.slots[0]
+		if got := s.handle(s.state.Load() ^ handleSecond); got != was {
+			t.Errorf("%+v was written over, and is %+v", was, got)
 		}
 	}
 	if got := maps.Collect(next(t, m).Handles().All()); !maps.Equal(got, map[uint64]Handle{fa: a, fb: b}) {

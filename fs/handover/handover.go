@@ -70,9 +70,9 @@
 //
 // A record is appended behind the bytes that are used, then their number changes. To compact the log, the
 // records that count are written to the other half in their order, then its number, then which half is true.
-// The pages of the half before are given back. This happens when a half is full, or larger than 4 MiB and
-// four times what counts. When what counts fills seven eighths of a half, no more is taken (ErrFull), for
-// every few records would have to be paid for with a compaction.
+// The pages of the half before are given back, but for its first 4 MiB. This happens when a half is full, or
+// larger than 4 MiB and four times what counts. When what counts fills seven eighths of a half, no more is
+// taken (ErrFull), for every few records would have to be paid for with a compaction.
 //
 // The reader keeps where the record of each id lies, and no copy of it.
 //

@@ -225,7 +225,7 @@ func (m *Memory) BeginLife(crashed bool) uint64 {
 	m.suspects.prepare(life, m.flights.left, crashed)
 	m.flights.prepare(life)
 	m.h.life.Store(life)
-	m.nodes.giveBack()
+	m.nodes.giveBack(0) // a daemon that was killed may have begun to compact
 	return life
 }
 

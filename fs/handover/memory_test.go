@@ -118,6 +118,7 @@ func TestNotes(t *testing.T) {
 		t.Error("something was noted")
 	}
 	long := bytes.Repeat([]byte{0xff}, maxNote)
+	var was []byte
 	for _, v := range [][]byte{{1, 2, 3}, {}, long, []byte("x")} {
 		if err := m.SetNote(NoteOptions, v); err != nil {
 			t.Error(err)
@@ -125,6 +126,11 @@ func TestNotes(t *testing.T) {
 		if got := next(t, m).Note(NoteOptions); got == nil || !bytes.Equal(got, v) {
 			t.Errorf("%q instead of %q", got, v)
 		}
+		// A kill on the way would have left the copy before.
+		if got := m.notes.copyOf(4, m.h.notes[4].Load()^noteSecond); !bytes.HasPrefix(got, was) {
+			t.Errorf("%q was written over", was)
+		}
+		was = v
 	}
 	if err := m.SetNote(NoteOptions, append(long, 0)); !errors.Is(err, ErrTooLong) {
 		t.Error(err)

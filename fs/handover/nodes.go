@@ -161,14 +161,19 @@ func (n *Nodes) compact() {
 	n.h.used[from^1].Store(uint64(end))
 	n.h.half.Store(from ^ 1)
 	n.index, n.log, n.end, n.live = index, to, end, end
-	n.giveBack()
+	n.giveBack(n.small) // the next log begins there
 }
 
-// giveBack frees the pages of the half that is not true. Without that nothing goes wrong.
-func (n *Nodes) giveBack() {
-	size := int64(len(n.both) / 2)
-	_ = unix.Fallocate(n.fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE,
-		int64(n.at)+int64(n.h.half.Load()&1^1)*size, size)
+// giveBack frees the pages of the half that is not true, but for its first bytes. Without that nothing goes
+// wrong.
+func (n *Nodes) giveBack(keep int) {
+	size := len(n.both) / 2
+	if keep >= size {
+		return
+	}
+	at := int64(n.at) + int64(n.h.half.Load()&1^1)*int64(size)
+	_ = unix.Fallocate(n.fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, at+int64(keep),
+		int64(size-keep))
 }
 
 // Load returns the nodes that are there, at the start of a life. With ErrDamaged it returns those up to the
