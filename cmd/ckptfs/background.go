@@ -9,16 +9,22 @@ import (
 	"math"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
+	"ckptfs/cmd/ckptfs/holder"
 	"ckptfs/fs/control"
 )
 
-// readyEnv tells the second process that it is to be the daemon, and on which descriptor its parent waits.
-const readyEnv = "CKPTFS_READY_FD"
+const (
+	// readyEnv tells a process that it is not the one that was called, and on which descriptor that one waits.
+	readyEnv = "CKPTFS_READY_FD"
+	// folderEnv is the folder that relative paths start from, for a daemon.
+	folderEnv = "CKPTFS_FOLDER"
+)
 
 // outcome is the one JSON object that goes through the pipe: the mount, or why there is none.
 type outcome struct {
@@ -27,7 +33,8 @@ type outcome struct {
 	Exit    int            `json:"exit,omitempty"`
 }
 
-// spawn starts the same command line as a daemon in a session of its own, and waits until it has mounted.
+// spawn starts the same command line as a holder in a session of its own, and waits until its daemon has
+// mounted.
 func (a *app) spawn(ctx context.Context) (*mounted, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -68,7 +75,33 @@ func (a *app) spawn(ctx context.Context) (*mounted, error) {
 	return out.Mounted, cmd.Process.Release()
 }
 
-// readyPipe is the pipe to the parent if this process is to be the daemon, else nil.
+// hold starts the daemon, and starts it again when it ends while the mount is there. It does not return. With
+// a pipe, which the first daemon gets, it is in the background.
+func (a *app) hold(c *mountConfig, pipe *os.File) {
+	folder, _ := os.Getwd() // "": all paths have to be absolute, and one that is not is an error
+	o := holder.Options{
+		Args: a.args, Env: []string{folderEnv + "=" + folder}, Quiet: pipe != nil,
+		GiveUp: func() { _ = detach(c.mountpoint, true) },
+	}
+	if pipe != nil {
+		o.Pass, o.First = []*os.File{pipe}, []string{readyEnv + "=4"}
+	}
+	code, err := holder.Run(o)
+	if err != nil {
+		a.complain(err)
+	}
+	os.Exit(code)
+}
+
+// absolute is filepath.Abs from the folder that the command was called in.
+func absolute(path string) (string, error) {
+	if folder := os.Getenv(folderEnv); folder != "" && !filepath.IsAbs(path) {
+		return filepath.Join(folder, path), nil
+	}
+	return filepath.Abs(path)
+}
+
+// readyPipe is the pipe to the process that was called, or nil.
 func readyPipe() *os.File {
 	fd, err := strconv.Atoi(os.Getenv(readyEnv))
 	if err != nil {
@@ -79,23 +112,34 @@ func readyPipe() *os.File {
 	return os.NewFile(uintptr(fd), "ready")
 }
 
-// daemon serves the mount and tells the parent how it went. What happens later goes to the log.
-func (a *app) daemon(ctx context.Context, c *mountConfig, pipe *os.File) error {
+// daemon serves the mount. A first one tells the process that was called how it went; what happens later goes
+// to the log.
+func (a *app) daemon(ctx context.Context, c *mountConfig, link *holder.Link) error {
+	pipe := readyPipe()
 	tell := func(o outcome) error {
-		err := json.NewEncoder(pipe).Encode(o)
-		return errors.Join(err, pipe.Close())
-	}
-	told := false
-	err := a.serve(ctx, c, func(m *mounted) error {
-		if err := os.Chdir("/"); err != nil {
-			return err
+		if pipe == nil {
+			return nil
 		}
-		told = true
-		return tell(outcome{Mounted: m})
+		err := json.NewEncoder(pipe).Encode(o)
+		err = errors.Join(err, pipe.Close())
+		pipe = nil
+		return err
+	}
+	first := link.Taken() == nil
+	if first {
+		c.mountpoint = resolve(c.mountpoint) // it is no dead mount any more
+	}
+	err := a.serve(ctx, c, link, func(m *mounted) error {
+		if first && pipe == nil {
+			if err := a.sayMounted(m); err != nil {
+				return err
+			}
+		}
+		return errors.Join(tell(outcome{Mounted: m}), link.Ready())
 	})
-	if err != nil && !told {
+	if err != nil && pipe != nil {
 		_ = tell(outcome{Error: control.AsError(err), Exit: exitCode(err)})
-		a.err = io.Discard // the parent prints it
+		a.err = io.Discard // the process that was called prints it
 	}
 	return err
 }

@@ -8,9 +8,10 @@ import (
 	"runtime"
 	"strings"
 
-	"ckptfs/cmd/ckptfs/text"
-
 	"github.com/spf13/cobra"
+
+	"ckptfs/cmd/ckptfs/holder"
+	"ckptfs/cmd/ckptfs/text"
 )
 
 // defaultMemory is the default of --memory, leastMemory what the daemon cannot do without.
@@ -139,11 +140,11 @@ func (c *mountConfig) check(cmd *cobra.Command) error {
 // setPlaces makes all paths absolute: the daemon does not keep the folder it was started in.
 func (c *mountConfig) setPlaces(store, mountpoint string) error {
 	var err error
-	if c.store, err = filepath.Abs(store); err != nil {
+	if c.store, err = absolute(store); err != nil {
 		return err
 	}
 	c.store = resolve(c.store)
-	if c.mountpoint, err = filepath.Abs(mountpoint); err != nil {
+	if c.mountpoint, err = absolute(mountpoint); err != nil {
 		return err
 	}
 	// Not the mountpoint itself: it may be a dead mount.
@@ -151,7 +152,7 @@ func (c *mountConfig) setPlaces(store, mountpoint string) error {
 		c.mountpoint = filepath.Join(dir, filepath.Base(c.mountpoint))
 	}
 	if c.logFile != "" {
-		if c.logFile, err = filepath.Abs(c.logFile); err != nil {
+		if c.logFile, err = absolute(c.logFile); err != nil {
 			return err
 		}
 	}
@@ -180,10 +181,19 @@ type mounted struct {
 	Recovery   string `json:"recovery,omitempty"`
 }
 
+// mount is three processes: the one that was called, which waits until there is a mount; the holder, which
+// lasts as long as the mount (package holder); and the daemon, of which there may be several after each other.
+// In the foreground the first two are one.
 func (a *app) mount(ctx context.Context, c *mountConfig) error {
+	link, err := holder.Connect()
+	if err != nil {
+		return err
+	}
+	if link != nil {
+		return a.daemon(ctx, c, link)
+	}
 	if pipe := readyPipe(); pipe != nil {
-		c.mountpoint = resolve(c.mountpoint) // it is no dead mount any more
-		return a.daemon(ctx, c, pipe)
+		a.hold(c, pipe)
 	}
 	if err := a.checkMount(ctx, c); err != nil {
 		return err
@@ -192,7 +202,7 @@ func (a *app) mount(ctx context.Context, c *mountConfig) error {
 		return nil
 	}
 	if c.foreground {
-		return a.serve(ctx, c, a.sayMounted)
+		a.hold(c, nil)
 	}
 	m, err := a.spawn(ctx)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"ckptfs/cas"
+	"ckptfs/cmd/ckptfs/holder"
 	"ckptfs/fs/control"
 	"ckptfs/fs/fusefs"
 	"ckptfs/fs/tree"
@@ -26,14 +27,54 @@ import (
 // kernel's next request, or for the disk.
 const spareProcs = 6
 
-// serve opens the store, mounts it, calls ready, and returns when the mount is gone and the store is closed.
-// ctx ends at the first signal, and counts until ready; after that see onSignals.
-func (a *app) serve(ctx context.Context, c *mountConfig, ready func(*mounted) error) (err error) {
+// serve opens the store, mounts it, or takes over the mount that there is, calls ready, and returns when the
+// mount is gone and the store is closed. ctx ends at the first signal, and counts until ready; after that see
+// onSignals.
+func (a *app) serve(ctx context.Context, c *mountConfig, link *holder.Link, ready func(*mounted) error) (err error) {
 	lw := &logWriter{}
 	if c.foreground && c.logFile == "" {
 		lw.attach(a.err)
 	}
 	log := newLogger(lw, c.logFormat, c.logLevel)
+	logFile := c.logFile
+	if logFile == "" && !c.foreground && !c.readOnly {
+		logFile = filepath.Join(c.store, tree.LogFile)
+	}
+	mount := fusefs.Options{
+		AllowOther:    c.allowOther,
+		ReadOnly:      c.readOnly,
+		Words:         c.kernel,
+		NoPassthrough: c.noPassthrough,
+		FsName:        c.store,
+		Background:    int(c.memory.bytes >> 23),
+		Keeper:        link,
+		Log: func(level slog.Level, msg string, args ...any) {
+			log.Log(context.Background(), level, msg, args...)
+		},
+	}
+	var logTo *os.File
+	var before *fusefs.Takeover // of the mount that a daemon before this one served
+	if t := link.Taken(); t != nil {
+		if logFile != "" {
+			if logTo, err = openLog(logFile); err != nil {
+				return fmt.Errorf("log file: %w", err)
+			}
+			lw.attach(logTo)
+		}
+		defer func() {
+			if err != nil {
+				log.Error("the mount could not be taken over", "err", err)
+			}
+		}()
+		log.Warn("the daemon ended, and another one takes the mount over", "why", howEnded(t.Status), "tries", t.Tries)
+		before, err = fusefs.Take(fusefs.Mounted{
+			Device: t.Device, Memory: t.Memory, Kept: t.Kept, Crashed: crashed(t.Status),
+		}, mount)
+		if err != nil {
+			return err
+		}
+		c.mountpoint = before.Mountpoint
+	}
 	started := time.Now()
 	notify("STATUS=opening " + c.store)
 
@@ -63,7 +104,7 @@ func (a *app) serve(ctx context.Context, c *mountConfig, ready func(*mounted) er
 	case unpacked == 0:
 		unpacked = 1
 	}
-	v, err := volume.Open(volume.Options{
+	opt := volume.Options{
 		Dir:         c.store,
 		Create:      !c.readOnly,
 		ReadOnly:    c.readOnly,
@@ -76,10 +117,12 @@ func (a *app) serve(ctx context.Context, c *mountConfig, ready func(*mounted) er
 		NoDelta:     c.noDelta,
 		NoViews:     c.noViews,
 		IDsAfter:    map[bool]time.Duration{true: -1}[c.noIDs],
-		Log: func(level slog.Level, msg string, args ...any) {
-			log.Log(context.Background(), level, msg, args...)
-		},
-	})
+		Log:         mount.Log,
+	}
+	if before != nil {
+		opt.Create, opt.Resume = false, before.Resume
+	}
+	v, err := volume.Open(opt)
 	if err != nil {
 		return err
 	}
@@ -104,27 +147,21 @@ func (a *app) serve(ctx context.Context, c *mountConfig, ready func(*mounted) er
 		}
 	}()
 
-	logFile := c.logFile
-	if logFile == "" && !c.foreground && !c.readOnly {
-		logFile = filepath.Join(c.store, tree.LogFile)
-	}
-	var logTo *os.File
-	if logFile != "" {
+	if logFile != "" && logTo == nil {
 		if logTo, err = openLog(logFile); err != nil {
 			return fmt.Errorf("log file: %w", err)
 		}
 		lw.attach(logTo)
 	}
 
-	srv, err := fusefs.Mount(v, c.mountpoint, fusefs.Options{
-		AllowOther:    c.allowOther,
-		ReadOnly:      c.readOnly,
-		Words:         c.kernel,
-		NoPassthrough: c.noPassthrough,
-		FsName:        c.store,
-		Background:    int(c.memory.bytes >> 23),
-	})
-	if err != nil {
+	var srv *fusefs.Server
+	if before != nil {
+		if err := before.Start(); err != nil {
+			return err
+		}
+		srv = before.Server
+		log.Warn("the mount was taken over", "after", time.Since(link.Taken().Unserved).Round(time.Microsecond))
+	} else if srv, err = fusefs.Mount(v, c.mountpoint, mount); err != nil {
 		return mountRefused(c.mountpoint, err)
 	}
 	mode, reason := srv.Mode()
@@ -184,6 +221,25 @@ func (a *app) serve(ctx context.Context, c *mountConfig, ready func(*mounted) er
 		log.Warn("control socket", "err", cerr)
 	}
 	return err
+}
+
+// howEnded is how a daemon ended, for the log.
+func howEnded(s syscall.WaitStatus) string {
+	switch {
+	case s.Signaled():
+		return s.Signal().String()
+	case s.ExitStatus() == holder.ExitUpgrade:
+		return "upgrade"
+	}
+	return fmt.Sprintf("exit code %d", s.ExitStatus())
+}
+
+// crashed reports whether a daemon ended by a fault of its own. It may do so again over the same request.
+func crashed(s syscall.WaitStatus) bool {
+	if s.Signaled() {
+		return s.Signal() != syscall.SIGKILL && s.Signal() != syscall.SIGTERM && s.Signal() != syscall.SIGINT
+	}
+	return s.ExitStatus() == 2 // a panic
 }
 
 // socket is where the daemon is to be asked. The store is mounted.

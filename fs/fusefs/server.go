@@ -154,7 +154,7 @@ func (s *Server) begin(v *volume.Volume, mountpoint string) error {
 	}
 	s.v = v
 	s.mode, s.reason = s.probe(s.o.NoPassthrough, s.o.ReadOnly)
-	if err := noteMode(s.memory, s.mode, s.reason); err != nil {
+	if err := noteMode(s.memory, mountpoint, s.mode, s.reason); err != nil {
 		return err
 	}
 	v.Names().HandOn(heirOf(s))

@@ -33,6 +33,8 @@ type Mounted struct {
 //	Start                   answers INIT, has the kernel send again what was not answered, and serves
 type Takeover struct {
 	*Server
+	Mountpoint string
+
 	kept map[uint64]int // descriptors of the process before, until Resume
 }
 
@@ -47,13 +49,13 @@ func Take(m Mounted, o Options) (*Takeover, error) {
 		return nil, err
 	}
 	memory.BeginLife(m.Crashed)
-	return &Takeover{s, m.Kept}, nil
+	return &Takeover{Server: s, Mountpoint: string(memory.Note(handover.NoteMountpoint)), kept: m.Kept}, nil
 }
 
 // Resume is volume.Options.Resume.
-func (s *Takeover) Resume(v *volume.Volume, mountpoint string) error {
+func (s *Takeover) Resume(v *volume.Volume) error {
 	s.v = v
-	v.Attach(backing{s.dev, s.memory}, mountpoint, s.mode == control.ModePassthrough, s.mode, s.reason)
+	v.Attach(backing{s.dev, s.memory}, s.Mountpoint, s.mode == control.ModePassthrough, s.mode, s.reason)
 	nodes, err := s.memory.Nodes().Load()
 	if err != nil {
 		return err
@@ -210,8 +212,9 @@ func heirOf(s *Server) *names.Heir {
 }
 
 // noteMode writes down how the mount was made.
-func noteMode(m *handover.Memory, mode, reason string) error {
-	return errors.Join(m.SetNote(handover.NoteMode, []byte(mode)), m.SetNote(handover.NoteReason, []byte(reason)))
+func noteMode(m *handover.Memory, mountpoint, mode, reason string) error {
+	return errors.Join(m.SetNote(handover.NoteMountpoint, []byte(mountpoint)),
+		m.SetNote(handover.NoteMode, []byte(mode)), m.SetNote(handover.NoteReason, []byte(reason)))
 }
 
 func notedMode(m *handover.Memory) (mode, reason string, err error) {

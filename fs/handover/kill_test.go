@@ -110,7 +110,7 @@ func (p *player) step() {
 		case 2:
 			m.SetNote(NoteMode, value)
 		case 3:
-			m.SetNote(NoteOptions, value)
+			m.SetNote(NoteMountpoint, value)
 		case 4:
 			m.NoteBacking(r.Int32())
 		}

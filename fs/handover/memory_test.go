@@ -120,10 +120,10 @@ func TestNotes(t *testing.T) {
 	long := bytes.Repeat([]byte{0xff}, maxNote)
 	var was []byte
 	for _, v := range [][]byte{{1, 2, 3}, {}, long, []byte("x")} {
-		if err := m.SetNote(NoteOptions, v); err != nil {
+		if err := m.SetNote(NoteMountpoint, v); err != nil {
 			t.Error(err)
 		}
-		if got := next(t, m).Note(NoteOptions); got == nil || !bytes.Equal(got, v) {
+		if got := next(t, m).Note(NoteMountpoint); got == nil || !bytes.Equal(got, v) {
 			t.Errorf("%q instead of %q", got, v)
 		}
 		// A kill on the way would have left the copy before.
@@ -132,7 +132,7 @@ func TestNotes(t *testing.T) {
 		}
 		was = v
 	}
-	if err := m.SetNote(NoteOptions, append(long, 0)); !errors.Is(err, ErrTooLong) {
+	if err := m.SetNote(NoteMountpoint, append(long, 0)); !errors.Is(err, ErrTooLong) {
 		t.Error(err)
 	}
 	if err := m.SetAnswer(append(long, 0)); !errors.Is(err, ErrTooLong) {
@@ -146,7 +146,7 @@ func TestNotes(t *testing.T) {
 			t.Errorf("%q is a note", key)
 		}
 	}
-	if got := string(m.Note(NoteOptions)); got != "x" {
+	if got := string(m.Note(NoteMountpoint)); got != "x" {
 		t.Errorf("%q", got)
 	}
 }

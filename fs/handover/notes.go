@@ -14,14 +14,13 @@ const (
 
 // The names that SetNote takes. The order is the layout's.
 const (
-	NoteMode    = "mode"    // how the mount was made
-	NoteReason  = "reason"  // and why it was made so
-	NoteOptions = "options" // the mount's options
-	NoteProgram = "program" // which binary it was
+	NoteMode       = "mode"       // how the mount was made
+	NoteReason     = "reason"     // and why it was made so
+	NoteMountpoint = "mountpoint" // where, without symbolic links
 )
 
 // noteNames are the notes by number. The names of the first two are not to be had from outside.
-var noteNames = []string{"\x00init", "\x00answer", NoteMode, NoteReason, NoteOptions, NoteProgram}
+var noteNames = []string{"\x00init", "\x00answer", NoteMode, NoteReason, NoteMountpoint}
 
 // Bits of a note's word.
 const (

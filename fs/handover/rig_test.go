@@ -62,7 +62,7 @@ func twin(t testing.TB, m *Memory) *Memory {
 func dump(m *Memory) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "life %d next %d backing %d init %q answer %q mode %q options %q\n", m.h.life.Load(),
-		m.Nodes().Next(), m.Backing(), m.Init(), m.Answer(), m.Note(NoteMode), m.Note(NoteOptions))
+		m.Nodes().Next(), m.Backing(), m.Init(), m.Answer(), m.Note(NoteMode), m.Note(NoteMountpoint))
 	nodes, err := m.Nodes().Load()
 	if err != nil {
 		fmt.Fprintln(&b, err)

@@ -61,7 +61,7 @@
 //   - ended with code 0,
 //   - ended before Hold,
 //   - ended when the device gives POLLERR: the mount is gone,
-//   - was killed by a signal that the holder had passed on.
+//   - was killed by a signal that the holder had passed on, or ended with ExitInterrupted after one.
 //
 // In the last case it calls Options.GiveUp first. In all others it starts the next one: at once if that one
 // had been ready or ended with ExitUpgrade, else after 50 ms, twice as much each time, up to 2 s. After 10
@@ -91,8 +91,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ExitUpgrade is the exit code of a daemon that made room for the next one, which is started at once.
-const ExitUpgrade = 75
+// The exit codes of a daemon that mean something to its holder.
+const (
+	ExitUpgrade     = 75  // it made room for the next one, which is started at once
+	ExitInterrupted = 130 // it ended since it got a signal, and left the mount behind
+)
 
 // Options are what a holder is to run.
 type Options struct {

@@ -75,5 +75,11 @@ func (l *life) wait() (unix.WaitStatus, error) {
 	}
 }
 
-// obeyed tells whether the daemon died of a signal that was passed on to it: whoever sent it wants an end.
-func (l *life) obeyed() bool { return l.status.Signaled() && slices.Contains(l.got, l.status.Signal()) }
+// obeyed tells whether the daemon ended since a signal was passed on to it, though the mount is there: its
+// sender wants an end.
+func (l *life) obeyed() bool {
+	if l.status.Signaled() {
+		return slices.Contains(l.got, l.status.Signal())
+	}
+	return len(l.got) > 0 && l.status.ExitStatus() == ExitInterrupted
+}
