@@ -135,8 +135,8 @@ var layers = []struct {
 	{"cmd/ckptfs/procs", []string{"cmd/ckptfs/text"}},
 	{"cmd/ckptfs/holder", nil},
 	{"cmd/ckptfs", []string{"cas", "cmd/ckptfs/holder", "cmd/ckptfs/procs", "cmd/ckptfs/text", "formats",
-		"formats/detect", "fs/control", "fs/metrics", "fs/tree",
-		"fs/view", "fs/volume", "fs/fusefs", "index/runs"}},
+		"formats/detect", "fs/control", "fs/fusefs", "fs/handover", "fs/metrics", "fs/tree", "fs/view",
+		"fs/volume", "index/runs"}},
 }
 
 // only are imports from outside of the module that one package keeps to itself, with those that may have

@@ -117,7 +117,7 @@ type group struct {
 func (a *app) groups() []group {
 	return []group{
 		{"mount", "Mount:", []*cobra.Command{a.mountCmd(), a.umountCmd(), a.syncCmd(), a.statusCmd(),
-			a.versionCmd()}},
+			a.upgradeCmd(), a.versionCmd()}},
 		{"look", "Look:", []*cobra.Command{a.statsCmd(), a.showCmd(), a.catTensorCmd(),
 			a.diffCmd(), a.findCmd()}},
 		{"runs", "Runs and models:", []*cobra.Command{a.runsCmd(), a.logCmd(), a.bestCmd(), a.lineageCmd(),

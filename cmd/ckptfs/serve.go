@@ -18,6 +18,7 @@ import (
 	"ckptfs/cmd/ckptfs/holder"
 	"ckptfs/fs/control"
 	"ckptfs/fs/fusefs"
+	"ckptfs/fs/handover"
 	"ckptfs/fs/tree"
 	"ckptfs/fs/volume"
 )
@@ -175,11 +176,16 @@ func (a *app) serve(ctx context.Context, c *mountConfig, link *holder.Link, read
 	if err != nil {
 		return errors.Join(err, unmount(true))
 	}
-	ctl, err := control.ServeAt(socket, control.NewHandler(v.Services(), control.Mount{
+	asMounted := control.Mount{
 		Version: version, Store: c.store, Mountpoint: c.mountpoint, Mode: mode, ModeReason: reason,
 		PID: os.Getpid(), Started: started, Metrics: metricsAt,
 		Unmount: func(_ context.Context, lazy bool) error { return unmount(lazy) },
-	}))
+	}
+	if link != nil {
+		asMounted.Handover = handover.Version
+		asMounted.Upgrade = func(program string) error { return handOver(srv, link, log, program) }
+	}
+	ctl, err := control.ServeAt(socket, control.NewHandler(v.Services(), asMounted))
 	if err != nil {
 		return errors.Join(err, unmount(true))
 	}

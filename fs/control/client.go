@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"syscall"
 )
 
@@ -122,6 +123,13 @@ func (c *Client) Unmount(ctx context.Context, lazy bool) error {
 		q.Set("lazy", "1")
 	}
 	_, err := ask[struct{}](ctx, c, http.MethodPost, "unmount", q)
+	return err
+}
+
+// Upgrade has another program serve the mount; see Mount.Upgrade. handover is that program's Mount.Handover.
+func (c *Client) Upgrade(ctx context.Context, program string, handover int) error {
+	q := url.Values{"program": {program}, "handover": {strconv.Itoa(handover)}}
+	_, err := ask[struct{}](ctx, c, http.MethodPost, "upgrade", q)
 	return err
 }
 

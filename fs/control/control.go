@@ -19,6 +19,8 @@
 //	POST /v1/evict?path=P       stream of a Moved
 //	POST /v1/hydrate?path=P     stream of a Moved
 //	POST /v1/unmount[?lazy=1]   {} once the mountpoint is free; the daemon then ends by itself
+//	POST /v1/upgrade?program=P&handover=N
+//	                            {} when the daemon is about to end, and the program to serve the mount
 //
 // # Answers
 //

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"path"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -26,6 +27,11 @@ type Mount struct {
 	// Unmount frees the mountpoint and returns; the process ends on its own after that. lazy detaches a mount
 	// that is in use. nil when not mounted.
 	Unmount func(ctx context.Context, lazy bool) error
+
+	// Handover is the version of what a daemon leaves to the next one, and Upgrade has the program at a path
+	// serve the mount: this process ends after the answer. nil when not mounted, or without a holder.
+	Handover int
+	Upgrade  func(program string) error
 }
 
 // Services answer the protocol's requests. Models and Tensors may be nil: their requests are not known then.
@@ -53,6 +59,7 @@ func NewHandler(s Services, m Mount) *Handler {
 	h.mux.HandleFunc("GET /v1/status", plain(h.status))
 	h.mux.HandleFunc("GET /v1/show", plain(h.show))
 	h.mux.HandleFunc("POST /v1/unmount", plain(h.unmount))
+	h.mux.HandleFunc("POST /v1/upgrade", plain(h.upgrade))
 	h.mux.HandleFunc("POST /v1/sync", stream(h.sync))
 	h.mux.HandleFunc("POST /v1/evict", stream(moving(v.Evict)))
 	h.mux.HandleFunc("POST /v1/hydrate", stream(moving(v.Hydrate)))
@@ -113,6 +120,20 @@ func (h *Handler) unmount(r *http.Request) (any, error) {
 		return nil, &Error{Code: CodeUnsupported, Message: fmt.Sprintf("%s is not mounted", h.mount.Store)}
 	}
 	return struct{}{}, h.mount.Unmount(r.Context(), r.URL.Query().Get("lazy") == "1")
+}
+
+func (h *Handler) upgrade(r *http.Request) (any, error) {
+	if h.mount.Upgrade == nil {
+		return nil, &Error{Code: CodeUnsupported, Message: fmt.Sprintf(
+			"the daemon of %s has no holder, which would start the next one: unmount it, and mount it again", h.mount.Store)}
+	}
+	q := r.URL.Query()
+	if asked := q.Get("handover"); asked != strconv.Itoa(h.mount.Handover) {
+		return nil, &Error{Code: CodeUnsupported, Message: fmt.Sprintf(
+			"ckptfs %s hands a mount over in format %d, and the other program takes format %s: unmount, and mount with that one",
+			h.mount.Version, h.mount.Handover, asked)}
+	}
+	return struct{}{}, h.mount.Upgrade(q.Get("program"))
 }
 
 func (h *Handler) sync(r *http.Request, progress func(Progress)) (any, error) {

@@ -48,6 +48,7 @@ type loop struct {
 	memory   *handover.Memory    // in which it is written down what is in hand
 	answered func(unique uint64) // called when the kernel has an answer
 
+	leaving atomic.Bool   // what is read from now on is left to the next process
 	dead    chan struct{} // closed when no more requests come: who waits for something need wait no longer
 	ended   sync.Once
 	idle    atomic.Int64 // readers that wait for a request, or take in a FORGET
@@ -108,6 +109,9 @@ func (l *loop) serve() {
 			}
 			l.end()
 			return
+		}
+		if l.leaving.Load() {
+			select {} // the kernel sends it again
 		}
 		if l.serveOne(flight, buf, n) && l.idle.Add(1) > maxIdle {
 			l.idle.Add(-1)

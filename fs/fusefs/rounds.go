@@ -11,6 +11,8 @@ import (
 type rounds struct {
 	now atomic.Uint32
 	in  [2]atomic.Int64 // requests of rounds of even and of odd number
+
+	settling sync.Mutex // one at a time
 }
 
 func (r *rounds) enter() (round uint32) {
@@ -21,8 +23,10 @@ func (r *rounds) enter() (round uint32) {
 
 func (r *rounds) leave(round uint32) { r.in[round].Add(-1) }
 
-// settle returns when the requests that had entered before have left. One at a time may wait.
+// settle returns when the requests that had entered before have left.
 func (r *rounds) settle() {
+	r.settling.Lock()
+	defer r.settling.Unlock()
 	for range 2 { // a request may have looked at now and not entered yet
 		old := (r.now.Add(1) - 1) & 1
 		for pause := 100 * time.Microsecond; r.in[old].Load() > 0; pause = min(2*pause, 50*time.Millisecond) {

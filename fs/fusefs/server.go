@@ -34,6 +34,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
@@ -268,6 +269,21 @@ func (s *Server) Mode() (mode, reason string) { return s.mode, s.reason }
 
 // Wait returns when the mount is gone, however it went, and nothing is in hand.
 func (s *Server) Wait() { s.served.Wait() }
+
+// Leave ends this process's service between two requests: it returns when those in hand have been answered, or
+// after some time. The process ends next, and whatever is left is the next one's.
+func (s *Server) Leave(patience time.Duration) {
+	s.loop.leaving.Store(true)
+	settled := make(chan struct{})
+	go func() {
+		s.loop.rounds.settle()
+		close(settled)
+	}()
+	select {
+	case <-settled:
+	case <-time.After(patience):
+	}
+}
 
 // String names the filesystem.
 func (s *Server) String() string { return "ckptfs" }
