@@ -125,11 +125,12 @@ func (c *Catalogue) Add(m Model, g *graph.Graph) error {
 	r.ints.of(&c.configs, g)
 	r.text = r.ints.append(r.text[:0])
 	c.keys(r)
-	return c.add(m, g.Kind, r)
+	return c.addLocked(m, g.Kind, r)
 }
 
-// add adds a model whose keys are known. c.mu is held.
-func (c *Catalogue) add(m Model, kind graph.Kind, r *keyring) error {
+// addLocked adds a model whose keys are known. c.mu is held.
+func (c *Catalogue) addLocked(m Model, kind graph.Kind, r *keyring) error {
+	c.mu.AssertHeld()
 	if _, ok := c.where[m.Seq]; ok {
 		return fmt.Errorf("model %d: %w", m.Seq, ErrKnown)
 	}
