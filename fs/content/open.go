@@ -55,7 +55,7 @@ func (f *File) OpenNew(raw *os.File, rw bool, flags, thread uint32) (*Handle, er
 	f.NewLocked()
 	if f.src.raw == nil {
 		f.src.setRaw(raw, rw)
-	} else { // somebody has opened it already
+	} else { // another open was first
 		raw.Close()
 	}
 	f.changedLocked()

@@ -1,4 +1,4 @@
-// Package idle does low-priority work on files that nobody has touched for ten seconds.
+// Package idle does low-priority work on files that no program has touched for ten seconds.
 //
 // A Worker remembers up to MaxResting files one by one; when there are more it walks the whole tree, at most
 // a twentieth of all time. It sees to one file after the other, in one goroutine. Checksums is the Worker
