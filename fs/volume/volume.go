@@ -5,7 +5,7 @@
 //	parts.go     makes the parts, and hands each what it needs of the others
 //	events.go    which parts act when a file changes its state
 //	files.go     the tree for the parts that read it without nodes
-//	ops_*.go     what the kernel asks: names, attributes, open files
+//	ops_*.go     what the kernel asks: names, attributes, open files; openfile.go has the kinds of these
 //	xattr.go     extended attributes; artifact.go has the one that is computed
 //	requests.go  what the control socket asks; status.go, sync.go and counters.go with it
 //	repair.go    opens a damaged store
