@@ -168,7 +168,8 @@ func (f *File) abandonedLocked() {
 	}
 }
 
-// writersGoneLocked has the file packed, or finds that it stays as it is.
+// writersGoneLocked has the file queued (Events.Dirty), or finds that it stays as it is (small.go). When its
+// turn comes, Packing.staysPlain may still find so.
 func (f *File) writersGoneLocked() {
 	f.mu.AssertHeld()
 	if f.Dead() {
