@@ -7,12 +7,12 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"ckptfs/cas"
+	"ckptfs/cas/locks"
 	"ckptfs/cas/segment"
 )
 
@@ -87,7 +87,9 @@ type checker struct {
 	last  uint32 // newer segments are passed over
 	segs  map[uint32]*checked
 
-	mu sync.Mutex
+	telling locks.Mutex[tellingLock] // held over Found and Progress, which take leaves at most
+
+	mu locks.Mutex[leafLock]
 	st CheckStats
 }
 
@@ -109,22 +111,23 @@ func (c *checker) stats() CheckStats {
 }
 
 func (c *checker) found(f Finding) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	if !f.Problem.Harmless() {
+		c.mu.Lock()
 		c.st.Findings++
+		c.mu.Unlock()
 	}
 	if c.opt.Found != nil {
+		c.telling.Lock()
+		defer c.telling.Unlock()
 		c.opt.Found(f)
 	}
 }
 
 func (c *checker) progress() {
 	if c.opt.Progress != nil {
-		st := c.stats()
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.opt.Progress(st)
+		c.telling.Lock()
+		defer c.telling.Unlock()
+		c.opt.Progress(c.stats())
 	}
 }
 

@@ -21,8 +21,8 @@ func (t deltaCopies) add(h cas.Hash, locs ...cas.Location) {
 }
 
 // resolve lists the records that the index is to name instead of those that it does: of each chunk that of
-// the lowest number whose bases are there, of lower numbers themselves. Of equals it is the last. Nobody else
-// uses the index, which has all records.
+// the lowest number whose bases are there, of lower numbers themselves. Of equals it is the last. The
+// index has all records, and nothing else uses it.
 func (t deltaCopies) resolve(s *Store) (better []cas.Entry, err error) {
 	for h := range t {
 		now, err := one(h, s.indexer.index.Locate)

@@ -19,7 +19,8 @@ type (
 	growingLock    struct{} // appender.growing
 	appenderLock   struct{} // appender.mu
 	pinsLock       struct{} // pins.mu
-	leafLock       struct{} // stretches.mu, located.mu, Compaction.mu, Marking.mu
+	tellingLock    struct{} // checker.telling
+	leafLock       struct{} // stretches.mu, located.mu, Compaction.mu, Marking.mu, checker.mu
 )
 
 func (pruningLock) Rank() (int, string)    { return locks.Outer + 900, "passes.pruning" }
@@ -32,6 +33,7 @@ func (indexerLock) Rank() (int, string)    { return locks.Store + 40, "indexer.m
 func (growingLock) Rank() (int, string)    { return locks.Store + 50, "appender.growing" }
 func (appenderLock) Rank() (int, string)   { return locks.Store + 60, "appender.mu" }
 func (pinsLock) Rank() (int, string)       { return locks.Store + 70, "pins.mu" }
+func (tellingLock) Rank() (int, string)    { return locks.Store + 80, "checker.telling" }
 func (leafLock) Rank() (int, string)       { return locks.Store + 990, "a leaf of cas/store" }
 
 // passes keeps those apart that go through the whole store.

@@ -41,8 +41,8 @@ func detach(mountpoint string, lazy bool) error {
 	return nil
 }
 
-// release unmounts a store's mount from its daemon. Whoever has just closed a file may still be about to
-// leave, so a mount in use is tried a few times.
+// release unmounts a store's mount from its daemon. A program that has just closed a file may not
+// have left yet, so a mount in use is tried a few times.
 func release(mountpoint, store string, lazy bool) error {
 	var err error
 	for pause := 5 * time.Millisecond; pause < 200*time.Millisecond; pause *= 2 {
@@ -54,7 +54,7 @@ func release(mountpoint, store string, lazy bool) error {
 			return m.FSType == fsType && m.Source == store && m.Mountpoint == mountpoint
 		}
 		if !slices.ContainsFunc(mounts, ours) {
-			return nil // somebody else did it
+			return nil // another process did it
 		}
 		if p := inMount(mountpoint, mounts); p == nil || !ours(p.mount) {
 			return fmt.Errorf("%s: another file system is mounted over it: %w", mountpoint, syscall.EBUSY)

@@ -103,8 +103,8 @@ func mountHelper(args []string) (*helper, error) {
 	return &helper{args: append(append(out, "--"), f.Args()...), verbose: f.Changed("verbose")}, nil
 }
 
-// umountHelper: whoever says umount(8) wants the mountpoint free, now. What is not packed waits for the next
-// mount.
+// umountHelper runs for umount(8), which frees the mountpoint at once. A file that is not packed waits for
+// the next mount.
 func umountHelper(args []string) (*helper, error) {
 	f := helperFlags("umount.ckptfs")
 	force := f.BoolP("force", "f", false, "")

@@ -16,7 +16,7 @@ import (
 //	121  requests, packing, the table of files, and what waits for the garbage collector, which is
 //	     held to the rest
 //
-// What the kernel keeps of files, and of the index beyond that, is its page cache, and goes when somebody
+// What the kernel keeps of files, and of the index beyond that, is its page cache, and goes when a program
 // needs it: with two million chunks in the index and --memory 64MiB, 38 MiB were the daemon's own and 92 MiB
 // of files, of which the kernel took 63 when told to (TestMemoryBesideALargeIndex).
 

@@ -45,7 +45,7 @@ type mountConfig struct {
 	logLevel   string
 	options    []string // -o, as given
 	kernel     []string // those of them that the kernel keeps, in order
-	sloppy     bool     // an option that nobody knows is no error
+	sloppy     bool     // an unknown option is no error
 	fake       bool     // everything but the mount
 }
 

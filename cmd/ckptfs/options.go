@@ -28,8 +28,8 @@ var kernelWords = map[string]bool{
 	"sync":          true, "async": true, "dirsync": true,
 }
 
-// ignored are the words of an fstab line that are for mount(8), systemd or nobody, and defaults that are so
-// anyway.
+// ignored are the words of an fstab line that are for mount(8) or systemd or mean nothing, and defaults that
+// are so anyway.
 var ignored = map[string]bool{
 	"": true, "defaults": true, "rw": true, "auto": true, "noauto": true, "nofail": true, "_netdev": true,
 	"user": true, "nouser": true, "users": true, "owner": true, "group": true, "silent": true, "loud": true,

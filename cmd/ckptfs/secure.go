@@ -14,8 +14,8 @@ import (
 var ownNames = []string{tree.FormatFile, tree.LockFile, tree.TreeDir, tree.SegmentsDir, tree.IndexFile,
 	tree.CatalogueFile, tree.LostFound, tree.LogFile, tree.WritingFile}
 
-// checkOwnNames refuses a store of which a part is a symbolic link: whoever could write the folder would have
-// the daemon read and write, as the daemon's user, wherever the link leads.
+// checkOwnNames refuses a store of which a part is a symbolic link: a user who may write the folder could
+// have the daemon read and write, as the daemon's user, wherever the link leads.
 func checkOwnNames(store string) error {
 	for _, name := range ownNames {
 		path := filepath.Join(store, name)

@@ -13,7 +13,8 @@ import (
 )
 
 // What a package and a type may hold: a package of more lines, or a type of more fields and methods, is
-// several things. Lines are all lines of the package's files, comments too; tests and generated files do not
+// several things. What a struct embeds counts as one field, and its methods do not count: it is a part with a
+// name of its own. Lines are all lines of the package's files, comments too; tests and generated files do not
 // count.
 const (
 	mostLines   = 5000

@@ -18,7 +18,7 @@ import (
 )
 
 // A daemon that may not write to its store has its control socket in the runtime folder of its user instead,
-// under the number of its mount's device, which is nobody else's on this host while the mount is there.
+// under the number of its mount's device, which no other mount of this host has while the mount is there.
 
 // runtimeDir is where the sockets of a user's daemons are: what systemd keeps for it, or a folder like that.
 func runtimeDir(uid int) string {
@@ -35,8 +35,8 @@ func deviceSocket(uid int, dev procs.Device) string {
 	return filepath.Join(runtimeDir(uid), fmt.Sprintf("%d-%d.sock", dev.Major, dev.Minor))
 }
 
-// makeRuntimeDir makes the folder of this user's sockets. One that is somebody else's, or open to others, is refused: in
-// a folder for all somebody may have been first.
+// makeRuntimeDir makes the folder of this user's sockets. One that another user owns, or may write, is
+// refused: in a folder for all, another user may have made it first.
 func makeRuntimeDir() error {
 	dir := runtimeDir(os.Geteuid())
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {

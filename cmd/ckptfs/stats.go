@@ -20,7 +20,7 @@ func (a *app) statsCmd() *cobra.Command {
     logical   the sizes of all files
     unique    the distinct chunks of packed files, before compression
     stored    segments (live and dead chunks, manifests) and index, as they lie on the disk
-    resident  local copies: a cache of packed files, and the only copy of plain files
+    local     bytes in the tree: plain files, and the local copies of packed ones ("resident_bytes" in JSON)
     ratio     logical bytes of packed files, divided by stored
 
 The same follows for each run, a folder below runs/. NEW is what a run added to the runs listed above it.`,
@@ -62,7 +62,7 @@ func printStats(w io.Writer, st *control.Stats) {
 		"stored", fmt.Sprintf("%s (segments %s, of it dead %s; index %s)", text.Bytes(st.StoredBytes), text.Bytes(st.SegmentBytes),
 			text.Bytes(st.DeadBytes), text.Bytes(st.IndexBytes)),
 		"deltas", deltas,
-		"resident", fmt.Sprintf("%s, of it not packed %s", text.Bytes(st.ResidentBytes), text.Bytes(st.PlainBytes)),
+		"local", fmt.Sprintf("%s, of it plain %s", text.Bytes(st.LocalBytes), text.Bytes(st.PlainBytes)),
 		"ratio", ratio,
 	)
 	if len(st.Runs) == 0 {

@@ -46,7 +46,7 @@ func Find(r io.ReaderAt, size int64, is func(name []byte) bool) (*formats.Layout
 	var found []entry
 	tensors := 0
 	// The tensors lie one behind the other if what begins somewhere, and the end, is what ends somewhere, and
-	// the beginning. Sums of hashes tell, which nobody can forge who does not know the seed.
+	// the beginning. Sums of hashes tell, which no file can forge without the seed.
 	seed := maphash.MakeSeed()
 	at := func(x uint64) uint64 { return maphash.Comparable(seed, x) }
 	begins, ends := at(data), at(0)

@@ -106,7 +106,7 @@ type paced struct {
 }
 
 func (p *paced) ReadAt(b []byte, off int64) (int, error) {
-	if p.over != nil && !time.Now().Before(p.until) {
+	if p.over != nil && !p.b.a.o.Now().Before(p.until) {
 		p.pause()
 	}
 	if p.over == nil {
@@ -117,7 +117,7 @@ func (p *paced) ReadAt(b []byte, off int64) (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		p.over, p.until = over, time.Now().Add(identifyTurn)
+		p.over, p.until = over, p.b.a.o.Now().Add(identifyTurn)
 	}
 	st, err := p.f.State()
 	if k, ok := p.b.a.known.Peek(p.f.Key()); err != nil || st.Gen != p.gen || st.Written || st.Gone ||

@@ -316,11 +316,11 @@ func (q *queue[J]) close() {
 		q.drop(j)
 	}
 	q.mu.Lock()
-	q.drain()
+	q.drainLocked()
 }
 
-// drain waits until nothing is under way. q.mu is held.
-func (q *queue[J]) drain() {
+// drainLocked waits until nothing is under way. q.mu is held.
+func (q *queue[J]) drainLocked() {
 	for q.running > 0 {
 		q.idle.Wait()
 	}

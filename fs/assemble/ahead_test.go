@@ -18,8 +18,8 @@ func (r *Reader) settle() {
 		defer mu.Unlock()
 		drain()
 	}
-	wait(&r.ranges.mu, r.ranges.drain)
-	wait(&r.ahead.mu, r.ahead.drain)
+	wait(&r.ranges.mu, r.ranges.drainLocked)
+	wait(&r.ahead.mu, r.ahead.drainLocked)
 }
 
 // Jobs that are not done are dropped without the queue's lock, since dropping takes the cache's.

@@ -17,7 +17,7 @@
 // packed last.
 //
 // Which of a tensor's regions is compared with which is decided by package pack, which record by cas/store,
-// and whether a difference pays by cas/codec.
+// and whether a difference pays by cas/delta.
 //
 // Its state is what it remembers: paths (Finder) and samples of signs (Signatures). Both are bounded, and
 // neither outlives the process. Signatures.mu is a leaf: nothing is locked under it.

@@ -109,8 +109,8 @@ func (k *clone) fitsLocked() bool {
 	return true
 }
 
-// runLocked makes the file packed and hollow. false when the part does not go to the file's end, or somebody
-// may write it past this process.
+// runLocked makes the file packed and hollow. false when the part does not go to the file's end, or a
+// process may write it past the daemon.
 func (k *clone) runLocked() (bool, error) {
 	f := k.f
 	f.src.setRaw(nil, false) // from here on every write waits for mu

@@ -14,9 +14,9 @@ import (
 
 // Writeback may fail long after write(2) has succeeded. The kernel then takes the pages for clean, so that
 // they may go, and what the disk has is read from then on. It tells of the failure once, to each descriptor
-// that was open before, and, if nobody was told yet, to one that is opened later. So a sync that succeeds
+// that was open before, and, if none was told yet, to one that is opened later. So a sync that succeeds
 // says something of those bytes alone that were written after its descriptor was opened, or if nothing failed
-// that somebody else was told of.
+// that another descriptor was told of.
 
 // A local copy may be made the file, in place of its manifest, if it is known to be durable:
 //
@@ -99,7 +99,7 @@ func (l *localCopy) forget(c *Files) {
 }
 
 // keepInode opens the inode of an open file so that it stays in memory, and with it what is known there of
-// its writeback. It is in nobody's way: not a lease's either. nil if that cannot be.
+// its writeback. It hinders no process: no lease breaks. nil if that cannot be.
 func keepInode(own *os.File) *os.File {
 	fd, err := unix.Open(tree.FdPath(int(own.Fd())), unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -160,7 +160,7 @@ func (d distrust) noteLocked(why error) {
 	case !f.rec.Hollow && !f.local.hydrating: // else the hydration finds out by itself
 		if err := d.rejectLocked(); err != nil {
 			f.local.after = unknown
-			f.c.report(slog.LevelError, "the local copy of a packed file may not be on the disk, and it cannot be read by its manifest; its bytes stay in place",
+			f.c.report(slog.LevelError, "the local copy of a packed file may not be on the disk, and it cannot be read by its manifest; keeping the local copy",
 				"path", f.Path(), "reason", errors.Join(why, err))
 			return
 		}
@@ -169,8 +169,8 @@ func (d distrust) noteLocked(why error) {
 	}
 }
 
-// rejectLocked makes a resident file hollow, whoever uses it. The bytes are dropped only if nobody has the
-// inode open or mapped past this process: a descriptor that the kernel serves reads on from them.
+// rejectLocked makes a resident file hollow, also one in use. The bytes are dropped only if no process has
+// the inode open or mapped past this process: a descriptor that the kernel serves reads on from them.
 func (d distrust) rejectLocked() error {
 	f := d.f
 	if _, err := f.c.Complete(f.rec.Manifest); err != nil {
@@ -206,7 +206,7 @@ func (d distrust) dropHydratedLocked(own *os.File, size int64) {
 	f := d.f
 	switch {
 	case !f.rec.Hollow || f.Dead():
-	case f.users.pass > 0 || f.local.left: // somebody uses them
+	case f.users.pass > 0 || f.local.left: // a program uses them
 		f.local.left = true
 	default:
 		f.dropBytesLocked(own, size)

@@ -83,7 +83,7 @@ func (e *eviction) runLocked() (skip string, err error) {
 	case err == nil:
 		defer release()
 	case errors.Is(err, tree.ErrInUse) || f.c.Passthrough.Load():
-		// Somebody maps it. Readers here go on by the manifest, until the next open.
+		// A process maps it. Readers here go on by the manifest, until the next open.
 		return SkipInUse, nil
 	}
 	if f.users.all() == 0 { // else that was looked at
@@ -95,7 +95,7 @@ func (e *eviction) runLocked() (skip string, err error) {
 	return "", e.hollowLocked(own)
 }
 
-// hollowLocked makes a packed file hollow that nobody else has open. own is open for writing. An error says
+// hollowLocked makes a packed file hollow that no program has open. own is open for writing. An error says
 // that the record stays as it was; if the bytes cannot be dropped, that is reported.
 func (e *eviction) hollowLocked(own *os.File) error {
 	f := e.f

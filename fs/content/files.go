@@ -136,7 +136,7 @@ type Files struct {
 	Passthrough atomic.Bool // Kernel has it
 	copiers     *copiers
 	Count       Counters
-	Doubt       atomic.Bool // bytes may be resident that nobody can vouch for; see LoadLocked
+	Doubt       atomic.Bool // bytes may be resident that may be wrong; see LoadLocked
 	Unclean     bool        // the last process did not close the store in order; set before any file is known
 	syncs       syncs
 	copyBufs    sync.Pool

@@ -121,8 +121,8 @@ func (h *Handle) wasRead(k int, packed bool) {
 }
 
 // accessed moves the access time of a hollow file that was read: the host does it for what it reads itself.
-// As on a filesystem mounted with relatime, it moves once a day, or after a change. A failure is nobody's
-// loss.
+// As on a filesystem mounted with relatime, it moves once a day, or after a change. A failure
+// loses nothing else.
 func (h *Handle) accessed() {
 	f := h.f
 	f.mu.Lock()

@@ -84,7 +84,7 @@ func (h *hydration) openLocked() (err error) {
 		return nil
 	}
 	// ext4 forgets of a page that it failed to write that its blocks hold nothing yet: written once more, the
-	// page reads as zeros when it comes from the disk, and nobody is told. A page of a hole is a new one.
+	// page reads as zeros when it comes from the disk, and no sync fails. A page of a hole is a new one.
 	if err := tree.Punch(int(h.own.Fd())); err != nil {
 		h.own.Close()
 		return err

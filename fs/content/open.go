@@ -55,7 +55,7 @@ func (f *File) OpenNew(raw *os.File, rw bool, flags, thread uint32) (*Handle, er
 	f.NewLocked()
 	if f.src.raw == nil {
 		f.src.setRaw(raw, rw)
-	} else { // somebody has opened it already
+	} else { // another open was first
 		raw.Close()
 	}
 	f.changedLocked()
@@ -208,7 +208,8 @@ func (f *File) abandonedLocked() {
 	}
 }
 
-// writersGoneLocked has the file packed, or finds that it stays as it is.
+// writersGoneLocked has the file queued (Events.Dirty), or finds that it stays as it is (small.go). When its
+// turn comes, Packing.staysPlain may still find so.
 func (f *File) writersGoneLocked() {
 	f.mu.AssertHeld()
 	if f.Dead() {

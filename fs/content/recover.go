@@ -11,7 +11,7 @@ import (
 	"ckptfs/fs/tree"
 )
 
-// DisbelieveLocked makes a packed file hollow whose local copy nobody can vouch for, or that was cut off on
+// DisbelieveLocked makes a packed file hollow whose local copy may be wrong, or that was cut off on
 // its way to be hollow, and gives it the manifest's size.
 func (f *File) DisbelieveLocked() error {
 	own, err := f.node.Open(unix.O_RDWR)

@@ -192,7 +192,7 @@ func (f *File) openSourceLocked() error {
 	return nil
 }
 
-// closeSourceLocked closes what reads go to, once nobody uses the file.
+// closeSourceLocked closes what reads go to, once no handle uses the file.
 func (f *File) closeSourceLocked() {
 	f.mu.AssertHeld()
 	if f.users.all() == 0 {
@@ -206,7 +206,7 @@ func (s *source) close() {
 	s.closeAsm()
 }
 
-// CloseAll closes all that is open, for a file that nobody knows any more.
+// CloseAll closes all that is open, for a file whose node left the table.
 func (f *File) CloseAll() {
 	f.src.close()
 	f.local.forget(f.c)

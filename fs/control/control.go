@@ -12,15 +12,33 @@
 // All are below /v1/. Paths are relative to the mount's root and travel in the query, percent-encoded, so
 // that names that are not UTF-8 arrive whole. In JSON answers such a name's odd bytes read U+FFFD.
 //
-//	GET  /v1/stats              Stats
-//	GET  /v1/status             Status
-//	GET  /v1/show?path=P        File
-//	POST /v1/sync               stream
-//	POST /v1/evict?path=P       stream of a Moved
-//	POST /v1/hydrate?path=P     stream of a Moved
-//	POST /v1/unmount[?lazy=1]   {} once the mountpoint is free; the daemon then ends by itself
-//	POST /v1/upgrade?program=P&handover=N
-//	                            {} when the daemon is about to end, and the program to serve the mount
+//	GET  /v1/stats                   Stats
+//	GET  /v1/status                  Status
+//	POST /v1/sync                    stream
+//	POST /v1/evict?path=P            stream of a Moved
+//	POST /v1/hydrate?path=P          stream of a Moved
+//	POST /v1/unmount[?lazy=1]        {} once the mountpoint is free; the daemon then ends by itself
+//	POST /v1/upgrade?program=P&…     {} when the daemon is about to end, and the program to serve the mount; handover
+//
+//	POST /v1/prune?…                 stream of a Pruned; PruneOptions
+//	POST /v1/compact[?dry_run=1]     stream of a Compacted
+//	POST /v1/check?…                 stream of a Checked; CheckOptions
+//
+//	GET  /v1/show?path=P             File
+//	POST /v1/inspect?path=P…         stream of a File; InspectOptions
+//	GET  /v1/tensor?path=P&name=N    the bytes of a tensor; npy=1: as a .npy file
+//	POST /v1/diff?a=P&b=P            stream of a Diff
+//	GET  /v1/find?…                  Found; FindOptions
+//
+//	GET  /v1/runs                    RunList
+//	GET  /v1/log?path=P              RunLog
+//	GET  /v1/steps?path=P            RunLog
+//	GET  /v1/best?path=P…            BestStep; metric, mode
+//	GET  /v1/lineage?path=P          Lineage
+//	GET  /v1/ancestor?a=P&b=P        CommonAncestor
+//	GET  /v1/owner?path=P&tensor=N   Ownership
+//	POST /v1/retire?path=P           Retired
+//	POST /v1/match?…                 MatchAnswer; the graph is the body, MatchOptions the query
 //
 // # Answers
 //

@@ -26,7 +26,7 @@ func Serve(store string, h http.Handler) (*Server, error) {
 	return ServeAt(filepath.Join(store, SocketName), h)
 }
 
-// ServeAt is Serve on a socket elsewhere. Nobody else may use its name.
+// ServeAt is Serve on a socket elsewhere. No other server may use its name.
 func ServeAt(socket string, h http.Handler) (*Server, error) {
 	folder, name := filepath.Split(socket)
 	dir, err := os.Open(folder)

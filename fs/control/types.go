@@ -32,8 +32,9 @@ type Skip struct {
 //	UniqueBytes    raw bytes of the distinct chunks
 //	StoredBytes    SegmentBytes + IndexBytes: live and dead chunks, manifests and index, as allocated on
 //	               the disk
-//	ResidentBytes  what files take in the tree; a cache for what is packed, so never part of StoredBytes
-//	PlainBytes     the part of ResidentBytes that is the only copy: not packed (yet, or ever)
+//	LocalBytes     what files take in the tree: plain files, and the local copies of packed ones; never part
+//	               of StoredBytes. Its name in JSON is older, and means more than that of Status.
+//	PlainBytes     the sizes of the files that are not packed (yet, or ever)
 //	Ratio          PackedBytes / StoredBytes, 0 when nothing is stored
 type Stats struct {
 	Files     int64 `json:"files"`
@@ -43,15 +44,15 @@ type Stats struct {
 	Chunks    int64 `json:"chunks"`
 	Manifests int64 `json:"manifests"`
 
-	LogicalBytes  int64 `json:"logical_bytes"`
-	PackedBytes   int64 `json:"packed_bytes"` // the part of LogicalBytes that is packed
-	UniqueBytes   int64 `json:"unique_bytes"`
-	StoredBytes   int64 `json:"stored_bytes"`
-	SegmentBytes  int64 `json:"segment_bytes"`
-	IndexBytes    int64 `json:"index_bytes"`
-	DeadBytes     int64 `json:"dead_bytes"` // the part of SegmentBytes that no file needs
-	ResidentBytes int64 `json:"resident_bytes"`
-	PlainBytes    int64 `json:"plain_bytes"`
+	LogicalBytes int64 `json:"logical_bytes"`
+	PackedBytes  int64 `json:"packed_bytes"` // the part of LogicalBytes that is packed
+	UniqueBytes  int64 `json:"unique_bytes"`
+	StoredBytes  int64 `json:"stored_bytes"`
+	SegmentBytes int64 `json:"segment_bytes"`
+	IndexBytes   int64 `json:"index_bytes"`
+	DeadBytes    int64 `json:"dead_bytes"` // the part of SegmentBytes that no file needs
+	LocalBytes   int64 `json:"resident_bytes"`
+	PlainBytes   int64 `json:"plain_bytes"`
 
 	// Chunks that are stored as their difference from another: how many, their bytes raw and stored; and the
 	// bytes of what is kept for their sake alone, since no file refers to it.

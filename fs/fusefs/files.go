@@ -230,7 +230,8 @@ func (s *Server) Lseek(_ <-chan struct{}, in *fuse.LseekIn, out *fuse.LseekOut) 
 	return s.status(err)
 }
 
-// Flush is a close of one of a file's descriptors.
+// Flush is a close(2) of one of a writer's descriptors; opened tells the kernel to send none of a reader's. A
+// query is answered in it (Handle.Answer).
 func (s *Server) Flush(_ <-chan struct{}, in *fuse.FlushIn) fuse.Status {
 	if h := s.handles.file(in.Fh); h != nil {
 		s.v.Flush(h)

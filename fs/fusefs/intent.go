@@ -19,7 +19,8 @@ import (
 //	257 0xffffff9c 0x7ffd0b7e0420 0xc1 0x1a4 0x0 0x0 0x7ffd0b7dfb68 0x7f2a4c0f9a3b
 //
 // Where it cannot be read (a caller in another pid namespace or of another user, io_uring) the view is found
-// by everybody.
+// by every caller, and such a call answers EEXIST. That answer for all callers would be simpler. The reading
+// is kept so that a program can make a file or a folder by a view's name where it could in a plain directory.
 
 // newName says which arguments of a system call make a new name: the path's, and what has to hold of the
 // flags.

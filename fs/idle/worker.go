@@ -1,11 +1,3 @@
-// Package idle does low-priority work on files that nobody has touched for ten seconds.
-//
-// A Worker remembers up to MaxResting files one by one; when there are more it walks the whole tree, at most
-// a twentieth of all time. It sees to one file after the other, in one goroutine. Checksums is the Worker
-// that makes the checksums of plain files, and takes half of a core at most; artifact ids are computed by
-// another (fs/volume's identifier).
-//
-// State: under Worker.mu, which is a leaf. What is remembered is pinned.
 package idle
 
 import (
@@ -25,7 +17,7 @@ const (
 	// restBefore is how long a file was left alone before work of the background begins: files that live
 	// shortly or are written again and again cost nothing.
 	restBefore = 10 * time.Second
-	// maxResting bounds the files that are remembered one by one; when there are more the tree is walked.
+	// MaxResting bounds the files that are remembered one by one; when there are more the tree is walked.
 	MaxResting = 1024
 	// walkPause is the least time between two walks, and walkShare bounds their share of all time.
 	walkPause = time.Minute
@@ -42,6 +34,7 @@ func (workerLock) Rank() (int, string) { return locks.Volume + 800, "idle.Worker
 type Worker struct {
 	ready  <-chan struct{} // closed when the files that were there at the start are known
 	walk   func(ctx context.Context, f func(*content.File) error) error
+	now    func() time.Time
 	report func(level slog.Level, msg string, args ...any)
 	// for how long a file was left alone before; negative: nothing is done
 	After   time.Duration
@@ -50,7 +43,7 @@ type Worker struct {
 	warning string                               // what a failure means
 
 	mu      locks.Mutex[workerLock]
-	waiting map[*content.File]time.Time // since when; at most maxResting, each with a reference
+	waiting map[*content.File]time.Time // since when; at most MaxResting, each with a reference
 	at      int                         // that are being seen to
 	more    bool                        // others wait, too
 	since   time.Time                   // of the last that was added
@@ -71,6 +64,7 @@ type Options struct {
 	// closed when the files that were there at the start are known
 	Ready  <-chan struct{}
 	Walk   func(ctx context.Context, f func(*content.File) error) error // calls f with every file
+	Now    func() time.Time
 	Report func(level slog.Level, msg string, args ...any)
 }
 
@@ -79,7 +73,7 @@ func NewWorker(o Options) *Worker {
 		o.After = restBefore
 	}
 	r := &Worker{
-		After: o.After, warning: o.Warning, ready: o.Ready, walk: o.Walk, report: o.Report,
+		After: o.After, warning: o.Warning, ready: o.Ready, walk: o.Walk, now: o.Now, report: o.Report,
 		waiting: map[*content.File]time.Time{},
 	}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
@@ -127,7 +121,7 @@ func (r *Worker) Add(f *content.File) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.since = time.Now()
+	r.since = r.now()
 	_, known := r.waiting[f]
 	if !known && len(r.waiting) == MaxResting {
 		r.more = true
@@ -169,7 +163,7 @@ func (r *Worker) LookAtAll() {
 
 // Turn sees to the files that have rested for so long, and to all when there were too many to remember.
 func (r *Worker) Turn(after time.Duration) {
-	now := time.Now()
+	now := r.now()
 	var nodes []*content.File
 	r.mu.Lock()
 	for f, since := range r.waiting {
@@ -202,7 +196,8 @@ func (r *Worker) Turn(after time.Duration) {
 			r.Failed(err)
 		}
 		r.mu.Lock()
-		r.walked, r.took = time.Now(), time.Since(now)
+		r.walked = r.now()
+		r.took = r.walked.Sub(now)
 		r.mu.Unlock()
 	}
 	if r.Done != nil {

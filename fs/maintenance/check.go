@@ -7,7 +7,6 @@ import (
 	"io"
 	"path/filepath"
 	"slices"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -94,7 +93,6 @@ type check struct {
 	o      control.CheckOptions
 	out    *control.Checked
 
-	mu        sync.Mutex
 	bad       map[[16]byte]store.Finding
 	unindexed map[[16]byte]bool
 	objects   map[cas.Hash]*objectState
@@ -115,10 +113,8 @@ func (c *check) problem(p control.Problem) {
 	}
 }
 
-// found takes a finding of the store's check. Several goroutines call it.
+// found takes a finding of the store's check, which calls it from several goroutines, one at a time.
 func (c *check) found(f store.Finding) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	switch {
 	case f.Problem == store.NotIndexed:
 		c.unindexed[short(f.Hash)] = true

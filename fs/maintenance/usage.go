@@ -94,7 +94,7 @@ func (u *usage) file(path string, n *names.Node) error {
 	err = n.Stat(&st)
 	n.File().Unlock()
 	if err == nil && !rec.Hollow {
-		s.ResidentBytes += st.Blocks * 512
+		s.LocalBytes += st.Blocks * 512
 	}
 	if !rec.Packed() {
 		s.PlainBytes += a.Size

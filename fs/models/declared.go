@@ -17,7 +17,7 @@ type saying struct {
 
 // says is what the step of p says of its parents. What names tensors that no model has is refused as a whole,
 // once all files of the step are packed; until then it is as if nothing was said.
-func (s *settling) says(p *stepPlace) ledger.Declared {
+func (s *reconciler) says(p *stepPlace) ledger.Declared {
 	said, ok := s.said[p.step]
 	if !ok {
 		said = s.judge(p)
@@ -29,7 +29,7 @@ func (s *settling) says(p *stepPlace) ledger.Declared {
 	return said.Declared
 }
 
-func (s *settling) judge(p *stepPlace) saying {
+func (s *reconciler) judge(p *stepPlace) saying {
 	said := saying{Declared: p.step.Declared}
 	if len(said.Tensors) == 0 {
 		return said
@@ -62,7 +62,7 @@ func (s *settling) judge(p *stepPlace) saying {
 
 // tensorNames is the names of the tensors in the files of a step at or below rel ("" and ".": all), and
 // whether it is all of them: some may not be packed yet.
-func (s *settling) tensorNames(run string, st *steps.Step, rel string) (names map[string]bool, whole bool) {
+func (s *reconciler) tensorNames(run string, st *steps.Step, rel string) (names map[string]bool, whole bool) {
 	names, whole = map[string]bool{}, true
 	for _, f := range st.Files {
 		if rel != "" && rel != "." && f.Rel != rel && path.Dir(f.Rel) != rel {

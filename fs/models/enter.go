@@ -13,8 +13,8 @@ import (
 	"ckptfs/index/manifest"
 )
 
-// enter makes a model of a file.
-func (s *settling) enter(p *stepPlace) error {
+// enterLocked makes a model of a file.
+func (s *reconciler) enterLocked(p *stepPlace) error {
 	if p.state != 0 {
 		return nil
 	}
@@ -29,7 +29,7 @@ func (s *settling) enter(p *stepPlace) error {
 		return nil
 	}
 	tensors, bytes, marks := modelTensors(m)
-	parent, merged, err := s.parentOf(p, func() uint64 { return s.likely(p, m, tensors, marks) })
+	parent, merged, err := s.parentOfLocked(p, func() uint64 { return s.likely(p, m, tensors, marks) })
 	if err != nil {
 		return err
 	}
@@ -57,8 +57,8 @@ func (s *settling) enter(p *stepPlace) error {
 	return nil
 }
 
-// again looks whether a model's step says something else of its architecture or its parent now.
-func (s *settling) again(p *stepPlace) error {
+// againLocked looks whether a model's step says something else of its architecture or its parent now.
+func (s *reconciler) againLocked(p *stepPlace) error {
 	e := s.book.ByIno(p.ino)
 	at := path.Join(steps.Dir, p.run, p.step.Name)
 	d := s.says(p)
@@ -76,7 +76,7 @@ func (s *settling) again(p *stepPlace) error {
 	if e == nil || d.IsZero() {
 		return nil
 	}
-	if merged := s.mergedFrom(p, at); len(merged) > 0 && !slices.Equal(merged, e.MergedFrom) {
+	if merged := s.mergedFromLocked(p, at); len(merged) > 0 && !slices.Equal(merged, e.MergedFrom) {
 		if err := s.book.Merge(e, merged); err != nil {
 			s.problems[at] = err.Error()
 		}
@@ -84,7 +84,7 @@ func (s *settling) again(p *stepPlace) error {
 	if d.Parent == "" {
 		return nil
 	}
-	seq, err := s.declared(p, d.Parent)
+	seq, err := s.declaredLocked(p, d.Parent)
 	if err == nil && seq == e.Parent && e.How == d.How() && !otherNames {
 		return nil
 	}
@@ -112,7 +112,7 @@ func (s *settling) again(p *stepPlace) error {
 
 // owners are the models that own each tensor of e as a child of parent. renamed is what the step says of
 // their names.
-func (s *settling) owners(e *ledger.Entry, tensors []lineage.Tensor, parent uint64, how lineage.How,
+func (s *reconciler) owners(e *ledger.Entry, tensors []lineage.Tensor, parent uint64, how lineage.How,
 	renamed map[string]string) []uint64 {
 	seq := e.Seq
 	pe := s.book.Get(parent)

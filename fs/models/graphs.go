@@ -60,7 +60,7 @@ func (g *graphParts) clear() {
 }
 
 // graphOf finds the graph of a model. same: it is read from what it was read from before (from).
-func (s *settling) graphOf(p *stepPlace, m *manifest.Manifest,
+func (s *reconciler) graphOf(p *stepPlace, m *manifest.Manifest,
 	before string) (g *graph.Graph, from string, same bool) {
 	at, rel := path.Join(steps.Dir, p.run, p.step.Name), p.rel
 	if p.step.IsFile {

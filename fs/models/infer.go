@@ -26,7 +26,7 @@ const (
 )
 
 // likely guesses the parent of a new model from what it holds; 0: none is likely.
-func (s *settling) likely(p *stepPlace, m *manifest.Manifest, tensors []lineage.Tensor,
+func (s *reconciler) likely(p *stepPlace, m *manifest.Manifest, tensors []lineage.Tensor,
 	marks []uint64) uint64 {
 	var c *contents
 	left := maxLikely
@@ -57,7 +57,7 @@ func (s *settling) likely(p *stepPlace, m *manifest.Manifest, tensors []lineage.
 }
 
 // comesFrom reports whether the step of e says that it comes from where p is.
-func (s *settling) comesFrom(e *ledger.Entry, p *stepPlace) bool {
+func (s *reconciler) comesFrom(e *ledger.Entry, p *stepPlace) bool {
 	run, st, _ := s.stepOf(e.Path)
 	if st == nil {
 		return false

@@ -217,7 +217,7 @@ func (m *Models) Keep(ctx context.Context) {
 		m.stale.Store(true)
 	}
 	if err != nil && ctx.Err() == nil {
-		m.o.Report(slog.LevelWarn, "what came from which is not recorded yet", "reason", err)
+		m.o.Report(slog.LevelWarn, "lineage not recorded yet; will retry", "reason", err)
 	}
 }
 
@@ -375,6 +375,6 @@ func (m *Models) Reconcile(ctx context.Context) (looked bool, before uint64, err
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	before = m.settled
-	looked, err = m.settleNowLocked(ctx)
+	looked, err = m.reconcileLocked(ctx)
 	return looked, before, err
 }

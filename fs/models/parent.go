@@ -13,21 +13,21 @@ import (
 	"ckptfs/index/lineage"
 )
 
-// parentOf chooses a parent: what the step declares, what the file was before it was written again, the step
-// before, the likely one.
-func (s *settling) parentOf(p *stepPlace,
+// parentOfLocked chooses a parent: what the step declares, what the file was before it was written again, the
+// step before, the likely one.
+func (s *reconciler) parentOfLocked(p *stepPlace,
 	likely func() uint64) (parent lineage.Candidate, merged []uint64, err error) {
 	at := path.Join(steps.Dir, p.run, p.step.Name)
 	var all []lineage.Candidate
 	if d := s.says(p); d.Parent != "" {
-		seq, err := s.declared(p, d.Parent)
+		seq, err := s.declaredLocked(p, d.Parent)
 		if err != nil {
 			s.problems[at] = err.Error()
 		} else {
 			all = append(all, lineage.Candidate{Seq: seq, How: d.How()})
 		}
 	}
-	merged = s.mergedFrom(p, at)
+	merged = s.mergedFromLocked(p, at)
 	if p.before != nil {
 		all = append(all, lineage.Candidate{Seq: p.before.Seq, How: lineage.Previous})
 	}
@@ -36,7 +36,7 @@ func (s *settling) parentOf(p *stepPlace,
 		if s.o.Steps.State(before[i]) != control.StepComplete {
 			continue
 		}
-		if seq := s.counterpart(p.run, before[i], p.rel); seq != 0 {
+		if seq := s.counterpartLocked(p.run, before[i], p.rel); seq != 0 {
 			all = append(all, lineage.Candidate{Seq: seq, How: lineage.Previous})
 		}
 	}
@@ -52,10 +52,10 @@ func (s *settling) parentOf(p *stepPlace,
 	return parent, merged, nil
 }
 
-// mergedFrom are the further parents that a step declares.
-func (s *settling) mergedFrom(p *stepPlace, at string) (merged []uint64) {
+// mergedFromLocked are the further parents that a step declares.
+func (s *reconciler) mergedFromLocked(p *stepPlace, at string) (merged []uint64) {
 	for _, said := range s.says(p).MergedFrom {
-		seq, err := s.declared(p, said)
+		seq, err := s.declaredLocked(p, said)
 		if err != nil {
 			s.problems[at] = err.Error()
 			continue
@@ -67,8 +67,8 @@ func (s *settling) mergedFrom(p *stepPlace, at string) (merged []uint64) {
 	return merged
 }
 
-// declared finds the model that a step names as a parent.
-func (s *settling) declared(p *stepPlace, said string) (uint64, error) {
+// declaredLocked finds the model that a step names as a parent.
+func (s *reconciler) declaredLocked(p *stepPlace, said string) (uint64, error) {
 	to, err := ledger.Resolve(said, p.step.From(p.run), s.o.Mountpoint())
 	if err != nil {
 		return 0, err
@@ -80,10 +80,10 @@ func (s *settling) declared(p *stepPlace, said string) (uint64, error) {
 		} else if safetensors.IsIndex(rel) { // a set: file by file
 			rel = path.Join(path.Dir(rel), path.Base(p.rel))
 		}
-		if seq := s.counterpart(run, st, rel); seq != 0 {
+		if seq := s.counterpartLocked(run, st, rel); seq != 0 {
 			return seq, nil
 		}
-		if seq := s.firstOfSet(run, st, was); seq != 0 {
+		if seq := s.firstOfSetLocked(run, st, was); seq != 0 {
 			return seq, nil
 		}
 	}
@@ -97,14 +97,14 @@ func (s *settling) declared(p *stepPlace, said string) (uint64, error) {
 	return 0, fmt.Errorf("parent %q: %w", said, ledger.ErrUnknown)
 }
 
-// counterpart is the model of a step that corresponds to a file called rel: of the same name, else of the
-// same name with another ending, else the only one that there is. 0 when there is none.
-func (s *settling) counterpart(run string, st *steps.Step, rel string) uint64 {
+// counterpartLocked is the model of a step that corresponds to a file called rel: of the same name, else of
+// the same name with another ending, else the only one that there is. 0 when there is none.
+func (s *reconciler) counterpartLocked(run string, st *steps.Step, rel string) uint64 {
 	stem := func(p string) string { return strings.TrimSuffix(p, path.Ext(p)) }
 	var models []steps.File
 	for _, f := range st.Files {
 		if p := s.fresh[f.Ino]; p != nil && p.state == 0 {
-			_ = s.enter(p) // a parent comes before its children; one that cannot be entered has none
+			_ = s.enterLocked(p) // a parent comes before its children; one that cannot be entered has none
 		}
 		if e := s.book.ByIno(f.Ino); e != nil {
 			models = append(models, f)
@@ -122,10 +122,10 @@ func (s *settling) counterpart(run string, st *steps.Step, rel string) uint64 {
 	return 0
 }
 
-// firstOfSet is the model of the first file of the only set of a step, or of that with the index rel: it has
-// the set's architecture, and stands for it where no file of the set is a child's counterpart. 0 when there
-// is none.
-func (s *settling) firstOfSet(run string, st *steps.Step, rel string) (seq uint64) {
+// firstOfSetLocked is the model of the first file of the only set of a step, or of that with the index rel:
+// it has the set's architecture, and stands for it where no file of the set is a child's counterpart. 0 when
+// there is none.
+func (s *reconciler) firstOfSetLocked(run string, st *steps.Step, rel string) (seq uint64) {
 	for _, f := range st.Files {
 		if !safetensors.IsIndex(f.Rel) || rel != "" && f.Rel != rel {
 			continue
@@ -135,14 +135,14 @@ func (s *settling) firstOfSet(run string, st *steps.Step, rel string) (seq uint6
 			if seq != 0 || !slices.ContainsFunc(st.Files, func(f steps.File) bool { return f.Rel == first }) {
 				return 0
 			}
-			seq = s.counterpart(run, st, first)
+			seq = s.counterpartLocked(run, st, first)
 		}
 	}
 	return seq
 }
 
 // tombstone is the last retired model that was at a path, or below it and called rel.
-func (s *settling) tombstone(p, rel string) (last *ledger.Entry) {
+func (s *reconciler) tombstone(p, rel string) (last *ledger.Entry) {
 	all := slices.DeleteFunc(s.book.At(p), func(e *ledger.Entry) bool { return e.RetiredAt == 0 })
 	for _, e := range all {
 		if e.Path == p || e.Path == path.Join(p, rel) {
@@ -156,7 +156,7 @@ func (s *settling) tombstone(p, rel string) (last *ledger.Entry) {
 }
 
 // stepOf is the step that a path leads to or into, or nil, and what lies below it.
-func (s *settling) stepOf(p string) (run string, st *steps.Step, rel string) {
+func (s *reconciler) stepOf(p string) (run string, st *steps.Step, rel string) {
 	run, name, rel := steps.In(p)
 	if i := slices.IndexFunc(s.found[run], func(st *steps.Step) bool { return st.Name == name }); i >= 0 {
 		st = s.found[run][i]

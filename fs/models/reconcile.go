@@ -34,8 +34,9 @@ type stepPlace struct {
 	state    int           // of a new model: 0 not entered, 1 about to be, 2 done
 }
 
-// settling is one settle.
-type settling struct {
+// reconciler makes one pass over the tree that brings the ledger up to date. Models.mu is held in all its
+// methods.
+type reconciler struct {
 	*Models
 	found map[string][]*steps.Step
 	fresh map[uint64]*stepPlace // files to be entered, by inode
@@ -52,7 +53,7 @@ type settling struct {
 func (m *Models) settleLocked(ctx context.Context) error {
 	m.mu.AssertHeld()
 	m.stale.Store(false)
-	looked, err := m.settleNowLocked(ctx)
+	looked, err := m.reconcileLocked(ctx)
 	if err == nil && !looked {
 		return nil
 	}
@@ -73,8 +74,8 @@ func (m *Models) settleLocked(ctx context.Context) error {
 	return err
 }
 
-// settleNowLocked is settle. looked is false where nothing can be another than it was.
-func (m *Models) settleNowLocked(ctx context.Context) (looked bool, err error) {
+// reconcileLocked makes one pass. looked is false where nothing can be another than it was.
+func (m *Models) reconcileLocked(ctx context.Context) (looked bool, err error) {
 	m.mu.AssertHeld()
 	if err := m.loadLocked(); err != nil {
 		return false, err
@@ -84,7 +85,7 @@ func (m *Models) settleNowLocked(ctx context.Context) (looked bool, err error) {
 		return false, err
 	}
 	m.settled = 0
-	s := &settling{Models: m, found: found, fresh: map[uint64]*stepPlace{}, refused: map[string]error{},
+	s := &reconciler{Models: m, found: found, fresh: map[uint64]*stepPlace{}, refused: map[string]error{},
 		taken: map[string]bool{}, sets: map[string]*Shards{}, said: map[*steps.Step]saying{}}
 	there := map[string]bool{}
 	present := map[uint64]string{} // inode → path; of several the first
@@ -137,7 +138,7 @@ func (m *Models) settleNowLocked(ctx context.Context) (looked bool, err error) {
 		return true, nil
 	}
 	m.recheck = true
-	if err := s.files(ctx, places, present); err != nil {
+	if err := s.filesLocked(ctx, places, present); err != nil {
 		return true, err
 	}
 	for _, run := range names {
@@ -150,8 +151,8 @@ func (m *Models) settleNowLocked(ctx context.Context) (looked bool, err error) {
 	return true, nil
 }
 
-// files enters what is new among places, and makes tombstones of what is gone.
-func (s *settling) files(ctx context.Context, places []*stepPlace, present map[uint64]string) error {
+// filesLocked enters what is new among places, and makes tombstones of what is gone.
+func (s *reconciler) filesLocked(ctx context.Context, places []*stepPlace, present map[uint64]string) error {
 	book := s.book
 	now := s.o.Now().UnixNano()
 	var known, open, order []*stepPlace
@@ -256,12 +257,12 @@ func (s *settling) files(ctx context.Context, places []*stepPlace, present map[u
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := s.enter(p); err != nil {
+		if err := s.enterLocked(p); err != nil {
 			return err
 		}
 	}
 	for _, p := range known { // a sidecar may have come late
-		if err := s.again(p); err != nil {
+		if err := s.againLocked(p); err != nil {
 			return err
 		}
 	}

@@ -37,7 +37,7 @@ func (m *Models) ReadShards(index string) *Shards {
 }
 
 // shardsOf finds the set that a file of a step is of; nil: it is of none.
-func (s *settling) shardsOf(p *stepPlace) *Shards {
+func (s *reconciler) shardsOf(p *stepPlace) *Shards {
 	for i := range p.step.Files {
 		f := &p.step.Files[i]
 		if p.step.IsFile || !safetensors.IsIndex(f.Rel) || path.Dir(f.Rel) != path.Dir(p.rel) {
@@ -60,7 +60,7 @@ func (s *settling) shardsOf(p *stepPlace) *Shards {
 
 // tensorsOf is the tensors of a set, of which m is the first file, and what is to stand behind the source of
 // the set's architecture. False: some are not there, or not packed yet.
-func (s *settling) tensorsOf(set *Shards,
+func (s *reconciler) tensorsOf(set *Shards,
 	m *manifest.Manifest) (all []formats.Tensor, behind string, ok bool) {
 	seen := cas.Sum([]byte(set.stamp))
 	for i, file := range set.Files {

@@ -29,7 +29,7 @@ func (m *Made) Open(flags, thread uint32) (*content.Handle, error) {
 	return h, nil
 }
 
-// Close has nobody open the file; the reference stays.
+// Close closes the file, if no handle is to be made; the reference stays.
 func (m *Made) Close() { m.raw.Close() }
 
 // MakeFile makes a regular file, which is to be opened with flags. EEXIST when the name is taken.

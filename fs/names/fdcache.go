@@ -28,8 +28,8 @@ type fdCache struct {
 
 func newFdCache(max int) *fdCache { return &fdCache{idle: list.New(), max: max} }
 
-// acquire returns dir's descriptor, valid until release. ns is held.
-func (c *fdCache) acquire(dir *Node) (int, error) {
+// acquireLocked returns dir's descriptor, valid until release. ns is held.
+func (c *fdCache) acquireLocked(dir *Node) (int, error) {
 	c.mu.Lock()
 	if dir.dirfd.fd >= 0 {
 		c.useLocked(dir)
@@ -44,7 +44,7 @@ func (c *fdCache) acquire(dir *Node) (int, error) {
 		return -1, unix.ENOENT
 	}
 	a := dir.names[0]
-	parent, err := c.acquire(a.Dir)
+	parent, err := c.acquireLocked(a.Dir)
 	if err != nil {
 		return -1, err
 	}
@@ -55,7 +55,7 @@ func (c *fdCache) acquire(dir *Node) (int, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if dir.dirfd.fd >= 0 { // somebody else was faster
+	if dir.dirfd.fd >= 0 { // another goroutine was faster
 		unix.Close(fd)
 		c.useLocked(dir)
 		return dir.dirfd.fd, nil

@@ -26,7 +26,7 @@ func (n *Node) dirFdLocked() (int, error) {
 	if n.synth != nil {
 		return -1, unix.EROFS
 	}
-	return n.ns.fds.acquire(n)
+	return n.ns.fds.acquireLocked(n)
 }
 
 func (n *Node) releaseDir() { n.ns.fds.release(n) }

@@ -82,8 +82,8 @@ func (n *Node) unref(k int64) {
 	}
 }
 
-// path is the node's path below the mount's root, for messages; "" for the root. ns and table.mu are held.
-func (n *Node) path() string {
+// pathLocked is the node's path below the mount's root, for messages; "" for the root. ns and table.mu are held.
+func (n *Node) pathLocked() string {
 	if len(n.names) == 0 {
 		return "(unlinked)"
 	}
@@ -91,7 +91,7 @@ func (n *Node) path() string {
 	if a.Dir == nil {
 		return ""
 	}
-	if p := a.Dir.path(); p != "" {
+	if p := a.Dir.pathLocked(); p != "" {
 		return p + "/" + a.Name
 	}
 	return a.Name
@@ -104,9 +104,9 @@ func (n *Node) Path() string {
 	n.ns.tab.mu.Lock()
 	defer n.ns.tab.mu.Unlock()
 	if n.IsView() && !n.IsVirtual() {
-		return n.path() + " (view)"
+		return n.pathLocked() + " (view)"
 	}
-	return n.path()
+	return n.pathLocked()
 }
 
 // Refs is how many references there are to the node: of the kernel's, of handles, of children and of pins.

@@ -31,7 +31,7 @@ func (n *Node) locateLocked() (place, error) {
 	}
 	a := n.names[0]
 	n.ns.tab.mu.Unlock()
-	fd, err := n.ns.fds.acquire(a.Dir)
+	fd, err := n.ns.fds.acquireLocked(a.Dir)
 	if err != nil {
 		return place{}, err
 	}

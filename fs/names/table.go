@@ -202,7 +202,7 @@ func (ns *Names) Leftover() (nodes []string, openDirs int) {
 	ns.tab.mu.Lock()
 	for _, n := range ns.tab.byID {
 		if n != ns.root {
-			nodes = append(nodes, fmt.Sprintf("%s, %d references", n.path(), n.refs))
+			nodes = append(nodes, fmt.Sprintf("%s, %d references", n.pathLocked(), n.refs))
 		}
 	}
 	if len(ns.tab.byIno) > len(ns.tab.byID) {

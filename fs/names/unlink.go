@@ -9,7 +9,7 @@ import (
 // Victim is a name that is about to go, or went. It holds a reference to its node until Spare, or Unpin of
 // Node.
 type Victim struct {
-	Node  *Node  // nil when nobody knows it
+	Node  *Node  // nil: the table has none
 	Ino   uint64 // of what the name leads or led to; 0: to nothing
 	Last  bool   // no other name leads there
 	Went  bool   // the name went
@@ -17,7 +17,7 @@ type Victim struct {
 	Path  string // by which it was known, if it went
 }
 
-// prepareLocked looks at dir/name before it goes and, if it is the last name of a node that somebody knows,
+// prepareLocked looks at dir/name before it goes and, if it is the last name of a node in the table,
 // takes hold of the inode, so that open files and directories stay what they are. ns is held exclusively.
 func (ns *Names) prepareLocked(dirfd int, name string) (Victim, error) {
 	var t Victim
@@ -30,7 +30,7 @@ func (ns *Names) prepareLocked(dirfd int, name string) (Victim, error) {
 	t.Last = isDir || st.Nlink <= 1
 	if !t.Last {
 		if n := t.Node; n != nil && len(n.names) == 1 {
-			// Another name exists that nobody has looked up: the node lives on by its descriptor.
+			// Another name exists that was not looked up: the node lives on by its descriptor.
 			return t, n.keepOpenLocked(dirfd, name)
 		}
 		return t, nil
@@ -75,7 +75,7 @@ func (ns *Names) goneLocked(t *Victim, dir *Node, name string) {
 	ns.dropAliasLocked(n, dir, name)
 	ns.tab.mu.Lock()
 	defer ns.tab.mu.Unlock()
-	t.Path = path.Join(dir.path(), name)
+	t.Path = path.Join(dir.pathLocked(), name)
 	if t.Last {
 		n.dead = true
 		delete(ns.tab.byIno, inoKey(n.ino))

@@ -2,11 +2,11 @@ package pack
 
 import (
 	"slices"
-	"sync"
 
 	"ckptfs/cas"
 	"ckptfs/cas/chunk"
 	"ckptfs/cas/codec"
+	"ckptfs/cas/locks"
 	"ckptfs/cas/lowrank"
 	"ckptfs/formats"
 	"ckptfs/index/manifest"
@@ -64,12 +64,18 @@ type lowRank struct {
 	prev []manifest.Span
 	read func(k int64) ([]byte, error) // chunk k of the tensor
 
-	mu      sync.Mutex
+	mu      locks.Mutex[tensorLock]
 	asked   bool
 	columns *cas.Columns // nil: it is not
 	ofKey   bool         // they are of the difference from the key
 	held    bool         // the columns are in the store, or counted
 }
+
+// tensorLock is the one lock of this package. It is held while the tensor is read, which may look at the
+// queue's reserve, and while the store is asked, which may wait for a record that another goroutine claimed.
+type tensorLock struct{}
+
+func (tensorLock) Rank() (int, string) { return locks.Volume + 700, "lowRank.mu" }
 
 // lowRankOf is the region's tensor t, which had the chunks prev before, as one that may be of low rank; nil:
 // it is not.

@@ -124,13 +124,13 @@ func (q *Queue) MakeRoom(f *content.File, own int64) {
 	b.waiting++
 	defer func() { b.waiting-- }()
 	defer q.o.Throttle.Wait()()
-	last, since := b.read.Load(), time.Now()
+	last, since := b.read.Load(), q.o.Now()
 	tick := time.AfterFunc(b.patience/4, q.wake)
 	defer tick.Stop()
 	for b.full(f, own) && !q.stopping {
 		if now := b.read.Load(); now != last {
-			last, since = now, time.Now()
-		} else if time.Since(since) > b.patience {
+			last, since = now, q.o.Now()
+		} else if q.o.Now().Sub(since) > b.patience {
 			q.o.Report(slog.LevelWarn, "packing stands still; a close waits for it no longer",
 				"waiting bytes", b.bytes)
 			return

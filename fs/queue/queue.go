@@ -1,7 +1,7 @@
 // Package queue packs files in the background. It holds the files that wait to be packed, bounds their bytes,
 // and has the workers that pack them in groups.
 //
-// # What waits
+// # The files that wait
 //
 // A file waits from the close of its last writer on, or from a start that finds it unpacked (Queue.Add). It
 // waits once, however often it is written meanwhile.

@@ -20,9 +20,8 @@ func Evict(ctx context.Context, walk Walk, l *LRU, h *Hydrator, path string,
 		h.Forget(f) // the user knows better than what was read before
 		size := f.Unpacked()
 		skip, err := f.Evict()
-		for end := time.Now().Add(closeGrace); skip == content.SkipInUse && !isOpen(f) &&
-			time.Now().Before(end); {
-			time.Sleep(closeGrace / 50)
+		for tries := 0; skip == content.SkipInUse && !isOpen(f) && tries < graceTries; tries++ {
+			time.Sleep(closeGrace / graceTries)
 			skip, err = f.Evict()
 		}
 		if skip != "" || err != nil {
@@ -43,8 +42,12 @@ func Evict(ctx context.Context, walk Walk, l *LRU, h *Hydrator, path string,
 	})
 }
 
-// closeGrace is how long Evict waits for the kernel to let go of a file that a program has closed already.
-const closeGrace = 500 * time.Millisecond
+// closeGrace is how long Evict waits for the kernel to let go of a file that a program has closed already,
+// and graceTries how often it looks meanwhile.
+const (
+	closeGrace = 500 * time.Millisecond
+	graceTries = 50
+)
 
 func isOpen(f *content.File) bool {
 	f.Lock()

@@ -18,8 +18,8 @@ import (
 // maxProblem bounds what is told of a step's problems, but for the last.
 const maxProblem = 1 << 10
 
-// readMetrics reads the metrics of a step, which is open. What cannot be read is the step's problem and
-// nobody else's.
+// readMetrics reads the metrics of a step, which is open. What cannot be read is a problem of this
+// step alone.
 func (s *Steps) readMetrics(fd int, runName string, st *Step) {
 	all := map[string]float64{}
 	note := func(what string, err error) {

@@ -154,7 +154,7 @@ func (s *Steps) lookAtRunLocked(top int, name string) (*run, error) {
 		s.watch.runs[r.ino] = r
 		s.watch.mu.Unlock()
 	}
-	dirs, files, err := namesIn(fd)
+	dirs, files, err := entriesIn(fd)
 	if err != nil {
 		return nil, err
 	}
@@ -211,12 +211,12 @@ func (s *Steps) lookAtRunLocked(top int, name string) (*run, error) {
 
 // dirsIn lists the directories in a directory. Names that begin with a dot are neither runs nor steps.
 func dirsIn(fd int) ([]tree.DirEntry, error) {
-	dirs, _, err := namesIn(fd)
+	dirs, _, err := entriesIn(fd)
 	return dirs, err
 }
 
-// namesIn lists the directories and the regular files in a directory but for names that begin with a dot.
-func namesIn(fd int) (dirs, files []tree.DirEntry, err error) {
+// entriesIn lists the directories and the regular files in a directory but for names that begin with a dot.
+func entriesIn(fd int) (dirs, files []tree.DirEntry, err error) {
 	entries, err := tree.ReadNames(fd)
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name, ".") {

@@ -11,7 +11,7 @@ import (
 )
 
 // NewFile makes a file of the store's own: what has its name goes, and a link that is put there meanwhile
-// leads nowhere. So nobody who may write the store's folder can have another file written over.
+// leads nowhere. So a user who may write the store's folder cannot have another file written over.
 func NewFile(path string) (*os.File, error) {
 	if err := unix.Unlink(path); err != nil && !errors.Is(err, unix.ENOENT) {
 		return nil, &os.PathError{Op: "unlink", Path: path, Err: err}

@@ -21,7 +21,7 @@ const ample = 512
 
 // KeepRoom calls set, which sets an attribute, with a name and a value of so many bytes, of the regular file
 // at path, such that a record fits afterwards as well. ENOSPC or EDQUOT when it would not. It costs two
-// system calls of a file with few attributes. The caller sees to it that nobody else changes them.
+// system calls of a file with few attributes. The caller sees to it that they change nowhere else.
 func KeepRoom(path string, bytes int, set func() error) error {
 	if k, err := unix.Getxattr(path, XattrName, nil); err == nil && k >= RecordSize {
 		return set()

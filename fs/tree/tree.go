@@ -92,7 +92,7 @@
 // A write may fail after write(2) has succeeded: a thin volume, a quota or a network disk refuses it when the
 // kernel writes it back. The kernel tells of that once, and takes the pages for written: later syncs succeed,
 // and what is read is what the disk has, as soon as the pages go. So local bytes count as the file, or as a
-// copy that a manifest may be given up for, only after a sync that succeeded on a descriptor that was open
+// copy that may replace its manifest, only after a sync that succeeded on a descriptor that was open
 // before they were written. An error of any sync makes a packed file hollow. A plain file has nothing else:
 // it is named until it is written again from nothing, and the end is not clean (package ckptfs/fs/content,
 // durable.go; package ckptfs/fs/queue, lost.go).

@@ -145,7 +145,7 @@ func (w *Writing) Begin(ino uint64) {
 		}
 		w.slots[ino] = at
 	}
-	w.set(at, ino)
+	w.setLocked(at, ino)
 }
 
 // Gone notes that a file has no name any more. Writers keep it.
@@ -153,7 +153,7 @@ func (w *Writing) Gone(ino uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.torn[ino] {
-		w.end(ino)
+		w.endLocked(ino)
 	}
 }
 
@@ -161,24 +161,25 @@ func (w *Writing) Gone(ino uint64) {
 func (w *Writing) End(ino uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.end(ino)
+	w.endLocked(ino)
 }
 
-func (w *Writing) end(ino uint64) {
+func (w *Writing) endLocked(ino uint64) {
 	delete(w.torn, ino)
 	at, ok := w.slots[ino]
 	if !ok {
 		return
 	}
 	delete(w.slots, ino)
-	w.set(at, 0)
+	w.setLocked(at, 0)
 	if at >= 0 {
 		w.free = append(w.free, at)
 	}
 }
 
-// set writes a slot. A disk that is full, or fails, costs the knowledge. w.mu is held.
-func (w *Writing) set(at int, ino uint64) {
+// setLocked writes a slot. A disk that is full, or fails, costs the knowledge. w.mu is held.
+func (w *Writing) setLocked(at int, ino uint64) {
+	w.mu.AssertHeld()
 	if w.m == nil || at < 0 {
 		return
 	}

@@ -21,9 +21,9 @@ import (
 // those of steps and models.
 type files struct{ *Volume }
 
-// peruse makes the bytes of a file or a view readable to the daemon until done is called. size is their
+// openNode makes the bytes of a file or a view readable to the daemon until done is called. size is their
 // number when it was opened.
-func peruse(n *names.Node) (r io.ReaderAt, size int64, done func(), err error) {
+func openNode(n *names.Node) (r io.ReaderAt, size int64, done func(), err error) {
 	if w := virtual.ViewOf(n); w != nil {
 		if err := w.Use(); err != nil {
 			return nil, 0, nil, err
@@ -56,13 +56,13 @@ func peruse(n *names.Node) (r io.ReaderAt, size int64, done func(), err error) {
 	}, nil
 }
 
-// perusePath is peruse of the file at a path.
-func (f files) perusePath(p string) (r io.ReaderAt, size int64, done func(), err error) {
+// openPath is openNode of the file at a path.
+func (f files) openPath(p string) (r io.ReaderAt, size int64, done func(), err error) {
 	n, err := f.resolve(p)
 	if err != nil {
 		return nil, 0, nil, err
 	}
-	r, size, closeIt, err := peruse(n)
+	r, size, closeIt, err := openNode(n)
 	if err != nil {
 		n.Unpin()
 		return nil, 0, nil, err
@@ -73,7 +73,7 @@ func (f files) perusePath(p string) (r io.ReaderAt, size int64, done func(), err
 // ReadSmall reads a file of at most so many bytes, packed or not. The error wraps runs.ErrInvalid when it has
 // more.
 func (f files) ReadSmall(p string, most int64) ([]byte, error) {
-	r, size, done, err := f.perusePath(p)
+	r, size, done, err := f.openPath(p)
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +91,7 @@ func (f files) ReadSmall(p string, most int64) ([]byte, error) {
 
 // Read calls do with the bytes of a file or a view.
 func (f files) Read(path string, do func(r io.ReaderAt, size int64) error) error {
-	r, size, done, err := f.perusePath(path)
+	r, size, done, err := f.openPath(path)
 	if err != nil {
 		return err
 	}
@@ -186,7 +186,7 @@ func (f inspected) Detect() (*formats.Layout, error) {
 	return f.n.File().Detect(io.NewSectionReader(r, 0, size), size)
 }
 
-func (f inspected) Open() (io.ReaderAt, int64, func(), error) { return peruse(f.n) }
+func (f inspected) Open() (io.ReaderAt, int64, func(), error) { return openNode(f.n) }
 
 func (f inspected) Ino() uint64 { return f.n.Ino() }
 

@@ -31,18 +31,9 @@ func (v *Volume) openSynthetic(ctx context.Context, n *names.Node, flags uint32)
 	}
 	n.Pin()
 	v.content.Count.Handles.Add(1)
+	write := flags&unix.O_ACCMODE != unix.O_RDONLY
 	return &Handle{
-		Node: n, Mode: mode, KeepCache: mode == content.Cached,
-		write: flags&unix.O_ACCMODE != unix.O_RDONLY,
-		synth: o, count: &v.content.Count.Handles,
+		Node: n, Mode: mode, KeepCache: mode == content.Cached, write: write,
+		as: &synthetic{Opened: o, node: n, write: write, count: &v.content.Count.Handles},
 	}, nil
-}
-
-// Answer finds the answer to the graph that was written by a handle of a query; EINVAL when it is no graph.
-// Every close(2) comes here.
-func (h *Handle) Answer(ctx context.Context) error {
-	if h.synth == nil {
-		return nil
-	}
-	return h.synth.Flush(ctx)
 }

@@ -110,7 +110,7 @@ func TestClosedViewHoldsNoBlocks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	_, _, done, err := peruse(src)
+	_, _, done, err := openNode(src)
 	if err != nil {
 		t.Fatal(err)
 	}

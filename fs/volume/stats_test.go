@@ -68,7 +68,7 @@ func TestStats(t *testing.T) {
 	if s.SegmentBytes < unique || s.SegmentBytes > unique+64<<10 {
 		t.Errorf("%d bytes of segments for %d of chunks", s.SegmentBytes, unique)
 	}
-	if s.ResidentBytes < 3*size || s.DeadBytes > 32<<10 || s.Ratio <= 1 {
+	if s.LocalBytes < 3*size || s.DeadBytes > 32<<10 || s.Ratio <= 1 {
 		t.Errorf("%+v", s)
 	}
 	slices.SortFunc(s.Runs, func(a, b control.RunStats) int { return int(a.Run[0]) - int(b.Run[0]) })
@@ -87,7 +87,7 @@ func TestStats(t *testing.T) {
 	}
 
 	r.evictAll()
-	if e := r.stats(); e.ResidentBytes >= 64<<10 || e.StoredBytes < s.UniqueBytes ||
+	if e := r.stats(); e.LocalBytes >= 64<<10 || e.StoredBytes < s.UniqueBytes ||
 		e.LogicalBytes != s.LogicalBytes {
 		t.Errorf("evicted: %+v", e)
 	}

@@ -22,7 +22,7 @@ func (q *Requests) Status(ctx context.Context) (*control.Status, error) {
 		Started: q.v.started, HotSize: q.v.hot.Max(), Recovery: q.v.recovery, Packing: []string{},
 		Failures: failures(q.v.queue.Failures, q.v.hot.Failures), Plain: failures(q.v.queue.Crowded),
 	}
-	s.Loss = q.v.settled.loss()
+	s.Loss = q.v.durability.loss()
 	q.v.models.Refresh(ctx)
 	if problems := q.v.models.Problems(); problems != nil {
 		shown := min(len(problems), maxSidecars)

@@ -34,11 +34,11 @@ func (q *Requests) Sync(ctx context.Context, report func(control.Progress)) erro
 	}
 	q.v.models.Keep(ctx)
 	var errs []error
-	if err := q.v.queue.MakeDurable(q.v.settled.syncTree, q.v.names.Sync); err != nil {
+	if err := q.v.queue.MakeDurable(q.v.durability.syncTree, q.v.names.Sync); err != nil {
 		q.v.content.Count.SyncErrs.Add(1)
 		errs = append(errs, err)
 	}
-	lost := q.v.settled.lost()
+	lost := q.v.durability.lost()
 	safe := "its bytes are safe where they are; "
 	if lost != nil || len(errs) > 0 {
 		safe = ""

@@ -3,9 +3,10 @@
 //
 //	storage.go   the folder on the disk: the lock, the index, the segments
 //	parts.go     makes the parts, and hands each what it needs of the others
+//	durable.go   syncs the whole store, and knows which files may have lost bytes
 //	events.go    which parts act when a file changes its state
 //	files.go     the tree for the parts that read it without nodes
-//	ops_*.go     what the kernel asks: names, attributes, open files
+//	ops_*.go     what the kernel asks: names, attributes, open files; openfile.go has the kinds of these
 //	xattr.go     extended attributes; artifact.go has the one that is computed
 //	requests.go  what the control socket asks; status.go, sync.go and counters.go with it
 //	repair.go    opens a damaged store
@@ -69,15 +70,15 @@ type Volume struct {
 
 // workers are the parts that work in the background.
 type workers struct {
-	pack     *pack.Packer
-	throttle *throttle.Throttle // nil: packing does not leave processors to other programs
-	bases    *bases.Finder      // nil: nothing is stored against an earlier version
-	queue    *queue.Queue
-	hot      *residency.LRU
-	hydrator *residency.Hydrator
-	sums     *idle.Checksums
-	ids      *identifier
-	settled  settled
+	pack       *pack.Packer
+	throttle   *throttle.Throttle // nil: packing does not leave processors to other programs
+	bases      *bases.Finder      // nil: nothing is stored against an earlier version
+	queue      *queue.Queue
+	hot        *residency.LRU
+	hydrator   *residency.Hydrator
+	sums       *idle.Checksums
+	ids        *identifier
+	durability durability
 }
 
 // mount is how a volume is mounted.
@@ -124,7 +125,7 @@ func Open(o Options) (*Volume, error) {
 		},
 		started: o.Now(), surveyed: make(chan struct{}),
 	}
-	v.settled.v = v
+	v.durability.v = v
 	if !o.ReadOnly {
 		v.reserve.Keep()
 	}
@@ -191,7 +192,7 @@ func (v *Volume) recover(resume func(*Volume) error) error {
 		v.hydrator.Start()
 		v.sums.Start()
 		v.ids.Start()
-		v.settled.start()
+		v.durability.start()
 	}
 	switch {
 	case resume != nil && s.Repair:
@@ -245,7 +246,7 @@ func (v *Volume) Close(context.Context) error {
 	v.closing.Store(true)
 	<-v.surveyed
 	if !v.readOnly {
-		v.settled.stop()
+		v.durability.stop()
 		v.sums.Stop()
 		v.ids.Stop()
 		v.queue.Stop()
@@ -257,7 +258,7 @@ func (v *Volume) Close(context.Context) error {
 	}
 	var err error
 	if !v.readOnly {
-		err = v.settled.settle()
+		err = v.durability.finish()
 	}
 	return errors.Join(err, v.shut(err == nil && v.idle() && !v.content.Doubt.Load()))
 }

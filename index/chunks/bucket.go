@@ -38,7 +38,7 @@ func (b *Bucket) Write(pairs []Pair) error {
 	}
 	b.db.writing.Lock()
 	defer b.db.writing.Unlock()
-	return b.db.update(func(tx *bolt.Tx) error {
+	return b.db.updateLocked(func(tx *bolt.Tx) error {
 		in, err := tx.CreateBucketIfNotExists(b.name)
 		for _, p := range pairs {
 			if err != nil {

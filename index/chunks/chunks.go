@@ -135,8 +135,9 @@ func (db *DB) view(f func(tx *bolt.Tx) error) error {
 	return db.with(func(file *file) error { return file.view(f) })
 }
 
-// update lets f change the table, if there is a file. writing is held.
-func (db *DB) update(f func(tx *bolt.Tx) error) error {
+// updateLocked lets f change the table, if there is a file. writing is held.
+func (db *DB) updateLocked(f func(tx *bolt.Tx) error) error {
+	db.writing.AssertHeld()
 	return db.with(func(file *file) error { return file.update(f) })
 }
 
@@ -160,15 +161,16 @@ func (db *DB) Commit(entries []cas.Entry, mark cas.Watermark) error {
 			return err
 		}
 	}
-	err := db.write(entries, mark)
+	err := db.writeLocked(entries, mark)
 	if !noSpace(err) {
 		return err
 	}
 	return db.late.add(entries, mark, err)
 }
 
-// write commits what is late together with entries. writing is held.
-func (db *DB) write(entries []cas.Entry, mark cas.Watermark) error {
+// writeLocked commits what is late together with entries. writing is held.
+func (db *DB) writeLocked(entries []cas.Entry, mark cas.Watermark) error {
+	db.writing.AssertHeld()
 	if db.file == nil { // changed only under writing
 		db.swap.Lock()
 		_, err := db.open()
@@ -187,13 +189,13 @@ func (db *DB) write(entries []cas.Entry, mark cas.Watermark) error {
 	return nil
 }
 
-// flush writes what is late. The error is the disk's as long as it is full. writing is held.
-func (db *DB) flush() error {
+// flushLocked writes what is late. The error is the disk's as long as it is full. writing is held.
+func (db *DB) flushLocked() error {
 	mark, behind := db.late.watermark()
 	if !behind {
 		return nil
 	}
-	return db.write(nil, mark)
+	return db.writeLocked(nil, mark)
 }
 
 // Close writes what is late, if there is room, and closes the index. One in which damage was met is put
@@ -201,7 +203,7 @@ func (db *DB) flush() error {
 func (db *DB) Close() error {
 	db.writing.Lock()
 	defer db.writing.Unlock()
-	err := db.flush()
+	err := db.flushLocked()
 	if noSpace(err) {
 		err = nil // the next start replays it
 	}

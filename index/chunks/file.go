@@ -180,7 +180,7 @@ func openBolt(path string, opt Options, file **os.File) (*bolt.DB, error) {
 }
 
 // close closes the file. Of a broken one only bolt's own file: bolt's Close could wait for ever on a lock of
-// its own. Bolt's map of the file stays, out of reach, and holds the open file; so the flock is given up
+// its own. Bolt's map of the file stays, out of reach, and holds the open file; so the flock is released
 // here.
 func (f *file) close() error {
 	switch {

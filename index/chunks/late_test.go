@@ -82,7 +82,7 @@ func TestLate(t *testing.T) {
 		t.Errorf("removed without the disk: %v", err)
 	}
 	full = false
-	if err := d.flush(); err != nil || len(d.late.entries) != 0 {
+	if err := flush(d); err != nil || len(d.late.entries) != 0 {
 		t.Fatal(err, len(d.late.entries))
 	}
 	check()
@@ -129,7 +129,7 @@ func TestFullDisk(t *testing.T) {
 		if len(d.late.entries) == 0 {
 			t.Skip("there was room")
 		}
-		if err := d.flush(); !noSpace(err) {
+		if err := flush(d); !noSpace(err) {
 			t.Fatal(err)
 		}
 		locs, hashes := make([]cas.Location, len(es)), make([]cas.Hash, len(es))
@@ -197,4 +197,10 @@ func TestFullDisk(t *testing.T) {
 	}
 	commit(d, es)
 	onDisk(d)
+}
+
+func flush(db *DB) error {
+	db.writing.Lock()
+	defer db.writing.Unlock()
+	return db.flushLocked()
 }

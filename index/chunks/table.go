@@ -53,7 +53,7 @@ func (f *file) commit(entries []cas.Entry, mark cas.Watermark) error {
 func (db *DB) Remove(entries []cas.Entry) error {
 	db.writing.Lock()
 	defer db.writing.Unlock()
-	if err := db.flush(); err != nil || len(entries) == 0 {
+	if err := db.flushLocked(); err != nil || len(entries) == 0 {
 		return err
 	}
 	return db.with(func(f *file) error {

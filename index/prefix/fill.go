@@ -53,7 +53,7 @@ func (c *Catalogue) Fill(n int, read func(i int, r *graph.OutlineReader) (Model,
 		for k := range b {
 			x := &b[k]
 			if x.err == nil {
-				x.err = c.add(x.m, x.kind, &x.keyring)
+				x.err = c.addLocked(x.m, x.kind, &x.keyring)
 			}
 		}
 		c.mu.Unlock()

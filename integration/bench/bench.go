@@ -222,7 +222,7 @@ func cool(path string) error {
 	return unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED)
 }
 
-// coolStore drops what the kernel caches of the store's segments and of the files in place.
+// coolStore drops what the kernel caches of the store's segments and of the local copies.
 func (b *bench) coolStore() error {
 	for _, sub := range []string{"segments", "tree"} {
 		err := filepath.WalkDir(filepath.Join(b.daemon.Store, sub), func(path string, d os.DirEntry,

@@ -8,7 +8,7 @@ import (
 )
 
 // cachex times torchcachex's pattern while its cache grows: a flush of 1000 samples of 256 bytes, an index
-// written anew.
+// written again.
 func (b *bench) cachex() error {
 	const flush, windows = 1000, 10
 	samples := 100_000

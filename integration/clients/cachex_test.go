@@ -18,7 +18,7 @@ type cachexReply struct {
 }
 
 // TestCachex runs torchcachex's pattern: segments that are only added, and an index that each flush writes
-// anew beside itself and renames into place. A flush has to cost the store what is new in it, however long
+// again beside itself and renames into place. A flush has to cost the store what is new in it, however long
 // the index has become.
 func TestCachex(t *testing.T) {
 	t.Parallel()

@@ -84,7 +84,7 @@ func TestViewGivesWay(t *testing.T) {
 		}
 		m.Sync()
 
-		// Created anew, over the view's name.
+		// Created again, over the view's name.
 		mounttest.RunPython(t, "save.py", "plain", "2", m.Path("runs/a/1/model.safetensors"))
 		mounttest.RunPython(t, "check.py", "plain", "2", m.Path("runs/a/1/model.safetensors"))
 		m.WantNames("runs/a/1", "model.pt", "model.safetensors")

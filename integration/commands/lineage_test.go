@@ -259,7 +259,7 @@ func TestMatch(t *testing.T) {
 		t.Errorf("no graph: %v", err)
 	}
 	m.Must(os.Remove(m.Path(".ckptfs/query/bad")))
-	// What is like a stored model, by files alone; it is found anew by each open.
+	// What is like a stored model, by files alone; each open finds it again.
 	if got := m.Sh("ls " + m.Path(".ckptfs/lcp") + " && ls " +
 		m.Path(".ckptfs/lcp/a")); strings.Join(strings.Fields(got), " ") != "a b 1 2" {
 		t.Errorf("listed %q", got)

@@ -92,7 +92,7 @@ func TestPrune(t *testing.T) {
 }
 
 // TestPruneWhileInUse: files are saved, copied, renamed, removed and evicted while prunes run, some of them
-// killed. Then all is given up and compared.
+// killed. Then all is evicted and compared.
 func TestPruneWhileInUse(t *testing.T) {
 	t.Parallel()
 	m := mounttest.New(t, "--hot-size", "64MiB")

@@ -244,7 +244,7 @@ func (p *powerCut) step(rng *rand.Rand, name string, f *durable, made bool) erro
 	path := p.Path(name)
 	const inPlace = os.O_RDWR
 	switch action := rng.IntN(10); {
-	case made || action < 2: // made, or emptied and written anew
+	case made || action < 2: // made, or emptied and written again
 		note(fresh, true)
 		return p.put(name, f, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, fresh, 0, fresh, fsync)
 	case action < 5: // temp and rename

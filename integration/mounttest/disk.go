@@ -72,7 +72,7 @@ func (d *Disk) mount() error {
 	return nil
 }
 
-// Unmount waits until nobody uses it any more.
+// Unmount waits until no process uses it any more.
 func (d *Disk) Unmount() error {
 	return daemon.Until("the disk to be unused", func() bool { return unix.Unmount(d.Dir, 0) == nil })
 }
@@ -114,7 +114,7 @@ func (m *Mount) EndOfPower(d *Disk) {
 	m.Must(d.mount())
 }
 
-// AnotherBoot makes the store believe that the host was started anew since it was last open.
+// AnotherBoot makes the store believe that the host was started again since it was last open.
 func (m *Mount) AnotherBoot() {
 	m.T.Helper()
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")

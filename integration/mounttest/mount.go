@@ -241,8 +241,8 @@ func (m *Mount) Sync() {
 	m.Run("sync", m.Dir)
 }
 
-// Evict syncs first: what is not packed cannot go. It checks that the bytes in place went, and gives the
-// kernel time to let go of a file that was closed just now.
+// Evict syncs first: what is not packed cannot be evicted. It checks that the local copies went, and gives
+// the kernel time to let go of a file that was closed just now.
 func (m *Mount) Evict(names ...string) {
 	m.T.Helper()
 	m.Sync()

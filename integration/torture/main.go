@@ -47,7 +47,7 @@ func main() {
 	flag.IntVar(&o.writers, "writers", 3, "writer processes")
 	flag.IntVar(&o.files, "files", 24, "files of each writer, at most")
 	flag.IntVar(&o.size, "size", 3<<20, "bytes of the biggest files")
-	flag.Int64Var(&o.maxStore, "max-store", 3<<30, "bytes of a store before it is given up for a new one")
+	flag.Int64Var(&o.maxStore, "max-store", 3<<30, "bytes of a store before a new one replaces it")
 	flag.Parse()
 	if err := o.fill(); err != nil {
 		fmt.Fprintln(os.Stderr, "torture:", err)

@@ -91,7 +91,7 @@ func (r *run) run() (err error) {
 	return r.d.Stop()
 }
 
-// newStore begins anew.
+// newStore begins again with an empty store.
 func (r *run) newStore() error {
 	if r.d != nil {
 		if err := r.d.Stop(); err != nil {

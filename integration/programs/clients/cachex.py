@@ -4,7 +4,7 @@ temporary file and rename, reads by mapping.
 Reads a command a line and answers one JSON object a line:
     fill N        puts N flushes of FLUSH samples: {"flush": seconds each, "samples", "index": bytes, "segment": bytes of the last}
     read          10 batches of 100 random samples: {"seconds"}; each compared with what it was made from
-    rebuild       the index is made anew from the segments, and compared with the one that was read: {"samples"}
+    rebuild       the index is made again from the segments, and compared with the one that was read: {"samples"}
 """
 import json
 import os
@@ -93,7 +93,7 @@ def read(cache):
 
 
 def run(command, args):
-    cache = Cache()  # opened anew each time, as a process of its own would
+    cache = Cache()  # opened again each time, as a process of its own would
     if command == "fill":
         took = []
         for _ in range(int(args[0])):

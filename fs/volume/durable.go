@@ -14,13 +14,13 @@ import (
 	"ckptfs/fs/names"
 )
 
-// settleEvery is how often the kernel is asked what of local copies it could not write, while some came since
+// syncEvery is how often the kernel is asked what of local copies it could not write, while some came since
 // the last time. By then it has written most of them by itself.
-const settleEvery = time.Minute
+const syncEvery = time.Minute
 
-// settled makes everything durable, at the end and for the command sync, and asks the kernel now and then
+// durability makes everything durable, at the end and for the command sync, and asks the kernel now and then
 // what it could not write.
-type settled struct {
+type durability struct {
 	v    *Volume
 	quit chan struct{}
 	end  sync.WaitGroup
@@ -32,7 +32,7 @@ type settled struct {
 
 // syncTree makes everything durable. After an error no local copy is believed that is not known to be
 // durable, and each file is asked whether it is the one that was not written.
-func (s *settled) syncTree() error {
+func (s *durability) syncTree() error {
 	v := s.v
 	before := s.told.Load()
 	err := v.content.SyncAll(v.names.SyncTree)
@@ -74,19 +74,19 @@ func (s *settled) syncTree() error {
 }
 
 // failuresKnown counts what explains that the disk says it could not write something.
-func (s *settled) failuresKnown() int64 {
+func (s *durability) failuresKnown() int64 {
 	c := &s.v.content.Count
 	return c.NotWritten.Load() + c.PackErrs.Load() + c.HydrateErrs.Load()
 }
 
 // losses are the files that may have lost bytes, by path, and how many more there are.
-func (s *settled) losses() (all []control.Failure, more int) {
+func (s *durability) losses() (all []control.Failure, more int) {
 	all = failures(func(f func(*content.File, error, time.Time, int)) { more = s.v.queue.Losses(f) })
 	return all, more
 }
 
 // loss is what the disk did not take, as Status has it.
-func (s *settled) loss() *control.Loss {
+func (s *durability) loss() *control.Loss {
 	all, more := s.losses()
 	l := &control.Loss{Files: all, More: more}
 	if e := s.unnamed.Load(); e != nil {
@@ -98,7 +98,7 @@ func (s *settled) loss() *control.Loss {
 }
 
 // lost names a file that may have lost bytes; nil when there is none.
-func (s *settled) lost() error {
+func (s *durability) lost() error {
 	all, more := s.losses()
 	var errs []error
 	if e := s.unnamed.Load(); e != nil {
@@ -118,8 +118,8 @@ func (s *settled) lost() error {
 	return errors.Join(errs...)
 }
 
-// settle makes durable what was written since the start, at its end. The error says that not all is.
-func (s *settled) settle() error {
+// finish makes durable what was written since the start, at its end. The error says that not all is.
+func (s *durability) finish() error {
 	if s.v.content.Unsynced() || s.v.hot.Grew.Load() {
 		// A clean end says that local copies can be believed after a boot too.
 		if err := s.syncTree(); err != nil {
@@ -134,10 +134,10 @@ func (s *settled) settle() error {
 }
 
 // start asks the kernel now and then, until stop.
-func (s *settled) start() {
+func (s *durability) start() {
 	s.quit = make(chan struct{})
 	s.end.Go(func() {
-		tick := time.NewTicker(settleEvery)
+		tick := time.NewTicker(syncEvery)
 		defer tick.Stop()
 		for {
 			select {
@@ -152,7 +152,7 @@ func (s *settled) start() {
 	})
 }
 
-func (s *settled) stop() {
+func (s *durability) stop() {
 	if s.quit != nil {
 		close(s.quit)
 	}
