@@ -60,19 +60,11 @@ func (ns *Names) EachFile(ctx context.Context, do func(n *Node, path string) err
 		return unix.EBUSY
 	}
 	defer ns.stopMoves()
-	if err := ns.eachBelow(ctx, ns.root, "", do); err != nil {
-		return err
-	}
-	var err error
-	ns.Each(func(n *Node) {
-		if n.file != nil && err == nil {
-			err = do(n, n.Path())
-		}
-	})
+	err := ns.eachBelow(ctx, ns.root, "", do)
 	for err == nil {
 		names := ns.takeMoves()
 		if len(names) == 0 {
-			return nil
+			break // all that has a name now has been looked at
 		}
 		for _, a := range names {
 			n, _, cerr := ns.Child(a.Dir, a.Name)
@@ -87,6 +79,12 @@ func (ns *Names) EachFile(ctx context.Context, do func(n *Node, path string) err
 			a.Dir.Unpin()
 		}
 	}
+	// Last, since what is looked up and removed while the names are gone through has none to be found by.
+	ns.Each(func(n *Node) {
+		if n.file != nil && err == nil {
+			err = do(n, n.Path())
+		}
+	})
 	return err
 }
 
