@@ -20,7 +20,8 @@ import (
 )
 
 const (
-	// readyEnv tells a process that it is not the one that was called, and on which descriptor that one waits.
+	// readyEnv tells a process that it is not the one that was called, and by which descriptor to
+	// tell that one how it went.
 	readyEnv = "CKPTFS_READY_FD"
 	// folderEnv is the folder that relative paths start from, for a daemon.
 	folderEnv = "CKPTFS_FOLDER"

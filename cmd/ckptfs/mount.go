@@ -182,8 +182,8 @@ type mounted struct {
 }
 
 // mount is three processes: the one that was called, which waits until there is a mount; the holder, which
-// lasts as long as the mount (package holder); and the daemon, of which there may be several after each other.
-// In the foreground the first two are one.
+// lasts as long as the mount (package holder); and the daemon, of which there may be several after each
+// other. In the foreground the first two are one.
 func (a *app) mount(ctx context.Context, c *mountConfig) error {
 	link, err := holder.Connect()
 	if err != nil {

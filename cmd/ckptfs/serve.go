@@ -31,7 +31,8 @@ const spareProcs = 6
 // serve opens the store, mounts it, or takes over the mount that there is, calls ready, and returns when the
 // mount is gone and the store is closed. ctx ends at the first signal, and counts until ready; after that see
 // onSignals.
-func (a *app) serve(ctx context.Context, c *mountConfig, link *holder.Link, ready func(*mounted) error) (err error) {
+func (a *app) serve(ctx context.Context, c *mountConfig, link *holder.Link,
+	ready func(*mounted) error) (err error) {
 	lw := &logWriter{}
 	if c.foreground && c.logFile == "" {
 		lw.attach(a.err)

@@ -100,7 +100,8 @@ func awaitDaemon(ctx context.Context, p *place) (*control.Status, error) {
 	}
 }
 
-// handOver ends this process for the next daemon, which is the program at a path. It is control.Mount.Upgrade.
+// handOver ends this process for the next daemon, which is the program at a path. It is
+// control.Mount.Upgrade.
 func handOver(srv *fusefs.Server, link *holder.Link, log *slog.Logger, program string) error {
 	exe, err := os.OpenFile(program, os.O_RDONLY, 0)
 	if err != nil {

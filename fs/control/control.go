@@ -18,7 +18,7 @@
 //	POST /v1/evict?path=P            stream of a Moved
 //	POST /v1/hydrate?path=P          stream of a Moved
 //	POST /v1/unmount[?lazy=1]        {} once the mountpoint is free; the daemon then ends by itself
-//	POST /v1/upgrade?program=P&…     {} when the daemon is about to end, and the program to serve the mount; handover
+//	POST /v1/upgrade?program=P&…     {} when the daemon is about to end for that program; handover
 //
 //	POST /v1/prune?…                 stream of a Pruned; PruneOptions
 //	POST /v1/compact[?dry_run=1]     stream of a Compacted

@@ -101,7 +101,8 @@ func TestHandles(t *testing.T) {
 	file, dir := &volume.Handle{}, &names.DirHandle{}
 	by := &fuse.InHeader{Unique: 8}
 	what := handover.Handle{Kind: handover.KindFile, Node: 3, Flags: unix.O_RDWR}
-	a, b := h.add(file, by, what), h.add(dir, &fuse.InHeader{Unique: 10}, handover.Handle{Kind: handover.KindDir})
+	a := h.add(file, by, what)
+	b := h.add(dir, &fuse.InHeader{Unique: 10}, handover.Handle{Kind: handover.KindDir})
 	if a == 0 || b == 0 || a == b {
 		t.Errorf("numbers %d and %d", a, b)
 	}

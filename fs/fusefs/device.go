@@ -138,8 +138,8 @@ func (d *device) InvalidateData(id content.NodeID, off, n int64) { _ = d.invalid
 // knows reports whether the kernel has a reference to a node, or may have.
 func (d *device) knows(id content.NodeID) bool { return d.invalidate(id, -1, 0) != unix.ENOENT }
 
-// resend has the kernel send again every request that was read and not answered, before all others. No request
-// of this process may be in hand. EINVAL from a kernel that cannot.
+// resend has the kernel send again every request that was read and not answered, before all others. No
+// request of this process may be in hand. EINVAL from a kernel that cannot.
 func (d *device) resend() error {
 	return d.open(func() error {
 		m := fuse.OutHeader{Length: uint32(unsafe.Sizeof(fuse.OutHeader{})), Status: notifyResend}

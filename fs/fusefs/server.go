@@ -22,9 +22,9 @@
 // # A mount outlives the process
 //
 // The mount lasts as long as a process has /dev/fuse open. A Keeper has it, and hands it to the next process
-// when this one ended. What that one has to know lies in memory that both map (package handover): INIT and its
-// answer, which node and which handle each number stands for, and which requests are being done that must not
-// be done twice. Take, Resume and Start take a mount over (take.go). Then the kernel sends again all requests
+// when this one ended. What that one has to know lies in memory that both map (package handover): INIT and
+// its answer, which node and which handle each number stands for, and which requests are being done that must
+// not be done twice. Take, Resume and Start take a mount over (take.go). Then the kernel sends again all requests
 // that were read and not answered (FUSE_NOTIFY_RESEND, Linux 6.9); once.go says how each is done once.
 package fusefs
 
@@ -270,8 +270,8 @@ func (s *Server) Mode() (mode, reason string) { return s.mode, s.reason }
 // Wait returns when the mount is gone, however it went, and nothing is in hand.
 func (s *Server) Wait() { s.served.Wait() }
 
-// Leave ends this process's service between two requests: it returns when those in hand have been answered, or
-// after some time. The process ends next, and whatever is left is the next one's.
+// Leave ends this process's service between two requests: it returns when those in hand have been answered,
+// or after some time. The process ends next, and whatever is left is the next one's.
 func (s *Server) Leave(patience time.Duration) {
 	s.loop.leaving.Store(true)
 	settled := make(chan struct{})

@@ -251,8 +251,8 @@ func (s *schedule) check(start, met map[uint64]bool) {
 	s.end()
 }
 
-// A file that is moved behind the walk, opened and removed before the walk comes back for it is not missed: it
-// is open.
+// A file that is moved behind the walk, opened and removed before the walk comes back for it is not missed:
+// it is open.
 func TestEachFileRemovedBehind(t *testing.T) {
 	r := newRig(t)
 	r.mkdir("a", "b")

@@ -27,7 +27,8 @@ func TestResume(t *testing.T) {
 			n := k.find("w")
 			defer k.forget(n)
 			var err error
-			if served, err = v.Reopen(n, unix.O_WRONLY|unix.O_TRUNC|unix.O_CREAT, content.Direct, 0); err != nil {
+			flags := uint32(unix.O_WRONLY | unix.O_TRUNC | unix.O_CREAT)
+			if served, err = v.Reopen(n, flags, content.Direct, 0); err != nil {
 				return err
 			}
 			if pass, err = v.Reopen(n, unix.O_RDONLY, content.Direct, 0); err != nil {
