@@ -30,7 +30,7 @@ const maxSuspects = 1 << 16
 type pins struct {
 	mu      locks.Mutex[pinsLock]
 	count   map[key]int
-	needs   map[key][]key         // of pinned deltas: their bases
+	needs   map[key][]key // of pinned deltas: their bases
 	own     map[key]*Batch
 	naming  map[cas.Hash]int      // those of the pins that are no chunks
 	suspect map[cas.Hash]struct{} // found corrupt: the next Put stores them afresh
