@@ -1,8 +1,10 @@
 package queue
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"sync/atomic"
 
 	"github.com/dustin/go-humanize"
@@ -99,14 +101,44 @@ func (r *Reserve) Spare() (int64, error) {
 // check is Step. The error wraps ENOSPC when less than the share is free.
 func (r *Reserve) check() (step int64, err error) {
 	free, share, err := r.free()
+	if err == nil && free < share {
+		err = &roomError{free: free, share: share}
+	}
+	return stepOf(share), err
+}
+
+// left is how many bytes packing may write; negative when less than the share is free. Where the disk does not
+// tell there is no bound.
+func (r *Reserve) left() int64 {
+	free, share, err := r.free()
 	if err != nil {
-		return 0, err
+		return math.MaxInt64
 	}
-	if free < share {
-		return 0, fmt.Errorf("the disk has %s free, and packing leaves the last %s alone: %w",
-			humanize.IBytes(uint64(free)), humanize.IBytes(uint64(share)), unix.ENOSPC)
+	return free - share
+}
+
+// roomError is that a file is not packed for want of room on the disk.
+type roomError struct{ free, share, size int64 }
+
+func (e *roomError) Error() string {
+	msg := fmt.Sprintf("no space left to pack it: the disk has %s free, and packing leaves the last %s alone",
+		humanize.IBytes(uint64(e.free)), humanize.IBytes(uint64(e.share)))
+	const unit = 1 << 20
+	missing := (max(e.size-(e.free-e.share), 1) + unit - 1) / unit * unit
+	return fmt.Sprintf("%s; free at least %s, or move a file away; then `ckptfs sync`", msg,
+		humanize.IBytes(uint64(missing)))
+}
+
+func (e *roomError) Unwrap() error { return unix.ENOSPC }
+
+// short is the error of a file of so many bytes that was not packed for want of room, once what the attempt
+// wrote was taken back.
+func (r *Reserve) short(size int64, err error) error {
+	free, share, ferr := r.free()
+	if ferr != nil || !errors.Is(err, unix.ENOSPC) {
+		return err
 	}
-	return stepOf(share), nil
+	return &roomError{free, share, size}
 }
 
 // free is how many bytes of the disk are free for use, and how many the share is.
