@@ -25,6 +25,7 @@ const (
 // removed when nothing else would free room.
 type Reserve struct {
 	dir    string // the store's
+	least  int64  // bytes that are left at least, whatever the disk's size
 	report func(level slog.Level, msg string, args ...any)
 	lent   atomic.Bool // the reserve file was removed; the next sweep makes it again
 }
@@ -147,7 +148,8 @@ func (r *Reserve) free() (free, share int64, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	return int64(st.Bavail) * st.Bsize, min(int64(st.Blocks)*st.Bsize/100, maxReserve), nil
+	share = max(min(int64(st.Blocks)*st.Bsize/100, maxReserve), r.least)
+	return int64(st.Bavail) * st.Bsize, share, nil
 }
 
 // stat describes the disk that the store lies on.
