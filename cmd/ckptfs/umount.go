@@ -126,11 +126,9 @@ func (a *app) umount(ctx context.Context, arg string, c *umountConfig) error {
 		if err := a.awaitEnd(ctx, end, mountpoint, dev); err != nil {
 			return err
 		}
-		if err := tree.ClosedInOrder(p.store, end.since); err != nil && end.pidfd >= 0 {
-			return fmt.Errorf("%s is unmounted, but %w", mountpoint, err)
-		}
+		return a.ended(p.store, mountpoint, "", end.inOrder(ctx, p.store))
 	}
-	return a.sayUnmounted(p.store, mountpoint, c.lazy, "")
+	return a.sayUnmounted(p.store, mountpoint, true, "")
 }
 
 var errTimeout = errors.New("the time of --timeout is over")
@@ -230,7 +228,18 @@ func (a *app) forceUnmount(ctx context.Context, store, mountpoint string, end *e
 			return fmt.Errorf("%s is detached, but its daemon does not die: %w", mountpoint, err)
 		}
 	}
-	return a.sayUnmounted(store, mountpoint, false, note)
+	return a.ended(store, mountpoint, note, end.inOrder(context.WithoutCancel(ctx), store))
+}
+
+// ended says that a mount is gone; unclean is why its store may not be in order.
+func (a *app) ended(store, mountpoint, note string, unclean error) error {
+	if unclean == nil {
+		return a.sayUnmounted(store, mountpoint, false, note)
+	}
+	if note != "" {
+		note = "; " + note
+	}
+	return fmt.Errorf("%s is unmounted%s; but %w", mountpoint, note, unclean)
 }
 
 // clear unmounts what no daemon answers for.
@@ -241,7 +250,11 @@ func (a *app) clear(p *place, mountpoint string, lazy bool) error {
 	if err := detach(mountpoint, true); err != nil {
 		return err
 	}
-	return a.sayUnmounted(p.store, mountpoint, lazy, "its daemon was gone")
+	const note = "its daemon was gone"
+	if lazy {
+		return a.sayUnmounted(p.store, mountpoint, lazy, note)
+	}
+	return a.ended(p.store, mountpoint, note, tree.ClosedInOrder(p.store, time.Now()))
 }
 
 func (a *app) sayUnmounted(store, mountpoint string, lazy bool, note string) error {
