@@ -219,13 +219,13 @@ func (a *app) forceUnmount(ctx context.Context, store, mountpoint string, end *e
 			return ctx.Err()
 		}
 		if err := end.signal(syscall.SIGKILL); err != nil {
-			return fmt.Errorf("%s is detached, but its daemon does not end: %w", mountpoint, err)
+			return fmt.Errorf("%s is detached, but its daemon does not end: %w; the store can be mounted again once it has ended", mountpoint, err)
 		}
 		note = "its daemon did not end, and was killed"
 		dead, cancel := context.WithTimeout(context.WithoutCancel(ctx), forceGrace)
 		defer cancel()
 		if err := end.wait(dead); err != nil {
-			return fmt.Errorf("%s is detached, but its daemon does not die: %w", mountpoint, err)
+			return fmt.Errorf("%s is detached, but its daemon does not die: %w; it waits for the disk of the store: see the kernel's log", mountpoint, err)
 		}
 	}
 	return a.ended(store, mountpoint, note, end.inOrder(context.WithoutCancel(ctx), store))
@@ -245,7 +245,7 @@ func (a *app) ended(store, mountpoint, note string, unclean error) error {
 // clear unmounts what no daemon answers for.
 func (a *app) clear(p *place, mountpoint string, lazy bool) error {
 	if mountpoint == "" {
-		return &exitError{exitNotStore, fmt.Errorf("store %s is not mounted", p.store)}
+		return &exitError{exitNotStore, fmt.Errorf("store %s is not mounted: there is nothing to unmount", p.store)}
 	}
 	if err := detach(mountpoint, true); err != nil {
 		return err

@@ -44,7 +44,7 @@ func (e *ending) close() {
 // signal sends a signal to the daemon, and to no other process that may have got its number.
 func (e *ending) signal(s syscall.Signal) error {
 	if e.pidfd < 0 {
-		return errors.New("it runs where it cannot be seen from here, in another container")
+		return errors.New("it runs where it cannot be seen from here, in another container: end it there")
 	}
 	return unix.PidfdSendSignal(e.pidfd, s, nil, 0)
 }

@@ -150,7 +150,7 @@ func (q *Queue) waitLocked(f *content.File, own int64) bool {
 		if now := b.read.Load(); now != last {
 			last, since = now, time.Now()
 		} else if time.Since(since) > b.patience {
-			q.o.Report(slog.LevelWarn, "packing stands still; a close waits for it no longer",
+			q.o.Report(slog.LevelWarn, "packing stands still; a close waits for it no longer; `ckptfs status` says why it waits",
 				"waiting bytes", b.bytes)
 			return false
 		}

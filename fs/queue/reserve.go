@@ -39,10 +39,10 @@ func NewReserve(dir string, report func(level slog.Level, msg string, args ...an
 func (r *Reserve) Keep() {
 	full, err := tree.Reserve(r.dir)
 	if err != nil {
-		r.report(slog.LevelWarn, "cannot create the reserve file", "reason", err)
+		r.report(slog.LevelWarn, "cannot create the reserve file; a start on a full disk may fail until there is room", "reason", err)
 	} else if full {
 		r.lent.Store(true)
-		r.report(slog.LevelWarn, "the disk is full: the reserve file, which is kept for a start, is missing",
+		r.report(slog.LevelWarn, "the disk is full: the reserve file, which is kept for a start, is missing; free some of the disk",
 			"store", r.dir)
 	}
 }
@@ -63,7 +63,7 @@ func (r *Reserve) Room(n int64) error {
 func (r *Reserve) MakeRoom() bool {
 	gave, err := tree.FreeReserve(r.dir)
 	if err != nil {
-		r.report(slog.LevelWarn, "cannot free the reserve file", "reason", err)
+		r.report(slog.LevelWarn, "cannot remove the reserve file, to make room; free some of the disk", "reason", err)
 	}
 	if gave {
 		r.lent.Store(true)
