@@ -24,10 +24,11 @@ type Writer struct {
 	mu   sync.Mutex
 	off  int64   // next free byte; every range below is written, reserved or a hole
 	busy []Range // reserved and not finished
-	// holes are ranges whose write failed, or that were taken back. None ends at off: such a range is used again instead.
+	// holes are ranges whose write failed, or that were taken back. None ends at off: such a range is used
+	// again instead.
 	// FileHeaderSize <= hole, hole.End <= off.
 	holes  []Range
-	failed bool     // a write failed, or was taken back, so the file may reach past off
+	failed bool     // a range became a hole, so the file may reach past off
 	recs   []Record // written in full, in order of Finish
 	sealed bool
 }
@@ -110,8 +111,9 @@ func skipHoles(holes []Range, end int64) int64 {
 	}
 }
 
-// TakeBack drops finished records that nothing needs, by their slots. Their bytes become holes before anything
-// else is written there; the room of those at the end is used again. An error says that bytes stayed.
+// TakeBack drops finished records that nothing needs, by their slots. Their bytes become holes before
+// anything else is written there; the room of those at the end is used again. An error says that bytes
+// stayed.
 func (w *Writer) TakeBack(slots []Range) (err error) {
 	slices.SortFunc(slots, func(a, b Range) int { return cmp.Compare(a.Off, b.Off) })
 	var holes []Range
@@ -130,7 +132,8 @@ func (w *Writer) TakeBack(slots []Range) (err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.recs = slices.DeleteFunc(w.recs, func(r Record) bool {
-		_, ok := slices.BinarySearchFunc(slots, r.Off, func(s Range, off int64) int { return cmp.Compare(s.Off, off) })
+		_, ok := slices.BinarySearchFunc(slots, r.Off,
+			func(s Range, off int64) int { return cmp.Compare(s.Off, off) })
 		return ok
 	})
 	w.dropLocked(holes...)

@@ -31,9 +31,9 @@ func (b *Batch) disownLocked() {
 	b.part = nil
 }
 
-// TakeBack gives the disk back what was written since Mark, and returns how many bytes that is. The batch goes
-// on as if that had not been put. What another batch has put too, or has written something against, stays, and
-// so does what a flush has taken: that is garbage for a sweep. No Put of the batch is under way.
+// TakeBack gives the disk back what was written since Mark, and returns how many bytes that is. The batch
+// goes on as if that had not been put. What another batch has put too, or has written something against,
+// stays, and so does what a flush has taken: garbage for a sweep. No Put of the batch is under way.
 func (b *Batch) TakeBack() (freed int64) {
 	a, pins := &b.s.appender, &b.s.pins
 	a.flushing.Lock() // what a flush has taken may be in the index

@@ -114,7 +114,8 @@ func TestTakeBackRandomly(t *testing.T) {
 				if c < 30 && c%10 > 0 {
 					rel.Prev = cas.Sum(raw(c - 1))
 				}
-				if _, _, err := b.PutRelated(cas.Chunk, cas.Sum(raw(c)), raw(c), codec.Hint{}, rel); err != nil {
+				_, _, err := b.PutRelated(cas.Chunk, cas.Sum(raw(c)), raw(c), codec.Hint{}, rel)
+				if err != nil {
 					t.Fatal(err)
 				}
 				b.part[c] = true

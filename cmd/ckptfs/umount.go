@@ -37,7 +37,7 @@ func (a *app) umountCmd() *cobra.Command {
 		Long: `Packs what is left, with a progress bar on a terminal, unmounts, and returns when the daemon has closed the store. A
 busy mount stays (exit code 4). The command then lists the processes that use it, in all mount namespaces that it can
 see: process, command and what it has open. An interrupted command leaves the mount working. A mount whose daemon is
-gone is cleared.
+gone is cleared. If the store was not closed in order, the exit code is 1, and the next mount looks at every file.
 
 --timeout bounds the whole; a busy mount is tried again until then. --lazy detaches the mount at once and lets its users
 go on. --force takes it from them: their reads and writes fail from then on. A daemon that does not end is killed. Files

@@ -20,8 +20,9 @@ type closedFile struct {
 }
 
 // packAheadLocked puts the chunks of a file into the store that has more bytes than may wait, while its close
-// waits: the kernel tells of the end of its last writer only after that. The file stays as it is. Its packing,
-// which comes then, finds the chunks. mu is given back meanwhile. The file counts as one that is packed.
+// waits: the kernel tells of the end of its last writer only after that. The file stays as it is. Its
+// packing, which comes then, finds the chunks. mu is given back meanwhile. The file counts as one that is
+// packed.
 func (q *Queue) packAheadLocked(f *content.File, own int64) {
 	q.mu.AssertHeld()
 	q.packing[f] = true

@@ -67,9 +67,12 @@ func (q *Queue) packGroup(ctx context.Context, group []*content.File) (short boo
 	}
 	for i := range jobs {
 		j := &jobs[i]
-		jerr := q.o.Reserve.short(j.size, err)
+		jerr := err
 		if jerr == nil {
 			jerr = j.p.Publish(j.res)
+		}
+		if !errors.Is(jerr, tree.ErrNoRoom) {
+			jerr = q.o.Reserve.short(j.size, jerr)
 		}
 		j.p.Drop()
 		if jerr == nil {

@@ -40,8 +40,8 @@
 // # When there is little room
 //
 // Packing reads as long as more is free on the disk than the Reserve, and fails with ENOSPC after that. The
-// rest is for the programs that write files. A file takes as much room as it has bytes until its local copy is
-// evicted, if nothing is known of it. So of files that need more than there is, one is packed at a time:
+// rest is for the programs that write files. A file takes as much room as it has bytes until its local copy
+// is evicted, if nothing is known of it. So of files that need more than there is, one is packed at a time:
 //
 //	before    the local copies of packed files are evicted, until it fits
 //	fails     what the attempt wrote is taken back (store.Batch.TakeBack), also from a group; what cannot be,
@@ -148,7 +148,7 @@ type Options struct {
 	Failed      func()              // called when one could not be packed: the disk may be full
 	// Evict evicts local copies of packed files that nobody uses, until enough is true. May be nil.
 	Evict func(enough func() bool)
-	// Reclaim gives back what the segments hold that no file needs, and returns how much that was. May be nil.
+	// Reclaim gives back what the segments hold that no file needs, and returns how many bytes. May be nil.
 	Reclaim func(context.Context) (freed int64, err error)
 }
 

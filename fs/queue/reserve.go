@@ -25,7 +25,7 @@ const (
 // removed when nothing else would free room.
 type Reserve struct {
 	dir    string // the store's
-	least  int64  // bytes that are left at least, whatever the disk's size
+	least  int64  // bytes that are left at least: of a test
 	report func(level slog.Level, msg string, args ...any)
 	lent   atomic.Bool // the reserve file was removed; the next sweep makes it again
 }
@@ -108,8 +108,8 @@ func (r *Reserve) check() (step int64, err error) {
 	return stepOf(share), err
 }
 
-// left is how many bytes packing may write; negative when less than the share is free. Where the disk does not
-// tell there is no bound.
+// left is how many bytes packing may write; negative when less than the share is free. Where the disk does
+// not tell there is no bound.
 func (r *Reserve) left() int64 {
 	free, share, err := r.free()
 	if err != nil {
@@ -133,7 +133,7 @@ func (e *roomError) Error() string {
 func (e *roomError) Unwrap() error { return unix.ENOSPC }
 
 // short is the error of a file of so many bytes that was not packed for want of room, once what the attempt
-// wrote was taken back.
+// wrote was taken back; err, where it is another.
 func (r *Reserve) short(size int64, err error) error {
 	free, share, ferr := r.free()
 	if ferr != nil || !errors.Is(err, unix.ENOSPC) {

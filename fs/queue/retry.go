@@ -53,8 +53,8 @@ func (q *Queue) delay(f *content.File, err error) (kept bool) {
 	return kept
 }
 
-// tryAgain is retry of a file that was put off for so long. One for which there was no room is put off again as
-// long as there is no more than there was: an attempt would write for nothing.
+// tryAgain is retry of a file that was put off for so long. One for which there was no room is put off again
+// as long as there is no more than there was: an attempt would write for nothing.
 func (q *Queue) tryAgain(f *content.File, wait time.Duration) {
 	room := q.o.Reserve.left()
 	q.mu.Lock()

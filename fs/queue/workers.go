@@ -65,8 +65,8 @@ func (q *Queue) take() []*content.File {
 
 // nextLocked takes a group out of the queue: at most half of it, so that the other worker gets something too,
 // and only of the files whose positions are known. It passes over a file that is still being packed, because
-// it was written again meanwhile, and over a file that another one ahead of it may be the version before. What
-// is packed at a time fits into room bytes of the disk, but for a file that is packed alone.
+// it was written again meanwhile, and over a file that another one ahead of it may be the version before.
+// What is packed at a time fits into room bytes of the disk, but for a file that is packed alone.
 func (q *Queue) nextLocked(positions map[*content.File]runs.Position, room int64) []*content.File {
 	q.mu.AssertHeld()
 	if q.alone {
