@@ -238,3 +238,27 @@ func TestTakeBackCrash(t *testing.T) {
 		}
 	}
 }
+
+// Of a batch whose commit the index did not take nothing is taken back: whether the index has it is not
+// known. The next commit indexes it.
+func TestTakeBackOfUnknown(t *testing.T) {
+	m, x := newMem(), newIndex()
+	s := open(t, m, x, Options{})
+	b := s.Begin()
+	put(t, b, cas.Chunk, chunk(1))
+	x.fail = func() error { return syscall.ENOSPC }
+	wantErr(t, b.Commit(), syscall.ENOSPC)
+	if n := b.TakeBack(); n != 0 {
+		t.Errorf("took back %d bytes", n)
+	}
+	b.Release()
+	x.fail = nil
+	wantGet(t, s, chunk(1))
+	b = s.Begin()
+	if put(t, b, cas.Chunk, chunk(1)) {
+		t.Error("written twice")
+	}
+	commit(t, b)
+	s = open(t, m.CrashClone(nil), x.clone(), Options{})
+	wantGet(t, s, chunk(1))
+}

@@ -135,8 +135,11 @@ func (e *roomError) Unwrap() error { return unix.ENOSPC }
 // short is the error of a file of so many bytes that was not packed for want of room, once what the attempt
 // wrote was taken back; err, where it is another.
 func (r *Reserve) short(size int64, err error) error {
+	if !errors.Is(err, unix.ENOSPC) {
+		return err
+	}
 	free, share, ferr := r.free()
-	if ferr != nil || !errors.Is(err, unix.ENOSPC) {
+	if ferr != nil {
 		return err
 	}
 	return &roomError{free, share, size}
