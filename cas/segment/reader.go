@@ -192,3 +192,27 @@ func checkPayload(rec *Record, p []byte) error {
 
 // Close closes the file.
 func (r *Reader) Close() error { return r.f.Close() }
+
+// Taken is what a segment of size bytes takes on the disk: holes count for nothing. Unlike the blocks it is
+// exact for one without holes.
+func (r *Reader) Taken(size int64) int64 {
+	if n, err := r.Allocated(); err == nil && n < size {
+		return n
+	}
+	return size
+}
+
+// Gaps are the ranges before end in which none of recs lies.
+func Gaps(recs []Record, end int64) (gs []Range) {
+	at := int64(FileHeaderSize)
+	for i := range recs {
+		if recs[i].Off > at {
+			gs = append(gs, Range{Off: at, End: recs[i].Off})
+		}
+		at = recs[i].End()
+	}
+	if end > at {
+		gs = append(gs, Range{Off: at, End: end})
+	}
+	return gs
+}

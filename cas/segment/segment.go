@@ -120,7 +120,8 @@
 //
 // Writers reserve a range, write it without a lock and report back (Writer). So a crash can leave a range
 // that was never written, or written in part, with whole records after it. A write that failed leaves such a
-// range, too, in a segment that goes on. Such ranges hold no valid record, and no footer has them. A file
+// range, too, in a segment that goes on, and so does a record that was taken back before it was synced and
+// indexed: its bytes become a hole first. Such ranges hold no valid record, and no footer has them. A file
 // whose trailer or footer is missing or damaged is scanned (Scanner), with every payload checked, and may be
 // sealed then. Bytes that a crash left stay where they are, in front of the footer: recovery neither
 // overwrites nor truncates.

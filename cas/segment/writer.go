@@ -24,10 +24,11 @@ type Writer struct {
 	mu   sync.Mutex
 	off  int64   // next free byte; every range below is written, reserved or a hole
 	busy []Range // reserved and not finished
-	// holes are ranges whose write failed. None ends at off: such a range is used again instead.
+	// holes are ranges whose write failed, or that were taken back. None ends at off: such a range is used
+	// again instead.
 	// FileHeaderSize <= hole, hole.End <= off.
 	holes  []Range
-	failed bool     // a write failed, so the file may reach past off
+	failed bool     // a range became a hole, so the file may reach past off
 	recs   []Record // written in full, in order of Finish
 	sealed bool
 }
@@ -96,10 +97,7 @@ func (w *Writer) Finish(s Slot, r *Record, err error) {
 		w.recs = append(w.recs, *r)
 		return
 	}
-	w.failed = true
-	w.holes = append(w.holes, s.Range)
-	w.off = skipHoles(w.holes, w.off)
-	w.holes = slices.DeleteFunc(w.holes, func(h Range) bool { return h.Off >= w.off })
+	w.dropLocked(s.Range)
 }
 
 // skipHoles moves end down over the holes that end there.
@@ -111,6 +109,43 @@ func skipHoles(holes []Range, end int64) int64 {
 		}
 		end = holes[i].Off
 	}
+}
+
+// TakeBack drops finished records that nothing needs, by their slots. Their bytes become holes before
+// anything else is written there; the room of those at the end is used again. An error says that bytes
+// stayed.
+func (w *Writer) TakeBack(slots []Range) (err error) {
+	slices.SortFunc(slots, func(a, b Range) int { return cmp.Compare(a.Off, b.Off) })
+	var holes []Range
+	for _, s := range slots {
+		if n := len(holes); n > 0 && holes[n-1].End == s.Off {
+			holes[n-1].End = s.End
+		} else {
+			holes = append(holes, s)
+		}
+	}
+	for _, h := range holes {
+		if perr := w.f.PunchHole(h.Off, h.End-h.Off); err == nil {
+			err = perr
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.recs = slices.DeleteFunc(w.recs, func(r Record) bool {
+		_, ok := slices.BinarySearchFunc(slots, r.Off,
+			func(s Range, off int64) int { return cmp.Compare(s.Off, off) })
+		return ok
+	})
+	w.dropLocked(holes...)
+	return err
+}
+
+// dropLocked makes holes of ranges in which there is no record. mu is held.
+func (w *Writer) dropLocked(holes ...Range) {
+	w.failed = true
+	w.holes = append(w.holes, holes...)
+	w.off = skipHoles(w.holes, w.off)
+	w.holes = slices.DeleteFunc(w.holes, func(h Range) bool { return h.Off >= w.off })
 }
 
 // Settled is the offset below which nothing is being written. The file reaches that far at least.

@@ -17,6 +17,7 @@ type Batch struct {
 	done  bool                 // takes no more
 	deps  map[cas.Hash]*record // what it needs that was not in the index when last looked at
 	prune int                  // deps is gone through when it has grown to this
+	part  []*record            // that it claimed since Mark
 	// Under pins.mu:
 	pinned map[key]struct{}
 	also   []key                 // pinned by PutHeld, as often as they occur: a set would cost more
@@ -101,6 +102,8 @@ func (b *Batch) claim(kind cas.Kind, h cas.Hash, plain bool) (*record, error) {
 			r = &record{hash: h, kind: kind, plain: plain, done: make(chan struct{})}
 			s.appender.pending[h] = r
 			r.doomed = hold(r)
+			b.part = append(b.part, r)
+			s.pins.owns(b, r)
 			return r, nil
 		}
 		if serves(r.kind, kind) {
@@ -129,6 +132,7 @@ func (b *Batch) keepLocked(kind cas.Kind, h cas.Hash) {
 func (b *Batch) touchLocked(kind cas.Kind, h cas.Hash) {
 	p := &b.s.pins
 	p.touchLocked(keyOf(h))
+	p.shareLocked(keyOf(h), b)
 	if kind == cas.Chunk {
 		return
 	}
@@ -279,6 +283,7 @@ func (b *Batch) Release() {
 	s.pins.mu.Lock()
 	defer s.pins.mu.Unlock()
 	b.done = true
+	b.disownLocked()
 	for k := range b.pinned {
 		s.pins.unpinLocked(k)
 	}

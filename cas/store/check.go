@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"ckptfs/cas"
+	"ckptfs/cas/damage"
 	"ckptfs/cas/locks"
 	"ckptfs/cas/segment"
 )
@@ -23,7 +24,7 @@ type CheckOptions struct {
 	Seed     uint64
 	Workers  int // 0: as many as processors
 	// Found is called with each finding, one at a time.
-	Found func(Finding)
+	Found func(damage.Finding)
 	// Progress is called now and then, one at a time; may be nil.
 	Progress func(CheckStats)
 }
@@ -110,7 +111,7 @@ func (c *checker) stats() CheckStats {
 	return c.st
 }
 
-func (c *checker) found(f Finding) {
+func (c *checker) found(f damage.Finding) {
 	if !f.Problem.Harmless() {
 		c.mu.Lock()
 		c.st.Findings++
@@ -143,7 +144,7 @@ func (c *checker) sealed(ctx context.Context, n uint32) error {
 	seen := &checked{end: 1 << 62}
 	c.segs[n] = seen
 	if err != nil {
-		c.found(Finding{Problem: Unreadable, Segment: n, Err: err})
+		c.found(damage.Finding{Problem: damage.Unreadable, Segment: n, Err: err})
 		return nil
 	}
 	defer r.Close()
@@ -165,16 +166,16 @@ func (c *checker) sealed(ctx context.Context, n uint32) error {
 		}
 	}
 	if herr != nil {
-		c.found(Finding{Problem: problem(herr, BadSegment), Segment: n, Err: herr})
+		c.found(damage.Finding{Problem: problem(herr, damage.BadSegment), Segment: n, Err: herr})
 	}
 	switch {
 	case errors.Is(err, segment.ErrUnsealed):
 		if recs, err = c.scan(ctx, r, n); err != nil {
 			return err
 		}
-		c.found(Finding{Problem: Unsealed, Segment: n})
+		c.found(damage.Finding{Problem: damage.Unsealed, Segment: n})
 	case err != nil:
-		c.found(Finding{Problem: problem(err, BadSegment), Segment: n, Err: err})
+		c.found(damage.Finding{Problem: problem(err, damage.BadSegment), Segment: n, Err: err})
 	}
 	for i := range recs {
 		seen.recs = append(seen.recs, mark64(recs[i].Off, recs[i].Hash))
@@ -183,18 +184,18 @@ func (c *checker) sealed(ctx context.Context, n uint32) error {
 }
 
 // problem is what an error tells: damage, or a disk that does not read.
-func problem(err error, damage Problem) Problem {
+func problem(err error, is damage.Problem) damage.Problem {
 	if segment.IsDamage(err) {
-		return damage
+		return is
 	}
-	return Unreadable
+	return damage.Unreadable
 }
 
 // scan finds the records of a segment without a footer. Ranges between them that hold something are damage.
 func (c *checker) scan(ctx context.Context, r *segment.Reader, n uint32) (recs []segment.Record, err error) {
 	sc, err := r.Scan(0)
 	if err != nil {
-		c.found(Finding{Problem: Unreadable, Segment: n, Err: err})
+		c.found(damage.Finding{Problem: damage.Unreadable, Segment: n, Err: err})
 		return nil, nil
 	}
 	for sc.Next() {
@@ -204,12 +205,12 @@ func (c *checker) scan(ctx context.Context, r *segment.Reader, n uint32) (recs [
 		if !sc.Gap() {
 			recs = append(recs, *sc.Record())
 		} else if g, zero := sc.Range(); !zero {
-			c.found(Finding{Problem: BadSegment, Segment: n, Off: g.Off,
+			c.found(damage.Finding{Problem: damage.BadSegment, Segment: n, Off: g.Off,
 				Err: fmt.Errorf("%d bytes at %d hold no record: %w", g.End-g.Off, g.Off, cas.ErrCorrupt)})
 		}
 	}
 	if err := sc.Err(); err != nil {
-		c.found(Finding{Problem: Unreadable, Segment: n, Err: err})
+		c.found(damage.Finding{Problem: damage.Unreadable, Segment: n, Err: err})
 	}
 	return recs, nil
 }
@@ -233,7 +234,7 @@ func (c *checker) tail(ctx context.Context, t *tail) error {
 		return nil
 	}
 	if err != nil {
-		c.found(Finding{Problem: Unreadable, Segment: n, Err: err})
+		c.found(damage.Finding{Problem: damage.Unreadable, Segment: n, Err: err})
 		return nil
 	}
 	defer r.Close()
@@ -278,7 +279,8 @@ func (c *checker) some(ctx context.Context, r *segment.Reader, recs []segment.Re
 		}
 		st.Records++
 		if !blind && loc.Segment == 0 && known(rec.Kind) && (coming == nil || !coming[i]) {
-			c.found(Finding{Problem: NotIndexed, Segment: n, Off: rec.Off, Hash: rec.Hash, Kind: rec.Kind})
+			c.found(damage.Finding{Problem: damage.NotIndexed, Segment: n, Off: rec.Off, Hash: rec.Hash,
+				Kind: rec.Kind})
 		}
 		want := c.opt.ReadData && known(rec.Kind) && (here || blind || loc.Segment == 0) && c.chosen(rec.Hash)
 		what, err := c.record(r, rec, want)
@@ -288,7 +290,7 @@ func (c *checker) some(ctx context.Context, r *segment.Reader, recs []segment.Re
 			st.ReadRaw += int64(rec.Raw)
 		}
 		if err != nil && !(tail && c.overtaken(rec, n)) && !c.returns(err) {
-			c.found(Finding{Problem: problem(err, what), Segment: n, Off: rec.Off, Hash: rec.Hash,
+			c.found(damage.Finding{Problem: problem(err, what), Segment: n, Off: rec.Off, Hash: rec.Hash,
 				Kind: rec.Kind, Err: err})
 		}
 	}
@@ -323,14 +325,14 @@ func (c *checker) returns(err error) bool {
 }
 
 // record looks at one record, all of it or its header.
-func (c *checker) record(r *segment.Reader, rec *segment.Record, all bool) (Problem, error) {
+func (c *checker) record(r *segment.Reader, rec *segment.Record, all bool) (damage.Problem, error) {
 	loc := rec.Entry(r.Number()).Location
 	var head segment.Record
 	if err := r.ReadHeader(loc, rec.Hash, &head); err != nil {
-		return BadRecord, err
+		return damage.BadRecord, err
 	}
 	if head.Kind != rec.Kind || head.Codec != rec.Codec {
-		return BadRecord, fmt.Errorf("kind or codec differ from the footer's: %w", cas.ErrCorrupt)
+		return damage.BadRecord, fmt.Errorf("kind or codec differ from the footer's: %w", cas.ErrCorrupt)
 	}
 	if !all {
 		return 0, nil
@@ -344,9 +346,9 @@ func (c *checker) record(r *segment.Reader, rec *segment.Record, all bool) (Prob
 	}
 	var base *cas.ChunkError
 	if loc.Delta && errors.As(err, &base) {
-		return BadBase, err
+		return damage.BadBase, err
 	}
-	return BadChunk, err
+	return damage.BadChunk, err
 }
 
 // chosen reports whether h is in the subset.

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"ckptfs/cas"
+	"ckptfs/cas/damage"
 	"ckptfs/cas/segment"
 )
 
@@ -18,7 +19,7 @@ func (c *checker) index(ctx context.Context) error {
 	index := s.indexer.now() // the next one, should there be one, has no damage yet
 	if x, ok := index.(interface{ Check() error }); ok {
 		if err := x.Check(); err != nil {
-			c.found(Finding{Problem: BadIndex, Err: err})
+			c.found(damage.Finding{Problem: damage.BadIndex, Err: err})
 		}
 	}
 	const prefixes = 64 // at a time: a long look keeps bbolt from using room again
@@ -35,12 +36,13 @@ func (c *checker) index(ctx context.Context) error {
 			return nil
 		})
 		if err != nil {
-			c.found(Finding{Problem: BadIndex, Err: err})
+			c.found(damage.Finding{Problem: damage.BadIndex, Err: err})
 			return nil
 		}
 		for _, e := range odd {
 			if err := c.wrong(e); err != nil {
-				c.found(Finding{Problem: problem(err, BadEntry), Segment: e.Segment, Off: e.Off, Hash: e.Hash,
+				c.found(damage.Finding{Problem: problem(err, damage.BadEntry), Segment: e.Segment, Off: e.Off,
+					Hash: e.Hash,
 					Kind: e.Kind, Err: err})
 			}
 		}

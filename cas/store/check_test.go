@@ -11,15 +11,16 @@ import (
 
 	"ckptfs/cas"
 	"ckptfs/cas/codec"
+	"ckptfs/cas/damage"
 	"ckptfs/cas/disk"
 	"ckptfs/cas/salvage"
 	"ckptfs/cas/segment"
 )
 
-func checkAll(t testing.TB, s *Store, opt CheckOptions) (CheckStats, []Finding) {
+func checkAll(t testing.TB, s *Store, opt CheckOptions) (CheckStats, []damage.Finding) {
 	t.Helper()
-	var fs []Finding
-	opt.Found = func(f Finding) { fs = append(fs, f) }
+	var fs []damage.Finding
+	opt.Found = func(f damage.Finding) { fs = append(fs, f) }
 	st, err := s.Check(t.Context(), opt)
 	if err != nil {
 		t.Fatal(err)
@@ -85,7 +86,7 @@ func TestCheckSound(t *testing.T) {
 
 // Each damage is found for what it is.
 func TestCheckFinds(t *testing.T) {
-	type found map[Problem]int
+	type found map[damage.Problem]int
 	seg := segment.Path(dir, 1)
 	for name, c := range map[string]struct {
 		harm func(t *testing.T, m *disk.Mem, x *memIndex, loc cas.Location)
@@ -93,35 +94,35 @@ func TestCheckFinds(t *testing.T) {
 	}{
 		"header": {func(t *testing.T, m *disk.Mem, _ *memIndex, _ cas.Location) {
 			patch(t, m, seg, 20, 0xee)
-		}, found{BadSegment: 1}},
+		}, found{damage.BadSegment: 1}},
 		"record": {func(t *testing.T, m *disk.Mem, _ *memIndex, l cas.Location) {
 			patch(t, m, seg, l.Off+17, 0xee)
-		}, found{BadRecord: 1}},
+		}, found{damage.BadRecord: 1}},
 		"content": {func(t *testing.T, m *disk.Mem, _ *memIndex, l cas.Location) {
 			patch(t, m, seg, l.Off+segment.RecordHeaderSize+5, 1, 2, 3)
-		}, found{BadChunk: 1}},
+		}, found{damage.BadChunk: 1}},
 		"trailer": {func(t *testing.T, m *disk.Mem, _ *memIndex, _ cas.Location) {
 			patch(t, m, seg, size(t, m, seg)-8, 1, 2)
-		}, found{Unsealed: 1}},
+		}, found{damage.Unsealed: 1}},
 		"entry": {func(t *testing.T, m *disk.Mem, x *memIndex, l cas.Location) {
 			l.Off += 64
 			x.m[cas.Sum(chunk(1))] = l
-		}, found{BadEntry: 1}},
+		}, found{damage.BadEntry: 1}},
 		"entry past the end": {func(t *testing.T, m *disk.Mem, x *memIndex, l cas.Location) {
 			l.Off = 1 << 30
 			x.m[cas.Sum(chunk(1))] = l
-		}, found{BadEntry: 1}},
+		}, found{damage.BadEntry: 1}},
 		"entry too many": {func(t *testing.T, m *disk.Mem, x *memIndex, l cas.Location) {
 			x.m[cas.Sum(chunk(999))] = l
-		}, found{BadEntry: 1}},
+		}, found{damage.BadEntry: 1}},
 		"lost entry": {func(t *testing.T, m *disk.Mem, x *memIndex, l cas.Location) {
 			delete(x.m, cas.Sum(chunk(1)))
-		}, found{NotIndexed: 1}},
+		}, found{damage.NotIndexed: 1}},
 		"lost segment": {func(t *testing.T, m *disk.Mem, x *memIndex, l cas.Location) {
 			if err := m.Remove(segment.Path(dir, 2)); err != nil {
 				t.Fatal(err)
 			}
-		}, found{BadEntry: -1}},
+		}, found{damage.BadEntry: -1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, x := newMem(), newIndex()
@@ -139,8 +140,8 @@ func TestCheckFinds(t *testing.T) {
 					t.Errorf("%+v", f)
 				}
 			}
-			if n := got[BadEntry]; c.want[BadEntry] < 0 && n > 3 {
-				got[BadEntry] = -1
+			if n := got[damage.BadEntry]; c.want[damage.BadEntry] < 0 && n > 3 {
+				got[damage.BadEntry] = -1
 			}
 			if !maps.Equal(got, c.want) {
 				t.Errorf("%v, want %v", fs, c.want)

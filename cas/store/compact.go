@@ -15,7 +15,7 @@ import (
 )
 
 // ErrCompacting: another compaction is under way.
-var ErrCompacting = errors.New("another compaction is under way")
+var ErrCompacting = errors.New("another compaction is under way: try again once it has ended")
 
 // Compaction stores chunks again, in less room, while the store is in use. Recode appends a chunk as it would
 // be stored today if that takes less; from the batch's Commit on the index names that record, and Retire

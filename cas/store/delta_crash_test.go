@@ -11,6 +11,7 @@ import (
 
 	"ckptfs/cas"
 	"ckptfs/cas/codec"
+	"ckptfs/cas/damage"
 	"ckptfs/cas/disk"
 )
 
@@ -181,7 +182,7 @@ func crashAnywhere(t *testing.T, opt Options, every int,
 					}
 				}
 				read(named)
-				if _, err := s.Check(t.Context(), CheckOptions{ReadData: true, Found: func(f Finding) {
+				if _, err := s.Check(t.Context(), CheckOptions{ReadData: true, Found: func(f damage.Finding) {
 					if !f.Problem.Harmless() {
 						t.Errorf("%s: %s", what, f)
 					}

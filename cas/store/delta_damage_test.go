@@ -10,6 +10,7 @@ import (
 
 	"ckptfs/cas"
 	"ckptfs/cas/codec"
+	"ckptfs/cas/damage"
 	"ckptfs/cas/disk"
 	"ckptfs/cas/salvage"
 	"ckptfs/cas/segment"
@@ -142,10 +143,11 @@ func TestDeltaHostile(t *testing.T) {
 			}
 			commit(t, b)
 			wantGet(t, s, version(1, 0))
-			var found []Finding
+			var found []damage.Finding
 			if _, err := s.Check(t.Context(),
 				CheckOptions{ReadData: true,
-					Found: func(f Finding) { found = append(found, f) }}); err != nil || len(found) == 0 {
+					Found: func(f damage.Finding) { found = append(found, f) },
+				}); err != nil || len(found) == 0 {
 				t.Errorf("%s: %v, %v", what, err, found)
 			}
 			sweepNow(t, s, SweepOptions{},
@@ -176,12 +178,13 @@ func TestDeltaBaseDamaged(t *testing.T) {
 	if _, err := f.WriteAt([]byte("XXXX"), x.m[bad].Off+segment.RecordHeaderSize+40); err != nil {
 		t.Fatal(err)
 	}
-	found := map[cas.Hash]Problem{}
+	found := map[cas.Hash]damage.Problem{}
 	if _, err := s.Check(t.Context(), CheckOptions{ReadData: true,
-		Found: func(f Finding) { found[f.Hash] = f.Problem }}); err != nil {
+		Found: func(f damage.Finding) { found[f.Hash] = f.Problem }}); err != nil {
 		t.Fatal(err)
 	}
-	if want := map[cas.Hash]Problem{bad: BadChunk, cas.Sum(version(1, 3)): BadBase}; !maps.Equal(found,
+	want := map[cas.Hash]damage.Problem{bad: damage.BadChunk, cas.Sum(version(1, 3)): damage.BadBase}
+	if !maps.Equal(found,
 		want) {
 		t.Errorf("%v, want %v", found, want)
 	}

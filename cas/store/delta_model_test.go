@@ -12,6 +12,7 @@ import (
 
 	"ckptfs/cas"
 	"ckptfs/cas/codec"
+	"ckptfs/cas/damage"
 )
 
 // Puts, names that go, sweeps, starts with and without the index: what has a name can be read.
@@ -138,7 +139,7 @@ func TestDeltaModel(t *testing.T) {
 				}
 			}
 		}
-		if _, err := s.Check(t.Context(), CheckOptions{ReadData: true, Found: func(f Finding) {
+		if _, err := s.Check(t.Context(), CheckOptions{ReadData: true, Found: func(f damage.Finding) {
 			if !f.Problem.Harmless() {
 				t.Errorf("seed %d: %s", seed, f)
 			}

@@ -14,7 +14,7 @@ var (
 	ErrNeedsRecovery = errors.New(
 		"the store was not closed in order, and only an opening for writing can repair it")
 	// ErrSweeping: another sweep is under way.
-	ErrSweeping = errors.New("another sweep is under way")
+	ErrSweeping = errors.New("another sweep is under way: try again once it has ended")
 	// ErrClosed: the store was closed.
 	ErrClosed = segment.ErrClosed
 	// ErrBatchDone: the batch was committed or released.

@@ -12,6 +12,7 @@ import (
 
 	"ckptfs/cas"
 	"ckptfs/cas/codec"
+	"ckptfs/cas/damage"
 	"ckptfs/cas/disk"
 )
 
@@ -299,9 +300,9 @@ func (x *answering) Locate(hashes []cas.Hash, locs []cas.Location) (err error) {
 
 // looked checks a store while a Put stores a chunk, which goes on when the check is done. ok is false when
 // it waits for that one: then he is let go.
-func looked(t *testing.T, s *Store, goOn func(ok bool)) (found []Finding) {
+func looked(t *testing.T, s *Store, goOn func(ok bool)) (found []damage.Finding) {
 	t.Helper()
-	checked := make(chan []Finding, 1)
+	checked := make(chan []damage.Finding, 1)
 	go func() {
 		_, fs := checkAll(t, s, CheckOptions{ReadData: true, Workers: 1})
 		checked <- fs
@@ -378,7 +379,7 @@ func TestCheckWhileStoredAnew(t *testing.T) {
 		base := cas.Sum(version(0, 0))
 		delete(x.m, base)
 		if _, found := checkAll(t, s, CheckOptions{ReadData: true}); len(found) != 2 ||
-			found[0].Problem != NotIndexed || found[1].Problem != BadBase {
+			found[0].Problem != damage.NotIndexed || found[1].Problem != damage.BadBase {
 			t.Errorf("the base is not in the index: %v", found)
 		}
 		b = s.Begin()

@@ -8,6 +8,7 @@ import (
 
 	"ckptfs/cas"
 	"ckptfs/cas/codec"
+	"ckptfs/cas/damage"
 	"ckptfs/cas/disk"
 	"ckptfs/cas/segment"
 )
@@ -69,13 +70,14 @@ func TestLowRankColumnsDamaged(t *testing.T) {
 	bad := cas.Sum(columnsOf(0))
 	patch(t, m, segment.Path(dir, x.m[bad].Segment), x.m[bad].Off+segment.RecordHeaderSize+40, 'X', 'X', 'X',
 		'X')
-	found := map[cas.Hash]Problem{}
+	found := map[cas.Hash]damage.Problem{}
 	if _, err := s.Check(t.Context(), CheckOptions{ReadData: true,
-		Found: func(f Finding) { found[f.Hash] = f.Problem }}); err != nil {
+		Found: func(f damage.Finding) { found[f.Hash] = f.Problem }}); err != nil {
 		t.Fatal(err)
 	}
-	if len(found) != 3 || found[bad] != BadChunk || found[cas.Sum(version(adapted, 0))] != BadBase ||
-		found[cas.Sum(version(adapted, 3))] != BadBase {
+	if len(found) != 3 || found[bad] != damage.BadChunk ||
+		found[cas.Sum(version(adapted, 0))] != damage.BadBase ||
+		found[cas.Sum(version(adapted, 3))] != damage.BadBase {
 		t.Errorf("%v", found)
 	}
 	_, err := s.Get(cas.Sum(version(adapted, 0)), nil)

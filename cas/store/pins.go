@@ -20,6 +20,8 @@ const maxSuspects = 1 << 16
 //
 //	count[k] > 0    no sweep takes k
 //	needs[k]        has no duplicates; each of them has one of its pins for it. k is pinned
+//	own[k]          is the batch that claimed k, as long as no other put k, and nothing that another may need
+//	                was written against it
 //	naming          is a part of what count has
 //	touched, named  are nil when no Sweep is under way; else they have all that was pinned since it began
 //	doomed          is nil but for the moment at which a sweep takes records out of the index; what is in it
@@ -28,7 +30,8 @@ const maxSuspects = 1 << 16
 type pins struct {
 	mu      locks.Mutex[pinsLock]
 	count   map[key]int
-	needs   map[key][]key         // of pinned deltas: their bases
+	needs   map[key][]key // of pinned deltas: their bases
+	own     map[key]*Batch
 	naming  map[cas.Hash]int      // those of the pins that are no chunks
 	suspect map[cas.Hash]struct{} // found corrupt: the next Put stores them afresh
 	touched map[key]struct{}      // put since the Sweep began, or pinned then
@@ -40,6 +43,7 @@ type pins struct {
 func (p *pins) init() {
 	p.count = make(map[key]int)
 	p.needs = make(map[key][]key)
+	p.own = make(map[key]*Batch)
 	p.naming = make(map[cas.Hash]int)
 	p.suspect = make(map[cas.Hash]struct{})
 }
@@ -84,6 +88,7 @@ func (p *pins) linkLocked(k, base key) bool {
 		p.count[base]++
 	}
 	p.touchLocked(base)
+	p.shareLocked(base, p.own[k])
 	if p.linked != nil {
 		p.linked[base] = struct{}{}
 	}

@@ -64,7 +64,7 @@ func (rc *recovery) segment(n uint32) error {
 		return fmt.Errorf("%d bytes, the index knows of %d: %w", size, rc.from.Off, ErrIndexAhead)
 	}
 	s.appender.stats.Segments++
-	s.appender.stats.Bytes += taken(r, size)
+	s.appender.stats.Bytes += r.Taken(size)
 	// A damaged header does not keep records from being found; a crash may leave none.
 	intact := r.CheckHeader()
 	if intact != nil && !errors.Is(intact, cas.ErrCorrupt) {
@@ -161,15 +161,6 @@ func (s *Store) sealOld(n uint32, before int64, recs []segment.Record) error {
 		s.appender.stats.Bytes += size - before
 	}
 	return err
-}
-
-// taken is what a segment takes on the disk: holes count for nothing. Unlike the blocks it is exact for one
-// without holes.
-func taken(r *segment.Reader, size int64) int64 {
-	if n, err := r.Allocated(); err == nil && n < size {
-		return n
-	}
-	return size
 }
 
 // gap counts a range without a valid record. What lies behind the watermark is a write that a crash cut

@@ -14,6 +14,7 @@ import (
 
 	"ckptfs/cas"
 	"ckptfs/cas/codec"
+	"ckptfs/cas/damage"
 )
 
 // rotting is an index that proves damaged when it is told to.
@@ -151,7 +152,7 @@ func TestIndexRotsUnderLoad(t *testing.T) {
 			}
 		}
 		if _, fs := checkAll(t, s, CheckOptions{ReadData: true}); slices.ContainsFunc(fs,
-			func(f Finding) bool { return !f.Problem.Harmless() }) {
+			func(f damage.Finding) bool { return !f.Problem.Harmless() }) {
 			t.Errorf("%v", fs)
 		}
 	}

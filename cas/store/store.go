@@ -34,7 +34,7 @@
 //
 // A batch is released when something that a sweep's mark finds names its chunks: after the manifest was
 // published. One that is released without a commit leaves its records: others may depend on them, else they
-// are garbage for a sweep.
+// are garbage for a sweep. TakeBack drops at once what no flush has taken and nobody else may need.
 //
 // # Deltas
 //

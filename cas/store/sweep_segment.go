@@ -193,7 +193,7 @@ func (p *part) reshape() error {
 	if err != nil {
 		return err
 	}
-	before := taken(p.r, size)
+	before := p.r.Taken(size)
 
 	entries := p.doom()
 	left := slices.Contains(p.fates, stays)
@@ -234,7 +234,7 @@ func (p *part) reshape() error {
 		return err
 	}
 	punched := true
-	for _, g := range gaps(kept, ft.Start()) {
+	for _, g := range segment.Gaps(kept, ft.Start()) {
 		err := p.r.Punch(g)
 		if errors.Is(err, syscall.ENOTSUP) || errors.Is(err, syscall.ENOSYS) {
 			punched = false
@@ -248,7 +248,7 @@ func (p *part) reshape() error {
 	if size, err = p.r.Size(); err != nil {
 		return err
 	}
-	p.drop(before-taken(p.r, size), 0)
+	p.drop(before-p.r.Taken(size), 0)
 	if punched {
 		p.st.Punched++
 	}
@@ -336,21 +336,6 @@ func (p *part) drop(freed int64, segments int) {
 	p.st.Freed += freed
 }
 
-// gaps are the ranges before end in which no record lies.
-func gaps(recs []segment.Record, end int64) (gs []segment.Range) {
-	at := int64(segment.FileHeaderSize)
-	for i := range recs {
-		if recs[i].Off > at {
-			gs = append(gs, segment.Range{Off: at, End: recs[i].Off})
-		}
-		at = recs[i].End()
-	}
-	if end > at {
-		gs = append(gs, segment.Range{Off: at, End: end})
-	}
-	return gs
-}
-
 // lacksHoles reports whether the segment takes more of the disk than it need, since a sweep was cut short.
 func (p *part) lacksHoles() bool {
 	size, err := p.r.Size()
@@ -358,7 +343,7 @@ func (p *part) lacksHoles() bool {
 		return false
 	}
 	need := (size + disk.BlockSize - 1) / disk.BlockSize
-	gs := gaps(p.recs, p.footer.Start())
+	gs := segment.Gaps(p.recs, p.footer.Start())
 	for _, g := range gs {
 		need -= max(0, g.End/disk.BlockSize-(g.Off+disk.BlockSize-1)/disk.BlockSize)
 	}

@@ -57,7 +57,7 @@ func release(mountpoint, store string, lazy bool) error {
 			return nil // another process did it
 		}
 		if p := inMount(mountpoint, mounts); p == nil || !ours(p.mount) {
-			return fmt.Errorf("%s: another file system is mounted over it: %w", mountpoint, syscall.EBUSY)
+			return fmt.Errorf("%s: another file system is mounted over it, which is to be unmounted first: %w", mountpoint, syscall.EBUSY)
 		}
 		if err = detach(mountpoint, lazy); !errors.Is(err, syscall.EBUSY) {
 			break

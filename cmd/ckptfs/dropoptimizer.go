@@ -143,7 +143,7 @@ func withoutOptimizer(l *formats.Layout, out *dropped) ([]formats.Tensor, error)
 func (a *app) writeWeights(ctx context.Context, path string, mode os.FileMode, src io.ReaderAt,
 	plan *view.View) (err error) {
 	if _, err := os.Lstat(path); err == nil {
-		return errors.New("there is a file of that name")
+		return errors.New("there is a file of that name: move it away first")
 	}
 	tmp, err := os.CreateTemp(filepath.Dir(path), ".weights-*")
 	if err != nil {

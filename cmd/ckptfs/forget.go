@@ -134,7 +134,7 @@ func (a *app) forget(ctx context.Context, arg string, p runs.Policy, dry bool) e
 		return err
 	}
 	if at.mount == nil {
-		return &exitError{exitNotStore, fmt.Errorf("%s: store %s is not mounted: forget works on a mount", arg, at.store)}
+		return &exitError{exitNotStore, fmt.Errorf("%s: store %s is not mounted, and forget works on a mount: `ckptfs mount %[2]s MOUNTPOINT` first", arg, at.store)}
 	}
 	if !strings.HasPrefix(at.path, "runs/") {
 		return &exitError{exitUsage, fmt.Errorf("%s: no run: it is to be a folder below %s", arg, filepath.Join(at.mount.Mountpoint, "runs"))}
@@ -189,7 +189,7 @@ func judged(l *control.RunLog, metrics bool) ([]runs.Step, error) {
 	for i := range l.Steps {
 		s := &l.Steps[i]
 		if metrics && s.Problem != "" {
-			return nil, fmt.Errorf("step %s: its metrics cannot be read: %s", s.Step, s.Problem)
+			return nil, fmt.Errorf("step %s: its metrics cannot be read: %s; mend its metrics file, or remove the step", s.Step, s.Problem)
 		}
 		// A save of several files has closed all that there are, for a moment, before it makes the next.
 		age := time.Since(s.Time)

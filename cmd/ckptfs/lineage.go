@@ -222,7 +222,7 @@ func (a *app) retire(cmd *cobra.Command, arg string) error {
 	}
 	run, step := at.path, filepath.Base(abs)
 	if at.mount == nil {
-		return &exitError{exitNotStore, fmt.Errorf("%s: store %s is not mounted: retire works on a mount", arg, at.store)}
+		return &exitError{exitNotStore, fmt.Errorf("%s: store %s is not mounted, and retire works on a mount: `ckptfs mount %[2]s MOUNTPOINT` first", arg, at.store)}
 	}
 	if name, ok := strings.CutPrefix(run, "runs/"); !ok || name == "" || strings.Contains(name, "/") ||
 		strings.HasPrefix(step, ".") {
@@ -238,7 +238,7 @@ func (a *app) retire(cmd *cobra.Command, arg string) error {
 	}
 	was := err == nil
 	if was && !st.IsDir() && !st.Mode().IsRegular() {
-		return &exitError{exitUsage, fmt.Errorf("%s is neither a folder nor a file", arg)}
+		return &exitError{exitUsage, fmt.Errorf("%s is neither a folder nor a file: name a step, or a file of one", arg)}
 	}
 	if err := removeLeft(dir); err != nil {
 		return err

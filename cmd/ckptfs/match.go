@@ -51,7 +51,7 @@ With --pin NAME the answer is also in the mount's .ckptfs/query/NAME, as JSON. T
 					o.Like = s.place.path
 				}
 				if pin != "" && mountpointOf(s.place.store) == "" {
-					return &exitError{exitNotStore, fmt.Errorf("%s: store %s is not mounted: what is pinned is read in a mount", where, s.place.store)}
+					return &exitError{exitNotStore, fmt.Errorf("%s: store %s is not mounted, and what is pinned is read in a mount: `ckptfs mount %[2]s MOUNTPOINT` first", where, s.place.store)}
 				}
 				m, err := s.Match(cmd.Context(), o)
 				if err != nil {

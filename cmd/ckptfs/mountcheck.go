@@ -50,7 +50,7 @@ func (a *app) checkMountpoint(ctx context.Context, c *mountConfig, mounts []*mou
 			return &exitError{exitBusy, fmt.Errorf("%s: a FUSE mount is there, not of ckptfs, and its daemon is gone: `fusermount3 -uz %[1]s` clears it", c.mountpoint)}
 		}
 		if err := detach(c.mountpoint, true); err != nil {
-			return fmt.Errorf("%s: a mount of %s is there whose daemon is gone, and it cannot be cleared: %w", c.mountpoint, p.store, err)
+			return fmt.Errorf("%s: a mount of %s is there whose daemon is gone, and it cannot be cleared: %w; `fusermount3 -uz %[1]s`, as root, clears it", c.mountpoint, p.store, err)
 		}
 		fmt.Fprintf(a.err, "ckptfs: %s: cleared a mount of %s whose daemon was gone\n", c.mountpoint, p.store)
 		if mounts, err = mountinfo.GetMounts(nil); err != nil {
@@ -113,12 +113,12 @@ func namesIn(dir string) ([]string, error) {
 func checkStore(ctx context.Context, c *mountConfig, mounts []*mountinfo.Info) error {
 	st, err := os.Stat(c.store)
 	if errors.Is(err, fs.ErrNotExist) && c.readOnly {
-		return &exitError{exitNotStore, fmt.Errorf("store %s does not exist", c.store)}
+		return &exitError{exitNotStore, fmt.Errorf("store %s does not exist, and a mount for reading makes none: mount it without --read-only", c.store)}
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		parent := filepath.Dir(c.store)
 		if st, err := os.Stat(parent); err != nil || !st.IsDir() {
-			return &exitError{exitNotStore, fmt.Errorf("store %s does not exist, and cannot be made: there is no folder %s", c.store, parent)}
+			return &exitError{exitNotStore, fmt.Errorf("store %s does not exist, and cannot be made: there is no folder %s: `mkdir -p %[2]s`", c.store, parent)}
 		}
 		return nil
 	}
@@ -137,7 +137,7 @@ func checkStore(ctx context.Context, c *mountConfig, mounts []*mountinfo.Info) e
 		return &exitError{exitNoFUSE, fmt.Errorf("store %s: user %d may not use it%s", c.store, os.Geteuid(), owner)}
 	}
 	if !st.IsDir() {
-		return &exitError{exitNotStore, fmt.Errorf("store %s is not a directory", c.store)}
+		return &exitError{exitNotStore, fmt.Errorf("store %s is not a directory: give a folder", c.store)}
 	}
 	for _, m := range mounts {
 		if m.FSType == fsType && m.Source == c.store && m.Root == "/" {

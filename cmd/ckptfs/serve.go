@@ -256,7 +256,7 @@ func (c *mountConfig) socket() (string, error) {
 	}
 	dev, ok := deviceOf(c.mountpoint)
 	if !ok {
-		return "", fmt.Errorf("the mount on %s went away", c.mountpoint)
+		return "", fmt.Errorf("the mount on %s went away: another program unmounted it; mount again", c.mountpoint)
 	}
 	return deviceSocket(os.Geteuid(), dev), makeRuntimeDir()
 }

@@ -54,7 +54,7 @@ func (a *app) withTwo(ctx context.Context, path, otherPath string,
 	}
 	return a.with(ctx, path, readOnly, func(s *session) error {
 		if s.place.store != other.store {
-			return fmt.Errorf("%s and %s are in different stores, %s and %s", path, otherPath, s.place.store, other.store)
+			return fmt.Errorf("%s and %s are in different stores, %s and %s: give two paths of one", path, otherPath, s.place.store, other.store)
 		}
 		return do(s, other.path)
 	})

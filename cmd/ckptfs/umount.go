@@ -37,7 +37,7 @@ func (a *app) umountCmd() *cobra.Command {
 		Long: `Packs what is left, with a progress bar on a terminal, unmounts, and returns when the daemon has closed the store. A
 busy mount stays (exit code 4). The command then lists the processes that use it, in all mount namespaces that it can
 see: process, command and what it has open. An interrupted command leaves the mount working. A mount whose daemon is
-gone is cleared.
+gone is cleared. If the store was not closed in order, the exit code is 1, and the next mount looks at every file.
 
 --timeout bounds the whole; a busy mount is tried again until then. --lazy detaches the mount at once and lets its users
 go on. --force takes it from them: their reads and writes fail from then on. A daemon that does not end is killed. Files
@@ -126,11 +126,9 @@ func (a *app) umount(ctx context.Context, arg string, c *umountConfig) error {
 		if err := a.awaitEnd(ctx, end, mountpoint, dev); err != nil {
 			return err
 		}
-		if err := tree.ClosedInOrder(p.store, end.since); err != nil && end.pidfd >= 0 {
-			return fmt.Errorf("%s is unmounted, but %w", mountpoint, err)
-		}
+		return a.ended(p.store, mountpoint, "", end.inOrder(ctx, p.store))
 	}
-	return a.sayUnmounted(p.store, mountpoint, c.lazy, "")
+	return a.sayUnmounted(p.store, mountpoint, true, "")
 }
 
 var errTimeout = errors.New("the time of --timeout is over")
@@ -221,27 +219,42 @@ func (a *app) forceUnmount(ctx context.Context, store, mountpoint string, end *e
 			return ctx.Err()
 		}
 		if err := end.signal(syscall.SIGKILL); err != nil {
-			return fmt.Errorf("%s is detached, but its daemon does not end: %w", mountpoint, err)
+			return fmt.Errorf("%s is detached, but its daemon does not end: %w; the store can be mounted again once it has ended", mountpoint, err)
 		}
 		note = "its daemon did not end, and was killed"
 		dead, cancel := context.WithTimeout(context.WithoutCancel(ctx), forceGrace)
 		defer cancel()
 		if err := end.wait(dead); err != nil {
-			return fmt.Errorf("%s is detached, but its daemon does not die: %w", mountpoint, err)
+			return fmt.Errorf("%s is detached, but its daemon does not die: %w; it waits for the disk of the store: see the kernel's log", mountpoint, err)
 		}
 	}
-	return a.sayUnmounted(store, mountpoint, false, note)
+	return a.ended(store, mountpoint, note, end.inOrder(context.WithoutCancel(ctx), store))
+}
+
+// ended says that a mount is gone; unclean is why its store may not be in order.
+func (a *app) ended(store, mountpoint, note string, unclean error) error {
+	if unclean == nil {
+		return a.sayUnmounted(store, mountpoint, false, note)
+	}
+	if note != "" {
+		note = "; " + note
+	}
+	return fmt.Errorf("%s is unmounted%s; but %w", mountpoint, note, unclean)
 }
 
 // clear unmounts what no daemon answers for.
 func (a *app) clear(p *place, mountpoint string, lazy bool) error {
 	if mountpoint == "" {
-		return &exitError{exitNotStore, fmt.Errorf("store %s is not mounted", p.store)}
+		return &exitError{exitNotStore, fmt.Errorf("store %s is not mounted: there is nothing to unmount", p.store)}
 	}
 	if err := detach(mountpoint, true); err != nil {
 		return err
 	}
-	return a.sayUnmounted(p.store, mountpoint, lazy, "its daemon was gone")
+	const note = "its daemon was gone"
+	if lazy {
+		return a.sayUnmounted(p.store, mountpoint, lazy, note)
+	}
+	return a.ended(p.store, mountpoint, note, tree.ClosedInOrder(p.store, time.Now()))
 }
 
 func (a *app) sayUnmounted(store, mountpoint string, lazy bool, note string) error {

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ckptfs/fs/control"
+	"ckptfs/fs/tree"
 )
 
 // ending is a daemon whose end is waited for. It is made before the daemon is told to end: a process id says
@@ -18,10 +19,14 @@ type ending struct {
 	place *place
 	since time.Time // when it was running
 	pidfd int       // -1 when the process cannot be seen from here (another pid namespace)
+	grace time.Duration
 }
 
+// lockGrace is how long the store of a daemon that cannot be seen may take to be closed once its socket is.
+const lockGrace = 10 * time.Second
+
 func watch(p *place, pid int) *ending {
-	e := &ending{place: p, since: time.Now(), pidfd: -1}
+	e := &ending{place: p, since: time.Now(), pidfd: -1, grace: lockGrace}
 	if pid > 0 {
 		if fd, err := unix.PidfdOpen(pid, 0); err == nil {
 			e.pidfd = fd
@@ -39,9 +44,19 @@ func (e *ending) close() {
 // signal sends a signal to the daemon, and to no other process that may have got its number.
 func (e *ending) signal(s syscall.Signal) error {
 	if e.pidfd < 0 {
-		return errors.New("it runs where it cannot be seen from here, in another container")
+		return errors.New("it runs where it cannot be seen from here, in another container: end it there")
 	}
 	return unix.PidfdSendSignal(e.pidfd, s, nil, 0)
+}
+
+// inOrder is nil once the daemon, which has ended, has closed the store in order.
+func (e *ending) inOrder(ctx context.Context, store string) error {
+	for start := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+		err := tree.ClosedInOrder(store, e.since)
+		if err == nil || e.pidfd >= 0 || ctx.Err() != nil || time.Since(start) > e.grace {
+			return err
+		}
+	}
 }
 
 // wait returns once the daemon has ended, and with it the store's lock. Of a daemon that cannot be seen it is

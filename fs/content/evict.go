@@ -14,10 +14,10 @@ import (
 
 // Reasons for which Evict leaves a file as it is.
 const (
-	SkipNotPacked = "not packed"
-	SkipOpen      = "open"
+	SkipNotPacked = "not packed: `ckptfs sync` packs it"
+	SkipOpen      = "open: it is evicted once nobody has it open"
 	SkipInUse     = "in use: open or mapped; it is evicted once it is not"
-	skipBusy      = "being hydrated"
+	skipBusy      = "being hydrated: evict it again once it is"
 )
 
 // Evict drops the resident bytes of a packed file. A reason says why they were kept; "" and nil also when

@@ -24,8 +24,9 @@
 // The mount lasts as long as a process has /dev/fuse open. A Keeper has it, and hands it to the next process
 // when this one ended. What that one has to know lies in memory that both map (package handover): INIT and
 // its answer, which node and which handle each number stands for, and which requests are being done that must
-// not be done twice. Take, Resume and Start take a mount over (take.go). Then the kernel sends again all requests
-// that were read and not answered (FUSE_NOTIFY_RESEND, Linux 6.9); once.go says how each is done once.
+// not be done twice. Take, Resume and Start take a mount over (take.go). Then the kernel sends again all
+// requests that were read and not answered (FUSE_NOTIFY_RESEND, Linux 6.9); once.go says how each is done
+// once.
 package fusefs
 
 import (

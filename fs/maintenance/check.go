@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ckptfs/cas"
+	"ckptfs/cas/damage"
 	"ckptfs/cas/store"
 	"ckptfs/fs/control"
 	"ckptfs/fs/names"
@@ -30,7 +31,7 @@ func (p *Passes) Check(
 ) (*control.Checked, error) {
 	c := &check{
 		passes: p, o: o, out: &control.Checked{Problems: []control.Problem{}},
-		bad: map[[16]byte]store.Finding{}, unindexed: map[[16]byte]bool{},
+		bad: map[[16]byte]damage.Finding{}, unindexed: map[[16]byte]bool{},
 		objects: map[cas.Hash]*objectState{},
 	}
 	began := time.Now()
@@ -93,7 +94,7 @@ type check struct {
 	o      control.CheckOptions
 	out    *control.Checked
 
-	bad       map[[16]byte]store.Finding
+	bad       map[[16]byte]damage.Finding
 	unindexed map[[16]byte]bool
 	objects   map[cas.Hash]*objectState
 }
@@ -114,12 +115,12 @@ func (c *check) problem(p control.Problem) {
 }
 
 // found takes a finding of the store's check, which calls it from several goroutines, one at a time.
-func (c *check) found(f store.Finding) {
+func (c *check) found(f damage.Finding) {
 	switch {
-	case f.Problem == store.NotIndexed:
+	case f.Problem == damage.NotIndexed:
 		c.unindexed[short(f.Hash)] = true
 		return
-	case f.Problem == store.BadBase:
+	case f.Problem == damage.BadBase:
 		c.bad[short(f.Hash)] = f // a file that needs it is damaged
 		return
 	case f.Problem.Harmless():

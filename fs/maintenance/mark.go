@@ -84,7 +84,7 @@ func (k *marker) file(n *names.Node, path string) error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("%s: what it needs is unknown: %w", path, err)
+		return fmt.Errorf("%s: what it needs is unknown: %w; `ckptfs check` says how to mend it", path, err)
 	}
 	if is.Packed() {
 		k.manifests[is.Record.Manifest] = path
@@ -136,7 +136,7 @@ func (k *marker) read(ctx context.Context, manifests map[cas.Hash]string, lenien
 			if err == nil || lenient && (errors.Is(err, cas.ErrNotFound) || errors.Is(err, cas.ErrCorrupt)) {
 				return nil
 			}
-			return fmt.Errorf("%s: what it needs is unknown: %w", path, err)
+			return fmt.Errorf("%s: what it needs is unknown: %w; `ckptfs check` says how to mend it", path, err)
 		})
 	}
 	if err := g.Wait(); err != nil {

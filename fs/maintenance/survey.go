@@ -19,8 +19,8 @@ import (
 //
 // After an unclean end it repairs: it finishes transitions that were cut off. If the host was booted since,
 // it drops local copies that may not have reached the disk. It runs before the first request then, unless
-// this process took a mount over, whose requests do not wait. After a clean end it runs beside the requests, too,
-// and has nothing to repair.
+// this process took a mount over, whose requests do not wait. After a clean end it runs beside the requests,
+// too, and has nothing to repair.
 type Survey struct {
 	Passes  *Passes
 	Repair  bool        // the store was not closed in order

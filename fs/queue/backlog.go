@@ -54,6 +54,14 @@ func (b *backlog) add(f *content.File, size int64, now time.Time) {
 	b.queued[f] = u
 }
 
+// packed is the sum of the files that are packed.
+func (b *backlog) packed() (sum int64) {
+	for _, u := range b.packing {
+		sum += u.bytes
+	}
+	return sum
+}
+
 // begin counts a queued file as one that is packed.
 func (b *backlog) begin(f *content.File) {
 	b.bytes -= b.packing[f].bytes
@@ -112,18 +120,29 @@ func (q *Queue) Presses() bool {
 }
 
 // MakeRoom waits until the own bytes of f, which is being closed, and those of the files that wait keep to
-// Options.MaxUnpacked. It does not wait for a packing that stands still.
+// Options.MaxUnpacked. It does not wait for a packing that stands still. Of a file that alone has more than
+// these the chunks are in the store then, unless there was no room for them.
 func (q *Queue) MakeRoom(f *content.File, own int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	b := &q.backlog
 	b.grow(f, own)
-	if !b.full(f, own) {
+	large := b.max >= 0 && own > b.max
+	if !large && !b.full(f, own) {
 		return
 	}
 	b.waiting++
 	defer func() { b.waiting-- }()
 	defer q.o.Throttle.Wait()()
+	if q.waitLocked(f, own) && large && !q.packing[f] {
+		q.packAheadLocked(f, own)
+	}
+}
+
+// waitLocked waits for the other files, and reports whether there is room now.
+func (q *Queue) waitLocked(f *content.File, own int64) bool {
+	q.mu.AssertHeld()
+	b := &q.backlog
 	last, since := b.read.Load(), q.o.Now()
 	tick := time.AfterFunc(b.patience/4, q.wake)
 	defer tick.Stop()
@@ -131,13 +150,14 @@ func (q *Queue) MakeRoom(f *content.File, own int64) {
 		if now := b.read.Load(); now != last {
 			last, since = now, q.o.Now()
 		} else if q.o.Now().Sub(since) > b.patience {
-			q.o.Report(slog.LevelWarn, "packing stands still; a close waits for it no longer",
+			q.o.Report(slog.LevelWarn, "packing stands still; a close waits for it no longer; `ckptfs status` says why it waits",
 				"waiting bytes", b.bytes)
-			return
+			return false
 		}
 		tick.Reset(b.patience / 4)
 		q.cond.Wait()
 	}
+	return !q.stopping
 }
 
 // DefaultMaxUnpacked is a quarter of what is free on the disk of dir, in bytes; negative if that is not

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ckptfs/fs/content"
+	"ckptfs/index/runs"
 )
 
 func TestBacklogCounts(t *testing.T) {
@@ -148,5 +149,87 @@ func TestBacklogPresses(t *testing.T) {
 	b = newBacklog(-1)
 	if b.add(x, 1<<60, now); b.presses(now) {
 		t.Error("no bound presses")
+	}
+}
+
+// The close of a file that alone has more than may wait ends once its chunks are in the store: its packing
+// finds them there. A second close of the same bytes puts nothing. Where there is no room it ends, and the
+// store is as it was.
+func TestCloseOfLarge(t *testing.T) {
+	const mib = 1 << 20
+	r := newRig(t, maxUnpacked(mib))
+	h := r.open("large")
+	if _, err := h.Write(random(3*mib, 1), 0); err != nil {
+		t.Fatal(err)
+	}
+	held := func() int64 { return r.o.Store.Stats().Chunks.Raw }
+	r.MakeRoom(r.file("large"), h.Flush())
+	if got := held(); got < 3*mib || r.packed("large") || r.backlog.bytes != 0 || len(r.packing) > 0 {
+		t.Errorf("after the close %d bytes are in the store, %d wait", got, r.backlog.bytes)
+	}
+	read := r.backlog.read.Load()
+	r.MakeRoom(r.file("large"), h.Flush())
+	if r.backlog.read.Load() != read {
+		t.Error("read again")
+	}
+	h.Release()
+	before := held()
+	r.Start()
+	r.eventually("it is packed", func() bool { return r.packed("large") })
+	if held() != before {
+		t.Errorf("%d bytes of chunks, and %d after it was packed", before, held())
+	}
+
+	r = newRig(t, maxUnpacked(mib), func(o *Options) { o.Reserve.least = 1 << 60 })
+	h = r.open("large")
+	if _, err := h.Write(random(3*mib, 1), 0); err != nil {
+		t.Fatal(err)
+	}
+	r.MakeRoom(r.file("large"), h.Flush())
+	if n := r.o.Store.Stats().Totals; n.Chunks.Records != 0 || !r.reported("a close waits no longer") ||
+		!r.reported("free at least") {
+		t.Errorf("without room: %+v, %q", n, r.lines)
+	}
+	h.Release()
+	r.Start()
+	if err := r.PackAll(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	if r.packed("large") {
+		t.Error("packed without room")
+	}
+}
+
+// A file for which there is no room is packed alone, and tried again when there is more than there was, or
+// another was packed.
+func TestAlone(t *testing.T) {
+	r := newRig(t)
+	for _, name := range []string{"a", "b", "c"} {
+		r.write(name, random(100<<10, 1))
+	}
+	positions := map[*content.File]runs.Position{}
+	for _, f := range r.queued {
+		positions[f] = nil
+	}
+	r.Queue.mu.Lock()
+	defer r.Queue.mu.Unlock()
+	if g := r.nextLocked(positions, 250<<10); len(g) != 2 || r.alone {
+		t.Errorf("two that fit: %d, alone %v", len(g), r.alone)
+	}
+	if g := r.nextLocked(positions, 250<<10); len(g) != 0 {
+		t.Error("a third beside them")
+	}
+	for f := range r.packing {
+		delete(r.packing, f)
+		r.backlog.end(f)
+		f.Unpin()
+	}
+	if g := r.nextLocked(positions, 0); len(g) != 1 || !r.alone {
+		t.Errorf("without room: %d, alone %v", len(g), r.alone)
+	}
+	for f := range r.packing {
+		delete(r.packing, f)
+		r.backlog.end(f)
+		f.Unpin()
 	}
 }

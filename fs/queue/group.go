@@ -20,6 +20,7 @@ type job struct {
 	file *content.File
 	p    *content.Packing
 	res  *pack.Result // nil: there is nothing to pack
+	size int64        // in bytes
 }
 
 // Why a file is put off that nothing is wrong with.
@@ -28,14 +29,23 @@ var (
 	errAwaited = errors.New("the file that describes it is not there yet, or not whole")
 )
 
-// packGroup packs files into one batch and publishes them.
-func (q *Queue) packGroup(ctx context.Context, group []*content.File) {
+// packGroup packs files into one batch and publishes them. short: there was not enough room on the disk.
+func (q *Queue) packGroup(ctx context.Context, group []*content.File) (short bool) {
 	defer q.o.Count.TookSince(time.Now())
+	alone := q.isAlone()
 	var jobs []job
 	b := q.o.Store.Begin()
 	defer b.Release()
 	for _, f := range group {
+		if alone {
+			q.makeRoom(f)
+		}
+		b.Mark()
 		j, err := q.packFile(ctx, b, f)
+		if full := isFull(err); full || err != nil && q.o.Reserve.Short() {
+			b.TakeBack()
+			err, short = q.o.Reserve.short(j.size, err), short || full
+		}
 		if err != nil && j.p.Overtaken() {
 			err, j.res = nil, nil // its last close has queued it again, or will
 		}
@@ -48,18 +58,28 @@ func (q *Queue) packGroup(ctx context.Context, group []*content.File) {
 		jobs = append(jobs, j)
 	}
 	if len(jobs) == 0 {
-		return
+		return short
 	}
 	err := b.Commit()
+	if isFull(err) {
+		b.TakeBack()
+		short = true
+	}
 	for i := range jobs {
 		j := &jobs[i]
 		jerr := err
 		if jerr == nil {
 			jerr = j.p.Publish(j.res)
 		}
+		if !errors.Is(jerr, tree.ErrNoRoom) {
+			jerr = q.o.Reserve.short(j.size, jerr)
+		}
 		j.p.Drop()
 		if jerr == nil {
 			q.o.Stored(j.file)
+		}
+		if jerr == nil && alone {
+			_, _ = j.file.Evict() // what is in use stays; what fails the LRU tries again
 		}
 		if errors.Is(jerr, tree.ErrNoRoom) {
 			q.o.Report(slog.LevelWarn, "a file stays plain", "path", j.file.Path(), "reason", jerr)
@@ -67,6 +87,18 @@ func (q *Queue) packGroup(ctx context.Context, group []*content.File) {
 			j.p.Size, jerr = 0, nil
 		}
 		q.end(j.file, j.p.Size, jerr)
+	}
+	return short
+}
+
+// makeRoom evicts local copies until a file fits, whatever is known of it, or there are none.
+func (q *Queue) makeRoom(f *content.File) {
+	if q.o.Evict == nil {
+		return
+	}
+	need := f.Unpacked()
+	if enough := func() bool { return q.o.Reserve.left() >= need }; !enough() {
+		q.o.Evict(enough)
 	}
 }
 
@@ -103,6 +135,7 @@ func (q *Queue) packFile(ctx context.Context, b *store.Batch, f *content.File) (
 	if err != nil || p == nil {
 		return j, err
 	}
+	j.size = p.Size
 	defer p.Close()
 	if p.Mapped() {
 		return j, errMapped

@@ -19,7 +19,7 @@ func (r *rig) groups() (groups [][]string) {
 		for _, f := range q.queued {
 			positions[f] = runs.PositionOf(f.Path())
 		}
-		group := q.nextLocked(positions)
+		group := q.nextLocked(positions, 1<<60)
 		q.mu.Unlock()
 		if len(group) == 0 {
 			return groups
@@ -75,7 +75,7 @@ func TestSyncWaitsForRepack(t *testing.T) {
 	p.Close()
 	r.write("f", []byte("new"))
 	r.Queue.mu.Lock()
-	if again := r.nextLocked(map[*content.File]runs.Position{f: nil}); len(again) > 0 {
+	if again := r.nextLocked(map[*content.File]runs.Position{f: nil}, 1<<60); len(again) > 0 {
 		t.Error("a file is in two groups at a time")
 	}
 	r.Queue.mu.Unlock()

@@ -37,16 +37,30 @@
 // unless the file was changed since BeginPack. An error concerns one file; one of the commit concerns the
 // group.
 //
+// # When there is little room
+//
 // Packing reads as long as more is free on the disk than the Reserve, and fails with ENOSPC after that. The
-// rest is for the programs that write files.
+// rest is for the programs that write files. A file takes as much room as it has bytes until its local copy
+// is evicted, if nothing is known of it. So of files that need more than there is, one is packed at a time:
+//
+//	before    the local copies of packed files are evicted, until it fits
+//	fails     what the attempt wrote is taken back (store.Batch.TakeBack), also from a group; what cannot be,
+//	          and what a crash left, a prune of the whole store gives back (Options.Reclaim): once in a
+//	          PackAll, else every ten minutes
+//	after     its own local copy is evicted if nobody has it open: the segments and its record are written
+//
+// A file that failed so is not tried again before there is more room than there was; a PackAll tries it once
+// more, and again whenever another file was packed since. So a PackAll packs all that fits, in whatever order
+// it came.
 //
 // # When a close waits
 //
 // MakeRoom delays a writer's close(2) while the bytes that wait exceed Options.MaxUnpacked, so that programs
 // do not fill the disk faster than packing makes it smaller. A file that is larger than the bound waits until
-// it is alone. A file that grows while it waits counts with its size at its last close. No close waits for
-// what makes no progress: a delayed file does not count, and a packing that has read nothing for 20 seconds
-// is not waited for. So every close ends.
+// it is alone, and then until its chunks are in the store (packAhead): it can be packed only after its close,
+// which finds them there. A file that grows while it waits counts with its size at its last close. No close
+// waits for what makes no progress: a delayed file does not count, a packing that has read nothing for 20
+// seconds is not waited for, and one that fails ends the wait. So every close ends.
 //
 // When half of the bound waits, or a file has waited for ten minutes, or the disk is nearly full, packing
 // goes on though other programs want the processors (Presses).
@@ -102,10 +116,13 @@ type Queue struct {
 	packing map[*content.File]bool          // with a group
 	ahead   map[*content.File]runs.Position // those of packing that are not in the store yet
 	changes int                             // of queued and of ahead
+	alone   bool                            // the only file that is packed: there is little room
+	swept   time.Time                       // when Reclaim was called last
 	delayed map[*content.File]*delay
 	crowded map[*content.File]crowd
 
 	backlog  backlog
+	closed   closedFile // that packAhead had last
 	unsynced unsynced
 	lost     lost
 	done     progress // since the start
@@ -129,6 +146,10 @@ type Options struct {
 	Count       *content.Counters
 	Stored      func(*content.File) // called when a file was packed
 	Failed      func()              // called when one could not be packed: the disk may be full
+	// Evict evicts local copies of packed files that nobody uses, until enough is true. May be nil.
+	Evict func(enough func() bool)
+	// Reclaim gives back what the segments hold that no file needs, and returns how many bytes. May be nil.
+	Reclaim func(context.Context) (freed int64, err error)
 }
 
 // New makes an empty queue. Files may be added before Start.

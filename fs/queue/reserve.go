@@ -1,8 +1,10 @@
 package queue
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"sync/atomic"
 
 	"github.com/dustin/go-humanize"
@@ -23,6 +25,7 @@ const (
 // removed when nothing else would free room.
 type Reserve struct {
 	dir    string // the store's
+	least  int64  // bytes that are left at least: of a test
 	report func(level slog.Level, msg string, args ...any)
 	lent   atomic.Bool // the reserve file was removed; the next sweep makes it again
 }
@@ -36,10 +39,10 @@ func NewReserve(dir string, report func(level slog.Level, msg string, args ...an
 func (r *Reserve) Keep() {
 	full, err := tree.Reserve(r.dir)
 	if err != nil {
-		r.report(slog.LevelWarn, "cannot create the reserve file", "reason", err)
+		r.report(slog.LevelWarn, "cannot create the reserve file; a start on a full disk may fail until there is room", "reason", err)
 	} else if full {
 		r.lent.Store(true)
-		r.report(slog.LevelWarn, "the disk is full: the reserve file, which is kept for a start, is missing",
+		r.report(slog.LevelWarn, "the disk is full: the reserve file, which is kept for a start, is missing; free some of the disk",
 			"store", r.dir)
 	}
 }
@@ -60,7 +63,7 @@ func (r *Reserve) Room(n int64) error {
 func (r *Reserve) MakeRoom() bool {
 	gave, err := tree.FreeReserve(r.dir)
 	if err != nil {
-		r.report(slog.LevelWarn, "cannot free the reserve file", "reason", err)
+		r.report(slog.LevelWarn, "cannot remove the reserve file, to make room; free some of the disk", "reason", err)
 	}
 	if gave {
 		r.lent.Store(true)
@@ -99,14 +102,47 @@ func (r *Reserve) Spare() (int64, error) {
 // check is Step. The error wraps ENOSPC when less than the share is free.
 func (r *Reserve) check() (step int64, err error) {
 	free, share, err := r.free()
+	if err == nil && free < share {
+		err = &roomError{free: free, share: share}
+	}
+	return stepOf(share), err
+}
+
+// left is how many bytes packing may write; negative when less than the share is free. Where the disk does
+// not tell there is no bound.
+func (r *Reserve) left() int64 {
+	free, share, err := r.free()
 	if err != nil {
-		return 0, err
+		return math.MaxInt64
 	}
-	if free < share {
-		return 0, fmt.Errorf("the disk has %s free, and packing leaves the last %s alone: %w",
-			humanize.IBytes(uint64(free)), humanize.IBytes(uint64(share)), unix.ENOSPC)
+	return free - share
+}
+
+// roomError is that a file is not packed for want of room on the disk.
+type roomError struct{ free, share, size int64 }
+
+func (e *roomError) Error() string {
+	msg := fmt.Sprintf("no space left to pack it: the disk has %s free, and packing leaves the last %s alone",
+		humanize.IBytes(uint64(e.free)), humanize.IBytes(uint64(e.share)))
+	const unit = 1 << 20
+	missing := (max(e.size-(e.free-e.share), 1) + unit - 1) / unit * unit
+	return fmt.Sprintf("%s; free at least %s, or move a file away; then `ckptfs sync`", msg,
+		humanize.IBytes(uint64(missing)))
+}
+
+func (e *roomError) Unwrap() error { return unix.ENOSPC }
+
+// short is the error of a file of so many bytes that was not packed for want of room, once what the attempt
+// wrote was taken back; err, where it is another.
+func (r *Reserve) short(size int64, err error) error {
+	if !errors.Is(err, unix.ENOSPC) {
+		return err
 	}
-	return stepOf(share), nil
+	free, share, ferr := r.free()
+	if ferr != nil {
+		return err
+	}
+	return &roomError{free, share, size}
 }
 
 // free is how many bytes of the disk are free for use, and how many the share is.
@@ -115,7 +151,8 @@ func (r *Reserve) free() (free, share int64, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	return int64(st.Bavail) * st.Bsize, min(int64(st.Blocks)*st.Bsize/100, maxReserve), nil
+	share = max(min(int64(st.Blocks)*st.Bsize/100, maxReserve), r.least)
+	return int64(st.Bavail) * st.Bsize, share, nil
 }
 
 // stat describes the disk that the store lies on.

@@ -15,7 +15,9 @@ type delay struct {
 	timer    *time.Timer
 	err      error // nil: it is mapped for writing, or waits for its sidecar
 	since    time.Time
-	attempts int // that failed with an error
+	attempts int   // that failed with an error
+	room     int64 // that packing had when it failed for want of room, and
+	packed   int64 // how many files had been packed: their local copies can be evicted
 }
 
 // putOff ends a file's turn, in which nothing was packed, and has it tried again later. err is nil of a file
@@ -45,9 +47,28 @@ func (q *Queue) delay(f *content.File, err error) (kept bool) {
 	if d.err = err; err != nil {
 		wait = throttle.Backoff(d.attempts)
 		d.attempts++
+		d.room, d.packed = q.o.Reserve.left(), q.o.Count.PackedFiles.Load()
 	}
-	d.timer = time.AfterFunc(wait, func() { q.retry(f) })
+	d.timer = time.AfterFunc(wait, func() { q.tryAgain(f, wait) })
 	return kept
+}
+
+// tryAgain is retry of a file that was put off for so long. One for which there was no room is put off again
+// as long as there is no more than there was: an attempt would write for nothing.
+func (q *Queue) tryAgain(f *content.File, wait time.Duration) {
+	room := q.o.Reserve.left()
+	q.mu.Lock()
+	d := q.delayed[f]
+	again := d != nil && !q.stopping && isFull(d.err) && room <= d.room &&
+		d.packed == q.o.Count.PackedFiles.Load()
+	if again {
+		wait = min(2*wait, time.Minute)
+		d.timer = time.AfterFunc(wait, func() { q.tryAgain(f, wait) })
+	}
+	q.mu.Unlock()
+	if !again {
+		q.retry(f)
+	}
 }
 
 // retry queues a file that was put off.
@@ -70,10 +91,16 @@ func (q *Queue) retry(f *content.File) {
 
 // retryAll queues every file that was put off, now. A timer that has run out already is not relied on: its
 // retry may come later than what the caller does next.
-func (q *Queue) retryAll() {
+func (q *Queue) retryAll() { q.retryThose(func(error) bool { return true }) }
+
+// retryThose is retryAll for the files whose errors are some.
+func (q *Queue) retryThose(which func(error) bool) (some bool) {
 	q.mu.Lock()
 	files := make([]*content.File, 0, len(q.delayed))
 	for f, d := range q.delayed {
+		if !which(d.err) {
+			continue
+		}
 		d.timer.Stop()
 		f.Pin()
 		files = append(files, f)
@@ -83,6 +110,7 @@ func (q *Queue) retryAll() {
 		q.retry(f)
 		f.Unpin()
 	}
+	return len(files) > 0
 }
 
 // Failures calls f, under a lock, with each file that is tried again: the last error, since when, and how

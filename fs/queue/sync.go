@@ -2,7 +2,13 @@ package queue
 
 import (
 	"context"
+	"errors"
+	"log/slog"
+	"time"
 
+	"golang.org/x/sys/unix"
+
+	"ckptfs/fs/content"
 	"ckptfs/fs/control"
 )
 
@@ -24,6 +30,29 @@ func (q *Queue) PackAll(ctx context.Context, report func(control.Progress)) erro
 	}
 	q.mu.Lock()
 	start := q.done
+	q.mu.Unlock()
+	reclaimed := false
+	for {
+		before := q.o.Count.PackedFiles.Load()
+		q.packed(ctx, start, report)
+		if ctx.Err() != nil || !q.wantsRoom() {
+			return ctx.Err()
+		}
+		// What was packed since one failed may have made room for it.
+		more := q.o.Count.PackedFiles.Load() > before
+		if !more && !reclaimed {
+			reclaimed = true
+			more = q.reclaim(ctx)
+		}
+		if !more || !q.retryThose(isFull) {
+			return ctx.Err()
+		}
+	}
+}
+
+// packed returns when no file is packed or queued, or the queue stops, or ctx ends.
+func (q *Queue) packed(ctx context.Context, start progress, report func(control.Progress)) {
+	q.mu.Lock()
 	for !q.restsLocked() && ctx.Err() == nil && !q.stopping {
 		changes, pr := q.changes, q.progressLocked(start)
 		q.mu.Unlock()
@@ -36,7 +65,41 @@ func (q *Queue) PackAll(ctx context.Context, report func(control.Progress)) erro
 	pr := q.progressLocked(start)
 	q.mu.Unlock()
 	report(pr)
-	return ctx.Err()
+}
+
+// isFull reports whether an error is that the disk has no room.
+func isFull(err error) bool { return errors.Is(err, unix.ENOSPC) }
+
+// wantsRoom reports whether a file is not packed for want of room.
+func (q *Queue) wantsRoom() (wants bool) {
+	q.Failures(func(_ *content.File, err error, _ time.Time, _ int) { wants = wants || isFull(err) })
+	return wants
+}
+
+// reclaimEvery is how often a packing that fails for want of room has the whole store pruned.
+const reclaimEvery = 10 * time.Minute
+
+// reclaimDue reports whether that is due.
+func (q *Queue) reclaimDue() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.swept.IsZero() || q.o.Now().Sub(q.swept) >= reclaimEvery
+}
+
+// reclaim gives back what no file needs, and reports whether that was anything.
+func (q *Queue) reclaim(ctx context.Context) bool {
+	if q.o.Reclaim == nil {
+		return false
+	}
+	freed, err := q.o.Reclaim(ctx)
+	q.mu.Lock()
+	q.swept = q.o.Now()
+	q.mu.Unlock()
+	if err != nil && ctx.Err() == nil {
+		q.o.Report(slog.LevelWarn, "what no file needs any more could not be given back; free some of the disk",
+			"reason", err)
+	}
+	return freed > 0
 }
 
 // progressLocked is what was packed since start. The sizes of the queued files are not known: files count.

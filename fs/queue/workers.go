@@ -22,7 +22,11 @@ func (q *Queue) work() {
 		if group == nil {
 			return
 		}
-		q.packGroup(q.ctx, group)
+		short := q.packGroup(q.ctx, group)
+		q.endAlone()
+		if short && q.reclaimDue() {
+			q.reclaim(q.ctx)
+		}
 	}
 }
 
@@ -47,8 +51,9 @@ func (q *Queue) take() []*content.File {
 		for _, f := range files {
 			positions[f] = runs.PositionOf(f.Path())
 		}
+		room := q.o.Reserve.left()
 		q.mu.Lock()
-		if group := q.nextLocked(positions); len(group) > 0 {
+		if group := q.nextLocked(positions, room); len(group) > 0 {
 			return group
 		}
 		if q.changes == seen && !q.stopping {
@@ -61,8 +66,13 @@ func (q *Queue) take() []*content.File {
 // nextLocked takes a group out of the queue: at most half of it, so that the other worker gets something too,
 // and only of the files whose positions are known. It passes over a file that is still being packed, because
 // it was written again meanwhile, and over a file that another one ahead of it may be the version before.
-func (q *Queue) nextLocked(positions map[*content.File]runs.Position) []*content.File {
+// What is packed at a time fits into room bytes of the disk, but for a file that is packed alone.
+func (q *Queue) nextLocked(positions map[*content.File]runs.Position, room int64) []*content.File {
 	q.mu.AssertHeld()
+	if q.alone {
+		return nil
+	}
+	room -= q.backlog.packed()
 	most := min(groupFiles, (len(q.queued)+packGroups-1)/packGroups)
 	var group []*content.File
 	before := runs.Upcoming{}
@@ -81,6 +91,14 @@ func (q *Queue) nextLocked(positions map[*content.File]runs.Position) []*content
 			left = append(left, f)
 			continue
 		}
+		if room -= q.backlog.queued[f].bytes; room < 0 {
+			if len(q.packing) > 0 {
+				most = len(group) // it waits until there is room, or nothing else is packed
+				left = append(left, f)
+				continue
+			}
+			q.alone, most = true, 1
+		}
 		q.packing[f] = true
 		q.ahead[f] = at
 		q.backlog.begin(f)
@@ -89,6 +107,21 @@ func (q *Queue) nextLocked(positions map[*content.File]runs.Position) []*content
 	clear(q.queued[len(left):])
 	q.queued = left
 	return group
+}
+
+// endAlone ends what nextLocked may have begun: others may be packed besides.
+func (q *Queue) endAlone() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.alone = false
+	q.changedLocked()
+}
+
+// isAlone reports whether a file is packed alone.
+func (q *Queue) isAlone() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.alone
 }
 
 // begin notes that the packing of a file begins: what is written from now on wants another turn.

@@ -69,7 +69,7 @@ func (h *Hydrator) Start() {
 			}
 			if _, err := f.Hydrate(); err != nil {
 				h.count.HydrateErrs.Add(1)
-				h.report(slog.LevelWarn, "hydration failed", "path", f.Path(), "reason", err)
+				h.report(slog.LevelWarn, "hydration failed; the file is read from the segments as before", "path", f.Path(), "reason", err)
 			}
 			h.mu.Lock()
 			delete(h.in, f)

@@ -223,6 +223,18 @@ func (l *LRU) Shrink() {
 	}
 }
 
+// Free evicts the least recently opened files that nothing uses, until enough is true.
+func (l *LRU) Free(enough func() bool) {
+	for _, c := range l.candidates(true) {
+		if !enough() {
+			if _, err := c.file.Evict(); err != nil {
+				l.failed(c.file, err)
+			}
+		}
+		c.file.Unpin()
+	}
+}
+
 // failed notes that the bytes of a file cannot be evicted, and puts the next attempt off.
 func (l *LRU) failed(f *content.File, err error) {
 	l.count.EvictErrs.Add(1)

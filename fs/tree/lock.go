@@ -55,6 +55,7 @@ type Lock struct {
 	self   Holder
 	here   Holder // Boot and Mount as they are now
 	shared bool   // held beside others; nothing is written
+	sync   func() error
 
 	// Before is the process that held the store last; zero when none did.
 	Before Holder
@@ -110,7 +111,7 @@ func Acquire(dir string, now time.Time) (*Lock, error) {
 	}
 	host, _ := os.Hostname()
 	here := Holder{Boot: BootID(), Mount: MountID(dir)}
-	l := &Lock{f: f, Before: before, here: here,
+	l := &Lock{f: f, Before: before, here: here, sync: f.Sync,
 		self: Holder{Host: host, PID: os.Getpid(), Started: now, Boot: here.Boot, Mount: here.Mount}}
 	l.self.Epoch = before.Epoch
 	if before.Epoch == 0 || !before.Clean && !l.Same() {
@@ -172,16 +173,22 @@ func (l *Lock) write() error {
 	if err := l.f.Truncate(int64(len(b))); err != nil {
 		return err
 	}
-	return l.f.Sync()
+	return l.sync()
 }
 
 // Release gives the store up; clean says that everything is in order, so that the next start need not look.
+// After an error it is not known to be.
 func (l *Lock) Release(clean bool) error {
 	if l.shared {
 		return l.f.Close()
 	}
 	l.self.Clean = clean
 	err := l.write()
+	if err != nil && clean {
+		// The page cache says now what the disk may never say: umount and the next start would believe it.
+		l.self.Clean = false
+		err = errors.Join(err, l.write())
+	}
 	if cerr := l.f.Close(); err == nil {
 		err = cerr
 	}

@@ -167,3 +167,26 @@ func TestBootID(t *testing.T) {
 		t.Errorf("%q", id)
 	}
 }
+
+// A Release that the disk does not take says nowhere that the end was clean: not in the page cache either,
+// where umount and the next start read it.
+func TestReleaseNotSynced(t *testing.T) {
+	dir := t.TempDir()
+	l := acquire(t, dir)
+	failed := errors.New("no space left on device")
+	l.sync = func() error { return failed }
+	if err := l.Release(true); !errors.Is(err, failed) {
+		t.Errorf("released: %v", err)
+	}
+	if err := ClosedInOrder(dir, time.Now()); err == nil {
+		t.Error("closed in order")
+	}
+	l = acquire(t, dir)
+	if l.Before.Clean {
+		t.Errorf("%+v", l.Before)
+	}
+	l.Release(true)
+	if err := ClosedInOrder(dir, time.Now()); err != nil {
+		t.Error(err)
+	}
+}

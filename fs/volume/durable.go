@@ -42,7 +42,7 @@ func (s *durability) syncTree() error {
 		return nil
 	}
 	v.content.Doubt.Store(true)
-	v.report(slog.LevelError, "the disk did not take all that was written", "reason", err)
+	v.report(slog.LevelError, "the disk did not take all that was written; look for the cause in the kernel's log", "reason", err)
 	err = fmt.Errorf("the disk did not take all that was written: %w", err)
 	s.failed.CompareAndSwap(nil, &err)
 	known := s.failuresKnown() > before
@@ -113,7 +113,7 @@ func (s *durability) lost() error {
 		errs = append(errs, fmt.Errorf("%s may have lost bytes, for the disk did not take all that was written to it: %s (write it again, or remove it%s)",
 			all[0].Path, all[0].Reason, others))
 	case more > 0:
-		errs = append(errs, fmt.Errorf("%d files may have lost bytes, for the disk did not take all that was written to them; the log names them", more))
+		errs = append(errs, fmt.Errorf("%d files may have lost bytes, for the disk did not take all that was written to them; the log names them: write them again, or remove them", more))
 	}
 	return errors.Join(errs...)
 }

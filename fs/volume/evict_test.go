@@ -184,3 +184,14 @@ func TestCloneOfWhatIsLost(t *testing.T) {
 		})
 	}
 }
+
+// What evict leaves as it is says what to do, or what becomes of it.
+func TestSkippedSaysWhatToDo(t *testing.T) {
+	r := newRig(t)
+	r.withoutPacking()
+	r.write("plain", random(100<<10, 2))
+	m, err := r.Evict(context.Background(), "plain", nil)
+	if err != nil || len(m.Skipped) != 1 || !strings.Contains(m.Skipped[0].Reason, "`ckptfs sync` packs it") {
+		t.Errorf("%+v, %v", m, err)
+	}
+}

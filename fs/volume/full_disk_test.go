@@ -17,12 +17,18 @@ import (
 // onSmallDisk is a store on a disk of 16 MiB, which leave fills up to so many free bytes.
 func onSmallDisk(t *testing.T) (r *rig, leave func(n int64)) {
 	t.Helper()
+	return onDiskOf(t, "16m", hotSize(0), func(o *Options) { o.NoDelta = true })
+}
+
+// onDiskOf is onSmallDisk for a disk of a size as mount(8) takes it.
+func onDiskOf(t *testing.T, size string, set ...func(*Options)) (r *rig, leave func(n int64)) {
+	t.Helper()
 	disk := t.TempDir()
-	onTmpfs(t, disk, "16m")
+	onTmpfs(t, disk, size)
 	if err := unix.Setxattr(disk, "user.test", []byte("x"), 0); err != nil {
 		t.Skipf("tmpfs without attributes: %v", err)
 	}
-	r = openRig(t, filepath.Join(disk, "store"), hotSize(0), func(o *Options) { o.NoDelta = true })
+	r = openRig(t, filepath.Join(disk, "store"), set...)
 	t.Cleanup(r.close) // before the unmount
 	ballast, err := os.Create(filepath.Join(disk, "ballast"))
 	if err != nil {
@@ -36,8 +42,11 @@ func onSmallDisk(t *testing.T) (r *rig, leave func(n int64)) {
 		if err := errors.Join(unix.Statfs(disk, &st), unix.Fstat(int(ballast.Fd()), &is)); err != nil {
 			t.Fatal(err)
 		}
-		size := is.Size + int64(st.Bavail)*st.Bsize - n
-		err := errors.Join(ballast.Truncate(size), unix.Fallocate(int(ballast.Fd()), 0, 0, size))
+		size := max(0, is.Size+int64(st.Bavail)*st.Bsize-n)
+		err := ballast.Truncate(size)
+		if size > 0 {
+			err = errors.Join(err, unix.Fallocate(int(ballast.Fd()), 0, 0, size))
+		}
 		if err != nil {
 			t.Fatal(err)
 		}

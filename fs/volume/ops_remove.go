@@ -137,7 +137,8 @@ func touchMoved(n *names.Node) {
 }
 
 // Removed ends the removal of a name, or its move to another place, which an earlier process may have begun:
-// it keeps a view from appearing there. A program that removed model.safetensors must not find it there again.
+// it keeps a view from appearing there. A program that removed model.safetensors must not find it there
+// again.
 func (v *Volume) Removed(dir *names.Node, name string) {
 	if dir.Synth() != nil || !strings.HasSuffix(name, view.Suffix) {
 		return

@@ -3,6 +3,7 @@ package volume
 import (
 	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"ckptfs/fs/assemble"
 	"ckptfs/fs/bases"
 	"ckptfs/fs/content"
+	"ckptfs/fs/control"
 	"ckptfs/fs/idle"
 	"ckptfs/fs/inspect"
 	"ckptfs/fs/maintenance"
@@ -166,8 +168,17 @@ func newQueue(v *Volume, maxUnpacked int64) *queue.Queue {
 	return queue.New(queue.Options{
 		MaxUnpacked: maxUnpacked, Store: v.store, Pack: v.pack, Bases: v.bases, Throttle: v.throttle,
 		Reserve: v.reserve, Now: v.now, Report: v.report, Count: &v.content.Count,
-		Stored: v.stored, Failed: v.hot.Wake,
+		Stored: v.stored, Failed: v.hot.Wake, Evict: v.hot.Free, Reclaim: v.reclaim,
 	})
+}
+
+// reclaim gives back what the segments hold that no file needs, however young it is.
+func (v *Volume) reclaim(ctx context.Context) (freed int64, err error) {
+	p, err := v.passes.Prune(ctx, control.PruneOptions{MaxUnused: store.DefaultMaxUnused}, nil)
+	if errors.Is(err, store.ErrSweeping) {
+		return 0, nil // which gives it back
+	}
+	return p.FreedBytes, err
 }
 
 // openSteps makes the list of runs and steps, and begins to follow which files are written.

@@ -26,7 +26,7 @@ func Repair(
 ) (*control.Repaired, error) {
 	out := &control.Repaired{Part: part, Actions: []control.Action{}}
 	if !slices.Contains([]string{RepairIndex, RepairSegments, RepairTree}, part) {
-		return nil, fmt.Errorf("there is no %q to repair: index, segments or tree", part)
+		return nil, fmt.Errorf("there is no %q to repair: name index, segments or tree", part)
 	}
 	if o.Now == nil {
 		o.Now = time.Now

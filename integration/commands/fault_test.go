@@ -107,7 +107,11 @@ func TestDeadMountpoint(t *testing.T) {
 		m.Want("x", mounttest.Noise(1, mib))
 
 		m.Kill()
-		m.Run("umount", m.Dir)
+		said, code := m.RunFails("umount", m.Dir)
+		if code != exitFailure {
+			t.Errorf("umount of a dead mountpoint: exit status %d", code)
+		}
+		mounttest.WantSaid(t, said, "is unmounted", "its daemon was gone", "not closed in order")
 		if _, err := os.ReadDir(m.Dir); err != nil {
 			t.Fatalf("after umount of a dead mountpoint: %v", err)
 		}

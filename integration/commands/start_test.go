@@ -228,7 +228,11 @@ func TestUmountForce(t *testing.T) {
 
 	m.Write("y", mounttest.Noise(2, mib))
 	m.Must(syscall.Kill(m.PIDs()[0], syscall.SIGSTOP))
-	m.Run("umount", "--force", "--timeout", "1s", m.Dir)
+	said, code := m.RunFails("umount", "--force", "--timeout", "1s", m.Dir)
+	if code != exitFailure {
+		t.Errorf("a daemon that was killed: exit status %d", code)
+	}
+	mounttest.WantSaid(t, said, "is unmounted", "was killed", "not closed in order", "the next mount looks at every file")
 	if m.Mounted() || len(m.PIDs()) > 0 {
 		t.Fatal("still there")
 	}

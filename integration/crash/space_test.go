@@ -132,3 +132,47 @@ func TestFullDiskKilled(t *testing.T) {
 		m.Run("umount", "--no-wait", m.Dir)
 	}
 }
+
+// TestNearlyFullDisk: two files that do not fit beside their packed copies are packed all the same, one after
+// the other; one for which there is no room says how much to free, and is packed once a file was deleted.
+func TestNearlyFullDisk(t *testing.T) {
+	t.Parallel()
+	disk := smallDisk(t, 128)
+	m := mounttest.Prepare(t, disk)
+	m.Log = filepath.Join(t.TempDir(), "log")
+	m.Must(m.Start())
+	const n = 36 * mib
+	m.Write("a", mounttest.Noise(1, n))
+	if s := m.Status(); s.UnpackedBytes > 0 && m.Taken() < n {
+		t.Errorf("the close of the first file did not wait: %d bytes are not packed", s.UnpackedBytes)
+	}
+	m.Write("b", mounttest.Noise(2, n))
+	m.Sync()
+	for i, name := range []string{"a", "b"} {
+		m.WantState(name, mounttest.Packed, mounttest.Resident)
+		m.Want(name, mounttest.Noise(uint64(i+1), n))
+	}
+	m.Evict("a", "b")
+
+	left := free(t, disk)
+	m.Must(os.WriteFile(m.Path("c"), mounttest.Noise(3, int(left)*3/5), 0o644))
+	said, code := m.RunFails("sync", m.Dir)
+	if code != 1 {
+		t.Errorf("exit status %d", code)
+	}
+	mounttest.WantSaid(t, said, "c could not be packed", "free at least ", "MiB, or move a file away; then `ckptfs sync`")
+	if now := free(t, disk); now < left*2/5-4*mib {
+		t.Errorf("what the attempt wrote is not given back: %d bytes are free", now)
+	}
+	said, code = m.RunFails("umount", m.Dir)
+	if code != 1 {
+		t.Errorf("exit status %d", code)
+	}
+	mounttest.WantSaid(t, said, "not unmounted", "--no-wait", "free at least ")
+	m.Must(os.Remove(m.Path("a")))
+	m.Sync() // no prune is needed
+	m.WantState("c", mounttest.Packed, mounttest.Resident)
+	m.Want("b", mounttest.Noise(2, n))
+	m.Remount()
+	m.Want("c", mounttest.Noise(3, int(left)*3/5))
+}

@@ -1,4 +1,5 @@
-package store
+// Package damage says what a check of a store found.
+package damage
 
 import (
 	"fmt"

@@ -1,0 +1,30 @@
+package main
+
+import (
+	"testing"
+	"time"
+
+	"ckptfs/fs/tree"
+)
+
+// The end of a daemon that cannot be seen is known by what it says of the store, a little after its socket's.
+func TestUnseenEnd(t *testing.T) {
+	for _, clean := range []bool{true, false} {
+		dir := t.TempDir()
+		l, err := tree.Acquire(dir, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := &ending{since: time.Now(), pidfd: -1, grace: 2 * time.Second}
+		if !clean {
+			e.grace = 300 * time.Millisecond
+		}
+		go func() {
+			time.Sleep(100 * time.Millisecond)
+			_ = l.Release(clean)
+		}()
+		if err := e.inOrder(t.Context(), dir); (err == nil) != clean {
+			t.Errorf("closed in order %v: %v", clean, err)
+		}
+	}
+}
