@@ -184,8 +184,7 @@ func TestDeltaBaseDamaged(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := map[cas.Hash]damage.Problem{bad: damage.BadChunk, cas.Sum(version(1, 3)): damage.BadBase}
-	if !maps.Equal(found,
-		want) {
+	if !maps.Equal(found, want) {
 		t.Errorf("%v, want %v", found, want)
 	}
 	_, err = s.Get(cas.Sum(version(1, 3)), nil)
