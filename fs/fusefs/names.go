@@ -143,7 +143,7 @@ func (s *Server) GetXAttr(cancel <-chan struct{}, in *fuse.InHeader, name string
 
 // ListXAttr lists attributes.
 func (s *Server) ListXAttr(_ <-chan struct{}, in *fuse.InHeader, dest []byte) (uint32, fuse.Status) {
-	k, err := s.v.ListXattr(s.node(in.NodeId), dest, in.Uid == 0)
+	k, err := s.v.ListXattr(s.node(in.NodeId), dest, caller(in).Admin)
 	return uint32(max(k, 0)), s.status(err)
 }
 

@@ -311,6 +311,10 @@ func (r *rig) Path(n *names.Node) string                       { return n.Path()
 func (r *rig) Root() *names.Node                               { return r.names.Root() }
 func (r *rig) OpenDir(n *names.Node) (*names.DirHandle, error) { return n.OpenDir() }
 
+func (r *rig) ListXattr(n *names.Node, dest []byte, admin bool) (int, error) {
+	return r.Volume.ListXattr(n, dest, func() bool { return admin })
+}
+
 func (r *rig) Open(n *names.Node, flags uint32) (*Handle, error) {
 	return r.OpenBy(context.Background(), n, flags, 0)
 }
