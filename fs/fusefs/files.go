@@ -45,7 +45,7 @@ func (s *Server) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut
 		ctx, stop = until(cancel)
 		defer stop()
 	}
-	h, err := s.v.OpenBy(ctx, n, in.Flags, in.Pid)
+	h, err := s.v.OpenBy(ctx, caller(&in.InHeader), n, in.Flags)
 	if err != nil {
 		return s.status(err)
 	}

@@ -18,12 +18,19 @@ func (s *Server) node(id uint64) *names.Node { return s.v.Node(content.NodeID(id
 
 // Lookup finds a name. That there is none is cached too, but for names that a view may get, and below
 // .ckptfs. Who makes something new finds no view.
-func (s *Server) Lookup(_ <-chan struct{}, in *fuse.InHeader, name string, out *fuse.EntryOut) fuse.Status {
+func (s *Server) Lookup(cancel <-chan struct{}, in *fuse.InHeader, name string,
+	out *fuse.EntryOut) fuse.Status {
 	dir := s.node(in.NodeId)
 	if dir == nil {
 		return fuse.Status(unix.ESTALE)
 	}
-	n, a, err := s.v.Lookup(dir, name)
+	ctx := context.Background()
+	if dir.IsVirtual() { // may take a while
+		var stop context.CancelFunc
+		ctx, stop = until(cancel)
+		defer stop()
+	}
+	n, a, err := s.v.Lookup(ctx, caller(in), dir, name)
 	if err != nil {
 		st := s.status(err)
 		if st == fuse.ENOENT && !strings.HasSuffix(name, ".safetensors") && !dir.IsVirtual() {
@@ -124,7 +131,7 @@ func (s *Server) Rename(_ <-chan struct{}, in *fuse.RenameIn, oldName, newName s
 
 // Readlink reads a symbolic link.
 func (s *Server) Readlink(_ <-chan struct{}, in *fuse.InHeader) ([]byte, fuse.Status) {
-	target, err := s.node(in.NodeId).Readlink()
+	target, err := s.node(in.NodeId).ReadlinkFor(caller(in))
 	return []byte(target), s.status(err)
 }
 
@@ -173,7 +180,7 @@ func (s *Server) ReadDir(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryL
 	if d == nil {
 		return fuse.EBADF
 	}
-	entries, err := s.v.Entries(d, in.Offset)
+	entries, err := s.v.Entries(caller(&in.InHeader), d, in.Offset)
 	if err != nil {
 		return s.status(err)
 	}
@@ -187,14 +194,20 @@ func (s *Server) ReadDir(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryL
 }
 
 // ReadDirPlus lists names with what Lookup would answer. A name that went meanwhile is listed without.
-func (s *Server) ReadDirPlus(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
+func (s *Server) ReadDirPlus(cancel <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
 	d := s.handles.dir(in.Fh)
 	if d == nil {
 		return fuse.EBADF
 	}
-	entries, err := s.v.Entries(d, in.Offset)
+	entries, err := s.v.Entries(caller(&in.InHeader), d, in.Offset)
 	if err != nil {
 		return s.status(err)
+	}
+	ctx := context.Background()
+	if d.Node.IsVirtual() {
+		var stop context.CancelFunc
+		ctx, stop = until(cancel)
+		defer stop()
 	}
 	for i, e := range entries {
 		entry := out.AddDirLookupEntry(fuse.DirEntry{Name: e.Name, Ino: e.Ino, Mode: e.Mode,
@@ -205,7 +218,7 @@ func (s *Server) ReadDirPlus(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEn
 		if e.Name == "." || e.Name == ".." {
 			continue
 		}
-		n, a, err := s.v.Lookup(d.Node, e.Name)
+		n, a, err := s.v.Lookup(ctx, caller(&in.InHeader), d.Node, e.Name)
 		if err != nil {
 			continue
 		}

@@ -35,7 +35,7 @@ func TestEntries(t *testing.T) {
 	}
 	seen := map[string]int{}
 	for pos := uint64(0); ; {
-		l, err := d.Entries(pos, more)
+		l, err := d.Entries(r.me, pos, more)
 		r.must("read", err)
 		if len(l) == 0 {
 			break
@@ -55,7 +55,7 @@ func TestEntries(t *testing.T) {
 	if calls != 1 {
 		t.Errorf("read %d times", calls)
 	}
-	l, err := d.Entries(0, more)
+	l, err := d.Entries(r.me, 0, more)
 	if err != nil || len(l) != 303 || l[0].Name != "first" || calls != 2 {
 		t.Errorf("%d entries after a rewind, %v", len(l), err)
 	}
@@ -71,11 +71,11 @@ func TestEntries(t *testing.T) {
 	// A handle that has read nothing yet reads it now, wherever it is to start.
 	e, err := n.OpenDir()
 	r.must("open", err)
-	if l, err := e.Entries(300, more); err != nil || len(l) != 3 {
+	if l, err := e.Entries(r.me, 300, more); err != nil || len(l) != 3 {
 		t.Errorf("%d entries, %v", len(l), err)
 	}
 	e.Release()
-	if l, err := d.Entries(1<<40, more); err != nil || len(l) != 0 {
+	if l, err := d.Entries(r.me, 1<<40, more); err != nil || len(l) != 0 {
 		t.Errorf("%d entries, %v", len(l), err)
 	}
 	r.must("fsync", d.Fsync())

@@ -42,7 +42,7 @@ type Asker struct {
 	read   bool // groups were read
 }
 
-// Passes reports whether a guard lets the caller through. User 0 passes. Other capabilities are not looked at.
+// Passes reports whether a guard lets the caller through. User 0 passes. Capabilities are not looked at.
 func (a *Asker) Passes(g Guard) bool {
 	owner := g.Mode>>6&g.Need == g.Need
 	group := g.Mode>>3&g.Need == g.Need

@@ -21,7 +21,8 @@ import (
 
 // queryRoot is .ckptfs/query. A program writes a GRAPH.json to a name there and closes it (EINVAL when it is
 // no graph). From then on the name holds the answer, a control.MatchAnswer as JSON. The last MaxQueries names
-// are kept, in memory.
+// are kept, in memory. An answer names models of all users, and the model of an answer can be read here, so
+// these names are for the daemon's user, as the control socket is.
 //
 // The model of the answer is pinned until the name is removed or asked again.
 // NAME.safetensors, which is not listed, has the model's tensors, even if the model is removed meanwhile.
@@ -168,20 +169,23 @@ func (q *query) drop() {
 	p.drop()
 }
 
-// ownersOnly describes what only the owner of the mount's root may read, such as answers: they name models.
-func ownersOnly(mode uint32) func(v *Virtual) (tree.Attr, error) {
+// owners describes what is the daemon's user's, whoever owns the mount's root.
+func owners(mode uint32) func(v *Virtual) (tree.Attr, error) {
 	return func(v *Virtual) (tree.Attr, error) {
 		a, err := v.o.Names.Root().Attr()
-		a.Mode = mode
+		a.Mode, a.UID = mode, v.owner
 		return a, err
 	}
 }
 
 func (r queryRoot) entry(*Virtual) entry {
-	return entry{dir: r, key: "query", stat: ownersOnly(unix.S_IFDIR | 0o700)}
+	return entry{dir: r, key: "query", stat: owners(unix.S_IFDIR | 0o700)}
 }
 
-func (queryRoot) lookup(v *Virtual, name string) (entry, error) {
+func (queryRoot) lookup(ctx context.Context, v *Virtual, c *tree.Asker, name string) (entry, error) {
+	if !v.visible(c, toOwner, nil) {
+		return entry{}, unix.ENOENT
+	}
 	if q := v.queries.find(name); q != nil {
 		return q.entry(), nil
 	}
@@ -206,15 +210,18 @@ func (queryRoot) lookup(v *Virtual, name string) (entry, error) {
 	default:
 		return entry{}, unix.ENOENT
 	}
-	w.stat = ownersOnly(unix.S_IFREG | 0o400)
+	w.sight, w.stat = toOwner, owners(unix.S_IFREG|0o400)
 	return w, err
 }
 
 func (q *query) entry() entry {
-	return entry{key: q, query: q, stat: ownersOnly(unix.S_IFREG | 0o600)}
+	return entry{key: q, query: q, sight: toOwner, stat: owners(unix.S_IFREG | 0o600)}
 }
 
-func (queryRoot) list(v *Virtual) (out []tree.DirEntry, err error) {
+func (queryRoot) list(v *Virtual, c *tree.Asker) (out []tree.DirEntry, err error) {
+	if !v.visible(c, toOwner, nil) {
+		return nil, unix.EACCES
+	}
 	v.queries.mu.Lock()
 	defer v.queries.mu.Unlock()
 	for _, q := range v.queries.all {

@@ -67,8 +67,9 @@ func (v *Virtual) viewsHere(dir *names.Node) bool {
 	return !v.o.Off && dir.Below(steps.Dir)
 }
 
-// LookupView finds the view that dir/name is, with one reference more. ENOENT when it is none.
-func (v *Virtual) LookupView(dir *names.Node, name string) (*names.Node, error) {
+// LookupView finds the view that dir/name is, with one reference more. ENOENT when it is none that the caller
+// may see.
+func (v *Virtual) LookupView(c *tree.Asker, dir *names.Node, name string) (*names.Node, error) {
 	stem, ok := strings.CutSuffix(name, view.Suffix)
 	if !ok || stem == "" || !v.viewsHere(dir) {
 		return nil, unix.ENOENT
@@ -78,7 +79,7 @@ func (v *Virtual) LookupView(dir *names.Node, name string) (*names.Node, error) 
 		if err != nil {
 			continue
 		}
-		n := v.viewOf(src, names.Alias{Dir: dir, Name: name})
+		n := v.viewFor(c, src, names.Alias{Dir: dir, Name: name})
 		src.Unpin()
 		if n != nil {
 			return n, nil
@@ -89,15 +90,15 @@ func (v *Virtual) LookupView(dir *names.Node, name string) (*names.Node, error) 
 
 // IsView reports whether dir/name is a view's name.
 func (v *Virtual) IsView(dir *names.Node, name string) bool {
-	n, err := v.LookupView(dir, name)
+	n, err := v.LookupView(&tree.Asker{}, dir, name)
 	if err == nil {
 		n.Unpin()
 	}
 	return err == nil
 }
 
-// Views lists the views in dir, given its real names.
-func (v *Virtual) Views(dir *names.Node, real []tree.DirEntry) []tree.DirEntry {
+// Views lists the views in dir that a caller may see, given its real names.
+func (v *Virtual) Views(c *tree.Asker, dir *names.Node, real []tree.DirEntry) []tree.DirEntry {
 	if !v.viewsHere(dir) {
 		return nil
 	}
@@ -119,7 +120,7 @@ func (v *Virtual) Views(dir *names.Node, real []tree.DirEntry) []tree.DirEntry {
 				continue
 			}
 			name := stem + view.Suffix
-			if n := v.viewOf(src, names.Alias{Dir: dir, Name: name}); n != nil {
+			if n := v.viewFor(c, src, names.Alias{Dir: dir, Name: name}); n != nil {
 				taken[name] = true
 				out = append(out, tree.DirEntry{Name: name, Ino: n.Ino(), Mode: unix.S_IFREG, View: true})
 				n.Unpin()
@@ -128,6 +129,14 @@ func (v *Virtual) Views(dir *names.Node, real []tree.DirEntry) []tree.DirEntry {
 		}
 	}
 	return out
+}
+
+// viewFor is viewOf for a caller.
+func (v *Virtual) viewFor(c *tree.Asker, src *names.Node, at names.Alias) *names.Node {
+	if src.File() == nil || !v.visible(c, inPlace, src) {
+		return nil
+	}
+	return v.viewOf(src, at)
 }
 
 // viewOf returns the view of src by the name at, with one reference more. It is nil if src holds no tensors,
@@ -175,7 +184,11 @@ func (w *View) Setattr(s *tree.SetAttr) error {
 	case v.o.ReadOnly:
 		return unix.EROFS
 	case s.Size != nil:
-		if err := v.materialise(w, *s.Size == 0); err != nil {
+		var c tree.Caller
+		if s.By != nil {
+			c = *s.By
+		}
+		if err := v.materialise(c, w, *s.Size == 0); err != nil {
 			return err
 		}
 		return unix.ESTALE
@@ -191,9 +204,9 @@ func (w *View) Setattr(s *tree.SetAttr) error {
 
 // Open opens a view. To write, it makes a real file of the view first. Then ESTALE makes the kernel look the
 // name up again.
-func (w *View) Open(_ context.Context, flags uint32) (names.Opened, content.Mode, error) {
+func (w *View) Open(_ context.Context, c tree.Caller, flags uint32) (names.Opened, content.Mode, error) {
 	if flags&unix.O_ACCMODE != unix.O_RDONLY || flags&unix.O_TRUNC != 0 {
-		if err := w.v.materialise(w, flags&unix.O_TRUNC != 0); err != nil {
+		if err := w.v.materialise(c, w, flags&unix.O_TRUNC != 0); err != nil {
 			return nil, 0, err
 		}
 		return nil, 0, unix.ESTALE
@@ -214,9 +227,11 @@ func (w *View) Gone() { w.src.Unpin() }
 
 // A view is no directory and no link.
 
-func (w *View) Readlink() (string, error)                       { return "", unix.EINVAL }
-func (w *View) Lookup(*names.Node, string) (*names.Node, error) { return nil, unix.ENOTDIR }
-func (w *View) List() ([]tree.DirEntry, error)                  { return nil, unix.ENOTDIR }
+func (w *View) Readlink(tree.Caller) (string, error) { return "", unix.EINVAL }
+func (w *View) Lookup(context.Context, tree.Caller, *names.Node, string) (*names.Node, error) {
+	return nil, unix.ENOTDIR
+}
+func (w *View) List(tree.Caller) ([]tree.DirEntry, error)       { return nil, unix.ENOTDIR }
 func (w *View) Create(*names.Node, string) (*names.Node, error) { return nil, unix.ENOTDIR }
 func (w *View) Remove(string) error                             { return unix.ENOTDIR }
 
@@ -315,8 +330,8 @@ func (w *View) ReadAt(p []byte, off int64) (int, error) {
 }
 
 // materialise makes a real file of a view, which takes the view's name. It gets the name when it is whole: a
-// kill or a power cut must not leave a part of a file there.
-func (v *Virtual) materialise(w *View, empty bool) error {
+// kill or a power cut must not leave a part of a file there. EACCES when the caller may not do that.
+func (v *Virtual) materialise(c tree.Caller, w *View, empty bool) error {
 	if v.o.ReadOnly {
 		return unix.EROFS
 	}
@@ -324,6 +339,9 @@ func (v *Virtual) materialise(w *View, empty bool) error {
 	st, err := w.src.Attr()
 	if err != nil {
 		return err
+	}
+	if !mayReplace(c, at.Dir, st.UID) {
+		return unix.EACCES
 	}
 	by := tree.Caller{UID: st.UID, GID: st.GID}
 	made, err := v.o.Names.MakeUnnamed(at.Dir, st.Mode, unix.O_WRONLY, by)
@@ -362,6 +380,14 @@ func (v *Virtual) materialise(w *View, empty bool) error {
 		}
 	}
 	return err
+}
+
+// mayReplace reports whether a caller may make a name in a folder, in the place of one that an owner has.
+func mayReplace(c tree.Caller, dir *names.Node, owner uint32) bool {
+	a, err := dir.Attr()
+	by := tree.Asker{Caller: c}
+	sticky := a.Mode&unix.S_ISVTX != 0 && c.UID != 0 && c.UID != a.UID && c.UID != owner
+	return err == nil && !sticky && by.Passes(tree.GuardOf(&a, tree.MayWrite|tree.MayEnter))
 }
 
 func (v *Virtual) copyView(w *View, dst *names.Node) error {

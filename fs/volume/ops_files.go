@@ -9,6 +9,7 @@ import (
 	"ckptfs/fs/assemble"
 	"ckptfs/fs/content"
 	"ckptfs/fs/names"
+	"ckptfs/fs/tree"
 )
 
 // Handle is an open file.
@@ -34,16 +35,16 @@ func handleOf(n *names.Node, h *content.Handle) *Handle {
 // Writes reports whether the handle may write.
 func (h *Handle) Writes() bool { return h.write }
 
-// OpenBy opens a node. flags are open(2)'s; thread is the caller's id, as the kernel reports it. When ctx
-// ends, an answer that is being found is not waited for. ENXIO when the node is neither a file nor synthetic.
-func (v *Volume) OpenBy(ctx context.Context, n *names.Node, flags, thread uint32) (*Handle, error) {
+// OpenBy opens a node for a caller. flags are open(2)'s. When ctx ends, an answer that is being found is not
+// waited for. ENXIO when the node is neither a file nor synthetic.
+func (v *Volume) OpenBy(ctx context.Context, c tree.Caller, n *names.Node, flags uint32) (*Handle, error) {
 	if n.Synth() != nil {
-		return v.openSynthetic(ctx, n, flags)
+		return v.openSynthetic(ctx, c, n, flags)
 	}
 	if n.File() == nil {
 		return nil, unix.ENXIO
 	}
-	h, err := n.File().Open(flags, thread)
+	h, err := n.File().Open(flags, c.Thread)
 	if err != nil {
 		return nil, err
 	}

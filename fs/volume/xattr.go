@@ -28,8 +28,8 @@ func hiddenXattr(name string) bool {
 		strings.HasPrefix(name, "trusted.ckptfs")
 }
 
-// unsupportedXattr reports whether an attribute is answered without a look at the host, which takes its own of
-// system.* and security.* from root, whoever asked: all but those of users and of administrators. `ls -l`
+// unsupportedXattr reports whether an attribute is answered without a look at the host, which takes its own
+// of system.* and security.* from root, whoever asked: all but those of users and of administrators. `ls -l`
 // asks for some of every file.
 func unsupportedXattr(name string) bool {
 	return !strings.HasPrefix(name, "user.") && !strings.HasPrefix(name, "trusted.")
@@ -49,8 +49,8 @@ func (v *Volume) GetXattr(ctx context.Context, n *names.Node, name string, dest 
 	return n.GetXattr(name, dest)
 }
 
-// ListXattr lists names, each ended by a zero byte; those of trusted.* if the caller is an administrator, which
-// is asked for once one is found.
+// ListXattr lists names, each ended by a zero byte; those of trusted.* if the caller is an administrator,
+// which is asked for once one is found.
 func (v *Volume) ListXattr(n *names.Node, dest []byte, admin func() bool) (int, error) {
 	if n.Synth() != nil {
 		return 0, nil
