@@ -58,25 +58,46 @@ func (artifactDir) lookup(ctx context.Context, v *Virtual, c *tree.Asker, name s
 func (v *Virtual) tensorView(n *names.Node, stillLocked func(f *content.File) bool) (entry, error) {
 	f := n.File()
 	f.Lock()
-	l, err := n.File().LayoutLocked()
-	gen := f.StateLocked().Gen
+	err := f.LoadLocked()
+	key := fileKey{n, f.StateLocked().Gen}
 	if err == nil && !stillLocked(f) {
 		err = unix.ENOENT // written just now
 	}
-	f.Unlock()
-	var plan *view.View
+	size := int64(0)
 	if err == nil {
-		plan, err = view.Safetensors(l.Regions, l.Tensors)
+		size, err = v.sizeLocked(key)
+	}
+	f.Unlock()
+	if err == nil && size == 0 {
+		err = unix.ENOENT
 	}
 	if err != nil {
 		n.Unpin()
-		if errors.Is(err, view.ErrNoView) {
-			err = unix.ENOENT
-		}
 		return entry{}, err
 	}
-	w := &View{v: v, src: n, gen: gen, size: plan.Size(), end: math.MaxInt64, plan: plan}
-	return entry{key: fileKey{n, gen}, src: n, view: w}, nil
+	w := &View{v: v, src: n, gen: key.gen, size: size, end: math.MaxInt64}
+	return entry{key: key, src: n, view: w}, nil
+}
+
+// sizeLocked is the size of a safetensors file of the tensors of a file; 0 when there can be none. The file's
+// File.mu is held.
+func (v *Virtual) sizeLocked(key fileKey) (int64, error) {
+	if x := v.tensors.find(sizeKey(key)); x != nil {
+		return x.size, nil
+	}
+	l, err := key.src.File().LayoutLocked()
+	if err != nil {
+		return 0, err
+	}
+	x := &found{key: sizeKey(key), bytes: 256}
+	switch plan, err := view.Safetensors(l.Regions, l.Tensors); {
+	case err == nil:
+		x.size = plan.Size()
+	case !errors.Is(err, view.ErrNoView):
+		return 0, err
+	}
+	v.tensors.keep(x)
+	return x.size, nil
 }
 
 // list lists the ids for the daemon's user. An id discloses what a file holds, and to look for each whether

@@ -189,6 +189,9 @@ func (n *synthetic) Remove(name string) error {
 
 // Gone drops the reference to the node that it is made of.
 func (n *synthetic) Gone() {
+	if n.view != nil {
+		n.v.tensors.forget(n.view)
+	}
 	if n.src != nil {
 		n.src.Unpin()
 	}

@@ -114,7 +114,7 @@ func (d tensorsOf) lookup(_ context.Context, v *Virtual, c *tree.Asker, name str
 	t = &own
 	return entry{
 		key: fileKey{d.src, x.gen}, src: d.src, sight: inPlace,
-		view: &View{v: v, src: d.src, gen: x.gen, size: plan.Size(), end: end, npy: t, plan: plan},
+		view: &View{v: v, src: d.src, gen: x.gen, size: plan.Size(), end: end, npy: t, tensor: plan},
 	}, nil
 }
 

@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"math"
 	"strings"
+	"time"
+	"weak"
 
 	"golang.org/x/sys/unix"
 
@@ -32,9 +34,11 @@ type View struct {
 	npy  *formats.Tensor // of a .npy: its tensor; nil otherwise
 	end  int64           // the view needs no bytes of the source from here on
 
-	mu   locks.Mutex[viewLock]
-	plan *view.View // made at the first Use
-	uses int        // of those, so many are not Done
+	mu     locks.Mutex[viewLock]
+	tensor *view.View              // of a .npy: its plan, which is small
+	plan   weak.Pointer[view.View] // of any other: what Virtual.tensors keeps of it
+	asked  time.Time               // when that was told that it is in use
+	uses   int                     // that are not Done
 }
 
 // made is the view that a synthetic node is.
@@ -223,7 +227,10 @@ func (w *View) open() (names.Opened, content.Mode, error) {
 }
 
 // Gone drops the reference to the source.
-func (w *View) Gone() { w.src.Unpin() }
+func (w *View) Gone() {
+	w.v.tensors.forget(w)
+	w.src.Unpin()
+}
 
 // A view is no directory and no link.
 
@@ -260,28 +267,64 @@ func (w *View) Use() error {
 	if err := f.UseLocked(); err != nil {
 		return f.OpenFailed(err)
 	}
-	if w.plan == nil {
-		plan, err := planViewLocked(w.src)
-		if err == nil && plan.Size() != w.size {
-			err = fmt.Errorf("the view's size is not what the record says: %w", unix.EIO)
-		}
-		if err != nil {
-			f.DoneLocked()
-			return err
-		}
-		w.plan = plan
+	if _, err := w.planLocked(); err != nil {
+		f.DoneLocked()
+		return err
 	}
 	w.uses++
 	return nil
 }
 
-// planViewLocked plans the view of an open source. The source's File.mu is held.
-func planViewLocked(n *names.Node) (*view.View, error) {
-	l, err := n.File().LayoutLocked()
+// planLocked is the view's plan. A plan of many tensors takes much memory, so a bounded number of them is
+// kept, and one that was dropped is made again. View.mu and the source's File.mu are held, and the source is
+// of the view's generation.
+func (w *View) planLocked() (*view.View, error) {
+	w.mu.AssertHeld()
+	if w.tensor != nil {
+		return w.tensor, nil
+	}
+	if plan := w.plan.Value(); plan != nil {
+		return plan, nil
+	}
+	l, err := w.src.File().LayoutLocked()
 	if err != nil {
 		return nil, err
 	}
-	return view.Safetensors(l.Regions, l.Tensors)
+	plan, err := view.Safetensors(l.Regions, l.Tensors)
+	if err == nil && plan.Size() != w.size {
+		err = fmt.Errorf("the view's size is not what the record says: %w", unix.EIO)
+	}
+	if err != nil {
+		return nil, err
+	}
+	w.plan = weak.Make(plan)
+	w.v.tensors.forget(w)
+	w.v.tensors.keep(&found{key: w, bytes: plan.Memory(), plan: plan})
+	return plan, nil
+}
+
+// planNow is planLocked of a view in use; errViewOvertaken when its source has other bytes by now.
+func (w *View) planNow() (*view.View, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.tensor != nil {
+		return w.tensor, nil
+	}
+	if plan := w.plan.Value(); plan != nil {
+		const often = time.Second
+		if now := time.Now(); now.Sub(w.asked) > often {
+			w.asked = now
+			w.v.tensors.find(w)
+		}
+		return plan, nil
+	}
+	f := w.src.File()
+	f.Lock()
+	defer f.Unlock()
+	if f.StateLocked().Gen != w.gen {
+		return nil, errViewOvertaken
+	}
+	return w.planLocked()
 }
 
 // Done ends one Use. The last one frees the memory that reads left behind.
@@ -293,7 +336,11 @@ func (w *View) Done() {
 	defer f.Unlock()
 	f.DoneLocked()
 	if w.uses--; w.uses == 0 {
-		w.plan.Drop()
+		if w.tensor != nil {
+			w.tensor.Drop()
+		} else if plan := w.plan.Value(); plan != nil {
+			plan.Drop()
+		}
 	}
 }
 
@@ -320,7 +367,11 @@ var errViewOvertaken = fmt.Errorf("the view's source has changed: %w", unix.ESTA
 // ReadAt reads a view that is in use; errViewOvertaken when what was read may be of newer bytes than the
 // view.
 func (w *View) ReadAt(p []byte, off int64) (int, error) {
-	k, err := w.plan.ReadAt(w.src.File().UpTo(w.end), p, off)
+	plan, err := w.planNow()
+	if err != nil {
+		return 0, err
+	}
+	k, err := plan.ReadAt(w.src.File().UpTo(w.end), p, off)
 	w.src.File().Lock()
 	defer w.src.File().Unlock()
 	if w.src.File().StateLocked().Gen != w.gen { // noted before a writer gets the file

@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // manyTensors is a safetensors file of n tensors of a byte each.
@@ -64,4 +66,74 @@ func TestManyTensors(t *testing.T) {
 	if took > 6*time.Second || stay > 16<<20 {
 		t.Errorf("%v of processor, %d MiB stay", took, stay>>20)
 	}
+}
+
+// TestManyPlans: what a look at a view, or an open one, needs of very many tensors is kept of a bounded
+// number of views: not as long as the kernel knows their nodes, nor as long as they are open.
+func TestManyPlans(t *testing.T) {
+	if raceDetector {
+		t.Skip("measures")
+	}
+	const files, tensors = 8, 60_000
+	r := newRig(t)
+	p := manyTensors(tensors)
+	var ids []string
+	for f := range files { // past the mount, so that nobody packs them
+		p[len(p)-1] = byte(f)
+		name := fmt.Sprintf("f%d.safetensors", f)
+		if err := os.WriteFile(r.at("tree", name), p, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		n := r.find(name) // an id leads to files that are known
+		defer r.forget(n)
+		id, err := r.artifact(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, id)
+	}
+	var m runtime.MemStats
+	stays := func() int64 {
+		runtime.GC()
+		runtime.GC() // what a pool keeps for one
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	before := stays()
+	check := func(what string) {
+		t.Helper()
+		stay := stays() - before
+		t.Logf("%s: %d MiB stay", what, stay>>20)
+		if stay > 20<<20 {
+			t.Errorf("%s: %d MiB stay", what, stay>>20)
+		}
+	}
+	want := int64(0)
+	for _, id := range ids {
+		n, a, err := r.lookup(artifactsDir + id + ".safetensors")
+		if err != nil || want != 0 && a.Size != want {
+			t.Fatalf("%d bytes, %v", a.Size, err)
+		}
+		want = a.Size
+		defer r.forget(n)
+	}
+	check("looked at")
+	var open []*Handle
+	for _, id := range ids {
+		open = append(open, r.open(artifactsDir+id+".safetensors", unix.O_RDONLY))
+	}
+	check("opened")
+	var got [1]byte
+	for i, h := range open {
+		if k, err := h.Read(got[:], want-1); err != nil || k != 1 {
+			t.Errorf("%d, %v", k, err)
+		}
+		if i%3 == 0 {
+			r.release(h)
+		} else {
+			defer r.release(h)
+		}
+	}
+	check("read")
+	runtime.KeepAlive(r)
 }
