@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -136,4 +138,38 @@ func TestManyPlans(t *testing.T) {
 	}
 	check("read")
 	runtime.KeepAlive(r)
+}
+
+// TestLargeHeaders: of many large headers that are asked for at once one is parsed at a time.
+func TestLargeHeaders(t *testing.T) {
+	r := newRig(t)
+	var now, most, all atomic.Int64
+	r.content.Step = func(what string) error {
+		if what == "parse" {
+			all.Add(1)
+			most.Store(max(most.Load(), now.Add(1)))
+			time.Sleep(50 * time.Millisecond)
+			now.Add(-1)
+		}
+		return nil
+	}
+	const files = 4
+	p := manyTensors(30_000)
+	for f := range files {
+		if err := os.WriteFile(r.at("tree", fmt.Sprintf("f%d.safetensors", f)), p, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var asked sync.WaitGroup
+	for f := range files {
+		asked.Go(func() {
+			if got := r.listing(fmt.Sprintf(".ckptfs/tensors/f%d.safetensors", f)); len(got) != 30_000 {
+				t.Errorf("%d tensors", len(got))
+			}
+		})
+	}
+	asked.Wait()
+	if most.Load() != 1 || all.Load() != files {
+		t.Errorf("%d at a time, %d in all", most.Load(), all.Load())
+	}
 }
