@@ -7,6 +7,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -21,8 +22,9 @@ import (
 
 // queryRoot is .ckptfs/query. A program writes a GRAPH.json to a name there and closes it (EINVAL when it is
 // no graph). From then on the name holds the answer, a control.MatchAnswer as JSON. The last MaxQueries names
-// are kept, in memory. An answer names models of all users, and the model of an answer can be read here, so
-// these names are for the daemon's user, as the control socket is.
+// are kept, in memory, and of these the last that hold no more than Options.IndexBytes, but one of any size.
+// An answer names models of all users, and the model of an answer can be read here, so these names are for
+// the daemon's user, as the control socket is.
 //
 // The model of the answer is pinned until the name is removed or asked again.
 // NAME.safetensors, which is not listed, has the model's tensors, even if the model is removed meanwhile.
@@ -49,6 +51,9 @@ type query struct {
 	large  bool  // a write since then did not fit
 	pin    pin
 	gone   bool // the name was removed: nothing is pinned any more
+	lost   bool // it went since the names held too many bytes: it holds nothing any more
+
+	bytes atomic.Int64 // of asked and answer
 }
 
 // pin is what keeps an answer readable: a handle of its file, or a view of its files.
@@ -137,6 +142,36 @@ func (q *queries) make(v *Virtual, name string) *query {
 	}
 	return x
 }
+
+// fit removes the oldest names, but not the one that has grown, until all hold few enough bytes. No query.mu
+// is held.
+func (q *queries) fit(grown *query, most int64) {
+	var gone []*query
+	q.mu.Lock()
+	total := int64(0)
+	for _, x := range q.all {
+		total += x.bytes.Load()
+	}
+	q.all = slices.DeleteFunc(q.all, func(x *query) bool {
+		if total <= most || x == grown || x.bytes.Load() == 0 {
+			return false
+		}
+		total -= x.bytes.Load()
+		gone = append(gone, x)
+		return true
+	})
+	q.mu.Unlock()
+	for _, x := range gone {
+		x.drop()
+		x.mu.Lock()
+		x.asked, x.answer, x.lost = nil, nil, true
+		x.weighLocked()
+		x.mu.Unlock()
+	}
+}
+
+// weighLocked notes how many bytes the name holds.
+func (q *query) weighLocked() { q.bytes.Store(int64(cap(q.asked) + cap(q.answer))) }
 
 func (q *queries) remove(v *Virtual, name string) bool {
 	x := q.find(name)
@@ -253,9 +288,12 @@ type openQuery struct {
 	w bool // it may write
 }
 
-func (o openQuery) Read(p []byte, off int64) (int, error)  { return o.q.read(p, off), nil }
-func (o openQuery) Write(p []byte, off int64) (int, error) { return o.q.write(p, off) }
-func (o openQuery) Close()                                 {}
+func (o openQuery) Read(p []byte, off int64) (int, error) { return o.q.read(p, off), nil }
+func (o openQuery) Write(p []byte, off int64) (int, error) {
+	defer o.v.queries.fit(o.q, o.v.o.IndexBytes)
+	return o.q.write(p, off)
+}
+func (o openQuery) Close() {}
 
 func (q *query) open(v *Virtual, write bool, flags uint32) (names.Opened, content.Mode, error) {
 	q.mu.Lock()
@@ -297,6 +335,10 @@ func (q *query) read(p []byte, off int64) int {
 func (q *query) write(p []byte, off int64) (int, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if q.lost {
+		return 0, unix.ENOMEM
+	}
+	defer q.weighLocked()
 	if !q.fresh {
 		q.asked = q.asked[:0]
 		q.truncateLocked(0)
@@ -317,8 +359,13 @@ func (o openQuery) Flush(ctx context.Context) error {
 		return nil
 	}
 	v, q := o.v, o.q
+	defer v.queries.fit(q, v.o.IndexBytes)
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if q.lost {
+		return fmt.Errorf("match: other queries took the room of this one: %w", unix.EINVAL)
+	}
+	defer q.weighLocked()
 	if !q.fresh {
 		return q.err
 	}
@@ -372,8 +419,10 @@ func (v *Virtual) Ask(
 	if q == nil {
 		q = v.queries.make(v, name)
 	}
+	defer v.queries.fit(q, v.o.IndexBytes)
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	defer q.weighLocked()
 	a, err := q.askLocked(ctx, v, o)
 	q.asked, q.fresh, q.large, q.err = nil, false, false, err
 	return a, err

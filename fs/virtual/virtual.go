@@ -110,7 +110,8 @@ type Options struct {
 	Remove    func(dir *names.Node, name string) error // unlinks a file
 	Report    func(level slog.Level, msg string, args ...any)
 	Kinds     []Kind // the folders in .ckptfs
-	// IndexBytes bounds what is kept of files' tensors, in memory; one file's is kept whatever it takes.
+	// IndexBytes bounds what is kept of files' tensors, in memory, and what queries hold; one file's, and one
+	// query's, is kept whatever it takes.
 	IndexBytes int64
 	ReadOnly   bool
 	Off        bool // there are neither views nor virtual files
