@@ -28,8 +28,10 @@ func TestHeld(t *testing.T) {
 		t.Error("two, of which one is too large")
 	}
 	s.hold(-10_000)
-	if !s.hold(1500) || !s.hold(1500) || s.hold(1) {
-		t.Error("two that fit, and a third")
+	for i, want := range []bool{true, true, false} {
+		if s.hold(1500) != want {
+			t.Errorf("number %d of three, of which two fit: %v", i, !want)
+		}
 	}
 	s.hold(-3000)
 	s.put(indexOf(2, "a", "b"))

@@ -20,7 +20,6 @@ type tensorIndex struct {
 	gen    uint64
 	layout *formats.Layout
 	bytes  int64 // about what it takes, with the table
-	asked  time.Time
 
 	mu     locks.Mutex[leafLock]
 	looked bool     // a name was looked for
