@@ -7,7 +7,7 @@
 // outlives the mount and holds for all files of equal bytes. The index also leads from an id to the manifests
 // that have it and to a path where one was; both are looked at again before they are believed. When that path
 // is wrong all files are looked at, one search at a time and for a sixteenth of the time at most: a caller
-// that asks meanwhile gets EAGAIN.
+// that asks meanwhile gets EAGAIN, or, if it may not see all files (FindFor), ENOENT at once.
 //
 // Its state is bounded: the ids of the files that were asked for last, the ids of the last few that are not
 // packed, and when the next search may begin. The leaf locks of the first two are taken under a file's lock;
@@ -97,6 +97,7 @@ const maxKnown = 4096
 // New makes Artifacts that remember nothing but what is in the table.
 func New(o Options) *Artifacts {
 	a := &Artifacts{o: o}
+	a.search.ctx, a.search.stop = context.WithCancel(context.Background())
 	a.known, _ = lru.New[uint64, known](maxKnown) // the size is positive
 	return a
 }

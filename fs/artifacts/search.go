@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -59,19 +61,7 @@ func (u *unpacked) get(id canonical.ID) []uint64 {
 
 // Find finds a file of an id, with one pin more; ENOENT when there is none, or it was never asked for.
 func (a *Artifacts) Find(ctx context.Context, id canonical.ID) (File, error) {
-	for _, key := range a.unpacked.get(id) {
-		f := a.o.Tree.ByKey(key)
-		if f == nil {
-			continue
-		}
-		st, err := f.State()
-		if k, ok := a.known.Get(key); ok && err == nil && k.gen == st.Gen && k.id == id &&
-			!st.Written && !st.Gone {
-			return f, nil
-		}
-		f.Unpin()
-	}
-	f, all, err := a.byKnownPath(id)
+	f, all, err := a.at(id, a.unpacked.get(id), func(File) bool { return true })
 	if f != nil || err != nil {
 		return f, err
 	}
@@ -81,9 +71,56 @@ func (a *Artifacts) Find(ctx context.Context, id canonical.ID) (File, error) {
 	return a.lookAtAll(ctx, id)
 }
 
-// byKnownPath finds a file of an id by the paths that the index has, with one pin more. nil: what the index
-// has is wrong, or all is empty.
-func (a *Artifacts) byKnownPath(id canonical.ID) (f File, all []index.Artifact, err error) {
+// FindFor finds a file of an id that may accepts, with one pin more; ENOENT when there is none where one is
+// known to be. A caller who is refused all files of an id is not to learn that there are any: not by another
+// error, and not by how long a search takes. So a search is left to the background, and a later call finds
+// what it found.
+func (a *Artifacts) FindFor(id canonical.ID, may func(File) bool) (File, error) {
+	keys := a.unpacked.get(id)
+	for _, key := range a.known.Keys() { // what may accepts may lie where the index does not know
+		if k, ok := a.known.Peek(key); ok && k.id == id {
+			keys = append(keys, key)
+		}
+	}
+	f, all, err := a.at(id, keys, may)
+	if f != nil || err != nil {
+		return f, err
+	}
+	if len(all) > 0 {
+		a.search.later(func(ctx context.Context) {
+			if f, _ := a.lookAtAll(ctx, id); f != nil {
+				f.Unpin()
+			}
+		})
+	}
+	return nil, unix.ENOENT
+}
+
+// at finds a file of an id that may accepts, with one pin more: among those with these keys, and by the
+// index. Without one, all is what the index has of the id.
+func (a *Artifacts) at(
+	id canonical.ID, keys []uint64, may func(File) bool,
+) (f File, all []index.Artifact, err error) {
+	for _, key := range keys {
+		f := a.o.Tree.ByKey(key)
+		if f == nil {
+			continue
+		}
+		st, err := f.State()
+		if k, ok := a.known.Get(key); ok && err == nil && k.gen == st.Gen && k.id == id &&
+			!st.Written && !st.Gone && may(f) {
+			return f, nil, nil
+		}
+		f.Unpin()
+	}
+	return a.byKnownPath(id, may)
+}
+
+// byKnownPath finds a file of an id that may accepts by the paths that the index has, with one pin more. nil:
+// what the index has is wrong, or all is empty.
+func (a *Artifacts) byKnownPath(
+	id canonical.ID, may func(File) bool,
+) (f File, all []index.Artifact, err error) {
 	raw := rawID(id)
 	if err := a.o.Table.Each(&raw, func(x index.Artifact) error {
 		all = append(all, x)
@@ -96,7 +133,7 @@ func (a *Artifacts) byKnownPath(id canonical.ID) (f File, all []index.Artifact, 
 		if err != nil || f == nil {
 			continue
 		}
-		if st, err := f.State(); err == nil && st.Manifest == x.Manifest {
+		if st, err := f.State(); err == nil && st.Manifest == x.Manifest && may(f) {
 			return f, all, nil
 		}
 		f.Unpin()
@@ -110,6 +147,28 @@ var errFound = errors.New("found")
 type search struct {
 	mu   locks.Mutex[searchLock] // held by the one that is under way
 	next time.Time               // not before that
+
+	waits atomic.Bool // one is under way, or waits, that nobody waits for
+	ctx   context.Context
+	stop  context.CancelFunc
+	done  sync.WaitGroup
+}
+
+// later does a search that nobody waits for, unless there is one.
+func (s *search) later(do func(ctx context.Context)) {
+	if s.ctx.Err() != nil || !s.waits.CompareAndSwap(false, true) {
+		return
+	}
+	s.done.Go(func() {
+		defer s.waits.Store(false)
+		do(s.ctx)
+	})
+}
+
+// Stop ends the search that nobody waits for. FindFor begins none any more.
+func (a *Artifacts) Stop() {
+	a.search.stop()
+	a.search.done.Wait()
 }
 
 const (
@@ -123,7 +182,8 @@ func (a *Artifacts) lookAtAll(ctx context.Context, id canonical.ID) (File, error
 	s := &a.search
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	f, all, err := a.byKnownPath(id) // the search that was waited for may have mended it
+	// The search that was waited for may have mended it.
+	f, all, err := a.byKnownPath(id, func(File) bool { return true })
 	if f != nil || err != nil {
 		return f, err
 	}

@@ -144,6 +144,8 @@ type Files struct {
 	// Cloning is held shared from the look at a manifest until another file has it: a mark waits for it.
 	Cloning locks.RWMutex[cloningLock]
 
+	parsing locks.Mutex[parseLock] // see parseAlone
+
 	// Step is called before each change of the disk by a transition; for tests.
 	Step func(what string) error
 	// Fsync is fsync(2) of an inode, or with data set fdatasync(2); tests have it fail.

@@ -3,6 +3,8 @@ package content
 import (
 	"errors"
 
+	"golang.org/x/sys/unix"
+
 	"ckptfs/formats"
 	"ckptfs/formats/safetensors"
 	"ckptfs/fs/view"
@@ -42,6 +44,15 @@ func (f *File) LayoutLocked() (*formats.Layout, error) {
 		return nil, f.damaged
 	}
 	if f.rec.Packed() {
+		var st unix.Stat_t
+		if err := f.node.Stat(&st); err != nil {
+			return nil, err
+		}
+		done, err := f.c.parseAlone(st.Size >= largeFile)
+		if err != nil {
+			return nil, err
+		}
+		defer done()
 		m, err := f.c.asm.Manifest(f.rec.Manifest)
 		if err != nil {
 			return nil, err
@@ -96,5 +107,28 @@ func (f *File) detectLocked() (*formats.Layout, error) {
 	if err != nil {
 		return nil, err
 	}
+	header := safetensors.HeaderSize(raw, st.Size()) // 0: another format
+	done, err := f.c.parseAlone(header >= largeHeader || header == 0 && st.Size() >= largeFile)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	return f.Detect(raw, st.Size())
+}
+
+// largeFile is from what size on, in bytes, a file may have a large header in a format that does not say so.
+const largeFile = 16 << 20
+
+// parseAlone waits, if a header is large, until no other such header is parsed, and keeps it so until done is
+// called: many who ask at once need the memory for one. It is called with File.mu held.
+func (c *Files) parseAlone(large bool) (done func(), err error) {
+	if !large {
+		return func() {}, nil
+	}
+	c.parsing.Lock()
+	if err := c.Step("parse"); err != nil {
+		c.parsing.Unlock()
+		return nil, err
+	}
+	return c.parsing.Unlock, nil
 }

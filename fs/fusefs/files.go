@@ -66,7 +66,7 @@ func (s *Server) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut
 		ctx, stop = s.until(cancel)
 		defer stop()
 	}
-	h, err := s.v.OpenBy(ctx, n, in.Flags, in.Pid)
+	h, err := s.v.OpenBy(ctx, caller(&in.InHeader), n, in.Flags)
 	if err != nil {
 		return s.status(err)
 	}
@@ -98,7 +98,7 @@ func (s *Server) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out *
 		return errStale
 	}
 	return s.once(&in.InHeader, change{
-		before: handover.Entry{Dir: in.NodeId, Name: name, Ino: s.inoAt(dir, name)},
+		before: handover.Entry{Dir: in.NodeId, Name: name, Ino: s.inoAt(&in.InHeader, dir, name)},
 		happened: func(before handover.Entry) bool {
 			if _, h := s.handles.again(&in.InHeader); h != nil {
 				return true

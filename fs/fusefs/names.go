@@ -20,12 +20,19 @@ func (s *Server) node(id uint64) *names.Node { return s.v.Names().Get(content.No
 
 // Lookup finds a name. That there is none is cached too, but for names that a view may get, and below
 // .ckptfs. Who makes something new finds no view.
-func (s *Server) Lookup(_ <-chan struct{}, in *fuse.InHeader, name string, out *fuse.EntryOut) fuse.Status {
+func (s *Server) Lookup(cancel <-chan struct{}, in *fuse.InHeader, name string,
+	out *fuse.EntryOut) fuse.Status {
 	dir := s.node(in.NodeId)
 	if dir == nil {
 		return errStale
 	}
-	n, a, err := s.v.Lookup(dir, name)
+	ctx := context.Background()
+	if dir.IsVirtual() { // may take a while
+		var stop context.CancelFunc
+		ctx, stop = s.until(cancel)
+		defer stop()
+	}
+	n, a, err := s.v.Lookup(ctx, caller(in), dir, name)
 	if err != nil {
 		st := s.status(err)
 		if st == fuse.ENOENT && !strings.HasSuffix(name, ".safetensors") && !dir.IsVirtual() {
@@ -88,7 +95,7 @@ func (s *Server) entry(out *fuse.EntryOut, n *names.Node, a tree.Attr, err error
 func (s *Server) making(in *fuse.InHeader, dir *names.Node, name string, out *fuse.EntryOut,
 	do func() (*names.Node, tree.Attr, error)) fuse.Status {
 	return s.once(in, change{
-		before: handover.Entry{Dir: in.NodeId, Name: name, Ino: s.inoAt(dir, name)},
+		before: handover.Entry{Dir: in.NodeId, Name: name, Ino: s.inoAt(in, dir, name)},
 		happened: func(before handover.Entry) bool {
 			s.unmake(dir, before)
 			return false
@@ -98,7 +105,7 @@ func (s *Server) making(in *fuse.InHeader, dir *names.Node, name string, out *fu
 			return s.entry(out, n, a, err)
 		},
 		answer: func() fuse.Status {
-			n, a, err := s.v.Lookup(dir, name)
+			n, a, err := s.v.Lookup(context.Background(), caller(in), dir, name)
 			return s.entry(out, n, a, err)
 		},
 	})
@@ -119,13 +126,13 @@ func (s *Server) unmake(dir *names.Node, before handover.Entry) {
 }
 
 // inoAt is the number of the inode, or of the synthesised file, that a name leads to; 0 if it leads to none.
-func (s *Server) inoAt(dir *names.Node, name string) uint64 {
+func (s *Server) inoAt(by *fuse.InHeader, dir *names.Node, name string) uint64 {
 	if dir.Synth() == nil {
 		if ino := s.v.Names().InoAt(dir, name); ino != 0 {
 			return ino
 		}
 	}
-	n, _, err := s.v.Lookup(dir, name)
+	n, _, err := s.v.Lookup(context.Background(), caller(by), dir, name)
 	if err != nil {
 		return 0
 	}
@@ -173,15 +180,16 @@ func (s *Server) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out *fuse
 	if n == nil || dir == nil {
 		return errStale
 	}
+	there := func() uint64 { return s.inoAt(&in.InHeader, dir, name) }
 	return s.once(&in.InHeader, change{
-		before:   handover.Entry{Dir: in.NodeId, Name: name, Ino: n.Ino(), Ino2: s.inoAt(dir, name)},
-		happened: func(was handover.Entry) bool { return was.Ino2 == 0 && s.inoAt(dir, name) == was.Ino },
+		before:   handover.Entry{Dir: in.NodeId, Name: name, Ino: n.Ino(), Ino2: there()},
+		happened: func(was handover.Entry) bool { return was.Ino2 == 0 && there() == was.Ino },
 		do: func() fuse.Status {
 			a, err := s.v.Link(n, dir, name)
 			return s.entry(out, n, a, err)
 		},
 		answer: func() fuse.Status {
-			n, a, err := s.v.Lookup(dir, name)
+			n, a, err := s.v.Lookup(context.Background(), caller(&in.InHeader), dir, name)
 			return s.entry(out, n, a, err)
 		},
 	})
@@ -206,9 +214,9 @@ func (s *Server) removing(in *fuse.InHeader, name string, do func(*names.Node, s
 		return errStale
 	}
 	return s.once(in, change{
-		before: handover.Entry{Dir: in.NodeId, Name: name, Ino: s.inoAt(dir, name)},
+		before: handover.Entry{Dir: in.NodeId, Name: name, Ino: s.inoAt(in, dir, name)},
 		happened: func(before handover.Entry) bool {
-			if before.Ino == 0 || s.inoAt(dir, name) == before.Ino {
+			if before.Ino == 0 || s.inoAt(in, dir, name) == before.Ino {
 				return false
 			}
 			s.v.Removed(dir, name)
@@ -225,14 +233,15 @@ func (s *Server) Rename(_ <-chan struct{}, in *fuse.RenameIn, oldName, newName s
 	if from == nil || to == nil {
 		return errStale
 	}
+	moves := func() uint64 { return s.inoAt(&in.InHeader, from, oldName) }
 	return s.once(&in.InHeader, change{
 		before: handover.Entry{
-			Dir: in.NodeId, Name: oldName, Ino: s.inoAt(from, oldName),
-			Dir2: in.Newdir, Name2: newName, Ino2: s.inoAt(to, newName), Arg: uint64(in.Flags),
+			Dir: in.NodeId, Name: oldName, Ino: moves(),
+			Dir2: in.Newdir, Name2: newName, Ino2: s.inoAt(&in.InHeader, to, newName), Arg: uint64(in.Flags),
 		},
 		happened: func(before handover.Entry) bool {
 			// Of two names of one inode nothing is moved, however often.
-			if before.Ino == 0 || before.Ino == before.Ino2 || s.inoAt(from, oldName) == before.Ino {
+			if before.Ino == 0 || before.Ino == before.Ino2 || moves() == before.Ino {
 				return false
 			}
 			if in.Flags&(unix.RENAME_EXCHANGE|unix.RENAME_WHITEOUT) == 0 {
@@ -251,7 +260,7 @@ func (s *Server) Readlink(_ <-chan struct{}, in *fuse.InHeader) ([]byte, fuse.St
 	if n == nil {
 		return nil, errStale
 	}
-	target, err := n.Readlink()
+	target, err := n.ReadlinkFor(caller(in))
 	return []byte(target), s.status(err)
 }
 
@@ -278,7 +287,7 @@ func (s *Server) ListXAttr(_ <-chan struct{}, in *fuse.InHeader, dest []byte) (u
 	if n == nil {
 		return 0, errStale
 	}
-	k, err := s.v.ListXattr(n, dest, in.Uid == 0)
+	k, err := s.v.ListXattr(n, dest, caller(in).Admin)
 	return uint32(max(k, 0)), s.status(err)
 }
 
@@ -350,7 +359,7 @@ func (s *Server) ReadDir(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryL
 	if d == nil {
 		return fuse.EBADF
 	}
-	entries, err := s.v.Entries(d, in.Offset)
+	entries, err := s.v.Entries(caller(&in.InHeader), d, in.Offset)
 	if err != nil {
 		return s.status(err)
 	}
@@ -363,14 +372,20 @@ func (s *Server) ReadDir(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryL
 }
 
 // ReadDirPlus lists names with what Lookup would answer. A name that went meanwhile is listed without.
-func (s *Server) ReadDirPlus(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
+func (s *Server) ReadDirPlus(cancel <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
 	d := s.handles.dir(in.Fh)
 	if d == nil {
 		return fuse.EBADF
 	}
-	entries, err := s.v.Entries(d, in.Offset)
+	entries, err := s.v.Entries(caller(&in.InHeader), d, in.Offset)
 	if err != nil {
 		return s.status(err)
+	}
+	ctx := context.Background()
+	if d.Node.IsVirtual() {
+		var stop context.CancelFunc
+		ctx, stop = s.until(cancel)
+		defer stop()
 	}
 	for _, e := range entries {
 		entry := out.AddDirLookupEntry(fuse.DirEntry{Name: e.Name, Ino: e.Ino, Mode: e.Mode, Off: e.Pos})
@@ -380,7 +395,7 @@ func (s *Server) ReadDirPlus(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEn
 		if e.Name == "." || e.Name == ".." {
 			continue
 		}
-		n, a, err := s.v.Lookup(d.Node, e.Name)
+		n, a, err := s.v.Lookup(ctx, caller(&in.InHeader), d.Node, e.Name)
 		if err != nil {
 			continue
 		}

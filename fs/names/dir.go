@@ -41,15 +41,15 @@ func (n *Node) OpenDir() (*DirHandle, error) {
 // Release closes it.
 func (d *DirHandle) Release() { d.Node.Unpin() }
 
-// Entries returns the names from position pos on; position 0 reads the directory again. What more returns,
-// given the names of a directory of the tree, is listed too. Views come first.
+// Entries returns the names from position pos on, for a caller; position 0 reads the directory again. What
+// more returns, given the names of a directory of the tree, is listed too. Views come first.
 func (d *DirHandle) Entries(
-	pos uint64, more func(dir *Node, real []tree.DirEntry) []tree.DirEntry,
+	c tree.Caller, pos uint64, more func(dir *Node, real []tree.DirEntry) []tree.DirEntry,
 ) ([]Listed, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if pos == 0 || !d.loaded {
-		names, err := d.Node.List()
+		names, err := d.Node.ListFor(c)
 		if err != nil {
 			return nil, err
 		}
@@ -119,9 +119,12 @@ func (d *DirHandle) Fsync() error {
 }
 
 // List reads the names of a directory, "." and ".." among them.
-func (n *Node) List() ([]tree.DirEntry, error) {
+func (n *Node) List() ([]tree.DirEntry, error) { return n.ListFor(tree.Caller{}) }
+
+// ListFor is List of what a caller may see.
+func (n *Node) ListFor(c tree.Caller) ([]tree.DirEntry, error) {
 	if n.synth != nil {
-		return listSynthetic(n)
+		return listSynthetic(n, c)
 	}
 	fd, err := n.openDirFd(0)
 	if err != nil {

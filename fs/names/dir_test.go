@@ -36,7 +36,7 @@ func TestEntries(t *testing.T) {
 	}
 	seen := map[string]int{}
 	for pos := uint64(0); ; {
-		l, err := d.Entries(pos, more)
+		l, err := d.Entries(r.me, pos, more)
 		r.must("read", err)
 		if len(l) == 0 {
 			break
@@ -56,7 +56,7 @@ func TestEntries(t *testing.T) {
 	if calls != 1 {
 		t.Errorf("read %d times", calls)
 	}
-	l, err := d.Entries(0, more)
+	l, err := d.Entries(r.me, 0, more)
 	if err != nil || len(l) != 303 || l[2].Name != "first" || calls != 2 {
 		t.Errorf("%d entries after a rewind, %v", len(l), err)
 	}
@@ -72,11 +72,11 @@ func TestEntries(t *testing.T) {
 	// A handle that has read nothing yet reads it now, wherever it is to start.
 	e, err := n.OpenDir()
 	r.must("open", err)
-	if l, err := e.Entries(l[299].Pos, more); err != nil || len(l) != 3 {
+	if l, err := e.Entries(r.me, l[299].Pos, more); err != nil || len(l) != 3 {
 		t.Errorf("%d entries, %v", len(l), err)
 	}
 	e.Release()
-	if l, err := d.Entries(1<<63-1, more); err != nil || len(l) != 0 {
+	if l, err := d.Entries(r.me, 1<<63-1, more); err != nil || len(l) != 0 {
 		t.Errorf("%d entries, %v", len(l), err)
 	}
 	r.must("fsync", d.Fsync())
@@ -96,7 +96,7 @@ func TestPositions(t *testing.T) {
 	for pos, round := uint64(0), 0; ; round++ {
 		d, err := n.OpenDir()
 		r.must("open", err)
-		l, err := d.Entries(pos, func(*Node, []tree.DirEntry) []tree.DirEntry { return nil })
+		l, err := d.Entries(r.me, pos, func(*Node, []tree.DirEntry) []tree.DirEntry { return nil })
 		d.Release()
 		r.must("read", err)
 		if len(l) == 0 {

@@ -137,9 +137,12 @@ func (n *Node) OpenBeside(path string, flags int) (*os.File, error) {
 }
 
 // Readlink is the target of a symbolic link.
-func (n *Node) Readlink() (string, error) {
+func (n *Node) Readlink() (string, error) { return n.ReadlinkFor(tree.Caller{}) }
+
+// ReadlinkFor is Readlink for a caller.
+func (n *Node) ReadlinkFor(c tree.Caller) (string, error) {
 	if n.synth != nil {
-		return n.synth.Readlink()
+		return n.synth.Readlink(c)
 	}
 	buf := make([]byte, unix.PathMax)
 	var k int

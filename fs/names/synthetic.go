@@ -13,23 +13,24 @@ import (
 
 // Synthetic is what a node is that has no inode of its own: a view, or a name below .ckptfs. The node has a
 // reference to its directory, and Synthetic to whatever it is made of. Key and Traits take no lock, since
-// they are called with table.mu held; when another method is called no lock is.
+// they are called with table.mu held; when another method is called no lock is. What a Caller is told is for
+// that Caller alone: another may be told that there is no such name.
 type Synthetic interface {
 	// Key is comparable. While it is the same a name leads to the same node.
 	Key() any
 	Traits() Traits
 	// Stat describes it: owner, times, permissions and S_IFMT bits. The rest of Attr follows from the node,
-	// Size and Traits.
+	// Size and Traits. Settled counts of a fixed one.
 	Stat() (tree.Attr, error)
 	Setattr(s *tree.SetAttr) error
 	Size() int64
-	Readlink() (string, error)
+	Readlink(c tree.Caller) (string, error)
 	// Open ends early, with the error of ctx, when its caller has gone.
-	Open(ctx context.Context, flags uint32) (Opened, content.Mode, error)
+	Open(ctx context.Context, c tree.Caller, flags uint32) (Opened, content.Mode, error)
 	// Lookup finds a name in it, as dir, with one reference more.
-	Lookup(dir *Node, name string) (*Node, error)
+	Lookup(ctx context.Context, c tree.Caller, dir *Node, name string) (*Node, error)
 	// List is the names in it, with Name and the S_IFMT bits of Mode.
-	List() ([]tree.DirEntry, error)
+	List(c tree.Caller) ([]tree.DirEntry, error)
 	// Create makes a regular file in it, as dir, with one reference more.
 	Create(dir *Node, name string) (*Node, error)
 	Remove(name string) error
@@ -95,15 +96,15 @@ func attrOfSynthetic(n *Node) (tree.Attr, error) {
 	if err != nil {
 		return tree.Attr{}, err
 	}
-	a.Ino, a.Nlink, a.Rdev, a.Settled = n.ino, 1, 0, n.IsFixed()
+	a.Ino, a.Nlink, a.Rdev, a.Settled = n.ino, 1, 0, a.Settled && n.IsFixed()
 	a.Size = n.synth.Size()
 	a.Blocks = (a.Size + 511) / 512
 	return a, nil
 }
 
 // listSynthetic is the names in a synthetic directory, "." and ".." among them.
-func listSynthetic(n *Node) ([]tree.DirEntry, error) {
-	names, err := n.synth.List()
+func listSynthetic(n *Node, c tree.Caller) ([]tree.DirEntry, error) {
+	names, err := n.synth.List(c)
 	if err != nil {
 		return nil, err
 	}

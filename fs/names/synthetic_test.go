@@ -31,15 +31,17 @@ func (s *fake) Gone()          { s.gone++ }
 func (s *fake) Stat() (tree.Attr, error) {
 	return tree.Attr{Mode: s.mode | 0o440, UID: 5, Ino: 6, Nlink: 7, Rdev: 8, Settled: true}, s.err
 }
-func (s *fake) Setattr(*tree.SetAttr) error { s.set++; return s.err }
-func (s *fake) Readlink() (string, error)   { return "target", s.err }
-func (s *fake) Open(context.Context, uint32) (Opened, content.Mode, error) {
+func (s *fake) Setattr(*tree.SetAttr) error          { s.set++; return s.err }
+func (s *fake) Readlink(tree.Caller) (string, error) { return "target", s.err }
+func (s *fake) Open(context.Context, tree.Caller, uint32) (Opened, content.Mode, error) {
 	return nil, 0, unix.ENXIO
 }
-func (s *fake) Lookup(*Node, string) (*Node, error) { return nil, unix.ENOENT }
+func (s *fake) Lookup(context.Context, tree.Caller, *Node, string) (*Node, error) {
+	return nil, unix.ENOENT
+}
 func (s *fake) Create(*Node, string) (*Node, error) { return nil, unix.EROFS }
 func (s *fake) Remove(string) error                 { return unix.EROFS }
-func (s *fake) List() ([]tree.DirEntry, error) {
+func (s *fake) List(tree.Caller) ([]tree.DirEntry, error) {
 	return []tree.DirEntry{{Name: "x", Mode: unix.S_IFREG}}, s.err
 }
 
@@ -155,7 +157,7 @@ func TestSyntheticDirectory(t *testing.T) {
 	d, err := n.OpenDir()
 	r.must("open", err)
 	more := func(*Node, []tree.DirEntry) []tree.DirEntry { t.Error("more of a synthetic one"); return nil }
-	l, err := d.Entries(0, more)
+	l, err := d.Entries(r.me, 0, more)
 	want := inOrder([]tree.DirEntry{
 		{Name: ".", Ino: n.Ino(), Mode: unix.S_IFDIR}, {Name: "..", Ino: r.Root().Ino(), Mode: unix.S_IFDIR},
 		{Name: "x", Ino: InoOf(n, "x"), Mode: unix.S_IFREG},
@@ -165,7 +167,7 @@ func TestSyntheticDirectory(t *testing.T) {
 	}
 	r.must("fsync", d.Fsync())
 	s.err = unix.EIO
-	_, err = d.Entries(0, more)
+	_, err = d.Entries(r.me, 0, more)
 	r.want("list", err, unix.EIO)
 	d.Release()
 	if ids := r.FixedIDs(); !slices.Equal(ids, []content.NodeID{n.ID()}) {

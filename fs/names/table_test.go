@@ -153,10 +153,18 @@ func TestManyNames(t *testing.T) {
 // A node may get to be known by another of its names while somebody asks where it is.
 func TestPathOfLinks(t *testing.T) {
 	for what, ask := range map[string]func(n *Node) bool{
-		"Path":    func(n *Node) bool { return n.Path() == "a/f" },
-		"Below":   func(n *Node) bool { return n.Below("a") && !n.Below("b") },
-		"Stat":    func(n *Node) bool { var st unix.Stat_t; return n.Stat(&st) == nil },
-		"Folders": func(n *Node) bool { f := n.Folders(); f[0].Unpin(); return len(f) == 1 },
+		"Path":  func(n *Node) bool { return n.Path() == "a/f" },
+		"Below": func(n *Node) bool { return n.Below("a") && !n.Below("b") },
+		"Stat":  func(n *Node) bool { var st unix.Stat_t; return n.Stat(&st) == nil },
+		"Ways": func(n *Node) bool {
+			ways := n.Ways()
+			for _, way := range ways {
+				for _, dir := range way {
+					dir.Unpin()
+				}
+			}
+			return len(ways) >= 1 && len(ways[0]) == 2
+		},
 	} {
 		t.Run(what, func(t *testing.T) {
 			r := newRig(t)
@@ -184,30 +192,40 @@ func TestPathOfLinks(t *testing.T) {
 	}
 }
 
-// Folders are those above a node, the next one first, and none of the root or of what has no name.
-func TestFolders(t *testing.T) {
+// Ways are, of each known name, the folders above it, the next one first and the root last; none of what has
+// no name.
+func TestWays(t *testing.T) {
 	r := newRig(t)
-	r.mkdir("a/b/c")
+	r.mkdir("a/b/c", "d")
 	r.write("a/b/c/f")
+	r.must("link", r.link("a/b/c/f", "d/g"))
 	n := r.find("a/b/c/f")
-	var paths []string
-	for _, dir := range n.Folders() {
-		paths = append(paths, dir.Path())
-		dir.Unpin()
+	r.find("d/g").Unpin()
+	paths := func(n *Node) (paths []string) {
+		for _, way := range n.Ways() {
+			p := "-"
+			for _, dir := range way {
+				p += " " + dir.Path()
+				dir.Unpin()
+			}
+			paths = append(paths, p)
+		}
+		return paths
 	}
-	if !slices.Equal(paths, []string{"a/b/c", "a/b", "a"}) {
-		t.Errorf("%q", paths)
+	if got := paths(n); !slices.Equal(got, []string{"- a/b/c a/b a ", "- d "}) {
+		t.Errorf("%q", got)
 	}
 	if !n.Below("a") || n.Below("b") || n.Below("c") || r.Root().Below("a") {
 		t.Error("below the wrong folder")
 	}
 	r.must("unlink", r.unlink("a/b/c/f"))
-	if f := n.Folders(); len(f) != 0 || n.Below("a") {
-		t.Errorf("without a name: %v", f)
+	r.must("unlink", r.unlink("d/g"))
+	if got := paths(n); len(got) != 0 || n.Below("a") {
+		t.Errorf("without a name: %q", got)
 	}
 	n.Unpin()
-	if f := r.Root().Folders(); len(f) != 0 {
-		t.Errorf("of the root: %v", f)
+	if got := paths(r.Root()); !slices.Equal(got, []string{"-"}) {
+		t.Errorf("of the root: %q", got)
 	}
 }
 

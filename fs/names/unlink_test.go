@@ -27,7 +27,7 @@ func TestRemoveDirectory(t *testing.T) {
 	h, err := d.OpenDir()
 	r.must("open", err)
 	r.must("rmdir", r.rmdir("d"))
-	if l, err := h.Entries(0, nothingMore); err == nil && len(l) > 2 {
+	if l, err := h.Entries(r.me, 0, nothingMore); err == nil && len(l) > 2 {
 		t.Errorf("entries of a removed directory: %v", l)
 	}
 	r.must("fsync", h.Fsync())

@@ -98,18 +98,30 @@ func (n *Node) Below(folder string) bool {
 	return false
 }
 
-// Folders are the directories above the node, by one of its names, with a reference to each; not the root.
-func (n *Node) Folders() []*Node {
+// Ways are the ways to a node: of each of its known names the folders above it, the mount's root last, with a
+// reference to each. There is none to a node that was removed.
+func (n *Node) Ways() (ways [][]*Node) {
 	ns := n.ns
 	ns.ns.RLock()
 	defer ns.ns.RUnlock()
 	ns.tab.mu.Lock()
 	defer ns.tab.mu.Unlock()
-	var out []*Node
-	for len(n.names) > 0 && n.names[0].Dir != nil && n.names[0].Dir != ns.root {
-		n = n.names[0].Dir
-		n.refs++
-		out = append(out, n)
+	if n == ns.root {
+		return [][]*Node{nil}
 	}
-	return out
+	for _, a := range n.names {
+		var way []*Node
+		dir := a.Dir
+		for way = append(way, dir); dir != ns.root && len(dir.names) > 0; way = append(way, dir) {
+			dir = dir.names[0].Dir
+		}
+		if dir != ns.root {
+			continue
+		}
+		for _, d := range way {
+			d.refs++
+		}
+		ways = append(ways, way)
+	}
+	return ways
 }

@@ -265,8 +265,8 @@ func (s *Steps) lookAtStep(dir int, of *run, runName, name string) (*Step, error
 		return nil, err
 	}
 	st.Dirs = []uint64{info.Ino}
-	st.Private = accessOf(&info).withholds(of.access, 5)
-	if err := st.lookInto(fd, "", 0); err != nil || len(st.Files) == 0 {
+	st.guard(guardOf(&info, tree.MayRead|tree.MayEnter))
+	if err := st.lookInto(fd, "", 0, nil); err != nil || len(st.Files) == 0 {
 		return st, err
 	}
 	s.readMetrics(fd, runName, st)
@@ -288,16 +288,16 @@ func (s *Steps) lookAtFile(dir int, of *run, runName, name string) (*Step, error
 	if info.Mode&unix.S_IFMT != unix.S_IFREG {
 		return nil, unix.ENOENT
 	}
-	st := &Step{of: of, Name: name, IsFile: true, Size: info.Size, Time: time.Unix(0, info.Mtim.Nano()),
-		Private: accessOf(&info).withholds(of.access, 4)}
+	st := &Step{of: of, Name: name, IsFile: true, Size: info.Size, Time: time.Unix(0, info.Mtim.Nano())}
+	st.guard(guardOf(&info, tree.MayRead))
 	st.Files = []File{{"", info.Ino, info.Size, info.Mtim.Nano()}}
 	s.readMetrics(fd, runName, st)
 	s.readDeclared(fd, runName, st)
 	return st, nil
 }
 
-// lookInto looks through a directory of the step.
-func (st *Step) lookInto(fd int, rel string, depth int) error {
+// lookInto looks through a directory of the step. way are the guards of the directories down to it.
+func (st *Step) lookInto(fd int, rel string, depth int, way []tree.Guard) error {
 	var info unix.Stat_t
 	entries, err := tree.ReadNames(fd)
 	if err != nil {
@@ -316,8 +316,8 @@ func (st *Step) lookInto(fd int, rel string, depth int) error {
 		at := path.Join(rel, e.Name)
 		switch info.Mode & unix.S_IFMT {
 		case unix.S_IFREG:
-			if hasMetrics(at) && accessOf(&info).withholds(st.of.access, 4) {
-				st.Private = true
+			if hasMetrics(at) {
+				st.guard(append(slices.Clip(way), guardOf(&info, tree.MayRead))...)
 			}
 			if len(st.Files) == maxStepFiles {
 				st.Problem = fmt.Sprintf("more than %d files: the others are left out", maxStepFiles)
@@ -341,7 +341,7 @@ func (st *Step) lookInto(fd int, rel string, depth int) error {
 			if err != nil {
 				return err
 			}
-			err = st.lookInto(sub, at, depth+1)
+			err = st.lookInto(sub, at, depth+1, append(slices.Clip(way), guardOf(&info, tree.MayEnter)))
 			unix.Close(sub)
 			if err != nil {
 				return err
@@ -356,17 +356,16 @@ type access struct{ mode, uid, gid uint32 }
 
 func accessOf(st *unix.Stat_t) access { return access{st.Mode & 0o777, st.Uid, st.Gid} }
 
-// withholds reports whether a user whom b lets read is not let by a: as group or as others, for the owner
-// can change that.
-func (a access) withholds(b access, bits uint32) bool {
-	for _, class := range []uint32{3, 0} {
-		want := b.mode & (bits << class)
-		if class == 3 && a.gid != b.gid {
-			want >>= 3
-		}
-		if a.mode&want != want {
-			return true
+func guardOf(st *unix.Stat_t, need uint32) tree.Guard {
+	a := accessOf(st)
+	return tree.Guard{Mode: a.mode, UID: a.uid, GID: a.gid, Need: need}
+}
+
+// guard adds guards to those of the step.
+func (st *Step) guard(all ...tree.Guard) {
+	for _, g := range all {
+		if !slices.Contains(st.Guards, g) {
+			st.Guards = append(st.Guards, g)
 		}
 	}
-	return a.uid != b.uid && a.mode&bits != bits
 }

@@ -88,7 +88,9 @@ type Step struct {
 	Declared        ledger.Declared
 	DeclaredProblem string // why what it says of its parents could not be read
 
-	Private bool // there are users who may list the run, and not this
+	// Guards are passed by a caller who may read, by their paths from the run's directory on, all that the
+	// metrics are read from: the step, and the files in it that have some.
+	Guards []tree.Guard
 }
 
 // File is a file of a step.

@@ -54,11 +54,5 @@ func (s *SetAttr) Nothing() bool {
 		s.Mtime == nil && !s.KillSUID
 }
 
-// Caller is the user who asked for something new, which is to belong to them.
-type Caller struct {
-	UID, GID uint32
-	Thread   uint32 // 0 when unknown
-}
-
 // TimespecOf converts a time.
 func TimespecOf(t time.Time) unix.Timespec { return unix.NsecToTimespec(t.UnixNano()) }

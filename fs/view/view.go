@@ -24,6 +24,7 @@ import (
 	"slices"
 	"sort"
 	"strings"
+	"unsafe"
 
 	"ckptfs/formats"
 	"ckptfs/formats/safetensors"
@@ -104,6 +105,18 @@ func (v *View) add(regions []formats.Region, t *formats.Tensor) error {
 
 // Size is the length of the file in bytes.
 func (v *View) Size() int64 { return v.size }
+
+// Memory is about how many bytes the plan takes, without those that reads leave behind.
+func (v *View) Memory() int64 {
+	n := int64(unsafe.Sizeof(*v)) + int64(cap(v.header))
+	n += int64(cap(v.tensors)) * int64(unsafe.Sizeof(tensor{}))
+	for i := range v.tensors {
+		if s := v.tensors[i].strided; s != nil {
+			n += int64(unsafe.Sizeof(*s)) + 8*int64(cap(s.dims)+cap(s.step)+cap(s.inner))
+		}
+	}
+	return n
+}
 
 // ReadAt reads as io.ReaderAt does, with src the bytes of the source file: always the same file's for one
 // View. Errors of src's come back as they are.

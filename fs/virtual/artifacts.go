@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ckptfs/formats/canonical"
+	"ckptfs/fs/artifacts"
 	"ckptfs/fs/content"
 	"ckptfs/fs/names"
 	"ckptfs/fs/tree"
@@ -19,26 +20,36 @@ import (
 //
 //	.ckptfs/artifacts/ID.safetensors     the tensors of an id, by name, row-major; equal ids have equal bytes
 //
-// There is one for each known id of a file that is still there and whose tensors safetensors can express. It
-// may be read by the users who may read that file where it lies, its folders included.
+// There is one for each known id of a file that is still there, that the caller may read where it lies, and
+// whose tensors safetensors can express. Its permissions are that file's.
 type artifactDir struct{}
 
-func (artifactDir) lookup(v *Virtual, name string) (entry, error) {
+func (artifactDir) lookup(ctx context.Context, v *Virtual, c *tree.Asker, name string) (entry, error) {
 	stem, _ := strings.CutSuffix(name, view.Suffix)
 	id, err := canonical.ParseID(stem)
 	if err != nil || len(stem) == len(name) {
 		return entry{}, unix.ENOENT
 	}
-	found, err := v.o.Artifacts.Find(context.Background(), id)
+	node := func(f artifacts.File) *names.Node { // f has a reference to it
+		return v.o.Names.Get(content.NodeID(f.Key()))
+	}
+	var found artifacts.File
+	if v.visible(c, toOwner, nil) {
+		found, err = v.o.Artifacts.Find(ctx, id)
+	} else {
+		found, err = v.o.Artifacts.FindFor(id, func(f artifacts.File) bool {
+			return v.visible(c, byPath, node(f))
+		})
+	}
 	if err != nil {
 		return entry{}, err
 	}
-	n := v.o.Names.Get(content.NodeID(found.Key())) // found has a reference to it
+	n := node(found)
 	w, err := v.tensorView(n, func(f *content.File) bool {
 		is := f.StateLocked()
 		return v.o.Artifacts.Has(uint64(n.ID()), is.Gen, is.Record.Manifest, id)
 	})
-	w.stat = func(v *Virtual) (tree.Attr, error) { return statReachable(n) }
+	w.sight = byPath
 	return w, err
 }
 
@@ -47,36 +58,54 @@ func (artifactDir) lookup(v *Virtual, name string) (entry, error) {
 func (v *Virtual) tensorView(n *names.Node, stillLocked func(f *content.File) bool) (entry, error) {
 	f := n.File()
 	f.Lock()
-	l, err := n.File().LayoutLocked()
-	gen := f.StateLocked().Gen
+	err := f.LoadLocked()
+	key := fileKey{n, f.StateLocked().Gen}
 	if err == nil && !stillLocked(f) {
 		err = unix.ENOENT // written just now
 	}
-	f.Unlock()
-	var plan *view.View
+	size := int64(0)
 	if err == nil {
-		plan, err = view.Safetensors(l.Regions, l.Tensors)
+		size, err = v.sizeLocked(key)
+	}
+	f.Unlock()
+	if err == nil && size == 0 {
+		err = unix.ENOENT
 	}
 	if err != nil {
 		n.Unpin()
-		if errors.Is(err, view.ErrNoView) {
-			err = unix.ENOENT
-		}
 		return entry{}, err
 	}
-	w := &View{v: v, src: n, gen: gen, size: plan.Size(), end: math.MaxInt64, plan: plan}
-	return entry{key: fileKey{n, gen}, src: n, view: w}, nil
+	w := &View{v: v, src: n, gen: key.gen, size: size, end: math.MaxInt64}
+	return entry{key: key, src: n, view: w}, nil
 }
 
-// statArtifacts lets only the owner of the mount's root list the ids. An id discloses what a file holds, and
-// other users may not be allowed to read that file.
-func statArtifacts(v *Virtual) (tree.Attr, error) {
-	a, err := v.o.Names.Root().Attr()
-	a.Mode = unix.S_IFDIR | 0o511
-	return a, err
+// sizeLocked is the size of a safetensors file of the tensors of a file; 0 when there can be none. The file's
+// File.mu is held.
+func (v *Virtual) sizeLocked(key fileKey) (int64, error) {
+	if x := v.tensors.find(sizeKey(key)); x != nil {
+		return x.size, nil
+	}
+	l, err := key.src.File().LayoutLocked()
+	if err != nil {
+		return 0, err
+	}
+	x := &found{key: sizeKey(key), bytes: 256}
+	switch plan, err := view.Safetensors(l.Regions, l.Tensors); {
+	case err == nil:
+		x.size = plan.Size()
+	case !errors.Is(err, view.ErrNoView):
+		return 0, err
+	}
+	v.tensors.keep(x)
+	return x.size, nil
 }
 
-func (artifactDir) list(v *Virtual) ([]tree.DirEntry, error) {
+// list lists the ids for the daemon's user. An id discloses what a file holds, and to look for each whether
+// the caller may read one of its files would take long.
+func (artifactDir) list(v *Virtual, c *tree.Asker) ([]tree.DirEntry, error) {
+	if !v.visible(c, toOwner, nil) {
+		return nil, unix.EACCES
+	}
 	var out []tree.DirEntry
 	last := ""
 	err := v.o.Artifacts.Each(func(id canonical.ID) error {
@@ -87,34 +116,4 @@ func (artifactDir) list(v *Virtual) ([]tree.DirEntry, error) {
 		return nil
 	})
 	return out, err
-}
-
-// statReachable describes a file for a name outside of its folder. A user may read it there if the modes of
-// the file and of all folders above it allow that.
-func statReachable(n *names.Node) (tree.Attr, error) {
-	a, err := n.Attr()
-	if err != nil {
-		return a, err
-	}
-	mode := a.Mode & 0o444
-	for _, dir := range n.Folders() {
-		d, err := dir.Attr()
-		dir.Unpin()
-		if err != nil {
-			mode = 0
-			continue
-		}
-		all := d.Mode&0o011 == 0o011
-		if !all {
-			mode &^= 0o004
-		}
-		if !all && (d.GID != a.GID || d.Mode&0o010 == 0) {
-			mode &^= 0o040
-		}
-		if !all && d.UID != a.UID {
-			mode &^= 0o400
-		}
-	}
-	a.Mode = unix.S_IFREG | mode
-	return a, nil
 }

@@ -1,6 +1,7 @@
 package virtual
 
 import (
+	"context"
 	"path"
 	"slices"
 	"strings"
@@ -14,8 +15,9 @@ import (
 )
 
 // bestRoot is .ckptfs/best: a directory for each run, and in it for each metric the symbolic links METRIC.min
-// and METRIC.max to the best complete step. A metric's name is written as runs.FileName does. A user may list
-// these if that user may list runs/ and the run. A step that not all of those users may list takes no part.
+// and METRIC.max to the best complete step. A metric's name is written as runs.FileName does. The links are
+// for callers who may list runs/ and the run. Of the steps those take part whose metrics the caller may read,
+// so two callers may be led to two steps.
 type bestRoot struct{}
 
 // attrs is the node of runs/, or of a folder in it, with a reference; nil when it is not there. Its
@@ -38,12 +40,23 @@ type bestKey struct {
 	src *names.Node
 }
 
-func (r bestRoot) entry(v *Virtual) entry {
+func (r bestRoot) entry(*Virtual) entry { return entry{dir: r, key: "best", stat: r.stat} }
+
+// stat has the permissions of runs/ as they are now; without it, those of the mount's root.
+func (r bestRoot) stat(v *Virtual) (tree.Attr, error) {
 	src := r.attrs(v, "")
-	return entry{dir: r, key: bestKey{"", src}, src: src}
+	if src == nil {
+		src = v.o.Names.Root()
+		src.Pin()
+	}
+	defer src.Unpin()
+	a, err := src.Attr()
+	a.Mode = unix.S_IFDIR | withoutWrite(a.Mode, unix.S_IFDIR)
+	a.Settled = false
+	return a, err
 }
 
-func (bestRoot) lookup(v *Virtual, name string) (entry, error) {
+func (bestRoot) lookup(_ context.Context, v *Virtual, _ *tree.Asker, name string) (entry, error) {
 	found, err := v.o.Steps.Of(name)
 	if err != nil || found[name] == nil {
 		return entry{}, missing(err)
@@ -63,7 +76,7 @@ func missing(err error) error {
 	return err
 }
 
-func (bestRoot) list(v *Virtual) ([]tree.DirEntry, error) {
+func (bestRoot) list(v *Virtual, _ *tree.Asker) ([]tree.DirEntry, error) {
 	names, err := v.o.Steps.Names()
 	out := make([]tree.DirEntry, len(names))
 	for i, name := range names {
@@ -75,16 +88,16 @@ func (bestRoot) list(v *Virtual) ([]tree.DirEntry, error) {
 // bestRun is .ckptfs/best/RUN.
 type bestRun string
 
-func (run bestRun) lookup(v *Virtual, name string) (entry, error) {
-	if _, err := run.target(v, name); err != nil {
+func (run bestRun) lookup(_ context.Context, v *Virtual, c *tree.Asker, name string) (entry, error) {
+	if _, err := run.target(v, c, name); err != nil {
 		return entry{}, err
 	}
-	target := func(v *Virtual) (string, error) { return run.target(v, name) }
+	target := func(v *Virtual, c *tree.Asker) (string, error) { return run.target(v, c, name) }
 	return entry{key: [2]string{string(run), name}, link: target}, nil
 }
 
-func (run bestRun) list(v *Virtual) (out []tree.DirEntry, err error) {
-	all, err := run.judged(v)
+func (run bestRun) list(v *Virtual, c *tree.Asker) (out []tree.DirEntry, err error) {
+	all, err := run.judged(v, c)
 	for _, metric := range runs.Names(all) {
 		for _, mode := range []runs.Mode{runs.Min, runs.Max} {
 			if _, ok := runs.Best(all, metric, mode); ok {
@@ -96,15 +109,26 @@ func (run bestRun) list(v *Virtual) (out []tree.DirEntry, err error) {
 	return out, err
 }
 
-// judged are the steps that take part: those that every user may see who may see the run.
-func (run bestRun) judged(v *Virtual) ([]runs.Step, error) {
+// judged are the steps that take part for a caller: those whose metrics the caller may read, of a run that it
+// may list.
+func (run bestRun) judged(v *Virtual, c *tree.Asker) ([]runs.Step, error) {
+	src := bestRoot{}.attrs(v, string(run))
+	if src == nil {
+		return nil, nil
+	}
+	defer src.Unpin()
+	if !v.visible(c, inPlace, src) {
+		return nil, nil
+	}
 	found, err := v.o.Steps.Of(string(run))
 	all := slices.Clone(found[string(run)])
-	return v.o.Steps.Judged(slices.DeleteFunc(all, func(s *steps.Step) bool { return s.Private })), err
+	return v.o.Steps.Judged(slices.DeleteFunc(all, func(s *steps.Step) bool {
+		return slices.ContainsFunc(s.Guards, func(g tree.Guard) bool { return !c.Passes(g) })
+	})), err
 }
 
 // target is where a link leads, from its place.
-func (run bestRun) target(v *Virtual, name string) (string, error) {
+func (run bestRun) target(v *Virtual, c *tree.Asker, name string) (string, error) {
 	dot := strings.LastIndexByte(name, '.')
 	if dot < 0 {
 		return "", unix.ENOENT
@@ -114,7 +138,7 @@ func (run bestRun) target(v *Virtual, name string) (string, error) {
 	if err != nil || !ok {
 		return "", unix.ENOENT
 	}
-	all, err := run.judged(v)
+	all, err := run.judged(v, c)
 	if err != nil {
 		return "", err
 	}

@@ -10,13 +10,14 @@ import (
 	"ckptfs/fs/tree"
 )
 
-// folder is a directory whose names the daemon makes up. No lock is held when its methods are called.
+// folder is a directory whose names the daemon makes up. No lock is held when its methods are called. They
+// show a caller what it may see.
 type folder interface {
-	// lookup finds a name; ENOENT when there is none.
-	lookup(v *Virtual, name string) (entry, error)
+	// lookup finds a name; ENOENT when there is none. The caller is also asked for by the entry's sight.
+	lookup(ctx context.Context, v *Virtual, c *tree.Asker, name string) (entry, error)
 	// list is the names in it, with Name and the S_IFMT bits of Mode. It may leave out names that lookup
 	// finds.
-	list(v *Virtual) ([]tree.DirEntry, error)
+	list(v *Virtual, c *tree.Asker) ([]tree.DirEntry, error)
 }
 
 // changing is a folder in which names are made and removed.
@@ -33,9 +34,10 @@ type entry struct {
 	// name takes over.
 	src *names.Node
 
-	dir  folder
-	link func(v *Virtual) (string, error) // the target of a symbolic link, asked for each time
-	data []byte                           // a file's bytes
+	dir folder
+	// link is the target of a symbolic link for a caller, asked for each time.
+	link func(v *Virtual, c *tree.Asker) (string, error)
+	data []byte // a file's bytes
 	// text is a file's bytes, found by each open, which may end it; its size is 0 as in /proc.
 	text func(ctx context.Context, v *Virtual) ([]byte, error)
 	view *View // a file over src's bytes
@@ -43,6 +45,8 @@ type entry struct {
 	set   *setView // a file over those of a set
 	query *query   // a file that may be written; see queryRoot
 
+	// sight says who finds it.
+	sight sight
 	// stat describes it: owner, times, and the permissions and S_IFMT bits of Mode. nil: as src, without the
 	// permissions to write. nil without src: as the mount's root, and readable by all.
 	stat func(v *Virtual) (tree.Attr, error)
@@ -126,31 +130,39 @@ func (n *synthetic) Setattr(s *tree.SetAttr) error {
 }
 
 // Readlink is the target of a symbolic link.
-func (n *synthetic) Readlink() (string, error) {
+func (n *synthetic) Readlink(c tree.Caller) (string, error) {
 	if n.link == nil {
 		return "", unix.EINVAL
 	}
-	return n.link(n.v)
+	return n.link(n.v, &tree.Asker{Caller: c})
 }
 
-// Lookup finds a name in a directory.
-func (n *synthetic) Lookup(dir *names.Node, name string) (*names.Node, error) {
+// Lookup finds a name in a directory; ENOENT when the caller may not see it.
+func (n *synthetic) Lookup(
+	ctx context.Context, c tree.Caller, dir *names.Node, name string,
+) (*names.Node, error) {
 	if n.dir == nil {
 		return nil, unix.ENOTDIR
 	}
-	w, err := n.dir.lookup(n.v, name)
+	by := &tree.Asker{Caller: c}
+	w, err := n.dir.lookup(ctx, n.v, by, name)
+	if err == nil && !n.v.visible(by, w.sight, w.src) {
+		if err = unix.ENOENT; w.src != nil {
+			w.src.Unpin()
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
 	return n.v.node(dir, name, w), nil
 }
 
-// List is the names in a directory.
-func (n *synthetic) List() ([]tree.DirEntry, error) {
+// List is the names in a directory that a caller may see.
+func (n *synthetic) List(c tree.Caller) ([]tree.DirEntry, error) {
 	if n.dir == nil {
 		return nil, unix.ENOTDIR
 	}
-	return n.dir.list(n.v)
+	return n.dir.list(n.v, &tree.Asker{Caller: c})
 }
 
 // Create makes a name in a directory that is changing.
@@ -177,6 +189,9 @@ func (n *synthetic) Remove(name string) error {
 
 // Gone drops the reference to the node that it is made of.
 func (n *synthetic) Gone() {
+	if n.view != nil {
+		n.v.tensors.forget(n.view)
+	}
 	if n.src != nil {
 		n.src.Unpin()
 	}
@@ -196,7 +211,9 @@ func withoutWrite(mode, kind uint32) uint32 {
 }
 
 // Open opens a virtual file.
-func (n *synthetic) Open(ctx context.Context, flags uint32) (names.Opened, content.Mode, error) {
+func (n *synthetic) Open(
+	ctx context.Context, _ tree.Caller, flags uint32,
+) (names.Opened, content.Mode, error) {
 	write := flags&unix.O_ACCMODE != unix.O_RDONLY
 	switch {
 	case n.query != nil:

@@ -7,6 +7,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -21,7 +22,9 @@ import (
 
 // queryRoot is .ckptfs/query. A program writes a GRAPH.json to a name there and closes it (EINVAL when it is
 // no graph). From then on the name holds the answer, a control.MatchAnswer as JSON. The last MaxQueries names
-// are kept, in memory.
+// are kept, in memory, and of these the last that hold no more than Options.IndexBytes, but one of any size.
+// An answer names models of all users, and the model of an answer can be read here, so these names are for
+// the daemon's user, as the control socket is.
 //
 // The model of the answer is pinned until the name is removed or asked again.
 // NAME.safetensors, which is not listed, has the model's tensors, even if the model is removed meanwhile.
@@ -48,6 +51,9 @@ type query struct {
 	large  bool  // a write since then did not fit
 	pin    pin
 	gone   bool // the name was removed: nothing is pinned any more
+	lost   bool // it went since the names held too many bytes: it holds nothing any more
+
+	bytes atomic.Int64 // of asked and answer
 }
 
 // pin is what keeps an answer readable: a handle of its file, or a view of its files.
@@ -137,6 +143,36 @@ func (q *queries) make(v *Virtual, name string) *query {
 	return x
 }
 
+// fit removes the oldest names, but not the one that has grown, until all hold few enough bytes. No query.mu
+// is held.
+func (q *queries) fit(grown *query, most int64) {
+	var gone []*query
+	q.mu.Lock()
+	total := int64(0)
+	for _, x := range q.all {
+		total += x.bytes.Load()
+	}
+	q.all = slices.DeleteFunc(q.all, func(x *query) bool {
+		if total <= most || x == grown || x.bytes.Load() == 0 {
+			return false
+		}
+		total -= x.bytes.Load()
+		gone = append(gone, x)
+		return true
+	})
+	q.mu.Unlock()
+	for _, x := range gone {
+		x.drop()
+		x.mu.Lock()
+		x.asked, x.answer, x.lost = nil, nil, true
+		x.weighLocked()
+		x.mu.Unlock()
+	}
+}
+
+// weighLocked notes how many bytes the name holds.
+func (q *query) weighLocked() { q.bytes.Store(int64(cap(q.asked) + cap(q.answer))) }
+
 func (q *queries) remove(v *Virtual, name string) bool {
 	x := q.find(name)
 	if x == nil {
@@ -168,20 +204,23 @@ func (q *query) drop() {
 	p.drop()
 }
 
-// ownersOnly describes what only the owner of the mount's root may read, such as answers: they name models.
-func ownersOnly(mode uint32) func(v *Virtual) (tree.Attr, error) {
+// owners describes what is the daemon's user's, whoever owns the mount's root.
+func owners(mode uint32) func(v *Virtual) (tree.Attr, error) {
 	return func(v *Virtual) (tree.Attr, error) {
 		a, err := v.o.Names.Root().Attr()
-		a.Mode = mode
+		a.Mode, a.UID = mode, v.owner
 		return a, err
 	}
 }
 
 func (r queryRoot) entry(*Virtual) entry {
-	return entry{dir: r, key: "query", stat: ownersOnly(unix.S_IFDIR | 0o700)}
+	return entry{dir: r, key: "query", stat: owners(unix.S_IFDIR | 0o700)}
 }
 
-func (queryRoot) lookup(v *Virtual, name string) (entry, error) {
+func (queryRoot) lookup(ctx context.Context, v *Virtual, c *tree.Asker, name string) (entry, error) {
+	if !v.visible(c, toOwner, nil) {
+		return entry{}, unix.ENOENT
+	}
 	if q := v.queries.find(name); q != nil {
 		return q.entry(), nil
 	}
@@ -206,15 +245,18 @@ func (queryRoot) lookup(v *Virtual, name string) (entry, error) {
 	default:
 		return entry{}, unix.ENOENT
 	}
-	w.stat = ownersOnly(unix.S_IFREG | 0o400)
+	w.sight, w.stat = toOwner, owners(unix.S_IFREG|0o400)
 	return w, err
 }
 
 func (q *query) entry() entry {
-	return entry{key: q, query: q, stat: ownersOnly(unix.S_IFREG | 0o600)}
+	return entry{key: q, query: q, sight: toOwner, stat: owners(unix.S_IFREG | 0o600)}
 }
 
-func (queryRoot) list(v *Virtual) (out []tree.DirEntry, err error) {
+func (queryRoot) list(v *Virtual, c *tree.Asker) (out []tree.DirEntry, err error) {
+	if !v.visible(c, toOwner, nil) {
+		return nil, unix.EACCES
+	}
 	v.queries.mu.Lock()
 	defer v.queries.mu.Unlock()
 	for _, q := range v.queries.all {
@@ -246,9 +288,12 @@ type openQuery struct {
 	w bool // it may write
 }
 
-func (o openQuery) Read(p []byte, off int64) (int, error)  { return o.q.read(p, off), nil }
-func (o openQuery) Write(p []byte, off int64) (int, error) { return o.q.write(p, off) }
-func (o openQuery) Close()                                 {}
+func (o openQuery) Read(p []byte, off int64) (int, error) { return o.q.read(p, off), nil }
+func (o openQuery) Write(p []byte, off int64) (int, error) {
+	defer o.v.queries.fit(o.q, o.v.o.IndexBytes)
+	return o.q.write(p, off)
+}
+func (o openQuery) Close() {}
 
 func (q *query) open(v *Virtual, write bool, flags uint32) (names.Opened, content.Mode, error) {
 	q.mu.Lock()
@@ -290,6 +335,10 @@ func (q *query) read(p []byte, off int64) int {
 func (q *query) write(p []byte, off int64) (int, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if q.lost {
+		return 0, unix.ENOMEM
+	}
+	defer q.weighLocked()
 	if !q.fresh {
 		q.asked = q.asked[:0]
 		q.truncateLocked(0)
@@ -310,8 +359,13 @@ func (o openQuery) Flush(ctx context.Context) error {
 		return nil
 	}
 	v, q := o.v, o.q
+	defer v.queries.fit(q, v.o.IndexBytes)
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if q.lost {
+		return fmt.Errorf("match: other queries took the room of this one: %w", unix.EINVAL)
+	}
+	defer q.weighLocked()
 	if !q.fresh {
 		return q.err
 	}
@@ -365,8 +419,10 @@ func (v *Virtual) Ask(
 	if q == nil {
 		q = v.queries.make(v, name)
 	}
+	defer v.queries.fit(q, v.o.IndexBytes)
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	defer q.weighLocked()
 	a, err := q.askLocked(ctx, v, o)
 	q.asked, q.fresh, q.large, q.err = nil, false, false, err
 	return a, err

@@ -20,6 +20,7 @@ import (
 type setView struct {
 	v    *Virtual
 	plan *view.View
+	held int64 // bytes that the plan takes, of what is kept of files' tensors
 
 	mu    locks.Mutex[leafLock]
 	users int // open handles and pins; 0: the files are closed
@@ -39,12 +40,13 @@ type setPart struct {
 const maxSetFiles = 512
 
 // openSet opens the files of a set, for one user. ENOENT when a file does not have the tensors that the index
-// lists; view.ErrNoView when safetensors cannot express them.
+// lists; view.ErrNoView when safetensors cannot express them; ENOMEM when other sets take what may be taken.
 func (v *Virtual) openSet(set *models.Shards) (s *setView, err error) {
-	s = &setView{v: v, users: 1}
+	opened := &setView{v: v, users: 1}
+	s = opened
 	defer func() {
 		if err != nil {
-			s.release()
+			opened.release()
 		}
 	}()
 	if len(set.Files) > maxSetFiles {
@@ -75,8 +77,15 @@ func (v *Virtual) openSet(set *models.Shards) (s *setView, err error) {
 	if len(all.Tensors) != len(set.FileOf) {
 		return nil, unix.ENOENT
 	}
-	s.plan, err = view.Safetensors(all.Regions, all.Tensors)
-	return s, err
+	plan, err := view.Safetensors(all.Regions, all.Tensors)
+	if err != nil {
+		return nil, err
+	}
+	if !v.tensors.hold(plan.Memory()) {
+		return nil, fmt.Errorf("plans of sets take too much memory already: %w", unix.ENOMEM)
+	}
+	s.plan, s.held = plan, plan.Memory()
+	return s, nil
 }
 
 // add opens one more file, which begins at s.size.
@@ -123,6 +132,7 @@ func (s *setView) release() {
 	}
 	if s.plan != nil {
 		s.plan.Drop()
+		s.v.tensors.hold(-s.held)
 	}
 }
 

@@ -20,7 +20,6 @@ type tensorIndex struct {
 	gen    uint64
 	layout *formats.Layout
 	bytes  int64 // about what it takes, with the table
-	asked  time.Time
 
 	mu     locks.Mutex[leafLock]
 	looked bool     // a name was looked for
@@ -82,23 +81,48 @@ func (x *tensorIndex) weigh() {
 	}
 }
 
-// tensorIndexes keeps those that were asked for last: of maxBytes in all, but one of any size, and none for
-// longer than lingers after it was asked for.
+// tensorIndexes keeps what was found of files' tensors, to be used again: what was asked for last, of
+// maxBytes in all, but one of any size, and none for longer than lingers after it was asked for. What sets
+// pin counts, too (hold).
 type tensorIndexes struct {
 	mu       locks.Mutex[leafLock]
-	last     []*tensorIndex // the latest asked for last
-	bytes    int64          // of all
-	sweeping *time.Timer    // nil: there are none
+	last     []*found    // the latest asked for last
+	bytes    int64       // of all, and what is held
+	held     int64       // of that what is held
+	sweeping *time.Timer // nil: there are none
 
 	maxBytes int64
 	lingers  time.Duration
 }
 
+// found is one of these: the tensors of a file, the plan of a view, or the size of a view.
+type found struct {
+	key   any // fileKey: of an index; *View: of a plan; sizeKey
+	bytes int64
+	asked time.Time
+
+	index *tensorIndex
+	plan  *view.View
+	size  int64 // 0: there is no view
+}
+
+// sizeKey is the key of the size of a safetensors file of a file's tensors.
+type sizeKey fileKey
+
 func (s *tensorIndexes) get(src *names.Node, gen uint64) *tensorIndex {
+	if x := s.find(fileKey{src, gen}); x != nil {
+		return x.index
+	}
+	return nil
+}
+
+// find is what is kept by a key, or nil.
+func (s *tensorIndexes) find(key any) *found {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for i, x := range s.last {
-		if x.src == src && x.gen == gen {
+	for i := len(s.last) - 1; i >= 0; i-- {
+		x := s.last[i]
+		if x.key == key {
 			copy(s.last[i:], s.last[i+1:])
 			s.last[len(s.last)-1] = x
 			x.asked = time.Now()
@@ -110,19 +134,56 @@ func (s *tensorIndexes) get(src *names.Node, gen uint64) *tensorIndex {
 
 func (s *tensorIndexes) put(x *tensorIndex) {
 	x.weigh()
+	s.keep(&found{key: fileKey{x.src, x.gen}, bytes: x.bytes, index: x})
+}
+
+// keep keeps x, and drops others for it.
+func (s *tensorIndexes) keep(x *found) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	x.asked = time.Now()
 	s.last = append(s.last, x)
-	for s.bytes += x.bytes; s.bytes > s.maxBytes && len(s.last) > 1; {
-		s.dropLocked()
-	}
+	s.bytes += x.bytes
+	s.shrinkLocked(1)
 	if s.sweeping == nil {
 		s.sweeping = time.AfterFunc(s.lingers, s.sweep)
 	}
 }
 
-// dropLocked drops the one that was not asked for longest.
+// shrinkLocked drops what was asked for longest ago, but for so many, until the rest fits.
+func (s *tensorIndexes) shrinkLocked(but int) {
+	for s.bytes > s.maxBytes && len(s.last) > but {
+		s.dropLocked()
+	}
+}
+
+// forget drops what is kept by a key.
+func (s *tensorIndexes) forget(key any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last = slices.DeleteFunc(s.last, func(x *found) bool {
+		if x.key == key {
+			s.bytes -= x.bytes
+		}
+		return x.key == key
+	})
+}
+
+// hold makes room for so many bytes, until they are given back (by a negative number); false if so much is
+// held already that they do not fit beside it.
+func (s *tensorIndexes) hold(n int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n > 0 && s.held > 0 && s.held+n > s.maxBytes {
+		return false
+	}
+	s.held += n
+	s.bytes += n
+	s.shrinkLocked(0)
+	return true
+}
+
+// dropLocked drops the one that was asked for longest ago.
 func (s *tensorIndexes) dropLocked() {
 	s.mu.AssertHeld()
 	s.bytes -= s.last[0].bytes
@@ -146,7 +207,7 @@ func (s *tensorIndexes) sweep() {
 func (s *tensorIndexes) drop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.last, s.bytes = nil, 0
+	s.last, s.bytes = nil, s.held
 	if s.sweeping != nil {
 		s.sweeping.Stop()
 	}

@@ -1,6 +1,7 @@
 package virtual
 
 import (
+	"context"
 	"slices"
 	"strings"
 
@@ -29,22 +30,11 @@ import (
 // Permissions are the tree's, without those to write. A user who may read a file may enter its directory.
 type tensorTree struct{ src *names.Node }
 
-// tensorRoot is tensorTree of the tree's root.
-type tensorRoot struct{}
-
-func (tensorRoot) lookup(v *Virtual, name string) (entry, error) {
-	return tensorTree{v.o.Names.Root()}.lookup(v, name)
-}
-
-func (tensorRoot) list(v *Virtual) ([]tree.DirEntry, error) {
-	return tensorTree{v.o.Names.Root()}.list(v)
-}
-
-func (d tensorTree) lookup(v *Virtual, name string) (entry, error) {
+func (d tensorTree) lookup(_ context.Context, v *Virtual, c *tree.Asker, name string) (entry, error) {
 	src, _, err := v.o.Names.Child(d.src, name)
 	if err == unix.ENOENT {
 		var w *names.Node
-		if w, err = v.LookupView(d.src, name); err == nil {
+		if w, err = v.LookupView(c, d.src, name); err == nil {
 			src = ViewOf(w).src
 			src.Pin()
 			w.Unpin()
@@ -60,7 +50,7 @@ func (d tensorTree) lookup(v *Virtual, name string) (entry, error) {
 	case unix.S_IFREG:
 		out.dir = tensorsOf{src}
 	case unix.S_IFLNK:
-		out.link = func(v *Virtual) (string, error) { return src.Readlink() }
+		out.link = func(*Virtual, *tree.Asker) (string, error) { return src.Readlink() }
 	default:
 		src.Unpin()
 		return entry{}, unix.ENOENT
@@ -68,7 +58,7 @@ func (d tensorTree) lookup(v *Virtual, name string) (entry, error) {
 	return out, nil
 }
 
-func (d tensorTree) list(v *Virtual) ([]tree.DirEntry, error) {
+func (d tensorTree) list(v *Virtual, _ *tree.Asker) ([]tree.DirEntry, error) {
 	real, err := d.src.ListQuietly()
 	if err != nil {
 		return nil, err
@@ -97,7 +87,10 @@ type fileKey struct {
 	gen uint64
 }
 
-func (d tensorsOf) lookup(v *Virtual, name string) (entry, error) {
+func (d tensorsOf) lookup(_ context.Context, v *Virtual, c *tree.Asker, name string) (entry, error) {
+	if !v.visible(c, inPlace, d.src) {
+		return entry{}, unix.ENOENT
+	}
 	x, err := v.tensorsNamed(d.src, name)
 	if err != nil {
 		return entry{}, err
@@ -120,12 +113,15 @@ func (d tensorsOf) lookup(v *Virtual, name string) (entry, error) {
 	own.Name, own.Shape, own.Stride = strings.Clone(t.Name), slices.Clone(t.Shape), slices.Clone(t.Stride)
 	t = &own
 	return entry{
-		key: fileKey{d.src, x.gen}, src: d.src,
-		view: &View{v: v, src: d.src, gen: x.gen, size: plan.Size(), end: end, npy: t, plan: plan},
+		key: fileKey{d.src, x.gen}, src: d.src, sight: inPlace,
+		view: &View{v: v, src: d.src, gen: x.gen, size: plan.Size(), end: end, npy: t, tensor: plan},
 	}, nil
 }
 
-func (d tensorsOf) list(v *Virtual) ([]tree.DirEntry, error) {
+func (d tensorsOf) list(v *Virtual, c *tree.Asker) ([]tree.DirEntry, error) {
+	if !v.visible(c, inPlace, d.src) {
+		return nil, unix.EACCES
+	}
 	x, err := v.tensorsOf(d.src)
 	if err != nil {
 		return nil, err

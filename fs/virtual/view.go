@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"math"
 	"strings"
+	"time"
+	"weak"
 
 	"golang.org/x/sys/unix"
 
@@ -32,9 +34,11 @@ type View struct {
 	npy  *formats.Tensor // of a .npy: its tensor; nil otherwise
 	end  int64           // the view needs no bytes of the source from here on
 
-	mu   locks.Mutex[viewLock]
-	plan *view.View // made at the first Use
-	uses int        // of those, so many are not Done
+	mu     locks.Mutex[viewLock]
+	tensor *view.View              // of a .npy: its plan, which is small
+	plan   weak.Pointer[view.View] // of any other: what Virtual.tensors keeps of it
+	asked  time.Time               // when that was told that it is in use
+	uses   int                     // that are not Done
 }
 
 // made is the view that a synthetic node is.
@@ -67,8 +71,9 @@ func (v *Virtual) viewsHere(dir *names.Node) bool {
 	return !v.o.Off && dir.Below(steps.Dir)
 }
 
-// LookupView finds the view that dir/name is, with one reference more. ENOENT when it is none.
-func (v *Virtual) LookupView(dir *names.Node, name string) (*names.Node, error) {
+// LookupView finds the view that dir/name is, with one reference more. ENOENT when it is none that the caller
+// may see.
+func (v *Virtual) LookupView(c *tree.Asker, dir *names.Node, name string) (*names.Node, error) {
 	stem, ok := strings.CutSuffix(name, view.Suffix)
 	if !ok || stem == "" || !v.viewsHere(dir) {
 		return nil, unix.ENOENT
@@ -78,7 +83,7 @@ func (v *Virtual) LookupView(dir *names.Node, name string) (*names.Node, error) 
 		if err != nil {
 			continue
 		}
-		n := v.viewOf(src, names.Alias{Dir: dir, Name: name})
+		n := v.viewFor(c, src, names.Alias{Dir: dir, Name: name})
 		src.Unpin()
 		if n != nil {
 			return n, nil
@@ -89,15 +94,15 @@ func (v *Virtual) LookupView(dir *names.Node, name string) (*names.Node, error) 
 
 // IsView reports whether dir/name is a view's name.
 func (v *Virtual) IsView(dir *names.Node, name string) bool {
-	n, err := v.LookupView(dir, name)
+	n, err := v.LookupView(&tree.Asker{}, dir, name)
 	if err == nil {
 		n.Unpin()
 	}
 	return err == nil
 }
 
-// Views lists the views in dir, given its real names.
-func (v *Virtual) Views(dir *names.Node, real []tree.DirEntry) []tree.DirEntry {
+// Views lists the views in dir that a caller may see, given its real names.
+func (v *Virtual) Views(c *tree.Asker, dir *names.Node, real []tree.DirEntry) []tree.DirEntry {
 	if !v.viewsHere(dir) {
 		return nil
 	}
@@ -119,7 +124,7 @@ func (v *Virtual) Views(dir *names.Node, real []tree.DirEntry) []tree.DirEntry {
 				continue
 			}
 			name := stem + view.Suffix
-			if n := v.viewOf(src, names.Alias{Dir: dir, Name: name}); n != nil {
+			if n := v.viewFor(c, src, names.Alias{Dir: dir, Name: name}); n != nil {
 				taken[name] = true
 				out = append(out, tree.DirEntry{Name: name, Ino: n.Ino(), Mode: unix.S_IFREG, View: true})
 				n.Unpin()
@@ -128,6 +133,14 @@ func (v *Virtual) Views(dir *names.Node, real []tree.DirEntry) []tree.DirEntry {
 		}
 	}
 	return out
+}
+
+// viewFor is viewOf for a caller.
+func (v *Virtual) viewFor(c *tree.Asker, src *names.Node, at names.Alias) *names.Node {
+	if src.File() == nil || !v.visible(c, inPlace, src) {
+		return nil
+	}
+	return v.viewOf(src, at)
 }
 
 // viewOf returns the view of src by the name at, with one reference more. It is nil if src holds no tensors,
@@ -175,7 +188,11 @@ func (w *View) Setattr(s *tree.SetAttr) error {
 	case v.o.ReadOnly:
 		return unix.EROFS
 	case s.Size != nil:
-		if err := v.materialise(w, *s.Size == 0); err != nil {
+		var c tree.Caller
+		if s.By != nil {
+			c = *s.By
+		}
+		if err := v.materialise(c, w, *s.Size == 0); err != nil {
 			return err
 		}
 		return unix.ESTALE
@@ -191,9 +208,9 @@ func (w *View) Setattr(s *tree.SetAttr) error {
 
 // Open opens a view. To write, it makes a real file of the view first. Then ESTALE makes the kernel look the
 // name up again.
-func (w *View) Open(_ context.Context, flags uint32) (names.Opened, content.Mode, error) {
+func (w *View) Open(_ context.Context, c tree.Caller, flags uint32) (names.Opened, content.Mode, error) {
 	if flags&unix.O_ACCMODE != unix.O_RDONLY || flags&unix.O_TRUNC != 0 {
-		if err := w.v.materialise(w, flags&unix.O_TRUNC != 0); err != nil {
+		if err := w.v.materialise(c, w, flags&unix.O_TRUNC != 0); err != nil {
 			return nil, 0, err
 		}
 		return nil, 0, unix.ESTALE
@@ -210,13 +227,18 @@ func (w *View) open() (names.Opened, content.Mode, error) {
 }
 
 // Gone drops the reference to the source.
-func (w *View) Gone() { w.src.Unpin() }
+func (w *View) Gone() {
+	w.v.tensors.forget(w)
+	w.src.Unpin()
+}
 
 // A view is no directory and no link.
 
-func (w *View) Readlink() (string, error)                       { return "", unix.EINVAL }
-func (w *View) Lookup(*names.Node, string) (*names.Node, error) { return nil, unix.ENOTDIR }
-func (w *View) List() ([]tree.DirEntry, error)                  { return nil, unix.ENOTDIR }
+func (w *View) Readlink(tree.Caller) (string, error) { return "", unix.EINVAL }
+func (w *View) Lookup(context.Context, tree.Caller, *names.Node, string) (*names.Node, error) {
+	return nil, unix.ENOTDIR
+}
+func (w *View) List(tree.Caller) ([]tree.DirEntry, error)       { return nil, unix.ENOTDIR }
 func (w *View) Create(*names.Node, string) (*names.Node, error) { return nil, unix.ENOTDIR }
 func (w *View) Remove(string) error                             { return unix.ENOTDIR }
 
@@ -245,28 +267,64 @@ func (w *View) Use() error {
 	if err := f.UseLocked(); err != nil {
 		return f.OpenFailed(err)
 	}
-	if w.plan == nil {
-		plan, err := planViewLocked(w.src)
-		if err == nil && plan.Size() != w.size {
-			err = fmt.Errorf("the view's size is not what the record says: %w", unix.EIO)
-		}
-		if err != nil {
-			f.DoneLocked()
-			return err
-		}
-		w.plan = plan
+	if _, err := w.planLocked(); err != nil {
+		f.DoneLocked()
+		return err
 	}
 	w.uses++
 	return nil
 }
 
-// planViewLocked plans the view of an open source. The source's File.mu is held.
-func planViewLocked(n *names.Node) (*view.View, error) {
-	l, err := n.File().LayoutLocked()
+// planLocked is the view's plan. A plan of many tensors takes much memory, so a bounded number of them is
+// kept, and one that was dropped is made again. View.mu and the source's File.mu are held, and the source is
+// of the view's generation.
+func (w *View) planLocked() (*view.View, error) {
+	w.mu.AssertHeld()
+	if w.tensor != nil {
+		return w.tensor, nil
+	}
+	if plan := w.plan.Value(); plan != nil {
+		return plan, nil
+	}
+	l, err := w.src.File().LayoutLocked()
 	if err != nil {
 		return nil, err
 	}
-	return view.Safetensors(l.Regions, l.Tensors)
+	plan, err := view.Safetensors(l.Regions, l.Tensors)
+	if err == nil && plan.Size() != w.size {
+		err = fmt.Errorf("the view's size is not what the record says: %w", unix.EIO)
+	}
+	if err != nil {
+		return nil, err
+	}
+	w.plan = weak.Make(plan)
+	w.v.tensors.forget(w)
+	w.v.tensors.keep(&found{key: w, bytes: plan.Memory(), plan: plan})
+	return plan, nil
+}
+
+// planNow is planLocked of a view in use; errViewOvertaken when its source has other bytes by now.
+func (w *View) planNow() (*view.View, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.tensor != nil {
+		return w.tensor, nil
+	}
+	if plan := w.plan.Value(); plan != nil {
+		const often = time.Second
+		if now := time.Now(); now.Sub(w.asked) > often {
+			w.asked = now
+			w.v.tensors.find(w)
+		}
+		return plan, nil
+	}
+	f := w.src.File()
+	f.Lock()
+	defer f.Unlock()
+	if f.StateLocked().Gen != w.gen {
+		return nil, errViewOvertaken
+	}
+	return w.planLocked()
 }
 
 // Done ends one Use. The last one frees the memory that reads left behind.
@@ -278,7 +336,11 @@ func (w *View) Done() {
 	defer f.Unlock()
 	f.DoneLocked()
 	if w.uses--; w.uses == 0 {
-		w.plan.Drop()
+		if w.tensor != nil {
+			w.tensor.Drop()
+		} else if plan := w.plan.Value(); plan != nil {
+			plan.Drop()
+		}
 	}
 }
 
@@ -305,7 +367,11 @@ var errViewOvertaken = fmt.Errorf("the view's source has changed: %w", unix.ESTA
 // ReadAt reads a view that is in use; errViewOvertaken when what was read may be of newer bytes than the
 // view.
 func (w *View) ReadAt(p []byte, off int64) (int, error) {
-	k, err := w.plan.ReadAt(w.src.File().UpTo(w.end), p, off)
+	plan, err := w.planNow()
+	if err != nil {
+		return 0, err
+	}
+	k, err := plan.ReadAt(w.src.File().UpTo(w.end), p, off)
 	w.src.File().Lock()
 	defer w.src.File().Unlock()
 	if w.src.File().StateLocked().Gen != w.gen { // noted before a writer gets the file
@@ -315,8 +381,8 @@ func (w *View) ReadAt(p []byte, off int64) (int, error) {
 }
 
 // materialise makes a real file of a view, which takes the view's name. It gets the name when it is whole: a
-// kill or a power cut must not leave a part of a file there.
-func (v *Virtual) materialise(w *View, empty bool) error {
+// kill or a power cut must not leave a part of a file there. EACCES when the caller may not do that.
+func (v *Virtual) materialise(c tree.Caller, w *View, empty bool) error {
 	if v.o.ReadOnly {
 		return unix.EROFS
 	}
@@ -324,6 +390,9 @@ func (v *Virtual) materialise(w *View, empty bool) error {
 	st, err := w.src.Attr()
 	if err != nil {
 		return err
+	}
+	if !mayReplace(c, at.Dir, st.UID) {
+		return unix.EACCES
 	}
 	by := tree.Caller{UID: st.UID, GID: st.GID}
 	made, err := v.o.Names.MakeUnnamed(at.Dir, st.Mode, unix.O_WRONLY, by)
@@ -362,6 +431,14 @@ func (v *Virtual) materialise(w *View, empty bool) error {
 		}
 	}
 	return err
+}
+
+// mayReplace reports whether a caller may make a name in a folder, in the place of one that an owner has.
+func mayReplace(c tree.Caller, dir *names.Node, owner uint32) bool {
+	a, err := dir.Attr()
+	by := tree.Asker{Caller: c}
+	sticky := a.Mode&unix.S_ISVTX != 0 && c.UID != 0 && c.UID != a.UID && c.UID != owner
+	return err == nil && !sticky && by.Passes(tree.GuardOf(&a, tree.MayWrite|tree.MayEnter))
 }
 
 func (v *Virtual) copyView(w *View, dst *names.Node) error {

@@ -25,19 +25,52 @@
 // kernel knows are kept. A name is looked up each time. It leads to the same node as before, as long as it
 // means the same thing (entry.key).
 //
-// # Permissions
+// # Who sees what
 //
-// The kernel checks permissions by the mode of a node, so the stat of an entry is its policy.
+// Of what is made up, a caller is shown what that caller could read by the path of its source, and nothing
+// else: not its bytes, not its name, not that it is there. The function visible (visible.go) decides it.
 //
-//   - What is made of one file has that file's permissions, without those to write.
-//   - A file that is shown outside of its folder also needs the permissions of the folders above it
-//     (statReachable).
-//   - What names models is for the owner of the mount's root (ownersOnly).
-//   - Only that owner may list the ids of artifacts (statArtifacts).
+//	a view                        may read the source
+//	tensors/PATH                  may look up PATH; for what is in a file, may read it
+//	artifacts/ID.safetensors      may read one of the files of the id, by the folders above it
+//	best/RUN                      may look up runs/RUN
+//	best/RUN/METRIC.min           may list runs/RUN and read the metrics of one step; of those steps, the best
+//	lcp, query; the list of ids   is the daemon's user, or root: these name the files of all
+//
+// To read a file by its path is to enter each folder above it, the mount's root included, and to read it, by
+// the permissions of owner, group and others. Root passes. FUSE tells the user, the group and the thread of a
+// caller. The other groups are read from /proc, while the thread waits for its answer. Where that cannot be
+// done the caller is taken to be in none of them (tree.Asker).
+//
+// A view that is opened for writing becomes a file. So the caller has to be allowed to make a name in that
+// folder, and, if that is sticky, to replace one of the source's owner (mayReplace).
+//
+// # Why the kernel's caches show nothing more
+//
+// The kernel shares its caches among all users. What may differ from one caller to another is therefore asked
+// for each time:
+//
+//   - Names. All but the fixed ones, .ckptfs and the folders in it, have an entry timeout of 0, and so has
+//     what is listed with its attributes. Whenever a path leads through such a name, the kernel asks again,
+//     as the caller. If the answer is ENOENT, or another node, it drops what it had. It keeps no ENOENT of a
+//     virtual name or of a view. Two callers who look up one name at once share one question, but the one
+//     who did not ask then asks again.
+//   - Permissions. The kernel checks the mode of each node (default_permissions), and asks for it each time.
+//     A folder has the mode of the folder of its sources, so that nobody gets further here than there. The
+//     mode of a fixed folder is kept. It is a constant, or it is the root's, which is asked for again when
+//     that changes (Restat); that of best, which is the mode of runs/, is not kept.
+//   - Bytes. Pages are kept by node, and everyone who opens a node reads the same ones. A node is one
+//     generation of the bytes of one source. Where two callers have different sources by one name, they get
+//     two nodes. Links are not kept, and answers are not read through the cache.
+//   - Lists. No list of a folder is kept. An open folder has the names that its reader was shown.
+//
+// What is open stays open, as in any filesystem: a file, a folder, or the working directory.
 package virtual
 
 import (
+	"context"
 	"log/slog"
+	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -77,7 +110,8 @@ type Options struct {
 	Remove    func(dir *names.Node, name string) error // unlinks a file
 	Report    func(level slog.Level, msg string, args ...any)
 	Kinds     []Kind // the folders in .ckptfs
-	// IndexBytes bounds what is kept of files' tensors, in memory; one file's is kept whatever it takes.
+	// IndexBytes bounds what is kept of files' tensors, in memory, and what queries hold; one file's, and one
+	// query's, is kept whatever it takes.
 	IndexBytes int64
 	ReadOnly   bool
 	Off        bool // there are neither views nor virtual files
@@ -86,6 +120,7 @@ type Options struct {
 // Virtual are the names that exist only in the mount.
 type Virtual struct {
 	o       Options
+	owner   uint32 // the daemon's user, whose the store is
 	hidden  hiddenViews
 	queries queries
 	tensors tensorIndexes
@@ -93,7 +128,10 @@ type Virtual struct {
 
 // New makes the names that exist only in the mount.
 func New(o Options) *Virtual {
-	return &Virtual{o: o, tensors: tensorIndexes{maxBytes: o.IndexBytes, lingers: time.Minute}}
+	return &Virtual{
+		o: o, owner: uint32(os.Geteuid()),
+		tensors: tensorIndexes{maxBytes: o.IndexBytes, lingers: time.Minute},
+	}
 }
 
 // Close releases the models that answers pinned.
@@ -111,18 +149,22 @@ type Kind struct {
 // The folders that there are. To add one, write its folder, name it here, and hand it to New.
 var (
 	Artifacts = Kind{"artifacts", func(*Virtual) entry {
-		return entry{dir: artifactDir{}, key: "artifacts", stat: statArtifacts}
+		return entry{dir: artifactDir{}, key: "artifacts", stat: owners(unix.S_IFDIR | 0o511)}
 	}}
 	Best    = Kind{"best", bestRoot{}.entry}
 	LCP     = Kind{"lcp", lcpRoot{}.entry}
 	Query   = Kind{"query", queryRoot{}.entry}
-	Tensors = Kind{"tensors", func(*Virtual) entry { return entry{dir: tensorRoot{}, key: "tensors"} }}
+	Tensors = Kind{"tensors", func(v *Virtual) entry {
+		root := v.o.Names.Root()
+		root.Pin()
+		return entry{dir: tensorTree{root}, key: "tensors", src: root}
+	}}
 )
 
 // kindsFolder is .ckptfs.
 type kindsFolder struct{}
 
-func (kindsFolder) lookup(v *Virtual, name string) (entry, error) {
+func (kindsFolder) lookup(_ context.Context, v *Virtual, _ *tree.Asker, name string) (entry, error) {
 	for _, k := range v.o.Kinds {
 		if k.name == name {
 			return k.root(v), nil
@@ -131,7 +173,7 @@ func (kindsFolder) lookup(v *Virtual, name string) (entry, error) {
 	return entry{}, unix.ENOENT
 }
 
-func (kindsFolder) list(v *Virtual) (out []tree.DirEntry, err error) {
+func (kindsFolder) list(v *Virtual, _ *tree.Asker) (out []tree.DirEntry, err error) {
 	for _, k := range v.o.Kinds {
 		out = append(out, tree.DirEntry{Name: k.name, Mode: unix.S_IFDIR})
 	}

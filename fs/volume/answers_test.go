@@ -57,7 +57,7 @@ func TestAnswersEnd(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(20*time.Millisecond, cancel)
 	n := r.find(".ckptfs/lcp/adv/2")
-	if h, err := r.OpenBy(ctx, n, unix.O_RDONLY, 0); !errors.Is(err, context.Canceled) {
+	if h, err := r.OpenBy(ctx, r.me, n, unix.O_RDONLY); !errors.Is(err, context.Canceled) {
 		t.Errorf("opened: %v %v", h, err)
 	}
 }

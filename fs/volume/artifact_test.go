@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -180,34 +181,60 @@ func TestNoArtifact(t *testing.T) {
 	}
 }
 
-// Who cannot reach a file by its folders cannot read it by its id.
+// An id has the permissions of its file, and is there for those alone who reach that file by its folders; of
+// two files of an id, by the folders of either.
 func TestArtifactPermissions(t *testing.T) {
 	r := newRig(t)
-	r.mkdir("a/b")
-	r.write("a/b/m.pt", sample(t, "same/model.pt"))
-	id, err := r.artifact("a/b/m.pt")
+	for _, p := range []string{"a/m.pt", "b/m.pt"} {
+		r.mkdir(path.Dir(p))
+		r.write(p, sample(t, "same/model.pt"))
+	}
+	r.sync()
+	id, err := r.artifact("a/m.pt")
 	if err != nil {
 		t.Fatal(err)
 	}
-	mine := r.stat("a/b/m.pt")
-	for _, c := range []struct{ a, b, file, want uint32 }{
-		{0o755, 0o755, 0o644, 0o444}, {0o755, 0o755, 0o600, 0o400}, {0o755, 0o700, 0o644, 0o400},
-		{0o700, 0o755, 0o666, 0o400},
-		{0o750, 0o755, 0o664, 0o440}, {0o711, 0o755, 0o644, 0o444}, {0o755, 0o705, 0o644, 0o400},
-		{0o755, 0o755, 0o222, 0},
-	} {
-		for p, mode := range map[string]uint32{"a": c.a, "a/b": c.b, "a/b/m.pt": c.file} {
-			n := r.find(p)
-			if _, err := r.Setattr(n, &tree.SetAttr{Mode: &mode}); err != nil {
-				t.Fatal(err)
+	mode := func(p string, mode uint32) { r.setattr(p, &tree.SetAttr{Mode: &mode}) }
+	stranger := visitor{r, person{"stranger", 3000, []uint32{3000}}, tree.Caller{UID: 3000, GID: 3000}}
+	want := func(what string, want error) {
+		t.Helper()
+		n, a, err := stranger.walk(artifactsDir + id + ".safetensors")
+		wantErr(t, what, err, want)
+		if err == nil {
+			if a.Mode != unix.S_IFREG|0o444 {
+				t.Errorf("mode %o", a.Mode)
 			}
 			r.forget(n)
 		}
-		if a := r.stat(artifactsDir + id + ".safetensors"); a.Mode != unix.S_IFREG|c.want ||
-			a.UID != mine.UID || a.GID != mine.GID {
-			t.Errorf("%o/%o/%o has mode %o, want %o", c.a, c.b, c.file, a.Mode, c.want)
-		}
 	}
+	want("two files", nil)
+	mode("a", 0o700)
+	mode("b/m.pt", 0o640)
+	want("none that can be read", unix.ENOENT)
+	mode("b/m.pt", 0o644)
+	if _, err := r.artifact("b/m.pt"); err != nil { // it is known where it lies
+		t.Fatal(err)
+	}
+	want("one of two", nil)
+	// It moves, in a store that knows neither: the search is nobody's to wait for.
+	r.rename("b/m.pt", "c.pt")
+	r = r.reopen()
+	stranger.rig = r
+	mode("c.pt", 0o600)
+	for range 3 {
+		want("moved, and private", unix.ENOENT)
+	}
+	mode("c.pt", 0o644)
+	r.unlink("a/m.pt")
+	r.eventually("it is found", func() bool {
+		n, _, err := stranger.walk(artifactsDir + id + ".safetensors")
+		if err == nil {
+			r.forget(n)
+		} else if err != unix.ENOENT {
+			t.Error(err)
+		}
+		return err == nil
+	})
 }
 
 // A prune forgets the ids of manifests that are gone.

@@ -219,3 +219,22 @@ func TestXattrs(t *testing.T) {
 		t.Errorf("a directory's: %v", err)
 	}
 }
+
+// Attributes of no kind but user.* and trusted.* reach the host, whose own of system.* it takes from root.
+func TestXattrKinds(t *testing.T) {
+	r := newRig(t)
+	r.write("f", nil)
+	n := r.find("f")
+	defer r.forget(n)
+	if err := os.Remove(r.at("tree/f")); err != nil { // what reaches the host finds nothing
+		t.Fatal(err)
+	}
+	for name, want := range map[string]error{"user.a": unix.ENOENT, "trusted.a": unix.ENOENT,
+		"system.nfs4_acl": unix.EOPNOTSUPP, "system.foo": unix.EOPNOTSUPP, "security.foo": unix.EOPNOTSUPP,
+		"system.posix_acl_default": unix.EOPNOTSUPP, "foo": unix.EOPNOTSUPP, "user": unix.EOPNOTSUPP} {
+		_, err := r.GetXattr(t.Context(), n, name, nil)
+		wantErr(t, "get "+name, err, want)
+		wantErr(t, "set "+name, r.SetXattr(n, name, []byte("x"), 0), want)
+		wantErr(t, "remove "+name, r.RemoveXattr(n, name), want)
+	}
+}

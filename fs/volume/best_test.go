@@ -10,7 +10,8 @@ import (
 	"ckptfs/fs/tree"
 )
 
-// A step is no best, and shows no metric, if not all users may see it who may see its run.
+// A step is no best, and shows no metric, to users who may not read its metrics; nor is any to those who may
+// not list its run.
 func TestBestOfPrivateSteps(t *testing.T) {
 	r := newRig(t)
 	for step, metrics := range map[string]string{"1": `{"loss": 3}`, "2": `{"loss": 2, "secret": 1}`, "3": `{"loss": 1, "secret": 2}`} {
@@ -21,18 +22,28 @@ func TestBestOfPrivateSteps(t *testing.T) {
 		t.Helper()
 		r.setattr(p, &tree.SetAttr{Mode: &mode})
 	}
-	want := func(target string, names ...string) {
+	stranger := visitor{r, person{"stranger", 3000, []uint32{3000}}, tree.Caller{UID: 3000, GID: 3000}}
+	wantOf := func(v visitor, target string, names ...string) {
 		t.Helper()
-		got := r.listing(".ckptfs/best/a")
+		all, err := v.list(".ckptfs/best/a")
+		var got []string
+		for _, e := range all {
+			got = append(got, e.Name)
+		}
 		slices.Sort(got)
 		if !slices.Equal(got, names) {
-			t.Errorf("%q, want %q", got, names)
+			t.Errorf("%s: %q, want %q, %v", v.what, got, names, err)
 		}
-		n := r.find(".ckptfs/best/a/loss.min")
-		defer r.forget(n)
-		if to, err := r.Readlink(n); err != nil || path.Base(to) != target {
-			t.Errorf("%s, %v; want %s", to, err, target)
+		if to, err := v.get(".ckptfs/best/a/loss.min"); target != "" && (err != nil || path.Base(to) != target) ||
+			target == "" && err == nil {
+			t.Errorf("%s: %s, %v; want %s", v.what, to, err, target)
 		}
+	}
+	want := func(target string, names ...string) {
+		t.Helper()
+		wantOf(stranger, target, names...)
+		wantOf(visitor{r, person{what: "root"}, tree.Caller{}}, "3",
+			"loss.max", "loss.min", "secret.max", "secret.min")
 	}
 	want("3", "loss.max", "loss.min", "secret.max", "secret.min")
 	chmod("runs/a/3", 0o700)
@@ -42,8 +53,10 @@ func TestBestOfPrivateSteps(t *testing.T) {
 	if got := r.best("runs/a", "loss", "min"); got != "3" { // a request to the daemon may see all
 		t.Errorf("best is %s", got)
 	}
-	chmod("runs/a", 0o700)
-	want("3", "loss.max", "loss.min", "secret.max", "secret.min")
+	for _, mode := range []uint32{0o700, 0o711, 0o744} {
+		chmod("runs/a", mode)
+		want("")
+	}
 	chmod("runs/a", 0o755)
 	chmod("runs/a/3", 0o711)
 	chmod("runs/a/2/metrics.json", 0o644)

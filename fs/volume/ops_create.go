@@ -18,7 +18,7 @@ func (v *Volume) Create(
 		if err != nil {
 			return nil, tree.Attr{}, nil, err
 		}
-		h, err := v.openSynthetic(context.Background(), n, flags)
+		h, err := v.openSynthetic(context.Background(), c, n, flags)
 		if err != nil {
 			n.Unpin()
 			return nil, tree.Attr{}, nil, err

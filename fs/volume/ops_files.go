@@ -8,6 +8,7 @@ import (
 	"ckptfs/fs/assemble"
 	"ckptfs/fs/content"
 	"ckptfs/fs/names"
+	"ckptfs/fs/tree"
 )
 
 // Handle is an open file.
@@ -32,16 +33,16 @@ func handleOf(n *names.Node, h *content.Handle) *Handle {
 // Writes reports whether the handle may write.
 func (h *Handle) Writes() bool { return h.write }
 
-// OpenBy opens a node. flags are open(2)'s; thread is the caller's id, as the kernel reports it. When ctx
-// ends, an answer that is being found is not waited for. ENXIO when the node is neither a file nor synthetic.
-func (v *Volume) OpenBy(ctx context.Context, n *names.Node, flags, thread uint32) (*Handle, error) {
+// OpenBy opens a node for a caller. flags are open(2)'s. When ctx ends, an answer that is being found is not
+// waited for. ENXIO when the node is neither a file nor synthetic.
+func (v *Volume) OpenBy(ctx context.Context, c tree.Caller, n *names.Node, flags uint32) (*Handle, error) {
 	if n.Synth() != nil {
-		return v.openSynthetic(ctx, n, flags)
+		return v.openSynthetic(ctx, c, n, flags)
 	}
 	if n.File() == nil {
 		return nil, unix.ENXIO
 	}
-	h, err := n.File().Open(flags, thread)
+	h, err := n.File().Open(flags, c.Thread)
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +54,7 @@ func (v *Volume) OpenBy(ctx context.Context, n *names.Node, flags, thread uint32
 func (v *Volume) Reopen(n *names.Node, flags uint32, mode content.Mode, backing int32) (*Handle, error) {
 	flags &^= unix.O_CREAT | unix.O_EXCL | unix.O_TRUNC
 	if n.Synth() != nil {
-		h, err := v.openSynthetic(context.Background(), n, flags)
+		h, err := v.openSynthetic(context.Background(), tree.Caller{}, n, flags) // who may has been asked
 		if err == nil {
 			h.Mode = mode
 		}

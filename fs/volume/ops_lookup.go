@@ -11,17 +11,20 @@ import (
 	"ckptfs/fs/tree"
 )
 
-// Lookup finds name in dir and takes a reference to it for the kernel.
-func (v *Volume) Lookup(dir *names.Node, name string) (*names.Node, tree.Attr, error) {
+// Lookup finds name in dir for a caller, and takes a reference to it for the kernel. When ctx ends, nothing
+// is waited for.
+func (v *Volume) Lookup(
+	ctx context.Context, c tree.Caller, dir *names.Node, name string,
+) (*names.Node, tree.Attr, error) {
 	if dir.Synth() != nil {
-		return found(dir.Synth().Lookup(dir, name))
+		return found(dir.Synth().Lookup(ctx, c, dir, name))
 	}
 	n, st, err := v.names.Child(dir, name)
 	if err == unix.ENOENT {
 		if v.virtual.Reserved(dir, name) {
 			return found(v.virtual.Root(), nil)
 		}
-		return found(v.virtual.LookupView(dir, name))
+		return found(v.virtual.LookupView(&tree.Asker{Caller: c}, dir, name))
 	}
 	if err != nil {
 		return nil, tree.Attr{}, err
@@ -43,7 +46,7 @@ func (v *Volume) resolve(p string) (*names.Node, error) {
 		if name == "" {
 			continue
 		}
-		next, _, err := v.Lookup(n, name)
+		next, _, err := v.Lookup(context.Background(), tree.Caller{}, n, name)
 		n.Unpin()
 		if err != nil {
 			return nil, err

@@ -24,8 +24,10 @@ func found(n *names.Node, err error) (*names.Node, tree.Attr, error) {
 }
 
 // openSynthetic opens a node that has no inode.
-func (v *Volume) openSynthetic(ctx context.Context, n *names.Node, flags uint32) (*Handle, error) {
-	o, mode, err := n.Synth().Open(ctx, flags)
+func (v *Volume) openSynthetic(
+	ctx context.Context, c tree.Caller, n *names.Node, flags uint32,
+) (*Handle, error) {
+	o, mode, err := n.Synth().Open(ctx, c, flags)
 	if err != nil {
 		return nil, err
 	}

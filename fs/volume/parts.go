@@ -140,7 +140,7 @@ func (v *Volume) openNames() (err error) {
 		Dir: v.dir, Tree: v.treePath(), Files: v.content, ReadOnly: v.readOnly, Changed: v.steps.Changed,
 		Reserved: func(dir *names.Node, name string) bool { return v.virtual.Reserved(dir, name) },
 		Synthetic: func(dir *names.Node, name string) (*names.Node, error) {
-			n, _, err := v.Lookup(dir, name)
+			n, _, err := v.Lookup(context.Background(), tree.Caller{}, dir, name)
 			return n, err
 		},
 		Report: v.report,

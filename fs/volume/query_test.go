@@ -170,3 +170,30 @@ func TestQueryFiles(t *testing.T) {
 	}
 	r.onlyRoot()
 }
+
+// What the names of .ckptfs/query hold is bounded, in bytes: the oldest go, and a write to one that went
+// fails.
+func TestQueriesInBytes(t *testing.T) {
+	r := newRig(t, func(o *Options) { o.CacheBytes = 64 << 20 }) // of which they may have an eighth
+	graph := make([]byte, 3<<20)
+	first := r.open(".ckptfs/query/0", unix.O_WRONLY|unix.O_CREAT)
+	r.writeAt(first, graph, 0)
+	for i := range 5 {
+		h := r.open(fmt.Sprint(".ckptfs/query/", i+1), unix.O_WRONLY|unix.O_CREAT)
+		r.writeAt(h, graph, 0)
+		defer r.release(h)
+	}
+	if got := r.listing(".ckptfs/query"); len(got) != 2 || got[1] != "5" {
+		t.Errorf("%q are kept", got)
+	}
+	_, err := first.Write([]byte("x"), int64(len(graph)))
+	wantErr(t, "a write to one that went", err, unix.ENOMEM)
+	wantErr(t, "its close", first.Answer(t.Context()), unix.EINVAL)
+	r.release(first)
+	h := r.open(".ckptfs/query/large", unix.O_WRONLY|unix.O_CREAT) // one of any size
+	r.writeAt(h, make([]byte, 10<<20), 0)
+	r.release(h)
+	if got := r.listing(".ckptfs/query"); len(got) != 1 {
+		t.Errorf("%q are kept", got)
+	}
+}

@@ -306,11 +306,23 @@ func wantErr(t testing.TB, what string, err, want error) {
 // What the kernel asks of a node itself.
 
 func (r *rig) Stat(n *names.Node) (tree.Attr, error)           { return n.Attr() }
-func (r *rig) Readlink(n *names.Node) (string, error)          { return n.Readlink() }
+func (r *rig) Readlink(n *names.Node) (string, error)          { return n.ReadlinkFor(r.me) }
 func (r *rig) Path(n *names.Node) string                       { return n.Path() }
 func (r *rig) Root() *names.Node                               { return r.names.Root() }
 func (r *rig) OpenDir(n *names.Node) (*names.DirHandle, error) { return n.OpenDir() }
 
+func (r *rig) ListXattr(n *names.Node, dest []byte, admin bool) (int, error) {
+	return r.Volume.ListXattr(n, dest, func() bool { return admin })
+}
+
 func (r *rig) Open(n *names.Node, flags uint32) (*Handle, error) {
-	return r.OpenBy(context.Background(), n, flags, 0)
+	return r.OpenBy(context.Background(), r.me, n, flags)
+}
+
+func (r *rig) Lookup(dir *names.Node, name string) (*names.Node, tree.Attr, error) {
+	return r.Volume.Lookup(context.Background(), r.me, dir, name)
+}
+
+func (r *rig) Entries(d *names.DirHandle, pos uint64) ([]names.Listed, error) {
+	return r.Volume.Entries(r.me, d, pos)
 }

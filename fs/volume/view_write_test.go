@@ -6,6 +6,7 @@ import (
 	"os"
 	"testing"
 
+	"ckptfs/fs/tree"
 	"ckptfs/fs/virtual"
 
 	"golang.org/x/sys/unix"
@@ -49,6 +50,58 @@ func TestViewWritten(t *testing.T) {
 	}
 }
 
+// A view becomes a file only by those who may make a name in its folder, and, where that is sticky, replace
+// one of the source's owner.
+func TestViewWrittenByOthers(t *testing.T) {
+	const owner, folders, group = 1000, 1001, 70
+	for _, c := range []struct {
+		what string
+		who  tree.Caller
+		mode uint32 // of the folder
+		want error
+	}{
+		{"a stranger", tree.Caller{UID: 2000, GID: 2000}, 0o755, unix.EACCES},
+		{"a stranger who may not enter", tree.Caller{UID: 2000, GID: 2000}, 0o776, unix.EACCES},
+		{"the group", tree.Caller{UID: 2000, GID: group}, 0o775, unix.ESTALE},
+		{"all", tree.Caller{UID: 2000, GID: 2000}, 0o777, unix.ESTALE},
+		{"a stranger, sticky", tree.Caller{UID: 2000, GID: 2000}, 0o1777, unix.EACCES},
+		{"the source's owner, sticky", tree.Caller{UID: owner, GID: 2000}, 0o1777, unix.ESTALE},
+		{"the source's owner", tree.Caller{UID: owner, GID: 2000}, 0o755, unix.EACCES},
+		{"the folder's owner, sticky", tree.Caller{UID: folders, GID: 2000}, 0o1755, unix.ESTALE},
+		{"root", tree.Caller{}, 0o500, unix.ESTALE},
+	} {
+		for _, by := range []string{"open", "truncate"} {
+			t.Run(c.what+" "+by, func(t *testing.T) {
+				if os.Geteuid() != 0 {
+					t.Skip("needs root, to give files away")
+				}
+				r := newRig(t)
+				r.mkdir("runs/a")
+				r.write("runs/a/m.npy", npyOf(1))
+				own := func(p string, uid, mode uint32) {
+					gid := uint32(group)
+					r.setattr(p, &tree.SetAttr{UID: &uid, GID: &gid})
+					r.setattr(p, &tree.SetAttr{Mode: &mode})
+				}
+				own("runs/a/m.npy", owner, 0o666)
+				own("runs/a", folders, c.mode)
+				n := r.find("runs/a/m.safetensors")
+				defer r.forget(n)
+				var err error
+				if size := int64(0); by == "open" {
+					_, err = r.OpenBy(t.Context(), c.who, n, unix.O_WRONLY)
+				} else {
+					_, err = r.Setattr(n, &tree.SetAttr{Size: &size, By: &c.who})
+				}
+				wantErr(t, by, err, c.want)
+				if _, err := os.Lstat(r.at("tree/runs/a/m.safetensors")); (err == nil) != (c.want == unix.ESTALE) {
+					t.Errorf("a file is there: %v", err == nil)
+				}
+			})
+		}
+	}
+}
+
 // The source of a view has a second name in another directory, where the view is opened for writing.
 func TestViewOfHardLinkWritten(t *testing.T) {
 	r := newRig(t)
@@ -84,7 +137,7 @@ func TestViewReadBesideAWriter(t *testing.T) {
 	if _, err := w.ReadAt(p, 0); !errors.Is(err, unix.ESTALE) {
 		t.Errorf("%v", err)
 	}
-	h.Node.Synth().Open(t.Context(), unix.O_WRONLY)
+	h.Node.Synth().Open(t.Context(), r.me, unix.O_WRONLY)
 	if _, err := os.Lstat(r.at("tree/runs/a/m.safetensors")); err == nil {
 		t.Error("a file was made of it")
 	}

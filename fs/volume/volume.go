@@ -245,6 +245,7 @@ func (v *Volume) Attach(k content.Kernel, mountpoint string, passthrough bool, m
 func (v *Volume) Close(context.Context) error {
 	v.closing.Store(true)
 	<-v.surveyed
+	v.artifacts.Stop()
 	if !v.readOnly {
 		v.durability.stop()
 		v.sums.Stop()

@@ -28,10 +28,11 @@ func hiddenXattr(name string) bool {
 		strings.HasPrefix(name, "trusted.ckptfs")
 }
 
-// unsupportedXattr reports whether an attribute is answered without a look: `ls -l` asks for these of every
-// file.
+// unsupportedXattr reports whether an attribute is answered without a look at the host, which takes its own
+// of system.* and security.* from root, whoever asked: all but those of users and of administrators. `ls -l`
+// asks for some of every file.
 func unsupportedXattr(name string) bool {
-	return strings.HasPrefix(name, "security.") || strings.HasPrefix(name, "system.posix_acl_")
+	return !strings.HasPrefix(name, "user.") && !strings.HasPrefix(name, "trusted.")
 }
 
 // GetXattr reads an attribute into dest and returns its length. With dest of length 0 it returns the length
@@ -48,8 +49,9 @@ func (v *Volume) GetXattr(ctx context.Context, n *names.Node, name string, dest 
 	return n.GetXattr(name, dest)
 }
 
-// ListXattr lists names, each ended by a zero byte; those of trusted.* for privileged callers only.
-func (v *Volume) ListXattr(n *names.Node, dest []byte, privileged bool) (int, error) {
+// ListXattr lists names, each ended by a zero byte; those of trusted.* if the caller is an administrator,
+// which is asked for once one is found.
+func (v *Volume) ListXattr(n *names.Node, dest []byte, admin func() bool) (int, error) {
 	if n.Synth() != nil {
 		return 0, nil
 	}
@@ -64,7 +66,7 @@ func (v *Volume) ListXattr(n *names.Node, dest []byte, privileged bool) (int, er
 		if s == "" || hiddenXattr(s) || unsupportedXattr(s) {
 			continue
 		}
-		if privileged || !strings.HasPrefix(s, "trusted.") {
+		if !strings.HasPrefix(s, "trusted.") || admin() {
 			out = append(append(out, name...), 0)
 		}
 	}
