@@ -141,9 +141,12 @@ func TestKilledAtTheStart(t *testing.T) {
 			return err != nil || bytes.Contains(mounts, []byte(" "+m.Dir+" fuse"))
 		}))
 		time.Sleep(time.Duration(i) * 60 * time.Microsecond)
-		m.Must(cmd.Process.Kill())
 		ended := make(chan error, 1)
-		go func() { ended <- cmd.Wait() }()
+		go func() {
+			_ = cmd.Wait()
+			ended <- nil
+		}()
+		go func() { _ = m.End() }() // the holder, and the daemon
 		select {
 		case <-ended:
 		case <-time.After(daemon.Patience):
