@@ -120,7 +120,7 @@ func (a *app) serve(ctx context.Context, c *mountConfig, link *holder.Link, read
 		Log:         mount.Log,
 	}
 	if before != nil {
-		opt.Create, opt.Resume = false, before.Resume
+		opt.Create, opt.Resume, opt.Lock = false, before.Resume, before.Lock
 	}
 	v, err := volume.Open(opt)
 	if err != nil {

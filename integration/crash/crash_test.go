@@ -143,10 +143,10 @@ func TestKilledAtTheStart(t *testing.T) {
 		time.Sleep(time.Duration(i) * 60 * time.Microsecond)
 		ended := make(chan error, 1)
 		go func() {
+			_ = cmd.Process.Kill() // the holder
 			_ = cmd.Wait()
-			ended <- nil
+			ended <- m.End() // the daemon
 		}()
-		go func() { _ = m.End() }() // the holder, and the daemon
 		select {
 		case <-ended:
 		case <-time.After(daemon.Patience):

@@ -174,13 +174,34 @@ func (d *Daemon) Kill9() error {
 // End kills what there is, and returns when the kernel has closed all that the daemon had open: its lock, and
 // the mount.
 func (d *Daemon) End() error {
-	return Until("killed processes to end", func() bool {
-		pids := d.PIDs() // the holder first: it would start another daemon
-		for _, pid := range pids {
-			_ = syscall.Kill(pid, syscall.SIGKILL)
+	for pids := d.PIDs(); len(pids) > 0; pids = d.PIDs() { // a holder may have started another daemon meanwhile
+		var fds []int
+		for _, pid := range pids { // the holder first
+			fd, err := unix.PidfdOpen(pid, 0)
+			if errors.Is(err, unix.ESRCH) {
+				continue
+			}
+			if err != nil {
+				return fmt.Errorf("pidfd_open: %w", err)
+			}
+			_ = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
+			fds = append(fds, fd)
 		}
-		return len(pids) == 0
-	})
+		for _, fd := range fds {
+			err := Until("a killed process to end", func() bool { return ended(fd) })
+			unix.Close(fd)
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// ended waits for a moment for the end of a process.
+func ended(pidfd int) bool {
+	n, err := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, 100)
+	return n > 0 && err == nil
 }
 
 // KillDaemon kills the daemon alone where it stands, and returns when another one serves the mount.
@@ -212,10 +233,7 @@ func (d *Daemon) StrikeDaemon(s syscall.Signal) (pid int, err error) {
 	if err := unix.PidfdSendSignal(fd, s, nil, 0); err != nil && err != unix.ESRCH {
 		return pid, err
 	}
-	return pid, Until("a daemon that was struck to end", func() bool {
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 100)
-		return n > 0 && err == nil
-	})
+	return pid, Until("a daemon that was struck to end", func() bool { return ended(fd) })
 }
 
 // Dump ends the daemon with the stacks of all its goroutines in the log, which is then the log's end: the
