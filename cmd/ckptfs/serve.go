@@ -162,6 +162,7 @@ func (a *app) serve(ctx context.Context, c *mountConfig, link *holder.Link, read
 		srv = before.Server
 		log.Warn("the mount was taken over", "after", time.Since(link.Taken().Unserved).Round(time.Microsecond))
 	} else if srv, err = fusefs.Mount(v, c.mountpoint, mount); err != nil {
+		_ = release(c.mountpoint, c.store, true) // what there may be of it already
 		return mountRefused(c.mountpoint, err)
 	}
 	mode, reason := srv.Mode()
