@@ -122,7 +122,7 @@ func (a *app) serve(ctx context.Context, c *mountConfig, link *holder.Link,
 		Log:         mount.Log,
 	}
 	if before != nil {
-		opt.Create, opt.Resume = false, before.Resume
+		opt.Create, opt.Resume, opt.Lock = false, before.Resume, before.Lock
 	}
 	v, err := volume.Open(opt)
 	if err != nil {
@@ -164,6 +164,7 @@ func (a *app) serve(ctx context.Context, c *mountConfig, link *holder.Link,
 		srv = before.Server
 		log.Warn("the mount was taken over", "after", time.Since(link.Taken().Unserved).Round(time.Microsecond))
 	} else if srv, err = fusefs.Mount(v, c.mountpoint, mount); err != nil {
+		_ = release(c.mountpoint, c.store, true) // what there may be of it already
 		return mountRefused(c.mountpoint, err)
 	}
 	mode, reason := srv.Mode()

@@ -62,7 +62,7 @@ func (a *app) withTwo(ctx context.Context, path, otherPath string,
 
 // connect asks the daemon; without one it opens the store here.
 func (a *app) connect(ctx context.Context, p *place, how access) (*session, error) {
-	c, err := dial(ctx, p)
+	c, err := reach(ctx, p)
 	if err == nil {
 		return &session{Client: c, place: p, close: func() error { return nil }}, nil
 	}

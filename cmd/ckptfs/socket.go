@@ -10,11 +10,13 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/moby/sys/mountinfo"
 
 	"ckptfs/cmd/ckptfs/procs"
 	"ckptfs/fs/control"
+	"ckptfs/fs/tree"
 )
 
 // A daemon that may not write to its store has its control socket in the runtime folder of its user instead,
@@ -77,6 +79,22 @@ func ownerOf(m *mountinfo.Info) int {
 		}
 	}
 	return 0
+}
+
+// gap is how long a command waits for the next daemon of a mount.
+const gap = 5 * time.Second
+
+// reach is dial, which waits for the next daemon where one was killed: as long as somebody keeps the store
+// for it, or an earlier one is closing the store.
+func reach(ctx context.Context, p *place) (*control.Client, error) {
+	for began := time.Now(); ; {
+		held := tree.Held(p.store) // before: a daemon that ends gives up its socket first
+		c, err := dial(ctx, p)
+		if !errors.Is(err, control.ErrNoDaemon) || !held || time.Since(began) > gap || ctx.Err() != nil {
+			return c, err
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
 }
 
 // dial connects to the daemon that has the store of a place: the one that writes, or a reader that has it

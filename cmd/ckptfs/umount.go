@@ -86,7 +86,7 @@ func (a *app) umount(ctx context.Context, arg string, c *umountConfig) error {
 		ctx, cancel = context.WithTimeoutCause(ctx, c.timeout, errTimeout)
 		defer cancel()
 	}
-	cl, err := dial(ctx, p)
+	cl, err := reach(ctx, p)
 	if errors.Is(err, control.ErrNoDaemon) || err != nil && (c.lazy || c.force) && mountpoint != "" {
 		return a.clear(p, mountpoint, c.lazy)
 	}
@@ -218,7 +218,7 @@ func (a *app) forceUnmount(ctx context.Context, store, mountpoint string, end *e
 		if ctx.Err() != nil && !errors.Is(context.Cause(ctx), errTimeout) {
 			return ctx.Err()
 		}
-		if err := end.signal(syscall.SIGKILL); err != nil {
+		if err := end.kill(); err != nil {
 			return fmt.Errorf("%s is detached, but its daemon does not end: %w; the store can be mounted again once it has ended", mountpoint, err)
 		}
 		note = "its daemon did not end, and was killed"

@@ -53,6 +53,7 @@ func (a *app) upgrade(ctx context.Context, arg string) error {
 	}
 	was := cl.PID()
 	end := watch(p, was)
+	end.alone()
 	defer end.close()
 	err = cl.Upgrade(ctx, program, handover.Version)
 	cl.Close()

@@ -9,36 +9,72 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ckptfs/cmd/ckptfs/procs"
 	"ckptfs/fs/control"
 	"ckptfs/fs/tree"
 )
 
-// ending is a daemon whose end is waited for. It is made before the daemon is told to end: a process id says
-// nothing afterwards.
+// ending is a daemon whose end is waited for, and its holder, which ends after it. It is made before the
+// daemon is told to end: a process id says nothing afterwards.
 type ending struct {
-	place *place
-	since time.Time // when it was running
-	pidfd int       // -1 when the process cannot be seen from here (another pid namespace)
-	grace time.Duration
+	place  *place
+	since  time.Time // when it was running
+	pidfd  int       // -1 when the process cannot be seen from here (another pid namespace)
+	holder int       // a pidfd, too; -1 when it has none
+	grace  time.Duration
 }
 
 // lockGrace is how long the store of a daemon that cannot be seen may take to be closed once its socket is.
 const lockGrace = 10 * time.Second
 
 func watch(p *place, pid int) *ending {
-	e := &ending{place: p, since: time.Now(), pidfd: -1, grace: lockGrace}
+	e := &ending{place: p, since: time.Now(), pidfd: -1, holder: -1, grace: lockGrace}
 	if pid > 0 {
 		if fd, err := unix.PidfdOpen(pid, 0); err == nil {
 			e.pidfd = fd
+		}
+	}
+	if e.pidfd >= 0 {
+		if parent := procs.Holder("/proc", pid); parent > 0 {
+			if fd, err := unix.PidfdOpen(parent, 0); err == nil {
+				e.holder = fd
+			}
+			if procs.Holder("/proc", pid) != parent && e.holder >= 0 { // it had ended, and its number is another's
+				unix.Close(e.holder)
+				e.holder = -1
+			}
 		}
 	}
 	return e
 }
 
 func (e *ending) close() {
-	if e.pidfd >= 0 {
-		unix.Close(e.pidfd)
+	for _, fd := range []int{e.pidfd, e.holder} {
+		if fd >= 0 {
+			unix.Close(fd)
+		}
 	}
+}
+
+// alone has wait return once the daemon has ended; its holder goes on.
+func (e *ending) alone() {
+	if e.holder >= 0 {
+		unix.Close(e.holder)
+		e.holder = -1
+	}
+}
+
+// kill ends the daemon for good: its holder first, which would start another one.
+func (e *ending) kill() error {
+	if e.holder >= 0 {
+		if err := unix.PidfdSendSignal(e.holder, unix.SIGKILL, nil, 0); err != nil && err != unix.ESRCH {
+			return err
+		}
+	}
+	if err := e.signal(syscall.SIGKILL); err != unix.ESRCH { // it ended just now
+		return err
+	}
+	return nil
 }
 
 // signal sends a signal to the daemon, and to no other process that may have got its number.
@@ -59,10 +95,11 @@ func (e *ending) inOrder(ctx context.Context, store string) error {
 	}
 }
 
-// wait returns once the daemon has ended, and with it the store's lock. Of a daemon that cannot be seen it is
-// the socket's end that is waited for, which comes a little before the lock's.
+// wait returns once the daemon and its holder have ended, and with them the store's lock. Of a daemon that
+// cannot be seen it is the socket's end that is waited for, which comes a little before the lock's.
 func (e *ending) wait(ctx context.Context) error {
 	const look = 50 * time.Millisecond
+	waits := e.pidfd
 	for ctx.Err() == nil {
 		if e.pidfd < 0 {
 			c, err := dial(ctx, e.place)
@@ -75,12 +112,15 @@ func (e *ending) wait(ctx context.Context) error {
 			time.Sleep(look)
 			continue
 		}
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(e.pidfd), Events: unix.POLLIN}},
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(waits), Events: unix.POLLIN}},
 			int(look.Milliseconds()))
 		if err != nil && !errors.Is(err, unix.EINTR) {
 			return fmt.Errorf("wait for the daemon: %w", err)
 		}
-		if n > 0 {
+		switch {
+		case n > 0 && waits == e.pidfd && e.holder >= 0:
+			waits = e.holder
+		case n > 0:
 			return nil
 		}
 	}

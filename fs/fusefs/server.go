@@ -165,6 +165,7 @@ func (s *Server) begin(v *volume.Volume, mountpoint string) error {
 		if err := s.o.Keeper.Hold(s.dev.fd, s.memory.Fd()); err != nil {
 			return fmt.Errorf("hand the mount to its holder: %w", err)
 		}
+		s.keepLock()
 	}
 	s.serve()
 	// This process never asks anything of its own mount: killed before it had answered itself it could not

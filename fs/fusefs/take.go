@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -35,8 +36,15 @@ type Takeover struct {
 	*Server
 	Mountpoint string
 
+	// Lock is volume.Options.Lock.
+	Lock *os.File
+
 	kept map[uint64]int // descriptors of the process before, until Resume
 }
+
+// keptLock is what the store's lock is kept under, between the ids of nodes: nobody else has the store while
+// no process serves the mount.
+const keptLock = 1<<64 - 1
 
 // Take takes a mount over.
 func Take(m Mounted, o Options) (*Takeover, error) {
@@ -49,7 +57,12 @@ func Take(m Mounted, o Options) (*Takeover, error) {
 		return nil, err
 	}
 	memory.BeginLife(m.Crashed)
-	return &Takeover{Server: s, Mountpoint: string(memory.Note(handover.NoteMountpoint)), kept: m.Kept}, nil
+	t := &Takeover{Server: s, Mountpoint: string(memory.Note(handover.NoteMountpoint)), kept: m.Kept}
+	if fd, ok := m.Kept[keptLock]; ok {
+		delete(m.Kept, keptLock)
+		t.Lock = os.NewFile(uintptr(fd), "lock")
+	}
+	return t, nil
 }
 
 // Resume is volume.Options.Resume.
@@ -63,6 +76,9 @@ func (s *Takeover) Resume(v *volume.Volume) error {
 	v.Names().TakeOver(heirOf(s.Server), nodes)
 	s.noteMoves()
 	v.Names().TakeKept(s.kept)
+	if s.Lock == nil {
+		s.keepLock()
+	}
 	s.reopen()
 	return nil
 }
@@ -209,6 +225,16 @@ func heirOf(s *Server) *names.Heir {
 		h.Unkeep = func(id uint64) { _ = k.Drop(id) }
 	}
 	return h
+}
+
+// keepLock has the store's lock outlive this process.
+func (s *Server) keepLock() {
+	if s.o.Keeper == nil {
+		return
+	}
+	if err := s.o.Keeper.Keep(keptLock, s.v.LockFd()); err != nil {
+		s.log(slog.LevelWarn, "the store's lock would not outlive this process", "reason", err)
+	}
 }
 
 // noteMode writes down how the mount was made.

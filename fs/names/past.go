@@ -40,7 +40,11 @@ func (p *past) addLocked(r handover.Node) {
 	case r.Synthetic:
 		p.byName[pastName{content.NodeID(r.Parent), r.Name}] = id
 	case r.Name != "":
-		p.byIno[inoKey(r.Ino)] = id
+		// What was written down of an inode that went may not have been taken back, and its number may be
+		// another's by now: ids grow.
+		if was := p.byIno[inoKey(r.Ino)]; was < id {
+			p.byIno[inoKey(r.Ino)] = id
+		}
 	}
 }
 

@@ -261,6 +261,41 @@ func stale(t *testing.T) *handover.Nodes {
 	return m.Nodes()
 }
 
+// What a name led to that goes, or moves, is a node that only an earlier process looked at: it is still known
+// after that. The kernel may have it as a working folder, or by O_PATH, and then names it by its id.
+func TestChangedUnseen(t *testing.T) {
+	l := newLives(t)
+	l.r.mkdir("gone", "moved", "there", "a", "b")
+	l.r.write("f", "over", "under")
+	for _, p := range []string{"gone", "moved", "f", "over", "under", "a", "b"} {
+		l.look(p)
+	}
+	l.next()
+	r := l.r
+	r.must("rmdir", r.rmdir("gone"))
+	r.must("unlink", r.unlink("f"))
+	r.must("rename", r.rename("moved", "there/moved", 0))
+	r.must("rename", r.rename("over", "under", 0))
+	r.must("exchange", r.rename("a", "b", unix.RENAME_EXCHANGE))
+	l.check()
+	l.next()
+	l.check()
+}
+
+// The number of an inode that went is given to another one, of another type.
+func TestNumberUsedAgain(t *testing.T) {
+	l := newLives(t)
+	l.r.tab.next += 50
+	l.r.write("f")
+	f := l.look("f")
+	ino := l.kernel[f].ino
+	for id := f - 40; id < f; id++ { // what was written down of them was never taken back
+		_ = l.mem.Nodes().Put(handover.Node{ID: uint64(id), Ino: ino, Parent: uint64(RootID), Type: unix.S_IFDIR, Name: fmt.Sprint(id)})
+	}
+	l.next()
+	l.check()
+}
+
 // What the kernel looks up while a sweep asks about it stays.
 func TestSweepRaces(t *testing.T) {
 	l := newLives(t)
@@ -339,8 +374,12 @@ func TestLives(t *testing.T) {
 						l.sweep(rnd.IntN(2) == 0)
 					}
 				}
-				l.check()
+				// Seldom: what was looked at is not a node of the past any more.
+				if rnd.IntN(8) == 0 {
+					l.check()
+				}
 			}
+			l.check()
 		})
 	}
 }

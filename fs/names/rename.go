@@ -31,9 +31,9 @@ func (ns *Names) Rename(
 	if err := unix.Fstatat(oldFd, oldName, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return t, moved, err
 	}
-	moved = ns.tab.findIno(st.Ino)
+	moved = ns.findLocked(oldDir, oldName, &st)
 	if flags&unix.RENAME_NOREPLACE == 0 {
-		t, err = ns.prepareLocked(newFd, newName)
+		t, err = ns.prepareLocked(newDir, newFd, newName)
 		if err != nil && err != unix.ENOENT {
 			return t, moved, err
 		}

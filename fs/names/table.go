@@ -52,14 +52,22 @@ func (t *table) getRef(id content.NodeID) *Node {
 	return n
 }
 
-// findIno returns the node of an inode of the tree with one reference more, or nil.
-func (t *table) findIno(ino uint64) *Node {
+// findLocked returns the node of the inode that st describes and that dir/name leads to, with one reference
+// more, or nil: this process does not know it, nor does the kernel from an earlier one. ns is held.
+func (ns *Names) findLocked(dir *Node, name string, st *unix.Stat_t) *Node {
+	t := ns.tab
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	n := t.byIno[inoKey(ino)]
-	if n != nil {
+	if n := t.byIno[inoKey(st.Ino)]; n != nil {
 		n.refs++
+		return n
 	}
+	id := t.past.inodeLocked(st)
+	if id == 0 {
+		return nil
+	}
+	n := t.insertLocked(st, id)
+	t.addAliasLocked(n, dir, name)
 	return n
 }
 

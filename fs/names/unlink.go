@@ -19,13 +19,13 @@ type Victim struct {
 
 // prepareLocked looks at dir/name before it goes and, if it is the last name of a node in the table,
 // takes hold of the inode, so that open files and directories stay what they are. ns is held exclusively.
-func (ns *Names) prepareLocked(dirfd int, name string) (Victim, error) {
+func (ns *Names) prepareLocked(dir *Node, dirfd int, name string) (Victim, error) {
 	var t Victim
 	var st unix.Stat_t
 	if err := unix.Fstatat(dirfd, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return t, err
 	}
-	t.Ino, t.Node = st.Ino, ns.tab.findIno(st.Ino)
+	t.Ino, t.Node = st.Ino, ns.findLocked(dir, name, &st)
 	isDir := st.Mode&unix.S_IFMT == unix.S_IFDIR
 	t.Last = isDir || st.Nlink <= 1
 	if !t.Last {
@@ -101,7 +101,7 @@ func (ns *Names) Remove(dir *Node, name string, flag int) (Victim, error) {
 		return Victim{}, err
 	}
 	defer dir.releaseDir()
-	t, err := ns.prepareLocked(dirfd, name)
+	t, err := ns.prepareLocked(dir, dirfd, name)
 	if err != nil {
 		return t, err
 	}

@@ -49,7 +49,8 @@ func (e *LockedError) Error() string {
 		e.Holder.Started.Local().Format(time.DateTime))
 }
 
-// Lock is the store's flock, held from Open to Close; the kernel releases it when the process dies.
+// Lock is the store's flock, held from Open to Close. The kernel releases it with the last process that has
+// its descriptor: one that outlives this process keeps the store from others until Inherit.
 type Lock struct {
 	f      *os.File
 	self   Holder
@@ -92,6 +93,50 @@ func Acquire(dir string, now time.Time) (*Lock, error) {
 	if err != nil {
 		return nil, err
 	}
+	return takeLock(dir, now, f, fresh)
+}
+
+// Inherit is Acquire by a descriptor of a lock that a process had which did not give it up. It is the lock's
+// from now on.
+func Inherit(dir string, now time.Time, f *os.File) (*Lock, error) {
+	if err := inherits(dir, f); err != nil {
+		f.Close()
+		return nil, err
+	}
+	if _, err := f.Seek(0, 0); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return takeLock(dir, now, f, false)
+}
+
+// inherits is nil if f is a store's lock file.
+func inherits(dir string, f *os.File) error {
+	is, err := os.Lstat(filepath.Join(dir, LockFile))
+	if err != nil {
+		return err
+	}
+	was, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if !os.SameFile(is, was) {
+		return fmt.Errorf("%s is not the store that it was", dir)
+	}
+	return nil
+}
+
+// Held reports whether a process has the store, or keeps it for the next one, whether or not it answers.
+func Held(dir string) bool {
+	f, err := openOwn(filepath.Join(dir, LockFile), os.O_RDONLY)
+	if err != nil {
+		return false
+	}
+	defer f.Close() // and its lock
+	return unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB) == unix.EWOULDBLOCK
+}
+
+func takeLock(dir string, now time.Time, f *os.File, fresh bool) (*Lock, error) {
 	var before Holder
 	dec := json.NewDecoder(io.LimitReader(f, 64<<10))
 	decErr := dec.Decode(&before)
@@ -180,7 +225,7 @@ func (l *Lock) write() error {
 // After an error it is not known to be.
 func (l *Lock) Release(clean bool) error {
 	if l.shared {
-		return l.f.Close()
+		return l.close()
 	}
 	l.self.Clean = clean
 	err := l.write()
@@ -189,8 +234,17 @@ func (l *Lock) Release(clean bool) error {
 		l.self.Clean = false
 		err = errors.Join(err, l.write())
 	}
-	if cerr := l.f.Close(); err == nil {
+	if cerr := l.close(); err == nil {
 		err = cerr
 	}
 	return err
 }
+
+// close gives the lock up, whoever has its descriptor too.
+func (l *Lock) close() error {
+	_ = unix.Flock(int(l.f.Fd()), unix.LOCK_UN)
+	return l.f.Close()
+}
+
+// Fd is the descriptor that the lock is held by.
+func (l *Lock) Fd() int { return int(l.f.Fd()) }

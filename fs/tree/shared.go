@@ -28,6 +28,23 @@ func AcquireShared(dir string) (*Lock, error) {
 	if err != nil {
 		return nil, err
 	}
+	return takeShared(dir, f)
+}
+
+// InheritShared is AcquireShared as Inherit is Acquire.
+func InheritShared(dir string, f *os.File) (*Lock, error) {
+	if err := inherits(dir, f); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return takeShared(dir, f)
+}
+
+func takeShared(dir string, f *os.File) (*Lock, error) {
+	if _, err := f.Seek(0, 0); err != nil {
+		f.Close()
+		return nil, err
+	}
 	var before Holder
 	decErr := json.NewDecoder(io.LimitReader(f, 64<<10)).Decode(&before)
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB); err != nil {

@@ -2,6 +2,7 @@ package volume
 
 import (
 	"log/slog"
+	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -49,8 +50,10 @@ type Options struct {
 	// mounted already, by an earlier process: it makes known what the kernel knows (Attach, Names, Reopen).
 	// Then the store's repair goes on beside the requests; nil: it comes before Open returns.
 	Resume func(*Volume) error
-	Now    func() time.Time                                // nil: time.Now
-	Log    func(level slog.Level, msg string, args ...any) // nil: silent
+	// Lock is the store's lock as the earlier process had it (LockFd); nil: it is taken anew.
+	Lock *os.File
+	Now  func() time.Time                                // nil: time.Now
+	Log  func(level slog.Level, msg string, args ...any) // nil: silent
 }
 
 const (

@@ -78,7 +78,12 @@ func (s *storage) close() error {
 }
 
 func acquire(o Options) (*tree.Lock, error) {
-	if o.ReadOnly {
+	switch {
+	case o.Lock != nil && o.ReadOnly:
+		return tree.InheritShared(o.Dir, o.Lock)
+	case o.Lock != nil:
+		return tree.Inherit(o.Dir, o.Now(), o.Lock)
+	case o.ReadOnly:
 		return tree.AcquireShared(o.Dir)
 	}
 	return tree.Acquire(o.Dir, o.Now())

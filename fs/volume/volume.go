@@ -229,6 +229,10 @@ func (v *Volume) repair(s *maintenance.Survey) error {
 // Names are the mount's names, for the side that mounts the volume.
 func (v *Volume) Names() *names.Names { return v.names }
 
+// LockFd is the descriptor that the store's lock is held by. As long as a process has it the store is nobody
+// else's.
+func (v *Volume) LockFd() int { return v.lock.Fd() }
+
 // Dir is the store's folder.
 func (v *Volume) Dir() string { return v.dir }
 

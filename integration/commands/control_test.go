@@ -82,7 +82,7 @@ func TestCommands(t *testing.T) {
 	check("mounted, by the mount", m.Dir, m.Dir)
 	check("mounted, by the store", m.Store, filepath.Join(m.Store, "tree"))
 	if s := m.Status(); s.Queue.Files != 0 || s.UnpackedBytes < 0 || len(s.Failures) != 0 ||
-		len(m.PIDs()) != 1 || s.PID != m.PIDs()[0] {
+		len(m.PIDs()) != 2 || s.PID != m.DaemonPID() {
 		t.Errorf("status: %+v; the daemon is %v", s, m.PIDs())
 	}
 	m.Must(m.Stop())

@@ -23,7 +23,7 @@ import (
 // resident is what of a daemon's memory is its own, and what the kernel keeps of files for it, in bytes.
 func memoryOf(m *mounttest.Mount) (own, files int64) {
 	m.T.Helper()
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", m.PIDs()[0]))
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", m.DaemonPID()))
 	m.Must(err)
 	for line := range strings.Lines(string(b)) {
 		for key, to := range map[string]*int64{"RssAnon:": &own, "RssFile:": &files} {
@@ -114,13 +114,13 @@ func TestMemoryBesideALargeIndex(t *testing.T) {
 	}
 
 	// The kernel takes the index's pages back when it is told to, and the daemon goes on.
-	pidfd, err := unix.PidfdOpen(m.PIDs()[0], 0)
+	pidfd, err := unix.PidfdOpen(m.DaemonPID(), 0)
 	if err != nil {
 		t.Logf("whether the pages can go was not tried: %v", err)
 		return
 	}
 	defer unix.Close(pidfd)
-	at := mappingOf(t, m.PIDs()[0], path)
+	at := mappingOf(t, m.DaemonPID(), path)
 	// it is mapped with room to grow
 	at.len = uint64(size) &^ 4095
 	m.Must(daemon.Until("the kernel to take the index's pages", func() bool { // what is being written it leaves

@@ -31,7 +31,7 @@ func (w *memoryWatch) peak() int64 {
 // watchMemory looks every few milliseconds until the daemon or the test ends.
 func watchMemory(m *mounttest.Mount) *memoryWatch {
 	w := &memoryWatch{}
-	path := fmt.Sprintf("/proc/%d/status", m.PIDs()[0])
+	path := fmt.Sprintf("/proc/%d/status", m.DaemonPID())
 	go func() {
 		for m.T.Context().Err() == nil {
 			b, err := os.ReadFile(path)

@@ -227,7 +227,7 @@ func TestUmountForce(t *testing.T) {
 	m.Want("x", mounttest.Noise(1, mib))
 
 	m.Write("y", mounttest.Noise(2, mib))
-	m.Must(syscall.Kill(m.PIDs()[0], syscall.SIGSTOP))
+	m.Must(syscall.Kill(m.DaemonPID(), syscall.SIGSTOP))
 	said, code := m.RunFails("umount", "--force", "--timeout", "1s", m.Dir)
 	if code != exitFailure {
 		t.Errorf("a daemon that was killed: exit status %d", code)
@@ -261,7 +261,7 @@ func TestUmountLazy(t *testing.T) {
 	if _, err := f.ReadAt(got, 0); err != nil || !bytes.Equal(got, mounttest.Noise(1, mib)) {
 		t.Errorf("an open file after umount --lazy: %v", err)
 	}
-	if len(m.PIDs()) != 1 {
+	if len(m.PIDs()) != 2 {
 		t.Errorf("daemons: %v", m.PIDs())
 	}
 	m.Must(f.Close())
@@ -286,7 +286,7 @@ func TestNothingInherited(t *testing.T) {
 			}
 		}
 	}
-	if len(m.PIDs()) != 1 {
+	if len(m.PIDs()) != 2 {
 		t.Errorf("daemons: %v", m.PIDs())
 	}
 }
@@ -314,7 +314,7 @@ func TestMountedElsewhere(t *testing.T) {
 		t.Errorf("mounted while the other daemon has the store: exit status %d", code)
 	}
 	host, _ := os.Hostname()
-	mounttest.WantSaid(t, said, m.Store, "in use by process", fmt.Sprint(m.PIDs()[0]), host, "since")
+	mounttest.WantSaid(t, said, m.Store, "in use by process", fmt.Sprint(m.DaemonPID()), host, "since")
 	other.Kill()
 	m.Must(daemon.Until("the daemon to end with the last mount", func() bool { return len(m.PIDs()) == 0 }))
 	m.Must(m.Start())
@@ -340,8 +340,8 @@ func TestNoMountpoint(t *testing.T) {
 		{fresh, "full", exitMountpoint, []string{"not empty", `"x"`, "--non-empty"}},
 		{fresh, "file", exitMountpoint, []string{"not a directory"}},
 		{fresh, "none", exitMountpoint, []string{"does not exist", "mkdir -p"}},
-		{m.Store, "unused", exitBusy, []string{m.Dir, "already", fmt.Sprintf("process %d", m.PIDs()[0])}},
-		{fresh, m.Dir, exitBusy, []string{m.Store, "already", fmt.Sprintf("process %d", m.PIDs()[0])}},
+		{m.Store, "unused", exitBusy, []string{m.Dir, "already", fmt.Sprintf("process %d", m.DaemonPID())}},
+		{fresh, m.Dir, exitBusy, []string{m.Store, "already", fmt.Sprintf("process %d", m.DaemonPID())}},
 		{filepath.Join(dir, "above/store"), "above", exitMountpoint, []string{"would cover"}},
 		{filepath.Join(dir, "above/store"), "above/store", exitMountpoint, []string{"lies in the store"}},
 		{filepath.Join(dir, "none/store"), "empty", exitNotStore, []string{"there is no folder"}},

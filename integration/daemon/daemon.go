@@ -85,7 +85,8 @@ func (d *Daemon) Start() error {
 	return nil
 }
 
-// Foreground starts with -f, its standard error appended to Log, and returns when the mount is there.
+// Foreground starts with -f, its standard error appended to Log, and returns the holder when the mount is
+// there.
 func (d *Daemon) Foreground() (*os.Process, error) {
 	log, err := os.OpenFile(d.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
@@ -115,13 +116,27 @@ func (d *Daemon) Mounted() bool {
 	return err == nil && st.Type == fuseMagic || errors.Is(err, unix.EACCES) // another user's
 }
 
-// PIDs lists the daemon's processes: those that run Bin with Store as an argument.
+// PIDs lists the mount's processes, of which there are two: the holder, then the daemon that it started. They
+// are those that run Bin with Store as an argument, a command that was called with Store included.
 func (d *Daemon) PIDs() []int {
+	holders, daemons := d.processes()
+	return append(holders, daemons...)
+}
+
+// DaemonPID is the process that serves the mount, 0 if there is none.
+func (d *Daemon) DaemonPID() int {
+	if _, daemons := d.processes(); len(daemons) > 0 {
+		return daemons[0]
+	}
+	return 0
+}
+
+// processes are those of the mount. A holder has told its daemon so in the environment.
+func (d *Daemon) processes() (others, daemons []int) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
-		return nil
+		return nil, nil
 	}
-	var pids []int
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
 		if err != nil {
@@ -133,50 +148,108 @@ func (d *Daemon) PIDs() []int {
 			continue
 		}
 		cmdline, err := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
-		if err == nil && slices.Contains(strings.Split(string(cmdline), "\x00"), d.Store) {
-			pids = append(pids, pid)
+		if err != nil || !slices.Contains(strings.Split(string(cmdline), "\x00"), d.Store) {
+			continue
+		}
+		environ, err := os.ReadFile(filepath.Join("/proc", e.Name(), "environ"))
+		switch {
+		case err != nil:
+		case bytes.Contains(append([]byte{0}, environ...), []byte("\x00CKPTFS_HOLDER_FD=")):
+			daemons = append(daemons, pid)
+		default:
+			others = append(others, pid)
 		}
 	}
-	return pids
+	return others, daemons
 }
 
-// Kill9 kills the daemon where it stands. The mountpoint stays behind, dead.
+// Kill9 kills the holder and the daemon where they stand. The mountpoint stays behind, dead.
 func (d *Daemon) Kill9() error {
 	if len(d.PIDs()) == 0 {
 		return fmt.Errorf("no daemon of %s to kill", d.Store)
 	}
-	return d.end()
+	return d.End()
 }
 
-// end kills, and returns when the kernel has closed all that the daemon had open: its lock, and the mount.
-func (d *Daemon) end() error {
-	for _, pid := range d.PIDs() {
-		fd, err := unix.PidfdOpen(pid, 0)
-		if errors.Is(err, unix.ESRCH) {
-			continue
+// End kills what there is, and returns when the kernel has closed all that the daemon had open: its lock, and
+// the mount.
+func (d *Daemon) End() error {
+	for pids := d.PIDs(); len(pids) > 0; pids = d.PIDs() { // a holder may have started another daemon meanwhile
+		var fds []int
+		for _, pid := range pids { // the holder first
+			fd, err := unix.PidfdOpen(pid, 0)
+			if errors.Is(err, unix.ESRCH) {
+				continue
+			}
+			if err != nil {
+				return fmt.Errorf("pidfd_open: %w", err)
+			}
+			_ = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
+			fds = append(fds, fd)
 		}
-		if err != nil {
-			return fmt.Errorf("pidfd_open: %w", err)
-		}
-		_ = syscall.Kill(pid, syscall.SIGKILL)
-		err = Until("a killed daemon to end", func() bool {
-			n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 100)
-			return n > 0 && err == nil
-		})
-		unix.Close(fd)
-		if err != nil {
-			return err
+		for _, fd := range fds {
+			err := Until("a killed process to end", func() bool { return ended(fd) })
+			unix.Close(fd)
+			if err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
-// Dump ends the daemon with the stacks of all its goroutines in the log.
+// ended waits for a moment for the end of a process.
+func ended(pidfd int) bool {
+	n, err := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, 100)
+	return n > 0 && err == nil
+}
+
+// KillDaemon kills the daemon alone where it stands, and returns when another one serves the mount.
+func (d *Daemon) KillDaemon() error {
+	pid, err := d.StrikeDaemon(syscall.SIGKILL)
+	if err != nil {
+		return err
+	}
+	return Until("another daemon to serve", func() bool {
+		now := d.DaemonPID()
+		return now != 0 && now != pid && d.Mounted()
+	})
+}
+
+// StrikeDaemon sends a signal to the daemon, and returns when it has ended.
+func (d *Daemon) StrikeDaemon(s syscall.Signal) (pid int, err error) {
+	fd := -1
+	err = Until("a daemon to strike", func() bool {
+		if pid = d.DaemonPID(); pid == 0 {
+			return false
+		}
+		fd, err = unix.PidfdOpen(pid, 0)
+		return err == nil
+	})
+	if err != nil {
+		return pid, err
+	}
+	defer unix.Close(fd)
+	if err := unix.PidfdSendSignal(fd, s, nil, 0); err != nil && err != unix.ESRCH {
+		return pid, err
+	}
+	return pid, Until("a daemon that was struck to end", func() bool { return ended(fd) })
+}
+
+// Dump ends the daemon with the stacks of all its goroutines in the log, which is then the log's end: the
+// holder does not start another one.
 func (d *Daemon) Dump() {
-	for _, pid := range d.PIDs() {
+	holders, daemons := d.processes()
+	for _, pid := range holders {
+		_ = syscall.Kill(pid, syscall.SIGSTOP)
+	}
+	for _, pid := range daemons {
 		_ = syscall.Kill(pid, syscall.SIGQUIT)
 	}
-	_ = Within(5*time.Second, "", func() bool { return len(d.PIDs()) == 0 })
+	_ = Within(5*time.Second, "", func() bool { return d.DaemonPID() == 0 })
+	for _, pid := range holders {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
 }
 
 // Clean ends whatever is left, without asking: the mount, even a dead one, and the daemon.
@@ -188,7 +261,7 @@ func (d *Daemon) Clean() error {
 		}
 		_ = cmd.Run()
 	}
-	return d.end()
+	return d.End()
 }
 
 // Until polls cond until it holds, for as long as Patience.

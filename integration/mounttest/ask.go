@@ -36,7 +36,7 @@ func (m *Mount) Asker() func(method, verb, path string) (int, string) {
 // PeakRSS is the most memory that the daemon had so far, in bytes.
 func (m *Mount) PeakRSS() int64 {
 	m.T.Helper()
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", m.PIDs()[0]))
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", m.DaemonPID()))
 	m.Must(err)
 	_, after, _ := strings.Cut(string(b), "VmHWM:")
 	kb, err := strconv.ParseInt(strings.TrimSpace(after[:strings.Index(after, "kB")]), 10, 64)

@@ -117,7 +117,7 @@ func TestRemovedFilesPinNothing(t *testing.T) {
 	t.Parallel()
 	m := mounttest.New(t)
 	fds := func() int {
-		entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", m.PIDs()[0]))
+		entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", m.DaemonPID()))
 		m.Must(err)
 		return len(entries)
 	}

@@ -217,9 +217,9 @@ func (r *run) interruptedStart() error {
 	r.kills++
 	r.interrupted++
 	r.note("kill -9 of a mount that starts")
-	_ = cmd.Process.Kill()
+	_ = cmd.Process.Kill() // the holder, which would start another daemon
 	_ = cmd.Wait()
-	return nil
+	return r.d.End()
 }
 
 // process is a running writer.
