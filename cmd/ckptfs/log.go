@@ -8,6 +8,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"ckptfs/fs/tree"
 )
 
 // logWriter keeps what is logged before the store, in which the log lies, is known to be good and ours.
@@ -50,9 +52,21 @@ func parseLevel(s string) (slog.Level, error) {
 	return l, err
 }
 
-// openLog opens a log file to append to. It follows no link: the store's folder may be another user's.
+const logFlags = os.O_CREATE | os.O_APPEND | os.O_WRONLY
+
+// openLog opens a log file to append to. It follows no link.
 func openLog(path string) (*os.File, error) {
-	return os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY|unix.O_NOFOLLOW, 0o600)
+	return os.OpenFile(path, logFlags|unix.O_NOFOLLOW, 0o600)
+}
+
+// openStoreLog opens the log in a store that this process has not opened yet.
+func openStoreLog(store string, foreign bool) (*os.File, error) {
+	d, err := tree.OpenStore(store, foreign)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	return d.Open(tree.LogFile, logFlags, 0o600)
 }
 
 // redirect lets standard error, where the runtime writes a crash, go to f, and gives the terminal back.

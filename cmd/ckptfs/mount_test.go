@@ -109,7 +109,7 @@ func TestCheckStore(t *testing.T) {
 		{dir + "/broken", "corrupt", exitDamaged},
 		{mounted, "is mounted on /mnt/there already, by process ", exitBusy},
 	} {
-		err := checkStore(t.Context(), &mountConfig{store: tc.store}, mounts)
+		err := (&app{}).checkStore(t.Context(), &mountConfig{store: tc.store}, mounts)
 		if exitCode(err) != tc.code || err != nil && !strings.Contains(err.Error(), tc.says) {
 			t.Errorf("%s: %v (%d)", tc.store, err, exitCode(err))
 		}

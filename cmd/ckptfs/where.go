@@ -147,7 +147,7 @@ func inStore(abs string) (*place, error) {
 // isStore looks whether the folder says it is a store, of whatever version.
 func isStore(dir string) bool {
 	path := filepath.Join(dir, tree.FormatFile)
-	f, err := os.Open(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0) // a FIFO would wait
 	if errors.Is(err, fs.ErrPermission) {
 		st, err := os.Lstat(path)
 		return err == nil && st.Mode().IsRegular() // another user's; its daemon will say so

@@ -33,7 +33,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -228,16 +227,16 @@ func (s *Server) probe(off, readOnly bool) (mode, reason string) {
 	if off {
 		return control.ModeServed, "asked for"
 	}
-	path, flags := filepath.Join(s.v.Dir(), tree.TreeDir), unix.O_TMPFILE|unix.O_RDWR
+	name, flags := tree.TreeDir, unix.O_TMPFILE|unix.O_RDWR
 	if readOnly {
-		path, flags = filepath.Join(s.v.Dir(), tree.FormatFile), unix.O_RDONLY
+		name, flags = tree.FormatFile, unix.O_RDONLY
 	}
-	fd, err := unix.Open(path, flags|unix.O_CLOEXEC, 0o600)
+	f, err := s.v.Folder().Open(name, flags, 0o600)
 	if err != nil {
 		return control.ModeServed, err.Error()
 	}
-	defer unix.Close(fd)
-	id, err := s.dev.RegisterBacking(fd)
+	defer f.Close()
+	id, err := s.dev.RegisterBacking(int(f.Fd()))
 	switch err {
 	case nil:
 		s.dev.UnregisterBacking(id)

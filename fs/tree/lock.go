@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"ckptfs/cas/disk"
 )
 
 // Holder is the process that has a store open.
@@ -84,11 +86,10 @@ func ClosedInOrder(dir string, at time.Time) error {
 }
 
 // Acquire takes the store's lock. *LockedError when another process has it.
-func Acquire(dir string, now time.Time) (*Lock, error) {
-	path := filepath.Join(dir, LockFile)
-	_, err := os.Lstat(path)
+func Acquire(d *disk.Folder, now time.Time) (*Lock, error) {
+	_, err := d.Lstat(LockFile)
 	fresh := errors.Is(err, fs.ErrNotExist)
-	f, err := openOwn(path, os.O_RDWR|os.O_CREATE)
+	f, err := d.Open(LockFile, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -99,9 +100,9 @@ func Acquire(dir string, now time.Time) (*Lock, error) {
 		readers := readersOf(f)
 		f.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, &LockedError{Dir: dir, Holder: before, Readers: readers}
+			return nil, &LockedError{Dir: d.Path(), Holder: before, Readers: readers}
 		}
-		return nil, fmt.Errorf("lock %s: %w", dir, err)
+		return nil, fmt.Errorf("lock %s: %w", d.Path(), err)
 	}
 	if decErr != nil || before.PID == 0 {
 		before = Holder{PID: -1} // a torn line, or one that names no process: not known to be clean
@@ -110,7 +111,7 @@ func Acquire(dir string, now time.Time) (*Lock, error) {
 		}
 	}
 	host, _ := os.Hostname()
-	here := Holder{Boot: BootID(), Mount: MountID(dir)}
+	here := Holder{Boot: BootID(), Mount: MountID(d.Here())}
 	l := &Lock{f: f, Before: before, here: here, sync: f.Sync,
 		self: Holder{Host: host, PID: os.Getpid(), Started: now, Boot: here.Boot, Mount: here.Mount}}
 	l.self.Epoch = before.Epoch

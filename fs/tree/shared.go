@@ -8,11 +8,12 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"ckptfs/cas/disk"
 )
 
 // ErrNeedsRecovery: the store was not closed in order, and this opening may not repair it.
@@ -20,10 +21,10 @@ var ErrNeedsRecovery = errors.New("the store was not closed in order: mount it o
 
 // AcquireShared takes the store's lock beside other readers, and writes nothing. *LockedError while a process
 // has the store for writing; ErrNeedsRecovery when the process that had it last did not close it.
-func AcquireShared(dir string) (*Lock, error) {
-	f, err := openOwn(filepath.Join(dir, LockFile), os.O_RDONLY)
+func AcquireShared(d *disk.Folder) (*Lock, error) {
+	f, err := d.Open(LockFile, os.O_RDONLY, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%s: nobody has mounted it yet: %w", dir, ErrNeedsRecovery)
+		return nil, fmt.Errorf("%s: nobody has mounted it yet: %w", d.Path(), ErrNeedsRecovery)
 	}
 	if err != nil {
 		return nil, err
@@ -33,9 +34,9 @@ func AcquireShared(dir string) (*Lock, error) {
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB); err != nil {
 		f.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, &LockedError{Dir: dir, Holder: before}
+			return nil, &LockedError{Dir: d.Path(), Holder: before}
 		}
-		return nil, fmt.Errorf("lock %s: %w", dir, err)
+		return nil, fmt.Errorf("lock %s: %w", d.Path(), err)
 	}
 	if _, err := f.Seek(0, 0); err == nil { // what a writer left that has just gone
 		before = Holder{}
@@ -43,7 +44,7 @@ func AcquireShared(dir string) (*Lock, error) {
 	}
 	if decErr != nil || !before.Clean {
 		f.Close()
-		return nil, fmt.Errorf("%s: %w", dir, ErrNeedsRecovery)
+		return nil, fmt.Errorf("%s: %w", d.Path(), ErrNeedsRecovery)
 	}
 	return &Lock{f: f, Before: before, shared: true}, nil
 }
