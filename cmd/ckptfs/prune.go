@@ -37,7 +37,7 @@ sealed, or the store was unmounted. Chunks of files in lost+found are kept.`,
 			if o.Grace < 0 {
 				return &usageError{msg: "--grace is a time span such as 24h, or 0", cmd: cmd}
 			}
-			return a.with(cmd.Context(), args[0], readWrite, func(s *session) error {
+			return a.with(cmd.Context(), args[0], unlessDry(o.DryRun), func(s *session) error {
 				if m := s.place.mount; m != nil && !o.DryRun {
 					if err := removeLeftBelow(m.Mountpoint); err != nil {
 						fmt.Fprintf(os.Stderr, "ckptfs: what an interrupted forget left stays: %v\n", err)

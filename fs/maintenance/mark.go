@@ -32,13 +32,14 @@ type marker struct {
 	lists map[cas.Hash]bool // chunk lists that were read
 }
 
-// mark is the Mark of a sweep. It fails when it cannot find out what some file needs.
-func (p *Passes) mark(ctx context.Context, m *store.Marking) error {
+// mark is the Mark of a sweep. It fails when it cannot find out what some file needs. With forget set the
+// ledger forgets tombstones that nothing needs, and their records are not kept.
+func (p *Passes) mark(ctx context.Context, m *store.Marking, forget bool) error {
 	k := &marker{passes: p, m: m, manifests: map[cas.Hash]string{}, lists: map[cas.Hash]bool{}}
 	if err := p.Names.EachFile(ctx, k.file); err != nil {
 		return err
 	}
-	if err := p.Models.Mark(true, m.Keep); err != nil {
+	if err := p.Models.Mark(forget, m.Keep); err != nil {
 		return fmt.Errorf("lineage: %w", err)
 	}
 	if err := k.read(ctx, k.manifests, false); err != nil {
