@@ -39,7 +39,7 @@ sealed, or the store was unmounted. Chunks of files in lost+found are kept.`,
 			}
 			return a.with(cmd.Context(), args[0], unlessDry(o.DryRun), func(s *session) error {
 				if m := s.place.mount; m != nil && !o.DryRun {
-					if err := removeLeftBelow(m.Mountpoint); err != nil {
+					if err := removeLeftBelow(m.Mountpoint, s.place.device()); err != nil {
 						fmt.Fprintf(os.Stderr, "ckptfs: what an interrupted forget left stays: %v\n", err)
 					}
 				}

@@ -33,6 +33,11 @@ func (p *place) full(path string) string {
 	return filepath.Join(p.store, tree.TreeDir, path)
 }
 
+// device is that of the place's mount.
+func (p *place) device() procs.Device {
+	return procs.Device{Major: p.mount.Major, Minor: p.mount.Minor}
+}
+
 // find says what path means, in this process's mounts.
 func find(path string) (*place, error) {
 	mounts, err := mountinfo.GetMounts(nil)
