@@ -153,6 +153,9 @@ func inStore(abs string) (*place, error) {
 func isStore(dir string) bool {
 	path := filepath.Join(dir, tree.FormatFile)
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0) // a FIFO would wait
+	if errors.Is(err, unix.ELOOP) {
+		return isDir(filepath.Join(dir, tree.TreeDir)) // what opens it says that it is a link
+	}
 	if errors.Is(err, fs.ErrPermission) {
 		st, err := os.Lstat(path)
 		return err == nil && st.Mode().IsRegular() // another user's; its daemon will say so
