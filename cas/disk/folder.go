@@ -69,8 +69,8 @@ func (d *Folder) Lstat(name string) (st unix.Stat_t, err error) {
 	return st, err
 }
 
-// Open opens a regular file, as os.OpenFile does, also with O_PATH or O_TMPFILE. Anything else is an error, and is not
-// waited for.
+// Open opens a regular file, as os.OpenFile does, also with O_PATH or O_TMPFILE. Anything else is an error,
+// and is not waited for.
 func (d *Folder) Open(name string, flag int, perm os.FileMode) (*os.File, error) {
 	if flag&unix.O_PATH == 0 { // which takes no other flags
 		flag |= unix.O_NONBLOCK

@@ -20,8 +20,10 @@ func onStore(store, mountpoint string) [][]string {
 		{"stats", store}, {"status", store}, {"sync", store}, {"check", store}, {"prune", store},
 		{"prune", "--dry-run", store}, {"compact", store}, {"compact", "--dry-run", store},
 		{"repair", "index", store}, {"repair", "segments", store}, {"repair", "tree", store},
-		{"show", file}, {"cat-tensor", file, "x"}, {"diff", file, file}, {"runs", store}, {"log", store},
-		{"lineage", file}, {"ancestor", file, file}, {"match", "--like", file}, {"evict", file}, {"hydrate", file},
+		{"show", file}, {"cat-tensor", file, "x"}, {"diff", file, file},
+		{"runs", store}, {"log", store},
+		{"lineage", file},
+		{"ancestor", file, file}, {"match", "--like", file}, {"evict", file}, {"hydrate", file},
 		{"umount", store}, {"forget", "--keep-last", "1", file}, {"forget", "--drop-optimizer", file},
 		{"retire", file}, {"mount", store, mountpoint}, {"mount", "--read-only", store, mountpoint},
 	}
@@ -44,9 +46,9 @@ func inTime(t *testing.T, args []string) (code int, said string) {
 
 // A FIFO in the place of one of a store's own names, or of what looks like one above it, stops no command.
 func TestFIFOs(t *testing.T) {
-	for _, name := range []string{"format", "lock", "tree", "segments", "index.db", "catalogue", "lost+found", "log",
-		"writing", "reserve", "control.sock", "control.sock.new", "writing.new", "catalogue.new", "format.new",
-		"index.db.new", "segments/00000001.seg", "segments/00000002.seg", "lost+found/x", "tree/fifo",
+	for _, name := range []string{"format", "lock", "tree", "segments", "index.db", "catalogue", "lost+found",
+		"log", "writing", "reserve", "control.sock", "control.sock.new", "writing.new", "catalogue.new",
+		"format.new", "index.db.new", "segments/00000001.seg", "segments/00000002.seg", "lost+found/x", "tree/fifo",
 		"../format"} {
 		t.Run(strings.ReplaceAll(name, "/", "_"), func(t *testing.T) {
 			mountpoint := filepath.Join(realDir(t), "none") // so that no mount comes about
@@ -90,7 +92,8 @@ func TestForeignStoreRefused(t *testing.T) {
 		}
 		sameAs(t, what, store, before)
 	}
-	for _, args := range [][]string{{"stats", store}, {"check", store}, {"repair", "index", store}, {"prune", store}} {
+	for _, args := range [][]string{{"stats", store}, {"check", store}, {"repair", "index", store},
+		{"prune", store}} {
 		if code, said := inTime(t, append(args, "--foreign")); code != exitOK {
 			t.Errorf("%s --foreign: exit status %d: %s", args[0], code, said)
 		}

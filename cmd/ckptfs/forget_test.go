@@ -56,7 +56,8 @@ func deviceAt(t *testing.T, dir string) procs.Device {
 // A run whose folder is replaced by a link loses its own steps, and nobody else's.
 func TestRemoveStepOfSwappedRun(t *testing.T) {
 	base := realDir(t)
-	mine, moved, others := filepath.Join(base, "mine"), filepath.Join(base, "moved"), filepath.Join(base, "others")
+	mine, moved := filepath.Join(base, "mine"), filepath.Join(base, "moved")
+	others := filepath.Join(base, "others")
 	left := forgottenPrefix + "0123456789abcdef"
 	for _, dir := range []string{mine, others} {
 		makeFile(t, filepath.Join(dir, "1/model.pt"), "x")

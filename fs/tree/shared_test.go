@@ -21,7 +21,8 @@ func TestSharedLock(t *testing.T) {
 		t.Fatal(err)
 	}
 	var locked *LockedError
-	if _, err := AcquireShared(folder(t, dir)); !errors.As(err, &locked) || locked.Holder.PID != os.Getpid() ||
+	if _, err := AcquireShared(folder(t, dir)); !errors.As(err, &locked) ||
+		locked.Holder.PID != os.Getpid() ||
 		!strings.Contains(err.Error(), "in use by process") {
 		t.Errorf("beside a writer: %v", err)
 	}

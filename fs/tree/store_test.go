@@ -62,8 +62,8 @@ func TestForeignStore(t *testing.T) {
 		t.Skip("gives files away")
 	}
 	dir := newStore(t)
-	for _, name := range []string{"", "format", "lock", "tree", "segments", "index.db", "catalogue", "lost+found",
-		"log", "writing", "reserve"} {
+	for _, name := range []string{"", "format", "lock", "tree", "segments", "index.db", "catalogue",
+		"lost+found", "log", "writing", "reserve"} {
 		path := filepath.Join(dir, name)
 		if err := os.Chown(path, 54321, 54321); err != nil {
 			t.Fatal(err)

@@ -63,7 +63,8 @@ func (v *Volume) openInspect() {
 // openModels makes the list of models.
 func (v *Volume) openModels() {
 	v.models = models.New(models.Options{
-		Folder: v.folder, ReadOnly: v.readOnly, Files: files{v}, Steps: v.steps, Inspect: v.inspect, Store: v.store,
+		Folder: v.folder, ReadOnly: v.readOnly, Files: files{v}, Steps: v.steps, Inspect: v.inspect,
+		Store:    v.store,
 		Manifest: v.asm.Manifest, Mountpoint: func() string { return v.mount().point },
 		Pending: v.pendingPaths, Released: v.awaitReleases,
 		Step: func(what string) error { return v.content.Step(what) }, Now: v.now, Report: v.report,
@@ -142,7 +143,8 @@ func (v *Volume) openNames() error {
 	}
 	defer root.Close()
 	v.names, err = names.Open(names.Options{
-		Dir: v.folder.Here(), Tree: root.Here(), Files: v.content, ReadOnly: v.readOnly, Changed: v.steps.Changed,
+		Dir: v.folder.Here(), Tree: root.Here(), Files: v.content, ReadOnly: v.readOnly,
+		Changed:  v.steps.Changed,
 		Reserved: func(dir *names.Node, name string) bool { return v.virtual.Reserved(dir, name) },
 		Synthetic: func(dir *names.Node, name string) (*names.Node, error) {
 			n, _, err := v.Lookup(dir, name)

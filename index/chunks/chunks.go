@@ -93,7 +93,8 @@ func Open(path string, opt Options) (*DB, error) {
 		}
 		opt.Folder = own
 	}
-	db := &DB{path: path, opt: opt, own: own, commit: (*file).commit, late: late{entries: map[key]cas.Entry{}}}
+	db := &DB{path: path, opt: opt, own: own, commit: (*file).commit,
+		late: late{entries: map[key]cas.Entry{}}}
 	reason, err := db.open()
 	if err != nil {
 		return nil, errors.Join(err, db.closeFolder())

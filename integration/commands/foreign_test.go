@@ -135,7 +135,8 @@ func TestDryRunMounted(t *testing.T) {
 			before = snapshot(t, m.Store)
 		}
 	}
-	if said, code := m.RunFails("forget", "--drop-optimizer", "--dry-run", m.Path("runs/a/1/model.pt")); code != exitFailure {
+	said, code := m.RunFails("forget", "--drop-optimizer", "--dry-run", m.Path("runs/a/1/model.pt"))
+	if code != exitFailure {
 		t.Errorf("%d: %s", code, said)
 	}
 	if path := differing(before, snapshot(t, m.Store)); path != "" {
