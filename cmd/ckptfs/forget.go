@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"ckptfs/cmd/ckptfs/rundir"
 	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/fs/control"
 	"ckptfs/index/runs"
@@ -137,7 +138,7 @@ func (a *app) forget(ctx context.Context, arg string, p runs.Policy, dry bool) e
 	if err != nil {
 		return err
 	}
-	run, err := openRun(dir, at.device())
+	run, err := rundir.Open(dir, at.device())
 	if err != nil {
 		return err
 	}
@@ -167,14 +168,14 @@ func (a *app) forget(ctx context.Context, arg string, p runs.Policy, dry bool) e
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			if err := removeStep(run, d.Step.Name); err != nil {
+			if err := rundir.RemoveStep(run, d.Step.Name); err != nil {
 				return err
 			}
 		}
 		out.Steps = append(out.Steps, forgottenStep{d.Step.Name, d.Keep, d.Reasons})
 	}
 	if !dry {
-		if err := removeLeft(run); err != nil {
+		if err := rundir.RemoveLeft(run); err != nil {
 			return err
 		}
 	}

@@ -135,8 +135,10 @@ var layers = []struct {
 		"fs/volume"}},
 	{"cmd/ckptfs/text", []string{"fs/control"}},
 	{"cmd/ckptfs/procs", []string{"cmd/ckptfs/text"}},
+	{"cmd/ckptfs/rundir", []string{"cmd/ckptfs/procs"}},
 	{"cmd/ckptfs/holder", nil},
-	{"cmd/ckptfs", []string{"cas", "cmd/ckptfs/holder", "cmd/ckptfs/procs", "cmd/ckptfs/text", "formats",
+	{"cmd/ckptfs", []string{"cas", "cmd/ckptfs/holder", "cmd/ckptfs/procs", "cmd/ckptfs/rundir",
+		"cmd/ckptfs/text", "formats",
 		"formats/detect", "fs/control", "fs/fusefs", "fs/handover", "fs/metrics", "fs/tree", "fs/view",
 		"fs/volume", "index/runs"}},
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"ckptfs/cmd/ckptfs/rundir"
 	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/fs/control"
 )
@@ -231,7 +232,7 @@ func (a *app) retire(cmd *cobra.Command, arg string) error {
 	if err != nil {
 		return err
 	}
-	folder, err := openRun(dir, at.device())
+	folder, err := rundir.Open(dir, at.device())
 	if err != nil {
 		return err
 	}
@@ -244,7 +245,7 @@ func (a *app) retire(cmd *cobra.Command, arg string) error {
 	if was && !st.IsDir() && !st.Mode().IsRegular() {
 		return &exitError{exitUsage, fmt.Errorf("%s is neither a folder nor a file: name a step, or a file of one", arg)}
 	}
-	if err := removeLeft(folder); err != nil {
+	if err := rundir.RemoveLeft(folder); err != nil {
 		return err
 	}
 	return a.with(cmd.Context(), dir, readWrite, func(s *session) error {
@@ -265,7 +266,7 @@ func (a *app) retire(cmd *cobra.Command, arg string) error {
 					there = append(there, l.Models[i].Seq)
 				}
 			}
-			if err := removeStep(folder, step); err != nil {
+			if err := rundir.RemoveStep(folder, step); err != nil {
 				return err
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
+	"ckptfs/cmd/ckptfs/rundir"
 	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/fs/control"
 )
@@ -39,7 +40,7 @@ sealed, or the store was unmounted. Chunks of files in lost+found are kept.`,
 			}
 			return a.with(cmd.Context(), args[0], unlessDry(o.DryRun), func(s *session) error {
 				if m := s.place.mount; m != nil && !o.DryRun {
-					if err := removeLeftBelow(m.Mountpoint, s.place.device()); err != nil {
+					if err := rundir.RemoveLeftBelow(m.Mountpoint, s.place.device()); err != nil {
 						fmt.Fprintf(os.Stderr, "ckptfs: what an interrupted forget left stays: %v\n", err)
 					}
 				}

@@ -143,7 +143,7 @@ func (s *Server) begin(v *volume.Volume, mountpoint string) error {
 		return err
 	}
 	s.memory.BeginLife(false)
-	answer, err := s.shakeHands(init, v.Dir())
+	answer, err := s.shakeHands(init, v.Folder().Here())
 	if werr := s.dev.write(answer); err == nil && werr != nil {
 		err = fmt.Errorf("init: %w", werr)
 	}

@@ -235,9 +235,6 @@ func (v *Volume) repair(s *maintenance.Survey) error {
 // Names are the mount's names, for the side that mounts the volume.
 func (v *Volume) Names() *names.Names { return v.names }
 
-// Dir is the store's folder.
-func (v *Volume) Dir() string { return v.folder.Path() }
-
 // Folder is the store's folder, for what else is done in it until Close.
 func (v *Volume) Folder() *disk.Folder { return v.folder }
 

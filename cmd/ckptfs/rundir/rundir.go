@@ -1,4 +1,6 @@
-package main
+// Package rundir removes steps of a run, in the run's folder of a mount. The run's owner, who may be another
+// user than the caller, cannot have anything else removed.
+package rundir
 
 import (
 	"errors"
@@ -14,14 +16,13 @@ import (
 	"ckptfs/cmd/ckptfs/procs"
 )
 
-// forgottenPrefix begins the name of a step that is being removed; 16 hexadecimal digits follow. What an
+// Forgotten begins the name of a step that is being removed; 16 hexadecimal digits follow. What an
 // interruption leaves is removed by the next forget or retire of that run, and by the next prune.
-const forgottenPrefix = ".forgotten-"
+const Forgotten = ".forgotten-"
 
-// openRun opens the folder of a run, a path without symbolic links, on the device of its mount. Steps are
-// removed in the folder that was opened: the run's owner, who may be another user than root, could put a link
-// in its place meanwhile.
-func openRun(dir string, on procs.Device) (*os.Root, error) {
+// Open opens the folder of a run, a path without symbolic links, on the device of its mount. Steps are
+// removed in the folder that was opened: the run's owner could put a link in its place meanwhile.
+func Open(dir string, on procs.Device) (*os.Root, error) {
 	fd, err := unix.Openat2(unix.AT_FDCWD, dir, &unix.OpenHow{
 		Flags:   unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC,
 		Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
@@ -40,10 +41,10 @@ func openRun(dir string, on procs.Device) (*os.Root, error) {
 	return os.OpenRoot(fmt.Sprintf("/proc/self/fd/%d", fd))
 }
 
-// removeStep removes a step of a run, a directory or a file: its name first, so that what is left by an
+// RemoveStep removes a step of a run, a directory or a file: its name first, so that what is left by an
 // interruption is no step.
-func removeStep(run *os.Root, step string) error {
-	aside := fmt.Sprintf("%s%016x", forgottenPrefix, rand.Uint64())
+func RemoveStep(run *os.Root, step string) error {
+	aside := fmt.Sprintf("%s%016x", Forgotten, rand.Uint64())
 	if err := run.Rename(step, aside); err != nil {
 		return err
 	}
@@ -53,8 +54,8 @@ func removeStep(run *os.Root, step string) error {
 	return nil
 }
 
-// removeLeft removes what an interrupted removeStep left in a run.
-func removeLeft(run *os.Root) error {
+// RemoveLeft removes what an interrupted RemoveStep left in a run.
+func RemoveLeft(run *os.Root) error {
 	d, err := run.Open(".")
 	if err != nil {
 		return err
@@ -65,7 +66,7 @@ func removeLeft(run *os.Root) error {
 		return err
 	}
 	for _, e := range entries {
-		digits, ok := strings.CutPrefix(e.Name(), forgottenPrefix)
+		digits, ok := strings.CutPrefix(e.Name(), Forgotten)
 		if _, bad := strconv.ParseUint(digits, 16, 64); (e.IsDir() || e.Type().IsRegular()) && ok &&
 			bad == nil && len(digits) == 16 {
 			err = errors.Join(err, run.RemoveAll(e.Name()))
@@ -74,19 +75,19 @@ func removeLeft(run *os.Root) error {
 	return err
 }
 
-// removeLeftBelow is removeLeft for all runs of a mount. It passes over links.
-func removeLeftBelow(mountpoint string, on procs.Device) error {
-	all, err := filepath.Glob(filepath.Join(mountpoint, "runs", "*", forgottenPrefix+"*"))
+// RemoveLeftBelow is RemoveLeft for all runs of a mount. It passes over links.
+func RemoveLeftBelow(mountpoint string, on procs.Device) error {
+	all, err := filepath.Glob(filepath.Join(mountpoint, "runs", "*", Forgotten+"*"))
 	if err != nil {
 		return err
 	}
 	for _, left := range all {
-		run, oerr := openRun(filepath.Dir(left), on)
+		run, oerr := Open(filepath.Dir(left), on)
 		if errors.Is(oerr, unix.ELOOP) || errors.Is(oerr, unix.EXDEV) {
 			continue
 		}
 		if oerr == nil {
-			oerr = removeLeft(run)
+			oerr = RemoveLeft(run)
 			run.Close()
 		}
 		err = errors.Join(err, oerr)
