@@ -148,7 +148,7 @@ func (w *sweep) segments(ctx context.Context, numbers []uint32) (again []uint32,
 		if errors.Is(err, errRenewed) {
 			err = w.segment(ctx, n)
 		}
-		if errors.Is(err, syscall.ENOSPC) && w.s.makeRoom() {
+		if errors.Is(err, syscall.ENOSPC) && !w.opt.DryRun && w.s.makeRoom() {
 			err = w.segment(ctx, n)
 		}
 		if err != nil {
@@ -196,7 +196,11 @@ type sweep struct {
 // segment sweeps one segment.
 func (w *sweep) segment(ctx context.Context, n uint32) error {
 	s := w.s
-	r, err := segment.OpenRW(s.fs, s.dir, s.segment(n))
+	open := segment.OpenRW
+	if w.opt.DryRun {
+		open = segment.Open
+	}
+	r, err := open(s.fs, s.dir, s.segment(n))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

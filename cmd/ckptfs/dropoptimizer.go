@@ -64,7 +64,7 @@ type dropped struct {
 // dropOptimizer puts the tensors of a checkpoint that are no optimizer state into a new file beside it, and
 // then removes the checkpoint.
 func (a *app) dropOptimizer(ctx context.Context, path string, dry bool) error {
-	f, err := os.Open(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0) // a FIFO would wait
 	if err != nil {
 		return err
 	}

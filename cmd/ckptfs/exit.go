@@ -43,7 +43,8 @@ func exitCodesTopic() *cobra.Command {
     6    damaged data was met, or found by check
     7    done in part: some files were left as they were, each is named
     8    the mountpoint cannot be one: missing, no folder, not empty, in the store or above it
-    9    nothing can be mounted here: no /dev/fuse, no fusermount3, or no permission
+    9    nothing can be mounted here: no /dev/fuse, no fusermount3, or no permission; or the store is another user's,
+         and --foreign was not given
     10   the store was not closed in order, and may only be read: mount it once for writing
     130  interrupted
 
@@ -80,6 +81,7 @@ func exitCode(err error) int {
 		usage  *usageError
 		own    *exitError
 		locked *tree.LockedError
+		others *tree.ForeignError
 		told   *control.Error
 	)
 	switch {
@@ -91,6 +93,8 @@ func exitCode(err error) int {
 		return own.code
 	case errors.Is(err, errPartial):
 		return exitPartial
+	case errors.As(err, &others):
+		return exitNoFUSE
 	case errors.Is(err, tree.ErrNotStore):
 		return exitNotStore
 	case errors.Is(err, cas.ErrNewer):

@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -14,14 +12,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"ckptfs/cmd/ckptfs/rundir"
 	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/fs/control"
 	"ckptfs/index/runs"
 )
-
-// forgottenPrefix begins the name of a step that is being removed; 16 hexadecimal digits follow. What an
-// interruption leaves is removed by the next forget or retire of that run, and by the next prune.
-const forgottenPrefix = ".forgotten-"
 
 // settled is how long nothing of a step must have been written for it to count as complete.
 const settled = time.Minute
@@ -143,6 +138,11 @@ func (a *app) forget(ctx context.Context, arg string, p runs.Policy, dry bool) e
 	if err != nil {
 		return err
 	}
+	run, err := rundir.Open(dir, at.device())
+	if err != nil {
+		return err
+	}
+	defer run.Close()
 	var l *control.RunLog
 	err = a.with(ctx, arg, readOnly, func(s *session) error {
 		l, err = s.Steps(ctx, s.place.path)
@@ -168,14 +168,14 @@ func (a *app) forget(ctx context.Context, arg string, p runs.Policy, dry bool) e
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			if err := removeStep(dir, d.Step.Name); err != nil {
+			if err := rundir.RemoveStep(run, d.Step.Name); err != nil {
 				return err
 			}
 		}
 		out.Steps = append(out.Steps, forgottenStep{d.Step.Name, d.Keep, d.Reasons})
 	}
 	if !dry {
-		if err := removeLeft(dir); err != nil {
+		if err := rundir.RemoveLeft(run); err != nil {
 			return err
 		}
 	}
@@ -221,45 +221,4 @@ func printForgotten(w io.Writer, out *forgotten) {
 	}
 	fmt.Fprintf(w, "%s: %d of %s %s\n", text.Printable(out.Run), gone,
 		text.Plural(int64(len(rows)), "step"), verb)
-}
-
-// removeStep removes a step, a directory or a file: its name first, so that what is left by an interruption
-// is no step.
-func removeStep(run, step string) error {
-	aside := filepath.Join(run, fmt.Sprintf("%s%016x", forgottenPrefix, rand.Uint64()))
-	if err := os.Rename(filepath.Join(run, step), aside); err != nil {
-		return err
-	}
-	if err := os.RemoveAll(aside); err != nil {
-		return fmt.Errorf("%s is no step any more, and could not be removed whole; the next forget, retire or prune tries again: %w", step, err)
-	}
-	return nil
-}
-
-// removeLeft removes what an interrupted removeStep left in a run.
-func removeLeft(run string) error {
-	entries, err := os.ReadDir(run)
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		digits, ok := strings.CutPrefix(e.Name(), forgottenPrefix)
-		if _, bad := strconv.ParseUint(digits, 16, 64); (e.IsDir() || e.Type().IsRegular()) && ok &&
-			bad == nil && len(digits) == 16 {
-			err = errors.Join(err, os.RemoveAll(filepath.Join(run, e.Name())))
-		}
-	}
-	return err
-}
-
-// removeLeftBelow is removeLeft for all runs of a mount.
-func removeLeftBelow(mountpoint string) error {
-	runs, err := filepath.Glob(filepath.Join(mountpoint, "runs", "*", forgottenPrefix+"*"))
-	if err != nil {
-		return err
-	}
-	for _, left := range runs {
-		err = errors.Join(err, removeLeft(filepath.Dir(left)))
-	}
-	return err
 }

@@ -1,9 +1,6 @@
 package main
 
 import (
-	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -26,36 +23,6 @@ func TestParseBest(t *testing.T) {
 		if got, err := parseBest(bad); err == nil {
 			t.Errorf("%q is %+v", bad, got)
 		}
-	}
-}
-
-func TestRemoveStep(t *testing.T) {
-	run := t.TempDir()
-	for name, content := range map[string]string{"9/deep/model.pt": "y", "10/model.pt": "x", "notes.txt": "n",
-		forgottenPrefix + "0123456789abcdef/model.pt": "left", forgottenPrefix + "notes/mine": "kept"} {
-		makeFile(t, filepath.Join(run, name), content)
-	}
-	if err := removeStep(run, "9"); err != nil {
-		t.Fatal(err)
-	}
-	long := strings.Repeat("s", 255)
-	makeFile(t, filepath.Join(run, long, "model.pt"), "z")
-	if err := removeStep(run, long); err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range []string{"epoch=1.ckpt", forgottenPrefix + "fedcba9876543210"} {
-		makeFile(t, filepath.Join(run, name), "f")
-	}
-	if err := removeStep(run, "epoch=1.ckpt"); err != nil {
-		t.Fatal(err)
-	}
-	if err := removeLeft(run); err != nil {
-		t.Fatal(err)
-	}
-	left, err := os.ReadDir(run)
-	if err != nil || len(left) != 3 || left[0].Name() != forgottenPrefix+"notes" || left[1].Name() != "10" ||
-		left[2].Name() != "notes.txt" {
-		t.Errorf("%q", left)
 	}
 }
 

@@ -82,7 +82,7 @@ var layers = []struct {
 	{"index/document", []string{"cas"}},
 	{"index/manifest", []string{"cas", "formats", "index/document"}},
 	{"index", nil},
-	{"index/chunks", []string{"cas", "cas/locks", "index/manifest"}},
+	{"index/chunks", []string{"cas", "cas/disk", "cas/locks", "index/manifest"}},
 	{"index/artifacts", []string{"cas", "index/chunks"}},
 	{"index/graph", []string{"cas", "formats", "index/document"}},
 	{"index/graph/source", []string{"cas", "formats", "formats/detect", "formats/hdf5", "formats/onnx",
@@ -93,7 +93,7 @@ var layers = []struct {
 	{"index/ledger", []string{"cas", "index/document", "index/lineage"}},
 	{"index/runs", nil},
 	{"fs/control", []string{"cas"}},
-	{"fs/tree", []string{"cas", "cas/locks"}},
+	{"fs/tree", []string{"cas", "cas/disk", "cas/locks"}},
 	{"fs/handover", nil},
 	{"fs/view", []string{"cas/locks", "formats", "formats/detect", "formats/npy", "formats/safetensors"}},
 	{"fs/assemble", []string{"cas", "cas/locks", "cas/pages", "formats", "index/manifest"}},
@@ -111,13 +111,13 @@ var layers = []struct {
 	{"fs/inspect", []string{"cas", "formats", "formats/canonical", "formats/dcp", "formats/detect",
 		"formats/npy", "formats/numbers", "formats/onnx", "formats/orbax", "formats/safetensors",
 		"formats/zarr", "fs/control", "fs/steps", "fs/tree", "fs/view", "index/manifest"}},
-	{"fs/models", []string{"cas", "cas/codec", "cas/locks", "cas/store", "formats", "formats/safetensors",
+	{"fs/models", []string{"cas", "cas/codec", "cas/disk", "cas/locks", "cas/store", "formats", "formats/safetensors",
 		"fs/control", "fs/inspect", "fs/steps", "fs/tree", "index/graph", "index/graph/source",
 		"index/ledger", "index/lineage", "index/manifest", "index/prefix", "index/runs"}},
 	{"fs/residency", []string{"cas/locks", "fs/content", "fs/control", "fs/throttle"}},
 	{"fs/idle", []string{"cas/locks", "fs/content"}},
-	{"fs/queue", []string{"cas", "cas/locks", "cas/store", "fs/bases", "fs/content", "fs/control", "fs/pack",
-		"fs/throttle", "fs/tree", "index/runs"}},
+	{"fs/queue", []string{"cas", "cas/disk", "cas/locks", "cas/store", "fs/bases", "fs/content",
+		"fs/control", "fs/pack", "fs/throttle", "fs/tree", "index/runs"}},
 	{"fs/virtual", []string{"cas", "cas/locks", "formats", "formats/canonical", "formats/safetensors",
 		"fs/artifacts", "fs/content", "fs/control", "fs/inspect", "fs/models", "fs/names", "fs/steps",
 		"fs/tree", "fs/view", "index/runs"}},
@@ -135,9 +135,11 @@ var layers = []struct {
 		"fs/volume"}},
 	{"cmd/ckptfs/text", []string{"fs/control"}},
 	{"cmd/ckptfs/procs", []string{"cmd/ckptfs/text"}},
+	{"cmd/ckptfs/rundir", []string{"cmd/ckptfs/procs"}},
 	{"cmd/ckptfs/holder", nil},
-	{"cmd/ckptfs", []string{"cas", "cmd/ckptfs/holder", "cmd/ckptfs/procs", "cmd/ckptfs/text", "formats",
-		"formats/detect", "fs/control", "fs/fusefs", "fs/handover", "fs/metrics", "fs/tree", "fs/view",
+	{"cmd/ckptfs/logs", []string{"fs/tree"}},
+	{"cmd/ckptfs", []string{"cas", "cmd/ckptfs/holder", "cmd/ckptfs/logs", "cmd/ckptfs/procs",
+		"cmd/ckptfs/rundir", "cmd/ckptfs/text", "formats", "formats/detect", "fs/control", "fs/fusefs", "fs/handover", "fs/metrics", "fs/tree", "fs/view",
 		"fs/volume", "index/runs"}},
 }
 
@@ -151,7 +153,7 @@ var only = map[string][]string{
 	"github.com/spf13/cobra":        {"cmd/ckptfs"},
 	"log":                           {},
 	"log/slog": {"fs/artifacts", "fs/content", "fs/idle", "fs/maintenance", "fs/models", "fs/names",
-		"fs/queue", "fs/residency", "fs/virtual", "fs/volume", "fs/fusefs", "cmd/ckptfs"},
+		"fs/queue", "fs/residency", "fs/virtual", "fs/volume", "fs/fusefs", "cmd/ckptfs", "cmd/ckptfs/logs"},
 	"net/http":              {"fs/control", "fs/metrics", "cmd/ckptfs"},
 	"github.com/prometheus": {"fs/metrics"},
 	"flag":                  {},
@@ -262,7 +264,7 @@ func checkOutside(t *testing.T, p pkg) {
 func TestNoLoggingNoInit(t *testing.T) {
 	for _, p := range list(t) {
 		name := inside(p.ImportPath)
-		mayLog := slices.Contains([]string{"fs/fusefs", "cmd/ckptfs"}, name) ||
+		mayLog := slices.Contains([]string{"fs/fusefs", "cmd/ckptfs", "cmd/ckptfs/logs"}, name) ||
 			strings.HasPrefix(name, "integration") || strings.HasPrefix(name, "scripts")
 		for _, file := range p.GoFiles {
 			fset := token.NewFileSet()

@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"ckptfs/cmd/ckptfs/rundir"
 	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/fs/control"
 )
@@ -232,7 +232,12 @@ func (a *app) retire(cmd *cobra.Command, arg string) error {
 	if err != nil {
 		return err
 	}
-	st, err := os.Lstat(filepath.Join(dir, step))
+	folder, err := rundir.Open(dir, at.device())
+	if err != nil {
+		return err
+	}
+	defer folder.Close()
+	st, err := folder.Lstat(step)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -240,7 +245,7 @@ func (a *app) retire(cmd *cobra.Command, arg string) error {
 	if was && !st.IsDir() && !st.Mode().IsRegular() {
 		return &exitError{exitUsage, fmt.Errorf("%s is neither a folder nor a file: name a step, or a file of one", arg)}
 	}
-	if err := removeLeft(dir); err != nil {
+	if err := rundir.RemoveLeft(folder); err != nil {
 		return err
 	}
 	return a.with(cmd.Context(), dir, readWrite, func(s *session) error {
@@ -261,7 +266,7 @@ func (a *app) retire(cmd *cobra.Command, arg string) error {
 					there = append(there, l.Models[i].Seq)
 				}
 			}
-			if err := removeStep(dir, step); err != nil {
+			if err := rundir.RemoveStep(folder, step); err != nil {
 				return err
 			}
 		}

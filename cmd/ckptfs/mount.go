@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"ckptfs/cmd/ckptfs/holder"
+	"ckptfs/cmd/ckptfs/logs"
 	"ckptfs/cmd/ckptfs/text"
 )
 
@@ -131,7 +132,7 @@ func (c *mountConfig) check(cmd *cobra.Command) error {
 	if c.logFormat != "text" && c.logFormat != "json" {
 		return bad("--log-format %q: it is text or json", c.logFormat)
 	}
-	if _, err := parseLevel(c.logLevel); err != nil {
+	if _, err := logs.ParseLevel(c.logLevel); err != nil {
 		return bad("--log-level %q: it is debug, info, warn or error", c.logLevel)
 	}
 	return nil

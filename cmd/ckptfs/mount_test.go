@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"ckptfs/cmd/ckptfs/logs"
 )
 
 // parseMount runs the mount command's own flags and options up to the point where it would mount.
@@ -109,7 +111,7 @@ func TestCheckStore(t *testing.T) {
 		{dir + "/broken", "corrupt", exitDamaged},
 		{mounted, "is mounted on /mnt/there already, by process ", exitBusy},
 	} {
-		err := checkStore(t.Context(), &mountConfig{store: tc.store}, mounts)
+		err := (&app{}).checkStore(t.Context(), &mountConfig{store: tc.store}, mounts)
 		if exitCode(err) != tc.code || err != nil && !strings.Contains(err.Error(), tc.says) {
 			t.Errorf("%s: %v (%d)", tc.store, err, exitCode(err))
 		}
@@ -133,14 +135,14 @@ func TestCheckFUSE(t *testing.T) {
 
 func TestLogWriterKeepsTheEarly(t *testing.T) {
 	var b strings.Builder
-	lw := &logWriter{}
-	log := newLogger(lw, "json", "warn")
+	lw := &logs.Writer{}
+	log := logs.New(lw, "json", "warn")
 	log.Warn("early")
 	log.Info("not wanted")
 	if b.Len() > 0 {
 		t.Fatal("written before there was a place for it")
 	}
-	lw.attach(&b)
+	lw.Attach(&b)
 	log.Error("late")
 	lines := strings.Split(strings.TrimSpace(b.String()), "\n")
 	if len(lines) != 2 || !strings.Contains(lines[0], `"early"`) || !strings.Contains(lines[1], `"late"`) {

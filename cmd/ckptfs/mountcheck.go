@@ -30,7 +30,7 @@ func (a *app) checkMount(ctx context.Context, c *mountConfig) error {
 	if err := a.checkMountpoint(ctx, c, mounts); err != nil {
 		return err
 	}
-	if err := checkStore(ctx, c, mounts); err != nil {
+	if err := a.checkStore(ctx, c, mounts); err != nil {
 		return err
 	}
 	return checkFUSE("/dev/fuse", "/etc/fuse.conf", c.allowOther)
@@ -110,7 +110,7 @@ func namesIn(dir string) ([]string, error) {
 	return names, err
 }
 
-func checkStore(ctx context.Context, c *mountConfig, mounts []*mountinfo.Info) error {
+func (a *app) checkStore(ctx context.Context, c *mountConfig, mounts []*mountinfo.Info) error {
 	st, err := os.Stat(c.store)
 	if errors.Is(err, fs.ErrNotExist) && c.readOnly {
 		return &exitError{exitNotStore, fmt.Errorf("store %s does not exist, and a mount for reading makes none: mount it without --read-only", c.store)}
@@ -148,7 +148,12 @@ func checkStore(ctx context.Context, c *mountConfig, mounts []*mountinfo.Info) e
 			return &exitError{exitBusy, fmt.Errorf("store %s is mounted on %s already%s; `ckptfs umount %[2]s` ends that", c.store, m.Mountpoint, who)}
 		}
 	}
-	if _, err := tree.ReadFormat(c.store); err != nil && !errors.Is(err, tree.ErrNotStore) {
+	d, err := tree.OpenStore(c.store, a.foreign)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	if _, err := tree.ReadFormat(d); err != nil && !errors.Is(err, tree.ErrNotStore) {
 		return err
 	}
 	return nil

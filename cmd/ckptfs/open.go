@@ -4,20 +4,19 @@ import (
 	"context"
 	"log/slog"
 
+	"ckptfs/cmd/ckptfs/logs"
 	"ckptfs/fs/volume"
 )
 
 // openVolume opens a store that no daemon holds, for the time of one command.
 func (a *app) openVolume(store string, how access) (*volume.Volume, error) {
-	if err := checkOwnNames(store); err != nil {
-		return nil, err
-	}
-	log := newLogger(a.err, "text", "warn")
+	log := logs.New(a.err, "text", "warn")
 	return volume.Open(volume.Options{
 		Dir:        store,
 		HotSize:    -1,
 		CacheBytes: defaultMemory / 2,
-		ReadOnly:   how == readOnly,
+		ReadOnly:   how != readWrite,
+		Foreign:    a.foreign,
 		Log: func(level slog.Level, msg string, args ...any) {
 			log.Log(context.Background(), level, msg, args...)
 		},

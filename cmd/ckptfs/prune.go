@@ -11,6 +11,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
+	"ckptfs/cmd/ckptfs/rundir"
 	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/fs/control"
 )
@@ -37,9 +38,9 @@ sealed, or the store was unmounted. Chunks of files in lost+found are kept.`,
 			if o.Grace < 0 {
 				return &usageError{msg: "--grace is a time span such as 24h, or 0", cmd: cmd}
 			}
-			return a.with(cmd.Context(), args[0], readWrite, func(s *session) error {
+			return a.with(cmd.Context(), args[0], unlessDry(o.DryRun), func(s *session) error {
 				if m := s.place.mount; m != nil && !o.DryRun {
-					if err := removeLeftBelow(m.Mountpoint); err != nil {
+					if err := rundir.RemoveLeftBelow(m.Mountpoint, s.place.device()); err != nil {
 						fmt.Fprintf(os.Stderr, "ckptfs: what an interrupted forget left stays: %v\n", err)
 					}
 				}

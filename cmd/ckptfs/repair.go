@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"ckptfs/cmd/ckptfs/logs"
 	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/fs/control"
 	"ckptfs/fs/tree"
@@ -42,9 +43,9 @@ Aside is the store's folder lost+found. Nothing is deleted. A repair may be inte
 				return err
 			}
 			update, done := a.progress("repairing")
-			log := newLogger(a.err, "text", "warn")
+			log := logs.New(a.err, "text", "warn")
 			r, err := volume.Repair(cmd.Context(), part, volume.Options{
-				Dir: p.store, HotSize: -1, CacheBytes: defaultMemory / 2,
+				Dir: p.store, Foreign: a.foreign, HotSize: -1, CacheBytes: defaultMemory / 2,
 				Log: func(level slog.Level, msg string, args ...any) {
 					log.Log(context.Background(),
 						level, msg, args...)

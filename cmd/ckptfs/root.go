@@ -23,6 +23,7 @@ type app struct {
 	out, err io.Writer
 	args     []string // of the whole command line, without the program's name
 	json     bool
+	foreign  bool // stores of other users are opened
 	tty      bool // err is a terminal
 }
 
@@ -90,6 +91,7 @@ Commands take a path inside a mount or a store's folder and work mounted and unm
 	}
 	root.SuggestionsMinimumDistance = 2
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print the result as one JSON object, and errors too")
+	root.PersistentFlags().BoolVar(&a.foreign, "foreign", false, "open a store that belongs to another user than you and root; that user has to be trusted")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command,
 		err error) error {
 		return &usageError{msg: err.Error(), cmd: cmd}

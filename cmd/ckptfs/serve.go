@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -16,6 +17,7 @@ import (
 
 	"ckptfs/cas"
 	"ckptfs/cmd/ckptfs/holder"
+	"ckptfs/cmd/ckptfs/logs"
 	"ckptfs/fs/control"
 	"ckptfs/fs/fusefs"
 	"ckptfs/fs/handover"
@@ -33,13 +35,14 @@ const spareProcs = 6
 // onSignals.
 func (a *app) serve(ctx context.Context, c *mountConfig, link *holder.Link,
 	ready func(*mounted) error) (err error) {
-	lw := &logWriter{}
+	lw := &logs.Writer{}
 	if c.foreground && c.logFile == "" {
-		lw.attach(a.err)
+		lw.Attach(a.err)
 	}
-	log := newLogger(lw, c.logFormat, c.logLevel)
+	log := logs.New(lw, c.logFormat, c.logLevel)
 	logFile := c.logFile
-	if logFile == "" && !c.foreground && !c.readOnly {
+	inStore := logFile == "" && !c.foreground && !c.readOnly
+	if inStore {
 		logFile = filepath.Join(c.store, tree.LogFile)
 	}
 	mount := fusefs.Options{
@@ -58,10 +61,15 @@ func (a *app) serve(ctx context.Context, c *mountConfig, link *holder.Link,
 	var before *fusefs.Takeover // of the mount that a daemon before this one served
 	if t := link.Taken(); t != nil {
 		if logFile != "" {
-			if logTo, err = openLog(logFile); err != nil {
+			if inStore {
+				logTo, err = logs.OpenIn(c.store, a.foreign)
+			} else {
+				logTo, err = logs.Open(logFile)
+			}
+			if err != nil {
 				return fmt.Errorf("log file: %w", err)
 			}
-			lw.attach(logTo)
+			lw.Attach(logTo)
 		}
 		defer func() {
 			if err != nil {
@@ -93,9 +101,6 @@ func (a *app) serve(ctx context.Context, c *mountConfig, link *holder.Link,
 	}
 	heap := newHeapLimit(c.memoryLimit())
 	runtime.GOMAXPROCS(cas.Processors + spareProcs)
-	if err := checkOwnNames(c.store); err != nil {
-		return err
-	}
 	unpacked, err := c.maxUnpacked.of(filepath.Dir(c.store))
 	if err != nil {
 		return err
@@ -110,6 +115,7 @@ func (a *app) serve(ctx context.Context, c *mountConfig, link *holder.Link,
 		Dir:         c.store,
 		Create:      !c.readOnly,
 		ReadOnly:    c.readOnly,
+		Foreign:     a.foreign,
 		HotSize:     hot,
 		MaxUnpacked: unpacked,
 		CacheBytes:  c.cacheBytes(),
@@ -130,7 +136,7 @@ func (a *app) serve(ctx context.Context, c *mountConfig, link *holder.Link,
 	}
 	if c.readOnly {
 		log.Debug("read-only: the store's folder stays as it is")
-	} else if changed, err := closeToOthers(c.store); err != nil {
+	} else if changed, err := tree.CloseToOthers(v.Folder()); err != nil {
 		log.Warn("the store's folder is open to other users, who can reach its files around the mount", "store", c.store, "err", err)
 	} else if changed {
 		log.Warn("the store's folder was open to other users; it is its owner's alone now", "store", c.store)
@@ -150,10 +156,15 @@ func (a *app) serve(ctx context.Context, c *mountConfig, link *holder.Link,
 	}()
 
 	if logFile != "" && logTo == nil {
-		if logTo, err = openLog(logFile); err != nil {
+		if inStore {
+			logTo, err = v.Folder().Open(tree.LogFile, logs.Flags, 0o600)
+		} else {
+			logTo, err = logs.Open(logFile)
+		}
+		if err != nil {
 			return fmt.Errorf("log file: %w", err)
 		}
-		lw.attach(logTo)
+		lw.Attach(logTo)
 	}
 
 	var srv *fusefs.Server
@@ -174,10 +185,6 @@ func (a *app) serve(ctx context.Context, c *mountConfig, link *holder.Link,
 		defer serveMetrics(ln, v.Requests())()
 		metricsAt = ln.Addr().String()
 	}
-	socket, err := c.socket()
-	if err != nil {
-		return errors.Join(err, unmount(true))
-	}
 	asMounted := control.Mount{
 		Version: version, Store: c.store, Mountpoint: c.mountpoint, Mode: mode, ModeReason: reason,
 		PID: os.Getpid(), Started: started, Metrics: metricsAt,
@@ -187,7 +194,7 @@ func (a *app) serve(ctx context.Context, c *mountConfig, link *holder.Link,
 		asMounted.Handover = handover.Version
 		asMounted.Upgrade = func(program string) error { return handOver(srv, link, log, program) }
 	}
-	ctl, err := control.ServeAt(socket, control.NewHandler(v.Services(), asMounted))
+	ctl, err := c.answer(v, control.NewHandler(v.Services(), asMounted))
 	if err != nil {
 		return errors.Join(err, unmount(true))
 	}
@@ -205,11 +212,11 @@ func (a *app) serve(ctx context.Context, c *mountConfig, link *holder.Link,
 		m.Recovery = st.Recovery
 	}
 	if logTo == nil && !c.foreground {
-		lw.attach(io.Discard)
+		lw.Attach(io.Discard)
 		logTo, err = os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	}
 	if err == nil && logTo != nil && !c.foreground {
-		err = redirect(logTo)
+		err = logs.Redirect(logTo)
 	}
 	if err == nil {
 		err = ready(m)
@@ -250,16 +257,23 @@ func crashed(s syscall.WaitStatus) bool {
 	return s.ExitStatus() == 2 // a panic
 }
 
-// socket is where the daemon is to be asked. The store is mounted.
-func (c *mountConfig) socket() (string, error) {
+// answer makes the socket at which the daemon is asked. The store is mounted.
+func (c *mountConfig) answer(v *volume.Volume, h http.Handler) (*control.Server, error) {
 	if !c.readOnly {
-		return filepath.Join(c.store, control.SocketName), nil
+		dir, err := v.Folder().OpenDir(".")
+		if err != nil {
+			return nil, err
+		}
+		return control.ServeIn(dir, control.SocketName, h)
 	}
 	dev, ok := deviceOf(c.mountpoint)
 	if !ok {
-		return "", fmt.Errorf("the mount on %s went away: another program unmounted it; mount again", c.mountpoint)
+		return nil, fmt.Errorf("the mount on %s went away: another program unmounted it; mount again", c.mountpoint)
 	}
-	return deviceSocket(os.Geteuid(), dev), makeRuntimeDir()
+	if err := makeRuntimeDir(); err != nil {
+		return nil, err
+	}
+	return control.ServeAt(deviceSocket(os.Geteuid(), dev), h)
 }
 
 // onSignals unmounts on the first SIGTERM or SIGINT, as soon as the mount is not in use. The second detaches

@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"time"
 
+	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/fs/control"
 	"ckptfs/fs/volume"
 )
@@ -20,12 +21,21 @@ type session struct {
 }
 
 // access says what a command does to a store that it opens itself.
-type access bool
+type access int
 
 const (
-	readOnly  access = true
-	readWrite access = false
+	readOnly  access = iota // it changes nothing, but a store that was not closed in order is repaired first
+	readWrite               // it changes the store
+	untouched               // nothing is written at all, not even to repair the store
 )
+
+// unlessDry is what a command does to a store that it changes, or only says how it would.
+func unlessDry(dry bool) access {
+	if dry {
+		return untouched
+	}
+	return readWrite
+}
 
 // with finds the path, connects to the volume behind it, runs do and gives everything back.
 func (a *app) with(ctx context.Context, path string, how access, do func(*session) error) error {
@@ -74,7 +84,8 @@ func (a *app) connect(ctx context.Context, p *place, how access) (*session, erro
 	}
 	v, err := a.openVolume(p.store, how)
 	if how == readOnly && errors.Is(err, volume.ErrNeedsRecovery) {
-		v, err = a.openVolume(p.store, readWrite) // which repairs it
+		fmt.Fprintf(a.err, "ckptfs: repairing %s first: it was not closed in order\n", text.Printable(p.store))
+		v, err = a.openVolume(p.store, readWrite)
 		if errors.Is(err, syscall.EROFS) {
 			err = fmt.Errorf("%s: %w (%w)", p.store, volume.ErrNeedsRecovery, err)
 		}

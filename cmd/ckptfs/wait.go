@@ -39,7 +39,8 @@ func watch(p *place, pid int) *ending {
 			if fd, err := unix.PidfdOpen(parent, 0); err == nil {
 				e.holder = fd
 			}
-			if procs.Holder("/proc", pid) != parent && e.holder >= 0 { // it had ended, and its number is another's
+			// It may have ended, and its number be another's.
+			if procs.Holder("/proc", pid) != parent && e.holder >= 0 {
 				unix.Close(e.holder)
 				e.holder = -1
 			}

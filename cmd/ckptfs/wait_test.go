@@ -11,7 +11,12 @@ import (
 func TestUnseenEnd(t *testing.T) {
 	for _, clean := range []bool{true, false} {
 		dir := t.TempDir()
-		l, err := tree.Acquire(dir, time.Now())
+		d, err := tree.OpenStore(dir, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close()
+		l, err := tree.Acquire(d, time.Now())
 		if err != nil {
 			t.Fatal(err)
 		}

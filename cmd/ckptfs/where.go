@@ -33,6 +33,11 @@ func (p *place) full(path string) string {
 	return filepath.Join(p.store, tree.TreeDir, path)
 }
 
+// device is that of the place's mount.
+func (p *place) device() procs.Device {
+	return procs.Device{Major: p.mount.Major, Minor: p.mount.Minor}
+}
+
 // find says what path means, in this process's mounts.
 func find(path string) (*place, error) {
 	mounts, err := mountinfo.GetMounts(nil)
@@ -147,7 +152,10 @@ func inStore(abs string) (*place, error) {
 // isStore looks whether the folder says it is a store, of whatever version.
 func isStore(dir string) bool {
 	path := filepath.Join(dir, tree.FormatFile)
-	f, err := os.Open(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0) // a FIFO would wait
+	if errors.Is(err, unix.ELOOP) {
+		return isDir(filepath.Join(dir, tree.TreeDir)) // what opens it says that it is a link
+	}
 	if errors.Is(err, fs.ErrPermission) {
 		st, err := os.Lstat(path)
 		return err == nil && st.Mode().IsRegular() // another user's; its daemon will say so

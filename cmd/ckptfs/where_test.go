@@ -42,9 +42,11 @@ func realDir(t *testing.T) string {
 func makeStore(t *testing.T) string {
 	t.Helper()
 	store := filepath.Join(realDir(t), "store")
-	if err := tree.Create(store, time.Unix(1_700_000_000, 0)); err != nil {
+	d, err := tree.OpenOrCreate(store, false, time.Unix(1_700_000_000, 0))
+	if err != nil {
 		t.Fatal(err)
 	}
+	d.Close()
 	return store
 }
 

@@ -8,6 +8,9 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // Server answers on a store's socket.
@@ -33,10 +36,16 @@ func ServeAt(socket string, h http.Handler) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	return ServeIn(dir, name, h)
+}
+
+// ServeIn is ServeAt in a folder that is open. It is closed with the server, and after an error.
+func ServeIn(dir *os.File, name string, h http.Handler) (*Server, error) {
 	ln, err := listen(dir, name)
 	if err != nil {
+		err = fmt.Errorf("control socket %s: %w", filepath.Join(dir.Name(), name), err)
 		dir.Close()
-		return nil, fmt.Errorf("control socket %s: %w", socket, err)
+		return nil, err
 	}
 	s := &Server{dir: dir, name: name, done: make(chan struct{})}
 	s.http = &http.Server{
@@ -63,15 +72,19 @@ func listen(dir *os.File, name string) (*net.UnixListener, error) {
 	if err := os.Remove(fresh); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
-	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: fresh, Net: "unix"})
+	// The mode is set before there is a name: by the name, another file could be meant.
+	conf := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+		var cerr error
+		err := c.Control(func(fd uintptr) { cerr = unix.Fchmod(int(fd), 0o600) })
+		return errors.Join(err, cerr)
+	}}
+	l, err := conf.Listen(context.Background(), "unix", fresh)
 	if err != nil {
 		return nil, err
 	}
+	ln := l.(*net.UnixListener)
 	ln.SetUnlinkOnClose(false)
-	if err = os.Chmod(fresh, 0o600); err == nil {
-		err = os.Rename(fresh, in(dir, name))
-	}
-	if err != nil {
+	if err := os.Rename(fresh, in(dir, name)); err != nil {
 		ln.Close()
 		os.Remove(fresh)
 		return nil, err

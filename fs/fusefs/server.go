@@ -33,7 +33,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -144,7 +143,7 @@ func (s *Server) begin(v *volume.Volume, mountpoint string) error {
 		return err
 	}
 	s.memory.BeginLife(false)
-	answer, err := s.shakeHands(init, v.Dir())
+	answer, err := s.shakeHands(init, v.Folder().Here())
 	if werr := s.dev.write(answer); err == nil && werr != nil {
 		err = fmt.Errorf("init: %w", werr)
 	}
@@ -170,7 +169,7 @@ func (s *Server) begin(v *volume.Volume, mountpoint string) error {
 	s.serve()
 	// This process never asks anything of its own mount: killed before it had answered itself it could not
 	// end, as the kernel waits for the answer, and then closes /dev/fuse.
-	s.raiseReadAhead(mountpoint)
+	raiseReadAhead(s, mountpoint)
 	return nil
 }
 
@@ -229,16 +228,16 @@ func (s *Server) probe(off, readOnly bool) (mode, reason string) {
 	if off {
 		return control.ModeServed, "asked for"
 	}
-	path, flags := filepath.Join(s.v.Dir(), tree.TreeDir), unix.O_TMPFILE|unix.O_RDWR
+	name, flags := tree.TreeDir, unix.O_TMPFILE|unix.O_RDWR
 	if readOnly {
-		path, flags = filepath.Join(s.v.Dir(), tree.FormatFile), unix.O_RDONLY
+		name, flags = tree.FormatFile, unix.O_RDONLY
 	}
-	fd, err := unix.Open(path, flags|unix.O_CLOEXEC, 0o600)
+	f, err := s.v.Folder().Open(name, flags, 0o600)
 	if err != nil {
 		return control.ModeServed, err.Error()
 	}
-	defer unix.Close(fd)
-	id, err := s.dev.RegisterBacking(fd)
+	defer f.Close()
+	id, err := s.dev.RegisterBacking(int(f.Fd()))
 	switch err {
 	case nil:
 		s.dev.UnregisterBacking(id)
@@ -254,7 +253,7 @@ func (s *Server) probe(off, readOnly bool) (mode, reason string) {
 }
 
 // raiseReadAhead lets the kernel read further ahead in packed files than it lets FUSE ask for. Only root may.
-func (s *Server) raiseReadAhead(mountpoint string) {
+func raiseReadAhead(s *Server, mountpoint string) {
 	var st unix.Statx_t // without a request to ourselves
 	if err := unix.Statx(unix.AT_FDCWD, mountpoint, unix.AT_STATX_DONT_SYNC|unix.AT_NO_AUTOMOUNT,
 		unix.STATX_TYPE, &st); err != nil {

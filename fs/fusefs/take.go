@@ -125,7 +125,7 @@ func (s *Takeover) reopen() {
 // Start serves the mount.
 func (s *Takeover) Start() error {
 	init := s.memory.Init()
-	answer, err := s.shakeHands(init, s.v.Dir())
+	answer, err := s.shakeHands(init, s.v.Folder().Here())
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"ckptfs/cas/disk"
 )
 
 // A link in lost+found leads no file out of the store.
@@ -25,11 +27,17 @@ func TestMoveAside(t *testing.T) {
 				must(os.MkdirAll(filepath.Dir(filepath.Join(dir, link)), 0o700))
 				must(os.Symlink(out, filepath.Join(dir, link)))
 			}
-			to, err := moveAside(dir, filepath.Join(dir, "tree"), "profile.d/x.sh")
+			d, err := disk.OpenFolder(dir)
+			must(err)
+			defer d.Close()
+			root, err := d.OpenDir("tree")
+			must(err)
+			defer root.Close()
+			to, err := moveAside(d, int(root.Fd()), "profile.d/x.sh")
 			if link == "" {
 				must(err)
 				must(os.WriteFile(from, []byte("again"), 0o755))
-				second, err := moveAside(dir, filepath.Join(dir, "tree"), "profile.d/x.sh")
+				second, err := moveAside(d, int(root.Fd()), "profile.d/x.sh")
 				must(err)
 				if second != to+".1" {
 					t.Errorf("moved to %s, then to %s", to, second)

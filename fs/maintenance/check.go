@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -56,7 +55,7 @@ func (p *Passes) Check(
 	if err != nil {
 		return nil, err
 	}
-	c.out.LostFound = CountFiles(filepath.Join(p.Dir, tree.LostFound))
+	c.out.LostFound = CountFiles(p.Folder, tree.LostFound)
 	c.out.Seconds = time.Since(began).Seconds()
 	c.out.ReadSeconds = c.out.Seconds
 	return c.out, nil

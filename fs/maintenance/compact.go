@@ -62,7 +62,7 @@ func (p *Passes) Compact(
 		to: map[cas.Hash]bool{}, seen: map[[16]byte]bool{},
 	}
 	err = k.files(ctx, report)
-	if err != nil && ctx.Err() == nil {
+	if err != nil && ctx.Err() == nil && !o.DryRun {
 		// The disk may be full. What was encoded again until here must not take room twice.
 		err = errors.Join(err, p.Store.Flush())
 	}
@@ -73,7 +73,9 @@ func (p *Passes) Compact(
 	k.out.Looked, k.out.Chunks = st.Looked, st.Records
 	k.out.BytesBefore, k.out.BytesAfter = st.Before, st.After
 	k.out.FreedBytes, k.out.CopiedBytes, k.out.SegmentBytes = st.Freed, st.Copied, p.Store.Stats().Bytes
-	p.Reserve.Retake()
+	if !o.DryRun {
+		p.Reserve.Retake()
+	}
 	if errors.Is(err, unix.ENOSPC) {
 		err = fmt.Errorf("%d chunks were encoded again, and stay so; "+
 			"make room, for example with `ckptfs prune` or `ckptfs evict`, and compact again: %w", st.Records, err)

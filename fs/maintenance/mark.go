@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -33,13 +32,14 @@ type marker struct {
 	lists map[cas.Hash]bool // chunk lists that were read
 }
 
-// mark is the Mark of a sweep. It fails when it cannot find out what some file needs.
-func (p *Passes) mark(ctx context.Context, m *store.Marking) error {
+// mark is the Mark of a sweep. It fails when it cannot find out what some file needs. With forget set the
+// ledger forgets tombstones that nothing needs, and their records are not kept.
+func (p *Passes) mark(ctx context.Context, m *store.Marking, forget bool) error {
 	k := &marker{passes: p, m: m, manifests: map[cas.Hash]string{}, lists: map[cas.Hash]bool{}}
 	if err := p.Names.EachFile(ctx, k.file); err != nil {
 		return err
 	}
-	if err := p.Models.Mark(true, m.Keep); err != nil {
+	if err := p.Models.Mark(forget, m.Keep); err != nil {
 		return fmt.Errorf("lineage: %w", err)
 	}
 	if err := k.read(ctx, k.manifests, false); err != nil {
@@ -96,18 +96,27 @@ func (k *marker) file(n *names.Node, path string) error {
 // as long as it lies there.
 func (p *Passes) lostManifests() map[cas.Hash]string {
 	found := map[cas.Hash]string{}
-	dir := filepath.Join(p.Dir, tree.LostFound)
-	_ = filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
-		if err != nil || !d.Type().IsRegular() {
+	lost, err := p.Folder.Sub(tree.LostFound)
+	if err != nil {
+		return found
+	}
+	defer lost.Close()
+	_ = lost.Walk(".", func(path string, e fs.DirEntry, err error) error {
+		if err != nil || !e.Type().IsRegular() {
 			return nil
 		}
-		if rec, err := tree.ReadRecord(path); err == nil {
+		handle, err := lost.Open(path, unix.O_PATH, 0) // its mode may deny more
+		if err != nil {
+			return nil
+		}
+		defer handle.Close()
+		if rec, err := tree.ReadRecord(fmt.Sprintf("/proc/self/fd/%d", handle.Fd())); err == nil {
 			if rec.Packed() {
-				found[rec.Manifest] = path
+				found[rec.Manifest] = lost.Join(path)
 			}
 			return nil
 		}
-		f, err := os.Open(path)
+		f, err := lost.Open(path, os.O_RDONLY, 0)
 		if err != nil {
 			return nil
 		}
@@ -115,7 +124,7 @@ func (p *Passes) lostManifests() map[cas.Hash]string {
 		head := make([]byte, tree.HeaderSize)
 		if _, err := f.ReadAt(head, 0); err == nil {
 			if h, err := tree.DecodeHeader(head); err == nil {
-				found[h.Record.Manifest] = path
+				found[h.Record.Manifest] = lost.Join(path)
 			}
 		}
 		return nil

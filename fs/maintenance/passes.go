@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"time"
 
+	"ckptfs/cas/disk"
 	"ckptfs/cas/store"
 	"ckptfs/fs/artifacts"
 	"ckptfs/fs/assemble"
@@ -20,11 +21,11 @@ import (
 
 // Passes go over a whole store. Its fields are the parts of the store, and do not change.
 type Passes struct {
-	Dir, Tree string // the store's folder, and that of its tree; absolute
-	ReadOnly  bool
-	Now       func() time.Time
-	Report    func(level slog.Level, msg string, args ...any)
-	Epoch     func() uint32 // the boot's, as checksums name it
+	Folder   *disk.Folder // the store's
+	ReadOnly bool
+	Now      func() time.Time
+	Report   func(level slog.Level, msg string, args ...any)
+	Epoch    func() uint32 // the boot's, as checksums name it
 
 	Store     *store.Store
 	Assemble  *assemble.Reader

@@ -32,7 +32,9 @@ func (p *Passes) Prune(
 	if !o.DryRun {
 		defer p.Reserve.Retake()
 	}
-	st, err := p.Store.Sweep(ctx, opt, p.mark)
+	st, err := p.Store.Sweep(ctx, opt, func(ctx context.Context, m *store.Marking) error {
+		return p.mark(ctx, m, !o.DryRun)
+	})
 	out := &control.Pruned{
 		DryRun: o.DryRun, Segments: st.Segments, Young: st.Young, Damaged: st.Skipped,
 		LiveRecords: st.Live.Records, LiveBytes: st.Live.Stored,

@@ -21,23 +21,23 @@ const (
 	RepairTree     = "tree"
 )
 
-// RepairClosed mends the index or the segments of the store in dir, and adds to out what it did. No process
+// RepairClosed mends the index or the segments of the store in d, and adds to out what it did. No process
 // has the store open; the caller holds its lock. Of RepairTree it does nothing: that needs an open store.
 func RepairClosed(
-	dir, part string, now func() time.Time, out *control.Repaired, report func(control.Progress),
+	d *disk.Folder, part string, now func() time.Time, out *control.Repaired, report func(control.Progress),
 ) error {
 	switch part {
 	case RepairIndex:
-		return dropIndex(dir, out)
+		return dropIndex(d, out)
 	case RepairSegments:
-		return repairSegments(dir, now, out, report)
+		return repairSegments(d, now, out, report)
 	}
 	return nil
 }
 
-func dropIndex(dir string, out *control.Repaired) error {
-	aside, err := chunks.MoveAside(filepath.Join(dir, tree.IndexFile), filepath.Join(dir, tree.LostFound))
-	did := "moved to " + Rel(dir, aside) + ", and rebuilt"
+func dropIndex(d *disk.Folder, out *control.Repaired) error {
+	aside, err := chunks.MoveAside(d, d.Join(tree.IndexFile), d.Join(tree.LostFound))
+	did := "moved to " + Rel(d, aside) + ", and rebuilt"
 	if errors.Is(err, fs.ErrNotExist) {
 		did, err = "was not there, and was rebuilt", nil
 	}
@@ -48,23 +48,23 @@ func dropIndex(dir string, out *control.Repaired) error {
 }
 
 // Rel is a path as reports show it: relative to the store, if that is possible.
-func Rel(dir, path string) string {
-	if r, err := filepath.Rel(dir, path); err == nil {
+func Rel(d *disk.Folder, path string) string {
+	if r, err := filepath.Rel(d.Path(), path); err == nil {
 		return r
 	}
 	return path
 }
 
 func repairSegments(
-	dir string, now func() time.Time, out *control.Repaired, report func(control.Progress),
+	d *disk.Folder, now func() time.Time, out *control.Repaired, report func(control.Progress),
 ) error {
-	format, err := tree.ReadFormat(dir)
+	format, err := tree.ReadFormat(d)
 	if err != nil {
 		return err
 	}
 	opt := salvage.Options{
-		Aside:     filepath.Join(dir, tree.LostFound),
-		DropIndex: func() error { return dropIndex(dir, out) },
+		Aside:     d.Join(tree.LostFound),
+		DropIndex: func() error { return dropIndex(d, out) },
 		Now:       now,
 	}
 	if report != nil {
@@ -75,9 +75,9 @@ func repairSegments(
 			})
 		}
 	}
-	st, err := salvage.Segments(disk.OS{}, filepath.Join(dir, tree.SegmentsDir), format.ID, opt)
+	st, err := salvage.Segments(d, d.Join(tree.SegmentsDir), format.ID, opt)
 	for _, m := range st.Moved {
-		did := fmt.Sprintf("moved to %s: %v", Rel(dir, m.Aside), m.Reason)
+		did := fmt.Sprintf("moved to %s: %v", Rel(d, m.Aside), m.Reason)
 		if m.New != 0 {
 			did += fmt.Sprintf("; its %d whole records are kept", m.Records)
 		}

@@ -39,7 +39,7 @@ func (p *Passes) RepairTree(ctx context.Context, out *control.Repaired, report f
 	}
 	// The lost files move now, when no directory is being read.
 	for _, l := range r.lost {
-		to, err := moveAside(p.Dir, p.Tree, l.path)
+		to, err := moveAside(p.Folder, p.Names.RootFd(), l.path)
 		if err == nil {
 			err = p.Names.Sync()
 		}
@@ -49,7 +49,7 @@ func (p *Passes) RepairTree(ctx context.Context, out *control.Repaired, report f
 		if err != nil {
 			return err
 		}
-		did := fmt.Sprintf("moved to %s: %v", Rel(p.Dir, to), l.err)
+		did := fmt.Sprintf("moved to %s: %v", Rel(p.Folder, to), l.err)
 		out.Actions = append(out.Actions, control.Action{Path: l.path, Did: did})
 		p.Report(slog.LevelWarn, "a file was moved to lost+found", "path", l.path, "reason", l.err)
 	}

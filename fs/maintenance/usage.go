@@ -3,7 +3,6 @@ package maintenance
 import (
 	"context"
 	"errors"
-	"path/filepath"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -46,10 +45,10 @@ func (p *Passes) Stats(ctx context.Context) (*control.Stats, error) {
 	}
 	s := &u.stats
 	var err error
-	if s.SegmentBytes, err = Allocated(filepath.Join(p.Dir, tree.SegmentsDir)); err != nil {
+	if s.SegmentBytes, err = Allocated(p.Folder, tree.SegmentsDir); err != nil {
 		return nil, err
 	}
-	if s.IndexBytes, err = Allocated(filepath.Join(p.Dir, tree.IndexFile)); err != nil {
+	if s.IndexBytes, err = Allocated(p.Folder, tree.IndexFile); err != nil {
 		return nil, err
 	}
 	s.Chunks, s.Manifests = int64(len(u.chunks)), int64(len(u.manifests))

@@ -1,10 +1,12 @@
 package models
 
 import (
+	"errors"
+	"io"
+	"io/fs"
 	"log/slog"
 	"math"
 	"os"
-	"path/filepath"
 
 	"ckptfs/cas"
 	"ckptfs/cas/locks"
@@ -153,18 +155,18 @@ func (m *Models) saveCatalogueLocked(least int) {
 		return
 	}
 	// Nothing is synced: what a power cut leaves of it is seen to be damaged, and not used.
-	path := filepath.Join(m.o.Dir, tree.CatalogueFile)
-	err := tree.WriteNew(path+".new", c.Snapshot(func(seq uint64) prefix.Tag {
+	const name = tree.CatalogueFile
+	err := tree.WriteNew(m.o.Folder, name+".new", c.Snapshot(func(seq uint64) prefix.Tag {
 		if k := c.get(seq); k != nil {
 			return tagOf(k.graph)
 		}
 		return prefix.Tag{}
 	}))
 	if err == nil {
-		err = os.Rename(path+".new", path)
+		err = m.o.Folder.Rename(name+".new", name)
 	}
 	if err != nil {
-		os.Remove(path + ".new")
+		_ = m.o.Folder.Remove(name + ".new")
 		m.o.Report(slog.LevelWarn, "the next start makes the catalogue of architectures again", "reason", err)
 		return
 	}
@@ -181,12 +183,21 @@ func tagOf(parts []cas.Hash) prefix.Tag {
 	return prefix.Tag(h[:])
 }
 
+// readCatalogue reads the last snapshot.
+func (m *Models) readCatalogue() ([]byte, error) {
+	f, err := m.o.Folder.Open(tree.CatalogueFile, os.O_RDONLY, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(f)
+}
+
 // restoreCatalogueLocked is what of the last snapshot the ledger still says; empty when there is none.
 func (m *Models) restoreCatalogueLocked() *catalogue {
 	m.mu.AssertHeld()
-	path := filepath.Join(m.o.Dir, tree.CatalogueFile)
 	in := map[uint64]*known{}
-	p, err := os.ReadFile(path)
+	p, err := m.readCatalogue()
 	if err == nil {
 		var c *prefix.Catalogue
 		dropped := 0
@@ -203,7 +214,7 @@ func (m *Models) restoreCatalogueLocked() *catalogue {
 			return &catalogue{Catalogue: c, in: in, unsaved: dropped}
 		}
 	}
-	if !os.IsNotExist(err) {
+	if !errors.Is(err, fs.ErrNotExist) {
 		m.o.Report(slog.LevelWarn, "the catalogue of architectures is made again", "reason", err)
 	}
 	return &catalogue{Catalogue: prefix.New(), in: map[uint64]*known{}}

@@ -26,6 +26,7 @@ import (
 
 	"ckptfs/cas"
 	"ckptfs/cas/codec"
+	"ckptfs/cas/disk"
 	"ckptfs/cas/locks"
 	"ckptfs/cas/store"
 	"ckptfs/fs/inspect"
@@ -67,7 +68,7 @@ type Record struct {
 
 // Options say what Models are of.
 type Options struct {
-	Dir      string // the store's folder, for the catalogue's snapshot
+	Folder   *disk.Folder // the store's, for the catalogue's snapshot
 	ReadOnly bool
 	Files    Files
 	Steps    *steps.Steps

@@ -10,6 +10,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"golang.org/x/sys/unix"
 
+	"ckptfs/cas/disk"
 	"ckptfs/fs/tree"
 )
 
@@ -24,14 +25,14 @@ const (
 // programs that write files may use, and what has to be written to free some; and the reserve file, which is
 // removed when nothing else would free room.
 type Reserve struct {
-	dir    string // the store's
-	least  int64  // bytes that are left at least: of a test
+	dir    *disk.Folder // the store's
+	least  int64        // bytes that are left at least: of a test
 	report func(level slog.Level, msg string, args ...any)
 	lent   atomic.Bool // the reserve file was removed; the next sweep makes it again
 }
 
 // NewReserve is the reserve of a store's folder.
-func NewReserve(dir string, report func(level slog.Level, msg string, args ...any)) *Reserve {
+func NewReserve(dir *disk.Folder, report func(level slog.Level, msg string, args ...any)) *Reserve {
 	return &Reserve{dir: dir, report: report}
 }
 
@@ -43,7 +44,7 @@ func (r *Reserve) Keep() {
 	} else if full {
 		r.lent.Store(true)
 		r.report(slog.LevelWarn, "the disk is full: the reserve file, which is kept for a start, is missing; free some of the disk",
-			"store", r.dir)
+			"store", r.dir.Path())
 	}
 }
 
@@ -55,7 +56,7 @@ func (r *Reserve) Room(n int64) error {
 		return err
 	}
 	return fmt.Errorf("the disk of %s has %s free, and the last %s are left for what has to be written to free some: %w",
-		r.dir, humanize.IBytes(uint64(free)), humanize.IBytes(uint64(share)), unix.ENOSPC)
+		r.dir.Path(), humanize.IBytes(uint64(free)), humanize.IBytes(uint64(share)), unix.ENOSPC)
 }
 
 // MakeRoom is Options.MakeRoom of the store: it removes the reserve file if less than its size is free, and
@@ -67,7 +68,7 @@ func (r *Reserve) MakeRoom() bool {
 	}
 	if gave {
 		r.lent.Store(true)
-		r.report(slog.LevelInfo, "the disk is full: the reserve file was removed, to make room", "store", r.dir)
+		r.report(slog.LevelInfo, "the disk is full: the reserve file was removed, to make room", "store", r.dir.Path())
 	}
 	return gave
 }
@@ -156,8 +157,4 @@ func (r *Reserve) free() (free, share int64, err error) {
 }
 
 // stat describes the disk that the store lies on.
-func (r *Reserve) stat() (unix.Statfs_t, error) {
-	var st unix.Statfs_t
-	err := unix.Statfs(r.dir, &st)
-	return st, err
-}
+func (r *Reserve) stat() (unix.Statfs_t, error) { return r.dir.StatFS() }

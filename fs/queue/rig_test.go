@@ -52,15 +52,21 @@ func newRig(t *testing.T, set ...func(*Options)) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
+	dir := t.TempDir()
+	room, err := disk.OpenFolder(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { room.Close() })
 	asm := assemble.New(st, assemble.Options{CacheBytes: 8 << 20})
-	r := &rig{t: t, dir: t.TempDir(), known: map[string]*inode{}}
+	r := &rig{t: t, dir: dir, known: map[string]*inode{}}
 	p := pack.New(st, pack.Options{})
 	r.files = content.New(content.Parts{
 		ID: id, Store: st, Assemble: asm, Pack: p, Epoch: func() uint32 { return 1 }, Now: time.Now,
 		Report: r.report, Events: events{r},
 	})
 	o := Options{
-		MaxUnpacked: -1, Store: st, Pack: p, Reserve: NewReserve(r.dir, r.report), Now: time.Now,
+		MaxUnpacked: -1, Store: st, Pack: p, Reserve: NewReserve(room, r.report), Now: time.Now,
 		Report: r.report, Count: &r.files.Count, Stored: func(*content.File) {}, Failed: func() {},
 	}
 	for _, f := range set {

@@ -8,10 +8,10 @@ import (
 )
 
 func TestCheckAttributes(t *testing.T) {
-	if err := CheckAttributes("/proc"); !errors.Is(err, unix.EOPNOTSUPP) {
+	if err := CheckAttributes(folder(t, "/proc")); !errors.Is(err, unix.EOPNOTSUPP) {
 		t.Errorf("/proc: %v", err)
 	}
-	if err := CheckAttributes(t.TempDir()); err != nil {
+	if err := CheckAttributes(folder(t, t.TempDir())); err != nil {
 		t.Error(err)
 	}
 }

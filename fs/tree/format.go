@@ -10,12 +10,12 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
 
 	"ckptfs/cas"
+	"ckptfs/cas/disk"
 )
 
 // Version is the version of the store's formats that this program writes, and the only one that it reads: no
@@ -98,48 +98,43 @@ func parseFormat(b []byte) (*Format, error) {
 
 // ReadFormat reads and checks STORE/format. ErrNotStore when there is none; cas.ErrNewer when a newer program
 // wrote it, ErrOlder when an older one did.
-func ReadFormat(dir string) (*Format, error) {
-	path := filepath.Join(dir, FormatFile)
-	b, err := readBounded(path)
+func ReadFormat(d *disk.Folder) (*Format, error) {
+	b, err := readBounded(d, FormatFile)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%s: %w (no file %q in it)", dir, ErrNotStore, FormatFile)
+		return nil, fmt.Errorf("%s: %w (no file %q in it)", d.Path(), ErrNotStore, FormatFile)
 	}
 	if err != nil {
 		return nil, err
 	}
 	f, err := parseFormat(b)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, fmt.Errorf("%s: %w", d.Join(FormatFile), err)
 	}
 	return f, nil
 }
 
 // readBounded reads a file of a few lines.
-func readBounded(path string) ([]byte, error) {
+func readBounded(d *disk.Folder, name string) ([]byte, error) {
 	const most = 64 << 10
-	f, err := openOwn(path, os.O_RDONLY)
+	f, err := d.Open(name, os.O_RDONLY, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
 	b, err := io.ReadAll(io.LimitReader(f, most+1))
 	if err == nil && len(b) > most {
-		err = fmt.Errorf("%s: over %d bytes: %w", path, most, cas.ErrCorrupt)
+		err = fmt.Errorf("%s: over %d bytes: %w", d.Join(name), most, cas.ErrCorrupt)
 	}
 	return b, err
 }
 
-// Create makes a store in dir, which may exist if it is empty or holds what an interrupted Create left. The
-// file `format` comes last: a folder with it is a whole store.
-func Create(dir string, now time.Time) error {
-	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+// create makes a store in d, which is empty or holds what an interrupted create left. The file `format` comes
+// last: a folder with it is a whole store.
+func create(d *disk.Folder, now time.Time) error {
+	if err := refuseOthers(d); err != nil {
 		return err
 	}
-	if err := refuseForeign(dir); err != nil {
-		return err
-	}
-	if err := CheckAttributes(dir); err != nil {
-		_ = os.Remove(dir) // if it was made for this
+	if err := CheckAttributes(d); err != nil {
 		return err
 	}
 	for _, sub := range []string{TreeDir, SegmentsDir, LostFound} {
@@ -147,7 +142,7 @@ func Create(dir string, now time.Time) error {
 		if sub == TreeDir {
 			mode = 0o755 // the mount's root: its mode is the user's to see and change
 		}
-		if err := os.Mkdir(filepath.Join(dir, sub), mode); err != nil && !errors.Is(err, fs.ErrExist) {
+		if err := d.Mkdir(sub, mode); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
 	}
@@ -155,34 +150,34 @@ func Create(dir string, now time.Time) error {
 	if _, err := rand.Read(f.ID[:]); err != nil {
 		return err
 	}
-	return writeSynced(filepath.Join(dir, FormatFile), f.encode())
+	return writeSynced(d, FormatFile, f.encode())
 }
 
-// refuseForeign keeps Create from turning a folder with other files into a store.
-func refuseForeign(dir string) error {
-	entries, err := os.ReadDir(dir)
+// refuseOthers keeps create from turning a folder with other files into a store.
+func refuseOthers(d *disk.Folder) error {
+	names, err := d.ReadDir(".")
 	if err != nil {
 		return err
 	}
-	for _, e := range entries {
-		switch e.Name() {
+	for _, name := range names {
+		switch name {
 		case TreeDir, SegmentsDir, LostFound:
-			if e.IsDir() && holdsNoFiles(filepath.Join(dir, e.Name())) {
+			if holdsNoFiles(d, name) {
 				continue
 			}
 		case FormatFile + ".new", LogFile, LockFile:
 			continue
 		}
-		return fmt.Errorf("%s: %w, and not empty (%q is in it): give an empty or a new folder", dir, ErrNotStore, e.Name())
+		return fmt.Errorf("%s: %w, and not empty (%q is in it): give an empty or a new folder", d.Path(), ErrNotStore, name)
 	}
 	return nil
 }
 
-// holdsNoFiles reports whether there are at most folders in dir, as an interrupted Create leaves them.
-func holdsNoFiles(dir string) bool {
+// holdsNoFiles reports whether there are at most folders in a folder, as an interrupted create leaves them.
+func holdsNoFiles(d *disk.Folder, name string) bool {
 	none := true
-	err := filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
-		if err == nil && !d.IsDir() {
+	err := d.Walk(name, func(_ string, e fs.DirEntry, err error) error {
+		if err == nil && !e.IsDir() {
 			none = false
 			return fs.SkipAll
 		}
@@ -191,10 +186,10 @@ func holdsNoFiles(dir string) bool {
 	return err == nil && none
 }
 
-// writeSynced replaces path by a file that is durable before it has its name.
-func writeSynced(path string, data []byte) error {
-	tmp := path + ".new"
-	f, err := NewFile(tmp)
+// writeSynced replaces a file by one that is durable before it has its name.
+func writeSynced(d *disk.Folder, name string, data []byte) error {
+	tmp := name + ".new"
+	f, err := NewFile(d, tmp)
 	if err != nil {
 		return err
 	}
@@ -206,20 +201,10 @@ func writeSynced(path string, data []byte) error {
 		err = cerr
 	}
 	if err == nil {
-		err = os.Rename(tmp, path)
+		err = d.Rename(tmp, name)
 	}
 	if err == nil {
-		err = SyncDir(filepath.Dir(path))
+		err = d.SyncDir(".")
 	}
 	return err
-}
-
-// SyncDir makes the names in a directory durable.
-func SyncDir(path string) error {
-	d, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
 }

@@ -16,13 +16,13 @@ var born = time.Date(2026, 11, 21, 12, 0, 0, 0, time.FixedZone("", 3600))
 
 func TestCreate(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
-	if _, err := ReadFormat(dir); !errors.Is(err, ErrNotStore) {
+	if _, err := OpenStore(dir, false); !errors.Is(err, ErrNotStore) {
 		t.Errorf("no folder: %v", err)
 	}
-	if err := Create(dir, born); err != nil {
+	if err := makeStore(dir); err != nil {
 		t.Fatal(err)
 	}
-	f, err := ReadFormat(dir)
+	f, err := ReadFormat(folder(t, dir))
 	if err != nil || f.Version != Version || f.ID == [16]byte{} || !f.Created.Equal(born) {
 		t.Fatalf("%+v, %v", f, err)
 	}
@@ -33,20 +33,20 @@ func TestCreate(t *testing.T) {
 			t.Errorf("%s: %v, %v", p, st, err)
 		}
 	}
-	if err := Create(dir, born); err == nil {
-		t.Error("a store was made in a store")
+	if err := makeStore(dir); err != nil {
+		t.Errorf("a store that is there: %v", err)
 	}
-	if g, err := ReadFormat(dir); err != nil || g.ID != f.ID {
+	if g, err := ReadFormat(folder(t, dir)); err != nil || g.ID != f.ID {
 		t.Errorf("the store has another id: %v", err)
 	}
 	other := filepath.Join(t.TempDir(), "store")
-	if err := Create(other, born); err != nil {
+	if err := makeStore(other); err != nil {
 		t.Fatal(err)
 	}
-	if g, _ := ReadFormat(other); g.ID == f.ID {
+	if g, _ := ReadFormat(folder(t, other)); g.ID == f.ID {
 		t.Error("two stores of one id")
 	}
-	if err := Create(filepath.Join(dir, "no", "parent"), born); !errors.Is(err, os.ErrNotExist) {
+	if err := makeStore(filepath.Join(dir, "no", "parent")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("%v", err)
 	}
 }
@@ -121,14 +121,14 @@ func TestFormatRefused(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, "format"), []byte(c.text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		f, err := ReadFormat(dir)
+		f, err := ReadFormat(folder(t, dir))
 		if !errors.Is(err, c.want) {
 			t.Errorf("%s: %+v, %v", c.what, f, err)
 		} else if !strings.Contains(err.Error(), filepath.Join(dir, "format")) {
 			t.Errorf("%s: the error does not name the file: %v", c.what, err)
 		}
 	}
-	if _, err := ReadFormat(t.TempDir()); !errors.Is(err, ErrNotStore) {
+	if _, err := ReadFormat(folder(t, t.TempDir())); !errors.Is(err, ErrNotStore) {
 		t.Errorf("an empty folder: %v", err)
 	}
 }
@@ -144,7 +144,7 @@ func TestCreateRefuses(t *testing.T) {
 		if err := os.WriteFile(p, []byte("x"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := Create(dir, born); !errors.Is(err, ErrNotStore) {
+		if err := makeStore(dir); !errors.Is(err, ErrNotStore) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if _, err := os.Stat(filepath.Join(dir, "format")); err == nil {
@@ -155,7 +155,7 @@ func TestCreateRefuses(t *testing.T) {
 	if err := os.WriteFile(file, []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := Create(file, born); err == nil {
+	if err := makeStore(file); err == nil {
 		t.Error("a file became a store")
 	}
 }
@@ -179,11 +179,11 @@ func TestCreateInterrupted(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := Create(dir, born); err != nil {
+		if err := makeStore(dir); err != nil {
 			t.Errorf("%v: %v", left, err)
 			continue
 		}
-		if _, err := ReadFormat(dir); err != nil {
+		if _, err := ReadFormat(folder(t, dir)); err != nil {
 			t.Errorf("%v: %v", left, err)
 		}
 		if _, err := os.Stat(filepath.Join(dir, "format.new")); err == nil {

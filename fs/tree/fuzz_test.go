@@ -70,7 +70,7 @@ func FuzzLock(f *testing.F) {
 		if err := os.WriteFile(filepath.Join(dir, LockFile), b, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		l, err := Acquire(dir, time.Unix(1_700_000_000, 0))
+		l, err := Acquire(folder(t, dir), time.Unix(1_700_000_000, 0))
 		if err != nil {
 			t.Fatalf("%q: %v", b, err)
 		}

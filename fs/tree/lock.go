@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"ckptfs/cas/disk"
 )
 
 // Holder is the process that has a store open.
@@ -85,21 +87,20 @@ func ClosedInOrder(dir string, at time.Time) error {
 }
 
 // Acquire takes the store's lock. *LockedError when another process has it.
-func Acquire(dir string, now time.Time) (*Lock, error) {
-	path := filepath.Join(dir, LockFile)
-	_, err := os.Lstat(path)
+func Acquire(d *disk.Folder, now time.Time) (*Lock, error) {
+	_, err := d.Lstat(LockFile)
 	fresh := errors.Is(err, fs.ErrNotExist)
-	f, err := openOwn(path, os.O_RDWR|os.O_CREATE)
+	f, err := d.Open(LockFile, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	return takeLock(dir, now, f, fresh)
+	return takeLock(d, now, f, fresh)
 }
 
 // Inherit is Acquire by a descriptor of a lock that a process had which did not give it up. It is the lock's
 // from now on.
-func Inherit(dir string, now time.Time, f *os.File) (*Lock, error) {
-	if err := inherits(dir, f); err != nil {
+func Inherit(d *disk.Folder, now time.Time, f *os.File) (*Lock, error) {
+	if err := inherits(d, f); err != nil {
 		f.Close()
 		return nil, err
 	}
@@ -107,28 +108,28 @@ func Inherit(dir string, now time.Time, f *os.File) (*Lock, error) {
 		f.Close()
 		return nil, err
 	}
-	return takeLock(dir, now, f, false)
+	return takeLock(d, now, f, false)
 }
 
 // inherits is nil if f is a store's lock file.
-func inherits(dir string, f *os.File) error {
-	is, err := os.Lstat(filepath.Join(dir, LockFile))
+func inherits(d *disk.Folder, f *os.File) error {
+	is, err := d.Lstat(LockFile)
 	if err != nil {
 		return err
 	}
-	was, err := f.Stat()
-	if err != nil {
+	var was unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &was); err != nil {
 		return err
 	}
-	if !os.SameFile(is, was) {
-		return fmt.Errorf("%s is not the store that it was", dir)
+	if is.Dev != was.Dev || is.Ino != was.Ino {
+		return fmt.Errorf("%s is not the store that it was", d.Path())
 	}
 	return nil
 }
 
 // Held reports whether a process has the store, or keeps it for the next one, whether or not it answers.
 func Held(dir string) bool {
-	f, err := openOwn(filepath.Join(dir, LockFile), os.O_RDONLY)
+	f, err := os.OpenFile(filepath.Join(dir, LockFile), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return false
 	}
@@ -136,7 +137,7 @@ func Held(dir string) bool {
 	return unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB) == unix.EWOULDBLOCK
 }
 
-func takeLock(dir string, now time.Time, f *os.File, fresh bool) (*Lock, error) {
+func takeLock(d *disk.Folder, now time.Time, f *os.File, fresh bool) (*Lock, error) {
 	var before Holder
 	dec := json.NewDecoder(io.LimitReader(f, 64<<10))
 	decErr := dec.Decode(&before)
@@ -144,9 +145,9 @@ func takeLock(dir string, now time.Time, f *os.File, fresh bool) (*Lock, error) 
 		readers := readersOf(f)
 		f.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, &LockedError{Dir: dir, Holder: before, Readers: readers}
+			return nil, &LockedError{Dir: d.Path(), Holder: before, Readers: readers}
 		}
-		return nil, fmt.Errorf("lock %s: %w", dir, err)
+		return nil, fmt.Errorf("lock %s: %w", d.Path(), err)
 	}
 	if decErr != nil || before.PID == 0 {
 		before = Holder{PID: -1} // a torn line, or one that names no process: not known to be clean
@@ -155,7 +156,7 @@ func takeLock(dir string, now time.Time, f *os.File, fresh bool) (*Lock, error) 
 		}
 	}
 	host, _ := os.Hostname()
-	here := Holder{Boot: BootID(), Mount: MountID(dir)}
+	here := Holder{Boot: BootID(), Mount: MountID(d.Here())}
 	l := &Lock{f: f, Before: before, here: here, sync: f.Sync,
 		self: Holder{Host: host, PID: os.Getpid(), Started: now, Boot: here.Boot, Mount: here.Mount}}
 	l.self.Epoch = before.Epoch

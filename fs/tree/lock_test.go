@@ -13,7 +13,7 @@ import (
 
 func acquire(t *testing.T, dir string) *Lock {
 	t.Helper()
-	l, err := Acquire(dir, born)
+	l, err := Acquire(folder(t, dir), born)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,7 +27,7 @@ func TestLock(t *testing.T) {
 		t.Errorf("before the first: %+v", l.Before)
 	}
 	// flock belongs to the open file: a second open of this process is refused as another's is.
-	_, err := Acquire(dir, born)
+	_, err := Acquire(folder(t, dir), born)
 	var locked *LockedError
 	host, _ := os.Hostname()
 	if !errors.As(err, &locked) || locked.Dir != dir || locked.Holder.PID != os.Getpid() ||
@@ -55,7 +55,7 @@ func TestLock(t *testing.T) {
 		t.Errorf("after an unclean end: %+v", l.Before)
 	}
 	l.Release(true)
-	if _, err := Acquire(filepath.Join(dir, "none"), born); !errors.Is(err, os.ErrNotExist) {
+	if _, err := OpenStore(filepath.Join(dir, "none"), false); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no folder: %v", err)
 	}
 }
@@ -123,7 +123,7 @@ func TestLockOfKilled(t *testing.T) {
 	if _, err := out.Read(make([]byte, 1)); err != nil { // it has it
 		t.Fatal(err)
 	}
-	_, err = Acquire(dir, born)
+	_, err = Acquire(folder(t, dir), born)
 	var locked *LockedError
 	if !errors.As(err, &locked) || locked.Holder.PID != cmd.Process.Pid {
 		t.Errorf("%v, want process %d", err, cmd.Process.Pid)

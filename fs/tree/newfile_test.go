@@ -16,7 +16,7 @@ func TestHostileLinks(t *testing.T) {
 	for _, name := range names {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "s")
-			if err := Create(dir, time.Now()); err != nil {
+			if err := makeStore(dir); err != nil {
 				t.Fatal(err)
 			}
 			victim := filepath.Join(filepath.Dir(dir), "victim")
@@ -27,14 +27,14 @@ func TestHostileLinks(t *testing.T) {
 			if err := os.Symlink(victim, filepath.Join(dir, name)); err != nil {
 				t.Fatal(err)
 			}
-			if w, err := OpenWriting(dir, true, false); err == nil {
+			if w, err := OpenWriting(folder(t, dir), true, false); err == nil {
 				w.Close()
 			}
-			_, _ = Reserve(dir)
-			if l, err := Acquire(dir, time.Now()); err == nil {
+			_, _ = Reserve(folder(t, dir))
+			if l, err := Acquire(folder(t, dir), time.Now()); err == nil {
 				_ = l.Release(true)
 			}
-			_ = writeSynced(filepath.Join(dir, FormatFile), []byte("x"))
+			_ = writeSynced(folder(t, dir), FormatFile, []byte("x"))
 			if is, err := os.ReadFile(victim); err != nil || !bytes.Equal(is, was) {
 				t.Errorf("the other file is %d bytes now, %v", len(is), err)
 			}
@@ -50,10 +50,10 @@ func TestOwnFIFO(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := ReadFormat(dir); err == nil {
+	if _, err := ReadFormat(folder(t, dir)); err == nil {
 		t.Error("a FIFO is a format")
 	}
-	if _, err := AcquireShared(dir); err == nil {
+	if _, err := AcquireShared(folder(t, dir)); err == nil {
 		t.Error("a FIFO is a lock")
 	}
 }

@@ -3,10 +3,10 @@ package tree
 import (
 	"errors"
 	"io/fs"
-	"os"
-	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"ckptfs/cas/disk"
 )
 
 // ReserveFile is room that a store keeps for itself: a start needs some for its socket and its index, and a
@@ -18,53 +18,52 @@ const (
 	reservePart = 64 // at most this part of the disk
 )
 
-// Reserve keeps the reserve of the store in dir, or gives it up if the disk is full, which it reports. That
+// Reserve keeps the reserve of the store in d, or gives it up if the disk is full, which it reports. That
 // it cannot be made is no error.
-func Reserve(dir string) (full bool, err error) {
-	free, size, err := reckon(dir)
+func Reserve(d *disk.Folder) (full bool, err error) {
+	free, size, err := reckon(d)
 	if err != nil {
 		return false, err
 	}
 	if free < size {
-		_, err := FreeReserve(dir)
+		_, err := FreeReserve(d)
 		return true, err
 	} else if free < 4*size {
 		return false, nil // not worth the last of it
 	}
-	take(dir, size)
+	take(d, size)
 	return false, nil
 }
 
 // RetakeReserve takes back what FreeReserve freed, as far as it is free.
-func RetakeReserve(dir string) {
-	if free, size, err := reckon(dir); err == nil && free > 0 {
-		take(dir, min(free, size))
+func RetakeReserve(d *disk.Folder) {
+	if free, size, err := reckon(d); err == nil && free > 0 {
+		take(d, min(free, size))
 	}
 }
 
 // take makes the file, if there is room for it.
-func take(dir string, size int64) {
-	path := filepath.Join(dir, ReserveFile)
-	if st, err := os.Lstat(path); err == nil && st.Mode().IsRegular() && st.Size() >= size {
+func take(d *disk.Folder, size int64) {
+	if st, err := d.Lstat(ReserveFile); err == nil && st.Mode&unix.S_IFMT == unix.S_IFREG && st.Size >= size {
 		return
 	}
-	f, err := NewFile(path)
+	f, err := NewFile(d, ReserveFile)
 	if err != nil {
 		return
 	}
 	defer f.Close()
 	if unix.Fallocate(int(f.Fd()), 0, 0, size) != nil {
-		_ = os.Remove(path)
+		_ = d.Remove(ReserveFile)
 	}
 }
 
 // FreeReserve gives the reserve up if the disk is full, and reports whether there was one.
-func FreeReserve(dir string) (gave bool, err error) {
-	free, size, err := reckon(dir)
+func FreeReserve(d *disk.Folder) (gave bool, err error) {
+	free, size, err := reckon(d)
 	if err != nil || free >= size {
 		return false, err
 	}
-	err = os.Remove(filepath.Join(dir, ReserveFile))
+	err = d.Remove(ReserveFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
@@ -72,9 +71,9 @@ func FreeReserve(dir string) (gave bool, err error) {
 }
 
 // reckon is what is free on the disk, and how much of it a reserve is.
-func reckon(dir string) (free, size int64, err error) {
-	var st unix.Statfs_t
-	if err := unix.Statfs(dir, &st); err != nil {
+func reckon(d *disk.Folder) (free, size int64, err error) {
+	st, err := d.StatFS()
+	if err != nil {
 		return 0, 0, err
 	}
 	// Not Bfree, also for root: ext4 counts as free what it gives to no process.

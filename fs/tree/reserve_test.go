@@ -17,7 +17,7 @@ func TestReserve(t *testing.T) {
 	reserve := filepath.Join(dir, ReserveFile)
 	kept := func(full bool, bytes int64) {
 		t.Helper()
-		got, err := Reserve(dir)
+		got, err := Reserve(folder(t, dir))
 		if err != nil || got != full {
 			t.Fatalf("full: %v, %v", got, err)
 		}

@@ -8,11 +8,12 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"ckptfs/cas/disk"
 )
 
 // ErrNeedsRecovery: the store was not closed in order, and this opening may not repair it.
@@ -20,27 +21,27 @@ var ErrNeedsRecovery = errors.New("the store was not closed in order: mount it o
 
 // AcquireShared takes the store's lock beside other readers, and writes nothing. *LockedError while a process
 // has the store for writing; ErrNeedsRecovery when the process that had it last did not close it.
-func AcquireShared(dir string) (*Lock, error) {
-	f, err := openOwn(filepath.Join(dir, LockFile), os.O_RDONLY)
+func AcquireShared(d *disk.Folder) (*Lock, error) {
+	f, err := d.Open(LockFile, os.O_RDONLY, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%s: nobody has mounted it yet: %w", dir, ErrNeedsRecovery)
+		return nil, fmt.Errorf("%s: nobody has mounted it yet: %w", d.Path(), ErrNeedsRecovery)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return takeShared(dir, f)
+	return takeShared(d, f)
 }
 
 // InheritShared is AcquireShared as Inherit is Acquire.
-func InheritShared(dir string, f *os.File) (*Lock, error) {
-	if err := inherits(dir, f); err != nil {
+func InheritShared(d *disk.Folder, f *os.File) (*Lock, error) {
+	if err := inherits(d, f); err != nil {
 		f.Close()
 		return nil, err
 	}
-	return takeShared(dir, f)
+	return takeShared(d, f)
 }
 
-func takeShared(dir string, f *os.File) (*Lock, error) {
+func takeShared(d *disk.Folder, f *os.File) (*Lock, error) {
 	if _, err := f.Seek(0, 0); err != nil {
 		f.Close()
 		return nil, err
@@ -50,9 +51,9 @@ func takeShared(dir string, f *os.File) (*Lock, error) {
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB); err != nil {
 		f.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, &LockedError{Dir: dir, Holder: before}
+			return nil, &LockedError{Dir: d.Path(), Holder: before}
 		}
-		return nil, fmt.Errorf("lock %s: %w", dir, err)
+		return nil, fmt.Errorf("lock %s: %w", d.Path(), err)
 	}
 	if _, err := f.Seek(0, 0); err == nil { // what a writer left that has just gone
 		before = Holder{}
@@ -60,7 +61,7 @@ func takeShared(dir string, f *os.File) (*Lock, error) {
 	}
 	if decErr != nil || !before.Clean {
 		f.Close()
-		return nil, fmt.Errorf("%s: %w", dir, ErrNeedsRecovery)
+		return nil, fmt.Errorf("%s: %w", d.Path(), ErrNeedsRecovery)
 	}
 	return &Lock{f: f, Before: before, shared: true}, nil
 }

@@ -13,25 +13,26 @@ import (
 
 func TestSharedLock(t *testing.T) {
 	dir := t.TempDir()
-	if _, err := AcquireShared(dir); !errors.Is(err, ErrNeedsRecovery) {
+	if _, err := AcquireShared(folder(t, dir)); !errors.Is(err, ErrNeedsRecovery) {
 		t.Errorf("a store that nobody had: %v", err)
 	}
-	w, err := Acquire(dir, time.Now())
+	w, err := Acquire(folder(t, dir), time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
 	var locked *LockedError
-	if _, err := AcquireShared(dir); !errors.As(err, &locked) || locked.Holder.PID != os.Getpid() ||
+	if _, err := AcquireShared(folder(t, dir)); !errors.As(err, &locked) ||
+		locked.Holder.PID != os.Getpid() ||
 		!strings.Contains(err.Error(), "in use by process") {
 		t.Errorf("beside a writer: %v", err)
 	}
 	if err := w.Release(false); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := AcquireShared(dir); !errors.Is(err, ErrNeedsRecovery) {
+	if _, err := AcquireShared(folder(t, dir)); !errors.Is(err, ErrNeedsRecovery) {
 		t.Errorf("after a writer that did not close it: %v", err)
 	}
-	if w, err = Acquire(dir, time.Now()); err != nil {
+	if w, err = Acquire(folder(t, dir), time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.Release(true); err != nil {
@@ -42,15 +43,15 @@ func TestSharedLock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := AcquireShared(dir)
+	a, err := AcquireShared(folder(t, dir))
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := AcquireShared(dir)
+	b, err := AcquireShared(folder(t, dir))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Acquire(dir, time.Now()); !errors.As(err, &locked) ||
+	if _, err := Acquire(folder(t, dir), time.Now()); !errors.As(err, &locked) ||
 		!strings.Contains(err.Error(), "mounted read-only") {
 		t.Errorf("a writer beside readers: %v", err)
 	}
@@ -61,7 +62,7 @@ func TestSharedLock(t *testing.T) {
 	if err != nil || !after.ModTime().Equal(before.ModTime()) {
 		t.Errorf("a reader wrote the lock: %v", err)
 	}
-	if w, err = Acquire(dir, time.Now()); err != nil || !w.Before.Clean {
+	if w, err = Acquire(folder(t, dir), time.Now()); err != nil || !w.Before.Clean {
 		t.Fatalf("after readers: %v", err)
 	}
 	if err := w.Release(true); err != nil {

@@ -5,13 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"runtime/debug"
 
-	"ckptfs/cas/locks"
-
 	"golang.org/x/sys/unix"
+
+	"ckptfs/cas/disk"
+	"ckptfs/cas/locks"
 )
 
 // WritingFile is the file of Writing, in the store's folder.
@@ -48,22 +47,22 @@ const (
 	writingMagic  = "ckptopen"
 )
 
-// OpenWriting reads what the last process left in dir. clean says that it ended in order, so that what it was
+// OpenWriting reads what the last process left in d. clean says that it ended in order, so that what it was
 // writing was written. With readOnly set nothing is changed.
-func OpenWriting(dir string, clean, readOnly bool) (*Writing, error) {
+func OpenWriting(d *disk.Folder, clean, readOnly bool) (*Writing, error) {
 	w := &Writing{slots: map[uint64]int{}, torn: map[uint64]bool{}}
 	flags := unix.O_RDWR | unix.O_CREAT
 	if readOnly {
 		flags = unix.O_RDONLY
 	}
-	f, err := openOwn(filepath.Join(dir, WritingFile), flags)
+	f, err := d.Open(WritingFile, flags, 0o600)
 	if err != nil {
 		if readOnly && errors.Is(err, fs.ErrNotExist) {
 			err = nil
 		}
 		return w, err
 	}
-	head, err := writingHead(dir)
+	head, err := writingHead(d)
 	if err != nil {
 		f.Close()
 		return w, err
@@ -94,17 +93,17 @@ func OpenWriting(dir string, clean, readOnly bool) (*Writing, error) {
 		w.slots[ino] = w.next
 		w.next++
 	}
-	tmp := filepath.Join(dir, WritingFile+".new")
+	const tmp = WritingFile + ".new"
 	f.Close()
-	if f, err = NewFile(tmp); err != nil {
+	if f, err = NewFile(d, tmp); err != nil {
 		return w, err
 	}
 	defer f.Close()
 	if _, err := f.Write(out); err != nil {
-		os.Remove(tmp)
+		_ = d.Remove(tmp)
 		return w, err
 	}
-	if err := os.Rename(tmp, filepath.Join(dir, WritingFile)); err != nil {
+	if err := d.Rename(tmp, WritingFile); err != nil {
 		return w, err
 	}
 	w.m, err = unix.Mmap(int(f.Fd()), 0, len(out), unix.PROT_READ|unix.PROT_WRITE,
@@ -112,10 +111,14 @@ func OpenWriting(dir string, clean, readOnly bool) (*Writing, error) {
 	return w, err
 }
 
-func writingHead(dir string) (head [writingHeader]byte, err error) {
+func writingHead(d *disk.Folder) (head [writingHeader]byte, err error) {
+	t, err := d.Sub(TreeDir)
+	if err != nil {
+		return head, err
+	}
+	defer t.Close()
 	var st unix.Statx_t
-	if err := unix.Statx(unix.AT_FDCWD, filepath.Join(dir, TreeDir), 0, unix.STATX_INO|unix.STATX_BTIME,
-		&st); err != nil {
+	if err := unix.Statx(unix.AT_FDCWD, t.Here(), 0, unix.STATX_INO|unix.STATX_BTIME, &st); err != nil {
 		return head, fmt.Errorf("%s: %w", TreeDir, err)
 	}
 	copy(head[:], writingMagic)

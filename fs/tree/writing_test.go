@@ -8,7 +8,7 @@ import (
 
 func openWriting(t *testing.T, dir string, clean, readOnly bool) *Writing {
 	t.Helper()
-	w, err := OpenWriting(dir, clean, readOnly)
+	w, err := OpenWriting(folder(t, dir), clean, readOnly)
 	if err != nil {
 		t.Fatal(err)
 	}

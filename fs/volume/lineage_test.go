@@ -186,7 +186,7 @@ func TestRetire(t *testing.T) {
 	if l, err := r.Lineage(ctx, "runs/a/3"); err == nil {
 		t.Errorf("%+v", l)
 	}
-	if n, err := maintenance.Allocated(r.at(tree.SegmentsDir)); err != nil || n > 64<<10 {
+	if n, err := maintenance.Allocated(r.Folder(), tree.SegmentsDir); err != nil || n > 64<<10 {
 		t.Errorf("%d bytes are left, %v", n, err)
 	}
 	if out, err := r.Retire(ctx, "runs/a/3"); err != nil || len(out.Models) != 0 {

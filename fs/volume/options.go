@@ -21,8 +21,9 @@ type LockedError = tree.LockedError
 
 // Options are how a store is opened.
 type Options struct {
-	Dir    string // the store's folder, absolute
-	Create bool   // make a store if there is none
+	Dir     string // the store's folder, absolute
+	Create  bool   // make a store if there is none
+	Foreign bool   // the store may belong to another user than the caller and root
 	// ReadOnly changes nothing at all, beside other readers; ErrNeedsRecovery if the store is not in order.
 	ReadOnly bool
 	NoViews  bool  // no synthesised files
@@ -54,6 +55,16 @@ type Options struct {
 	Lock *os.File
 	Now  func() time.Time                                // nil: time.Now
 	Log  func(level slog.Level, msg string, args ...any) // nil: silent
+}
+
+// complete sets what is nil.
+func (o *Options) complete() {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Log == nil {
+		o.Log = func(slog.Level, string, ...any) {}
+	}
 }
 
 const (

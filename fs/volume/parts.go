@@ -63,7 +63,8 @@ func (v *Volume) openInspect() {
 // openModels makes the list of models.
 func (v *Volume) openModels() {
 	v.models = models.New(models.Options{
-		Dir: v.dir, ReadOnly: v.readOnly, Files: files{v}, Steps: v.steps, Inspect: v.inspect, Store: v.store,
+		Folder: v.folder, ReadOnly: v.readOnly, Files: files{v}, Steps: v.steps, Inspect: v.inspect,
+		Store:    v.store,
 		Manifest: v.asm.Manifest, Mountpoint: func() string { return v.mount().point },
 		Pending: v.pendingPaths, Released: v.awaitReleases,
 		Step: func(what string) error { return v.content.Step(what) }, Now: v.now, Report: v.report,
@@ -86,7 +87,7 @@ func (v *Volume) openVirtual(o Options) {
 // openPasses makes the passes over the whole store.
 func (v *Volume) openPasses() {
 	v.passes = &maintenance.Passes{
-		Dir: v.dir, Tree: v.treePath(), ReadOnly: v.readOnly,
+		Folder: v.folder, ReadOnly: v.readOnly,
 		Now: v.now, Report: v.report, Epoch: v.lock.Epoch,
 		Store: v.store, Assemble: v.asm, Pack: v.pack, Files: v.content, Names: v.names, Queue: v.queue,
 		Reserve: v.reserve, Throttle: v.throttle, Bases: v.bases, Hot: v.hot, Sums: v.sums, Models: v.models,
@@ -135,9 +136,15 @@ func (v *Volume) openContent(o Options) {
 }
 
 // openNames makes the tree of names.
-func (v *Volume) openNames() (err error) {
+func (v *Volume) openNames() error {
+	root, err := v.folder.Sub(tree.TreeDir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
 	v.names, err = names.Open(names.Options{
-		Dir: v.dir, Tree: v.treePath(), Files: v.content, ReadOnly: v.readOnly, Changed: v.steps.Changed,
+		Dir: v.folder.Here(), Tree: root.Here(), Files: v.content, ReadOnly: v.readOnly,
+		Changed:  v.steps.Changed,
 		Reserved: func(dir *names.Node, name string) bool { return v.virtual.Reserved(dir, name) },
 		Synthetic: func(dir *names.Node, name string) (*names.Node, error) {
 			n, _, err := v.Lookup(context.Background(), tree.Caller{}, dir, name)
@@ -183,7 +190,7 @@ func (v *Volume) reclaim(ctx context.Context) (freed int64, err error) {
 
 // openSteps makes the list of runs and steps, and begins to follow which files are written.
 func (v *Volume) openSteps() {
-	writing, err := tree.OpenWriting(v.dir, v.lock.Before.Clean || v.lock.Before.PID == 0, v.readOnly)
+	writing, err := tree.OpenWriting(v.folder, v.lock.Before.Clean || v.lock.Before.PID == 0, v.readOnly)
 	if err != nil {
 		v.report(slog.LevelWarn, "which checkpoints a crash leaves torn will not be known", "reason", err)
 	}

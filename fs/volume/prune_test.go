@@ -33,7 +33,7 @@ var now = control.PruneOptions{MaxUnused: 0.5}
 
 func (r *rig) segmentBytes() int64 {
 	r.t.Helper()
-	n, err := maintenance.Allocated(r.at(tree.SegmentsDir))
+	n, err := maintenance.Allocated(r.Folder(), tree.SegmentsDir)
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -231,7 +231,12 @@ func TestRepairs(t *testing.T) {
 		write(t, filepath.Join(dir, "tree", "f"), make([]byte, len(want)))
 		otherBoot(t, dir)
 		// Killed before it had looked at anything: all that it did is to take the lock.
-		l, err := tree.Acquire(dir, time.Now())
+		d, err := tree.OpenStore(dir, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close()
+		l, err := tree.Acquire(d, time.Now())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"ckptfs/fs/control"
 	"ckptfs/fs/maintenance"
@@ -28,19 +27,23 @@ func Repair(
 	if !slices.Contains([]string{RepairIndex, RepairSegments, RepairTree}, part) {
 		return nil, fmt.Errorf("there is no %q to repair: name index, segments or tree", part)
 	}
-	if o.Now == nil {
-		o.Now = time.Now
-	}
-	lock, err := tree.Acquire(o.Dir, o.Now())
+	o.complete()
+	folder, err := tree.OpenStore(o.Dir, o.Foreign)
 	if err != nil {
 		return nil, err
 	}
-	err = maintenance.RepairClosed(o.Dir, part, o.Now, out, report)
+	lock, err := tree.Acquire(folder, o.Now())
+	if err != nil {
+		folder.Close()
+		return nil, err
+	}
+	err = maintenance.RepairClosed(folder, part, o.Now, out, report)
 	err = errors.Join(err, lock.Release(lock.Before.Clean)) // as it was found: Open recovers
 	if err != nil {
+		folder.Close()
 		return out, err
 	}
-	v, err := Open(o)
+	v, err := openIn(folder, o)
 	if err != nil {
 		return out, err
 	}

@@ -297,7 +297,12 @@ func translateWriting(t testing.TB, from, to string) {
 	for p = p[64:]; len(p) >= 8; p = p[8:] {
 		had[binary.LittleEndian.Uint64(p)] = true
 	}
-	w, err := tree.OpenWriting(to, true, false)
+	d, err := tree.OpenStore(to, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	w, err := tree.OpenWriting(d, true, false)
 	if err != nil {
 		t.Fatal(err)
 	}

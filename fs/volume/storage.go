@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"path/filepath"
 	"time"
 
 	"ckptfs/cas"
@@ -19,7 +18,7 @@ import (
 
 // storage is a store's folder on the disk, and the parts that read and write it below the tree.
 type storage struct {
-	dir      string
+	folder   *disk.Folder // kept open, for all that is done in it
 	readOnly bool
 	now      func() time.Time
 	report   func(level slog.Level, msg string, args ...any)
@@ -38,8 +37,8 @@ func (s *storage) open(o Options) error {
 		o.CacheBytes = defaultCache
 	}
 	var err error
-	s.index, err = chunks.Open(filepath.Join(s.dir, tree.IndexFile), chunks.Options{
-		StoreID: s.id, ReadOnly: s.readOnly, Aside: filepath.Join(s.dir, tree.LostFound),
+	s.index, err = chunks.Open(s.folder.Join(tree.IndexFile), chunks.Options{
+		StoreID: s.id, ReadOnly: s.readOnly, Folder: s.folder, Aside: s.folder.Join(tree.LostFound),
 	})
 	if err != nil {
 		return s.unready(err)
@@ -47,14 +46,14 @@ func (s *storage) open(o Options) error {
 	if r := s.index.Recovered(); r != "" {
 		s.report(slog.LevelWarn, "index rebuilt from the segments", "reason", r)
 	}
-	var files disk.FS = disk.OS{}
+	var files disk.FS = s.folder
 	opt := store.Options{NewIndex: s.newIndex, Now: s.now, Room: s.reserve.Room, MakeRoom: s.reserve.MakeRoom}
 	if s.readOnly {
 		files = disk.ReadOnly{FS: files}
 		opt = store.Options{ReadOnly: true, Now: s.now}
 	}
 	opt.ExpectBytes = o.ExpectBytes
-	s.store, err = store.Open(files, filepath.Join(s.dir, tree.SegmentsDir), s.id, s.index, opt)
+	s.store, err = store.Open(files, s.folder.Join(tree.SegmentsDir), s.id, s.index, opt)
 	if err != nil {
 		return s.unready(err)
 	}
@@ -77,17 +76,21 @@ func (s *storage) close() error {
 	return errors.Join(errs...)
 }
 
-func acquire(o Options) (*tree.Lock, error) {
+func acquire(folder *disk.Folder, o Options) (*tree.Lock, error) {
 	switch {
 	case o.Lock != nil && o.ReadOnly:
-		return tree.InheritShared(o.Dir, o.Lock)
+		return tree.InheritShared(folder, o.Lock)
 	case o.Lock != nil:
-		return tree.Inherit(o.Dir, o.Now(), o.Lock)
+		return tree.Inherit(folder, o.Now(), o.Lock)
 	case o.ReadOnly:
-		return tree.AcquireShared(o.Dir)
+		return tree.AcquireShared(folder)
 	}
-	return tree.Acquire(o.Dir, o.Now())
+	return tree.Acquire(folder, o.Now())
 }
+
+// LockFd is the descriptor that the store's lock is held by. As long as a process has it no other one can open
+// the store.
+func (s *storage) LockFd() int { return s.lock.Fd() }
 
 // newIndex puts a damaged index aside; the store fills the new one.
 func (s *storage) newIndex(reason error) (store.Locator, error) {
@@ -105,10 +108,8 @@ func (s *storage) unready(err error) error {
 	mended := []error{store.ErrNeedsRecovery, store.ErrIndexAhead, cas.ErrCorrupt, fs.ErrNotExist}
 	for _, m := range mended {
 		if errors.Is(err, m) {
-			return fmt.Errorf("%s: %w (%w)", s.dir, ErrNeedsRecovery, err)
+			return fmt.Errorf("%s: %w (%w)", s.folder.Path(), ErrNeedsRecovery, err)
 		}
 	}
 	return err
 }
-
-func (s *storage) treePath() string { return filepath.Join(s.dir, tree.TreeDir) }

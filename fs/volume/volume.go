@@ -27,6 +27,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"ckptfs/cas/disk"
 	"ckptfs/fs/artifacts"
 	"ckptfs/fs/bases"
 	"ckptfs/fs/content"
@@ -95,33 +96,38 @@ func (v *Volume) mount() mount {
 // Open opens a store. The error is a *LockedError when another process has it open. It wraps ErrNotStore when
 // there is none, and cas.ErrNewer when a newer program wrote it.
 func Open(o Options) (*Volume, error) {
-	if o.Now == nil {
-		o.Now = time.Now
-	}
-	if o.Log == nil {
-		o.Log = func(slog.Level, string, ...any) {}
-	}
-	format, err := tree.ReadFormat(o.Dir)
-	if errors.Is(err, ErrNotStore) && o.Create {
-		if err := tree.Create(o.Dir, o.Now()); err != nil {
-			return nil, fmt.Errorf("make a store: %w", err)
-		}
-		format, err = tree.ReadFormat(o.Dir)
-	}
-	if err == nil {
-		err = tree.CheckAttributes(o.Dir)
+	o.complete()
+	var folder *disk.Folder
+	var err error
+	if o.Create {
+		folder, err = tree.OpenOrCreate(o.Dir, o.Foreign, o.Now())
+	} else {
+		folder, err = tree.OpenStore(o.Dir, o.Foreign)
 	}
 	if err != nil {
 		return nil, err
 	}
-	lock, err := acquire(o)
+	return openIn(folder, o)
+}
+
+// openIn opens the store in a folder, which it closes at the end.
+func openIn(folder *disk.Folder, o Options) (*Volume, error) {
+	format, err := tree.ReadFormat(folder)
+	if err == nil {
+		err = tree.CheckAttributes(folder)
+	}
+	var lock *tree.Lock
+	if err == nil {
+		lock, err = acquire(folder, o)
+	}
 	if err != nil {
+		folder.Close()
 		return nil, err
 	}
 	v := &Volume{
 		storage: storage{
-			dir: o.Dir, readOnly: o.ReadOnly, now: o.Now, report: o.Log, id: format.ID, lock: lock,
-			reserve: queue.NewReserve(o.Dir, o.Log),
+			folder: folder, readOnly: o.ReadOnly, now: o.Now, report: o.Log, id: format.ID, lock: lock,
+			reserve: queue.NewReserve(folder, o.Log),
 		},
 		started: o.Now(), surveyed: make(chan struct{}),
 	}
@@ -139,10 +145,10 @@ func Open(o Options) (*Volume, error) {
 // open makes the parts, each after those that it needs.
 func (v *Volume) open(o Options) error {
 	if o.HotSize < 0 {
-		o.HotSize = DefaultHotSize(o.Dir)
+		o.HotSize = DefaultHotSize(v.folder.Here())
 	}
 	if o.MaxUnpacked == 0 {
-		o.MaxUnpacked = queue.DefaultMaxUnpacked(o.Dir)
+		o.MaxUnpacked = queue.DefaultMaxUnpacked(v.folder.Here())
 	}
 	v.openSteps()
 	if err := v.storage.open(o); err != nil {
@@ -229,12 +235,8 @@ func (v *Volume) repair(s *maintenance.Survey) error {
 // Names are the mount's names, for the side that mounts the volume.
 func (v *Volume) Names() *names.Names { return v.names }
 
-// LockFd is the descriptor that the store's lock is held by. As long as a process has it the store is nobody
-// else's.
-func (v *Volume) LockFd() int { return v.lock.Fd() }
-
-// Dir is the store's folder.
-func (v *Volume) Dir() string { return v.dir }
+// Folder is the store's folder, for what else is done in it until Close.
+func (v *Volume) Folder() *disk.Folder { return v.folder }
 
 // Attach connects the volume with the kernel that it is mounted by. passthrough reports whether the kernel
 // itself may read and write plain and resident files. mode and reason are for Status.
@@ -290,5 +292,5 @@ func (v *Volume) shut(clean bool) error {
 	if v.steps != nil {
 		err = errors.Join(err, v.steps.Close())
 	}
-	return errors.Join(err, v.lock.Release(clean && err == nil))
+	return errors.Join(err, v.lock.Release(clean && err == nil), v.folder.Close())
 }

@@ -37,11 +37,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
 	"syscall"
 
 	bolt "go.etcd.io/bbolt"
 
 	"ckptfs/cas"
+	"ckptfs/cas/disk"
 	"ckptfs/cas/locks"
 )
 
@@ -52,6 +54,8 @@ type Options struct {
 	// ReadOnly opens an index that is there, and changes nothing, whatever it finds: one that is missing or
 	// damaged is an error (fs.ErrNotExist, cas.ErrCorrupt).
 	ReadOnly bool
+	// Folder is what the index and Aside lie in; nil: the folder that the index is in.
+	Folder *disk.Folder
 	// Aside is the directory that an index goes to that is put aside; "": it stays beside the new one.
 	Aside string
 }
@@ -65,6 +69,7 @@ type Options struct {
 type DB struct {
 	path string
 	opt  Options
+	own  *disk.Folder // that Open opened; nil: none
 
 	writing locks.Mutex[writingLock] // held over commits; taken before the others
 
@@ -80,10 +85,19 @@ type DB struct {
 // memory. The error is cas.ErrNewer for an index of a later version, and the system's when the file cannot be
 // read or another process has it open; neither touches the file.
 func Open(path string, opt Options) (*DB, error) {
-	db := &DB{path: path, opt: opt, commit: (*file).commit, late: late{entries: map[key]cas.Entry{}}}
+	var own *disk.Folder
+	if opt.Folder == nil {
+		var err error
+		if own, err = disk.OpenFolder(filepath.Dir(path)); err != nil {
+			return nil, err
+		}
+		opt.Folder = own
+	}
+	db := &DB{path: path, opt: opt, own: own, commit: (*file).commit,
+		late: late{entries: map[key]cas.Entry{}}}
 	reason, err := db.open()
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, db.closeFolder())
 	}
 	db.reason = reason
 	return db, nil
@@ -120,7 +134,7 @@ func (db *DB) Renew(reason error) error {
 		_ = db.file.close() // the file is put aside whatever this says
 		db.file = nil
 	}
-	aside, err := MoveAside(db.path, db.opt.Aside)
+	aside, err := MoveAside(db.opt.Folder, db.path, db.opt.Aside)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("index: %w", err)
 	}
@@ -211,15 +225,24 @@ func (db *DB) Close() error {
 	defer db.swap.Unlock()
 	f := db.file
 	if f == nil {
-		return err
+		return errors.Join(err, db.closeFolder())
 	}
 	db.file = nil
 	err = errors.Join(err, f.close())
 	if f.broken.Load() && !db.opt.ReadOnly {
-		_, aerr := MoveAside(db.path, db.opt.Aside)
+		_, aerr := MoveAside(db.opt.Folder, db.path, db.opt.Aside)
 		err = errors.Join(err, aerr)
 	}
-	return err
+	return errors.Join(err, db.closeFolder())
+}
+
+// closeFolder closes the folder if Open opened it.
+func (db *DB) closeFolder() error {
+	own := db.own
+	if db.own = nil; own == nil {
+		return nil
+	}
+	return own.Close()
 }
 
 // The locks of this package, in the order in which they may be taken.

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ckptfs/cas"
+	"ckptfs/cas/disk"
 )
 
 const (
@@ -56,7 +57,7 @@ func openOrCreate(path string, opt Options) (f *file, reason string, err error) 
 		return f, "", err
 	case errors.Is(err, fs.ErrNotExist):
 	case errors.Is(err, cas.ErrCorrupt):
-		aside, aerr := MoveAside(path, opt.Aside)
+		aside, aerr := MoveAside(opt.Folder, path, opt.Aside)
 		if aerr != nil {
 			return nil, "", errors.Join(err, aerr)
 		}
@@ -74,14 +75,14 @@ func openOrCreate(path string, opt Options) (f *file, reason string, err error) 
 // openFile opens an index that is there. The error wraps cas.ErrCorrupt when the file is no index of this
 // store.
 func openFile(path string, opt Options) (*file, error) {
-	st, err := os.Stat(path)
+	st, err := opt.Folder.Lstat(path)
 	if err != nil {
 		return nil, err
 	}
-	if !st.Mode().IsRegular() {
+	if st.Mode&unix.S_IFMT != unix.S_IFREG {
 		return nil, errors.New("not a regular file")
 	}
-	if st.Size() == 0 {
+	if st.Size == 0 {
 		return nil, fmt.Errorf("empty file: %w", cas.ErrCorrupt)
 	}
 	f := &file{}
@@ -93,7 +94,7 @@ func openFile(path string, opt Options) (*file, error) {
 		return fmt.Errorf("%w: %w", err, cas.ErrCorrupt)
 	})
 	if err == nil {
-		err = f.view(func(tx *bolt.Tx) error { return verify(tx, opt, st.Size()) })
+		err = f.view(func(tx *bolt.Tx) error { return verify(tx, opt, st.Size) })
 	}
 	if err != nil {
 		_ = f.close()
@@ -131,7 +132,7 @@ func verify(tx *bolt.Tx, opt Options, size int64) error {
 // create makes an empty index, so that path never names a half-made one.
 func create(path string, opt Options) (err error) {
 	tmp := path + ".new"
-	if err := os.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := opt.Folder.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	b, err := openBolt(tmp, opt, new(*os.File))
@@ -157,10 +158,10 @@ func create(path string, opt Options) (err error) {
 	if err = errors.Join(err, b.Close()); err != nil {
 		return err
 	}
-	if err := os.Rename(tmp, path); err != nil {
+	if err := opt.Folder.Rename(tmp, path); err != nil {
 		return err
 	}
-	return syncDir(filepath.Dir(path))
+	return opt.Folder.SyncDir(filepath.Dir(path))
 }
 
 func openBolt(path string, opt Options, file **os.File) (*bolt.DB, error) {
@@ -172,7 +173,7 @@ func openBolt(path string, opt Options, file **os.File) (*bolt.DB, error) {
 		ReadOnly:        opt.ReadOnly,
 		NoStatistics:    true,
 		OpenFile: func(name string, flag int, perm os.FileMode) (*os.File, error) {
-			f, err := os.OpenFile(name, flag|unix.O_NOFOLLOW|unix.O_NONBLOCK, perm)
+			f, err := opt.Folder.Open(name, flag, perm)
 			*file = f
 			return f, err
 		},
@@ -218,24 +219,25 @@ func (f *file) update(do func(tx *bolt.Tx) error) error {
 }
 
 // MoveAside renames the file of an index that is not open to the first free of NAME.corrupt-1, -2, … in dir,
-// or beside it when dir is empty, and returns its new path. Nothing that is there is replaced.
-func MoveAside(path, dir string) (string, error) {
+// or beside it when dir is empty, and returns its new path. Nothing that is there is replaced. Both lie in
+// folder.
+func MoveAside(folder *disk.Folder, path, dir string) (string, error) {
 	if dir == "" {
 		dir = filepath.Dir(path)
-	} else if err := os.MkdirAll(dir, 0o700); err != nil {
+	} else if err := folder.MkdirAll(dir, 0o700); err != nil {
 		return "", err
 	}
 	for i := 1; ; i++ {
 		aside := filepath.Join(dir, fmt.Sprintf("%s.corrupt-%d", filepath.Base(path), i))
-		if _, err := os.Lstat(aside); err == nil {
+		if _, err := folder.Lstat(aside); err == nil {
 			continue
 		} else if !errors.Is(err, fs.ErrNotExist) {
 			return "", err
 		}
-		if err := os.Rename(path, aside); err != nil {
+		if err := folder.Rename(path, aside); err != nil {
 			return "", err
 		}
-		return aside, errors.Join(syncDir(dir), syncDir(filepath.Dir(path)))
+		return aside, errors.Join(folder.SyncDir(dir), folder.SyncDir(filepath.Dir(path)))
 	}
 }
 
@@ -244,14 +246,6 @@ func fromSystem(err error) bool {
 	var path *fs.PathError
 	var errno syscall.Errno
 	return errors.As(err, &path) || errors.As(err, &errno)
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }
 
 // noSpace knows a full disk also by its text: where bbolt makes its file longer it keeps no more of the

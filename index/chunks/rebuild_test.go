@@ -84,8 +84,9 @@ func TestIndexDamageIsMended(t *testing.T) {
 		t.Helper()
 		fsys = fsys.CrashClone(nil)
 		o := opts
-		o.Aside = filepath.Join(t.TempDir(), "lost+found")
-		path := filepath.Join(t.TempDir(), "index.db")
+		dir := t.TempDir()
+		o.Aside = filepath.Join(dir, "lost+found")
+		path := filepath.Join(dir, "index.db")
 		if live {
 			writeFile(t, path, sound)
 		} else if index != nil {

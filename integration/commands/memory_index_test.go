@@ -73,7 +73,10 @@ func TestMemoryBesideALargeIndex(t *testing.T) {
 	m.Sync()
 	m.Must(m.Stop())
 
-	format, err := tree.ReadFormat(m.Store)
+	d, err := tree.OpenStore(m.Store, false)
+	m.Must(err)
+	defer d.Close()
+	format, err := tree.ReadFormat(d)
 	m.Must(err)
 	path := filepath.Join(m.Store, tree.IndexFile)
 	db, err := chunks.Open(path, chunks.Options{StoreID: format.ID, NoSync: true})

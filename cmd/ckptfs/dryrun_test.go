@@ -1,0 +1,125 @@
+package main
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// packedStore makes a store with a packed file and one whose chunks nothing needs any more.
+func packedStore(t *testing.T) string {
+	t.Helper()
+	store := makeStore(t)
+	for i, name := range []string{"kept", "removed"} {
+		data := bytes.Repeat([]byte{byte(i), 1, 2, 3, 4, 5, 6, 7}, 64<<10)
+		makeFile(t, filepath.Join(store, "tree", name), string(data))
+	}
+	for range 2 { // the first opening makes what the second one finds
+		ckptfs(t, exitOK, "sync", store)
+	}
+	if err := os.Remove(filepath.Join(store, "tree", "removed")); err != nil {
+		t.Fatal(err)
+	}
+	return store
+}
+
+// ckptfs runs a command line and returns what it said.
+func ckptfs(t *testing.T, want int, args ...string) string {
+	t.Helper()
+	var out, errw bytes.Buffer
+	if code := run(t.Context(), args, &out, &errw); code != want {
+		t.Errorf("%s: exit status %d, want %d: %s", strings.Join(args, " "), code, want, errw.String())
+	}
+	return out.String() + errw.String()
+}
+
+// snapshot describes everything in a folder, down to the times of change, which attributes move, too.
+func snapshot(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		var st unix.Stat_t
+		if err == nil {
+			err = unix.Lstat(path, &st)
+		}
+		var data []byte
+		if err == nil && d.Type().IsRegular() {
+			data, err = os.ReadFile(path)
+		}
+		all[path] = fmt.Sprintf("mode %o, size %d, blocks %d, mtime %v, ctime %v, bytes %x", st.Mode, st.Size, st.Blocks,
+			st.Mtim, st.Ctim, sha256.Sum256(data))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func sameAs(t *testing.T, what, dir string, before map[string]string) {
+	t.Helper()
+	after := snapshot(t, dir)
+	for path, was := range before {
+		if after[path] != was {
+			t.Errorf("%s: %s\nwas %s\nis  %s", what, path, was, after[path])
+		}
+	}
+	for path := range after {
+		if before[path] == "" {
+			t.Errorf("%s: made %s", what, path)
+		}
+	}
+}
+
+// A dry run changes nothing in the store, to the last time stamp, and says what would go; of a store that was
+// not closed in order it says that it has to be mounted.
+func TestDryRun(t *testing.T) {
+	lines := [][]string{{"prune", "--dry-run"}, {"prune", "--dry-run", "--grace", "0"},
+		{"prune", "--dry-run", "--grace", "0", "--max-unused", "0"}, {"compact", "--dry-run"}}
+	t.Run("closed in order", func(t *testing.T) {
+		store := packedStore(t)
+		before := snapshot(t, store)
+		for _, line := range lines {
+			what := strings.Join(line, " ")
+			said := ckptfs(t, exitOK, append(line, store)...)
+			if strings.Contains(what, "grace") && !strings.Contains(said, "would remove 3 chunks") {
+				t.Errorf("%s: %s", what, said)
+			}
+			sameAs(t, what, store, before)
+		}
+	})
+	t.Run("not closed in order", func(t *testing.T) {
+		store := packedStore(t)
+		lock := filepath.Join(store, "lock")
+		p, err := os.ReadFile(lock)
+		if err != nil {
+			t.Fatal(err)
+		}
+		makeFile(t, lock, strings.Replace(string(p), `"clean":true`, `"clean":false`, 1))
+		before := snapshot(t, store)
+		for _, line := range lines {
+			what := strings.Join(line, " ")
+			said := ckptfs(t, exitRecovery, append(line, store)...)
+			if !strings.Contains(said, store) || !strings.Contains(said, "mount it once") {
+				t.Errorf("%s: %s", what, said)
+			}
+			sameAs(t, what, store, before)
+		}
+		said := ckptfs(t, exitOK, "check", store)
+		if !strings.Contains(said, "repairing "+store) {
+			t.Errorf("check does not say that it repairs: %s", said)
+		}
+		before = snapshot(t, store)
+		if said := ckptfs(t, exitOK, "check", store); strings.Contains(said, "repairing") {
+			t.Errorf("check of a store in order: %s", said)
+		}
+		sameAs(t, "check", store, before)
+	})
+}

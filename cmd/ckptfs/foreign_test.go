@@ -1,0 +1,144 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"ckptfs/fs/tree"
+)
+
+// onStore are command lines of every kind that open a store, or look for one, without a mount.
+func onStore(store, mountpoint string) [][]string {
+	file := filepath.Join(store, "tree", "kept")
+	return [][]string{
+		{"stats", store}, {"status", store}, {"sync", store}, {"check", store}, {"prune", store},
+		{"prune", "--dry-run", store}, {"compact", store}, {"compact", "--dry-run", store},
+		{"repair", "index", store}, {"repair", "segments", store}, {"repair", "tree", store},
+		{"show", file}, {"cat-tensor", file, "x"}, {"diff", file, file},
+		{"runs", store}, {"log", store},
+		{"lineage", file},
+		{"ancestor", file, file}, {"match", "--like", file}, {"evict", file}, {"hydrate", file},
+		{"umount", store}, {"forget", "--keep-last", "1", file}, {"forget", "--drop-optimizer", file},
+		{"retire", file}, {"mount", store, mountpoint}, {"mount", "--read-only", store, mountpoint},
+	}
+}
+
+// inTime runs a command line, and fails if it hangs.
+func inTime(t *testing.T, args []string) (code int, said string) {
+	t.Helper()
+	var out, errw bytes.Buffer
+	done := make(chan int, 1)
+	go func() { done <- run(t.Context(), args, &out, &errw) }()
+	select {
+	case code = <-done:
+		return code, out.String() + errw.String()
+	case <-time.After(15 * time.Second):
+		t.Fatalf("%s hangs", strings.Join(args, " "))
+	}
+	return 0, ""
+}
+
+// A FIFO in the place of one of a store's own names, or of what looks like one above it, stops no command.
+func TestFIFOs(t *testing.T) {
+	for _, name := range []string{"format", "lock", "tree", "segments", "index.db", "catalogue", "lost+found",
+		"log", "writing", "reserve", "control.sock", "control.sock.new", "writing.new", "catalogue.new",
+		"format.new", "index.db.new", "segments/00000001.seg", "segments/00000002.seg", "lost+found/x", "tree/fifo",
+		"../format"} {
+		t.Run(strings.ReplaceAll(name, "/", "_"), func(t *testing.T) {
+			mountpoint := filepath.Join(realDir(t), "none") // so that no mount comes about
+			store := packedStore(t)
+			path := filepath.Join(store, name)
+			for _, args := range onStore(store, mountpoint) {
+				var st unix.Stat_t
+				if unix.Lstat(path, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFIFO {
+					_ = os.RemoveAll(path)
+					if err := unix.Mkfifo(path, 0o600); err != nil {
+						t.Fatal(err)
+					}
+				}
+				inTime(t, args)
+			}
+		})
+	}
+}
+
+// Root works on no store of another user's unless told, whatever the command, and leaves it as it is.
+func TestForeignStoreRefused(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("gives files away")
+	}
+	store := packedStore(t)
+	if err := os.Chown(store, 54321, 54321); err != nil {
+		t.Fatal(err)
+	}
+	before := snapshot(t, store)
+	mountpoint := realDir(t)
+	for _, args := range onStore(store, mountpoint) {
+		switch args[0] {
+		case "umount", "forget", "retire": // which open no store, and want a mount
+			continue
+		}
+		what := strings.Join(args, " ")
+		code, said := inTime(t, args)
+		if code != exitNoFUSE || !strings.Contains(said, store+" belongs to user 54321") ||
+			!strings.Contains(said, "--foreign") {
+			t.Errorf("%s: exit status %d: %s", what, code, said)
+		}
+		sameAs(t, what, store, before)
+	}
+	for _, args := range [][]string{{"stats", store}, {"check", store}, {"repair", "index", store},
+		{"prune", store}} {
+		if code, said := inTime(t, append(args, "--foreign")); code != exitOK {
+			t.Errorf("%s --foreign: exit status %d: %s", args[0], code, said)
+		}
+	}
+	code, said := inTime(t, []string{"--json", "stats", store})
+	if code != exitNoFUSE || !strings.Contains(said, `"code":"denied"`) {
+		t.Errorf("%d: %s", code, said)
+	}
+}
+
+// The tree of a store that is root's may be given to a user, who works in it through the mount.
+func TestTreeOfAnotherUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("gives files away")
+	}
+	store := packedStore(t)
+	if err := os.Chown(filepath.Join(store, tree.TreeDir), 54321, 54321); err != nil {
+		t.Fatal(err)
+	}
+	if code, said := inTime(t, []string{"stats", store}); code != exitOK {
+		t.Errorf("exit status %d: %s", code, said)
+	}
+}
+
+// Links in the place of a store's folders have repair touch nothing elsewhere.
+func TestRepairThroughLinks(t *testing.T) {
+	for _, name := range []string{tree.TreeDir, tree.SegmentsDir, tree.LostFound} {
+		for _, part := range []string{"index", "segments", "tree"} {
+			store, out := packedStore(t), realDir(t)
+			makeFile(t, filepath.Join(out, "passwd"), strings.Repeat("root\n", 1000))
+			makeFile(t, filepath.Join(out, "00000001.seg"), "no segment")
+			makeFile(t, filepath.Join(store, "index.db"), "damaged")
+			path := filepath.Join(store, name)
+			if err := os.RemoveAll(path); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Symlink(out, path); err != nil {
+				t.Fatal(err)
+			}
+			before := snapshot(t, out)
+			code, said := inTime(t, []string{"repair", part, store, "--foreign"})
+			if code != exitDamaged || !strings.Contains(said, path+" is a symbolic link") {
+				t.Errorf("repair %s with %s a link: exit status %d: %s", part, name, code, said)
+			}
+			sameAs(t, "repair "+part, out, before)
+		}
+	}
+}
