@@ -290,7 +290,9 @@ func TestNumberUsedAgain(t *testing.T) {
 	f := l.look("f")
 	ino := l.kernel[f].ino
 	for id := f - 40; id < f; id++ { // what was written down of them was never taken back
-		_ = l.mem.Nodes().Put(handover.Node{ID: uint64(id), Ino: ino, Parent: uint64(RootID), Type: unix.S_IFDIR, Name: fmt.Sprint(id)})
+		_ = l.mem.Nodes().Put(handover.Node{
+			ID: uint64(id), Ino: ino, Parent: uint64(RootID), Type: unix.S_IFDIR, Name: fmt.Sprint(id),
+		})
 	}
 	l.next()
 	l.check()

@@ -88,8 +88,8 @@ func acquire(folder *disk.Folder, o Options) (*tree.Lock, error) {
 	return tree.Acquire(folder, o.Now())
 }
 
-// LockFd is the descriptor that the store's lock is held by. As long as a process has it no other one can open
-// the store.
+// LockFd is the descriptor that the store's lock is held by. As long as a process has it no other one can
+// open the store.
 func (s *storage) LockFd() int { return s.lock.Fd() }
 
 // newIndex puts a damaged index aside; the store fills the new one.

@@ -174,7 +174,8 @@ func (d *Daemon) Kill9() error {
 // End kills what there is, and returns when the kernel has closed all that the daemon had open: its lock, and
 // the mount.
 func (d *Daemon) End() error {
-	for pids := d.PIDs(); len(pids) > 0; pids = d.PIDs() { // a holder may have started another daemon meanwhile
+	// A holder may have started another daemon meanwhile.
+	for pids := d.PIDs(); len(pids) > 0; pids = d.PIDs() {
 		var fds []int
 		for _, pid := range pids { // the holder first
 			fd, err := unix.PidfdOpen(pid, 0)
