@@ -169,7 +169,9 @@ func TestReadOnly(t *testing.T) {
 	m.Must(m.Start())
 	m.Write("late", mounttest.Noise(3, mib))
 	m.Kill()
-	m.Run("umount", m.Dir)
+	if said, code := m.RunFails("umount", m.Dir); code != exitFailure {
+		t.Errorf("umount of a dead mount: exit status %d: %s", code, said)
+	}
 	if said, code := m.RunFails("mount", "-o", "ro", m.Store, m.Dir); code != exitRecovery {
 		t.Errorf("exit status %d: %s", code, said)
 	} else {
