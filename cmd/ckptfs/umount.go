@@ -250,11 +250,11 @@ func (a *app) clear(p *place, mountpoint string, lazy bool) error {
 	if err := detach(mountpoint, true); err != nil {
 		return err
 	}
-	const note = "its daemon was gone"
-	if lazy {
-		return a.sayUnmounted(p.store, mountpoint, lazy, note)
+	note := "its daemon was gone"
+	if tree.ClosedInOrder(p.store, time.Now()) != nil { // no failure of this command's
+		note += ", and the store was not closed in order: the next mount looks at every file"
 	}
-	return a.ended(p.store, mountpoint, note, tree.ClosedInOrder(p.store, time.Now()))
+	return a.sayUnmounted(p.store, mountpoint, lazy, note)
 }
 
 func (a *app) sayUnmounted(store, mountpoint string, lazy bool, note string) error {

@@ -107,11 +107,8 @@ func TestDeadMountpoint(t *testing.T) {
 		m.Want("x", mounttest.Noise(1, mib))
 
 		m.Kill()
-		said, code := m.RunFails("umount", m.Dir)
-		if code != exitFailure {
-			t.Errorf("umount of a dead mountpoint: exit status %d", code)
-		}
-		mounttest.WantSaid(t, said, "is unmounted", "its daemon was gone", "not closed in order")
+		said := m.Run("umount", m.Dir)
+		mounttest.WantSaid(t, said, "unmounted", "its daemon was gone", "not closed in order")
 		if _, err := os.ReadDir(m.Dir); err != nil {
 			t.Fatalf("after umount of a dead mountpoint: %v", err)
 		}
