@@ -31,15 +31,20 @@ func (q *Queue) PackAll(ctx context.Context, report func(control.Progress)) erro
 	q.mu.Lock()
 	start := q.done
 	q.mu.Unlock()
-	reclaimed := false
+	const mostRoomier = 5 // times: programs may take the room and give it back for as long as they like
+	reclaimed, roomier := false, 0
 	for {
 		before := q.o.Count.PackedFiles.Load()
 		q.packed(ctx, start, report)
 		if ctx.Err() != nil || !q.wantsRoom() {
 			return ctx.Err()
 		}
-		// What was packed since one failed may have made room for it.
+		// What was packed since one failed may have made room for it, or what another one took when it failed.
 		more := q.o.Count.PackedFiles.Load() > before
+		if !more && roomier < mostRoomier && q.roomier() {
+			roomier++
+			more = true
+		}
 		if !more && !reclaimed {
 			reclaimed = true
 			more = q.reclaim(ctx)
@@ -74,6 +79,19 @@ func isFull(err error) bool { return errors.Is(err, unix.ENOSPC) }
 func (q *Queue) wantsRoom() (wants bool) {
 	q.Failures(func(_ *content.File, err error, _ time.Time, _ int) { wants = wants || isFull(err) })
 	return wants
+}
+
+// roomier reports whether there is more room than one of the files had that failed for want of it.
+func (q *Queue) roomier() bool {
+	room := q.o.Reserve.left()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, d := range q.delayed {
+		if isFull(d.err) && room > d.room {
+			return true
+		}
+	}
+	return false
 }
 
 // reclaimEvery is how often a packing that fails for want of room has the whole store pruned.
