@@ -37,18 +37,23 @@ func onDiskOf(t *testing.T, size string, set ...func(*Options)) (r *rig, leave f
 	t.Cleanup(func() { ballast.Close() })
 	leave = func(n int64) {
 		t.Helper()
-		var st unix.Statfs_t
-		var is unix.Stat_t
-		if err := errors.Join(unix.Statfs(disk, &st), unix.Fstat(int(ballast.Fd()), &is)); err != nil {
-			t.Fatal(err)
-		}
-		size := max(0, is.Size+int64(st.Bavail)*st.Bsize-n)
-		err := ballast.Truncate(size)
-		if size > 0 {
-			err = errors.Join(err, unix.Fallocate(int(ballast.Fd()), 0, 0, size))
-		}
-		if err != nil {
-			t.Fatal(err)
+		for try := 0; ; try++ {
+			var st unix.Statfs_t
+			var is unix.Stat_t
+			if err := errors.Join(unix.Statfs(disk, &st), unix.Fstat(int(ballast.Fd()), &is)); err != nil {
+				t.Fatal(err)
+			}
+			size := max(0, is.Size+int64(st.Bavail)*st.Bsize-n)
+			err := ballast.Truncate(size)
+			if size > 0 && err == nil {
+				err = unix.Fallocate(int(ballast.Fd()), 0, 0, size)
+			}
+			if err == nil {
+				return
+			}
+			if err != unix.ENOSPC || try > 1000 { // packing took some of it meanwhile
+				t.Fatal(err)
+			}
 		}
 	}
 	return r, leave
