@@ -76,6 +76,7 @@ func (s *Server) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut
 			return s.status(err)
 		}
 	}
+	fault(in.Opcode, "made")
 	s.opened(out, h, &in.InHeader, in.Flags)
 	return fuse.OK
 }
@@ -136,6 +137,7 @@ func (s *Server) created(in *fuse.CreateIn, out *fuse.CreateOut, n *names.Node, 
 	if err != nil {
 		return s.status(err)
 	}
+	fault(in.Opcode, "made")
 	s.fillNew(out, n, &a)
 	s.opened(&out.OpenOut, h, &in.InHeader, in.Flags)
 	return fuse.OK

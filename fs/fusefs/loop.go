@@ -153,8 +153,10 @@ func (l *loop) serveOne(flight *handover.Flight, buf *requestBuffer, n int) (bus
 	} else if l.memory.Crashes(h.Unique&^resent) >= crashesAllowed {
 		l.log(slog.LevelError, "a request was under way each time that the daemon crashed; it fails now", "opcode", op)
 		l.answer(h, answerHeader(h.Unique, fuse.EIO, 0))
+		l.memory.Journal().Find(h.Unique &^ resent).Free()
 		return true
 	}
+	fault(op, "read")
 	l.handle(req)
 	return true
 }
@@ -216,7 +218,9 @@ func (l *loop) read(in *fuse.ReadIn) {
 
 // answer tells the kernel what became of a request: here its answer is written, whichever way it was made.
 func (l *loop) answer(h *fuse.InHeader, parts ...[]byte) {
+	fault(h.Opcode, "done")
 	err := l.dev.write(parts...)
+	fault(h.Opcode, "answered")
 	// ENOENT: it waits no more, as it was killed or the mount is gone
 	if err != nil && !errors.Is(err, unix.ENOENT) {
 		l.log(slog.LevelError, "the kernel did not take an answer", "opcode", h.Opcode, "reason", err)
