@@ -99,7 +99,7 @@ func (s *Server) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out *
 		return errStale
 	}
 	return s.once(&in.InHeader, change{
-		before: handover.Entry{Dir: in.NodeId, Name: name, Ino: s.inoAt(dir, name)},
+		before: handover.Entry{Dir: in.NodeId, Name: name, Ino: s.v.Names().InoAt(dir, name)},
 		happened: func(before handover.Entry) bool {
 			if _, h := s.handles.again(&in.InHeader); h != nil {
 				return true

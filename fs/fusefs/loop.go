@@ -96,8 +96,7 @@ func (l *loop) end() { l.ended.Do(func() { close(l.dead) }) }
 // serve is a reader.
 func (l *loop) serve() {
 	defer l.running.Done()
-	flight := l.memory.Flights().Take()
-	defer flight.Release()
+	flight := l.memory.Flights().Take() // not by defer: what a crash leaves is for the next process
 	for {
 		buf := l.large.get()
 		n, err := l.dev.read(buf.in)
@@ -107,10 +106,12 @@ func (l *loop) serve() {
 				l.log(slog.LevelError, "the kernel's requests cannot be read", "reason", err)
 			}
 			l.end()
+			flight.Release()
 			return
 		}
 		if l.serveOne(flight, buf, n) && l.idle.Add(1) > maxIdle {
 			l.idle.Add(-1)
+			flight.Release()
 			return
 		}
 	}
@@ -144,8 +145,7 @@ func (l *loop) serveOne(flight *handover.Flight, buf *requestBuffer, n int) (bus
 	if l.idle.Add(-1) == 0 {
 		l.start()
 	}
-	flight.Begin(h.Unique &^ resent)
-	defer flight.End()
+	flight.Begin(h.Unique &^ resent) // a panic does not end it: the next process counts it
 	if h.Unique&resent == 0 {
 		if op != opInterrupt {
 			l.fresh.Do()
@@ -154,10 +154,12 @@ func (l *loop) serveOne(flight *handover.Flight, buf *requestBuffer, n int) (bus
 		l.log(slog.LevelError, "a request was under way each time that the daemon crashed; it fails now", "opcode", op)
 		l.answer(h, answerHeader(h.Unique, fuse.EIO, 0))
 		l.memory.Journal().Find(h.Unique &^ resent).Free()
+		flight.End()
 		return true
 	}
 	fault(op, "read")
 	l.handle(req)
+	flight.End()
 	return true
 }
 

@@ -88,7 +88,7 @@ func (s *Server) entry(out *fuse.EntryOut, n *names.Node, a tree.Attr, err error
 func (s *Server) making(in *fuse.InHeader, dir *names.Node, name string, out *fuse.EntryOut,
 	do func() (*names.Node, tree.Attr, error)) fuse.Status {
 	return s.once(in, change{
-		before: handover.Entry{Dir: in.NodeId, Name: name, Ino: s.inoAt(dir, name)},
+		before: handover.Entry{Dir: in.NodeId, Name: name, Ino: s.v.Names().InoAt(dir, name)}, // no view's: it gives way
 		happened: func(before handover.Entry) bool {
 			s.unmake(dir, before)
 			return false
@@ -174,7 +174,7 @@ func (s *Server) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out *fuse
 		return errStale
 	}
 	return s.once(&in.InHeader, change{
-		before:   handover.Entry{Dir: in.NodeId, Name: name, Ino: n.Ino(), Ino2: s.inoAt(dir, name)},
+		before:   handover.Entry{Dir: in.NodeId, Name: name, Ino: n.Ino(), Ino2: s.v.Names().InoAt(dir, name)},
 		happened: func(was handover.Entry) bool { return was.Ino2 == 0 && s.inoAt(dir, name) == was.Ino },
 		do: func() fuse.Status {
 			a, err := s.v.Link(n, dir, name)
