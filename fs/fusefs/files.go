@@ -76,6 +76,7 @@ func (s *Server) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut
 			return s.status(err)
 		}
 	}
+	fault(in.Opcode, "made")
 	s.opened(out, h, &in.InHeader, in.Flags)
 	return fuse.OK
 }
@@ -98,7 +99,7 @@ func (s *Server) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out *
 		return errStale
 	}
 	return s.once(&in.InHeader, change{
-		before: handover.Entry{Dir: in.NodeId, Name: name, Ino: s.inoAt(&in.InHeader, dir, name)},
+		before: handover.Entry{Dir: in.NodeId, Name: name, Ino: s.v.Names().InoAt(dir, name)},
 		happened: func(before handover.Entry) bool {
 			if _, h := s.handles.again(&in.InHeader); h != nil {
 				return true
@@ -136,6 +137,7 @@ func (s *Server) created(in *fuse.CreateIn, out *fuse.CreateOut, n *names.Node, 
 	if err != nil {
 		return s.status(err)
 	}
+	fault(in.Opcode, "made")
 	s.fillNew(out, n, &a)
 	s.opened(&out.OpenOut, h, &in.InHeader, in.Flags)
 	return fuse.OK

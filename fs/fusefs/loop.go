@@ -97,8 +97,7 @@ func (l *loop) end() { l.ended.Do(func() { close(l.dead) }) }
 // serve is a reader.
 func (l *loop) serve() {
 	defer l.running.Done()
-	flight := l.memory.Flights().Take()
-	defer flight.Release()
+	flight := l.memory.Flights().Take() // not by defer: what a crash leaves is for the next process
 	for {
 		buf := l.large.get()
 		n, err := l.dev.read(buf.in)
@@ -108,6 +107,7 @@ func (l *loop) serve() {
 				l.log(slog.LevelError, "the kernel's requests cannot be read", "reason", err)
 			}
 			l.end()
+			flight.Release()
 			return
 		}
 		if l.leaving.Load() {
@@ -115,6 +115,7 @@ func (l *loop) serve() {
 		}
 		if l.serveOne(flight, buf, n) && l.idle.Add(1) > maxIdle {
 			l.idle.Add(-1)
+			flight.Release()
 			return
 		}
 	}
@@ -148,8 +149,7 @@ func (l *loop) serveOne(flight *handover.Flight, buf *requestBuffer, n int) (bus
 	if l.idle.Add(-1) == 0 {
 		l.start()
 	}
-	flight.Begin(h.Unique &^ resent)
-	defer flight.End()
+	flight.Begin(h.Unique &^ resent) // a panic does not end it: the next process counts it
 	if h.Unique&resent == 0 {
 		if op != opInterrupt {
 			l.fresh.Do()
@@ -157,9 +157,13 @@ func (l *loop) serveOne(flight *handover.Flight, buf *requestBuffer, n int) (bus
 	} else if l.memory.Crashes(h.Unique&^resent) >= crashesAllowed {
 		l.log(slog.LevelError, "a request was under way each time that the daemon crashed; it fails now", "opcode", op)
 		l.answer(h, answerHeader(h.Unique, fuse.EIO, 0))
+		l.memory.Journal().Find(h.Unique &^ resent).Free()
+		flight.End()
 		return true
 	}
+	fault(op, "read")
 	l.handle(req)
+	flight.End()
 	return true
 }
 
@@ -220,7 +224,9 @@ func (l *loop) read(in *fuse.ReadIn) {
 
 // answer tells the kernel what became of a request: here its answer is written, whichever way it was made.
 func (l *loop) answer(h *fuse.InHeader, parts ...[]byte) {
+	fault(h.Opcode, "done")
 	err := l.dev.write(parts...)
+	fault(h.Opcode, "answered")
 	// ENOENT: it waits no more, as it was killed or the mount is gone
 	if err != nil && !errors.Is(err, unix.ENOENT) {
 		l.log(slog.LevelError, "the kernel did not take an answer", "opcode", h.Opcode, "reason", err)

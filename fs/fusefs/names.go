@@ -95,7 +95,8 @@ func (s *Server) entry(out *fuse.EntryOut, n *names.Node, a tree.Attr, err error
 func (s *Server) making(in *fuse.InHeader, dir *names.Node, name string, out *fuse.EntryOut,
 	do func() (*names.Node, tree.Attr, error)) fuse.Status {
 	return s.once(in, change{
-		before: handover.Entry{Dir: in.NodeId, Name: name, Ino: s.inoAt(in, dir, name)},
+		// Not a view's number: a view gives way.
+		before: handover.Entry{Dir: in.NodeId, Name: name, Ino: s.v.Names().InoAt(dir, name)},
 		happened: func(before handover.Entry) bool {
 			s.unmake(dir, before)
 			return false
@@ -180,7 +181,7 @@ func (s *Server) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out *fuse
 	if n == nil || dir == nil {
 		return errStale
 	}
-	there := func() uint64 { return s.inoAt(&in.InHeader, dir, name) }
+	there := func() uint64 { return s.v.Names().InoAt(dir, name) }
 	return s.once(&in.InHeader, change{
 		before:   handover.Entry{Dir: in.NodeId, Name: name, Ino: n.Ino(), Ino2: there()},
 		happened: func(was handover.Entry) bool { return was.Ino2 == 0 && there() == was.Ino },

@@ -47,7 +47,9 @@ func (s *Server) once(in *fuse.InHeader, r change) fuse.Status {
 	r.before.Unique, r.before.Op = in.Unique&^resent, in.Opcode
 	slot := s.memory.Journal().Begin(r.before)
 	s.written.add(in.Unique, slot)
+	fault(in.Opcode, "begun")
 	st := r.do()
+	fault(in.Opcode, "did")
 	slot.Done(int32(st), 0)
 	return st
 }
@@ -64,7 +66,9 @@ func again(was *handover.Slot, r change) fuse.Status {
 		was.Done(0, 0)
 		return r.answer()
 	}
+	fault(was.Entry().Op, "begun")
 	st := r.do()
+	fault(was.Entry().Op, "did")
 	was.Done(int32(st), 0)
 	return st
 }

@@ -49,10 +49,11 @@ func (n *Nodes) halfOf(i uint64) []byte {
 // read goes through the log, up to its end or to the first record that is nonsense. What is appended later
 // goes there.
 func (n *Nodes) read() error {
-	n.index, n.end, n.live = map[uint64]uint32{}, 0, 0
 	half := n.h.half.Load()
 	n.log = n.halfOf(half)
 	used := int(min(n.h.used[half&1].Load(), uint64(len(n.log))))
+	const usual = 64 // bytes for a node, with what does not count any more
+	n.index, n.end, n.live = make(map[uint64]uint32, used/usual), 0, 0
 	for n.end < used {
 		r := record(n.log[n.end:used])
 		if !r.valid() {

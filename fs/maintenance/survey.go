@@ -64,6 +64,9 @@ func (s *Survey) Run() {
 // dir looks at what is in dir. It reports and passes over what it cannot read.
 func (s *Survey) dir(dir *names.Node) {
 	names, err := dir.ListQuietly()
+	if err == unix.ENOENT && dir.Dead() {
+		return // gone meanwhile: the mount may be in use
+	}
 	if err != nil {
 		s.skip(dir, "", err)
 		return
@@ -87,7 +90,7 @@ func (s *Survey) dir(dir *names.Node) {
 		if n.IsDir() {
 			s.dir(n)
 		} else if n.File() != nil {
-			if err := s.file(n); err != nil {
+			if err := s.file(n); err != nil && !n.Dead() {
 				s.skip(dir, e.Name, err)
 			}
 		}

@@ -33,6 +33,11 @@ func newPast() past {
 	}
 }
 
+// reserve makes room for n nodes: the mount's callers wait meanwhile.
+func (p *past) reserve(n int) {
+	p.byID, p.byIno = make(map[content.NodeID]handover.Node, n), make(map[inoKey]content.NodeID, n)
+}
+
 func (p *past) addLocked(r handover.Node) {
 	id := content.NodeID(r.ID)
 	p.byID[id] = r
@@ -89,6 +94,7 @@ func (ns *Names) TakeOver(h *Heir, nodes map[uint64]handover.Node) {
 	t.mu.Lock()
 	t.heir.Store(h)
 	t.past.any = true
+	t.past.reserve(len(nodes))
 	t.next = max(t.next, content.NodeID(h.Nodes.Next()))
 	for _, r := range nodes {
 		if r.ID != uint64(RootID) {

@@ -41,13 +41,30 @@ func Main(m *testing.M) int {
 		return 1
 	}
 	Bin = filepath.Join(dir, "ckptfs")
-	build := exec.Command("go", "build", "-o", Bin, "ckptfs/cmd/ckptfs")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "building ckptfs: %v\n%s", err, out)
+	if err := build(Bin, ""); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return m.Run()
+}
+
+func build(bin, tags string) error {
+	cmd := exec.Command("go", "build", "-tags", tags, "-o", bin, "ckptfs/cmd/ckptfs")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("building ckptfs: %w\n%s", err, out)
+	}
+	return nil
+}
+
+// BuildWith builds the program with tags, for one test.
+func BuildWith(t *testing.T, tags string) (bin string) {
+	t.Helper()
+	bin = filepath.Join(t.TempDir(), "ckptfs")
+	if err := build(bin, tags); err != nil {
+		t.Fatal(err)
+	}
+	return bin
 }
 
 // Missing skips the test, or fails it where everything is said to be there.

@@ -58,7 +58,8 @@ const (
 
 // judge tells a command that could not do all, since files are in use or came and went, from one that failed.
 func (r *run) judge(args []string, exit *daemon.ExitError) {
-	gone := strings.Contains(exit.Stderr, "no such file") || strings.Contains(exit.Stderr, "stale")
+	gone := strings.Contains(exit.Stderr, "no such file") || strings.Contains(exit.Stderr, "stale") ||
+		r.outlived.Load() && strings.Contains(exit.Stderr, "went away before it answered")
 	if exit.Code == exitPartial || exit.Code == exitBusy || gone {
 		return
 	}

@@ -3,6 +3,9 @@
 // log outside of the mount, and after each death every file is compared with it: its bytes, size, mode,
 // times, inode and links.
 //
+// In half of the cycles, or with -outlive in all, the daemon alone is killed as well, some times before the
+// end of the cycle, and its holder starts the next one: then no operation of the writers may fail.
+//
 //	go run ./integration/torture -time 20m
 //
 // It ends with a count of what it did, and with exit status 1 if anything was lost; then the store, the log
@@ -29,6 +32,7 @@ type options struct {
 	files    int
 	size     int
 	maxStore int64
+	outlive  bool
 }
 
 // asWriter in the environment makes the program one of its writer processes.
@@ -48,6 +52,7 @@ func main() {
 	flag.IntVar(&o.files, "files", 24, "files of each writer, at most")
 	flag.IntVar(&o.size, "size", 3<<20, "bytes of the biggest files")
 	flag.Int64Var(&o.maxStore, "max-store", 3<<30, "bytes of a store before a new one replaces it")
+	flag.BoolVar(&o.outlive, "outlive", false, "only kill the daemon alone, which the mount outlives")
 	flag.Parse()
 	if err := o.fill(); err != nil {
 		fmt.Fprintln(os.Stderr, "torture:", err)

@@ -11,6 +11,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -38,9 +40,12 @@ type run struct {
 	models   []*model
 	inflight []*op
 	dying    atomic.Bool // the daemon is being ended: errors are expected
+	outlived atomic.Bool // the daemon is killed and the mount lives on: commands may be cut off
+	took     []time.Duration
 	losses   []string
 
 	cycles, kills, unmounts, interrupted, stores int
+	struck, failed, wrong                        int // deaths of the daemon alone, and what writers saw of them
 	acked, fsynced, verified, ran                int
 	bytes                                        int64
 }
@@ -50,10 +55,20 @@ func newRun(o options) *run {
 }
 
 func (r *run) summary() string {
-	return fmt.Sprintf("torture: seed %d: %d cycles survived (%d kill -9, %d of them of a mount that was starting; %d unmounts; %d stores), "+
+	s := fmt.Sprintf("torture: seed %d: %d cycles survived (%d kill -9, %d of them of a mount that was starting; %d unmounts; %d stores), "+
 		"%d operations acknowledged (%d by fsync), %d commands beside them, %d files verified (%.1f GB), %d losses",
 		r.seed, r.cycles, r.kills, r.interrupted, r.unmounts, r.stores, r.acked, r.fsynced, r.ran, r.verified,
 		float64(r.bytes)/1e9, len(r.losses))
+	if r.struck == 0 {
+		return s
+	}
+	s += fmt.Sprintf("\ntorture: %d kill -9 of the daemon alone, which the mount outlived: %d failed operations, %d wrong files",
+		r.struck, r.failed, r.wrong)
+	if slices.Sort(r.took); len(r.took) > 0 {
+		s += fmt.Sprintf(", from the kill to serving median %v, 90 %% %v, most %v",
+			r.took[len(r.took)/2], r.took[len(r.took)*9/10], r.took[len(r.took)-1])
+	}
+	return s
 }
 
 // lose notes a loss; the run goes on to the end of the cycle, so that all of it is seen.
@@ -142,6 +157,7 @@ func (r *run) cycle() error {
 	defer watchdog.Stop()
 
 	r.dying.Store(false)
+	r.outlived.Store(false)
 	ws, err := r.startWriters()
 	if err != nil {
 		return err
@@ -150,7 +166,16 @@ func (r *run) cycle() error {
 	var commands sync.WaitGroup
 	seed := r.rng.Uint64()
 	commands.Go(func() { r.runCommands(rand.New(rand.NewPCG(seed, 2)), stopCommands) })
+	outlive := r.outlive || r.rng.IntN(2) == 0
+	if outlive {
+		if err := r.strike(); err != nil {
+			return err
+		}
+	}
 	time.Sleep(time.Duration(r.rng.Int64N(int64(1500 * time.Millisecond)))) // the moment of the blow
+	if r.options.outlive {
+		return r.endOutlived(ws, stopCommands, &commands)
+	}
 
 	inOrder := r.rng.IntN(4) == 0
 	if inOrder || r.rng.IntN(4) == 0 { // nothing in flight, but much to pack
@@ -198,6 +223,55 @@ func (r *run) cycle() error {
 	r.dying.Store(false)
 	r.verify()
 	r.lookAtLog()
+	return r.boundStore()
+}
+
+// strike kills the daemon alone, over and over.
+func (r *run) strike() error {
+	r.outlived.Store(true)
+	for range 1 + r.rng.IntN(5) {
+		time.Sleep(time.Duration(r.rng.Int64N(int64(300 * time.Millisecond))))
+		r.note("kill -9 of the daemon alone")
+		r.struck++
+		if r.rng.IntN(5) == 0 { // the next may not be ready yet
+			if _, err := r.d.StrikeDaemon(unix.SIGKILL); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := r.d.KillDaemon(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// endOutlived ends a cycle in which nothing but the daemon is killed: everything is compared on the mount
+// that outlived it.
+func (r *run) endOutlived(ws []*process, stopCommands chan struct{}, commands *sync.WaitGroup) error {
+	for _, w := range ws {
+		w.stdin.Close()
+	}
+	for _, w := range ws {
+		w.wait()
+	}
+	close(stopCommands)
+	commands.Wait()
+	r.outlived.Store(false)
+	if err := r.log.Sync(); err != nil {
+		return err
+	}
+	r.verify()
+	r.lookAtLog()
+	if r.rng.IntN(4) == 0 {
+		r.unmounts++
+		if err := r.d.Stop(); err != nil {
+			return err
+		}
+		if err := r.mount(); err != nil {
+			return err
+		}
+	}
 	return r.boundStore()
 }
 
@@ -307,12 +381,17 @@ func (r *run) hear(i int, from io.Reader) {
 		case err != nil:
 			r.lose("the log outside: %v", err)
 		case l.Wrong != "":
+			r.wrong++
 			r.lose("writer %d: %s", i, l.Wrong)
 		case l.Failed != "" && !r.dying.Load():
+			r.failed++
 			r.lose("writer %d failed beside a living daemon: %s", i, l.Failed)
 		}
 	}
 }
+
+// takenOver is what the daemon's log says of the time between a kill and the next daemon.
+var takenOver = regexp.MustCompile(`the mount was taken over" after=(\S+)`)
 
 // lookAtLog reads what the daemon reported since the last time.
 func (r *run) lookAtLog() {
@@ -326,6 +405,11 @@ func (r *run) lookAtLog() {
 		r.lose("the daemon's log: %v", err)
 	}
 	r.logged += int64(len(p))
+	for _, found := range takenOver.FindAllSubmatch(p, -1) {
+		if d, err := time.ParseDuration(string(found[1])); err == nil {
+			r.took = append(r.took, d)
+		}
+	}
 	for _, bad := range []string{"panic", "fatal error", "DATA RACE", "read failed", "SIGSEGV"} {
 		if i := strings.Index(string(p), bad); i >= 0 {
 			l, _, _ := strings.Cut(string(p[i:]), "\n")

@@ -50,6 +50,9 @@ func TestTorture(t *testing.T) {
 	r := newRun(o)
 	err := r.run()
 	t.Log(r.summary())
+	if err == nil && r.struck == 0 {
+		t.Error("the daemon was never killed alone")
+	}
 	if err != nil {
 		if kept, kerr := os.MkdirTemp("", "ckptfs-torture-"); kerr == nil &&
 			os.Rename(o.dir, kept+"/run") == nil {
