@@ -10,6 +10,7 @@ import (
 
 	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/fs/control"
+	"ckptfs/fs/tree"
 	"ckptfs/fs/volume"
 )
 
@@ -84,7 +85,11 @@ func (a *app) connect(ctx context.Context, p *place, how access) (*session, erro
 	}
 	v, err := a.openVolume(p.store, how)
 	if how == readOnly && errors.Is(err, volume.ErrNeedsRecovery) {
-		fmt.Fprintf(a.err, "ckptfs: repairing %s first: it was not closed in order\n", text.Printable(p.store))
+		why := "it was not closed in order"
+		if tree.ClosedInOrder(p.store, time.Now()) == nil {
+			why = "its index cannot be read as it is"
+		}
+		fmt.Fprintf(a.err, "ckptfs: repairing %s first: %s\n", text.Printable(p.store), why)
 		v, err = a.openVolume(p.store, readWrite)
 		if errors.Is(err, syscall.EROFS) {
 			err = fmt.Errorf("%s: %w (%w)", p.store, volume.ErrNeedsRecovery, err)

@@ -43,12 +43,15 @@ type run struct {
 	outlived atomic.Bool // the daemon is killed and the mount lives on: commands may be cut off
 	took     []time.Duration
 	losses   []string
+	alone    alone
 
 	cycles, kills, unmounts, interrupted, stores int
-	struck, failed, wrong                        int // deaths of the daemon alone, and what writers saw of them
 	acked, fsynced, verified, ran                int
 	bytes                                        int64
 }
+
+// alone counts the deaths of the daemon alone, and what writers saw of them.
+type alone struct{ struck, failed, wrong int }
 
 func newRun(o options) *run {
 	return &run{options: o, rng: rand.New(rand.NewPCG(o.seed, 0))}
@@ -59,11 +62,11 @@ func (r *run) summary() string {
 		"%d operations acknowledged (%d by fsync), %d commands beside them, %d files verified (%.1f GB), %d losses",
 		r.seed, r.cycles, r.kills, r.interrupted, r.unmounts, r.stores, r.acked, r.fsynced, r.ran, r.verified,
 		float64(r.bytes)/1e9, len(r.losses))
-	if r.struck == 0 {
+	if r.alone.struck == 0 {
 		return s
 	}
 	s += fmt.Sprintf("\ntorture: %d kill -9 of the daemon alone, which the mount outlived: %d failed operations, %d wrong files",
-		r.struck, r.failed, r.wrong)
+		r.alone.struck, r.alone.failed, r.alone.wrong)
 	if slices.Sort(r.took); len(r.took) > 0 {
 		s += fmt.Sprintf(", from the kill to serving median %v, 90 %% %v, most %v",
 			r.took[len(r.took)/2], r.took[len(r.took)*9/10], r.took[len(r.took)-1])
@@ -232,7 +235,7 @@ func (r *run) strike() error {
 	for range 1 + r.rng.IntN(5) {
 		time.Sleep(time.Duration(r.rng.Int64N(int64(300 * time.Millisecond))))
 		r.note("kill -9 of the daemon alone")
-		r.struck++
+		r.alone.struck++
 		if r.rng.IntN(5) == 0 { // the next may not be ready yet
 			if _, err := r.d.StrikeDaemon(unix.SIGKILL); err != nil {
 				return err
@@ -381,10 +384,10 @@ func (r *run) hear(i int, from io.Reader) {
 		case err != nil:
 			r.lose("the log outside: %v", err)
 		case l.Wrong != "":
-			r.wrong++
+			r.alone.wrong++
 			r.lose("writer %d: %s", i, l.Wrong)
 		case l.Failed != "" && !r.dying.Load():
-			r.failed++
+			r.alone.failed++
 			r.lose("writer %d failed beside a living daemon: %s", i, l.Failed)
 		}
 	}

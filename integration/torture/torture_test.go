@@ -50,7 +50,7 @@ func TestTorture(t *testing.T) {
 	r := newRun(o)
 	err := r.run()
 	t.Log(r.summary())
-	if err == nil && r.struck == 0 {
+	if err == nil && r.alone.struck == 0 {
 		t.Error("the daemon was never killed alone")
 	}
 	if err != nil {
