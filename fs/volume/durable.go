@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"ckptfs/cas/locks"
 	"ckptfs/fs/content"
 	"ckptfs/fs/control"
 	"ckptfs/fs/names"
@@ -18,6 +19,10 @@ import (
 // the last time. By then it has written most of them by itself.
 const syncEvery = time.Minute
 
+type syncingLock struct{} // durability.mu
+
+func (syncingLock) Rank() (int, string) { return locks.Volume + 7, "durability.mu" }
+
 // durability makes everything durable, at the end and for the command sync, and asks the kernel now and then
 // what it could not write.
 type durability struct {
@@ -25,14 +30,21 @@ type durability struct {
 	quit chan struct{}
 	end  sync.WaitGroup
 
+	// mu is held over a sync of the whole filesystem and what its error leads to. The kernel tells one of
+	// them: another one that succeeded beside it would hold for durable what that one rejects.
+	mu locks.Mutex[syncingLock]
+
 	told    atomic.Int64          // failures that were known at the last one
 	failed  atomic.Pointer[error] // the first one
 	unnamed atomic.Pointer[error] // the first one that no file tells of
 }
 
 // syncTree makes everything durable. After an error no local copy is believed that is not known to be
-// durable, and each file is asked whether it is the one that was not written.
+// durable, and each file is asked whether it is the one that was not written. Nothing else calls syncfs: it
+// would take the error away.
 func (s *durability) syncTree() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	v := s.v
 	before := s.told.Load()
 	err := v.content.SyncAll(v.names.SyncTree)
@@ -66,11 +78,36 @@ func (s *durability) syncTree() error {
 	v.hot.Each(func(f *content.File) { v.content.Suspect(f, err) })
 	s.told.Store(s.failuresKnown())
 	if !known { // else those are named, or tried again
-		unnamed := fmt.Errorf("at %s %w, and no file tells of it: what was written before may be wrong; look for the cause in the kernel's log, check what was saved, and mount again",
-			v.now().Format(time.DateTime), err)
-		s.unnamed.CompareAndSwap(nil, &unnamed)
+		s.noteUnnamed(err)
 	}
 	return err
+}
+
+// syncNames makes durable every name and record.
+func (s *durability) syncNames() error {
+	all := false
+	err := s.v.names.Sync(func() error { all = true; return s.syncTree() })
+	if err != nil && !all {
+		s.namesNotWritten(err)
+	}
+	return err
+}
+
+// noteUnnamed has every sync fail from now on, for something that no file tells of.
+func (s *durability) noteUnnamed(err error) {
+	unnamed := fmt.Errorf("at %s %w, and no file tells of it: what was written before may be wrong; look for the cause in the kernel's log, check what was saved, and mount again",
+		s.v.now().Format(time.DateTime), err)
+	s.unnamed.CompareAndSwap(nil, &unnamed)
+}
+
+// namesNotWritten notes that names or records are not on the disk. They are not lost for this
+// process: the next start has to look at every file.
+func (s *durability) namesNotWritten(err error) {
+	s.v.content.Doubt.Store(true)
+	s.v.report(slog.LevelError, "the disk did not take names of files; look for the cause in the kernel's log", "reason", err)
+	err = fmt.Errorf("the disk did not take names of files: %w", err)
+	s.failed.CompareAndSwap(nil, &err)
+	s.noteUnnamed(err)
 }
 
 // failuresKnown counts what explains that the disk says it could not write something.

@@ -34,7 +34,7 @@ func (q *Requests) Sync(ctx context.Context, report func(control.Progress)) erro
 	}
 	q.v.models.Keep(ctx)
 	var errs []error
-	if err := q.v.queue.MakeDurable(q.v.durability.syncTree, q.v.names.Sync); err != nil {
+	if err := q.v.queue.MakeDurable(q.v.durability.syncTree, q.v.durability.syncNames); err != nil {
 		q.v.content.Count.SyncErrs.Add(1)
 		errs = append(errs, err)
 	}
