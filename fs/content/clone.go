@@ -142,6 +142,7 @@ func (k *clone) runLocked() (bool, error) {
 		return false, err
 	}
 	f.changedLocked()
+	f.c.unsynced.release(f)
 	f.bytes.dirty, f.moved, f.vetted, f.users.stale = false, true, true, true
 	f.c.events.Packed(f)
 	if k.part.Off != k.at || k.at > 0 && f.bytes.copied != k.from.Manifest {

@@ -44,12 +44,17 @@ const (
 // is syncfs(2) of the store's filesystem, by one descriptor that is open since the start.
 func (c *Files) SyncAll(syncfs func() error) error {
 	c.syncs.wanted.Store(false)
+	missed := c.unsynced.begin()
 	n := c.syncs.begun.Add(1)
 	if err := syncfs(); err != nil {
 		c.Count.SyncErrs.Add(1)
 		c.syncs.wanted.Store(true)
+		if missed {
+			c.unsynced.miss()
+		}
 		return err
 	}
+	c.unsynced.held(n)
 	for {
 		if held := c.syncs.held.Load(); held >= n || c.syncs.held.CompareAndSwap(held, n) {
 			return nil

@@ -139,6 +139,7 @@ type Files struct {
 	Doubt       atomic.Bool // bytes may be resident that may be wrong; see LoadLocked
 	Unclean     bool        // the last process did not close the store in order; set before any file is known
 	syncs       syncs
+	unsynced    unsyncedInodes
 	copyBufs    sync.Pool
 
 	// Cloning is held shared from the look at a manifest until another file has it: a mark waits for it.
@@ -162,6 +163,7 @@ func New(p Parts) *Files {
 		Kernel: noKernel{}, copiers: newCopiers(), Step: func(string) error { return nil }, Fsync: fsync,
 		Failed: tree.WritebackFailed,
 	}
+	c.unsynced.kept = map[*File]unsyncedInode{}
 	c.copyBufs.New = func() any { b := make([]byte, 4<<20); return &b }
 	return c
 }

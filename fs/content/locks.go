@@ -9,11 +9,11 @@ type (
 	fileLock    struct{} // File.mu
 	parseLock   struct{} // Files.parsing: held while a large header is read
 	sourceLock  struct{} // source.io
-	leafLock    struct{} // copiers.mu
+	leafLock    struct{} // copiers.mu and unsyncedInodes.mu
 )
 
 func (cloningLock) Rank() (int, string) { return locks.Volume + 90, "Files.Cloning" }
 func (fileLock) Rank() (int, string)    { return locks.Volume + 100, "File.mu" }
 func (parseLock) Rank() (int, string)   { return locks.Volume + 110, "Files.parsing" }
 func (sourceLock) Rank() (int, string)  { return locks.Volume + 950, "source.io" }
-func (leafLock) Rank() (int, string)    { return locks.Volume + 990, "copiers.mu" }
+func (leafLock) Rank() (int, string)    { return locks.Volume + 990, "copiers.mu or unsyncedInodes.mu" }

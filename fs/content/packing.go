@@ -201,6 +201,7 @@ func (p *Packing) Publish(res *pack.Result) error {
 	f.local.opens = 0
 	f.local.came(f.c, f.c.syncs.begun.Load()+1, p.inode)
 	p.inode = nil
+	f.c.unsynced.release(f)
 	f.c.syncs.wanted.Store(true)
 	f.c.events.Resident(f, p.Size)
 	f.c.events.Packed(f)

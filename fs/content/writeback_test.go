@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -66,6 +67,28 @@ func (w *writeback) lose(path string, told bool) {
 	if is := w.ofLocked(fd); told {
 		is.told = is.n
 	}
+}
+
+// reclaim has the kernel forget an inode, and what failed of it, unless a descriptor of this process keeps it.
+func (w *writeback) reclaim(path string) {
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
+		panic(err)
+	}
+	fds, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		panic(err)
+	}
+	for _, e := range fds {
+		var of unix.Stat_t
+		fd, _ := strconv.Atoi(e.Name())
+		if unix.Fstat(fd, &of) == nil && of.Ino == st.Ino && of.Dev == st.Dev {
+			return
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.of, st.Ino)
 }
 
 func (w *writeback) loseLocked(fd int) {
@@ -384,5 +407,81 @@ func TestPlainNotWritten(t *testing.T) {
 		if !slices.Contains(r.events.told, "f lost input/output error") {
 			t.Errorf("%s: told %q", name, r.events.told)
 		}
+	}
+}
+
+// The kernel may forget an inode that nobody has open, and that its bytes could not be written. From the last
+// close until the bytes are durable or packed it does not.
+func TestReclaimed(t *testing.T) {
+	for name, data := range map[string][]byte{"small": []byte("small"), "large": random(200<<10, 1)} {
+		for _, find := range []string{"synced", "packed"} {
+			t.Run(name+", "+find, func(t *testing.T) {
+				r := newRig(t)
+				r.write("f", data)
+				at := r.known["f"].at()
+				r.disk.lose(at, false)
+				r.disk.reclaim(at)
+				if find == "packed" && name == "large" {
+					r.pack("f")
+				} else if err := r.file("f").Sync(); err != unix.EIO {
+					t.Errorf("sync: %v", err)
+				}
+				if !slices.Contains(r.events.told, "f lost input/output error") {
+					t.Errorf("told %q", r.events.told)
+				}
+			})
+		}
+	}
+}
+
+// An inode is kept no longer than it has to be, and if too many are, the filesystem has to be asked.
+func TestKeptInodes(t *testing.T) {
+	r := newRig(t)
+	kept := func() int { return len(r.unsynced.kept) }
+	nothing := func() error { return nil }
+	for what, end := range map[string]func(){
+		"synced": func() { r.file("f").Sync() },
+		"packed": func() { r.pack("f") },
+		"all":    func() { r.SyncAll(nothing) },
+	} {
+		r.write("f", random(200<<10, 1))
+		if kept() != 1 || r.Missed() {
+			t.Errorf("%d kept before it is %s, %v", kept(), what, r.Missed())
+		}
+		if end(); kept() != 0 || r.Missed() {
+			t.Errorf("%d kept after it was %s, %v", kept(), what, r.Missed())
+		}
+	}
+	r.write("f", []byte("small"))
+	r.forget()
+	if kept() != 0 || !r.Missed() {
+		t.Errorf("%d kept of a file that is not known any more, %v", kept(), r.Missed())
+	}
+	if r.SyncAll(func() error { return unix.EIO }); !r.Missed() {
+		t.Error("forgotten after a sync that failed")
+	}
+	if r.SyncAll(nothing); r.Missed() {
+		t.Error("still missed after a sync")
+	}
+	for i := range mostKept + 1 {
+		r.unsynced.keep(&File{users: users{pass: i}}, 1, os.NewFile(1<<20, ""))
+	}
+	if kept() != mostKept || !r.Missed() {
+		t.Errorf("%d kept, %v", kept(), r.Missed())
+	}
+	clear(r.unsynced.kept)
+}
+
+// What was written after a sync of the filesystem, by a writer that was there before it, wants another.
+func TestLongWriter(t *testing.T) {
+	r := newRig(t)
+	h := r.open("f", unix.O_WRONLY)
+	h.Write([]byte("one"), 0)
+	if err := r.SyncAll(func() error { return nil }); err != nil || r.Unsynced() {
+		t.Fatal(err, r.Unsynced())
+	}
+	h.Write([]byte("two"), 0)
+	if h.Release(); !r.Unsynced() {
+		t.Error("a clean end does not sync what was written")
 	}
 }

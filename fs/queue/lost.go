@@ -104,15 +104,13 @@ func newSince(f *content.File, emptied uint64) bool {
 	return is.Emptied != emptied && is.Writers == 0
 }
 
-// syncFailed makes durable the plain bytes of the files that could not be packed. The error says of which
-// that could not be tried; Losses names those that the disk did not take.
-func (q *Queue) syncFailed() error {
+// syncDelayed makes durable the plain bytes of the files that are not packed yet. The error says of which that
+// could not be tried; Losses names those that the disk did not take.
+func (q *Queue) syncDelayed() error {
 	var files []*content.File
-	q.Failures(func(f *content.File, err error, _ time.Time, _ int) {
-		if err != nil {
-			f.Pin()
-			files = append(files, f)
-		}
+	q.Failures(func(f *content.File, _ error, _ time.Time, _ int) {
+		f.Pin()
+		files = append(files, f)
 	})
 	var errs []error
 	for _, f := range files {

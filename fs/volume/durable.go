@@ -85,6 +85,9 @@ func (s *durability) syncTree() error {
 
 // syncNames makes durable every name and record.
 func (s *durability) syncNames() error {
+	if s.v.content.Missed() {
+		return s.syncTree()
+	}
 	all := false
 	err := s.v.names.Sync(func() error { all = true; return s.syncTree() })
 	if err != nil && !all {

@@ -127,3 +127,37 @@ func TestNamesNotWritten(t *testing.T) {
 	}
 	r.badEnd()
 }
+
+// Where the kernel may have forgotten that it could not write a file, the filesystem is asked. So it is at an
+// end after which a start believes all that is there, and after an end that was not in order.
+func TestFilesystemIsAsked(t *testing.T) {
+	count := func(r *rig) *atomic.Int64 {
+		var n atomic.Int64
+		r.names.SyncTree = func() error { n.Add(1); return nil }
+		return &n
+	}
+	r := newRig(t)
+	syncs := count(r)
+	h := r.open("f", unix.O_WRONLY|unix.O_CREAT)
+	h.Write([]byte("one"), 0)
+	r.durability.syncTree() // as once a minute
+	h.Write([]byte("two"), 0)
+	r.release(h)
+	r.content.Miss()
+	if r.sync(); syncs.Load() != 2 {
+		t.Errorf("%d syncs after a sync", syncs.Load())
+	}
+	h = r.open("f", unix.O_WRONLY)
+	r.durability.syncTree()
+	h.Write([]byte("three"), 0)
+	r.release(h)
+	left := r.copyStore()
+	if r.close(); syncs.Load() != 4 {
+		t.Errorf("%d syncs after the end", syncs.Load())
+	}
+	r = openRig(t, left)
+	syncs = count(r)
+	if r.sync(); syncs.Load() != 1 {
+		t.Errorf("%d syncs after the end of another process", syncs.Load())
+	}
+}
