@@ -160,7 +160,10 @@ func (d distrust) noteLocked(why error) {
 	err := f.LoadLocked()
 	switch {
 	case f.c.readOnly || f.Dead():
-	case err != nil || !f.rec.Packed():
+	case err != nil:
+		f.c.events.Lost(f, why)
+	case !f.rec.Packed():
+		d.markLocked()
 		f.c.events.Lost(f, why)
 	case !f.rec.Hollow && !f.local.hydrating: // else the hydration finds out by itself
 		if err := d.rejectLocked(); err != nil {
@@ -171,6 +174,28 @@ func (d distrust) noteLocked(why error) {
 		}
 		f.c.report(slog.LevelWarn, "the local copy of a packed file may not be on the disk; the file is read by its manifest",
 			"path", f.Path(), "reason", why)
+	}
+}
+
+// errLost: an earlier process was told, or it was of another file of which this one is a copy.
+var errLost = errors.New("some of what was written did not reach the disk")
+
+// markLocked writes into the record of a plain file that it may have lost bytes: later processes are to know.
+func (d distrust) markLocked() {
+	f := d.f
+	if f.rec.Lost || f.rec.Emptying {
+		return
+	}
+	f.moved = true
+	rec := tree.Record{ViewHidden: f.rec.ViewHidden, Literal: f.rec.Literal, Lost: true}
+	err := f.c.Step("lost: record")
+	if err == nil {
+		err = f.writeRecordLocked(rec)
+	}
+	if err != nil {
+		f.c.Doubt.Store(true)
+		f.c.report(slog.LevelError, "a file may have lost bytes, and the next daemon will not know", "path",
+			f.Path(), "reason", err)
 	}
 }
 

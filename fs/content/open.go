@@ -223,7 +223,7 @@ func (f *File) writersGoneLocked() {
 		}
 	}
 	if !f.rec.Packed() {
-		f.keepUnsyncedLocked()
+		keepUnsyncedLocked(f)
 	}
 	if !f.settleSmallLocked() {
 		f.c.events.Dirty(f)

@@ -99,7 +99,7 @@ func (c *Files) Missed() bool {
 func (c *Files) Miss() { c.unsynced.miss() }
 
 // keepUnsyncedLocked keeps the inode of a plain file in memory that has no writer any more.
-func (f *File) keepUnsyncedLocked() {
+func keepUnsyncedLocked(f *File) {
 	f.mu.AssertHeld()
 	f.c.syncs.wanted.Store(true)
 	u, after := &f.c.unsynced, f.c.syncs.begun.Load()+1

@@ -69,7 +69,7 @@ func (w *writeback) lose(path string, told bool) {
 	}
 }
 
-// reclaim has the kernel forget an inode, and what failed of it, unless a descriptor of this process keeps it.
+// reclaim has the kernel forget an inode, and what failed of it, unless this process has a descriptor.
 func (w *writeback) reclaim(path string) {
 	var st unix.Stat_t
 	if err := unix.Stat(path, &st); err != nil {
@@ -483,5 +483,101 @@ func TestLongWriter(t *testing.T) {
 	h.Write([]byte("two"), 0)
 	if h.Release(); !r.Unsynced() {
 		t.Error("a clean end does not sync what was written")
+	}
+}
+
+// That a file may have lost bytes is in its record until a program truncates it to nothing: whatever is done
+// to it before, by whichever process.
+func TestLostInRecord(t *testing.T) {
+	data := random(200<<10, 1)
+	for name, do := range map[string]func(r *rig){
+		"nothing":         func(r *rig) {},
+		"another process": func(r *rig) { r.forget() },
+		"packed":          func(r *rig) { r.pack("f") },
+		"packed, evicted and written to": func(r *rig) {
+			r.packOut("f")
+			r.open("f", unix.O_RDWR).Release()
+		},
+		"resized": func(r *rig) { resize(r) },
+		"a checksum": func(r *rig) {
+			f := r.file("f")
+			f.Lock()
+			f.bytes.dirty = false
+			f.Unlock()
+			if did, err := f.Sum(t.Context()); did || err != nil {
+				t.Error("a checksum was made", err)
+			}
+		},
+		"a hidden view": func(r *rig) {
+			f := r.file("f")
+			f.Lock()
+			defer f.Unlock()
+			f.HideViewLocked(true)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			r.write("f", data)
+			r.disk.lose(r.known["f"].at(), false)
+			if err := r.file("f").Sync(); err != unix.EIO {
+				t.Fatal(err)
+			}
+			do(r)
+			r.forget()
+			if is := r.state("f"); !is.Record.Lost || is.Record.Summed {
+				t.Errorf("%+v", is.Record)
+			}
+			if is := r.state("f"); is.Packed() {
+				r.want("f", "packed") // the local copy is the one that the disk did not take
+			}
+			r.write("f", data)
+			if is := r.state("f"); is.Record.Lost {
+				t.Errorf("written again: %+v", is.Record)
+			}
+		})
+	}
+}
+
+// A copy of a packed file that may have lost bytes may have, too.
+func TestLostIsCopied(t *testing.T) {
+	r := newRig(t)
+	r.write("f", random(200<<10, 1))
+	r.disk.lose(r.known["f"].at(), false)
+	if err := r.file("f").Sync(); err != unix.EIO {
+		t.Fatal(err)
+	}
+	r.packOut("f")
+	r.events.told = nil
+	h := r.open("g", unix.O_WRONLY)
+	r.copyTo("f", h, 1<<30)
+	h.Release()
+	r.want("g", "packed")
+	if is := r.state("g"); !is.Record.Lost || !slices.Contains(r.events.told, "g lost "+errLost.Error()) {
+		t.Errorf("%+v, told %q", is.Record, r.events.told)
+	}
+}
+
+// A checksum is not made of bytes that the disk did not take.
+func TestNoSumOfLost(t *testing.T) {
+	for _, when := range []string{"before", "while it is read"} {
+		r := newRig(t)
+		r.write("f", []byte("small"))
+		at := r.known["f"].at()
+		if when == "before" {
+			r.disk.lose(at, false)
+		} else {
+			r.Step = func(what string) error {
+				if what == "sum: read" {
+					r.disk.lose(at, false)
+				}
+				return nil
+			}
+		}
+		if _, err := r.file("f").Sum(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if is := r.state("f"); is.Record.Summed || !is.Record.Lost {
+			t.Errorf("%s: %+v", when, is.Record)
+		}
 	}
 }

@@ -161,3 +161,65 @@ func TestFilesystemIsAsked(t *testing.T) {
 		t.Errorf("%d syncs after the end of another process", syncs.Load())
 	}
 }
+
+// A file that may have lost bytes is named by every daemon until it was written anew, and by check.
+func TestLostIsNamed(t *testing.T) {
+	r := newRig(t)
+	fails := true
+	fsync := r.content.Fsync
+	r.content.Fsync = func(fd int, data bool) error {
+		if fails {
+			return unix.EIO
+		}
+		return fsync(fd, data)
+	}
+	r.write("small", []byte("small"))
+	named := func(when string, want ...string) {
+		t.Helper()
+		err := r.Sync(t.Context(), nil)
+		s, serr := r.Status(t.Context())
+		if serr != nil {
+			t.Fatal(serr)
+		}
+		var got, found []string
+		if s.Loss != nil {
+			for _, f := range s.Loss.Files {
+				got = append(got, f.Path)
+			}
+		}
+		for _, p := range r.check().Problems {
+			found = append(found, p.Path)
+		}
+		st, serr := r.Stats(t.Context())
+		if serr != nil || int(st.Lost) != len(want) {
+			t.Errorf("%s: %d lost, %v", when, st.Lost, serr)
+		}
+		slices.Sort(found)
+		if !slices.Equal(got, want) || !slices.Equal(found, want) || (err != nil) != (len(want) > 0) {
+			t.Errorf("%s: status names %q, check %q, sync: %v", when, got, found, err)
+		}
+	}
+	if err := r.Sync(t.Context(), nil); err == nil {
+		t.Error("synced")
+	}
+	fails = false
+	next := func() {
+		r.badEnd()
+		r = openRig(t, r.dir)
+		<-r.surveyed
+	}
+	named("at once", "small")
+	next()
+	named("a start later", "small")
+	left := r.copyStore()
+	r.badEnd()
+	r = openRig(t, left)
+	named("a kill later", "small")
+	r.patch("small", []byte("b"), 0)
+	named("written over", "small")
+	next()
+	r.write("small", []byte("anew"))
+	named("written anew")
+	r = r.reopen()
+	named("then")
+}
