@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ckptfs/cas/locks"
 	"ckptfs/fs/tree"
 )
 
@@ -29,9 +30,10 @@ import (
 
 // syncs numbers the syncs of the filesystem.
 type syncs struct {
-	begun, held atomic.Uint64 // the last one that began; the last that succeeded of those
-	wanted      atomic.Bool   // something was written that none of them covers
-	kept        atomic.Int64  // inodes that are kept in memory for local copies
+	mu          locks.Mutex[syncingLock] // held over a SyncAll
+	begun, held atomic.Uint64            // the last one that began; the last that succeeded of those
+	wanted      atomic.Bool              // something was written that none of them covers
+	kept        atomic.Int64             // inodes that are kept in memory for local copies
 }
 
 const (
@@ -41,8 +43,12 @@ const (
 )
 
 // SyncAll makes everything durable, and knows then that the local copies are that were there before. syncfs
-// is syncfs(2) of the store's filesystem, by one descriptor that is open since the start.
-func (c *Files) SyncAll(syncfs func() error) error {
+// is syncfs(2) of the store's filesystem, by one descriptor that is open since the start. then is called with
+// its error before another SyncAll begins, and tells every file by Suspect: the kernel told this one alone,
+// and another that succeeded would hold for durable what this one rejects.
+func (c *Files) SyncAll(syncfs func() error, then func(error)) {
+	c.syncs.mu.Lock()
+	defer c.syncs.mu.Unlock()
 	c.syncs.wanted.Store(false)
 	missed := c.unsynced.begin()
 	n := c.syncs.begun.Add(1)
@@ -52,14 +58,12 @@ func (c *Files) SyncAll(syncfs func() error) error {
 		if missed {
 			c.unsynced.miss()
 		}
-		return err
+		then(err)
+		return
 	}
 	c.unsynced.held(n)
-	for {
-		if held := c.syncs.held.Load(); held >= n || c.syncs.held.CompareAndSwap(held, n) {
-			return nil
-		}
-	}
+	c.syncs.held.Store(n)
+	then(nil)
 }
 
 // Unsynced reports whether something was written since the last SyncAll that succeeded.

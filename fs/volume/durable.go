@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"ckptfs/cas/locks"
 	"ckptfs/fs/content"
 	"ckptfs/fs/control"
 	"ckptfs/fs/names"
@@ -19,20 +18,12 @@ import (
 // the last time. By then it has written most of them by itself.
 const syncEvery = time.Minute
 
-type syncingLock struct{} // durability.mu
-
-func (syncingLock) Rank() (int, string) { return locks.Volume + 7, "durability.mu" }
-
 // durability makes everything durable, at the end and for the command sync, and asks the kernel now and then
 // what it could not write.
 type durability struct {
 	v    *Volume
 	quit chan struct{}
 	end  sync.WaitGroup
-
-	// mu is held over a sync of the whole filesystem and what its error leads to. The kernel tells one of
-	// them: another one that succeeded beside it would hold for durable what that one rejects.
-	mu locks.Mutex[syncingLock]
 
 	told    atomic.Int64          // failures that were known at the last one
 	failed  atomic.Pointer[error] // the first one
@@ -42,12 +33,15 @@ type durability struct {
 // syncTree makes everything durable. After an error no local copy is believed that is not known to be
 // durable, and each file is asked whether it is the one that was not written. Nothing else calls syncfs: it
 // would take the error away.
-func (s *durability) syncTree() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	v := s.v
-	before := s.told.Load()
-	err := v.content.SyncAll(v.names.SyncTree)
+func (s *durability) syncTree() (err error) {
+	s.v.content.SyncAll(s.v.names.SyncTree, func(failed error) { err = s.synced(failed) })
+	return err
+}
+
+// synced acts on the error of a sync of the filesystem, nil if there is none, and returns it with what more
+// there is to say.
+func (s *durability) synced(err error) error {
+	v, before := s.v, s.told.Load()
 	if err == nil {
 		v.hot.Each(v.content.Settled)
 		s.told.Store(s.failuresKnown())

@@ -16,8 +16,7 @@
 // .ckptfs (package virtual). Package content has the states of a file. Package tree specifies which copy of a
 // file's bytes is true in which state.
 //
-// docs/architecture.md ranks the packages below this one, and the locks. This package has one lock, in
-// durable.go.
+// docs/architecture.md ranks the packages below this one, and the locks. This package has no locks.
 package volume
 
 import (
