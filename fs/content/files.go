@@ -151,8 +151,8 @@ type Files struct {
 	Step func(what string) error
 	// Fsync is fsync(2) of an inode, or with data set fdatasync(2); tests have it fail.
 	Fsync func(fd int, data bool) error
-	// Failed is tree.WritebackFailed; for tests.
-	Failed func(fd int) error
+	// Failed is tree.WritebackFailed, and Punch tree.Punch; for tests.
+	Failed, Punch func(fd int) error
 }
 
 // New makes what the files of a volume share.
@@ -161,7 +161,7 @@ func New(p Parts) *Files {
 		ID: p.ID, readOnly: p.ReadOnly, store: p.Store, asm: p.Assemble, pack: p.Pack,
 		epoch: p.Epoch, now: p.Now, report: p.Report, events: p.Events,
 		Kernel: noKernel{}, copiers: newCopiers(), Step: func(string) error { return nil }, Fsync: fsync,
-		Failed: tree.WritebackFailed,
+		Failed: tree.WritebackFailed, Punch: tree.Punch,
 	}
 	c.unsynced.kept = map[*File]unsyncedInode{}
 	c.copyBufs.New = func() any { b := make([]byte, 4<<20); return &b }

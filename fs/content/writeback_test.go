@@ -27,7 +27,10 @@ type writeback struct {
 }
 
 // failures are those of an inode.
-type failures struct{ n, told int }
+type failures struct {
+	n, told int
+	gone    bool // its pages: what is written over them is lost, and no sync fails, until there are holes
+}
 
 func newWriteback() *writeback { return &writeback{of: map[uint64]*failures{}} }
 
@@ -91,7 +94,22 @@ func (w *writeback) reclaim(path string) {
 	delete(w.of, st.Ino)
 }
 
+// punch makes the pages of an inode new ones.
+func (w *writeback) punch(fd int) error {
+	w.mu.Lock()
+	w.ofLocked(fd).gone = false
+	w.mu.Unlock()
+	return tree.Punch(fd)
+}
+
 func (w *writeback) loseLocked(fd int) {
+	w.zeroLocked(fd)
+	is := w.ofLocked(fd)
+	is.n++
+	is.gone = true
+}
+
+func (w *writeback) zeroLocked(fd int) {
 	var st unix.Stat_t
 	own, err := os.OpenFile(tree.FdPath(fd), os.O_WRONLY, 0)
 	if err == nil {
@@ -107,13 +125,14 @@ func (w *writeback) loseLocked(fd int) {
 	if err != nil {
 		panic(err)
 	}
-	w.ofLocked(fd).n++
 }
 
 func (w *writeback) fsync(fd int, data bool) error {
 	w.mu.Lock()
 	if w.syncs++; w.syncs == w.failAt {
 		w.loseLocked(fd)
+	} else if w.ofLocked(fd).gone {
+		w.zeroLocked(fd)
 	}
 	w.mu.Unlock()
 	return w.failed(fd)
@@ -329,6 +348,37 @@ func TestCopyNotWritten(t *testing.T) {
 				r.same("f", old)
 			})
 		}
+	}
+}
+
+// While the kernel reads a copy that the disk did not take, the file is not made whole over it: a page that
+// was not written once stays lost, whatever is written to it, until there is a hole.
+func TestFilledUnderReader(t *testing.T) {
+	old := random(200<<10, 1)
+	for _, start := range []bool{false, true} {
+		r := passthroughRig(t)
+		r.writtenAs("resident", old)
+		h := r.open("f", unix.O_RDONLY)
+		r.disk.lose(r.known["f"].at(), false)
+		f := r.file("f")
+		f.Lock()
+		distrust{f}.noteLocked(errNotWritten)
+		if start {
+			f.local.left = false // as another process finds it
+		}
+		f.Unlock()
+		if _, err := r.file("f").Open(unix.O_RDWR, 0); !errors.Is(err, unix.EBUSY) {
+			t.Fatalf("opened for writing: %v", err)
+		}
+		if _, err := r.file("f").Hydrate(); !errors.Is(err, unix.EBUSY) {
+			t.Errorf("hydrated: %v", err)
+		}
+		r.want("f", "packed")
+		h.Release()
+		r.same("f", old)
+		r.open("f", unix.O_RDWR).Release()
+		r.want("f", "plain")
+		r.same("f", old)
 	}
 }
 

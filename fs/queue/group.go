@@ -116,6 +116,10 @@ func (q *Queue) end(f *content.File, size int64, err error) {
 	case errors.Is(err, context.Canceled):
 		q.finish(f, 0)
 	default:
+		var room *roomError
+		if errors.As(err, &room) && room.refused {
+			q.o.Count.RoomErrs.Add(1)
+		}
 		q.o.Count.PackErrs.Add(1)
 		q.o.Report(slog.LevelError, "packing failed; the file stays as it is and is tried again",
 			"path", f.Path(), "reason", err)

@@ -107,10 +107,11 @@ func (s *durability) namesNotWritten(err error) {
 	s.noteUnnamed(err)
 }
 
-// failuresKnown counts what explains that the disk says it could not write something.
+// failuresKnown counts what explains that the disk says it could not write something: files of which it is
+// known, and packing that failed, but not for want of room before anything was written.
 func (s *durability) failuresKnown() int64 {
 	c := &s.v.content.Count
-	return c.NotWritten.Load() + c.PackErrs.Load() + c.HydrateErrs.Load()
+	return c.NotWritten.Load() + c.PackErrs.Load() - c.RoomErrs.Load()
 }
 
 // losses are the files that may have lost bytes, by path, and how many more there are.

@@ -223,3 +223,17 @@ func TestLostIsNamed(t *testing.T) {
 	r = r.reopen()
 	named("then")
 }
+
+// That a file was not packed for want of room explains no failure of the disk.
+func TestUnexplained(t *testing.T) {
+	r := newRig(t)
+	r.content.Count.PackErrs.Add(1)
+	r.content.Count.RoomErrs.Add(1)
+	r.names.SyncTree = func() error { return unix.EIO }
+	r.durability.syncTree()
+	r.names.SyncTree = func() error { return nil }
+	if err := r.Sync(t.Context(), nil); err == nil {
+		t.Error("the second sync knows nothing of what the first one was told")
+	}
+	r.badEnd()
+}
