@@ -31,7 +31,7 @@ func (q *Queue) PackAll(ctx context.Context, report func(control.Progress)) erro
 	q.mu.Lock()
 	start := q.done
 	q.mu.Unlock()
-	reclaimed := false
+	reclaimed, again := false, 0
 	for {
 		before := q.o.Count.PackedFiles.Load()
 		q.packed(ctx, start, report)
@@ -43,6 +43,10 @@ func (q *Queue) PackAll(ctx context.Context, report func(control.Progress)) erro
 		if !more && !reclaimed {
 			reclaimed = true
 			more = q.reclaim(ctx)
+		}
+		if !more && again < maxAgain {
+			again++
+			more = q.roomier()
 		}
 		if !more || !q.retryThose(isFull) {
 			return ctx.Err()
@@ -74,6 +78,23 @@ func isFull(err error) bool { return errors.Is(err, unix.ENOSPC) }
 func (q *Queue) wantsRoom() (wants bool) {
 	q.Failures(func(_ *content.File, err error, _ time.Time, _ int) { wants = wants || isFull(err) })
 	return wants
+}
+
+// maxAgain bounds how often a PackAll tries files again since there is more room, though nothing was packed.
+const maxAgain = 4
+
+// roomier reports whether there is more room than a file had that failed for want of it: another attempt that
+// failed gave its own back since.
+func (q *Queue) roomier() bool {
+	room := q.o.Reserve.left()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, d := range q.delayed {
+		if isFull(d.err) && room >= d.room+leastStep {
+			return true
+		}
+	}
+	return false
 }
 
 // reclaimEvery is how often a packing that fails for want of room has the whole store pruned.
