@@ -53,8 +53,13 @@ func printStats(w io.Writer, st *control.Stats) {
 			deltas += fmt.Sprintf("; kept for them alone: %s", text.Bytes(st.BaseBytes))
 		}
 	}
+	lost := ""
+	if st.Lost > 0 {
+		lost = fmt.Sprintf("%s may have lost bytes; `ckptfs check` names them", text.Plural(st.Lost, "file"))
+	}
 	text.Pairs(w,
 		"files", fmt.Sprintf("%s, %s packed", humanize.Comma(st.Files), humanize.Comma(st.Packed)),
+		"lost", lost,
 		"tensors", humanize.Comma(st.Tensors),
 		"chunks", humanize.Comma(st.Chunks),
 		"logical", fmt.Sprintf("%s, %s packed", text.Bytes(st.LogicalBytes), text.Bytes(st.PackedBytes)),

@@ -142,8 +142,12 @@ func (k *clone) runLocked() (bool, error) {
 		return false, err
 	}
 	f.changedLocked()
+	f.c.unsynced.release(f)
 	f.bytes.dirty, f.moved, f.vetted, f.users.stale = false, true, true, true
 	f.c.events.Packed(f)
+	if rec.Lost {
+		f.c.events.Lost(f, errLost)
+	}
 	if k.part.Off != k.at || k.at > 0 && f.bytes.copied != k.from.Manifest {
 		f.bytes.copied = cas.Hash{} // what lies before the part is not the other's
 	} else {
@@ -174,6 +178,7 @@ func (k *clone) recordLocked(b *store.Batch) (rec tree.Record, err error) {
 	}
 	rec = tree.Record{Hollow: true, Mtime: f.c.now().UnixNano()}
 	rec.Ctime = rec.Mtime
+	rec.Lost = k.from.Lost || k.at > 0 && f.rec.Lost
 	if len(parts) == 1 && parts[0].From == m && parts[0].Len == m.Size {
 		rec.ViewSize = k.from.ViewSize
 		rec.Manifest, err = f.c.pack.Manifest(b, m)

@@ -18,6 +18,7 @@ type Counters struct {
 	ReadLocal, ReadPacked, Views Reads
 	PackErrs, ReadErrs, SyncErrs atomic.Int64
 	HydrateErrs, EvictErrs       atomic.Int64
+	RoomErrs                     atomic.Int64 // those of PackErrs that are of no room, before any was taken
 	NotWritten                   atomic.Int64 // syncs of inodes that failed, or may have
 	Handles                      atomic.Int64 // now
 }

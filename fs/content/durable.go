@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ckptfs/cas/locks"
 	"ckptfs/fs/tree"
 )
 
@@ -29,9 +30,10 @@ import (
 
 // syncs numbers the syncs of the filesystem.
 type syncs struct {
-	begun, held atomic.Uint64 // the last one that began; the last that succeeded of those
-	wanted      atomic.Bool   // something was written that none of them covers
-	kept        atomic.Int64  // inodes that are kept in memory for local copies
+	mu          locks.Mutex[syncingLock] // held over a SyncAll
+	begun, held atomic.Uint64            // the last one that began; the last that succeeded of those
+	wanted      atomic.Bool              // something was written that none of them covers
+	kept        atomic.Int64             // inodes that are kept in memory for local copies
 }
 
 const (
@@ -41,20 +43,27 @@ const (
 )
 
 // SyncAll makes everything durable, and knows then that the local copies are that were there before. syncfs
-// is syncfs(2) of the store's filesystem, by one descriptor that is open since the start.
-func (c *Files) SyncAll(syncfs func() error) error {
+// is syncfs(2) of the store's filesystem, by one descriptor that is open since the start. then is called with
+// its error before another SyncAll begins, and tells every file by Suspect: the kernel told this one alone,
+// and another that succeeded would hold for durable what this one rejects.
+func (c *Files) SyncAll(syncfs func() error, then func(error)) {
+	c.syncs.mu.Lock()
+	defer c.syncs.mu.Unlock()
 	c.syncs.wanted.Store(false)
+	missed := c.unsynced.begin()
 	n := c.syncs.begun.Add(1)
 	if err := syncfs(); err != nil {
 		c.Count.SyncErrs.Add(1)
 		c.syncs.wanted.Store(true)
-		return err
-	}
-	for {
-		if held := c.syncs.held.Load(); held >= n || c.syncs.held.CompareAndSwap(held, n) {
-			return nil
+		if missed {
+			c.unsynced.miss()
 		}
+		then(err)
+		return
 	}
+	c.unsynced.held(n)
+	c.syncs.held.Store(n)
+	then(nil)
 }
 
 // Unsynced reports whether something was written since the last SyncAll that succeeded.
@@ -155,7 +164,10 @@ func (d distrust) noteLocked(why error) {
 	err := f.LoadLocked()
 	switch {
 	case f.c.readOnly || f.Dead():
-	case err != nil || !f.rec.Packed():
+	case err != nil:
+		f.c.events.Lost(f, why)
+	case !f.rec.Packed():
+		d.markLocked()
 		f.c.events.Lost(f, why)
 	case !f.rec.Hollow && !f.local.hydrating: // else the hydration finds out by itself
 		if err := d.rejectLocked(); err != nil {
@@ -166,6 +178,28 @@ func (d distrust) noteLocked(why error) {
 		}
 		f.c.report(slog.LevelWarn, "the local copy of a packed file may not be on the disk; the file is read by its manifest",
 			"path", f.Path(), "reason", why)
+	}
+}
+
+// errLost: an earlier process was told, or it was of another file of which this one is a copy.
+var errLost = errors.New("some of what was written did not reach the disk")
+
+// markLocked writes into the record of a plain file that it may have lost bytes: later processes are to know.
+func (d distrust) markLocked() {
+	f := d.f
+	if f.rec.Lost || f.rec.Emptying {
+		return
+	}
+	f.moved = true
+	rec := tree.Record{ViewHidden: f.rec.ViewHidden, Literal: f.rec.Literal, Lost: true}
+	err := f.c.Step("lost: record")
+	if err == nil {
+		err = f.writeRecordLocked(rec)
+	}
+	if err != nil {
+		f.c.Doubt.Store(true)
+		f.c.report(slog.LevelError, "a file may have lost bytes, and the next daemon will not know", "path",
+			f.Path(), "reason", err)
 	}
 }
 

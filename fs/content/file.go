@@ -209,7 +209,7 @@ func (f *File) StopPackingLocked() {
 // is held. If the disk did not take the bytes, this is noted: see distrust.
 func (f *File) Sync() error {
 	f.mu.Lock()
-	raw := f.src.raw
+	raw, gen := f.src.raw, f.bytes.gen
 	if raw == nil {
 		own, err := f.node.Open(unix.O_RDONLY)
 		if err != nil {
@@ -226,10 +226,13 @@ func (f *File) Sync() error {
 	}
 	defer unix.Close(fd)
 	err = f.c.Fsync(fd, false)
-	if err != nil {
-		f.mu.Lock()
-		defer f.mu.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case err != nil:
 		distrust{f}.noteLocked(err)
+	case f.bytes.gen == gen && f.users.writers == 0:
+		f.c.unsynced.release(f)
 	}
 	return err
 }

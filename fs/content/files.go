@@ -139,6 +139,7 @@ type Files struct {
 	Doubt       atomic.Bool // bytes may be resident that may be wrong; see LoadLocked
 	Unclean     bool        // the last process did not close the store in order; set before any file is known
 	syncs       syncs
+	unsynced    unsyncedInodes
 	copyBufs    sync.Pool
 
 	// Cloning is held shared from the look at a manifest until another file has it: a mark waits for it.
@@ -150,8 +151,8 @@ type Files struct {
 	Step func(what string) error
 	// Fsync is fsync(2) of an inode, or with data set fdatasync(2); tests have it fail.
 	Fsync func(fd int, data bool) error
-	// Failed is tree.WritebackFailed; for tests.
-	Failed func(fd int) error
+	// Failed is tree.WritebackFailed, and Punch tree.Punch; for tests.
+	Failed, Punch func(fd int) error
 }
 
 // New makes what the files of a volume share.
@@ -160,8 +161,9 @@ func New(p Parts) *Files {
 		ID: p.ID, readOnly: p.ReadOnly, store: p.Store, asm: p.Assemble, pack: p.Pack,
 		epoch: p.Epoch, now: p.Now, report: p.Report, events: p.Events,
 		Kernel: noKernel{}, copiers: newCopiers(), Step: func(string) error { return nil }, Fsync: fsync,
-		Failed: tree.WritebackFailed,
+		Failed: tree.WritebackFailed, Punch: tree.Punch,
 	}
+	c.unsynced.kept = map[*File]unsyncedInode{}
 	c.copyBufs.New = func() any { b := make([]byte, 4<<20); return &b }
 	return c
 }

@@ -72,20 +72,26 @@ func (h *hydration) runLocked() error {
 	return nil
 }
 
-// openLocked opens the inode. The caller closes it.
+// errCopyInUse: programs read a local copy that the disk may not have taken. To write the bytes over it would
+// not help, since a page that failed once may be lost again without a word, and no hole can be made under a
+// reader.
+var errCopyInUse = fmt.Errorf("programs have a local copy open that is not on the disk; close them first: %w", unix.EBUSY)
+
+// openLocked opens the inode, which has holes then for all its bytes. The caller closes it.
 func (h *hydration) openLocked() (err error) {
 	f := h.f
+	(distrust{f}).dropLeftLocked()
+	if f.local.left || f.users.pass > 0 {
+		return errCopyInUse
+	}
 	h.of = f.rec.Manifest
 	if h.own, err = openQuietly(f.node, unix.O_RDWR); err != nil {
 		return err
 	}
 	f.c.Failed(int(h.own.Fd())) // what failed before says nothing of the bytes that come
-	if f.local.left || f.users.pass > 0 {
-		return nil
-	}
 	// ext4 forgets of a page that it failed to write that its blocks hold nothing yet: written once more, the
 	// page reads as zeros when it comes from the disk, and no sync fails. A page of a hole is a new one.
-	if err := tree.Punch(int(h.own.Fd())); err != nil {
+	if err := f.c.Punch(int(h.own.Fd())); err != nil {
 		h.own.Close()
 		return err
 	}
@@ -102,7 +108,9 @@ func (h *hydration) fillLocked() error {
 	dead := f.Dead()
 	if err == nil && !dead {
 		if err = f.c.Step("hydrate: sync"); err == nil {
-			err = f.c.Fsync(int(h.own.Fd()), true)
+			if err = f.c.Fsync(int(h.own.Fd()), true); err != nil {
+				f.c.Count.NotWritten.Add(1)
+			}
 		}
 	}
 	f.mu.Lock()

@@ -222,6 +222,9 @@ func (f *File) writersGoneLocked() {
 			distrust{f}.noteLocked(err)
 		}
 	}
+	if !f.rec.Packed() {
+		keepUnsyncedLocked(f)
+	}
 	if !f.settleSmallLocked() {
 		f.c.events.Dirty(f)
 	}

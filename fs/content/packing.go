@@ -180,7 +180,7 @@ func (p *Packing) Publish(res *pack.Result) error {
 	if st.Ctim == p.st.Ctim {
 		st.Ctim = p.ctime
 	}
-	rec := tree.Record{Manifest: res.Hash, ViewHidden: f.rec.ViewHidden}
+	rec := tree.Record{Manifest: res.Hash, ViewHidden: f.rec.ViewHidden, Lost: f.rec.Lost}
 	rec.Mtime, _ = tree.Nanoseconds(st.Mtim)
 	rec.Ctime, _ = tree.Nanoseconds(st.Ctim)
 	if res.Manifest.Format != "blob" { // the layout was kept
@@ -201,9 +201,13 @@ func (p *Packing) Publish(res *pack.Result) error {
 	f.local.opens = 0
 	f.local.came(f.c, f.c.syncs.begun.Load()+1, p.inode)
 	p.inode = nil
+	f.c.unsynced.release(f)
 	f.c.syncs.wanted.Store(true)
 	f.c.events.Resident(f, p.Size)
 	f.c.events.Packed(f)
+	if p.failed == nil && rec.Lost {
+		p.failed = errLost
+	}
 	if p.failed != nil { // what was packed is what was read, and may be right
 		distrust{f}.noteLocked(p.failed)
 	}

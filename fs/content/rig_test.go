@@ -60,7 +60,7 @@ func newRig(t *testing.T) *rig {
 		ID: id, Store: st, Assemble: asm, Pack: pack.New(st, pack.Options{}),
 		Epoch: func() uint32 { return 1 }, Now: time.Now, Report: r.report, Events: r.events,
 	})
-	r.Fsync, r.Failed = r.disk.fsync, r.disk.failed
+	r.Fsync, r.Failed, r.Punch = r.disk.fsync, r.disk.failed, r.disk.punch
 	t.Cleanup(func() {
 		for name, n := range r.known {
 			n.file.CloseAll()

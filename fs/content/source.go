@@ -210,6 +210,9 @@ func (s *source) close() {
 func (f *File) CloseAll() {
 	f.src.close()
 	f.local.forget(f.c)
+	if f.c.unsynced.release(f) && !f.Dead() {
+		f.c.unsynced.miss()
+	}
 }
 
 // openRawLocked opens the local copy, for writing too if write is set.

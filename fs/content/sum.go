@@ -63,8 +63,8 @@ func (s *summing) begin() (wanted bool, err error) {
 	if err = f.LoadLocked(); err == nil && !f.rec.Packed() {
 		err = f.VetLocked()
 	}
-	if err != nil || f.rec.Packed() || f.rec.Emptying || f.damaged != nil || f.bytes.dirty || f.noRoom ||
-		f.users.writers > 0 || f.Dead() || f.c.readOnly {
+	if err != nil || f.rec.Packed() || f.rec.Emptying || f.rec.Lost || f.damaged != nil ||
+		f.bytes.dirty || f.noRoom || f.users.writers > 0 || f.Dead() || f.c.readOnly {
 		return false, err
 	}
 	if err := f.node.Stat(&s.before); err != nil {
@@ -86,7 +86,11 @@ func (s *summing) end(h cas.Hash) error {
 	f := s.f
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.bytes.gen != s.gen || f.bytes.dirty || f.users.writers > 0 || f.rec.Packed() || f.Dead() {
+	if err := f.c.Failed(int(s.raw.Fd())); err != nil {
+		distrust{f}.noteLocked(err)
+	}
+	if f.rec.Lost || f.bytes.gen != s.gen || f.bytes.dirty ||
+		f.users.writers > 0 || f.rec.Packed() || f.Dead() {
 		return nil
 	}
 	var now unix.Stat_t

@@ -90,7 +90,9 @@ func (u unpacking) wholeLocked() error {
 		return err
 	}
 	before := f.rec
-	err = f.writeRecordLocked(tree.Record{ViewHidden: before.ViewHidden, Literal: literal})
+	err = f.writeRecordLocked(tree.Record{
+		ViewHidden: before.ViewHidden, Literal: literal, Lost: before.Lost,
+	})
 	if err == nil && !f.Dead() {
 		// What a program writes over the bytes and makes durable by fdatasync(2), O_DSYNC or msync(2) would
 		// be lost to the manifest by a power cut: of the inode these wait for the size alone.

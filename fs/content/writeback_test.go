@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -26,7 +27,10 @@ type writeback struct {
 }
 
 // failures are those of an inode.
-type failures struct{ n, told int }
+type failures struct {
+	n, told int
+	gone    bool // its pages: what is written over them is lost, and no sync fails, until there are holes
+}
 
 func newWriteback() *writeback { return &writeback{of: map[uint64]*failures{}} }
 
@@ -68,7 +72,44 @@ func (w *writeback) lose(path string, told bool) {
 	}
 }
 
+// reclaim has the kernel forget an inode, and what failed of it, unless this process has a descriptor.
+func (w *writeback) reclaim(path string) {
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
+		panic(err)
+	}
+	fds, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		panic(err)
+	}
+	for _, e := range fds {
+		var of unix.Stat_t
+		fd, _ := strconv.Atoi(e.Name())
+		if unix.Fstat(fd, &of) == nil && of.Ino == st.Ino && of.Dev == st.Dev {
+			return
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.of, st.Ino)
+}
+
+// punch makes the pages of an inode new ones.
+func (w *writeback) punch(fd int) error {
+	w.mu.Lock()
+	w.ofLocked(fd).gone = false
+	w.mu.Unlock()
+	return tree.Punch(fd)
+}
+
 func (w *writeback) loseLocked(fd int) {
+	w.zeroLocked(fd)
+	is := w.ofLocked(fd)
+	is.n++
+	is.gone = true
+}
+
+func (w *writeback) zeroLocked(fd int) {
 	var st unix.Stat_t
 	own, err := os.OpenFile(tree.FdPath(fd), os.O_WRONLY, 0)
 	if err == nil {
@@ -84,13 +125,14 @@ func (w *writeback) loseLocked(fd int) {
 	if err != nil {
 		panic(err)
 	}
-	w.ofLocked(fd).n++
 }
 
 func (w *writeback) fsync(fd int, data bool) error {
 	w.mu.Lock()
 	if w.syncs++; w.syncs == w.failAt {
 		w.loseLocked(fd)
+	} else if w.ofLocked(fd).gone {
+		w.zeroLocked(fd)
 	}
 	w.mu.Unlock()
 	return w.failed(fd)
@@ -210,14 +252,15 @@ func (r *rig) writtenAs(how string, data []byte) {
 			r.t.Fatalf("evict: %q, %v", skip, err)
 		}
 	case "durable":
-		if err := r.SyncAll(func() error { return nil }); err != nil {
-			r.t.Fatal(err)
-		}
+		r.syncAll(nil)
 	case "unknown":
 		r.forget()
 		r.Unclean = true
 	}
 }
+
+// syncAll syncs the filesystem, which fails so.
+func (r *rig) syncAll(fails error) { r.SyncAll(func() error { return fails }, func(error) {}) }
 
 // At whatever moment writeback fails: a file that becomes plain has its bytes, also when others were told of
 // the failure, as far as others can be.
@@ -308,6 +351,37 @@ func TestCopyNotWritten(t *testing.T) {
 	}
 }
 
+// While the kernel reads a copy that the disk did not take, the file is not made whole over it: a page that
+// was not written once stays lost, whatever is written to it, until there is a hole.
+func TestFilledUnderReader(t *testing.T) {
+	old := random(200<<10, 1)
+	for _, start := range []bool{false, true} {
+		r := passthroughRig(t)
+		r.writtenAs("resident", old)
+		h := r.open("f", unix.O_RDONLY)
+		r.disk.lose(r.known["f"].at(), false)
+		f := r.file("f")
+		f.Lock()
+		distrust{f}.noteLocked(errNotWritten)
+		if start {
+			f.local.left = false // as another process finds it
+		}
+		f.Unlock()
+		if _, err := r.file("f").Open(unix.O_RDWR, 0); !errors.Is(err, unix.EBUSY) {
+			t.Fatalf("opened for writing: %v", err)
+		}
+		if _, err := r.file("f").Hydrate(); !errors.Is(err, unix.EBUSY) {
+			t.Errorf("hydrated: %v", err)
+		}
+		r.want("f", "packed")
+		h.Release()
+		r.same("f", old)
+		r.open("f", unix.O_RDWR).Release()
+		r.want("f", "plain")
+		r.same("f", old)
+	}
+}
+
 // What the kernel reads by itself stays where it is while it reads it, and goes when it is closed.
 func TestDistrustedInUse(t *testing.T) {
 	old := random(200<<10, 1)
@@ -383,6 +457,177 @@ func TestPlainNotWritten(t *testing.T) {
 		find(r, h)
 		if !slices.Contains(r.events.told, "f lost input/output error") {
 			t.Errorf("%s: told %q", name, r.events.told)
+		}
+	}
+}
+
+// The kernel may forget an inode that nobody has open, and that its bytes could not be written. From the last
+// close until the bytes are durable or packed it does not.
+func TestReclaimed(t *testing.T) {
+	for name, data := range map[string][]byte{"small": []byte("small"), "large": random(200<<10, 1)} {
+		for _, find := range []string{"synced", "packed"} {
+			t.Run(name+", "+find, func(t *testing.T) {
+				r := newRig(t)
+				r.write("f", data)
+				at := r.known["f"].at()
+				r.disk.lose(at, false)
+				r.disk.reclaim(at)
+				if find == "packed" && name == "large" {
+					r.pack("f")
+				} else if err := r.file("f").Sync(); err != unix.EIO {
+					t.Errorf("sync: %v", err)
+				}
+				if !slices.Contains(r.events.told, "f lost input/output error") {
+					t.Errorf("told %q", r.events.told)
+				}
+			})
+		}
+	}
+}
+
+// An inode is kept no longer than it has to be, and if too many are, the filesystem has to be asked.
+func TestKeptInodes(t *testing.T) {
+	r := newRig(t)
+	kept := func() int { return len(r.unsynced.kept) }
+	for what, end := range map[string]func(){
+		"synced": func() { r.file("f").Sync() },
+		"packed": func() { r.pack("f") },
+		"all":    func() { r.syncAll(nil) },
+	} {
+		r.write("f", random(200<<10, 1))
+		if kept() != 1 || r.Missed() {
+			t.Errorf("%d kept before it is %s, %v", kept(), what, r.Missed())
+		}
+		if end(); kept() != 0 || r.Missed() {
+			t.Errorf("%d kept after it was %s, %v", kept(), what, r.Missed())
+		}
+	}
+	r.write("f", []byte("small"))
+	r.forget()
+	if kept() != 0 || !r.Missed() {
+		t.Errorf("%d kept of a file that is not known any more, %v", kept(), r.Missed())
+	}
+	if r.syncAll(unix.EIO); !r.Missed() {
+		t.Error("forgotten after a sync that failed")
+	}
+	if r.syncAll(nil); r.Missed() {
+		t.Error("still missed after a sync")
+	}
+	for i := range mostKept + 1 {
+		r.unsynced.keep(&File{users: users{pass: i}}, 1, os.NewFile(1<<20, ""))
+	}
+	if kept() != mostKept || !r.Missed() {
+		t.Errorf("%d kept, %v", kept(), r.Missed())
+	}
+	clear(r.unsynced.kept)
+}
+
+// What was written after a sync of the filesystem, by a writer that was there before it, wants another.
+func TestLongWriter(t *testing.T) {
+	r := newRig(t)
+	h := r.open("f", unix.O_WRONLY)
+	h.Write([]byte("one"), 0)
+	if r.syncAll(nil); r.Unsynced() {
+		t.Fatal("a sync of all is not known of")
+	}
+	h.Write([]byte("two"), 0)
+	if h.Release(); !r.Unsynced() {
+		t.Error("a clean end does not sync what was written")
+	}
+}
+
+// That a file may have lost bytes is in its record until a program truncates it to nothing: whatever is done
+// to it before, by whichever process.
+func TestLostInRecord(t *testing.T) {
+	data := random(200<<10, 1)
+	for name, do := range map[string]func(r *rig){
+		"nothing":         func(r *rig) {},
+		"another process": func(r *rig) { r.forget() },
+		"packed":          func(r *rig) { r.pack("f") },
+		"packed, evicted and written to": func(r *rig) {
+			r.packOut("f")
+			r.open("f", unix.O_RDWR).Release()
+		},
+		"resized": func(r *rig) { resize(r) },
+		"a checksum": func(r *rig) {
+			f := r.file("f")
+			f.Lock()
+			f.bytes.dirty = false
+			f.Unlock()
+			if did, err := f.Sum(t.Context()); did || err != nil {
+				t.Error("a checksum was made", err)
+			}
+		},
+		"a hidden view": func(r *rig) {
+			f := r.file("f")
+			f.Lock()
+			defer f.Unlock()
+			f.HideViewLocked(true)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			r.write("f", data)
+			r.disk.lose(r.known["f"].at(), false)
+			if err := r.file("f").Sync(); err != unix.EIO {
+				t.Fatal(err)
+			}
+			do(r)
+			r.forget()
+			if is := r.state("f"); !is.Record.Lost || is.Record.Summed {
+				t.Errorf("%+v", is.Record)
+			}
+			if is := r.state("f"); is.Packed() {
+				r.want("f", "packed") // the local copy is the one that the disk did not take
+			}
+			r.write("f", data)
+			if is := r.state("f"); is.Record.Lost {
+				t.Errorf("written again: %+v", is.Record)
+			}
+		})
+	}
+}
+
+// A copy of a packed file that may have lost bytes may have, too.
+func TestLostIsCopied(t *testing.T) {
+	r := newRig(t)
+	r.write("f", random(200<<10, 1))
+	r.disk.lose(r.known["f"].at(), false)
+	if err := r.file("f").Sync(); err != unix.EIO {
+		t.Fatal(err)
+	}
+	r.packOut("f")
+	r.events.told = nil
+	h := r.open("g", unix.O_WRONLY)
+	r.copyTo("f", h, 1<<30)
+	h.Release()
+	r.want("g", "packed")
+	if is := r.state("g"); !is.Record.Lost || !slices.Contains(r.events.told, "g lost "+errLost.Error()) {
+		t.Errorf("%+v, told %q", is.Record, r.events.told)
+	}
+}
+
+// A checksum is not made of bytes that the disk did not take.
+func TestNoSumOfLost(t *testing.T) {
+	for _, when := range []string{"before", "while it is read"} {
+		r := newRig(t)
+		r.write("f", []byte("small"))
+		at := r.known["f"].at()
+		if when == "before" {
+			r.disk.lose(at, false)
+		} else {
+			r.Step = func(what string) error {
+				if what == "sum: read" {
+					r.disk.lose(at, false)
+				}
+				return nil
+			}
+		}
+		if _, err := r.file("f").Sum(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if is := r.state("f"); is.Record.Summed || !is.Record.Lost {
+			t.Errorf("%s: %+v", when, is.Record)
 		}
 	}
 }

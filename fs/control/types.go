@@ -40,6 +40,7 @@ type Stats struct {
 	Files     int64 `json:"files"`
 	Packed    int64 `json:"packed_files"`
 	Damaged   int64 `json:"damaged_files"` // packed files whose manifest or chunk lists cannot be read
+	Lost      int64 `json:"lost_files"`    // of which the disk did not take all that was written
 	Tensors   int64 `json:"tensors"`
 	Chunks    int64 `json:"chunks"`
 	Manifests int64 `json:"manifests"`

@@ -104,6 +104,9 @@ type objectState struct {
 	repair string
 }
 
+// errLost is what a record says; nothing restores the bytes.
+var errLost = errors.New("the disk did not take all that was written to it: write it again from nothing, or remove it")
+
 func short(h cas.Hash) [16]byte { return [16]byte(h[:16]) }
 
 func (c *check) problem(p control.Problem) {
@@ -159,7 +162,10 @@ func (c *check) file(path string, n *names.Node) bool {
 	case err != nil:
 		tell("tree", err)
 		return false
-	case !is.Packed():
+	case is.Record.Lost:
+		tell("", errLost)
+	}
+	if !is.Packed() {
 		c.out.PlainFiles++
 		return c.o.ReadData && is.Record.Summed
 	}

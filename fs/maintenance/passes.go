@@ -40,6 +40,8 @@ type Passes struct {
 	Sums      *idle.Checksums
 	Models    *models.Models
 	Artifacts *artifacts.Artifacts
+	// SyncNames makes the names and records in the tree durable.
+	SyncNames func() error
 	// Packed is called with each packed file that the survey looks at. File.mu is held.
 	Packed func(f *content.File)
 }

@@ -41,7 +41,7 @@ func (p *Passes) RepairTree(ctx context.Context, out *control.Repaired, report f
 	for _, l := range r.lost {
 		to, err := moveAside(p.Folder, p.Names.RootFd(), l.path)
 		if err == nil {
-			err = p.Names.Sync()
+			err = p.SyncNames()
 		}
 		if errors.Is(err, fs.ErrNotExist) {
 			continue

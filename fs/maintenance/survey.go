@@ -122,6 +122,9 @@ func (s *Survey) file(n *names.Node) error {
 	if is.Packed() && !p.ReadOnly {
 		p.Packed(f)
 	}
+	if is.Record.Lost && !p.ReadOnly {
+		p.Queue.FoundLost(f)
+	}
 	switch {
 	case !is.Packed():
 		if is.Writers > 0 || is.Dirty {

@@ -95,6 +95,9 @@ func (u *usage) file(path string, n *names.Node) error {
 	if err == nil && !rec.Hollow {
 		s.LocalBytes += st.Blocks * 512
 	}
+	if rec.Lost {
+		s.Lost++
+	}
 	if !rec.Packed() {
 		s.PlainBytes += a.Size
 		return nil

@@ -41,6 +41,8 @@ var ofStats = []metric[control.Stats]{
 		func(s *control.Stats) float64 { return float64(s.Packed) }),
 	gauge("damaged_files", "Packed files whose manifest or lists of chunks cannot be read.",
 		func(s *control.Stats) float64 { return float64(s.Damaged) }),
+	gauge("lost_files", "Files of which the disk did not take all that was written.",
+		func(s *control.Stats) float64 { return float64(s.Lost) }),
 	gauge("chunks", "Distinct chunks.",
 		func(s *control.Stats) float64 { return float64(s.Chunks) }),
 	gauge("tensors", "Tensors in all files, repeated ones counted each time.",

@@ -49,8 +49,12 @@ func TestAttributesOfDirectories(t *testing.T) {
 	if st, err := r.StatFS(); err != nil || st.Blocks == 0 {
 		t.Errorf("%+v, %v", st, err)
 	}
-	r.must("sync", r.Sync())
+	r.must("sync", r.Sync(r.SyncTree))
 	r.must("sync", r.SyncTree())
+	dir := r.o.Dir
+	r.o.Dir = "/nowhere"
+	r.want("sync where no file can be made", r.Sync(func() error { return unix.EIO }), unix.EIO)
+	r.o.Dir = dir
 }
 
 // xattr is the value of an attribute, or an error.

@@ -105,7 +105,8 @@ func position(e tree.DirEntry) uint64 {
 	return posReal + h
 }
 
-// Fsync makes the names in the directory durable.
+// Fsync makes the names in the directory durable. An error is told to Options.NotWritten too: the kernel
+// tells of it once, and others rely on these names.
 func (d *DirHandle) Fsync() error {
 	if d.Node.synth != nil {
 		return nil
@@ -115,7 +116,12 @@ func (d *DirHandle) Fsync() error {
 		return err
 	}
 	defer unix.Close(fd)
-	return unix.Fsync(fd)
+	ns := d.Node.ns
+	err = ns.SyncDir(fd)
+	if err != nil && err != unix.EINVAL && !ns.o.ReadOnly && ns.o.NotWritten != nil {
+		ns.o.NotWritten(err)
+	}
+	return err
 }
 
 // List reads the names of a directory, "." and ".." among them.

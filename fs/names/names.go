@@ -66,7 +66,9 @@ type Options struct {
 	// Synthetic finds a name that is no inode's, as a lookup does, with one reference more; nil: there are
 	// none.
 	Synthetic func(dir *Node, name string) (*Node, error)
-	Report    func(level slog.Level, msg string, args ...any)
+	// NotWritten is told that the names of a directory could not be made durable; nil: nobody is.
+	NotWritten func(err error)
+	Report     func(level slog.Level, msg string, args ...any)
 }
 
 // Names are the mount's names: nodes by the kernel's id and by inode, looked up, made, moved and removed on
@@ -80,7 +82,13 @@ type Names struct {
 	fds        *fdCache
 	root       *Node
 	rootFd     int
-	syncFd     int // which the kernel tells of everything that it could not write since Open
+	syncFd     int // of SyncTree
+
+	// SyncTree is syncfs(2) of the store's filesystem. It tells of everything that could not be written since
+	// the last call, or since Open, wherever on the filesystem, and tells it once: the caller has to act on
+	// the error. Tests replace it.
+	SyncTree func() error
+	SyncDir  func(fd int) error // fsync(2) of a directory; tests replace it
 
 	moves *movesLog // while EachFile walks; guarded by ns
 	// AfterDir is called by EachFile behind each directory; for tests.
@@ -108,6 +116,8 @@ func Open(o Options) (*Names, error) {
 	}
 	ns := &Names{o: o, privileged: os.Geteuid() == 0, fds: newFdCache(openDirs), rootFd: rootFd,
 		syncFd: syncFd}
+	ns.SyncDir = unix.Fsync
+	ns.SyncTree = func() error { return unix.Syncfs(ns.syncFd) }
 	ns.tab = newTable(ns)
 	ns.root = ns.tab.insertLocked(&st, 0)
 	ns.root.names = []Alias{{}}
@@ -149,24 +159,20 @@ func (ns *Names) StatFS() (unix.Statfs_t, error) {
 	return st, err
 }
 
-// SyncTree makes everything in the tree durable. An error may also speak of what was to be written since the
-// last call, or since Open, wherever on the filesystem.
-func (ns *Names) SyncTree() error { return unix.Syncfs(ns.syncFd) }
-
 // Sync makes every name and record in the tree durable. The host's journal keeps their order, so that what
-// was done before a file is made that is synced is durable with it; where there is no such journal,
-// everything is synced.
-func (ns *Names) Sync() error {
+// was done before a file is made that is synced is durable with it. Where there is no such journal, or no
+// file can be made, all is called, which has to sync the whole filesystem.
+func (ns *Names) Sync(all func() error) error {
 	var st unix.Statfs_t
 	if err := unix.Fstatfs(ns.rootFd, &st); err != nil {
 		return err
 	}
 	if st.Type != unix.EXT4_SUPER_MAGIC && st.Type != unix.XFS_SUPER_MAGIC {
-		return ns.SyncTree()
+		return all()
 	}
 	fd, err := unix.Open(ns.o.Dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
 	if err != nil {
-		return ns.SyncTree()
+		return all()
 	}
 	defer unix.Close(fd)
 	return unix.Fsync(fd)

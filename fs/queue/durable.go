@@ -80,7 +80,7 @@ func (q *Queue) MakeDurable(syncTree, syncNames func() error) error {
 	q.unsynced = unsynced{plain: map[*content.File]bool{}}
 	q.mu.Unlock()
 	q.settleLost()
-	errs := []error{q.syncFailed()}
+	errs := []error{q.syncDelayed()}
 	for f := range u.plain {
 		errs = append(errs, q.syncPlain(f))
 		f.Unpin()

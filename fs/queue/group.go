@@ -29,10 +29,10 @@ var (
 	errAwaited = errors.New("the file that describes it is not there yet, or not whole")
 )
 
-// packGroup packs files into one batch and publishes them. short: there was not enough room on the disk.
-func (q *Queue) packGroup(ctx context.Context, group []*content.File) (short bool) {
+// packGroup packs files into one batch and publishes them. alone: there is one, and nothing is packed beside
+// it. short: there was not enough room on the disk.
+func (q *Queue) packGroup(ctx context.Context, group []*content.File, alone bool) (short bool) {
 	defer q.o.Count.TookSince(time.Now())
-	alone := q.isAlone()
 	var jobs []job
 	b := q.o.Store.Begin()
 	defer b.Release()
@@ -116,6 +116,10 @@ func (q *Queue) end(f *content.File, size int64, err error) {
 	case errors.Is(err, context.Canceled):
 		q.finish(f, 0)
 	default:
+		var room *roomError
+		if errors.As(err, &room) && room.refused {
+			q.o.Count.RoomErrs.Add(1)
+		}
 		q.o.Count.PackErrs.Add(1)
 		q.o.Report(slog.LevelError, "packing failed; the file stays as it is and is tried again",
 			"path", f.Path(), "reason", err)

@@ -28,13 +28,24 @@ type loss struct {
 
 // Lost notes that the disk did not take all that was written to a plain file. It is named by Losses until it
 // was written again from nothing and synced, or removed. f's mutex is held.
-func (q *Queue) Lost(f *content.File, err error) {
+func (q *Queue) Lost(f *content.File, err error) { q.noteLost(f, err, true) }
+
+// errFound: the record says it.
+var errFound = errors.New("some of what was written did not reach the disk, as an earlier daemon was told")
+
+// FoundLost is Lost of a file whose record says so at a start.
+func (q *Queue) FoundLost(f *content.File) { q.noteLost(f, errFound, false) }
+
+// noteLost is Lost. again: it happened now.
+func (q *Queue) noteLost(f *content.File, err error, again bool) {
 	q.o.Report(slog.LevelError, "the disk did not take all that was written to a file; it may have lost bytes",
 		"path", f.Path(), "reason", err)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	l := q.lost.files[f]
 	switch {
+	case l != nil && !again:
+		return
 	case l != nil:
 	case q.stopping || len(q.lost.files) == maxLost:
 		q.lost.more++
@@ -57,13 +68,6 @@ func (q *Queue) Losses(f func(file *content.File, err error, since time.Time, at
 		f(file, l.err, l.since, l.attempts)
 	}
 	return q.lost.more
-}
-
-// Lossy reports whether any file may have lost bytes.
-func (q *Queue) Lossy() bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.lost.more+len(q.lost.files) > 0
 }
 
 // forgetLostLocked unpins a file, or ends what is known of it.
@@ -104,15 +108,13 @@ func newSince(f *content.File, emptied uint64) bool {
 	return is.Emptied != emptied && is.Writers == 0
 }
 
-// syncFailed makes durable the plain bytes of the files that could not be packed. The error says of which
-// that could not be tried; Losses names those that the disk did not take.
-func (q *Queue) syncFailed() error {
+// syncDelayed makes durable the plain bytes of the files that are put off. The error says of which that could
+// not be tried; Losses names those that the disk did not take.
+func (q *Queue) syncDelayed() error {
 	var files []*content.File
-	q.Failures(func(f *content.File, err error, _ time.Time, _ int) {
-		if err != nil {
-			f.Pin()
-			files = append(files, f)
-		}
+	q.Failures(func(f *content.File, _ error, _ time.Time, _ int) {
+		f.Pin()
+		files = append(files, f)
 	})
 	var errs []error
 	for _, f := range files {

@@ -66,7 +66,7 @@ func TestSyncWaitsForRepack(t *testing.T) {
 	r := newRig(t)
 	r.write("f", random(100<<10, 1))
 	f := r.file("f")
-	first := r.take()
+	first, _ := r.take()
 	r.begin(f)
 	p, err := f.BeginPack(func() {})
 	if err != nil {
@@ -82,7 +82,7 @@ func TestSyncWaitsForRepack(t *testing.T) {
 	synced := make(chan error, 1)
 	go func() { synced <- r.PackAll(context.Background(), nil) }()
 	r.finish(first[0], 0)
-	second := r.take()
+	second, _ := r.take()
 	select {
 	case err := <-synced:
 		t.Fatalf("sync returned (%v) while the file was packed", err)

@@ -49,9 +49,9 @@
 //	          PackAll, else every ten minutes
 //	after     its own local copy is evicted if nobody has it open: the segments and its record are written
 //
-// A file that failed so is not tried again before there is more room than there was; a PackAll tries it once
-// more, and again whenever another file was packed since. So a PackAll packs all that fits, in whatever order
-// it came.
+// A file that failed so is not tried again before there is more room than there was. A PackAll tries it once
+// more, and again whenever another file was packed since, or another attempt gave its room back. So a PackAll
+// packs all that fits, in whatever order it came.
 //
 // # When a close waits
 //
@@ -68,12 +68,13 @@
 // # What is durable
 //
 // A published record is not synced: a power cut that takes it back costs nothing but packing the file again.
-// MakeDurable syncs the records that were published, and the bytes of the files that were found to stay
-// plain, for the command sync. Up to 64 plain files are synced one by one; when there are more, or the
-// sync before failed, the whole filesystem.
+// MakeDurable syncs the records that were published, and the bytes of the files that were found to stay plain
+// or are put off, for the command sync. Up to 64 plain files are synced one by one; when there are more, or
+// the sync before failed, the whole filesystem.
 //
 // The kernel tells of a write that the disk did not take once, and later syncs succeed. So a file of which a
-// sync failed is one of Losses until it was written again from nothing and synced, or removed.
+// sync failed is one of Losses until it was written again from nothing and synced, or removed. Its record
+// says so too (content/durable.go): the survey of the next start notes it again (FoundLost).
 //
 // State: Queue, under mu, which is taken with a file's mutex held. No file's mutex is taken with mu held.
 // Each file that waits, and each plain file to be synced, is pinned.

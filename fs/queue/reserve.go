@@ -104,7 +104,7 @@ func (r *Reserve) Spare() (int64, error) {
 func (r *Reserve) check() (step int64, err error) {
 	free, share, err := r.free()
 	if err == nil && free < share {
-		err = &roomError{free: free, share: share}
+		err = &roomError{free: free, share: share, refused: true}
 	}
 	return stepOf(share), err
 }
@@ -120,7 +120,10 @@ func (r *Reserve) left() int64 {
 }
 
 // roomError is that a file is not packed for want of room on the disk.
-type roomError struct{ free, share, size int64 }
+type roomError struct {
+	free, share, size int64
+	refused           bool // by the Reserve: the disk refused no write
+}
 
 func (e *roomError) Error() string {
 	msg := fmt.Sprintf("no space left to pack it: the disk has %s free, and packing leaves the last %s alone",
@@ -143,7 +146,9 @@ func (r *Reserve) short(size int64, err error) error {
 	if ferr != nil {
 		return err
 	}
-	return &roomError{free, share, size}
+	var of *roomError
+	refused := errors.As(err, &of) && of.refused
+	return &roomError{free, share, size, refused}
 }
 
 // free is how many bytes of the disk are free for use, and how many the share is.

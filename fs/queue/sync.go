@@ -31,23 +31,22 @@ func (q *Queue) PackAll(ctx context.Context, report func(control.Progress)) erro
 	q.mu.Lock()
 	start := q.done
 	q.mu.Unlock()
-	const mostRoomier = 5 // times: programs may take the room and give it back for as long as they like
-	reclaimed, roomier := false, 0
+	reclaimed, again := false, 0
 	for {
 		before := q.o.Count.PackedFiles.Load()
 		q.packed(ctx, start, report)
 		if ctx.Err() != nil || !q.wantsRoom() {
 			return ctx.Err()
 		}
-		// What was packed since one failed may have made room for it, or what another one took when it failed.
+		// What was packed since one failed may have made room for it.
 		more := q.o.Count.PackedFiles.Load() > before
-		if !more && roomier < mostRoomier && q.roomier() {
-			roomier++
-			more = true
-		}
 		if !more && !reclaimed {
 			reclaimed = true
 			more = q.reclaim(ctx)
+		}
+		if !more && again < maxAgain {
+			again++
+			more = q.roomier()
 		}
 		if !more || !q.retryThose(isFull) {
 			return ctx.Err()
@@ -81,13 +80,17 @@ func (q *Queue) wantsRoom() (wants bool) {
 	return wants
 }
 
-// roomier reports whether there is more room than one of the files had that failed for want of it.
+// maxAgain bounds how often a PackAll tries files again since there is more room, though nothing was packed.
+const maxAgain = 4
+
+// roomier reports whether there is more room than a file had that failed for want of it: another attempt that
+// failed gave its own back since.
 func (q *Queue) roomier() bool {
 	room := q.o.Reserve.left()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, d := range q.delayed {
-		if isFull(d.err) && room > d.room {
+		if isFull(d.err) && room >= d.room+leastStep {
 			return true
 		}
 	}

@@ -18,12 +18,12 @@ const (
 func (q *Queue) work() {
 	defer q.workers.Done()
 	for q.await() {
-		group := q.take()
+		group, alone := q.take()
 		if group == nil {
 			return
 		}
-		short := q.packGroup(q.ctx, group)
-		q.endAlone()
+		short := q.packGroup(q.ctx, group, alone)
+		q.endGroup(alone)
 		if short && q.reclaimDue() {
 			q.reclaim(q.ctx)
 		}
@@ -40,8 +40,9 @@ func (q *Queue) await() bool {
 	return q.o.Throttle.Pass(q.ctx) == nil
 }
 
-// take waits until files may be packed and takes them; nil when the queue stops.
-func (q *Queue) take() []*content.File {
+// take waits until files may be packed and takes them; nil when the queue stops. alone: it is one, and no
+// other is taken until endGroup.
+func (q *Queue) take() (group []*content.File, alone bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for !q.stopping {
@@ -54,13 +55,13 @@ func (q *Queue) take() []*content.File {
 		room := q.o.Reserve.left()
 		q.mu.Lock()
 		if group := q.nextLocked(positions, room); len(group) > 0 {
-			return group
+			return group, q.alone
 		}
 		if q.changes == seen && !q.stopping {
 			q.cond.Wait()
 		}
 	}
-	return nil
+	return nil, false
 }
 
 // nextLocked takes a group out of the queue: at most half of it, so that the other worker gets something too,
@@ -109,19 +110,16 @@ func (q *Queue) nextLocked(positions map[*content.File]runs.Position, room int64
 	return group
 }
 
-// endAlone ends what nextLocked may have begun: others may be packed besides.
-func (q *Queue) endAlone() {
+// endGroup ends what take began. After a file that was packed alone, others may be packed. After others it
+// does nothing: the other worker may have taken a file alone, as soon as the last one of these had ended.
+func (q *Queue) endGroup(alone bool) {
+	if !alone {
+		return
+	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.alone = false
 	q.changedLocked()
-}
-
-// isAlone reports whether a file is packed alone.
-func (q *Queue) isAlone() bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.alone
 }
 
 // begin notes that the packing of a file begins: what is written from now on wants another turn.

@@ -24,7 +24,8 @@ const (
 	flagEmptying   = 8
 	flagLiteral    = 16
 	flagSummed     = 64
-	flagsKnown     = 31 | flagSummed
+	flagLost       = 128
+	flagsKnown     = 31 | flagSummed | flagLost
 )
 
 // Record is what the store knows of a file. The zero Record is that of a plain file, which has none.
@@ -37,6 +38,7 @@ type Record struct {
 	Hollow     bool     // a packed file that is not resident
 	Emptying   bool     // the file is empty, whatever its bytes
 	Literal    bool     // a plain file that looks like a hollow one
+	Lost       bool     // the disk did not take all that was written to the file
 	Summed     bool     // a plain file with a checksum; else the next three are zero
 	Sum        cas.Hash // of its bytes
 	Size       uint32   // their number
@@ -67,7 +69,7 @@ func (r *Record) flags() byte {
 		bit byte
 	}{
 		{r.Packed(), flagPacked}, {r.ViewHidden, flagViewHidden}, {r.Hollow, flagHollow},
-		{r.Emptying, flagEmptying}, {r.Literal, flagLiteral}, {r.Summed, flagSummed},
+		{r.Emptying, flagEmptying}, {r.Literal, flagLiteral}, {r.Summed, flagSummed}, {r.Lost, flagLost},
 	} {
 		if f.set {
 			b |= f.bit
@@ -82,9 +84,10 @@ func (r *Record) valid() bool {
 		return r.ViewSize >= 0 && !r.Emptying && !r.Literal && !r.Summed
 	}
 	if r.Summed {
-		return !r.Hollow && !r.Emptying
+		return !r.Hollow && !r.Emptying && !r.Lost
 	}
-	return r.Mtime == 0 && r.Ctime == 0 && r.ViewSize == 0 && !r.Hollow && *r != Record{}
+	return r.Mtime == 0 && r.Ctime == 0 && r.ViewSize == 0 && !r.Hollow && !(r.Emptying && r.Lost) &&
+		*r != Record{}
 }
 
 // Encode writes the record in the form that the package comment draws.
@@ -137,6 +140,7 @@ func DecodeRecord(b []byte) (Record, error) {
 	r.Hollow = b[1]&flagHollow != 0
 	r.Emptying = b[1]&flagEmptying != 0
 	r.Literal = b[1]&flagLiteral != 0
+	r.Lost = b[1]&flagLost != 0
 	if r.flags() != b[1] || !r.valid() || b[2]|b[3] != 0 {
 		return Record{}, fmt.Errorf("record: contradicts itself: %w", cas.ErrCorrupt)
 	}

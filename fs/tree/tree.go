@@ -34,7 +34,8 @@
 //	       8  emptying: the file is empty, and about to become a plain file; not with packed
 //	      16  literal: a plain file whose first bytes look like those of a hollow one
 //	      32  reserved: holes that have to be kept
-//	      64  summed: a plain file with a checksum; not with packed or emptying
+//	      64  summed: a plain file with a checksum; not with packed, emptying or lost
+//	     128  lost: the disk did not take all that was written to the file; not with emptying
 //
 // Of a summed file the same bytes hold:
 //
@@ -55,6 +56,7 @@
 //	record              the file is
 //	none                the local bytes: those of the file in tree/
 //	literal, hidden     the local bytes
+//	lost                as without this flag; some of the bytes may be zeros or older ones
 //	summed              the local bytes
 //	packed              the manifest; the local bytes are a copy of it, and read as long as they can be
 //	                    believed: the file is resident
@@ -94,8 +96,9 @@
 // and what is read is what the disk has, as soon as the pages go. So local bytes count as the file, or as a
 // copy that may replace its manifest, only after a sync that succeeded on a descriptor that was open
 // before they were written. An error of any sync makes a packed file hollow. A plain file has nothing else:
-// it is named until it is written again from nothing, and the end is not clean (package ckptfs/fs/content,
-// durable.go; package ckptfs/fs/queue, lost.go).
+// its record says lost, also once it is packed, until a program truncates it to nothing. So it is named until
+// then, by whichever process, and no end is clean (package ckptfs/fs/content, durable.go; package
+// ckptfs/fs/queue, lost.go). A lost file gets no checksum.
 //
 // # Checksums of plain files
 //

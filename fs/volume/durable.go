@@ -31,11 +31,17 @@ type durability struct {
 }
 
 // syncTree makes everything durable. After an error no local copy is believed that is not known to be
-// durable, and each file is asked whether it is the one that was not written.
-func (s *durability) syncTree() error {
-	v := s.v
-	before := s.told.Load()
-	err := v.content.SyncAll(v.names.SyncTree)
+// durable, and each file is asked whether it is the one that was not written. Nothing else calls syncfs: it
+// would take the error away.
+func (s *durability) syncTree() (err error) {
+	s.v.content.SyncAll(s.v.names.SyncTree, func(failed error) { err = s.synced(failed) })
+	return err
+}
+
+// synced acts on the error of a sync of the filesystem, nil if there is none, and returns it with what more
+// there is to say.
+func (s *durability) synced(err error) error {
+	v, before := s.v, s.told.Load()
 	if err == nil {
 		v.hot.Each(v.content.Settled)
 		s.told.Store(s.failuresKnown())
@@ -66,17 +72,46 @@ func (s *durability) syncTree() error {
 	v.hot.Each(func(f *content.File) { v.content.Suspect(f, err) })
 	s.told.Store(s.failuresKnown())
 	if !known { // else those are named, or tried again
-		unnamed := fmt.Errorf("at %s %w, and no file tells of it: what was written before may be wrong; look for the cause in the kernel's log, check what was saved, and mount again",
-			v.now().Format(time.DateTime), err)
-		s.unnamed.CompareAndSwap(nil, &unnamed)
+		s.noteUnnamed(err)
 	}
 	return err
 }
 
-// failuresKnown counts what explains that the disk says it could not write something.
+// syncNames makes durable every name and record.
+func (s *durability) syncNames() error {
+	if s.v.content.Missed() {
+		return s.syncTree()
+	}
+	all := false
+	err := s.v.names.Sync(func() error { all = true; return s.syncTree() })
+	if err != nil && !all {
+		s.namesNotWritten(err)
+	}
+	return err
+}
+
+// noteUnnamed has every sync fail from now on, for something that no file tells of.
+func (s *durability) noteUnnamed(err error) {
+	unnamed := fmt.Errorf("at %s %w, and no file tells of it: what was written before may be wrong; look for the cause in the kernel's log, check what was saved, and mount again",
+		s.v.now().Format(time.DateTime), err)
+	s.unnamed.CompareAndSwap(nil, &unnamed)
+}
+
+// namesNotWritten notes that names or records are not on the disk. They are not lost for this
+// process: the next start has to look at every file.
+func (s *durability) namesNotWritten(err error) {
+	s.v.content.Doubt.Store(true)
+	s.v.report(slog.LevelError, "the disk did not take names of files; look for the cause in the kernel's log", "reason", err)
+	err = fmt.Errorf("the disk did not take names of files: %w", err)
+	s.failed.CompareAndSwap(nil, &err)
+	s.noteUnnamed(err)
+}
+
+// failuresKnown counts what explains that the disk says it could not write something: files of which it is
+// known, and packing that failed, but not for want of room before anything was written.
 func (s *durability) failuresKnown() int64 {
 	c := &s.v.content.Count
-	return c.NotWritten.Load() + c.PackErrs.Load() + c.HydrateErrs.Load()
+	return c.NotWritten.Load() + c.PackErrs.Load() - c.RoomErrs.Load()
 }
 
 // losses are the files that may have lost bytes, by path, and how many more there are.

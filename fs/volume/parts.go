@@ -91,7 +91,7 @@ func (v *Volume) openPasses() {
 		Now: v.now, Report: v.report, Epoch: v.lock.Epoch,
 		Store: v.store, Assemble: v.asm, Pack: v.pack, Files: v.content, Names: v.names, Queue: v.queue,
 		Reserve: v.reserve, Throttle: v.throttle, Bases: v.bases, Hot: v.hot, Sums: v.sums, Models: v.models,
-		Artifacts: v.artifacts, Packed: v.ids.foundLocked,
+		Artifacts: v.artifacts, SyncNames: v.durability.syncNames, Packed: v.ids.foundLocked,
 	}
 }
 
@@ -150,7 +150,7 @@ func (v *Volume) openNames() error {
 			n, _, err := v.Lookup(context.Background(), tree.Caller{}, dir, name)
 			return n, err
 		},
-		Report: v.report,
+		NotWritten: v.durability.namesNotWritten, Report: v.report,
 	})
 	return err
 }

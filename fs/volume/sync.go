@@ -34,7 +34,11 @@ func (q *Requests) Sync(ctx context.Context, report func(control.Progress)) erro
 	}
 	q.v.models.Keep(ctx)
 	var errs []error
-	if err := q.v.queue.MakeDurable(q.v.durability.syncTree, q.v.names.Sync); err != nil {
+	err := q.v.queue.MakeDurable(q.v.durability.syncTree, q.v.durability.syncNames)
+	if err == nil && q.v.content.Missed() {
+		err = q.v.durability.syncTree()
+	}
+	if err != nil {
 		q.v.content.Count.SyncErrs.Add(1)
 		errs = append(errs, err)
 	}

@@ -174,7 +174,9 @@ func (v *Volume) recover(resume func(*Volume) error) error {
 	s := &maintenance.Survey{
 		Passes: v.passes, Repair: !before.Clean && before.PID != 0, Stop: v.closing.Load,
 	}
-	v.content.Unclean = s.Repair
+	if v.content.Unclean = s.Repair; s.Repair {
+		v.content.Miss()
+	}
 	if s.Repair {
 		s.NewBoot = !v.lock.Same()
 	}
