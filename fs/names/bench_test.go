@@ -17,7 +17,8 @@ func BenchmarkTakeOver(b *testing.B) {
 	}
 	defer m.Close()
 	for i := range uint64(100_000) {
-		_ = m.Nodes().Put(handover.Node{ID: i + 2, Ino: i + 1000, Parent: 1, Type: unix.S_IFREG, Name: fmt.Sprint("file-", i)})
+		name := fmt.Sprint("file-", i)
+		_ = m.Nodes().Put(handover.Node{ID: i + 2, Ino: i + 1000, Parent: 1, Type: unix.S_IFREG, Name: name})
 	}
 	for b.Loop() {
 		nodes, err := m.Nodes().Load()

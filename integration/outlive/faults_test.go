@@ -68,6 +68,29 @@ type faultCase struct {
 
 func (f *faults) at(name string) string { return f.Path(fmt.Sprint("case", f.n), name) }
 
+// view is the view of a checkpoint in a run of this case.
+func (f *faults) view() string { return f.Path("runs/view", fmt.Sprint(f.n), "model.safetensors") }
+
+// checkpoint writes a checkpoint that has a view, which is there once the kernel has told that nobody has it open.
+func (f *faults) checkpoint() error {
+	dir := filepath.Dir(f.view())
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "model.npz"), npz(1, 100_000), 0o644); err != nil {
+		return err
+	}
+	return daemon.Until("the view to be listed", func() bool {
+		all, err := os.ReadDir(dir)
+		return err == nil && len(all) == 2
+	})
+}
+
+// rename is renameat2(2).
+func rename(from, to string, flags uint) error {
+	return unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, flags)
+}
+
 func (f *faults) put(name, data string) error { return os.WriteFile(f.at(name), []byte(data), 0o644) }
 
 // is reports an error unless a file has these bytes.
@@ -158,24 +181,22 @@ func faultCases() []faultCase {
 				return err
 			}},
 		{what: "link", op: opLink, prepare: func(f *faults) error { return f.put("a", "a") },
-			do:    func(f *faults) error { return unix.Link(f.at("a"), f.at("b")) },
-			check: func(f *faults) error { return first(f.is("b", "a"), f.kind("a", unix.S_IFREG|0o644, 2)) }},
+			do: func(f *faults) error { return unix.Link(f.at("a"), f.at("b")) },
+			check: func(f *faults) error {
+				return first(f.is("b", "a"), f.kind("a", unix.S_IFREG|0o644, 2))
+			}},
 		{what: "create, O_EXCL", op: opCreate, made: true, prepare: nothing, do: create(unix.O_EXCL),
-			check: func(f *faults) error { return first(f.is("x", "new"), f.kind("x", unix.S_IFREG|0o640, 1)) }},
+			check: func(f *faults) error {
+				return first(f.is("x", "new"), f.kind("x", unix.S_IFREG|0o640, 1))
+			}},
 		{what: "create", op: opCreate, made: true, prepare: nothing, do: create(0),
 			check: func(f *faults) error { return f.is("x", "new") }},
 		{what: "create, O_TRUNC", op: opCreate, made: true, prepare: nothing, do: create(unix.O_TRUNC),
 			check: func(f *faults) error { return f.is("x", "new") }},
 		{what: "create over a view", op: opCreate, made: true,
-			prepare: func(f *faults) error {
-				dir := f.Path("runs/view", fmt.Sprint(f.n))
-				if err := os.MkdirAll(dir, 0o755); err != nil {
-					return err
-				}
-				return os.WriteFile(filepath.Join(dir, "model.npz"), npz(1, 100_000), 0o644)
-			},
+			prepare: (*faults).checkpoint,
 			do: func(f *faults) error {
-				x, err := os.OpenFile(f.Path("runs/view", fmt.Sprint(f.n), "model.safetensors"), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+				x, err := os.OpenFile(f.view(), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
 				if err != nil {
 					return err
 				}
@@ -183,25 +204,19 @@ func faultCases() []faultCase {
 				return first(err, x.Close())
 			},
 			check: func(f *faults) error {
-				got, err := os.ReadFile(f.Path("runs/view", fmt.Sprint(f.n), "model.safetensors"))
+				got, err := os.ReadFile(f.view())
 				if err == nil && string(got) != "mine" {
 					err = fmt.Errorf("%d bytes", len(got))
 				}
 				return err
 			}},
 		{what: "link over a view", op: opLink,
-			prepare: func(f *faults) error {
-				dir := f.Path("runs/view", fmt.Sprint(f.n))
-				if err := os.MkdirAll(dir, 0o755); err != nil {
-					return err
-				}
-				return first(os.WriteFile(filepath.Join(dir, "model.npz"), npz(1, 100_000), 0o644), f.put("a", "a"))
-			},
+			prepare: func(f *faults) error { return first(f.checkpoint(), f.put("a", "a")) },
 			do: func(f *faults) error {
-				return unix.Link(f.at("a"), f.Path("runs/view", fmt.Sprint(f.n), "model.safetensors"))
+				return unix.Link(f.at("a"), f.view())
 			},
 			check: func(f *faults) error {
-				got, err := os.ReadFile(f.Path("runs/view", fmt.Sprint(f.n), "model.safetensors"))
+				got, err := os.ReadFile(f.view())
 				if err == nil && string(got) != "a" {
 					err = fmt.Errorf("%d bytes", len(got))
 				}
@@ -209,21 +224,17 @@ func faultCases() []faultCase {
 			}},
 		{what: "unlink of a view", op: opUnlink,
 			prepare: func(f *faults) error {
-				dir := f.Path("runs/view", fmt.Sprint(f.n))
-				if err := os.MkdirAll(dir, 0o755); err != nil {
+				if err := f.checkpoint(); err != nil {
 					return err
 				}
-				err := os.WriteFile(filepath.Join(dir, "model.npz"), npz(1, 100_000), 0o644)
-				if err == nil {
-					_, err = os.ReadFile(filepath.Join(dir, "model.safetensors"))
-				}
+				_, err := os.ReadFile(f.view())
 				return err
 			},
 			do: func(f *faults) error {
-				return unix.Unlink(f.Path("runs/view", fmt.Sprint(f.n), "model.safetensors"))
+				return unix.Unlink(f.view())
 			},
 			check: func(f *faults) error {
-				if _, err := os.Stat(f.Path("runs/view", fmt.Sprint(f.n), "model.safetensors")); !os.IsNotExist(err) {
+				if _, err := os.Stat(f.view()); !os.IsNotExist(err) {
 					return fmt.Errorf("the view: %v", err)
 				}
 				return nil
@@ -245,8 +256,10 @@ func faultCases() []faultCase {
 			do:    func(f *faults) error { return unix.Rmdir(f.at("d")) },
 			check: func(f *faults) error { return f.gone("d") }},
 		{what: "rmdir of a held directory", op: opRmdir,
-			prepare: func(f *faults) error { return first(unix.Mkdir(f.at("d"), 0o755), open(f, "d", unix.O_PATH)) },
-			do:      func(f *faults) error { return unix.Rmdir(f.at("d")) },
+			prepare: func(f *faults) error {
+				return first(unix.Mkdir(f.at("d"), 0o755), open(f, "d", unix.O_PATH))
+			},
+			do: func(f *faults) error { return unix.Rmdir(f.at("d")) },
 			check: func(f *faults) error {
 				defer unix.Close(fd)
 				var st unix.Stat_t
@@ -267,7 +280,8 @@ func faultCases() []faultCase {
 			check: func(f *faults) error { return first(f.gone("a"), f.is("b", "a"), ghost("b")) }},
 		{what: "rename of an open directory", op: opRename,
 			prepare: func(f *faults) error {
-				return first(os.MkdirAll(f.at("d/e"), 0o755), os.Mkdir(f.at("to"), 0o755), f.put("d/e/f", "f"),
+				return first(os.MkdirAll(f.at("d/e"), 0o755), os.Mkdir(f.at("to"), 0o755),
+					f.put("d/e/f", "f"),
 					open(f, "d/e/f", unix.O_RDONLY))
 			},
 			do: func(f *faults) error { return unix.Rename(f.at("d"), f.at("to/d")) },
@@ -282,22 +296,26 @@ func faultCases() []faultCase {
 		{what: "exchange", op: opRename2,
 			prepare: func(f *faults) error { return first(f.put("a", "a"), f.put("b", "b")) },
 			do: func(f *faults) error {
-				return unix.Renameat2(unix.AT_FDCWD, f.at("a"), unix.AT_FDCWD, f.at("b"), unix.RENAME_EXCHANGE)
+				return rename(f.at("a"), f.at("b"), unix.RENAME_EXCHANGE)
 			},
 			check: func(f *faults) error { return first(f.is("a", "b"), f.is("b", "a")) }},
 		{what: "rename, NOREPLACE", op: opRename2, prepare: func(f *faults) error { return f.put("a", "a") },
 			do: func(f *faults) error {
-				return unix.Renameat2(unix.AT_FDCWD, f.at("a"), unix.AT_FDCWD, f.at("b"), unix.RENAME_NOREPLACE)
+				return rename(f.at("a"), f.at("b"), unix.RENAME_NOREPLACE)
 			},
 			check: func(f *faults) error { return first(f.gone("a"), f.is("b", "a")) }},
 		{what: "setxattr, CREATE", op: opSetxattr, prepare: func(f *faults) error { return f.put("a", "a") },
-			do:    func(f *faults) error { return unix.Setxattr(f.at("a"), "user.x", []byte("1"), unix.XATTR_CREATE) },
+			do: func(f *faults) error {
+				return unix.Setxattr(f.at("a"), "user.x", []byte("1"), unix.XATTR_CREATE)
+			},
 			check: func(f *faults) error { return f.attr("a", "1") }},
 		{what: "setxattr, REPLACE", op: opSetxattr,
 			prepare: func(f *faults) error {
 				return first(f.put("a", "a"), unix.Setxattr(f.at("a"), "user.x", []byte("1"), 0))
 			},
-			do:    func(f *faults) error { return unix.Setxattr(f.at("a"), "user.x", []byte("2"), unix.XATTR_REPLACE) },
+			do: func(f *faults) error {
+				return unix.Setxattr(f.at("a"), "user.x", []byte("2"), unix.XATTR_REPLACE)
+			},
 			check: func(f *faults) error { return f.attr("a", "2") }},
 		{what: "removexattr", op: opRemovexattr,
 			prepare: func(f *faults) error {
@@ -315,24 +333,30 @@ func faultCases() []faultCase {
 			do: func(f *faults) error { return open(f, ".", unix.O_TMPFILE|unix.O_RDWR) },
 			check: func(f *faults) error {
 				_, err := unix.Write(fd, []byte("t"))
-				return first(err, unix.Linkat(unix.AT_FDCWD, fmt.Sprint("/proc/self/fd/", fd), unix.AT_FDCWD, f.at("t"),
+				return first(err, unix.Linkat(unix.AT_FDCWD, fmt.Sprint("/proc/self/fd/", fd),
+					unix.AT_FDCWD, f.at("t"),
 					unix.AT_SYMLINK_FOLLOW), unix.Close(fd), f.is("t", "t"))
 			}},
 		{what: "link of an O_TMPFILE", op: opLink,
 			prepare: func(f *faults) error { return open(f, ".", unix.O_TMPFILE|unix.O_RDWR) },
 			do: func(f *faults) error {
-				return unix.Linkat(unix.AT_FDCWD, fmt.Sprint("/proc/self/fd/", fd), unix.AT_FDCWD, f.at("t"), unix.AT_SYMLINK_FOLLOW)
+				return unix.Linkat(unix.AT_FDCWD, fmt.Sprint("/proc/self/fd/", fd), unix.AT_FDCWD, f.at("t"),
+					unix.AT_SYMLINK_FOLLOW)
 			},
 			check: func(f *faults) error {
 				_, err := unix.Write(fd, []byte("t"))
 				return first(err, unix.Close(fd), f.is("t", "t"), f.kind("t", unix.S_IFREG|0o640, 1))
 			}},
-		{what: "open", op: opOpen, plain: true, made: true, prepare: func(f *faults) error { return f.put("a", "a") },
-			do:    func(f *faults) error { return open(f, "a", unix.O_RDWR) },
-			check: func(f *faults) error { return first(unix.Close(fd), f.is("a", "a"), os.Remove(f.at("a"))) }},
-		{what: "open, O_TRUNC", op: opOpen, plain: true, made: true, prepare: func(f *faults) error { return f.put("a", "abc") },
-			do:    func(f *faults) error { return open(f, "a", unix.O_RDWR|unix.O_TRUNC) },
-			check: func(f *faults) error { return first(unix.Close(fd), f.is("a", "")) }},
+		{what: "open", op: opOpen, plain: true, made: true,
+			prepare: func(f *faults) error { return f.put("a", "a") },
+			do:      func(f *faults) error { return open(f, "a", unix.O_RDWR) },
+			check: func(f *faults) error {
+				return first(unix.Close(fd), f.is("a", "a"), os.Remove(f.at("a")))
+			}},
+		{what: "open, O_TRUNC", op: opOpen, plain: true, made: true,
+			prepare: func(f *faults) error { return f.put("a", "abc") },
+			do:      func(f *faults) error { return open(f, "a", unix.O_RDWR|unix.O_TRUNC) },
+			check:   func(f *faults) error { return first(unix.Close(fd), f.is("a", "")) }},
 		{what: "open beside another", op: opOpen, plain: true, made: true,
 			prepare: func(f *faults) (err error) {
 				err = first(f.put("a", "a"), open(f, "a", unix.O_RDWR))
@@ -344,9 +368,10 @@ func faultCases() []faultCase {
 		{what: "lookup", op: opLookup, plain: true,
 			prepare: func(f *faults) error { return nil },
 			do:      func(f *faults) error { return f.gone("never") }, check: nothing},
-		{what: "truncate", op: opSetattr, plain: true, prepare: func(f *faults) error { return f.put("a", "abcdef") },
-			do:    func(f *faults) error { return unix.Truncate(f.at("a"), 3) },
-			check: func(f *faults) error { return f.is("a", "abc") }},
+		{what: "truncate", op: opSetattr, plain: true,
+			prepare: func(f *faults) error { return f.put("a", "abcdef") },
+			do:      func(f *faults) error { return unix.Truncate(f.at("a"), 3) },
+			check:   func(f *faults) error { return f.is("a", "abc") }},
 		{what: "chmod", op: opSetattr, plain: true, prepare: func(f *faults) error { return f.put("a", "a") },
 			do:    func(f *faults) error { return unix.Chmod(f.at("a"), 0o600) },
 			check: func(f *faults) error { return f.kind("a", unix.S_IFREG|0o600, 1) }},
@@ -386,7 +411,8 @@ func faultCases() []faultCase {
 		},
 			do:    func(f *faults) error { return unix.Fallocate(fd, 0, 0, 5) },
 			check: func(f *faults) error { return first(unix.Close(fd), f.is("a", "abc\x00\x00")) }},
-		{what: "opendir", op: opOpendir, plain: true, prepare: func(f *faults) error { return f.put("a", "a") },
+		{what: "opendir", op: opOpendir, plain: true,
+			prepare: func(f *faults) error { return f.put("a", "a") },
 			do: func(f *faults) error {
 				all, err := os.ReadDir(f.at("."))
 				if err == nil && (len(all) != 1 || all[0].Name() != "a") {
@@ -441,7 +467,10 @@ func TestKilledInARequest(t *testing.T) {
 }
 
 func newFaults(t *testing.T, bin string, flags ...string) *faults {
-	f := &faults{Mount: mounttest.Prepare(t, t.TempDir(), flags...), file: filepath.Join(t.TempDir(), "fault")}
+	f := &faults{
+		Mount: mounttest.Prepare(t, t.TempDir(), flags...),
+		file:  filepath.Join(t.TempDir(), "fault"),
+	}
 	f.Bin = bin
 	t.Setenv("CKPTFS_FAULT", f.file)
 	f.Must(f.Start())

@@ -59,8 +59,10 @@ func names(w *worker) func() {
 		if t.ino == 0 {
 			t.ino = st.Ino
 		}
-		w.want(st.Mode&unix.S_IFMT == t.kind && st.Ino == t.ino, "%s is %o, inode %d, not %o, %d", name, st.Mode, st.Ino, t.kind, t.ino)
-		w.want(t.kind == unix.S_IFDIR || int(st.Nlink) == t.links, "%s has %d links, not %d", name, st.Nlink, t.links)
+		w.want(st.Mode&unix.S_IFMT == t.kind && st.Ino == t.ino,
+			"%s is %o, inode %d, not %o, %d", name, st.Mode, st.Ino, t.kind, t.ino)
+		w.want(t.kind == unix.S_IFDIR || int(st.Nlink) == t.links,
+			"%s has %d links, not %d", name, st.Nlink, t.links)
 	}
 	made := func(name string, kind uint32) {
 		have[name] = &thing{kind: kind, links: 1, attrs: map[string]string{}}
@@ -88,14 +90,16 @@ func names(w *worker) func() {
 				w.check(unix.Mknod(w.path(name), unix.S_IFREG|0o644, 0), "mknod %s", name)
 				made(name, unix.S_IFREG)
 			default:
-				fd, err := unix.Open(w.path(name), unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY|unix.O_CLOEXEC, 0o640)
+				flags := unix.O_CREAT | unix.O_EXCL | unix.O_WRONLY | unix.O_CLOEXEC
+				fd, err := unix.Open(w.path(name), flags, 0o640)
 				w.check(err, "create %s", name)
 				w.check(unix.Close(fd), "close %s", name)
 				made(name, unix.S_IFREG)
 			}
 		case k < 3: // rename, also onto what there is
 			to := fresh()
-			if other := some(); w.rng.IntN(2) == 0 && have[other].kind == have[at].kind && have[other] != have[at] {
+			other := some()
+			if w.rng.IntN(2) == 0 && have[other].kind == have[at].kind && have[other] != have[at] {
 				to = other
 			}
 			w.check(unix.Rename(w.path(at), w.path(to)), "rename %s %s", at, to)
@@ -108,22 +112,22 @@ func names(w *worker) func() {
 			look(to)
 		case k < 5:
 			other := some()
-			w.check(unix.Renameat2(unix.AT_FDCWD, w.path(at), unix.AT_FDCWD, w.path(other), unix.RENAME_EXCHANGE), "exchange %s %s", at, other)
+			w.check(rename(w.path(at), w.path(other), unix.RENAME_EXCHANGE), "exchange %s %s", at, other)
 			have[at], have[other] = have[other], have[at]
 			look(at)
 			look(other)
 		case k == 5:
 			to := fresh()
-			w.check(unix.Renameat2(unix.AT_FDCWD, w.path(at), unix.AT_FDCWD, w.path(to), unix.RENAME_NOREPLACE), "move %s %s", at, to)
+			w.check(rename(w.path(at), w.path(to), unix.RENAME_NOREPLACE), "move %s %s", at, to)
 			have[to] = have[at]
 			delete(have, at)
 			look(at)
 			look(to)
 		case k == 6:
-			w.fails(unix.Renameat2(unix.AT_FDCWD, w.path(at), unix.AT_FDCWD, w.path(some()), unix.RENAME_NOREPLACE), unix.EEXIST, "move %s onto another", at)
+			w.fails(rename(w.path(at), w.path(some()), unix.RENAME_NOREPLACE), unix.EEXIST, "move %s onto another", at)
 		case k < 9 && have[at].kind != unix.S_IFDIR:
 			to := fresh()
-			w.check(unix.Linkat(unix.AT_FDCWD, w.path(at), unix.AT_FDCWD, w.path(to), 0), "link %s %s", at, to)
+			w.check(unix.Link(w.path(at), w.path(to)), "link %s %s", at, to)
 			have[to] = have[at]
 			have[at].links++
 			look(at)

@@ -56,7 +56,8 @@ func TestKilledUnderLoad(t *testing.T) {
 			if c.user {
 				m = mounttest.NewFor(t, mounttest.Nobody)
 			} else {
-				m = mounttest.PrepareFor(t, t.TempDir(), time.Duration(n)*2*time.Second+5*time.Minute, c.flags...)
+				limit := time.Duration(n)*2*time.Second + 5*time.Minute
+				m = mounttest.PrepareFor(t, t.TempDir(), limit, c.flags...)
 				m.Must(m.Start())
 			}
 			underLoad(t, m, n)
@@ -109,7 +110,8 @@ func underLoad(t *testing.T, m *mounttest.Mount, n int) {
 	took := takeovers(m.LogText())
 	slices.Sort(took)
 	if len(took) > 0 {
-		t.Logf("%d kills, %d times taken over, %d calls and checks; kill to serving: median %v, 90 %%: %v, most %v", n, len(took), calls,
+		t.Logf("%d kills, %d times taken over, %d calls and checks; "+
+			"kill to serving: median %v, 90 %%: %v, most %v", n, len(took), calls,
 			took[len(took)/2], took[len(took)*9/10], took[len(took)-1])
 	}
 	for _, line := range strings.Split(m.LogText(), "\n") {
@@ -159,7 +161,9 @@ func commands(m *mounttest.Mount, stop chan struct{}) {
 // TestUmountAfterKill unmounts right after a kill: the next daemon does it.
 func TestUmountAfterKill(t *testing.T) {
 	m := mounttest.New(t)
-	for _, args := range [][]string{{"umount"}, {"umount", "--no-wait"}, {"umount", "--lazy"}, {"umount", "--force"}} {
+	for _, args := range [][]string{
+		{"umount"}, {"umount", "--no-wait"}, {"umount", "--lazy"}, {"umount", "--force"},
+	} {
 		data := mounttest.Noise(1, 200_000)
 		m.Write("x", data)
 		_, err := m.StrikeDaemon(syscall.SIGKILL)
@@ -235,7 +239,9 @@ func TestSignals(t *testing.T) {
 	f, err := os.Open(m.Path("x"))
 	m.Must(err)
 	m.Must(syscall.Kill(holder, syscall.SIGTERM)) // and it waits for the open file
-	m.Must(daemon.Until("the signal to be told of", func() bool { return strings.Contains(m.LogText(), "cannot unmount yet") }))
+	m.Must(daemon.Until("the signal to be told of", func() bool {
+		return strings.Contains(m.LogText(), "cannot unmount yet")
+	}))
 	m.Must(m.KillDaemon())
 	m.Must(f.Close())
 	nothingLeft(m)

@@ -368,8 +368,9 @@ func views(w *worker) func() {
 	for step := range 3 {
 		dir := filepath.Join(w.mount, "runs", "x", fmt.Sprint(step))
 		w.check(os.MkdirAll(dir, 0o755), "mkdir %s", dir)
-		w.check(os.WriteFile(filepath.Join(dir, "model.npz"), npz(uint64(step), 400_000), 0o644), "write %s", dir)
-		names = append(names, filepath.Join(dir, "model.safetensors"), filepath.Join(dir, "model.npz"))
+		model := filepath.Join(dir, "model.npz")
+		w.check(os.WriteFile(model, npz(uint64(step), 400_000), 0o644), "write %s", model)
+		names = append(names, filepath.Join(dir, "model.safetensors"), model)
 	}
 	_ = filepath.WalkDir(filepath.Join(w.mount, ".ckptfs"), func(p string, d fs.DirEntry, err error) error {
 		if err == nil && d.Type().IsRegular() && len(names) < 40 {
