@@ -71,7 +71,8 @@ func (f *faults) at(name string) string { return f.Path(fmt.Sprint("case", f.n),
 // view is the view of a checkpoint in a run of this case.
 func (f *faults) view() string { return f.Path("runs/view", fmt.Sprint(f.n), "model.safetensors") }
 
-// checkpoint writes a checkpoint that has a view, which is there once the kernel has told that nobody has it open.
+// checkpoint writes a checkpoint that has a view, which is there once the kernel has told that nobody has the
+// checkpoint open.
 func (f *faults) checkpoint() error {
 	dir := filepath.Dir(f.view())
 	if err := os.MkdirAll(dir, 0o755); err != nil {

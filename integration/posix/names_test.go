@@ -380,7 +380,8 @@ var dirCases = []posixCase{
 		w.need(unix.Mkdir(w.p("d"), 0o755))
 		w.need(os.Symlink("f", w.p("s")))
 		all := w.entries(w.open(".", unix.O_RDONLY, 0))
-		slices.SortFunc(all, func(a, b dirent) int { return strings.Compare(a.name, b.name) }) // any order will do
+		// Any order will do.
+		slices.SortFunc(all, func(a, b dirent) int { return strings.Compare(a.name, b.name) })
 		for _, e := range all {
 			var st unix.Stat_t
 			w.need(unix.Fstatat(unix.AT_FDCWD, w.p(e.name), &st, unix.AT_SYMLINK_NOFOLLOW))
