@@ -125,21 +125,20 @@ func (l *loop) serve() {
 // reader was not idle meanwhile.
 func (l *loop) serveOne(flight *handover.Flight, buf *requestBuffer, n int) (busy bool) {
 	req := buf.in[:n]
-	h := as[fuse.InHeader](req)
-	if h == nil {
+	if h := as[fuse.InHeader](req); h == nil {
 		l.large.put(buf)
 		l.log(slog.LevelError, "the kernel sent too short a request", "bytes", n)
 		return false
-	}
-	op := h.Opcode
-	if n <= smallRequest && op != opWrite {
+	} else if n <= smallRequest && h.Opcode != opWrite {
 		own := l.small.get(n)
 		defer l.small.put(own)
 		req = (*own)[:copy(*own, req)]
-		l.large.put(buf)
+		l.large.put(buf) // it is another reader's now, or unmapped
 	} else {
 		defer l.large.put(buf)
 	}
+	h := as[fuse.InHeader](req)
+	op := h.Opcode
 	round := l.rounds.enter()
 	defer l.rounds.leave(round)
 	if unanswered(op) { // they come in any number: no reader is started for more of them

@@ -205,6 +205,20 @@ func TestLoopWaiters(t *testing.T) {
 	}
 }
 
+// A small request leaves its reader's buffer, which may be unmapped before it is answered.
+func TestLoopGivesBufferBack(t *testing.T) {
+	k := serveFake(t, newFakeFS(), &fakeFile{})
+	k.loop.large.mu.Lock()
+	k.loop.large.taken += maxKept // each buffer that is given back is unmapped
+	k.loop.large.mu.Unlock()
+	for i := range uint64(50) {
+		k.send(request(1, 2*i+2, 1, "found"))
+		if unique, st, _ := k.answer(); unique != 2*i+2 || st != fuse.OK {
+			t.Fatalf("number %d, %v; want %d", unique, st, 2*i+2)
+		}
+	}
+}
+
 // An INTERRUPT reaches whoever waits, once. To a READ in hand it says nothing, and is not answered; to what
 // is not in hand (yet) EAGAIN has the kernel send it again.
 func TestLoopInterrupt(t *testing.T) {

@@ -59,6 +59,7 @@ type Status struct {
 	} `json:"queue"`
 	PackingWaits  string `json:"packing_waits"`
 	UnpackedBytes int64  `json:"unpacked_bytes"`
+	OpenFiles     int    `json:"open_files"`
 	Failures      []struct {
 		Path   string `json:"path"`
 		Reason string `json:"reason"`
