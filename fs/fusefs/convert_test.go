@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"testing"
 
@@ -122,8 +123,14 @@ func TestHandles(t *testing.T) {
 			t.Errorf("%x was opened before", unique)
 		}
 	}
-	if h.remove(a) != file || h.file(a) != nil || h.remove(a) != nil {
+	if h.take(a) != file || h.file(a) != nil || h.take(a) != nil {
 		t.Error("still there")
+	}
+	if _, ok := m.Handles().Get(a); !ok {
+		t.Error("not written down any more, and not released yet")
+	}
+	if h.forget(a); len(maps.Collect(m.Handles().All())) > 1 {
+		t.Error("still written down")
 	}
 	if _, got := h.again(&fuse.InHeader{Unique: 8 | resent}); got != nil {
 		t.Error("what was closed is opened again")

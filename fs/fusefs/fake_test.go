@@ -37,6 +37,14 @@ func sockets(t *testing.T) (kernel, dev int) {
 // serveFake serves fs, and READ by file, for a fake kernel that has been answered its INIT.
 func serveFake(t *testing.T, fs fuse.RawFileSystem, file reader) *fakeKernel {
 	t.Helper()
+	k := fakeLoop(t, fs, file)
+	k.begin()
+	return k
+}
+
+// fakeLoop is what begin serves.
+func fakeLoop(t *testing.T, fs fuse.RawFileSystem, file reader) *fakeKernel {
+	t.Helper()
 	kernel, dev := sockets(t)
 	ps := fuse.NewProtocolServer(fs, &fuse.MountOptions{MaxWrite: maxRequest, PanicHandler: crash})
 	if _, err := answerInit(ps, initRequest(45, ^uint64(0))); err != nil {
@@ -44,15 +52,18 @@ func serveFake(t *testing.T, fs fuse.RawFileSystem, file reader) *fakeKernel {
 	}
 	k := &fakeKernel{t: t, fd: kernel, done: make(chan struct{})}
 	k.loop = &loop{dev: &device{fd: dev}, ps: ps, file: file, dead: make(chan struct{}),
-		memory: newMemory(t), answered: func(uint64) {},
+		memory: newMemory(t), answered: func(uint64) {}, refused: func(*fuse.InHeader) {},
 		log: func(_ slog.Level, msg string, args ...any) { t.Log(append([]any{msg}, args...)...) }}
+	return k
+}
+
+func (k *fakeKernel) begin() {
 	k.loop.start()
 	go func() {
 		k.loop.wait()
 		close(k.done)
 	}()
-	t.Cleanup(k.end)
-	return k
+	k.t.Cleanup(k.end)
 }
 
 // end is an unmount.

@@ -86,15 +86,20 @@ func (t *handles) dir(fh uint64) *names.DirHandle {
 	return h
 }
 
-// remove takes a number back, and returns what it stood for. What is not there any more may be asked for
-// again: by a request that was done, and not answered.
-func (t *handles) remove(fh uint64) any {
+// take returns what a number stands for, and is the last to do so. What is not there any more may be asked
+// for again: by a request that was done, and not answered.
+func (t *handles) take(fh uint64) any {
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	h := t.open[fh]
 	delete(t.open, fh)
-	t.mu.Unlock()
+	return h
+}
+
+// forget takes a number back when what it stood for has been released: a process that takes over before
+// releases it.
+func (t *handles) forget(fh uint64) {
 	if fh&unlisted == 0 {
 		t.table.Remove(fh)
 	}
-	return h
 }

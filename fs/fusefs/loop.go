@@ -45,19 +45,22 @@ type loop struct {
 	file reader
 	log  func(level slog.Level, msg string, args ...any)
 
-	memory   *handover.Memory    // in which it is written down what is in hand
-	answered func(unique uint64) // called when the kernel has an answer
+	memory   *handover.Memory       // in which it is written down what is in hand
+	answered func(unique uint64)    // called when the kernel has an answer
+	refused  func(h *fuse.InHeader) // called before a request is refused that was under way in crashes
 
-	leaving atomic.Bool   // what is read from now on is left to the next process
-	dead    chan struct{} // closed when no more requests come: who waits for something need wait no longer
-	ended   sync.Once
-	idle    atomic.Int64 // readers that wait for a request, or take in a FORGET
-	running sync.WaitGroup
-	large   requestBuffers
-	small   scratch
-	reads   inHand
-	rounds  rounds
-	fresh   event // a request came that the kernel had not sent before
+	takenOver bool          // there may be requests that the kernel sends again
+	inOrder   sync.Mutex    // held by who reads them
+	leaving   atomic.Bool   // what is read from now on is left to the next process
+	dead      chan struct{} // closed when no more requests come: who waits for something need wait no longer
+	ended     sync.Once
+	idle      atomic.Int64 // readers that wait for a request, or take in a FORGET
+	running   sync.WaitGroup
+	large     requestBuffers
+	small     scratch
+	reads     inHand
+	rounds    rounds
+	fresh     event // a request came that the kernel had not sent before
 }
 
 // answerInit has go-fuse settle what an INIT asks for and returns the answer, which is still to be written.
@@ -100,7 +103,7 @@ func (l *loop) serve() {
 	flight := l.memory.Flights().Take() // not by defer: what a crash leaves is for the next process
 	for {
 		buf := l.large.get()
-		n, err := l.dev.read(buf.in)
+		n, round, err := l.next(buf.in)
 		if err != nil {
 			l.large.put(buf)
 			if !errors.Is(err, unix.ENODEV) {
@@ -110,10 +113,7 @@ func (l *loop) serve() {
 			flight.Release()
 			return
 		}
-		if l.leaving.Load() {
-			select {} // the kernel sends it again
-		}
-		if l.serveOne(flight, buf, n) && l.idle.Add(1) > maxIdle {
+		if l.serveOne(flight, buf, n, round) && l.idle.Add(1) > maxIdle {
 			l.idle.Add(-1)
 			flight.Release()
 			return
@@ -121,9 +121,29 @@ func (l *loop) serve() {
 	}
 }
 
-// serveOne answers the request that is the first n bytes of buf, which it gives back. It says whether this
-// reader was not idle meanwhile.
-func (l *loop) serveOne(flight *handover.Flight, buf *requestBuffer, n int) (busy bool) {
+// next reads a request into buf, and has it enter a round. What the kernel sends again comes before what is
+// fresh: one reader at a time until then, so that all of it has entered when the first fresh request does.
+func (l *loop) next(buf []byte) (n int, round uint32, err error) {
+	if l.takenOver && !l.fresh.did.Load() {
+		l.inOrder.Lock()
+		defer l.inOrder.Unlock()
+	}
+	n, err = l.dev.read(buf)
+	if err != nil {
+		return 0, 0, err
+	}
+	round = l.rounds.enter()
+	if l.leaving.Load() {
+		l.rounds.leave(round)
+		select {} // the kernel sends it again
+	}
+	return n, round, nil
+}
+
+// serveOne answers the request that is the first n bytes of buf, which it gives back, and leaves its round.
+// It says whether this reader was not idle meanwhile.
+func (l *loop) serveOne(flight *handover.Flight, buf *requestBuffer, n int, round uint32) (busy bool) {
+	defer l.rounds.leave(round)
 	req := buf.in[:n]
 	if h := as[fuse.InHeader](req); h == nil {
 		l.large.put(buf)
@@ -139,8 +159,6 @@ func (l *loop) serveOne(flight *handover.Flight, buf *requestBuffer, n int) (bus
 	}
 	h := as[fuse.InHeader](req)
 	op := h.Opcode
-	round := l.rounds.enter()
-	defer l.rounds.leave(round)
 	if unanswered(op) { // they come in any number: no reader is started for more of them
 		l.handle(req)
 		return false
@@ -155,6 +173,7 @@ func (l *loop) serveOne(flight *handover.Flight, buf *requestBuffer, n int) (bus
 		}
 	} else if l.memory.Crashes(h.Unique&^resent) >= crashesAllowed {
 		l.log(slog.LevelError, "a request was under way each time that the daemon crashed; it fails now", "opcode", op)
+		l.refused(h)
 		l.answer(h, answerHeader(h.Unique, fuse.EIO, 0))
 		l.memory.Journal().Find(h.Unique &^ resent).Free()
 		flight.End()

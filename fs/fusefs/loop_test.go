@@ -219,6 +219,43 @@ func TestLoopGivesBufferBack(t *testing.T) {
 	}
 }
 
+// What the kernel sends again is read by one reader at a time, each of which has entered a round before the
+// next one reads, until the first fresh request.
+func TestLoopInOrder(t *testing.T) {
+	fs := newFakeFS()
+	k := fakeLoop(t, fs, &fakeFile{})
+	k.loop.takenOver = true
+	k.begin()
+	alone := func() bool {
+		if !k.loop.inOrder.TryLock() {
+			return true
+		}
+		k.loop.inOrder.Unlock()
+		return false
+	}
+	for i := range uint64(5) {
+		unique := 2*i + 2 | resent
+		k.send(request(1, unique, 1, "found"))
+		if got, st, _ := k.answer(); got != unique || st != fuse.OK {
+			t.Errorf("number %x, %v; want %x", got, st, unique)
+		}
+		for end := time.Now().Add(10 * time.Second); !alone(); time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatal("who waits for what the kernel sends again is not alone")
+			}
+		}
+	}
+	for i := range uint64(maxIdle + 2) { // each reader that waited before reads one
+		k.send(request(1, 2*i+100, 1, "found"))
+		k.answer()
+	}
+	for end := time.Now().Add(10 * time.Second); alone(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("readers wait for each other after a fresh request")
+		}
+	}
+}
+
 // An INTERRUPT reaches whoever waits, once. To a READ in hand it says nothing, and is not answered; to what
 // is not in hand (yet) EAGAIN has the kernel send it again.
 func TestLoopInterrupt(t *testing.T) {

@@ -408,9 +408,7 @@ func (s *Server) ReadDirPlus(cancel <-chan struct{}, in *fuse.ReadIn, out *fuse.
 
 // ReleaseDir closes a directory.
 func (s *Server) ReleaseDir(in *fuse.ReleaseIn) {
-	if d, ok := s.handles.remove(in.Fh).(*names.DirHandle); ok {
-		d.Release()
-	}
+	s.release(in.Fh)
 }
 
 // FsyncDir makes names durable.

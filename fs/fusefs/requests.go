@@ -12,6 +12,7 @@ const (
 	opRename      = 12
 	opRead        = 15
 	opWrite       = 16
+	opRelease     = 18
 	opGetxattr    = 22
 	opListxattr   = 23
 	opReaddir     = 28

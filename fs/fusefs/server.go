@@ -102,7 +102,8 @@ func newServer(dev *device, memory *handover.Memory, o Options) *Server {
 	if s.log == nil {
 		s.log = func(slog.Level, string, ...any) {}
 	}
-	s.loop = &loop{dev: dev, file: s, log: s.log, dead: s.dead, memory: memory, answered: s.written.answered}
+	s.loop = &loop{dev: dev, file: s, log: s.log, dead: s.dead, memory: memory,
+		answered: s.written.answered, refused: s.refused}
 	unix.Umask(0) // modes come from the kernel, masked by the caller's umask already
 	return s
 }

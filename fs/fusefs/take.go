@@ -146,6 +146,7 @@ func (s *Takeover) Start() error {
 	case err != nil:
 		return fmt.Errorf("resend: %w", err)
 	}
+	s.loop.takenOver = true
 	s.serve()
 	go s.tidy()
 	return nil

@@ -31,6 +31,7 @@ const (
 	opOpen        = 14
 	opRead        = 15
 	opWrite       = 16
+	opRelease     = 18
 	opFsync       = 20
 	opSetxattr    = 21
 	opGetxattr    = 22
@@ -63,6 +64,7 @@ type faultCase struct {
 	do             func(f *faults) error
 	plain          bool // it may be done twice: nothing is written of it
 	made           bool // there is a place behind what it makes
+	did            bool // there is a place behind what it does
 	served         bool // only a mount without passthrough has it
 }
 
@@ -358,6 +360,21 @@ func faultCases() []faultCase {
 			prepare: func(f *faults) error { return f.put("a", "abc") },
 			do:      func(f *faults) error { return open(f, "a", unix.O_RDWR|unix.O_TRUNC) },
 			check:   func(f *faults) error { return first(unix.Close(fd), f.is("a", "")) }},
+		{what: "release of a written file", op: opRelease, plain: true, did: true,
+			prepare: func(f *faults) error {
+				if err := open(f, "a", unix.O_RDWR|unix.O_CREAT); err != nil {
+					return err
+				}
+				_, err := unix.Write(fd, npz(1, 100_000))
+				return err
+			},
+			do: func(f *faults) error { return unix.Close(fd) },
+			check: func(f *faults) error { // nobody has it open any more
+				return daemon.Until("the file to be packed and evicted", func() bool {
+					_, err := f.CLI("evict", f.at("a"))
+					return err == nil
+				})
+			}},
 		{what: "open beside another", op: opOpen, plain: true, made: true,
 			prepare: func(f *faults) (err error) {
 				err = first(f.put("a", "a"), open(f, "a", unix.O_RDWR))
@@ -456,6 +473,9 @@ func TestKilledInARequest(t *testing.T) {
 				if k.made {
 					places = append(places, "made")
 				}
+				if k.did {
+					places = append(places, "did")
+				}
 				for _, place := range places {
 					f.n++
 					f.one(t, k, place)
@@ -489,7 +509,7 @@ func (f *faults) one(t *testing.T, k faultCase, place string) {
 	if err := k.do(f); err != nil {
 		t.Errorf("%s: %v", what, err)
 	}
-	if place == "answered" { // which is not waited for
+	if place == "answered" || k.op == opRelease { // which is not waited for
 		_ = daemon.Within(5*time.Second, "", func() bool { _, err := os.Stat(f.file); return err != nil })
 	}
 	if os.Remove(f.file) == nil {

@@ -133,7 +133,7 @@ func TestUnknown(t *testing.T) {
 		{kind: msgHold, fds: []int{sent}},
 		{kind: msgKeep, body: make([]byte, 7), fds: []int{sent}},
 		{kind: msgKeep, body: make([]byte, 8), fds: []int{sent, sent}},
-		{kind: msgKeep, body: make([]byte, 8), fds: []int{sent, sent, sent, sent, sent}}, // more than it takes
+		{kind: msgKeep, body: make([]byte, 8), fds: slices.Repeat([]int{sent}, 5)}, // more than it takes
 		{kind: msgDrop, fds: []int{sent}},
 		{kind: msgNext},
 		{kind: msgGo},
