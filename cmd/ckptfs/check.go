@@ -23,7 +23,8 @@ func (a *app) checkCmd() *cobra.Command {
 		Short:   "Look for damage",
 		Long: `Checks whether the store of PATH is sound: the record, manifest, size and chunks of each file; the header, records and
 footer of each segment; the index against the segments. --read-data reads and decodes everything stored and compares it
-with its hash; --read-data-subset 5% does so for a random share. Nothing is changed, and the store may be in use.
+with its hash; --read-data-subset 5% does so for a random share. The store may be in use. Nothing is changed, except
+that an unmounted store that was not closed in order is repaired first.
 
 Damage is printed with the files and tensors that it touches and the command that repairs what can be repaired. The exit
 code is then 6.`,

@@ -20,8 +20,9 @@ import (
 
 const (
 	repository   = "../.."
-	readmeLines  = 120 // of the README
-	docColumns   = 110 // of a line that is no row of a table
+	readmeLines  = 120  // of the README
+	howWords     = 1500 // of docs/how-it-works.md, with its diagrams
+	docColumns   = 110  // of a line that is no row of a table
 	documentsDir = "docs"
 )
 
@@ -72,6 +73,11 @@ func TestDocumentsFit(t *testing.T) {
 	for _, d := range documents(t) {
 		if d.path == "README.md" && len(d.lines) > readmeLines {
 			t.Errorf("README.md has %d lines, and may have %d", len(d.lines), readmeLines)
+		}
+		if d.path == filepath.Join(documentsDir, "how-it-works.md") {
+			if n := len(strings.Fields(strings.Join(d.lines, "\n"))); n > howWords {
+				t.Errorf("%s has %d words, and may have %d", d.path, n, howWords)
+			}
 		}
 		for i, line := range d.lines {
 			if n := utf8.RuneCountInString(line); n > docColumns && !strings.HasPrefix(line, "|") {
@@ -258,11 +264,21 @@ func TestDocumentsListPackages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, l := range layers {
-		short := "`" + l.pkg[strings.LastIndexByte(l.pkg, '/')+1:] + "`" // in a row of several
-		if text := string(b); !strings.Contains(text, "`"+l.pkg+"`") && !strings.Contains(text, ", "+short) {
-			t.Errorf("architecture.md does not list %s", l.pkg)
+	listed := func(pkg string) {
+		short := "`" + pkg[strings.LastIndexByte(pkg, '/')+1:] + "`" // in a row of several
+		if text := string(b); !strings.Contains(text, "`"+pkg+"`") && !strings.Contains(text, ", "+short) {
+			t.Errorf("architecture.md does not list %s", pkg)
 		}
+	}
+	for _, l := range layers {
+		listed(l.pkg)
+	}
+	tests, err := filepath.Glob(filepath.Join(repository, "integration", "*", "*_test.go"))
+	if err != nil || len(tests) == 0 {
+		t.Fatal(tests, err)
+	}
+	for _, p := range tests {
+		listed("integration/" + filepath.Base(filepath.Dir(p)))
 	}
 }
 

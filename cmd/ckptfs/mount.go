@@ -63,7 +63,8 @@ func (a *app) mountCmd() *cobra.Command {
 		Long: `Mounts STORE at MOUNTPOINT and goes to the background once it is mounted. A STORE that does not exist, or is an
 empty folder, is made. Its parent folder must exist.
 
-With the right to do so (root, or CAP_SYS_ADMIN) the kernel itself reads and writes resident files (passthrough).
+With the right to do so (root, or CAP_SYS_ADMIN) the kernel itself reads and writes plain and resident files
+(passthrough).
 Otherwise the daemon does (served). The command prints which, and why; so does ` + "`ckptfs status`" + `.
 
 With --read-only the daemon writes nothing to the store's folder, which may be on a read-only disk. It packs and evicts

@@ -36,8 +36,9 @@ func (a *app) umountCmd() *cobra.Command {
 		Short:   "Pack what is left, and unmount",
 		Long: `Packs what is left, with a progress bar on a terminal, unmounts, and returns when the daemon has closed the store. A
 busy mount stays (exit code 4). The command then lists the processes that use it, in all mount namespaces that it can
-see: process, command and what it has open. An interrupted command leaves the mount working. A mount whose daemon is
-gone is cleared. If the store was not closed in order, the exit code is 1, and the next mount looks at every file.
+see: process, command and what it has open. An interrupted command leaves the mount working. A mount that
+no process serves any more is cleared. If the daemon did not close the store in order, the exit code is 1, and the next
+mount looks at every file.
 
 --timeout bounds the whole; a busy mount is tried again until then. --lazy detaches the mount at once and lets its users
 go on. --force takes it from them: their reads and writes fail from then on. A daemon that does not end is killed. Files
@@ -78,7 +79,7 @@ func (a *app) umount(ctx context.Context, arg string, c *umountConfig) error {
 		return &exitError{exitUsage, fmt.Errorf("%s is inside: name the mountpoint or the store itself", arg)}
 	}
 	if wd, err := os.Readlink("/proc/self/cwd"); err == nil && mountpoint != "" && within(wd, mountpoint) {
-		_ = os.Chdir("/") // this process must not be the one that is in the way
+		_ = os.Chdir("/") // this process must not be a user of the mount
 	}
 
 	if c.timeout > 0 {
@@ -133,7 +134,7 @@ func (a *app) umount(ctx context.Context, arg string, c *umountConfig) error {
 
 var errTimeout = errors.New("the time of --timeout is over")
 
-// late makes of an error that is only that time ran out one that says who is in the way, if anybody is.
+// late makes of an error that is only that time ran out one that lists the users, if there are any.
 func late(ctx context.Context, err error, what string, dev procs.Device) error {
 	switch {
 	case err == nil:
@@ -272,7 +273,7 @@ func (a *app) sayUnmounted(store, mountpoint string, lazy bool, note string) err
 	})
 }
 
-// inUse is EBUSY, with who is in the way.
+// inUse is EBUSY, with the users.
 func inUse(ctx context.Context, c *control.Client, mountpoint string, dev procs.Device) error {
 	msg := fmt.Sprintf("%s is in use", mountpoint)
 	if st, err := c.Status(ctx); err == nil && st.OpenFiles > 0 {
@@ -284,7 +285,7 @@ func inUse(ctx context.Context, c *control.Client, mountpoint string, dev procs.
 	return &control.Error{Code: control.CodeBusy, Errno: "EBUSY", Message: msg + "; --lazy detaches it, --timeout waits for its users"}
 }
 
-// users lists those who are in the way, in words; "" when nobody is seen.
+// users lists the processes that use a mount, in words; "" when nobody is seen.
 func users(dev procs.Device) string {
 	if dev == (procs.Device{}) {
 		return ""

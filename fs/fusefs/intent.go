@@ -73,8 +73,8 @@ func syscallOf(tid uint32) string {
 	}
 }
 
-// parseSyscall reads a line of /proc/TID/syscall. Of a thread that runs, or is stopped elsewhere, there is
-// nothing to be had.
+// parseSyscall reads a line of /proc/TID/syscall. It tells nothing of a thread that runs, or is
+// stopped elsewhere.
 func parseSyscall(line string) (number uint64, args [6]uint64, ok bool) {
 	fields := strings.Fields(line)
 	if len(fields) < 7 {

@@ -242,7 +242,7 @@ func (s *Server) probe(off, readOnly bool) (mode, reason string) {
 	switch err {
 	case nil:
 		s.dev.UnregisterBacking(id)
-		return control.ModePassthrough, "the kernel reads and writes resident files itself"
+		return control.ModePassthrough, "the kernel reads and writes plain and resident files itself"
 	case unix.EPERM:
 		return control.ModeServed, "passthrough needs CAP_SYS_ADMIN (root) in the initial user namespace"
 	case unix.ELOOP:

@@ -19,7 +19,7 @@ const (
 	NoteMountpoint = "mountpoint" // where, without symbolic links
 )
 
-// noteNames are the notes by number. The names of the first two are not to be had from outside.
+// noteNames are the notes by number. Callers cannot name the first two.
 var noteNames = []string{"\x00init", "\x00answer", NoteMode, NoteReason, NoteMountpoint}
 
 // Bits of a note's word.

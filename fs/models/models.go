@@ -10,9 +10,9 @@
 // Architectures are found by package prefix, in a catalogue of the live models. A snapshot of it spares the
 // next start to make it again.
 //
-// Locks: Models.mu guards the ledger, and is held over whatever brings it up to date. It is the first of all:
-// under it may be taken steps.mu and any lock of a file. Queries of what is known (MatchOptions.AsKnown) take
-// the catalogue's lock alone, which is a leaf.
+// Locks: Models.mu guards the ledger, and is held over whatever brings it up to date. Of the locks of fs only
+// query.mu and DirHandle.mu come before it. Under it Steps.mu and the locks of files may be taken. Queries of
+// what is known (MatchOptions.AsKnown) take the catalogue's lock alone, which is a leaf.
 package models
 
 import (

@@ -32,7 +32,7 @@ type Holder struct {
 type LockedError struct {
 	Dir    string
 	Holder Holder
-	// processes that have it open to read it only, if that is what is in the way; those that can be seen
+	// processes that have it open to read it only, if these are why; those that can be seen
 	Readers []int
 }
 

@@ -174,7 +174,7 @@ func ReadRecord(path string) (Record, error) {
 }
 
 // WriteRecord sets the record of the regular file at path; that of a plain file is taken away. ErrNoRoom when
-// the file's other attributes are in the way.
+// the file's other attributes leave no room.
 func WriteRecord(path string, r *Record) error {
 	set := func() error {
 		if *r == (Record{}) {

@@ -4,6 +4,8 @@
 //	  format              what this is, written last when a store is made (see Format)
 //	  lock                flock, and who holds it (see Lock)
 //	  control.sock        while a daemon runs
+//	  log                 of the daemons, unless --log-file names another file
+//	  writing             which files have writers (see Writing)
 //	  tree/…              the mount's names: directories, symlinks, special and regular files, each as it is
 //	  segments/*.seg      everything packed (package ckptfs/cas/segment)
 //	  index.db            derived, may be deleted (package ckptfs/index)
