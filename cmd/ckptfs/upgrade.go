@@ -22,9 +22,9 @@ func (a *app) upgradeCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "upgrade MOUNTPOINT",
 		Short: "Replace the daemon of a mount by this program",
-		Long: `Replaces the daemon of a mount, of an older or newer ckptfs, by the program that you run. The mount stays: open files stay
-open, and calls that are made meanwhile wait, usually for less than a second. It is refused if the two programs do not
-hand a mount over in the same format. If this program cannot serve the store, the one that did goes on.`,
+		Long: `Replaces the daemon of a mount, of an older or newer ckptfs, by the program that you run. The mount stays: open files
+stay open, and calls that are made meanwhile wait, usually for less than a second. It is refused if the two programs do
+not hand a mount over in the same format. If this program cannot serve the store, the one that did goes on.`,
 		Args: onePath,
 		RunE: func(cmd *cobra.Command, args []string) error { return a.upgrade(cmd.Context(), args[0]) },
 	}

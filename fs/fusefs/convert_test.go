@@ -129,7 +129,7 @@ func TestHandles(t *testing.T) {
 	if _, ok := m.Handles().Get(a); !ok {
 		t.Error("not written down any more, and not released yet")
 	}
-	if h.forget(a); len(maps.Collect(m.Handles().All())) > 1 {
+	if h.release(a); len(maps.Collect(m.Handles().All())) > 1 {
 		t.Error("still written down")
 	}
 	if _, got := h.again(&fuse.InHeader{Unique: 8 | resent}); got != nil {

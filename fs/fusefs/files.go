@@ -265,26 +265,7 @@ func (s *Server) Fallocate(_ <-chan struct{}, in *fuse.FallocateIn) fuse.Status 
 	return s.status(h.Fallocate(in.Mode, int64(in.Offset), int64(in.Length)))
 }
 
-// release ends an open file or directory.
-func (s *Server) release(fh uint64) {
-	switch h := s.handles.take(fh).(type) {
-	case *volume.Handle:
-		h.Release()
-	case *names.DirHandle:
-		h.Release()
-	}
-	fault(opRelease, "did")
-	s.handles.forget(fh)
-}
-
-// refused ends what an earlier process opened for a request that the kernel is told has failed.
-func (s *Server) refused(in *fuse.InHeader) {
-	if fh, h := s.handles.again(in); h != nil {
-		s.release(fh)
-	}
-}
-
 // Release ends a handle; no program waits for it.
 func (s *Server) Release(_ <-chan struct{}, in *fuse.ReleaseIn) {
-	s.release(in.Fh)
+	s.handles.release(in.Fh)
 }

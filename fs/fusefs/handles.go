@@ -86,6 +86,21 @@ func (t *handles) dir(fh uint64) *names.DirHandle {
 	return h
 }
 
+// release ends an open file or directory. It is written down until then: a process that takes over before
+// releases it.
+func (t *handles) release(fh uint64) {
+	switch h := t.take(fh).(type) {
+	case *volume.Handle:
+		h.Release()
+	case *names.DirHandle:
+		h.Release()
+	}
+	fault(opRelease, "did")
+	if fh&unlisted == 0 {
+		t.table.Remove(fh)
+	}
+}
+
 // take returns what a number stands for, and is the last to do so. What is not there any more may be asked
 // for again: by a request that was done, and not answered.
 func (t *handles) take(fh uint64) any {
@@ -96,10 +111,9 @@ func (t *handles) take(fh uint64) any {
 	return h
 }
 
-// forget takes a number back when what it stood for has been released: a process that takes over before
-// releases it.
-func (t *handles) forget(fh uint64) {
-	if fh&unlisted == 0 {
-		t.table.Remove(fh)
+// refused ends what an earlier process opened for a request that the kernel is told has failed.
+func (t *handles) refused(in *fuse.InHeader) {
+	if fh, h := t.again(in); h != nil {
+		t.release(fh)
 	}
 }

@@ -408,7 +408,7 @@ func (s *Server) ReadDirPlus(cancel <-chan struct{}, in *fuse.ReadIn, out *fuse.
 
 // ReleaseDir closes a directory.
 func (s *Server) ReleaseDir(in *fuse.ReleaseIn) {
-	s.release(in.Fh)
+	s.handles.release(in.Fh)
 }
 
 // FsyncDir makes names durable.

@@ -103,7 +103,7 @@ func newServer(dev *device, memory *handover.Memory, o Options) *Server {
 		s.log = func(slog.Level, string, ...any) {}
 	}
 	s.loop = &loop{dev: dev, file: s, log: s.log, dead: s.dead, memory: memory,
-		answered: s.written.answered, refused: s.refused}
+		answered: s.written.answered, refused: s.handles.refused}
 	unix.Umask(0) // modes come from the kernel, masked by the caller's umask already
 	return s
 }
