@@ -71,6 +71,7 @@ func TestExternalData(t *testing.T) {
 	r := newRig(t)
 	src := append(sample(t, "onnx/external.bin"), random(200<<10, 1)...)
 	r.write("external.bin", src)
+	h := r.open("external.bin", unix.O_RDWR) // what is written is not packed
 	if err := unix.Mkfifo(r.at("tree", "external.onnx"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -100,6 +101,7 @@ func TestExternalData(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	h.Release()
 	r.write("external.bin", src)
 	r.packOut("external.bin")
 	r.same("external.bin", src)
