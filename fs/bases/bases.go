@@ -19,8 +19,9 @@
 // Which of a tensor's regions is compared with which is decided by package pack, which record by cas/store,
 // and whether a difference pays by cas/delta.
 //
-// Its state is what it remembers: paths (Finder) and samples of signs (Signatures). Both are bounded, and
-// neither outlives the process. Signatures.mu is a leaf: nothing is locked under it.
+// Its state is what it remembers: paths (Finder), samples of signs (Signatures) and the names in folders
+// (folders). All are bounded, and none outlives the process. Their locks are leaves: nothing is locked under
+// them.
 package bases
 
 import (
@@ -39,9 +40,13 @@ import (
 )
 
 // The locks of this package.
-type signaturesLock struct{} // Signatures.mu
+type (
+	signaturesLock struct{} // Signatures.mu
+	foldersLock    struct{} // folders.mu
+)
 
 func (signaturesLock) Rank() (int, string) { return locks.Volume + 900, "bases.Signatures.mu" }
+func (foldersLock) Rank() (int, string)    { return locks.Volume + 901, "bases.folders.mu" }
 
 const rememberedPaths = 4096
 
@@ -68,12 +73,13 @@ type Finder struct {
 	o        Options
 	paths    *lru.Cache[string, cas.Hash] // the last manifest of each path, which may not be published yet
 	alike    Signatures
+	folders  *folders
 	recalled sync.Once
 }
 
 // New makes a Finder that remembers nothing yet.
 func New(o Options) *Finder {
-	f := &Finder{o: o}
+	f := &Finder{o: o, folders: newFolders()}
 	f.paths, _ = lru.New[string, cas.Hash](rememberedPaths) // the size is positive
 	return f
 }
@@ -83,6 +89,27 @@ func New(o Options) *Finder {
 func (f *Finder) NotePath(p string, h cas.Hash) {
 	if f != nil {
 		f.paths.Add(p, h)
+	}
+}
+
+// Came says that there is a new name in the folder with an inode number.
+func (f *Finder) Came(folder uint64, name string) {
+	if f != nil {
+		f.folders.note(folder, change{name, true})
+	}
+}
+
+// Went says that a name in the folder with an inode number is not there any more.
+func (f *Finder) Went(folder uint64, name string) {
+	if f != nil {
+		f.folders.note(folder, change{name, false})
+	}
+}
+
+// Gone says that nothing has an inode number any more.
+func (f *Finder) Gone(ino uint64) {
+	if f != nil {
+		f.folders.gone(ino)
 	}
 }
 

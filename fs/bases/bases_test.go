@@ -51,12 +51,15 @@ func packed(t *testing.T, p string, h cas.Hash) {
 // Names that would make each other longer and longer do not.
 func TestStepsBeforeOfHostileNames(t *testing.T) {
 	f, dir := inFolder(t)
-	for own, before := range map[string]string{
+	names := map[string]string{
 		"a9" + strings.Repeat("-1", 24): "a8" + strings.Repeat("-11", 24),
 		"b9" + strings.Repeat("-0", 24): "b8" + strings.Repeat("-1", 24),
-	} {
+	}
+	for own, before := range names {
 		mkdir(t, filepath.Join(dir, own))
 		mkdir(t, filepath.Join(dir, before))
+	}
+	for own, before := range names {
 		got := f.stepsBefore([]string{own, "model-1.pt"}, 0)
 		if len(got) == 0 || got[0] != before+"/model-1.pt" {
 			t.Errorf("%.200q", got)

@@ -3,7 +3,6 @@ package bases
 import (
 	"cmp"
 	"path"
-	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -13,20 +12,9 @@ import (
 )
 
 const (
-	maxSiblings = 4096 // names looked at in a directory
+	maxSiblings = 4096 // names looked at in a directory, but for the steps before
 	maxFolders  = 32   // that are looked at in one
 )
-
-// namesIn lists names in a folder below the tree's root, at most maxSiblings.
-func (f *Finder) namesIn(dir string) []string {
-	d, err := tree.OpenDirBelow(f.o.Root, dir)
-	if err != nil {
-		return nil
-	}
-	defer d.Close()
-	names, _ := d.Readdirnames(maxSiblings)
-	return names
-}
 
 // stepsBefore lists the paths that differ from names in a lower number in names[k], the closest first, and
 // perhaps in that number in what lies below. There may be nothing at them.
@@ -35,30 +23,25 @@ func (f *Finder) stepsBefore(names []string, k int) (rels []string) {
 	if dir == "" {
 		dir = "."
 	}
-	pattern, number := runs.Numbers(own)
-	type step struct {
-		name   string
-		number []string
+	d, err := tree.OpenDirBelow(f.o.Root, dir)
+	if err != nil {
+		return nil
 	}
-	var before []step
-	for _, s := range f.namesIn(dir) {
-		if pat, num := runs.Numbers(s); pat == pattern && runs.CompareNumbers(num, number) < 0 {
-			before = append(before, step{s, num})
-		}
-	}
-	slices.SortFunc(before, func(a, b step) int { return runs.CompareNumbers(b.number, a.number) })
+	defer d.Close()
+	_, number := runs.Numbers(own)
 	rest := path.Join(names[k+1:]...)
-	for _, s := range before[:min(len(before), 4*maxSteps)] {
-		rels = append(rels, path.Join(dir, s.name, rest))
+	for _, name := range f.folders.before(d, own, 4*maxSteps) {
+		_, before := runs.Numbers(name)
+		rels = append(rels, path.Join(dir, name, rest))
 		other := rest
 		for i := range number {
 			// Names are chosen by users, and may make it longer each time; zero has no digits to look for.
 			if number[i] != "" && len(other) < unix.PathMax {
-				other = strings.ReplaceAll(other, number[i], cmp.Or(s.number[i], "0"))
+				other = strings.ReplaceAll(other, number[i], cmp.Or(before[i], "0"))
 			}
 		}
 		if other != rest && len(other) < unix.PathMax {
-			rels = append(rels, path.Join(dir, s.name, other))
+			rels = append(rels, path.Join(dir, name, other))
 		}
 	}
 	return rels

@@ -29,6 +29,7 @@ func (v *Volume) Create(
 	if err != nil {
 		return nil, tree.Attr{}, nil, err
 	}
+	v.bases.Came(dir.Ino(), name)
 	return openMade(made, flags, c)
 }
 
@@ -41,6 +42,7 @@ func (v *Volume) Mknod(
 		if err != nil {
 			return nil, tree.Attr{}, err
 		}
+		v.bases.Came(dir.Ino(), name)
 		m.Close()
 		return m.Node, m.Attr, nil
 	}
@@ -53,7 +55,12 @@ func (v *Volume) Mknod(
 func (v *Volume) Mkdir(
 	dir *names.Node, name string, mode uint32, c tree.Caller,
 ) (*names.Node, tree.Attr, error) {
-	return v.names.Make(dir, name, c, &mode, func(fd int) error { return unix.Mkdirat(fd, name, 0o700) })
+	mkdir := func(fd int) error { return unix.Mkdirat(fd, name, 0o700) }
+	n, a, err := v.names.Make(dir, name, c, &mode, mkdir)
+	if err == nil {
+		v.bases.Came(dir.Ino(), name)
+	}
+	return n, a, err
 }
 
 // Symlink makes a symbolic link.

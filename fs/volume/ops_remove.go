@@ -13,7 +13,11 @@ import (
 
 // Link gives a node one more name.
 func (v *Volume) Link(n, dir *names.Node, name string) (tree.Attr, error) {
-	return v.names.Link(n, dir, name)
+	a, err := v.names.Link(n, dir, name)
+	if err == nil {
+		v.bases.Came(dir.Ino(), name)
+	}
+	return a, err
 }
 
 // Unlink removes a name that is no directory's.
@@ -47,6 +51,7 @@ func (v *Volume) remove(dir *names.Node, name string, flag int) error {
 	if flag != 0 && t.Node != nil {
 		v.virtual.Unhide(t.Node, "")
 	}
+	v.bases.Went(dir.Ino(), name)
 	v.bury(&t)
 	v.Removed(dir, name)
 	return nil
@@ -67,6 +72,10 @@ func (v *Volume) Rename(
 	}
 	t, moved, err := v.names.Rename(oldDir, oldName, newDir, newName, flags)
 	if t.Moved {
+		if flags&(unix.RENAME_EXCHANGE|unix.RENAME_WHITEOUT) == 0 {
+			v.bases.Went(oldDir.Ino(), oldName)
+		}
+		v.bases.Came(newDir.Ino(), newName)
 		v.virtual.Unhide(oldDir, oldName)
 		v.virtual.Unhide(newDir, newName)
 		if t.Went && t.Node != nil && t.Node.IsDir() {
@@ -103,6 +112,7 @@ func (v *Volume) Rename(
 func (v *Volume) bury(t *names.Victim) {
 	if t.Last {
 		v.steps.Gone(t.Ino)
+		v.bases.Gone(t.Ino)
 	}
 	n := t.Node
 	if n == nil {
