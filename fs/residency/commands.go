@@ -3,7 +3,13 @@ package residency
 import (
 	"context"
 	"io/fs"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"ckptfs/fs/content"
 	"ckptfs/fs/control"
@@ -16,7 +22,7 @@ type Walk func(ctx context.Context, path string, f func(path string, file *conte
 // holder says of them, and does it once they are not.
 func Evict(ctx context.Context, walk Walk, l *LRU, h *Hydrator, path string,
 	holder func(f *content.File) string, report func(control.Progress)) (*control.Moved, error) {
-	return move(ctx, walk, "evict", path, report, func(p string, f *content.File) (int64, string, error) {
+	evict := func(p string, f *content.File) (int64, string, error) {
 		h.Forget(f) // the user knows better than what was read before
 		size := f.Unpacked()
 		skip, err := f.Evict()
@@ -39,8 +45,12 @@ func Evict(ctx context.Context, walk Walk, l *LRU, h *Hydrator, path string,
 			}
 		}
 		return size, skip, err
-	})
+	}
+	return move(ctx, walk, "evict", path, min(runtime.GOMAXPROCS(0), mostEvicted), report, evict)
 }
+
+// mostEvicted is how many files are evicted at a time: most of the work is the disk's names.
+const mostEvicted = 8
 
 // closeGrace is how long Evict waits for the kernel to let go of a file that a program has closed already,
 // and graceTries how often it looks meanwhile.
@@ -66,39 +76,56 @@ func settledPlain(f *content.File) bool {
 // Hydrate hydrates the packed files at or below path.
 func Hydrate(ctx context.Context, walk Walk, path string,
 	report func(control.Progress)) (*control.Moved, error) {
-	return move(ctx, walk, "hydrate", path, report, func(_ string, f *content.File) (int64, string, error) {
+	hydrate := func(_ string, f *content.File) (int64, string, error) {
 		size, err := f.Hydrate()
 		return size, "", err
-	})
+	}
+	return move(ctx, walk, "hydrate", path, 1, report, hydrate) // one file alone is decoded by all processors
 }
 
-func move(ctx context.Context, walk Walk, op, path string, report func(control.Progress),
+// move does something to each packed file at or below path, to some files at a time. do says how many bytes it
+// moved, or why the file is left as it was.
+func move(ctx context.Context, walk Walk, op, path string, atATime int, report func(control.Progress),
 	do func(string, *content.File) (int64, string, error)) (*control.Moved, error) {
 	m := &control.Moved{Skipped: []control.Skip{}}
+	var mu sync.Mutex
 	done := 0
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(atATime)
 	err := walk(ctx, path, func(p string, f *content.File) error {
-		size, skip, err := do(p, f)
-		if err != nil {
-			return &fs.PathError{Op: op, Path: p, Err: err}
-		}
-		done++
-		switch {
-		case skip != "":
-			m.Skipped = append(m.Skipped, control.Skip{Path: p, Reason: skip})
-		case size > 0:
-			m.Files++
-			m.Bytes += size
-		}
-		if report != nil {
-			report(control.Progress{DoneBytes: m.Bytes, DoneFiles: done, Current: p})
-		}
-		return nil
+		f.Pin()
+		group.Go(func() error {
+			defer f.Unpin()
+			size, skip, err := do(p, f)
+			if err != nil {
+				return &fs.PathError{Op: op, Path: p, Err: err}
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			done++
+			switch {
+			case skip != "":
+				m.Skipped = append(m.Skipped, control.Skip{Path: p, Reason: skip})
+			case size > 0:
+				m.Files++
+				m.Bytes += size
+			}
+			if report != nil {
+				report(control.Progress{DoneBytes: m.Bytes, DoneFiles: done, Current: p})
+			}
+			return nil
+		})
+		return ctx.Err()
 	})
+	if failed := group.Wait(); failed != nil {
+		err = failed
+	}
 	if err != nil {
 		if _, ok := err.(*fs.PathError); !ok && err != ctx.Err() {
 			err = &fs.PathError{Op: op, Path: path, Err: err}
 		}
 		return nil, err
 	}
+	slices.SortFunc(m.Skipped, func(a, b control.Skip) int { return strings.Compare(a.Path, b.Path) })
 	return m, nil
 }
